@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Descriptors: whole reads and writes, bounded, and files that are replaced atomically. */
+#pragma once
+
+#include <sys/types.h>
+
+#include "buf.h"
+#include "err.h"
+
+/*
+ * Writes all `n` bytes, over EINTR and short writes. 0 or -errno; a blocking descriptor is
+ * expected.
+ */
+int fd_write_all(int fd, const void *data, size_t n);
+
+/* Appends everything up to end of file to `b`; -EFBIG once it would pass b->max. 0 or -errno. */
+int fd_read_all(int fd, struct buf *b);
+
+/*
+ * Reads the regular file `path` below `dirfd` (AT_FDCWD allowed) into `b`, at most b->max bytes.
+ * Anything but a regular file is refused: a FIFO would block, a device may do anything. Files of
+ * /proc and /sys are regular.
+ */
+int fd_read_file(int dirfd, const char *path, struct buf *b, struct err *e);
+
+/*
+ * The first line of a small file (4 KiB at most) without its newline, for /proc and /sys. 0 or
+ * -errno.
+ */
+int fd_read_line(int dirfd, const char *path, char *out, size_t n);
+
+/*
+ * Replaces `path` below `dirfd` with `n` bytes: temporary file in the same directory, fsync,
+ * rename, fsync of the directory. A reader sees the old contents or the new, whole, also after a
+ * power cut.
+ */
+int fd_replace_file(int dirfd, const char *path, mode_t mode, const void *data, size_t n,
+		    struct err *e);

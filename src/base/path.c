@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "path.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/openat2.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+enum {
+	OPEN_TRIES = 128
+};
+
+static int open_how(int dirfd, const char *path, int flags, mode_t mode, uint64_t resolve)
+{
+	bool creates = flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE;
+	struct open_how how = {
+		.flags = (uint64_t)(unsigned int)(flags | O_CLOEXEC),
+		.mode = creates ? mode : 0,
+		.resolve = resolve,
+	};
+	long fd = -1;
+
+	/*
+	 * EAGAIN: a rename or mount raced with the lookup of ".."; the man page says to try again.
+	 * Not for ever: whoever renames in a loop, or holds a lease on the file, would hold us too.
+	 */
+	errno = EAGAIN;
+	for (int i = 0; fd < 0 && errno == EAGAIN && i < OPEN_TRIES; i++)
+		fd = RETRY_EINTR(syscall(SYS_openat2, dirfd, path, &how, sizeof(how)));
+	return fd < 0 ? -errno : (int)fd;
+}
+
+int path_open_beneath(int dirfd, const char *path, int flags, mode_t mode)
+{
+	return open_how(dirfd, path, flags, mode, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS);
+}
+
+int path_open_nofollow(int dirfd, const char *path, int flags, mode_t mode)
+{
+	return open_how(dirfd, path, flags, mode, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
+}
+
+int path_mkdirs(int dirfd, const char *path, mode_t mode)
+{
+	_cleanup_close_ int at = -EBADF;
+	char part[NAME_MAX + 1];
+
+	if (path[0] == '/')
+		return -EINVAL;
+	at = path_open_nofollow(dirfd, ".", O_PATH | O_DIRECTORY, 0);
+	while (at >= 0 && *path) {
+		size_t len = strcspn(path, "/");
+		int next;
+
+		if (len > NAME_MAX)
+			return -ENAMETOOLONG;
+		memcpy(part, path, len);
+		part[len] = '\0';
+		path += len + strspn(path + len, "/");
+		if (mkdirat(at, part, mode) < 0 && errno != EEXIST)
+			return -errno;
+		next = path_open_nofollow(at, part, O_PATH | O_DIRECTORY, 0);
+		(void)fd_close(at);
+		at = next;
+	}
+	return at < 0 ? at : 0;
+}
+
+int path_canonical(const char *path, char *out, size_t n)
+{
+	size_t used = 0;
+
+	if (path[0] != '/')
+		return -EINVAL;
+	while (*(path += strspn(path, "/"))) {
+		size_t len = strcspn(path, "/");
+
+		if (len <= 2 && strncmp(path, "..", len) == 0)
+			return -EINVAL;
+		if (len > NAME_MAX || used + len + 2 > n)
+			return -ENAMETOOLONG;
+		out[used++] = '/';
+		memcpy(out + used, path, len);
+		used += len;
+		path += len;
+	}
+	if (n < 2)
+		return -ENAMETOOLONG;
+	if (used == 0)
+		out[used++] = '/';
+	out[used] = '\0';
+	return 0;
+}
+
+int path_parent(const char *path, char *out, size_t n)
+{
+	const char *slash = strrchr(path, '/');
+	const char *from = slash ? path : ".";
+	size_t len = slash && slash > path ? (size_t)(slash - path) : 1;
+
+	if (len >= n)
+		return -ENAMETOOLONG;
+	memcpy(out, from, len);
+	out[len] = '\0';
+	return 0;
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Child processes: started without a shell, held by pidfd, never signalled by a number that may
+ * have been reused.
+ */
+#pragma once
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "buf.h"
+#include "err.h"
+
+struct proc {
+	pid_t pid; /* 0 once reaped */
+	int pidfd; /* readable (EPOLLIN) once the process has ended */
+};
+
+#define PROC_INIT                         \
+	{                                 \
+		.pid = 0, .pidfd = -EBADF \
+	}
+#define _cleanup_proc_ _cleanup_(proc_done)
+
+/* What a child gets; everything not named here it does not get. */
+struct proc_spec {
+	const char *path;	 /* absolute; no PATH search (see proc_find) */
+	const char *const *argv; /* NULL-terminated */
+	const char *const *env;	 /* NULL-terminated; NULL means an empty environment */
+	int in, out, err;	 /* become 0, 1, 2; -EBADF means /dev/null */
+	bool own_session;	 /* setsid(): no controlling terminal, own process group */
+};
+
+/*
+ * Starts a child with default signal dispositions, an empty signal mask and only descriptors 0, 1
+ * and 2. The caller owns *ret. Failure to exec is reported here, not by an exit status.
+ */
+int proc_spawn(const struct proc_spec *spec, struct proc *ret, struct err *e);
+
+/* Sends a signal through the pidfd. 0 or -errno (-ESRCH: it has ended). */
+int proc_signal(const struct proc *p, int sig);
+
+/*
+ * Waits until the process ends, at most until `deadline` (clock_mono(); UINT64_MAX is for ever) and
+ * reaps it. *ret_info as from waitid(2). -ETIME when the deadline passed: the process still runs.
+ * The pidfd stays open until proc_done(), for it may be in an event loop. -ECHILD: reaped before.
+ */
+int proc_wait(struct proc *p, uint64_t deadline, siginfo_t *ret_info);
+
+/*
+ * Kills and reaps what still runs, closes the pidfd; for _cleanup_proc_. A child that we may not
+ * signal (setuid) is left alone rather than waited for.
+ */
+void proc_done(struct proc *p);
+
+/*
+ * Runs a program to its end with stdin from /dev/null and gathers stdout (and stderr, if
+ * `with_stderr`) in `out`, up to out->max. Its environment is PATH and LC_ALL=C.UTF-8, its session
+ * its own. Killed, with its process group, at the deadline (-ETIME) or when it writes more
+ * (-EFBIG). *ret_status is the exit status, or 128 + signal. Processes it leaves behind are not
+ * waited for.
+ */
+int proc_capture(const char *path, const char *const *argv, bool with_stderr, uint64_t deadline,
+		 struct buf *out, int *ret_status, struct err *e);
+
+/*
+ * Looks `name` up in the fixed list of system directories (not $PATH). 0, -ENOENT, or
+ * -ENAMETOOLONG.
+ */
+int proc_find(const char *name, char *out, size_t n);

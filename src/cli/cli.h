@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The command line: one table of commands (commands.c) from which parsing, help, completion and the
+ * test of the manual page are made. A command is a file cmd-*.c and a row.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "err.h"
+#include "json-util.h"
+#include "policy.h"
+
+/* Exit codes, also documented in hutch(1). */
+enum {
+	EXIT_OK = 0,
+	EXIT_NO = 1,	/* the answer is no: file wrong, connection denied, host lacks something */
+	EXIT_USAGE = 2, /* the command line is wrong */
+	EXIT_HUTCH = 125, /* hutch itself failed: file not readable, out of memory */
+};
+
+struct option {
+	const char *name; /* long form, without dashes */
+	char letter;	  /* short form, or 0 */
+	const char *arg;  /* what its argument is called; NULL: it has none */
+	const char *help;
+};
+
+struct invocation;
+
+struct command {
+	const char *name;
+	const char *args; /* "AGENT NAME:PORT"; "" for none */
+	int min_args, max_args;
+	const char *summary;
+	const char *help;	      /* paragraphs for --help, after the summary */
+	const struct option *options; /* ends with .name NULL; may be NULL */
+	const struct command *sub;    /* commands below this one; ends with .name NULL */
+	int (*run)(struct invocation *inv);
+};
+
+enum {
+	ARGS_MAX = 256,
+	OPTIONS_MAX = 16,
+	COMMAND_DEPTH_MAX = 4
+};
+
+/* One parsed command line. */
+struct invocation {
+	const struct command *cmd;
+	char path[64]; /* "hutch config explain" */
+	const char *args[ARGS_MAX];
+	int n_args;
+	struct {
+		const char *name, *value;
+	} given[OPTIONS_MAX];
+	int n_given;
+	bool color; /* stdout is a terminal and NO_COLOR is not set */
+};
+
+extern const struct command root_command;
+
+/* The value of an option ("" for one without argument), or NULL if it was not given. */
+const char *cli_option(const struct invocation *inv, const char *name);
+
+/* Prints "hutch config explain: message" and where to read on, on stderr; returns EXIT_USAGE. */
+int cli_usage(const struct invocation *inv, const char *fmt, ...) _printf_(2, 3);
+
+/*
+ * Prints what `e` says on stderr, escaped; returns EXIT_NO for a -EINVAL or -ENOENT, else
+ * EXIT_HUTCH.
+ */
+int cli_fail(const struct invocation *inv, const struct err *e);
+
+/*
+ * Prints a value as canonical JSON on stdout and drops it; NULL is "out of memory". Returns `code`
+ * or EXIT_HUTCH.
+ */
+int cli_print_json(json_t *j, int code);
+
+/*
+ * Flushes stdout and says so if what was printed did not arrive (a full disk). Returns `code` or
+ * EXIT_HUTCH.
+ */
+int cli_finish(int code);
+
+/*
+ * Text from outside as a JSON string; what is not UTF-8 (the name of a file may be anything) is
+ * escaped.
+ */
+json_t *cli_json_text(const char *s);
+
+/* Prints text from outside, escaped. */
+void cli_puts(FILE *f, const char *s);
+
+/* SGR codes, empty without colour. */
+const char *cli_style(const struct invocation *inv, const char *sgr);
+
+void help_print(FILE *f, const struct command *const *chain, int depth);
+
+/* The command below `cmd` of that name, or NULL; and the one that was probably meant. */
+const struct command *cli_find_command(const struct command *cmd, const char *name);
+const char *cli_closest_command(const struct command *cmd, const char *name);
+
+/*
+ * The store every command uses: built in, then -I DIR or HUTCH_CONFIG_PATH or the user's and
+ * system's directory.
+ */
+struct cli_store {
+	struct policy_store store;
+	const char *dirs[32];
+	char user_dir[512];
+	char *path_copy;
+};
+
+int cli_store_open(struct cli_store *s, const struct invocation *inv, struct err *e);
+void cli_store_close(struct cli_store *s);
+
+#define _cleanup_cli_store_ _cleanup_(cli_store_close)
+
+int cmd_help(struct invocation *inv);
+int cmd_version(struct invocation *inv);
+int cmd_completion(struct invocation *inv);
+int cmd_config_validate(struct invocation *inv);
+int cmd_config_compile(struct invocation *inv);
+int cmd_config_explain(struct invocation *inv);
+int cmd_config_docs(struct invocation *inv);
+int cmd_presets(struct invocation *inv);
+int cmd_agents(struct invocation *inv);
+int cmd_doctor(struct invocation *inv);

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hutch config validate, compile, explain, docs */
+#include <string.h>
+
+#include "cli.h"
+#include "docs.h"
+#include "str.h"
+
+static void print_diags(const struct invocation *inv, FILE *f, const struct diags *d)
+{
+	for (size_t i = 0; i < d->n; i++) {
+		_cleanup_buf_ struct buf b = BUF_INIT(64 * 1024);
+
+		(void)diag_format(&d->list[i], &b);
+		(void)fprintf(f, "%s\n", buf_text(&b));
+	}
+	if (d->dropped > 0)
+		(void)fprintf(f, "... and %zu more\n", d->dropped);
+}
+
+static json_t *diag_json(const struct diag *g)
+{
+	json_t *o = JSON_OBJECT(
+		{ "file", cli_json_text(g->pos.src->label) }, { "line", json_integer(g->pos.line) },
+		{ "column", json_integer(g->pos.column) },
+		{ "level", json_string(g->level == DIAG_ERROR ? "error" : "warning") },
+		{ "key", json_string(g->key) }, { "message", json_string(g->text) });
+
+	if (o && g->hint && json_put(o, "hint", json_string(g->hint)) < 0) {
+		json_decref(o);
+		return NULL;
+	}
+	return o;
+}
+
+static int push_diags(json_t *list, const struct diags *d)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < d->n; i++)
+		r = json_push(list, diag_json(&d->list[i]));
+	return r;
+}
+
+/* Warnings belong to stderr: stdout is the policy, or the answer. */
+static int compile(const struct invocation *inv, struct cli_store *s, struct policy **ret)
+{
+	_cleanup_diags_ struct diags d = { 0 };
+	struct err e = ERR_INIT;
+	int r = cli_store_open(s, inv, &e);
+
+	if (r == 0)
+		r = policy_compile(&s->store, inv->args[0], &d, ret, &e);
+	print_diags(inv, stderr, &d);
+	return r < 0 ? cli_fail(inv, &e) : EXIT_OK;
+}
+
+/* A file that could not be read at all: there is no position in it. */
+static int validate_unread(const struct invocation *inv, const char *path, const struct err *e,
+			   json_t *list)
+{
+	int code = cli_fail(inv, e);
+
+	if (list && json_push(list, JSON_OBJECT({ "file", cli_json_text(path) },
+						{ "level", json_string("error") },
+						{ "message", cli_json_text(e->msg) })) < 0)
+		return EXIT_HUTCH;
+	return code;
+}
+
+static int validate_one(struct cli_store *s, const struct invocation *inv, const char *path,
+			json_t *list, size_t *dropped)
+{
+	_cleanup_diags_ struct diags d = { 0 };
+	struct err e = ERR_INIT;
+	int r = policy_validate(&s->store, path, &d, &e);
+
+	*dropped += d.dropped;
+
+	if (list && push_diags(list, &d) < 0)
+		return EXIT_HUTCH;
+	if (!list)
+		print_diags(inv, stdout, &d);
+	if (r < 0 && d.errors == 0)
+		return validate_unread(inv, path, &e, list);
+	if (!list && r == 0) {
+		cli_puts(stdout, path);
+		(void)printf(": valid%s\n", d.n > 0 ? ", with warnings" : "");
+	}
+	return r < 0 ? EXIT_NO : EXIT_OK;
+}
+
+int cmd_config_validate(struct invocation *inv)
+{
+	_cleanup_cli_store_ struct cli_store s = { 0 };
+	bool json = cli_option(inv, "json");
+	_cleanup_json_ json_t *list = json ? json_array() : NULL;
+	struct err e = ERR_INIT;
+	size_t dropped = 0;
+	int worst = EXIT_OK;
+
+	if (cli_store_open(&s, inv, &e) < 0)
+		return cli_fail(inv, &e);
+	for (int i = 0; i < inv->n_args; i++)
+		worst = MAX(worst, validate_one(&s, inv, inv->args[i], list, &dropped));
+	if (!json)
+		return worst;
+	return cli_print_json(JSON_OBJECT({ "valid", json_boolean(worst == EXIT_OK) },
+					  { "diagnostics", TAKE_PTR(list) },
+					  { "dropped", json_integer((json_int_t)dropped) }),
+			      worst);
+}
+
+int cmd_config_compile(struct invocation *inv)
+{
+	_cleanup_cli_store_ struct cli_store s = { 0 };
+	_cleanup_policy_ struct policy *p = NULL;
+	_cleanup_free_ char *text = NULL;
+	char digest[POLICY_DIGEST_HEX + 1];
+	struct err e = ERR_INIT;
+	int code = compile(inv, &s, &p);
+
+	if (code != EXIT_OK)
+		return code;
+	if (policy_canonical(p, &text, digest) < 0)
+		return cli_fail(inv, (err_oom(&e), &e));
+	if (cli_option(inv, "json")) {
+		json_t *policy = NULL;
+
+		if (json_read(text, strlen(text), &policy, &e) < 0)
+			return cli_fail(inv, &e);
+		return cli_print_json(json_pack("{s:s, s:o}", "sha256", digest, "policy", policy),
+				      EXIT_OK);
+	}
+	if (cli_option(inv, "digest")) {
+		(void)puts(digest);
+		return EXIT_OK;
+	}
+	(void)fputs(text, stdout);
+	(void)fflush(stdout);
+	(void)fprintf(stderr, "sha256 %s\n", digest);
+	return EXIT_OK;
+}
+
+/* ---- explain ---- */
+
+static void print_rule(const struct policy *p, const struct ruleset_entry *entry,
+		       const struct origin *o, const char *title)
+{
+	char host[RULE_TEXT_MAX];
+
+	(void)printf("  %-8s %s", title, rule_format_host(&entry->rule, host));
+	if (entry->rule.port == 0)
+		(void)fputs(", on every port", stdout);
+	else if (o->default_port)
+		(void)printf(", port %u because the rule names none", entry->rule.port);
+	else
+		(void)printf(", port %u", entry->rule.port);
+	(void)fputs("\n  at       ", stdout);
+	cli_puts(stdout, o->pos.src->label);
+	(void)printf(":%u\n", o->pos.line);
+	if (!o->file->is_preset)
+		return;
+	(void)printf("  preset   %s", o->file->name);
+	if (o->file->named_at.src && !str_eq(o->file->name, "floor")) {
+		(void)fputs(", named at ", stdout);
+		cli_puts(stdout, o->file->named_at.src->label);
+		(void)printf(":%u", o->file->named_at.line);
+	} else {
+		(void)fputs(", part of every policy", stdout);
+	}
+	(void)fputc('\n', stdout);
+	if (!o->file->risk || entry->deny)
+		return;
+	(void)fputs("  risk     ", stdout);
+	cli_puts(stdout, o->file->risk);
+	(void)fputc('\n', stdout);
+}
+
+static void print_why_not(const struct explanation *x)
+{
+	(void)fputs("  because  no rule of this agent names it\n", stdout);
+	for (size_t i = 0; i < x->n_ports; i++)
+		(void)printf("%s%u%s", i == 0 ? "  ports    the same host is allowed on " : ", ",
+			     x->ports[i], i + 1 == x->n_ports ? "\n" : "");
+	for (size_t i = 0; i < x->n_presets; i++)
+		(void)printf("%s%s%s", i == 0 ? "  allowed by preset " : ", ", x->presets[i],
+			     i + 1 == x->n_presets ? "\n" : "");
+	if (x->n_presets == 0 && x->n_ports == 0)
+		(void)fputs("  to allow add it to egress.domains of the agent's file\n", stdout);
+}
+
+static void print_explanation(const struct invocation *inv, const struct policy *p,
+			      const char *what, const struct explanation *x)
+{
+	(void)printf("%s%s%s  ", cli_style(inv, x->verdict.allowed ? "\033[1;32m" : "\033[1;31m"),
+		     x->verdict.allowed ? "allowed" : "denied ", cli_style(inv, "\033[0m"));
+	cli_puts(stdout, what);
+	(void)fputc('\n', stdout);
+	if (x->deny)
+		print_rule(p, x->verdict.deny, x->deny, "deny");
+	if (x->deny && x->allow)
+		(void)fputs("  which wins over\n", stdout);
+	if (x->allow)
+		print_rule(p, x->verdict.allow, x->allow, "allow");
+	if (!x->deny && !x->allow)
+		print_why_not(x);
+}
+
+static json_t *rule_json(const struct ruleset_entry *entry, const struct origin *o)
+{
+	char host[RULE_TEXT_MAX];
+
+	if (!entry)
+		return json_null();
+	return json_pack("{s:s, s:i, s:s, s:i, s:s*, s:s*}", "rule",
+			 rule_format_host(&entry->rule, host), "port", (int)entry->rule.port,
+			 "file", o->pos.src->label, "line", (int)o->pos.line, "preset",
+			 o->file->is_preset ? o->file->name : NULL, "risk", o->file->risk);
+}
+
+static json_t *explanation_json(const struct target *t, const char *what,
+				const struct explanation *x)
+{
+	json_t *presets = json_array(), *ports = json_array();
+
+	for (size_t i = 0; i < x->n_presets; i++)
+		(void)json_push(presets, json_string(x->presets[i]));
+	for (size_t i = 0; i < x->n_ports; i++)
+		(void)json_push(ports, json_integer(x->ports[i]));
+	return json_pack("{s:s, s:b, s:o, s:o, s:o, s:o}", "target", what, "allowed",
+			 (int)x->verdict.allowed, "deny", rule_json(x->verdict.deny, x->deny),
+			 "allow", rule_json(x->verdict.allow, x->allow), "allowed_ports", ports,
+			 "presets", presets);
+}
+
+int cmd_config_explain(struct invocation *inv)
+{
+	_cleanup_cli_store_ struct cli_store s = { 0 };
+	_cleanup_policy_ struct policy *p = NULL;
+	struct explanation x;
+	struct err e = ERR_INIT;
+	struct target t;
+	char host[ADDR_TEXT_MAX], what[RULE_TEXT_MAX + 8];
+	int code;
+
+	if (target_parse(inv->args[1], strlen(inv->args[1]), &t, &e) < 0)
+		return cli_usage(inv, "'%s': %s", inv->args[1], e.msg);
+	code = compile(inv, &s, &p);
+	if (code != EXIT_OK)
+		return code;
+	if (policy_explain(p, &s.store, &t, &x, &e) < 0)
+		return cli_fail(inv, &e);
+	(void)snprintf(what, sizeof(what), "%s:%u",
+		       t.is_addr ? addr_format(&t.addr, host) : t.name.text, t.port);
+	code = x.verdict.allowed ? EXIT_OK : EXIT_NO;
+	if (cli_option(inv, "json"))
+		return cli_print_json(explanation_json(&t, what, &x), code);
+	print_explanation(inv, p, what, &x);
+	return code;
+}
+
+int cmd_config_docs(struct invocation *inv)
+{
+	_cleanup_cli_store_ struct cli_store s = { 0 };
+	_cleanup_buf_ struct buf b = BUF_INIT(4 * 1024 * 1024);
+	struct err e = ERR_INIT;
+	json_t *j = NULL;
+	int r = cli_store_open(&s, inv, &e);
+
+	if (r == 0 && cli_option(inv, "json"))
+		r = policy_docs_json(&s.store, &j, &e);
+	else if (r == 0)
+		r = policy_docs(&s.store, &b, &e);
+	if (r < 0)
+		return cli_fail(inv, &e);
+	if (j)
+		return cli_print_json(j, EXIT_OK);
+	(void)fputs(buf_text(&b), stdout);
+	return EXIT_OK;
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli.h"
+
+#define OPT_JSON                                           \
+	{                                                  \
+		"json", 0, NULL, "print JSON for programs" \
+	}
+#define OPT_INCLUDE                                                                  \
+	{                                                                            \
+		"include", 'I', "DIR",                                               \
+			"look for agents/ and presets/ in DIR too (can be repeated)" \
+	}
+
+static const struct option opts_json[] = { OPT_JSON, { 0 } };
+static const struct option opts_config[] = { OPT_JSON, OPT_INCLUDE, { 0 } };
+static const struct option opts_compile[] = {
+	OPT_JSON,
+	OPT_INCLUDE,
+	{ "digest", 'd', NULL, "print only the SHA-256 of the policy" },
+	{ 0 },
+};
+
+static const char agent_help[] = "AGENT is a name (see 'hutch agents') or a file: anything with a "
+				 "'/' in it or ending in .yaml.";
+
+/* clang-format off */
+static const struct command config_commands[] = {
+	{ .name = "validate", .args = "FILE...", .min_args = 1, .max_args = ARGS_MAX,
+	  .summary = "check agent and preset files, and show every error at once",
+	  .help = "Each message has the file, line and column, the key, what was expected and what was probably meant.\n"
+		  "Exits 0 if every file is right (there may be warnings), 1 if one is not.",
+	  .options = opts_config, .run = cmd_config_validate },
+	{ .name = "compile", .args = "AGENT", .min_args = 1, .max_args = 1,
+	  .summary = "print the canonical policy of an agent",
+	  .help = "The text on stdout is the policy: sorted JSON, the same bytes on every machine. Its SHA-256, which\n"
+		  "names it in records, goes to stderr; 'hutch config compile AGENT | sha256sum' gives the same.",
+	  .options = opts_compile, .run = cmd_config_compile },
+	{ .name = "explain", .args = "AGENT NAME:PORT", .min_args = 2, .max_args = 2,
+	  .summary = "say whether an agent may connect, and why",
+	  .help = "Shows the rule that decides, the file and line it stands in, and which preset brought it. For what is\n"
+		  "denied, shows which preset would allow it. Exits 0 if allowed, 1 if denied.",
+	  .options = opts_config, .run = cmd_config_explain },
+	{ .name = "docs", .args = "",
+	  .summary = "print the reference of every key and preset",
+	  .help = "As Markdown, made from the tables that the compiler itself uses.",
+	  .options = opts_config, .run = cmd_config_docs },
+	{ 0 }
+};
+
+static const struct command top_commands[] = {
+	{ .name = "config", .args = "", .sub = config_commands,
+	  .summary = "check, compile and explain agent files", .help = agent_help },
+	{ .name = "agents", .args = "[NAME]", .max_args = 1,
+	  .summary = "list the agents, or print the file of one",
+	  .options = opts_config, .run = cmd_agents },
+	{ .name = "presets", .args = "[NAME]", .max_args = 1,
+	  .summary = "list the presets, or print the file of one",
+	  .options = opts_config, .run = cmd_presets },
+	{ .name = "doctor", .args = "",
+	  .summary = "show what this host can enforce, and what to do about the rest",
+	  .help = "Tries things out rather than believing version numbers; changes nothing. Exits 0 if sandboxes can be\n"
+		  "had at level 'container', 1 if not.",
+	  .options = opts_json, .run = cmd_doctor },
+	{ .name = "completion", .args = "bash", .min_args = 1, .max_args = 1,
+	  .summary = "print a completion script for a shell",
+	  .help = "To use it now: source <(hutch completion bash)",
+	  .run = cmd_completion },
+	{ .name = "help", .args = "[COMMAND...]", .max_args = COMMAND_DEPTH_MAX,
+	  .summary = "show help for a command", .run = cmd_help },
+	{ .name = "version", .args = "",
+	  .summary = "print the version", .options = opts_json, .run = cmd_version },
+	{ 0 }
+};
+
+const struct command root_command = {
+	.name = "hutch", .args = "", .sub = top_commands,
+	.summary = "run the code of AI agents in disposable sandboxes",
+};
+/* clang-format on */

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which cgroup hierarchies are mounted where, from three text files: /proc/self/mountinfo (mount
+ * points), /proc/self/cgroup (our own group), /proc/cgroups (what the command line switched off).
+ */
+#include <string.h>
+#include <sys/stat.h>
+
+#include "probe.h"
+#include "str.h"
+
+static const char *const names[] = {
+	[HOST_CG_CPU] = "cpu",	       [HOST_CG_MEMORY] = "memory", [HOST_CG_PIDS] = "pids",
+	[HOST_CG_FREEZER] = "freezer", [HOST_CG_IO] = "io",
+};
+static_assert(ARRAY_SIZE(names) == HOST_CG_MAX, "a controller without a name");
+
+enum {
+	MOUNTINFO_MAX = 1024 * 1024,
+	LINE_FIELDS = 24,
+};
+
+const char *cgroup_controller_name(enum host_cg c)
+{
+	return names[c];
+}
+
+static const char *v1_name(enum host_cg c)
+{
+	return c == HOST_CG_IO ? "blkio" : names[c];
+}
+
+/* Cuts a line into at most LINE_FIELDS words, in place. */
+static size_t split(char *line, char *ret[static LINE_FIELDS])
+{
+	size_t n = 0;
+
+	while (line && n < LINE_FIELDS) {
+		char *word = strsep(&line, " \t");
+
+		if (*word)
+			ret[n++] = word;
+	}
+	return n;
+}
+
+/* "36 31 0:33 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory" */
+static void take_mount(struct cgroup_layout *l, char *line)
+{
+	char *field[LINE_FIELDS];
+	size_t n = split(line, field), dash = 6;
+	const char *where, *options;
+
+	while (dash < n && !str_eq(field[dash], "-"))
+		dash++;
+	if (dash + 3 >= n || strlen(field[4]) >= HOST_PATH_MAX || field[4][0] != '/')
+		return;
+	where = field[4];
+	options = field[dash + 3];
+	if (str_eq(field[dash + 1], "cgroup2") && (!l->v2[0] || str_eq(where, "/sys/fs/cgroup")))
+		(void)snprintf(l->v2, sizeof(l->v2), "%s", where);
+	if (!str_eq(field[dash + 1], "cgroup"))
+		return;
+	for (enum host_cg c = 0; c < HOST_CG_MAX; c++)
+		if (!l->v1[c][0] && host_has_word(options, v1_name(c)))
+			(void)snprintf(l->v1[c], sizeof(l->v1[c]), "%s", where);
+}
+
+static void for_lines(char *text, struct cgroup_layout *l,
+		      void (*fn)(struct cgroup_layout *l, char *line))
+{
+	while (text) {
+		char *line = strsep(&text, "\n");
+
+		fn(l, line);
+	}
+}
+
+/* "0::/user.slice/session-1.scope"; the other hierarchies do not matter. */
+static void take_own(struct cgroup_layout *l, char *line)
+{
+	const char *path = line + STRLEN("0::");
+
+	if (!str_has_prefix(line, "0::/") || !l->v2[0])
+		return;
+	/* A group outside of our cgroup namespace shows as /../x: take the mount point then. */
+	if (strstr(path, "..") || str_eq(path, "/"))
+		path = "";
+	if (strlen(l->v2) + strlen(path) < sizeof(l->own))
+		(void)snprintf(l->own, sizeof(l->own), "%s%s", l->v2, path);
+}
+
+/* "memory 4 8 1": name, hierarchy, groups, enabled. */
+static void take_enabled(struct cgroup_layout *l, char *line)
+{
+	char *field[LINE_FIELDS];
+
+	if (split(line, field) < 4 || !str_eq(field[3], "0"))
+		return;
+	for (enum host_cg c = 0; c < HOST_CG_MAX; c++)
+		if (str_eq(field[0], v1_name(c)))
+			l->disabled[c] = true;
+}
+
+static void read_lines(int root_fd, const char *path, struct cgroup_layout *l,
+		       void (*fn)(struct cgroup_layout *l, char *line))
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(MOUNTINFO_MAX);
+
+	(void)host_text(root_fd, path, &b);
+	if (b.len > 0)
+		for_lines(b.data, l, fn);
+}
+
+static void take_v2_controllers(int root_fd, struct cgroup_layout *l)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(4096);
+	char path[2 * HOST_PATH_MAX + 32];
+	const char *list;
+
+	(void)snprintf(path, sizeof(path), "%s/cgroup.controllers", l->own[0] ? l->own : l->v2);
+	list = host_text(root_fd, path + 1, &b);
+	for (enum host_cg c = 0; c < HOST_CG_MAX; c++)
+		l->v2_has[c] = host_has_word(list, names[c]);
+	/* Part of every v2 group since 5.2, not a controller. */
+	l->v2_has[HOST_CG_FREEZER] = true;
+}
+
+void cgroup_layout_read(int root_fd, struct cgroup_layout *ret)
+{
+	bool v1 = false;
+
+	*ret = (struct cgroup_layout){ .mode = CGROUP_NONE };
+	read_lines(root_fd, "proc/self/mountinfo", ret, take_mount);
+	read_lines(root_fd, "proc/self/cgroup", ret, take_own);
+	read_lines(root_fd, "proc/cgroups", ret, take_enabled);
+	for (enum host_cg c = 0; c < HOST_CG_MAX; c++)
+		v1 = v1 || ret->v1[c][0];
+	if (ret->v2[0])
+		take_v2_controllers(root_fd, ret);
+	if (ret->v2[0] && v1)
+		ret->mode = CGROUP_HYBRID;
+	else if (ret->v2[0])
+		ret->mode = CGROUP_V2;
+	else if (v1)
+		ret->mode = CGROUP_V1;
+}

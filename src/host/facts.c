@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "facts.h"
+
+#include <string.h>
+
+#include "probe.h"
+
+static const char *const program_names[] = {
+	[HOST_CRUN] = "crun",
+	[HOST_RUNC] = "runc",
+	[HOST_RUNSC] = "runsc",
+	[HOST_QEMU] = "qemu-system-x86_64",
+	[HOST_NEWUIDMAP] = "newuidmap",
+	[HOST_NEWGIDMAP] = "newgidmap",
+	[HOST_NFT] = "nft",
+	[HOST_MMDEBSTRAP] = "mmdebstrap",
+	[HOST_MKFS_EROFS] = "mkfs.erofs",
+	[HOST_TAR] = "tar",
+	[HOST_GZIP] = "gzip",
+	[HOST_ZSTD] = "zstd",
+};
+static_assert(ARRAY_SIZE(program_names) == HOST_PROGRAM_MAX, "a program without a name");
+
+const char *host_program_name(enum host_program_id p)
+{
+	return program_names[p];
+}
+
+void host_facts_clear(struct host_facts *ret)
+{
+	struct host_facts f = {
+		.userns = -ENODATA,
+		.userns_plain = -ENODATA,
+		.overlay_user = -ENODATA,
+		.overlay_root = -ENODATA,
+		.idmap = -ENODATA,
+		.seccomp = -ENODATA,
+		.seccomp_kill = -ENODATA,
+		.seccomp_notify = -ENODATA,
+		.no_new_privs = -ENODATA,
+		.landlock = -ENODATA,
+		.bpf_filter = -ENODATA,
+		.bpf_sk_lookup = -ENODATA,
+		.kvm = -ENOENT,
+	};
+
+	for (size_t i = 0; i < HOST_NS_MAX; i++)
+		f.ns[i] = -ENODATA;
+	for (size_t i = 0; i < HOST_CALL_MAX; i++)
+		f.call[i] = -ENODATA;
+	for (size_t i = 0; i < HOST_CG_MAX; i++)
+		f.cg[i] = -ENODATA;
+	for (size_t i = 0; i < HOST_PROGRAM_MAX; i++)
+		f.program[i].found = -ENOENT;
+	*ret = f;
+}
+
+void host_facts_try(struct host_facts *ret)
+{
+	host_facts_clear(ret);
+	try_namespaces(ret);
+	try_mounts(ret);
+	try_calls(ret);
+	try_programs(ret);
+	try_cgroups(ret);
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What was tried, and what came of it: 0 where it worked, -errno where it did not, -ENODATA where
+ * it was not tried. Facts are plain data, so that a test can invent them and a receipt can use
+ * them.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "util.h"
+
+/* Namespaces other than the user namespace. */
+enum host_ns {
+	HOST_NS_MNT,
+	HOST_NS_PID,
+	HOST_NS_NET,
+	HOST_NS_IPC,
+	HOST_NS_UTS,
+	HOST_NS_CGROUP,
+	HOST_NS_TIME,
+	HOST_NS_MAX
+};
+
+/* System calls that Hutch builds on. */
+enum host_call {
+	HOST_CALL_PIDFD_OPEN,
+	HOST_CALL_CLONE3,
+	HOST_CALL_OPENAT2,
+	HOST_CALL_CLOSE_RANGE,
+	HOST_CALL_MAX
+};
+
+/* Controllers by their v2 names; v1 calls io "blkio", v2 has the freezer built in. */
+enum host_cg {
+	HOST_CG_CPU,
+	HOST_CG_MEMORY,
+	HOST_CG_PIDS,
+	HOST_CG_FREEZER,
+	HOST_CG_IO,
+	HOST_CG_MAX
+};
+
+enum host_program_id {
+	HOST_CRUN,
+	HOST_RUNC,
+	HOST_RUNSC,
+	HOST_QEMU,
+	HOST_NEWUIDMAP,
+	HOST_NEWGIDMAP,
+	HOST_NFT,
+	HOST_MMDEBSTRAP,
+	HOST_MKFS_EROFS,
+	HOST_TAR,
+	HOST_GZIP,
+	HOST_ZSTD,
+	HOST_PROGRAM_MAX
+};
+
+enum {
+	HOST_PATH_MAX = 256
+};
+
+struct host_program {
+	int found;		    /* 0, or -ENOENT */
+	char path[HOST_PATH_MAX];   /* where */
+	int ran;		    /* `--version`, for engines */
+	char banner[HOST_PATH_MAX]; /* first line of what it said: any bytes */
+	uint64_t patched; /* rows of its CVE table that the distribution's changelog names */
+	bool privileged;  /* set-user-id root or with file capabilities */
+};
+
+struct host_facts {
+	int userns;	  /* a user namespace with its ids mapped, as the caller */
+	int userns_plain; /* the same as uid 65534, when the caller is root */
+	int ns[HOST_NS_MAX];
+	int overlay_user;   /* overlay with userxattr on tmpfs in one's own user namespace,
+			       unprivileged */
+	int overlay_root;   /* plain overlay on tmpfs, when the caller is root */
+	int idmap;	    /* mount_setattr(2) exists */
+	int seccomp;	    /* a filter was installed */
+	int seccomp_kill;   /* SECCOMP_RET_KILL_PROCESS */
+	int seccomp_notify; /* SECCOMP_RET_USER_NOTIF */
+	int no_new_privs;
+	int landlock; /* ABI number, 1 and up */
+	int call[HOST_CALL_MAX];
+	int bpf_filter;	     /* a socket filter was loaded */
+	int bpf_sk_lookup;   /* an sk_lookup program was loaded */
+	int kvm;	     /* API version, 12 on every Linux since 2.6.22 */
+	int cg[HOST_CG_MAX]; /* a child group was made, and removed, in the hierarchy of each */
+	struct host_program program[HOST_PROGRAM_MAX];
+};
+
+/* Tries everything as the calling process. Takes some 100 ms; never hangs. */
+void host_facts_try(struct host_facts *ret);
+
+/* Everything "not tried", every program missing: where a test starts from. */
+void host_facts_clear(struct host_facts *ret);
+
+const char *host_program_name(enum host_program_id p);

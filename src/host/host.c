@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "host.h"
+
+#include <fcntl.h>
+#include <pwd.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/utsname.h>
+
+#include "fd.h"
+#include "probe.h"
+#include "str.h"
+
+static const struct {
+	enum host_area area;
+	const struct probe *probes;
+} tables[] = {
+	{ HOST_AREA_KERNEL, probe_kernel },   { HOST_AREA_KERNEL, probe_lockdown },
+	{ HOST_AREA_CGROUPS, probe_cgroups }, { HOST_AREA_ENGINES, probe_engines },
+	{ HOST_AREA_ENGINES, probe_kvm },     { HOST_AREA_USERS, probe_users },
+	{ HOST_AREA_STORAGE, probe_storage }, { HOST_AREA_HARDWARE, probe_hardware },
+};
+
+/* Copies what is safe to show; cuts between characters, never within one. */
+void host_set_text(char *out, size_t n, const char *s)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(8 * HOST_DETAIL_MAX);
+	const char *text;
+	size_t len;
+
+	(void)str_escape(&b, s, strnlen(s, HOST_DETAIL_MAX));
+	text = buf_text(&b);
+	len = strlen(text);
+	if (len >= n) {
+		len = n - STRLEN("...") - 1;
+		while (len > 0 && ((unsigned char)text[len] & 0xc0) == 0x80)
+			len--;
+		memcpy(out, text, len);
+		memcpy(out + len, "...", sizeof("..."));
+		return;
+	}
+	memcpy(out, text, len + 1);
+}
+
+void check_value(struct host_check *c, enum host_state s, const char *fmt, ...)
+{
+	char text[HOST_DETAIL_MAX];
+	va_list ap;
+
+	va_start(ap, fmt);
+	(void)vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	c->state = s;
+	host_set_text(c->value, sizeof(c->value), text);
+}
+
+void check_detail(struct host_check *c, const char *fmt, ...)
+{
+	char text[HOST_DETAIL_MAX];
+	size_t used = strlen(c->detail);
+	va_list ap;
+
+	va_start(ap, fmt);
+	(void)vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	if (used > 0 && used + 8 < sizeof(c->detail)) {
+		memcpy(c->detail + used, "; ", sizeof("; "));
+		used += STRLEN("; ");
+	}
+	if (used + 8 < sizeof(c->detail))
+		host_set_text(c->detail + used, sizeof(c->detail) - used, text);
+}
+
+void check_advice(struct host_check *c, const char *fmt, ...)
+{
+	char text[HOST_DETAIL_MAX];
+	va_list ap;
+
+	va_start(ap, fmt);
+	(void)vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	host_set_text(c->advice, sizeof(c->advice), text);
+}
+
+bool host_line(const struct probe_ctx *x, const char *path, char *out, size_t n)
+{
+	out[0] = '\0';
+	return fd_read_line(x->root_fd, path, out, n) == 0;
+}
+
+long long host_number(const struct probe_ctx *x, const char *path)
+{
+	char line[32];
+	uint64_t v;
+
+	if (!host_line(x, path, line, sizeof(line)) ||
+	    str_to_u64(line, strlen(line), INT64_MAX, &v) < 0)
+		return -1;
+	return (long long)v;
+}
+
+const char *host_text(int root_fd, const char *path, struct buf *b)
+{
+	struct err e = ERR_INIT;
+
+	/* A file that is too long is still good for its beginning. */
+	(void)fd_read_file(root_fd, path, b, &e);
+	return buf_text(b);
+}
+
+bool host_has_word(const char *list, const char *word)
+{
+	size_t n = strlen(word);
+
+	for (const char *p = list; *(p += strspn(p, " ,\t\n"));) {
+		size_t len = strcspn(p, " ,\t\n");
+
+		if (len == n && memcmp(p, word, n) == 0)
+			return true;
+		p += len;
+	}
+	return false;
+}
+
+bool host_cpu_flag(const struct probe_ctx *x, const char *flag)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(16 * 1024), line = BUF_INIT(8 * 1024);
+	const char *p = strstr(host_text(x->root_fd, "proc/cpuinfo", &b), "\nflags");
+
+	if (!p)
+		return false;
+	(void)buf_put(&line, p + 1, strcspn(p + 1, "\n"));
+	return host_has_word(buf_text(&line), flag);
+}
+
+const struct host_check *host_report_find(const struct host_report *r, const char *id)
+{
+	for (size_t i = 0; i < r->n_checks; i++)
+		if (str_eq(r->checks[i].id, id))
+			return &r->checks[i];
+	return NULL;
+}
+
+void host_options_default(struct host_options *ret)
+{
+	static char name[HOST_SHORT_MAX];
+	struct passwd *pw = getpwuid(geteuid());
+
+	*ret = (struct host_options){ .root_fd = -EBADF, .uid = geteuid() };
+	if (pw) {
+		(void)snprintf(name, sizeof(name), "%s", pw->pw_name);
+		ret->user = name;
+	}
+}
+
+/* "$XDG_x/hutch", or below the home directory, or "/tmp" where there is neither. */
+static void user_dir(char *out, size_t n, const char *var, const char *below_home)
+{
+	const char *xdg = getenv(var), *home = getenv("HOME");
+
+	if (xdg && xdg[0] == '/')
+		(void)snprintf(out, n, "%s/hutch", xdg);
+	else if (home && home[0] == '/' && below_home)
+		(void)snprintf(out, n, "%s/%s/hutch", home, below_home);
+	else
+		(void)snprintf(out, n, "/tmp/hutch");
+}
+
+static void name_host(const struct probe_ctx *x, struct host_report *r)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(16 * 1024);
+	const char *os = strstr(host_text(x->root_fd, "etc/os-release", &b), "PRETTY_NAME=");
+	char text[HOST_SHORT_MAX] = "Linux";
+	struct utsname u;
+
+	if (os) {
+		os += strcspn(os, "=") + 1;
+		os += strspn(os, "\"'");
+		(void)snprintf(text, sizeof(text), "%.*s", (int)strcspn(os, "\"'\n"), os);
+	}
+	host_set_text(r->os, sizeof(r->os), text);
+	if (uname(&u) < 0)
+		memset(&u, 0, sizeof(u));
+	/* The file comes first, so that a fixture can say which kernel it shows. */
+	if (!host_line(x, "proc/sys/kernel/osrelease", text, sizeof(text)))
+		(void)snprintf(text, sizeof(text), "%s", u.release);
+	host_set_text(r->kernel, sizeof(r->kernel), text);
+	host_set_text(r->arch, sizeof(r->arch), u.machine);
+	(void)snprintf(text, sizeof(text), "uid %u", x->uid);
+	host_set_text(r->user, sizeof(r->user), x->user ? x->user : text);
+	r->uid = x->uid;
+}
+
+static void run_probes(const struct probe_ctx *x, struct host_report *r)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(tables); i++)
+		for (const struct probe *p = tables[i].probes; p->id; p++) {
+			struct host_check *c = &r->checks[r->n_checks];
+
+			assert(r->n_checks < HOST_CHECKS_MAX);
+			*c = (struct host_check){ .id = p->id, .title = p->title };
+			c->area = tables[i].area;
+			if (p->run(x, c))
+				r->n_checks++;
+		}
+}
+
+int host_probe(const struct host_options *o, struct host_report *ret, struct err *e)
+{
+	char state[HOST_PATH_MAX] = "/var/lib/hutch", run[HOST_PATH_MAX] = "/run/hutch";
+	_cleanup_free_ struct host_facts *tried = NULL;
+	_cleanup_free_ struct host_report *r = calloc(1, sizeof(*r));
+	_cleanup_close_ int root = -EBADF;
+	struct probe_ctx x = { .root_fd = o->root_fd, .uid = o->uid, .user = o->user };
+
+	if (!r)
+		return err_oom(e);
+	if (x.root_fd < 0) {
+		x.root_fd = root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+		if (root < 0)
+			return err_errno(e, "cannot open the root directory");
+	}
+	x.facts = o->facts;
+	if (!x.facts) {
+		x.facts = tried = calloc(1, sizeof(*tried));
+		if (!tried)
+			return err_oom(e);
+		host_facts_try(tried);
+	}
+	if (o->uid != 0) {
+		user_dir(state, sizeof(state), "XDG_DATA_HOME", ".local/share");
+		user_dir(run, sizeof(run), "XDG_RUNTIME_DIR", NULL);
+	}
+	x.state_dir = o->state_dir ? o->state_dir : state;
+	x.run_dir = o->run_dir ? o->run_dir : run;
+	name_host(&x, r);
+	run_probes(&x, r);
+	level_judge(r, x.facts);
+	*ret = *r;
+	return 0;
+}

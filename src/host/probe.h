@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside host/: how a probe looks and what it is given. */
+#pragma once
+
+#include "buf.h"
+#include "facts.h"
+#include "host.h"
+
+struct probe_ctx {
+	int root_fd;
+	uid_t uid;
+	const char *user; /* may be NULL */
+	const char *state_dir;
+	const char *run_dir;
+	const struct host_facts *facts;
+};
+
+/* Fills in state, value, detail and advice; false: the question does not arise on this host. */
+struct probe {
+	const char *id;
+	const char *title;
+	bool (*run)(const struct probe_ctx *x, struct host_check *c);
+};
+
+/* One table per file, ended by an empty row. */
+extern const struct probe probe_kernel[];
+extern const struct probe probe_lockdown[];
+extern const struct probe probe_cgroups[];
+extern const struct probe probe_engines[];
+extern const struct probe probe_kvm[];
+extern const struct probe probe_users[];
+extern const struct probe probe_storage[];
+extern const struct probe probe_hardware[];
+
+/* Sets one field. What does not fit ends in "..."; bytes from outside are escaped. */
+void check_value(struct host_check *c, enum host_state s, const char *fmt, ...) _printf_(3, 4);
+void check_detail(struct host_check *c, const char *fmt, ...) _printf_(2, 3); /* adds a sentence */
+void check_advice(struct host_check *c, const char *fmt, ...) _printf_(2, 3);
+void host_set_text(char *out, size_t n, const char *s);
+
+/* The first line of a file below the root; false if it cannot be read. */
+bool host_line(const struct probe_ctx *x, const char *path, char *out, size_t n);
+
+/* A file that holds one number; -1 if it does not. */
+long long host_number(const struct probe_ctx *x, const char *path);
+
+/* A whole file, or its beginning as far as `b` holds; "" if it cannot be read. */
+const char *host_text(int root_fd, const char *path, struct buf *b);
+
+/* True if the first processor has the flag: "vmx", "svm", "hypervisor". */
+bool host_cpu_flag(const struct probe_ctx *x, const char *flag);
+
+/* True if `word` stands in `list` between separators (space, comma, newline, tab). */
+bool host_has_word(const char *list, const char *word);
+
+/*
+ * Runs `fn` in a child of its own and returns what it returned: 0 or -errno. -ETIME after two
+ * seconds, -EIO if the child died.
+ */
+int try_in_child(int (*fn)(long arg), long arg);
+
+/* try-*.c: one group of facts each. */
+void try_namespaces(struct host_facts *f);
+void try_mounts(struct host_facts *f);
+void try_calls(struct host_facts *f);
+void try_programs(struct host_facts *f);
+void try_cgroups(struct host_facts *f);
+
+/* In a child only: becomes uid 65534 for good. */
+int try_drop_privileges(void);
+
+/* In a child only: new namespaces `flags` with a user namespace that maps the caller to root. */
+int try_enter_userns(int flags);
+
+/* engine.c: the version in a banner; false if it has none. "1.8.1", "7.2.22", "20221219". */
+bool engine_version(enum host_program_id p, const char *banner, char *out, size_t n);
+
+/* cve.c */
+struct cve {
+	const char *id;
+	const char *fixed;  /* first good release of each branch, lowest first: "1.2.8 1.3.3" */
+	const char *what;   /* in a few words */
+	const char *not_us; /* why it does not reach a sandbox of Hutch; NULL: it does */
+};
+
+/* The rows for one engine, ended by an empty one. */
+const struct cve *cve_rows(enum host_program_id p);
+
+/* True if `version` is older than the fix. */
+bool cve_applies(const struct cve *row, const char *version);
+
+/* <0, 0, >0, by up to three numbers; a release candidate is older than its release. */
+int cve_version_compare(const char *a, const char *b);
+
+/* One bit for each row whose id stands in `changelog`. */
+uint64_t cve_patched(const struct cve *rows, const char *changelog);
+
+/* cgroup-layout.c */
+enum cgroup_mode {
+	CGROUP_NONE,
+	CGROUP_V1,
+	CGROUP_HYBRID,
+	CGROUP_V2,
+	CGROUP_MODE_MAX
+};
+
+struct cgroup_layout {
+	enum cgroup_mode mode;
+	char v2[HOST_PATH_MAX];		     /* mount point of cgroup2; "" if none */
+	char own[2 * HOST_PATH_MAX];	     /* our own group in it, as a path */
+	char v1[HOST_CG_MAX][HOST_PATH_MAX]; /* mount point for each controller; "" if not v1 */
+	bool v2_has[HOST_CG_MAX];	     /* offered to our own v2 group */
+	bool disabled[HOST_CG_MAX];	     /* switched off on the kernel's command line */
+};
+
+void cgroup_layout_read(int root_fd, struct cgroup_layout *ret);
+const char *cgroup_controller_name(enum host_cg c);
+
+/* level.c: the verdicts, from the finished checks. */
+void level_judge(struct host_report *r, const struct host_facts *f);

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Programs: where they are, what they call themselves, and which security fixes their package says
+ * it carries. A distribution patches old versions, so the number alone would cry wolf.
+ */
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+
+#include "clock.h"
+#include "probe.h"
+#include "proc.h"
+#include "str.h"
+
+enum {
+	PROGRAM_TIMEOUT_S = 5,
+	BANNER_MAX = 16 * 1024,
+	CHANGELOG_MAX = 8 * 1024 * 1024,
+};
+
+/* Debian's and Ubuntu's package of each engine: where its changelog is found. */
+static const char *const engine_packages[] = {
+	[HOST_CRUN] = "crun",
+	[HOST_RUNC] = "runc",
+	[HOST_RUNSC] = "runsc",
+	[HOST_QEMU] = "qemu-system-x86",
+};
+
+static uint64_t deadline(void)
+{
+	return clock_mono() + PROGRAM_TIMEOUT_S * NSEC_PER_SEC;
+}
+
+static bool is_privileged(const char *path)
+{
+	struct stat st;
+
+	if (stat(path, &st) < 0)
+		return false;
+	if (st.st_mode & S_ISUID && st.st_uid == 0)
+		return true;
+	return getxattr(path, "security.capability", NULL, 0) > 0;
+}
+
+static void ask_version(struct host_program *p)
+{
+	_cleanup_buf_ struct buf out = BUF_INIT(BANNER_MAX);
+	const char *const argv[] = { p->path, "--version", NULL };
+	struct err e = ERR_INIT;
+	int status = 0;
+
+	p->ran = proc_capture(p->path, argv, true, deadline(), &out, &status, &e);
+	if (p->ran == 0 && status != 0)
+		p->ran = -ENOEXEC;
+	(void)snprintf(p->banner, sizeof(p->banner), "%.*s", (int)strcspn(buf_text(&out), "\n"),
+		       buf_text(&out));
+}
+
+static void read_changelog(enum host_program_id id, struct host_program *p)
+{
+	_cleanup_buf_ struct buf out = BUF_INIT(CHANGELOG_MAX);
+	char gzip[HOST_PATH_MAX], path[HOST_PATH_MAX];
+	const char *const argv[] = { "gzip", "-dc", path, NULL };
+	struct err e = ERR_INIT;
+	int status = 0;
+
+	/* Somebody's own build has nothing to do with the package. */
+	if (str_has_prefix(p->path, "/usr/local/") || proc_find("gzip", gzip, sizeof(gzip)) < 0)
+		return;
+	(void)snprintf(path, sizeof(path), "/usr/share/doc/%s/changelog.Debian.gz",
+		       engine_packages[id]);
+	if (access(path, R_OK) < 0)
+		return;
+	if (proc_capture(gzip, argv, false, deadline(), &out, &status, &e) == 0 && status == 0)
+		p->patched = cve_patched(cve_rows(id), buf_text(&out));
+}
+
+void try_programs(struct host_facts *f)
+{
+	for (enum host_program_id i = 0; i < HOST_PROGRAM_MAX; i++) {
+		struct host_program *p = &f->program[i];
+
+		p->found = proc_find(host_program_name(i), p->path, sizeof(p->path));
+		if (p->found < 0)
+			continue;
+		p->privileged = is_privileged(p->path);
+		if (i >= ARRAY_SIZE(engine_packages))
+			continue;
+		ask_version(p);
+		read_changelog(i, p);
+	}
+}

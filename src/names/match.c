@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Entries are sorted by (deny, host, port), so all entries of one host and verdict stand together:
+ * a group. An open hash table maps the text of a host to its allow group and its deny group.
+ *
+ * Names are hashed from their end to their beginning. While the hash of "a.b.c" is being made, the
+ * hashes of ".c" and
+ * ".b.c" come by, and those are the very texts under which the rules for subtrees are filed.
+ */
+#include "match.h"
+
+#include <string.h>
+
+#include "str.h"
+
+enum verb {
+	ALLOW,
+	DENY,
+	VERB_MAX,
+};
+
+struct group {
+	uint32_t first;
+	uint32_t count; /* 0: no such rules */
+};
+
+struct slot {
+	const struct rule *host; /* a rule with this host; NULL: free */
+	uint64_t hash;
+	struct group group[VERB_MAX];
+};
+
+struct ruleset {
+	struct ruleset_entry *entries;
+	size_t n;
+	struct slot *slots;
+	size_t mask;
+	/* The network lengths that occur, one bit each: only these are probed. */
+	uint64_t prefixes[2][3];
+};
+
+static uint64_t hash_byte(uint64_t h, char c)
+{
+	return (h ^ (unsigned char)c) * UINT64_C(0x100000001b3);
+}
+
+static const uint64_t hash_start = UINT64_C(0xcbf29ce484222325);
+
+/*
+ * FNV-1a leaves its low bits poor for short keys; the high ones are folded in before a slot is
+ * chosen.
+ */
+static size_t hash_slot(const struct ruleset *s, uint64_t h)
+{
+	return (size_t)(h ^ h >> 32) & s->mask;
+}
+
+static uint64_t hash_name(const struct name *name)
+{
+	uint64_t h = hash_start;
+
+	for (size_t i = name->len; i-- > 0;)
+		h = hash_byte(h, name->text[i]);
+	return h;
+}
+
+static uint64_t hash_addr(const struct addr *a)
+{
+	uint64_t h = hash_byte(hash_byte(hash_start, (char)a->family), (char)a->prefix);
+
+	for (size_t i = 0; i < sizeof(a->bytes); i++)
+		h = hash_byte(h, (char)a->bytes[i]);
+	return h;
+}
+
+static uint64_t hash_host(const struct rule *r)
+{
+	if (r->kind == RULE_ADDR)
+		return hash_addr(&r->addr);
+	return r->kind == RULE_SUBTREE ? hash_byte(hash_name(&r->name), '.') : hash_name(&r->name);
+}
+
+static int compare_addr(const struct addr *a, const struct addr *b)
+{
+	int d = a->family - b->family;
+
+	if (d == 0)
+		d = memcmp(a->bytes, b->bytes, sizeof(a->bytes));
+	return d != 0 ? d : a->prefix - b->prefix;
+}
+
+static int compare_host(const struct rule *a, const struct rule *b)
+{
+	bool addr_a = a->kind == RULE_ADDR, addr_b = b->kind == RULE_ADDR;
+	int d;
+
+	if (addr_a != addr_b)
+		return addr_a - addr_b;
+	if (addr_a)
+		return compare_addr(&a->addr, &b->addr);
+	d = strcmp(a->name.text, b->name.text);
+	return d != 0 ? d : (int)a->kind - (int)b->kind;
+}
+
+static int compare_entry(const void *x, const void *y)
+{
+	const struct ruleset_entry *a = x, *b = y;
+	int d = a->deny - b->deny;
+
+	if (d == 0)
+		d = compare_host(&a->rule, &b->rule);
+	if (d == 0)
+		d = a->rule.port - b->rule.port;
+	if (d == 0)
+		d = a->id < b->id ? -1 : a->id > b->id;
+	return d;
+}
+
+/* Sorts and drops entries that repeat the one before them. */
+static void normalise(struct ruleset *s)
+{
+	size_t kept = 0;
+
+	qsort(s->entries, s->n, sizeof(s->entries[0]), compare_entry);
+	for (size_t i = 0; i < s->n; i++) {
+		const struct ruleset_entry *last = kept > 0 ? &s->entries[kept - 1] : NULL;
+		const struct ruleset_entry *this = &s->entries[i];
+
+		assert(this->deny || this->rule.port != 0);
+		if (last && last->deny == this->deny && last->rule.port == this->rule.port &&
+		    compare_host(&last->rule, &this->rule) == 0)
+			continue;
+		s->entries[kept++] = *this;
+	}
+	s->n = kept;
+}
+
+static struct slot *slot_for(const struct ruleset *s, const struct rule *host, uint64_t hash)
+{
+	size_t i = hash_slot(s, hash);
+
+	while (s->slots[i].host && compare_host(s->slots[i].host, host) != 0)
+		i = (i + 1) & s->mask;
+	return &s->slots[i];
+}
+
+static void index_entry(struct ruleset *s, uint32_t i)
+{
+	const struct rule *r = &s->entries[i].rule;
+	uint64_t hash = hash_host(r);
+	struct slot *slot = slot_for(s, r, hash);
+	struct group *g = &slot->group[s->entries[i].deny ? DENY : ALLOW];
+
+	if (!slot->host) {
+		slot->host = r;
+		slot->hash = hash;
+	}
+	if (g->count++ == 0)
+		g->first = i;
+	if (r->kind == RULE_ADDR)
+		s->prefixes[r->addr.family == 6][r->addr.prefix / 64] |= UINT64_C(1)
+									 << r->addr.prefix % 64;
+}
+
+int ruleset_new(const struct ruleset_entry *entries, size_t n, struct ruleset **ret)
+{
+	_cleanup_ruleset_ struct ruleset *s = NULL;
+	size_t slots = 16;
+
+	if (n > RULESET_MAX)
+		return -E2BIG;
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return -ENOMEM;
+	while (slots < n * 2)
+		slots *= 2;
+	s->mask = slots - 1;
+	s->slots = calloc(slots, sizeof(s->slots[0]));
+	s->entries = calloc(n + 1, sizeof(s->entries[0]));
+	if (!s->slots || !s->entries)
+		return -ENOMEM;
+	if (n > 0)
+		memcpy(s->entries, entries, n * sizeof(entries[0]));
+	s->n = n;
+	normalise(s);
+	for (uint32_t i = 0; i < s->n; i++)
+		index_entry(s, i);
+	*ret = TAKE_PTR(s);
+	return 0;
+}
+
+struct ruleset *ruleset_free(struct ruleset *s)
+{
+	if (s) {
+		free(s->entries);
+		free(s->slots);
+		free(s);
+	}
+	return NULL;
+}
+
+const struct ruleset_entry *ruleset_entries(const struct ruleset *s, size_t *ret_n)
+{
+	*ret_n = s->n;
+	return s->entries;
+}
+
+/* The entry of a group for `port`; the one for every port (0) sorts first and is tried first. */
+static const struct ruleset_entry *in_group(const struct ruleset *s, const struct group *g,
+					    uint16_t port)
+{
+	const struct ruleset_entry *first = s->entries + g->first;
+	size_t low = 0, high = g->count;
+
+	if (g->count > 0 && first->rule.port == 0)
+		return first;
+	while (low < high) {
+		size_t mid = low + (high - low) / 2;
+
+		if (first[mid].rule.port == port)
+			return &first[mid];
+		if (first[mid].rule.port < port)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return NULL;
+}
+
+/* A slot matched: note the first deny rule; the last allow rule is the most specific one. */
+static void note(const struct ruleset *s, const struct slot *slot, uint16_t port, struct verdict *v)
+{
+	const struct ruleset_entry *allow = in_group(s, &slot->group[ALLOW], port);
+
+	if (!v->deny)
+		v->deny = in_group(s, &slot->group[DENY], port);
+	if (allow)
+		v->allow = allow;
+}
+
+/* Probes for a name: exactly `text`, or for RULE_SUBTREE the `text` that follows the dot. */
+static void probe_name(const struct ruleset *s, uint64_t hash, enum rule_kind kind,
+		       const char *text, const struct target *t, struct verdict *v)
+{
+	for (size_t i = hash_slot(s, hash); s->slots[i].host; i = (i + 1) & s->mask) {
+		const struct slot *slot = &s->slots[i];
+
+		if (slot->hash != hash || slot->host->kind != kind ||
+		    !str_eq(slot->host->name.text, text))
+			continue;
+		note(s, slot, t->port, v);
+		return;
+	}
+}
+
+static void check_name(const struct ruleset *s, const struct target *t, struct verdict *v)
+{
+	const char *text = t->name.text;
+	uint64_t h = hash_start;
+
+	for (size_t i = t->name.len; i-- > 0;) {
+		h = hash_byte(h, text[i]);
+		if (text[i] == '.')
+			probe_name(s, h, RULE_SUBTREE, text + i + 1, t, v);
+	}
+	probe_name(s, hash_byte(h, '.'), RULE_SUBTREE, text, t, v);
+	probe_name(s, h, RULE_NAME, text, t, v);
+}
+
+static void check_addr(const struct ruleset *s, const struct target *t, struct verdict *v)
+{
+	const uint64_t *prefixes = s->prefixes[t->addr.family == 6];
+	unsigned int longest = t->addr.family == 6 ? 128 : 32;
+
+	for (unsigned int p = 0; p <= longest; p++) {
+		struct rule host = { .kind = RULE_ADDR };
+		const struct slot *slot;
+
+		if (!(prefixes[p / 64] >> p % 64 & 1))
+			continue;
+		host.addr = addr_network(&t->addr, (uint8_t)p);
+		slot = slot_for(s, &host, hash_addr(&host.addr));
+		if (slot->host)
+			note(s, slot, t->port, v);
+	}
+}
+
+struct verdict ruleset_check(const struct ruleset *s, const struct target *t)
+{
+	struct verdict v = { 0 };
+
+	if (t->is_addr)
+		check_addr(s, t, &v);
+	else
+		check_name(s, t, &v);
+	v.allowed = v.allow && !v.deny;
+	return v;
+}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "rule.h"
+
+#include <string.h>
+
+#include "str.h"
+
+int port_parse(const char *s, size_t n, uint16_t *ret, struct err *e)
+{
+	uint64_t port;
+
+	if (str_to_u64(s, n, UINT16_MAX, &port) < 0 || port == 0)
+		return err_set(e, -EINVAL, "the port is a number from 1 to 65535");
+	*ret = (uint16_t)port;
+	return 0;
+}
+
+/*
+ * Splits "HOST:PORT" into the length of HOST and the port (0 if there is none). Brackets belong to
+ * HOST. Two colons without brackets are an IPv6 address that cannot be told from its port.
+ */
+static int split_port(const char *s, size_t n, size_t *ret_host, uint16_t *ret_port, struct err *e)
+{
+	const char *close = n > 0 && s[0] == '[' ? memchr(s, ']', n) : NULL;
+	size_t from = close ? (size_t)(close - s) + 1 : 0;
+	const char *colon = memchr(s + from, ':', n - from);
+	size_t host = colon ? (size_t)(colon - s) : n;
+
+	if (n > 0 && s[0] == '[' && !close)
+		return err_set(e, -EINVAL, "'[' without ']'");
+	if (close && host != from)
+		return err_set(e, -EINVAL, "after ']' only ':PORT' can follow");
+	*ret_port = 0;
+	*ret_host = host;
+	if (!colon)
+		return 0;
+	if (memchr(colon + 1, ':', n - host - 1))
+		return err_set(e, -EINVAL, "an IPv6 address stands in brackets: [2001:db8::1]:443");
+	return port_parse(colon + 1, n - host - 1, ret_port, e);
+}
+
+/* Does this look like an attempt at an IPv4 address or network: only digits, dots and one slash? */
+static bool looks_like_ipv4(const char *s, size_t n)
+{
+	bool digit = false;
+
+	for (size_t i = 0; i < n; i++) {
+		if (!ascii_is_digit(s[i]) && s[i] != '.' && s[i] != '/')
+			return false;
+		digit |= ascii_is_digit(s[i]);
+	}
+	return digit;
+}
+
+static int parse_bracketed(const char *s, size_t n, struct addr *ret, struct err *e)
+{
+	struct addr a;
+	int r = addr_parse(s + 1, n - 2, &a, e);
+
+	if (r < 0)
+		return r;
+	if (a.family != 6)
+		return err_set(e, -EINVAL, "brackets are for IPv6; an IPv4 address stands alone");
+	if (addr_classify(&a) == ADDR_EMBEDDED)
+		return err_set(e, -EINVAL,
+			       "this IPv6 address carries an IPv4 address: write that one");
+	*ret = a;
+	return 0;
+}
+
+static int parse_rule(const char *s, size_t n, struct rule *ret, struct err *e);
+
+/* The `n` bytes at `s` as " did you mean '...'?", if they are a rule; else "". */
+static const char *suggest(const char *s, size_t n, char *out, size_t size)
+{
+	struct rule rule;
+	struct err e;
+
+	out[0] = '\0';
+	if (parse_rule(s, n, &rule, &e) == 0)
+		(void)snprintf(out, size, ": did you mean '%.*s'?", (int)n, s);
+	return out;
+}
+
+/*
+ * HOST[:PORT] of a URL: what stands between the scheme, or the user in front of the host, and the
+ * path.
+ */
+static int refuse_url(const char *s, size_t n, const char *scheme, struct err *e)
+{
+	const char *host = scheme + 3, *end = host;
+	char hint[RULE_TEXT_MAX + 32];
+
+	for (; end < s + n && !strchr("/?#", *end); end++)
+		if (*end == '@')
+			host = end + 1;
+	return err_set(e, -EINVAL, "a rule is a name, not a URL%s",
+		       suggest(host, (size_t)(end - host), hint, sizeof(hint)));
+}
+
+/* What people write when they mean a rule; the message shows the rule that they probably meant. */
+static int check_habits(const char *s, size_t n, struct err *e)
+{
+	const char *scheme = memmem(s, n, "://", 3);
+	char meant[RULE_TEXT_MAX + 2], hint[RULE_TEXT_MAX + 32];
+
+	if (scheme)
+		return refuse_url(s, n, scheme, e);
+	if (n == 0 || s[0] != '*')
+		return 0;
+	if (n == 1 || s[1] == ':')
+		return err_set(e, -EINVAL, "there is no rule for everything: name the hosts");
+	/* "*.x", "**.x" and "*x" all mean ".x". */
+	for (; n > 0 && (s[0] == '*' || s[0] == '.'); s++)
+		n--;
+	(void)snprintf(meant, sizeof(meant), ".%.*s", (int)MIN(n, (size_t)RULE_TEXT_MAX), s);
+	return err_set(e, -EINVAL,
+		       "'*' is not used; a dot in front means the name and all below it%s",
+		       suggest(meant, strlen(meant), hint, sizeof(hint)));
+}
+
+static int parse_subtree(const char *s, size_t n, struct rule *ret, struct err *e)
+{
+	int r;
+
+	if (n > 1 && !memchr(s + 1, '.', n - 1))
+		return err_set(e, -EINVAL, "'%.*s' is a whole top-level domain: name the hosts",
+			       (int)MIN(n, (size_t)64), s);
+	r = name_parse_at(s, n, 1, &ret->name, e);
+	/* The dot in front counts too: every name below must still fit. */
+	if (r == 0 && ret->name.len > NAME_TEXT_MAX - 2)
+		return err_set(e, -EINVAL, "the name is too long to have names below it");
+	ret->kind = RULE_SUBTREE;
+	return r;
+}
+
+static int parse_host(const char *s, size_t n, struct rule *ret, struct err *e)
+{
+	if (n > 0 && s[0] == '[') {
+		ret->kind = RULE_ADDR;
+		return parse_bracketed(s, n, &ret->addr, e);
+	}
+	if (looks_like_ipv4(s, n)) {
+		ret->kind = RULE_ADDR;
+		return addr_parse(s, n, &ret->addr, e);
+	}
+	if (n > 0 && s[0] == '.')
+		return parse_subtree(s, n, ret, e);
+	ret->kind = RULE_NAME;
+	return name_parse(s, n, &ret->name, e);
+}
+
+static int parse_rule(const char *s, size_t n, struct rule *ret, struct err *e)
+{
+	struct rule rule = { 0 };
+	size_t host = 0;
+	int r = split_port(s, n, &host, &rule.port, e);
+
+	if (r == 0)
+		r = parse_host(s, host, &rule, e);
+	if (r == 0)
+		*ret = rule;
+	return r;
+}
+
+int rule_parse(const char *s, size_t n, struct rule *ret, struct err *e)
+{
+	int r = check_habits(s, n, e);
+
+	return r < 0 ? r : parse_rule(s, n, ret, e);
+}
+
+int target_parse(const char *s, size_t n, struct target *ret, struct err *e)
+{
+	struct target t = { 0 };
+	struct rule rule = { 0 };
+	int r = rule_parse(s, n, &rule, e);
+
+	if (r < 0)
+		return r;
+	if (rule.kind == RULE_SUBTREE)
+		return err_set(e, -EINVAL, "one name is asked for, not '.%s'", rule.name.text);
+	t.is_addr = rule.kind == RULE_ADDR;
+	if (t.is_addr && rule.addr.prefix != (rule.addr.family == 4 ? 32 : 128))
+		return err_set(e, -EINVAL, "one address is asked for, not a network");
+	if (rule.port == 0)
+		return err_set(
+			e, -EINVAL,
+			"the port is missing: write it as NAME:PORT, such as github.com:443");
+	t.port = rule.port;
+	t.name = rule.name;
+	t.addr = rule.addr;
+	*ret = t;
+	return 0;
+}
+
+const char *rule_format_host(const struct rule *r, char out[static RULE_TEXT_MAX])
+{
+	if (r->kind == RULE_ADDR) {
+		char text[ADDR_TEXT_MAX];
+
+		(void)snprintf(out, RULE_TEXT_MAX, "%s", addr_format(&r->addr, text));
+	} else {
+		(void)snprintf(out, RULE_TEXT_MAX, "%s%s", r->kind == RULE_SUBTREE ? "." : "",
+			       r->name.text);
+	}
+	return out;
+}

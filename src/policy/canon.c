@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The canonical form: one JSON text for one meaning. Sets are sorted and free of repetition,
+ * numbers are whole (thousandths, bytes, milliseconds), sequences whose order matters (scripts,
+ * prompt) keep it. Paths, positions and the names of presets are not part of it: two files that
+ * mean the same have the same digest.
+ */
+#include <sodium.h>
+#include <string.h>
+
+#include "json-util.h"
+#include "policy.h"
+
+static int compare_text(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* An array of the texts as they stand. */
+static json_t *sequence(const struct text_list *list)
+{
+	json_t *a = json_array();
+
+	for (size_t i = 0; a && i < list->n; i++)
+		if (json_push(a, json_string(list->v[i])) < 0) {
+			json_decref(a);
+			return NULL;
+		}
+	return a;
+}
+
+/* An array of the texts, sorted; the readers leave no repetition. */
+static json_t *set(const struct text_list *list)
+{
+	struct text_list sorted = *list;
+	json_t *a;
+
+	sorted.v = calloc(list->n + 1, sizeof(list->v[0]));
+	if (!sorted.v)
+		return NULL;
+	if (list->n > 0)
+		memcpy(sorted.v, list->v, list->n * sizeof(list->v[0]));
+	qsort(sorted.v, sorted.n, sizeof(sorted.v[0]), compare_text);
+	a = sequence(&sorted);
+	free(sorted.v);
+	return a;
+}
+
+static json_t *number(uint64_t n)
+{
+	assert(n <= INT64_MAX);
+	return json_integer((json_int_t)n);
+}
+
+static json_t *require(const struct policy *p)
+{
+	struct text_list list = { 0 };
+	const char *names[LAYER_MAX];
+
+	list.v = names;
+	for (unsigned int i = 0; i < LAYER_MAX; i++)
+		if (p->require >> i & 1)
+			names[list.n++] = layer_names[i];
+	return set(&list);
+}
+
+/* The ports that entries [i, end) name, all of one host; none: every port. */
+static json_t *ports(const struct ruleset_entry *v, size_t i, size_t end)
+{
+	json_t *a = json_array();
+	int r = 0;
+
+	/* The entry for every port sorts first, and holds the others. */
+	for (; r == 0 && i < end && v[i].rule.port != 0; i++)
+		r = json_push(a, number(v[i].rule.port));
+	if (r == 0)
+		return a;
+	json_decref(a);
+	return NULL;
+}
+
+/*
+ * The entries with this verb, one object a host: {"host": ".sentry.io", "ports": [443]}. They come
+ * sorted.
+ */
+static json_t *rules(const struct ruleset *s, bool deny)
+{
+	char host[RULE_TEXT_MAX], next[RULE_TEXT_MAX];
+	_cleanup_json_ json_t *a = json_array();
+	const struct ruleset_entry *v;
+	size_t n, end;
+
+	v = ruleset_entries(s, &n);
+	for (size_t i = 0; a && i < n; i = end) {
+		rule_format_host(&v[i].rule, host);
+		for (end = i + 1; end < n && v[end].deny == v[i].deny; end++)
+			if (strcmp(rule_format_host(&v[end].rule, next), host) != 0)
+				break;
+		if (v[i].deny == deny &&
+		    json_push(a, JSON_OBJECT({ "host", json_string(host) },
+					     { "ports", ports(v, i, end) })) < 0)
+			return NULL;
+	}
+	return TAKE_PTR(a);
+}
+
+static json_t *env(const struct policy *p)
+{
+	json_t *o = json_object();
+
+	for (size_t i = 0; o && i < p->env.n; i++)
+		if (json_put(o, p->env.v[i].key, json_string(p->env.v[i].value)) < 0) {
+			json_decref(o);
+			return NULL;
+		}
+	return o;
+}
+
+/* The hosts of a secret, as a set. */
+static json_t *hosts(const struct secret *s)
+{
+	struct text_list list = { .v = calloc(s->hosts.n + 1, sizeof(list.v[0])), .n = s->hosts.n };
+	json_t *a = NULL;
+
+	for (size_t i = 0; list.v && i < list.n; i++)
+		list.v[i] = s->hosts.v[i].name.text;
+	if (list.v)
+		a = set(&list);
+	free(list.v);
+	return a;
+}
+
+static json_t *secrets(const struct policy *p)
+{
+	json_t *o = json_object();
+
+	for (size_t i = 0; o && i < p->secrets.n; i++)
+		if (json_put(o, p->secrets.v[i].name, hosts(&p->secrets.v[i])) < 0) {
+			json_decref(o);
+			return NULL;
+		}
+	return o;
+}
+
+/* The role, then the fragments, a blank line between them: the text an agent is given. */
+static json_t *prompt(const struct policy *p)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(1024 * 1024);
+
+	if (p->prompt.role)
+		(void)buf_puts(&b, p->prompt.role);
+	for (size_t i = 0; i < p->prompt.fragments.n; i++) {
+		if (b.len > 0)
+			(void)buf_puts(&b, b.data[b.len - 1] == '\n' ? "\n" : "\n\n");
+		(void)buf_puts(&b, p->prompt.fragments.v[i]);
+	}
+	return b.err ? NULL : json_stringn(buf_text(&b), b.len);
+}
+
+static json_t *resources(const struct policy *p)
+{
+	return JSON_OBJECT(
+		{ "cpus_thousandths", number(p->resources.cpus) },
+		{ "memory_bytes", number(p->resources.memory) },
+		{ "pids", number(p->resources.pids) }, { "disk_bytes", number(p->resources.disk) },
+		{ "output_bytes", number(p->resources.output) },
+		{ "timeout_ms", number(p->resources.timeout) },
+		{ "ttl_ms", number(p->resources.ttl) }, { "idle_ms", number(p->resources.idle) });
+}
+
+static json_t *budgets(const struct policy *p)
+{
+	return JSON_OBJECT({ "bytes_out", number(p->egress.budgets.bytes_out) },
+			   { "bytes_in", number(p->egress.budgets.bytes_in) },
+			   { "streams", number(p->egress.budgets.streams) },
+			   { "streams_per_minute", number(p->egress.budgets.streams_per_minute) },
+			   { "names", number(p->egress.budgets.names) });
+}
+
+static json_t *egress(const struct policy *p)
+{
+	return JSON_OBJECT({ "allow", rules(p->egress.rules, false) },
+			   { "deny", rules(p->egress.rules, true) }, { "budgets", budgets(p) });
+}
+
+static json_t *filesystem(const struct policy *p)
+{
+	return JSON_OBJECT({ "workspace", json_string(p->filesystem.workspace) },
+			   { "read", set(&p->filesystem.read) },
+			   { "write", set(&p->filesystem.write) },
+			   { "execute", set(&p->filesystem.execute) });
+}
+
+static json_t *document(const struct policy *p)
+{
+	json_t *agent =
+		JSON_OBJECT({ "name", json_string(p->name) }, { "type", json_string(p->type) });
+	json_t *isolation = JSON_OBJECT({ "level", json_string(level_names[p->level]) },
+					{ "require", require(p) });
+	json_t *capabilities =
+		JSON_OBJECT({ "packages", set(&p->capabilities.packages) },
+			    { "install_scripts", sequence(&p->capabilities.scripts) });
+
+	return JSON_OBJECT({ "schema", json_string("hutch.policy/1") }, { "agent", agent },
+			   { "isolation", isolation }, { "resources", resources(p) },
+			   { "egress", egress(p) }, { "capabilities", capabilities },
+			   { "filesystem", filesystem(p) }, { "secrets", secrets(p) },
+			   { "env", env(p) }, { "prompt", prompt(p) });
+}
+
+int policy_canonical(const struct policy *p, char **ret_text,
+		     char ret_digest[static POLICY_DIGEST_HEX + 1])
+{
+	unsigned char hash[crypto_hash_sha256_BYTES];
+	_cleanup_json_ json_t *j = document(p);
+	_cleanup_free_ char *text = j ? json_write_canonical(j) : NULL;
+	char *line;
+	size_t n;
+
+	static_assert(POLICY_DIGEST_HEX == 2 * crypto_hash_sha256_BYTES, "two digits a byte");
+	if (!text)
+		return -ENOMEM;
+	n = strlen(text);
+	line = realloc(text, n + 2);
+	if (!line)
+		return -ENOMEM;
+	text = line;
+	memcpy(text + n, "\n", 2);
+	(void)crypto_hash_sha256(hash, (const unsigned char *)text, n + 1);
+	(void)sodium_bin2hex(ret_digest, POLICY_DIGEST_HEX + 1, hash, sizeof(hash));
+	*ret_text = TAKE_PTR(text);
+	return 0;
+}

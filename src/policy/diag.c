@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "diag.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+#include "str.h"
+
+enum {
+	DIAG_TEXT_MAX = 512
+};
+
+void diags_done(struct diags *d)
+{
+	arena_done(&d->arena);
+	*d = (struct diags){ 0 };
+}
+
+void diag_add(struct diags *d, enum diag_level level, struct pos pos, const char *key,
+	      const char *hint, const char *fmt, ...)
+{
+	char text[DIAG_TEXT_MAX], *k, *t, *h;
+	va_list ap;
+
+	assert(pos.src && pos.line > 0);
+	d->errors += level == DIAG_ERROR;
+	if (d->n == DIAG_MAX) {
+		d->dropped++;
+		return;
+	}
+	va_start(ap, fmt);
+	(void)vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	k = arena_strdup(&d->arena, key);
+	t = arena_strdup(&d->arena, text);
+	h = hint ? arena_strdup(&d->arena, hint) : NULL;
+	if (!k || !t || (hint && !h)) {
+		d->oom = true;
+		return;
+	}
+	/* A long key or value may have been cut in the middle of a character. */
+	str_make_utf8(k);
+	str_make_utf8(t);
+	d->list[d->n++] =
+		(struct diag){ .level = level, .pos = pos, .key = k, .text = t, .hint = h };
+}
+
+static int compare(const void *x, const void *y)
+{
+	const struct diag *a = x, *b = y;
+	int d = strcmp(a->pos.src->label, b->pos.src->label);
+
+	if (d == 0)
+		d = a->pos.line < b->pos.line ? -1 : a->pos.line > b->pos.line;
+	if (d == 0)
+		d = a->pos.column < b->pos.column ? -1 : a->pos.column > b->pos.column;
+	return d != 0 ? d : strcmp(a->text, b->text);
+}
+
+void diags_sort(struct diags *d)
+{
+	qsort(d->list, d->n, sizeof(d->list[0]), compare);
+}
+
+int diags_result(const struct diags *d)
+{
+	if (d->oom)
+		return -ENOMEM;
+	return d->errors > 0 ? -EINVAL : 0;
+}
+
+int diag_format(const struct diag *g, struct buf *b)
+{
+	(void)str_escape(b, g->pos.src->label, strlen(g->pos.src->label));
+	(void)buf_printf(b, ":%u:%u: %s: ", g->pos.line, g->pos.column,
+			 g->level == DIAG_ERROR ? "error" : "warning");
+	if (g->key[0]) {
+		(void)str_escape(b, g->key, strlen(g->key));
+		(void)buf_puts(b, ": ");
+	}
+	(void)str_escape(b, g->text, strlen(g->text));
+	if (g->hint) {
+		(void)buf_puts(b, "; ");
+		(void)str_escape(b, g->hint, strlen(g->hint));
+	}
+	return b->err;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The reference of every key and of every preset the store knows, made from what the compiler uses.
+ */
+#pragma once
+
+#include "json-util.h"
+#include "policy.h"
+
+/* As Markdown. */
+int policy_docs(struct policy_store *store, struct buf *out, struct err *e);
+
+/*
+ * {"agent": [{key, type, default, doc, ...}], "presets": {"egress": {"keys": [...], "list":
+ * [...]}}, ...}
+ */
+int policy_docs_json(struct policy_store *store, json_t **ret, struct err *e);
+
+/* The presets of one kind: [{name, summary, file, risk}]. */
+int policy_presets_json(struct policy_store *store, enum preset_kind kind, json_t **ret,
+			struct err *e);

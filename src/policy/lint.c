@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lint.h"
+
+#include <libpsl.h>
+#include <string.h>
+
+#include "credential.h"
+#include "str.h"
+
+/*
+ * Zones in which anybody can have a name, or on which what is shared is the path, that the public
+ * suffix list does not hold. A wildcard over one of them, or over a name that holds one, reaches
+ * strangers.
+ */
+static const char *const shared[] = {
+	"s3.amazonaws.com",
+	"execute-api.us-east-1.amazonaws.com",
+	"blob.core.windows.net",
+	"cloudapp.azure.com",
+	"azurewebsites.net",
+	"googleusercontent.com",
+	"storage.googleapis.com",
+	"firebaseio.com",
+	"r2.cloudflarestorage.com",
+	"backblazeb2.com",
+	"wasabisys.com",
+	"digitaloceanspaces.com",
+	"aliyuncs.com",
+	"myqcloud.com",
+	"fastly.net",
+	"global.ssl.fastly.net",
+	"webhook.site",
+	"requestbin.com",
+	"pipedream.net",
+	"ngrok.io",
+};
+
+enum {
+	WIDEST_NETWORK = 8
+};
+
+static bool is_shared(const psl_ctx_t *psl, const char *name)
+{
+	size_t n = strlen(name);
+
+	for (size_t i = 0; i < ARRAY_SIZE(shared); i++) {
+		size_t len = strlen(shared[i]);
+
+		if (str_has_suffix(shared[i], name) && (len == n || shared[i][len - n - 1] == '.'))
+			return true;
+	}
+	return psl_is_public_suffix2(psl, name, PSL_TYPE_PRIVATE | PSL_TYPE_NO_STAR_RULE);
+}
+
+static void lint_subtree(const psl_ctx_t *psl, const struct ruleset_entry *entry, struct pos pos,
+			 const char *key, struct diags *d)
+{
+	const char *name = entry->rule.name.text;
+
+	if (psl_is_public_suffix2(psl, name, PSL_TYPE_ICANN))
+		diag_add(d, DIAG_ERROR, pos, key, "name the hosts one by one",
+			 "'.%s' is a public suffix: everybody can have a name below it", name);
+	else if (is_shared(psl, name))
+		diag_add(d, DIAG_WARNING, pos, key, "name the exact hosts",
+			 "'.%s' is shared by many customers: anybody can have a name below it, and "
+			 "receive what the agent sends there",
+			 name);
+}
+
+static void lint_addr(const struct ruleset_entry *entry, struct pos pos, const char *key,
+		      struct diags *d)
+{
+	const struct addr *a = &entry->rule.addr;
+	enum addr_class class = addr_classify(a);
+	char text[ADDR_TEXT_MAX];
+
+	addr_format(a, text);
+	if (a->prefix < WIDEST_NETWORK)
+		diag_add(d, DIAG_ERROR, pos, key, NULL,
+			 "'%s' is too wide: a network has a length of at least %d", text,
+			 WIDEST_NETWORK);
+	else if (class == ADDR_METADATA && a->prefix == (a->family == 4 ? 32 : 128))
+		diag_add(d, DIAG_ERROR, pos, key, NULL,
+			 "'%s' is a cloud metadata service, which hands out the host's own "
+			 "credentials: it is "
+			 "never reachable",
+			 text);
+	else if (class == ADDR_METADATA)
+		diag_add(d, DIAG_WARNING, pos, key, NULL,
+			 "'%s' holds a cloud metadata service, which stays denied; the rest of "
+			 "your own network there "
+			 "is opened to the agent",
+			 text);
+	else if (class == ADDR_PUBLIC)
+		diag_add(d, DIAG_WARNING, pos, key, NULL,
+			 "'%s' is an address: who is there may change, and no certificate is "
+			 "checked against it",
+			 text);
+	else
+		diag_add(d, DIAG_WARNING, pos, key, NULL,
+			 "'%s' is a %s address: this opens a part of your own network or host to "
+			 "the agent",
+			 text, addr_class_name(class));
+}
+
+void policy_lint_rules(const struct policy *p, size_t from, size_t to, struct diags *d)
+{
+	const struct rule_list *list = &p->egress.list;
+	const psl_ctx_t *psl = psl_builtin();
+
+	assert(psl); /* Debian and everybody else compile the list in */
+	for (size_t i = from; i < to; i++) {
+		const struct ruleset_entry *entry = &list->v[i];
+		struct pos pos = list->origin[i].pos;
+		char key[64];
+
+		/* A rule without a port stands once for each port; it is judged once. */
+		if (entry->deny || (i > from && list->origin[i - 1].pos.line == pos.line &&
+				    list->origin[i - 1].pos.column == pos.column))
+			continue;
+		(void)snprintf(key, sizeof(key), "%sdomains[%u]",
+			       list->origin[i].file->is_preset ? "" : "egress.",
+			       list->origin[i].index);
+		if (entry->rule.kind == RULE_SUBTREE)
+			lint_subtree(psl, entry, pos, key, d);
+		else if (entry->rule.kind == RULE_ADDR)
+			lint_addr(entry, pos, key, d);
+	}
+}
+
+/* A secret that can never be sent is a mistake in one of two places. */
+static void lint_secret(const struct policy *p, const struct secret *s, struct diags *d)
+{
+	char key[160];
+
+	(void)snprintf(key, sizeof(key), "secrets.%s", s->name);
+	for (size_t i = 0; i < p->env.n; i++)
+		if (str_eq(p->env.v[i].key, s->name))
+			diag_add(d, DIAG_ERROR, s->pos, key, NULL,
+				 "stands under env too: a name is one or the other");
+	for (size_t i = 0; i < s->hosts.n; i++) {
+		const struct secret_host *host = &s->hosts.v[i];
+		struct target t = { .port = 443, .name = host->name };
+
+		if (ruleset_check(p->egress.rules, &t).allowed)
+			continue;
+		(void)snprintf(key, sizeof(key), "secrets.%s.hosts[%u]", s->name, host->index);
+		diag_add(d, DIAG_WARNING, host->pos, key, NULL,
+			 "bound to %s, which the egress rules do not allow on port 443",
+			 host->name.text);
+	}
+}
+
+static void lint_secrets(const struct policy *p, struct diags *d)
+{
+	for (size_t i = 0; i < p->secrets.n; i++)
+		lint_secret(p, &p->secrets.v[i], d);
+}
+
+/* The deny rule that takes `rule` back entirely, or NULL. The widest one is found first. */
+static const struct ruleset_entry *overruled_by(const struct policy *p, const struct rule *rule)
+{
+	struct target t = { rule->kind == RULE_ADDR, rule->port, rule->name, rule->addr };
+	const struct ruleset_entry *deny = ruleset_check(p->egress.rules, &t).deny;
+
+	if (!deny || (rule->kind == RULE_SUBTREE && deny->rule.kind != RULE_SUBTREE) ||
+	    (rule->kind == RULE_ADDR && deny->rule.addr.prefix > rule->addr.prefix))
+		return NULL;
+	return deny;
+}
+
+static void warn_overruled(const struct policy *p, size_t i, const struct ruleset_entry *by,
+			   struct diags *d)
+{
+	const struct origin *rule = &p->egress.list.origin[i],
+			    *deny = &p->egress.list.origin[by->id];
+	char key[64], host[RULE_TEXT_MAX], other[RULE_TEXT_MAX];
+
+	(void)snprintf(key, sizeof(key), "egress.domains[%u]", rule->index);
+	diag_add(d, DIAG_WARNING, rule->pos, key, NULL,
+		 "'%s' can never be reached: '%s' is denied at %s:%u",
+		 rule_format_host(&p->egress.list.v[i].rule, host),
+		 rule_format_host(&by->rule, other), deny->pos.src->label, deny->pos.line);
+}
+
+/*
+ * An agent's own rule that deny rules take back on every port it means: one of both is not what its
+ * writer thinks.
+ */
+static void lint_overruled(const struct policy *p, struct diags *d)
+{
+	const struct rule_list *list = &p->egress.list;
+
+	for (size_t i = 0, end; i < list->n; i = end) {
+		const struct origin *origin = &list->origin[i];
+		const struct rule *rule = &list->v[i].rule;
+		const struct ruleset_entry *by = overruled_by(p, rule);
+
+		for (end = i + 1; end < list->n && list->origin[end].file == origin->file &&
+				  list->origin[end].pos.line == origin->pos.line &&
+				  list->origin[end].pos.column == origin->pos.column;
+		     end++)
+			by = by ? overruled_by(p, &list->v[end].rule) : NULL;
+		/* Metadata services were refused already. */
+		if (by && !list->v[i].deny && !origin->file->is_preset &&
+		    (rule->kind != RULE_ADDR || addr_classify(&rule->addr) != ADDR_METADATA))
+			warn_overruled(p, i, by, d);
+	}
+}
+
+static bool is_secret(const struct policy *p, const char *name)
+{
+	for (size_t i = 0; i < p->secrets.n; i++)
+		if (str_eq(p->secrets.v[i].name, name))
+			return true;
+	return false;
+}
+
+/* A variable that is called like a credential, with a value that nobody recognises as one. */
+static void lint_env(const struct policy *p, struct diags *d)
+{
+	for (size_t i = 0; i < p->env.n; i++) {
+		const struct pair *v = &p->env.v[i];
+		char key[160];
+
+		/* No value: there was no memory for it, which is noted. */
+		if (!credential_name(v->key) || !v->value || !v->value[0] ||
+		    credential_find(v->value) || is_secret(p, v->key))
+			continue;
+		(void)snprintf(key, sizeof(key), "env.%s", v->key);
+		diag_add(d, DIAG_WARNING, v->pos, key,
+			 "if it is one, bind it to its hosts under 'secrets'",
+			 "is called like a credential, and none goes into a sandbox");
+	}
+}
+
+void policy_lint(const struct policy *p, struct diags *d)
+{
+	lint_overruled(p, d);
+	lint_secrets(p, d);
+	lint_env(p, d);
+	if (p->resources.timeout > p->resources.ttl)
+		diag_add(d, DIAG_WARNING, p->limits_pos.src ? p->limits_pos : p->pos,
+			 "resources.timeout", NULL,
+			 "a command may run longer than the sandbox lives (ttl)");
+}

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Walks over a file's mapping with the schema beside it, and fills in what nobody has written. */
+#include "read.h"
+
+#include <string.h>
+
+#include "reading.h"
+#include "str.h"
+
+enum {
+	DEFAULT_PORT = 443
+};
+
+static reader_fn read_section;
+
+static reader_fn *const readers[] = {
+	[KEY_SECTION] = read_section,
+	[KEY_NAME] = read_name,
+	[KEY_LINE] = read_text,
+	[KEY_TEXT] = read_text,
+	[KEY_WORD] = read_word,
+	[KEY_WORD_SET] = read_word_set,
+	[KEY_SIZE] = read_number,
+	[KEY_DURATION] = read_number,
+	[KEY_COUNT] = read_number,
+	[KEY_THOUSANDTHS] = read_number,
+	[KEY_PATH] = read_path,
+	[KEY_PATH_LIST] = read_path_list,
+	[KEY_PORT_LIST] = read_port_list,
+	[KEY_ALLOW_LIST] = read_rules,
+	[KEY_DENY_LIST] = read_rules,
+	[KEY_PRESET_LIST] = read_preset_list,
+	[KEY_PACKAGE_LIST] = read_package_list,
+	[KEY_TEXT_LIST] = read_text_list,
+	[KEY_HOST_LIST] = read_host_list,
+	[KEY_ENV] = read_env,
+	[KEY_SECRETS] = read_secrets,
+};
+
+static_assert(ARRAY_SIZE(readers) == KEY_TYPE_MAX, "a reader for every type");
+
+static void read_value(struct reading *rd, const struct key *k, const struct yaml_node *n)
+{
+	char *base = k->in_file ? (char *)rd->f : (char *)rd->p;
+
+	readers[k->type](rd, k, n, base + k->field);
+}
+
+static const struct key *find_key(const struct key *keys, const char *name)
+{
+	for (; keys->name; keys++)
+		if (str_eq(keys->name, name))
+			return keys;
+	return NULL;
+}
+
+static void unknown_key(struct reading *rd, const struct key *keys, const struct yaml_node *n)
+{
+	const char *names[32];
+	char all[READING_EXPECTS_MAX], mean[128];
+	size_t count = 0;
+
+	for (; keys->name && count < ARRAY_SIZE(names) - 1; keys++)
+		names[count++] = keys->name;
+	names[count] = NULL;
+	reading_join(names, all, sizeof(all));
+	reading_wrong(rd, n->key_pos, reading_hint(str_closest(n->key, names), mean, sizeof(mean)),
+		      "unknown key; expected one of: %s", all);
+}
+
+/*
+ * Rules without a port mean 443 unless the file says otherwise; also where what it says is wrong,
+ * so that its rules are still looked at.
+ */
+static void default_ports(struct reading *rd, const struct key *keys)
+{
+	uint16_t *slot;
+
+	if (!find_key(keys, "ports") || rd->f->ports.n > 0)
+		return;
+	slot = list_slot(rd, &rd->f->ports);
+	if (!slot)
+		return;
+	*slot = DEFAULT_PORT;
+	rd->f->ports.n = 1;
+}
+
+static void read_keys(struct reading *rd, const struct key *keys, const struct yaml_node *map)
+{
+	/* `ports` says what rules beside it mean, wherever it stands among them. */
+	const struct yaml_node *ports = yaml_get(map, "ports");
+	const struct key *k = ports ? find_key(keys, "ports") : NULL;
+	char all[READING_EXPECTS_MAX];
+	size_t was;
+
+	if (k) {
+		was = reading_enter(rd, k->name, 0);
+		read_value(rd, k, ports);
+		reading_leave(rd, was);
+	}
+	default_ports(rd, keys);
+	yaml_foreach (n, map) {
+		if (n == ports && k)
+			continue;
+		was = reading_enter(rd, n->key, 0);
+		if (find_key(keys, n->key))
+			read_value(rd, find_key(keys, n->key), n);
+		else
+			unknown_key(rd, keys, n);
+		reading_leave(rd, was);
+	}
+	for (k = keys; k->name; k++) {
+		if (!k->required || yaml_get(map, k->name))
+			continue;
+		was = reading_enter(rd, k->name, 0);
+		reading_wrong(rd, map->pos, NULL, "missing; expected %s",
+			      reading_expects(k, all, sizeof(all)));
+		reading_leave(rd, was);
+	}
+}
+
+static void read_section(struct reading *rd, const struct key *k, const struct yaml_node *n,
+			 void *field)
+{
+	if (reading_is_kind(rd, n, YAML_MAP, key_type_expects(k->type)))
+		read_keys(rd, k->keys, n);
+}
+
+void policy_read(struct policy *p, struct policy_file *f, const struct key *keys,
+		 const struct yaml_node *root, struct diags *d)
+{
+	struct reading rd = { .p = p, .f = f, .d = d };
+	const struct yaml_node *head;
+
+	if (!reading_is_kind(&rd, root, YAML_MAP, "a mapping"))
+		return;
+	head = yaml_get(root, f->is_preset ? "preset" : "agent");
+	f->head_pos = head ? head->pos : root->pos;
+	read_keys(&rd, keys, root);
+}
+
+static bool is_unset(const struct key *k, const void *field)
+{
+	switch (k->type) {
+	case KEY_WORD:
+		return *(const unsigned int *)field == 0;
+	case KEY_PATH:
+		return *(const char *const *)field == NULL;
+	case KEY_PATH_LIST:
+		return !((const struct text_list *)field)->set;
+	default:
+		return *(const uint64_t *)field == 0;
+	}
+}
+
+/*
+ * The fallback as the node that a file would have given: a scalar, or a list of the words between
+ * spaces.
+ */
+static struct yaml_node *fallback_node(struct policy *p, const struct key *k, struct pos pos)
+{
+	const char *s = k->fallback;
+	bool list = k->type == KEY_PATH_LIST;
+	struct yaml_node *top = arena_alloc(&p->arena, sizeof(*top)), **tail;
+
+	if (!top)
+		return NULL;
+	*top = (struct yaml_node){ .kind = YAML_LIST, .pos = pos };
+	tail = &top->child;
+	while (*s) {
+		struct yaml_node *n = arena_alloc(&p->arena, sizeof(*n));
+
+		if (!n)
+			return NULL;
+		*n = (struct yaml_node){ .kind = YAML_SCALAR, .pos = pos, .len = strcspn(s, " ") };
+		n->text = arena_strndup(&p->arena, s, n->len);
+		if (!n->text)
+			return NULL;
+		*tail = n;
+		tail = &n->next;
+		s += n->len + strspn(s + n->len, " ");
+	}
+	return list ? top : top->child;
+}
+
+void policy_read_fallbacks(struct policy *p, const struct key *keys, struct diags *d)
+{
+	static const struct source schema = { .label = "(defaults)", .text = "" };
+	struct policy_file f = { .src = &schema };
+	struct reading rd = { .p = p, .f = &f, .d = d };
+
+	for (; keys->name; keys++) {
+		void *field = (char *)p + keys->field;
+		const struct yaml_node *n;
+
+		if (keys->type == KEY_SECTION)
+			policy_read_fallbacks(p, keys->keys, d);
+		if (!keys->fallback || keys->in_file || !is_unset(keys, field))
+			continue;
+		n = fallback_node(p, keys, (struct pos){ &schema, 1, 1 });
+		if (n)
+			readers[keys->type](&rd, keys, n, field);
+		else
+			d->oom = true;
+	}
+}

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "schema.h"
+
+#include "policy.h"
+
+#define KIB UINT64_C(1024)
+#define MIB (KIB * 1024)
+#define GIB (MIB * 1024)
+#define TIB (GIB * 1024)
+#define SEC UINT64_C(1000)
+#define DAY (24 * 3600 * SEC)
+
+const char *const level_names[LEVEL_MAX + 1] = {
+	[LEVEL_UNSET] = "",
+	[LEVEL_CONTAINER] = "container",
+	[LEVEL_GVISOR] = "gvisor",
+	[LEVEL_MICROVM] = "microvm",
+};
+
+const char *const layer_names[LAYER_MAX + 1] = {
+	[LAYER_USER_NAMESPACE] = "user-namespace",
+	[LAYER_PID_NAMESPACE] = "pid-namespace",
+	[LAYER_NO_NETWORK_DEVICE] = "no-network-device",
+	[LAYER_SECCOMP] = "seccomp",
+	[LAYER_NO_CAPABILITIES] = "no-capabilities",
+	[LAYER_NO_NEW_PRIVILEGES] = "no-new-privileges",
+	[LAYER_READ_ONLY_ROOT] = "read-only-root",
+	[LAYER_LANDLOCK] = "landlock",
+	[LAYER_APPARMOR] = "apparmor",
+	[LAYER_CGROUP_CPU] = "cgroup-cpu",
+	[LAYER_CGROUP_MEMORY] = "cgroup-memory",
+	[LAYER_CGROUP_PIDS] = "cgroup-pids",
+	[LAYER_DISK_QUOTA] = "disk-quota",
+	[LAYER_KVM] = "kvm",
+};
+
+static_assert(LAYER_MAX <= 64, "policy.require has a bit for every layer");
+
+const char *const preset_kind_names[PRESET_KIND_MAX + 1] = {
+	[PRESET_EGRESS] = "egress",
+	[PRESET_CAPABILITIES] = "capabilities",
+	[PRESET_PROMPTS] = "prompts",
+};
+
+#define FIELD(f)      .field = offsetof(struct policy, f)
+#define FILE_FIELD(f) .in_file = true, .field = offsetof(struct policy_file, f)
+
+/* clang-format off */
+static const struct key agent_section[] = {
+	{ "name", KEY_NAME, FIELD(name), .required = true,
+	  .doc = "What this agent is called, in lists and records." },
+	{ "type", KEY_NAME, FIELD(type),
+	  .doc = "What kind of agent it is, such as debugger; recorded, for your own grouping. Required, unless inherited." },
+	{ "summary", KEY_LINE, FIELD(summary), .max = 100,
+	  .doc = "One line for people." },
+	{ 0 }
+};
+
+static const struct key isolation_section[] = {
+	{ "level", KEY_WORD, FIELD(level), .words = level_names, .fallback = "container",
+	  .doc = "How the code is held: a hardened container, gVisor's user-space kernel, or a virtual machine of its own." },
+	{ "require", KEY_WORD_SET, FIELD(require), .words = layer_names,
+	  .doc = "Layers without which the sandbox must not start. What is not listed is used where the host has it, and the receipt says so." },
+	{ 0 }
+};
+
+static const struct key resources_section[] = {
+	{ "cpus", KEY_THOUSANDTHS, FIELD(resources.cpus), 
+	  .min = 10, .max = 1024 * 1000, .fallback = "1",
+	  .doc = "CPU time, in processors." },
+	{ "memory", KEY_SIZE, FIELD(resources.memory), .min = 32 * MIB, .max = 64 * TIB, .fallback = "1GiB",
+	  .doc = "Memory of everything in the sandbox together." },
+	{ "pids", KEY_COUNT, FIELD(resources.pids), .min = 4, .max = 4194304, .fallback = "512",
+	  .doc = "Processes and threads at once." },
+	{ "disk", KEY_SIZE, FIELD(resources.disk), .min = MIB, .max = 64 * TIB, .fallback = "2GiB",
+	  .doc = "What the sandbox may write to its own file system." },
+	{ "output", KEY_SIZE, FIELD(resources.output), .min = 4 * KIB, .max = TIB, .fallback = "16MiB",
+	  .doc = "Output kept of each command; older output is dropped and counted." },
+	{ "timeout", KEY_DURATION, FIELD(resources.timeout), .min = 100, .max = 365 * DAY, .fallback = "10m",
+	  .doc = "Longest run of one command." },
+	{ "ttl", KEY_DURATION, FIELD(resources.ttl), .min = SEC, .max = 365 * DAY, .fallback = "8h",
+	  .doc = "Longest life of the sandbox, whatever it does." },
+	{ "idle", KEY_DURATION, FIELD(resources.idle), .min = SEC, .max = 365 * DAY, .fallback = "1h",
+	  .doc = "How long the sandbox lives with no command running and nobody attached." },
+	{ 0 }
+};
+
+static const struct key budgets_section[] = {
+	{ "bytes_out", KEY_SIZE, FIELD(egress.budgets.bytes_out), .min = 1, .max = 1024 * TIB, .fallback = "256MiB",
+	  .doc = "Bytes sent out in the sandbox's life." },
+	{ "bytes_in", KEY_SIZE, FIELD(egress.budgets.bytes_in), .min = 1, .max = 1024 * TIB, .fallback = "16GiB",
+	  .doc = "Bytes received in the sandbox's life." },
+	{ "streams", KEY_COUNT, FIELD(egress.budgets.streams), .min = 1, .max = 65536, .fallback = "128",
+	  .doc = "Connections at once." },
+	{ "streams_per_minute", KEY_COUNT, FIELD(egress.budgets.streams_per_minute), .min = 1, .max = 1000000,
+	  .fallback = "1200", .doc = "New connections in any minute." },
+	{ "names", KEY_COUNT, FIELD(egress.budgets.names), .min = 1, .max = 1000000, .fallback = "512",
+	  .doc = "Different names in the sandbox's life; each looked-up name can carry data out." },
+	{ 0 }
+};
+
+static const char domains_doc[] =
+	"Rules: a name (github.com), a name and all below it (.sentry.io), an address or network (192.0.2.7, "
+	"10.1.0.0/16, [2001:db8::1]), each with an optional port (github.com:22).";
+static const char deny_doc[] =
+	"Rules that win over every allow rule, whichever file it stands in. Without a port: on every port.";
+static const char ports_doc[] = "The ports that rules of this file mean when they name none.";
+
+static const struct key egress_section[] = {
+	{ "presets", KEY_PRESET_LIST, FIELD(egress.presets), .kind = PRESET_EGRESS,
+	  .doc = "Egress presets whose rules are added." },
+	{ "domains", KEY_ALLOW_LIST, FIELD(egress.list), .doc = domains_doc },
+	{ "deny", KEY_DENY_LIST, FIELD(egress.list), .doc = deny_doc },
+	{ "ports", KEY_PORT_LIST, FILE_FIELD(ports), .fallback = "443", .doc = ports_doc },
+	{ "budgets", KEY_SECTION, .keys = budgets_section, .doc = "Limits on all connections together." },
+	{ 0 }
+};
+
+static const struct key capabilities_section[] = {
+	{ "presets", KEY_PRESET_LIST, FIELD(capabilities.presets), .kind = PRESET_CAPABILITIES,
+	  .doc = "Capability presets: the software in the image." },
+	{ "packages", KEY_PACKAGE_LIST, FIELD(capabilities.packages),
+	  .doc = "Debian packages in the image." },
+	{ "install_scripts", KEY_TEXT_LIST, FIELD(capabilities.scripts), .max = 64 * KIB,
+	  .doc = "Shell scripts run as root while the image is built, after the packages, in the order written." },
+	{ 0 }
+};
+
+static const struct key filesystem_section[] = {
+	{ "workspace", KEY_PATH, FIELD(filesystem.workspace), .fallback = "/workspace",
+	  .doc = "Where commands start, and where the agent's files lie." },
+	{ "read", KEY_PATH_LIST, FIELD(filesystem.read), .fallback = "/",
+	  .doc = "What can be read, with all below it." },
+	{ "write", KEY_PATH_LIST, FIELD(filesystem.write), .fallback = "/workspace /tmp /var/tmp /home",
+	  .doc = "What can be written, with all below it." },
+	{ "execute", KEY_PATH_LIST, FIELD(filesystem.execute), .fallback = "/",
+	  .doc = "Where programs can be started from, with all below it." },
+	{ 0 }
+};
+
+static const struct key prompt_section[] = {
+	{ "role", KEY_TEXT, FIELD(prompt.role), .max = 16 * KIB,
+	  .doc = "Who the agent is told to be; stands first in its prompt." },
+	{ "presets", KEY_PRESET_LIST, FIELD(prompt.presets), .kind = PRESET_PROMPTS,
+	  .doc = "Prompt presets, appended in this order." },
+	{ 0 }
+};
+
+static const char env_doc[] = "Environment of every command. Never credentials: those are secrets.";
+
+const struct key agent_keys[] = {
+	{ "agent", KEY_SECTION, .keys = agent_section, .required = true, .doc = "Who this is." },
+	{ "extends", KEY_NAME, FILE_FIELD(extends),
+	  .doc = "Another agent to start from. Single values written here replace its values; lists are joined." },
+	{ "isolation", KEY_SECTION, .keys = isolation_section, .doc = "How strongly the code is held." },
+	{ "resources", KEY_SECTION, .keys = resources_section, .doc = "How much it may use." },
+	{ "egress", KEY_SECTION, .keys = egress_section,
+	  .doc = "What it may connect to. Nothing is reachable that no rule names." },
+	{ "capabilities", KEY_SECTION, .keys = capabilities_section, .doc = "Which software it has." },
+	{ "filesystem", KEY_SECTION, .keys = filesystem_section, .doc = "Which paths it may use, and how." },
+	{ "secrets", KEY_SECRETS, FIELD(secrets),
+	  .doc = "Names of credentials and the hosts each is bound to. Values are kept outside the sandbox and are put on the wire only for these hosts; they never stand in this file." },
+	{ "env", KEY_ENV, FIELD(env), .doc = env_doc },
+	{ "prompt", KEY_SECTION, .keys = prompt_section, .doc = "What the agent is told." },
+	{ 0 }
+};
+
+static const struct key preset_section[] = {
+	{ "kind", KEY_WORD, FILE_FIELD(preset_kind), .words = preset_kind_names, .required = true,
+	  .doc = "What the preset is for." },
+	{ "name", KEY_NAME, FILE_FIELD(name), .required = true, .doc = "The file's name without .yaml." },
+	{ "summary", KEY_LINE, FILE_FIELD(summary), .max = 100, .required = true, .doc = "One line for people." },
+	{ "risk", KEY_LINE, FILE_FIELD(risk), .max = 200,
+	  .doc = "What an attacker gains who has turned the agent; shown by explain." },
+	{ 0 }
+};
+
+#define PRESET_HEAD \
+	{ "preset", KEY_SECTION, .keys = preset_section, .required = true, .doc = "What this preset is." }
+
+static const struct key egress_preset_keys[] = {
+	PRESET_HEAD,
+	{ "domains", KEY_ALLOW_LIST, FIELD(egress.list), .doc = domains_doc },
+	{ "deny", KEY_DENY_LIST, FIELD(egress.list), .doc = deny_doc },
+	{ "ports", KEY_PORT_LIST, FILE_FIELD(ports), .fallback = "443", .doc = ports_doc },
+	{ 0 }
+};
+
+static const struct key capabilities_preset_keys[] = {
+	PRESET_HEAD,
+	{ "packages", KEY_PACKAGE_LIST, FIELD(capabilities.packages), .doc = "Debian packages." },
+	{ "install_scripts", KEY_TEXT_LIST, FIELD(capabilities.scripts), .max = 64 * KIB,
+	  .doc = "Shell scripts run as root while the image is built." },
+	{ "env", KEY_ENV, FIELD(env), .doc = env_doc },
+	{ 0 }
+};
+
+static const struct key prompts_preset_keys[] = {
+	PRESET_HEAD,
+	{ "text", KEY_TEXT, FILE_FIELD(text), .max = 16 * KIB, .required = true,
+	  .doc = "The fragment that is added to the prompt." },
+	{ 0 }
+};
+/* clang-format on */
+
+const struct key *const preset_keys[] = {
+	[PRESET_EGRESS] = egress_preset_keys,
+	[PRESET_CAPABILITIES] = capabilities_preset_keys,
+	[PRESET_PROMPTS] = prompts_preset_keys,
+};
+
+static_assert(ARRAY_SIZE(preset_keys) == PRESET_KIND_MAX, "keys for every kind");
+
+const char *key_type_expects(enum key_type type)
+{
+	static const char *const expects[] = {
+		[KEY_SECTION] = "a mapping",
+		[KEY_NAME] = "a name of 1 to 63 letters a-z, digits and hyphens, no hyphen first",
+		[KEY_LINE] = "one line of text",
+		[KEY_TEXT] = "text",
+		[KEY_WORD] = "one of",
+		[KEY_WORD_SET] = "a list of",
+		[KEY_SIZE] = "a size such as 512MiB (KiB, MiB, GiB, TiB)",
+		[KEY_DURATION] = "a duration such as 90s (ms, s, m, h, d)",
+		[KEY_COUNT] = "a whole number",
+		[KEY_THOUSANDTHS] = "a number such as 2 or 0.5",
+		[KEY_PATH] = "an absolute path of at most 1023 bytes, without '.' or '..'",
+		[KEY_PATH_LIST] = "a list of absolute paths",
+		[KEY_PORT_LIST] = "a list of ports",
+		[KEY_ALLOW_LIST] =
+			"a list of rules such as github.com, .sentry.io or db.example.com:5432",
+		[KEY_DENY_LIST] =
+			"a list of rules such as github.com, .sentry.io or db.example.com:5432",
+		[KEY_PRESET_LIST] = "a list of preset names",
+		[KEY_PACKAGE_LIST] = "a list of Debian package names",
+		[KEY_TEXT_LIST] = "a list of texts",
+		[KEY_ENV] = "a mapping of NAME: text",
+		[KEY_HOST_LIST] = "a list of host names",
+		[KEY_SECRETS] = "a mapping of NAME: {hosts: [...]}",
+	};
+
+	static_assert(ARRAY_SIZE(expects) == KEY_TYPE_MAX, "every type says what it expects");
+	return expects[type];
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The keys of agent and preset files: one table that the reader checks against, `hutch config docs`
+ * prints, and "did you mean" searches. A key is added here and nowhere else.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* How a value is read; see read.c for what each accepts. */
+enum key_type {
+	KEY_SECTION,
+	KEY_NAME,	 /* [a-z0-9-], 1 to 63 */
+	KEY_LINE,	 /* one line of text */
+	KEY_TEXT,	 /* text */
+	KEY_WORD,	 /* one of `words` */
+	KEY_WORD_SET,	 /* list of them, as bits */
+	KEY_SIZE,	 /* bytes: 512MiB */
+	KEY_DURATION,	 /* milliseconds: 10m */
+	KEY_COUNT,	 /* whole number */
+	KEY_THOUSANDTHS, /* 0.5 */
+	KEY_PATH,	 /* absolute path */
+	KEY_PATH_LIST,
+	KEY_PORT_LIST,
+	KEY_ALLOW_LIST, /* rules */
+	KEY_DENY_LIST,
+	KEY_PRESET_LIST,  /* names of presets of kind `kind` */
+	KEY_PACKAGE_LIST, /* Debian package names */
+	KEY_TEXT_LIST,
+	KEY_ENV,       /* NAME: text */
+	KEY_HOST_LIST, /* names of hosts */
+	KEY_SECRETS,   /* NAME: {hosts: [...]} */
+	KEY_TYPE_MAX,
+};
+
+struct key {
+	const char *name;
+	enum key_type type;
+	bool required;
+	bool in_file; /* `field` is in struct policy_file, not in struct policy */
+	size_t field;
+	uint64_t min, max;	  /* of a number; of a text, its longest */
+	const char *const *words; /* KEY_WORD: NULL-terminated, by value; "" cannot be written */
+	int kind;		  /* KEY_PRESET_LIST: enum preset_kind */
+	const struct key *keys;	  /* KEY_SECTION: what it holds, ends with .name NULL */
+	const char *fallback;	  /* as it would be written; items of a list apart by spaces */
+	const char *doc;
+};
+
+/* The top levels. */
+extern const struct key agent_keys[];
+extern const struct key *const preset_keys[]; /* by enum preset_kind */
+
+/*
+ * What is expected of a value of this type, for messages and documentation: "a size such as
+ * 512MiB".
+ */
+const char *key_type_expects(enum key_type type);

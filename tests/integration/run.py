@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""
+Runs every test_*.py of this directory and prints TAP, so that meson counts single tests. The
+program under test is named by HUTCH, or by the first argument. Further arguments choose tests by a
+part of their name.
+"""
+
+import os
+import sys
+import time
+import unittest
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+
+class TapResult(unittest.TestResult):
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+        self.failed = 0
+
+    def tell(self, ok, test, more="", details=""):
+        self.count += 1
+        self.failed += not ok
+        name = test.id().replace("#", "")
+        print(f"{'ok' if ok else 'not ok'} {self.count} - {name}{more}")
+        for line in details.splitlines():
+            print("#   " + line)
+        sys.stdout.flush()
+
+    def addSuccess(self, test):
+        self.tell(True, test)
+
+    def addError(self, test, err):
+        self.tell(False, test, details=self._exc_info_to_string(err, test))
+
+    def addFailure(self, test, err):
+        self.tell(False, test, details=self._exc_info_to_string(err, test))
+
+    def addSkip(self, test, reason):
+        self.tell(True, test, more=f" # SKIP {reason}")
+
+    def addExpectedFailure(self, test, err):
+        self.tell(True, test)
+
+    def addUnexpectedSuccess(self, test):
+        self.tell(False, test, details="was expected to fail")
+
+    def addSubTest(self, test, subtest, err):
+        if err is not None:
+            self.tell(False, subtest, details=self._exc_info_to_string(err, test))
+
+
+def every_test(suite):
+    for t in suite:
+        if isinstance(t, unittest.TestSuite):
+            yield from every_test(t)
+        else:
+            yield t
+
+
+def main(args):
+    if args and os.path.sep in args[0]:
+        os.environ["HUTCH"] = args.pop(0)
+    if not os.environ.get("HUTCH"):
+        print("Bail out! set HUTCH to the path of the program under test")
+        return 1
+    sys.path.insert(0, str(HERE))
+    sys.dont_write_bytecode = True
+    found = unittest.defaultTestLoader.discover(str(HERE), pattern="test_*.py")
+    chosen = [t for t in every_test(found) if not args or any(a in t.id() for a in args)]
+    result = TapResult()
+    start = time.monotonic()
+    unittest.TestSuite(chosen).run(result)
+    print(f"1..{result.count}")
+    print(f"# {result.count - result.failed} passed, {result.failed} failed", end="")
+    print(f", {time.monotonic() - start:.1f} s")
+    return 1 if result.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

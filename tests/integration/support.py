@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of the program share: where it is, and how it is run."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+WRONG = ROOT / "tests" / "wrong"
+
+# Directories that hold nothing, so that no file of this machine takes part in a test.
+NOWHERE = "/nonexistent/hutch"
+
+AGENT = "agent:\n  name: mine\n  type: debugger\n"
+
+
+def hutch_path():
+    path = os.environ.get("HUTCH")
+    if not path:
+        raise RuntimeError("set HUTCH to the path of the program under test")
+    return os.path.abspath(path)
+
+
+def environment(**more):
+    """A small environment. None takes a variable away."""
+    env = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "HOME": NOWHERE, "HUTCH_CONFIG_PATH": ""}
+    # Sanitizers and coverage are told by these what to do.
+    for name in os.environ:
+        if name.endswith("SAN_OPTIONS") or name.startswith(("GCOV_", "LLVM_PROFILE_")):
+            env[name] = os.environ[name]
+    for name, value in more.items():
+        if value is None:
+            env.pop(name, None)
+        else:
+            env[name] = value
+    return env
+
+
+def hutch(*args, cwd=None, env=None, **more):
+    """Runs hutch with `args`; the result has bytes in stdout and stderr."""
+    more.setdefault("stdout", subprocess.PIPE)
+    more.setdefault("stderr", subprocess.PIPE)
+    return subprocess.run(
+        [more.pop("program", None) or hutch_path(), *args],
+        cwd=cwd,
+        env=environment() if env is None else env,
+        stdin=subprocess.DEVNULL,
+        timeout=120,
+        check=False,
+        **more,
+    )
+
+
+class Case(unittest.TestCase):
+    """A test with a directory of its own."""
+
+    maxDiff = None
+
+    def setUp(self):
+        self.dir = Path(tempfile.mkdtemp(prefix="hutch-test-"))
+        self.addCleanup(shutil.rmtree, self.dir, ignore_errors=True)
+
+    def write(self, name, text):
+        path = self.dir / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return str(path)
+
+    def run_ok(self, *args, **more):
+        r = hutch(*args, **more)
+        self.assertEqual(r.returncode, 0, r.stderr.decode(errors="replace"))
+        return r.stdout.decode()
+
+    def run_fails(self, code, *args, **more):
+        """Runs what must end with `code`, and gives back what it says on stderr."""
+        r = hutch(*args, **more)
+        said = r.stderr.decode(errors="replace")
+        self.assertEqual(r.returncode, code, said + r.stdout.decode(errors="replace"))
+        return said

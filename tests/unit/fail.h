@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Faults on demand. The test program is linked with --wrap for the calls listed in meson.build
+ * (fail_wrap_args), and jansson allocates through us; so the n-th call from now on can be made to
+ * fail, and a sweep over n walks through every error path of an operation.
+ */
+#pragma once
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+enum {
+	FAIL_SWEEP_MAX = 100000 /* more faults than that in one operation: it does not end */
+};
+
+/*
+ * The n-th wrapped call (from 1) after this one fails with `error`, once; memory always fails with
+ * ENOMEM. With EINTR only calls are counted that a signal can interrupt.
+ */
+void fail_arm(unsigned int n, int error);
+bool fail_reached(void); /* since fail_arm() */
+void fail_off(void);
+
+/* Open descriptors of this process. */
+size_t fail_count_fds(void);
+
+/*
+ * One step of FAIL_SWEEP: checks the result `r` of a run that had `fds` descriptors before it and
+ * `error` armed. Returns whether there is a next step.
+ */
+bool fail_step(int r, int error, unsigned int n, size_t fds, const char *what, const char *file,
+	       int line);
+
+/*
+ * Runs `expr`, an operation that gives 0 or more, or -errno, and cleans up behind itself, with a
+ * fault in its first, second, third ... call until it makes no more. Each run must end in success
+ * or in a clean error, and leave no descriptor open (leaked memory is found by LeakSanitizer). An
+ * interrupted call must not be seen at all.
+ */
+#define FAIL_SWEEP(expr)                  \
+	do {                              \
+		FAIL_SWEEP_(expr, EIO);   \
+		FAIL_SWEEP_(expr, EINTR); \
+	} while (0)
+
+#define FAIL_SWEEP_(expr, error)                                                   \
+	for (unsigned int n_ = 1, more_ = 1; more_; n_++) {                        \
+		size_t fds_ = fail_count_fds();                                    \
+		int r_;                                                            \
+                                                                                   \
+		fail_arm(n_, error);                                               \
+		r_ = (expr);                                                       \
+		more_ = fail_step(r_, error, n_, fds_, #expr, __FILE__, __LINE__); \
+	}

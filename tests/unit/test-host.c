@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The probes against invented hosts: a tree of text files and a set of facts for each. */
+#include "unit.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "facts.h"
+#include "host.h"
+#include "path.h"
+#include "probe.h"
+
+static struct host_report report;
+static struct host_facts facts;
+
+static void put(const struct unit_dir *d, const char *path, const char *text)
+{
+	char parent[256];
+
+	assert_int_equal(path_parent(path, parent, sizeof(parent)), 0);
+	assert_int_equal(path_mkdirs(d->fd, parent, 0755), 0);
+	unit_dir_write(d, path, text, strlen(text));
+}
+
+static void install(enum host_program_id id, const char *banner)
+{
+	struct host_program *p = &facts.program[id];
+
+	*p = (struct host_program){ .privileged = true };
+	(void)snprintf(p->path, sizeof(p->path), "/usr/bin/%s", host_program_name(id));
+	(void)snprintf(p->banner, sizeof(p->banner), "%s", banner);
+}
+
+/* Everything works, on a plain Debian with cgroups v2 and real KVM; tests then take things away. */
+static void good_facts(void)
+{
+	memset(&facts, 0, sizeof(facts));
+	facts.landlock = 6;
+	facts.kvm = 12;
+	for (enum host_program_id i = 0; i < HOST_PROGRAM_MAX; i++)
+		install(i, "");
+	install(HOST_CRUN, "crun version 1.30.1");
+	install(HOST_RUNC, "runc version 1.5.2");
+	install(HOST_QEMU, "QEMU emulator version 11.1.1 (Debian 1:11.1.1+ds-1)");
+	install(HOST_RUNSC, "runsc version release-20991231.0");
+}
+
+static int good_host(void **state)
+{
+	const struct unit_dir *d;
+
+	if (unit_dir_setup(state) < 0)
+		return -1;
+	d = *state;
+	put(d, "etc/os-release", "ID=debian\nPRETTY_NAME=\"Debian GNU/Linux 13 (trixie)\"\n");
+	put(d, "etc/subuid", "alice:100000:65536\nbob:165536:65536\n");
+	put(d, "etc/subgid", "alice:100000:65536\n1001:165536:65536\n");
+	put(d, "proc/sys/kernel/osrelease", "6.12.9-amd64\n");
+	put(d, "proc/sys/kernel/unprivileged_bpf_disabled", "2\n");
+	put(d, "proc/sys/kernel/io_uring_disabled", "2\n");
+	put(d, "proc/sys/kernel/yama/ptrace_scope", "1\n");
+	put(d, "proc/filesystems", "nodev\ttmpfs\n\text4\n\terofs\n");
+	put(d, "proc/self/mountinfo",
+	    "24 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n"
+	    "30 24 0:26 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n");
+	put(d, "proc/self/cgroup", "0::/user.slice/s.scope\n");
+	put(d, "proc/cgroups",
+	    "#subsys_name\thierarchy\tnum_cgroups\tenabled\ncpu\t0\t9\t1\nmemory\t0\t9\t1\n");
+	put(d, "sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory hugetlb pids\n");
+	put(d, "sys/fs/cgroup/user.slice/s.scope/cgroup.controllers",
+	    "cpuset cpu io memory pids\n");
+	put(d, "proc/cpuinfo", "processor\t: 0\nflags\t\t: fpu vmx sse\n\nprocessor\t: 1\n");
+	put(d, "proc/meminfo", "MemTotal: 8388608 kB\nMemAvailable: 4194304 kB\nSwapTotal: 0 kB\n");
+	put(d, "sys/devices/system/cpu/online", "0-2,5\n");
+	put(d, "sys/devices/system/cpu/smt/active", "0\n");
+	put(d, "sys/devices/system/cpu/vulnerabilities/meltdown", "Not affected\n");
+	put(d, "sys/kernel/mm/ksm/run", "0\n");
+	put(d, "sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n");
+	put(d, "sys/kernel/security/lsm", "lockdown,capability,landlock,yama,apparmor\n");
+	put(d, "sys/module/kvm_intel/parameters/nested", "N\n");
+	good_facts();
+	return 0;
+}
+
+static void probe_as(const struct unit_dir *d, uid_t uid, const char *user)
+{
+	struct host_options o = { .root_fd = d->fd, .uid = uid, .user = user, .facts = &facts };
+	struct err e = ERR_INIT;
+
+	o.state_dir = "/";
+	o.run_dir = "/run/hutch";
+	assert_int_equal(host_probe(&o, &report, &e), 0);
+}
+
+static const struct host_check *expect(const char *id, enum host_state s, const char *value)
+{
+	const struct host_check *c = host_report_find(&report, id);
+
+	if (!c)
+		fail_msg("no check '%s'", id);
+	if (c->state != s || !strstr(c->value, value))
+		fail_msg("%s is %s, '%s'; expected %s, '%s'", id, host_state_name(c->state),
+			 c->value, host_state_name(s), value);
+	return c;
+}
+
+static void expect_detail(const struct host_check *c, const char *text)
+{
+	if (!strstr(c->detail, text))
+		fail_msg("%s: no '%s' in '%s'", c->id, text, c->detail);
+}
+
+static void expect_advice(const struct host_check *c, const char *text)
+{
+	if (!strstr(c->advice, text))
+		fail_msg("%s: no '%s' in '%s'", c->id, text, c->advice);
+}
+
+static void expect_level(enum host_level l, enum host_verdict v, const char *why)
+{
+	if (report.levels[l].verdict != v || !strstr(report.levels[l].why, why))
+		fail_msg("%s is %s, '%s'; expected %s, '%s'", host_level_name(l),
+			 host_verdict_name(report.levels[l].verdict), report.levels[l].why,
+			 host_verdict_name(v), why);
+}
+
+static void all_good(void **state)
+{
+	probe_as(*state, 0, "root");
+	for (size_t i = 0; i < report.n_checks; i++) {
+		const struct host_check *c = &report.checks[i];
+
+		/* The disk of whoever runs the tests is not invented. */
+		if (c->area != HOST_AREA_STORAGE && c->state != HOST_OK)
+			fail_msg("%s: %s '%s' '%s'", c->id, host_state_name(c->state), c->value,
+				 c->detail);
+		if (c->state == HOST_OK)
+			assert_string_equal(c->advice, "");
+	}
+	assert_string_equal(report.os, "Debian GNU/Linux 13 (trixie)");
+	assert_string_equal(report.kernel, "6.12.9-amd64");
+	(void)expect("cgroup.mode", HOST_OK, "v2");
+	assert_null(host_report_find(&report, "cgroup.hybrid"));
+	(void)expect("cgroup.controllers", HOST_OK, "cpu memory pids freezer io");
+	(void)expect("fs.erofs", HOST_OK, "without a loop device");
+	(void)expect("hw.cpu", HOST_OK, "4");
+	(void)expect("hw.memory", HOST_OK, "8.0 GiB, 4.0 GiB available, no swap");
+	(void)expect("sec.landlock", HOST_OK,
+		     "ABI 6: files, rename, truncate, TCP ports, ioctl, si");
+	(void)expect("engine.kvm", HOST_OK, "kvm_intel, API 12");
+	expect_level(HOST_LEVEL_CONTAINER, HOST_READY, "crun 1.30.1");
+	expect_level(HOST_LEVEL_GVISOR, HOST_READY, "runsc 20991231");
+	expect_level(HOST_LEVEL_MICROVM, HOST_READY, "qemu-system-x86_64 11.1.1");
+}
+
+static void ubuntu_apparmor(void **state)
+{
+	const struct host_check *c;
+
+	put(*state, "proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1\n");
+	put(*state, "proc/sys/kernel/unprivileged_userns_clone", "1\n");
+	put(*state, "proc/sys/user/max_user_namespaces", "31221\n");
+	facts.userns = facts.overlay_user = -EACCES;
+	for (size_t i = 0; i < HOST_NS_MAX; i++)
+		facts.ns[i] = -EACCES;
+	probe_as(*state, 1000, "alice");
+	c = expect("ns.user", HOST_FAIL, "refused");
+	expect_detail(c, "AppArmor");
+	expect_advice(c, "'userns,'");
+	expect_advice(c, "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0");
+	expect_advice(expect("ns.other", HOST_FAIL, "missing: mnt"), "user namespaces work first");
+	(void)expect("fs.overlay-user", HOST_FAIL, "refused");
+	expect_level(HOST_LEVEL_CONTAINER, HOST_UNAVAILABLE, "no user namespaces");
+	expect_level(HOST_LEVEL_GVISOR, HOST_UNAVAILABLE, "no user namespaces");
+
+	/* Root is not restricted; it learns that its users are. */
+	good_facts();
+	facts.userns_plain = facts.overlay_user = -EACCES;
+	probe_as(*state, 0, "root");
+	expect_advice(expect("ns.user-plain", HOST_INFO, "refused"), "userns,");
+	(void)expect("fs.overlay-user", HOST_INFO, "refused");
+	expect_level(HOST_LEVEL_CONTAINER, HOST_READY, "crun");
+}
+
+static void userns_switched_off(void **state)
+{
+	facts.userns = -EPERM;
+	probe_as(*state, 1000, "alice");
+	expect_advice(expect("ns.user", HOST_FAIL, "refused"), "not inside a container");
+	put(*state, "proc/sys/kernel/unprivileged_userns_clone", "0\n");
+	probe_as(*state, 1000, "alice");
+	expect_advice(expect("ns.user", HOST_FAIL, "refused"),
+		      "sysctl -w kernel.unprivileged_userns_clone=1");
+	put(*state, "proc/sys/user/max_user_namespaces", "0\n");
+	facts.userns = -ENOSPC;
+	probe_as(*state, 1000, "alice");
+	expect_advice(expect("ns.user", HOST_FAIL, "refused"), "user.max_user_namespaces=15000");
+}
+
+static void in_a_container(void **state)
+{
+	for (size_t i = 0; i < HOST_NS_MAX; i++)
+		facts.ns[i] = -EPERM;
+	facts.overlay_root = facts.bpf_sk_lookup = -EPERM;
+	facts.program[HOST_NFT].found = -ENOENT;
+	facts.call[HOST_CALL_CLONE3] = -ENOSYS;
+	for (size_t i = 0; i < HOST_CG_MAX; i++)
+		facts.cg[i] = -EROFS;
+	probe_as(*state, 0, "root");
+	expect_advice(expect("ns.other", HOST_FAIL, "missing: mnt"), "not inside a container");
+	expect_advice(expect("fs.overlay", HOST_FAIL, "refused"), "not inside a container");
+	(void)expect("sys.calls", HOST_FAIL, "missing: clone3");
+	expect_advice(expect("net.steering", HOST_WARN, "neither"), "apt-get install nftables");
+	expect_detail(expect("cgroup.create", HOST_WARN, "cannot make"), "Read-only file system");
+	expect_level(HOST_LEVEL_CONTAINER, HOST_UNAVAILABLE,
+		     "system calls are missing; namespaces");
+}
+
+static void hybrid_cgroups(void **state)
+{
+	put(*state, "proc/self/mountinfo",
+	    "31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755\n"
+	    "32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw shared:3 - cgroup cgroup rw,cpu,cpuacct\n"
+	    "35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
+	    "37 31 0:34 / /sys/fs/cgroup/freezer rw - cgroup cgroup rw,freezer\n"
+	    "39 31 0:36 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n"
+	    "40 31 0:37 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,name=systemd\n"
+	    "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n");
+	put(*state, "proc/self/cgroup", "4:memory:/x\n0::/\n");
+	put(*state, "sys/fs/cgroup/unified/cgroup.controllers", "hugetlb\n");
+	probe_as(*state, 0, "root");
+	(void)expect("cgroup.mode", HOST_OK, "hybrid");
+	(void)expect("cgroup.controllers", HOST_INFO, "missing: io");
+	expect_detail(expect("cgroup.hybrid", HOST_INFO, "hugetlb"), "Hutch hides the file");
+	expect_level(HOST_LEVEL_CONTAINER, HOST_READY, "crun");
+
+	for (size_t i = 0; i < HOST_CG_MAX; i++)
+		facts.cg[i] = -EACCES;
+	probe_as(*state, 1000, "alice");
+	expect_advice(expect("cgroup.create", HOST_WARN, "cannot make"), "run hutch as root");
+	expect_level(HOST_LEVEL_CONTAINER, HOST_LIMITED, "limits are not enforced");
+	put(*state, "sys/fs/cgroup/unified/cgroup.controllers", "\n");
+	probe_as(*state, 0, "root");
+	assert_null(host_report_find(&report, "cgroup.hybrid"));
+}
+
+static void other_cgroups(void **state)
+{
+	const struct host_check *c;
+
+	/* A session scope of systemd: readable, not ours. */
+	for (size_t i = 0; i < HOST_CG_MAX; i++)
+		facts.cg[i] = -EACCES;
+	probe_as(*state, 1000, "alice");
+	c = expect("cgroup.create", HOST_WARN, "cannot make one for cpu");
+	expect_detail(c, "not enforceable for this user");
+	expect_advice(c, "Delegate=yes");
+	/* A Raspberry Pi. */
+	put(*state, "sys/fs/cgroup/user.slice/s.scope/cgroup.controllers", "cpu io pids\n");
+	put(*state, "proc/cgroups", "#subsys_name\thierarchy\tnum\tenabled\nmemory\t0\t9\t0\n");
+	probe_as(*state, 0, "root");
+	expect_advice(expect("cgroup.controllers", HOST_WARN, "missing: memory"),
+		      "cgroup_disable=memory");
+	/* Nothing at all, and lines that are none. */
+	put(*state, "proc/self/mountinfo", "24 1 8:1 / / rw - ext4\n- - -\n\ncgroup2\n");
+	probe_as(*state, 0, "root");
+	(void)expect("cgroup.mode", HOST_FAIL, "none");
+	assert_null(host_report_find(&report, "cgroup.create"));
+}
+
+static void kvm_states(void **state)
+{
+	const struct unit_dir *d = *state;
+	char dir[UNIT_PATH_MAX + 32];
+
+	put(d, "sys/module/kvm_intel/parameters/nested", "Y\n");
+	probe_as(d, 0, "root");
+	expect_advice(expect("engine.kvm-nested", HOST_INFO, "on"), "options kvm_intel nested=0");
+	facts.kvm = -EACCES;
+	probe_as(d, 1000, "alice");
+	expect_advice(expect("engine.kvm", HOST_WARN, "Permission denied"),
+		      "usermod -aG kvm alice");
+	facts.kvm = -ENOENT;
+	probe_as(d, 0, "root");
+	expect_advice(expect("engine.kvm", HOST_WARN, "no /dev/kvm"), "modprobe kvm_intel");
+	put(d, "proc/cpuinfo", "processor\t: 0\nflags\t\t: fpu hypervisor\n");
+	probe_as(d, 0, "root");
+	expect_advice(expect("engine.kvm", HOST_WARN, "no /dev/kvm"), "nested virtualisation");
+	expect_level(HOST_LEVEL_MICROVM, HOST_LIMITED, "no usable KVM");
+
+	/* A paravirtual KVM: answers, and boots nothing. */
+	(void)snprintf(dir, sizeof(dir), "%s/sys/module/kvm_intel", d->path);
+	(void)unlinkat(d->fd, "sys/module/kvm_intel/parameters/nested", 0);
+	(void)unlinkat(d->fd, "sys/module/kvm_intel/parameters", AT_REMOVEDIR);
+	assert_int_equal(rmdir(dir), 0);
+	put(d, "sys/module/kvm_pvm/refcnt", "0\n");
+	facts.kvm = 12;
+	probe_as(d, 0, "root");
+	expect_detail(expect("engine.kvm", HOST_WARN, "not trusted: TCG will be used"), "kvm_pvm");
+	assert_null(host_report_find(&report, "engine.kvm-nested"));
+	expect_level(HOST_LEVEL_MICROVM, HOST_LIMITED, "no usable KVM");
+}
+
+static void subordinate_ids(void **state)
+{
+	const struct host_check *c;
+
+	probe_as(*state, 1000, "alice");
+	(void)expect("user.subids", HOST_OK, "65536 uids, 65536 gids");
+	/* bob has his uids by name and his gids by number. */
+	probe_as(*state, 1001, "bob");
+	(void)expect("user.subids", HOST_OK, "65536 uids");
+	probe_as(*state, 1002, "carol");
+	c = expect("user.subids", HOST_FAIL, "none");
+	expect_advice(c, "usermod --add-subuids 231072-296607 --add-subgids 231072-296607 carol");
+	expect_level(HOST_LEVEL_CONTAINER, HOST_UNAVAILABLE, "no subordinate ids");
+	probe_as(*state, 1002, NULL);
+	expect_advice(expect("user.subids", HOST_FAIL, "none"), "echo 1002:231072:65536");
+	put(*state, "etc/subuid", "carol:1:10\nnonsense\n::\ncarol:x:70000\n");
+	probe_as(*state, 1002, "carol");
+	(void)expect("user.subids", HOST_FAIL, "too few");
+	probe_as(*state, 0, "root");
+	(void)expect("user.subids", HOST_OK, "not needed");
+	assert_null(host_report_find(&report, "user.newidmap"));
+
+	facts.program[HOST_NEWGIDMAP].privileged = false;
+	probe_as(*state, 1000, "alice");
+	expect_advice(expect("user.newidmap", HOST_FAIL, "without privileges"), "--reinstall");
+	facts.program[HOST_NEWUIDMAP].found = -ENOENT;
+	probe_as(*state, 1000, "alice");
+	expect_advice(expect("user.newidmap", HOST_FAIL, "not installed"),
+		      "apt-get install uidmap");
+}
+
+static void engines(void **state)
+{
+	const struct host_check *c;
+
+	install(HOST_RUNC, "runc version 1.1.5+ds1");
+	facts.program[HOST_RUNC].patched = cve_patched(cve_rows(HOST_RUNC), "fix CVE-2024-21626.");
+	facts.program[HOST_CRUN].found = -ENOENT;
+	probe_as(*state, 0, "root");
+	(void)expect("engine.crun", HOST_INFO, "runc is used");
+	c = expect("engine.runc", HOST_WARN, "1.1.5+ds1, 4 known");
+	expect_detail(c, "CVE-2025-31133");
+	expect_detail(c, "patched by the distribution: CVE-2024-21626");
+	expect_advice(c, "upgrade runc to 1.3.6/1.4.3/1.5.0 or later");
+	expect_level(HOST_LEVEL_CONTAINER, HOST_LIMITED, "runc 1.1.5");
+
+	install(HOST_CRUN, "crun version 1.8.1");
+	facts.program[HOST_RUNSC].found = facts.program[HOST_QEMU].found = -ENOENT;
+	probe_as(*state, 0, "root");
+	c = expect("engine.crun", HOST_WARN, "1.8.1, 3 known");
+	expect_detail(c, "CVE-2026-30892: Hutch never calls crun exec");
+	(void)expect("engine.runc", HOST_INFO, "1.1.5");
+	expect_advice(expect("engine.runsc", HOST_INFO, "not installed"), "apt-get install runsc");
+	expect_level(HOST_LEVEL_CONTAINER, HOST_LIMITED, "crun 1.8.1");
+	expect_level(HOST_LEVEL_GVISOR, HOST_UNAVAILABLE, "runsc is not installed");
+	expect_level(HOST_LEVEL_MICROVM, HOST_UNAVAILABLE, "not installed");
+
+	facts.program[HOST_CRUN].found = facts.program[HOST_RUNC].found = -ENOENT;
+	probe_as(*state, 0, "root");
+	expect_advice(expect("engine.crun", HOST_FAIL, "not installed"), "apt-get install crun");
+	expect_level(HOST_LEVEL_CONTAINER, HOST_UNAVAILABLE, "neither crun nor runc");
+	install(HOST_CRUN, "\033[31mcrun version UNKNOWN\xff");
+	probe_as(*state, 0, "root");
+	expect_detail(expect("engine.crun", HOST_WARN, "version unknown"), "\\x1b[31m");
+	facts.program[HOST_CRUN].ran = -ETIME;
+	probe_as(*state, 0, "root");
+	(void)expect("engine.crun", HOST_FAIL, "does not run");
+}
+
+static void old_gvisor(void **state)
+{
+	char banner[64];
+	time_t now = time(NULL);
+	struct tm tm;
+
+	install(HOST_RUNSC, "runsc version 0.0~20221219.0");
+	probe_as(*state, 0, "root");
+	expect_detail(expect("engine.runsc", HOST_WARN, "20221219"), "CVE-2025-2713");
+	expect_level(HOST_LEVEL_GVISOR, HOST_LIMITED, "runsc 20221219");
+	assert_non_null(gmtime_r(&now, &tm));
+	(void)strftime(banner, sizeof(banner), "runsc version release-%Y%m%d.0", &tm);
+	install(HOST_RUNSC, banner);
+	probe_as(*state, 0, "root");
+	(void)expect("engine.runsc", HOST_OK, "20");
+	probe_as(*state, 1000, "alice");
+	expect_level(HOST_LEVEL_GVISOR, HOST_LIMITED, "as root only");
+}
+
+static void side_channels(void **state)
+{
+	put(*state, "sys/devices/system/cpu/vulnerabilities/mds", "Vulnerable: no microcode\n");
+	put(*state, "sys/devices/system/cpu/vulnerabilities/l1tf",
+	    "PTE Inversion; VMX: vulnerable\n");
+	put(*state, "sys/devices/system/cpu/smt/active", "1\n");
+	put(*state, "sys/kernel/mm/ksm/run", "1\n");
+	put(*state, "proc/meminfo", "MemTotal: 524288 kB\nMemAvailable: 1 kB\nSwapTotal: 99 kB\n");
+	put(*state, "proc/sys/kernel/unprivileged_bpf_disabled", "0\n");
+	put(*state, "proc/sys/kernel/io_uring_disabled", "0\n");
+	put(*state, "sys/kernel/security/lsm", "capability,selinux\n");
+	facts.landlock = -EOPNOTSUPP;
+	probe_as(*state, 0, "root");
+	expect_detail(expect("hw.vulnerabilities", HOST_WARN, "mds"), "l1tf: VMX: vulnerable");
+	(void)expect("hw.smt", HOST_INFO, "on");
+	expect_advice(expect("hw.ksm", HOST_WARN, "on"), "echo 2 > /sys/kernel/mm/ksm/run");
+	expect_detail(expect("hw.memory", HOST_WARN, "swap on"), "less than 1 GiB");
+	expect_advice(expect("sec.bpf", HOST_WARN, "every user"), "unprivileged_bpf_disabled=1");
+	(void)expect("sec.io-uring", HOST_INFO, "every user");
+	(void)expect("sec.lsm", HOST_INFO, "no AppArmor");
+	expect_advice(expect("sec.landlock", HOST_WARN, "switched off"), "lsm=");
+	expect_level(HOST_LEVEL_CONTAINER, HOST_LIMITED, "without Landlock");
+}
+
+/* An empty root and no facts: nothing crashes, nothing is called good that was not seen. */
+static void empty_host(void **state)
+{
+	struct unit_dir *d = *state;
+
+	host_facts_clear(&facts);
+	probe_as(d, 1000, NULL);
+	assert_string_equal(report.os, "Linux");
+	assert_string_equal(report.user, "uid 1000");
+	for (enum host_level l = 0; l < HOST_LEVEL_MAX; l++)
+		assert_int_equal(report.levels[l].verdict, HOST_UNAVAILABLE);
+	expect_advice(expect("storage.tools", HOST_WARN, "missing: mmdebstrap"),
+		      "apt-get install mmdebstrap tar gzip erofs-utils zstd");
+}
+
+#define on_good_host(test) cmocka_unit_test_setup_teardown(test, good_host, unit_dir_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		on_good_host(all_good),
+		on_good_host(ubuntu_apparmor),
+		on_good_host(userns_switched_off),
+		on_good_host(in_a_container),
+		on_good_host(hybrid_cgroups),
+		on_good_host(other_cgroups),
+		on_good_host(kvm_states),
+		on_good_host(subordinate_ids),
+		on_good_host(engines),
+		on_good_host(old_gvisor),
+		on_good_host(side_channels),
+		cmocka_unit_test_setup_teardown(empty_host, unit_dir_setup, unit_dir_teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

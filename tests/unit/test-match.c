@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+
+#include <string.h>
+
+#include "fail.h"
+#include "match.h"
+
+/* "+github.com:443" allows, "-.x.com" denies; ids count from 0. */
+static int make(const char *const *rules, struct ruleset **ret)
+{
+	struct ruleset_entry entries[32];
+	size_t n = 0;
+
+	for (; rules[n]; n++) {
+		struct err e = ERR_INIT;
+
+		entries[n] =
+			(struct ruleset_entry){ .deny = rules[n][0] == '-', .id = (uint32_t)n };
+		if (rule_parse(rules[n] + 1, strlen(rules[n] + 1), &entries[n].rule, &e) < 0)
+			fail_msg("'%s': %s", rules[n], e.msg);
+	}
+	return ruleset_new(entries, n, ret);
+}
+
+static struct verdict check(const struct ruleset *s, const char *text)
+{
+	struct err e = ERR_INIT;
+	struct target t;
+
+	if (target_parse(text, strlen(text), &t, &e) < 0)
+		fail_msg("'%s': %s", text, e.msg);
+	return ruleset_check(s, &t);
+}
+
+#define RULES(...) ((const char *const[]){ __VA_ARGS__, NULL })
+
+static void assert_allowed(const struct ruleset *s, const char *text, uint32_t id)
+{
+	struct verdict v = check(s, text);
+
+	if (!v.allowed)
+		fail_msg("%s is denied", text);
+	assert_null(v.deny);
+	assert_int_equal(v.allow->id, id);
+}
+
+static void assert_denied(const struct ruleset *s, const char *text)
+{
+	if (check(s, text).allowed)
+		fail_msg("%s is allowed", text);
+}
+
+static void nothing_is_allowed_by_default(void **state)
+{
+	_cleanup_ruleset_ struct ruleset *s = NULL;
+	struct verdict v;
+
+	assert_int_equal(ruleset_new(NULL, 0, &s), 0);
+	v = check(s, "github.com:443");
+	assert_false(v.allowed);
+	assert_null(v.allow);
+	assert_null(v.deny);
+	assert_denied(s, "1.2.3.4:443");
+}
+
+static void names_match_at_labels(void **state)
+{
+	_cleanup_ruleset_ struct ruleset *s = NULL;
+
+	assert_int_equal(make(RULES("+github.com:443", "+.sentry.io:443", "+github.com:22"), &s),
+			 0);
+	assert_allowed(s, "github.com:443", 0);
+	assert_allowed(s, "GITHUB.com:22", 2);
+	assert_denied(s, "github.com:80");
+	assert_denied(s, "api.github.com:443");
+	assert_denied(s, "evil-github.com:443");
+	assert_denied(s, "github.com.evil.com:443");
+	assert_allowed(s, "sentry.io:443", 1);
+	assert_allowed(s, "a.sentry.io:443", 1);
+	assert_allowed(s, "a.b.c.sentry.io:443", 1);
+	assert_denied(s, "notsentry.io:443");
+	assert_denied(s, "sentry.io.evil.com:443");
+	assert_denied(s, "sentry.io:444");
+}
+
+static void deny_wins(void **state)
+{
+	_cleanup_ruleset_ struct ruleset *s = NULL;
+	struct verdict v;
+
+	assert_int_equal(make(RULES("+.x.com:443", "-bad.x.com", "+a.bad.x.com:443",
+				    "-.deep.x.com:443", "+ok.deep.x.com:443", "+ok.deep.x.com:80"),
+			      &s),
+			 0);
+	assert_allowed(s, "x.com:443", 0);
+	v = check(s, "bad.x.com:443");
+	assert_false(v.allowed);
+	assert_int_equal(v.deny->id, 1);
+	assert_int_equal(v.allow->id, 0);
+	assert_allowed(s, "a.bad.x.com:443", 2); /* "bad.x.com" is that name alone */
+	assert_denied(s, "ok.deep.x.com:443");	 /* however specific the allow rule */
+	assert_allowed(s, "ok.deep.x.com:80", 5);
+	assert_denied(s, "deep.x.com:443");
+}
+
+static void most_specific_allow_is_named(void **state)
+{
+	_cleanup_ruleset_ struct ruleset *s = NULL;
+
+	assert_int_equal(make(RULES("+.x.com:443", "+.a.x.com:443", "+b.a.x.com:443"), &s), 0);
+	assert_allowed(s, "b.a.x.com:443", 2);
+	assert_allowed(s, "c.a.x.com:443", 1);
+	assert_allowed(s, "c.x.com:443", 0);
+}
+
+static void addresses_are_not_names(void **state)
+{
+	_cleanup_ruleset_ struct ruleset *s = NULL;
+
+	assert_int_equal(make(RULES("+10.1.0.0/16:5432", "-10.1.2.0/24", "+10.1.2.3:5432",
+				    "+[2001:db8::/32]:443", "+192.0.2.7:443", "+x.com:443"),
+			      &s),
+			 0);
+	assert_allowed(s, "10.1.9.9:5432", 0);
+	assert_denied(s, "10.1.9.9:443");
+	assert_denied(s, "10.1.2.3:5432");
+	assert_denied(s, "10.2.0.1:5432");
+	assert_allowed(s, "[2001:db8::5]:443", 3);
+	assert_denied(s, "[2001:db9::5]:443");
+	assert_allowed(s, "192.0.2.7:443", 4);
+	assert_denied(s, "192.0.2.8:443");
+}
+
+static void repetition_is_dropped(void **state)
+{
+	_cleanup_ruleset_ struct ruleset *s = NULL;
+	const struct ruleset_entry *v;
+	size_t n;
+
+	assert_int_equal(make(RULES("-z.com", "+b.com:443", "+a.com:443", "+b.com:443", "+b.com:22",
+				    "-z.com", "+.b.com:443", "+1.2.3.4:1", "+1.2.3.0/24:1"),
+			      &s),
+			 0);
+	v = ruleset_entries(s, &n);
+	assert_int_equal(n, 7);
+	assert_string_equal(v[0].rule.name.text, "a.com");
+	assert_int_equal(v[1].rule.port, 22);
+	assert_int_equal(v[2].id, 1); /* the first of the two */
+	assert_int_equal(v[3].rule.kind, RULE_SUBTREE);
+	assert_int_equal(v[4].rule.addr.prefix, 24);
+	assert_true(v[6].deny);
+	assert_int_equal(v[6].id, 0);
+}
+
+static void many_ports_of_one_name(void **state)
+{
+	struct ruleset_entry *entries = calloc(65535, sizeof(*entries));
+	_cleanup_ruleset_ struct ruleset *s = NULL;
+	struct rule base;
+	struct err e = ERR_INIT;
+	char text[32];
+
+	assert_int_equal(rule_parse("x.com", 5, &base, &e), 0);
+	for (uint32_t i = 0; i < 65535; i++) {
+		entries[i] = (struct ruleset_entry){ .rule = base, .id = i };
+		entries[i].rule.port = (uint16_t)(i + 1);
+		if (i == 8079)
+			entries[i].deny = true;
+	}
+	assert_int_equal(ruleset_new(entries, 65535, &s), 0);
+	free(entries);
+	for (unsigned int port = 1; port <= 65535; port += 257) {
+		(void)snprintf(text, sizeof(text), "x.com:%u", port);
+		assert_allowed(s, text, port - 1);
+	}
+	assert_denied(s, "x.com:8080");
+}
+
+static void has_a_limit(void **state)
+{
+	struct ruleset *s = NULL;
+	struct ruleset_entry none = { 0 };
+
+	assert_int_equal(ruleset_new(&none, RULESET_MAX + 1, &s), -E2BIG);
+	assert_null(s);
+	assert_null(ruleset_free(NULL));
+}
+
+static int make_and_free(void)
+{
+	_cleanup_ruleset_ struct ruleset *s = NULL;
+
+	return make(RULES("+a.com:443", "-b.com"), &s);
+}
+
+static void survives_failing_calls(void **state)
+{
+	FAIL_SWEEP(make_and_free());
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(nothing_is_allowed_by_default),
+		cmocka_unit_test(names_match_at_labels),
+		cmocka_unit_test(deny_wins),
+		cmocka_unit_test(most_specific_allow_is_named),
+		cmocka_unit_test(addresses_are_not_names),
+		cmocka_unit_test(repetition_is_dropped),
+		cmocka_unit_test(many_ports_of_one_name),
+		cmocka_unit_test(has_a_limit),
+		cmocka_unit_test(survives_failing_calls),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

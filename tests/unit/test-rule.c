@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+
+#include <string.h>
+
+#include "rule.h"
+
+static struct rule parse(const char *s)
+{
+	char *copy = unit_copy(s, strlen(s));
+	struct err e = ERR_INIT;
+	struct rule r;
+
+	if (rule_parse(copy, strlen(s), &r, &e) < 0)
+		fail_msg("'%s': %s", s, e.msg);
+	free(copy);
+	return r;
+}
+
+static void assert_rule(const char *s, enum rule_kind kind, const char *host, unsigned int port)
+{
+	struct rule r = parse(s);
+	char text[RULE_TEXT_MAX];
+
+	assert_int_equal(r.kind, kind);
+	assert_string_equal(rule_format_host(&r, text), host);
+	assert_int_equal(r.port, port);
+}
+
+static void reads_every_kind(void **state)
+{
+	assert_rule("github.com", RULE_NAME, "github.com", 0);
+	assert_rule("GitHub.com:22", RULE_NAME, "github.com", 22);
+	assert_rule(".sentry.io", RULE_SUBTREE, ".sentry.io", 0);
+	assert_rule(".sentry.io:65535", RULE_SUBTREE, ".sentry.io", 65535);
+	assert_rule("192.0.2.7", RULE_ADDR, "192.0.2.7", 0);
+	assert_rule("10.1.0.0/16:5432", RULE_ADDR, "10.1.0.0/16", 5432);
+	assert_rule("[2001:db8::1]", RULE_ADDR, "[2001:db8::1]", 0);
+	assert_rule("[2001:db8::1]:443", RULE_ADDR, "[2001:db8::1]", 443);
+	assert_rule("[fd00::/8]:443", RULE_ADDR, "[fd00::/8]", 443);
+}
+
+static void refuses_with_a_reason(void **state)
+{
+	static const struct {
+		const char *s, *why;
+	} rows[] = {
+		{ "", "empty" },
+		{ ".", "empty" },
+		{ ":443", "empty" },
+		{ "*", "no rule for everything" },
+		{ "*:443", "no rule for everything" },
+		{ "**.x.com", "did you mean '.x.com'" },
+		{ "*x.com", "did you mean '.x.com'" },
+		{ "*.com", "the name and all below it" },
+		{ "*.x.com:22", "did you mean '.x.com:22'" },
+		{ ".*x.com", "'*' at byte 2" },
+		{ "*.x.com", "did you mean '.x.com'" },
+		{ "https://x.com/a?b", "did you mean 'x.com'" },
+		{ "http://x.com:80", "did you mean 'x.com:80'" },
+		{ "https://user:pw@x.com/", "did you mean 'x.com'" },
+		{ "https://", "not a URL" },
+		{ ".com", "top-level domain" },
+		{ "..x.com", "empty" },
+		{ "x.com:", "number from 1 to 65535" },
+		{ "x.com:0", "number from 1 to 65535" },
+		{ "x.com:65536", "number from 1 to 65535" },
+		{ "x.com:-1", "number from 1 to 65535" },
+		{ "x.com:+1", "number from 1 to 65535" },
+		{ "x.com:0443", "number from 1 to 65535" },
+		{ "x.com:443 ", "number from 1 to 65535" },
+		{ "x.com:https", "number from 1 to 65535" },
+		{ "x.com:1:2", "brackets" },
+		{ "::1", "brackets" },
+		{ "2001:db8::1", "brackets" },
+		{ "[::1", "without ']'" },
+		{ "[::1]x", "only ':PORT'" },
+		{ "[::1]x:3", "only ':PORT'" },
+		{ "[1.2.3.4]", "stands alone" },
+		{ "[::ffff:1.2.3.4]", "carries an IPv4" },
+		{ "[::FFFF:1.2.3.4]", "carries an IPv4" },
+		{ "[2002:102:304::1]", "carries an IPv4" },
+		{ "[]", "not an IP address" },
+		{ "1.2.3", "usual spelling" },
+		{ "0177.0.0.1", "usual spelling" },
+		{ "2130706433", "usual spelling" },
+		{ "0x7f.1", "ends in a number" },
+		{ "10.0.0.1/8", "did you mean" },
+		{ "x.com/24", "'/'" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		char *copy = unit_copy(rows[i].s, strlen(rows[i].s));
+		struct err e = ERR_INIT;
+		struct rule r;
+
+		assert_int_equal(rule_parse(copy, strlen(rows[i].s), &r, &e), -EINVAL);
+		if (!strstr(e.msg, rows[i].why))
+			fail_msg("'%s': expected '%s' in '%s'", rows[i].s, rows[i].why, e.msg);
+		free(copy);
+	}
+}
+
+static void subtree_leaves_room_below(void **state)
+{
+	char s[256];
+	struct err e = ERR_INIT;
+	struct rule r;
+
+	memset(s, 'b', sizeof(s));
+	s[0] = s[64] = s[128] = s[192] = '.';
+	assert_int_equal(rule_parse(s, 1 + 251, &r, &e), 0);
+	assert_int_equal(rule_parse(s, 1 + 252, &r, &e), -EINVAL);
+	assert_non_null(strstr(e.msg, "names below it"));
+}
+
+static void targets_are_one_place(void **state)
+{
+	struct err e = ERR_INIT;
+	struct target t;
+
+	assert_int_equal(target_parse("GitHub.com:443", 14, &t, &e), 0);
+	assert_false(t.is_addr);
+	assert_string_equal(t.name.text, "github.com");
+	assert_int_equal(t.port, 443);
+	assert_int_equal(target_parse("192.0.2.7:80", 12, &t, &e), 0);
+	assert_true(t.is_addr);
+	assert_int_equal(target_parse("github.com", 10, &t, &e), -EINVAL);
+	assert_non_null(strstr(e.msg, "port is missing"));
+	assert_int_equal(target_parse(".github.com:443", 15, &t, &e), -EINVAL);
+	assert_non_null(strstr(e.msg, "one name is asked for"));
+	assert_int_equal(target_parse("10.0.0.0/8:443", 14, &t, &e), -EINVAL);
+	assert_non_null(strstr(e.msg, "not a network"));
+	assert_int_equal(target_parse("github.com\0:443", 15, &t, &e), -EINVAL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(reads_every_kind),
+		cmocka_unit_test(refuses_with_a_reason),
+		cmocka_unit_test(subtree_leaves_room_below),
+		cmocka_unit_test(targets_are_one_place),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
