@@ -129,3 +129,8 @@ int cmd_config_docs(struct invocation *inv);
 int cmd_presets(struct invocation *inv);
 int cmd_agents(struct invocation *inv);
 int cmd_doctor(struct invocation *inv);
+int cmd_image_build(struct invocation *inv);
+int cmd_image_import(struct invocation *inv);
+int cmd_image_ls(struct invocation *inv);
+int cmd_image_inspect(struct invocation *inv);
+int cmd_image_rm(struct invocation *inv);

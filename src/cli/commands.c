@@ -20,6 +20,14 @@ static const struct option opts_compile[] = {
 	{ 0 },
 };
 
+static const struct option opts_image_build[] = {
+	OPT_JSON,
+	OPT_INCLUDE,
+	{ "force", 'f', NULL, "build also when nothing has changed" },
+	{ "mirror", 'm', "URL", "fetch packages from here" },
+	{ 0 },
+};
+
 static const char agent_help[] = "AGENT is a name (see 'hutch agents') or a file: anything with a "
 				 "'/' in it or ending in .yaml.";
 
@@ -47,6 +55,28 @@ static const struct command config_commands[] = {
 	{ 0 }
 };
 
+static const struct command image_commands[] = {
+	{ .name = "build", .args = "IMAGE", .min_args = 1, .max_args = 1,
+	  .summary = "build the image of a file images/NAME.yaml or of an agent",
+	  .help = "IMAGE is the name of an image file or of an agent, or a path to a file of either kind. An agent's\n"
+		  "image is 'base' with the packages, scripts and environment of its policy. Needs mmdebstrap. What has not\n"
+		  "changed since it was built is not built again.",
+	  .options = opts_image_build, .run = cmd_image_build },
+	{ .name = "import", .args = "NAME FILE", .min_args = 2, .max_args = 2,
+	  .summary = "import a root tarball or an OCI image layout",
+	  .help = "FILE is a tar archive, plain or compressed (gzip, zstd, xz), or the directory of an OCI image layout,\n"
+		  "DIRECTORY:TAG if it has several images. Device nodes, FIFOs and extended attributes are left out, set-ID\n"
+		  "bits cleared. Names that lead out, and /dev, /proc, /sys or /run that are no directories, are refused.",
+	  .options = opts_json, .run = cmd_image_import },
+	{ .name = "ls", .args = "",
+	  .summary = "list the images", .options = opts_json, .run = cmd_image_ls },
+	{ .name = "inspect", .args = "NAME", .min_args = 1, .max_args = 1,
+	  .summary = "show what is known of an image", .options = opts_json, .run = cmd_image_inspect },
+	{ .name = "rm", .args = "NAME", .min_args = 1, .max_args = 1,
+	  .summary = "remove an image, and its tree if nothing else uses it", .run = cmd_image_rm },
+	{ 0 }
+};
+
 static const struct command top_commands[] = {
 	{ .name = "config", .args = "", .sub = config_commands,
 	  .summary = "check, compile and explain agent files", .help = agent_help },
@@ -56,6 +86,8 @@ static const struct command top_commands[] = {
 	{ .name = "presets", .args = "[NAME]", .max_args = 1,
 	  .summary = "list the presets, or print the file of one",
 	  .options = opts_config, .run = cmd_presets },
+	{ .name = "image", .args = "", .sub = image_commands,
+	  .summary = "build, import and list the root trees of sandboxes" },
 	{ .name = "doctor", .args = "",
 	  .summary = "show what this host can enforce, and what to do about the rest",
 	  .help = "Tries things out rather than believing version numbers; changes nothing. Exits 0 if sandboxes can be\n"

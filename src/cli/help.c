@@ -39,7 +39,8 @@ void help_print(FILE *f, const struct command *const *chain, int depth)
 		(void)fputs(
 			"\n'hutch help COMMAND' says more about one. Exit codes: 0 yes or done, 1 "
 			"the answer is no,\n"
-			"2 wrong usage, 125 hutch itself failed. See hutch(1), hutch-agent(5).\n",
+			"2 wrong usage, 125 hutch itself failed. See hutch(1), hutch-agent(5), "
+			"hutch-image(5).\n",
 			f);
 }
 
@@ -115,6 +116,10 @@ int cmd_completion(struct invocation *inv)
 		   "\tcase \"$path\" in\n"
 		   "\t'hutch config compile' | 'hutch config explain' | 'hutch agents')\n"
 		   "\t\twords+=\" $(hutch agents 2>/dev/null | cut -d' ' -f1)\" ;;\n"
+		   "\t'hutch image inspect' | 'hutch image rm')\n"
+		   "\t\twords+=\" $(hutch image ls 2>/dev/null | cut -d' ' -f1)\" ;;\n"
+		   "\t'hutch image build')\n"
+		   "\t\twords+=\" base $(hutch agents 2>/dev/null | cut -d' ' -f1)\" ;;\n"
 		   "\t'hutch presets')\n"
 		   "\t\twords+=\" $(hutch presets 2>/dev/null | sed -n 's/^  \\([^ "
 		   "]*\\).*/\\1/p')\" ;;\n"

@@ -146,7 +146,8 @@ static void add_preset(struct compilation *c, enum preset_kind kind, const struc
 	struct err e;
 
 	if (store_find(c->store, preset_folder(kind), ref->name, NULL, &src, &e) < 0) {
-		(void)snprintf(key, sizeof(key), "%s.presets[%u]", section, ref->index);
+		(void)snprintf(key, sizeof(key), "%s%spresets[%u]", section, section[0] ? "." : "",
+			       ref->index);
 		return not_found(c, ref->pos, key, preset_folder(kind), "preset", ref->name, &e);
 	}
 	root = tree_of(c, src);
@@ -176,10 +177,26 @@ static void join_lists(struct compilation *c, struct text_list *list, const stru
 	list->n = list->cap = list->n + more->n;
 }
 
-static void add_presets(struct compilation *c)
+/* A preset's scripts run before the file's own, which may build on them. */
+static void add_capabilities(struct compilation *c, const char *section)
 {
 	struct policy *p = c->p;
 	struct text_list *scripts = &p->capabilities.scripts, own = *scripts;
+
+	*scripts = (struct text_list){ 0 };
+	for (size_t i = 0; i < p->capabilities.presets.n; i++)
+		add_preset(c, PRESET_CAPABILITIES, &p->capabilities.presets.v[i], section);
+	join_lists(c, scripts, &own);
+}
+
+void policy_add_capabilities(struct policy_store *store, struct policy *p, struct diags *d)
+{
+	add_capabilities(&(struct compilation){ .store = store, .p = p, .d = d }, "");
+}
+
+static void add_presets(struct compilation *c)
+{
+	struct policy *p = c->p;
 	struct preset_ref floor = { floor_preset, p->pos, 0 };
 
 	p->prompt.fragments.cap = p->prompt.presets.n;
@@ -191,11 +208,7 @@ static void add_presets(struct compilation *c)
 	add_preset(c, PRESET_EGRESS, &floor, "egress");
 	for (size_t i = 0; i < p->egress.presets.n; i++)
 		add_preset(c, PRESET_EGRESS, &p->egress.presets.v[i], "egress");
-	/* A preset's scripts run before the agent's own, which may build on them. */
-	*scripts = (struct text_list){ 0 };
-	for (size_t i = 0; i < p->capabilities.presets.n; i++)
-		add_preset(c, PRESET_CAPABILITIES, &p->capabilities.presets.v[i], "capabilities");
-	join_lists(c, scripts, &own);
+	add_capabilities(c, "capabilities");
 	for (size_t i = 0; i < p->prompt.presets.n; i++)
 		add_preset(c, PRESET_PROMPTS, &p->prompt.presets.v[i], "prompt");
 }

@@ -35,6 +35,7 @@ static reader_fn *const readers[] = {
 	[KEY_HOST_LIST] = read_host_list,
 	[KEY_ENV] = read_env,
 	[KEY_SECRETS] = read_secrets,
+	[KEY_FILES] = read_files,
 };
 
 static_assert(ARRAY_SIZE(readers) == KEY_TYPE_MAX, "a reader for every type");

@@ -237,6 +237,7 @@ const char *key_type_expects(enum key_type type)
 		[KEY_ENV] = "a mapping of NAME: text",
 		[KEY_HOST_LIST] = "a list of host names",
 		[KEY_SECRETS] = "a mapping of NAME: {hosts: [...]}",
+		[KEY_FILES] = "a mapping of /path: text",
 	};
 
 	static_assert(ARRAY_SIZE(expects) == KEY_TYPE_MAX, "every type says what it expects");

@@ -32,6 +32,7 @@ enum key_type {
 	KEY_ENV,       /* NAME: text */
 	KEY_HOST_LIST, /* names of hosts */
 	KEY_SECRETS,   /* NAME: {hosts: [...]} */
+	KEY_FILES,     /* absolute path: text */
 	KEY_TYPE_MAX,
 };
 

@@ -43,6 +43,7 @@ void policy_store_done(struct policy_store *s);
 
 /* Folders of the store. */
 #define STORE_AGENTS "agents"
+#define STORE_IMAGES "images"
 
 /* A name that can be looked up: 1 to 63 of [a-z0-9-], beginning with a letter or digit. */
 bool store_name_valid(const char *name, size_t n);

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """
-Runs every test_*.py of this directory and prints TAP, so that meson counts single tests. The
-program under test is named by HUTCH, or by the first argument. Further arguments choose tests by a
-part of their name.
+Runs every test_*.py of this directory, or of the one that the first argument names, and prints TAP,
+so that meson counts single tests. The program under test is named by HUTCH, or by an argument.
+Further arguments choose tests by a part of their name; with a minus sign in front, they leave them out.
 """
 
 import os
@@ -62,15 +62,18 @@ def every_test(suite):
 
 
 def main(args):
+    where = args.pop(0) if args and os.path.isdir(args[0]) else str(HERE)
     if args and os.path.sep in args[0]:
         os.environ["HUTCH"] = args.pop(0)
-    if not os.environ.get("HUTCH"):
+    if where == str(HERE) and not os.environ.get("HUTCH"):
         print("Bail out! set HUTCH to the path of the program under test")
         return 1
     sys.path.insert(0, str(HERE))
     sys.dont_write_bytecode = True
-    found = unittest.defaultTestLoader.discover(str(HERE), pattern="test_*.py")
-    chosen = [t for t in every_test(found) if not args or any(a in t.id() for a in args)]
+    found = unittest.defaultTestLoader.discover(where, pattern="test_*.py")
+    wanted, unwanted = [a for a in args if a[0] != "-"], [a[1:] for a in args if a[0] == "-"]
+    chosen = [t for t in every_test(found) if not any(a in t.id() for a in unwanted)
+              and (not wanted or any(a in t.id() for a in wanted))]
     result = TapResult()
     start = time.monotonic()
     unittest.TestSuite(chosen).run(result)

@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hutch image build, import, ls, inspect, rm */
+#include <string.h>
+#include <sys/ioctl.h>
+
+#include "cli.h"
+#include "fd.h"
+#include "image-make.h"
+#include "store.h"
+#include "str.h"
+
+enum {
+	LOG_TAIL_LINES = 15,
+	LOG_BYTES_MAX = 20 * 1024 * 1024,
+	COLUMNS = 80
+};
+
+static const char *const phases[] = {
+	[PHASE_START] = "starting",   [PHASE_PACKAGES] = "packages",
+	[PHASE_UNPACK] = "unpacking", [PHASE_VERIFY] = "checking blobs",
+	[PHASE_DIGEST] = "digest",    [PHASE_KEEP] = "writing to disk",
+};
+
+static_assert(ARRAY_SIZE(phases) == PHASE_MAX, "every phase has a name");
+
+/* ---- progress, on stderr ---- */
+
+struct progress {
+	bool terminal;
+	bool drawn;
+	enum image_phase phase;
+	char line[256];
+};
+
+static void format_size(uint64_t bytes, char *out, size_t n)
+{
+	static const char *const units[] = { "B", "KiB", "MiB", "GiB" };
+	double value = (double)bytes;
+	size_t i = 0;
+
+	for (; value >= 1024 && i + 1 < ARRAY_SIZE(units); i++)
+		value /= 1024;
+	(void)snprintf(out, n, i == 0 || value >= 100 ? "%.0f %s" : "%.1f %s", value, units[i]);
+}
+
+static int columns(void)
+{
+	struct winsize w;
+
+	return ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 20 ? w.ws_col : COLUMNS;
+}
+
+/* One line that is drawn again and again. */
+static void draw(struct progress *p, const struct image_progress *now)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(4096);
+	char size[32];
+
+	format_size(now->bytes, size, sizeof(size));
+	(void)buf_printf(&b, "%s  %llu:%02llu", phases[now->phase],
+			 (unsigned long long)now->seconds / 60,
+			 (unsigned long long)now->seconds % 60);
+	if (now->entries > 0)
+		(void)buf_printf(&b, "  %llu files, %s", (unsigned long long)now->entries, size);
+	else if (now->line) {
+		(void)buf_puts(&b, "  ");
+		(void)str_escape(&b, now->line, strlen(now->line));
+	}
+	/* Cut at bytes: a character in the middle of which it ends is not shown by terminals. */
+	(void)fprintf(stderr, "\r\033[K%.*s", columns() - 1, buf_text(&b));
+	p->drawn = true;
+}
+
+static void plain(struct progress *p, const struct image_progress *now)
+{
+	if (now->phase != p->phase)
+		(void)fprintf(stderr, "%s\n", phases[now->phase]);
+	if (now->line && strcmp(now->line, p->line) != 0 && now->phase == PHASE_PACKAGES) {
+		(void)snprintf(p->line, sizeof(p->line), "%s", now->line);
+		/* mmdebstrap's own words; what apt and dpkg print is in the log. */
+		if (str_has_prefix(now->line, "I: ")) {
+			cli_puts(stderr, now->line);
+			(void)fputc('\n', stderr);
+		}
+	}
+	p->phase = now->phase;
+}
+
+static void show_progress(void *arg, const struct image_progress *now)
+{
+	struct progress *p = arg;
+
+	if (p->terminal)
+		draw(p, now);
+	else
+		plain(p, now);
+}
+
+static void progress_end(struct progress *p)
+{
+	if (p->drawn)
+		(void)fputs("\r\033[K", stderr);
+	p->drawn = false;
+}
+
+/* ---- results ---- */
+
+static int print_done(const struct invocation *inv, const char *name, const struct image_done *d)
+{
+	const struct image_counts *c = &d->counts;
+	uint64_t dropped = c->devices + c->fifos + c->covered;
+	char size[32];
+
+	if (cli_option(inv, "json"))
+		return cli_print_json(JSON_OBJECT({ "name", json_string(name) },
+						  { "sha256", json_string(d->digest) },
+						  { "up_to_date", json_boolean(d->up_to_date) }),
+				      EXIT_OK);
+	(void)printf("%s  sha256:%s", name, d->digest);
+	if (d->up_to_date) {
+		(void)puts("  up to date");
+		return EXIT_OK;
+	}
+	format_size(d->tree.bytes, size, sizeof(size));
+	(void)printf("  %llu files, %s%s\n", (unsigned long long)d->tree.files, size,
+		     d->is_new ? "" : ", the same tree as before");
+	if (dropped + c->setids + c->xattrs > 0)
+		(void)fprintf(
+			stderr,
+			"by rule: %llu device nodes, FIFOs and files under mount points left out, "
+			"%llu set-ID bits cleared, %llu extended attributes left out\n",
+			(unsigned long long)dropped, (unsigned long long)c->setids,
+			(unsigned long long)c->xattrs);
+	return EXIT_OK;
+}
+
+/* The end of mmdebstrap's messages. */
+static void print_log(const struct image_store *s, const char *name)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(LOG_BYTES_MAX);
+	struct err ignored = ERR_INIT;
+	const char *text, *at;
+	char file[128];
+	int lines = 0;
+
+	(void)snprintf(file, sizeof(file), "%s.log", name);
+	if (fd_read_file(s->logs, file, &b, &ignored) < 0 || b.len == 0)
+		return;
+	text = buf_text(&b);
+	for (at = text + b.len - 1; at > text && lines < LOG_TAIL_LINES; at--)
+		lines += at[-1] == '\n';
+	for (at = at > text ? at + 1 : at; *at;) {
+		_cleanup_buf_ struct buf line = BUF_INIT(64 * 1024);
+		size_t n = strcspn(at, "\n");
+
+		(void)str_escape(&line, at, n);
+		(void)fprintf(stderr, "  %s\n", buf_text(&line));
+		at += n + (at[n] == '\n');
+	}
+	(void)fprintf(stderr, "All of it: %s/logs/%s\n", s->path, file);
+	(void)fputs(
+		"If a package was not found or could not be fetched, see that the network and the "
+		"mirror can be reached, and try again.\n",
+		stderr);
+}
+
+static void print_diags(const struct diags *d)
+{
+	for (size_t i = 0; i < d->n; i++) {
+		_cleanup_buf_ struct buf b = BUF_INIT(64 * 1024);
+
+		(void)diag_format(&d->list[i], &b);
+		(void)fprintf(stderr, "%s\n", buf_text(&b));
+	}
+}
+
+/* ---- commands ---- */
+
+int cmd_image_build(struct invocation *inv)
+{
+	_cleanup_cli_store_ struct cli_store s = { 0 };
+	_cleanup_image_store_ struct image_store images = IMAGE_STORE_INIT;
+	_cleanup_image_spec_ struct image_spec *spec = NULL;
+	_cleanup_diags_ struct diags d = { 0 };
+	struct progress p = { .terminal = isatty(STDERR_FILENO) };
+	struct image_done done = { 0 };
+	struct err e = ERR_INIT;
+	int r = cli_store_open(&s, inv, &e);
+
+	if (r == 0)
+		r = image_spec_read(&s.store, inv->args[0], &d, &spec, &e);
+	print_diags(&d);
+	if (r == 0)
+		r = image_store_open(&images, true, &e);
+	if (r == 0)
+		r = image_build(&(struct image_build){ .store = &images,
+						       .spec = spec,
+						       .mirror = cli_option(inv, "mirror"),
+						       .force = cli_option(inv, "force"),
+						       .reporter = { show_progress, &p } },
+				&done, &e);
+	progress_end(&p);
+	if (r == 0)
+		return print_done(inv, spec->name, &done);
+	r = cli_fail(inv, &e);
+	if (spec && str_has_prefix(e.msg, "mmdebstrap failed"))
+		print_log(&images, spec->name);
+	return r;
+}
+
+int cmd_image_import(struct invocation *inv)
+{
+	_cleanup_image_store_ struct image_store images = IMAGE_STORE_INIT;
+	struct progress p = { .terminal = isatty(STDERR_FILENO) };
+	const char *name = inv->args[0];
+	struct image_done done = { 0 };
+	struct err e = ERR_INIT;
+	int r;
+
+	if (!store_name_valid(name, strlen(name)))
+		return cli_usage(
+			inv, "'%s' is not a name: names have 1 to 63 of a-z, 0-9 and hyphen", name);
+	r = image_store_open(&images, true, &e);
+	if (r == 0)
+		r = image_import(&images, name, inv->args[1],
+				 (struct image_reporter){ show_progress, &p }, &done, &e);
+	progress_end(&p);
+	return r < 0 ? cli_fail(inv, &e) : print_done(inv, name, &done);
+}
+
+static const char *text_of(const json_t *o, const char *key)
+{
+	const char *s = json_string_value(json_object_get(o, key));
+
+	return s ? s : "";
+}
+
+static void print_row(const json_t *one)
+{
+	const json_t *source = json_object_get(one, "source");
+	char size[32];
+
+	(void)printf("%-20s ", text_of(one, "name"));
+	if (json_object_get(one, "error")) {
+		cli_puts(stdout, text_of(one, "error"));
+		(void)fputc('\n', stdout);
+		return;
+	}
+	format_size((uint64_t)json_integer_value(json_object_get(one, "size")), size, sizeof(size));
+	(void)printf("%.12s  %10s  %-6s %.19s  ", text_of(one, "sha256"), size,
+		     text_of(source, "kind"), text_of(one, "created"));
+	cli_puts(stdout,
+		 text_of(one, "summary")[0] ? text_of(one, "summary") : text_of(source, "file"));
+	(void)fputc('\n', stdout);
+}
+
+int cmd_image_ls(struct invocation *inv)
+{
+	_cleanup_image_store_ struct image_store images = IMAGE_STORE_INIT;
+	_cleanup_json_ json_t *list = NULL;
+	struct err e = ERR_INIT;
+	const json_t *one;
+	size_t i;
+	int r = image_store_open(&images, false, &e);
+
+	if (r == 0)
+		r = image_store_list(&images, &list, &e);
+	else if (r == -ENOENT && (list = json_array()))
+		r = 0;
+	if (r < 0)
+		return cli_fail(inv, &e);
+	if (cli_option(inv, "json"))
+		return cli_print_json(TAKE_PTR(list), EXIT_OK);
+	if (json_array_size(list) == 0)
+		(void)fputs("no images yet: hutch image build base\n", stderr);
+	json_array_foreach(list, i, one)
+	{
+		print_row(one);
+	}
+	return EXIT_OK;
+}
+
+/* Without a store there is no image. */
+static int open_existing(const char *name, struct image_store *s, struct err *e)
+{
+	int r = image_store_open(s, false, e);
+
+	return r == -ENOENT ? err_set(e, r, "no image '%s'", name) : r;
+}
+
+static void print_value(const char *indent, const char *key, const json_t *value)
+{
+	const char *name;
+	json_t *inner;
+
+	if (json_is_object(value)) {
+		if (json_object_size(value) > 0)
+			(void)printf("%s%s\n", indent, key);
+		json_object_foreach((json_t *)value, name, inner)
+		{
+			print_value("  ", name, inner);
+		}
+		return;
+	}
+	(void)printf("%s", indent);
+	cli_puts(stdout, key);
+	(void)printf("%*s ", MAX(20 - (int)strlen(key) - (int)strlen(indent), 0), "");
+	if (json_is_string(value))
+		cli_puts(stdout, json_string_value(value));
+	else if (json_is_integer(value))
+		(void)printf("%lld", (long long)json_integer_value(value));
+	else
+		(void)fputs(json_is_true(value) ? "yes" : "no", stdout);
+	(void)fputc('\n', stdout);
+}
+
+int cmd_image_inspect(struct invocation *inv)
+{
+	_cleanup_image_store_ struct image_store images = IMAGE_STORE_INIT;
+	_cleanup_json_ json_t *one = NULL;
+	struct err e = ERR_INIT;
+	const char *key;
+	json_t *value;
+	int r = open_existing(inv->args[0], &images, &e);
+
+	if (r == 0)
+		r = image_store_get(&images, inv->args[0], &one, &e);
+	if (r < 0)
+		return cli_fail(inv, &e);
+	if (cli_option(inv, "json"))
+		return cli_print_json(TAKE_PTR(one), EXIT_OK);
+	json_object_foreach(one, key, value)
+	{
+		print_value("", key, value);
+	}
+	return EXIT_OK;
+}
+
+int cmd_image_rm(struct invocation *inv)
+{
+	_cleanup_image_store_ struct image_store images = IMAGE_STORE_INIT;
+	struct id_ranges ids = { 0 };
+	struct err e = ERR_INIT;
+	bool tree = false;
+	int r = open_existing(inv->args[0], &images, &e);
+
+	if (r == 0)
+		r = ids_find(&ids, &e);
+	if (r == 0)
+		r = image_store_remove(&images, inv->args[0], &ids, &tree, &e);
+	if (r < 0)
+		return cli_fail(inv, &e);
+	(void)printf("%s: removed%s\n", inv->args[0],
+		     tree ? ", with its tree" : ", its tree has other names");
+	return EXIT_OK;
+}

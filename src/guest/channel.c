@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The link and the loop. Frames that a round of the loop produces are written at its end, in one
+ * write. What does not go out waits in the link; programs are not read from while that is much
+ * (link_ready), and the keeper is not read from while it is very much: its requests have answers.
+ */
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+
+#include "confine.h"
+#include "guest.h"
+#include "log.h"
+
+enum {
+	INPUT_MAX = 128 * 1024, /* read from the channel at once */
+	OUTPUT_STOPS_INPUT =
+		LINK_OUT_MAX / 2, /* what one such read asks for fits in the other half */
+};
+
+void guest_check(struct guest *g, int r)
+{
+	if (r >= 0 || r == -ESTALE || g->ended)
+		return;
+	log_error("the link cannot go on: %s", strerror(-r));
+	g->ended = true;
+	g->result = EXIT_FAILURE;
+}
+
+static void on_hello(struct link *l, const struct fields *f, void *arg)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(256);
+	struct guest *g = arg;
+	struct err e = ERR_INIT;
+
+	if (confine_start(f, &e) < 0) {
+		log_error("%s", e.msg);
+		g->ended = true;
+		g->result = EXIT_FAILURE;
+		return;
+	}
+	fields_put_number(&b, TAG_VERSION, WIRE_VERSION);
+	fields_put_text(&b, TAG_AGENT, "hutch-guest " HUTCH_VERSION);
+	fields_put_number(&b, TAG_LANDLOCK, confine_abi());
+	guest_check(g, link_hello(l, &b));
+}
+
+static void on_opened(struct link *l, uint32_t ch, enum wire_op op, const struct fields *f,
+		      void *arg)
+{
+	struct guest *g = arg;
+
+	if (!job_room(g))
+		guest_refuse(g, ch, WIRE_TOO_MANY, "too many commands and file operations at once");
+	else if (op == WIRE_OP_EXEC)
+		exec_open(g, ch, f);
+	else
+		files_open(g, ch, op, f);
+}
+
+static void on_data(struct link *l, uint32_t ch, unsigned int stream, const void *data, size_t n,
+		    void *arg)
+{
+	struct job *j = link_cookie(l, ch);
+
+	if (j && j->ops->data)
+		j->ops->data(j, stream, data, n);
+	else
+		guest_check(arg, link_consumed(l, ch, stream, n));
+}
+
+static void on_eof(struct link *l, uint32_t ch, unsigned int stream, void *arg)
+{
+	struct job *j = link_cookie(l, ch);
+
+	if (j && j->ops->eof)
+		j->ops->eof(j, stream);
+}
+
+static void on_credit(struct link *l, uint32_t ch, unsigned int stream, void *arg)
+{
+	struct job *j = link_cookie(l, ch);
+
+	if (j && j->ops->wake)
+		j->ops->wake(j);
+}
+
+static void on_msg(struct link *l, uint32_t ch, enum wire_msg kind, const struct fields *f,
+		   void *arg)
+{
+	struct job *j = link_cookie(l, ch);
+
+	if (j && j->ops->msg)
+		j->ops->msg(j, kind, f);
+}
+
+static void on_closed(struct link *l, uint32_t ch, const struct fields *f, void *arg)
+{
+	struct job *j = link_cookie(l, ch);
+
+	if (j)
+		job_closed(j);
+}
+
+static const struct link_ops ops = {
+	.hello = on_hello,
+	.opened = on_opened,
+	.data = on_data,
+	.eof = on_eof,
+	.credit = on_credit,
+	.msg = on_msg,
+	.closed = on_closed,
+};
+
+static void end(struct guest *g, int result)
+{
+	if (!g->ended)
+		g->result = result;
+	g->ended = true;
+}
+
+static void feed(struct guest *g)
+{
+	static char input[INPUT_MAX];
+	struct err e = ERR_INIT;
+	ssize_t k = read(g->channel.fd, input, sizeof(input));
+
+	if (k == 0) {
+		end(g, EXIT_SUCCESS);
+	} else if (k < 0 && errno != EAGAIN && errno != EINTR) {
+		log_error("cannot read from the channel: %s", strerror(errno));
+		end(g, errno == ECONNRESET ? EXIT_SUCCESS : EXIT_FAILURE);
+	} else if (k > 0 && link_feed(g->link, input, (size_t)k, &e) < 0) {
+		log_error("the keeper broke the protocol: %s", e.msg);
+		end(g, EXIT_FAILURE);
+	}
+}
+
+static void watch(struct guest *g, bool writing, bool input_stopped)
+{
+	int r;
+
+	if (writing == g->writing && input_stopped == g->input_stopped)
+		return;
+	r = loop_mod_fd(&g->channel, (writing ? EPOLLOUT : 0) | (input_stopped ? 0 : EPOLLIN));
+	g->writing = writing;
+	g->input_stopped = input_stopped;
+	guest_check(g, r);
+}
+
+/* Writes what the link has to say, as far as it goes without waiting. */
+static void flush(struct guest *g)
+{
+	size_t n;
+	const void *data = link_pending(g->link, &n);
+
+	while (n > 0) {
+		ssize_t k = write(g->channel.fd, data, n);
+
+		if (k < 0 && errno == EINTR)
+			continue;
+		if (k < 0 && errno == EAGAIN)
+			break;
+		if (k < 0) {
+			end(g, EXIT_SUCCESS);
+			return;
+		}
+		link_wrote(g->link, (size_t)k);
+		data = link_pending(g->link, &n);
+	}
+	watch(g, n > 0, n > OUTPUT_STOPS_INPUT);
+}
+
+static void on_channel(struct loop_fd *src, uint32_t events)
+{
+	struct guest *g = src->arg;
+
+	if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
+		feed(g);
+	/* EPOLLOUT: guest_serve() flushes after every round. */
+}
+
+static void on_child(struct loop_signal *src, int signo)
+{
+	jobs_reap(src->arg);
+}
+
+int guest_start(struct guest *g, int fd)
+{
+	int r = loop_new(&g->loop);
+
+	if (r == 0)
+		r = link_new(LINK_GUEST, &ops, g, &g->link);
+	g->channel.cb = on_channel;
+	g->child.cb = on_child;
+	g->channel.arg = g->child.arg = g;
+	if (r == 0)
+		r = fcntl(fd, F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
+	if (r == 0)
+		r = loop_add_fd(g->loop, &g->channel, fd, EPOLLIN);
+	if (r == 0)
+		r = loop_add_signal(g->loop, &g->child, SIGCHLD);
+	return r;
+}
+
+int guest_serve(struct guest *g)
+{
+	while (!g->ended) {
+		int r = loop_once(g->loop, UINT64_MAX);
+
+		guest_check(g, r);
+		flush(g);
+		if (g->starved && link_ready(g->link)) {
+			g->starved = false;
+			jobs_wake(g);
+		}
+	}
+	/* PID 1's end is everybody's; this is for --not-init. */
+	for (const struct job *j = g->jobs; j; j = j->next) {
+		job_signal_group(j, j->pid, SIGKILL);
+		if (j->pid > 0)
+			(void)kill(j->pid, SIGKILL);
+	}
+	return g->result;
+}

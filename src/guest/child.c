@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "child.h"
+
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/close_range.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+
+#include "buf.h"
+#include "confine.h"
+#include "fd.h"
+#include "str.h"
+
+#define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+enum {
+	NOFILE_OWN = 8192,
+	ENV_ADDED = 4, /* HOME, USER, LOGNAME, PATH */
+	RLIMIT_BYTES = 8,
+};
+
+static struct rlimit nofile;
+static bool nofile_raised;
+
+void child_start(void)
+{
+	struct rlimit own;
+
+	if (getrlimit(RLIMIT_NOFILE, &nofile) < 0 || nofile.rlim_cur >= NOFILE_OWN)
+		return;
+	own = nofile;
+	own.rlim_cur = MIN(nofile.rlim_max, (rlim_t)NOFILE_OWN);
+	nofile_raised = setrlimit(RLIMIT_NOFILE, &own) == 0;
+}
+
+/* ---- failures ---- */
+
+enum wire_code code_of_errno(int err)
+{
+	switch (err) {
+	case ENOENT:
+		return WIRE_NOT_FOUND;
+	case EEXIST:
+		return WIRE_EXISTS;
+	case EACCES:
+	case EPERM:
+	case EROFS:
+		return WIRE_PERMISSION;
+	case ENOTDIR:
+		return WIRE_NOT_DIRECTORY;
+	case EISDIR:
+		return WIRE_IS_DIRECTORY;
+	case ENOTEMPTY:
+		return WIRE_NOT_EMPTY;
+	case ENOSPC:
+	case EDQUOT:
+	case EFBIG:
+		return WIRE_NO_SPACE;
+	case EAGAIN:
+	case EMFILE:
+	case ENFILE:
+	case ENOMEM:
+		return WIRE_TOO_MANY;
+	case EINVAL:
+	case ELOOP:
+	case ENAMETOOLONG:
+		return WIRE_INVALID;
+	case EXDEV:
+	case ENOSYS:
+	case EOPNOTSUPP:
+		return WIRE_UNSUPPORTED;
+	default:
+		return WIRE_IO;
+	}
+}
+
+int fail_with(struct failure *ret, enum wire_code code, const char *fmt, ...)
+{
+	va_list ap;
+
+	ret->code = code;
+	va_start(ap, fmt);
+	(void)vsnprintf(ret->text, sizeof(ret->text), fmt, ap);
+	va_end(ap);
+	return -1;
+}
+
+int fail_errno(struct failure *ret, int err, const char *what, const char *which)
+{
+	/* The reason matters more than the end of a long name. */
+	return fail_with(ret, code_of_errno(err), "cannot %s '%.180s': %s", what, which,
+			 strerror(err));
+}
+
+/* ---- becoming the user ---- */
+
+static int set_limits(const struct fields *f, struct failure *fail)
+{
+	const char *value;
+	size_t pos = 0, n;
+
+	/* The guest's own limit is nobody else's; a limit that is asked for comes after it. */
+	if (nofile_raised)
+		(void)setrlimit(RLIMIT_NOFILE, &nofile);
+	while (fields_next(f, TAG_RLIMIT, &pos, &value, &n)) {
+		struct reader r = reader_of(value, n);
+		unsigned int resource = (unsigned int)reader_be(&r, 1);
+		struct rlimit limit;
+
+		limit.rlim_cur = reader_be(&r, RLIMIT_BYTES);
+		limit.rlim_max = reader_be(&r, RLIMIT_BYTES);
+		if (resource >= RLIM_NLIMITS || limit.rlim_cur > limit.rlim_max)
+			return fail_with(fail, WIRE_INVALID, "there is no such limit: %u",
+					 resource);
+		if (setrlimit((__rlimit_resource_t)resource, &limit) < 0)
+			return fail_with(fail, code_of_errno(errno), "cannot set limit %u: %s",
+					 resource, strerror(errno));
+	}
+	return 0;
+}
+
+static int switch_user(const struct user *u, struct failure *fail)
+{
+	bool same = u->uid == geteuid() && u->gid == getegid();
+	const char *name = u->name[0] ? u->name : "that number";
+
+	/* In a user namespace of one, setgroups(2) is not allowed, nor is there a group to leave.
+	 */
+	if (setgroups(u->n_groups, u->groups) < 0 && !same)
+		return fail_errno(fail, errno == EINVAL ? EPERM : errno, "take the groups of",
+				  name);
+	if (setresgid(u->gid, u->gid, u->gid) < 0 || setresuid(u->uid, u->uid, u->uid) < 0)
+		return fail_errno(fail, errno == EINVAL ? EPERM : errno, "become user", name);
+	return 0;
+}
+
+int child_become(const struct fields *f, int terminal, struct user *ret, struct failure *fail)
+{
+	_cleanup_free_ char *name = NULL;
+	struct err e = ERR_INIT;
+	bool oom = false;
+	int r;
+
+	name = fields_copy(f, TAG_USER, &oom);
+	if (oom)
+		return fail_with(fail, WIRE_TOO_MANY, "no memory");
+	if (user_find(name, ret, &e) < 0)
+		return fail_with(fail, WIRE_NO_USER, "%s", e.msg);
+	/* Without the right to do so the user still has it as 0, 1 and 2. */
+	if (terminal >= 0 && ret->uid != geteuid())
+		(void)!fchown(terminal, ret->uid, (gid_t)-1);
+	if (set_limits(f, fail) < 0 || switch_user(ret, fail) < 0)
+		return -1;
+	r = confine_child();
+	if (r < 0)
+		return fail_with(fail, WIRE_IO, "cannot confine the process: %s", strerror(-r));
+	return 0;
+}
+
+/* ---- running a program ---- */
+
+static int set_stdio(const struct child_spec *spec, struct failure *fail)
+{
+	const int want[3] = { spec->in, spec->out, spec->err };
+
+	(void)setsid();
+	if (spec->terminal && ioctl(spec->in, TIOCSCTTY, 0) < 0)
+		return fail_errno(fail, errno, "take", "the terminal");
+	/* Descriptors 0 to 2 of the guest are its own: what is wanted here is above them. */
+	for (int i = 0; i < 3; i++)
+		if (dup2(want[i], i) < 0)
+			return fail_errno(fail, errno, "set up", "standard streams");
+	/* Everything is CLOEXEC from birth; this is for the one that will be forgotten. */
+	(void)syscall(SYS_close_range, 3, ~0U, CLOSE_RANGE_CLOEXEC);
+	return 0;
+}
+
+/* The values of a tag as a vector with `extra` free places; one block, never freed. */
+static char **collect(const struct fields *f, enum wire_tag tag, size_t extra, size_t *ret_n)
+{
+	size_t count = 0, pos = 0, n;
+	const char *value;
+	char **list, *text;
+
+	while (fields_next(f, tag, &pos, &value, &n))
+		count++;
+	/* A value and its NUL take less than the value and its header of 4 bytes did. */
+	list = malloc((count + extra + 1) * sizeof(*list) + f->len);
+	if (!list)
+		return NULL;
+	text = (char *)(list + count + extra + 1);
+	count = 0;
+	for (pos = 0; fields_next(f, tag, &pos, &value, &n); text += n + 1) {
+		memcpy(text, value, n);
+		text[n] = '\0';
+		list[count++] = text;
+	}
+	list[count] = NULL;
+	*ret_n = count;
+	return list;
+}
+
+static const char *env_get(char *const *env, const char *name)
+{
+	size_t n = strlen(name);
+
+	for (; *env; env++)
+		if (strncmp(*env, name, n) == 0 && (*env)[n] == '=')
+			return *env + n + 1;
+	return NULL;
+}
+
+/* Adds NAME=value where the environment has no NAME. */
+static void env_default(char **env, size_t *count, const char *name, const char *value)
+{
+	if (env_get(env, name) || asprintf(&env[*count], "%s=%s", name, value) < 0) {
+		env[*count] = NULL;
+		return;
+	}
+	env[++*count] = NULL;
+}
+
+static int make_env(const struct fields *f, const struct user *u, char ***ret, struct failure *fail)
+{
+	size_t n = 0;
+	char **env = collect(f, TAG_ENV, ENV_ADDED, &n);
+
+	if (!env)
+		return fail_with(fail, WIRE_TOO_MANY, "no memory");
+	for (size_t i = 0; i < n; i++)
+		if (env[i][0] == '=' || !strchr(env[i], '='))
+			return fail_with(fail, WIRE_INVALID,
+					 "'%.100s' is not of the form NAME=value", env[i]);
+	env_default(env, &n, "HOME", u->home);
+	if (u->name[0]) {
+		env_default(env, &n, "USER", u->name);
+		env_default(env, &n, "LOGNAME", u->name);
+	}
+	env_default(env, &n, "PATH", DEFAULT_PATH);
+	*ret = env;
+	return 0;
+}
+
+static int enter(const struct fields *f, const struct user *u, struct failure *fail)
+{
+	bool oom = false;
+	char *cwd = fields_copy(f, TAG_CWD, &oom);
+
+	if (oom)
+		return fail_with(fail, WIRE_TOO_MANY, "no memory");
+	if (!cwd)
+		return chdir(u->home) < 0 && chdir("/") < 0 ? fail_errno(fail, errno, "enter", "/")
+							    : 0;
+	if (cwd[0] != '/')
+		return fail_with(fail, WIRE_INVALID, "the directory '%.100s' is not absolute", cwd);
+	return chdir(cwd) < 0 ? fail_errno(fail, errno, "enter", cwd) : 0;
+}
+
+/* Tries every directory of PATH as execvpe(3) does; the errno that says most. */
+static int run_in_path(char *const *argv, char *const *env)
+{
+	const char *dirs = env_get(env, "PATH");
+	int best = ENOENT;
+
+	if (!dirs) /* memory was too short to add it */
+		return ENOMEM;
+	for (;;) {
+		size_t n = strcspn(dirs, ":");
+		char path[4096];
+		int len = snprintf(path, sizeof(path), "%.*s%s%s", (int)n, dirs, n > 0 ? "/" : "",
+				   argv[0]);
+
+		if (len > 0 && (size_t)len < sizeof(path)) {
+			(void)execve(path, argv, env);
+			if (errno != ENOENT && errno != ENOTDIR && errno != EACCES)
+				return errno;
+			if (errno == EACCES)
+				best = EACCES;
+		}
+		if (dirs[n] == '\0')
+			return best;
+		dirs += n + 1;
+	}
+}
+
+static int run(char *const *argv, char *const *env, struct failure *fail)
+{
+	bool path;
+	int err;
+
+	assert(argv[0]); /* the message has one argument at least */
+	path = strchr(argv[0], '/') != NULL;
+	if (argv[0][0] == '\0')
+		return fail_with(fail, WIRE_NOT_FOUND, "the program has no name");
+	if (path) {
+		(void)execve(argv[0], argv, env);
+		err = errno;
+	} else {
+		err = run_in_path(argv, env);
+	}
+	if (err == ENOENT && path && access(argv[0], F_OK) == 0)
+		return fail_with(fail, WIRE_CANNOT_EXECUTE,
+				 "cannot run '%.180s': its interpreter is not there", argv[0]);
+	(void)fail_errno(fail, err, "run", argv[0]);
+	if (err != ENOENT && err != ENOTDIR && err != EACCES && err != EPERM)
+		fail->code = WIRE_CANNOT_EXECUTE;
+	return -1;
+}
+
+static int try_exec(const struct child_spec *spec, struct failure *fail)
+{
+	struct user user = { 0 };
+	size_t n;
+	char **argv = collect(spec->fields, TAG_ARGV, 0, &n), **env = NULL;
+	sigset_t none;
+
+	if (!argv)
+		return fail_with(fail, WIRE_TOO_MANY, "no memory");
+	if (set_stdio(spec, fail) < 0 ||
+	    child_become(spec->fields, spec->terminal ? 0 : -EBADF, &user, fail) < 0 ||
+	    make_env(spec->fields, &user, &env, fail) < 0 || enter(spec->fields, &user, fail) < 0)
+		return -1;
+	(void)sigemptyset(&none);
+	(void)sigprocmask(SIG_SETMASK, &none, NULL);
+	return run(argv, env, fail);
+}
+
+void child_exec(const struct child_spec *spec)
+{
+	struct failure fail = { 0 };
+
+	if (try_exec(spec, &fail) < 0)
+		(void)fd_write_all(spec->report, &fail, sizeof(fail));
+	_exit(127);
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What user code may not do, by the kernel's hand: Landlock on the paths of the policy, no
+ * capabilities, no new privileges; and what the guest gives up itself.
+ */
+#pragma once
+
+#include "err.h"
+#include "message.h"
+
+/*
+ * At the start of the program: not dumpable, no new privileges, an empty bounding set. What this
+ * process lacks the rights for is not an error: then its children lack them too.
+ */
+void confine_self(void);
+
+/* At HELLO: the ruleset, the host name; then every capability goes that is not needed to serve. */
+int confine_start(const struct fields *hello, struct err *e);
+
+/* The version of Landlock that is in force; 0: this kernel has none. */
+unsigned int confine_abi(void);
+
+/* In a child, as whoever it has become: no capabilities, Landlock. 0 or -errno. */
+int confine_child(void);

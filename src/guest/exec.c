@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A command goes through three stages: it is forked; it has executed its program (the report pipe
+ * closes without a word: ACCEPT) or has failed to (CLOSE with the reason); it has ended. The
+ * channel is closed when its process is reaped and its output is at an end, in whichever order.
+ *
+ * The child is a fork, not a vfork: between becoming the user and execve(2) it can be stopped by
+ * the user's other processes, and PID 1 must not wait for it.
+ */
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+
+#include "child.h"
+#include "clock.h"
+#include "flow.h"
+
+enum {
+	GRACE_SEC = 1, /* how long a killed command's output is waited for */
+};
+
+struct command {
+	struct job job;
+	pid_t group;
+	struct loop_fd report;
+	struct loop_timer grace;
+	struct inflow in;
+	struct outflow out, err;
+	int terminal; /* for its size; not for reading */
+	bool started, ended;
+	int status;
+	struct rusage usage;
+};
+
+/* The ends of pipes and terminals: ours, and the child's. */
+struct ends {
+	int report, in, out, err;
+	int child_report, child_in, child_out, child_err;
+};
+
+static void ends_close(struct ends *x)
+{
+	int *all = (int *)x;
+
+	for (size_t i = 0; i < sizeof(*x) / sizeof(int); i++)
+		all[i] = fd_close(all[i]);
+}
+
+static struct command *command_of(struct job *j)
+{
+	return (struct command *)j;
+}
+
+static uint64_t micros(const struct timeval *t)
+{
+	return (uint64_t)t->tv_sec * 1000000 + (uint64_t)t->tv_usec;
+}
+
+static void put_exit(const struct command *c, struct buf *b)
+{
+	if (WIFSIGNALED(c->status)) {
+		fields_put_number(b, TAG_SIGNAL, (uint64_t)WTERMSIG(c->status));
+	} else {
+		fields_put_number(b, TAG_CODE, (uint64_t)WEXITSTATUS(c->status));
+	}
+	fields_put_number(b, TAG_USER_US, micros(&c->usage.ru_utime));
+	fields_put_number(b, TAG_SYSTEM_US, micros(&c->usage.ru_stime));
+	fields_put_number(b, TAG_MAX_RSS, (uint64_t)c->usage.ru_maxrss);
+}
+
+/* Says goodbye once the process and its output have ended. May free the command. */
+static void finish(struct job *j)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(128);
+	struct command *c = command_of(j);
+	struct guest *g = j->guest;
+
+	if (!c->ended || !c->started || outflow_running(&c->out) || outflow_running(&c->err))
+		return;
+	put_exit(c, &b);
+	guest_check(g, b.err ? b.err : link_eof(g->link, j->ch, 2));
+	guest_check(g, link_msg(g->link, j->ch, WIRE_MSG_EXIT, &b));
+	job_close(j, WIRE_DONE, NULL);
+}
+
+static void stop_reporting(struct command *c)
+{
+	loop_del_fd(&c->report);
+	c->report.fd = fd_close(c->report.fd);
+}
+
+/*
+ * What the child says: nothing (it runs the program now), or why it cannot. False when the command
+ * may have been freed.
+ */
+static bool take_report(struct command *c)
+{
+	struct guest *g = c->job.guest;
+	_cleanup_buf_ struct buf b = BUF_INIT(64);
+	struct failure fail;
+	ssize_t k = read(c->report.fd, &fail, sizeof(fail));
+
+	if (k < 0 && (errno == EAGAIN || errno == EINTR))
+		return true;
+	stop_reporting(c);
+	if (k == (ssize_t)sizeof(fail)) {
+		fail.text[sizeof(fail.text) - 1] = '\0';
+		job_close(&c->job, fail.code < WIRE_CODE_MAX ? fail.code : WIRE_IO, fail.text);
+		return false;
+	}
+	c->started = true;
+	fields_put_number(&b, TAG_PID, (uint64_t)c->group);
+	guest_check(g, b.err ? b.err : link_accept(g->link, c->job.ch, &b));
+	outflow_wake(&c->out);
+	outflow_wake(&c->err);
+	return true;
+}
+
+static void on_report(struct loop_fd *src, uint32_t events)
+{
+	(void)take_report(src->arg);
+}
+
+/* The second is over: what is in the pipes is sent, whoever else still holds them. */
+static void on_grace(struct loop_timer *t)
+{
+	struct command *c = t->arg;
+
+	/* Either may be the last thing that the command waits for, and end it. */
+	if (outflow_running(&c->err) && outflow_running(&c->out))
+		outflow_limit(&c->err);
+	outflow_limit(outflow_running(&c->out) ? &c->out : &c->err);
+}
+
+static void command_ended(struct job *j, int status, const struct rusage *usage)
+{
+	struct command *c = command_of(j);
+
+	c->ended = true;
+	c->status = status;
+	c->usage = *usage;
+	/* SIGCHLD may be seen before the report: whatever it says is there by now. */
+	if (!c->started && !take_report(c))
+		return;
+	if (WIFSIGNALED(status) &&
+	    loop_set_timer(j->guest->loop, &c->grace, clock_mono() + GRACE_SEC * NSEC_PER_SEC) < 0)
+		on_grace(&c->grace);
+	else
+		finish(j);
+}
+
+static void command_data(struct job *j, unsigned int stream, const void *data, size_t n)
+{
+	struct command *c = command_of(j);
+
+	if (stream == 0)
+		inflow_data(&c->in, data, n);
+	else
+		guest_check(j->guest, link_consumed(j->guest->link, j->ch, stream, n));
+}
+
+static void command_eof(struct job *j, unsigned int stream)
+{
+	if (stream == 0)
+		inflow_eof(&command_of(j)->in);
+}
+
+static void command_msg(struct job *j, enum wire_msg kind, const struct fields *f)
+{
+	struct command *c = command_of(j);
+	struct winsize size = { 0 };
+
+	if (kind == WIRE_MSG_SIGNAL) {
+		job_signal_group(j, c->group, (int)fields_number(f, TAG_NUMBER, 0));
+	} else if (kind == WIRE_MSG_RESIZE && c->terminal >= 0) {
+		size.ws_col = (unsigned short)fields_number(f, TAG_COLUMNS, 0);
+		size.ws_row = (unsigned short)fields_number(f, TAG_ROWS, 0);
+		(void)ioctl(c->terminal, TIOCSWINSZ, &size);
+	}
+}
+
+static void command_wake(struct job *j)
+{
+	struct command *c = command_of(j);
+
+	if (!c->started)
+		return;
+	outflow_wake(&c->out);
+	outflow_wake(&c->err);
+}
+
+static void release(struct command *c)
+{
+	stop_reporting(c);
+	loop_del_timer(&c->grace);
+	inflow_done(&c->in);
+	outflow_done(&c->out);
+	outflow_done(&c->err);
+	c->terminal = fd_close(c->terminal);
+}
+
+static void command_closed(struct job *j)
+{
+	struct command *c = command_of(j);
+
+	job_signal_group(j, c->group, SIGKILL);
+	if (j->pid > 0) /* it may not lead a group yet */
+		(void)kill(j->pid, SIGKILL);
+	release(c);
+}
+
+static void command_free(struct job *j)
+{
+	release(command_of(j));
+	free(j);
+}
+
+static const struct job_ops ops = {
+	.data = command_data,
+	.eof = command_eof,
+	.msg = command_msg,
+	.wake = command_wake,
+	.closed = command_closed,
+	.ended = command_ended,
+	.free = command_free,
+};
+
+/* ---- starting ---- */
+
+/* A pipe whose end `ours` (0 or 1) does not block. */
+static int make_pipe(int ours, int *ret_ours, int *ret_theirs)
+{
+	int p[2];
+
+	if (pipe2(p, O_CLOEXEC) < 0)
+		return -errno;
+	*ret_ours = p[ours];
+	*ret_theirs = p[1 - ours];
+	return fcntl(p[ours], F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
+}
+
+static int make_terminal(const struct fields *f, struct ends *x)
+{
+	struct winsize size = { .ws_col = (unsigned short)fields_number(f, TAG_COLUMNS, 0),
+				.ws_row = (unsigned short)fields_number(f, TAG_ROWS, 0) };
+	int unlock = 0, number;
+	char name[32];
+
+	x->out = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
+	if (x->out < 0 || ioctl(x->out, TIOCSPTLCK, &unlock) < 0 ||
+	    ioctl(x->out, TIOCSWINSZ, &size) < 0)
+		return -errno;
+	x->child_in = ioctl(x->out, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
+	if (x->child_in < 0 && ioctl(x->out, TIOCGPTN, &number) == 0) { /* gVisor */
+		(void)snprintf(name, sizeof(name), "/dev/pts/%d", number);
+		x->child_in = open(name, O_RDWR | O_NOCTTY | O_NOFOLLOW | O_CLOEXEC);
+	}
+	x->in = fcntl(x->out, F_DUPFD_CLOEXEC, 3);
+	return x->child_in < 0 || x->in < 0 ? -errno : 0;
+}
+
+static int make_ends(const struct fields *f, struct ends *x)
+{
+	int r = make_pipe(0, &x->report, &x->child_report);
+
+	if (r == 0 && fields_has(f, TAG_COLUMNS))
+		return make_terminal(f, x);
+	if (r == 0 && fields_has(f, TAG_STDIN))
+		r = make_pipe(1, &x->in, &x->child_in);
+	if (r == 0)
+		r = make_pipe(0, &x->out, &x->child_out);
+	if (r == 0)
+		r = make_pipe(0, &x->err, &x->child_err);
+	return r;
+}
+
+static pid_t start(const struct guest *g, const struct fields *f, const struct ends *x)
+{
+	bool terminal = fields_has(f, TAG_COLUMNS);
+	pid_t pid = fork();
+
+	if (pid == 0)
+		child_exec(&(struct child_spec){
+			.fields = f,
+			.in = x->child_in >= 0 ? x->child_in : g->null,
+			.out = terminal ? x->child_in : x->child_out,
+			.err = terminal ? x->child_in : x->child_err,
+			.terminal = terminal,
+			.report = x->child_report,
+		});
+	return pid < 0 ? -errno : pid;
+}
+
+/* Makes a command of what has been started; takes our ends. */
+static void adopt(struct guest *g, struct command *c, uint32_t ch, pid_t pid, bool terminal,
+		  struct ends *x)
+{
+	job_add(g, &c->job, &ops, pid, ch);
+	c->group = pid;
+	c->terminal = terminal ? fcntl(x->out, F_DUPFD_CLOEXEC, 3) : -EBADF;
+	inflow_init(&c->in, &c->job, 0, TAKE_FD(x->in));
+	c->in.terminal = terminal;
+	outflow_init(&c->out, &c->job, 1, TAKE_FD(x->out), finish);
+	outflow_init(&c->err, &c->job, 2, TAKE_FD(x->err), finish);
+	c->report = (struct loop_fd){ .cb = on_report, .arg = c, .fd = -EBADF };
+	c->grace = (struct loop_timer){ .cb = on_grace, .arg = c };
+}
+
+void exec_open(struct guest *g, uint32_t ch, const struct fields *f)
+{
+	struct ends x = { -EBADF, -EBADF, -EBADF, -EBADF, -EBADF, -EBADF, -EBADF, -EBADF };
+	struct command *c = calloc(1, sizeof(*c));
+	int r = c ? make_ends(f, &x) : -ENOMEM;
+	int report;
+
+	if (r == 0)
+		r = start(g, f, &x);
+	if (r < 0) {
+		free(c);
+		ends_close(&x);
+		guest_refuse(g, ch, code_of_errno(-r), strerror(-r));
+		return;
+	}
+	report = TAKE_FD(x.report);
+	adopt(g, c, ch, r, fields_has(f, TAG_COLUMNS), &x);
+	ends_close(&x);
+	r = loop_add_fd(g->loop, &c->report, report, EPOLLIN);
+	if (r < 0) {
+		(void)fd_close(report);
+		command_closed(&c->job);
+		job_close(&c->job, code_of_errno(-r), strerror(-r));
+	}
+}

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An outflow is watched only while it may send: without credit, or with a full link, its descriptor
+ * is taken out of the loop (epoll reports EPOLLHUP whatever it is asked for), and the program
+ * blocks on its own pipe. An inflow queues what the pipe does not take; credit goes back to the
+ * keeper when the bytes are in the pipe, so the queue never exceeds WIRE_CREDIT_START.
+ */
+#include "flow.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+enum {
+	PIPE_LARGE = 1024 * 1024,
+	CTRL_D = 4,
+};
+
+static void out_end(struct outflow *o)
+{
+	struct guest *g = o->job->guest;
+
+	outflow_done(o);
+	guest_check(g, link_eof(g->link, o->job->ch, o->stream));
+	o->ended(o->job);
+}
+
+/* How many bytes may be read now; 0 takes the flow out of the loop until outflow_wake(). */
+static size_t out_room(struct outflow *o)
+{
+	struct guest *g = o->job->guest;
+	size_t n = MIN(link_credit(g->link, o->job->ch, o->stream), (size_t)CHUNK);
+
+	if (n > 0 && link_ready(g->link))
+		return n;
+	if (n > 0)
+		g->starved = true;
+	loop_del_fd(&o->src);
+	return 0;
+}
+
+static void on_readable(struct loop_fd *src, uint32_t events)
+{
+	struct outflow *o = src->arg;
+	struct guest *g = o->job->guest;
+	size_t room = out_room(o);
+	ssize_t k, sent;
+
+	if (room == 0)
+		return;
+	if (o->limited)
+		room = MIN(room, o->left);
+	k = room > 0 ? read(o->fd, g->chunk, room) : 0;
+	if (k < 0 && (errno == EINTR || (errno == EAGAIN && !o->limited)))
+		return;
+	if (k <= 0) { /* a terminal without a slave is EIO */
+		out_end(o);
+		return;
+	}
+	/* One frame, for which there is credit and room: all of it is taken. */
+	sent = link_data(g->link, o->job->ch, o->stream, g->chunk, (size_t)k);
+	guest_check(g, sent < 0 ? (int)sent : 0);
+	if (o->limited)
+		o->left -= (size_t)k;
+	if (k == CHUNK && !o->large) {
+		/* A program with much to say; fails harmlessly where large pipes are rationed. */
+		o->large = true;
+		(void)fcntl(o->fd, F_SETPIPE_SZ, PIPE_LARGE);
+	}
+}
+
+void outflow_init(struct outflow *o, struct job *j, unsigned int stream, int fd,
+		  void (*ended)(struct job *j))
+{
+	*o = (struct outflow){ .job = j, .stream = stream, .ended = ended, .fd = fd };
+	o->src.cb = on_readable;
+	o->src.arg = o;
+}
+
+void outflow_done(struct outflow *o)
+{
+	loop_del_fd(&o->src);
+	o->fd = fd_close(o->fd);
+}
+
+void outflow_wake(struct outflow *o)
+{
+	struct guest *g = o->job->guest;
+
+	if (o->fd < 0 || o->src.loop || out_room(o) == 0)
+		return;
+	/* Only memory can be short; the program then waits until there is credit next time. */
+	if (loop_add_fd(g->loop, &o->src, o->fd, EPOLLIN) < 0)
+		g->starved = true;
+}
+
+bool outflow_running(const struct outflow *o)
+{
+	return o->fd >= 0;
+}
+
+void outflow_limit(struct outflow *o)
+{
+	int n = 0;
+
+	if (o->fd < 0)
+		return;
+	o->limited = true;
+	o->left = ioctl(o->fd, FIONREAD, &n) == 0 && n > 0 ? (size_t)n : 0;
+	if (o->left == 0)
+		out_end(o);
+}
+
+static void in_close(struct inflow *i)
+{
+	loop_del_fd(&i->src);
+	i->fd = fd_close(i->fd);
+}
+
+/* Nobody reads any more: what waits is thrown away, and the keeper may go on sending. */
+static void in_drop(struct inflow *i)
+{
+	struct guest *g = i->job->guest;
+
+	in_close(i);
+	guest_check(g, link_consumed(g->link, i->job->ch, i->stream, i->queue.len));
+	buf_done(&i->queue);
+}
+
+/* All is in the pipe, and no more comes. */
+static void in_finish(struct inflow *i)
+{
+	if (i->terminal) {
+		static const char end = CTRL_D;
+
+		(void)!write(i->fd, &end, 1);
+	}
+	in_close(i);
+	if (i->drained)
+		i->drained(i->job);
+}
+
+/* Writes what it can: the number of bytes, or -errno when nobody reads. */
+static ssize_t in_write(struct inflow *i, const void *data, size_t n)
+{
+	struct guest *g = i->job->guest;
+	ssize_t k = RETRY_EINTR(write(i->fd, data, n));
+
+	if (k < 0)
+		return errno == EAGAIN ? 0 : -errno;
+	guest_check(g, link_consumed(g->link, i->job->ch, i->stream, (size_t)k));
+	return k;
+}
+
+static void on_writable(struct loop_fd *src, uint32_t events)
+{
+	struct inflow *i = src->arg;
+	ssize_t k = in_write(i, i->queue.data, i->queue.len);
+
+	if (k < 0) {
+		in_drop(i);
+		return;
+	}
+	buf_consume(&i->queue, (size_t)k);
+	if (i->queue.len > 0)
+		return;
+	loop_del_fd(src);
+	if (i->eof)
+		in_finish(i);
+}
+
+void inflow_init(struct inflow *i, struct job *j, unsigned int stream, int fd)
+{
+	*i = (struct inflow){ .job = j, .stream = stream, .fd = fd };
+	i->queue.max = WIRE_CREDIT_START;
+	i->src.cb = on_writable;
+	i->src.arg = i;
+}
+
+void inflow_done(struct inflow *i)
+{
+	in_close(i);
+	buf_done(&i->queue);
+}
+
+void inflow_data(struct inflow *i, const void *data, size_t n)
+{
+	struct guest *g = i->job->guest;
+	ssize_t k = 0;
+
+	if (i->fd < 0) {
+		guest_check(g, link_consumed(g->link, i->job->ch, i->stream, n));
+		return;
+	}
+	if (i->queue.len == 0)
+		k = in_write(i, data, n);
+	if (k == (ssize_t)n)
+		return;
+	if (k >= 0 && buf_put(&i->queue, (const char *)data + k, n - (size_t)k) == 0 &&
+	    (i->src.loop || loop_add_fd(g->loop, &i->src, i->fd, EPOLLOUT) == 0))
+		return;
+	/* Nobody reads, or memory is short: then the program sees its input end. */
+	if (k < 0 || i->queue.err) {
+		size_t lost = n - (k > 0 ? (size_t)k : 0);
+
+		guest_check(g, link_consumed(g->link, i->job->ch, i->stream, lost));
+	}
+	in_drop(i);
+}
+
+void inflow_eof(struct inflow *i)
+{
+	i->eof = true;
+	if (i->fd >= 0 && i->queue.len == 0)
+		in_finish(i);
+}

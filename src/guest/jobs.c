@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "guest.h"
+#include "str.h"
+
+enum {
+	REAP_BATCH = 1024
+};
+
+bool job_room(const struct guest *g)
+{
+	return g->n_jobs < JOBS_MAX;
+}
+
+void job_add(struct guest *g, struct job *j, const struct job_ops *ops, pid_t pid, uint32_t ch)
+{
+	assert(job_room(g));
+	*j = (struct job){ .guest = g, .ops = ops, .pid = pid, .ch = ch, .next = g->jobs };
+	if (g->jobs)
+		g->jobs->prev = j;
+	g->jobs = j;
+	g->n_jobs++;
+	link_set_cookie(g->link, ch, j);
+}
+
+/* Frees the job once nothing is left of it. */
+static void release(struct job *j)
+{
+	struct guest *g = j->guest;
+
+	if (j->pid != 0 || j->ch != 0)
+		return;
+	if (j->prev)
+		j->prev->next = j->next;
+	else
+		g->jobs = j->next;
+	if (j->next)
+		j->next->prev = j->prev;
+	g->n_jobs--;
+	j->ops->free(j);
+}
+
+/* A text that goes over the wire is UTF-8 and short, whatever file names are in it. */
+static const char *fit(const char *text, char out[static WIRE_TEXT_MAX + 1])
+{
+	size_t n = strnlen(text, WIRE_TEXT_MAX);
+
+	memcpy(out, text, n);
+	out[n] = '\0';
+	str_make_utf8(out);
+	return out;
+}
+
+void guest_refuse(struct guest *g, uint32_t ch, enum wire_code code, const char *text)
+{
+	char clean[WIRE_TEXT_MAX + 1];
+
+	guest_check(g, link_close(g->link, ch, code, text ? fit(text, clean) : NULL));
+}
+
+void job_close(struct job *j, enum wire_code code, const char *text)
+{
+	uint32_t ch = j->ch;
+
+	j->ch = 0;
+	guest_refuse(j->guest, ch, code, text);
+	release(j);
+}
+
+void job_closed(struct job *j)
+{
+	j->ch = 0;
+	j->ops->closed(j);
+	release(j);
+}
+
+static struct job *find(const struct guest *g, pid_t pid)
+{
+	struct job *j = g->jobs;
+
+	while (j && j->pid != pid)
+		j = j->next;
+	return j;
+}
+
+static void reaped(struct job *j, int status, const struct rusage *usage)
+{
+	/* The channel is held open by ended(), or closed by it: either way release() is due once.
+	 */
+	j->pid = 0;
+	if (j->ch != 0)
+		j->ops->ended(j, status, usage);
+	else
+		release(j);
+}
+
+void jobs_reap(struct guest *g)
+{
+	for (unsigned int i = 0; i < REAP_BATCH; i++) {
+		struct rusage usage;
+		int status = 0;
+		pid_t pid = wait4(-1, &status, WNOHANG, &usage);
+		struct job *j = pid > 0 ? find(g, pid) : NULL;
+
+		if (pid <= 0)
+			return;
+		if (j)
+			reaped(j, status, &usage);
+	}
+	/* There may be more; let the others have their turn first. */
+	(void)kill(getpid(), SIGCHLD);
+}
+
+void jobs_wake(struct guest *g)
+{
+	struct job *next;
+
+	for (struct job *j = g->jobs; j; j = next) {
+		next = j->next;
+		if (j->ops->wake && j->ch != 0)
+			j->ops->wake(j);
+	}
+}
+
+void job_signal_group(const struct job *j, pid_t group, int sig)
+{
+	const struct job *other = find(j->guest, group);
+
+	/*
+	 * Once its leader is reaped and its last member has gone, a group's number may be given to
+	 * another process; if that is one of ours, the group that was meant is no more.
+	 */
+	if (group > 0 && (!other || other == j))
+		(void)kill(-group, sig);
+}

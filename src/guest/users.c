@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "users.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "fd.h"
+#include "str.h"
+
+#define DEFAULT_NAME "user"
+#define NO_HOME	     "/tmp"
+
+enum {
+	DEFAULT_ID = 1000,
+	PASSWD_FIELDS = 7, /* name, password, uid, gid, gecos, home, shell */
+	GROUP_FIELDS = 4,  /* name, password, gid, members */
+};
+
+#define ID_MAX (UINT32_MAX - 1) /* -1 means "leave it" to the kernel */
+
+static bool may_switch;
+
+struct part {
+	const char *s;
+	size_t n;
+};
+
+/* Splits a line into exactly `want` parts at colons. */
+static bool split(const char *line, size_t n, struct part *ret, size_t want)
+{
+	size_t count = 0;
+
+	for (;;) {
+		const char *colon = memchr(line, ':', n);
+		size_t len = colon ? (size_t)(colon - line) : n;
+
+		if (count == want)
+			return false;
+		ret[count++] = (struct part){ line, len };
+		if (!colon)
+			return count == want;
+		line += len + 1;
+		n -= len + 1;
+	}
+}
+
+/* The next line of a text, without its newline; false at the end. */
+static bool next_line(const struct buf *text, size_t *pos, struct part *ret)
+{
+	const char *start = buf_text(text) + *pos, *newline;
+	size_t left = text->len - *pos;
+
+	if (left == 0)
+		return false;
+	newline = memchr(start, '\n', left);
+	ret->s = start;
+	ret->n = newline ? (size_t)(newline - start) : left;
+	*pos += ret->n + (newline ? 1 : 0);
+	return true;
+}
+
+static bool part_is(const struct part *p, const char *s)
+{
+	return p->n == strlen(s) && memcmp(p->s, s, p->n) == 0;
+}
+
+static bool to_id(const struct part *p, uint32_t *ret)
+{
+	uint64_t id;
+
+	if (str_to_u64(p->s, p->n, ID_MAX, &id) < 0)
+		return false;
+	*ret = (uint32_t)id;
+	return true;
+}
+
+/* A file that is not there, too large or strange has no entries. */
+static void load(const char *path, struct buf *ret)
+{
+	struct err ignored = ERR_INIT;
+
+	if (fd_read_file(AT_FDCWD, path, ret, &ignored) < 0)
+		buf_reset(ret);
+}
+
+static bool take_entry(const struct part p[PASSWD_FIELDS], struct user *u)
+{
+	if (p[0].n > USER_NAME_MAX || p[5].n >= USER_HOME_MAX || memchr(p[0].s, '\0', p[0].n) ||
+	    memchr(p[5].s, '\0', p[5].n) || !to_id(&p[2], &u->uid) || !to_id(&p[3], &u->gid))
+		return false;
+	memcpy(u->name, p[0].s, p[0].n);
+	u->name[p[0].n] = '\0';
+	if (p[5].n > 0 && p[5].s[0] == '/') {
+		memcpy(u->home, p[5].s, p[5].n);
+		u->home[p[5].n] = '\0';
+	}
+	return true;
+}
+
+/* The first entry with this name or, without a name, with this number. */
+static bool find_entry(const char *name, uid_t uid, struct user *u)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(USER_FILE_MAX);
+	struct part line, p[PASSWD_FIELDS];
+	size_t pos = 0;
+
+	load("/etc/passwd", &text);
+	while (next_line(&text, &pos, &line)) {
+		uint32_t id;
+
+		if (!split(line.s, line.n, p, PASSWD_FIELDS) || !to_id(&p[2], &id))
+			continue;
+		if (name ? part_is(&p[0], name) : id == uid)
+			return take_entry(p, u);
+	}
+	return false;
+}
+
+static bool is_member(struct part list, const char *name)
+{
+	while (list.n > 0) {
+		const char *comma = memchr(list.s, ',', list.n);
+		struct part one = { list.s, comma ? (size_t)(comma - list.s) : list.n };
+
+		if (part_is(&one, name))
+			return true;
+		if (!comma)
+			return false;
+		list.s += one.n + 1;
+		list.n -= one.n + 1;
+	}
+	return false;
+}
+
+/* Its own group and those that name it, as initgroups(3) would give; at most USER_GROUPS_MAX. */
+static void find_groups(struct user *u)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(USER_FILE_MAX);
+	struct part line, p[GROUP_FIELDS];
+	size_t pos = 0;
+
+	u->groups[0] = u->gid;
+	u->n_groups = 1;
+	if (u->name[0] == '\0')
+		return;
+	load("/etc/group", &text);
+	while (u->n_groups < USER_GROUPS_MAX && next_line(&text, &pos, &line)) {
+		uint32_t gid;
+
+		if (split(line.s, line.n, p, GROUP_FIELDS) && is_member(p[3], u->name) &&
+		    to_id(&p[2], &gid) && gid != u->gid)
+			u->groups[u->n_groups++] = gid;
+	}
+}
+
+/* "UID" or "UID:GID". A number without an entry has the group of the same number. */
+static bool find_number(const char *spec, struct user *u)
+{
+	struct part p[2] = { 0 };
+	bool group = split(spec, strlen(spec), p, 2);
+	uint32_t uid, gid;
+
+	if (!group)
+		p[0] = (struct part){ spec, strlen(spec) };
+	if (!to_id(&p[0], &uid) || (group && !to_id(&p[1], &gid)))
+		return false;
+	if (!find_entry(NULL, uid, u))
+		u->uid = u->gid = uid;
+	if (group)
+		u->gid = gid;
+	return true;
+}
+
+static void find_default(struct user *u)
+{
+	uid_t uid = may_switch ? DEFAULT_ID : geteuid();
+
+	if (may_switch && find_entry(DEFAULT_NAME, 0, u))
+		return;
+	if (find_entry(NULL, uid, u))
+		return;
+	u->uid = uid;
+	u->gid = may_switch ? DEFAULT_ID : getegid();
+}
+
+int user_find(const char *spec, struct user *ret, struct err *e)
+{
+	struct user u = { .home = NO_HOME };
+
+	if (!spec)
+		find_default(&u);
+	else if (spec[0] == '\0' || (!find_number(spec, &u) && !find_entry(spec, 0, &u)))
+		return err_set(e, -ENOENT, "there is no user '%s' in the sandbox", spec);
+	find_groups(&u);
+	*ret = u;
+	return 0;
+}
+
+void users_start(void)
+{
+	pid_t pid = fork();
+	int status = 1;
+
+	/* Tried, because uid maps, capabilities and other kernels all have a say in it. */
+	if (pid == 0)
+		_exit(setresgid(DEFAULT_ID, DEFAULT_ID, DEFAULT_ID) < 0 ||
+		      setresuid(DEFAULT_ID, DEFAULT_ID, DEFAULT_ID) < 0);
+	if (pid > 0 && RETRY_EINTR(waitpid(pid, &status, 0)) == pid)
+		may_switch = status == 0 && geteuid() != DEFAULT_ID;
+}

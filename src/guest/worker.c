@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "worker.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+
+enum {
+	CONTROL_FD = 3,
+	PIPE_FD = 4,
+};
+
+int worker_fail(struct worker *w, const char *what)
+{
+	return fail_errno(&w->fail, errno, what, w->path);
+}
+
+/* ---- what is said to PID 1 ---- */
+
+static enum wire_entry_kind kind_of(mode_t mode)
+{
+	if (S_ISREG(mode))
+		return WIRE_FILE;
+	if (S_ISDIR(mode))
+		return WIRE_DIRECTORY;
+	return S_ISLNK(mode) ? WIRE_SYMLINK : WIRE_OTHER;
+}
+
+static uint64_t mtime_of(const struct stat *st)
+{
+	if (st->st_mtim.tv_sec < 0 || st->st_mtim.tv_sec > INT64_MAX / 1000000000 - 1)
+		return 0;
+	return (uint64_t)st->st_mtim.tv_sec * 1000000000 + (uint64_t)st->st_mtim.tv_nsec;
+}
+
+static void put_entry(struct buf *b, enum wire_event event, int dirfd, const char *name,
+		      const char *path, const struct stat *st)
+{
+	char target[WORKER_PATH_MAX];
+	ssize_t k =
+		st && S_ISLNK(st->st_mode) ? readlinkat(dirfd, name, target, sizeof(target)) : -1;
+
+	fields_put_text(b, TAG_PATH, path);
+	if (k > 0)
+		fields_put_bytes(b, TAG_TARGET, target, (size_t)k);
+	if (st)
+		fields_put_number(b, TAG_MODE, st->st_mode & 07777);
+	if (event)
+		fields_put_number(b, TAG_EVENT, event);
+	if (!st)
+		return;
+	fields_put_number(b, TAG_KIND, kind_of(st->st_mode));
+	fields_put_number(b, TAG_SIZE, st->st_size > 0 ? (uint64_t)st->st_size : 0);
+	fields_put_number(b, TAG_UID, st->st_uid);
+	fields_put_number(b, TAG_GID, st->st_gid);
+	fields_put_number(b, TAG_MTIME, mtime_of(st));
+}
+
+/* Waits until PID 1 takes it; when that has closed, nobody is interested any more. */
+static int send_packet(struct worker *w)
+{
+	if (!w->packet.err &&
+	    RETRY_EINTR(send(w->control, w->packet.data, w->packet.len, MSG_NOSIGNAL)) >= 0)
+		return 0;
+	return fail_with(&w->fail, WIRE_IO, "cannot answer");
+}
+
+int worker_send(struct worker *w, enum packet kind, int dirfd, const char *name, const char *path,
+		const struct stat *st)
+{
+	buf_reset(&w->packet);
+	(void)buf_putc(&w->packet, (char)kind);
+	if (st)
+		put_entry(&w->packet, 0, dirfd, name, path, st);
+	return send_packet(w);
+}
+
+int worker_send_event(struct worker *w, enum wire_event event, const char *full, const char *path)
+{
+	struct stat st;
+	bool there = event != WIRE_REMOVED && event != WIRE_RENAMED && event != WIRE_LOST &&
+		     lstat(full, &st) == 0;
+
+	buf_reset(&w->packet);
+	(void)buf_putc(&w->packet, PACKET_EVENT);
+	put_entry(&w->packet, event, AT_FDCWD, full, path, there ? &st : NULL);
+	return send_packet(w);
+}
+
+/* ---- small operations ---- */
+
+/* ACCEPT with the entry of `path`, not followed. */
+static int accept_path(struct worker *w, const char *path)
+{
+	struct stat st;
+
+	if (lstat(path, &st) < 0)
+		return worker_fail(w, "look at");
+	return worker_send(w, PACKET_ACCEPT, AT_FDCWD, path, path, &st);
+}
+
+static int worker_stat(struct worker *w)
+{
+	return accept_path(w, w->path);
+}
+
+static int worker_move(struct worker *w)
+{
+	if (w->target[0] != '/')
+		return fail_with(&w->fail, WIRE_INVALID, "the path '%.100s' is not absolute",
+				 w->target);
+	if (rename(w->path, w->target) < 0)
+		return worker_fail(w, "move");
+	return accept_path(w, w->target);
+}
+
+int worker_make_parents(const char *path)
+{
+	char part[WORKER_PATH_MAX];
+
+	for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		size_t n = (size_t)(slash - path);
+
+		memcpy(part, path, n);
+		part[n] = '\0';
+		/* A read-only file system says so before it says that the directory is there. */
+		if (mkdir(part, 0755) < 0 && errno != EEXIST && access(part, F_OK) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+int worker_mkdir(struct worker *w)
+{
+	bool parents = fields_has(w->fields, TAG_PARENTS);
+	mode_t mode = (mode_t)fields_number(w->fields, TAG_MODE, 0755);
+	size_t n = strlen(w->path);
+	struct stat st;
+
+	while (n > 1 && w->path[n - 1] == '/')
+		w->path[--n] = '\0';
+	if (parents && worker_make_parents(w->path) < 0)
+		return worker_fail(w, "make");
+	if (mkdir(w->path, 0700) < 0) {
+		int err = errno;
+
+		if (!parents || stat(w->path, &st) < 0 || !S_ISDIR(st.st_mode)) {
+			errno = err;
+			return worker_fail(w, "make");
+		}
+	} else if (chmod(w->path, mode) < 0) { /* exactly, whatever the umask */
+		return worker_fail(w, "set the mode of");
+	}
+	return accept_path(w, w->path);
+}
+
+/* ---- the life of a worker ---- */
+
+static int (*const operations[WIRE_OP_MAX])(struct worker *w) = {
+	[WIRE_OP_READ] = worker_read,	  [WIRE_OP_WRITE] = worker_write,
+	[WIRE_OP_STAT] = worker_stat,	  [WIRE_OP_LIST] = worker_list,
+	[WIRE_OP_MKDIR] = worker_mkdir,	  [WIRE_OP_MOVE] = worker_move,
+	[WIRE_OP_REMOVE] = worker_remove, [WIRE_OP_WATCH] = worker_watch,
+};
+
+/* The first value of a path field, NUL-terminated; "" if it is too long. */
+static void take_path(const struct fields *f, enum wire_tag tag, char out[static WORKER_PATH_MAX])
+{
+	const char *value;
+	size_t pos = 0, n;
+
+	out[0] = '\0';
+	if (!fields_next(f, tag, &pos, &value, &n) || n >= WORKER_PATH_MAX)
+		return;
+	memcpy(out, value, n);
+	out[n] = '\0';
+}
+
+static int work(struct worker *w, enum wire_op op)
+{
+	struct user user;
+
+	if (child_become(w->fields, -EBADF, &user, &w->fail) < 0)
+		return -1;
+	/* Now the ruleset is of no more use, nor is anything else of PID 1's. */
+	if (syscall(SYS_close_range, w->pipe >= 0 ? PIPE_FD + 1 : PIPE_FD, ~0U, 0) < 0)
+		return fail_with(&w->fail, WIRE_IO, "cannot close descriptors");
+	take_path(w->fields, TAG_PATH, w->path);
+	take_path(w->fields, TAG_TARGET, w->target);
+	if (w->path[0] != '/')
+		return fail_with(&w->fail, WIRE_INVALID, "the path '%.100s' is not absolute",
+				 w->path);
+	return operations[op](w);
+}
+
+/*
+ * The worker's descriptors become 3 and 4: there the channel to the keeper was, which is closed by
+ * that before anything else happens.
+ */
+static bool arrange_fds(int control, int contents)
+{
+	int high = fcntl(control, F_DUPFD_CLOEXEC, PIPE_FD + 1);
+
+	return high >= 0 && dup2(contents >= 0 ? contents : high, PIPE_FD) >= 0 &&
+	       dup2(high, CONTROL_FD) >= 0;
+}
+
+void worker_run(enum wire_op op, const struct fields *f, int control, int contents)
+{
+	static struct worker w;
+	bool good;
+
+	if (!arrange_fds(control, contents))
+		_exit(1);
+	w.fields = f;
+	w.control = CONTROL_FD;
+	w.pipe = contents >= 0 ? PIPE_FD : -EBADF;
+	w.packet.max = PACKET_BYTES;
+	good = work(&w, op) == 0;
+	if (good)
+		w.fail = (struct failure){ .code = WIRE_DONE };
+	if (w.pipe >= 0)
+		(void)close(w.pipe);
+	buf_reset(&w.packet);
+	(void)buf_putc(&w.packet, PACKET_END);
+	(void)buf_put(&w.packet, &w.fail, sizeof(w.fail));
+	(void)send_packet(&w);
+	_exit(good ? 0 : 1);
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A worker does one file operation as the user who asks for it, and says what came of it to PID 1.
+ * It is a fork without exec: confined like a command, it opens what the user may open.
+ *
+ * Packets on the control socket (SOCK_SEQPACKET), from the worker: a byte of enum packet, then
+ * fields or, for PACKET_END, a struct failure. To the worker, for a write: one byte, "all has
+ * come". Contents go through a pipe.
+ */
+#pragma once
+
+#include <sys/stat.h>
+
+#include "child.h"
+
+enum packet {
+	PACKET_ACCEPT = 1,
+	PACKET_ENTRY,
+	PACKET_EVENT,
+	PACKET_END,
+	PACKET_BYTES = 16 * 1024, /* the longest: an entry with two paths */
+};
+
+enum {
+	WORKER_PATH_MAX = 4096, /* with the NUL */
+};
+
+struct worker {
+	const struct fields *fields;
+	int control;
+	int pipe; /* contents, in or out; -EBADF */
+	struct buf packet;
+	char path[WORKER_PATH_MAX], target[WORKER_PATH_MAX];
+	struct failure fail;
+};
+
+/* Never returns. Descriptors are the worker's; everything else that is open is closed. */
+_noreturn_ void worker_run(enum wire_op op, const struct fields *f, int control, int pipe);
+
+/* Sends a packet: with the entry `st` called `path` unless it is NULL. -1 with w->fail. */
+int worker_send(struct worker *w, enum packet kind, int dirfd, const char *name, const char *path,
+		const struct stat *st);
+
+/* The same for an event; `full` is where `path` is found, or "". */
+int worker_send_event(struct worker *w, enum wire_event event, const char *full, const char *path);
+
+/* w->fail from errno, about w->path; returns -1. */
+int worker_fail(struct worker *w, const char *what);
+
+/* Operations: 0, or -1 with w->fail. */
+int worker_read(struct worker *w);
+int worker_write(struct worker *w);
+int worker_mkdir(struct worker *w);
+int worker_list(struct worker *w);
+int worker_remove(struct worker *w);
+int worker_watch(struct worker *w);
+
+/* Makes the missing directories above `path`. 0 or -1 with errno. */
+int worker_make_parents(const char *path);
+
+/* What a write's temporary file is called: whether it replaces something is in its name, for
+ * watches. */
+#define TEMP_NEW ".hutch-new-"
+#define TEMP_OLD ".hutch-old-"
+enum {
+	TEMP_PREFIX = STRLEN(TEMP_NEW),
+	TEMP_RANDOM = 16, /* hexadecimal digits */
+};

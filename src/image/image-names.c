@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Names of images, and the trees they mean. */
+#include <dirent.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include "fd.h"
+#include "image-store.h"
+#include "path.h"
+#include "store.h"
+#include "str.h"
+
+enum {
+	META_MAX = 4 * 1024 * 1024,
+	FILE_NAME_MAX = 128,
+	DIGEST_TEXT_MAX = 80,
+};
+
+static const char suffix[] = ".json";
+
+static void tree_name(const char *digest, char out[static FILE_NAME_MAX])
+{
+	(void)snprintf(out, FILE_NAME_MAX, "sha256-%.64s", digest);
+}
+
+static int name_file(const char *name, char out[static FILE_NAME_MAX], struct err *e)
+{
+	if (!store_name_valid(name, strlen(name)))
+		return err_set(e, -EINVAL,
+			       "'%.80s' is not a name: names have 1 to 63 of a-z, 0-9 and hyphen",
+			       name);
+	(void)snprintf(out, FILE_NAME_MAX, "%s%s", name, suffix);
+	return 0;
+}
+
+static int read_object(int dirfd, const char *path, json_t **ret, struct err *e)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(META_MAX);
+	int r = fd_read_file(dirfd, path, &b, e);
+
+	if (r == 0)
+		r = json_read(buf_text(&b), b.len, ret, e);
+	return r;
+}
+
+static int write_object(int dirfd, const char *path, const json_t *j, struct err *e)
+{
+	_cleanup_free_ char *text = json_write_canonical(j);
+
+	return text ? fd_replace_file(dirfd, path, 0600, text, strlen(text), e) : err_oom(e);
+}
+
+/* What a name's file says (ret_info may be NULL), and its digest in hex. */
+static int read_name(const struct image_store *s, const char *name,
+		     char digest[static IMAGE_DIGEST_HEX + 1], json_t **ret_info, struct err *e)
+{
+	_cleanup_json_ json_t *j = NULL;
+	char file[FILE_NAME_MAX];
+	const char *text = NULL;
+	int r = name_file(name, file, e);
+
+	if (r == 0)
+		r = read_object(s->names, file, &j, e);
+	if (r == -ENOENT)
+		return err_set(e, r, "no image '%s': see 'hutch image ls', or build it", name);
+	if (r == 0)
+		r = json_get_string(j, "sha256", DIGEST_TEXT_MAX, &text, e);
+	if (r == 0 && (!text || strlen(text) != IMAGE_DIGEST_HEX ||
+		       strspn(text, "0123456789abcdef") != IMAGE_DIGEST_HEX))
+		r = err_set(e, -EBADMSG, "not a digest");
+	if (r < 0 || !text)
+		return err_wrap(e, "the image '%s' cannot be read", name);
+	memcpy(digest, text, IMAGE_DIGEST_HEX + 1);
+	if (ret_info)
+		*ret_info = TAKE_PTR(j);
+	return 0;
+}
+
+int image_store_get(const struct image_store *s, const char *name, json_t **ret, struct err *e)
+{
+	_cleanup_json_ json_t *meta = NULL, *info = NULL;
+	char digest[IMAGE_DIGEST_HEX + 1], dir[FILE_NAME_MAX], file[FILE_NAME_MAX + 16];
+	int r = read_name(s, name, digest, &info, e);
+
+	if (r < 0)
+		return r;
+	tree_name(digest, dir);
+	(void)snprintf(file, sizeof(file), "%s/meta.json", dir);
+	r = read_object(s->trees, file, &meta, e);
+	if (r < 0)
+		return err_set(e, -EIO, "the tree of image '%s' is gone: build it again", name);
+	if (json_object_update(meta, info) < 0 ||
+	    json_put(meta, "root", json_sprintf("%s/trees/%s/root", s->path, dir)) < 0)
+		return err_oom(e);
+	*ret = TAKE_PTR(meta);
+	return 0;
+}
+
+/* Calls `fn` for every name. */
+static int each_name(const struct image_store *s,
+		     int (*fn)(const struct image_store *s, const char *name, void *arg,
+			       struct err *e),
+		     void *arg, struct err *e)
+{
+	int copy = RETRY_EINTR(openat(s->names, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)), r = 0;
+	DIR *d = copy < 0 ? NULL : fdopendir(copy);
+	struct dirent *entry;
+
+	if (!d) {
+		r = err_errno(e, "cannot list '%s/names'", s->path);
+		(void)fd_close(copy);
+		return r;
+	}
+	while (r == 0 && (entry = readdir(d))) {
+		char name[FILE_NAME_MAX];
+		size_t n = strlen(entry->d_name);
+
+		/* Also what a write that was cut short left: NAME.json.NONCE.tmp. */
+		if (n >= sizeof(name) || !str_has_suffix(entry->d_name, suffix))
+			continue;
+		memcpy(name, entry->d_name, n + 1);
+		name[n - STRLEN(".json")] = '\0';
+		r = fn(s, name, arg, e);
+	}
+	(void)closedir(d);
+	return r;
+}
+
+static int list_one(const struct image_store *s, const char *name, void *arg, struct err *e)
+{
+	json_t *list = arg, *one = NULL;
+	size_t at = 0;
+
+	/* One that cannot be read hides none of the others. */
+	if (image_store_get(s, name, &one, e) < 0)
+		one = JSON_OBJECT({ "name", json_string(name) }, { "error", json_string(e->msg) });
+	while (one && at < json_array_size(list) &&
+	       strcmp(json_string_value(json_object_get(json_array_get(list, at), "name")), name) <
+		       0)
+		at++;
+	if (!one || json_array_insert_new(list, at, one) < 0)
+		return err_oom(e);
+	return 0;
+}
+
+int image_store_list(const struct image_store *s, json_t **ret, struct err *e)
+{
+	_cleanup_json_ json_t *list = json_array();
+	int r = list ? each_name(s, list_one, list, e) : err_oom(e);
+
+	if (r == 0)
+		*ret = TAKE_PTR(list);
+	return r;
+}
+
+static int set_name(const struct image_store *s, const struct image_record *record, struct err *e)
+{
+	char file[FILE_NAME_MAX];
+	int r = name_file(record->name, file, e);
+
+	if (r == 0 && (json_put(record->info, "name", json_string(record->name)) < 0 ||
+		       json_put(record->info, "sha256", json_string(record->digest)) < 0))
+		r = err_oom(e);
+	return r < 0 ? r : write_object(s->names, file, record->info, e);
+}
+
+/* Puts the finished work in its place. -EEXIST: there is one. */
+static int place_tree(const struct image_store *s, const struct image_work *w, const char *digest,
+		      const json_t *meta, struct err *e)
+{
+	char dir[FILE_NAME_MAX];
+	int r;
+
+	tree_name(digest, dir);
+	if (faccessat(s->trees, dir, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+		return -EEXIST;
+	if (fchmod(w->fd, 0700) < 0)
+		return err_errno(e, "cannot close the tree's directory");
+	r = write_object(w->fd, "meta.json", meta, e);
+	if (r < 0)
+		return r;
+	if (renameat(s->tmp, w->name, s->trees, dir) < 0)
+		return err_errno(e, "cannot move the tree to '%s/trees'", s->path);
+	return fsync(s->trees) < 0 ? err_errno(e, "cannot sync '%s/trees'", s->path) : 0;
+}
+
+int image_store_keep(const struct image_store *s, struct image_work *w, const struct id_ranges *ids,
+		     const struct image_record *record, bool *ret_new, struct err *e)
+{
+	_cleanup_close_ int lock = -EBADF;
+	struct err ignored = ERR_INIT;
+	int r = image_store_lock(s, &lock, e);
+
+	if (r == 0)
+		r = place_tree(s, w, record->digest, record->meta, e);
+	if (r < 0 && r != -EEXIST)
+		return r;
+	*ret_new = r == 0;
+	/* What cannot be removed now is left over, and is removed by the next build. */
+	if (r == -EEXIST)
+		(void)image_work_drop(s, w, ids, &ignored);
+	w->fd = fd_close(w->fd);
+	return set_name(s, record, e);
+}
+
+struct search {
+	const char *digest, *but;
+	size_t n;
+};
+
+static int count_users(const struct image_store *s, const char *name, void *arg, struct err *e)
+{
+	struct search *search = arg;
+	char digest[IMAGE_DIGEST_HEX + 1];
+
+	if (!str_eq(name, search->but) && read_name(s, name, digest, NULL, e) == 0)
+		search->n += str_eq(digest, search->digest);
+	return 0;
+}
+
+/* Moves the tree out of trees/ to where left-overs lie, under our lock. */
+static int take_tree(const struct image_store *s, const char *digest, struct image_work *ret,
+		     struct err *e)
+{
+	char dir[FILE_NAME_MAX];
+
+	tree_name(digest, dir);
+	ret->fd =
+		RETRY_EINTR(openat(s->trees, dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+	if (ret->fd < 0)
+		return errno == ENOENT ? 0 : err_errno(e, "cannot open the tree");
+	if (flock(ret->fd, LOCK_EX | LOCK_NB) < 0) {
+		int r = err_set(e, -EBUSY, "a sandbox is using the tree");
+
+		ret->fd = fd_close(ret->fd);
+		return r;
+	}
+	(void)snprintf(ret->name, sizeof(ret->name), "%.32s", digest);
+	if (renameat(s->trees, dir, s->tmp, ret->name) < 0)
+		return err_errno(e, "cannot move the tree away");
+	return 0;
+}
+
+int image_store_remove(const struct image_store *s, const char *name, const struct id_ranges *ids,
+		       bool *ret_tree, struct err *e)
+{
+	struct image_work w = IMAGE_WORK_INIT;
+	char digest[IMAGE_DIGEST_HEX + 1], file[FILE_NAME_MAX];
+	struct search search = { .digest = digest, .but = name };
+	_cleanup_close_ int lock = -EBADF;
+	struct err ignored = ERR_INIT;
+	int r = image_store_lock(s, &lock, e);
+
+	if (r == 0)
+		r = name_file(name, file, e);
+	if (r == 0)
+		r = read_name(s, name, digest, NULL, e);
+	if (r == 0)
+		r = each_name(s, count_users, &search, &ignored);
+	/* The tree first: a name without one is seen and can be removed again. */
+	if (r == 0 && search.n == 0)
+		r = take_tree(s, digest, &w, e);
+	if (r == 0 && unlinkat(s->names, file, 0) < 0)
+		r = err_errno(e, "cannot remove the name '%s'", name);
+	*ret_tree = w.fd >= 0;
+	if (r == 0)
+		return image_work_drop(s, &w, ids, e);
+	(void)fd_close(w.fd);
+	return r;
+}

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The directories of the store and the work in them. */
+#include "image-store.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+
+#include "fd.h"
+#include "job.h"
+#include "path.h"
+#include "str.h"
+#include "tree.h"
+
+/* The directory that "images" or "hutch/images" stands in, and which of them. */
+static int place(char *base, size_t n, const char **ret_below, struct err *e)
+{
+	const char *state = getenv("HUTCH_STATE_DIR"), *xdg = getenv("XDG_DATA_HOME"),
+		   *home = getenv("HOME");
+	int k;
+
+	*ret_below = "hutch/images";
+	if (state && state[0] == '/') {
+		*ret_below = "images";
+		k = snprintf(base, n, "%s", state);
+	} else if (geteuid() == 0) {
+		k = snprintf(base, n, "/var/lib");
+	} else if (xdg && xdg[0] == '/') {
+		k = snprintf(base, n, "%s", xdg);
+	} else if (home && home[0] == '/') {
+		k = snprintf(base, n, "%s/.local/share", home);
+	} else {
+		return err_set(e, -ENOENT, "no place for images: set HOME or HUTCH_STATE_DIR");
+	}
+	if (k < 0 || (size_t)k >= n)
+		return err_set(e, -ENAMETOOLONG, "the path of the image store is too long");
+	return 0;
+}
+
+/* Links above the store are the administrator's; missing directories are made. */
+static int open_base(const char *path, bool make, int *ret_fd, struct err *e)
+{
+	_cleanup_close_ int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), r;
+
+	if (fd < 0 && errno == ENOENT && make && root >= 0) {
+		r = path_mkdirs(root, path + strspn(path, "/"), 0700);
+		if (r < 0)
+			return err_set(e, r, "cannot make '%s': %s", path, strerror(-r));
+		fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	}
+	if (fd < 0)
+		return err_errno(e, "cannot open '%s'", path);
+	*ret_fd = fd;
+	return 0;
+}
+
+static int open_dir(int at, const char *name, bool make, int *ret_fd, struct err *e)
+{
+	_cleanup_close_ int fd = -EBADF;
+	int r = make ? path_mkdirs(at, name, 0700) : 0;
+	struct stat st;
+
+	if (r == 0)
+		r = fd = path_open_nofollow(at, name, O_RDONLY | O_DIRECTORY, 0);
+	if (r < 0)
+		return err_set(e, r, "cannot open '%s' of the image store: %s", name, strerror(-r));
+	if (fstat(fd, &st) < 0)
+		return err_errno(e, "cannot look at '%s' of the image store", name);
+	if (st.st_uid != geteuid())
+		return err_set(e, -EPERM, "'%s' of the image store belongs to uid %u: refused",
+			       name, (unsigned int)st.st_uid);
+	if (st.st_mode & (S_IWGRP | S_IWOTH))
+		return err_set(e, -EPERM, "others can write in '%s' of the image store: refused",
+			       name);
+	*ret_fd = TAKE_FD(fd);
+	return 0;
+}
+
+int image_store_open(struct image_store *s, bool make, struct err *e)
+{
+	_cleanup_close_ int base_fd = -EBADF;
+	char base[sizeof(s->path) - STRLEN("/hutch/images")];
+	const char *below = NULL;
+	int r = place(base, sizeof(base), &below, e);
+
+	*s = (struct image_store)IMAGE_STORE_INIT;
+	if (r < 0)
+		return r;
+	(void)snprintf(s->path, sizeof(s->path), "%s/%s", base, below);
+	r = open_base(base, make, &base_fd, e);
+	if (r == 0)
+		r = open_dir(base_fd, below, make, &s->dir, e);
+	if (r == 0)
+		r = open_dir(s->dir, "trees", make, &s->trees, e);
+	if (r == 0)
+		r = open_dir(s->dir, "names", make, &s->names, e);
+	if (r == 0)
+		r = open_dir(s->dir, "tmp", make, &s->tmp, e);
+	if (r == 0)
+		r = open_dir(s->dir, "logs", make, &s->logs, e);
+	return r < 0 ? err_wrap(e, "%s", s->path) : 0;
+}
+
+void image_store_close(struct image_store *s)
+{
+	s->dir = fd_close(s->dir);
+	s->trees = fd_close(s->trees);
+	s->names = fd_close(s->names);
+	s->tmp = fd_close(s->tmp);
+	s->logs = fd_close(s->logs);
+}
+
+int image_store_lock(const struct image_store *s, int *ret_fd, struct err *e)
+{
+	_cleanup_close_ int fd = -EBADF;
+
+	fd = RETRY_EINTR(openat(s->dir, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+	if (fd < 0 || RETRY_EINTR(flock(fd, LOCK_EX)) < 0)
+		return err_errno(e, "cannot lock '%s'", s->path);
+	*ret_fd = TAKE_FD(fd);
+	return 0;
+}
+
+/* Writable for the worker, whose ids own nothing above it; tmp/ itself is closed to all others. */
+static int make_work(const struct image_store *s, struct image_work *w, struct err *e)
+{
+	w->fd = -EBADF;
+	if (mkdirat(s->tmp, w->name, 0700) == 0)
+		w->fd = RETRY_EINTR(
+			openat(s->tmp, w->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+	if (w->fd < 0 || fchmod(w->fd, 0777) < 0 || flock(w->fd, LOCK_EX | LOCK_NB) < 0) {
+		int r = err_errno(e, "cannot make a directory in '%s/tmp'", s->path);
+
+		w->fd = fd_close(w->fd);
+		return r;
+	}
+	return 0;
+}
+
+static int random_name(char name[static WORK_NAME + 1])
+{
+	static const char digits[] = "0123456789abcdef";
+	unsigned char bytes[WORK_NAME];
+
+	if (RETRY_EINTR(getrandom(bytes, sizeof(bytes), 0)) != (ssize_t)sizeof(bytes))
+		return -EIO;
+	for (size_t i = 0; i < WORK_NAME; i++)
+		name[i] = digits[bytes[i] & 15];
+	name[WORK_NAME] = '\0';
+	return 0;
+}
+
+int image_work_new(const struct image_store *s, struct image_work *ret, struct err *e)
+{
+	_cleanup_close_ int lock = -EBADF;
+	int r = image_store_lock(s, &lock, e);
+
+	if (r == 0 && random_name(ret->name) < 0)
+		r = err_set(e, -EIO, "no random numbers");
+	return r < 0 ? r : make_work(s, ret, e);
+}
+
+/*
+ * Files of the tree belong to the worker's ids. Root may remove them itself, also when the ranges
+ * in /etc/subuid have changed since.
+ */
+static int remove_work(const struct image_store *s, const char *name, int fd,
+		       const struct id_ranges *ids, struct err *e)
+{
+	int r = 0;
+
+	if (geteuid() != 0) {
+		(void)fchmod(fd, 0777);
+		r = job_empty(fd, ids, e);
+	}
+	if (r == 0)
+		r = tree_remove(s->tmp, name);
+	if (r < 0 && e->num == 0)
+		return err_set(e, r, "cannot remove '%s/tmp/%s': %s", s->path, name, strerror(-r));
+	return r;
+}
+
+int image_work_drop(const struct image_store *s, struct image_work *w, const struct id_ranges *ids,
+		    struct err *e)
+{
+	int r = w->fd < 0 ? 0 : remove_work(s, w->name, w->fd, ids, e);
+
+	w->fd = fd_close(w->fd);
+	return r;
+}
+
+static int clean_one(const struct image_store *s, const char *name, const struct id_ranges *ids,
+		     struct err *e)
+{
+	_cleanup_close_ int fd = -EBADF;
+
+	fd = RETRY_EINTR(openat(s->tmp, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+	if (fd < 0)
+		return errno == ENOENT ? 0 : err_errno(e, "cannot open '%s/tmp/%s'", s->path, name);
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+		return errno == EWOULDBLOCK
+			       ? 0
+			       : err_errno(e, "cannot lock '%s/tmp/%s'", s->path, name);
+	return remove_work(s, name, fd, ids, e);
+}
+
+int image_store_clean(const struct image_store *s, const struct id_ranges *ids, struct err *e)
+{
+	_cleanup_close_ int lock = -EBADF;
+	int copy, r = image_store_lock(s, &lock, e);
+	struct dirent *entry;
+	DIR *d;
+
+	if (r < 0)
+		return r;
+	copy = RETRY_EINTR(openat(s->tmp, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+	d = copy < 0 ? NULL : fdopendir(copy);
+	if (!d) {
+		r = err_errno(e, "cannot list '%s/tmp'", s->path);
+		(void)fd_close(copy);
+		return r;
+	}
+	while (r == 0 && (entry = readdir(d)))
+		if (entry->d_name[0] != '.')
+			r = clean_one(s, entry->d_name, ids, e);
+	(void)closedir(d);
+	return r;
+}

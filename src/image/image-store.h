@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where images are kept:
+ *   lock                     held (flock) while something below changes
+ *   trees/sha256-HEX/        meta.json, and the tree in root/
+ *   names/NAME.json          which tree a name means, where it comes from, how to run it
+ *   logs/NAME.log            what mmdebstrap said when it was last built
+ *   tmp/RANDOM/              a tree in the making, or one on its way out; locked by whoever works
+ *                            on it. What nobody locks is left over and is removed by the next
+ * build. A tree appears in trees/ by one rename, whole and on disk, and a name by another: whenever
+ * a process dies, there is no half image.
+ */
+#pragma once
+
+#include "ids.h"
+#include "image.h"
+#include "json-util.h"
+
+enum {
+	WORK_NAME = 32,
+	IMAGE_NAMES_MAX = 65536
+};
+
+struct image_store {
+	char path[1024]; /* for messages */
+	int dir, trees, names, tmp, logs;
+};
+
+#define IMAGE_STORE_INIT                                                                       \
+	{                                                                                      \
+		.dir = -EBADF, .trees = -EBADF, .names = -EBADF, .tmp = -EBADF, .logs = -EBADF \
+	}
+#define _cleanup_image_store_ _cleanup_(image_store_close)
+
+/*
+ * Opens the store of this user: $HUTCH_STATE_DIR/images, as root /var/lib/hutch/images, else
+ * $XDG_DATA_HOME/hutch/images. What is missing is made if `make`, else -ENOENT. -EPERM if others
+ * could write there.
+ */
+int image_store_open(struct image_store *s, bool make, struct err *e);
+void image_store_close(struct image_store *s);
+
+/* Held until the descriptor is closed. */
+int image_store_lock(const struct image_store *s, int *ret_fd, struct err *e);
+
+/* A directory of tmp/ for a new tree. */
+struct image_work {
+	char name[WORK_NAME + 1];
+	int fd; /* the directory; locked */
+};
+
+#define IMAGE_WORK_INIT       \
+	{                     \
+		.fd = -EBADF, \
+	}
+
+int image_work_new(const struct image_store *s, struct image_work *ret, struct err *e);
+
+/* Removes the directory and what is in it. */
+int image_work_drop(const struct image_store *s, struct image_work *w, const struct id_ranges *ids,
+		    struct err *e);
+
+/* Removes what dead processes left in tmp/. */
+int image_store_clean(const struct image_store *s, const struct id_ranges *ids, struct err *e);
+
+/* A finished tree, and what is written down about it. */
+struct image_record {
+	const char *name;
+	const char *digest; /* hex */
+	json_t *info;	    /* what the name says; name and digest are added to it */
+	const json_t *meta; /* what is known of the tree */
+};
+
+/*
+ * Makes the tree in `w` the tree of that digest, unless there is one already, and writes the name.
+ * `w` is gone afterwards. *ret_new: there was no such tree.
+ */
+int image_store_keep(const struct image_store *s, struct image_work *w, const struct id_ranges *ids,
+		     const struct image_record *record, bool *ret_new, struct err *e);
+
+/* What is known of an image: its name's file and meta.json, and `root`, the path of its tree.
+ * -ENOENT if there is no such name. */
+int image_store_get(const struct image_store *s, const char *name, json_t **ret, struct err *e);
+
+/* The same of all names, sorted, in an array. */
+int image_store_list(const struct image_store *s, json_t **ret, struct err *e);
+
+/*
+ * Takes the name away, and the tree if no other name means it; *ret_tree says whether it did.
+ * -EBUSY while a sandbox has the tree locked.
+ */
+int image_store_remove(const struct image_store *s, const char *name, const struct id_ranges *ids,
+		       bool *ret_tree, struct err *e);

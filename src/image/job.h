@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The master's side of a worker: starts it, serves it, passes on its news, takes its result. */
+#pragma once
+
+#include "image.h"
+#include "json-util.h"
+#include "worker.h"
+
+struct image_job {
+	struct work_spec spec;
+	const struct id_ranges *ids;
+	int work;		/* directory for the tree */
+	int input;		/* WORK_TAR; closed once the worker has it */
+	int layout;		/* WORK_OCI: the layout's directory; else -EBADF */
+	int news;		/* lines that a producer says, to be shown; or -EBADF */
+	int log;		/* where they are kept */
+	enum image_phase phase; /* before the worker says something */
+	struct image_reporter reporter;
+};
+
+struct job_result {
+	struct image_counts counts;
+	struct tree_info tree;
+	bool landlock;
+	json_t *config; /* env (an object), user, workdir; the caller drops it */
+	char line[256]; /* the last line of the news */
+};
+
+/* Runs the job to its end. -EINVAL: the rules refuse the image; -ETIME, or -errno. */
+int job_run(struct image_job *job, struct job_result *ret, struct err *e);
+
+/* Removes the tree in a work directory, with the ids that own it. */
+int job_empty(int work, const struct id_ranges *ids, struct err *e);

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "worker.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "clock.h"
+#include "layout.h"
+#include "stream.h"
+#include "tree.h"
+#include "unpack.h"
+
+#define TELL_EVERY (200 * NSEC_PER_MSEC)
+
+void worker_tell(struct worker *w, enum image_phase phase, const struct image_counts *counts)
+{
+	uint64_t now = clock_mono();
+	struct channel_msg m;
+
+	if (phase == w->phase && now - w->told < TELL_EVERY)
+		return;
+	w->told = now;
+	w->phase = phase;
+	m = (struct channel_msg){ .type = CHANNEL_PROGRESS, .phase = phase, .counts = *counts };
+	/* Nobody waits for news: what does not fit is dropped. */
+	(void)channel_send(w->sock, &m, -EBADF, false);
+}
+
+int worker_config(struct worker *w, const char *key, const char *value, struct err *e)
+{
+	struct channel_msg m = { .type = CHANNEL_CONFIG };
+	int n = snprintf(m.text, sizeof(m.text), "%s %s", key, value), r;
+
+	if (n < 0 || (size_t)n >= sizeof(m.text))
+		return err_set(e, -EINVAL,
+			       "the image's configuration has a text of more than %d bytes",
+			       IMAGE_TEXT_MAX);
+	r = channel_send(w->sock, &m, -EBADF, true);
+	return r < 0 ? err_set(e, r, "cannot talk to the master: %s", strerror(-r)) : 0;
+}
+
+int worker_ask(struct worker *w, const char *name, int *ret_fd, struct err *e)
+{
+	struct channel_msg m = { .type = CHANNEL_OPEN };
+	int fd = -EBADF, r;
+
+	(void)snprintf(m.text, sizeof(m.text), "%s", name);
+	r = channel_send(w->sock, &m, -EBADF, true);
+	if (r == 0)
+		r = channel_recv(w->sock, &m, &fd);
+	if (r == 0 && (m.type != CHANNEL_OPENED || (m.num == 0) != (fd >= 0)))
+		r = -EBADMSG;
+	if (r < 0) {
+		(void)fd_close(fd);
+		return err_set(e, r, "cannot talk to the master: %s", strerror(-r));
+	}
+	if (m.num < 0)
+		return err_set(e, -EINVAL, "the layout's '%.80s': %s", name, strerror(-m.num));
+	*ret_fd = fd;
+	return 0;
+}
+
+static void tick_unpack(void *arg, const struct image_counts *counts)
+{
+	worker_tell(arg, PHASE_UNPACK, counts);
+}
+
+static void tick_digest(void *arg, uint64_t files, uint64_t bytes)
+{
+	const struct image_counts counts = { .entries = files, .bytes = bytes };
+
+	worker_tell(arg, PHASE_DIGEST, &counts);
+}
+
+/* Takes the input, to its last byte: whoever writes to a pipe must not be left standing. */
+static int unpack_input(struct unpack *u, int input, struct err *e)
+{
+	_cleanup_stream_ struct stream s = STREAM_INIT;
+	uint8_t digest[IMAGE_DIGEST];
+	int fd = fcntl(input, F_DUPFD_CLOEXEC, 3), r;
+
+	if (fd < 0)
+		return err_errno(e, "cannot take the input");
+	r = stream_open(&s, fd, e);
+	if (r == 0)
+		r = unpack_archive(u, UNPACK_TAR, stream_read, &s, e);
+	return r < 0 ? r : stream_finish(&s, digest, e);
+}
+
+static int make_tree(const struct confine_job *job, struct worker *w, int root,
+		     struct channel_msg *m, struct err *e)
+{
+	const struct work_spec *spec = job->arg;
+	struct unpack u = { .root = root, .tick = tick_unpack, .arg = w };
+	int r = spec->kind == WORK_OCI ? oci_unpack(w, &u, spec->tag, e)
+				       : unpack_input(&u, job->input, e);
+
+	if (r == 0)
+		r = unpack_mount_points(root, e);
+	if (r == 0 && spec->finish)
+		r = finish_tree(root, spec->finish, e);
+	if (r == 0)
+		r = tree_digest(root, tick_digest, w, &m->tree, e);
+	m->counts = u.counts;
+	if (r < 0)
+		return r;
+	worker_tell(w, PHASE_KEEP, &u.counts);
+	return syncfs(root) < 0 ? err_errno(e, "cannot write the tree to disk") : 0;
+}
+
+int worker_run(const struct confine_job *job, int sock, struct channel_msg *m, struct err *e)
+{
+	const struct work_spec *spec = job->arg;
+	_cleanup_close_ int root = -EBADF;
+	struct worker w = { .sock = sock };
+	int r;
+
+	if (spec->kind == WORK_EMPTY) {
+		r = tree_remove(job->work, "root");
+		/* The directory above belongs to the master, who removes what is empty now. */
+		return r == 0 || r == -EACCES || r == -EPERM
+			       ? 0
+			       : err_set(e, r, "cannot remove the tree: %s", strerror(-r));
+	}
+	if (mkdirat(job->work, "root", 0755) < 0)
+		return err_errno(e, "cannot make the root of the tree");
+	root = RETRY_EINTR(
+		openat(job->work, "root", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+	if (root < 0)
+		return err_errno(e, "cannot open the root of the tree");
+	return make_tree(job, &w, root, m, e);
+}

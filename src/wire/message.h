@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Messages: payloads made of fields. One table says which fields each message has; a payload is
+ * checked against it as a whole before anything looks into it, so whoever handles a message finds
+ * what the table promises and nothing else.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+#include "buf.h"
+#include "err.h"
+#include "wire.h"
+
+enum wire_tag {
+	TAG_VERSION = 1,
+	TAG_AGENT,
+	TAG_HOSTNAME,
+	TAG_READ,
+	TAG_WRITE,
+	TAG_EXECUTE,
+	TAG_ARGV,
+	TAG_ENV,
+	TAG_CWD,
+	TAG_PATH,
+	TAG_TARGET, /* of a move; of a symbolic link */
+	TAG_USER,
+	TAG_STDIN,
+	TAG_COLUMNS,
+	TAG_ROWS,
+	TAG_RLIMIT, /* 1 byte resource (that of setrlimit(2)), 8 bytes soft, 8 bytes hard */
+	TAG_OFFSET,
+	TAG_LENGTH,
+	TAG_MODE,
+	TAG_PARENTS,
+	TAG_DEPTH,
+	TAG_RECURSIVE,
+	TAG_PID,
+	TAG_NUMBER,
+	TAG_EVENT,
+	TAG_KIND,
+	TAG_SIZE,
+	TAG_UID,
+	TAG_GID,
+	TAG_MTIME,
+	TAG_CODE,
+	TAG_SIGNAL,
+	TAG_USER_US,
+	TAG_SYSTEM_US,
+	TAG_MAX_RSS,
+	TAG_TEXT,
+	TAG_LANDLOCK, /* the version that is in force; 0: none */
+	TAG_MAX,
+};
+
+/* Every payload of fields there is. */
+enum wire_message {
+	MESSAGE_NONE, /* no fields at all */
+	MESSAGE_HELLO_KEEPER,
+	MESSAGE_HELLO_GUEST,
+	MESSAGE_EXEC,
+	MESSAGE_READ,
+	MESSAGE_WRITE,
+	MESSAGE_STAT,
+	MESSAGE_LIST,
+	MESSAGE_MKDIR,
+	MESSAGE_MOVE,
+	MESSAGE_REMOVE,
+	MESSAGE_WATCH,
+	MESSAGE_STARTED, /* ACCEPT of exec */
+	MESSAGE_ENTRY,
+	MESSAGE_SIGNAL,
+	MESSAGE_RESIZE,
+	MESSAGE_EXIT,
+	MESSAGE_EVENT,
+	MESSAGE_CLOSE,
+	MESSAGE_MAX,
+};
+
+/* A payload that has been checked; points into the caller's bytes. */
+struct fields {
+	const uint8_t *data;
+	size_t len;
+	uint64_t present; /* a bit for each tag */
+};
+
+/* Checks `n` bytes against the table. 0, or -EBADMSG with what is wrong. */
+int fields_parse(enum wire_message m, const void *data, size_t n, struct fields *ret,
+		 struct err *e);
+
+bool fields_has(const struct fields *f, enum wire_tag tag);
+
+/* The value of a number, or `otherwise` if the field is not there. */
+uint64_t fields_number(const struct fields *f, enum wire_tag tag, uint64_t otherwise);
+
+/*
+ * The next value of a tag: start with *pos = 0. False when there is no more. Values are not
+ * terminated by a NUL; text and bytes hold none.
+ */
+bool fields_next(const struct fields *f, enum wire_tag tag, size_t *pos, const char **ret,
+		 size_t *ret_n);
+
+/* A NUL-terminated copy of the first value (the caller frees it), or NULL: not there, or no memory
+ * (-> *oom). */
+char *fields_copy(const struct fields *f, enum wire_tag tag, bool *oom);
+
+/* Writing, in the order of the tags; errors stay in the buffer. */
+void fields_put_number(struct buf *b, enum wire_tag tag, uint64_t value);
+void fields_put_flag(struct buf *b, enum wire_tag tag);
+void fields_put_bytes(struct buf *b, enum wire_tag tag, const void *data, size_t n);
+void fields_put_text(struct buf *b, enum wire_tag tag, const char *text);
+
+/* Which message an OPEN (of the keeper), its ACCEPT, or a MSG carries; -EBADMSG for a number that
+ * is none. */
+int message_of_open(uint8_t op, enum wire_message *ret);
+int message_of_accept(uint8_t op, enum wire_message *ret);
+int message_of_msg(uint8_t kind, bool from_keeper, enum wire_message *ret);
+
+/* For messages to people: "not found". */
+const char *wire_code_name(uint64_t code);

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The numbers and limits of the guest channel; PROTOCOL.md says what they mean.
+ */
+#pragma once
+
+#include <stdint.h>
+
+enum {
+	WIRE_VERSION = 1,
+	WIRE_HEADER = 12,
+	WIRE_PAYLOAD_MAX = 64 * 1024,
+	WIRE_OPEN_MAX = 1024 * 1024, /* payload of an OPEN that the keeper sends */
+	WIRE_CHANNELS_MAX = 1024,    /* open at once, for each opener */
+	WIRE_STREAMS = 3,
+	WIRE_CREDIT_START = 256 * 1024,
+	WIRE_CREDIT_MAX = 1024 * 1024, /* in hand at any time */
+	WIRE_TEXT_MAX = 256,	       /* of a CLOSE */
+};
+
+enum wire_type {
+	WIRE_HELLO = 1,
+	WIRE_PING,
+	WIRE_PONG,
+	WIRE_OPEN,
+	WIRE_ACCEPT,
+	WIRE_DATA,
+	WIRE_EOF,
+	WIRE_CREDIT,
+	WIRE_MSG,
+	WIRE_CLOSE,
+	WIRE_TYPE_MAX,
+};
+
+enum wire_op {
+	WIRE_OP_EXEC = 1,
+	WIRE_OP_READ,
+	WIRE_OP_WRITE,
+	WIRE_OP_STAT,
+	WIRE_OP_LIST,
+	WIRE_OP_MKDIR,
+	WIRE_OP_MOVE,
+	WIRE_OP_REMOVE,
+	WIRE_OP_WATCH,
+	WIRE_OP_MAX,
+};
+
+enum wire_msg {
+	WIRE_MSG_SIGNAL = 1,
+	WIRE_MSG_RESIZE,
+	WIRE_MSG_EXIT,
+	WIRE_MSG_ENTRY,
+	WIRE_MSG_EVENT,
+	WIRE_MSG_MAX,
+};
+
+enum wire_code {
+	WIRE_DONE,
+	WIRE_INVALID,
+	WIRE_NOT_FOUND,
+	WIRE_EXISTS,
+	WIRE_PERMISSION,
+	WIRE_NOT_DIRECTORY,
+	WIRE_IS_DIRECTORY,
+	WIRE_NOT_EMPTY,
+	WIRE_NO_SPACE,
+	WIRE_TOO_MANY,
+	WIRE_NO_USER,
+	WIRE_CANNOT_EXECUTE,
+	WIRE_IO,
+	WIRE_UNSUPPORTED,
+	WIRE_GONE,
+	WIRE_CODE_MAX,
+};
+
+enum wire_entry_kind {
+	WIRE_FILE = 1,
+	WIRE_DIRECTORY,
+	WIRE_SYMLINK,
+	WIRE_OTHER,
+};
+
+enum wire_event {
+	WIRE_CREATED = 1,
+	WIRE_WRITTEN,
+	WIRE_REMOVED,
+	WIRE_RENAMED,
+	WIRE_ATTRIBUTES,
+	WIRE_LOST,
+};

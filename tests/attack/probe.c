@@ -1,0 +1,437 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Runs in a box in place of the guest agent and tries what it should not be able to do. Prints one
+ *line a try, "row what: result", where the result is an errno name, "ok", or what was seen.
+ *Harmless: the arguments are nonsense on purpose, each try is in a child of its own with a
+ *deadline, and nothing is kept.
+ *
+ *	probe		as PID 1 of the box; becomes uid 1000 without capabilities first, as
+ *commands do
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/personality.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum {
+	LAST_SYSCALL = 520,
+	DEADLINE_S = 2,
+	UID = 1000
+};
+
+/* Runs `fn` in a child and returns what it returned: 0 and more, or -errno. -ETIME if it did not
+ * end, -EINTR if killed. */
+static long in_child(long (*fn)(long a, long b), long a, long b)
+{
+	int fds[2], status;
+	long result = -ETIME;
+	pid_t pid;
+
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return -errno;
+	(void)fflush(stdout);
+	pid = fork();
+	if (pid < 0) {
+		(void)close(fds[0]);
+		(void)close(fds[1]);
+		return -errno;
+	}
+	if (pid == 0) {
+		(void)alarm(DEADLINE_S);
+		result = fn(a, b);
+		(void)!write(fds[1], &result, sizeof(result));
+		_exit(0);
+	}
+	(void)close(fds[1]);
+	if (read(fds[0], &result, sizeof(result)) != (ssize_t)sizeof(result))
+		result = -ETIME;
+	(void)close(fds[0]);
+	(void)waitpid(pid, &status, 0);
+	if (result == -ETIME && WIFSIGNALED(status) && WTERMSIG(status) != SIGALRM)
+		result = -EINTR;
+	return result;
+}
+
+static const char *name_of(long result)
+{
+	static char text[32];
+
+	if (result == -ETIME)
+		return "ended"; /* the call ended the process, or did not return */
+	if (result == -EINTR)
+		return "killed";
+	if (result >= 0)
+		return "ok";
+	(void)snprintf(text, sizeof(text), "%s", strerrorname_np((int)-result));
+	return text;
+}
+
+static void tell(int row, const char *what, long result)
+{
+	(void)printf("%d %s: %s\n", row, what, name_of(result));
+}
+
+/* ---- 32: every system call, with arguments that are good for nothing ---- */
+
+static long call_native(long nr, long unused)
+{
+	return syscall(nr, -1L, -1L, -1L, -1L, -1L, -1L) < 0 ? -errno : 0;
+}
+
+#if defined(__x86_64__)
+static long call_i386(long nr, long unused)
+{
+	long r;
+
+	__asm__ volatile("int $0x80" : "=a"(r) : "a"(nr), "b"(-1L), "c"(-1L), "d"(-1L) : "memory");
+	return r;
+}
+#endif
+
+static void sweep(void)
+{
+	for (long nr = 0; nr <= LAST_SYSCALL; nr++) {
+		/*
+		 * 335 to 423 do not exist; rt_sigreturn with a wrong stack crashes by design;
+		 * processes are made by the tries below.
+		 */
+		if ((nr > 334 && nr < 424) || nr == SYS_rt_sigreturn || nr == SYS_clone ||
+		    nr == SYS_fork || nr == SYS_vfork)
+			continue;
+		(void)printf("32 syscall %ld: %s\n", nr, name_of(in_child(call_native, nr, 0)));
+	}
+#if defined(__x86_64__)
+	tell(32, "i386 getpid", in_child(call_i386, 20, 0));
+	tell(32, "x32 getpid", in_child(call_native, 0x40000000 | SYS_getpid, 0));
+#endif
+}
+
+/* ---- 33, 34: namespaces ---- */
+
+static long make_clone(long flags, long unused)
+{
+	long pid = syscall(SYS_clone, flags | SIGCHLD, 0, 0, 0, 0);
+
+	if (pid == 0)
+		_exit(0);
+	return pid < 0 ? -errno : 0;
+}
+
+static long make_unshare(long flags, long unused)
+{
+	return unshare((int)flags) < 0 ? -errno : 0;
+}
+
+static long make_clone3(long flags, long unused)
+{
+	struct clone_args args = { .flags = (uint64_t)flags, .exit_signal = SIGCHLD };
+	long pid = syscall(SYS_clone3, &args, sizeof(args));
+
+	if (pid == 0)
+		_exit(0);
+	return pid < 0 ? -errno : 0;
+}
+
+static void namespaces(void)
+{
+	static const struct {
+		const char *name;
+		long flag;
+	} rows[] = {
+		{ "mount", CLONE_NEWNS },      { "uts", CLONE_NEWUTS }, { "ipc", CLONE_NEWIPC },
+		{ "user", CLONE_NEWUSER },     { "pid", CLONE_NEWPID }, { "network", CLONE_NEWNET },
+		{ "cgroup", CLONE_NEWCGROUP }, { "none", 0 },
+	};
+	char what[64];
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		(void)snprintf(what, sizeof(what), "clone %s", rows[i].name);
+		tell(33, what, in_child(make_clone, rows[i].flag, 0));
+		(void)snprintf(what, sizeof(what), "unshare %s", rows[i].name);
+		tell(33, what, in_child(make_unshare, rows[i].flag, 0));
+		(void)snprintf(what, sizeof(what), "clone3 %s", rows[i].name);
+		tell(33, what, in_child(make_clone3, rows[i].flag, 0));
+		/* The user namespace together with each other one, as exploits do. */
+		(void)snprintf(what, sizeof(what), "clone user+%s", rows[i].name);
+		tell(34, what, in_child(make_clone, rows[i].flag | CLONE_NEWUSER, 0));
+	}
+}
+
+/* ---- 41: socket families ---- */
+
+static long make_socket(long family, long type)
+{
+	return socket((int)family, (int)type, 0) < 0 ? -errno : 0;
+}
+
+static long make_socket_high(long family, long type)
+{
+	return syscall(SYS_socket, family | 1L << 32, type, 0L) < 0 ? -errno : 0;
+}
+
+static void sockets(void)
+{
+	char what[64];
+
+	for (long family = 0; family <= 46; family++) {
+		long best = -EINVAL;
+
+		/* A family is there if any type of socket of it can be made. */
+		for (long type = SOCK_STREAM; type <= SOCK_SEQPACKET && best < 0; type++) {
+			long r = in_child(make_socket, family, type);
+
+			if (r >= 0 || best == -EINVAL || best == -EPROTONOSUPPORT ||
+			    best == -ESOCKTNOSUPPORT)
+				best = r;
+		}
+		(void)snprintf(what, sizeof(what), "socket family %ld", family);
+		tell(41, what, best);
+	}
+	tell(41, "raw socket", in_child(make_socket, AF_INET, SOCK_RAW));
+	tell(41, "packet socket", in_child(make_socket, AF_PACKET, SOCK_RAW));
+	/* The kernel looks at 32 bits of the family, a filter sees 64. */
+	tell(41, "vsock behind a high bit", in_child(make_socket_high, AF_VSOCK, SOCK_STREAM));
+	tell(41, "unix behind a high bit", in_child(make_socket_high, AF_UNIX, SOCK_STREAM));
+}
+
+/* ---- 30: terminals; 38: personality ---- */
+
+static long type_into_terminal(long request, long high)
+{
+	int master = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC), slave;
+	char c = 'x';
+
+	if (master < 0 || ioctl(master, TIOCSPTLCK, &(int){ 0 }) < 0)
+		return -ENODEV;
+	slave = ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY);
+	if (slave < 0 || setsid() < 0 || ioctl(slave, TIOCSCTTY, 0) < 0)
+		return -ENOTTY;
+	return syscall(SYS_ioctl, slave, (unsigned long)request | (high ? 1UL << 32 : 0), &c) < 0
+		       ? -errno
+		       : 0;
+}
+
+static long window_size(long unused, long unused2)
+{
+	struct winsize w;
+	int master = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC);
+
+	return master < 0 || ioctl(master, TIOCGWINSZ, &w) < 0 ? -errno : 0;
+}
+
+static long set_personality(long value, long unused)
+{
+	return personality((unsigned long)value) < 0 ? -errno : 0;
+}
+
+static void terminals(void)
+{
+	tell(30, "TIOCSTI", in_child(type_into_terminal, TIOCSTI, 0));
+	tell(30, "TIOCSTI with a high bit", in_child(type_into_terminal, TIOCSTI, 1));
+	tell(30, "TIOCLINUX", in_child(type_into_terminal, TIOCLINUX, 0));
+	tell(30, "TIOCLINUX with a high bit", in_child(type_into_terminal, TIOCLINUX, 1));
+	tell(30, "TIOCGWINSZ", in_child(window_size, 0, 0));
+	tell(38, "personality asked", in_child(set_personality, 0xffffffff, 0));
+	tell(38, "personality without randomisation",
+	     in_child(set_personality, ADDR_NO_RANDOMIZE, 0));
+	tell(38, "personality read implies exec", in_child(set_personality, READ_IMPLIES_EXEC, 0));
+}
+
+/* ---- 19, 20, 25 to 29: files ---- */
+
+static long open_file(long path, long flags)
+{
+	char c;
+	int fd = open((const char *)path, (int)flags | O_CLOEXEC | O_NONBLOCK);
+
+	if (fd < 0)
+		return -errno;
+	/* A masked file can be opened; it must have nothing in it. */
+	if (flags == O_RDONLY && read(fd, &c, 1) <= 0)
+		return -ENODATA;
+	return 0;
+}
+
+static long write_file(long path, long unused)
+{
+	int fd = open((const char *)path, O_WRONLY | O_CLOEXEC);
+
+	return fd < 0 || write(fd, "0", 1) < 0 ? -errno : 0;
+}
+
+static long mount_it(long type, long unused)
+{
+	return mount("none", "/tmp", (const char *)type, 0, NULL) < 0 ? -errno : 0;
+}
+
+static long make_device(long unused, long unused2)
+{
+	return mknod("/tmp/disk", S_IFBLK | 0600, 0x800) < 0 ? -errno : 0;
+}
+
+static void files(void)
+{
+	static const char *const secret[] = { "/proc/kcore",
+					      "/proc/kallsyms",
+					      "/proc/keys",
+					      "/proc/timer_list",
+					      "/proc/sched_debug",
+					      "/proc/kmsg",
+					      "/proc/slabinfo",
+					      "/proc/modules",
+					      "/proc/vmallocinfo",
+					      "/sys/firmware/dmi/tables/DMI",
+					      "/sys/class/dmi/id/product_uuid",
+					      "/sys/kernel/uevent_seqnum",
+					      "/proc/1/environ",
+					      "/proc/1/maps" };
+	static const char *const knobs[] = {
+		"/proc/sysrq-trigger",		 "/proc/sys/kernel/core_pattern",
+		"/proc/sys/kernel/modprobe",	 "/proc/sys/vm/overcommit_memory",
+		"/proc/sys/kernel/hostname",	 "/sys/kernel/uevent_helper",
+		"/proc/irq/default_smp_affinity"
+	};
+	static const char *const devices[] = { "/dev/kvm",	   "/dev/mem",	   "/dev/kmsg",
+					       "/dev/fuse",	   "/dev/net/tun", "/dev/vhost-net",
+					       "/dev/uinput",	   "/dev/vda",	   "/dev/sda",
+					       "/dev/loop-control" };
+	static const char *const good[] = { "/dev/null", "/dev/zero", "/dev/urandom",
+					    "/proc/self/status" };
+
+	for (size_t i = 0; i < sizeof(secret) / sizeof(secret[0]); i++)
+		tell(19, secret[i], in_child(open_file, (long)secret[i], O_RDONLY));
+	for (size_t i = 0; i < sizeof(knobs) / sizeof(knobs[0]); i++)
+		tell(20, knobs[i], in_child(write_file, (long)knobs[i], 0));
+	for (size_t i = 0; i < sizeof(devices) / sizeof(devices[0]); i++)
+		tell(28, devices[i], in_child(open_file, (long)devices[i], O_RDWR));
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
+		tell(28, good[i], in_child(open_file, (long)good[i], i == 0 ? O_RDWR : O_RDONLY));
+	tell(25, "mount cgroup", in_child(mount_it, (long)"cgroup", 0));
+	tell(39, "mount tmpfs", in_child(mount_it, (long)"tmpfs", 0));
+	tell(39, "mount proc", in_child(mount_it, (long)"proc", 0));
+	tell(27, "mknod block device", in_child(make_device, 0, 0));
+}
+
+/* ---- 24, 37, 44: descriptors, other processes, capabilities ---- */
+
+static long trace_init(long unused, long unused2)
+{
+	return ptrace(PTRACE_SEIZE, 1, 0, 0) < 0 ? -errno : 0;
+}
+
+static long signal_init(long unused, long unused2)
+{
+	return kill(1, SIGTERM) < 0 ? -errno : 0;
+}
+
+static void descriptors(void)
+{
+	(void)fputs("24 descriptors:", stdout);
+	for (int fd = 0; fd < 1024; fd++)
+		if (fcntl(fd, F_GETFD) >= 0)
+			(void)printf(" %d", fd);
+	(void)fputc('\n', stdout);
+}
+
+static void status(void)
+{
+	char line[256];
+	FILE *f = fopen("/proc/self/status", "re");
+
+	while (f && fgets(line, sizeof(line), f))
+		if (strncmp(line, "Cap", 3) == 0 || strncmp(line, "NoNewPrivs", 10) == 0 ||
+		    strncmp(line, "Seccomp:", 8) == 0)
+			(void)printf("44 %s", line);
+	if (f)
+		(void)fclose(f);
+}
+
+static void network(void)
+{
+	char line[256];
+	FILE *f = fopen("/proc/net/dev", "re");
+
+	(void)fputs("66 devices:", stdout);
+	for (int i = 0; f && fgets(line, sizeof(line), f); i++) {
+		const char *name = line + strspn(line, " ");
+
+		if (i >= 2)
+			(void)printf(" %.*s", (int)strcspn(name, ":"), name);
+	}
+	(void)fputc('\n', stdout);
+	if (f)
+		(void)fclose(f);
+}
+
+/* What hutch-guest does before it starts a command. */
+static int become_user(void)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct none[2] = { 0 };
+
+	for (int cap = 0; cap <= 63; cap++)
+		(void)prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
+	if (syscall(SYS_setgroups, 0, NULL) < 0 || syscall(SYS_setresgid, UID, UID, UID) < 0 ||
+	    syscall(SYS_setresuid, UID, UID, UID) < 0)
+		return -errno;
+	if (syscall(SYS_capset, &header, none) < 0)
+		return -errno;
+	return prctl(PR_SET_DUMPABLE, 1) < 0 ? -errno : 0;
+}
+
+static int try_all(void)
+{
+	int r = become_user();
+
+	if (r < 0) {
+		(void)printf("0 become user: %s\n", name_of(r));
+		return 1;
+	}
+	descriptors();
+	status();
+	network();
+	sweep();
+	namespaces();
+	sockets();
+	terminals();
+	files();
+	tell(37, "trace PID 1", in_child(trace_init, 0, 0));
+	tell(37, "signal PID 1", in_child(signal_init, 0, 0));
+	(void)puts("0 end: ok");
+	return 0;
+}
+
+int main(void)
+{
+	int status = 1;
+	pid_t pid;
+
+	(void)prctl(PR_SET_DUMPABLE, 0);
+	pid = fork();
+	if (pid == 0) {
+		int r = try_all();
+
+		(void)fflush(stdout);
+		_exit(r);
+	}
+	while (wait(&status) != pid)
+		;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}

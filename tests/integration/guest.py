@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+hutch-guest as PID 1 of real namespaces, spoken to over its channel by wire.py. As root, commands run as
+other users; as an ordinary user, in a user namespace of one, and what needs a second user is skipped.
+"""
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+import wire
+
+ROOT = os.geteuid() == 0
+UID = 12345
+NAMESPACES = ["unshare", "--fork", "--pid", "--mount", "--mount-proc", "--uts", "--kill-child"]
+if not ROOT:
+    NAMESPACES[1:1] = ["--user", "--map-root-user"]
+
+PASSWD = f"""root:x:0:0:root:/root:/bin/sh
+daemon:x:1:1::relative:/usr/sbin/nologin
+broken:x:5:5
+user:x:{UID}:{UID}::HOME:/bin/sh
+other:x:{UID + 1}:{UID + 1}:::/bin/sh
+"""
+GROUP = f"""root:x:0:
+user:x:{UID}:
+team:x:{UID + 7}:other,user
+"""
+SETUP = f"""
+mount -t tmpfs -o mode=755 none "$1" && mkdir "$1/w" "$1/w/home" "$1/small" && chmod 1777 "$1/w" &&
+	mount -t tmpfs -o mode=1777,size=1m none "$1/small" || exit 90
+[ "$2" = root ] && chown {UID}:{UID} "$1/w/home"
+mount --bind "$3" /etc/passwd && mount --bind "$4" /etc/group || exit 91
+shift 4
+exec "$@"
+"""
+PROCESSES = """
+import os
+for p in sorted(filter(str.isdigit, os.listdir('/proc')), key=int):
+    try:
+        s = open(f'/proc/{p}/stat').read()
+    except OSError:
+        continue
+    if int(p) != os.getpid():
+        print(p, s[s.rindex(')') + 2], s[s.index('(') + 1 : s.rindex(')')])
+"""
+
+
+def guest_path():
+    path = os.environ.get("HUTCH_GUEST")
+    return os.path.abspath(path) if path else None
+
+
+def namespaces_work():
+    return subprocess.run([*NAMESPACES, "true"], capture_output=True, check=False, timeout=30).returncode == 0
+
+
+def environment():
+    """LeakSanitizer looks at a process by tracing it, which nobody may do to the guest."""
+    return {**os.environ, "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"}
+
+
+class Guest:
+    """
+    A running guest. `dir` is a directory that anybody may write, `home` that of the default user, `small` a
+    file system of one megabyte. Only the guest sees what is in them.
+    """
+
+    def __init__(self):
+        self.top = tempfile.mkdtemp(prefix="hutch-guest-")
+        os.chmod(self.top, 0o755)
+        mount = os.path.join(self.top, "mnt")
+        os.mkdir(mount)
+        self.dir, self.home, self.small = f"{mount}/w", f"{mount}/w/home", f"{mount}/small"
+        Path(self.top, "passwd").write_text(PASSWD.replace("HOME", self.home))
+        Path(self.top, "group").write_text(GROUP)
+        ours, theirs = socket.socketpair()
+        self.process = subprocess.Popen(
+            [*NAMESPACES, "sh", "-c", SETUP, "sh", mount, "root" if ROOT else "user", f"{self.top}/passwd",
+             f"{self.top}/group", guest_path(), "--channel", str(theirs.fileno())],
+            pass_fds=[theirs.fileno()], env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE)
+        theirs.close()
+        self.link = wire.Link(ours)
+
+    def end(self, timeout=20):
+        """Closes the channel; how the guest ended, and what it said."""
+        self.link.close()
+        try:
+            said = self.process.communicate(timeout=timeout)[1]
+        finally:
+            self.process.kill()
+            self.process.wait()
+            shutil.rmtree(self.top, ignore_errors=True)
+        return self.process.returncode, said.decode(errors="replace")
+
+
+@unittest.skipUnless(guest_path(), "HUTCH_GUEST is not set")
+@unittest.skipUnless(namespaces_work(), "no namespaces for this user on this machine")
+class GuestCase(unittest.TestCase):
+    maxDiff = None
+
+    def setUp(self):
+        self.start()
+
+    def start(self, greet=True, **hello):
+        self.guest = Guest()
+        self.addCleanup(self.guest.end)
+        self.link, self.dir = self.guest.link, self.guest.dir
+        if greet:
+            self.link.hello(**hello)
+
+    def restart(self, **more):
+        self.guest.end()
+        self.start(**more)
+
+    # ---- commands ----
+    def run_(self, *argv, stdin=None, timeout=wire.TIMEOUT, **more):
+        """Runs a command to its end."""
+        if stdin is not None:
+            more["stdin"] = True
+        ch = self.link.open("exec", argv=list(argv), **more)
+        if stdin is not None and ch.wait_accepted() is not None:
+            ch.send(stdin)
+            ch.eof()
+        ch.wait_closed(timeout)
+        return ch
+
+    def sh(self, script, **more):
+        return self.run_("/bin/sh", "-c", script, **more)
+
+    def ok(self, script, **more):
+        """What a script writes, which must end well."""
+        ch = self.sh(script, **more)
+        self.assertEqual((ch.closed, ch.exit and ch.exit.get("code"), ch.out(2)), ({"code": 0}, 0, b""), script)
+        return ch.out().decode()
+
+    def python(self, script, **more):
+        ch = self.run_("python3", "-c", script, **more)
+        self.assertEqual((ch.closed["code"], ch.exit and ch.exit.get("code")), (0, 0), ch.out(2).decode())
+        return ch.out().decode()
+
+    # ---- files ----
+    def op(self, op, path, data=None, **more):
+        """A file operation to its end."""
+        ch = self.link.open(op, path=path, **more)
+        if op == "write" and ch.wait_accepted() is not None:
+            try:
+                ch.send(data)
+                ch.eof()
+            except BrokenPipeError:
+                pass
+        ch.wait_closed()
+        return ch
+
+    def code(self, *args, **more):
+        return self.op(*args, **more).closed["code"]
+
+    def read(self, path, **more):
+        ch = self.op("read", path, **more)
+        self.assertEqual(ch.closed["code"], 0, ch.closed)
+        self.assertTrue(ch.streams[0].got_eof)
+        return ch.out(0)
+
+    def write(self, path, data, **more):
+        ch = self.op("write", path, data, **more)
+        self.assertEqual(ch.closed["code"], 0, ch.closed)
+        return ch.entries()[0]
+
+    # ---- waiting ----
+    def processes(self):
+        """(pid, state, name) of everything in the sandbox but what asks."""
+        return [line.split(" ", 2) for line in self.python(PROCESSES).splitlines()]
+
+    def alone(self):
+        """Waits until only the agent is left."""
+        self.eventually(lambda: len(self.processes()) == 1, "the end of all but PID 1")
+
+    def eventually(self, test, what, timeout=10):
+        end = time.monotonic() + timeout
+        while not test():
+            if time.monotonic() > end:
+                self.fail(f"{what} did not happen within {timeout} s")
+            time.sleep(0.02)

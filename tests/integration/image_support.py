@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of images share: archives in memory, and a store of their own."""
+
+import io
+import json
+import os
+import stat
+import tarfile
+from pathlib import Path
+
+from support import ROOT, Case, environment, hutch
+
+IDS = 65536
+AS_ROOT = os.geteuid() == 0
+
+
+def entry(name, kind=tarfile.REGTYPE, data=b"", **more):
+    info = tarfile.TarInfo(name)
+    info.type, info.size = kind, len(data)
+    info.mode = more.pop("mode", 0o755 if kind == tarfile.DIRTYPE else 0o644)
+    for key, value in more.items():
+        setattr(info, key, value)
+    return info, data
+
+
+def archive(*entries, form=tarfile.PAX_FORMAT):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=form) as tar:
+        for info, data in entries:
+            tar.addfile(info, io.BytesIO(data))
+    return out.getvalue()
+
+
+def page_digest():
+    """The function of hutch-image(5) that computes the digest of a tree."""
+    lines = (ROOT / "man/hutch-image.5").read_text().splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith("import hashlib"))
+    end = next(i for i in range(at, len(lines)) if lines[i].startswith(".Ed"))
+    scope = {}
+    exec("\n".join(lines[at:end]).replace("\\e", "\\").replace("\\&", ""), scope)  # pylint: disable=exec-used
+    return scope["tree_digest"]
+
+
+class ImageCase(Case):
+    """A test with a store of its own, and a file beside it that must stay as it is."""
+
+    def setUp(self):
+        super().setUp()
+        self.state = self.dir / "state"
+        self.state.mkdir()
+        self.env = environment(HUTCH_STATE_DIR=str(self.state), HOME=str(self.dir))
+        self.canary = self.dir / "canary"
+        self.canary.write_text("alive")
+        self.addCleanup(self.clean)
+
+    def clean(self):
+        """Files of trees belong to other ids; as an ordinary user only hutch can remove them."""
+        for name in self.names():
+            hutch("image", "rm", name, env=self.env)
+
+    def names(self):
+        folder = self.state / "images/names"
+        return sorted(p.stem for p in folder.glob("*.json")) if folder.exists() else []
+
+    def trees(self):
+        folder = self.state / "images/trees"
+        return sorted(p.name for p in folder.iterdir()) if folder.exists() else []
+
+    def leftovers(self):
+        folder = self.state / "images/tmp"
+        return sorted(p.name for p in folder.iterdir()) if folder.exists() else []
+
+    def image(self, *args, **more):
+        return json.loads(self.run_ok("image", *args, "--json", env=self.env, **more))
+
+    def inspect(self, name):
+        return self.image("inspect", name)
+
+    def root(self, name):
+        return Path(self.inspect(name)["root"])
+
+    def import_ok(self, data, name="x", suffix="tar"):
+        return self.image("import", name, self.write(f"{name}.{suffix}", data))
+
+    def refused(self, data, pattern, suffix="tar"):
+        """An import that must be refused, and leaves nothing behind anywhere."""
+        said = self.run_fails(1, "image", "import", "x", self.write(f"x.{suffix}", data), env=self.env)
+        self.assertRegex(said, pattern)
+        self.nothing_left()
+        return said
+
+    def nothing_left(self):
+        self.assertEqual((self.names(), self.trees(), self.leftovers()), ([], [], []))
+        self.assertEqual(self.canary.read_text(), "alive")
+        self.assertEqual(stat.S_IMODE(self.canary.stat().st_mode) & 0o7022, 0)
+        self.assertEqual(sorted(p.name for p in self.state.iterdir()), ["images"])

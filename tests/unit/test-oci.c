@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The bundle, as data. What it does when a runtime is given it is shown by tests/attack. */
+#include "unit.h"
+
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include "fail.h"
+#include "json-util.h"
+#include "oci.h"
+#include "seccomp.h"
+
+static const struct oci_spec spec = {
+	.rootfs = "/r",
+	.guest = "/g",
+	.hostname = "h",
+	.host_uid = 100000,
+	.host_gid = 200000,
+	.cgroup = "/hutch/x",
+	.memory = 1 << 30,
+	.pids = 64,
+	.cpus = 1500,
+	.shm = 4096,
+	.nofile = 1024,
+};
+
+static json_t *config(const struct oci_spec *s)
+{
+	_cleanup_free_ char *text = oci_config(s);
+	struct err e = ERR_INIT;
+	json_t *j = NULL;
+
+	assert_non_null(text);
+	assert_int_equal(json_read(text, strlen(text), &j, &e), 0);
+	return j;
+}
+
+static const json_t *at(const json_t *j, const char *a, const char *b)
+{
+	const json_t *found = json_object_get(json_object_get(j, a), b);
+
+	assert_non_null(found);
+	return found;
+}
+
+static bool lists(const json_t *array, const char *text)
+{
+	const json_t *one;
+	size_t i;
+
+	json_array_foreach((json_t *)array, i,
+			   one) if (strcmp(json_string_value(one), text) == 0) return true;
+	return false;
+}
+
+static void every_namespace_is_new(void **state)
+{
+	static const char *const all[] = {
+		"cgroup", "ipc", "mount", "network", "pid", "user", "uts"
+	};
+	_cleanup_json_ json_t *j = config(&spec);
+	const json_t *list = at(j, "linux", "namespaces"), *one;
+	size_t i;
+
+	assert_int_equal(json_array_size(list), ARRAY_SIZE(all));
+	json_array_foreach((json_t *)list, i, one)
+	{
+		assert_string_equal(json_string_value(json_object_get(one, "type")), all[i]);
+		assert_null(json_object_get(one, "path")); /* none is joined */
+	}
+}
+
+static void ids_are_mapped(void **state)
+{
+	_cleanup_json_ json_t *j = config(&spec);
+	const json_t *uid = json_array_get(at(j, "linux", "uidMappings"), 0);
+	const json_t *gid = json_array_get(at(j, "linux", "gidMappings"), 0);
+
+	assert_int_equal(json_integer_value(json_object_get(uid, "containerID")), 0);
+	assert_int_equal(json_integer_value(json_object_get(uid, "hostID")), 100000);
+	assert_int_equal(json_integer_value(json_object_get(uid, "size")), 65536);
+	assert_int_equal(json_integer_value(json_object_get(gid, "hostID")), 200000);
+	assert_int_equal(json_array_size(at(j, "linux", "uidMappings")), 1);
+}
+
+static void limits_are_those_of_the_policy(void **state)
+{
+	_cleanup_json_ json_t *j = config(&spec);
+	const json_t *r = at(j, "linux", "resources");
+
+	assert_int_equal(json_integer_value(at(r, "memory", "limit")), 1 << 30);
+	assert_int_equal(json_integer_value(at(r, "memory", "swap")), 1 << 30);
+	assert_int_equal(json_integer_value(at(r, "pids", "limit")), 64);
+	assert_int_equal(json_integer_value(at(r, "cpu", "quota")), 150000);
+	assert_string_equal(json_string_value(at(j, "linux", "cgroupsPath")), "/hutch/x");
+}
+
+static void no_group_no_limits(void **state)
+{
+	struct oci_spec s = spec;
+	_cleanup_json_ json_t *j = NULL;
+
+	s.cgroup = NULL;
+	j = config(&s);
+	assert_null(json_object_get(json_object_get(j, "linux"), "resources"));
+	assert_null(json_object_get(json_object_get(j, "linux"), "cgroupsPath"));
+}
+
+static void nothing_of_the_host_is_mounted(void **state)
+{
+	_cleanup_json_ json_t *j = config(&spec);
+	const json_t *one;
+	size_t i, binds = 0;
+
+	json_array_foreach(json_object_get(j, "mounts"), i, one)
+	{
+		const json_t *options = json_object_get(one, "options");
+
+		assert_true(lists(options, "nosuid"));
+		if (strcmp(json_string_value(json_object_get(one, "type")), "bind") != 0)
+			continue;
+		binds++;
+		assert_string_equal(json_string_value(json_object_get(one, "source")), "/g");
+		assert_string_equal(json_string_value(json_object_get(one, "destination")),
+				    OCI_GUEST_PATH);
+		assert_true(lists(options, "ro"));
+	}
+	assert_int_equal(binds, 1);
+	assert_true(json_is_true(at(j, "process", "noNewPrivileges")));
+	assert_null(json_object_get(j, "hooks"));
+	assert_null(json_object_get(j, "annotations"));
+}
+
+/* What the rules say of a call: the filter's own arithmetic, done by hand. */
+static bool allows(const json_t *profile, const char *call, size_t index, uint64_t value)
+{
+	const json_t *rule, *arg;
+	size_t i, k;
+
+	json_array_foreach(json_object_get(profile, "syscalls"), i, rule)
+	{
+		bool match = lists(json_object_get(rule, "names"), call);
+
+		if (!match)
+			continue;
+		json_array_foreach(json_object_get(rule, "args"), k, arg)
+		{
+			uint64_t mask = (uint64_t)json_integer_value(json_object_get(arg, "value"));
+			uint64_t want =
+				(uint64_t)json_integer_value(json_object_get(arg, "valueTwo"));
+
+			assert_string_equal(json_string_value(json_object_get(arg, "op")),
+					    "SCMP_CMP_MASKED_EQ");
+			assert_int_equal(json_integer_value(json_object_get(arg, "index")), index);
+			match = match && (value & mask) == want;
+		}
+		if (match)
+			return strcmp(json_string_value(json_object_get(rule, "action")),
+				      "SCMP_ACT_ALLOW") == 0;
+	}
+	return false;
+}
+
+static void ioctl_but_two(void **state)
+{
+	_cleanup_json_ json_t *p = seccomp_profile();
+
+	/* All that differ from either in up to their lowest 16 bits, alone and behind bits that the
+	 * kernel ignores. */
+	for (uint64_t v = 0; v < 0x10000; v += v < 0x5400 || v > 0x5500 ? 251 : 1) {
+		bool typing = v == TIOCSTI || v == TIOCLINUX;
+
+		assert_int_equal(allows(p, "ioctl", 1, v), !typing);
+		assert_int_equal(allows(p, "ioctl", 1, v | UINT64_C(1) << 32), !typing);
+		assert_true(allows(p, "ioctl", 1, v | 0x80000000));
+	}
+}
+
+static void clone_without_namespaces(void **state)
+{
+	_cleanup_json_ json_t *p = seccomp_profile();
+
+	assert_true(allows(p, "clone", 0, 0x11));
+	for (unsigned int bit = 0; bit < 64; bit++) {
+		uint64_t flag = UINT64_C(1) << bit;
+
+		assert_int_equal(allows(p, "clone", 0, flag), (flag & 0x7e020000) == 0);
+	}
+	assert_false(allows(p, "unshare", 0, 0));
+	assert_false(allows(p, "setns", 0, 0));
+	assert_false(allows(p, "clone3", 0, 0));
+	assert_false(allows(p, "io_uring_setup", 0, 0));
+	assert_false(allows(p, "bpf", 0, 0));
+	assert_true(allows(p, "read", 0, 0));
+}
+
+static void three_families(void **state)
+{
+	_cleanup_json_ json_t *p = seccomp_profile();
+
+	for (uint64_t family = 0; family < 256; family++) {
+		bool good = family == AF_UNIX || family == AF_INET || family == AF_INET6;
+
+		assert_int_equal(allows(p, "socket", 0, family), good);
+		assert_int_equal(allows(p, "socket", 0, family | UINT64_C(1) << 40), good);
+	}
+}
+
+static int make_once(void)
+{
+	_cleanup_free_ char *text = oci_config(&spec), *whole = NULL;
+	int r = text ? 0 : -ENOMEM;
+
+	fail_off();
+	whole = oci_config(&spec);
+	if (r == 0)
+		assert_string_equal(text, whole); /* never a bundle with a layer left out */
+	return r;
+}
+
+static void no_layer_is_lost(void **state)
+{
+	FAIL_SWEEP(make_once());
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_namespace_is_new),
+		cmocka_unit_test(ids_are_mapped),
+		cmocka_unit_test(limits_are_those_of_the_policy),
+		cmocka_unit_test(no_group_no_limits),
+		cmocka_unit_test(nothing_of_the_host_is_mounted),
+		cmocka_unit_test(ioctl_but_two),
+		cmocka_unit_test(clone_without_namespaces),
+		cmocka_unit_test(three_families),
+		cmocka_unit_test(no_layer_is_lost),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,717 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The tables below say again what PROTOCOL.md says. From them come a valid example of every message
+ * and every way to break one field of it.
+ */
+#include "unit.h"
+
+#include <string.h>
+
+#include "fail.h"
+#include "message.h"
+
+enum {
+	PAYLOAD_MAX = 2 * 1024 * 1024,
+	FIELDS_MAX = 32,
+	LENGTH_MAX = 0xffffff,
+};
+
+enum kind {
+	NUMBER = 1,
+	FLAG,
+	TEXT,
+	BYTES,
+	RAW,
+};
+
+static const struct {
+	enum kind kind;
+	uint64_t min, max; /* of a number; else of the length */
+} kinds[TAG_MAX] = {
+	[TAG_VERSION] = { NUMBER, 0, UINT32_MAX },
+	[TAG_AGENT] = { TEXT, 0, 64 },
+	[TAG_HOSTNAME] = { TEXT, 0, 63 },
+	[TAG_READ] = { BYTES, 0, 4096 },
+	[TAG_WRITE] = { BYTES, 0, 4096 },
+	[TAG_EXECUTE] = { BYTES, 0, 4096 },
+	[TAG_ARGV] = { BYTES, 0, 131072 },
+	[TAG_ENV] = { BYTES, 0, 131072 },
+	[TAG_CWD] = { BYTES, 0, 4096 },
+	[TAG_PATH] = { BYTES, 0, 4096 },
+	[TAG_TARGET] = { BYTES, 0, 4096 },
+	[TAG_USER] = { TEXT, 0, 64 },
+	[TAG_STDIN] = { FLAG, 0, 0 },
+	[TAG_COLUMNS] = { NUMBER, 0, UINT16_MAX },
+	[TAG_ROWS] = { NUMBER, 0, UINT16_MAX },
+	[TAG_RLIMIT] = { RAW, 17, 17 },
+	[TAG_OFFSET] = { NUMBER, 0, INT64_MAX },
+	[TAG_LENGTH] = { NUMBER, 0, INT64_MAX },
+	[TAG_MODE] = { NUMBER, 0, 07777 },
+	[TAG_PARENTS] = { FLAG, 0, 0 },
+	[TAG_DEPTH] = { NUMBER, 0, 64 },
+	[TAG_RECURSIVE] = { FLAG, 0, 0 },
+	[TAG_PID] = { NUMBER, 1, INT32_MAX },
+	[TAG_NUMBER] = { NUMBER, 1, 64 },
+	[TAG_EVENT] = { NUMBER, 1, 6 },
+	[TAG_KIND] = { NUMBER, 1, 4 },
+	[TAG_SIZE] = { NUMBER, 0, INT64_MAX },
+	[TAG_UID] = { NUMBER, 0, UINT32_MAX },
+	[TAG_GID] = { NUMBER, 0, UINT32_MAX },
+	[TAG_MTIME] = { NUMBER, 0, INT64_MAX },
+	[TAG_CODE] = { NUMBER, 0, 255 },
+	[TAG_SIGNAL] = { NUMBER, 1, 64 },
+	[TAG_USER_US] = { NUMBER, 0, INT64_MAX },
+	[TAG_SYSTEM_US] = { NUMBER, 0, INT64_MAX },
+	[TAG_MAX_RSS] = { NUMBER, 0, INT64_MAX },
+	[TAG_TEXT] = { TEXT, 0, 256 },
+	[TAG_LANDLOCK] = { NUMBER, 0, UINT32_MAX },
+};
+
+/* '!' needed, '?' optional, '*' any number, '+' one or more, '2' both or none, '1' just one. */
+static const struct row {
+	enum wire_message m;
+	struct {
+		uint8_t tag;
+		char how;
+	} uses[12];
+} rows[] = {
+	{ MESSAGE_NONE, { { 0, 0 } } },
+	{ MESSAGE_HELLO_KEEPER,
+	  { { TAG_VERSION, '!' },
+	    { TAG_HOSTNAME, '?' },
+	    { TAG_READ, '*' },
+	    { TAG_WRITE, '*' },
+	    { TAG_EXECUTE, '*' } } },
+	{ MESSAGE_HELLO_GUEST,
+	  { { TAG_VERSION, '!' }, { TAG_AGENT, '!' }, { TAG_LANDLOCK, '?' } } },
+	{ MESSAGE_EXEC,
+	  { { TAG_ARGV, '+' },
+	    { TAG_ENV, '*' },
+	    { TAG_CWD, '?' },
+	    { TAG_USER, '?' },
+	    { TAG_STDIN, '?' },
+	    { TAG_COLUMNS, '2' },
+	    { TAG_ROWS, '2' },
+	    { TAG_RLIMIT, '*' } } },
+	{ MESSAGE_READ,
+	  { { TAG_PATH, '!' }, { TAG_USER, '?' }, { TAG_OFFSET, '?' }, { TAG_LENGTH, '?' } } },
+	{ MESSAGE_WRITE,
+	  { { TAG_PATH, '!' }, { TAG_USER, '?' }, { TAG_MODE, '?' }, { TAG_PARENTS, '?' } } },
+	{ MESSAGE_STAT, { { TAG_PATH, '!' }, { TAG_USER, '?' } } },
+	{ MESSAGE_LIST, { { TAG_PATH, '!' }, { TAG_USER, '?' }, { TAG_DEPTH, '!' } } },
+	{ MESSAGE_MKDIR,
+	  { { TAG_PATH, '!' }, { TAG_USER, '?' }, { TAG_MODE, '?' }, { TAG_PARENTS, '?' } } },
+	{ MESSAGE_MOVE, { { TAG_PATH, '!' }, { TAG_TARGET, '!' }, { TAG_USER, '?' } } },
+	{ MESSAGE_REMOVE, { { TAG_PATH, '!' }, { TAG_USER, '?' } } },
+	{ MESSAGE_WATCH, { { TAG_PATH, '!' }, { TAG_USER, '?' }, { TAG_RECURSIVE, '?' } } },
+	{ MESSAGE_STARTED, { { TAG_PID, '!' } } },
+	{ MESSAGE_ENTRY,
+	  { { TAG_PATH, '!' },
+	    { TAG_TARGET, '?' },
+	    { TAG_MODE, '!' },
+	    { TAG_KIND, '!' },
+	    { TAG_SIZE, '!' },
+	    { TAG_UID, '!' },
+	    { TAG_GID, '!' },
+	    { TAG_MTIME, '!' } } },
+	{ MESSAGE_SIGNAL, { { TAG_NUMBER, '!' } } },
+	{ MESSAGE_RESIZE, { { TAG_COLUMNS, '!' }, { TAG_ROWS, '!' } } },
+	{ MESSAGE_EXIT,
+	  { { TAG_CODE, '1' },
+	    { TAG_SIGNAL, '1' },
+	    { TAG_USER_US, '!' },
+	    { TAG_SYSTEM_US, '!' },
+	    { TAG_MAX_RSS, '!' } } },
+	{ MESSAGE_EVENT,
+	  { { TAG_PATH, '!' },
+	    { TAG_TARGET, '?' },
+	    { TAG_MODE, '?' },
+	    { TAG_EVENT, '!' },
+	    { TAG_KIND, '?' },
+	    { TAG_SIZE, '?' },
+	    { TAG_UID, '?' },
+	    { TAG_GID, '?' },
+	    { TAG_MTIME, '?' } } },
+	{ MESSAGE_CLOSE, { { TAG_CODE, '!' }, { TAG_TEXT, '?' } } },
+};
+
+static_assert(ARRAY_SIZE(rows) == MESSAGE_MAX, "an example of every message");
+
+struct field {
+	uint8_t tag;
+	size_t n;
+	const void *value;
+};
+
+struct payload {
+	struct field list[FIELDS_MAX];
+	size_t n;
+};
+
+static const uint8_t one[8] = { 0, 0, 0, 0, 0, 0, 0, 1 };
+static const char limit[17] = "\x07\0\0\0\0\0\0\x04\0\0\0\0\0\0\0\x10";
+
+/* The k-th value of a field: short, and not the same twice. */
+static struct field example(uint8_t tag, unsigned int k)
+{
+	static const char *const texts[] = { "a\xc3\xa4z", "second" };
+	static const char *const bytes[] = { "/x/\xff\xfe", "B=2" };
+
+	switch (tag < TAG_MAX ? kinds[tag].kind : NUMBER) {
+	case FLAG:
+		return (struct field){ tag, 0, NULL };
+	case TEXT:
+		return (struct field){ tag, strlen(texts[k]), texts[k] };
+	case BYTES:
+		return (struct field){ tag, strlen(bytes[k]), bytes[k] };
+	case RAW:
+		return (struct field){ tag, sizeof(limit), limit };
+	default:
+		return (struct field){ tag, sizeof(one), one };
+	}
+}
+
+/* Everything a message may have, what is repeated twice; of "just one" the `which`-th. */
+static struct payload full(const struct row *row, unsigned int which)
+{
+	struct payload p = { .n = 0 };
+	unsigned int seen = 0;
+
+	for (size_t i = 0; row->uses[i].tag; i++) {
+		char how = row->uses[i].how;
+
+		if (how == '1' && seen++ != which)
+			continue;
+		p.list[p.n++] = example(row->uses[i].tag, 0);
+		if (how == '*' || how == '+')
+			p.list[p.n++] = example(row->uses[i].tag, 1);
+	}
+	return p;
+}
+
+static struct payload least(const struct row *row)
+{
+	struct payload p = { .n = 0 };
+
+	for (size_t i = 0; row->uses[i].tag; i++)
+		if (strchr("!+", row->uses[i].how) || row->uses[i].tag == TAG_SIGNAL)
+			p.list[p.n++] = example(row->uses[i].tag, 1);
+	return p;
+}
+
+static char use_of(const struct row *row, unsigned int tag)
+{
+	for (size_t i = 0; row->uses[i].tag; i++)
+		if (row->uses[i].tag == tag)
+			return row->uses[i].how;
+	return 0;
+}
+
+static void encode(const struct payload *p, struct buf *b)
+{
+	for (size_t i = 0; i < p->n; i++)
+		fields_put_bytes(b, p->list[i].tag, p->list[i].value, p->list[i].n);
+	assert_int_equal(b->err, 0);
+}
+
+/* Parses a copy that has nothing behind it. A message that is refused leaves the result alone. */
+static int parse_bytes(const struct row *row, const void *data, size_t n)
+{
+	_cleanup_free_ char *exact = unit_copy(data, n);
+	struct fields f = { .len = 77 };
+	struct err e = ERR_INIT;
+	int r = fields_parse(row->m, exact, n, &f, &e);
+
+	if (r == 0) {
+		assert_int_equal(f.len, n);
+		return 0;
+	}
+	assert_int_equal(f.len, 77);
+	assert_int_equal(e.num, r);
+	assert_string_not_equal(e.msg, "");
+	return r;
+}
+
+static void expect(const struct row *row, const struct payload *p, bool good, const char *what)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(PAYLOAD_MAX);
+	int r;
+
+	encode(p, &b);
+	r = parse_bytes(row, b.data, b.len);
+	if (r != (good ? 0 : -EBADMSG))
+		fail_msg("message %d, %s: %d", (int)row->m, what, r);
+}
+
+/* Every field of every full example, in turn. */
+#define for_each_field(row, p, i)                                                                  \
+	for (const struct row *row = rows; row < rows + MESSAGE_MAX; row++)                        \
+		for (unsigned int which_ = 0; which_ < (row->m == MESSAGE_EXIT ? 2 : 1); which_++) \
+			for (struct payload p = full(row, which_), *once_ = &p; once_;             \
+			     once_ = NULL)                                                         \
+				for (size_t i = 0; i < p.n; i++)
+
+static struct payload without(const struct payload *p, size_t i)
+{
+	struct payload q = *p;
+
+	memmove(&q.list[i], &q.list[i + 1], (q.n - i - 1) * sizeof(q.list[0]));
+	q.n--;
+	return q;
+}
+
+static struct payload with(const struct payload *p, size_t i, struct field f)
+{
+	struct payload q = *p;
+
+	assert_true(q.n < FIELDS_MAX);
+	memmove(&q.list[i + 1], &q.list[i], (q.n - i) * sizeof(q.list[0]));
+	q.list[i] = f;
+	q.n++;
+	return q;
+}
+
+/* What comes out is what went in, value by value. */
+static void check_values(const struct row *row, const struct payload *p)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(PAYLOAD_MAX);
+	size_t pos[TAG_MAX] = { 0 };
+	struct err e = ERR_INIT;
+	struct fields f;
+
+	encode(p, &b);
+	assert_int_equal(fields_parse(row->m, b.data, b.len, &f, &e), 0);
+	for (size_t i = 0; i < p->n; i++) {
+		const struct field *want = &p->list[i];
+		const char *value = NULL;
+		size_t n = 0;
+
+		assert_true(fields_has(&f, want->tag));
+		assert_true(fields_next(&f, want->tag, &pos[want->tag], &value, &n));
+		assert_int_equal(n, want->n);
+		assert_true(n == 0 || memcmp(value, want->value, n) == 0);
+		if (kinds[want->tag].kind == NUMBER)
+			assert_int_equal(fields_number(&f, want->tag, 99), 1);
+	}
+	for (unsigned int tag = 1; tag < TAG_MAX; tag++) {
+		const char *value;
+		size_t n;
+
+		assert_false(fields_next(&f, tag, &pos[tag], &value, &n));
+		assert_true(fields_has(&f, tag) == (pos[tag] > 0));
+		if (!fields_has(&f, tag) && kinds[tag].kind == NUMBER)
+			assert_int_equal(fields_number(&f, tag, 99), 99);
+	}
+}
+
+static void examples_come_back_as_they_were(void **state)
+{
+	for (const struct row *row = rows; row < rows + MESSAGE_MAX; row++) {
+		struct payload p = full(row, 0);
+
+		assert_int_equal(row->m, row - rows);
+		expect(row, &p, true, "full");
+		check_values(row, &p);
+		p = full(row, 1);
+		expect(row, &p, true, "full, the other way");
+		check_values(row, &p);
+		p = least(row);
+		expect(row, &p, true, "least");
+		check_values(row, &p);
+	}
+}
+
+static void needed_fields_are_needed(void **state)
+{
+	for_each_field(row, p, i)
+	{
+		struct payload q = without(&p, i);
+		char how = use_of(row, p.list[i].tag);
+
+		expect(row, &q, strchr("?*+", how), "a field less");
+		if (how != '+' || i + 1 == p.n || p.list[i + 1].tag != p.list[i].tag)
+			continue;
+		q = without(&q, i);
+		expect(row, &q, false, "no value of a field that is repeated");
+	}
+}
+
+static void exit_has_a_code_or_a_signal(void **state)
+{
+	const struct row *row = &rows[MESSAGE_EXIT];
+	struct payload p = full(row, 0);
+	struct payload both = with(&p, 1, example(TAG_SIGNAL, 0));
+
+	assert_int_equal(p.list[0].tag, TAG_CODE);
+	expect(row, &both, false, "code and signal");
+}
+
+static void terminals_have_two_sides(void **state)
+{
+	const struct row *row = &rows[MESSAGE_EXEC];
+	struct payload p = least(row);
+	struct payload columns = with(&p, 1, example(TAG_COLUMNS, 0));
+	struct payload rows_only = with(&p, 1, example(TAG_ROWS, 0));
+	struct payload both = with(&columns, 2, example(TAG_ROWS, 0));
+
+	expect(row, &columns, false, "columns");
+	expect(row, &rows_only, false, "rows");
+	expect(row, &both, true, "columns and rows");
+}
+
+/* Each of the 256 tags that a message does not have, in its place in the order. */
+static void other_fields_do_not_belong(void **state)
+{
+	for (const struct row *row = rows; row < rows + MESSAGE_MAX; row++)
+		for (unsigned int tag = 0; tag < 256; tag++) {
+			struct payload p = full(row, 0), q;
+			size_t i = 0;
+
+			if (use_of(row, tag))
+				continue;
+			while (i < p.n && p.list[i].tag < tag)
+				i++;
+			q = with(&p, i, example((uint8_t)tag, 0));
+			expect(row, &q, false, "a field of something else");
+		}
+}
+
+static void order_matters(void **state)
+{
+	for_each_field(row, p, i)
+	{
+		for (size_t j = i + 1; j < p.n; j++) {
+			struct payload q = p;
+
+			q.list[i] = p.list[j];
+			q.list[j] = p.list[i];
+			expect(row, &q, p.list[i].tag == p.list[j].tag, "out of order");
+		}
+	}
+}
+
+static void only_some_are_repeated(void **state)
+{
+	for_each_field(row, p, i)
+	{
+		bool many = strchr("*+", use_of(row, p.list[i].tag));
+		struct payload q = with(&p, i, p.list[i]);
+		struct payload end = with(&p, p.n, p.list[i]);
+
+		expect(row, &q, many, "repeated");
+		expect(row, &end, many && p.list[i].tag == p.list[p.n - 1].tag,
+		       "repeated at the end");
+	}
+}
+
+static void expect_length(const struct row *row, const struct payload *p, size_t i, size_t n,
+			  bool good)
+{
+	_cleanup_free_ char *value = malloc(n + 1);
+	struct payload q = *p;
+
+	assert_non_null(value);
+	memset(value, kinds[p->list[i].tag].kind == NUMBER ? 0 : 'x', n);
+	if (n > 0)
+		value[n - 1] = 1;
+	q.list[i].value = value;
+	q.list[i].n = n;
+	expect(row, &q, good, "length of a value");
+}
+
+static void lengths_have_limits(void **state)
+{
+	for_each_field(row, p, i)
+	{
+		uint8_t tag = p.list[i].tag;
+		size_t max = kinds[tag].kind == NUMBER ? 8 : (size_t)kinds[tag].max;
+		bool any = kinds[tag].kind == TEXT || kinds[tag].kind == BYTES;
+
+		expect_length(row, &p, i, max, true);
+		expect_length(row, &p, i, max + 1, false);
+		expect_length(row, &p, i, max + 256, false);
+		if (max == 0)
+			continue;
+		expect_length(row, &p, i, max - 1, any);
+		expect_length(row, &p, i, 0, any);
+	}
+}
+
+static void expect_number(const struct row *row, const struct payload *p, size_t i, uint64_t value,
+			  bool good)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(8);
+	struct payload q = *p;
+
+	assert_int_equal(buf_put_be(&b, value, 8), 0);
+	q.list[i].value = b.data;
+	expect(row, &q, good, "value of a number");
+}
+
+static void numbers_have_limits(void **state)
+{
+	for_each_field(row, p, i)
+	{
+		uint8_t tag = p.list[i].tag;
+
+		if (kinds[tag].kind != NUMBER)
+			continue;
+		expect_number(row, &p, i, kinds[tag].max, true);
+		expect_number(row, &p, i, kinds[tag].max + 1, false);
+		expect_number(row, &p, i, UINT64_MAX, false);
+		expect_number(row, &p, i, kinds[tag].min, true);
+		expect_number(row, &p, i, 0, kinds[tag].min == 0);
+	}
+}
+
+static void texts_are_utf8_without_nul(void **state)
+{
+	static const struct {
+		const char *bytes;
+		size_t n;
+		bool text, path;
+	} values[] = {
+		{ "", 0, true, true },
+		{ "\xf0\x9f\xa6\x8a", 4, true, true },
+		{ "\0", 1, false, false },
+		{ "\0a", 2, false, false },
+		{ "a\0b", 3, false, false },
+		{ "ab\0", 3, false, false },
+		{ "\xff", 1, false, true },
+		{ "\x80", 1, false, true },
+		{ "\xc0\x80", 2, false, true },
+		{ "\xe2\x82", 2, false, true },
+		{ "a\xc3", 2, false, true },
+		{ "\xed\xa0\x80", 3, false, true },
+		{ "\xf4\x90\x80\x80", 4, false, true },
+	};
+
+	for_each_field(row, p, i)
+	{
+		enum kind kind = kinds[p.list[i].tag].kind;
+
+		for (size_t k = 0; k < ARRAY_SIZE(values); k++) {
+			struct payload q = p;
+
+			q.list[i].value = values[k].bytes;
+			q.list[i].n = values[k].n;
+			if (kind == TEXT || kind == BYTES)
+				expect(row, &q, kind == TEXT ? values[k].text : values[k].path,
+				       "bytes of a value");
+		}
+	}
+}
+
+/* The length of one field says something else than there is. */
+static void lengths_do_not_lie(void **state)
+{
+	for_each_field(row, p, i)
+	{
+		size_t n = p.list[i].n, at = 0;
+		const size_t lies[] = { n + 1, n - 1, 0, LENGTH_MAX, LENGTH_MAX - 1, 0x800000 };
+
+		for (size_t j = 0; j < i; j++)
+			at += 4 + p.list[j].n;
+		for (size_t k = 0; k < ARRAY_SIZE(lies); k++) {
+			_cleanup_buf_ struct buf b = BUF_INIT(PAYLOAD_MAX);
+
+			if (lies[k] == n || lies[k] > LENGTH_MAX)
+				continue;
+			encode(&p, &b);
+			b.data[at + 1] = (char)(lies[k] >> 16);
+			b.data[at + 2] = (char)(lies[k] >> 8);
+			b.data[at + 3] = (char)lies[k];
+			assert_int_equal(parse_bytes(row, b.data, b.len), -EBADMSG);
+		}
+	}
+}
+
+static void cut_or_longer_is_wrong(void **state)
+{
+	for (const struct row *row = rows; row < rows + MESSAGE_MAX; row++) {
+		_cleanup_buf_ struct buf b = BUF_INIT(PAYLOAD_MAX);
+		struct payload p = full(row, 0);
+		size_t start = 0, len;
+
+		encode(&p, &b);
+		for (size_t i = 0; i < p.n; start += 4 + p.list[i++].n)
+			for (size_t k = 1; k < 4 + p.list[i].n; k++)
+				assert_int_equal(parse_bytes(row, b.data, start + k), -EBADMSG);
+		len = b.len;
+		for (unsigned int more = 1; more <= 5; more++) {
+			assert_int_equal(buf_putc(&b, 0), 0);
+			assert_int_equal(parse_bytes(row, b.data, len + more), -EBADMSG);
+			memset(b.data + len, 0xff, more);
+			assert_int_equal(parse_bytes(row, b.data, len + more), -EBADMSG);
+			memset(b.data + len, 0, more);
+		}
+	}
+}
+
+static void empty_is_a_message_without_fields(void **state)
+{
+	struct fields f = { .present = 1 };
+	struct err e = ERR_INIT;
+	const char *value;
+	size_t pos = 0, n;
+
+	assert_int_equal(fields_parse(MESSAGE_NONE, NULL, 0, &f, &e), 0);
+	assert_int_equal(f.present, 0);
+	assert_false(fields_next(&f, TAG_PATH, &pos, &value, &n));
+	assert_int_equal(fields_parse(MESSAGE_STAT, NULL, 0, &f, &e), -EBADMSG);
+}
+
+/* A position that does not come from fields_next() ends the walk, and no more. */
+static void positions_stay_inside(void **state)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(64);
+	struct err e = ERR_INIT;
+	struct fields f;
+	const char *value;
+
+	fields_put_text(&b, TAG_PATH, "/x");
+	assert_int_equal(fields_parse(MESSAGE_STAT, b.data, b.len, &f, &e), 0);
+	for (size_t at = 1; at < b.len + 20; at++) {
+		size_t pos = at, n;
+
+		assert_false(fields_next(&f, TAG_PATH, &pos, &value, &n));
+	}
+}
+
+static void values_are_copied_with_a_nul(void **state)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(64);
+	_cleanup_free_ char *exact = NULL, *path = NULL, *user = NULL;
+	struct err e = ERR_INIT;
+	struct fields f;
+	bool oom = false;
+
+	fields_put_text(&b, TAG_PATH, "/tmp/x");
+	exact = unit_copy(b.data, b.len);
+	assert_int_equal(fields_parse(MESSAGE_STAT, exact, b.len, &f, &e), 0);
+	path = fields_copy(&f, TAG_PATH, &oom);
+	assert_string_equal(path, "/tmp/x");
+	user = fields_copy(&f, TAG_USER, &oom);
+	assert_null(user);
+	assert_false(oom);
+}
+
+static int copy_and_free(void)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(64);
+	_cleanup_free_ char *path = NULL;
+	struct err e = ERR_INIT;
+	struct fields f;
+	bool oom = false;
+
+	fields_put_text(&b, TAG_PATH, "/x");
+	if (b.err)
+		return b.err;
+	assert_int_equal(fields_parse(MESSAGE_STAT, b.data, b.len, &f, &e), 0);
+	path = fields_copy(&f, TAG_PATH, &oom);
+	assert_true(oom == !path);
+	return oom ? -ENOMEM : 0;
+}
+
+static void survives_failing_calls(void **state)
+{
+	FAIL_SWEEP(copy_and_free());
+}
+
+static void writing_has_limits(void **state)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(12);
+
+	fields_put_number(&b, TAG_CODE, 7);
+	assert_int_equal(b.err, 0);
+	assert_memory_equal(b.data, "\x1f\0\0\x08\0\0\0\0\0\0\0\x07", 12);
+	fields_put_flag(&b, TAG_STDIN);
+	assert_int_equal(b.err, -ENOBUFS);
+	buf_reset(&b);
+	fields_put_bytes(&b, TAG_ENV, "", (size_t)LENGTH_MAX + 1);
+	assert_int_equal(b.err, -ENOBUFS);
+	assert_int_equal(b.len, 0);
+}
+
+/* A tag is a number on the wire: none may change. */
+static void tags_keep_their_numbers(void **state)
+{
+	assert_int_equal(TAG_VERSION, 1);
+	assert_int_equal(TAG_PATH, 10);
+	assert_int_equal(TAG_LENGTH, 18);
+	assert_int_equal(TAG_KIND, 26);
+	assert_int_equal(TAG_TEXT, 36);
+	assert_int_equal(TAG_LANDLOCK, 37);
+	assert_int_equal(TAG_MAX, 38);
+}
+
+static void numbers_name_messages(void **state)
+{
+	static const int opens[] = {
+		-1,	      MESSAGE_EXEC,  MESSAGE_READ, MESSAGE_WRITE,  MESSAGE_STAT,
+		MESSAGE_LIST, MESSAGE_MKDIR, MESSAGE_MOVE, MESSAGE_REMOVE, MESSAGE_WATCH
+	};
+	static const int accepts[] = {
+		-1,	      MESSAGE_STARTED, MESSAGE_ENTRY, MESSAGE_ENTRY, MESSAGE_ENTRY,
+		MESSAGE_NONE, MESSAGE_ENTRY,   MESSAGE_ENTRY, MESSAGE_NONE,  MESSAGE_NONE
+	};
+	static const int keeper[] = {
+		-1, MESSAGE_SIGNAL, MESSAGE_RESIZE, -1, -1, -1, -1, -1, -1, -1
+	};
+	static const int guest[] = { -1, -1, -1, MESSAGE_EXIT, MESSAGE_ENTRY, MESSAGE_EVENT, -1,
+				     -1, -1, -1 };
+
+	for (unsigned int i = 0; i < 256; i++) {
+		const int want[] = { i < 10 ? opens[i] : -1, i < 10 ? accepts[i] : -1,
+				     i < 10 ? keeper[i] : -1, i < 10 ? guest[i] : -1 };
+
+		for (unsigned int k = 0; k < 4; k++) {
+			enum wire_message m = MESSAGE_MAX;
+			int r = k == 0	 ? message_of_open((uint8_t)i, &m)
+				: k == 1 ? message_of_accept((uint8_t)i, &m)
+					 : message_of_msg((uint8_t)i, k == 2, &m);
+
+			assert_int_equal(r, want[k] < 0 ? -EBADMSG : 0);
+			assert_int_equal(m, want[k] < 0 ? MESSAGE_MAX : want[k]);
+		}
+	}
+}
+
+static void codes_have_names(void **state)
+{
+	for (unsigned int i = 0; i < WIRE_CODE_MAX; i++) {
+		assert_non_null(wire_code_name(i));
+		assert_string_not_equal(wire_code_name(i), "unknown code");
+	}
+	assert_string_equal(wire_code_name(WIRE_NOT_FOUND), "not found");
+	assert_string_equal(wire_code_name(WIRE_CODE_MAX), "unknown code");
+	assert_string_equal(wire_code_name(UINT64_MAX), "unknown code");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(examples_come_back_as_they_were),
+		cmocka_unit_test(needed_fields_are_needed),
+		cmocka_unit_test(exit_has_a_code_or_a_signal),
+		cmocka_unit_test(terminals_have_two_sides),
+		cmocka_unit_test(other_fields_do_not_belong),
+		cmocka_unit_test(order_matters),
+		cmocka_unit_test(only_some_are_repeated),
+		cmocka_unit_test(lengths_have_limits),
+		cmocka_unit_test(numbers_have_limits),
+		cmocka_unit_test(texts_are_utf8_without_nul),
+		cmocka_unit_test(lengths_do_not_lie),
+		cmocka_unit_test(cut_or_longer_is_wrong),
+		cmocka_unit_test(empty_is_a_message_without_fields),
+		cmocka_unit_test(positions_stay_inside),
+		cmocka_unit_test(values_are_copied_with_a_nul),
+		cmocka_unit_test(survives_failing_calls),
+		cmocka_unit_test(writing_has_limits),
+		cmocka_unit_test(tags_keep_their_numbers),
+		cmocka_unit_test(numbers_name_messages),
+		cmocka_unit_test(codes_have_names),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
