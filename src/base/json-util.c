@@ -177,3 +177,19 @@ json_t *json_object_from(const struct json_member *members, size_t n)
 	json_decref(o);
 	return NULL;
 }
+
+json_t *json_texts(const char *const *list, size_t n)
+{
+	_cleanup_json_ json_t *a = json_array();
+
+	for (size_t i = 0; a && i < n; i++)
+		if (json_push(a, json_string(list[i])) < 0)
+			return NULL;
+	return TAKE_PTR(a);
+}
+
+json_t *json_number(uint64_t n)
+{
+	assert(n <= INT64_MAX);
+	return json_integer((json_int_t)n);
+}

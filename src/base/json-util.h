@@ -62,6 +62,12 @@ int json_get_bool(const json_t *obj, const char *key, bool *ret, struct err *e);
 int json_put(json_t *obj, const char *key, json_t *value);
 int json_push(json_t *array, json_t *value);
 
+/* An array of texts; NULL without memory. */
+json_t *json_texts(const char *const *list, size_t n);
+
+/* A whole number; one that JSON's readers could not hold is a bug of the caller. */
+json_t *json_number(uint64_t n);
+
 struct json_member {
 	const char *key;
 	json_t *value;

@@ -33,24 +33,9 @@ static const char *const masked[] = {
 
 static const char *const readonly[] = { "/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys" };
 
-static json_t *texts(const char *const *list, size_t n)
-{
-	_cleanup_json_ json_t *a = json_array();
-
-	for (size_t i = 0; a && i < n; i++)
-		if (json_push(a, json_string(list[i])) < 0)
-			return NULL;
-	return TAKE_PTR(a);
-}
-
-#define TEXTS(...)                                  \
-	texts((const char *const[]){ __VA_ARGS__ }, \
-	      sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(char *))
-
-static json_t *number(uint64_t n)
-{
-	return json_integer((json_int_t)n);
-}
+#define TEXTS(...)                                       \
+	json_texts((const char *const[]){ __VA_ARGS__ }, \
+		   sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(char *))
 
 static json_t *mount(const char *destination, const char *type, const char *source, json_t *options)
 {
@@ -96,16 +81,16 @@ static json_t *mounts(const struct oci_spec *s)
 static json_t *capabilities(void)
 {
 	return JSON_OBJECT(
-		{ "bounding", texts(guest_capabilities, ARRAY_SIZE(guest_capabilities)) },
-		{ "effective", texts(guest_capabilities, ARRAY_SIZE(guest_capabilities)) },
-		{ "permitted", texts(guest_capabilities, ARRAY_SIZE(guest_capabilities)) },
+		{ "bounding", json_texts(guest_capabilities, ARRAY_SIZE(guest_capabilities)) },
+		{ "effective", json_texts(guest_capabilities, ARRAY_SIZE(guest_capabilities)) },
+		{ "permitted", json_texts(guest_capabilities, ARRAY_SIZE(guest_capabilities)) },
 		{ "inheritable", json_array() }, { "ambient", json_array() });
 }
 
 static json_t *rlimit(const char *type, uint64_t hard)
 {
-	return JSON_OBJECT({ "type", json_string(type) }, { "soft", number(hard) },
-			   { "hard", number(hard) });
+	return JSON_OBJECT({ "type", json_string(type) }, { "soft", json_number(hard) },
+			   { "hard", json_number(hard) });
 }
 
 static json_t *rlimits(const struct oci_spec *s)
@@ -120,20 +105,21 @@ static json_t *rlimits(const struct oci_spec *s)
 
 static json_t *process(const struct oci_spec *s)
 {
-	return JSON_OBJECT({ "terminal", json_false() },
-			   { "user", JSON_OBJECT({ "uid", number(0) }, { "gid", number(0) }) },
-			   { "args", TEXTS(OCI_GUEST_PATH) },
-			   { "env", TEXTS("PATH=/usr/sbin:/usr/bin:/sbin:/bin") },
-			   { "cwd", json_string("/") }, { "capabilities", capabilities() },
-			   { "rlimits", rlimits(s) }, { "noNewPrivileges", json_true() },
-			   { "oomScoreAdj", number(0) });
+	return JSON_OBJECT(
+		{ "terminal", json_false() },
+		{ "user", JSON_OBJECT({ "uid", json_number(0) }, { "gid", json_number(0) }) },
+		{ "args", TEXTS(OCI_GUEST_PATH) },
+		{ "env", TEXTS("PATH=/usr/sbin:/usr/bin:/sbin:/bin") }, { "cwd", json_string("/") },
+		{ "capabilities", capabilities() }, { "rlimits", rlimits(s) },
+		{ "noNewPrivileges", json_true() }, { "oomScoreAdj", json_number(0) });
 }
 
 static json_t *id_map(uint32_t host)
 {
 	json_t *a = json_array();
-	json_t *one = JSON_OBJECT({ "containerID", number(0) }, { "hostID", number(host) },
-				  { "size", number(OCI_IDS) });
+	json_t *one =
+		JSON_OBJECT({ "containerID", json_number(0) }, { "hostID", json_number(host) },
+			    { "size", json_number(OCI_IDS) });
 
 	if (json_push(a, one) == 0)
 		return a;
@@ -169,11 +155,11 @@ static json_t *resources(const struct oci_spec *s)
 
 	/* Swap as much as memory means no swap at all. */
 	return JSON_OBJECT({ "devices", no_devices() },
-			   { "memory", JSON_OBJECT({ "limit", number(s->memory) },
-						   { "swap", number(s->memory) }) },
-			   { "pids", JSON_OBJECT({ "limit", number(s->pids) }) },
-			   { "cpu", JSON_OBJECT({ "quota", number(quota) },
-						{ "period", number(CPU_PERIOD_US) }) });
+			   { "memory", JSON_OBJECT({ "limit", json_number(s->memory) },
+						   { "swap", json_number(s->memory) }) },
+			   { "pids", JSON_OBJECT({ "limit", json_number(s->pids) }) },
+			   { "cpu", JSON_OBJECT({ "quota", json_number(quota) },
+						{ "period", json_number(CPU_PERIOD_US) }) });
 }
 
 static json_t *linux_part(const struct oci_spec *s)
@@ -181,8 +167,8 @@ static json_t *linux_part(const struct oci_spec *s)
 	_cleanup_json_ json_t *o = JSON_OBJECT(
 		{ "uidMappings", id_map(s->host_uid) }, { "gidMappings", id_map(s->host_gid) },
 		{ "namespaces", namespace_list() },
-		{ "maskedPaths", texts(masked, ARRAY_SIZE(masked)) },
-		{ "readonlyPaths", texts(readonly, ARRAY_SIZE(readonly)) },
+		{ "maskedPaths", json_texts(masked, ARRAY_SIZE(masked)) },
+		{ "readonlyPaths", json_texts(readonly, ARRAY_SIZE(readonly)) },
 		{ "seccomp", seccomp_profile() });
 	int r = o ? 0 : -ENOMEM;
 

@@ -66,33 +66,18 @@ static const uint64_t families[] = { AF_UNIX, AF_INET, AF_INET6 };
 /* What debuggers and old programs ask for; 0xffffffff asks what it is now. */
 static const uint64_t personalities[] = { 0, 0x8, 0x20000, 0x20008, 0x40000, 0xffffffff };
 
-static json_t *names(const char *const *list, size_t n)
-{
-	_cleanup_json_ json_t *a = json_array();
-
-	for (size_t i = 0; a && i < n; i++)
-		if (json_push(a, json_string(list[i])) < 0)
-			return NULL;
-	return TAKE_PTR(a);
-}
-
-static json_t *number(uint64_t n)
-{
-	return json_integer((json_int_t)n);
-}
-
 /* Allows `call` if (argument & mask) == value. */
 static int allow_if(json_t *rules, const char *call, int argument, uint64_t mask, uint64_t value)
 {
 	_cleanup_json_ json_t *args = json_array();
-	int r = json_push(args,
-			  JSON_OBJECT({ "index", json_integer(argument) },
-				      { "op", json_string("SCMP_CMP_MASKED_EQ") },
-				      { "value", number(mask) }, { "valueTwo", number(value) }));
+	int r = json_push(args, JSON_OBJECT({ "index", json_integer(argument) },
+					    { "op", json_string("SCMP_CMP_MASKED_EQ") },
+					    { "value", json_number(mask) },
+					    { "valueTwo", json_number(value) }));
 
 	if (r < 0)
 		return r;
-	return json_push(rules, JSON_OBJECT({ "names", names(&call, 1) },
+	return json_push(rules, JSON_OBJECT({ "names", json_texts(&call, 1) },
 					    { "action", json_string("SCMP_ACT_ALLOW") },
 					    { "args", TAKE_PTR(args) }));
 }
@@ -141,11 +126,11 @@ static int allow_ioctl(json_t *rules)
 static json_t *rules(void)
 {
 	_cleanup_json_ json_t *a = json_array();
-	int r = json_push(a, JSON_OBJECT({ "names", names(allowed, ARRAY_SIZE(allowed)) },
+	int r = json_push(a, JSON_OBJECT({ "names", json_texts(allowed, ARRAY_SIZE(allowed)) },
 					 { "action", json_string("SCMP_ACT_ALLOW") }));
 
 	if (r == 0)
-		r = json_push(a, JSON_OBJECT({ "names", names(absent, ARRAY_SIZE(absent)) },
+		r = json_push(a, JSON_OBJECT({ "names", json_texts(absent, ARRAY_SIZE(absent)) },
 					     { "action", json_string("SCMP_ACT_ERRNO") },
 					     { "errnoRet", json_integer(ENOSYS) }));
 	if (r == 0)
@@ -169,8 +154,9 @@ json_t *seccomp_profile(void)
 #else
 #error "say here which system call ABI this machine has"
 #endif
-	return JSON_OBJECT({ "defaultAction", json_string("SCMP_ACT_ERRNO") },
-			   { "defaultErrnoRet", json_integer(EPERM) },
-			   { "architectures", names(architectures, ARRAY_SIZE(architectures)) },
-			   { "syscalls", rules() });
+	return JSON_OBJECT(
+		{ "defaultAction", json_string("SCMP_ACT_ERRNO") },
+		{ "defaultErrnoRet", json_integer(EPERM) },
+		{ "architectures", json_texts(architectures, ARRAY_SIZE(architectures)) },
+		{ "syscalls", rules() });
 }

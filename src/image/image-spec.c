@@ -73,18 +73,6 @@ static void sort_packages(struct text_list *list)
 	list->n = n;
 }
 
-static json_t *texts_json(const struct text_list *list)
-{
-	json_t *array = json_array();
-
-	for (size_t i = 0; array && i < list->n; i++)
-		if (json_push(array, json_string(list->v[i])) < 0) {
-			json_decref(array);
-			return NULL;
-		}
-	return array;
-}
-
 static json_t *pairs_json(const struct pair_list *list)
 {
 	json_t *object = json_object();
@@ -103,9 +91,12 @@ static int make_digest(struct image_spec *s)
 	_cleanup_json_ json_t *j = JSON_OBJECT(
 		{ "build", json_integer(1) }, { "suite", json_string(s->suite) },
 		{ "variant", json_string(variant_names[s->variant]) },
-		{ "user", json_string(s->user) }, { "mirrors", texts_json(&s->mirrors) },
-		{ "packages", texts_json(&s->policy.capabilities.packages) },
-		{ "scripts", texts_json(&s->policy.capabilities.scripts) },
+		{ "user", json_string(s->user) },
+		{ "mirrors", json_texts(s->mirrors.v, s->mirrors.n) },
+		{ "packages", json_texts(s->policy.capabilities.packages.v,
+					 s->policy.capabilities.packages.n) },
+		{ "scripts",
+		  json_texts(s->policy.capabilities.scripts.v, s->policy.capabilities.scripts.n) },
 		{ "files", pairs_json(&s->files) }, { "env", pairs_json(&s->policy.env) });
 	_cleanup_free_ char *text = j ? json_write_canonical(j) : NULL;
 	unsigned char sum[crypto_hash_sha256_BYTES];
@@ -163,13 +154,9 @@ static int read_image(struct policy_store *store, const struct source *src, bool
 		policy_read_fallbacks(&s->policy, image_keys, d);
 		check(s, &f, by_name, d);
 	}
-	diags_sort(d);
-	r = diags_result(d);
-	if (r == -ENOMEM)
-		return err_oom(e);
+	r = diags_outcome(d, src->label, e);
 	if (r < 0)
-		return err_set(e, r, "%s: %zu error%s", src->label, d->errors,
-			       d->errors == 1 ? "" : "s");
+		return r;
 	s->name = f.name;
 	s->summary = f.summary;
 	*ret = TAKE_PTR(s);

@@ -19,14 +19,7 @@ static int compare_text(const void *a, const void *b)
 /* An array of the texts as they stand. */
 static json_t *sequence(const struct text_list *list)
 {
-	json_t *a = json_array();
-
-	for (size_t i = 0; a && i < list->n; i++)
-		if (json_push(a, json_string(list->v[i])) < 0) {
-			json_decref(a);
-			return NULL;
-		}
-	return a;
+	return json_texts(list->v, list->n);
 }
 
 /* An array of the texts, sorted; the readers leave no repetition. */
@@ -44,12 +37,6 @@ static json_t *set(const struct text_list *list)
 	a = sequence(&sorted);
 	free(sorted.v);
 	return a;
-}
-
-static json_t *number(uint64_t n)
-{
-	assert(n <= INT64_MAX);
-	return json_integer((json_int_t)n);
 }
 
 static json_t *require(const struct policy *p)
@@ -72,7 +59,7 @@ static json_t *ports(const struct ruleset_entry *v, size_t i, size_t end)
 
 	/* The entry for every port sorts first, and holds the others. */
 	for (; r == 0 && i < end && v[i].rule.port != 0; i++)
-		r = json_push(a, number(v[i].rule.port));
+		r = json_push(a, json_number(v[i].rule.port));
 	if (r == 0)
 		return a;
 	json_decref(a);
@@ -159,22 +146,24 @@ static json_t *prompt(const struct policy *p)
 
 static json_t *resources(const struct policy *p)
 {
-	return JSON_OBJECT(
-		{ "cpus_thousandths", number(p->resources.cpus) },
-		{ "memory_bytes", number(p->resources.memory) },
-		{ "pids", number(p->resources.pids) }, { "disk_bytes", number(p->resources.disk) },
-		{ "output_bytes", number(p->resources.output) },
-		{ "timeout_ms", number(p->resources.timeout) },
-		{ "ttl_ms", number(p->resources.ttl) }, { "idle_ms", number(p->resources.idle) });
+	return JSON_OBJECT({ "cpus_thousandths", json_number(p->resources.cpus) },
+			   { "memory_bytes", json_number(p->resources.memory) },
+			   { "pids", json_number(p->resources.pids) },
+			   { "disk_bytes", json_number(p->resources.disk) },
+			   { "output_bytes", json_number(p->resources.output) },
+			   { "timeout_ms", json_number(p->resources.timeout) },
+			   { "ttl_ms", json_number(p->resources.ttl) },
+			   { "idle_ms", json_number(p->resources.idle) });
 }
 
 static json_t *budgets(const struct policy *p)
 {
-	return JSON_OBJECT({ "bytes_out", number(p->egress.budgets.bytes_out) },
-			   { "bytes_in", number(p->egress.budgets.bytes_in) },
-			   { "streams", number(p->egress.budgets.streams) },
-			   { "streams_per_minute", number(p->egress.budgets.streams_per_minute) },
-			   { "names", number(p->egress.budgets.names) });
+	return JSON_OBJECT(
+		{ "bytes_out", json_number(p->egress.budgets.bytes_out) },
+		{ "bytes_in", json_number(p->egress.budgets.bytes_in) },
+		{ "streams", json_number(p->egress.budgets.streams) },
+		{ "streams_per_minute", json_number(p->egress.budgets.streams_per_minute) },
+		{ "names", json_number(p->egress.budgets.names) });
 }
 
 static json_t *egress(const struct policy *p)

@@ -358,13 +358,9 @@ static int compile_source(struct policy_store *store, const struct source *src, 
 	if (!p)
 		return err_oom(e);
 	compile_agent(&c, src, by_name);
-	diags_sort(d);
-	r = diags_result(d);
-	if (r == -ENOMEM)
-		return err_oom(e);
+	r = diags_outcome(d, src->label, e);
 	if (r < 0)
-		return err_set(e, r, "%s: %zu error%s", src->label, d->errors,
-			       d->errors == 1 ? "" : "s");
+		return r;
 	*ret = TAKE_PTR(p);
 	return 0;
 }
@@ -479,12 +475,7 @@ int policy_validate(struct policy_store *store, const char *path, struct diags *
 		compile_agent(&c, src, false);
 	else if ((root = tree_of(&c, src)))
 		validate_preset(&c, src, root);
-	diags_sort(d);
-	r = diags_result(d);
-	if (r == -ENOMEM)
-		return err_oom(e);
-	return r < 0 ? err_set(e, r, "%s: %zu error%s", path, d->errors, d->errors == 1 ? "" : "s")
-		     : 0;
+	return diags_outcome(d, path, e);
 }
 
 /* ---- heads, for lists ---- */

@@ -69,6 +69,19 @@ int diags_result(const struct diags *d)
 	return d->errors > 0 ? -EINVAL : 0;
 }
 
+int diags_outcome(struct diags *d, const char *label, struct err *e)
+{
+	int r = diags_result(d);
+
+	diags_sort(d);
+	if (r == -ENOMEM)
+		return err_oom(e);
+	if (r < 0)
+		return err_set(e, r, "%s: %zu error%s", label, d->errors,
+			       d->errors == 1 ? "" : "s");
+	return 0;
+}
+
 int diag_format(const struct diag *g, struct buf *b)
 {
 	(void)str_escape(b, g->pos.src->label, strlen(g->pos.src->label));

@@ -10,6 +10,7 @@
 
 #include "arena.h"
 #include "buf.h"
+#include "err.h"
 
 /* A file that takes part: text given by the caller, shown under `label`. */
 struct source {
@@ -66,6 +67,9 @@ void diags_sort(struct diags *d);
 
 /* 0 if nothing stands against the result, -ENOMEM, or -EINVAL if there were errors. */
 int diags_result(const struct diags *d);
+
+/* The same as an error, "LABEL: 2 errors"; sorts them for whoever shows them. */
+int diags_outcome(struct diags *d, const char *label, struct err *e);
 
 /* "file:line:column: error: key: text; hint", escaped, one line. */
 int diag_format(const struct diag *g, struct buf *b);
