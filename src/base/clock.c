@@ -26,15 +26,31 @@ uint64_t clock_wall(void)
 	return now(CLOCK_REALTIME);
 }
 
+static bool is_leap(unsigned int year)
+{
+	return year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+}
+
+static unsigned int days_of(unsigned int year, unsigned int month)
+{
+	static const uint8_t days[] = { 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31 };
+
+	return days[month] + (month == 1 && is_leap(year));
+}
+
+/* Not gmtime_r(3) and strftime(3): both read /etc/localtime, and a keeper may open no file. */
 const char *clock_format(uint64_t wall, char out[static CLOCK_RFC3339_MAX])
 {
-	time_t sec = (time_t)(wall / NSEC_PER_SEC);
-	struct tm tm;
-	size_t n;
+	uint64_t sec = wall / NSEC_PER_SEC;
+	unsigned int day = (unsigned int)(sec / 86400), of_day = (unsigned int)(sec % 86400);
+	unsigned int year = 1970, month = 0;
 
-	(void)gmtime_r(&sec, &tm);
-	n = strftime(out, CLOCK_RFC3339_MAX, "%Y-%m-%dT%H:%M:%S", &tm);
-	(void)snprintf(out + n, CLOCK_RFC3339_MAX - n, ".%09uZ",
+	for (; day >= 365U + is_leap(year); year++)
+		day -= 365U + is_leap(year);
+	for (; day >= days_of(year, month); month++)
+		day -= days_of(year, month);
+	(void)snprintf(out, CLOCK_RFC3339_MAX, "%04u-%02u-%02uT%02u:%02u:%02u.%09uZ", year,
+		       month + 1, day + 1, of_day / 3600, of_day / 60 % 60, of_day % 60,
 		       (unsigned int)(wall % NSEC_PER_SEC));
 	return out;
 }

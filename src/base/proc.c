@@ -14,25 +14,30 @@
 #include "fd.h"
 
 enum {
-	N_STDIO = 3
+	N_STDIO = 3,
+	N_FDS = N_STDIO + PROC_MORE_MAX,
 };
 
 #define SYSTEM_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 /*
- * What the child does with descriptors. A source below 3 could be overwritten by an earlier dup2(),
- * so it is copied up first; the copy goes to own[] and is the caller's to close.
+ * What the child does with descriptors. A source below the last target could be overwritten by an
+ * earlier dup2(), so it is copied up first; the copy goes to own[] and is the caller's to close.
  */
-static int plan_fds(const struct proc_spec *spec, posix_spawn_file_actions_t *fa, int own[N_STDIO])
+static int plan_fds(const struct proc_spec *spec, posix_spawn_file_actions_t *fa, int own[N_FDS])
 {
-	const int want[N_STDIO] = { spec->in, spec->out, spec->err };
+	int want[N_FDS] = { spec->in, spec->out, spec->err };
+	const int n = N_STDIO + (int)spec->n_more;
 
-	for (int i = 0; i < N_STDIO; i++) {
+	assert(spec->n_more <= PROC_MORE_MAX);
+	for (size_t i = 0; i < spec->n_more; i++)
+		want[N_STDIO + i] = spec->more[i];
+	for (int i = 0; i < n; i++) {
 		int fd = want[i], r;
 
 		assert(fd >= 0 || fd == -EBADF);
-		if (fd >= 0 && fd < N_STDIO) {
-			fd = own[i] = fcntl(fd, F_DUPFD_CLOEXEC, N_STDIO);
+		if (fd >= 0 && fd < n) {
+			fd = own[i] = fcntl(fd, F_DUPFD_CLOEXEC, n);
 			if (fd < 0)
 				return -errno;
 		}
@@ -41,7 +46,7 @@ static int plan_fds(const struct proc_spec *spec, posix_spawn_file_actions_t *fa
 		if (r != 0)
 			return -r;
 	}
-	return -posix_spawn_file_actions_addclosefrom_np(fa, N_STDIO);
+	return -posix_spawn_file_actions_addclosefrom_np(fa, n);
 }
 
 static int plan_attr(const struct proc_spec *spec, posix_spawnattr_t *attr)
@@ -67,14 +72,16 @@ static int spawn(const struct proc_spec *spec, posix_spawn_file_actions_t *fa,
 {
 	static char *const no_env[] = { NULL };
 	char *const *env = spec->env ? (char *const *)spec->env : no_env;
-	int own[N_STDIO] = { -EBADF, -EBADF, -EBADF };
-	int r = plan_fds(spec, fa, own);
+	int own[N_FDS], r;
 
+	for (size_t i = 0; i < N_FDS; i++)
+		own[i] = -EBADF;
+	r = plan_fds(spec, fa, own);
 	if (r == 0)
 		r = plan_attr(spec, attr);
 	if (r == 0)
 		r = -posix_spawn(ret_pid, spec->path, fa, attr, (char *const *)spec->argv, env);
-	for (int i = 0; i < N_STDIO; i++)
+	for (size_t i = 0; i < N_FDS; i++)
 		(void)fd_close(own[i]);
 	return r;
 }
@@ -124,6 +131,17 @@ int proc_spawn(const struct proc_spec *spec, struct proc *ret, struct err *e)
 	if (r < 0)
 		return err_set(e, r, "cannot run '%s': %s", spec->path, strerror(-r));
 	return 0;
+}
+
+int proc_fork(struct proc *ret)
+{
+	pid_t pid = fork();
+
+	if (pid < 0)
+		return -errno;
+	if (pid == 0)
+		return 1;
+	return hold(pid, ret);
 }
 
 int proc_signal(const struct proc *p, int sig)

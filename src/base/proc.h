@@ -24,20 +24,29 @@ struct proc {
 	}
 #define _cleanup_proc_ _cleanup_(proc_done)
 
+enum {
+	PROC_MORE_MAX = 5
+};
+
 /* What a child gets; everything not named here it does not get. */
 struct proc_spec {
 	const char *path;	 /* absolute; no PATH search (see proc_find) */
 	const char *const *argv; /* NULL-terminated */
 	const char *const *env;	 /* NULL-terminated; NULL means an empty environment */
 	int in, out, err;	 /* become 0, 1, 2; -EBADF means /dev/null */
-	bool own_session;	 /* setsid(): no controlling terminal, own process group */
+	const int *more;	 /* become 3, 4, ...; n_more of them, -EBADF as above */
+	size_t n_more;
+	bool own_session; /* setsid(): no controlling terminal, own process group */
 };
 
 /*
- * Starts a child with default signal dispositions, an empty signal mask and only descriptors 0, 1
- * and 2. The caller owns *ret. Failure to exec is reported here, not by an exit status.
+ * Starts a child with default signal dispositions, an empty signal mask and only descriptors 0, 1,
+ * 2 and `more`. The caller owns *ret. Failure to exec is reported here, not by an exit status.
  */
 int proc_spawn(const struct proc_spec *spec, struct proc *ret, struct err *e);
+
+/* fork(2). Returns 1 in the child; 0 in the parent, who owns *ret; or -errno. */
+int proc_fork(struct proc *ret);
 
 /* Sends a signal through the pidfd. 0 or -errno (-ESRCH: it has ended). */
 int proc_signal(const struct proc *p, int sig);

@@ -8,6 +8,20 @@ bool str_has_suffix(const char *s, const char *suffix)
 	return n >= k && memcmp(s + n - k, suffix, k) == 0;
 }
 
+bool str_has_word(const char *list, const char *word)
+{
+	size_t n = strlen(word);
+
+	for (const char *p = list; *(p += strspn(p, " ,\t\n"));) {
+		size_t len = strcspn(p, " ,\t\n");
+
+		if (len == n && memcmp(p, word, n) == 0)
+			return true;
+		p += len;
+	}
+	return false;
+}
+
 int str_to_u64(const char *s, size_t n, uint64_t max, uint64_t *ret)
 {
 	uint64_t value = 0;

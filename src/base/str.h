@@ -20,6 +20,9 @@ static inline bool str_has_prefix(const char *s, const char *prefix)
 
 bool str_has_suffix(const char *s, const char *suffix);
 
+/* True if `word` stands in `list` between separators (space, comma, newline, tab). */
+bool str_has_word(const char *list, const char *word);
+
 static inline bool ascii_is_digit(char c)
 {
 	return c >= '0' && c <= '9';

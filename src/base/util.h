@@ -17,6 +17,18 @@
 #define _must_check_	     __attribute__((warn_unused_result))
 #define _noreturn_	     __attribute__((noreturn))
 
+/* Built with AddressSanitizer, whose runtime wants more of a process than the program does. */
+#if defined(__SANITIZE_ADDRESS__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
+
 /* Each argument is evaluated once; the names are made unique so that uses can be nested. */
 #define PASTE_(a, b) a##b
 #define PASTE(a, b)  PASTE_(a, b)

@@ -17,7 +17,11 @@ enum {
 	EXIT_OK = 0,
 	EXIT_NO = 1,	/* the answer is no: file wrong, connection denied, host lacks something */
 	EXIT_USAGE = 2, /* the command line is wrong */
-	EXIT_HUTCH = 125, /* hutch itself failed: file not readable, out of memory */
+	EXIT_TIMEOUT = 124,	 /* of a command in a sandbox: its time limit */
+	EXIT_HUTCH = 125,	 /* hutch itself failed: file not readable, out of memory */
+	EXIT_NOT_EXECUTED = 126, /* it is there and cannot be run */
+	EXIT_NOT_FOUND = 127,
+	EXIT_SIGNAL = 128, /* and the number of the signal that ended it */
 };
 
 struct option {
@@ -33,6 +37,13 @@ struct command {
 	const char *name;
 	const char *args; /* "AGENT NAME:PORT"; "" for none */
 	int min_args, max_args;
+	/*
+	 * The arguments end with the words of another command, which are nobody's options: from the
+	 * first word behind `own_args` others, or from "--". A failure of ours is then EXIT_HUTCH
+	 * always, because small numbers are the other command's.
+	 */
+	bool passes_on;
+	int own_args;
 	const char *summary;
 	const char *help;	      /* paragraphs for --help, after the summary */
 	const struct option *options; /* ends with .name NULL; may be NULL */
@@ -41,16 +52,16 @@ struct command {
 };
 
 enum {
-	ARGS_MAX = 256,
-	OPTIONS_MAX = 16,
+	ARGS_MAX = 1024 * 1024, /* any number */
+	OPTIONS_MAX = 256,
 	COMMAND_DEPTH_MAX = 4
 };
 
 /* One parsed command line. */
 struct invocation {
 	const struct command *cmd;
-	char path[64]; /* "hutch config explain" */
-	const char *args[ARGS_MAX];
+	char path[64];	   /* "hutch config explain" */
+	const char **args; /* NULL-terminated */
 	int n_args;
 	struct {
 		const char *name, *value;
@@ -61,11 +72,15 @@ struct invocation {
 
 extern const struct command root_command;
 
-/* The value of an option ("" for one without argument), or NULL if it was not given. */
+/* The value of an option ("" for one without argument; the last one), or NULL if it was not given.
+ */
 const char *cli_option(const struct invocation *inv, const char *name);
 
 /* Prints "hutch config explain: message" and where to read on, on stderr; returns EXIT_USAGE. */
 int cli_usage(const struct invocation *inv, const char *fmt, ...) _printf_(2, 3);
+
+/* Prints errors and warnings of a policy. */
+void cli_diags(FILE *f, const struct diags *d);
 
 /*
  * Prints what `e` says on stderr, escaped; returns EXIT_NO for a -EINVAL or -ENOENT, else
@@ -134,3 +149,11 @@ int cmd_image_import(struct invocation *inv);
 int cmd_image_ls(struct invocation *inv);
 int cmd_image_inspect(struct invocation *inv);
 int cmd_image_rm(struct invocation *inv);
+int cmd_run(struct invocation *inv);
+int cmd_create(struct invocation *inv);
+int cmd_exec(struct invocation *inv);
+int cmd_ps(struct invocation *inv);
+int cmd_inspect(struct invocation *inv);
+int cmd_receipt(struct invocation *inv);
+int cmd_kill(struct invocation *inv);
+int cmd_rm(struct invocation *inv);

@@ -6,18 +6,6 @@
 #include "docs.h"
 #include "str.h"
 
-static void print_diags(const struct invocation *inv, FILE *f, const struct diags *d)
-{
-	for (size_t i = 0; i < d->n; i++) {
-		_cleanup_buf_ struct buf b = BUF_INIT(64 * 1024);
-
-		(void)diag_format(&d->list[i], &b);
-		(void)fprintf(f, "%s\n", buf_text(&b));
-	}
-	if (d->dropped > 0)
-		(void)fprintf(f, "... and %zu more\n", d->dropped);
-}
-
 static json_t *diag_json(const struct diag *g)
 {
 	json_t *o = JSON_OBJECT(
@@ -51,7 +39,7 @@ static int compile(const struct invocation *inv, struct cli_store *s, struct pol
 
 	if (r == 0)
 		r = policy_compile(&s->store, inv->args[0], &d, ret, &e);
-	print_diags(inv, stderr, &d);
+	cli_diags(stderr, &d);
 	return r < 0 ? cli_fail(inv, &e) : EXIT_OK;
 }
 
@@ -80,7 +68,7 @@ static int validate_one(struct cli_store *s, const struct invocation *inv, const
 	if (list && push_diags(list, &d) < 0)
 		return EXIT_HUTCH;
 	if (!list)
-		print_diags(inv, stdout, &d);
+		cli_diags(stdout, &d);
 	if (r < 0 && d.errors == 0)
 		return validate_unread(inv, path, &e, list);
 	if (!list && r == 0) {

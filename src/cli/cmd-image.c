@@ -8,6 +8,7 @@
 #include "image-make.h"
 #include "store.h"
 #include "str.h"
+#include "view.h"
 
 enum {
 	LOG_TAIL_LINES = 15,
@@ -32,17 +33,6 @@ struct progress {
 	char line[256];
 };
 
-static void format_size(uint64_t bytes, char *out, size_t n)
-{
-	static const char *const units[] = { "B", "KiB", "MiB", "GiB" };
-	double value = (double)bytes;
-	size_t i = 0;
-
-	for (; value >= 1024 && i + 1 < ARRAY_SIZE(units); i++)
-		value /= 1024;
-	(void)snprintf(out, n, i == 0 || value >= 100 ? "%.0f %s" : "%.1f %s", value, units[i]);
-}
-
 static int columns(void)
 {
 	struct winsize w;
@@ -56,7 +46,7 @@ static void draw(struct progress *p, const struct image_progress *now)
 	_cleanup_buf_ struct buf b = BUF_INIT(4096);
 	char size[32];
 
-	format_size(now->bytes, size, sizeof(size));
+	view_size(now->bytes, size, sizeof(size));
 	(void)buf_printf(&b, "%s  %llu:%02llu", phases[now->phase],
 			 (unsigned long long)now->seconds / 60,
 			 (unsigned long long)now->seconds % 60);
@@ -121,7 +111,7 @@ static int print_done(const struct invocation *inv, const char *name, const stru
 		(void)puts("  up to date");
 		return EXIT_OK;
 	}
-	format_size(d->tree.bytes, size, sizeof(size));
+	view_size(d->tree.bytes, size, sizeof(size));
 	(void)printf("  %llu files, %s%s\n", (unsigned long long)d->tree.files, size,
 		     d->is_new ? "" : ", the same tree as before");
 	if (dropped + c->setids + c->xattrs > 0)
@@ -164,16 +154,6 @@ static void print_log(const struct image_store *s, const char *name)
 		stderr);
 }
 
-static void print_diags(const struct diags *d)
-{
-	for (size_t i = 0; i < d->n; i++) {
-		_cleanup_buf_ struct buf b = BUF_INIT(64 * 1024);
-
-		(void)diag_format(&d->list[i], &b);
-		(void)fprintf(stderr, "%s\n", buf_text(&b));
-	}
-}
-
 /* ---- commands ---- */
 
 int cmd_image_build(struct invocation *inv)
@@ -189,7 +169,7 @@ int cmd_image_build(struct invocation *inv)
 
 	if (r == 0)
 		r = image_spec_read(&s.store, inv->args[0], &d, &spec, &e);
-	print_diags(&d);
+	cli_diags(stderr, &d);
 	if (r == 0)
 		r = image_store_open(&images, true, &e);
 	if (r == 0)
@@ -246,7 +226,7 @@ static void print_row(const json_t *one)
 		(void)fputc('\n', stdout);
 		return;
 	}
-	format_size((uint64_t)json_integer_value(json_object_get(one, "size")), size, sizeof(size));
+	view_size((uint64_t)json_integer_value(json_object_get(one, "size")), size, sizeof(size));
 	(void)printf("%.12s  %10s  %-6s %.19s  ", text_of(one, "sha256"), size,
 		     text_of(source, "kind"), text_of(one, "created"));
 	cli_puts(stdout,

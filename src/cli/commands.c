@@ -28,6 +28,56 @@ static const struct option opts_image_build[] = {
 	{ 0 },
 };
 
+/* clang-format off */
+#define OPTS_SESSION                                                                    \
+	{ "interactive", 'i', NULL, "pass standard input on" },                         \
+	{ "tty", 't', NULL, "give the command a terminal" },                            \
+	{ "env", 'e', "NAME=VALUE", "set a variable (can be repeated)" },               \
+	{ "user", 'u', "USER", "run as this user: a name, UID or UID:GID" },            \
+	{ "workdir", 'w', "DIR", "start in this directory" }
+#define OPTS_SANDBOX                                                                    \
+	OPT_INCLUDE,                                                                    \
+	{ "agent", 'a', "AGENT", "the policy to hold it to" },                          \
+	{ "image", 0, "IMAGE", "the root tree to start from" },                         \
+	{ "memory", 'm', "SIZE", "memory, such as 256MiB" },                            \
+	{ "cpus", 0, "N", "processors, such as 0.5" },                                  \
+	{ "disk", 0, "SIZE", "what it may write" },                                     \
+	{ "pids", 0, "N", "processes and threads" },                                    \
+	{ "timeout", 0, "TIME", "of a command, such as 30s" },                          \
+	{ "ttl", 0, "TIME", "of the sandbox" }
+
+static const struct option opts_run[] = {
+	{ "rm", 0, NULL, "keep nothing of the sandbox when it has ended" },
+	OPTS_SESSION,
+	OPTS_SANDBOX,
+	{ 0 },
+};
+static const struct option opts_create[] = {
+	OPT_JSON,
+	{ "rm", 0, NULL, "keep nothing of the sandbox when it has ended" },
+	{ "env", 'e', "NAME=VALUE", "set a variable (can be repeated)" },
+	{ "user", 'u', "USER", "run commands as this user: a name, UID or UID:GID" },
+	{ "workdir", 'w', "DIR", "start commands in this directory" },
+	OPTS_SANDBOX,
+	{ "idle", 0, "TIME", "of the sandbox, when nothing runs in it" },
+	{ 0 },
+};
+static const struct option opts_exec[] = {
+	OPTS_SESSION,
+	{ "timeout", 0, "TIME", "of the command, such as 30s; not over that of the sandbox" },
+	{ 0 },
+};
+static const struct option opts_ps[] = {
+	OPT_JSON,
+	{ "all", 'a', NULL, "show also what has ended" },
+	{ 0 },
+};
+static const struct option opts_rm[] = {
+	{ "force", 'f', NULL, "kill what is running" },
+	{ 0 },
+};
+/* clang-format on */
+
 static const char agent_help[] = "AGENT is a name (see 'hutch agents') or a file: anything with a "
 				 "'/' in it or ending in .yaml.";
 
@@ -78,6 +128,32 @@ static const struct command image_commands[] = {
 };
 
 static const struct command top_commands[] = {
+	{ .name = "run", .args = "[--] COMMAND [ARG...]", .min_args = 1, .max_args = ARGS_MAX, .passes_on = true,
+	  .summary = "run a command in a sandbox of its own",
+	  .help = "The sandbox ends with the command. Without --rm, 'hutch ps -a', 'hutch inspect' and 'hutch receipt' know it\n"
+		  "for a day, or until 'hutch rm'. Exits with the command's own status; 128+N if signal N ended it, 124 at the\n"
+		  "time limit, 125 if hutch failed, 126 if the command cannot be executed, 127 if it is not found.",
+	  .options = opts_run, .run = cmd_run },
+	{ .name = "create", .args = "",
+	  .summary = "make a sandbox that stays, and print its id",
+	  .help = "It stays until 'hutch kill', the end of its ttl, or of its idle time.",
+	  .options = opts_create, .run = cmd_create },
+	{ .name = "exec", .args = "ID [--] COMMAND [ARG...]", .min_args = 2, .max_args = ARGS_MAX, .passes_on = true, .own_args = 1,
+	  .summary = "run a command in a sandbox that is there",
+	  .help = "ID is an id or the beginning of one. Exits like 'hutch run'.",
+	  .options = opts_exec, .run = cmd_exec },
+	{ .name = "ps", .args = "",
+	  .summary = "list the sandboxes", .options = opts_ps, .run = cmd_ps },
+	{ .name = "inspect", .args = "ID", .min_args = 1, .max_args = 1,
+	  .summary = "show a sandbox: its limits, what it uses, how it ended",
+	  .options = opts_json, .run = cmd_inspect },
+	{ .name = "receipt", .args = "ID", .min_args = 1, .max_args = 1,
+	  .summary = "show what is enforced around a sandbox, as seen from outside",
+	  .options = opts_json, .run = cmd_receipt },
+	{ .name = "kill", .args = "ID...", .min_args = 1, .max_args = ARGS_MAX,
+	  .summary = "end sandboxes", .run = cmd_kill },
+	{ .name = "rm", .args = "ID...", .min_args = 1, .max_args = ARGS_MAX,
+	  .summary = "forget sandboxes that have ended", .options = opts_rm, .run = cmd_rm },
 	{ .name = "config", .args = "", .sub = config_commands,
 	  .summary = "check, compile and explain agent files", .help = agent_help },
 	{ .name = "agents", .args = "[NAME]", .max_args = 1,

@@ -39,8 +39,8 @@ void help_print(FILE *f, const struct command *const *chain, int depth)
 		(void)fputs(
 			"\n'hutch help COMMAND' says more about one. Exit codes: 0 yes or done, 1 "
 			"the answer is no,\n"
-			"2 wrong usage, 125 hutch itself failed. See hutch(1), hutch-agent(5), "
-			"hutch-image(5).\n",
+			"2 wrong usage, 125 hutch itself failed; of 'run' and 'exec' those of the "
+			"command.\nSee hutch(1), hutch-agent(5), hutch-image(5).\n",
 			f);
 }
 
@@ -92,7 +92,7 @@ static void completion_case(const char *path, const struct command *cmd)
 
 /*
  * The script walks over the words typed so far as long as they name commands, then offers what can
- * follow. Where an agent is expected it asks hutch for their names.
+ * follow. Where an agent or a sandbox is expected it asks hutch for their names.
  */
 int cmd_completion(struct invocation *inv)
 {
@@ -123,6 +123,10 @@ int cmd_completion(struct invocation *inv)
 		   "\t'hutch presets')\n"
 		   "\t\twords+=\" $(hutch presets 2>/dev/null | sed -n 's/^  \\([^ "
 		   "]*\\).*/\\1/p')\" ;;\n"
+		   "\t'hutch exec' | 'hutch kill')\n"
+		   "\t\twords+=\" $(hutch ps 2>/dev/null | sed 1d | cut -d' ' -f1)\" ;;\n"
+		   "\t'hutch inspect' | 'hutch receipt' | 'hutch rm')\n"
+		   "\t\twords+=\" $(hutch ps -a 2>/dev/null | sed 1d | cut -d' ' -f1)\" ;;\n"
 		   "\t'hutch completion') words+=' bash' ;;\n"
 		   "\tesac\n"
 		   "\tmapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\")\n"

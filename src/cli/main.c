@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds the command, reads its options, runs it. */
+#include <fcntl.h>
 #include <locale.h>
 #include <stdarg.h>
 #include <string.h>
@@ -10,9 +11,9 @@
 
 const char *cli_option(const struct invocation *inv, const char *name)
 {
-	for (int i = 0; i < inv->n_given; i++)
-		if (str_eq(inv->given[i].name, name))
-			return inv->given[i].value;
+	for (int i = inv->n_given; i > 0; i--)
+		if (str_eq(inv->given[i - 1].name, name))
+			return inv->given[i - 1].value;
 	return NULL;
 }
 
@@ -49,7 +50,7 @@ int cli_usage(const struct invocation *inv, const char *fmt, ...)
 	(void)fprintf(stderr, "%s: ", inv->path);
 	cli_puts(stderr, text);
 	(void)fprintf(stderr, "\nTry '%s --help'.\n", inv->path);
-	return EXIT_USAGE;
+	return inv->cmd->passes_on ? EXIT_HUTCH : EXIT_USAGE;
 }
 
 int cli_fail(const struct invocation *inv, const struct err *e)
@@ -57,7 +58,21 @@ int cli_fail(const struct invocation *inv, const struct err *e)
 	(void)fprintf(stderr, "%s: ", inv->path);
 	cli_puts(stderr, e->msg);
 	(void)fputc('\n', stderr);
+	if (inv->cmd->passes_on)
+		return EXIT_HUTCH;
 	return e->num == -EINVAL || e->num == -ENOENT || e->num == -EEXIST ? EXIT_NO : EXIT_HUTCH;
+}
+
+void cli_diags(FILE *f, const struct diags *d)
+{
+	for (size_t i = 0; i < d->n; i++) {
+		_cleanup_buf_ struct buf b = BUF_INIT(64 * 1024);
+
+		(void)diag_format(&d->list[i], &b);
+		(void)fprintf(f, "%s\n", buf_text(&b));
+	}
+	if (d->dropped > 0)
+		(void)fprintf(f, "... and %zu more\n", d->dropped);
 }
 
 int cli_finish(int code)
@@ -133,28 +148,10 @@ static int unknown_option(const struct invocation *inv, const char *word)
 	return cli_usage(inv, "unknown option '%s'", word);
 }
 
-/*
- * One word that begins with a dash. Moves *i when the option's argument is the next word. EXIT_OK,
- * or EXIT_USAGE.
- */
-static int take_option(struct invocation *inv, char **argv, int argc, int *i)
+/* Notes an option; its argument is `value`, or the next word. EXIT_OK, or that of cli_usage(). */
+static int note_option(struct invocation *inv, const struct option *o, const char *value,
+		       char **argv, int argc, int *i)
 {
-	const char *word = argv[*i], *value = NULL;
-	const struct option *o;
-
-	if (word[1] == '-') {
-		size_t n = strcspn(word + 2, "=");
-
-		o = find_option(inv->cmd, word + 2, n, 0);
-		if (o && word[2 + n] == '=')
-			value = word + 2 + n + 1;
-	} else {
-		o = find_option(inv->cmd, "", 0, word[1]);
-		if (o && word[2])
-			value = word + 2;
-	}
-	if (!o)
-		return unknown_option(inv, word);
 	if (value && !o->arg)
 		return cli_usage(inv, "'--%s' takes no argument", o->name);
 	if (!value && o->arg && *i + 1 < argc)
@@ -168,30 +165,111 @@ static int take_option(struct invocation *inv, char **argv, int argc, int *i)
 	return EXIT_OK;
 }
 
+/* "-it": letters up to one that has an argument, which is the rest of the word or the next one. */
+static int take_letters(struct invocation *inv, char **argv, int argc, int *i)
+{
+	const char *word = argv[*i];
+	int r = EXIT_OK;
+
+	for (const char *c = word + 1; r == EXIT_OK && *c; c++) {
+		const struct option *o = find_option(inv->cmd, "", 0, *c);
+
+		if (!o)
+			return unknown_option(inv, word);
+		if (o->arg)
+			return note_option(inv, o, c[1] ? c + 1 : NULL, argv, argc, i);
+		r = note_option(inv, o, NULL, argv, argc, i);
+	}
+	return r;
+}
+
+/* One word that begins with a dash. Moves *i when the option's argument is the next word. */
+static int take_option(struct invocation *inv, char **argv, int argc, int *i)
+{
+	const char *word = argv[*i];
+	const struct option *o;
+	size_t n;
+
+	if (word[1] != '-')
+		return take_letters(inv, argv, argc, i);
+	n = strcspn(word + 2, "=");
+	o = find_option(inv->cmd, word + 2, n, 0);
+	if (!o)
+		return unknown_option(inv, word);
+	return note_option(inv, o, word[2 + n] == '=' ? word + 2 + n + 1 : NULL, argv, argc, i);
+}
+
 static bool wants_help(const char *word)
 {
 	return str_eq(word, "--help") || str_eq(word, "-h");
 }
 
-/* Reads options and arguments of the command found; options may stand anywhere before "--". */
+static bool is_option(const char *word)
+{
+	return word[0] == '-' && word[1];
+}
+
+/* Does the word at *i take the next one as its argument? Then that is no word of its own. */
+static bool takes_next(const struct command *cmd, const char *word)
+{
+	const struct option *o;
+
+	if (word[1] == '-') {
+		o = find_option(cmd, word + 2, strlen(word + 2), 0);
+		return o && o->arg;
+	}
+	for (const char *c = word + 1; *c; c++) {
+		o = find_option(cmd, "", 0, *c);
+		if (o && o->arg)
+			return !c[1];
+	}
+	return false;
+}
+
+/* Help is given whatever else stands there, but not for a word that is passed on. */
+static bool help_wanted(const struct command *cmd, char **argv, int argc)
+{
+	int words = 0;
+
+	for (int i = 0; i < argc && !str_eq(argv[i], "--"); i++) {
+		if (wants_help(argv[i]))
+			return true;
+		if (!cmd->passes_on)
+			continue;
+		if (!is_option(argv[i]) && words++ >= cmd->own_args)
+			return false;
+		i += is_option(argv[i]) && takes_next(cmd, argv[i]);
+	}
+	return false;
+}
+
+/*
+ * Reads options and arguments of the command found; options may stand anywhere before "--", or
+ * before what is passed on. The arguments are gathered at the beginning of argv, which has room
+ * for them.
+ */
 static int take_words(struct invocation *inv, char **argv, int argc)
 {
 	bool options = true;
 	int r = EXIT_OK;
 
+	inv->args = (const char **)argv;
 	for (int i = 0; r == EXIT_OK && i < argc; i++) {
 		if (options && str_eq(argv[i], "--")) {
 			options = false;
-		} else if (options && argv[i][0] == '-' && argv[i][1]) {
+		} else if (options && is_option(argv[i])) {
 			r = take_option(inv, argv, argc, &i);
 		} else if (inv->n_args >= inv->cmd->max_args) {
 			r = cli_usage(inv, "'%s' is one argument too many", argv[i]);
 		} else {
+			options = options &&
+				  !(inv->cmd->passes_on && inv->n_args == inv->cmd->own_args);
 			inv->args[inv->n_args++] = argv[i];
 		}
 	}
 	if (r == EXIT_OK && inv->n_args < inv->cmd->min_args)
 		r = cli_usage(inv, "expected %s", inv->cmd->args);
+	inv->args[inv->n_args] = NULL;
 	return r;
 }
 
@@ -214,11 +292,10 @@ static int dispatch(struct invocation *inv, char **argv, int argc)
 		(void)snprintf(inv->path + strlen(inv->path), sizeof(inv->path) - strlen(inv->path),
 			       " %s", c->name);
 	}
-	for (int j = i; j < argc && !str_eq(argv[j], "--"); j++)
-		if (wants_help(argv[j])) {
-			help_print(stdout, chain, depth);
-			return EXIT_OK;
-		}
+	if (help_wanted(inv->cmd, argv + i, argc - i)) {
+		help_print(stdout, chain, depth);
+		return EXIT_OK;
+	}
 	if (inv->cmd->sub && i < argc)
 		return unknown_option(inv, argv[i]);
 	if (inv->cmd->sub) {
@@ -229,10 +306,20 @@ static int dispatch(struct invocation *inv, char **argv, int argc)
 	return i == EXIT_OK ? inv->cmd->run(inv) : i;
 }
 
+/* So that nothing that is opened later is taken for standard output; using these fails as before.
+ */
+static void fill_standard(void)
+{
+	for (int fd = 0; fd <= 2; fd++)
+		if (fcntl(fd, F_GETFD) < 0)
+			(void)!open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
+}
+
 int main(int argc, char **argv)
 {
 	struct invocation inv = { 0 };
 
+	fill_standard();
 	(void)setlocale(LC_CTYPE, "C.UTF-8");
 	log_open("hutch", LOG_LEVEL_WARNING);
 	inv.color = isatty(STDOUT_FILENO) && !getenv("NO_COLOR");

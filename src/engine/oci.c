@@ -1,37 +1,73 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "oci.h"
 
+#include <linux/capability.h>
 #include <string.h>
 
 #include "json-util.h"
 #include "seccomp.h"
-
-enum {
-	CPU_PERIOD_US = 100000
-};
+#include "str.h"
 
 /*
  * What PID 1 keeps, inside its own user namespace: to become the asked user, to signal and to give
  * files away. Commands are started without any of it.
  */
-static const char *const guest_capabilities[] = { "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER",
-						  "CAP_KILL",  "CAP_SETGID",	   "CAP_SETPCAP",
-						  "CAP_SETUID" };
+static const struct {
+	const char *name;
+	unsigned int number;
+} guest_capabilities[] = {
+	{ "CAP_CHOWN", CAP_CHOWN },   { "CAP_DAC_OVERRIDE", CAP_DAC_OVERRIDE },
+	{ "CAP_FOWNER", CAP_FOWNER }, { "CAP_KILL", CAP_KILL },
+	{ "CAP_SETGID", CAP_SETGID }, { "CAP_SETPCAP", CAP_SETPCAP },
+	{ "CAP_SETUID", CAP_SETUID },
+};
 
 static const char *const namespaces[] = {
 	"cgroup", "ipc", "mount", "network", "pid", "user", "uts"
 };
 
-static const char *const masked[] = {
-	"/proc/acpi",	       "/proc/asound",	      "/proc/config.gz",   "/proc/interrupts",
-	"/proc/kallsyms",      "/proc/kcore",	      "/proc/key-users",   "/proc/keys",
-	"/proc/kmsg",	       "/proc/kpagecgroup",   "/proc/kpagecount",  "/proc/kpageflags",
-	"/proc/latency_stats", "/proc/modules",	      "/proc/sched_debug", "/proc/scsi",
-	"/proc/slabinfo",      "/proc/sysrq-trigger", "/proc/timer_list",  "/proc/timer_stats",
-	"/proc/vmallocinfo",   "/proc/zoneinfo",
+const char *const oci_masked[] = {
+	"/proc/acpi",
+	"/proc/asound",
+	"/proc/buddyinfo",
+	"/proc/cmdline",
+	"/proc/config.gz",
+	"/proc/diskstats",
+	"/proc/interrupts",
+	"/proc/iomem",
+	"/proc/ioports",
+	"/proc/kallsyms",
+	"/proc/kcore",
+	"/proc/key-users",
+	"/proc/keys",
+	"/proc/kmsg",
+	"/proc/kpagecgroup",
+	"/proc/kpagecount",
+	"/proc/kpageflags",
+	"/proc/latency_stats",
+	"/proc/modules",
+	"/proc/partitions",
+	"/proc/sched_debug",
+	"/proc/scsi",
+	"/proc/slabinfo",
+	"/proc/sysrq-trigger",
+	"/proc/timer_list",
+	"/proc/timer_stats",
+	"/proc/vmallocinfo",
+	"/proc/zoneinfo",
+	NULL,
 };
 
-static const char *const readonly[] = { "/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys" };
+const char *const oci_readonly[] = { "/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", NULL };
+
+uint64_t oci_guest_capabilities(void)
+{
+	uint64_t bits = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(guest_capabilities); i++)
+		bits |= UINT64_C(1) << guest_capabilities[i].number;
+	return bits;
+}
 
 #define TEXTS(...)                                       \
 	json_texts((const char *const[]){ __VA_ARGS__ }, \
@@ -78,13 +114,20 @@ static json_t *mounts(const struct oci_spec *s)
 	return r < 0 ? NULL : TAKE_PTR(a);
 }
 
+static json_t *capability_names(void)
+{
+	const char *names[ARRAY_SIZE(guest_capabilities)];
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		names[i] = guest_capabilities[i].name;
+	return json_texts(names, ARRAY_SIZE(names));
+}
+
 static json_t *capabilities(void)
 {
-	return JSON_OBJECT(
-		{ "bounding", json_texts(guest_capabilities, ARRAY_SIZE(guest_capabilities)) },
-		{ "effective", json_texts(guest_capabilities, ARRAY_SIZE(guest_capabilities)) },
-		{ "permitted", json_texts(guest_capabilities, ARRAY_SIZE(guest_capabilities)) },
-		{ "inheritable", json_array() }, { "ambient", json_array() });
+	return JSON_OBJECT({ "bounding", capability_names() }, { "effective", capability_names() },
+			   { "permitted", capability_names() }, { "inheritable", json_array() },
+			   { "ambient", json_array() });
 }
 
 static json_t *rlimit(const char *type, uint64_t hard)
@@ -127,56 +170,34 @@ static json_t *id_map(uint32_t host)
 	return NULL;
 }
 
-static json_t *namespace_list(void)
+static json_t *namespace(const char *type, const char *path)
+{
+	if (!path)
+		return JSON_OBJECT({ "type", json_string(type) });
+	return JSON_OBJECT({ "type", json_string(type) }, { "path", json_string(path) });
+}
+
+static json_t *namespace_list(const struct oci_spec *s)
 {
 	_cleanup_json_ json_t *a = json_array();
 
-	for (size_t i = 0; a && i < ARRAY_SIZE(namespaces); i++)
-		if (json_push(a, JSON_OBJECT({ "type", json_string(namespaces[i]) })) < 0)
+	for (size_t i = 0; a && i < ARRAY_SIZE(namespaces); i++) {
+		const char *join = str_eq(namespaces[i], "user") ? s->user_namespace : NULL;
+
+		if (json_push(a, namespace(namespaces[i], join)) < 0)
 			return NULL;
+	}
 	return TAKE_PTR(a);
-}
-
-/* No device of the host; the runtime adds null, zero, full, random, urandom and tty itself. */
-static json_t *no_devices(void)
-{
-	json_t *a = json_array();
-
-	if (json_push(a, JSON_OBJECT({ "allow", json_false() },
-				     { "access", json_string("rwm") })) == 0)
-		return a;
-	json_decref(a);
-	return NULL;
-}
-
-static json_t *resources(const struct oci_spec *s)
-{
-	uint64_t quota = s->cpus * CPU_PERIOD_US / 1000;
-
-	/* Swap as much as memory means no swap at all. */
-	return JSON_OBJECT({ "devices", no_devices() },
-			   { "memory", JSON_OBJECT({ "limit", json_number(s->memory) },
-						   { "swap", json_number(s->memory) }) },
-			   { "pids", JSON_OBJECT({ "limit", json_number(s->pids) }) },
-			   { "cpu", JSON_OBJECT({ "quota", json_number(quota) },
-						{ "period", json_number(CPU_PERIOD_US) }) });
 }
 
 static json_t *linux_part(const struct oci_spec *s)
 {
-	_cleanup_json_ json_t *o = JSON_OBJECT(
+	return JSON_OBJECT(
 		{ "uidMappings", id_map(s->host_uid) }, { "gidMappings", id_map(s->host_gid) },
-		{ "namespaces", namespace_list() },
-		{ "maskedPaths", json_texts(masked, ARRAY_SIZE(masked)) },
-		{ "readonlyPaths", json_texts(readonly, ARRAY_SIZE(readonly)) },
+		{ "namespaces", namespace_list(s) },
+		{ "maskedPaths", json_texts(oci_masked, ARRAY_SIZE(oci_masked) - 1) },
+		{ "readonlyPaths", json_texts(oci_readonly, ARRAY_SIZE(oci_readonly) - 1) },
 		{ "seccomp", seccomp_profile() });
-	int r = o ? 0 : -ENOMEM;
-
-	if (r == 0 && s->cgroup)
-		r = json_put(o, "cgroupsPath", json_string(s->cgroup));
-	if (r == 0 && s->cgroup)
-		r = json_put(o, "resources", resources(s));
-	return r < 0 ? NULL : TAKE_PTR(o);
 }
 
 char *oci_config(const struct oci_spec *s)

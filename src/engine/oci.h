@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The OCI bundle of a sandbox: what crun, runc and runsc are told. Nothing in it comes from a user
- * as JSON; a policy has no key for a mount, a device, a capability or a namespace.
+ * as JSON; a policy has no key for a mount, a device, a capability or a namespace. Control groups
+ * are not the runtime's: it is started inside of them.
  */
 #pragma once
 
@@ -18,8 +19,7 @@ struct oci_spec {
 	const char *guest;  /* absolute: hutch-guest on the host; a static program */
 	const char *hostname;
 	uint32_t host_uid, host_gid; /* what id 0 inside is outside; 65,536 of each */
-	const char *cgroup; /* path below every controller's root; NULL: no control group */
-	uint64_t memory, pids, cpus; /* bytes, processes, thousandths; only with a control group */
+	const char *user_namespace;  /* path of one with these ids to join; NULL: a new one */
 	uint64_t shm;		     /* bytes of /dev/shm */
 	uint64_t nofile; /* descriptors of a process; at most our own hard limit, for few may raise
 			    that */
@@ -31,3 +31,10 @@ enum {
 
 /* The text of config.json; NULL without memory. The caller frees it. */
 char *oci_config(const struct oci_spec *spec);
+
+/* The bits of the capabilities that PID 1 keeps, within its own user namespace. */
+uint64_t oci_guest_capabilities(void);
+
+/* What is covered in /proc, and what is read-only there, where this kernel has it; NULL at the end.
+ */
+extern const char *const oci_masked[], *const oci_readonly[];

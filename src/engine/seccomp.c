@@ -3,10 +3,17 @@
 
 #include <errno.h>
 #include <linux/sched.h>
+#include <stdbool.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 
 #include "json-util.h"
+
+/* Newer than the headers of Debian 12. */
+#ifndef PR_GET_AUXV
+#define PR_GET_AUXV 0x41555856
+#endif
 
 /* clang-format off */
 /* Allowed whatever their arguments. Sorted, so that a missing one is seen at a glance. */
@@ -30,7 +37,7 @@ static const char *const allowed[] = {
 	"mq_notify", "mq_open", "mq_timedreceive", "mq_timedsend", "mq_unlink", "mremap", "msgctl",
 	"msgget", "msgrcv", "msgsnd", "msync", "munlock", "munlockall", "munmap", "nanosleep",
 	"newfstatat", "open", "openat", "openat2", "pause", "pidfd_open", "pidfd_send_signal", "pipe",
-	"pipe2", "pkey_alloc", "pkey_free", "pkey_mprotect", "poll", "ppoll", "prctl", "pread64", "preadv",
+	"pipe2", "pkey_alloc", "pkey_free", "pkey_mprotect", "poll", "ppoll", "pread64", "preadv",
 	"preadv2", "prlimit64", "process_vm_readv", "process_vm_writev", "pselect6", "ptrace", "pwrite64",
 	"pwritev", "pwritev2", "read", "readahead", "readlink", "readlinkat", "readv", "recvfrom",
 	"recvmmsg", "recvmsg", "removexattr", "rename", "renameat", "renameat2", "restart_syscall",
@@ -38,11 +45,11 @@ static const char *const allowed[] = {
 	"rt_sigreturn", "rt_sigsuspend", "rt_sigtimedwait", "rt_tgsigqueueinfo", "sched_get_priority_max",
 	"sched_get_priority_min", "sched_getaffinity", "sched_getattr", "sched_getparam",
 	"sched_getscheduler", "sched_rr_get_interval", "sched_setaffinity", "sched_setattr",
-	"sched_setparam", "sched_setscheduler", "sched_yield", "seccomp", "select", "semctl", "semget",
+	"sched_setparam", "sched_setscheduler", "sched_yield", "select", "semctl", "semget",
 	"semop", "semtimedop", "sendfile", "sendmmsg", "sendmsg", "sendto", "set_robust_list",
 	"set_tid_address", "setfsgid", "setfsuid", "setgid", "setgroups", "setitimer", "setpgid",
 	"setpriority", "setregid", "setresgid", "setresuid", "setreuid", "setrlimit", "setsid",
-	"setsockopt", "setuid", "setxattr", "shmat", "shmctl", "shmdt", "shmget", "shutdown",
+	"setuid", "setxattr", "shmat", "shmctl", "shmdt", "shmget", "shutdown",
 	"sigaltstack", "signalfd", "signalfd4", "socketpair", "splice", "stat", "statfs", "statx",
 	"symlink", "symlinkat", "sync", "sync_file_range", "syncfs", "sysinfo", "tee", "tgkill", "time",
 	"timer_create", "timer_delete", "timer_getoverrun", "timer_gettime", "timer_settime",
@@ -66,15 +73,23 @@ static const uint64_t families[] = { AF_UNIX, AF_INET, AF_INET6 };
 /* What debuggers and old programs ask for; 0xffffffff asks what it is now. */
 static const uint64_t personalities[] = { 0, 0x8, 0x20000, 0x20008, 0x40000, 0xffffffff };
 
-/* Allows `call` if (argument & mask) == value. */
-static int allow_if(json_t *rules, const char *call, int argument, uint64_t mask, uint64_t value)
+/* Holds if (argument & mask) == value. */
+struct compare {
+	int argument;
+	uint64_t mask, value;
+};
+
+/* Allows `call` if one or two comparisons hold. */
+static int allow_if(json_t *rules, const char *call, const struct compare *c, size_t n)
 {
 	_cleanup_json_ json_t *args = json_array();
-	int r = json_push(args, JSON_OBJECT({ "index", json_integer(argument) },
-					    { "op", json_string("SCMP_CMP_MASKED_EQ") },
-					    { "value", json_number(mask) },
-					    { "valueTwo", json_number(value) }));
+	int r = 0;
 
+	for (size_t i = 0; r == 0 && i < n; i++)
+		r = json_push(args, JSON_OBJECT({ "index", json_integer(c[i].argument) },
+						{ "op", json_string("SCMP_CMP_MASKED_EQ") },
+						{ "value", json_number(c[i].mask) },
+						{ "valueTwo", json_number(c[i].value) }));
 	if (r < 0)
 		return r;
 	return json_push(rules, JSON_OBJECT({ "names", json_texts(&call, 1) },
@@ -88,39 +103,104 @@ static int allow_values(json_t *rules, const char *call, const uint64_t *values,
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < n; i++)
-		r = allow_if(rules, call, 0, UINT32_MAX, values[i]);
+		r = allow_if(rules, call, &(struct compare){ 0, UINT32_MAX, values[i] }, 1);
 	return r;
 }
 
 /*
- * Every ioctl but TIOCSTI and TIOCLINUX, which put words into a terminal. "Not equal" compares 64
- * bits while the kernel looks at 32, so that a bit above them would slip through. Instead: some bit
- * in which both agree is different, or those in which they differ are like neither.
+ * All values but some. "Not equal" compares 64 bits while the kernel looks at 32, so that a bit
+ * above them would slip through. Instead: the largest blocks of values, with the same upper bits,
+ * that hold none of those.
  */
+struct but {
+	const char *call;
+	int argument;
+	unsigned int bits; /* values that need more are refused as well */
+	uint64_t refused[4];
+	size_t n;
+	const struct compare *first; /* holds too; may be NULL */
+};
+
+static bool refuses(const struct but *b, uint64_t block, unsigned int bits)
+{
+	for (size_t i = 0; i < b->n; i++)
+		if (b->refused[i] >> bits == block >> bits)
+			return true;
+	return false;
+}
+
+/* The 2^bits values from `block` on. */
+static int allow_block(json_t *rules, const struct but *b, uint64_t block, unsigned int bits)
+{
+	struct compare c[2];
+	size_t n = 0;
+	int r;
+
+	if (!refuses(b, block, bits)) {
+		if (b->first)
+			c[n++] = *b->first;
+		c[n++] = (struct compare){ b->argument, UINT32_MAX & UINT64_MAX << bits, block };
+		return allow_if(rules, b->call, c, n);
+	}
+	if (bits == 0)
+		return 0;
+	r = allow_block(rules, b, block, bits - 1);
+	return r < 0 ? r : allow_block(rules, b, block | UINT64_C(1) << (bits - 1), bits - 1);
+}
+
+static int allow_but(json_t *rules, const struct but *b)
+{
+	return allow_block(rules, b, 0, b->bits);
+}
+
+/* Not the two that put words into a terminal. */
 static int allow_ioctl(json_t *rules)
 {
-	const uint64_t a = TIOCSTI, b = TIOCLINUX, differ = a ^ b;
-	int r = 0;
+	return allow_but(rules, &(struct but){ .call = "ioctl",
+					       .argument = 1,
+					       .bits = 32,
+					       .refused = { TIOCSTI, TIOCLINUX },
+					       .n = 2 });
+}
 
-	for (unsigned int i = 0; r == 0 && i < 32; i++) {
-		uint64_t bit = UINT64_C(1) << i;
+/*
+ * No filter programs, neither by seccomp(2) nor by these: they run in the kernel, and to free
+ * thousands of them, one upon the other, locks up some (seen on 6.18).
+ */
+static int allow_prctl(json_t *rules)
+{
+	/* The others are small numbers: 80 or so, of which the last came in 2025. */
+	static const uint64_t words[] = { PR_SET_PTRACER, PR_SET_VMA, PR_GET_AUXV };
+	int r = allow_but(rules, &(struct but){ .call = "prctl",
+						.argument = 0,
+						.bits = 8,
+						.refused = { PR_SET_SECCOMP },
+						.n = 1 });
 
-		if (!(differ & bit))
-			r = allow_if(rules, "ioctl", 1, bit, ~a & bit);
-	}
-	/* Neither a nor b: two bits in which they differ that are not as in a, nor both flipped as
-	 * in b. */
-	for (unsigned int i = 0; r == 0 && i < 32; i++)
-		for (unsigned int j = i + 1; r == 0 && j < 32; j++) {
-			uint64_t x = UINT64_C(1) << i, y = UINT64_C(1) << j;
+	return r < 0 ? r : allow_values(rules, "prctl", words, ARRAY_SIZE(words));
+}
 
-			if (!(differ & x) || !(differ & y))
-				continue;
-			r = allow_if(rules, "ioctl", 1, x | y, (a & x) | (~a & y));
-			if (r == 0)
-				r = allow_if(rules, "ioctl", 1, x | y, (~a & x) | (a & y));
-		}
-	return r;
+static int allow_setsockopt(json_t *rules)
+{
+	/* The same numbers mean other things on other levels, of which the last is 287: 26 is
+	 * IPV6_V6ONLY. */
+	const struct compare of_socket = { 1, UINT32_MAX, SOL_SOCKET };
+	int r = allow_but(rules, &(struct but){ .call = "setsockopt",
+						.argument = 1,
+						.bits = 9,
+						.refused = { SOL_SOCKET },
+						.n = 1 });
+
+	if (r < 0)
+		return r;
+	return allow_but(rules, &(struct but){ .call = "setsockopt",
+					       .argument = 2,
+					       .bits = 8,
+					       .refused = { SO_ATTACH_FILTER, SO_ATTACH_BPF,
+							    SO_ATTACH_REUSEPORT_CBPF,
+							    SO_ATTACH_REUSEPORT_EBPF },
+					       .n = 4,
+					       .first = &of_socket });
 }
 
 static json_t *rules(void)
@@ -134,13 +214,17 @@ static json_t *rules(void)
 					     { "action", json_string("SCMP_ACT_ERRNO") },
 					     { "errnoRet", json_integer(ENOSYS) }));
 	if (r == 0)
-		r = allow_if(a, "clone", 0, NAMESPACES, 0);
+		r = allow_if(a, "clone", &(struct compare){ 0, NAMESPACES, 0 }, 1);
 	if (r == 0)
 		r = allow_values(a, "socket", families, ARRAY_SIZE(families));
 	if (r == 0)
 		r = allow_values(a, "personality", personalities, ARRAY_SIZE(personalities));
 	if (r == 0)
 		r = allow_ioctl(a);
+	if (r == 0)
+		r = allow_prctl(a);
+	if (r == 0)
+		r = allow_setsockopt(a);
 	return r < 0 ? NULL : TAKE_PTR(a);
 }
 

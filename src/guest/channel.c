@@ -171,6 +171,14 @@ static void flush(struct guest *g)
 	watch(g, n > 0, n > OUTPUT_STOPS_INPUT);
 }
 
+static size_t write_now(void *arg, const struct iovec pieces[static 2])
+{
+	const struct guest *g = arg;
+	ssize_t k = writev(g->channel.fd, pieces, 2);
+
+	return k > 0 ? (size_t)k : 0;
+}
+
 static void on_channel(struct loop_fd *src, uint32_t events)
 {
 	struct guest *g = src->arg;
@@ -191,6 +199,8 @@ int guest_start(struct guest *g, int fd)
 
 	if (r == 0)
 		r = link_new(LINK_GUEST, &ops, g, &g->link);
+	if (r == 0)
+		link_set_output(g->link, write_now, g);
 	g->channel.cb = on_channel;
 	g->child.cb = on_child;
 	g->channel.arg = g->child.arg = g;

@@ -114,10 +114,28 @@ void jobs_reap(struct guest *g)
 	(void)kill(getpid(), SIGCHLD);
 }
 
+/* The first becomes the last. */
+static void rotate(struct guest *g)
+{
+	struct job *first = g->jobs, *last = first;
+
+	if (!first || !first->next)
+		return;
+	while (last->next)
+		last = last->next;
+	g->jobs = first->next;
+	g->jobs->prev = NULL;
+	first->next = NULL;
+	first->prev = last;
+	last->next = first;
+}
+
+/* Those that come first fill the link again; the next time others do. */
 void jobs_wake(struct guest *g)
 {
 	struct job *next;
 
+	rotate(g);
 	for (struct job *j = g->jobs; j; j = next) {
 		next = j->next;
 		if (j->ops->wake && j->ch != 0)

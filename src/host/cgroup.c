@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "cgroup-layout.h"
 #include "probe.h"
 
 static const char *const mode_names[] = {
@@ -18,7 +19,7 @@ static_assert(ARRAY_SIZE(mode_names) == CGROUP_MODE_MAX, "a mode without a name"
  */
 static int make_group(const char *parent)
 {
-	char path[2 * HOST_PATH_MAX + 64];
+	char path[2 * CGROUP_PATH_MAX + 64];
 
 	(void)snprintf(path, sizeof(path), "%s/hutch-doctor-%d", parent, getpid());
 	if (mkdir(path, 0755) < 0)
@@ -34,10 +35,10 @@ void try_cgroups(struct host_facts *f)
 
 	if (root < 0)
 		return;
-	cgroup_layout_read(root, &l);
+	(void)cgroup_layout_read(root, &l);
 	if (l.v2[0])
 		v2 = make_group(l.own[0] ? l.own : l.v2);
-	for (enum host_cg c = 0; c < HOST_CG_MAX; c++) {
+	for (enum cg c = 0; c < CG_MAX; c++) {
 		if (l.v1[c][0])
 			f->cg[c] = make_group(l.v1[c]);
 		else if (l.v2_has[c])
@@ -49,7 +50,7 @@ static bool probe_mode(const struct probe_ctx *x, struct host_check *c)
 {
 	struct cgroup_layout l;
 
-	cgroup_layout_read(x->root_fd, &l);
+	(void)cgroup_layout_read(x->root_fd, &l);
 	check_value(c, l.mode == CGROUP_NONE ? HOST_FAIL : HOST_OK, "%s", mode_names[l.mode]);
 	if (l.mode == CGROUP_NONE)
 		check_advice(c, "mount -t cgroup2 none /sys/fs/cgroup");
@@ -59,7 +60,7 @@ static bool probe_mode(const struct probe_ctx *x, struct host_check *c)
 	return true;
 }
 
-static bool has_controller(const struct cgroup_layout *l, enum host_cg cg)
+static bool has_controller(const struct cgroup_layout *l, enum cg cg)
 {
 	return l->v1[cg][0] || (l->v2[0] && l->v2_has[cg]);
 }
@@ -67,7 +68,7 @@ static bool has_controller(const struct cgroup_layout *l, enum host_cg cg)
 static void explain_controllers(const struct probe_ctx *x, const struct cgroup_layout *l,
 				struct host_check *c)
 {
-	for (enum host_cg i = 0; i < HOST_CG_MAX; i++)
+	for (enum cg i = 0; i < CG_MAX; i++)
 		if (!has_controller(l, i) && l->disabled[i]) {
 			check_detail(c, "%s is switched off on the kernel's command line",
 				     cgroup_controller_name(i));
@@ -94,15 +95,15 @@ static bool probe_controllers(const struct probe_ctx *x, struct host_check *c)
 	enum host_state worst = HOST_OK;
 	struct cgroup_layout l;
 
-	cgroup_layout_read(x->root_fd, &l);
+	(void)cgroup_layout_read(x->root_fd, &l);
 	if (l.mode == CGROUP_NONE)
 		return false;
-	for (enum host_cg i = 0; i < HOST_CG_MAX; i++) {
+	for (enum cg i = 0; i < CG_MAX; i++) {
 		bool has = has_controller(&l, i);
 
 		(void)buf_printf(has ? &good : &bad, " %s", cgroup_controller_name(i));
 		/* Only io can be done without. */
-		if (!has && i != HOST_CG_IO)
+		if (!has && i != CG_IO)
 			worst = HOST_WARN;
 		else if (!has && worst == HOST_OK)
 			worst = HOST_INFO;
@@ -118,25 +119,25 @@ static bool probe_controllers(const struct probe_ctx *x, struct host_check *c)
 	return true;
 }
 
-/* The first needed controller in which no group could be made, or HOST_CG_MAX. */
-static enum host_cg first_refused(const struct host_facts *f, const struct cgroup_layout *l)
+/* The first needed controller in which no group could be made, or CG_MAX. */
+static enum cg first_refused(const struct host_facts *f, const struct cgroup_layout *l)
 {
-	for (enum host_cg i = 0; i < HOST_CG_IO; i++)
+	for (enum cg i = 0; i < CG_IO; i++)
 		if (has_controller(l, i) && f->cg[i] < 0)
 			return i;
-	return HOST_CG_MAX;
+	return CG_MAX;
 }
 
 static bool probe_create(const struct probe_ctx *x, struct host_check *c)
 {
 	struct cgroup_layout l;
-	enum host_cg bad;
+	enum cg bad;
 
-	cgroup_layout_read(x->root_fd, &l);
+	(void)cgroup_layout_read(x->root_fd, &l);
 	if (l.mode == CGROUP_NONE)
 		return false;
 	bad = first_refused(x->facts, &l);
-	if (bad == HOST_CG_MAX) {
+	if (bad == CG_MAX) {
 		check_value(c, HOST_OK, "made and removed one in each hierarchy");
 		return true;
 	}
@@ -163,10 +164,10 @@ static bool probe_create(const struct probe_ctx *x, struct host_check *c)
 /* crun 1.8 refuses a hybrid host whose v2 side offers any controller at all. */
 static bool probe_hybrid_trap(const struct probe_ctx *x, struct host_check *c)
 {
-	char path[HOST_PATH_MAX + 32], list[HOST_SHORT_MAX];
+	char path[CGROUP_PATH_MAX + 32], list[HOST_SHORT_MAX];
 	struct cgroup_layout l;
 
-	cgroup_layout_read(x->root_fd, &l);
+	(void)cgroup_layout_read(x->root_fd, &l);
 	if (l.mode != CGROUP_HYBRID)
 		return false;
 	(void)snprintf(path, sizeof(path), "%s/cgroup.controllers", l.v2);

@@ -48,7 +48,7 @@ void host_facts_clear(struct host_facts *ret)
 		f.ns[i] = -ENODATA;
 	for (size_t i = 0; i < HOST_CALL_MAX; i++)
 		f.call[i] = -ENODATA;
-	for (size_t i = 0; i < HOST_CG_MAX; i++)
+	for (size_t i = 0; i < CG_MAX; i++)
 		f.cg[i] = -ENODATA;
 	for (size_t i = 0; i < HOST_PROGRAM_MAX; i++)
 		f.program[i].found = -ENOENT;

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "util.h"
+#include "cgroup-layout.h"
 
 /* Namespaces other than the user namespace. */
 enum host_ns {
@@ -30,16 +30,6 @@ enum host_call {
 	HOST_CALL_OPENAT2,
 	HOST_CALL_CLOSE_RANGE,
 	HOST_CALL_MAX
-};
-
-/* Controllers by their v2 names; v1 calls io "blkio", v2 has the freezer built in. */
-enum host_cg {
-	HOST_CG_CPU,
-	HOST_CG_MEMORY,
-	HOST_CG_PIDS,
-	HOST_CG_FREEZER,
-	HOST_CG_IO,
-	HOST_CG_MAX
 };
 
 enum host_program_id {
@@ -85,10 +75,10 @@ struct host_facts {
 	int no_new_privs;
 	int landlock; /* ABI number, 1 and up */
 	int call[HOST_CALL_MAX];
-	int bpf_filter;	     /* a socket filter was loaded */
-	int bpf_sk_lookup;   /* an sk_lookup program was loaded */
-	int kvm;	     /* API version, 12 on every Linux since 2.6.22 */
-	int cg[HOST_CG_MAX]; /* a child group was made, and removed, in the hierarchy of each */
+	int bpf_filter;	   /* a socket filter was loaded */
+	int bpf_sk_lookup; /* an sk_lookup program was loaded */
+	int kvm;	   /* API version, 12 on every Linux since 2.6.22 */
+	int cg[CG_MAX];	   /* a child group was made, and removed, in the hierarchy of each */
 	struct host_program program[HOST_PROGRAM_MAX];
 };
 

@@ -108,20 +108,6 @@ const char *host_text(int root_fd, const char *path, struct buf *b)
 	return buf_text(b);
 }
 
-bool host_has_word(const char *list, const char *word)
-{
-	size_t n = strlen(word);
-
-	for (const char *p = list; *(p += strspn(p, " ,\t\n"));) {
-		size_t len = strcspn(p, " ,\t\n");
-
-		if (len == n && memcmp(p, word, n) == 0)
-			return true;
-		p += len;
-	}
-	return false;
-}
-
 bool host_cpu_flag(const struct probe_ctx *x, const char *flag)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(16 * 1024), line = BUF_INIT(8 * 1024);
@@ -130,7 +116,7 @@ bool host_cpu_flag(const struct probe_ctx *x, const char *flag)
 	if (!p)
 		return false;
 	(void)buf_put(&line, p + 1, strcspn(p + 1, "\n"));
-	return host_has_word(buf_text(&line), flag);
+	return str_has_word(buf_text(&line), flag);
 }
 
 const struct host_check *host_report_find(const struct host_report *r, const char *id)

@@ -4,6 +4,7 @@
 #include <sys/utsname.h>
 
 #include "probe.h"
+#include "str.h"
 
 static const char outside[] = "run hutch on the host itself, not inside a container";
 
@@ -168,7 +169,7 @@ static bool probe_erofs(const struct probe_ctx *x, struct host_check *c)
 	_cleanup_buf_ struct buf b = BUF_INIT(16 * 1024);
 	char release[HOST_SHORT_MAX];
 
-	if (!host_has_word(host_text(x->root_fd, "proc/filesystems", &b), "erofs")) {
+	if (!str_has_word(host_text(x->root_fd, "proc/filesystems", &b), "erofs")) {
 		check_value(c, HOST_INFO, "not loaded");
 		check_detail(c, "only the host would miss it; a microVM brings its own kernel");
 		check_advice(c, "modprobe erofs");

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "probe.h"
+#include "str.h"
 
 static bool probe_seccomp(const struct probe_ctx *x, struct host_check *c)
 {
@@ -63,7 +64,7 @@ static bool probe_lsm(const struct probe_ctx *x, struct host_check *c)
 		enabled[0] == 'Y';
 
 	if (known)
-		apparmor = host_has_word(list, "apparmor");
+		apparmor = str_has_word(list, "apparmor");
 	check_value(c, apparmor ? HOST_OK : HOST_INFO, "%s%s",
 		    apparmor ? "AppArmor" : "no AppArmor", known ? "" : ", securityfs not mounted");
 	if (known)

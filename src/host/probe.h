@@ -50,9 +50,6 @@ const char *host_text(int root_fd, const char *path, struct buf *b);
 /* True if the first processor has the flag: "vmx", "svm", "hypervisor". */
 bool host_cpu_flag(const struct probe_ctx *x, const char *flag);
 
-/* True if `word` stands in `list` between separators (space, comma, newline, tab). */
-bool host_has_word(const char *list, const char *word);
-
 /*
  * Runs `fn` in a child of its own and returns what it returned: 0 or -errno. -ETIME after two
  * seconds, -EIO if the child died.
@@ -94,27 +91,6 @@ int cve_version_compare(const char *a, const char *b);
 
 /* One bit for each row whose id stands in `changelog`. */
 uint64_t cve_patched(const struct cve *rows, const char *changelog);
-
-/* cgroup-layout.c */
-enum cgroup_mode {
-	CGROUP_NONE,
-	CGROUP_V1,
-	CGROUP_HYBRID,
-	CGROUP_V2,
-	CGROUP_MODE_MAX
-};
-
-struct cgroup_layout {
-	enum cgroup_mode mode;
-	char v2[HOST_PATH_MAX];		     /* mount point of cgroup2; "" if none */
-	char own[2 * HOST_PATH_MAX];	     /* our own group in it, as a path */
-	char v1[HOST_CG_MAX][HOST_PATH_MAX]; /* mount point for each controller; "" if not v1 */
-	bool v2_has[HOST_CG_MAX];	     /* offered to our own v2 group */
-	bool disabled[HOST_CG_MAX];	     /* switched off on the kernel's command line */
-};
-
-void cgroup_layout_read(int root_fd, struct cgroup_layout *ret);
-const char *cgroup_controller_name(enum host_cg c);
 
 /* level.c: the verdicts, from the finished checks. */
 void level_judge(struct host_report *r, const struct host_facts *f);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "diag.h"
+#include "layer.h"
 #include "match.h"
 #include "store.h"
 
@@ -18,27 +19,7 @@ enum isolation_level {
 	LEVEL_MAX,
 };
 
-/* What `isolation.require` can insist on; a bit each in policy.require. */
-enum layer {
-	LAYER_USER_NAMESPACE,
-	LAYER_PID_NAMESPACE,
-	LAYER_NO_NETWORK_DEVICE,
-	LAYER_SECCOMP,
-	LAYER_NO_CAPABILITIES,
-	LAYER_NO_NEW_PRIVILEGES,
-	LAYER_READ_ONLY_ROOT,
-	LAYER_LANDLOCK,
-	LAYER_APPARMOR,
-	LAYER_CGROUP_CPU,
-	LAYER_CGROUP_MEMORY,
-	LAYER_CGROUP_PIDS,
-	LAYER_DISK_QUOTA,
-	LAYER_KVM,
-	LAYER_MAX,
-};
-
 extern const char *const level_names[LEVEL_MAX + 1]; /* [LEVEL_UNSET] is "", NULL at the end */
-extern const char *const layer_names[LAYER_MAX + 1];
 
 enum preset_kind {
 	PRESET_EGRESS,

@@ -17,23 +17,6 @@ const char *const level_names[LEVEL_MAX + 1] = {
 	[LEVEL_MICROVM] = "microvm",
 };
 
-const char *const layer_names[LAYER_MAX + 1] = {
-	[LAYER_USER_NAMESPACE] = "user-namespace",
-	[LAYER_PID_NAMESPACE] = "pid-namespace",
-	[LAYER_NO_NETWORK_DEVICE] = "no-network-device",
-	[LAYER_SECCOMP] = "seccomp",
-	[LAYER_NO_CAPABILITIES] = "no-capabilities",
-	[LAYER_NO_NEW_PRIVILEGES] = "no-new-privileges",
-	[LAYER_READ_ONLY_ROOT] = "read-only-root",
-	[LAYER_LANDLOCK] = "landlock",
-	[LAYER_APPARMOR] = "apparmor",
-	[LAYER_CGROUP_CPU] = "cgroup-cpu",
-	[LAYER_CGROUP_MEMORY] = "cgroup-memory",
-	[LAYER_CGROUP_PIDS] = "cgroup-pids",
-	[LAYER_DISK_QUOTA] = "disk-quota",
-	[LAYER_KVM] = "kvm",
-};
-
 static_assert(LAYER_MAX <= 64, "policy.require has a bit for every layer");
 
 const char *const preset_kind_names[PRESET_KIND_MAX + 1] = {

@@ -69,7 +69,8 @@ struct channel {
 };
 
 enum {
-	SLOTS = 256
+	SLOTS = 256,
+	DIRECT_MIN = 4096, /* from here on a system call of its own costs less than a copy */
 };
 
 struct frame {
@@ -86,7 +87,10 @@ struct link {
 	struct buf in;	/* part of one frame */
 	struct buf out; /* what waits, from out_done on */
 	size_t out_done;
+	link_write_fn *write;
+	void *write_arg;
 	bool sent_hello, got_hello;
+	bool client;	      /* the other side is a client of the keeper */
 	uint32_t next_own;    /* the least number that may be opened next */
 	uint64_t next_theirs; /* the same, and after the last one there is none */
 	size_t n_own, n_theirs;
@@ -108,6 +112,12 @@ int link_new(enum link_role role, const struct link_ops *ops, void *arg, struct 
 	l->next_theirs = role == LINK_KEEPER ? 1 : 2;
 	*ret = l;
 	return 0;
+}
+
+void link_serve_client(struct link *l)
+{
+	assert(l->role == LINK_GUEST);
+	l->client = true;
 }
 
 struct link *link_free(struct link *l)
@@ -210,6 +220,33 @@ static int put_frame(struct link *l, enum wire_type type, uint32_t ch, uint8_t s
 	return buf_put(&l->out, payload, n);
 }
 
+/* A frame of DATA: straight to the other side if it is large and nothing is before it. */
+static int put_data(struct link *l, uint32_t ch, uint8_t stream, const void *payload, size_t n)
+{
+	uint8_t head[WIRE_HEADER] = {
+		(uint8_t)(n >> 24),  (uint8_t)(n >> 16),
+		(uint8_t)(n >> 8),   (uint8_t)n,
+		(uint8_t)(ch >> 24), (uint8_t)(ch >> 16),
+		(uint8_t)(ch >> 8),  (uint8_t)ch,
+		WIRE_DATA,	     stream,
+	};
+	const struct iovec pieces[2] = { { head, sizeof(head) }, { (void *)payload, n } };
+	size_t done;
+
+	if (!l->write || n < DIRECT_MIN || l->out.len > l->out_done)
+		return put_frame(l, WIRE_DATA, ch, stream, payload, n);
+	done = l->write(l->write_arg, pieces);
+	assert(done <= sizeof(head) + n);
+	if (done < sizeof(head)) {
+		(void)buf_put(&l->out, head + done, sizeof(head) - done);
+		done = sizeof(head);
+	}
+	if (buf_put(&l->out, (const char *)payload + (done - sizeof(head)),
+		    n - (done - sizeof(head))) < 0)
+		return dead(l, l->out.err); /* half a frame is out: there is no way back */
+	return 0;
+}
+
 static int put_fields(struct link *l, enum wire_type type, uint32_t ch, uint8_t sub,
 		      const struct buf *fields, size_t max)
 {
@@ -222,6 +259,12 @@ static int put_fields(struct link *l, enum wire_type type, uint32_t ch, uint8_t 
 	if (n > max)
 		return -EMSGSIZE;
 	return put_frame(l, type, ch, sub, n > 0 ? fields->data : NULL, n);
+}
+
+void link_set_output(struct link *l, link_write_fn *write, void *arg)
+{
+	l->write = write;
+	l->write_arg = arg;
 }
 
 const void *link_pending(const struct link *l, size_t *ret_n)
@@ -331,7 +374,7 @@ ssize_t link_data(struct link *l, uint32_t ch, unsigned int stream, const void *
 	assert(!s->sent_eof);
 	while (sent < n && s->send > 0 && link_ready(l)) {
 		size_t piece = MIN(MIN(n - sent, (size_t)s->send), (size_t)WIRE_PAYLOAD_MAX);
-		int r = put_frame(l, WIRE_DATA, ch, (uint8_t)stream, p + sent, piece);
+		int r = put_data(l, ch, (uint8_t)stream, p + sent, piece);
 
 		if (r < 0)
 			return r;
@@ -529,6 +572,8 @@ static int on_open(struct link *l, const struct frame *f, struct err *e)
 	/* The keeper is asked for nothing yet: a guest has no operations. */
 	if (l->role == LINK_KEEPER || message_of_open(f->sub, &m) < 0)
 		return bad(e, f, "no such operation");
+	if (l->client && m == MESSAGE_EXEC)
+		m = MESSAGE_EXEC_CLIENT;
 	if (parse(m, f, &fields, e) < 0)
 		return e->num;
 	l->next_theirs = (uint64_t)f->channel + 2;

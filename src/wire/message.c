@@ -62,12 +62,16 @@ static const struct {
 	[TAG_MAX_RSS] = { FIELD_NUMBER, INT64_MAX },
 	[TAG_TEXT] = { FIELD_TEXT, WIRE_TEXT_MAX },
 	[TAG_LANDLOCK] = { FIELD_NUMBER, UINT32_MAX },
+	[TAG_TIMEOUT] = { FIELD_NUMBER, UINT32_MAX, 1 },
 };
 
 #define BIT(tag) (UINT64_C(1) << (tag))
 #define ENTRY_NEEDS                                                                                  \
 	(BIT(TAG_PATH) | BIT(TAG_MODE) | BIT(TAG_KIND) | BIT(TAG_SIZE) | BIT(TAG_UID) | BIT(TAG_GID) | \
 	 BIT(TAG_MTIME))
+
+#define EXEC_MAY  (BIT(TAG_CWD) | BIT(TAG_USER) | BIT(TAG_STDIN) | BIT(TAG_COLUMNS) | BIT(TAG_ROWS))
+#define EXEC_MANY (BIT(TAG_ARGV) | BIT(TAG_ENV) | BIT(TAG_RLIMIT))
 
 /* What each message must have, may have once, and may have many times. */
 static const struct {
@@ -76,8 +80,7 @@ static const struct {
 	[MESSAGE_NONE] = { 0, 0, 0 },
 	[MESSAGE_HELLO_KEEPER] = { BIT(TAG_VERSION), BIT(TAG_HOSTNAME), BIT(TAG_READ) | BIT(TAG_WRITE) | BIT(TAG_EXECUTE) },
 	[MESSAGE_HELLO_GUEST] = { BIT(TAG_VERSION) | BIT(TAG_AGENT), BIT(TAG_LANDLOCK), 0 },
-	[MESSAGE_EXEC] = { BIT(TAG_ARGV), BIT(TAG_CWD) | BIT(TAG_USER) | BIT(TAG_STDIN) | BIT(TAG_COLUMNS) | BIT(TAG_ROWS),
-			   BIT(TAG_ARGV) | BIT(TAG_ENV) | BIT(TAG_RLIMIT) },
+	[MESSAGE_EXEC] = { BIT(TAG_ARGV), EXEC_MAY, EXEC_MANY },
 	[MESSAGE_READ] = { BIT(TAG_PATH), BIT(TAG_USER) | BIT(TAG_OFFSET) | BIT(TAG_LENGTH), 0 },
 	[MESSAGE_WRITE] = { BIT(TAG_PATH), BIT(TAG_USER) | BIT(TAG_MODE) | BIT(TAG_PARENTS), 0 },
 	[MESSAGE_STAT] = { BIT(TAG_PATH), BIT(TAG_USER), 0 },
@@ -93,6 +96,7 @@ static const struct {
 	[MESSAGE_EXIT] = { BIT(TAG_USER_US) | BIT(TAG_SYSTEM_US) | BIT(TAG_MAX_RSS), BIT(TAG_CODE) | BIT(TAG_SIGNAL), 0 },
 	[MESSAGE_EVENT] = { BIT(TAG_EVENT) | BIT(TAG_PATH), (ENTRY_NEEDS & ~BIT(TAG_PATH)) | BIT(TAG_TARGET), 0 },
 	[MESSAGE_CLOSE] = { BIT(TAG_CODE), BIT(TAG_TEXT), 0 },
+	[MESSAGE_EXEC_CLIENT] = { BIT(TAG_ARGV), EXEC_MAY | BIT(TAG_TIMEOUT), EXEC_MANY },
 };
 /* clang-format on */
 
@@ -150,7 +154,8 @@ static int check_whole(enum wire_message m, const struct fields *f, struct err *
 {
 	if (m == MESSAGE_EXIT && fields_has(f, TAG_CODE) == fields_has(f, TAG_SIGNAL))
 		return err_set(e, -EBADMSG, "an exit has a code or a signal");
-	if (m == MESSAGE_EXEC && fields_has(f, TAG_COLUMNS) != fields_has(f, TAG_ROWS))
+	if ((m == MESSAGE_EXEC || m == MESSAGE_EXEC_CLIENT) &&
+	    fields_has(f, TAG_COLUMNS) != fields_has(f, TAG_ROWS))
 		return err_set(e, -EBADMSG, "a terminal has columns and rows");
 	return 0;
 }
@@ -220,6 +225,23 @@ bool fields_next(const struct fields *f, enum wire_tag tag, size_t *pos, const c
 		return true;
 	}
 	return false;
+}
+
+const void *fields_slice(const struct fields *f, enum wire_tag first, enum wire_tag last,
+			 size_t *ret_n)
+{
+	struct reader r = reader_of(f->data, f->len);
+	const uint8_t *from = r.pos, *to = r.pos, *value;
+	uint8_t tag;
+	size_t n;
+
+	while (reader_left(&r) > 0 && read_field(&r, &tag, &value, &n) == 0 && tag <= last) {
+		if (tag < first)
+			from = r.pos;
+		to = r.pos;
+	}
+	*ret_n = (size_t)(to - from);
+	return from;
 }
 
 uint64_t fields_number(const struct fields *f, enum wire_tag tag, uint64_t otherwise)
@@ -344,6 +366,7 @@ const char *wire_code_name(uint64_t code)
 		[WIRE_IO] = "input/output error",
 		[WIRE_UNSUPPORTED] = "not supported",
 		[WIRE_GONE] = "gone",
+		[WIRE_TIMEOUT] = "time limit reached",
 	};
 
 	static_assert(ARRAY_SIZE(names) == WIRE_CODE_MAX, "a name for every code");

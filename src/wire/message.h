@@ -50,6 +50,7 @@ enum wire_tag {
 	TAG_MAX_RSS,
 	TAG_TEXT,
 	TAG_LANDLOCK, /* the version that is in force; 0: none */
+	TAG_TIMEOUT,  /* milliseconds; only on the keeper's socket */
 	TAG_MAX,
 };
 
@@ -74,6 +75,7 @@ enum wire_message {
 	MESSAGE_EXIT,
 	MESSAGE_EVENT,
 	MESSAGE_CLOSE,
+	MESSAGE_EXEC_CLIENT, /* exec as a client asks the keeper for it */
 	MESSAGE_MAX,
 };
 
@@ -103,6 +105,13 @@ bool fields_next(const struct fields *f, enum wire_tag tag, size_t *pos, const c
 /* A NUL-terminated copy of the first value (the caller frees it), or NULL: not there, or no memory
  * (-> *oom). */
 char *fields_copy(const struct fields *f, enum wire_tag tag, bool *oom);
+
+/*
+ * The bytes of all fields with tags from `first` to `last`, as they came: fields are in the order
+ * of their tags, so these are one piece. Empty if there is none.
+ */
+const void *fields_slice(const struct fields *f, enum wire_tag first, enum wire_tag last,
+			 size_t *ret_n);
 
 /* Writing, in the order of the tags; errors stay in the buffer. */
 void fields_put_number(struct buf *b, enum wire_tag tag, uint64_t value);

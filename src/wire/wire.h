@@ -70,6 +70,7 @@ enum wire_code {
 	WIRE_IO,
 	WIRE_UNSUPPORTED,
 	WIRE_GONE,
+	WIRE_TIMEOUT, /* said by the keeper to its clients, never by a guest */
 	WIRE_CODE_MAX,
 };
 

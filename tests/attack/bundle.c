@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prints the config.json of a sandbox: bundle ROOTFS GUEST CGROUP HOST-ID */
+/* Prints the config.json of a sandbox: bundle ROOTFS GUEST HOST-ID */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -9,20 +9,15 @@
 
 int main(int argc, char **argv)
 {
-	struct oci_spec spec = { .hostname = "sandbox",
-				 .memory = 256 << 20,
-				 .pids = 256,
-				 .cpus = 1000,
-				 .shm = 16 << 20 };
+	struct oci_spec spec = { .hostname = "sandbox", .shm = 16 << 20 };
 	_cleanup_free_ char *text = NULL;
 	struct rlimit nofile;
 
-	if (argc != 5 || getrlimit(RLIMIT_NOFILE, &nofile) < 0)
+	if (argc != 4 || getrlimit(RLIMIT_NOFILE, &nofile) < 0)
 		return 2;
 	spec.rootfs = argv[1];
 	spec.guest = argv[2];
-	spec.cgroup = argv[3];
-	spec.host_uid = spec.host_gid = (uint32_t)strtoul(argv[4], NULL, 10);
+	spec.host_uid = spec.host_gid = (uint32_t)strtoul(argv[3], NULL, 10);
 	spec.nofile = MIN(nofile.rlim_max, (rlim_t)4096);
 	text = oci_config(&spec);
 	return !text || puts(text) < 0;

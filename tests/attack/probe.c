@@ -1,23 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs in a box in place of the guest agent and tries what it should not be able to do. Prints one
- *line a try, "row what: result", where the result is an errno name, "ok", or what was seen.
- *Harmless: the arguments are nonsense on purpose, each try is in a child of its own with a
- *deadline, and nothing is kept.
+ * Tries what code in a box should not be able to do. Prints one line a try, "row what: result",
+ * where the result is the name of an error, "ok", or what was seen. Harmless: arguments are
+ * nonsense on purpose, each try is in a child of its own with a deadline, and nothing is kept.
  *
- *	probe		as PID 1 of the box; becomes uid 1000 without capabilities first, as
- *commands do
+ *	probe		as a command of a sandbox; or in place of its agent, as PID 1: then the
+ *			tries are made by uid 1000 without capabilities, as commands are
+ *	probe same	as PID 1 that is of the same user as the tries: a control
+ *	probe clock	the tries of row 29 alone, as whoever calls: a control, on the host
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <linux/filter.h>
 #include <linux/sched.h>
+#include <linux/seccomp.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/klog.h>
 #include <sys/mount.h>
 #include <sys/personality.h>
 #include <sys/prctl.h>
@@ -26,7 +31,10 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/timex.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -121,6 +129,59 @@ static void sweep(void)
 	tell(32, "i386 getpid", in_child(call_i386, 20, 0));
 	tell(32, "x32 getpid", in_child(call_native, 0x40000000 | SYS_getpid, 0));
 #endif
+}
+
+/* One filter that lets everything pass. */
+static long filter_by(long how, long high)
+{
+	struct sock_filter pass[] = { BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW) };
+	struct sock_fprog program = { .len = 1, .filter = pass };
+
+	if (how == SYS_seccomp)
+		return syscall(how, SECCOMP_SET_MODE_FILTER, 0, &program) < 0 ? -errno : 0;
+	return syscall(how, PR_SET_SECCOMP | high, SECCOMP_MODE_FILTER, &program, 0, 0) < 0 ? -errno
+											    : 0;
+}
+
+static long filter_socket(long option, long high)
+{
+	struct sock_filter pass[] = { BPF_STMT(BPF_RET | BPF_K, 0xffff) };
+	struct sock_fprog program = { .len = 1, .filter = pass };
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), one = 1;
+
+	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one)) < 0)
+		return -ENODEV;
+	return syscall(SYS_setsockopt, fd, SOL_SOCKET | high, option | high, &program,
+		       sizeof(program)) < 0
+		       ? -errno
+		       : 0;
+}
+
+static long only_v6(long unused, long unused2)
+{
+	int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
+
+	return setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one)) < 0 ? -errno : 0;
+}
+
+static long name_process(long unused, long unused2)
+{
+	return prctl(PR_SET_NAME, "probe") < 0 ? -errno : 0;
+}
+
+static void filters(void)
+{
+	const long high = 1L << 32;
+
+	tell(32, "filter by seccomp", in_child(filter_by, SYS_seccomp, 0));
+	tell(32, "filter by prctl", in_child(filter_by, SYS_prctl, 0));
+	tell(32, "filter by prctl with a high bit", in_child(filter_by, SYS_prctl, high));
+	tell(32, "filter of a socket", in_child(filter_socket, SO_ATTACH_FILTER, 0));
+	tell(32, "filter of a socket with high bits",
+	     in_child(filter_socket, SO_ATTACH_FILTER, high));
+	tell(32, "filter of ports", in_child(filter_socket, SO_ATTACH_REUSEPORT_CBPF, 0));
+	tell(32, "other prctl", in_child(name_process, 0, 0));
+	tell(32, "other socket option", in_child(only_v6, 0, 0)); /* the number of a filter */
 }
 
 /* ---- 33, 34: namespaces ---- */
@@ -329,7 +390,27 @@ static void files(void)
 	tell(27, "mknod block device", in_child(make_device, 0, 0));
 }
 
-/* ---- 24, 37, 44: descriptors, other processes, capabilities ---- */
+/* ---- 21, 22, 37: the agent ---- */
+
+static long read_link(long path, long unused)
+{
+	char target[256];
+
+	return readlink((const char *)path, target, sizeof(target)) < 0 ? -errno : 0;
+}
+
+static long list_it(long path, long unused)
+{
+	int fd = open((const char *)path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	char entries[512];
+
+	return fd < 0 || syscall(SYS_getdents64, fd, entries, sizeof(entries)) < 0 ? -errno : 0;
+}
+
+static long open_only(long path, long flags)
+{
+	return open((const char *)path, (int)flags | O_CLOEXEC) < 0 ? -errno : 0;
+}
 
 static long trace_init(long unused, long unused2)
 {
@@ -340,6 +421,130 @@ static long signal_init(long unused, long unused2)
 {
 	return kill(1, SIGTERM) < 0 ? -errno : 0;
 }
+
+/* That of a static program is where ours is: in `same`, at an address that can be read. */
+static long copy_memory(long write, long unused)
+{
+	static char there[8], here[8];
+	struct iovec remote = { there, sizeof(there) }, local = { here, sizeof(here) };
+
+	return (write ? process_vm_writev(1, &local, 1, &remote, 1, 0)
+		      : process_vm_readv(1, &local, 1, &remote, 1, 0)) < 0
+		       ? -errno
+		       : 0;
+}
+
+static long take_descriptor(long unused, long unused2)
+{
+	int fd = (int)syscall(SYS_pidfd_open, 1, 0);
+
+	return fd < 0 || syscall(SYS_pidfd_getfd, fd, 0, 0) < 0 ? -errno : 0;
+}
+
+static long limit_init(long unused, long unused2)
+{
+	struct rlimit r;
+
+	return prlimit(1, RLIMIT_NOFILE, NULL, &r) < 0 ? -errno : 0;
+}
+
+static void agent(void)
+{
+	static const char *const links[] = { "exe", "root", "cwd", "fd/0", "ns/net" };
+	static const char *const parts[] = { "mem", "auxv", "task/1/mem" };
+	char path[64];
+
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+		(void)snprintf(path, sizeof(path), "/proc/1/%s", parts[i]);
+		tell(21, path, in_child(open_only, (long)path, O_RDONLY));
+	}
+	for (size_t i = 0; i < sizeof(links) / sizeof(links[0]); i++) {
+		(void)snprintf(path, sizeof(path), "/proc/1/%s", links[i]);
+		tell(21, path, in_child(read_link, (long)path, 0));
+	}
+	tell(21, "/proc/1/fd", in_child(list_it, (long)"/proc/1/fd", 0));
+	tell(22, "write /proc/1/exe", in_child(open_only, (long)"/proc/1/exe", O_WRONLY));
+	tell(22, "write /dev/hutch-guest", in_child(open_only, (long)"/dev/hutch-guest", O_WRONLY));
+	tell(37, "trace PID 1", in_child(trace_init, 0, 0));
+	tell(37, "signal PID 1", in_child(signal_init, 0, 0));
+	tell(37, "read the memory of PID 1", in_child(copy_memory, 0, 0));
+	tell(37, "write the memory of PID 1", in_child(copy_memory, 1, 0));
+	tell(37, "take a descriptor of PID 1", in_child(take_descriptor, 0, 0));
+	tell(37, "limits of PID 1", in_child(limit_init, 0, 0));
+}
+
+/* ---- 26: control groups ---- */
+
+static void groups(void)
+{
+	static const char *const places[] = { "/sys/fs/cgroup/cgroup.procs",
+					      "/sys/fs/cgroup/pids/cgroup.procs",
+					      "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+					      "/sys/fs/cgroup/unified/cgroup.procs" };
+	char line[512];
+	FILE *f = fopen("/proc/self/cgroup", "re");
+	int outside = 0;
+
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
+		tell(26, places[i], in_child(open_only, (long)places[i], O_RDONLY));
+	tell(26, "list /sys/fs/cgroup", in_child(list_it, (long)"/sys/fs/cgroup", 0));
+	while (f && fgets(line, sizeof(line), f))
+		outside += strcmp(strrchr(line, ':') + 1, "/\n") != 0;
+	(void)printf("26 paths of groups: %s\n", !f ? "none" : outside ? "the host's" : "its own");
+	if (f)
+		(void)fclose(f);
+}
+
+/* ---- 29: the kernel's log and clock ---- */
+
+static long read_log(long what, long unused)
+{
+	char text[256];
+
+	return klogctl((int)what, text, sizeof(text)) < 0 ? -errno : 0;
+}
+
+/* To nothing at all: who may do that may set it. */
+static long set_clock(long unused, long unused2)
+{
+	return syscall(SYS_settimeofday, NULL, NULL) < 0 ? -errno : 0;
+}
+
+/* To the rate that it has. */
+static long set_rate(long unused, long unused2)
+{
+	struct timex t = { .modes = 0 };
+
+	if (adjtimex(&t) < 0)
+		return -errno;
+	t.modes = ADJ_FREQUENCY;
+	return adjtimex(&t) < 0 ? -errno : 0;
+}
+
+static void clocks(void)
+{
+	tell(29, "read the kernel's log", in_child(read_log, 3, 0));
+	tell(29, "size of the kernel's log", in_child(read_log, 10, 0));
+	tell(29, "set the clock", in_child(set_clock, 0, 0));
+	tell(29, "set the rate of the clock", in_child(set_rate, 0, 0));
+}
+
+/* ---- 40: handles ---- */
+
+static long use_handle(long open_it, long unused)
+{
+	struct {
+		struct file_handle h;
+		unsigned char bytes[128];
+	} u = { .h.handle_bytes = 128 };
+	int id, r = name_to_handle_at(AT_FDCWD, "/dev/hutch-guest", &u.h, &id, 0);
+
+	if (r == 0 && open_it)
+		r = open_by_handle_at(AT_FDCWD, &u.h, O_RDONLY | O_CLOEXEC);
+	return r < 0 ? -errno : 0;
+}
+
+/* ---- 24, 44: descriptors, capabilities ---- */
 
 static void descriptors(void)
 {
@@ -398,7 +603,7 @@ static int become_user(void)
 
 static int try_all(void)
 {
-	int r = become_user();
+	int r = getppid() == 1 && getuid() == 0 ? become_user() : 0;
 
 	if (r < 0) {
 		(void)printf("0 become user: %s\n", name_of(r));
@@ -408,22 +613,32 @@ static int try_all(void)
 	status();
 	network();
 	sweep();
+	filters();
 	namespaces();
 	sockets();
 	terminals();
 	files();
-	tell(37, "trace PID 1", in_child(trace_init, 0, 0));
-	tell(37, "signal PID 1", in_child(signal_init, 0, 0));
+	agent();
+	groups();
+	clocks();
+	tell(40, "name a handle", in_child(use_handle, 0, 0));
+	tell(40, "open by a handle", in_child(use_handle, 1, 0));
 	(void)puts("0 end: ok");
 	return 0;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	int status = 1;
 	pid_t pid;
 
-	(void)prctl(PR_SET_DUMPABLE, 0);
+	if (argc > 1 && strcmp(argv[1], "clock") == 0) {
+		clocks();
+		(void)puts("0 end: ok");
+		return 0;
+	}
+	if (argc > 1 ? become_user() < 0 : prctl(PR_SET_DUMPABLE, 0) < 0)
+		return 1;
 	pid = fork();
 	if (pid == 0) {
 		int r = try_all();

@@ -7,6 +7,7 @@ Further arguments choose tests by a part of their name; with a minus sign in fro
 """
 
 import os
+import signal
 import sys
 import time
 import unittest
@@ -61,7 +62,15 @@ def every_test(suite):
             yield t
 
 
+def take_signals():
+    """A script's background, or nohup(1), ignores some, and programs that are started here would inherit that."""
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+
+
 def main(args):
+    take_signals()
     where = args.pop(0) if args and os.path.isdir(args[0]) else str(HERE)
     if args and os.path.sep in args[0]:
         os.environ["HUTCH"] = args.pop(0)

@@ -13,6 +13,14 @@ import unittest
 from support import AGENT, ROOT, Case, environment, hutch, hutch_path
 
 COMMANDS = {
+    "run": ["true"],
+    "create": [],
+    "exec": ["x", "true"],
+    "ps": [],
+    "inspect": ["x"],
+    "receipt": ["x"],
+    "kill": ["x"],
+    "rm": ["x"],
     "config": None,
     "config validate": ["FILE"],
     "config compile": ["devops"],
@@ -31,8 +39,10 @@ COMMANDS = {
     "help": [],
     "version": [],
 }
-# Commands of images need a store, and a network: test_image.py and its neighbours run them.
-LEAVES = [c for c, args in COMMANDS.items() if args is not None and not c.startswith("image ")]
+# Commands of images need a store, and a network, those of sandboxes an engine: test_image.py, test_sandbox_run.py and their
+# neighbours run them.
+SANDBOX = ("run", "create", "exec", "ps", "inspect", "receipt", "kill", "rm")
+LEAVES = [c for c, args in COMMANDS.items() if args is not None and not c.startswith("image ") and c not in SANDBOX]
 WITH_JSON = [c for c in LEAVES if c not in ("completion", "help")]
 ORDINARY_USER = 65534
 
@@ -159,6 +169,58 @@ class Usage(Case):
         want = self.run_ok("config", "compile", "--digest", "devops")
         self.assertEqual(want, self.run_ok("config", "compile", "devops", "--digest"))
         self.assertEqual(want, self.run_ok("config", "compile", "devops", "-d"))
+
+
+class PassedOn(Case):
+    """run and exec: what is ours ends where the other command begins, and our failures are 125."""
+
+    def setUp(self):
+        super().setUp()
+        self.env = environment(HUTCH_RUN_DIR=str(self.dir / "run"), HUTCH_STATE_DIR=str(self.dir / "state"))
+
+    def fails(self, *args, code=125):
+        return self.run_fails(code, *args, env=self.env)
+
+    def test_wrong_usage(self):
+        self.assertIn("expected [--] COMMAND", self.fails("run"))
+        self.assertIn("expected [--] COMMAND", self.fails("run", "--"))
+        self.assertIn("expected ID", self.fails("exec", "abc"))
+        self.assertIn("did you mean '--memory'?", self.fails("run", "--memroy", "1GiB", "true"))
+        self.assertIn("needs an argument", self.fails("run", "--memory"))
+
+    def test_letters(self):
+        for words in (["-it"], ["-ti"], ["-i", "-t"], ["-iteA=1"], ["-ite", "A=1"]):
+            self.assertIn("--tty: standard input is not a terminal", self.fails("run", *words, "true"))
+        self.assertIn("unknown option '-ix'", self.fails("run", "-ix", "true"))
+        self.assertIn("--env '-t': expected NAME=VALUE", self.fails("run", "-ie", "-t", "true"))
+
+    def test_values(self):
+        self.assertIn("did you mean '64MiB'?", self.fails("run", "--memory", "64MB", "true"))
+        self.assertIn("absolute path", self.fails("run", "-w", "here", "true"))
+        self.assertIn("did you mean '10m'?", self.fails("exec", "--timeout", "10min", "abc", "true"))
+        self.assertIn("'nosuch'", self.fails("run", "--agent", "nosuch", "true"))
+
+    def test_options_of_the_other_command(self):
+        """They do not reach ours: what is said is that there is no image, or no sandbox."""
+        for words in (["true", "--json"], ["--", "--json"], ["true", "--help"], ["--memory", "64MiB", "true", "-h"],
+                      ["x", "--", "--"], ["-e", "A=--help", "true"]):
+            self.assertIn("no image", self.fails("run", *words))
+        for words in (["abc", "true", "--help"], ["abc", "--", "--help"], ["-i", "abc", "ls", "-l"]):
+            self.assertIn("no sandbox 'abc'", self.fails("exec", *words))
+
+    def test_help_before_it(self):
+        for words in (["--help"], ["-i", "--help", "true"], ["--memory", "1GiB", "-h"]):
+            self.assertIn("Usage: hutch run", self.run_ok("run", *words, env=self.env))
+        self.assertIn("Usage: hutch exec", self.run_ok("exec", "abc", "--help", env=self.env))
+
+    def test_many_arguments(self):
+        self.assertIn("no image", self.fails("run", "echo", *["x"] * 5000))
+
+    def test_no_sandboxes(self):
+        self.assertRegex(self.run_ok("ps", env=self.env), r"^ID +AGENT +IMAGE +STATE +AGE\n$")
+        self.assertEqual(json.loads(self.run_ok("ps", "-a", "--json", env=self.env)), [])
+        for command in ("inspect", "receipt", "kill", "rm"):
+            self.assertIn("no sandbox 'abc'", self.fails(command, "abc", code=1))
 
 
 class Failures(Case):
@@ -539,7 +601,7 @@ class Doctor(Case):
         hutch("doctor", cwd=self.dir)
         self.assertEqual(os.listdir(self.dir), [])
         left = [n for n in set(os.listdir("/tmp")) - set(before) if "hutch" in n]
-        others = ("hutch-test-", "hutch-unit-", "hutch-guest-", "hutch-attack-")  # tests that run beside this one
+        others = ("hutch-test-", "hutch-unit-", "hutch-guest-", "hutch-attack-", "hutch-suite-", "hutch-bench-")  # tests that run beside this one
         self.assertEqual([n for n in left if not n.startswith(others)], [])
 
     @unittest.skipUnless(os.geteuid() == 0, "needs root, to become somebody else")

@@ -23,7 +23,7 @@ SIGNAL, RESIZE, EXIT, ENTRY, EVENT = range(1, 6)
 CREATED, WRITTEN, REMOVED, RENAMED, ATTRIBUTES, LOST = range(1, 7)
 FILE, DIRECTORY, SYMLINK, OTHER = range(1, 5)
 (DONE, INVALID, NOT_FOUND, EXISTS, PERMISSION, NOT_DIRECTORY, IS_DIRECTORY, NOT_EMPTY, NO_SPACE, TOO_MANY, NO_USER,
- CANNOT_EXECUTE, IO, UNSUPPORTED, GONE) = range(15)
+ CANNOT_EXECUTE, IO, UNSUPPORTED, GONE, TIME_LIMIT) = range(16)
 
 # name: (tag, type)
 TAGS = {
@@ -36,6 +36,7 @@ TAGS = {
     "kind": (26, "number"), "size": (27, "number"), "uid": (28, "number"), "gid": (29, "number"),
     "mtime_ns": (30, "number"), "code": (31, "number"), "signal": (32, "number"), "user_us": (33, "number"),
     "system_us": (34, "number"), "max_rss_kib": (35, "number"), "text": (36, "text"), "landlock": (37, "number"),
+    "timeout": (38, "number"),
 }
 NAMES = {tag: (name, kind) for name, (tag, kind) in TAGS.items()}
 

@@ -106,9 +106,6 @@ static void texts(void **state)
 	assert_string_equal(out, "abc...");
 	host_set_text(out, sizeof(out), "1234567");
 	assert_string_equal(out, "1234567");
-	assert_true(host_has_word("cpu,memory pids\n", "pids"));
-	assert_false(host_has_word("cpuset cpuacct", "cpu"));
-	assert_false(host_has_word("", "cpu"));
 }
 
 static void add(const char *id, enum host_area area, enum host_state s, const char *detail,

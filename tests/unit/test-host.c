@@ -206,7 +206,7 @@ static void in_a_container(void **state)
 	facts.overlay_root = facts.bpf_sk_lookup = -EPERM;
 	facts.program[HOST_NFT].found = -ENOENT;
 	facts.call[HOST_CALL_CLONE3] = -ENOSYS;
-	for (size_t i = 0; i < HOST_CG_MAX; i++)
+	for (size_t i = 0; i < CG_MAX; i++)
 		facts.cg[i] = -EROFS;
 	probe_as(*state, 0, "root");
 	expect_advice(expect("ns.other", HOST_FAIL, "missing: mnt"), "not inside a container");
@@ -236,7 +236,7 @@ static void hybrid_cgroups(void **state)
 	expect_detail(expect("cgroup.hybrid", HOST_INFO, "hugetlb"), "Hutch hides the file");
 	expect_level(HOST_LEVEL_CONTAINER, HOST_READY, "crun");
 
-	for (size_t i = 0; i < HOST_CG_MAX; i++)
+	for (size_t i = 0; i < CG_MAX; i++)
 		facts.cg[i] = -EACCES;
 	probe_as(*state, 1000, "alice");
 	expect_advice(expect("cgroup.create", HOST_WARN, "cannot make"), "run hutch as root");
@@ -251,7 +251,7 @@ static void other_cgroups(void **state)
 	const struct host_check *c;
 
 	/* A session scope of systemd: readable, not ours. */
-	for (size_t i = 0; i < HOST_CG_MAX; i++)
+	for (size_t i = 0; i < CG_MAX; i++)
 		facts.cg[i] = -EACCES;
 	probe_as(*state, 1000, "alice");
 	c = expect("cgroup.create", HOST_WARN, "cannot make one for cpu");

@@ -4,6 +4,7 @@
 
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 
 #include "fail.h"
@@ -17,10 +18,6 @@ static const struct oci_spec spec = {
 	.hostname = "h",
 	.host_uid = 100000,
 	.host_gid = 200000,
-	.cgroup = "/hutch/x",
-	.memory = 1 << 30,
-	.pids = 64,
-	.cpus = 1500,
 	.shm = 4096,
 	.nofile = 1024,
 };
@@ -84,27 +81,25 @@ static void ids_are_mapped(void **state)
 	assert_int_equal(json_array_size(at(j, "linux", "uidMappings")), 1);
 }
 
-static void limits_are_those_of_the_policy(void **state)
-{
-	_cleanup_json_ json_t *j = config(&spec);
-	const json_t *r = at(j, "linux", "resources");
-
-	assert_int_equal(json_integer_value(at(r, "memory", "limit")), 1 << 30);
-	assert_int_equal(json_integer_value(at(r, "memory", "swap")), 1 << 30);
-	assert_int_equal(json_integer_value(at(r, "pids", "limit")), 64);
-	assert_int_equal(json_integer_value(at(r, "cpu", "quota")), 150000);
-	assert_string_equal(json_string_value(at(j, "linux", "cgroupsPath")), "/hutch/x");
-}
-
-static void no_group_no_limits(void **state)
+static void only_the_user_namespace_can_be_joined(void **state)
 {
 	struct oci_spec s = spec;
 	_cleanup_json_ json_t *j = NULL;
+	const json_t *one;
+	size_t i;
 
-	s.cgroup = NULL;
+	s.user_namespace = "/n";
 	j = config(&s);
-	assert_null(json_object_get(json_object_get(j, "linux"), "resources"));
-	assert_null(json_object_get(json_object_get(j, "linux"), "cgroupsPath"));
+	json_array_foreach((json_t *)at(j, "linux", "namespaces"), i, one)
+	{
+		const char *path = json_string_value(json_object_get(one, "path"));
+
+		if (strcmp(json_string_value(json_object_get(one, "type")), "user") == 0)
+			assert_string_equal(path, "/n");
+		else
+			assert_null(path);
+	}
+	assert_int_equal(json_array_size(at(j, "linux", "uidMappings")), 1);
 }
 
 static void nothing_of_the_host_is_mounted(void **state)
@@ -132,8 +127,20 @@ static void nothing_of_the_host_is_mounted(void **state)
 	assert_null(json_object_get(j, "annotations"));
 }
 
+static bool holds(const json_t *comparison, const uint64_t args[static 3])
+{
+	uint64_t mask = (uint64_t)json_integer_value(json_object_get(comparison, "value"));
+	uint64_t want = (uint64_t)json_integer_value(json_object_get(comparison, "valueTwo"));
+	json_int_t index = json_integer_value(json_object_get(comparison, "index"));
+
+	assert_string_equal(json_string_value(json_object_get(comparison, "op")),
+			    "SCMP_CMP_MASKED_EQ");
+	assert_in_range(index, 0, 2);
+	return (args[index] & mask) == want;
+}
+
 /* What the rules say of a call: the filter's own arithmetic, done by hand. */
-static bool allows(const json_t *profile, const char *call, size_t index, uint64_t value)
+static bool allows_call(const json_t *profile, const char *call, const uint64_t args[static 3])
 {
 	const json_t *rule, *arg;
 	size_t i, k;
@@ -144,22 +151,22 @@ static bool allows(const json_t *profile, const char *call, size_t index, uint64
 
 		if (!match)
 			continue;
-		json_array_foreach(json_object_get(rule, "args"), k, arg)
-		{
-			uint64_t mask = (uint64_t)json_integer_value(json_object_get(arg, "value"));
-			uint64_t want =
-				(uint64_t)json_integer_value(json_object_get(arg, "valueTwo"));
-
-			assert_string_equal(json_string_value(json_object_get(arg, "op")),
-					    "SCMP_CMP_MASKED_EQ");
-			assert_int_equal(json_integer_value(json_object_get(arg, "index")), index);
-			match = match && (value & mask) == want;
-		}
+		json_array_foreach(json_object_get(rule, "args"), k, arg) match =
+			match && holds(arg, args);
 		if (match)
 			return strcmp(json_string_value(json_object_get(rule, "action")),
 				      "SCMP_ACT_ALLOW") == 0;
 	}
 	return false;
+}
+
+/* The other arguments are 0. */
+static bool allows(const json_t *profile, const char *call, size_t index, uint64_t value)
+{
+	uint64_t args[3] = { 0 };
+
+	args[index] = value;
+	return allows_call(profile, call, args);
 }
 
 static void ioctl_but_two(void **state)
@@ -175,6 +182,43 @@ static void ioctl_but_two(void **state)
 		assert_int_equal(allows(p, "ioctl", 1, v | UINT64_C(1) << 32), !typing);
 		assert_true(allows(p, "ioctl", 1, v | 0x80000000));
 	}
+}
+
+static void prctl_but_filters(void **state)
+{
+	_cleanup_json_ json_t *p = seccomp_profile();
+
+	for (uint64_t v = 0; v < 256; v++) {
+		assert_int_equal(allows(p, "prctl", 0, v), v != PR_SET_SECCOMP);
+		assert_int_equal(allows(p, "prctl", 0, v | UINT64_C(1) << 32), v != PR_SET_SECCOMP);
+	}
+	for (unsigned int bit = 8; bit < 32; bit++)
+		assert_false(allows(p, "prctl", 0, PR_SET_SECCOMP | UINT64_C(1) << bit));
+	assert_true(allows(p, "prctl", 0, PR_SET_PTRACER));
+	assert_true(allows(p, "prctl", 0, PR_SET_VMA));
+	assert_false(allows(p, "seccomp", 0, 0));
+}
+
+static void setsockopt_but_filters(void **state)
+{
+	_cleanup_json_ json_t *p = seccomp_profile();
+
+	for (uint64_t level = 0; level < 300; level++)
+		for (uint64_t v = 0; v < 128; v++) {
+			const uint64_t high = UINT64_C(1) << 32;
+			bool filter =
+				level == SOL_SOCKET &&
+				(v == SO_ATTACH_FILTER || v == SO_ATTACH_BPF ||
+				 v == SO_ATTACH_REUSEPORT_CBPF || v == SO_ATTACH_REUSEPORT_EBPF);
+
+			assert_int_equal(allows_call(p, "setsockopt", (uint64_t[]){ 0, level, v }),
+					 !filter);
+			assert_int_equal(allows_call(p, "setsockopt",
+						     (uint64_t[]){ 0, level | high, v | high }),
+					 !filter);
+			if (level > 64)
+				v += 7;
+		}
 }
 
 static void clone_without_namespaces(void **state)
@@ -229,10 +273,11 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_namespace_is_new),
 		cmocka_unit_test(ids_are_mapped),
-		cmocka_unit_test(limits_are_those_of_the_policy),
-		cmocka_unit_test(no_group_no_limits),
+		cmocka_unit_test(only_the_user_namespace_can_be_joined),
 		cmocka_unit_test(nothing_of_the_host_is_mounted),
 		cmocka_unit_test(ioctl_but_two),
+		cmocka_unit_test(prctl_but_filters),
+		cmocka_unit_test(setsockopt_but_filters),
 		cmocka_unit_test(clone_without_namespaces),
 		cmocka_unit_test(three_families),
 		cmocka_unit_test(no_layer_is_lost),

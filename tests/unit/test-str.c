@@ -292,6 +292,17 @@ static void closest_has_limits(void **state)
 	assert_null(str_closest("r", list)); /* less than half is right */
 }
 
+static void words(void **state)
+{
+	assert_true(str_has_word("cpu,memory pids\n", "cpu"));
+	assert_true(str_has_word("cpu,memory pids\n", "memory"));
+	assert_true(str_has_word(",\tcpu,memory pids\n", "pids"));
+	assert_false(str_has_word("cpuset cpuacct", "cpu"));
+	assert_false(str_has_word("cpu", "cpuset"));
+	assert_false(str_has_word("", "cpu"));
+	assert_false(str_has_word(" ,\n", ""));
+}
+
 static void made_utf8(void **state)
 {
 	char s[] = "a\xc3\xbc\xc3|\xff\xe2\x82";
@@ -318,6 +329,7 @@ int main(void)
 		cmocka_unit_test(escaping_is_bounded),
 		cmocka_unit_test(every_escaped_byte_string_is_one_clean_line),
 		cmocka_unit_test(distances),
+		cmocka_unit_test(words),
 		cmocka_unit_test(made_utf8),
 		cmocka_unit_test(closest),
 		cmocka_unit_test(closest_has_limits),

@@ -65,6 +65,7 @@ static const struct {
 	[TAG_MAX_RSS] = { NUMBER, 0, INT64_MAX },
 	[TAG_TEXT] = { TEXT, 0, 256 },
 	[TAG_LANDLOCK] = { NUMBER, 0, UINT32_MAX },
+	[TAG_TIMEOUT] = { NUMBER, 1, UINT32_MAX },
 };
 
 /* '!' needed, '?' optional, '*' any number, '+' one or more, '2' both or none, '1' just one. */
@@ -133,6 +134,16 @@ static const struct row {
 	    { TAG_GID, '?' },
 	    { TAG_MTIME, '?' } } },
 	{ MESSAGE_CLOSE, { { TAG_CODE, '!' }, { TAG_TEXT, '?' } } },
+	{ MESSAGE_EXEC_CLIENT,
+	  { { TAG_ARGV, '+' },
+	    { TAG_ENV, '*' },
+	    { TAG_CWD, '?' },
+	    { TAG_USER, '?' },
+	    { TAG_STDIN, '?' },
+	    { TAG_COLUMNS, '2' },
+	    { TAG_ROWS, '2' },
+	    { TAG_RLIMIT, '*' },
+	    { TAG_TIMEOUT, '?' } } },
 };
 
 static_assert(ARRAY_SIZE(rows) == MESSAGE_MAX, "an example of every message");
@@ -301,6 +312,31 @@ static void check_values(const struct row *row, const struct payload *p)
 		assert_true(fields_has(&f, tag) == (pos[tag] > 0));
 		if (!fields_has(&f, tag) && kinds[tag].kind == NUMBER)
 			assert_int_equal(fields_number(&f, tag, 99), 99);
+	}
+}
+
+/* Every range of tags is one piece, and the pieces around it are the rest. */
+static void slices_are_ranges_of_tags(void **state)
+{
+	for (const struct row *row = rows; row < rows + MESSAGE_MAX; row++) {
+		_cleanup_buf_ struct buf b = BUF_INIT(PAYLOAD_MAX);
+		struct payload p = full(row, 0);
+		struct err e = ERR_INIT;
+		struct fields f;
+
+		encode(&p, &b);
+		assert_int_equal(fields_parse(row->m, b.data, b.len, &f, &e), 0);
+		for (unsigned int tag = 1; tag < TAG_MAX; tag++) {
+			size_t n[3], sum;
+			const char *at = fields_slice(&f, 1, tag - 1, &n[0]);
+			const char *own = fields_slice(&f, tag, tag, &n[1]);
+
+			(void)fields_slice(&f, tag + 1, TAG_MAX, &n[2]);
+			sum = n[0] + n[1] + n[2];
+			assert_int_equal(sum, b.len);
+			assert_ptr_equal(own, at + n[0]);
+			assert_true((n[1] > 0) == fields_has(&f, tag));
+		}
 	}
 }
 
@@ -642,7 +678,8 @@ static void tags_keep_their_numbers(void **state)
 	assert_int_equal(TAG_KIND, 26);
 	assert_int_equal(TAG_TEXT, 36);
 	assert_int_equal(TAG_LANDLOCK, 37);
-	assert_int_equal(TAG_MAX, 38);
+	assert_int_equal(TAG_TIMEOUT, 38);
+	assert_int_equal(TAG_MAX, 39);
 }
 
 static void numbers_name_messages(void **state)
@@ -692,6 +729,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(examples_come_back_as_they_were),
+		cmocka_unit_test(slices_are_ranges_of_tags),
 		cmocka_unit_test(needed_fields_are_needed),
 		cmocka_unit_test(exit_has_a_code_or_a_signal),
 		cmocka_unit_test(terminals_have_two_sides),

@@ -3,31 +3,32 @@
  * Which cgroup hierarchies are mounted where, from three text files: /proc/self/mountinfo (mount
  * points), /proc/self/cgroup (our own group), /proc/cgroups (what the command line switched off).
  */
-#include <string.h>
-#include <sys/stat.h>
+#include "cgroup-layout.h"
 
-#include "probe.h"
+#include <string.h>
+
+#include "fd.h"
 #include "str.h"
 
 static const char *const names[] = {
-	[HOST_CG_CPU] = "cpu",	       [HOST_CG_MEMORY] = "memory", [HOST_CG_PIDS] = "pids",
-	[HOST_CG_FREEZER] = "freezer", [HOST_CG_IO] = "io",
+	[CG_CPU] = "cpu",	  [CG_MEMORY] = "memory", [CG_PIDS] = "pids",
+	[CG_FREEZER] = "freezer", [CG_IO] = "io",
 };
-static_assert(ARRAY_SIZE(names) == HOST_CG_MAX, "a controller without a name");
+static_assert(ARRAY_SIZE(names) == CG_MAX, "a controller without a name");
 
 enum {
 	MOUNTINFO_MAX = 1024 * 1024,
 	LINE_FIELDS = 24,
 };
 
-const char *cgroup_controller_name(enum host_cg c)
+const char *cgroup_controller_name(enum cg c)
 {
 	return names[c];
 }
 
-static const char *v1_name(enum host_cg c)
+static const char *v1_name(enum cg c)
 {
-	return c == HOST_CG_IO ? "blkio" : names[c];
+	return c == CG_IO ? "blkio" : names[c];
 }
 
 /* Cuts a line into at most LINE_FIELDS words, in place. */
@@ -53,7 +54,7 @@ static void take_mount(struct cgroup_layout *l, char *line)
 
 	while (dash < n && !str_eq(field[dash], "-"))
 		dash++;
-	if (dash + 3 >= n || strlen(field[4]) >= HOST_PATH_MAX || field[4][0] != '/')
+	if (dash + 3 >= n || strlen(field[4]) >= CGROUP_PATH_MAX || field[4][0] != '/')
 		return;
 	where = field[4];
 	options = field[dash + 3];
@@ -61,8 +62,8 @@ static void take_mount(struct cgroup_layout *l, char *line)
 		(void)snprintf(l->v2, sizeof(l->v2), "%s", where);
 	if (!str_eq(field[dash + 1], "cgroup"))
 		return;
-	for (enum host_cg c = 0; c < HOST_CG_MAX; c++)
-		if (!l->v1[c][0] && host_has_word(options, v1_name(c)))
+	for (enum cg c = 0; c < CG_MAX; c++)
+		if (!l->v1[c][0] && str_has_word(options, v1_name(c)))
 			(void)snprintf(l->v1[c], sizeof(l->v1[c]), "%s", where);
 }
 
@@ -97,44 +98,52 @@ static void take_enabled(struct cgroup_layout *l, char *line)
 
 	if (split(line, field) < 4 || !str_eq(field[3], "0"))
 		return;
-	for (enum host_cg c = 0; c < HOST_CG_MAX; c++)
+	for (enum cg c = 0; c < CG_MAX; c++)
 		if (str_eq(field[0], v1_name(c)))
 			l->disabled[c] = true;
 }
 
-static void read_lines(int root_fd, const char *path, struct cgroup_layout *l,
-		       void (*fn)(struct cgroup_layout *l, char *line))
+static int read_lines(int root_fd, const char *path, struct cgroup_layout *l,
+		      void (*fn)(struct cgroup_layout *l, char *line))
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(MOUNTINFO_MAX);
+	struct err e = ERR_INIT;
+	int r = fd_read_file(root_fd, path, &b, &e);
 
-	(void)host_text(root_fd, path, &b);
+	/* One that is too long is good for its beginning. */
 	if (b.len > 0)
 		for_lines(b.data, l, fn);
+	return r == -ENOENT || r == -EFBIG ? 0 : r;
 }
 
 static void take_v2_controllers(int root_fd, struct cgroup_layout *l)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(4096);
-	char path[2 * HOST_PATH_MAX + 32];
+	char path[2 * CGROUP_PATH_MAX + 32];
+	struct err e = ERR_INIT;
 	const char *list;
 
 	(void)snprintf(path, sizeof(path), "%s/cgroup.controllers", l->own[0] ? l->own : l->v2);
-	list = host_text(root_fd, path + 1, &b);
-	for (enum host_cg c = 0; c < HOST_CG_MAX; c++)
-		l->v2_has[c] = host_has_word(list, names[c]);
+	(void)fd_read_file(root_fd, path + 1, &b, &e);
+	list = buf_text(&b);
+	for (enum cg c = 0; c < CG_MAX; c++)
+		l->v2_has[c] = str_has_word(list, names[c]);
 	/* Part of every v2 group since 5.2, not a controller. */
-	l->v2_has[HOST_CG_FREEZER] = true;
+	l->v2_has[CG_FREEZER] = true;
 }
 
-void cgroup_layout_read(int root_fd, struct cgroup_layout *ret)
+int cgroup_layout_read(int root_fd, struct cgroup_layout *ret)
 {
 	bool v1 = false;
+	int r, k;
 
 	*ret = (struct cgroup_layout){ .mode = CGROUP_NONE };
-	read_lines(root_fd, "proc/self/mountinfo", ret, take_mount);
-	read_lines(root_fd, "proc/self/cgroup", ret, take_own);
-	read_lines(root_fd, "proc/cgroups", ret, take_enabled);
-	for (enum host_cg c = 0; c < HOST_CG_MAX; c++)
+	r = read_lines(root_fd, "proc/self/mountinfo", ret, take_mount);
+	k = read_lines(root_fd, "proc/self/cgroup", ret, take_own);
+	r = r < 0 ? r : k;
+	k = read_lines(root_fd, "proc/cgroups", ret, take_enabled);
+	r = r < 0 ? r : k;
+	for (enum cg c = 0; c < CG_MAX; c++)
 		v1 = v1 || ret->v1[c][0];
 	if (ret->v2[0])
 		take_v2_controllers(root_fd, ret);
@@ -144,4 +153,5 @@ void cgroup_layout_read(int root_fd, struct cgroup_layout *ret)
 		ret->mode = CGROUP_V2;
 	else if (v1)
 		ret->mode = CGROUP_V1;
+	return r;
 }

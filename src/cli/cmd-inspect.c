@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hutch inspect */
+#include <fcntl.h>
+#include <string.h>
+#include <sys/statvfs.h>
+
+#include "cli-sandbox.h"
+#include "clock.h"
+#include "fd.h"
+#include "str.h"
+#include "view.h"
+
+enum {
+	CHILDREN_MAX = 4096,
+	STATUS_MAX = 16 * 1024,
+};
+
+/* All that is known of one sandbox. */
+struct facts {
+	struct sandbox b;
+	struct spec spec;
+	enum state_phase phase;
+	bool ended; /* `end` says how; of one that runs, it has the limits met so far */
+	struct end end;
+	struct cgroup_usage use;
+	bool disk_known;
+	uint64_t disk;
+};
+
+static void facts_done(struct facts *f)
+{
+	sandbox_close(&f->b);
+	spec_done(&f->spec);
+}
+
+/* ---- the disk, by way of PID 1 ---- */
+
+/* Is it the first process of a PID namespace below ours? Its numbers in all of them end in 1. */
+static bool is_init(const char *pid)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(STATUS_MAX);
+	struct err ignored = ERR_INIT;
+	char path[64];
+	const char *line;
+
+	(void)snprintf(path, sizeof(path), "/proc/%s/status", pid);
+	if (fd_read_file(AT_FDCWD, path, &b, &ignored) < 0)
+		return false;
+	line = strstr(buf_text(&b), "\nNSpid:");
+	line = line ? line + 1 : "";
+	return strcspn(line, "\n") > 2 && strncmp(line + strcspn(line, "\n") - 2, "\t1", 2) == 0;
+}
+
+static void measure_disk(struct facts *f)
+{
+	_cleanup_close_ int pidfd = -EBADF;
+	char path[64], children[CHILDREN_MAX], *pid, *rest = children;
+	struct statvfs s;
+	pid_t warden;
+
+	if (state_warden(f->b.dir, &pidfd, &warden) < 0)
+		return;
+	(void)snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)warden, (int)warden);
+	if (fd_read_line(AT_FDCWD, path, children, sizeof(children)) < 0)
+		return;
+	while ((pid = strsep(&rest, " "))) {
+		(void)snprintf(path, sizeof(path), "/proc/%.16s/root", pid);
+		if (!pid[0] || !is_init(pid) || statvfs(path, &s) < 0)
+			continue;
+		f->disk_known = true;
+		f->disk = (uint64_t)(s.f_blocks - s.f_bfree) * s.f_frsize;
+		f->end.disk_full = s.f_bavail == 0;
+		f->end.inodes_full = s.f_files > 0 && s.f_ffree == 0;
+		return;
+	}
+}
+
+/* ---- gathering ---- */
+
+static void measure(struct facts *f)
+{
+	_cleanup_cgroup_ struct cgroup g = CGROUP_INIT;
+
+	cgroup_open(f->b.id, &g);
+	cgroup_usage(&g, &f->use);
+	f->end.oom_kills = f->use.oom_kills;
+	f->end.pids_refused = f->use.pids_refused;
+	f->end.throttled = f->use.throttled;
+	measure_disk(f);
+}
+
+static int gather(const char *prefix, struct facts *f, struct err *e)
+{
+	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
+	int r = cli_state_open(&root, e);
+
+	if (r == 0)
+		r = sandbox_find(&root, prefix, &f->b, e);
+	if (r == 0)
+		r = spec_read(f->b.dir, &f->spec, e);
+	if (r < 0)
+		return r;
+	f->phase = state_phase(f->b.dir);
+	r = end_read(f->b.dir, &f->end, e);
+	if (r < 0 && r != -ENOENT)
+		return r;
+	f->ended = r == 0;
+	if (f->ended) {
+		f->use.memory_peak = f->end.memory_peak;
+		f->use.cpu_us = f->end.cpu_us;
+	} else {
+		measure(f);
+	}
+	return 0;
+}
+
+/* ---- for programs ---- */
+
+static json_t *spec_as_json(const struct spec *spec)
+{
+	_cleanup_free_ char *text = spec_write(spec);
+	struct err ignored = ERR_INIT;
+	json_t *j = NULL;
+
+	return text && json_read(text, strlen(text), &j, &ignored) == 0 ? j : NULL;
+}
+
+static json_t *usage_json(const struct facts *f)
+{
+	return JSON_OBJECT({ "memory", json_number(f->use.memory) },
+			   { "memory_peak", json_number(f->use.memory_peak) },
+			   { "pids", json_number(f->use.pids) },
+			   { "cpu_us", json_number(f->use.cpu_us) },
+			   { "disk", f->disk_known ? json_number(f->disk) : json_null() });
+}
+
+static json_t *met_json(const struct end *met)
+{
+	return JSON_OBJECT(
+		{ "memory", JSON_OBJECT({ "killed", json_number(met->oom_kills) }) },
+		{ "pids", JSON_OBJECT({ "refused", json_number(met->pids_refused) }) },
+		{ "cpu", JSON_OBJECT({ "throttled", json_number(met->throttled) }) },
+		{ "disk", JSON_OBJECT({ "full", json_boolean(met->disk_full) },
+				      { "inodes_full", json_boolean(met->inodes_full) }) });
+}
+
+/* What end.json says, and the same in words. */
+static json_t *end_json(const struct facts *f)
+{
+	char time[CLOCK_RFC3339_MAX], why[128];
+
+	if (!f->ended)
+		return json_null();
+	view_end(&f->spec, &f->end, why, sizeof(why));
+	return JSON_OBJECT({ "reason", json_string(end_reason_names[f->end.reason]) },
+			   { "text", json_string(why) },
+			   { "time", json_string(clock_format(f->end.time, time)) },
+			   { "oom_kills", json_number(f->end.oom_kills) },
+			   { "pids_refused", json_number(f->end.pids_refused) },
+			   { "throttled", json_number(f->end.throttled) },
+			   { "disk_full", json_boolean(f->end.disk_full) },
+			   { "inodes_full", json_boolean(f->end.inodes_full) });
+}
+
+/* The spec, and what has become of it. */
+static int print_json(const struct facts *f)
+{
+	_cleanup_json_ json_t *j = spec_as_json(&f->spec);
+	char time[CLOCK_RFC3339_MAX];
+	int r = 0;
+
+	r |= json_put(j, "created", json_string(clock_format(f->spec.created, time)));
+	r |= json_put(j, "state", json_string(state_phase_names[f->phase]));
+	r |= json_put(j, "usage", usage_json(f));
+	r |= json_put(j, "met", met_json(&f->end));
+	r |= json_put(j, "end", end_json(f));
+	return cli_print_json(r == 0 ? TAKE_PTR(j) : NULL, EXIT_OK);
+}
+
+/* ---- for people ---- */
+
+static void print_text(const char *key, const char *value, const char *digest)
+{
+	(void)printf("%-10s  ", key);
+	cli_puts(stdout, value);
+	if (digest)
+		(void)printf("  (sha256 %.12s)", digest);
+	(void)fputc('\n', stdout);
+}
+
+static void print_state(const struct facts *f)
+{
+	char age[VALUE_HINT_MAX], why[128];
+
+	(void)printf("%-10s  %s", "state", state_phase_names[f->phase]);
+	if (f->ended) {
+		view_end(&f->spec, &f->end, why, sizeof(why));
+		(void)printf(" %s ago: %s\n", view_age(f->end.time, age), why);
+	} else {
+		(void)printf(", made %s ago\n", view_age(f->spec.created, age));
+	}
+}
+
+/* One limit, what is used of it, and what happened there. */
+static void print_limit(const char *name, const char *limit, const char *used, const char *met)
+{
+	if (met[0])
+		(void)printf("%-10s  %-10s  %-28s  %s\n", name, limit, used, met);
+	else if (used[0])
+		(void)printf("%-10s  %-10s  %s\n", name, limit, used);
+	else
+		(void)printf("%-10s  %s\n", name, limit);
+}
+
+static void print_memory(const struct facts *f)
+{
+	char limit[VALUE_HINT_MAX], now[32], peak[32], used[80] = "", met[64] = "";
+
+	view_size(f->use.memory, now, sizeof(now));
+	view_size(f->use.memory_peak, peak, sizeof(peak));
+	if (f->use.memory_peak > 0)
+		(void)snprintf(used, sizeof(used), "%s%speak %s", f->ended ? "" : now,
+			       f->ended ? "" : ", ", peak);
+	if (f->end.oom_kills > 0)
+		(void)snprintf(met, sizeof(met), "%llu %s killed",
+			       (unsigned long long)f->end.oom_kills,
+			       f->end.oom_kills == 1 ? "process" : "processes");
+	print_limit("memory", value_format_size(f->spec.limits.memory, limit), used, met);
+}
+
+static void print_cpus(const struct facts *f)
+{
+	char limit[VALUE_HINT_MAX], used[32] = "", met[64] = "";
+
+	if (f->use.cpu_us > 0)
+		(void)snprintf(used, sizeof(used), "%.2f s", (double)f->use.cpu_us / 1e6);
+	if (f->end.throttled > 0)
+		(void)snprintf(met, sizeof(met), "held back %llu times",
+			       (unsigned long long)f->end.throttled);
+	print_limit("cpus", view_cpus(f->spec.limits.cpus, limit), used, met);
+}
+
+static void print_pids(const struct facts *f)
+{
+	char limit[32], used[32] = "", met[64] = "";
+
+	(void)snprintf(limit, sizeof(limit), "%llu", (unsigned long long)f->spec.limits.pids);
+	if (!f->ended)
+		(void)snprintf(used, sizeof(used), "%llu", (unsigned long long)f->use.pids);
+	if (f->end.pids_refused > 0)
+		(void)snprintf(met, sizeof(met), "%llu %s refused",
+			       (unsigned long long)f->end.pids_refused,
+			       f->end.pids_refused == 1 ? "fork" : "forks");
+	print_limit("pids", limit, used, met);
+}
+
+static void print_disk(const struct facts *f)
+{
+	char limit[VALUE_HINT_MAX], used[32] = "";
+
+	if (f->disk_known)
+		view_size(f->disk, used, sizeof(used));
+	print_limit("disk", value_format_size(f->spec.limits.disk, limit), used,
+		    f->end.disk_full	 ? "full"
+		    : f->end.inodes_full ? "no inodes left"
+					 : "");
+}
+
+static void print_time(const char *name, uint64_t ms)
+{
+	char limit[VALUE_HINT_MAX];
+
+	if (ms > 0)
+		print_limit(name, value_format_duration(ms, limit), "", "");
+}
+
+static int print(const struct invocation *inv, const struct facts *f)
+{
+	print_text("id", f->b.id, NULL);
+	print_state(f);
+	print_text("agent", f->spec.agent, f->spec.policy);
+	print_text("image", f->spec.image, f->spec.image_digest);
+	if (f->spec.user[0])
+		print_text("user", f->spec.user, NULL);
+	print_text("workspace", f->spec.workspace, NULL);
+	(void)printf("\n%s%-10s  %-10s  %-28s  MET%s\n", cli_style(inv, "\033[1m"), "LIMIT",
+		     "VALUE", "USED", cli_style(inv, "\033[0m"));
+	print_memory(f);
+	print_cpus(f);
+	print_pids(f);
+	print_disk(f);
+	print_time("timeout", f->spec.limits.timeout);
+	print_time("ttl", f->spec.limits.ttl);
+	print_time("idle", f->spec.limits.idle);
+	return EXIT_OK;
+}
+
+int cmd_inspect(struct invocation *inv)
+{
+	_cleanup_(facts_done) struct facts f = { .b = SANDBOX_INIT };
+	struct err e = ERR_INIT;
+
+	if (gather(inv->args[0], &f, &e) < 0)
+		return cli_fail(inv, &e);
+	return cli_option(inv, "json") ? print_json(&f) : print(inv, &f);
+}

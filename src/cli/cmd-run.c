@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hutch run, create, exec */
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "cli.h"
+#include "message.h"
+#include "sandbox.h"
+#include "session.h"
+#include "str.h"
+#include "view.h"
+
+enum {
+	END_WAIT_MS = 10 * 1000, /* for a sandbox that is on its way out */
+};
+
+/* ---- options ---- */
+
+static bool env_valid(const char *text)
+{
+	size_t n = strcspn(text, "=");
+
+	if (n == 0 || !text[n] || ascii_is_digit(text[0]))
+		return false;
+	for (size_t i = 0; i < n; i++)
+		if (!ascii_is_lower(ascii_lower(text[i])) && !ascii_is_digit(text[i]) &&
+		    text[i] != '_')
+			return false;
+	return true;
+}
+
+/* Adds NAME=value; one of the same name is replaced. */
+static void set_env(const char **list, size_t *n, const char *text)
+{
+	size_t name = strcspn(text, "=") + 1;
+
+	for (size_t i = 0; i < *n; i++)
+		if (strncmp(list[i], text, name) == 0) {
+			list[i] = text;
+			return;
+		}
+	list[(*n)++] = text;
+}
+
+/* `before`, and every -e on top of it. The caller frees the list, not the texts. */
+static int take_env(const struct invocation *inv, const struct spec_list *before,
+		    const char *const **ret, size_t *ret_n)
+{
+	const char **list = calloc(before->n + (size_t)inv->n_given + 1, sizeof(*list));
+	size_t n = 0;
+
+	if (!list)
+		return cli_fail(inv, &(struct err){ -ENOMEM, "out of memory" });
+	for (size_t i = 0; i < before->n; i++)
+		set_env(list, &n, before->v[i]);
+	for (int i = 0; i < inv->n_given; i++)
+		if (str_eq(inv->given[i].name, "env"))
+			set_env(list, &n, inv->given[i].value);
+	*ret = list;
+	*ret_n = n;
+	return EXIT_OK;
+}
+
+static int check_options(const struct invocation *inv)
+{
+	const char *dir = cli_option(inv, "workdir");
+
+	for (int i = 0; i < inv->n_given; i++)
+		if (str_eq(inv->given[i].name, "env") && !env_valid(inv->given[i].value))
+			return cli_usage(inv, "--env '%s': expected NAME=VALUE",
+					 inv->given[i].value);
+	if (dir && dir[0] != '/')
+		return cli_usage(inv, "--workdir '%s': expected an absolute path", dir);
+	if (cli_option(inv, "tty") && !isatty(STDIN_FILENO))
+		return cli_usage(inv, "--tty: standard input is not a terminal");
+	return EXIT_OK;
+}
+
+static int take_timeout(const struct invocation *inv, uint64_t *ret)
+{
+	const char *text = cli_option(inv, "timeout");
+	char hint[VALUE_HINT_MAX];
+
+	*ret = 0;
+	if (!text || (value_duration(text, ret) == 0 && *ret > 0 && *ret <= UINT32_MAX))
+		return EXIT_OK;
+	if (value_duration_hint(text, hint))
+		return cli_usage(inv, "--timeout '%s': did you mean '%s'?", text, hint);
+	return cli_usage(inv, "--timeout '%s': expected a time such as 30s or 5m", text);
+}
+
+/* ---- how it ended ---- */
+
+/* The keeper of a sandbox, or -EBADF when it has gone. */
+static int keeper_of(const struct sandbox *b)
+{
+	int pidfd = -EBADF;
+	pid_t pid;
+
+	return state_warden(b->dir, &pidfd, &pid) < 0 ? -EBADF : pidfd;
+}
+
+/* Waits until a keeper has cleaned up, and reaps it if it is ours: not every PID 1 is quick. */
+static void wait_for_end(int keeper)
+{
+	struct pollfd p = { .fd = keeper, .events = POLLIN };
+	siginfo_t info;
+
+	if (keeper >= 0 && RETRY_EINTR(poll(&p, 1, END_WAIT_MS)) > 0)
+		(void)waitid(P_PIDFD, (id_t)keeper, &info, WEXITED | WNOHANG);
+}
+
+static uint64_t oom_kills(const struct sandbox *b)
+{
+	_cleanup_cgroup_ struct cgroup g = CGROUP_INIT;
+	struct cgroup_usage u = { 0 };
+
+	cgroup_open(b->id, &g);
+	cgroup_usage(&g, &u);
+	return u.oom_kills;
+}
+
+static void say_memory(const struct spec *spec)
+{
+	char limit[VALUE_HINT_MAX];
+
+	(void)fprintf(stderr, "hutch: memory limit of %s reached; raise it with --memory\n",
+		      value_format_size(spec->limits.memory, limit));
+}
+
+static int say(const struct invocation *inv, const char *what, const char *why, int code)
+{
+	(void)fprintf(stderr, "%s: %s%s", inv->path, what, why[0] && what[0] ? ": " : "");
+	cli_puts(stderr, why);
+	(void)fputc('\n', stderr);
+	return code;
+}
+
+/* The connection ended before the command. */
+static int report_lost(const struct invocation *inv, const struct spec *spec,
+		       const struct sandbox *b, const struct session_result *result, bool memory)
+{
+	_cleanup_close_ int keeper = keeper_of(b);
+	struct err ignored = ERR_INIT;
+	struct end end = { 0 };
+	char why[128] = "";
+
+	if (result->text[0] && result->number != WIRE_GONE)
+		return say(inv, "the command was given up", result->text, EXIT_HUTCH);
+	wait_for_end(keeper);
+	if (end_read(b->dir, &end, &ignored) == 0) {
+		memory = end.reason == END_GUEST && end.oom_kills > 0;
+		view_end(spec, &end, why, sizeof(why));
+	}
+	if (memory) {
+		say_memory(spec);
+		return EXIT_SIGNAL + SIGKILL;
+	}
+	return say(inv, "the sandbox ended", why, EXIT_HUTCH);
+}
+
+static int refused_code(const struct session_result *result)
+{
+	/* 126 and 127 are about the command. The codes are the same for where it is to start. */
+	if (!str_has_prefix(result->text, "cannot run "))
+		return EXIT_HUTCH;
+	switch (result->number) {
+	case WIRE_NOT_FOUND:
+		return EXIT_NOT_FOUND;
+	case WIRE_CANNOT_EXECUTE:
+	case WIRE_PERMISSION:
+	case WIRE_IS_DIRECTORY:
+	case WIRE_NOT_DIRECTORY:
+		return EXIT_NOT_EXECUTED;
+	default:
+		return EXIT_HUTCH;
+	}
+}
+
+/* The exit status of hutch, and what there is to say. `memory`: processes were killed for it. */
+static int report(const struct invocation *inv, const struct spec *spec, const struct sandbox *b,
+		  const struct session_result *result, bool memory)
+{
+	const char *text = result->text[0] ? result->text : wire_code_name(result->number);
+
+	if (memory && (result->how == SESSION_SIGNALED || result->how == SESSION_EXITED))
+		say_memory(spec);
+	switch (result->how) {
+	case SESSION_EXITED:
+		return (int)result->number;
+	case SESSION_TIMEOUT:
+		return say(inv, "", result->text, EXIT_TIMEOUT);
+	case SESSION_REFUSED:
+		return say(inv, "", text, refused_code(result));
+	case SESSION_LOST:
+		return report_lost(inv, spec, b, result, memory);
+	default:
+		return EXIT_SIGNAL + (int)result->number;
+	}
+}
+
+/* Ends the way a program does that writes to nobody. */
+static int finish(const struct session_result *result, int code)
+{
+	if (result->how == SESSION_PIPE) {
+		(void)signal(SIGPIPE, SIG_DFL);
+		(void)raise(SIGPIPE);
+	}
+	return code;
+}
+
+/* ---- one command ---- */
+
+/* `before`: processes that were killed for memory earlier. */
+static int run_command(const struct invocation *inv, const struct spec *spec,
+		       const struct sandbox *b, uint64_t before, int fd, struct session_spec *s,
+		       struct session_result *result)
+{
+	const char *type = getenv("TERM");
+	struct spec_list none = { 0 }, terminal = { 0 };
+	_cleanup_free_ const char *const *env = NULL;
+	struct err e = ERR_INIT;
+	char term[256];
+	const char *one[] = { term, NULL };
+	size_t n = 0;
+	int code;
+
+	(void)snprintf(term, sizeof(term), "TERM=%s", type && type[0] ? type : "xterm");
+	terminal = (struct spec_list){ .v = one, .n = 1 };
+	s->terminal = cli_option(inv, "tty");
+	s->input = cli_option(inv, "interactive");
+	s->in = STDIN_FILENO;
+	s->out = STDOUT_FILENO;
+	s->err = STDERR_FILENO;
+	code = take_env(inv, s->terminal ? &terminal : &none, &env, &n);
+	if (code != EXIT_OK)
+		return code;
+	s->env = env;
+	if (session_run(fd, s, result, &e) < 0)
+		return cli_fail(inv, &e);
+	/* One that went well need not be looked into. */
+	if (result->how == SESSION_EXITED && result->number == 0)
+		return EXIT_OK;
+	return report(inv, spec, b, result, oom_kills(b) > before);
+}
+
+/* ---- commands ---- */
+
+/*
+ * Limits of the command line are checked as if they stood in a file; where that is wrong is of no
+ * use to anybody who has not written it.
+ */
+static size_t option_errors(const struct invocation *inv, const struct diags *d)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < d->n; i++) {
+		const struct diag *g = &d->list[i];
+		const char *dot = strchr(g->key, '.');
+
+		if (g->level != DIAG_ERROR || !g->pos.src ||
+		    !str_eq(g->pos.src->label, "command line"))
+			continue;
+		(void)fprintf(stderr, "%s: --%s: ", inv->path, dot ? dot + 1 : g->key);
+		cli_puts(stderr, g->text);
+		if (g->hint) {
+			(void)fputs("; ", stderr);
+			cli_puts(stderr, g->hint);
+		}
+		(void)fputc('\n', stderr);
+		n++;
+	}
+	return n;
+}
+
+static int plan(const struct invocation *inv, bool once, struct spec *ret)
+{
+	static const char *const resources[] = { "memory",  "cpus", "disk", "pids",
+						 "timeout", "ttl",  "idle" };
+	_cleanup_cli_store_ struct cli_store store = { 0 };
+	_cleanup_diags_ struct diags d = { 0 };
+	struct sandbox_options o = { .agent = cli_option(inv, "agent"),
+				     .image = cli_option(inv, "image"),
+				     .user = cli_option(inv, "user"),
+				     .once = once,
+				     .remove = cli_option(inv, "rm") };
+	struct err e = ERR_INIT;
+	size_t n = 0;
+	int r = cli_store_open(&store, inv, &e);
+
+	static_assert(ARRAY_SIZE(resources) < ARRAY_SIZE(o.resources), "and a NULL");
+	for (size_t i = 0; i < ARRAY_SIZE(resources); i++)
+		if (cli_option(inv, resources[i])) {
+			o.resources[n][0] = resources[i];
+			o.resources[n++][1] = cli_option(inv, resources[i]);
+		}
+	if (r == 0)
+		r = sandbox_plan(&store.store, &o, &d, ret, &e);
+	if (r < 0 && option_errors(inv, &d) > 0)
+		return EXIT_HUTCH;
+	if (d.errors > 0)
+		cli_diags(stderr, &d);
+	return r < 0 ? cli_fail(inv, &e) : EXIT_OK;
+}
+
+/* Plans and starts. The caller ends *ret_spec, *root and *ret. */
+static int start(const struct invocation *inv, bool once, struct state_root *root,
+		 struct spec *ret_spec, struct sandbox *ret, int *ret_client)
+{
+	_cleanup_free_ const char *const *env = NULL;
+	const char *dir = cli_option(inv, "workdir");
+	struct err e = ERR_INIT;
+	struct spec with;
+	int code = check_options(inv);
+
+	if (code == EXIT_OK)
+		code = plan(inv, once, ret_spec);
+	if (code != EXIT_OK)
+		return code;
+	with = *ret_spec; /* what it points to stays that of *ret_spec */
+	code = take_env(inv, &ret_spec->env, &env, &with.env.n);
+	if (code != EXIT_OK)
+		return code;
+	with.env.v = (const char **)env;
+	if (dir && !once) /* it is made if it is not there; one command starts where it can */
+		with.workspace = dir;
+	if (state_root_open(root, &e) < 0 || sandbox_start(root, &with, ret, ret_client, &e) < 0)
+		return cli_fail(inv, &e);
+	return EXIT_OK;
+}
+
+int cmd_run(struct invocation *inv)
+{
+	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
+	_cleanup_sandbox_ struct sandbox b = SANDBOX_INIT;
+	_cleanup_spec_ struct spec spec = { 0 };
+	_cleanup_close_ int client = -EBADF, keeper = -EBADF;
+	struct session_spec s = { .argv = inv->args, .cwd = cli_option(inv, "workdir") };
+	struct session_result result = { 0 };
+	int code = start(inv, true, &root, &spec, &b, &client);
+
+	if (code != EXIT_OK)
+		return code;
+	keeper = keeper_of(&b);
+	code = run_command(inv, &spec, &b, 0, client, &s, &result);
+	client = fd_close(client);
+	wait_for_end(keeper);
+	/* One that ended before its command is left for us to tell why. */
+	if (spec.remove && state_phase(b.dir) == STATE_ENDED)
+		(void)state_remove(&root, b.id);
+	return finish(&result, code);
+}
+
+int cmd_create(struct invocation *inv)
+{
+	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
+	_cleanup_sandbox_ struct sandbox b = SANDBOX_INIT;
+	_cleanup_spec_ struct spec spec = { 0 };
+	int code = start(inv, false, &root, &spec, &b, NULL);
+
+	if (code != EXIT_OK)
+		return code;
+	if (cli_option(inv, "json"))
+		return cli_print_json(JSON_OBJECT({ "id", json_string(b.id) }), EXIT_OK);
+	(void)puts(b.id);
+	return EXIT_OK;
+}
+
+int cmd_exec(struct invocation *inv)
+{
+	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
+	_cleanup_sandbox_ struct sandbox b = SANDBOX_INIT;
+	_cleanup_spec_ struct spec spec = { 0 };
+	_cleanup_close_ int fd = -EBADF;
+	struct session_spec s = { .argv = inv->args + 1,
+				  .user = cli_option(inv, "user"),
+				  .cwd = cli_option(inv, "workdir") };
+	struct session_result result = { 0 };
+	struct err e = ERR_INIT;
+	int code = check_options(inv);
+
+	if (code == EXIT_OK)
+		code = take_timeout(inv, &s.timeout);
+	if (code != EXIT_OK)
+		return code;
+	if (state_root_open(&root, &e) < 0 || sandbox_find(&root, inv->args[0], &b, &e) < 0 ||
+	    spec_read(b.dir, &spec, &e) < 0 || sandbox_connect(&b, &fd, &e) < 0)
+		return cli_fail(inv, &e);
+	code = run_command(inv, &spec, &b, oom_kills(&b), fd, &s, &result);
+	return finish(&result, code);
+}

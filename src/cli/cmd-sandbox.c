@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hutch ps, receipt, kill, rm */
+#include <fcntl.h>
+#include <string.h>
+
+#include "cli-sandbox.h"
+#include "clock.h"
+#include "fd.h"
+#include "receipt.h"
+#include "str.h"
+#include "view.h"
+
+/*
+ * What was left by keepers that were killed is taken back first, so that nothing that is shown is
+ * a ghost. If that fails, what there is is shown all the same.
+ */
+int cli_state_open(struct state_root *ret, struct err *e)
+{
+	struct err left = ERR_INIT;
+
+	if (state_root_open(ret, e) < 0)
+		return e->num;
+	if (sandbox_reclaim(ret, &left) < 0) {
+		(void)fputs("hutch: ", stderr);
+		cli_puts(stderr, left.msg);
+		(void)fputc('\n', stderr);
+	}
+	return 0;
+}
+
+/* ---- ps ---- */
+
+struct row {
+	char id[SPEC_ID + 1];
+	char agent[64], image[64];
+	enum state_phase phase;
+	uint64_t created;
+	char ended[32]; /* why, of one that did not end with its command */
+};
+
+/* False if it is not to be shown, or has gone meanwhile. */
+static bool read_row(const struct state_root *root, const char *id, bool all, struct row *ret)
+{
+	_cleanup_spec_ struct spec spec = { 0 };
+	_cleanup_close_ int dir =
+		openat(root->dir, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct err ignored = ERR_INIT;
+	struct end end = { 0 };
+
+	if (dir < 0 || spec_read(dir, &spec, &ignored) < 0)
+		return false;
+	*ret = (struct row){ .phase = state_phase(dir), .created = spec.created };
+	(void)snprintf(ret->id, sizeof(ret->id), "%s", id);
+	(void)snprintf(ret->agent, sizeof(ret->agent), "%s", spec.agent);
+	(void)snprintf(ret->image, sizeof(ret->image), "%s", spec.image);
+	if (ret->phase == STATE_ENDED && end_read(dir, &end, &ignored) == 0 &&
+	    end.reason != END_CLIENT)
+		(void)snprintf(ret->ended, sizeof(ret->ended), "%s", end_reason_names[end.reason]);
+	return all || ret->phase == STATE_RUNNING || ret->phase == STATE_STARTING;
+}
+
+static int newest_first(const void *a, const void *b)
+{
+	const struct row *x = a, *y = b;
+
+	return x->created == y->created ? strcmp(x->id, y->id) : x->created < y->created ? 1 : -1;
+}
+
+static int read_rows(const struct state_root *root, bool all, struct row **ret, size_t *ret_n,
+		     struct err *e)
+{
+	_cleanup_free_ char(*ids)[SPEC_ID + 1] = NULL;
+	struct row *rows;
+	size_t n = 0;
+
+	if (state_list(root, &ids, &n, e) < 0)
+		return e->num;
+	rows = calloc(n + 1, sizeof(*rows));
+	if (!rows)
+		return err_oom(e);
+	*ret_n = 0;
+	for (size_t i = 0; i < n; i++)
+		*ret_n += read_row(root, ids[i], all, &rows[*ret_n]);
+	qsort(rows, *ret_n, sizeof(*rows), newest_first);
+	*ret = rows;
+	return 0;
+}
+
+static json_t *row_json(const struct row *row)
+{
+	char time[CLOCK_RFC3339_MAX];
+
+	return JSON_OBJECT({ "id", json_string(row->id) }, { "agent", cli_json_text(row->agent) },
+			   { "image", cli_json_text(row->image) },
+			   { "state", json_string(state_phase_names[row->phase]) },
+			   { "created", json_string(clock_format(row->created, time)) },
+			   { "ended", row->ended[0] ? json_string(row->ended) : json_null() });
+}
+
+static void print_row(const struct row *row, int agent, int image)
+{
+	char state[64], age[VALUE_HINT_MAX];
+
+	(void)snprintf(state, sizeof(state), "%s%s%s", state_phase_names[row->phase],
+		       row->ended[0] ? ": " : "", row->ended);
+	(void)printf("%s  %-*s  %-*s  %-18s  %s\n", row->id, agent, row->agent, image, row->image,
+		     state, view_age(row->created, age));
+}
+
+static void print_rows(const struct invocation *inv, const struct row *rows, size_t n)
+{
+	int agent = (int)STRLEN("AGENT"), image = (int)STRLEN("IMAGE");
+
+	for (size_t i = 0; i < n; i++) {
+		agent = MAX(agent, (int)strlen(rows[i].agent));
+		image = MAX(image, (int)strlen(rows[i].image));
+	}
+	(void)printf("%s%-16s  %-*s  %-*s  %-18s  AGE%s\n", cli_style(inv, "\033[1m"), "ID", agent,
+		     "AGENT", image, "IMAGE", "STATE", cli_style(inv, "\033[0m"));
+	for (size_t i = 0; i < n; i++)
+		print_row(&rows[i], agent, image);
+}
+
+int cmd_ps(struct invocation *inv)
+{
+	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
+	_cleanup_json_ json_t *list = NULL;
+	_cleanup_free_ struct row *rows = NULL;
+	struct err e = ERR_INIT;
+	size_t n = 0;
+
+	if (cli_state_open(&root, &e) < 0 ||
+	    read_rows(&root, cli_option(inv, "all"), &rows, &n, &e) < 0)
+		return cli_fail(inv, &e);
+	if (!cli_option(inv, "json")) {
+		print_rows(inv, rows, n);
+		return EXIT_OK;
+	}
+	list = json_array();
+	for (size_t i = 0; i < n; i++)
+		if (json_push(list, row_json(&rows[i])) < 0)
+			return cli_fail(inv, (err_oom(&e), &e));
+	return cli_print_json(TAKE_PTR(list), EXIT_OK);
+}
+
+/* ---- receipt ---- */
+
+static const char *text_of(const json_t *o, const char *key)
+{
+	const char *s = json_string_value(json_object_get(o, key));
+
+	return s ? s : "";
+}
+
+static void print_layer(const struct invocation *inv, const json_t *layer)
+{
+	bool yes = json_is_true(json_object_get(layer, "enforced"));
+	bool asked = json_is_true(json_object_get(layer, "asked"));
+	const char *advice = text_of(layer, "advice");
+
+	(void)printf("%-20s  %s%-12s%s  ", text_of(layer, "name"),
+		     cli_style(inv, yes	    ? "\033[32m"
+				    : asked ? "\033[1;31m"
+					    : "\033[2m"),
+		     yes     ? "enforced"
+		     : asked ? "not enforced"
+			     : "not asked",
+		     cli_style(inv, "\033[0m"));
+	cli_puts(stdout, text_of(layer, "seen"));
+	(void)fputc('\n', stdout);
+	if (!yes && asked && advice[0]) {
+		(void)printf("%-36s", "");
+		cli_puts(stdout, advice);
+		(void)fputc('\n', stdout);
+	}
+}
+
+static void print_head(const json_t *receipt)
+{
+	static const char *const keys[] = { "sandbox", "engine", "image", "policy", "time" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+		(void)printf("%-8s  ", keys[i]);
+		cli_puts(stdout, text_of(receipt, keys[i]));
+		(void)fputc('\n', stdout);
+	}
+	(void)fputc('\n', stdout);
+}
+
+int cli_receipt_read(const struct sandbox *b, json_t **ret, struct err *e)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(RECEIPT_FILE_MAX);
+	int r = fd_read_file(b->dir, "receipt.json", &text, e);
+
+	if (r == -ENOENT)
+		return err_set(e, r, "sandbox %s has no receipt: it never ran", b->id);
+	return r < 0 ? r : json_read(buf_text(&text), text.len, ret, e);
+}
+
+int cmd_receipt(struct invocation *inv)
+{
+	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
+	_cleanup_sandbox_ struct sandbox b = SANDBOX_INIT;
+	_cleanup_json_ json_t *receipt = NULL;
+	struct err e = ERR_INIT;
+	const json_t *layer;
+	size_t i;
+
+	if (cli_state_open(&root, &e) < 0 || sandbox_find(&root, inv->args[0], &b, &e) < 0 ||
+	    cli_receipt_read(&b, &receipt, &e) < 0)
+		return cli_fail(inv, &e);
+	if (cli_option(inv, "json"))
+		return cli_print_json(TAKE_PTR(receipt), EXIT_OK);
+	print_head(receipt);
+	json_array_foreach(json_object_get(receipt, "layers"), i, layer)
+	{
+		print_layer(inv, layer);
+	}
+	return EXIT_OK;
+}
+
+/* ---- kill, rm ---- */
+
+static int kill_one(const struct state_root *root, const char *prefix, struct err *e)
+{
+	_cleanup_sandbox_ struct sandbox b = SANDBOX_INIT;
+
+	if (sandbox_find(root, prefix, &b, e) < 0 || sandbox_kill(root, &b, e) < 0)
+		return e->num;
+	(void)puts(b.id);
+	return 0;
+}
+
+static int remove_one(const struct state_root *root, const char *prefix, bool force, struct err *e)
+{
+	_cleanup_sandbox_ struct sandbox b = SANDBOX_INIT;
+	enum state_phase phase;
+	int r;
+
+	if (sandbox_find(root, prefix, &b, e) < 0)
+		return e->num;
+	phase = state_phase(b.dir);
+	if (!force && (phase == STATE_RUNNING || phase == STATE_STARTING))
+		return err_set(e, -EBUSY,
+			       "sandbox %s is running; end it with 'hutch kill', or use 'rm -f'",
+			       b.id);
+	if (sandbox_kill(root, &b, e) < 0)
+		return e->num;
+	r = state_remove(root, b.id);
+	if (r < 0 && r != -ENOENT) /* started with --rm */
+		return err_set(e, r, "cannot remove sandbox %s: %s", b.id, strerror(-r));
+	(void)puts(b.id);
+	return 0;
+}
+
+/* Each of the arguments, also when one before it failed. */
+static int for_each(const struct invocation *inv, bool removing)
+{
+	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
+	struct err e = ERR_INIT;
+	int code = EXIT_OK;
+
+	if (cli_state_open(&root, &e) < 0)
+		return cli_fail(inv, &e);
+	for (int i = 0; i < inv->n_args; i++) {
+		int r = removing ? remove_one(&root, inv->args[i], cli_option(inv, "force"), &e)
+				 : kill_one(&root, inv->args[i], &e);
+
+		if (r < 0)
+			code = MAX(code, cli_fail(inv, &e));
+	}
+	return code;
+}
+
+int cmd_kill(struct invocation *inv)
+{
+	return for_each(inv, false);
+}
+
+int cmd_rm(struct invocation *inv)
+{
+	return for_each(inv, true);
+}

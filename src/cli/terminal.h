@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The terminal that hutch was started on. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <termios.h>
+
+#include "util.h"
+
+struct terminal {
+	int fd; /* -EBADF: nothing to put back */
+	struct termios before;
+};
+
+#define TERMINAL_INIT        \
+	{                    \
+		.fd = -EBADF \
+	}
+#define _cleanup_terminal_ _cleanup_(terminal_restore)
+
+/* Every key becomes a byte, and what is printed is left as it is. 0 or -errno. */
+int terminal_raw(struct terminal *t, int fd);
+void terminal_restore(struct terminal *t);
+
+/* Its size, or 80 by 24 where it does not say. */
+void terminal_size(int fd, uint16_t *ret_columns, uint16_t *ret_rows);

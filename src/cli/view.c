@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "view.h"
+
+#include "clock.h"
+
+void view_size(uint64_t bytes, char *out, size_t n)
+{
+	static const char *const units[] = { "B", "KiB", "MiB", "GiB" };
+	double value = (double)bytes;
+	size_t i = 0;
+
+	for (; value >= 1024 && i + 1 < ARRAY_SIZE(units); i++)
+		value /= 1024;
+	(void)snprintf(out, n, i == 0 || value >= 100 ? "%.0f %s" : "%.1f %s", value, units[i]);
+}
+
+const char *view_age(uint64_t then, char out[static VALUE_HINT_MAX])
+{
+	static const struct {
+		uint64_t seconds;
+		char unit;
+	} units[] = { { 86400, 'd' }, { 3600, 'h' }, { 60, 'm' }, { 1, 's' } };
+	uint64_t now = clock_wall(), age = now > then ? (now - then) / NSEC_PER_SEC : 0;
+	size_t i = 0;
+
+	/* Two of a unit at least: 90m says more than 1h. */
+	while (i + 1 < ARRAY_SIZE(units) && age < 2 * units[i].seconds)
+		i++;
+	(void)snprintf(out, VALUE_HINT_MAX, "%llu%c", (unsigned long long)(age / units[i].seconds),
+		       units[i].unit);
+	return out;
+}
+
+const char *view_cpus(uint64_t thousandths, char out[static VALUE_HINT_MAX])
+{
+	(void)snprintf(out, VALUE_HINT_MAX, "%g", (double)thousandths / 1000);
+	return out;
+}
+
+void view_end(const struct spec *spec, const struct end *end, char *out, size_t n)
+{
+	static const char *const plain[END_REASONS] = {
+		[END_KILLED] = "it was killed",
+		[END_CLIENT] = "its command ended, or its client",
+		[END_GUEST] = "its first process ended",
+		[END_PROTOCOL] = "its first process broke the protocol",
+		[END_KEEPER] = "its keeper failed",
+		[END_WARDEN] = "its keeper was killed",
+	};
+	char limit[VALUE_HINT_MAX];
+
+	if (end->reason == END_TTL)
+		(void)snprintf(out, n, "ttl of %s reached",
+			       value_format_duration(spec->limits.ttl, limit));
+	else if (end->reason == END_IDLE)
+		(void)snprintf(out, n, "idle for %s",
+			       value_format_duration(spec->limits.idle, limit));
+	else if (end->reason == END_GUEST && end->oom_kills > 0)
+		(void)snprintf(out, n, "memory limit of %s reached",
+			       value_format_size(spec->limits.memory, limit));
+	else
+		(void)snprintf(out, n, "%s", plain[end->reason]);
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How numbers, times and ends are shown to people. */
+#pragma once
+
+#include "end.h"
+#include "spec.h"
+#include "value.h"
+
+/* "312 B", "1.5 KiB", "120 MiB": rounded. Limits, which are exact, go by value_format_size(). */
+void view_size(uint64_t bytes, char *out, size_t n);
+
+/* "5s", "3m", "2h", "4d": the time since `then` (clock_wall()), rounded down. */
+const char *view_age(uint64_t then, char out[static VALUE_HINT_MAX]);
+
+/* "1", "0.5": processors from thousandths. */
+const char *view_cpus(uint64_t thousandths, char out[static VALUE_HINT_MAX]);
+
+/* Why a sandbox ended: "ttl of 8h reached". */
+void view_end(const struct spec *spec, const struct end *end, char *out, size_t n);

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside cgroup*.c, and for their test: the same with another root than "/". */
+#pragma once
+
+#include "cgroup-layout.h"
+#include "cgroup.h"
+
+enum {
+	CGROUP_WHERE_MAX = 2 * CGROUP_PATH_MAX + 64
+};
+
+/* Where the group of each part is, or would be, for messages: "/sys/fs/cgroup/pids/hutch/ID". */
+struct cgroup_where {
+	char path[CGROUP_PARTS][CGROUP_WHERE_MAX];
+};
+
+int cgroup_make_at(int root_fd, const char *id, const struct cgroup_limits *limits,
+		   struct cgroup *ret, struct err *e);
+/* 0, or the -errno of a group that may be there and could not be opened. */
+int cgroup_open_at(int root_fd, const char *id, struct cgroup *ret, struct cgroup_where *ret_where);
+int cgroup_remove_at(int root_fd, const char *id, struct err *e);
+
+/* True for the first part of each group: several parts may be in one. */
+bool cgroup_first(const struct cgroup *g, enum cgroup_part p);
+
+/* Fills in g->why[p]. */
+void cgroup_because(struct cgroup *g, enum cgroup_part p, const char *fmt, ...) _printf_(3, 4);
+
+/* Errors that say "not now" rather than "not here": no memory, no room, too many files. */
+bool cgroup_full(int r);
+
+/* cgroup-place.c: makes the directories; a part that cannot be had gets its `why`. 0 or -errno. */
+int cgroup_place_make(int root_fd, const char *id, struct cgroup *g, struct cgroup_where *w,
+		      struct err *e);
+int cgroup_place_open(int root_fd, const char *id, struct cgroup *g, struct cgroup_where *w);
+
+/* cgroup-limit.c: writes the limits of one part and reads them back: has[p], or why[p]. */
+int cgroup_limit(struct cgroup *g, enum cgroup_part p, const struct cgroup_limits *limits,
+		 const char *path, struct err *e);

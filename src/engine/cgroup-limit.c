@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The limits: a few files for each controller, written and read back. A limit counts only when all
+ * of its files say what was asked for or less.
+ */
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "cgroup-inner.h"
+#include "fd.h"
+#include "str.h"
+
+enum {
+	PERIOD_US = 100000,
+	ROWS_MAX = 4
+};
+#define PERIOD_TEXT " 100000"
+
+enum row_kind {
+	ROW_LIMIT,    /* must be there, and read at most the value */
+	ROW_EXACT,    /* must be there, and read the value */
+	ROW_OPTIONAL, /* like a limit, but the kernel may be built without it */
+	ROW_INSTEAD,  /* like an optional one, only if the one before it was not there */
+};
+
+struct row {
+	const char *file;
+	enum row_kind kind;
+	uint64_t value;
+	const char *rest; /* what follows the number in the file */
+};
+
+static size_t add(struct row *rows, size_t n, const char *file, enum row_kind kind, uint64_t value)
+{
+	rows[n] = (struct row){ file, kind, value, "" };
+	return n + 1;
+}
+
+static size_t memory_rows(bool v2, uint64_t bytes, struct row rows[static ROWS_MAX])
+{
+	size_t n = 0;
+
+	if (v2) {
+		n = add(rows, n, "memory.max", ROW_LIMIT, bytes);
+		return add(rows, n, "memory.swap.max", ROW_OPTIONAL, 0);
+	}
+	/* memsw is memory and swap together and cannot be below the limit of memory: in this order.
+	 */
+	n = add(rows, n, "memory.limit_in_bytes", ROW_LIMIT, bytes);
+	n = add(rows, n, "memory.memsw.limit_in_bytes", ROW_OPTIONAL, bytes);
+	n = add(rows, n, "memory.swappiness", ROW_INSTEAD, 0);
+	/* v1 counts the buffers of TCP apart from everything else. */
+	return add(rows, n, "memory.kmem.tcp.limit_in_bytes", ROW_OPTIONAL, bytes);
+}
+
+static size_t cpu_rows(bool v2, uint64_t thousandths, struct row rows[static ROWS_MAX])
+{
+	uint64_t quota;
+	size_t n = 0;
+
+	/* What does not fit is refused by the kernel. */
+	if (__builtin_mul_overflow(thousandths, PERIOD_US / 1000U, &quota))
+		quota = UINT64_MAX;
+	if (v2) {
+		rows[0] = (struct row){ "cpu.max", ROW_LIMIT, quota, PERIOD_TEXT };
+		return 1;
+	}
+	n = add(rows, n, "cpu.cfs_period_us", ROW_EXACT, PERIOD_US);
+	return add(rows, n, "cpu.cfs_quota_us", ROW_LIMIT, quota);
+}
+
+static size_t rows_of(enum cgroup_part p, bool v2, const struct cgroup_limits *l,
+		      struct row rows[static ROWS_MAX])
+{
+	switch (p) {
+	case CGROUP_CPU:
+		return cpu_rows(v2, l->cpus, rows);
+	case CGROUP_MEMORY:
+		return memory_rows(v2, l->memory, rows);
+	case CGROUP_PIDS:
+		return add(rows, 0, "pids.max", ROW_LIMIT, l->pids);
+	case CGROUP_PARTS:
+		break;
+	}
+	return 0;
+}
+
+static int write_row(int dir, const struct row *row)
+{
+	_cleanup_close_ int fd =
+		RETRY_EINTR(openat(dir, row->file, O_WRONLY | O_NOFOLLOW | O_CLOEXEC));
+	char text[48];
+
+	if (fd < 0)
+		return -errno;
+	(void)snprintf(text, sizeof(text), "%" PRIu64 "%s", row->value, row->rest);
+	return fd_write_all(fd, text, strlen(text));
+}
+
+/* 0; -ERANGE, and what it reads, if that is not what was asked for; or -errno. */
+static int check_row(int dir, const struct row *row, char *text, size_t size)
+{
+	int r = fd_read_line(dir, row->file, text, size);
+	size_t n = strcspn(text, " ");
+	uint64_t value;
+
+	if (r < 0)
+		return r;
+	if (str_to_u64(text, n, UINT64_MAX, &value) < 0 || !str_eq(text + n, row->rest))
+		return -ERANGE;
+	if (value > row->value || (row->kind == ROW_EXACT && value != row->value))
+		return -ERANGE;
+	return 0;
+}
+
+/* Writes a row and reads it back; 0 with g->why[p] if that did not work. 1 if it is not there. */
+static int apply_row(struct cgroup *g, enum cgroup_part p, const struct row *row, const char *path,
+		     struct err *e)
+{
+	char text[64] = "";
+	int r = write_row(g->dir[p], row);
+
+	if (r == -ENOENT && row->kind >= ROW_OPTIONAL)
+		return 1;
+	if (r < 0 && cgroup_full(r))
+		return err_set(e, r, "cannot set a limit: %s/%s: %s", path, row->file,
+			       strerror(-r));
+	if (r == 0)
+		r = check_row(g->dir[p], row, text, sizeof(text));
+	if (r == -ERANGE && text[0])
+		cgroup_because(g, p, "%s/%s: %" PRIu64 "%s was written, but it reads %s", path,
+			       row->file, row->value, row->rest, text);
+	else if (r < 0)
+		cgroup_because(g, p, "%s/%s: %s", path, row->file, strerror(-r));
+	return 0;
+}
+
+int cgroup_limit(struct cgroup *g, enum cgroup_part p, const struct cgroup_limits *limits,
+		 const char *path, struct err *e)
+{
+	struct row rows[ROWS_MAX];
+	size_t n;
+	int r = 0;
+
+	assert(p < CGROUP_PARTS);
+	n = rows_of(p, g->v2[p], limits, rows);
+	g->why[p][0] = '\0';
+	for (size_t i = 0; i < n && !g->why[p][0]; i++) {
+		if (rows[i].kind == ROW_INSTEAD && r == 0)
+			continue;
+		r = apply_row(g, p, &rows[i], path, e);
+		if (r < 0)
+			return r;
+	}
+	g->has[p] = !g->why[p][0];
+	return 0;
+}

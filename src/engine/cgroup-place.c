@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where the groups are. A v1 controller has a mount point, and only root can make groups there. On
+ * v2 there is one tree; we start at its mount point and go down towards our own group until there
+ * is a directory in which we may make groups and hand controllers down: the mount point itself for
+ * root, user@1000.service for a user of systemd. The highest one, because every other process of
+ * the same user finds it in the same way when it cleans up. Nobody is asked for a uid: the warden
+ * of an ordinary user is root in a namespace of its own.
+ *
+ * "hutch" below that stays for ever, so that two of us cannot trip over its removal.
+ */
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cgroup-inner.h"
+#include "fd.h"
+#include "str.h"
+
+#define OPEN_DIR (O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+
+static const char group_name[] = "hutch";
+
+static_assert((int)CGROUP_CPU == CG_CPU && (int)CGROUP_MEMORY == CG_MEMORY &&
+		      (int)CGROUP_PIDS == CG_PIDS,
+	      "a part is the number of its controller");
+
+struct place {
+	int root_fd;
+	const char *id;
+	struct cgroup_layout l;
+	struct cgroup *g;
+	struct cgroup_where *w;
+};
+
+static const char *part_name(enum cgroup_part p)
+{
+	return cgroup_controller_name((enum cg)p);
+}
+
+static int open_dir(int dir, const char *path)
+{
+	int fd = RETRY_EINTR(openat(dir, path, OPEN_DIR | O_NOFOLLOW));
+
+	return fd < 0 ? -errno : fd;
+}
+
+static void set_where(const struct place *m, enum cgroup_part p, const char *top)
+{
+	(void)snprintf(m->w->path[p], sizeof(m->w->path[p]), "%s/%s/%s", top, group_name, m->id);
+}
+
+static int open_hutch(int top)
+{
+	if (mkdirat(top, group_name, 0755) < 0 && errno != EEXIST)
+		return -errno;
+	return open_dir(top, group_name);
+}
+
+static int make_group(int hutch, const char *id)
+{
+	int fd;
+
+	if (mkdirat(hutch, id, 0755) < 0)
+		return -errno;
+	fd = open_dir(hutch, id);
+	if (fd < 0)
+		(void)unlinkat(hutch, id, AT_REMOVEDIR);
+	return fd;
+}
+
+/* An earlier part whose v1 hierarchy is the same ("cpu,memory"), or CGROUP_PARTS. */
+static enum cgroup_part same_mount(const struct place *m, enum cgroup_part p)
+{
+	for (enum cgroup_part i = 0; i < p; i++)
+		if (str_eq(m->l.v1[i], m->l.v1[p]))
+			return i;
+	return CGROUP_PARTS;
+}
+
+static int make_v1(struct place *m, enum cgroup_part p)
+{
+	_cleanup_close_ int top = -EBADF, hutch = -EBADF;
+	enum cgroup_part same = same_mount(m, p);
+	int r;
+
+	if (same < CGROUP_PARTS) {
+		m->g->dir[p] = m->g->dir[same];
+		memcpy(m->g->why[p], m->g->why[same], sizeof(m->g->why[p]));
+		return 0;
+	}
+	r = top = open_dir(m->root_fd, m->l.v1[p] + 1);
+	if (r >= 0)
+		r = hutch = open_hutch(top);
+	if (r >= 0)
+		r = m->g->dir[p] = make_group(hutch, m->id);
+	if (r >= 0)
+		return 0;
+	m->g->dir[p] = -EBADF;
+	if (r == -EACCES || r == -EPERM)
+		cgroup_because(m->g, p, "%s/%s: on cgroup v1 only root can make groups", m->l.v1[p],
+			       group_name);
+	else
+		cgroup_because(m->g, p, "%s/%s: %s", m->l.v1[p], group_name, strerror(-r));
+	return r;
+}
+
+static bool lists(int dir, const char *file, enum cgroup_part p)
+{
+	char line[512];
+
+	return fd_read_line(dir, file, line, sizeof(line)) == 0 && str_has_word(line, part_name(p));
+}
+
+static int hand_down(int dir, enum cgroup_part p)
+{
+	_cleanup_close_ int fd = -EBADF;
+	char text[16];
+
+	if (lists(dir, "cgroup.subtree_control", p))
+		return 0;
+	fd = RETRY_EINTR(openat(dir, "cgroup.subtree_control", O_WRONLY | O_CLOEXEC));
+	if (fd < 0)
+		return -errno;
+	(void)snprintf(text, sizeof(text), "+%s", part_name(p));
+	return fd_write_all(fd, text, strlen(text));
+}
+
+/*
+ * Hands the controllers down to the children of `dir`, one at a time: one that is refused must not
+ * take the others with it. What cannot be is taken out of `want`. 0 if any is left.
+ */
+static int hand_down_all(int dir, bool want[static CGROUP_PARTS])
+{
+	int worst = -ENODATA;
+	bool any = false;
+
+	for (enum cgroup_part p = 0; p < CGROUP_PARTS; p++) {
+		int r;
+
+		if (!want[p])
+			continue;
+		r = lists(dir, "cgroup.controllers", p) ? hand_down(dir, p) : -ENODATA;
+		if (r < 0 && worst == -ENODATA)
+			worst = r;
+		want[p] = r == 0;
+		any = any || want[p];
+	}
+	return any ? 0 : worst;
+}
+
+/* Whether groups can be made here and processes moved below it, before anything is changed. */
+static int may_use(int top)
+{
+	if (faccessat(top, ".", W_OK, 0) < 0 || faccessat(top, "cgroup.procs", W_OK, 0) < 0)
+		return -errno;
+	return 0;
+}
+
+/* Makes the group below `top`, for as many of the controllers as there are. */
+static int make_v2_in(struct place *m, const char *top_path, bool want[static CGROUP_PARTS])
+{
+	_cleanup_close_ int top = open_dir(m->root_fd, top_path + 1), hutch = -EBADF;
+	int fd, r = top < 0 ? top : may_use(top);
+
+	if (r == 0)
+		r = hand_down_all(top, want);
+	if (r < 0)
+		return r;
+	hutch = open_hutch(top);
+	if (hutch < 0)
+		return hutch;
+	r = hand_down_all(hutch, want);
+	if (r < 0)
+		return r;
+	fd = make_group(hutch, m->id);
+	if (fd < 0)
+		return fd;
+	for (enum cgroup_part p = 0; p < CGROUP_PARTS; p++)
+		if (want[p]) {
+			m->g->dir[p] = fd;
+			m->g->v2[p] = true;
+			set_where(m, p, top_path);
+		}
+	return 0;
+}
+
+/*
+ * Steps through the groups from the mount point down to our own: cuts `path` at the next one.
+ * False behind the last.
+ */
+static bool next_top(const struct cgroup_layout *l, char path[static 2 * CGROUP_PATH_MAX])
+{
+	const char *own = l->own[0] ? l->own : l->v2;
+	size_t n = strlen(path);
+
+	if (n == 0)
+		n = strlen(l->v2);
+	else if (own[n] == '\0')
+		return false;
+	else
+		n += 1 + strcspn(own + n + 1, "/");
+	memcpy(path, own, n);
+	path[n] = '\0';
+	return true;
+}
+
+static void explain_v2(struct cgroup *g, enum cgroup_part p, int r, const char *path)
+{
+	if (r == -EBUSY)
+		cgroup_because(g, p, "%s: has processes of its own and so no limits below it",
+			       path);
+	else if (r == -ENODATA)
+		cgroup_because(g, p, "%s: gives no %s controller to its groups", path,
+			       part_name(p));
+	else if (r == -EACCES || r == -EPERM)
+		cgroup_because(g, p, "%s: this group was not delegated to us", path);
+	else
+		cgroup_because(g, p, "%s: %s", path, strerror(-r));
+}
+
+static bool is_denied(int r)
+{
+	return r == -EACCES || r == -EPERM || r == -EROFS;
+}
+
+static int make_v2(struct place *m, const bool want[static CGROUP_PARTS])
+{
+	char path[2 * CGROUP_PATH_MAX] = "", at[2 * CGROUP_PATH_MAX] = "";
+	bool got[CGROUP_PARTS] = { false }, done = false;
+	int why = -EACCES, r = -EACCES;
+
+	while (!done && next_top(&m->l, path)) {
+		memcpy(got, want, sizeof(got));
+		r = make_v2_in(m, path, got);
+		done = r == 0 || r == -EEXIST || cgroup_full(r);
+		/* Something else than a closed door says more. */
+		if (done || is_denied(why)) {
+			why = r;
+			memcpy(at, path, sizeof(at));
+		}
+	}
+	for (enum cgroup_part p = 0; p < CGROUP_PARTS; p++)
+		if (want[p] && m->g->dir[p] < 0)
+			explain_v2(m->g, p, why < 0 ? why : -ENODATA, at);
+	return r;
+}
+
+static void explain_absent(struct place *m, enum cgroup_part p)
+{
+	if (m->l.mode == CGROUP_NONE)
+		cgroup_because(m->g, p, "no control groups are mounted");
+	else if (m->l.disabled[p])
+		cgroup_because(m->g, p, "%s is switched off on the kernel's command line",
+			       part_name(p));
+	else
+		cgroup_because(m->g, p, "no hierarchy with the %s controller is mounted",
+			       part_name(p));
+}
+
+static int refused(int r, const char *why, struct err *e)
+{
+	if (r == -EEXIST)
+		return err_set(e, r, "a control group of that name is there already: %s", why);
+	if (cgroup_full(r))
+		return err_set(e, r, "cannot make a control group: %s", why);
+	return 0;
+}
+
+int cgroup_place_make(int root_fd, const char *id, struct cgroup *g, struct cgroup_where *w,
+		      struct err *e)
+{
+	struct place m = { .root_fd = root_fd, .id = id, .g = g, .w = w };
+	bool want[CGROUP_PARTS] = { false }, any = false;
+	int r = cgroup_layout_read(root_fd, &m.l);
+
+	if (r < 0)
+		return err_set(e, r, "cannot find the control groups: %s", strerror(-r));
+	for (enum cgroup_part p = 0; p < CGROUP_PARTS && r == 0; p++) {
+		if (m.l.v1[p][0]) {
+			set_where(&m, p, m.l.v1[p]);
+			r = refused(make_v1(&m, p), g->why[p], e);
+		} else if (m.l.v2[0] && !m.l.disabled[p]) {
+			any = want[p] = true;
+		} else {
+			explain_absent(&m, p);
+		}
+	}
+	if (r < 0 || !any)
+		return r;
+	r = make_v2(&m, want);
+	for (enum cgroup_part p = 0; p < CGROUP_PARTS; p++)
+		if (want[p] && g->dir[p] < 0)
+			return refused(r, g->why[p], e);
+	return 0;
+}
+
+static int open_below(const struct place *m, const char *top)
+{
+	char path[CGROUP_WHERE_MAX];
+
+	(void)snprintf(path, sizeof(path), "%s/%s/%s", top + 1, group_name, m->id);
+	return open_dir(m->root_fd, path);
+}
+
+static int open_v2(struct place *m)
+{
+	char top[2 * CGROUP_PATH_MAX] = "";
+	int fd = -ENOENT;
+
+	while (fd == -ENOENT && next_top(&m->l, top))
+		fd = open_below(m, top);
+	for (enum cgroup_part p = 0; p < CGROUP_PARTS && fd >= 0; p++)
+		if (!m->l.v1[p][0]) {
+			m->g->dir[p] = fd;
+			m->g->v2[p] = true;
+			set_where(m, p, top);
+		}
+	return fd < 0 && fd != -ENOENT ? fd : 0;
+}
+
+static int open_v1(struct place *m, enum cgroup_part p)
+{
+	enum cgroup_part same = same_mount(m, p);
+	int fd = same < CGROUP_PARTS ? m->g->dir[same] : open_below(m, m->l.v1[p]);
+
+	set_where(m, p, m->l.v1[p]);
+	m->g->dir[p] = fd < 0 ? -EBADF : fd;
+	return fd < 0 && fd != -ENOENT && fd != -EBADF ? fd : 0;
+}
+
+int cgroup_place_open(int root_fd, const char *id, struct cgroup *g, struct cgroup_where *w)
+{
+	struct place m = { .root_fd = root_fd, .id = id, .g = g, .w = w };
+	int k, r = cgroup_layout_read(root_fd, &m.l);
+	bool v2 = false;
+
+	for (enum cgroup_part p = 0; p < CGROUP_PARTS; p++) {
+		if (m.l.v1[p][0]) {
+			k = open_v1(&m, p);
+			r = r < 0 ? r : k;
+		} else {
+			v2 = m.l.v2[0];
+		}
+	}
+	k = v2 ? open_v2(&m) : 0;
+	return r < 0 ? r : k;
+}

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Control groups in use: entering, killing and what was used. */
+#include <fcntl.h>
+#include <linux/sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#include "cgroup-inner.h"
+#include "clock.h"
+#include "fd.h"
+#include "str.h"
+
+enum {
+	PROCS_MAX = 64 * 1024, /* bytes of cgroup.procs looked at in one round */
+	KILL_BATCH = 64,
+	KILL_PATIENCE = 3 /* rounds before forks are refused */
+};
+
+bool cgroup_first(const struct cgroup *g, enum cgroup_part p)
+{
+	for (enum cgroup_part i = 0; i < p; i++)
+		if (g->dir[i] == g->dir[p])
+			return false;
+	return g->dir[p] >= 0;
+}
+
+static int put(int dir, const char *file, const char *text)
+{
+	int fd = RETRY_EINTR(openat(dir, file, O_WRONLY | O_CLOEXEC));
+	ssize_t n;
+	int r;
+
+	if (fd < 0)
+		return -errno;
+	n = RETRY_EINTR(write(fd, text, strlen(text)));
+	r = n < 0 ? -errno : 0;
+	(void)close(fd);
+	return r;
+}
+
+int cgroup_enter(const struct cgroup *g)
+{
+	int r = 0;
+
+	for (enum cgroup_part p = 0; p < CGROUP_PARTS && r == 0; p++)
+		if (cgroup_first(g, p))
+			r = put(g->dir[p], "cgroup.procs", "0");
+	return r;
+}
+
+void cgroup_warm(struct cgroup *g)
+{
+	/* Without an exit signal: the caller's SIGCHLD and its waits do not see this child. */
+	struct clone_args args = { .exit_signal = 0 };
+	long pid;
+
+	if (g->warm > 0)
+		return;
+	pid = syscall(SYS_clone3, &args, sizeof(args));
+	if (pid == 0) {
+		(void)cgroup_enter(g);
+		_exit(0);
+	}
+	if (pid > 0)
+		g->warm = (pid_t)pid;
+}
+
+/* False if it could not be looked at. */
+static bool read_procs(int dir, struct buf *b)
+{
+	struct err e = ERR_INIT;
+	int r = fd_read_file(dir, "cgroup.procs", b, &e);
+
+	/* The beginning of a long list will do: the next round gets the rest. A group that has been
+	 * removed meanwhile is empty. */
+	return r == 0 || r == -EFBIG || r == -ENODEV || r == -ENOENT;
+}
+
+/* The numbers in cgroup.procs, as text, cut in place; pids of other namespaces are 0. */
+static size_t split_pids(char *text, char *ret[static KILL_BATCH])
+{
+	size_t n = 0;
+
+	while (text && n < KILL_BATCH) {
+		char *word = strsep(&text, "\n");
+
+		if (*word && !str_eq(word, "0"))
+			ret[n++] = word;
+	}
+	return n;
+}
+
+static int open_pid(const char *word)
+{
+	uint64_t pid;
+
+	if (str_to_u64(word, strlen(word), INT32_MAX, &pid) < 0)
+		return -EBADF;
+	return (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
+}
+
+/*
+ * Kills the first processes of the list. A pid is a mere number, and may be another process's by
+ * now; but one that is in the list after we hold the pidfd is the process that we hold, or that one
+ * has ended and the signal goes nowhere.
+ */
+static bool kill_listed(int dir)
+{
+	_cleanup_buf_ struct buf before = BUF_INIT(PROCS_MAX), after = BUF_INIT(PROCS_MAX);
+	char *word[KILL_BATCH];
+	int fd[KILL_BATCH];
+	size_t n;
+
+	if (!read_procs(dir, &before))
+		return true; /* no memory, no descriptor: ask again */
+	if (before.len == 0)
+		return false;
+	n = split_pids(before.data, word);
+	for (size_t i = 0; i < n; i++)
+		fd[i] = open_pid(word[i]);
+	(void)read_procs(dir, &after);
+	for (size_t i = 0; i < n; i++) {
+		if (fd[i] >= 0 && str_has_word(buf_text(&after), word[i]))
+			(void)syscall(SYS_pidfd_send_signal, fd[i], SIGKILL, NULL, 0);
+		(void)fd_close(fd[i]);
+	}
+	return true;
+}
+
+/* The number behind `key` in a file of lines "key number"; 0 if it is not there. */
+static uint64_t keyed(int dir, const char *file, const char *key)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(4096);
+	struct err e = ERR_INIT;
+	size_t n = strlen(key);
+	uint64_t value = 0;
+
+	(void)fd_read_file(dir, file, &b, &e);
+	for (const char *p = buf_text(&b); *p; p += strcspn(p, "\n"), p += *p == '\n')
+		if (strncmp(p, key, n) == 0 && p[n] == ' ')
+			(void)str_to_u64(p + n + 1, strcspn(p + n + 1, "\n"), UINT64_MAX, &value);
+	return value;
+}
+
+static uint64_t number(int dir, const char *file)
+{
+	uint64_t value = 0;
+	char line[32];
+
+	if (fd_read_line(dir, file, line, sizeof(line)) == 0)
+		(void)str_to_u64(line, strlen(line), UINT64_MAX, &value);
+	return value;
+}
+
+/* True while there was something to kill. */
+static bool kill_group(int dir, bool v2)
+{
+	if (v2 && keyed(dir, "cgroup.events", "populated") == 0)
+		return kill_listed(dir);
+	/* cgroup.kill (5.14) gets everything at once, also what is being forked. */
+	if (v2 && put(dir, "cgroup.kill", "1") == 0)
+		return true;
+	return kill_listed(dir);
+}
+
+int cgroup_kill(const struct cgroup *g, uint64_t deadline)
+{
+	const struct timespec pause = { .tv_nsec = (long)NSEC_PER_MSEC };
+
+	for (unsigned int round = 0;; round++) {
+		bool any = false;
+
+		for (enum cgroup_part p = 0; p < CGROUP_PARTS; p++)
+			if (cgroup_first(g, p) && kill_group(g->dir[p], g->v2[p]))
+				any = true;
+		if (!any)
+			return 0;
+		if (clock_mono() >= deadline)
+			return -ETIME;
+		/* What forks faster than we kill: no more of that. Not at once, for it would count
+		 * as a refused fork of the sandbox. */
+		if (round == KILL_PATIENCE && g->dir[CGROUP_PIDS] >= 0)
+			(void)put(g->dir[CGROUP_PIDS], "pids.max", "0");
+		(void)nanosleep(&pause, NULL);
+	}
+}
+
+static void usage_v1(const struct cgroup *g, enum cgroup_part p, struct cgroup_usage *u)
+{
+	int dir = g->dir[p];
+
+	if (p == CGROUP_MEMORY) {
+		u->memory = number(dir, "memory.usage_in_bytes");
+		u->memory_peak = number(dir, "memory.max_usage_in_bytes");
+		u->oom_kills = keyed(dir, "memory.oom_control", "oom_kill");
+	} else if (p == CGROUP_CPU) {
+		/* Only where one hierarchy has both cpu and cpuacct. */
+		u->cpu_us = number(dir, "cpuacct.usage") / 1000;
+		u->throttled = keyed(dir, "cpu.stat", "nr_throttled");
+	}
+}
+
+static void usage_v2(const struct cgroup *g, enum cgroup_part p, struct cgroup_usage *u)
+{
+	int dir = g->dir[p];
+
+	if (p == CGROUP_MEMORY) {
+		u->memory = number(dir, "memory.current");
+		u->memory_peak = number(dir, "memory.peak");
+		u->oom_kills = keyed(dir, "memory.events", "oom_kill");
+	} else if (p == CGROUP_CPU) {
+		u->cpu_us = keyed(dir, "cpu.stat", "usage_usec");
+		u->throttled = keyed(dir, "cpu.stat", "nr_throttled");
+	}
+}
+
+void cgroup_usage(const struct cgroup *g, struct cgroup_usage *ret)
+{
+	struct cgroup_usage u = { 0 };
+
+	for (enum cgroup_part p = 0; p < CGROUP_PARTS; p++) {
+		if (g->dir[p] < 0)
+			continue;
+		if (g->v2[p])
+			usage_v2(g, p, &u);
+		else
+			usage_v1(g, p, &u);
+	}
+	if (g->dir[CGROUP_PIDS] >= 0) {
+		u.pids = number(g->dir[CGROUP_PIDS], "pids.current");
+		u.pids_refused = keyed(g->dir[CGROUP_PIDS], "pids.events", "max");
+	}
+	*ret = u;
+}

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Control groups: making, opening and removing them. */
+#include "cgroup.h"
+
+#include <fcntl.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "cgroup-inner.h"
+#include "clock.h"
+#include "str.h"
+
+enum {
+	ID_MAX = 64
+};
+#define REMOVE_TIME (2 * NSEC_PER_SEC)
+
+void cgroup_because(struct cgroup *g, enum cgroup_part p, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	(void)vsnprintf(g->why[p], sizeof(g->why[p]), fmt, ap);
+	va_end(ap);
+	str_make_utf8(g->why[p]);
+}
+
+bool cgroup_full(int r)
+{
+	return r == -ENOMEM || r == -ENOSPC || r == -EAGAIN || r == -EMFILE || r == -ENFILE;
+}
+
+/* An id becomes a path. */
+static bool id_valid(const char *id)
+{
+	size_t n = strlen(id);
+
+	for (size_t i = 0; i < n; i++)
+		if (!ascii_is_lower(id[i]) && !ascii_is_digit(id[i]))
+			return false;
+	return n > 0 && n <= ID_MAX;
+}
+
+static int open_root(void)
+{
+	int fd = RETRY_EINTR(open("/", O_PATH | O_DIRECTORY | O_CLOEXEC));
+
+	return fd < 0 ? -errno : fd;
+}
+
+/* Removes a group through its own directory, so that nothing else can be meant. */
+static int remove_group(int dir, const char *id)
+{
+	char path[ID_MAX + 8];
+
+	(void)snprintf(path, sizeof(path), "../%s", id);
+	return unlinkat(dir, path, AT_REMOVEDIR) < 0 && errno != ENOENT ? -errno : 0;
+}
+
+int cgroup_make_at(int root_fd, const char *id, const struct cgroup_limits *limits,
+		   struct cgroup *ret, struct err *e)
+{
+	_cleanup_cgroup_ struct cgroup g = CGROUP_INIT;
+	struct cgroup_where where = { 0 };
+	int r;
+
+	if (!id_valid(id))
+		return err_set(e, -EINVAL, "'%s' is not the id of a sandbox", id);
+	r = cgroup_place_make(root_fd, id, &g, &where, e);
+	for (enum cgroup_part p = 0; p < CGROUP_PARTS && r == 0; p++)
+		if (g.dir[p] >= 0)
+			r = cgroup_limit(&g, p, limits, where.path[p], e);
+	for (enum cgroup_part p = 0; p < CGROUP_PARTS && r < 0; p++)
+		if (cgroup_first(&g, p))
+			(void)remove_group(g.dir[p], id);
+	if (r < 0)
+		return r;
+	*ret = g;
+	g = (struct cgroup)CGROUP_INIT;
+	return 0;
+}
+
+int cgroup_make(const char *id, const struct cgroup_limits *limits, struct cgroup *ret,
+		struct err *e)
+{
+	_cleanup_close_ int root = open_root();
+
+	if (root < 0)
+		return err_set(e, root, "cannot open /: %s", strerror(-root));
+	return cgroup_make_at(root, id, limits, ret, e);
+}
+
+int cgroup_open_at(int root_fd, const char *id, struct cgroup *ret, struct cgroup_where *ret_where)
+{
+	*ret = (struct cgroup)CGROUP_INIT;
+	*ret_where = (struct cgroup_where){ 0 };
+	return id_valid(id) ? cgroup_place_open(root_fd, id, ret, ret_where) : -EINVAL;
+}
+
+void cgroup_open(const char *id, struct cgroup *ret)
+{
+	_cleanup_close_ int root = open_root();
+	struct cgroup_where where;
+
+	*ret = (struct cgroup)CGROUP_INIT;
+	if (root >= 0)
+		(void)cgroup_open_at(root, id, ret, &where);
+}
+
+/* A process that has just been killed keeps its group busy for a moment. */
+static int remove_patiently(int dir, const char *id, uint64_t deadline)
+{
+	const struct timespec pause = { .tv_nsec = (long)NSEC_PER_MSEC };
+	int r;
+
+	for (;;) {
+		r = remove_group(dir, id);
+		if (r != -EBUSY || clock_mono() >= deadline)
+			return r;
+		(void)nanosleep(&pause, NULL);
+	}
+}
+
+int cgroup_remove_at(int root_fd, const char *id, struct err *e)
+{
+	_cleanup_cgroup_ struct cgroup g = CGROUP_INIT;
+	uint64_t deadline = clock_mono() + REMOVE_TIME;
+	struct cgroup_where where;
+	int first;
+
+	if (!id_valid(id))
+		return err_set(e, -EINVAL, "'%s' is not the id of a sandbox", id);
+	first = cgroup_open_at(root_fd, id, &g, &where);
+	if (first < 0)
+		first = err_set(e, first, "cannot look for the control groups of '%s': %s", id,
+				strerror(-first));
+	(void)cgroup_kill(&g, deadline); /* what does not end shows below */
+	for (enum cgroup_part p = 0; p < CGROUP_PARTS; p++) {
+		int r = cgroup_first(&g, p) ? remove_patiently(g.dir[p], id, deadline) : 0;
+
+		/* One that stays does not keep the others. */
+		if (r < 0 && first == 0)
+			first = err_set(e, r, "cannot remove %s: %s", where.path[p], strerror(-r));
+	}
+	return first;
+}
+
+int cgroup_remove(const char *id, struct err *e)
+{
+	_cleanup_close_ int root = open_root();
+
+	if (root < 0)
+		return err_set(e, root, "cannot open /: %s", strerror(-root));
+	return cgroup_remove_at(root, id, e);
+}
+
+void cgroup_warmed(struct cgroup *g)
+{
+	if (g->warm > 0)
+		(void)RETRY_EINTR(waitpid(g->warm, NULL, __WALL));
+	g->warm = 0;
+}
+
+void cgroup_close(struct cgroup *g)
+{
+	cgroup_warmed(g);
+	for (enum cgroup_part p = 0; p < CGROUP_PARTS; p++)
+		if (cgroup_first(g, p))
+			(void)fd_close(g->dir[p]);
+	*g = (struct cgroup)CGROUP_INIT;
+}

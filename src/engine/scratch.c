@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The root of a container. What is mounted here goes with the warden's mount namespace; nothing of
+ * it is ever seen by the host.
+ *
+ * The image and the guest may lie below /run themselves, so they are cloned as detached mounts
+ * before /run is covered, and put in place after that. All paths from then on are our own: none can
+ * hold what a mount option would take for a separator.
+ */
+#include <fcntl.h>
+#include <string.h>
+#include <sys/fsuid.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+
+#include "engine.h"
+#include "fd.h"
+#include "path.h"
+
+#define SCRATCH_UPPER SCRATCH_SPACE "/upper"
+#define SCRATCH_WORK  SCRATCH_SPACE "/work"
+
+#define CONTROLLERS "/sys/fs/cgroup/unified/cgroup.controllers"
+
+enum {
+	INODE_BYTES = 4096, /* of space that there is an inode for */
+	INODES_MIN = 4096,
+	INODES_MAX = 1024 * 1024, /* each takes about a KiB of the kernel's memory */
+};
+
+static const char *const directories[] = { SCRATCH_ROOT, SCRATCH_BUNDLE, SCRATCH_STATE,
+					   SCRATCH_LOWER, SCRATCH_SPACE };
+
+/* Detached and read-only. Without mounts below it: there are none in an image. */
+static int clone_mount(const char *path, int *ret_fd, struct err *e)
+{
+	struct mount_attr attr = { .attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID |
+					       MOUNT_ATTR_NODEV };
+	_cleanup_close_ int fd = open_tree(AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+
+	if (fd < 0 || mount_setattr(fd, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0)
+		return err_errno(e, "cannot mount '%s'", path);
+	*ret_fd = TAKE_FD(fd);
+	return 0;
+}
+
+/* Files of the image's ids on disk look, in this mount, like files of the sandbox's ids. */
+static int shift_ids(const struct engine_start *s, int tree, struct err *e)
+{
+	struct mount_attr attr = { .attr_set = MOUNT_ATTR_IDMAP };
+	_cleanup_close_ int ns = -EBADF;
+	int r = userns_idmap(s->spec->image_uid, s->spec->image_gid, s->ids, &ns, e);
+
+	if (r < 0)
+		return r;
+	attr.userns_fd = (uint64_t)ns;
+	if (mount_setattr(tree, "", AT_EMPTY_PATH, &attr, sizeof(attr)) == 0)
+		return 0;
+	if (errno == EINVAL || errno == EOPNOTSUPP)
+		return err_set(e, -EOPNOTSUPP,
+			       "the file system of '%s' has no idmapped mounts on this kernel: "
+			       "keep images on ext4, xfs or btrfs",
+			       s->spec->root);
+	return err_errno(e, "cannot mount '%s' with shifted ids", s->spec->root);
+}
+
+static int attach(int tree, const char *path, struct err *e)
+{
+	if (move_mount(tree, "", AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH) < 0)
+		return err_errno(e, "cannot mount %s", path);
+	return 0;
+}
+
+static int cover_run(struct err *e)
+{
+	_cleanup_close_ int guest = -EBADF;
+
+	if (mount("hutch", "/run", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC,
+		  "mode=755,size=16m,nr_inodes=1024") < 0)
+		return err_errno(e, "cannot mount a tmpfs over /run");
+	for (size_t i = 0; i < ARRAY_SIZE(directories); i++)
+		if (mkdir(directories[i], 0755) < 0)
+			return err_errno(e, "cannot make %s", directories[i]);
+	guest = open(SCRATCH_GUEST, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	return guest < 0 ? err_errno(e, "cannot make " SCRATCH_GUEST) : 0;
+}
+
+/* What is written counts as memory of the sandbox; a part of it is left for its processes. */
+static int mount_space(const struct engine_start *s, uint64_t *ret_disk, struct err *e)
+{
+	uint64_t size = MIN(s->spec->limits.disk, s->spec->limits.memory / 4 * 3);
+	uint64_t inodes = MIN(MAX(size / INODE_BYTES, (uint64_t)INODES_MIN), (uint64_t)INODES_MAX);
+	struct statfs fs;
+	char options[96];
+
+	(void)snprintf(options, sizeof(options), "mode=700,size=%llu,nr_inodes=%llu",
+		       (unsigned long long)size, (unsigned long long)inodes);
+	if (mount("hutch", SCRATCH_SPACE, "tmpfs", MS_NOSUID | MS_NODEV, options) < 0 ||
+	    statfs(SCRATCH_SPACE, &fs) < 0)
+		return err_errno(e, "cannot mount a tmpfs of %llu bytes", (unsigned long long)size);
+	/* The upper directory is what the sandbox sees as "/". */
+	if (mkdir(SCRATCH_UPPER, 0755) < 0 || mkdir(SCRATCH_WORK, 0700) < 0 ||
+	    chmod(SCRATCH_UPPER, 0755) < 0 || chown(SCRATCH_UPPER, s->ids, s->ids) < 0 ||
+	    chown(SCRATCH_WORK, s->ids, s->ids) < 0)
+		return err_errno(e, "cannot make the scratch's directories");
+	*ret_disk = (uint64_t)fs.f_blocks * (uint64_t)fs.f_bsize;
+	return 0;
+}
+
+static int mount_root(const struct engine_start *s, struct err *e)
+{
+#define OVERLAY "lowerdir=" SCRATCH_LOWER ",upperdir=" SCRATCH_UPPER ",workdir=" SCRATCH_WORK
+	/* Only the initial user namespace may write the attributes that overlays use by default. */
+	const char *options = s->rootless ? OVERLAY ",userxattr" : OVERLAY;
+
+	if (mount("hutch", SCRATCH_ROOT, "overlay", MS_NOSUID | MS_NODEV, options) < 0)
+		return err_errno(e, "cannot mount the overlay over '%s'", s->spec->root);
+	return 0;
+#undef OVERLAY
+}
+
+/*
+ * Where commands start. As id 0 of the sandbox, for whom the tree is; never through a symbolic
+ * link, for the image is a stranger's. One that the image brings stays as it is.
+ */
+static int make_workspace(const struct engine_start *s, struct err *e)
+{
+	const char *path = s->spec->workspace + 1;
+	_cleanup_close_ int root = open(SCRATCH_ROOT, O_PATH | O_DIRECTORY | O_CLOEXEC),
+			    dir = -EBADF;
+	mode_t mask;
+	int r;
+
+	if (root < 0)
+		return err_errno(e, "cannot open '%s'", SCRATCH_ROOT);
+	if (s->spec->workspace[0] != '/' || !path[0] || faccessat(root, path, F_OK, 0) == 0)
+		return 0;
+	mask = umask(0);
+	(void)setfsgid(s->ids);
+	(void)setfsuid(s->ids);
+	r = path_mkdirs(root, path, 0755);
+	dir = r < 0 ? r : path_open_nofollow(root, path, O_RDONLY | O_DIRECTORY, 0);
+	if (dir >= 0 && fchmod(dir, 0777) < 0)
+		r = -errno;
+	(void)setfsuid(geteuid());
+	(void)setfsgid(getegid());
+	(void)umask(mask);
+	return r < 0 ? err_set(e, r, "cannot make the workspace '%s' in the image: %s",
+			       s->spec->workspace, strerror(-r))
+		     : 0;
+}
+
+int scratch_mount(const struct engine_start *s, uint64_t *ret_disk, struct err *e)
+{
+	_cleanup_close_ int image = -EBADF, guest = -EBADF;
+	int r = clone_mount(s->spec->root, &image, e);
+
+	if (r == 0 && !s->rootless)
+		r = shift_ids(s, image, e);
+	if (r == 0)
+		r = clone_mount(s->guest, &guest, e);
+	if (r == 0)
+		r = cover_run(e);
+	if (r == 0)
+		r = attach(image, SCRATCH_LOWER, e);
+	if (r == 0)
+		r = attach(guest, SCRATCH_GUEST, e);
+	if (r == 0)
+		r = mount_space(s, ret_disk, e);
+	if (r == 0)
+		r = mount_root(s, e);
+	return r < 0 ? r : make_workspace(s, e);
+}
+
+int scratch_hide_controllers(struct err *e)
+{
+	char line[256];
+
+	/* Where crun looks, and the only place it looks at. */
+	if (fd_read_line(AT_FDCWD, CONTROLLERS, line, sizeof(line)) < 0 || line[0] == '\0')
+		return 0;
+	if (mount("/dev/null", CONTROLLERS, NULL, MS_BIND, NULL) < 0)
+		return err_errno(e, "cannot cover " CONTROLLERS);
+	return 0;
+}

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * User namespaces. Their maps can only be written from outside, by somebody with rights in the
+ * namespace above; so each takes two processes and a socket between them.
+ *
+ * userns_make() and userns_idmap(): a child makes the namespace and waits; we write its maps, open
+ * the namespace and let the child go. The descriptor keeps the namespace.
+ *
+ * userns_enter(): the other way round. We make the namespace for ourselves, and a child that was
+ * forked before, and so is still outside, has newuidmap(1) and newgidmap(1) write the maps.
+ */
+#include <fcntl.h>
+#include <grp.h>
+#include <limits.h>
+#include <linux/securebits.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+
+#include "clock.h"
+#include "engine.h"
+#include "fd.h"
+#include "oci.h"
+
+#define MAP_TIMEOUT (10 * NSEC_PER_SEC)
+
+enum {
+	MAP_OUTPUT_MAX = 4096,
+};
+
+static int sockets(int *ret_ours, int *ret_theirs)
+{
+	int fds[2];
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
+		return -errno;
+	*ret_ours = fds[0];
+	*ret_theirs = fds[1];
+	return 0;
+}
+
+/* ---- namespaces that others will be in ---- */
+
+struct maps {
+	uint32_t owner;	   /* whose the namespace is */
+	uint64_t uid, gid; /* first ids inside */
+	uint32_t ids;	   /* what they are outside */
+};
+
+/*
+ * The namespace belongs to the effective user id of its maker. Capabilities stay over the change
+ * of ids, for there are hosts where only root may make user namespaces; the child runs no other
+ * code. /proc/PID of a process that changed ids is root's, until it says that it is dumpable.
+ */
+static int become(uint32_t id)
+{
+	if (id == 0)
+		return 0;
+	if (setgroups(0, NULL) < 0 || prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP) < 0 ||
+	    setresgid(id, id, id) < 0 || setresuid(id, id, id) < 0 || prctl(PR_SET_DUMPABLE, 1) < 0)
+		return -errno;
+	return 0;
+}
+
+/* The child: ends when `sock` does, also with a parent that was killed. */
+static _noreturn_ void hold_namespace(uint32_t owner, int sock)
+{
+	int r = become(owner);
+	char c;
+
+	if (r == 0 && unshare(CLONE_NEWUSER) < 0)
+		r = -errno;
+	if (send(sock, &r, sizeof(r), MSG_NOSIGNAL) == (ssize_t)sizeof(r))
+		(void)!RETRY_EINTR(read(sock, &c, 1));
+	_exit(0);
+}
+
+static int write_map(pid_t pid, const char *file, uint64_t inside, uint32_t outside)
+{
+	_cleanup_close_ int fd = -EBADF;
+	char path[64], line[64];
+	int n = snprintf(line, sizeof(line), "%llu %u %d\n", (unsigned long long)inside, outside,
+			 OCI_IDS);
+
+	(void)snprintf(path, sizeof(path), "/proc/%d/%s", pid, file);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	/* One write: the kernel takes the whole map at once or not at all. */
+	return fd < 0 || write(fd, line, (size_t)n) != n ? -errno : 0;
+}
+
+static int open_namespace(pid_t pid, const struct maps *m, int *ret_fd, struct err *e)
+{
+	char path[64];
+	int fd, r = write_map(pid, "uid_map", m->uid, m->ids);
+
+	if (r == 0)
+		r = write_map(pid, "gid_map", m->gid, m->ids);
+	if (r < 0)
+		return err_set(e, r, "cannot map the sandbox's ids to %u: %s", m->ids,
+			       strerror(-r));
+	(void)snprintf(path, sizeof(path), "/proc/%d/ns/user", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return err_errno(e, "cannot open the sandbox's user namespace");
+	*ret_fd = fd;
+	return 0;
+}
+
+static int make(const struct maps *m, int *ret_fd, struct err *e)
+{
+	_cleanup_close_ int ours = -EBADF, theirs = -EBADF;
+	_cleanup_proc_ struct proc child = PROC_INIT;
+	int answer = -EPIPE, r = sockets(&ours, &theirs);
+
+	if (r == 0)
+		r = proc_fork(&child);
+	if (r > 0) {
+		(void)fd_close(ours);
+		hold_namespace(m->owner, theirs);
+	}
+	theirs = fd_close(theirs);
+	if (r == 0 && RETRY_EINTR(recv(ours, &answer, sizeof(answer), 0)) < 0)
+		r = -errno;
+	if (r == 0)
+		r = answer;
+	if (r < 0)
+		return err_set(e, r, "cannot make a user namespace: %s; see 'hutch doctor'",
+			       strerror(-r));
+	return open_namespace(child.pid, m, ret_fd, e);
+}
+
+int userns_make(uint32_t ids, int *ret_fd, struct err *e)
+{
+	const struct maps m = { .owner = ids, .ids = ids };
+
+	return make(&m, ret_fd, e);
+}
+
+int userns_idmap(uint64_t uid, uint64_t gid, uint32_t ids, int *ret_fd, struct err *e)
+{
+	const struct maps m = { .uid = uid, .gid = gid, .ids = ids };
+
+	return make(&m, ret_fd, e);
+}
+
+/* ---- our own ---- */
+
+static int run_helper(const char *name, pid_t pid, uint64_t own, uint64_t sub, struct err *e)
+{
+	_cleanup_buf_ struct buf out = BUF_INIT(MAP_OUTPUT_MAX);
+	char path[PATH_MAX], target[16], first[24], rest[24], count[16];
+	const char *const argv[] = { name, target, "0", first, "1", "1", rest, count, NULL };
+	int status, r;
+
+	if (proc_find(name, path, sizeof(path)) < 0)
+		return err_set(e, -ENOENT, "%s is needed: apt-get install uidmap", name);
+	(void)snprintf(target, sizeof(target), "%d", pid);
+	(void)snprintf(first, sizeof(first), "%llu", (unsigned long long)own);
+	(void)snprintf(rest, sizeof(rest), "%llu", (unsigned long long)sub);
+	(void)snprintf(count, sizeof(count), "%d", OCI_IDS);
+	r = proc_capture(path, argv, true, clock_mono() + MAP_TIMEOUT, &out, &status, e);
+	if (r < 0)
+		return r;
+	if (status == 0)
+		return 0;
+	if (out.len == 0)
+		return err_set(e, -EPERM, "%s failed without a word", name);
+	/* It says its name itself. */
+	return err_set(e, -EPERM, "%.*s", (int)strcspn(buf_text(&out), "\n"), buf_text(&out));
+}
+
+/* The child, outside of the new namespace: waits until there is one. */
+static _noreturn_ void map_from_outside(int sock, pid_t pid, uint64_t sub_uid, uint64_t sub_gid)
+{
+	struct err e = ERR_INIT;
+	char go;
+
+	if (RETRY_EINTR(read(sock, &go, 1)) != 1)
+		_exit(1);
+	if (run_helper("newuidmap", pid, getuid(), sub_uid, &e) == 0)
+		(void)!run_helper("newgidmap", pid, getgid(), sub_gid, &e);
+	_exit(send(sock, &e, sizeof(e), MSG_NOSIGNAL) < 0);
+}
+
+static int await_maps(int sock, struct err *e)
+{
+	struct err answer = ERR_INIT;
+	ssize_t n = -1;
+
+	if (send(sock, "", 1, MSG_NOSIGNAL) == 1)
+		n = RETRY_EINTR(recv(sock, &answer, sizeof(answer), 0));
+	if (n != (ssize_t)sizeof(answer))
+		return err_set(e, -EPIPE, "what runs newuidmap and newgidmap has died");
+	if (answer.num == 0)
+		return 0;
+	*e = answer;
+	return err_wrap(e, "cannot map subordinate ids");
+}
+
+static int become_root(struct err *e)
+{
+	if (setgroups(0, NULL) < 0 || setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
+		return err_errno(e, "cannot become root in a user namespace");
+	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+		return err_errno(e, "cannot make mounts private");
+	return 0;
+}
+
+int userns_enter(uint64_t sub_uid, uint64_t sub_gid, struct err *e)
+{
+	_cleanup_close_ int ours = -EBADF, theirs = -EBADF;
+	_cleanup_proc_ struct proc child = PROC_INIT;
+	int r = sockets(&ours, &theirs);
+
+	if (r == 0)
+		r = proc_fork(&child);
+	if (r > 0) {
+		(void)fd_close(ours);
+		map_from_outside(theirs, getppid(), sub_uid, sub_gid);
+	}
+	if (r < 0)
+		return err_set(e, r, "cannot start a process: %s", strerror(-r));
+	theirs = fd_close(theirs);
+	if (unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0)
+		return err_errno(e, "cannot make a user namespace (see 'hutch doctor')");
+	r = await_maps(ours, e);
+	return r < 0 ? r : become_root(e);
+}

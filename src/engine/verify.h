@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Between verify.c, which has the table of the rows, and the files that look. */
+#pragma once
+
+#include "buf.h"
+#include "engine.h"
+#include "verify-text.h"
+
+enum {
+	VERIFY_FILE_MAX = 1024 * 1024
+};
+
+/* PID 1, as seen from outside. */
+struct verify {
+	const struct engine_start *s;
+	const struct engine_sandbox *b;
+	int proc;	   /* /proc/PID */
+	struct buf status; /* what of /proc/PID more than one row needs */
+	struct buf mountinfo;
+	struct text_mounts mounts; /* of mountinfo; none where it could not be read */
+};
+
+/* What a look has found. */
+struct sight {
+	char seen[RECEIPT_SEEN_MAX];
+	char advice[RECEIPT_SEEN_MAX]; /* of a layer that is missing; may be empty */
+};
+
+/* One for each row of the table. 0: it is enforced, and sight->seen says what was seen. An error:
+ * it is not, or nobody can know; the message is the reason. */
+typedef int verify_look(const struct verify *v, unsigned int row, struct sight *ret, struct err *e);
+
+/* Notes what was seen; 0. */
+int sight_set(struct sight *s, const char *fmt, ...) _printf_(2, 3);
+
+/* Fills the receipt once PID 1 has become hutch-guest, which may take until `deadline`
+ * (clock_mono()). 0, for tests: looks at any process, at once. */
+void verify_process(const struct engine_start *s, const struct engine_sandbox *b, uint64_t deadline,
+		    struct receipt *r);
+
+/* A descriptor (O_PATH) of what PID 1 has as "/", or an error. */
+int verify_open_root(const struct verify *v, struct err *e);
+
+/* verify-mount.c */
+verify_look verify_root, verify_disk, verify_masked_proc, verify_mounts, verify_devices;
+
+/* verify-cgroup.c */
+verify_look verify_cgroup;

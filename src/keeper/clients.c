@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Clients come to the socket, or one is there from the beginning. Each has a link in the role of a
+ * guest. Whatever one does wrong, or does not do in time, costs it its own connection and nothing
+ * else: it is marked as gone and cleared away after the round.
+ */
+#include <string.h>
+#include <sys/socket.h>
+
+#include "clock.h"
+#include "log.h"
+#include "serve.h"
+
+enum {
+	ACCEPT_PAUSE_MS = 100 /* when the system has no descriptor or memory for one more */
+};
+
+void client_check(struct client *c, int r)
+{
+	if (r < 0 && r != -ESTALE)
+		c->gone = true;
+}
+
+/* What the policy allows is not for clients to say, so one that tries is misled about something. */
+static void on_hello(struct link *l, const struct fields *f, void *arg)
+{
+	static const enum wire_tag none[] = { TAG_HOSTNAME, TAG_READ, TAG_WRITE, TAG_EXECUTE };
+	_cleanup_buf_ struct buf b = BUF_INIT(256);
+	struct client *c = arg;
+
+	loop_del_timer(&c->deadline);
+	for (size_t i = 0; i < ARRAY_SIZE(none); i++)
+		c->gone |= fields_has(f, none[i]);
+	if (c->gone)
+		return;
+	fields_put_number(&b, TAG_VERSION, WIRE_VERSION);
+	fields_put_text(&b, TAG_AGENT, "hutch-keeper " HUTCH_VERSION);
+	fields_put_number(&b, TAG_LANDLOCK, c->keeper->landlock);
+	client_check(c, link_hello(l, &b));
+}
+
+static const struct link_ops ops = {
+	.hello = on_hello,
+	.opened = relay_opened,
+	.data = relay_client_data,
+	.eof = relay_client_eof,
+	.credit = relay_client_credit,
+	.msg = relay_client_msg,
+	.closed = relay_client_closed,
+};
+
+static void on_deadline(struct loop_timer *t)
+{
+	struct client *c = t->arg;
+
+	c->gone = true;
+}
+
+static void on_client(struct loop_fd *src, uint32_t events)
+{
+	struct client *c = src->arg;
+	struct err e = ERR_INIT;
+	int r;
+
+	if (c->gone)
+		return;
+	/* Where it is not read from, its end would be reported again and again. */
+	if (!(src->events & EPOLLIN)) {
+		c->gone = (events & (EPOLLHUP | EPOLLERR)) != 0;
+		return;
+	}
+	/* An earlier one may have filled the guest's link in this very round. */
+	if (!(events & (EPOLLIN | EPOLLHUP | EPOLLERR)) ||
+	    port_waiting(&c->keeper->guest) > OUTPUT_STOPS_INPUT)
+		return;
+	r = port_read(&c->port, &e);
+	if (r == -EPROTO)
+		log_warning("a client broke the protocol: %s", e.msg);
+	c->gone |= r < 0;
+}
+
+static void free_client(struct client *c)
+{
+	loop_del_timer(&c->deadline);
+	port_done(&c->port);
+	free(c);
+}
+
+struct client *client_new(struct keeper *k, int fd)
+{
+	struct client *c = calloc(1, sizeof(*c));
+
+	if (!c || port_init(&c->port, LINK_GUEST, &ops, c, fd, on_client) < 0) {
+		(void)fd_close(fd);
+		free(c);
+		return NULL;
+	}
+	c->keeper = k;
+	c->deadline = (struct loop_timer){ .cb = on_deadline, .arg = c };
+	link_serve_client(c->port.link);
+	if ((fd >= 0 && port_watch(&c->port, k->loop) < 0) ||
+	    loop_set_timer(k->loop, &c->deadline, clock_mono() + CLIENT_HELLO_MS * NSEC_PER_MSEC) <
+		    0) {
+		free_client(c);
+		return NULL;
+	}
+	c->first = !k->had_client;
+	k->had_client = true;
+	c->next = k->clients;
+	if (k->clients)
+		k->clients->prev = c;
+	k->clients = c;
+	k->n_clients++;
+	loop_del_timer(&k->idle);
+	return c;
+}
+
+/* Root as this user namespace has it: where a user has started us, that is the user. */
+static bool may_connect(int fd)
+{
+	struct ucred peer;
+	socklen_t n = sizeof(peer);
+
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) == 0 && peer.uid == 0;
+}
+
+static void on_accept_again(struct loop_timer *t)
+{
+	struct keeper *k = t->arg;
+
+	if (loop_mod_fd(&k->listener, EPOLLIN) < 0)
+		keeper_stop(k, KEEPER_FAILED);
+}
+
+/* The listener stays readable, and what it lacks does not come back at once. */
+static void pause_accepting(struct keeper *k)
+{
+	log_warning("cannot take a client: %s", strerror(errno));
+	k->accept_again = (struct loop_timer){ .cb = on_accept_again, .arg = k };
+	if (loop_mod_fd(&k->listener, 0) < 0 ||
+	    loop_set_timer(k->loop, &k->accept_again,
+			   clock_mono() + ACCEPT_PAUSE_MS * NSEC_PER_MSEC) < 0)
+		keeper_stop(k, KEEPER_FAILED);
+}
+
+static void on_listener(struct loop_fd *src, uint32_t events)
+{
+	_cleanup_close_ int fd = accept4(src->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	struct keeper *k = src->arg;
+
+	if (fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
+		pause_accepting(k);
+	if (fd < 0 || k->n_clients >= CLIENTS_MAX || !may_connect(fd))
+		return;
+	(void)client_new(k, TAKE_FD(fd));
+}
+
+int clients_listen(struct keeper *k)
+{
+	k->listener.cb = on_listener;
+	k->listener.arg = k;
+	return loop_add_fd(k->loop, &k->listener, k->listener.fd, EPOLLIN);
+}
+
+static void drop_client(struct client *c)
+{
+	struct keeper *k = c->keeper;
+
+	relays_drop(k, c);
+	if (c->prev)
+		c->prev->next = c->next;
+	else
+		k->clients = c->next;
+	if (c->next)
+		c->next->prev = c->prev;
+	k->n_clients--;
+	if (c->first && k->spec->once)
+		keeper_stop(k, KEEPER_ONCE);
+	free_client(c);
+	idle_arm(k);
+}
+
+void clients_sweep(struct keeper *k)
+{
+	for (struct client *c = k->clients, *next; c; c = next) {
+		next = c->next;
+		if (c->gone)
+			drop_client(c);
+	}
+}
+
+void clients_done(struct keeper *k)
+{
+	while (k->clients)
+		drop_client(k->clients);
+	loop_del_timer(&k->accept_again);
+}
+
+static void on_idle(struct loop_timer *t)
+{
+	keeper_stop(t->arg, KEEPER_IDLE);
+}
+
+/* Without clients there are no relays. */
+void idle_arm(struct keeper *k)
+{
+	uint64_t ms = k->spec->limits.idle;
+
+	if (ms == 0 || ms >= UINT64_MAX / NSEC_PER_MSEC / 2 || k->n_clients > 0)
+		return;
+	k->idle.cb = on_idle;
+	k->idle.arg = k;
+	if (loop_set_timer(k->loop, &k->idle, clock_mono() + ms * NSEC_PER_MSEC) < 0)
+		keeper_stop(k, KEEPER_FAILED);
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The end of a sandbox. PID 1 first: with it goes everything inside. The keeper may then hand out
+ * what it still has, for a moment. What mounts there are goes with us.
+ */
+#include <sys/vfs.h>
+#include <sys/wait.h>
+
+#include "clock.h"
+#include "log.h"
+#include "warden.h"
+
+enum {
+	FLUSH_S = 2,
+	KILL_S = 10,
+};
+
+static uint64_t in_seconds(unsigned int s)
+{
+	return clock_mono() + s * NSEC_PER_SEC;
+}
+
+static void kill_init(struct warden *w)
+{
+	siginfo_t info;
+
+	if (w->box.init.pid <= 0)
+		return;
+	(void)proc_signal(&w->box.init, SIGKILL);
+	if (proc_wait(&w->box.init, in_seconds(KILL_S), &info) < 0)
+		log_error("PID 1 of the sandbox does not die");
+}
+
+static void end_keeper(struct warden *w)
+{
+	siginfo_t info;
+
+	w->note = fd_close(w->note);
+	if (w->keeper.pid > 0 && proc_wait(&w->keeper, in_seconds(FLUSH_S), &info) < 0)
+		(void)proc_signal(&w->keeper, SIGKILL);
+	proc_done(&w->keeper);
+}
+
+static void measure(const struct warden *w, struct end *end)
+{
+	struct cgroup_usage u = { 0 };
+	struct statfs fs;
+
+	cgroup_usage(&w->group, &u);
+	end->oom_kills = u.oom_kills;
+	end->pids_refused = u.pids_refused;
+	end->throttled = u.throttled;
+	end->memory_peak = u.memory_peak;
+	end->cpu_us = u.cpu_us;
+	if (w->box.disk > 0 && statfs(SCRATCH_ROOT, &fs) == 0) {
+		end->disk_full = fs.f_bavail == 0;
+		end->inodes_full = fs.f_ffree == 0;
+	}
+}
+
+/*
+ * Of a sandbox with --rm nothing stays. But `hutch run`, if it is still there, wants to read why
+ * its sandbox ended before it expected it to, and removes the directory itself then, or the next
+ * sweep does.
+ */
+static void write_down(struct warden *w, const struct end *end)
+{
+	struct err e = ERR_INIT;
+
+	bool told = !w->spec.once || end->reason == END_CLIENT;
+
+	if (w->spec.remove && !told && state_write(w->dir, STATE_REMOVE, "", 0, &e) < 0)
+		log_error("%s", e.msg);
+	if (end_write(w->dir, end, &e) < 0)
+		log_error("%s", e.msg);
+	if (w->spec.remove && told)
+		(void)state_remove(&w->root, w->spec.id);
+}
+
+void warden_end(struct warden *w, enum end_reason reason, bool started)
+{
+	struct end end = { .reason = reason };
+	struct err e = ERR_INIT;
+
+	kill_init(w);
+	end_keeper(w);
+	end.time = clock_wall();
+	measure(w, &end);
+	cgroup_close(&w->group);
+	if (w->spec.id && cgroup_remove(w->spec.id, &e) < 0)
+		log_error("%s", e.msg);
+	if (started)
+		write_down(w, &end);
+	spec_done(&w->spec);
+	state_root_close(&w->root);
+}

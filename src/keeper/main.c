@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hutch-keeper: started by hutch with the state directory as descriptor 3, a pipe to report on as 4
+ * and, with --client, the first client as 5. It tells how the start went by what it writes to the
+ * pipe before it closes it: nothing, or what went wrong.
+ */
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "fd.h"
+#include "log.h"
+#include "str.h"
+#include "warden.h"
+
+enum {
+	FD_STATE = 3,
+	FD_REPORT,
+	FD_CLIENT,
+};
+
+static int usage(void)
+{
+	(void)fputs("usage: hutch-keeper --guest PATH [--client]\n"
+		    "Holds one sandbox; started by hutch, not by hand.\n",
+		    stderr);
+	return 2;
+}
+
+static int parse(int argc, char **argv, struct warden *w)
+{
+	for (int i = 1; i < argc; i++) {
+		if (str_eq(argv[i], "--client"))
+			w->client = FD_CLIENT;
+		else if (str_eq(argv[i], "--guest") && i + 1 < argc && argv[i + 1][0] == '/')
+			w->guest = argv[++i];
+		else
+			return -EINVAL;
+	}
+	w->dir = FD_STATE;
+	w->report = FD_REPORT;
+	return w->guest ? 0 : -EINVAL;
+}
+
+/* The descriptors are there, and none of them goes into a child by itself. */
+static int take_fds(const struct warden *w)
+{
+	struct stat st;
+
+	if (fstat(FD_STATE, &st) < 0 || !S_ISDIR(st.st_mode))
+		return -EBADF;
+	for (int fd = FD_STATE; fd <= (w->client >= 0 ? FD_CLIENT : FD_REPORT); fd++)
+		if (fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)
+			return -errno;
+	return 0;
+}
+
+/*
+ * Others know of the sandbox before warden_wait() listens: a wish to end it that comes earlier
+ * waits until then, and does not kill the one who would clean up.
+ */
+static void hold_signals(void)
+{
+	sigset_t set;
+
+	(void)sigemptyset(&set);
+	(void)sigaddset(&set, SIGTERM);
+	(void)sigaddset(&set, SIGINT);
+	(void)sigprocmask(SIG_BLOCK, &set, NULL);
+}
+
+static void report(struct warden *w, const struct err *e)
+{
+	if (e)
+		(void)fd_write_all(w->report, e->msg, strlen(e->msg));
+	w->report = fd_close(w->report);
+}
+
+int main(int argc, char **argv)
+{
+	static struct warden w = {
+		.dir = -EBADF,
+		.report = -EBADF,
+		.client = -EBADF,
+		.lock = -EBADF,
+		.tree = -EBADF,
+		.range = -EBADF,
+		.listener = -EBADF,
+		.channel = -EBADF,
+		.keeper_end = -EBADF,
+		.note = -EBADF,
+		.note_keeper = -EBADF,
+		.root = STATE_ROOT_INIT,
+		.group = CGROUP_INIT,
+		.box = { .init = PROC_INIT },
+		.keeper = PROC_INIT,
+		.engine = &engine_container,
+	};
+	struct err e = ERR_INIT;
+	int r;
+
+	log_open("hutch-keeper", LOG_LEVEL_INFO);
+	if (parse(argc, argv, &w) < 0)
+		return usage();
+	if (take_fds(&w) < 0) {
+		log_error("the descriptors of a sandbox are missing: this is not a program to be "
+			  "started by hand");
+		return 2;
+	}
+	(void)signal(SIGPIPE, SIG_IGN);
+	hold_signals();
+	(void)umask(077);
+	(void)!chdir("/");
+	r = warden_start(&w, &e);
+	report(&w, r < 0 ? &e : NULL);
+	if (r < 0)
+		log_error("%s", e.msg);
+	warden_end(&w, r < 0 ? END_KEEPER : warden_wait(&w), r == 0);
+	return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+}

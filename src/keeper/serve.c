@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The keeper process from its first instruction to its last. It says HELLO to the guest, tells
+ * the warden what the guest answered, waits for "go", and serves clients until there is a reason to
+ * end; the reason is its exit status. Frames that a round of the loop produces are written at its
+ * end, in one write for each link.
+ *
+ * When the guest goes, what it said before is still passed on: clients have a second to read it.
+ */
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+
+#include "clock.h"
+#include "log.h"
+#include "serve.h"
+
+void keeper_stop(struct keeper *k, enum keeper_end end)
+{
+	if (!k->ended)
+		k->end = end;
+	k->ended = true;
+}
+
+void keeper_check(struct keeper *k, int r)
+{
+	if (r >= 0 || r == -ESTALE || k->ended)
+		return;
+	log_error("the guest's link cannot go on: %s", strerror(-r));
+	keeper_stop(k, KEEPER_FAILED);
+}
+
+/* ---- the guest ---- */
+
+static void put_paths(struct buf *b, enum wire_tag tag, const struct spec_list *list)
+{
+	for (size_t i = 0; i < list->n; i++)
+		fields_put_text(b, tag, list->v[i]);
+}
+
+static void put_hello(const struct spec *s, struct buf *b)
+{
+	fields_put_number(b, TAG_VERSION, WIRE_VERSION);
+	put_paths(b, TAG_READ, &s->read);
+	put_paths(b, TAG_WRITE, &s->write);
+	put_paths(b, TAG_EXECUTE, &s->execute);
+}
+
+static void on_guest(struct loop_fd *src, uint32_t events)
+{
+	struct keeper *k = src->arg;
+	struct err e = ERR_INIT;
+	int r;
+
+	if (!(events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
+		return;
+	r = port_read(&k->guest, &e);
+	if (r == -EPIPE)
+		keeper_stop(k, KEEPER_GUEST_GONE);
+	else if (r == -EPROTO)
+		log_error("the guest broke the protocol: %s", e.msg);
+	else if (r < 0)
+		log_error("the guest's link cannot go on: %s", e.msg);
+	if (r < 0)
+		keeper_stop(k, r == -EPROTO ? KEEPER_GUEST_BROKE : KEEPER_FAILED);
+}
+
+static void on_no_hello(struct loop_timer *t)
+{
+	log_error("the guest does not say HELLO");
+	keeper_stop(t->arg, KEEPER_GUEST_BROKE);
+}
+
+static int say_hello(struct keeper *k)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(WIRE_PAYLOAD_MAX);
+	int r;
+
+	put_hello(k->spec, &b);
+	k->deadline = (struct loop_timer){ .cb = on_no_hello, .arg = k };
+	r = link_hello(k->guest.link, &b);
+	if (r == 0)
+		r = port_watch(&k->guest, k->loop);
+	if (r == 0)
+		r = loop_set_timer(k->loop, &k->deadline,
+				   clock_mono() + GUEST_HELLO_MS * NSEC_PER_MSEC);
+	return r;
+}
+
+static void serve_clients(struct keeper *k)
+{
+	k->phase = PHASE_SERVING;
+	if (k->first_client >= 0 && !client_new(k, TAKE_FD(k->first_client)))
+		keeper_stop(k, KEEPER_FAILED);
+	if (k->listener.fd >= 0 && clients_listen(k) < 0)
+		keeper_stop(k, KEEPER_FAILED);
+	idle_arm(k);
+}
+
+void keeper_ready(struct keeper *k, uint32_t landlock)
+{
+	const struct keeper_note note = { .landlock = landlock };
+
+	k->landlock = landlock;
+	k->phase = PHASE_WAITING;
+	loop_del_timer(&k->deadline);
+	if (k->warden.fd < 0)
+		serve_clients(k);
+	else if (write(k->warden.fd, &note, sizeof(note)) != (ssize_t)sizeof(note))
+		keeper_stop(k, KEEPER_FAILED); /* without a warden there is no sandbox */
+}
+
+/* ---- the warden ---- */
+
+/*
+ * One byte, once: it has looked at the sandbox and found it as it should be. Everything else is its
+ * end, or as good as that.
+ */
+static void on_warden(struct loop_fd *src, uint32_t events)
+{
+	struct keeper *k = src->arg;
+	char byte[2];
+	ssize_t n = RETRY_EINTR(read(src->fd, byte, sizeof(byte)));
+
+	if (n < 0 && errno == EAGAIN)
+		return;
+	if (n == 1 && k->phase == PHASE_WAITING)
+		serve_clients(k);
+	else
+		keeper_stop(k, KEEPER_FAILED);
+}
+
+/* ---- the life ---- */
+
+/* What the policy says goes over the wire with every command: wrong once, wrong always. */
+static int check_spec(const struct keeper *k, struct err *e)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(WIRE_OPEN_MAX), argv = BUF_INIT(16);
+	struct fields f;
+
+	put_hello(k->spec, &b);
+	if (b.err || b.len > WIRE_PAYLOAD_MAX)
+		return err_set(e, -E2BIG, "the paths of the policy are too long together");
+	if (fields_parse(MESSAGE_HELLO_KEEPER, b.data, b.len, &f, e) < 0)
+		return err_wrap(e, "the paths of the policy");
+	buf_reset(&b);
+	fields_put_text(&argv, TAG_ARGV, "true");
+	if (argv.err || fields_parse(MESSAGE_EXEC_CLIENT, argv.data, argv.len, &f, e) < 0)
+		return err_oom(e);
+	merge_open(k, WIRE_OP_EXEC, &f, &b);
+	if (b.err)
+		return err_set(e, b.err, "the environment of the policy is too long");
+	if (fields_parse(MESSAGE_EXEC, b.data, b.len, &f, e) < 0)
+		return err_wrap(e, "environment, user or workspace of the policy");
+	return 0;
+}
+
+int keeper_init(struct keeper *k, const struct keeper_start *s, struct err *e)
+{
+	int r;
+
+	*k = (struct keeper){ .spec = s->spec,
+			      .first_client = s->client,
+			      .guest.src.fd = s->guest,
+			      .listener.fd = s->listener,
+			      .warden = { .cb = on_warden, .arg = k, .fd = s->warden } };
+	k->env = merge_index(s->spec);
+	r = k->env ? loop_new(&k->loop) : -ENOMEM;
+	if (r == 0)
+		r = port_init(&k->guest, LINK_KEEPER, &relay_guest_ops, k, s->guest, on_guest);
+	if (r == 0 && s->warden >= 0)
+		r = loop_add_fd(k->loop, &k->warden, s->warden, EPOLLIN);
+	if (r < 0)
+		err_set(e, r, "cannot make the keeper's loop: %s", strerror(-r));
+	else
+		r = check_spec(k, e);
+	if (r < 0)
+		keeper_done(k);
+	return r;
+}
+
+void keeper_done(struct keeper *k)
+{
+	k->ended = true;
+	if (k->loop) {
+		clients_done(k);
+		relays_sweep(k);
+		loop_del_timer(&k->deadline);
+		loop_del_timer(&k->idle);
+		loop_del_fd(&k->listener);
+		loop_del_fd(&k->warden);
+	}
+	port_done(&k->guest);
+	k->listener.fd = fd_close(k->listener.fd);
+	k->warden.fd = fd_close(k->warden.fd);
+	k->first_client = fd_close(k->first_client);
+	k->loop = loop_free(k->loop);
+	free(k->env);
+	k->env = NULL;
+}
+
+static void flush_clients(struct keeper *k, bool input)
+{
+	for (struct client *c = k->clients; c; c = c->next) {
+		client_check(c, port_flush(&c->port));
+		if (!c->gone)
+			client_check(c, port_want(&c->port, input && port_waiting(&c->port) <=
+									     OUTPUT_STOPS_INPUT));
+	}
+}
+
+static void on_deaf(struct loop_timer *t)
+{
+	log_error("the guest does not listen any more");
+	keeper_stop(t->arg, KEEPER_GUEST_BROKE);
+}
+
+/*
+ * What cannot be written is forgotten: to wait for a socket that reports itself as ready, and takes
+ * nothing, is to spin. What the guest said before it ended is still read; but one that has only
+ * closed its ears would never end.
+ */
+static void flush_guest(struct keeper *k)
+{
+	size_t n;
+
+	if (port_flush(&k->guest) == 0)
+		return;
+	(void)link_pending(k->guest.link, &n);
+	link_wrote(k->guest.link, n);
+	if (k->deaf)
+		return;
+	k->deaf = true;
+	k->deadline.cb = on_deaf;
+	k->deadline.arg = k;
+	keeper_check(k, loop_set_timer(k->loop, &k->deadline,
+				       clock_mono() + LAST_WORDS_MS * NSEC_PER_MSEC));
+}
+
+static bool any_gone(const struct keeper *k)
+{
+	for (const struct client *c = k->clients; c; c = c->next)
+		if (c->gone)
+			return true;
+	return false;
+}
+
+void keeper_round(struct keeper *k)
+{
+	do {
+		bool room;
+
+		clients_sweep(k);
+		flush_guest(k);
+		room = port_waiting(&k->guest) <= OUTPUT_STOPS_INPUT;
+		keeper_check(k, port_want(&k->guest, room));
+		flush_clients(k, room);
+	} while (relays_wake(k) || any_gone(k));
+	relays_sweep(k);
+}
+
+static bool anything_waits(const struct keeper *k)
+{
+	for (const struct client *c = k->clients; c; c = c->next)
+		if (port_waiting(&c->port) > 0)
+			return true;
+	return k->held > 0;
+}
+
+/* The guest has gone: clients get what it said, and that it has gone, if they read it soon. */
+static void last_words(struct keeper *k)
+{
+	uint64_t deadline = clock_mono() + LAST_WORDS_MS * NSEC_PER_MSEC;
+
+	loop_del_fd(&k->guest.src); /* the link stays: clients may still ask */
+	loop_del_fd(&k->listener);
+	loop_del_fd(&k->warden);
+	relays_guest_gone(k);
+	keeper_round(k);
+	while (anything_waits(k) && clock_mono() < deadline) {
+		if (loop_once(k->loop, deadline) < 0)
+			return;
+		keeper_round(k);
+	}
+}
+
+enum keeper_end keeper_serve(struct keeper *k)
+{
+	keeper_check(k, say_hello(k));
+	keeper_round(k);
+	while (!k->ended) {
+		int r = loop_once(k->loop, UINT64_MAX);
+
+		keeper_check(k, r);
+		keeper_round(k);
+	}
+	if (k->end == KEEPER_GUEST_GONE || k->end == KEEPER_GUEST_BROKE)
+		last_words(k);
+	return k->end;
+}
+
+/* Written to in turns, so that nobody waits for anybody. */
+static int set_nonblocking(const struct keeper_start *s, struct err *e)
+{
+	const int fds[] = { s->guest, s->listener, s->client };
+
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+		if (fds[i] >= 0 && fcntl(fds[i], F_SETFL, O_RDWR | O_NONBLOCK) < 0)
+			return err_errno(e, "cannot make a socket non-blocking");
+	return 0;
+}
+
+void keeper_run(const struct keeper_start *s)
+{
+	static struct keeper k;
+	struct err e = ERR_INIT;
+	int end = KEEPER_FAILED;
+
+	(void)signal(SIGPIPE, SIG_IGN);
+	(void)signal(SIGXFSZ, SIG_IGN); /* a log that is full is no reason to end */
+	if (isolate_fds(s, &e) == 0 && set_nonblocking(s, &e) == 0 && keeper_init(&k, s, &e) == 0 &&
+	    isolate(s, &e) == 0)
+		end = keeper_serve(&k);
+	else
+		log_error("%s", e.msg);
+	_exit(end);
+}

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The inside of the keeper process: one loop, one link to the guest, up to 64 to clients, and
+ * relays between channels of the one and of the others.
+ *
+ * Nothing here is freed inside a callback. A client that has to go is marked, a relay that is over
+ * is put aside, and keeper_round(), which runs after every round of the loop, clears away.
+ */
+#pragma once
+
+#include "keeper.h"
+#include "link.h"
+#include "loop.h"
+
+enum {
+	CLIENTS_MAX = 64,
+	RELAYS_MAX = 256,		     /* as many jobs as a guest takes */
+	CREDIT_STEP = WIRE_CREDIT_START / 4, /* given back at once, not for every line of output */
+	HELD_MAX = 64 * 1024 * 1024,	     /* bytes on their way, of all relays together */
+	INPUT_MAX = 256 * 1024,		     /* read at once */
+	OUTPUT_STOPS_INPUT = LINK_OUT_MAX / 2, /* what one read asks for fits in the other half */
+	GUEST_HELLO_MS = 20 * 1000,
+	CLIENT_HELLO_MS = 10 * 1000,
+	LAST_WORDS_MS = 1000, /* for what is left when the guest has gone: to read, to be read */
+};
+
+/* ---- port.c: a link on a descriptor ---- */
+
+struct port {
+	struct link *link;
+	struct loop_fd src; /* not in a loop: somebody else moves the bytes */
+};
+
+/* Takes a non-blocking descriptor, which may be -EBADF; watched later, by port_watch(). */
+int port_init(struct port *p, enum link_role role, const struct link_ops *ops, void *arg, int fd,
+	      void (*cb)(struct loop_fd *src, uint32_t events));
+int port_watch(struct port *p, struct loop *loop);
+void port_done(struct port *p);
+
+/* Reads once and feeds the link. 0; -EPIPE when it has ended; or the link's error. */
+int port_read(struct port *p, struct err *e);
+
+/* Writes what waits, as far as it goes. 0 or -errno. */
+int port_flush(struct port *p);
+
+/* Asks the loop for what is of use now: to be written if something waits, to be read if `input`. */
+int port_want(struct port *p, bool input);
+
+size_t port_waiting(const struct port *p);
+
+/* ---- the keeper ---- */
+
+struct client {
+	struct keeper *keeper;
+	struct port port;
+	struct loop_timer deadline; /* for its HELLO */
+	bool first;		    /* the one that a sandbox with `once` is for */
+	bool gone;		    /* to be cleared away */
+	struct client *prev, *next;
+};
+
+/* One stream in one direction: what one side sent and the other did not take yet. */
+struct flow {
+	struct buf held; /* from `done` on; never more than the sender has credit for */
+	size_t done;
+	size_t owed; /* gone on, and no credit given for it yet */
+	bool eof;    /* behind what is held */
+};
+
+enum way {
+	TO_CLIENT,
+	TO_GUEST,
+	WAYS,
+};
+
+enum {
+	EXIT_BYTES_MAX = 64
+};
+
+struct relay {
+	struct keeper *keeper;
+	struct client *client;
+	uint32_t client_ch, guest_ch; /* 0: closed on that side */
+	enum wire_op op;
+	struct flow flows[WAYS][WIRE_STREAMS];
+	bool has_exit, sent_exit; /* MSG exit of the guest; goes behind the output */
+	uint8_t exit[EXIT_BYTES_MAX];
+	size_t exit_len;
+	bool closing; /* the guest's side is over; code and text go behind all the rest */
+	enum wire_code code;
+	char text[WIRE_TEXT_MAX + 1];
+	struct loop_timer timer;
+	uint64_t limit; /* milliseconds */
+	struct relay *prev, *next;
+};
+
+enum phase {
+	PHASE_HELLO,   /* for the guest's HELLO */
+	PHASE_WAITING, /* for "go" */
+	PHASE_SERVING,
+};
+
+struct keeper {
+	const struct spec *spec;
+	const char **env; /* of the spec, by name */
+	struct loop *loop;
+	enum phase phase;
+	struct port guest;
+	uint32_t landlock;
+	bool deaf; /* nothing more can be written to the guest */
+	struct loop_fd warden, listener;
+	int first_client; /* its descriptor, until it is served */
+	struct loop_timer deadline, idle, accept_again;
+	struct client *clients;
+	size_t n_clients;
+	bool had_client; /* the first one */
+	struct relay *relays, *over;
+	size_t n_relays; /* with those that are over and not cleared away */
+	size_t held;	 /* bytes, of all flows */
+	bool starved;	 /* something is held because a link was full */
+	bool ended;
+	enum keeper_end end;
+};
+
+/* ---- serve.c ---- */
+
+/*
+ * Makes everything that serving needs, before isolate() forbids it; reads nothing. Takes the
+ * descriptors of `s`, also when it fails; those may be -EBADF.
+ */
+int keeper_init(struct keeper *k, const struct keeper_start *s, struct err *e);
+void keeper_done(struct keeper *k);
+enum keeper_end keeper_serve(struct keeper *k);
+
+/* Clears away, moves on what is held, writes. */
+void keeper_round(struct keeper *k);
+
+/* The keeper ends with the round; the first reason counts. */
+void keeper_stop(struct keeper *k, enum keeper_end end);
+
+/* For results of link_*() on the guest's link. -ESTALE, the channel is gone, is nothing. */
+void keeper_check(struct keeper *k, int r);
+
+/* From the guest's HELLO on. */
+void keeper_ready(struct keeper *k, uint32_t landlock);
+
+/* ---- clients.c ---- */
+
+int clients_listen(struct keeper *k);
+struct client *client_new(struct keeper *k, int fd); /* takes fd; NULL: closed, no memory */
+void client_check(struct client *c, int r);	     /* as keeper_check() */
+void clients_sweep(struct keeper *k);
+void clients_done(struct keeper *k);
+void idle_arm(struct keeper *k);
+
+/* ---- relay.c ---- */
+
+extern const struct link_ops relay_guest_ops;
+
+/* A client's side; the hello callback is of clients.c. */
+void relay_opened(struct link *l, uint32_t ch, enum wire_op op, const struct fields *f, void *arg);
+void relay_client_data(struct link *l, uint32_t ch, unsigned int stream, const void *data, size_t n,
+		       void *arg);
+void relay_client_eof(struct link *l, uint32_t ch, unsigned int stream, void *arg);
+void relay_client_credit(struct link *l, uint32_t ch, unsigned int stream, void *arg);
+void relay_client_msg(struct link *l, uint32_t ch, enum wire_msg kind, const struct fields *f,
+		      void *arg);
+void relay_client_closed(struct link *l, uint32_t ch, const struct fields *f, void *arg);
+
+/* The client has gone: its commands end. */
+void relays_drop(struct keeper *k, const struct client *c);
+
+/* The guest has gone: every relay is closed with what came before behind it. */
+void relays_guest_gone(struct keeper *k);
+
+/* Moves on what is held. True if something moved. */
+bool relays_wake(struct keeper *k);
+void relays_sweep(struct keeper *k);
+
+/* ---- merge.c: the policy's defaults in what a client asks for ---- */
+
+/* The environment of the spec sorted by name; the caller frees it. NULL without memory. */
+const char **merge_index(const struct spec *s);
+
+/* The OPEN for the guest; errors stay in `b`, whose maximum is its size's. */
+void merge_open(const struct keeper *k, enum wire_op op, const struct fields *f, struct buf *b);

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The start of a sandbox, in this order, because each step wants what is above it:
+ *
+ *   lock, spec, image, socket   what needs the host's file system as it is
+ *   ids, namespaces             from here on mounts are ours alone, and go with us
+ *   groups                      before the first process of the sandbox
+ *   keeper                      forked while nothing of the sandbox runs; locks itself down and
+ * waits engine                      the sandbox up to its agent, which waits for HELLO receipt what
+ * is seen of the running PID 1, the keeper and Landlock; refused if something required is missing
+ *   go                          only now the keeper takes what clients ask for
+ */
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+
+#include "clock.h"
+#include "fd.h"
+#include "log.h"
+#include "str.h"
+#include "warden.h"
+
+enum {
+	HELLO_TIMEOUT_S = 30,
+	KEEPER_END_S = 2,
+	BACKLOG = 64,
+	STATUS_MAX = 16 * 1024,
+	USER_FIRST =
+		1, /* what id 0 of the sandbox is in a user's own namespace; see userns_enter() */
+	KEEPER_OFFSET = 65535, /* the keeper's id in the range of its sandbox: nobody inside is
+				  called that */
+};
+
+static int take_state(struct warden *w, struct err *e)
+{
+	int r = state_lock(w->dir, &w->lock, e);
+
+	if (r == 0)
+		r = spec_read(w->dir, &w->spec, e);
+	if (r == 0)
+		r = state_root_open(&w->root, e);
+	return r < 0 ? r : state_lock_tree(w->spec.root, &w->tree, e);
+}
+
+/* Through the directory's descriptor: the path of a state directory may be longer than an address
+ * of a socket. */
+static int listen_in(struct warden *w, struct err *e)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+
+	(void)snprintf(a.sun_path, sizeof(a.sun_path), "/proc/self/fd/%d/sock", w->dir);
+	w->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (w->listener < 0 || bind(w->listener, (struct sockaddr *)&a, sizeof(a)) < 0 ||
+	    listen(w->listener, BACKLOG) < 0)
+		return err_errno(e, "cannot listen in the sandbox's directory");
+	return 0;
+}
+
+static int take_namespaces(struct warden *w, struct err *e)
+{
+	int r;
+
+	w->rootless = geteuid() != 0;
+	if (w->rootless) {
+		w->ids = USER_FIRST;
+		return userns_enter(w->spec.image_uid, w->spec.image_gid, e);
+	}
+	r = state_take_ids(&w->root, &w->ids, &w->range, e);
+	if (r < 0)
+		return r;
+	/* Slave, not private: what the host unmounts goes here too, and is not held by us. */
+	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
+		return err_errno(e, "cannot make a mount namespace");
+	return 0;
+}
+
+static int make_channels(struct warden *w, struct err *e)
+{
+	int a[2], b[2];
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, a) < 0)
+		return err_errno(e, "cannot make the guest's channel");
+	w->keeper_end = a[0];
+	w->channel = a[1];
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, b) < 0)
+		return err_errno(e, "cannot make the keeper's channel");
+	w->note = b[0];
+	w->note_keeper = b[1];
+	return 0;
+}
+
+static int start_keeper(struct warden *w, struct err *e)
+{
+	const struct keeper_start s = {
+		.spec = &w->spec,
+		.guest = w->keeper_end,
+		.listener = w->listener,
+		.client = w->client,
+		.warden = w->note_keeper,
+		.id = w->ids + KEEPER_OFFSET,
+		.parent = getpid(),
+	};
+	int r = proc_fork(&w->keeper);
+
+	if (r == 1)
+		keeper_run(&s);
+	if (r < 0)
+		return err_set(e, r, "cannot start the keeper: %s", strerror(-r));
+	/* What only the keeper holds ends with it. */
+	w->keeper_end = fd_close(w->keeper_end);
+	w->note_keeper = fd_close(w->note_keeper);
+	w->client = fd_close(w->client);
+	w->listener = fd_close(w->listener);
+	return 0;
+}
+
+static int start_engine(struct warden *w, struct err *e)
+{
+	int r;
+
+	w->start = (struct engine_start){
+		.spec = &w->spec,
+		.group = &w->group,
+		.guest = w->guest,
+		.channel = w->channel,
+		.ids = w->ids,
+		.rootless = w->rootless,
+	};
+	if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
+		return err_errno(e, "cannot become the parent of the sandbox");
+	r = w->engine->start(&w->start, &w->box, e);
+	cgroup_warmed(&w->group);
+	w->channel = fd_close(w->channel);
+	return r;
+}
+
+/* The keeper has ended, or is about to: what its exit status tells. */
+static int keeper_ended(struct warden *w, struct err *e)
+{
+	siginfo_t info = { 0 };
+	int r = proc_wait(&w->keeper, clock_mono() + KEEPER_END_S * NSEC_PER_SEC, &info);
+
+	if (r == 0 && info.si_code == CLD_EXITED && info.si_status == KEEPER_GUEST_BROKE)
+		return err_set(e, -EPROTO, "the first process of the sandbox broke the protocol");
+	if (r == 0 && info.si_code == CLD_EXITED && info.si_status == KEEPER_GUEST_GONE)
+		return err_set(e, -EPIPE, "the sandbox ended before it answered");
+	return err_set(e, -EPIPE, "the keeper of the sandbox failed (%s %d)",
+		       info.si_code == CLD_EXITED ? "status" : "signal", info.si_status);
+}
+
+/* The keeper speaks once the guest has answered; until then either of them may die. */
+static int wait_for_note(struct warden *w, struct keeper_note *ret, struct err *e)
+{
+	struct pollfd fds[] = { { .fd = w->note, .events = POLLIN },
+				{ .fd = w->box.init.pidfd, .events = POLLIN } };
+	int n = RETRY_EINTR(poll(fds, ARRAY_SIZE(fds), HELLO_TIMEOUT_S * 1000));
+
+	if (n < 0)
+		return err_errno(e, "cannot wait for the sandbox");
+	if (n == 0)
+		return err_set(e, -ETIME, "the sandbox did not answer within %d s",
+			       HELLO_TIMEOUT_S);
+	if (fds[0].revents && recv(w->note, ret, sizeof(*ret), MSG_DONTWAIT) == sizeof(*ret))
+		return 0;
+	return keeper_ended(w, e);
+}
+
+/* The keeper's own row: what /proc shows of it. */
+static void verify_keeper(struct warden *w)
+{
+	static const char *const wanted[] = { "\nSeccomp:\t2\n", "\nNoNewPrivs:\t1\n",
+					      "\nCapPrm:\t0000000000000000\n",
+					      "\nCapBnd:\t0000000000000000\n" };
+	_cleanup_buf_ struct buf b = BUF_INIT(STATUS_MAX);
+	struct err e = ERR_INIT;
+	char path[64];
+
+	(void)snprintf(path, sizeof(path), "/proc/%d/status", (int)w->keeper.pid);
+	if (fd_read_file(AT_FDCWD, path, &b, &e) < 0) {
+		receipt_no(&w->receipt, EXTRA_KEEPER, "%s", e.msg);
+		return;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(wanted); i++)
+		if (!strstr(buf_text(&b), wanted[i])) {
+			receipt_no(&w->receipt, EXTRA_KEEPER, "not found in %s: %.*s", path,
+				   (int)strcspn(wanted[i] + 1, "\n"), wanted[i] + 1);
+			return;
+		}
+	receipt_yes(&w->receipt, EXTRA_KEEPER, "Seccomp: 2, NoNewPrivs: 1, no capability");
+}
+
+static int write_receipt(struct warden *w, struct err *e)
+{
+	const struct receipt_head head = { .sandbox = w->spec.id,
+					   .engine = w->engine->name,
+					   .policy = w->spec.policy,
+					   .image = w->spec.image_digest };
+	_cleanup_json_ json_t *j = receipt_json(&w->receipt, &head);
+	_cleanup_free_ char *text = j ? json_write_canonical(j) : NULL;
+
+	return text ? state_write(w->dir, "receipt.json", text, strlen(text), e) : err_oom(e);
+}
+
+static int check_receipt(struct warden *w, struct err *e)
+{
+	struct keeper_note note = { 0 };
+	int r;
+
+	/* The agent inside has by now given up what it gives up, so what is seen is what stays. */
+	r = wait_for_note(w, &note, e);
+	if (r < 0)
+		return r;
+	receipt_init(&w->receipt, w->spec.require);
+	w->engine->verify(&w->start, &w->box, &w->receipt);
+	verify_keeper(w);
+	if (note.landlock > 0)
+		receipt_yes(&w->receipt, LAYER_LANDLOCK,
+			    "version %u, by the word of the agent inside", note.landlock);
+	else
+		receipt_no(&w->receipt, LAYER_LANDLOCK, "the agent inside says that there is none");
+	r = receipt_check(&w->receipt, e);
+	return r < 0 ? r : write_receipt(w, e);
+}
+
+static int go(struct warden *w, struct err *e)
+{
+	return send(w->note, "", 1, MSG_NOSIGNAL) == 1 ? 0 : keeper_ended(w, e);
+}
+
+int warden_start(struct warden *w, struct err *e)
+{
+	const struct cgroup_limits *limits;
+	int r = take_state(w, e);
+
+	if (r == 0)
+		r = listen_in(w, e);
+	if (r == 0)
+		r = take_namespaces(w, e);
+	if (r < 0)
+		return r;
+	limits = &(const struct cgroup_limits){ .cpus = w->spec.limits.cpus,
+						.memory = w->spec.limits.memory,
+						.pids = w->spec.limits.pids };
+	r = cgroup_make(w->spec.id, limits, &w->group, e);
+	if (r == 0)
+		cgroup_warm(&w->group);
+	if (r == 0)
+		r = make_channels(w, e);
+	if (r == 0)
+		r = start_keeper(w, e);
+	if (r == 0)
+		r = start_engine(w, e);
+	if (r == 0)
+		r = check_receipt(w, e);
+	return r < 0 ? r : go(w, e);
+}

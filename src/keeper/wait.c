@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What ends a sandbox: its time, somebody's wish, its first process, its keeper. Nobody has to be
+ * watching. */
+#include <string.h>
+#include <sys/wait.h>
+
+#include "clock.h"
+#include "log.h"
+#include "warden.h"
+
+enum {
+	KEEPER_S = 3, /* for the keeper to follow PID 1 */
+};
+
+struct waiting {
+	struct warden *w;
+	struct loop *loop;
+	struct loop_fd init, keeper;
+	struct loop_signal term, interrupt, child;
+	struct loop_timer ttl;
+};
+
+static void on_signal(struct loop_signal *src, int signo)
+{
+	(void)signo;
+	loop_stop(((struct waiting *)src->arg)->loop, END_KILLED);
+}
+
+static void on_ttl(struct loop_timer *src)
+{
+	loop_stop(((struct waiting *)src->arg)->loop, END_TTL);
+}
+
+/*
+ * Whatever loses its parent here becomes ours: a helper of the runtime, and the sandbox's processes
+ * if PID 1 does not take them. PID 1 and the keeper are waited for by their pidfds, and left alone.
+ */
+static void reap_others(const struct warden *w)
+{
+	for (;;) {
+		siginfo_t info = { 0 };
+
+		if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid == 0 ||
+		    info.si_pid == w->box.init.pid || info.si_pid == w->keeper.pid)
+			return;
+		(void)waitid(P_PID, (id_t)info.si_pid, &info, WEXITED | WNOHANG);
+	}
+}
+
+static void on_child(struct loop_signal *src, int signo)
+{
+	(void)signo;
+	reap_others(((struct waiting *)src->arg)->w);
+}
+
+static enum end_reason reason_of(const siginfo_t *info)
+{
+	if (info->si_code != CLD_EXITED)
+		return END_KEEPER;
+	switch (info->si_status) {
+	case KEEPER_ONCE:
+		return END_CLIENT;
+	case KEEPER_IDLE:
+		return END_IDLE;
+	case KEEPER_GUEST_GONE:
+		return END_GUEST;
+	case KEEPER_GUEST_BROKE:
+		return END_PROTOCOL;
+	default:
+		return END_KEEPER;
+	}
+}
+
+static void on_keeper(struct loop_fd *src, uint32_t events)
+{
+	struct waiting *s = src->arg;
+	siginfo_t info = { 0 };
+
+	(void)events;
+	(void)proc_wait(&s->w->keeper, 0, &info);
+	loop_stop(s->loop, (int)reason_of(&info));
+}
+
+/*
+ * The keeper sees the end of PID 1 too and tells clients; or it was the keeper's own end that PID 1
+ * died of, for the guest goes with its channel. Either way the keeper knows why.
+ */
+static void on_init(struct loop_fd *src, uint32_t events)
+{
+	struct waiting *s = src->arg;
+	siginfo_t info = { 0 };
+	int r = proc_wait(&s->w->keeper, clock_mono() + KEEPER_S * NSEC_PER_SEC, &info);
+
+	(void)events;
+	loop_stop(s->loop, (int)(r == 0 ? reason_of(&info) : END_GUEST));
+}
+
+static int arrange(struct waiting *s)
+{
+	const uint64_t ttl = s->w->spec.limits.ttl;
+	int r = loop_add_signal(s->loop, &s->term, SIGTERM);
+
+	if (r == 0)
+		r = loop_add_signal(s->loop, &s->interrupt, SIGINT);
+	if (r == 0)
+		r = loop_add_signal(s->loop, &s->child, SIGCHLD);
+	if (r == 0)
+		r = loop_add_fd(s->loop, &s->init, s->w->box.init.pidfd, EPOLLIN);
+	if (r == 0)
+		r = loop_add_fd(s->loop, &s->keeper, s->w->keeper.pidfd, EPOLLIN);
+	if (r == 0 && ttl > 0)
+		r = loop_set_timer(s->loop, &s->ttl, clock_mono() + ttl * NSEC_PER_MSEC);
+	return r;
+}
+
+enum end_reason warden_wait(struct warden *w)
+{
+	_cleanup_loop_ struct loop *loop = NULL;
+	struct waiting s = {
+		.w = w,
+		.init = { .cb = on_init, .arg = &s },
+		.keeper = { .cb = on_keeper, .arg = &s },
+		.term = { .cb = on_signal, .arg = &s },
+		.interrupt = { .cb = on_signal, .arg = &s },
+		.child = { .cb = on_child, .arg = &s },
+		.ttl = { .cb = on_ttl, .arg = &s },
+	};
+	int r = loop_new(&loop);
+
+	s.loop = loop;
+	if (r == 0)
+		r = arrange(&s);
+	if (r == 0) {
+		reap_others(w); /* what ended before we listened */
+		r = loop_run(loop);
+	}
+	if (r < 0) {
+		log_error("cannot wait for the sandbox: %s", strerror(-r));
+		return END_KEEPER;
+	}
+	return (enum end_reason)r;
+}

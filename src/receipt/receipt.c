@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "receipt.h"
+
+#include <stdarg.h>
+
+#include "buf.h"
+#include "clock.h"
+#include "str.h"
+
+enum {
+	NAMED_MAX = 4 /* rows that the message names; the others it counts */
+};
+
+static bool bit(uint64_t set, unsigned int row)
+{
+	return row < LAYER_MAX && (set & (UINT64_C(1) << row)) != 0;
+}
+
+void receipt_init(struct receipt *r, uint64_t require)
+{
+	static_assert(LAYER_MAX <= 64, "a bit for every layer");
+
+	*r = (struct receipt){ 0 };
+	for (unsigned int i = 0; i < RECEIPT_ROWS; i++) {
+		struct receipt_row *row = &r->row[i];
+
+		row->required = i >= LAYER_MAX || bit(require, i);
+		row->asked = row->required || (i != LAYER_APPARMOR && i != LAYER_KVM);
+		(void)snprintf(row->seen, sizeof(row->seen), "nobody has looked");
+	}
+}
+
+/* What was seen may be a file's contents, and may have been cut in the middle of a character. */
+static void set_text(char out[static RECEIPT_SEEN_MAX], const char *fmt, va_list args)
+	_printf_(2, 0);
+static void set_text(char out[static RECEIPT_SEEN_MAX], const char *fmt, va_list args)
+{
+	(void)vsnprintf(out, RECEIPT_SEEN_MAX, fmt, args);
+	str_make_utf8(out);
+}
+
+void receipt_yes(struct receipt *r, unsigned int row, const char *fmt, ...)
+{
+	va_list args;
+
+	assert(row < RECEIPT_ROWS);
+	va_start(args, fmt);
+	set_text(r->row[row].seen, fmt, args);
+	va_end(args);
+	r->row[row].enforced = true;
+	r->row[row].advice[0] = '\0';
+}
+
+void receipt_no(struct receipt *r, unsigned int row, const char *fmt, ...)
+{
+	va_list args;
+
+	assert(row < RECEIPT_ROWS);
+	va_start(args, fmt);
+	set_text(r->row[row].seen, fmt, args);
+	va_end(args);
+	r->row[row].enforced = false;
+}
+
+void receipt_advise(struct receipt *r, unsigned int row, const char *fmt, ...)
+{
+	va_list args;
+
+	assert(row < RECEIPT_ROWS);
+	va_start(args, fmt);
+	set_text(r->row[row].advice, fmt, args);
+	va_end(args);
+}
+
+static bool is_missing(const struct receipt_row *row)
+{
+	return row->required && !row->enforced;
+}
+
+/* What to do where whoever looked had nothing better to say. */
+static const char *advice_of(unsigned int row)
+{
+	switch (row) {
+	case LAYER_CGROUP_CPU:
+	case LAYER_CGROUP_MEMORY:
+	case LAYER_CGROUP_PIDS:
+		return "run hutch as root, or boot with cgroup v2 alone and a delegated group";
+	default:
+		return row < LAYER_MAX ? "see 'hutch doctor', or use an agent that does not "
+					 "require it"
+				       : "see 'hutch doctor'";
+	}
+}
+
+/* Appends the names of what is missing; returns the first of them, or RECEIPT_ROWS. */
+static unsigned int name_missing(const struct receipt *r, struct buf *b)
+{
+	unsigned int first = RECEIPT_ROWS, n = 0;
+
+	for (unsigned int i = 0; i < RECEIPT_ROWS; i++) {
+		if (!is_missing(&r->row[i]))
+			continue;
+		if (n == 0)
+			first = i;
+		if (n < NAMED_MAX)
+			(void)buf_printf(b, "%s%s", n > 0 ? ", " : "", receipt_row_name(i));
+		n++;
+	}
+	if (n > NAMED_MAX)
+		(void)buf_printf(b, " and %u more", n - NAMED_MAX);
+	return first;
+}
+
+static const char *first_advice(const struct receipt *r, unsigned int first)
+{
+	for (unsigned int i = first; i < RECEIPT_ROWS; i++)
+		if (is_missing(&r->row[i]) && r->row[i].advice[0])
+			return r->row[i].advice;
+	return advice_of(first);
+}
+
+int receipt_check(const struct receipt *r, struct err *e)
+{
+	static const char text[] = "isolation.require: not enforced on this host: ";
+	_cleanup_buf_ struct buf names = BUF_INIT(ERR_MSG_MAX);
+	unsigned int first = name_missing(r, &names);
+	const char *advice, *seen;
+	size_t n;
+
+	if (first == RECEIPT_ROWS)
+		return 0;
+	seen = r->row[first].seen;
+	advice = first_advice(r, first);
+	n = STRLEN("isolation.require: not enforced on this host:  (); ") + names.len +
+	    strlen(seen) + strlen(advice);
+	/* What to do counts more than why. */
+	if (n >= ERR_MSG_MAX)
+		return err_set(e, -EPERM, "%s%s; %s", text, buf_text(&names), advice);
+	return err_set(e, -EPERM, "%s%s (%s); %s", text, buf_text(&names), seen, advice);
+}
+
+static json_t *row_json(const struct receipt_row *row, const char *name)
+{
+	_cleanup_json_ json_t *j = JSON_OBJECT(
+		{ "name", json_string(name) }, { "asked", json_boolean(row->asked) },
+		{ "required", json_boolean(row->required) },
+		{ "enforced", json_boolean(row->enforced) }, { "seen", json_string(row->seen) });
+
+	if (row->advice[0] && json_put(j, "advice", json_string(row->advice)) < 0)
+		return NULL;
+	return TAKE_PTR(j);
+}
+
+static json_t *rows_json(const struct receipt *r)
+{
+	_cleanup_json_ json_t *rows = json_array();
+
+	for (unsigned int i = 0; rows && i < RECEIPT_ROWS; i++)
+		if (json_push(rows, row_json(&r->row[i], receipt_row_name(i))) < 0)
+			return NULL;
+	return TAKE_PTR(rows);
+}
+
+json_t *receipt_json(const struct receipt *r, const struct receipt_head *head)
+{
+	char time[CLOCK_RFC3339_MAX];
+
+	return JSON_OBJECT(
+		{ "schema", json_string("hutch.receipt/1") },
+		{ "sandbox", json_string(head->sandbox) }, { "engine", json_string(head->engine) },
+		{ "policy", json_string(head->policy) }, { "image", json_string(head->image) },
+		{ "time", json_string(clock_format(clock_wall(), time)) },
+		{ "layers", rows_json(r) });
+}

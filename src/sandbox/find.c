@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finding sandboxes and talking to them. */
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+
+#include "sandbox.h"
+
+enum {
+	CONNECT_TIMEOUT_S = 10
+};
+
+int sandbox_find(const struct state_root *root, const char *prefix, struct sandbox *ret,
+		 struct err *e)
+{
+	return state_find(root, prefix, ret->id, &ret->dir, e);
+}
+
+void sandbox_close(struct sandbox *s)
+{
+	s->dir = fd_close(s->dir);
+}
+
+/* Nobody listens: says why. */
+static int has_ended(const struct sandbox *s, struct err *e)
+{
+	struct err ignored = ERR_INIT;
+	struct end end;
+
+	if (end_read(s->dir, &end, &ignored) == 0)
+		return err_set(e, -ESRCH, "sandbox %s has ended: %s", s->id,
+			       end_reason_names[end.reason]);
+	if (state_phase(s->dir) == STATE_STARTING)
+		return err_set(e, -ESRCH, "sandbox %s is not ready yet", s->id);
+	return err_set(e, -ESRCH, "sandbox %s has ended: its keeper was killed", s->id);
+}
+
+static int set_timeout(int fd, int seconds)
+{
+	const struct timeval t = { .tv_sec = seconds };
+
+	return setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &t, sizeof(t));
+}
+
+/* Through the directory's descriptor: a path may be longer than the address of a socket. */
+int sandbox_connect(const struct sandbox *s, int *ret_fd, struct err *e)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int r;
+
+	(void)snprintf(a.sun_path, sizeof(a.sun_path), "/proc/self/fd/%d/sock", s->dir);
+	/* A queue that nobody serves is no reason to wait for ever. */
+	if (fd < 0 || set_timeout(fd, CONNECT_TIMEOUT_S) < 0)
+		return err_errno(e, "cannot connect to sandbox %s", s->id);
+	r = RETRY_EINTR(connect(fd, (const struct sockaddr *)&a, sizeof(a)));
+	if (r < 0 && (errno == ENOENT || errno == ECONNREFUSED))
+		return has_ended(s, e);
+	if (r < 0 && errno == EAGAIN)
+		return err_set(e, -ETIME, "sandbox %s does not answer", s->id);
+	if (r < 0 || set_timeout(fd, 0) < 0)
+		return err_errno(e, "cannot connect to sandbox %s", s->id);
+	*ret_fd = TAKE_FD(fd);
+	return 0;
+}

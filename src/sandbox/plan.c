@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From what a person asks for to a spec: the policy is compiled, the image found, and what both say
+ * is put together. The spec is then written and read back, so that it owns its texts, and so that
+ * what a warden would refuse is refused here.
+ */
+#include <string.h>
+
+#include "arena.h"
+#include "clock.h"
+#include "path.h"
+#include "sandbox.h"
+#include "str.h"
+
+enum {
+	USER_MAX = 64, /* the guest channel's limit */
+	ROOT_MAX = 4096,
+};
+
+static const char default_agent[] = "default", default_image[] = "base";
+
+/* ---- the policy ---- */
+
+static const struct {
+	const char *key;
+	size_t at;
+} resources[] = {
+	{ "cpus", offsetof(struct policy, resources.cpus) },
+	{ "memory", offsetof(struct policy, resources.memory) },
+	{ "disk", offsetof(struct policy, resources.disk) },
+	{ "output", offsetof(struct policy, resources.output) },
+	{ "pids", offsetof(struct policy, resources.pids) },
+	{ "timeout", offsetof(struct policy, resources.timeout) },
+	{ "ttl", offsetof(struct policy, resources.ttl) },
+	{ "idle", offsetof(struct policy, resources.idle) },
+};
+
+static size_t count_resources(const struct sandbox_options *o)
+{
+	size_t n = 0;
+
+	while (n < ARRAY_SIZE(o->resources) && o->resources[n][0])
+		n++;
+	return n;
+}
+
+/* Letters, digits and points: what every right value is made of, and nothing that means anything to
+ * YAML. */
+static bool is_plain(const char *s)
+{
+	size_t n = 0;
+
+	while (ascii_is_digit(s[n]) || ascii_is_lower(s[n]) || ascii_is_upper(s[n]) || s[n] == '.')
+		n++;
+	return n > 0 && s[n] == '\0';
+}
+
+/* The resources of the command line as the text of an agent: they are read, checked and explained
+ * like those of a file. */
+static int resources_text(const struct sandbox_options *o, struct buf *b, struct err *e)
+{
+	(void)buf_puts(b, "agent: {name: command-line, type: command-line}\nresources:\n");
+	for (size_t i = 0; i < count_resources(o); i++) {
+		const char *key = o->resources[i][0], *value = o->resources[i][1];
+
+		if (!is_plain(key))
+			return err_set(e, -EINVAL, "'%.40s' is not a resource", key);
+		if (!is_plain(value))
+			return err_set(e, -EINVAL, "--%.40s: '%.80s' is not a value", key, value);
+		(void)buf_printf(b, "  %s: %s\n", key, value);
+	}
+	return b->err < 0 ? err_oom(e) : 0;
+}
+
+static int compile_resources(struct policy_store *store, const struct buf *text, struct diags *d,
+			     struct policy **ret, struct err *e)
+{
+	return policy_compile_text(store, "command line", buf_text(text), text->len, d, ret, e);
+}
+
+/*
+ * Puts the resources of the command line over those of the policy. Warnings are dropped (the text
+ * stands alone: "timeout" without a ttl would be held against the default ttl); only what is wrong
+ * is compiled again, to be told.
+ */
+static int overlay(struct policy_store *store, const struct sandbox_options *o, struct policy *p,
+		   struct diags *d, struct err *e)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(4096);
+	_cleanup_diags_ struct diags own = { 0 };
+	_cleanup_policy_ struct policy *more = NULL;
+	int r = resources_text(o, &text, e);
+
+	if (r == 0)
+		r = compile_resources(store, &text, &own, &more, e);
+	if (r == -EINVAL && own.errors > 0)
+		r = compile_resources(store, &text, d, &more, e);
+	if (r < 0 || !more)
+		return r;
+	for (size_t i = 0; i < ARRAY_SIZE(resources); i++)
+		for (size_t k = 0; k < count_resources(o); k++)
+			if (str_eq(resources[i].key, o->resources[k][0]))
+				*(uint64_t *)((char *)p + resources[i].at) =
+					*(const uint64_t *)((const char *)more + resources[i].at);
+	return 0;
+}
+
+static int make_policy(struct policy_store *store, const struct sandbox_options *o, struct diags *d,
+		       struct policy **ret, struct err *e)
+{
+	_cleanup_policy_ struct policy *p = NULL;
+	int r = policy_compile(store, o->agent ? o->agent : default_agent, d, &p, e);
+
+	if (r == 0 && count_resources(o) > 0)
+		r = overlay(store, o, p, d, e);
+	if (r < 0 || !p)
+		return r;
+	/* There is one engine so far. Less than what was asked for is not an answer. */
+	if (p->level > LEVEL_CONTAINER)
+		return err_set(e, -ENOTSUP,
+			       "agent '%s' asks for isolation level '%s', and this version has "
+			       "only '%s': use another agent",
+			       p->name, level_names[p->level], level_names[LEVEL_CONTAINER]);
+	*ret = TAKE_PTR(p);
+	return 0;
+}
+
+/* ---- the image ---- */
+
+static int no_image(const char *name, struct err *e)
+{
+	return err_set(e, -ENOENT, "no image '%s': build it with 'hutch image build %s'", name,
+		       name);
+}
+
+/* The one asked for; else the agent's own, if there is one, else the default. */
+static int get_image(const struct sandbox_options *o, const char *agent, const char **ret_name,
+		     json_t **ret, struct err *e)
+{
+	_cleanup_image_store_ struct image_store s = IMAGE_STORE_INIT;
+	const char *name = o->image ? o->image : agent;
+	struct err own = ERR_INIT; /* an image of the agent's that is not there is no error */
+	bool is_open;
+	int r = image_store_open(&s, false, &own);
+
+	is_open = r == 0;
+	if (is_open)
+		r = image_store_get(&s, name, ret, &own);
+	if (r == -ENOENT && !o->image) {
+		name = default_image;
+		r = is_open ? image_store_get(&s, name, ret, &own) : r;
+	}
+	if (r == -ENOENT)
+		return no_image(name, e);
+	if (r < 0) {
+		*e = own;
+		return r;
+	}
+	*ret_name = name;
+	return 0;
+}
+
+static bool is_digits(const char *s, size_t n)
+{
+	size_t i = 0;
+
+	while (i < n && ascii_is_digit(s[i]))
+		i++;
+	return n > 0 && i == n;
+}
+
+/* The user of an image may be "name:group", of which the guest knows the name only. */
+static const char *image_user(const json_t *image, struct arena *a)
+{
+	const char *user = json_string_value(json_object_get(image, "user"));
+	const char *colon = user ? strchr(user, ':') : NULL;
+
+	if (!user)
+		return "";
+	if (!colon ||
+	    (is_digits(user, (size_t)(colon - user)) && is_digits(colon + 1, strlen(colon + 1))))
+		return user;
+	return arena_strndup(a, user, (size_t)(colon - user));
+}
+
+/* ---- both ---- */
+
+static const char *variable(struct arena *a, const char *name, const char *value)
+{
+	size_t n = strlen(name) + strlen(value) + 2;
+	char *s = arena_alloc(a, n);
+
+	if (s)
+		(void)snprintf(s, n, "%s=%s", name, value);
+	return s;
+}
+
+static bool policy_sets(const struct policy *p, const char *name)
+{
+	for (size_t i = 0; i < p->env.n; i++)
+		if (str_eq(p->env.v[i].key, name))
+			return true;
+	return false;
+}
+
+/* The image's variables, then the policy's, which win. */
+static int make_env(const json_t *image, const struct policy *p, struct arena *a,
+		    struct spec_list *ret)
+{
+	json_t *env = json_object_get(image, "env"), *value;
+	const char **v = arena_calloc(a, json_object_size(env) + p->env.n + 1, sizeof(v[0]));
+	const char *name;
+	size_t n = 0;
+
+	if (!v)
+		return -ENOMEM;
+	json_object_foreach(env, name, value)
+	{
+		if (!json_is_string(value) || policy_sets(p, name))
+			continue;
+		if (!(v[n++] = variable(a, name, json_string_value(value))))
+			return -ENOMEM;
+	}
+	for (size_t i = 0; i < p->env.n; i++)
+		if (!(v[n++] = variable(a, p->env.v[i].key, p->env.v[i].value)))
+			return -ENOMEM;
+	*ret = (struct spec_list){ v, n };
+	return 0;
+}
+
+static struct spec_list list_of(const struct text_list *l)
+{
+	return (struct spec_list){ l->v, l->n };
+}
+
+static void take_policy(const struct policy *p, struct spec *s)
+{
+	s->agent = p->name;
+	s->require = p->require;
+	s->limits.cpus = p->resources.cpus;
+	s->limits.memory = p->resources.memory;
+	s->limits.disk = p->resources.disk;
+	s->limits.output = p->resources.output;
+	s->limits.pids = p->resources.pids;
+	s->limits.timeout = p->resources.timeout;
+	s->limits.ttl = p->resources.ttl;
+	s->limits.idle = p->resources.idle;
+	s->workspace = p->filesystem.workspace;
+	s->read = list_of(&p->filesystem.read);
+	s->write = list_of(&p->filesystem.write);
+	s->execute = list_of(&p->filesystem.execute);
+}
+
+/* `root` gets the path of the tree, in the one form that a spec has. */
+static int take_image(const json_t *image, char root[static ROOT_MAX], struct spec *s,
+		      struct err *e)
+{
+	const char *path = json_string_value(json_object_get(image, "root"));
+	struct id_ranges ids = { 0 };
+	int r = ids_find(&ids, e);
+
+	if (r < 0)
+		return r;
+	s->image_digest = json_string_value(json_object_get(image, "sha256"));
+	s->image_uid = ids.uid;
+	s->image_gid = ids.gid;
+	s->root = root;
+	/* image_store_get() has checked the one and made the other. */
+	assert(path && s->image_digest);
+	r = path_canonical(path, root, ROOT_MAX);
+	return r < 0 ? err_set(e, r, "the path of the image's tree is not in order: '%.120s'", path)
+		     : 0;
+}
+
+static int take_user(const struct sandbox_options *o, const json_t *image, struct arena *a,
+		     struct spec *s, struct err *e)
+{
+	s->user = o->user ? o->user : image_user(image, a);
+	if (!s->user)
+		return err_oom(e);
+	if (strlen(s->user) > USER_MAX || !utf8_valid(s->user, strlen(s->user)))
+		return err_set(e, -EINVAL, "'%.80s' is not the name of a user", s->user);
+	return 0;
+}
+
+static int own_texts(const struct spec *s, struct spec *ret, struct err *e)
+{
+	_cleanup_free_ char *text = spec_write(s);
+
+	return text ? spec_parse(text, strlen(text), ret, e) : err_oom(e);
+}
+
+int sandbox_plan(struct policy_store *store, const struct sandbox_options *o, struct diags *d,
+		 struct spec *ret, struct err *e)
+{
+	_cleanup_arena_ struct arena a = ARENA_INIT;
+	_cleanup_policy_ struct policy *p = NULL;
+	_cleanup_json_ json_t *image = NULL;
+	_cleanup_free_ char *canonical = NULL;
+	struct spec s = { .id = "", .once = o->once, .remove = o->remove };
+	char digest[POLICY_DIGEST_HEX + 1], root[ROOT_MAX];
+	int r = make_policy(store, o, d, &p, e);
+
+	if (r < 0 || !p)
+		return r;
+	r = get_image(o, p->name, &s.image, &image, e);
+	if (r < 0)
+		return r;
+	if (policy_canonical(p, &canonical, digest) < 0 || make_env(image, p, &a, &s.env) < 0)
+		return err_oom(e);
+	s.policy = digest;
+	s.created = clock_wall();
+	take_policy(p, &s);
+	r = take_image(image, root, &s, e);
+	if (r == 0)
+		r = take_user(o, image, &a, &s, e);
+	if (r == 0)
+		r = own_texts(&s, ret, e);
+	return r < 0 ? err_wrap(e, "image '%s'", s.image) : 0;
+}

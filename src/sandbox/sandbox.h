@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The life of a sandbox as seen from outside: what hutch, and later hutchd, do. Plan (policy and
+ * image become a spec), start (a keeper), connect, kill, look, reclaim.
+ */
+#pragma once
+
+#include "cgroup.h"
+#include "end.h"
+#include "image-store.h"
+#include "policy.h"
+#include "proc.h"
+#include "state.h"
+
+struct sandbox_options {
+	const char *agent;	     /* NULL: "default" */
+	const char *image;	     /* NULL: the agent's own if it was built, else "base" */
+	const char *resources[8][2]; /* "memory", "256MiB"; checked like a policy file's. NULL at
+					the end */
+	const char *user;	     /* NULL: the image's, or the guest's choice */
+	bool once, remove;
+};
+
+/*
+ * Compiles the policy (the agent's, with the resources of the command line on top) and finds the
+ * image. Errors of the policy are in `d`. The result is spec_done()d by the caller; its id is ""
+ * until sandbox_start().
+ */
+int sandbox_plan(struct policy_store *store, const struct sandbox_options *o, struct diags *d,
+		 struct spec *ret, struct err *e);
+
+/* A sandbox that has been found or started. */
+struct sandbox {
+	char id[SPEC_ID + 1];
+	int dir; /* its state directory */
+};
+
+#define SANDBOX_INIT          \
+	{                     \
+		.dir = -EBADF \
+	}
+#define _cleanup_sandbox_ _cleanup_(sandbox_close)
+
+/*
+ * Starts a keeper and waits until the sandbox is ready, or has said why not. `ret_client`, if not
+ * NULL, gets a connection that the keeper has from its beginning (for `once`). Reclaims what dead
+ * ones left, if any.
+ *
+ * The keeper stays a child of the calling process, in a session of its own, and goes on after that
+ * one's end. Nobody here waits for it: a caller that lives longer than its sandboxes gets SIGCHLD
+ * and reaps (waitid with P_ALL). Nothing else depends on that: the warden's lock goes when it
+ * ends, not when it is reaped.
+ */
+int sandbox_start(const struct state_root *root, const struct spec *spec, struct sandbox *ret,
+		  int *ret_client, struct err *e);
+
+int sandbox_find(const struct state_root *root, const char *prefix, struct sandbox *ret,
+		 struct err *e);
+void sandbox_close(struct sandbox *s);
+
+/* Connects to the keeper's socket. -ESRCH with a message that says how it ended, if it has. */
+int sandbox_connect(const struct sandbox *s, int *ret_fd, struct err *e);
+
+/* Ends it and waits until everything is given back. 0 also when it had ended before. */
+int sandbox_kill(const struct state_root *root, const struct sandbox *s, struct err *e);
+
+/* Takes back what wardens that were killed left behind: processes, groups, directories. A dead one
+ * without --rm becomes an ended one. */
+int sandbox_reclaim(const struct state_root *root, struct err *e);

@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Starting a sandbox: a directory with its spec, and a hutch-keeper that takes it from there. What
+ * the keeper gets are descriptors: 3 the directory, 4 a pipe to report on, 5 the first client.
+ *
+ * The directory is locked (LOCK_SH) from its first moment. The lock belongs to the open file
+ * description, which the warden inherits as descriptor 3 and keeps: between us and the warden there
+ * is no moment in which a sweep could take the directory for a dead one. For that reason nobody
+ * here keeps that description after the start; what the caller gets is opened anew.
+ *
+ * The image's tree is not locked here: the warden does it first thing (state_lock_tree), and then
+ * either has it or says that the image was removed.
+ */
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "clock.h"
+#include "fd.h"
+#include "path.h"
+#include "sandbox.h"
+#include "str.h"
+
+enum {
+	REPORT_MAX = 4096,
+	READY_S = 60,	/* for the keeper's report */
+	GIVE_UP_S = 10, /* for a keeper that has failed to clean up */
+	LOG_MAX = 64 * 1024,
+	ENV_TEXT = 1024,
+};
+
+/* ---- the programs ---- */
+
+struct programs {
+	char keeper[PATH_MAX], guest[PATH_MAX];
+};
+
+static bool find_in(const char *dir, const char *below, const char *name, char out[static PATH_MAX])
+{
+	char path[PATH_MAX];
+	int k = snprintf(path, sizeof(path), "%s/%s/%s", dir, below, name);
+
+	return k > 0 && (size_t)k < sizeof(path) && realpath(path, out) &&
+	       faccessat(AT_FDCWD, out, X_OK, AT_EACCESS) == 0;
+}
+
+static int own_directory(char out[static PATH_MAX])
+{
+	char path[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
+
+	if (n < 0)
+		return -errno;
+	path[n] = '\0';
+	return path_parent(path, out, PATH_MAX);
+}
+
+/* Where $HUTCH_LIBEXEC_DIR says; or beside us, as installed; or in the tree where we were built. */
+static int find_programs(struct programs *ret, struct err *e)
+{
+	const char *set = getenv("HUTCH_LIBEXEC_DIR");
+	char own[PATH_MAX];
+	int r;
+
+	if (set && set[0]) {
+		if (set[0] == '/' && find_in(set, ".", "hutch-keeper", ret->keeper) &&
+		    find_in(set, ".", "hutch-guest", ret->guest))
+			return 0;
+		return err_set(e, -ENOENT,
+			       "no hutch-keeper and hutch-guest in HUTCH_LIBEXEC_DIR, '%.100s'",
+			       set);
+	}
+	r = own_directory(own);
+	if (r < 0)
+		return err_set(e, r, "cannot find out where hutch is: %s", strerror(-r));
+	if (find_in(own, "../libexec/hutch", "hutch-keeper", ret->keeper) &&
+	    find_in(own, "../libexec/hutch", "hutch-guest", ret->guest))
+		return 0;
+	if (find_in(own, "../keeper", "hutch-keeper", ret->keeper) &&
+	    find_in(own, "../guest", "hutch-guest", ret->guest))
+		return 0;
+	return err_set(e, -ENOENT,
+		       "no hutch-keeper and hutch-guest in '%.100s/../libexec/hutch': is hutch "
+		       "installed as a whole?",
+		       own);
+}
+
+/* ---- the keeper ---- */
+
+struct start {
+	const struct state_root *root;
+	struct programs programs;
+	char id[SPEC_ID + 1];
+	int dir;		   /* as state_new() gave it */
+	int log;		   /* the keeper's stderr */
+	int report;		   /* our end of the pipe */
+	int client, keeper_client; /* both ends of the first client's connection */
+	struct proc keeper;
+};
+
+static void start_done(struct start *s)
+{
+	proc_done(&s->keeper);
+	s->dir = fd_close(s->dir);
+	s->log = fd_close(s->log);
+	s->report = fd_close(s->report);
+	s->client = fd_close(s->client);
+	s->keeper_client = fd_close(s->keeper_client);
+}
+
+static int write_spec(const struct start *s, const struct spec *spec, struct err *e)
+{
+	struct spec own = *spec; /* its texts and lists stay the caller's */
+	_cleanup_free_ char *text = NULL;
+
+	own.id = s->id;
+	own.created = clock_wall();
+	text = spec_write(&own);
+	return text ? state_write(s->dir, "spec.json", text, strlen(text), e) : err_oom(e);
+}
+
+static int open_log(struct start *s, struct err *e)
+{
+	s->log = RETRY_EINTR(openat(s->dir, "log",
+				    O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600));
+	return s->log < 0 ? err_errno(e, "cannot open the sandbox's log") : 0;
+}
+
+static int make_client(struct start *s, struct err *e)
+{
+	int fds[2];
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) < 0)
+		return err_errno(e, "cannot make a socket");
+	s->client = fds[0];
+	s->keeper_client = fds[1];
+	return 0;
+}
+
+/* A variable of ours that is passed on; false if it is not set. */
+static bool pass(const char *name, char out[static ENV_TEXT])
+{
+	const char *value = getenv(name);
+	int k = value ? snprintf(out, ENV_TEXT, "%s=%s", name, value) : -1;
+
+	return k > 0 && k < ENV_TEXT;
+}
+
+static int spawn(struct start *s, int report, struct err *e)
+{
+	const char *argv[] = { "hutch-keeper", "--guest", s->programs.guest,
+			       s->keeper_client >= 0 ? "--client" : NULL, NULL };
+	char run_dir[ENV_TEXT], xdg[ENV_TEXT], log[ENV_TEXT];
+	const char *env[6] = { "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+			       "LC_ALL=C.UTF-8", run_dir };
+	const int more[] = { s->dir, report, s->keeper_client };
+	size_t n = 3;
+
+	/* The root that we have, however we found it. */
+	(void)snprintf(run_dir, sizeof(run_dir), "HUTCH_RUN_DIR=%s", s->root->path);
+	if (pass("XDG_RUNTIME_DIR", xdg))
+		env[n++] = xdg;
+	if (pass("HUTCH_LOG", log))
+		env[n++] = log;
+	return proc_spawn(&(struct proc_spec){ .path = s->programs.keeper,
+					       .argv = argv,
+					       .env = env,
+					       .in = -EBADF,
+					       .out = -EBADF,
+					       .err = s->log,
+					       .more = more,
+					       .n_more = s->keeper_client >= 0 ? 3 : 2,
+					       .own_session = true },
+			  &s->keeper, e);
+}
+
+static int start_keeper(struct start *s, struct err *e)
+{
+	_cleanup_close_ int to = -EBADF;
+	int fds[2], r;
+
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return err_errno(e, "cannot make a pipe");
+	s->report = fds[0];
+	to = fds[1];
+	if (fcntl(s->report, F_SETFL, O_NONBLOCK) < 0)
+		return err_errno(e, "cannot make a pipe");
+	r = spawn(s, to, e);
+	/* Ours only until here: whoever reads waits for the last one who could write. */
+	s->keeper_client = fd_close(s->keeper_client);
+	return r;
+}
+
+/* ---- its report ---- */
+
+/* Reads to the end: of the pipe, or of the process. 0, -ETIME, -EFBIG or -errno. */
+static int gather(const struct start *s, uint64_t deadline, struct buf *b)
+{
+	struct pollfd fds[] = { { .fd = s->report, .events = POLLIN },
+				{ .fd = s->keeper.pidfd, .events = POLLIN } };
+
+	for (;;) {
+		uint64_t now = clock_mono();
+		int ms = deadline > now ? (int)((deadline - now) / NSEC_PER_MSEC) + 1 : 0;
+		int n = poll(fds, ARRAY_SIZE(fds), ms), r;
+
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		if (n == 0)
+			return -ETIME;
+		/* Looked at before reading: what an ended process wrote is in the pipe by now. */
+		r = fd_read_all(s->report, b);
+		if (r != -EAGAIN)
+			return r;
+		if (n > 0 && fds[1].revents)
+			return 0;
+	}
+}
+
+/* The last line that the keeper logged, for a person who wonders why it died. */
+static void last_words(const struct start *s, char *out, size_t n)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(LOG_MAX), shown = BUF_INIT(LOG_MAX);
+	struct err ignored = ERR_INIT;
+	const char *line;
+	size_t len;
+
+	out[0] = '\0';
+	if (fd_read_file(s->dir, "log", &b, &ignored) < 0 || b.len == 0)
+		return;
+	len = b.len - (b.data[b.len - 1] == '\n');
+	line = memrchr(b.data, '\n', len);
+	line = line ? line + 1 : b.data;
+	if (str_escape(&shown, line, (size_t)(b.data + len - line)) == 0)
+		(void)snprintf(out, n, ": %s", buf_text(&shown));
+}
+
+/*
+ * An empty report means ready, but a keeper that was killed has also said nothing: the receipt,
+ * written before, tells one from the other.
+ */
+static int judge(const struct start *s, int r, const struct buf *b, struct err *e)
+{
+	_cleanup_buf_ struct buf shown = BUF_INIT((size_t)8 * REPORT_MAX);
+	char words[160];
+
+	if (r == -ETIME)
+		return err_set(e, r, "the sandbox was not ready within %d s", READY_S);
+	if (r < 0 && r != -EFBIG)
+		return err_set(e, r, "cannot read what the keeper says: %s", strerror(-r));
+	if (b->len > 0) {
+		r = str_escape(&shown, b->data, b->len);
+		return err_set(e, -EIO, "%s", r < 0 ? "the keeper failed" : buf_text(&shown));
+	}
+	if (faccessat(s->dir, "receipt.json", F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+		return 0;
+	last_words(s, words, sizeof(words));
+	return err_set(e, -EIO, "the keeper ended before the sandbox was ready%s", words);
+}
+
+static int wait_ready(const struct start *s, struct err *e)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(REPORT_MAX);
+	int r = gather(s, clock_mono() + READY_S * NSEC_PER_SEC, &b);
+
+	return judge(s, r, &b, e);
+}
+
+/*
+ * Takes back what there is after a failure. A keeper that has said what went wrong is giving back
+ * what it took, and must not be disturbed; one that says nothing is killed.
+ */
+static void give_up(struct start *s, bool hangs)
+{
+	struct err ignored = ERR_INIT;
+	siginfo_t info;
+
+	s->client = fd_close(s->client);
+	if (!hangs)
+		(void)proc_wait(&s->keeper, clock_mono() + GIVE_UP_S * NSEC_PER_SEC, &info);
+	proc_done(&s->keeper);
+	(void)cgroup_remove(s->id, &ignored);
+	(void)state_remove(s->root, s->id);
+}
+
+static int run(struct start *s, const struct spec *spec, bool client, struct err *e)
+{
+	int r = write_spec(s, spec, e);
+
+	if (r == 0)
+		r = open_log(s, e);
+	if (r == 0 && client)
+		r = make_client(s, e);
+	if (r == 0)
+		r = start_keeper(s, e);
+	return r < 0 ? r : wait_ready(s, e);
+}
+
+/* Without our lock on it. */
+static int reopen(const struct start *s, int *ret_dir, struct err *e)
+{
+	int fd = RETRY_EINTR(openat(s->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+
+	if (fd < 0)
+		return err_errno(e, "cannot open the state of '%s'", s->id);
+	*ret_dir = fd;
+	return 0;
+}
+
+int sandbox_start(const struct state_root *root, const struct spec *spec, struct sandbox *ret,
+		  int *ret_client, struct err *e)
+{
+	_cleanup_(start_done) struct start s = { .root = root,
+						 .dir = -EBADF,
+						 .log = -EBADF,
+						 .report = -EBADF,
+						 .client = -EBADF,
+						 .keeper_client = -EBADF,
+						 .keeper = PROC_INIT };
+	struct err ignored = ERR_INIT;
+	int dir = -EBADF, r = find_programs(&s.programs, e);
+
+	if (r < 0)
+		return r;
+	/* What cannot be taken back is no reason not to start another one. */
+	(void)sandbox_reclaim(root, &ignored);
+	r = state_new(root, s.id, &s.dir, e);
+	if (r < 0)
+		return r;
+	r = reopen(&s, &dir, e);
+	if (r == 0)
+		r = run(&s, spec, ret_client, e);
+	if (r < 0) {
+		give_up(&s, r == -ETIME);
+		(void)fd_close(dir);
+		return r;
+	}
+	/* It goes on without us. */
+	s.keeper.pidfd = fd_close(s.keeper.pidfd);
+	s.keeper = (struct proc)PROC_INIT;
+	memcpy(ret->id, s.id, sizeof(ret->id));
+	ret->dir = dir;
+	if (ret_client)
+		*ret_client = TAKE_FD(s.client);
+	return 0;
+}

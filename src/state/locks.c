@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who is alive. The warden's lock is a POSIX record lock, not one of an open file description: it
+ * is not inherited by the keeper that the warden forks, and the kernel says whose it is (F_GETLK).
+ * It goes with that process, however that ends.
+ */
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include "path.h"
+#include "state.h"
+
+static const char lock_file[] = "lock";
+
+const char *const state_phase_names[] = {
+	[STATE_STARTING] = "starting",
+	[STATE_RUNNING] = "running",
+	[STATE_ENDED] = "ended",
+	[STATE_DEAD] = "dead",
+};
+
+int state_lock(int dir, int *ret_fd, struct err *e)
+{
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	_cleanup_close_ int fd = RETRY_EINTR(
+		openat(dir, lock_file, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+
+	if (fd < 0)
+		return err_errno(e, "cannot open the sandbox's lock");
+	if (fcntl(fd, F_SETLK, &lock) < 0) {
+		if (errno == EAGAIN || errno == EACCES)
+			return err_set(e, -EBUSY, "the sandbox has a warden already");
+		return err_errno(e, "cannot lock the sandbox");
+	}
+	*ret_fd = TAKE_FD(fd);
+	return 0;
+}
+
+/* Who has the lock: 0 and a pid, which is not ours to name (0 or less) in another pid namespace;
+ * -ESRCH: nobody. */
+static int lock_holder(int dir, pid_t *ret)
+{
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	_cleanup_close_ int fd =
+		RETRY_EINTR(openat(dir, lock_file, O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+
+	if (fd < 0)
+		return errno == ENOENT ? -ESRCH : -errno;
+	if (fcntl(fd, F_GETLK, &lock) < 0)
+		return -errno;
+	if (lock.l_type == F_UNLCK)
+		return -ESRCH;
+	*ret = lock.l_pid;
+	return 0;
+}
+
+int state_warden(int dir, int *ret_pidfd, pid_t *ret_pid)
+{
+	_cleanup_close_ int pidfd = -EBADF;
+	pid_t pid = 0, again = 0;
+	int r = lock_holder(dir, &pid);
+
+	if (r < 0)
+		return r;
+	if (pid <= 0)
+		return -EXDEV;
+	pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	if (pidfd < 0)
+		return -errno;
+	/* It had the lock after we held it, so the number was its own in between. */
+	r = lock_holder(dir, &again);
+	if (r < 0 || again != pid)
+		return r < 0 ? r : -ESRCH;
+	*ret_pidfd = TAKE_FD(pidfd);
+	*ret_pid = pid;
+	return 0;
+}
+
+static bool has_file(int dir, const char *name)
+{
+	return faccessat(dir, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/* Whether somebody has the lock. What cannot be told counts as alive: nobody's sandbox is taken
+ * from under them because of a file that would not open. */
+static bool is_alive(int dir)
+{
+	pid_t pid;
+
+	return lock_holder(dir, &pid) != -ESRCH;
+}
+
+int state_claim(int dir, int *ret_fd)
+{
+	/* A description of our own: one's own flock never stands in one's way. */
+	_cleanup_close_ int fd = RETRY_EINTR(openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+	struct stat st;
+
+	if (fd < 0)
+		return -errno;
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+		return errno == EWOULDBLOCK ? -EBUSY : -errno;
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (st.st_nlink == 0)
+		return -ENOENT;
+	/* Nobody makes it, so nobody can become its warden any more. */
+	if (is_alive(dir))
+		return -EBUSY;
+	*ret_fd = TAKE_FD(fd);
+	return 0;
+}
+
+enum state_phase state_phase(int dir)
+{
+	_cleanup_close_ int claim = -EBADF;
+
+	if (is_alive(dir))
+		return has_file(dir, "receipt.json") ? STATE_RUNNING : STATE_STARTING;
+	if (has_file(dir, "end.json"))
+		return STATE_ENDED;
+	if (state_claim(dir, &claim) == 0)
+		return has_file(dir, "end.json") ? STATE_ENDED : STATE_DEAD;
+	/* It may have come to life since we first looked. */
+	return is_alive(dir) && has_file(dir, "receipt.json") ? STATE_RUNNING : STATE_STARTING;
+}
+
+int state_take_ids(const struct state_root *r, uint32_t *ret, int *ret_fd, struct err *e)
+{
+	uint32_t first = 0;
+
+	/* Two that start at once hardly ever meet; and what a range left behind by mistake is not
+	 * the next one's at once. */
+	if (RETRY_EINTR(getrandom(&first, sizeof(first), 0)) != (ssize_t)sizeof(first))
+		return err_errno(e, "no random numbers");
+	for (uint32_t i = 0; i < STATE_IDS_MAX; i++) {
+		uint32_t n = (first % STATE_IDS_MAX + i) % STATE_IDS_MAX;
+		_cleanup_close_ int fd = -EBADF;
+		char name[16];
+
+		(void)snprintf(name, sizeof(name), "%u", n);
+		fd = RETRY_EINTR(
+			openat(r->ids, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+		if (fd < 0)
+			return err_errno(e, "cannot open '%s/ids/%s'", r->path, name);
+		if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+			*ret = STATE_IDS_FIRST + n * STATE_IDS_SIZE;
+			*ret_fd = TAKE_FD(fd);
+			return 0;
+		}
+		if (errno != EWOULDBLOCK)
+			return err_errno(e, "cannot lock '%s/ids/%s'", r->path, name);
+	}
+	return err_set(e, -EUSERS, "all %d ranges of user ids are in use: end some sandboxes",
+		       STATE_IDS_MAX);
+}
+
+/* Is the directory that we locked still the one of that name? */
+static bool is_same(int fd, const char *path)
+{
+	struct stat a, b;
+
+	return fstat(fd, &a) == 0 && fstatat(AT_FDCWD, path, &b, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+int state_lock_tree(const char *root, int *ret_fd, struct err *e)
+{
+	_cleanup_close_ int fd = -EBADF;
+	char tree[4096];
+	int r = path_parent(root, tree, sizeof(tree));
+
+	if (r < 0)
+		return err_set(e, r, "'%.80s' is not the tree of an image", root);
+	fd = RETRY_EINTR(openat(AT_FDCWD, tree, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+	r = fd < 0 || flock(fd, LOCK_SH | LOCK_NB) < 0 ? -errno : 0;
+	/* Whoever locks it alone, and whoever has moved it away, removes it. */
+	if (r == -EWOULDBLOCK || (r == 0 && !is_same(fd, tree)))
+		r = -ENOENT;
+	if (r == -ENOENT)
+		return err_set(e, r, "the image has been removed: build it again");
+	if (r < 0)
+		return err_set(e, r, "cannot lock the image's tree '%s': %s", tree, strerror(-r));
+	*ret_fd = TAKE_FD(fd);
+	return 0;
+}

@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * spec.json and struct spec. The tables say which key goes where, for reading and for writing; what
+ * a value must look like is checked at the end, once.
+ */
+#include "spec.h"
+
+#include <string.h>
+
+#include "fd.h"
+#include "layer.h"
+#include "path.h"
+#include "str.h"
+
+enum {
+	TEXT_MAX = 4096,
+	PATH_TEXT_MAX = 4095,
+	ENV_TEXT_MAX = 128 * 1024,
+};
+
+#define IDS_LAST ((UINT64_C(1) << 32) - 65536 - 1)
+#define HEX	 "0123456789abcdef"
+
+static const char schema[] = "hutch.spec/1";
+
+struct field {
+	const char *key;
+	size_t at; /* in struct spec */
+	uint64_t max;
+};
+
+#define FIELD(k, f, m)                                             \
+	{                                                          \
+		.key = k, .at = offsetof(struct spec, f), .max = m \
+	}
+
+static const struct field texts[] = {
+	FIELD("id", id, SPEC_ID),
+	FIELD("agent", agent, TEXT_MAX),
+	FIELD("policy", policy, SPEC_DIGEST),
+	FIELD("image", image, TEXT_MAX),
+	FIELD("image_digest", image_digest, SPEC_DIGEST),
+	FIELD("root", root, PATH_TEXT_MAX),
+	FIELD("user", user, TEXT_MAX),
+	FIELD("workspace", workspace, PATH_TEXT_MAX),
+};
+
+static const struct field numbers[] = {
+	FIELD("image_uid", image_uid, IDS_LAST),
+	FIELD("image_gid", image_gid, IDS_LAST),
+	FIELD("created", created, INT64_MAX),
+};
+
+static const struct field limits[] = {
+	FIELD("cpus", limits.cpus, INT64_MAX),
+	FIELD("memory", limits.memory, INT64_MAX),
+	FIELD("disk", limits.disk, INT64_MAX),
+	FIELD("output", limits.output, INT64_MAX),
+	FIELD("pids", limits.pids, INT64_MAX),
+	FIELD("timeout", limits.timeout, INT64_MAX),
+	FIELD("ttl", limits.ttl, INT64_MAX / 1000000),
+	FIELD("idle", limits.idle, INT64_MAX / 1000000),
+};
+
+static const struct field lists[] = {
+	FIELD("env", env, ENV_TEXT_MAX),
+	FIELD("read", read, PATH_TEXT_MAX),
+	FIELD("write", write, PATH_TEXT_MAX),
+	FIELD("execute", execute, PATH_TEXT_MAX),
+};
+
+static const struct field flags[] = {
+	FIELD("once", once, 0),
+	FIELD("remove", remove, 0),
+};
+
+static void *member(const struct spec *s, const struct field *f)
+{
+	return (char *)s + f->at;
+}
+
+/* ---- reading ---- */
+
+static int read_texts(const json_t *j, struct spec *s, struct err *e)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(texts); i++)
+		r = json_get_string(j, texts[i].key, texts[i].max, member(s, &texts[i]), e);
+	return r;
+}
+
+static int read_numbers(const json_t *j, const struct field *f, size_t n, struct spec *s,
+			struct err *e)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < n; i++)
+		r = json_get_u64(j, f[i].key, f[i].max, member(s, &f[i]), e);
+	return r;
+}
+
+static int read_flags(const json_t *j, struct spec *s, struct err *e)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(flags); i++)
+		r = json_get_bool(j, flags[i].key, member(s, &flags[i]), e);
+	return r;
+}
+
+static int get_array(const json_t *j, const char *key, const json_t **ret, struct err *e)
+{
+	const json_t *a = json_object_get(j, key);
+
+	if (!a)
+		return err_set(e, -ENOENT, "'%s' is missing", key);
+	if (!json_is_array(a))
+		return err_set(e, -EINVAL, "'%s' is not a list", key);
+	if (json_array_size(a) > SPEC_LIST_MAX)
+		return err_set(e, -EINVAL, "'%s' has more than %d entries", key, SPEC_LIST_MAX);
+	*ret = a;
+	return 0;
+}
+
+static int read_list(const json_t *j, const struct field *f, struct spec *s, struct err *e)
+{
+	struct spec_list *list = member(s, f);
+	const json_t *a = NULL;
+	int r = get_array(j, f->key, &a, e);
+
+	if (r < 0)
+		return r;
+	list->v = calloc(json_array_size(a) + 1, sizeof(list->v[0]));
+	if (!list->v)
+		return err_oom(e);
+	for (size_t i = 0; i < json_array_size(a); i++) {
+		const json_t *one = json_array_get(a, i);
+
+		if (!json_is_string(one) || json_string_length(one) > f->max)
+			return err_set(e, -EINVAL,
+				       "'%s' has an entry that is no text of at most "
+				       "%llu bytes",
+				       f->key, (unsigned long long)f->max);
+		list->v[list->n++] = json_string_value(one);
+	}
+	return 0;
+}
+
+static int read_lists(const json_t *j, struct spec *s, struct err *e)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(lists); i++)
+		r = read_list(j, &lists[i], s, e);
+	return r;
+}
+
+static int layer_bit(const json_t *name, uint64_t *set)
+{
+	for (unsigned int i = 0; json_is_string(name) && i < LAYER_MAX; i++)
+		if (str_eq(json_string_value(name), layer_names[i])) {
+			*set |= UINT64_C(1) << i;
+			return 0;
+		}
+	return -EINVAL;
+}
+
+static int read_require(const json_t *j, struct spec *s, struct err *e)
+{
+	const json_t *a = NULL;
+	int r = get_array(j, "require", &a, e);
+
+	for (size_t i = 0; r == 0 && i < json_array_size(a); i++)
+		if (layer_bit(json_array_get(a, i), &s->require) < 0)
+			r = err_set(e, -EINVAL, "'require' has an entry that is no layer");
+	return r;
+}
+
+static int read_limits(const json_t *j, struct spec *s, struct err *e)
+{
+	static const char *const keys[] = { "cpus",    "memory", "disk", "output", "pids",
+					    "timeout", "ttl",	 "idle", NULL };
+	const json_t *l = json_object_get(j, "limits");
+	int r;
+
+	static_assert(ARRAY_SIZE(keys) == ARRAY_SIZE(limits) + 1, "every limit is a key");
+	if (!l)
+		return err_set(e, -ENOENT, "'limits' is missing");
+	r = json_only_keys(l, keys, e);
+	if (r == 0)
+		r = read_numbers(l, limits, ARRAY_SIZE(limits), s, e);
+	return r < 0 ? err_wrap(e, "limits") : 0;
+}
+
+/* ---- what values must look like ---- */
+
+static bool is_id(const char *id)
+{
+	if (!ascii_is_lower(id[0]) || strlen(id) != SPEC_ID)
+		return false;
+	return strspn(id, "abcdefghijklmnopqrstuvwxyz0123456789") == SPEC_ID;
+}
+
+static bool is_digest(const char *s)
+{
+	return strlen(s) == SPEC_DIGEST && strspn(s, HEX) == SPEC_DIGEST;
+}
+
+static bool is_path(const char *s)
+{
+	char out[PATH_TEXT_MAX + 1];
+
+	return path_canonical(s, out, sizeof(out)) == 0 && str_eq(s, out);
+}
+
+static int check_paths(const struct spec_list *list, const char *key, struct err *e)
+{
+	for (size_t i = 0; i < list->n; i++)
+		if (!is_path(list->v[i]))
+			return err_set(e, -EINVAL, "'%s' has an entry that is no absolute path",
+				       key);
+	return 0;
+}
+
+static int check_env(const struct spec_list *list, struct err *e)
+{
+	for (size_t i = 0; i < list->n; i++)
+		if (list->v[i][0] == '=' || !strchr(list->v[i], '='))
+			return err_set(e, -EINVAL, "'env' has an entry that is not NAME=value");
+	return 0;
+}
+
+static int check(const struct spec *s, struct err *e)
+{
+	int r;
+
+	if (s->id[0] && !is_id(s->id))
+		return err_set(e, -EINVAL, "'id' is no id");
+	if (!is_digest(s->policy) || !is_digest(s->image_digest))
+		return err_set(e, -EINVAL, "'policy' or 'image_digest' is no digest");
+	if (!is_path(s->root) || !is_path(s->workspace))
+		return err_set(e, -EINVAL, "'root' or 'workspace' is no absolute path");
+	r = check_env(&s->env, e);
+	if (r == 0)
+		r = check_paths(&s->read, "read", e);
+	if (r == 0)
+		r = check_paths(&s->write, "write", e);
+	return r < 0 ? r : check_paths(&s->execute, "execute", e);
+}
+
+static int read_all(const json_t *j, struct spec *s, struct err *e)
+{
+	static const char *const keys[] = { "schema",	 "id",		 "agent",   "policy",
+					    "image",	 "image_digest", "root",    "image_uid",
+					    "image_gid", "created",	 "require", "limits",
+					    "user",	 "workspace",	 "env",	    "read",
+					    "write",	 "execute",	 "once",    "remove",
+					    NULL };
+	const char *what = NULL;
+	int r = json_only_keys(j, keys, e);
+
+	if (r == 0)
+		r = json_get_string(j, "schema", sizeof(schema), &what, e);
+	if (r == 0 && !str_eq(what, schema))
+		r = err_set(e, -EINVAL, "'schema' is not %s", schema);
+	if (r == 0)
+		r = read_texts(j, s, e);
+	if (r == 0)
+		r = read_numbers(j, numbers, ARRAY_SIZE(numbers), s, e);
+	if (r == 0)
+		r = read_require(j, s, e);
+	if (r == 0)
+		r = read_limits(j, s, e);
+	if (r == 0)
+		r = read_flags(j, s, e);
+	if (r == 0)
+		r = read_lists(j, s, e);
+	return r < 0 ? r : check(s, e);
+}
+
+int spec_parse(const char *text, size_t n, struct spec *ret, struct err *e)
+{
+	_cleanup_spec_ struct spec s = { 0 };
+	int r = n > SPEC_FILE_MAX ? err_set(e, -EFBIG, "larger than %d bytes", SPEC_FILE_MAX)
+				  : json_read(text, n, &s.json, e);
+
+	if (r == 0)
+		r = read_all(s.json, &s, e);
+	/* A key that is missing is no file that is missing. */
+	if (r < 0)
+		return e->num = r == -ENOENT ? -EINVAL : r;
+	*ret = s;
+	s = (struct spec){ 0 };
+	return 0;
+}
+
+int spec_read(int dir, struct spec *ret, struct err *e)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(SPEC_FILE_MAX);
+	_cleanup_spec_ struct spec s = { 0 };
+	int r = fd_read_file(dir, "spec.json", &b, e);
+
+	if (r < 0)
+		return r;
+	r = spec_parse(buf_text(&b), b.len, &s, e);
+	/* Only a plan that has not been started has none. */
+	if (r == 0 && !s.id[0])
+		r = err_set(e, -EINVAL, "'id' is empty");
+	if (r < 0)
+		return err_wrap(e, "spec.json");
+	*ret = s;
+	s = (struct spec){ 0 };
+	return 0;
+}
+
+/* ---- writing ---- */
+
+static json_t *numbers_json(const struct spec *s, const struct field *f, size_t n)
+{
+	_cleanup_json_ json_t *j = json_object();
+
+	for (size_t i = 0; j && i < n; i++)
+		if (json_put(j, f[i].key, json_number(*(const uint64_t *)member(s, &f[i]))) < 0)
+			return NULL;
+	return TAKE_PTR(j);
+}
+
+static json_t *require_json(const struct spec *s)
+{
+	const char *names[LAYER_MAX];
+	size_t n = 0;
+
+	for (unsigned int i = 0; i < LAYER_MAX; i++)
+		if (s->require & (UINT64_C(1) << i))
+			names[n++] = layer_names[i];
+	return json_texts(names, n);
+}
+
+static json_t *list_json(const struct spec *s, const struct field *f)
+{
+	const struct spec_list *list = member(s, f);
+
+	return json_texts(list->v, list->n);
+}
+
+static int put_tables(json_t *j, const struct spec *s)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
+		r |= json_put(j, texts[i].key,
+			      json_string(*(const char *const *)member(s, &texts[i])));
+	for (size_t i = 0; i < ARRAY_SIZE(flags); i++)
+		r |= json_put(j, flags[i].key, json_boolean(*(const bool *)member(s, &flags[i])));
+	for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
+		r |= json_put(j, lists[i].key, list_json(s, &lists[i]));
+	return r;
+}
+
+char *spec_write(const struct spec *s)
+{
+	_cleanup_json_ json_t *j = numbers_json(s, numbers, ARRAY_SIZE(numbers));
+
+	if (!j || json_put(j, "schema", json_string(schema)) < 0 ||
+	    json_put(j, "limits", numbers_json(s, limits, ARRAY_SIZE(limits))) < 0 ||
+	    json_put(j, "require", require_json(s)) < 0 || put_tables(j, s) < 0)
+		return NULL;
+	return json_write_canonical(j);
+}
+
+void spec_done(struct spec *s)
+{
+	/* The lists of a spec that was not parsed are somebody else's. */
+	for (size_t i = 0; s->json && i < ARRAY_SIZE(lists); i++)
+		free(((struct spec_list *)member(s, &lists[i]))->v);
+	json_decref(s->json);
+	*s = (struct spec){ 0 };
+}

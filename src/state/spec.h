@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a sandbox is to be: written by hutch as spec.json into the sandbox's state directory, read
+ * by its warden, and by `hutch inspect` later. Everything in it is already decided and checked: the
+ * policy is compiled, the image found. It never changes.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "json-util.h"
+
+enum {
+	SPEC_ID = 16,	  /* letters of an id: [a-z][a-z0-9]{15} */
+	SPEC_DIGEST = 64, /* hex */
+	SPEC_FILE_MAX = 1024 * 1024,
+	SPEC_LIST_MAX = 4096,
+};
+
+/* Texts of a list; belongs to the spec. */
+struct spec_list {
+	const char **v; /* NULL-terminated */
+	size_t n;
+};
+
+struct spec {
+	json_t *json;			  /* owns every text below; private */
+	const char *id, *agent, *policy;  /* policy: its digest in hex */
+	const char *image, *image_digest; /* name, hex */
+	const char *root;		  /* absolute path of the image's tree on the host */
+	uint64_t image_uid, image_gid; /* what id 0 of the tree is on disk; 65,536 of each follow */
+	uint64_t created;	       /* wall clock, ns */
+	uint64_t require;	       /* bits of enum layer */
+	struct {
+		uint64_t cpus;		       /* thousandths */
+		uint64_t memory, disk, output; /* bytes */
+		uint64_t pids;
+		uint64_t timeout, ttl, idle; /* milliseconds; 0: none */
+	} limits;
+	const char *user;      /* of commands that name none; "" for the guest's own choice */
+	const char *workspace; /* cwd of commands that name none */
+	struct spec_list env;  /* NAME=value, for commands that do not say otherwise */
+	struct spec_list read, write, execute;
+	bool once;   /* ends when its first client goes: `hutch run` */
+	bool remove; /* nothing is kept of it after its end: --rm */
+};
+
+/* Reads `n` bytes of JSON, strictly: unknown and missing keys are errors. The caller ends it with
+ * spec_done(). */
+int spec_parse(const char *text, size_t n, struct spec *ret, struct err *e);
+int spec_read(int dir, struct spec *ret, struct err *e); /* "spec.json" below `dir` */
+
+/* The text of spec.json (json and lists need not be arranged by spec_parse). NULL without memory;
+ * the caller frees it. */
+char *spec_write(const struct spec *s);
+void spec_done(struct spec *s);
+
+#define _cleanup_spec_ _cleanup_(spec_done)

@@ -1,0 +1,612 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A sandbox that is wholly the attacker's: stands in the place of hutch-guest, as PID 1 with the
+ * channel as descriptor 3, and speaks on it whatever hurts. What it does is the word behind a NUL
+ * at the very end of its own file: nothing else of the test reaches it.
+ *
+ * Every mode first waits for the keeper's HELLO. Most of them then behave until a client asks for a
+ * command, and break one rule; none of them ends by itself.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum {
+	CHANNEL = 3,
+	HEADER = 12,
+	PAYLOAD_MAX = 65536,
+	FDS = 200,
+};
+
+enum {
+	HELLO = 1,
+	PING,
+	PONG,
+	OPEN,
+	ACCEPT,
+	DATA,
+	END, /* EOF is stdio's */
+	CREDIT,
+	MSG,
+	CLOSE
+};
+
+enum {
+	TAG_VERSION = 1,
+	TAG_AGENT = 2,
+	TAG_PID = 23,
+	TAG_CODE = 31,
+	TAG_SIGNAL = 32,
+	TAG_USER_US = 33,
+	TAG_SYSTEM_US = 34,
+	TAG_RSS = 35,
+	TAG_TEXT = 36,
+	TAG_LANDLOCK = 37,
+	EXIT = 3,
+};
+
+static unsigned char nothing[PAYLOAD_MAX];
+
+static void forever(void)
+{
+	for (;;)
+		(void)pause();
+}
+
+/* ---- frames ---- */
+
+static void put(const void *data, size_t n)
+{
+	const char *p = data;
+
+	while (n > 0) {
+		ssize_t k = write(CHANNEL, p, n);
+
+		if (k < 0) /* the keeper has had enough; whether it ends us is what is tested */
+			forever();
+		p += k;
+		n -= (size_t)k;
+	}
+}
+
+static void put_head(uint32_t length, uint32_t ch, int type, int sub, int zero)
+{
+	unsigned char h[HEADER] = { 0 };
+
+	memcpy(h, &(uint32_t){ htonl(length) }, 4);
+	memcpy(h + 4, &(uint32_t){ htonl(ch) }, 4);
+	h[8] = (unsigned char)type;
+	h[9] = (unsigned char)sub;
+	h[11] = (unsigned char)zero;
+	put(h, sizeof(h));
+}
+
+struct payload {
+	unsigned char data[1024];
+	size_t n;
+};
+
+static void frame(uint32_t ch, int type, int sub, const struct payload *p)
+{
+	put_head(p ? (uint32_t)p->n : 0, ch, type, sub, 0);
+	if (p)
+		put(p->data, p->n);
+}
+
+static void add_bytes(struct payload *p, int tag, const void *value, size_t n)
+{
+	p->data[p->n++] = (unsigned char)tag;
+	p->data[p->n++] = 0;
+	p->data[p->n++] = (unsigned char)(n >> 8);
+	p->data[p->n++] = (unsigned char)n;
+	memcpy(p->data + p->n, value, n);
+	p->n += n;
+}
+
+static void add_number(struct payload *p, int tag, uint64_t value)
+{
+	unsigned char b[8];
+
+	for (int i = 0; i < 8; i++)
+		b[i] = (unsigned char)(value >> (56 - 8 * i));
+	add_bytes(p, tag, b, sizeof(b));
+}
+
+static void get(void *data, size_t n)
+{
+	char *p = data;
+
+	while (n > 0) {
+		ssize_t k = read(CHANNEL, p, n);
+
+		if (k <= 0)
+			_exit(0);
+		p += k;
+		n -= (size_t)k;
+	}
+}
+
+/* Reads frames up to one of the type; its channel. */
+static uint32_t await(int type)
+{
+	unsigned char h[HEADER], drop[4096];
+	uint32_t n, ch;
+
+	do {
+		get(h, sizeof(h));
+		memcpy(&n, h, 4);
+		memcpy(&ch, h + 4, 4);
+		for (n = ntohl(n); n > 0;) {
+			size_t k = n < sizeof(drop) ? n : sizeof(drop);
+
+			get(drop, k);
+			n -= (uint32_t)k;
+		}
+	} while (h[8] != type);
+	return ntohl(ch);
+}
+
+/* ---- what an agent says when it behaves ---- */
+
+static void hello_version(uint64_t version)
+{
+	struct payload p = { .n = 0 };
+
+	add_number(&p, TAG_VERSION, version);
+	add_bytes(&p, TAG_AGENT, "raider", 6);
+	add_number(&p, TAG_LANDLOCK, 7);
+	frame(0, HELLO, 0, &p);
+}
+
+static void hello(void)
+{
+	hello_version(1);
+}
+
+static void accept_exec(uint32_t ch)
+{
+	struct payload p = { .n = 0 };
+
+	add_number(&p, TAG_PID, 2);
+	frame(ch, ACCEPT, 0, &p);
+}
+
+static void exit_msg(uint32_t ch, int with_code, int with_signal)
+{
+	struct payload p = { .n = 0 };
+
+	if (with_code)
+		add_number(&p, TAG_CODE, 0);
+	if (with_signal)
+		add_number(&p, TAG_SIGNAL, 9);
+	add_number(&p, TAG_USER_US, 1);
+	add_number(&p, TAG_SYSTEM_US, 1);
+	add_number(&p, TAG_RSS, 1);
+	frame(ch, MSG, EXIT, &p);
+}
+
+static void close_with(uint32_t ch, uint64_t code, const char *text)
+{
+	struct payload p = { .n = 0 };
+
+	add_number(&p, TAG_CODE, code);
+	if (text)
+		add_bytes(&p, TAG_TEXT, text, strlen(text));
+	frame(ch, CLOSE, 0, &p);
+}
+
+static void data(uint32_t ch, int stream, size_t n)
+{
+	put_head((uint32_t)n, ch, DATA, stream, 0);
+	put(nothing, n);
+}
+
+/* ---- before the answer to HELLO ---- */
+
+static void garbage(uint32_t ch)
+{
+	for (uint32_t i = 0, x = 1; i < PAYLOAD_MAX; i++, x = x * 1664525 + 1013904223)
+		nothing[i] = (unsigned char)(x >> 24);
+	for (;;)
+		put(nothing, sizeof(nothing));
+}
+
+static void half(uint32_t ch)
+{
+	put("\0\0\0", 3);
+}
+
+static void version(uint32_t ch)
+{
+	hello_version(2);
+}
+
+static void hellos(uint32_t ch)
+{
+	for (;;)
+		hello();
+}
+
+static void early(uint32_t ch)
+{
+	data(2, 1, 1);
+}
+
+static void huge(uint32_t ch)
+{
+	put_head(1U << 30, 0, HELLO, 0, 0);
+	for (;;)
+		put(nothing, sizeof(nothing));
+}
+
+static void fields(uint32_t ch)
+{
+	struct payload p = { .data = "\xc8\xff\xff\xffxx", .n = 6 };
+
+	frame(0, HELLO, 0, &p);
+}
+
+static void leave(uint32_t ch)
+{
+	(void)close(CHANNEL);
+}
+
+static void end(uint32_t ch)
+{
+	_exit(0);
+}
+
+/* ---- after a client's OPEN: one rule broken ---- */
+
+static void without_credit(uint32_t ch)
+{
+	accept_exec(ch);
+	for (;;)
+		data(ch, 1, PAYLOAD_MAX);
+}
+
+static void unknown_channel(uint32_t ch)
+{
+	exit_msg(ch + 2, 1, 0);
+}
+
+static void accept_twice(uint32_t ch)
+{
+	accept_exec(ch);
+	accept_exec(ch);
+}
+
+static void data_first(uint32_t ch)
+{
+	data(ch, 1, 1);
+}
+
+static void after_eof(uint32_t ch)
+{
+	accept_exec(ch);
+	frame(ch, END, 1, NULL);
+	data(ch, 1, 1);
+}
+
+static void after_close(uint32_t ch)
+{
+	accept_exec(ch);
+	close_with(ch, 0, NULL);
+	(void)await(CLOSE);
+	data(ch, 1, 1);
+}
+
+static void own_open(uint32_t ch)
+{
+	frame(1, OPEN, 1, NULL);
+}
+
+static void credit(uint32_t ch)
+{
+	struct payload p = { .data = "\xff\xff\xff\xff", .n = 4 };
+
+	accept_exec(ch);
+	frame(ch, CREDIT, 0, &p);
+}
+
+static void no_credit(uint32_t ch)
+{
+	struct payload p = { .n = 4 };
+
+	accept_exec(ch);
+	frame(ch, CREDIT, 0, &p);
+}
+
+static void stream(uint32_t ch)
+{
+	accept_exec(ch);
+	data(ch, 3, 1);
+}
+
+static void reserved(uint32_t ch)
+{
+	put_head(0, ch, ACCEPT, 0, 1);
+}
+
+static void type(uint32_t ch)
+{
+	put_head(0, ch, CLOSE + 1, 0, 0);
+}
+
+static void too_long(uint32_t ch)
+{
+	accept_exec(ch);
+	put_head(PAYLOAD_MAX + 1, ch, DATA, 1, 0);
+}
+
+static void two_ends(uint32_t ch)
+{
+	accept_exec(ch);
+	exit_msg(ch, 1, 1);
+}
+
+static void late_hello(uint32_t ch)
+{
+	hello();
+}
+
+/* ---- no rule broken ---- */
+
+static void mute(uint32_t ch)
+{
+}
+
+/* Numbers that are the keeper's alone or nobody's, with a text that would act on a terminal. */
+static void codes(uint32_t ch)
+{
+	for (uint64_t code = 14; code <= 255; code++) {
+		close_with(ch, code, "\x1b]0;owned\x07\x1b[2J\nhutch run: forged\xe2\x80\xae");
+		ch = await(OPEN);
+	}
+}
+
+static void lie(uint32_t ch)
+{
+	accept_exec(ch);
+	exit_msg(ch, 1, 0);
+	exit_msg(ch, 0, 1);
+	data(ch, 1, 1);
+	close_with(ch, 0, NULL);
+}
+
+/* Takes nothing any more, but its end stays open for writing: what waits for it waits for ever. */
+static void deaf(uint32_t ch)
+{
+	(void)shutdown(CHANNEL, SHUT_RD);
+	forever();
+}
+
+static void numbers(int type)
+{
+	unsigned char h[HEADER + 8] = { [3] = 8, [8] = (unsigned char)type };
+
+	for (size_t i = 0; i + sizeof(h) <= sizeof(nothing); i += sizeof(h))
+		memcpy(nothing + i, h, sizeof(h));
+	for (;;)
+		put(nothing, sizeof(nothing) / sizeof(h) * sizeof(h));
+}
+
+/* Each of them is to be answered, and nobody reads the answers. */
+static void pings(uint32_t ch)
+{
+	numbers(PING);
+}
+
+/* Descriptors, for a keeper that would take them. */
+static void rights(uint32_t ch)
+{
+	static union {
+		char space[CMSG_SPACE(FDS * sizeof(int))];
+		struct cmsghdr align;
+	} u;
+	unsigned char h[HEADER + 8] = { [3] = 8, [8] = PONG };
+	struct iovec iov = { h, sizeof(h) };
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
+	struct cmsghdr *c = &u.align;
+
+	m.msg_control = u.space;
+	m.msg_controllen = sizeof(u.space);
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(FDS * sizeof(int));
+	for (int i = 0; i < FDS; i++)
+		memcpy(CMSG_DATA(c) + (size_t)i * sizeof(int), &(int){ CHANNEL }, sizeof(int));
+	for (int i = 0; i < 1000; i++)
+		if (sendmsg(CHANNEL, &m, 0) < 0)
+			break;
+	accept_exec(ch);
+	exit_msg(ch, 1, 0);
+	close_with(ch, 0, NULL);
+}
+
+static void urgent(uint32_t ch)
+{
+	(void)send(CHANNEL, "!", 1, MSG_OOB);
+	accept_exec(ch);
+	(void)send(CHANNEL, "!", 1, MSG_OOB);
+}
+
+/* ---- what PID 1 itself can do to its host ---- */
+
+static int open_rw(const char *path)
+{
+	return open(path, O_RDWR | O_CLOEXEC);
+}
+
+static int open_truncate(const char *path)
+{
+	return open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+}
+
+static int make_writable(const char *path)
+{
+	return mount(NULL, path, NULL, MS_REMOUNT | MS_BIND, NULL);
+}
+
+static int uncover(const char *path)
+{
+	return umount2(path, MNT_DETACH);
+}
+
+static int change_mode(const char *path)
+{
+	return chmod(path, 0777);
+}
+
+static int change_owner(const char *path)
+{
+	return chown(path, 0, 0);
+}
+
+static int make_disk(const char *path)
+{
+	return mknod(path, S_IFBLK | 0600, 0xfe00);
+}
+
+static int raw_socket(const char *path)
+{
+	return socket(AF_INET, SOCK_RAW, 1);
+}
+
+static int write_knob(const char *path)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	return fd < 0 || write(fd, "0", 1) < 0 ? -1 : 0;
+}
+
+static int leave_root(const char *path)
+{
+	return chroot(path);
+}
+
+static const struct {
+	const char *what, *path;
+	int (*try)(const char *path);
+} tries[] = {
+	{ "write agent", "/dev/hutch-guest", open_rw },
+	{ "truncate agent", "/dev/hutch-guest", open_truncate },
+	{ "write exe", "/proc/self/exe", open_rw },
+	{ "chmod agent", "/dev/hutch-guest", change_mode },
+	{ "chown agent", "/dev/hutch-guest", change_owner },
+	{ "chmod null", "/dev/null", change_mode },
+	{ "remount agent", "/dev/hutch-guest", make_writable },
+	{ "remount sys", "/proc/sys", make_writable },
+	{ "uncover kallsyms", "/proc/kallsyms", uncover },
+	{ "uncover agent", "/dev/hutch-guest", uncover },
+	{ "block device", "/tmp/disk", make_disk },
+	{ "raw socket", "", raw_socket },
+	{ "core pattern", "/proc/sys/kernel/core_pattern", write_knob },
+	{ "chroot", "/tmp", leave_root },
+	{ "write workspace", "/workspace/mine", write_knob },
+};
+
+static void reports(uint32_t ch)
+{
+	(void)close(open("/workspace/mine", O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+	accept_exec(ch);
+	for (size_t i = 0; i < sizeof(tries) / sizeof(tries[0]); i++) {
+		int r = tries[i].try(tries[i].path);
+		char line[128];
+		int n = snprintf(line, sizeof(line), "%s: %s\n", tries[i].what,
+				 r < 0 ? strerrorname_np(errno) : "ok");
+
+		put_head((uint32_t)n, ch, DATA, 1, 0);
+		put(line, (size_t)n);
+	}
+	exit_msg(ch, 1, 0);
+	close_with(ch, 0, NULL);
+}
+
+/* ---- */
+
+static const struct {
+	const char *name;
+	void (*before)(uint32_t ch); /* in place of HELLO */
+	void (*after)(uint32_t ch);  /* in place of what a client asked for */
+} modes[] = {
+	{ "half", half, NULL },
+	{ "garbage", garbage, NULL },
+	{ "version", version, NULL },
+	{ "hellos", hellos, NULL },
+	{ "early", early, NULL },
+	{ "huge", huge, NULL },
+	{ "fields", fields, NULL },
+	{ "leave", leave, NULL },
+	{ "end", end, NULL },
+	{ "without-credit", NULL, without_credit },
+	{ "unknown-channel", NULL, unknown_channel },
+	{ "accept-twice", NULL, accept_twice },
+	{ "data-first", NULL, data_first },
+	{ "after-eof", NULL, after_eof },
+	{ "after-close", NULL, after_close },
+	{ "own-open", NULL, own_open },
+	{ "credit", NULL, credit },
+	{ "no-credit", NULL, no_credit },
+	{ "stream", NULL, stream },
+	{ "reserved", NULL, reserved },
+	{ "type", NULL, type },
+	{ "too-long", NULL, too_long },
+	{ "two-ends", NULL, two_ends },
+	{ "late-hello", NULL, late_hello },
+	{ "late-garbage", NULL, garbage },
+	{ "late-leave", NULL, leave },
+	{ "late-end", NULL, end },
+	{ "mute", NULL, mute },
+	{ "codes", NULL, codes },
+	{ "lie", NULL, lie },
+	{ "deaf", NULL, deaf },
+	{ "pings", NULL, pings },
+	{ "rights", NULL, rights },
+	{ "urgent", NULL, urgent },
+	{ "reports", NULL, reports },
+};
+
+/* The word at the end of our file. */
+static const char *mode(void)
+{
+	static char tail[64];
+	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	const char *nul;
+
+	if (fd < 0 || lseek(fd, 1 - (off_t)sizeof(tail), SEEK_END) < 0 ||
+	    read(fd, tail, sizeof(tail) - 1) < 1)
+		_exit(3);
+	(void)close(fd);
+	nul = memrchr(tail, '\0', sizeof(tail) - 1);
+	return nul ? nul + 1 : "";
+}
+
+int main(void)
+{
+	const char *name = mode();
+
+	for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
+		if (strcmp(modes[i].name, name) != 0)
+			continue;
+		(void)await(HELLO);
+		if (modes[i].before) {
+			modes[i].before(0);
+			forever();
+		}
+		hello();
+		for (;;)
+			modes[i].after(await(OPEN));
+	}
+	return 3;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Prints the receipt of a box that is already running:
+ * receipt PID ID HOST-ID DISK MEMORY PIDS CPUS [rootless]
+ * with the groups hutch/ID below /sys/fs/cgroup; where there are none, that is what it says.
+ */
+#include <fcntl.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+#include "engine.h"
+#include "str.h"
+
+static uint64_t number(const char *text)
+{
+	uint64_t value;
+
+	if (str_to_u64(text, strlen(text), INT64_MAX, &value) < 0)
+		exit(2);
+	return value;
+}
+
+/* Groups that the test has made, with limits of its own. */
+static void open_groups(const char *id, struct cgroup *g)
+{
+	cgroup_open(id, g);
+	for (size_t i = 0; i < CGROUP_PARTS; i++)
+		g->has[i] = g->dir[i] >= 0;
+}
+
+int main(int argc, char **argv)
+{
+	static struct receipt receipt;
+	struct cgroup group = CGROUP_INIT;
+	struct spec spec = { 0 };
+	struct engine_start start = { .spec = &spec, .group = &group, .channel = -EBADF };
+	struct engine_sandbox box = { 0 };
+	_cleanup_json_ json_t *j = NULL;
+
+	if (argc < 8)
+		return 2;
+	spec.id = argv[2];
+	start.ids = (uint32_t)number(argv[3]);
+	start.rootless = argc > 8;
+	box.disk = spec.limits.disk = number(argv[4]);
+	spec.limits.memory = number(argv[5]);
+	spec.limits.pids = number(argv[6]);
+	spec.limits.cpus = number(argv[7]);
+	box.init.pid = (pid_t)number(argv[1]);
+	box.init.pidfd = (int)syscall(SYS_pidfd_open, box.init.pid, 0);
+	open_groups(spec.id, &group);
+	receipt_init(&receipt, 0);
+	verify_container(&start, &box, &receipt);
+	j = receipt_json(&receipt, &(struct receipt_head){ spec.id, "container", "", "" });
+	return !j || json_dumpf(j, stdout, 0) < 0;
+}

@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""
+run_as.py root|user [DIRECTORY] [TEST...]: the tests of sandboxes (test_sandbox_*.py) as root, or as an ordinary user who is made
+for it, with subordinate ids and directories of its own, and removed afterwards. An ordinary user runs `user` as who they are.
+With a directory, the tests that are there.
+
+The programs and the tests are copied to a public directory first. A build below a private one (CI's mktemp -d, a home) cannot be
+reached by another user, and to open it would open what is not ours to open. The copies also tell our processes from those
+of everybody else: the program behind a process is one of these files.
+
+HUTCH, HUTCH_KEEPER and HUTCH_GUEST are the programs, PROBE, RAIDER and BOMB those of the attacks; HUTCH_TEST_IMAGE the tarball of
+make-image.sh, made if it is not there.
+"""
+
+import contextlib
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = os.geteuid() == 0
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # an interpreter from root's home is of no use to others
+PROGRAMS = {"HUTCH": "src/cli/hutch", "HUTCH_KEEPER": "src/keeper/hutch-keeper", "HUTCH_GUEST": "src/guest/hutch-guest",
+            "PROBE": "probe", "RAIDER": "raider", "BOMB": "bomb"}
+
+
+def image():
+    path = os.environ.get("HUTCH_TEST_IMAGE") or "test-image.tar"
+    subprocess.run(["bash", HERE / "make-image.sh", path], check=True, stdout=sys.stderr)
+    return path
+
+
+@contextlib.contextmanager
+def account():
+    """A new user, with subordinate ids as useradd gives them."""
+    name = f"hutch-{os.getpid()}"
+    subprocess.run(["useradd", "--no-create-home", "--home-dir", "/nonexistent", "--shell", "/bin/sh", name], check=True)
+    try:
+        for kind in ("uid", "gid"):
+            if f"{name}:" not in Path(f"/etc/sub{kind}").read_text():
+                raise RuntimeError(f"useradd gave {name} no subordinate {kind}s: see /etc/login.defs")
+        yield pwd.getpwnam(name)
+    finally:
+        subprocess.run(["userdel", name], check=True)
+
+
+@contextlib.contextmanager
+def directory(parent, owner, mode):
+    path = Path(tempfile.mkdtemp(prefix="hutch-suite-", dir=parent))
+    try:
+        if owner:
+            os.chown(path, owner.pw_uid, owner.pw_gid)
+        os.chmod(path, mode)
+        yield path
+    finally:
+        shutil.rmtree(path)
+
+
+def copy(public, where):
+    """The programs where they find each other, and the tests."""
+    env = {}
+    for name, place in PROGRAMS.items():
+        if name not in os.environ:
+            continue
+        path = public / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(os.environ[name], path)
+        path.chmod(0o755)
+        env[name] = str(path)
+    for tests in {HERE, where}:
+        shutil.copytree(tests, public / "tests" / tests.name, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in [public, *public.rglob("*")]:
+        path.chmod(0o755 if path.is_dir() or os.access(path, os.X_OK) else 0o644)
+    return env
+
+
+def processes(user):
+    """Those of the user that was made for us; nobody else has this id."""
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            status = (entry / "status").read_text()
+            if f"\nUid:\t{user.pw_uid}\t" in status and "\nState:\tZ" not in status:
+                yield int(entry.name), status.split()[1]
+
+
+def end(user):
+    """What is left of the user's processes, which should be nothing, would keep the user."""
+    left = list(processes(user))
+    for pid, _ in left:
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+    while list(processes(user)):
+        time.sleep(0.05)
+    return left
+
+
+def run(tests, tarball, user, stack):
+    where = Path(tests.pop(0)).resolve() if tests and os.path.isdir(tests[0]) else HERE
+    public = stack.enter_context(directory("/tmp", None, 0o755))
+    env = {k: v for k, v in os.environ.items() if k == "HUTCH_BAR" or not k.startswith(("HUTCH", "XDG_", "SUDO_"))}
+    env.update(copy(public, where), PYTHONDONTWRITEBYTECODE="1", PATH=PATH)
+    # Where the system's own would be: what is mounted over /run by somebody must not hide it.
+    run_dir = stack.enter_context(directory("/run" if ROOT else "/tmp", user, 0o700))
+    work = stack.enter_context(directory("/tmp", user, 0o700))
+    env.update(HOME=str(work), HUTCH_RUN_DIR=str(run_dir / "run"), HUTCH_STATE_DIR=str(work / "state"),
+               XDG_RUNTIME_DIR=str(run_dir), HUTCH_CONFIG_PATH=str(work / "config"), TMPDIR=str(work))
+    who = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if user else {}
+    (work / "state").mkdir()
+    if user:
+        os.chown(work / "state", user.pw_uid, user.pw_gid)
+        env.update(USER=user.pw_name, LOGNAME=user.pw_name)
+    # Handed over open: its path may lead through directories of somebody else.
+    with open(tarball, "rb") as f:
+        subprocess.run([env["HUTCH"], "image", "import", "base", "/dev/stdin"], stdin=f, env=env, check=True, cwd=work,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **who)
+    stack.callback(subprocess.run, [env["HUTCH"], "image", "rm", "base"], env=env, check=True, cwd=work,
+                   stdout=subprocess.DEVNULL, **who)
+    r = subprocess.run([shutil.which("python3", path=PATH), public / "tests/integration/run.py", public / "tests" / where.name,
+                        *(tests or ["test_sandbox"])], env=env, cwd=work, check=False, stdin=subprocess.DEVNULL, **who).returncode
+    left = end(user) if user else []
+    if left:
+        print(f"# processes were left: {left}")
+    return 1 if left else r
+
+
+def main(args):
+    if not args or args[0] not in ("root", "user"):
+        print("usage: run_as.py root|user [DIRECTORY] [TEST...]", file=sys.stderr)
+        return 2
+    if args[0] == "root" and not ROOT:
+        print("1..0 # SKIP needs root")
+        return 0
+    tarball = image()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    with contextlib.ExitStack() as stack:
+        user = stack.enter_context(account()) if args[0] == "user" and ROOT else None
+        return run(args[1:], tarball, user, stack)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

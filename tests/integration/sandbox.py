@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What the tests of sandboxes share: hutch as its users run it, with the real engine, and the ledger.
+
+The ledger says what there is of sandboxes on this machine: processes, control groups, mounts, files, ids. Every test must leave
+it as it was. Run by run_as.py, which sets the directories.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import pwd
+import re
+import struct
+import subprocess
+import time
+import unittest
+from pathlib import Path
+
+ROOT = os.geteuid() == 0
+RUN = Path(os.environ.get("HUTCH_RUN_DIR", "/nonexistent"))
+CONFIG = Path(os.environ.get("HUTCH_CONFIG_PATH", "/nonexistent"))
+ID = re.compile(r"[a-z][a-z0-9]{15}")
+# Far above what anything takes, for machines that do much else.
+PATIENCE = 60
+IDS_FIRST = 0x70010000  # of sandboxes of root
+IDS = 65536
+COMMS = ("hutch", "hutch-keeper", "hutch-guest", "newuidmap", "newgidmap")
+
+
+def as_root(thing):
+    """What only root has: there is no such test for others, so that none is skipped."""
+    return thing if ROOT else None
+
+
+def as_user(thing):
+    return None if ROOT else thing
+
+
+def hutch(*args, timeout=PATIENCE, env=None, **more):
+    """Runs hutch to its end; `input` goes to its stdin, which is empty otherwise."""
+    if "input" not in more:
+        more.setdefault("stdin", subprocess.DEVNULL)
+    return subprocess.run([os.environ["HUTCH"], *args], timeout=timeout, check=False, capture_output=True,
+                          env={**os.environ, **(env or {})}, **more)
+
+
+def start(*args, **more):
+    """Starts hutch; the caller waits for it."""
+    more.setdefault("stdin", subprocess.DEVNULL)
+    more.setdefault("stdout", subprocess.DEVNULL)
+    more.setdefault("stderr", subprocess.DEVNULL)
+    return subprocess.Popen([os.environ["HUTCH"], *args], **more)
+
+
+# ---- processes ----
+class Process:
+    """A line of /proc."""
+
+    def __init__(self, pid):
+        self.pid = pid
+        stat = Path(f"/proc/{pid}/stat").read_text()
+        self.comm = stat[stat.index("(") + 1:stat.rindex(")")]
+        fields = stat[stat.rindex(")") + 2:].split()
+        self.state, self.parent, self.born = fields[0], int(fields[1]), int(fields[19])
+        status = Path(f"/proc/{pid}/status").read_text()
+        self.uids = {int(x) for x in re.search(r"(?m)^Uid:(.*)", status)[1].split()}
+        try:
+            st = os.stat(f"/proc/{pid}/exe")
+            self.exe = (st.st_dev, st.st_ino)
+        except OSError:  # not for us to know
+            self.exe = None
+
+    def __str__(self):
+        return f"process {self.pid} {self.comm}, started at {self.born}"
+
+
+def found(pids):
+    """Those of them that live."""
+    for pid in pids:
+        with contextlib.suppress(OSError, ValueError):
+            p = Process(int(pid))
+            if p.state not in "ZX":
+                yield p
+
+
+def processes():
+    return found(entry for entry in os.listdir("/proc") if entry.isdigit())
+
+
+def programs():
+    """The files that our processes run."""
+    files = [os.stat(os.environ[name]) for name in ("HUTCH", "HUTCH_KEEPER", "HUTCH_GUEST")]
+    return {(st.st_dev, st.st_ino) for st in files}
+
+
+def subordinate():
+    """The ids of our sandboxes, as an ordinary user."""
+    name = pwd.getpwuid(os.getuid()).pw_name
+    for line in Path("/etc/subuid").read_text().splitlines():
+        who, first, count = line.split(":")
+        if who in (name, str(os.getuid())):
+            return range(int(first), int(first) + int(count))
+    return range(0)
+
+
+def our_processes():
+    """Root sees which file a process runs. A user sees only whose it is, and has ids of their own."""
+    mine, inside = programs(), None if ROOT else subordinate()
+    for p in processes():
+        if p.exe in mine or p.comm == "crun" and (ROOT or os.getuid() in p.uids):
+            yield p
+        elif not ROOT and (p.comm in COMMS and os.getuid() in p.uids or any(u in inside for u in p.uids)):
+            yield p
+
+
+def named(*names):
+    return [p for p in our_processes() if p.comm in names]
+
+
+def warden_of(sandbox):
+    """The process that holds the lock, as fcntl(2) tells."""
+    with open(RUN / "sandboxes" / sandbox / "lock", "rb+") as f:
+        asked = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        kind, _, _, _, pid = struct.unpack("hhqqi4x", fcntl.fcntl(f, fcntl.F_GETLK, asked))
+    return None if kind == fcntl.F_UNLCK else pid
+
+
+def children_of(pid, *names):
+    return [p.pid for p in processes() if p.parent == pid and p.comm in names]
+
+
+# ---- the ledger ----
+def list_dir(path):
+    try:
+        return os.listdir(path)
+    except OSError:  # not there, or no more
+        return []
+
+
+def mounts():
+    """The host's. Below /tmp anybody mounts what they like."""
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        _, _, device, root, point, rest = line.split(" ", 5)
+        if not point.startswith("/tmp/") or "hutch" in point:
+            yield f"{device} {root} {point} {rest}"
+
+
+def held(path):
+    """Whether somebody has a lock on the file."""
+    with open(path, "rb") as f:
+        try:
+            fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def groups():
+    """Control groups of sandboxes. One with processes that run none of our files is somebody else's."""
+    mine, top = programs(), Path("/sys/fs/cgroup")
+    own = [top / line.split(":", 2)[2].lstrip("/") for line in Path("/proc/self/cgroup").read_text().splitlines()]
+    for above in {top, *top.glob("*/"), *own}:
+        with contextlib.suppress(OSError):
+            for group in (above / "hutch").iterdir():
+                inside = (group / "cgroup.procs").read_text().split() if group.is_dir() else None
+                if inside is not None and (not inside or any(p.exe in mine for p in found(inside))):
+                    yield group
+
+
+def ledger():
+    """A set of lines about everything that sandboxes have on this machine."""
+    lines = {str(p) for p in our_processes()}
+    lines.update(f"control group {group}" for group in groups())
+    lines.update(f"mount {line}" for line in mounts())
+    lines.update(f"ids {name} are held" for name in list_dir(RUN / "ids") if held(RUN / "ids" / name))
+    for sandbox in list_dir(RUN / "sandboxes"):
+        lines.update(f"file {sandbox}/{name}" for name in ["", *list_dir(RUN / "sandboxes" / sandbox)])
+    for place in ("/run/crun", f"/run/user/{os.getuid()}/crun", f"{os.environ.get('XDG_RUNTIME_DIR')}/crun"):
+        lines.update(f"state of crun {place}/{name}" for name in list_dir(place) if ID.fullmatch(name))
+    # A runtime that gets the host's /dev/null as a stdin gives it to the sandbox's user.
+    st = os.stat("/dev/null")
+    lines.add(f"/dev/null {st.st_uid}:{st.st_gid} {st.st_mode:o}")
+    return lines
+
+
+def eventually(test, what, timeout=PATIENCE):
+    """Waits until `test` gives something, and gives it back."""
+    end = time.monotonic() + timeout
+    while not (value := test()):
+        if time.monotonic() > end:
+            raise AssertionError(f"{what} did not happen within {timeout} s")
+        time.sleep(0.02)
+    return value
+
+
+def settle(before, timeout=PATIENCE):
+    """What is on this machine and was not before; {} if it goes within the time."""
+    end = time.monotonic() + timeout
+    while True:
+        more = ledger() - before
+        if not more or time.monotonic() > end:
+            return more
+        time.sleep(0.02)
+
+
+class SandboxCase(unittest.TestCase):
+    """A test that leaves the machine as it found it, by itself: no later command has to clean up."""
+
+    maxDiff = None
+
+    def setUp(self):
+        self.before = ledger()
+        self.addCleanup(self.nothing_is_left)
+
+    def nothing_is_left(self):
+        left = settle(self.before)
+        for sandbox in {line.split()[1].split("/")[0] for line in left if line.startswith("file")}:
+            hutch("rm", "-f", sandbox)  # one failure is not everybody's
+        self.assertEqual(left, set(), "left behind")
+        self.assertLessEqual({m for m in self.before if m.startswith(("mount", "/dev"))}, ledger(), "taken away")
+
+    # ---- running ----
+    def ended(self, r, code):
+        self.assertEqual(r.returncode, code, (r.stderr + r.stdout[-2000:]).decode(errors="replace"))
+        return r
+
+    def run_(self, *cmd, code=0, opts=(), **more):
+        """hutch run --rm, which must end with `code`."""
+        return self.ended(hutch("run", "--rm", *opts, "--", *cmd, **more), code)
+
+    def out(self, *cmd, **more):
+        """What a command prints, which must end well and not complain."""
+        r = self.run_(*cmd, **more)
+        self.assertEqual(r.stderr, b"")
+        return r.stdout.decode()
+
+    def refused(self, *args, code=125, **more):
+        """What hutch says about something that it does not do."""
+        r = self.ended(hutch(*args, **more), code)
+        said = r.stderr.decode()
+        self.assertEqual(r.stdout, b"")
+        self.assertRegex(said, r"(?m)^hutch ", "says who speaks")
+        return said
+
+    # ---- sandboxes that stay ----
+    def create(self, *opts, **more):
+        sandbox = create(*opts, **more)
+        self.addCleanup(hutch, "rm", "-f", sandbox)
+        return sandbox
+
+    def exec_(self, sandbox, *cmd, code=0, opts=(), **more):
+        return self.ended(hutch("exec", *opts, sandbox, "--", *cmd, **more), code)
+
+    def sh(self, sandbox, script, **more):
+        return self.exec_(sandbox, "sh", "-c", script, **more).stdout.decode()
+
+    def python(self, sandbox, script, *args, **more):
+        return self.exec_(sandbox, "python3", "-c", script, *args, **more).stdout.decode()
+
+    def json(self, *args):
+        return json.loads(self.ended(hutch(*args), 0).stdout)
+
+    def ps(self, *opts):
+        return {row["id"]: row for row in self.json("ps", "--json", *opts)}
+
+    def inspect(self, sandbox):
+        return self.json("inspect", "--json", sandbox)
+
+    def gone(self, sandbox, reason):
+        """Waits for its end, which must have this reason."""
+        eventually(lambda: self.ps("-a")[sandbox]["state"] == "ended", f"the end of {sandbox}")
+        self.assertEqual(self.inspect(sandbox)["end"]["reason"], reason)
+
+    def commands_in(self, sandbox):
+        """What runs inside, but PID 1 and what asks."""
+        return self.sh(sandbox, "ps -eo args= | grep -v '^/dev/hutch-guest\\|^ps -eo\\|^sh -c ps\\|^grep -v'; true").splitlines()
+
+
+def create(*opts, **more):
+    r = hutch("create", *opts, **more)
+    if r.returncode != 0 or not ID.fullmatch(r.stdout.decode().strip()):
+        raise AssertionError(f"hutch create ended with {r.returncode}: {r.stdout} {r.stderr.decode()}")
+    return r.stdout.decode().strip()
+
+
+def agent(name, text=""):
+    """Writes a policy file where hutch looks for agents, and gives back the name."""
+    (CONFIG / "agents").mkdir(parents=True, exist_ok=True)
+    (CONFIG / "agents" / f"{name}.yaml").write_text(f"agent:\n  name: {name}\n  type: test\n{text}")
+    return name
+
+
+class SharedCase(SandboxCase):
+    """Tests that look at one sandbox, which is there before them and after them."""
+
+    options = ()
+
+    @classmethod
+    def setUpClass(cls):
+        cls.start = ledger()
+        cls.sandbox = create(*cls.options)
+
+    @classmethod
+    def tearDownClass(cls):
+        r = hutch("rm", "-f", cls.sandbox)
+        if r.returncode != 0:
+            raise AssertionError(f"hutch rm: {r.stderr.decode()}")
+        if left := settle(cls.start):
+            raise AssertionError(f"left behind: {left}")

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+A sandbox that takes all there is of one thing: each bomb ends by its named limit, which `hutch inspect` reports, the keeper does not grow, and a
+neighbour goes on. tests/attack/bomb.c is the bomb; BOMB its program. HUTCH_BAR is the most that a neighbour's commands may take, in
+times of what they take in peace: 2 in tests/slow/bombs.sh, more in CI, whose machines do other things too.
+"""
+import os
+import socket
+import statistics
+import time
+import unittest
+from pathlib import Path
+
+import wire
+from sandbox import RUN, SandboxCase, as_root, children_of, eventually, hutch, warden_of
+
+BAR = float(os.environ.get("HUTCH_BAR", "6"))
+ROUNDS = 60
+LIMITS = ("--memory", "256MiB", "--pids", "64", "--disk", "32MiB", "--cpus", "0.5", "--timeout", "10s")
+
+
+def connect(sandbox):
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    here = os.open(RUN / "sandboxes" / sandbox, os.O_RDONLY)
+    try:
+        s.connect(f"/proc/self/fd/{here}/sock")
+    finally:
+        os.close(here)
+    link = wire.Link(s)
+    link.hello(read=(), write=(), execute=())
+    return link
+
+
+def round_trip(link, rounds=ROUNDS):
+    """The median time of a command of the neighbour."""
+    times = []
+    for _ in range(rounds):
+        start = time.monotonic()
+        link.open("exec", argv=["/bin/true"]).wait_closed(60)
+        times.append(time.monotonic() - start)
+    return statistics.median(times)
+
+
+def rss(pid):
+    """What a process has of its own, in KiB."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1])
+    raise AssertionError(f"no RssAnon of {pid}")
+
+
+@as_root
+class Bombs(SandboxCase):
+    def setUp(self):
+        super().setUp()
+        self.neighbour = connect(self.create("--memory", "256MiB"))
+        self.addCleanup(self.neighbour.close)
+        self.sandbox = self.create(*LIMITS)
+        bomb = Path(os.environ["BOMB"]).read_bytes()
+        self.exec_(self.sandbox, "sh", "-c", "cat >/tmp/bomb; chmod +x /tmp/bomb", opts=("-i",), input=bomb)
+        self.keeper = children_of(warden_of(self.sandbox), "hutch-keeper")[0]
+        self.link = connect(self.sandbox)
+        self.addCleanup(self.link.close)
+        self.base = round_trip(self.neighbour)
+        self.size = rss(self.keeper)
+
+    def set_off(self, *args):
+        return self.link.open("exec", argv=["/tmp/bomb", *args])
+
+    def neighbour_is_well(self):
+        times = round_trip(self.neighbour) / self.base
+        print(f"# {self.id().rsplit('_', 1)[1]}: a neighbour's command takes {times:.2f} times what it took, "
+              f"the keeper has grown by {rss(self.keeper) - self.size} KiB")
+        self.assertLess(times, BAR)
+        self.assertLess(rss(self.keeper) - self.size, 2048, "the keeper grows")
+
+    def met(self):
+        return self.inspect(self.sandbox)["met"]
+
+    def refused(self, what, errno, closed=0):
+        """The bomb says that it was refused, while a neighbour goes on."""
+        bomb = self.set_off(what)
+        eventually(lambda: b"\n" in bomb.out(), f"the end of what there is of {what}")
+        self.neighbour_is_well()
+        self.assertEqual(bomb.wait_closed(60), closed)
+        name, count, why = bomb.out().decode().split()
+        self.assertEqual((name, why), (what, errno))
+        return int(count)
+
+    def test_fork(self):
+        """Its children hold its output, so that it lasts until its time is over, and they end with it."""
+        self.assertLess(self.refused("fork", "EAGAIN", closed=15), 64)
+        eventually(lambda: self.inspect(self.sandbox)["usage"]["pids"] == 1, "the end of all but PID 1")
+        self.assertGreater(self.met()["pids"]["refused"], 0)
+
+    def test_memory(self):
+        bomb = self.set_off("memory")
+        self.neighbour_is_well()
+        bomb.wait_closed(60)
+        self.assertEqual(bomb.exit["signal"], 9)
+        self.assertGreater(self.met()["memory"]["killed"], 0)
+
+    def test_disk(self):
+        self.assertLessEqual(self.refused("disk", "ENOSPC") * 65536, 32 << 20)
+        self.assertTrue(self.met()["disk"]["full"])
+
+    def test_inodes(self):
+        self.assertLess(self.refused("inodes", "ENOSPC"), 1 << 20)
+        self.assertTrue(self.met()["disk"]["inodes_full"])
+
+    def test_descriptors(self):
+        """No limit of the sandbox but of each process: the program is told, and there is nothing to report."""
+        self.assertLess(self.refused("descriptors", "EMFILE"), 16384)
+
+    def test_cpu(self):
+        bomb = self.set_off("cpu")
+        eventually(lambda: self.met()["cpu"]["throttled"] > 3, "the limit on CPU time")
+        self.neighbour_is_well()
+        bomb.close()
+
+    def test_flood(self):
+        """Nobody reads: the program is stopped by what fits between, not by the keeper's memory."""
+        ready = hutch("exec", self.sandbox, "--", "true")
+        self.ended(ready, 0)
+        bomb = self.set_off("flood")
+        bomb.give_credit = bomb.keep = False
+        time.sleep(2)
+        self.neighbour_is_well()
+        self.ended(hutch("exec", self.sandbox, "--", "true"), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

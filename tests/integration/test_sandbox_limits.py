@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Limits, met for real."""
+
+import json
+
+from sandbox import ROOT, SandboxCase, as_root, hutch
+
+GROW = "x = []\nwhile True: x.append(bytearray(1 << 20))"
+# Fills a directory until it fails, and says with which error and after how much.
+FILL = """
+import errno, sys
+n = 0
+try:
+    with open(sys.argv[1] + '/fill', 'wb', buffering=0) as f:
+        while n < 256 << 20:
+            n += f.write(bytes(65536))
+    print('no', n)
+except OSError as e:
+    print(errno.errorcode[e.errno], n)
+"""
+FILES = """
+import errno, os, sys
+n = 0
+try:
+    while n < 300000:
+        os.close(os.open(f'{sys.argv[1]}/{n}', os.O_CREAT | os.O_WRONLY))
+        n += 1
+    print('no', n)
+except OSError as e:
+    print(errno.errorcode[e.errno], n)
+"""
+FORKS = """
+import errno, os, signal, time
+pids = []
+try:
+    while len(pids) < 200:
+        pid = os.fork()
+        if pid == 0:
+            time.sleep(1000)
+        pids.append(pid)
+    print('no', len(pids))
+except OSError as e:
+    print(errno.errorcode[e.errno], len(pids))
+for pid in pids:
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+"""
+OPENS = """
+import errno, os, resource
+n = 0
+try:
+    while n < 2000000:
+        os.dup(0)
+        n += 1
+    print('no', n)
+except OSError as e:
+    print(errno.errorcode[e.errno], n + 3, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+"""
+SPIN = """
+import time
+began, cpu = time.monotonic(), time.process_time()
+while time.monotonic() - began < 3:
+    pass
+print(time.process_time() - cpu)
+"""
+
+
+class Memory(SandboxCase):
+    @as_root
+    def test_a_command_that_takes_too_much_is_killed(self):
+        self.run_("python3", "-c", GROW, code=137, opts=["--memory", "64MiB"])
+
+    @as_root
+    def test_the_sandbox_goes_on_and_says_so(self):
+        sandbox = self.create("--memory", "64MiB")
+        self.exec_(sandbox, "python3", "-c", GROW, code=137)
+        self.assertEqual(self.sh(sandbox, "echo alive"), "alive\n")
+        self.ended(hutch("kill", sandbox), 0)
+        self.assertGreaterEqual(self.inspect(sandbox)["end"]["oom_kills"], 1)
+        self.assertRegex(self.ended(hutch("inspect", sandbox), 0).stdout.decode(), "memory")
+
+    @as_root
+    def test_files_count_as_memory(self):
+        sandbox = self.create("--memory", "64MiB", "--disk", "1GiB")
+        r = hutch("exec", sandbox, "--", "sh", "-c", "head -c 268435456 /dev/zero >/tmp/x")
+        self.assertNotEqual(r.returncode, 0, "a quarter of a GiB in 64 MiB")
+
+    def test_within_the_limit_all_is_well(self):
+        self.assertEqual(self.out("python3", "-c", "print(len(bytearray(32 << 20)))", opts=["--memory", "128MiB"]), f"{32 << 20}\n")
+
+
+class Pids(SandboxCase):
+    @as_root
+    def test_forks_beyond_the_limit_are_refused(self):
+        sandbox = self.create("--pids", "32")
+        error, n = self.exec_(sandbox, "python3", "-c", FORKS).stdout.decode().split()
+        self.assertEqual(error, "EAGAIN")
+        self.assertLess(int(n), 32)
+        self.assertGreater(int(n), 16)
+        self.assertEqual(self.sh(sandbox, "echo alive"), "alive\n")
+        self.ended(hutch("kill", sandbox), 0)
+        self.assertGreaterEqual(self.inspect(sandbox)["end"]["pids_refused"], 1)
+
+
+class Cpu(SandboxCase):
+    @as_root
+    def test_a_loop_is_throttled(self):
+        sandbox = self.create("--cpus", "0.1")
+        used = float(self.exec_(sandbox, "python3", "-c", SPIN).stdout)
+        self.ended(hutch("kill", sandbox), 0)
+        self.assertLess(used, 1.5, "three seconds with a tenth of a processor")
+        self.assertGreater(self.inspect(sandbox)["end"]["throttled"], 0)
+
+
+class Disk(SandboxCase):
+    def fill(self, script, where, *opts):
+        error, n = self.out("python3", "-c", script, where, opts=opts).split()
+        return error, int(n)
+
+    def test_writing_beyond_the_limit_fails(self):
+        error, n = self.fill(FILL, "/tmp", "--disk", "8MiB")
+        self.assertEqual(error, "ENOSPC")
+        self.assertLessEqual(n, 8 << 20)
+        self.assertGreater(n, 4 << 20)
+
+    def test_the_limit_is_for_all_places_together(self):
+        sandbox = self.create("--disk", "8MiB")
+        wrote = 0
+        for where in ("/tmp", "/workspace", "/home/user", "/var/tmp"):
+            wrote += int(self.exec_(sandbox, "python3", "-c", FILL, where).stdout.decode().split()[1])
+        self.assertLessEqual(wrote, 8 << 20)
+
+    def test_a_full_disk_is_seen_at_the_end(self):
+        sandbox = self.create("--disk", "8MiB")
+        self.exec_(sandbox, "python3", "-c", FILL, "/tmp")
+        self.ended(hutch("kill", sandbox), 0)
+        self.assertIs(self.inspect(sandbox)["end"]["disk_full"], True)
+
+    def test_a_full_disk_does_not_stop_commands(self):
+        sandbox = self.create("--disk", "8MiB")
+        self.exec_(sandbox, "python3", "-c", FILL, "/tmp")
+        self.assertEqual(self.sh(sandbox, "rm /tmp/fill && echo freed >/tmp/x && cat /tmp/x"), "freed\n")
+
+    def test_files_beyond_the_number_of_inodes_fail(self):
+        error, n = self.fill(FILES, "/tmp", "--disk", "1MiB")
+        self.assertEqual(error, "ENOSPC")
+        self.assertGreater(n, 16)
+
+    def test_shared_memory_has_a_limit(self):
+        error, n = self.fill(FILL, "/dev/shm")
+        self.assertEqual(error, "ENOSPC")
+        self.assertGreater(n, 1 << 20)
+
+    def test_no_other_place_can_be_written(self):
+        """Or the limit could be walked around."""
+        places = self.out("python3", "-c", """
+import json, os
+found = []
+for mount in open('/proc/mounts'):
+    path = mount.split()[1]
+    if os.path.isdir(path):
+        try:
+            open(path + '/x', 'w').close()
+            found.append(path)
+        except OSError:
+            pass
+print(json.dumps(found))""", opts=["-u", "root"])
+        self.assertLessEqual(set(json.loads(places)), {"/", "/dev/shm"} | set(("/tmp", "/workspace")))
+
+
+class Descriptors(SandboxCase):
+    def test_a_process_has_a_limit(self):
+        error, n, limit = self.out("python3", "-c", OPENS).split()
+        self.assertEqual((error, n), ("EMFILE", limit))
+
+
+class NotEnforced(SandboxCase):
+    def test_the_receipt_says_which_limits_hold(self):
+        sandbox = self.create("--memory", "64MiB")
+        rows = {row["name"]: row["enforced"] for row in self.json("receipt", "--json", sandbox)["layers"]}
+        self.assertEqual((rows["cgroup-memory"], rows["cgroup-pids"], rows["cgroup-cpu"], rows["disk-quota"]), (ROOT, ROOT, ROOT, True))

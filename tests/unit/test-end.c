@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "end.h"
+#include "fail.h"
+#include "unit.h"
+
+static const struct end example = {
+	.reason = END_GUEST,
+	.time = UINT64_C(1790000000123456789),
+	.oom_kills = 3,
+	.pids_refused = 4,
+	.throttled = 5,
+	.memory_peak = 6,
+	.cpu_us = 7,
+	.disk_full = true,
+};
+
+static void what_is_written_is_read(void **state)
+{
+	struct unit_dir *d = *state;
+	struct err e = ERR_INIT;
+
+	assert_int_equal(end_read(d->fd, &(struct end){ 0 }, &e), -ENOENT);
+	for (int i = 0; i < END_REASONS; i++) {
+		struct end end = example, got = { 0 };
+
+		end.reason = (enum end_reason)i;
+		end.inodes_full = i % 2;
+		assert_int_equal(end_write(d->fd, &end, &e), 0);
+		assert_int_equal(end_read(d->fd, &got, &e), 0);
+		assert_int_equal(got.reason, i);
+		assert_int_equal(got.time, end.time);
+		assert_int_equal(got.oom_kills, 3);
+		assert_int_equal(got.pids_refused, 4);
+		assert_int_equal(got.throttled, 5);
+		assert_int_equal(got.memory_peak, 6);
+		assert_int_equal(got.cpu_us, 7);
+		assert_true(got.disk_full);
+		assert_int_equal(got.inodes_full, i % 2);
+	}
+	assert_int_equal(unit_dir_entries(d), 1);
+	assert_null(end_reason_names[END_REASONS]);
+}
+
+/* The kernel's "no limit" of v1 is above what JSON's readers hold. */
+static void large_counters(void **state)
+{
+	struct unit_dir *d = *state;
+	struct end end = example, got = { 0 };
+	struct err e = ERR_INIT;
+
+	end.memory_peak = UINT64_MAX;
+	assert_int_equal(end_write(d->fd, &end, &e), 0);
+	assert_int_equal(end_read(d->fd, &got, &e), 0);
+	assert_int_equal(got.memory_peak, INT64_MAX);
+}
+
+static void refused(const struct unit_dir *d, const char *text, const char *want)
+{
+	struct err e = ERR_INIT;
+	struct end got = { 0 };
+
+	unit_dir_write(d, "end.json", text, strlen(text));
+	assert_int_equal(end_read(d->fd, &got, &e), -EINVAL);
+	assert_string_equal(e.msg, want);
+}
+
+static void what_is_wrong_is_refused(void **state)
+{
+	struct unit_dir *d = *state;
+
+	refused(d, "[]", "end.json: expected a JSON object");
+	refused(d, "{}", "end.json: 'schema' is missing");
+	refused(d, "{\"more\":1}", "end.json: unknown key 'more'");
+	refused(d, "{\"schema\":\"x\"}", "end.json: 'schema' is not hutch.end/1");
+	refused(d, "{\"schema\":\"hutch.end/1\",\"reason\":\"moon\"}",
+		"end.json: 'reason' is not known");
+	refused(d, "{\"schema\":\"hutch.end/1\",\"reason\":\"ttl\",\"time\":-1}",
+		"end.json: 'time' is not a whole number from 0 on");
+}
+
+static int write_and_read(const struct unit_dir *d)
+{
+	struct err e = ERR_INIT;
+	struct end got;
+	int r = end_write(d->fd, &example, &e);
+
+	return r < 0 ? r : end_read(d->fd, &got, &e);
+}
+
+static void faults(void **state)
+{
+	struct unit_dir *d = *state;
+
+	FAIL_SWEEP(write_and_read(d));
+	/* nothing half is left behind: the old file, or the new one */
+	assert_int_equal(unit_dir_entries(d), 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(what_is_written_is_read, unit_dir_setup,
+						unit_dir_teardown),
+		cmocka_unit_test_setup_teardown(large_counters, unit_dir_setup, unit_dir_teardown),
+		cmocka_unit_test_setup_teardown(what_is_wrong_is_refused, unit_dir_setup,
+						unit_dir_teardown),
+		cmocka_unit_test_setup_teardown(faults, unit_dir_setup, unit_dir_teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

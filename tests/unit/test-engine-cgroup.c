@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Control groups in invented trees: the layouts that this host does not have. */
+#include "unit.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cgroup-inner.h"
+#include "fd.h"
+#include "proc.h"
+#include "str.h"
+
+enum {
+	MIB = 1024 * 1024
+};
+
+static const struct cgroup_limits limits = { .cpus = 500, .memory = 64 * MIB, .pids = 20 };
+
+static void put(const struct unit_dir *d, const char *path, const char *text)
+{
+	char dir[512];
+
+	for (const char *p = strchr(path, '/'); p; p = strchr(p + 1, '/')) {
+		(void)snprintf(dir, sizeof(dir), "%.*s", (int)(p - path), path);
+		assert_true(mkdirat(d->fd, dir, 0755) == 0 || errno == EEXIST);
+	}
+	unit_dir_write(d, path, text, strlen(text));
+}
+
+static void fake_proc(const struct unit_dir *d, const char *mounts, const char *own,
+		      const char *controllers)
+{
+	put(d, "proc/self/mountinfo", mounts);
+	put(d, "proc/self/cgroup", own);
+	put(d, "proc/cgroups", controllers);
+}
+
+static void fake_group(const struct unit_dir *d, const char *path, const char *controllers,
+		       const char *subtree)
+{
+	char file[512];
+
+	(void)snprintf(file, sizeof(file), "%s/cgroup.controllers", path);
+	put(d, file, controllers);
+	(void)snprintf(file, sizeof(file), "%s/cgroup.subtree_control", path);
+	put(d, file, subtree);
+	(void)snprintf(file, sizeof(file), "%s/cgroup.procs", path);
+	put(d, file, "");
+}
+
+static bool there(const struct unit_dir *d, const char *path)
+{
+	return faccessat(d->fd, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+static const char v2_mount[] = "41 31 0:38 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+
+/* cpu and memory in one v1 hierarchy, pids on v2: each where it is, and no group made twice. */
+static void mixed_tree(void **state)
+{
+	const struct unit_dir *d = *state;
+	_cleanup_cgroup_ struct cgroup g = CGROUP_INIT;
+	struct cgroup_where w;
+	struct err e = ERR_INIT;
+
+	fake_proc(d,
+		  "32 31 0:29 / /cg/both rw - cgroup cgroup rw,cpu,memory\n"
+		  "41 31 0:38 / /cg/unified rw - cgroup2 cgroup2 rw\n",
+		  "0::/\n", "");
+	put(d, "cg/both/tasks", "");
+	fake_group(d, "cg/unified", "pids", "");
+	fake_group(d, "cg/unified/hutch", "pids", "pids");
+	assert_return_code(cgroup_make_at(d->fd, "a1", &limits, &g, &e), 0);
+	assert_true(there(d, "cg/both/hutch/a1"));
+	assert_true(there(d, "cg/unified/hutch/a1"));
+	assert_true(g.dir[CGROUP_CPU] >= 0 && g.dir[CGROUP_CPU] == g.dir[CGROUP_MEMORY]);
+	assert_int_not_equal(g.dir[CGROUP_PIDS], g.dir[CGROUP_CPU]);
+	assert_true(g.v2[CGROUP_PIDS] && !g.v2[CGROUP_CPU] && !g.v2[CGROUP_MEMORY]);
+	/* It is not a control group, so no limit can be written. */
+	assert_false(g.has[CGROUP_CPU] || g.has[CGROUP_MEMORY] || g.has[CGROUP_PIDS]);
+	assert_string_equal(g.why[CGROUP_MEMORY],
+			    "/cg/both/hutch/a1/memory.limit_in_bytes: No such file or directory");
+	assert_string_equal(g.why[CGROUP_PIDS],
+			    "/cg/unified/hutch/a1/pids.max: No such file or directory");
+
+	cgroup_close(&g);
+	cgroup_open_at(d->fd, "a1", &g, &w);
+	assert_true(g.dir[CGROUP_CPU] >= 0 && g.dir[CGROUP_CPU] == g.dir[CGROUP_MEMORY]);
+	assert_true(g.v2[CGROUP_PIDS]);
+	assert_string_equal(w.path[CGROUP_PIDS], "/cg/unified/hutch/a1");
+	assert_return_code(cgroup_remove_at(d->fd, "a1", &e), 0);
+	assert_false(there(d, "cg/both/hutch/a1") || there(d, "cg/unified/hutch/a1"));
+	assert_true(there(d, "cg/both/hutch"));
+	assert_return_code(cgroup_remove_at(d->fd, "a1", &e), 0);
+}
+
+/* One that is there already is somebody else's; what we made before we saw it goes again. */
+static void existing_group(void **state)
+{
+	const struct unit_dir *d = *state;
+	struct cgroup g = CGROUP_INIT;
+	struct err e = ERR_INIT;
+
+	fake_proc(d,
+		  "32 31 0:29 / /cg/cpu rw - cgroup cgroup rw,cpu,cpuacct\n"
+		  "33 31 0:29 / /cg/pids rw - cgroup cgroup rw,pids\n",
+		  "", "memory 0 1 0\n");
+	put(d, "cg/cpu/tasks", "");
+	put(d, "cg/pids/hutch/a1/stays", "");
+	assert_int_equal(cgroup_make_at(d->fd, "a1", &limits, &g, &e), -EEXIST);
+	assert_non_null(strstr(e.msg, "/cg/pids/hutch"));
+	assert_false(there(d, "cg/cpu/hutch/a1"));
+	assert_true(there(d, "cg/pids/hutch/a1/stays"));
+	assert_return_code(cgroup_make_at(d->fd, "a2", &limits, &g, &e), 0);
+	assert_string_equal(g.why[CGROUP_MEMORY],
+			    "memory is switched off on the kernel's command line");
+	cgroup_close(&g);
+	/* An error names the path, and does not keep the others. */
+	put(d, "cg/pids/hutch/a2/x", "");
+	assert_int_equal(cgroup_remove_at(d->fd, "a2", &e), -ENOTEMPTY);
+	assert_non_null(strstr(e.msg, "/cg/pids/hutch/a2"));
+	assert_false(there(d, "cg/cpu/hutch/a2"));
+}
+
+static void fake_v2(const struct unit_dir *d)
+{
+	fake_proc(d, v2_mount, "0::/user.slice/u1/s1\n", "");
+	fake_group(d, "sys/fs/cgroup", "cpu memory pids", "");
+	fake_group(d, "sys/fs/cgroup/user.slice", "cpu memory pids", "cpu memory pids");
+	fake_group(d, "sys/fs/cgroup/user.slice/u1", "memory pids", "memory pids");
+	fake_group(d, "sys/fs/cgroup/user.slice/u1/s1", "memory pids", "");
+}
+
+/* Root: at the top, and what the top does not hand down yet is asked for. */
+static void v2_tree_as_root(void **state)
+{
+	const struct unit_dir *d = *state;
+	_cleanup_cgroup_ struct cgroup g = CGROUP_INIT;
+	struct err e = ERR_INIT;
+	char line[64];
+
+	fake_v2(d);
+	fake_group(d, "sys/fs/cgroup/hutch", "cpu memory pids", "cpu memory pids");
+	assert_return_code(cgroup_make_at(d->fd, "a1", &limits, &g, &e), 0);
+	assert_true(there(d, "sys/fs/cgroup/hutch/a1"));
+	assert_true(g.dir[0] >= 0 && g.dir[0] == g.dir[1] && g.dir[1] == g.dir[2]);
+	assert_return_code(
+		fd_read_line(d->fd, "sys/fs/cgroup/cgroup.subtree_control", line, sizeof(line)), 0);
+	assert_true(str_has_prefix(line, "+pids")); /* the last of three, in a mere file */
+	assert_return_code(fd_read_line(d->fd, "sys/fs/cgroup/hutch/cgroup.subtree_control", line,
+					sizeof(line)),
+			   0);
+	assert_string_equal(line, "cpu memory pids"); /* nothing to ask for */
+	assert_return_code(cgroup_remove_at(d->fd, "a1", &e), 0);
+	assert_false(there(d, "sys/fs/cgroup/hutch/a1"));
+}
+
+/* Runs `fn` as nobody and returns what it returned. A failed assertion is an abort. */
+static int as_nobody(int (*fn)(const struct unit_dir *d), const struct unit_dir *d)
+{
+	_cleanup_proc_ struct proc p = PROC_INIT;
+	siginfo_t info;
+
+	if (proc_fork(&p) == 1) {
+		if (setgid(65534) < 0 || setuid(65534) < 0)
+			_exit(99);
+		_exit(fn(d));
+	}
+	assert_return_code(proc_wait(&p, UINT64_MAX, &info), 0);
+	return info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status;
+}
+
+static int make_delegated(const struct unit_dir *d)
+{
+	_cleanup_cgroup_ struct cgroup g = CGROUP_INIT;
+	struct err e = ERR_INIT;
+
+	if (cgroup_make_at(d->fd, "a1", &limits, &g, &e) < 0)
+		return 1;
+	if (!there(d, "sys/fs/cgroup/user.slice/u1/hutch/a1"))
+		return 2;
+	/* Two controllers were delegated, the third was not. */
+	if (g.dir[CGROUP_MEMORY] < 0 || g.dir[CGROUP_PIDS] < 0 || g.dir[CGROUP_CPU] >= 0)
+		return 3;
+	if (!str_eq(g.why[CGROUP_CPU],
+		    "/sys/fs/cgroup/user.slice/u1: gives no cpu controller to its groups"))
+		return 4;
+	return cgroup_remove_at(d->fd, "a1", &e) == 0 &&
+			       !there(d, "sys/fs/cgroup/user.slice/u1/hutch/a1")
+		       ? 0
+		       : 5;
+}
+
+static int make_denied(const struct unit_dir *d)
+{
+	_cleanup_cgroup_ struct cgroup g = CGROUP_INIT;
+	struct err e = ERR_INIT;
+
+	if (cgroup_make_at(d->fd, "a1", &limits, &g, &e) < 0)
+		return 1;
+	for (enum cgroup_part p = 0; p < CGROUP_PARTS; p++)
+		if (g.has[p] || g.dir[p] >= 0 || !strstr(g.why[p], "not delegated to us"))
+			return 2;
+	return 0;
+}
+
+static void need_root(void)
+{
+	if (geteuid() != 0)
+		skip();
+}
+
+static void v2_tree_as_user(void **state)
+{
+	static const char *const own[] = { "", "/cgroup.procs", "/cgroup.subtree_control", "/hutch",
+					   "/hutch/cgroup.subtree_control" };
+	const struct unit_dir *d = *state;
+	char path[128];
+
+	need_root();
+	fake_v2(d);
+	assert_return_code(fchmod(d->fd, 0755), 0);
+	fake_group(d, "sys/fs/cgroup/user.slice/u1/hutch", "memory pids", "memory pids");
+	assert_int_equal(as_nobody(make_denied, d), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(own); i++) {
+		(void)snprintf(path, sizeof(path), "sys/fs/cgroup/user.slice/u1%s", own[i]);
+		assert_return_code(fchownat(d->fd, path, 65534, 65534, 0), 0);
+	}
+	assert_int_equal(as_nobody(make_delegated, d), 0);
+}
+
+/* No hierarchy at all, and ids that would be paths. */
+static void nothing_there(void **state)
+{
+	static const char *const bad[] = { "", "..", "a/b", "A", "a.b", "a-b", "\xc3\xa4" };
+	const struct unit_dir *d = *state;
+	struct cgroup g = CGROUP_INIT;
+	struct err e = ERR_INIT;
+	char longest[80];
+
+	assert_return_code(cgroup_make_at(d->fd, "a1", &limits, &g, &e), 0);
+	for (enum cgroup_part p = 0; p < CGROUP_PARTS; p++)
+		assert_string_equal(g.why[p], "no control groups are mounted");
+	assert_return_code(cgroup_remove_at(d->fd, "a1", &e), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		assert_int_equal(cgroup_make_at(d->fd, bad[i], &limits, &g, &e), -EINVAL);
+		assert_int_equal(cgroup_remove_at(d->fd, bad[i], &e), -EINVAL);
+	}
+	memset(longest, 'a', sizeof(longest) - 1);
+	longest[sizeof(longest) - 1] = '\0';
+	assert_int_equal(cgroup_make_at(d->fd, longest, &limits, &g, &e), -EINVAL);
+}
+
+static void check_file(const struct unit_dir *d, const char *name, const char *text)
+{
+	char line[64];
+
+	assert_return_code(fd_read_line(d->fd, name, line, sizeof(line)), 0);
+	assert_string_equal(line, text);
+}
+
+static void check_limits(const struct unit_dir *d, bool v2, bool good)
+{
+	struct cgroup g = CGROUP_INIT;
+	struct err e = ERR_INIT;
+
+	for (enum cgroup_part p = 0; p < CGROUP_PARTS; p++) {
+		g.dir[p] = d->fd;
+		g.v2[p] = v2;
+		assert_return_code(cgroup_limit(&g, p, &limits, "/g", &e), 0);
+		assert_int_equal(g.has[p], good);
+		assert_int_equal(g.why[p][0] == '\0', good);
+	}
+}
+
+/* What is written to which file, in a directory that is only a directory. */
+static void limits_v2(void **state)
+{
+	const struct unit_dir *d = *state;
+
+	check_limits(d, true, false);
+	put(d, "memory.max", "");
+	put(d, "pids.max", "");
+	put(d, "cpu.max", "");
+	check_limits(d, true, true); /* a kernel without swap */
+	put(d, "memory.swap.max", "");
+	check_limits(d, true, true);
+	check_file(d, "memory.max", "67108864");
+	check_file(d, "memory.swap.max", "0");
+	check_file(d, "pids.max", "20");
+	check_file(d, "cpu.max", "50000 100000");
+}
+
+static void limits_v1(void **state)
+{
+	const struct unit_dir *d = *state;
+
+	put(d, "memory.limit_in_bytes", "");
+	put(d, "memory.swappiness", "");
+	put(d, "pids.max", "");
+	put(d, "cpu.cfs_period_us", "");
+	put(d, "cpu.cfs_quota_us", "");
+	check_limits(d, false, true);
+	check_file(d, "memory.swappiness", "0"); /* in place of memsw */
+	put(d, "memory.swappiness", "60");
+	put(d, "memory.memsw.limit_in_bytes", "");
+	put(d, "memory.kmem.tcp.limit_in_bytes", "");
+	check_limits(d, false, true);
+	check_file(d, "memory.limit_in_bytes", "67108864");
+	check_file(d, "memory.memsw.limit_in_bytes", "67108864");
+	check_file(d, "memory.kmem.tcp.limit_in_bytes", "67108864");
+	check_file(d, "memory.swappiness", "60");
+	check_file(d, "cpu.cfs_period_us", "100000");
+	check_file(d, "cpu.cfs_quota_us", "50000");
+	check_file(d, "pids.max", "20");
+}
+
+/* A file that does not take what is written: the limit does not count. */
+static void limits_that_do_not_stick(void **state)
+{
+	const struct unit_dir *d = *state;
+	struct cgroup g = CGROUP_INIT;
+	struct err e = ERR_INIT;
+
+	g.dir[CGROUP_PIDS] = d->fd;
+	put(d, "pids.max", "99999"); /* "20" on top of it reads 20999 */
+	assert_return_code(cgroup_limit(&g, CGROUP_PIDS, &limits, "/g", &e), 0);
+	assert_false(g.has[CGROUP_PIDS]);
+	assert_string_equal(g.why[CGROUP_PIDS], "/g/pids.max: 20 was written, but it reads 20999");
+	put(d, "pids.max", "20x");
+	assert_return_code(cgroup_limit(&g, CGROUP_PIDS, &limits, "/g", &e), 0);
+	assert_false(g.has[CGROUP_PIDS]);
+}
+
+static void usage_files(void **state)
+{
+	const struct unit_dir *d = *state;
+	struct cgroup g = { .dir = { d->fd, d->fd, d->fd }, .v2 = { true, true, true } };
+	struct cgroup_usage u;
+
+	cgroup_usage(&g, &u);
+	assert_true(u.memory == 0 && u.oom_kills == 0 && u.pids == 0 && u.cpu_us == 0);
+	put(d, "memory.current", "4096\n");
+	put(d, "memory.peak", "8192\n");
+	put(d, "memory.events", "low 1\noom 7\noom_kill 2\noom_group_kill 9\n");
+	put(d, "pids.current", "3\n");
+	put(d, "pids.events", "max 5\n");
+	put(d, "cpu.stat", "usage_usec 123\nuser_usec 1\nnr_periods 8\nnr_throttled 4\n");
+	cgroup_usage(&g, &u);
+	assert_true(u.memory == 4096 && u.memory_peak == 8192 && u.oom_kills == 2);
+	assert_true(u.pids == 3 && u.pids_refused == 5 && u.cpu_us == 123 && u.throttled == 4);
+	memset(g.v2, 0, sizeof(g.v2));
+	put(d, "memory.usage_in_bytes", "1\n");
+	put(d, "memory.max_usage_in_bytes", "2\n");
+	put(d, "memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n");
+	put(d, "cpuacct.usage", "5000\n");
+	cgroup_usage(&g, &u);
+	assert_true(u.memory == 1 && u.memory_peak == 2 && u.oom_kills == 3);
+	assert_true(u.pids == 3 && u.pids_refused == 5 && u.cpu_us == 5 && u.throttled == 4);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, unit_dir_setup, unit_dir_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(mixed_tree),      TEST(existing_group), TEST(v2_tree_as_root),
+		TEST(v2_tree_as_user), TEST(nothing_there),  TEST(limits_v2),
+		TEST(limits_v1),       TEST(usage_files),    TEST(limits_that_do_not_stick),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,456 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The container engine against the real crun, in an image with nothing in it but directories and
+ * one file. Each test is a warden: a child in a mount namespace of its own, whose checks end it.
+ *
+ * HUTCH_GUEST is hutch-guest, or empty where it is not static. With a number as argument the
+ * program starts that many sandboxes and prints how long each took to its HELLO.
+ */
+#include "unit.h"
+
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/nsfs.h>
+#include <poll.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
+
+#include "clock.h"
+#include "engine.h"
+#include "fail.h"
+#include "fd.h"
+#include "link.h"
+#include "str.h"
+
+enum {
+	IDS = 1600000000, /* of the sandbox */
+	IMAGE = 1500000000,
+	MIB = 1024 * 1024,
+	DEADLINE = 20,
+};
+
+/* The odd name shows that no part of it is taken for an option of a mount. */
+#define IMAGE_DIR "a,b:c\\d"
+
+static const char *guest;
+
+#define CHECK(expr)                                                                         \
+	do {                                                                                \
+		if (!(expr)) {                                                              \
+			(void)fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #expr, \
+				      last.msg);                                            \
+			_exit(1);                                                           \
+		}                                                                           \
+	} while (0)
+
+static struct err last;
+
+/* ---- a warden ---- */
+
+static void check_in_child(const struct unit_dir *d, void (*fn)(const struct unit_dir *d))
+{
+	int status;
+	pid_t pid;
+
+	if (geteuid() != 0)
+		skip();
+	pid = fork();
+	if (pid == 0) {
+		(void)alarm(DEADLINE);
+		CHECK(unshare(CLONE_NEWNS) == 0);
+		CHECK(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0);
+		CHECK(prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
+		fn(d);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
+static void make_image(const struct unit_dir *d, char path[static 128])
+{
+	static const char *const dirs[] = { "", "/proc", "/dev", "/sys", "/tmp" };
+	char name[128];
+
+	(void)snprintf(path, 128, "%s/" IMAGE_DIR, d->path);
+	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++) {
+		(void)snprintf(name, sizeof(name), "%s%s", path, dirs[i]);
+		CHECK(mkdir(name, 0755) == 0 && chown(name, IMAGE, IMAGE + 7) == 0);
+	}
+	unit_dir_write(d, IMAGE_DIR "/file", "image", 5);
+	CHECK(fchownat(d->fd, IMAGE_DIR "/file", IMAGE + 1000, IMAGE + 1007, 0) == 0);
+}
+
+/* What the tests have in common; the paths are valid until the next one. */
+static struct engine_start plan(const struct unit_dir *d, struct spec *spec)
+{
+	static struct cgroup group = CGROUP_INIT;
+	static char path[128];
+
+	make_image(d, path);
+	*spec = (struct spec){ .id = "test000000000000",
+			       .root = path,
+			       .workspace = "/work/space",
+			       .image_uid = IMAGE,
+			       .image_gid = IMAGE + 7,
+			       .limits = { .memory = 64 * MIB, .disk = 8 * MIB } };
+	return (struct engine_start){
+		.spec = spec, .group = &group, .guest = guest, .channel = -EBADF, .ids = IDS
+	};
+}
+
+/* ---- user namespaces ---- */
+
+static void in_user_namespace(const struct unit_dir *d)
+{
+	char line[64];
+	uid_t owner;
+	int ns = -EBADF;
+
+	CHECK(userns_make(IDS, &ns, &last) == 0);
+	CHECK(ioctl(ns, NS_GET_OWNER_UID, &owner) == 0 && owner == IDS);
+	CHECK(setgroups(0, NULL) == 0 && setns(ns, CLONE_NEWUSER) == 0);
+	CHECK(fd_read_line(AT_FDCWD, "/proc/self/uid_map", line, sizeof(line)) == 0);
+	CHECK(str_eq(line, "         0 1600000000      65536"));
+	CHECK(fd_read_line(AT_FDCWD, "/proc/self/gid_map", line, sizeof(line)) == 0);
+	CHECK(str_eq(line, "         0 1600000000      65536"));
+	CHECK(waitpid(-1, NULL, 0) < 0 && errno == ECHILD);
+}
+
+static void namespace_belongs_to_the_ids(void **state)
+{
+	check_in_child(*state, in_user_namespace);
+}
+
+static void in_foreign_ids(const struct unit_dir *d)
+{
+	CHECK(userns_enter(5, 5, &last) == -EPERM); /* nobody's subordinate ids begin there */
+	CHECK(str_has_prefix(last.msg, "cannot map subordinate ids: newuidmap: "));
+}
+
+static void ids_of_others_are_not_to_be_had(void **state)
+{
+	char path[256];
+
+	if (proc_find("newuidmap", path, sizeof(path)) < 0)
+		skip();
+	check_in_child(*state, in_foreign_ids);
+}
+
+/* ---- the root ---- */
+
+static bool owned(const char *path, uid_t uid, gid_t gid)
+{
+	struct stat st;
+
+	return lstat(path, &st) == 0 && st.st_uid == uid && st.st_gid == gid;
+}
+
+static void in_scratch(const struct unit_dir *d)
+{
+	static char mebibyte[MIB];
+	_cleanup_close_ int fd = -EBADF;
+	struct spec spec;
+	struct engine_start s = plan(d, &spec);
+	struct statvfs fs;
+	struct stat st;
+	uint64_t disk;
+	ssize_t k, n = 0;
+
+	s.guest = "/bin/sh";
+	CHECK(scratch_mount(&s, &disk, &last) == 0);
+	CHECK(disk == 8 * MIB);
+	CHECK(statvfs("/run/s", &fs) == 0 && fs.f_files == 4096);
+	CHECK(owned("/run/r", IDS, IDS) && owned("/run/r/tmp", IDS, IDS));
+	CHECK(owned("/run/r/file", IDS + 1000, IDS + 1000));
+	CHECK(owned("/run/r/work", IDS, IDS) && owned("/run/r/work/space", IDS, IDS));
+	CHECK(stat("/run/r/work/space", &st) == 0 && (st.st_mode & 07777) == 0777);
+	CHECK(open("/run/l/new", O_WRONLY | O_CREAT | O_CLOEXEC, 0600) < 0 && errno == EROFS);
+	fd = open("/run/r/file", O_WRONLY | O_APPEND | O_CLOEXEC);
+	CHECK(fd >= 0);
+	while ((k = write(fd, mebibyte, sizeof(mebibyte))) > 0)
+		n += k;
+	CHECK(errno == ENOSPC && n > 7 * MIB && n < 8 * MIB);
+	CHECK(owned("/run/r/file", IDS + 1000, IDS + 1000));
+	CHECK(statvfs("/run/r", &fs) == 0 && (fs.f_flag & ST_NOSUID) && (fs.f_flag & ST_NODEV));
+}
+
+static void root_is_the_image_and_a_bounded_scratch(void **state)
+{
+	const struct unit_dir *d = *state;
+	struct stat st;
+
+	check_in_child(d, in_scratch);
+	assert_int_equal(fstatat(d->fd, IMAGE_DIR "/file", &st, 0), 0);
+	assert_int_equal(st.st_size, 5);
+	assert_int_equal(st.st_uid, IMAGE + 1000);
+}
+
+/* Memory bounds the scratch too, and both may lie below what is covered. */
+static void in_scratch_below_run(const struct unit_dir *d)
+{
+	struct unit_dir run = { .path = "/run" };
+	struct spec spec;
+	struct engine_start s;
+	uint64_t disk;
+
+	CHECK(mount("test", "/run", "tmpfs", 0, NULL) == 0);
+	run.fd = open("/run", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	s = plan(&run, &spec);
+	unit_dir_write(&run, "guest", "guest", 5);
+	(void)fd_close(run.fd);
+	s.guest = "/run/guest";
+	spec.limits.memory = 4 * MIB;
+	CHECK(scratch_mount(&s, &disk, &last) == 0);
+	CHECK(disk == 3 * MIB);
+	CHECK(access("/run/r/file", F_OK) == 0 && access("/run/guest", F_OK) < 0);
+	CHECK(access("/run/g", R_OK) == 0 && access("/run/g", W_OK) < 0 && errno == EROFS);
+}
+
+static void image_and_guest_may_lie_below_run(void **state)
+{
+	check_in_child(*state, in_scratch_below_run);
+}
+
+static void in_controllers(const struct unit_dir *d)
+{
+	char line[64];
+
+	CHECK(scratch_hide_controllers(&last) == 0);
+	CHECK(scratch_hide_controllers(&last) == 0);
+	CHECK(fd_read_line(AT_FDCWD, "/sys/fs/cgroup/unified/cgroup.controllers", line,
+			   sizeof(line)) < 0);
+}
+
+static void controllers_are_hidden(void **state)
+{
+	if (access("/sys/fs/cgroup/unified/cgroup.controllers", R_OK) < 0)
+		skip();
+	check_in_child(*state, in_controllers);
+}
+
+/* ---- all of it ---- */
+
+static void take_hello(struct link *l, const struct fields *f, void *arg)
+{
+	*(bool *)arg = fields_has(f, TAG_AGENT);
+}
+
+static void say_hello(int sock)
+{
+	static const struct link_ops ops = { .hello = take_hello };
+	_cleanup_buf_ struct buf hello = BUF_INIT(WIRE_PAYLOAD_MAX);
+	_cleanup_link_ struct link *l = NULL;
+	char bytes[4096];
+	bool heard = false;
+	const void *out;
+	size_t n;
+
+	CHECK(link_new(LINK_KEEPER, &ops, &heard, &l) == 0);
+	fields_put_number(&hello, TAG_VERSION, WIRE_VERSION);
+	CHECK(link_hello(l, &hello) == 0);
+	out = link_pending(l, &n);
+	CHECK(fd_write_all(sock, out, n) == 0);
+	while (!heard) {
+		ssize_t k = read(sock, bytes, sizeof(bytes));
+
+		CHECK(k > 0 && link_feed(l, bytes, (size_t)k, &last) == 0);
+	}
+}
+
+static bool status_says(pid_t pid, const char *line)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(65536);
+	char path[64];
+
+	(void)snprintf(path, sizeof(path), "/proc/%d/status", pid);
+	return fd_read_file(AT_FDCWD, path, &b, &last) == 0 && strstr(buf_text(&b), line);
+}
+
+/* crun leaves a process that ends at once; one that lives on would hold the test up for ever. */
+static void reap_rest(void)
+{
+	while (waitpid(-1, NULL, 0) > 0)
+		;
+	CHECK(errno == ECHILD);
+}
+
+/* Kills PID 1, after which there must be nobody. */
+static void end(struct engine_sandbox *b)
+{
+	siginfo_t info;
+
+	CHECK(proc_signal(&b->init, SIGKILL) == 0);
+	CHECK(proc_wait(&b->init, clock_mono() + 5 * NSEC_PER_SEC, &info) == 0);
+	CHECK(info.si_code == CLD_KILLED);
+	proc_done(&b->init);
+	reap_rest();
+}
+
+static uint64_t start_once(const struct unit_dir *d, struct engine_sandbox *ret, int *ret_sock)
+{
+	struct spec spec;
+	struct engine_start s = plan(d, &spec);
+	uint64_t before = clock_mono();
+	int socks[2];
+
+	CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, socks) == 0);
+	s.channel = socks[1];
+	CHECK(engine_container.start(&s, ret, &last) == 0);
+	(void)close(socks[1]);
+	say_hello(socks[0]);
+	*ret_sock = socks[0];
+	return clock_mono() - before;
+}
+
+static void in_sandbox(const struct unit_dir *d)
+{
+	size_t fds = fail_count_fds();
+	struct engine_sandbox b;
+	int sock;
+
+	(void)start_once(d, &b, &sock);
+	CHECK(fail_count_fds() == fds + 2); /* the pidfd and the channel */
+	CHECK(b.disk == 8 * MIB);
+	CHECK(status_says(b.init.pid, "\nUid:\t1600000000\t1600000000\t1600000000\t1600000000\n"));
+	CHECK(status_says(b.init.pid, "\nGroups:\t \n"));
+	CHECK(status_says(b.init.pid, "\nSeccomp:\t2\n"));
+	CHECK(status_says(b.init.pid, "\nNSpid:\t"));
+	end(&b);
+}
+
+static void need_guest(void)
+{
+	char crun[256];
+
+	if (!guest[0] || proc_find("crun", crun, sizeof(crun)) < 0)
+		skip();
+}
+
+static void says_hello_and_leaves_nothing(void **state)
+{
+	_cleanup_buf_ struct buf before = BUF_INIT(MIB), after = BUF_INIT(MIB);
+	struct err e = ERR_INIT;
+
+	need_guest();
+	assert_int_equal(fd_read_file(AT_FDCWD, "/proc/self/mountinfo", &before, &e), 0);
+	check_in_child(*state, in_sandbox);
+	assert_int_equal(fd_read_file(AT_FDCWD, "/proc/self/mountinfo", &after, &e), 0);
+	assert_string_equal(buf_text(&before), buf_text(&after));
+	assert_true(owned("/dev/null", 0, 0)); /* crun gives away what it has as standard input */
+}
+
+/* Its channel gone, the guest ends by itself: so it does when a warden is killed. */
+static void in_sandbox_without_keeper(const struct unit_dir *d)
+{
+	struct engine_sandbox b;
+	siginfo_t info;
+	int sock;
+
+	(void)start_once(d, &b, &sock);
+	(void)close(sock);
+	CHECK(proc_wait(&b.init, clock_mono() + 5 * NSEC_PER_SEC, &info) == 0);
+	CHECK(info.si_code == CLD_EXITED);
+}
+
+static void ends_with_its_channel(void **state)
+{
+	need_guest();
+	check_in_child(*state, in_sandbox_without_keeper);
+}
+
+static void in_broken_guest(const struct unit_dir *d)
+{
+	struct engine_sandbox b = { .init = PROC_INIT };
+	char path[128];
+	struct spec spec;
+	struct engine_start s = plan(d, &spec);
+	int socks[2];
+
+	unit_dir_write(d, "guest", "guest", 5);
+	(void)snprintf(path, sizeof(path), "%s/guest", d->path);
+	s.guest = path;
+	CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, socks) == 0);
+	s.channel = socks[1];
+	CHECK(engine_container.start(&s, &b, &last) == -EIO);
+	CHECK(str_eq(last.msg, "crun: open executable: Permission denied"));
+	CHECK(b.init.pid == 0);
+	reap_rest();
+}
+
+static void what_crun_says_is_told(void **state)
+{
+	need_guest();
+	check_in_child(*state, in_broken_guest);
+}
+
+static void in_missing_image(const struct unit_dir *d)
+{
+	struct engine_sandbox b = { .init = PROC_INIT };
+	struct spec spec;
+	struct engine_start s = plan(d, &spec);
+
+	spec.root = "/nonexistent/root";
+	CHECK(engine_container.start(&s, &b, &last) == -ENOENT);
+	CHECK(strstr(last.msg, "'/nonexistent/root'"));
+	spec.root = "/proc";
+	CHECK(engine_container.start(&s, &b, &last) == -EOPNOTSUPP);
+	CHECK(strstr(last.msg, "idmapped"));
+}
+
+static void an_image_that_cannot_be_had_is_named(void **state)
+{
+	check_in_child(*state, in_missing_image);
+}
+
+/* ---- how long it takes ---- */
+
+static void in_measure(const struct unit_dir *d)
+{
+	struct engine_sandbox b;
+	int sock;
+	uint64_t took = start_once(d, &b, &sock);
+
+	(void)printf("%.1f ms\n", (double)took / (double)NSEC_PER_MSEC);
+	(void)fflush(stdout);
+	end(&b);
+}
+
+static void measure(void **state)
+{
+	check_in_child(*state, in_measure);
+}
+
+#define TEST(fn) cmocka_unit_test_setup_teardown(fn, unit_dir_setup, unit_dir_teardown)
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(namespace_belongs_to_the_ids),
+		TEST(ids_of_others_are_not_to_be_had),
+		TEST(root_is_the_image_and_a_bounded_scratch),
+		TEST(image_and_guest_may_lie_below_run),
+		TEST(controllers_are_hidden),
+		TEST(says_hello_and_leaves_nothing),
+		TEST(ends_with_its_channel),
+		TEST(what_crun_says_is_told),
+		TEST(an_image_that_cannot_be_had_is_named),
+	};
+	const struct CMUnitTest measures[] = { TEST(measure) };
+	int r = 0;
+
+	guest = getenv("HUTCH_GUEST");
+	assert(guest);
+	if (argc < 2)
+		return cmocka_run_group_tests(tests, NULL, NULL);
+	for (unsigned long n = strtoul(argv[1], NULL, 10); r == 0 && n > 0; n--)
+		r = cmocka_run_group_tests(measures, NULL, NULL);
+	return r;
+}

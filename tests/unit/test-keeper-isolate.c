@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What an isolated keeper can still do. Each try runs twice: in a child that is isolated, where it
+ * must die or fail, and in one that is not, where it must work; else it proves nothing.
+ */
+#include "unit.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "keeper.h"
+#include "log.h"
+#include "str.h"
+
+enum {
+	ID = 0x70000001,
+	WORKED = 0,
+	REFUSED = 1,
+	BROKEN = 99, /* the test itself */
+	KILLED = 1000,
+};
+
+static struct spec spec;
+
+/* ---- tries: true if it works ---- */
+
+static bool try_open(void)
+{
+	return open("/etc/passwd", O_RDONLY | O_CLOEXEC) >= 0;
+}
+
+static bool try_openat2(void)
+{
+	uint64_t how[3] = { O_PATH };
+
+	return syscall(SYS_openat2, AT_FDCWD, "/", how, sizeof(how)) >= 0;
+}
+
+static bool try_socket(void)
+{
+	return socket(AF_UNIX, SOCK_STREAM, 0) >= 0;
+}
+
+static bool try_connect(void)
+{
+	return connect(2, NULL, 0) < 0 && errno != ENOSYS;
+}
+
+static bool try_kill(void)
+{
+	return kill(getppid(), 0) == 0;
+}
+
+static bool try_fork(void)
+{
+	pid_t pid = fork();
+
+	if (pid == 0)
+		_exit(0);
+	return pid > 0;
+}
+
+static bool try_exec(void)
+{
+	(void)execl("/bin/true", "true", NULL);
+	return false;
+}
+
+static bool try_setuid(void)
+{
+	return setresuid(0, 0, 0) == 0;
+}
+
+static bool try_ptrace(void)
+{
+	return syscall(SYS_ptrace, 0, 0, 0, 0) == 0;
+}
+
+static bool try_exec_memory(void)
+{
+	return mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) !=
+	       MAP_FAILED;
+}
+
+static bool try_mprotect(void)
+{
+	void *p = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return p != MAP_FAILED && mprotect(p, 4096, PROT_READ | PROT_EXEC) == 0;
+}
+
+static bool try_other_sockopt(void)
+{
+	socklen_t n = sizeof(int);
+	int value;
+
+	return getsockopt(2, SOL_SOCKET, SO_TYPE, &value, &n) == 0 || errno == ENOTSOCK;
+}
+
+static bool try_unshare(void)
+{
+	return unshare(CLONE_NEWNS) == 0;
+}
+
+static bool try_prctl(void)
+{
+	return prctl(PR_GET_DUMPABLE) >= 0;
+}
+
+/* ---- what it must be able to do ---- */
+
+static bool try_log(void)
+{
+	log_error("a line of an isolated keeper");
+	return true;
+}
+
+static bool try_memory(void)
+{
+	for (size_t n = 1; n <= (size_t)32 << 20; n *= 2) {
+		char *p = malloc(n), *q;
+
+		if (!p)
+			return false;
+		memset(p, 1, n);
+		q = realloc(p, n * 2);
+		if (!q)
+			return false;
+		q[2 * n - 1] = 1;
+		free(q);
+	}
+	return true;
+}
+
+static bool try_peercred(void)
+{
+	socklen_t n = sizeof(struct ucred);
+	struct ucred c;
+
+	return getsockopt(3, SOL_SOCKET, SO_PEERCRED, &c, &n) == 0;
+}
+
+static bool try_clock(void)
+{
+	struct timespec t;
+
+	return syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &t) == 0;
+}
+
+/* Too much memory fails and kills nobody. */
+static bool try_much_memory(void)
+{
+	void *volatile p = malloc((size_t)1 << 30); /* or clang knows that nobody uses it */
+
+	return p != NULL;
+}
+
+/* ---- running them ---- */
+
+static struct keeper_start start_of(int fd)
+{
+	return (struct keeper_start){ .spec = &spec,
+				      .guest = fd,
+				      .listener = -EBADF,
+				      .client = -EBADF,
+				      .warden = -EBADF,
+				      .id = ID,
+				      .parent = getppid() };
+}
+
+static _noreturn_ void child(bool (*try)(void), bool isolated)
+{
+	struct err e = ERR_INIT;
+	struct keeper_start s;
+	int fds[2];
+
+	(void)dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), 2);
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, fds) < 0 || dup2(fds[0], 3) < 0)
+		_exit(BROKEN);
+	s = start_of(3);
+	if (isolated && (isolate_fds(&s, &e) < 0 || isolate(&s, &e) < 0))
+		_exit(BROKEN);
+	_exit(try() ? WORKED : REFUSED);
+}
+
+static int run(bool (*try)(void), bool isolated)
+{
+	pid_t pid = fork();
+	int status = 0;
+
+	if (pid == 0)
+		child(try, isolated);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	return WIFSIGNALED(status) ? KILLED + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+static void what_kills(void **state)
+{
+	static const struct {
+		const char *name;
+		bool (*try)(void);
+	} rows[] = {
+		{ "open", try_open },	      { "openat2", try_openat2 },
+		{ "socket", try_socket },     { "connect", try_connect },
+		{ "kill", try_kill },	      { "fork", try_fork },
+		{ "exec", try_exec },	      { "setuid", try_setuid },
+		{ "ptrace", try_ptrace },     { "executable memory", try_exec_memory },
+		{ "mprotect", try_mprotect }, { "another socket option", try_other_sockopt },
+		{ "unshare", try_unshare },   { "prctl", try_prctl },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		print_message("# %s\n", rows[i].name);
+		assert_int_equal(run(rows[i].try, false), WORKED);
+		assert_int_equal(run(rows[i].try, true), KILLED + SIGSYS);
+	}
+}
+
+static void what_works(void **state)
+{
+	assert_int_equal(run(try_log, true), WORKED);
+	assert_int_equal(run(try_memory, true), WORKED);
+	assert_int_equal(run(try_peercred, true), WORKED);
+	assert_int_equal(run(try_clock, true), WORKED);
+	assert_int_equal(run(try_much_memory, false), WORKED);
+	assert_int_equal(run(try_much_memory, true), REFUSED);
+}
+
+/* The other stages, seen from outside: the filter hides them from the child itself. */
+static void read_proc(pid_t pid, const char *name, const char *key, char *out, size_t n)
+{
+	char path[64], line[256];
+	_cleanup_fclose_ FILE *f = NULL;
+
+	(void)snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
+	f = fopen(path, "re");
+	assert_non_null(f);
+	out[0] = '\0';
+	while (fgets(line, sizeof(line), f))
+		if (str_has_prefix(line, key))
+			(void)snprintf(out, n, "%s", line);
+}
+
+static void what_the_kernel_says(void **state)
+{
+	static const char *const want[][2] = {
+		{ "Uid:", "Uid:\t1879048193\t1879048193\t1879048193\t1879048193\n" },
+		{ "Gid:", "Gid:\t1879048193\t1879048193\t1879048193\t1879048193\n" },
+		{ "Groups:", "Groups:\t \n" },
+		{ "CapInh:", "CapInh:\t0000000000000000\n" },
+		{ "CapPrm:", "CapPrm:\t0000000000000000\n" },
+		{ "CapEff:", "CapEff:\t0000000000000000\n" },
+		{ "CapBnd:", "CapBnd:\t0000000000000000\n" },
+		{ "CapAmb:", "CapAmb:\t0000000000000000\n" },
+		{ "NoNewPrivs:", "NoNewPrivs:\t1\n" },
+		{ "Seccomp:", "Seccomp:\t2\n" },
+	};
+	static const char *const limits[][2] = {
+		{ "Max processes", " 0 " },
+		{ "Max core file size", " 0 " },
+		{ "Max open files", " 128 " },
+		{ "Max address space", " 536870912 " },
+	};
+	int fds[2], extra = open("/", O_RDONLY | O_DIRECTORY), status;
+	char line[256], path[64];
+	pid_t pid;
+
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+	pid = fork();
+	if (pid == 0) {
+		struct err e = ERR_INIT;
+		struct keeper_start s = start_of(fds[1]);
+		char byte;
+
+		if (isolate_fds(&s, &e) < 0 || isolate(&s, &e) < 0 || write(fds[1], "r", 1) != 1)
+			_exit(BROKEN);
+		_exit((int)read(fds[1], &byte, 1));
+	}
+	assert_int_equal(read(fds[0], line, 1), 1);
+	for (size_t i = 0; i < ARRAY_SIZE(want); i++) {
+		read_proc(pid, "status", want[i][0], line, sizeof(line));
+		assert_string_equal(line, want[i][1]);
+	}
+	(void)snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)pid, extra);
+	assert_int_equal(access(path, F_OK), -1);
+	(void)snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)pid, fds[1]);
+	assert_int_equal(readlink(path, line, sizeof(line)) > 0, 1);
+	for (size_t i = 0; i < ARRAY_SIZE(limits); i++) {
+		read_proc(pid, "limits", limits[i][0], line, sizeof(line));
+		assert_non_null(strstr(line, limits[i][1]));
+	}
+	assert_int_equal(write(fds[0], "x", 1), 1);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 1 << 8);
+	(void)close(extra);
+	(void)close(fds[0]);
+	(void)close(fds[1]);
+}
+
+/* The warden is killed: so is the keeper. */
+static void it_dies_with_its_parent(void **state)
+{
+	int fds[2];
+	char byte;
+	pid_t warden;
+
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+	warden = fork();
+	if (warden == 0) {
+		pid_t keeper = fork();
+
+		if (keeper == 0) {
+			struct err e = ERR_INIT;
+			struct keeper_start s = start_of(fds[1]);
+
+			if (isolate_fds(&s, &e) < 0 || isolate(&s, &e) < 0 ||
+			    write(fds[1], "r", 1) != 1)
+				_exit(BROKEN);
+			for (;;)
+				(void)!read(fds[1], &byte, 1);
+		}
+		(void)close(fds[1]);
+		(void)pause();
+	}
+	(void)close(fds[1]);
+	assert_int_equal(read(fds[0], &byte, 1), 1);
+	assert_int_equal(kill(warden, SIGKILL), 0);
+	assert_int_equal(waitpid(warden, NULL, 0), warden);
+	/* The only other holder of the socket is gone when this ends. */
+	assert_true(read(fds[0], &byte, 1) <= 0);
+	(void)close(fds[0]);
+}
+
+/* One that has lost its parent already is told so. */
+static void an_orphan_does_not_start(void **state)
+{
+	pid_t pid = fork();
+	int status;
+
+	if (pid == 0) {
+		struct err e = ERR_INIT;
+		struct keeper_start s = start_of(-EBADF);
+
+		s.parent = 1 << 22;
+		_exit(isolate(&s, &e) == -ESRCH ? 0 : 1);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_kills),
+		cmocka_unit_test(what_works),
+		cmocka_unit_test(what_the_kernel_says),
+		cmocka_unit_test(it_dies_with_its_parent),
+		cmocka_unit_test(an_orphan_does_not_start),
+	};
+
+	if (geteuid() != 0) {
+		(void)puts("1..0 # SKIP the keeper's ids are taken by root");
+		return 0;
+	}
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

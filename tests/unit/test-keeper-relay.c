@@ -1,0 +1,712 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "test-keeper.h"
+
+#include <dirent.h>
+
+#include "fail.h"
+#include "str.h"
+
+/* ---- with the real guest ---- */
+
+static void a_command_runs(void **state)
+{
+	_cleanup_bench_ struct bench b;
+	struct talk *t;
+
+	bench_init(&b, state);
+	bench_start(&b, true);
+	bench_go(&b);
+	t = peer_exec(b.client, .script = "echo out; echo err >&2; exit 7");
+	UNTIL(b.client, t->closed);
+	assert_true(t->accepted && t->exited && t->eof[1] && t->eof[2]);
+	assert_int_equal(t->code, WIRE_DONE);
+	assert_int_equal(t->exit_code, 7);
+	assert_string_equal(t->out[1], "out\n");
+	assert_string_equal(t->out[2], "err\n");
+}
+
+static void defaults_are_merged(void **state)
+{
+	_cleanup_bench_ struct bench b;
+	const char *env[] = { "ZED=policy", "ALPHA=policy", "MID=", NULL };
+	struct talk *t;
+
+	bench_init(&b, state);
+	b.spec.env.v = env;
+	b.spec.env.n = 3;
+	b.spec.workspace = "/usr";
+	bench_start(&b, true);
+	bench_go(&b);
+	t = peer_exec(b.client, .script = "echo $ZED,$ALPHA,${MID-unset}; pwd",
+		      .env = "ALPHA=client");
+	UNTIL(b.client, t->closed);
+	assert_string_equal(t->out[1], "policy,client,\n/usr\n");
+	t = peer_exec(b.client, .script = "pwd", .cwd = "/etc");
+	UNTIL(b.client, t->closed);
+	assert_string_equal(t->out[1], "/etc\n");
+}
+
+static void stdin_goes_in(void **state)
+{
+	_cleanup_bench_ struct bench b;
+	static char block[128 * 1024];
+	size_t left = 3 * 1024 * 1024;
+	struct talk *t;
+
+	bench_init(&b, state);
+	bench_start(&b, true);
+	bench_go(&b);
+	t = peer_exec(b.client, .script = "sleep 0.2; wc -c", .input = true);
+	UNTIL(b.client, t->accepted);
+	while (left > 0) {
+		ssize_t n = link_data(b.client->l, t->ch, 0, block, MIN(left, sizeof(block)));
+
+		assert_true(n >= 0 && !b.client->ended);
+		left -= (size_t)n;
+		peer_step(b.client, n > 0 ? 0 : 10);
+	}
+	assert_int_equal(link_eof(b.client->l, t->ch, 0), 0);
+	UNTIL(b.client, t->closed);
+	assert_string_equal(t->out[1], "3145728\n");
+}
+
+static void signals_arrive(void **state)
+{
+	_cleanup_bench_ struct bench b;
+	_cleanup_buf_ struct buf f = BUF_INIT(64);
+	struct talk *t;
+
+	bench_init(&b, state);
+	bench_start(&b, true);
+	bench_go(&b);
+	t = peer_exec(b.client, .script = "echo ready; exec sleep 100");
+	UNTIL(b.client, t->got[1] > 0);
+	fields_put_number(&f, TAG_NUMBER, SIGTERM);
+	assert_int_equal(link_msg(b.client->l, t->ch, WIRE_MSG_SIGNAL, &f), 0);
+	UNTIL(b.client, t->closed);
+	assert_int_equal(t->exit_code, 256 + SIGTERM);
+}
+
+static void files_are_read(void **state)
+{
+	_cleanup_bench_ struct bench b;
+	_cleanup_buf_ struct buf f = BUF_INIT(64), g = BUF_INIT(64);
+	struct talk *t;
+
+	bench_init(&b, state);
+	b.spec.user = "0";
+	bench_start(&b, true);
+	bench_go(&b);
+	fields_put_text(&f, TAG_PATH, "/etc/passwd");
+	t = peer_open(b.client, WIRE_OP_READ, &f);
+	UNTIL(b.client, t->closed);
+	assert_int_equal(t->code, WIRE_DONE);
+	assert_true(t->accepted && t->eof[0]);
+	assert_true(str_has_prefix(t->out[0], "root:"));
+	fields_put_text(&g, TAG_PATH, "/etc");
+	fields_put_number(&g, TAG_DEPTH, 1);
+	t = peer_open(b.client, WIRE_OP_LIST, &g);
+	UNTIL(b.client, t->closed);
+	assert_int_equal(t->code, WIRE_DONE);
+	assert_true(t->msgs > 10);
+}
+
+/* Memory of the keeper, in KiB. */
+static size_t rss_of(pid_t pid)
+{
+	char path[64], line[256];
+	_cleanup_fclose_ FILE *f = NULL;
+	size_t kib = 0;
+
+	(void)snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	f = fopen(path, "re");
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f))
+		if (str_has_prefix(line, "VmRSS:"))
+			kib = strtoul(line + 6, NULL, 10);
+	return kib;
+}
+
+static void one_that_does_not_read_stops_itself_alone(void **state)
+{
+	_cleanup_bench_ struct bench b;
+	_cleanup_peer_ struct peer *good = NULL;
+	size_t before;
+
+	bench_init(&b, state);
+	bench_start(&b, true);
+	bench_go(&b);
+	good = bench_client(&b);
+	before = rss_of(b.keeper);
+	for (int i = 0; i < 40; i++)
+		(void)peer_exec(b.client, .script = "yes");
+	peer_write(b.client); /* and never reads */
+	(void)usleep(300000);
+	for (int i = 0; i < 20; i++) {
+		struct talk *t = peer_exec(good, .script = "echo fine");
+
+		UNTIL(good, t->closed);
+		assert_string_equal(t->out[1], "fine\n");
+	}
+	/* 40 times the credit, and what waits in one link; sanitizers keep what is freed. */
+	if (HUTCH_PLAIN)
+		assert_true(rss_of(b.keeper) < before + 40 * 512 + 4096);
+	/* It reads again, and everything moves on: none is forgotten for the others. */
+	for (int i = 0; i < 40; i++)
+		UNTIL(b.client, b.client->talks[i].got[1] > 1024 * 1024);
+}
+
+static void a_flood_comes_through_in_order(void **state)
+{
+	_cleanup_bench_ struct bench b;
+	struct talk *t;
+
+	bench_init(&b, state);
+	bench_start(&b, true);
+	bench_go(&b);
+	t = peer_exec(b.client, .script = "head -c 50000000 /dev/zero; exit 3");
+	/* Slowly at first: everything is held somewhere, the exit too. */
+	for (int i = 0; i < 20; i++) {
+		peer_step(b.client, 0);
+		(void)usleep(5000);
+	}
+	UNTIL(b.client, t->closed);
+	assert_int_equal(t->got[1], 50000000);
+	assert_true(t->eof[1] && t->exited);
+	assert_int_equal(t->exit_code, 3);
+}
+
+static void time_limits_end_commands(void **state)
+{
+	_cleanup_bench_ struct bench b;
+	struct talk *t, *u, *v;
+
+	bench_init(&b, state);
+	b.spec.limits.timeout = 700;
+	bench_start(&b, true);
+	bench_go(&b);
+	t = peer_exec(b.client, .script = "echo begin; sleep 100");
+	u = peer_exec(b.client, .script = "sleep 100", .timeout = 200);
+	v = peer_exec(b.client, .script = "sleep 100", .timeout = 100000);
+	UNTIL(b.client, u->closed);
+	assert_int_equal(u->code, WIRE_TIMEOUT);
+	assert_string_equal(u->text, "time limit of 200ms reached");
+	assert_false(t->closed);
+	UNTIL(b.client, t->closed && v->closed);
+	assert_int_equal(t->code, WIRE_TIMEOUT);
+	assert_string_equal(t->text, "time limit of 700ms reached");
+	assert_string_equal(t->out[1], "begin\n");
+	assert_false(t->exited);
+	assert_string_equal(v->text, "time limit of 700ms reached");
+}
+
+/* Is a process with this text in its command line alive? */
+static bool runs(const char *text)
+{
+	DIR *d = opendir("/proc");
+	struct dirent *ent;
+	bool found = false;
+
+	assert_non_null(d);
+	while (!found && (ent = readdir(d))) {
+		char path[300], line[512] = "";
+		int fd;
+		ssize_t n;
+
+		(void)snprintf(path, sizeof(path), "/proc/%s/cmdline", ent->d_name);
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+		if (fd < 0)
+			continue;
+		n = read(fd, line, sizeof(line) - 1);
+		(void)close(fd);
+		for (ssize_t i = 0; i < n; i++)
+			if (line[i] == '\0')
+				line[i] = ' ';
+		found = strstr(line, text) != NULL && str_has_prefix(line, "sleep");
+	}
+	(void)closedir(d);
+	return found;
+}
+
+static void a_client_that_goes_takes_its_commands(void **state)
+{
+	_cleanup_bench_ struct bench b;
+	_cleanup_peer_ struct peer *c = NULL;
+	char script[64], text[32];
+	struct talk *t;
+
+	bench_init(&b, state);
+	bench_start(&b, true);
+	bench_go(&b);
+	c = bench_client(&b);
+	(void)snprintf(text, sizeof(text), "sleep 1000.%d", (int)getpid());
+	(void)snprintf(script, sizeof(script), "echo x; exec %s", text);
+	t = peer_exec(c, .script = script);
+	UNTIL(c, t->got[1] > 0);
+	UNTIL(b.client, runs(text));
+	(void)shutdown(c->fd, SHUT_RDWR);
+	UNTIL(b.client, !runs(text));
+	t = peer_exec(b.client, .script = "exit 0");
+	UNTIL(b.client, t->closed);
+	assert_int_equal(t->exit_code, 0);
+}
+
+static void the_end_of_the_guest_is_told(void **state)
+{
+	_cleanup_bench_ struct bench b;
+	struct talk *t;
+
+	bench_init(&b, state);
+	bench_start(&b, true);
+	bench_go(&b);
+	t = peer_exec(b.client, .script = "echo before; sleep 100");
+	UNTIL(b.client, t->got[1] > 0);
+	(void)kill(b.guest_pid, SIGKILL);
+	UNTIL(b.client, t->closed);
+	assert_int_equal(t->code, WIRE_GONE);
+	assert_int_equal(bench_end(&b), KEEPER_GUEST_GONE);
+}
+
+static void once_ends_with_the_first(void **state)
+{
+	_cleanup_bench_ struct bench b;
+	_cleanup_peer_ struct peer *c = NULL;
+
+	bench_init(&b, state);
+	b.spec.once = true;
+	bench_start(&b, true);
+	bench_go(&b);
+	c = bench_client(&b);
+	peer_free(TAKE_PTR(c));
+	c = bench_client(&b);
+	assert_true(c->hello);
+	peer_free(TAKE_PTR(b.client));
+	assert_int_equal(bench_end(&b), KEEPER_ONCE);
+}
+
+static void idle_ends(void **state)
+{
+	_cleanup_bench_ struct bench b;
+	uint64_t before;
+	struct talk *t;
+
+	bench_init(&b, state);
+	b.spec.limits.idle = 300;
+	bench_start(&b, true);
+	bench_go(&b);
+	t = peer_exec(b.client, .script = "sleep 1");
+	UNTIL(b.client, t->closed);
+	before = clock_mono();
+	peer_free(TAKE_PTR(b.client));
+	assert_int_equal(bench_end(&b), KEEPER_IDLE);
+	assert_true(clock_mono() - before >= 290 * NSEC_PER_MSEC);
+}
+
+/* ---- with a guest of the test's ---- */
+
+static struct talk *asked(struct bench *b)
+{
+	size_t n = b->guest->n;
+
+	UNTIL2(b->guest, b->client, b->guest->n > n);
+	return &b->guest->talks[n];
+}
+
+static void accept_exec(struct bench *b, uint32_t ch)
+{
+	_cleanup_buf_ struct buf f = BUF_INIT(64);
+
+	fields_put_number(&f, TAG_PID, 7);
+	assert_int_equal(link_accept(b->guest->l, ch, &f), 0);
+}
+
+static void bench_scripted(struct bench *b, void **state)
+{
+	bench_init(b, state);
+	bench_start(b, false);
+	bench_go(b);
+}
+
+static void what_the_guest_is_asked_for_is_in_order(void **state)
+{
+	_cleanup_bench_ struct bench b;
+	const char *env[] = { "B=2", "A=1", NULL };
+	struct err e = ERR_INIT;
+	struct fields f;
+	struct talk *t;
+
+	bench_init(&b, state);
+	b.spec.env.v = env;
+	b.spec.env.n = 2;
+	b.spec.user = "agent";
+	b.spec.workspace = "/work";
+	bench_start(&b, false);
+	bench_go(&b);
+	(void)peer_exec(b.client, .script = "x", .timeout = 5000, .input = true, .env = "C=3");
+	t = asked(&b);
+	assert_int_equal(fields_parse(MESSAGE_EXEC, t->open.data, t->open.len, &f, &e), 0);
+	assert_true(fields_has(&f, TAG_STDIN) && fields_has(&f, TAG_CWD) &&
+		    fields_has(&f, TAG_USER));
+	assert_false(fields_has(&f, TAG_TIMEOUT));
+}
+
+static void codes_that_are_not_the_guests(void **state)
+{
+	static const struct {
+		unsigned int said, heard;
+	} rows[] = { { WIRE_GONE, WIRE_GONE },
+		     { WIRE_NOT_FOUND, WIRE_NOT_FOUND },
+		     { WIRE_TIMEOUT, WIRE_IO },
+		     { 16, WIRE_IO },
+		     { 255, WIRE_IO } };
+	_cleanup_bench_ struct bench b;
+
+	bench_scripted(&b, state);
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct talk *t = peer_exec(b.client, .script = "x"), *g = asked(&b);
+
+		assert_int_equal(link_close(b.guest->l, g->ch, (enum wire_code)rows[i].said, "why"),
+				 0);
+		UNTIL2(b.guest, b.client, t->closed);
+		assert_int_equal(t->code, rows[i].heard);
+		assert_string_equal(t->text, "why");
+	}
+}
+
+static void too_many_are_refused(void **state)
+{
+	_cleanup_bench_ struct bench b;
+	struct talk *t, *u;
+
+	bench_scripted(&b, state);
+	for (int i = 0; i < RELAYS_MAX; i++)
+		(void)peer_exec(b.client, .script = "x");
+	UNTIL2(b.guest, b.client, b.guest->n == RELAYS_MAX);
+	t = peer_exec(b.client, .script = "x");
+	UNTIL2(b.guest, b.client, t->closed);
+	assert_int_equal(t->code, WIRE_TOO_MANY);
+	assert_int_equal(b.guest->n, RELAYS_MAX);
+	/* One goes, and there is room for one. */
+	assert_int_equal(link_close(b.client->l, b.client->talks[9].ch, WIRE_DONE, NULL), 0);
+	UNTIL2(b.guest, b.client, b.guest->talks[9].closed);
+	t = peer_exec(b.client, .script = "x");
+	u = asked(&b);
+	accept_exec(&b, u->ch);
+	UNTIL2(b.guest, b.client, t->accepted);
+}
+
+static void an_open_that_grows_too_long(void **state)
+{
+	_cleanup_bench_ struct bench b;
+	static char value[100 * 1024], script[100 * 1024];
+	const char *env[] = { value, NULL };
+	_cleanup_buf_ struct buf f = BUF_INIT(WIRE_OPEN_MAX);
+	struct talk *t;
+
+	memset(value, 'v', sizeof(value) - 1);
+	value[1] = '=';
+	memset(script, 's', sizeof(script) - 1);
+	bench_init(&b, state);
+	b.spec.env.v = env;
+	b.spec.env.n = 1;
+	bench_start(&b, false);
+	bench_go(&b);
+	for (int i = 0; i < 10; i++)
+		fields_put_text(&f, TAG_ARGV, script);
+	assert_int_equal(f.err, 0);
+	t = peer_open(b.client, WIRE_OP_EXEC, &f);
+	UNTIL2(b.guest, b.client, t->closed);
+	assert_int_equal(t->code, WIRE_INVALID);
+	assert_int_equal(b.guest->n, 0);
+}
+
+static void exit_and_close_wait_for_the_output(void **state)
+{
+	_cleanup_bench_ struct bench b;
+	_cleanup_buf_ struct buf f = BUF_INIT(128);
+	static char block[WIRE_CREDIT_START];
+	struct talk *t, *g;
+
+	bench_scripted(&b, state);
+	t = peer_exec(b.client, .script = "x");
+	t->lazy = true;
+	g = asked(&b);
+	accept_exec(&b, g->ch);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(link_data(b.guest->l, g->ch, 1, block, sizeof(block)),
+				 sizeof(block));
+		UNTIL2(b.guest, b.client,
+		       t->got[1] == sizeof(block) &&
+			       (i > 0 || link_credit(b.guest->l, g->ch, 1) == sizeof(block)));
+	}
+	fields_put_number(&f, TAG_CODE, 5);
+	fields_put_number(&f, TAG_USER_US, 1);
+	fields_put_number(&f, TAG_SYSTEM_US, 1);
+	fields_put_number(&f, TAG_MAX_RSS, 1);
+	assert_int_equal(link_eof(b.guest->l, g->ch, 1), 0);
+	assert_int_equal(link_msg(b.guest->l, g->ch, WIRE_MSG_EXIT, &f), 0);
+	assert_int_equal(link_msg(b.guest->l, g->ch, WIRE_MSG_EXIT, &f), 0); /* heard once */
+	assert_int_equal(link_close(b.guest->l, g->ch, WIRE_DONE, NULL), 0);
+	for (int i = 0; i < 30; i++) {
+		peer_step(b.guest, 1);
+		peer_step(b.client, 1);
+	}
+	assert_false(t->exited || t->closed || t->eof[1]);
+	t->lazy = false;
+	assert_int_equal(link_consumed(b.client->l, t->ch, 1, sizeof(block)), 0);
+	UNTIL2(b.guest, b.client, t->closed);
+	assert_int_equal(t->got[1], 2 * sizeof(block));
+	assert_true(t->exited && t->eof[1]);
+}
+
+static void events_that_nobody_reads(void **state)
+{
+	_cleanup_bench_ struct bench b;
+	_cleanup_buf_ struct buf f = BUF_INIT(64), ev = BUF_INIT(8192);
+	char path[4096];
+	struct talk *t, *g;
+
+	bench_scripted(&b, state);
+	memset(path, 'p', sizeof(path));
+	fields_put_text(&f, TAG_PATH, "/");
+	t = peer_open(b.client, WIRE_OP_WATCH, &f);
+	g = asked(&b);
+	assert_int_equal(link_accept(b.guest->l, g->ch, NULL), 0);
+	UNTIL2(b.guest, b.client, t->accepted);
+	fields_put_bytes(&ev, TAG_PATH, path, sizeof(path));
+	fields_put_number(&ev, TAG_EVENT, WIRE_CREATED);
+	/* The client reads nothing; after some megabytes its channel is closed, not the client. */
+	for (int i = 0; i < 20000 && !g->closed; i++) {
+		UNTIL(b.guest, g->closed || link_ready(b.guest->l));
+		if (!g->closed)
+			assert_int_equal(link_msg(b.guest->l, g->ch, WIRE_MSG_EVENT, &ev), 0);
+		peer_step(b.guest, 0);
+	}
+	UNTIL(b.guest, g->closed);
+	UNTIL2(b.guest, b.client, t->closed);
+	assert_int_equal(t->code, WIRE_TOO_MANY);
+	assert_true(t->msgs > 100);
+	t = peer_exec(b.client, .script = "x");
+	g = asked(&b);
+	accept_exec(&b, g->ch);
+	UNTIL2(b.guest, b.client, t->accepted);
+}
+
+static void a_guest_that_breaks_the_rules(void **state)
+{
+	_cleanup_bench_ struct bench b;
+
+	bench_scripted(&b, state);
+	assert_int_equal(send(b.guest->fd, "not a frame at all", 18, 0), 18);
+	assert_int_equal(bench_end(&b), KEEPER_GUEST_BROKE);
+}
+
+static void a_client_that_breaks_the_rules(void **state)
+{
+	_cleanup_bench_ struct bench b;
+	_cleanup_peer_ struct peer *c = NULL, *d = NULL;
+	_cleanup_buf_ struct buf hello = BUF_INIT(64);
+	struct talk *t;
+
+	bench_scripted(&b, state);
+	c = bench_client(&b);
+	assert_int_equal(send(c->fd, "not a frame at all", 18, 0), 18);
+	UNTIL2(c, b.client, c->ended);
+	/* Rights are not a client's to give. */
+	d = bench_connect(&b);
+	fields_put_number(&hello, TAG_VERSION, WIRE_VERSION);
+	fields_put_text(&hello, TAG_WRITE, "/");
+	assert_int_equal(link_hello(d->l, &hello), 0);
+	UNTIL2(d, b.client, d->ended);
+	assert_false(d->hello);
+	t = peer_exec(b.client, .script = "x");
+	accept_exec(&b, asked(&b)->ch);
+	UNTIL2(b.guest, b.client, t->accepted);
+}
+
+static void sixty_four_clients(void **state)
+{
+	_cleanup_bench_ struct bench b;
+	struct peer *all[CLIENTS_MAX];
+
+	bench_scripted(&b, state);
+	for (int i = 1; i < CLIENTS_MAX; i++) {
+		all[i] = bench_client(&b);
+		assert_true(all[i]->hello);
+	}
+	all[0] = bench_client(&b);
+	assert_true(all[0]->ended);
+	peer_free(all[0]);
+	peer_free(all[1]);
+	(void)usleep(50000);
+	all[1] = bench_client(&b);
+	assert_true(all[1]->hello);
+	for (int i = 1; i < CLIENTS_MAX; i++)
+		peer_free(all[i]);
+}
+
+/* In a child: says HELLO as somebody; does anybody answer? */
+static _noreturn_ void hello_as(uid_t uid, const char *path)
+{
+	static const uint8_t hello[] = { 0, 0, 0, 12, 0, 0, 0, 0, WIRE_HELLO, 0, 0, 0,
+					 1, 0, 0, 8,  0, 0, 0, 0, 0,	      0, 0, 1 };
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+	char byte;
+
+	(void)snprintf(a.sun_path, sizeof(a.sun_path), "%s", path);
+	if (setresuid(uid, uid, uid) < 0 || connect(fd, (struct sockaddr *)&a, sizeof(a)) < 0)
+		_exit(2);
+	(void)!send(fd, hello, sizeof(hello), MSG_NOSIGNAL);
+	_exit(recv(fd, &byte, 1, 0) == 1 ? 1 : 0);
+}
+
+static int answered(uid_t uid, const char *path)
+{
+	pid_t child = fork();
+	int status = 0;
+
+	if (child == 0)
+		hello_as(uid, path);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+static void others_may_not_connect(void **state)
+{
+	_cleanup_bench_ struct bench b;
+
+	bench_scripted(&b, state);
+	assert_int_equal(chmod(b.dir->path, 0755), 0);
+	assert_int_equal(answered(0, b.path), 1);
+	assert_int_equal(answered(1000, b.path), 0);
+	assert_int_equal(answered(KEEPER_ID, b.path), 0);
+}
+
+static void without_go_nobody_is_served(void **state)
+{
+	_cleanup_bench_ struct bench b;
+	struct keeper_note note = { 0 };
+
+	bench_init(&b, state);
+	bench_start(&b, false);
+	bench_greet(&b, &note);
+	peer_say_hello(b.client, false);
+	peer_write(b.client);
+	for (int i = 0; i < 10; i++)
+		peer_step(b.client, 10);
+	assert_false(b.client->hello);
+	b.warden = fd_close(b.warden);
+	assert_int_equal(bench_end(&b), KEEPER_FAILED);
+}
+
+static void go_before_the_guest_has_answered_is_no_go(void **state)
+{
+	_cleanup_bench_ struct bench b;
+
+	bench_init(&b, state);
+	bench_start(&b, false);
+	assert_int_equal(write(b.warden, "g", 1), 1);
+	assert_int_equal(bench_end(&b), KEEPER_FAILED);
+}
+
+static void without_a_warden_it_ends(void **state)
+{
+	_cleanup_bench_ struct bench b;
+
+	bench_scripted(&b, state);
+	b.warden = fd_close(b.warden);
+	assert_int_equal(bench_end(&b), KEEPER_FAILED);
+}
+
+/* ---- without a process ---- */
+
+static int init_and_done(void)
+{
+	static const char *env[] = { "A=1", NULL };
+	const struct spec spec = { .user = "u", .workspace = "/w", .env = { env, 1 } };
+	const struct keeper_start s = { .spec = &spec,
+					.guest = -EBADF,
+					.listener = -EBADF,
+					.client = -EBADF,
+					.warden = -EBADF };
+	static struct keeper k;
+	struct err e = ERR_INIT;
+	int r = keeper_init(&k, &s, &e);
+
+	if (r == 0)
+		(void)client_new(&k, -EBADF);
+	keeper_done(&k);
+	return r;
+}
+
+static void no_start_leaves_anything_behind(void **state)
+{
+	FAIL_SWEEP(init_and_done());
+}
+
+/* A policy that would break the protocol with every command stops at the start. */
+static void a_policy_that_does_not_fit(void **state)
+{
+	static char longer[130 * 1024];
+	const char *env[] = { longer, NULL };
+	struct spec spec = { .user = "", .workspace = "/", .env = { env, 1 } };
+	const struct keeper_start s = { .spec = &spec,
+					.guest = -EBADF,
+					.listener = -EBADF,
+					.client = -EBADF,
+					.warden = -EBADF };
+	static struct keeper k;
+	struct err e = ERR_INIT;
+
+	memset(longer, 'x', sizeof(longer) - 1);
+	assert_int_equal(keeper_init(&k, &s, &e), -EBADMSG);
+	spec.env.n = 0;
+	spec.user = "\xff";
+	assert_int_equal(keeper_init(&k, &s, &e), -EBADMSG);
+	spec.user = "";
+	assert_int_equal(keeper_init(&k, &s, &e), 0);
+	keeper_done(&k);
+	spec.read = (struct spec_list){ env, 1 };
+	assert_int_equal(keeper_init(&k, &s, &e), -E2BIG);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_command_runs),
+		cmocka_unit_test(defaults_are_merged),
+		cmocka_unit_test(stdin_goes_in),
+		cmocka_unit_test(signals_arrive),
+		cmocka_unit_test(files_are_read),
+		cmocka_unit_test(one_that_does_not_read_stops_itself_alone),
+		cmocka_unit_test(a_flood_comes_through_in_order),
+		cmocka_unit_test(time_limits_end_commands),
+		cmocka_unit_test(a_client_that_goes_takes_its_commands),
+		cmocka_unit_test(the_end_of_the_guest_is_told),
+		cmocka_unit_test(once_ends_with_the_first),
+		cmocka_unit_test(idle_ends),
+		cmocka_unit_test(what_the_guest_is_asked_for_is_in_order),
+		cmocka_unit_test(codes_that_are_not_the_guests),
+		cmocka_unit_test(too_many_are_refused),
+		cmocka_unit_test(an_open_that_grows_too_long),
+		cmocka_unit_test(exit_and_close_wait_for_the_output),
+		cmocka_unit_test(events_that_nobody_reads),
+		cmocka_unit_test(a_guest_that_breaks_the_rules),
+		cmocka_unit_test(a_client_that_breaks_the_rules),
+		cmocka_unit_test(sixty_four_clients),
+		cmocka_unit_test(others_may_not_connect),
+		cmocka_unit_test(without_go_nobody_is_served),
+		cmocka_unit_test(go_before_the_guest_has_answered_is_no_go),
+		cmocka_unit_test(without_a_warden_it_ends),
+		cmocka_unit_test(no_start_leaves_anything_behind),
+		cmocka_unit_test(a_policy_that_does_not_fit),
+	};
+
+	if (geteuid() != 0) {
+		(void)puts("1..0 # SKIP the keeper's ids are taken by root, and clients are root");
+		return 0;
+	}
+	return cmocka_run_group_tests(tests, unit_dir_setup, unit_dir_teardown);
+}

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "fail.h"
+#include "receipt.h"
+#include "str.h"
+#include "unit.h"
+
+#define BIT(x) (UINT64_C(1) << (x))
+
+static void all_yes(struct receipt *r)
+{
+	for (unsigned int i = 0; i < RECEIPT_ROWS; i++)
+		receipt_yes(r, i, "seen");
+}
+
+static void nothing_is_enforced_at_first(void **state)
+{
+	struct receipt r;
+	struct err e = ERR_INIT;
+
+	receipt_init(&r, 0);
+	for (unsigned int i = 0; i < RECEIPT_ROWS; i++) {
+		assert_false(r.row[i].enforced);
+		assert_int_equal(r.row[i].required, i >= LAYER_MAX);
+		assert_int_equal(r.row[i].asked, i != LAYER_APPARMOR && i != LAYER_KVM);
+		assert_string_equal(r.row[i].seen, "nobody has looked");
+	}
+	assert_int_equal(receipt_check(&r, &e), -EPERM);
+	receipt_init(&r, BIT(LAYER_KVM));
+	assert_true(r.row[LAYER_KVM].asked && r.row[LAYER_KVM].required);
+	assert_false(r.row[LAYER_SECCOMP].required);
+}
+
+static void one_row_decides(void **state)
+{
+	struct receipt r;
+	struct err e = ERR_INIT;
+
+	for (unsigned int i = 0; i < RECEIPT_ROWS; i++) {
+		bool layer = i < LAYER_MAX;
+
+		receipt_init(&r, layer ? BIT(i) : 0);
+		all_yes(&r);
+		assert_int_equal(receipt_check(&r, &e), 0);
+		receipt_no(&r, i, "gone");
+		assert_int_equal(receipt_check(&r, &e), -EPERM);
+		assert_non_null(strstr(e.msg, receipt_row_name(i)));
+		/* the same layer, not required */
+		receipt_init(&r, 0);
+		all_yes(&r);
+		receipt_no(&r, i, "gone");
+		assert_int_equal(receipt_check(&r, &e), layer ? 0 : -EPERM);
+	}
+}
+
+static void the_message_says_what_to_do(void **state)
+{
+	struct receipt r;
+	struct err e = ERR_INIT;
+
+	receipt_init(&r, BIT(LAYER_CGROUP_CPU) | BIT(LAYER_CGROUP_MEMORY));
+	all_yes(&r);
+	receipt_no(&r, LAYER_CGROUP_CPU, "hybrid: %s", "Permission denied");
+	receipt_no(&r, LAYER_CGROUP_MEMORY, "the same");
+	assert_int_equal(receipt_check(&r, &e), -EPERM);
+	assert_string_equal(
+		e.msg,
+		"isolation.require: not enforced on this host: cgroup-cpu, cgroup-memory (hybrid: "
+		"Permission denied); run hutch as root, or boot with cgroup v2 alone and a "
+		"delegated group");
+	receipt_advise(&r, LAYER_CGROUP_MEMORY, "ask %s", "root");
+	assert_int_equal(receipt_check(&r, &e), -EPERM);
+	assert_string_equal(e.msg, "isolation.require: not enforced on this host: cgroup-cpu, "
+				   "cgroup-memory (hybrid: Permission denied); ask root");
+	/* advice of what has come right is not repeated */
+	receipt_yes(&r, LAYER_CGROUP_MEMORY, "limit");
+	assert_int_equal(receipt_check(&r, &e), -EPERM);
+	assert_null(strstr(e.msg, "ask root"));
+}
+
+static void advice_stays_in_a_long_message(void **state)
+{
+	char longest[RECEIPT_SEEN_MAX];
+	struct receipt r;
+	struct err e = ERR_INIT;
+
+	memset(longest, 'x', sizeof(longest) - 1);
+	longest[sizeof(longest) - 1] = '\0';
+	receipt_init(&r, UINT64_MAX);
+	receipt_no(&r, LAYER_USER_NAMESPACE, "%s", longest);
+	receipt_advise(&r, LAYER_USER_NAMESPACE, "do this");
+	assert_int_equal(receipt_check(&r, &e), -EPERM);
+	assert_string_equal(e.msg, "isolation.require: not enforced on this host: user-namespace, "
+				   "pid-namespace, no-network-device, seccomp and 20 more; do "
+				   "this");
+}
+
+static void texts_are_cut_to_fit(void **state)
+{
+	char longest[2 * RECEIPT_SEEN_MAX];
+	struct receipt r;
+
+	memset(longest, 'x', sizeof(longest) - 1);
+	memcpy(longest + RECEIPT_SEEN_MAX - 2, "\xc3\xa4", 2); /* cut in two */
+	longest[sizeof(longest) - 1] = '\0';
+	receipt_init(&r, 0);
+	receipt_yes(&r, LAYER_SECCOMP, "%s", longest);
+	assert_int_equal(strlen(r.row[LAYER_SECCOMP].seen), RECEIPT_SEEN_MAX - 1);
+	assert_int_equal(r.row[LAYER_SECCOMP].seen[RECEIPT_SEEN_MAX - 2], '?');
+}
+
+static const struct receipt_head head = { "abc", "container", "p", "base" };
+
+static void as_json(void **state)
+{
+	_cleanup_json_ json_t *j = NULL;
+	const json_t *rows, *row;
+	struct receipt r;
+
+	receipt_init(&r, BIT(LAYER_SECCOMP));
+	receipt_yes(&r, LAYER_SECCOMP, "Seccomp: 2");
+	receipt_advise(&r, LAYER_LANDLOCK, "a newer kernel");
+	j = receipt_json(&r, &head);
+	assert_string_equal(json_string_value(json_object_get(j, "schema")), "hutch.receipt/1");
+	assert_string_equal(json_string_value(json_object_get(j, "sandbox")), "abc");
+	assert_int_equal(json_object_size(j), 7);
+	rows = json_object_get(j, "layers");
+	assert_int_equal(json_array_size(rows), RECEIPT_ROWS);
+	row = json_array_get(rows, LAYER_SECCOMP);
+	assert_string_equal(json_string_value(json_object_get(row, "name")), "seccomp");
+	assert_string_equal(json_string_value(json_object_get(row, "seen")), "Seccomp: 2");
+	assert_true(json_is_true(json_object_get(row, "required")));
+	assert_true(json_is_true(json_object_get(row, "enforced")));
+	assert_null(json_object_get(row, "advice"));
+	row = json_array_get(rows, LAYER_LANDLOCK);
+	assert_false(json_is_true(json_object_get(row, "enforced")));
+	assert_string_equal(json_string_value(json_object_get(row, "advice")), "a newer kernel");
+	row = json_array_get(rows, EXTRA_KEEPER);
+	assert_string_equal(json_string_value(json_object_get(row, "name")), "keeper-locked");
+}
+
+static int make_json(const struct receipt *r)
+{
+	_cleanup_json_ json_t *j = receipt_json(r, &head);
+
+	return j ? 0 : -ENOMEM;
+}
+
+static void without_memory(void **state)
+{
+	struct receipt r;
+
+	receipt_init(&r, 0);
+	receipt_advise(&r, 0, "x");
+	FAIL_SWEEP(make_json(&r));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(nothing_is_enforced_at_first),
+		cmocka_unit_test(one_row_decides),
+		cmocka_unit_test(the_message_says_what_to_do),
+		cmocka_unit_test(advice_stays_in_a_long_message),
+		cmocka_unit_test(texts_are_cut_to_fit),
+		cmocka_unit_test(as_json),
+		cmocka_unit_test(without_memory),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

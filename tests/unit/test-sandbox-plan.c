@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <sys/stat.h>
+
+#include "builtin.h"
+#include "fail.h"
+#include "ids.h"
+#include "sandbox.h"
+#include "test-policy.h"
+
+#define HEX_A "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+#define HEX_B "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+
+static void add_image(const struct unit_dir *d, const char *name, const char *digest,
+		      const char *more)
+{
+	char path[200], text[1000];
+
+	(void)snprintf(path, sizeof(path), "images/trees/sha256-%s", digest);
+	(void)mkdirat(d->fd, path, 0700);
+	(void)snprintf(path, sizeof(path), "images/trees/sha256-%s/meta.json", digest);
+	unit_dir_write(d, path, "{}", 2);
+	(void)snprintf(text, sizeof(text), "{\"name\":\"%s\",\"sha256\":\"%s\"%s}", name, digest,
+		       more);
+	(void)snprintf(path, sizeof(path), "images/names/%s.json", name);
+	unit_dir_write(d, path, text, strlen(text));
+}
+
+/* A directory for the image store, with its directories in it. */
+static int setup(void **state)
+{
+	_cleanup_image_store_ struct image_store s = IMAGE_STORE_INIT;
+	struct err e = ERR_INIT;
+	struct unit_dir *d;
+
+	if (unit_dir_setup(state) < 0)
+		return -1;
+	d = *state;
+	if (setenv("HUTCH_STATE_DIR", d->path, 1) < 0)
+		return -1;
+	return image_store_open(&s, true, &e);
+}
+
+/* A user without subordinate ids cannot have images at all. */
+static void need_ids(void)
+{
+	struct id_ranges ids;
+	struct err e = ERR_INIT;
+
+	if (ids_find(&ids, &e) < 0)
+		skip();
+}
+
+static void plan(struct policy_store *store, const struct sandbox_options *o, struct spec *ret)
+{
+	_cleanup_diags_ struct diags d = { 0 };
+	struct err e = ERR_INIT;
+
+	if (sandbox_plan(store, o, &d, ret, &e) < 0)
+		fail_msg("%s", e.msg);
+	assert_diags(&d, "");
+}
+
+static void no_plan(struct policy_store *store, const struct sandbox_options *o, int want,
+		    const char *says)
+{
+	_cleanup_diags_ struct diags d = { 0 };
+	struct spec s = { 0 };
+	struct err e = ERR_INIT;
+
+	assert_int_equal(sandbox_plan(store, o, &d, &s, &e), want);
+	assert_string_equal(e.msg, says);
+	assert_int_equal(e.num, want);
+	assert_null(s.json);
+}
+
+static void the_default_agent(void **state)
+{
+	struct unit_dir *d = *state;
+	_cleanup_store_ struct policy_store store =
+		POLICY_STORE_INIT(builtin_files, builtin_files_n, NULL);
+	_cleanup_spec_ struct spec s = { 0 };
+	const uint64_t optional = UINT64_C(1) << LAYER_CGROUP_CPU |
+				  UINT64_C(1) << LAYER_CGROUP_MEMORY |
+				  UINT64_C(1) << LAYER_CGROUP_PIDS | UINT64_C(1) << LAYER_LANDLOCK;
+	struct id_ranges ids;
+	struct err e = ERR_INIT;
+	char root[200];
+
+	need_ids();
+	add_image(d, "base", HEX_A,
+		  ",\"user\":\"user\",\"env\":{\"LANG\":\"C.UTF-8\"},\"workdir\":\"/workspace\"");
+	plan(&store, &(struct sandbox_options){ .once = true }, &s);
+	assert_string_equal(s.id, "");
+	assert_string_equal(s.agent, "default");
+	assert_int_equal(strlen(s.policy), POLICY_DIGEST_HEX);
+	assert_string_equal(s.image, "base");
+	assert_string_equal(s.image_digest, HEX_A);
+	(void)snprintf(root, sizeof(root), "%s/images/trees/sha256-" HEX_A "/root", d->path);
+	assert_string_equal(s.root, root);
+	assert_int_equal(ids_find(&ids, &e), 0);
+	assert_int_equal(s.image_uid, ids.uid);
+	assert_int_equal(s.image_gid, ids.gid);
+	/* an ordinary user of a hybrid host has neither of these */
+	assert_int_equal(s.require & optional, 0);
+	assert_true(s.require & UINT64_C(1) << LAYER_SECCOMP);
+	assert_true(s.require & UINT64_C(1) << LAYER_READ_ONLY_ROOT);
+	assert_int_equal(s.limits.memory, UINT64_C(1) << 30);
+	assert_int_equal(s.limits.pids, 512);
+	assert_int_equal(s.limits.cpus, 2000);
+	assert_int_equal(s.limits.timeout, 600000);
+	assert_string_equal(s.user, "user");
+	assert_string_equal(s.workspace, "/workspace");
+	assert_int_equal(s.env.n, 1);
+	assert_string_equal(s.env.v[0], "LANG=C.UTF-8");
+	assert_int_equal(s.read.n, 1);
+	assert_int_equal(s.write.n, 5);
+	assert_string_equal(s.execute.v[0], "/");
+	assert_true(s.once);
+	assert_false(s.remove);
+}
+
+static const struct builtin_file files[] = {
+	BUILTIN("agents/plain.yaml", "agent: {name: plain, type: test}\n"
+				     "resources: {ttl: 10h}\n"
+				     "env: {A: policy, B: policy}\n"),
+	BUILTIN("agents/tight.yaml", "agent: {name: tight, type: test}\n"
+				     "isolation: {level: microvm}\n"),
+	FLOOR_FILE,
+};
+
+#define STORE POLICY_STORE_INIT(files, ARRAY_SIZE(files), NULL)
+
+static void the_policys_variables_win(void **state)
+{
+	struct unit_dir *d = *state;
+	_cleanup_store_ struct policy_store store = STORE;
+	_cleanup_spec_ struct spec s = { 0 };
+
+	need_ids();
+	add_image(d, "base", HEX_A, ",\"env\":{\"A\":\"image\",\"C\":\"x=y\"}");
+	plan(&store, &(struct sandbox_options){ .agent = "plain", .remove = true }, &s);
+	assert_int_equal(s.env.n, 3);
+	assert_string_equal(s.env.v[0], "C=x=y");
+	assert_string_equal(s.env.v[1], "A=policy");
+	assert_string_equal(s.env.v[2], "B=policy");
+	assert_string_equal(s.user, "");
+	assert_true(s.remove);
+}
+
+static void which_image(void **state)
+{
+	struct unit_dir *d = *state;
+	_cleanup_store_ struct policy_store store = STORE;
+	struct sandbox_options o = { .agent = "plain" };
+	_cleanup_spec_ struct spec own = { 0 }, base = { 0 }, named = { 0 };
+
+	need_ids();
+	no_plan(&store, &o, -ENOENT, "no image 'base': build it with 'hutch image build base'");
+	add_image(d, "base", HEX_A, "");
+	plan(&store, &o, &base);
+	assert_string_equal(base.image, "base");
+	add_image(d, "plain", HEX_B, "");
+	plan(&store, &o, &own);
+	assert_string_equal(own.image, "plain");
+	assert_string_equal(own.image_digest, HEX_B);
+	o.image = "base";
+	plan(&store, &o, &named);
+	assert_string_equal(named.image, "base");
+	o.image = "other";
+	no_plan(&store, &o, -ENOENT, "no image 'other': build it with 'hutch image build other'");
+	o.image = "../base";
+	no_plan(&store, &o, -EINVAL,
+		"the image '../base' cannot be read: '../base' is not a name: names have 1 to 63 "
+		"of a-z, 0-9 and hyphen");
+	assert_int_equal(setenv("HUTCH_STATE_DIR", "/nonexistent/x", 1), 0);
+	o.image = NULL;
+	no_plan(&store, &o, -ENOENT, "no image 'base': build it with 'hutch image build base'");
+}
+
+static void users(void **state)
+{
+	static const struct {
+		const char *info, *option, *want;
+	} cases[] = {
+		{ "", NULL, "" },
+		{ ",\"user\":\"app\"", NULL, "app" },
+		{ ",\"user\":\"app:staff\"", NULL, "app" },
+		{ ",\"user\":\"1000:1001\"", NULL, "1000:1001" },
+		{ ",\"user\":\"1000:staff\"", NULL, "1000" },
+		{ ",\"user\":\"app\"", "root", "root" },
+	};
+	struct unit_dir *d = *state;
+	_cleanup_store_ struct policy_store store = STORE;
+	struct sandbox_options o = { .agent = "plain" };
+
+	need_ids();
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_spec_ struct spec s = { 0 };
+
+		add_image(d, "base", HEX_A, cases[i].info);
+		o.user = cases[i].option;
+		plan(&store, &o, &s);
+		assert_string_equal(s.user, cases[i].want);
+	}
+	o.user = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+	no_plan(&store, &o, -EINVAL,
+		"image 'base': 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa' "
+		"is not the name of a user");
+}
+
+static void resources_of_the_command_line(void **state)
+{
+	struct unit_dir *d = *state;
+	_cleanup_store_ struct policy_store store = STORE;
+	struct sandbox_options o = { .agent = "plain" };
+	_cleanup_spec_ struct spec plain = { 0 }, s = { 0 }, same = { 0 };
+
+	need_ids();
+	add_image(d, "base", HEX_A, "");
+	plan(&store, &o, &plain);
+	o.resources[0][0] = "memory";
+	o.resources[0][1] = "256MiB";
+	o.resources[1][0] = "cpus";
+	o.resources[1][1] = "0.5";
+	/* longer than the default ttl, but not than the agent's: no warning */
+	o.resources[2][0] = "timeout";
+	o.resources[2][1] = "9h";
+	plan(&store, &o, &s);
+	assert_int_equal(s.limits.memory, UINT64_C(256) << 20);
+	assert_int_equal(s.limits.cpus, 500);
+	assert_int_equal(s.limits.timeout, 9 * 3600 * 1000);
+	assert_int_equal(s.limits.ttl, 10 * 3600 * 1000);
+	assert_int_equal(s.limits.pids, 512);
+	/* what is enforced is what is hashed */
+	assert_string_not_equal(s.policy, plain.policy);
+	assert_string_equal(s.agent, "plain");
+	o.resources[0][1] = "1GiB";
+	o.resources[1][0] = NULL;
+	plan(&store, &o, &same);
+	assert_string_equal(same.policy, plain.policy);
+}
+
+static void wrong_resources(void **state)
+{
+	struct unit_dir *d = *state;
+	_cleanup_store_ struct policy_store store = STORE;
+	_cleanup_diags_ struct diags diags = { 0 }, more = { 0 };
+	struct sandbox_options o = { .agent = "plain", .resources = { { "memory", "lots" } } };
+	struct spec s = { 0 };
+	struct err e = ERR_INIT;
+
+	add_image(d, "base", HEX_A, "");
+	assert_int_equal(sandbox_plan(&store, &o, &diags, &s, &e), -EINVAL);
+	assert_int_equal(diags.errors, 1);
+	assert_string_equal(diags.list[0].pos.src->label, "command line");
+	assert_string_equal(diags.list[0].key, "resources.memory");
+	o.resources[0][1] = "1GiB\nsecrets: {}";
+	no_plan(&store, &o, -EINVAL, "--memory: '1GiB\nsecrets: {}' is not a value");
+	o.resources[0][1] = "";
+	no_plan(&store, &o, -EINVAL, "--memory: '' is not a value");
+	o.resources[0][1] = "{x}";
+	no_plan(&store, &o, -EINVAL, "--memory: '{x}' is not a value");
+	o.resources[0][0] = "a: b";
+	no_plan(&store, &o, -EINVAL, "'a: b' is not a resource");
+	o.resources[0][0] = "moon";
+	o.resources[0][1] = "1";
+	assert_int_equal(sandbox_plan(&store, &o, &more, &s, &e), -EINVAL);
+	assert_string_equal(more.list[0].key, "resources.moon");
+}
+
+/* A container is not what somebody gets who asked for a virtual machine. */
+static void a_higher_level_is_refused(void **state)
+{
+	struct unit_dir *d = *state;
+	_cleanup_store_ struct policy_store store = STORE;
+
+	add_image(d, "base", HEX_A, "");
+	no_plan(&store, &(struct sandbox_options){ .agent = "tight" }, -ENOTSUP,
+		"agent 'tight' asks for isolation level 'microvm', and this version has only "
+		"'container': use another agent");
+}
+
+static int make_plan(void)
+{
+	_cleanup_store_ struct policy_store store = STORE;
+	_cleanup_diags_ struct diags d = { 0 };
+	_cleanup_spec_ struct spec s = { 0 };
+	struct err e = ERR_INIT;
+	const struct sandbox_options o = { .agent = "plain", .resources = { { "pids", "7" } } };
+
+	return sandbox_plan(&store, &o, &d, &s, &e);
+}
+
+static void faults(void **state)
+{
+	struct unit_dir *d = *state;
+
+	need_ids();
+	add_image(d, "base", HEX_A, ",\"user\":\"a:b\",\"env\":{\"A\":\"b\"}");
+	FAIL_SWEEP(make_plan());
+}
+
+#define IN_STORE(f) cmocka_unit_test_setup_teardown(f, setup, unit_dir_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		IN_STORE(the_default_agent),
+		IN_STORE(the_policys_variables_win),
+		IN_STORE(which_image),
+		IN_STORE(users),
+		IN_STORE(resources_of_the_command_line),
+		IN_STORE(wrong_resources),
+		IN_STORE(a_higher_level_is_refused),
+		IN_STORE(faults),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "fail.h"
+#include "fd.h"
+#include "layer.h"
+#include "spec.h"
+#include "str.h"
+#include "unit.h"
+
+#define HEX64 "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+static const char *env[] = { "A=b", "EMPTY=", "X=y=z", NULL };
+static const char *all[] = { "/", NULL };
+static const char *some[] = { "/workspace", "/tmp", NULL };
+
+static const struct spec example = {
+	.id = "abcdefgh01234567",
+	.agent = "default",
+	.policy = HEX64,
+	.image = "base",
+	.image_digest = HEX64,
+	.root = "/var/lib/hutch/images/trees/x/root",
+	.image_uid = 0x70000000,
+	.image_gid = 100000,
+	.created = UINT64_C(1790000000123456789),
+	.require = UINT64_C(1) << LAYER_SECCOMP | UINT64_C(1) << LAYER_KVM,
+	.limits = { 1500, 1 << 30, 1 << 20, 4096, 64, 60000, 0, 5 },
+	.user = "",
+	.workspace = "/workspace",
+	.env = { env, 3 },
+	.read = { all, 1 },
+	.write = { some, 2 },
+	.execute = { NULL, 0 },
+	.once = true,
+};
+
+static void assert_list(const struct spec_list *got, const struct spec_list *want)
+{
+	assert_int_equal(got->n, want->n);
+	for (size_t i = 0; i < want->n; i++)
+		assert_string_equal(got->v[i], want->v[i]);
+	assert_null(got->v[got->n]);
+}
+
+static void assert_example(const struct spec *s)
+{
+	assert_string_equal(s->id, example.id);
+	assert_string_equal(s->agent, "default");
+	assert_string_equal(s->policy, HEX64);
+	assert_string_equal(s->image, "base");
+	assert_string_equal(s->image_digest, HEX64);
+	assert_string_equal(s->root, example.root);
+	assert_string_equal(s->user, "");
+	assert_string_equal(s->workspace, "/workspace");
+	assert_int_equal(s->image_uid, example.image_uid);
+	assert_int_equal(s->image_gid, example.image_gid);
+	assert_int_equal(s->created, example.created);
+	assert_int_equal(s->require, example.require);
+	assert_memory_equal(&s->limits, &example.limits, sizeof(s->limits));
+	assert_list(&s->env, &example.env);
+	assert_list(&s->read, &example.read);
+	assert_list(&s->write, &example.write);
+	assert_list(&s->execute, &example.execute);
+	assert_true(s->once);
+	assert_false(s->remove);
+}
+
+static void what_is_written_is_read(void **state)
+{
+	struct unit_dir *d = *state;
+	_cleanup_free_ char *text = spec_write(&example), *again = NULL;
+	_cleanup_spec_ struct spec s = { 0 }, t = { 0 };
+	struct err e = ERR_INIT;
+
+	assert_non_null(text);
+	assert_int_equal(spec_parse(text, strlen(text), &s, &e), 0);
+	assert_example(&s);
+	again = spec_write(&s);
+	assert_string_equal(text, again);
+	assert_int_equal(spec_read(d->fd, &t, &e), -ENOENT);
+	unit_dir_write(d, "spec.json", text, strlen(text));
+	assert_int_equal(spec_read(d->fd, &t, &e), 0);
+	assert_example(&t);
+}
+
+/* Reads the example with `key` set to `value` (taken; NULL: without the key), which must be wrong.
+ */
+static void refused(const char *section, const char *key, json_t *value, const char *want)
+{
+	_cleanup_free_ char *text = spec_write(&example), *changed = NULL;
+	_cleanup_json_ json_t *j = json_loads(text, 0, NULL);
+	json_t *at = section ? json_object_get(j, section) : j;
+	struct spec s = { 0 };
+	struct err e = ERR_INIT;
+
+	if (value)
+		(void)json_object_set_new(at, key, value);
+	else
+		assert_int_equal(json_object_del(at, key), 0);
+	changed = json_dumps(j, 0);
+	assert_int_equal(spec_parse(changed, strlen(changed), &s, &e), -EINVAL);
+	assert_string_equal(e.msg, want);
+	assert_null(s.json);
+}
+
+static void every_key_is_needed(void **state)
+{
+	_cleanup_free_ char *text = spec_write(&example);
+	_cleanup_json_ json_t *j = json_loads(text, 0, NULL);
+	const char *key;
+	json_t *value;
+	char want[64];
+
+	json_object_foreach(j, key, value)
+	{
+		(void)snprintf(want, sizeof(want), "'%s' is missing", key);
+		refused(NULL, key, NULL, want);
+	}
+	json_object_foreach(json_object_get(j, "limits"), key, value)
+	{
+		(void)snprintf(want, sizeof(want), "limits: '%s' is missing", key);
+		refused("limits", key, NULL, want);
+	}
+}
+
+static void what_is_wrong_is_refused(void **state)
+{
+	refused(NULL, "more", json_true(), "unknown key 'more'");
+	refused("limits", "more", json_integer(1), "limits: unknown key 'more'");
+	refused(NULL, "schema", json_string("hutch.spec/2"), "'schema' is not hutch.spec/1");
+	refused(NULL, "id", json_string("../../etc/passwd"), "'id' is no id");
+	refused(NULL, "id", json_string("ABCDEFGH01234567"), "'id' is no id");
+	refused(NULL, "id", json_string("0bcdefgh01234567"), "'id' is no id");
+	refused(NULL, "id", json_string("abc"), "'id' is no id");
+	refused(NULL, "policy", json_string("12"), "'policy' or 'image_digest' is no digest");
+	refused(NULL, "root", json_string("var/x"), "'root' or 'workspace' is no absolute path");
+	refused(NULL, "root", json_string("/a/../b"), "'root' or 'workspace' is no absolute path");
+	refused(NULL, "workspace", json_string(""), "'root' or 'workspace' is no absolute path");
+	refused(NULL, "image_uid", json_integer(UINT32_MAX), "'image_uid' is more than 4294901759");
+	refused(NULL, "image_gid", json_integer(-1), "'image_gid' is not a whole number from 0 on");
+	refused(NULL, "once", json_integer(1), "'once' is neither true nor false");
+	refused(NULL, "limits", json_array(), "limits: expected a JSON object");
+	refused("limits", "memory", json_real(1.5),
+		"limits: 'memory' is not a whole number from 0 on");
+	refused(NULL, "env", json_string("A=b"), "'env' is not a list");
+	refused(NULL, "env", json_pack("[s]", "Ab"), "'env' has an entry that is not NAME=value");
+	refused(NULL, "env", json_pack("[s]", "=b"), "'env' has an entry that is not NAME=value");
+	refused(NULL, "read", json_pack("[s]", "x"),
+		"'read' has an entry that is no absolute path");
+	refused(NULL, "write", json_pack("[s]", "/x/"),
+		"'write' has an entry that is no absolute path");
+	refused(NULL, "execute", json_pack("[i]", 1),
+		"'execute' has an entry that is no text of at most 4095 bytes");
+	refused(NULL, "require", json_pack("[s]", "moat"),
+		"'require' has an entry that is no layer");
+	refused(NULL, "require", json_pack("[i]", 3), "'require' has an entry that is no layer");
+}
+
+static void limits_of_lists_and_files(void **state)
+{
+	struct unit_dir *d = *state;
+	_cleanup_free_ char *large = malloc(SPEC_FILE_MAX + 1);
+	_cleanup_spec_ struct spec s = { 0 };
+	json_t *many = json_array();
+	struct err e = ERR_INIT;
+
+	for (int i = 0; i <= SPEC_LIST_MAX; i++)
+		(void)json_array_append_new(many, json_string("/x"));
+	refused(NULL, "read", many, "'read' has more than 4096 entries");
+	memset(large, ' ', SPEC_FILE_MAX + 1);
+	assert_int_equal(spec_parse(large, SPEC_FILE_MAX + 1, &s, &e), -EFBIG);
+	unit_dir_write(d, "spec.json", large, SPEC_FILE_MAX + 1);
+	assert_int_equal(spec_read(d->fd, &s, &e), -EFBIG);
+}
+
+/* A plan has no id yet; a sandbox on disk must have one. */
+static void without_an_id(void **state)
+{
+	struct unit_dir *d = *state;
+	struct spec plan = example;
+	_cleanup_spec_ struct spec s = { 0 };
+	_cleanup_free_ char *text = NULL;
+	struct err e = ERR_INIT;
+
+	plan.id = "";
+	text = spec_write(&plan);
+	assert_int_equal(spec_parse(text, strlen(text), &s, &e), 0);
+	unit_dir_write(d, "spec.json", text, strlen(text));
+	spec_done(&s);
+	assert_int_equal(spec_read(d->fd, &s, &e), -EINVAL);
+	assert_string_equal(e.msg, "spec.json: 'id' is empty");
+}
+
+static int write_and_read(const struct unit_dir *d)
+{
+	_cleanup_free_ char *text = spec_write(&example);
+	_cleanup_spec_ struct spec s = { 0 }, t = { 0 };
+	struct err e = ERR_INIT;
+	int r = text ? spec_parse(text, strlen(text), &s, &e) : -ENOMEM;
+
+	return r < 0 ? r : spec_read(d->fd, &t, &e);
+}
+
+static void faults(void **state)
+{
+	struct unit_dir *d = *state;
+	_cleanup_free_ char *text = spec_write(&example);
+
+	unit_dir_write(d, "spec.json", text, strlen(text));
+	FAIL_SWEEP(write_and_read(d));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(what_is_written_is_read, unit_dir_setup,
+						unit_dir_teardown),
+		cmocka_unit_test(every_key_is_needed),
+		cmocka_unit_test(what_is_wrong_is_refused),
+		cmocka_unit_test_setup_teardown(limits_of_lists_and_files, unit_dir_setup,
+						unit_dir_teardown),
+		cmocka_unit_test_setup_teardown(without_an_id, unit_dir_setup, unit_dir_teardown),
+		cmocka_unit_test_setup_teardown(faults, unit_dir_setup, unit_dir_teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
