@@ -164,3 +164,13 @@ int fd_replace_file(int dirfd, const char *path, mode_t mode, const void *data, 
 		return err_set(e, r, "cannot sync the directory of '%s': %s", path, strerror(-r));
 	return 0;
 }
+
+DIR *fd_list(int fd)
+{
+	int copy = RETRY_EINTR(openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+	DIR *d = copy < 0 ? NULL : fdopendir(copy);
+
+	if (!d)
+		(void)fd_close(copy);
+	return d;
+}

@@ -2,6 +2,7 @@
 /* Descriptors: whole reads and writes, bounded, and files that are replaced atomically. */
 #pragma once
 
+#include <dirent.h>
 #include <sys/types.h>
 
 #include "buf.h"
@@ -36,3 +37,7 @@ int fd_read_line(int dirfd, const char *path, char *out, size_t n);
  */
 int fd_replace_file(int dirfd, const char *path, mode_t mode, const void *data, size_t n,
 		    struct err *e);
+
+/* Lists the directory `fd` from its beginning, with a position of its own. closedir() it; NULL with
+ * errno. */
+DIR *fd_list(int fd);

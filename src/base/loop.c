@@ -3,9 +3,11 @@
  * Everything is a loop_fd in one epoll set, also the loop's own timerfd and signalfd.
  *
  * Timers sit in a binary heap, the earliest first. Before each wait the timerfd is set to the first
- * timer or the caller's deadline, whichever comes earlier; so setting and deleting timers is free
- * of system calls, and deleting cannot fail. The timerfd only wakes us up: which timers are due is
- * decided by the clock.
+ * timer or the caller's deadline, whichever comes earlier, unless it is set to an earlier time
+ * already; so setting and deleting timers is free of system calls, and deleting cannot fail. The
+ * timerfd only wakes us up: which timers are due is decided by the clock, and to be woken up for
+ * one that was deleted costs less than to set the timerfd anew for every timeout that is not
+ * reached.
  *
  * The events that epoll_wait(2) fetched stay in the struct while they are dispatched. Deleting a
  * source blanks its entry there, so its memory may be gone before the round is over.
@@ -307,15 +309,14 @@ struct loop *loop_free(struct loop *l)
 
 static int arm(struct loop *l, uint64_t when)
 {
-	struct itimerspec spec = { 0 };
+	const struct itimerspec spec = {
+		.it_value = { .tv_sec = (time_t)(when / NSEC_PER_SEC),
+			      .tv_nsec = (long)(when % NSEC_PER_SEC) },
+	};
 
-	if (when == l->armed)
+	if (when >= l->armed)
 		return 0;
-	/* All zero turns the timer off; the caller never arms for the past, so never for 0. */
-	if (when < UINT64_MAX) {
-		spec.it_value.tv_sec = (time_t)(when / NSEC_PER_SEC);
-		spec.it_value.tv_nsec = (long)(when % NSEC_PER_SEC);
-	}
+	/* All zero would turn the timer off; the caller never arms for the past, so never for 0. */
 	if (timerfd_settime(l->timer_src.fd, TFD_TIMER_ABSTIME, &spec, NULL) < 0)
 		return -errno;
 	l->armed = when;

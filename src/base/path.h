@@ -14,7 +14,10 @@
  */
 int path_open_beneath(int dirfd, const char *path, int flags, mode_t mode);
 
-/* The same and no symbolic link at all on the way: -ELOOP. */
+/* The same with `dirfd` as "/": what leads out of it is resolved inside. */
+int path_open_in_root(int dirfd, const char *path, int flags, mode_t mode);
+
+/* Strictly beneath, and no symbolic link at all on the way: -ELOOP. */
 int path_open_nofollow(int dirfd, const char *path, int flags, mode_t mode);
 
 /*

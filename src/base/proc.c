@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <spawn.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -142,6 +143,18 @@ int proc_fork(struct proc *ret)
 	if (pid == 0)
 		return 1;
 	return hold(pid, ret);
+}
+
+int proc_limit(int resource, uint64_t value)
+{
+	struct rlimit now, to;
+
+	if (SANITIZED && resource == RLIMIT_AS)
+		return 0;
+	if (getrlimit((__rlimit_resource_t)resource, &now) < 0)
+		return -errno;
+	to.rlim_cur = to.rlim_max = MIN((rlim_t)value, now.rlim_max);
+	return setrlimit((__rlimit_resource_t)resource, &to) < 0 ? -errno : 0;
 }
 
 int proc_signal(const struct proc *p, int sig)

@@ -48,6 +48,13 @@ int proc_spawn(const struct proc_spec *spec, struct proc *ret, struct err *e);
 /* fork(2). Returns 1 in the child; 0 in the parent, who owns *ret; or -errno. */
 int proc_fork(struct proc *ret);
 
+/*
+ * Lowers both limits of this process to `value`, or to what the hard one is if that is less. The
+ * one of address space is left alone under a sanitizer, whose shadow is terabytes large. 0 or
+ * -errno.
+ */
+int proc_limit(int resource, uint64_t value);
+
 /* Sends a signal through the pidfd. 0 or -errno (-ESRCH: it has ended). */
 int proc_signal(const struct proc *p, int sig);
 

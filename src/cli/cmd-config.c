@@ -144,6 +144,8 @@ static void print_rule(const struct policy *p, const struct ruleset_entry *entry
 		(void)printf(", port %u because the rule names none", entry->rule.port);
 	else
 		(void)printf(", port %u", entry->rule.port);
+	if (entry->rule.proto != RULE_PROTO_DEFAULT)
+		(void)printf(", %s only", rule_proto_name(entry->rule.proto));
 	(void)fputs("\n  at       ", stdout);
 	cli_puts(stdout, o->pos.src->label);
 	(void)printf(":%u\n", o->pos.line);
@@ -201,10 +203,12 @@ static json_t *rule_json(const struct ruleset_entry *entry, const struct origin 
 
 	if (!entry)
 		return json_null();
-	return json_pack("{s:s, s:i, s:s, s:i, s:s*, s:s*}", "rule",
-			 rule_format_host(&entry->rule, host), "port", (int)entry->rule.port,
-			 "file", o->pos.src->label, "line", (int)o->pos.line, "preset",
-			 o->file->is_preset ? o->file->name : NULL, "risk", o->file->risk);
+	return json_pack(
+		"{s:s, s:i, s:s*, s:s, s:i, s:s*, s:s*}", "rule",
+		rule_format_host(&entry->rule, host), "port", (int)entry->rule.port, "protocol",
+		entry->rule.proto == RULE_PROTO_DEFAULT ? NULL : rule_proto_name(entry->rule.proto),
+		"file", o->pos.src->label, "line", (int)o->pos.line, "preset",
+		o->file->is_preset ? o->file->name : NULL, "risk", o->file->risk);
 }
 
 static json_t *explanation_json(const struct target *t, const char *what,

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
-#include "cli.h"
+#include "cli-audit.h"
 #include "fd.h"
 #include "image-make.h"
 #include "store.h"
@@ -154,6 +154,34 @@ static void print_log(const struct image_store *s, const char *name)
 		stderr);
 }
 
+/* ---- the audit log ---- */
+
+/* An image is changed only if that can be recorded before. */
+static int intend(const char *op, const char *name, const char *key, const char *value,
+		  struct err *e)
+{
+	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
+
+	cli_audit_begin(&p, op, "image", name);
+	if (value)
+		audit_put_text(&p, key, value);
+	return cli_audit(AUDIT_IMAGE, &p, e);
+}
+
+static void outcome(const struct invocation *inv, const char *name, const char *digest,
+		    const struct err *e)
+{
+	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
+
+	cli_audit_begin(&p, inv->cmd->name, "image", name);
+	audit_put_text(&p, "result", e->num ? "failed" : "done");
+	if (e->num)
+		audit_put_text(&p, "text", e->msg);
+	else if (digest)
+		audit_put_text(&p, "sha256", digest);
+	cli_audit_try(inv, AUDIT_IMAGE, &p);
+}
+
 /* ---- commands ---- */
 
 int cmd_image_build(struct invocation *inv)
@@ -165,6 +193,7 @@ int cmd_image_build(struct invocation *inv)
 	struct progress p = { .terminal = isatty(STDERR_FILENO) };
 	struct image_done done = { 0 };
 	struct err e = ERR_INIT;
+	bool intended;
 	int r = cli_store_open(&s, inv, &e);
 
 	if (r == 0)
@@ -173,6 +202,9 @@ int cmd_image_build(struct invocation *inv)
 	if (r == 0)
 		r = image_store_open(&images, true, &e);
 	if (r == 0)
+		r = intend("build", spec->name, "mirror", cli_option(inv, "mirror"), &e);
+	intended = r == 0;
+	if (r == 0)
 		r = image_build(&(struct image_build){ .store = &images,
 						       .spec = spec,
 						       .mirror = cli_option(inv, "mirror"),
@@ -180,6 +212,8 @@ int cmd_image_build(struct invocation *inv)
 						       .reporter = { show_progress, &p } },
 				&done, &e);
 	progress_end(&p);
+	if (intended)
+		outcome(inv, spec->name, done.digest, &e);
 	if (r == 0)
 		return print_done(inv, spec->name, &done);
 	r = cli_fail(inv, &e);
@@ -195,6 +229,7 @@ int cmd_image_import(struct invocation *inv)
 	const char *name = inv->args[0];
 	struct image_done done = { 0 };
 	struct err e = ERR_INIT;
+	bool intended;
 	int r;
 
 	if (!store_name_valid(name, strlen(name)))
@@ -202,9 +237,14 @@ int cmd_image_import(struct invocation *inv)
 			inv, "'%s' is not a name: names have 1 to 63 of a-z, 0-9 and hyphen", name);
 	r = image_store_open(&images, true, &e);
 	if (r == 0)
+		r = intend("import", name, "source", inv->args[1], &e);
+	intended = r == 0;
+	if (r == 0)
 		r = image_import(&images, name, inv->args[1],
 				 (struct image_reporter){ show_progress, &p }, &done, &e);
 	progress_end(&p);
+	if (intended)
+		outcome(inv, name, done.digest, &e);
 	return r < 0 ? cli_fail(inv, &e) : print_done(inv, name, &done);
 }
 
@@ -319,15 +359,24 @@ int cmd_image_inspect(struct invocation *inv)
 int cmd_image_rm(struct invocation *inv)
 {
 	_cleanup_image_store_ struct image_store images = IMAGE_STORE_INIT;
+	_cleanup_json_ json_t *one = NULL;
 	struct id_ranges ids = { 0 };
-	struct err e = ERR_INIT;
-	bool tree = false;
+	struct err e = ERR_INIT, ignored = ERR_INIT;
+	bool tree = false, intended;
 	int r = open_existing(inv->args[0], &images, &e);
 
 	if (r == 0)
 		r = ids_find(&ids, &e);
+	/* Of one whose description is damaged there is no digest. */
+	if (r == 0)
+		(void)image_store_get(&images, inv->args[0], &one, &ignored);
+	if (r == 0)
+		r = intend("rm", inv->args[0], "sha256", text_of(one, "sha256"), &e);
+	intended = r == 0;
 	if (r == 0)
 		r = image_store_remove(&images, inv->args[0], &ids, &tree, &e);
+	if (intended)
+		outcome(inv, inv->args[0], NULL, &e);
 	if (r < 0)
 		return cli_fail(inv, &e);
 	(void)printf("%s: removed%s\n", inv->args[0],

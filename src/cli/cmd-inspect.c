@@ -4,7 +4,7 @@
 #include <string.h>
 #include <sys/statvfs.h>
 
-#include "cli-sandbox.h"
+#include "cli-record.h"
 #include "clock.h"
 #include "fd.h"
 #include "str.h"
@@ -25,6 +25,7 @@ struct facts {
 	struct cgroup_usage use;
 	bool disk_known;
 	uint64_t disk;
+	uint64_t commands, running, dropped; /* kept, of them running, and not kept any more */
 };
 
 static void facts_done(struct facts *f)
@@ -77,16 +78,30 @@ static void measure_disk(struct facts *f)
 
 /* ---- gathering ---- */
 
-static void measure(struct facts *f)
+static void measure(const struct state_root *root, struct facts *f)
 {
 	_cleanup_cgroup_ struct cgroup g = CGROUP_INIT;
+	char group[STATE_GROUP_MAX];
 
-	cgroup_open(f->b.id, &g);
+	cgroup_open(state_group(root, f->b.id, group), &g);
 	cgroup_usage(&g, &f->use);
 	f->end.oom_kills = f->use.oom_kills;
 	f->end.pids_refused = f->use.pids_refused;
 	f->end.throttled = f->use.throttled;
 	measure_disk(f);
+}
+
+static int count_commands(struct facts *f, struct err *e)
+{
+	struct handle *list = NULL;
+	size_t n = 0;
+	int r = record_list(&f->b, &list, &n, &f->dropped, e);
+
+	for (size_t i = 0; i < n; i++)
+		f->running += handle_lives(&list[i]);
+	f->commands = n;
+	record_list_free(list, n);
+	return r;
 }
 
 static int gather(const char *prefix, struct facts *f, struct err *e)
@@ -109,9 +124,9 @@ static int gather(const char *prefix, struct facts *f, struct err *e)
 		f->use.memory_peak = f->end.memory_peak;
 		f->use.cpu_us = f->end.cpu_us;
 	} else {
-		measure(f);
+		measure(&root, f);
 	}
-	return 0;
+	return count_commands(f, e);
 }
 
 /* ---- for programs ---- */
@@ -173,6 +188,10 @@ static int print_json(const struct facts *f)
 	r |= json_put(j, "state", json_string(state_phase_names[f->phase]));
 	r |= json_put(j, "usage", usage_json(f));
 	r |= json_put(j, "met", met_json(&f->end));
+	r |= json_put(j, "commands",
+		      JSON_OBJECT({ "kept", json_number(f->commands) },
+				  { "running", json_number(f->running) },
+				  { "dropped", json_number(f->dropped) }));
 	r |= json_put(j, "end", end_json(f));
 	return cli_print_json(r == 0 ? TAKE_PTR(j) : NULL, EXIT_OK);
 }
@@ -283,6 +302,9 @@ static int print(const struct invocation *inv, const struct facts *f)
 	if (f->spec.user[0])
 		print_text("user", f->spec.user, NULL);
 	print_text("workspace", f->spec.workspace, NULL);
+	(void)printf("%-10s  %llu, %llu running\n", "commands",
+		     (unsigned long long)(f->commands + f->dropped),
+		     (unsigned long long)f->running);
 	(void)printf("\n%s%-10s  %-10s  %-28s  MET%s\n", cli_style(inv, "\033[1m"), "LIMIT",
 		     "VALUE", "USED", cli_style(inv, "\033[0m"));
 	print_memory(f);

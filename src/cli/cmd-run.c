@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hutch run, create, exec */
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
 
-#include "cli.h"
+#include "cli-record.h"
+#include "fault.h"
 #include "message.h"
-#include "sandbox.h"
-#include "session.h"
 #include "str.h"
 #include "view.h"
 
@@ -112,12 +112,13 @@ static void wait_for_end(int keeper)
 		(void)waitid(P_PIDFD, (id_t)keeper, &info, WEXITED | WNOHANG);
 }
 
-static uint64_t oom_kills(const struct sandbox *b)
+static uint64_t oom_kills(const struct state_root *root, const struct sandbox *b)
 {
 	_cleanup_cgroup_ struct cgroup g = CGROUP_INIT;
 	struct cgroup_usage u = { 0 };
+	char group[STATE_GROUP_MAX];
 
-	cgroup_open(b->id, &g);
+	cgroup_open(state_group(root, b->id, group), &g);
 	cgroup_usage(&g, &u);
 	return u.oom_kills;
 }
@@ -179,9 +180,9 @@ static int refused_code(const struct session_result *result)
 	}
 }
 
-/* The exit status of hutch, and what there is to say. `memory`: processes were killed for it. */
-static int report(const struct invocation *inv, const struct spec *spec, const struct sandbox *b,
-		  const struct session_result *result, bool memory)
+/* `memory`: processes were killed for it. */
+int cli_report(const struct invocation *inv, const struct spec *spec, const struct sandbox *b,
+	       const struct session_result *result, bool memory)
 {
 	const char *text = result->text[0] ? result->text : wire_code_name(result->number);
 
@@ -214,9 +215,9 @@ static int finish(const struct session_result *result, int code)
 /* ---- one command ---- */
 
 /* `before`: processes that were killed for memory earlier. */
-static int run_command(const struct invocation *inv, const struct spec *spec,
-		       const struct sandbox *b, uint64_t before, int fd, struct session_spec *s,
-		       struct session_result *result)
+static int run_command(const struct invocation *inv, const struct state_root *root,
+		       const struct spec *spec, const struct sandbox *b, uint64_t before, int fd,
+		       struct session_spec *s, struct session_result *result)
 {
 	const char *type = getenv("TERM");
 	struct spec_list none = { 0 }, terminal = { 0 };
@@ -229,8 +230,9 @@ static int run_command(const struct invocation *inv, const struct spec *spec,
 
 	(void)snprintf(term, sizeof(term), "TERM=%s", type && type[0] ? type : "xterm");
 	terminal = (struct spec_list){ .v = one, .n = 1 };
-	s->terminal = cli_option(inv, "tty");
-	s->input = cli_option(inv, "interactive");
+	s->terminal |= cli_option(inv, "tty") != NULL;
+	s->input = cli_option(inv, "interactive") && !s->detach;
+	s->keep_input = cli_option(inv, "interactive");
 	s->in = STDIN_FILENO;
 	s->out = STDOUT_FILENO;
 	s->err = STDERR_FILENO;
@@ -241,9 +243,10 @@ static int run_command(const struct invocation *inv, const struct spec *spec,
 	if (session_run(fd, s, result, &e) < 0)
 		return cli_fail(inv, &e);
 	/* One that went well need not be looked into. */
-	if (result->how == SESSION_EXITED && result->number == 0)
+	if (result->how == SESSION_DETACHED ||
+	    (result->how == SESSION_EXITED && result->number == 0))
 		return EXIT_OK;
-	return report(inv, spec, b, result, oom_kills(b) > before);
+	return cli_report(inv, spec, b, result, oom_kills(root, b) > before);
 }
 
 /* ---- commands ---- */
@@ -343,14 +346,31 @@ int cmd_run(struct invocation *inv)
 
 	if (code != EXIT_OK)
 		return code;
+	(void)FAULT("run-started");
 	keeper = keeper_of(&b);
-	code = run_command(inv, &spec, &b, 0, client, &s, &result);
+	code = run_command(inv, &root, &spec, &b, 0, client, &s, &result);
 	client = fd_close(client);
+	(void)FAULT("run-done");
 	wait_for_end(keeper);
+	(void)FAULT("run-ended");
 	/* One that ended before its command is left for us to tell why. */
-	if (spec.remove && state_phase(b.dir) == STATE_ENDED)
+	if (spec.remove && state_phase(b.dir) == STATE_ENDED &&
+	    faccessat(b.dir, STATE_UNSEALED, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
 		(void)state_remove(&root, b.id);
 	return finish(&result, code);
+}
+
+/* Whoever did not get the ID would not end it. */
+static int take_back(const struct invocation *inv, const struct state_root *root,
+		     const struct sandbox *b)
+{
+	struct err owed = ERR_INIT, e = ERR_INIT;
+
+	if (sandbox_kill(root, b, &owed, &e) < 0)
+		return cli_fail(inv, &e);
+	(void)fprintf(stderr, "%s: sandbox %s was ended again: its ID could not be written\n",
+		      inv->path, b->id);
+	return EXIT_HUTCH;
 }
 
 int cmd_create(struct invocation *inv)
@@ -362,9 +382,56 @@ int cmd_create(struct invocation *inv)
 
 	if (code != EXIT_OK)
 		return code;
+	(void)signal(SIGPIPE, SIG_IGN);
 	if (cli_option(inv, "json"))
-		return cli_print_json(JSON_OBJECT({ "id", json_string(b.id) }), EXIT_OK);
-	(void)puts(b.id);
+		code = cli_print_json(JSON_OBJECT({ "id", json_string(b.id) }), EXIT_OK);
+	else
+		(void)puts(b.id);
+	if (code != EXIT_OK || fflush(stdout) != 0 || ferror(stdout))
+		return take_back(inv, &root, &b);
+	return EXIT_OK;
+}
+
+int cli_exec(struct invocation *inv, const struct state_root *root, const struct spec *spec,
+	     const struct sandbox *b, struct session_spec *s, struct session_result *result)
+{
+	_cleanup_close_ int fd = -EBADF;
+	struct err e = ERR_INIT;
+	int code = check_options(inv);
+
+	if (code != EXIT_OK)
+		return code;
+	if (sandbox_connect(b, &fd, &e) < 0)
+		return cli_fail(inv, &e);
+	return run_command(inv, root, spec, b, s->detach ? UINT64_MAX : oom_kills(root, b), fd, s,
+			   result);
+}
+
+static int print_handle(const struct invocation *inv, const struct sandbox *b, uint64_t number)
+{
+	char handle[64];
+
+	(void)snprintf(handle, sizeof(handle), "%s/%llu", b->id, (unsigned long long)number);
+	if (cli_option(inv, "json"))
+		return cli_print_json(JSON_OBJECT({ "handle", json_string(handle) },
+						  { "number", json_number(number) }),
+				      EXIT_OK);
+	(void)puts(handle);
+	return EXIT_OK;
+}
+
+static int check_exec(struct invocation *inv)
+{
+	const char *name = cli_option(inv, "name");
+
+	if (name && !record_name_valid(name, strlen(name)))
+		return cli_usage(
+			inv,
+			"--name '%s': expected up to %d letters, digits, '.', '_' and '-', "
+			"which are not a number",
+			name, RECORD_NAME_MAX);
+	if (cli_option(inv, "json") && !cli_option(inv, "detach"))
+		return cli_usage(inv, "--json: only with --detach");
 	return EXIT_OK;
 }
 
@@ -373,21 +440,24 @@ int cmd_exec(struct invocation *inv)
 	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
 	_cleanup_sandbox_ struct sandbox b = SANDBOX_INIT;
 	_cleanup_spec_ struct spec spec = { 0 };
-	_cleanup_close_ int fd = -EBADF;
 	struct session_spec s = { .argv = inv->args + 1,
 				  .user = cli_option(inv, "user"),
-				  .cwd = cli_option(inv, "workdir") };
+				  .cwd = cli_option(inv, "workdir"),
+				  .name = cli_option(inv, "name"),
+				  .detach = cli_option(inv, "detach") };
 	struct session_result result = { 0 };
 	struct err e = ERR_INIT;
-	int code = check_options(inv);
+	int code = check_exec(inv);
 
 	if (code == EXIT_OK)
 		code = take_timeout(inv, &s.timeout);
 	if (code != EXIT_OK)
 		return code;
 	if (state_root_open(&root, &e) < 0 || sandbox_find(&root, inv->args[0], &b, &e) < 0 ||
-	    spec_read(b.dir, &spec, &e) < 0 || sandbox_connect(&b, &fd, &e) < 0)
+	    spec_read(b.dir, &spec, &e) < 0)
 		return cli_fail(inv, &e);
-	code = run_command(inv, &spec, &b, oom_kills(&b), fd, &s, &result);
+	code = cli_exec(inv, &root, &spec, &b, &s, &result);
+	if (result.how == SESSION_DETACHED && code == EXIT_OK)
+		return print_handle(inv, &b, result.record);
 	return finish(&result, code);
 }

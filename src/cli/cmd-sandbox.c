@@ -3,8 +3,10 @@
 #include <fcntl.h>
 #include <string.h>
 
-#include "cli-sandbox.h"
+#include "cli-audit.h"
+#include "cli-record.h"
 #include "clock.h"
+#include "fault.h"
 #include "fd.h"
 #include "receipt.h"
 #include "str.h"
@@ -129,6 +131,10 @@ int cmd_ps(struct invocation *inv)
 	struct err e = ERR_INIT;
 	size_t n = 0;
 
+	if (cli_option(inv, "exec"))
+		return cli_list_commands(inv);
+	if (inv->n_args > 0)
+		return cli_usage(inv, "'%s': an ID goes with --exec", inv->args[0]);
 	if (cli_state_open(&root, &e) < 0 ||
 	    read_rows(&root, cli_option(inv, "all"), &rows, &n, &e) < 0)
 		return cli_fail(inv, &e);
@@ -221,19 +227,41 @@ int cmd_receipt(struct invocation *inv)
 
 /* ---- kill, rm ---- */
 
-static int kill_one(const struct state_root *root, const char *prefix, struct err *e)
+/* Who asks for it, before it is done; and it is done also if that cannot be recorded. */
+static void record(const struct invocation *inv, const struct sandbox *b)
+{
+	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
+
+	cli_audit_begin(&p, inv->cmd->name, "sandbox", b->id);
+	cli_audit_try(inv, AUDIT_KILL, &p);
+}
+
+static int kill_one(const struct invocation *inv, const struct state_root *root, const char *prefix,
+		    struct err *e)
 {
 	_cleanup_sandbox_ struct sandbox b = SANDBOX_INIT;
+	struct err owed = ERR_INIT;
 
-	if (sandbox_find(root, prefix, &b, e) < 0 || sandbox_kill(root, &b, e) < 0)
+	if (sandbox_find(root, prefix, &b, e) < 0)
 		return e->num;
+	record(inv, &b);
+	if (sandbox_kill(root, &b, &owed, e) < 0)
+		return e->num;
+	if (owed.num) {
+		(void)fprintf(stderr, "%s: warning: its end is not recorded yet: ", inv->path);
+		cli_puts(stderr, owed.msg);
+		(void)fputc('\n', stderr);
+	}
 	(void)puts(b.id);
 	return 0;
 }
 
-static int remove_one(const struct state_root *root, const char *prefix, bool force, struct err *e)
+static int remove_one(const struct invocation *inv, const struct state_root *root,
+		      const char *prefix, struct err *e)
 {
 	_cleanup_sandbox_ struct sandbox b = SANDBOX_INIT;
+	bool force = cli_option(inv, "force");
+	struct err owed = ERR_INIT;
 	enum state_phase phase;
 	int r;
 
@@ -244,8 +272,16 @@ static int remove_one(const struct state_root *root, const char *prefix, bool fo
 		return err_set(e, -EBUSY,
 			       "sandbox %s is running; end it with 'hutch kill', or use 'rm -f'",
 			       b.id);
-	if (sandbox_kill(root, &b, e) < 0)
-		return e->num;
+	record(inv, &b);
+	r = sandbox_kill(root, &b, &owed, e);
+	if (r == 0 && owed.num)
+		return err_set(e, owed.num,
+			       "sandbox %s has ended, and stays until that can be recorded: %s",
+			       b.id, owed.msg);
+	/* It has ended, but there is no room to write that down: removing it makes some. */
+	if (r < 0 && r != -ENOSPC && r != -EDQUOT)
+		return r;
+	(void)FAULT("rm-killed");
 	r = state_remove(root, b.id);
 	if (r < 0 && r != -ENOENT) /* started with --rm */
 		return err_set(e, r, "cannot remove sandbox %s: %s", b.id, strerror(-r));
@@ -263,8 +299,8 @@ static int for_each(const struct invocation *inv, bool removing)
 	if (cli_state_open(&root, &e) < 0)
 		return cli_fail(inv, &e);
 	for (int i = 0; i < inv->n_args; i++) {
-		int r = removing ? remove_one(&root, inv->args[i], cli_option(inv, "force"), &e)
-				 : kill_one(&root, inv->args[i], &e);
+		int r = removing ? remove_one(inv, &root, inv->args[i], &e)
+				 : kill_one(inv, &root, inv->args[i], &e);
 
 		if (r < 0)
 			code = MAX(code, cli_fail(inv, &e));

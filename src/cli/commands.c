@@ -63,13 +63,73 @@ static const struct option opts_create[] = {
 	{ 0 },
 };
 static const struct option opts_exec[] = {
+	OPT_JSON,
 	OPTS_SESSION,
+	{ "detach", 'd', NULL, "do not wait for it; print its handle" },
+	{ "name", 'n', "NAME", "of the command, for handles" },
 	{ "timeout", 0, "TIME", "of the command, such as 30s; not over that of the sandbox" },
+	{ 0 },
+};
+static const struct option opts_cp[] = {
+	OPT_JSON,
+	{ "user", 'u', "USER", "read or write in the sandbox as this user" },
+	{ "max-entries", 0, "N", "files and directories to take out of a sandbox at most: 1000000" },
+	{ "max-size", 0, "SIZE", "bytes to take out of a sandbox at most: 64GiB" },
+	{ 0 },
+};
+static const struct option opts_watch[] = {
+	OPT_JSON,
+	{ "recursive", 'r', NULL, "watch the directories below it too" },
+	{ "user", 'u', "USER", "watch as this user" },
 	{ 0 },
 };
 static const struct option opts_ps[] = {
 	OPT_JSON,
 	{ "all", 'a', NULL, "show also what has ended" },
+	{ "exec", 'e', NULL, "list commands, of sandbox ID or of all" },
+	{ 0 },
+};
+#define OPT_FROM                                                                        \
+	{ "from", 0, "OFFSET", "begin at this byte of the output" }
+static const struct option opts_attach[] = {
+	{ "interactive", 'i', NULL, "pass standard input on" },
+	OPT_FROM,
+	{ 0 },
+};
+static const struct option opts_logs[] = {
+	OPT_JSON,
+	{ "follow", 'f', NULL, "go on until the command ends" },
+	OPT_FROM,
+	{ "since", 0, "TIME", "only what came later; an RFC 3339 time, or a time ago such as 5m" },
+	{ "stdout", 0, NULL, "only standard output" },
+	{ "stderr", 0, NULL, "only standard error" },
+	{ 0 },
+};
+static const struct option opts_shell[] = {
+	{ "name", 'n', "NAME", "of the shell; without it, 'shell'" },
+	{ "env", 'e', "NAME=VALUE", "set a variable (can be repeated)" },
+	{ "user", 'u', "USER", "run as this user: a name, UID or UID:GID" },
+	{ "workdir", 'w', "DIR", "start in this directory" },
+	{ 0 },
+};
+static const struct option opts_audit_show[] = {
+	OPT_JSON,
+	{ "sandbox", 's', "ID", "only of this sandbox, by the beginning of its id" },
+	{ "since", 0, "TIME", "only from then on: 30m, 2h, 7d, 2026-11-15T08:00:00Z" },
+	{ "follow", 'f', NULL, "go on with what is recorded from now on" },
+	{ "verbose", 'v', NULL, "digests, arguments and times in full, and signatures" },
+	{ 0 },
+};
+static const struct option opts_audit_verify[] = {
+	OPT_JSON,
+	{ "from", 0, "FILE", "a checkpoint that was kept elsewhere: it must be in the log" },
+	{ "key", 0, "KEY", "the public key, rather than the log's own word" },
+	{ 0 },
+};
+static const struct option opts_egress_log[] = {
+	OPT_JSON,
+	{ "follow", 'f', NULL, "go on with what comes" },
+	{ "since", 0, "TIME", "only what came later; an RFC 3339 time, or a time ago such as 5m" },
 	{ 0 },
 };
 static const struct option opts_rm[] = {
@@ -127,6 +187,60 @@ static const struct command image_commands[] = {
 	{ 0 }
 };
 
+static const struct command audit_commands[] = {
+	{ .name = "show", .args = "",
+	  .summary = "print what was recorded, in the order of time",
+	  .help = "One line a record: time, sandbox, kind, and what it says. Commands are shown as one would type them, digests\n"
+		  "by their first 12 digits. With --json an object on each line, with everything there is.",
+	  .options = opts_audit_show, .run = cmd_audit_show },
+	{ .name = "verify", .args = "[EXPORT]", .max_args = 1,
+	  .summary = "check every record, chain and signature",
+	  .help = "Of this host's log, or of what 'hutch audit export' wrote. Exits 0 if all is good; 1 if not, and says the\n"
+		  "first record that is wrong: file, sequence number, byte offset and why. That the end of the log was cut off\n"
+		  "can only be seen against a checkpoint that was kept elsewhere: --from.",
+	  .options = opts_audit_verify, .run = cmd_audit_verify },
+	{ .name = "export", .args = "",
+	  .summary = "write the whole log as one stream on standard output",
+	  .run = cmd_audit_export },
+	{ .name = "checkpoint", .args = "",
+	  .summary = "sign what has been recorded so far, and print the signature",
+	  .help = "Keep what it prints on another machine: 'hutch audit verify --from' then finds whatever happens to the log\n"
+		  "up to here.",
+	  .run = cmd_audit_checkpoint },
+	{ .name = "key", .args = "",
+	  .summary = "print the public key of this host's log, and its fingerprint",
+	  .options = opts_json, .run = cmd_audit_key },
+	{ 0 }
+};
+
+static const struct command egress_commands[] = {
+	{ .name = "log", .args = "[ID]", .max_args = 1,
+	  .summary = "print what sandboxes connected to, and what was denied",
+	  .help = "One line a stream: time, sandbox, name, address, port, bytes out and in, verdict, and the rule or the reason.\n"
+		  "With -f the beginning and the end of a stream are a line each. Also of sandboxes that have ended.",
+	  .options = opts_egress_log, .run = cmd_egress_log },
+	{ .name = "explain", .args = "ID NAME:PORT", .min_args = 2, .max_args = 2,
+	  .summary = "say whether a sandbox may connect, and why",
+	  .help = "By its policy and the rules that were added since. Exits 0 if allowed, 1 if denied.",
+	  .options = opts_config, .run = cmd_egress_explain },
+	{ .name = "allow", .args = "ID RULE", .min_args = 2, .max_args = 2,
+	  .summary = "let a sandbox that runs connect to more",
+	  .help = "RULE is written as in egress.domains of an agent file; without a port it means 443. It takes back the same\n"
+		  "rule of 'hutch egress deny'. What the policy denies stays denied: that exits 1, and says so. A sandbox whose\n"
+		  "policy allows nothing has no way out that could be opened.",
+	  .run = cmd_egress_allow },
+	{ .name = "deny", .args = "ID RULE", .min_args = 2, .max_args = 2,
+	  .summary = "let a sandbox that runs connect to less, and end what it has there",
+	  .help = "Without a port the rule means all ports. It takes back the same rule of 'hutch egress allow'.",
+	  .run = cmd_egress_deny },
+	{ .name = "suggest", .args = "[ID]", .max_args = 1,
+	  .summary = "print rules that would allow what a sandbox was denied",
+	  .help = "As lines for an agent file, with the presets that hold them. Without ID, of the one that was denied something\n"
+		  "last. They are what the code inside asked for, be it good or bad: read them.",
+	  .run = cmd_egress_suggest },
+	{ 0 }
+};
+
 static const struct command top_commands[] = {
 	{ .name = "run", .args = "[--] COMMAND [ARG...]", .min_args = 1, .max_args = ARGS_MAX, .passes_on = true,
 	  .summary = "run a command in a sandbox of its own",
@@ -140,10 +254,42 @@ static const struct command top_commands[] = {
 	  .options = opts_create, .run = cmd_create },
 	{ .name = "exec", .args = "ID [--] COMMAND [ARG...]", .min_args = 2, .max_args = ARGS_MAX, .passes_on = true, .own_args = 1,
 	  .summary = "run a command in a sandbox that is there",
-	  .help = "ID is an id or the beginning of one. Exits like 'hutch run'.",
+	  .help = "ID is an id or the beginning of one. Exits like 'hutch run'. The command is recorded, and goes on if hutch\n"
+		  "is killed or its terminal goes; SIGINT and SIGTERM are passed on to it. With --detach its handle is printed,\n"
+		  "ID/NUMBER; with a name, ID/NAME is another one.",
 	  .options = opts_exec, .run = cmd_exec },
-	{ .name = "ps", .args = "",
-	  .summary = "list the sandboxes", .options = opts_ps, .run = cmd_ps },
+	{ .name = "shell", .args = "ID", .min_args = 1, .max_args = 1,
+	  .summary = "enter a shell of a sandbox, which can be left and entered again",
+	  .help = "Ctrl-P Ctrl-Q leaves it, and so does the end of the terminal. It goes on until it exits.",
+	  .options = opts_shell, .run = cmd_shell },
+	{ .name = "attach", .args = "HANDLE", .min_args = 1, .max_args = 1,
+	  .summary = "follow the output of a command to its end, and exit as it does",
+	  .help = "HANDLE is ID/NUMBER or ID/NAME. A command with a terminal gets this one; Ctrl-P Ctrl-Q leaves it. Whoever\n"
+		  "reads, or does not, never holds up the command.",
+	  .options = opts_attach, .run = cmd_attach },
+	{ .name = "logs", .args = "HANDLE", .min_args = 1, .max_args = 1,
+	  .summary = "print what a command has printed",
+	  .help = "Until 'hutch rm' also of a sandbox that has ended. Where output was dropped, a line on standard error says\n"
+		  "how much.",
+	  .options = opts_logs, .run = cmd_logs },
+	{ .name = "wait", .args = "HANDLE", .min_args = 1, .max_args = 1,
+	  .summary = "wait for the end of a command, and exit as it does",
+	  .options = opts_json, .run = cmd_wait },
+	{ .name = "signal", .args = "HANDLE SIGNAL", .min_args = 2, .max_args = 2,
+	  .summary = "send a signal to a command", .run = cmd_signal },
+	{ .name = "cp", .args = "SRC DST", .min_args = 2, .max_args = 2,
+	  .summary = "copy files and directories into a sandbox, or out of it",
+	  .help = "One of SRC and DST is ID:PATH with an absolute path. Like 'cp -r': into DST if that is a directory, else to\n"
+		  "that name. SRC/. means what is in the directory. '-' is a tar archive on standard input or output. Sockets,\n"
+		  "FIFOs, devices and set-ID bits are left out. Exits 1 if something was left out or refused.",
+	  .options = opts_cp, .run = cmd_cp },
+	{ .name = "watch", .args = "ID:PATH", .min_args = 1, .max_args = 1,
+	  .summary = "print what happens to files in a directory of a sandbox",
+	  .help = "A line for each event: created, written, removed, renamed, attributes, or lost where there were too many.\n"
+		  "Ends when the directory is gone.",
+	  .options = opts_watch, .run = cmd_watch },
+	{ .name = "ps", .args = "[ID]", .max_args = 1,
+	  .summary = "list the sandboxes, or (-e) their commands", .options = opts_ps, .run = cmd_ps },
 	{ .name = "inspect", .args = "ID", .min_args = 1, .max_args = 1,
 	  .summary = "show a sandbox: its limits, what it uses, how it ended",
 	  .options = opts_json, .run = cmd_inspect },
@@ -154,6 +300,11 @@ static const struct command top_commands[] = {
 	  .summary = "end sandboxes", .run = cmd_kill },
 	{ .name = "rm", .args = "ID...", .min_args = 1, .max_args = ARGS_MAX,
 	  .summary = "forget sandboxes that have ended", .options = opts_rm, .run = cmd_rm },
+	{ .name = "gc", .args = "",
+	  .summary = "take back everything that no living sandbox has, and say what",
+	  .help = "Sandboxes that have ended and those whose warden was killed, with all that was theirs; control groups, id\n"
+		  "ranges and half-made images that nobody has. What lives, and what is being made, is left alone.",
+	  .options = opts_json, .run = cmd_gc },
 	{ .name = "config", .args = "", .sub = config_commands,
 	  .summary = "check, compile and explain agent files", .help = agent_help },
 	{ .name = "agents", .args = "[NAME]", .max_args = 1,
@@ -164,6 +315,10 @@ static const struct command top_commands[] = {
 	  .options = opts_config, .run = cmd_presets },
 	{ .name = "image", .args = "", .sub = image_commands,
 	  .summary = "build, import and list the root trees of sandboxes" },
+	{ .name = "egress", .args = "", .sub = egress_commands,
+	  .summary = "show and change what sandboxes may connect to" },
+	{ .name = "audit", .args = "", .sub = audit_commands,
+	  .summary = "show and verify what was recorded" },
 	{ .name = "doctor", .args = "",
 	  .summary = "show what this host can enforce, and what to do about the rest",
 	  .help = "Tries things out rather than believing version numbers; changes nothing. Exits 0 if sandboxes can be\n"

@@ -2,6 +2,8 @@
 /* Finds the command, reads its options, runs it. */
 #include <fcntl.h>
 #include <locale.h>
+#include <signal.h>
+#include <sodium.h>
 #include <stdarg.h>
 #include <string.h>
 
@@ -320,6 +322,11 @@ int main(int argc, char **argv)
 	struct invocation inv = { 0 };
 
 	fill_standard();
+	if (sodium_init() < 0) { /* it chooses the code for this processor */
+		(void)fputs("hutch: libsodium does not work here\n", stderr);
+		return EXIT_HUTCH;
+	}
+	(void)signal(SIGXFSZ, SIG_IGN); /* a file that is too long is an error like others */
 	(void)setlocale(LC_CTYPE, "C.UTF-8");
 	log_open("hutch", LOG_LEVEL_WARNING);
 	inv.color = isatty(STDOUT_FILENO) && !getenv("NO_COLOR");

@@ -11,8 +11,10 @@
 #include "session.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/socket.h>
 
 #include "clock.h"
@@ -23,7 +25,11 @@
 
 enum {
 	CHUNK = 64 * 1024,
-	GRACE_SEC = 5, /* from a SIGTERM that was passed on to our own end */
+	GRACE_SEC = 5,	    /* from a SIGTERM that was passed on to our own end */
+	AHEAD = 256 * 1024, /* of a record that waits to be written */
+	LAST_MS = 2000,	    /* for a CLOSE to be sent */
+	KEY_P = 0x10,	    /* Ctrl-P Ctrl-Q: leave, and let it run */
+	KEY_Q = 0x11,
 };
 
 /* What is passed on to the command; the last one only with a terminal. */
@@ -35,7 +41,10 @@ struct session {
 	struct loop *loop;
 	struct link *link;
 	uint32_t ch;
-	struct loop_fd socket, input;
+	struct loop_fd socket, input, watch;
+	struct record_cursor cursor;
+	bool closed;	    /* the channel of an attach */
+	bool key;	    /* the first of the two was typed */
 	struct sink out[2]; /* streams 1 and 2 */
 	struct loop_signal signals[ARRAY_SIZE(forwarded)];
 	struct loop_timer last; /* of our patience */
@@ -67,6 +76,8 @@ static void fail(struct session *s, int r, const char *what)
 	s->stop = true;
 }
 
+static void send_msg(struct session *s, enum wire_msg kind, unsigned int signo);
+
 /* ---- what the other side says ---- */
 
 static void on_accepted(struct link *l, uint32_t ch, const struct fields *f, void *arg)
@@ -74,6 +85,15 @@ static void on_accepted(struct link *l, uint32_t ch, const struct fields *f, voi
 	struct session *s = arg;
 
 	s->started = true;
+	s->result->record = fields_number(f, TAG_RECORD, 0);
+	if (s->spec->signal > 0)
+		send_msg(s, WIRE_MSG_SIGNAL, s->spec->signal);
+	if (s->spec->attach > 0 && s->spec->terminal)
+		send_msg(s, WIRE_MSG_RESIZE, 0);
+	if (s->spec->detach || s->spec->signal > 0) {
+		decide(s, SESSION_DETACHED, 0);
+		s->stop = true;
+	}
 }
 
 static void on_data(struct link *l, uint32_t ch, unsigned int stream, const void *data, size_t n,
@@ -108,6 +128,9 @@ static void on_closed(struct link *l, uint32_t ch, const struct fields *f, void 
 	const char *text = NULL;
 	size_t pos = 0, n = 0;
 
+	s->closed = true;
+	if (s->spec->attach > 0 && s->started)
+		return; /* the record tells the rest */
 	if (!s->decided && fields_next(f, TAG_TEXT, &pos, &text, &n))
 		(void)snprintf(s->result->text, sizeof(s->result->text), "%.*s", (int)n, text);
 	if (code == WIRE_TIMEOUT)
@@ -146,28 +169,124 @@ static void on_socket(struct loop_fd *src, uint32_t events)
 	n = recv(src->fd, chunk, sizeof(chunk), MSG_DONTWAIT);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
-	if (n <= 0)
+	if (n <= 0 && s->spec->attach > 0 && s->started) {
+		s->closed = true;
+		loop_del_fd(src);
+	} else if (n <= 0)
 		lost(s, "");
 	else if (link_feed(s->link, chunk, (size_t)n, &e) < 0)
 		lost(s, e.msg);
 }
 
-static void flush_link(struct session *s)
+static ssize_t send_now(void *arg, const struct iovec pieces[static 2])
 {
-	const void *data;
+	const struct session *s = arg;
+	struct msghdr m = { .msg_iov = (struct iovec *)pieces, .msg_iovlen = 2 };
+	ssize_t k = sendmsg(s->socket.fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+	return k < 0 ? -errno : k;
+}
+
+static bool waits(const struct session *s)
+{
 	size_t n;
 
-	while ((data = link_pending(s->link, &n)) && n > 0) {
-		ssize_t sent = send(s->socket.fd, data, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+	(void)link_pending(s->link, &n);
+	return n > 0;
+}
 
-		if (sent < 0 && errno == EINTR)
-			continue;
-		/* Of a connection that has ended, what came before that is still read. */
-		if (sent < 0)
-			break;
-		link_wrote(s->link, (size_t)sent);
+static void flush_link(struct session *s)
+{
+	uint32_t events;
+
+	(void)link_flush(s->link); /* of a connection that has ended, what came is still read */
+	events = waits(s) ? EPOLLIN | EPOLLOUT : EPOLLIN;
+	if (s->socket.loop && s->socket.events != events)
+		(void)loop_mod_fd(&s->socket, events);
+}
+
+/* ---- output from a record ---- */
+
+int session_gap(char *out, size_t n, const struct record_piece *gap)
+{
+	return snprintf(out, n, "hutch: ... %llu bytes dropped ...\n", (unsigned long long)gap->n);
+}
+
+void session_result_of(const struct record_info *info, struct session_result *ret)
+{
+	const struct record_slot *slot = &info->slot;
+
+	*ret = (struct session_result){ .record = info->head.number, .number = slot->value };
+	(void)snprintf(ret->text, sizeof(ret->text), "%s", slot->text);
+	if (slot->how == RECORD_EXITED)
+		ret->how = SESSION_EXITED;
+	else if (slot->how == RECORD_SIGNALED)
+		ret->how = SESSION_SIGNALED;
+	else if (slot->value == WIRE_TIMEOUT)
+		ret->how = SESSION_TIMEOUT;
+	else
+		ret->how = slot->pid > 0 ? SESSION_LOST : SESSION_REFUSED;
+}
+
+static void on_written(struct loop_fd *src, uint32_t events)
+{
+	char events_read[4096];
+
+	(void)events;
+	(void)!read(src->fd, events_read, sizeof(events_read));
+}
+
+static int take_piece(struct session *s, const struct record_piece *p)
+{
+	char text[64];
+
+	if (p->stream > 0)
+		return sink_put(&s->out[p->stream - 1], p->data, p->n_data);
+	return sink_put(&s->out[1], text, (size_t)session_gap(text, sizeof(text), p));
+}
+
+/* As much as is written soon. Its end is when the command's end is written down, or nobody is left
+ * who would. */
+static void pump_record(struct session *s)
+{
+	struct err e = ERR_INIT;
+	struct record_info info;
+	struct record_piece p;
+	bool closed = s->closed;
+	int r = 1;
+
+	while (!s->over && s->out[0].buf.len < AHEAD && s->out[1].buf.len < AHEAD &&
+	       (r = record_next(&s->cursor, &info, &p, &e)) > 0)
+		if (take_piece(s, &p) < 0)
+			r = -ENOMEM;
+	if (s->over || r > 0)
+		return;
+	if (r < 0) {
+		s->failed = err_set(s->error, r, "%s", e.msg[0] ? e.msg : "out of memory");
+		s->stop = true;
+	} else if (info.slot.state == RECORD_ENDED) {
+		if (!s->decided)
+			session_result_of(&info, s->result);
+		s->decided = s->over = true;
+	} else if (closed) {
+		lost(s, "");
 	}
-	(void)loop_mod_fd(&s->socket, n > 0 ? EPOLLIN | EPOLLOUT : EPOLLIN);
+}
+
+static int watch_record(struct session *s)
+{
+	char path[64];
+	int r;
+
+	if (s->spec->attach == 0 || s->spec->record < 0)
+		return 0;
+	record_cursor_init(&s->cursor, s->spec->record, s->spec->from);
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", s->spec->record);
+	s->watch.fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+	if (s->watch.fd < 0 || inotify_add_watch(s->watch.fd, path, IN_MODIFY) < 0)
+		return -errno;
+	r = loop_add_fd(s->loop, &s->watch, s->watch.fd, EPOLLIN);
+	return r;
 }
 
 /* ---- output ---- */
@@ -185,7 +304,7 @@ static void flush_sink(struct session *s, unsigned int stream)
 		fail(s, (int)n,
 		     stream == 1 ? "cannot write to standard output"
 				 : "cannot write to standard error");
-	} else if (n > 0) {
+	} else if (n > 0 && s->spec->attach == 0) {
 		(void)link_consumed(s->link, s->ch, stream, (size_t)n);
 	}
 }
@@ -211,6 +330,23 @@ static void input_end(struct session *s)
 	(void)link_eof(s->link, s->ch, 0);
 }
 
+/*
+ * Looks for the two keys and takes them out; how much is left. What is typed behind them is for
+ * nobody. A first key that is not followed by the second goes with what follows it.
+ */
+static ssize_t leave(struct session *s, const char *keys, ssize_t n)
+{
+	for (ssize_t i = 0; i < n; i++) {
+		if (s->key && keys[i] == KEY_Q) {
+			decide(s, SESSION_DETACHED, 0);
+			s->stop = true;
+			return 0;
+		}
+		s->key = keys[i] == KEY_P;
+	}
+	return n;
+}
+
 static void read_input(struct session *s)
 {
 	size_t credit = link_credit(s->link, s->ch, 0);
@@ -218,6 +354,8 @@ static void read_input(struct session *s)
 	ssize_t n = read(s->spec->in, chunk, MIN(credit, sizeof(chunk)));
 
 	s->input_ready = s->input_file;
+	if (n > 0 && s->spec->attach > 0 && s->spec->terminal && (n = leave(s, chunk, n)) == 0)
+		return;
 	if (n < 0 && (errno == EINTR || errno == EAGAIN))
 		return;
 	if (n < 0 && errno != EIO) /* a terminal that has gone */
@@ -278,10 +416,13 @@ static void on_last(struct loop_timer *src)
 static void on_signal(struct loop_signal *src, int signo)
 {
 	struct session *s = src->arg;
-	bool ends = signo == SIGTERM || signo == SIGHUP;
+	bool ends = signo == SIGTERM;
 
 	if (signo == SIGWINCH) {
 		send_msg(s, WIRE_MSG_RESIZE, 0);
+	} else if (signo == SIGHUP || (s->spec->attach > 0 && !s->spec->terminal)) {
+		decide(s, signo == SIGHUP ? SESSION_HANGUP : SESSION_STOPPED, (unsigned int)signo);
+		s->stop = true;
 	} else if (s->over || !s->started || (ends && s->ending > 0)) {
 		decide(s, SESSION_STOPPED, (unsigned int)signo);
 		s->stop = true;
@@ -319,14 +460,34 @@ static int watch_signals(struct session *s)
 
 /* ---- start, run, end ---- */
 
+static int send_open(struct session *s, const struct buf *hello, enum wire_op op, struct buf *b,
+		     struct err *e)
+{
+	int r;
+
+	if (b->err == -ENOBUFS)
+		return err_set(e, -E2BIG, "the command and its environment are longer than 1 MiB");
+	if (fields_check_open(op, true, b, e) < 0)
+		return e->num;
+	r = link_hello(s->link, hello);
+	if (r == 0)
+		r = link_open(s->link, op, b, NULL, &s->ch);
+	return r < 0 ? err_set(e, r, "cannot ask for the command: %s", strerror(-r)) : 0;
+}
+
 static int ask(struct session *s, struct err *e)
 {
 	_cleanup_buf_ struct buf hello = BUF_INIT(64), b = BUF_INIT(WIRE_OPEN_MAX);
 	const struct session_spec *spec = s->spec;
 	uint16_t columns, rows;
-	int r;
 
 	fields_put_number(&hello, TAG_VERSION, WIRE_VERSION);
+	if (spec->attach > 0) {
+		if (spec->input)
+			fields_put_flag(&b, TAG_STDIN);
+		fields_put_number(&b, TAG_RECORD, spec->attach);
+		return send_open(s, &hello, WIRE_OP_ATTACH, &b, e);
+	}
 	for (const char *const *arg = spec->argv; *arg; arg++)
 		fields_put_text(&b, TAG_ARGV, *arg);
 	for (const char *const *var = spec->env; var && *var; var++)
@@ -335,7 +496,7 @@ static int ask(struct session *s, struct err *e)
 		fields_put_text(&b, TAG_CWD, spec->cwd);
 	if (spec->user)
 		fields_put_text(&b, TAG_USER, spec->user);
-	if (spec->input)
+	if (spec->input || spec->keep_input)
 		fields_put_flag(&b, TAG_STDIN);
 	if (spec->terminal) {
 		terminal_size(spec->in, &columns, &rows);
@@ -344,12 +505,11 @@ static int ask(struct session *s, struct err *e)
 	}
 	if (spec->timeout > 0)
 		fields_put_number(&b, TAG_TIMEOUT, spec->timeout);
-	if (b.err == -ENOBUFS)
-		return err_set(e, -E2BIG, "the command and its environment are longer than 1 MiB");
-	r = link_hello(s->link, &hello);
-	if (r == 0)
-		r = link_open(s->link, WIRE_OP_EXEC, &b, NULL, &s->ch);
-	return r < 0 ? err_set(e, r, "cannot ask for the command: %s", strerror(-r)) : 0;
+	if (spec->name)
+		fields_put_text(&b, TAG_NAME, spec->name);
+	if (spec->detach)
+		fields_put_flag(&b, TAG_DETACH);
+	return send_open(s, &hello, WIRE_OP_EXEC, &b, e);
 }
 
 static int start(struct session *s, int fd, struct err *e)
@@ -358,10 +518,15 @@ static int start(struct session *s, int fd, struct err *e)
 
 	if (r == 0)
 		r = link_new(LINK_KEEPER, &ops, s, &s->link);
-	if (r == 0)
+	if (r == 0) {
+		link_with_client(s->link);
+		link_set_output(s->link, send_now, s);
 		r = loop_add_fd(s->loop, &s->socket, fd, EPOLLIN);
+	}
 	if (r == 0)
 		r = watch_signals(s);
+	if (r == 0)
+		r = watch_record(s);
 	sink_init(&s->out[0], s->loop, s->spec->out, WIRE_CREDIT_MAX);
 	sink_init(&s->out[1], s->loop, s->spec->err, WIRE_CREDIT_MAX);
 	return r < 0 ? err_set(e, r, "cannot start a session: %s", strerror(-r)) : ask(s, e);
@@ -369,6 +534,8 @@ static int start(struct session *s, int fd, struct err *e)
 
 static void settle(struct session *s)
 {
+	if (s->spec->attach > 0 && !s->stop && s->started && s->spec->record >= 0)
+		pump_record(s);
 	for (unsigned int stream = 1; stream <= ARRAY_SIZE(s->out) && !s->stop; stream++)
 		flush_sink(s, stream);
 	pump_input(s);
@@ -391,8 +558,28 @@ static int serve(struct session *s, struct err *e)
 	return s->failed;
 }
 
+/*
+ * A command whose session ends before it does is ended: a connection that only breaks off would let
+ * it go on, which is meant for one whose terminal, or whose hutch, has gone.
+ */
+static void say_close(struct session *s)
+{
+	struct pollfd p = { .fd = s->socket.fd, .events = POLLOUT };
+	uint64_t end = clock_mono() + LAST_MS * NSEC_PER_MSEC;
+
+	if (!s->link || s->ch == 0 || s->over || s->result->how == SESSION_HANGUP)
+		return;
+	(void)link_close(s->link, s->ch, WIRE_DONE, NULL);
+	while (waits(s) && clock_mono() < end)
+		if (poll(&p, 1, LAST_MS) > 0 && link_flush(s->link) < 0)
+			return;
+}
+
 static void session_done(struct session *s)
 {
+	say_close(s);
+	loop_del_fd(&s->watch);
+	s->watch.fd = fd_close(s->watch.fd);
 	for (size_t i = 0; i < ARRAY_SIZE(s->signals); i++)
 		loop_del_signal(&s->signals[i]);
 	sink_done(&s->out[0]);
@@ -408,6 +595,7 @@ int session_run(int fd, const struct session_spec *spec, struct session_result *
 		.result = ret,
 		.error = e,
 		.input_open = spec->input,
+		.watch = { .cb = on_written, .fd = -EBADF },
 	};
 	/* Restored before a signal that still waits can end us. */
 	_cleanup_terminal_ struct terminal terminal = TERMINAL_INIT;

@@ -3,6 +3,22 @@
 
 #include "clock.h"
 
+int cli_since(const struct invocation *inv, uint64_t *ret)
+{
+	const char *text = cli_option(inv, "since");
+	uint64_t ms;
+
+	if (!text || clock_parse(text, ret) == 0)
+		return EXIT_OK;
+	if (value_duration(text, &ms) < 0 || ms > clock_wall() / NSEC_PER_MSEC)
+		return cli_usage(
+			inv,
+			"--since '%s': expected 2026-01-31T08:00:00Z, or a time ago such as 5m",
+			text);
+	*ret = clock_wall() - ms * NSEC_PER_MSEC;
+	return EXIT_OK;
+}
+
 void view_size(uint64_t bytes, char *out, size_t n)
 {
 	static const char *const units[] = { "B", "KiB", "MiB", "GiB" };

@@ -2,6 +2,7 @@
 /* How numbers, times and ends are shown to people. */
 #pragma once
 
+#include "cli.h"
 #include "end.h"
 #include "spec.h"
 #include "value.h"
@@ -17,3 +18,6 @@ const char *view_cpus(uint64_t thousandths, char out[static VALUE_HINT_MAX]);
 
 /* Why a sandbox ended: "ttl of 8h reached". */
 void view_end(const struct spec *spec, const struct end *end, char *out, size_t n);
+
+/* --since, if it was given: a time of day, or how long ago. EXIT_OK or EXIT_USAGE. */
+int cli_since(const struct invocation *inv, uint64_t *ret);

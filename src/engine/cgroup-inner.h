@@ -34,6 +34,8 @@ int cgroup_place_make(int root_fd, const char *id, struct cgroup *g, struct cgro
 		      struct err *e);
 int cgroup_place_open(int root_fd, const char *id, struct cgroup *g, struct cgroup_where *w);
 
+int cgroup_place_each(int root_fd, int (*fn)(const char *name, void *arg), void *arg);
+
 /* cgroup-limit.c: writes the limits of one part and reads them back: has[p], or why[p]. */
 int cgroup_limit(struct cgroup *g, enum cgroup_part p, const struct cgroup_limits *limits,
 		 const char *path, struct err *e);

@@ -9,11 +9,13 @@
  *
  * "hutch" below that stays for ever, so that two of us cannot trip over its removal.
  */
+#include <dirent.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "cgroup-inner.h"
+#include "fault.h"
 #include "fd.h"
 #include "str.h"
 
@@ -63,7 +65,9 @@ static int make_group(int hutch, const char *id)
 
 	if (mkdirat(hutch, id, 0755) < 0)
 		return -errno;
-	fd = open_dir(hutch, id);
+	fd = FAULT("cgroup-made");
+	if (fd == 0)
+		fd = open_dir(hutch, id);
 	if (fd < 0)
 		(void)unlinkat(hutch, id, AT_REMOVEDIR);
 	return fd;
@@ -295,12 +299,15 @@ int cgroup_place_make(int root_fd, const char *id, struct cgroup *g, struct cgro
 	return 0;
 }
 
+/* Where we may not even look we have made nothing: root's hutch/ may be closed to others. */
 static int open_below(const struct place *m, const char *top)
 {
 	char path[CGROUP_WHERE_MAX];
+	int fd;
 
 	(void)snprintf(path, sizeof(path), "%s/%s/%s", top + 1, group_name, m->id);
-	return open_dir(m->root_fd, path);
+	fd = open_dir(m->root_fd, path);
+	return is_denied(fd) ? -ENOENT : fd;
 }
 
 static int open_v2(struct place *m)
@@ -345,4 +352,43 @@ int cgroup_place_open(int root_fd, const char *id, struct cgroup *g, struct cgro
 	}
 	k = v2 ? open_v2(&m) : 0;
 	return r < 0 ? r : k;
+}
+
+static int each_below(int root_fd, const char *top, int (*fn)(const char *name, void *arg),
+		      void *arg)
+{
+	char path[CGROUP_WHERE_MAX];
+	struct dirent *entry;
+	int fd, r = 0;
+	DIR *d;
+
+	(void)snprintf(path, sizeof(path), "%s/%s", top + 1, group_name);
+	fd = open_dir(root_fd, path);
+	if (fd < 0)
+		return fd == -ENOENT || is_denied(fd) ? 0 : fd;
+	d = fdopendir(fd);
+	if (!d) {
+		r = -errno;
+		(void)fd_close(fd);
+		return r;
+	}
+	while (r >= 0 && (entry = readdir(d)))
+		if (entry->d_type == DT_DIR && entry->d_name[0] != '.')
+			r = fn(entry->d_name, arg);
+	(void)closedir(d);
+	return r < 0 ? r : 0;
+}
+
+int cgroup_place_each(int root_fd, int (*fn)(const char *name, void *arg), void *arg)
+{
+	char top[2 * CGROUP_PATH_MAX] = "";
+	struct cgroup_layout l;
+	int r = cgroup_layout_read(root_fd, &l);
+
+	for (enum cgroup_part p = 0; r == 0 && p < CGROUP_PARTS; p++)
+		if (l.v1[p][0])
+			r = each_below(root_fd, l.v1[p], fn, arg);
+	while (r == 0 && l.v2[0] && next_top(&l, top))
+		r = each_below(root_fd, top, fn, arg);
+	return r;
 }

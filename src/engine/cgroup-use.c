@@ -10,6 +10,7 @@
 
 #include "cgroup-inner.h"
 #include "clock.h"
+#include "fault.h"
 #include "fd.h"
 #include "str.h"
 
@@ -62,6 +63,7 @@ void cgroup_warm(struct cgroup *g)
 	pid = syscall(SYS_clone3, &args, sizeof(args));
 	if (pid == 0) {
 		(void)cgroup_enter(g);
+		(void)FAULT("cgroup-warm");
 		_exit(0);
 	}
 	if (pid > 0)

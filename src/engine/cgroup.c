@@ -10,11 +10,9 @@
 
 #include "cgroup-inner.h"
 #include "clock.h"
+#include "fault.h"
 #include "str.h"
 
-enum {
-	ID_MAX = 64
-};
 #define REMOVE_TIME (2 * NSEC_PER_SEC)
 
 void cgroup_because(struct cgroup *g, enum cgroup_part p, const char *fmt, ...)
@@ -32,15 +30,15 @@ bool cgroup_full(int r)
 	return r == -ENOMEM || r == -ENOSPC || r == -EAGAIN || r == -EMFILE || r == -ENFILE;
 }
 
-/* An id becomes a path. */
+/* It becomes a path. */
 static bool id_valid(const char *id)
 {
 	size_t n = strlen(id);
 
 	for (size_t i = 0; i < n; i++)
-		if (!ascii_is_lower(id[i]) && !ascii_is_digit(id[i]))
+		if (!ascii_is_lower(id[i]) && !ascii_is_digit(id[i]) && id[i] != '-')
 			return false;
-	return n > 0 && n <= ID_MAX;
+	return n > 0 && n <= CGROUP_NAME_MAX && id[0] != '-';
 }
 
 static int open_root(void)
@@ -53,7 +51,7 @@ static int open_root(void)
 /* Removes a group through its own directory, so that nothing else can be meant. */
 static int remove_group(int dir, const char *id)
 {
-	char path[ID_MAX + 8];
+	char path[CGROUP_NAME_MAX + 8];
 
 	(void)snprintf(path, sizeof(path), "../%s", id);
 	return unlinkat(dir, path, AT_REMOVEDIR) < 0 && errno != ENOENT ? -errno : 0;
@@ -67,16 +65,19 @@ int cgroup_make_at(int root_fd, const char *id, const struct cgroup_limits *limi
 	int r;
 
 	if (!id_valid(id))
-		return err_set(e, -EINVAL, "'%s' is not the id of a sandbox", id);
+		return err_set(e, -EINVAL, "'%s' is not the name of a control group", id);
 	r = cgroup_place_make(root_fd, id, &g, &where, e);
 	for (enum cgroup_part p = 0; p < CGROUP_PARTS && r == 0; p++)
 		if (g.dir[p] >= 0)
 			r = cgroup_limit(&g, p, limits, where.path[p], e);
+	if (r == 0)
+		r = FAULT_ERR("cgroup-limited", e);
 	for (enum cgroup_part p = 0; p < CGROUP_PARTS && r < 0; p++)
 		if (cgroup_first(&g, p))
 			(void)remove_group(g.dir[p], id);
 	if (r < 0)
 		return r;
+	(void)snprintf(g.name, sizeof(g.name), "%s", id);
 	*ret = g;
 	g = (struct cgroup)CGROUP_INIT;
 	return 0;
@@ -96,7 +97,10 @@ int cgroup_open_at(int root_fd, const char *id, struct cgroup *ret, struct cgrou
 {
 	*ret = (struct cgroup)CGROUP_INIT;
 	*ret_where = (struct cgroup_where){ 0 };
-	return id_valid(id) ? cgroup_place_open(root_fd, id, ret, ret_where) : -EINVAL;
+	if (!id_valid(id))
+		return -EINVAL;
+	(void)snprintf(ret->name, sizeof(ret->name), "%s", id);
+	return cgroup_place_open(root_fd, id, ret, ret_where);
 }
 
 void cgroup_open(const char *id, struct cgroup *ret)
@@ -131,15 +135,18 @@ int cgroup_remove_at(int root_fd, const char *id, struct err *e)
 	int first;
 
 	if (!id_valid(id))
-		return err_set(e, -EINVAL, "'%s' is not the id of a sandbox", id);
+		return err_set(e, -EINVAL, "'%s' is not the name of a control group", id);
 	first = cgroup_open_at(root_fd, id, &g, &where);
 	if (first < 0)
 		first = err_set(e, first, "cannot look for the control groups of '%s': %s", id,
 				strerror(-first));
 	(void)cgroup_kill(&g, deadline); /* what does not end shows below */
+	if (first == 0)
+		first = FAULT_ERR("cgroup-killed", e);
 	for (enum cgroup_part p = 0; p < CGROUP_PARTS; p++) {
 		int r = cgroup_first(&g, p) ? remove_patiently(g.dir[p], id, deadline) : 0;
 
+		(void)FAULT("cgroup-removed");
 		/* One that stays does not keep the others. */
 		if (r < 0 && first == 0)
 			first = err_set(e, r, "cannot remove %s: %s", where.path[p], strerror(-r));
@@ -154,6 +161,13 @@ int cgroup_remove(const char *id, struct err *e)
 	if (root < 0)
 		return err_set(e, root, "cannot open /: %s", strerror(-root));
 	return cgroup_remove_at(root, id, e);
+}
+
+int cgroup_each(int (*fn)(const char *name, void *arg), void *arg)
+{
+	_cleanup_close_ int root = open_root();
+
+	return root < 0 ? root : cgroup_place_each(root, fn, arg);
 }
 
 void cgroup_warmed(struct cgroup *g)

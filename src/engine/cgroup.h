@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The control groups of a sandbox, made and removed by us, for every engine: v2, v1 and hybrid. The
- * group is called hutch/ID below the root of every hierarchy that has one of our controllers (as
+ * group is called hutch/NAME below the root of every hierarchy that has one of our controllers (as
  * root), or below the highest group that was delegated to us (an ordinary user on v2). What cannot
  * be had is not an error here: it is missing from `has`, and the receipt says so.
  */
@@ -20,6 +20,10 @@ enum cgroup_part {
 	CGROUP_PARTS,
 };
 
+enum {
+	CGROUP_NAME_MAX = 64
+};
+
 struct cgroup_limits {
 	uint64_t cpus; /* thousandths */
 	uint64_t memory, pids;
@@ -30,7 +34,8 @@ struct cgroup {
 	bool v2[CGROUP_PARTS]; /* each controller is where the host has it: v1 or v2 */
 	bool has[CGROUP_PARTS];	     /* the limit was written and read back */
 	char why[CGROUP_PARTS][128]; /* why not: "/sys/fs/cgroup/memory/hutch: Permission denied" */
-	pid_t warm;		     /* the child of cgroup_warm(), until cgroup_warmed() */
+	char name[CGROUP_NAME_MAX + 1];
+	pid_t warm; /* the child of cgroup_warm(), until cgroup_warmed() */
 };
 
 #define CGROUP_INIT                                \
@@ -40,7 +45,7 @@ struct cgroup {
 #define _cleanup_cgroup_ _cleanup_(cgroup_close)
 
 /*
- * Makes the groups with their limits. An id is [a-z0-9]+. Only a full system (no memory, no more
+ * Makes the groups with their limits. A name is [a-z0-9-]+. Only a full system (no memory, no more
  * groups) and a group of that id that is there already are errors; nothing stays behind then.
  */
 int cgroup_make(const char *id, const struct cgroup_limits *limits, struct cgroup *ret,
@@ -83,5 +88,11 @@ void cgroup_open(const char *id, struct cgroup *ret);
 
 /* Kills what is inside and removes the groups, within two seconds. 0 also when there are none. */
 int cgroup_remove(const char *id, struct err *e);
+
+/*
+ * Calls `fn` with the name of every group in hutch/, once for each hierarchy that has it; those
+ * that are not ours to make are among them. 0, what `fn` gave if that was below 0, or -errno.
+ */
+int cgroup_each(int (*fn)(const char *name, void *arg), void *arg);
 
 void cgroup_close(struct cgroup *g);

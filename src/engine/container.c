@@ -17,6 +17,7 @@
 
 #include "clock.h"
 #include "engine.h"
+#include "fault.h"
 #include "fd.h"
 #include "oci.h"
 #include "str.h"
@@ -45,12 +46,13 @@ static int write_config(const struct engine_start *s, struct err *e)
 				 .host_gid = s->ids,
 				 .user_namespace = USERNS_PATH };
 	_cleanup_free_ char *text = NULL;
-	struct rlimit nofile;
+	struct rlimit nofile, core;
 
-	if (getrlimit(RLIMIT_NOFILE, &nofile) < 0)
-		return err_errno(e, "cannot read our limit of open files");
+	if (getrlimit(RLIMIT_NOFILE, &nofile) < 0 || getrlimit(RLIMIT_CORE, &core) < 0)
+		return err_errno(e, "cannot read our own limits");
 	spec.shm = MIN(SHM_MAX, s->spec->limits.memory / 4);
 	spec.nofile = MIN(nofile.rlim_max, (rlim_t)NOFILE_MAX);
+	spec.core = core.rlim_max;
 	text = oci_config(&spec);
 	if (!text)
 		return err_oom(e);
@@ -88,7 +90,7 @@ static void reset_signals(void)
 }
 
 static _noreturn_ void become_crun(const struct engine_start *s, const char *crun,
-				   const int fds[static N_FDS])
+				   const int fds[static N_FDS], pid_t warden)
 {
 	const char *const argv[] = { "crun",
 				     "--root=" SCRATCH_STATE,
@@ -105,12 +107,18 @@ static _noreturn_ void become_crun(const struct engine_start *s, const char *cru
 	const char *at = "entering control groups";
 	int r = cgroup_enter(s->group), out = fds[2];
 
+	if (r == 0)
+		r = FAULT("crun-groups");
 	if (r == 0 && (at = "arranging descriptors"))
 		r = arrange_fds(fds);
 	if (r == 0)
 		out = 2;
 	if (r == 0 && (at = "asking to die with the warden"))
 		r = prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 ? -errno : 0;
+	if (r == 0 && getppid() != warden)
+		r = -ESRCH;
+	if (r == 0)
+		r = FAULT("crun-exec");
 	if (r == 0) {
 		at = crun;
 		reset_signals();
@@ -207,6 +215,7 @@ static int run_crun(const struct engine_start *s, int userns, struct err *e)
 	_cleanup_close_ int in = -EBADF, in_end = -EBADF, from = -EBADF, to = -EBADF;
 	_cleanup_proc_ struct proc p = PROC_INIT;
 	struct said said = { .n = 0 };
+	const pid_t warden = getpid();
 	siginfo_t info = { 0 };
 	char crun[PATH_MAX];
 	int r;
@@ -221,9 +230,13 @@ static int run_crun(const struct engine_start *s, int userns, struct err *e)
 	if (r == 0)
 		r = proc_fork(&p);
 	if (r > 0)
-		become_crun(s, crun, (const int[N_FDS]){ in, to, to, s->channel, userns });
+		become_crun(s, crun, (const int[N_FDS]){ in, to, to, s->channel, userns }, warden);
 	if (r < 0)
 		return err_set(e, r, "cannot start crun: %s", strerror(-r));
+	FAULT_KILL("crun-forked", p.pidfd);
+	r = FAULT_ERR("engine-forked", e);
+	if (r < 0)
+		return r;
 	to = fd_close(to);
 	r = await_end(&p, from, &said, &info);
 	return judge(r, &info, &said, e);
@@ -258,12 +271,23 @@ static int container_start(const struct engine_start *s, struct engine_sandbox *
 
 	if (r == 0)
 		r = scratch_hide_controllers(e);
+	if (r == 0 && !s->rootless)
+		r = scratch_own_devices(e);
 	if (r == 0)
-		r = userns_make(s->ids, &userns, e);
+		r = FAULT_ERR("engine-scratch", e);
+	if (r == 0)
+		r = userns_make(s->ids, s->group->has[CGROUP_PIDS] ? 0 : s->spec->limits.pids,
+				&userns, e);
+	if (r == 0)
+		r = FAULT_ERR("engine-userns", e);
 	if (r == 0)
 		r = write_config(s, e);
 	if (r == 0)
+		r = FAULT_ERR("engine-config", e);
+	if (r == 0)
 		r = run_crun(s, userns, e);
+	if (r == 0)
+		r = FAULT_ERR("engine-ran", e);
 	if (r == 0)
 		r = hold_init(&b.init, e);
 	if (r < 0)

@@ -20,6 +20,7 @@ struct engine_start {
 	uint32_t
 		ids; /* what id 0 of the sandbox is in the warden's user namespace: 65,536 follow */
 	bool rootless; /* the warden is root only in a user namespace of its own */
+	bool egress;   /* netns_capture() follows: names are asked for on loopback */
 };
 
 struct engine_sandbox {
@@ -54,6 +55,7 @@ extern const struct engine engine_container;
  *	/run/g	hutch-guest
  *	/run/b	the bundle
  *	/run/c	the runtime's state
+ *	/run/d	devices
  */
 #define SCRATCH_ROOT   "/run/r"
 #define SCRATCH_GUEST  "/run/g"
@@ -61,6 +63,7 @@ extern const struct engine engine_container;
 #define SCRATCH_LOWER  "/run/l"
 #define SCRATCH_BUNDLE "/run/b"
 #define SCRATCH_STATE  "/run/c"
+#define SCRATCH_DEV    "/run/d"
 
 int scratch_mount(const struct engine_start *s, uint64_t *ret_disk, struct err *e);
 
@@ -68,14 +71,22 @@ int scratch_mount(const struct engine_start *s, uint64_t *ret_disk, struct err *
  * that file, in this mount namespace. */
 int scratch_hide_controllers(struct err *e);
 
+/*
+ * Covers the six devices that the runtime will hand in by others that are this sandbox's alone, in
+ * this mount namespace. The nodes of the host would be seen by all: whoever watches or locks one
+ * (inotify(7), flock(2)) sees what everybody else does with it. Only root can make devices.
+ */
+int scratch_own_devices(struct err *e);
+
 /* userns.c: for an ordinary user. Puts the calling process into a user and a mount namespace of its
  * own, where id 0 is the user and 1 to 65,536 are the user's subordinate ids, by newuidmap(1) and
  * newgidmap(1). */
 int userns_enter(uint64_t sub_uid, uint64_t sub_gid, struct err *e);
 
 /* A user namespace that belongs to `ids` itself, not to root: what its processes take (inotify
- * instances, ...) is counted for that id alone. *ret_fd refers to it. */
-int userns_make(uint32_t ids, int *ret_fd, struct err *e);
+ * instances, ...) is counted for that id alone. `pids` is the most processes in it; 0: as many as
+ * we may have. *ret_fd refers to it. */
+int userns_make(uint32_t ids, uint64_t pids, int *ret_fd, struct err *e);
 
 /* One for mount_setattr(2): ids from `uid` and `gid` on are those from `ids` on. */
 int userns_idmap(uint64_t uid, uint64_t gid, uint32_t ids, int *ret_fd, struct err *e);

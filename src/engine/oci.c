@@ -88,6 +88,8 @@ static json_t *mounts(const struct oci_spec *s)
 	char shm[32];
 	int r;
 
+	/* The kernel has 4,096 terminals for all: without "max" one sandbox takes them from the
+	 * others. */
 	(void)snprintf(shm, sizeof(shm), "size=%llu", (unsigned long long)s->shm);
 	r = json_push(a, mount("/proc", "proc", "proc", TEXTS("nosuid", "noexec", "nodev")));
 	if (r == 0)
@@ -97,7 +99,7 @@ static json_t *mounts(const struct oci_spec *s)
 	if (r == 0)
 		r = json_push(a, mount("/dev/pts", "devpts", "devpts",
 				       TEXTS("nosuid", "noexec", "newinstance", "ptmxmode=0666",
-					     "mode=0620")));
+					     "mode=0620", "max=128")));
 	if (r == 0)
 		r = json_push(a, mount("/dev/shm", "tmpfs", "shm",
 				       TEXTS("nosuid", "noexec", "nodev", "mode=1777", shm)));
@@ -141,9 +143,26 @@ static json_t *rlimits(const struct oci_spec *s)
 	_cleanup_json_ json_t *a = json_array();
 	int r = json_push(a, rlimit("RLIMIT_NOFILE", s->nofile));
 
+	/* Not 0: a limit of 1 also keeps the kernel from starting the host's crash handler, which
+	 * is root's and would parse what a stranger's process left. See core(5) and fs/coredump.c.
+	 */
 	if (r == 0)
-		r = json_push(a, rlimit("RLIMIT_CORE", 0));
+		r = json_push(a, rlimit("RLIMIT_CORE", MIN(s->core, (uint64_t)OCI_CORE)));
 	return r < 0 ? NULL : TAKE_PTR(a);
+}
+
+/* PID 1's own; commands get theirs over the channel. */
+static json_t *environment(void)
+{
+	static const char *const path = "PATH=/usr/sbin:/usr/bin:/sbin:/bin";
+#ifdef HUTCH_FAULT_POINTS
+	const char *points = getenv("HUTCH_FAULT");
+	char fault[1024];
+
+	if (points && snprintf(fault, sizeof(fault), "HUTCH_FAULT=%s", points) < (int)sizeof(fault))
+		return TEXTS(path, fault);
+#endif
+	return TEXTS(path);
 }
 
 static json_t *process(const struct oci_spec *s)
@@ -151,10 +170,10 @@ static json_t *process(const struct oci_spec *s)
 	return JSON_OBJECT(
 		{ "terminal", json_false() },
 		{ "user", JSON_OBJECT({ "uid", json_number(0) }, { "gid", json_number(0) }) },
-		{ "args", TEXTS(OCI_GUEST_PATH) },
-		{ "env", TEXTS("PATH=/usr/sbin:/usr/bin:/sbin:/bin") }, { "cwd", json_string("/") },
-		{ "capabilities", capabilities() }, { "rlimits", rlimits(s) },
-		{ "noNewPrivileges", json_true() }, { "oomScoreAdj", json_number(0) });
+		{ "args", TEXTS(OCI_GUEST_PATH) }, { "env", environment() },
+		{ "cwd", json_string("/") }, { "capabilities", capabilities() },
+		{ "rlimits", rlimits(s) }, { "noNewPrivileges", json_true() },
+		{ "oomScoreAdj", json_number(0) });
 }
 
 static json_t *id_map(uint32_t host)

@@ -23,10 +23,12 @@ struct oci_spec {
 	uint64_t shm;		     /* bytes of /dev/shm */
 	uint64_t nofile; /* descriptors of a process; at most our own hard limit, for few may raise
 			    that */
+	uint64_t core;	 /* our own hard limit of core files, for the same reason */
 };
 
 enum {
-	OCI_IDS = 65536
+	OCI_IDS = 65536,
+	OCI_CORE = 1, /* the most that a core file may have: none is written, and no handler run */
 };
 
 /* The text of config.json; NULL without memory. The caller frees it. */

@@ -13,8 +13,10 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/sysmacros.h>
 
 #include "engine.h"
+#include "fault.h"
 #include "fd.h"
 #include "path.h"
 
@@ -29,8 +31,8 @@ enum {
 	INODES_MAX = 1024 * 1024, /* each takes about a KiB of the kernel's memory */
 };
 
-static const char *const directories[] = { SCRATCH_ROOT, SCRATCH_BUNDLE, SCRATCH_STATE,
-					   SCRATCH_LOWER, SCRATCH_SPACE };
+static const char *const directories[] = { SCRATCH_ROOT,  SCRATCH_BUNDLE, SCRATCH_STATE,
+					   SCRATCH_LOWER, SCRATCH_SPACE,  SCRATCH_DEV };
 
 /* Detached and read-only. Without mounts below it: there are none in an image. */
 static int clone_mount(const char *path, int *ret_fd, struct err *e)
@@ -120,6 +122,15 @@ static int mount_root(const struct engine_start *s, struct err *e)
 #undef OVERLAY
 }
 
+/* As seen from inside: a link of the image's means another place of the image's, not of the host's.
+ */
+static bool is_there(int root, const char *path)
+{
+	_cleanup_close_ int fd = path_open_in_root(root, path, O_PATH, 0);
+
+	return fd >= 0;
+}
+
 /*
  * Where commands start. As id 0 of the sandbox, for whom the tree is; never through a symbolic
  * link, for the image is a stranger's. One that the image brings stays as it is.
@@ -134,7 +145,7 @@ static int make_workspace(const struct engine_start *s, struct err *e)
 
 	if (root < 0)
 		return err_errno(e, "cannot open '%s'", SCRATCH_ROOT);
-	if (s->spec->workspace[0] != '/' || !path[0] || faccessat(root, path, F_OK, 0) == 0)
+	if (s->spec->workspace[0] != '/' || !path[0] || is_there(root, path))
 		return 0;
 	mask = umask(0);
 	(void)setfsgid(s->ids);
@@ -151,6 +162,48 @@ static int make_workspace(const struct engine_start *s, struct err *e)
 		     : 0;
 }
 
+static int replace_resolver(int root)
+{
+	static const char text[] = "nameserver 127.0.0.1\noptions timeout:1 attempts:2\n";
+	_cleanup_close_ int etc = -EBADF, fd = -EBADF;
+	int r = path_mkdirs(root, "etc", 0755);
+
+	if (r < 0)
+		return r;
+	etc = path_open_nofollow(root, "etc", O_RDONLY | O_DIRECTORY, 0);
+	if (etc < 0)
+		return etc;
+	if (unlinkat(etc, "resolv.conf", 0) < 0 && errno != ENOENT)
+		return -errno;
+	fd = openat(etc, "resolv.conf", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+	return fd < 0 ? -errno : fd_write_all(fd, text, sizeof(text) - 1);
+}
+
+/*
+ * Where names are asked for: the capture, on loopback. In the scratch, over what the image has
+ * there, which may be a link to nowhere; a file that the sandbox may change, to nobody's harm but
+ * its own.
+ */
+static int write_resolver(const struct engine_start *s, struct err *e)
+{
+	_cleanup_close_ int root = open(SCRATCH_ROOT, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	mode_t mask;
+	int r;
+
+	if (root < 0)
+		return err_errno(e, "cannot open '%s'", SCRATCH_ROOT);
+	mask = umask(0);
+	(void)setfsgid(s->ids);
+	(void)setfsuid(s->ids);
+	r = replace_resolver(root);
+	(void)setfsuid(geteuid());
+	(void)setfsgid(getegid());
+	(void)umask(mask);
+	return r < 0 ? err_set(e, r, "cannot write /etc/resolv.conf over the image's: %s",
+			       strerror(-r))
+		     : 0;
+}
+
 int scratch_mount(const struct engine_start *s, uint64_t *ret_disk, struct err *e)
 {
 	_cleanup_close_ int image = -EBADF, guest = -EBADF;
@@ -161,16 +214,28 @@ int scratch_mount(const struct engine_start *s, uint64_t *ret_disk, struct err *
 	if (r == 0)
 		r = clone_mount(s->guest, &guest, e);
 	if (r == 0)
+		r = FAULT_ERR("scratch-cloned", e);
+	if (r == 0)
 		r = cover_run(e);
+	if (r == 0)
+		r = FAULT_ERR("scratch-run", e);
 	if (r == 0)
 		r = attach(image, SCRATCH_LOWER, e);
 	if (r == 0)
 		r = attach(guest, SCRATCH_GUEST, e);
 	if (r == 0)
+		r = FAULT_ERR("scratch-attached", e);
+	if (r == 0)
 		r = mount_space(s, ret_disk, e);
 	if (r == 0)
+		r = FAULT_ERR("scratch-space", e);
+	if (r == 0)
 		r = mount_root(s, e);
-	return r < 0 ? r : make_workspace(s, e);
+	if (r == 0)
+		r = FAULT_ERR("scratch-root", e);
+	if (r == 0)
+		r = make_workspace(s, e);
+	return r < 0 || !s->egress ? r : write_resolver(s, e);
 }
 
 int scratch_hide_controllers(struct err *e)
@@ -183,4 +248,38 @@ int scratch_hide_controllers(struct err *e)
 	if (mount("/dev/null", CONTROLLERS, NULL, MS_BIND, NULL) < 0)
 		return err_errno(e, "cannot cover " CONTROLLERS);
 	return 0;
+}
+
+static int own_device(const char *name, unsigned int major, unsigned int minor)
+{
+	char own[32], path[32];
+
+	(void)snprintf(own, sizeof(own), SCRATCH_DEV "/%s", name);
+	(void)snprintf(path, sizeof(path), "/dev/%s", name);
+	/* The file mode mask is not empty. */
+	if (mknod(own, S_IFCHR | 0600, makedev(major, minor)) < 0 || chmod(own, 0666) < 0 ||
+	    mount(own, path, NULL, MS_BIND, NULL) < 0)
+		return -errno;
+	return 0;
+}
+
+int scratch_own_devices(struct err *e)
+{
+	static const struct {
+		const char *name;
+		unsigned int major, minor;
+	} devices[] = { { "null", 1, 3 },   { "zero", 1, 5 },	 { "full", 1, 7 },
+			{ "random", 1, 8 }, { "urandom", 1, 9 }, { "tty", 5, 0 } };
+	int r = 0;
+
+	if (mount("hutch", SCRATCH_DEV, "tmpfs", MS_NOSUID | MS_NOEXEC,
+		  "mode=755,size=4k,nr_inodes=16") < 0)
+		return err_errno(e, "cannot mount a tmpfs for devices");
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(devices); i++) {
+		r = own_device(devices[i].name, devices[i].major, devices[i].minor);
+		if (r < 0)
+			err_set(e, r, "cannot make a /dev/%s of the sandbox's own: %s",
+				devices[i].name, strerror(-r));
+	}
+	return r;
 }

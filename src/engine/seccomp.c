@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include "json-util.h"
@@ -38,7 +39,7 @@ static const char *const allowed[] = {
 	"msgget", "msgrcv", "msgsnd", "msync", "munlock", "munlockall", "munmap", "nanosleep",
 	"newfstatat", "open", "openat", "openat2", "pause", "pidfd_open", "pidfd_send_signal", "pipe",
 	"pipe2", "pkey_alloc", "pkey_free", "pkey_mprotect", "poll", "ppoll", "pread64", "preadv",
-	"preadv2", "prlimit64", "process_vm_readv", "process_vm_writev", "pselect6", "ptrace", "pwrite64",
+	"preadv2", "process_vm_readv", "process_vm_writev", "pselect6", "ptrace", "pwrite64",
 	"pwritev", "pwritev2", "read", "readahead", "readlink", "readlinkat", "readv", "recvfrom",
 	"recvmmsg", "recvmsg", "removexattr", "rename", "renameat", "renameat2", "restart_syscall",
 	"rmdir", "rseq", "rt_sigaction", "rt_sigpending", "rt_sigprocmask", "rt_sigqueueinfo",
@@ -48,10 +49,10 @@ static const char *const allowed[] = {
 	"sched_setparam", "sched_setscheduler", "sched_yield", "select", "semctl", "semget",
 	"semop", "semtimedop", "sendfile", "sendmmsg", "sendmsg", "sendto", "set_robust_list",
 	"set_tid_address", "setfsgid", "setfsuid", "setgid", "setgroups", "setitimer", "setpgid",
-	"setpriority", "setregid", "setresgid", "setresuid", "setreuid", "setrlimit", "setsid",
+	"setpriority", "setregid", "setresgid", "setresuid", "setreuid", "setsid",
 	"setuid", "setxattr", "shmat", "shmctl", "shmdt", "shmget", "shutdown",
 	"sigaltstack", "signalfd", "signalfd4", "socketpair", "splice", "stat", "statfs", "statx",
-	"symlink", "symlinkat", "sync", "sync_file_range", "syncfs", "sysinfo", "tee", "tgkill", "time",
+	"symlink", "symlinkat", "sync_file_range", "sysinfo", "tee", "tgkill", "time",
 	"timer_create", "timer_delete", "timer_getoverrun", "timer_gettime", "timer_settime",
 	"timerfd_create", "timerfd_gettime", "timerfd_settime", "times", "tkill", "truncate", "umask",
 	"uname", "unlink", "unlinkat", "utime", "utimensat", "utimes", "vfork", "vmsplice", "wait4",
@@ -61,6 +62,12 @@ static const char *const allowed[] = {
 /* "Not there" rather than "not allowed": callers then fall back to what is. clone3 cannot be looked into by a filter. */
 static const char *const absent[] = { "clone3", "io_uring_enter", "io_uring_register", "io_uring_setup" };
 /* clang-format on */
+
+/*
+ * Done, without doing it. Nothing in a sandbox outlives it, so there is nothing to sync; but
+ * sync(2) writes out every disk of the host, and syncfs(2) the one that hutch-guest is on.
+ */
+static const char *const ignored[] = { "sync", "syncfs" };
 
 /* Every flag with which clone(2) makes a namespace; CLONE_NEWTIME lies in the byte of the exit
  * signal and is not one. */
@@ -73,28 +80,49 @@ static const uint64_t families[] = { AF_UNIX, AF_INET, AF_INET6 };
 /* What debuggers and old programs ask for; 0xffffffff asks what it is now. */
 static const uint64_t personalities[] = { 0, 0x8, 0x20000, 0x20008, 0x40000, 0xffffffff };
 
-/* Holds if (argument & mask) == value. */
+/* Holds if (argument & mask) == value; without a mask, if the argument is anything but 0. */
 struct compare {
 	int argument;
 	uint64_t mask, value;
 };
 
+static json_t *compare_json(const struct compare *c)
+{
+	if (c->mask == 0)
+		return JSON_OBJECT({ "index", json_integer(c->argument) },
+				   { "op", json_string("SCMP_CMP_NE") },
+				   { "value", json_number(0) });
+	return JSON_OBJECT(
+		{ "index", json_integer(c->argument) }, { "op", json_string("SCMP_CMP_MASKED_EQ") },
+		{ "value", json_number(c->mask) }, { "valueTwo", json_number(c->value) });
+}
+
+/* NULL without memory. */
+static json_t *comparisons(const struct compare *c, size_t n)
+{
+	_cleanup_json_ json_t *args = json_array();
+
+	for (size_t i = 0; i < n; i++)
+		if (json_push(args, compare_json(&c[i])) < 0)
+			return NULL;
+	return TAKE_PTR(args);
+}
+
 /* Allows `call` if one or two comparisons hold. */
 static int allow_if(json_t *rules, const char *call, const struct compare *c, size_t n)
 {
-	_cleanup_json_ json_t *args = json_array();
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && i < n; i++)
-		r = json_push(args, JSON_OBJECT({ "index", json_integer(c[i].argument) },
-						{ "op", json_string("SCMP_CMP_MASKED_EQ") },
-						{ "value", json_number(c[i].mask) },
-						{ "valueTwo", json_number(c[i].value) }));
-	if (r < 0)
-		return r;
 	return json_push(rules, JSON_OBJECT({ "names", json_texts(&call, 1) },
 					    { "action", json_string("SCMP_ACT_ALLOW") },
-					    { "args", TAKE_PTR(args) }));
+					    { "args", comparisons(c, n) }));
+}
+
+/* Like `ignored`, if they hold. */
+static int ignore_if(json_t *rules, const char *call, const struct compare *c, size_t n)
+{
+	return json_push(rules, JSON_OBJECT({ "names", json_texts(&call, 1) },
+					    { "action", json_string("SCMP_ACT_ERRNO") },
+					    { "errnoRet", json_integer(0) },
+					    { "args", comparisons(c, n) }));
 }
 
 /* Allows `call` for values of its first argument, of which the kernel looks at 32 bits. */
@@ -203,6 +231,31 @@ static int allow_setsockopt(json_t *rules)
 					       .first = &of_socket });
 }
 
+/*
+ * The limit of core files stays what it is, see oci.c. Programs that keep secrets set it to 0 and
+ * give up if they cannot (gpg, ssh-agent): they are told that they have.
+ */
+static int allow_limits(json_t *rules)
+{
+	static const struct compare core = { 0, UINT32_MAX, RLIMIT_CORE },
+				    asked[] = { { 1, UINT32_MAX, RLIMIT_CORE },
+						{ 2, INT64_MAX, 0 } },
+				    set[] = { { 1, UINT32_MAX, RLIMIT_CORE }, { 2, 0, 0 } };
+	struct but b = { .call = "setrlimit", .bits = 4, .refused = { RLIMIT_CORE }, .n = 1 };
+	int r = allow_but(rules, &b);
+
+	static_assert(RLIM_NLIMITS <= 16, "four bits");
+	b.call = "prlimit64";
+	b.argument = 1;
+	if (r == 0)
+		r = allow_but(rules, &b);
+	if (r == 0)
+		r = ignore_if(rules, "setrlimit", &core, 1);
+	if (r == 0)
+		r = allow_if(rules, "prlimit64", asked, ARRAY_SIZE(asked));
+	return r < 0 ? r : ignore_if(rules, "prlimit64", set, ARRAY_SIZE(set));
+}
+
 static json_t *rules(void)
 {
 	_cleanup_json_ json_t *a = json_array();
@@ -213,6 +266,10 @@ static json_t *rules(void)
 		r = json_push(a, JSON_OBJECT({ "names", json_texts(absent, ARRAY_SIZE(absent)) },
 					     { "action", json_string("SCMP_ACT_ERRNO") },
 					     { "errnoRet", json_integer(ENOSYS) }));
+	if (r == 0)
+		r = json_push(a, JSON_OBJECT({ "names", json_texts(ignored, ARRAY_SIZE(ignored)) },
+					     { "action", json_string("SCMP_ACT_ERRNO") },
+					     { "errnoRet", json_integer(0) }));
 	if (r == 0)
 		r = allow_if(a, "clone", &(struct compare){ 0, NAMESPACES, 0 }, 1);
 	if (r == 0)
@@ -225,6 +282,8 @@ static json_t *rules(void)
 		r = allow_prctl(a);
 	if (r == 0)
 		r = allow_setsockopt(a);
+	if (r == 0)
+		r = allow_limits(a);
 	return r < 0 ? NULL : TAKE_PTR(a);
 }
 

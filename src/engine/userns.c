@@ -17,10 +17,12 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include "clock.h"
 #include "engine.h"
+#include "fault.h"
 #include "fd.h"
 #include "oci.h"
 
@@ -47,6 +49,7 @@ struct maps {
 	uint32_t owner;	   /* whose the namespace is */
 	uint64_t uid, gid; /* first ids inside */
 	uint32_t ids;	   /* what they are outside */
+	uint64_t pids;	   /* the most processes inside; 0: no limit of its own */
 };
 
 /*
@@ -64,12 +67,31 @@ static int become(uint32_t id)
 	return 0;
 }
 
-/* The child: ends when `sock` does, also with a parent that was killed. */
-static _noreturn_ void hold_namespace(uint32_t owner, int sock)
+/*
+ * A user namespace keeps its maker's limit for all processes that are ever in it together, whatever
+ * their ids (set_userns_rlimit_max() in kernel/fork.c, since 5.14). It does not count them as a
+ * control group does; it is there where that cannot be had.
+ */
+static int limit_processes(uint64_t pids)
 {
-	int r = become(owner);
+	struct rlimit own;
+
+	if (pids == 0)
+		return 0;
+	if (getrlimit(RLIMIT_NPROC, &own) < 0)
+		return -errno;
+	own.rlim_cur = own.rlim_max = MIN((rlim_t)pids, own.rlim_max);
+	return setrlimit(RLIMIT_NPROC, &own) < 0 ? -errno : 0;
+}
+
+/* The child: ends when `sock` does, also with a parent that was killed. */
+static _noreturn_ void hold_namespace(const struct maps *m, int sock)
+{
+	int r = become(m->owner);
 	char c;
 
+	if (r == 0)
+		r = limit_processes(m->pids);
 	if (r == 0 && unshare(CLONE_NEWUSER) < 0)
 		r = -errno;
 	if (send(sock, &r, sizeof(r), MSG_NOSIGNAL) == (ssize_t)sizeof(r))
@@ -118,9 +140,11 @@ static int make(const struct maps *m, int *ret_fd, struct err *e)
 		r = proc_fork(&child);
 	if (r > 0) {
 		(void)fd_close(ours);
-		hold_namespace(m->owner, theirs);
+		hold_namespace(m, theirs);
 	}
 	theirs = fd_close(theirs);
+	if (r == 0)
+		r = FAULT("userns-holder");
 	if (r == 0 && RETRY_EINTR(recv(ours, &answer, sizeof(answer), 0)) < 0)
 		r = -errno;
 	if (r == 0)
@@ -131,9 +155,9 @@ static int make(const struct maps *m, int *ret_fd, struct err *e)
 	return open_namespace(child.pid, m, ret_fd, e);
 }
 
-int userns_make(uint32_t ids, int *ret_fd, struct err *e)
+int userns_make(uint32_t ids, uint64_t pids, int *ret_fd, struct err *e)
 {
-	const struct maps m = { .owner = ids, .ids = ids };
+	const struct maps m = { .owner = ids, .ids = ids, .pids = pids };
 
 	return make(&m, ret_fd, e);
 }
@@ -212,19 +236,25 @@ int userns_enter(uint64_t sub_uid, uint64_t sub_gid, struct err *e)
 {
 	_cleanup_close_ int ours = -EBADF, theirs = -EBADF;
 	_cleanup_proc_ struct proc child = PROC_INIT;
+	const pid_t self = getpid(); /* not the child's getppid(): we may have died by then */
 	int r = sockets(&ours, &theirs);
 
 	if (r == 0)
 		r = proc_fork(&child);
 	if (r > 0) {
 		(void)fd_close(ours);
-		map_from_outside(theirs, getppid(), sub_uid, sub_gid);
+		map_from_outside(theirs, self, sub_uid, sub_gid);
 	}
 	if (r < 0)
 		return err_set(e, r, "cannot start a process: %s", strerror(-r));
 	theirs = fd_close(theirs);
+	r = FAULT_ERR("userns-forked", e);
+	if (r < 0)
+		return r;
 	if (unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0)
 		return err_errno(e, "cannot make a user namespace (see 'hutch doctor')");
 	r = await_maps(ours, e);
+	if (r == 0)
+		r = FAULT_ERR("userns-mapped", e);
 	return r < 0 ? r : become_root(e);
 }

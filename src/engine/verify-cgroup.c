@@ -15,17 +15,17 @@ static const char *const controllers[CGROUP_PARTS] = {
 	[CGROUP_PIDS] = "pids",
 };
 
-/* /proc/PID/cgroup says hutch/ID, and the group's own list says PID. */
+/* /proc/PID/cgroup says hutch/NAME, and the group's own list says PID. */
 static int check_member(const struct verify *v, enum cgroup_part part, struct err *e)
 {
 	_cleanup_buf_ struct buf of_process = BUF_INIT(VERIFY_FILE_MAX);
 	_cleanup_buf_ struct buf of_group = BUF_INIT(VERIFY_FILE_MAX);
 	const struct cgroup *g = v->s->group;
 	struct span path, rest, line;
-	char end[64];
+	char end[CGROUP_NAME_MAX + 16];
 	uint64_t pid;
 
-	(void)snprintf(end, sizeof(end), "/hutch/%s", v->s->spec->id);
+	(void)snprintf(end, sizeof(end), "/hutch/%s", g->name);
 	if (fd_read_file(v->proc, "cgroup", &of_process, e) < 0 ||
 	    fd_read_file(g->dir[part], "cgroup.procs", &of_group, e) < 0)
 		return e->num;

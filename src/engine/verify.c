@@ -286,12 +286,14 @@ static int look_rlimits(const struct verify *v, unsigned int row, struct sight *
 	    read_limit(buf_text(&b), "Max open files", &files, e) < 0 ||
 	    read_limit(buf_text(&b), "Max core file size", &core, e) < 0)
 		return e->num;
-	if (core != 0)
-		return err_set(e, -EPERM, "Max core file size: %" PRIu64 ", not 0", core);
-	return sight_set(ret, "Max open files: %" PRIu64 ", Max core file size: 0", files);
+	if (core > OCI_CORE)
+		return err_set(e, -EPERM, "Max core file size: %" PRIu64 ", not %d", core,
+			       OCI_CORE);
+	return sight_set(ret, "Max open files: %" PRIu64 ", Max core file size: %" PRIu64, files,
+			 core);
 }
 
-/* Every row but landlock and keeper-locked. */
+/* Every row but landlock, keeper-locked and audit. */
 static const struct {
 	unsigned int row;
 	verify_look *look;
@@ -319,7 +321,7 @@ static const struct {
 	{ EXTRA_NO_DEVICES, verify_devices },
 	{ EXTRA_RLIMITS, look_rlimits },
 };
-static_assert(ARRAY_SIZE(looks) == RECEIPT_ROWS - 2, "a row that nobody looks at");
+static_assert(ARRAY_SIZE(looks) == RECEIPT_ROWS - 3, "a row that nobody looks at");
 
 /* Nobody has reaped it: until then its number is not another's. Waits that long for its end. */
 static int check_alive(const struct engine_sandbox *b, int msec, struct err *e)

@@ -152,31 +152,21 @@ static void watch(struct guest *g, bool writing, bool input_stopped)
 static void flush(struct guest *g)
 {
 	size_t n;
-	const void *data = link_pending(g->link, &n);
 
-	while (n > 0) {
-		ssize_t k = write(g->channel.fd, data, n);
-
-		if (k < 0 && errno == EINTR)
-			continue;
-		if (k < 0 && errno == EAGAIN)
-			break;
-		if (k < 0) {
-			end(g, EXIT_SUCCESS);
-			return;
-		}
-		link_wrote(g->link, (size_t)k);
-		data = link_pending(g->link, &n);
+	if (link_flush(g->link) < 0) {
+		end(g, EXIT_SUCCESS);
+		return;
 	}
+	(void)link_pending(g->link, &n);
 	watch(g, n > 0, n > OUTPUT_STOPS_INPUT);
 }
 
-static size_t write_now(void *arg, const struct iovec pieces[static 2])
+static ssize_t write_now(void *arg, const struct iovec pieces[static 2])
 {
 	const struct guest *g = arg;
 	ssize_t k = writev(g->channel.fd, pieces, 2);
 
-	return k > 0 ? (size_t)k : 0;
+	return k < 0 ? -errno : k;
 }
 
 static void on_channel(struct loop_fd *src, uint32_t events)

@@ -15,6 +15,7 @@
 
 #include "child.h"
 #include "clock.h"
+#include "fault.h"
 #include "flow.h"
 
 enum {
@@ -138,6 +139,7 @@ static void command_ended(struct job *j, int status, const struct rusage *usage)
 {
 	struct command *c = command_of(j);
 
+	(void)FAULT("guest-reaped");
 	c->ended = true;
 	c->status = status;
 	c->usage = *usage;
@@ -316,6 +318,8 @@ void exec_open(struct guest *g, uint32_t ch, const struct fields *f)
 	int report;
 
 	if (r == 0)
+		r = FAULT("guest-exec");
+	if (r == 0)
 		r = start(g, f, &x);
 	if (r < 0) {
 		free(c);
@@ -323,6 +327,7 @@ void exec_open(struct guest *g, uint32_t ch, const struct fields *f)
 		guest_refuse(g, ch, code_of_errno(-r), strerror(-r));
 		return;
 	}
+	(void)FAULT("guest-forked");
 	report = TAKE_FD(x.report);
 	adopt(g, c, ch, r, fields_has(f, TAG_COLUMNS), &x);
 	ends_close(&x);

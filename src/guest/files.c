@@ -14,19 +14,30 @@
 #include "worker.h"
 
 enum {
-	ABORT_SEC = 5, /* how long a write that was given up may take to tidy up */
+	PIPE_LARGE = 512 * 1024,
+	ABORT_SEC = 5, /* how long what was given up may take to tidy up */
 };
 
 struct file_job {
 	struct job job;
 	enum wire_op op;
 	struct loop_fd control;
-	struct outflow out; /* read */
-	struct inflow in;   /* write */
+	struct outflow out; /* read, pack */
+	struct inflow in;   /* write, unpack */
 	struct loop_timer abort;
 	bool accepted, done;
 	struct failure result;
 };
+
+static bool gives_contents(enum wire_op op)
+{
+	return op == WIRE_OP_READ || op == WIRE_OP_PACK;
+}
+
+static bool takes_contents(enum wire_op op)
+{
+	return op == WIRE_OP_WRITE || op == WIRE_OP_UNPACK;
+}
 
 static struct file_job *file_of(struct job *j)
 {
@@ -66,7 +77,7 @@ static enum wire_message accept_message(enum wire_op op)
 {
 	enum wire_message m = MESSAGE_NONE;
 
-	(void)message_of_accept((uint8_t)op, &m);
+	(void)message_of_accept((uint8_t)op, false, &m);
 	return m;
 }
 
@@ -148,7 +159,7 @@ static void file_eof(struct job *j, unsigned int stream)
 {
 	struct file_job *f = file_of(j);
 
-	if (stream != 0 || f->op != WIRE_OP_WRITE)
+	if (stream != 0 || !takes_contents(f->op))
 		return;
 	if (f->in.fd < 0) /* some of it is lost */
 		(void)shutdown(f->control.fd, SHUT_WR);
@@ -179,8 +190,8 @@ static void file_closed(struct job *j)
 	struct file_job *f = file_of(j);
 
 	release(f);
-	/* A write that has not been told "all has come" takes its temporary file away by itself. */
-	if (f->op != WIRE_OP_WRITE ||
+	/* One that has not got all takes its temporary file away by itself. */
+	if (!takes_contents(f->op) ||
 	    loop_set_timer(j->guest->loop, &f->abort, clock_mono() + ABORT_SEC * NSEC_PER_SEC) < 0)
 		on_abort(&f->abort);
 }
@@ -206,17 +217,18 @@ static const struct job_ops ops = {
 	.free = file_free,
 };
 
-/* The pipe of a read or write: [0] is ours. */
+/* The pipe of contents: [0] is ours. */
 static int make_pipe(enum wire_op op, int ret[2])
 {
-	int p[2], ours = op == WIRE_OP_READ ? 0 : 1;
+	int p[2], ours = gives_contents(op) ? 0 : 1;
 
-	if (op != WIRE_OP_READ && op != WIRE_OP_WRITE)
+	if (!gives_contents(op) && !takes_contents(op))
 		return 0;
 	if (pipe2(p, O_CLOEXEC) < 0)
 		return -errno;
 	ret[0] = p[ours];
 	ret[1] = p[1 - ours];
+	(void)fcntl(p[0], F_SETPIPE_SZ, PIPE_LARGE); /* fails harmlessly where that is rationed */
 	return fcntl(ret[0], F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
 }
 
@@ -256,8 +268,10 @@ void files_open(struct guest *g, uint32_t ch, enum wire_op op, const struct fiel
 	f->op = op;
 	f->abort = (struct loop_timer){ .cb = on_abort, .arg = f };
 	f->control = (struct loop_fd){ .cb = on_control, .arg = f, .fd = control[0] };
-	outflow_init(&f->out, &f->job, 0, op == WIRE_OP_READ ? contents[0] : -EBADF, finish);
-	inflow_init(&f->in, &f->job, 0, op == WIRE_OP_WRITE ? contents[0] : -EBADF);
-	f->in.drained = commit;
+	outflow_init(&f->out, &f->job, 0, gives_contents(op) ? contents[0] : -EBADF, finish);
+	inflow_init(&f->in, &f->job, 0, takes_contents(op) ? contents[0] : -EBADF);
+	if (op == WIRE_OP_WRITE) /* an archive has an end of its own; a word that nobody reads is a
+				    reset */
+		f->in.drained = commit;
 	file_wake(&f->job);
 }

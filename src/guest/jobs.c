@@ -102,7 +102,7 @@ void jobs_reap(struct guest *g)
 	for (unsigned int i = 0; i < REAP_BATCH; i++) {
 		struct rusage usage;
 		int status = 0;
-		pid_t pid = wait4(-1, &status, WNOHANG, &usage);
+		pid_t pid = RETRY_EINTR(wait4(-1, &status, WNOHANG, &usage));
 		struct job *j = pid > 0 ? find(g, pid) : NULL;
 
 		if (pid <= 0)

@@ -7,6 +7,7 @@
 
 #include "child.h"
 #include "confine.h"
+#include "fault.h"
 #include "guest.h"
 #include "log.h"
 #include "str.h"
@@ -107,7 +108,9 @@ int main(int argc, char **argv)
 		log_error("this is PID 1 of a sandbox, not a program to be started by hand");
 		return 2;
 	}
-	r = open_channel(o.channel);
+	r = FAULT("guest-begin");
+	if (r == 0)
+		r = open_channel(o.channel);
 	if (r >= 0)
 		r = arrange_fds(r, &guest.null);
 	if (r == 0) {
@@ -118,6 +121,8 @@ int main(int argc, char **argv)
 		users_start();
 		confine_self();
 		r = guest_start(&guest, CHANNEL_FD);
+		if (r == 0)
+			r = FAULT("guest-ready");
 	}
 	if (r < 0) {
 		log_error("cannot start: %s", strerror(-r));

@@ -162,6 +162,7 @@ static int (*const operations[WIRE_OP_MAX])(struct worker *w) = {
 	[WIRE_OP_STAT] = worker_stat,	  [WIRE_OP_LIST] = worker_list,
 	[WIRE_OP_MKDIR] = worker_mkdir,	  [WIRE_OP_MOVE] = worker_move,
 	[WIRE_OP_REMOVE] = worker_remove, [WIRE_OP_WATCH] = worker_watch,
+	[WIRE_OP_PACK] = worker_pack,	  [WIRE_OP_UNPACK] = worker_unpack,
 };
 
 /* The first value of a path field, NUL-terminated; "" if it is too long. */
@@ -218,8 +219,10 @@ void worker_run(enum wire_op op, const struct fields *f, int control, int conten
 	w.pipe = contents >= 0 ? PIPE_FD : -EBADF;
 	w.packet.max = PACKET_BYTES;
 	good = work(&w, op) == 0;
-	if (good)
-		w.fail = (struct failure){ .code = WIRE_DONE };
+	if (good) {
+		w.fail.code = WIRE_DONE;
+		memcpy(w.fail.text, w.note, sizeof(w.note));
+	}
 	if (w.pipe >= 0)
 		(void)close(w.pipe);
 	buf_reset(&w.packet);

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "child.h"
+#include "extract.h"
 
 enum packet {
 	PACKET_ACCEPT = 1,
@@ -32,6 +33,7 @@ struct worker {
 	struct buf packet;
 	char path[WORKER_PATH_MAX], target[WORKER_PATH_MAX];
 	struct failure fail;
+	char note[ERR_MSG_MAX]; /* goes with success */
 };
 
 /* Never returns. Descriptors are the worker's; everything else that is open is closed. */
@@ -54,14 +56,16 @@ int worker_mkdir(struct worker *w);
 int worker_list(struct worker *w);
 int worker_remove(struct worker *w);
 int worker_watch(struct worker *w);
+int worker_pack(struct worker *w);
+int worker_unpack(struct worker *w);
 
 /* Makes the missing directories above `path`. 0 or -1 with errno. */
 int worker_make_parents(const char *path);
 
 /* What a write's temporary file is called: whether it replaces something is in its name, for
  * watches. */
-#define TEMP_NEW ".hutch-new-"
-#define TEMP_OLD ".hutch-old-"
+#define TEMP_NEW EXTRACT_TEMP_NEW
+#define TEMP_OLD EXTRACT_TEMP_OLD
 enum {
 	TEMP_PREFIX = STRLEN(TEMP_NEW),
 	TEMP_RANDOM = 16, /* hexadecimal digits */

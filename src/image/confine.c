@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
-#include <linux/landlock.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
@@ -15,13 +14,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-/* Newer than the headers of Debian 12. */
-#ifndef LANDLOCK_ACCESS_FS_REFER
-#define LANDLOCK_ACCESS_FS_REFER (1ULL << 13)
-#endif
-#ifndef LANDLOCK_ACCESS_FS_TRUNCATE
-#define LANDLOCK_ACCESS_FS_TRUNCATE (1ULL << 14)
-#endif
+#include "landlock.h"
 
 #define MEMORY_MAX (UINT64_C(2) << 30)
 
@@ -115,29 +108,18 @@ static int drop_caps(void)
 	return syscall(SYS_capset, &head, data) < 0 ? -errno : 0;
 }
 
-static int limit(__rlimit_resource_t what, uint64_t value)
-{
-	struct rlimit now, to = { .rlim_cur = value, .rlim_max = value };
-
-	if (getrlimit(what, &now) < 0)
-		return -errno;
-	to.rlim_cur = to.rlim_max = MIN(to.rlim_max, now.rlim_max);
-	return setrlimit(what, &to) < 0 ? -errno : 0;
-}
-
 static int set_limits(void)
 {
-	int r = limit(RLIMIT_CORE, 0);
+	int r = proc_limit(RLIMIT_CORE,
+			   1); /* not 0: a handler would still be started, see core(5) */
 
 	if (r == 0)
-		r = limit(RLIMIT_CPU, IMAGE_TIME_MAX);
+		r = proc_limit(RLIMIT_CPU, IMAGE_TIME_MAX);
 	if (r == 0)
-		r = limit(RLIMIT_FSIZE, IMAGE_BYTES_MAX);
+		r = proc_limit(RLIMIT_FSIZE, IMAGE_BYTES_MAX);
 	if (r == 0)
-		r = limit(RLIMIT_NOFILE, FILES_MAX);
-	if (r == 0 && !SANITIZED) /* whose shadow is terabytes large */
-		r = limit(RLIMIT_AS, MEMORY_MAX);
-	return r;
+		r = proc_limit(RLIMIT_NOFILE, FILES_MAX);
+	return r < 0 ? r : proc_limit(RLIMIT_AS, MEMORY_MAX);
 }
 
 static int become_root(void)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names of images, and the trees they mean. */
-#include <dirent.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 
+#include "fault.h"
 #include "fd.h"
 #include "image-store.h"
 #include "path.h"
@@ -104,15 +104,12 @@ static int each_name(const struct image_store *s,
 			       struct err *e),
 		     void *arg, struct err *e)
 {
-	int copy = RETRY_EINTR(openat(s->names, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)), r = 0;
-	DIR *d = copy < 0 ? NULL : fdopendir(copy);
+	DIR *d = fd_list(s->names);
 	struct dirent *entry;
+	int r = 0;
 
-	if (!d) {
-		r = err_errno(e, "cannot list '%s/names'", s->path);
-		(void)fd_close(copy);
-		return r;
-	}
+	if (!d)
+		return err_errno(e, "cannot list '%s/names'", s->path);
 	while (r == 0 && (entry = readdir(d))) {
 		char name[FILE_NAME_MAX];
 		size_t n = strlen(entry->d_name);
@@ -202,7 +199,8 @@ int image_store_keep(const struct image_store *s, struct image_work *w, const st
 	if (r == -EEXIST)
 		(void)image_work_drop(s, w, ids, &ignored);
 	w->fd = fd_close(w->fd);
-	return set_name(s, record, e);
+	r = FAULT_ERR("image-placed", e);
+	return r < 0 ? r : set_name(s, record, e);
 }
 
 struct search {
@@ -262,6 +260,8 @@ int image_store_remove(const struct image_store *s, const char *name, const stru
 	/* The tree first: a name without one is seen and can be removed again. */
 	if (r == 0 && search.n == 0)
 		r = take_tree(s, digest, &w, e);
+	if (r == 0)
+		r = FAULT_ERR("image-taken", e);
 	if (r == 0 && unlinkat(s->names, file, 0) < 0)
 		r = err_errno(e, "cannot remove the name '%s'", name);
 	*ret_tree = w.fd >= 0;
@@ -269,4 +269,87 @@ int image_store_remove(const struct image_store *s, const char *name, const stru
 		return image_work_drop(s, &w, ids, e);
 	(void)fd_close(w.fd);
 	return r;
+}
+
+struct cleaning {
+	const struct image_store *s;
+	const struct id_ranges *ids;
+	void (*took)(const char *name, void *arg);
+	void *arg;
+};
+
+/* A name that cannot be read may mean any tree: -EUCLEAN. */
+static int means(const struct image_store *s, const char *name, void *arg, struct err *e)
+{
+	struct search *search = arg;
+	char digest[IMAGE_DIGEST_HEX + 1];
+
+	if (read_name(s, name, digest, NULL, e) < 0)
+		return -EUCLEAN;
+	search->n += str_eq(digest, search->digest);
+	return 0;
+}
+
+static int clean_tree(const struct cleaning *c, const char *dir, struct err *e)
+{
+	const char *digest = dir + STRLEN("sha256-");
+	struct search search = { .digest = digest };
+	struct image_work w = IMAGE_WORK_INIT;
+	struct err ignored = ERR_INIT;
+	int r;
+
+	if (!str_has_prefix(dir, "sha256-") || strlen(digest) != IMAGE_DIGEST_HEX)
+		return 0;
+	r = each_name(c->s, means, &search, &ignored);
+	if (r < 0 || search.n > 0)
+		return 0;
+	r = take_tree(c->s, digest, &w, e);
+	if (r == -EBUSY)
+		return 0; /* its name has gone, but a sandbox still has it */
+	if (r < 0 || w.fd < 0)
+		return r;
+	r = image_work_drop(c->s, &w, c->ids, e);
+	if (r == 0)
+		c->took(dir, c->arg);
+	return r;
+}
+
+/* What a write of a name left that was cut short. Nobody writes one without the store's lock. */
+static int clean_name(const struct cleaning *c, const char *file, struct err *e)
+{
+	if (!str_has_suffix(file, ".tmp"))
+		return 0;
+	if (unlinkat(c->s->names, file, 0) < 0)
+		return err_errno(e, "cannot remove '%s/names/%s'", c->s->path, file);
+	c->took(file, c->arg);
+	return 0;
+}
+
+static int clean_each(const struct cleaning *c, int dir, const char *what,
+		      int (*fn)(const struct cleaning *c, const char *name, struct err *e),
+		      struct err *e)
+{
+	DIR *d = fd_list(dir);
+	struct dirent *entry;
+	int r = 0;
+
+	if (!d)
+		return err_errno(e, "cannot list '%s/%s'", c->s->path, what);
+	while (r == 0 && (entry = readdir(d)))
+		if (entry->d_name[0] != '.')
+			r = fn(c, entry->d_name, e);
+	(void)closedir(d);
+	return r;
+}
+
+int image_store_clean_trees(const struct image_store *s, const struct id_ranges *ids,
+			    void (*took)(const char *name, void *arg), void *arg, struct err *e)
+{
+	const struct cleaning c = { .s = s, .ids = ids, .took = took, .arg = arg };
+	_cleanup_close_ int lock = -EBADF;
+	int r = image_store_lock(s, &lock, e);
+
+	if (r == 0)
+		r = clean_each(&c, s->names, "names", clean_name, e);
+	return r < 0 ? r : clean_each(&c, s->trees, "trees", clean_tree, e);
 }

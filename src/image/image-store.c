@@ -2,7 +2,6 @@
 /* The directories of the store and the work in them. */
 #include "image-store.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/file.h>
@@ -193,10 +192,12 @@ int image_work_drop(const struct image_store *s, struct image_work *w, const str
 	return r;
 }
 
+/* 1 if it was removed, 0 if somebody works on it. */
 static int clean_one(const struct image_store *s, const char *name, const struct id_ranges *ids,
 		     struct err *e)
 {
 	_cleanup_close_ int fd = -EBADF;
+	int r;
 
 	fd = RETRY_EINTR(openat(s->tmp, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 	if (fd < 0)
@@ -205,28 +206,30 @@ static int clean_one(const struct image_store *s, const char *name, const struct
 		return errno == EWOULDBLOCK
 			       ? 0
 			       : err_errno(e, "cannot lock '%s/tmp/%s'", s->path, name);
-	return remove_work(s, name, fd, ids, e);
+	r = remove_work(s, name, fd, ids, e);
+	return r < 0 ? r : 1;
 }
 
-int image_store_clean(const struct image_store *s, const struct id_ranges *ids, struct err *e)
+int image_store_clean(const struct image_store *s, const struct id_ranges *ids,
+		      void (*took)(const char *name, void *arg), void *arg, struct err *e)
 {
 	_cleanup_close_ int lock = -EBADF;
-	int copy, r = image_store_lock(s, &lock, e);
+	int r = image_store_lock(s, &lock, e);
 	struct dirent *entry;
 	DIR *d;
 
 	if (r < 0)
 		return r;
-	copy = RETRY_EINTR(openat(s->tmp, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-	d = copy < 0 ? NULL : fdopendir(copy);
-	if (!d) {
-		r = err_errno(e, "cannot list '%s/tmp'", s->path);
-		(void)fd_close(copy);
-		return r;
+	d = fd_list(s->tmp);
+	if (!d)
+		return err_errno(e, "cannot list '%s/tmp'", s->path);
+	while (r >= 0 && (entry = readdir(d))) {
+		if (entry->d_name[0] == '.')
+			continue;
+		r = clean_one(s, entry->d_name, ids, e);
+		if (r > 0 && took)
+			took(entry->d_name, arg);
 	}
-	while (r == 0 && (entry = readdir(d)))
-		if (entry->d_name[0] != '.')
-			r = clean_one(s, entry->d_name, ids, e);
 	(void)closedir(d);
-	return r;
+	return r < 0 ? r : 0;
 }

@@ -60,8 +60,14 @@ int image_work_new(const struct image_store *s, struct image_work *ret, struct e
 int image_work_drop(const struct image_store *s, struct image_work *w, const struct id_ranges *ids,
 		    struct err *e);
 
-/* Removes what dead processes left in tmp/. */
-int image_store_clean(const struct image_store *s, const struct id_ranges *ids, struct err *e);
+/* Removes what dead processes left in tmp/; `took`, if not NULL, is told each name. */
+int image_store_clean(const struct image_store *s, const struct id_ranges *ids,
+		      void (*took)(const char *name, void *arg), void *arg, struct err *e);
+
+/* Removes trees that no name means and no sandbox has: somebody died between putting a tree in its
+ * place and naming it, or the name was given to another. */
+int image_store_clean_trees(const struct image_store *s, const struct id_ranges *ids,
+			    void (*took)(const char *name, void *arg), void *arg, struct err *e);
 
 /* A finished tree, and what is written down about it. */
 struct image_record {

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "clock.h"
+#include "fault.h"
 #include "image-make.h"
 #include "path.h"
 #include "str.h"
@@ -21,9 +22,11 @@ int image_making_start(struct image_making *m, const struct image_store *store, 
 	};
 	r = ids_find(&m->ids, e);
 	if (r == 0)
-		r = image_store_clean(store, &m->ids, e);
+		r = image_store_clean(store, &m->ids, NULL, NULL, e);
 	if (r == 0)
 		r = image_work_new(store, &m->work, e);
+	if (r == 0)
+		r = FAULT_ERR("image-work", e);
 	m->job.ids = &m->ids;
 	m->job.work = m->work.fd;
 	return r;
@@ -150,6 +153,8 @@ int image_import(const struct image_store *store, const char *name, const char *
 	m.job.phase = PHASE_UNPACK;
 	m.job.reporter = reporter;
 	r = job_run(&m.job, &m.result, e);
+	if (r == 0)
+		r = FAULT_ERR("image-unpacked", e);
 	if (r < 0)
 		return r;
 	if (json_put(m.result.config, "source",

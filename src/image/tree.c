@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tree.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sodium.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "fd.h"
 #include "str.h"
 
 enum {
@@ -33,28 +33,22 @@ static int remove_one(int dirfd, const char *name, int depth)
 	if (depth > TREE_DEPTH_MAX)
 		return -ELOOP;
 	fd = RETRY_EINTR(openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+	if (fd < 0 && errno == EACCES && fchmodat(dirfd, name, 0700, 0) == 0)
+		fd = RETRY_EINTR(
+			openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 	if (fd < 0)
 		return -errno;
+	(void)fchmod(fd, 0700); /* a mode that forbids it is of no use any more */
 	r = empty(fd, depth + 1);
 	if (r < 0)
 		return r;
 	return unlinkat(dirfd, name, AT_REMOVEDIR) < 0 ? -errno : 0;
 }
 
-static DIR *open_copy(int fd)
-{
-	int copy = RETRY_EINTR(openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-	DIR *d = copy < 0 ? NULL : fdopendir(copy);
-
-	if (!d)
-		(void)fd_close(copy);
-	return d;
-}
-
 static int empty(int fd, int depth)
 {
 	struct dirent *entry;
-	DIR *d = open_copy(fd);
+	DIR *d = fd_list(fd);
 	int r = 0;
 
 	if (!d)
@@ -230,7 +224,7 @@ static int compare_names(const void *a, const void *b)
 static int read_names(int fd, struct names *list)
 {
 	struct dirent *entry;
-	DIR *d = open_copy(fd);
+	DIR *d = fd_list(fd);
 	int r = 0;
 
 	if (!d)

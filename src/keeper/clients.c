@@ -8,11 +8,13 @@
 #include <sys/socket.h>
 
 #include "clock.h"
+#include "fault.h"
 #include "log.h"
 #include "serve.h"
 
 enum {
-	ACCEPT_PAUSE_MS = 100 /* when the system has no descriptor or memory for one more */
+	ACCEPT_PAUSE_MS = 100, /* when the system has no descriptor or memory for one more */
+	LAST_READS = 16,       /* from a client that has gone; a socket does not hold as much */
 };
 
 void client_check(struct client *c, int r)
@@ -76,7 +78,8 @@ static void on_client(struct loop_fd *src, uint32_t events)
 	r = port_read(&c->port, &e);
 	if (r == -EPROTO)
 		log_warning("a client broke the protocol: %s", e.msg);
-	c->gone |= r < 0;
+	c->heard_out = r < 0;
+	c->gone |= c->heard_out;
 }
 
 static void free_client(struct client *c)
@@ -97,7 +100,7 @@ struct client *client_new(struct keeper *k, int fd)
 	}
 	c->keeper = k;
 	c->deadline = (struct loop_timer){ .cb = on_deadline, .arg = c };
-	link_serve_client(c->port.link);
+	link_with_client(c->port.link);
 	if ((fd >= 0 && port_watch(&c->port, k->loop) < 0) ||
 	    loop_set_timer(k->loop, &c->deadline, clock_mono() + CLIENT_HELLO_MS * NSEC_PER_MSEC) <
 		    0) {
@@ -152,6 +155,7 @@ static void on_listener(struct loop_fd *src, uint32_t events)
 		pause_accepting(k);
 	if (fd < 0 || k->n_clients >= CLIENTS_MAX || !may_connect(fd))
 		return;
+	(void)FAULT("keeper-client");
 	(void)client_new(k, TAKE_FD(fd));
 }
 
@@ -162,10 +166,24 @@ int clients_listen(struct keeper *k)
 	return loop_add_fd(k->loop, &k->listener, k->listener.fd, EPOLLIN);
 }
 
+/*
+ * It may have gone while it was not read from, or been found out by a write that failed. What it
+ * sent before still counts: a CLOSE ends a command, a connection that breaks off does not.
+ */
+static void hear_out(struct client *c)
+{
+	struct err e = ERR_INIT;
+
+	for (int i = 0; i < LAST_READS && !c->heard_out; i++)
+		c->heard_out = port_read(&c->port, &e) < 0;
+}
+
 static void drop_client(struct client *c)
 {
 	struct keeper *k = c->keeper;
 
+	if (!k->ended)
+		hear_out(c);
 	relays_drop(k, c);
 	if (c->prev)
 		c->prev->next = c->next;
@@ -201,12 +219,13 @@ static void on_idle(struct loop_timer *t)
 	keeper_stop(t->arg, KEEPER_IDLE);
 }
 
-/* Without clients there are no relays. */
+/* Commands that run without a client are no idleness. */
 void idle_arm(struct keeper *k)
 {
 	uint64_t ms = k->spec->limits.idle;
 
-	if (ms == 0 || ms >= UINT64_MAX / NSEC_PER_MSEC / 2 || k->n_clients > 0)
+	if (ms == 0 || ms >= UINT64_MAX / NSEC_PER_MSEC / 2 || k->n_clients > 0 || k->relays ||
+	    k->ended)
 		return;
 	k->idle.cb = on_idle;
 	k->idle.arg = k;

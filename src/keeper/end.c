@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 
 #include "clock.h"
+#include "fault.h"
 #include "log.h"
 #include "warden.h"
 
@@ -61,9 +62,9 @@ static void measure(const struct warden *w, struct end *end)
 /*
  * Of a sandbox with --rm nothing stays. But `hutch run`, if it is still there, wants to read why
  * its sandbox ended before it expected it to, and removes the directory itself then, or the next
- * sweep does.
+ * sweep does. What the audit log lacks keeps it too.
  */
-static void write_down(struct warden *w, const struct end *end)
+static void write_down(struct warden *w, const struct end *end, bool sealed)
 {
 	struct err e = ERR_INIT;
 
@@ -73,24 +74,34 @@ static void write_down(struct warden *w, const struct end *end)
 		log_error("%s", e.msg);
 	if (end_write(w->dir, end, &e) < 0)
 		log_error("%s", e.msg);
-	if (w->spec.remove && told)
+	(void)FAULT("end-written");
+	if (w->spec.remove && told && sealed)
 		(void)state_remove(&w->root, w->spec.id);
+	(void)FAULT("end-removed");
 }
 
 void warden_end(struct warden *w, enum end_reason reason, bool started)
 {
 	struct end end = { .reason = reason };
+	char group[STATE_GROUP_MAX];
 	struct err e = ERR_INIT;
+	bool sealed;
 
+	(void)FAULT("end-begin");
 	kill_init(w);
+	(void)FAULT("end-init");
 	end_keeper(w);
+	(void)FAULT("end-keeper");
 	end.time = clock_wall();
 	measure(w, &end);
 	cgroup_close(&w->group);
-	if (w->spec.id && cgroup_remove(w->spec.id, &e) < 0)
+	if (w->root.dir >= 0 && cgroup_remove(state_group(&w->root, w->spec.id, group), &e) < 0)
 		log_error("%s", e.msg);
+	(void)FAULT("end-groups");
+	sealed = witness_end(w, &end, started);
+	(void)FAULT("end-sealed");
 	if (started)
-		write_down(w, &end);
+		write_down(w, &end, sealed);
 	spec_done(&w->spec);
 	state_root_close(&w->root);
 }

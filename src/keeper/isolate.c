@@ -8,7 +8,7 @@
  * 4. Its life ends with the warden's: the kernel kills it. Set after the ids, because a change of
  *    ids forgets it, and checked after that, because the warden may have gone before.
  * 5. It is not dumpable: nobody but root may look into it.
- * 6. Limits: descriptors, processes, memory, and how long its log may get.
+ * 6. Limits: descriptors, processes, memory, and how long its log and a record may get.
  * 7. Landlock, with every right handled and none allowed: no file, no TCP, no abstract socket and
  * no signal to others. A kernel without it has the other stages.
  * 8. seccomp: the system calls of serving, and death for any other.
@@ -18,11 +18,9 @@
  */
 #include <fcntl.h>
 #include <grp.h>
-#include <linux/audit.h>
 #include <linux/capability.h>
-#include <linux/filter.h>
-#include <linux/landlock.h>
-#include <linux/seccomp.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -31,16 +29,27 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
+#include "filter.h"
 #include "keeper.h"
+#include "landlock.h"
 #include "log.h"
+#include "proc.h"
 
 #define MEMORY_MAX (UINT64_C(512) << 20)
-#define LOG_MAX	   (UINT64_C(4) << 20)
+/* The audit log's, which is the largest but for a record; its own stderr is one too. */
+#define FILE_MAX      ((uint64_t)AUDIT_SANDBOX_FILE_MAX)
+#define RECORD_HEADER UINT64_C(4096)
 
 enum {
-	FILES_MAX = 128, /* clients, and the few of the loop */
-	KEPT_MAX = 5,
+	FILES_MAX = 512, /* clients, records of commands, and the few of the loop */
+	KEPT_MAX = 6,
 };
+
+/* Does the policy let anything out? Only then can the keeper make sockets and connect them. */
+static bool has_egress(const struct spec *spec)
+{
+	return spec->egress.allow.n > 0;
+}
 
 /* ---- 1: descriptors ---- */
 
@@ -61,7 +70,8 @@ static int close_between(int first, int last)
 
 int isolate_fds(const struct keeper_start *s, struct err *e)
 {
-	int kept[KEPT_MAX] = { STDERR_FILENO, s->guest, s->listener, s->client, s->warden };
+	int kept[KEPT_MAX] = { STDERR_FILENO, s->guest,	 s->listener,
+			       s->client,     s->warden, s->chain ? s->chain->fd : -EBADF };
 	int from = 0, r = 0;
 
 	qsort(kept, KEPT_MAX, sizeof(kept[0]), compare_fds);
@@ -113,63 +123,43 @@ static int die_with(pid_t parent)
 
 /* ---- 6: limits ---- */
 
-static int set_limits(void)
+/* Two sockets a stream, and two pipes while bytes are on their way both ways. */
+static uint64_t most_files(const struct spec *spec)
 {
-	static const struct {
-		__rlimit_resource_t what;
+	return FILES_MAX + (has_egress(spec) ? 6 * spec->egress.streams : 0);
+}
+
+static int set_limits(const struct spec *spec)
+{
+	const uint64_t largest = MAX(FILE_MAX, RECORD_HEADER + spec->limits.output);
+	const struct {
+		int what;
 		uint64_t value;
 	} limits[] = {
-		{ RLIMIT_NOFILE, FILES_MAX }, { RLIMIT_NPROC, 0 },	 { RLIMIT_CORE, 0 },
-		{ RLIMIT_FSIZE, LOG_MAX },    { RLIMIT_AS, MEMORY_MAX },
+		{ RLIMIT_NOFILE, most_files(spec) }, { RLIMIT_NPROC, 0 },	{ RLIMIT_CORE, 0 },
+		{ RLIMIT_FSIZE, largest },	     { RLIMIT_AS, MEMORY_MAX },
 	};
+	int r = 0;
 
-	for (size_t i = 0; i < ARRAY_SIZE(limits); i++) {
-		struct rlimit now, to;
-
-		if (SANITIZED && limits[i].what == RLIMIT_AS) /* its shadow is terabytes large */
-			continue;
-		if (getrlimit(limits[i].what, &now) < 0)
-			return -errno;
-		to.rlim_cur = to.rlim_max = MIN((rlim_t)limits[i].value, now.rlim_max);
-		if (setrlimit(limits[i].what, &to) < 0)
-			return -errno;
-	}
-	return 0;
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(limits); i++)
+		r = proc_limit(limits[i].what, limits[i].value);
+	return r;
 }
 
 /* ---- 7: Landlock ---- */
 
-/* As of version 6, which is newer than the headers of Debian 12. */
-struct ruleset_attr {
-	uint64_t fs, net, scoped;
-};
-
-/* Rights of files by version: 13 at first; then refer, truncate, and (5) ioctl of devices. */
-static struct ruleset_attr all_rights(long abi, size_t *ret_n)
-{
-	unsigned int fs = abi >= 5 ? 16 : abi >= 3 ? 15 : abi >= 2 ? 14 : 13;
-	struct ruleset_attr a = { .fs = (UINT64_C(1) << fs) - 1 };
-
-	if (abi >= 4)
-		a.net = 3; /* bind and connect */
-	if (abi >= 6)
-		a.scoped = 3; /* abstract sockets and signals */
-	*ret_n = abi >= 6 ? sizeof(a) : abi >= 4 ? 2 * sizeof(a.fs) : sizeof(a.fs);
-	return a;
-}
-
-static int forbid_files(void)
+static int forbid_files(bool egress)
 {
 	long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
 	_cleanup_close_ int ruleset = -EBADF;
-	struct ruleset_attr attr;
+	struct landlock_rights attr;
 	size_t n;
 
 	if (abi < 1) {
 		log_warning("this kernel has no Landlock for the keeper");
 		return 0;
 	}
-	attr = all_rights(abi, &n);
+	attr = landlock_rights(abi, egress, &n);
 	ruleset = (int)syscall(SYS_landlock_create_ruleset, &attr, n, 0);
 	if (ruleset < 0 || syscall(SYS_landlock_restrict_self, ruleset, 0) < 0)
 		return -errno;
@@ -178,45 +168,22 @@ static int forbid_files(void)
 
 /* ---- 8: seccomp ---- */
 
-#if defined(__x86_64__)
-#define ARCH AUDIT_ARCH_X86_64
-#elif defined(__aarch64__)
-#define ARCH AUDIT_ARCH_AARCH64
-#else
-#error "no list of system calls for this architecture"
-#endif
-
-/* A sanitizer's runtime calls what it likes: there the list is only tried out. */
-#define OTHERWISE (SANITIZED ? SECCOMP_RET_LOG : SECCOMP_RET_KILL_PROCESS)
-
-#define LOAD(field) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field))
-/* The lower half, on a machine that puts it first; the flags looked at are all in it. */
-#define LOAD_ARG(n)	    LOAD(args[n])
-#define RETURN(what)	    BPF_STMT(BPF_RET | BPF_K, what)
-#define UNLESS(value, skip) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, skip)
-#define ALLOW(name)	    UNLESS(__NR_##name, 1), RETURN(SECCOMP_RET_ALLOW)
-
-static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "LOAD_ARG() takes the lower half");
-
 /* clang-format off */
-static const struct sock_filter filter[] = {
-	LOAD(arch),
-	UNLESS(ARCH, 2),
-	LOAD(nr),
-	/* Numbers of x32 begin there. No number of another list is that large. */
-	BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x40000000, 0, 1),
-	RETURN(SECCOMP_RET_KILL_PROCESS),
+static const struct sock_filter serving[] = {
+	FILTER_HEAD,
 
 	/* Bytes. The most frequent first. */
-	ALLOW(read), ALLOW(write), ALLOW(writev),
+	ALLOW(read), ALLOW(write), ALLOW(writev), ALLOW(pwritev), ALLOW(pwrite64),
 #ifdef __NR_epoll_wait
 	ALLOW(epoll_wait),
 #endif
 	ALLOW(epoll_pwait), ALLOW(epoll_ctl), ALLOW(timerfd_settime), ALLOW(clock_gettime),
 	ALLOW(accept4), ALLOW(close),
 
-	/* Memory, by malloc(3). */
-	ALLOW(brk), ALLOW(munmap), ALLOW(mremap), ALLOW(madvise),
+	/* The warden's notes, which bring the files of records. */
+	ALLOW(recvmsg),
+
+	ALLOW_MEMORY,
 
 	/* The process itself: its number in log lines, its end, a system call after SIGCONT. */
 	ALLOW(getpid), ALLOW(exit_group), ALLOW(restart_syscall), ALLOW(rt_sigreturn),
@@ -224,29 +191,67 @@ static const struct sock_filter filter[] = {
 	/* Locks of the C library, which never wait: there is one thread. */
 	ALLOW(futex),
 
-	/* Who is there, and nothing else about a socket. */
-	UNLESS(__NR_getsockopt, 6),
-	LOAD_ARG(1), UNLESS(SOL_SOCKET, 3),
+	/* Who is there, what went wrong, and nothing else about a socket. */
+	UNLESS(__NR_getsockopt, 8),
+	LOAD_ARG(1), UNLESS(SOL_SOCKET, 5),
 	LOAD_ARG(2), UNLESS(SO_PEERCRED, 1),
 	RETURN(SECCOMP_RET_ALLOW),
-	RETURN(OTHERWISE),
-
-	/* Memory that is not executable and of no file. */
-	UNLESS(__NR_mmap, 6),
-	LOAD_ARG(2), BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, PROT_EXEC, 3, 0),
-	LOAD_ARG(3), BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, MAP_ANONYMOUS, 0, 1),
+	UNLESS(SO_ERROR, 1),
 	RETURN(SECCOMP_RET_ALLOW),
 	RETURN(OTHERWISE),
 
+};
+
+/* What egress needs on top; for keepers of sandboxes that nothing may leave, it is not there. */
+static const struct sock_filter dialling[] = {
+	/* Bytes between sockets, and the questions and answers of DNS. */
+	ALLOW(splice), ALLOW(recvfrom), ALLOW(sendto), ALLOW(pipe2), ALLOW(shutdown),
+
+	/* Which address a program has connected to; the address that was checked. */
+	ALLOW(getsockname), ALLOW(connect),
+
+	/* TCP and UDP, and no other family: no Unix socket, no netlink, nothing raw. */
+	UNLESS(__NR_socket, 13),
+	LOAD_ARG(0),
+	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_INET, 1, 0), UNLESS(AF_INET6, 9),
+	LOAD_ARG(1), BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0xf),
+	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SOCK_STREAM, 1, 0), UNLESS(SOCK_DGRAM, 5),
+	LOAD_ARG(2),
+	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 2, 0),
+	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, IPPROTO_TCP, 1, 0), UNLESS(IPPROTO_UDP, 1),
+	RETURN(SECCOMP_RET_ALLOW),
+	RETURN(OTHERWISE),
+
+	/* No delay; a reset instead of an end. */
+	UNLESS(__NR_setsockopt, 10),
+	LOAD_ARG(1), UNLESS(IPPROTO_TCP, 3),
+	LOAD_ARG(2), UNLESS(TCP_NODELAY, 4),
+	RETURN(SECCOMP_RET_ALLOW),
+	UNLESS(SOL_SOCKET, 2),
+	LOAD_ARG(2), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SO_LINGER, 1, 0),
+	RETURN(OTHERWISE),
+	RETURN(SECCOMP_RET_ALLOW),
+
+	/* How much a pipe holds. */
+	UNLESS(__NR_fcntl, 4),
+	LOAD_ARG(1), UNLESS(F_SETPIPE_SZ, 1),
+	RETURN(SECCOMP_RET_ALLOW),
 	RETURN(OTHERWISE),
 };
 /* clang-format on */
 
-static int filter_calls(void)
+static int filter_calls(bool egress)
 {
-	struct sock_fprog prog = { .len = ARRAY_SIZE(filter),
-				   .filter = (struct sock_filter *)filter };
+	static const struct sock_filter last = RETURN(OTHERWISE);
+	struct sock_filter all[ARRAY_SIZE(serving) + ARRAY_SIZE(dialling) + 1];
+	struct sock_fprog prog = { .len = ARRAY_SIZE(serving), .filter = all };
 
+	memcpy(all, serving, sizeof(serving));
+	if (egress) {
+		memcpy(all + prog.len, dialling, sizeof(dialling));
+		prog.len += ARRAY_SIZE(dialling);
+	}
+	all[prog.len++] = last;
 	return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog) < 0 ? -errno : 0;
 }
 
@@ -262,10 +267,10 @@ int isolate(const struct keeper_start *s, struct err *e)
 	if (r == 0 && (at = "the tie to the warden"))
 		r = die_with(s->parent);
 	if (r == 0 && (at = "limits"))
-		r = set_limits();
+		r = set_limits(s->spec);
 	if (r == 0 && (at = "Landlock"))
-		r = forbid_files();
+		r = forbid_files(has_egress(s->spec));
 	if (r == 0 && (at = "the filter of system calls"))
-		r = filter_calls();
+		r = filter_calls(has_egress(s->spec));
 	return r < 0 ? err_set(e, r, "isolating the keeper, %s: %s", at, strerror(-r)) : 0;
 }

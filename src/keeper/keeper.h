@@ -4,32 +4,65 @@
  *
  * The *warden* (main.c, warden.c, end.c) has the rights of whoever started it. It makes the
  * sandbox, verifies the receipt, waits, kills and cleans up. It parses nothing that comes from the
- * sandbox or from a client: it knows exit statuses, and one packet of a fixed size.
+ * sandbox or from a client: it knows exit statuses, and notes, which have a fixed size.
  *
- * The *keeper* (serve.c, clients.c, relay.c) is its child and has no rights at all: isolate.c takes
- * them away before the first byte of the guest is read. It parses everything: the guest's frames
- * and those of the clients.
+ * The *keeper* (serve.c, clients.c, relay.c, command.c) is its child and has no rights at all:
+ * isolate.c takes them away before the first byte of the guest is read. It parses everything: the
+ * guest's frames and those of the clients.
  */
 #pragma once
 
+#include "audit.h"
 #include "err.h"
 #include "spec.h"
 
 /* What the warden gives the keeper, across fork(2). */
 struct keeper_start {
 	const struct spec *spec;
-	int guest;    /* the keeper's end of the channel */
-	int listener; /* the socket's */
-	int client;   /* a client that is there already, or -EBADF */
-	int warden;   /* SOCK_SEQPACKET: struct keeper_note out; a byte in means "go" */
-	uint32_t id;  /* the user and group id to become */
-	pid_t parent; /* the warden: the keeper dies with it */
+	int guest;		   /* the keeper's end of the channel */
+	int listener;		   /* the socket's */
+	int client;		   /* a client that is there already, or -EBADF */
+	struct audit_chain *chain; /* the sandbox's; NULL: nothing is recorded */
+	int warden;		   /* SOCK_SEQPACKET: struct keeper_note, both ways */
+	uint32_t id;		   /* the user and group id to become */
+	pid_t parent;		   /* the warden: the keeper dies with it */
 };
 
-/* Sent once, when the guest has said HELLO. */
-struct keeper_note {
-	uint32_t landlock; /* the version that the guest says is in force */
+/*
+ * What the two say to each other: a packet each, of a kind and a number; files go with some. A kind
+ * that is not known, or one that comes at a wrong time, ends the sandbox.
+ */
+enum note_kind {
+	/* by the keeper */
+	NOTE_READY =
+		1, /* the guest has said HELLO; value: the version of Landlock in force there */
+	NOTE_WANT_RECORDS, /* value: how many more files for commands; answered by one of the two
+			      below */
+	NOTE_DROP_RECORD,  /* value: the number of one that is to be removed */
+	NOTE_WANT_AUDIT,   /* value: the number of the chain's next file */
+	NOTE_DIRTY,	   /* the chain has grown; to be synced in a moment */
+	/* by the warden */
+	NOTE_GO = 64,	 /* the sandbox is as it should be: serve */
+	NOTE_RECORDS,	 /* value: the number of the first; as many files as came, numbers follow */
+	NOTE_NO_RECORDS, /* value: errno */
+	NOTE_EGRESS,	 /* before "go"; value: a bit for each enum capture_socket that comes */
+	NOTE_AUDIT, /* value: the number of the file that comes with it; none comes: ask again */
 };
+
+struct keeper_note {
+	uint64_t kind, value;
+};
+
+enum {
+	NOTE_FILES_MAX = 8,
+	RECORDS_AT_START = 2,
+};
+
+/* note.c. Files stay the sender's; those received are the caller's. Nothing waits but the sending
+ * of a note without files. 0 or -errno; receiving: -EAGAIN, -EPIPE (the other one has gone),
+ * -EPROTO. */
+int note_send(int fd, enum note_kind kind, uint64_t value, const int *files, size_t n);
+int note_receive(int fd, struct keeper_note *ret, int files[static NOTE_FILES_MAX], size_t *ret_n);
 
 /* How the keeper ended, as its exit status. */
 enum keeper_end {

@@ -6,9 +6,11 @@
  */
 #include <fcntl.h>
 #include <signal.h>
+#include <sodium.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "fault.h"
 #include "fd.h"
 #include "log.h"
 #include "str.h"
@@ -95,6 +97,8 @@ int main(int argc, char **argv)
 		.group = CGROUP_INIT,
 		.box = { .init = PROC_INIT },
 		.keeper = PROC_INIT,
+		.log = AUDIT_LOG_INIT,
+		.chain = AUDIT_CHAIN_INIT,
 		.engine = &engine_container,
 	};
 	struct err e = ERR_INIT;
@@ -109,13 +113,21 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	(void)signal(SIGPIPE, SIG_IGN);
+	(void)signal(SIGXFSZ, SIG_IGN); /* a file that is too long is an error like others */
 	hold_signals();
 	(void)umask(077);
 	(void)!chdir("/");
-	r = warden_start(&w, &e);
+	/* Before the first hash: it chooses the code for this processor. The keeper inherits it. */
+	r = sodium_init() < 0 ? err_set(&e, -ENOSYS, "libsodium does not work here")
+			      : FAULT_ERR("warden-begin", &e);
+	if (r == 0)
+		r = warden_start(&w, &e);
 	report(&w, r < 0 ? &e : NULL);
-	if (r < 0)
+	if (r < 0) {
 		log_error("%s", e.msg);
+		witness_refused(&w, &e);
+	}
+	(void)FAULT("warden-reported");
 	warden_end(&w, r < 0 ? END_KEEPER : warden_wait(&w), r == 0);
 	return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }

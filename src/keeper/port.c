@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "serve.h"
 
-static size_t write_now(void *arg, const struct iovec pieces[static 2])
+static ssize_t write_now(void *arg, const struct iovec pieces[static 2])
 {
 	const struct port *p = arg;
-	ssize_t k = p->src.loop ? writev(p->src.fd, pieces, 2) : 0;
+	ssize_t k;
 
-	return k > 0 ? (size_t)k : 0;
+	if (!p->src.loop)
+		return -EAGAIN;
+	k = writev(p->src.fd, pieces, 2);
+	return k < 0 ? -errno : k;
 }
 
 int port_init(struct port *p, enum link_role role, const struct link_ops *ops, void *arg, int fd,
@@ -48,20 +51,7 @@ int port_read(struct port *p, struct err *e)
 
 int port_flush(struct port *p)
 {
-	size_t n;
-	const void *data = link_pending(p->link, &n);
-
-	while (p->src.loop && n > 0) {
-		ssize_t k = write(p->src.fd, data, n);
-
-		if (k < 0 && errno == EINTR)
-			continue;
-		if (k < 0)
-			return errno == EAGAIN ? 0 : -errno;
-		link_wrote(p->link, (size_t)k);
-		data = link_pending(p->link, &n);
-	}
-	return 0;
+	return link_flush(p->link);
 }
 
 int port_want(struct port *p, bool input)

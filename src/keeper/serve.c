@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "clock.h"
+#include "fault.h"
 #include "log.h"
 #include "serve.h"
 
@@ -99,35 +100,55 @@ static void serve_clients(struct keeper *k)
 
 void keeper_ready(struct keeper *k, uint32_t landlock)
 {
-	const struct keeper_note note = { .landlock = landlock };
-
+	(void)FAULT("keeper-hello");
 	k->landlock = landlock;
 	k->phase = PHASE_WAITING;
 	loop_del_timer(&k->deadline);
 	if (k->warden.fd < 0)
 		serve_clients(k);
-	else if (write(k->warden.fd, &note, sizeof(note)) != (ssize_t)sizeof(note))
+	else if (note_send(k->warden.fd, NOTE_READY, landlock, NULL, 0) < 0)
 		keeper_stop(k, KEEPER_FAILED); /* without a warden there is no sandbox */
 }
 
 /* ---- the warden ---- */
 
-/*
- * One byte, once: it has looked at the sandbox and found it as it should be. Everything else is its
- * end, or as good as that.
- */
+static bool take_note(struct keeper *k, const struct keeper_note *note, const int *files, size_t n)
+{
+	if (note->kind == NOTE_GO && n == 0 && k->phase == PHASE_WAITING) {
+		serve_clients(k);
+		return true;
+	}
+	if (note->kind == NOTE_RECORDS && k->phase == PHASE_SERVING &&
+	    records_came(k, note->value, files, n)) {
+		relays_recordable(k, 0);
+		return true;
+	}
+	if (note->kind == NOTE_NO_RECORDS && n == 0 && k->phase == PHASE_SERVING) {
+		records_refused(k, note->value);
+		relays_recordable(k, note->value);
+		return true;
+	}
+	if (note->kind == NOTE_EGRESS && k->phase == PHASE_WAITING)
+		return egress_start(k, note->value, files, n);
+	if (note->kind == NOTE_AUDIT && k->phase == PHASE_SERVING)
+		return journal_file(k, note->value, files, n);
+	return false;
+}
+
+/* What it says at a wrong time is its end, or as good as that. */
 static void on_warden(struct loop_fd *src, uint32_t events)
 {
 	struct keeper *k = src->arg;
-	char byte[2];
-	ssize_t n = RETRY_EINTR(read(src->fd, byte, sizeof(byte)));
+	int files[NOTE_FILES_MAX], r;
+	struct keeper_note note;
+	size_t n = 0;
 
-	if (n < 0 && errno == EAGAIN)
+	r = note_receive(src->fd, &note, files, &n);
+	if (r == -EAGAIN || (r == 0 && take_note(k, &note, files, n)))
 		return;
-	if (n == 1 && k->phase == PHASE_WAITING)
-		serve_clients(k);
-	else
-		keeper_stop(k, KEEPER_FAILED);
+	while (n > 0)
+		(void)fd_close(files[--n]);
+	keeper_stop(k, KEEPER_FAILED);
 }
 
 /* ---- the life ---- */
@@ -160,10 +181,12 @@ int keeper_init(struct keeper *k, const struct keeper_start *s, struct err *e)
 	int r;
 
 	*k = (struct keeper){ .spec = s->spec,
+			      .journal.chain = s->chain,
 			      .first_client = s->client,
 			      .guest.src.fd = s->guest,
 			      .listener.fd = s->listener,
 			      .warden = { .cb = on_warden, .arg = k, .fd = s->warden } };
+	records_init(&k->records, s->spec->limits.output);
 	k->env = merge_index(s->spec);
 	r = k->env ? loop_new(&k->loop) : -ENOMEM;
 	if (r == 0)
@@ -174,6 +197,8 @@ int keeper_init(struct keeper *k, const struct keeper_start *s, struct err *e)
 		err_set(e, r, "cannot make the keeper's loop: %s", strerror(-r));
 	else
 		r = check_spec(k, e);
+	if (r == 0)
+		r = egress_init(k, e);
 	if (r < 0)
 		keeper_done(k);
 	return r;
@@ -182,14 +207,16 @@ int keeper_init(struct keeper *k, const struct keeper_start *s, struct err *e)
 void keeper_done(struct keeper *k)
 {
 	k->ended = true;
+	egress_done(k);
 	if (k->loop) {
 		clients_done(k);
-		relays_sweep(k);
+		relays_done(k);
 		loop_del_timer(&k->deadline);
 		loop_del_timer(&k->idle);
 		loop_del_fd(&k->listener);
 		loop_del_fd(&k->warden);
 	}
+	records_done(&k->records);
 	port_done(&k->guest);
 	k->listener.fd = fd_close(k->listener.fd);
 	k->warden.fd = fd_close(k->warden.fd);
@@ -256,6 +283,7 @@ void keeper_round(struct keeper *k)
 		keeper_check(k, port_want(&k->guest, room));
 		flush_clients(k, room);
 	} while (relays_wake(k) || any_gone(k));
+	relays_publish(k);
 	relays_sweep(k);
 }
 
@@ -272,6 +300,7 @@ static void last_words(struct keeper *k)
 {
 	uint64_t deadline = clock_mono() + LAST_WORDS_MS * NSEC_PER_MSEC;
 
+	(void)FAULT("keeper-last-words");
 	loop_del_fd(&k->guest.src); /* the link stays: clients may still ask */
 	loop_del_fd(&k->listener);
 	loop_del_fd(&k->warden);
@@ -296,6 +325,7 @@ enum keeper_end keeper_serve(struct keeper *k)
 	}
 	if (k->end == KEEPER_GUEST_GONE || k->end == KEEPER_GUEST_BROKE)
 		last_words(k);
+	egress_done(k); /* streams that are still open have an end too, and counts are recorded */
 	return k->end;
 }
 
@@ -318,8 +348,10 @@ void keeper_run(const struct keeper_start *s)
 
 	(void)signal(SIGPIPE, SIG_IGN);
 	(void)signal(SIGXFSZ, SIG_IGN); /* a log that is full is no reason to end */
-	if (isolate_fds(s, &e) == 0 && set_nonblocking(s, &e) == 0 && keeper_init(&k, s, &e) == 0 &&
-	    isolate(s, &e) == 0)
+	if (FAULT_ERR("keeper-begin", &e) == 0 && isolate_fds(s, &e) == 0 &&
+	    FAULT_ERR("keeper-fds", &e) == 0 && set_nonblocking(s, &e) == 0 &&
+	    keeper_init(&k, s, &e) == 0 && FAULT_ERR("keeper-made", &e) == 0 &&
+	    isolate(s, &e) == 0 && FAULT_ERR("keeper-isolated", &e) == 0)
 		end = keeper_serve(&k);
 	else
 		log_error("%s", e.msg);

@@ -21,6 +21,7 @@
 #include <sys/wait.h>
 
 #include "clock.h"
+#include "fault.h"
 #include "fd.h"
 #include "log.h"
 #include "str.h"
@@ -42,10 +43,16 @@ static int take_state(struct warden *w, struct err *e)
 	int r = state_lock(w->dir, &w->lock, e);
 
 	if (r == 0)
+		r = FAULT_ERR("warden-lock", e);
+	if (r == 0)
 		r = spec_read(w->dir, &w->spec, e);
 	if (r == 0)
+		r = FAULT_ERR("warden-spec", e);
+	if (r == 0)
 		r = state_root_open(&w->root, e);
-	return r < 0 ? r : state_lock_tree(w->spec.root, &w->tree, e);
+	if (r == 0)
+		r = state_lock_tree(w->spec.root, &w->tree, e);
+	return r < 0 ? r : FAULT_ERR("warden-tree", e);
 }
 
 /* Through the directory's descriptor: the path of a state directory may be longer than an address
@@ -59,7 +66,7 @@ static int listen_in(struct warden *w, struct err *e)
 	if (w->listener < 0 || bind(w->listener, (struct sockaddr *)&a, sizeof(a)) < 0 ||
 	    listen(w->listener, BACKLOG) < 0)
 		return err_errno(e, "cannot listen in the sandbox's directory");
-	return 0;
+	return FAULT_ERR("warden-socket", e);
 }
 
 static int take_namespaces(struct warden *w, struct err *e)
@@ -72,6 +79,8 @@ static int take_namespaces(struct warden *w, struct err *e)
 		return userns_enter(w->spec.image_uid, w->spec.image_gid, e);
 	}
 	r = state_take_ids(&w->root, &w->ids, &w->range, e);
+	if (r == 0)
+		r = FAULT_ERR("warden-ids", e);
 	if (r < 0)
 		return r;
 	/* Slave, not private: what the host unmounts goes here too, and is not held by us. */
@@ -102,6 +111,7 @@ static int start_keeper(struct warden *w, struct err *e)
 		.guest = w->keeper_end,
 		.listener = w->listener,
 		.client = w->client,
+		.chain = &w->chain,
 		.warden = w->note_keeper,
 		.id = w->ids + KEEPER_OFFSET,
 		.parent = getpid(),
@@ -131,10 +141,14 @@ static int start_engine(struct warden *w, struct err *e)
 		.channel = w->channel,
 		.ids = w->ids,
 		.rootless = w->rootless,
+		.egress = w->spec.egress.allow.n > 0,
 	};
 	if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
 		return err_errno(e, "cannot become the parent of the sandbox");
 	r = w->engine->start(&w->start, &w->box, e);
+	if (r == 0)
+		r = FAULT_ERR("warden-engine", e);
+	FAULT_KILL("guest-started", w->box.init.pidfd);
 	cgroup_warmed(&w->group);
 	w->channel = fd_close(w->channel);
 	return r;
@@ -155,20 +169,28 @@ static int keeper_ended(struct warden *w, struct err *e)
 }
 
 /* The keeper speaks once the guest has answered; until then either of them may die. */
-static int wait_for_note(struct warden *w, struct keeper_note *ret, struct err *e)
+static int wait_until_ready(struct warden *w, uint64_t *ret_landlock, struct err *e)
 {
 	struct pollfd fds[] = { { .fd = w->note, .events = POLLIN },
 				{ .fd = w->box.init.pidfd, .events = POLLIN } };
 	int n = RETRY_EINTR(poll(fds, ARRAY_SIZE(fds), HELLO_TIMEOUT_S * 1000));
+	int files[NOTE_FILES_MAX];
+	struct keeper_note note;
+	size_t n_files;
 
 	if (n < 0)
 		return err_errno(e, "cannot wait for the sandbox");
 	if (n == 0)
 		return err_set(e, -ETIME, "the sandbox did not answer within %d s",
 			       HELLO_TIMEOUT_S);
-	if (fds[0].revents && recv(w->note, ret, sizeof(*ret), MSG_DONTWAIT) == sizeof(*ret))
-		return 0;
-	return keeper_ended(w, e);
+	if (!fds[0].revents || note_receive(w->note, &note, files, &n_files) < 0)
+		return keeper_ended(w, e);
+	while (n_files > 0)
+		(void)fd_close(files[--n_files]);
+	if (note.kind != NOTE_READY)
+		return err_set(e, -EPROTO, "the keeper says something else than expected");
+	*ret_landlock = note.value;
+	return 0;
 }
 
 /* The keeper's own row: what /proc shows of it. */
@@ -209,51 +231,79 @@ static int write_receipt(struct warden *w, struct err *e)
 
 static int check_receipt(struct warden *w, struct err *e)
 {
-	struct keeper_note note = { 0 };
+	uint64_t landlock = 0;
 	int r;
 
 	/* The agent inside has by now given up what it gives up, so what is seen is what stays. */
-	r = wait_for_note(w, &note, e);
+	r = wait_until_ready(w, &landlock, e);
+	if (r == 0)
+		r = FAULT_ERR("warden-note", e);
 	if (r < 0)
 		return r;
+	FAULT_KILL("guest-noted", w->box.init.pidfd);
 	receipt_init(&w->receipt, w->spec.require);
 	w->engine->verify(&w->start, &w->box, &w->receipt);
 	verify_keeper(w);
-	if (note.landlock > 0)
+	witness_receipt(w);
+	if (landlock > 0)
 		receipt_yes(&w->receipt, LAYER_LANDLOCK,
-			    "version %u, by the word of the agent inside", note.landlock);
+			    "version %u, by the word of the agent inside", (unsigned int)landlock);
 	else
 		receipt_no(&w->receipt, LAYER_LANDLOCK, "the agent inside says that there is none");
 	r = receipt_check(&w->receipt, e);
-	return r < 0 ? r : write_receipt(w, e);
+	if (r == 0)
+		r = FAULT_ERR("warden-verified", e);
+	if (r == 0)
+		r = write_receipt(w, e);
+	FAULT_KILL("guest-receipt", w->box.init.pidfd);
+	FAULT_KILL("keeper-receipt", w->keeper.pidfd);
+	return r < 0 ? r : FAULT_ERR("warden-receipt", e);
 }
 
 static int go(struct warden *w, struct err *e)
 {
-	return send(w->note, "", 1, MSG_NOSIGNAL) == 1 ? 0 : keeper_ended(w, e);
+	if (warden_open_egress(w, e) < 0)
+		return e->num;
+	if (note_send(w->note, NOTE_GO, 0, NULL, 0) < 0)
+		return keeper_ended(w, e);
+	warden_give_records(w, RECORDS_AT_START);
+	return FAULT_ERR("warden-go", e);
 }
 
 int warden_start(struct warden *w, struct err *e)
 {
 	const struct cgroup_limits *limits;
+	char group[STATE_GROUP_MAX];
 	int r = take_state(w, e);
 
+	if (r == 0)
+		r = witness_create(w, e);
+	if (r == 0)
+		r = FAULT_ERR("warden-audit", e);
 	if (r == 0)
 		r = listen_in(w, e);
 	if (r == 0)
 		r = take_namespaces(w, e);
+	if (r == 0)
+		r = FAULT_ERR("warden-namespaces", e);
 	if (r < 0)
 		return r;
 	limits = &(const struct cgroup_limits){ .cpus = w->spec.limits.cpus,
 						.memory = w->spec.limits.memory,
 						.pids = w->spec.limits.pids };
-	r = cgroup_make(w->spec.id, limits, &w->group, e);
+	r = cgroup_make(state_group(&w->root, w->spec.id, group), limits, &w->group, e);
 	if (r == 0)
 		cgroup_warm(&w->group);
 	if (r == 0)
+		r = FAULT_ERR("warden-groups", e);
+	if (r == 0)
 		r = make_channels(w, e);
 	if (r == 0)
+		r = FAULT_ERR("warden-channels", e);
+	if (r == 0)
 		r = start_keeper(w, e);
+	if (r == 0)
+		r = FAULT_ERR("warden-keeper", e);
 	if (r == 0)
 		r = start_engine(w, e);
 	if (r == 0)

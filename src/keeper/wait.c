@@ -9,21 +9,28 @@
 #include "warden.h"
 
 enum {
+	SYNC_MS = 1000,
 	KEEPER_S = 3, /* for the keeper to follow PID 1 */
 };
 
 struct waiting {
 	struct warden *w;
 	struct loop *loop;
-	struct loop_fd init, keeper;
+	struct loop_fd init, keeper, note;
 	struct loop_signal term, interrupt, child;
-	struct loop_timer ttl;
+	struct loop_timer ttl, sync;
 };
 
 static void on_signal(struct loop_signal *src, int signo)
 {
 	(void)signo;
 	loop_stop(((struct waiting *)src->arg)->loop, END_KILLED);
+}
+
+/* Everything that was recorded in the last second goes to the disk together. */
+static void on_sync(struct loop_timer *src)
+{
+	witness_sync(((struct waiting *)src->arg)->w);
 }
 
 static void on_ttl(struct loop_timer *src)
@@ -71,6 +78,34 @@ static enum end_reason reason_of(const siginfo_t *info)
 	}
 }
 
+/* A keeper that says what it should not is ended. One that has ended is on_keeper()'s. */
+static void on_note(struct loop_fd *src, uint32_t events)
+{
+	struct waiting *s = src->arg;
+	int files[NOTE_FILES_MAX];
+	struct keeper_note note;
+	size_t n = 0;
+	int r = note_receive(src->fd, &note, files, &n);
+
+	(void)events;
+	while (n > 0)
+		(void)fd_close(files[--n]);
+	if (r == -EAGAIN)
+		return;
+	if (r < 0 && r != -EBADMSG)
+		loop_del_fd(src); /* it has ended, perhaps with a note unread */
+	else if (r == 0 && note.kind == NOTE_WANT_RECORDS)
+		warden_give_records(s->w, note.value);
+	else if (r == 0 && note.kind == NOTE_DROP_RECORD)
+		warden_drop_record(s->w, note.value);
+	else if (r == 0 && note.kind == NOTE_WANT_AUDIT)
+		witness_next_file(s->w, note.value);
+	else if (r == 0 && note.kind == NOTE_DIRTY)
+		(void)loop_set_timer(s->loop, &s->sync, clock_mono() + SYNC_MS * NSEC_PER_MSEC);
+	else
+		loop_stop(s->loop, END_KEEPER);
+}
+
 static void on_keeper(struct loop_fd *src, uint32_t events)
 {
 	struct waiting *s = src->arg;
@@ -108,6 +143,8 @@ static int arrange(struct waiting *s)
 		r = loop_add_fd(s->loop, &s->init, s->w->box.init.pidfd, EPOLLIN);
 	if (r == 0)
 		r = loop_add_fd(s->loop, &s->keeper, s->w->keeper.pidfd, EPOLLIN);
+	if (r == 0)
+		r = loop_add_fd(s->loop, &s->note, s->w->note, EPOLLIN);
 	if (r == 0 && ttl > 0)
 		r = loop_set_timer(s->loop, &s->ttl, clock_mono() + ttl * NSEC_PER_MSEC);
 	return r;
@@ -120,10 +157,12 @@ enum end_reason warden_wait(struct warden *w)
 		.w = w,
 		.init = { .cb = on_init, .arg = &s },
 		.keeper = { .cb = on_keeper, .arg = &s },
+		.note = { .cb = on_note, .arg = &s },
 		.term = { .cb = on_signal, .arg = &s },
 		.interrupt = { .cb = on_signal, .arg = &s },
 		.child = { .cb = on_child, .arg = &s },
 		.ttl = { .cb = on_ttl, .arg = &s },
+		.sync = { .cb = on_sync, .arg = &s },
 	};
 	int r = loop_new(&loop);
 

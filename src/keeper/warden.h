@@ -2,6 +2,7 @@
 /* The warden: what it holds of its sandbox from start to end. */
 #pragma once
 
+#include "audit.h"
 #include "end.h"
 #include "engine.h"
 #include "keeper.h"
@@ -17,7 +18,7 @@ struct warden {
 	int listener;
 	int channel; /* the guest's end; the keeper's is in `keeper_end` */
 	int keeper_end;
-	int note;	 /* packets of the keeper */
+	int note;	 /* to and from the keeper */
 	int note_keeper; /* its end */
 	bool rootless;
 	uint32_t ids;
@@ -28,12 +29,32 @@ struct warden {
 	struct engine_sandbox box;
 	struct receipt receipt;
 	struct proc keeper;
+	uint64_t last_record, records; /* files made for commands: the last number; those there */
+	struct audit_log log;
+	struct audit_chain chain; /* the keeper's from its fork on; our descriptor is for syncing */
+	uint32_t chain_file;	  /* the number of its last file */
 	const struct engine *engine;
 };
 
 /* start.c: everything up to a sandbox that serves. What was made is in `w` also on failure;
  * warden_end() takes it back. */
 int warden_start(struct warden *w, struct err *e);
+
+/* record-files.c: what the keeper asks for. */
+void warden_give_records(struct warden *w, uint64_t wanted);
+void warden_drop_record(struct warden *w, uint64_t number);
+
+/* way-out.c: gives the keeper the sockets that catch what goes out, if anything may. */
+int warden_open_egress(struct warden *w, struct err *e);
+
+/* witness.c: the audit log. What cannot be recorded is not started. */
+int witness_create(struct warden *w, struct err *e);
+void witness_receipt(struct warden *w);
+void witness_refused(struct warden *w, const struct err *why);
+void witness_next_file(struct warden *w, uint64_t number);
+void witness_sync(struct warden *w);
+/* False if something of that could not be recorded; STATE_UNSEALED then says so. */
+bool witness_end(struct warden *w, const struct end *end, bool started);
 
 /* wait.c: returns when the sandbox has to end, and why. */
 enum end_reason warden_wait(struct warden *w);

@@ -102,6 +102,20 @@ static int compare_host(const struct rule *a, const struct rule *b)
 	return d != 0 ? d : (int)a->kind - (int)b->kind;
 }
 
+/*
+ * Of rules that differ in what must be spoken, the strictest counts: lists that are joined cannot
+ * take a check away.
+ */
+static int laxity(const struct rule *r)
+{
+	static const uint8_t order[] = {
+		[RULE_PROTO_TLS] = 0,	  [RULE_PROTO_HTTP] = 1, [RULE_PROTO_DEFAULT] = 2,
+		[RULE_PROTO_TLS_ECH] = 3, [RULE_PROTO_ANY] = 4,	 [RULE_PROTO_TCP] = 5,
+	};
+
+	return order[r->proto];
+}
+
 static int compare_entry(const void *x, const void *y)
 {
 	const struct ruleset_entry *a = x, *b = y;
@@ -111,6 +125,8 @@ static int compare_entry(const void *x, const void *y)
 		d = compare_host(&a->rule, &b->rule);
 	if (d == 0)
 		d = a->rule.port - b->rule.port;
+	if (d == 0)
+		d = laxity(&a->rule) - laxity(&b->rule);
 	if (d == 0)
 		d = a->id < b->id ? -1 : a->id > b->id;
 	return d;
@@ -238,33 +254,50 @@ static void note(const struct ruleset *s, const struct slot *slot, uint16_t port
 		v->allow = allow;
 }
 
-/* Probes for a name: exactly `text`, or for RULE_SUBTREE the `text` that follows the dot. */
-static void probe_name(const struct ruleset *s, uint64_t hash, enum rule_kind kind,
-		       const char *text, const struct target *t, struct verdict *v)
+/* The slot of a name: of exactly `text`, or for RULE_SUBTREE of the `text` that follows the dot. */
+static const struct slot *find_name(const struct ruleset *s, uint64_t hash, enum rule_kind kind,
+				    const char *text)
 {
 	for (size_t i = hash_slot(s, hash); s->slots[i].host; i = (i + 1) & s->mask) {
 		const struct slot *slot = &s->slots[i];
 
-		if (slot->hash != hash || slot->host->kind != kind ||
-		    !str_eq(slot->host->name.text, text))
-			continue;
-		note(s, slot, t->port, v);
-		return;
+		if (slot->hash == hash && slot->host->kind == kind &&
+		    str_eq(slot->host->name.text, text))
+			return slot;
 	}
+	return NULL;
+}
+
+enum {
+	MATCHES_MAX = (NAME_TEXT_MAX + 1) / 2 + 2 /* each label's subtree, the name's, the name */
+};
+
+/* All slots that match, the most specific last. */
+static size_t match_name(const struct ruleset *s, const struct name *name,
+			 const struct slot *ret[static MATCHES_MAX])
+{
+	const char *text = name->text;
+	uint64_t h = hash_start;
+	size_t n = 0;
+
+	for (size_t i = name->len; i-- > 0;) {
+		h = hash_byte(h, text[i]);
+		if (text[i] == '.' && (ret[n] = find_name(s, h, RULE_SUBTREE, text + i + 1)))
+			n++;
+	}
+	ret[n] = find_name(s, hash_byte(h, '.'), RULE_SUBTREE, text);
+	n += ret[n] != NULL;
+	ret[n] = find_name(s, h, RULE_NAME, text);
+	return n + (ret[n] != NULL);
 }
 
 static void check_name(const struct ruleset *s, const struct target *t, struct verdict *v)
 {
-	const char *text = t->name.text;
-	uint64_t h = hash_start;
+	const struct slot *slots[MATCHES_MAX];
+	size_t n = match_name(s, &t->name, slots);
 
-	for (size_t i = t->name.len; i-- > 0;) {
-		h = hash_byte(h, text[i]);
-		if (text[i] == '.')
-			probe_name(s, h, RULE_SUBTREE, text + i + 1, t, v);
-	}
-	probe_name(s, hash_byte(h, '.'), RULE_SUBTREE, text, t, v);
-	probe_name(s, h, RULE_NAME, text, t, v);
+	for (size_t i = 0; i < n; i++)
+		note(s, slots[i], t->port, v);
 }
 
 static void check_addr(const struct ruleset *s, const struct target *t, struct verdict *v)
@@ -295,4 +328,23 @@ struct verdict ruleset_check(const struct ruleset *s, const struct target *t)
 		check_name(s, t, &v);
 	v.allowed = v.allow && !v.deny;
 	return v;
+}
+
+/* Denied ports may be fewer than allowed ones, so each that some rule allows is asked for. */
+bool ruleset_knows(const struct ruleset *s, const struct name *name)
+{
+	const struct slot *slots[MATCHES_MAX];
+	struct target t = { .name = *name };
+	size_t n = match_name(s, name, slots);
+
+	for (size_t i = 0; i < n; i++) {
+		const struct group *g = &slots[i]->group[ALLOW];
+
+		for (size_t k = 0; k < g->count; k++) {
+			t.port = s->entries[g->first + k].rule.port;
+			if (ruleset_check(s, &t).allowed)
+				return true;
+		}
+	}
+	return false;
 }

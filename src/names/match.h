@@ -27,8 +27,9 @@ struct ruleset_entry {
 struct ruleset;
 
 /*
- * Makes a set of `n` entries, which are copied. Of entries that say the same the lowest id is kept.
- * An allow rule without a port is a bug of the caller. 0, -ENOMEM, or -E2BIG past RULESET_MAX.
+ * Makes a set of `n` entries, which are copied. Of entries for the same host and port the strictest
+ * protocol is kept, of equal ones the lowest id. An allow rule without a port is a bug of the
+ * caller. 0, -ENOMEM, or -E2BIG past RULESET_MAX.
  */
 int ruleset_new(const struct ruleset_entry *entries, size_t n, struct ruleset **ret);
 struct ruleset *ruleset_free(struct ruleset *s);
@@ -41,6 +42,9 @@ struct verdict {
 };
 
 struct verdict ruleset_check(const struct ruleset *s, const struct target *t);
+
+/* May anything be dialled by that name, on some port? What decides whether a name resolves. */
+bool ruleset_knows(const struct ruleset *s, const struct name *name);
 
 /* The entries in canonical order: allow rules first, by host, then port. */
 const struct ruleset_entry *ruleset_entries(const struct ruleset *s, size_t *ret_n);

@@ -15,11 +15,65 @@ int port_parse(const char *s, size_t n, uint16_t *ret, struct err *e)
 	return 0;
 }
 
+static const char *const proto_names[] = {
+	[RULE_PROTO_DEFAULT] = "default", [RULE_PROTO_ANY] = "any",
+	[RULE_PROTO_TLS] = "tls",	  [RULE_PROTO_HTTP] = "http",
+	[RULE_PROTO_TLS_ECH] = "tls+ech", [RULE_PROTO_TCP] = "tcp",
+};
+
+static_assert(ARRAY_SIZE(proto_names) == RULE_PROTO_MAX, "a name for every protocol");
+
+const char *rule_proto_name(enum rule_proto p)
+{
+	return proto_names[p];
+}
+
+static enum rule_proto proto_of_port(uint16_t port)
+{
+	switch (port) {
+	case 443:
+	case 8443:
+		return RULE_PROTO_TLS;
+	case 80:
+	case 8080:
+		return RULE_PROTO_HTTP;
+	default:
+		return RULE_PROTO_ANY;
+	}
+}
+
+enum rule_proto rule_proto(const struct rule *r)
+{
+	return r->proto == RULE_PROTO_DEFAULT ? proto_of_port(r->port) : r->proto;
+}
+
+/* What stands behind "/": one of the names that a rule can write. */
+static int parse_proto(const char *s, size_t n, struct rule *rule, struct err *e)
+{
+	for (enum rule_proto p = RULE_PROTO_TLS; p < RULE_PROTO_MAX; p++)
+		if (strlen(proto_names[p]) == n && memcmp(proto_names[p], s, n) == 0) {
+			/* One form for one meaning. */
+			rule->proto = p == proto_of_port(rule->port) ? RULE_PROTO_DEFAULT : p;
+			return 0;
+		}
+	return err_set(e, -EINVAL, "after ':PORT/' stands tls, tls+ech, http or tcp");
+}
+
+/* PORT, or PORT/PROTOCOL. */
+static int parse_port(const char *s, size_t n, struct rule *rule, struct err *e)
+{
+	const char *slash = memchr(s, '/', n);
+	size_t len = slash ? (size_t)(slash - s) : n;
+	int r = port_parse(s, len, &rule->port, e);
+
+	return r < 0 || !slash ? r : parse_proto(slash + 1, n - len - 1, rule, e);
+}
+
 /*
  * Splits "HOST:PORT" into the length of HOST and the port (0 if there is none). Brackets belong to
  * HOST. Two colons without brackets are an IPv6 address that cannot be told from its port.
  */
-static int split_port(const char *s, size_t n, size_t *ret_host, uint16_t *ret_port, struct err *e)
+static int split_port(const char *s, size_t n, size_t *ret_host, struct rule *rule, struct err *e)
 {
 	const char *close = n > 0 && s[0] == '[' ? memchr(s, ']', n) : NULL;
 	size_t from = close ? (size_t)(close - s) + 1 : 0;
@@ -30,13 +84,12 @@ static int split_port(const char *s, size_t n, size_t *ret_host, uint16_t *ret_p
 		return err_set(e, -EINVAL, "'[' without ']'");
 	if (close && host != from)
 		return err_set(e, -EINVAL, "after ']' only ':PORT' can follow");
-	*ret_port = 0;
 	*ret_host = host;
 	if (!colon)
 		return 0;
 	if (memchr(colon + 1, ':', n - host - 1))
 		return err_set(e, -EINVAL, "an IPv6 address stands in brackets: [2001:db8::1]:443");
-	return port_parse(colon + 1, n - host - 1, ret_port, e);
+	return parse_port(colon + 1, n - host - 1, rule, e);
 }
 
 /* Does this look like an attempt at an IPv4 address or network: only digits, dots and one slash? */
@@ -154,7 +207,7 @@ static int parse_rule(const char *s, size_t n, struct rule *ret, struct err *e)
 {
 	struct rule rule = { 0 };
 	size_t host = 0;
-	int r = split_port(s, n, &host, &rule.port, e);
+	int r = split_port(s, n, &host, &rule, e);
 
 	if (r == 0)
 		r = parse_host(s, host, &rule, e);
@@ -174,6 +227,7 @@ int target_parse(const char *s, size_t n, struct target *ret, struct err *e)
 {
 	struct target t = { 0 };
 	struct rule rule = { 0 };
+	const char *colon;
 	int r = rule_parse(s, n, &rule, e);
 
 	if (r < 0)
@@ -187,6 +241,9 @@ int target_parse(const char *s, size_t n, struct target *ret, struct err *e)
 		return err_set(
 			e, -EINVAL,
 			"the port is missing: write it as NAME:PORT, such as github.com:443");
+	colon = memrchr(s, ':', n);
+	if (memchr(colon, '/', (size_t)(s + n - colon)))
+		return err_set(e, -EINVAL, "what is spoken is the rule's to say: write NAME:PORT");
 	t.port = rule.port;
 	t.name = rule.name;
 	t.addr = rule.addr;
@@ -204,5 +261,16 @@ const char *rule_format_host(const struct rule *r, char out[static RULE_TEXT_MAX
 		(void)snprintf(out, RULE_TEXT_MAX, "%s%s", r->kind == RULE_SUBTREE ? "." : "",
 			       r->name.text);
 	}
+	return out;
+}
+
+const char *rule_format(const struct rule *r, char out[static RULE_TEXT_MAX])
+{
+	size_t n = strlen(rule_format_host(r, out));
+
+	if (r->port != 0)
+		n += (size_t)snprintf(out + n, RULE_TEXT_MAX - n, ":%u", r->port);
+	if (r->proto != RULE_PROTO_DEFAULT)
+		(void)snprintf(out + n, RULE_TEXT_MAX - n, "/%s", proto_names[r->proto]);
 	return out;
 }

@@ -6,6 +6,7 @@
  *	.sentry.io		that name and every name below it
  *	192.0.2.7, 10.1.0.0/16, [2001:db8::1]	an address or a network, for requests that name an
  *address any of them with :PORT	on that port only
+ *	NAME:PORT/PROTOCOL	what must be spoken there: tls, tls+ech, http, or tcp for anything
  *
  * A target is what a program asks for: one name or one address, and a port.
  */
@@ -21,12 +22,24 @@ enum rule_kind {
 };
 
 enum {
-	RULE_TEXT_MAX = NAME_TEXT_MAX + 16
+	RULE_TEXT_MAX = NAME_TEXT_MAX + 24
+};
+
+/* What a stream is held to before its first byte goes out. */
+enum rule_proto {
+	RULE_PROTO_DEFAULT, /* by the port: TLS, HTTP or ANY */
+	RULE_PROTO_ANY,	    /* what looks like TLS or HTTP is held to it; the rest passes */
+	RULE_PROTO_TLS,
+	RULE_PROTO_HTTP,
+	RULE_PROTO_TLS_ECH, /* TLS that may encrypt its ClientHello */
+	RULE_PROTO_TCP,	    /* nothing is looked at */
+	RULE_PROTO_MAX,
 };
 
 struct rule {
 	enum rule_kind kind;
-	uint16_t port; /* 0: the rule names none */
+	uint16_t port;	       /* 0: the rule names none */
+	enum rule_proto proto; /* DEFAULT also where the suffix says what the port means anyway */
 	struct name name;
 	struct addr addr;
 };
@@ -52,3 +65,12 @@ int port_parse(const char *s, size_t n, uint16_t *ret, struct err *e);
 
 /* The canonical text of the rule without its port. */
 const char *rule_format_host(const struct rule *r, char out[static RULE_TEXT_MAX]);
+
+/* The same with ":PORT" and "/PROTOCOL" where the rule has them. */
+const char *rule_format(const struct rule *r, char out[static RULE_TEXT_MAX]);
+
+/* What a stream that rule `r` allows is held to; never RULE_PROTO_DEFAULT. */
+enum rule_proto rule_proto(const struct rule *r);
+
+/* "tls", "http", ... as in a rule; "any" for what has no suffix. */
+const char *rule_proto_name(enum rule_proto p);

@@ -66,6 +66,37 @@ static json_t *ports(const struct ruleset_entry *v, size_t i, size_t end)
 	return NULL;
 }
 
+/* Adds {"5432": "tcp"} for those of the entries that name a protocol: most name none. */
+static int put_protocols(json_t *rule, const struct ruleset_entry *v, size_t i, size_t end)
+{
+	json_t *o = NULL;
+	char port[8];
+
+	for (; i < end; i++) {
+		if (v[i].rule.proto == RULE_PROTO_DEFAULT)
+			continue;
+		if (!o) {
+			o = json_object();
+			if (json_put(rule, "protocols", o) < 0)
+				return -ENOMEM;
+		}
+		(void)snprintf(port, sizeof(port), "%u", v[i].rule.port);
+		if (json_put(o, port, json_string(rule_proto_name(v[i].rule.proto))) < 0)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static json_t *rule_object(const struct ruleset_entry *v, size_t i, size_t end, const char *host)
+{
+	_cleanup_json_ json_t *o =
+		JSON_OBJECT({ "host", json_string(host) }, { "ports", ports(v, i, end) });
+
+	if (!o || put_protocols(o, v, i, end) < 0)
+		return NULL;
+	return TAKE_PTR(o);
+}
+
 /*
  * The entries with this verb, one object a host: {"host": ".sentry.io", "ports": [443]}. They come
  * sorted.
@@ -83,9 +114,7 @@ static json_t *rules(const struct ruleset *s, bool deny)
 		for (end = i + 1; end < n && v[end].deny == v[i].deny; end++)
 			if (strcmp(rule_format_host(&v[end].rule, next), host) != 0)
 				break;
-		if (v[i].deny == deny &&
-		    json_push(a, JSON_OBJECT({ "host", json_string(host) },
-					     { "ports", ports(v, i, end) })) < 0)
+		if (v[i].deny == deny && json_push(a, rule_object(v, i, end, host)) < 0)
 			return NULL;
 	}
 	return TAKE_PTR(a);

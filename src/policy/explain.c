@@ -5,20 +5,20 @@
 #include "str.h"
 
 /* On which ports is the host of `t` allowed? Every port that some rule names is tried. */
-static void find_ports(const struct policy *p, const struct target *t, struct explanation *x)
+static void find_ports(const struct ruleset *rules, const struct target *t, struct explanation *x)
 {
 	struct target other = *t;
 	const struct ruleset_entry *v;
 	size_t n;
 
-	v = ruleset_entries(p->egress.rules, &n);
+	v = ruleset_entries(rules, &n);
 	for (size_t i = 0; i < n && x->n_ports < EXPLAIN_MAX; i++) {
 		bool known = v[i].rule.port == 0;
 
 		for (size_t j = 0; j < x->n_ports; j++)
 			known |= x->ports[j] == v[i].rule.port;
 		other.port = v[i].rule.port;
-		if (!known && ruleset_check(p->egress.rules, &other).allowed)
+		if (!known && ruleset_check(rules, &other).allowed)
 			x->ports[x->n_ports++] = other.port;
 	}
 }
@@ -57,21 +57,29 @@ static int find_presets(struct policy_store *store, const struct target *t, stru
 	return r;
 }
 
-int policy_explain(const struct policy *p, struct policy_store *store, const struct target *t,
-		   struct explanation *ret, struct err *e)
+int policy_explain_rules(const struct ruleset *rules, struct policy_store *store,
+			 const struct target *t, struct explanation *ret, struct err *e)
 {
-	struct explanation x = { .verdict = ruleset_check(p->egress.rules, t) };
+	struct explanation x = { .verdict = ruleset_check(rules, t) };
 	int r = 0;
 
-	if (x.verdict.deny)
-		x.deny = &p->egress.list.origin[x.verdict.deny->id];
-	if (x.verdict.allow)
-		x.allow = &p->egress.list.origin[x.verdict.allow->id];
-	if (!x.deny && !x.allow) {
-		find_ports(p, t, &x);
+	if (!x.verdict.deny && !x.verdict.allow) {
+		find_ports(rules, t, &x);
 		r = find_presets(store, t, &x, e);
 	}
 	if (r == 0)
 		*ret = x;
+	return r;
+}
+
+int policy_explain(const struct policy *p, struct policy_store *store, const struct target *t,
+		   struct explanation *ret, struct err *e)
+{
+	int r = policy_explain_rules(p->egress.rules, store, t, ret, e);
+
+	if (r == 0 && ret->verdict.deny)
+		ret->deny = &p->egress.list.origin[ret->verdict.deny->id];
+	if (r == 0 && ret->verdict.allow)
+		ret->allow = &p->egress.list.origin[ret->verdict.allow->id];
 	return r;
 }

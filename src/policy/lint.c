@@ -103,6 +103,26 @@ static void lint_addr(const struct ruleset_entry *entry, struct pos pos, const c
 			 text, addr_class_name(class));
 }
 
+/* A rule after which nobody looks at what is said. */
+static void lint_proto(const struct ruleset_entry *entry, struct pos pos, const char *key,
+		       struct diags *d)
+{
+	char text[RULE_TEXT_MAX];
+
+	if (entry->rule.proto == RULE_PROTO_DEFAULT) /* nearly all */
+		return;
+	rule_format(&entry->rule, text);
+	if (entry->rule.proto == RULE_PROTO_TCP)
+		diag_add(d, DIAG_WARNING, pos, key, NULL,
+			 "'%s': what is spoken there is not looked at; a server that many share is "
+			 "opened with all its names",
+			 text);
+	else if (entry->rule.proto == RULE_PROTO_TLS_ECH)
+		diag_add(d, DIAG_WARNING, pos, key, NULL,
+			 "'%s': an encrypted ClientHello can ask for any other name of that server",
+			 text);
+}
+
 void policy_lint_rules(const struct policy *p, size_t from, size_t to, struct diags *d)
 {
 	const struct rule_list *list = &p->egress.list;
@@ -125,6 +145,7 @@ void policy_lint_rules(const struct policy *p, size_t from, size_t to, struct di
 			lint_subtree(psl, entry, pos, key, d);
 		else if (entry->rule.kind == RULE_ADDR)
 			lint_addr(entry, pos, key, d);
+		lint_proto(entry, pos, key, d);
 	}
 }
 

@@ -220,3 +220,7 @@ struct explanation {
 
 int policy_explain(const struct policy *p, struct policy_store *store, const struct target *t,
 		   struct explanation *ret, struct err *e);
+
+/* The same of rules that stand in no file: nothing is known of where they come from. */
+int policy_explain_rules(const struct ruleset *rules, struct policy_store *store,
+			 const struct target *t, struct explanation *ret, struct err *e);

@@ -29,6 +29,7 @@ static const char *const extra_names[] = {
 	[EXTRA_NO_DEVICES - LAYER_MAX] = "no-devices",
 	[EXTRA_RLIMITS - LAYER_MAX] = "rlimits",
 	[EXTRA_KEEPER - LAYER_MAX] = "keeper-locked",
+	[EXTRA_AUDIT - LAYER_MAX] = "audit",
 };
 static_assert(ARRAY_SIZE(extra_names) == RECEIPT_ROWS - LAYER_MAX, "a row without a name");
 

@@ -36,6 +36,7 @@ enum extra_layer {
 	EXTRA_NO_DEVICES, /* /dev has the seven harmless ones only */
 	EXTRA_RLIMITS,
 	EXTRA_KEEPER, /* the keeper has locked itself down */
+	EXTRA_AUDIT,  /* what is done is recorded; given up only with HUTCH_AUDIT=off */
 	RECEIPT_ROWS,
 };
 

@@ -29,7 +29,8 @@ struct receipt {
 };
 
 /* Nothing enforced. `require`: bits of enum layer. Everything is asked for but apparmor and kvm,
- * unless required. The rows from EXTRA_MOUNT_NAMESPACE on are required always. */
+ * unless required. The rows from EXTRA_MOUNT_NAMESPACE on are required always (but
+ * for EXTRA_AUDIT where the log is switched off: witness.c). */
 void receipt_init(struct receipt *r, uint64_t require);
 
 void receipt_yes(struct receipt *r, unsigned int row, const char *fmt, ...) _printf_(3, 4);

@@ -5,6 +5,7 @@
 #include <sys/time.h>
 #include <sys/un.h>
 
+#include "fault.h"
 #include "sandbox.h"
 
 enum {
@@ -61,6 +62,9 @@ int sandbox_connect(const struct sandbox *s, int *ret_fd, struct err *e)
 		return err_set(e, -ETIME, "sandbox %s does not answer", s->id);
 	if (r < 0 || set_timeout(fd, 0) < 0)
 		return err_errno(e, "cannot connect to sandbox %s", s->id);
+	r = FAULT_ERR("connect-done", e);
+	if (r < 0)
+		return r;
 	*ret_fd = TAKE_FD(fd);
 	return 0;
 }

@@ -13,7 +13,10 @@
 #include <sys/syscall.h>
 #include <time.h>
 
+#include "audit.h"
 #include "clock.h"
+#include "fault.h"
+#include "gc.h"
 #include "sandbox.h"
 
 enum {
@@ -40,12 +43,12 @@ static void nap(void)
 /* ---- taking back ---- */
 
 /* What the kernel counted is still in the groups. */
-static void measure(const char *id, struct end *end)
+static void measure(const char *group, struct end *end)
 {
 	_cleanup_cgroup_ struct cgroup g = CGROUP_INIT;
 	struct cgroup_usage u = { 0 };
 
-	cgroup_open(id, &g);
+	cgroup_open(group, &g);
 	cgroup_usage(&g, &u);
 	end->oom_kills = u.oom_kills;
 	end->pids_refused = u.pids_refused;
@@ -75,19 +78,80 @@ static int remove_dir(const struct state_root *root, const char *id, struct err 
 	return r < 0 ? err_set(e, r, "cannot remove the state of '%s': %s", id, strerror(-r)) : 0;
 }
 
+/* ---- what is owed to the audit log ---- */
+
+/* True if it has ended without a seal; *ret_end: the end is recorded, only the seal is missing. */
+static bool is_owed(int dir, bool *ret_end)
+{
+	struct stat st;
+
+	if (fstatat(dir, STATE_UNSEALED, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return false;
+	*ret_end = st.st_size > 0;
+	return true;
+}
+
+/* Its chain of the audit log ends here, if its warden did not get to that. */
+static int seal(const char *id, int dir, struct err *e)
+{
+	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
+	_cleanup_audit_log_ struct audit_log log = AUDIT_LOG_INIT;
+	struct end end = { .reason = END_WARDEN };
+	struct err ignored = ERR_INIT;
+	bool recorded = has_end(dir);
+	int r = audit_open(&log, e);
+
+	(void)is_owed(dir, &recorded);
+	(void)end_read(dir, &end, &ignored);
+	audit_put_text(&p, "sandbox", id);
+	audit_put_text(&p, "reason", end_reason_names[end.reason]);
+	if (r == 0 && !recorded && audit_sandbox_open(&log, id))
+		r = audit_host(&log, AUDIT_END, &p, e);
+	if (r == 0)
+		r = FAULT_ERR("reclaim-recorded", e);
+	return r < 0 ? r : audit_sandbox_seal(&log, id, e);
+}
+
+/*
+ * That the log cannot be written keeps nothing alive: it stays owed, and *owed says why. 1 if it
+ * was owed and is not any more.
+ */
+static int settle(const char *id, int dir, struct err *owed, struct err *e)
+{
+	bool recorded, was = is_owed(dir, &recorded);
+
+	if (seal(id, dir, owed) < 0)
+		return was ? 0 : state_write(dir, STATE_UNSEALED, "", 0, e);
+	if (was && unlinkat(dir, STATE_UNSEALED, 0) < 0)
+		return err_errno(e, "cannot remove a file");
+	return was;
+}
+
 /* Of one that is claimed, and dead. */
-static int take_back(const struct state_root *root, const char *id, int dir, struct err *e)
+static int take_back(const struct state_root *root, const char *id, int dir, struct err *owed,
+		     struct err *e)
 {
 	struct end end = { .reason = END_WARDEN, .time = clock_wall() };
+	char group[STATE_GROUP_MAX];
 	int r;
 
-	if (has_end(dir))
-		return 0;
-	measure(id, &end);
-	r = cgroup_remove(id, e);
+	measure(state_group(root, id, group), &end);
+	r = FAULT_ERR("reclaim-claimed", e);
+	/* Also of one that has ended: its warden may not have been able to. */
+	if (r == 0)
+		r = cgroup_remove(group, e);
+	if (r == 0)
+		r = FAULT_ERR("reclaim-groups", e);
+	if (r == 0)
+		r = settle(id, dir, owed, e);
+	if (r == 0)
+		r = FAULT_ERR("reclaim-sealed", e);
 	if (r < 0)
 		return err_wrap(e, "taking back sandbox %s", id);
-	return is_kept(dir) ? end_write(dir, &end, e) : remove_dir(root, id, e);
+	/* If it was owed, that is why it is still here. */
+	if (has_end(dir))
+		return r == 0 || is_kept(dir) ? 0 : remove_dir(root, id, e);
+	return is_kept(dir) || owed->num ? end_write(dir, &end, e) : remove_dir(root, id, e);
 }
 
 static bool is_younger(const struct state_root *root, const char *id, const char *file,
@@ -113,12 +177,24 @@ static bool is_recent(const struct state_root *root, const char *id)
 	return young && (last || !there);
 }
 
-static int sweep_one(const struct state_root *root, const char *id, struct err *e)
+static bool is_settled(const struct state_root *root, const char *id)
+{
+	bool there;
+
+	(void)is_younger(root, id, STATE_UNSEALED, 0, &there);
+	return !there;
+}
+
+/* `all`: also what is kept for people to look at. *ret: what it was, if it was taken back. */
+static int sweep_one(const struct state_root *root, const char *id, bool all, enum state_phase *ret,
+		     struct err *e)
 {
 	_cleanup_close_ int dir = -EBADF, claim = -EBADF;
+	struct err owed = ERR_INIT;
 	enum state_phase phase;
+	int r;
 
-	if (is_recent(root, id))
+	if (!all && is_recent(root, id) && is_settled(root, id))
 		return 0;
 	dir = RETRY_EINTR(openat(root->dir, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 	if (dir < 0)
@@ -129,12 +205,20 @@ static int sweep_one(const struct state_root *root, const char *id, struct err *
 	if (state_claim(dir, &claim) < 0)
 		return 0; /* somebody else does it */
 	/* It may have ended since we first looked. */
-	if (phase == STATE_ENDED && is_recent(root, id))
+	if (!all && phase == STATE_ENDED && is_recent(root, id) && is_settled(root, id))
 		return 0;
-	return phase == STATE_DEAD ? take_back(root, id, dir, e) : remove_dir(root, id, e);
+	r = take_back(root, id, dir, &owed, e);
+	if (r == 0 && owed.num)
+		return err_set(e, owed.num, "sandbox %s has ended, which is not recorded yet: %s",
+			       id, owed.msg);
+	if (r == 0 && (all || (phase == STATE_ENDED && !is_recent(root, id))))
+		r = remove_dir(root, id, e);
+	if (r == 0)
+		*ret = phase;
+	return r;
 }
 
-int sandbox_reclaim(const struct state_root *root, struct err *e)
+static int sweep(const struct state_root *root, const struct sandbox_gc *gc, struct err *e)
 {
 	_cleanup_free_ char(*ids)[SPEC_ID + 1] = NULL;
 	size_t n = 0;
@@ -142,14 +226,37 @@ int sandbox_reclaim(const struct state_root *root, struct err *e)
 
 	/* One that cannot be taken back hides none of the others; the first is told. */
 	for (size_t i = 0; i < n; i++) {
+		enum state_phase was = STATE_RUNNING;
 		struct err one = ERR_INIT;
 
-		if (sweep_one(root, ids[i], &one) < 0 && r == 0) {
+		if (sweep_one(root, ids[i], gc, &was, &one) < 0 && r == 0) {
 			*e = one;
 			r = one.num;
 		}
+		if (gc && was != STATE_RUNNING)
+			gc->took(gc->arg, was == STATE_DEAD ? LEFT_DEAD : LEFT_ENDED, ids[i]);
 	}
 	return r;
+}
+
+int sandbox_reclaim(const struct state_root *root, struct err *e)
+{
+	return sweep(root, NULL, e);
+}
+
+int sandbox_reclaim_all(const struct state_root *root, const struct sandbox_gc *gc, struct err *e)
+{
+	int first = sweep(root, gc, e);
+	struct err more = ERR_INIT;
+
+	/* What cannot be taken back hides none of the rest. */
+	if (gc_groups(root, gc, &more) < 0 && first == 0)
+		first = (*e = more).num;
+	if (gc_ids(root, gc, &more) < 0 && first == 0)
+		first = (*e = more).num;
+	if (gc_images(gc, &more) < 0 && first == 0)
+		first = (*e = more).num;
+	return first;
 }
 
 /* ---- killing ---- */
@@ -182,15 +289,18 @@ static int end_warden(int pidfd)
 	int r = -ETIME;
 
 	for (size_t i = 0; r == -ETIME && i < ARRAY_SIZE(steps); i++) {
+		(void)FAULT("kill-held");
 		if (syscall(SYS_pidfd_send_signal, pidfd, steps[i].sig, NULL, 0) < 0)
 			return errno == ESRCH ? 0 : -errno;
+		(void)FAULT("kill-asked");
 		r = wait_pidfd(pidfd, in_seconds(steps[i].seconds));
 	}
 	return r;
 }
 
 /* -EAGAIN: it is in between two states; ask again. */
-static int try_kill(const struct state_root *root, const struct sandbox *s, struct err *e)
+static int try_kill(const struct state_root *root, const struct sandbox *s, struct err *owed,
+		    struct err *e)
 {
 	_cleanup_close_ int pidfd = -EBADF, claim = -EBADF;
 	pid_t pid = 0;
@@ -202,6 +312,7 @@ static int try_kill(const struct state_root *root, const struct sandbox *s, stru
 		return err_set(e, r, "cannot end sandbox %s: %s", s->id,
 			       r == -EXDEV ? "its warden is in another pid namespace"
 					   : strerror(-r));
+	(void)FAULT("kill-ended");
 	r = state_claim(s->dir, &claim);
 	if (r == -ENOENT)
 		return 0; /* removed with all there was */
@@ -209,15 +320,16 @@ static int try_kill(const struct state_root *root, const struct sandbox *s, stru
 		return -EAGAIN;
 	if (r < 0)
 		return err_set(e, r, "cannot lock sandbox %s: %s", s->id, strerror(-r));
-	return take_back(root, s->id, s->dir, e);
+	return take_back(root, s->id, s->dir, owed, e);
 }
 
-int sandbox_kill(const struct state_root *root, const struct sandbox *s, struct err *e)
+int sandbox_kill(const struct state_root *root, const struct sandbox *s, struct err *owed,
+		 struct err *e)
 {
 	uint64_t deadline = in_seconds(TERM_S + KILL_S + CLAIM_S);
 	int r;
 
-	while ((r = try_kill(root, s, e)) == -EAGAIN && clock_mono() < deadline)
+	while ((r = try_kill(root, s, owed, e)) == -EAGAIN && clock_mono() < deadline)
 		nap();
 	return r == -EAGAIN ? err_set(e, -ETIME, "sandbox %s does not end", s->id) : r;
 }

@@ -228,6 +228,37 @@ static int make_env(const json_t *image, const struct policy *p, struct arena *a
 	return 0;
 }
 
+/* The rules of one kind, as texts. */
+static int make_rules(const struct policy *p, bool deny, struct arena *a, struct spec_list *ret)
+{
+	size_t n = 0, kept = 0;
+	const struct ruleset_entry *entries = ruleset_entries(p->egress.rules, &n);
+	const char **v = arena_calloc(a, n + 1, sizeof(v[0]));
+	char text[RULE_TEXT_MAX];
+
+	for (size_t i = 0; v && i < n; i++) {
+		if (entries[i].deny != deny)
+			continue;
+		(void)rule_format(&entries[i].rule, text);
+		if (!(v[kept++] = arena_strndup(a, text, strlen(text))))
+			return -ENOMEM;
+	}
+	*ret = (struct spec_list){ v, kept };
+	return v ? 0 : -ENOMEM;
+}
+
+static int make_egress(const struct policy *p, struct arena *a, struct spec *s)
+{
+	s->egress.bytes_out = p->egress.budgets.bytes_out;
+	s->egress.bytes_in = p->egress.budgets.bytes_in;
+	s->egress.streams = p->egress.budgets.streams;
+	s->egress.streams_per_minute = p->egress.budgets.streams_per_minute;
+	s->egress.names = p->egress.budgets.names;
+	if (make_rules(p, false, a, &s->egress.allow) < 0)
+		return -ENOMEM;
+	return make_rules(p, true, a, &s->egress.deny);
+}
+
 static struct spec_list list_of(const struct text_list *l)
 {
 	return (struct spec_list){ l->v, l->n };
@@ -306,7 +337,8 @@ int sandbox_plan(struct policy_store *store, const struct sandbox_options *o, st
 	r = get_image(o, p->name, &s.image, &image, e);
 	if (r < 0)
 		return r;
-	if (policy_canonical(p, &canonical, digest) < 0 || make_env(image, p, &a, &s.env) < 0)
+	if (policy_canonical(p, &canonical, digest) < 0 || make_env(image, p, &a, &s.env) < 0 ||
+	    make_egress(p, &a, &s) < 0)
 		return err_oom(e);
 	s.policy = digest;
 	s.created = clock_wall();
@@ -316,5 +348,8 @@ int sandbox_plan(struct policy_store *store, const struct sandbox_options *o, st
 		r = take_user(o, image, &a, &s, e);
 	if (r == 0)
 		r = own_texts(&s, ret, e);
-	return r < 0 ? err_wrap(e, "image '%s'", s.image) : 0;
+	if (r < 0)
+		return err_wrap(e, "image '%s'", s.image);
+	ret->policy_text = TAKE_PTR(canonical);
+	return 0;
 }

@@ -61,9 +61,30 @@ void sandbox_close(struct sandbox *s);
 /* Connects to the keeper's socket. -ESRCH with a message that says how it ended, if it has. */
 int sandbox_connect(const struct sandbox *s, int *ret_fd, struct err *e);
 
-/* Ends it and waits until everything is given back. 0 also when it had ended before. */
-int sandbox_kill(const struct state_root *root, const struct sandbox *s, struct err *e);
+/* Ends it and waits until everything is given back. 0 also when it had ended before, and when that
+ * could not be recorded: then *owed says why, and its directory must stay until a sweep does it. */
+int sandbox_kill(const struct state_root *root, const struct sandbox *s, struct err *owed,
+		 struct err *e);
 
 /* Takes back what wardens that were killed left behind: processes, groups, directories. A dead one
  * without --rm becomes an ended one. */
 int sandbox_reclaim(const struct state_root *root, struct err *e);
+
+/* What sandbox_reclaim_all() took back. */
+enum sandbox_left {
+	LEFT_DEAD,  /* a sandbox whose warden was killed */
+	LEFT_ENDED, /* the record of one that had ended */
+	LEFT_GROUP, /* a control group without a sandbox */
+	LEFT_IMAGE, /* a tree of the image store that nobody works on, or that has no name */
+	LEFT_IDS,   /* ranges of ids that nobody has: the name is their number */
+	LEFT_MAX,
+};
+
+struct sandbox_gc {
+	void (*took)(void *arg, enum sandbox_left what, const char *name);
+	void *arg;
+};
+
+/* Takes back everything that has no living warden, also what sandbox_reclaim() keeps for people to
+ * look at. What it took is told one by one; an error is the first of those met. */
+int sandbox_reclaim_all(const struct state_root *root, const struct sandbox_gc *gc, struct err *e);

@@ -17,7 +17,9 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "audit.h"
 #include "clock.h"
+#include "fault.h"
 #include "fd.h"
 #include "path.h"
 #include "sandbox.h"
@@ -121,6 +123,14 @@ static int write_spec(const struct start *s, const struct spec *spec, struct err
 	return text ? state_write(s->dir, "spec.json", text, strlen(text), e) : err_oom(e);
 }
 
+/* What the digest in the spec, the receipt and the audit log is of. */
+static int write_policy(const struct start *s, const struct spec *spec, struct err *e)
+{
+	if (!spec->policy_text)
+		return 0;
+	return state_write(s->dir, "policy.json", spec->policy_text, strlen(spec->policy_text), e);
+}
+
 static int open_log(struct start *s, struct err *e)
 {
 	s->log = RETRY_EINTR(openat(s->dir, "log",
@@ -139,31 +149,47 @@ static int make_client(struct start *s, struct err *e)
 	return 0;
 }
 
-/* A variable of ours that is passed on; false if it is not set. */
-static bool pass(const char *name, char out[static ENV_TEXT])
-{
-	const char *value = getenv(name);
-	int k = value ? snprintf(out, ENV_TEXT, "%s=%s", name, value) : -1;
+/* Variables of ours that the keeper gets too. */
+static const char *const passed_on[] = {
+	"XDG_RUNTIME_DIR", "HUTCH_LOG",	       "HUTCH_AUDIT", "HUTCH_AUDIT_DIR",
+	"HUTCH_AUDIT_MAX", "XDG_STATE_HOME",   "HOME",	      "HUTCH_RESOLVER",
+#ifdef HUTCH_FAULT_POINTS
+	"HUTCH_FAULT",	   "HUTCH_FAULT_LIST",
+#endif
+};
 
-	return k > 0 && k < ENV_TEXT;
+/* Fills in `env`, whose first `n` are there. -E2BIG for one that is too long to be passed on. */
+static int pass_on(char texts[static ARRAY_SIZE(passed_on)][ENV_TEXT], const char **env, size_t n,
+		   struct err *e)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(passed_on); i++) {
+		const char *value = getenv(passed_on[i]);
+
+		if (!value)
+			continue;
+		if (snprintf(texts[i], ENV_TEXT, "%s=%s", passed_on[i], value) >= ENV_TEXT)
+			return err_set(e, -E2BIG, "the variable %s is too long", passed_on[i]);
+		env[n++] = texts[i];
+	}
+	return 0;
 }
 
 static int spawn(struct start *s, int report, struct err *e)
 {
 	const char *argv[] = { "hutch-keeper", "--guest", s->programs.guest,
 			       s->keeper_client >= 0 ? "--client" : NULL, NULL };
-	char run_dir[ENV_TEXT], xdg[ENV_TEXT], log[ENV_TEXT];
-	const char *env[6] = { "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-			       "LC_ALL=C.UTF-8", run_dir };
+	char run_dir[ENV_TEXT], texts[ARRAY_SIZE(passed_on)][ENV_TEXT];
+	const char *env[ARRAY_SIZE(passed_on) + 4] = {
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"LC_ALL=C.UTF-8", run_dir
+	};
 	const int more[] = { s->dir, report, s->keeper_client };
-	size_t n = 3;
+	int r = pass_on(texts, env, 3, e);
 
+	if (r < 0)
+		return r;
 	/* The root that we have, however we found it. */
 	(void)snprintf(run_dir, sizeof(run_dir), "HUTCH_RUN_DIR=%s", s->root->path);
-	if (pass("XDG_RUNTIME_DIR", xdg))
-		env[n++] = xdg;
-	if (pass("HUTCH_LOG", log))
-		env[n++] = log;
 	return proc_spawn(&(struct proc_spec){ .path = s->programs.keeper,
 					       .argv = argv,
 					       .env = env,
@@ -268,21 +294,43 @@ static int wait_ready(const struct start *s, struct err *e)
 	return judge(s, r, &b, e);
 }
 
+/* The warden may have been killed after it had begun a chain of the audit log: that has an end too.
+ */
+static int seal(const struct start *s, struct err *e)
+{
+	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
+	_cleanup_audit_log_ struct audit_log log = AUDIT_LOG_INIT;
+	int r;
+
+	/* A log that cannot be opened now was none to begin a chain in. */
+	if (audit_open(&log, e) < 0 || !audit_sandbox_open(&log, s->id))
+		return 0;
+	audit_put_text(&p, "sandbox", s->id);
+	audit_put_text(&p, "reason", "not started");
+	r = audit_host(&log, AUDIT_END, &p, e);
+	return r < 0 ? r : audit_sandbox_seal(&log, s->id, e);
+}
+
 /*
  * Takes back what there is after a failure. A keeper that has said what went wrong is giving back
  * what it took, and must not be disturbed; one that says nothing is killed.
  */
 static void give_up(struct start *s, bool hangs)
 {
+	char group[STATE_GROUP_MAX];
 	struct err ignored = ERR_INIT;
 	siginfo_t info;
 
 	s->client = fd_close(s->client);
-	if (!hangs)
+	/* If it is us who failed, it knows nothing of that: it has to be asked to end. One that is
+	 * cleaning up does not hear it. */
+	if (!hangs && proc_signal(&s->keeper, SIGTERM) == 0)
 		(void)proc_wait(&s->keeper, clock_mono() + GIVE_UP_S * NSEC_PER_SEC, &info);
 	proc_done(&s->keeper);
-	(void)cgroup_remove(s->id, &ignored);
-	(void)state_remove(s->root, s->id);
+	/* While there is a group, or a chain without its end, there is a directory that says so. */
+	if (cgroup_remove(state_group(s->root, s->id, group), &ignored) == 0 &&
+	    seal(s, &ignored) == 0)
+		(void)state_remove(s->root, s->id);
 }
 
 static int run(struct start *s, const struct spec *spec, bool client, struct err *e)
@@ -290,12 +338,24 @@ static int run(struct start *s, const struct spec *spec, bool client, struct err
 	int r = write_spec(s, spec, e);
 
 	if (r == 0)
+		r = write_policy(s, spec, e);
+	if (r == 0)
+		r = FAULT_ERR("start-spec", e);
+	if (r == 0)
 		r = open_log(s, e);
 	if (r == 0 && client)
 		r = make_client(s, e);
 	if (r == 0)
+		r = FAULT_ERR("start-log", e);
+	if (r == 0)
 		r = start_keeper(s, e);
-	return r < 0 ? r : wait_ready(s, e);
+	FAULT_KILL("warden-spawned", s->keeper.pidfd);
+	if (r == 0)
+		r = FAULT_ERR("start-spawned", e);
+	if (r == 0)
+		r = wait_ready(s, e);
+	(void)FAULT("start-ready");
+	return r;
 }
 
 /* Without our lock on it. */
@@ -329,7 +389,9 @@ int sandbox_start(const struct state_root *root, const struct spec *spec, struct
 	r = state_new(root, s.id, &s.dir, e);
 	if (r < 0)
 		return r;
-	r = reopen(&s, &dir, e);
+	r = FAULT_ERR("start-new", e);
+	if (r == 0)
+		r = reopen(&s, &dir, e);
 	if (r == 0)
 		r = run(&s, spec, ret_client, e);
 	if (r < 0) {

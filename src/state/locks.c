@@ -45,8 +45,9 @@ int state_lock(int dir, int *ret_fd, struct err *e)
 static int lock_holder(int dir, pid_t *ret)
 {
 	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	/* Not to wait at a FIFO, which nobody's lock is. */
 	_cleanup_close_ int fd =
-		RETRY_EINTR(openat(dir, lock_file, O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+		RETRY_EINTR(openat(dir, lock_file, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
 
 	if (fd < 0)
 		return errno == ENOENT ? -ESRCH : -errno;
@@ -129,6 +130,13 @@ enum state_phase state_phase(int dir)
 	return is_alive(dir) && has_file(dir, "receipt.json") ? STATE_RUNNING : STATE_STARTING;
 }
 
+static bool is_linked(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && st.st_nlink > 0;
+}
+
 int state_take_ids(const struct state_root *r, uint32_t *ret, int *ret_fd, struct err *e)
 {
 	uint32_t first = 0;
@@ -148,6 +156,9 @@ int state_take_ids(const struct state_root *r, uint32_t *ret, int *ret_fd, struc
 		if (fd < 0)
 			return err_errno(e, "cannot open '%s/ids/%s'", r->path, name);
 		if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+			/* Removed between our open and our lock: another file is the range now. */
+			if (!is_linked(fd))
+				continue;
 			*ret = STATE_IDS_FIRST + n * STATE_IDS_SIZE;
 			*ret_fd = TAKE_FD(fd);
 			return 0;
@@ -157,6 +168,41 @@ int state_take_ids(const struct state_root *r, uint32_t *ret, int *ret_fd, struc
 	}
 	return err_set(e, -EUSERS, "all %d ranges of user ids are in use: end some sandboxes",
 		       STATE_IDS_MAX);
+}
+
+/* 1 if it was removed, 0 if somebody has it. */
+static int clean_range(int ids, const char *name)
+{
+	_cleanup_close_ int fd =
+		RETRY_EINTR(openat(ids, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
+
+	if (fd < 0)
+		return errno == ENOENT ? 0 : -errno;
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+		return errno == EWOULDBLOCK ? 0 : -errno;
+	/* One that came after the file of this name is locked by somebody else. */
+	if (!is_linked(fd))
+		return 0;
+	return unlinkat(ids, name, 0) < 0 ? -errno : 1;
+}
+
+int state_clean_ids(const struct state_root *r, size_t *ret_n, struct err *e)
+{
+	size_t n = 0;
+
+	for (unsigned int i = 0; i < STATE_IDS_MAX; i++) {
+		char name[16];
+		int k;
+
+		(void)snprintf(name, sizeof(name), "%u", i);
+		k = clean_range(r->ids, name);
+		if (k < 0)
+			return err_set(e, k, "cannot remove '%s/ids/%s': %s", r->path, name,
+				       strerror(-k));
+		n += (size_t)k;
+	}
+	*ret_n = n;
+	return 0;
 }
 
 /* Is the directory that we locked still the one of that name? */

@@ -16,6 +16,8 @@ enum {
 	TEXT_MAX = 4096,
 	PATH_TEXT_MAX = 4095,
 	ENV_TEXT_MAX = 128 * 1024,
+	RULE_BYTES_MAX = 300,
+	GROUP_MAX = 8, /* keys of an object of numbers */
 };
 
 #define IDS_LAST ((UINT64_C(1) << 32) - 65536 - 1)
@@ -62,11 +64,21 @@ static const struct field limits[] = {
 	FIELD("idle", limits.idle, INT64_MAX / 1000000),
 };
 
+static const struct field budgets[] = {
+	FIELD("bytes_out", egress.bytes_out, INT64_MAX),
+	FIELD("bytes_in", egress.bytes_in, INT64_MAX),
+	FIELD("streams", egress.streams, UINT32_MAX),
+	FIELD("streams_per_minute", egress.streams_per_minute, UINT32_MAX),
+	FIELD("names", egress.names, UINT32_MAX),
+};
+
 static const struct field lists[] = {
 	FIELD("env", env, ENV_TEXT_MAX),
 	FIELD("read", read, PATH_TEXT_MAX),
 	FIELD("write", write, PATH_TEXT_MAX),
 	FIELD("execute", execute, PATH_TEXT_MAX),
+	FIELD("egress_allow", egress.allow, RULE_BYTES_MAX),
+	FIELD("egress_deny", egress.deny, RULE_BYTES_MAX),
 };
 
 static const struct field flags[] = {
@@ -177,20 +189,23 @@ static int read_require(const json_t *j, struct spec *s, struct err *e)
 	return r;
 }
 
-static int read_limits(const json_t *j, struct spec *s, struct err *e)
+/* An object of numbers that has exactly the keys of its table. */
+static int read_group(const json_t *j, const char *key, const struct field *f, size_t n,
+		      struct spec *s, struct err *e)
 {
-	static const char *const keys[] = { "cpus",    "memory", "disk", "output", "pids",
-					    "timeout", "ttl",	 "idle", NULL };
-	const json_t *l = json_object_get(j, "limits");
+	const char *keys[GROUP_MAX + 1] = { 0 };
+	const json_t *group = json_object_get(j, key);
 	int r;
 
-	static_assert(ARRAY_SIZE(keys) == ARRAY_SIZE(limits) + 1, "every limit is a key");
-	if (!l)
-		return err_set(e, -ENOENT, "'limits' is missing");
-	r = json_only_keys(l, keys, e);
+	assert(n <= GROUP_MAX);
+	for (size_t i = 0; i < n; i++)
+		keys[i] = f[i].key;
+	if (!group)
+		return err_set(e, -ENOENT, "'%s' is missing", key);
+	r = json_only_keys(group, keys, e);
 	if (r == 0)
-		r = read_numbers(l, limits, ARRAY_SIZE(limits), s, e);
-	return r < 0 ? err_wrap(e, "limits") : 0;
+		r = read_numbers(group, f, n, s, e);
+	return r < 0 ? err_wrap(e, "%s", key) : 0;
 }
 
 /* ---- what values must look like ---- */
@@ -251,12 +266,12 @@ static int check(const struct spec *s, struct err *e)
 
 static int read_all(const json_t *j, struct spec *s, struct err *e)
 {
-	static const char *const keys[] = { "schema",	 "id",		 "agent",   "policy",
-					    "image",	 "image_digest", "root",    "image_uid",
-					    "image_gid", "created",	 "require", "limits",
-					    "user",	 "workspace",	 "env",	    "read",
-					    "write",	 "execute",	 "once",    "remove",
-					    NULL };
+	static const char *const keys[] = { "schema",	 "id",		 "agent",	"policy",
+					    "image",	 "image_digest", "root",	"image_uid",
+					    "image_gid", "created",	 "require",	"limits",
+					    "user",	 "workspace",	 "env",		"read",
+					    "write",	 "execute",	 "once",	"remove",
+					    "budgets",	 "egress_allow", "egress_deny", NULL };
 	const char *what = NULL;
 	int r = json_only_keys(j, keys, e);
 
@@ -271,7 +286,9 @@ static int read_all(const json_t *j, struct spec *s, struct err *e)
 	if (r == 0)
 		r = read_require(j, s, e);
 	if (r == 0)
-		r = read_limits(j, s, e);
+		r = read_group(j, "limits", limits, ARRAY_SIZE(limits), s, e);
+	if (r == 0)
+		r = read_group(j, "budgets", budgets, ARRAY_SIZE(budgets), s, e);
 	if (r == 0)
 		r = read_flags(j, s, e);
 	if (r == 0)
@@ -364,6 +381,7 @@ char *spec_write(const struct spec *s)
 
 	if (!j || json_put(j, "schema", json_string(schema)) < 0 ||
 	    json_put(j, "limits", numbers_json(s, limits, ARRAY_SIZE(limits))) < 0 ||
+	    json_put(j, "budgets", numbers_json(s, budgets, ARRAY_SIZE(budgets))) < 0 ||
 	    json_put(j, "require", require_json(s)) < 0 || put_tables(j, s) < 0)
 		return NULL;
 	return json_write_canonical(j);
@@ -375,5 +393,6 @@ void spec_done(struct spec *s)
 	for (size_t i = 0; s->json && i < ARRAY_SIZE(lists); i++)
 		free(((struct spec_list *)member(s, &lists[i]))->v);
 	json_decref(s->json);
+	free(s->policy_text);
 	*s = (struct spec){ 0 };
 }

@@ -13,8 +13,8 @@
 enum {
 	SPEC_ID = 16,	  /* letters of an id: [a-z][a-z0-9]{15} */
 	SPEC_DIGEST = 64, /* hex */
-	SPEC_FILE_MAX = 1024 * 1024,
-	SPEC_LIST_MAX = 4096,
+	SPEC_FILE_MAX = 16 * 1024 * 1024,
+	SPEC_LIST_MAX = 100000, /* as many rules as a policy can have */
 };
 
 /* Texts of a list; belongs to the spec. */
@@ -25,6 +25,7 @@ struct spec_list {
 
 struct spec {
 	json_t *json;			  /* owns every text below; private */
+	char *policy_text;		  /* of a plan: canonical JSON, owned; else NULL */
 	const char *id, *agent, *policy;  /* policy: its digest in hex */
 	const char *image, *image_digest; /* name, hex */
 	const char *root;		  /* absolute path of the image's tree on the host */
@@ -37,7 +38,11 @@ struct spec {
 		uint64_t pids;
 		uint64_t timeout, ttl, idle; /* milliseconds; 0: none */
 	} limits;
-	const char *user;      /* of commands that name none; "" for the guest's own choice */
+	struct {
+		struct spec_list allow, deny; /* rules, as rule_format() writes them */
+		uint64_t bytes_out, bytes_in, streams, streams_per_minute, names; /* budgets */
+	} egress;	  /* no allow rule: nothing goes out, and there is nothing to go out by */
+	const char *user; /* of commands that name none; "" for the guest's own choice */
 	const char *workspace; /* cwd of commands that name none */
 	struct spec_list env;  /* NAME=value, for commands that do not say otherwise */
 	struct spec_list read, write, execute;

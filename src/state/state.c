@@ -2,13 +2,13 @@
 /* The directories: where they are, new ones, finding and removing them. */
 #include "state.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 
+#include "fault.h"
 #include "fd.h"
 #include "path.h"
 #include "str.h"
@@ -100,6 +100,27 @@ static int open_below(int at, const char *name, int *ret_fd, struct err *e)
 	return r;
 }
 
+/* The directory itself: no path, which can be moved, and nothing in it, which can be copied. */
+static int set_tag(struct state_root *r, struct err *e)
+{
+	struct stat st;
+
+	if (fstat(r->dir, &st) < 0)
+		return err_errno(e, "cannot look at 'sandboxes'");
+	(void)snprintf(r->tag, sizeof(r->tag), "d%llxi%llx", (unsigned long long)st.st_dev,
+		       (unsigned long long)st.st_ino);
+	return 0;
+}
+
+const char *state_group(const struct state_root *r, const char *id,
+			char out[static STATE_GROUP_MAX])
+{
+	int k = snprintf(out, STATE_GROUP_MAX, "%s-%s", id, r->tag);
+
+	assert(k > 0 && k < STATE_GROUP_MAX);
+	return out;
+}
+
 int state_root_open(struct state_root *ret, struct err *e)
 {
 	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
@@ -119,6 +140,8 @@ int state_root_open(struct state_root *ret, struct err *e)
 		r = open_below(top, "sandboxes", &root.dir, e);
 	if (r == 0)
 		r = open_below(top, "ids", &root.ids, e);
+	if (r == 0)
+		r = set_tag(&root, e);
 	if (r < 0)
 		return err_wrap(e, "%s", root.path);
 	*ret = root;
@@ -152,7 +175,11 @@ int state_write(int dir, const char *name, const void *data, size_t n, struct er
 		return err_errno(e, "cannot write '%s'", name);
 	r = snprintf(tmp, sizeof(tmp), "%s.%016llx", name, (unsigned long long)nonce);
 	assert(r > 0 && (size_t)r < sizeof(tmp));
-	r = write_new(dir, tmp, data, n);
+	r = FAULT("state-write");
+	if (r == 0)
+		r = write_new(dir, tmp, data, n);
+	if (r == 0)
+		r = FAULT("state-written");
 	if (r == 0 && renameat(dir, tmp, dir, name) < 0)
 		r = -errno;
 	if (r < 0) {
@@ -198,6 +225,7 @@ static int make_dir(const struct state_root *r, const char *id, int *ret_dir)
 
 	if (mkdirat(r->dir, id, 0700) < 0)
 		return errno == EEXIST ? -EAGAIN : -errno;
+	(void)FAULT("state-made");
 	fd = open_dir(r, id);
 	if (fd < 0)
 		return fd == -ENOENT ? -EAGAIN : fd;
@@ -240,18 +268,31 @@ static bool is_id(const char *s)
 	return strlen(s) == SPEC_ID && could_be_id(s);
 }
 
+bool state_group_is_ours(const struct state_root *r, const char *group,
+			 char ret_id[static SPEC_ID + 1])
+{
+	char id[SPEC_ID + 1];
+
+	if (strlen(group) <= SPEC_ID || group[SPEC_ID] != '-' ||
+	    !str_eq(group + SPEC_ID + 1, r->tag))
+		return false;
+	memcpy(id, group, SPEC_ID);
+	id[SPEC_ID] = '\0';
+	if (!is_id(id))
+		return false;
+	memcpy(ret_id, id, sizeof(id));
+	return true;
+}
+
 /* Calls `fn` with every id; a number other than 0 ends it. */
 static int each_id(const struct state_root *r, int (*fn)(const char *id, void *arg), void *arg)
 {
-	int copy = RETRY_EINTR(openat(r->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)), k = 0;
-	DIR *d = copy < 0 ? NULL : fdopendir(copy);
+	DIR *d = fd_list(r->dir);
 	struct dirent *entry;
+	int k = 0;
 
-	if (!d) {
-		k = -errno;
-		(void)fd_close(copy);
-		return k;
-	}
+	if (!d)
+		return -errno;
 	while (k == 0 && (errno = 0, entry = readdir(d)))
 		if (is_id(entry->d_name))
 			k = fn(entry->d_name, arg);
@@ -351,15 +392,12 @@ int state_list(const struct state_root *r, char (**ret)[SPEC_ID + 1], size_t *re
 
 static int empty_dir(int dir)
 {
-	int copy = RETRY_EINTR(openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)), k = 0;
-	DIR *d = copy < 0 ? NULL : fdopendir(copy);
+	DIR *d = fd_list(dir);
 	struct dirent *entry;
+	int k = 0;
 
-	if (!d) {
-		k = -errno;
-		(void)fd_close(copy);
-		return k;
-	}
+	if (!d)
+		return -errno;
 	while (k == 0 && (entry = readdir(d))) {
 		if (str_eq(entry->d_name, ".") || str_eq(entry->d_name, ".."))
 			continue;
@@ -375,6 +413,8 @@ int state_remove(const struct state_root *r, const char *id)
 	_cleanup_close_ int dir = open_dir(r, id);
 	int k = dir < 0 ? dir : empty_dir(dir);
 
+	if (k == 0)
+		k = FAULT("state-emptied");
 	if (k == 0 && unlinkat(r->dir, id, AT_REMOVEDIR) < 0)
 		k = -errno;
 	return k == -ENOENT ? 0 : k; /* somebody else was faster */

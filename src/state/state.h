@@ -4,15 +4,17 @@
  * $XDG_RUNTIME_DIR/hutch (without that, /tmp/hutch-UID, made 0700 and checked to be ours).
  *
  *   sandboxes/ID/spec.json     what it is to be; there before anything else starts
+ *   sandboxes/ID/policy.json   the policy that the spec was made from, as its digest is of it
  *   sandboxes/ID/lock          a POSIX record lock held by the living warden: it goes exactly with
  *                              that process
  *   sandboxes/ID/sock          the keeper's socket
  *   sandboxes/ID/receipt.json  once it runs
+ *   sandboxes/ID/cmd-N         the record of a command: record.h
  *   sandboxes/ID/end.json      once it has ended: when, why, which limits it met
  *   sandboxes/ID/remove        it was to be removed (--rm), but its client may read the end first
- *   sandboxes/ID/log           what its processes said on stderr
- *   ids/N                      flock held by the warden that has the N-th range of 65,536 ids (root
- *                              only)
+ *   sandboxes/ID/unsealed      it has ended, but the audit log could not be written: a sweep does
+ * it sandboxes/ID/log           what its processes said on stderr ids/N                      flock
+ * held by the warden that has the N-th range of 65,536 ids (root only)
  *
  * Whoever makes a directory holds flock(LOCK_SH) on it, and so does the warden, which inherits the
  * descriptor: there is no moment between the two. Whoever takes it back wants LOCK_EX (state_claim)
@@ -24,12 +26,18 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include "spec.h"
 
+enum {
+	STATE_GROUP_MAX = 64,
+};
+
 struct state_root {
 	char path[512]; /* for messages */
+	char tag[40];	/* which directory it is, for whatever is not kept in it */
 	int dir;	/* sandboxes/ */
 	int ids;	/* ids/ */
 };
@@ -45,7 +53,20 @@ struct state_root {
 int state_root_open(struct state_root *ret, struct err *e);
 void state_root_close(struct state_root *r);
 
-#define STATE_REMOVE "remove"
+/*
+ * What the control groups of a sandbox are called: its id, and which run directory it belongs to.
+ * All sandboxes of a host have their groups in one place, and a directory may be a copy of another:
+ * whoever takes back knows by the name which are its own.
+ */
+const char *state_group(const struct state_root *r, const char *id,
+			char out[static STATE_GROUP_MAX]);
+
+/* The other way round: whether a group is of this directory, and of which id. */
+bool state_group_is_ours(const struct state_root *r, const char *group,
+			 char ret_id[static SPEC_ID + 1]);
+
+#define STATE_REMOVE   "remove"
+#define STATE_UNSEALED "unsealed"
 
 /* Writes a file of a sandbox: a reader sees the old contents or the new, whole. Nothing is synced
  * to a disk: a run directory does not outlive the boot, and starting a sandbox should not wait. */
@@ -94,6 +115,9 @@ enum {
 	STATE_IDS_SIZE = 65536,
 };
 int state_take_ids(const struct state_root *r, uint32_t *ret, int *ret_fd, struct err *e);
+
+/* Removes the files of ranges that nobody has; how many. */
+int state_clean_ids(const struct state_root *r, size_t *ret_n, struct err *e);
 
 /* Keeps the image's tree at `root` from being removed: a shared flock on the directory that it
  * stands in, held by *ret_fd; image_store_remove() wants it alone. -ENOENT if it is gone. */

@@ -53,8 +53,11 @@ enum {
 int link_new(enum link_role role, const struct link_ops *ops, void *arg, struct link **ret);
 struct link *link_free(struct link *l);
 
-/* For the keeper's end of a client's connection: an exec may have a timeout. */
-void link_serve_client(struct link *l);
+/*
+ * For both ends of a client's connection to the keeper, which has more fields and operations than
+ * a guest's. To be called before anything else.
+ */
+void link_with_client(struct link *l);
 
 /* Bytes that came from the other side. 0 or -errno; `e` says which rule was broken. */
 int link_feed(struct link *l, const void *data, size_t n, struct err *e);
@@ -64,12 +67,15 @@ const void *link_pending(const struct link *l, size_t *ret_n);
 void link_wrote(struct link *l, size_t n);
 
 /*
- * Lets large DATA go out past the buffer, where nothing waits there, without being copied. `write`
- * is given both pieces, in order, and returns how many bytes of them it took: 0 for none, also
- * where it failed, for the next ordinary write fails in the same way.
+ * How link_flush() writes: both pieces, of which the second may be empty, in order and without
+ * waiting. Returns how many bytes it took, or -errno (-EAGAIN: none now). Large DATA goes out that
+ * way too, at once and without being copied, where nothing waits before it.
  */
-typedef size_t link_write_fn(void *arg, const struct iovec pieces[static 2]);
+typedef ssize_t link_write_fn(void *arg, const struct iovec pieces[static 2]);
 void link_set_output(struct link *l, link_write_fn *write, void *arg);
+
+/* Writes what waits, as far as it goes without waiting. 0, or what the write failed with. */
+int link_flush(struct link *l);
 
 /* May DATA be sent, as far as the output is concerned? */
 bool link_ready(const struct link *l);

@@ -63,6 +63,11 @@ static const struct {
 	[TAG_TEXT] = { FIELD_TEXT, WIRE_TEXT_MAX },
 	[TAG_LANDLOCK] = { FIELD_NUMBER, UINT32_MAX },
 	[TAG_TIMEOUT] = { FIELD_NUMBER, UINT32_MAX, 1 },
+	[TAG_NAME] = { FIELD_TEXT, 63 },
+	[TAG_DETACH] = { FIELD_FLAG, 0 },
+	[TAG_RECORD] = { FIELD_NUMBER, UINT32_MAX, 1 },
+	[TAG_RULE] = { FIELD_TEXT, 300 },
+	[TAG_DENY] = { FIELD_FLAG, 0 },
 };
 
 #define BIT(tag) (UINT64_C(1) << (tag))
@@ -89,6 +94,8 @@ static const struct {
 	[MESSAGE_MOVE] = { BIT(TAG_PATH) | BIT(TAG_TARGET), BIT(TAG_USER), 0 },
 	[MESSAGE_REMOVE] = { BIT(TAG_PATH), BIT(TAG_USER), 0 },
 	[MESSAGE_WATCH] = { BIT(TAG_PATH), BIT(TAG_USER) | BIT(TAG_RECURSIVE), 0 },
+	[MESSAGE_PACK] = { BIT(TAG_PATH), BIT(TAG_USER), 0 },
+	[MESSAGE_UNPACK] = { BIT(TAG_PATH), BIT(TAG_USER), 0 },
 	[MESSAGE_STARTED] = { BIT(TAG_PID), 0, 0 },
 	[MESSAGE_ENTRY] = { ENTRY_NEEDS, BIT(TAG_TARGET), 0 },
 	[MESSAGE_SIGNAL] = { BIT(TAG_NUMBER), 0, 0 },
@@ -96,7 +103,10 @@ static const struct {
 	[MESSAGE_EXIT] = { BIT(TAG_USER_US) | BIT(TAG_SYSTEM_US) | BIT(TAG_MAX_RSS), BIT(TAG_CODE) | BIT(TAG_SIGNAL), 0 },
 	[MESSAGE_EVENT] = { BIT(TAG_EVENT) | BIT(TAG_PATH), (ENTRY_NEEDS & ~BIT(TAG_PATH)) | BIT(TAG_TARGET), 0 },
 	[MESSAGE_CLOSE] = { BIT(TAG_CODE), BIT(TAG_TEXT), 0 },
-	[MESSAGE_EXEC_CLIENT] = { BIT(TAG_ARGV), EXEC_MAY | BIT(TAG_TIMEOUT), EXEC_MANY },
+	[MESSAGE_EXEC_CLIENT] = { BIT(TAG_ARGV), EXEC_MAY | BIT(TAG_TIMEOUT) | BIT(TAG_NAME) | BIT(TAG_DETACH), EXEC_MANY },
+	[MESSAGE_EGRESS] = { BIT(TAG_RULE), BIT(TAG_DENY), 0 },
+	[MESSAGE_ATTACH] = { 0, BIT(TAG_STDIN) | BIT(TAG_NAME) | BIT(TAG_RECORD), 0 },
+	[MESSAGE_STARTED_CLIENT] = { BIT(TAG_PID), BIT(TAG_RECORD), 0 },
 };
 /* clang-format on */
 
@@ -157,6 +167,8 @@ static int check_whole(enum wire_message m, const struct fields *f, struct err *
 	if ((m == MESSAGE_EXEC || m == MESSAGE_EXEC_CLIENT) &&
 	    fields_has(f, TAG_COLUMNS) != fields_has(f, TAG_ROWS))
 		return err_set(e, -EBADMSG, "a terminal has columns and rows");
+	if (m == MESSAGE_ATTACH && fields_has(f, TAG_NAME) == fields_has(f, TAG_RECORD))
+		return err_set(e, -EBADMSG, "a command has a name or a number");
 	return 0;
 }
 
@@ -195,6 +207,44 @@ int fields_parse(enum wire_message m, const void *data, size_t n, struct fields 
 		return e->num;
 	*ret = f;
 	return 0;
+}
+
+static int wrong_value(uint8_t tag, size_t n, struct err *e)
+{
+	static const char *const names[TAG_MAX] = {
+		[TAG_ARGV] = "an argument",	     [TAG_ENV] = "a variable of the environment",
+		[TAG_CWD] = "the working directory", [TAG_PATH] = "the path",
+		[TAG_USER] = "the name of the user",
+	};
+	const char *name = names[tag] ? names[tag] : "a value";
+
+	if (n > tags[tag].max)
+		return err_set(e, -EINVAL, "%s is longer than %llu bytes", name,
+			       (unsigned long long)tags[tag].max);
+	return err_set(e, -EINVAL, "%s is not valid%s", name,
+		       tags[tag].type == FIELD_TEXT ? " UTF-8" : "");
+}
+
+int fields_check_open(enum wire_op op, bool client, const struct buf *b, struct err *e)
+{
+	struct reader r = reader_of(b->data, b->len);
+	enum wire_message m = MESSAGE_NONE;
+	const uint8_t *value = NULL;
+	struct fields f;
+	uint8_t tag = 0;
+	size_t n = 0;
+
+	if (b->err == -ENOBUFS)
+		return err_set(e, -EINVAL, "all values together are longer than %zu bytes", b->max);
+	if (b->err)
+		return err_oom(e);
+	if (message_of_open((uint8_t)op, client, &m) == 0 &&
+	    fields_parse(m, b->data, b->len, &f, e) == 0)
+		return 0;
+	while (reader_left(&r) > 0 && read_field(&r, &tag, &value, &n) == 0 && tag < TAG_MAX)
+		if (!value_valid(tag, value, n))
+			return wrong_value(tag, n, e);
+	return err_set(e, -EINVAL, "the request is not a valid one");
 }
 
 bool fields_has(const struct fields *f, enum wire_tag tag)
@@ -307,29 +357,47 @@ static int pick(const uint8_t *list, size_t n, uint8_t number, enum wire_message
 	return 0;
 }
 
-int message_of_open(uint8_t op, enum wire_message *ret)
+int message_of_open(uint8_t op, bool client, enum wire_message *ret)
 {
 	static const uint8_t list[WIRE_OP_MAX] = {
-		[WIRE_OP_EXEC] = MESSAGE_EXEC + 1,   [WIRE_OP_READ] = MESSAGE_READ + 1,
-		[WIRE_OP_WRITE] = MESSAGE_WRITE + 1, [WIRE_OP_STAT] = MESSAGE_STAT + 1,
-		[WIRE_OP_LIST] = MESSAGE_LIST + 1,   [WIRE_OP_MKDIR] = MESSAGE_MKDIR + 1,
-		[WIRE_OP_MOVE] = MESSAGE_MOVE + 1,   [WIRE_OP_REMOVE] = MESSAGE_REMOVE + 1,
-		[WIRE_OP_WATCH] = MESSAGE_WATCH + 1,
+		[WIRE_OP_EXEC] = MESSAGE_EXEC + 1,     [WIRE_OP_READ] = MESSAGE_READ + 1,
+		[WIRE_OP_WRITE] = MESSAGE_WRITE + 1,   [WIRE_OP_STAT] = MESSAGE_STAT + 1,
+		[WIRE_OP_LIST] = MESSAGE_LIST + 1,     [WIRE_OP_MKDIR] = MESSAGE_MKDIR + 1,
+		[WIRE_OP_MOVE] = MESSAGE_MOVE + 1,     [WIRE_OP_REMOVE] = MESSAGE_REMOVE + 1,
+		[WIRE_OP_WATCH] = MESSAGE_WATCH + 1,   [WIRE_OP_PACK] = MESSAGE_PACK + 1,
+		[WIRE_OP_UNPACK] = MESSAGE_UNPACK + 1,
 	};
 
+	static const uint8_t clients[WIRE_OP_CLIENT_MAX] = {
+		[WIRE_OP_EXEC] = MESSAGE_EXEC_CLIENT + 1,
+		[WIRE_OP_ATTACH] = MESSAGE_ATTACH + 1,
+		[WIRE_OP_EGRESS] = MESSAGE_EGRESS + 1,
+	};
+
+	if (client && pick(clients, ARRAY_SIZE(clients), op, ret) == 0)
+		return 0;
 	return pick(list, ARRAY_SIZE(list), op, ret);
 }
 
-int message_of_accept(uint8_t op, enum wire_message *ret)
+int message_of_accept(uint8_t op, bool client, enum wire_message *ret)
 {
 	static const uint8_t list[WIRE_OP_MAX] = {
 		[WIRE_OP_EXEC] = MESSAGE_STARTED + 1, [WIRE_OP_READ] = MESSAGE_ENTRY + 1,
 		[WIRE_OP_WRITE] = MESSAGE_ENTRY + 1,  [WIRE_OP_STAT] = MESSAGE_ENTRY + 1,
 		[WIRE_OP_LIST] = MESSAGE_NONE + 1,    [WIRE_OP_MKDIR] = MESSAGE_ENTRY + 1,
 		[WIRE_OP_MOVE] = MESSAGE_ENTRY + 1,   [WIRE_OP_REMOVE] = MESSAGE_NONE + 1,
-		[WIRE_OP_WATCH] = MESSAGE_NONE + 1,
+		[WIRE_OP_WATCH] = MESSAGE_NONE + 1,   [WIRE_OP_PACK] = MESSAGE_ENTRY + 1,
+		[WIRE_OP_UNPACK] = MESSAGE_ENTRY + 1,
 	};
 
+	static const uint8_t clients[WIRE_OP_CLIENT_MAX] = {
+		[WIRE_OP_EXEC] = MESSAGE_STARTED_CLIENT + 1,
+		[WIRE_OP_ATTACH] = MESSAGE_STARTED_CLIENT + 1,
+		[WIRE_OP_EGRESS] = MESSAGE_NONE + 1,
+	};
+
+	if (client && pick(clients, ARRAY_SIZE(clients), op, ret) == 0)
+		return 0;
 	return pick(list, ARRAY_SIZE(list), op, ret);
 }
 

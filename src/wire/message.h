@@ -50,7 +50,12 @@ enum wire_tag {
 	TAG_MAX_RSS,
 	TAG_TEXT,
 	TAG_LANDLOCK, /* the version that is in force; 0: none */
-	TAG_TIMEOUT,  /* milliseconds; only on the keeper's socket */
+	TAG_TIMEOUT,  /* milliseconds; only on the keeper's socket, as all below */
+	TAG_NAME,     /* of a command */
+	TAG_DETACH,
+	TAG_RECORD, /* a command's number */
+	TAG_RULE,   /* of what may go out, as a policy writes it */
+	TAG_DENY,
 	TAG_MAX,
 };
 
@@ -68,6 +73,8 @@ enum wire_message {
 	MESSAGE_MOVE,
 	MESSAGE_REMOVE,
 	MESSAGE_WATCH,
+	MESSAGE_PACK,
+	MESSAGE_UNPACK,
 	MESSAGE_STARTED, /* ACCEPT of exec */
 	MESSAGE_ENTRY,
 	MESSAGE_SIGNAL,
@@ -76,6 +83,9 @@ enum wire_message {
 	MESSAGE_EVENT,
 	MESSAGE_CLOSE,
 	MESSAGE_EXEC_CLIENT, /* exec as a client asks the keeper for it */
+	MESSAGE_ATTACH,
+	MESSAGE_EGRESS,		/* a rule that is added */
+	MESSAGE_STARTED_CLIENT, /* ACCEPT of exec and attach by the keeper */
 	MESSAGE_MAX,
 };
 
@@ -89,6 +99,12 @@ struct fields {
 /* Checks `n` bytes against the table. 0, or -EBADMSG with what is wrong. */
 int fields_parse(enum wire_message m, const void *data, size_t n, struct fields *ret,
 		 struct err *e);
+
+/*
+ * Checks an OPEN that was written here, before it is sent: to the other side it would be a broken
+ * protocol. -EINVAL (or -ENOMEM), and `e` says what is wrong in words of whoever chose the values.
+ */
+int fields_check_open(enum wire_op op, bool client, const struct buf *b, struct err *e);
 
 bool fields_has(const struct fields *f, enum wire_tag tag);
 
@@ -119,10 +135,10 @@ void fields_put_flag(struct buf *b, enum wire_tag tag);
 void fields_put_bytes(struct buf *b, enum wire_tag tag, const void *data, size_t n);
 void fields_put_text(struct buf *b, enum wire_tag tag, const char *text);
 
-/* Which message an OPEN (of the keeper), its ACCEPT, or a MSG carries; -EBADMSG for a number that
- * is none. */
-int message_of_open(uint8_t op, enum wire_message *ret);
-int message_of_accept(uint8_t op, enum wire_message *ret);
+/* Which message an OPEN (of the keeper; of a client to the keeper), its ACCEPT, or a MSG carries;
+ * -EBADMSG for a number that is none. */
+int message_of_open(uint8_t op, bool client, enum wire_message *ret);
+int message_of_accept(uint8_t op, bool client, enum wire_message *ret);
 int message_of_msg(uint8_t kind, bool from_keeper, enum wire_message *ret);
 
 /* For messages to people: "not found". */

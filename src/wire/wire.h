@@ -42,7 +42,12 @@ enum wire_op {
 	WIRE_OP_MOVE,
 	WIRE_OP_REMOVE,
 	WIRE_OP_WATCH,
-	WIRE_OP_MAX,
+	WIRE_OP_PACK,
+	WIRE_OP_UNPACK,
+	WIRE_OP_MAX,		      /* of those that a guest knows */
+	WIRE_OP_ATTACH = WIRE_OP_MAX, /* of a client to the keeper */
+	WIRE_OP_EGRESS,		      /* likewise */
+	WIRE_OP_CLIENT_MAX,
 };
 
 enum wire_msg {

@@ -9,7 +9,7 @@
 
 int main(int argc, char **argv)
 {
-	struct oci_spec spec = { .hostname = "sandbox", .shm = 16 << 20 };
+	struct oci_spec spec = { .hostname = "sandbox", .shm = 16 << 20, .core = INT64_MAX };
 	_cleanup_free_ char *text = NULL;
 	struct rlimit nofile;
 

@@ -167,6 +167,8 @@ static int run(struct client *c, unsigned long count, uint64_t *ret_ns)
 
 	if (r < 0)
 		return err_oom(&c->e);
+	if (!c->direct)
+		link_with_client(l);
 	for (char **a = c->argv; *a; a++)
 		fields_put_text(&fields, TAG_ARGV, *a);
 	r = greet(c, l);

@@ -23,7 +23,7 @@ static void answer(struct world *w, size_t i)
 	_cleanup_buf_ struct buf b = BUF_INIT(256);
 	enum wire_message m = MESSAGE_NONE;
 
-	assert(message_of_accept((uint8_t)w->op[i], &m) == 0);
+	assert(message_of_accept((uint8_t)w->op[i], false, &m) == 0);
 	if (m == MESSAGE_STARTED)
 		fields_put_number(&b, TAG_PID, 7);
 	if (m == MESSAGE_ENTRY)

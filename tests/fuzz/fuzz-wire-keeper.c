@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The keeper's end, which hears what a guest says: nothing on this machine is trusted less. It has
- * asked for every operation once (channels 2 to 18), and channel 20 is a command that runs.
+ * asked for every operation once (channels 2 to 22), and channel 24 is a command that runs.
  */
 #include "wire-shadow.h"
 

@@ -51,7 +51,8 @@ static void ours_opened(struct link *l, uint32_t ch, enum wire_op op, const stru
 {
 	struct world *w = arg;
 
-	assert(!fields_has(f, TAG_TIMEOUT));
+	assert(!fields_has(f, TAG_TIMEOUT) && !fields_has(f, TAG_NAME) &&
+	       !fields_has(f, TAG_DETACH));
 	if (op == WIRE_OP_EXEC)
 		assert(fields_has(f, TAG_ENV) && fields_has(f, TAG_CWD));
 	assert(fields_has(f, TAG_USER));
@@ -175,6 +176,7 @@ static void world_start(struct world *w, const struct spec *spec, enum link_role
 	(void)link_free(g);
 	w->theirs = w->k.guest.link;
 	assert(link_new(LINK_KEEPER, &ours_ops, w, &w->ours) == 0);
+	link_with_client(w->ours);
 	assert(link_hello(w->ours, &keeper) == 0);
 	(void)move(w->ours, w->client->port.link);
 	(void)move(w->client->port.link, w->ours);

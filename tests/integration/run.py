@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """
-Runs every test_*.py of this directory, or of the one that the first argument names, and prints TAP,
+Runs every test_*.py of this directory, or of those that the first arguments name, and prints TAP,
 so that meson counts single tests. The program under test is named by HUTCH, or by an argument.
 Further arguments choose tests by a part of their name; with a minus sign in front, they leave them out.
 """
@@ -71,15 +71,18 @@ def take_signals():
 
 def main(args):
     take_signals()
-    where = args.pop(0) if args and os.path.isdir(args[0]) else str(HERE)
+    where = []
+    while args and os.path.isdir(args[0]):
+        where.append(args.pop(0))
     if args and os.path.sep in args[0]:
         os.environ["HUTCH"] = args.pop(0)
-    if where == str(HERE) and not os.environ.get("HUTCH"):
+    if not where and not os.environ.get("HUTCH"):
         print("Bail out! set HUTCH to the path of the program under test")
         return 1
     sys.path.insert(0, str(HERE))
     sys.dont_write_bytecode = True
-    found = unittest.defaultTestLoader.discover(where, pattern="test_*.py")
+    # A loader for each: one remembers its first directory.
+    found = [unittest.TestLoader().discover(w, pattern="test_*.py") for w in where or [str(HERE)]]
     wanted, unwanted = [a for a in args if a[0] != "-"], [a[1:] for a in args if a[0] == "-"]
     chosen = [t for t in every_test(found) if not any(a in t.id() for a in unwanted)
               and (not wanted or any(a in t.id() for a in wanted))]

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """
-run_as.py root|user [DIRECTORY] [TEST...]: the tests of sandboxes (test_sandbox_*.py) as root, or as an ordinary user who is made
+run_as.py root|user [DIRECTORY...] [TEST...]: the tests of sandboxes (test_sandbox_*.py) as root, or as an ordinary user who is made
 for it, with subordinate ids and directories of its own, and removed afterwards. An ordinary user runs `user` as who they are.
-With a directory, the tests that are there.
+With directories, the tests that are there.
 
 The programs and the tests are copied to a public directory first. A build below a private one (CI's mktemp -d, a home) cannot be
 reached by another user, and to open it would open what is not ours to open. The copies also tell our processes from those
@@ -74,7 +74,7 @@ def copy(public, where):
         shutil.copy(os.environ[name], path)
         path.chmod(0o755)
         env[name] = str(path)
-    for tests in {HERE, where}:
+    for tests in {HERE, *where}:
         shutil.copytree(tests, public / "tests" / tests.name, ignore=shutil.ignore_patterns("__pycache__"))
     for path in [public, *public.rglob("*")]:
         path.chmod(0o755 if path.is_dir() or os.access(path, os.X_OK) else 0o644)
@@ -101,8 +101,8 @@ def end(user):
     return left
 
 
-def run(tests, tarball, user, stack):
-    where = Path(tests.pop(0)).resolve() if tests and os.path.isdir(tests[0]) else HERE
+def prepare(where, tarball, user, stack):
+    """Programs, tests, directories and the image: the environment, where to be and who, and where the copies are."""
     public = stack.enter_context(directory("/tmp", None, 0o755))
     env = {k: v for k, v in os.environ.items() if k == "HUTCH_BAR" or not k.startswith(("HUTCH", "XDG_", "SUDO_"))}
     env.update(copy(public, where), PYTHONDONTWRITEBYTECODE="1", PATH=PATH)
@@ -110,7 +110,7 @@ def run(tests, tarball, user, stack):
     run_dir = stack.enter_context(directory("/run" if ROOT else "/tmp", user, 0o700))
     work = stack.enter_context(directory("/tmp", user, 0o700))
     env.update(HOME=str(work), HUTCH_RUN_DIR=str(run_dir / "run"), HUTCH_STATE_DIR=str(work / "state"),
-               XDG_RUNTIME_DIR=str(run_dir), HUTCH_CONFIG_PATH=str(work / "config"), TMPDIR=str(work))
+               HUTCH_AUDIT_DIR=str(work / "audit"), XDG_RUNTIME_DIR=str(run_dir), HUTCH_CONFIG_PATH=str(work / "config"), TMPDIR=str(work))
     who = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if user else {}
     (work / "state").mkdir()
     if user:
@@ -122,8 +122,17 @@ def run(tests, tarball, user, stack):
                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **who)
     stack.callback(subprocess.run, [env["HUTCH"], "image", "rm", "base"], env=env, check=True, cwd=work,
                    stdout=subprocess.DEVNULL, **who)
-    r = subprocess.run([shutil.which("python3", path=PATH), public / "tests/integration/run.py", public / "tests" / where.name,
-                        *(tests or ["test_sandbox"])], env=env, cwd=work, check=False, stdin=subprocess.DEVNULL, **who).returncode
+    return env, {"cwd": work, **who}, public
+
+
+def run(tests, tarball, user, stack):
+    where = []
+    while tests and os.path.isdir(tests[0]):
+        where.append(Path(tests.pop(0)).resolve())
+    where = where or [HERE]
+    env, place, public = prepare(where, tarball, user, stack)
+    r = subprocess.run([shutil.which("python3", path=PATH), public / "tests/integration/run.py", *(public / "tests" / w.name for w in where),
+                        *(tests or ["test_sandbox"])], env=env, check=False, stdin=subprocess.DEVNULL, **place).returncode
     left = end(user) if user else []
     if left:
         print(f"# processes were left: {left}")
@@ -132,7 +141,7 @@ def run(tests, tarball, user, stack):
 
 def main(args):
     if not args or args[0] not in ("root", "user"):
-        print("usage: run_as.py root|user [DIRECTORY] [TEST...]", file=sys.stderr)
+        print("usage: run_as.py root|user [DIRECTORY...] [TEST...]", file=sys.stderr)
         return 2
     if args[0] == "root" and not ROOT:
         print("1..0 # SKIP needs root")

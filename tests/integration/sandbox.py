@@ -105,11 +105,21 @@ def subordinate():
     return range(0)
 
 
+def below(p, mine):
+    """Whether one of our programs started it, or what started it: there may be other people's crun on this machine."""
+    for _ in range(3):
+        with contextlib.suppress(OSError, ValueError):
+            p = Process(p.parent)
+            if p.exe in mine:
+                return True
+    return False
+
+
 def our_processes():
     """Root sees which file a process runs. A user sees only whose it is, and has ids of their own."""
     mine, inside = programs(), None if ROOT else subordinate()
     for p in processes():
-        if p.exe in mine or p.comm == "crun" and (ROOT or os.getuid() in p.uids):
+        if p.exe in mine or p.comm == "crun" and (below(p, mine) if ROOT else os.getuid() in p.uids):
             yield p
         elif not ROOT and (p.comm in COMMS and os.getuid() in p.uids or any(u in inside for u in p.uids)):
             yield p
@@ -158,14 +168,15 @@ def held(path):
 
 
 def groups():
-    """Control groups of sandboxes. One with processes that run none of our files is somebody else's."""
-    mine, top = programs(), Path("/sys/fs/cgroup")
+    """Control groups of sandboxes in our run directory, whose number is in their names; others are somebody else's."""
+    top = Path("/sys/fs/cgroup")
+    st = os.stat(RUN / "sandboxes") if (RUN / "sandboxes").is_dir() else None
+    tag = f"-d{st.st_dev:x}i{st.st_ino:x}" if st else None
     own = [top / line.split(":", 2)[2].lstrip("/") for line in Path("/proc/self/cgroup").read_text().splitlines()]
     for above in {top, *top.glob("*/"), *own}:
         with contextlib.suppress(OSError):
             for group in (above / "hutch").iterdir():
-                inside = (group / "cgroup.procs").read_text().split() if group.is_dir() else None
-                if inside is not None and (not inside or any(p.exe in mine for p in found(inside))):
+                if tag and group.is_dir() and group.name.endswith(tag):
                     yield group
 
 
@@ -176,7 +187,9 @@ def ledger():
     lines.update(f"mount {line}" for line in mounts())
     lines.update(f"ids {name} are held" for name in list_dir(RUN / "ids") if held(RUN / "ids" / name))
     for sandbox in list_dir(RUN / "sandboxes"):
-        lines.update(f"file {sandbox}/{name}" for name in ["", *list_dir(RUN / "sandboxes" / sandbox)])
+        # What is kept of commands goes with the sandbox.
+        kept = [name for name in list_dir(RUN / "sandboxes" / sandbox) if not name.startswith("cmd-")]
+        lines.update(f"file {sandbox}/{name}" for name in ["", *kept])
     for place in ("/run/crun", f"/run/user/{os.getuid()}/crun", f"{os.environ.get('XDG_RUNTIME_DIR')}/crun"):
         lines.update(f"state of crun {place}/{name}" for name in list_dir(place) if ID.fullmatch(name))
     # A runtime that gets the host's /dev/null as a stdin gives it to the sandbox's user.

@@ -16,9 +16,11 @@ import unittest
 SOURCE = pathlib.Path(os.environ.get("HUTCH_SOURCE") or pathlib.Path(__file__).parents[2]).resolve()
 HUTCH = pathlib.Path(os.environ.get("HUTCH") or "build/src/cli/hutch").resolve()
 PAGES = {"hutch 1": SOURCE / "man/hutch.1", "hutch-agent 5": SOURCE / "man/hutch-agent.5",
-         "hutch-image 5": SOURCE / "man/hutch-image.5"}
+         "hutch-audit 5": SOURCE / "man/hutch-audit.5", "hutch-image 5": SOURCE / "man/hutch-image.5",
+         "hutch-state 5": SOURCE / "man/hutch-state.5"}
 GUIDE = SOURCE / "docs/POLICY.md"
 README = SOURCE / "README.md"
+INVESTIGATE = SOURCE / "docs/INVESTIGATE.md"
 
 
 def hutch(*args):
@@ -243,6 +245,26 @@ class Docs(unittest.TestCase):
     def test_examples_of_the_readme(self):
         self.assertGreater(self.run_examples(guide_examples(README)), 3)
 
+    def test_commands_of_the_investigation(self):
+        """Its night is played by test_sandbox_audit; here: every command and option is there, and what needs no sandbox works."""
+        text, known = INVESTIGATE.read_text(), commands()
+        shown = re.findall(r"^\$ (.*)$", text, re.M)
+        self.assertGreater(len(shown), 10)
+        for words in re.findall(r"\bhutch ((?:[a-z]+ ?)+)((?:-{1,2}[a-z]+ )*)", "\n".join(shown)):
+            path = tuple(words[0].split())
+            while path and path not in known:
+                path = path[:-1]
+            self.assertTrue(path, words)
+            options = {f"-{letter}" for letter, _ in known[path]} | {f"--{name}" for _, name in known[path]}
+            self.assertLessEqual(set(words[1].split()), options)
+        evidence = re.findall(r"^\$ (.*)$", text[text.index("## Evidence"):], re.M)
+        with tempfile.TemporaryDirectory() as work:
+            env = dict(os.environ, HUTCH_AUDIT_DIR=f"{work}/audit", PATH=f"{pathlib.Path(HUTCH).parent}:{os.environ['PATH']}")
+            for command in evidence:
+                r = subprocess.run(["bash", "-c", command], cwd=work, env=env, text=True, capture_output=True, check=False)
+                self.assertEqual(r.returncode, 0, command + r.stderr)
+            self.assertIn("all good", r.stdout)
+
     def test_references_lead_somewhere(self):
         for page in PAGES.values():
             for ref in re.findall(r"^\.Xr (\S+ \d)", page.read_text(), re.M):
@@ -254,9 +276,9 @@ class Docs(unittest.TestCase):
             with self.subTest(page=name):
                 r = subprocess.run(["mandoc", "-T", "lint", "-W", "style", page], text=True,
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-                # Whether these two pages are installed is no matter; test_references_lead_somewhere knows.
+                # Whether these pages are installed is no matter; test_references_lead_somewhere knows.
                 said = [line for line in r.stdout.splitlines()
-                        if not re.search(r"referenced manual not found: Xr (?:hutch 1|hutch-agent 5|hutch-image 5)\b", line)]
+                        if not re.search(r"referenced manual not found: Xr (?:hutch 1|hutch-(?:agent|audit|image|state) 5)\b", line)]
                 self.assertEqual(said, [])
 
 

@@ -158,7 +158,7 @@ class Outside(SharedCase):
         p.stdout.readline()
         found = eventually(lambda: [q for q in processes() if cmdline(q.pid) == b"sleep\x004320\x00"], "the command")
         uids = set().union(*(q.uids for q in found))
-        p.kill()
+        p.terminate()  # which ends the command too
         p.wait()
         p.stdout.close()
         self.assertEqual(len(uids), 1)

@@ -49,6 +49,31 @@ class Life(SandboxCase):
         self.assertIn(r.returncode, (125, 126, 127))
         self.assertRegex(r.stderr.decode(), "^hutch exec: .*/no/such")
 
+    def test_what_cannot_be_asked_for_is_said_at_once(self):
+        sandbox = self.create()
+        for opts, said in ((("-u", "\udc9b"), "the name of the user is not valid UTF-8"), (("-u", "x" * 65), "longer than 64 bytes"),
+                           (("-w", "/" * 5000), "the working directory is longer than 4096 bytes")):
+            with self.subTest(said=said):
+                self.assertIn(said, self.refused("exec", *opts, sandbox, "--", "true"))
+        self.assertEqual(self.sh(sandbox, "echo alive"), "alive\n")
+
+    def test_one_whose_id_nobody_gets_is_ended_again(self):
+        with open("/dev/full", "wb") as full:
+            for name, out in (("closed", None), ("full", full), ("pipe", subprocess.PIPE)):
+                for opts in ((), ("--json",)):
+                    with self.subTest(stdout=name, opts=opts):
+                        before = set(self.ps("-a"))
+                        p = subprocess.Popen(["sh", "-c", 'exec "$@" >&-' if name == "closed" else 'exec "$@"', "sh", os.environ["HUTCH"], "create",
+                                              *opts], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.PIPE)
+                        if name == "pipe":
+                            p.stdout.close()
+                        said = p.communicate(timeout=PATIENCE)[1].decode()
+                        self.assertEqual(p.returncode, 125, said)
+                        self.assertRegex(said, "(?m)^hutch create: sandbox [a-z0-9]+ was ended again")
+                        [sandbox] = set(self.ps("-a")) - before
+                        self.gone(sandbox, "killed")
+                        self.ended(hutch("rm", sandbox), 0)
+
     def test_exec_takes_the_options_of_run(self):
         sandbox = self.create()
         r = self.exec_(sandbox, "sh", "-c", "id -u; pwd; echo $X; cat", input=b"in", opts=["-i", "-u", "12", "-w", "/usr", "-e", "X=y"])
@@ -189,11 +214,24 @@ class Force(SandboxCase):
     def nobody_lives(self):
         eventually(lambda: not named("hutch-keeper", "hutch-guest", "crun"), "the end of all processes")
 
-    def test_of_a_client_ends_its_command_only(self):
-        p = start("exec", self.sandbox, "--", "sh", "-c", "sleep 4321 & sleep 4322")
+    def test_of_a_client_ends_nothing(self):
+        p = start("exec", "--name", "job", self.sandbox, "--", "sh", "-c", "sleep 4321 & sleep 4322")
         eventually(lambda: len(self.commands_in(self.sandbox)) == 3, "the command")
         p.kill()
         p.wait()
+        time.sleep(0.5)
+        self.assertEqual(len(self.commands_in(self.sandbox)), 3)
+        self.ended(hutch("signal", f"{self.sandbox}/job", "KILL"), 0)
+        eventually(lambda: self.commands_in(self.sandbox) == [], "the end of the command")
+        self.assertEqual(self.ps()[self.sandbox]["state"], "running")
+
+    def test_sigterm_of_a_client_ends_its_command_only(self):
+        p = start("exec", self.sandbox, "--", "sh", "-c", "trap '' TERM; sleep 4321 & sleep 4322")
+        eventually(lambda: len(self.commands_in(self.sandbox)) == 3, "the command")
+        p.terminate()
+        time.sleep(0.2)
+        p.terminate()
+        p.wait(PATIENCE)
         eventually(lambda: self.commands_in(self.sandbox) == [], "the end of the command")
         self.assertEqual(self.ps()[self.sandbox]["state"], "running")
 
@@ -336,6 +374,6 @@ class Ledger(SandboxCase):
         for what in ("hutch-keeper", "hutch-guest", f"file {sandbox}/spec.json", f"file {sandbox}/lock"):
             self.assertTrue([line for line in more if what in line], f"{what} is not in {sorted(more)}")
         if os.geteuid() == 0:
-            self.assertTrue([line for line in more if line.startswith("control group") and line.endswith(sandbox)], more)
+            self.assertTrue([line for line in more if line.startswith("control group") and sandbox in line], more)
             self.assertTrue([line for line in more if line.startswith("ids ")], more)
         self.assertTrue((RUN / "sandboxes" / sandbox).is_dir())

@@ -18,7 +18,7 @@ CREDIT_MAX = 1048576
 TIMEOUT = 20
 
 HELLO, PING, PONG, OPEN, ACCEPT, DATA, EOF, CREDIT, MSG, CLOSE = range(1, 11)
-OPS = ["", "exec", "read", "write", "stat", "list", "mkdir", "move", "remove", "watch"]
+OPS = ["", "exec", "read", "write", "stat", "list", "mkdir", "move", "remove", "watch", "pack", "unpack", "attach", "egress"]
 SIGNAL, RESIZE, EXIT, ENTRY, EVENT = range(1, 6)
 CREATED, WRITTEN, REMOVED, RENAMED, ATTRIBUTES, LOST = range(1, 7)
 FILE, DIRECTORY, SYMLINK, OTHER = range(1, 5)
@@ -36,7 +36,7 @@ TAGS = {
     "kind": (26, "number"), "size": (27, "number"), "uid": (28, "number"), "gid": (29, "number"),
     "mtime_ns": (30, "number"), "code": (31, "number"), "signal": (32, "number"), "user_us": (33, "number"),
     "system_us": (34, "number"), "max_rss_kib": (35, "number"), "text": (36, "text"), "landlock": (37, "number"),
-    "timeout": (38, "number"),
+    "timeout": (38, "number"), "name": (39, "text"), "detach": (40, "flag"), "record": (41, "number"),
 }
 NAMES = {tag: (name, kind) for name, (tag, kind) in TAGS.items()}
 
@@ -330,8 +330,8 @@ class Link:
     @staticmethod
     def _check_accept(ch):
         names = set(ch.accepted)
-        if ch.op == "exec":
-            good = names == {"pid"}
+        if ch.op in ("exec", "attach"):
+            good = names - {"record"} == {"pid"}
         elif ch.op in ("list", "remove", "watch"):
             good = not names
         else:

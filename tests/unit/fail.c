@@ -21,6 +21,7 @@
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 
 #include "unit.h"
@@ -85,6 +86,12 @@ WRAP(MEMORY, char *, strndup, (const char *s, size_t n), (s, n), NULL);
 WRAP(SLOW, ssize_t, read, (int fd, void *p, size_t n), (fd, p, n), -1);
 WRAP(SLOW, ssize_t, __read_chk, (int fd, void *p, size_t n, size_t size), (fd, p, n, size), -1);
 WRAP(SLOW, ssize_t, write, (int fd, const void *p, size_t n), (fd, p, n), -1);
+WRAP(SLOW, ssize_t, pread64, (int fd, void *p, size_t n, off_t at), (fd, p, n, at), -1);
+WRAP(SLOW, ssize_t, __pread64_chk, (int fd, void *p, size_t n, off_t at, size_t size),
+     (fd, p, n, at, size), -1);
+WRAP(SLOW, ssize_t, pwrite64, (int fd, const void *p, size_t n, off_t at), (fd, p, n, at), -1);
+WRAP(SLOW, ssize_t, pwritev64, (int fd, const struct iovec *v, int n, off_t at), (fd, v, n, at),
+     -1);
 WRAP(SLOW, int, fsync, (int fd), (fd), -1);
 WRAP(SLOW, int, __openat_2, (int fd, const char *path, int flags), (fd, path, flags), -1);
 WRAP(SLOW, int, __openat64_2, (int fd, const char *path, int flags), (fd, path, flags), -1);

@@ -10,7 +10,9 @@
 
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/capability.h>
 #include <linux/nsfs.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sched.h>
 #include <string.h>
@@ -27,6 +29,9 @@
 #include "fail.h"
 #include "fd.h"
 #include "link.h"
+#include "netns.h"
+#include "oci.h"
+#include "pool.h"
 #include "str.h"
 
 enum {
@@ -114,7 +119,7 @@ static void in_user_namespace(const struct unit_dir *d)
 	uid_t owner;
 	int ns = -EBADF;
 
-	CHECK(userns_make(IDS, &ns, &last) == 0);
+	CHECK(userns_make(IDS, 0, &ns, &last) == 0);
 	CHECK(ioctl(ns, NS_GET_OWNER_UID, &owner) == 0 && owner == IDS);
 	CHECK(setgroups(0, NULL) == 0 && setns(ns, CLONE_NEWUSER) == 0);
 	CHECK(fd_read_line(AT_FDCWD, "/proc/self/uid_map", line, sizeof(line)) == 0);
@@ -229,6 +234,56 @@ static void in_controllers(const struct unit_dir *d)
 			   sizeof(line)) < 0);
 }
 
+/* The image is a stranger's: what it has in the way is replaced in the scratch, never followed. */
+static void in_resolver(const struct unit_dir *d)
+{
+	char canary[128], path[192], line[64];
+	struct spec spec;
+	struct engine_start s = plan(d, &spec);
+	uint64_t disk;
+
+	s.guest = "/bin/sh";
+	s.egress = true;
+	unit_dir_write(d, "canary", "canary", 6);
+	(void)snprintf(canary, sizeof(canary), "%s/canary", d->path);
+	(void)snprintf(path, sizeof(path), "%s/etc", spec.root);
+	CHECK(mkdir(path, 0755) == 0 && chown(path, IMAGE, IMAGE + 7) == 0);
+	(void)snprintf(path, sizeof(path), "%s/etc/resolv.conf", spec.root);
+	CHECK(symlink(canary, path) == 0 && lchown(path, IMAGE, IMAGE + 7) == 0);
+	CHECK(scratch_mount(&s, &disk, &last) == 0);
+	CHECK(owned("/run/r/etc/resolv.conf", IDS, IDS));
+	CHECK(fd_read_line(AT_FDCWD, "/run/r/etc/resolv.conf", line, sizeof(line)) == 0);
+	CHECK(str_eq(line, "nameserver 127.0.0.1"));
+	CHECK(readlink(path, line, sizeof(line)) > 0);
+	CHECK(fd_read_line(AT_FDCWD, canary, line, sizeof(line)) == 0 && str_eq(line, "canary"));
+}
+
+static void resolver_is_put_over_the_images(void **state)
+{
+	check_in_child(*state, in_resolver);
+}
+
+static void in_resolver_elsewhere(const struct unit_dir *d)
+{
+	char path[192];
+	struct spec spec;
+	struct engine_start s = plan(d, &spec);
+	uint64_t disk;
+
+	s.guest = "/bin/sh";
+	s.egress = true;
+	(void)snprintf(path, sizeof(path), "%s/etc", spec.root);
+	CHECK(symlink("/tmp", path) == 0 && lchown(path, IMAGE, IMAGE + 7) == 0);
+	CHECK(scratch_mount(&s, &disk, &last) < 0);
+	CHECK(strstr(last.msg, "/etc/resolv.conf"));
+	CHECK(access("/tmp/resolv.conf", F_OK) < 0 && access("/run/r/tmp/resolv.conf", F_OK) < 0);
+}
+
+static void etc_is_not_followed(void **state)
+{
+	check_in_child(*state, in_resolver_elsewhere);
+}
+
 static void controllers_are_hidden(void **state)
 {
 	if (access("/sys/fs/cgroup/unified/cgroup.controllers", R_OK) < 0)
@@ -326,6 +381,50 @@ static void in_sandbox(const struct unit_dir *d)
 	end(&b);
 }
 
+/* From the sandbox's own network: a connection to an address that stands for a name. */
+static void connect_inside(int pidfd, const struct sockaddr_in *to)
+{
+	_cleanup_close_ int sock = -EBADF;
+
+	CHECK(setns(pidfd, CLONE_NEWNET) == 0);
+	sock = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	CHECK(connect(sock, (const struct sockaddr *)to, sizeof(*to)) == 0);
+	_exit(0);
+}
+
+static void in_captured_sandbox(const struct unit_dir *d)
+{
+	const struct sockaddr_in to = { .sin_family = AF_INET,
+					.sin_port = htons(443),
+					.sin_addr.s_addr = htonl(POOL_NET + POOL_FIRST) };
+	_cleanup_capture_sockets_ struct capture_sockets s = CAPTURE_SOCKETS_INIT;
+	struct sockaddr_in got;
+	struct engine_sandbox b;
+	struct pollfd p;
+	socklen_t n = sizeof(got);
+	size_t fds;
+	int sock, fd;
+	pid_t pid;
+
+	(void)start_once(d, &b, &sock);
+	fds = fail_count_fds();
+	CHECK(netns_capture(b.init.pidfd, NULL, 0, &s, &last) == 0);
+	CHECK(fail_count_fds() == fds + CAPTURE_SOCKETS - 1 && s.fds[CAPTURE_TCP6] == -EBADF);
+	pid = fork();
+	if (pid == 0)
+		connect_inside(b.init.pidfd, &to);
+	p = (struct pollfd){ .fd = s.fds[CAPTURE_TCP], .events = POLLIN };
+	CHECK(poll(&p, 1, DEADLINE * 1000) == 1);
+	fd = accept4(s.fds[CAPTURE_TCP], NULL, NULL, SOCK_CLOEXEC);
+	CHECK(fd >= 0 && getsockname(fd, (struct sockaddr *)&got, &n) == 0);
+	CHECK(got.sin_port == to.sin_port && got.sin_addr.s_addr == to.sin_addr.s_addr);
+	CHECK(waitpid(pid, NULL, 0) == pid);
+	/* Once for a sandbox: the second time somebody listens there. */
+	CHECK(netns_capture(b.init.pidfd, NULL, 0, &s, &last) == -EADDRINUSE);
+	(void)close(fd);
+	end(&b);
+}
+
 static void need_guest(void)
 {
 	char crun[256];
@@ -345,6 +444,16 @@ static void says_hello_and_leaves_nothing(void **state)
 	assert_int_equal(fd_read_file(AT_FDCWD, "/proc/self/mountinfo", &after, &e), 0);
 	assert_string_equal(buf_text(&before), buf_text(&after));
 	assert_true(owned("/dev/null", 0, 0)); /* crun gives away what it has as standard input */
+}
+
+static void what_goes_out_is_captured(void **state)
+{
+	const uint64_t network = UINT64_C(1) << CAP_NET_ADMIN | UINT64_C(1) << CAP_NET_RAW |
+				 UINT64_C(1) << CAP_SYS_ADMIN;
+
+	need_guest();
+	assert_true((oci_guest_capabilities() & network) == 0);
+	check_in_child(*state, in_captured_sandbox);
 }
 
 /* Its channel gone, the guest ends by itself: so it does when a warden is killed. */
@@ -437,8 +546,11 @@ int main(int argc, char **argv)
 		TEST(ids_of_others_are_not_to_be_had),
 		TEST(root_is_the_image_and_a_bounded_scratch),
 		TEST(image_and_guest_may_lie_below_run),
+		TEST(resolver_is_put_over_the_images),
+		TEST(etc_is_not_followed),
 		TEST(controllers_are_hidden),
 		TEST(says_hello_and_leaves_nothing),
+		TEST(what_goes_out_is_captured),
 		TEST(ends_with_its_channel),
 		TEST(what_crun_says_is_told),
 		TEST(an_image_that_cannot_be_had_is_named),

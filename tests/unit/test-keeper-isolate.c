@@ -6,6 +6,8 @@
 #include "unit.h"
 
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
@@ -13,6 +15,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -115,7 +118,54 @@ static bool try_prctl(void)
 	return prctl(PR_GET_DUMPABLE) >= 0;
 }
 
+static bool try_truncate(void)
+{
+	return ftruncate(4, 0) == 0;
+}
+
+static bool try_read_at(void)
+{
+	char byte;
+
+	return pread(4, &byte, 1, 0) >= 0;
+}
+
+static bool try_send_files(void)
+{
+	struct iovec v = { .iov_base = (void *)"x", .iov_len = 1 };
+	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1 };
+
+	return sendmsg(3, &m, 0) == 1;
+}
+
 /* ---- what it must be able to do ---- */
+
+/* Writing a record, as far as a limit. */
+static bool try_record(void)
+{
+	char byte = 'x';
+	struct iovec v[2] = { { &byte, 1 }, { &byte, 1 } };
+
+	return pwrite(4, &byte, 1, 4096) == 1 && pwritev(4, v, 2, 4097) == 2;
+}
+
+static bool try_long_record(void)
+{
+	char byte = 'x';
+
+	return pwrite(4, &byte, 1, 64 << 20) == 1;
+}
+
+/* A descriptor comes from the warden. */
+static bool try_note(void)
+{
+	int files[NOTE_FILES_MAX];
+	struct keeper_note note;
+	size_t n = 0;
+
+	return note_receive(3, &note, files, &n) == 0 && note.value == 7 && n == 2 &&
+	       write(files[1], "x", 1) == 1;
+}
 
 static bool try_log(void)
 {
@@ -183,9 +233,14 @@ static _noreturn_ void child(bool (*try)(void), bool isolated)
 	int fds[2];
 
 	(void)dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), 2);
-	if (socketpair(AF_UNIX, SOCK_STREAM, 0, fds) < 0 || dup2(fds[0], 3) < 0)
+	(void)signal(SIGXFSZ, SIG_IGN);
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, fds) < 0 || dup2(fds[0], 3) < 0 ||
+	    dup2(memfd_create("record", 0), 4) < 0)
+		_exit(BROKEN);
+	if (note_send(fds[1], NOTE_RECORDS, 7, (const int[]){ 2, 4 }, 2) < 0)
 		_exit(BROKEN);
 	s = start_of(3);
+	s.listener = 4; /* stays open */
 	if (isolated && (isolate_fds(&s, &e) < 0 || isolate(&s, &e) < 0))
 		_exit(BROKEN);
 	_exit(try() ? WORKED : REFUSED);
@@ -208,13 +263,23 @@ static void what_kills(void **state)
 		const char *name;
 		bool (*try)(void);
 	} rows[] = {
-		{ "open", try_open },	      { "openat2", try_openat2 },
-		{ "socket", try_socket },     { "connect", try_connect },
-		{ "kill", try_kill },	      { "fork", try_fork },
-		{ "exec", try_exec },	      { "setuid", try_setuid },
-		{ "ptrace", try_ptrace },     { "executable memory", try_exec_memory },
-		{ "mprotect", try_mprotect }, { "another socket option", try_other_sockopt },
-		{ "unshare", try_unshare },   { "prctl", try_prctl },
+		{ "open", try_open },
+		{ "openat2", try_openat2 },
+		{ "socket", try_socket },
+		{ "connect", try_connect },
+		{ "kill", try_kill },
+		{ "fork", try_fork },
+		{ "exec", try_exec },
+		{ "setuid", try_setuid },
+		{ "ptrace", try_ptrace },
+		{ "executable memory", try_exec_memory },
+		{ "mprotect", try_mprotect },
+		{ "another socket option", try_other_sockopt },
+		{ "unshare", try_unshare },
+		{ "prctl", try_prctl },
+		{ "truncate", try_truncate },
+		{ "read at an offset", try_read_at },
+		{ "send files", try_send_files },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
@@ -224,12 +289,158 @@ static void what_kills(void **state)
 	}
 }
 
+/* ---- a keeper that dials ---- */
+
+static bool try_tcp(void)
+{
+	return socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0) >= 0 &&
+	       socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, IPPROTO_TCP) >= 0;
+}
+
+static bool try_udp(void)
+{
+	return socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, IPPROTO_UDP) >= 0 &&
+	       socket(AF_INET6, SOCK_DGRAM | SOCK_NONBLOCK, 0) >= 0;
+}
+
+static bool try_unix_packets(void)
+{
+	return socket(AF_UNIX, SOCK_DGRAM, 0) >= 0;
+}
+
+static bool try_netlink(void)
+{
+	return socket(AF_NETLINK, SOCK_RAW, 0) >= 0;
+}
+
+/* Some of them a kernel may not have; that it was asked is what is looked for. */
+static bool try_raw(void)
+{
+	return socket(AF_INET, SOCK_RAW, IPPROTO_ICMP) >= 0 || errno != ENOSYS;
+}
+
+static bool try_ping(void)
+{
+	return socket(AF_INET, SOCK_DGRAM, IPPROTO_ICMP) >= 0 || errno != ENOSYS;
+}
+
+static bool try_sctp(void)
+{
+	return socket(AF_INET, SOCK_STREAM, IPPROTO_SCTP) >= 0 || errno != ENOSYS;
+}
+
+static bool try_packet(void)
+{
+	return socket(AF_PACKET, SOCK_DGRAM, 0) >= 0 || errno != ENOSYS;
+}
+
+static bool try_vsock(void)
+{
+	return socket(AF_VSOCK, SOCK_STREAM, 0) >= 0 || errno != ENOSYS;
+}
+
+static bool try_bind_to_device(void)
+{
+	return setsockopt(3, SOL_SOCKET, SO_BINDTODEVICE, "lo", 3) == 0 || errno != ENOSYS;
+}
+
+static bool try_mark(void)
+{
+	int mark = 1;
+
+	return setsockopt(3, SOL_SOCKET, SO_MARK, &mark, sizeof(mark)) == 0 || errno != ENOSYS;
+}
+
+static bool try_nodelay(void)
+{
+	int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct linger now = { .l_onoff = 1 };
+
+	return setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)) == 0 &&
+	       setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now)) == 0;
+}
+
+static bool try_listen(void)
+{
+	return listen(3, 1) == 0 || errno != ENOSYS;
+}
+
+static bool try_bind(void)
+{
+	struct sockaddr_in a = { .sin_family = AF_INET };
+
+	return bind(3, (struct sockaddr *)&a, sizeof(a)) == 0 || errno != ENOSYS;
+}
+
+static bool try_dup(void)
+{
+	return fcntl(3, F_DUPFD, 0) >= 0;
+}
+
+static bool try_pipe(void)
+{
+	int fds[2];
+
+	return pipe2(fds, O_CLOEXEC | O_NONBLOCK) == 0 && fcntl(fds[0], F_SETPIPE_SZ, 65536) > 0;
+}
+
+static void what_kills_one_that_dials(void **state)
+{
+	static const struct {
+		const char *name;
+		bool (*try)(void);
+	} rows[] = {
+		{ "a Unix socket", try_socket },
+		{ "a Unix socket for packets", try_unix_packets },
+		{ "netlink", try_netlink },
+		{ "a raw socket", try_raw },
+		{ "a socket for pings", try_ping },
+		{ "SCTP", try_sctp },
+		{ "a packet socket", try_packet },
+		{ "vsock", try_vsock },
+		{ "another device", try_bind_to_device },
+		{ "a mark", try_mark },
+		{ "bind", try_bind },
+		{ "listen", try_listen },
+		{ "dup", try_dup },
+		{ "open", try_open },
+		{ "fork", try_fork },
+		{ "kill", try_kill },
+		{ "send files", try_send_files },
+	};
+
+	spec.egress.allow.n = 1;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		print_message("# %s\n", rows[i].name);
+		assert_int_equal(run(rows[i].try, false), WORKED);
+		assert_int_equal(run(rows[i].try, true), KILLED + SIGSYS);
+	}
+	spec.egress.allow.n = 0;
+}
+
+/* The same, where something may leave the sandbox and where nothing may. */
+static void what_dials(void **state)
+{
+	bool (*const tries[])(void) = { try_tcp, try_udp, try_connect, try_nodelay, try_pipe };
+
+	for (size_t i = 0; i < ARRAY_SIZE(tries); i++) {
+		assert_int_equal(run(tries[i], true), KILLED + SIGSYS);
+		spec.egress.allow.n = 1;
+		assert_int_equal(run(tries[i], true), WORKED);
+		spec.egress.allow.n = 0;
+	}
+}
+
 static void what_works(void **state)
 {
 	assert_int_equal(run(try_log, true), WORKED);
 	assert_int_equal(run(try_memory, true), WORKED);
 	assert_int_equal(run(try_peercred, true), WORKED);
 	assert_int_equal(run(try_clock, true), WORKED);
+	assert_int_equal(run(try_record, true), WORKED);
+	assert_int_equal(run(try_note, true), WORKED);
+	assert_int_equal(run(try_long_record, false), WORKED);
+	assert_int_equal(run(try_long_record, true), REFUSED);
 	assert_int_equal(run(try_much_memory, false), WORKED);
 	assert_int_equal(run(try_much_memory, true), REFUSED);
 }
@@ -266,7 +477,7 @@ static void what_the_kernel_says(void **state)
 	static const char *const limits[][2] = {
 		{ "Max processes", " 0 " },
 		{ "Max core file size", " 0 " },
-		{ "Max open files", " 128 " },
+		{ "Max open files", " 512 " },
 		{ "Max address space", " 536870912 " },
 	};
 	int fds[2], extra = open("/", O_RDONLY | O_DIRECTORY), status;
@@ -360,6 +571,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_kills),
+		cmocka_unit_test(what_kills_one_that_dials),
+		cmocka_unit_test(what_dials),
 		cmocka_unit_test(what_works),
 		cmocka_unit_test(what_the_kernel_says),
 		cmocka_unit_test(it_dies_with_its_parent),

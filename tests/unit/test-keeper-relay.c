@@ -228,7 +228,26 @@ static bool runs(const char *text)
 	return found;
 }
 
-static void a_client_that_goes_takes_its_commands(void **state)
+static struct talk *attach(struct peer *p, uint64_t number, bool input)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(64);
+
+	if (input)
+		fields_put_flag(&b, TAG_STDIN);
+	fields_put_number(&b, TAG_RECORD, number);
+	return peer_open(p, WIRE_OP_ATTACH, &b);
+}
+
+static void put_signal(struct peer *p, const struct talk *t, unsigned int number)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(64);
+
+	fields_put_number(&b, TAG_NUMBER, number);
+	assert_int_equal(link_msg(p->l, t->ch, WIRE_MSG_SIGNAL, &b), 0);
+}
+
+/* A connection that breaks off is not the command's end; CLOSE is. */
+static void a_client_that_goes_leaves_its_commands(void **state)
 {
 	_cleanup_bench_ struct bench b;
 	_cleanup_peer_ struct peer *c = NULL;
@@ -245,10 +264,135 @@ static void a_client_that_goes_takes_its_commands(void **state)
 	UNTIL(c, t->got[1] > 0);
 	UNTIL(b.client, runs(text));
 	(void)shutdown(c->fd, SHUT_RDWR);
+	for (int i = 0; i < 20; i++)
+		peer_step(b.client, 10);
+	assert_true(runs(text));
+	t = peer_exec(b.client, .script = script, .name = "other");
+	UNTIL(b.client, t->got[1] > 0);
+	assert_int_equal(link_close(b.client->l, t->ch, WIRE_DONE, NULL), 0);
+	t = attach(b.client, 1, false);
+	UNTIL(b.client, t->accepted);
+	put_signal(b.client, t, SIGKILL);
+	UNTIL(b.client, t->closed);
 	UNTIL(b.client, !runs(text));
 	t = peer_exec(b.client, .script = "exit 0");
 	UNTIL(b.client, t->closed);
 	assert_int_equal(t->exit_code, 0);
+}
+
+static int record_of(const struct bench *b, uint64_t number, struct record_info *ret)
+{
+	char name[RECORD_FILE_NAME];
+	struct err e = ERR_INIT;
+	_cleanup_close_ int fd = -EBADF;
+
+	record_file_name(number, name);
+	fd = openat(b->dir->fd, name, O_RDONLY | O_CLOEXEC);
+	return fd < 0 ? -errno : record_read(fd, ret, &e);
+}
+
+/* Its client need not stay: the record has its output and its end. */
+static void a_detached_command_is_recorded(void **state)
+{
+	_cleanup_bench_ struct bench b;
+	struct record_info info = { 0 };
+	struct talk *t, *again;
+
+	bench_init(&b, state);
+	bench_start(&b, true);
+	bench_go(&b);
+	t = peer_exec(b.client, .script = "echo out; echo err >&2; sleep 0.3; exit 4",
+		      .name = "job", .detach = true);
+	UNTIL(b.client, t->accepted);
+	assert_int_equal(t->record, 1);
+	again = peer_exec(b.client, .script = "true", .name = "job");
+	UNTIL(b.client, again->closed);
+	assert_int_equal(again->code, WIRE_EXISTS);
+	again = peer_exec(b.client, .script = "true", .name = "17");
+	UNTIL(b.client, again->closed);
+	assert_int_equal(again->code, WIRE_INVALID);
+	assert_int_equal(link_close(b.client->l, t->ch, WIRE_DONE, NULL), 0);
+	UNTIL(b.client, record_of(&b, 1, &info) == 0 && info.slot.state == RECORD_ENDED);
+	assert_int_equal(t->got[1], 0);
+	assert_int_equal(info.slot.value, 4);
+	assert_int_equal(info.slot.bytes[0], 4);
+	assert_int_equal(info.slot.bytes[1], 4);
+	assert_string_equal(info.head.name, "job");
+	again = peer_exec(b.client, .script = "true", .name = "job");
+	UNTIL(b.client, again->closed);
+	assert_int_equal(again->code, WIRE_DONE);
+}
+
+/* One at a time has the input, and what one has typed is not lost with them. */
+static void input_is_handed_over(void **state)
+{
+	_cleanup_bench_ struct bench b;
+	_cleanup_peer_ struct peer *c = NULL;
+	struct talk *t, *first, *second;
+
+	bench_init(&b, state);
+	bench_start(&b, true);
+	bench_go(&b);
+	t = peer_exec(b.client, .script = "cat", .input = true);
+	UNTIL(b.client, t->accepted);
+	second = attach(b.client, t->record, true);
+	UNTIL(b.client, second->closed);
+	assert_int_equal(second->code, WIRE_EXISTS);
+	second = attach(b.client, t->record + 1, false);
+	UNTIL(b.client, second->closed);
+	assert_int_equal(second->code, WIRE_NOT_FOUND);
+	c = bench_client(&b);
+	first = peer_exec(c, .script = "cat; echo end", .input = true, .detach = true);
+	UNTIL(c, first->accepted);
+	assert_int_equal(link_data(c->l, first->ch, 0, "one ", 4), 4);
+	peer_write(c);
+	(void)shutdown(c->fd, SHUT_RDWR);
+	for (second = NULL; !second || second->closed;) {
+		second = attach(b.client, first->record, true);
+		UNTIL(b.client, second->accepted || second->closed);
+	}
+	assert_int_equal(link_data(b.client->l, second->ch, 0, "two\n", 4), 4);
+	assert_int_equal(link_eof(b.client->l, second->ch, 0), 0);
+	UNTIL(b.client, second->closed);
+	assert_int_equal(second->code, WIRE_DONE);
+	{
+		struct record_info info = { 0 };
+
+		assert_int_equal(record_of(&b, first->record, &info), 0);
+		assert_int_equal(info.slot.bytes[0], 12); /* "one two\nend\n" */
+	}
+}
+
+/* More commands at once than there are files, and then none at all. */
+static void commands_wait_for_records(void **state)
+{
+	_cleanup_bench_ struct bench b;
+	struct talk *t[50];
+
+	bench_init(&b, state);
+	bench_start(&b, true);
+	bench_go(&b);
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++)
+		t[i] = peer_exec(b.client, .script = "exit 3");
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+		UNTIL(b.client, t[i]->closed);
+		assert_int_equal(t[i]->exit_code, 3);
+	}
+}
+
+static void without_records_nothing_runs(void **state)
+{
+	_cleanup_bench_ struct bench b;
+	struct talk *t;
+
+	bench_init(&b, state);
+	b.no_records = true;
+	bench_start(&b, true);
+	bench_go(&b);
+	t = peer_exec(b.client, .script = "true");
+	UNTIL(b.client, t->closed);
+	assert_int_equal(t->code, WIRE_NO_SPACE);
+	assert_false(t->accepted);
 }
 
 static void the_end_of_the_guest_is_told(void **state)
@@ -418,6 +562,48 @@ static void an_open_that_grows_too_long(void **state)
 	UNTIL2(b.guest, b.client, t->closed);
 	assert_int_equal(t->code, WIRE_INVALID);
 	assert_int_equal(b.guest->n, 0);
+}
+
+/* Fills the guest's link, which the test does not read, until nobody is read from any more. */
+static void fill_guest(struct bench *b, const struct talk *t)
+{
+	struct pollfd p = { .fd = b->client->fd, .events = POLLOUT };
+	size_t left = 0;
+
+	for (int i = 0; left == 0 || poll(&p, 1, 300) > 0; i++) {
+		assert_true(i < 1000); /* there is an end to it */
+		for (int n = 0; n < 1000 && left == 0; n++)
+			put_signal(b->client, t, SIGCONT);
+		peer_write(b->client);
+		(void)link_pending(b->client->l, &left);
+	}
+}
+
+/* Else a command that was to end would go on, for nobody. */
+static void a_close_counts_after_its_client_has_gone(void **state)
+{
+	_cleanup_bench_ struct bench b;
+	_cleanup_peer_ struct peer *c = NULL;
+	struct talk *t, *u, *g, *h;
+
+	bench_scripted(&b, state);
+	c = bench_client(&b);
+	t = peer_exec(c, .script = "x");
+	UNTIL2(b.guest, c, b.guest->n == 1);
+	g = &b.guest->talks[0];
+	accept_exec(&b, g->ch);
+	UNTIL2(b.guest, c, t->accepted);
+	u = peer_exec(b.client, .script = "y");
+	h = asked(&b);
+	accept_exec(&b, h->ch);
+	UNTIL2(b.guest, b.client, u->accepted);
+	fill_guest(&b, u);
+	assert_int_equal(link_close(c->l, t->ch, WIRE_DONE, NULL), 0);
+	peer_write(c);
+	peer_free(TAKE_PTR(c));
+	(void)usleep(200 * 1000);
+	UNTIL2(b.guest, b.client, g->closed);
+	assert_false(h->closed);
 }
 
 static void exit_and_close_wait_for_the_output(void **state)
@@ -607,7 +793,7 @@ static void go_before_the_guest_has_answered_is_no_go(void **state)
 
 	bench_init(&b, state);
 	bench_start(&b, false);
-	assert_int_equal(write(b.warden, "g", 1), 1);
+	assert_int_equal(note_send(b.warden, NOTE_GO, 0, NULL, 0), 0);
 	assert_int_equal(bench_end(&b), KEEPER_FAILED);
 }
 
@@ -616,6 +802,7 @@ static void without_a_warden_it_ends(void **state)
 	_cleanup_bench_ struct bench b;
 
 	bench_scripted(&b, state);
+	bench_helper_end(&b);
 	b.warden = fd_close(b.warden);
 	assert_int_equal(bench_end(&b), KEEPER_FAILED);
 }
@@ -683,7 +870,11 @@ int main(void)
 		cmocka_unit_test(one_that_does_not_read_stops_itself_alone),
 		cmocka_unit_test(a_flood_comes_through_in_order),
 		cmocka_unit_test(time_limits_end_commands),
-		cmocka_unit_test(a_client_that_goes_takes_its_commands),
+		cmocka_unit_test(a_client_that_goes_leaves_its_commands),
+		cmocka_unit_test(a_detached_command_is_recorded),
+		cmocka_unit_test(input_is_handed_over),
+		cmocka_unit_test(commands_wait_for_records),
+		cmocka_unit_test(without_records_nothing_runs),
 		cmocka_unit_test(the_end_of_the_guest_is_told),
 		cmocka_unit_test(once_ends_with_the_first),
 		cmocka_unit_test(idle_ends),
@@ -691,6 +882,7 @@ int main(void)
 		cmocka_unit_test(codes_that_are_not_the_guests),
 		cmocka_unit_test(too_many_are_refused),
 		cmocka_unit_test(an_open_that_grows_too_long),
+		cmocka_unit_test(a_close_counts_after_its_client_has_gone),
 		cmocka_unit_test(exit_and_close_wait_for_the_output),
 		cmocka_unit_test(events_that_nobody_reads),
 		cmocka_unit_test(a_guest_that_breaks_the_rules),

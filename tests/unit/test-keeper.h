@@ -40,7 +40,7 @@ struct talk {
 	bool eof[WIRE_STREAMS];
 	unsigned int msgs, credits;
 	bool exited;
-	uint64_t exit_code;
+	uint64_t exit_code, record;
 	struct buf open; /* fields of an OPEN that came */
 };
 
@@ -83,7 +83,10 @@ static inline void peer_opened_(struct link *l, uint32_t ch, enum wire_op op,
 
 static inline void peer_accepted_(struct link *l, uint32_t ch, const struct fields *f, void *arg)
 {
-	talk_of(arg, ch)->accepted = true;
+	struct talk *t = talk_of(arg, ch);
+
+	t->accepted = true;
+	t->record = fields_number(f, TAG_RECORD, 0);
 }
 
 static inline void peer_data_(struct link *l, uint32_t ch, unsigned int stream, const void *data,
@@ -154,6 +157,8 @@ static inline struct peer *peer_new(enum link_role role, int fd)
 	p->fd = fd;
 	assert_int_equal(fcntl(fd, F_SETFL, O_RDWR | O_NONBLOCK), 0);
 	assert_int_equal(link_new(role, &peer_ops, p, &p->l), 0);
+	if (role == LINK_KEEPER)
+		link_with_client(p->l);
 	return p;
 }
 
@@ -241,7 +246,8 @@ struct exec {
 	const char *script;
 	bool input;
 	uint64_t timeout;
-	const char *env, *cwd;
+	const char *env, *cwd, *name;
+	bool detach;
 };
 
 static inline struct talk *peer_exec_(struct peer *p, const struct exec *x)
@@ -259,6 +265,10 @@ static inline struct talk *peer_exec_(struct peer *p, const struct exec *x)
 		fields_put_flag(&b, TAG_STDIN);
 	if (x->timeout)
 		fields_put_number(&b, TAG_TIMEOUT, x->timeout);
+	if (x->name)
+		fields_put_text(&b, TAG_NAME, x->name);
+	if (x->detach)
+		fields_put_flag(&b, TAG_DETACH);
 	assert_int_equal(b.err, 0);
 	return peer_open(p, WIRE_OP_EXEC, &b);
 }
@@ -270,8 +280,10 @@ static inline struct talk *peer_exec_(struct peer *p, const struct exec *x)
 struct bench {
 	struct unit_dir *dir;
 	struct spec spec;
-	pid_t keeper, guest_pid;
+	pid_t keeper, guest_pid, helper; /* the last answers the keeper as a warden does */
 	int warden;
+	struct audit_chain *chain; /* or NULL: the log is off */
+	bool no_records;	   /* there are no files to be had for them */
 	char path[UNIT_PATH_MAX + 8];
 	struct peer *guest;  /* where the test is the guest */
 	struct peer *client; /* the first one */
@@ -331,7 +343,9 @@ static inline void bench_guest(struct bench *b, int fd)
 static inline void bench_start(struct bench *b, bool real)
 {
 	int guest, client;
-	struct keeper_start s = { .spec = &b->spec, .id = KEEPER_ID, .parent = getpid() };
+	struct keeper_start s = {
+		.spec = &b->spec, .chain = b->chain, .id = KEEPER_ID, .parent = getpid()
+	};
 
 	pair_of(SOCK_STREAM, &s.guest, &guest);
 	pair_of(SOCK_STREAM, &s.client, &client);
@@ -378,18 +392,77 @@ static inline void bench_greet(struct bench *b, struct keeper_note *ret)
 	assert_int_equal(poll(&p, 1, PATIENCE_S * 1000), 1);
 	assert_int_equal(read(b->warden, ret, sizeof(*ret)), (ssize_t)sizeof(*ret));
 	if (b->guest)
-		assert_int_equal(ret->landlock, 77);
+		assert_int_equal(ret->value, 77);
+	assert_int_equal(ret->kind, NOTE_READY);
+}
+
+static inline void give_records_(struct bench *b, uint64_t *last, uint64_t n)
+{
+	int files[NOTE_FILES_MAX];
+	uint64_t first = *last + 1;
+
+	n = MIN(n, (uint64_t)NOTE_FILES_MAX);
+	for (size_t i = 0; i < n; i++) {
+		char path[UNIT_PATH_MAX + RECORD_FILE_NAME], name[RECORD_FILE_NAME];
+
+		record_file_name(++*last, name);
+		(void)snprintf(path, sizeof(path), "%s/%s", b->dir->path, name);
+		files[i] = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	}
+	(void)note_send(b->warden, NOTE_RECORDS, first, files, n);
+	for (size_t i = 0; i < n; i++)
+		(void)close(files[i]);
+}
+
+static inline _noreturn_ void helper_(struct bench *b, uint64_t last)
+{
+	struct pollfd p = { .fd = b->warden, .events = POLLIN };
+	int files[NOTE_FILES_MAX];
+	struct keeper_note note;
+	size_t n;
+
+	(void)close(b->client->fd);
+	if (b->guest)
+		(void)close(b->guest->fd);
+	while (poll(&p, 1, -1) == 1 && note_receive(b->warden, &note, files, &n) == 0) {
+		char name[RECORD_FILE_NAME], path[UNIT_PATH_MAX + RECORD_FILE_NAME];
+
+		record_file_name(note.value, name);
+		(void)snprintf(path, sizeof(path), "%s/%s", b->dir->path, name);
+		if (note.kind == NOTE_WANT_RECORDS && b->no_records)
+			(void)note_send(b->warden, NOTE_NO_RECORDS, ENOSPC, NULL, 0);
+		else if (note.kind == NOTE_WANT_RECORDS)
+			give_records_(b, &last, note.value);
+		else if (note.kind == NOTE_DROP_RECORD)
+			(void)unlink(path);
+	}
+	_exit(0);
+}
+
+static inline void bench_helper_end(struct bench *b)
+{
+	if (b->helper > 0) {
+		(void)kill(b->helper, SIGKILL);
+		(void)waitpid(b->helper, NULL, 0);
+	}
+	b->helper = 0;
 }
 
 static inline void bench_go(struct bench *b)
 {
 	struct keeper_note note = { 0 };
+	uint64_t last = 0;
 
 	bench_greet(b, &note);
-	assert_int_equal(write(b->warden, "g", 1), 1);
+	assert_int_equal(note_send(b->warden, NOTE_GO, 0, NULL, 0), 0);
+	if (!b->no_records)
+		give_records_(b, &last, RECORDS_AT_START);
+	b->helper = fork();
+	if (b->helper == 0)
+		helper_(b, last);
 	peer_say_hello(b->client, false);
 	UNTIL(b->client, b->client->hello);
-	assert_int_equal(b->client->landlock, note.landlock);
+	assert_int_equal(b->client->landlock, note.value);
 }
 
 static inline struct peer *bench_connect(const struct bench *b)
@@ -428,6 +501,7 @@ static inline int bench_end(struct bench *b)
 
 static inline void bench_done(struct bench *b)
 {
+	bench_helper_end(b);
 	if (b->keeper > 0) {
 		(void)kill(b->keeper, SIGKILL);
 		(void)waitpid(b->keeper, NULL, 0);

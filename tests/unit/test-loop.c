@@ -388,6 +388,29 @@ static void an_eager_timer_starves_nobody(void **state)
 	ready_done(&r);
 }
 
+/* The timerfd stays set to the one that is gone. */
+static void a_timer_after_one_that_was_deleted(void **state)
+{
+	struct loop *l = ((struct box *)*state)->loop;
+	struct tick first = { .timer = { .cb = on_tick, .arg = &first } }, second = first;
+	struct ready r;
+
+	ready_init(l, &r, count_fd);
+	second.timer.arg = &second;
+	first.when = clock_mono() + 20 * NSEC_PER_MSEC;
+	second.when = first.when + 20 * NSEC_PER_MSEC;
+	assert_int_equal(loop_set_timer(l, &first.timer, first.when), 0);
+	assert_int_equal(loop_once(l, UINT64_MAX), 0); /* the descriptor is ready */
+	loop_del_timer(&first.timer);
+	ready_done(&r);
+	assert_int_equal(loop_set_timer(l, &second.timer, second.when), 0);
+	fired = too_early = 0;
+	while (second.hits == 0)
+		assert_int_equal(loop_once(l, UINT64_MAX), 0);
+	assert_int_equal(first.hits, 0);
+	assert_true(clock_mono() >= second.when);
+}
+
 static void timers_are_limited(void **state)
 {
 	struct loop *l = ((struct box *)*state)->loop;
@@ -685,6 +708,7 @@ int main(void)
 		in_loop(a_due_timer_fires_when_polled),
 		in_loop(a_timer_deleted_by_another_does_not_fire),
 		in_loop(an_eager_timer_starves_nobody),
+		in_loop(a_timer_after_one_that_was_deleted),
 		in_loop(timers_are_limited),
 		in_loop(the_deadline_is_kept),
 		in_loop(signals_are_heard),

@@ -177,6 +177,38 @@ static void many_ports_of_one_name(void **state)
 	assert_denied(s, "x.com:8080");
 }
 
+static bool knows(const struct ruleset *s, const char *text)
+{
+	struct err e = ERR_INIT;
+	struct name name;
+
+	assert_int_equal(name_parse(text, strlen(text), &name, &e), 0);
+	return ruleset_knows(s, &name);
+}
+
+/* As long as one port is left. */
+static void a_name_is_known_on_some_port(void **state)
+{
+	_cleanup_ruleset_ struct ruleset *s = NULL;
+	char deep[NAME_TEXT_MAX + 1];
+
+	assert_int_equal(make(RULES("+github.com:443", "+github.com:22", "-github.com:443",
+				    "+.a.io:1", "+b.a.io:2", "-.c.a.io", "-d.a.io:1", "+10.0.0.1:1",
+				    "-e.com:5", "+f.com:5", "-f.com:5"),
+			      &s),
+			 0);
+	assert_true(knows(s, "github.com") && knows(s, "a.io") && knows(s, "x.a.io"));
+	assert_true(knows(s, "b.a.io"));
+	assert_false(knows(s, "x.github.com") || knows(s, "c.a.io") || knows(s, "x.c.a.io"));
+	assert_false(knows(s, "d.a.io") || knows(s, "e.com") || knows(s, "f.com"));
+	assert_true(knows(s, "x.d.a.io"));
+	/* As many labels as there can be. */
+	for (size_t i = 0; i < sizeof(deep) - 1; i++)
+		deep[i] = i % 2 ? 'x' : '.';
+	memcpy(deep + sizeof(deep) - 6, ".a.io", 6);
+	assert_true(knows(s, deep + 1));
+}
+
 static void has_a_limit(void **state)
 {
 	struct ruleset *s = NULL;
@@ -199,9 +231,25 @@ static void survives_failing_calls(void **state)
 	FAIL_SWEEP(make_and_free());
 }
 
+static void the_strictest_protocol_counts(void **state)
+{
+	_cleanup_ruleset_ struct ruleset *s = NULL;
+
+	assert_int_equal(make(RULES("+x.com:22/tcp", "+x.com:22", "+x.com:22/tls", "+y.com:443/tcp",
+				    "+y.com:443", "+.z.com:443/tcp", "+a.z.com:443"),
+			      &s),
+			 0);
+	assert_int_equal(rule_proto(&check(s, "x.com:22").allow->rule), RULE_PROTO_TLS);
+	assert_int_equal(rule_proto(&check(s, "y.com:443").allow->rule), RULE_PROTO_TLS);
+	/* Of different hosts the most specific counts, as ever. */
+	assert_int_equal(rule_proto(&check(s, "b.z.com:443").allow->rule), RULE_PROTO_TCP);
+	assert_int_equal(rule_proto(&check(s, "a.z.com:443").allow->rule), RULE_PROTO_TLS);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_strictest_protocol_counts),
 		cmocka_unit_test(nothing_is_allowed_by_default),
 		cmocka_unit_test(names_match_at_labels),
 		cmocka_unit_test(deny_wins),
@@ -209,6 +257,7 @@ int main(void)
 		cmocka_unit_test(addresses_are_not_names),
 		cmocka_unit_test(repetition_is_dropped),
 		cmocka_unit_test(many_ports_of_one_name),
+		cmocka_unit_test(a_name_is_known_on_some_port),
 		cmocka_unit_test(has_a_limit),
 		cmocka_unit_test(survives_failing_calls),
 	};

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include "fail.h"
@@ -133,16 +134,19 @@ static bool holds(const json_t *comparison, const uint64_t args[static 3])
 	uint64_t want = (uint64_t)json_integer_value(json_object_get(comparison, "valueTwo"));
 	json_int_t index = json_integer_value(json_object_get(comparison, "index"));
 
-	assert_string_equal(json_string_value(json_object_get(comparison, "op")),
-			    "SCMP_CMP_MASKED_EQ");
+	const char *op = json_string_value(json_object_get(comparison, "op"));
+
 	assert_in_range(index, 0, 2);
+	if (strcmp(op, "SCMP_CMP_NE") == 0)
+		return args[index] != mask;
+	assert_string_equal(op, "SCMP_CMP_MASKED_EQ");
 	return (args[index] & mask) == want;
 }
 
-/* What the rules say of a call: the filter's own arithmetic, done by hand. */
-static bool allows_call(const json_t *profile, const char *call, const uint64_t args[static 3])
+/* The rules that hold for a call: the filter's own arithmetic, done by hand. One at most. */
+static const json_t *rule_of(const json_t *profile, const char *call, const uint64_t args[static 3])
 {
-	const json_t *rule, *arg;
+	const json_t *rule, *arg, *found = NULL;
 	size_t i, k;
 
 	json_array_foreach(json_object_get(profile, "syscalls"), i, rule)
@@ -153,11 +157,27 @@ static bool allows_call(const json_t *profile, const char *call, const uint64_t 
 			continue;
 		json_array_foreach(json_object_get(rule, "args"), k, arg) match =
 			match && holds(arg, args);
-		if (match)
-			return strcmp(json_string_value(json_object_get(rule, "action")),
-				      "SCMP_ACT_ALLOW") == 0;
+		if (!match)
+			continue;
+		assert_null(found);
+		found = rule;
 	}
-	return false;
+	return found;
+}
+
+static bool allows_call(const json_t *profile, const char *call, const uint64_t args[static 3])
+{
+	const json_t *action = json_object_get(rule_of(profile, call, args), "action");
+
+	return action && strcmp(json_string_value(action), "SCMP_ACT_ALLOW") == 0;
+}
+
+/* Says that it was done. */
+static bool ignores_call(const json_t *profile, const char *call, const uint64_t args[static 3])
+{
+	const json_t *number = json_object_get(rule_of(profile, call, args), "errnoRet");
+
+	return number && json_integer_value(number) == 0;
 }
 
 /* The other arguments are 0. */
@@ -221,6 +241,55 @@ static void setsockopt_but_filters(void **state)
 		}
 }
 
+static void limits_but_of_core_files(void **state)
+{
+	_cleanup_json_ json_t *p = seccomp_profile();
+
+	for (uint64_t v = 0; v < RLIM_NLIMITS; v++)
+		for (uint64_t high = 0; high <= UINT64_C(1) << 32; high += UINT64_C(1) << 32) {
+			const uint64_t set[] = { v | high, 0, 0 }, asked[] = { 0, v | high, 0 },
+				       other[] = { 0, v | high, UINT64_C(1) << 32 };
+			bool core = v == RLIMIT_CORE;
+
+			assert_int_equal(allows_call(p, "setrlimit", set), !core);
+			assert_int_equal(ignores_call(p, "setrlimit", set), core);
+			assert_true(allows_call(p, "prlimit64", asked));
+			assert_int_equal(allows_call(p, "prlimit64", other), !core);
+			assert_int_equal(ignores_call(p, "prlimit64", other), core);
+		}
+}
+
+static void disks_are_not_synced(void **state)
+{
+	_cleanup_json_ json_t *p = seccomp_profile();
+	const uint64_t args[3] = { 0 };
+
+	assert_true(ignores_call(p, "sync", args));
+	assert_true(ignores_call(p, "syncfs", args));
+	assert_true(allows_call(p, "fsync", args));
+}
+
+static void core_files_and_handlers_are_off(void **state)
+{
+	static const uint64_t own[] = { 0, 1, 4096, INT64_MAX };
+	const json_t *one;
+	size_t k;
+
+	for (size_t i = 0; i < ARRAY_SIZE(own); i++) {
+		struct oci_spec s = spec;
+		_cleanup_json_ json_t *j = NULL;
+		uint64_t found = 2;
+
+		s.core = own[i];
+		j = config(&s);
+		json_array_foreach((json_t *)at(j, "process", "rlimits"), k,
+				   one) if (strcmp(json_string_value(json_object_get(one, "type")),
+						   "RLIMIT_CORE") == 0) found =
+			(uint64_t)json_integer_value(json_object_get(one, "hard"));
+		assert_int_equal(found, MIN(own[i], UINT64_C(1)));
+	}
+}
+
 static void clone_without_namespaces(void **state)
 {
 	_cleanup_json_ json_t *p = seccomp_profile();
@@ -278,6 +347,9 @@ int main(void)
 		cmocka_unit_test(ioctl_but_two),
 		cmocka_unit_test(prctl_but_filters),
 		cmocka_unit_test(setsockopt_but_filters),
+		cmocka_unit_test(limits_but_of_core_files),
+		cmocka_unit_test(disks_are_not_synced),
+		cmocka_unit_test(core_files_and_handlers_are_off),
 		cmocka_unit_test(clone_without_namespaces),
 		cmocka_unit_test(three_families),
 		cmocka_unit_test(no_layer_is_lost),

@@ -48,6 +48,22 @@ static void inside_is_opened(void **state)
 	}
 }
 
+static void outside_is_inside_of_a_root(void **state)
+{
+	struct unit_dir *d = *state;
+
+	furnish(d);
+	assert_int_equal(symlinkat("/in/f", d->fd, "absolute"), 0);
+	assert_int_equal(symlinkat("/../../in/f", d->fd, "above"), 0);
+	assert_int_equal(try(path_open_in_root, d, "absolute"), 0);
+	assert_int_equal(try(path_open_in_root, d, "above"), 0);
+	assert_int_equal(try(path_open_in_root, d, "/in/f"), 0);
+	assert_int_equal(try(path_open_in_root, d, "up/in/f"), 0);
+	assert_int_equal(try(path_open_in_root, d, "out"), -ENOENT); /* there is an /etc outside */
+	assert_int_equal(try(path_open_in_root, d, "out/passwd"), -ENOENT);
+	assert_int_equal(try(path_open_in_root, d, "loop"), -ELOOP);
+}
+
 static void outside_is_refused(void **state)
 {
 	struct unit_dir *d = *state;
@@ -258,6 +274,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		in_dir(inside_is_opened),
+		in_dir(outside_is_inside_of_a_root),
 		in_dir(outside_is_refused),
 		in_dir(links),
 		cmocka_unit_test(magic_links_are_refused),

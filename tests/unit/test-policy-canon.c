@@ -230,6 +230,13 @@ static void the_digest_is_of_the_meaning(void **state)
 		{ AGENT "prompt: {role: A, presets: [brief]}\n",
 		  AGENT "prompt: {role: \"A\\n\", presets: [brief]}\n", true },
 		{ AGENT "env: {A: ''}\n", AGENT, false },
+		/* what is spoken: as the port says anyway, or not */
+		{ AGENT "egress: {domains: [a.example.org]}\n",
+		  AGENT "egress: {domains: ['a.example.org:443/tls']}\n", true },
+		{ AGENT "egress: {domains: ['a.example.org:22']}\n",
+		  AGENT "egress: {domains: ['a.example.org:22/tls']}\n", false },
+		{ AGENT "egress: {domains: ['a.example.org:22/tls', 'a.example.org:22/tcp']}\n",
+		  AGENT "egress: {domains: ['a.example.org:22/tls', 'a.example.org:22']}\n", true },
 		/* a rule for every port holds one for a single port */
 		{ AGENT "egress: {deny: [a.example.org, 'a.example.org:22']}\n",
 		  AGENT "egress: {deny: ['a.example.org:22']}\n", false },

@@ -87,6 +87,14 @@ static void refuses_with_a_reason(void **state)
 		{ "0x7f.1", "ends in a number" },
 		{ "10.0.0.1/8", "did you mean" },
 		{ "x.com/24", "'/'" },
+		{ "x.com/tls", "'/'" },
+		{ "x.com:443/", "stands tls" },
+		{ "x.com:443/TLS", "stands tls" },
+		{ "x.com:443/tls ", "stands tls" },
+		{ "x.com:443/any", "stands tls" },
+		{ "x.com:443/default", "stands tls" },
+		{ "x.com:443/tls/tls", "stands tls" },
+		{ "x.com:/tls", "number from 1 to 65535" },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
@@ -134,9 +142,44 @@ static void targets_are_one_place(void **state)
 	assert_int_equal(target_parse("github.com\0:443", 15, &t, &e), -EINVAL);
 }
 
+static void protocols(void **state)
+{
+	static const struct {
+		const char *s, *text;
+		enum rule_proto proto;
+	} rows[] = {
+		{ "x.com", "x.com", RULE_PROTO_ANY },
+		{ "x.com:443", "x.com:443", RULE_PROTO_TLS },
+		{ "x.com:8443/tls", "x.com:8443", RULE_PROTO_TLS },
+		{ "x.com:80", "x.com:80", RULE_PROTO_HTTP },
+		{ "x.com:8080/http", "x.com:8080", RULE_PROTO_HTTP },
+		{ "x.com:22", "x.com:22", RULE_PROTO_ANY },
+		{ ".x.com:5000/tls", ".x.com:5000/tls", RULE_PROTO_TLS },
+		{ "x.com:443/http", "x.com:443/http", RULE_PROTO_HTTP },
+		{ "x.com:443/tls+ech", "x.com:443/tls+ech", RULE_PROTO_TLS_ECH },
+		{ "10.0.0.0/8:443/tcp", "10.0.0.0/8:443/tcp", RULE_PROTO_TCP },
+		{ "[2001:db8::1]:80/tcp", "[2001:db8::1]:80/tcp", RULE_PROTO_TCP },
+	};
+	char text[RULE_TEXT_MAX];
+	struct target t;
+	struct err e;
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct rule r = parse(rows[i].s);
+
+		assert_string_equal(rule_format(&r, text), rows[i].text);
+		assert_int_equal(rule_proto(&r), rows[i].proto);
+	}
+	/* A target does not choose what is spoken. */
+	assert_int_equal(target_parse("x.com:443/tls", 13, &t, &e), -EINVAL);
+	assert_int_equal(target_parse("x.com:443/tcp", 13, &t, &e), -EINVAL);
+	assert_int_equal(target_parse("1.2.3.4/32:443", 14, &t, &e), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(protocols),
 		cmocka_unit_test(reads_every_kind),
 		cmocka_unit_test(refuses_with_a_reason),
 		cmocka_unit_test(subtree_leaves_room_below),

@@ -223,6 +223,47 @@ static void what_was_to_be_removed_goes_soon(void **state)
 	assert_gone(&r, s.id);
 }
 
+struct taken {
+	size_t n[LEFT_MAX];
+};
+
+static void count_taken(void *arg, enum sandbox_left what, const char *name)
+{
+	struct taken *t = arg;
+
+	t->n[what]++;
+}
+
+static void everything_without_a_warden_goes(void **state)
+{
+	struct unit_dir *d = *state;
+	_cleanup_state_root_ struct state_root r = STATE_ROOT_INIT;
+	_cleanup_sandbox_ struct sandbox ended = SANDBOX_INIT, dead = SANDBOX_INIT,
+					 lives = SANDBOX_INIT, made = SANDBOX_INIT;
+	_cleanup_proc_ struct proc p = PROC_INIT;
+	struct taken t = { 0 };
+	const struct sandbox_gc gc = { count_taken, &t };
+	struct err e = ERR_INIT;
+
+	open_root(d, &r);
+	assert_int_equal(setenv("HUTCH_STATE_DIR", d->path, 1), 0); /* no images there */
+	make_dead(&r, &example, &ended);
+	assert_int_equal(sandbox_reclaim(&r, &e), 0);
+	make_dead(&r, &example, &dead);
+	make_one(&r, &example, &lives);
+	fake_warden(&lives, HASTY, &p);
+	reopen(&r, &lives);
+	make_one(&r, &example, &made);
+	assert_int_equal(sandbox_reclaim_all(&r, &gc, &e), 0);
+	assert_int_equal(t.n[LEFT_ENDED], 1);
+	assert_int_equal(t.n[LEFT_DEAD], 1);
+	assert_int_equal(t.n[LEFT_GROUP] + t.n[LEFT_IMAGE] + t.n[LEFT_IDS], 0);
+	assert_gone(&r, ended.id);
+	assert_gone(&r, dead.id);
+	assert_int_equal(state_phase(lives.dir), STATE_RUNNING);
+	assert_int_equal(state_phase(made.dir), STATE_STARTING);
+}
+
 /* Children that sweep all at once: everything is taken back, once, by whomever. */
 static void many_sweep_at_once(void **state)
 {
@@ -260,7 +301,7 @@ static void killing(void **state)
 {
 	struct unit_dir *d = *state;
 	_cleanup_state_root_ struct state_root r = STATE_ROOT_INIT;
-	struct err e = ERR_INIT;
+	struct err e = ERR_INIT, owed = ERR_INIT;
 
 	open_root(d, &r);
 	for (int manner = POLITE; manner <= HASTY; manner++) {
@@ -273,16 +314,16 @@ static void killing(void **state)
 		fake_warden(&s, (enum manner)manner, &p);
 		reopen(&r, &s);
 		assert_int_equal(state_phase(s.dir), STATE_RUNNING);
-		assert_int_equal(sandbox_kill(&r, &s, &e), 0);
+		assert_int_equal(sandbox_kill(&r, &s, &owed, &e), 0);
 		assert_int_equal(state_phase(s.dir), STATE_ENDED);
 		assert_int_equal(end_read(s.dir, &end, &e), 0);
 		assert_int_equal(end.reason, manner == POLITE ? END_KILLED : END_WARDEN);
-		assert_int_equal(sandbox_kill(&r, &s, &e), 0); /* again */
+		assert_int_equal(sandbox_kill(&r, &s, &owed, &e), 0); /* again */
 		assert_int_equal(sandbox_connect(&s, &fd, &e), -ESRCH);
 		assert_non_null(strstr(e.msg, manner == POLITE ? "has ended: killed"
 							       : "has ended: warden"));
 		assert_int_equal(state_remove(&r, s.id), 0);
-		assert_int_equal(sandbox_kill(&r, &s, &e), 0); /* and when it is gone */
+		assert_int_equal(sandbox_kill(&r, &s, &owed, &e), 0); /* and when it is gone */
 	}
 }
 
@@ -506,6 +547,7 @@ int main(void)
 		IN_DIR(the_living_are_left_alone),
 		IN_DIR(old_ones_go),
 		IN_DIR(what_was_to_be_removed_goes_soon),
+		IN_DIR(everything_without_a_warden_goes),
 		IN_DIR(many_sweep_at_once),
 		IN_DIR(killing),
 		IN_DIR(connecting),

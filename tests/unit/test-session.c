@@ -524,7 +524,7 @@ static void sender(struct proc *p, const int *sigs, size_t n)
 
 static void test_signal_is_passed_on(void **state)
 {
-	static const int sigs[] = { SIGINT, SIGQUIT, SIGTERM, SIGHUP };
+	static const int sigs[] = { SIGINT, SIGQUIT, SIGTERM };
 
 	for (size_t i = 0; i < ARRAY_SIZE(sigs); i++) {
 		_cleanup_proc_ struct proc p = PROC_INIT;
@@ -538,6 +538,19 @@ static void test_signal_is_passed_on(void **state)
 		run_shell(&b, script, false);
 		expect(&b, SESSION_EXITED, 42);
 	}
+}
+
+/* The terminal has gone: the command is left alone. */
+static void test_hangup(void **state)
+{
+	static const int sigs[] = { SIGHUP };
+	_cleanup_proc_ struct proc p = PROC_INIT;
+	_cleanup_box_ struct box b;
+
+	box_open(&b);
+	sender(&p, sigs, ARRAY_SIZE(sigs));
+	run_shell(&b, "trap 'exit 42' HUP; while :; do sleep 0.05; done", false);
+	expect(&b, SESSION_HANGUP, SIGHUP);
 }
 
 static void test_term_that_is_not_obeyed(void **state)
@@ -629,6 +642,7 @@ int main(void)
 		cmocka_unit_test(test_reader_that_goes),
 		cmocka_unit_test(test_full_disk),
 		cmocka_unit_test(test_signal_is_passed_on),
+		cmocka_unit_test(test_hangup),
 		cmocka_unit_test(test_term_that_is_not_obeyed),
 		cmocka_unit_test(test_ignored_signal_stays_ignored),
 		cmocka_unit_test(test_terminal),

@@ -12,6 +12,8 @@
 
 static const char *env[] = { "A=b", "EMPTY=", "X=y=z", NULL };
 static const char *all[] = { "/", NULL };
+static const char *allow[] = { "example.com:443", ".example.org:22/tcp", NULL };
+static const char *deny[] = { "admin.example.org", NULL };
 static const char *some[] = { "/workspace", "/tmp", NULL };
 
 static const struct spec example = {
@@ -26,6 +28,13 @@ static const struct spec example = {
 	.created = UINT64_C(1790000000123456789),
 	.require = UINT64_C(1) << LAYER_SECCOMP | UINT64_C(1) << LAYER_KVM,
 	.limits = { 1500, 1 << 30, 1 << 20, 4096, 64, 60000, 0, 5 },
+	.egress = { .allow = { allow, 2 },
+		    .deny = { deny, 1 },
+		    .bytes_out = 1,
+		    .bytes_in = 2,
+		    .streams = 3,
+		    .streams_per_minute = 4,
+		    .names = 5 },
 	.user = "",
 	.workspace = "/workspace",
 	.env = { env, 3 },
@@ -62,6 +71,10 @@ static void assert_example(const struct spec *s)
 	assert_list(&s->read, &example.read);
 	assert_list(&s->write, &example.write);
 	assert_list(&s->execute, &example.execute);
+	assert_list(&s->egress.allow, &example.egress.allow);
+	assert_list(&s->egress.deny, &example.egress.deny);
+	assert_memory_equal(&s->egress.bytes_out, &example.egress.bytes_out,
+			    sizeof(s->egress) - offsetof(typeof(s->egress), bytes_out));
 	assert_true(s->once);
 	assert_false(s->remove);
 }
@@ -167,7 +180,7 @@ static void limits_of_lists_and_files(void **state)
 
 	for (int i = 0; i <= SPEC_LIST_MAX; i++)
 		(void)json_array_append_new(many, json_string("/x"));
-	refused(NULL, "read", many, "'read' has more than 4096 entries");
+	refused(NULL, "read", many, "'read' has more than 100000 entries");
 	memset(large, ' ', SPEC_FILE_MAX + 1);
 	assert_int_equal(spec_parse(large, SPEC_FILE_MAX + 1, &s, &e), -EFBIG);
 	unit_dir_write(d, "spec.json", large, SPEC_FILE_MAX + 1);

@@ -354,6 +354,82 @@ static void every_range_once(void **state)
 }
 
 /* All ranges but one are taken: that one is found, and then none. */
+static void ranges_that_nobody_has_are_removed(void **state)
+{
+	struct unit_dir *d = *state;
+	_cleanup_state_root_ struct state_root r = STATE_ROOT_INIT;
+	_cleanup_close_ int held = -EBADF, again = -EBADF;
+	struct err e = ERR_INIT;
+	uint32_t first = 0, second = 0;
+	char name[16];
+	size_t n = 7;
+
+	open_root(d, &r);
+	assert_return_code(state_take_ids(&r, &first, &held, &e), 0);
+	assert_return_code(state_take_ids(&r, &second, &again, &e), 0);
+	again = fd_close(again);
+	assert_return_code(state_clean_ids(&r, &n, &e), 0);
+	assert_int_equal(n, 1);
+	(void)snprintf(name, sizeof(name), "%u", (first - STATE_IDS_FIRST) / STATE_IDS_SIZE);
+	assert_int_equal(faccessat(r.ids, name, F_OK, 0), 0);
+	(void)snprintf(name, sizeof(name), "%u", (second - STATE_IDS_FIRST) / STATE_IDS_SIZE);
+	assert_int_equal(faccessat(r.ids, name, F_OK, 0), -1);
+	assert_return_code(state_clean_ids(&r, &n, &e), 0);
+	assert_int_equal(n, 0);
+}
+
+/* Those who take ranges and those who remove files never let two have the same one. */
+static void cleaning_gives_no_range_twice(void **state)
+{
+	struct unit_dir *d = *state;
+	_cleanup_state_root_ struct state_root r = STATE_ROOT_INIT;
+	_cleanup_proc_ struct proc cleaner = PROC_INIT;
+	struct err e = ERR_INIT;
+	size_t n;
+
+	open_root(d, &r);
+	if (proc_fork(&cleaner) == 1)
+		for (;;)
+			if (state_clean_ids(&r, &n, &e) < 0)
+				_exit(1);
+	for (int i = 0; i < 300; i++) {
+		_cleanup_close_ int fd = -EBADF;
+		uint32_t first = 0;
+		struct stat a, b;
+		char name[16];
+
+		assert_return_code(state_take_ids(&r, &first, &fd, &e), 0);
+		(void)snprintf(name, sizeof(name), "%u",
+			       (first - STATE_IDS_FIRST) / STATE_IDS_SIZE);
+		assert_int_equal(fstat(fd, &a), 0);
+		assert_int_equal(fstatat(r.ids, name, &b, 0), 0);
+		assert_int_equal(a.st_ino, b.st_ino);
+	}
+	assert_int_equal(proc_signal(&cleaner, 0), 0);
+}
+
+static void groups_say_whose_they_are(void **state)
+{
+	struct unit_dir *d = *state;
+	_cleanup_state_root_ struct state_root r = STATE_ROOT_INIT, other = STATE_ROOT_INIT;
+	char group[STATE_GROUP_MAX], id[SPEC_ID + 1] = "", path[UNIT_PATH_MAX + 16];
+	struct err e = ERR_INIT;
+
+	open_root(d, &r);
+	(void)state_group(&r, "abcdefghijklmnop", group);
+	assert_true(state_group_is_ours(&r, group, id));
+	assert_string_equal(id, "abcdefghijklmnop");
+	assert_false(state_group_is_ours(&r, "abcdefghijklmnop", id));
+	assert_false(state_group_is_ours(&r, "abcdefghijklmnop-", id));
+	assert_false(state_group_is_ours(&r, group + 1, id));
+	group[0] = 'A';
+	assert_false(state_group_is_ours(&r, group, id));
+	(void)snprintf(path, sizeof(path), "%s/other", d->path);
+	assert_int_equal(setenv("HUTCH_RUN_DIR", path, 1), 0);
+	assert_return_code(state_root_open(&other, &e), 0);
+	assert_false(state_group_is_ours(&r, state_group(&other, "abcdefghijklmnop", group), id));
+}
+
 static void the_last_range_and_none(void **state)
 {
 	struct unit_dir *d = *state;
@@ -491,6 +567,9 @@ int main(void)
 		IN_DIR(phases),
 		IN_DIR(the_makers_lock_is_handed_down),
 		IN_DIR(every_range_once),
+		IN_DIR(ranges_that_nobody_has_are_removed),
+		IN_DIR(cleaning_gives_no_range_twice),
+		IN_DIR(groups_say_whose_they_are),
 		IN_DIR(the_last_range_and_none),
 		IN_DIR(a_tree_is_kept),
 		IN_DIR(faults),

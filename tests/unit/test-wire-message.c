@@ -66,6 +66,11 @@ static const struct {
 	[TAG_TEXT] = { TEXT, 0, 256 },
 	[TAG_LANDLOCK] = { NUMBER, 0, UINT32_MAX },
 	[TAG_TIMEOUT] = { NUMBER, 1, UINT32_MAX },
+	[TAG_NAME] = { TEXT, 0, 63 },
+	[TAG_DETACH] = { FLAG, 0, 0 },
+	[TAG_RECORD] = { NUMBER, 1, UINT32_MAX },
+	[TAG_RULE] = { TEXT, 0, 300 },
+	[TAG_DENY] = { FLAG, 0, 0 },
 };
 
 /* '!' needed, '?' optional, '*' any number, '+' one or more, '2' both or none, '1' just one. */
@@ -105,6 +110,8 @@ static const struct row {
 	{ MESSAGE_MOVE, { { TAG_PATH, '!' }, { TAG_TARGET, '!' }, { TAG_USER, '?' } } },
 	{ MESSAGE_REMOVE, { { TAG_PATH, '!' }, { TAG_USER, '?' } } },
 	{ MESSAGE_WATCH, { { TAG_PATH, '!' }, { TAG_USER, '?' }, { TAG_RECURSIVE, '?' } } },
+	{ MESSAGE_PACK, { { TAG_PATH, '!' }, { TAG_USER, '?' } } },
+	{ MESSAGE_UNPACK, { { TAG_PATH, '!' }, { TAG_USER, '?' } } },
 	{ MESSAGE_STARTED, { { TAG_PID, '!' } } },
 	{ MESSAGE_ENTRY,
 	  { { TAG_PATH, '!' },
@@ -143,7 +150,12 @@ static const struct row {
 	    { TAG_COLUMNS, '2' },
 	    { TAG_ROWS, '2' },
 	    { TAG_RLIMIT, '*' },
-	    { TAG_TIMEOUT, '?' } } },
+	    { TAG_TIMEOUT, '?' },
+	    { TAG_NAME, '?' },
+	    { TAG_DETACH, '?' } } },
+	{ MESSAGE_ATTACH, { { TAG_STDIN, '?' }, { TAG_NAME, '1' }, { TAG_RECORD, '1' } } },
+	{ MESSAGE_EGRESS, { { TAG_RULE, '!' }, { TAG_DENY, '?' } } },
+	{ MESSAGE_STARTED_CLIENT, { { TAG_PID, '!' }, { TAG_RECORD, '?' } } },
 };
 
 static_assert(ARRAY_SIZE(rows) == MESSAGE_MAX, "an example of every message");
@@ -205,7 +217,8 @@ static struct payload least(const struct row *row)
 	struct payload p = { .n = 0 };
 
 	for (size_t i = 0; row->uses[i].tag; i++)
-		if (strchr("!+", row->uses[i].how) || row->uses[i].tag == TAG_SIGNAL)
+		if (strchr("!+", row->uses[i].how) || row->uses[i].tag == TAG_SIGNAL ||
+		    row->uses[i].tag == TAG_RECORD)
 			p.list[p.n++] = example(row->uses[i].tag, 1);
 	return p;
 }
@@ -679,39 +692,84 @@ static void tags_keep_their_numbers(void **state)
 	assert_int_equal(TAG_TEXT, 36);
 	assert_int_equal(TAG_LANDLOCK, 37);
 	assert_int_equal(TAG_TIMEOUT, 38);
-	assert_int_equal(TAG_MAX, 39);
+	assert_int_equal(TAG_NAME, 39);
+	assert_int_equal(TAG_DETACH, 40);
+	assert_int_equal(TAG_RECORD, 41);
+	assert_int_equal(TAG_RULE, 42);
+	assert_int_equal(TAG_DENY, 43);
+	assert_int_equal(TAG_MAX, 44);
 }
 
 static void numbers_name_messages(void **state)
 {
 	static const int opens[] = {
 		-1,	      MESSAGE_EXEC,  MESSAGE_READ, MESSAGE_WRITE,  MESSAGE_STAT,
-		MESSAGE_LIST, MESSAGE_MKDIR, MESSAGE_MOVE, MESSAGE_REMOVE, MESSAGE_WATCH
+		MESSAGE_LIST, MESSAGE_MKDIR, MESSAGE_MOVE, MESSAGE_REMOVE, MESSAGE_WATCH,
+		MESSAGE_PACK, MESSAGE_UNPACK
 	};
-	static const int accepts[] = {
-		-1,	      MESSAGE_STARTED, MESSAGE_ENTRY, MESSAGE_ENTRY, MESSAGE_ENTRY,
-		MESSAGE_NONE, MESSAGE_ENTRY,   MESSAGE_ENTRY, MESSAGE_NONE,  MESSAGE_NONE
-	};
+	static const int accepts[] = { -1,
+				       MESSAGE_STARTED,
+				       MESSAGE_ENTRY,
+				       MESSAGE_ENTRY,
+				       MESSAGE_ENTRY,
+				       MESSAGE_NONE,
+				       MESSAGE_ENTRY,
+				       MESSAGE_ENTRY,
+				       MESSAGE_NONE,
+				       MESSAGE_NONE,
+				       MESSAGE_ENTRY,
+				       MESSAGE_ENTRY };
 	static const int keeper[] = {
-		-1, MESSAGE_SIGNAL, MESSAGE_RESIZE, -1, -1, -1, -1, -1, -1, -1
+		-1, MESSAGE_SIGNAL, MESSAGE_RESIZE, -1, -1, -1, -1, -1, -1, -1, -1, -1
 	};
-	static const int guest[] = { -1, -1, -1, MESSAGE_EXIT, MESSAGE_ENTRY, MESSAGE_EVENT, -1,
-				     -1, -1, -1 };
+	static const int guest[] = {
+		-1, -1, -1, MESSAGE_EXIT, MESSAGE_ENTRY, MESSAGE_EVENT, -1, -1, -1, -1, -1, -1
+	};
 
 	for (unsigned int i = 0; i < 256; i++) {
-		const int want[] = { i < 10 ? opens[i] : -1, i < 10 ? accepts[i] : -1,
-				     i < 10 ? keeper[i] : -1, i < 10 ? guest[i] : -1 };
+		const int want[] = { i < WIRE_OP_MAX ? opens[i] : -1,
+				     i < WIRE_OP_MAX ? accepts[i] : -1,
+				     i < WIRE_OP_MAX ? keeper[i] : -1,
+				     i < WIRE_OP_MAX ? guest[i] : -1 };
 
 		for (unsigned int k = 0; k < 4; k++) {
 			enum wire_message m = MESSAGE_MAX;
-			int r = k == 0	 ? message_of_open((uint8_t)i, &m)
-				: k == 1 ? message_of_accept((uint8_t)i, &m)
+			int r = k == 0	 ? message_of_open((uint8_t)i, false, &m)
+				: k == 1 ? message_of_accept((uint8_t)i, false, &m)
 					 : message_of_msg((uint8_t)i, k == 2, &m);
 
 			assert_int_equal(r, want[k] < 0 ? -EBADMSG : 0);
 			assert_int_equal(m, want[k] < 0 ? MESSAGE_MAX : want[k]);
 		}
 	}
+}
+
+/* A client of the keeper has operations of its own, and fields that no guest sees. */
+static void numbers_name_messages_of_clients(void **state)
+{
+	for (unsigned int i = 0; i < 256; i++) {
+		enum wire_message of[4] = { MESSAGE_MAX, MESSAGE_MAX, MESSAGE_MAX, MESSAGE_MAX };
+		int r[] = { message_of_open((uint8_t)i, false, &of[0]),
+			    message_of_open((uint8_t)i, true, &of[1]),
+			    message_of_accept((uint8_t)i, false, &of[2]),
+			    message_of_accept((uint8_t)i, true, &of[3]) };
+		const struct {
+			enum wire_op op;
+			enum wire_message open, accept;
+		} own[] = { { WIRE_OP_EXEC, MESSAGE_EXEC_CLIENT, MESSAGE_STARTED_CLIENT },
+			    { WIRE_OP_ATTACH, MESSAGE_ATTACH, MESSAGE_STARTED_CLIENT },
+			    { WIRE_OP_EGRESS, MESSAGE_EGRESS, MESSAGE_NONE } };
+		size_t k = 0;
+
+		while (k < ARRAY_SIZE(own) && own[k].op != i)
+			k++;
+		assert_int_equal(r[1], k < ARRAY_SIZE(own) ? 0 : r[0]);
+		assert_int_equal(r[3], k < ARRAY_SIZE(own) ? 0 : r[2]);
+		assert_int_equal(of[1], k < ARRAY_SIZE(own) ? own[k].open : of[0]);
+		assert_int_equal(of[3], k < ARRAY_SIZE(own) ? own[k].accept : of[2]);
+	}
+	assert_int_equal(WIRE_OP_ATTACH, 12);
+	assert_int_equal(WIRE_OP_EGRESS, 13);
 }
 
 static void codes_have_names(void **state)
@@ -723,6 +781,51 @@ static void codes_have_names(void **state)
 	assert_string_equal(wire_code_name(WIRE_NOT_FOUND), "not found");
 	assert_string_equal(wire_code_name(WIRE_CODE_MAX), "unknown code");
 	assert_string_equal(wire_code_name(UINT64_MAX), "unknown code");
+}
+
+/* What is wrong is said before it is sent, in words. */
+static void own_requests_are_checked(void **state)
+{
+	static char longest[4097 + 1];
+	const struct {
+		enum wire_op op;
+		enum wire_tag tag;
+		const char *value, *heard;
+	} cases[] = {
+		{ WIRE_OP_EXEC, TAG_CWD, "/tmp", NULL },
+		{ WIRE_OP_EXEC, TAG_CWD, longest,
+		  "the working directory is longer than 4096 bytes" },
+		{ WIRE_OP_EXEC, TAG_USER, "\x9b", "the name of the user is not valid UTF-8" },
+		{ WIRE_OP_EXEC, TAG_USER, longest, "the name of the user is longer than 64 bytes" },
+		{ WIRE_OP_EXEC, TAG_PATH, "/", "the request is not a valid one" },
+		{ WIRE_OP_WATCH, TAG_PATH, "/", "the request is not a valid one" },
+	};
+
+	memset(longest, '/', sizeof(longest) - 1);
+	longest[sizeof(longest) - 1] = '\0';
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_buf_ struct buf b = BUF_INIT(WIRE_OPEN_MAX);
+		struct err e = ERR_INIT;
+
+		fields_put_text(&b, TAG_ARGV, "true");
+		fields_put_text(&b, cases[i].tag, cases[i].value);
+		assert_int_equal(fields_check_open(cases[i].op, true, &b, &e),
+				 cases[i].heard ? -EINVAL : 0);
+		if (cases[i].heard)
+			assert_string_equal(e.msg, cases[i].heard);
+	}
+}
+
+static void own_requests_that_were_not_written(void **state)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(8);
+	struct err e = ERR_INIT;
+
+	fields_put_text(&b, TAG_PATH, "/too/long");
+	assert_int_equal(fields_check_open(WIRE_OP_STAT, false, &b, &e), -EINVAL);
+	assert_string_equal(e.msg, "all values together are longer than 8 bytes");
+	b.err = -ENOMEM;
+	assert_int_equal(fields_check_open(WIRE_OP_STAT, false, &b, &e), -ENOMEM);
 }
 
 int main(void)
@@ -748,7 +851,10 @@ int main(void)
 		cmocka_unit_test(writing_has_limits),
 		cmocka_unit_test(tags_keep_their_numbers),
 		cmocka_unit_test(numbers_name_messages),
+		cmocka_unit_test(numbers_name_messages_of_clients),
 		cmocka_unit_test(codes_have_names),
+		cmocka_unit_test(own_requests_are_checked),
+		cmocka_unit_test(own_requests_that_were_not_written),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,24 +3,8 @@
 
 #include <string.h>
 
+#include "tar-header.h"
 #include "tar-pax.h"
-
-/* POSIX.1-2017, pax(1), "ustar Interchange Format"; GNU's differences are in tar(5). */
-struct header {
-	char name[100];
-	char mode[8], uid[8], gid[8];
-	char size[12], mtime[12];
-	char checksum[8];
-	char type;
-	char link[100];
-	char magic[8]; /* with the version */
-	char uname[32], gname[32];
-	char major[8], minor[8];
-	char prefix[155];
-	char rest[12];
-};
-
-static_assert(sizeof(struct header) == TAR_BLOCK, "a header is a block");
 
 /* Exactly n bytes: 1, 0 if the input ends before the first of them, or -errno. */
 static int read_whole(struct tar *t, void *buf, size_t n, struct err *e)
@@ -98,10 +82,10 @@ static int number(const char *field, size_t n, uint64_t max, const char *what, u
 	return 0;
 }
 
-static int check_header(const struct header *h, struct err *e)
+static int check_header(const struct tar_header *h, struct err *e)
 {
 	const unsigned char *p = (const unsigned char *)h;
-	const size_t from = offsetof(struct header, checksum);
+	const size_t from = offsetof(struct tar_header, checksum);
 	uint64_t said = 0, sum = 0;
 	int r = number(h->checksum, sizeof(h->checksum), UINT32_MAX, "checksum", &said, e);
 
@@ -120,7 +104,7 @@ static int check_header(const struct header *h, struct err *e)
 	return 0;
 }
 
-static bool is_gnu(const struct header *h)
+static bool is_gnu(const struct tar_header *h)
 {
 	return h->magic[5] == ' ';
 }
@@ -204,7 +188,7 @@ static int read_pax(struct tar *t, struct tar_more *m, bool global, uint64_t siz
 }
 
 /* What the fields of the header say, where no extended header has said it. */
-static int fill_names(const struct header *h, struct tar_more *m)
+static int fill_names(const struct tar_header *h, struct tar_more *m)
 {
 	size_t n = strnlen(h->name, sizeof(h->name)), at = 0;
 
@@ -227,7 +211,7 @@ static int fill_names(const struct header *h, struct tar_more *m)
 	return m->name_len == 0 ? -EINVAL : 0;
 }
 
-static int fill_numbers(const struct header *h, struct tar_more *m, uint32_t *ret_mode,
+static int fill_numbers(const struct tar_header *h, struct tar_more *m, uint32_t *ret_mode,
 			struct err *e)
 {
 	uint64_t mode = 0;
@@ -243,7 +227,7 @@ static int fill_numbers(const struct header *h, struct tar_more *m, uint32_t *re
 	return r;
 }
 
-static int type_of(const struct header *h, enum tar_type *ret, struct err *e)
+static int type_of(const struct tar_header *h, enum tar_type *ret, struct err *e)
 {
 	switch (h->type) {
 	case '0':
@@ -275,7 +259,15 @@ static int type_of(const struct header *h, enum tar_type *ret, struct err *e)
 	}
 }
 
-static int make_entry(struct tar *t, const struct header *h, struct tar_more *m, uint64_t size,
+static int clean_name(const struct tar *t, const char *name, size_t n,
+		      char out[static TAR_NAME_MAX + 1], struct err *e)
+{
+	if (t->relative && name[0] == '/')
+		return err_set(e, -EINVAL, "'%.100s': names must not be absolute", name);
+	return tar_clean_name(name, n, out, e);
+}
+
+static int make_entry(struct tar *t, const struct tar_header *h, struct tar_more *m, uint64_t size,
 		      struct tar_entry *ret, struct err *e)
 {
 	int r = type_of(h, &ret->type, e);
@@ -283,7 +275,7 @@ static int make_entry(struct tar *t, const struct header *h, struct tar_more *m,
 	if (r == 0 && fill_names(h, m) < 0)
 		r = err_set(e, -EINVAL, "an entry without a name");
 	if (r == 0)
-		r = tar_clean_name(m->name, m->name_len, ret->name, e);
+		r = clean_name(t, m->name, m->name_len, ret->name, e);
 	if (r == 0)
 		r = fill_numbers(h, m, &ret->mode, e);
 	if (r < 0)
@@ -294,7 +286,7 @@ static int make_entry(struct tar *t, const struct header *h, struct tar_more *m,
 	if ((ret->type == TAR_HARDLINK || ret->type == TAR_SYMLINK) && m->link_len == 0)
 		return err_set(e, -EINVAL, "'%.100s': a link to nothing", ret->name);
 	if (ret->type == TAR_HARDLINK)
-		r = tar_clean_name(m->link, m->link_len, ret->link, e);
+		r = clean_name(t, m->link, m->link_len, ret->link, e);
 	else
 		memcpy(ret->link, m->link, m->link_len + 1);
 	if (r < 0)
@@ -333,7 +325,7 @@ static int next(struct tar *t, struct tar_entry *ret, struct err *e)
 {
 	static const char zero[TAR_BLOCK];
 	struct tar_more m = { 0 };
-	struct header h;
+	struct tar_header h;
 	uint64_t size = 0;
 	bool more = false;
 	int r = skip(t, t->left + t->padding, e);

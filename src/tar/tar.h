@@ -51,6 +51,7 @@ typedef int64_t tar_read_fn(void *arg, void *buf, size_t n, struct err *e);
 struct tar {
 	tar_read_fn *read;
 	void *arg;
+	bool relative;	  /* absolute names are refused, rather than taken as relative ones */
 	uint64_t entries; /* headers so far, for messages */
 	uint64_t left;	  /* of the entry's data */
 	uint32_t padding; /* behind it */

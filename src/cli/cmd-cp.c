@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hutch cp, watch */
+#include <signal.h>
+#include <string.h>
+
+#include "cli-sandbox.h"
+#include "clock.h"
+#include "copy.h"
+#include "extract.h"
+#include "str.h"
+#include "view.h"
+
+#define SHOW_AFTER NSEC_PER_SEC
+#define SHOW_EVERY (200 * NSEC_PER_MSEC)
+
+enum {
+	ID_MAX = 64,
+};
+
+bool copy_base(const char *path, char *out, size_t n)
+{
+	size_t len = strlen(path), from;
+
+	while (len > 1 && path[len - 1] == '/')
+		len--;
+	for (from = len; from > 0 && path[from - 1] != '/'; from--)
+		;
+	if (len - from >= n)
+		return false;
+	memcpy(out, path + from, len - from);
+	out[len - from] = '\0';
+	if (len == from || str_eq(out, "..") || str_eq(out, "."))
+		memcpy(out, ".", 2);
+	return true;
+}
+
+void copy_tick(struct copy *c, uint64_t entries, uint64_t bytes)
+{
+	uint64_t now = clock_mono(), since = now - c->began;
+	char size[32], rate[32];
+
+	if (!c->show || since < SHOW_AFTER || now - c->told < SHOW_EVERY)
+		return;
+	c->told = now;
+	c->drawn = true;
+	view_size(bytes, size, sizeof(size));
+	view_size((uint64_t)((double)bytes * 1e9 / (double)since), rate, sizeof(rate));
+	(void)fprintf(stderr, "\r\033[K%s  %s/s", size, rate);
+	if (entries > 1)
+		(void)fprintf(stderr, "  %llu entries", (unsigned long long)entries);
+	(void)fflush(stderr);
+}
+
+/* Cuts ID:PATH in two: false if it is a local path. A ':' behind a '/' belongs to a name. */
+static bool take_remote(const char *text, char id[static ID_MAX], const char **ret_path)
+{
+	size_t n = strcspn(text, ":/");
+
+	if (text[n] != ':' || n == 0 || n >= ID_MAX)
+		return false;
+	memcpy(id, text, n);
+	id[n] = '\0';
+	*ret_path = text + n + 1;
+	return true;
+}
+
+static int check_path(const struct invocation *inv, const char *path)
+{
+	if (path[0] == '/')
+		return EXIT_OK;
+	return cli_usage(inv, "'%s': a path in a sandbox begins with '/'", path);
+}
+
+static int connect_to(const char *id, int *ret_fd, struct err *e)
+{
+	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
+	_cleanup_sandbox_ struct sandbox b = SANDBOX_INIT;
+
+	if (state_root_open(&root, e) < 0 || sandbox_find(&root, id, &b, e) < 0)
+		return e->num;
+	return sandbox_connect(&b, ret_fd, e);
+}
+
+static int take_limits(const struct invocation *inv, struct copy *c)
+{
+	const char *entries = cli_option(inv, "max-entries"), *bytes = cli_option(inv, "max-size");
+	char hint[VALUE_HINT_MAX];
+
+	c->max_entries = EXTRACT_ENTRIES_MAX;
+	c->max_bytes = EXTRACT_BYTES_MAX;
+	if (entries && str_to_u64(entries, strlen(entries), INT64_MAX, &c->max_entries) < 0)
+		return cli_usage(inv, "--max-entries '%s': expected a number", entries);
+	if (bytes && value_size(bytes, &c->max_bytes) < 0)
+		return value_size_hint(bytes, hint)
+			       ? cli_usage(inv, "--max-size '%s': did you mean '%s'?", bytes, hint)
+			       : cli_usage(inv, "--max-size '%s': expected a size such as 10GiB",
+					   bytes);
+	return EXIT_OK;
+}
+
+static int report(const struct invocation *inv, const struct copy *c)
+{
+	int code = c->note[0] ? EXIT_NO : EXIT_OK;
+
+	if (c->note[0]) {
+		(void)fprintf(stderr, "%s: ", inv->path);
+		cli_puts(stderr, c->note);
+		(void)fputc('\n', stderr);
+	}
+	if (!cli_option(inv, "json"))
+		return code;
+	return cli_print_json(
+		JSON_OBJECT({ "entries", json_number(c->entries) },
+			    { "bytes", json_number(c->bytes) },
+			    { "left_out", c->note[0] ? cli_json_text(c->note) : json_null() }),
+		code);
+}
+
+int cmd_cp(struct invocation *inv)
+{
+	const char *src = inv->args[0], *dst = inv->args[1], *path;
+	_cleanup_close_ int fd = -EBADF;
+	struct copy c = COPY_INIT;
+	struct err e = ERR_INIT;
+	char id[ID_MAX] = "", other[ID_MAX] = "";
+	const char *ignored;
+	bool out = take_remote(src, id, &path);
+	int code, r;
+
+	if (out == take_remote(dst, out ? other : id, out ? &ignored : &path))
+		return cli_usage(inv, "one of SRC and DST is ID:PATH, and the other one is here");
+	code = check_path(inv, path);
+	if (code == EXIT_OK)
+		code = take_limits(inv, &c);
+	if (code == EXIT_OK && out && str_eq(dst, "-") && isatty(STDOUT_FILENO))
+		code = cli_usage(inv, "an archive is not for a terminal: redirect standard output");
+	if (code == EXIT_OK && (src[0] == '\0' || dst[0] == '\0'))
+		code = cli_usage(inv, "an empty path");
+	if (code != EXIT_OK)
+		return code;
+	if (connect_to(id, &fd, &e) < 0)
+		return cli_fail(inv, &e);
+	c.t.fd = fd;
+	c.user = cli_option(inv, "user");
+	c.show = isatty(STDERR_FILENO) && !cli_option(inv, "json");
+	c.began = clock_mono();
+	r = out ? copy_out(&c, path, dst, &e) : copy_in(&c, src, path, &e);
+	if (c.drawn)
+		(void)fputs("\r\033[K", stderr);
+	transfer_done(&c.t);
+	return r < 0 ? cli_fail(inv, &e) : report(inv, &c);
+}
+
+/* ---- watch ---- */
+
+static const char *const event_names[] = {
+	[WIRE_CREATED] = "created", [WIRE_WRITTEN] = "written",	      [WIRE_REMOVED] = "removed",
+	[WIRE_RENAMED] = "renamed", [WIRE_ATTRIBUTES] = "attributes", [WIRE_LOST] = "lost",
+};
+
+static void print_event(const struct fields *f, void *arg)
+{
+	const char *name = event_names[fields_number(f, TAG_EVENT, WIRE_LOST)];
+	bool oom = false, json = arg != NULL;
+	_cleanup_free_ char *path = fields_copy(f, TAG_PATH, &oom), *line = NULL;
+	_cleanup_json_ json_t *j = NULL;
+
+	if (json && path) {
+		j = JSON_OBJECT({ "event", json_string(name) }, { "path", cli_json_text(path) });
+		line = j ? json_write_line(j) : NULL;
+		(void)printf("%s\n", line ? line : "{}");
+	} else {
+		(void)printf("%-10s  ", name);
+		cli_puts(stdout, path ? path : "");
+		(void)putchar('\n');
+	}
+	(void)fflush(stdout);
+	if (ferror(stdout)) /* whoever read it has gone */
+		exit(EXIT_SIGNAL + SIGPIPE);
+}
+
+int cmd_watch(struct invocation *inv)
+{
+	_cleanup_close_ int fd = -EBADF;
+	_cleanup_transfer_ struct transfer t = TRANSFER_INIT(-EBADF);
+	struct err e = ERR_INIT;
+	char id[ID_MAX], byte;
+	const char *path;
+	int64_t r;
+
+	if (!take_remote(inv->args[0], id, &path))
+		return cli_usage(inv, "'%s': expected ID:PATH", inv->args[0]);
+	if (check_path(inv, path) != EXIT_OK)
+		return EXIT_USAGE;
+	if (connect_to(id, &fd, &e) < 0)
+		return cli_fail(inv, &e);
+	t.fd = fd;
+	t.event = print_event;
+	t.arg = (void *)cli_option(inv, "json");
+	r = transfer_open(&t, WIRE_OP_WATCH, path, cli_option(inv, "user"),
+			  cli_option(inv, "recursive"), &e);
+	while (r >= 0)
+		r = transfer_read(&t, &byte, 1, &e);
+	return cli_fail(inv, &e);
+}

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hutch egress log: a line for each stream. Its beginning and its end are two records, which become
+ * one line; with -f they are told as they come.
+ */
+#include <poll.h>
+#include <string.h>
+#include <sys/inotify.h>
+
+#include "cli.h"
+#include "clock.h"
+#include "egress-log.h"
+#include "fd.h"
+#include "str.h"
+#include "view.h"
+
+enum {
+	LOOK_AGAIN = 1000, /* ms: a file that was made since is found that late at most */
+};
+
+struct line {
+	char id[AUDIT_ID_MAX + 1];
+	uint64_t time, order;
+	json_t *o;
+};
+
+struct lines {
+	struct line *v;
+	size_t n, cap;
+	uint64_t since;
+	bool json, follow;
+};
+
+/* ---- one line ---- */
+
+static const char *verdict_of(const json_t *o)
+{
+	if (str_eq(egress_text(o, "verdict"), "deny"))
+		return "denied";
+	/* Allowed, and it came to nothing: no address, nobody there. */
+	if (str_eq(egress_text(o, "verdict"), "end") && !egress_text(o, "address")[0])
+		return "failed";
+	return "allowed";
+}
+
+static const char *bytes_of(const json_t *o, const char *key, char out[static 32])
+{
+	if (!json_is_integer(json_object_get(o, key)))
+		return "-";
+	view_size(egress_number(o, key), out, 32);
+	return out;
+}
+
+static void print_padded(const char *s, int width)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(64 * 1024);
+
+	(void)str_escape(&b, s, strlen(s));
+	(void)printf("%-*s  ", width, b.len > 0 ? buf_text(&b) : "-");
+}
+
+static void print_why(const json_t *o)
+{
+	const char *parts[] = { egress_text(o, "rule"), egress_text(o, "reason"),
+				egress_text(o, "detail") };
+	const char *between = "";
+
+	for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
+		if (parts[i][0]) {
+			(void)fputs(between, stdout);
+			cli_puts(stdout, parts[i]);
+			between = i == 0 ? "; " : ": ";
+		}
+	if (egress_number(o, "count") > 0)
+		(void)printf("%s%llu times", between,
+			     (unsigned long long)egress_number(o, "count"));
+}
+
+static void print_text(const struct line *l)
+{
+	char time[CLOCK_RFC3339_MAX], out[32], in[32], port[16] = "-";
+
+	(void)clock_format(l->time, time);
+	time[STRLEN("2026-11-15T08:00:00")] = '\0';
+	if (egress_number(l->o, "port") > 0)
+		(void)snprintf(port, sizeof(port), "%llu",
+			       (unsigned long long)egress_number(l->o, "port"));
+	(void)printf("%sZ  %-16s  ", time, l->id);
+	print_padded(egress_text(l->o, "name"), 28);
+	print_padded(egress_text(l->o, "address"), 15);
+	(void)printf("%5s  %9s  %9s  %-7s  ", port, bytes_of(l->o, "bytes_out", out),
+		     bytes_of(l->o, "bytes_in", in), verdict_of(l->o));
+	print_why(l->o);
+	(void)putchar('\n');
+}
+
+static int print_json(const struct line *l)
+{
+	char time[CLOCK_RFC3339_MAX];
+	_cleanup_json_ json_t *o = json_copy(l->o);
+	_cleanup_free_ char *text = NULL;
+
+	if (!o || json_put(o, "time", json_string(clock_format(l->time, time))) < 0 ||
+	    json_put(o, "sandbox", json_string(l->id)) < 0)
+		return -ENOMEM;
+	text = json_write_line(o);
+	return text && puts(text) >= 0 ? 0 : -ENOMEM;
+}
+
+static int print_line(const struct lines *w, const struct line *l)
+{
+	if (l->time < w->since)
+		return 0;
+	if (w->json)
+		return print_json(l);
+	print_text(l);
+	return 0;
+}
+
+/* ---- records into lines ---- */
+
+/* Takes `o` over. */
+static int add(struct lines *w, const struct egress_event *ev, json_t *o)
+{
+	struct line *v, l = { .time = ev->time, .order = w->n, .o = o };
+
+	if (!o)
+		return -ENOMEM;
+	(void)snprintf(l.id, sizeof(l.id), "%s", ev->id);
+	if (w->follow) {
+		int r = print_line(w, &l);
+
+		json_decref(o);
+		return r;
+	}
+	if (w->n == w->cap) {
+		v = reallocarray(w->v, w->cap ? 2 * w->cap : 256, sizeof(*v));
+		if (!v) {
+			json_decref(o);
+			return -ENOMEM;
+		}
+		w->v = v;
+		w->cap = w->cap ? 2 * w->cap : 256;
+	}
+	w->v[w->n++] = l;
+	return 0;
+}
+
+/* The line of a stream that has not ended yet; streams that end soon are near the end. */
+static struct line *open_line(struct lines *w, const struct egress_event *ev)
+{
+	for (size_t i = w->n; i-- > 0;)
+		if (str_eq(w->v[i].id, ev->id) &&
+		    str_eq(egress_text(w->v[i].o, "verdict"), "allow") &&
+		    egress_number(w->v[i].o, "stream") == egress_number(ev->o, "stream"))
+			return &w->v[i];
+	return NULL;
+}
+
+/* What a record calls a host is the name of a line. */
+static json_t *members_of(const json_t *o)
+{
+	json_t *copy = json_copy((json_t *)o), *host = json_object_get(o, "host");
+
+	if (copy && host &&
+	    (json_object_del(copy, "host") < 0 || json_object_set(copy, "name", host) < 0)) {
+		json_decref(copy);
+		return NULL;
+	}
+	return copy;
+}
+
+static int add_event(struct lines *w, const struct egress_event *ev)
+{
+	bool begins = str_eq(egress_text(ev->o, "verdict"), "allow");
+	struct line *before =
+		begins || w->follow || !json_is_integer(json_object_get(ev->o, "stream"))
+			? NULL
+			: open_line(w, ev);
+	json_t *o = members_of(ev->o);
+	int r;
+
+	if (!before)
+		return add(w, ev, o);
+	r = o ? json_object_update(before->o, o) : -1;
+	json_decref(o);
+	return r < 0 ? -ENOMEM : 0;
+}
+
+/* "name:port" of a sum; port 0 is a question by DNS. */
+static json_t *summed(const char *text, uint64_t count)
+{
+	const char *colon = strrchr(text, ':');
+	size_t n = colon ? (size_t)(colon - text) : strlen(text);
+	uint64_t port = 0, events = MIN(count, (uint64_t)INT64_MAX);
+
+	if (colon)
+		(void)str_to_u64(colon + 1, strlen(colon + 1), UINT16_MAX, &port);
+	return JSON_OBJECT({ "verdict", json_string("deny") }, { "name", json_stringn(text, n) },
+			   { "port", json_number(port) }, { "count", json_number(events) },
+			   { "reason", json_string("too many to be recorded one by one") });
+}
+
+static int add_sum(struct lines *w, const struct egress_event *ev)
+{
+	uint64_t others = egress_number(ev->o, "others");
+	json_t *key;
+	size_t i;
+	int r = 0;
+
+	json_array_foreach(json_object_get(ev->o, "keys"), i, key)
+	{
+		if (r == 0 && egress_text(key, "text")[0])
+			r = add(w, ev,
+				summed(egress_text(key, "text"), egress_number(key, "count")));
+	}
+	return r == 0 && others > 0 ? add(w, ev, summed("(others)", others)) : r;
+}
+
+static int on_event(const struct egress_event *ev, void *arg)
+{
+	if (ev->kind == AUDIT_EGRESS)
+		return add_event(arg, ev);
+	return ev->kind == AUDIT_EGRESS_SUM ? add_sum(arg, ev) : 0;
+}
+
+/* ---- all of them ---- */
+
+static int by_time(const void *a, const void *b)
+{
+	const struct line *x = a, *y = b;
+
+	if (x->time != y->time)
+		return x->time < y->time ? -1 : 1;
+	return x->order == y->order ? 0 : x->order < y->order ? -1 : 1;
+}
+
+static int print_all(struct lines *w, struct err *e)
+{
+	int r = 0;
+
+	if (w->n > 0)
+		qsort(w->v, w->n, sizeof(*w->v), by_time);
+	for (size_t i = 0; i < w->n; i++) {
+		r = r == 0 ? print_line(w, &w->v[i]) : r;
+		json_decref(w->v[i].o);
+	}
+	free(w->v);
+	w->v = NULL;
+	w->n = w->cap = 0;
+	return r < 0 ? err_oom(e) : 0;
+}
+
+/* Until somebody ends us. */
+static int follow(struct egress_reader *reader, struct audit_log *l, struct err *e)
+{
+	_cleanup_close_ int watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+	struct pollfd p = { .fd = watch, .events = POLLIN };
+	char path[64], events[4096];
+	int r = 0;
+
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", l->sandboxes);
+	if (watch < 0 || inotify_add_watch(watch, path, IN_MODIFY | IN_CREATE) < 0)
+		return err_errno(e, "cannot watch the log");
+	while (r == 0) {
+		if (fflush(stdout) != 0 || ferror(stdout))
+			return err_errno(e, "cannot write the output");
+		if (poll(&p, 1, LOOK_AGAIN) < 0 && errno != EINTR)
+			return err_errno(e, "cannot wait for the log");
+		(void)!read(watch, events, sizeof(events));
+		r = egress_read(reader, l, e);
+	}
+	return r;
+}
+
+int cmd_egress_log(struct invocation *inv)
+{
+	_cleanup_audit_log_ struct audit_log l = AUDIT_LOG_INIT;
+	struct lines w = { .json = cli_option(inv, "json") };
+	_cleanup_egress_reader_ struct egress_reader reader = {
+		.sandbox = inv->n_args > 0 ? inv->args[0] : "", .event = on_event, .arg = &w
+	};
+	struct err e = ERR_INIT, print = ERR_INIT;
+	int r;
+
+	if (cli_since(inv, &w.since) != EXIT_OK)
+		return EXIT_USAGE;
+	r = audit_open(&l, &e);
+	if (r == 0)
+		r = egress_read(&reader, &l, &e);
+	/* What is right before a damage is shown all the same. */
+	if (print_all(&w, &print) < 0 && r == 0) {
+		e = print;
+		r = e.num;
+	}
+	w.follow = true;
+	if (r == 0 && cli_option(inv, "follow"))
+		r = follow(&reader, &l, &e);
+	return r < 0 ? cli_fail(inv, &e) : EXIT_OK;
+}

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The verdict: rules first, then the address if one was asked for, then the budgets; a request
+ * that fails one of them has cost nothing but the look at it, and no packet. What happens to a
+ * request that was allowed is in stream.c.
+ */
+#include <string.h>
+
+#include "broker-inner.h"
+#include "check.h"
+#include "clock.h"
+
+const char *broker_what_name(enum broker_what w)
+{
+	static const char *const names[] = {
+		[BROKER_ALLOW] = "allow",
+		[BROKER_DENY] = "deny",
+		[BROKER_END] = "end",
+	};
+
+	static_assert(ARRAY_SIZE(names) == BROKER_WHAT_MAX, "a name for every event");
+	return names[w];
+}
+
+const char *broker_reason_text(enum broker_reason r)
+{
+	static const char *const texts[] = {
+		[BROKER_OK] = "",
+		[BROKER_RULES] = "not allowed by the policy",
+		[BROKER_ADDRESS] = "no address that may be dialled",
+		[BROKER_BUDGET] = "a budget is spent",
+		[BROKER_LOOKUP] = "the name has no address",
+		[BROKER_DIAL] = "no address answered",
+		[BROKER_CONTENT] = "asks for something else than it connected to",
+		[BROKER_TIME] = "took too long",
+		[BROKER_POLICY] = "no longer allowed by the policy",
+		[BROKER_RESET_INSIDE] = "reset by the sandbox",
+		[BROKER_RESET_OUTSIDE] = "reset by the other side",
+		[BROKER_FAULT] = "out of memory or descriptors",
+		[BROKER_UNRECORDED] = "it cannot be recorded",
+		[BROKER_STOPPED] = "the sandbox ended",
+	};
+
+	static_assert(ARRAY_SIZE(texts) == BROKER_REASON_MAX, "a text for every reason");
+	return texts[r];
+}
+
+void broker_report(const struct request *r, enum broker_what what, enum broker_reason reason,
+		   const char *detail, const struct stream *s)
+{
+	const struct broker_conf *c = &r->broker->conf;
+	struct broker_event ev = {
+		.what = what,
+		.reason = reason,
+		.stream = r->number,
+		.target = &r->target,
+		.addr = s && s->dialled ? &s->addr : NULL,
+		.rule = r->rule,
+		.rule_id = r->rule_id,
+		.detail = detail ? detail : "",
+		.bytes_out = s ? s->pump.dir[PUMP_CLIENT].bytes : 0,
+		.bytes_in = s ? s->pump.dir[PUMP_SERVER].bytes : 0,
+		.ns = clock_mono() - r->since,
+		.cookie = r->cookie,
+	};
+
+	c->ops->report(c->arg, &ev);
+}
+
+int broker_new(const struct broker_conf *c, struct ruleset *rules, struct broker **ret,
+	       struct err *e)
+{
+	struct broker *b = calloc(1, sizeof(*b));
+	int r;
+
+	if (!b) {
+		(void)ruleset_free(rules);
+		return err_oom(e);
+	}
+	b->conf = *c;
+	b->conf.idle_ms = c->idle_ms ? c->idle_ms : BROKER_IDLE_MS;
+	b->conf.life_ms = c->life_ms ? c->life_ms : BROKER_LIFE_MS;
+	b->conf.peek_ms = c->peek_ms ? c->peek_ms : BROKER_PEEK_MS;
+	b->rules = rules;
+	budget_init(&b->budget, &c->limits);
+	r = resolver_new(c->loop, c->resolver, &b->resolver, e);
+	if (r < 0)
+		(void)broker_free(b);
+	else
+		*ret = b;
+	return r;
+}
+
+struct broker *broker_free(struct broker *b)
+{
+	if (!b)
+		return NULL;
+	while (b->streams)
+		stream_end(b->streams, BROKER_STOPPED, NULL);
+	(void)resolver_free(b->resolver);
+	pump_pool_done(&b->pool);
+	budget_done(&b->budget);
+	(void)ruleset_free(b->rules);
+	free(b);
+	return NULL;
+}
+
+static void note_rule(struct request *r, const struct ruleset_entry *entry)
+{
+	r->rule[0] = '\0';
+	if (!entry)
+		return;
+	rule_format(&entry->rule, r->rule);
+	r->rule_id = entry->id;
+	r->proto = rule_proto(&entry->rule);
+}
+
+static const char *budget_text(enum budget_result r)
+{
+	static const char *const texts[] = {
+		[BUDGET_OK] = "",
+		[BUDGET_BYTES_OUT] = "bytes_out",
+		[BUDGET_BYTES_IN] = "bytes_in",
+		[BUDGET_STREAMS] = "streams",
+		[BUDGET_RATE] = "streams_per_minute",
+		[BUDGET_NAMES] = "names",
+		[BUDGET_NO_MEMORY] = "no memory",
+	};
+
+	return texts[r];
+}
+
+/* BROKER_OK, or why not, with a word about it. */
+static enum broker_reason judge(struct broker *b, struct request *r, const char **detail)
+{
+	struct verdict v = ruleset_check(b->rules, &r->target);
+	struct rule host = { .kind = r->target.is_addr ? RULE_ADDR : RULE_NAME };
+	char text[RULE_TEXT_MAX];
+	enum budget_result budget;
+
+	note_rule(r, v.deny ? v.deny : v.allow);
+	if (!v.allowed)
+		return BROKER_RULES;
+	*detail = r->target.is_addr ? check_literal(&r->target.addr) : NULL;
+	if (*detail)
+		return BROKER_ADDRESS;
+	host.name = r->target.name;
+	host.addr = r->target.addr;
+	budget = budget_open(&b->budget, rule_format_host(&host, text), r->since);
+	*detail = budget_text(budget);
+	if (budget == BUDGET_NO_MEMORY)
+		return BROKER_FAULT;
+	return budget == BUDGET_OK ? BROKER_OK : BROKER_BUDGET;
+}
+
+void broker_open(struct broker *b, const struct broker_request *req)
+{
+	struct request r = {
+		.broker = b,
+		.number = ++b->number,
+		.since = clock_mono(),
+		.target = req->target,
+		.proxy = req->proxy,
+		.cookie = req->cookie,
+	};
+	const char *detail = NULL;
+	enum broker_reason reason = judge(b, &r, &detail);
+
+	assert(req->n_early <= BROKER_EARLY_MAX);
+	if (reason == BROKER_OK) {
+		broker_report(&r, BROKER_ALLOW, BROKER_OK, NULL, NULL);
+		if (!b->conf.ops->may_begin || b->conf.ops->may_begin(b->conf.arg)) {
+			stream_start(&r, req->fd, req->early, req->n_early);
+			return;
+		}
+		budget_close(&b->budget);
+		reason = BROKER_UNRECORDED;
+	}
+	broker_report(&r, BROKER_DENY, reason, detail, NULL);
+	stream_refuse(&r, req->fd, reason);
+}
+
+/* Would this stream be allowed now, and be held to the same? */
+static bool still_allowed(const struct broker *b, struct stream *s)
+{
+	struct verdict v = ruleset_check(b->rules, &s->req.target);
+	enum rule_proto was = s->req.proto;
+
+	if (v.allowed && rule_proto(&v.allow->rule) == was &&
+	    (s->req.target.is_addr || !s->connected ||
+	     !check_resolved(b->rules, &s->addr, s->req.target.port))) {
+		note_rule(&s->req, v.allow);
+		return true;
+	}
+	note_rule(&s->req, v.deny);
+	s->req.proto = was;
+	return false;
+}
+
+void broker_set_rules(struct broker *b, struct ruleset *rules)
+{
+	(void)ruleset_free(b->rules);
+	b->rules = rules;
+	for (struct stream *s = b->streams, *next; s; s = next) {
+		next = s->next;
+		if (!still_allowed(b, s))
+			stream_end(s, BROKER_POLICY, NULL);
+	}
+}
+
+void broker_set_limits(struct broker *b, const struct budget_limits *limits)
+{
+	budget_change(&b->budget, limits);
+}
+
+size_t broker_streams(const struct broker *b)
+{
+	return b->budget.streams;
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Programs that were told of a proxy. What a program says is looked at where it lies (MSG_PEEK) and
+ * taken as far as it belongs to the head: what is behind it is for the other end, and stays in the
+ * socket.
+ */
+#include <string.h>
+#include <sys/socket.h>
+
+#include "capture-inner.h"
+#include "clock.h"
+
+enum {
+	PEEK_MAX = 2048
+};
+
+/* Out of the loop; the descriptor stays open. */
+static int release(struct head *h)
+{
+	int fd = h->src.fd;
+
+	loop_del_fd(&h->src);
+	loop_del_timer(&h->deadline);
+	h->src.fd = -EBADF;
+	h->capture->n_heads--;
+	listener_full(&h->capture->listeners[CAPTURE_PROXY], false);
+	return fd;
+}
+
+void head_close(struct head *h)
+{
+	(void)fd_close(release(h));
+}
+
+static void on_deadline(struct loop_timer *t)
+{
+	head_close(t->arg);
+}
+
+static enum capture_how how_of(const struct front *f)
+{
+	return f->kind == FRONT_SOCKS5 ? CAPTURE_BY_SOCKS5 : CAPTURE_BY_CONNECT;
+}
+
+/* A few bytes to somebody who waits for them; where even those do not go, nobody reads. */
+static int say(int fd, const struct buf *b)
+{
+	ssize_t k;
+
+	if (b->err)
+		return b->err;
+	k = b->len == 0 ? 0 : send(fd, b->data, b->len, MSG_DONTWAIT | MSG_NOSIGNAL);
+	return k < 0 ? -errno : k < (ssize_t)b->len ? -EAGAIN : 0;
+}
+
+/* 0 or -errno: the program has gone, or might as well have. */
+static int hear(struct head *h)
+{
+	struct buf *out = &h->capture->out;
+	uint8_t data[PEEK_MAX];
+	ssize_t k = recv(h->src.fd, data, sizeof(data), MSG_PEEK | MSG_DONTWAIT);
+	size_t used;
+
+	if (k <= 0)
+		return k < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -EPIPE;
+	buf_reset(out);
+	used = front_feed(&h->front, data, (size_t)k, out);
+	if (recv(h->src.fd, data, used, MSG_DONTWAIT) != (ssize_t)used)
+		return -EPIPE;
+	return say(h->src.fd, out);
+}
+
+static void on_head(struct loop_fd *src, uint32_t events)
+{
+	struct head *h = src->arg;
+	struct front *f = &h->front;
+	struct capture *c = h->capture;
+
+	if (hear(h) < 0)
+		head_close(h);
+	else if (f->state == FRONT_DONE && capture_target(c, &f->target) < 0)
+		capture_refuse(release(h), how_of(f), FRONT_DENIED, "an address of the sandbox");
+	else if (f->state == FRONT_DONE)
+		c->ops->connect(release(h), &f->target, how_of(f), c->arg);
+	else if (f->state == FRONT_BAD && f->reason)
+		capture_refuse(release(h), how_of(f), f->result, f->reason);
+	else if (f->state == FRONT_BAD)
+		head_close(h);
+}
+
+static struct head *free_head(struct capture *c)
+{
+	size_t i = 0;
+
+	while (c->heads[i].src.fd >= 0)
+		i++;
+	assert(i < HEADS_MAX);
+	return &c->heads[i];
+}
+
+void head_accepted(struct capture *c, int fd)
+{
+	struct head *h = free_head(c);
+
+	h->src = (struct loop_fd){ .cb = on_head, .arg = h, .fd = -EBADF };
+	h->deadline = (struct loop_timer){ .cb = on_deadline, .arg = h };
+	h->front = (struct front){ 0 };
+	if (loop_add_fd(c->loop, &h->src, fd, EPOLLIN) < 0) {
+		(void)fd_close(fd);
+		return;
+	}
+	listener_full(&c->listeners[CAPTURE_PROXY], ++c->n_heads == HEADS_MAX);
+	if (loop_set_timer(c->loop, &h->deadline, clock_mono() + CLIENT_MS * NSEC_PER_MSEC) < 0)
+		head_close(h);
+}
+
+int capture_reply(int fd, enum capture_how how, enum front_result result, const char *reason)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(FRONT_REPLY_MAX);
+
+	if (how == CAPTURE_DIRECT)
+		return 0;
+	front_put_reply(&b, how == CAPTURE_BY_SOCKS5 ? FRONT_SOCKS5 : FRONT_CONNECT, result,
+			reason);
+	return say(fd, &b);
+}
+
+void capture_refuse(int fd, enum capture_how how, enum front_result result, const char *reason)
+{
+	const struct linger reset = { .l_onoff = 1 };
+
+	(void)capture_reply(fd, how, result, reason);
+	if (how == CAPTURE_DIRECT)
+		(void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+	(void)fd_close(fd);
+}

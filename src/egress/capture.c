@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The listeners. Each is watched while there is room for what it accepts, and takes a few at a
+ * time: the loop is level-triggered, so the rest is there in the next round, after everybody else.
+ *
+ * Of a stream that came directly, the address that the program connected to is the socket's own:
+ * that is what transparent sockets are for. If it is of our range it stands for a name; if not it
+ * is the address that is meant.
+ */
+#include "capture-inner.h"
+
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "clock.h"
+
+void listener_full(struct listener *l, bool full)
+{
+	if (l->full == full)
+		return;
+	l->full = full;
+	/* Fails only on what is not in the loop, or when it ends. */
+	if (l->again.slot == 0)
+		(void)loop_mod_fd(&l->src, full ? 0 : EPOLLIN);
+}
+
+static void on_again(struct loop_timer *t)
+{
+	struct listener *l = t->arg;
+
+	(void)loop_mod_fd(&l->src, l->full ? 0 : EPOLLIN);
+}
+
+/* A connection that waits would be reported again at once. */
+static void pause_listener(struct listener *l)
+{
+	uint64_t when = clock_mono() + PAUSE_MS * NSEC_PER_MSEC;
+
+	if (loop_set_timer(l->capture->loop, &l->again, when) == 0)
+		(void)loop_mod_fd(&l->src, 0);
+}
+
+static void on_listener(struct loop_fd *src, uint32_t events)
+{
+	struct listener *l = src->arg;
+
+	for (size_t i = 0; i < ACCEPTS_MAX && !l->full; i++) {
+		int fd = accept4(src->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+		if (fd >= 0)
+			l->accepted(l->capture, fd);
+		else if (errno == EAGAIN)
+			return;
+		else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
+			 errno == ENOMEM) {
+			pause_listener(l);
+			return;
+		}
+	}
+}
+
+/* ---- streams that came directly ---- */
+
+int capture_target(const struct capture *c, struct target *t)
+{
+	uint32_t addr;
+
+	if (!t->is_addr)
+		return 0;
+	if (addr_classify(&t->addr) == ADDR_LOOPBACK)
+		return -EACCES;
+	if (t->addr.family != 4)
+		return 0;
+	memcpy(&addr, t->addr.bytes, sizeof(addr));
+	addr = ntohl(addr);
+	if (!pool_has(addr))
+		return 0;
+	t->is_addr = false;
+	t->addr = (struct addr){ 0 };
+	return pool_find(c->pool, addr, &t->name);
+}
+
+static int address_of(int fd, struct target *ret)
+{
+	union {
+		struct sockaddr any;
+		struct sockaddr_in in;
+		struct sockaddr_in6 in6;
+	} a = { .any.sa_family = AF_UNSPEC };
+	socklen_t n = sizeof(a);
+	bool v4;
+
+	if (getsockname(fd, &a.any, &n) < 0)
+		return -errno;
+	v4 = a.any.sa_family == AF_INET;
+	if (!v4 && a.any.sa_family != AF_INET6)
+		return -EAFNOSUPPORT;
+	ret->is_addr = true;
+	ret->port = ntohs(v4 ? a.in.sin_port : a.in6.sin6_port);
+	ret->addr = (struct addr){ .family = v4 ? 4 : 6, .prefix = v4 ? 32 : 128 };
+	memcpy(ret->addr.bytes, v4 ? (void *)&a.in.sin_addr : (void *)&a.in6.sin6_addr,
+	       v4 ? 4 : 16);
+	return 0;
+}
+
+static void stream_accepted(struct capture *c, int fd)
+{
+	struct target t = { 0 };
+
+	if (address_of(fd, &t) < 0 || capture_target(c, &t) < 0)
+		capture_refuse(fd, CAPTURE_DIRECT, FRONT_DENIED, NULL);
+	else
+		c->ops->connect(fd, &t, CAPTURE_DIRECT, c->arg);
+}
+
+/* ---- the whole ---- */
+
+static int add_listeners(struct capture *c, struct capture_sockets *s)
+{
+	static void (*const accepted[CAPTURE_SOCKETS])(struct capture * c, int fd) = {
+		[CAPTURE_TCP] = stream_accepted,
+		[CAPTURE_TCP6] = stream_accepted,
+		[CAPTURE_DNS_TCP] = dns_accepted,
+		[CAPTURE_PROXY] = head_accepted,
+	};
+	int r = 0;
+
+	for (size_t i = 0; i < CAPTURE_SOCKETS && r == 0; i++) {
+		struct listener *l = &c->listeners[i];
+
+		l->src.cb = i == CAPTURE_DNS_UDP ? dns_on_udp : on_listener;
+		l->accepted = accepted[i];
+		if (s->fds[i] < 0)
+			continue;
+		r = loop_add_fd(c->loop, &l->src, s->fds[i], EPOLLIN);
+		if (r == 0)
+			(void)TAKE_FD(s->fds[i]);
+	}
+	return r;
+}
+
+static void init(struct capture *c)
+{
+	for (size_t i = 0; i < CAPTURE_SOCKETS; i++) {
+		struct listener *l = &c->listeners[i];
+
+		l->capture = c;
+		l->src.fd = -EBADF;
+		l->src.arg = l->again.arg = l;
+		l->again.cb = on_again;
+	}
+	for (size_t i = 0; i < DNS_CLIENTS_MAX; i++) {
+		c->dns[i].capture = c;
+		c->dns[i].src.fd = -EBADF;
+		c->dns[i].out.max = DNS_OUT_MAX;
+	}
+	for (size_t i = 0; i < HEADS_MAX; i++) {
+		c->heads[i].capture = c;
+		c->heads[i].src.fd = -EBADF;
+	}
+	c->out.max = MAX((size_t)DNS_ANSWER_MAX, (size_t)FRONT_REPLY_MAX);
+}
+
+int capture_new(struct loop *loop, struct capture_sockets *s, size_t names,
+		const uint8_t key[static SIPHASH_KEY], const struct capture_ops *ops, void *arg,
+		struct capture **ret)
+{
+	_cleanup_capture_sockets_ struct capture_sockets own = *s;
+	_cleanup_capture_ struct capture *c = calloc(1, sizeof(*c));
+	int r;
+
+	*s = (struct capture_sockets)CAPTURE_SOCKETS_INIT;
+	if (!c)
+		return -ENOMEM;
+	c->loop = loop;
+	c->ops = ops;
+	c->arg = arg;
+	init(c);
+	r = pool_new(MIN(MAX(names, (size_t)1), (size_t)POOL_MAX), key, &c->pool);
+	if (r == 0)
+		r = add_listeners(c, &own);
+	if (r < 0)
+		return r;
+	*ret = TAKE_PTR(c);
+	return 0;
+}
+
+struct capture *capture_free(struct capture *c)
+{
+	if (!c)
+		return NULL;
+	for (size_t i = 0; i < DNS_CLIENTS_MAX; i++) {
+		if (c->dns[i].src.fd >= 0)
+			dns_close(&c->dns[i]);
+		buf_done(&c->dns[i].out);
+	}
+	for (size_t i = 0; i < HEADS_MAX; i++)
+		if (c->heads[i].src.fd >= 0)
+			head_close(&c->heads[i]);
+	for (size_t i = 0; i < CAPTURE_SOCKETS; i++) {
+		loop_del_timer(&c->listeners[i].again);
+		loop_del_fd(&c->listeners[i].src);
+		(void)fd_close(c->listeners[i].src.fd);
+	}
+	buf_done(&c->out);
+	(void)pool_free(c->pool);
+	free(c);
+	return NULL;
+}

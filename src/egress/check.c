@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "check.h"
+
+const char *check_resolved(const struct ruleset *rules, const struct addr *a, uint16_t port)
+{
+	struct target t = { .is_addr = true, .port = port, .addr = *a };
+	enum addr_class class = addr_classify(a);
+
+	if (class != ADDR_PUBLIC)
+		return addr_class_name(class);
+	return ruleset_check(rules, &t).deny ? "denied by a rule for its address" : NULL;
+}
+
+const char *check_literal(const struct addr *a)
+{
+	enum addr_class class = addr_classify(a);
+
+	if (class == ADDR_METADATA || class == ADDR_EMBEDDED || class == ADDR_MULTICAST)
+		return addr_class_name(class);
+	/* 0.0.0.0 is this host, and the rest of that network nothing that answers. */
+	return a->family == 4 && a->bytes[0] == 0 ? addr_class_name(class) : NULL;
+}

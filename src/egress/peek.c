@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "peek.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "hello.h"
+#include "http.h"
+#include "str.h"
+
+static enum peek_result refuse(char *detail, const char *why, const char *what, size_t n)
+{
+	(void)snprintf(detail, PEEK_DETAIL_MAX, "%s%s%.*s", why, n > 0 ? ": " : "",
+		       (int)MIN(n, (size_t)PEEK_DETAIL_MAX), what);
+	return PEEK_REFUSE;
+}
+
+static enum peek_result peek_tls(bool ech_allowed, const struct target *t, const void *data,
+				 size_t n, char *detail)
+{
+	struct hello h = { 0 };
+	const char *why = "";
+	int r = hello_parse(data, n, &h, &why);
+
+	if (r < 0)
+		return refuse(detail, why, "", 0);
+	if (r == 0)
+		return PEEK_MORE;
+	if (h.ech && !ech_allowed)
+		return refuse(detail,
+			      "an encrypted ClientHello; only a rule with /tls+ech allows it", "",
+			      0);
+	/* A connection to an address has no name, and must not ask for one. */
+	if (h.has_name == t->is_addr)
+		return refuse(detail, t->is_addr ? "asks for a name" : "no server name",
+			      h.name.text, h.name.len);
+	if (!t->is_addr && !str_eq(h.name.text, t->name.text))
+		return refuse(detail, "asks for another name", h.name.text, h.name.len);
+	return PEEK_PASS;
+}
+
+/* Is `host`, as a request has it, the target? Its port may be left out. */
+static bool host_is(const char *host, size_t n, const struct target *t)
+{
+	char with_port[NAME_TEXT_MAX + 8];
+	struct target asked;
+	struct err e;
+	const char *close = n > 0 && host[0] == '[' ? memchr(host, ']', n) : host;
+	int len;
+
+	if (!close || n == 0 || n > NAME_TEXT_MAX)
+		return false;
+	if (memchr(close, ':', n - (size_t)(close - host)))
+		len = snprintf(with_port, sizeof(with_port), "%.*s", (int)n, host);
+	else
+		len = snprintf(with_port, sizeof(with_port), "%.*s:%u", (int)n, host, t->port);
+	if (len < 0 || (size_t)len >= sizeof(with_port) ||
+	    target_parse(with_port, (size_t)len, &asked, &e) < 0 || asked.port != t->port ||
+	    asked.is_addr != t->is_addr)
+		return false;
+	if (t->is_addr)
+		return asked.addr.family == t->addr.family &&
+		       memcmp(asked.addr.bytes, t->addr.bytes, sizeof(t->addr.bytes)) == 0;
+	return str_eq(asked.name.text, t->name.text);
+}
+
+static enum peek_result peek_http(const struct target *t, const void *data, size_t n, char *detail)
+{
+	struct http_head h = { 0 };
+	const char *why = "";
+	int r = http_parse(data, n, &h, &why);
+
+	if (r < 0)
+		return refuse(detail, why, "", 0);
+	if (r == 0)
+		return PEEK_MORE;
+	if (!host_is(h.host, h.host_len, t))
+		return refuse(detail, "asks for another host", h.host, h.host_len);
+	return PEEK_PASS;
+}
+
+/* The first byte of TLS is no letter, so at most one of both can be meant. */
+static enum peek_result peek_any(const struct target *t, const void *data, size_t n, char *detail)
+{
+	const uint8_t *p = data;
+	int r;
+
+	if (n > 0 && p[0] == 22 && (n < 2 || p[1] == 3))
+		return peek_tls(false, t, data, n, detail);
+	r = n > 0 ? http_looks_like(data, n) : 0;
+	if (r > 0)
+		return peek_http(t, data, n, detail);
+	return r < 0 ? PEEK_PASS : PEEK_MORE;
+}
+
+enum peek_result peek(enum rule_proto proto, const struct target *t, const void *data, size_t n,
+		      bool eof, char detail[static PEEK_DETAIL_MAX])
+{
+	enum peek_result r;
+
+	if (proto == RULE_PROTO_TCP)
+		return PEEK_PASS;
+	if (proto == RULE_PROTO_ANY)
+		r = peek_any(t, data, n, detail);
+	else if (proto == RULE_PROTO_HTTP)
+		r = peek_http(t, data, n, detail);
+	else
+		r = peek_tls(proto == RULE_PROTO_TLS_ECH, t, data, n, detail);
+	if (r != PEEK_MORE)
+		return r;
+	if (n >= PEEK_MAX)
+		return refuse(detail, "too many bytes before it is clear what they are", "", 0);
+	if (!eof)
+		return PEEK_MORE;
+	/* What has ended before it became a request asks nobody for anything. */
+	if (proto == RULE_PROTO_ANY)
+		return PEEK_PASS;
+	return refuse(detail, "ended before it said whom it is for", "", 0);
+}

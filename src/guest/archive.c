@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Packing and unpacking trees in a worker: the user's rights and Landlock decide what is reached,
+ * src/tar what an archive may say.
+ */
+#include <fcntl.h>
+#include <string.h>
+
+#include "fd.h"
+#include "pack.h"
+#include "str.h"
+#include "worker.h"
+
+static int write_pipe(void *arg, const void *data, size_t n)
+{
+	const struct worker *w = arg;
+
+	return fd_write_all(w->pipe, data, n);
+}
+
+static int64_t read_pipe(void *arg, void *buf, size_t n, struct err *e)
+{
+	const struct worker *w = arg;
+	ssize_t k = RETRY_EINTR(read(w->pipe, buf, n));
+
+	return k < 0 ? err_errno(e, "cannot read the archive") : k;
+}
+
+static int fail_err(struct worker *w, const struct err *e)
+{
+	return fail_with(&w->fail, code_of_errno(-e->num), "%s", e->msg);
+}
+
+/*
+ * What the top of the archive is called: the last component of the path, or "." where that names
+ * the contents of a directory: "/", "/a/.". A slash at the end is cut off, and says that the last
+ * component is to be followed.
+ */
+static const char *split(char *path, bool *ret_follow)
+{
+	size_t n = strlen(path);
+	const char *base;
+
+	*ret_follow = path[n - 1] == '/' || str_has_suffix(path, "/.");
+	while (n > 1 && path[n - 1] == '/')
+		path[--n] = '\0';
+	base = strrchr(path, '/') + 1;
+	return base[0] == '\0' || str_eq(base, "..") ? "." : base;
+}
+
+int worker_pack(struct worker *w)
+{
+	static struct pack p;
+	struct err e = ERR_INIT;
+	char path[WORKER_PATH_MAX + 2];
+	struct stat st;
+	bool follow;
+	const char *top = split(w->path, &follow);
+
+	(void)snprintf(path, sizeof(path), "%s%s", w->path, follow ? "/." : "");
+	if (lstat(path, &st) < 0)
+		return worker_fail(w, "read");
+	if (worker_send(w, PACKET_ACCEPT, AT_FDCWD, path, w->path, &st) < 0)
+		return -1;
+	p.write = write_pipe;
+	p.arg = w;
+	p.pipe = w->pipe;
+	if (pack_tree(&p, AT_FDCWD, path, top, &e) < 0)
+		return fail_err(w, &e);
+	pack_note(&p, w->note, sizeof(w->note));
+	return 0;
+}
+
+int worker_unpack(struct worker *w)
+{
+	static struct extract x;
+	_cleanup_close_ int root = open(w->path, O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC);
+	struct err e = ERR_INIT;
+	struct stat st;
+
+	if (root < 0 || fstat(root, &st) < 0)
+		return worker_fail(w, "write to");
+	if (worker_send(w, PACKET_ACCEPT, AT_FDCWD, w->path, w->path, &st) < 0)
+		return -1;
+	x.root = root;
+	x.read = read_pipe;
+	x.arg = w;
+	x.pipe = w->pipe;
+	x.max_entries = x.max_bytes = UINT64_MAX; /* the sandbox's own limits hold it */
+	return extract_archive(&x, &e) < 0 ? fail_err(w, &e) : 0;
+}

@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the sandbox sends out. The sockets that catch it come from the warden with a note
+ * (src/egress/capture.c reads them), the broker decides, resolves, dials and moves the bytes, and
+ * every verdict goes into the sandbox's chain of the audit log: one record when a stream is
+ * allowed or denied by the rules and, of one that was allowed, one when it has ended. Denials can
+ * be had by the million, so beyond a few a second they are counted and recorded as sums.
+ *
+ * Rules can be added while the sandbox runs. They stand beside those of the policy, and deny wins
+ * over allow as ever. A rule takes back its own opposite, if that was added the same way.
+ *
+ * As long as the audit log cannot be written nothing is let out.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "clock.h"
+#include "fault.h"
+#include "log.h"
+#include "serve.h"
+
+enum {
+	LIVE_MAX = 4096, /* rules that were added */
+};
+
+/* ---- rules ---- */
+
+static int parse_rules(const struct spec_list *list, bool deny, struct ruleset_entry *v, size_t *n,
+		       struct err *e)
+{
+	for (size_t i = 0; i < list->n; i++) {
+		struct ruleset_entry *entry = &v[*n];
+
+		*entry = (struct ruleset_entry){ .deny = deny, .id = (uint32_t)*n };
+		if (rule_parse(list->v[i], strlen(list->v[i]), &entry->rule, e) < 0 ||
+		    (!deny && entry->rule.port == 0))
+			return err_set(e, -EINVAL, "'%.80s' is not a rule of the spec", list->v[i]);
+		(*n)++;
+	}
+	return 0;
+}
+
+static int make_rules(const struct egress *g, struct ruleset **ret)
+{
+	return ruleset_new(g->entries, g->n_policy + g->n_live, ret);
+}
+
+/* A set of its own for questions: the broker has, and frees, another. */
+static int load_rules(struct egress *g, const struct spec *s, struct err *e)
+{
+	size_t n = s->egress.allow.n + s->egress.deny.n;
+	int r;
+
+	g->entries = calloc(n + LIVE_MAX, sizeof(g->entries[0]));
+	if (!g->entries)
+		return err_oom(e);
+	r = parse_rules(&s->egress.allow, false, g->entries, &g->n_policy, e);
+	if (r == 0)
+		r = parse_rules(&s->egress.deny, true, g->entries, &g->n_policy, e);
+	if (r == 0 && make_rules(g, &g->rules) < 0)
+		r = err_oom(e);
+	return r;
+}
+
+/* ---- records ---- */
+
+/*
+ * A name that leads where nothing may be dialled, or first bytes that ask for something else: the
+ * rules allowed the stream, and yet nothing went out, because we did not let it.
+ */
+static enum broker_what verdict_of(const struct broker_event *ev)
+{
+	bool ours = ev->reason == BROKER_ADDRESS || ev->reason == BROKER_CONTENT;
+
+	return ev->what == BROKER_END && ours ? BROKER_DENY : ev->what;
+}
+
+static void put_event(struct audit_payload *p, const struct broker_event *ev)
+{
+	char text[ADDR_TEXT_MAX];
+
+	audit_put_number(p, "stream", ev->stream);
+	audit_put_text(p, "verdict", broker_what_name(verdict_of(ev)));
+	audit_put_text(p, "host",
+		       ev->target->is_addr ? addr_format(&ev->target->addr, text)
+					   : ev->target->name.text);
+	audit_put_number(p, "port", ev->target->port);
+	if (ev->addr)
+		audit_put_text(p, "address", addr_format(ev->addr, text));
+	if (ev->rule[0])
+		audit_put_text(p, "rule", ev->rule);
+	if (ev->what != BROKER_ALLOW)
+		audit_put_text(p, "reason", broker_reason_text(ev->reason));
+	if (ev->detail && ev->detail[0])
+		audit_put_text(p, "detail", ev->detail);
+	if (ev->what == BROKER_END) {
+		audit_put_number(p, "bytes_out", ev->bytes_out);
+		audit_put_number(p, "bytes_in", ev->bytes_in);
+		audit_put_number(p, "ms", ev->ns / NSEC_PER_MSEC);
+	}
+}
+
+static void on_tally(struct loop_timer *t)
+{
+	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
+	struct keeper *k = t->arg;
+	struct egress *g = k->egress;
+
+	journal_tally(k, &g->tally, &p);
+	if (audit_tally_due(&g->tally) != 0)
+		(void)loop_set_timer(k->loop, t, clock_mono() + AUDIT_TALLY_WINDOW);
+}
+
+/* False: it has been counted, and will be recorded with others. */
+static bool is_single(struct keeper *k, const char *host, unsigned int port)
+{
+	struct egress *g = k->egress;
+	char key[NAME_TEXT_MAX + 16];
+
+	(void)snprintf(key, sizeof(key), "%s:%u", host, port);
+	if (!journal_is_on(k) || audit_tally_add(&g->tally, AUDIT_EGRESS, key, clock_mono()))
+		return true;
+	if (g->tally_timer.slot == 0)
+		(void)loop_set_timer(k->loop, &g->tally_timer, audit_tally_due(&g->tally));
+	return false;
+}
+
+static void on_report(void *arg, const struct broker_event *ev)
+{
+	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
+	char text[ADDR_TEXT_MAX];
+	struct keeper *k = arg;
+
+	if (ev->what == BROKER_DENY &&
+	    !is_single(k,
+		       ev->target->is_addr ? addr_format(&ev->target->addr, text)
+					   : ev->target->name.text,
+		       ev->target->port))
+		return;
+	put_event(&p, ev);
+	journal_outcome(k, AUDIT_EGRESS, &p);
+}
+
+static bool is_recorded(void *arg)
+{
+	const struct keeper *k = arg;
+
+	return k->journal.error == 0;
+}
+
+/* A question for a name that no rule allows; no connection follows it. */
+static void record_question(struct keeper *k, const struct name *name)
+{
+	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
+
+	if (!is_single(k, name->text, 0))
+		return;
+	audit_put_text(&p, "verdict", broker_what_name(BROKER_DENY));
+	audit_put_text(&p, "host", name->text);
+	audit_put_text(&p, "reason", broker_reason_text(BROKER_RULES));
+	audit_put_text(&p, "detail", "asked for by DNS");
+	journal_outcome(k, AUDIT_EGRESS, &p);
+}
+
+/* ---- the sandbox's side ---- */
+
+static bool on_ask(const struct name *name, const char **ret_reason, void *arg)
+{
+	struct keeper *k = arg;
+
+	if (ruleset_knows(k->egress->rules, name))
+		return true;
+	record_question(k, name);
+	*ret_reason = "not allowed by the policy of this sandbox";
+	return false;
+}
+
+static enum front_result result_of(enum broker_reason reason)
+{
+	switch (reason) {
+	case BROKER_LOOKUP:
+	case BROKER_ADDRESS:
+		return FRONT_UNREACHABLE;
+	case BROKER_DIAL:
+		return FRONT_REFUSED;
+	case BROKER_TIME:
+		return FRONT_TIMEOUT;
+	case BROKER_BUDGET:
+	case BROKER_FAULT:
+	case BROKER_UNRECORDED:
+		return FRONT_BUSY;
+	default:
+		return FRONT_DENIED;
+	}
+}
+
+/* What the broker keeps of a stream for us: how it came, as an address. */
+static enum capture_how cookies[] = { CAPTURE_DIRECT, CAPTURE_BY_CONNECT, CAPTURE_BY_SOCKS5 };
+
+static void on_connect(int fd, const struct target *t, enum capture_how how, void *arg)
+{
+	struct keeper *k = arg;
+	const struct broker_request req = {
+		.fd = fd, .target = *t, .proxy = how != CAPTURE_DIRECT, .cookie = &cookies[how]
+	};
+
+	if (journal_works(k))
+		broker_open(k->egress->broker, &req);
+	else
+		capture_refuse(fd, how, FRONT_BUSY, "the audit log cannot be written");
+}
+
+static void on_reply(void *arg, void *cookie, int fd, bool ok, enum broker_reason reason)
+{
+	enum capture_how how = *(const enum capture_how *)cookie;
+
+	(void)arg;
+	(void)capture_reply(fd, how, ok ? FRONT_OK : result_of(reason),
+			    ok ? NULL : broker_reason_text(reason));
+}
+
+/* ---- its life ---- */
+
+static int new_broker(struct keeper *k, struct egress *g, struct err *e)
+{
+	static const struct broker_ops ops = { .report = on_report,
+					       .may_begin = is_recorded,
+					       .reply = on_reply };
+	const struct broker_conf conf = {
+		.loop = k->loop,
+		.ops = &ops,
+		.arg = k,
+		.limits = { .bytes_out = k->spec->egress.bytes_out,
+			    .bytes_in = k->spec->egress.bytes_in,
+			    .streams = k->spec->egress.streams,
+			    .streams_per_minute = k->spec->egress.streams_per_minute,
+			    .names = k->spec->egress.names },
+		.resolver = getenv("HUTCH_RESOLVER"),
+	};
+	struct ruleset *rules = NULL;
+
+	if (make_rules(g, &rules) < 0)
+		return err_oom(e);
+	return broker_new(&conf, rules, &g->broker, e);
+}
+
+int egress_init(struct keeper *k, struct err *e)
+{
+	struct egress *g;
+	int r;
+
+	if (k->spec->egress.allow.n == 0)
+		return 0;
+	g = calloc(1, sizeof(*g));
+	if (!g)
+		return err_oom(e);
+	k->egress = g;
+	g->tally_timer = (struct loop_timer){ .cb = on_tally, .arg = k };
+	if (getrandom(g->key, sizeof(g->key), 0) != (ssize_t)sizeof(g->key))
+		return err_set(e, -EIO, "no random numbers");
+	r = load_rules(g, k->spec, e);
+	if (r == 0)
+		r = new_broker(k, g, e);
+	return r < 0 ? r : FAULT_ERR("egress-broker", e);
+}
+
+bool egress_start(struct keeper *k, uint64_t which, const int *files, size_t n)
+{
+	static const struct capture_ops ops = { .ask = on_ask, .connect = on_connect };
+	struct capture_sockets s = CAPTURE_SOCKETS_INIT;
+	size_t used = 0;
+
+	if (!k->egress || k->egress->capture || which >> CAPTURE_SOCKETS != 0 ||
+	    (size_t)__builtin_popcountll(which) != n)
+		return false;
+	for (unsigned int i = 0; i < CAPTURE_SOCKETS; i++)
+		if (which >> i & 1)
+			s.fds[i] = files[used++];
+	/* It has taken them in any case, so they are not the caller's any more. */
+	if (capture_new(k->loop, &s, (size_t)k->spec->egress.names, k->egress->key, &ops, k,
+			&k->egress->capture) < 0 ||
+	    FAULT("egress-taken") < 0)
+		keeper_stop(k, KEEPER_FAILED);
+	return true;
+}
+
+void egress_done(struct keeper *k)
+{
+	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
+	struct egress *g = k->egress;
+
+	if (!g)
+		return;
+	g->capture = capture_free(g->capture);
+	g->broker = broker_free(g->broker);
+	journal_tally(k, &g->tally, &p);
+	loop_del_timer(&g->tally_timer);
+	g->rules = ruleset_free(g->rules);
+	free(g->entries);
+	free(g);
+	k->egress = NULL;
+}
+
+/* ---- changes while it runs ---- */
+
+static bool same_rule(const struct rule *a, const struct rule *b)
+{
+	char x[RULE_TEXT_MAX], y[RULE_TEXT_MAX];
+
+	return strcmp(rule_format(a, x), rule_format(b, y)) == 0;
+}
+
+/* Takes out what was added before about the same rule. */
+static void take_back(struct egress *g, const struct rule *rule)
+{
+	struct ruleset_entry *live = g->entries + g->n_policy;
+	size_t kept = 0;
+
+	for (size_t i = 0; i < g->n_live; i++)
+		if (!same_rule(&live[i].rule, rule))
+			live[kept++] = live[i];
+	g->n_live = kept;
+}
+
+static int record_change(struct keeper *k, const char *text, size_t n, bool deny)
+{
+	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
+
+	audit_put_text(&p, "change", deny ? "deny" : "allow");
+	audit_put_bytes(&p, "rule", text, n);
+	return journal_append(k, AUDIT_POLICY, &p);
+}
+
+static int change(struct keeper *k, const char *text, size_t n, bool deny, struct err *e)
+{
+	struct ruleset_entry entry = { .deny = deny };
+	struct ruleset *ours = NULL, *brokers = NULL;
+	struct egress *g = k->egress;
+
+	if (!g)
+		return err_set(e, -EOPNOTSUPP,
+			       "the sandbox was started without any allowed name, and has no way "
+			       "out to open");
+	if (rule_parse(text, n, &entry.rule, e) < 0)
+		return e->num;
+	if (!deny && entry.rule.port == 0)
+		return err_set(e, -EINVAL, "the port is missing: write NAME:PORT");
+	if (g->n_live >= LIVE_MAX)
+		return err_set(e, -E2BIG, "%d rules were added already", LIVE_MAX);
+	if (record_change(k, text, n, deny) < 0)
+		return err_set(e, -EIO, "the audit log cannot be written, so nothing is changed");
+	take_back(g, &entry.rule);
+	entry.id = (uint32_t)(g->n_policy + g->n_live);
+	g->entries[g->n_policy + g->n_live++] = entry;
+	if (make_rules(g, &ours) < 0 || make_rules(g, &brokers) < 0) {
+		(void)ruleset_free(ours);
+		g->n_live--;
+		return err_oom(e);
+	}
+	(void)ruleset_free(g->rules);
+	g->rules = ours;
+	broker_set_rules(g->broker, brokers);
+	return 0;
+}
+
+void egress_opened(struct client *c, uint32_t ch, const struct fields *f)
+{
+	struct link *l = c->port.link;
+	struct err e = ERR_INIT;
+	const char *rule = "";
+	size_t pos = 0, n = 0;
+
+	(void)fields_next(f, TAG_RULE, &pos, &rule, &n);
+	if (change(c->keeper, rule, n, fields_has(f, TAG_DENY), &e) < 0) {
+		client_check(c, link_close(l, ch, WIRE_INVALID, e.msg));
+		return;
+	}
+	client_check(c, link_accept(l, ch, NULL));
+	client_check(c, link_close(l, ch, WIRE_DONE, NULL));
+}

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Flow control goes from end to end. DATA is passed on as far as the other link takes it, which is
+ * the usual case and costs no copy here. The rest is held, and credit for it is given back only
+ * when it has gone on; so no more is held of a stream than the credit that its sender started with.
+ * All relays together hold at most HELD_MAX: the one that would exceed it is closed (too many).
+ * What is held moves on when the receiver gives credit, or when a full link has been written out
+ * (keeper->starved, relays_wake()). Streams that an operation does not use are thrown away, as the
+ * protocol has it.
+ */
+#include "relay.h"
+
+/* Where a flow goes. The channel is 0 if nobody listens. */
+static struct link *link_to(const struct relay *r, enum way way)
+{
+	return way == TO_CLIENT ? r->client->port.link : r->keeper->guest.link;
+}
+
+static uint32_t channel_to(const struct relay *r, enum way way)
+{
+	if (way == TO_GUEST)
+		return r->guest_ch;
+	return r->detached ? 0 : r->client_ch;
+}
+
+static void check(struct relay *r, enum way way, int result)
+{
+	if (way == TO_CLIENT)
+		client_check(r->client, result);
+	else
+		keeper_check(r->keeper, result);
+}
+
+void flow_forget(struct relay *r, struct flow *f)
+{
+	r->keeper->held -= f->held.len - f->done;
+	buf_done(&f->held);
+	f->done = f->nobodys = 0;
+}
+
+void flows_forget(struct relay *r, enum way way)
+{
+	for (unsigned int i = 0; i < WIRE_STREAMS; i++)
+		flow_forget(r, &r->flows[way][i]);
+}
+
+bool flows_empty(const struct relay *r, enum way way)
+{
+	for (unsigned int i = 0; i < WIRE_STREAMS; i++)
+		if (r->flows[way][i].held.len > 0)
+			return false;
+	return true;
+}
+
+/* The sender has three quarters of its credit left when it gets the fourth back. */
+void flow_credit(struct relay *r, enum way way, unsigned int stream, size_t n)
+{
+	struct flow *f = &r->flows[way][stream];
+	size_t not_theirs = MIN(n, f->nobodys), all = f->owed + n - not_theirs;
+
+	f->nobodys -= not_theirs;
+	f->owed = all >= CREDIT_STEP ? 0 : all;
+	if (all < CREDIT_STEP)
+		return;
+	if (way == TO_CLIENT && r->guest_ch != 0)
+		keeper_check(r->keeper,
+			     link_consumed(r->keeper->guest.link, r->guest_ch, stream, all));
+	if (way == TO_GUEST && r->input_ch != 0)
+		client_check(r->input,
+			     link_consumed(r->input->port.link, r->input_ch, stream, all));
+}
+
+void flow_set_input(struct relay *r, struct client *c, uint32_t ch)
+{
+	struct flow *f = &r->flows[TO_GUEST][0];
+
+	r->input = c;
+	r->input_ch = ch;
+	f->owed = 0;
+	f->nobodys = f->held.len - f->done;
+}
+
+/* Sends to one end, for credit to the other. How much is taken; all, where nobody listens. */
+static size_t pass_on(struct relay *r, enum way way, unsigned int stream, const void *data,
+		      size_t n)
+{
+	uint32_t to = channel_to(r, way);
+	ssize_t sent = to == 0 ? (ssize_t)n : link_data(link_to(r, way), to, stream, data, n);
+
+	if (sent < 0) {
+		check(r, way, (int)sent);
+		sent = (ssize_t)n;
+	}
+	flow_credit(r, way, stream, (size_t)sent);
+	return (size_t)sent;
+}
+
+static void hold(struct relay *r, struct flow *f, enum way way, const void *data, size_t n)
+{
+	struct keeper *k = r->keeper;
+
+	k->starved |= !link_ready(link_to(r, way));
+	f->held.max = 2 * WIRE_CREDIT_START; /* what has gone on is in front of it */
+	if (f->done >= f->held.len / 2) {
+		buf_consume(&f->held, f->done);
+		f->done = 0;
+	}
+	if (k->held + n > HELD_MAX || buf_put(&f->held, data, n) < 0) {
+		relay_cut(r, WIRE_TOO_MANY, "too much waits to be read");
+		return;
+	}
+	k->held += n;
+}
+
+void flow_data(struct relay *r, enum way way, unsigned int stream, const void *data, size_t n)
+{
+	struct flow *f = &r->flows[way][stream];
+	size_t sent = f->held.len == 0 ? pass_on(r, way, stream, data, n) : 0;
+
+	if (sent < n)
+		hold(r, f, way, (const char *)data + sent, n - sent);
+}
+
+static void send_eof(struct relay *r, enum way way, unsigned int stream)
+{
+	if (channel_to(r, way) != 0)
+		check(r, way, link_eof(link_to(r, way), channel_to(r, way), stream));
+}
+
+void flow_eof(struct relay *r, enum way way, unsigned int stream)
+{
+	struct flow *f = &r->flows[way][stream];
+
+	f->eof = true;
+	if (f->held.len == 0)
+		send_eof(r, way, stream);
+}
+
+bool flow_pump(struct relay *r, enum way way, unsigned int stream)
+{
+	struct flow *f = &r->flows[way][stream];
+	size_t n = f->held.len - f->done, sent;
+
+	if (f->held.len == 0)
+		return false;
+	sent = pass_on(r, way, stream, f->held.data + f->done, n);
+	f->done += sent;
+	r->keeper->held -= sent;
+	if (sent < n) {
+		r->keeper->starved |= !link_ready(link_to(r, way));
+		return sent > 0;
+	}
+	flow_forget(r, f);
+	if (f->eof)
+		send_eof(r, way, stream);
+	if (way == TO_CLIENT)
+		relay_settle(r);
+	return true;
+}

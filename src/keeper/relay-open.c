@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A client asks for an operation: it is refused, or becomes a relay. Nothing is asked of the guest
+ * that the journal has not taken. A command needs a file for its record first; while there is none
+ * it waits, with what it would ask for, and relays_recordable() goes on with it or refuses it. To
+ * attach asks nothing of the guest: it is for a command that a relay has already.
+ */
+#include "relay.h"
+
+#include <string.h>
+
+#include "clock.h"
+
+void relay_accept_command(struct relay *r, const struct relay *of)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(64);
+
+	if (r->client_ch == 0)
+		return;
+	fields_put_number(&b, TAG_PID, of->pid);
+	fields_put_number(&b, TAG_RECORD, of->command->record.number);
+	client_check(r->client,
+		     b.err ? b.err : link_accept(r->client->port.link, r->client_ch, &b));
+}
+
+static void on_time(struct loop_timer *t)
+{
+	static const struct {
+		uint64_t ms;
+		const char *name;
+	} units[] = { { 3600000, "h" }, { 60000, "m" }, { 1000, "s" }, { 1, "ms" } };
+	struct relay *r = t->arg;
+	char text[64];
+	size_t i = 0;
+
+	while (r->limit % units[i].ms != 0)
+		i++;
+	(void)snprintf(text, sizeof(text), "time limit of %llu%s reached",
+		       (unsigned long long)(r->limit / units[i].ms), units[i].name);
+	journal_limit(r, text);
+	relay_finish(r, WIRE_TIMEOUT, text, strlen(text));
+}
+
+/* The client may only shorten what the policy says. */
+static uint64_t limit_of(const struct keeper *k, const struct fields *f)
+{
+	uint64_t most = k->spec->limits.timeout;
+
+	return MIN(most > 0 ? most : UINT64_MAX, fields_number(f, TAG_TIMEOUT, UINT64_MAX));
+}
+
+static int start_timer(struct relay *r)
+{
+	r->timer = (struct loop_timer){ .cb = on_time, .arg = r };
+	if (r->op != WIRE_OP_EXEC || r->limit >= UINT64_MAX / NSEC_PER_MSEC / 2)
+		return 0;
+	return loop_set_timer(r->keeper->loop, &r->timer, clock_mono() + r->limit * NSEC_PER_MSEC);
+}
+
+static void add(struct relay *r)
+{
+	struct keeper *k = r->keeper;
+
+	r->next = k->relays;
+	if (k->relays)
+		k->relays->prev = r;
+	k->relays = r;
+	k->n_relays++;
+}
+
+/* Asks the guest. 0, or -errno: then the guest was not asked. */
+static int ask(struct relay *r, const struct buf *b)
+{
+	struct keeper *k = r->keeper;
+	int err;
+
+	/* A short OPEN becomes a long one with the policy's environment. */
+	if (port_waiting(&k->guest) + b->len > OUTPUT_STOPS_INPUT)
+		keeper_check(k, port_flush(&k->guest));
+	if (port_waiting(&k->guest) + b->len > OUTPUT_STOPS_INPUT)
+		return -EAGAIN;
+	if (journal_begin(r, b) < 0)
+		return -ENODATA;
+	err = start_timer(r);
+	if (err == 0)
+		err = link_open(k->guest.link, r->op, b, r, &r->guest_ch);
+	if (err < 0) {
+		loop_del_timer(&r->timer);
+		journal_end(r, WIRE_TOO_MANY, "the guest was not asked");
+	} else if (r->command) {
+		command_asked(r->command);
+	}
+	if (err < 0 && err != -EAGAIN)
+		keeper_check(k, err);
+	return err;
+}
+
+/* Keeps what would be asked for, until there is a file for the record. */
+static int wait_for_record(struct relay *r, struct buf *b)
+{
+	struct keeper *k = r->keeper;
+
+	if (k->held + b->len > HELD_MAX)
+		return -EAGAIN;
+	r->open = *b;
+	*b = (struct buf)BUF_INIT(0);
+	k->held += r->open.len;
+	return 0;
+}
+
+static int refuse(struct relay *r, int err)
+{
+	static const struct {
+		int err;
+		enum wire_code code;
+		const char *text;
+	} why[] = {
+		{ -ENOBUFS, WIRE_INVALID, "arguments and environment are too long together" },
+		{ -EINVAL, WIRE_INVALID,
+		  "a name has letters, digits, '.', '_' and '-', and is not a number" },
+		{ -EEXIST, WIRE_EXISTS, "a command of this name is running" },
+		{ -ENOENT, WIRE_NOT_FOUND, "no such command is running" },
+		{ -ENODEV, WIRE_UNSUPPORTED, "the command has no input, or it has ended" },
+		{ -EBUSY, WIRE_EXISTS, "somebody else has its input" },
+		{ -ENOSPC, WIRE_NO_SPACE, "there is no file for the record of the command" },
+		{ -ENODATA, WIRE_IO, "the audit log cannot be written, so nothing is done" },
+		{ 0, WIRE_TOO_MANY, "too many commands and file operations at once" },
+	};
+	size_t i = 0;
+
+	while (why[i].err != 0 && why[i].err != err)
+		i++;
+	return link_close(r->client->port.link, r->client_ch, why[i].code, why[i].text);
+}
+
+static struct relay *find_command(struct keeper *k, const struct fields *f)
+{
+	uint64_t number = fields_number(f, TAG_RECORD, 0);
+	const char *name = "";
+	size_t pos = 0, n = 0;
+
+	(void)fields_next(f, TAG_NAME, &pos, &name, &n);
+	for (struct relay *r = k->relays; r; r = r->next) {
+		const char *own = r->command ? r->command->head.name : "";
+
+		if (!r->command || r->command->over)
+			continue;
+		if (number > 0 ? r->command->record.number == number
+			       : n > 0 && strlen(own) == n && memcmp(own, name, n) == 0)
+			return r;
+	}
+	return NULL;
+}
+
+static int check_name(struct keeper *k, const struct fields *f)
+{
+	const char *name;
+	size_t pos = 0, n = 0;
+
+	if (!fields_next(f, TAG_NAME, &pos, &name, &n))
+		return 0;
+	if (!record_name_valid(name, n))
+		return -EINVAL;
+	return find_command(k, f) ? -EEXIST : 0;
+}
+
+static int open_exec(struct relay *r, const struct fields *f, struct buf *b)
+{
+	int err = check_name(r->keeper, f);
+
+	if (err < 0)
+		return err;
+	r->limit = limit_of(r->keeper, f);
+	r->detached = fields_has(f, TAG_DETACH);
+	r->has_input = fields_has(f, TAG_STDIN) || fields_has(f, TAG_COLUMNS);
+	r->command = command_new(r->keeper, f);
+	if (!r->command)
+		return -ENOMEM;
+	return records_take(r->keeper, r->command) ? ask(r, b) : wait_for_record(r, b);
+}
+
+/* Input and signals for a command that runs. */
+static int open_attach(struct relay *r, const struct fields *f)
+{
+	struct relay *t = find_command(r->keeper, f);
+
+	if (!t || t->guest_ch == 0 || t->pid == 0)
+		return -ENOENT;
+	if (fields_has(f, TAG_STDIN)) {
+		if (!t->has_input || t->flows[TO_GUEST][0].eof)
+			return -ENODEV;
+		if (t->input_ch != 0)
+			return -EBUSY;
+		flow_set_input(t, r->client, r->client_ch);
+	}
+	r->target = t;
+	relay_accept_command(r, t);
+	return 0;
+}
+
+static int open_relay(struct relay *r, const struct fields *f)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(WIRE_OPEN_MAX);
+
+	if (r->op == WIRE_OP_ATTACH)
+		return open_attach(r, f);
+	r->input = r->client;
+	r->input_ch = r->client_ch;
+	merge_open(r->keeper, r->op, f, &b);
+	if (b.err)
+		return b.err;
+	return r->op == WIRE_OP_EXEC ? open_exec(r, f, &b) : ask(r, &b);
+}
+
+void relay_opened(struct link *l, uint32_t ch, enum wire_op op, const struct fields *f, void *arg)
+{
+	struct client *c = arg;
+	struct keeper *k = c->keeper;
+	struct relay none = { .client = c, .client_ch = ch };
+	struct relay *r;
+	int err = -EAGAIN;
+
+	if (op == WIRE_OP_EGRESS) {
+		egress_opened(c, ch, f);
+		return;
+	}
+	r = k->n_relays < RELAYS_MAX ? calloc(1, sizeof(*r)) : NULL;
+	if (r) {
+		*r = (struct relay){ .keeper = k, .client = c, .client_ch = ch, .op = op };
+		err = open_relay(r, f);
+	}
+	if (err == 0) {
+		link_set_cookie(l, ch, r);
+		add(r);
+		return;
+	}
+	if (r)
+		command_free(r->command);
+	free(r);
+	client_check(c, refuse(&none, err));
+}
+
+/* One that waits for a record: asked for now, or refused. */
+static void go_on(struct relay *r, int err)
+{
+	struct buf b = r->open;
+
+	r->open = (struct buf)BUF_INIT(0);
+	r->keeper->held -= b.len;
+	if (err == 0)
+		err = ask(r, &b);
+	buf_done(&b);
+	if (err == 0)
+		return;
+	client_check(r->client, refuse(r, err));
+	r->client_ch = 0;
+	relay_put_aside(r);
+}
+
+/* The one that has waited longest. */
+static struct relay *waiting(struct keeper *k)
+{
+	struct relay *found = NULL;
+
+	for (struct relay *r = k->relays; r; r = r->next)
+		if (r->open.len > 0)
+			found = r;
+	return found;
+}
+
+void relays_recordable(struct keeper *k, uint64_t error)
+{
+	struct relay *r;
+
+	while ((r = waiting(k)) && (error > 0 || records_take(k, r->command)))
+		go_on(r, error > 0 ? -ENOSPC : 0);
+}

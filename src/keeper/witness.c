@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The warden's part in the audit log: that the sandbox is made, before anything of it is; which
+ * limits it met and how it ended; and the seal on the chain that its keeper has written meanwhile.
+ * These are records of the host chain, because between the two the sandbox's chain is the keeper's.
+ *
+ * To seal, the warden reads what the keeper wrote. It checks fixed headers and hashes and looks
+ * into no payload: what a keeper in wrong hands can do is to end its own chain early.
+ */
+#include <string.h>
+#include <sys/stat.h>
+
+#include "fault.h"
+#include "log.h"
+#include "warden.h"
+
+static void put_limits(struct audit_payload *p, const struct spec *s)
+{
+	audit_put_number(p, "memory", s->limits.memory);
+	audit_put_number(p, "cpus_thousandths", s->limits.cpus);
+	audit_put_number(p, "pids", s->limits.pids);
+	audit_put_number(p, "disk", s->limits.disk);
+	audit_put_number(p, "timeout_ms", s->limits.timeout);
+	audit_put_number(p, "ttl_ms", s->limits.ttl);
+}
+
+int witness_create(struct warden *w, struct err *e)
+{
+	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
+	const struct spec *s = &w->spec;
+	int r = audit_open(&w->log, e);
+
+	if (r < 0)
+		return r;
+	audit_put_text(&p, "sandbox", s->id);
+	audit_put_text(&p, "agent", s->agent);
+	audit_put_text(&p, "policy", s->policy);
+	audit_put_text(&p, "image", s->image);
+	audit_put_text(&p, "image_sha256", s->image_digest);
+	audit_put_number(&p, "uid", getuid());
+	put_limits(&p, s);
+	r = audit_host(&w->log, AUDIT_CREATE, &p, e);
+	if (r == 0)
+		r = FAULT_ERR("witness-create", e);
+	return r < 0 ? r : audit_sandbox_begin(&w->log, s->id, &w->chain, e);
+}
+
+/* What is seen of it: the file is where it should be, and has what was appended. */
+void witness_receipt(struct warden *w)
+{
+	struct receipt_row *row = &w->receipt.row[EXTRA_AUDIT];
+	struct stat st;
+
+	if (w->log.off) {
+		receipt_no(&w->receipt, EXTRA_AUDIT, "switched off by HUTCH_AUDIT=off");
+		row->asked = row->required = false;
+	} else if (fstat(w->chain.fd, &st) < 0 || st.st_nlink == 0 ||
+		   (uint64_t)st.st_size < w->chain.bytes) {
+		receipt_no(&w->receipt, EXTRA_AUDIT, "its chain has gone from '%.80s'",
+			   w->log.path);
+		receipt_advise(&w->receipt, EXTRA_AUDIT, "see 'hutch audit verify'");
+	} else {
+		receipt_yes(&w->receipt, EXTRA_AUDIT,
+			    "chain %s has begun, by record %llu of the host chain", w->spec.id,
+			    (unsigned long long)w->log.head.count - 1);
+	}
+}
+
+/* A start that came to nothing, and why: a layer is missing, the engine failed. */
+void witness_refused(struct warden *w, const struct err *why)
+{
+	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
+	struct err e = ERR_INIT;
+
+	if (w->log.off)
+		return;
+	audit_put_text(&p, "sandbox", w->spec.id);
+	audit_put_text(&p, "reason", why->msg);
+	if (audit_host(&w->log, AUDIT_REFUSED, &p, &e) < 0)
+		log_error("%s", e.msg);
+}
+
+void witness_next_file(struct warden *w, uint64_t number)
+{
+	_cleanup_close_ int fd = -EBADF;
+	struct err e = ERR_INIT;
+
+	/* Of a keeper that asks for what is not next it is the sandbox alone that suffers. */
+	if (number == (uint64_t)w->chain_file + 1 && number <= UINT32_MAX &&
+	    FAULT_ERR("witness-next", &e) == 0 &&
+	    audit_sandbox_next(&w->log, w->spec.id, (uint32_t)number, &fd, &e) == 0 &&
+	    note_send(w->note, NOTE_AUDIT, number, &fd, 1) == 0) {
+		w->chain_file++;
+		return;
+	}
+	log_error("no further file for the audit log: %s", e.msg);
+	(void)note_send(w->note, NOTE_AUDIT, number, NULL, 0); /* it asks again */
+}
+
+void witness_sync(struct warden *w)
+{
+	int r = audit_sync(&w->log, &w->chain);
+
+	if (r < 0)
+		log_error("cannot sync the audit log: %s", strerror(-r));
+}
+
+/* The limits of the sandbox as a whole; those of commands are in its chain. */
+static void tell_limit(struct warden *w, const char *limit, uint64_t times)
+{
+	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
+	struct err e = ERR_INIT;
+
+	if (times == 0)
+		return;
+	audit_put_text(&p, "sandbox", w->spec.id);
+	audit_put_text(&p, "limit", limit);
+	audit_put_number(&p, "times", times);
+	if (audit_host(&w->log, AUDIT_LIMIT, &p, &e) < 0)
+		log_error("%s", e.msg);
+}
+
+/* Whoever comes next makes up for it: sandbox/kill.c. */
+static bool owe(struct warden *w, bool ended, const struct err *why)
+{
+	struct err e = ERR_INIT;
+
+	log_error("%s", why->msg);
+	if (state_write(w->dir, STATE_UNSEALED, "end", ended ? STRLEN("end") : 0, &e) < 0)
+		log_error("%s", e.msg);
+	return false;
+}
+
+bool witness_end(struct warden *w, const struct end *end, bool started)
+{
+	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
+	struct err e = ERR_INIT;
+	bool ended;
+	int r;
+
+	if (w->chain.fd < 0)
+		return true;
+	tell_limit(w, "memory", end->oom_kills);
+	tell_limit(w, "pids", end->pids_refused);
+	tell_limit(w, "disk", end->disk_full);
+	tell_limit(w, "inodes", end->inodes_full);
+	audit_put_text(&p, "sandbox", w->spec.id);
+	audit_put_text(&p, "reason", started ? end_reason_names[end->reason] : "not started");
+	audit_put_number(&p, "cpu_us", end->cpu_us);
+	audit_put_number(&p, "memory_peak", end->memory_peak);
+	r = audit_host(&w->log, AUDIT_END, &p, &e);
+	ended = r == 0;
+	if (r == 0)
+		r = audit_sandbox_seal(&w->log, w->spec.id, &e);
+	(void)FAULT("witness-sealed");
+	audit_chain_close(&w->chain);
+	audit_close(&w->log);
+	return r == 0 || owe(w, ended, &e);
+}

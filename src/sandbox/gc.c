@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is left beside the directories of sandboxes.
+ *
+ * Control groups: those of our run directory, by their name, whose sandbox has no directory. A
+ * directory is made before its groups and removed after them, and an id is never used twice: a
+ * group that was there before its directory was looked for and not found has nobody.
+ *
+ * Ranges of ids and trees of images are locked by whoever uses them; what can be locked is free.
+ */
+#include "gc.h"
+
+#include <fcntl.h>
+#include <string.h>
+
+#include "fault.h"
+
+struct groups {
+	const struct state_root *root;
+	const struct sandbox_gc *gc;
+	struct err *e;
+	int first; /* error */
+};
+
+static int look_at_group(const char *name, void *arg)
+{
+	struct groups *g = arg;
+	struct err one = ERR_INIT;
+	char id[SPEC_ID + 1];
+
+	if (!state_group_is_ours(g->root, name, id) ||
+	    faccessat(g->root->dir, id, F_OK, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT)
+		return 0;
+	/* Removes those of that name in all hierarchies; in the next one it is not found again. */
+	if (cgroup_remove(name, &one) == 0)
+		g->gc->took(g->gc->arg, LEFT_GROUP, name);
+	else if (g->first == 0)
+		g->first = (*g->e = one).num;
+	return 0;
+}
+
+int gc_groups(const struct state_root *root, const struct sandbox_gc *gc, struct err *e)
+{
+	struct groups g = { .root = root, .gc = gc, .e = e };
+	int r = FAULT_ERR("gc-groups", e);
+
+	if (r < 0)
+		return r;
+	r = cgroup_each(look_at_group, &g);
+	if (g.first < 0)
+		return g.first;
+	return r < 0 ? err_set(e, r, "cannot list control groups: %s", strerror(-r)) : 0;
+}
+
+int gc_ids(const struct state_root *root, const struct sandbox_gc *gc, struct err *e)
+{
+	char count[24];
+	size_t n = 0;
+	int r = FAULT_ERR("gc-ids", e);
+
+	if (r == 0)
+		r = state_clean_ids(root, &n, e);
+	(void)snprintf(count, sizeof(count), "%zu", n);
+	if (n > 0)
+		gc->took(gc->arg, LEFT_IDS, count);
+	return r;
+}
+
+static void took_image(const char *name, void *arg)
+{
+	const struct sandbox_gc *gc = arg;
+
+	gc->took(gc->arg, LEFT_IMAGE, name);
+}
+
+int gc_images(const struct sandbox_gc *gc, struct err *e)
+{
+	_cleanup_image_store_ struct image_store images = IMAGE_STORE_INIT;
+	struct err none = ERR_INIT;
+	struct id_ranges ids = { 0 };
+	int r = image_store_open(&images, false, &none);
+
+	if (r == -ENOENT)
+		return 0; /* nobody has made one */
+	if (r < 0)
+		return (*e = none).num;
+	r = FAULT_ERR("gc-images", e);
+	if (r == 0)
+		r = ids_find(&ids, e);
+	if (r == 0)
+		r = image_store_clean(&images, &ids, took_image, (void *)gc, e);
+	return r < 0 ? r : image_store_clean_trees(&images, &ids, took_image, (void *)gc, e);
+}

@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside sandbox/: what `hutch gc` takes back beside sandboxes. */
+#pragma once
+
+#include "sandbox.h"
+
+int gc_groups(const struct state_root *root, const struct sandbox_gc *gc, struct err *e);
+int gc_ids(const struct state_root *root, const struct sandbox_gc *gc, struct err *e);
+int gc_images(const struct sandbox_gc *gc, struct err *e);

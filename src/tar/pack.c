@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The archive grows in one buffer, into which files are read directly; it is handed on when the
+ * next header or a good part of a file may not fit. The walk is recursive, and as deep as a reader
+ * takes names: each level is an open directory and its stream.
+ */
+#include "pack.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "str.h"
+
+enum {
+	MOVE_MIN = 256 * 1024,
+	READ_MIN = 64 * 1024, /* room for that is made before a file is read on */
+	OPEN_FLAGS = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC,
+};
+
+static int pack_one(struct pack *p, int dirfd, const char *path, size_t len, unsigned int depth);
+
+/* ---- the buffer ---- */
+
+static int flush(struct pack *p)
+{
+	int r = p->used > 0 ? p->write(p->arg, p->out, p->used) : 0;
+
+	p->used = 0;
+	if (r == 0 && p->tick)
+		p->tick(p);
+	return r;
+}
+
+static int room(struct pack *p, size_t n)
+{
+	return sizeof(p->out) - p->used < n ? flush(p) : 0;
+}
+
+static int zeros(struct pack *p, uint64_t n)
+{
+	int r = 0;
+
+	while (r == 0 && n > 0) {
+		size_t part = (size_t)MIN(n, (uint64_t)READ_MIN);
+
+		r = room(p, part);
+		if (r == 0)
+			memset(p->out + p->used, 0, part);
+		p->used += r == 0 ? part : 0;
+		n -= part;
+	}
+	return r;
+}
+
+/* ---- one entry ---- */
+
+static int failed(struct pack *p, const char *why)
+{
+	if (p->failed++ == 0)
+		(void)snprintf(p->first, sizeof(p->first), "'%.150s': %s", p->name, why);
+	return 0;
+}
+
+static uint64_t mtime_of(const struct stat *st)
+{
+	return st->st_mtim.tv_sec > 0 ? (uint64_t)st->st_mtim.tv_sec : 0;
+}
+
+static int header(struct pack *p, const struct stat *st, enum tar_type type, const char *link)
+{
+	struct tar_item item = { .type = type,
+				 .name = p->name,
+				 .link = link,
+				 .mode = st->st_mode & 01777,
+				 .size = type == TAR_FILE ? (uint64_t)st->st_size : 0,
+				 .mtime = mtime_of(st) };
+	int r = room(p, TAR_HEADER_MAX);
+	size_t n;
+
+	if (r < 0)
+		return r;
+	n = tar_write_header(&item, p->out + p->used);
+	if (n == 0)
+		return failed(p, "the name is too long");
+	p->used += n;
+	p->entries++;
+	p->setids += type != TAR_SYMLINK && (st->st_mode & (S_ISUID | S_ISGID)) != 0;
+	return 1;
+}
+
+/* Moves what it can of a large file to the pipe without a copy here: how many bytes are left. */
+static int move(struct pack *p, int fd, uint64_t *left)
+{
+	int r = p->pipe >= 0 && *left >= MOVE_MIN ? flush(p) : 0;
+
+	while (r == 0 && p->pipe >= 0 && *left >= MOVE_MIN) {
+		ssize_t k = RETRY_EINTR(splice(fd, NULL, p->pipe, NULL, (size_t)*left, 0));
+
+		if (k <=
+		    0) /* the end of the file, of the reader, or not to be had: see contents() */
+			break;
+		p->bytes += (uint64_t)k;
+		*left -= (uint64_t)k;
+	}
+	return r;
+}
+
+/* Exactly as many bytes as the header has promised, whatever happens to the file meanwhile. */
+static int contents(struct pack *p, int fd, uint64_t size)
+{
+	uint64_t left = size;
+	int r = move(p, fd, &left);
+
+	while (r == 0 && left > 0) {
+		ssize_t k;
+
+		r = room(p, MIN(left, (uint64_t)READ_MIN));
+		if (r < 0)
+			return r;
+		k = RETRY_EINTR(read(fd, p->out + p->used,
+				     MIN(left, (uint64_t)(sizeof(p->out) - p->used))));
+		if (k <= 0) {
+			(void)failed(p,
+				     k < 0 ? strerror(errno) : "became shorter while it was read");
+			break;
+		}
+		p->used += (size_t)k;
+		p->bytes += (uint64_t)k;
+		left -= (uint64_t)k;
+	}
+	if (r == 0)
+		r = zeros(p, left);
+	return r < 0 ? r : zeros(p, tar_padding(size));
+}
+
+static int special(struct pack *p)
+{
+	p->special++;
+	return 0;
+}
+
+static int pack_file(struct pack *p, int dirfd, const char *path)
+{
+	_cleanup_close_ int fd = RETRY_EINTR(openat(dirfd, path, OPEN_FLAGS));
+	struct stat st;
+	int r;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return failed(p, strerror(errno));
+	if (!S_ISREG(st.st_mode)) /* it was one a moment ago */
+		return special(p);
+	r = header(p, &st, TAR_FILE, NULL);
+	return r <= 0 ? r : contents(p, fd, (uint64_t)st.st_size);
+}
+
+static int pack_link(struct pack *p, int dirfd, const char *path, const struct stat *st)
+{
+	ssize_t n = readlinkat(dirfd, path, p->link, sizeof(p->link));
+	int r;
+
+	if (n < 0 || (size_t)n >= sizeof(p->link))
+		return failed(p, n < 0 ? strerror(errno) : "the target is too long");
+	p->link[n] = '\0';
+	r = header(p, st, TAR_SYMLINK, p->link);
+	return MIN(r, 0);
+}
+
+/* ---- directories ---- */
+
+static int pack_child(struct pack *p, DIR *d, const char *name, size_t len, unsigned int depth)
+{
+	size_t n = strlen(name), slash = len > 0 ? 1 : 0;
+	int r;
+
+	if (str_eq(name, ".") || str_eq(name, ".."))
+		return 0;
+	if (len + slash + n > TAR_NAME_MAX || depth >= TAR_DEPTH_MAX)
+		return failed(p, "names in it are too long, or too deep");
+	if (slash)
+		p->name[len] = '/';
+	memcpy(p->name + len + slash, name, n + 1);
+	r = pack_one(p, dirfd(d), name, len + slash + n, depth + 1);
+	p->name[len] = '\0';
+	return r;
+}
+
+/* `len`: of the directory's own name, which is 0 for "." */
+static int pack_dir(struct pack *p, int dirfd_, const char *path, size_t len, unsigned int depth)
+{
+	int fd = RETRY_EINTR(openat(dirfd_, path, OPEN_FLAGS | O_DIRECTORY));
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	const struct dirent *entry;
+	struct stat st;
+	int r;
+
+	if (!d || fstat(fd, &st) < 0) {
+		r = failed(p, strerror(errno));
+		(void)(d ? closedir(d) : fd_close(fd));
+		return r;
+	}
+	r = header(p, &st, TAR_DIR, NULL);
+	if (len == 0)
+		p->name[0] = '\0';
+	for (errno = 0; r > 0 && (entry = readdir(d)); errno = 0)
+		r = pack_child(p, d, entry->d_name, len, depth) < 0 ? -EPIPE : 1;
+	if (r > 0 && errno != 0)
+		r = failed(p, strerror(errno));
+	(void)closedir(d);
+	return MIN(r, 0);
+}
+
+static int pack_one(struct pack *p, int dirfd, const char *path, size_t len, unsigned int depth)
+{
+	struct stat st;
+
+	if (fstatat(dirfd, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return failed(p, strerror(errno));
+	if (S_ISREG(st.st_mode))
+		return pack_file(p, dirfd, path);
+	if (S_ISLNK(st.st_mode))
+		return pack_link(p, dirfd, path, &st);
+	return S_ISDIR(st.st_mode) ? pack_dir(p, dirfd, path, len, depth) : special(p);
+}
+
+int pack_tree(struct pack *p, int dirfd, const char *path, const char *top, struct err *e)
+{
+	size_t len = str_eq(top, ".") ? 0 : strlen(top);
+	int r;
+
+	if (len > TAR_NAME_MAX)
+		return err_set(e, -ENAMETOOLONG, "'%.100s...': the name is too long", path);
+	memcpy(p->name, top, strlen(top) + 1);
+	r = pack_one(p, dirfd, path, len, len > 0 ? 1 : 0);
+	if (r == 0 && p->entries == 0 && p->special > 0)
+		return err_set(e, -EINVAL,
+			       "'%.150s' is neither a file, nor a directory, nor a symbolic link",
+			       path);
+	if (r == 0 && p->entries == 0)
+		return err_set(e, -EACCES, "cannot read %s", p->first);
+	if (r == 0)
+		r = zeros(p, TAR_END);
+	if (r == 0)
+		r = flush(p);
+	return r < 0 ? err_set(e, r, "nobody takes the archive any more") : 0;
+}
+
+void pack_note(const struct pack *p, char *out, size_t n)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(1024);
+
+	if (p->failed > 0)
+		(void)buf_printf(&b, "%llu could not be read (%s)", (unsigned long long)p->failed,
+				 p->first);
+	if (p->special > 0)
+		(void)buf_printf(&b, "%s%llu left out (sockets, FIFOs, devices)",
+				 b.len > 0 ? "; " : "", (unsigned long long)p->special);
+	if (p->setids > 0)
+		(void)buf_printf(&b, "%s%llu without their set-ID bits", b.len > 0 ? "; " : "",
+				 (unsigned long long)p->setids);
+	(void)snprintf(out, n, "%s", buf_text(&b));
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of a link, for link.c (what is sent) and link-in.c (what comes). */
+#pragma once
+
+#include "link.h"
+
+enum state {
+	STATE_NEW, /* not in the table of channels: never opened, or gone */
+	STATE_ASKING,
+	STATE_ASKED,
+	STATE_OPEN,
+	STATE_CLOSING,	      /* we closed an open channel, or one that we were asked for */
+	STATE_CLOSING_ASKING, /* we closed what was not answered yet: an ACCEPT may be on its way */
+	STATE_MAX,
+};
+
+struct stream {
+	uint32_t send;	  /* bytes that we may send */
+	uint32_t receive; /* bytes that they may send */
+	bool sent_eof, got_eof;
+};
+
+struct channel {
+	uint32_t id;
+	uint8_t op;
+	uint8_t state;
+	struct stream streams[WIRE_STREAMS];
+	void *cookie;
+	struct channel *next; /* in its slot */
+};
+
+enum {
+	SLOTS = 256,
+};
+
+struct link {
+	enum link_role role;
+	const struct link_ops *ops;
+	void *arg;
+	int err;	/* sticky */
+	struct buf in;	/* part of one frame */
+	struct buf out; /* what waits, from out_done on */
+	size_t out_done;
+	link_write_fn *write;
+	void *write_arg;
+	bool sent_hello, got_hello;
+	bool client;	      /* the other side is a client of the keeper */
+	uint32_t next_own;    /* the least number that may be opened next */
+	uint64_t next_theirs; /* the same, and after the last one there is none */
+	size_t n_own, n_theirs;
+	struct channel *slots[SLOTS];
+};
+
+static inline bool link_is_own(const struct link *l, uint32_t id)
+{
+	return (id % 2 == 0) == (l->role == LINK_KEEPER);
+}
+
+/* NULL: never opened, or gone. */
+struct channel *link_find(const struct link *l, uint32_t id);
+
+/* NULL without memory. */
+struct channel *link_add(struct link *l, uint32_t id, uint8_t op, enum state state);
+void link_drop(struct link *l, struct channel *c);
+
+/* The link ends with this error, or has ended with an earlier one, which is returned. */
+int link_dead(struct link *l, int err);
+
+int link_put_token(struct link *l, enum wire_type type, uint64_t token);
+int link_put_close(struct link *l, uint32_t ch, enum wire_code code, const char *text);

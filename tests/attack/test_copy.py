@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Attacks by way of `hutch cp`: archives that break out of other programs, into a sandbox and out of one whose agent is the attacker's,
+links that are put in the way in the middle of a copy, and things that are no files. The control is Python's tarfile without its
+filter, which writes outside with the same archives.
+"""
+
+import contextlib
+import io
+import os
+import socket
+import struct
+import subprocess
+import tarfile
+import tempfile
+import threading
+from pathlib import Path
+
+import wire
+from sandbox import PATIENCE, RUN, SharedCase, hutch, start
+
+# Newer versions have to be told.
+TRUSTING = {"filter": "fully_trusted"} if hasattr(tarfile, "fully_trusted_filter") else {}
+ENTRY = {"kind": wire.DIRECTORY, "size": 0, "mode": 0o755, "uid": 0, "gid": 0, "mtime_ns": 0}
+
+
+def member(name, kind=tarfile.REGTYPE, target="", mode=0o644, data=b"evil"):
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname, info.mode = kind, target, mode
+    info.size = len(data) if kind == tarfile.REGTYPE else 0
+    return info, data
+
+
+def archive(*members, form=tarfile.PAX_FORMAT):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=form) as t:
+        for info, data in members:
+            t.addfile(info, io.BytesIO(data))
+    return out.getvalue()
+
+
+def hostile(canary):
+    """What each archive tries, and what is said about it. The top is `d`."""
+    up = os.path.relpath(canary, os.path.dirname(canary))
+    top = member("d", tarfile.DIRTYPE, mode=0o755)
+    return {
+        "dots": (archive(top, member(f"d/../../{up}")), "'..'"),
+        "dots in a link": (archive(top, member("d/h", tarfile.LNKTYPE, f"d/../../{up}")), "'..'"),
+        "absolute": (archive(top, member(canary)), "absolute"),
+        "through a link": (archive(top, member("d/l", tarfile.SYMTYPE, os.path.dirname(canary)), member(f"d/l/{up}")), "symbolic link"),
+        "through two links": (archive(top, member("d/a", tarfile.SYMTYPE, ".."), member("d/b", tarfile.SYMTYPE, "a/.."), member(f"d/b/{up}")),
+                              "symbolic link"),
+        "a link as a directory": (archive(top, member("d/l", tarfile.SYMTYPE, os.path.dirname(canary)), member("d/l", tarfile.DIRTYPE, mode=0o777)),
+                                  "symbolic link"),
+        "hard link out": (archive(top, member("d/h", tarfile.LNKTYPE, canary)), "absolute"),
+        "hard link through a link": (archive(top, member("d/l", tarfile.SYMTYPE, os.path.dirname(canary)),
+                                             member("d/h", tarfile.LNKTYPE, f"d/l/{up}")), "not there"),
+        "device": (archive(top, member("d/n", tarfile.CHRTYPE)), "devices"),
+        "FIFO": (archive(top, member("d/n", tarfile.FIFOTYPE)), "FIFOs"),
+        "setuid": (archive(top, member("d/s", mode=0o4755)), "set-ID"),
+        "setgid directory": (archive(top, member("d/s", tarfile.DIRTYPE, mode=0o2755)), "set-ID"),
+        "sparse": (archive(top, member("d/s", tarfile.GNUTYPE_SPARSE)), "sparse"),
+        "too deep": (archive(top, member("d/" + "x/" * 200 + "f")), "deep"),
+        "long name": (archive(top, member("d/" + "x" * 300)), "too long"),
+        "cut": (archive(top, member("d/f"))[:1100], "cut off"),
+        "behind the end": (archive(top, member("d/f")) + b"x" * 512, "behind the end"),
+    }
+
+
+class Fake(threading.Thread):
+    """A keeper whose guest is the attacker's: it answers every OPEN with one archive."""
+
+    def __init__(self, path, data, kind=wire.DIRECTORY):
+        super().__init__(daemon=True)
+        self.data, self.kind = data, kind
+        self.server = socket.socket(socket.AF_UNIX)
+        self.server.bind(path)
+        self.server.listen()
+        self.start()
+
+    def run(self):
+        with contextlib.suppress(OSError), self.server.accept()[0] as s:
+            def send(kind, channel=0, sub=0, payload=b""):
+                s.sendall(wire.HEADER.pack(len(payload), channel, kind, sub, 0) + payload)
+
+            def take():
+                head = s.recv(12, socket.MSG_WAITALL)
+                return s.recv(struct.unpack(">I", head[:4])[0], socket.MSG_WAITALL)
+
+            take()
+            send(wire.HELLO, payload=wire.encode(version=1, agent="fake"))
+            take()
+            send(wire.ACCEPT, 2, payload=wire.encode(path="/d", **dict(ENTRY, kind=self.kind)))
+            for at in range(0, len(self.data), 65536):
+                send(wire.DATA, 2, 0, self.data[at:at + 65536])
+            send(wire.EOF, 2)
+            send(wire.CLOSE, 2, payload=wire.encode(code=0))
+            s.recv(1)
+
+
+class CopyAttack(SharedCase):
+    def setUp(self):
+        super().setUp()
+        self.dir = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        self.canary = self.dir / "canary"
+        self.canary.write_text("safe")
+        (self.dir / "in").mkdir()
+
+    def unharmed(self):
+        self.assertEqual(self.canary.read_text(), "safe")
+        self.assertEqual(self.canary.stat().st_nlink, 1)
+        self.assertEqual(self.canary.stat().st_mode & 0o7777, 0o644)
+        self.assertEqual(sorted(os.listdir(self.dir)), ["canary", "in"])
+
+    def out_of(self, data, *opts, kind=wire.DIRECTORY, code=None):
+        """hutch cp from a sandbox that sends `data`."""
+        real = RUN / "sandboxes" / self.sandbox / "sock"
+        aside = real.with_name("sock.real")
+        real.rename(aside)
+        try:
+            fake = Fake(str(real), data, kind)
+            r = hutch("cp", *opts, f"{self.sandbox}:/d", str(self.dir / "in"))
+            fake.server.close()
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                real.unlink()
+            aside.rename(real)
+        if code is not None:
+            self.assertEqual(r.returncode, code, r.stderr)
+        return r
+
+    def test_control_the_archives_do_harm(self):
+        broken = set()
+        for name, (data, _) in hostile(str(self.canary)).items():
+            with contextlib.suppress(Exception):
+                tarfile.open(fileobj=io.BytesIO(data)).extractall(self.dir / "in", **TRUSTING)
+            if self.canary.read_text() != "safe" or self.canary.stat().st_nlink > 1:
+                broken.add(name)
+            subprocess.run(["rm", "-rf", self.dir / "in"], check=True)
+            self.canary.unlink()
+            self.canary.write_text("safe")
+            (self.dir / "in").mkdir()
+        self.assertLessEqual({"dots", "absolute", "through a link", "hard link out"}, broken)
+
+    def test_out_of_a_hostile_sandbox(self):
+        for name, (data, words) in hostile(str(self.canary)).items():
+            with self.subTest(name):
+                r = self.out_of(data)
+                self.assertIn(words, r.stderr.decode())
+                self.assertNotEqual(r.returncode, 0)
+                self.unharmed()
+                self.assertEqual(os.listdir(self.dir / "in"), [], "something is left of it")
+
+    def test_control_a_good_archive_comes_out(self):
+        self.out_of(archive(member("d", tarfile.DIRTYPE, mode=0o755), member("d/f")), code=0)
+        self.assertEqual((self.dir / "in" / "d" / "f").read_text(), "evil")
+
+    def test_onto_a_directory_that_is_there(self):
+        """With a link in it that leads out, which is not followed."""
+        (self.dir / "in" / "d").mkdir()
+        (self.dir / "in" / "d" / "l").symlink_to("../..")
+        r = self.out_of(archive(member("d", tarfile.DIRTYPE, mode=0o755), member("d/l/canary")))
+        self.assertIn("symbolic link", r.stderr.decode())
+        self.unharmed()
+        self.out_of(archive(member("d", tarfile.DIRTYPE, mode=0o777), member("d/l")), code=0)  # takes the link's place
+        self.assertFalse((self.dir / "in" / "d" / "l").is_symlink())
+        self.unharmed()
+
+    def test_two_tops(self):
+        r = self.out_of(archive(member("d", tarfile.DIRTYPE, mode=0o755), member("e")))
+        self.assertIn("outside of what was asked for", r.stderr.decode())
+        self.assertEqual(os.listdir(self.dir / "in"), [])
+
+    def test_bombs_stop_at_the_limits(self):
+        top = member("d", tarfile.DIRTYPE, mode=0o755)
+        many = archive(top, *(member(f"d/{i}", data=b"") for i in range(200)))
+        self.assertIn("more than 100 entries", self.out_of(many, "--max-entries", "100").stderr.decode())
+        info = tarfile.TarInfo("d/huge")
+        info.size = 1 << 40
+        self.assertIn("larger than allowed", self.out_of(archive(top)[:512] + info.tobuf()).stderr.decode())
+        self.assertEqual(os.listdir(self.dir / "in"), [])
+
+    def test_names_do_not_reach_the_terminal(self):
+        r = self.out_of(archive(member("d", tarfile.DIRTYPE, mode=0o755), member("d/\x1b]0;x\x07\u202e", tarfile.FIFOTYPE)))
+        self.assertIn(r"\x1b]0;x\x07\u{202e}", r.stderr.decode())
+
+    def test_into_a_sandbox(self):
+        self.sh(self.sandbox, "mkdir -p /tmp/c/in && echo -n safe > /tmp/c/canary")
+        for name, (data, words) in hostile("/tmp/c/canary").items():
+            with self.subTest(name):
+                r = hutch("cp", "-", f"{self.sandbox}:/tmp/c/in", input=data)
+                self.assertIn(words, r.stderr.decode())
+                self.assertNotEqual(r.returncode, 0)
+                self.assertEqual(self.sh(self.sandbox, "cat /tmp/c/canary; stat -c ' %h %a' /tmp/c/canary; ls -A /tmp/c; rm -rf /tmp/c/in/*"),
+                                 "safe 1 644\ncanary\nin\n")
+        self.sh(self.sandbox, "rm -r /tmp/c")
+
+    def test_a_parent_is_swapped_for_a_link(self):
+        """While a thousand files are written below it, a directory becomes a link and back, without end. Nothing follows the link."""
+        self.sh(self.sandbox, "mkdir -p /tmp/s/in/d/sub /tmp/s/out")
+        swap = start("exec", self.sandbox, "--", "sh", "-c", "cd /tmp/s/in/d; ln -s ../../out l; while :; do mv sub away; mv -T l sub; mv -T sub l; mv away sub; done",
+                     stderr=subprocess.DEVNULL)
+        try:
+            data = archive(*(member(f"d/sub/{i % 7}/{i}") for i in range(1000)))
+            results = {hutch("cp", "-", f"{self.sandbox}:/tmp/s/in", input=data).returncode for _ in range(20)}
+        finally:
+            swap.terminate()
+            swap.wait(PATIENCE)
+        self.assertEqual(self.sh(self.sandbox, "ls -A /tmp/s/out"), "")
+        self.assertTrue(results <= {0, 1, 125}, results)
+        self.sh(self.sandbox, "rm -r /tmp/s")
+
+    def test_what_is_no_file_does_not_come_out(self):
+        self.sh(self.sandbox, "mkdir /tmp/n && cd /tmp/n && mkfifo p && ln -s /etc/shadow l")
+        for path in ("/dev/zero", "/dev/full", "/tmp/n/p"):
+            r = hutch("cp", f"{self.sandbox}:{path}", str(self.dir / "in"), timeout=20)
+            self.assertIn("neither a file", r.stderr.decode())
+        self.assertIn("denied", hutch("cp", f"{self.sandbox}:/proc/1/mem", str(self.dir / "in")).stderr.decode())
+        hutch("cp", f"{self.sandbox}:/tmp/n/l", str(self.dir / "in"))
+        self.assertEqual(os.listdir(self.dir / "in"), ["l"])
+        self.assertEqual(os.readlink(self.dir / "in" / "l"), "/etc/shadow", "a link, and nothing of the host's file")
+        self.sh(self.sandbox, "rm -r /tmp/n")
+
+    def test_the_child_has_no_power(self):
+        """Of the process that unpacks: no capabilities, a filter, no new privileges, three descriptors and those it writes."""
+        self.sh(self.sandbox, "truncate -s 1T /tmp/sparse")
+        p = start("cp", "--max-size", "2TiB", f"{self.sandbox}:/tmp/sparse", str(self.dir / "in"))
+        try:
+            child = None
+            while p.poll() is None and not child:
+                child = Path(f"/proc/{p.pid}/task/{p.pid}/children").read_text().split()
+                with contextlib.suppress(OSError, IndexError):
+                    status = dict(line.split(":\t", 1) for line in Path(f"/proc/{child[0]}/status").read_text().splitlines() if ":\t" in line)
+                    child = child if status["Seccomp"] == "2" else None
+            self.assertEqual({status[k] for k in ("CapEff", "CapPrm", "CapInh", "CapAmb")}, {"0" * 16})
+            self.assertEqual(status["NoNewPrivs"], "1")
+        finally:
+            p.terminate()
+            p.wait(PATIENCE)
+        self.assertEqual(os.listdir(self.dir / "in"), [])
+        self.sh(self.sandbox, "rm /tmp/sparse")

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Sandboxes in the world: real ones, made by hutch, and what must hold for all of them. After each test every packet that left the
+host must belong to a stream that `hutch egress log` tells of, no canary was reached, and nothing was looked up that was denied.
+"""
+
+import ipaddress
+import json
+import os
+import time
+from types import SimpleNamespace
+
+from outside import World
+from sandbox import SandboxCase, agent, create, eventually, hutch
+
+RESOLVER = "127.0.0.1:53"
+# The broker's words (src/egress/broker.c), as these tests say them.
+VERDICTS = {"allow": "allowed", "end": "allowed", "deny": "denied"}
+BY_RULES = "not allowed by the policy"
+MOMENT = 15
+WORLD = World()
+os.environ["HUTCH_RESOLVER"] = RESOLVER
+
+
+def policy(name, domains=(), deny=(), more=""):
+    """Writes an agent file with these rules."""
+    lists = {"domains": domains, "deny": deny}
+    text = "".join(f"  {key}: {json.dumps(list(rules))}\n" for key, rules in lists.items() if rules)
+    return agent(name, f"egress:\n{text}{more}" if text or more else "")
+
+
+def run(sandbox, *argv, data="", opts=(), timeout=120):
+    """A command in a sandbox: .code, .out, .err, .took"""
+    start = time.monotonic()
+    r = hutch("exec", "-i", *opts, sandbox, "--", *argv, input=data.encode("latin-1"), timeout=timeout)
+    return SimpleNamespace(code=r.returncode, out=r.stdout.decode("latin-1"), err=r.stderr.decode("latin-1"), took=time.monotonic() - start)
+
+
+def log(sandbox):
+    """The streams of a sandbox, as dictionaries."""
+    r = hutch("egress", "log", "--json", sandbox)
+    if r.returncode != 0:
+        raise AssertionError(f"hutch egress log: {r.stderr.decode()}")
+    lines = [json.loads(line) for line in r.stdout.splitlines()]
+    return [{**line, "verdict": VERDICTS.get(line["verdict"], line["verdict"])} for line in lines]
+
+
+def put(sandbox):
+    """Programs of the tests' own into a sandbox, where clients.py looks for them."""
+    for name in ("DIAL", "DIAL_MUSL"):
+        with open(os.environ[name], "rb") as f:
+            r = hutch("exec", "-i", sandbox, "--", "sh", "-c", f"cat >/tmp/{name.lower()} && chmod 755 /tmp/{name.lower()}", stdin=f)
+        if r.returncode != 0:
+            raise AssertionError(r.stderr.decode())
+
+
+class EgressCase(SandboxCase):
+    """A test after which everything on the wire is accounted for."""
+
+    sandboxes = ()  # of the class
+
+    def setUp(self):
+        super().setUp()
+        self.own, self.accounted = [], False
+        for what in ("canaries", "packets", "web", "asked"):
+            WORLD(what)
+        self.heard = set()  # names that the resolver was asked for
+
+    def box(self, domains=(), deny=(), more="", name=None):
+        """A sandbox of this test's own with these rules."""
+        made = policy(name or f"egress-{len(self.own)}", domains, deny, more)
+        sandbox = self.create("--agent", made)
+        self.own.append(sandbox)
+        return sandbox
+
+    def create(self, *opts, **more):
+        # Before any of them is gone, and its log with it: cleanups run last in, first out, and the first time is the one.
+        sandbox = super().create(*opts, **more)
+        self.addCleanup(self.account_once)
+        return sandbox
+
+    def asked(self):
+        self.heard |= WORLD.asked()
+        return self.heard
+
+    def account_once(self):
+        if not self.accounted:
+            self.accounted = True
+            self.account()
+
+    def account(self):
+        """Each packet is of the resolver, or of a stream that was allowed."""
+        found = WORLD("packets")
+        self.assertEqual(found["lost"], 0)
+        streams, dialled = self.streams({tuple(p[5:7]) for p in found["packets"] if p[:3] == ["out", "out", "tcp"]})
+        for packet in found["packets"]:
+            self.account_packet(packet, dialled)
+        denied = {line["name"] for line in streams if line["verdict"] == "denied" and line["reason"].startswith(BY_RULES)}
+        allowed = {line["name"] for line in streams if line["verdict"] == "allowed"}
+        self.assertEqual((denied - allowed) & self.asked(), set(), "looked up, though denied")
+        self.assertEqual({n for n in self.asked() if n.endswith("canary.test")}, set())
+        self.assertEqual(WORLD("canaries"), [])
+
+    def streams(self, peers):
+        """All lines, and whom they say was dialled. The log has the address of a stream when that is over, so it may take a moment."""
+        end = time.monotonic() + MOMENT
+        while True:
+            streams = [line for s in (*self.sandboxes, *self.own) for line in log(s)]
+            dialled = {(line["address"].strip("[]"), line["port"]) for line in streams if line.get("address")}
+            if peers <= dialled or time.monotonic() > end:
+                return streams, dialled
+            time.sleep(0.1)
+
+    def account_packet(self, packet, dialled):
+        device, way, proto, src, sport, dst, dport, count, size = packet
+        if device == "lo" and 53 in (sport, dport) and {src, dst} == {"127.0.0.1"} and proto in ("udp", "tcp"):
+            return
+        what = f"{count} packets, {size} bytes: {device} {way} {proto} {src} {sport} > {dst} {dport}"
+        peer = (dst, dport) if way == "out" else (src, sport)
+        self.assertEqual((device, proto), ("out", "tcp"), what)
+        self.assertIn(peer, dialled, what)
+        self.assertTrue(ipaddress.ip_address(peer[0]).is_global, what)
+
+    def logged(self, sandbox, over=False, **wanted):
+        """Waits for a line of the log that has these values; of a stream that is over, if that is asked for."""
+        def look():
+            return [line for line in log(sandbox) if all(str(line.get(k)) == str(v) for k, v in wanted.items())
+                    and (not over or "bytes_out" in line)]
+        return eventually(look, f"a line with {wanted} in the log of {sandbox}")
+
+
+class SharedEgress(EgressCase):
+    """Tests that share one sandbox with these rules."""
+
+    rules = ()
+
+    @classmethod
+    def setUpClass(cls):
+        cls.sandbox = create("--agent", policy("egress-shared", cls.rules))
+        cls.sandboxes = (cls.sandbox,)
+        put(cls.sandbox)
+
+    @classmethod
+    def tearDownClass(cls):
+        hutch("rm", "-f", cls.sandbox)
+
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(self.account_once)

@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Real servers that are not the web: sshd with a git repository, PostgreSQL, and some plain TCP. And the canaries: what must not be
+reached, and says so if it is.
+"""
+
+import contextlib
+import os
+import pwd
+import shutil
+import socket
+import struct
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+SO_ORIGINAL_DST = 80
+PATIENCE = 60
+
+
+def wait_for(ns, address, port, child):
+    end = time.monotonic() + PATIENCE
+    while True:
+        with ns, socket.socket() as s:
+            if s.connect_ex((address, port)) == 0:
+                return
+        if child.poll() is not None or time.monotonic() > end:
+            raise RuntimeError(f"{child.args} does not listen on {port}")
+        time.sleep(0.05)
+
+
+@contextlib.contextmanager
+def child(ns, *argv, **more):
+    """A server in a namespace that ends with us, also if we are killed."""
+    p = subprocess.Popen(["setpriv", "--pdeathsig", "TERM", *ns.argv(*argv)], stdin=subprocess.DEVNULL, **more)
+    try:
+        yield p
+    finally:
+        p.terminate()
+        try:
+            p.wait(10)
+        except subprocess.TimeoutExpired:
+            p.kill()
+            p.wait()
+
+
+@contextlib.contextmanager
+def account():
+    """Somebody for sshd to log in; `*` is a password that nobody has, where `!` would be a locked account."""
+    name = f"hutch-git-{os.getpid()}"
+    subprocess.run(["useradd", "--no-create-home", "--home-dir", "/nonexistent", "--shell", "/bin/sh", "-p", "*", name], check=True)
+    try:
+        yield pwd.getpwnam(name)
+    finally:
+        subprocess.run(["userdel", name], check=True, stderr=subprocess.DEVNULL)
+
+
+@contextlib.contextmanager
+def sshd(ns, where, address, repository):
+    """Its user's only command is git. Gives back (user, private key, line for known_hosts)."""
+    with account() as user:
+        place = where / "ssh"
+        place.mkdir()
+        for key in ("host", "client"):
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", place / key], check=True)
+        (place / "authorized_keys").write_text(f'restrict,command="git-shell -c \\"$SSH_ORIGINAL_COMMAND\\"" {(place / "client.pub").read_text()}')
+        (place / "sshd_config").write_text(f"""ListenAddress {address}
+HostKey {place}/host
+AuthorizedKeysFile {place}/authorized_keys
+StrictModes no
+UsePAM no
+UseDNS no
+PidFile none
+PasswordAuthentication no
+""")
+        subprocess.run(["chown", "-R", f"{user.pw_uid}:{user.pw_gid}", repository], check=True)
+        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+        with child(ns, "/usr/sbin/sshd", "-D", "-e", "-f", str(place / "sshd_config"), stderr=open(place / "log", "wb")) as p:
+            wait_for(ns, address, 22, p)
+            yield user.pw_name, (place / "client").read_text(), (place / "host.pub").read_text()
+
+
+@contextlib.contextmanager
+def postgres(ns, where, address, cert, key):
+    """PostgreSQL as its own user, with TLS. Files in memory are enough, and faster."""
+    who = pwd.getpwnam("postgres")
+    programs = sorted(Path("/usr/lib/postgresql").glob("*/bin"))[-1]
+    place = where / "postgres"
+    place.mkdir(mode=0o700)
+    for n, f in (("server.crt", cert), ("server.key", key)):
+        shutil.copy(f, place / n)
+        os.chmod(place / n, 0o600)
+    subprocess.run(["chown", "-R", "postgres:", place], check=True)
+    as_it = ["setpriv", f"--reuid={who.pw_uid}", f"--regid={who.pw_gid}", "--clear-groups"]
+    subprocess.run([*as_it, programs / "initdb", "-D", place / "data", "--no-sync", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-instructions"],
+                   check=True, stdout=subprocess.DEVNULL, cwd="/")
+    with open(place / "data/pg_hba.conf", "a") as f:
+        f.write("host all all all trust\n")
+    with child(ns, *as_it, str(programs / "postgres"), "-D", str(place / "data"), "-h", address, "-k", "", "-c", "fsync=off", "-c", "ssl=on",
+               "-c", f"ssl_cert_file={place}/server.crt", "-c", f"ssl_key_file={place}/server.key", cwd="/",
+               stdout=open(where / "postgres.log", "wb"), stderr=subprocess.STDOUT) as p:
+        wait_for(ns, address, 5432, p)
+        yield
+
+
+class Tcp:
+    """A listener with a thread for each connection; remembers them."""
+
+    def __init__(self, ns, address, port, serve):
+        self.log, self.serve = [], serve
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        with ns:
+            self.listener = socket.create_server((address, port), family=family, backlog=512, dualstack_ipv6=address == "::")
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            s, peer = self.listener.accept()
+            note = {"time": time.time(), "peer": peer[0].removeprefix("::ffff:"), "to": original(s), "bytes": 0, "first": "", "end": None}
+            self.log.append(note)
+            threading.Thread(target=self.one, args=(s, note), daemon=True).start()
+
+    def one(self, s, note):
+        with s:
+            s.settimeout(600)
+            try:
+                self.serve(s, note)
+                note["end"] = note["end"] or "closed"
+            except OSError as e:
+                note["end"] = str(e)
+
+
+def original(s):
+    """Where the client has connected to, before any redirection."""
+    here = s.getsockname()
+    try:
+        if here[0].startswith("::ffff:") or s.family == socket.AF_INET:
+            data = s.getsockopt(socket.SOL_IP, SO_ORIGINAL_DST, 16)
+            return f"{socket.inet_ntoa(data[4:8])}:{struct.unpack('>H', data[2:4])[0]}"
+        data = s.getsockopt(socket.IPPROTO_IPV6, SO_ORIGINAL_DST, 28)
+        return f"[{socket.inet_ntop(socket.AF_INET6, data[8:24])}]:{struct.unpack('>H', data[2:4])[0]}"
+    except OSError:  # not redirected
+        return f"{here[0].removeprefix('::ffff:')}:{here[1]}"
+
+
+def note_data(note, data):
+    note["bytes"] += len(data)
+    if len(note["first"]) < 512:
+        note["first"] += data[:256].hex()
+
+
+def banner(s, note):
+    """The server speaks first; then it says everything again."""
+    s.sendall(b"220 this is the banner\r\n")
+    echo(s, note)
+
+
+def echo(s, note):
+    while data := s.recv(65536):
+        note_data(note, data)
+        s.sendall(data)
+    s.shutdown(socket.SHUT_WR)
+
+
+def count(s, note):
+    """Reads to the end, however late it comes, and only then answers: half-closed connections."""
+    while data := s.recv(65536):
+        note_data(note, data)
+    note["end"] = "end of file"
+    s.sendall(f"{note['bytes']}\n".encode())
+
+
+def source(s, note):
+    """Bytes without end."""
+    while True:
+        s.sendall(b"x" * 65536)
+
+
+def canary(s, note):
+    """Answers as a web server would, or with a banner, so that a probe knows that it was here."""
+    s.settimeout(1)
+    with contextlib.suppress(TimeoutError):
+        note_data(note, s.recv(65536))
+    s.sendall(b"HTTP/1.0 200 OK\r\nContent-Length: 7\r\n\r\nCANARY\n")
+    with contextlib.suppress(TimeoutError):
+        while data := s.recv(65536):
+            note_data(note, data)
+
+
+class UdpCanary:
+    def __init__(self, ns, address, port):
+        self.log = []
+        with ns:
+            self.s = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM)
+            self.s.bind((address, port))
+        threading.Thread(target=self.watch, daemon=True).start()
+
+    def watch(self):
+        while True:
+            data, peer = self.s.recvfrom(65536)
+            self.log.append({"time": time.time(), "peer": peer[0], "bytes": len(data), "first": data[:256].hex()})
+            with contextlib.suppress(OSError):
+                self.s.sendto(b"CANARY", peer)
+
+
+class NaiveProxy:
+    """A proxy as many are written, for the plain box: no policy, and a name ends where C's strings end. The positive control of ours."""
+
+    def __init__(self, ns, port, entries):
+        self.ns, self.entries = ns, entries
+        Tcp(ns, "127.0.0.1", port, self.serve)
+
+    def serve(self, s, _):
+        first = s.recv(1, socket.MSG_PEEK)
+        target = self.socks(s) if first == b"\5" else self.connect(s)
+        up = self.dial(*target) if target else None
+        if first == b"\5":
+            s.sendall(b"\5" + (b"\0" if up else b"\2") + b"\0\1" + bytes(6))
+        else:
+            s.sendall(b"HTTP/1.1 200 Connected\r\n\r\n" if up else b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
+        if up:
+            back = threading.Thread(target=pump, args=(up, s), daemon=True)
+            back.start()
+            pump(s, up)
+            back.join()
+            up.close()
+
+    def socks(self, s):
+        s.sendall(b"\5\0" if s.recv(2 + 255) else b"")
+        data = s.recv(512)
+        name = data[5:-2] if data[3] == 3 else socket.inet_ntop(socket.AF_INET if data[3] == 1 else socket.AF_INET6, data[4:-2]).encode()
+        return name, struct.unpack(">H", data[-2:])[0]
+
+    def connect(self, s):
+        data = b""
+        while b"\r\n\r\n" not in data and (more := s.recv(4096)):
+            data += more
+        name, _, port = data[len("CONNECT "):].partition(b" HTTP/1.1\r\n")[0].rpartition(b":")
+        return (name, int(port)) if port.isdigit() else None
+
+    def dial(self, name, port):
+        name = name.split(b"\0")[0].split(b"\r")[0].decode("latin-1").lower().strip("[]").rstrip(".")
+        entry = self.entries.get(name, {})
+        for address in entry.get("a", []) or [name]:
+            with contextlib.suppress(OSError, ValueError), self.ns:
+                # A number in any spelling is an address, as inet_aton() has it.
+                address = socket.inet_ntoa(socket.inet_aton(address)) if ":" not in address else address
+                return socket.create_connection((address, port), 5)
+        return None
+
+
+def pump(one, two):
+    with contextlib.suppress(OSError):
+        while data := one.recv(65536):
+            two.sendall(data)
+        two.shutdown(socket.SHUT_WR)

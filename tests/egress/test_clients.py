@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Every client in a sandbox: it works when the policy names its host. When it does not, it fails at once, with the exit code and the
+words that its users know, the reason is in `hutch egress log`, and the resolver has not heard the name. When it is allowed while the
+sandbox runs, it works. test_world.py shows the same clients in a box with a network device.
+"""
+
+import time
+
+from boxes import WORLD, SharedEgress, log, policy, run
+from clients import clients, wrap
+from sandbox import hutch
+
+CLIENTS = clients(WORLD)
+OTHER = "other.hutch.test"
+# A denial is fast: what the same client takes in the plain box, for a name that is not there, is measured beside it, as a busy
+# machine hits both. The best of some tries.
+SECONDS, FACTOR, TRIES = 1, 3, 3
+
+
+def try_in(sandbox, client):
+    argv, text = wrap(client)
+    return run(sandbox, *argv, data=text.replace("/usr/local/bin/dial", "/tmp/dial"))
+
+
+def time_in_plain_box(client):
+    """How long it takes to fail where there is a network device, and no such name."""
+    argv, text = wrap(client)
+    for name in client.names:
+        WORLD("plain_dns", name=name, entry=None)
+    start = time.monotonic()
+    WORLD.box(*argv, data=text)
+    took = time.monotonic() - start
+    for name in client.names:
+        WORLD("plain_dns", name=name, entry=WORLD.names[name])
+    return took
+
+
+class Allowed(SharedEgress):
+    rules = sorted({r for c in CLIENTS.values() for r in c.rules})
+
+    def check(self, client):
+        r = try_in(self.sandbox, client)
+        self.assertEqual(r.code, 0, r)
+        self.assertIn(client.works, r.out)
+        for name in client.names:
+            self.logged(self.sandbox, name=name, verdict="allowed")
+        self.assertLessEqual(client.names, self.asked())
+
+    def test_log_for_people(self):
+        """One line a stream."""
+        self.check(CLIENTS["curl"])
+        text = hutch("egress", "log", self.sandbox).stdout.decode()
+        self.assertRegex(text, r"(?m)^.*web\.hutch\.test.*93\.184\.216\.10.*443.*allowed.*$")
+        self.assertEqual(sum("hutch.test" in line for line in text.splitlines()), len(log(self.sandbox)))
+
+    def test_many_at_once(self):
+        r = run(self.sandbox, "sh", "-c", "for i in $(seq 40); do curl -sS https://web.hutch.test/ & done; wait")
+        self.assertEqual((r.code, r.out), (0, "hello from web.hutch.test\n" * 40), r)
+
+    def test_ipv6_alone(self):
+        box = self.box(["six.hutch.test", "both.hutch.test"])
+        for name in ("six", "both"):
+            r = run(box, "curl", "-sS", f"https://{name}.hutch.test/")
+            self.assertEqual(r.out, f"hello from {name}.hutch.test\n", r)
+
+
+class Denied(SharedEgress):
+    """One sandbox for all of them: what was allowed for one client is denied again for the next."""
+
+    rules = [OTHER]
+
+    def check(self, client):
+        time.sleep(1.1)  # of many denials in a second only the first have a line of their own
+        known = len(log(self.sandbox))
+        self.fails_at_once(self.sandbox, client)
+        self.assertEqual(client.names & self.asked(), set(), "looked up, though denied")
+        for name in client.names:
+            denied = [line for line in log(self.sandbox)[known:] if line["name"] == name and line["verdict"] == "denied"]
+            self.assertTrue(denied and denied[0]["reason"], denied)
+        for rule in client.rules:
+            self.ended(hutch("egress", "allow", self.sandbox, rule), 0)
+            self.addCleanup(hutch, "egress", "deny", self.sandbox, rule if ":" in rule else f"{rule}:443")
+        r = try_in(self.sandbox, client)
+        self.assertEqual(r.code, 0, r)
+        self.assertIn(client.works, r.out)
+
+    def fails_at_once(self, box, client):
+        late = []
+        while len(late) < TRIES:
+            r = try_in(box, client)
+            self.assertEqual(r.code, client.code, r)
+            self.assertRegex(r.err + r.out, client.says)
+            self.assertNotIn(client.works, r.out)
+            usual = time_in_plain_box(client)
+            if r.took < SECONDS + FACTOR * usual:
+                return
+            late.append((r.took, usual))
+        self.fail(f"denied too late: {late}")
+
+    def test_suggest(self):
+        box = self.box([OTHER])
+        self.assertNotEqual(try_in(box, CLIENTS["psql"]).code, 0)
+        self.assertIn('- "db.hutch.test:443"', hutch("egress", "suggest", box).stdout.decode())
+
+    def test_no_policy(self):
+        """Row 68: an agent without egress reaches nothing, at once, and nothing can be opened; it is said why."""
+        box = self.create("--agent", policy("egress-nothing"))
+        r = run(box, "curl", "-sS", "https://web.hutch.test/")
+        self.assertEqual(r.code, 6, r)
+        self.assertIn(b"no way out", self.ended(hutch("egress", "explain", box, "web.hutch.test:443"), 1).stdout)
+        self.assertIn(b"no way out", self.ended(hutch("egress", "allow", box, "web.hutch.test"), 1).stderr)
+        self.assertEqual(log(box), [])
+
+
+for _name, _client in CLIENTS.items():
+    for _class in (Allowed, Denied):
+        setattr(_class, f"test_{_name}", lambda self, c=_client: self.check(c))
+del _class  # or its tests would be found once more, by this name

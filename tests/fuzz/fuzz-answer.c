@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a resolver sends, through c-ares and the check of addresses: only public ones are left. */
+#include <ares.h>
+#include <limits.h>
+#include <string.h>
+
+#include "check.h"
+#include "fuzz.h"
+#include "resolve.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct ruleset *none = NULL;
+	struct answer a = { 0 };
+
+	if (size > 4096)
+		return 0;
+	assert(ruleset_new(NULL, 0, &none) == 0);
+	for (int family = 4; family <= 6; family += 2) {
+		size_t before = a.n;
+		int r = resolve_parse(data, (int)size, family, &a);
+
+		assert(r == ARES_SUCCESS || a.n == before);
+		assert(a.n - before <= RESOLVE_ADDRS_MAX);
+		for (size_t i = before; i < a.n; i++) {
+			assert(a.v[i].family == family);
+			if (!check_resolved(none, &a.v[i], 443))
+				assert(addr_classify(&a.v[i]) == ADDR_PUBLIC);
+		}
+	}
+	(void)ruleset_free(none);
+	return 0;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The head of a request, cut at every place, and the guess whether it is one. */
+#include <string.h>
+
+#include "fuzz.h"
+#include "http.h"
+#include "peek.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static const struct target t = { .port = 80, .name = { 5, "a.com" } };
+	const char *s = (const char *)data, *why = NULL;
+	char detail[PEEK_DETAIL_MAX];
+	struct http_head h = { 0 }, part;
+	int r = http_parse(s, size, &h, &why), looks = http_looks_like(s, size);
+	size_t step = size / 64 + 1;
+
+	assert(r >= 0 || (r == -EBADMSG && why));
+	if (r == 1) {
+		assert(h.host >= s && h.host + h.host_len <= s + size);
+		assert(!memchr(h.host, '\0', h.host_len) && !memchr(h.host, '\n', h.host_len));
+		/* What a server would take for a request is not let through as something else. */
+		assert(looks == 1);
+	}
+	for (size_t n = 0; n < size; n += step) {
+		int k = http_parse(s, n, &part, &why);
+
+		assert(k <= 0 || (r == 1 && part.host == h.host && part.host_len == h.host_len));
+		assert(k >= 0 || r < 0);
+		k = http_looks_like(s, n);
+		assert(k == 0 || k == looks);
+	}
+	if (peek(RULE_PROTO_HTTP, &t, data, size, false, detail) == PEEK_PASS)
+		assert(r == 1 && h.host_len >= 5 && strncasecmp(h.host, "a.com", 5) == 0);
+	(void)peek(RULE_PROTO_ANY, &t, data, size, true, detail);
+	return 0;
+}

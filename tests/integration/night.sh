@@ -1,0 +1,30 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# A night of an agent, for docs/INVESTIGATE.md and the test of the audit log: work on a file, a program
+# on standard input, a look at what it should not see, a try to send something out, a command that runs
+# for too long. Nothing leaves the machine: the name is refused before anybody looks it up.
+# HUTCH is the program. Prints the sandbox's id; it is ended, and its records are kept.
+set -eu
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir "$work/agents"
+cat >"$work/agents/night.yaml" <<'AGENT'
+agent:
+  name: night
+  type: data
+egress:
+  domains:
+    - api.example.com:443
+AGENT
+box=$("$HUTCH" create -I "$work" -a night --memory 256MiB --timeout 3s -e API_TOKEN=s3cr3t-5a1c9e77)
+printf 'name,amount\nada,3\ngrace,4\n' >"$work/sales.csv"
+"$HUTCH" cp "$work/sales.csv" "$box:/workspace/sales.csv" >&2
+"$HUTCH" exec "$box" -- head -n 1 sales.csv >&2
+"$HUTCH" exec -i "$box" -- python3 - >&2 <<'CODE'
+import csv
+print(sum(int(row["amount"]) for row in csv.DictReader(open("sales.csv"))))
+CODE
+"$HUTCH" exec "$box" -- sh -c 'cat /etc/shadow; ls /root' >&2 || :
+"$HUTCH" exec "$box" -- python3 -c 'import socket; socket.create_connection(("collector.example.net", 443))' >&2 || :
+"$HUTCH" exec "$box" -- sh -c 'while :; do :; done' >&2 || :
+"$HUTCH" kill "$box"

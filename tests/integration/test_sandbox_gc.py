@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""hutch gc: what has no living warden goes, and is told; what lives stays."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+
+from sandbox import PATIENCE, RUN, SandboxCase, as_root, eventually, hutch, ledger, named, start, warden_of
+
+
+def gc(**more):
+    return json.loads(hutch("gc", "--json", **more).stdout)
+
+
+class Gc(SandboxCase):
+    def test_nothing_there(self):
+        self.ended(hutch("gc"), 0)
+        self.assertEqual(self.ended(hutch("gc"), 0).stdout, b"")
+        self.assertEqual(gc(), {"dead": [], "ended": [], "groups": [], "ids": 0, "images": []})
+
+    def test_the_living_stay_and_the_ended_go(self):
+        alive, ended = self.create(), self.create()
+        self.ended(hutch("kill", ended), 0)
+        self.assertEqual(gc()["ended"], [ended])
+        self.assertEqual(list(self.ps("-a")), [alive])
+        self.assertEqual(self.sh(alive, "echo alive"), "alive\n")
+
+    def test_the_dead_go(self):
+        sandbox = self.create()
+        os.kill(warden_of(sandbox), signal.SIGKILL)
+        eventually(lambda: not named("hutch-keeper", "hutch-guest"), "the end of all processes")
+        said = self.ended(hutch("gc"), 0).stdout.decode()
+        self.assertRegex(said, rf"(?m)^dead sandbox +{sandbox}$")
+        self.assertEqual(self.ps("-a"), {})
+
+    def test_one_that_is_being_made_stays(self):
+        for _ in range(5):
+            p = start("run", "--rm", "--", "true")
+            while p.poll() is None:  # a directory without a lock yet may go: then another one is made
+                gc()
+            self.assertEqual(p.wait(PATIENCE), 0)
+
+    @as_root
+    def test_a_group_without_a_sandbox(self):
+        """Somebody has removed the directory from under a sandbox."""
+        sandbox = self.create()
+        shutil.rmtree(RUN / "sandboxes" / sandbox)
+        [group] = gc()["groups"]
+        self.assertTrue(group.startswith(f"{sandbox}-"), group)
+        eventually(lambda: not named("hutch-keeper", "hutch-guest"), "the end of all processes")
+
+    @as_root
+    def test_groups_of_another_run_directory_stay(self):
+        sandbox = self.create()
+        with tempfile.TemporaryDirectory() as other:
+            self.assertEqual(gc(env={"HUTCH_RUN_DIR": other})["groups"], [])
+            self.assertEqual(self.sh(sandbox, "echo alive"), "alive\n")
+
+    def test_a_copy_of_the_run_directory_touches_nothing(self):
+        """The same ids, and nobody who holds them: taken back there, and untouched here."""
+        sandbox = self.create()
+        before = ledger()
+        with tempfile.TemporaryDirectory() as other:
+            copy = Path(other) / "run"
+            subprocess.run(["cp", "-a", RUN, copy], check=True)
+            self.assertEqual(gc(env={"HUTCH_RUN_DIR": str(copy)})["dead"], [sandbox])
+            self.assertEqual(os.listdir(copy / "sandboxes"), [])
+        self.assertEqual(ledger(), before)
+        self.assertEqual(self.sh(sandbox, "echo alive"), "alive\n")

@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What crash.py does to hutch while something fails: scenes of commands, with which the fault points there are get found."""
+
+import collections
+import contextlib
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+from pathlib import Path
+
+from crash_ledger import (AUDIT, ID, LOGS, RUN, STATE, Failure, audited, good, host_files, hutch, names, orphans_end, ps, records, tidy,
+                          warden_of)
+
+HOST_FILE = 256 << 10  # a file of the host chain is full then
+NEXT_FILE = 4 << 20  # a sandbox's chain wants another file then
+
+
+class Logs:
+    """The log of each sandbox, opened as soon as it is there, for it goes with its directory: what wardens and keepers say."""
+
+    def __init__(self):
+        self.files, self.stop = {}, threading.Event()
+        self.thread = threading.Thread(target=self.watch)
+
+    def look(self):
+        for sandbox in names(RUN / "sandboxes"):
+            if sandbox not in self.files:
+                with contextlib.suppress(OSError):
+                    self.files[sandbox] = open(RUN / "sandboxes" / sandbox / "log", encoding="utf-8", errors="replace")
+
+    def watch(self):
+        while not self.stop.wait(0.001):
+            self.look()
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop.set()
+        self.thread.join()
+        self.look()
+        self.text = ""
+        for file in self.files.values():
+            self.text += file.read()
+            file.close()
+
+
+class Scene:
+    """Commands with a fault, what was said by all of them, also by the processes behind them, and the exit codes."""
+
+    def __init__(self, ledger, fault, env):
+        self.ledger, self.fault, self.env, self.log = ledger, fault, dict(env or {}), AUDIT
+        self.stderr, self.codes, self.logs = "", [], Logs()
+
+    def step(self, *args, **env):
+        r = hutch(*args, fault=self.fault, env={**self.env, **env})
+        self.stderr += r.stderr
+        self.codes.append(r.returncode)
+        if self.fault and "=kill" in self.fault:
+            orphans_end(self.ledger, f"hutch {args[0]} with {self.fault}")
+        return r.stdout.strip()
+
+    def quick(self, *args):
+        """One of many."""
+        r = hutch(*args, fault=self.fault, env=self.env)
+        self.stderr += r.stderr
+        if r.returncode:
+            self.codes.append(r.returncode)
+
+    def use_log(self, path):
+        """Another audit log from here on."""
+        self.log, self.env["HUTCH_AUDIT_DIR"] = path, str(path)
+
+    def look(self, sandbox):
+        """Reads all there is of a sandbox, in whatever state: an answer or a refusal, never a crash."""
+        for command in (["ps", "-e"], ["inspect", sandbox], ["receipt", sandbox], ["logs", f"{sandbox}/1"], ["logs", f"{sandbox}/2"]):
+            hutch(*command, fault=self.fault, env=self.env)
+
+    @property
+    def said(self):
+        return self.stderr + self.logs.text
+
+
+def life(s):
+    """Made, used, ended, forgotten."""
+    sandbox = s.step("create")
+    if not ID.fullmatch(sandbox):
+        sandbox = next(iter(ps()), None)
+    if sandbox:
+        s.step("exec", sandbox, "--", "true")
+        s.step("exec", "-d", sandbox, "--", "sh", "-c", "echo one; echo two >&2")
+        s.step("wait", f"{sandbox}/2")
+        with tempfile.TemporaryDirectory() as d:
+            (Path(d) / "file").write_text("crash")
+            s.step("cp", f"{d}/file", f"{sandbox}:/tmp/file")
+            s.step("cp", f"{sandbox}:/tmp/file", f"{d}/back")
+        s.step("kill", sandbox)
+        s.look(sandbox)
+        s.step("rm", "-f", sandbox)
+    s.step("gc")
+
+
+def once(s):
+    s.step("run", "--rm", "--", "true")
+    s.step("run", "--", "sh", "-c", "echo x")
+
+
+def lost(s):
+    """The warden is killed, and somebody else takes back."""
+    sandbox = good("create").strip()
+    os.kill(warden_of(sandbox), signal.SIGKILL)
+    s.ledger.zero("kill -9", "process")
+    s.step("ps", "-a")
+    s.step("rm", sandbox)
+
+
+def image(s):
+    """An image is imported and removed."""
+    with tempfile.TemporaryDirectory() as d:
+        (Path(d) / "etc").mkdir()
+        (Path(d) / "etc/motd").write_text("crash")
+        subprocess.run(["tar", "-C", d, "-cf", f"{d}/image.tar", "etc"], check=True)
+        s.step("image", "import", "crashed", f"{d}/image.tar")
+    s.step("image", "rm", "crashed")
+    if (STATE / "images/names/crashed.json").exists():
+        good("image", "rm", "crashed")
+
+
+def egress(s):
+    """One with a way out, to names that nobody answers for, and to an address that is nowhere. Nothing is sent: there is loopback only."""
+    s.env["HUTCH_RESOLVER"] = "127.0.0.1:53"
+    sandbox = s.step("create", "-a", egress_agent())
+    if ID.fullmatch(sandbox):
+        # One name that is allowed and one that is not, and a stream: each gets an answer, and none is yes.
+        ask = "import socket\nfor host, port in (('crash.example', 443), ('other.example', 443), ('192.0.2.1', 443)):\n" \
+              "    s = socket.socket()\n    s.settimeout(5)\n    try:\n        s.connect((host, port))\n    except OSError:\n        pass\n"
+        s.step("exec", sandbox, "--", "python3", "-c", ask)
+        s.step("rm", "-f", sandbox)
+
+
+def egress_agent():
+    from sandbox import agent
+    return agent("crashed", "egress:\n  domains: [crash.example, '192.0.2.0/24:443']\n")
+
+
+# ---- scenes of the audit log ----
+class Template:
+    """A log whose host file is full but for a record, with sandboxes in it that have ended: made once, copied for each scene."""
+
+    path = None
+
+    @classmethod
+    def copy(cls):
+        if not cls.path:
+            path = LOGS / "template"
+            env = {"HUTCH_AUDIT_DIR": str(path)}
+            for _ in range(3):
+                good("run", "--rm", "--", "true", env=env)
+            while host_files(path)[-1].stat().st_size < HOST_FILE - 200:
+                good("audit", "checkpoint", env=env)
+            cls.path = path
+        copy = LOGS / "copy"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(cls.path, copy)
+        return copy
+
+
+def log(s):
+    """The key is made; the host chain goes on in another file; what is too much is removed."""
+    s.use_log(Template.copy())
+    fresh = LOGS / "fresh"
+    s.step("audit", "key", HUTCH_AUDIT_DIR=str(fresh))
+    good("audit", "key", env={"HUTCH_AUDIT_DIR": str(fresh)})
+    audited(fresh, "making the key")
+    shutil.rmtree(fresh)
+    s.step("run", "--rm", "--", "true")
+    s.step("run", "--rm", "--", "true", HUTCH_AUDIT_MAX="200000")
+
+
+def more(s):
+    """A sandbox's chain goes on in another file."""
+    sandbox = s.step("create")
+    if not ID.fullmatch(sandbox):
+        return
+    argument = "\x01" * 2900  # in the record each becomes an escape
+    for _ in range(400):
+        first = AUDIT / "sandbox" / f"{sandbox}-00000000.log"
+        if not first.exists() or first.stat().st_size >= NEXT_FILE or any(s.codes):
+            break
+        s.quick("exec", sandbox, "--", "true", argument, argument, argument)
+    second = AUDIT / "sandbox" / f"{sandbox}-00000001.log"
+    for _ in range(200):  # it is made while others are written
+        if any(s.codes) or second.exists() and second.stat().st_size > 0:
+            break
+        s.quick("exec", sandbox, "--", "true")
+    else:
+        raise Failure(f"the chain of {sandbox} got no second file")
+    s.step("rm", "-f", sandbox)
+
+
+def cut(path, at_least=1):
+    """The file ends in the middle of its last record, as a power cut leaves it."""
+    *_, (offset, _, _) = records(path)
+    size = path.stat().st_size
+    os.truncate(path, random.randrange(offset + at_least, size))
+
+
+def torn(s):
+    """Half a record at the end of the host chain, and at the end of a chain whose sandbox died."""
+    sandbox = good("create").strip()
+    good("exec", sandbox, "--", "true")
+    os.kill(warden_of(sandbox), signal.SIGKILL)
+    s.ledger.zero("kill -9", "process")
+    cut(AUDIT / "sandbox" / f"{sandbox}-00000000.log")
+    good("audit", "checkpoint")
+    cut(host_files(AUDIT)[-1])
+    s.step("run", "--rm", "--", "true")
+    s.step("gc")
+
+
+SCENES = {"life": life, "once": once, "lost": lost, "image": image, "egress": egress, "log": log, "more": more, "torn": torn}
+
+
+def act(ledger, scene, fault=None, env=None):
+    s = Scene(ledger, fault, env)
+    with s.logs:
+        SCENES[scene](s)
+    return s
+
+
+# PID 1 and the child that becomes crun have nobody to tell which points they pass.
+SILENT = {"guest-begin": "life", "guest-ready": "life", "guest-exec": "life", "guest-forked": "life", "guest-reaped": "life",
+          "crun-exec": "life"}
+# What kills another process; an error cannot be asked for.
+OTHERS = re.compile(r"^(crun-forked|warden-spawned|guest-(started|noted|receipt)|keeper-receipt|netns-child)$")
+
+
+def discover(ledger):
+    """Which points there are: {point: [(scene, N)...]}, N the passings in one process, up to three; all, of the audit log."""
+    found = collections.defaultdict(list)
+    for scene in SCENES:
+        s = act(ledger, scene, env={"HUTCH_FAULT_LIST": "1"})
+        if any(s.codes):
+            raise Failure(f"{scene} went wrong without a fault: {s.codes} {s.said}")
+        passed = collections.Counter(re.findall(r"(?m)^fault point (\S+ in \d+)$", s.said))
+        for point in {p.split()[0] for p in passed}:
+            n = max(n for p, n in passed.items() if p.split()[0] == point)
+            found[point].extend((scene, i + 1) for i in range(min(n, 8 if point.startswith("audit-") else 3)))
+        tidy(ledger, f"discovery by {scene}", s.log)
+    for point, scene in SILENT.items():
+        found.setdefault(point, [(scene, 1)])
+    return {point: found[point] for point in sorted(found)}

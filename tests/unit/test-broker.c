@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The verdict, and what stands between it and the first byte. */
+#include "test-broker.h"
+
+#include "peek.h"
+
+static void denied_names_are_not_looked_up(void **state)
+{
+	struct world *w = WORLD(state);
+	struct desk d = { 0 };
+	struct broker_conf c = desk_conf(&d, w);
+	static const char *const rows[][2] = {
+		{ "www.example.org:443", "" },
+		{ "www.example.com:22", "" },
+		{ "evil.example.com:443", "evil.example.com" },
+		{ "10.0.0.1:443", "" },
+	};
+	size_t fds = fail_count_fds();
+
+	desk_start(&d, &c, RULES("+.example.com:443", "-evil.example.com"));
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		int fd = desk_open(&d, rows[i][0]);
+
+		assert_int_equal(desk_last(&d)->what, BROKER_DENY);
+		assert_int_equal(desk_last(&d)->reason, BROKER_RULES);
+		assert_string_equal(desk_last(&d)->rule, rows[i][1]);
+		world_expect_end(w, fd, -ECONNRESET);
+		(void)fd_close(fd);
+	}
+	world_rest(w, 50);
+	assert_int_equal(w->queries, 0);
+	assert_int_equal(broker_streams(d.b), 0);
+	(void)broker_free(d.b);
+	assert_int_equal(fail_count_fds(), fds);
+}
+
+/* Asks for `what` with the first bytes; the stream must end for that reason, with a reset. */
+static void refused(struct desk *d, const char *what, const void *first, size_t n,
+		    enum broker_reason reason)
+{
+	int fd = desk_open(d, what);
+	size_t ended = d->ended;
+
+	if (n > 0)
+		desk_put(fd, first, n);
+	WORLD_UNTIL(d->w, d->ended > ended);
+	if (desk_last(d)->reason != reason)
+		fail_msg("%s: %s (%s)", what, broker_reason_text(desk_last(d)->reason),
+			 desk_last(d)->detail);
+	assert_int_equal(desk_last(d)->out, 0);
+	world_expect_end(d->w, fd, -ECONNRESET);
+	(void)fd_close(fd);
+}
+
+static void addresses_are_checked(void **state)
+{
+	static const char *const names[] = { "private",	 "loopback", "metadata", "shared",
+					     "embedded", "here",     "denied" };
+	struct world *w = WORLD(state);
+	struct desk d = { 0 };
+	struct broker_conf c = desk_conf(&d, w);
+	int trap4 = world_listen("0.0.0.0", 22), trap6 = world_listen("::1", 22), fd;
+
+	desk_start(&d, &c, RULES("+.example.com:22/tcp", "-93.184.66.0/24"));
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		char what[64];
+
+		(void)snprintf(what, sizeof(what), "%s.example.com:22", names[i]);
+		refused(&d, what, "", 0, BROKER_ADDRESS);
+		print_message("# %s: %s\n", what, desk_last(&d)->detail);
+	}
+	refused(&d, "nx.example.com:22", "", 0, BROKER_LOOKUP);
+	/* Of several only the good one is dialled: the first connection that anybody saw. */
+	fd = desk_open(&d, "mixed.example.com:22");
+	WORLD_UNTIL(w, ({
+			    struct sockaddr_in at;
+			    socklen_t n = sizeof(at);
+			    int got = accept4(trap4, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+			    bool good = false;
+
+			    if (got >= 0) {
+				    assert_int_equal(getsockname(got, (struct sockaddr *)&at, &n),
+						     0);
+				    good = ntohl(at.sin_addr.s_addr) == 0x5db80001;
+				    /* The address of this host is connected to before it is known
+				     * as such. */
+				    assert_true(good || ntohl(at.sin_addr.s_addr) == 0x5db90001);
+				    (void)fd_close(got);
+			    }
+			    good;
+		    }));
+	assert_int_equal(accept4(trap6, NULL, NULL, SOCK_CLOEXEC), -1);
+	(void)fd_close(fd);
+	(void)broker_free(d.b);
+	(void)fd_close(trap4);
+	(void)fd_close(trap6);
+}
+
+static void literal_rules(void **state)
+{
+	struct world *w = WORLD(state);
+	struct desk d = { 0 };
+	struct broker_conf c = desk_conf(&d, w);
+	_listening_ l = world_listen("127.0.0.1", 5432);
+	struct broker_request req = { .target = { .is_addr = true, .port = 443 } };
+	int fd, srv, fds[2];
+
+	desk_start(&d, &c,
+		   RULES("+127.0.0.1:5432", "+169.254.0.0/16:443", "+0.0.0.0/8:443",
+			 "+[2001:db8::/32]:443", "+[ff00::/8]:443", "+db.example.com:5432"));
+	fd = desk_open(&d, "127.0.0.1:5432");
+	desk_put(fd, "\0\0\0\x08", 4);
+	srv = world_accept(w, l);
+	world_expect(w, srv, "\0\0\0\x08", 4);
+	assert_int_equal(w->queries, 0);
+	(void)fd_close(fd);
+	(void)fd_close(srv);
+	WORLD_UNTIL(w, d.ended == 1);
+	assert_string_equal(desk_last(&d)->addr, "127.0.0.1");
+	assert_string_equal(desk_last(&d)->rule, "127.0.0.1:5432");
+	for (int i = 0; i < 3; i++) {
+		static const struct addr never[] = {
+			{ 4, 32, { 169, 254, 169, 254 } },
+			{ 4, 32, { 0, 0, 0, 0 } },
+			{ 6, 128, { 0xff, 0x02 } },
+		};
+
+		req.target.addr = never[i];
+		world_pair(fds);
+		req.fd = fds[1];
+		broker_open(d.b, &req);
+		assert_int_equal(desk_last(&d)->what, BROKER_DENY);
+		assert_int_equal(desk_last(&d)->reason, BROKER_ADDRESS);
+		(void)fd_close(fds[0]);
+	}
+	(void)broker_free(d.b);
+}
+
+static void tls_must_ask_for_the_name(void **state)
+{
+	struct world *w = WORLD(state);
+	struct desk d = { 0 };
+	struct broker_conf c = desk_conf(&d, w);
+	_listening_ l = world_listen("93.184.0.1", 443);
+	_listening_ l2 = world_listen("93.184.0.1", 5000);
+	uint8_t hello[2048];
+	size_t n;
+	int fd, srv;
+
+	desk_start(&d, &c,
+		   RULES("+.example.com:443", "+ech.example.com:5000/tls+ech",
+			 "+www.example.com:5000"));
+	n = desk_hello("evil.example.com", false, 1000, hello);
+	refused(&d, "www.example.com:443", hello, n, BROKER_CONTENT);
+	assert_string_equal(desk_last(&d)->detail, "asks for another name: evil.example.com");
+	refused(&d, "www.example.com:5000", hello, n, BROKER_CONTENT);
+	n = desk_hello(NULL, false, 1000, hello);
+	refused(&d, "www.example.com:443", hello, n, BROKER_CONTENT);
+	n = desk_hello("www.example.com", true, 1000, hello);
+	refused(&d, "www.example.com:443", hello, n, BROKER_CONTENT);
+	refused(&d, "www.example.com:443", "GET / HTTP/1.1\r\n\r\n", 18, BROKER_CONTENT);
+	/* Nothing of all that has reached the server. */
+	for (int i = 0; i < 5; i++) {
+		char byte;
+
+		srv = accept4(i == 1 ? l2 : l, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		if (srv >= 0)
+			assert_true(recv(srv, &byte, 1, 0) <= 0);
+		(void)fd_close(srv);
+	}
+	/* One byte a record, one byte a segment. */
+	n = desk_hello("WWW.example.com", false, 1, hello);
+	fd = desk_open(&d, "www.example.com:443");
+	for (size_t i = 0; i < n; i++) {
+		desk_put(fd, hello + i, 1);
+		world_rest(w, 0);
+	}
+	do
+		srv = world_accept(w, l);
+	while (recv(srv, &(char){ 0 }, 1, MSG_PEEK) == 0 && fd_close(srv));
+	world_expect(w, srv, hello, n);
+	(void)fd_close(fd);
+	(void)fd_close(srv);
+	n = desk_hello("ech.example.com", true, 100, hello);
+	fd = desk_open(&d, "ech.example.com:5000");
+	desk_put(fd, hello, n);
+	srv = world_accept(w, l2);
+	world_expect(w, srv, hello, n);
+	(void)fd_close(fd);
+	(void)fd_close(srv);
+	(void)broker_free(d.b);
+}
+
+static void http_must_ask_for_the_name(void **state)
+{
+	static const char *const bad[] = {
+		"GET / HTTP/1.1\r\nHost: evil.com\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost: www.example.com:81\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost: www.example.com\r\nHost: www.example.com\r\n\r\n",
+		"GET http://evil.com/ HTTP/1.1\r\nHost: www.example.com\r\n\r\n",
+		"CONNECT evil.com:443 HTTP/1.1\r\nHost: www.example.com\r\n\r\n",
+		"GET / HTTP/1.1\nHost: www.example.com\n\n",
+		"GET / HTTP/1.1\r\nX: y\r\n Host: z\r\nHost: www.example.com\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost : www.example.com\r\n\r\n",
+		"GET / HTTP/1.0\r\n\r\n",
+		"\r\nGET / HTTP/1.1\r\nHost: www.example.com\r\n\r\n",
+		"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost: www.example.com.\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost: www.example.com@evil.com\r\n\r\n",
+	};
+	static const char good[] =
+		"GET /x HTTP/1.1\r\nAccept: */*\r\nhOsT:  WWW.example.com:80 \r\n\r\nbody";
+	struct world *w = WORLD(state);
+	struct desk d = { 0 };
+	struct broker_conf c = desk_conf(&d, w);
+	_listening_ l = world_listen("93.184.0.1", 80);
+	_listening_ l2 = world_listen("93.184.0.1", 3000);
+	int fd, srv;
+
+	desk_start(&d, &c, RULES("+www.example.com:80", "+www.example.com:3000"));
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		refused(&d, "www.example.com:80", bad[i], strlen(bad[i]), BROKER_CONTENT);
+		d.n_seen = 0;
+		refused(&d, "www.example.com:3000", bad[i], strlen(bad[i]), BROKER_CONTENT);
+		d.n_seen = 0;
+	}
+	refused(&d, "www.example.com:80", "GET /\0 HTTP/1.1\r\n", 17, BROKER_CONTENT);
+	fd = desk_open(&d, "www.example.com:80");
+	desk_put(fd, good, strlen(good));
+	do
+		srv = world_accept(w, l);
+	while ((world_rest(w, 20), recv(srv, &(char){ 0 }, 1, MSG_PEEK) <= 0) && fd_close(srv));
+	world_expect(w, srv, good, strlen(good));
+	(void)fd_close(fd);
+	(void)fd_close(srv);
+	(void)broker_free(d.b);
+}
+
+static void server_may_speak_first(void **state)
+{
+	struct world *w = WORLD(state);
+	struct desk d = { 0 };
+	struct broker_conf c = desk_conf(&d, w);
+	_listening_ l = world_listen("93.184.0.1", 22);
+	int fd, srv;
+
+	desk_start(&d, &c, RULES("+git.example.com:22"));
+	fd = desk_open(&d, "git.example.com:22");
+	srv = world_accept(w, l);
+	desk_put(srv, "SSH-2.0-x\r\n", 11);
+	world_expect(w, fd, "SSH-2.0-x\r\n", 11);
+	desk_put(fd, "SSH-2.0-y\r\n", 11);
+	world_expect(w, srv, "SSH-2.0-y\r\n", 11);
+	desk_put(fd, "\x16\x03GET / HTTP/1.1\r\n", 18); /* not its first bytes */
+	world_expect(w, srv, "\x16\x03GET / HTTP/1.1\r\n", 18);
+	(void)fd_close(fd);
+	world_expect_end(w, srv, 0);
+	(void)fd_close(srv);
+	WORLD_UNTIL(w, d.ended == 1);
+	assert_int_equal(desk_last(&d)->reason, BROKER_OK);
+	assert_int_equal(desk_last(&d)->out, 29);
+	assert_int_equal(desk_last(&d)->in, 11);
+	assert_string_equal(desk_last(&d)->addr, "93.184.0.1");
+	(void)broker_free(d.b);
+}
+
+static void proxies_are_answered(void **state)
+{
+	struct world *w = WORLD(state);
+	struct desk d = { 0 };
+	struct broker_conf c = desk_conf(&d, w);
+	_listening_ l = world_listen("93.184.0.1", 443);
+	struct broker_request req = { .proxy = true };
+	struct err e;
+	uint8_t hello[2048];
+	size_t n = desk_hello("www.example.com", false, 500, hello);
+	int fds[2], srv;
+
+	desk_start(&d, &c, RULES("+.example.com:443"));
+	assert_int_equal(target_parse("www.example.com:443", 19, &req.target, &e), 0);
+	world_pair(fds);
+	req.fd = fds[1];
+	req.early = hello;
+	req.n_early = n;
+	broker_open(d.b, &req);
+	srv = world_accept(w, l);
+	world_expect(w, fds[0], "200\n", 4);
+	world_expect(w, srv, hello, n);
+	(void)fd_close(fds[0]);
+	(void)fd_close(srv);
+	WORLD_UNTIL(w, d.ended == 1);
+	assert_int_equal(desk_last(&d)->out, n);
+	/* Refused by the rules, by the resolver, and for its first bytes. */
+	for (int i = 0; i < 3; i++) {
+		static const char *const what[] = { "x.org:443", "nx.example.com:443",
+						    "api.example.com:443" };
+
+		assert_int_equal(target_parse(what[i], strlen(what[i]), &req.target, &e), 0);
+		world_pair(fds);
+		req.fd = fds[1];
+		req.n_early = i == 2 ? n : 0;
+		broker_open(d.b, &req);
+		world_expect(w, fds[0], "403\n", 4);
+		world_expect_end(w, fds[0], 0);
+		(void)fd_close(fds[0]);
+	}
+	assert_int_equal(d.replies, 4);
+	(void)broker_free(d.b);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		DESK_CASE(denied_names_are_not_looked_up),
+		DESK_CASE(addresses_are_checked),
+		DESK_CASE(literal_rules),
+		DESK_CASE(tls_must_ask_for_the_name),
+		DESK_CASE(http_must_ask_for_the_name),
+		DESK_CASE(server_may_speak_first),
+		DESK_CASE(proxies_are_answered),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Fault points, as -Dfault=true compiles them in. Each case is a child: the table is read once. */
+#include "unit.h"
+
+#include <string.h>
+#include <sys/wait.h>
+
+#include "fault.h"
+#include "proc.h"
+
+/* How a child ends that runs `fn` with this HUTCH_FAULT: its status, or 1000 + a signal. */
+static int in_child(const char *faults, int (*fn)(void))
+{
+	pid_t pid = fork();
+	int status = 0;
+
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		(void)unsetenv("HUTCH_FAULT_LIST");
+		(void)(faults ? setenv("HUTCH_FAULT", faults, 1) : unsetenv("HUTCH_FAULT"));
+		_exit(fn());
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	return WIFSIGNALED(status) ? 1000 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+/* Two points, three times each; the number of the first passing that failed, by tens. */
+static int walk(void)
+{
+	int first = 0;
+
+	for (int i = 1; i <= 3; i++) {
+		int a = fault_pass("one"), b = fault_pass("two");
+
+		if (a < 0)
+			first += a == -ENOSPC ? i : 9;
+		if (b < 0)
+			first += 10 * (b == -EIO ? i : 9);
+	}
+	return first;
+}
+
+static int with_message(void)
+{
+	struct err e = ERR_INIT;
+	int r = fault_err("one", &e);
+
+	return r == -ENOMEM && e.num == -ENOMEM && strstr(e.msg, "one") ? 0 : 1;
+}
+
+static int kill_another(void)
+{
+	_cleanup_proc_ struct proc p = PROC_INIT;
+	siginfo_t info;
+
+	if (proc_fork(&p) == 1)
+		for (;;)
+			(void)pause();
+	fault_kill("one", p.pidfd);
+	fault_kill("two", p.pidfd);
+	return proc_wait(&p, UINT64_MAX, &info) == 0 && info.si_status == SIGKILL ? 0 : 1;
+}
+
+static void nothing_asked_nothing_happens(void **state)
+{
+	assert_int_equal(in_child(NULL, walk), 0);
+	assert_int_equal(in_child("", walk), 0);
+	assert_int_equal(in_child("other=kill,onetwo=EIO,on=EIO", walk), 0);
+}
+
+static void an_error_at_the_passing_asked_for_and_once(void **state)
+{
+	assert_int_equal(in_child("one=ENOSPC", walk), 1);
+	assert_int_equal(in_child("one:1=ENOSPC", walk), 1);
+	assert_int_equal(in_child("one:3=ENOSPC", walk), 3);
+	assert_int_equal(in_child("one:4=ENOSPC", walk), 0);
+	assert_int_equal(in_child("one:2=ENOSPC,two:3=EIO", walk), 32);
+	assert_int_equal(in_child("one=ENOMEM", with_message), 0);
+	assert_int_equal(in_child("two=ENOMEM", with_message), 1);
+}
+
+static void death(void **state)
+{
+	assert_int_equal(in_child("one=kill", walk), 1000 + SIGKILL);
+	assert_int_equal(in_child("two:3=kill", walk), 1000 + SIGKILL);
+	assert_int_equal(in_child("two:4=kill", walk), 0);
+	assert_int_equal(in_child("two=kill", kill_another), 0);
+}
+
+static void what_is_not_understood_is_no_passed_test(void **state)
+{
+	static const char *const wrong[] = {
+		"one",	     "one=",	  "=kill",    "one=EWHAT",
+		"one:0=EIO", "one:x=EIO", "one:=EIO", "one=EIO,,two=EIO"
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++)
+		assert_int_equal(in_child(wrong[i], walk), 2);
+	assert_int_equal(in_child("a=EIO,b=EIO,c=EIO,d=EIO,e=EIO,f=EIO,g=EIO,h=EIO,i=EIO", walk),
+			 2);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(nothing_asked_nothing_happens),
+		cmocka_unit_test(an_error_at_the_passing_asked_for_and_once),
+		cmocka_unit_test(death),
+		cmocka_unit_test(what_is_not_understood_is_no_passed_test),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
