@@ -5,6 +5,7 @@
 #include "cli.h"
 #include "docs.h"
 #include "str.h"
+#include "view.h"
 
 static json_t *diag_json(const struct diag *g)
 {
@@ -170,12 +171,7 @@ static void print_rule(const struct policy *p, const struct ruleset_entry *entry
 static void print_why_not(const struct explanation *x)
 {
 	(void)fputs("  because  no rule of this agent names it\n", stdout);
-	for (size_t i = 0; i < x->n_ports; i++)
-		(void)printf("%s%u%s", i == 0 ? "  ports    the same host is allowed on " : ", ",
-			     x->ports[i], i + 1 == x->n_ports ? "\n" : "");
-	for (size_t i = 0; i < x->n_presets; i++)
-		(void)printf("%s%s%s", i == 0 ? "  allowed by preset " : ", ", x->presets[i],
-			     i + 1 == x->n_presets ? "\n" : "");
+	view_alternatives(x);
 	if (x->n_presets == 0 && x->n_ports == 0)
 		(void)fputs("  to allow add it to egress.domains of the agent's file\n", stdout);
 }

@@ -11,6 +11,7 @@
 #include "egress-log.h"
 #include "str.h"
 #include "transfer.h"
+#include "view.h"
 
 enum {
 	PORT_DEFAULT = 443,
@@ -147,12 +148,7 @@ static void print_why_not(const struct rules *r, const struct explanation *x)
 		return;
 	}
 	(void)fputs("  because  no rule names it\n", stdout);
-	for (size_t i = 0; i < x->n_ports; i++)
-		(void)printf("%s%u%s", i == 0 ? "  ports    the same host is allowed on " : ", ",
-			     x->ports[i], i + 1 == x->n_ports ? "\n" : "");
-	for (size_t i = 0; i < x->n_presets; i++)
-		(void)printf("%s%s%s", i == 0 ? "  allowed by preset " : ", ", x->presets[i],
-			     i + 1 == x->n_presets ? "\n" : "");
+	view_alternatives(x);
 	(void)printf("  to allow hutch egress allow %s NAME:PORT\n", r->b.id);
 }
 

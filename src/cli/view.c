@@ -77,3 +77,13 @@ void view_end(const struct spec *spec, const struct end *end, char *out, size_t 
 	else
 		(void)snprintf(out, n, "%s", plain[end->reason]);
 }
+
+void view_alternatives(const struct explanation *x)
+{
+	for (size_t i = 0; i < x->n_ports; i++)
+		(void)printf("%s%u%s", i == 0 ? "  ports    the same host is allowed on " : ", ",
+			     x->ports[i], i + 1 == x->n_ports ? "\n" : "");
+	for (size_t i = 0; i < x->n_presets; i++)
+		(void)printf("%s%s%s", i == 0 ? "  allowed by preset " : ", ", x->presets[i],
+			     i + 1 == x->n_presets ? "\n" : "");
+}

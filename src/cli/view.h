@@ -21,3 +21,7 @@ void view_end(const struct spec *spec, const struct end *end, char *out, size_t 
 
 /* --since, if it was given: a time of day, or how long ago. EXIT_OK or EXIT_USAGE. */
 int cli_since(const struct invocation *inv, uint64_t *ret);
+
+/* Of what no rule names: on which ports the same host is allowed, and which presets would allow it.
+ */
+void view_alternatives(const struct explanation *x);

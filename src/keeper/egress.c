@@ -76,15 +76,18 @@ static enum broker_what verdict_of(const struct broker_event *ev)
 	return ev->what == BROKER_END && ours ? BROKER_DENY : ev->what;
 }
 
+static const char *host_of(const struct target *t, char text[static ADDR_TEXT_MAX])
+{
+	return t->is_addr ? addr_format(&t->addr, text) : t->name.text;
+}
+
 static void put_event(struct audit_payload *p, const struct broker_event *ev)
 {
 	char text[ADDR_TEXT_MAX];
 
 	audit_put_number(p, "stream", ev->stream);
 	audit_put_text(p, "verdict", broker_what_name(verdict_of(ev)));
-	audit_put_text(p, "host",
-		       ev->target->is_addr ? addr_format(&ev->target->addr, text)
-					   : ev->target->name.text);
+	audit_put_text(p, "host", host_of(ev->target, text));
 	audit_put_number(p, "port", ev->target->port);
 	if (ev->addr)
 		audit_put_text(p, "address", addr_format(ev->addr, text));
@@ -132,11 +135,7 @@ static void on_report(void *arg, const struct broker_event *ev)
 	char text[ADDR_TEXT_MAX];
 	struct keeper *k = arg;
 
-	if (ev->what == BROKER_DENY &&
-	    !is_single(k,
-		       ev->target->is_addr ? addr_format(&ev->target->addr, text)
-					   : ev->target->name.text,
-		       ev->target->port))
+	if (ev->what == BROKER_DENY && !is_single(k, host_of(ev->target, text), ev->target->port))
 		return;
 	put_event(&p, ev);
 	journal_outcome(k, AUDIT_EGRESS, &p);

@@ -56,6 +56,7 @@ struct keeper_note {
 enum {
 	NOTE_FILES_MAX = 8,
 	RECORDS_AT_START = 2,
+	AUDIT_SYNC_MS = 1000, /* from NOTE_DIRTY to the disk; and as long no other one is sent */
 };
 
 /* note.c. Files stay the sender's; those received are the caller's. Nothing waits but the sending

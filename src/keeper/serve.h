@@ -119,7 +119,6 @@ struct records {
 
 enum {
 	JOURNAL_HASH = 32, /* BLAKE2b, bytes */
-	AUDIT_SYNC_MS = 1000,
 };
 
 #define JOURNAL_HASHED (UINT64_C(64) << 20) /* bytes of what a client sends */

@@ -9,7 +9,6 @@
 #include "warden.h"
 
 enum {
-	SYNC_MS = 1000,
 	KEEPER_S = 3, /* for the keeper to follow PID 1 */
 };
 
@@ -101,7 +100,8 @@ static void on_note(struct loop_fd *src, uint32_t events)
 	else if (r == 0 && note.kind == NOTE_WANT_AUDIT)
 		witness_next_file(s->w, note.value);
 	else if (r == 0 && note.kind == NOTE_DIRTY)
-		(void)loop_set_timer(s->loop, &s->sync, clock_mono() + SYNC_MS * NSEC_PER_MSEC);
+		(void)loop_set_timer(s->loop, &s->sync,
+				     clock_mono() + AUDIT_SYNC_MS * NSEC_PER_MSEC);
 	else
 		loop_stop(s->loop, END_KEEPER);
 }
