@@ -196,11 +196,20 @@ class Ledger:
 
 def orphans_end(ledger, what):
     """What lost its warden ends by itself: no command of hutch has to come by, and a user without control groups could not."""
-    for sandbox in names(RUN / "sandboxes"):
-        with contextlib.suppress(OSError):
-            if warden_of(sandbox) is not None:
-                return
-    ledger.zero(f"{what}, with nobody's help", "process")
+    end = time.monotonic() + SETTLE
+    while left := ledger.more("process"):
+        if any(map(has_warden, names(RUN / "sandboxes"))):  # asked each time: one that was just started takes its lock in a moment
+            return
+        if time.monotonic() > end:
+            raise Failure(f"left after {what}, with nobody's help: {sorted(left)}")
+        time.sleep(0.01)
+
+
+def has_warden(sandbox):
+    try:
+        return warden_of(sandbox) is not None
+    except OSError:
+        return False
 
 
 def tidy(ledger, what, log=AUDIT):
