@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Turns text files into a C table: embed.py OUTPUT ROOT FILE..., sorted by path relative to ROOT."""
+"""
+Turns text files into a C table: embed.py OUTPUT ROOT FILE..., sorted by path relative to ROOT.
+Or one file into a text: embed.py --one NAME OUTPUT FILE, declared in NAME.h as NAME_json, of NAME_json_n bytes.
+"""
 import os
 import sys
 
@@ -20,7 +23,19 @@ def literal(line: bytes) -> str:
     return '"%s"' % "".join(out)
 
 
+def one(name: str, output: str, file: str) -> None:
+    with open(file, "rb") as source:
+        text = source.read()
+    with open(output, "w", encoding="ascii") as out:
+        out.write('/* Made by tools/embed.py. */\n#include "%s.h"\n\nconst char %s_json[] =\n' % (name, name))
+        out.writelines("\t%s\n" % literal(line) for line in text.splitlines(keepends=True))
+        out.write("\t;\nconst size_t %s_json_n = %d;\n" % (name, len(text)))
+
+
 def main() -> None:
+    if sys.argv[1] == "--one":
+        one(*sys.argv[2:])
+        return
     output, root, files = sys.argv[1], sys.argv[2], sys.argv[3:]
     rows = sorted((os.path.relpath(f, root).encode(), f) for f in files)
     with open(output, "w", encoding="ascii") as out:

@@ -53,6 +53,9 @@ const char *audit_kind_name(unsigned int kind)
 		[AUDIT_REFUSED] = "refused",
 		[AUDIT_KILL] = "kill",
 		[AUDIT_GC] = "gc",
+		[AUDIT_API_KEY] = "api-key",
+		[AUDIT_LIFE] = "life",
+		[AUDIT_LIFE_END] = "life-end",
 	};
 
 	static_assert(ARRAY_SIZE(names) == AUDIT_KINDS, "each kind has a name");

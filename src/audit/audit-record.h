@@ -46,6 +46,9 @@ enum audit_kind {
 	AUDIT_REFUSED = 30,
 	AUDIT_KILL = 31,
 	AUDIT_GC = 32,
+	AUDIT_LIFE = 33,
+	AUDIT_LIFE_END = 34,
+	AUDIT_API_KEY = 40, /* host chain: 35 to 39 are left to what happens to sandboxes */
 	AUDIT_KINDS
 };
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "buf.h"
+#include "json-memory.h"
 
 /*
  * jansson's own depth limit is 2048 and fixed, so nesting is counted before it parses. Brackets
@@ -47,9 +48,8 @@ int json_read(const char *text, size_t n, json_t **ret, struct err *e)
 	if (deep < n)
 		return err_set(e, -EINVAL, "byte %zu: JSON nested deeper than %d", deep,
 			       JSON_DEPTH_MAX);
-	j = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
-	/* Without memory jansson says nothing at all, most of the time not even by its code. */
-	if (!j && (error.text[0] == '\0' || json_error_code(&error) == json_error_out_of_memory))
+	j = json_memory_load(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
+	if (!j && errno == ENOMEM)
 		return err_oom(e);
 	if (!j)
 		return err_set(e, -EINVAL, "line %d column %d: %s", error.line, error.column,

@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "clock.h"
 #include "fd.h"
@@ -38,6 +39,21 @@ static const char *level_name(enum log_level level)
 	}
 }
 
+/* JOURNAL_STREAM is "device:inode" of the socket; it is inherited also by those whose stderr is
+ * another. */
+static bool to_journal(void)
+{
+	const char *stream = getenv("JOURNAL_STREAM");
+	char own[64];
+	struct stat st;
+
+	if (!stream || fstat(STDERR_FILENO, &st) < 0)
+		return false;
+	(void)snprintf(own, sizeof(own), "%llu:%llu", (unsigned long long)st.st_dev,
+		       (unsigned long long)st.st_ino);
+	return str_eq(stream, own);
+}
+
 void log_open(const char *program, enum log_level level)
 {
 	static const enum log_level all[] = { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO,
@@ -49,7 +65,7 @@ void log_open(const char *program, enum log_level level)
 	for (size_t i = 0; wish && i < ARRAY_SIZE(all); i++)
 		if (str_eq(wish, level_name(all[i])))
 			state.level = all[i];
-	if (getenv("JOURNAL_STREAM"))
+	if (to_journal())
 		state.form = FORM_JOURNAL;
 	else
 		state.form = isatty(STDERR_FILENO) ? FORM_TERMINAL : FORM_PLAIN;

@@ -2,9 +2,10 @@
 /*
  * Log lines on stderr, one write(2) each, so that lines of several processes do not mix.
  *
- * On a terminal: "hutch: message". Under systemd (JOURNAL_STREAM is set): "<4>message", the form
- * that journald reads priorities from; otherwise with a timestamp. Text is escaped: a guest's bytes
- * cannot forge a line. Library code below the top of a program does not log; it returns errors.
+ * On a terminal: "hutch: message". Under systemd (stderr is what JOURNAL_STREAM says):
+ * "<4>message", the form that journald reads priorities from; otherwise with a timestamp. Text is
+ * escaped: a guest's bytes cannot forge a line. Library code below the top of a program does not
+ * log; it returns errors.
  */
 #pragma once
 

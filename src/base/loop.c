@@ -68,6 +68,8 @@ int loop_mod_fd(struct loop_fd *src, uint32_t events)
 
 	if (!src->loop)
 		return -ENOENT;
+	if (src->events == events) /* level-triggered: to say it again changes nothing */
+		return 0;
 	if (epoll_ctl(src->loop->epfd, EPOLL_CTL_MOD, src->fd, &ev) < 0)
 		return -errno;
 	src->events = events;

@@ -58,6 +58,7 @@ static const struct {
 	{ "cpus_thousandths", "cpus", FORM_CPUS },
 	{ "timeout_ms", "timeout", FORM_MS },
 	{ "ttl_ms", "ttl", FORM_MS },
+	{ "deadline_ms", "deadline", FORM_MS },
 	{ "cpu_us", "cpu", FORM_US },
 	{ "user_us", "user", FORM_US },
 	{ "system_us", "system", FORM_US },
@@ -111,7 +112,7 @@ static size_t part_of(const char *s, size_t max)
 {
 	size_t i = 0;
 
-	while (s[i] && i < max) {
+	while (i < max && s[i]) {
 		uint32_t cp;
 		size_t n = utf8_decode(s + i, strlen(s + i), &cp);
 
@@ -172,10 +173,15 @@ static void put_number(struct buf *b, enum form form, uint64_t n)
 	}
 }
 
+static int append(const char *text, size_t n, void *arg)
+{
+	return buf_put(arg, text, n);
+}
+
 static void put_value(const struct audit_view *v, struct buf *b, enum form form,
 		      const json_t *value)
 {
-	_cleanup_free_ char *text = NULL;
+	_cleanup_buf_ struct buf text = BUF_INIT(JSON_SIZE_MAX);
 	const char *s = json_string_value(value);
 
 	if (s && form == FORM_DIGEST && !v->all)
@@ -186,8 +192,8 @@ static void put_value(const struct audit_view *v, struct buf *b, enum form form,
 		put_once(b, s, strlen(s));
 	else if (json_is_integer(value) && json_integer_value(value) >= 0 && !v->all)
 		put_number(b, form, (uint64_t)json_integer_value(value));
-	else if ((text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT)))
-		put_once(b, text, strlen(text));
+	else if (json_dump_callback(value, append, &text, JSON_ENCODE_ANY | JSON_COMPACT) == 0)
+		put_once(b, buf_text(&text), text.len);
 }
 
 /* What was not set is not shown. */
@@ -294,6 +300,7 @@ static const char *colour_of(unsigned int kind, const json_t *o)
 	case AUDIT_EXEC:
 	case AUDIT_FILE_WRITE:
 	case AUDIT_IMAGE:
+	case AUDIT_API_KEY:
 		return "\033[32m";
 	case AUDIT_BEGIN:
 	case AUDIT_SEAL:

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "default-store.h"
 #include "err.h"
 #include "json-util.h"
 #include "policy.h"
@@ -118,21 +119,8 @@ void help_print(FILE *f, const struct command *const *chain, int depth);
 const struct command *cli_find_command(const struct command *cmd, const char *name);
 const char *cli_closest_command(const struct command *cmd, const char *name);
 
-/*
- * The store every command uses: built in, then -I DIR or HUTCH_CONFIG_PATH or the user's and
- * system's directory.
- */
-struct cli_store {
-	struct policy_store store;
-	const char *dirs[32];
-	char user_dir[512];
-	char *path_copy;
-};
-
-int cli_store_open(struct cli_store *s, const struct invocation *inv, struct err *e);
-void cli_store_close(struct cli_store *s);
-
-#define _cleanup_cli_store_ _cleanup_(cli_store_close)
+/* The store every command uses: -I DIR and so on, default-store.h. */
+int cli_store_open(struct default_store *s, const struct invocation *inv, struct err *e);
 
 int cmd_help(struct invocation *inv);
 int cmd_version(struct invocation *inv);
@@ -144,6 +132,7 @@ int cmd_config_docs(struct invocation *inv);
 int cmd_presets(struct invocation *inv);
 int cmd_agents(struct invocation *inv);
 int cmd_doctor(struct invocation *inv);
+int cmd_mcp(struct invocation *inv);
 int cmd_image_build(struct invocation *inv);
 int cmd_image_import(struct invocation *inv);
 int cmd_image_ls(struct invocation *inv);
@@ -158,11 +147,15 @@ int cmd_wait(struct invocation *inv);
 int cmd_signal(struct invocation *inv);
 int cmd_shell(struct invocation *inv);
 int cmd_cp(struct invocation *inv);
+int cmd_commit(struct invocation *inv);
 int cmd_watch(struct invocation *inv);
 int cmd_ps(struct invocation *inv);
 int cmd_inspect(struct invocation *inv);
 int cmd_receipt(struct invocation *inv);
 int cmd_gc(struct invocation *inv);
+int cmd_pause(struct invocation *inv);
+int cmd_resume(struct invocation *inv);
+int cmd_ttl(struct invocation *inv);
 int cmd_kill(struct invocation *inv);
 int cmd_rm(struct invocation *inv);
 int cmd_audit_show(struct invocation *inv);
@@ -170,6 +163,9 @@ int cmd_audit_verify(struct invocation *inv);
 int cmd_audit_export(struct invocation *inv);
 int cmd_audit_checkpoint(struct invocation *inv);
 int cmd_audit_key(struct invocation *inv);
+int cmd_key_create(struct invocation *inv);
+int cmd_key_ls(struct invocation *inv);
+int cmd_key_revoke(struct invocation *inv);
 int cmd_egress_log(struct invocation *inv);
 int cmd_egress_explain(struct invocation *inv);
 int cmd_egress_allow(struct invocation *inv);

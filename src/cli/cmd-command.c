@@ -409,6 +409,13 @@ static int list_one(const struct sandbox *b, json_t *list, struct err *e)
 	return r;
 }
 
+static bool is_alive(int dir)
+{
+	enum state_phase phase = state_phase(dir);
+
+	return phase == STATE_RUNNING || phase == STATE_PAUSED;
+}
+
 static int list_all(const struct invocation *inv, const struct state_root *root, json_t *list,
 		    struct err *e)
 {
@@ -421,7 +428,7 @@ static int list_all(const struct invocation *inv, const struct state_root *root,
 		struct err ignored = ERR_INIT;
 
 		if (sandbox_find(root, ids[i], &b, &ignored) < 0 ||
-		    (!cli_option(inv, "all") && state_phase(b.dir) != STATE_RUNNING))
+		    (!cli_option(inv, "all") && !is_alive(b.dir)))
 			continue;
 		r = list_one(&b, list, e);
 	}

@@ -32,7 +32,7 @@ static int push_diags(json_t *list, const struct diags *d)
 }
 
 /* Warnings belong to stderr: stdout is the policy, or the answer. */
-static int compile(const struct invocation *inv, struct cli_store *s, struct policy **ret)
+static int compile(const struct invocation *inv, struct default_store *s, struct policy **ret)
 {
 	_cleanup_diags_ struct diags d = { 0 };
 	struct err e = ERR_INIT;
@@ -57,7 +57,7 @@ static int validate_unread(const struct invocation *inv, const char *path, const
 	return code;
 }
 
-static int validate_one(struct cli_store *s, const struct invocation *inv, const char *path,
+static int validate_one(struct default_store *s, const struct invocation *inv, const char *path,
 			json_t *list, size_t *dropped)
 {
 	_cleanup_diags_ struct diags d = { 0 };
@@ -81,7 +81,7 @@ static int validate_one(struct cli_store *s, const struct invocation *inv, const
 
 int cmd_config_validate(struct invocation *inv)
 {
-	_cleanup_cli_store_ struct cli_store s = { 0 };
+	_cleanup_default_store_ struct default_store s = { 0 };
 	bool json = cli_option(inv, "json");
 	_cleanup_json_ json_t *list = json ? json_array() : NULL;
 	struct err e = ERR_INIT;
@@ -102,7 +102,7 @@ int cmd_config_validate(struct invocation *inv)
 
 int cmd_config_compile(struct invocation *inv)
 {
-	_cleanup_cli_store_ struct cli_store s = { 0 };
+	_cleanup_default_store_ struct default_store s = { 0 };
 	_cleanup_policy_ struct policy *p = NULL;
 	_cleanup_free_ char *text = NULL;
 	char digest[POLICY_DIGEST_HEX + 1];
@@ -224,7 +224,7 @@ static json_t *explanation_json(const struct target *t, const char *what,
 
 int cmd_config_explain(struct invocation *inv)
 {
-	_cleanup_cli_store_ struct cli_store s = { 0 };
+	_cleanup_default_store_ struct default_store s = { 0 };
 	_cleanup_policy_ struct policy *p = NULL;
 	struct explanation x;
 	struct err e = ERR_INIT;
@@ -250,7 +250,7 @@ int cmd_config_explain(struct invocation *inv)
 
 int cmd_config_docs(struct invocation *inv)
 {
-	_cleanup_cli_store_ struct cli_store s = { 0 };
+	_cleanup_default_store_ struct default_store s = { 0 };
 	_cleanup_buf_ struct buf b = BUF_INIT(4 * 1024 * 1024);
 	struct err e = ERR_INIT;
 	json_t *j = NULL;

@@ -199,7 +199,7 @@ static json_t *explanation_json(const struct rules *r, const char *what,
 
 int cmd_egress_explain(struct invocation *inv)
 {
-	_cleanup_cli_store_ struct cli_store s = { 0 };
+	_cleanup_default_store_ struct default_store s = { 0 };
 	_cleanup_rules_ struct rules r = RULES_INIT;
 	char host[ADDR_TEXT_MAX], what[RULE_TEXT_MAX + 8];
 	struct err e = ERR_INIT;
@@ -226,7 +226,7 @@ int cmd_egress_explain(struct invocation *inv)
 /* What the compiler says of the rule in a file: a public suffix, an address of the own network. */
 static int lint(const struct invocation *inv, const char *rule, struct err *e)
 {
-	_cleanup_cli_store_ struct cli_store s = { 0 };
+	_cleanup_default_store_ struct default_store s = { 0 };
 	_cleanup_policy_ struct policy *p = NULL;
 	_cleanup_diags_ struct diags d = { 0 };
 	char text[RULE_TEXT_MAX + 64];
@@ -443,7 +443,7 @@ static void print_presets(const struct explanation *x)
 		(void)printf("%s%s", i == 0 ? "; or preset " : ", ", x->presets[i]);
 }
 
-static int suggest_one(struct cli_store *s, const struct ruleset *base, const struct wanted *w,
+static int suggest_one(struct default_store *s, const struct ruleset *base, const struct wanted *w,
 		       struct err *e)
 {
 	struct target t = w->t;
@@ -467,7 +467,7 @@ static int suggest_one(struct cli_store *s, const struct ruleset *base, const st
 }
 
 /* The floor, which is part of every policy, and nothing else. */
-static int suggest_all(struct cli_store *s, const struct denials *d, struct err *e)
+static int suggest_all(struct default_store *s, const struct denials *d, struct err *e)
 {
 	static const char text[] = "agent: {name: x, type: x}\n";
 	_cleanup_policy_ struct policy *p = NULL;
@@ -485,7 +485,7 @@ static int suggest_all(struct cli_store *s, const struct denials *d, struct err 
 int cmd_egress_suggest(struct invocation *inv)
 {
 	_cleanup_audit_log_ struct audit_log l = AUDIT_LOG_INIT;
-	_cleanup_cli_store_ struct cli_store s = { 0 };
+	_cleanup_default_store_ struct default_store s = { 0 };
 	struct denials d = { 0 };
 	_cleanup_egress_reader_ struct egress_reader reader = {
 		.sandbox = inv->n_args > 0 ? inv->args[0] : "", .event = on_denial, .arg = &d

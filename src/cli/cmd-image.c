@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hutch image build, import, ls, inspect, rm */
+/* hutch image build, import, ls, inspect, rm; hutch commit */
 #include <string.h>
 #include <sys/ioctl.h>
 
 #include "cli-audit.h"
+#include "cli-sandbox.h"
 #include "fd.h"
 #include "image-make.h"
 #include "store.h"
@@ -186,7 +187,7 @@ static void outcome(const struct invocation *inv, const char *name, const char *
 
 int cmd_image_build(struct invocation *inv)
 {
-	_cleanup_cli_store_ struct cli_store s = { 0 };
+	_cleanup_default_store_ struct default_store s = { 0 };
 	_cleanup_image_store_ struct image_store images = IMAGE_STORE_INIT;
 	_cleanup_image_spec_ struct image_spec *spec = NULL;
 	_cleanup_diags_ struct diags d = { 0 };
@@ -232,9 +233,8 @@ int cmd_image_import(struct invocation *inv)
 	bool intended;
 	int r;
 
-	if (!store_name_valid(name, strlen(name)))
-		return cli_usage(
-			inv, "'%s' is not a name: names have 1 to 63 of a-z, 0-9 and hyphen", name);
+	if (!image_name_valid(name))
+		return cli_usage(inv, "'%s' is not a name: " IMAGE_NAME_RULE, name);
 	r = image_store_open(&images, true, &e);
 	if (r == 0)
 		r = intend("import", name, "source", inv->args[1], &e);
@@ -298,6 +298,64 @@ int cmd_image_ls(struct invocation *inv)
 		print_row(one);
 	}
 	return EXIT_OK;
+}
+
+/* ---- commit ---- */
+
+/* `env` has room for all that can be given. */
+static int commit_options(const struct invocation *inv, struct sandbox_commit *c, const char **env)
+{
+	const char *size = cli_option(inv, "max-size");
+
+	for (int i = 0; i < inv->n_given; i++)
+		if (str_eq(inv->given[i].name, "env"))
+			*env++ = inv->given[i].value;
+	c->config.user = cli_option(inv, "user");
+	c->config.workdir = cli_option(inv, "workdir");
+	c->config.start = cli_option(inv, "start");
+	c->config.ready = cli_option(inv, "ready");
+	if (!image_name_valid(c->name))
+		return cli_usage(inv, "'%s' is not a name: " IMAGE_NAME_RULE, c->name);
+	if (size && (value_size(size, &c->max_bytes) < 0 || c->max_bytes == 0))
+		return cli_usage(inv, "--max-size '%s': expected a size such as 10GiB", size);
+	return EXIT_OK;
+}
+
+int cmd_commit(struct invocation *inv)
+{
+	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
+	_cleanup_sandbox_ struct sandbox b = SANDBOX_INIT;
+	struct progress p = { .terminal = isatty(STDERR_FILENO) };
+	struct sandbox_commit c = { .name = inv->args[1], .reporter = { show_progress, &p } };
+	const char *env[OPTIONS_MAX + 1] = { NULL };
+	char note[ERR_MSG_MAX] = "";
+	struct image_done done = { 0 };
+	struct err e = ERR_INIT;
+	bool intended;
+	int r = commit_options(inv, &c, env);
+
+	c.config.env = env;
+	if (r != EXIT_OK)
+		return r;
+	r = cli_state_open(&root, &e);
+	if (r == 0)
+		r = sandbox_find(&root, inv->args[0], &b, &e);
+	if (r == 0)
+		r = intend("commit", c.name, "source", b.id, &e);
+	intended = r == 0;
+	if (r == 0)
+		r = sandbox_commit(&b, &c, note, &done, &e);
+	progress_end(&p);
+	if (intended)
+		outcome(inv, c.name, done.digest, &e);
+	if (r < 0)
+		return cli_fail(inv, &e);
+	if (note[0]) {
+		(void)fprintf(stderr, "%s: ", inv->path);
+		cli_puts(stderr, note);
+		(void)fputc('\n', stderr);
+	}
+	return print_done(inv, c.name, &done);
 }
 
 /* Without a store there is no image. */

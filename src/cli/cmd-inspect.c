@@ -7,6 +7,7 @@
 #include "cli-record.h"
 #include "clock.h"
 #include "fd.h"
+#include "life.h"
 #include "str.h"
 #include "view.h"
 
@@ -20,7 +21,8 @@ struct facts {
 	struct sandbox b;
 	struct spec spec;
 	enum state_phase phase;
-	bool ended; /* `end` says how; of one that runs, it has the limits met so far */
+	struct life life; /* of one that lives */
+	bool ended;	  /* `end` says how; of one that runs, it has the limits met so far */
 	struct end end;
 	struct cgroup_usage use;
 	bool disk_known;
@@ -107,6 +109,7 @@ static int count_commands(struct facts *f, struct err *e)
 static int gather(const char *prefix, struct facts *f, struct err *e)
 {
 	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
+	struct err ignored = ERR_INIT;
 	int r = cli_state_open(&root, e);
 
 	if (r == 0)
@@ -116,6 +119,8 @@ static int gather(const char *prefix, struct facts *f, struct err *e)
 	if (r < 0)
 		return r;
 	f->phase = state_phase(f->b.dir);
+	f->life.on_timeout = f->spec.on_timeout;
+	(void)life_read(f->b.dir, &f->life, &ignored); /* an older one has none */
 	r = end_read(f->b.dir, &f->end, e);
 	if (r < 0 && r != -ENOENT)
 		return r;
@@ -177,6 +182,19 @@ static json_t *end_json(const struct facts *f)
 			   { "inodes_full", json_boolean(f->end.inodes_full) });
 }
 
+static bool has_deadline(const struct facts *f)
+{
+	return f->phase == STATE_RUNNING && f->life.deadline > 0;
+}
+
+static json_t *deadline_json(const struct facts *f)
+{
+	char time[CLOCK_RFC3339_MAX];
+
+	return has_deadline(f) ? json_string(clock_format(f->life.deadline * NSEC_PER_MSEC, time))
+			       : json_null();
+}
+
 /* The spec, and what has become of it. */
 static int print_json(const struct facts *f)
 {
@@ -184,8 +202,11 @@ static int print_json(const struct facts *f)
 	char time[CLOCK_RFC3339_MAX];
 	int r = 0;
 
+	(void)json_object_del(j, "api"); /* it has the token of its data plane */
 	r |= json_put(j, "created", json_string(clock_format(f->spec.created, time)));
 	r |= json_put(j, "state", json_string(state_phase_names[f->phase]));
+	r |= json_put(j, "deadline", deadline_json(f));
+	r |= json_put(j, "on_timeout", json_string(on_timeout_names[f->life.on_timeout]));
 	r |= json_put(j, "usage", usage_json(f));
 	r |= json_put(j, "met", met_json(&f->end));
 	r |= json_put(j, "commands",
@@ -293,6 +314,16 @@ static void print_time(const char *name, uint64_t ms)
 		print_limit(name, value_format_duration(ms, limit), "", "");
 }
 
+static void print_deadline(const struct facts *f)
+{
+	char time[CLOCK_RFC3339_MAX];
+
+	if (has_deadline(f))
+		(void)printf("%-10s  %s, then %s\n", "deadline",
+			     clock_format(f->life.deadline * NSEC_PER_MSEC, time),
+			     on_timeout_names[f->life.on_timeout]);
+}
+
 static int print(const struct invocation *inv, const struct facts *f)
 {
 	print_text("id", f->b.id, NULL);
@@ -314,6 +345,7 @@ static int print(const struct invocation *inv, const struct facts *f)
 	print_time("timeout", f->spec.limits.timeout);
 	print_time("ttl", f->spec.limits.ttl);
 	print_time("idle", f->spec.limits.idle);
+	print_deadline(f);
 	return EXIT_OK;
 }
 

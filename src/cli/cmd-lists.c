@@ -7,7 +7,7 @@
 #include "str.h"
 
 /* Prints the source of `name` if the folder has it. 0, or -ENOENT and worse. */
-static int print_source(struct cli_store *s, const char *folder, const char *name, json_t *list,
+static int print_source(struct default_store *s, const char *folder, const char *name, json_t *list,
 			struct err *e)
 {
 	const struct source *src = NULL;
@@ -27,7 +27,8 @@ static int print_source(struct cli_store *s, const char *folder, const char *nam
 	return 0;
 }
 
-static int not_known(const struct invocation *inv, struct cli_store *s, const char *const *folders)
+static int not_known(const struct invocation *inv, struct default_store *s,
+		     const char *const *folders)
 {
 	const char *const *names = NULL, *close = NULL;
 	struct err e = ERR_INIT;
@@ -44,7 +45,7 @@ static int not_known(const struct invocation *inv, struct cli_store *s, const ch
 }
 
 /* The files that the argument names, from all folders that have one. */
-static int show(const struct invocation *inv, struct cli_store *s, const char *const *folders)
+static int show(const struct invocation *inv, struct default_store *s, const char *const *folders)
 {
 	_cleanup_json_ json_t *list = cli_option(inv, "json") ? json_array() : NULL;
 	struct err e = ERR_INIT;
@@ -69,7 +70,7 @@ static json_t *agent_json(const struct policy *p, const char *digest)
 			 p->pos.src->label, "sha256", digest);
 }
 
-static int one_agent(const struct invocation *inv, struct cli_store *s, const char *name,
+static int one_agent(const struct invocation *inv, struct default_store *s, const char *name,
 		     json_t *list)
 {
 	_cleanup_policy_ struct policy *p = NULL;
@@ -94,7 +95,7 @@ static int one_agent(const struct invocation *inv, struct cli_store *s, const ch
 int cmd_agents(struct invocation *inv)
 {
 	static const char *const folders[] = { STORE_AGENTS, NULL };
-	_cleanup_cli_store_ struct cli_store s = { 0 };
+	_cleanup_default_store_ struct default_store s = { 0 };
 	_cleanup_json_ json_t *list = cli_option(inv, "json") ? json_array() : NULL;
 	const char *const *names = NULL;
 	struct err e = ERR_INIT;
@@ -130,7 +131,7 @@ int cmd_presets(struct invocation *inv)
 {
 	const char *folders[PRESET_KIND_MAX + 1] = { NULL };
 	_cleanup_json_ json_t *all = json_object();
-	_cleanup_cli_store_ struct cli_store s = { 0 };
+	_cleanup_default_store_ struct default_store s = { 0 };
 	struct err e = ERR_INIT;
 
 	if (cli_store_open(&s, inv, &e) < 0)

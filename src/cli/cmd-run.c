@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "cli-life.h"
 #include "cli-record.h"
 #include "fault.h"
 #include "message.h"
@@ -81,14 +82,9 @@ static int check_options(const struct invocation *inv)
 static int take_timeout(const struct invocation *inv, uint64_t *ret)
 {
 	const char *text = cli_option(inv, "timeout");
-	char hint[VALUE_HINT_MAX];
 
 	*ret = 0;
-	if (!text || (value_duration(text, ret) == 0 && *ret > 0 && *ret <= UINT32_MAX))
-		return EXIT_OK;
-	if (value_duration_hint(text, hint))
-		return cli_usage(inv, "--timeout '%s': did you mean '%s'?", text, hint);
-	return cli_usage(inv, "--timeout '%s': expected a time such as 30s or 5m", text);
+	return text ? cli_take_time(inv, "--timeout", text, ret) : EXIT_OK;
 }
 
 /* ---- how it ended ---- */
@@ -278,11 +274,19 @@ static size_t option_errors(const struct invocation *inv, const struct diags *d)
 	return n;
 }
 
+static int take_deadline(const struct invocation *inv, struct sandbox_options *o)
+{
+	const char *text = cli_option(inv, "deadline");
+	int code = text ? cli_take_time(inv, "--deadline", text, &o->deadline) : EXIT_OK;
+
+	return code == EXIT_OK ? cli_take_on_timeout(inv, &o->on_timeout) : code;
+}
+
 static int plan(const struct invocation *inv, bool once, struct spec *ret)
 {
 	static const char *const resources[] = { "memory",  "cpus", "disk", "pids",
 						 "timeout", "ttl",  "idle" };
-	_cleanup_cli_store_ struct cli_store store = { 0 };
+	_cleanup_default_store_ struct default_store store = { 0 };
 	_cleanup_diags_ struct diags d = { 0 };
 	struct sandbox_options o = { .agent = cli_option(inv, "agent"),
 				     .image = cli_option(inv, "image"),
@@ -291,8 +295,11 @@ static int plan(const struct invocation *inv, bool once, struct spec *ret)
 				     .remove = cli_option(inv, "rm") };
 	struct err e = ERR_INIT;
 	size_t n = 0;
-	int r = cli_store_open(&store, inv, &e);
+	int r = take_deadline(inv, &o);
 
+	if (r != EXIT_OK)
+		return r;
+	r = cli_store_open(&store, inv, &e);
 	static_assert(ARRAY_SIZE(resources) < ARRAY_SIZE(o.resources), "and a NULL");
 	for (size_t i = 0; i < ARRAY_SIZE(resources); i++)
 		if (cli_option(inv, resources[i])) {

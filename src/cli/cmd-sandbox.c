@@ -34,7 +34,7 @@ int cli_state_open(struct state_root *ret, struct err *e)
 
 struct row {
 	char id[SPEC_ID + 1];
-	char agent[64], image[64];
+	char agent[64], image[IMAGE_NAME_MAX + 1];
 	enum state_phase phase;
 	uint64_t created;
 	char ended[32]; /* why, of one that did not end with its command */
@@ -58,7 +58,8 @@ static bool read_row(const struct state_root *root, const char *id, bool all, st
 	if (ret->phase == STATE_ENDED && end_read(dir, &end, &ignored) == 0 &&
 	    end.reason != END_CLIENT)
 		(void)snprintf(ret->ended, sizeof(ret->ended), "%s", end_reason_names[end.reason]);
-	return all || ret->phase == STATE_RUNNING || ret->phase == STATE_STARTING;
+	return all || ret->phase == STATE_RUNNING || ret->phase == STATE_PAUSED ||
+	       ret->phase == STATE_STARTING;
 }
 
 static int newest_first(const void *a, const void *b)
@@ -181,6 +182,18 @@ static void print_layer(const struct invocation *inv, const json_t *layer)
 	}
 }
 
+/* No layer: whether it can be paused, and by what. */
+static void print_pause(const json_t *receipt)
+{
+	const json_t *pause = json_object_get(receipt, "pause");
+
+	(void)printf("%-8s  ", "pause");
+	cli_puts(stdout, text_of(pause, "by"));
+	(void)fputs(": ", stdout);
+	cli_puts(stdout, text_of(pause, "seen"));
+	(void)fputc('\n', stdout);
+}
+
 static void print_head(const json_t *receipt)
 {
 	static const char *const keys[] = { "sandbox", "engine", "image", "policy", "time" };
@@ -190,6 +203,8 @@ static void print_head(const json_t *receipt)
 		cli_puts(stdout, text_of(receipt, keys[i]));
 		(void)fputc('\n', stdout);
 	}
+	if (json_object_get(receipt, "pause"))
+		print_pause(receipt);
 	(void)fputc('\n', stdout);
 }
 
@@ -268,10 +283,10 @@ static int remove_one(const struct invocation *inv, const struct state_root *roo
 	if (sandbox_find(root, prefix, &b, e) < 0)
 		return e->num;
 	phase = state_phase(b.dir);
-	if (!force && (phase == STATE_RUNNING || phase == STATE_STARTING))
+	if (!force && phase != STATE_ENDED && phase != STATE_DEAD)
 		return err_set(e, -EBUSY,
-			       "sandbox %s is running; end it with 'hutch kill', or use 'rm -f'",
-			       b.id);
+			       "sandbox %s is %s; end it with 'hutch kill', or use 'rm -f'", b.id,
+			       state_phase_names[phase]);
 	record(inv, &b);
 	r = sandbox_kill(root, &b, &owed, e);
 	if (r == 0 && owed.num)

@@ -60,6 +60,8 @@ static const struct option opts_create[] = {
 	{ "workdir", 'w', "DIR", "start commands in this directory" },
 	OPTS_SANDBOX,
 	{ "idle", 0, "TIME", "of the sandbox, when nothing runs in it" },
+	{ "deadline", 0, "TIME", "of the sandbox, within its ttl; can be changed: hutch ttl" },
+	{ "on-timeout", 0, "WHAT", "what the deadline does: end, or pause" },
 	{ 0 },
 };
 static const struct option opts_exec[] = {
@@ -75,6 +77,16 @@ static const struct option opts_cp[] = {
 	{ "user", 'u', "USER", "read or write in the sandbox as this user" },
 	{ "max-entries", 0, "N", "files and directories to take out of a sandbox at most: 1000000" },
 	{ "max-size", 0, "SIZE", "bytes to take out of a sandbox at most: 64GiB" },
+	{ 0 },
+};
+static const struct option opts_commit[] = {
+	OPT_JSON,
+	{ "env", 'e', "NAME=VALUE", "set a variable of the image (can be repeated)" },
+	{ "user", 'u', "USER", "who commands run as" },
+	{ "workdir", 'w', "DIR", "the working directory that the image names" },
+	{ "start", 0, "COMMAND", "what is to run in a sandbox of the image, for /bin/sh -c" },
+	{ "ready", 0, "COMMAND", "what ends well when that is ready, for /bin/sh -c" },
+	{ "max-size", 0, "SIZE", "bytes to take out of the sandbox at most" },
 	{ 0 },
 };
 static const struct option opts_watch[] = {
@@ -112,6 +124,13 @@ static const struct option opts_shell[] = {
 	{ "workdir", 'w', "DIR", "start in this directory" },
 	{ 0 },
 };
+static const struct option opts_key_create[] = {
+	OPT_JSON,
+	{ "name", 'n', "NAME", "what it is called, and whose its sandboxes are" },
+	{ "role", 'r', "ROLE", "admin, user or metrics; without it, user" },
+	{ "expires", 0, "TIME", "an RFC 3339 time, or a time from now such as 30d" },
+	{ 0 },
+};
 static const struct option opts_audit_show[] = {
 	OPT_JSON,
 	{ "sandbox", 's', "ID", "only of this sandbox, by the beginning of its id" },
@@ -130,6 +149,20 @@ static const struct option opts_egress_log[] = {
 	OPT_JSON,
 	{ "follow", 'f', NULL, "go on with what comes" },
 	{ "since", 0, "TIME", "only what came later; an RFC 3339 time, or a time ago such as 5m" },
+	{ 0 },
+};
+static const struct option opts_resume[] = {
+	{ "deadline", 0, "TIME", "a new one, such as 10m, from now" },
+	{ 0 },
+};
+static const struct option opts_ttl[] = {
+	{ "on-timeout", 0, "WHAT", "what the deadline does: end, or pause" },
+	{ 0 },
+};
+static const struct option opts_mcp[] = {
+	{ "agent", 'a', "AGENT", "the policy of its sandboxes" },
+	{ "image", 'i', "IMAGE", "what they start from, unless the client names a template" },
+	{ "deadline", 0, "TIME", "of a sandbox, after its last use; without it, 1h" },
 	{ 0 },
 };
 static const struct option opts_rm[] = {
@@ -213,6 +246,22 @@ static const struct command audit_commands[] = {
 	{ 0 }
 };
 
+static const struct command key_commands[] = {
+	{ .name = "create", .args = "",
+	  .summary = "make an API key, and print it this once",
+	  .help = "The key is on standard output, what is known of it on standard error. Only its hash is kept. A key of role\n"
+		  "'user' is for the E2B SDKs and sees the sandboxes of its own name, 'metrics' is for GET /metrics, 'admin' is\n"
+		  "for everything.",
+	  .options = opts_key_create, .run = cmd_key_create },
+	{ .name = "ls", .args = "",
+	  .summary = "list the API keys", .options = opts_json, .run = cmd_key_ls },
+	{ .name = "revoke", .args = "NAME|PREFIX", .min_args = 1, .max_args = 1,
+	  .summary = "take an API key back",
+	  .help = "By its name or its first 8 digits. It stops working within a second.",
+	  .run = cmd_key_revoke },
+	{ 0 }
+};
+
 static const struct command egress_commands[] = {
 	{ .name = "log", .args = "[ID]", .max_args = 1,
 	  .summary = "print what sandboxes connected to, and what was denied",
@@ -283,6 +332,12 @@ static const struct command top_commands[] = {
 		  "that name. SRC/. means what is in the directory. '-' is a tar archive on standard input or output. Sockets,\n"
 		  "FIFOs, devices and set-ID bits are left out. Exits 1 if something was left out or refused.",
 	  .options = opts_cp, .run = cmd_cp },
+	{ .name = "commit", .args = "ID NAME", .min_args = 2, .max_args = 2,
+	  .summary = "make an image of what a sandbox's files are now",
+	  .help = "Owners, modes and links are kept. Left out are what is in /dev, /proc, /sys and /tmp, files in /run, and\n"
+		  "set-ID bits. Variables, user, working directory and commands are those of the image that the sandbox\n"
+		  "came from, unless options say otherwise. NAME may have a tag: NAME:TAG. The sandbox goes on.",
+	  .options = opts_commit, .run = cmd_commit },
 	{ .name = "watch", .args = "ID:PATH", .min_args = 1, .max_args = 1,
 	  .summary = "print what happens to files in a directory of a sandbox",
 	  .help = "A line for each event: created, written, removed, renamed, attributes, or lost where there were too many.\n"
@@ -296,6 +351,21 @@ static const struct command top_commands[] = {
 	{ .name = "receipt", .args = "ID", .min_args = 1, .max_args = 1,
 	  .summary = "show what is enforced around a sandbox, as seen from outside",
 	  .options = opts_json, .run = cmd_receipt },
+	{ .name = "pause", .args = "ID...", .min_args = 1, .max_args = ARGS_MAX,
+	  .summary = "stop sandboxes where they are",
+	  .help = "Every process of it stops and keeps its memory; nothing is written to disk, and nothing inside notices. It\n"
+		  "has no deadline while it is paused, and the time limits of its commands stand still. Needs a freezer: see\n"
+		  "'hutch receipt'.",
+	  .run = cmd_pause },
+	{ .name = "resume", .args = "ID...", .min_args = 1, .max_args = ARGS_MAX,
+	  .summary = "let paused sandboxes go on",
+	  .help = "With what was left of the deadline, or with a new one. One that its deadline has paused has none any more.",
+	  .options = opts_resume, .run = cmd_resume },
+	{ .name = "ttl", .args = "ID TIME", .min_args = 2, .max_args = 2,
+	  .summary = "set the deadline of a sandbox: TIME from now",
+	  .help = "Earlier or later than the one it has, but not behind the end of the ttl of its policy, for which pauses do\n"
+		  "not count. Prints when it is.",
+	  .options = opts_ttl, .run = cmd_ttl },
 	{ .name = "kill", .args = "ID...", .min_args = 1, .max_args = ARGS_MAX,
 	  .summary = "end sandboxes", .run = cmd_kill },
 	{ .name = "rm", .args = "ID...", .min_args = 1, .max_args = ARGS_MAX,
@@ -317,8 +387,16 @@ static const struct command top_commands[] = {
 	  .summary = "build, import and list the root trees of sandboxes" },
 	{ .name = "egress", .args = "", .sub = egress_commands,
 	  .summary = "show and change what sandboxes may connect to" },
+	{ .name = "key", .args = "", .sub = key_commands,
+	  .summary = "make, list and revoke the API keys of hutchd" },
 	{ .name = "audit", .args = "", .sub = audit_commands,
 	  .summary = "show and verify what was recorded" },
+	{ .name = "mcp", .args = "",
+	  .summary = "serve a model: tools that run code in sandboxes (MCP, over stdio)",
+	  .help = "Started by a client of the Model Context Protocol. Its tools run commands and code, and read and write files,\n"
+		  "in a sandbox that is made when it is first needed. The end of standard input, or SIGTERM, ends the session\n"
+		  "and all its sandboxes; should hutch be killed, their deadline does.",
+	  .options = opts_mcp, .run = cmd_mcp },
 	{ .name = "doctor", .args = "",
 	  .summary = "show what this host can enforce, and what to do about the rest",
 	  .help = "Tries things out rather than believing version numbers; changes nothing. Exits 0 if sandboxes can be\n"

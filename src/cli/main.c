@@ -150,6 +150,17 @@ static int unknown_option(const struct invocation *inv, const char *word)
 	return cli_usage(inv, "unknown option '%s'", word);
 }
 
+int cli_store_open(struct default_store *s, const struct invocation *inv, struct err *e)
+{
+	const char *include[OPTIONS_MAX];
+	size_t n = 0;
+
+	for (int i = 0; i < inv->n_given; i++)
+		if (str_eq(inv->given[i].name, "include"))
+			include[n++] = inv->given[i].value;
+	return default_store_open(s, include, n, e);
+}
+
 /* Notes an option; its argument is `value`, or the next word. EXIT_OK, or that of cli_usage(). */
 static int note_option(struct invocation *inv, const struct option *o, const char *value,
 		       char **argv, int argc, int *i)

@@ -65,7 +65,9 @@ void view_end(const struct spec *spec, const struct end *end, char *out, size_t 
 	};
 	char limit[VALUE_HINT_MAX];
 
-	if (end->reason == END_TTL)
+	if (end->reason == END_TTL && end->time < spec->created + spec->limits.ttl * NSEC_PER_MSEC)
+		(void)snprintf(out, n, "its deadline was reached");
+	else if (end->reason == END_TTL)
 		(void)snprintf(out, n, "ttl of %s reached",
 			       value_format_duration(spec->limits.ttl, limit));
 	else if (end->reason == END_IDLE)

@@ -36,6 +36,12 @@ int cgroup_place_open(int root_fd, const char *id, struct cgroup *g, struct cgro
 
 int cgroup_place_each(int root_fd, int (*fn)(const char *name, void *arg), void *arg);
 
+/* cgroup-use.c: the number behind a word in a file of such lines; 0 if it is not there. */
+uint64_t cgroup_keyed(int dir, const char *file, const char *key);
+
+/* cgroup-freeze.c: whether there is one: has[CGROUP_FREEZER], or why[]. 0 or -errno. */
+int cgroup_find_freezer(struct cgroup *g, const char *path, struct err *e);
+
 /* cgroup-limit.c: writes the limits of one part and reads them back: has[p], or why[p]. */
 int cgroup_limit(struct cgroup *g, enum cgroup_part p, const struct cgroup_limits *limits,
 		 const char *path, struct err *e);

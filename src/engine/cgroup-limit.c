@@ -80,6 +80,7 @@ static size_t rows_of(enum cgroup_part p, bool v2, const struct cgroup_limits *l
 		return memory_rows(v2, l->memory, rows);
 	case CGROUP_PIDS:
 		return add(rows, 0, "pids.max", ROW_LIMIT, l->pids);
+	case CGROUP_FREEZER:
 	case CGROUP_PARTS:
 		break;
 	}
@@ -144,6 +145,8 @@ int cgroup_limit(struct cgroup *g, enum cgroup_part p, const struct cgroup_limit
 	int r = 0;
 
 	assert(p < CGROUP_PARTS);
+	if (p == CGROUP_FREEZER)
+		return cgroup_find_freezer(g, path, e);
 	n = rows_of(p, g->v2[p], limits, rows);
 	g->why[p][0] = '\0';
 	for (size_t i = 0; i < n && !g->why[p][0]; i++) {

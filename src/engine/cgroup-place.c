@@ -24,7 +24,7 @@
 static const char group_name[] = "hutch";
 
 static_assert((int)CGROUP_CPU == CG_CPU && (int)CGROUP_MEMORY == CG_MEMORY &&
-		      (int)CGROUP_PIDS == CG_PIDS,
+		      (int)CGROUP_PIDS == CG_PIDS && (int)CGROUP_FREEZER == CG_FREEZER,
 	      "a part is the number of its controller");
 
 struct place {
@@ -132,25 +132,27 @@ static int hand_down(int dir, enum cgroup_part p)
 
 /*
  * Hands the controllers down to the children of `dir`, one at a time: one that is refused must not
- * take the others with it. What cannot be is taken out of `want`. 0 if any is left.
+ * take the others with it. What cannot be is taken out of `want`. 0 if any is left. The freezer of
+ * v2 is no controller: it is had with any other, or alone where no other is wanted.
  */
 static int hand_down_all(int dir, bool want[static CGROUP_PARTS])
 {
 	int worst = -ENODATA;
-	bool any = false;
+	bool any = false, others = false;
 
 	for (enum cgroup_part p = 0; p < CGROUP_PARTS; p++) {
 		int r;
 
-		if (!want[p])
+		if (!want[p] || p == CGROUP_FREEZER)
 			continue;
+		others = true;
 		r = lists(dir, "cgroup.controllers", p) ? hand_down(dir, p) : -ENODATA;
 		if (r < 0 && worst == -ENODATA)
 			worst = r;
 		want[p] = r == 0;
 		any = any || want[p];
 	}
-	return any ? 0 : worst;
+	return any || !others ? 0 : worst;
 }
 
 /* Whether groups can be made here and processes moved below it, before anything is changed. */

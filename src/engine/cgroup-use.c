@@ -133,7 +133,7 @@ static bool kill_listed(int dir)
 }
 
 /* The number behind `key` in a file of lines "key number"; 0 if it is not there. */
-static uint64_t keyed(int dir, const char *file, const char *key)
+uint64_t cgroup_keyed(int dir, const char *file, const char *key)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(4096);
 	struct err e = ERR_INIT;
@@ -160,7 +160,7 @@ static uint64_t number(int dir, const char *file)
 /* True while there was something to kill. */
 static bool kill_group(int dir, bool v2)
 {
-	if (v2 && keyed(dir, "cgroup.events", "populated") == 0)
+	if (v2 && cgroup_keyed(dir, "cgroup.events", "populated") == 0)
 		return kill_listed(dir);
 	/* cgroup.kill (5.14) gets everything at once, also what is being forked. */
 	if (v2 && put(dir, "cgroup.kill", "1") == 0)
@@ -178,6 +178,9 @@ int cgroup_kill(const struct cgroup *g, uint64_t deadline)
 		for (enum cgroup_part p = 0; p < CGROUP_PARTS; p++)
 			if (cgroup_first(g, p) && kill_group(g->dir[p], g->v2[p]))
 				any = true;
+		/* What is frozen on v1 dies when it is thawed. */
+		if (g->dir[CGROUP_FREEZER] >= 0 && !g->v2[CGROUP_FREEZER])
+			(void)put(g->dir[CGROUP_FREEZER], "freezer.state", "THAWED");
 		if (!any)
 			return 0;
 		if (clock_mono() >= deadline)
@@ -197,11 +200,11 @@ static void usage_v1(const struct cgroup *g, enum cgroup_part p, struct cgroup_u
 	if (p == CGROUP_MEMORY) {
 		u->memory = number(dir, "memory.usage_in_bytes");
 		u->memory_peak = number(dir, "memory.max_usage_in_bytes");
-		u->oom_kills = keyed(dir, "memory.oom_control", "oom_kill");
+		u->oom_kills = cgroup_keyed(dir, "memory.oom_control", "oom_kill");
 	} else if (p == CGROUP_CPU) {
 		/* Only where one hierarchy has both cpu and cpuacct. */
 		u->cpu_us = number(dir, "cpuacct.usage") / 1000;
-		u->throttled = keyed(dir, "cpu.stat", "nr_throttled");
+		u->throttled = cgroup_keyed(dir, "cpu.stat", "nr_throttled");
 	}
 }
 
@@ -212,10 +215,10 @@ static void usage_v2(const struct cgroup *g, enum cgroup_part p, struct cgroup_u
 	if (p == CGROUP_MEMORY) {
 		u->memory = number(dir, "memory.current");
 		u->memory_peak = number(dir, "memory.peak");
-		u->oom_kills = keyed(dir, "memory.events", "oom_kill");
+		u->oom_kills = cgroup_keyed(dir, "memory.events", "oom_kill");
 	} else if (p == CGROUP_CPU) {
-		u->cpu_us = keyed(dir, "cpu.stat", "usage_usec");
-		u->throttled = keyed(dir, "cpu.stat", "nr_throttled");
+		u->cpu_us = cgroup_keyed(dir, "cpu.stat", "usage_usec");
+		u->throttled = cgroup_keyed(dir, "cpu.stat", "nr_throttled");
 	}
 }
 
@@ -233,7 +236,7 @@ void cgroup_usage(const struct cgroup *g, struct cgroup_usage *ret)
 	}
 	if (g->dir[CGROUP_PIDS] >= 0) {
 		u.pids = number(g->dir[CGROUP_PIDS], "pids.current");
-		u.pids_refused = keyed(g->dir[CGROUP_PIDS], "pids.events", "max");
+		u.pids_refused = cgroup_keyed(g->dir[CGROUP_PIDS], "pids.events", "max");
 	}
 	*ret = u;
 }

@@ -17,6 +17,7 @@ enum cgroup_part {
 	CGROUP_CPU,
 	CGROUP_MEMORY,
 	CGROUP_PIDS,
+	CGROUP_FREEZER, /* no limit: what pauses */
 	CGROUP_PARTS,
 };
 
@@ -30,17 +31,17 @@ struct cgroup_limits {
 };
 
 struct cgroup {
-	int dir[CGROUP_PARTS]; /* the group's directory, the same thrice on v2; -EBADF: not there */
-	bool v2[CGROUP_PARTS]; /* each controller is where the host has it: v1 or v2 */
+	int dir[CGROUP_PARTS];	     /* the group's directory, the same on v2; -EBADF: not there */
+	bool v2[CGROUP_PARTS];	     /* each controller is where the host has it: v1 or v2 */
 	bool has[CGROUP_PARTS];	     /* the limit was written and read back */
 	char why[CGROUP_PARTS][128]; /* why not: "/sys/fs/cgroup/memory/hutch: Permission denied" */
 	char name[CGROUP_NAME_MAX + 1];
 	pid_t warm; /* the child of cgroup_warm(), until cgroup_warmed() */
 };
 
-#define CGROUP_INIT                                \
-	{                                          \
-		.dir = { -EBADF, -EBADF, -EBADF }, \
+#define CGROUP_INIT                                        \
+	{                                                  \
+		.dir = { -EBADF, -EBADF, -EBADF, -EBADF }, \
 	}
 #define _cleanup_cgroup_ _cleanup_(cgroup_close)
 
@@ -69,8 +70,16 @@ void cgroup_warmed(struct cgroup *g);
  */
 int cgroup_enter(const struct cgroup *g);
 
-/* Kills whatever is in the groups until nothing is, at most until `deadline` (clock_mono()). 0 or
- * -ETIME. */
+/*
+ * Stops every process of the groups, and sees that they have stopped, until `deadline`
+ * (clock_mono()); else nothing is stopped. They notice nothing of it. 0; -EOPNOTSUPP: there is no
+ * freezer; -ETIME; or -errno.
+ */
+int cgroup_freeze(const struct cgroup *g, uint64_t deadline);
+int cgroup_thaw(const struct cgroup *g, uint64_t deadline);
+
+/* Kills whatever is in the groups, frozen or not, until nothing is, at most until `deadline`
+ * (clock_mono()). 0 or -ETIME. */
 int cgroup_kill(const struct cgroup *g, uint64_t deadline);
 
 /* What happened to the limits, and what is used. Counters that are not there are 0. */

@@ -9,14 +9,14 @@
 #include "str.h"
 
 /*
- * What PID 1 keeps, inside its own user namespace: to become the asked user, to signal and to give
- * files away. Commands are started without any of it.
+ * What PID 1 keeps, inside its own user namespace: to become the asked user, to signal, to give
+ * files away, and to read all of them for an image. Commands are started without any of it.
  */
 static const struct {
 	const char *name;
 	unsigned int number;
 } guest_capabilities[] = {
-	{ "CAP_CHOWN", CAP_CHOWN },   { "CAP_DAC_OVERRIDE", CAP_DAC_OVERRIDE },
+	{ "CAP_CHOWN", CAP_CHOWN },   { "CAP_DAC_READ_SEARCH", CAP_DAC_READ_SEARCH },
 	{ "CAP_FOWNER", CAP_FOWNER }, { "CAP_KILL", CAP_KILL },
 	{ "CAP_SETGID", CAP_SETGID }, { "CAP_SETPCAP", CAP_SETPCAP },
 	{ "CAP_SETUID", CAP_SETUID },

@@ -13,6 +13,7 @@ static const char *const controllers[CGROUP_PARTS] = {
 	[CGROUP_CPU] = "cpu",
 	[CGROUP_MEMORY] = "memory",
 	[CGROUP_PIDS] = "pids",
+	[CGROUP_FREEZER] = "freezer",
 };
 
 /* /proc/PID/cgroup says hutch/NAME, and the group's own list says PID. */
@@ -160,4 +161,18 @@ int verify_cgroup(const struct verify *v, unsigned int row, struct sight *ret, s
 	if (check_member(v, part, e) < 0)
 		return e->num;
 	return check[part](v, ret, e);
+}
+
+int verify_pause(const struct verify *v, unsigned int row, struct sight *ret, struct err *e)
+{
+	const struct cgroup *g = v->s->group;
+
+	(void)row;
+	if (!g->has[CGROUP_FREEZER])
+		return err_set(e, -EOPNOTSUPP, "%s",
+			       g->why[CGROUP_FREEZER][0] ? g->why[CGROUP_FREEZER]
+							 : "there is no control group");
+	if (check_member(v, CGROUP_FREEZER, e) < 0)
+		return e->num;
+	return sight_set(ret, "every process stops, memory stays, nothing is written to disk");
 }

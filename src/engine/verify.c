@@ -406,6 +406,15 @@ static void verify_done(struct verify *v)
 	buf_done(&v->mountinfo);
 }
 
+static void look_at_pause(const struct verify *v, struct receipt *r)
+{
+	struct err e = ERR_INIT;
+	struct sight sight = { 0 };
+	bool can = verify_pause(v, 0, &sight, &e) == 0;
+
+	receipt_pause(r, can ? "freezer" : NULL, "%s", can ? sight.seen : e.msg);
+}
+
 static void look_at_all(const struct verify *v, struct receipt *r)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(looks); i++) {
@@ -437,11 +446,13 @@ void verify_process(const struct engine_start *s, const struct engine_sandbox *b
 	if (open_process(&v, &e) == 0 && (!deadline || await_guest(&v, deadline, &e) == 0) &&
 	    read_process(&v, &e) == 0) {
 		look_at_all(&v, r);
+		look_at_pause(&v, r);
 		if (check_alive(b, 0, &e) == 0)
 			return;
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(looks); i++)
 		receipt_no(r, looks[i].row, "%s", e.msg);
+	receipt_pause(r, NULL, "%s", e.msg);
 }
 
 void verify_container(const struct engine_start *s, const struct engine_sandbox *b,

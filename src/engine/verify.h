@@ -46,3 +46,4 @@ verify_look verify_root, verify_disk, verify_masked_proc, verify_mounts, verify_
 
 /* verify-cgroup.c */
 verify_look verify_cgroup;
+verify_look verify_pause; /* no layer, and so no row: how it would be paused, or why not */

@@ -55,8 +55,11 @@ int worker_pack(struct worker *w)
 	char path[WORKER_PATH_MAX + 2];
 	struct stat st;
 	bool follow;
-	const char *top = split(w->path, &follow);
+	const char *top;
 
+	if (fields_has(w->fields, TAG_OWNERS) && !str_eq(w->path, "/"))
+		return fail_with(&w->fail, WIRE_INVALID, "an image is packed from '/'");
+	top = split(w->path, &follow);
 	(void)snprintf(path, sizeof(path), "%s%s", w->path, follow ? "/." : "");
 	if (lstat(path, &st) < 0)
 		return worker_fail(w, "read");
@@ -65,8 +68,12 @@ int worker_pack(struct worker *w)
 	p.write = write_pipe;
 	p.arg = w;
 	p.pipe = w->pipe;
+	p.owners = fields_has(w->fields, TAG_OWNERS);
 	if (pack_tree(&p, AT_FDCWD, path, top, &e) < 0)
 		return fail_err(w, &e);
+	/* An image that lacks something is none. */
+	if (p.owners && p.failed > 0)
+		return fail_with(&w->fail, WIRE_IO, "cannot read %s", p.first);
 	pack_note(&p, w->note, sizeof(w->note));
 	return 0;
 }

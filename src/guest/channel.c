@@ -51,9 +51,12 @@ static void on_opened(struct link *l, uint32_t ch, enum wire_op op, const struct
 	struct guest *g = arg;
 
 	if (!job_room(g))
-		guest_refuse(g, ch, WIRE_TOO_MANY, "too many commands and file operations at once");
+		guest_refuse(g, ch, WIRE_TOO_MANY,
+			     "too many commands, file operations and connections at once");
 	else if (op == WIRE_OP_EXEC)
 		exec_open(g, ch, f);
+	else if (op == WIRE_OP_PORT)
+		port_open(g, ch, f);
 	else
 		files_open(g, ch, op, f);
 }

@@ -22,6 +22,7 @@ enum {
 	NOFILE_OWN = 8192,
 	ENV_ADDED = 4, /* HOME, USER, LOGNAME, PATH */
 	RLIMIT_BYTES = 8,
+	CWD_BYTES = 4096, /* with the NUL, as the kernel takes it */
 };
 
 static struct rlimit nofile;
@@ -156,10 +157,27 @@ int child_become(const struct fields *f, int terminal, struct user *ret, struct 
 		(void)!fchown(terminal, ret->uid, (gid_t)-1);
 	if (set_limits(f, fail) < 0 || switch_user(ret, fail) < 0)
 		return -1;
-	r = confine_child();
+	r = confine_child(fields_has(f, TAG_OWNERS) && ret->uid == 0);
 	if (r < 0)
 		return fail_with(fail, WIRE_IO, "cannot confine the process: %s", strerror(-r));
 	return 0;
+}
+
+int child_path(const struct fields *f, enum wire_tag tag, const struct user *u, char *ret,
+	       size_t size, struct failure *fail)
+{
+	const char *path = "";
+	size_t pos = 0, n = 0;
+	int r;
+
+	(void)fields_next(f, tag, &pos, &path, &n);
+	r = user_path(u, path, n, ret, size);
+	if (r == -EINVAL)
+		return fail_with(fail, WIRE_INVALID, "'%.*s' is the home of somebody else",
+				 (int)MIN(n, (size_t)100), path);
+	return r < 0 ? fail_with(fail, WIRE_INVALID, "the path '%.*s...' is too long",
+				 (int)MIN(n, (size_t)100), path)
+		     : 0;
 }
 
 /* ---- running a program ---- */
@@ -246,19 +264,21 @@ static int make_env(const struct fields *f, const struct user *u, char ***ret, s
 	return 0;
 }
 
+/* A directory that was asked for and cannot be entered is told from a program that is not there. */
 static int enter(const struct fields *f, const struct user *u, struct failure *fail)
 {
-	bool oom = false;
-	char *cwd = fields_copy(f, TAG_CWD, &oom);
+	char cwd[CWD_BYTES];
 
-	if (oom)
-		return fail_with(fail, WIRE_TOO_MANY, "no memory");
-	if (!cwd)
+	if (!fields_has(f, TAG_CWD))
 		return chdir(u->home) < 0 && chdir("/") < 0 ? fail_errno(fail, errno, "enter", "/")
 							    : 0;
-	if (cwd[0] != '/')
-		return fail_with(fail, WIRE_INVALID, "the directory '%.100s' is not absolute", cwd);
-	return chdir(cwd) < 0 ? fail_errno(fail, errno, "enter", cwd) : 0;
+	if (child_path(f, TAG_CWD, u, cwd, sizeof(cwd), fail) < 0)
+		return -1;
+	if (chdir(cwd) == 0)
+		return 0;
+	(void)fail_errno(fail, errno, "enter", cwd);
+	fail->code = WIRE_NOT_DIRECTORY;
+	return -1;
 }
 
 /* Tries every directory of PATH as execvpe(3) does; the errno that says most. */
@@ -307,7 +327,7 @@ static int run(char *const *argv, char *const *env, struct failure *fail)
 		return fail_with(fail, WIRE_CANNOT_EXECUTE,
 				 "cannot run '%.180s': its interpreter is not there", argv[0]);
 	(void)fail_errno(fail, err, "run", argv[0]);
-	if (err != ENOENT && err != ENOTDIR && err != EACCES && err != EPERM)
+	if (err != ENOENT && err != EACCES && err != EPERM)
 		fail->code = WIRE_CANNOT_EXECUTE;
 	return -1;
 }

@@ -36,6 +36,10 @@ _noreturn_ void child_exec(const struct child_spec *spec);
  */
 int child_become(const struct fields *f, int terminal, struct user *ret, struct failure *fail);
 
+/* The absolute path of a field, as user_path() has it. 0, or -1 with *fail. */
+int child_path(const struct fields *f, enum wire_tag tag, const struct user *u, char *ret,
+	       size_t size, struct failure *fail);
+
 /* Fills in a failure with the code that an errno means; returns -1. */
 int fail_errno(struct failure *ret, int err, const char *what, const char *which);
 int fail_with(struct failure *ret, enum wire_code code, const char *fmt, ...) _printf_(3, 4);

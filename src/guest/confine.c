@@ -141,8 +141,10 @@ static int make_ruleset(const struct fields *hello, struct err *e)
 	return 0;
 }
 
-/* Keeps of this process's capabilities those in `keep`. 0 or -errno. */
-static int limit_capabilities(uint64_t keep)
+#define CAPABILITY(n) (UINT64_C(1) << (n))
+
+/* Keeps of this process's capabilities those in `keep`, and uses those in `use`. 0 or -errno. */
+static int limit_capabilities(uint64_t keep, uint64_t use)
 {
 	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	struct __user_cap_data_struct data[2] = { 0 };
@@ -151,16 +153,18 @@ static int limit_capabilities(uint64_t keep)
 		return -errno;
 	for (unsigned int i = 0; i < 2; i++) {
 		data[i].permitted &= (uint32_t)(keep >> (32 * i));
-		data[i].effective = data[i].permitted;
+		data[i].effective = data[i].permitted & (uint32_t)(use >> (32 * i));
 		data[i].inheritable = 0;
 	}
 	return syscall(SYS_capset, &head, data) < 0 ? -errno : 0;
 }
 
-#define CAPABILITY(n) (UINT64_C(1) << (n))
-
 int confine_start(const struct fields *hello, struct err *e)
 {
+	/* To become users, hand them their terminal, raise their limits, and end them. */
+	const uint64_t use = CAPABILITY(CAP_SETUID) | CAPABILITY(CAP_SETGID) |
+			     CAPABILITY(CAP_CHOWN) | CAPABILITY(CAP_SYS_RESOURCE) |
+			     CAPABILITY(CAP_KILL);
 	const char *name;
 	size_t pos = 0, n;
 	int r;
@@ -170,10 +174,8 @@ int confine_start(const struct fields *hello, struct err *e)
 		(void)!sethostname(name, n);
 	if (make_ruleset(hello, e) < 0)
 		return e->num;
-	/* To become users, hand them their terminal, raise their limits, and end them. */
-	r = limit_capabilities(CAPABILITY(CAP_SETUID) | CAPABILITY(CAP_SETGID) |
-			       CAPABILITY(CAP_CHOWN) | CAPABILITY(CAP_SYS_RESOURCE) |
-			       CAPABILITY(CAP_KILL));
+	/* The last one is for a child: see confine_child(). */
+	r = limit_capabilities(use | CAPABILITY(CAP_DAC_READ_SEARCH), use);
 	return r < 0 ? err_set(e, r, "cannot give up capabilities: %s", strerror(-r)) : 0;
 }
 
@@ -192,9 +194,10 @@ void confine_self(void)
 	(void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 }
 
-int confine_child(void)
+int confine_child(bool read_all)
 {
-	int r = limit_capabilities(0);
+	uint64_t keep = read_all ? CAPABILITY(CAP_DAC_READ_SEARCH) : 0;
+	int r = limit_capabilities(keep, keep);
 
 	/* A copy of the guest's memory, and by now the user's process. */
 	(void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);

@@ -20,5 +20,8 @@ int confine_start(const struct fields *hello, struct err *e);
 /* The version of Landlock that is in force; 0: this kernel has none. */
 unsigned int confine_abi(void);
 
-/* In a child, as whoever it has become: no capabilities, Landlock. 0 or -errno. */
-int confine_child(void);
+/*
+ * In a child, as whoever it has become: no capabilities, Landlock. Only one that packs the root for
+ * an image keeps one, `read_all`, to read what modes keep from it. 0 or -errno.
+ */
+int confine_child(bool read_all);

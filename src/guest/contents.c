@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/xattr.h>
 
 #include "fd.h"
 #include "worker.h"
@@ -139,6 +140,27 @@ static int make_temp(struct worker *w, bool there, char out[static WORKER_PATH_M
 	return 0;
 }
 
+/* A new file has none yet; done before its mode may keep its own user from it. */
+static int put_meta(struct worker *w, int fd)
+{
+	const char *value;
+	size_t pos = 0, n;
+
+	while (fields_next(w->fields, TAG_META, &pos, &value, &n)) {
+		size_t key = (size_t)((const char *)memchr(value, '=', n) - value);
+		char name[sizeof(META_PREFIX) + WIRE_META_KEY_MAX];
+
+		(void)snprintf(name, sizeof(name), META_PREFIX "%.*s", (int)key, value);
+		if (fsetxattr(fd, name, value + key + 1, n - key - 1, XATTR_CREATE) == 0)
+			continue;
+		if (errno != EEXIST)
+			return worker_fail(w, "keep metadata with");
+		return fail_with(&w->fail, WIRE_INVALID, "metadata has the key '%.*s' twice",
+				 (int)key, value);
+	}
+	return 0;
+}
+
 /* Takes contents up to their end. A pipe that ends without a word on the socket was cut off. */
 static int receive(struct worker *w, int fd)
 {
@@ -195,7 +217,7 @@ int worker_write(struct worker *w)
 	mode = (mode_t)fields_number(w->fields, TAG_MODE, mode);
 	if (make_temp(w, there, temp, &fd) < 0)
 		return -1;
-	if (fill(w, temp, fd, mode) < 0) {
+	if (put_meta(w, fd) < 0 || fill(w, temp, fd, mode) < 0) {
 		(void)unlink(temp);
 		return -1;
 	}

@@ -125,6 +125,8 @@ static void in_drop(struct inflow *i)
 	in_close(i);
 	guest_check(g, link_consumed(g->link, i->job->ch, i->stream, i->queue.len));
 	buf_done(&i->queue);
+	if (i->dropped)
+		i->dropped(i->job);
 }
 
 /* All is in the pipe, and no more comes. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bytes between a program's pipe or terminal and a stream of its channel, in both directions, never
- * more of them here than the protocol's credit.
+ * Bytes between a program's pipe, terminal or socket and a stream of its channel, in both
+ * directions, never more of them here than the protocol's credit.
  */
 #pragma once
 
@@ -24,8 +24,10 @@ struct outflow {
 struct inflow {
 	struct job *job;
 	unsigned int stream;
-	bool terminal;			/* an end is typed, as Ctrl-D */
-	void (*drained)(struct job *j); /* everything up to EOF has been passed on; may be NULL */
+	bool terminal; /* an end is typed, as Ctrl-D */
+	/* Either may be NULL, and may free the job. */
+	void (*drained)(struct job *j); /* everything up to EOF has been passed on */
+	void (*dropped)(struct job *j); /* nobody reads any more */
 	/* private */
 	struct loop_fd src;
 	int fd; /* -EBADF: what comes is thrown away */

@@ -4,7 +4,8 @@
  *
  * A job is a process that was started for a channel: a command (exec.c) or a worker that does one
  * file operation (files.c). It ends in two halves, in either order: its process is reaped (pid
- * becomes 0), its channel is closed (ch becomes 0). With the second half it is freed.
+ * becomes 0), its channel is closed (ch becomes 0). With the second half it is freed. A connection
+ * to a port (port.c) is a job without a process, so with its channel it is over.
  */
 #pragma once
 
@@ -68,7 +69,8 @@ void guest_check(struct guest *g, int r);
 
 /* ---- jobs.c ---- */
 
-/* Puts a job with a process and a channel into the table. There is room: see job_room(). */
+/* Puts a job with a process (0: none) and a channel into the table. There is room: see job_room().
+ */
 void job_add(struct guest *g, struct job *j, const struct job_ops *ops, pid_t pid, uint32_t ch);
 bool job_room(const struct guest *g);
 
@@ -93,4 +95,5 @@ void guest_refuse(struct guest *g, uint32_t ch, enum wire_code code, const char 
 /* ---- operations ---- */
 
 void exec_open(struct guest *g, uint32_t ch, const struct fields *f);
+void port_open(struct guest *g, uint32_t ch, const struct fields *f);
 void files_open(struct guest *g, uint32_t ch, enum wire_op op, const struct fields *f);

@@ -15,11 +15,20 @@ enum {
 	DEFAULT_ID = 1000,
 	PASSWD_FIELDS = 7, /* name, password, uid, gid, gecos, home, shell */
 	GROUP_FIELDS = 4,  /* name, password, gid, members */
+	NAMES_KEPT = 64,   /* of either kind, so that a list does not search for each entry */
 };
 
 #define ID_MAX (UINT32_MAX - 1) /* -1 means "leave it" to the kernel */
 
 static bool may_switch;
+
+/* Only a child ever reads them, once. */
+static struct buf passwd_file = BUF_INIT(USER_FILE_MAX), group_file = BUF_INIT(USER_FILE_MAX);
+
+struct kept_name {
+	uint32_t id;
+	char name[USER_NAME_MAX + 1]; /* "" in an unused place */
+};
 
 struct part {
 	const char *s;
@@ -101,12 +110,10 @@ static bool take_entry(const struct part p[PASSWD_FIELDS], struct user *u)
 /* The first entry with this name or, without a name, with this number. */
 static bool find_entry(const char *name, uid_t uid, struct user *u)
 {
-	_cleanup_buf_ struct buf text = BUF_INIT(USER_FILE_MAX);
 	struct part line, p[PASSWD_FIELDS];
 	size_t pos = 0;
 
-	load("/etc/passwd", &text);
-	while (next_line(&text, &pos, &line)) {
+	while (next_line(&passwd_file, &pos, &line)) {
 		uint32_t id;
 
 		if (!split(line.s, line.n, p, PASSWD_FIELDS) || !to_id(&p[2], &id))
@@ -136,7 +143,6 @@ static bool is_member(struct part list, const char *name)
 /* Its own group and those that name it, as initgroups(3) would give; at most USER_GROUPS_MAX. */
 static void find_groups(struct user *u)
 {
-	_cleanup_buf_ struct buf text = BUF_INIT(USER_FILE_MAX);
 	struct part line, p[GROUP_FIELDS];
 	size_t pos = 0;
 
@@ -144,8 +150,7 @@ static void find_groups(struct user *u)
 	u->n_groups = 1;
 	if (u->name[0] == '\0')
 		return;
-	load("/etc/group", &text);
-	while (u->n_groups < USER_GROUPS_MAX && next_line(&text, &pos, &line)) {
+	while (u->n_groups < USER_GROUPS_MAX && next_line(&group_file, &pos, &line)) {
 		uint32_t gid;
 
 		if (split(line.s, line.n, p, GROUP_FIELDS) && is_member(p[3], u->name) &&
@@ -188,6 +193,8 @@ int user_find(const char *spec, struct user *ret, struct err *e)
 {
 	struct user u = { .home = NO_HOME };
 
+	load("/etc/passwd", &passwd_file);
+	load("/etc/group", &group_file);
 	if (!spec)
 		find_default(&u);
 	else if (spec[0] == '\0' || (!find_number(spec, &u) && !find_entry(spec, 0, &u)))
@@ -195,6 +202,65 @@ int user_find(const char *spec, struct user *ret, struct err *e)
 	find_groups(&u);
 	*ret = u;
 	return 0;
+}
+
+/* The name in the first line for a number, if it can be sent as text. */
+static void find_name(const struct buf *file, size_t columns, uint32_t id, struct kept_name *ret)
+{
+	struct part line, p[PASSWD_FIELDS];
+	size_t pos = 0;
+	uint32_t other;
+
+	ret->id = id;
+	(void)snprintf(ret->name, sizeof(ret->name), "%u", id);
+	while (next_line(file, &pos, &line)) {
+		if (!split(line.s, line.n, p, columns) || !to_id(&p[2], &other) || other != id)
+			continue;
+		if (p[0].n > 0 && p[0].n <= USER_NAME_MAX && !memchr(p[0].s, '\0', p[0].n) &&
+		    utf8_valid(p[0].s, p[0].n))
+			(void)snprintf(ret->name, sizeof(ret->name), "%.*s", (int)p[0].n, p[0].s);
+		return;
+	}
+}
+
+static const char *name_of(const struct buf *file, size_t columns, struct kept_name *kept,
+			   uint32_t id)
+{
+	struct kept_name *k = &kept[id % NAMES_KEPT];
+
+	if (k->name[0] == '\0' || k->id != id)
+		find_name(file, columns, id, k);
+	return k->name;
+}
+
+const char *user_name(uid_t uid)
+{
+	static struct kept_name kept[NAMES_KEPT];
+
+	return name_of(&passwd_file, PASSWD_FIELDS, kept, uid);
+}
+
+const char *group_name(gid_t gid)
+{
+	static struct kept_name kept[NAMES_KEPT];
+
+	return name_of(&group_file, GROUP_FIELDS, kept, gid);
+}
+
+int user_path(const struct user *u, const char *path, size_t n, char *ret, size_t size)
+{
+	bool tilde = n > 0 && path[0] == '~', absolute = n > 0 && path[0] == '/';
+	int len;
+
+	if (tilde && n > 1 && path[1] != '/')
+		return -EINVAL;
+	if (tilde) {
+		path++;
+		n--;
+	}
+	len = snprintf(ret, size, "%s%s%.*s", absolute ? "" : u->home,
+		       absolute || tilde || n == 0 ? "" : "/", (int)n, path);
+	return len >= 0 && (size_t)len < size ? 0 : -ENAMETOOLONG;
 }
 
 void users_start(void)

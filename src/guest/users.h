@@ -29,6 +29,19 @@ struct user {
 int user_find(const char *spec, struct user *ret, struct err *e);
 
 /*
+ * What a number is called, or the number itself as text. Good until the next call. The files are
+ * those that user_find() has read: a worker that has become the user may not be able to any more.
+ */
+const char *user_name(uid_t uid);
+const char *group_name(gid_t gid);
+
+/*
+ * What a user means by a path, as an absolute one: "", "~" and what is relative are at home. Links
+ * and dots stay as they are. -EINVAL: the home of somebody else ("~name"); -ENAMETOOLONG.
+ */
+int user_path(const struct user *u, const char *path, size_t n, char *ret, size_t size);
+
+/*
  * Finds out, once and at the start, whether this process may become somebody else at all: the
  * default user is the guest's own where it may not (a user namespace of one).
  */

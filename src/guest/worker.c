@@ -18,45 +18,6 @@ int worker_fail(struct worker *w, const char *what)
 
 /* ---- what is said to PID 1 ---- */
 
-static enum wire_entry_kind kind_of(mode_t mode)
-{
-	if (S_ISREG(mode))
-		return WIRE_FILE;
-	if (S_ISDIR(mode))
-		return WIRE_DIRECTORY;
-	return S_ISLNK(mode) ? WIRE_SYMLINK : WIRE_OTHER;
-}
-
-static uint64_t mtime_of(const struct stat *st)
-{
-	if (st->st_mtim.tv_sec < 0 || st->st_mtim.tv_sec > INT64_MAX / 1000000000 - 1)
-		return 0;
-	return (uint64_t)st->st_mtim.tv_sec * 1000000000 + (uint64_t)st->st_mtim.tv_nsec;
-}
-
-static void put_entry(struct buf *b, enum wire_event event, int dirfd, const char *name,
-		      const char *path, const struct stat *st)
-{
-	char target[WORKER_PATH_MAX];
-	ssize_t k =
-		st && S_ISLNK(st->st_mode) ? readlinkat(dirfd, name, target, sizeof(target)) : -1;
-
-	fields_put_text(b, TAG_PATH, path);
-	if (k > 0)
-		fields_put_bytes(b, TAG_TARGET, target, (size_t)k);
-	if (st)
-		fields_put_number(b, TAG_MODE, st->st_mode & 07777);
-	if (event)
-		fields_put_number(b, TAG_EVENT, event);
-	if (!st)
-		return;
-	fields_put_number(b, TAG_KIND, kind_of(st->st_mode));
-	fields_put_number(b, TAG_SIZE, st->st_size > 0 ? (uint64_t)st->st_size : 0);
-	fields_put_number(b, TAG_UID, st->st_uid);
-	fields_put_number(b, TAG_GID, st->st_gid);
-	fields_put_number(b, TAG_MTIME, mtime_of(st));
-}
-
 /* Waits until PID 1 takes it; when that has closed, nobody is interested any more. */
 static int send_packet(struct worker *w)
 {
@@ -72,7 +33,7 @@ int worker_send(struct worker *w, enum packet kind, int dirfd, const char *name,
 	buf_reset(&w->packet);
 	(void)buf_putc(&w->packet, (char)kind);
 	if (st)
-		put_entry(&w->packet, 0, dirfd, name, path, st);
+		entry_put(w, 0, dirfd, name, path, st);
 	return send_packet(w);
 }
 
@@ -84,7 +45,7 @@ int worker_send_event(struct worker *w, enum wire_event event, const char *full,
 
 	buf_reset(&w->packet);
 	(void)buf_putc(&w->packet, PACKET_EVENT);
-	put_entry(&w->packet, event, AT_FDCWD, full, path, there ? &st : NULL);
+	entry_put(w, event, AT_FDCWD, full, path, there ? &st : NULL);
 	return send_packet(w);
 }
 
@@ -107,9 +68,11 @@ static int worker_stat(struct worker *w)
 
 static int worker_move(struct worker *w)
 {
-	if (w->target[0] != '/')
-		return fail_with(&w->fail, WIRE_INVALID, "the path '%.100s' is not absolute",
-				 w->target);
+	struct stat st;
+
+	if (fields_has(w->fields, TAG_PARENTS) && lstat(w->path, &st) == 0 &&
+	    worker_make_parents(w->target) < 0)
+		return fail_errno(&w->fail, errno, "make the directories above", w->target);
 	if (rename(w->path, w->target) < 0)
 		return worker_fail(w, "move");
 	return accept_path(w, w->target);
@@ -165,33 +128,21 @@ static int (*const operations[WIRE_OP_MAX])(struct worker *w) = {
 	[WIRE_OP_PACK] = worker_pack,	  [WIRE_OP_UNPACK] = worker_unpack,
 };
 
-/* The first value of a path field, NUL-terminated; "" if it is too long. */
-static void take_path(const struct fields *f, enum wire_tag tag, char out[static WORKER_PATH_MAX])
-{
-	const char *value;
-	size_t pos = 0, n;
-
-	out[0] = '\0';
-	if (!fields_next(f, tag, &pos, &value, &n) || n >= WORKER_PATH_MAX)
-		return;
-	memcpy(out, value, n);
-	out[n] = '\0';
-}
-
 static int work(struct worker *w, enum wire_op op)
 {
 	struct user user;
 
 	if (child_become(w->fields, -EBADF, &user, &w->fail) < 0)
 		return -1;
+	if (fields_has(w->fields, TAG_OWNERS) && user.uid != 0)
+		return fail_with(&w->fail, WIRE_PERMISSION, "only root packs an image");
 	/* Now the ruleset is of no more use, nor is anything else of PID 1's. */
 	if (syscall(SYS_close_range, w->pipe >= 0 ? PIPE_FD + 1 : PIPE_FD, ~0U, 0) < 0)
 		return fail_with(&w->fail, WIRE_IO, "cannot close descriptors");
-	take_path(w->fields, TAG_PATH, w->path);
-	take_path(w->fields, TAG_TARGET, w->target);
-	if (w->path[0] != '/')
-		return fail_with(&w->fail, WIRE_INVALID, "the path '%.100s' is not absolute",
-				 w->path);
+	if (child_path(w->fields, TAG_PATH, &user, w->path, sizeof(w->path), &w->fail) < 0 ||
+	    (fields_has(w->fields, TAG_TARGET) &&
+	     child_path(w->fields, TAG_TARGET, &user, w->target, sizeof(w->target), &w->fail) < 0))
+		return -1;
 	return operations[op](w);
 }
 

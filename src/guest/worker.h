@@ -19,7 +19,7 @@ enum packet {
 	PACKET_ENTRY,
 	PACKET_EVENT,
 	PACKET_END,
-	PACKET_BYTES = 16 * 1024, /* the longest: an entry with two paths */
+	PACKET_BYTES = 48 * 1024, /* the longest: an entry with two paths and all metadata */
 };
 
 enum {
@@ -31,7 +31,7 @@ struct worker {
 	int control;
 	int pipe; /* contents, in or out; -EBADF */
 	struct buf packet;
-	char path[WORKER_PATH_MAX], target[WORKER_PATH_MAX];
+	char path[WORKER_PATH_MAX], target[WORKER_PATH_MAX]; /* absolute */
 	struct failure fail;
 	char note[ERR_MSG_MAX]; /* goes with success */
 };
@@ -45,6 +45,13 @@ int worker_send(struct worker *w, enum packet kind, int dirfd, const char *name,
 
 /* The same for an event; `full` is where `path` is found, or "". */
 int worker_send_event(struct worker *w, enum wire_event event, const char *full, const char *path);
+
+/*
+ * Adds the fields of an entry to w->packet (entry.c): `path` is what it is called there, `name` in
+ * `dirfd` where it is found. Without `st` an event has its path only.
+ */
+void entry_put(struct worker *w, enum wire_event event, int dirfd, const char *name,
+	       const char *path, const struct stat *st);
 
 /* w->fail from errno, about w->path; returns -1. */
 int worker_fail(struct worker *w, const char *what);
@@ -61,6 +68,9 @@ int worker_unpack(struct worker *w);
 
 /* Makes the missing directories above `path`. 0 or -1 with errno. */
 int worker_make_parents(const char *path);
+
+/* Where a file's metadata is kept: one extended attribute for each key. */
+#define META_PREFIX "user.e2b."
 
 /* What a write's temporary file is called: whether it replaces something is in its name, for
  * watches. */

@@ -287,10 +287,9 @@ static json_t *info_json(const struct image_spec *s)
 
 int image_build(const struct image_build *b, struct image_done *ret, struct err *e)
 {
-	_cleanup_making_ struct image_making m;
+	_cleanup_making_ struct image_making m = IMAGE_MAKING_INIT(b->store);
 	int r;
 
-	m = (struct image_making){ .store = b->store, .work = IMAGE_WORK_INIT };
 	if (is_up_to_date(b, ret))
 		return 0;
 	r = image_making_start(&m, b->store, e);

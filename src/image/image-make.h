@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* New images: built from a spec with mmdebstrap, or imported from a file. */
+/* New images: built from a spec with mmdebstrap, imported from a file, or sent by a sandbox. */
 #pragma once
 
 #include "image-spec.h"
@@ -35,7 +35,36 @@ int image_build(const struct image_build *b, struct image_done *ret, struct err 
 int image_import(const struct image_store *store, const char *name, const char *path,
 		 struct image_reporter reporter, struct image_done *ret, struct err *e);
 
-/* For both: runs the job in a new work directory and keeps what it makes under `name`. */
+/* How an image is run, where that differs from the image it comes from. NULL: as that says. */
+struct image_config {
+	const char *const *env; /* NAME=value, NULL-terminated; over that one's, name by name */
+	const char *user, *workdir;
+	const char *start,
+		*ready; /* for /bin/sh -c: what runs in it, and what tells that it does */
+};
+
+/* A root tree that somebody is sending. */
+struct image_stream {
+	const struct image_store *store;
+	const char *name;
+	int input;	     /* a pipe with the archive as it is; closed in any case */
+	const json_t *from;  /* what image_store_get() says of the image it comes from */
+	const char *sandbox; /* that it was in */
+	struct image_config config;
+	/*
+	 * Called when the archive has been read or refused (`r`), before anything is kept: 0 if the
+	 * sender has ended well; else what it returns with `e` set is the result. Only where a
+	 * failure of the sender is but a consequence of `r` does it return 0 for that.
+	 */
+	int (*ended)(void *arg, int r, struct err *e);
+	void *arg;
+	struct image_reporter reporter;
+};
+
+/* Makes an image of it. The archive is held to the rules of every import. */
+int image_import_stream(const struct image_stream *s, struct image_done *ret, struct err *e);
+
+/* For all of these: runs the job in a new work directory and keeps what it makes under `name`. */
 struct image_making {
 	const struct image_store *store;
 	struct id_ranges ids;
@@ -43,6 +72,15 @@ struct image_making {
 	struct image_job job;
 	struct job_result result;
 };
+
+#define IMAGE_MAKING_INIT(s)                           \
+	{                                              \
+		.store = (s), .work = IMAGE_WORK_INIT, \
+		.job = {.input = -EBADF,               \
+			.layout = -EBADF,              \
+			.news = -EBADF,                \
+			.log = -EBADF }                \
+	}
 
 /* Removes left-overs, and makes the work directory. */
 int image_making_start(struct image_making *m, const struct image_store *store, struct err *e);

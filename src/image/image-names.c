@@ -9,12 +9,12 @@
 #include "fd.h"
 #include "image-store.h"
 #include "path.h"
-#include "store.h"
 #include "str.h"
 
 enum {
 	META_MAX = 4 * 1024 * 1024,
-	FILE_NAME_MAX = 128,
+	FILE_NAME_MAX = IMAGE_NAME_MAX + 33, /* of a tree, or of a name with its suffix */
+	PART_MAX = 63,
 	DIGEST_TEXT_MAX = 80,
 };
 
@@ -25,12 +25,34 @@ static void tree_name(const char *digest, char out[static FILE_NAME_MAX])
 	(void)snprintf(out, FILE_NAME_MAX, "sha256-%.64s", digest);
 }
 
+/* The first letter or digit counts for more: no file begins with '.', no option with '-'. */
+static bool part_valid(const char *s, size_t n, bool tag)
+{
+	if (n == 0 || n > PART_MAX)
+		return false;
+	for (size_t i = 0; i < n; i++) {
+		bool letter = ascii_is_lower(s[i]) || ascii_is_digit(s[i]) ||
+			      (tag && ascii_is_upper(s[i]));
+		bool sign = s[i] == '-' || s[i] == '_' || (tag && s[i] == '.');
+
+		if (!letter && !(sign && i > 0))
+			return false;
+	}
+	return true;
+}
+
+bool image_name_valid(const char *name)
+{
+	size_t n = strcspn(name, ":");
+
+	return part_valid(name, n, false) &&
+	       (name[n] == '\0' || part_valid(name + n + 1, strlen(name + n + 1), true));
+}
+
 static int name_file(const char *name, char out[static FILE_NAME_MAX], struct err *e)
 {
-	if (!store_name_valid(name, strlen(name)))
-		return err_set(e, -EINVAL,
-			       "'%.80s' is not a name: names have 1 to 63 of a-z, 0-9 and hyphen",
-			       name);
+	if (!image_name_valid(name))
+		return err_set(e, -EINVAL, "'%.80s' is not a name: " IMAGE_NAME_RULE, name);
 	(void)snprintf(out, FILE_NAME_MAX, "%s%s", name, suffix);
 	return 0;
 }

@@ -11,53 +11,11 @@
 #include "fd.h"
 #include "job.h"
 #include "path.h"
+#include "state-dir.h"
 #include "str.h"
 #include "tree.h"
 
-/* The directory that "images" or "hutch/images" stands in, and which of them. */
-static int place(char *base, size_t n, const char **ret_below, struct err *e)
-{
-	const char *state = getenv("HUTCH_STATE_DIR"), *xdg = getenv("XDG_DATA_HOME"),
-		   *home = getenv("HOME");
-	int k;
-
-	*ret_below = "hutch/images";
-	if (state && state[0] == '/') {
-		*ret_below = "images";
-		k = snprintf(base, n, "%s", state);
-	} else if (geteuid() == 0) {
-		k = snprintf(base, n, "/var/lib");
-	} else if (xdg && xdg[0] == '/') {
-		k = snprintf(base, n, "%s", xdg);
-	} else if (home && home[0] == '/') {
-		k = snprintf(base, n, "%s/.local/share", home);
-	} else {
-		return err_set(e, -ENOENT, "no place for images: set HOME or HUTCH_STATE_DIR");
-	}
-	if (k < 0 || (size_t)k >= n)
-		return err_set(e, -ENAMETOOLONG, "the path of the image store is too long");
-	return 0;
-}
-
-/* Links above the store are the administrator's; missing directories are made. */
-static int open_base(const char *path, bool make, int *ret_fd, struct err *e)
-{
-	_cleanup_close_ int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), r;
-
-	if (fd < 0 && errno == ENOENT && make && root >= 0) {
-		r = path_mkdirs(root, path + strspn(path, "/"), 0700);
-		if (r < 0)
-			return err_set(e, r, "cannot make '%s': %s", path, strerror(-r));
-		fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	}
-	if (fd < 0)
-		return err_errno(e, "cannot open '%s'", path);
-	*ret_fd = fd;
-	return 0;
-}
-
-static int open_dir(int at, const char *name, bool make, int *ret_fd, struct err *e)
+int image_home_dir(int at, const char *name, bool make, int *ret_fd, struct err *e)
 {
 	_cleanup_close_ int fd = -EBADF;
 	int r = make ? path_mkdirs(at, name, 0700) : 0;
@@ -66,42 +24,48 @@ static int open_dir(int at, const char *name, bool make, int *ret_fd, struct err
 	if (r == 0)
 		r = fd = path_open_nofollow(at, name, O_RDONLY | O_DIRECTORY, 0);
 	if (r < 0)
-		return err_set(e, r, "cannot open '%s' of the image store: %s", name, strerror(-r));
+		return err_set(e, r, "cannot open '%s': %s", name, strerror(-r));
 	if (fstat(fd, &st) < 0)
-		return err_errno(e, "cannot look at '%s' of the image store", name);
+		return err_errno(e, "cannot look at '%s'", name);
 	if (st.st_uid != geteuid())
-		return err_set(e, -EPERM, "'%s' of the image store belongs to uid %u: refused",
-			       name, (unsigned int)st.st_uid);
+		return err_set(e, -EPERM, "'%s' belongs to uid %u: refused", name,
+			       (unsigned int)st.st_uid);
 	if (st.st_mode & (S_IWGRP | S_IWOTH))
-		return err_set(e, -EPERM, "others can write in '%s' of the image store: refused",
-			       name);
+		return err_set(e, -EPERM, "others can write in '%s': refused", name);
 	*ret_fd = TAKE_FD(fd);
 	return 0;
 }
 
-int image_store_open(struct image_store *s, bool make, struct err *e)
+int image_home_open(const char *name, bool make, char path[static IMAGE_HOME_MAX], int *ret_fd,
+		    struct err *e)
 {
 	_cleanup_close_ int base_fd = -EBADF;
-	char base[sizeof(s->path) - STRLEN("/hutch/images")];
-	const char *below = NULL;
-	int r = place(base, sizeof(base), &below, e);
+	char base[IMAGE_HOME_MAX - 64], below[64];
+	const char *prefix = NULL;
+	int r = state_dir_open(make, base, sizeof(base), &prefix, &base_fd, e);
 
-	*s = (struct image_store)IMAGE_STORE_INIT;
 	if (r < 0)
 		return r;
-	(void)snprintf(s->path, sizeof(s->path), "%s/%s", base, below);
-	r = open_base(base, make, &base_fd, e);
+	(void)snprintf(below, sizeof(below), "%s%s", prefix, name);
+	(void)snprintf(path, IMAGE_HOME_MAX, "%s/%s", base, below);
+	return image_home_dir(base_fd, below, make, ret_fd, e);
+}
+
+int image_store_open(struct image_store *s, bool make, struct err *e)
+{
+	int r;
+
+	*s = (struct image_store)IMAGE_STORE_INIT;
+	r = image_home_open("images", make, s->path, &s->dir, e);
 	if (r == 0)
-		r = open_dir(base_fd, below, make, &s->dir, e);
+		r = image_home_dir(s->dir, "trees", make, &s->trees, e);
 	if (r == 0)
-		r = open_dir(s->dir, "trees", make, &s->trees, e);
+		r = image_home_dir(s->dir, "names", make, &s->names, e);
 	if (r == 0)
-		r = open_dir(s->dir, "names", make, &s->names, e);
+		r = image_home_dir(s->dir, "tmp", make, &s->tmp, e);
 	if (r == 0)
-		r = open_dir(s->dir, "tmp", make, &s->tmp, e);
-	if (r == 0)
-		r = open_dir(s->dir, "logs", make, &s->logs, e);
-	return r < 0 ? err_wrap(e, "%s", s->path) : 0;
+		r = image_home_dir(s->dir, "logs", make, &s->logs, e);
+	return r < 0 && s->path[0] ? err_wrap(e, "%s", s->path) : r;
 }
 
 void image_store_close(struct image_store *s)

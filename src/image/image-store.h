@@ -18,11 +18,22 @@
 
 enum {
 	WORK_NAME = 32,
-	IMAGE_NAMES_MAX = 65536
+	IMAGE_NAME_MAX = 127, /* NAME:TAG */
+	IMAGE_NAMES_MAX = 65536,
+	IMAGE_HOME_MAX = 1024,
 };
 
+/*
+ * NAME or NAME:TAG. NAME has 1 to 63 of a-z, 0-9, '_' and '-', and a tag those, capitals and '.';
+ * neither begins with a sign. So a name is also a file's, and no two are one.
+ */
+bool image_name_valid(const char *name);
+
+/* For messages: what image_name_valid() wants. */
+#define IMAGE_NAME_RULE "names have 1 to 63 of a-z, 0-9, '_' and '-', and perhaps a tag: NAME:TAG"
+
 struct image_store {
-	char path[1024]; /* for messages */
+	char path[IMAGE_HOME_MAX]; /* for messages */
 	int dir, trees, names, tmp, logs;
 };
 
@@ -31,6 +42,16 @@ struct image_store {
 		.dir = -EBADF, .trees = -EBADF, .names = -EBADF, .tmp = -EBADF, .logs = -EBADF \
 	}
 #define _cleanup_image_store_ _cleanup_(image_store_close)
+
+/*
+ * Opens a directory of what this user's hutch keeps, $HUTCH_STATE_DIR/NAME and so on as below; its
+ * path is for messages. -EPERM if others could write there.
+ */
+int image_home_open(const char *name, bool make, char path[static IMAGE_HOME_MAX], int *ret_fd,
+		    struct err *e);
+
+/* The same for a directory in such a one. */
+int image_home_dir(int at, const char *name, bool make, int *ret_fd, struct err *e);
 
 /*
  * Opens the store of this user: $HUTCH_STATE_DIR/images, as root /var/lib/hutch/images, else

@@ -16,7 +16,7 @@ enum {
 	IMAGE_LAYERS_MAX = 128,
 	IMAGE_ID_COUNT = 65536, /* user and group ids that a tree can have */
 	IMAGE_ENV_MAX = 256,
-	IMAGE_TEXT_MAX = 4096, /* of one variable, user or directory */
+	IMAGE_TEXT_MAX = 4096, /* of one variable, user, directory or command */
 	IMAGE_DIGEST = 32,
 	IMAGE_DIGEST_HEX = 64,
 };

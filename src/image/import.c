@@ -16,10 +16,7 @@ int image_making_start(struct image_making *m, const struct image_store *store, 
 {
 	int r;
 
-	*m = (struct image_making){ .store = store, .work = IMAGE_WORK_INIT };
-	m->job = (struct image_job){
-		.input = -EBADF, .layout = -EBADF, .news = -EBADF, .log = -EBADF
-	};
+	*m = (struct image_making)IMAGE_MAKING_INIT(store);
 	r = ids_find(&m->ids, e);
 	if (r == 0)
 		r = image_store_clean(store, &m->ids, NULL, NULL, e);

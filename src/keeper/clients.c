@@ -185,6 +185,7 @@ static void drop_client(struct client *c)
 	if (!k->ended)
 		hear_out(c);
 	relays_drop(k, c);
+	life_drop(c, 0);
 	if (c->prev)
 		c->prev->next = c->next;
 	else
@@ -225,7 +226,7 @@ void idle_arm(struct keeper *k)
 	uint64_t ms = k->spec->limits.idle;
 
 	if (ms == 0 || ms >= UINT64_MAX / NSEC_PER_MSEC / 2 || k->n_clients > 0 || k->relays ||
-	    k->ended)
+	    k->life.paused || k->ended)
 		return;
 	k->idle.cb = on_idle;
 	k->idle.arg = k;

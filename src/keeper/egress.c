@@ -21,7 +21,8 @@
 #include "serve.h"
 
 enum {
-	LIVE_MAX = 4096, /* rules that were added */
+	LIVE_MAX = 4096,   /* rules that were added */
+	RECORDED_MAX = 32, /* of a narrowing, word for word */
 };
 
 /* ---- rules ---- */
@@ -41,9 +42,23 @@ static int parse_rules(const struct spec_list *list, bool deny, struct ruleset_e
 	return 0;
 }
 
+/* What is left of the policy's rules and those that were added since. */
 static int make_rules(const struct egress *g, struct ruleset **ret)
 {
-	return ruleset_new(g->entries, g->n_policy + g->n_live, ret);
+	_cleanup_free_ struct ruleset_entry *left = NULL;
+	size_t n = 0;
+	int r = narrow_apply(&g->narrow, g->entries, g->n_policy + g->n_live, &left, &n);
+
+	return r < 0 ? r : ruleset_new(left, n, ret);
+}
+
+static int load_narrow(const struct spec_list *list, struct narrow *ret, struct err *e)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < list->n; i++)
+		r = narrow_add(ret, list->v[i], strlen(list->v[i]), e);
+	return r;
 }
 
 /* A set of its own for questions: the broker has, and frees, another. */
@@ -58,6 +73,8 @@ static int load_rules(struct egress *g, const struct spec *s, struct err *e)
 	r = parse_rules(&s->egress.allow, false, g->entries, &g->n_policy, e);
 	if (r == 0)
 		r = parse_rules(&s->egress.deny, true, g->entries, &g->n_policy, e);
+	if (r == 0)
+		r = load_narrow(&s->egress.narrow, &g->narrow, e);
 	if (r == 0 && make_rules(g, &g->rules) < 0)
 		r = err_oom(e);
 	return r;
@@ -296,6 +313,7 @@ void egress_done(struct keeper *k)
 	journal_tally(k, &g->tally, &p);
 	loop_del_timer(&g->tally_timer);
 	g->rules = ruleset_free(g->rules);
+	narrow_done(&g->narrow);
 	free(g->entries);
 	free(g);
 	k->egress = NULL;
@@ -331,10 +349,23 @@ static int record_change(struct keeper *k, const char *text, size_t n, bool deny
 	return journal_append(k, AUDIT_POLICY, &p);
 }
 
+static int take_effect(struct egress *g)
+{
+	struct ruleset *ours = NULL, *brokers = NULL;
+
+	if (make_rules(g, &ours) < 0 || make_rules(g, &brokers) < 0) {
+		(void)ruleset_free(ours);
+		return -ENOMEM;
+	}
+	(void)ruleset_free(g->rules);
+	g->rules = ours;
+	broker_set_rules(g->broker, brokers);
+	return 0;
+}
+
 static int change(struct keeper *k, const char *text, size_t n, bool deny, struct err *e)
 {
 	struct ruleset_entry entry = { .deny = deny };
-	struct ruleset *ours = NULL, *brokers = NULL;
 	struct egress *g = k->egress;
 
 	if (!g)
@@ -352,26 +383,84 @@ static int change(struct keeper *k, const char *text, size_t n, bool deny, struc
 	take_back(g, &entry.rule);
 	entry.id = (uint32_t)(g->n_policy + g->n_live);
 	g->entries[g->n_policy + g->n_live++] = entry;
-	if (make_rules(g, &ours) < 0 || make_rules(g, &brokers) < 0) {
-		(void)ruleset_free(ours);
+	if (take_effect(g) < 0) {
 		g->n_live--;
 		return err_oom(e);
 	}
-	(void)ruleset_free(g->rules);
-	g->rules = ours;
-	broker_set_rules(g->broker, brokers);
 	return 0;
+}
+
+/* ---- narrowing ---- */
+
+static int read_narrow(const struct fields *f, struct narrow *ret, struct err *e)
+{
+	const char *text = NULL;
+	size_t pos = 0, n = 0;
+	int r = 0;
+
+	while (r == 0 && fields_next(f, TAG_RULE, &pos, &text, &n))
+		r = narrow_add(ret, text, n, e);
+	return r;
+}
+
+static int record_narrow(struct keeper *k, const struct fields *f)
+{
+	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
+	const char *text = NULL;
+	size_t pos = 0, n = 0, count = 0;
+	char key[24];
+
+	audit_put_text(&p, "change", "narrow");
+	while (fields_next(f, TAG_RULE, &pos, &text, &n)) {
+		if (count < RECORDED_MAX) {
+			(void)snprintf(key, sizeof(key), "rule%zu", count);
+			audit_put_bytes(&p, key, text, n);
+		}
+		count++;
+	}
+	audit_put_number(&p, "rules", count);
+	return journal_append(k, AUDIT_POLICY, &p);
+}
+
+/* Takes the place of what narrowed it before. Where nothing goes out, less cannot either. */
+static int narrow(struct keeper *k, const struct fields *f, struct err *e)
+{
+	_cleanup_narrow_ struct narrow next = { 0 };
+	struct egress *g = k->egress;
+	struct narrow before;
+	int r = read_narrow(f, &next, e);
+
+	if (r < 0 || !g)
+		return r;
+	if (record_narrow(k, f) < 0)
+		return err_set(e, -EIO, "the audit log cannot be written, so nothing is changed");
+	before = g->narrow;
+	g->narrow = next;
+	next = before;
+	if (take_effect(g) == 0)
+		return 0;
+	next = g->narrow;
+	g->narrow = before;
+	return err_oom(e);
 }
 
 void egress_opened(struct client *c, uint32_t ch, const struct fields *f)
 {
 	struct link *l = c->port.link;
 	struct err e = ERR_INIT;
-	const char *rule = "";
-	size_t pos = 0, n = 0;
+	const char *rule = "", *more;
+	size_t pos = 0, n = 0, next;
+	int r;
 
 	(void)fields_next(f, TAG_RULE, &pos, &rule, &n);
-	if (change(c->keeper, rule, n, fields_has(f, TAG_DENY), &e) < 0) {
+	next = pos;
+	if (fields_has(f, TAG_REPLACE))
+		r = narrow(c->keeper, f, &e);
+	else if (fields_next(f, TAG_RULE, &next, &more, &(size_t){ 0 }))
+		r = err_set(&e, -EINVAL, "one rule at a time");
+	else
+		r = change(c->keeper, rule, n, fields_has(f, TAG_DENY), &e);
+	if (r < 0) {
 		client_check(c, link_close(l, ch, WIRE_INVALID, e.msg));
 		return;
 	}

@@ -28,6 +28,10 @@ static void kill_init(struct warden *w)
 	if (w->box.init.pid <= 0)
 		return;
 	(void)proc_signal(&w->box.init, SIGKILL);
+	/* What is frozen on v1 dies when it is thawed. */
+	if (w->life.paused)
+		(void)cgroup_thaw(&w->group, in_seconds(KILL_S));
+	(void)FAULT("end-thawed");
 	if (proc_wait(&w->box.init, in_seconds(KILL_S), &info) < 0)
 		log_error("PID 1 of the sandbox does not die");
 }

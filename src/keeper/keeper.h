@@ -24,6 +24,7 @@ struct keeper_start {
 	int client;		   /* a client that is there already, or -EBADF */
 	struct audit_chain *chain; /* the sandbox's; NULL: nothing is recorded */
 	int warden;		   /* SOCK_SEQPACKET: struct keeper_note, both ways */
+	const char *no_freezer;	   /* why it cannot be paused; "" */
 	uint32_t id;		   /* the user and group id to become */
 	pid_t parent;		   /* the warden: the keeper dies with it */
 };
@@ -41,17 +42,63 @@ enum note_kind {
 	NOTE_DROP_RECORD,  /* value: the number of one that is to be removed */
 	NOTE_WANT_AUDIT,   /* value: the number of the chain's next file */
 	NOTE_DIRTY,	   /* the chain has grown; to be synced in a moment */
+	NOTE_LIFE,	   /* value: struct life_order; answered by NOTE_LIFE_NOW, in turn */
 	/* by the warden */
 	NOTE_GO = 64,	 /* the sandbox is as it should be: serve */
 	NOTE_RECORDS,	 /* value: the number of the first; as many files as came, numbers follow */
 	NOTE_NO_RECORDS, /* value: errno */
 	NOTE_EGRESS,	 /* before "go"; value: a bit for each enum capture_socket that comes */
-	NOTE_AUDIT, /* value: the number of the file that comes with it; none comes: ask again */
+	NOTE_AUDIT,    /* value: the number of the file that comes with it; none comes: ask again */
+	NOTE_LIFE_NOW, /* value: struct life_answer */
+	NOTE_PAUSED,   /* its deadline has paused it */
 };
 
 struct keeper_note {
 	uint64_t kind, value;
 };
+
+/*
+ * What is wanted of the sandbox's life, and how it is: the values of two notes. 0 leaves a thing as
+ * it is; the numbers are those of the wire (enum wire_on_timeout, enum wire_want).
+ */
+enum life_then {
+	THEN_AS_BEFORE,
+	THEN_END,
+	THEN_PAUSE,
+};
+
+enum life_want {
+	WANT_NOTHING,
+	WANT_PAUSED,
+	WANT_RUNNING,
+};
+
+struct life_order {
+	uint32_t timeout; /* milliseconds from now */
+	enum life_then on_timeout;
+	enum life_want want;
+};
+
+enum life_result {
+	LIFE_DONE,
+	LIFE_ALREADY,	 /* paused, or running, as was wanted: nothing is changed */
+	LIFE_NO_FREEZER, /* there is nothing to pause it with */
+	LIFE_TOO_LATE,	 /* a deadline behind the ttl */
+	LIFE_FAILED,	 /* the warden's log says why; nothing is changed */
+	LIFE_RESULTS,
+};
+
+struct life_answer {
+	enum life_result result;
+	bool paused;
+	uint64_t ms; /* the deadline, wall clock, 0: none; LIFE_TOO_LATE: what is left of the ttl */
+};
+
+/* note.c. Unpacking is false for a value that is none. */
+uint64_t life_order_pack(const struct life_order *o);
+bool life_order_unpack(uint64_t value, struct life_order *ret);
+uint64_t life_answer_pack(const struct life_answer *a);
+bool life_answer_unpack(uint64_t value, struct life_answer *ret);
 
 enum {
 	NOTE_FILES_MAX = 8,

@@ -2,7 +2,8 @@
 /*
  * hutch-keeper: started by hutch with the state directory as descriptor 3, a pipe to report on as 4
  * and, with --client, the first client as 5. It tells how the start went by what it writes to the
- * pipe before it closes it: nothing, or what went wrong.
+ * pipe before it closes it: nothing, or what went wrong. With --socket it is started by a service
+ * manager, and gets the same over standard input (state/handover.h).
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -12,6 +13,7 @@
 
 #include "fault.h"
 #include "fd.h"
+#include "handover.h"
 #include "log.h"
 #include "str.h"
 #include "warden.h"
@@ -24,17 +26,19 @@ enum {
 
 static int usage(void)
 {
-	(void)fputs("usage: hutch-keeper --guest PATH [--client]\n"
+	(void)fputs("usage: hutch-keeper --guest PATH [--client | --socket]\n"
 		    "Holds one sandbox; started by hutch, not by hand.\n",
 		    stderr);
 	return 2;
 }
 
-static int parse(int argc, char **argv, struct warden *w)
+static int parse(int argc, char **argv, struct warden *w, bool *ret_socket)
 {
 	for (int i = 1; i < argc; i++) {
 		if (str_eq(argv[i], "--client"))
 			w->client = FD_CLIENT;
+		else if (str_eq(argv[i], "--socket"))
+			*ret_socket = true;
 		else if (str_eq(argv[i], "--guest") && i + 1 < argc && argv[i + 1][0] == '/')
 			w->guest = argv[++i];
 		else
@@ -42,7 +46,29 @@ static int parse(int argc, char **argv, struct warden *w)
 	}
 	w->dir = FD_STATE;
 	w->report = FD_REPORT;
-	return w->guest ? 0 : -EINVAL;
+	return w->guest && !(*ret_socket && w->client >= 0) ? 0 : -EINVAL;
+}
+
+/* What a parent would have given comes over standard input; from then on we are as its child is. */
+static int take_handover(struct warden *w, struct err *e)
+{
+	_cleanup_close_ int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	struct handover h;
+	int r = null < 0 ? err_errno(e, "cannot open /dev/null")
+			 : handover_receive(STDIN_FILENO, &h, e);
+
+	if (r < 0)
+		return r;
+	w->dir = h.dir;
+	w->report = h.report;
+	w->client = h.client;
+	r = dup2(null, STDIN_FILENO) < 0 || dup2(null, STDOUT_FILENO) < 0 ||
+			    dup2(h.log, STDERR_FILENO) < 0
+		    ? err_errno(e, "cannot use what was handed over")
+		    : 0;
+	(void)fd_close(h.log);
+	log_open("hutch-keeper", LOG_LEVEL_INFO);
+	return r;
 }
 
 /* The descriptors are there, and none of them goes into a child by itself. */
@@ -102,12 +128,17 @@ int main(int argc, char **argv)
 		.engine = &engine_container,
 	};
 	struct err e = ERR_INIT;
+	bool socket = false;
 	int r;
 
 	log_open("hutch-keeper", LOG_LEVEL_INFO);
-	if (parse(argc, argv, &w) < 0)
+	if (parse(argc, argv, &w, &socket) < 0)
 		return usage();
-	if (take_fds(&w) < 0) {
+	if (socket && take_handover(&w, &e) < 0) {
+		log_error("%s", e.msg);
+		return 2;
+	}
+	if (!socket && take_fds(&w) < 0) {
 		log_error("the descriptors of a sandbox are missing: this is not a program to be "
 			  "started by hand");
 		return 2;

@@ -84,7 +84,7 @@ static void put_slice(const struct fields *f, enum wire_tag first, enum wire_tag
 	(void)buf_put(b, bytes, n);
 }
 
-/* Fields stay in the order of their tags; what is behind rlimit is for the keeper alone. */
+/* Fields stay in the order of their tags; of what is behind landlock only these are the guest's. */
 void merge_open(const struct keeper *k, enum wire_op op, const struct fields *f, struct buf *b)
 {
 	bool exec = op == WIRE_OP_EXEC;
@@ -96,7 +96,11 @@ void merge_open(const struct keeper *k, enum wire_op op, const struct fields *f,
 	if (exec && !fields_has(f, TAG_CWD) && k->spec->workspace[0] != '\0')
 		fields_put_text(b, TAG_CWD, k->spec->workspace);
 	put_slice(f, TAG_PATH, TAG_USER, b);
-	if (!fields_has(f, TAG_USER) && k->spec->user[0] != '\0')
+	if (op != WIRE_OP_PORT && !fields_has(f, TAG_USER) && k->spec->user[0] != '\0')
 		fields_put_text(b, TAG_USER, k->spec->user);
 	put_slice(f, TAG_STDIN, TAG_LANDLOCK, b);
+	put_slice(f, TAG_PORT, TAG_PORT, b);
+	put_slice(f, TAG_META, TAG_META, b);
+	put_slice(f, TAG_FOLLOW, TAG_FOLLOW, b);
+	put_slice(f, TAG_OWNERS, TAG_OWNERS, b);
 }

@@ -30,3 +30,49 @@ int note_receive(int fd, struct keeper_note *ret, int files[static NOTE_FILES_MA
 	*ret_n = n;
 	return 0;
 }
+
+/* ---- values ---- */
+
+enum {
+	TIMEOUT_BITS = 32,
+	WORD_BITS = 2,
+	MS_BITS = 48,
+	RESULT_BITS = 8,
+};
+
+/* The next `bits` of a value, which are taken off. */
+static uint64_t take(uint64_t *value, unsigned int bits)
+{
+	uint64_t low = *value & ((UINT64_C(1) << bits) - 1);
+
+	*value >>= bits;
+	return low;
+}
+
+uint64_t life_order_pack(const struct life_order *o)
+{
+	return o->timeout | (uint64_t)o->on_timeout << TIMEOUT_BITS |
+	       (uint64_t)o->want << (TIMEOUT_BITS + WORD_BITS);
+}
+
+bool life_order_unpack(uint64_t value, struct life_order *ret)
+{
+	ret->timeout = (uint32_t)take(&value, TIMEOUT_BITS);
+	ret->on_timeout = (enum life_then)take(&value, WORD_BITS);
+	ret->want = (enum life_want)take(&value, WORD_BITS);
+	return value == 0 && ret->on_timeout <= THEN_PAUSE && ret->want <= WANT_RUNNING;
+}
+
+uint64_t life_answer_pack(const struct life_answer *a)
+{
+	return MIN(a->ms, (UINT64_C(1) << MS_BITS) - 1) | (uint64_t)a->result << MS_BITS |
+	       (uint64_t)a->paused << (MS_BITS + RESULT_BITS);
+}
+
+bool life_answer_unpack(uint64_t value, struct life_answer *ret)
+{
+	ret->ms = take(&value, MS_BITS);
+	ret->result = (enum life_result)take(&value, RESULT_BITS);
+	ret->paused = take(&value, 1);
+	return value == 0 && ret->result < LIFE_RESULTS;
+}

@@ -54,7 +54,36 @@ static int start_timer(struct relay *r)
 	r->timer = (struct loop_timer){ .cb = on_time, .arg = r };
 	if (r->op != WIRE_OP_EXEC || r->limit >= UINT64_MAX / NSEC_PER_MSEC / 2)
 		return 0;
+	if (r->keeper->life.paused) {
+		r->left = r->limit * NSEC_PER_MSEC;
+		return 0;
+	}
 	return loop_set_timer(r->keeper->loop, &r->timer, clock_mono() + r->limit * NSEC_PER_MSEC);
+}
+
+static int set_clock(struct relay *r, bool stop, uint64_t now)
+{
+	uint64_t left = r->left;
+
+	if (stop && r->timer.slot != 0)
+		r->left = MAX(r->timer.when, now + 1) - now;
+	if (stop) {
+		loop_del_timer(&r->timer);
+		return 0;
+	}
+	r->left = 0;
+	/* It may have come to its end meanwhile. */
+	return left > 0 && r->guest_ch != 0 ? loop_set_timer(r->keeper->loop, &r->timer, now + left)
+					    : 0;
+}
+
+void relays_set_clocks(struct keeper *k)
+{
+	const uint64_t now = clock_mono();
+
+	for (struct relay *r = k->relays; r; r = r->next)
+		if (set_clock(r, k->life.paused, now) < 0)
+			keeper_stop(k, KEEPER_FAILED);
 }
 
 static void add(struct relay *r)
@@ -222,6 +251,14 @@ void relay_opened(struct link *l, uint32_t ch, enum wire_op op, const struct fie
 
 	if (op == WIRE_OP_EGRESS) {
 		egress_opened(c, ch, f);
+		return;
+	}
+	if (op == WIRE_OP_LIFE) {
+		life_opened(c, ch, f);
+		return;
+	}
+	if (k->life.paused && op != WIRE_OP_ATTACH) {
+		life_refuse(c, ch);
 		return;
 	}
 	r = k->n_relays < RELAYS_MAX ? calloc(1, sizeof(*r)) : NULL;

@@ -26,12 +26,13 @@
 #include "clock.h"
 
 /* A bit for each stream that an operation uses, by direction. */
-static const uint8_t used[WIRE_OP_CLIENT_MAX][WAYS] = {
+static const uint8_t used[WIRE_OP_MAX][WAYS] = {
 	[WIRE_OP_EXEC] = { [TO_CLIENT] = 1 << 1 | 1 << 2, [TO_GUEST] = 1 << 0 },
 	[WIRE_OP_READ] = { [TO_CLIENT] = 1 << 0 },
 	[WIRE_OP_WRITE] = { [TO_GUEST] = 1 << 0 },
 	[WIRE_OP_PACK] = { [TO_CLIENT] = 1 << 0 },
 	[WIRE_OP_UNPACK] = { [TO_GUEST] = 1 << 0 },
+	[WIRE_OP_PORT] = { [TO_CLIENT] = 1 << 0, [TO_GUEST] = 1 << 0 },
 };
 
 /* ---- the two ends ---- */
@@ -217,7 +218,7 @@ static void guest_msg(struct link *l, uint32_t ch, enum wire_msg kind, const str
 		on_exit_msg(r, f);
 	else if (r->client_ch == 0)
 		return; /* entries or events of a command: nonsense */
-	else if (port_waiting(&r->client->port) > LINK_OUT_SOFT)
+	else if (port_waiting(&r->client->port) > RELAY_MESSAGES_MAX)
 		relay_cut(r, WIRE_TOO_MANY, "too many entries or events wait to be read");
 	else
 		client_check(r->client, link_msg(r->client->port.link, r->client_ch, kind, &b));
@@ -329,8 +330,10 @@ void relay_client_closed(struct link *l, uint32_t ch, const struct fields *f, vo
 {
 	struct relay *r = link_cookie(l, ch);
 
-	if (!r)
+	if (!r) {
+		life_drop(arg, ch); /* if it is one of those */
 		return;
+	}
 	if (r->op == WIRE_OP_ATTACH || (r->detached && r->open.len == 0)) {
 		detach(r);
 		return;

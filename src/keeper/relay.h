@@ -4,6 +4,13 @@
 
 #include "serve.h"
 
+enum {
+	/* What may wait for a client that does not read, of messages, which have no credit. The
+	 * rest of LINK_OUT_MAX is for what cannot be left out. */
+	RELAY_MESSAGES_MAX = 4 * 1024 * 1024,
+};
+static_assert((int)RELAY_MESSAGES_MAX < (int)LINK_OUT_MAX, "a client is not lost by a listing");
+
 /* ---- relay.c: its two ends ---- */
 
 /* The guest's end is over. The client hears it after everything else. */

@@ -130,6 +130,12 @@ static bool take_note(struct keeper *k, const struct keeper_note *note, const in
 	}
 	if (note->kind == NOTE_EGRESS && k->phase == PHASE_WAITING)
 		return egress_start(k, note->value, files, n);
+	if (note->kind == NOTE_LIFE_NOW && n == 0 && k->phase == PHASE_SERVING)
+		return life_answered(k, note->value);
+	if (note->kind == NOTE_PAUSED && n == 0 && k->phase == PHASE_SERVING) {
+		life_paused(k);
+		return true;
+	}
 	if (note->kind == NOTE_AUDIT && k->phase == PHASE_SERVING)
 		return journal_file(k, note->value, files, n);
 	return false;
@@ -183,6 +189,9 @@ int keeper_init(struct keeper *k, const struct keeper_start *s, struct err *e)
 	*k = (struct keeper){ .spec = s->spec,
 			      .journal.chain = s->chain,
 			      .first_client = s->client,
+			      .life.no_freezer = s->no_freezer && s->no_freezer[0]
+							 ? s->no_freezer
+							 : "see 'hutch receipt'",
 			      .guest.src.fd = s->guest,
 			      .listener.fd = s->listener,
 			      .warden = { .cb = on_warden, .arg = k, .fd = s->warden } };

@@ -16,6 +16,7 @@
 #include "keeper.h"
 #include "link.h"
 #include "loop.h"
+#include "narrow.h"
 #include "record.h"
 
 enum {
@@ -140,9 +141,31 @@ struct egress {
 	struct ruleset *rules;	       /* for questions of DNS; the broker has the same */
 	struct ruleset_entry *entries; /* of the policy, then those added since */
 	size_t n_policy, n_live;
+	struct narrow narrow; /* what is left of them all */
 	uint8_t key[SIPHASH_KEY];
 	struct audit_tally tally;
 	struct loop_timer tally_timer;
+};
+
+/* ---- life.c: deadline, pause and resume ---- */
+
+enum {
+	LIFE_QUEUE = 32,
+};
+
+struct asked {
+	struct client *client; /* NULL: nobody waits for the answer any more */
+	uint32_t ch;
+	uint64_t number; /* in the journal */
+	struct life_order order;
+};
+
+struct life_queue {
+	bool paused;
+	const char *no_freezer;
+	struct asked queue[LIFE_QUEUE]; /* of the warden; the oldest first */
+	size_t n;
+	uint64_t orders;
 };
 
 /* What a relay has in the journal. */
@@ -174,6 +197,7 @@ struct relay {
 	char text[WIRE_TEXT_MAX + 1];
 	struct loop_timer timer;
 	uint64_t limit; /* milliseconds */
+	uint64_t left; /* ns of it, while the sandbox is paused; 0: the clock does not run anyway */
 	struct entry entry;
 	struct relay *prev, *next;
 };
@@ -198,6 +222,7 @@ struct keeper {
 	struct client *clients;
 	size_t n_clients;
 	bool had_client; /* the first one */
+	struct life_queue life;
 	struct records records;
 	struct journal journal;
 	struct egress *egress; /* NULL: the policy allows nothing */
@@ -271,6 +296,9 @@ void relays_publish(struct keeper *k);
 void relays_recordable(struct keeper *k, uint64_t error);
 void relays_done(struct keeper *k);
 
+/* The time limits of commands stand still, or go on, by k->life.paused. */
+void relays_set_clocks(struct keeper *k);
+
 /* ---- records.c ---- */
 
 void records_init(struct records *s, uint64_t output);
@@ -336,6 +364,16 @@ bool egress_start(struct keeper *k, uint64_t which, const int *files, size_t n);
 
 /* A client adds a rule, which counts at once. */
 void egress_opened(struct client *c, uint32_t ch, const struct fields *f);
+
+/* ---- life.c ---- */
+
+void life_opened(struct client *c, uint32_t ch, const struct fields *f);
+void life_drop(const struct client *c, uint32_t ch); /* it has closed that channel; 0: all */
+void life_refuse(struct client *c, uint32_t ch);     /* what nobody can do while it is paused */
+
+/* The warden's answer; false if nobody has asked, or it is none. */
+bool life_answered(struct keeper *k, uint64_t value);
+void life_paused(struct keeper *k);
 
 /* ---- merge.c: the policy's defaults in what a client asks for ---- */
 

@@ -112,6 +112,7 @@ static int start_keeper(struct warden *w, struct err *e)
 		.listener = w->listener,
 		.client = w->client,
 		.chain = &w->chain,
+		.no_freezer = w->group.why[CGROUP_FREEZER],
 		.warden = w->note_keeper,
 		.id = w->ids + KEEPER_OFFSET,
 		.parent = getpid(),
@@ -253,6 +254,8 @@ static int check_receipt(struct warden *w, struct err *e)
 	r = receipt_check(&w->receipt, e);
 	if (r == 0)
 		r = FAULT_ERR("warden-verified", e);
+	if (r == 0)
+		r = lifetime_begin(w, e);
 	if (r == 0)
 		r = write_receipt(w, e);
 	FAULT_KILL("guest-receipt", w->box.init.pidfd);

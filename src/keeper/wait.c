@@ -17,7 +17,7 @@ struct waiting {
 	struct loop *loop;
 	struct loop_fd init, keeper, note;
 	struct loop_signal term, interrupt, child;
-	struct loop_timer ttl, sync;
+	struct loop_timer due, sync;
 };
 
 static void on_signal(struct loop_signal *src, int signo)
@@ -32,9 +32,37 @@ static void on_sync(struct loop_timer *src)
 	witness_sync(((struct waiting *)src->arg)->w);
 }
 
-static void on_ttl(struct loop_timer *src)
+static int arm(struct waiting *s)
 {
-	loop_stop(((struct waiting *)src->arg)->loop, END_TTL);
+	const uint64_t due = lifetime_due(&s->w->life);
+
+	loop_del_timer(&s->due);
+	return due == UINT64_MAX ? 0 : loop_set_timer(s->loop, &s->due, due);
+}
+
+static void on_due(struct loop_timer *src)
+{
+	struct waiting *s = src->arg;
+
+	if (lifetime_over(s->w))
+		loop_stop(s->loop, END_TTL);
+	else if (note_send(s->w->note, NOTE_PAUSED, 0, NULL, 0) < 0)
+		loop_stop(s->loop, END_KEEPER);
+}
+
+static void on_order(struct waiting *s, uint64_t value)
+{
+	struct life_answer answer;
+	struct life_order order;
+
+	if (!life_order_unpack(value, &order)) {
+		loop_stop(s->loop, END_KEEPER);
+		return;
+	}
+	answer = lifetime_order(s->w, &order);
+	if (note_send(s->w->note, NOTE_LIFE_NOW, life_answer_pack(&answer), NULL, 0) < 0 ||
+	    arm(s) < 0)
+		loop_stop(s->loop, END_KEEPER);
 }
 
 /*
@@ -99,6 +127,8 @@ static void on_note(struct loop_fd *src, uint32_t events)
 		warden_drop_record(s->w, note.value);
 	else if (r == 0 && note.kind == NOTE_WANT_AUDIT)
 		witness_next_file(s->w, note.value);
+	else if (r == 0 && note.kind == NOTE_LIFE)
+		on_order(s, note.value);
 	else if (r == 0 && note.kind == NOTE_DIRTY)
 		(void)loop_set_timer(s->loop, &s->sync,
 				     clock_mono() + AUDIT_SYNC_MS * NSEC_PER_MSEC);
@@ -132,7 +162,6 @@ static void on_init(struct loop_fd *src, uint32_t events)
 
 static int arrange(struct waiting *s)
 {
-	const uint64_t ttl = s->w->spec.limits.ttl;
 	int r = loop_add_signal(s->loop, &s->term, SIGTERM);
 
 	if (r == 0)
@@ -145,9 +174,7 @@ static int arrange(struct waiting *s)
 		r = loop_add_fd(s->loop, &s->keeper, s->w->keeper.pidfd, EPOLLIN);
 	if (r == 0)
 		r = loop_add_fd(s->loop, &s->note, s->w->note, EPOLLIN);
-	if (r == 0 && ttl > 0)
-		r = loop_set_timer(s->loop, &s->ttl, clock_mono() + ttl * NSEC_PER_MSEC);
-	return r;
+	return r < 0 ? r : arm(s);
 }
 
 enum end_reason warden_wait(struct warden *w)
@@ -161,7 +188,7 @@ enum end_reason warden_wait(struct warden *w)
 		.term = { .cb = on_signal, .arg = &s },
 		.interrupt = { .cb = on_signal, .arg = &s },
 		.child = { .cb = on_child, .arg = &s },
-		.ttl = { .cb = on_ttl, .arg = &s },
+		.due = { .cb = on_due, .arg = &s },
 		.sync = { .cb = on_sync, .arg = &s },
 	};
 	int r = loop_new(&loop);

@@ -6,8 +6,17 @@
 #include "end.h"
 #include "engine.h"
 #include "keeper.h"
+#include "life.h"
 #include "loop.h"
 #include "state.h"
+
+/* Times are clock_mono()'s, UINT64_MAX: never; lifetime.c. */
+struct lifetime {
+	bool paused;
+	enum on_timeout on_timeout;
+	uint64_t deadline, ttl;
+	uint64_t paused_at;
+};
 
 struct warden {
 	const char *guest;     /* path of hutch-guest */
@@ -33,6 +42,7 @@ struct warden {
 	struct audit_log log;
 	struct audit_chain chain; /* the keeper's from its fork on; our descriptor is for syncing */
 	uint32_t chain_file;	  /* the number of its last file */
+	struct lifetime life;
 	const struct engine *engine;
 };
 
@@ -55,6 +65,12 @@ void witness_next_file(struct warden *w, uint64_t number);
 void witness_sync(struct warden *w);
 /* False if something of that could not be recorded; STATE_UNSEALED then says so. */
 bool witness_end(struct warden *w, const struct end *end, bool started);
+
+/* lifetime.c. Writes life.json: before the sandbox is ready, after its receipt is known. */
+int lifetime_begin(struct warden *w, struct err *e);
+struct life_answer lifetime_order(struct warden *w, const struct life_order *o);
+uint64_t lifetime_due(const struct lifetime *l); /* when lifetime_over() is to be called */
+bool lifetime_over(struct warden *w);		 /* true: it has to end; else it was paused */
 
 /* wait.c: returns when the sandbox has to end, and why. */
 enum end_reason warden_wait(struct warden *w);

@@ -22,6 +22,10 @@ static void put_limits(struct audit_payload *p, const struct spec *s)
 	audit_put_number(p, "disk", s->limits.disk);
 	audit_put_number(p, "timeout_ms", s->limits.timeout);
 	audit_put_number(p, "ttl_ms", s->limits.ttl);
+	if (s->deadline > 0)
+		audit_put_number(p, "deadline_ms", s->deadline);
+	if (s->on_timeout != ON_TIMEOUT_END)
+		audit_put_text(p, "on_timeout", on_timeout_names[s->on_timeout]);
 }
 
 int witness_create(struct warden *w, struct err *e)

@@ -98,3 +98,13 @@ int diag_format(const struct diag *g, struct buf *b)
 	}
 	return b->err;
 }
+
+int diags_first(const struct diags *d, int num, struct err *e)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(64 * 1024);
+
+	for (size_t i = 0; i < d->n; i++)
+		if (d->list[i].level == DIAG_ERROR && diag_format(&d->list[i], &b) == 0)
+			return err_set(e, num, "%s", buf_text(&b));
+	return num;
+}

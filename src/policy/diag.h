@@ -71,5 +71,8 @@ int diags_result(const struct diags *d);
 /* The same as an error, "LABEL: 2 errors"; sorts them for whoever shows them. */
 int diags_outcome(struct diags *d, const char *label, struct err *e);
 
+/* `num` with the first error in full, where there is one: for whoever has room for one. */
+int diags_first(const struct diags *d, int num, struct err *e);
+
 /* "file:line:column: error: key: text; hint", escaped, one line. */
 int diag_format(const struct diag *g, struct buf *b);

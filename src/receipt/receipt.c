@@ -20,7 +20,7 @@ void receipt_init(struct receipt *r, uint64_t require)
 {
 	static_assert(LAYER_MAX <= 64, "a bit for every layer");
 
-	*r = (struct receipt){ 0 };
+	*r = (struct receipt){ .pause_seen = "nobody has looked" };
 	for (unsigned int i = 0; i < RECEIPT_ROWS; i++) {
 		struct receipt_row *row = &r->row[i];
 
@@ -70,6 +70,16 @@ void receipt_advise(struct receipt *r, unsigned int row, const char *fmt, ...)
 	va_start(args, fmt);
 	set_text(r->row[row].advice, fmt, args);
 	va_end(args);
+}
+
+void receipt_pause(struct receipt *r, const char *by, const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	set_text(r->pause_seen, fmt, args);
+	va_end(args);
+	r->pause = by;
 }
 
 static bool is_missing(const struct receipt_row *row)
@@ -170,5 +180,7 @@ json_t *receipt_json(const struct receipt *r, const struct receipt_head *head)
 		{ "sandbox", json_string(head->sandbox) }, { "engine", json_string(head->engine) },
 		{ "policy", json_string(head->policy) }, { "image", json_string(head->image) },
 		{ "time", json_string(clock_format(clock_wall(), time)) },
+		{ "pause", JSON_OBJECT({ "by", json_string(r->pause ? r->pause : "none") },
+				       { "seen", json_string(r->pause_seen) }) },
 		{ "layers", rows_json(r) });
 }

@@ -26,6 +26,8 @@ struct receipt_row {
 
 struct receipt {
 	struct receipt_row row[RECEIPT_ROWS];
+	const char *pause; /* what it can be paused by: "freezer"; NULL: by nothing */
+	char pause_seen[RECEIPT_SEEN_MAX];
 };
 
 /* Nothing enforced. `require`: bits of enum layer. Everything is asked for but apparmor and kvm,
@@ -37,6 +39,9 @@ void receipt_yes(struct receipt *r, unsigned int row, const char *fmt, ...) _pri
 void receipt_no(struct receipt *r, unsigned int row, const char *fmt, ...) _printf_(3, 4);
 void receipt_advise(struct receipt *r, unsigned int row, const char *fmt, ...) _printf_(3, 4);
 
+/* What it can be paused by (NULL: nothing), and what that does or why not. */
+void receipt_pause(struct receipt *r, const char *by, const char *fmt, ...) _printf_(3, 4);
+
 /*
  * 0 if all that is required is enforced, else -EPERM: "isolation.require: not enforced on this
  * host: cgroup-cpu, cgroup-memory (REASON of the first); ADVICE of the first that has one".
@@ -44,7 +49,8 @@ void receipt_advise(struct receipt *r, unsigned int row, const char *fmt, ...) _
 int receipt_check(const struct receipt *r, struct err *e);
 
 /* {"schema":"hutch.receipt/1", "sandbox", "engine", "policy", "image", "time",
- * "layers":[{"name","asked", "required","enforced","seen"[,"advice"]}...]}. NULL without memory. */
+ * "pause":{"by","seen"}, "layers":[{"name","asked", "required","enforced","seen"[,"advice"]}...]}.
+ * NULL without memory. */
 struct receipt_head {
 	const char *sandbox, *engine, *policy, *image;
 };

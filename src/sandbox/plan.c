@@ -125,6 +125,16 @@ static int make_policy(struct policy_store *store, const struct sandbox_options 
 	return 0;
 }
 
+static int check_deadline(const struct sandbox_options *o, const struct policy *p, struct err *e)
+{
+	if (p->resources.ttl == 0 || o->deadline <= p->resources.ttl)
+		return 0;
+	return err_set(e, -EINVAL,
+		       "a deadline of %llu s is later than the ttl of agent '%s', %llu s",
+		       (unsigned long long)o->deadline / 1000, p->name,
+		       (unsigned long long)p->resources.ttl / 1000);
+}
+
 /* ---- the image ---- */
 
 static int no_image(const char *name, struct err *e)
@@ -195,36 +205,55 @@ static const char *variable(struct arena *a, const char *name, const char *value
 	return s;
 }
 
-static bool policy_sets(const struct policy *p, const char *name)
+/* Adds NAME=value; one of the same name is replaced. */
+static void set_env(struct spec_list *list, const char *text)
 {
-	for (size_t i = 0; i < p->env.n; i++)
-		if (str_eq(p->env.v[i].key, name))
-			return true;
-	return false;
+	size_t name = strcspn(text, "=") + 1, i = 0;
+
+	while (i < list->n && strncmp(list->v[i], text, name) != 0)
+		i++;
+	list->v[i] = text;
+	list->n += i == list->n;
 }
 
-/* The image's variables, then the policy's, which win. */
-static int make_env(const json_t *image, const struct policy *p, struct arena *a,
-		    struct spec_list *ret)
+static size_t count_env(const struct sandbox_options *o)
 {
-	json_t *env = json_object_get(image, "env"), *value;
-	const char **v = arena_calloc(a, json_object_size(env) + p->env.n + 1, sizeof(v[0]));
-	const char *name;
 	size_t n = 0;
 
-	if (!v)
+	while (o->env && o->env[n])
+		n++;
+	return n;
+}
+
+/* The image's variables, then the policy's, then those asked for: the later wins. */
+static int make_env(const struct sandbox_options *o, const json_t *image, const struct policy *p,
+		    struct arena *a, struct spec_list *ret)
+{
+	json_t *env = json_object_get(image, "env"), *value;
+	size_t n = count_env(o);
+	struct spec_list list = {
+		arena_calloc(a, json_object_size(env) + p->env.n + n + 1, sizeof(list.v[0])), 0
+	};
+	const char *name, *text;
+
+	if (!list.v)
 		return -ENOMEM;
 	json_object_foreach(env, name, value)
 	{
-		if (!json_is_string(value) || policy_sets(p, name))
+		if (!json_is_string(value))
 			continue;
-		if (!(v[n++] = variable(a, name, json_string_value(value))))
+		if (!(text = variable(a, name, json_string_value(value))))
 			return -ENOMEM;
+		set_env(&list, text);
 	}
-	for (size_t i = 0; i < p->env.n; i++)
-		if (!(v[n++] = variable(a, p->env.v[i].key, p->env.v[i].value)))
+	for (size_t i = 0; i < p->env.n; i++) {
+		if (!(text = variable(a, p->env.v[i].key, p->env.v[i].value)))
 			return -ENOMEM;
-	*ret = (struct spec_list){ v, n };
+		set_env(&list, text);
+	}
+	for (size_t i = 0; i < n; i++)
+		set_env(&list, o->env[i]);
+	*ret = list;
 	return 0;
 }
 
@@ -257,6 +286,16 @@ static int make_egress(const struct policy *p, struct arena *a, struct spec *s)
 	if (make_rules(p, false, a, &s->egress.allow) < 0)
 		return -ENOMEM;
 	return make_rules(p, true, a, &s->egress.deny);
+}
+
+/* The lists of a spec that is written are only read. */
+static struct spec_list narrow_of(const struct sandbox_options *o)
+{
+	struct spec_list l = { (const char **)o->narrow, 0 };
+
+	while (l.v && l.v[l.n])
+		l.n++;
+	return l;
 }
 
 static struct spec_list list_of(const struct text_list *l)
@@ -328,19 +367,28 @@ int sandbox_plan(struct policy_store *store, const struct sandbox_options *o, st
 	_cleanup_policy_ struct policy *p = NULL;
 	_cleanup_json_ json_t *image = NULL;
 	_cleanup_free_ char *canonical = NULL;
-	struct spec s = { .id = "", .once = o->once, .remove = o->remove };
+	struct spec s = { .id = "",
+			  .deadline = o->deadline,
+			  .on_timeout = o->on_timeout,
+			  .once = o->once,
+			  .remove = o->remove };
 	char digest[POLICY_DIGEST_HEX + 1], root[ROOT_MAX];
 	int r = make_policy(store, o, d, &p, e);
 
 	if (r < 0 || !p)
 		return r;
+	r = check_deadline(o, p, e);
+	if (r < 0)
+		return r;
 	r = get_image(o, p->name, &s.image, &image, e);
 	if (r < 0)
 		return r;
-	if (policy_canonical(p, &canonical, digest) < 0 || make_env(image, p, &a, &s.env) < 0 ||
+	if (policy_canonical(p, &canonical, digest) < 0 || make_env(o, image, p, &a, &s.env) < 0 ||
 	    make_egress(p, &a, &s) < 0)
 		return err_oom(e);
+	s.egress.narrow = narrow_of(o);
 	s.policy = digest;
+	s.api = o->api ? o->api : "";
 	s.created = clock_wall();
 	take_policy(p, &s);
 	r = take_image(image, root, &s, e);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The life of a sandbox as seen from outside: what hutch, and later hutchd, do. Plan (policy and
- * image become a spec), start (a keeper), connect, kill, look, reclaim.
+ * image become a spec), start (a keeper), connect, commit, kill, look, reclaim.
  */
 #pragma once
 
 #include "cgroup.h"
 #include "end.h"
-#include "image-store.h"
+#include "image-make.h"
 #include "policy.h"
 #include "proc.h"
 #include "state.h"
@@ -18,6 +18,11 @@ struct sandbox_options {
 	const char *resources[8][2]; /* "memory", "256MiB"; checked like a policy file's. NULL at
 					the end */
 	const char *user;	     /* NULL: the image's, or the guest's choice */
+	const char *const *env;	     /* NAME=value, over the policy's; NULL-terminated, or NULL */
+	const char *api;	     /* spec.api; NULL: "" */
+	const char *const *narrow;   /* less than the policy lets out: names/narrow.h; or NULL */
+	uint64_t deadline;	     /* ms; 0: none but the ttl */
+	enum on_timeout on_timeout;
 	bool once, remove;
 };
 
@@ -60,6 +65,21 @@ void sandbox_close(struct sandbox *s);
 
 /* Connects to the keeper's socket. -ESRCH with a message that says how it ended, if it has. */
 int sandbox_connect(const struct sandbox *s, int *ret_fd, struct err *e);
+
+struct sandbox_commit {
+	const char *name; /* of the image */
+	struct image_config config;
+	uint64_t max_bytes; /* of the archive; 0: twice the image and what the sandbox may write */
+	struct image_reporter reporter;
+};
+
+/*
+ * Makes an image of what the sandbox's file system is now. It goes on running: what it writes
+ * meanwhile may be there or not. *ret_note says what was left out ("" if nothing): text from the
+ * sandbox.
+ */
+int sandbox_commit(const struct sandbox *s, const struct sandbox_commit *c,
+		   char ret_note[static ERR_MSG_MAX], struct image_done *ret, struct err *e);
 
 /* Ends it and waits until everything is given back. 0 also when it had ended before, and when that
  * could not be recorded: then *owed says why, and its directory must stay until a sweep does it. */

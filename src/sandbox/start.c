@@ -8,19 +8,24 @@
  * is no moment in which a sweep could take the directory for a dead one. For that reason nobody
  * here keeps that description after the start; what the caller gets is opened anew.
  *
+ * With $HUTCH_STARTER the keeper is not our child: state/handover.h.
+ *
  * The image's tree is not locked here: the warden does it first thing (state_lock_tree), and then
  * either has it or says that the image was removed.
  */
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 
 #include "audit.h"
 #include "clock.h"
 #include "fault.h"
 #include "fd.h"
+#include "handover.h"
 #include "path.h"
 #include "sandbox.h"
 #include "str.h"
@@ -174,6 +179,17 @@ static int pass_on(char texts[static ARRAY_SIZE(passed_on)][ENV_TEXT], const cha
 	return 0;
 }
 
+/* By the service manager, if we are told of one: not our child then, but with a pidfd all the same.
+ */
+static int hand_over(struct start *s, int report, struct err *e)
+{
+	const struct handover h = {
+		.dir = s->dir, .report = report, .log = s->log, .client = s->keeper_client
+	};
+
+	return handover_send(getenv("HUTCH_STARTER"), &h, &s->keeper.pidfd, e);
+}
+
 static int spawn(struct start *s, int report, struct err *e)
 {
 	const char *argv[] = { "hutch-keeper", "--guest", s->programs.guest,
@@ -213,7 +229,7 @@ static int start_keeper(struct start *s, struct err *e)
 	to = fds[1];
 	if (fcntl(s->report, F_SETFL, O_NONBLOCK) < 0)
 		return err_errno(e, "cannot make a pipe");
-	r = spawn(s, to, e);
+	r = getenv("HUTCH_STARTER") ? hand_over(s, to, e) : spawn(s, to, e);
 	/* Ours only until here: whoever reads waits for the last one who could write. */
 	s->keeper_client = fd_close(s->keeper_client);
 	return r;
@@ -311,6 +327,17 @@ static int seal(const struct start *s, struct err *e)
 	return r < 0 ? r : audit_sandbox_seal(&log, s->id, e);
 }
 
+/* The same for one that is not our child: it is asked or killed, and waited for by its pidfd. */
+static void end_other(const struct start *s, bool hangs)
+{
+	struct pollfd p = { .fd = s->keeper.pidfd, .events = POLLIN };
+
+	if (p.fd < 0)
+		return;
+	(void)syscall(SYS_pidfd_send_signal, p.fd, hangs ? SIGKILL : SIGTERM, NULL, 0);
+	(void)RETRY_EINTR(poll(&p, 1, GIVE_UP_S * 1000));
+}
+
 /*
  * Takes back what there is after a failure. A keeper that has said what went wrong is giving back
  * what it took, and must not be disturbed; one that says nothing is killed.
@@ -322,6 +349,8 @@ static void give_up(struct start *s, bool hangs)
 	siginfo_t info;
 
 	s->client = fd_close(s->client);
+	if (s->keeper.pid == 0)
+		end_other(s, hangs);
 	/* If it is us who failed, it knows nothing of that: it has to be asked to end. One that is
 	 * cleaning up does not hear it. */
 	if (!hangs && proc_signal(&s->keeper, SIGTERM) == 0)

@@ -11,16 +11,15 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
+#include "life.h"
 #include "path.h"
 #include "state.h"
 
 static const char lock_file[] = "lock";
 
 const char *const state_phase_names[] = {
-	[STATE_STARTING] = "starting",
-	[STATE_RUNNING] = "running",
-	[STATE_ENDED] = "ended",
-	[STATE_DEAD] = "dead",
+	[STATE_STARTING] = "starting", [STATE_RUNNING] = "running", [STATE_PAUSED] = "paused",
+	[STATE_ENDED] = "ended",       [STATE_DEAD] = "dead",
 };
 
 int state_lock(int dir, int *ret_fd, struct err *e)
@@ -116,18 +115,29 @@ int state_claim(int dir, int *ret_fd)
 	return 0;
 }
 
+/* Of one that has a warden. */
+static enum state_phase living_phase(int dir)
+{
+	struct err ignored = ERR_INIT;
+	struct life life = { 0 };
+
+	if (!has_file(dir, "receipt.json"))
+		return STATE_STARTING;
+	return life_read(dir, &life, &ignored) == 0 && life.paused ? STATE_PAUSED : STATE_RUNNING;
+}
+
 enum state_phase state_phase(int dir)
 {
 	_cleanup_close_ int claim = -EBADF;
 
 	if (is_alive(dir))
-		return has_file(dir, "receipt.json") ? STATE_RUNNING : STATE_STARTING;
+		return living_phase(dir);
 	if (has_file(dir, "end.json"))
 		return STATE_ENDED;
 	if (state_claim(dir, &claim) == 0)
 		return has_file(dir, "end.json") ? STATE_ENDED : STATE_DEAD;
 	/* It may have come to life since we first looked. */
-	return is_alive(dir) && has_file(dir, "receipt.json") ? STATE_RUNNING : STATE_STARTING;
+	return is_alive(dir) ? living_phase(dir) : STATE_STARTING;
 }
 
 static bool is_linked(int fd)

@@ -81,10 +81,27 @@ static const struct field lists[] = {
 	FIELD("egress_deny", egress.deny, RULE_BYTES_MAX),
 };
 
+static const struct field narrow = FIELD("egress_narrow", egress.narrow, RULE_BYTES_MAX);
+
 static const struct field flags[] = {
 	FIELD("once", once, 0),
 	FIELD("remove", remove, 0),
 };
+
+const char *const on_timeout_names[ON_TIMEOUTS + 1] = {
+	[ON_TIMEOUT_END] = "end",
+	[ON_TIMEOUT_PAUSE] = "pause",
+};
+
+int on_timeout_parse(const char *s, enum on_timeout *ret)
+{
+	for (int i = 0; i < ON_TIMEOUTS; i++)
+		if (str_eq(s, on_timeout_names[i])) {
+			*ret = (enum on_timeout)i;
+			return 0;
+		}
+	return -EINVAL;
+}
 
 static void *member(const struct spec *s, const struct field *f)
 {
@@ -165,6 +182,9 @@ static int read_lists(const json_t *j, struct spec *s, struct err *e)
 
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(lists); i++)
 		r = read_list(j, &lists[i], s, e);
+	/* Sandboxes of an earlier version have none. */
+	if (r == 0 && json_object_get(j, narrow.key))
+		r = read_list(j, &narrow, s, e);
 	return r;
 }
 
@@ -206,6 +226,29 @@ static int read_group(const json_t *j, const char *key, const struct field *f, s
 	if (r == 0)
 		r = read_numbers(group, f, n, s, e);
 	return r < 0 ? err_wrap(e, "%s", key) : 0;
+}
+
+/* Sandboxes of an earlier version have none. */
+static int read_api(const json_t *j, struct spec *s, struct err *e)
+{
+	s->api = "";
+	return json_object_get(j, "api") ? json_get_string(j, "api", SPEC_API_MAX, &s->api, e) : 0;
+}
+
+/* Nor these. */
+static int read_deadline(const json_t *j, struct spec *s, struct err *e)
+{
+	const char *then = NULL;
+	int r = 0;
+
+	if (json_object_get(j, "deadline"))
+		r = json_get_u64(j, "deadline", INT64_MAX / 1000000, &s->deadline, e);
+	if (r < 0 || !json_object_get(j, "on_timeout"))
+		return r;
+	r = json_get_string(j, "on_timeout", TEXT_MAX, &then, e);
+	if (r == 0 && on_timeout_parse(then, &s->on_timeout) < 0)
+		r = err_set(e, -EINVAL, "'on_timeout' is not known");
+	return r;
 }
 
 /* ---- what values must look like ---- */
@@ -256,6 +299,8 @@ static int check(const struct spec *s, struct err *e)
 		return err_set(e, -EINVAL, "'policy' or 'image_digest' is no digest");
 	if (!is_path(s->root) || !is_path(s->workspace))
 		return err_set(e, -EINVAL, "'root' or 'workspace' is no absolute path");
+	if (s->limits.ttl > 0 && s->deadline > s->limits.ttl)
+		return err_set(e, -EINVAL, "'deadline' is later than the end of the ttl");
 	r = check_env(&s->env, e);
 	if (r == 0)
 		r = check_paths(&s->read, "read", e);
@@ -266,12 +311,15 @@ static int check(const struct spec *s, struct err *e)
 
 static int read_all(const json_t *j, struct spec *s, struct err *e)
 {
-	static const char *const keys[] = { "schema",	 "id",		 "agent",	"policy",
-					    "image",	 "image_digest", "root",	"image_uid",
-					    "image_gid", "created",	 "require",	"limits",
-					    "user",	 "workspace",	 "env",		"read",
-					    "write",	 "execute",	 "once",	"remove",
-					    "budgets",	 "egress_allow", "egress_deny", NULL };
+	static const char *const keys[] = {
+		"schema",	 "id",		 "agent",	 "policy",
+		"image",	 "image_digest", "root",	 "image_uid",
+		"image_gid",	 "created",	 "require",	 "limits",
+		"user",		 "workspace",	 "api",		 "env",
+		"read",		 "write",	 "execute",	 "once",
+		"remove",	 "budgets",	 "egress_allow", "egress_deny",
+		"egress_narrow", "deadline",	 "on_timeout",	 NULL
+	};
 	const char *what = NULL;
 	int r = json_only_keys(j, keys, e);
 
@@ -289,6 +337,10 @@ static int read_all(const json_t *j, struct spec *s, struct err *e)
 		r = read_group(j, "limits", limits, ARRAY_SIZE(limits), s, e);
 	if (r == 0)
 		r = read_group(j, "budgets", budgets, ARRAY_SIZE(budgets), s, e);
+	if (r == 0)
+		r = read_deadline(j, s, e);
+	if (r == 0)
+		r = read_api(j, s, e);
 	if (r == 0)
 		r = read_flags(j, s, e);
 	if (r == 0)
@@ -372,7 +424,7 @@ static int put_tables(json_t *j, const struct spec *s)
 		r |= json_put(j, flags[i].key, json_boolean(*(const bool *)member(s, &flags[i])));
 	for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
 		r |= json_put(j, lists[i].key, list_json(s, &lists[i]));
-	return r;
+	return r | json_put(j, narrow.key, list_json(s, &narrow));
 }
 
 char *spec_write(const struct spec *s)
@@ -380,6 +432,9 @@ char *spec_write(const struct spec *s)
 	_cleanup_json_ json_t *j = numbers_json(s, numbers, ARRAY_SIZE(numbers));
 
 	if (!j || json_put(j, "schema", json_string(schema)) < 0 ||
+	    json_put(j, "api", json_string(s->api ? s->api : "")) < 0 ||
+	    json_put(j, "deadline", json_number(s->deadline)) < 0 ||
+	    json_put(j, "on_timeout", json_string(on_timeout_names[s->on_timeout])) < 0 ||
 	    json_put(j, "limits", numbers_json(s, limits, ARRAY_SIZE(limits))) < 0 ||
 	    json_put(j, "budgets", numbers_json(s, budgets, ARRAY_SIZE(budgets))) < 0 ||
 	    json_put(j, "require", require_json(s)) < 0 || put_tables(j, s) < 0)
@@ -392,6 +447,8 @@ void spec_done(struct spec *s)
 	/* The lists of a spec that was not parsed are somebody else's. */
 	for (size_t i = 0; s->json && i < ARRAY_SIZE(lists); i++)
 		free(((struct spec_list *)member(s, &lists[i]))->v);
+	if (s->json)
+		free(s->egress.narrow.v);
 	json_decref(s->json);
 	free(s->policy_text);
 	*s = (struct spec){ 0 };

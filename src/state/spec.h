@@ -14,6 +14,7 @@ enum {
 	SPEC_ID = 16,	  /* letters of an id: [a-z][a-z0-9]{15} */
 	SPEC_DIGEST = 64, /* hex */
 	SPEC_FILE_MAX = 16 * 1024 * 1024,
+	SPEC_API_MAX = 256 * 1024,
 	SPEC_LIST_MAX = 100000, /* as many rules as a policy can have */
 };
 
@@ -22,6 +23,15 @@ struct spec_list {
 	const char **v; /* NULL-terminated */
 	size_t n;
 };
+
+/* What a deadline does. */
+enum on_timeout {
+	ON_TIMEOUT_END,
+	ON_TIMEOUT_PAUSE,
+	ON_TIMEOUTS,
+};
+extern const char *const on_timeout_names[ON_TIMEOUTS + 1]; /* "end", "pause" */
+int on_timeout_parse(const char *s, enum on_timeout *ret);  /* 0 or -EINVAL */
 
 struct spec {
 	json_t *json;			  /* owns every text below; private */
@@ -40,12 +50,19 @@ struct spec {
 	} limits;
 	struct {
 		struct spec_list allow, deny; /* rules, as rule_format() writes them */
+		struct spec_list narrow;      /* what is left of them: names/narrow.h */
 		uint64_t bytes_out, bytes_in, streams, streams_per_minute, names; /* budgets */
 	} egress;	  /* no allow rule: nothing goes out, and there is nothing to go out by */
 	const char *user; /* of commands that name none; "" for the guest's own choice */
 	const char *workspace; /* cwd of commands that name none */
 	struct spec_list env;  /* NAME=value, for commands that do not say otherwise */
 	struct spec_list read, write, execute;
+	const char
+		*api; /* what hutchd wrote down about it, a JSON object; "" if it did not make it */
+	/* Its first deadline, ms from the start; 0: none but the ttl, which it cannot exceed. Can
+	 * be changed while it lives (life.h). The ttl itself always ends it. */
+	uint64_t deadline;
+	enum on_timeout on_timeout;
 	bool once;   /* ends when its first client goes: `hutch run` */
 	bool remove; /* nothing is kept of it after its end: --rm */
 };

@@ -9,6 +9,7 @@
  *                              that process
  *   sandboxes/ID/sock          the keeper's socket
  *   sandboxes/ID/receipt.json  once it runs
+ *   sandboxes/ID/life.json     whether it is paused, and its deadline: life.h
  *   sandboxes/ID/cmd-N         the record of a command: record.h
  *   sandboxes/ID/end.json      once it has ended: when, why, which limits it met
  *   sandboxes/ID/remove        it was to be removed (--rm), but its client may read the end first
@@ -94,6 +95,7 @@ int state_warden(int dir, int *ret_pidfd, pid_t *ret_pid);
 enum state_phase {
 	STATE_STARTING, /* somebody makes it, or is taking it back right now */
 	STATE_RUNNING,	/* warden alive and receipt.json there */
+	STATE_PAUSED,	/* the same, and life.json says so */
 	STATE_ENDED,	/* end.json there, nobody alive */
 	STATE_DEAD,	/* nobody alive and no end.json: killed with -9, to be reclaimed */
 };

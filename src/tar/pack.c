@@ -63,6 +63,12 @@ static int failed(struct pack *p, const char *why)
 	return 0;
 }
 
+/* About errno. A root tree is packed while it is in use. */
+static int unreadable(struct pack *p)
+{
+	return p->owners && errno == ENOENT ? 0 : failed(p, strerror(errno));
+}
+
 static uint64_t mtime_of(const struct stat *st)
 {
 	return st->st_mtim.tv_sec > 0 ? (uint64_t)st->st_mtim.tv_sec : 0;
@@ -75,12 +81,16 @@ static int header(struct pack *p, const struct stat *st, enum tar_type type, con
 				 .link = link,
 				 .mode = st->st_mode & 01777,
 				 .size = type == TAR_FILE ? (uint64_t)st->st_size : 0,
+				 .uid = p->owners ? st->st_uid : 0,
+				 .gid = p->owners ? st->st_gid : 0,
 				 .mtime = mtime_of(st) };
 	int r = room(p, TAR_HEADER_MAX);
 	size_t n;
 
 	if (r < 0)
 		return r;
+	if (item.uid > PACK_ID_MAX || item.gid > PACK_ID_MAX)
+		return failed(p, "an image has no such owner");
 	n = tar_write_header(&item, p->out + p->used);
 	if (n == 0)
 		return failed(p, "the name is too long");
@@ -148,7 +158,7 @@ static int pack_file(struct pack *p, int dirfd, const char *path)
 	int r;
 
 	if (fd < 0 || fstat(fd, &st) < 0)
-		return failed(p, strerror(errno));
+		return unreadable(p);
 	if (!S_ISREG(st.st_mode)) /* it was one a moment ago */
 		return special(p);
 	r = header(p, &st, TAR_FILE, NULL);
@@ -160,8 +170,10 @@ static int pack_link(struct pack *p, int dirfd, const char *path, const struct s
 	ssize_t n = readlinkat(dirfd, path, p->link, sizeof(p->link));
 	int r;
 
-	if (n < 0 || (size_t)n >= sizeof(p->link))
-		return failed(p, n < 0 ? strerror(errno) : "the target is too long");
+	if (n < 0)
+		return unreadable(p);
+	if ((size_t)n >= sizeof(p->link))
+		return failed(p, "the target is too long");
 	p->link[n] = '\0';
 	r = header(p, st, TAR_SYMLINK, p->link);
 	return MIN(r, 0);
@@ -196,7 +208,7 @@ static int pack_dir(struct pack *p, int dirfd_, const char *path, size_t len, un
 	int r;
 
 	if (!d || fstat(fd, &st) < 0) {
-		r = failed(p, strerror(errno));
+		r = unreadable(p);
 		(void)(d ? closedir(d) : fd_close(fd));
 		return r;
 	}
@@ -211,12 +223,52 @@ static int pack_dir(struct pack *p, int dirfd_, const char *path, size_t len, un
 	return MIN(r, 0);
 }
 
+/* Something is mounted here. Where the kernel does not tell, the names below are all there is. */
+static bool is_mount(int dirfd, const char *path)
+{
+	struct statx sx;
+
+	return statx(dirfd, path, AT_SYMLINK_NOFOLLOW, 0, &sx) == 0 &&
+	       (sx.stx_attributes & sx.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) != 0;
+}
+
+/* Of a root tree: what is in it comes and goes with a sandbox. */
+static bool is_passing(const char *name)
+{
+	static const char *const names[] = { "dev", "proc", "sys", "tmp" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (str_eq(name, names[i]))
+			return true;
+	return false;
+}
+
+/* The directory without what is in it. What is mounted has a mode and an owner of its own. */
+static int pack_hollow(struct pack *p, const struct stat *st, bool mounted)
+{
+	struct stat plain = *st;
+
+	if (mounted) {
+		plain.st_mode = S_IFDIR | 0755;
+		plain.st_uid = plain.st_gid = 0;
+	}
+	return MIN(header(p, &plain, TAR_DIR, NULL), 0);
+}
+
 static int pack_one(struct pack *p, int dirfd, const char *path, size_t len, unsigned int depth)
 {
+	bool mounted = p->owners && depth > 0 && is_mount(dirfd, path);
 	struct stat st;
 
 	if (fstatat(dirfd, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return failed(p, strerror(errno));
+		return unreadable(p);
+	if (p->owners && S_ISDIR(st.st_mode) && (mounted || (depth == 1 && is_passing(p->name))))
+		return pack_hollow(p, &st, mounted);
+	if (mounted)
+		return special(p);
+	/* Sockets and numbers of processes. Directories are the image's: nobody makes them anew. */
+	if (p->owners && !S_ISDIR(st.st_mode) && str_has_prefix(p->name, "run/"))
+		return 0;
 	if (S_ISREG(st.st_mode))
 		return pack_file(p, dirfd, path);
 	if (S_ISLNK(st.st_mode))

@@ -4,6 +4,10 @@
  * links are packed, never followed. Sockets, FIFOs and devices are left out; so is what cannot be
  * read, is deeper than readers take or has a longer name. Set-ID bits are not packed. All of that
  * is counted.
+ *
+ * With `owners` it is a root tree that is packed, for an image: entries have the owners that they
+ * have on disk; of /dev, /proc, /sys, /tmp and of every other mount only the directory is packed,
+ * of /run all directories; and what is gone by the time it is looked at is not missed.
  */
 #pragma once
 
@@ -13,6 +17,7 @@
 
 enum {
 	PACK_BUFFER = 256 * 1024,
+	PACK_ID_MAX = 65535, /* the last owner that an image has */
 };
 
 /* Takes all of the bytes. 0 or -errno: then nothing more is packed. */
@@ -24,6 +29,7 @@ struct pack {
 	int pipe; /* what `write` writes to, if that is a pipe: large files go past it. Else -EBADF
 		   */
 	void (*tick)(struct pack *p); /* now and then; may be NULL */
+	bool owners;
 	uint64_t entries, bytes;
 	uint64_t special;	 /* sockets, FIFOs, devices */
 	uint64_t setids;	 /* entries that lost such bits */

@@ -91,6 +91,7 @@ size_t tar_write_header(const struct tar_item *item, char out[static TAR_HEADER_
 
 	if (len > TAR_NAME_MAX || (item->link && strlen(item->link) > TAR_NAME_MAX))
 		return 0;
+	assert(item->uid <= TAR_OWNER_MAX && item->gid <= TAR_OWNER_MAX);
 	at = put_extended(item, len + slash, out);
 	memcpy(h.name, item->name, MIN(len, sizeof(h.name)));
 	if (slash && len < sizeof(h.name))
@@ -98,8 +99,8 @@ size_t tar_write_header(const struct tar_item *item, char out[static TAR_HEADER_
 	if (item->link)
 		memcpy(h.link, item->link, MIN(strlen(item->link), sizeof(h.link)));
 	put_number(h.mode, sizeof(h.mode), item->mode & 07777);
-	put_number(h.uid, sizeof(h.uid), 0);
-	put_number(h.gid, sizeof(h.gid), 0);
+	put_number(h.uid, sizeof(h.uid), item->uid);
+	put_number(h.gid, sizeof(h.gid), item->gid);
 	put_number(h.size, sizeof(h.size), MIN(item->size, OCTAL_MAX(h.size)));
 	put_number(h.mtime, sizeof(h.mtime), MIN(item->mtime, OCTAL_MAX(h.mtime)));
 	finish(&h);

@@ -8,6 +8,7 @@
 enum {
 	TAR_HEADER_MAX = 10 * 1024, /* of one entry: two names in an extended header, two blocks */
 	TAR_END = 2 * TAR_BLOCK,    /* zeros behind the last entry */
+	TAR_OWNER_MAX = 07777777,   /* what the header has room for */
 };
 
 struct tar_item {
@@ -15,6 +16,7 @@ struct tar_item {
 	const char *name;   /* clean */
 	const char *link;   /* of a symbolic link, as it is */
 	uint32_t mode;	    /* 07777 */
+	uint32_t uid, gid;  /* at most TAR_OWNER_MAX */
 	uint64_t size, mtime;
 };
 

@@ -11,6 +11,7 @@ enum field_type {
 	FIELD_TEXT,  /* UTF-8 */
 	FIELD_BYTES, /* no NUL */
 	FIELD_RAW,   /* exactly `max` bytes */
+	FIELD_META,  /* see wire_meta_valid() */
 };
 
 enum {
@@ -68,12 +69,23 @@ static const struct {
 	[TAG_RECORD] = { FIELD_NUMBER, UINT32_MAX, 1 },
 	[TAG_RULE] = { FIELD_TEXT, 300 },
 	[TAG_DENY] = { FIELD_FLAG, 0 },
+	[TAG_PORT] = { FIELD_NUMBER, UINT16_MAX, 1 },
+	[TAG_OWNER] = { FIELD_TEXT, 64 },
+	[TAG_GROUP] = { FIELD_TEXT, 64 },
+	[TAG_META] = { FIELD_META, WIRE_META_BYTES },
+	[TAG_FOLLOW] = { FIELD_FLAG, 0 },
+	[TAG_OWNERS] = { FIELD_FLAG, 0 },
+	[TAG_REPLACE] = { FIELD_FLAG, 0 },
+	[TAG_ON_TIMEOUT] = { FIELD_NUMBER, WIRE_TIMEOUT_PAUSES, WIRE_TIMEOUT_ENDS },
+	[TAG_WANT] = { FIELD_NUMBER, WIRE_RUNNING, WIRE_PAUSED },
+	[TAG_DEADLINE] = { FIELD_NUMBER, INT64_MAX },
 };
 
 #define BIT(tag) (UINT64_C(1) << (tag))
 #define ENTRY_NEEDS                                                                                  \
 	(BIT(TAG_PATH) | BIT(TAG_MODE) | BIT(TAG_KIND) | BIT(TAG_SIZE) | BIT(TAG_UID) | BIT(TAG_GID) | \
 	 BIT(TAG_MTIME))
+#define ENTRY_MAY (BIT(TAG_TARGET) | BIT(TAG_OWNER) | BIT(TAG_GROUP))
 
 #define EXEC_MAY  (BIT(TAG_CWD) | BIT(TAG_USER) | BIT(TAG_STDIN) | BIT(TAG_COLUMNS) | BIT(TAG_ROWS))
 #define EXEC_MANY (BIT(TAG_ARGV) | BIT(TAG_ENV) | BIT(TAG_RLIMIT))
@@ -87,26 +99,29 @@ static const struct {
 	[MESSAGE_HELLO_GUEST] = { BIT(TAG_VERSION) | BIT(TAG_AGENT), BIT(TAG_LANDLOCK), 0 },
 	[MESSAGE_EXEC] = { BIT(TAG_ARGV), EXEC_MAY, EXEC_MANY },
 	[MESSAGE_READ] = { BIT(TAG_PATH), BIT(TAG_USER) | BIT(TAG_OFFSET) | BIT(TAG_LENGTH), 0 },
-	[MESSAGE_WRITE] = { BIT(TAG_PATH), BIT(TAG_USER) | BIT(TAG_MODE) | BIT(TAG_PARENTS), 0 },
-	[MESSAGE_STAT] = { BIT(TAG_PATH), BIT(TAG_USER), 0 },
-	[MESSAGE_LIST] = { BIT(TAG_PATH) | BIT(TAG_DEPTH), BIT(TAG_USER), 0 },
+	[MESSAGE_WRITE] = { BIT(TAG_PATH), BIT(TAG_USER) | BIT(TAG_MODE) | BIT(TAG_PARENTS), BIT(TAG_META) },
+	[MESSAGE_STAT] = { BIT(TAG_PATH), BIT(TAG_USER) | BIT(TAG_FOLLOW), 0 },
+	[MESSAGE_LIST] = { BIT(TAG_PATH) | BIT(TAG_DEPTH), BIT(TAG_USER) | BIT(TAG_FOLLOW), 0 },
 	[MESSAGE_MKDIR] = { BIT(TAG_PATH), BIT(TAG_USER) | BIT(TAG_MODE) | BIT(TAG_PARENTS), 0 },
-	[MESSAGE_MOVE] = { BIT(TAG_PATH) | BIT(TAG_TARGET), BIT(TAG_USER), 0 },
+	[MESSAGE_MOVE] = { BIT(TAG_PATH) | BIT(TAG_TARGET), BIT(TAG_USER) | BIT(TAG_PARENTS), 0 },
 	[MESSAGE_REMOVE] = { BIT(TAG_PATH), BIT(TAG_USER), 0 },
 	[MESSAGE_WATCH] = { BIT(TAG_PATH), BIT(TAG_USER) | BIT(TAG_RECURSIVE), 0 },
-	[MESSAGE_PACK] = { BIT(TAG_PATH), BIT(TAG_USER), 0 },
+	[MESSAGE_PACK] = { BIT(TAG_PATH), BIT(TAG_USER) | BIT(TAG_OWNERS), 0 },
 	[MESSAGE_UNPACK] = { BIT(TAG_PATH), BIT(TAG_USER), 0 },
 	[MESSAGE_STARTED] = { BIT(TAG_PID), 0, 0 },
-	[MESSAGE_ENTRY] = { ENTRY_NEEDS, BIT(TAG_TARGET), 0 },
+	[MESSAGE_ENTRY] = { ENTRY_NEEDS, ENTRY_MAY, BIT(TAG_META) },
 	[MESSAGE_SIGNAL] = { BIT(TAG_NUMBER), 0, 0 },
 	[MESSAGE_RESIZE] = { BIT(TAG_COLUMNS) | BIT(TAG_ROWS), 0, 0 },
 	[MESSAGE_EXIT] = { BIT(TAG_USER_US) | BIT(TAG_SYSTEM_US) | BIT(TAG_MAX_RSS), BIT(TAG_CODE) | BIT(TAG_SIGNAL), 0 },
-	[MESSAGE_EVENT] = { BIT(TAG_EVENT) | BIT(TAG_PATH), (ENTRY_NEEDS & ~BIT(TAG_PATH)) | BIT(TAG_TARGET), 0 },
+	[MESSAGE_EVENT] = { BIT(TAG_EVENT) | BIT(TAG_PATH), (ENTRY_NEEDS & ~BIT(TAG_PATH)) | ENTRY_MAY, BIT(TAG_META) },
 	[MESSAGE_CLOSE] = { BIT(TAG_CODE), BIT(TAG_TEXT), 0 },
 	[MESSAGE_EXEC_CLIENT] = { BIT(TAG_ARGV), EXEC_MAY | BIT(TAG_TIMEOUT) | BIT(TAG_NAME) | BIT(TAG_DETACH), EXEC_MANY },
-	[MESSAGE_EGRESS] = { BIT(TAG_RULE), BIT(TAG_DENY), 0 },
+	[MESSAGE_EGRESS] = { 0, BIT(TAG_DENY) | BIT(TAG_REPLACE), BIT(TAG_RULE) },
+	[MESSAGE_LIFE] = { 0, BIT(TAG_TIMEOUT) | BIT(TAG_ON_TIMEOUT) | BIT(TAG_WANT), 0 },
+	[MESSAGE_LIFE_NOW] = { BIT(TAG_WANT) | BIT(TAG_DEADLINE), 0, 0 },
 	[MESSAGE_ATTACH] = { 0, BIT(TAG_STDIN) | BIT(TAG_NAME) | BIT(TAG_RECORD), 0 },
 	[MESSAGE_STARTED_CLIENT] = { BIT(TAG_PID), BIT(TAG_RECORD), 0 },
+	[MESSAGE_PORT] = { BIT(TAG_PORT), 0, 0 },
 };
 /* clang-format on */
 
@@ -141,6 +156,19 @@ static bool number_valid(uint8_t tag, const uint8_t *value)
 	return number >= tags[tag].min && number <= tags[tag].max;
 }
 
+bool wire_meta_valid(const char *s, size_t n)
+{
+	const char *equals = memchr(s, '=', n);
+	size_t key = equals ? (size_t)(equals - s) : 0;
+
+	if (key == 0 || key > WIRE_META_KEY_MAX || n - key - 1 > WIRE_META_VALUE_MAX)
+		return false;
+	for (size_t i = 0; i < key; i++)
+		if (!(s[i] >= 'a' && s[i] <= 'z') && !(s[i] >= '0' && s[i] <= '9') && s[i] != '-')
+			return false;
+	return !memchr(s, '\0', n);
+}
+
 static bool value_valid(uint8_t tag, const uint8_t *value, size_t n)
 {
 	uint64_t max = tags[tag].max;
@@ -154,14 +182,29 @@ static bool value_valid(uint8_t tag, const uint8_t *value, size_t n)
 		return n <= max && !memchr(value, '\0', n) && utf8_valid((const char *)value, n);
 	case FIELD_BYTES:
 		return n <= max && !memchr(value, '\0', n);
+	case FIELD_META:
+		return wire_meta_valid((const char *)value, n);
 	default:
 		return n == max;
 	}
 }
 
+static size_t count_values(const struct fields *f, enum wire_tag tag)
+{
+	const char *value;
+	size_t pos = 0, n, count = 0;
+
+	while (fields_next(f, tag, &pos, &value, &n))
+		count++;
+	return count;
+}
+
 /* What the bits of a message cannot say. */
 static int check_whole(enum wire_message m, const struct fields *f, struct err *e)
 {
+	if (count_values(f, TAG_META) > WIRE_META_MAX)
+		return err_set(e, -EBADMSG, "message %d: more than %d pieces of metadata", (int)m,
+			       WIRE_META_MAX);
 	if (m == MESSAGE_EXIT && fields_has(f, TAG_CODE) == fields_has(f, TAG_SIGNAL))
 		return err_set(e, -EBADMSG, "an exit has a code or a signal");
 	if ((m == MESSAGE_EXEC || m == MESSAGE_EXEC_CLIENT) &&
@@ -214,7 +257,7 @@ static int wrong_value(uint8_t tag, size_t n, struct err *e)
 	static const char *const names[TAG_MAX] = {
 		[TAG_ARGV] = "an argument",	     [TAG_ENV] = "a variable of the environment",
 		[TAG_CWD] = "the working directory", [TAG_PATH] = "the path",
-		[TAG_USER] = "the name of the user",
+		[TAG_USER] = "the name of the user", [TAG_META] = "a piece of metadata",
 	};
 	const char *name = names[tag] ? names[tag] : "a value";
 
@@ -365,18 +408,26 @@ int message_of_open(uint8_t op, bool client, enum wire_message *ret)
 		[WIRE_OP_LIST] = MESSAGE_LIST + 1,     [WIRE_OP_MKDIR] = MESSAGE_MKDIR + 1,
 		[WIRE_OP_MOVE] = MESSAGE_MOVE + 1,     [WIRE_OP_REMOVE] = MESSAGE_REMOVE + 1,
 		[WIRE_OP_WATCH] = MESSAGE_WATCH + 1,   [WIRE_OP_PACK] = MESSAGE_PACK + 1,
-		[WIRE_OP_UNPACK] = MESSAGE_UNPACK + 1,
+		[WIRE_OP_UNPACK] = MESSAGE_UNPACK + 1, [WIRE_OP_PORT] = MESSAGE_PORT + 1,
 	};
 
-	static const uint8_t clients[WIRE_OP_CLIENT_MAX] = {
+	static const uint8_t clients[WIRE_OP_MAX] = {
 		[WIRE_OP_EXEC] = MESSAGE_EXEC_CLIENT + 1,
 		[WIRE_OP_ATTACH] = MESSAGE_ATTACH + 1,
 		[WIRE_OP_EGRESS] = MESSAGE_EGRESS + 1,
+		[WIRE_OP_LIFE] = MESSAGE_LIFE + 1,
 	};
 
 	if (client && pick(clients, ARRAY_SIZE(clients), op, ret) == 0)
 		return 0;
 	return pick(list, ARRAY_SIZE(list), op, ret);
+}
+
+bool wire_op_is_guests(uint8_t op)
+{
+	enum wire_message ignored;
+
+	return message_of_open(op, false, &ignored) == 0;
 }
 
 int message_of_accept(uint8_t op, bool client, enum wire_message *ret)
@@ -387,13 +438,14 @@ int message_of_accept(uint8_t op, bool client, enum wire_message *ret)
 		[WIRE_OP_LIST] = MESSAGE_NONE + 1,    [WIRE_OP_MKDIR] = MESSAGE_ENTRY + 1,
 		[WIRE_OP_MOVE] = MESSAGE_ENTRY + 1,   [WIRE_OP_REMOVE] = MESSAGE_NONE + 1,
 		[WIRE_OP_WATCH] = MESSAGE_NONE + 1,   [WIRE_OP_PACK] = MESSAGE_ENTRY + 1,
-		[WIRE_OP_UNPACK] = MESSAGE_ENTRY + 1,
+		[WIRE_OP_UNPACK] = MESSAGE_ENTRY + 1, [WIRE_OP_PORT] = MESSAGE_NONE + 1,
 	};
 
-	static const uint8_t clients[WIRE_OP_CLIENT_MAX] = {
+	static const uint8_t clients[WIRE_OP_MAX] = {
 		[WIRE_OP_EXEC] = MESSAGE_STARTED_CLIENT + 1,
 		[WIRE_OP_ATTACH] = MESSAGE_STARTED_CLIENT + 1,
 		[WIRE_OP_EGRESS] = MESSAGE_NONE + 1,
+		[WIRE_OP_LIFE] = MESSAGE_LIFE_NOW + 1,
 	};
 
 	if (client && pick(clients, ARRAY_SIZE(clients), op, ret) == 0)

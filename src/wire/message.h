@@ -50,13 +50,23 @@ enum wire_tag {
 	TAG_MAX_RSS,
 	TAG_TEXT,
 	TAG_LANDLOCK, /* the version that is in force; 0: none */
-	TAG_TIMEOUT,  /* milliseconds; only on the keeper's socket, as all below */
+	TAG_TIMEOUT,  /* milliseconds; only on the keeper's socket, as all to TAG_DENY */
 	TAG_NAME,     /* of a command */
 	TAG_DETACH,
 	TAG_RECORD, /* a command's number */
 	TAG_RULE,   /* of what may go out, as a policy writes it */
 	TAG_DENY,
-	TAG_MAX,
+	TAG_PORT,
+	TAG_OWNER,	/* what the uid of an entry is called in the sandbox */
+	TAG_GROUP,	/* and the gid */
+	TAG_META,	/* "key=value" that is kept with a file */
+	TAG_REPLACE,	/* of rules: what was narrowed before */
+	TAG_ON_TIMEOUT, /* enum wire_on_timeout */
+	TAG_WANT,	/* enum wire_want */
+	TAG_FOLLOW,	/* symbolic links are described by what they lead to */
+	TAG_OWNERS,	/* pack the whole root, for an image */
+	TAG_DEADLINE,	/* wall clock, milliseconds; 0: none */
+	TAG_MAX,	/* numbers between that nobody uses belong to no message */
 };
 
 /* Every payload of fields there is. */
@@ -85,7 +95,10 @@ enum wire_message {
 	MESSAGE_EXEC_CLIENT, /* exec as a client asks the keeper for it */
 	MESSAGE_ATTACH,
 	MESSAGE_EGRESS,		/* a rule that is added */
+	MESSAGE_LIFE,		/* deadline, pause, resume */
+	MESSAGE_LIFE_NOW,	/* its ACCEPT */
 	MESSAGE_STARTED_CLIENT, /* ACCEPT of exec and attach by the keeper */
+	MESSAGE_PORT,
 	MESSAGE_MAX,
 };
 
@@ -135,11 +148,17 @@ void fields_put_flag(struct buf *b, enum wire_tag tag);
 void fields_put_bytes(struct buf *b, enum wire_tag tag, const void *data, size_t n);
 void fields_put_text(struct buf *b, enum wire_tag tag, const char *text);
 
+/* Is this an operation that a guest knows? The others are asked of the keeper, and end there. */
+bool wire_op_is_guests(uint8_t op);
+
 /* Which message an OPEN (of the keeper; of a client to the keeper), its ACCEPT, or a MSG carries;
  * -EBADMSG for a number that is none. */
 int message_of_open(uint8_t op, bool client, enum wire_message *ret);
 int message_of_accept(uint8_t op, bool client, enum wire_message *ret);
 int message_of_msg(uint8_t kind, bool from_keeper, enum wire_message *ret);
+
+/* Is this "key=value", as TAG_META has it? A key is [a-z0-9-]{1,64}. */
+bool wire_meta_valid(const char *s, size_t n);
 
 /* For messages to people: "not found". */
 const char *wire_code_name(uint64_t code);

@@ -16,6 +16,10 @@ enum {
 	WIRE_CREDIT_START = 256 * 1024,
 	WIRE_CREDIT_MAX = 1024 * 1024, /* in hand at any time */
 	WIRE_TEXT_MAX = 256,	       /* of a CLOSE */
+	WIRE_META_MAX = 32,	       /* of a file */
+	WIRE_META_KEY_MAX = 64,
+	WIRE_META_VALUE_MAX = 1024,
+	WIRE_META_BYTES = WIRE_META_KEY_MAX + 1 + WIRE_META_VALUE_MAX,
 };
 
 enum wire_type {
@@ -44,10 +48,11 @@ enum wire_op {
 	WIRE_OP_WATCH,
 	WIRE_OP_PACK,
 	WIRE_OP_UNPACK,
-	WIRE_OP_MAX,		      /* of those that a guest knows */
-	WIRE_OP_ATTACH = WIRE_OP_MAX, /* of a client to the keeper */
-	WIRE_OP_EGRESS,		      /* likewise */
-	WIRE_OP_CLIENT_MAX,
+	WIRE_OP_ATTACH, /* of a client to the keeper; see wire_op_is_guests() */
+	WIRE_OP_EGRESS, /* likewise */
+	WIRE_OP_LIFE,	/* likewise */
+	WIRE_OP_PORT,
+	WIRE_OP_MAX,
 };
 
 enum wire_msg {
@@ -84,6 +89,18 @@ enum wire_entry_kind {
 	WIRE_DIRECTORY,
 	WIRE_SYMLINK,
 	WIRE_OTHER,
+};
+
+/* What a sandbox's life is to be, or is: `want`. */
+enum wire_want {
+	WIRE_PAUSED = 1,
+	WIRE_RUNNING,
+};
+
+/* What its deadline does: `on_timeout`. */
+enum wire_on_timeout {
+	WIRE_TIMEOUT_ENDS = 1,
+	WIRE_TIMEOUT_PAUSES,
 };
 
 enum wire_event {

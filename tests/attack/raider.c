@@ -513,12 +513,12 @@ static const struct {
 	{ "raw socket", "", raw_socket },
 	{ "core pattern", "/proc/sys/kernel/core_pattern", write_knob },
 	{ "chroot", "/tmp", leave_root },
-	{ "write workspace", "/workspace/mine", write_knob },
+	{ "write own", "/root/mine", write_knob },
 };
 
 static void reports(uint32_t ch)
 {
-	(void)close(open("/workspace/mine", O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+	(void)close(open("/root/mine", O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
 	accept_exec(ch);
 	for (size_t i = 0; i < sizeof(tries) / sizeof(tries[0]); i++) {
 		int r = tries[i].try(tries[i].path);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Attacks by way of `hutch cp`: archives that break out of other programs, into a sandbox and out of one whose agent is the attacker's,
+Attacks by way of `hutch cp` and `hutch commit`: archives that break out of other programs, into a sandbox and out of one whose agent is the attacker's,
 links that are put in the way in the middle of a copy, and things that are no files. The control is Python's tarfile without its
 filter, which writes outside with the same archives.
 """
@@ -70,9 +70,9 @@ def hostile(canary):
 class Fake(threading.Thread):
     """A keeper whose guest is the attacker's: it answers every OPEN with one archive."""
 
-    def __init__(self, path, data, kind=wire.DIRECTORY):
+    def __init__(self, path, data, kind=wire.DIRECTORY, silent=False):
         super().__init__(daemon=True)
-        self.data, self.kind = data, kind
+        self.data, self.kind, self.silent = data, kind, silent  # silent: says no more behind the data
         self.server = socket.socket(socket.AF_UNIX)
         self.server.bind(path)
         self.server.listen()
@@ -93,12 +93,14 @@ class Fake(threading.Thread):
             send(wire.ACCEPT, 2, payload=wire.encode(path="/d", **dict(ENTRY, kind=self.kind)))
             for at in range(0, len(self.data), 65536):
                 send(wire.DATA, 2, 0, self.data[at:at + 65536])
+            if self.silent:
+                s.recv(1)
             send(wire.EOF, 2)
             send(wire.CLOSE, 2, payload=wire.encode(code=0))
             s.recv(1)
 
 
-class CopyAttack(SharedCase):
+class FakeCase(SharedCase):
     def setUp(self):
         super().setUp()
         self.dir = Path(self.enterContext(tempfile.TemporaryDirectory()))
@@ -112,14 +114,14 @@ class CopyAttack(SharedCase):
         self.assertEqual(self.canary.stat().st_mode & 0o7777, 0o644)
         self.assertEqual(sorted(os.listdir(self.dir)), ["canary", "in"])
 
-    def out_of(self, data, *opts, kind=wire.DIRECTORY, code=None):
-        """hutch cp from a sandbox that sends `data`."""
+    def from_fake(self, data, *command, kind=wire.DIRECTORY, code=None, silent=False):
+        """Runs hutch while the sandbox answers with `data`."""
         real = RUN / "sandboxes" / self.sandbox / "sock"
         aside = real.with_name("sock.real")
         real.rename(aside)
         try:
-            fake = Fake(str(real), data, kind)
-            r = hutch("cp", *opts, f"{self.sandbox}:/d", str(self.dir / "in"))
+            fake = Fake(str(real), data, kind, silent)
+            r = hutch(*command)
             fake.server.close()
         finally:
             with contextlib.suppress(FileNotFoundError):
@@ -128,6 +130,12 @@ class CopyAttack(SharedCase):
         if code is not None:
             self.assertEqual(r.returncode, code, r.stderr)
         return r
+
+
+class CopyAttack(FakeCase):
+    def out_of(self, data, *opts, **more):
+        """hutch cp from a sandbox that sends `data`."""
+        return self.from_fake(data, "cp", *opts, f"{self.sandbox}:/d", str(self.dir / "in"), **more)
 
     def test_control_the_archives_do_harm(self):
         broken = set()
@@ -239,3 +247,69 @@ class CopyAttack(SharedCase):
             p.wait(PATIENCE)
         self.assertEqual(os.listdir(self.dir / "in"), [])
         self.sh(self.sandbox, "rm /tmp/sparse")
+
+
+def root_tree(*members):
+    """What a sandbox that becomes an image would send."""
+    return archive(member(".", tarfile.DIRTYPE, mode=0o755), member("etc", tarfile.DIRTYPE, mode=0o755), *members)
+
+
+class CommitAttack(FakeCase):
+    """The same for what becomes an image: what reads it has no power, and nothing of what is refused is kept."""
+
+    state = Path(os.environ.get("HUTCH_STATE_DIR", "/nonexistent")) / "images"
+
+    def images(self):
+        return sorted(os.listdir(self.state / "trees")), sorted(os.listdir(self.state / "names")), os.listdir(self.state / "tmp")
+
+    def commit(self, data, **more):
+        return self.from_fake(data, "commit", self.sandbox, "evil:x", **more)
+
+    def hostile(self):
+        canary = str(self.canary)
+        up = os.path.relpath(canary, "/")
+        link = member("l", tarfile.SYMTYPE, os.path.dirname(canary))
+        owner = member("f")
+        owner[0].uid = 65536
+        return {
+            "dots": (root_tree(member(f"../../../../../../../../{up}")), "'..'"),
+            "through a link": (root_tree(link, member("l/canary")), "symbolic link"),
+            "hard link out": (root_tree(member("h", tarfile.LNKTYPE, canary)), "not in the image"),
+            "hard link through a link": (root_tree(link, member("h", tarfile.LNKTYPE, "l/canary")), "not in the image"),
+            "dev is a link": (root_tree(member("dev", tarfile.SYMTYPE, "/dev")), "must be a directory"),
+            "proc is a file": (root_tree(member("proc")), "must be a directory"),
+            "nobody's": (root_tree(owner), "ids go up to"),
+            "sparse": (root_tree(member("s", tarfile.GNUTYPE_SPARSE)), "sparse"),
+            "too deep": (root_tree(member("x/" * 200 + "f")), "deep"),
+            "cut": (root_tree(member("f"))[:1700], "cut off"),
+            "behind the end": (root_tree(member("f")) + b"x" * 512, "behind the end"),
+            "noise": (bytes(range(256)) * 64, "checksum"),
+            "nothing": (b"", "cut off"),
+        }
+
+    def test_a_hostile_sandbox_becomes_no_image(self):
+        before = self.images()
+        for name, (data, words) in self.hostile().items():
+            with self.subTest(name):
+                r = self.commit(data)
+                self.assertIn(words, r.stderr.decode())
+                self.assertNotEqual(r.returncode, 0)
+                self.unharmed()
+                self.assertEqual(self.images(), before)
+
+    def test_control_a_good_one_does(self):
+        before = self.images()
+        data = root_tree(member("absolute"), member("s", mode=0o4755), member("n", tarfile.CHRTYPE), member("p", tarfile.FIFOTYPE))
+        self.commit(data, code=0)
+        trees, names, tmp = self.images()
+        self.assertEqual((names, tmp), (sorted([*before[1], "evil:x.json"]), []))
+        root = self.state / "trees" / (set(trees) - set(before[0])).pop() / "root"
+        self.assertEqual(sorted(os.listdir(root)), ["absolute", "dev", "etc", "proc", "run", "s", "sys"])
+        self.assertEqual((root / "s").stat().st_mode & 0o7777, 0o755)
+        self.assertEqual(hutch("image", "rm", "evil:x").returncode, 0)
+        self.assertEqual(self.images(), before)
+
+    def test_one_that_says_no_more(self):
+        """Refused, and the rest never comes: nobody waits for that."""
+        r = self.commit(root_tree(member("../x")), silent=True)
+        self.assertIn("'..'", r.stderr.decode())

@@ -186,7 +186,7 @@ class Raid(SandboxCase):
             before = (path.read_bytes(), stat.S_IMODE(path.stat().st_mode), path.stat().st_uid)
             said = dict(line.split(": ") for line in self.out("true").splitlines())
             self.assertEqual(before, (path.read_bytes(), stat.S_IMODE(path.stat().st_mode), path.stat().st_uid))
-        self.assertEqual(said.pop("write workspace"), "ok")
+        self.assertEqual(said.pop("write own"), "ok")
         self.assertEqual(len(said), 14)
         self.assertEqual({k: v for k, v in said.items() if v not in ("EACCES", "EROFS", "EPERM")}, {})
         now = os.stat("/dev/null")

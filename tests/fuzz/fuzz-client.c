@@ -3,7 +3,8 @@
 #include "keeper-world.h"
 
 static const char *const env[] = { "A=1", "B=2", NULL };
-static const struct spec spec = { .user = "user",
+static const struct spec spec = { .id = "abcdefghijklmnop",
+				  .user = "user",
 				  .workspace = "/w",
 				  .env = { (const char **)env, 2 } };
 
@@ -42,8 +43,23 @@ static void act_exit(struct world *w, size_t i)
 	(void)link_msg(w->ours, w->ch[i], WIRE_MSG_EXIT, &b);
 }
 
+/* Answers what was asked, whoever still waits for it; an answer to nothing is refused. */
+static void act_warden(struct world *w)
+{
+	const struct life_answer a = { .result = (enum life_result)draw(w, LIFE_RESULTS),
+				       .paused = draw(w, 2),
+				       .ms = draw(w, 1000) };
+	const bool asked = w->k.life.n > 0;
+
+	assert(life_answered(&w->k, life_answer_pack(&a)) == asked);
+	if (draw(w, 32) == 0)
+		life_paused(&w->k);
+}
+
 static void act(struct world *w)
 {
+	if (draw(w, 4) == 0)
+		act_warden(w);
 	for (size_t i = 0; i < w->n; i++) {
 		uint32_t what = draw(w, 20);
 

@@ -3,7 +3,8 @@
 #include "keeper-world.h"
 
 static const char *const env[] = { "A=1", "B=2", NULL };
-static const struct spec spec = { .user = "user",
+static const struct spec spec = { .id = "abcdefghijklmnop",
+				  .user = "user",
 				  .workspace = "/w",
 				  .env = { (const char **)env, 2 } };
 
@@ -13,6 +14,8 @@ static void ask(struct world *w, enum wire_op op)
 
 	if (op == WIRE_OP_EXEC)
 		fields_put_text(&b, TAG_ARGV, "x");
+	else if (op == WIRE_OP_PORT)
+		fields_put_number(&b, TAG_PORT, 80);
 	else
 		fields_put_text(&b, TAG_PATH, "/x");
 	if (op == WIRE_OP_MOVE)
@@ -43,9 +46,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	static struct world w;
 
 	world_start(&w, &spec, LINK_KEEPER);
-	for (unsigned int op = WIRE_OP_EXEC; op < WIRE_OP_MAX; op++)
+	for (unsigned int op = WIRE_OP_EXEC; op <= WIRE_OP_UNPACK; op++)
 		ask(&w, (enum wire_op)op);
 	ask(&w, WIRE_OP_EXEC);
+	ask(&w, WIRE_OP_PORT);
 	(void)move(w.ours, w.client->port.link);
 	keeper_round(&w.k);
 	(void)move(w.k.guest.link, NULL);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The keeper's end, which hears what a guest says: nothing on this machine is trusted less. It has
- * asked for every operation once (channels 2 to 22), and channel 24 is a command that runs.
+ * asked for every operation once (channels 2 to 22, and 26: a port), and channel 24 is a command
+ * that runs.
  */
 #include "wire-shadow.h"
 
 enum {
-	LAST_ASKED = 2 * (WIRE_OP_MAX - 1),
+	LAST_ASKED = 2 * WIRE_OP_UNPACK,
 	RUNNING = LAST_ASKED + 2,
 };
 
@@ -16,7 +17,10 @@ static void ask(struct world *w, enum wire_op op)
 	struct shadow *s;
 	uint32_t ch = 0;
 
-	fields_put_text(&b, op == WIRE_OP_EXEC ? TAG_ARGV : TAG_PATH, "x");
+	if (op == WIRE_OP_PORT)
+		fields_put_number(&b, TAG_PORT, 80);
+	else
+		fields_put_text(&b, op == WIRE_OP_EXEC ? TAG_ARGV : TAG_PATH, "x");
 	if (op == WIRE_OP_MOVE)
 		fields_put_text(&b, TAG_TARGET, "y");
 	if (op == WIRE_OP_LIST)
@@ -37,9 +41,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	fields_put_text(&theirs, TAG_AGENT, "fuzz");
 	put_frame(&first, WIRE_HELLO, 0, 0, &theirs);
 	world_start(&w, LINK_KEEPER, &hello, &first);
-	for (unsigned int op = WIRE_OP_EXEC; op < WIRE_OP_MAX; op++)
+	for (unsigned int op = WIRE_OP_EXEC; op <= WIRE_OP_UNPACK; op++)
 		ask(&w, (enum wire_op)op);
 	ask(&w, WIRE_OP_EXEC);
+	ask(&w, WIRE_OP_PORT);
 	buf_reset(&first);
 	fields_put_number(&pid, TAG_PID, 1);
 	put_frame(&first, WIRE_ACCEPT, RUNNING, 0, &pid);

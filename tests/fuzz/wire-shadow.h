@@ -119,8 +119,11 @@ static void on_opened(struct link *l, uint32_t ch, enum wire_op op, const struct
 	struct shadow *s;
 
 	assert(!w->ended && w->role == LINK_GUEST && ch % 2 == 0 && ch > w->last_heard);
-	assert(op >= WIRE_OP_EXEC && op < WIRE_OP_MAX && !link_cookie(l, ch));
-	assert(fields_has(f, op == WIRE_OP_EXEC ? TAG_ARGV : TAG_PATH));
+	assert(wire_op_is_guests((uint8_t)op) && !link_cookie(l, ch));
+	assert(fields_has(f, op == WIRE_OP_EXEC	  ? TAG_ARGV
+			     : op == WIRE_OP_PORT ? TAG_PORT
+						  : TAG_PATH));
+	assert(op != WIRE_OP_PORT || fields_number(f, TAG_PORT, 0) - 1 < UINT16_MAX);
 	w->last_heard = ch;
 	s = shadow_new(w, ch, SHADOW_ASKED);
 	link_set_cookie(l, ch, s);

@@ -21,22 +21,24 @@ NAMESPACES = ["unshare", "--fork", "--pid", "--mount", "--mount-proc", "--uts", 
 if not ROOT:
     NAMESPACES[1:1] = ["--user", "--map-root-user"]
 
-PASSWD = f"""root:x:0:0:root:/root:/bin/sh
+PASSWD = f"""root:x:0:0:root:{"/root" if ROOT else "HOME"}:/bin/sh
 daemon:x:1:1::relative:/usr/sbin/nologin
 broken:x:5:5
 user:x:{UID}:{UID}::HOME:/bin/sh
 other:x:{UID + 1}:{UID + 1}:::/bin/sh
+odd\xff:x:{UID + 9}:{UID + 9}:::/bin/sh
 """
 GROUP = f"""root:x:0:
 user:x:{UID}:
 team:x:{UID + 7}:other,user
 """
 SETUP = f"""
-mount -t tmpfs -o mode=755 none "$1" && mkdir "$1/w" "$1/w/home" "$1/small" && chmod 1777 "$1/w" &&
-	mount -t tmpfs -o mode=1777,size=1m none "$1/small" || exit 90
+mount -t tmpfs -o mode=755 none "$1" && mkdir "$1/w" "$1/w/home" "$1/small" "$1/plain" && chmod 1777 "$1/w" &&
+	mount -t tmpfs -o mode=1777,size=1m none "$1/small" && mount -t ramfs -o mode=1777 none "$1/plain" || exit 90
 [ "$2" = root ] && chown {UID}:{UID} "$1/w/home"
 mount --bind "$3" /etc/passwd && mount --bind "$4" /etc/group || exit 91
-shift 4
+[ -z "$5" ] || {{ ip link set lo up && echo "$5" > /proc/sys/net/ipv4/ip_local_port_range; }} || exit 92
+shift 5
 exec "$@"
 """
 PROCESSES = """
@@ -68,21 +70,22 @@ def environment():
 class Guest:
     """
     A running guest. `dir` is a directory that anybody may write, `home` that of the default user, `small` a
-    file system of one megabyte. Only the guest sees what is in them.
+    file system of one megabyte, `plain` one without extended attributes. Only the guest sees what is in them.
+    With `ports` it has a network of its own, where connections come from these.
     """
 
-    def __init__(self):
+    def __init__(self, ports=""):
         self.top = tempfile.mkdtemp(prefix="hutch-guest-")
         os.chmod(self.top, 0o755)
         mount = os.path.join(self.top, "mnt")
         os.mkdir(mount)
-        self.dir, self.home, self.small = f"{mount}/w", f"{mount}/w/home", f"{mount}/small"
-        Path(self.top, "passwd").write_text(PASSWD.replace("HOME", self.home))
+        self.dir, self.home, self.small, self.plain = f"{mount}/w", f"{mount}/w/home", f"{mount}/small", f"{mount}/plain"
+        Path(self.top, "passwd").write_text(PASSWD.replace("HOME", self.home), "latin-1")
         Path(self.top, "group").write_text(GROUP)
         ours, theirs = socket.socketpair()
         self.process = subprocess.Popen(
-            [*NAMESPACES, "sh", "-c", SETUP, "sh", mount, "root" if ROOT else "user", f"{self.top}/passwd",
-             f"{self.top}/group", guest_path(), "--channel", str(theirs.fileno())],
+            [*NAMESPACES, *(["--net"] if ports else []), "sh", "-c", SETUP, "sh", mount, "root" if ROOT else "user", f"{self.top}/passwd",
+             f"{self.top}/group", ports, guest_path(), "--channel", str(theirs.fileno())],
             pass_fds=[theirs.fileno()], env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE)
         theirs.close()
@@ -108,8 +111,8 @@ class GuestCase(unittest.TestCase):
     def setUp(self):
         self.start()
 
-    def start(self, greet=True, **hello):
-        self.guest = Guest()
+    def start(self, greet=True, ports="", **hello):
+        self.guest = Guest(ports)
         self.addCleanup(self.guest.end)
         self.link, self.dir = self.guest.link, self.guest.dir
         if greet:

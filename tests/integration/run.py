@@ -14,6 +14,7 @@ import unittest
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+SLOW = 5  # seconds, from which on it is told
 
 
 class TapResult(unittest.TestResult):
@@ -21,6 +22,11 @@ class TapResult(unittest.TestResult):
         super().__init__()
         self.count = 0
         self.failed = 0
+        self.began = time.monotonic()
+
+    def startTest(self, test):
+        super().startTest(test)
+        self.began = time.monotonic()
 
     def tell(self, ok, test, more="", details=""):
         self.count += 1
@@ -29,6 +35,8 @@ class TapResult(unittest.TestResult):
         print(f"{'ok' if ok else 'not ok'} {self.count} - {name}{more}")
         for line in details.splitlines():
             print("#   " + line)
+        if time.monotonic() - self.began > SLOW:
+            print(f"#   took {time.monotonic() - self.began:.1f} s")
         sys.stdout.flush()
 
     def addSuccess(self, test):

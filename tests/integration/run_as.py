@@ -9,7 +9,7 @@ The programs and the tests are copied to a public directory first. A build below
 reached by another user, and to open it would open what is not ours to open. The copies also tell our processes from those
 of everybody else: the program behind a process is one of these files.
 
-HUTCH, HUTCH_KEEPER and HUTCH_GUEST are the programs, PROBE, RAIDER and BOMB those of the attacks; HUTCH_TEST_IMAGE the tarball of
+HUTCH, HUTCH_KEEPER, HUTCH_GUEST and HUTCHD are the programs, PROBE, RAIDER and BOMB those of the attacks; HUTCH_TEST_IMAGE the tarball of
 make-image.sh, made if it is not there.
 """
 
@@ -28,7 +28,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = os.geteuid() == 0
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # an interpreter from root's home is of no use to others
 PROGRAMS = {"HUTCH": "src/cli/hutch", "HUTCH_KEEPER": "src/keeper/hutch-keeper", "HUTCH_GUEST": "src/guest/hutch-guest",
-            "PROBE": "probe", "RAIDER": "raider", "BOMB": "bomb"}
+            "HUTCHD": "src/daemon/hutchd", "PROBE": "probe", "RAIDER": "raider", "BOMB": "bomb"}
 
 
 def image():

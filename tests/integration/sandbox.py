@@ -26,7 +26,7 @@ ID = re.compile(r"[a-z][a-z0-9]{15}")
 PATIENCE = 60
 IDS_FIRST = 0x70010000  # of sandboxes of root
 IDS = 65536
-COMMS = ("hutch", "hutch-keeper", "hutch-guest", "newuidmap", "newgidmap")
+COMMS = ("hutch", "hutchd", "hutch-keeper", "hutch-guest", "newuidmap", "newgidmap")
 
 
 def as_root(thing):
@@ -91,7 +91,7 @@ def processes():
 
 def programs():
     """The files that our processes run."""
-    files = [os.stat(os.environ[name]) for name in ("HUTCH", "HUTCH_KEEPER", "HUTCH_GUEST")]
+    files = [os.stat(os.environ[name]) for name in ("HUTCH", "HUTCH_KEEPER", "HUTCH_GUEST", "HUTCHD") if name in os.environ]
     return {(st.st_dev, st.st_ino) for st in files}
 
 

@@ -18,6 +18,7 @@ COMMANDS = {
     "exec": ["x", "true"],
     "cp": ["x:/a", "b"],
     "watch": ["x:/a"],
+    "commit": ["x", "y"],
     "ps": [],
     "shell": ["x"],
     "attach": ["x"],
@@ -26,6 +27,9 @@ COMMANDS = {
     "signal": ["x", "TERM"],
     "inspect": ["x"],
     "receipt": ["x"],
+    "pause": ["x"],
+    "resume": ["x"],
+    "ttl": ["x", "5m"],
     "kill": ["x"],
     "rm": ["x"],
     "gc": [],
@@ -35,6 +39,10 @@ COMMANDS = {
     "egress allow": ["x", "github.com"],
     "egress deny": ["x", "github.com"],
     "egress suggest": [],
+    "key": None,
+    "key create": [],
+    "key ls": [],
+    "key revoke": ["x"],
     "audit": None,
     "audit show": [],
     "audit verify": [],
@@ -54,6 +62,7 @@ COMMANDS = {
     "image ls": [],
     "image inspect": ["x"],
     "image rm": ["x"],
+    "mcp": [],
     "doctor": [],
     "completion": ["bash"],
     "help": [],
@@ -61,8 +70,9 @@ COMMANDS = {
 }
 # Commands of images need a store, and a network, those of sandboxes an engine: test_image.py, test_sandbox_run.py and their
 # neighbours run them.
-SANDBOX = ("run", "create", "exec", "shell", "attach", "logs", "wait", "signal", "cp", "watch", "ps", "inspect", "receipt", "kill", "rm", "gc")
-LEAVES = [c for c, args in COMMANDS.items() if args is not None and not c.startswith(("image ", "egress ", "audit ")) and c not in SANDBOX]
+SANDBOX = ("run", "create", "exec", "shell", "attach", "logs", "wait", "signal", "cp", "commit", "watch", "ps", "inspect", "receipt", "pause", "resume", "ttl",
+           "kill", "rm", "gc", "mcp")
+LEAVES = [c for c, args in COMMANDS.items() if args is not None and not c.startswith(("image ", "egress ", "audit ", "key ")) and c not in SANDBOX]
 WITH_JSON = [c for c in LEAVES if c not in ("completion", "help")]
 ORDINARY_USER = 65534
 
@@ -94,7 +104,7 @@ class Help(Case):
     def test_every_command_is_known_here(self):
         """A command that is added to the program is added to these tests."""
         found = set()
-        for path in ("", "config", "image", "egress", "audit"):
+        for path in ("", "config", "image", "egress", "key", "audit"):
             text = self.run_ok(*path.split(), "--help")
             listed = text.split("\nCommands:\n")[1].split("\n\n")[0]
             for line in listed.splitlines():
@@ -239,8 +249,9 @@ class PassedOn(Case):
     def test_no_sandboxes(self):
         self.assertRegex(self.run_ok("ps", env=self.env), r"^ID +AGENT +IMAGE +STATE +AGE\n$")
         self.assertEqual(json.loads(self.run_ok("ps", "-a", "--json", env=self.env)), [])
-        for command in ("inspect", "receipt", "kill", "rm"):
+        for command in ("inspect", "receipt", "pause", "resume", "kill", "rm"):
             self.assertIn("no sandbox 'abc'", self.fails(command, "abc", code=1))
+        self.assertIn("no sandbox 'abc'", self.fails("ttl", "abc", "5m", code=1))
 
 
 class Failures(Case):

@@ -135,10 +135,22 @@ class TestExec(GuestCase):
 
     def test_cwd(self):
         self.assertEqual(self.sh("pwd", cwd="/usr").out(), b"/usr\n")
-        for cwd, code in (("/nonexistent", wire.NOT_FOUND), ("/etc/passwd", wire.NOT_DIRECTORY), ("usr", wire.INVALID)):
+        self.op("mkdir", "a/b", parents=True)
+        for cwd, want in (("", ""), ("~", ""), ("~/", ""), ("a", "/a"), ("a/b", "/a/b"), ("~/a/b", "/a/b"), ("./a", "/a")):
+            self.assertEqual(self.sh("pwd -P", cwd=cwd).out().decode(), f"{self.guest.home}{want}\n", cwd)
+
+    def test_cwd_that_cannot_be_entered(self):
+        self.op("mkdir", "closed", mode=0)
+        for cwd, code in (("/nonexistent", wire.NOT_DIRECTORY), ("/etc/passwd", wire.NOT_DIRECTORY), ("usr", wire.NOT_DIRECTORY),
+                          ("/etc/passwd/x", wire.NOT_DIRECTORY), ("/" + "x" * 300, wire.NOT_DIRECTORY),
+                          ("closed", wire.NOT_DIRECTORY), ("~root", wire.INVALID), ("~~", wire.INVALID),
+                          ("x" * 4096, wire.INVALID)):
             ch = self.sh("pwd", cwd=cwd)
             self.assertEqual((ch.closed["code"], ch.accepted), (code, None), ch.closed)
-            self.assertIn(cwd, ch.closed["text"])
+            self.assertIn(cwd[:100], ch.closed["text"])
+        # Nothing else about a command has this code.
+        for program, code in (("/nonexistent", wire.NOT_FOUND), ("/etc/passwd/x", wire.CANNOT_EXECUTE)):
+            self.assertEqual(self.run_(program).closed["code"], code, program)
 
     def test_limits(self):
         limit = [wire.rlimit(resource.RLIMIT_NOFILE, 77, 99), wire.rlimit(resource.RLIMIT_CORE, 0, 0)]

@@ -2,10 +2,22 @@
 """File operations and watches in a sandbox."""
 
 import os
+import tempfile
 import time
+import unittest
 
 import wire
-from guest import GuestCase
+from guest import GuestCase, ROOT, UID
+
+
+def tmpfs_keeps_attributes():
+    """Since Linux 6.6."""
+    with tempfile.NamedTemporaryFile(dir="/dev/shm") as f:
+        try:
+            os.setxattr(f.name, "user.hutch", b"")
+        except OSError:
+            return False
+    return True
 
 
 class TestFiles(GuestCase):
@@ -71,14 +83,129 @@ class TestFiles(GuestCase):
         self.assertEqual(self.code("stat", f"{self.dir}/none"), wire.NOT_FOUND)
         self.assertEqual(self.code("stat", "/etc/passwd/x"), wire.NOT_DIRECTORY)
 
+    def test_owners(self):
+        uid = 0 if not ROOT else UID
+        name = "root" if not ROOT else "user"
+        entry = self.write("f", b"")
+        self.assertEqual((entry["uid"], entry["owner"], entry["gid"], entry["group"]), (uid, name, uid, name))
+        entry = self.op("stat", "/proc/self/exe" if not ROOT else "/").accepted
+        self.assertEqual((entry["owner"], entry["group"]), ("root", "root"))
+        ch = self.op("list", self.dir, depth=1)
+        self.assertEqual([(e["owner"], e["group"]) for e in ch.entries()], [(name, name)])
+        ch = self.link.open("watch", path=self.guest.home)
+        ch.wait_accepted()
+        self.write("g", b"")
+        self.assertEqual(ch.wait_msg(lambda k, f: f["path"] == b"g")["owner"], name)
+        ch.close()
+        if ROOT:
+            self.op("mkdir", f"{self.dir}/open", mode=0o777)
+            # By number, with a group that has a name; one whose name is no text; numbers that have none.
+            for who, want in ((f"{UID + 1}:{UID + 7}", ("other", "team")), (f"{UID + 9}:{UID + 9}", (f"{UID + 9}", f"{UID + 9}")),
+                              ("4000000000:0", ("4000000000", "root")), (f"1:{UID}", ("daemon", "user"))):
+                entry = self.write(f"{self.dir}/open/{who}", b"", user=who)
+                self.assertEqual((entry["owner"], entry["group"]), want)
+            found = self.op("list", f"{self.dir}/open", depth=1).entries()
+            self.assertEqual({e["owner"] for e in found}, {"other", f"{UID + 9}", "4000000000", "daemon"})
+
+    def test_owners_where_the_user_may_not_read_who_they_are(self):
+        self.restart(read=["/usr", "/lib", "/bin"], write=["/tmp"], execute=["/usr"])
+        self.assertEqual(self.code("read", "/etc/passwd"), wire.PERMISSION)
+        self.assertEqual(self.write(f"{self.dir}/f", b"")["owner"], "user" if ROOT else "root")
+
+    @unittest.skipUnless(tmpfs_keeps_attributes(), "this kernel's tmpfs keeps no attributes of users")
+    def test_metadata(self):
+        def meta(entry):
+            return sorted(entry.get("meta", []))
+
+        path = f"{self.dir}/f"
+        entry = self.write(path, b"1", meta=["a=1", "long-key-9=" + "v" * 1024, b"z=\xff=\n", "empty="], mode=0o400)
+        want = sorted([b"a=1", b"empty=", b"long-key-9=" + b"v" * 1024, b"z=\xff=\n"])
+        self.assertEqual(meta(entry), want)
+        self.ok(f"ln -s f {self.dir}/l")
+        self.assertEqual(meta(self.op("stat", path).accepted), want)
+        self.assertEqual(meta(self.op("read", path).accepted), want)
+        listed = {e["path"]: meta(e) for e in self.op("list", self.dir, depth=1, follow=True).entries()}
+        self.assertEqual(listed, {b"f": want, b"home": [], b"l": want})
+        self.assertEqual(meta(self.op("stat", f"{self.dir}/l").accepted), [])
+        self.assertEqual(self.python(f"import os\nprint(os.getxattr('{path}', 'user.e2b.a'))"), "b'1'\n")
+        # What somebody else has put there, as far as it can be said.
+        self.write(path := f"{self.dir}/g", b"2", meta=["b=2"])
+        self.python(f"""import os
+for name, value in (("e2b.theirs", b"3"), ("e2b.Upper", b"4"), ("e2b.nul", bytes(1)), ("e2b.", b"5"), ("e2bx", b"6"), ("other", b"7"),
+                    ("e2b.long", b"8" * 1025), ("e2b." + "k" * 65, b"9")):
+    os.setxattr({path!r}, "user." + name, value)""")
+        self.assertEqual(meta(self.op("stat", path).accepted), [b"b=2", b"theirs=3"])
+        # Nothing stays of a file that is replaced.
+        self.assertEqual(meta(self.write(path, b"3", meta=["c=3"])), [b"c=3"])
+        self.assertEqual(meta(self.write(path, b"4")), [])
+        self.assertEqual(self.python(f"import os\nprint(os.listxattr({path!r}))"), "[]\n")
+        # As much as there may be, and more than that by other hands.
+        most = [f"{'k' * 62}{i:02}=".encode() + b"v" * 1024 for i in range(32)]
+        self.assertEqual(meta(self.write(path, b"5", meta=most)), most)
+        self.python(f"import os\nfor i in range(20): os.setxattr({path!r}, f'user.e2b.more-{{i}}', b'')")
+        self.assertEqual(len(meta(self.op("stat", path).accepted)), 32)
+        # Through a link it is the file's.
+        self.ok(f"ln -s g {self.dir}/gl")
+        self.assertEqual(meta(self.write(f"{self.dir}/gl", b"6", meta=["d=4"])), [b"d=4"])
+        self.assertEqual(meta(self.op("stat", path).accepted), [b"d=4"])
+
+    def test_metadata_that_cannot_be_kept(self):
+        plain = self.guest.plain
+        ch = self.op("write", f"{plain}/f", b"1", meta=["a=1"])
+        self.assertEqual(ch.closed["code"], wire.UNSUPPORTED, ch.closed)
+        self.assertIn(f"{plain}/f", ch.closed["text"])
+        self.assertEqual(self.names(plain), [])
+        self.assertNotIn("meta", self.write(f"{plain}/f", b"1"))
+        self.assertNotIn("meta", self.op("stat", f"{plain}/f").accepted)
+        ch = self.op("write", f"{self.dir}/f", b"1", meta=["a=1", "a=2"])
+        self.assertEqual(ch.closed["code"], wire.INVALID if tmpfs_keeps_attributes() else wire.UNSUPPORTED, ch.closed)
+        self.assertEqual(self.names(self.dir), ["home"])
+
+    def test_metadata_that_is_none(self):
+        for meta in (["a"], ["=1"], ["A=1"], ["a_b=1"], ["a=" + "v" * 1025], ["k" * 65 + "=1"], [b"a=\0"], [f"k{i}=" for i in range(33)]):
+            self.restart()
+            self.link.open("write", path=f"{self.dir}/f", meta=meta)
+            self.link.wait_ended()
+
     def test_paths(self):
-        for path in ("relative", "", b"\xff", "/" + "x" * 4095, "/" + "x" * 300):
+        for path in ("~root", "~root/x", "~~", b"~\xff", "x" * 4096, "/" + "x" * 4095, "/" + "x" * 300):
             self.assertEqual(self.code("stat", path), wire.INVALID, path)
+            self.assertEqual(self.code("move", "/tmp", target=path), wire.INVALID, path)
+        self.assertEqual(self.code("stat", b"\xff"), wire.NOT_FOUND)
         self.assertEqual(self.code("stat", "/" + "x/" * 2047), wire.NOT_FOUND)
         odd = self.dir.encode() + b"/\xff\x01\n"
         self.write(odd, b"odd")
         self.assertEqual(self.read(odd), b"odd")
         self.assertEqual(self.code("stat", odd + b"\xff"), wire.NOT_FOUND)
+
+    def test_paths_at_home(self):
+        home = self.guest.home
+        for path, want in (("", ""), ("~", ""), ("~/", "/"), (".", "/.")):
+            self.assertEqual(self.op("stat", path).accepted["path"].decode(), home + want, path)
+        self.assertEqual(self.write("a/f", b"1", parents=True)["path"].decode(), f"{home}/a/f")
+        self.assertEqual(self.read(f"{home}/a/f"), b"1")
+        self.assertEqual(self.write("~/a/g", b"22")["path"].decode(), f"{home}/a/g")
+        self.assertEqual(self.read("./a/g"), b"22")
+        self.assertEqual(self.write("a/~x", b"3")["path"].decode(), f"{home}/a/~x")
+        self.assertEqual(self.op("mkdir", "d").accepted["path"].decode(), f"{home}/d")
+        self.assertEqual(self.op("move", "a/f", target="~/d/f").accepted["path"].decode(), f"{home}/d/f")
+        self.assertEqual(self.code("remove", "a"), 0)
+        self.assertEqual(sorted(self.names("")), ["d"])
+        self.assertEqual(self.names("d"), ["f"])
+        self.assertEqual(self.op("pack", "d").accepted["path"].decode(), f"{home}/d")
+        ch = self.link.open("watch", path="d")
+        ch.wait_accepted()
+        self.write("d/new", b"")
+        self.assertTrue(ch.wait_msg(lambda k, f: f["path"] == b"new"))
+        ch.close()
+        ch.wait_closed()
+
+    def test_paths_of_users_without_a_home(self):
+        user = str(UID + 2) if ROOT else None
+        if user:
+            self.assertEqual(self.op("stat", "x/..", user=user).closed["code"], wire.NOT_FOUND)
+            self.assertEqual(self.op("stat", "", user=user).accepted["path"], b"/tmp")
+            self.assertEqual(self.op("stat", "~/..", user=user).accepted["path"], b"/tmp/..")
 
     def test_symbolic_links(self):
         self.ok(f"cd {self.dir}; echo 1 > file; ln -s file link; ln -s nowhere dangling; ln -s loop loop")
@@ -95,6 +222,32 @@ class TestFiles(GuestCase):
         self.assertEqual(self.read(f"{self.dir}/d/x"), b"4")
         self.assertEqual(self.code("remove", f"{self.dir}/dl"), 0)
         self.assertEqual(self.read(f"{self.dir}/d/x"), b"4")
+
+    def test_links_that_are_followed(self):
+        top = os.path.realpath(self.dir)
+        self.ok(f"cd {self.dir}; mkdir d; echo hello > d/f; chmod 640 d/f; chmod 750 d; mkfifo p; ln -s d dl; ln -s dl/f fl; "
+                "ln -s fl chain; ln -s nowhere broken; ln -s loop loop; ln -s p pl; mkdir secret; echo 1 > secret/f; "
+                "ln -s secret/f sl; chmod 0 secret")
+        want = {"fl": (wire.FILE, 0o640, 6, f"{top}/d/f"), "chain": (wire.FILE, 0o640, 6, f"{top}/d/f"),
+                "dl": (wire.DIRECTORY, 0o750, None, f"{top}/d"), "pl": (wire.OTHER, 0o644, 0, f"{top}/p"),
+                "broken": (wire.SYMLINK, 0o777, 7, "nowhere"), "loop": (wire.SYMLINK, 0o777, 4, "loop"),
+                "p": (wire.OTHER, 0o644, 0, None), "d/f": (wire.FILE, 0o640, 6, None), "d": (wire.DIRECTORY, 0o750, None, None)}
+        want["sl"] = (wire.SYMLINK, 0o777, 8, "secret/f")  # not theirs to enter
+
+        def seen(e, w):
+            target = e.get("target")
+            return e["kind"], e["mode"], e["size"] if w[2] is not None else None, target.decode() if target else None
+
+        listed = {e["path"].decode(): e for e in self.op("list", self.dir, depth=2, follow=True).entries()}
+        for name, w in want.items():
+            entry = self.op("stat", f"{self.dir}/{name}", follow=True).accepted
+            self.assertEqual((seen(entry, w), entry["path"].decode()), (w, f"{self.dir}/{name}"), name)
+            self.assertEqual(seen(listed[name], w), w, name)
+            plain = self.op("stat", f"{self.dir}/{name}").accepted
+            self.assertEqual(plain["kind"], wire.SYMLINK if w[3] else w[0], name)
+            self.assertEqual({k: plain[k] for k in ("uid", "mtime_ns")}, {k: entry[k] for k in ("uid", "mtime_ns")})
+        self.assertNotIn("dl/f", listed)  # described, not gone into
+        self.assertEqual(self.op("stat", f"{self.dir}/fl").accepted["target"], b"dl/f")
 
     def test_only_regular_files(self):
         self.ok(f"cd {self.dir}; mkfifo fifo; mkdir dir")
@@ -132,10 +285,25 @@ class TestFiles(GuestCase):
         self.assertEqual(self.code("move", f"{self.dir}/b", target=f"{self.dir}/c"), 0)
         self.assertEqual(self.read(f"{self.dir}/c"), b"1")
         self.ok(f"mkdir -p {self.dir}/full/x")
-        for path, target, code in (("c", f"{self.dir}/full", wire.IS_DIRECTORY), ("c", "x", wire.INVALID),
+        for path, target, code in (("c", f"{self.dir}/full", wire.IS_DIRECTORY), ("c", "none/x", wire.NOT_FOUND),
                                    ("none", f"{self.dir}/x", wire.NOT_FOUND), ("c", f"{self.guest.small}/x", wire.UNSUPPORTED),
                                    ("full", f"{self.dir}/full/x/y", wire.INVALID)):
             self.assertEqual(self.code("move", f"{self.dir}/{path}", target=target), code, (path, target))
+
+    def test_move_makes_directories(self):
+        self.write(f"{self.dir}/a", b"1")
+        target = f"{self.dir}/x/y/z"
+        self.assertEqual(self.code("move", f"{self.dir}/none", target=target, parents=True), wire.NOT_FOUND)
+        self.assertEqual(self.code("move", f"{self.dir}/a", target=target), wire.NOT_FOUND)
+        self.assertEqual(sorted(self.names(self.dir, 9)), ["a", "home"])
+        self.assertEqual(self.op("move", f"{self.dir}/a", target=target, parents=True).accepted["path"].decode(), target)
+        self.assertEqual(self.op("stat", f"{self.dir}/x/y").accepted["mode"], 0o755)
+        self.assertEqual(self.read(target), b"1")
+        self.assertEqual(self.code("move", target, target="~/p/q", parents=True), 0)
+        self.assertEqual(self.read("p/q"), b"1")
+        ch = self.op("move", f"{self.dir}/x", target="p/q/r/s", parents=True)
+        self.assertEqual(ch.closed["code"], wire.NOT_DIRECTORY)
+        self.assertIn("p/q/r/s", ch.closed["text"])
 
     def names(self, path, depth=1):
         ch = self.op("list", path, depth=depth)

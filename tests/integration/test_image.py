@@ -185,7 +185,8 @@ class Specs(ImageCase):
         self.assertIn("is an image", said)
 
     def test_names(self):
-        for name in ("..", "a/b", "A", "-x", "x" * 64, "", "a.b", "a b"):
+        for name in ("..", "a/b", "A", "-x", "x" * 64, "", "a.b", "a b", "_x", ":", ":t", "a:", "a:b:c", "a:..", "a:.b", "a:-b", "a:b/c",
+                     "a:" + "x" * 64, "a:b c", "a/b:c", "..:a", "a:\n"):
             said = self.run_fails(2, "image", "import", "--", name, "/dev/null", env=self.env)
             self.assertIn("is not a name", said)
             self.assertEqual(hutch("image", "rm", "--", name, env=self.env).returncode, 1)

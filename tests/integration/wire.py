@@ -18,7 +18,8 @@ CREDIT_MAX = 1048576
 TIMEOUT = 20
 
 HELLO, PING, PONG, OPEN, ACCEPT, DATA, EOF, CREDIT, MSG, CLOSE = range(1, 11)
-OPS = ["", "exec", "read", "write", "stat", "list", "mkdir", "move", "remove", "watch", "pack", "unpack", "attach", "egress"]
+OPS = ["", "exec", "read", "write", "stat", "list", "mkdir", "move", "remove", "watch", "pack", "unpack", "attach", "egress", "life",
+       "port"]
 SIGNAL, RESIZE, EXIT, ENTRY, EVENT = range(1, 6)
 CREATED, WRITTEN, REMOVED, RENAMED, ATTRIBUTES, LOST = range(1, 7)
 FILE, DIRECTORY, SYMLINK, OTHER = range(1, 5)
@@ -37,10 +38,14 @@ TAGS = {
     "mtime_ns": (30, "number"), "code": (31, "number"), "signal": (32, "number"), "user_us": (33, "number"),
     "system_us": (34, "number"), "max_rss_kib": (35, "number"), "text": (36, "text"), "landlock": (37, "number"),
     "timeout": (38, "number"), "name": (39, "text"), "detach": (40, "flag"), "record": (41, "number"),
+    "on_timeout": (49, "number"), "want": (50, "number"), "deadline": (53, "number"),
+    "owners": (52, "flag"), "port": (44, "number"), "owner": (45, "text"), "group": (46, "text"), "meta": (47, "bytes"), "follow": (51, "flag"),
 }
 NAMES = {tag: (name, kind) for name, (tag, kind) in TAGS.items()}
 
 ENTRY_FIELDS = {"path", "kind", "size", "mode", "uid", "gid", "mtime_ns"}
+ENTRY_MAY = {"target", "owner", "group", "meta"}
+REPEATED = {"meta"}  # of what a guest sends
 EXIT_FIELDS = {"user_us", "system_us", "max_rss_kib"}
 
 
@@ -73,9 +78,9 @@ def decode(payload):
             raise Broken("a field without a whole header")
         tag, n = payload[pos], int.from_bytes(payload[pos + 1 : pos + 4], "big")
         raw = payload[pos + 4 : pos + 4 + n]
-        if tag not in NAMES or tag <= last or len(raw) != n:
+        name, kind = NAMES.get(tag, ("", ""))
+        if not name or tag < last or (tag == last and name not in REPEATED) or len(raw) != n:
             raise Broken(f"field {tag} is unknown, out of order, repeated or cut")
-        name, kind = NAMES[tag]
         if kind == "number":
             if n != 8:
                 raise Broken(f"number {name} has {n} bytes")
@@ -83,7 +88,8 @@ def decode(payload):
         else:
             if b"\0" in raw:
                 raise Broken(f"NUL in {name}")
-            out[name] = raw.decode() if kind == "text" else raw
+            value = raw.decode() if kind == "text" else raw
+            out[name] = out.get(name, []) + [value] if name in REPEATED else value
         last, pos = tag, pos + 4 + n
     return out
 
@@ -332,10 +338,12 @@ class Link:
         names = set(ch.accepted)
         if ch.op in ("exec", "attach"):
             good = names - {"record"} == {"pid"}
-        elif ch.op in ("list", "remove", "watch"):
+        elif ch.op == "life":
+            good = names == {"want", "deadline"}
+        elif ch.op in ("list", "remove", "watch", "port"):
             good = not names
         else:
-            good = names - {"target"} == ENTRY_FIELDS
+            good = names - ENTRY_MAY == ENTRY_FIELDS
         if not good:
             raise Broken(f"ACCEPT of {ch.op} with {names}")
 
@@ -345,7 +353,7 @@ class Link:
         if kind == EXIT:
             good = ch.op == "exec" and names - {"code", "signal"} == EXIT_FIELDS and len(names) == 4
         elif kind == ENTRY:
-            good = ch.op in ("list", "write") and names - {"target"} == ENTRY_FIELDS
+            good = ch.op in ("list", "write") and names - ENTRY_MAY == ENTRY_FIELDS
         else:
             good = kind == EVENT and ch.op == "watch" and {"event", "path"} <= names
         if not good:

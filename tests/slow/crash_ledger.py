@@ -216,11 +216,11 @@ def tidy(ledger, what, log=AUDIT):
     """After whatever happened: ps and gc work, gc leaves the living alone, and then everything goes, and all of it is in the audit log."""
     env = {"HUTCH_AUDIT_DIR": str(log)}
     alive = ps(env=env)
-    if not any(row["state"] in ("running", "starting") for row in alive.values()):
+    if not any(row["state"] in ("running", "paused", "starting") for row in alive.values()):
         ledger.zero(f"{what}, before gc", "process", "namespace", "mount", "socket")
     took = json.loads(good("gc", "--json", env=env))
     # It may have ended by itself since; but then it says so.
-    wrong = [i for i, row in alive.items() if row["state"] == "running" and i in took["dead"]]
+    wrong = [i for i, row in alive.items() if row["state"] in ("running", "paused") and i in took["dead"]]
     if wrong:
         raise Failure(f"{what}: gc took {wrong}, which lived")
     audited(log, f"{what}, after gc", ps(env=env))

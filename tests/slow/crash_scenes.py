@@ -13,8 +13,8 @@ import tempfile
 import threading
 from pathlib import Path
 
-from crash_ledger import (AUDIT, ID, LOGS, RUN, STATE, Failure, audited, good, host_files, hutch, names, orphans_end, ps, records, tidy,
-                          warden_of)
+from crash_ledger import (AUDIT, FOREVER, ID, LOGS, RUN, STATE, Failure, audited, good, host_files, hutch, names, orphans_end, ps,
+                          records, tidy, warden_of)
 
 HOST_FILE = 256 << 10  # a file of the host chain is full then
 NEXT_FILE = 4 << 20  # a sandbox's chain wants another file then
@@ -57,12 +57,15 @@ class Scene:
     def __init__(self, ledger, fault, env):
         self.ledger, self.fault, self.env, self.log = ledger, fault, dict(env or {}), AUDIT
         self.stderr, self.codes, self.logs = "", [], Logs()
+        self.frozen = False  # what it leaves may be frozen, and cannot end by itself
 
     def step(self, *args, **env):
         r = hutch(*args, fault=self.fault, env={**self.env, **env})
         self.stderr += r.stderr
         self.codes.append(r.returncode)
         if self.fault and "=kill" in self.fault:
+            if self.frozen:
+                good("ps", env={**self.env, **env})
             orphans_end(self.ledger, f"hutch {args[0]} with {self.fault}")
         return r.stdout.strip()
 
@@ -96,6 +99,7 @@ def life(s):
         s.step("exec", sandbox, "--", "true")
         s.step("exec", "-d", sandbox, "--", "sh", "-c", "echo one; echo two >&2")
         s.step("wait", f"{sandbox}/2")
+        s.step("ttl", sandbox, "30m")
         with tempfile.TemporaryDirectory() as d:
             (Path(d) / "file").write_text("crash")
             s.step("cp", f"{d}/file", f"{sandbox}:/tmp/file")
@@ -116,6 +120,42 @@ def lost(s):
     sandbox = good("create").strip()
     os.kill(warden_of(sandbox), signal.SIGKILL)
     s.ledger.zero("kill -9", "process")
+    s.step("ps", "-a")
+    s.step("rm", sandbox)
+
+
+def paused(s):
+    """Stopped, gone on, stopped by its deadline, and ended while it was stopped."""
+    from sandbox import eventually
+    s.frozen = True
+    sandbox = s.step("create")
+    if not ID.fullmatch(sandbox):
+        sandbox = next(iter(ps()), None)
+    if not sandbox:
+        return
+    s.step("exec", "-d", sandbox, "--", *FOREVER)
+    s.step("pause", sandbox)
+    s.look(sandbox)
+    s.step("resume", "--deadline", "20m", sandbox)
+    if not any(s.codes):
+        s.step("ttl", "--on-timeout", "pause", sandbox, "1ms")
+        eventually(lambda: ps("-a").get(sandbox, {}).get("state") != "running", "the pause of a deadline")
+        s.step("ps")
+        s.step("resume", sandbox)
+        s.step("pause", sandbox)
+    s.step("kill", sandbox)
+    s.step("rm", "-f", sandbox)
+
+
+def lost_paused(s):
+    """The warden of a paused one is killed: what is frozen stays until somebody takes it back."""
+    from sandbox import eventually
+    s.frozen = True
+    sandbox = good("create").strip()
+    good("exec", "-d", sandbox, "--", *FOREVER)
+    good("pause", sandbox)
+    os.kill(warden_of(sandbox), signal.SIGKILL)
+    eventually(lambda: warden_of(sandbox) is None, "the end of the warden")
     s.step("ps", "-a")
     s.step("rm", sandbox)
 
@@ -224,7 +264,9 @@ def torn(s):
     s.step("gc")
 
 
-SCENES = {"life": life, "once": once, "lost": lost, "image": image, "egress": egress, "log": log, "more": more, "torn": torn}
+SCENES = {"life": life, "once": once, "lost": lost, "image": image, "egress": egress, "log": log, "more": more, "torn": torn,
+          "paused": paused, "lost-paused": lost_paused}
+FREEZING = ("paused", "lost-paused")  # a user has no freezer
 
 
 def act(ledger, scene, fault=None, env=None):
@@ -245,6 +287,8 @@ def discover(ledger):
     """Which points there are: {point: [(scene, N)...]}, N the passings in one process, up to three; all, of the audit log."""
     found = collections.defaultdict(list)
     for scene in SCENES:
+        if scene in FREEZING and os.geteuid() != 0:
+            continue
         s = act(ledger, scene, env={"HUTCH_FAULT_LIST": "1"})
         if any(s.codes):
             raise Failure(f"{scene} went wrong without a fault: {s.codes} {s.said}")

@@ -8,7 +8,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -197,17 +196,6 @@ __attribute__((no_sanitize("address"))) long __wrap_syscall(long nr, ...)
 	if (strikes(nr == SYS_openat2 ? SLOW : PLAIN))
 		return -1;
 	return __real_syscall(nr, arg[0], arg[1], arg[2], arg[3], arg[4], arg[5]);
-}
-
-/* jansson is a shared library, out of the linker's reach. */
-static void *json_malloc(size_t n)
-{
-	return strikes(MEMORY) ? NULL : __real_malloc(n);
-}
-
-__attribute__((constructor)) static void hook_jansson(void)
-{
-	json_set_alloc_funcs(json_malloc, free);
 }
 
 size_t fail_count_fds(void)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Faults on demand. The test program is linked with --wrap for the calls listed in meson.build
- * (fail_wrap_args), and jansson allocates through us; so the n-th call from now on can be made to
- * fail, and a sweep over n walks through every error path of an operation.
+ * (fail_wrap_args), and jansson allocates through base/json-memory.c; so the n-th call from now on
+ * can be made to fail, and a sweep over n walks through every error path of an operation.
  */
 #pragma once
 

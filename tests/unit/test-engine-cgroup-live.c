@@ -254,6 +254,49 @@ static void kill_gets_what_forks(void **state)
 	wait_for_pids(0);
 }
 
+/* Shared with a child that counts for ever. */
+static volatile unsigned int *counter;
+
+static int count(void)
+{
+	for (;;)
+		++*counter;
+	return 0;
+}
+
+static void wait_for_more(void)
+{
+	const unsigned int before = *counter;
+
+	while (*counter == before)
+		(void)usleep(1000);
+}
+
+static void frozen_is_still(void **state)
+{
+	_cleanup_proc_ struct proc p = PROC_INIT;
+	unsigned int before;
+
+	if (!usable(&live.g))
+		skip();
+	counter = mmap(NULL, sizeof(*counter), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+		       -1, 0);
+	assert_true(counter != MAP_FAILED);
+	enter_and(&p, count);
+	wait_for_more();
+	assert_return_code(cgroup_freeze(&live.g, clock_mono() + 20 * NSEC_PER_SEC), 0);
+	before = *counter;
+	(void)usleep(300 * 1000);
+	assert_int_equal(*counter, before);
+	assert_return_code(cgroup_thaw(&live.g, clock_mono() + 20 * NSEC_PER_SEC), 0);
+	wait_for_more();
+	/* Frozen again, it is killed all the same. */
+	assert_return_code(cgroup_freeze(&live.g, clock_mono() + 20 * NSEC_PER_SEC), 0);
+	assert_return_code(cgroup_kill(&live.g, clock_mono() + 20 * NSEC_PER_SEC), 0);
+	assert_int_equal(result(&p), 128 + SIGKILL);
+	assert_int_equal(munmap((void *)counter, sizeof(*counter)), 0);
+}
+
 static void remove_kills_first(void **state)
 {
 	_cleanup_proc_ struct proc p = PROC_INIT;
@@ -391,7 +434,7 @@ static void faults(void **state)
 	FAIL_SWEEP(make_and_remove(id));
 }
 
-/* A v2 group, with whatever controllers: cgroup.kill and one entry for three parts. */
+/* A v2 group, with whatever controllers: cgroup.kill and one entry for all parts. */
 static void v2_group(void **state)
 {
 	_cleanup_close_ int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC), top = -EBADF;
@@ -407,11 +450,15 @@ static void v2_group(void **state)
 	cgroup_close(&live.g);
 	fd = openat(top, live.id, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	assert_return_code(fd, 0);
-	live.g = (struct cgroup){ .dir = { fd, fd, fd }, .v2 = { true, true, true } };
+	live.g = (struct cgroup){ .dir = { fd, fd, fd, fd }, .v2 = { true, true, true, true } };
 	enter_and(&p, wait_for_signal);
 	while (fd_read_line(fd, "cgroup.procs", line, sizeof(line)) == 0 && !line[0])
 		(void)usleep(1000);
 	assert_int_equal(strtol(line, NULL, 10), p.pid);
+	assert_return_code(cgroup_freeze(&live.g, clock_mono() + 20 * NSEC_PER_SEC), 0);
+	assert_int_equal(cgroup_keyed(fd, "cgroup.events", "frozen"), 1);
+	assert_return_code(cgroup_thaw(&live.g, clock_mono() + 20 * NSEC_PER_SEC), 0);
+	assert_return_code(cgroup_freeze(&live.g, clock_mono() + 20 * NSEC_PER_SEC), 0);
 	assert_return_code(cgroup_kill(&live.g, clock_mono() + 5 * NSEC_PER_SEC), 0);
 	assert_int_equal(result(&p), 128 + SIGKILL);
 	assert_return_code(fd_read_line(fd, "cgroup.events", line, sizeof(line)), 0);
@@ -429,6 +476,7 @@ int main(void)
 		TEST(memory_limit_kills),
 		TEST(pids_limit_refuses),
 		TEST(kill_gets_what_forks),
+		TEST(frozen_is_still),
 		TEST(remove_kills_first),
 		TEST(warm_is_not_seen),
 		TEST(two_at_the_same_time),

@@ -284,6 +284,7 @@ static void limits_v2(void **state)
 	put(d, "memory.max", "");
 	put(d, "pids.max", "");
 	put(d, "cpu.max", "");
+	put(d, "cgroup.freeze", "0");
 	check_limits(d, true, true); /* a kernel without swap */
 	put(d, "memory.swap.max", "");
 	check_limits(d, true, true);
@@ -302,6 +303,7 @@ static void limits_v1(void **state)
 	put(d, "pids.max", "");
 	put(d, "cpu.cfs_period_us", "");
 	put(d, "cpu.cfs_quota_us", "");
+	put(d, "freezer.state", "THAWED");
 	check_limits(d, false, true);
 	check_file(d, "memory.swappiness", "0"); /* in place of memsw */
 	put(d, "memory.swappiness", "60");
@@ -334,10 +336,82 @@ static void limits_that_do_not_stick(void **state)
 	assert_false(g.has[CGROUP_PIDS]);
 }
 
+/* What was asked for counts only when it reads so; else it is taken back. */
+static void freezer_v1(void **state)
+{
+	const struct unit_dir *d = *state;
+	struct cgroup g = CGROUP_INIT;
+
+	assert_int_equal(cgroup_freeze(&g, UINT64_MAX), -EOPNOTSUPP);
+	assert_int_equal(cgroup_thaw(&g, UINT64_MAX), -EOPNOTSUPP);
+	g.dir[CGROUP_FREEZER] = d->fd;
+	assert_int_equal(cgroup_freeze(&g, 0), -ENOENT);
+	put(d, "freezer.state", "THAWED\n");
+	assert_return_code(cgroup_freeze(&g, 0), 0);
+	check_file(d, "freezer.state", "FROZEN");
+	assert_return_code(cgroup_thaw(&g, 0), 0);
+	check_file(d, "freezer.state", "THAWED");
+	/* One that never gets there: in a mere file the rest of what was there stays. */
+	put(d, "freezer.state", "THAWED, FREEZING\n");
+	assert_int_equal(cgroup_freeze(&g, 0), -ETIME);
+	check_file(d, "freezer.state", "THAWED, FREEZING");
+	assert_int_equal(cgroup_thaw(&g, 0), -ETIME);
+}
+
+static void freezer_v2(void **state)
+{
+	const struct unit_dir *d = *state;
+	struct cgroup g = CGROUP_INIT;
+
+	g.dir[CGROUP_FREEZER] = d->fd;
+	g.v2[CGROUP_FREEZER] = true;
+	assert_int_equal(cgroup_freeze(&g, 0), -ENOENT);
+	put(d, "cgroup.freeze", "0\n");
+	put(d, "cgroup.events", "populated 1\nfrozen 0\n");
+	assert_int_equal(cgroup_freeze(&g, 0), -ETIME);
+	check_file(d, "cgroup.freeze", "0");
+	put(d, "cgroup.events", "populated 1\nfrozen 1\n");
+	assert_return_code(cgroup_freeze(&g, 0), 0);
+	check_file(d, "cgroup.freeze", "1");
+	assert_return_code(cgroup_thaw(&g, 0), 0);
+	check_file(d, "cgroup.freeze", "0");
+}
+
+/* The freezer is where the host has it: a v2 group of its own beside limits of v1, or none. */
+static void freezer_places(void **state)
+{
+	const struct unit_dir *d = *state;
+	_cleanup_cgroup_ struct cgroup g = CGROUP_INIT;
+	struct err e = ERR_INIT;
+
+	fake_proc(d,
+		  "32 31 0:29 / /cg/v1 rw - cgroup cgroup rw,cpu,memory,pids\n"
+		  "41 31 0:38 / /cg/unified rw - cgroup2 cgroup2 rw\n",
+		  "0::/\n", "");
+	put(d, "cg/v1/tasks", "");
+	fake_group(d, "cg/unified", "", "");
+	assert_return_code(cgroup_make_at(d->fd, "a1", &limits, &g, &e), 0);
+	assert_true(g.v2[CGROUP_FREEZER] && g.dir[CGROUP_FREEZER] >= 0);
+	assert_true(there(d, "cg/unified/hutch/a1"));
+	assert_false(g.has[CGROUP_FREEZER]); /* there is no file in it */
+	assert_string_equal(g.why[CGROUP_FREEZER],
+			    "/cg/unified/hutch/a1: No such file or directory");
+	assert_return_code(cgroup_remove_at(d->fd, "a1", &e), 0);
+	assert_false(there(d, "cg/unified/hutch/a1") || there(d, "cg/v1/hutch/a1"));
+
+	cgroup_close(&g);
+	fake_proc(d, "32 31 0:29 / /cg/v1 rw - cgroup cgroup rw,cpu,memory,pids\n", "", "");
+	assert_return_code(cgroup_make_at(d->fd, "a2", &limits, &g, &e), 0);
+	assert_string_equal(g.why[CGROUP_FREEZER],
+			    "no hierarchy with the freezer controller is mounted");
+	assert_return_code(cgroup_remove_at(d->fd, "a2", &e), 0);
+}
+
 static void usage_files(void **state)
 {
 	const struct unit_dir *d = *state;
-	struct cgroup g = { .dir = { d->fd, d->fd, d->fd }, .v2 = { true, true, true } };
+	struct cgroup g = { .dir = { d->fd, d->fd, d->fd, d->fd },
+			    .v2 = { true, true, true, true } };
 	struct cgroup_usage u;
 
 	cgroup_usage(&g, &u);
@@ -369,6 +443,7 @@ int main(void)
 		TEST(mixed_tree),      TEST(existing_group), TEST(v2_tree_as_root),
 		TEST(v2_tree_as_user), TEST(nothing_there),  TEST(limits_v2),
 		TEST(limits_v1),       TEST(usage_files),    TEST(limits_that_do_not_stick),
+		TEST(freezer_v1),      TEST(freezer_v2),     TEST(freezer_places),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

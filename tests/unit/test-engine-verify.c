@@ -221,7 +221,7 @@ static void cut_anywhere(void **state)
 static void what_the_bundle_gives(void **state)
 {
 	(void)state;
-	assert_int_equal(oci_guest_capabilities(), 0x1eb);
+	assert_int_equal(oci_guest_capabilities(), 0x1ed);
 	assert_string_equal(oci_readonly[3], "/proc/sys");
 	assert_null(oci_readonly[4]);
 }

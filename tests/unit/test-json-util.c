@@ -267,6 +267,8 @@ static int build_write_read(void)
 	int r = 0;
 
 	r |= json_push(list, json_string("some text"));
+	/* With its quotes 32 bytes: jansson's buffer grows for the last quote. */
+	r |= json_push(list, json_string("2026-11-15T20:10:56.106459942Z"));
 	r |= json_push(list, json_pack("{s:i}", "k", 1));
 	r |= json_put(obj, "list", list);
 	r |= json_put(obj, "real", json_real(1.5));
@@ -276,8 +278,8 @@ static int build_write_read(void)
 	if (!text)
 		return -ENOMEM;
 	r = json_read(text, strlen(text), &back, &e);
-	/* jansson 2.14 takes a string that it has no memory for for a bad token. */
-	assert_true(r == 0 || r == -ENOMEM || (r == -EINVAL && strstr(e.msg, " near ")));
+	assert_true(r == 0 || r == -ENOMEM);
+	assert_true(r < 0 || json_equal(obj, back));
 	return r;
 }
 

@@ -40,7 +40,7 @@ struct talk {
 	bool eof[WIRE_STREAMS];
 	unsigned int msgs, credits;
 	bool exited;
-	uint64_t exit_code, record;
+	uint64_t exit_code, record, want, deadline;
 	struct buf open; /* fields of an OPEN that came */
 };
 
@@ -87,6 +87,8 @@ static inline void peer_accepted_(struct link *l, uint32_t ch, const struct fiel
 
 	t->accepted = true;
 	t->record = fields_number(f, TAG_RECORD, 0);
+	t->want = fields_number(f, TAG_WANT, 0);
+	t->deadline = fields_number(f, TAG_DEADLINE, 0);
 }
 
 static inline void peer_data_(struct link *l, uint32_t ch, unsigned int stream, const void *data,
@@ -296,6 +298,7 @@ static inline void bench_init(struct bench *b, void **state)
 	*b = (struct bench){ .dir = *state, .warden = -EBADF };
 	b->spec.user = "";
 	b->spec.workspace = "/";
+	b->spec.api = "";
 	b->spec.env.v = b->spec.read.v = b->spec.write.v = b->spec.execute.v =
 		(const char **)everywhere;
 	b->spec.read.n = b->spec.write.n = b->spec.execute.n = 1;

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <termios.h>
 
 #include "clock.h"
@@ -51,9 +52,15 @@ static int memory_file(void)
 
 static void form(bool journal)
 {
+	struct stat st;
+	char stream[64];
+
 	(void)unsetenv("HUTCH_LOG");
+	(void)fstat(STDERR_FILENO, &st);
+	(void)snprintf(stream, sizeof(stream), "%llu:%llu", (unsigned long long)st.st_dev,
+		       (unsigned long long)st.st_ino);
 	if (journal)
-		(void)setenv("JOURNAL_STREAM", "8:1", 1);
+		(void)setenv("JOURNAL_STREAM", stream, 1);
 	else
 		(void)unsetenv("JOURNAL_STREAM");
 }
@@ -69,6 +76,18 @@ static void for_the_journal(void **state)
 	log_info("i");
 	log_debug("d");
 	assert_string_equal(end(&c), "<3>e 1\n<4>w\n<6>i\n<7>d\n");
+}
+
+/* The variable of a service whose child writes to a file. */
+static void another_stream_is_not_the_journal(void **state)
+{
+	_cleanup_(capture_done) struct capture c = begin(memory_file());
+
+	form(false);
+	(void)setenv("JOURNAL_STREAM", "8:1", 1);
+	log_open("prog", LOG_LEVEL_INFO);
+	log_info("text");
+	assert_non_null(strstr(end(&c), " info: text\n"));
 }
 
 static void with_a_timestamp(void **state)
@@ -216,6 +235,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(for_the_journal),
+		cmocka_unit_test(another_stream_is_not_the_journal),
 		cmocka_unit_test(with_a_timestamp),
 		cmocka_unit_test(on_a_terminal),
 		cmocka_unit_test(levels),

@@ -124,7 +124,10 @@ static void as_json(void **state)
 	j = receipt_json(&r, &head);
 	assert_string_equal(json_string_value(json_object_get(j, "schema")), "hutch.receipt/1");
 	assert_string_equal(json_string_value(json_object_get(j, "sandbox")), "abc");
-	assert_int_equal(json_object_size(j), 7);
+	assert_int_equal(json_object_size(j), 8);
+	row = json_object_get(j, "pause");
+	assert_string_equal(json_string_value(json_object_get(row, "by")), "none");
+	assert_string_equal(json_string_value(json_object_get(row, "seen")), "nobody has looked");
 	rows = json_object_get(j, "layers");
 	assert_int_equal(json_array_size(rows), RECEIPT_ROWS);
 	row = json_array_get(rows, LAYER_SECCOMP);

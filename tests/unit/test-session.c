@@ -214,7 +214,7 @@ static void test_refused(void **state)
 	check_refused((struct session_spec){ .argv = nothing }, WIRE_NOT_FOUND);
 	check_refused((struct session_spec){ .argv = file }, WIRE_PERMISSION);
 	check_refused((struct session_spec){ .argv = ok, .user = "no-such-user" }, WIRE_NO_USER);
-	check_refused((struct session_spec){ .argv = ok, .cwd = "/no/such" }, WIRE_NOT_FOUND);
+	check_refused((struct session_spec){ .argv = ok, .cwd = "/no/such" }, WIRE_NOT_DIRECTORY);
 }
 
 static void test_too_long(void **state)

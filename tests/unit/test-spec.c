@@ -28,6 +28,8 @@ static const struct spec example = {
 	.created = UINT64_C(1790000000123456789),
 	.require = UINT64_C(1) << LAYER_SECCOMP | UINT64_C(1) << LAYER_KVM,
 	.limits = { 1500, 1 << 30, 1 << 20, 4096, 64, 60000, 0, 5 },
+	.deadline = 2000,
+	.on_timeout = ON_TIMEOUT_PAUSE,
 	.egress = { .allow = { allow, 2 },
 		    .deny = { deny, 1 },
 		    .bytes_out = 1,
@@ -37,6 +39,7 @@ static const struct spec example = {
 		    .names = 5 },
 	.user = "",
 	.workspace = "/workspace",
+	.api = "{}",
 	.env = { env, 3 },
 	.read = { all, 1 },
 	.write = { some, 2 },
@@ -67,6 +70,8 @@ static void assert_example(const struct spec *s)
 	assert_int_equal(s->created, example.created);
 	assert_int_equal(s->require, example.require);
 	assert_memory_equal(&s->limits, &example.limits, sizeof(s->limits));
+	assert_int_equal(s->deadline, example.deadline);
+	assert_int_equal(s->on_timeout, example.on_timeout);
 	assert_list(&s->env, &example.env);
 	assert_list(&s->read, &example.read);
 	assert_list(&s->write, &example.write);
@@ -97,6 +102,23 @@ static void what_is_written_is_read(void **state)
 	assert_example(&t);
 }
 
+/* Sandboxes of earlier versions have no deadline. */
+static void an_older_one(void **state)
+{
+	_cleanup_free_ char *text = spec_write(&example), *changed = NULL;
+	_cleanup_json_ json_t *j = json_loads(text, 0, NULL);
+	_cleanup_spec_ struct spec s = { 0 };
+	struct err e = ERR_INIT;
+
+	assert_int_equal(json_object_del(j, "deadline"), 0);
+	assert_int_equal(json_object_del(j, "on_timeout"), 0);
+	assert_int_equal(json_object_del(j, "api"), 0);
+	changed = json_write_line(j);
+	assert_int_equal(spec_parse(changed, strlen(changed), &s, &e), 0);
+	assert_string_equal(s.api, "");
+	assert_true(s.deadline == 0 && s.on_timeout == ON_TIMEOUT_END);
+}
+
 /* Reads the example with `key` set to `value` (taken; NULL: without the key), which must be wrong.
  */
 static void refused(const char *section, const char *key, json_t *value, const char *want)
@@ -111,7 +133,7 @@ static void refused(const char *section, const char *key, json_t *value, const c
 		(void)json_object_set_new(at, key, value);
 	else
 		assert_int_equal(json_object_del(at, key), 0);
-	changed = json_dumps(j, 0);
+	changed = json_write_line(j);
 	assert_int_equal(spec_parse(changed, strlen(changed), &s, &e), -EINVAL);
 	assert_string_equal(e.msg, want);
 	assert_null(s.json);
@@ -127,6 +149,9 @@ static void every_key_is_needed(void **state)
 
 	json_object_foreach(j, key, value)
 	{
+		if (str_eq(key, "api") || str_eq(key, "egress_narrow") || str_eq(key, "deadline") ||
+		    str_eq(key, "on_timeout"))
+			continue;
 		(void)snprintf(want, sizeof(want), "'%s' is missing", key);
 		refused(NULL, key, NULL, want);
 	}
@@ -156,6 +181,10 @@ static void what_is_wrong_is_refused(void **state)
 	refused(NULL, "limits", json_array(), "limits: expected a JSON object");
 	refused("limits", "memory", json_real(1.5),
 		"limits: 'memory' is not a whole number from 0 on");
+	refused(NULL, "deadline", json_integer(-1), "'deadline' is not a whole number from 0 on");
+	refused("limits", "ttl", json_integer(1999), "'deadline' is later than the end of the ttl");
+	refused(NULL, "on_timeout", json_string("stop"), "'on_timeout' is not known");
+	refused(NULL, "on_timeout", json_true(), "'on_timeout' is not a string");
 	refused(NULL, "env", json_string("A=b"), "'env' is not a list");
 	refused(NULL, "env", json_pack("[s]", "Ab"), "'env' has an entry that is not NAME=value");
 	refused(NULL, "env", json_pack("[s]", "=b"), "'env' has an entry that is not NAME=value");
@@ -229,6 +258,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(what_is_written_is_read, unit_dir_setup,
 						unit_dir_teardown),
+		cmocka_unit_test(an_older_one),
 		cmocka_unit_test(every_key_is_needed),
 		cmocka_unit_test(what_is_wrong_is_refused),
 		cmocka_unit_test_setup_teardown(limits_of_lists_and_files, unit_dir_setup,

@@ -9,6 +9,7 @@
 
 #include "fail.h"
 #include "fd.h"
+#include "life.h"
 #include "path.h"
 #include "proc.h"
 #include "state.h"
@@ -298,6 +299,11 @@ static void phases(void **state)
 	assert_int_equal(state_claim(dir, &claim), -EBUSY);
 	touch(dir, "receipt.json");
 	assert_int_equal(state_phase(dir), STATE_RUNNING);
+	assert_int_equal(life_write(dir, &(struct life){ .paused = true }, &e), 0);
+	assert_int_equal(state_phase(dir), STATE_PAUSED);
+	assert_int_equal(life_write(dir, &(struct life){ .paused = false }, &e), 0);
+	assert_int_equal(state_phase(dir), STATE_RUNNING);
+	assert_int_equal(life_write(dir, &(struct life){ .paused = true }, &e), 0);
 	end_of(&p);
 	assert_int_equal(state_phase(dir), STATE_DEAD);
 	assert_int_equal(state_claim(dir, &claim), 0);

@@ -124,6 +124,86 @@ static void trees_come_out_as_they_were(void **state)
 	assert_int_equal(fchmodat(d->fd, "copy/ro", 0755, 0), 0);
 }
 
+/* What an archive of memory says, one line an entry. */
+static void list(const struct buf *b, struct buf *out)
+{
+	static struct tar_entry en;
+	struct memory m = { b->data, b->len, SIZE_MAX };
+	struct tar t = { .read = memory_read, .arg = &m };
+	struct err e = ERR_INIT;
+	char skipped[512];
+
+	while (tar_next(&t, &en, &e) > 0) {
+		(void)buf_printf(out, "%s %d %04o %u:%u\n", en.name, (int)en.type, en.mode, en.uid,
+				 en.gid);
+		while (tar_read(&t, skipped, sizeof(skipped), &e) > 0)
+			;
+	}
+	assert_int_equal(e.num, 0);
+}
+
+static int pack_root(const struct unit_dir *d, struct buf *b, struct err *e)
+{
+	p = (struct pack){ .write = put, .arg = b, .pipe = -EBADF, .owners = true };
+	return pack_tree(&p, d->fd, "root", ".", e);
+}
+
+static bool has_line(const struct buf *b, const char *line)
+{
+	return strstr(buf_text(b), line) != NULL;
+}
+
+/* Owners, and what is only there while a sandbox runs. */
+static void roots_are_packed_for_images(void **state)
+{
+	struct unit_dir *d = *state;
+	_cleanup_buf_ struct buf b = BUF_INIT(65536), lines = BUF_INIT(65536);
+	struct err e = ERR_INIT;
+	char own[64];
+
+	for (size_t i = 0; i < 7; i++) {
+		static const char *const dirs[] = { "root",	    "root/tmp",	     "root/dev",
+						    "root/home",    "root/home/tmp", "root/run",
+						    "root/run/lock" };
+
+		assert_int_equal(mkdirat(d->fd, dirs[i], 0755), 0);
+	}
+	assert_int_equal(fchmodat(d->fd, "root/tmp", 01777, 0), 0);
+	unit_dir_write(d, "root/tmp/gone", "x", 1);
+	unit_dir_write(d, "root/dev/null", "x", 1);
+	unit_dir_write(d, "root/run/gone.pid", "x", 1);
+	unit_dir_write(d, "root/home/tmp/kept", "x", 1);
+	assert_int_equal(fchmodat(d->fd, "root/home/tmp/kept", 04640, 0), 0);
+	if (geteuid() == 0)
+		assert_int_equal(fchownat(d->fd, "root/home/tmp/kept", 1000, 65535, 0), 0);
+	assert_int_equal(pack_root(d, &b, &e), 0);
+	list(&b, &lines);
+	(void)snprintf(own, sizeof(own), "home/tmp/kept 0 0640 %u:%u\n",
+		       geteuid() == 0 ? 1000 : geteuid(), geteuid() == 0 ? 65535 : getegid());
+	assert_true(has_line(&lines, own));
+	assert_true(has_line(&lines, "tmp 3 1777 "));
+	assert_true(has_line(&lines, "dev 3 0755 "));
+	assert_true(has_line(&lines, "run/lock 3 0755 "));
+	assert_false(has_line(&lines, "gone"));
+	assert_false(has_line(&lines, "null"));
+	assert_int_equal(p.failed, 0);
+	/* Without that, nobody is told whose it is, and nothing is left out. */
+	buf_reset(&b);
+	buf_reset(&lines);
+	assert_int_equal(pack(d, "root", ".", &b, &e), 0);
+	list(&b, &lines);
+	assert_true(has_line(&lines, "tmp/gone 0 0644 0:0\n"));
+	assert_true(has_line(&lines, "home/tmp/kept 0 0640 0:0\n"));
+	/* An image has no such owner. */
+	if (geteuid() == 0) {
+		assert_int_equal(fchownat(d->fd, "root/home/tmp/kept", 65536, 0, 0), 0);
+		buf_reset(&b);
+		assert_int_equal(pack_root(d, &b, &e), 0);
+		assert_int_equal(p.failed, 1);
+		assert_string_equal(p.first, "'home/tmp/kept': an image has no such owner");
+	}
+}
+
 static void contents_go_into_the_root(void **state)
 {
 	struct unit_dir *d = *state;
@@ -330,6 +410,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(trees_come_out_as_they_were, unit_dir_setup,
+						unit_dir_teardown),
+		cmocka_unit_test_setup_teardown(roots_are_packed_for_images, unit_dir_setup,
 						unit_dir_teardown),
 		cmocka_unit_test_setup_teardown(contents_go_into_the_root, unit_dir_setup,
 						unit_dir_teardown),

@@ -22,6 +22,7 @@ enum kind {
 	TEXT,
 	BYTES,
 	RAW,
+	META,
 };
 
 static const struct {
@@ -71,6 +72,16 @@ static const struct {
 	[TAG_RECORD] = { NUMBER, 1, UINT32_MAX },
 	[TAG_RULE] = { TEXT, 0, 300 },
 	[TAG_DENY] = { FLAG, 0, 0 },
+	[TAG_PORT] = { NUMBER, 1, 65535 },
+	[TAG_OWNER] = { TEXT, 0, 64 },
+	[TAG_GROUP] = { TEXT, 0, 64 },
+	[TAG_META] = { META, 2, 64 + 1 + 1024 },
+	[TAG_FOLLOW] = { FLAG, 0, 0 },
+	[TAG_OWNERS] = { FLAG, 0, 0 },
+	[TAG_REPLACE] = { FLAG, 0, 0 },
+	[TAG_ON_TIMEOUT] = { NUMBER, 1, 2 },
+	[TAG_WANT] = { NUMBER, 1, 2 },
+	[TAG_DEADLINE] = { NUMBER, 0, INT64_MAX },
 };
 
 /* '!' needed, '?' optional, '*' any number, '+' one or more, '2' both or none, '1' just one. */
@@ -79,7 +90,7 @@ static const struct row {
 	struct {
 		uint8_t tag;
 		char how;
-	} uses[12];
+	} uses[15];
 } rows[] = {
 	{ MESSAGE_NONE, { { 0, 0 } } },
 	{ MESSAGE_HELLO_KEEPER,
@@ -102,15 +113,21 @@ static const struct row {
 	{ MESSAGE_READ,
 	  { { TAG_PATH, '!' }, { TAG_USER, '?' }, { TAG_OFFSET, '?' }, { TAG_LENGTH, '?' } } },
 	{ MESSAGE_WRITE,
-	  { { TAG_PATH, '!' }, { TAG_USER, '?' }, { TAG_MODE, '?' }, { TAG_PARENTS, '?' } } },
-	{ MESSAGE_STAT, { { TAG_PATH, '!' }, { TAG_USER, '?' } } },
-	{ MESSAGE_LIST, { { TAG_PATH, '!' }, { TAG_USER, '?' }, { TAG_DEPTH, '!' } } },
+	  { { TAG_PATH, '!' },
+	    { TAG_USER, '?' },
+	    { TAG_MODE, '?' },
+	    { TAG_PARENTS, '?' },
+	    { TAG_META, '*' } } },
+	{ MESSAGE_STAT, { { TAG_PATH, '!' }, { TAG_USER, '?' }, { TAG_FOLLOW, '?' } } },
+	{ MESSAGE_LIST,
+	  { { TAG_PATH, '!' }, { TAG_USER, '?' }, { TAG_DEPTH, '!' }, { TAG_FOLLOW, '?' } } },
 	{ MESSAGE_MKDIR,
 	  { { TAG_PATH, '!' }, { TAG_USER, '?' }, { TAG_MODE, '?' }, { TAG_PARENTS, '?' } } },
-	{ MESSAGE_MOVE, { { TAG_PATH, '!' }, { TAG_TARGET, '!' }, { TAG_USER, '?' } } },
+	{ MESSAGE_MOVE,
+	  { { TAG_PATH, '!' }, { TAG_TARGET, '!' }, { TAG_USER, '?' }, { TAG_PARENTS, '?' } } },
 	{ MESSAGE_REMOVE, { { TAG_PATH, '!' }, { TAG_USER, '?' } } },
 	{ MESSAGE_WATCH, { { TAG_PATH, '!' }, { TAG_USER, '?' }, { TAG_RECURSIVE, '?' } } },
-	{ MESSAGE_PACK, { { TAG_PATH, '!' }, { TAG_USER, '?' } } },
+	{ MESSAGE_PACK, { { TAG_PATH, '!' }, { TAG_USER, '?' }, { TAG_OWNERS, '?' } } },
 	{ MESSAGE_UNPACK, { { TAG_PATH, '!' }, { TAG_USER, '?' } } },
 	{ MESSAGE_STARTED, { { TAG_PID, '!' } } },
 	{ MESSAGE_ENTRY,
@@ -121,7 +138,10 @@ static const struct row {
 	    { TAG_SIZE, '!' },
 	    { TAG_UID, '!' },
 	    { TAG_GID, '!' },
-	    { TAG_MTIME, '!' } } },
+	    { TAG_MTIME, '!' },
+	    { TAG_OWNER, '?' },
+	    { TAG_GROUP, '?' },
+	    { TAG_META, '*' } } },
 	{ MESSAGE_SIGNAL, { { TAG_NUMBER, '!' } } },
 	{ MESSAGE_RESIZE, { { TAG_COLUMNS, '!' }, { TAG_ROWS, '!' } } },
 	{ MESSAGE_EXIT,
@@ -139,7 +159,10 @@ static const struct row {
 	    { TAG_SIZE, '?' },
 	    { TAG_UID, '?' },
 	    { TAG_GID, '?' },
-	    { TAG_MTIME, '?' } } },
+	    { TAG_MTIME, '?' },
+	    { TAG_OWNER, '?' },
+	    { TAG_GROUP, '?' },
+	    { TAG_META, '*' } } },
 	{ MESSAGE_CLOSE, { { TAG_CODE, '!' }, { TAG_TEXT, '?' } } },
 	{ MESSAGE_EXEC_CLIENT,
 	  { { TAG_ARGV, '+' },
@@ -154,8 +177,11 @@ static const struct row {
 	    { TAG_NAME, '?' },
 	    { TAG_DETACH, '?' } } },
 	{ MESSAGE_ATTACH, { { TAG_STDIN, '?' }, { TAG_NAME, '1' }, { TAG_RECORD, '1' } } },
-	{ MESSAGE_EGRESS, { { TAG_RULE, '!' }, { TAG_DENY, '?' } } },
+	{ MESSAGE_EGRESS, { { TAG_RULE, '*' }, { TAG_DENY, '?' }, { TAG_REPLACE, '?' } } },
+	{ MESSAGE_LIFE, { { TAG_TIMEOUT, '?' }, { TAG_ON_TIMEOUT, '?' }, { TAG_WANT, '?' } } },
+	{ MESSAGE_LIFE_NOW, { { TAG_WANT, '!' }, { TAG_DEADLINE, '!' } } },
 	{ MESSAGE_STARTED_CLIENT, { { TAG_PID, '!' }, { TAG_RECORD, '?' } } },
+	{ MESSAGE_PORT, { { TAG_PORT, '!' } } },
 };
 
 static_assert(ARRAY_SIZE(rows) == MESSAGE_MAX, "an example of every message");
@@ -179,6 +205,7 @@ static struct field example(uint8_t tag, unsigned int k)
 {
 	static const char *const texts[] = { "a\xc3\xa4z", "second" };
 	static const char *const bytes[] = { "/x/\xff\xfe", "B=2" };
+	static const char *const meta[] = { "a-1=x\xff", "b=" };
 
 	switch (tag < TAG_MAX ? kinds[tag].kind : NUMBER) {
 	case FLAG:
@@ -189,6 +216,8 @@ static struct field example(uint8_t tag, unsigned int k)
 		return (struct field){ tag, strlen(bytes[k]), bytes[k] };
 	case RAW:
 		return (struct field){ tag, sizeof(limit), limit };
+	case META:
+		return (struct field){ tag, strlen(meta[k]), meta[k] };
 	default:
 		return (struct field){ tag, sizeof(one), one };
 	}
@@ -476,6 +505,8 @@ static void lengths_have_limits(void **state)
 		size_t max = kinds[tag].kind == NUMBER ? 8 : (size_t)kinds[tag].max;
 		bool any = kinds[tag].kind == TEXT || kinds[tag].kind == BYTES;
 
+		if (kinds[tag].kind == META)
+			continue;
 		expect_length(row, &p, i, max, true);
 		expect_length(row, &p, i, max + 1, false);
 		expect_length(row, &p, i, max + 256, false);
@@ -548,6 +579,59 @@ static void texts_are_utf8_without_nul(void **state)
 				expect(row, &q, kind == TEXT ? values[k].text : values[k].path,
 				       "bytes of a value");
 		}
+	}
+}
+
+static void meta_is_a_key_and_a_value(void **state)
+{
+	static const struct {
+		const char *before, *after;
+		size_t n; /* of the x between them */
+		bool good;
+	} values[] = {
+		{ "k=", "", 0, true },	       { "k=", "", 1024, true },
+		{ "k=", "", 1025, false },     { "", "=v", 64, true },
+		{ "", "=v", 65, false },       { "", "=", 64, true },
+		{ "", "=v", 0, false },	       { "", "", 10, false },
+		{ "", "", 0, false },	       { "az09-", "=", 1, true },
+		{ "K", "=", 1, false },	       { "k_", "=", 1, false },
+		{ "k.", "=", 1, false },       { "k ", "=", 1, false },
+		{ "\xc3\xa4", "=", 1, false }, { "k==", "=", 1, true },
+		{ "k=\xff", "\n", 1, true },
+	};
+	const struct row *row = &rows[MESSAGE_WRITE];
+	struct payload p = least(row);
+
+	for (size_t i = 0; i < ARRAY_SIZE(values); i++) {
+		_cleanup_buf_ struct buf b = BUF_INIT(PAYLOAD_MAX);
+		struct payload q;
+
+		(void)buf_puts(&b, values[i].before);
+		for (size_t k = 0; k < values[i].n; k++)
+			(void)buf_putc(&b, 'x');
+		(void)buf_puts(&b, values[i].after);
+		q = with(&p, p.n, (struct field){ TAG_META, b.len, buf_text(&b) });
+		expect(row, &q, values[i].good, buf_text(&b));
+		(void)buf_putc(&b, 0);
+		assert_false(wire_meta_valid(b.data, b.len));
+	}
+}
+
+static void a_file_has_so_much_metadata(void **state)
+{
+	static const enum wire_message having[] = { MESSAGE_WRITE, MESSAGE_ENTRY, MESSAGE_EVENT };
+
+	for (size_t i = 0; i < ARRAY_SIZE(having); i++) {
+		_cleanup_buf_ struct buf b = BUF_INIT(PAYLOAD_MAX);
+		const struct row *row = &rows[having[i]];
+		struct payload p = least(row);
+
+		encode(&p, &b);
+		for (unsigned int k = 0; k < 32; k++)
+			fields_put_text(&b, TAG_META, "same=key");
+		assert_int_equal(parse_bytes(row, b.data, b.len), 0);
+		fields_put_text(&b, TAG_META, "one=more");
+		assert_int_equal(parse_bytes(row, b.data, b.len), -EBADMSG);
 	}
 }
 
@@ -697,41 +781,67 @@ static void tags_keep_their_numbers(void **state)
 	assert_int_equal(TAG_RECORD, 41);
 	assert_int_equal(TAG_RULE, 42);
 	assert_int_equal(TAG_DENY, 43);
-	assert_int_equal(TAG_MAX, 44);
+	assert_int_equal(TAG_PORT, 44);
+	assert_int_equal(TAG_OWNER, 45);
+	assert_int_equal(TAG_GROUP, 46);
+	assert_int_equal(TAG_META, 47);
+	assert_int_equal(TAG_FOLLOW, 51);
+	assert_int_equal(TAG_OWNERS, 52);
+	assert_int_equal(TAG_REPLACE, 48);
+	assert_int_equal(TAG_ON_TIMEOUT, 49);
+	assert_int_equal(TAG_WANT, 50);
+	assert_int_equal(TAG_DEADLINE, 53);
+	assert_int_equal(TAG_MAX, 54);
 }
 
 static void numbers_name_messages(void **state)
 {
-	static const int opens[] = {
-		-1,	      MESSAGE_EXEC,  MESSAGE_READ, MESSAGE_WRITE,  MESSAGE_STAT,
-		MESSAGE_LIST, MESSAGE_MKDIR, MESSAGE_MOVE, MESSAGE_REMOVE, MESSAGE_WATCH,
-		MESSAGE_PACK, MESSAGE_UNPACK
+	static const int opens[16] = {
+		-1,
+		MESSAGE_EXEC,
+		MESSAGE_READ,
+		MESSAGE_WRITE,
+		MESSAGE_STAT,
+		MESSAGE_LIST,
+		MESSAGE_MKDIR,
+		MESSAGE_MOVE,
+		MESSAGE_REMOVE,
+		MESSAGE_WATCH,
+		MESSAGE_PACK,
+		MESSAGE_UNPACK,
+		-1,
+		-1,
+		-1,
+		MESSAGE_PORT,
 	};
-	static const int accepts[] = { -1,
-				       MESSAGE_STARTED,
-				       MESSAGE_ENTRY,
-				       MESSAGE_ENTRY,
-				       MESSAGE_ENTRY,
-				       MESSAGE_NONE,
-				       MESSAGE_ENTRY,
-				       MESSAGE_ENTRY,
-				       MESSAGE_NONE,
-				       MESSAGE_NONE,
-				       MESSAGE_ENTRY,
-				       MESSAGE_ENTRY };
-	static const int keeper[] = {
-		-1, MESSAGE_SIGNAL, MESSAGE_RESIZE, -1, -1, -1, -1, -1, -1, -1, -1, -1
+	static const int accepts[16] = {
+		-1,
+		MESSAGE_STARTED,
+		MESSAGE_ENTRY,
+		MESSAGE_ENTRY,
+		MESSAGE_ENTRY,
+		MESSAGE_NONE,
+		MESSAGE_ENTRY,
+		MESSAGE_ENTRY,
+		MESSAGE_NONE,
+		MESSAGE_NONE,
+		MESSAGE_ENTRY,
+		MESSAGE_ENTRY,
+		-1,
+		-1,
+		-1,
+		MESSAGE_NONE,
 	};
-	static const int guest[] = {
-		-1, -1, -1, MESSAGE_EXIT, MESSAGE_ENTRY, MESSAGE_EVENT, -1, -1, -1, -1, -1, -1
-	};
+	static const int keeper[] = { -1, MESSAGE_SIGNAL, MESSAGE_RESIZE, -1, -1, -1 };
+	static const int guest[] = { -1, -1, -1, MESSAGE_EXIT, MESSAGE_ENTRY, MESSAGE_EVENT };
 
 	for (unsigned int i = 0; i < 256; i++) {
-		const int want[] = { i < WIRE_OP_MAX ? opens[i] : -1,
-				     i < WIRE_OP_MAX ? accepts[i] : -1,
-				     i < WIRE_OP_MAX ? keeper[i] : -1,
-				     i < WIRE_OP_MAX ? guest[i] : -1 };
+		const int want[] = { i < ARRAY_SIZE(opens) ? opens[i] : -1,
+				     i < ARRAY_SIZE(accepts) ? accepts[i] : -1,
+				     i < ARRAY_SIZE(keeper) ? keeper[i] : -1,
+				     i < ARRAY_SIZE(guest) ? guest[i] : -1 };
 
+		assert_true(wire_op_is_guests((uint8_t)i) == (want[0] >= 0));
 		for (unsigned int k = 0; k < 4; k++) {
 			enum wire_message m = MESSAGE_MAX;
 			int r = k == 0	 ? message_of_open((uint8_t)i, false, &m)
@@ -758,7 +868,8 @@ static void numbers_name_messages_of_clients(void **state)
 			enum wire_message open, accept;
 		} own[] = { { WIRE_OP_EXEC, MESSAGE_EXEC_CLIENT, MESSAGE_STARTED_CLIENT },
 			    { WIRE_OP_ATTACH, MESSAGE_ATTACH, MESSAGE_STARTED_CLIENT },
-			    { WIRE_OP_EGRESS, MESSAGE_EGRESS, MESSAGE_NONE } };
+			    { WIRE_OP_EGRESS, MESSAGE_EGRESS, MESSAGE_NONE },
+			    { WIRE_OP_LIFE, MESSAGE_LIFE, MESSAGE_LIFE_NOW } };
 		size_t k = 0;
 
 		while (k < ARRAY_SIZE(own) && own[k].op != i)
@@ -770,6 +881,8 @@ static void numbers_name_messages_of_clients(void **state)
 	}
 	assert_int_equal(WIRE_OP_ATTACH, 12);
 	assert_int_equal(WIRE_OP_EGRESS, 13);
+	assert_int_equal(WIRE_OP_LIFE, 14);
+	assert_int_equal(WIRE_OP_PORT, 15);
 }
 
 static void codes_have_names(void **state)
@@ -842,6 +955,8 @@ int main(void)
 		cmocka_unit_test(lengths_have_limits),
 		cmocka_unit_test(numbers_have_limits),
 		cmocka_unit_test(texts_are_utf8_without_nul),
+		cmocka_unit_test(meta_is_a_key_and_a_value),
+		cmocka_unit_test(a_file_has_so_much_metadata),
 		cmocka_unit_test(lengths_do_not_lie),
 		cmocka_unit_test(cut_or_longer_is_wrong),
 		cmocka_unit_test(empty_is_a_message_without_fields),

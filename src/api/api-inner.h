@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of this directory share. */
+#pragma once
+
+#include "api.h"
+#include "box.h"
+#include "job.h"
+#include "log.h"
+#include "request.h"
+#include "str.h"
+
+enum {
+	API_BUCKETS = 4096,
+	API_ENVD_PORT = 49983,
+};
+
+#define API_ENVD_VERSION "0.6.13" /* what the SDKs hold their features against */
+
+struct api {
+	const struct api_config *config;
+	struct state_root root;
+	struct jobs *jobs, *builds;
+	unsigned char secret[32]; /* of addresses that we give out */
+	struct box *boxes[API_BUCKETS];
+	size_t n_boxes, n_followers;
+	uint64_t started;	       /* wall clock */
+	struct mcp_sessions *mcp;      /* mcp-http.c */
+	struct records_watch *records; /* who waits for output: records-watch.c */
+	struct {
+		uint64_t requests, refused, created, killed;
+	} counts;
+};
+
+/* Who asks may have to do with this one: an admin with all, a user with those made with the same
+ * key. */
+bool box_is_for(const struct box *b, const struct request *r);
+
+/* The one of the path (args[0]) that is for whoever asks, or NULL: 404 was answered then. */
+struct box *request_box(struct request *r);
+
+/* Resumes r->box, which is paused, and then calls `then`; or answers why not. */
+void box_wake(struct request *r, void (*then)(struct request *r));

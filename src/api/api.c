@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "api.h"
+
+#include <sodium.h>
+
+#include "api-inner.h"
+#include "clock.h"
+#include "image-store.h"
+#include "mcp-http.h"
+#include "records-watch.h"
+#include "template.h"
+
+enum {
+	JOBS_AT_ONCE = 8,
+	BUILDS_AT_ONCE = 2,
+};
+
+static void remove_image(const char *name, void *arg)
+{
+	_cleanup_image_store_ struct image_store s = IMAGE_STORE_INIT;
+	struct id_ranges ids = { 0 };
+	struct err e = ERR_INIT;
+	bool tree = false;
+	int r = image_store_open(&s, false, &e);
+
+	if (r == 0)
+		r = ids_find(&ids, &e);
+	if (r == 0)
+		r = image_store_remove(&s, name, &ids, &tree, &e);
+	if (r < 0 && r != -ENOENT)
+		log_warning("cannot remove the image of an old build: %s", e.msg);
+}
+
+/* Builds that died with who served before us have failed, and old ones that nobody means go. */
+static void look_at_templates(void)
+{
+	_cleanup_template_store_ struct template_store s = TEMPLATE_STORE_INIT;
+	struct err e = ERR_INIT;
+	int r = template_store_open(&s, false, &e);
+
+	if (r == -ENOENT)
+		return;
+	if (r == 0)
+		r = template_recover(&s, "hutchd was started again", &e);
+	if (r == 0)
+		r = template_clean(&s, clock_wall(), remove_image, NULL, &e);
+	if (r < 0)
+		log_warning("templates: %s", e.msg);
+}
+
+static int count(struct box *b, void *arg)
+{
+	(*(size_t *)arg)++;
+	return 0;
+}
+
+/* What is dead is taken back at our start, and not at anybody's stop; what lives is found. */
+static void look_around(struct api *a)
+{
+	struct err e = ERR_INIT;
+	size_t n = 0;
+
+	if (sandbox_reclaim(&a->root, &e) < 0)
+		log_warning("cannot take back what dead sandboxes left: %s", e.msg);
+	look_at_templates();
+	(void)box_each(a, count, &n);
+	if (n > 0)
+		log_info("%zu sandboxes found", n);
+}
+
+int api_new(const struct api_config *config, struct api **ret, struct err *e)
+{
+	struct api *a = calloc(1, sizeof(*a));
+	int r;
+
+	if (!a || sodium_init() < 0) {
+		free(a);
+		return err_oom(e);
+	}
+	*a = (struct api){ .config = config, .root = STATE_ROOT_INIT, .started = clock_wall() };
+	randombytes_buf(a->secret, sizeof(a->secret));
+	r = state_root_open(&a->root, e);
+	if (r == 0)
+		r = jobs_new(config->loop, JOBS_AT_ONCE, &a->jobs, e);
+	if (r == 0)
+		r = jobs_new(config->loop, BUILDS_AT_ONCE, &a->builds, e);
+	if (r == 0)
+		r = records_watch_new(config->loop, &a->records, e);
+	if (r == 0)
+		r = mcp_sessions_new(config->loop, &a->mcp, e);
+	if (r < 0) {
+		(void)api_free(a);
+		return r;
+	}
+	look_around(a);
+	*ret = a;
+	return 0;
+}
+
+struct api *api_free(struct api *a)
+{
+	if (!a)
+		return NULL;
+	boxes_free(a);
+	a->records = records_watch_free(a->records);
+	a->mcp = mcp_sessions_free(a->mcp);
+	a->jobs = jobs_free(a->jobs);
+	a->builds = jobs_free(a->builds);
+	state_root_close(&a->root);
+	free(a);
+	return NULL;
+}

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A box is known from the first time that somebody asks for it, or that all were looked at, until
+ * its warden ends, which its pidfd tells at once. What was written down when it was made (token,
+ * metadata) stands in its spec; one that somebody else made (`hutch create`) gets a token, in a
+ * file of its own, when it is first asked for over HTTP.
+ */
+#include "box.h"
+
+#include <fcntl.h>
+#include <sodium.h>
+#include <string.h>
+
+#include "api-inner.h"
+#include "fd.h"
+#include "life.h"
+
+static const char own_file[] = "api.json";
+
+static size_t bucket(const char *id)
+{
+	uint32_t h = 2166136261u;
+
+	for (; *id; id++)
+		h = (h ^ (unsigned char)*id) * 16777619u;
+	return h % API_BUCKETS;
+}
+
+/* ---- the end of one ---- */
+
+static void box_free(struct box *b)
+{
+	struct box **p = &b->api->boxes[bucket(b->sandbox.id)];
+
+	while (*p != b)
+		p = &(*p)->next;
+	*p = b->next;
+	b->api->n_boxes--;
+	b->gone = true;
+	while (b->requests)
+		request_gone(b->requests);
+	watchers_drop(b);
+	commands_drop(b);
+	b->peer = peer_free(b->peer);
+	loop_del_fd(&b->warden);
+	(void)fd_close(b->warden.fd);
+	sandbox_close(&b->sandbox);
+	spec_done(&b->spec);
+	json_decref(b->metadata);
+	json_decref(b->network);
+	json_decref(b->own);
+	free(b);
+}
+
+static void on_warden(struct loop_fd *src, uint32_t events)
+{
+	box_free(src->arg);
+}
+
+void boxes_free(struct api *a)
+{
+	for (size_t i = 0; i < API_BUCKETS; i++)
+		while (a->boxes[i])
+			box_free(a->boxes[i]);
+}
+
+/* ---- what is written down ---- */
+
+static int read_json(int dir, const char *name, json_t **ret, struct err *e)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(SPEC_API_MAX);
+	int r = fd_read_file(dir, name, &b, e);
+
+	return r < 0 ? r : json_read(buf_text(&b), b.len, ret, e);
+}
+
+static bool take_token(const json_t *j, const char *key, char out[static BOX_TOKEN + 1])
+{
+	const char *text = json_string_value(json_object_get(j, key));
+
+	if (!text || strlen(text) != BOX_TOKEN || strspn(text, "0123456789abcdef") != BOX_TOKEN)
+		return false;
+	memcpy(out, text, BOX_TOKEN + 1);
+	return true;
+}
+
+void box_draw_token(char out[static BOX_TOKEN + 1])
+{
+	unsigned char bytes[BOX_TOKEN / 2];
+
+	randombytes_buf(bytes, sizeof(bytes));
+	(void)sodium_bin2hex(out, BOX_TOKEN + 1, bytes, sizeof(bytes));
+}
+
+int box_save(struct box *b, struct err *e)
+{
+	_cleanup_free_ char *text = b->own ? json_write_line(b->own) : NULL;
+
+	return text ? state_write(b->sandbox.dir, own_file, text, strlen(text), e) : err_oom(e);
+}
+
+/* Of one that hutchd did not make. */
+static int draw_own(struct box *b, struct err *e)
+{
+	char token[BOX_TOKEN + 1];
+
+	box_draw_token(token);
+	json_decref(b->own);
+	b->own = JSON_OBJECT({ "token", json_string(token) });
+	return b->own ? box_save(b, e) : err_oom(e);
+}
+
+/*
+ * spec.api is what it was made with; api.json what has changed since, member by member: network,
+ * and the token of one that we did not make.
+ */
+static int read_own(struct box *b, struct err *e)
+{
+	_cleanup_json_ json_t *made = NULL;
+	struct err none = ERR_INIT;
+	int r = 0;
+
+	if (b->spec.api[0])
+		r = json_read(b->spec.api, strlen(b->spec.api), &made, e);
+	if (r < 0)
+		return r;
+	r = read_json(b->sandbox.dir, own_file, &b->own, &none);
+	if (r == -ENOENT)
+		b->own = made ? json_object() : NULL;
+	else if (r < 0)
+		return (*e = none).num;
+	if (!b->own && (r = draw_own(b, e)) < 0)
+		return r;
+	if (!made && !(made = json_object()))
+		return err_oom(e);
+	if (json_object_update(made, b->own) < 0)
+		return err_oom(e);
+	if (!take_token(made, "token", b->token))
+		return err_set(e, -EINVAL, "sandbox %s has no token", b->sandbox.id);
+	(void)take_token(made, "traffic", b->traffic);
+	b->metadata = json_incref(json_object_get(made, "metadata"));
+	if (!json_is_object(b->metadata))
+		b->metadata = (json_decref(b->metadata), json_object());
+	b->network = json_incref(json_object_get(made, "network"));
+	b->auto_resume = json_is_true(json_object_get(made, "auto_resume"));
+	b->internet = json_object_get(made, "internet")
+			      ? json_is_true(json_object_get(made, "internet"))
+			      : true;
+	(void)snprintf(b->owner, sizeof(b->owner), "%s",
+		       json_string_value(json_object_get(made, "owner")) ?: "");
+	(void)snprintf(b->template, sizeof(b->template), "%s",
+		       json_string_value(json_object_get(made, "template")) ?: b->spec.image);
+	return b->metadata ? 0 : err_oom(e);
+}
+
+void box_refresh(struct box *b)
+{
+	struct err ignored = ERR_INIT;
+	struct life life = { 0 };
+
+	if (life_read(b->sandbox.dir, &life, &ignored) < 0)
+		return;
+	b->state = life.paused ? BOX_PAUSED : BOX_RUNNING;
+	b->deadline = life.deadline;
+	b->pause_at_deadline = life.on_timeout == ON_TIMEOUT_PAUSE;
+}
+
+/* ---- loading ---- */
+
+/* Everything that can fail; box_free() is for one that is in the table. */
+static int load(struct box *b, struct err *e)
+{
+	enum state_phase phase;
+	int pidfd = -EBADF, r;
+	pid_t pid;
+
+	b->sandbox.dir = openat(b->api->root.dir, b->sandbox.id,
+				O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (b->sandbox.dir < 0)
+		return err_set(e, -ENOENT, "there is no sandbox %s", b->sandbox.id);
+	phase = state_phase(b->sandbox.dir);
+	if (phase != STATE_RUNNING && phase != STATE_PAUSED)
+		return err_set(e, -ENOENT, "sandbox %s does not run", b->sandbox.id);
+	if (state_warden(b->sandbox.dir, &pidfd, &pid) < 0)
+		return err_set(e, -ENOENT, "sandbox %s has ended", b->sandbox.id);
+	b->warden.fd = pidfd;
+	r = spec_read(b->sandbox.dir, &b->spec, e);
+	if (r == 0)
+		r = read_own(b, e);
+	if (r == 0 && loop_add_fd(b->api->config->loop, &b->warden, pidfd, EPOLLIN) < 0)
+		r = err_oom(e);
+	if (r == 0)
+		box_refresh(b);
+	return r;
+}
+
+static struct box *box_new(struct api *a, const char *id, struct err *e)
+{
+	struct box *b;
+
+	if (a->n_boxes == BOXES_MAX)
+		return (void)err_set(e, -ENOSPC, "more than %d sandboxes", BOXES_MAX), NULL;
+	b = calloc(1, sizeof(*b));
+	if (!b)
+		return (void)err_oom(e), NULL;
+	*b = (struct box){ .api = a, .sandbox = SANDBOX_INIT };
+	(void)snprintf(b->sandbox.id, sizeof(b->sandbox.id), "%s", id);
+	b->warden = (struct loop_fd){ .cb = on_warden, .arg = b, .fd = -EBADF };
+	b->next = a->boxes[bucket(id)];
+	a->boxes[bucket(id)] = b;
+	a->n_boxes++;
+	if (load(b, e) == 0)
+		return b;
+	box_free(b);
+	return NULL;
+}
+
+static bool is_id(const char *id)
+{
+	return strlen(id) == SPEC_ID && ascii_is_lower(id[0]) &&
+	       strspn(id, "abcdefghijklmnopqrstuvwxyz0123456789") == SPEC_ID;
+}
+
+static struct box *known(struct api *a, const char *id)
+{
+	struct box *b = a->boxes[bucket(id)];
+
+	while (b && !str_eq(b->sandbox.id, id))
+		b = b->next;
+	return b;
+}
+
+struct box *box_find(struct api *a, const char *id)
+{
+	struct err e = ERR_INIT;
+	struct box *b = is_id(id) ? known(a, id) : NULL;
+
+	if (b || !is_id(id))
+		return b;
+	b = box_new(a, id, &e);
+	if (!b && e.num != -ENOENT)
+		log_warning("sandbox %s: %s", id, e.msg);
+	return b;
+}
+
+int box_each(struct api *a, int (*fn)(struct box *b, void *arg), void *arg)
+{
+	_cleanup_free_ char(*ids)[SPEC_ID + 1] = NULL;
+	struct err e = ERR_INIT;
+	size_t n = 0;
+	int r = state_list(&a->root, &ids, &n, &e);
+
+	for (size_t i = 0; r == 0 && i < n; i++) {
+		struct box *b = box_find(a, ids[i]);
+
+		if (b)
+			r = fn(b, arg);
+	}
+	return r;
+}
+
+struct token {
+	const char *text;
+	struct box *found;
+};
+
+static int match_token(struct box *b, void *arg)
+{
+	struct token *t = arg;
+
+	/* All of them are looked at: how long it takes says nothing. */
+	if (sodium_memcmp(b->token, t->text, BOX_TOKEN) == 0)
+		t->found = b;
+	return 0;
+}
+
+struct box *box_by_token(struct api *a, const char *token)
+{
+	struct token t = { .text = token };
+
+	if (strlen(token) == BOX_TOKEN)
+		(void)box_each(a, match_token, &t);
+	return t.found;
+}
+
+/* ---- its keeper ---- */
+
+static void on_peer_ended(struct peer *p, void *arg)
+{
+	struct box *b = arg;
+
+	/* It was one client too slow, or the sandbox ends: its pidfd will tell. */
+	b->peer = peer_free(p);
+}
+
+int box_peer(struct box *b, struct peer **ret, struct err *e)
+{
+	int fd = -EBADF, r;
+
+	if (!b->peer) {
+		r = sandbox_connect(&b->sandbox, &fd, e);
+		if (r == 0)
+			r = peer_new(b->api->config->loop, fd, on_peer_ended, b, &b->peer, e);
+		if (r < 0)
+			return r;
+	}
+	*ret = b->peer;
+	return 0;
+}
+
+bool box_is_for(const struct box *b, const struct request *r)
+{
+	return r->role == ROLE_ADMIN || (r->role == ROLE_USER && str_eq(b->owner, r->owner));
+}
+
+struct box *request_box(struct request *r)
+{
+	struct box *b = box_find(r->api, r->args[0]);
+
+	if (b && box_is_for(b, r))
+		return b;
+	request_fail(r, 404, "sandbox \"%s\" doesn't exist or you don't have access to it",
+		     r->args[0]);
+	return NULL;
+}

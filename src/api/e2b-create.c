@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A new sandbox. The template is the name of an image; the policy is that of the agent of the same
+ * name, if there is one, and else the one hutchd was started with. What is asked for narrows the
+ * policy and never widens it.
+ *
+ * The work is a job's. If whoever asked has gone before it is done, the sandbox is ended again:
+ * nobody else knows of it.
+ */
+#include <string.h>
+
+#include "default-store.h"
+#include "e2b.h"
+#include "life.h"
+#include "runner.h"
+#include "template.h"
+
+enum {
+	READY_MS = 60 * 1000,
+};
+
+struct create {
+	struct api *api;
+	struct request *request;
+	struct job *job;
+	char template[E2B_TEMPLATE_MAX + 1];
+	uint64_t deadline; /* ms */
+	enum on_timeout on_timeout;
+	json_t *narrow; /* texts */
+	char *api_text;
+	char **env; /* NULL-terminated */
+};
+
+static void create_free(struct create *c)
+{
+	for (size_t i = 0; c->env && c->env[i]; i++)
+		free(c->env[i]);
+	free(c->env);
+	free(c->api_text);
+	json_decref(c->narrow);
+	free(c);
+}
+
+/* ---- in the child ---- */
+
+static bool has_agent(struct default_store *s, const char *name)
+{
+	struct err ignored = ERR_INIT;
+	const struct source *src = NULL;
+
+	return store_find(&s->store, "agents", name, NULL, &src, &ignored) == 0;
+}
+
+/* NULL-terminated; the texts stay the list's. */
+static const char **texts_of(const json_t *list)
+{
+	const char **v = calloc(json_array_size(list) + 1, sizeof(v[0]));
+
+	for (size_t i = 0; v && i < json_array_size(list); i++)
+		v[i] = json_string_value(json_array_get(list, i));
+	return v;
+}
+
+static int plan(const struct create *c, struct spec *ret, struct err *e)
+{
+	_cleanup_default_store_ struct default_store store = { 0 };
+	_cleanup_diags_ struct diags d = { 0 };
+	_cleanup_free_ const char **narrow = NULL;
+	char image[IMAGE_NAME_MAX + 1];
+	struct sandbox_options o = {
+		.agent = c->api->config->agent,
+		.image = image,
+		.env = (const char *const *)c->env,
+		.api = c->api_text,
+		.remove = true,
+	};
+	int r = default_store_open(&store, NULL, 0, e);
+
+	if (r == 0)
+		r = template_find_image(c->template, image, e);
+	if (r < 0)
+		return r;
+	if (has_agent(&store, c->template))
+		o.agent = c->template;
+	o.narrow = narrow = texts_of(c->narrow);
+	if (!narrow)
+		return err_oom(e);
+	r = sandbox_plan(&store.store, &o, &d, ret, e);
+	return r < 0 ? diags_first(&d, r, e) : 0;
+}
+
+static int bound(const struct create *c, struct spec *spec, struct err *e)
+{
+	if (spec->limits.ttl > 0 && c->deadline > spec->limits.ttl)
+		return err_set(e, -EINVAL, "timeout: the policy '%s' ends a sandbox after %llu s",
+			       spec->agent, (unsigned long long)(spec->limits.ttl / 1000));
+	spec->deadline = c->deadline;
+	spec->on_timeout = c->on_timeout;
+	return 0;
+}
+
+/* What a template says is to run in its sandboxes. */
+static int start_command(const char *image, const struct sandbox *b, struct err *e)
+{
+	_cleanup_image_store_ struct image_store s = IMAGE_STORE_INIT;
+	_cleanup_json_ json_t *j = NULL;
+	struct runner_command c = { .detach = true };
+	struct runner *run = NULL;
+	const char *ready;
+	int status, fd = -EBADF, r = image_store_open(&s, false, e);
+
+	if (r == 0)
+		r = image_store_get(&s, image, &j, e);
+	if (r < 0)
+		return r;
+	c.script = json_string_value(json_object_get(j, "start"));
+	ready = json_string_value(json_object_get(j, "ready"));
+	if (!c.script && !ready)
+		return 0;
+	r = sandbox_connect(b, &fd, e);
+	if (r == 0)
+		r = runner_new(fd, &run, e);
+	if (r == 0 && c.script)
+		r = runner_exec(run, &c, &status, e);
+	if (r == 0 && ready)
+		r = runner_wait(run, ready, READY_MS, e);
+	(void)runner_free(run);
+	return r;
+}
+
+static int work(void *arg, json_t **ret, struct err *e)
+{
+	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
+	_cleanup_sandbox_ struct sandbox b = SANDBOX_INIT;
+	_cleanup_spec_ struct spec spec = { 0 };
+	struct err owed = ERR_INIT, ignored = ERR_INIT;
+	const struct create *c = arg;
+	int r = plan(c, &spec, e);
+
+	if (r == 0)
+		r = bound(c, &spec, e);
+	if (r == 0)
+		r = state_root_open(&root, e);
+	if (r == 0)
+		r = sandbox_start(&root, &spec, &b, NULL, e);
+	if (r < 0)
+		return r;
+	r = start_command(spec.image, &b, e);
+	if (r < 0) {
+		(void)sandbox_kill(&root, &b, &owed, &ignored);
+		return r;
+	}
+	*ret = JSON_OBJECT({ "id", json_string(b.id) });
+	return *ret ? 0 : err_oom(e);
+}
+
+/* ---- done ---- */
+
+static void done(void *arg, const json_t *result, const struct err *e)
+{
+	const char *id = json_string_value(json_object_get(result, "id"));
+	struct create *c = arg;
+	struct request *r = c->request;
+	struct box *b = id ? box_find(c->api, id) : NULL;
+
+	c->job = NULL;
+	if (!result && e->num == -ENOENT)
+		request_fail(r, 404, "template '%s': %s", c->template, e->msg);
+	else if (!result)
+		request_fail_err(r, e);
+	else if (!b)
+		request_fail(r, 500, "sandbox %s has ended at once: see the audit log", id ?: "?");
+	else {
+		c->api->counts.created++;
+		request_answer(r, 201, e2b_sandbox(b));
+	}
+}
+
+static const struct job_ops ops = { .work = work, .done = done };
+
+static void kill_unwanted(struct jobs *jobs, const json_t *result)
+{
+	const char *id = json_string_value(json_object_get(result, "id"));
+
+	if (id)
+		e2b_kill_unwanted(jobs, id);
+}
+
+static void drop(struct request *r)
+{
+	struct create *c = r->data;
+
+	if (c->job)
+		job_abandon(c->job, kill_unwanted);
+	create_free(c);
+}
+
+/* ---- what was asked for ---- */
+
+static int take_template(const json_t *body, struct create *c, struct err *e)
+{
+	const char *name = NULL;
+	int r = json_get_string(body, "templateID", E2B_TEMPLATE_MAX, &name, e);
+
+	if (r < 0)
+		return err_set(e, -EINVAL, "templateID is missing or too long");
+	(void)snprintf(c->template, sizeof(c->template), "%s", name);
+	return 0;
+}
+
+static bool texts_only(const json_t *object, size_t max, size_t text_max)
+{
+	const char *key;
+	json_t *value;
+
+	if (!json_is_object(object) || json_object_size(object) > max)
+		return false;
+	json_object_foreach((json_t *)object, key, value)
+	{
+		if (!json_is_string(value) || strlen(key) > text_max ||
+		    json_string_length(value) > text_max)
+			return false;
+	}
+	return true;
+}
+
+static bool env_name_valid(const char *s)
+{
+	if (!*s || ascii_is_digit(*s))
+		return false;
+	for (; *s; s++)
+		if (!ascii_is_lower(ascii_lower(*s)) && !ascii_is_digit(*s) && *s != '_')
+			return false;
+	return true;
+}
+
+static int take_env(const json_t *body, struct create *c, struct err *e)
+{
+	json_t *env = json_object_get(body, "envVars"), *value;
+	const char *name;
+	size_t n = 0;
+
+	if (!env || json_is_null(env))
+		return 0;
+	if (!texts_only(env, E2B_ENV_MAX, 128 * 1024))
+		return err_set(e, -EINVAL, "envVars: expected an object of texts");
+	c->env = calloc(json_object_size(env) + 1, sizeof(c->env[0]));
+	if (!c->env)
+		return err_oom(e);
+	json_object_foreach(env, name, value)
+	{
+		if (!env_name_valid(name))
+			return err_set(e, -EINVAL, "envVars: '%.40s' is not a name", name);
+		if (asprintf(&c->env[n], "%s=%s", name, json_string_value(value)) < 0) {
+			c->env[n] = NULL;
+			return err_oom(e);
+		}
+		n++;
+	}
+	return 0;
+}
+
+static bool is_true(const json_t *body, const char *key)
+{
+	return json_is_true(json_object_get(body, key));
+}
+
+static bool is_false(const json_t *body, const char *key)
+{
+	return json_is_false(json_object_get(body, key));
+}
+
+static int take_life(const json_t *body, uint64_t otherwise, struct create *c, struct err *e)
+{
+	uint64_t seconds = 0;
+	int r = e2b_timeout(body, "timeout", otherwise, &seconds, e);
+
+	if (r < 0)
+		return r;
+	if (seconds == 0)
+		return err_set(e, -EINVAL, "timeout: expected at least 1 second");
+	c->deadline = seconds * 1000;
+	c->on_timeout = is_true(body, "autoPause") ? ON_TIMEOUT_PAUSE : ON_TIMEOUT_END;
+	if (is_false(body, "autoPauseMemory"))
+		return err_set(e, -EINVAL, "autoPauseMemory: a container cannot be paused to disk");
+	return 0;
+}
+
+/* What is kept in the sandbox's spec. */
+static int make_api(const struct request *r, const json_t *body, struct create *c, struct err *e)
+{
+	const json_t *metadata = json_object_get(body, "metadata");
+	const json_t *resume = json_object_get(body, "autoResume");
+	const json_t *asked = json_object_get(body, "network");
+	_cleanup_json_ json_t *network = NULL, *j = NULL;
+	char token[BOX_TOKEN + 1], traffic[BOX_TOKEN + 1];
+	bool internet = !is_false(body, "allow_internet_access");
+	int rc = e2b_network(asked, &network, e);
+
+	if (rc < 0)
+		return rc;
+	if (metadata && !json_is_null(metadata) &&
+	    !texts_only(metadata, E2B_METADATA_MAX, E2B_METADATA_TEXT_MAX))
+		return err_set(e, -EINVAL,
+			       "metadata: expected an object of at most %d texts of at most %d "
+			       "bytes",
+			       E2B_METADATA_MAX, E2B_METADATA_TEXT_MAX);
+	box_draw_token(token);
+	box_draw_token(traffic);
+	j = JSON_OBJECT({ "token", json_string(token) }, { "template", json_string(c->template) },
+			{ "owner", json_string(r->owner) }, { "internet", json_boolean(internet) },
+			{ "auto_resume", json_boolean(is_true(resume, "enabled")) });
+	if (!j)
+		return err_oom(e);
+	if (json_is_object(metadata) &&
+	    json_put(j, "metadata", json_incref((json_t *)metadata)) < 0)
+		return err_oom(e);
+	if (network && json_put(j, "network", json_incref(network)) < 0)
+		return err_oom(e);
+	if (is_false(asked, "allowPublicTraffic") &&
+	    json_put(j, "traffic", json_string(traffic)) < 0)
+		return err_oom(e);
+	c->narrow = e2b_narrow(network, internet);
+	if (!c->narrow)
+		return err_oom(e);
+	c->api_text = json_write_line(j);
+	if (c->api_text && strlen(c->api_text) > SPEC_API_MAX)
+		return err_set(e, -EINVAL, "metadata and network are too large");
+	return c->api_text ? 0 : err_oom(e);
+}
+
+static void start(struct request *r, uint64_t otherwise)
+{
+	struct create *c = calloc(1, sizeof(*c));
+	struct err e = ERR_INIT;
+	int rc;
+
+	if (!c) {
+		request_fail(r, 503, "out of memory");
+		return;
+	}
+	*c = (struct create){ .api = r->api, .request = r };
+	r->data = c;
+	r->drop = drop;
+	rc = take_template(r->body, c, &e);
+	if (rc == 0)
+		rc = take_env(r->body, c, &e);
+	if (rc == 0)
+		rc = take_life(r->body, otherwise, c, &e);
+	if (rc == 0)
+		rc = make_api(r, r->body, c, &e);
+	if (rc == 0)
+		rc = job_start(r->api->jobs, &ops, c, &c->job, &e);
+	if (rc < 0)
+		request_fail_err(r, &e);
+}
+
+static void have_v1(struct request *r)
+{
+	start(r, E2B_TIMEOUT_DEFAULT_V1);
+}
+
+static void have_v2(struct request *r)
+{
+	start(r, E2B_TIMEOUT_DEFAULT);
+}
+
+void e2b_create(struct request *r)
+{
+	request_json(r, false, have_v1);
+}
+
+void e2b_create_v2(struct request *r)
+{
+	request_json(r, false, have_v2);
+}

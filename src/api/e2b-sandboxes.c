@@ -1,0 +1,479 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One sandbox of the E2B API: what is told of it, its end, its deadline, pause and network. */
+#include <string.h>
+
+#include "clock.h"
+#include "e2b.h"
+#include "routes.h"
+
+/* ---- what is told ---- */
+
+json_t *e2b_sandbox(const struct box *b)
+{
+	const char *domain = b->api->config->domain;
+
+	return JSON_OBJECT(
+		{ "sandboxID", json_string(b->sandbox.id) },
+		{ "templateID", json_string(b->template) }, { "clientID", json_string("hutch") },
+		{ "envdVersion", json_string(API_ENVD_VERSION) },
+		{ "envdAccessToken", json_string(b->token) },
+		{ "trafficAccessToken", b->traffic[0] ? json_string(b->traffic) : json_null() },
+		{ "domain", domain ? json_string(domain) : json_null() });
+}
+
+static json_t *time_json(uint64_t wall)
+{
+	char text[CLOCK_RFC3339_MAX];
+
+	return json_string(clock_format(wall, text));
+}
+
+/* Paused ones have no end; E2B wants a time all the same. */
+static uint64_t end_of(const struct box *b)
+{
+	if (b->deadline > 0)
+		return b->deadline * NSEC_PER_MSEC;
+	return b->spec.created + (b->spec.limits.ttl ? b->spec.limits.ttl * NSEC_PER_MSEC
+						     : UINT64_C(365) * 24 * 3600 * NSEC_PER_SEC);
+}
+
+uint64_t e2b_cpus(const struct box *b)
+{
+	return MAX((b->spec.limits.cpus + 999) / 1000, UINT64_C(1));
+}
+
+static int add_detail(json_t *j, const struct box *b)
+{
+	const char *domain = b->api->config->domain;
+	int r = json_put(j, "envdAccessToken", json_string(b->token));
+
+	r |= json_put(j, "domain", domain ? json_string(domain) : json_null());
+	r |= json_put(j, "allowInternetAccess", json_boolean(b->internet));
+	if (b->network)
+		r |= json_put(j, "network", json_incref(b->network));
+	r |= json_put(
+		j, "lifecycle",
+		JSON_OBJECT({ "onTimeout", json_string(b->pause_at_deadline ? "pause" : "kill") },
+			    { "autoResume", json_boolean(b->auto_resume) }));
+	return r;
+}
+
+json_t *e2b_info(struct box *b, bool detail)
+{
+	_cleanup_json_ json_t *j = NULL;
+
+	box_refresh(b);
+	j = JSON_OBJECT({ "sandboxID", json_string(b->sandbox.id) },
+			{ "templateID", json_string(b->template) },
+			{ "alias", json_string(b->template) }, { "clientID", json_string("hutch") },
+			{ "startedAt", time_json(b->spec.created) },
+			{ "endAt", time_json(end_of(b)) }, { "cpuCount", json_number(e2b_cpus(b)) },
+			{ "memoryMB", json_number(b->spec.limits.memory >> 20) },
+			{ "diskSizeMB", json_number(b->spec.limits.disk >> 20) },
+			{ "metadata", json_incref(b->metadata) },
+			{ "state", json_string(b->state == BOX_PAUSED ? "paused" : "running") },
+			{ "envdVersion", json_string(API_ENVD_VERSION) });
+	if (!j || (detail && add_detail(j, b) < 0))
+		return NULL;
+	return TAKE_PTR(j);
+}
+
+static void info(struct request *r)
+{
+	struct box *b = request_box(r);
+
+	if (b)
+		request_answer(r, 200, e2b_info(b, true));
+}
+
+/* ---- the end ---- */
+
+struct kill {
+	char id[SPEC_ID + 1];
+	struct request *request; /* NULL: nobody waits */
+	struct job *job;
+};
+
+static int kill_work(void *arg, json_t **ret, struct err *e)
+{
+	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
+	_cleanup_sandbox_ struct sandbox b = SANDBOX_INIT;
+	const struct kill *k = arg;
+	struct err owed = ERR_INIT;
+	int r = state_root_open(&root, e);
+
+	if (r == 0)
+		r = sandbox_find(&root, k->id, &b, e);
+	return r < 0 ? r : sandbox_kill(&root, &b, &owed, e);
+}
+
+static void kill_done(void *arg, const json_t *result, const struct err *e)
+{
+	struct kill *k = arg;
+	struct request *r = k->request;
+
+	k->job = NULL;
+	if (!r) {
+		if (!result && e->num != -ENOENT)
+			log_error("cannot end sandbox %s: %s", k->id, e->msg);
+		free(k);
+	} else if (!result && e->num != -ENOENT) {
+		request_fail_err(r, e);
+	} else {
+		r->api->counts.killed++;
+		request_empty(r, 204);
+	}
+}
+
+static const struct job_ops kill_ops = { .work = kill_work, .done = kill_done };
+
+/* The end goes on, whoever asked for it. */
+static void kill_drop(struct request *r)
+{
+	struct kill *k = r->data;
+
+	k->request = NULL;
+	if (!k->job)
+		free(k);
+}
+
+static struct kill *kill_start(struct jobs *jobs, const char *id, struct err *e)
+{
+	struct kill *k = calloc(1, sizeof(*k));
+
+	if (!k)
+		return (void)err_oom(e), NULL;
+	(void)snprintf(k->id, sizeof(k->id), "%s", id);
+	if (job_start(jobs, &kill_ops, k, &k->job, e) == 0)
+		return k;
+	free(k);
+	return NULL;
+}
+
+void e2b_kill_unwanted(struct jobs *jobs, const char *id)
+{
+	struct err e = ERR_INIT;
+
+	if (!kill_start(jobs, id, &e))
+		log_error("cannot end sandbox %s: %s", id, e.msg);
+}
+
+static void end(struct request *r, const struct box *b)
+{
+	struct err e = ERR_INIT;
+	struct kill *k = kill_start(r->api->jobs, b->sandbox.id, &e);
+
+	if (!k) {
+		request_fail_err(r, &e);
+		return;
+	}
+	k->request = r;
+	r->data = k;
+	r->drop = kill_drop;
+}
+
+static void destroy(struct request *r)
+{
+	struct box *b = request_box(r);
+
+	if (b)
+		end(r, b);
+}
+
+/* ---- deadline, pause, resume ---- */
+
+struct life_call {
+	struct request *request;
+	struct box *box;
+	struct call *call;
+	enum wire_code code;
+	void (*then)(struct request *r, struct box *b, enum wire_code code, const char *text);
+};
+
+static void life_closed(struct call *c, enum wire_code code, const char *text, void *arg)
+{
+	struct life_call *l = arg;
+	struct request *r = l->request;
+	struct box *b = box_find(r->api, l->box->sandbox.id);
+
+	l->call = NULL;
+	if (!b || code == WIRE_GONE) {
+		request_fail(r, 404, "the sandbox has ended");
+		return;
+	}
+	box_refresh(b);
+	r->drop = NULL;
+	r->data = NULL;
+	l->then(r, b, code, text);
+	free(l);
+}
+
+static const struct call_ops life_ops = { .closed = life_closed };
+
+static void life_drop(struct request *r)
+{
+	struct life_call *l = r->data;
+
+	if (l->call)
+		peer_close(l->call);
+	free(l);
+}
+
+static void put_life(struct buf *b, uint64_t timeout_ms, unsigned int want)
+{
+	if (timeout_ms > 0)
+		fields_put_number(b, TAG_TIMEOUT, timeout_ms);
+	if (want > 0)
+		fields_put_number(b, TAG_WANT, want);
+}
+
+void e2b_life(struct request *r, struct box *b, uint64_t timeout_ms, unsigned int want,
+	      void (*then)(struct request *r, struct box *b, enum wire_code code, const char *text))
+{
+	_cleanup_buf_ struct buf fields = BUF_INIT(64);
+	struct life_call *l = calloc(1, sizeof(*l));
+	struct peer *p = NULL;
+	struct err e = ERR_INIT;
+	int rc = l ? box_peer(b, &p, &e) : err_oom(&e);
+
+	if (rc == 0) {
+		put_life(&fields, timeout_ms, want);
+		*l = (struct life_call){ .request = r, .box = b, .then = then };
+		rc = peer_call(p, WIRE_OP_LIFE, &fields, &life_ops, l, &l->call, &e);
+	}
+	if (rc < 0) {
+		free(l);
+		request_fail_err(r, &e);
+		return;
+	}
+	r->data = l;
+	r->drop = life_drop;
+	if (r->box != b)
+		request_join(r, b);
+}
+
+static void life_failed(struct request *r, enum wire_code code, const char *text)
+{
+	int status = code == WIRE_EXISTS	? 409
+		     : code == WIRE_INVALID	? 400
+		     : code == WIRE_UNSUPPORTED ? 501
+						: 500;
+
+	request_fail(r, status, "%s", text[0] ? text : wire_code_name(code));
+}
+
+int e2b_timeout(const json_t *body, const char *key, uint64_t otherwise, uint64_t *ret,
+		struct err *e)
+{
+	const json_t *value = json_object_get(body, key);
+
+	*ret = otherwise;
+	if (!value || json_is_null(value))
+		return 0;
+	return json_get_u64(body, key, E2B_TIMEOUT_MAX, ret, e);
+}
+
+static void timeout_set(struct request *r, struct box *b, enum wire_code code, const char *text)
+{
+	if (code == WIRE_DONE)
+		request_empty(r, 204);
+	else
+		life_failed(r, code, text);
+}
+
+static void have_timeout(struct request *r)
+{
+	struct err e = ERR_INIT;
+	uint64_t seconds = 0;
+	struct box *b = request_box(r);
+
+	if (!b)
+		return;
+	if (e2b_timeout(r->body, "timeout", UINT64_MAX, &seconds, &e) < 0)
+		request_fail_err(r, &e);
+	else if (seconds == UINT64_MAX)
+		request_fail(r, 400, "timeout is missing");
+	else if (seconds == 0)
+		end(r, b);
+	else
+		e2b_life(r, b, seconds * 1000, 0, timeout_set);
+}
+
+static void set_timeout(struct request *r)
+{
+	request_json(r, false, have_timeout);
+}
+
+/* The new deadline, if it is later than the old one: ms from now, else 0. */
+static uint64_t later(struct box *b, uint64_t seconds)
+{
+	uint64_t now = clock_wall() / NSEC_PER_MSEC;
+
+	box_refresh(b);
+	return b->deadline == 0 || now + seconds * 1000 > b->deadline ? seconds * 1000 : 0;
+}
+
+static void have_refresh(struct request *r)
+{
+	struct err e = ERR_INIT;
+	uint64_t seconds = 0, ms;
+	struct box *b = request_box(r);
+
+	if (!b)
+		return;
+	if (e2b_timeout(r->body, "duration", E2B_TIMEOUT_DEFAULT_V1, &seconds, &e) < 0) {
+		request_fail_err(r, &e);
+		return;
+	}
+	ms = later(b, MAX(seconds, (uint64_t)E2B_TIMEOUT_DEFAULT_V1));
+	if (ms == 0 || b->state == BOX_PAUSED)
+		request_empty(r, 204);
+	else
+		e2b_life(r, b, ms, 0, timeout_set);
+}
+
+static void refresh(struct request *r)
+{
+	request_json(r, true, have_refresh);
+}
+
+static void paused(struct request *r, struct box *b, enum wire_code code, const char *text)
+{
+	struct request *next;
+
+	if (code != WIRE_DONE) {
+		life_failed(r, code, text);
+		return;
+	}
+	request_empty(r, 204);
+	/* Nothing that is under way in there goes on. */
+	for (struct request *one = b->requests; one; one = next) {
+		next = one->next;
+		request_gone(one);
+	}
+}
+
+static void have_pause(struct request *r)
+{
+	struct box *b = request_box(r);
+
+	if (!b)
+		return;
+	box_refresh(b);
+	if (json_is_false(json_object_get(r->body, "memory")))
+		request_fail(r, 400, "memory: a container cannot be paused to disk");
+	else if (b->state == BOX_PAUSED)
+		request_fail(r, 409, "sandbox %s is already paused", b->sandbox.id);
+	else
+		e2b_life(r, b, 0, WIRE_PAUSED, paused);
+}
+
+static void pause_box(struct request *r)
+{
+	request_json(r, true, have_pause);
+}
+
+static void resumed(struct request *r, struct box *b, enum wire_code code, const char *text)
+{
+	if (code == WIRE_DONE || code == WIRE_EXISTS)
+		request_answer(r, 201, e2b_sandbox(b));
+	else
+		life_failed(r, code, text);
+}
+
+static void prolonged(struct request *r, struct box *b, enum wire_code code, const char *text)
+{
+	if (code == WIRE_DONE)
+		request_answer(r, 200, e2b_sandbox(b));
+	else
+		life_failed(r, code, text);
+}
+
+static void have_connect(struct request *r)
+{
+	struct err e = ERR_INIT;
+	uint64_t seconds = 0, ms;
+	struct box *b = request_box(r);
+
+	if (!b)
+		return;
+	if (e2b_timeout(r->body, "timeout", E2B_TIMEOUT_DEFAULT, &seconds, &e) < 0) {
+		request_fail_err(r, &e);
+		return;
+	}
+	ms = later(b, seconds);
+	if (b->state == BOX_PAUSED)
+		e2b_life(r, b, MAX(seconds, UINT64_C(1)) * 1000, WIRE_RUNNING, resumed);
+	else if (ms == 0)
+		request_answer(r, 200, e2b_sandbox(b));
+	else
+		e2b_life(r, b, ms, 0, prolonged);
+}
+
+static void connect_box(struct request *r)
+{
+	request_json(r, true, have_connect);
+}
+
+static void have_resume(struct request *r)
+{
+	struct box *b = request_box(r);
+
+	if (!b)
+		return;
+	box_refresh(b);
+	if (b->state == BOX_PAUSED)
+		have_connect(r);
+	else
+		request_fail(r, 409, "sandbox %s runs", b->sandbox.id);
+}
+
+static void resume(struct request *r)
+{
+	request_json(r, true, have_resume);
+}
+
+static void woken(struct request *r, struct box *b, enum wire_code code, const char *text)
+{
+	void (*then)(struct request * r) = r->then;
+
+	r->then = NULL;
+	if (code == WIRE_DONE || code == WIRE_EXISTS)
+		then(r);
+	else
+		request_gone(r);
+}
+
+void box_wake(struct request *r, void (*then)(struct request *r))
+{
+	r->then = then;
+	e2b_life(r, r->box, E2B_TIMEOUT_DEFAULT * 1000, WIRE_RUNNING, woken);
+}
+
+/* ---- the tables ---- */
+
+enum {
+	KEYS = ROLE_USER | ROLE_ADMIN
+};
+
+const struct route control_routes[] = {
+	{ "POST", "/sandboxes", KEYS, e2b_create },
+	{ "POST", "/v2/sandboxes", KEYS, e2b_create_v2 },
+	{ "GET", "/sandboxes", KEYS, e2b_list },
+	{ "GET", "/v2/sandboxes", KEYS, e2b_list_v2 },
+	{ "GET", "/sandboxes/metrics", KEYS, e2b_metrics_all },
+	{ "GET", "/sandboxes/{}", KEYS, info },
+	{ "DELETE", "/sandboxes/{}", KEYS, destroy },
+	{ "POST", "/sandboxes/{}/connect", KEYS, connect_box },
+	{ "POST", "/v2/sandboxes/{}/connect", KEYS, connect_box },
+	{ "POST", "/sandboxes/{}/resume", KEYS, resume },
+	{ "POST", "/sandboxes/{}/timeout", KEYS, set_timeout },
+	{ "POST", "/sandboxes/{}/refreshes", KEYS, refresh },
+	{ "POST", "/sandboxes/{}/pause", KEYS, pause_box },
+	{ "PUT", "/sandboxes/{}/network", KEYS, e2b_set_network },
+	{ "GET", "/sandboxes/{}/metrics", KEYS, e2b_metrics },
+	{ "GET", "/sandboxes/{}/logs", KEYS, e2b_logs },
+	{ "GET", "/v2/sandboxes/{}/logs", KEYS, e2b_logs_v2 },
+	{ "GET", "/teams", KEYS, e2b_teams },
+	{ NULL },
+};

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The control plane of the E2B API: what its files share. */
+#pragma once
+
+#include "api-inner.h"
+#include "life.h"
+
+enum {
+	E2B_TIMEOUT_DEFAULT = 300, /* seconds */
+	E2B_TIMEOUT_DEFAULT_V1 = 15,
+	E2B_TIMEOUT_MAX = 365 * 24 * 3600,
+	E2B_METADATA_MAX = 64,
+	E2B_METADATA_TEXT_MAX = 1024,
+	E2B_ENV_MAX = 1024,
+	E2B_TEMPLATE_MAX = 127,
+	E2B_PAGE_MAX = 100,
+};
+
+/* "Sandbox": what create and connect answer. NULL without memory. */
+json_t *e2b_sandbox(const struct box *b);
+/* "ListedSandbox", and with `detail` "SandboxDetail". */
+json_t *e2b_info(struct box *b, bool detail);
+
+/* "SandboxMetric": what it uses now. NULL without memory. */
+json_t *e2b_metric(struct box *b);
+
+/* Whole CPUs. */
+uint64_t e2b_cpus(const struct box *b);
+
+/* Seconds from a body: 0 and *ret, or -EINVAL with a message. */
+int e2b_timeout(const json_t *body, const char *key, uint64_t otherwise, uint64_t *ret,
+		struct err *e);
+
+/* Checks and takes the network settings of a body: a new object, or NULL in *ret if there are none.
+ */
+int e2b_network(const json_t *network, json_t **ret, struct err *e);
+
+/* The same as a narrowing (names/narrow.h): texts, in a new list. `network` may be NULL. */
+json_t *e2b_narrow(const json_t *network, bool internet);
+
+/*
+ * Asks the keeper of r->box, or of `b`, to change its life (wire op LIFE): a deadline in
+ * milliseconds from now (0: none is set), paused or running (0: as it is). `then` is called with
+ * the code of the answer, and the text where it is not WIRE_DONE.
+ */
+void e2b_life(struct request *r, struct box *b, uint64_t timeout_ms, unsigned int want,
+	      void (*then)(struct request *r, struct box *b, enum wire_code code,
+			   const char *text));
+
+/* Ends a sandbox whose maker has gone. */
+void e2b_kill_unwanted(struct jobs *jobs, const char *id);
+
+void e2b_create(struct request *r);
+void e2b_create_v2(struct request *r);
+void e2b_list(struct request *r);
+void e2b_list_v2(struct request *r);
+void e2b_metrics(struct request *r);
+void e2b_metrics_all(struct request *r);
+void e2b_logs(struct request *r);
+void e2b_logs_v2(struct request *r);
+void e2b_set_network(struct request *r);
+void e2b_teams(struct request *r);

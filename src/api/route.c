@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From a request to its handler, in this order: which sandbox it is for, if any; who asks; which
+ * row of the tables it is. Nothing is handled that no row allows.
+ *
+ * A request is for a sandbox (data plane) if the field E2b-Sandbox-Id names one, if its host is
+ * PORT-ID.domain, if it has the token of one, or if it is a signed URL. Everything else is for us.
+ */
+#include <sodium.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "api-inner.h"
+#include "routes.h"
+#include "signature.h"
+
+enum {
+	PORT_DIGITS = 5,
+};
+
+static const struct route *const planes[] = { control_routes, template_routes, v1_routes,
+					      mcp_routes };
+static const struct route *const envd[] = { envd_process_routes, envd_fs_routes,
+					    envd_files_routes };
+
+/* ---- rows ---- */
+
+/* One component of each; false where they differ. A "{}" takes what is there, decoded. */
+static bool match_part(const char **path, const char **target, struct request *r, size_t *n_args)
+{
+	size_t a = strcspn(*path, "/"), b = strcspn(*target, "/");
+	_cleanup_free_ char *text = NULL;
+
+	if (a == 2 && (*path)[0] == '{') {
+		if (*n_args == REQUEST_ARGS || http_decode(*target, b, false, &text) < 0 ||
+		    !text[0] || strlen(text) > REQUEST_ARG_MAX)
+			return false;
+		(void)snprintf(r->args[(*n_args)++], sizeof(r->args[0]), "%s", text);
+	} else if (a != b || strncmp(*path, *target, a) != 0) {
+		return false;
+	}
+	*path += a;
+	*target += b;
+	return true;
+}
+
+static bool match_path(const char *path, const char *target, struct request *r)
+{
+	size_t n_args = 0;
+
+	memset(r->args, 0, sizeof(r->args));
+	target += strspn(target, "/") - (target[0] == '/');
+	while (*path == '/' && *target == '/') {
+		path++;
+		target++;
+		if (!match_part(&path, &target, r, &n_args))
+			return false;
+	}
+	return !*path && !*target;
+}
+
+/* The row of a request; *ret_other: there is one, for another method. */
+static const struct route *find_row(const struct route *const *tables, size_t n, struct request *r,
+				    bool *ret_other)
+{
+	*ret_other = false;
+	for (size_t t = 0; t < n; t++)
+		for (const struct route *row = tables[t]; row->method; row++) {
+			if (!match_path(row->path, r->x->target, r))
+				continue;
+			if (str_eq(row->method, r->x->method))
+				return row;
+			*ret_other = true;
+		}
+	return NULL;
+}
+
+static void dispatch(struct request *r, const struct route *const *tables, size_t n)
+{
+	char id[REQUEST_ARG_MAX + 1];
+	bool other = false;
+
+	memcpy(id, r->args[0], sizeof(id));
+	r->route = find_row(tables, n, r, &other);
+	if (r->box)
+		memcpy(r->args[0], id, sizeof(id)); /* for request_gone() */
+	if (!r->route && other)
+		request_fail(r, 405, "%s is not for %s", r->x->path, r->x->method);
+	else if (!r->route)
+		request_fail(r, 404, "there is nothing at %s", r->x->path);
+	else if (!(r->route->roles & r->role) && r->role == ROLE_NOBODY)
+		request_fail(r, 401,
+			     "no valid credential: make a key with 'hutch key create' and "
+			     "send it as X-API-Key");
+	else if (!(r->route->roles & r->role))
+		request_fail(r, 403, "this key is not for %s", r->x->path);
+	else
+		r->route->handle(r);
+}
+
+/* ---- who asks ---- */
+
+static enum role role_of_key(struct request *r)
+{
+	static const enum role roles[KEY_ROLES] = {
+		[KEY_ADMIN] = ROLE_ADMIN, [KEY_USER] = ROLE_USER, [KEY_METRICS] = ROLE_METRICS
+	};
+	const char *key = http_field(r->x, "x-api-key");
+	const char *bearer = http_field(r->x, "authorization");
+	struct key_info info;
+	struct err e = ERR_INIT;
+
+	if (r->x->local && (r->x->uid == geteuid() || r->x->uid == 0))
+		return ROLE_ADMIN;
+	if (!key && bearer && strncasecmp(bearer, "bearer ", 7) == 0)
+		key = bearer + 7;
+	if (!key || !r->api->config->keys)
+		return ROLE_NOBODY;
+	if (keys_check(r->api->config->keys, key, strlen(key), &info) < 0) {
+		if (keys_trouble(r->api->config->keys, &e))
+			log_error("no key is valid: %s", e.msg);
+		return ROLE_NOBODY;
+	}
+	(void)snprintf(r->owner, sizeof(r->owner), "%s", info.name);
+	return roles[info.role];
+}
+
+/* ---- which sandbox ---- */
+
+/* "3000-id.domain": 1 with both; 0 if it is no such name. */
+static int split_host(const struct api *a, const char *host, uint64_t *ret_port,
+		      char ret_id[static REQUEST_ARG_MAX + 1])
+{
+	size_t digits = strspn(host, "0123456789"), n;
+	const char *id = host + digits + 1;
+
+	if (digits == 0 || digits > PORT_DIGITS || host[digits] != '-')
+		return 0;
+	n = strspn(id, "abcdefghijklmnopqrstuvwxyz0123456789");
+	if (n == 0 || n > REQUEST_ARG_MAX || id[n] != '.' ||
+	    str_to_u64(host, digits, UINT16_MAX, ret_port) < 0)
+		return 0;
+	if (a->config->domain && strcasecmp(id + n + 1, a->config->domain) != 0)
+		return 0;
+	(void)snprintf(ret_id, REQUEST_ARG_MAX + 1, "%.*s", (int)n, id);
+	return 1;
+}
+
+struct signed_url {
+	const struct exchange *x;
+	const char *op;
+	struct box *found;
+};
+
+static int match_signature(struct box *b, void *arg)
+{
+	struct signed_url *s = arg;
+
+	if (signature_matches(s->x, b->token, s->op))
+		s->found = b;
+	return 0;
+}
+
+static struct box *by_signature(struct request *r)
+{
+	struct signed_url s = { r->x, str_eq(r->x->method, "GET") ? "read" : "write", NULL };
+
+	(void)box_each(r->api, match_signature, &s);
+	return s.found;
+}
+
+/* What X-Access-Token, or else a signature, makes of whoever asks. A wrong token is not made good
+ * by anything else. */
+static enum role role_in(const struct request *r, const struct box *b)
+{
+	const char *token = http_field(r->x, "x-access-token");
+	const char *op = str_eq(r->x->method, "GET") ? "read" : "write";
+
+	if (token)
+		return strlen(token) == BOX_TOKEN && sodium_memcmp(token, b->token, BOX_TOKEN) == 0
+			       ? ROLE_TOKEN
+			       : ROLE_NOBODY;
+	if (str_eq(r->x->path, "/files") && signature_matches(r->x, b->token, op) &&
+	    signature_expired(r->x) == 0)
+		return ROLE_SIGNED;
+	return ROLE_NOBODY;
+}
+
+static void go_on(struct request *r)
+{
+	if (r->port != API_ENVD_PORT) {
+		ports_handle(r, (unsigned int)r->port);
+		return;
+	}
+	r->role = role_in(r, r->box);
+	dispatch(r, envd, ARRAY_SIZE(envd));
+}
+
+static void data_plane(struct request *r, struct box *b)
+{
+	if (b)
+		box_refresh(b);
+	if (!b || (b->state == BOX_PAUSED && !b->auto_resume)) {
+		request_gone(r);
+		return;
+	}
+	(void)snprintf(r->args[0], sizeof(r->args[0]), "%s", b->sandbox.id);
+	request_join(r, b);
+	if (b->state == BOX_PAUSED)
+		box_wake(r, go_on);
+	else
+		go_on(r);
+}
+
+/* True: it was for a sandbox. */
+static bool route_data(struct request *r)
+{
+	const char *id = http_field(r->x, "e2b-sandbox-id");
+	const char *port = http_field(r->x, "e2b-sandbox-port");
+	const char *token = http_field(r->x, "x-access-token");
+
+	r->port = API_ENVD_PORT;
+	if (id) {
+		(void)snprintf(r->args[0], sizeof(r->args[0]), "%s", id);
+		if (port &&
+		    (str_to_u64(port, strlen(port), UINT16_MAX, &r->port) < 0 || r->port == 0))
+			request_fail(r, 400, "E2b-Sandbox-Port is not a port");
+		else
+			data_plane(r, box_find(r->api, id));
+	} else if (split_host(r->api, r->x->host, &r->port, r->args[0]) == 1) {
+		data_plane(r, box_find(r->api, r->args[0]));
+	} else if (token) {
+		data_plane(r, box_by_token(r->api, token));
+	} else if (str_eq(r->x->path, "/files")) {
+		struct box *b = by_signature(r);
+
+		if (b)
+			data_plane(r, b);
+		else
+			request_fail(r, 401, "no valid signature");
+	} else {
+		return false;
+	}
+	return true;
+}
+
+/* ---- in and out ---- */
+
+/*
+ * A page of somebody's in a browser can make it send requests here, with a name that leads to us
+ * (DNS rebinding) or straight to our address. No browser has business with the API: what says that
+ * it comes from a page is refused, and so is a name that we were not told is ours.
+ */
+static bool is_ours(const struct api *a, const char *host)
+{
+	size_t n = host[0] == '[' ? strcspn(host, "]") + 1 : strcspn(host, ":");
+	const char *domain = a->config->domain;
+
+	if (host[0] == '[' || strspn(host, "0123456789.") == n)
+		return true;
+	if (n == 9 && strncasecmp(host, "localhost", n) == 0)
+		return true;
+	if (!domain)
+		return false;
+	return strcasecmp(host, domain) == 0 ||
+	       (strncasecmp(host, "api.", 4) == 0 && strcasecmp(host + 4, domain) == 0);
+}
+
+void api_handle(struct exchange *x, void *arg)
+{
+	struct api *a = arg;
+	struct request *r = calloc(1, sizeof(*r));
+
+	if (!r) {
+		http_cut(x);
+		return;
+	}
+	a->counts.requests++;
+	*r = (struct request){ .api = a, .x = x, .role = ROLE_NOBODY };
+	x->cookie = r;
+	if (route_data(r))
+		return;
+	if (!x->local && !is_ours(a, x->host)) {
+		request_fail(r, 421,
+			     "this is not %s: use an address, localhost, or the name given "
+			     "with --domain",
+			     x->host);
+		return;
+	}
+	if (http_field(x, "origin")) {
+		request_fail(r, 403, "requests of web pages are not taken");
+		return;
+	}
+	r->role = role_of_key(r);
+	dispatch(r, planes, ARRAY_SIZE(planes));
+}
+
+void api_gone(struct exchange *x, void *arg)
+{
+	if (x->cookie)
+		request_free(x->cookie);
+}
+
+static const struct {
+	enum role role;
+	const char *name;
+} role_names[] = {
+	{ ROLE_NOBODY, "nobody" }, { ROLE_METRICS, "metrics" }, { ROLE_USER, "user" },
+	{ ROLE_ADMIN, "admin" },   { ROLE_TOKEN, "token" },	{ ROLE_SIGNED, "signed" },
+};
+
+static void print_table(FILE *f, const char *plane, const struct route *row)
+{
+	for (; row->method; row++) {
+		(void)fprintf(f, "%s\t%s\t%s\t", plane, row->method, row->path);
+		for (size_t i = 0, n = 0; i < ARRAY_SIZE(role_names); i++)
+			if (row->roles & role_names[i].role)
+				(void)fprintf(f, "%s%s", n++ ? "," : "", role_names[i].name);
+		(void)fputc('\n', f);
+	}
+}
+
+int api_print_routes(FILE *f)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(planes); i++)
+		print_table(f, "control", planes[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(envd); i++)
+		print_table(f, "sandbox", envd[i]);
+	return ferror(f) ? -EIO : 0;
+}

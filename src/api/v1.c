@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the E2B API has no word for: /hutch/v1, /metrics, /health. Most of it is what the command
+ * line prints with --json.
+ */
+#include <string.h>
+
+#include "api-inner.h"
+#include "cgroup.h"
+#include "clock.h"
+#include "openapi.h"
+#include "routes.h"
+#include "tool.h"
+
+static const char json[] = "application/json", lines[] = "application/x-ndjson";
+
+static void health(struct request *r)
+{
+	request_answer(r, 200, JSON_OBJECT({ "status", json_string("ok") }));
+}
+
+static void version(struct request *r)
+{
+	tool_answer(r, json, (const char *const[]){ "version", "--json", NULL });
+}
+
+static void doctor(struct request *r)
+{
+	tool_answer(r, json, (const char *const[]){ "doctor", "--json", NULL });
+}
+
+static void images(struct request *r)
+{
+	tool_answer(r, json, (const char *const[]){ "image", "ls", "--json", NULL });
+}
+
+static void image(struct request *r)
+{
+	tool_answer(r, json,
+		    (const char *const[]){ "image", "inspect", "--json", "--", r->args[0], NULL });
+}
+
+static void policies(struct request *r)
+{
+	tool_answer(r, json, (const char *const[]){ "agents", "--json", NULL });
+}
+
+static void policy(struct request *r)
+{
+	tool_answer(r, json, (const char *const[]){ "config", "compile", "--", r->args[0], NULL });
+}
+
+/* ---- one sandbox ---- */
+
+static void of_box(struct request *r, const char *command, const char *type)
+{
+	const struct box *b = request_box(r);
+
+	if (b)
+		tool_answer(r, type,
+			    (const char *const[]){ command, "--json", b->sandbox.id, NULL });
+}
+
+static void inspect(struct request *r)
+{
+	of_box(r, "inspect", json);
+}
+
+static void receipt(struct request *r)
+{
+	of_box(r, "receipt", json);
+}
+
+static void egress_log(struct request *r)
+{
+	const struct box *b = request_box(r);
+
+	if (b)
+		tool_answer(
+			r, lines,
+			(const char *const[]){ "egress", "log", "--json", b->sandbox.id, NULL });
+}
+
+/* {"allow": RULE} or {"deny": RULE} */
+static void have_rule(struct request *r)
+{
+	const char *allow = json_string_value(json_object_get(r->body, "allow"));
+	const char *deny = json_string_value(json_object_get(r->body, "deny"));
+	const struct box *b = request_box(r);
+
+	if (!b)
+		return;
+	if (!allow == !deny)
+		request_fail(r, 400, "expected {\"allow\": RULE} or {\"deny\": RULE}");
+	else
+		tool_answer(r, json,
+			    (const char *const[]){ "egress", allow ? "allow" : "deny", "--",
+						   b->sandbox.id, allow ? allow : deny, NULL });
+}
+
+static void egress_rule(struct request *r)
+{
+	request_json(r, false, have_rule);
+}
+
+/* ---- the audit log ---- */
+
+/* Only what can be an id or a time becomes a word of a command. */
+static bool is_plain(const char *s)
+{
+	return s[0] && strlen(s) < 64 &&
+	       s[strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789TZ:.+-")] == '\0' && s[0] != '-';
+}
+
+static void audit(struct request *r)
+{
+	_cleanup_free_ char *sandbox = NULL, *since = NULL;
+	const char *argv[TOOL_ARGS] = { "audit", "show", "--json" };
+	size_t n = 3;
+
+	(void)http_query(r->x, "sandbox", &sandbox);
+	(void)http_query(r->x, "since", &since);
+	if ((sandbox && !is_plain(sandbox)) || (since && !is_plain(since))) {
+		request_fail(r, 400, "sandbox: expected an id; since: expected a time");
+		return;
+	}
+	if (sandbox) {
+		argv[n++] = "--sandbox";
+		argv[n++] = sandbox;
+	}
+	if (since) {
+		argv[n++] = "--since";
+		argv[n++] = since;
+	}
+	tool_answer(r, lines, argv);
+}
+
+static void audit_verify(struct request *r)
+{
+	tool_answer(r, json, (const char *const[]){ "audit", "verify", "--json", NULL });
+}
+
+static void events(struct request *r)
+{
+	tool_follow(r, (const char *const[]){ "audit", "show", "--json", "--follow", "--since",
+					      "0s", NULL });
+}
+
+/* ---- metrics ---- */
+
+struct totals {
+	size_t running, paused;
+	uint64_t memory, cpu_us, oom_kills;
+};
+
+static int add_up(struct box *b, void *arg)
+{
+	_cleanup_cgroup_ struct cgroup g = CGROUP_INIT;
+	struct cgroup_usage u = { 0 };
+	char group[STATE_GROUP_MAX];
+	struct totals *t = arg;
+
+	box_refresh(b);
+	t->paused += b->state == BOX_PAUSED;
+	t->running += b->state == BOX_RUNNING;
+	cgroup_open(state_group(&b->api->root, b->sandbox.id, group), &g);
+	cgroup_usage(&g, &u);
+	t->memory += u.memory;
+	t->cpu_us += u.cpu_us;
+	t->oom_kills += u.oom_kills;
+	return 0;
+}
+
+static void put_metric(struct buf *b, const char *name, const char *type, const char *help,
+		       double value)
+{
+	(void)buf_printf(b, "# HELP %s %s\n# TYPE %s %s\n%s %.15g\n", name, help, name, type, name,
+			 value);
+}
+
+static void metrics(struct request *r)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(64 * 1024);
+	const struct api *a = r->api;
+	struct totals t = { 0 };
+
+	(void)box_each(r->api, add_up, &t);
+	put_metric(&b, "hutch_sandboxes_running", "gauge", "Sandboxes that run.",
+		   (double)t.running);
+	put_metric(&b, "hutch_sandboxes_paused", "gauge", "Sandboxes that are paused.",
+		   (double)t.paused);
+	put_metric(&b, "hutch_sandboxes_memory_bytes", "gauge", "Memory of all sandboxes.",
+		   (double)t.memory);
+	put_metric(&b, "hutch_sandboxes_cpu_seconds", "gauge",
+		   "CPU time of the sandboxes that live.", (double)t.cpu_us / 1e6);
+	put_metric(&b, "hutch_sandboxes_oom_kills", "gauge",
+		   "Processes killed by a memory limit, of the sandboxes that live.",
+		   (double)t.oom_kills);
+	put_metric(&b, "hutchd_jobs", "gauge", "Starts, ends and builds that go on or wait.",
+		   (double)(jobs_running(a->jobs) + jobs_running(a->builds)));
+	put_metric(&b, "hutchd_requests_total", "counter", "Requests since the start of hutchd.",
+		   (double)a->counts.requests);
+	put_metric(&b, "hutchd_sandboxes_created_total", "counter",
+		   "Sandboxes created since the start of hutchd.", (double)a->counts.created);
+	put_metric(&b, "hutchd_sandboxes_killed_total", "counter",
+		   "Sandboxes ended on request since the start of hutchd.",
+		   (double)a->counts.killed);
+	put_metric(&b, "hutchd_start_time_seconds", "gauge", "When hutchd was started.",
+		   (double)a->started / 1e9);
+	if (b.err < 0)
+		request_fail(r, 503, "out of memory");
+	else
+		request_text(r, 200, "text/plain; version=0.0.4; charset=utf-8", b.data, b.len);
+}
+
+static void openapi(struct request *r)
+{
+	request_text(r, 200, json, openapi_json, openapi_json_n);
+}
+
+enum {
+	ANYBODY = ROLE_NOBODY | ROLE_METRICS | ROLE_USER | ROLE_ADMIN,
+	KEYS = ROLE_USER | ROLE_ADMIN,
+};
+
+const struct route v1_routes[] = {
+	{ "GET", "/health", ANYBODY, health },
+	{ "GET", "/metrics", ROLE_METRICS | ROLE_ADMIN, metrics },
+	{ "GET", "/hutch/v1/openapi.json", ANYBODY, openapi },
+	{ "GET", "/hutch/v1/version", KEYS, version },
+	{ "GET", "/hutch/v1/doctor", ROLE_ADMIN, doctor },
+	{ "GET", "/hutch/v1/images", KEYS, images },
+	{ "GET", "/hutch/v1/images/{}", KEYS, image },
+	{ "GET", "/hutch/v1/policies", KEYS, policies },
+	{ "GET", "/hutch/v1/policies/{}", KEYS, policy },
+	{ "GET", "/hutch/v1/sandboxes/{}", KEYS, inspect },
+	{ "GET", "/hutch/v1/sandboxes/{}/receipt", KEYS, receipt },
+	{ "GET", "/hutch/v1/sandboxes/{}/egress", KEYS, egress_log },
+	{ "POST", "/hutch/v1/sandboxes/{}/egress", ROLE_ADMIN, egress_rule },
+	{ "GET", "/hutch/v1/audit", ROLE_ADMIN, audit },
+	{ "GET", "/hutch/v1/audit/verify", ROLE_ADMIN, audit_verify },
+	{ "GET", "/hutch/v1/events", ROLE_ADMIN, events },
+	{ NULL },
+};

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The store that hutch and hutchd use: what is built in, then the directories asked for or
+ * HUTCH_CONFIG_PATH, else the user's directory and the system's.
+ */
+#pragma once
+
+#include "store.h"
+
+struct default_store {
+	struct policy_store store;
+	const char *dirs[32];
+	char user_dir[512];
+	char *path_copy;
+};
+
+/* `include` may be NULL; it and the environment outlive the store. */
+int default_store_open(struct default_store *s, const char *const *include, size_t n,
+		       struct err *e);
+void default_store_close(struct default_store *s);
+
+#define _cleanup_default_store_ _cleanup_(default_store_close)

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hutch key create, ls, revoke */
+#include <sodium.h>
+#include <string.h>
+
+#include "cli-audit.h"
+#include "clock.h"
+#include "keys.h"
+#include "value.h"
+
+/* "2026-11-15T08:00:00Z": the second is enough to look at. */
+static const char *shown(uint64_t wall, char out[static CLOCK_RFC3339_MAX])
+{
+	(void)clock_format(wall, out);
+	memcpy(out + STRLEN("2026-11-15T08:00:00"), "Z", 2);
+	return out;
+}
+
+static int read_expiry(const struct invocation *inv, uint64_t *ret)
+{
+	const char *text = cli_option(inv, "expires");
+	uint64_t now = clock_wall(), ms;
+
+	*ret = 0;
+	if (!text)
+		return EXIT_OK;
+	if (clock_parse(text, ret) < 0) {
+		if (value_duration(text, &ms) < 0 || ms > (UINT64_MAX - now) / NSEC_PER_MSEC)
+			return cli_usage(inv,
+					 "--expires '%s': expected 2026-12-31T08:00:00Z, or a time "
+					 "from now such as 30d",
+					 text);
+		*ret = now + ms * NSEC_PER_MSEC;
+	}
+	return *ret > now ? EXIT_OK : cli_usage(inv, "--expires '%s': that is over", text);
+}
+
+/* Keys are changed only if that can be recorded before. */
+static int intend(const char *op, const struct key_info *info, struct err *e)
+{
+	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
+
+	cli_audit_begin(&p, op, "name", info->name);
+	audit_put_text(&p, "prefix", info->prefix);
+	audit_put_text(&p, "role", key_role_names[info->role]);
+	return cli_audit(AUDIT_API_KEY, &p, e);
+}
+
+static void outcome(const struct invocation *inv, const struct key_info *info, const struct err *e)
+{
+	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
+
+	cli_audit_begin(&p, inv->cmd->name, "name", info->name);
+	audit_put_text(&p, "prefix", info->prefix);
+	audit_put_text(&p, "result", e->num ? "failed" : "done");
+	if (e->num)
+		audit_put_text(&p, "text", e->msg);
+	cli_audit_try(inv, AUDIT_API_KEY, &p);
+}
+
+static json_t *info_json(const struct key_info *i)
+{
+	char created[CLOCK_RFC3339_MAX], expires[CLOCK_RFC3339_MAX];
+
+	return JSON_OBJECT({ "name", json_string(i->name) }, { "prefix", json_string(i->prefix) },
+			   { "role", json_string(key_role_names[i->role]) },
+			   { "created", json_string(clock_format(i->created, created)) },
+			   { "expires", i->expires ? json_string(clock_format(i->expires, expires))
+						   : json_null() },
+			   { "expired", json_boolean(i->expires && clock_wall() >= i->expires) });
+}
+
+static int print_new(const struct invocation *inv, const char *text, const struct key_info *i)
+{
+	char when[CLOCK_RFC3339_MAX];
+	json_t *o;
+
+	if (cli_option(inv, "json")) {
+		o = info_json(i);
+		if (o && json_put(o, "key", json_string(text)) < 0) {
+			json_decref(o);
+			o = NULL;
+		}
+		return cli_print_json(o, EXIT_OK);
+	}
+	(void)puts(text);
+	(void)fprintf(stderr, "%s, for %s, expires %s; the key is not shown again\n", i->name,
+		      key_role_names[i->role], i->expires ? shown(i->expires, when) : "never");
+	return EXIT_OK;
+}
+
+int cmd_key_create(struct invocation *inv)
+{
+	_cleanup_keys_ struct keys k = KEYS_INIT;
+	const char *role_word = cli_option(inv, "role");
+	enum key_role role = KEY_USER;
+	char text[KEY_TEXT + 1] = "";
+	struct key_info info = { 0 };
+	struct err e = ERR_INIT;
+	uint64_t expires;
+	int r = read_expiry(inv, &expires);
+
+	if (r != EXIT_OK)
+		return r;
+	if (role_word && key_role_parse(role_word, &role) < 0)
+		return cli_usage(inv, "--role '%s': expected admin, user or metrics", role_word);
+	r = key_draw(cli_option(inv, "name"), role, expires, text, &info, &e);
+	if (r == -EINVAL)
+		return cli_usage(inv, "--name: %s", e.msg);
+	if (r == 0)
+		r = keys_open(&k, true, &e);
+	if (r == 0)
+		r = intend("create", &info, &e);
+	if (r == 0) {
+		r = keys_add(&k, &info, text, &e);
+		outcome(inv, &info, &e);
+	}
+	r = r < 0 ? cli_fail(inv, &e) : print_new(inv, text, &info);
+	sodium_memzero(text, sizeof(text));
+	return r;
+}
+
+/* Without a directory there are no keys. */
+static int open_existing(struct keys *k, struct err *e)
+{
+	int r = keys_open(k, false, e);
+
+	if (r == -ENOENT) {
+		*e = (struct err)ERR_INIT;
+		return 0;
+	}
+	return r < 0 ? r : keys_load(k, e);
+}
+
+static void print_row(const struct key_info *i)
+{
+	char created[CLOCK_RFC3339_MAX], expires[CLOCK_RFC3339_MAX];
+
+	(void)printf("%-24s %-12s %-8s %-20s  %s%s\n", i->name, i->prefix, key_role_names[i->role],
+		     shown(i->created, created), i->expires ? shown(i->expires, expires) : "never",
+		     i->expires && clock_wall() >= i->expires ? " (over)" : "");
+}
+
+int cmd_key_ls(struct invocation *inv)
+{
+	_cleanup_keys_ struct keys k = KEYS_INIT;
+	_cleanup_json_ json_t *list = json_array();
+	struct err e = ERR_INIT;
+	int r = open_existing(&k, &e);
+
+	if (r < 0)
+		return cli_fail(inv, &e);
+	if (!cli_option(inv, "json"))
+		(void)printf("%-24s %-12s %-8s %-20s  %s\n", "NAME", "PREFIX", "ROLE", "CREATED",
+			     "EXPIRES");
+	for (size_t i = 0; i < k.n; i++) {
+		if (!cli_option(inv, "json"))
+			print_row(&k.list[i].info);
+		else if (json_push(list, info_json(&k.list[i].info)) < 0)
+			return cli_fail(inv, (err_oom(&e), &e));
+	}
+	return cli_option(inv, "json") ? cli_print_json(TAKE_PTR(list), EXIT_OK) : EXIT_OK;
+}
+
+int cmd_key_revoke(struct invocation *inv)
+{
+	_cleanup_keys_ struct keys k = KEYS_INIT;
+	const char *which = inv->args[0];
+	const struct key_entry *found;
+	struct key_info info = { 0 };
+	struct err e = ERR_INIT;
+	int r = open_existing(&k, &e);
+
+	if (r < 0)
+		return cli_fail(inv, &e);
+	found = keys_find(&k, which);
+	if (!found)
+		return cli_fail(inv,
+				(err_set(&e, -ENOENT, "no key '%.80s': hutch key ls", which), &e));
+	info = found->info;
+	r = intend("revoke", &info, &e);
+	if (r == 0) {
+		r = keys_revoke(&k, which, &info, &e);
+		outcome(inv, &info, &e);
+	}
+	if (r < 0)
+		return cli_fail(inv, &e);
+	(void)printf("%s: revoked\n", info.name);
+	return EXIT_OK;
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hutch pause, resume, ttl: asked of the keeper, which the warden decides for. */
+#include <string.h>
+
+#include "cli-life.h"
+#include "cli-sandbox.h"
+#include "clock.h"
+#include "spec.h"
+#include "transfer.h"
+#include "value.h"
+
+int cli_take_time(const struct invocation *inv, const char *what, const char *text, uint64_t *ret)
+{
+	const int r = value_duration(text, ret);
+	char hint[VALUE_HINT_MAX];
+
+	if (r == 0 && *ret > 0 && *ret <= UINT32_MAX)
+		return EXIT_OK;
+	if (r < 0 && value_duration_hint(text, hint))
+		return cli_usage(inv, "%s '%s': did you mean '%s'?", what, text, hint);
+	return cli_usage(inv, "%s '%s': expected a time such as 30s or 5m", what, text);
+}
+
+int cli_take_on_timeout(const struct invocation *inv, enum on_timeout *ret)
+{
+	const char *text = cli_option(inv, "on-timeout");
+
+	if (text && on_timeout_parse(text, ret) < 0)
+		return cli_usage(inv, "--on-timeout '%s': expected 'end' or 'pause'", text);
+	return EXIT_OK;
+}
+
+static int ask(const struct state_root *root, const char *prefix, const struct transfer_life *life,
+	       char ret_id[static SPEC_ID + 1], uint64_t *ret_deadline, struct err *e)
+{
+	_cleanup_sandbox_ struct sandbox b = SANDBOX_INIT;
+	_cleanup_transfer_ struct transfer t = TRANSFER_INIT(-EBADF);
+	_cleanup_close_ int fd = -EBADF;
+
+	if (sandbox_find(root, prefix, &b, e) < 0 || sandbox_connect(&b, &fd, e) < 0)
+		return e->num;
+	t.fd = fd;
+	if (transfer_life(&t, life, ret_deadline, e) < 0)
+		return err_wrap(e, "sandbox %s", b.id);
+	memcpy(ret_id, b.id, sizeof(b.id));
+	return 0;
+}
+
+/* Each of the arguments, also when one before it failed. */
+static int for_each(const struct invocation *inv, const struct transfer_life *life)
+{
+	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
+	struct err e = ERR_INIT;
+	int code = EXIT_OK;
+
+	if (cli_state_open(&root, &e) < 0)
+		return cli_fail(inv, &e);
+	for (int i = 0; i < inv->n_args; i++) {
+		char id[SPEC_ID + 1];
+		uint64_t deadline;
+
+		if (ask(&root, inv->args[i], life, id, &deadline, &e) < 0)
+			code = MAX(code, cli_fail(inv, &e));
+		else
+			(void)puts(id);
+	}
+	return code;
+}
+
+int cmd_pause(struct invocation *inv)
+{
+	return for_each(inv, &(struct transfer_life){ .want = WIRE_PAUSED });
+}
+
+int cmd_resume(struct invocation *inv)
+{
+	struct transfer_life life = { .want = WIRE_RUNNING };
+	const char *text = cli_option(inv, "deadline");
+	int code = text ? cli_take_time(inv, "--deadline", text, &life.timeout) : EXIT_OK;
+
+	return code == EXIT_OK ? for_each(inv, &life) : code;
+}
+
+int cmd_ttl(struct invocation *inv)
+{
+	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
+	enum on_timeout then = ON_TIMEOUTS;
+	struct transfer_life life = { 0 };
+	char id[SPEC_ID + 1], time[CLOCK_RFC3339_MAX];
+	struct err e = ERR_INIT;
+	uint64_t deadline = 0;
+	int code = cli_take_time(inv, "TIME", inv->args[1], &life.timeout);
+
+	if (code == EXIT_OK)
+		code = cli_take_on_timeout(inv, &then);
+	if (code != EXIT_OK)
+		return code;
+	if (then != ON_TIMEOUTS)
+		life.on_timeout =
+			then == ON_TIMEOUT_PAUSE ? WIRE_TIMEOUT_PAUSES : WIRE_TIMEOUT_ENDS;
+	if (cli_state_open(&root, &e) < 0 || ask(&root, inv->args[0], &life, id, &deadline, &e) < 0)
+		return cli_fail(inv, &e);
+	(void)puts(deadline > 0 ? clock_format(deadline * NSEC_PER_MSEC, time) : "paused");
+	return EXIT_OK;
+}

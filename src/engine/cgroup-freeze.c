@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The freezer: a controller of its own on v1, a file of every group on v2. What was asked for is
+ * not what is so: v1 says FREEZING, and v2 "frozen 0", until the last process has stopped. On v1 a
+ * frozen process does not even die before it is thawed; on v2 it does.
+ */
+#include <fcntl.h>
+#include <string.h>
+#include <time.h>
+
+#include "cgroup-inner.h"
+#include "clock.h"
+#include "fault.h"
+#include "fd.h"
+#include "str.h"
+
+static int ask(const struct cgroup *g, bool frozen)
+{
+	const bool v2 = g->v2[CGROUP_FREEZER];
+	_cleanup_close_ int fd =
+		RETRY_EINTR(openat(g->dir[CGROUP_FREEZER], v2 ? "cgroup.freeze" : "freezer.state",
+				   O_WRONLY | O_NOFOLLOW | O_CLOEXEC));
+	const char *text = v2 ? (frozen ? "1" : "0") : frozen ? "FROZEN" : "THAWED";
+
+	return fd < 0 ? -errno : fd_write_all(fd, text, strlen(text));
+}
+
+/* 1 if the group is frozen, 0 if nothing in it is, -EAGAIN in between, or -errno. */
+static int look(const struct cgroup *g)
+{
+	char text[64];
+	int r;
+
+	if (g->v2[CGROUP_FREEZER]) {
+		uint64_t frozen = cgroup_keyed(g->dir[CGROUP_FREEZER], "cgroup.events", "frozen");
+
+		r = fd_read_line(g->dir[CGROUP_FREEZER], "cgroup.freeze", text, sizeof(text));
+		if (r < 0)
+			return r;
+		/* Thawed is thawed at once. */
+		return str_eq(text, "0") ? 0 : frozen == 1 ? 1 : -EAGAIN;
+	}
+	r = fd_read_line(g->dir[CGROUP_FREEZER], "freezer.state", text, sizeof(text));
+	if (r < 0)
+		return r;
+	return str_eq(text, "FROZEN") ? 1 : str_eq(text, "THAWED") ? 0 : -EAGAIN;
+}
+
+static int wait_for(const struct cgroup *g, bool frozen, uint64_t deadline)
+{
+	const struct timespec pause = { .tv_nsec = (long)NSEC_PER_MSEC };
+
+	for (;;) {
+		int r = look(g);
+
+		if (r == frozen)
+			return 0;
+		if (r < 0 && r != -EAGAIN)
+			return r;
+		if (clock_mono() >= deadline)
+			return -ETIME;
+		(void)nanosleep(&pause, NULL);
+	}
+}
+
+int cgroup_freeze(const struct cgroup *g, uint64_t deadline)
+{
+	int r = g->dir[CGROUP_FREEZER] < 0 ? -EOPNOTSUPP : ask(g, true);
+
+	if (r == 0)
+		r = FAULT("cgroup-freezing");
+	if (r == 0)
+		r = wait_for(g, true, deadline);
+	/* Half of it stopped is worse than nothing. */
+	if (r < 0 && r != -EOPNOTSUPP)
+		(void)ask(g, false);
+	return r;
+}
+
+int cgroup_thaw(const struct cgroup *g, uint64_t deadline)
+{
+	int r = g->dir[CGROUP_FREEZER] < 0 ? -EOPNOTSUPP : ask(g, false);
+
+	return r < 0 ? r : wait_for(g, false, deadline);
+}
+
+int cgroup_find_freezer(struct cgroup *g, const char *path, struct err *e)
+{
+	int r = look(g);
+
+	if (cgroup_full(r))
+		return err_set(e, r, "cannot look for a freezer: %s: %s", path, strerror(-r));
+	g->has[CGROUP_FREEZER] = r == 0;
+	if (r != 0)
+		cgroup_because(g, CGROUP_FREEZER, "%s: %s", path,
+			       r < 0 ? strerror(-r) : "a new group that is frozen");
+	return 0;
+}

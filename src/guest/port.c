@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A connection to a port of the sandbox's loopback. No path is opened for it and nobody's rights
+ * count, so there is no worker: PID 1 connects itself, without waiting, to 127.0.0.1 and, where
+ * nothing listens there, to ::1.
+ *
+ * Each direction has its own descriptor of the one socket and ends on its own: what the program
+ * ends is EOF to the keeper, and the keeper's EOF, behind all that came before it, is the end of
+ * what the program reads. After both, or when the connection is broken, the channel is closed.
+ */
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "child.h"
+#include "clock.h"
+#include "flow.h"
+
+enum {
+	CONNECT_SEC = 10, /* a full queue of a listener does not answer at all */
+};
+
+struct connection {
+	struct job job;
+	uint16_t port;
+	sa_family_t family; /* of the address that is being tried */
+	struct loop_fd socket;
+	struct loop_timer limit;
+	struct outflow out;
+	struct inflow in;
+};
+
+static struct connection *connection_of(struct job *j)
+{
+	return (struct connection *)j;
+}
+
+static void stop_connecting(struct connection *c)
+{
+	loop_del_timer(&c->limit);
+	loop_del_fd(&c->socket);
+	c->socket.fd = fd_close(c->socket.fd);
+}
+
+static void release(struct connection *c)
+{
+	stop_connecting(c);
+	outflow_done(&c->out);
+	inflow_done(&c->in);
+}
+
+/* ---- while it lasts ---- */
+
+/* Closes the channel once both directions have ended. May free the connection. */
+static void finish(struct job *j)
+{
+	const struct connection *c = connection_of(j);
+
+	if (!outflow_running(&c->out) && c->in.fd < 0)
+		job_close(j, WIRE_DONE, NULL);
+}
+
+/* The program sends no more. One that has also gone takes no more: then there is nothing to wait
+ * for. */
+static void sent_all(struct job *j)
+{
+	struct connection *c = connection_of(j);
+	struct pollfd p = { .fd = c->in.fd };
+
+	if (c->in.fd >= 0 && poll(&p, 1, 0) == 1 && (p.revents & (POLLHUP | POLLERR)))
+		inflow_done(&c->in);
+	finish(j);
+}
+
+/* Everything up to the keeper's EOF is in the socket. */
+static void received_all(struct job *j)
+{
+	const struct connection *c = connection_of(j);
+
+	if (outflow_running(&c->out))
+		(void)shutdown(c->out.fd, SHUT_WR);
+	finish(j);
+}
+
+static void connection_data(struct job *j, unsigned int stream, const void *data, size_t n)
+{
+	if (stream == 0)
+		inflow_data(&connection_of(j)->in, data, n);
+	else
+		guest_check(j->guest, link_consumed(j->guest->link, j->ch, stream, n));
+}
+
+static void connection_eof(struct job *j, unsigned int stream)
+{
+	if (stream == 0)
+		inflow_eof(&connection_of(j)->in);
+}
+
+static void connection_wake(struct job *j)
+{
+	outflow_wake(&connection_of(j)->out);
+}
+
+static void connection_closed(struct job *j)
+{
+	release(connection_of(j));
+}
+
+static void connection_free(struct job *j)
+{
+	release(connection_of(j));
+	free(j);
+}
+
+static const struct job_ops ops = {
+	.data = connection_data,
+	.eof = connection_eof,
+	.wake = connection_wake,
+	.closed = connection_closed,
+	.free = connection_free,
+};
+
+/* ---- how it begins ---- */
+
+static void refuse(struct connection *c, int err)
+{
+	char text[WIRE_TEXT_MAX];
+	bool nobody = err == ECONNREFUSED;
+
+	if (nobody)
+		(void)snprintf(text, sizeof(text), "nothing listens on port %u", c->port);
+	else
+		(void)snprintf(text, sizeof(text), "cannot connect to port %u: %s", c->port,
+			       strerror(err));
+	job_close(&c->job, nobody ? WIRE_NOT_FOUND : code_of_errno(err), text);
+}
+
+/* 0, or -errno: the address cannot be tried. */
+static int try_address(struct connection *c, sa_family_t family)
+{
+	const struct sockaddr_in v4 = { .sin_family = AF_INET,
+					.sin_port = htons(c->port),
+					.sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	const struct sockaddr_in6 v6 = { .sin6_family = AF_INET6,
+					 .sin6_port = htons(c->port),
+					 .sin6_addr = IN6ADDR_LOOPBACK_INIT };
+	_cleanup_close_ int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	int r;
+
+	if (fd < 0)
+		return -errno;
+	r = family == AF_INET ? connect(fd, (const struct sockaddr *)&v4, sizeof(v4))
+			      : connect(fd, (const struct sockaddr *)&v6, sizeof(v6));
+	if (r < 0 && errno != EINPROGRESS)
+		return -errno;
+	c->family = family;
+	r = loop_add_fd(c->job.guest->loop, &c->socket, fd, EPOLLOUT);
+	if (r == 0)
+		(void)TAKE_FD(fd);
+	return r;
+}
+
+/* The address of c->family is none. The other one may not even exist. May free. */
+static void try_next(struct connection *c, int err)
+{
+	int r;
+
+	loop_del_fd(&c->socket);
+	c->socket.fd = fd_close(c->socket.fd);
+	if (c->family == AF_INET && err == ECONNREFUSED) {
+		r = try_address(c, AF_INET6);
+		if (r == 0)
+			return;
+		err = r == -EMFILE || r == -ENFILE || r == -ENOMEM ? -r : ECONNREFUSED;
+	}
+	refuse(c, err);
+}
+
+/*
+ * Where nothing listens, the kernel may have given us the very port as our own, and connected us to
+ * ourselves: a simultaneous open, see RFC 9293, 3.5.
+ */
+static bool is_own(int fd)
+{
+	struct sockaddr_in6 ours = { 0 }, theirs = { 0 };
+	socklen_t n = sizeof(ours), m = sizeof(theirs);
+
+	/* The port is at the same place in either family. */
+	static_assert(offsetof(struct sockaddr_in, sin_port) ==
+			      offsetof(struct sockaddr_in6, sin6_port),
+		      "one structure for both");
+	return getsockname(fd, (struct sockaddr *)&ours, &n) == 0 &&
+	       getpeername(fd, (struct sockaddr *)&theirs, &m) == 0 &&
+	       ours.sin6_port == theirs.sin6_port;
+}
+
+static void connected(struct connection *c)
+{
+	struct guest *g = c->job.guest;
+	int on = 1, fd = fcntl(c->socket.fd, F_DUPFD_CLOEXEC, 3);
+
+	if (fd < 0) {
+		refuse(c, errno);
+		return;
+	}
+	(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	inflow_init(&c->in, &c->job, 0, fd);
+	c->in.drained = received_all;
+	c->in.dropped = finish;
+	loop_del_timer(&c->limit);
+	loop_del_fd(&c->socket);
+	outflow_init(&c->out, &c->job, 0, TAKE_FD(c->socket.fd), sent_all);
+	guest_check(g, link_accept(g->link, c->job.ch, NULL));
+	outflow_wake(&c->out);
+}
+
+static void on_connected(struct loop_fd *src, uint32_t events)
+{
+	struct connection *c = src->arg;
+	socklen_t n = sizeof(int);
+	int err = 0;
+
+	if (getsockopt(src->fd, SOL_SOCKET, SO_ERROR, &err, &n) < 0)
+		err = errno;
+	if (err == 0 && is_own(src->fd))
+		err = ECONNREFUSED;
+	if (err == 0)
+		connected(c);
+	else
+		try_next(c, err);
+}
+
+static void on_limit(struct loop_timer *t)
+{
+	refuse(t->arg, ETIMEDOUT);
+}
+
+void port_open(struct guest *g, uint32_t ch, const struct fields *f)
+{
+	struct connection *c = calloc(1, sizeof(*c));
+	int r;
+
+	if (!c) {
+		guest_refuse(g, ch, WIRE_TOO_MANY, "no memory");
+		return;
+	}
+	job_add(g, &c->job, &ops, 0, ch);
+	c->port = (uint16_t)fields_number(f, TAG_PORT, 0);
+	c->socket = (struct loop_fd){ .cb = on_connected, .arg = c, .fd = -EBADF };
+	c->limit = (struct loop_timer){ .cb = on_limit, .arg = c };
+	outflow_init(&c->out, &c->job, 0, -EBADF, sent_all);
+	inflow_init(&c->in, &c->job, 0, -EBADF);
+	r = loop_set_timer(g->loop, &c->limit, clock_mono() + CONNECT_SEC * NSEC_PER_SEC);
+	if (r == 0)
+		r = try_address(c, AF_INET);
+	if (r < 0)
+		refuse(c, -r);
+}

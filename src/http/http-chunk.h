@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The chunked coding of a body, unframed. Strict: a size is 1 to 13 hexadecimal digits and CR LF,
+ * without extensions, and no trailers follow the last chunk: nobody we know sends either, and
+ * servers have read them differently. Pure.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+	HTTP_CHUNK_DIGITS_MAX = 13, /* below 2^52 bytes */
+};
+
+enum http_chunk_state {
+	HTTP_CHUNK_SIZE,
+	HTTP_CHUNK_SIZE_LF,
+	HTTP_CHUNK_DATA,
+	HTTP_CHUNK_DATA_CR,
+	HTTP_CHUNK_DATA_LF,
+	HTTP_CHUNK_LAST_CR,
+	HTTP_CHUNK_LAST_LF,
+	HTTP_CHUNK_DONE,
+	HTTP_CHUNK_BAD,
+};
+
+/* Starts zeroed. */
+struct http_chunk {
+	enum http_chunk_state state;
+	unsigned int digits;
+	uint64_t left; /* of this chunk */
+};
+
+/*
+ * Takes bytes up to the end of a piece of data, of the body or of the input, and returns how many;
+ * the piece is *ret_data, *ret_n (0: none). Takes nothing in the states DONE and BAD.
+ */
+size_t http_chunk_feed(struct http_chunk *c, const char *data, size_t n, const char **ret_data,
+		       size_t *ret_n);

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The warden's part in the life of a sandbox: how long it has, and whether it is paused. The keeper
+ * passes on what clients want; what may be is decided here, because the keeper is not believed.
+ *
+ * There are two times at which something happens. The ttl is the policy's: it ends the sandbox, and
+ * nobody moves it. The deadline is its owner's, is never later, and ends the sandbox or pauses it.
+ * Both stand still while it is paused: they are as of `paused_at` then, and are moved on by the
+ * length of the pause when it is over. What is said about a deadline in the meantime counts from
+ * `paused_at`, too, and so from the moment it goes on.
+ *
+ * life.json never says "paused" of one that runs for longer than it takes to write it: it is
+ * written when all has stopped, and again before anything goes on. If it cannot be written, nothing
+ * is changed.
+ */
+#include <string.h>
+
+#include "clock.h"
+#include "fault.h"
+#include "log.h"
+#include "warden.h"
+
+#define FREEZE_TIME (5 * NSEC_PER_SEC)
+
+#define NEVER UINT64_MAX
+
+/* The time as the sandbox has it. */
+static uint64_t own_clock(const struct lifetime *l)
+{
+	return l->paused ? l->paused_at : clock_mono();
+}
+
+uint64_t lifetime_due(const struct lifetime *l)
+{
+	return l->paused ? NEVER : MIN(l->deadline, l->ttl);
+}
+
+/* As others are told: wall clock, milliseconds. */
+static uint64_t shown_deadline(const struct lifetime *l)
+{
+	const uint64_t due = lifetime_due(l), now = clock_mono();
+
+	if (due == NEVER)
+		return 0;
+	return (clock_wall() + (due > now ? due - now : 0)) / NSEC_PER_MSEC;
+}
+
+static int write_down(const struct warden *w, const struct lifetime *l, struct err *e)
+{
+	const struct life life = { .paused = l->paused,
+				   .deadline = shown_deadline(l),
+				   .on_timeout = l->on_timeout };
+	int r = life_write(w->dir, &life, e);
+
+	return r < 0 ? r : FAULT_ERR("life-written", e);
+}
+
+static int no_freezer(const struct warden *w, struct err *e)
+{
+	return err_set(e, -EOPNOTSUPP,
+		       "a deadline cannot pause this sandbox, there is no freezer: %s",
+		       w->receipt.pause_seen);
+}
+
+int lifetime_begin(struct warden *w, struct err *e)
+{
+	const uint64_t now = clock_mono(), ttl = w->spec.limits.ttl, deadline = w->spec.deadline;
+
+	w->life = (struct lifetime){ .on_timeout = w->spec.on_timeout,
+				     .ttl = ttl > 0 ? now + ttl * NSEC_PER_MSEC : NEVER,
+				     .deadline = deadline > 0 ? now + deadline * NSEC_PER_MSEC
+							      : NEVER };
+	if (w->life.on_timeout == ON_TIMEOUT_PAUSE && !w->receipt.pause)
+		return no_freezer(w, e);
+	return write_down(w, &w->life, e);
+}
+
+/* ---- stopping and going on ---- */
+
+static int freeze(const struct warden *w, struct err *e)
+{
+	int r = cgroup_freeze(&w->group, clock_mono() + FREEZE_TIME);
+
+	if (r < 0)
+		return err_set(e, r, "cannot freeze the sandbox: %s", strerror(-r));
+	return FAULT_ERR("life-frozen", e);
+}
+
+static int thaw(const struct warden *w, struct err *e)
+{
+	int r = cgroup_thaw(&w->group, clock_mono() + FREEZE_TIME);
+
+	if (r < 0)
+		return err_set(e, r, "cannot thaw the sandbox: %s", strerror(-r));
+	return FAULT_ERR("life-thawed", e);
+}
+
+static int stop(const struct warden *w, struct lifetime *next, struct err *e)
+{
+	struct err ignored = ERR_INIT;
+	int r = freeze(w, e);
+
+	next->paused = true;
+	next->paused_at = clock_mono();
+	if (r == 0)
+		r = write_down(w, next, e);
+	if (r == 0)
+		return 0;
+	(void)thaw(w, &ignored);
+	(void)write_down(w, &w->life, &ignored);
+	return r;
+}
+
+/* A deadline that has paused it is over. */
+static int go_on(const struct warden *w, struct lifetime *next, struct err *e)
+{
+	const uint64_t pause = clock_mono() - next->paused_at;
+	struct err ignored = ERR_INIT;
+	int r;
+
+	if (next->deadline <= next->paused_at)
+		next->deadline = NEVER;
+	if (next->deadline != NEVER)
+		next->deadline += pause;
+	if (next->ttl != NEVER)
+		next->ttl += pause;
+	next->paused = false;
+	r = write_down(w, next, e);
+	if (r == 0)
+		r = thaw(w, e);
+	if (r == 0)
+		return 0;
+	(void)cgroup_freeze(&w->group, clock_mono() + FREEZE_TIME);
+	(void)write_down(w, &w->life, &ignored);
+	return r;
+}
+
+/* ---- what is wanted ---- */
+
+/* Whether it may be; takes over what it says. */
+static enum life_result judge(const struct warden *w, const struct life_order *o,
+			      struct lifetime *next)
+{
+	const uint64_t now = own_clock(next);
+
+	if (o->want != WANT_NOTHING && next->paused == (o->want == WANT_PAUSED))
+		return LIFE_ALREADY;
+	if ((o->want == WANT_PAUSED || o->on_timeout == THEN_PAUSE) && !w->receipt.pause)
+		return LIFE_NO_FREEZER;
+	if (o->on_timeout != THEN_AS_BEFORE)
+		next->on_timeout = o->on_timeout == THEN_PAUSE ? ON_TIMEOUT_PAUSE : ON_TIMEOUT_END;
+	if (o->timeout > 0)
+		next->deadline = now + o->timeout * NSEC_PER_MSEC;
+	return o->timeout > 0 && next->deadline > next->ttl ? LIFE_TOO_LATE : LIFE_DONE;
+}
+
+static int carry_out(struct warden *w, const struct life_order *o, struct lifetime *next,
+		     struct err *e)
+{
+	if (o->want == WANT_PAUSED)
+		return stop(w, next, e);
+	if (o->want == WANT_RUNNING)
+		return go_on(w, next, e);
+	return o->timeout > 0 || o->on_timeout != THEN_AS_BEFORE ? write_down(w, next, e) : 0;
+}
+
+static uint64_t left_of_ttl(const struct lifetime *l)
+{
+	const uint64_t now = own_clock(l);
+
+	return l->ttl > now ? (l->ttl - now) / NSEC_PER_MSEC : 0;
+}
+
+struct life_answer lifetime_order(struct warden *w, const struct life_order *o)
+{
+	struct lifetime next = w->life;
+	struct life_answer a = { .result = judge(w, o, &next) };
+	struct err e = ERR_INIT;
+
+	if (a.result == LIFE_DONE && carry_out(w, o, &next, &e) < 0) {
+		log_error("%s", e.msg);
+		a.result = LIFE_FAILED;
+	}
+	if (a.result == LIFE_DONE)
+		w->life = next;
+	a.paused = w->life.paused;
+	a.ms = a.result == LIFE_TOO_LATE ? left_of_ttl(&w->life) : shown_deadline(&w->life);
+	return a;
+}
+
+bool lifetime_over(struct warden *w)
+{
+	struct lifetime next = w->life;
+	struct err e = ERR_INIT;
+
+	if (next.on_timeout != ON_TIMEOUT_PAUSE || clock_mono() >= next.ttl)
+		return true;
+	if (stop(w, &next, &e) == 0) {
+		w->life = next;
+		return false;
+	}
+	log_error("the deadline was to pause it, but ends it: %s", e.msg);
+	return true;
+}

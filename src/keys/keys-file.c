@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* keys.json as text, and what may stand in it. */
+#include <sodium.h>
+#include <string.h>
+
+#include "clock.h"
+#include "json-util.h"
+#include "keys.h"
+#include "str.h"
+
+static_assert(KEY_HASH == crypto_generichash_BYTES, "BLAKE2b-256");
+
+enum {
+	VERSION = 1
+};
+
+const char *const key_role_names[] = {
+	[KEY_ADMIN] = "admin",
+	[KEY_USER] = "user",
+	[KEY_METRICS] = "metrics",
+	[KEY_ROLES] = NULL,
+};
+
+static_assert(ARRAY_SIZE(key_role_names) == KEY_ROLES + 1, "each role has a name");
+
+int key_role_parse(const char *word, enum key_role *ret)
+{
+	for (int i = 0; i < KEY_ROLES; i++)
+		if (str_eq(word, key_role_names[i])) {
+			*ret = (enum key_role)i;
+			return 0;
+		}
+	return -EINVAL;
+}
+
+bool key_role_may(enum key_role has, enum key_role needs)
+{
+	return has == KEY_ADMIN || has == needs;
+}
+
+static bool all_hex(const char *s, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!ascii_is_digit(s[i]) && (s[i] < 'a' || s[i] > 'f'))
+			return false;
+	return true;
+}
+
+bool key_text_valid(const char *text, size_t n)
+{
+	return n == KEY_TEXT && memcmp(text, KEY_START, STRLEN(KEY_START)) == 0 &&
+	       all_hex(text + STRLEN(KEY_START), KEY_DIGITS);
+}
+
+bool key_name_valid(const char *name)
+{
+	size_t n = strlen(name);
+
+	if (n == 0 || n > KEY_NAME_MAX || name[0] == '-' || name[n - 1] == '-')
+		return false;
+	for (size_t i = 0; i < n; i++)
+		if (!ascii_is_lower(name[i]) && !ascii_is_digit(name[i]) && name[i] != '-')
+			return false;
+	return n != KEY_PREFIX || !all_hex(name, n);
+}
+
+void key_hash(const char *text, size_t n, uint8_t ret[static KEY_HASH])
+{
+	static const unsigned char domain[] = "hutch-api-key-1"; /* with its NUL */
+	crypto_generichash_state h;
+
+	(void)crypto_generichash_init(&h, NULL, 0, KEY_HASH);
+	(void)crypto_generichash_update(&h, domain, sizeof(domain));
+	(void)crypto_generichash_update(&h, (const unsigned char *)text, n);
+	(void)crypto_generichash_final(&h, ret, KEY_HASH);
+	sodium_memzero(&h, sizeof(h));
+}
+
+/* ---- reading ---- */
+
+static int read_time(const json_t *o, const char *key, bool needed, uint64_t *ret, struct err *e)
+{
+	const char *text = "";
+	int r = json_get_string(o, key, CLOCK_RFC3339_MAX, &text, e);
+
+	if (r == -ENOENT && !needed) {
+		*e = (struct err)ERR_INIT;
+		return 0;
+	}
+	if (r == 0 && (clock_parse(text, ret) < 0 || *ret == 0))
+		r = err_set(e, -EINVAL, "'%s' is not a time", key);
+	return r;
+}
+
+static int read_hash(const json_t *o, uint8_t ret[static KEY_HASH], struct err *e)
+{
+	const char *text = "";
+	size_t n = 0;
+	int r = json_get_string(o, "hash", (size_t)2 * KEY_HASH, &text, e);
+
+	if (r < 0)
+		return r;
+	if (!all_hex(text, strlen(text)) ||
+	    sodium_hex2bin(ret, KEY_HASH, text, strlen(text), NULL, &n, NULL) < 0 || n != KEY_HASH)
+		return err_set(e, -EINVAL, "'hash' is not %d hex digits", 2 * KEY_HASH);
+	return 0;
+}
+
+/* Name, prefix and role. */
+static int read_words(const json_t *o, struct key_info *ret, struct err *e)
+{
+	const char *name = "", *prefix = "", *role = "";
+	int r = json_get_string(o, "name", KEY_NAME_MAX, &name, e);
+
+	if (r == 0)
+		r = json_get_string(o, "prefix", KEY_PREFIX, &prefix, e);
+	if (r == 0)
+		r = json_get_string(o, "role", KEY_NAME_MAX, &role, e);
+	if (r < 0)
+		return r;
+	if (!key_name_valid(name))
+		return err_set(e, -EINVAL, "'name' is not a name");
+	if (strlen(prefix) != KEY_PREFIX || !all_hex(prefix, KEY_PREFIX))
+		return err_set(e, -EINVAL, "'prefix' is not %d hex digits", KEY_PREFIX);
+	if (key_role_parse(role, &ret->role) < 0)
+		return err_set(e, -EINVAL, "'role' is not a role");
+	(void)snprintf(ret->name, sizeof(ret->name), "%s", name);
+	(void)snprintf(ret->prefix, sizeof(ret->prefix), "%s", prefix);
+	return 0;
+}
+
+static int read_entry(const json_t *o, struct key_entry *ret, struct err *e)
+{
+	static const char *const known[] = { "name",	"prefix",  "role", "hash",
+					     "created", "expires", NULL };
+	int r = json_only_keys(o, known, e);
+
+	if (r == 0)
+		r = read_words(o, &ret->info, e);
+	if (r == 0)
+		r = read_hash(o, ret->hash, e);
+	if (r == 0)
+		r = read_time(o, "created", true, &ret->info.created, e);
+	return r < 0 ? r : read_time(o, "expires", false, &ret->info.expires, e);
+}
+
+/* A name or prefix says one key, and keys_check() counts on one hash for each. */
+static int check_new(const struct key_entry *list, size_t n, const struct key_entry *new,
+		     struct err *e)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (str_eq(list[i].info.name, new->info.name))
+			return err_set(e, -EINVAL, "name '%s' twice", new->info.name);
+		if (str_eq(list[i].info.prefix, new->info.prefix))
+			return err_set(e, -EINVAL, "prefix '%s' twice", new->info.prefix);
+		if (memcmp(list[i].hash, new->hash, KEY_HASH) == 0)
+			return err_set(e, -EINVAL, "the same hash twice");
+	}
+	return 0;
+}
+
+static int read_list(const json_t *array, struct key_entry **ret, size_t *ret_n, struct err *e)
+{
+	_cleanup_free_ struct key_entry *list = NULL;
+	size_t n = json_array_size(array);
+
+	if (n > KEYS_MAX)
+		return err_set(e, -E2BIG, "%zu keys, at most %d can be kept", n, KEYS_MAX);
+	list = calloc(MAX(n, (size_t)1), sizeof(*list));
+	if (!list)
+		return err_oom(e);
+	for (size_t i = 0; i < n; i++)
+		if (read_entry(json_array_get(array, i), &list[i], e) < 0 ||
+		    check_new(list, i, &list[i], e) < 0)
+			return err_wrap(e, "key %zu", i);
+	*ret = TAKE_PTR(list);
+	*ret_n = n;
+	return 0;
+}
+
+int keys_read_text(const char *text, size_t n, struct key_entry **ret, size_t *ret_n, struct err *e)
+{
+	static const char *const known[] = { "version", "keys", NULL };
+	_cleanup_json_ json_t *j = NULL;
+	const json_t *array;
+	uint64_t version = 0;
+	int r;
+
+	if (n > KEYS_FILE_MAX)
+		return err_set(e, -EFBIG, "larger than %d bytes", KEYS_FILE_MAX);
+	r = json_read(text, n, &j, e);
+	if (r == 0)
+		r = json_only_keys(j, known, e);
+	if (r == 0)
+		r = json_get_u64(j, "version", INT64_MAX, &version, e);
+	if (r < 0)
+		return r;
+	if (version != VERSION)
+		return err_set(e, -EINVAL, "'version' is %llu, this hutch knows %d",
+			       (unsigned long long)version, VERSION);
+	array = json_object_get(j, "keys");
+	if (!json_is_array(array))
+		return err_set(e, -EINVAL, "'keys' is not an array");
+	return read_list(array, ret, ret_n, e);
+}
+
+/* ---- writing ---- */
+
+static json_t *entry_json(const struct key_entry *k)
+{
+	char hash[2 * KEY_HASH + 1], created[CLOCK_RFC3339_MAX], expires[CLOCK_RFC3339_MAX];
+	json_t *o;
+
+	(void)sodium_bin2hex(hash, sizeof(hash), k->hash, KEY_HASH);
+	o = JSON_OBJECT({ "name", json_string(k->info.name) },
+			{ "prefix", json_string(k->info.prefix) },
+			{ "role", json_string(key_role_names[k->info.role]) },
+			{ "hash", json_string(hash) },
+			{ "created", json_string(clock_format(k->info.created, created)) });
+	if (o && k->info.expires &&
+	    json_put(o, "expires", json_string(clock_format(k->info.expires, expires))) < 0) {
+		json_decref(o);
+		return NULL;
+	}
+	return o;
+}
+
+char *keys_write_text(const struct key_entry *list, size_t n)
+{
+	_cleanup_json_ json_t *o = NULL;
+	json_t *array = json_array();
+	int r = array ? 0 : -ENOMEM;
+
+	for (size_t i = 0; r == 0 && i < n; i++)
+		r = json_push(array, entry_json(&list[i]));
+	o = JSON_OBJECT({ "version", json_integer(VERSION) }, { "keys", array });
+	return r == 0 && o ? json_write_canonical(o) : NULL;
+}

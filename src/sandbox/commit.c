@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A sandbox becomes an image. Three processes, and only two of them see what the sandbox sends:
+ *
+ *   keeper --- socket --> feeder --- pipe --> worker of the image store
+ *                           |                    |
+ *                         report               result
+ *                           +----> we <----------+
+ *
+ * The feeder is a child without power (jail.h) that takes frames apart and passes the archive on.
+ * The worker, confined by src/image, reads that. We parse nothing: both say how it went in packets
+ * of a fixed size, and the image is kept only if both say that it went well.
+ *
+ * Whatever dies, the rest follows: the feeder's socket to us and its pipe to the worker are how it
+ * knows. What is left in the store is what every import leaves, and goes with the next one.
+ */
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "clock.h"
+#include "fd.h"
+#include "jail.h"
+#include "sandbox.h"
+#include "transfer.h"
+
+enum {
+	CHUNK = 256 * 1024,
+	LAST_S = 60,   /* from the end of the archive to the feeder's word */
+	REFUSED_S = 1, /* the same, where the archive was not taken */
+};
+
+struct report {
+	int result;
+	int nobody;		/* not 0: it failed because the worker takes no more */
+	char text[ERR_MSG_MAX]; /* why */
+	char note[ERR_MSG_MAX];
+};
+
+struct feed {
+	struct proc feeder;
+	int sock;
+	char *note;
+};
+
+/* ---- the feeder ---- */
+
+struct feeder {
+	struct transfer t;
+	int pipe;
+	uint64_t left; /* of what it may pass on */
+	bool nobody;
+};
+
+static int pass_on(struct feeder *f, struct err *e)
+{
+	static char chunk[CHUNK];
+	int64_t n;
+	int r;
+
+	while ((n = transfer_read(&f->t, chunk, sizeof(chunk), e)) > 0) {
+		if ((uint64_t)n > f->left)
+			return err_set(e, -EFBIG,
+				       "the sandbox sends more than its image and its disk have");
+		f->left -= (uint64_t)n;
+		r = fd_write_all(f->pipe, chunk, (size_t)n);
+		f->nobody = r < 0;
+		if (r < 0)
+			return err_set(e, r, "cannot pass the archive on: %s", strerror(-r));
+	}
+	return (int)n;
+}
+
+static int feed(struct feeder *f, const struct jail *j, struct err *e)
+{
+	int r = jail_enter(j, e);
+
+	if (r == 0)
+		r = transfer_open_root(&f->t, e);
+	if (r == 0)
+		r = pass_on(f, e);
+	/* The end of the archive is seen by the worker; whether it is whole is said behind it. */
+	return r < 0 ? r : transfer_finish(&f->t, e);
+}
+
+static _noreturn_ void feeder(int conn, int pipe, int sock, uint64_t max)
+{
+	const struct jail j = { .dir = -EBADF, .keep = { conn, pipe, sock } };
+	struct feeder f = { .t = TRANSFER_INIT(conn), .pipe = pipe, .left = max };
+	struct report last = { 0 };
+	struct err e = ERR_INIT;
+
+	(void)signal(SIGPIPE, SIG_IGN);
+	f.t.stop = sock;
+	last.result = feed(&f, &j, &e);
+	last.nobody = f.nobody;
+	memcpy(last.text, e.msg, sizeof(last.text));
+	(void)snprintf(last.note, sizeof(last.note), "%.*s", ERR_MSG_MAX - 1, f.t.text);
+	(void)!send(sock, &last, sizeof(last), MSG_NOSIGNAL);
+	_exit(last.result < 0);
+}
+
+/* Starts it; the caller owns the feed, and the end of the pipe that has the archive. */
+static int start(int conn, uint64_t max, struct feed *f, int *ret_pipe, struct err *e)
+{
+	_cleanup_close_ int ours = -EBADF, theirs = -EBADF, from = -EBADF, to = -EBADF;
+	int socks[2], fds[2], r;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, socks) < 0)
+		return err_errno(e, "cannot make a socket");
+	ours = socks[0];
+	theirs = socks[1];
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return err_errno(e, "cannot make a pipe");
+	from = fds[0];
+	to = fds[1];
+	(void)fflush(NULL);
+	r = proc_fork(&f->feeder);
+	if (r < 0)
+		return err_set(e, r, "cannot start a process: %s", strerror(-r));
+	if (r == 1)
+		feeder(conn, to, theirs, max);
+	f->sock = TAKE_FD(ours);
+	*ret_pipe = TAKE_FD(from);
+	return 0;
+}
+
+/* ---- the end ---- */
+
+/* An ended() of struct image_stream. */
+static int ended(void *arg, int r, struct err *e)
+{
+	const struct feed *f = arg;
+	struct pollfd p = { .fd = f->sock, .events = POLLIN };
+	struct report report = { 0 };
+
+	/* One that waits for a sandbox that says nothing more is not waited for. */
+	if (RETRY_EINTR(poll(&p, 1, (r < 0 ? REFUSED_S : LAST_S) * 1000)) <= 0)
+		return r < 0 ? 0 : err_set(e, -ETIME, "the sandbox does not say that all is sent");
+	if (RETRY_EINTR(recv(f->sock, &report, sizeof(report), 0)) != (ssize_t)sizeof(report))
+		return r < 0 ? 0 : err_set(e, -EPIPE, "the process that reads has ended");
+	report.text[sizeof(report.text) - 1] = report.note[sizeof(report.note) - 1] = '\0';
+	memcpy(f->note, report.note, sizeof(report.note));
+	if (report.result == 0 || (report.nobody && r < 0))
+		return 0;
+	return err_set(e, report.result < 0 ? report.result : -EIO, "%s", report.text);
+}
+
+static void feed_done(struct feed *f)
+{
+	proc_done(&f->feeder);
+	f->sock = fd_close(f->sock);
+}
+
+/* Twice, for headers, padding and what is linked more than once. */
+static uint64_t limit_of(const struct spec *spec, const json_t *image)
+{
+	uint64_t size = (uint64_t)json_integer_value(json_object_get(image, "size"));
+
+	if (spec->limits.disk == 0 || spec->limits.disk >= IMAGE_BYTES_MAX / 4 ||
+	    size >= IMAGE_BYTES_MAX / 4)
+		return IMAGE_BYTES_MAX;
+	return 2 * (size + spec->limits.disk);
+}
+
+static int get_image(const struct image_store *store, const struct spec *spec, json_t **ret,
+		     struct err *e)
+{
+	int r = image_store_get(store, spec->image, ret, e);
+
+	return r < 0 ? err_wrap(e, "how the image that the sandbox came from is run") : 0;
+}
+
+int sandbox_commit(const struct sandbox *s, const struct sandbox_commit *c,
+		   char ret_note[static ERR_MSG_MAX], struct image_done *ret, struct err *e)
+{
+	_cleanup_image_store_ struct image_store store = IMAGE_STORE_INIT;
+	_cleanup_spec_ struct spec spec = { 0 };
+	_cleanup_json_ json_t *image = NULL;
+	_cleanup_close_ int conn = -EBADF, pipe = -EBADF;
+	_cleanup_(feed_done) struct feed f = { .feeder = PROC_INIT, .sock = -EBADF };
+	char note[ERR_MSG_MAX] = "";
+	int r = spec_read(s->dir, &spec, e);
+
+	f.note = note;
+	if (r == 0)
+		r = image_store_open(&store, true, e);
+	if (r == 0)
+		r = get_image(&store, &spec, &image, e);
+	if (r == 0)
+		r = sandbox_connect(s, &conn, e);
+	if (r == 0)
+		r = start(conn, c->max_bytes > 0 ? c->max_bytes : limit_of(&spec, image), &f, &pipe,
+			  e);
+	if (r < 0)
+		return r;
+	r = image_import_stream(&(struct image_stream){ .store = &store,
+							.name = c->name,
+							.input = TAKE_FD(pipe),
+							.from = image,
+							.sandbox = s->id,
+							.config = c->config,
+							.ended = ended,
+							.arg = &f,
+							.reporter = c->reporter },
+				ret, e);
+	if (r == 0)
+		memcpy(ret_note, note, sizeof(note));
+	return r;
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "life.h"
+
+#include <string.h>
+
+#include "fd.h"
+#include "state.h"
+#include "str.h"
+
+enum {
+	LIFE_FILE_MAX = 4096,
+	WORD_MAX = 16,
+};
+
+static const char schema[] = "hutch.life/1";
+static const char file[] = "life.json";
+static const char running[] = "running", paused[] = "paused";
+
+int life_write(int dir, const struct life *l, struct err *e)
+{
+	_cleanup_json_ json_t *j =
+		JSON_OBJECT({ "schema", json_string(schema) },
+			    { "state", json_string(l->paused ? paused : running) },
+			    { "deadline_ms", json_number(l->deadline) },
+			    { "on_timeout", json_string(on_timeout_names[l->on_timeout]) });
+	_cleanup_free_ char *text = j ? json_write_canonical(j) : NULL;
+
+	return text ? state_write(dir, file, text, strlen(text), e) : err_oom(e);
+}
+
+static int read_state(const json_t *j, bool *ret, struct err *e)
+{
+	const char *word = NULL;
+	int r = json_get_string(j, "state", WORD_MAX, &word, e);
+
+	if (r < 0)
+		return r;
+	*ret = str_eq(word, paused);
+	return *ret || str_eq(word, running) ? 0 : err_set(e, -EINVAL, "'state' is not known");
+}
+
+static int read_on_timeout(const json_t *j, enum on_timeout *ret, struct err *e)
+{
+	const char *word = NULL;
+	int r = json_get_string(j, "on_timeout", WORD_MAX, &word, e);
+
+	if (r == 0 && on_timeout_parse(word, ret) < 0)
+		r = err_set(e, -EINVAL, "'on_timeout' is not known");
+	return r;
+}
+
+static int read_all(const json_t *j, struct life *l, struct err *e)
+{
+	static const char *const keys[] = { "schema", "state", "deadline_ms", "on_timeout", NULL };
+	const char *what = NULL;
+	int r = json_only_keys(j, keys, e);
+
+	if (r == 0)
+		r = json_get_string(j, "schema", sizeof(schema), &what, e);
+	if (r == 0 && !str_eq(what, schema))
+		r = err_set(e, -EINVAL, "'schema' is not %s", schema);
+	if (r == 0)
+		r = read_state(j, &l->paused, e);
+	if (r == 0)
+		r = json_get_u64(j, "deadline_ms", INT64_MAX, &l->deadline, e);
+	return r < 0 ? r : read_on_timeout(j, &l->on_timeout, e);
+}
+
+int life_read(int dir, struct life *ret, struct err *e)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(LIFE_FILE_MAX);
+	_cleanup_json_ json_t *j = NULL;
+	struct life l = { 0 };
+	int r = fd_read_file(dir, file, &b, e);
+
+	if (r < 0)
+		return r;
+	r = json_read(buf_text(&b), b.len, &j, e);
+	if (r == 0)
+		r = read_all(j, &l, e);
+	/* A key that is missing is no file that is missing. */
+	if (r < 0) {
+		e->num = r == -ENOENT ? -EINVAL : r;
+		return err_wrap(e, "%s", file);
+	}
+	*ret = l;
+	return 0;
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the parts of this directory share. */
+#pragma once
+
+#include "template.h"
+
+enum {
+	TEMPLATE_FILE_NAME = 128,
+};
+
+/* Held until the descriptor is closed. */
+int template_lock(const struct template_store *s, int *ret_fd, struct err *e);
+
+bool template_id_valid(const char *id);
+bool template_build_valid(const char *build);
+
+/* n letters of [a-z0-9] and a NUL; a UUID of version 4. 0 or -errno. */
+int template_random(char *out, size_t n);
+int template_uuid(char out[static TEMPLATE_BUILD_ID + 1]);
+
+/*
+ * A file of JSON below `dir`, which the caller has made sure of the name of. Keys are sorted, and
+ * an id is the first: where memory is short, jansson 2.14 does not survive (assert) a number that
+ * is longer than every text before it.
+ */
+int template_read(int dir, const char *file, json_t **ret, struct err *e);
+int template_write(int dir, const char *file, const json_t *j, struct err *e);
+
+/* How many entries a directory has that are no temporary ones. */
+int template_count(int dir, size_t *ret, struct err *e);
+
+/* A reference cut in two; `tag` is "default" where it has none. -EINVAL for what cannot be one. */
+struct template_ref {
+	char name[TEMPLATE_NAME_MAX + 1], tag[TEMPLATE_NAME_MAX + 1];
+};
+
+int template_ref_parse(const char *text, struct template_ref *ret, struct err *e);
+
+/* ---- template-names.c: under the lock ---- */
+
+/* The record of the template NAME or ID. -ENOENT. */
+int template_record(const struct template_store *s, const char *name, json_t **ret, struct err *e);
+
+/* The one of that name, made if there is none. */
+int template_record_make(const struct template_store *s, const char *name, const char *owner,
+			 json_t **ret, struct err *e);
+
+/* Lets the tags of `b` mean it. */
+int template_set_tags(const struct template_store *s, const struct template_build *b,
+		      struct err *e);
+
+/* ---- template-build.c ---- */
+int template_build_read(const struct template_store *s, const char *build,
+			struct template_build *ret, struct err *e);

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+A hutchd under attack: on TCP and on its Unix socket, with a key of each role, and bytes to and from it as they are.
+"""
+
+import base64
+import hashlib
+import http.client
+import json
+import os
+import re
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+from sandbox import PATIENCE, SandboxCase, eventually, hutch
+
+DOMAIN = "hutch.test"
+JSON = "application/json"
+
+
+def new_key(name, *opts):
+    made = hutch("key", "create", "--name", name, *opts)
+    if made.returncode != 0:
+        raise AssertionError(made.stderr.decode())
+    return made.stdout.decode().strip()
+
+
+class Answers:
+    """What came until the server closed, taken apart by its own lengths; `rest` is what is no answer."""
+
+    def __init__(self, data):
+        self.list = []
+        while data.startswith(b"HTTP/1.1 ") and b"\r\n\r\n" in data:
+            head, data = data.split(b"\r\n\r\n", 1)
+            status = int(head[9:12])
+            fields = {n.lower(): v.strip() for n, v in (f.split(":", 1) for f in head.decode("latin-1").split("\r\n")[1:])}
+            body = b""
+            if fields.get("transfer-encoding") == "chunked":
+                while m := re.match(rb"([0-9a-f]+)\r\n", data):
+                    n = int(m[1], 16)
+                    body += data[m.end():m.end() + n]
+                    data = data[m.end() + n + 2:]
+                    if n == 0:
+                        break
+            else:
+                n = int(fields.get("content-length", 0))
+                body, data = data[:n], data[n:]
+            self.list.append((status, fields, body))
+        self.rest = data
+
+    @property
+    def statuses(self):
+        return [status for status, _, _ in self.list]
+
+
+def read_all(s):
+    """Until the other end closes; a reset is an end, too."""
+    data = bytearray()
+    try:
+        while piece := s.recv(1 << 16):
+            data += piece
+    except ConnectionResetError:
+        pass
+    return bytes(data)
+
+
+def send_all(s, data):
+    """What the other end does not want to have any more is not sent."""
+    try:
+        s.sendall(data)
+    except (BrokenPipeError, ConnectionResetError):
+        pass
+
+
+class Daemon:
+    """One hutchd; what it logs is in `log`."""
+
+    def __init__(self, *options, files=None):
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            self.port = s.getsockname()[1]
+        place = Path(os.environ["TMPDIR"]) / f"hutchd-{self.port}"
+        place.mkdir(mode=0o700)
+        self.unix, self.log_file = place / "sock", place / "log"
+        self.keys = {
+            "user": new_key(f"user-{self.port}"),
+            "other": new_key(f"other-{self.port}"),
+            "admin": new_key(f"admin-{self.port}", "--role", "admin"),
+            "metrics": new_key(f"metrics-{self.port}", "--role", "metrics"),
+        }
+        limit = ["prlimit", f"--nofile={files}"] if files else []
+        with open(self.log_file, "wb") as log:
+            self.process = subprocess.Popen([*limit, os.environ["HUTCHD"], "--listen", f"127.0.0.1:{self.port}", "--unix", self.unix,
+                                             "--domain", DOMAIN, *options], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        try:
+            eventually(self.is_up, "an answer of hutchd")
+        except BaseException:
+            self.process.kill()
+            self.process.wait()
+            raise
+
+    def is_up(self):
+        try:
+            return self.ask("GET", "/health")[0] == 200
+        except OSError:
+            return False
+
+    def stop(self):
+        self.process.terminate()
+        if self.process.wait(PATIENCE) != 0:
+            raise AssertionError(f"hutchd ended with {self.process.returncode}: {self.log()}")
+
+    def log(self):
+        return self.log_file.read_text(errors="replace")
+
+    def status(self, name):
+        return int(re.search(rf"(?m)^{name}:\s+(\d+)", Path(f"/proc/{self.process.pid}/status").read_text())[1])
+
+    def peak(self):
+        """The most memory it ever had, in KiB."""
+        return self.status("VmHWM")
+
+    def clear_peak(self):
+        Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
+
+    # ---- bytes ----
+    def connect(self, unix=False, timeout=PATIENCE):
+        if not unix:
+            return socket.create_connection(("127.0.0.1", self.port), timeout=timeout)
+        s = socket.socket(socket.AF_UNIX)
+        s.settimeout(timeout)
+        s.connect(str(self.unix))
+        return s
+
+    def raw(self, data, unix=False):
+        """These bytes, and everything that comes back until hutchd closes."""
+        with self.connect(unix) as s:
+            send_all(s, data)
+            return Answers(read_all(s))
+
+    def head(self, method, target, fields=(), body=b"", unix=False):
+        """The status of an answer; of its contents, which may have no end, nothing is waited for."""
+        with self.connect(unix) as s:
+            send_all(s, request(method, target, *fields, body=body))
+            data = b""
+            while b"\r\n" not in data:
+                piece = s.recv(4096)
+                if not piece:
+                    raise AssertionError(f"{method} {target}: closed without an answer: {data}")
+                data += piece
+            return int(data[9:12])
+
+    def ask(self, method, target, body=None, key=None, **fields):
+        """(status, contents) of a request in the usual way, over a connection of its own."""
+        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        named = {name.replace("_", "-"): value for name, value in fields.items()}
+        if key:
+            named["X-API-Key"] = self.keys.get(key, key)
+        if isinstance(body, (dict, list)):
+            body = json.dumps(body)
+            named.setdefault("Content-Type", JSON)
+        try:
+            c.request(method, target, body, named)
+            answer = c.getresponse()
+            return answer.status, answer.read()
+        finally:
+            c.close()
+
+    def make(self, key="user", **more):
+        status, text = self.ask("POST", "/sandboxes", {"templateID": "base", "timeout": 600, **more}, key)
+        if status != 201:
+            raise AssertionError((status, text))
+        made = json.loads(text)
+        return Box(made["sandboxID"], made["envdAccessToken"], made.get("trafficAccessToken"))
+
+
+class Box:
+    def __init__(self, name, token, traffic):
+        self.id, self.token, self.traffic = name, token, traffic
+
+    def fields(self, port=49983):
+        return [("E2b-Sandbox-Id", self.id), ("E2b-Sandbox-Port", str(port))]
+
+    def signed(self, path, op, user="user", until=None, token=None):
+        """The query of a signed URL, as the SDKs make it."""
+        parts = [path, op, user, token or self.token] + ([str(until)] if until is not None else [])
+        mark = base64.b64encode(hashlib.sha256(":".join(parts).encode()).digest()).rstrip(b"=").decode()
+        query = f"path={path}&username={user}&signature=v1_{mark.replace('+', '%2B')}"
+        return query + (f"&signature_expiration={until}" if until is not None else "")
+
+
+def request(method, target, *fields, body=b"", host="127.0.0.1"):
+    lines = [f"{method} {target} HTTP/1.1", f"Host: {host}"] + [f"{name}: {value}" for name, value in fields]
+    if body:
+        lines.append(f"Content-Length: {len(body)}")
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+class ApiCase(SandboxCase):
+    """One hutchd for all tests of a class, and two sandboxes of two owners."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.daemon = Daemon()
+        cls.addClassCleanup(cls.daemon.stop)
+        cls.box = cls.make()
+        cls.others = cls.make("other")
+
+    @classmethod
+    def make(cls, key="user", **more):
+        box = cls.daemon.make(key, **more)
+        cls.addClassCleanup(hutch, "rm", "-f", box.id)
+        return box
+
+    def is_well(self):
+        """It lives, and serves others."""
+        self.assertIsNone(self.daemon.process.poll(), self.daemon.log())
+        began = time.monotonic()
+        status, text = self.daemon.ask("GET", f"/sandboxes/{self.box.id}", key="user")
+        self.assertEqual(status, 200, text)
+        return time.monotonic() - began
+
+    def inside(self, script, box=None, user="user"):
+        r = hutch("exec", "--user", user, (box or self.box).id, "--", "sh", "-c", script)
+        self.assertEqual(r.returncode, 0, r.stderr.decode(errors="replace"))
+        return r.stdout.decode()

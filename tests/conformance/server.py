@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+A hutchd of our own, for tests: copies of the programs, directories, an image `base` and a key that nobody else has, on a free port
+of the loopback device. What it leaves on the machine is found with the ledger of tests/integration/sandbox.py.
+
+HUTCH, HUTCHD, HUTCH_KEEPER and HUTCH_GUEST are the programs; HUTCH_E2B_IMAGE the tarball of make-image.sh, made if it is not there.
+"""
+
+import contextlib
+import http.client
+import importlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE.parent / "integration"))
+import run_as  # noqa: E402
+
+PATIENCE = 60
+DOMAIN = "hutch.test"  # nobody looks it up: what asks for a port of a sandbox is sent to us
+
+
+def image():
+    path = os.environ.get("HUTCH_E2B_IMAGE") or "e2b-image.tar"
+    subprocess.run(["bash", HERE / "make-image.sh", path], check=True, stdout=sys.stderr)
+    return path
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Server:
+    """hutchd, which can be killed and started again at the same place."""
+
+    def __init__(self, env, who, log):
+        self.env, self.who, self.log = env, who, log
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.process = None
+        self.key = self.make_key()
+
+    def hutch(self, *args, timeout=PATIENCE, check=True):
+        r = subprocess.run([self.env["HUTCH"], *args], env=self.env, timeout=timeout, stdin=subprocess.DEVNULL, capture_output=True,
+                           check=False, **self.who)
+        if check and r.returncode != 0:
+            raise RuntimeError(f"hutch {' '.join(args)} ended with {r.returncode}: {r.stderr.decode(errors='replace')}")
+        return r.stdout.decode()
+
+    def make_key(self, name="conformance", role="user"):
+        printed = self.hutch("key", "create", "--name", name, "--role", role).strip()
+        if not re.fullmatch("e2b_[0-9a-f]{40}", printed):
+            raise RuntimeError(f"hutch key create printed {printed!r}")
+        return printed
+
+    def spawn(self):
+        """Starts it and does not wait."""
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen([self.env["HUTCHD"], "--listen", f"127.0.0.1:{self.port}", "--domain", f"{DOMAIN}:{self.port}"],
+                                            env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, **self.who)
+
+    def start(self):
+        self.spawn()
+        end = time.monotonic() + PATIENCE
+        while not self.answers():
+            if self.process.poll() is not None or time.monotonic() > end:
+                raise RuntimeError(f"hutchd does not answer (exit code {self.process.poll()}): {self.said()}")
+            time.sleep(0.01)
+
+    def answers(self):
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            return self.request("GET", "/sandboxes")[0] == 200
+        return False
+
+    def request(self, method, path, body=None, headers=None):
+        """A request to the control plane, or with other headers to anywhere: the status, the header and the JSON of the answer."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        try:
+            headers = {**({"X-API-Key": self.key} if headers is None else headers), "Content-Type": "application/json"}
+            connection.request(method, path, json.dumps(body) if body is not None else None, headers)
+            answer = connection.getresponse()
+            return answer.status, answer.headers, json.loads(answer.read() or "null")
+        finally:
+            connection.close()
+
+    def make(self, key=None, **more):
+        """A sandbox, as POST /sandboxes gives it."""
+        body = {"templateID": "base", "timeout": 300, "secure": True, **more}
+        status, _, made = self.request("POST", "/sandboxes", body, {"X-API-Key": key or self.key})
+        if status != 201:
+            raise RuntimeError(f"POST /sandboxes: {status} {made}")
+        return made
+
+    def call(self, sandbox, method, body):
+        """A call of the data plane that is answered by one message."""
+        headers = {"E2b-Sandbox-Id": sandbox["sandboxID"], "E2b-Sandbox-Port": "49983", "X-Access-Token": sandbox["envdAccessToken"]}
+        return self.request("POST", method, body, headers)
+
+    def sandboxes(self, key=None):
+        """The ids of all that the key may see, page by page."""
+        ids, token = [], ""
+        while True:
+            status, headers, listed = self.request("GET", f"/v2/sandboxes?limit=100{token}", headers={"X-API-Key": key or self.key})
+            if status != 200:
+                raise RuntimeError(f"GET /v2/sandboxes: {status}")
+            ids += [entry["sandboxID"] for entry in listed]
+            if not headers.get("x-next-token"):
+                return ids
+            token = f"&nextToken={headers['x-next-token']}"
+
+    def kill(self):
+        """As a crash would."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def end(self):
+        """By force, if nothing ended it before."""
+        if self.process and self.process.poll() is None:
+            self.kill()
+
+    def stop(self):
+        """As an administrator does. It must end by itself, and well."""
+        self.process.terminate()
+        try:
+            code = self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise RuntimeError(f"hutchd did not end within {PATIENCE} s of SIGTERM: {self.said()}") from None
+        if code != 0:
+            raise RuntimeError(f"hutchd ended with {code}: {self.said()}")
+
+    def said(self):
+        return Path(self.log).read_text(errors="replace")[-4000:]
+
+    def status(self, name):
+        """A line of /proc/PID/status, in KiB."""
+        text = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(re.search(rf"(?m)^{name}:\s+(\d+) kB", text)[1])
+
+    @contextlib.contextmanager
+    def policy(self, text):
+        """Sandboxes of the template `base` have the policy of the agent with that name, while there is one."""
+        path = Path(self.env["HUTCH_CONFIG_PATH"]) / "agents/base.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.parent.chmod(0o755)
+        path.write_text(f"agent: {{name: base, type: test}}\n{text}\n")
+        try:
+            yield
+        finally:
+            path.unlink()
+
+    def run_dir(self):
+        return Path(self.env["HUTCH_RUN_DIR"])
+
+
+class Place:
+    """Where a server lives: a context, which fails if anything is left behind it."""
+
+    def __init__(self, who="root", log=None):
+        self.who, self.log = who, log
+        self.stack = contextlib.ExitStack()
+
+    def __enter__(self):
+        with contextlib.ExitStack() as stack:
+            user = stack.enter_context(run_as.account()) if self.who == "user" and run_as.ROOT else None
+            env, place, _ = run_as.prepare([], image(), user, stack)
+            os.environ.update({k: v for k, v in env.items() if k.startswith("HUTCH")})
+            # It looks at the environment when it is read.
+            self.sandbox = importlib.reload(importlib.import_module("sandbox"))
+            self.before = self.sandbox.ledger()
+            log = self.log or str(Path(env["HOME"]) / "hutchd.log")
+            self.server = Server(env, place, log)
+            stack.callback(self.server.end)
+            self.server.start()
+            self.stack = stack.pop_all()
+        return self
+
+    def left(self):
+        """What is there of sandboxes, and was not at the beginning."""
+        return self.sandbox.settle(self.before | self.own())
+
+    def own(self):
+        """The server itself is no leftover."""
+        return {str(p) for p in self.sandbox.found([self.server.process.pid])}
+
+    def __exit__(self, kind, *_):
+        with self.stack:
+            left = self.left() if not kind else set()
+            self.server.stop()
+            left |= self.sandbox.settle(self.before) if not kind else set()
+            for name in self.sandbox.list_dir(self.server.run_dir() / "sandboxes"):
+                self.server.hutch("rm", "-f", name, check=False)
+        if left:
+            raise RuntimeError("left behind:\n  " + "\n  ".join(sorted(left)))
+

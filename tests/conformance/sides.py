@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""
+sides.py [--as root|user]: the command line and the API see the same sandboxes, as far as each may; and what docs/E2B.md says of both.
+Prints TAP.
+"""
+
+import json
+import sys
+import time
+
+import report
+
+KEYS_SETTLE = 1.1  # hutch-keys(5): what is changed holds within a second
+NAMES = ("ok.hutch.test", "no.hutch.test")
+
+
+def same_sandboxes(tap, running):
+    """What one makes, the other has."""
+    made = running.make(metadata={"from": "api"})
+    by_hand = running.hutch("create").strip()
+    listed = {row["id"] for row in json.loads(running.hutch("ps", "--json"))}
+    tap.check({made["sandboxID"], by_hand} <= listed, "hutch ps shows what the API made", [f"{listed}"])
+    tap.check(running.hutch("exec", made["sandboxID"], "--", "echo", "hello") == "hello\n", "hutch exec works in it")
+    receipt = json.loads(running.hutch("receipt", "--json", made["sandboxID"]))
+    tap.check(bool(receipt), "hutch receipt tells what holds it")
+    admin = running.make_key("boss", "admin")
+    time.sleep(KEYS_SETTLE)
+    tap.check({made["sandboxID"], by_hand} <= set(running.sandboxes(admin)), "an administrator's key shows what hutch create made")
+    running.hutch("kill", by_hand)
+    running.hutch("rm", "-f", by_hand, check=False)
+    running.hutch("kill", made["sandboxID"])
+    status = running.request("GET", f"/sandboxes/{made['sandboxID']}")[0]
+    tap.check(status == 404, "what hutch kill ended is gone for the API", [f"{status}"])
+
+
+def other_people(tap, running):
+    """A key has to do with the sandboxes that were made with it."""
+    made = running.make()
+    other = running.make_key("other")
+    time.sleep(KEYS_SETTLE)
+    path = f"/sandboxes/{made['sandboxID']}"
+    asks = [("GET", path, None), ("DELETE", path, None), ("POST", f"{path}/timeout", {"timeout": 1}), ("POST", f"{path}/pause", {}),
+            ("POST", f"{path}/connect", {"timeout": 1}), ("PUT", f"{path}/network", {})]
+    answers = {(method, where): running.request(method, where, body, {"X-API-Key": other})[0] for method, where, body in asks}
+    tap.check(set(answers.values()) == {404}, "another key does not find it", [f"{answers}"])
+    tap.check(made["sandboxID"] not in running.sandboxes(other), "nor is it listed for it")
+    tap.check(running.request("DELETE", path)[0] == 204, "and it is there")
+    running.hutch("key", "revoke", "other")
+    time.sleep(KEYS_SETTLE)
+    tap.check(running.request("GET", "/sandboxes", headers={"X-API-Key": other})[0] == 401, "a key that was revoked is refused")
+
+
+def resolves(running, sandbox, name):
+    """Whether a name is one that may be connected to: the others do not exist inside."""
+    return running.hutch("exec", sandbox["sandboxID"], "--", "getent", "hosts", name, check=False) != ""
+
+
+def reached(running, **settings):
+    """Which of two names a sandbox with such settings may connect to: the first is allowed by its policy."""
+    made = running.make(**settings)
+    found = [name for name in NAMES if resolves(running, made, name)]
+    running.request("DELETE", f"/sandboxes/{made['sandboxID']}")
+    return found
+
+
+def network(tap, running):
+    """Settings of the SDK narrow the policy and never widen it, here that of the agent with the template's name."""
+    allowed, denied = NAMES
+    everything = ["0.0.0.0/0"]
+    cases = {
+        "without settings there is what the policy allows": ({}, [allowed]),
+        "allowInternetAccess: false takes all of it": ({"allow_internet_access": False}, []),
+        "denyOut of everything takes all of it": ({"network": {"denyOut": everything}}, []),
+        "allowOut leaves a name that the policy allows": ({"network": {"denyOut": everything, "allowOut": [allowed]}}, [allowed]),
+        "allowOut does not widen the policy": ({"network": {"denyOut": everything, "allowOut": [denied]}}, []),
+    }
+    with running.policy(f"egress: {{domains: [{allowed}]}}"):
+        for name, (settings, wanted) in cases.items():
+            found = reached(running, **settings)
+            tap.check(found == wanted, name, [f"{found} can be connected to"])
+        made = running.make()
+    for settings, wanted in (({"denyOut": everything}, False), ({}, True)):
+        status = running.request("PUT", f"/sandboxes/{made['sandboxID']}/network", settings)[0]
+        found = resolves(running, made, allowed)
+        tap.check(status == 204 and found == wanted, f"updateNetwork of {settings} holds at once", [f"{status}, {found}"])
+    running.request("DELETE", f"/sandboxes/{made['sandboxID']}")
+
+
+def not_supported(tap, running):
+    """What is not there is refused, not ignored."""
+    settings = {"rules": {"a.test": [{"transform": {"headers": {"x": "y"}}}]}, "egressProxy": {"address": "a.test:1"},
+                "maskRequestHost": "a.test", "httpsPorts": [443]}
+    answers = {}
+    for name, value in settings.items():
+        answers[name] = running.request("POST", "/sandboxes", {"templateID": "base", "timeout": 15, "network": {name: value}})[0]
+    tap.check(set(answers.values()) == {400}, "settings of the network that are not there are refused", [f"{answers}"])
+
+
+def time_goes_on(tap, running):
+    """A deadline holds without hutchd."""
+    made = running.make(timeout=3)
+    running.kill()
+    end = time.monotonic() + 30
+    while made["sandboxID"] in running.hutch("ps") and time.monotonic() < end:
+        time.sleep(0.2)
+    tap.check(made["sandboxID"] not in running.hutch("ps"), "a deadline ends a sandbox while hutchd is down")
+    running.start()
+    tap.check(running.request("GET", f"/sandboxes/{made['sandboxID']}")[0] == 404, "and hutchd knows")
+
+
+def sides(tap, running):
+    for part in (same_sandboxes, other_people, network, not_supported, time_goes_on):
+        part(tap, running)
+    report.nothing_runs(tap, running, "either side")
+
+
+def main(args):
+    options = report.options(__doc__).parse_args(args)
+    return report.with_server(options, sides)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+A hutchd for tests, spoken to byte by byte. Its sandboxes are those of the directories that run_as.py has set.
+"""
+
+import contextlib
+import http.client
+import json
+import os
+import re
+import socket
+import struct
+import subprocess
+from pathlib import Path
+
+from sandbox import PATIENCE, SandboxCase, eventually, hutch
+
+STREAM = "application/connect+json"
+JSON = "application/json"
+
+
+class Server:
+    def __init__(self):
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            self.port = s.getsockname()[1]
+        made = hutch("key", "create", "--name", f"test-{self.port}")
+        if made.returncode != 0:
+            raise AssertionError(made.stderr.decode())
+        self.key = made.stdout.decode().strip()
+        self.process = subprocess.Popen([os.environ["HUTCHD"], "--listen", f"127.0.0.1:{self.port}"], stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        eventually(self.answers, "an answer of hutchd")
+
+    def answers(self):
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            return self.api("GET", "/sandboxes")[0] == 200
+        return False
+
+    def stop(self):
+        self.process.terminate()
+        if self.process.wait(PATIENCE) != 0:
+            raise AssertionError(f"hutchd ended with {self.process.returncode}")
+
+    def connection(self):
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+
+    def api(self, method, path, body=None):
+        with contextlib.closing(self.connection()) as c:
+            c.request(method, path, json.dumps(body) if body is not None else None, {"X-API-Key": self.key, "Content-Type": JSON})
+            answer = c.getresponse()
+            text = answer.read()
+            return answer.status, json.loads(text) if text else None
+
+    def memory(self):
+        """What it has of it, in KiB, now."""
+        return int(re.search(r"(?m)^VmRSS:\s+(\d+)", Path(f"/proc/{self.process.pid}/status").read_text())[1])
+
+
+def envelope(message):
+    text = json.dumps(message).encode()
+    return b"\0" + struct.pack(">I", len(text)) + text
+
+
+class Messages:
+    """The envelopes of an answer, one after the other, as they come; `trailer` is what the last one says."""
+
+    def __init__(self, connection):
+        self.connection = connection
+        self.answer = connection.getresponse()
+        self.trailer = None
+
+    def __iter__(self):
+        return self
+
+    def read(self, n):
+        data = self.answer.read(n)
+        if len(data) != n:
+            raise EOFError
+        return data
+
+    def __next__(self):
+        if self.trailer is not None:
+            raise StopIteration
+        flags, n = struct.unpack(">BI", self.read(5))
+        message = json.loads(self.read(n))
+        if flags == 0:
+            return message
+        self.trailer = message
+        raise StopIteration
+
+
+class BoxCase(SandboxCase):
+    """One hutchd and one sandbox for all tests of a class."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server()
+        cls.addClassCleanup(cls.server.stop)
+        cls.box, cls.token = cls.make()
+
+    @classmethod
+    def make(cls):
+        status, made = cls.server.api("POST", "/sandboxes", {"templateID": "base", "timeout": 600, "envVars": {"A": "b=c"}})
+        if status != 201:
+            raise AssertionError(made)
+        cls.addClassCleanup(hutch, "rm", "-f", made["sandboxID"])
+        return made["sandboxID"], made["envdAccessToken"]
+
+    def headers(self, box=None, **more):
+        named = {k.replace("_", "-"): v for k, v in more.items()}
+        name, token = box or (self.box, self.token)
+        return {"E2b-Sandbox-Id": name, "E2b-Sandbox-Port": "49983", "X-Access-Token": token, **named}
+
+    def inside(self, script, user="user"):
+        """A shell in the sandbox; what it prints."""
+        r = hutch("exec", "--user", user, self.box, "--", "sh", "-c", script)
+        self.assertEqual(r.returncode, 0, r.stderr.decode(errors="replace"))
+        return r.stdout
+
+    def ask(self, method, path, body=None, **headers):
+        """A request of the data plane: status, contents."""
+        with contextlib.closing(self.server.connection()) as c:
+            c.request(method, path, body, self.headers(**headers))
+            answer = c.getresponse()
+            return answer.status, answer.read()
+
+    def rpc(self, method, message, **headers):
+        status, text = self.ask("POST", method, json.dumps(message), Content_Type=JSON, **headers)
+        return status, json.loads(text)
+
+    def stream(self, method, message, **headers):
+        c = self.server.connection()
+        self.addCleanup(c.close)
+        c.request("POST", method, envelope(message), self.headers(Content_Type=STREAM, **headers))
+        return Messages(c)

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""hutch key; and a reader of keys.json that was written from hutch-keys(5) alone."""
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import unittest
+from pathlib import Path
+
+from support import Case, environment, hutch, hutch_path
+
+
+def known(path, key):
+    """The entry of a key, by the page."""
+    digest = hashlib.blake2b(b"hutch-api-key-1\0" + key.encode(), digest_size=32).hexdigest()
+    return [k for k in json.loads(Path(path).read_text())["keys"] if k["hash"] == digest]
+
+
+class Keys(Case):
+    def setUp(self):
+        super().setUp()
+        self.state = self.dir / "state"
+        self.file = self.state / "keys.json"
+        self.env = environment(HUTCH_STATE_DIR=str(self.state), HUTCH_AUDIT_DIR=str(self.dir / "audit"))
+
+    def key(self, *args, code=0):
+        r = hutch("key", *args, env=self.env)
+        self.assertEqual(r.returncode, code, r.stderr + r.stdout)
+        return (r.stdout if code == 0 else r.stderr).decode()
+
+    def listed(self):
+        return json.loads(self.key("ls", "--json"))
+
+    def test_none(self):
+        self.assertEqual(self.listed(), [])
+        self.assertRegex(self.key("ls"), r"^NAME +PREFIX +ROLE +CREATED +EXPIRES\n$")
+        self.assertIn("no key 'x'", self.key("revoke", "x", code=1))
+        self.assertFalse(self.state.exists())
+
+    def test_create_prints_the_key_and_nothing_else(self):
+        text = self.key("create")
+        self.assertRegex(text, r"\Ae2b_[0-9a-f]{40}\n\Z")
+        (entry,) = known(self.file, text.strip())
+        self.assertEqual(entry["prefix"], text[4:12])
+        self.assertEqual((entry["name"], entry["role"]), (f"key-{text[4:12]}", "user"))
+        self.assertNotIn("expires", entry)
+        self.assertEqual(os.stat(self.file).st_mode & 0o777, 0o600)
+        self.assertEqual(os.stat(self.state).st_mode & 0o777, 0o700)
+
+    def test_it_is_never_shown_again(self):
+        text = self.key("create", "--name", "web").strip()
+        log = hutch("audit", "show", "--json", "-v", env=self.env).stdout.decode()
+        self.assertIn('"web"', log)
+        for said in (self.key("ls"), self.key("ls", "--json"), self.file.read_text(), log):
+            self.assertNotIn(text[12:], said)
+
+    def test_umask_does_not_matter(self):
+        r = subprocess.run(["sh", "-c", 'umask 000; exec "$0" key create', hutch_path()], env=self.env,
+                           capture_output=True, check=False)
+        self.assertEqual(r.returncode, 0, r.stderr)
+        self.assertEqual(os.stat(self.file).st_mode & 0o777, 0o600)
+        self.assertEqual(os.stat(self.state).st_mode & 0o777, 0o700)
+
+    def test_json_roles_and_expiry(self):
+        made = json.loads(self.key("create", "--json", "-n", "ci", "-r", "admin", "--expires", "30d"))
+        self.assertRegex(made["key"], r"^e2b_[0-9a-f]{40}$")
+        (entry,) = self.listed()
+        self.assertEqual({k: made[k] for k in entry}, entry)
+        self.assertEqual((entry["role"], entry["expired"]), ("admin", False))
+        self.key("create", "-n", "scrape", "-r", "metrics", "--expires", "2099-01-01T00:00:00Z")
+        self.assertRegex(self.key("ls"), r"(?m)^scrape +[0-9a-f]{8} +metrics +\S+ +2099-01-01T00:00:00Z$")
+
+    def test_revoke(self):
+        text = self.key("create", "-n", "a")
+        self.key("create", "-n", "b")
+        self.assertEqual(self.key("revoke", text[4:12]), "a: revoked\n")
+        self.assertEqual([k["name"] for k in self.listed()], ["b"])
+        self.assertEqual(known(self.file, text.strip()), [])
+        self.assertIn("no key 'a'", self.key("revoke", "a", code=1))
+        self.assertEqual(self.key("revoke", "b"), "b: revoked\n")
+        log = hutch("audit", "show", env=self.env).stdout.decode()
+        self.assertEqual(len(re.findall(r" api-key +revoke .*result=done", log)), 2)
+
+    def test_wrong_usage(self):
+        for words in (["-n", "A"], ["-n", ""], ["-n", "deadbeef"], ["-r", "root"], ["--expires", "soon"],
+                      ["--expires", "2001-01-01T00:00:00Z"], ["-n", "x" * 64]):
+            self.key("create", *words, code=2)
+        self.assertFalse(self.file.exists())
+
+    def test_a_name_is_taken(self):
+        self.key("create", "-n", "a")
+        self.assertIn("revoke it first", self.key("create", "-n", "a", code=1))
+        self.assertEqual(len(self.listed()), 1)
+
+    def test_what_is_in_doubt_is_refused_and_left_alone(self):
+        self.key("create", "-n", "a")
+        good = self.file.read_text()
+        for bad in (good + "x", good.replace('"version": 1', '"version": 2'), good.replace('"role": "user"', '"role": "god"'),
+                    good.replace('"name"', '"uid": 0, "name"'), good.replace('"name"', '"role": "user", "name"')):
+            self.file.write_text(bad)
+            for words in (["ls"], ["create"], ["revoke", "a"]):
+                self.assertIn("keys.json", hutch("key", *words, env=self.env).stderr.decode())
+            self.assertEqual(self.file.read_text(), bad)
+        self.file.write_text(good)
+        self.file.chmod(0o644)
+        self.assertIn("make it mode 0600", self.key("ls", code=125))
+        self.file.chmod(0o600)
+        self.assertEqual(len(self.listed()), 1)
+
+    def test_not_made_if_it_cannot_be_recorded(self):
+        env = dict(self.env, HUTCH_AUDIT_DIR="/proc/nothing")
+        r = hutch("key", "create", env=env)
+        self.assertNotEqual(r.returncode, 0)
+        self.assertEqual(r.stdout, b"")
+        self.assertIn(b"audit", r.stderr)
+        self.assertFalse(self.file.exists())
+
+    def test_many_at_once(self):
+        running = [subprocess.Popen([hutch_path(), "key", "create"], env=self.env, stdout=subprocess.PIPE,
+                                    stderr=subprocess.DEVNULL) for _ in range(12)]
+        made = [p.communicate()[0].decode().strip() for p in running]
+        self.assertEqual(len(self.listed()), 12)
+        for key in made:
+            self.assertEqual(len(known(self.file, key)), 1)
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root, to give a directory away")
+    def test_a_directory_of_another_user(self):
+        self.key("create")
+        os.chown(self.state, 65534, 65534)
+        self.assertIn("belongs to uid 65534: do this as that user", self.key("create", code=125))
+
+
+if __name__ == "__main__":
+    unittest.main()

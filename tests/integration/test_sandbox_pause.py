@@ -1,0 +1,319 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Deadlines that are changed, and sandboxes that are paused: processes that stop and go on, clocks that stand still, and ends that come in between."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from datetime import datetime, timezone
+from pathlib import Path
+
+import wire
+from sandbox import PATIENCE, RUN, SandboxCase, as_root, as_user, children_of, eventually, hutch, named, start, warden_of
+
+FOREVER = ("sleep", "4321")
+# A number that grows as long as it runs.
+COUNTER = "i=0; while :; do i=$((i+1)); echo $i >/tmp/count.new; mv /tmp/count.new /tmp/count; sleep 0.05; done"
+
+
+def life(sandbox):
+    return json.loads((RUN / "sandboxes" / sandbox / "life.json").read_text())
+
+
+def seconds_until(text):
+    return (datetime.fromisoformat(text[:19] + "+00:00") - datetime.now(timezone.utc)).total_seconds()
+
+
+class PauseCase(SandboxCase):
+    def pause(self, sandbox):
+        self.assertEqual(self.ended(hutch("pause", sandbox), 0).stdout.decode().strip(), sandbox)
+        self.assertEqual(self.ps()[sandbox]["state"], "paused")
+
+    def resume(self, sandbox, *opts):
+        self.ended(hutch("resume", *opts, sandbox), 0)
+        self.assertEqual(self.ps()[sandbox]["state"], "running")
+
+    def deadline(self, sandbox):
+        return seconds_until(self.inspect(sandbox)["deadline"])
+
+
+@as_root
+class Pause(PauseCase):
+    def count(self, sandbox):
+        """What the counter says, read from outside: by way of PID 1's root, nothing in the sandbox has to run."""
+        [init] = children_of(warden_of(sandbox), "hutch-guest")
+        path = Path(f"/proc/{init}/root/tmp/count")
+        return int(path.read_text()) if path.exists() else 0
+
+    def counting(self, *opts):
+        sandbox = self.create(*opts)
+        self.exec_(sandbox, "sh", "-c", COUNTER, opts=["-d"])
+        eventually(lambda: self.count(sandbox) > 2, "the counter")
+        return sandbox
+
+    def test_everything_stops_and_goes_on(self):
+        sandbox = self.counting()
+        self.pause(sandbox)
+        at = self.count(sandbox)
+        time.sleep(1)
+        self.assertEqual(self.count(sandbox), at, "nothing runs")
+        self.assertEqual(life(sandbox)["state"], "paused")
+        self.resume(sandbox)
+        eventually(lambda: self.count(sandbox) > at + 3, "the counter after it")
+        self.assertEqual(self.sh(sandbox, "echo alive"), "alive\n")
+
+    def test_life_json_is_there_from_the_start(self):
+        sandbox = self.create("--deadline", "10m")
+        said = life(sandbox)
+        self.assertEqual(set(said), {"schema", "state", "deadline_ms", "on_timeout"})
+        self.assertEqual((said["schema"], said["state"], said["on_timeout"]), ("hutch.life/1", "running", "end"))
+        self.assertAlmostEqual(said["deadline_ms"] / 1000 - time.time(), 600, delta=PATIENCE)
+
+    def test_the_receipt_says_what_a_pause_is(self):
+        sandbox = self.create()
+        self.assertEqual(self.json("receipt", "--json", sandbox)["pause"],
+                         {"by": "freezer", "seen": "every process stops, memory stays, nothing is written to disk"})
+        self.assertRegex(hutch("receipt", sandbox).stdout.decode(), "(?m)^pause +freezer: every process stops")
+
+    def test_asking_for_what_is_so_already(self):
+        sandbox = self.create()
+        self.assertIn("running already", self.refused("resume", sandbox))
+        self.pause(sandbox)
+        self.assertIn("paused already", self.refused("pause", sandbox))
+        self.resume(sandbox)
+
+    def test_nothing_new_begins_in_a_paused_one(self):
+        sandbox = self.create()
+        self.pause(sandbox)
+        for command in (["exec", sandbox, "--", "true"], ["cp", f"{sandbox}:/etc/passwd", "/dev/null"]):
+            with self.subTest(command=command):
+                began = time.monotonic()
+                self.assertIn(f"the sandbox is paused: hutch resume {sandbox}", self.refused(*command))
+                self.assertLess(time.monotonic() - began, PATIENCE / 2, "at once")
+        self.resume(sandbox)
+        self.assertEqual(self.sh(sandbox, "echo alive"), "alive\n")
+
+    def test_a_command_and_its_client_stay(self):
+        sandbox = self.create()
+        p = start("exec", "-i", sandbox, "--", "sh", "-c", "echo one; read x; echo $x", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.assertEqual(p.stdout.readline(), b"one\n")
+        self.pause(sandbox)
+        p.stdin.write(b"two\n")
+        p.stdin.flush()
+        time.sleep(0.5)
+        self.assertIsNone(p.poll())
+        self.resume(sandbox)
+        self.assertEqual(p.communicate(timeout=PATIENCE)[0], b"two\n")
+        self.assertEqual(p.returncode, 0)
+
+    def test_the_time_limit_of_a_command_stands_still(self):
+        sandbox = self.create()
+        p = start("exec", "--timeout", "3s", sandbox, "--", *FOREVER)
+        eventually(lambda: self.commands_in(sandbox) == ["sleep 4321"], "the command")
+        self.pause(sandbox)
+        time.sleep(4)
+        self.assertIsNone(p.poll(), "the limit is over by the clock on the wall")
+        self.resume(sandbox)
+        self.assertEqual(p.wait(PATIENCE), 124)
+
+    def test_a_paused_one_is_not_idle(self):
+        sandbox = self.create("--idle", "2s")
+        self.pause(sandbox)
+        time.sleep(4)
+        self.assertEqual(self.ps()[sandbox]["state"], "paused")
+        self.resume(sandbox)
+        self.gone(sandbox, "idle")
+
+    def test_a_paused_one_has_no_deadline(self):
+        sandbox = self.create("--ttl", "3s")
+        self.pause(sandbox)
+        self.assertIsNone(self.inspect(sandbox)["deadline"])
+        self.assertEqual(life(sandbox)["deadline_ms"], 0)
+        time.sleep(4)
+        self.assertEqual(self.ps()[sandbox]["state"], "paused")
+        self.resume(sandbox)
+        self.gone(sandbox, "ttl")
+
+    def test_a_deadline_that_pauses(self):
+        sandbox = self.create("--deadline", "1s", "--on-timeout", "pause")
+        eventually(lambda: self.ps()[sandbox]["state"] == "paused", "the pause")
+        self.assertEqual(life(sandbox)["on_timeout"], "pause")
+        self.resume(sandbox, "--deadline", "10m")
+        self.assertAlmostEqual(self.deadline(sandbox), 600, delta=PATIENCE)
+        self.ended(hutch("ttl", sandbox, "1s"), 0)
+        eventually(lambda: self.ps()[sandbox]["state"] == "paused", "the second pause")
+        # The deadline is over: what is left is the ttl of the policy.
+        self.resume(sandbox)
+        self.assertGreater(self.deadline(sandbox), 3600)
+        self.assertEqual(self.sh(sandbox, "echo alive"), "alive\n")
+        self.ended(hutch("ttl", "--on-timeout", "end", sandbox, "1s"), 0)
+        self.gone(sandbox, "ttl")
+
+    def test_the_ttl_ends_also_where_a_deadline_would_pause(self):
+        self.gone(self.create("--ttl", "1s", "--on-timeout", "pause"), "ttl")
+
+    def test_a_new_deadline_of_a_paused_one_counts_from_its_resume(self):
+        sandbox = self.create()
+        self.pause(sandbox)
+        self.assertEqual(self.ended(hutch("ttl", sandbox, "10m"), 0).stdout, b"paused\n")
+        time.sleep(2)
+        self.resume(sandbox)
+        self.assertAlmostEqual(self.deadline(sandbox), 600, delta=PATIENCE)
+
+    def test_a_paused_one_is_killed(self):
+        sandbox = self.counting()
+        self.pause(sandbox)
+        self.assertIn("is paused", self.refused("rm", sandbox))
+        self.ended(hutch("kill", sandbox), 0)
+        self.gone(sandbox, "killed")
+        self.assertEqual(named("hutch-keeper", "hutch-guest"), [])
+
+    def test_a_paused_one_is_removed_by_force(self):
+        sandbox = self.counting()
+        self.pause(sandbox)
+        self.ended(hutch("rm", "-f", sandbox), 0)
+        self.assertNotIn(sandbox, self.ps("-a"))
+
+    def test_a_killed_keeper_ends_a_paused_one(self):
+        sandbox = self.counting()
+        [keeper] = children_of(warden_of(sandbox), "hutch-keeper")
+        self.pause(sandbox)
+        os.kill(keeper, signal.SIGKILL)
+        self.gone(sandbox, "keeper")
+
+    def test_a_killed_warden_of_a_paused_one_leaves_nothing_for_long(self):
+        for command in (["ps"], ["gc"]):
+            with self.subTest(command=command):
+                sandbox = self.counting()
+                self.pause(sandbox)
+                os.kill(warden_of(sandbox), signal.SIGKILL)
+                eventually(lambda: named("hutch-keeper") == [], "the end of the keeper")
+                self.assertNotEqual(named("hutch-guest"), [], "what is frozen cannot end by itself")
+                self.ended(hutch(*command), 0)
+                eventually(lambda: named("hutch-guest") == [], "the end of what was frozen")
+                if command == ["ps"]:
+                    self.ended(hutch("rm", sandbox), 0)
+
+    def test_processes_that_fork_are_stopped_too(self):
+        sandbox = self.create("--pids", "64")
+        self.exec_(sandbox, "sh", "-c", "while :; do (exec true) & (exec true); wait; done", opts=["-d"])
+        for _ in range(5):
+            self.pause(sandbox)
+            self.resume(sandbox)
+        self.assertEqual(self.sh(sandbox, "echo alive"), "alive\n")
+
+    def test_many_at_once(self):
+        """Whoever comes second finds it done: one of each pair, never both and never none."""
+        sandbox = self.create()
+        for command in ("pause", "resume"):
+            pairs = [start(command, sandbox) for _ in range(6)]
+            self.assertEqual(sorted(p.wait(PATIENCE) for p in pairs), [0] + [125] * 5)
+
+    def test_as_the_protocol_has_it(self):
+        """By a client that was written from PROTOCOL.md alone."""
+        sandbox = self.create("--ttl", "1h")
+        s = socket.socket(socket.AF_UNIX)
+        s.connect(str(RUN / "sandboxes" / sandbox / "sock"))
+        link = wire.Link(s)
+        self.addCleanup(link.close)
+        link.hello(read=(), write=(), execute=())
+
+        def ask(code=wire.DONE, **fields):
+            ch = link.open("life", **fields)
+            self.assertEqual(ch.wait_closed(), code, (ch.closed, fields))
+            return ch.accepted
+
+        now = ask()
+        self.assertEqual(now["want"], 2)
+        self.assertAlmostEqual(now["deadline"] / 1000 - time.time(), 3600, delta=PATIENCE)
+        self.assertAlmostEqual(ask(timeout=60000)["deadline"] / 1000 - time.time(), 60, delta=PATIENCE)
+        ask(timeout=3600001, code=wire.INVALID)
+        self.assertEqual(ask(timeout=600000, on_timeout=2, want=1), {"want": 1, "deadline": 0})
+        ask(want=1, code=wire.EXISTS)
+        self.assertEqual(link.open("stat", path="/").wait_closed(), wire.UNSUPPORTED)
+        now = ask(want=2)
+        self.assertEqual(now["want"], 2)
+        self.assertAlmostEqual(now["deadline"] / 1000 - time.time(), 600, delta=PATIENCE)
+        self.assertEqual(link.open("stat", path="/").wait_closed(), wire.DONE)
+        # Nobody waits for the answer, and nobody minds.
+        link.open("life", want=1).close()
+        eventually(lambda: life(sandbox)["state"] == "paused", "the pause")
+        ask(want=2)
+
+    def test_it_is_recorded(self):
+        sandbox = self.create()
+        self.pause(sandbox)
+        self.resume(sandbox)
+        self.ended(hutch("ttl", sandbox, "30m"), 0)
+        self.refused("resume", sandbox)
+        lines = [json.loads(line) for line in self.ended(hutch("audit", "show", "--json", "-s", sandbox), 0).stdout.splitlines()]
+        said = [(r["kind"], r["payload"].get("op"), r["payload"].get("state"), r["payload"].get("result"))
+                for r in lines if r["kind"].startswith("life")]
+        self.assertEqual(said, [("life", "pause", None, None), ("life-end", "pause", "paused", None), ("life", "resume", None, None),
+                                ("life-end", "resume", "running", None), ("life", "deadline", None, None),
+                                ("life-end", "deadline", "running", None), ("life", "resume", None, None),
+                                ("life-end", "resume", "running", "exists")])
+        [done] = [r["payload"] for r in lines if r["kind"] == "life-end" and r["payload"]["op"] == "deadline"]
+        self.assertAlmostEqual(seconds_until(done["deadline"]), 1800, delta=PATIENCE)
+        self.assertRegex(hutch("audit", "show", "-s", sandbox).stdout.decode(), "(?m)life-end +.*deadline +state=running +deadline=20")
+
+
+class Deadline(PauseCase):
+    def test_is_made_shorter(self):
+        sandbox = self.create("--ttl", "1h")
+        self.ended(hutch("ttl", sandbox, "1s"), 0)
+        self.gone(sandbox, "ttl")
+        self.assertEqual(self.inspect(sandbox)["end"]["text"], "its deadline was reached")
+
+    def test_is_made_longer(self):
+        sandbox = self.create("--ttl", "1h", "--deadline", "4s")
+        said = self.ended(hutch("ttl", sandbox, "30m"), 0).stdout.decode().strip()
+        self.assertAlmostEqual(seconds_until(said), 1800, delta=PATIENCE)
+        self.assertAlmostEqual(self.deadline(sandbox), 1800, delta=PATIENCE)
+        time.sleep(5)
+        self.assertEqual(self.sh(sandbox, "echo alive"), "alive\n")
+
+    def test_a_first_one_of_its_own(self):
+        self.gone(self.create("--ttl", "1h", "--deadline", "1s"), "ttl")
+
+    def test_is_never_behind_the_ttl(self):
+        sandbox = self.create("--ttl", "1h")
+        self.assertRegex(self.refused("ttl", sandbox, "61m"), "of the ttl of its policy 3[0-9]{3} s are left")
+        self.assertGreater(self.deadline(sandbox), 1800)
+        self.assertIn("later than the ttl of agent 'default', 60 s", self.refused("create", "--ttl", "1m", "--deadline", "2m", code=1))
+
+    def test_what_is_no_time(self):
+        sandbox = self.create()
+        for text, said in (("soon", "expected a time"), ("0s", "expected a time"), ("10", "did you mean '10s'")):
+            with self.subTest(text=text):
+                self.assertIn(said, self.refused("ttl", sandbox, text, code=2))
+        self.assertIn("expected 'end' or 'pause'", self.refused("ttl", "--on-timeout", "stop", sandbox, "5m", code=2))
+
+    def test_of_one_that_has_ended(self):
+        sandbox = self.create()
+        hutch("kill", sandbox)
+        self.assertIn("has ended", self.refused("ttl", sandbox, "5m"))
+
+
+@as_user
+class NoFreezer(PauseCase):
+    """Where control groups are not the user's to make."""
+
+    def test_is_said_by_name(self):
+        sandbox = self.create()
+        pause = self.json("receipt", "--json", sandbox)["pause"]
+        self.assertEqual(pause["by"], "none")
+        self.assertIn("only root can make groups", pause["seen"])
+        for args in (["pause", sandbox], ["ttl", "--on-timeout", "pause", sandbox, "5m"]):
+            with self.subTest(args=args):
+                said = self.refused(*args)
+                self.assertIn("cannot be paused, there is no freezer: ", said)
+                self.assertIn("only root can make groups", said)
+        self.assertEqual(self.ps()[sandbox]["state"], "running")
+        self.assertEqual(self.sh(sandbox, "echo alive"), "alive\n")
+
+    def test_is_not_promised_at_the_start(self):
+        said = self.refused("create", "--deadline", "5m", "--on-timeout", "pause")
+        self.assertIn("a deadline cannot pause this sandbox, there is no freezer", said)

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The units as they are shipped, under a real systemd that is PID 1 of namespaces of its own (systemd-box.sh): a locked-down hutchd, and
+sandboxes that are units. HUTCHD, HUTCH, HUTCH_KEEPER, HUTCH_GUEST are the programs, HUTCH_TEST_IMAGE the root tree."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parent
+IMAGE = os.environ.get("HUTCH_TEST_IMAGE", "")
+AS_HUTCH = ["setpriv", "--reuid", "hutch", "--regid", "hutch", "--clear-groups", "env", "HUTCH_RUN_DIR=/run/hutch", "HOME=/var/lib/hutch",
+            "HUTCH_STATE_DIR=/var/lib/hutch", "HUTCH_AUDIT_DIR=/var/lib/hutch/audit", "/usr/bin/hutch"]
+INSTALL = """set -e
+mkdir -p /usr/libexec/hutch /etc/hutch
+cp /mnt/hutch /mnt/hutchd /usr/bin/
+cp /mnt/hutch-keeper /mnt/hutch-guest /usr/libexec/hutch/
+systemd-sysusers /mnt/sysusers.d/hutch.conf
+usermod --add-subuids 1000000-1065535 --add-subgids 1000000-1065535 hutch
+systemd-tmpfiles --create /mnt/tmpfiles.d/hutch.conf
+echo 'HUTCHD_OPTIONS=--listen 127.0.0.1:8080' >/etc/hutch/hutchd.env
+ip link set lo up
+systemctl daemon-reload
+"""
+
+
+@unittest.skipUnless(os.geteuid() == 0 and Path("/lib/systemd/systemd").exists(), "needs root and systemd")
+@unittest.skipUnless(IMAGE and os.path.exists(IMAGE), "needs HUTCH_TEST_IMAGE")
+class Systemd(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.dir = Path(tempfile.mkdtemp(prefix="hutch-systemd-"))
+        cls.addClassCleanup(shutil.rmtree, cls.dir, ignore_errors=True)
+        give = cls.dir / "give"
+        give.mkdir()
+        for name in ("HUTCH", "HUTCHD", "HUTCH_KEEPER", "HUTCH_GUEST"):
+            shutil.copy(os.environ[name], give)
+        for name in ("systemd", "sysusers.d", "tmpfiles.d"):
+            shutil.copytree(ROOT / "dist" / name, give / name)
+        with open(cls.dir / "log", "wb") as log:
+            cls.outer = subprocess.Popen(
+                ["unshare", "--mount", "--pid", "--fork", "--cgroup", "--ipc", "--uts", "--net", "--kill-child",
+                 "bash", HERE / "systemd-box.sh", cls.dir, os.path.abspath(IMAGE)],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        cls.addClassCleanup(cls.end)
+        deadline = time.monotonic() + 60
+        while cls.inside("systemctl", "is-system-running").stdout.strip() not in ("running", "degraded"):
+            if cls.outer.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError("no systemd: " + (cls.dir / "log").read_text()[-2000:])
+            time.sleep(0.2)
+        cls.must("bash", "-c", INSTALL)
+        cls.must(*AS_HUTCH, "image", "import", "base", "/image.tar", seconds=180)
+        cls.must("systemctl", "start", "hutchd.socket", "hutch-starter.socket", "hutchd.service")
+        cls.key = cls.must(*AS_HUTCH, "key", "create").strip()
+
+    @classmethod
+    def first(cls):
+        """systemd: the one child of unshare."""
+        return Path(f"/proc/{cls.outer.pid}/task/{cls.outer.pid}/children").read_text().split()
+
+    @classmethod
+    def end(cls):
+        for pid in cls.first() if cls.outer.poll() is None else []:
+            os.kill(int(pid), signal.SIGKILL)
+        cls.outer.wait(30)
+
+    @classmethod
+    def inside(cls, *command, seconds=60):
+        pids = cls.first()
+        if not pids:
+            return subprocess.CompletedProcess(command, 1, "", "")
+        return subprocess.run(["nsenter", "-t", pids[0], "-m", "-p", "-C", "-i", "-u", "-n", "-r", "-w", *command], text=True,
+                              stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, check=False)
+
+    @classmethod
+    def must(cls, *command, seconds=60):
+        r = cls.inside(*command, seconds=seconds)
+        if r.returncode != 0:
+            raise AssertionError(f"{command}: {r.stdout}{r.stderr}{(cls.dir / 'log').read_text()[-2000:]}")
+        return r.stdout
+
+    def ask(self, method, path, body=None):
+        data = ["-H", "Content-Type: application/json", "-d", json.dumps(body)] if body is not None else []
+        return self.must("curl", "-sS", "-f", "-m", "50", "-X", method, "-H", f"X-API-KEY: {self.key}", *data, "http://127.0.0.1:8080" + path)
+
+    def create(self):
+        box = json.loads(self.ask("POST", "/sandboxes", {"templateID": "base", "timeout": 300}))["sandboxID"]
+        self.addCleanup(self.inside, *AS_HUTCH, "kill", box)
+        return box
+
+    def units(self):
+        return [line.split()[0] for line in
+                self.must("systemctl", "list-units", "--plain", "--no-legend", "--no-pager", "hutch-starter@*").splitlines()]
+
+    def show(self, name):
+        return self.must("systemctl", "show", "--value", "-p", name, "hutchd.service").strip()
+
+    def test_it_is_ready_and_locked_down(self):
+        self.assertEqual(self.show("ActiveState"), "active")
+        status = self.must("cat", f"/proc/{self.show('MainPID')}/status")
+        self.assertRegex(status, r"NoNewPrivs:\s1\n")
+        self.assertRegex(status, r"Seccomp:\s2\n")
+        self.assertRegex(status, r"CapBnd:\s0+\n")
+
+    def test_a_sandbox_is_a_unit_and_outlives_hutchd(self):
+        before = len(self.units())
+        box = self.create()
+        self.assertEqual(len(self.units()), before + 1)
+        self.assertEqual(self.must(*AS_HUTCH, "exec", box, "--", "echo", "1"), "1\n")
+        self.must("systemctl", "restart", "hutchd.service")
+        self.assertEqual(self.must(*AS_HUTCH, "exec", box, "--", "echo", "2"), "2\n")
+        restarts, pid = int(self.show("NRestarts")), self.show("MainPID")
+        self.must("systemctl", "kill", "-s", "KILL", "hutchd.service")
+        deadline = time.monotonic() + 30
+        while (self.show("ActiveState"), self.show("MainPID") != pid) != ("active", True) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        self.assertEqual(int(self.show("NRestarts")), restarts + 1)
+        self.assertEqual(self.must(*AS_HUTCH, "exec", box, "--", "echo", "3"), "3\n")
+        self.assertIn(box, self.ask("GET", "/v2/sandboxes"))
+        self.must(*AS_HUTCH, "kill", box)
+        deadline = time.monotonic() + 30
+        while len(self.units()) > before and time.monotonic() < deadline:
+            time.sleep(0.2)
+        self.assertEqual(len(self.units()), before)
+
+    def test_what_a_killed_warden_leaves_ends_with_its_unit(self):
+        before = set(self.units())
+        box = self.create()
+        (unit,) = set(self.units()) - before
+        group = "/sys/fs/cgroup" + self.must("systemctl", "show", "--value", "-p", "ControlGroup", unit).strip()
+        self.must("systemctl", "kill", "--kill-who=main", "-s", "KILL", unit)
+        deadline = time.monotonic() + 30
+        while self.inside("test", "-d", group).returncode == 0 and time.monotonic() < deadline:
+            time.sleep(0.2)
+        self.assertNotEqual(self.inside("test", "-d", group).returncode, 0)
+        self.assertNotEqual(self.inside(*AS_HUTCH, "exec", box, "--", "true").returncode, 0)
+
+    def test_hutchd_itself_could_not_start_one(self):
+        """The positive control: what is closed there is closed. Without the starter a sandbox does not start."""
+        drop_in = "/run/systemd/system/hutchd.service.d"
+        self.must("bash", "-c", f"mkdir -p {drop_in}; printf '[Service]\\nUnsetEnvironment=HUTCH_STARTER\\n' >{drop_in}/x.conf; "
+                                "systemctl daemon-reload; systemctl restart hutchd.service")
+        try:
+            with self.assertRaises(AssertionError):
+                self.ask("POST", "/sandboxes", {"templateID": "base", "timeout": 300})
+        finally:
+            self.must("bash", "-c", f"rm -r {drop_in}; systemctl daemon-reload; systemctl restart hutchd.service")
+        self.create()
+
+
+if __name__ == "__main__":
+    unittest.main()

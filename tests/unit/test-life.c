@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "fail.h"
+#include "life.h"
+#include "unit.h"
+
+static void what_is_written_is_read(void **state)
+{
+	const struct life lives[] = {
+		{ .paused = false, .deadline = UINT64_C(1790000000123) },
+		{ .paused = true, .on_timeout = ON_TIMEOUT_PAUSE },
+		{ .deadline = INT64_MAX, .on_timeout = ON_TIMEOUT_END },
+	};
+	struct unit_dir *d = *state;
+	struct err e = ERR_INIT;
+
+	assert_int_equal(life_read(d->fd, &(struct life){ 0 }, &e), -ENOENT);
+	for (size_t i = 0; i < ARRAY_SIZE(lives); i++) {
+		struct life got = { 0 };
+
+		assert_int_equal(life_write(d->fd, &lives[i], &e), 0);
+		assert_int_equal(life_read(d->fd, &got, &e), 0);
+		assert_int_equal(got.paused, lives[i].paused);
+		assert_int_equal(got.deadline, lives[i].deadline);
+		assert_int_equal(got.on_timeout, lives[i].on_timeout);
+	}
+	assert_int_equal(unit_dir_entries(d), 1);
+	assert_null(on_timeout_names[ON_TIMEOUTS]);
+}
+
+static void refused(const struct unit_dir *d, const char *text, const char *want)
+{
+	struct err e = ERR_INIT;
+	struct life got = { .deadline = 7 };
+
+	unit_dir_write(d, "life.json", text, strlen(text));
+	assert_int_equal(life_read(d->fd, &got, &e), -EINVAL);
+	assert_string_equal(e.msg, want);
+	assert_int_equal(got.deadline, 7);
+}
+
+#define HEAD "{\"schema\":\"hutch.life/1\","
+
+static void what_is_wrong_is_refused(void **state)
+{
+	struct unit_dir *d = *state;
+
+	refused(d, "[]", "life.json: expected a JSON object");
+	refused(d, "{}", "life.json: 'schema' is missing");
+	refused(d, "{\"more\":1}", "life.json: unknown key 'more'");
+	refused(d, "{\"schema\":\"x\"}", "life.json: 'schema' is not hutch.life/1");
+	refused(d, HEAD "\"state\":\"running\"}", "life.json: 'deadline_ms' is missing");
+	refused(d, HEAD "\"state\":\"running\",\"deadline_ms\":-1}",
+		"life.json: 'deadline_ms' is not a whole number from 0 on");
+	refused(d, HEAD "\"state\":\"asleep\",\"deadline_ms\":0,\"on_timeout\":\"end\"}",
+		"life.json: 'state' is not known");
+	refused(d, HEAD "\"state\":\"paused\",\"deadline_ms\":0,\"on_timeout\":\"stop\"}",
+		"life.json: 'on_timeout' is not known");
+}
+
+static int write_and_read(const struct unit_dir *d)
+{
+	const struct life life = { .paused = true };
+	struct err e = ERR_INIT;
+	struct life got;
+	int r = life_write(d->fd, &life, &e);
+
+	return r < 0 ? r : life_read(d->fd, &got, &e);
+}
+
+static void faults(void **state)
+{
+	FAIL_SWEEP(write_and_read(*state));
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, unit_dir_setup, unit_dir_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(what_is_written_is_read),
+		TEST(what_is_wrong_is_refused),
+		TEST(faults),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

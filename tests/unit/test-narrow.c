@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "fail.h"
+#include "narrow.h"
+#include "str.h"
+
+static struct ruleset_entry rule(const char *text, bool deny)
+{
+	struct ruleset_entry entry = { .deny = deny };
+	struct err e = ERR_INIT;
+
+	assert_int_equal(rule_parse(text, strlen(text), &entry.rule, &e), 0);
+	return entry;
+}
+
+static void add(struct narrow *w, const char *text)
+{
+	struct err e = ERR_INIT;
+
+	assert_int_equal(narrow_add(w, text, strlen(text), &e), 0);
+}
+
+/* Does the set made of the policy and the narrowing allow this? */
+static bool allows(const struct ruleset_entry *policy, size_t n, const struct narrow *w,
+		   const char *text)
+{
+	_cleanup_free_ struct ruleset_entry *left = NULL;
+	_cleanup_ruleset_ struct ruleset *set = NULL;
+	struct err e = ERR_INIT;
+	struct target t;
+	size_t n_left = 0;
+
+	assert_int_equal(target_parse(text, strlen(text), &t, &e), 0);
+	assert_int_equal(narrow_apply(w, policy, n, &left, &n_left), 0);
+	assert_int_equal(ruleset_new(left, n_left, &set), 0);
+	return ruleset_check(set, &t).allowed;
+}
+
+static void nothing_asked_nothing_changed(void **state)
+{
+	const struct ruleset_entry policy[] = { rule("a.example.com:443", false),
+						rule("b.example.com", true) };
+	const struct narrow none = { 0 };
+
+	assert_true(allows(policy, 2, &none, "a.example.com:443"));
+	assert_false(allows(policy, 2, &none, "b.example.com:443"));
+}
+
+static void only_what_is_named(void **state)
+{
+	const struct ruleset_entry policy[] = { rule(".example.com:443", false),
+						rule("one.test.org:22", false),
+						rule("bad.example.com", true),
+						rule("192.0.2.0/24:80", false) };
+	_cleanup_narrow_ struct narrow w = { 0 };
+
+	add(&w, "-*");
+	assert_false(allows(policy, 4, &w, "a.example.com:443"));
+	add(&w, "+a.example.com");
+	add(&w, "+bad.example.com");
+	add(&w, "+.test.org");
+	add(&w, "+192.0.2.7");
+	add(&w, "+other.net");
+	assert_true(allows(policy, 4, &w, "a.example.com:443"));
+	assert_false(allows(policy, 4, &w, "a.example.com:80"));
+	assert_false(allows(policy, 4, &w, "b.example.com:443"));
+	assert_false(allows(policy, 4, &w, "bad.example.com:443"));
+	assert_true(allows(policy, 4, &w, "one.test.org:22"));
+	assert_false(allows(policy, 4, &w, "two.test.org:22"));
+	assert_true(allows(policy, 4, &w, "192.0.2.7:80"));
+	assert_false(allows(policy, 4, &w, "192.0.2.8:80"));
+	assert_false(allows(policy, 4, &w, "other.net:443"));
+}
+
+static void what_is_denied(void **state)
+{
+	const struct ruleset_entry policy[] = { rule("192.0.2.0/24:80", false),
+						rule("example.com:80", false) };
+	_cleanup_narrow_ struct narrow w = { 0 };
+
+	add(&w, "-192.0.2.0/28");
+	assert_false(allows(policy, 2, &w, "192.0.2.3:80"));
+	assert_true(allows(policy, 2, &w, "192.0.2.99:80"));
+	assert_true(allows(policy, 2, &w, "example.com:80"));
+}
+
+static void names_end_at_a_dot(void **state)
+{
+	const struct ruleset_entry policy[] = { rule(".example.com:443", false) };
+	_cleanup_narrow_ struct narrow w = { 0 };
+
+	add(&w, "-*");
+	add(&w, "+.xexample.com");
+	add(&w, "+.com.net");
+	assert_false(allows(policy, 1, &w, "a.xexample.com:443"));
+	assert_false(allows(policy, 1, &w, "a.example.com:443"));
+}
+
+/* Whatever is asked for: nothing is allowed that the policy does not allow. */
+static void never_more(void **state)
+{
+	static const char *const hosts[] = { "a.b.com",	  ".b.com",	"b.com",       ".com.net",
+					     "x.a.b.com", "10.0.0.0/8", "10.1.0.0/16", "10.1.2.3" };
+	static const char *const targets[] = { "a.b.com:1",  "b.com:1",	   "x.a.b.com:1",
+					       "y.b.com:1",  "10.1.2.3:1", "10.2.2.3:1",
+					       "z.com.net:1" };
+	unsigned int seed = 1;
+
+	for (int round = 0; round < 20000; round++) {
+		struct ruleset_entry policy[3];
+		const struct narrow none = { 0 };
+		_cleanup_narrow_ struct narrow w = { 0 };
+		char text[64];
+
+		for (size_t i = 0; i < 3; i++) {
+			(void)snprintf(text, sizeof(text), "%s:1",
+				       hosts[(unsigned int)rand_r(&seed) % ARRAY_SIZE(hosts)]);
+			policy[i] = rule(text, rand_r(&seed) % 5 == 0);
+		}
+		for (int i = rand_r(&seed) % 4; i > 0; i--) {
+			(void)snprintf(text, sizeof(text), "%c%s", rand_r(&seed) % 3 ? '+' : '-',
+				       hosts[(unsigned int)rand_r(&seed) % ARRAY_SIZE(hosts)]);
+			add(&w, rand_r(&seed) % 3 ? text : "-*");
+		}
+		for (size_t i = 0; i < ARRAY_SIZE(targets); i++)
+			if (allows(policy, 3, &w, targets[i]))
+				assert_true(allows(policy, 3, &none, targets[i]));
+	}
+}
+
+static void what_is_no_narrowing(void **state)
+{
+	static const char *const wrong[] = { "",   "a.b.com",	   "+",	    "-",
+					     "+*", "+a.b.com:443", "-a..b", "+a.b.com/tls",
+					     "* ", "-10.0.0.1/8" };
+	_cleanup_narrow_ struct narrow w = { 0 };
+	struct err e;
+
+	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
+		e = (struct err)ERR_INIT;
+		assert_int_equal(narrow_add(&w, wrong[i], strlen(wrong[i]), &e), -EINVAL);
+		assert_true(e.msg[0]);
+	}
+	for (int i = 0; i < NARROW_MAX; i++)
+		add(&w, "+a.b.com");
+	assert_int_equal(narrow_add(&w, "+a.b.com", 8, &e), -E2BIG);
+}
+
+static int once(const struct ruleset_entry *policy)
+{
+	_cleanup_narrow_ struct narrow w = { 0 };
+	struct ruleset_entry *left = NULL;
+	struct err e = ERR_INIT;
+	size_t n = 0;
+	int r = narrow_add(&w, "-*", 2, &e);
+
+	if (r == 0)
+		r = narrow_add(&w, "+a.b.com", 8, &e);
+	if (r == 0)
+		r = narrow_apply(&w, policy, 1, &left, &n);
+	assert_true(r < 0 || n == 1);
+	free(left);
+	return r;
+}
+
+static void without_memory(void **state)
+{
+	const struct ruleset_entry policy[] = { rule(".b.com:1", false) };
+
+	FAIL_SWEEP(once(policy));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(nothing_asked_nothing_changed),
+		cmocka_unit_test(only_what_is_named),
+		cmocka_unit_test(what_is_denied),
+		cmocka_unit_test(names_end_at_a_dot),
+		cmocka_unit_test(never_more),
+		cmocka_unit_test(what_is_no_narrowing),
+		cmocka_unit_test(without_memory),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
