@@ -36,7 +36,6 @@ static void box_free(struct box *b)
 		p = &(*p)->next;
 	*p = b->next;
 	b->api->n_boxes--;
-	b->gone = true;
 	while (b->requests)
 		request_gone(b->requests);
 	watchers_drop(b);
@@ -215,12 +214,6 @@ static struct box *box_new(struct api *a, const char *id, struct err *e)
 	return NULL;
 }
 
-static bool is_id(const char *id)
-{
-	return strlen(id) == SPEC_ID && ascii_is_lower(id[0]) &&
-	       strspn(id, "abcdefghijklmnopqrstuvwxyz0123456789") == SPEC_ID;
-}
-
 static struct box *known(struct api *a, const char *id)
 {
 	struct box *b = a->boxes[bucket(id)];
@@ -233,9 +226,9 @@ static struct box *known(struct api *a, const char *id)
 struct box *box_find(struct api *a, const char *id)
 {
 	struct err e = ERR_INIT;
-	struct box *b = is_id(id) ? known(a, id) : NULL;
+	struct box *b = spec_id_valid(id) ? known(a, id) : NULL;
 
-	if (b || !is_id(id))
+	if (b || !spec_id_valid(id))
 		return b;
 	b = box_new(a, id, &e);
 	if (!b && e.num != -ENOENT)

@@ -44,7 +44,6 @@ struct box {
 	struct peer *peer;
 	struct loop_fd warden;
 	struct box *next; /* of its hash chain */
-	bool gone;
 };
 
 /* The one with this id, read from its directory if it is not known yet; NULL: there is none that

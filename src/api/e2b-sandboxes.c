@@ -186,7 +186,6 @@ struct life_call {
 	struct request *request;
 	struct box *box;
 	struct call *call;
-	enum wire_code code;
 	void (*then)(struct request *r, struct box *b, enum wire_code code, const char *text);
 };
 

@@ -445,26 +445,17 @@ static void status(struct request *r)
 
 /* ---- names and tags ---- */
 
-static int has_image(const char *name, struct err *e)
-{
-	_cleanup_image_store_ struct image_store s = IMAGE_STORE_INIT;
-	_cleanup_json_ json_t *image = NULL;
-	int r = image_store_open(&s, false, e);
-
-	return r < 0 ? r : image_store_get(&s, name, &image, e);
-}
-
 /* A name means a template, or else an image of this host. */
 static void alias(struct request *r)
 {
 	_cleanup_template_store_ struct template_store s = TEMPLATE_STORE_INIT;
 	char id[TEMPLATE_ID + 1] = "";
-	struct err e = ERR_INIT, none = ERR_INIT;
+	struct err e = ERR_INIT;
 	int rc = open_store(&s, &e);
 
 	if (rc == 0)
 		rc = template_find(&s, r->args[0], id, &e);
-	if (rc < 0 && has_image(r->args[0], &none) < 0)
+	if (rc < 0 && !image_exists(r->args[0]))
 		request_fail(r, 404, "there is no template '%s'", r->args[0]);
 	else
 		request_answer(r, 200,

@@ -24,12 +24,6 @@ static int refuse(const char **why, const char *text)
 	return -EBADMSG;
 }
 
-static bool is_token(char c)
-{
-	return ascii_is_digit(c) || ascii_is_lower(ascii_lower(c)) ||
-	       (c != '\0' && strchr("!#$%&'*+-.^_`|~", c));
-}
-
 static bool value_valid(const char *s, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -87,11 +81,9 @@ static int take_field(const char *name, const char *value, struct port_answer *a
 
 static int read_field(char *line, size_t n, struct port_answer *a, const char **why)
 {
-	size_t name = 0;
+	size_t name = str_token_len(line, n);
 	char *value;
 
-	while (name < n && is_token(line[name]))
-		name++;
 	if (name == 0 || name == n || line[name] != ':')
 		return refuse(why, "a field of it is not NAME: VALUE");
 	value = line + name + 1;

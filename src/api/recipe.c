@@ -339,22 +339,13 @@ static int do_steps(struct recipe *r, const json_t *recipe, struct err *e)
 /* ---- before and after ---- */
 
 /* An image is not fetched from anywhere: NAME:TAG is what this host has under that name. */
-static int find_image(const struct template_store *store, const json_t *recipe,
-		      char ret[static IMAGE_NAME_MAX + 1], struct err *e)
+static int find_image(const json_t *recipe, char ret[static IMAGE_NAME_MAX + 1], struct err *e)
 {
 	const char *image = json_string_value(json_object_get(recipe, "fromImage"));
 	const char *from = json_string_value(json_object_get(recipe, "fromTemplate"));
-	struct template_build b;
-	int r;
 
-	if (!image) {
-		r = template_resolve(store, from, &b, e);
-		if (r == 0)
-			template_image(&b, ret);
-		if (r != -ENOENT)
-			return r;
-		image = from;
-	}
+	if (!image)
+		return template_find_image(from, ret, e);
 	if (strlen(image) > IMAGE_NAME_MAX)
 		return err_set(e, -EINVAL, "'%.80s' is not the name of an image", image);
 	(void)snprintf(ret, IMAGE_NAME_MAX + 1, "%s", image);
@@ -433,7 +424,7 @@ static int keep(struct recipe *r, const json_t *recipe, struct err *e)
 static int build(struct recipe *r, const json_t *recipe, const char *agent, struct err *e)
 {
 	char image[IMAGE_NAME_MAX + 1];
-	int rc = find_image(r->store, recipe, image, e);
+	int rc = find_image(recipe, image, e);
 
 	if (rc == 0) {
 		say(r, TEMPLATE_INFO, "begins with %s", image);

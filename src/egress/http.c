@@ -12,21 +12,6 @@ static int wrong(const char **ret_why, const char *why)
 	return -EBADMSG;
 }
 
-static bool is_token(char c)
-{
-	return ascii_is_digit(c) || ascii_is_lower(ascii_lower(c)) ||
-	       (c != '\0' && strchr("!#$%&'*+-.^_`|~", c));
-}
-
-static size_t token_len(const char *s, size_t n)
-{
-	size_t i = 0;
-
-	while (i < n && is_token(s[i]))
-		i++;
-	return i;
-}
-
 /* The line at `s` without its CR LF: 1, 0 if its end is not there yet, or an error. */
 static int next_line(const char *s, size_t n, size_t *ret_len, const char **why)
 {
@@ -48,7 +33,7 @@ static int next_line(const char *s, size_t n, size_t *ret_len, const char **why)
 /* METHOD SP TARGET SP HTTP/1.x, where the target is a path or "*". */
 static int check_request(const char *s, size_t n, const char **why)
 {
-	size_t method = token_len(s, n), end;
+	size_t method = str_token_len(s, n), end;
 
 	if (method == 0 || method > HTTP_METHOD_MAX || method == n || s[method] != ' ')
 		return wrong(why, "not a request of HTTP/1");
@@ -66,7 +51,7 @@ static int check_request(const char *s, size_t n, const char **why)
 
 static int check_field(const char *s, size_t n, struct http_head *ret, const char **why)
 {
-	size_t name = token_len(s, n);
+	size_t name = str_token_len(s, n);
 	const char *value = s + name + 1;
 	size_t len;
 
@@ -129,7 +114,7 @@ int http_looks_like(const char *data, size_t n)
 
 	while (at < n && (data[at] == '\r' || data[at] == '\n' || data[at] == ' '))
 		at++;
-	word = token_len(data + at, n - at);
+	word = str_token_len(data + at, n - at);
 	if (at + word == n)
 		return word > HTTP_METHOD_MAX ? -1 : 0;
 	if (word == 0 || word > HTTP_METHOD_MAX ||

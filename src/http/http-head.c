@@ -62,21 +62,6 @@ static int refuse(struct http_refusal *r, int status, const char *why)
 	return -EBADMSG;
 }
 
-static bool is_token(char c)
-{
-	return ascii_is_digit(c) || ascii_is_lower(ascii_lower(c)) ||
-	       (c != '\0' && strchr("!#$%&'*+-.^_`|~", c));
-}
-
-static size_t token_len(const char *s, size_t n)
-{
-	size_t i = 0;
-
-	while (i < n && is_token(s[i]))
-		i++;
-	return i;
-}
-
 static bool is_control(char c)
 {
 	return (unsigned char)c < 0x20 || c == 0x7f;
@@ -225,7 +210,7 @@ static int read_version(struct http_head *h, const char *s, size_t n, struct htt
 static int read_request_line(struct http_head *h, struct area *a, const char *s, size_t n,
 			     struct http_refusal *why)
 {
-	size_t method = token_len(s, n);
+	size_t method = str_token_len(s, n);
 	const char *target = s + method + 1, *end;
 
 	if (method == 0 || method > HTTP_METHOD_MAX_LEN || method == n || s[method] != ' ')
@@ -253,7 +238,7 @@ static bool is_blank(char c)
 
 static int read_field(const char *s, size_t n, struct line *ret, struct http_refusal *why)
 {
-	struct line l = { .name = s, .name_len = token_len(s, n) };
+	struct line l = { .name = s, .name_len = str_token_len(s, n) };
 
 	if (is_blank(s[0]))
 		return refuse(why, 400, "a folded field");

@@ -164,6 +164,16 @@ static int list_one(const struct image_store *s, const char *name, void *arg, st
 	return 0;
 }
 
+bool image_exists(const char *name)
+{
+	_cleanup_image_store_ struct image_store s = IMAGE_STORE_INIT;
+	_cleanup_json_ json_t *image = NULL;
+	struct err ignored = ERR_INIT;
+
+	return image_store_open(&s, false, &ignored) == 0 &&
+	       image_store_get(&s, name, &image, &ignored) == 0;
+}
+
 int image_store_list(const struct image_store *s, json_t **ret, struct err *e)
 {
 	_cleanup_json_ json_t *list = json_array();

@@ -109,6 +109,9 @@ int image_store_keep(const struct image_store *s, struct image_work *w, const st
  * -ENOENT if there is no such name. */
 int image_store_get(const struct image_store *s, const char *name, json_t **ret, struct err *e);
 
+/* Whether the store of this user has an image of that name. */
+bool image_exists(const char *name);
+
 /* The same of all names, sorted, in an array. */
 int image_store_list(const struct image_store *s, json_t **ret, struct err *e);
 

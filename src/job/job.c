@@ -34,7 +34,6 @@ struct jobs {
 	struct loop *loop;
 	size_t parallel, running, n_waiting;
 	struct job *first, **last;
-	bool freed;
 };
 
 static void job_free(struct job *j)

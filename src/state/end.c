@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "fd.h"
 #include "state.h"
 #include "str.h"
 
@@ -76,8 +75,9 @@ static int read_reason(const json_t *j, enum end_reason *ret, struct err *e)
 	return err_set(e, -EINVAL, "'reason' is not known");
 }
 
-static int read_all(const json_t *j, struct end *end, struct err *e)
+static int read_all(const json_t *j, void *ret, struct err *e)
 {
+	struct end *end = ret;
 	static const char *const keys[] = {
 		"schema",	"reason",      "time",	      "oom_kills",
 		"pids_refused", "throttled",   "memory_peak", "cpu_us",
@@ -102,21 +102,10 @@ static int read_all(const json_t *j, struct end *end, struct err *e)
 
 int end_read(int dir, struct end *ret, struct err *e)
 {
-	_cleanup_buf_ struct buf b = BUF_INIT(END_FILE_MAX);
-	_cleanup_json_ json_t *j = NULL;
 	struct end end = { 0 };
-	int r = fd_read_file(dir, file, &b, e);
+	int r = state_read(dir, file, END_FILE_MAX, read_all, &end, e);
 
-	if (r < 0)
-		return r;
-	r = json_read(buf_text(&b), b.len, &j, e);
 	if (r == 0)
-		r = read_all(j, &end, e);
-	/* A key that is missing is no file that is missing. */
-	if (r < 0) {
-		e->num = r == -ENOENT ? -EINVAL : r;
-		return err_wrap(e, "%s", file);
-	}
-	*ret = end;
-	return 0;
+		*ret = end;
+	return r;
 }

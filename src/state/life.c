@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "fd.h"
 #include "state.h"
 #include "str.h"
 
@@ -49,8 +48,9 @@ static int read_on_timeout(const json_t *j, enum on_timeout *ret, struct err *e)
 	return r;
 }
 
-static int read_all(const json_t *j, struct life *l, struct err *e)
+static int read_all(const json_t *j, void *ret, struct err *e)
 {
+	struct life *l = ret;
 	static const char *const keys[] = { "schema", "state", "deadline_ms", "on_timeout", NULL };
 	const char *what = NULL;
 	int r = json_only_keys(j, keys, e);
@@ -68,21 +68,10 @@ static int read_all(const json_t *j, struct life *l, struct err *e)
 
 int life_read(int dir, struct life *ret, struct err *e)
 {
-	_cleanup_buf_ struct buf b = BUF_INIT(LIFE_FILE_MAX);
-	_cleanup_json_ json_t *j = NULL;
 	struct life l = { 0 };
-	int r = fd_read_file(dir, file, &b, e);
+	int r = state_read(dir, file, LIFE_FILE_MAX, read_all, &l, e);
 
-	if (r < 0)
-		return r;
-	r = json_read(buf_text(&b), b.len, &j, e);
 	if (r == 0)
-		r = read_all(j, &l, e);
-	/* A key that is missing is no file that is missing. */
-	if (r < 0) {
-		e->num = r == -ENOENT ? -EINVAL : r;
-		return err_wrap(e, "%s", file);
-	}
-	*ret = l;
-	return 0;
+		*ret = l;
+	return r;
 }

@@ -253,7 +253,7 @@ static int read_deadline(const json_t *j, struct spec *s, struct err *e)
 
 /* ---- what values must look like ---- */
 
-static bool is_id(const char *id)
+bool spec_id_valid(const char *id)
 {
 	if (!ascii_is_lower(id[0]) || strlen(id) != SPEC_ID)
 		return false;
@@ -293,7 +293,7 @@ static int check(const struct spec *s, struct err *e)
 {
 	int r;
 
-	if (s->id[0] && !is_id(s->id))
+	if (s->id[0] && !spec_id_valid(s->id))
 		return err_set(e, -EINVAL, "'id' is no id");
 	if (!is_digest(s->policy) || !is_digest(s->image_digest))
 		return err_set(e, -EINVAL, "'policy' or 'image_digest' is no digest");

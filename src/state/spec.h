@@ -18,6 +18,9 @@ enum {
 	SPEC_LIST_MAX = 100000, /* as many rules as a policy can have */
 };
 
+/* Whether this is what an id looks like, as a whole. */
+bool spec_id_valid(const char *id);
+
 /* Texts of a list; belongs to the spec. */
 struct spec_list {
 	const char **v; /* NULL-terminated */

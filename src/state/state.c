@@ -165,6 +165,26 @@ static int write_new(int dir, const char *name, const void *data, size_t n)
 	return fd < 0 ? -errno : fd_write_all(fd, data, n);
 }
 
+int state_read(int dir, const char *name, size_t max,
+	       int (*read)(const json_t *j, void *ret, struct err *e), void *ret, struct err *e)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(max);
+	_cleanup_json_ json_t *j = NULL;
+	int r = fd_read_file(dir, name, &b, e);
+
+	if (r < 0)
+		return r;
+	r = json_read(buf_text(&b), b.len, &j, e);
+	if (r == 0)
+		r = read(j, ret, e);
+	/* A key that is missing is no file that is missing. */
+	if (r < 0) {
+		e->num = r == -ENOENT ? -EINVAL : r;
+		return err_wrap(e, "%s", name);
+	}
+	return 0;
+}
+
 int state_write(int dir, const char *name, const void *data, size_t n, struct err *e)
 {
 	char tmp[FILE_NAME];
@@ -263,11 +283,6 @@ static bool could_be_id(const char *s)
 	return n >= PREFIX_MIN && n <= SPEC_ID && ascii_is_lower(s[0]) && strspn(s, letters) == n;
 }
 
-static bool is_id(const char *s)
-{
-	return strlen(s) == SPEC_ID && could_be_id(s);
-}
-
 bool state_group_is_ours(const struct state_root *r, const char *group,
 			 char ret_id[static SPEC_ID + 1])
 {
@@ -278,7 +293,7 @@ bool state_group_is_ours(const struct state_root *r, const char *group,
 		return false;
 	memcpy(id, group, SPEC_ID);
 	id[SPEC_ID] = '\0';
-	if (!is_id(id))
+	if (!spec_id_valid(id))
 		return false;
 	memcpy(ret_id, id, sizeof(id));
 	return true;
@@ -294,7 +309,7 @@ static int each_id(const struct state_root *r, int (*fn)(const char *id, void *a
 	if (!d)
 		return -errno;
 	while (k == 0 && (errno = 0, entry = readdir(d)))
-		if (is_id(entry->d_name))
+		if (spec_id_valid(entry->d_name))
 			k = fn(entry->d_name, arg);
 	if (k == 0 && !entry)
 		k = -errno;

@@ -73,6 +73,13 @@ bool state_group_is_ours(const struct state_root *r, const char *group,
  * to a disk: a run directory does not outlive the boot, and starting a sandbox should not wait. */
 int state_write(int dir, const char *name, const void *data, size_t n, struct err *e);
 
+/*
+ * Reads the JSON of a file of a sandbox, of at most `max` bytes, with `read`. -ENOENT means that
+ * there is no such file, and never that something is missing in it.
+ */
+int state_read(int dir, const char *name, size_t max,
+	       int (*read)(const json_t *j, void *ret, struct err *e), void *ret, struct err *e);
+
 /* A new directory with a random id, flock(LOCK_SH) held on *ret_dir. */
 int state_new(const struct state_root *r, char ret_id[static SPEC_ID + 1], int *ret_dir,
 	      struct err *e);

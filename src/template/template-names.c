@@ -355,22 +355,12 @@ int template_remove(const struct template_store *s, const char *ref, struct err 
 	return 0;
 }
 
-static bool has_image(const char *name)
-{
-	_cleanup_image_store_ struct image_store s = IMAGE_STORE_INIT;
-	_cleanup_json_ json_t *image = NULL;
-	struct err ignored = ERR_INIT;
-
-	return image_store_open(&s, false, &ignored) == 0 &&
-	       image_store_get(&s, name, &image, &ignored) == 0;
-}
-
 int template_find_image(const char *ref, char ret[static IMAGE_NAME_MAX + 1], struct err *e)
 {
 	_cleanup_template_store_ struct template_store s = TEMPLATE_STORE_INIT;
 	struct template_build b;
 	struct err own = ERR_INIT;
-	int r = has_image(ref) ? -EEXIST : template_store_open(&s, false, &own);
+	int r = image_exists(ref) ? -EEXIST : template_store_open(&s, false, &own);
 
 	if (r == 0)
 		r = template_resolve(&s, ref, &b, &own);

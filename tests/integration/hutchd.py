@@ -20,7 +20,10 @@ JSON = "application/json"
 
 
 class Server:
-    def __init__(self):
+    """hutchd with these options, which can be killed and started again at the same place."""
+
+    def __init__(self, *options):
+        self.options = options
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             self.port = s.getsockname()[1]
@@ -28,14 +31,21 @@ class Server:
         if made.returncode != 0:
             raise AssertionError(made.stderr.decode())
         self.key = made.stdout.decode().strip()
-        self.process = subprocess.Popen([os.environ["HUTCHD"], "--listen", f"127.0.0.1:{self.port}"], stdin=subprocess.DEVNULL,
-                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.start()
+
+    def start(self):
+        self.process = subprocess.Popen([os.environ["HUTCHD"], "--listen", f"127.0.0.1:{self.port}", *self.options],
+                                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         eventually(self.answers, "an answer of hutchd")
 
     def answers(self):
         with contextlib.suppress(OSError, http.client.HTTPException):
             return self.api("GET", "/sandboxes")[0] == 200
         return False
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
 
     def stop(self):
         self.process.terminate()
@@ -58,7 +68,8 @@ class Server:
 
 
 def envelope(message):
-    text = json.dumps(message).encode()
+    """Of a message, or of bytes that are none."""
+    text = message if isinstance(message, bytes) else json.dumps(message).encode()
     return b"\0" + struct.pack(">I", len(text)) + text
 
 

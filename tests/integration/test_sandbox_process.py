@@ -7,98 +7,24 @@ import base64
 import contextlib
 import http.client
 import json
-import os
 import re
-import signal
-import socket
-import struct
-import subprocess
 import time
 import unittest
 
+import hutchd
 import sandbox
-from sandbox import PATIENCE, eventually, hutch
-
-STREAM = "application/connect+json"
-JSON = "application/json"
+from hutchd import JSON, STREAM, envelope
+from sandbox import eventually, hutch
 
 
-class Server:
-    def __init__(self):
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            self.port = s.getsockname()[1]
-        made = hutch("key", "create", "--name", f"process-{self.port}")
-        if made.returncode != 0:
-            raise AssertionError(made.stderr.decode())
-        self.key = made.stdout.decode().strip()
-        self.agent = sandbox.agent("process", "extends: e2b\nresources:\n  output: 4MiB\n")
-        self.start()
-
-    def start(self):
-        self.process = subprocess.Popen([os.environ["HUTCHD"], "--listen", f"127.0.0.1:{self.port}", "--default-agent", self.agent],
-                                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        eventually(self.answers, "an answer of hutchd")
-
-    def answers(self):
-        with contextlib.suppress(OSError, http.client.HTTPException):
-            return self.api("GET", "/sandboxes")[0] == 200
-        return False
-
-    def kill(self):
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
-
-    def stop(self):
-        self.process.terminate()
-        if self.process.wait(PATIENCE) != 0:
-            raise AssertionError(f"hutchd ended with {self.process.returncode}")
-
-    def connection(self):
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
-
-    def api(self, method, path, body=None):
-        with contextlib.closing(self.connection()) as c:
-            c.request(method, path, json.dumps(body) if body is not None else None, {"X-API-Key": self.key, "Content-Type": JSON})
-            answer = c.getresponse()
-            text = answer.read()
-            return answer.status, json.loads(text) if text else None
-
-
-def envelope(message):
-    text = message if isinstance(message, bytes) else json.dumps(message).encode()
-    return b"\0" + struct.pack(">I", len(text)) + text
-
-
-class Events:
-    """The envelopes of an answer, one after the other, as they come."""
-
-    def __init__(self, connection):
-        self.connection = connection
-        self.answer = connection.getresponse()
-        self.trailer = None
+class Events(hutchd.Messages):
+    """The events of a stream, one after the other, as they come."""
 
     def close(self):
         self.connection.close()
 
-    def read(self, n):
-        data = self.answer.read(n)
-        if len(data) != n:
-            raise EOFError
-        return data
-
-    def __iter__(self):
-        return self
-
     def __next__(self):
-        if self.trailer is not None:
-            raise StopIteration
-        flags, n = struct.unpack(">BI", self.read(5))
-        message = json.loads(self.read(n))
-        if flags == 0:
-            return message["event"]
-        self.trailer = message
-        raise StopIteration
+        return super().__next__()["event"]
 
     def pid(self):
         return next(self)["start"]["pid"]
@@ -117,7 +43,7 @@ class Events:
 class ProcessCase(sandbox.SandboxCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = Server()
+        cls.server = hutchd.Server("--default-agent", sandbox.agent("process", "extends: e2b\nresources:\n  output: 4MiB\n"))
         cls.addClassCleanup(cls.server.stop)
         status, made = cls.server.api("POST", "/sandboxes", {"templateID": "base", "timeout": 600})
         if status != 201:
