@@ -55,7 +55,7 @@ static void ours_opened(struct link *l, uint32_t ch, enum wire_op op, const stru
 	       !fields_has(f, TAG_DETACH));
 	if (op == WIRE_OP_EXEC)
 		assert(fields_has(f, TAG_ENV) && fields_has(f, TAG_CWD));
-	assert(fields_has(f, TAG_USER));
+	assert(fields_has(f, TAG_USER) == (op != WIRE_OP_PORT));
 	if (w->n == CHANNELS) {
 		(void)link_close(l, ch, WIRE_TOO_MANY, NULL);
 		return;
