@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
 Turns text files into a C table: embed.py OUTPUT ROOT FILE..., sorted by path relative to ROOT.
-Or one file into a text: embed.py --one NAME OUTPUT FILE, declared in NAME.h as NAME_json, of NAME_json_n bytes.
+Or one file into a text: embed.py --one NAME OUTPUT FILE, declared in NAME.h as NAME_json, of NAME_json_n
+bytes, or NAME_text if it is not JSON; '-' in NAME becomes '_' there.
 """
 import os
 import sys
@@ -27,9 +28,10 @@ def one(name: str, output: str, file: str) -> None:
     with open(file, "rb") as source:
         text = source.read()
     with open(output, "w", encoding="ascii") as out:
-        out.write('/* Made by tools/embed.py. */\n#include "%s.h"\n\nconst char %s_json[] =\n' % (name, name))
+        symbol = name.replace("-", "_") + ("_json" if file.endswith(".json") else "_text")
+        out.write('/* Made by tools/embed.py. */\n#include "%s.h"\n\nconst char %s[] =\n' % (name, symbol))
         out.writelines("\t%s\n" % literal(line) for line in text.splitlines(keepends=True))
-        out.write("\t;\nconst size_t %s_json_n = %d;\n" % (name, len(text)))
+        out.write("\t;\nconst size_t %s_n = %d;\n" % (symbol, len(text)))
 
 
 def main() -> None:

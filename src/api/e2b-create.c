@@ -24,6 +24,8 @@ struct create {
 	struct request *request;
 	struct job *job;
 	char template[E2B_TEMPLATE_MAX + 1];
+	char owner[64];
+	bool all;	   /* an administrator */
 	uint64_t deadline; /* ms */
 	enum on_timeout on_timeout;
 	json_t *narrow; /* texts */
@@ -76,8 +78,12 @@ static int plan(const struct create *c, struct spec *ret, struct err *e)
 	};
 	int r = default_store_open(&store, NULL, 0, e);
 
-	if (r == 0)
+	if (r == 0 && e2b_snapshot_is_for(c->template, c->owner, c->all)) {
+		o.snapshot = c->template;
+		o.image = NULL;
+	} else if (r == 0) {
 		r = template_find_image(c->template, image, e);
+	}
 	if (r < 0)
 		return r;
 	if (has_agent(&store, c->template))
@@ -145,7 +151,8 @@ static int work(void *arg, json_t **ret, struct err *e)
 		r = sandbox_start(&root, &spec, &b, NULL, e);
 	if (r < 0)
 		return r;
-	r = start_command(spec.image, &b, e);
+	r = spec.machine.snapshot && spec.machine.snapshot[0] ? 0
+							      : start_command(spec.image, &b, e);
 	if (r < 0) {
 		(void)sandbox_kill(&root, &b, &owed, &ignored);
 		return r;
@@ -282,7 +289,9 @@ static int take_life(const json_t *body, uint64_t otherwise, struct create *c, s
 	c->deadline = seconds * 1000;
 	c->on_timeout = is_true(body, "autoPause") ? ON_TIMEOUT_PAUSE : ON_TIMEOUT_END;
 	if (is_false(body, "autoPauseMemory"))
-		return err_set(e, -EINVAL, "autoPauseMemory: a container cannot be paused to disk");
+		return err_set(e, -EINVAL,
+			       "autoPauseMemory: a pause without its memory is none that this "
+			       "version has");
 	return 0;
 }
 
@@ -339,7 +348,8 @@ static void start(struct request *r, uint64_t otherwise)
 		request_fail(r, 503, "out of memory");
 		return;
 	}
-	*c = (struct create){ .api = r->api, .request = r };
+	*c = (struct create){ .api = r->api, .request = r, .all = r->role == ROLE_ADMIN };
+	(void)snprintf(c->owner, sizeof(c->owner), "%s", r->owner);
 	r->data = c;
 	r->drop = drop;
 	rc = take_template(r->body, c, &e);

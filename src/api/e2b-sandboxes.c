@@ -360,7 +360,8 @@ static void have_pause(struct request *r)
 		return;
 	box_refresh(b);
 	if (json_is_false(json_object_get(r->body, "memory")))
-		request_fail(r, 400, "memory: a container cannot be paused to disk");
+		request_fail(r, 400,
+			     "memory: a pause without its memory is none that this version has");
 	else if (b->state == BOX_PAUSED)
 		request_fail(r, 409, "sandbox %s is already paused", b->sandbox.id);
 	else
@@ -469,6 +470,9 @@ const struct route control_routes[] = {
 	{ "POST", "/sandboxes/{}/timeout", KEYS, set_timeout },
 	{ "POST", "/sandboxes/{}/refreshes", KEYS, refresh },
 	{ "POST", "/sandboxes/{}/pause", KEYS, pause_box },
+	{ "POST", "/sandboxes/{}/snapshots", KEYS, e2b_snapshot },
+	{ "POST", "/sandboxes/{}/fork", KEYS, e2b_fork },
+	{ "GET", "/snapshots", KEYS, e2b_snapshots },
 	{ "PUT", "/sandboxes/{}/network", KEYS, e2b_set_network },
 	{ "GET", "/sandboxes/{}/metrics", KEYS, e2b_metrics },
 	{ "GET", "/sandboxes/{}/logs", KEYS, e2b_logs },

@@ -605,13 +605,15 @@ static void remove_template(struct request *r)
 {
 	_cleanup_template_store_ struct template_store s = TEMPLATE_STORE_INIT;
 	struct err e = ERR_INIT;
-	int rc = open_store(&s, &e);
+	int rc;
 
+	if (e2b_remove_snapshot(r, r->args[0]))
+		return;
+	rc = open_store(&s, &e);
 	if (rc == 0)
 		rc = may_change(r, &s, r->args[0], &e);
 	if (rc == 0)
 		rc = template_remove(&s, r->args[0], &e);
-	/* It may be a snapshot, of which there are none yet: neither is there. */
 	if (rc == -ENOENT || rc == -EINVAL)
 		request_fail(r, 404, "there is no template '%s'", r->args[0]);
 	else if (rc < 0)

@@ -59,4 +59,12 @@ void e2b_metrics_all(struct request *r);
 void e2b_logs(struct request *r);
 void e2b_logs_v2(struct request *r);
 void e2b_set_network(struct request *r);
+void e2b_snapshot(struct request *r);
+void e2b_snapshots(struct request *r);
+void e2b_fork(struct request *r);
+
+/* Whether there is such a snapshot, and it is for that key (`all`: whoever's it is). */
+bool e2b_snapshot_is_for(const char *name, const char *owner, bool all);
+/* False: there is none for whoever asks; nothing was answered. */
+bool e2b_remove_snapshot(struct request *r, const char *name);
 void e2b_teams(struct request *r);

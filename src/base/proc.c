@@ -145,6 +145,17 @@ int proc_fork(struct proc *ret)
 	return hold(pid, ret);
 }
 
+int proc_adopt(pid_t pid, struct proc *ret)
+{
+	_cleanup_close_ int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	siginfo_t info;
+
+	if (fd < 0 || waitid(P_PIDFD, (id_t)fd, &info, WEXITED | WNOHANG | WNOWAIT) < 0)
+		return -errno;
+	*ret = (struct proc){ .pid = pid, .pidfd = TAKE_FD(fd) };
+	return 0;
+}
+
 int proc_limit(int resource, uint64_t value)
 {
 	struct rlimit now, to;

@@ -48,6 +48,10 @@ int proc_spawn(const struct proc_spec *spec, struct proc *ret, struct err *e);
 /* fork(2). Returns 1 in the child; 0 in the parent, who owns *ret; or -errno. */
 int proc_fork(struct proc *ret);
 
+/* Holds a child that somebody else has made for us: only we can reap it, so the number is its own.
+ * 0, -ECHILD: it is not ours, or -errno. */
+int proc_adopt(pid_t pid, struct proc *ret);
+
 /*
  * Lowers both limits of this process to `value`, or to what the hard one is if that is less. The
  * one of address space is left alone under a sanitizer, whose shadow is terabytes large. 0 or

@@ -1,11 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hutch doctor */
+#include "accel.h"
 #include "cli.h"
 #include "host.h"
+#include "machine.h"
+#include "sandbox.h"
+
+/* The kernel that machines would boot; false if there is none. */
+static bool find_kernel(struct machine_kernel *ret)
+{
+	struct err e = ERR_INIT;
+	char guest[4096];
+
+	return sandbox_find_guest(guest, &e) == 0 && machine_kernel_find(guest, ret, &e) == 0;
+}
+
+/* What is known of machines; with `probe`, after one was booted. */
+static void look_at_machines(bool probe, struct host_machine *ret)
+{
+	struct machine_kernel found, *kernel = find_kernel(&found) ? &found : NULL;
+	char why[ACCEL_WHY_MAX] = "";
+	enum accel accel = ACCEL_TCG;
+	struct err e = ERR_INIT;
+	int r = 0;
+
+	*ret = (struct host_machine){ .accel = 0 };
+	if (kernel)
+		(void)snprintf(ret->kernel, sizeof(ret->kernel), "%s", kernel->name);
+	if (probe && kernel)
+		r = accel_probe(kernel, &e);
+	if (r == 0)
+		r = accel_choose(kernel, false, &accel, why, &e);
+	ret->accel = r < 0 ? r : accel == ACCEL_KVM;
+	(void)snprintf(ret->why, sizeof(ret->why), "%s", r < 0 ? e.msg : why);
+}
 
 int cmd_doctor(struct invocation *inv)
 {
 	_cleanup_free_ struct host_report *report = calloc(1, sizeof(*report));
+	struct host_machine machine;
 	struct host_options options;
 	struct err e = ERR_INIT;
 	json_t *j = NULL;
@@ -13,7 +46,9 @@ int cmd_doctor(struct invocation *inv)
 
 	if (!report)
 		return cli_fail(inv, (err_oom(&e), &e));
+	look_at_machines(cli_option(inv, "probe"), &machine);
 	host_options_default(&options);
+	options.machine = &machine;
 	if (host_probe(&options, report, &e) < 0)
 		return cli_fail(inv, &e);
 	code = report->levels[HOST_LEVEL_CONTAINER].verdict == HOST_UNAVAILABLE ? EXIT_NO : EXIT_OK;

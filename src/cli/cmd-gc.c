@@ -5,14 +5,16 @@
 #include "str.h"
 
 static const char *const keys[] = {
-	[LEFT_DEAD] = "dead",	 [LEFT_ENDED] = "ended", [LEFT_GROUP] = "groups",
-	[LEFT_IMAGE] = "images", [LEFT_IDS] = "ids",
+	[LEFT_DEAD] = "dead",	 [LEFT_ENDED] = "ended",	[LEFT_GROUP] = "groups",
+	[LEFT_IMAGE] = "images", [LEFT_SNAPSHOT] = "snapshots", [LEFT_MEMORY] = "memory",
+	[LEFT_IDS] = "ids",
 };
 static_assert(ARRAY_SIZE(keys) == LEFT_MAX, "each has a key");
 
 static const char *const words[] = {
 	[LEFT_DEAD] = "dead sandbox",	 [LEFT_ENDED] = "ended sandbox",
 	[LEFT_GROUP] = "control group",	 [LEFT_IMAGE] = "unnamed image",
+	[LEFT_SNAPSHOT] = "snapshot",	 [LEFT_MEMORY] = "template memory",
 	[LEFT_IDS] = "unused id ranges",
 };
 static_assert(ARRAY_SIZE(words) == LEFT_MAX, "each has words");
@@ -47,7 +49,9 @@ static void took(void *arg, enum sandbox_left what, const char *name)
 static json_t *make_lists(void)
 {
 	return JSON_OBJECT({ keys[LEFT_DEAD], json_array() }, { keys[LEFT_ENDED], json_array() },
-			   { keys[LEFT_GROUP], json_array() }, { keys[LEFT_IMAGE], json_array() });
+			   { keys[LEFT_GROUP], json_array() }, { keys[LEFT_IMAGE], json_array() },
+			   { keys[LEFT_SNAPSHOT], json_array() },
+			   { keys[LEFT_MEMORY], json_array() });
 }
 
 int cmd_gc(struct invocation *inv)

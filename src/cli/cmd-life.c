@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hutch pause, resume, ttl: asked of the keeper, which the warden decides for. */
+#include <fcntl.h>
 #include <string.h>
 
 #include "cli-life.h"
@@ -37,12 +38,17 @@ static int ask(const struct state_root *root, const char *prefix, const struct t
 	_cleanup_transfer_ struct transfer t = TRANSFER_INIT(-EBADF);
 	_cleanup_close_ int fd = -EBADF;
 
-	if (sandbox_find(root, prefix, &b, e) < 0 || sandbox_connect(&b, &fd, e) < 0)
+	if (sandbox_find(root, prefix, &b, e) < 0)
+		return e->num;
+	memcpy(ret_id, b.id, sizeof(b.id));
+	if (life->want == WIRE_RUNNING &&
+	    faccessat(b.dir, STATE_SUSPENDED, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+		return sandbox_resume(root, &b, e);
+	if (sandbox_connect(&b, &fd, e) < 0)
 		return e->num;
 	t.fd = fd;
 	if (transfer_life(&t, life, ret_deadline, e) < 0)
 		return err_wrap(e, "sandbox %s", b.id);
-	memcpy(ret_id, b.id, sizeof(b.id));
 	return 0;
 }
 
@@ -53,7 +59,8 @@ static int for_each(const struct invocation *inv, const struct transfer_life *li
 	struct err e = ERR_INIT;
 	int code = EXIT_OK;
 
-	if (cli_state_open(&root, &e) < 0)
+	if (cli_state_open(&root, &e) < 0 ||
+	    (life->want == WIRE_RUNNING && sandbox_restore(&root, &e) < 0))
 		return cli_fail(inv, &e);
 	for (int i = 0; i < inv->n_args; i++) {
 		char id[SPEC_ID + 1];
@@ -70,6 +77,27 @@ static int for_each(const struct invocation *inv, const struct transfer_life *li
 int cmd_pause(struct invocation *inv)
 {
 	return for_each(inv, &(struct transfer_life){ .want = WIRE_PAUSED });
+}
+
+int cmd_suspend(struct invocation *inv)
+{
+	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
+	struct err e = ERR_INIT;
+	int code = EXIT_OK;
+
+	if (cli_state_open(&root, &e) < 0)
+		return cli_fail(inv, &e);
+	for (int i = 0; i < inv->n_args; i++) {
+		_cleanup_sandbox_ struct sandbox b = SANDBOX_INIT;
+		char name[SANDBOX_SNAPSHOT];
+
+		if (sandbox_find(&root, inv->args[i], &b, &e) < 0 ||
+		    sandbox_save(&b, true, name, &e) < 0)
+			code = MAX(code, cli_fail(inv, &e));
+		else
+			(void)puts(b.id);
+	}
+	return code;
 }
 
 int cmd_resume(struct invocation *inv)

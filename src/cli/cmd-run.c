@@ -290,6 +290,8 @@ static int plan(const struct invocation *inv, bool once, struct spec *ret)
 	_cleanup_diags_ struct diags d = { 0 };
 	struct sandbox_options o = { .agent = cli_option(inv, "agent"),
 				     .image = cli_option(inv, "image"),
+				     .level = cli_option(inv, "level"),
+				     .snapshot = cli_option(inv, "snapshot"),
 				     .user = cli_option(inv, "user"),
 				     .once = once,
 				     .remove = cli_option(inv, "rm") };

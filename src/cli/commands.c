@@ -12,6 +12,11 @@
 	}
 
 static const struct option opts_json[] = { OPT_JSON, { 0 } };
+static const struct option opts_doctor[] = {
+	OPT_JSON,
+	{ "probe", 0, NULL, "boot a virtual machine, to see whether KVM works" },
+	{ 0 },
+};
 static const struct option opts_config[] = { OPT_JSON, OPT_INCLUDE, { 0 } };
 static const struct option opts_compile[] = {
 	OPT_JSON,
@@ -28,6 +33,14 @@ static const struct option opts_image_build[] = {
 	{ 0 },
 };
 
+static const struct option opts_image_kernel[] = {
+	OPT_JSON,
+	{ "small", 0, NULL,
+	  "build a small one from source, with nothing that a guest does not need" },
+	{ "from", 0, "DIR", "take the package from here, rather than from the network" },
+	{ 0 },
+};
+
 /* clang-format off */
 #define OPTS_SESSION                                                                    \
 	{ "interactive", 'i', NULL, "pass standard input on" },                         \
@@ -39,6 +52,8 @@ static const struct option opts_image_build[] = {
 	OPT_INCLUDE,                                                                    \
 	{ "agent", 'a', "AGENT", "the policy to hold it to" },                          \
 	{ "image", 0, "IMAGE", "the root tree to start from" },                         \
+	{ "snapshot", 0, "NAME", "begin as this snapshot of a microVM" },                \
+	{ "level", 0, "LEVEL", "isolate it at least so: container, microvm" },           \
 	{ "memory", 'm', "SIZE", "memory, such as 256MiB" },                            \
 	{ "cpus", 0, "N", "processors, such as 0.5" },                                  \
 	{ "disk", 0, "SIZE", "what it may write" },                                     \
@@ -165,6 +180,10 @@ static const struct option opts_mcp[] = {
 	{ "deadline", 0, "TIME", "of a sandbox, after its last use; without it, 1h" },
 	{ 0 },
 };
+static const struct option opts_fork[] = {
+	{ "count", 'n', "N", "how many; without it, one" },
+	{ 0 },
+};
 static const struct option opts_rm[] = {
 	{ "force", 'f', NULL, "kill what is running" },
 	{ 0 },
@@ -217,6 +236,31 @@ static const struct command image_commands[] = {
 	  .summary = "show what is known of an image", .options = opts_json, .run = cmd_image_inspect },
 	{ .name = "rm", .args = "NAME", .min_args = 1, .max_args = 1,
 	  .summary = "remove an image, and its tree if nothing else uses it", .run = cmd_image_rm },
+	{ .name = "kernel", .args = "",
+	  .summary = "make the kernel of virtual machines from Debian's packages",
+	  .help = "Debian's kernel for clouds, unpacked; with --small one that is built from Debian's source, which takes minutes\n"
+		  "and needs a compiler. The small one is used if it is there. What has not changed is not made again. Packages\n"
+		  "come by apt-get, which checks them; those of --from are taken as they are.",
+	  .options = opts_image_kernel, .run = cmd_image_kernel },
+	{ 0 }
+};
+
+static const struct command snapshot_commands[] = {
+	{ .name = "create", .args = "ID", .min_args = 1, .max_args = 1,
+	  .summary = "save a microVM that runs: its memory and its disk",
+	  .help = "The sandbox stands still meanwhile and then goes on. Prints the snapshot's name: 'hutch create --snapshot\n"
+		  "NAME' begins a sandbox as it, also after a restart of the host. What such a sandbox may do is decided by\n"
+		  "the policy of that time.",
+	  .run = cmd_snapshot_create },
+	{ .name = "ls", .args = "",
+	  .summary = "list templates and snapshots of microVMs",
+	  .help = "A template is a machine that has booted and is nobody's yet: sandboxes of level microvm begin as clones of\n"
+		  "one. It is made when it is first needed. Shown are id, kind, what it takes of the disk, age and image.",
+	  .options = opts_json, .run = cmd_snapshot_ls },
+	{ .name = "rm", .args = "ID...", .min_args = 1, .max_args = ARGS_MAX,
+	  .summary = "remove templates and snapshots",
+	  .help = "ID is an id or the beginning of one. What a sandbox was started from stays as long as that lives.",
+	  .run = cmd_snapshot_rm },
 	{ 0 }
 };
 
@@ -357,8 +401,13 @@ static const struct command top_commands[] = {
 		  "has no deadline while it is paused, and the time limits of its commands stand still. Needs a freezer: see\n"
 		  "'hutch receipt'.",
 	  .run = cmd_pause },
+	{ .name = "suspend", .args = "ID...", .min_args = 1, .max_args = ARGS_MAX,
+	  .summary = "save microVMs to disk and end them, until they are resumed",
+	  .help = "Memory and disk are kept, also over a restart of the host, and take nothing but space. Processes go on where\n"
+		  "they were after 'hutch resume'; what commands print that were started before is not recorded any more.",
+	  .run = cmd_suspend },
 	{ .name = "resume", .args = "ID...", .min_args = 1, .max_args = ARGS_MAX,
-	  .summary = "let paused sandboxes go on",
+	  .summary = "let paused and suspended sandboxes go on",
 	  .help = "With what was left of the deadline, or with a new one. One that its deadline has paused has none any more.",
 	  .options = opts_resume, .run = cmd_resume },
 	{ .name = "ttl", .args = "ID TIME", .min_args = 2, .max_args = 2,
@@ -373,7 +422,9 @@ static const struct command top_commands[] = {
 	{ .name = "gc", .args = "",
 	  .summary = "take back everything that no living sandbox has, and say what",
 	  .help = "Sandboxes that have ended and those whose warden was killed, with all that was theirs; control groups, id\n"
-		  "ranges and half-made images that nobody has. What lives, and what is being made, is left alone.",
+		  "ranges, half-made images and snapshots that nobody has; templates of microVMs whose image or kernel is\n"
+		  "gone, and the memory of templates that is kept for the next start. What lives, and what is being made, is\n"
+		  "left alone.",
 	  .options = opts_json, .run = cmd_gc },
 	{ .name = "config", .args = "", .sub = config_commands,
 	  .summary = "check, compile and explain agent files", .help = agent_help },
@@ -385,6 +436,14 @@ static const struct command top_commands[] = {
 	  .options = opts_config, .run = cmd_presets },
 	{ .name = "image", .args = "", .sub = image_commands,
 	  .summary = "build, import and list the root trees of sandboxes" },
+	{ .name = "snapshot", .args = "", .sub = snapshot_commands,
+	  .summary = "save microVMs, list and remove snapshots and templates" },
+	{ .name = "fork", .args = "ID", .min_args = 1, .max_args = 1,
+	  .summary = "make copies of a microVM that runs",
+	  .help = "Each copy has the memory, processes and files of the original, and its policy; its own name, random numbers,\n"
+		  "limits and records. The original goes on. What commands that were started in the original print in a copy is\n"
+		  "not recorded.",
+	  .options = opts_fork, .run = cmd_fork },
 	{ .name = "egress", .args = "", .sub = egress_commands,
 	  .summary = "show and change what sandboxes may connect to" },
 	{ .name = "key", .args = "", .sub = key_commands,
@@ -399,9 +458,10 @@ static const struct command top_commands[] = {
 	  .options = opts_mcp, .run = cmd_mcp },
 	{ .name = "doctor", .args = "",
 	  .summary = "show what this host can enforce, and what to do about the rest",
-	  .help = "Tries things out rather than believing version numbers; changes nothing. Exits 0 if sandboxes can be\n"
-		  "had at level 'container', 1 if not.",
-	  .options = opts_json, .run = cmd_doctor },
+	  .help = "Tries things out rather than believing version numbers; changes nothing, but for what --probe finds\n"
+		  "out, which is kept until the host boots again. Exits 0 if sandboxes can be had at level 'container', 1\n"
+		  "if not.",
+	  .options = opts_doctor, .run = cmd_doctor },
 	{ .name = "completion", .args = "bash", .min_args = 1, .max_args = 1,
 	  .summary = "print a completion script for a shell",
 	  .help = "To use it now: source <(hutch completion bash)",

@@ -118,7 +118,7 @@ const struct command *cli_find_command(const struct command *cmd, const char *na
 
 const char *cli_closest_command(const struct command *cmd, const char *name)
 {
-	const char *names[32];
+	const char *names[64];
 	size_t n = 0;
 
 	for (const struct command *c = cmd->sub; c && c->name && n < ARRAY_SIZE(names) - 1; c++)

@@ -208,6 +208,15 @@ void broker_set_rules(struct broker *b, struct ruleset *rules)
 	}
 }
 
+void broker_reset(struct broker *b, const void *cookie)
+{
+	for (struct stream *s = b->streams; s; s = s->next)
+		if (s->req.cookie == cookie) {
+			stream_end(s, BROKER_RESET_INSIDE, NULL);
+			return;
+		}
+}
+
 void broker_set_limits(struct broker *b, const struct budget_limits *limits)
 {
 	budget_change(&b->budget, limits);

@@ -103,6 +103,10 @@ struct broker *broker_free(struct broker *b);
 /* Takes a request; what becomes of it is reported, maybe before this returns. */
 void broker_open(struct broker *b, const struct broker_request *req);
 
+/* The sandbox's side has reset the stream with that cookie, if there is one: it ends, and is
+ * reported. Not to be called from a callback. */
+void broker_reset(struct broker *b, const void *cookie);
+
 /* Other rules (which it takes over) and limits, at once: streams they do not allow are cut. */
 void broker_set_rules(struct broker *b, struct ruleset *rules);
 void broker_set_limits(struct broker *b, const struct budget_limits *limits);

@@ -2,6 +2,10 @@
 /*
  * Questions, by UDP and TCP. One by TCP is read, answered and the answer sent before the next is
  * looked at: a program that sends and does not read stops itself.
+ *
+ * Whether a name may be resolved can be known later. Such a question waits in a table, whole, with
+ * whom the answer goes to. While the table is full nothing is read by UDP, and a question by TCP
+ * fails.
  */
 #include <arpa/inet.h>
 #include <string.h>
@@ -46,21 +50,15 @@ static struct dns_answer answer_reverse(const struct capture *c, const struct dn
 	return (struct dns_answer){ .name = scratch };
 }
 
-static struct dns_answer answer_name(struct capture *c, const struct dns_query *q)
+/* Of a name that may be resolved. */
+static struct dns_answer answer_address(struct capture *c, const struct dns_query *q,
+					const struct name *name)
 {
-	const char *reason = "not allowed by the policy of this sandbox";
 	struct dns_answer a = { 0 };
-	struct err e = ERR_INIT;
-	struct name name;
 	uint32_t addr;
-	int r;
-
-	if (!q->plain || name_parse(q->text, q->len, &name, &e) < 0)
-		return denied("not the name of a host");
-	if (!c->ops->ask(&name, &reason, c->arg))
-		return denied(reason);
 	/* Also for other types: that it exists is known from now on. */
-	r = pool_add(c->pool, &name, &addr);
+	int r = pool_add(c->pool, name, &addr);
+
 	if (r == -ENOSPC)
 		return denied("too many different names");
 	if (r < 0)
@@ -70,7 +68,88 @@ static struct dns_answer answer_name(struct capture *c, const struct dns_query *
 	return a;
 }
 
-static struct dns_answer choose(struct capture *c, const struct dns_query *q, struct name *scratch)
+/* ---- those whose answer comes later ---- */
+
+/* Everything but the number, which makes it one that waits. NULL: there is no room. */
+static struct question *new_question(struct capture *c, const void *data, size_t n,
+				     const struct name *name)
+{
+	struct question *w = c->questions;
+
+	if (c->n_questions == QUESTIONS_MAX)
+		return NULL;
+	while (w->number != 0)
+		w++;
+	w->client = NULL;
+	w->name = *name;
+	w->n = n;
+	memcpy(w->query, data, n);
+	return w;
+}
+
+void dns_forget(struct question *w)
+{
+	struct capture *c = w->capture;
+
+	w->number = 0;
+	loop_del_timer(&w->deadline);
+	if (w->client)
+		w->client->question = NULL;
+	c->n_questions--;
+	listener_full(&c->listeners[CAPTURE_DNS_UDP], false);
+}
+
+static void on_no_answer(struct loop_timer *t);
+
+static bool await(struct question *w, uint64_t number)
+{
+	struct capture *c = w->capture;
+
+	w->deadline = (struct loop_timer){ .cb = on_no_answer, .arg = w };
+	if (loop_set_timer(c->loop, &w->deadline, clock_mono() + ANSWER_MS * NSEC_PER_MSEC) < 0)
+		return false;
+	w->number = number;
+	listener_full(&c->listeners[CAPTURE_DNS_UDP], ++c->n_questions == QUESTIONS_MAX);
+	return true;
+}
+
+/* ---- one question ---- */
+
+/* What a query is, and who waits for the answer if that comes later. */
+struct asked {
+	const void *data;
+	size_t n;
+	struct question *later; /* set if so */
+};
+
+static struct dns_answer answer_name(struct capture *c, const struct dns_query *q, struct asked *a)
+{
+	static const struct dns_answer failed = { .rcode = DNS_SERVFAIL };
+	const char *reason = "not allowed by the policy of this sandbox";
+	uint64_t number = c->asked + 1;
+	struct err e = ERR_INIT;
+	struct question *w;
+	struct name name;
+
+	if (!q->plain || name_parse(q->text, q->len, &name, &e) < 0)
+		return denied("not the name of a host");
+	w = new_question(c, a->data, a->n, &name);
+	if (!w)
+		return failed;
+	c->asked = number;
+	switch (c->ops->ask(&name, number, &reason, c->arg)) {
+	case CAPTURE_MAY:
+		return answer_address(c, q, &name);
+	case CAPTURE_MAY_LATER:
+		a->later = await(w, number) ? w : NULL;
+		return failed;
+	default:
+		return denied(reason);
+	}
+}
+
+static struct dns_answer choose(struct capture *c, const struct dns_query *q, struct asked *asked,
+				struct name *scratch)
 {
 	if (q->plain && q->len == 0)
 		return (struct dns_answer){ 0 }; /* the root is there, and has nothing */
@@ -78,45 +157,56 @@ static struct dns_answer choose(struct capture *c, const struct dns_query *q, st
 		return answer_localhost(q);
 	if (str_has_suffix(q->text, ".arpa"))
 		return answer_reverse(c, q, scratch);
-	return answer_name(c, q);
+	return answer_name(c, q, asked);
 }
 
-/* Puts the answer to one query into c->out. False: none is due. */
-static bool answer(struct capture *c, const void *data, size_t n)
+/* Puts the answer to one query into c->out. False: none is due, or (asked->later) not yet. */
+static bool answer(struct capture *c, struct asked *asked)
 {
 	struct dns_query q;
 	struct dns_answer a;
 	struct name scratch;
-	int rcode = dns_parse(data, n, &q);
+	int rcode = dns_parse(asked->data, asked->n, &q);
 
 	buf_reset(&c->out);
 	if (rcode < 0)
 		return false;
-	a = rcode == DNS_NOERROR ? choose(c, &q, &scratch)
+	a = rcode == DNS_NOERROR ? choose(c, &q, asked, &scratch)
 				 : (struct dns_answer){ .rcode = (enum dns_rcode)rcode };
+	if (asked->later)
+		return false;
 	dns_put_answer(&c->out, &q, &a);
 	return c->out.err == 0;
 }
 
 /* ---- UDP ---- */
 
+static void send_to(struct capture *c, const struct sockaddr_in *to)
+{
+	(void)!sendto(c->listeners[CAPTURE_DNS_UDP].src.fd, c->out.data, c->out.len,
+		      MSG_DONTWAIT | MSG_NOSIGNAL, (const struct sockaddr *)to, sizeof(*to));
+}
+
 void dns_on_udp(struct loop_fd *src, uint32_t events)
 {
 	struct listener *l = src->arg;
-	struct sockaddr_in from;
+	struct sockaddr_in from = { 0 };
 	uint8_t data[DNS_QUERY_MAX + 1];
 
-	for (size_t i = 0; i < QUERIES_MAX; i++) {
+	for (size_t i = 0; i < QUERIES_MAX && !l->full; i++) {
 		socklen_t len = sizeof(from);
 		ssize_t n = recvfrom(src->fd, data, sizeof(data), MSG_DONTWAIT,
 				     (struct sockaddr *)&from, &len);
 
+		struct asked asked = { .data = data, .n = n > 0 ? (size_t)n : 0 };
+
 		/* An error is one of an answer that found nobody, or the end of the round. */
 		if (n < 0)
 			return;
-		if (n <= DNS_QUERY_MAX && answer(l->capture, data, (size_t)n))
-			(void)!sendto(src->fd, l->capture->out.data, l->capture->out.len,
-				      MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&from, len);
+		if (n <= DNS_QUERY_MAX && answer(l->capture, &asked))
+			send_to(l->capture, &from);
+		if (asked.later)
+			asked.later->from = from;
 	}
 }
 
@@ -129,6 +219,8 @@ void dns_close(struct dns_client *d)
 	d->src.fd = fd_close(d->src.fd);
 	buf_reset(&d->out);
 	d->n = 0;
+	if (d->question)
+		dns_forget(d->question);
 	d->capture->n_dns--;
 	listener_full(&d->capture->listeners[CAPTURE_DNS_TCP], false);
 }
@@ -151,21 +243,36 @@ static int send_out(struct dns_client *d)
 	return 0;
 }
 
-/* The first whole question of what came. 1: there was one; 0; or -errno. */
+static int put_out(struct dns_client *d)
+{
+	const struct capture *c = d->capture;
+
+	(void)buf_put_be(&d->out, c->out.len, 2);
+	(void)buf_put(&d->out, c->out.data, c->out.len);
+	return d->out.err;
+}
+
+/* The first whole question of what came. 1: it is answered; 0: there is none, or the answer comes
+ * later; or -errno. */
 static int take_one(struct dns_client *d)
 {
 	size_t n = d->n < 2 ? 0 : (size_t)d->in[0] << 8 | d->in[1];
-	struct capture *c = d->capture;
+	struct asked asked = { .data = d->in + 2, .n = n };
+	bool done;
 
 	if (d->n < 2 || d->n < 2 + n)
 		return n > DNS_QUERY_MAX ? -EMSGSIZE : 0;
-	if (!answer(c, d->in + 2, n))
+	done = answer(d->capture, &asked);
+	if (!done && !asked.later)
 		return -EBADMSG;
 	d->n -= 2 + n;
 	memmove(d->in, d->in + 2 + n, d->n);
-	(void)buf_put_be(&d->out, c->out.len, 2);
-	(void)buf_put(&d->out, c->out.data, c->out.len);
-	return d->out.err ? d->out.err : 1;
+	d->question = asked.later;
+	if (asked.later) {
+		asked.later->client = d;
+		return 0;
+	}
+	return put_out(d) < 0 ? d->out.err : 1;
 }
 
 static int read_in(struct dns_client *d)
@@ -180,20 +287,18 @@ static int read_in(struct dns_client *d)
 
 static int want(struct dns_client *d)
 {
-	uint32_t events = d->out.len > 0 ? EPOLLOUT : EPOLLIN;
+	uint32_t events = d->out.len > 0 ? EPOLLOUT : d->question ? 0 : EPOLLIN;
 
 	return events == d->src.events ? 0 : loop_mod_fd(&d->src, events);
 }
 
-static void on_client(struct loop_fd *src, uint32_t events)
+/* Answers what is there, as far as it goes. */
+static void serve(struct dns_client *d, int r)
 {
-	struct dns_client *d = src->arg;
-	int r = d->out.len == 0 && d->n < sizeof(d->in) ? read_in(d) : 0;
-
 	/* The buffer holds one question of full size, or many small ones: the round is short. */
 	while (r == 0) {
 		r = send_out(d);
-		if (r < 0 || d->out.len > 0)
+		if (r < 0 || d->out.len > 0 || d->question)
 			break;
 		r = take_one(d);
 		if (r == 0)
@@ -204,6 +309,16 @@ static void on_client(struct loop_fd *src, uint32_t events)
 		r = want(d);
 	if (r < 0)
 		dns_close(d);
+}
+
+static void on_client(struct loop_fd *src, uint32_t events)
+{
+	struct dns_client *d = src->arg;
+
+	if (d->question && events & (EPOLLHUP | EPOLLERR))
+		dns_close(d); /* it has gone, and would be told for ever */
+	else
+		serve(d, d->out.len == 0 && !d->question && d->n < sizeof(d->in) ? read_in(d) : 0);
 }
 
 static struct dns_client *free_client(struct capture *c)
@@ -230,4 +345,43 @@ void dns_accepted(struct capture *c, int fd)
 	listener_full(&c->listeners[CAPTURE_DNS_TCP], ++c->n_dns == DNS_CLIENTS_MAX);
 	if (loop_set_timer(c->loop, &d->deadline, clock_mono() + CLIENT_MS * NSEC_PER_MSEC) < 0)
 		dns_close(d);
+}
+
+/* ---- late answers ---- */
+
+/* Says it to whom it is for, and forgets the question. */
+static void say_late(struct question *w, enum capture_may may, const char *reason)
+{
+	struct capture *c = w->capture;
+	struct dns_client *d = w->client;
+	struct dns_answer a = { .rcode = DNS_SERVFAIL };
+	struct dns_query q;
+
+	if (dns_parse(w->query, w->n, &q) != DNS_NOERROR)
+		abort(); /* it was one when it came */
+	if (may == CAPTURE_MAY)
+		a = answer_address(c, &q, &w->name);
+	else if (may == CAPTURE_MAY_NOT)
+		a = denied(reason);
+	buf_reset(&c->out);
+	dns_put_answer(&c->out, &q, &a);
+	dns_forget(w);
+	if (!d && c->out.err == 0)
+		send_to(c, &w->from);
+	else if (d)
+		serve(d, c->out.err ? c->out.err : put_out(d));
+}
+
+static void on_no_answer(struct loop_timer *t)
+{
+	say_late(t->arg, CAPTURE_MAY_LATER, NULL);
+}
+
+void capture_answered(struct capture *c, uint64_t number, bool may, const char *reason)
+{
+	for (size_t i = 0; i < QUESTIONS_MAX; i++)
+		if (number != 0 && c->questions[i].number == number) {
+			say_late(&c->questions[i], may ? CAPTURE_MAY : CAPTURE_MAY_NOT, reason);
+			return;
+		}
 }

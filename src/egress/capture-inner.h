@@ -2,6 +2,8 @@
 /* What the files of the capture share. */
 #pragma once
 
+#include <netinet/in.h>
+
 #include "capture.h"
 #include "dns.h"
 
@@ -9,8 +11,10 @@ enum {
 	ACCEPTS_MAX = 16,     /* of one listener in a round */
 	QUERIES_MAX = 32,     /* in a round, by UDP */
 	DNS_CLIENTS_MAX = 8,  /* by TCP, at the same time */
+	QUESTIONS_MAX = 64,   /* whose answer comes later */
 	HEADS_MAX = 32,	      /* programs that talk to the proxy and have not said all */
 	CLIENT_MS = 5 * 1000, /* for all of it, whichever it is */
+	ANSWER_MS = 4 * 1000, /* for what is answered later: less than a program waits */
 	PAUSE_MS = 100,	      /* when the system has no descriptor or memory for one more */
 };
 
@@ -27,7 +31,20 @@ struct dns_client {
 	struct loop_timer deadline;
 	size_t n;
 	uint8_t in[DNS_IN_MAX];
-	struct buf out; /* one answer, and sent before the next */
+	struct buf out;		   /* one answer, and sent before the next */
+	struct question *question; /* whose answer it waits for */
+};
+
+/* A question whose answer comes later, with all that the answer is made of. */
+struct question {
+	struct capture *capture;
+	uint64_t number;	   /* 0: free */
+	struct dns_client *client; /* NULL: by UDP, from... */
+	struct sockaddr_in from;
+	struct loop_timer deadline;
+	struct name name;
+	size_t n;
+	uint8_t query[DNS_QUERY_MAX];
 };
 
 /* A program that talks to the proxy. */
@@ -54,7 +71,9 @@ struct capture {
 	struct listener listeners[CAPTURE_SOCKETS];
 	struct dns_client dns[DNS_CLIENTS_MAX];
 	struct head heads[HEADS_MAX];
-	size_t n_dns, n_heads;
+	struct question questions[QUESTIONS_MAX];
+	size_t n_dns, n_heads, n_questions;
+	uint64_t asked; /* the number of the last question */
 	struct buf out; /* one answer or reply */
 };
 
@@ -69,6 +88,7 @@ int capture_target(const struct capture *c, struct target *t);
 void dns_on_udp(struct loop_fd *src, uint32_t events);
 void dns_accepted(struct capture *c, int fd);
 void dns_close(struct dns_client *d);
+void dns_forget(struct question *w);
 
 /* capture-proxy.c */
 void head_accepted(struct capture *c, int fd);

@@ -155,6 +155,8 @@ static void init(struct capture *c)
 		c->dns[i].src.fd = -EBADF;
 		c->dns[i].out.max = DNS_OUT_MAX;
 	}
+	for (size_t i = 0; i < QUESTIONS_MAX; i++)
+		c->questions[i].capture = c;
 	for (size_t i = 0; i < HEADS_MAX; i++) {
 		c->heads[i].capture = c;
 		c->heads[i].src.fd = -EBADF;
@@ -198,6 +200,9 @@ struct capture *capture_free(struct capture *c)
 	for (size_t i = 0; i < HEADS_MAX; i++)
 		if (c->heads[i].src.fd >= 0)
 			head_close(&c->heads[i]);
+	for (size_t i = 0; i < QUESTIONS_MAX; i++)
+		if (c->questions[i].number != 0)
+			dns_forget(&c->questions[i]);
 	for (size_t i = 0; i < CAPTURE_SOCKETS; i++) {
 		loop_del_timer(&c->listeners[i].again);
 		loop_del_fd(&c->listeners[i].src);

@@ -21,13 +21,22 @@ enum capture_how {
 	CAPTURE_BY_SOCKS5,
 };
 
+enum capture_may {
+	CAPTURE_MAY_NOT,
+	CAPTURE_MAY,
+	CAPTURE_MAY_LATER, /* capture_answered() will say */
+};
+
 /* Called from inside of the capture, which they must not free. */
 struct capture_ops {
 	/*
 	 * May anything be dialled by that name, on any port? Decides whether it gets an address.
-	 * If not, *ret_reason is a text that outlives the call. Asked for every question.
+	 * If not, *ret_reason is a text that outlives the call. Asked for every question. With
+	 * CAPTURE_MAY_LATER, which is never taken back, the answer has that number; it is not
+	 * waited for longer than a few seconds.
 	 */
-	bool (*ask)(const struct name *name, const char **ret_reason, void *arg);
+	enum capture_may (*ask)(const struct name *name, uint64_t number, const char **ret_reason,
+				void *arg);
 
 	/* A program has connected to `t`. Takes `fd`: non-blocking, CLOEXEC, and nothing of the
 	 * program's own bytes read. The target is valid during the call. */
@@ -45,6 +54,12 @@ int capture_new(struct loop *loop, struct capture_sockets *s, size_t names,
 		const uint8_t key[static SIPHASH_KEY], const struct capture_ops *ops, void *arg,
 		struct capture **ret);
 struct capture *capture_free(struct capture *c);
+
+/*
+ * The answer to a question that was to be answered later; `reason` (if not) as above, during the
+ * call. Nothing if nobody waits for it any more. Not to be called from a callback.
+ */
+void capture_answered(struct capture *c, uint64_t number, bool may, const char *reason);
 
 /*
  * Tells the program how its connect went, once; nothing for CAPTURE_DIRECT. After anything but

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The sockets in a sandbox that catch what goes out. Made by the warden before any code of a user
- * runs (src/engine/netns.c), and held by its keeper alone.
+ * runs (net-setup.c), and held by its keeper alone.
  */
 #pragma once
 

@@ -36,6 +36,10 @@ int cgroup_place_open(int root_fd, const char *id, struct cgroup *g, struct cgro
 
 int cgroup_place_each(int root_fd, int (*fn)(const char *name, void *arg), void *arg);
 
+/* cgroup-leaf.c: sees to it that the v2 group `top` has no processes: if it is our own they are
+ * moved to one below it, else -EBUSY. 0 or -errno. */
+int cgroup_make_room(int top, bool ours);
+
 /* cgroup-use.c: the number behind a word in a file of such lines; 0 if it is not there. */
 uint64_t cgroup_keyed(int dir, const char *file, const char *key);
 

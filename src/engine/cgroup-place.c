@@ -169,6 +169,9 @@ static int make_v2_in(struct place *m, const char *top_path, bool want[static CG
 	_cleanup_close_ int top = open_dir(m->root_fd, top_path + 1), hutch = -EBADF;
 	int fd, r = top < 0 ? top : may_use(top);
 
+	/* The top of the tree as a container sees it is full of strangers, and not ours. */
+	if (r == 0)
+		r = cgroup_make_room(top, str_eq(top_path, m->l.own) && !str_eq(top_path, m->l.v2));
 	if (r == 0)
 		r = hand_down_all(top, want);
 	if (r < 0)

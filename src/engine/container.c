@@ -15,6 +15,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include "apparmor.h"
 #include "clock.h"
 #include "engine.h"
 #include "fault.h"
@@ -53,6 +54,8 @@ static int write_config(const struct engine_start *s, struct err *e)
 	spec.shm = MIN(SHM_MAX, s->spec->limits.memory / 4);
 	spec.nofile = MIN(nofile.rlim_max, (rlim_t)NOFILE_MAX);
 	spec.core = core.rlim_max;
+	/* Without it a sandbox runs if no policy requires it; the receipt tells. */
+	spec.apparmor = apparmor_try(APPARMOR_PROFILE) == 0 ? APPARMOR_PROFILE : NULL;
 	text = oci_config(&spec);
 	if (!text)
 		return err_oom(e);
@@ -242,11 +245,8 @@ static int run_crun(const struct engine_start *s, int userns, struct err *e)
 	return judge(r, &info, &said, e);
 }
 
-/* Nobody but us reaps it, so the number cannot have been given to another process. */
 static int hold_init(struct proc *ret, struct err *e)
 {
-	_cleanup_close_ int fd = -EBADF;
-	siginfo_t info;
 	uint64_t pid = 0;
 	char line[16];
 	int r = fd_read_line(AT_FDCWD, PID_FILE, line, sizeof(line));
@@ -256,11 +256,10 @@ static int hold_init(struct proc *ret, struct err *e)
 	if (r < 0)
 		return err_set(e, r, "cannot read the sandbox's PID 1 from " PID_FILE ": %s",
 			       strerror(-r));
-	fd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
-	if (fd < 0 || waitid(P_PIDFD, (id_t)fd, &info, WEXITED | WNOHANG | WNOWAIT) < 0)
-		return err_errno(e, "PID 1 of the sandbox (%d) is not our child", (int)pid);
-	*ret = (struct proc){ .pid = (pid_t)pid, .pidfd = TAKE_FD(fd) };
-	return 0;
+	r = proc_adopt((pid_t)pid, ret);
+	return r < 0 ? err_set(e, r, "PID 1 of the sandbox (%d) is not our child: %s", (int)pid,
+			       strerror(-r))
+		     : 0;
 }
 
 static int container_start(const struct engine_start *s, struct engine_sandbox *ret, struct err *e)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Engines: what really holds a sandbox. One table, a row each (container; gVisor and microVM will
+ * Engines: what really holds a sandbox. One table, a row each (container, microVM; gVisor will
  * follow). Called by the warden (src/keeper), which is single-threaded and already alone in a mount
  * namespace of its own: mounts made here go with it.
  */
@@ -8,6 +8,7 @@
 
 #include "cgroup.h"
 #include "proc.h"
+#include "qemu.h"
 #include "receipt.h"
 #include "spec.h"
 
@@ -21,12 +22,35 @@ struct engine_start {
 		ids; /* what id 0 of the sandbox is in the warden's user namespace: 65,536 follow */
 	bool rootless; /* the warden is root only in a user namespace of its own */
 	bool egress;   /* netns_capture() follows: names are asked for on loopback */
+	/* Of a machine alone. Those that are not there are -EBADF. */
+	int qmp;  /* QEMU's end of what the keeper speaks to it by */
+	int disk; /* its second disk: a file without a name, for reading and writing */
+	/* Both: it is a clone. Memory alone: a template is made, in that file. State alone: one
+	 * that ran goes on. None: it boots. Memory is opened again by QEMU, who is nobody: a file
+	 * that all may write, as every memfd is. */
+	int memory, state;
+	bool console; /* what its kernel says is kept, for the keeper to ask for */
+};
+
+/* What QEMU has open of a machine, to be known again. */
+enum engine_file {
+	ENGINE_FILE_ROOT,
+	ENGINE_FILE_DISK,
+	ENGINE_FILE_MEMORY,
+	ENGINE_FILE_STATE,
+	ENGINE_FILES,
 };
 
 struct engine_sandbox {
 	struct proc init; /* PID 1 of the sandbox: reaped by the warden */
 	char dir[64];	  /* private to the engine */
 	uint64_t disk;	  /* bytes that can be written, as the mount says */
+	uint64_t how;	  /* of a machine: enum qemu_start */
+	int said;	  /* of a machine: what QEMU has said; the warden closes it */
+	struct {
+		dev_t dev;
+		ino_t ino; /* 0: there is none */
+	} file[ENGINE_FILES];
 };
 
 struct engine {
@@ -38,13 +62,23 @@ struct engine {
 	 * warden, as subreaper: it must reap whatever ends, known or not.
 	 */
 	int (*start)(const struct engine_start *s, struct engine_sandbox *ret, struct err *e);
+	/*
+	 * Takes away what only the start has needed, before anything of the sandbox runs. NULL:
+	 * there is nothing. Called when the keeper has heard from the machine.
+	 */
+	int (*seal)(const struct engine_start *s, const struct engine_sandbox *b, struct err *e);
+	/*
+	 * The last line that the runtime has said, escaped; "" if it said nothing. For the message
+	 * about a start that failed, or an end. NULL: start() has told all.
+	 */
+	void (*last_words)(const struct engine_sandbox *b, char *ret, size_t n);
 	/* Looks at the running PID 1 from outside and fills in every row of the receipt but
 	 * landlock and keeper-locked. */
 	void (*verify)(const struct engine_start *s, const struct engine_sandbox *b,
 		       struct receipt *r);
 };
 
-extern const struct engine engine_container;
+extern const struct engine engine_container, engine_microvm;
 
 /*
  * scratch.c: the root of a container, in the warden's mount namespace, on a tmpfs mounted over /run
@@ -90,6 +124,17 @@ int userns_make(uint32_t ids, uint64_t pids, int *ret_fd, struct err *e);
 
 /* One for mount_setattr(2): ids from `uid` and `gid` on are those from `ids` on. */
 int userns_idmap(uint64_t uid, uint64_t gid, uint32_t ids, int *ret_fd, struct err *e);
+
+/* microvm.c: the limits of the sandbox's groups: those of the spec; those of a machine have QEMU in
+ * them beside the guest. */
+struct cgroup_limits engine_limits(const struct spec *spec);
+
+/* What QEMU is told of a machine, but for what is measured. */
+void machine_describe(const struct spec *spec, enum qemu_start start, struct qemu_machine *ret);
+
+/* verify-machine.c */
+void verify_machine(const struct engine_start *s, const struct engine_sandbox *b,
+		    struct receipt *r);
 
 /* verify.c */
 void verify_container(const struct engine_start *s, const struct engine_sandbox *b,

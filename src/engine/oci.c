@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "json-util.h"
+#include "proc-hidden.h"
 #include "seccomp.h"
 #include "str.h"
 
@@ -25,40 +26,6 @@ static const struct {
 static const char *const namespaces[] = {
 	"cgroup", "ipc", "mount", "network", "pid", "user", "uts"
 };
-
-const char *const oci_masked[] = {
-	"/proc/acpi",
-	"/proc/asound",
-	"/proc/buddyinfo",
-	"/proc/cmdline",
-	"/proc/config.gz",
-	"/proc/diskstats",
-	"/proc/interrupts",
-	"/proc/iomem",
-	"/proc/ioports",
-	"/proc/kallsyms",
-	"/proc/kcore",
-	"/proc/key-users",
-	"/proc/keys",
-	"/proc/kmsg",
-	"/proc/kpagecgroup",
-	"/proc/kpagecount",
-	"/proc/kpageflags",
-	"/proc/latency_stats",
-	"/proc/modules",
-	"/proc/partitions",
-	"/proc/sched_debug",
-	"/proc/scsi",
-	"/proc/slabinfo",
-	"/proc/sysrq-trigger",
-	"/proc/timer_list",
-	"/proc/timer_stats",
-	"/proc/vmallocinfo",
-	"/proc/zoneinfo",
-	NULL,
-};
-
-const char *const oci_readonly[] = { "/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", NULL };
 
 uint64_t oci_guest_capabilities(void)
 {
@@ -167,13 +134,17 @@ static json_t *environment(void)
 
 static json_t *process(const struct oci_spec *s)
 {
-	return JSON_OBJECT(
+	_cleanup_json_ json_t *j = JSON_OBJECT(
 		{ "terminal", json_false() },
 		{ "user", JSON_OBJECT({ "uid", json_number(0) }, { "gid", json_number(0) }) },
 		{ "args", TEXTS(OCI_GUEST_PATH) }, { "env", environment() },
 		{ "cwd", json_string("/") }, { "capabilities", capabilities() },
 		{ "rlimits", rlimits(s) }, { "noNewPrivileges", json_true() },
 		{ "oomScoreAdj", json_number(0) });
+
+	if (s->apparmor && json_put(j, "apparmorProfile", json_string(s->apparmor)) < 0)
+		return NULL;
+	return TAKE_PTR(j);
 }
 
 static json_t *id_map(uint32_t host)
@@ -209,14 +180,22 @@ static json_t *namespace_list(const struct oci_spec *s)
 	return TAKE_PTR(a);
 }
 
+/* The texts up to NULL. */
+static json_t *json_list(const char *const *list)
+{
+	size_t n = 0;
+
+	while (list[n])
+		n++;
+	return json_texts(list, n);
+}
+
 static json_t *linux_part(const struct oci_spec *s)
 {
 	return JSON_OBJECT(
 		{ "uidMappings", id_map(s->host_uid) }, { "gidMappings", id_map(s->host_gid) },
-		{ "namespaces", namespace_list(s) },
-		{ "maskedPaths", json_texts(oci_masked, ARRAY_SIZE(oci_masked) - 1) },
-		{ "readonlyPaths", json_texts(oci_readonly, ARRAY_SIZE(oci_readonly) - 1) },
-		{ "seccomp", seccomp_profile() });
+		{ "namespaces", namespace_list(s) }, { "maskedPaths", json_list(proc_masked) },
+		{ "readonlyPaths", json_list(proc_readonly) }, { "seccomp", seccomp_profile() });
 }
 
 char *oci_config(const struct oci_spec *s)

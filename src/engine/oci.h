@@ -20,6 +20,7 @@ struct oci_spec {
 	const char *hostname;
 	uint32_t host_uid, host_gid; /* what id 0 inside is outside; 65,536 of each */
 	const char *user_namespace;  /* path of one with these ids to join; NULL: a new one */
+	const char *apparmor;	     /* profile; NULL: none */
 	uint64_t shm;		     /* bytes of /dev/shm */
 	uint64_t nofile; /* descriptors of a process; at most our own hard limit, for few may raise
 			    that */
@@ -36,7 +37,3 @@ char *oci_config(const struct oci_spec *spec);
 
 /* The bits of the capabilities that PID 1 keeps, within its own user namespace. */
 uint64_t oci_guest_capabilities(void);
-
-/* What is covered in /proc, and what is read-only there, where this kernel has it; NULL at the end.
- */
-extern const char *const oci_masked[], *const oci_readonly[];

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The system calls of a container, as the OCI runtime specification writes them: a list of what is
- * allowed, and EPERM for everything else. Tighter than what container engines ship: no namespaces
- * by any call, no io_uring, no sockets but unix and internet ones, no typing into terminals, one
- * ABI.
+ * The system calls of a container (src/base/calls.h), as the OCI runtime specification writes them.
  */
 #pragma once
 

@@ -92,7 +92,7 @@ static int check_cpu(const struct verify *v, struct sight *ret, struct err *e)
 	if (read_cpu(v->s->group, &quota, &period, e) < 0)
 		return e->num;
 	if (__builtin_mul_overflow(quota, UINT64_C(1000), &used) ||
-	    __builtin_mul_overflow(v->s->spec->limits.cpus, period, &asked) || used > asked)
+	    __builtin_mul_overflow(v->limits.cpus, period, &asked) || used > asked)
 		return err_set(e, -EPERM, "%" PRIu64 " of %" PRIu64 " us, more than was asked for",
 			       quota, period);
 	return sight_set(ret, "%" PRIu64 " of every %" PRIu64 " us", quota, period);
@@ -103,7 +103,7 @@ static int check_memory(const struct verify *v, struct sight *ret, struct err *e
 {
 	const struct cgroup *g = v->s->group;
 	int dir = g->dir[CGROUP_MEMORY], r;
-	uint64_t most = v->s->spec->limits.memory, memory = 0, swap;
+	uint64_t most = v->limits.memory, memory = 0, swap;
 
 	if (check_most(dir, g->v2[CGROUP_MEMORY] ? "memory.max" : "memory.limit_in_bytes", most,
 		       &memory, e) < 0)
@@ -120,8 +120,7 @@ static int check_pids(const struct verify *v, struct sight *ret, struct err *e)
 {
 	uint64_t pids = 0;
 
-	if (check_most(v->s->group->dir[CGROUP_PIDS], "pids.max", v->s->spec->limits.pids, &pids,
-		       e) < 0)
+	if (check_most(v->s->group->dir[CGROUP_PIDS], "pids.max", v->limits.pids, &pids, e) < 0)
 		return e->num;
 	return sight_set(ret, "pids.max: %" PRIu64, pids);
 }

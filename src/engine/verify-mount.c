@@ -9,6 +9,7 @@
 
 #include "oci.h"
 #include "path.h"
+#include "proc-hidden.h"
 #include "str.h"
 #include "verify.h"
 
@@ -154,15 +155,15 @@ int verify_masked_proc(const struct verify *v, unsigned int row, struct sight *r
 		return e->num;
 	if (!m || !span_is(m->type, "proc") || !span_is(m->root, "/"))
 		return err_set(e, -EPERM, "PID 1 has no /proc of its own");
-	for (size_t i = 0; oci_masked[i]; i++) {
-		if (check_masked(v, root, oci_masked[i], e) < 0)
+	for (size_t i = 0; proc_masked[i]; i++) {
+		if (check_masked(v, root, proc_masked[i], e) < 0)
 			return e->num;
-		covered += text_mount_at(&v->mounts, oci_masked[i]) ? 1 : 0;
+		covered += text_mount_at(&v->mounts, proc_masked[i]) ? 1 : 0;
 	}
-	for (size_t i = 0; oci_readonly[i]; i++) {
-		if (check_readonly(v, root, oci_readonly[i], e) < 0)
+	for (size_t i = 0; proc_readonly[i]; i++) {
+		if (check_readonly(v, root, proc_readonly[i], e) < 0)
 			return e->num;
-		readonly += text_mount_at(&v->mounts, oci_readonly[i]) ? 1 : 0;
+		readonly += text_mount_at(&v->mounts, proc_readonly[i]) ? 1 : 0;
 	}
 	return sight_set(ret, "%zu paths of /proc covered, %zu read-only", covered, readonly);
 }
@@ -188,8 +189,8 @@ static bool mount_allowed(const struct text_mount *m)
 		if (span_is(m->point, devices[i].path))
 			return span_ends(m->root, devices[i].path + STRLEN("/dev"));
 	if (span_is(m->type, "proc"))
-		return span_is(m->point, "/proc") || in_list(m->point, oci_readonly);
-	if (in_list(m->point, oci_masked) && span_ends(m->root, "/null"))
+		return span_is(m->point, "/proc") || in_list(m->point, proc_readonly);
+	if (in_list(m->point, proc_masked) && span_ends(m->root, "/null"))
 		return true;
 	return in_list(m->type, own) && span_is(m->root, "/");
 }

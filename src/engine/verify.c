@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The receipt of a container, from the outside: what the kernel says of the running PID 1 in
+ * The receipt of a sandbox, from the outside: what the kernel says of the running PID 1 in
  * /proc/PID, whatever the runtime was told. Everything is read through one descriptor of that
  * directory, which never comes to mean another process; that the process lived before and after is
- * known by its pidfd. No code of a user has run yet, but the files below its root and its /dev are
- * read as if one had.
+ * known by its pidfd. The rows here are those of a container and those that all engines share. No
+ * code of a user has run yet, but the files below its root and its /dev are read as if one had.
  *
  * A row is enforced if its look returns 0, and in no other way: what cannot be read or understood
  * is not enforced.
@@ -19,6 +19,7 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
+#include "apparmor.h"
 #include "clock.h"
 #include "fd.h"
 #include "oci.h"
@@ -57,8 +58,7 @@ static int check_namespace(const struct verify *v, const char *name, ino_t *ret,
 	return 0;
 }
 
-static int look_namespace(const struct verify *v, unsigned int row, struct sight *ret,
-			  struct err *e)
+int verify_namespace(const struct verify *v, unsigned int row, struct sight *ret, struct err *e)
 {
 	static const char *const names[RECEIPT_ROWS] = {
 		[EXTRA_MOUNT_NAMESPACE] = "mnt",
@@ -74,7 +74,7 @@ static int look_namespace(const struct verify *v, unsigned int row, struct sight
 	return sight_set(ret, "%s:[%ju], not the host's", names[row], (uintmax_t)ns);
 }
 
-static int look_pid(const struct verify *v, unsigned int row, struct sight *ret, struct err *e)
+int verify_pid_namespace(const struct verify *v, unsigned int row, struct sight *ret, struct err *e)
 {
 	struct span rest, word, last = { 0 };
 	size_t n = 0;
@@ -108,7 +108,8 @@ static int check_map(const struct verify *v, const char *path, struct err *e)
 	return 0;
 }
 
-static int look_user(const struct verify *v, unsigned int row, struct sight *ret, struct err *e)
+int verify_user_namespace(const struct verify *v, unsigned int row, struct sight *ret,
+			  struct err *e)
 {
 	ino_t ns;
 
@@ -119,11 +120,11 @@ static int look_user(const struct verify *v, unsigned int row, struct sight *ret
 			 OCI_IDS);
 }
 
-/* PID 1 itself has the first of the ids (and a saved group that is another one of them: see
- * confine_self() of the guest), and we have none of them. */
-static int look_ids(const struct verify *v, unsigned int row, struct sight *ret, struct err *e)
+/* PID 1 has one of the ids, and we have none of them. Its saved group may be another one of them:
+ * see confine_self() of the guest. */
+int verify_ids(const struct verify *v, uint32_t offset, struct sight *ret, struct err *e)
 {
-	uint64_t first = v->s->ids, last = first + OCI_IDS - 1, group;
+	uint64_t first = v->s->ids, last = first + OCI_IDS - 1, own = first + offset, group;
 	struct span uid, gid, groups, word;
 
 	if (check_map(v, "uid_map", e) < 0 || check_map(v, "gid_map", e) < 0)
@@ -132,16 +133,21 @@ static int look_ids(const struct verify *v, unsigned int row, struct sight *ret,
 	    (getegid() >= first && getegid() <= last))
 		return err_set(e, -EPERM, "the ids from %u on are not the sandbox's alone",
 			       v->s->ids);
-	if (!text_field(buf_text(&v->status), "Uid:", &uid) || !text_all_are(uid, first, first) ||
+	if (!text_field(buf_text(&v->status), "Uid:", &uid) || !text_all_are(uid, own, own) ||
 	    !text_field(buf_text(&v->status), "Gid:", &gid) || !text_all_are(gid, first, last) ||
 	    !text_field(buf_text(&v->status), "Groups:", &groups))
-		return err_set(e, -EPERM, "PID 1 does not run as id %u", v->s->ids);
+		return err_set(e, -EPERM, "PID 1 does not run as id %" PRIu64, own);
 	while (span_word(&groups, &word))
 		if (!span_number(word, &group) || group < first || group > last)
 			return err_set(e, -EPERM, "PID 1 is in a group that is not the sandbox's");
-	return sight_set(ret, "runs as %u of %u to %" PRIu64 "%s", v->s->ids, v->s->ids, last,
+	return sight_set(ret, "runs as %" PRIu64 " of %u to %" PRIu64 "%s", own, v->s->ids, last,
 			 v->s->rootless ? ", subordinate ids that this user's sandboxes share"
 					: "");
+}
+
+static int look_ids(const struct verify *v, unsigned int row, struct sight *ret, struct err *e)
+{
+	return verify_ids(v, 0, ret, e);
 }
 
 /* Whether a file below net/ names no device but lo. One that this kernel does not have names none,
@@ -160,7 +166,7 @@ static int check_devices(const struct verify *v, const char *path, enum text_net
 	return 0;
 }
 
-static int look_network(const struct verify *v, unsigned int row, struct sight *ret, struct err *e)
+int verify_network(const struct verify *v, unsigned int row, struct sight *ret, struct err *e)
 {
 	static const char *const v6[] = { "net/if_inet6", "net/ipv6_route" };
 	ino_t ns;
@@ -179,22 +185,27 @@ static int look_network(const struct verify *v, unsigned int row, struct sight *
 	return sight_set(ret, "net:[%ju]: lo alone, no route to elsewhere", (uintmax_t)ns);
 }
 
-static int look_seccomp(const struct verify *v, unsigned int row, struct sight *ret, struct err *e)
+int verify_seccomp(const struct verify *v, uint64_t filters, struct sight *ret, struct err *e)
 {
 	const char *status = buf_text(&v->status);
-	uint64_t mode, filters;
+	uint64_t mode, n;
 
 	if (!text_field_number(status, "Seccomp:", &mode) ||
-	    !text_field_number(status, "Seccomp_filters:", &filters))
+	    !text_field_number(status, "Seccomp_filters:", &n))
 		return err_set(e, -EBADMSG, "no Seccomp in the status of PID 1");
-	if (mode != 2 || filters < 1)
+	if (mode != 2 || n < filters)
 		return err_set(e, -EPERM, "Seccomp: %" PRIu64 ", Seccomp_filters: %" PRIu64, mode,
-			       filters);
-	return sight_set(ret, "Seccomp: 2, Seccomp_filters: %" PRIu64, filters);
+			       n);
+	return sight_set(ret, "Seccomp: 2, Seccomp_filters: %" PRIu64, n);
 }
 
-static int look_no_new_privileges(const struct verify *v, unsigned int row, struct sight *ret,
-				  struct err *e)
+static int look_seccomp(const struct verify *v, unsigned int row, struct sight *ret, struct err *e)
+{
+	return verify_seccomp(v, 1, ret, e);
+}
+
+int verify_no_new_privileges(const struct verify *v, unsigned int row, struct sight *ret,
+			     struct err *e)
 {
 	uint64_t set;
 
@@ -205,13 +216,7 @@ static int look_no_new_privileges(const struct verify *v, unsigned int row, stru
 	return sight_set(ret, "NoNewPrivs: 1");
 }
 
-/*
- * PID 1 keeps a few, to start commands as the users they ask for; in a user namespace of its own
- * they are worth nothing outside. That it starts commands without any is hutch-guest's to do, and
- * not to be seen here.
- */
-static int look_capabilities(const struct verify *v, unsigned int row, struct sight *ret,
-			     struct err *e)
+int verify_capabilities(const struct verify *v, uint64_t may, uint64_t *ret, struct err *e)
 {
 	static const struct {
 		const char *key;
@@ -227,15 +232,31 @@ static int look_capabilities(const struct verify *v, unsigned int row, struct si
 	if (check_namespace(v, "user", &ns, e) < 0)
 		return e->num;
 	for (size_t i = 0; i < ARRAY_SIZE(sets); i++) {
-		uint64_t may = sets[i].may_have ? oci_guest_capabilities() : 0;
+		uint64_t most = sets[i].may_have ? may : 0;
 
 		if (!text_field_hex(buf_text(&v->status), sets[i].key, &bits))
 			return err_set(e, -EBADMSG, "no %s in the status of PID 1", sets[i].key);
-		if (bits & ~may)
+		if (bits & ~most)
 			return err_set(e, -EPERM,
 				       "%s %016" PRIx64 ", of which %" PRIx64 " is too much",
-				       sets[i].key, bits, bits & ~may);
+				       sets[i].key, bits, bits & ~most);
 	}
+	*ret = bits;
+	return 0;
+}
+
+/*
+ * PID 1 keeps a few, to start commands as the users they ask for; in a user namespace of its own
+ * they are worth nothing outside. That it starts commands without any is hutch-guest's to do, and
+ * not to be seen here.
+ */
+static int look_capabilities(const struct verify *v, unsigned int row, struct sight *ret,
+			     struct err *e)
+{
+	uint64_t bits = 0;
+
+	if (verify_capabilities(v, oci_guest_capabilities(), &bits, e) < 0)
+		return e->num;
 	return sight_set(ret,
 			 "none outside its user namespace; inside, PID 1 keeps %" PRIx64
 			 " (CapInh, CapAmb: 0)",
@@ -249,13 +270,17 @@ static int look_apparmor(const struct verify *v, unsigned int row, struct sight 
 
 	/* The directory is the kernel's (5.1); a file in it that cannot be read is an AppArmor that
 	 * was built in and is off. */
-	if (r == -ENOENT || r == -EINVAL)
+	if (r == -ENOENT || r == -EINVAL) {
+		(void)snprintf(ret->advice, sizeof(ret->advice),
+			       "boot with apparmor=1 security=apparmor, then " APPARMOR_LOAD);
 		return err_set(e, -EOPNOTSUPP, "AppArmor is not loaded on this host");
+	}
 	if (r < 0)
 		return err_set(e, r, "cannot read the AppArmor profile of PID 1: %s", strerror(-r));
-	if (!str_has_suffix(profile, " (enforce)"))
-		return err_set(e, -EPERM, "AppArmor enforces no profile on PID 1");
-	return sight_set(ret, "profile %s", profile);
+	if (str_eq(profile, APPARMOR_PROFILE " (enforce)"))
+		return sight_set(ret, "profile %s", profile);
+	(void)snprintf(ret->advice, sizeof(ret->advice), "as root: " APPARMOR_LOAD);
+	return err_set(e, -EPERM, "PID 1 is %s, not " APPARMOR_PROFILE " (enforce)", profile);
 }
 
 static int look_kvm(const struct verify *v, unsigned int row, struct sight *ret, struct err *e)
@@ -277,7 +302,7 @@ static int read_limit(const char *limits, const char *key, uint64_t *ret_hard, s
 	return 0;
 }
 
-static int look_rlimits(const struct verify *v, unsigned int row, struct sight *ret, struct err *e)
+int verify_rlimits(const struct verify *v, unsigned int row, struct sight *ret, struct err *e)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(VERIFY_FILE_MAX);
 	uint64_t files, core;
@@ -293,17 +318,13 @@ static int look_rlimits(const struct verify *v, unsigned int row, struct sight *
 			 core);
 }
 
-/* Every row but landlock, keeper-locked and audit. */
-static const struct {
-	unsigned int row;
-	verify_look *look;
-} looks[] = {
-	{ LAYER_USER_NAMESPACE, look_user },
-	{ LAYER_PID_NAMESPACE, look_pid },
-	{ LAYER_NO_NETWORK_DEVICE, look_network },
+static const struct verify_row rows[] = {
+	{ LAYER_USER_NAMESPACE, verify_user_namespace },
+	{ LAYER_PID_NAMESPACE, verify_pid_namespace },
+	{ LAYER_NO_NETWORK_DEVICE, verify_network },
 	{ LAYER_SECCOMP, look_seccomp },
 	{ LAYER_NO_CAPABILITIES, look_capabilities },
-	{ LAYER_NO_NEW_PRIVILEGES, look_no_new_privileges },
+	{ LAYER_NO_NEW_PRIVILEGES, verify_no_new_privileges },
 	{ LAYER_READ_ONLY_ROOT, verify_root },
 	{ LAYER_APPARMOR, look_apparmor },
 	{ LAYER_CGROUP_CPU, verify_cgroup },
@@ -311,17 +332,17 @@ static const struct {
 	{ LAYER_CGROUP_PIDS, verify_cgroup },
 	{ LAYER_DISK_QUOTA, verify_disk },
 	{ LAYER_KVM, look_kvm },
-	{ EXTRA_MOUNT_NAMESPACE, look_namespace },
-	{ EXTRA_IPC_NAMESPACE, look_namespace },
-	{ EXTRA_UTS_NAMESPACE, look_namespace },
-	{ EXTRA_CGROUP_NAMESPACE, look_namespace },
+	{ EXTRA_MOUNT_NAMESPACE, verify_namespace },
+	{ EXTRA_IPC_NAMESPACE, verify_namespace },
+	{ EXTRA_UTS_NAMESPACE, verify_namespace },
+	{ EXTRA_CGROUP_NAMESPACE, verify_namespace },
 	{ EXTRA_OWN_IDS, look_ids },
 	{ EXTRA_MASKED_PROC, verify_masked_proc },
 	{ EXTRA_NO_SYSFS, verify_mounts },
 	{ EXTRA_NO_DEVICES, verify_devices },
-	{ EXTRA_RLIMITS, look_rlimits },
+	{ EXTRA_RLIMITS, verify_rlimits },
 };
-static_assert(ARRAY_SIZE(looks) == RECEIPT_ROWS - 3, "a row that nobody looks at");
+static_assert(ARRAY_SIZE(rows) == VERIFY_ROWS, "a row that nobody looks at");
 
 /* Nobody has reaped it: until then its number is not another's. Waits that long for its end. */
 static int check_alive(const struct engine_sandbox *b, int msec, struct err *e)
@@ -378,16 +399,23 @@ static bool is_guest(const struct verify *v)
 
 /* A runtime says that it has started the process when that still has its last steps before it:
  * capabilities, seccomp, execve(2). */
-static int await_guest(const struct verify *v, uint64_t deadline, struct err *e)
+static int await_program(const struct verify *v, const struct verify_table *t, uint64_t deadline,
+			 struct err *e)
 {
-	while (!is_guest(v)) {
+	while (!t->runs(v)) {
 		if (clock_mono() >= deadline)
-			return err_set(e, -ETIME, "PID 1 does not run hutch-guest");
+			return err_set(e, -ETIME, "PID 1 does not run %s", t->program);
 		if (check_alive(v->b, 1, e) < 0)
 			return e->num;
 	}
 	return 0;
 }
+
+const struct verify_table verify_of_container = {
+	.rows = rows,
+	.runs = is_guest,
+	.program = "hutch-guest",
+};
 
 static int read_process(struct verify *v, struct err *e)
 {
@@ -415,24 +443,24 @@ static void look_at_pause(const struct verify *v, struct receipt *r)
 	receipt_pause(r, can ? "freezer" : NULL, "%s", can ? sight.seen : e.msg);
 }
 
-static void look_at_all(const struct verify *v, struct receipt *r)
+static void look_at_all(const struct verify *v, const struct verify_row *all, struct receipt *r)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(looks); i++) {
+	for (size_t i = 0; i < VERIFY_ROWS; i++) {
 		struct err e = ERR_INIT;
 		struct sight sight = { 0 };
 
-		if (looks[i].look(v, looks[i].row, &sight, &e) == 0) {
-			receipt_yes(r, looks[i].row, "%s", sight.seen);
+		if (all[i].look(v, all[i].row, &sight, &e) == 0) {
+			receipt_yes(r, all[i].row, "%s", sight.seen);
 			continue;
 		}
-		receipt_no(r, looks[i].row, "%s", e.msg);
+		receipt_no(r, all[i].row, "%s", e.msg);
 		if (sight.advice[0])
-			receipt_advise(r, looks[i].row, "%s", sight.advice);
+			receipt_advise(r, all[i].row, "%s", sight.advice);
 	}
 }
 
-void verify_process(const struct engine_start *s, const struct engine_sandbox *b, uint64_t deadline,
-		    struct receipt *r)
+void verify_process(const struct verify_table *t, const struct engine_start *s,
+		    const struct engine_sandbox *b, uint64_t deadline, struct receipt *r)
 {
 	_cleanup_(verify_done) struct verify v = {
 		.s = s,
@@ -440,23 +468,24 @@ void verify_process(const struct engine_start *s, const struct engine_sandbox *b
 		.proc = -EBADF,
 		.status = BUF_INIT(VERIFY_FILE_MAX),
 		.mountinfo = BUF_INIT(VERIFY_FILE_MAX),
+		.limits = engine_limits(s->spec),
 	};
 	struct err e = ERR_INIT;
 
-	if (open_process(&v, &e) == 0 && (!deadline || await_guest(&v, deadline, &e) == 0) &&
+	if (open_process(&v, &e) == 0 && (!deadline || await_program(&v, t, deadline, &e) == 0) &&
 	    read_process(&v, &e) == 0) {
-		look_at_all(&v, r);
+		look_at_all(&v, t->rows, r);
 		look_at_pause(&v, r);
 		if (check_alive(b, 0, &e) == 0)
 			return;
 	}
-	for (size_t i = 0; i < ARRAY_SIZE(looks); i++)
-		receipt_no(r, looks[i].row, "%s", e.msg);
+	for (size_t i = 0; i < VERIFY_ROWS; i++)
+		receipt_no(r, t->rows[i].row, "%s", e.msg);
 	receipt_pause(r, NULL, "%s", e.msg);
 }
 
 void verify_container(const struct engine_start *s, const struct engine_sandbox *b,
 		      struct receipt *r)
 {
-	verify_process(s, b, clock_mono() + GUEST_SECONDS * NSEC_PER_SEC, r);
+	verify_process(&verify_of_container, s, b, clock_mono() + GUEST_SECONDS * NSEC_PER_SEC, r);
 }

@@ -17,7 +17,8 @@ struct verify {
 	int proc;	   /* /proc/PID */
 	struct buf status; /* what of /proc/PID more than one row needs */
 	struct buf mountinfo;
-	struct text_mounts mounts; /* of mountinfo; none where it could not be read */
+	struct text_mounts mounts;   /* of mountinfo; none where it could not be read */
+	struct cgroup_limits limits; /* what its groups were to be given */
 };
 
 /* What a look has found. */
@@ -33,10 +34,40 @@ typedef int verify_look(const struct verify *v, unsigned int row, struct sight *
 /* Notes what was seen; 0. */
 int sight_set(struct sight *s, const char *fmt, ...) _printf_(2, 3);
 
-/* Fills the receipt once PID 1 has become hutch-guest, which may take until `deadline`
+struct verify_row {
+	unsigned int row;
+	verify_look *look;
+};
+
+/* What an engine looks at: VERIFY_ROWS of them, every row but landlock, keeper-locked and audit. */
+enum {
+	VERIFY_ROWS = RECEIPT_ROWS - 3
+};
+struct verify_table {
+	const struct verify_row *rows;
+	bool (*runs)(const struct verify *v); /* PID 1 is what it has to become */
+	const char *program;		      /* its name */
+};
+
+extern const struct verify_table verify_of_container, verify_of_machine;
+
+/* Fills the receipt once PID 1 has become its program, which may take until `deadline`
  * (clock_mono()). 0, for tests: looks at any process, at once. */
-void verify_process(const struct engine_start *s, const struct engine_sandbox *b, uint64_t deadline,
-		    struct receipt *r);
+void verify_process(const struct verify_table *t, const struct engine_start *s,
+		    const struct engine_sandbox *b, uint64_t deadline, struct receipt *r);
+
+/* verify.c: rows of every engine. */
+verify_look verify_user_namespace, verify_pid_namespace, verify_network, verify_no_new_privileges,
+	verify_namespace, verify_rlimits;
+
+/* The sandbox's ids are its own, and PID 1 runs as the one that is `offset` above the first. */
+int verify_ids(const struct verify *v, uint32_t offset, struct sight *ret, struct err *e);
+
+/* Nothing but `may` in what PID 1 has and can get of capabilities; *ret: what it has. */
+int verify_capabilities(const struct verify *v, uint64_t may, uint64_t *ret, struct err *e);
+
+/* As many filters of system calls at least. */
+int verify_seccomp(const struct verify *v, uint64_t filters, struct sight *ret, struct err *e);
 
 /* A descriptor (O_PATH) of what PID 1 has as "/", or an error. */
 int verify_open_root(const struct verify *v, struct err *e);

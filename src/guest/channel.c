@@ -5,12 +5,14 @@
  * (link_ready), and the keeper is not read from while it is very much: its requests have answers.
  */
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 
 #include "confine.h"
 #include "guest.h"
 #include "log.h"
+#include "vm.h"
 
 enum {
 	INPUT_MAX = 128 * 1024, /* read from the channel at once */
@@ -27,18 +29,30 @@ void guest_check(struct guest *g, int r)
 	g->result = EXIT_FAILURE;
 }
 
+static void end(struct guest *g, int result)
+{
+	if (!g->ended)
+		g->result = result;
+	g->ended = true;
+}
+
+static void give_up(struct guest *g, const struct err *e)
+{
+	log_error("%s", e->msg);
+	end(g, EXIT_FAILURE);
+}
+
 static void on_hello(struct link *l, const struct fields *f, void *arg)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(256);
 	struct guest *g = arg;
 	struct err e = ERR_INIT;
 
-	if (confine_start(f, &e) < 0) {
-		log_error("%s", e.msg);
-		g->ended = true;
-		g->result = EXIT_FAILURE;
+	if (vm_settle(f, &e) < 0 || egress_open(g, f, &e) < 0 || confine_start(f, &e) < 0) {
+		give_up(g, &e);
 		return;
 	}
+	g->asleep = false;
 	fields_put_number(&b, TAG_VERSION, WIRE_VERSION);
 	fields_put_text(&b, TAG_AGENT, "hutch-guest " HUTCH_VERSION);
 	fields_put_number(&b, TAG_LANDLOCK, confine_abi());
@@ -51,6 +65,10 @@ static void on_opened(struct link *l, uint32_t ch, enum wire_op op, const struct
 	struct guest *g = arg;
 
 	if (!job_room(g))
+		jobs_forget(g);
+	if (op == WIRE_OP_ADOPT)
+		exec_adopt(g, ch, f);
+	else if (!job_room(g))
 		guest_refuse(g, ch, WIRE_TOO_MANY,
 			     "too many commands, file operations and connections at once");
 	else if (op == WIRE_OP_EXEC)
@@ -59,6 +77,14 @@ static void on_opened(struct link *l, uint32_t ch, enum wire_op op, const struct
 		port_open(g, ch, f);
 	else
 		files_open(g, ch, op, f);
+}
+
+static void on_accepted(struct link *l, uint32_t ch, const struct fields *f, void *arg)
+{
+	struct job *j = link_cookie(l, ch);
+
+	if (j && j->ops->accepted)
+		j->ops->accepted(j);
 }
 
 static void on_data(struct link *l, uint32_t ch, unsigned int stream, const void *data, size_t n,
@@ -97,30 +123,63 @@ static void on_msg(struct link *l, uint32_t ch, enum wire_msg kind, const struct
 		j->ops->msg(j, kind, f);
 }
 
+static void tell(struct job *j, const struct fields *f)
+{
+	char text[WIRE_TEXT_MAX + 1] = "";
+	const char *value = "";
+	size_t pos = 0, n = 0;
+
+	(void)fields_next(f, TAG_TEXT, &pos, &value, &n);
+	memcpy(text, value, MIN(n, (size_t)WIRE_TEXT_MAX));
+	j->ops->answered(j, (enum wire_code)fields_number(f, TAG_CODE, WIRE_IO), text);
+}
+
 static void on_closed(struct link *l, uint32_t ch, const struct fields *f, void *arg)
 {
 	struct job *j = link_cookie(l, ch);
 
+	if (j && j->ops->answered)
+		tell(j, f);
 	if (j)
 		job_closed(j);
 }
 
+static void on_sleep(struct link *l, void *arg)
+{
+	struct guest *g = arg;
+
+	/* What else this round of the loop brings still goes out before ASLEEP. */
+	g->falling = true;
+}
+
+static void on_wake(struct link *l, const struct fields *f, void *arg)
+{
+	struct guest *g = arg;
+	struct err e = ERR_INIT;
+
+	if (vm_wake(f, &e) < 0)
+		give_up(g, &e);
+	g->asleep = false;
+}
+
+static void on_reset(struct link *l, void *arg)
+{
+	jobs_reset(arg);
+}
+
 static const struct link_ops ops = {
 	.hello = on_hello,
+	.sleep = on_sleep,
+	.wake = on_wake,
+	.reset = on_reset,
 	.opened = on_opened,
+	.accepted = on_accepted,
 	.data = on_data,
 	.eof = on_eof,
 	.credit = on_credit,
 	.msg = on_msg,
 	.closed = on_closed,
 };
-
-static void end(struct guest *g, int result)
-{
-	if (!g->ended)
-		g->result = result;
-	g->ended = true;
-}
 
 static void feed(struct guest *g)
 {
@@ -206,14 +265,45 @@ int guest_start(struct guest *g, int fd)
 	return r;
 }
 
+static void fall_asleep(struct guest *g)
+{
+	struct err e = ERR_INIT;
+
+	g->falling = false;
+	g->asleep = true;
+	if (vm_users_freeze(&e) < 0)
+		give_up(g, &e);
+	else
+		guest_check(g, link_asleep(g->link));
+}
+
+/*
+ * Asleep: nothing is read from a program, no child is reaped and no time limit looked at, for
+ * whatever would be said about it would be lost with the link.
+ */
+static void doze(struct guest *g)
+{
+	struct pollfd p = { .fd = g->channel.fd, .events = POLLIN };
+	size_t n;
+
+	(void)link_pending(g->link, &n);
+	if (n > 0)
+		p.events |= POLLOUT;
+	if (poll(&p, 1, -1) > 0 && (p.revents & (POLLIN | POLLHUP | POLLERR)))
+		feed(g);
+}
+
 int guest_serve(struct guest *g)
 {
 	while (!g->ended) {
-		int r = loop_once(g->loop, UINT64_MAX);
-
-		guest_check(g, r);
+		if (g->asleep)
+			doze(g);
+		else
+			guest_check(g, loop_once(g->loop, UINT64_MAX));
+		if (g->falling)
+			fall_asleep(g);
 		flush(g);
-		if (g->starved && link_ready(g->link)) {
+		if (!g->asleep && g->starved && link_ready(g->link)) {
 			g->starved = false;
 			jobs_wake(g);
 		}

@@ -15,6 +15,7 @@
 #include "confine.h"
 #include "fd.h"
 #include "str.h"
+#include "vm.h"
 
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -155,6 +156,10 @@ int child_become(const struct fields *f, int terminal, struct user *ret, struct 
 	/* Without the right to do so the user still has it as 0, 1 and 2. */
 	if (terminal >= 0 && ret->uid != geteuid())
 		(void)!fchown(terminal, ret->uid, (gid_t)-1);
+	r = vm_users_join();
+	if (r < 0)
+		return fail_with(fail, code_of_errno(-r),
+				 r == -EAGAIN ? "too many processes" : "cannot count the process");
 	if (set_limits(f, fail) < 0 || switch_user(ret, fail) < 0)
 		return -1;
 	r = confine_child(fields_has(f, TAG_OWNERS) && ret->uid == 0);
@@ -332,6 +337,20 @@ static int run(char *const *argv, char *const *env, struct failure *fail)
 	return -1;
 }
 
+/*
+ * From here on paths are the client's, and /proc/self/fd would lead to whatever is still open, were
+ * it a directory that nobody should enter.
+ */
+static int close_others(const struct child_spec *spec, struct failure *fail)
+{
+	const unsigned int report = (unsigned int)spec->report;
+
+	if ((report > 3 && syscall(SYS_close_range, 3, report - 1, 0) < 0) ||
+	    syscall(SYS_close_range, report + 1, ~0U, 0) < 0)
+		return fail_errno(fail, errno, "close", "descriptors");
+	return 0;
+}
+
 static int try_exec(const struct child_spec *spec, struct failure *fail)
 {
 	struct user user = { 0 };
@@ -343,7 +362,8 @@ static int try_exec(const struct child_spec *spec, struct failure *fail)
 		return fail_with(fail, WIRE_TOO_MANY, "no memory");
 	if (set_stdio(spec, fail) < 0 ||
 	    child_become(spec->fields, spec->terminal ? 0 : -EBADF, &user, fail) < 0 ||
-	    make_env(spec->fields, &user, &env, fail) < 0 || enter(spec->fields, &user, fail) < 0)
+	    close_others(spec, fail) < 0 || make_env(spec->fields, &user, &env, fail) < 0 ||
+	    enter(spec->fields, &user, fail) < 0)
 		return -1;
 	(void)sigemptyset(&none);
 	(void)sigprocmask(SIG_SETMASK, &none, NULL);

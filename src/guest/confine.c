@@ -5,6 +5,9 @@
  * what a script calls is as confined as the script.
  *
  * A path that does not exist has no rule: what is created there later is denied, not allowed.
+ *
+ * At another HELLO, of a machine that was asleep, users may have put a link where a path of the
+ * policy was. So its ruleset is put on above the first one, and allows nothing that this does not.
  */
 #include "confine.h"
 
@@ -16,6 +19,8 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
+#include "fd.h"
+#include "filter.h"
 #include "str.h"
 
 /* Newer than the headers of Debian 12. */
@@ -58,8 +63,17 @@ static const struct {
 static struct {
 	unsigned int abi;
 	uint64_t handled;
-	int ruleset;
-} state = { .ruleset = -EBADF };
+	int ruleset;	/* of the last HELLO */
+	int first;	/* and of the first one, if that was another */
+	uint64_t spare; /* capabilities that are kept and not in use: confine_raise() */
+} state = { .ruleset = -EBADF, .first = -EBADF };
+
+#define CAPABILITY(n) (UINT64_C(1) << (n))
+
+/* To become users, hand them their terminal, raise their limits, and end them. */
+#define IN_USE                                                                     \
+	(CAPABILITY(CAP_SETUID) | CAPABILITY(CAP_SETGID) | CAPABILITY(CAP_CHOWN) | \
+	 CAPABILITY(CAP_SYS_RESOURCE) | CAPABILITY(CAP_KILL))
 
 unsigned int confine_abi(void)
 {
@@ -122,6 +136,9 @@ static int make_ruleset(const struct fields *hello, struct err *e)
 
 	if (abi <= 0)
 		return 0; /* the keeper is told, and decides */
+	if (state.first < 0)
+		state.first = TAKE_FD(state.ruleset);
+	state.ruleset = fd_close(state.ruleset);
 	state.handled = attr.handled_access_fs = handled_by(abi);
 	/* The structure has grown since: this is its first member, which every kernel takes. */
 	state.ruleset = (int)syscall(SYS_landlock_create_ruleset, &attr,
@@ -141,8 +158,6 @@ static int make_ruleset(const struct fields *hello, struct err *e)
 	return 0;
 }
 
-#define CAPABILITY(n) (UINT64_C(1) << (n))
-
 /* Keeps of this process's capabilities those in `keep`, and uses those in `use`. 0 or -errno. */
 static int limit_capabilities(uint64_t keep, uint64_t use)
 {
@@ -161,10 +176,6 @@ static int limit_capabilities(uint64_t keep, uint64_t use)
 
 int confine_start(const struct fields *hello, struct err *e)
 {
-	/* To become users, hand them their terminal, raise their limits, and end them. */
-	const uint64_t use = CAPABILITY(CAP_SETUID) | CAPABILITY(CAP_SETGID) |
-			     CAPABILITY(CAP_CHOWN) | CAPABILITY(CAP_SYS_RESOURCE) |
-			     CAPABILITY(CAP_KILL);
 	const char *name;
 	size_t pos = 0, n;
 	int r;
@@ -174,9 +185,20 @@ int confine_start(const struct fields *hello, struct err *e)
 		(void)!sethostname(name, n);
 	if (make_ruleset(hello, e) < 0)
 		return e->num;
-	/* The last one is for a child: see confine_child(). */
-	r = limit_capabilities(use | CAPABILITY(CAP_DAC_READ_SEARCH), use);
+	/* The second one is for a child: see confine_child(). */
+	r = limit_capabilities(IN_USE | CAPABILITY(CAP_DAC_READ_SEARCH) | state.spare, IN_USE);
 	return r < 0 ? err_set(e, r, "cannot give up capabilities: %s", strerror(-r)) : 0;
+}
+
+void confine_keep(uint64_t capabilities)
+{
+	state.spare = capabilities;
+}
+
+void confine_raise(bool raise)
+{
+	if (state.spare != 0)
+		(void)limit_capabilities(UINT64_MAX, IN_USE | (raise ? state.spare : 0));
 }
 
 void confine_self(void)
@@ -194,6 +216,11 @@ void confine_self(void)
 	(void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 }
 
+static int restrict_self(int ruleset)
+{
+	return ruleset < 0 ? 0 : (int)syscall(SYS_landlock_restrict_self, ruleset, 0);
+}
+
 int confine_child(bool read_all)
 {
 	uint64_t keep = read_all ? CAPABILITY(CAP_DAC_READ_SEARCH) : 0;
@@ -203,7 +230,7 @@ int confine_child(bool read_all)
 	(void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 	if (r < 0)
 		return r;
-	if (state.ruleset < 0)
-		return 0;
-	return syscall(SYS_landlock_restrict_self, state.ruleset, 0) < 0 ? -errno : 0;
+	if (restrict_self(state.first) < 0 || restrict_self(state.ruleset) < 0)
+		return -errno;
+	return filter_apply();
 }

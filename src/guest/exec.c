@@ -78,7 +78,8 @@ static void finish(struct job *j)
 	struct command *c = command_of(j);
 	struct guest *g = j->guest;
 
-	if (!c->ended || !c->started || outflow_running(&c->out) || outflow_running(&c->err))
+	if (j->ch == 0 || !c->ended || !c->started || outflow_running(&c->out) ||
+	    outflow_running(&c->err))
 		return;
 	put_exit(c, &b);
 	guest_check(g, b.err ? b.err : link_eof(g->link, j->ch, 2));
@@ -135,6 +136,17 @@ static void on_grace(struct loop_timer *t)
 	outflow_limit(outflow_running(&c->out) ? &c->out : &c->err);
 }
 
+/* The process has ended: what is left is its output. May free the command. */
+static void wind_up(struct command *c)
+{
+	uint64_t end = clock_mono() + GRACE_SEC * NSEC_PER_SEC;
+
+	if (WIFSIGNALED(c->status) && loop_set_timer(c->job.guest->loop, &c->grace, end) < 0)
+		on_grace(&c->grace);
+	else
+		finish(&c->job);
+}
+
 static void command_ended(struct job *j, int status, const struct rusage *usage)
 {
 	struct command *c = command_of(j);
@@ -146,11 +158,8 @@ static void command_ended(struct job *j, int status, const struct rusage *usage)
 	/* SIGCHLD may be seen before the report: whatever it says is there by now. */
 	if (!c->started && !take_report(c))
 		return;
-	if (WIFSIGNALED(status) &&
-	    loop_set_timer(j->guest->loop, &c->grace, clock_mono() + GRACE_SEC * NSEC_PER_SEC) < 0)
-		on_grace(&c->grace);
-	else
-		finish(j);
+	if (!j->orphan)
+		wind_up(c);
 }
 
 static void command_data(struct job *j, unsigned int stream, const void *data, size_t n)
@@ -213,6 +222,20 @@ static void command_closed(struct job *j)
 	release(c);
 }
 
+/* Nobody has heard of one that has not started yet. Of the others nothing is read any more. */
+static bool command_orphaned(struct job *j)
+{
+	struct command *c = command_of(j);
+
+	if (!c->started)
+		return false;
+	loop_del_timer(&c->grace);
+	outflow_pause(&c->out);
+	outflow_pause(&c->err);
+	inflow_orphan(&c->in);
+	return true;
+}
+
 static void command_free(struct job *j)
 {
 	release(command_of(j));
@@ -226,6 +249,7 @@ static const struct job_ops ops = {
 	.wake = command_wake,
 	.closed = command_closed,
 	.ended = command_ended,
+	.orphaned = command_orphaned,
 	.free = command_free,
 };
 
@@ -337,4 +361,35 @@ void exec_open(struct guest *g, uint32_t ch, const struct fields *f)
 		command_closed(&c->job);
 		job_close(&c->job, code_of_errno(-r), strerror(-r));
 	}
+}
+
+static struct command *find_orphan(const struct guest *g, pid_t pid)
+{
+	for (struct job *j = g->jobs; j; j = j->next)
+		if (j->orphan && j->ops == &ops && command_of(j)->group == pid)
+			return command_of(j);
+	return NULL;
+}
+
+void exec_adopt(struct guest *g, uint32_t ch, const struct fields *f)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(64);
+	struct command *c = find_orphan(g, (pid_t)fields_number(f, TAG_PID, 0));
+
+	if (!c) {
+		guest_refuse(g, ch, WIRE_NOT_FOUND,
+			     "no command of that number waits to be adopted");
+		return;
+	}
+	job_adopt(&c->job, ch);
+	fields_put_number(&b, TAG_PID, (uint64_t)c->group);
+	guest_check(g, b.err ? b.err : link_accept(g->link, ch, &b));
+	/* What had ended before is said again on this channel. */
+	if (!outflow_running(&c->out))
+		guest_check(g, link_eof(g->link, ch, 1));
+	if (!outflow_running(&c->err) && c->terminal < 0)
+		guest_check(g, link_eof(g->link, ch, 2));
+	command_wake(&c->job);
+	if (c->ended)
+		wind_up(c);
 }

@@ -3,7 +3,8 @@
  * An outflow is watched only while it may send: without credit, or with a full link, its descriptor
  * is taken out of the loop (epoll reports EPOLLHUP whatever it is asked for), and the program
  * blocks on its own pipe. An inflow queues what the pipe does not take; credit goes back to the
- * keeper when the bytes are in the pipe, so the queue never exceeds WIRE_CREDIT_START.
+ * keeper when the bytes are in the pipe, so the queue never exceeds WIRE_CREDIT_START (twice that
+ * after an adoption).
  */
 #include "flow.h"
 
@@ -94,6 +95,11 @@ void outflow_wake(struct outflow *o)
 		g->starved = true;
 }
 
+void outflow_pause(struct outflow *o)
+{
+	loop_del_fd(&o->src);
+}
+
 bool outflow_running(const struct outflow *o)
 {
 	return o->fd >= 0;
@@ -117,13 +123,21 @@ static void in_close(struct inflow *i)
 	i->fd = fd_close(i->fd);
 }
 
+/* So many bytes of the queue are gone: credit for those that this channel has brought. */
+static void in_credit(struct inflow *i, size_t n)
+{
+	struct guest *g = i->job->guest;
+	size_t old = MIN(n, i->old);
+
+	i->old -= old;
+	guest_check(g, link_consumed(g->link, i->job->ch, i->stream, n - old));
+}
+
 /* Nobody reads any more: what waits is thrown away, and the keeper may go on sending. */
 static void in_drop(struct inflow *i)
 {
-	struct guest *g = i->job->guest;
-
 	in_close(i);
-	guest_check(g, link_consumed(g->link, i->job->ch, i->stream, i->queue.len));
+	in_credit(i, i->queue.len);
 	buf_done(&i->queue);
 	if (i->dropped)
 		i->dropped(i->job);
@@ -145,12 +159,11 @@ static void in_finish(struct inflow *i)
 /* Writes what it can: the number of bytes, or -errno when nobody reads. */
 static ssize_t in_write(struct inflow *i, const void *data, size_t n)
 {
-	struct guest *g = i->job->guest;
 	ssize_t k = RETRY_EINTR(write(i->fd, data, n));
 
 	if (k < 0)
 		return errno == EAGAIN ? 0 : -errno;
-	guest_check(g, link_consumed(g->link, i->job->ch, i->stream, (size_t)k));
+	in_credit(i, (size_t)k);
 	return k;
 }
 
@@ -174,7 +187,7 @@ static void on_writable(struct loop_fd *src, uint32_t events)
 void inflow_init(struct inflow *i, struct job *j, unsigned int stream, int fd)
 {
 	*i = (struct inflow){ .job = j, .stream = stream, .fd = fd };
-	i->queue.max = WIRE_CREDIT_START;
+	i->queue.max = 2 * WIRE_CREDIT_START; /* that of an earlier channel, and of this one */
 	i->src.cb = on_writable;
 	i->src.arg = i;
 }
@@ -215,4 +228,9 @@ void inflow_eof(struct inflow *i)
 	i->eof = true;
 	if (i->fd >= 0 && i->queue.len == 0)
 		in_finish(i);
+}
+
+void inflow_orphan(struct inflow *i)
+{
+	i->old = i->queue.len;
 }

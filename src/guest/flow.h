@@ -33,6 +33,7 @@ struct inflow {
 	int fd; /* -EBADF: what comes is thrown away */
 	bool eof;
 	struct buf queue;
+	size_t old; /* of the queue: bytes of a channel that is gone, which give no credit */
 };
 
 /* Takes `fd` (non-blocking). Nothing is read before outflow_wake(). */
@@ -42,6 +43,7 @@ void outflow_done(struct outflow *o);
 
 /* Reads again, if there is credit and room. */
 void outflow_wake(struct outflow *o);
+void outflow_pause(struct outflow *o); /* until outflow_wake() */
 bool outflow_running(const struct outflow *o);
 
 /*
@@ -54,3 +56,6 @@ void inflow_init(struct inflow *i, struct job *j, unsigned int stream, int fd);
 void inflow_done(struct inflow *i);
 void inflow_data(struct inflow *i, const void *data, size_t n);
 void inflow_eof(struct inflow *i);
+
+/* The channel is gone; what it brought is still passed on. */
+void inflow_orphan(struct inflow *i);

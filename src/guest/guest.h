@@ -5,7 +5,11 @@
  * A job is a process that was started for a channel: a command (exec.c) or a worker that does one
  * file operation (files.c). It ends in two halves, in either order: its process is reaped (pid
  * becomes 0), its channel is closed (ch becomes 0). With the second half it is freed. A connection
- * to a port (port.c) is a job without a process, so with its channel it is over.
+ * to a port (port.c) is a job without a process, so with its channel it is over. So is what goes
+ * out (egress.c), whose channels are the guest's own.
+ *
+ * In a virtual machine that was saved and is continued by another keeper the channels are gone. A
+ * command then is an orphan: nothing is read from it until it is adopted.
  */
 #pragma once
 
@@ -20,6 +24,7 @@ enum {
 };
 
 struct job;
+struct capture;
 
 struct guest {
 	struct loop *loop;
@@ -29,22 +34,33 @@ struct guest {
 	bool writing;	    /* the channel is watched for EPOLLOUT */
 	bool input_stopped; /* and not for EPOLLIN: too much waits to be written */
 	bool starved;	    /* somebody waits for link_ready() */
+	bool falling;	    /* SLEEP has come: ASLEEP is due at the end of the round */
+	bool asleep;	    /* nothing is looked at but the channel */
 	bool ended;
 	int result;
 	int null; /* /dev/null */
 	struct job *jobs;
-	size_t n_jobs;
+	size_t n_jobs;		 /* that the keeper asked for */
+	struct capture *capture; /* what catches what goes out; NULL: nothing does */
+	size_t n_streams;	 /* of it */
 	char chunk[CHUNK];
 };
 
 /* What a kind of job does with what the keeper says. NULL: nothing. */
 struct job_ops {
+	bool own;			 /* we opened its channel */
+	void (*accepted)(struct job *j); /* of such */
+	/* Likewise: the keeper closes it, and says why. closed() follows. */
+	void (*answered)(struct job *j, enum wire_code code, const char *text);
 	void (*data)(struct job *j, unsigned int stream, const void *data, size_t n);
 	void (*eof)(struct job *j, unsigned int stream);
 	void (*msg)(struct job *j, enum wire_msg kind, const struct fields *f);
 	void (*wake)(struct job *j);   /* there is credit again, or room in the link */
 	void (*closed)(struct job *j); /* the channel is gone; j->ch is 0 already */
 	void (*ended)(struct job *j, int status, const struct rusage *usage); /* j->pid is 0 */
+	/* The keeper is another one, who may adopt the job: false if there is nothing to adopt, and
+	 * without this callback; then the job is closed. */
+	bool (*orphaned)(struct job *j);
 	void (*free)(struct job *j);
 };
 
@@ -53,6 +69,7 @@ struct job {
 	const struct job_ops *ops;
 	pid_t pid;
 	uint32_t ch;
+	bool orphan; /* kept without a channel, until it is adopted */
 	struct job *prev, *next;
 };
 
@@ -69,8 +86,8 @@ void guest_check(struct guest *g, int r);
 
 /* ---- jobs.c ---- */
 
-/* Puts a job with a process (0: none) and a channel into the table. There is room: see job_room().
- */
+/* Puts a job with a process (0: none) and a channel into the table. There is room: see job_room(),
+ * which is about jobs that the keeper asks for. */
 void job_add(struct guest *g, struct job *j, const struct job_ops *ops, pid_t pid, uint32_t ch);
 bool job_room(const struct guest *g);
 
@@ -80,7 +97,16 @@ void job_close(struct job *j, enum wire_code code, const char *text);
 /* The keeper closed the job's channel. May free it. */
 void job_closed(struct job *j);
 
-/* Reaps whatever has ended: jobs and orphans. */
+/* The link is new: every channel is gone. */
+void jobs_reset(struct guest *g);
+
+/* The job has this channel now. */
+void job_adopt(struct job *j, uint32_t ch);
+
+/* Makes room by forgetting an orphan that has ended. */
+void jobs_forget(struct guest *g);
+
+/* Reaps whatever has ended: jobs, and what was left to PID 1. */
 void jobs_reap(struct guest *g);
 
 /* Tells every job that there is room in the link again. */
@@ -94,6 +120,11 @@ void guest_refuse(struct guest *g, uint32_t ch, enum wire_code code, const char 
 
 /* ---- operations ---- */
 
+/* egress.c: makes the sockets that catch what goes out, if HELLO says that anything may. Before
+ * privileges are given up. */
+int egress_open(struct guest *g, const struct fields *hello, struct err *e);
+
 void exec_open(struct guest *g, uint32_t ch, const struct fields *f);
+void exec_adopt(struct guest *g, uint32_t ch, const struct fields *f);
 void port_open(struct guest *g, uint32_t ch, const struct fields *f);
 void files_open(struct guest *g, uint32_t ch, enum wire_op op, const struct fields *f);

@@ -17,12 +17,12 @@ bool job_room(const struct guest *g)
 
 void job_add(struct guest *g, struct job *j, const struct job_ops *ops, pid_t pid, uint32_t ch)
 {
-	assert(job_room(g));
+	assert(ops->own || job_room(g));
 	*j = (struct job){ .guest = g, .ops = ops, .pid = pid, .ch = ch, .next = g->jobs };
 	if (g->jobs)
 		g->jobs->prev = j;
 	g->jobs = j;
-	g->n_jobs++;
+	g->n_jobs += !ops->own;
 	link_set_cookie(g->link, ch, j);
 }
 
@@ -31,7 +31,7 @@ static void release(struct job *j)
 {
 	struct guest *g = j->guest;
 
-	if (j->pid != 0 || j->ch != 0)
+	if (j->pid != 0 || j->ch != 0 || j->orphan)
 		return;
 	if (j->prev)
 		j->prev->next = j->next;
@@ -39,7 +39,7 @@ static void release(struct job *j)
 		g->jobs = j->next;
 	if (j->next)
 		j->next->prev = j->prev;
-	g->n_jobs--;
+	g->n_jobs -= !j->ops->own;
 	j->ops->free(j);
 }
 
@@ -77,6 +77,42 @@ void job_closed(struct job *j)
 	release(j);
 }
 
+void jobs_reset(struct guest *g)
+{
+	struct job *next;
+
+	for (struct job *j = g->jobs; j; j = next) {
+		next = j->next;
+		if (j->ch == 0)
+			continue;
+		j->orphan = j->ops->orphaned && j->ops->orphaned(j);
+		if (j->orphan)
+			j->ch = 0;
+		else
+			job_closed(j);
+	}
+}
+
+void job_adopt(struct job *j, uint32_t ch)
+{
+	j->orphan = false;
+	j->ch = ch;
+	link_set_cookie(j->guest->link, ch, j);
+}
+
+void jobs_forget(struct guest *g)
+{
+	struct job *oldest = NULL;
+
+	for (struct job *j = g->jobs; j; j = j->next)
+		if (j->orphan && j->pid == 0)
+			oldest = j;
+	if (!oldest)
+		return;
+	oldest->orphan = false;
+	release(oldest);
+}
+
 static struct job *find(const struct guest *g, pid_t pid)
 {
 	struct job *j = g->jobs;
@@ -91,7 +127,7 @@ static void reaped(struct job *j, int status, const struct rusage *usage)
 	/* The channel is held open by ended(), or closed by it: either way release() is due once.
 	 */
 	j->pid = 0;
-	if (j->ch != 0)
+	if (j->ch != 0 || j->orphan)
 		j->ops->ended(j, status, usage);
 	else
 		release(j);

@@ -11,6 +11,7 @@
 #include "guest.h"
 #include "log.h"
 #include "str.h"
+#include "vm.h"
 
 enum {
 	CHANNEL_FD = 3,
@@ -41,6 +42,26 @@ static int parse(int argc, char **argv, struct options *ret)
 			return -EINVAL;
 	}
 	return 0;
+}
+
+/*
+ * /init is what the kernel runs of an initramfs: this is a virtual machine. Arguments are what is
+ * left of the kernel's command line.
+ */
+static bool is_machine(const char *name)
+{
+	return getpid() == 1 && name && str_eq(name, "/init");
+}
+
+static int boot(void)
+{
+	struct err e = ERR_INIT;
+	int port = -EBADF;
+
+	if (vm_boot(&port, &e) == 0)
+		return port;
+	log_error("%s", e.msg);
+	return e.num;
 }
 
 /* The channel's descriptor, or -errno. */
@@ -99,10 +120,11 @@ int main(int argc, char **argv)
 {
 	static struct guest guest;
 	struct options o = { 0 };
+	bool machine = is_machine(argv[0]);
 	int r;
 
 	log_open("hutch-guest", LOG_LEVEL_INFO);
-	if (parse(argc, argv, &o) < 0)
+	if (!machine && parse(argc, argv, &o) < 0)
 		return usage();
 	if (getpid() != 1 && !o.not_init) {
 		log_error("this is PID 1 of a sandbox, not a program to be started by hand");
@@ -110,7 +132,7 @@ int main(int argc, char **argv)
 	}
 	r = FAULT("guest-begin");
 	if (r == 0)
-		r = open_channel(o.channel);
+		r = machine ? boot() : open_channel(o.channel);
 	if (r >= 0)
 		r = arrange_fds(r, &guest.null);
 	if (r == 0) {
@@ -124,9 +146,9 @@ int main(int argc, char **argv)
 		if (r == 0)
 			r = FAULT("guest-ready");
 	}
-	if (r < 0) {
+	if (r < 0)
 		log_error("cannot start: %s", strerror(-r));
-		return EXIT_FAILURE;
-	}
-	return guest_serve(&guest);
+	r = r < 0 ? EXIT_FAILURE : guest_serve(&guest);
+	vm_end();
+	return r;
 }

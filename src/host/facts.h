@@ -42,6 +42,8 @@ enum host_program_id {
 	HOST_NFT,
 	HOST_MMDEBSTRAP,
 	HOST_MKFS_EROFS,
+	HOST_MKFS_EXT4,
+	HOST_LZ4,
 	HOST_TAR,
 	HOST_GZIP,
 	HOST_ZSTD,
@@ -74,6 +76,7 @@ struct host_facts {
 	int seccomp_notify; /* SECCOMP_RET_USER_NOTIF */
 	int no_new_privs;
 	int landlock; /* ABI number, 1 and up */
+	int apparmor; /* the profile of sandboxes: see apparmor_try() */
 	int call[HOST_CALL_MAX];
 	int bpf_filter;	   /* a socket filter was loaded */
 	int bpf_sk_lookup; /* an sk_lookup program was loaded */

@@ -15,10 +15,11 @@ static const struct {
 	enum host_area area;
 	const struct probe *probes;
 } tables[] = {
-	{ HOST_AREA_KERNEL, probe_kernel },   { HOST_AREA_KERNEL, probe_lockdown },
-	{ HOST_AREA_CGROUPS, probe_cgroups }, { HOST_AREA_ENGINES, probe_engines },
-	{ HOST_AREA_ENGINES, probe_kvm },     { HOST_AREA_USERS, probe_users },
-	{ HOST_AREA_STORAGE, probe_storage }, { HOST_AREA_HARDWARE, probe_hardware },
+	{ HOST_AREA_KERNEL, probe_kernel },	{ HOST_AREA_KERNEL, probe_lockdown },
+	{ HOST_AREA_CGROUPS, probe_cgroups },	{ HOST_AREA_ENGINES, probe_engines },
+	{ HOST_AREA_ENGINES, probe_kvm },	{ HOST_AREA_ENGINES, probe_machine },
+	{ HOST_AREA_USERS, probe_users },	{ HOST_AREA_STORAGE, probe_storage },
+	{ HOST_AREA_HARDWARE, probe_hardware },
 };
 
 /* Copies what is safe to show; cuts between characters, never within one. */
@@ -193,6 +194,7 @@ static void run_probes(const struct probe_ctx *x, struct host_report *r)
 
 int host_probe(const struct host_options *o, struct host_report *ret, struct err *e)
 {
+	static const struct host_machine unknown = { .why = "KVM: not checked yet" };
 	char state[HOST_PATH_MAX] = "/var/lib/hutch", run[HOST_PATH_MAX] = "/run/hutch";
 	_cleanup_free_ struct host_facts *tried = NULL;
 	_cleanup_free_ struct host_report *r = calloc(1, sizeof(*r));
@@ -207,6 +209,7 @@ int host_probe(const struct host_options *o, struct host_report *ret, struct err
 			return err_errno(e, "cannot open the root directory");
 	}
 	x.facts = o->facts;
+	x.machine = o->machine ? o->machine : &unknown;
 	if (!x.facts) {
 		x.facts = tried = calloc(1, sizeof(*tried));
 		if (!tried)

@@ -90,13 +90,21 @@ struct host_report {
 	struct host_level_report levels[HOST_LEVEL_MAX];
 };
 
+/* What is known of virtual machines by who can try one out: libraries above this one. */
+struct host_machine {
+	char kernel[HOST_SHORT_MAX]; /* the guest's; "": none is installed */
+	int accel;		     /* 1: KVM; 0: TCG; -errno: no machine starts */
+	char why[HOST_WHY_MAX];	     /* why it is not KVM */
+};
+
 struct host_options {
 	int root_fd;	       /* stands for "/": where text files are read; -EBADF means "/" */
 	uid_t uid;	       /* on whose behalf; only 0 or not 0 and the subordinate ids matter */
 	const char *user;      /* name of that uid; NULL if it has none */
 	const char *state_dir; /* absolute, where images will live; NULL: /var/lib/hutch or XDG */
 	const char *run_dir;   /* absolute, where sandboxes will live; NULL: /run/hutch or XDG */
-	const struct host_facts *facts; /* NULL: try for real */
+	const struct host_facts *facts;	    /* NULL: try for real */
+	const struct host_machine *machine; /* NULL: no kernel, and nothing tried */
 };
 
 /* Options for the running process on the real host. The strings are static or the environment's. */

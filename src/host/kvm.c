@@ -2,8 +2,7 @@
 /*
  * KVM, as far as it can be judged without starting a guest. A /dev/kvm that answers is no proof: a
  * paravirtual one (kvm_pvm) creates a machine, runs it to its first HLT, and boots no kernel. So a
- * vendor module is asked for as well; the full check boots a guest and belongs to the microVM
- * engine.
+ * vendor module is asked for as well; what a guest has shown is in machine.c.
  */
 #include <fcntl.h>
 #include <linux/kvm.h>
@@ -48,30 +47,31 @@ static void explain_refused(const struct probe_ctx *x, struct host_check *c, int
 		check_advice(c, "look for kvm in the kernel's log: dmesg | grep -i kvm");
 }
 
+const char *host_kvm_vendor(const struct probe_ctx *x)
+{
+	if (exists(x, "sys/module/kvm_intel"))
+		return "kvm_intel";
+	return exists(x, "sys/module/kvm_amd") ? "kvm_amd" : NULL;
+}
+
 static bool probe_device(const struct probe_ctx *x, struct host_check *c)
 {
+	const char *vendor = host_kvm_vendor(x);
 	int api = x->facts->kvm;
-	const char *vendor = NULL;
 
-	if (exists(x, "sys/module/kvm_intel"))
-		vendor = "kvm_intel";
-	else if (exists(x, "sys/module/kvm_amd"))
-		vendor = "kvm_amd";
 	if (api == -ENOENT) {
 		explain_missing(x, c);
 	} else if (!vendor || (api >= 0 && api != KVM_API_VERSION)) {
 		check_value(c, HOST_WARN, "/dev/kvm exists, not trusted: TCG will be used");
 		check_detail(c,
 			     "no kvm_intel or kvm_amd behind it%s: such a device may answer and "
-			     "still boot no kernel; the full check boots a guest and comes with "
-			     "the microVM engine",
+			     "still boot no kernel",
 			     exists(x, "sys/module/kvm_pvm") ? " (but kvm_pvm)" : "");
 		check_advice(c, "for microVMs at full speed use a machine with VT-x or AMD-V");
 	} else if (api < 0) {
 		explain_refused(x, c, api);
 	} else {
 		check_value(c, HOST_OK, "%s, API %d", vendor, api);
-		check_detail(c, "the full check boots a guest and comes with the microVM engine");
 	}
 	return true;
 }

@@ -2,6 +2,7 @@
 /* The kernel: what confines a process, and what steers its connections. */
 #include <string.h>
 
+#include "apparmor.h"
 #include "probe.h"
 #include "str.h"
 
@@ -72,6 +73,27 @@ static bool probe_lsm(const struct probe_ctx *x, struct host_check *c)
 	if (!apparmor)
 		check_detail(c, "containers are confined without a profile: by namespaces, seccomp "
 				"and capabilities alone");
+	return true;
+}
+
+static bool probe_apparmor(const struct probe_ctx *x, struct host_check *c)
+{
+	int r = x->facts->apparmor;
+
+	if (r == -EOPNOTSUPP || r == -ENODATA)
+		return false; /* "security modules" has said so */
+	if (r == 0) {
+		check_value(c, HOST_OK, "%s is loaded", APPARMOR_PROFILE);
+		return true;
+	}
+	check_value(c, HOST_WARN, "%s %s", APPARMOR_PROFILE,
+		    r == -ENOENT ? "is not loaded" : "cannot be used");
+	if (r == -ENOENT)
+		check_detail(c, "containers run without it, and a policy that requires apparmor is "
+				"refused");
+	else
+		check_detail(c, "%s", strerror(-r));
+	check_advice(c, "as root: %s", APPARMOR_LOAD);
 	return true;
 }
 
@@ -149,6 +171,7 @@ const struct probe probe_lockdown[] = {
 	{ "sec.landlock", "Landlock", probe_landlock },
 	{ "sec.no-new-privs", "no_new_privs", probe_no_new_privs },
 	{ "sec.lsm", "security modules", probe_lsm },
+	{ "sec.apparmor", "AppArmor profile", probe_apparmor },
 	{ "net.steering", "egress steering", probe_steering },
 	{ "sec.bpf", "BPF", probe_bpf },
 	{ "sec.io-uring", "io_uring", probe_io_uring },

@@ -13,6 +13,7 @@ struct probe_ctx {
 	const char *state_dir;
 	const char *run_dir;
 	const struct host_facts *facts;
+	const struct host_machine *machine;
 };
 
 /* Fills in state, value, detail and advice; false: the question does not arise on this host. */
@@ -28,6 +29,7 @@ extern const struct probe probe_lockdown[];
 extern const struct probe probe_cgroups[];
 extern const struct probe probe_engines[];
 extern const struct probe probe_kvm[];
+extern const struct probe probe_machine[];
 extern const struct probe probe_users[];
 extern const struct probe probe_storage[];
 extern const struct probe probe_hardware[];
@@ -46,6 +48,9 @@ long long host_number(const struct probe_ctx *x, const char *path);
 
 /* A whole file, or its beginning as far as `b` holds; "" if it cannot be read. */
 const char *host_text(int root_fd, const char *path, struct buf *b);
+
+/* "kvm_intel" or "kvm_amd", if one is loaded, or NULL. */
+const char *host_kvm_vendor(const struct probe_ctx *x);
 
 /* True if the first processor has the flag: "vmx", "svm", "hypervisor". */
 bool host_cpu_flag(const struct probe_ctx *x, const char *flag);

@@ -140,8 +140,7 @@ static bool probe_tools(const struct probe_ctx *x, struct host_check *c)
 		{ HOST_MMDEBSTRAP, "mmdebstrap", HOST_WARN },
 		{ HOST_TAR, "tar", HOST_WARN },
 		{ HOST_GZIP, "gzip", HOST_WARN },
-		{ HOST_MKFS_EROFS, "erofs-utils", HOST_INFO }, /* disks of microVMs */
-		{ HOST_ZSTD, "zstd", HOST_INFO },	       /* imports only */
+		{ HOST_ZSTD, "zstd", HOST_INFO }, /* imports only */
 	};
 	_cleanup_buf_ struct buf good = BUF_INIT(128), bad = BUF_INIT(128), get = BUF_INIT(128);
 	enum host_state worst = HOST_OK;

@@ -12,6 +12,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
+#include "apparmor.h"
 #include "probe.h"
 
 #ifndef LANDLOCK_CREATE_RULESET_VERSION
@@ -126,6 +127,7 @@ void try_calls(struct host_facts *f)
 	f->seccomp_kill = seccomp_action(SECCOMP_RET_KILL_PROCESS);
 	f->seccomp_notify = seccomp_action(SECCOMP_RET_USER_NOTIF);
 	f->landlock = landlock_abi();
+	f->apparmor = apparmor_try(APPARMOR_PROFILE);
 	f->call[HOST_CALL_PIDFD_OPEN] = call_pidfd_open();
 	f->call[HOST_CALL_CLONE3] = call_clone3();
 	f->call[HOST_CALL_OPENAT2] = call_openat2();

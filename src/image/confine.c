@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <grp.h>
+#include <limits.h>
 #include <linux/capability.h>
 #include <sched.h>
 #include <signal.h>
@@ -55,8 +56,18 @@ static int allow_reading(int ruleset)
 	return 0;
 }
 
+/* The input, where it is a directory: what is in there is to be read by name. */
+static int allow_input(int ruleset, int input)
+{
+	struct stat st;
+
+	if (input < 0 || fstat(input, &st) < 0 || !S_ISDIR(st.st_mode))
+		return 0;
+	return allow(ruleset, input, LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR);
+}
+
 /* 1 if it holds, 0 if this kernel has no Landlock, or -errno. */
-static int landlock(int work)
+static int landlock(int work, int input)
 {
 	_cleanup_close_ int ruleset = -EBADF;
 	struct landlock_ruleset_attr attr = { .handled_access_fs = (1ULL << 13) - 1 };
@@ -80,6 +91,8 @@ static int landlock(int work)
 				      LANDLOCK_ACCESS_FS_EXECUTE));
 	if (r == 0)
 		r = allow_reading(ruleset);
+	if (r == 0)
+		r = allow_input(ruleset, input);
 	if (r < 0)
 		return r;
 	return syscall(SYS_landlock_restrict_self, ruleset, 0) < 0 ? -errno : 1;
@@ -122,11 +135,41 @@ static int set_limits(void)
 	return r < 0 ? r : proc_limit(RLIMIT_AS, MEMORY_MAX);
 }
 
-static int become_root(void)
+/*
+ * Puts an input that is a directory where the worker's ids can reach it. Done with the master's own
+ * id, which may still go where the path leads; by path, because the descriptor is one of the
+ * master's mount namespace, of which nothing can be mounted here.
+ */
+static int mount_input(int input)
 {
-	if (setgroups(0, NULL) < 0 || setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
+	_cleanup_close_ int tree = -EBADF;
+	char link[64], path[PATH_MAX];
+	struct stat want, got;
+	ssize_t n;
+
+	if (input < 0 || fstat(input, &want) < 0 || !S_ISDIR(want.st_mode))
+		return 0;
+	(void)snprintf(link, sizeof(link), "/proc/self/fd/%d", input);
+	n = readlink(link, path, sizeof(path) - 1);
+	if (n < 0)
 		return -errno;
-	return mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ? -errno : 0;
+	path[n] = '\0';
+	tree = open_tree(AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+	if (tree < 0 || fstat(tree, &got) < 0)
+		return -errno;
+	if (got.st_dev != want.st_dev || got.st_ino != want.st_ino)
+		return -ESTALE;
+	return move_mount(tree, "", AT_FDCWD, CONFINE_INPUT, MOVE_MOUNT_F_EMPTY_PATH) < 0 ? -errno
+											  : 0;
+}
+
+static int become_root(int input)
+{
+	int r = mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ? -errno : mount_input(input);
+
+	if (r == 0 && (setgroups(0, NULL) < 0 || setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0))
+		r = -errno;
+	return r;
 }
 
 static int close_stdio(void)
@@ -152,7 +195,7 @@ static int lock_down(const struct confine_job *job, int sock, struct channel_msg
 		r = -EBADMSG;
 	*m = (struct channel_msg){ 0 };
 	if (r == 0 && (at = "taking user ids"))
-		r = become_root();
+		r = become_root(job->input);
 	if (r == 0 && (at = "closing standard input and output"))
 		r = close_stdio();
 	if (r == 0 && (at = "refusing new privileges"))
@@ -160,7 +203,7 @@ static int lock_down(const struct confine_job *job, int sock, struct channel_msg
 	if (r == 0 && (at = "dropping capabilities"))
 		r = drop_caps();
 	if (r == 0 && (at = "Landlock"))
-		r = landlock(job->work);
+		r = landlock(job->work, job->input);
 	m->landlock = r > 0;
 	if (r >= 0 && (at = "setting limits"))
 		r = set_limits();

@@ -4,7 +4,8 @@
  *   - user ids of its own: 65536 that map to a range which owns nothing else on the host,
  *   - mount, network, pid, IPC and host name namespaces of its own, the network one empty,
  *   - four capabilities in that user namespace (owners, permissions), no new privileges,
- *   - Landlock, where the kernel has it: writes below the work directory, reads below /usr,
+ *   - Landlock, where the kernel has it: writes below the work directory, reads below the input and
+ * /usr,
  *   - limits on time, memory, descriptors and file size, nothing on descriptors 0 to 2,
  *   - a master whose end is its end.
  */
@@ -14,10 +15,13 @@
 #include "ids.h"
 #include "proc.h"
 
+/* Where the worker finds an input that is a directory. */
+#define CONFINE_INPUT "/tmp"
+
 struct confine_job {
 	const struct id_ranges *ids;
 	int work;  /* directory that it may write in */
-	int input; /* to read from, or -EBADF */
+	int input; /* to read from: a file, or a directory and what is below; or -EBADF */
 	/*
 	 * Runs in the worker, which ends with it. Its result and `e` go to the master in the last
 	 * packet, with what it has written to `m`.

@@ -10,46 +10,8 @@
 
 #include "fd.h"
 #include "job.h"
-#include "path.h"
-#include "state-dir.h"
 #include "str.h"
 #include "tree.h"
-
-int image_home_dir(int at, const char *name, bool make, int *ret_fd, struct err *e)
-{
-	_cleanup_close_ int fd = -EBADF;
-	int r = make ? path_mkdirs(at, name, 0700) : 0;
-	struct stat st;
-
-	if (r == 0)
-		r = fd = path_open_nofollow(at, name, O_RDONLY | O_DIRECTORY, 0);
-	if (r < 0)
-		return err_set(e, r, "cannot open '%s': %s", name, strerror(-r));
-	if (fstat(fd, &st) < 0)
-		return err_errno(e, "cannot look at '%s'", name);
-	if (st.st_uid != geteuid())
-		return err_set(e, -EPERM, "'%s' belongs to uid %u: refused", name,
-			       (unsigned int)st.st_uid);
-	if (st.st_mode & (S_IWGRP | S_IWOTH))
-		return err_set(e, -EPERM, "others can write in '%s': refused", name);
-	*ret_fd = TAKE_FD(fd);
-	return 0;
-}
-
-int image_home_open(const char *name, bool make, char path[static IMAGE_HOME_MAX], int *ret_fd,
-		    struct err *e)
-{
-	_cleanup_close_ int base_fd = -EBADF;
-	char base[IMAGE_HOME_MAX - 64], below[64];
-	const char *prefix = NULL;
-	int r = state_dir_open(make, base, sizeof(base), &prefix, &base_fd, e);
-
-	if (r < 0)
-		return r;
-	(void)snprintf(below, sizeof(below), "%s%s", prefix, name);
-	(void)snprintf(path, IMAGE_HOME_MAX, "%s/%s", base, below);
-	return image_home_dir(base_fd, below, make, ret_fd, e);
-}
 
 int image_store_open(struct image_store *s, bool make, struct err *e)
 {

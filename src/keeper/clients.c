@@ -186,6 +186,7 @@ static void drop_client(struct client *c)
 		hear_out(c);
 	relays_drop(k, c);
 	life_drop(c, 0);
+	save_drop(c, 0);
 	if (c->prev)
 		c->prev->next = c->next;
 	else

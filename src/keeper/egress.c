@@ -158,6 +158,13 @@ static void on_report(void *arg, const struct broker_event *ev)
 	journal_outcome(k, AUDIT_EGRESS, &p);
 }
 
+/* The same where cookies are connections, which hear of it after the log. */
+static void on_asked_report(void *arg, const struct broker_event *ev)
+{
+	on_report(arg, ev);
+	connection_reported(ev);
+}
+
 static bool is_recorded(void *arg)
 {
 	const struct keeper *k = arg;
@@ -181,15 +188,19 @@ static void record_question(struct keeper *k, const struct name *name)
 
 /* ---- the sandbox's side ---- */
 
-static bool on_ask(const struct name *name, const char **ret_reason, void *arg)
+bool egress_may_resolve(struct keeper *k, const struct name *name)
 {
-	struct keeper *k = arg;
-
 	if (ruleset_knows(k->egress->rules, name))
 		return true;
 	record_question(k, name);
-	*ret_reason = "not allowed by the policy of this sandbox";
 	return false;
+}
+
+static enum capture_may on_ask(const struct name *name, uint64_t number, const char **ret_reason,
+			       void *arg)
+{
+	*ret_reason = "not allowed by the policy of this sandbox";
+	return egress_may_resolve(arg, name) ? CAPTURE_MAY : CAPTURE_MAY_NOT;
 }
 
 static enum front_result result_of(enum broker_reason reason)
@@ -243,9 +254,12 @@ static int new_broker(struct keeper *k, struct egress *g, struct err *e)
 	static const struct broker_ops ops = { .report = on_report,
 					       .may_begin = is_recorded,
 					       .reply = on_reply };
+	static const struct broker_ops asked = { .report = on_asked_report,
+						 .may_begin = is_recorded,
+						 .reply = connection_reply };
 	const struct broker_conf conf = {
 		.loop = k->loop,
-		.ops = &ops,
+		.ops = egress_is_asked_for(k->spec) ? &asked : &ops,
 		.arg = k,
 		.limits = { .bytes_out = k->spec->egress.bytes_out,
 			    .bytes_in = k->spec->egress.bytes_in,
@@ -287,8 +301,8 @@ bool egress_start(struct keeper *k, uint64_t which, const int *files, size_t n)
 	struct capture_sockets s = CAPTURE_SOCKETS_INIT;
 	size_t used = 0;
 
-	if (!k->egress || k->egress->capture || which >> CAPTURE_SOCKETS != 0 ||
-	    (size_t)__builtin_popcountll(which) != n)
+	if (!k->egress || egress_is_asked_for(k->spec) || k->egress->capture ||
+	    which >> CAPTURE_SOCKETS != 0 || (size_t)__builtin_popcountll(which) != n)
 		return false;
 	for (unsigned int i = 0; i < CAPTURE_SOCKETS; i++)
 		if (which >> i & 1)
@@ -310,6 +324,7 @@ void egress_done(struct keeper *k)
 		return;
 	g->capture = capture_free(g->capture);
 	g->broker = broker_free(g->broker);
+	connections_done(k);
 	journal_tally(k, &g->tally, &p);
 	loop_del_timer(&g->tally_timer);
 	g->rules = ruleset_free(g->rules);

@@ -57,7 +57,8 @@ static void measure(const struct warden *w, struct end *end)
 	end->throttled = u.throttled;
 	end->memory_peak = u.memory_peak;
 	end->cpu_us = u.cpu_us;
-	if (w->box.disk > 0 && statfs(SCRATCH_ROOT, &fs) == 0) {
+	/* What is on the disk of a machine is its own to know. */
+	if (w->box.disk > 0 && !w->spec.machine.kernel && statfs(SCRATCH_ROOT, &fs) == 0) {
 		end->disk_full = fs.f_bavail == 0;
 		end->inodes_full = fs.f_ffree == 0;
 	}
@@ -92,6 +93,7 @@ void warden_end(struct warden *w, enum end_reason reason, bool started)
 	bool sealed;
 
 	(void)FAULT("end-begin");
+	warden_save_drop(w);
 	kill_init(w);
 	(void)FAULT("end-init");
 	end_keeper(w);
@@ -104,7 +106,7 @@ void warden_end(struct warden *w, enum end_reason reason, bool started)
 	(void)FAULT("end-groups");
 	sealed = witness_end(w, &end, started);
 	(void)FAULT("end-sealed");
-	if (started)
+	if (started && reason != END_SUSPENDED)
 		write_down(w, &end, sealed);
 	spec_done(&w->spec);
 	state_root_close(&w->root);

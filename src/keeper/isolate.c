@@ -42,13 +42,18 @@
 
 enum {
 	FILES_MAX = 512, /* clients, records of commands, and the few of the loop */
-	KEPT_MAX = 6,
+	KEPT_MAX = 7,
 };
 
 /* Does the policy let anything out? Only then can the keeper make sockets and connect them. */
 static bool has_egress(const struct spec *spec)
 {
 	return spec->egress.allow.n > 0;
+}
+
+static bool is_machine(const struct spec *spec)
+{
+	return spec->machine.kernel;
 }
 
 /* ---- 1: descriptors ---- */
@@ -70,8 +75,13 @@ static int close_between(int first, int last)
 
 int isolate_fds(const struct keeper_start *s, struct err *e)
 {
-	int kept[KEPT_MAX] = { STDERR_FILENO, s->guest,	 s->listener,
-			       s->client,     s->warden, s->chain ? s->chain->fd : -EBADF };
+	int kept[KEPT_MAX] = { STDERR_FILENO,
+			       s->guest,
+			       s->qmp,
+			       s->listener,
+			       s->client,
+			       s->warden,
+			       s->chain ? s->chain->fd : -EBADF };
 	int from = 0, r = 0;
 
 	qsort(kept, KEPT_MAX, sizeof(kept[0]), compare_fds);
@@ -126,7 +136,9 @@ static int die_with(pid_t parent)
 /* Two sockets a stream, and two pipes while bytes are on their way both ways. */
 static uint64_t most_files(const struct spec *spec)
 {
-	return FILES_MAX + (has_egress(spec) ? 6 * spec->egress.streams : 0);
+	const uint64_t each = is_machine(spec) ? 7 : 6; /* a machine's come by a pair of sockets */
+
+	return FILES_MAX + (has_egress(spec) ? each * spec->egress.streams : 0);
 }
 
 static int set_limits(const struct spec *spec)
@@ -238,20 +250,43 @@ static const struct sock_filter dialling[] = {
 	RETURN(SECCOMP_RET_ALLOW),
 	RETURN(OTHERWISE),
 };
+
+/* The streams of a machine come by its channel, and the broker takes sockets. A pair of this type
+ * is connected to itself for good: it can be joined to nothing else. */
+static const struct sock_filter pairing[] = {
+	UNLESS(__NR_socketpair, 7),
+	LOAD_ARG(0), UNLESS(AF_UNIX, 4),
+	LOAD_ARG(1), BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0xf), UNLESS(SOCK_STREAM, 1),
+	RETURN(SECCOMP_RET_ALLOW),
+	RETURN(OTHERWISE),
+};
+/* What a machine needs: a seed for its random numbers, a file for its monitor. */
+static const struct sock_filter monitoring[] = {
+	ALLOW(getrandom), ALLOW(sendmsg),
+};
 /* clang-format on */
 
-static int filter_calls(bool egress)
+static void add_filter(struct sock_fprog *prog, const struct sock_filter *more, size_t n)
+{
+	memcpy(prog->filter + prog->len, more, n * sizeof(*more));
+	prog->len += (unsigned short)n;
+}
+
+static int filter_calls(const struct spec *spec)
 {
 	static const struct sock_filter last = RETURN(OTHERWISE);
-	struct sock_filter all[ARRAY_SIZE(serving) + ARRAY_SIZE(dialling) + 1];
-	struct sock_fprog prog = { .len = ARRAY_SIZE(serving), .filter = all };
+	struct sock_filter all[ARRAY_SIZE(serving) + ARRAY_SIZE(dialling) + ARRAY_SIZE(pairing) +
+			       ARRAY_SIZE(monitoring) + 1];
+	struct sock_fprog prog = { .len = 0, .filter = all };
 
-	memcpy(all, serving, sizeof(serving));
-	if (egress) {
-		memcpy(all + prog.len, dialling, sizeof(dialling));
-		prog.len += ARRAY_SIZE(dialling);
-	}
-	all[prog.len++] = last;
+	add_filter(&prog, serving, ARRAY_SIZE(serving));
+	if (has_egress(spec))
+		add_filter(&prog, dialling, ARRAY_SIZE(dialling));
+	if (has_egress(spec) && is_machine(spec))
+		add_filter(&prog, pairing, ARRAY_SIZE(pairing));
+	if (is_machine(spec))
+		add_filter(&prog, monitoring, ARRAY_SIZE(monitoring));
+	add_filter(&prog, &last, 1);
 	return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog) < 0 ? -errno : 0;
 }
 
@@ -271,6 +306,6 @@ int isolate(const struct keeper_start *s, struct err *e)
 	if (r == 0 && (at = "Landlock"))
 		r = forbid_files(has_egress(s->spec));
 	if (r == 0 && (at = "the filter of system calls"))
-		r = filter_calls(has_egress(s->spec));
+		r = filter_calls(s->spec);
 	return r < 0 ? err_set(e, r, "isolating the keeper, %s: %s", at, strerror(-r)) : 0;
 }

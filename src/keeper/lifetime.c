@@ -145,6 +145,8 @@ static enum life_result judge(const struct warden *w, const struct life_order *o
 
 	if (o->want != WANT_NOTHING && next->paused == (o->want == WANT_PAUSED))
 		return LIFE_ALREADY;
+	if (o->want == WANT_PAUSED && w->saving)
+		return LIFE_FAILED; /* QEMU, stopped, would never finish its snapshot */
 	if ((o->want == WANT_PAUSED || o->on_timeout == THEN_PAUSE) && !w->receipt.pause)
 		return LIFE_NO_FREEZER;
 	if (o->on_timeout != THEN_AS_BEFORE)

@@ -31,6 +31,16 @@ int note_receive(int fd, struct keeper_note *ret, int files[static NOTE_FILES_MA
 	return 0;
 }
 
+void save_name(uint64_t number, char ret[static SAVE_NAME])
+{
+	ret[0] = 's';
+	ret[SAVE_NAME - 1] = '\0';
+	for (size_t i = SAVE_NAME - 2; i > 0; i--) {
+		ret[i] = "0123456789abcdefghijklmnopqrstuvwxyz"[number % 36];
+		number /= 36;
+	}
+}
+
 /* ---- values ---- */
 
 enum {

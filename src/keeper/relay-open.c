@@ -253,6 +253,14 @@ void relay_opened(struct link *l, uint32_t ch, enum wire_op op, const struct fie
 		egress_opened(c, ch, f);
 		return;
 	}
+	if (op == WIRE_OP_ADOPT) { /* the keeper's own */
+		client_check(c, link_close(l, ch, WIRE_UNSUPPORTED, NULL));
+		return;
+	}
+	if (op == WIRE_OP_SAVE) {
+		save_opened(c, ch, f);
+		return;
+	}
 	if (op == WIRE_OP_LIFE) {
 		life_opened(c, ch, f);
 		return;

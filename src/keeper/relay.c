@@ -150,6 +150,12 @@ static struct buf raw(const struct fields *f)
 	return (struct buf){ .data = (char *)f->data, .len = f->len, .max = f->len };
 }
 
+static void guest_asked(struct link *l, uint32_t ch, enum wire_op op, const struct fields *f,
+			void *arg)
+{
+	connection_opened(arg, ch, op, f);
+}
+
 static void guest_accepted(struct link *l, uint32_t ch, const struct fields *f, void *arg)
 {
 	struct relay *r = link_cookie(l, ch);
@@ -167,8 +173,13 @@ static void guest_accepted(struct link *l, uint32_t ch, const struct fields *f, 
 static void guest_data(struct link *l, uint32_t ch, unsigned int stream, const void *data, size_t n,
 		       void *arg)
 {
-	struct relay *r = link_cookie(l, ch);
+	struct relay *r;
 
+	if (guest_opened(ch)) {
+		connection_data(arg, ch, stream, data, n);
+		return;
+	}
+	r = link_cookie(l, ch);
 	if (!r || !(used[r->op][TO_CLIENT] >> stream & 1)) {
 		keeper_check(arg, link_consumed(l, ch, stream, n));
 		return;
@@ -178,19 +189,36 @@ static void guest_data(struct link *l, uint32_t ch, unsigned int stream, const v
 	flow_data(r, TO_CLIENT, stream, data, n);
 }
 
+static void guest_asleep(struct link *l, void *arg)
+{
+	struct keeper *k = arg;
+
+	(void)l;
+	if (k->phase == PHASE_HELLO)
+		keeper_tell_time(k);
+	else if (k->save.begun && k->save.file >= 0)
+		save_asleep(k);
+	else
+		keeper_stop(k, KEEPER_GUEST_BROKE);
+}
+
 static void guest_eof(struct link *l, uint32_t ch, unsigned int stream, void *arg)
 {
-	struct relay *r = link_cookie(l, ch);
+	struct relay *r = guest_opened(ch) ? NULL : link_cookie(l, ch);
 
-	if (r)
+	if (guest_opened(ch))
+		connection_eof(arg, ch, stream);
+	else if (r)
 		flow_eof(r, TO_CLIENT, stream);
 }
 
 static void guest_credit(struct link *l, uint32_t ch, unsigned int stream, void *arg)
 {
-	struct relay *r = link_cookie(l, ch);
+	struct relay *r = guest_opened(ch) ? NULL : link_cookie(l, ch);
 
-	if (r)
+	if (guest_opened(ch))
+		connection_credit(arg, ch, stream);
+	else if (r)
 		(void)flow_pump(r, TO_GUEST, stream);
 }
 
@@ -209,7 +237,7 @@ static void on_exit_msg(struct relay *r, const struct fields *f)
 static void guest_msg(struct link *l, uint32_t ch, enum wire_msg kind, const struct fields *f,
 		      void *arg)
 {
-	struct relay *r = link_cookie(l, ch);
+	struct relay *r = guest_opened(ch) ? NULL : link_cookie(l, ch);
 	struct buf b = raw(f);
 
 	if (!r)
@@ -226,11 +254,13 @@ static void guest_msg(struct link *l, uint32_t ch, enum wire_msg kind, const str
 
 static void guest_closed(struct link *l, uint32_t ch, const struct fields *f, void *arg)
 {
-	struct relay *r = link_cookie(l, ch);
+	struct relay *r = guest_opened(ch) ? NULL : link_cookie(l, ch);
 	uint64_t code = fields_number(f, TAG_CODE, WIRE_IO);
 	const char *text = "";
 	size_t pos = 0, n = 0;
 
+	if (guest_opened(ch))
+		connection_closed(arg, ch, f);
 	if (!r)
 		return;
 	r->guest_ch = 0; /* gone already */
@@ -241,12 +271,14 @@ static void guest_closed(struct link *l, uint32_t ch, const struct fields *f, vo
 
 const struct link_ops relay_guest_ops = {
 	.hello = guest_hello,
+	.opened = guest_asked,
 	.accepted = guest_accepted,
 	.data = guest_data,
 	.eof = guest_eof,
 	.credit = guest_credit,
 	.msg = guest_msg,
 	.closed = guest_closed,
+	.asleep = guest_asleep,
 };
 
 /* ---- the client's end ---- */
@@ -332,6 +364,7 @@ void relay_client_closed(struct link *l, uint32_t ch, const struct fields *f, vo
 
 	if (!r) {
 		life_drop(arg, ch); /* if it is one of those */
+		save_drop(arg, ch);
 		return;
 	}
 	if (r->op == WIRE_OP_ATTACH || (r->detached && r->open.len == 0)) {

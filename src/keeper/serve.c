@@ -10,11 +10,16 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "clock.h"
 #include "fault.h"
 #include "log.h"
 #include "serve.h"
+
+enum {
+	MACHINE_ID_BYTES = 16,
+};
 
 void keeper_stop(struct keeper *k, enum keeper_end end)
 {
@@ -39,12 +44,58 @@ static void put_paths(struct buf *b, enum wire_tag tag, const struct spec_list *
 		fields_put_text(b, tag, list->v[i]);
 }
 
+/* What makes a machine this one and no other: another has booted the same memory. */
+static void put_identity(const struct spec *s, struct buf *b)
+{
+	uint8_t seed[WIRE_SEED], id[MACHINE_ID_BYTES];
+	char text[2 * MACHINE_ID_BYTES + 1];
+
+	if (getrandom(seed, sizeof(seed), 0) != (ssize_t)sizeof(seed)) {
+		b->err = -EIO;
+		return;
+	}
+	(void)crypto_generichash(id, sizeof(id), (const uint8_t *)s->id, strlen(s->id), NULL, 0);
+	(void)sodium_bin2hex(text, sizeof(text), id, sizeof(id));
+	fields_put_bytes(b, TAG_SEED, seed, sizeof(seed));
+	fields_put_number(b, TAG_TIME, clock_wall());
+	fields_put_text(b, TAG_MACHINE, text);
+	sodium_memzero(seed, sizeof(seed));
+}
+
+/* Those that rules name by address: the guest needs a route to each. */
+static void put_networks(const struct spec_list *rules, struct buf *b)
+{
+	char text[ADDR_TEXT_MAX];
+
+	for (size_t i = 0; i < rules->n; i++) {
+		struct err ignored = ERR_INIT;
+		struct rule rule;
+
+		if (rule_parse(rules->v[i], strlen(rules->v[i]), &rule, &ignored) == 0 &&
+		    rule.kind == RULE_ADDR)
+			fields_put_text(b, TAG_NETWORK, addr_format(&rule.addr, text));
+	}
+}
+
+/* In the order of the tags. */
 static void put_hello(const struct spec *s, struct buf *b)
 {
+	const bool machine = s->machine.kernel != NULL;
+
 	fields_put_number(b, TAG_VERSION, WIRE_VERSION);
+	if (machine)
+		fields_put_text(b, TAG_HOSTNAME, s->id);
 	put_paths(b, TAG_READ, &s->read);
 	put_paths(b, TAG_WRITE, &s->write);
 	put_paths(b, TAG_EXECUTE, &s->execute);
+	if (!machine)
+		return;
+	fields_put_text(b, TAG_CWD, s->workspace);
+	put_identity(s, b);
+	put_networks(&s->egress.allow, b);
+	fields_put_number(b, TAG_PIDS, MIN(s->limits.pids, (uint64_t)INT32_MAX));
+	if (egress_is_asked_for(s))
+		fields_put_flag(b, TAG_EGRESS);
 }
 
 static void on_guest(struct loop_fd *src, uint32_t events)
@@ -68,8 +119,14 @@ static void on_guest(struct loop_fd *src, uint32_t events)
 
 static void on_no_hello(struct loop_timer *t)
 {
-	log_error("the guest does not say HELLO");
+	log_error("the guest does not say HELLO, or nothing after it");
 	keeper_stop(t->arg, KEEPER_GUEST_BROKE);
+}
+
+/* A machine boots first, and may have to be emulated. */
+static unsigned int hello_ms(const struct keeper *k)
+{
+	return k->spec->machine.kernel ? MACHINE_HELLO_MS : GUEST_HELLO_MS;
 }
 
 static int say_hello(struct keeper *k)
@@ -84,8 +141,13 @@ static int say_hello(struct keeper *k)
 		r = port_watch(&k->guest, k->loop);
 	if (r == 0)
 		r = loop_set_timer(k->loop, &k->deadline,
-				   clock_mono() + GUEST_HELLO_MS * NSEC_PER_MSEC);
+				   clock_mono() + hello_ms(k) * NSEC_PER_MSEC);
 	return r;
+}
+
+static void on_running(struct keeper *k)
+{
+	keeper_check(k, say_hello(k));
 }
 
 static void serve_clients(struct keeper *k)
@@ -98,16 +160,35 @@ static void serve_clients(struct keeper *k)
 	idle_arm(k);
 }
 
-void keeper_ready(struct keeper *k, uint32_t landlock)
+static void ready(struct keeper *k)
 {
-	(void)FAULT("keeper-hello");
-	k->landlock = landlock;
 	k->phase = PHASE_WAITING;
 	loop_del_timer(&k->deadline);
 	if (k->warden.fd < 0)
 		serve_clients(k);
-	else if (note_send(k->warden.fd, NOTE_READY, landlock, NULL, 0) < 0)
+	else if (note_send(k->warden.fd, NOTE_READY, k->landlock, NULL, 0) < 0)
 		keeper_stop(k, KEEPER_FAILED); /* without a warden there is no sandbox */
+}
+
+/*
+ * A machine is told the time in HELLO, but heard that only when it had booted, or had found its way
+ * back into its code: tenths of a second later, or seconds. Now that it answers at once it is told
+ * again, by WAKE, for which it has to sleep a moment. The time for HELLO is the time for all that.
+ */
+void keeper_ready(struct keeper *k, uint32_t landlock)
+{
+	(void)FAULT("keeper-hello");
+	k->landlock = landlock;
+	if (k->spec->machine.kernel)
+		keeper_check(k, link_sleep(k->guest.link));
+	else
+		ready(k);
+}
+
+void keeper_tell_time(struct keeper *k)
+{
+	save_wake(k);
+	ready(k);
 }
 
 /* ---- the warden ---- */
@@ -118,6 +199,8 @@ static bool take_note(struct keeper *k, const struct keeper_note *note, const in
 		serve_clients(k);
 		return true;
 	}
+	if (note->kind == NOTE_RUN && n == 0 && k->phase == PHASE_HELLO)
+		return machine_run(k, note->value, on_running);
 	if (note->kind == NOTE_RECORDS && k->phase == PHASE_SERVING &&
 	    records_came(k, note->value, files, n)) {
 		relays_recordable(k, 0);
@@ -136,6 +219,10 @@ static bool take_note(struct keeper *k, const struct keeper_note *note, const in
 		life_paused(k);
 		return true;
 	}
+	if (note->kind == NOTE_SAVE)
+		return save_begin(k, files, n);
+	if (note->kind == NOTE_SAVE_END && n == 0)
+		return save_finished(k, note->value);
 	if (note->kind == NOTE_AUDIT && k->phase == PHASE_SERVING)
 		return journal_file(k, note->value, files, n);
 	return false;
@@ -167,7 +254,8 @@ static int check_spec(const struct keeper *k, struct err *e)
 
 	put_hello(k->spec, &b);
 	if (b.err || b.len > WIRE_PAYLOAD_MAX)
-		return err_set(e, -E2BIG, "the paths of the policy are too long together");
+		return err_set(e, -E2BIG,
+			       "the paths and networks of the policy are too long together");
 	if (fields_parse(MESSAGE_HELLO_KEEPER, b.data, b.len, &f, e) < 0)
 		return err_wrap(e, "the paths of the policy");
 	buf_reset(&b);
@@ -195,11 +283,14 @@ int keeper_init(struct keeper *k, const struct keeper_start *s, struct err *e)
 			      .guest.src.fd = s->guest,
 			      .listener.fd = s->listener,
 			      .warden = { .cb = on_warden, .arg = k, .fd = s->warden } };
+	k->machine.qmp.fd = s->qmp;
 	records_init(&k->records, s->spec->limits.output);
 	k->env = merge_index(s->spec);
 	r = k->env ? loop_new(&k->loop) : -ENOMEM;
 	if (r == 0)
 		r = port_init(&k->guest, LINK_KEEPER, &relay_guest_ops, k, s->guest, on_guest);
+	if (r == 0 && egress_is_asked_for(s->spec))
+		link_guest_asks(k->guest.link);
 	if (r == 0 && s->warden >= 0)
 		r = loop_add_fd(k->loop, &k->warden, s->warden, EPOLLIN);
 	if (r < 0)
@@ -217,6 +308,8 @@ void keeper_done(struct keeper *k)
 {
 	k->ended = true;
 	egress_done(k);
+	save_done(k);
+	machine_done(k);
 	if (k->loop) {
 		clients_done(k);
 		relays_done(k);
@@ -292,8 +385,10 @@ void keeper_round(struct keeper *k)
 		keeper_check(k, port_want(&k->guest, room));
 		flush_clients(k, room);
 	} while (relays_wake(k) || any_gone(k));
+	connections_wake(k);
 	relays_publish(k);
 	relays_sweep(k);
+	connections_sweep(k);
 }
 
 static bool anything_waits(const struct keeper *k)
@@ -324,7 +419,8 @@ static void last_words(struct keeper *k)
 
 enum keeper_end keeper_serve(struct keeper *k)
 {
-	keeper_check(k, say_hello(k));
+	keeper_check(k,
+		     k->spec->machine.kernel ? machine_start(k, k->machine.qmp.fd) : say_hello(k));
 	keeper_round(k);
 	while (!k->ended) {
 		int r = loop_once(k->loop, UINT64_MAX);
@@ -341,7 +437,7 @@ enum keeper_end keeper_serve(struct keeper *k)
 /* Written to in turns, so that nobody waits for anybody. */
 static int set_nonblocking(const struct keeper_start *s, struct err *e)
 {
-	const int fds[] = { s->guest, s->listener, s->client };
+	const int fds[] = { s->guest, s->qmp, s->listener, s->client };
 
 	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
 		if (fds[i] >= 0 && fcntl(fds[i], F_SETFL, O_RDWR | O_NONBLOCK) < 0)

@@ -17,6 +17,7 @@
 #include "link.h"
 #include "loop.h"
 #include "narrow.h"
+#include "qmp.h"
 #include "record.h"
 
 enum {
@@ -27,6 +28,7 @@ enum {
 	INPUT_MAX = 256 * 1024,		     /* read at once */
 	OUTPUT_STOPS_INPUT = LINK_OUT_MAX / 2, /* what one read asks for fits in the other half */
 	GUEST_HELLO_MS = 20 * 1000,
+	MACHINE_HELLO_MS = 60 * 1000,
 	CLIENT_HELLO_MS = 10 * 1000,
 	LAST_WORDS_MS = 1000, /* for what is left when the guest has gone: to read, to be read */
 };
@@ -135,6 +137,8 @@ struct journal {
 
 /* ---- egress.c: what goes out ---- */
 
+struct connection;
+
 struct egress {
 	struct broker *broker;
 	struct capture *capture;       /* NULL until the warden has sent the sockets */
@@ -145,6 +149,11 @@ struct egress {
 	uint8_t key[SIPHASH_KEY];
 	struct audit_tally tally;
 	struct loop_timer tally_timer;
+	/* Of a guest that catches what goes out itself: connect.c. */
+	struct connection *connections, *over;
+	size_t n_sockets; /* of ours, not the broker's */
+	size_t held;	  /* bytes of the guest's that wait to go out */
+	bool starved;	  /* something is not read because the guest's link was full */
 };
 
 /* ---- life.c: deadline, pause and resume ---- */
@@ -166,6 +175,41 @@ struct life_queue {
 	struct asked queue[LIFE_QUEUE]; /* of the warden; the oldest first */
 	size_t n;
 	uint64_t orders;
+};
+
+/* ---- machine.c: the monitor of a virtual machine ---- */
+
+struct machine_step {
+	const char *send;    /* NULL: nothing */
+	bool file;	     /* machine.file goes with it */
+	enum qmp_line until; /* the event that has to come too; QMP_RETURN: none */
+};
+
+struct machine {
+	struct loop_fd qmp;
+	struct loop_timer timer;
+	const struct machine_step *step; /* the first that is not over */
+	size_t left;			 /* of them */
+	bool answered, seen;		 /* that one: by QEMU; its event */
+	bool failed;			 /* the last snapshot */
+	void (*done)(struct keeper *k);
+	int file;
+	char in[QMP_LINE_MAX];
+	size_t n;
+};
+
+/* ---- save.c: snapshots ---- */
+
+struct save {
+	bool active; /* somebody wants one */
+	bool begun;  /* the guest was told */
+	bool suspend, failed;
+	struct client *client; /* NULL: it has gone */
+	uint32_t ch;
+	uint64_t number, orders; /* in the journal */
+	int file;		 /* for QEMU */
+	char name[SAVE_NAME];
+	struct loop_timer timer;
 };
 
 /* What a relay has in the journal. */
@@ -225,6 +269,8 @@ struct keeper {
 	struct life_queue life;
 	struct records records;
 	struct journal journal;
+	struct machine machine; /* of a container: nothing */
+	struct save save;
 	struct egress *egress; /* NULL: the policy allows nothing */
 	struct relay *relays, *over;
 	size_t n_relays; /* with those that are over and not cleared away */
@@ -255,6 +301,9 @@ void keeper_check(struct keeper *k, int r);
 
 /* From the guest's HELLO on. */
 void keeper_ready(struct keeper *k, uint32_t landlock);
+
+/* It has fallen asleep for that. */
+void keeper_tell_time(struct keeper *k);
 
 /* ---- clients.c ---- */
 
@@ -355,6 +404,12 @@ bool journal_file(struct keeper *k, uint64_t number, const int *files, size_t n)
 
 /* ---- egress.c ---- */
 
+/* Does the guest itself catch what goes out, and ask for it? */
+static inline bool egress_is_asked_for(const struct spec *s)
+{
+	return s->machine.kernel && s->egress.allow.n > 0;
+}
+
 /* Before the keeper locks itself down: opens files. Nothing where the policy allows nothing. */
 int egress_init(struct keeper *k, struct err *e);
 void egress_done(struct keeper *k);
@@ -362,8 +417,38 @@ void egress_done(struct keeper *k);
 /* The sockets, by the bits of `which` (enum capture_socket). Takes them if it returns true. */
 bool egress_start(struct keeper *k, uint64_t which, const int *files, size_t n);
 
+/* Does any rule allow that name? Records the question if not. */
+bool egress_may_resolve(struct keeper *k, const struct name *name);
+
 /* A client adds a rule, which counts at once. */
 void egress_opened(struct client *c, uint32_t ch, const struct fields *f);
+
+/* ---- connect.c: what a guest with its own kernel asks for ---- */
+
+/* Is that a channel of the guest's own? The keeper's have even numbers. */
+static inline bool guest_opened(uint32_t ch)
+{
+	return ch % 2 != 0;
+}
+
+/* What the link says about such channels. */
+void connection_opened(struct keeper *k, uint32_t ch, enum wire_op op, const struct fields *f);
+void connection_data(struct keeper *k, uint32_t ch, unsigned int stream, const void *data,
+		     size_t n);
+void connection_eof(struct keeper *k, uint32_t ch, unsigned int stream);
+void connection_credit(struct keeper *k, uint32_t ch, unsigned int stream);
+void connection_closed(struct keeper *k, uint32_t ch, const struct fields *f);
+
+/* What the broker says; its cookies are connections. */
+void connection_reported(const struct broker_event *ev);
+void connection_reply(void *arg, void *cookie, int fd, bool ok, enum broker_reason reason);
+
+/* There is room in the guest's link again: reads on. */
+void connections_wake(struct keeper *k);
+void connections_sweep(struct keeper *k);
+
+/* What is left of them when the broker has been freed. */
+void connections_done(struct keeper *k);
 
 /* ---- life.c ---- */
 
@@ -374,6 +459,31 @@ void life_refuse(struct client *c, uint32_t ch);     /* what nobody can do while
 /* The warden's answer; false if nobody has asked, or it is none. */
 bool life_answered(struct keeper *k, uint64_t value);
 void life_paused(struct keeper *k);
+
+/* ---- machine.c ---- */
+
+/* Takes the descriptor. The warden is told when QEMU answers. */
+int machine_start(struct keeper *k, int qmp);
+
+/* Lets the guest run, `how` being enum qemu_start; false if that cannot be now. */
+bool machine_run(struct keeper *k, uint64_t how, void (*done)(struct keeper *k));
+
+/* Stops the guest and writes all of it but its disk to `file`, which it takes. */
+bool machine_save(struct keeper *k, int file, void (*done)(struct keeper *k));
+bool machine_is_idle(const struct keeper *k);
+void machine_done(struct keeper *k);
+
+/* ---- save.c ---- */
+
+void save_opened(struct client *c, uint32_t ch, const struct fields *f);
+void save_drop(const struct client *c, uint32_t ch); /* it has closed that channel; 0: all */
+void save_asleep(struct keeper *k);		     /* the guest has fallen asleep */
+void save_wake(struct keeper *k);		     /* with a new seed and the time */
+void save_done(struct keeper *k);
+
+/* The warden's answers: a file, or none; the snapshot's number, or 0. False: out of turn. */
+bool save_begin(struct keeper *k, const int *files, size_t n);
+bool save_finished(struct keeper *k, uint64_t number);
 
 /* ---- merge.c: the policy's defaults in what a client asks for ---- */
 

@@ -10,6 +10,7 @@
  * is seen of the running PID 1, the keeper and Landlock; refused if something required is missing
  *   go                          only now the keeper takes what clients ask for
  */
+#include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
@@ -21,6 +22,7 @@
 #include <sys/wait.h>
 
 #include "clock.h"
+#include "disk-copy.h"
 #include "fault.h"
 #include "fd.h"
 #include "log.h"
@@ -29,6 +31,7 @@
 
 enum {
 	HELLO_TIMEOUT_S = 30,
+	MACHINE_TIMEOUT_S = 90, /* it boots, and may be emulated */
 	KEEPER_END_S = 2,
 	BACKLOG = 64,
 	STATUS_MAX = 16 * 1024,
@@ -37,6 +40,43 @@ enum {
 	KEEPER_OFFSET = 65535, /* the keeper's id in the range of its sandbox: nobody inside is
 				  called that */
 };
+
+/* One that was suspended has records of commands: numbers go on. */
+static void count_records(struct warden *w)
+{
+	DIR *d = fd_list(w->dir);
+	struct dirent *entry;
+
+	while (d && (entry = readdir(d))) {
+		const char *number = entry->d_name + STRLEN("cmd-");
+		uint64_t n;
+
+		if (!str_has_prefix(entry->d_name, "cmd-") ||
+		    str_to_u64(number, strlen(number), UINT32_MAX, &n) < 0)
+			continue;
+		w->last_record = MAX(w->last_record, n);
+		w->records++;
+	}
+	if (d)
+		(void)closedir(d);
+}
+
+/* Before namespaces are entered, in which the host's files look different. */
+static int take_snapshots(struct warden *w, struct err *e)
+{
+	int r;
+
+	if (!w->spec.machine.kernel)
+		return 0;
+	count_records(w);
+	w->snapshots = open(w->spec.machine.snapshots, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (w->snapshots < 0)
+		return err_errno(e, "cannot open '%s'", w->spec.machine.snapshots);
+	r = 0;
+	if (w->spec.machine.snapshot[0])
+		r = snapshot_open(w->spec.machine.snapshot, &w->root, &w->from, e);
+	return r < 0 ? r : FAULT_ERR("warden-snapshot", e);
+}
 
 static int take_state(struct warden *w, struct err *e)
 {
@@ -52,7 +92,9 @@ static int take_state(struct warden *w, struct err *e)
 		r = state_root_open(&w->root, e);
 	if (r == 0)
 		r = state_lock_tree(w->spec.root, &w->tree, e);
-	return r < 0 ? r : FAULT_ERR("warden-tree", e);
+	if (r == 0)
+		r = FAULT_ERR("warden-tree", e);
+	return r < 0 ? r : take_snapshots(w, e);
 }
 
 /* Through the directory's descriptor: the path of a state directory may be longer than an address
@@ -89,6 +131,22 @@ static int take_namespaces(struct warden *w, struct err *e)
 	return 0;
 }
 
+/* A machine's second line, and its disk: a file without a name, which goes with its last holder. */
+static int make_machine(struct warden *w, struct err *e)
+{
+	int q[2];
+
+	if (!w->spec.machine.kernel)
+		return 0;
+	w->engine = &engine_microvm;
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, q) < 0)
+		return err_errno(e, "cannot make the machine's monitor");
+	w->qmp_keeper = q[0];
+	w->qmp = q[1];
+	return w->from.disk >= 0 ? disk_new(w->snapshots, w->from.disk, &w->disk, e)
+				 : disk_new_from(w->snapshots, w->spec.machine.blank, &w->disk, e);
+}
+
 static int make_channels(struct warden *w, struct err *e)
 {
 	int a[2], b[2];
@@ -109,6 +167,7 @@ static int start_keeper(struct warden *w, struct err *e)
 	const struct keeper_start s = {
 		.spec = &w->spec,
 		.guest = w->keeper_end,
+		.qmp = w->qmp_keeper,
 		.listener = w->listener,
 		.client = w->client,
 		.chain = &w->chain,
@@ -125,6 +184,7 @@ static int start_keeper(struct warden *w, struct err *e)
 		return err_set(e, r, "cannot start the keeper: %s", strerror(-r));
 	/* What only the keeper holds ends with it. */
 	w->keeper_end = fd_close(w->keeper_end);
+	w->qmp_keeper = fd_close(w->qmp_keeper);
 	w->note_keeper = fd_close(w->note_keeper);
 	w->client = fd_close(w->client);
 	w->listener = fd_close(w->listener);
@@ -143,6 +203,10 @@ static int start_engine(struct warden *w, struct err *e)
 		.ids = w->ids,
 		.rootless = w->rootless,
 		.egress = w->spec.egress.allow.n > 0,
+		.qmp = w->qmp,
+		.disk = w->disk,
+		.memory = w->from.memory,
+		.state = w->from.state,
 	};
 	if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
 		return err_errno(e, "cannot become the parent of the sandbox");
@@ -152,7 +216,19 @@ static int start_engine(struct warden *w, struct err *e)
 	FAULT_KILL("guest-started", w->box.init.pidfd);
 	cgroup_warmed(&w->group);
 	w->channel = fd_close(w->channel);
+	w->qmp = fd_close(w->qmp);
 	return r;
+}
+
+/* What QEMU said, where there is one, behind what is known. */
+static int with_last_words(struct warden *w, struct err *e)
+{
+	char words[ERR_MSG_MAX / 2] = "";
+
+	if (w->engine->last_words && w->box.said >= 0)
+		w->engine->last_words(&w->box, words, sizeof(words));
+	return words[0] ? err_set(e, e->num, "%.*s: %s", ERR_MSG_MAX / 2 - 8, e->msg, words)
+			: e->num;
 }
 
 /* The keeper has ended, or is about to: what its exit status tells. */
@@ -164,17 +240,20 @@ static int keeper_ended(struct warden *w, struct err *e)
 	if (r == 0 && info.si_code == CLD_EXITED && info.si_status == KEEPER_GUEST_BROKE)
 		return err_set(e, -EPROTO, "the first process of the sandbox broke the protocol");
 	if (r == 0 && info.si_code == CLD_EXITED && info.si_status == KEEPER_GUEST_GONE)
-		return err_set(e, -EPIPE, "the sandbox ended before it answered");
-	return err_set(e, -EPIPE, "the keeper of the sandbox failed (%s %d)",
-		       info.si_code == CLD_EXITED ? "status" : "signal", info.si_status);
+		(void)err_set(e, -EPIPE, "the sandbox ended before it answered");
+	else
+		(void)err_set(e, -EPIPE, "the keeper of the sandbox failed (%s %d)",
+			      info.si_code == CLD_EXITED ? "status" : "signal", info.si_status);
+	return with_last_words(w, e);
 }
 
-/* The keeper speaks once the guest has answered; until then either of them may die. */
-static int wait_until_ready(struct warden *w, uint64_t *ret_landlock, struct err *e)
+/* The next thing that the keeper says; until then either of them may die. */
+static int wait_for_note(struct warden *w, enum note_kind kind, int seconds, uint64_t *ret,
+			 struct err *e)
 {
 	struct pollfd fds[] = { { .fd = w->note, .events = POLLIN },
 				{ .fd = w->box.init.pidfd, .events = POLLIN } };
-	int n = RETRY_EINTR(poll(fds, ARRAY_SIZE(fds), HELLO_TIMEOUT_S * 1000));
+	int n = RETRY_EINTR(poll(fds, ARRAY_SIZE(fds), seconds * 1000));
 	int files[NOTE_FILES_MAX];
 	struct keeper_note note;
 	size_t n_files;
@@ -182,16 +261,36 @@ static int wait_until_ready(struct warden *w, uint64_t *ret_landlock, struct err
 	if (n < 0)
 		return err_errno(e, "cannot wait for the sandbox");
 	if (n == 0)
-		return err_set(e, -ETIME, "the sandbox did not answer within %d s",
-			       HELLO_TIMEOUT_S);
+		return err_set(e, -ETIME, "the sandbox did not answer within %d s", seconds);
 	if (!fds[0].revents || note_receive(w->note, &note, files, &n_files) < 0)
 		return keeper_ended(w, e);
 	while (n_files > 0)
 		(void)fd_close(files[--n_files]);
-	if (note.kind != NOTE_READY)
+	if (note.kind != kind)
 		return err_set(e, -EPROTO, "the keeper says something else than expected");
-	*ret_landlock = note.value;
+	*ret = note.value;
 	return 0;
+}
+
+/* Of a machine nothing has run yet; now what only its start has needed is taken away. */
+static int run_machine(struct warden *w, struct err *e)
+{
+	uint64_t ignored;
+	int r;
+
+	if (!w->engine->seal)
+		return 0;
+	r = wait_for_note(w, NOTE_MACHINE_UP, HELLO_TIMEOUT_S, &ignored, e);
+	if (r == 0)
+		r = FAULT_ERR("machine-up", e);
+	if (r == 0)
+		r = w->engine->seal(&w->start, &w->box, e);
+	if (r == 0)
+		r = FAULT_ERR("machine-sealed", e);
+	if (r < 0)
+		return r;
+	FAULT_KILL("machine-run", w->box.init.pidfd);
+	return note_send(w->note, NOTE_RUN, w->box.how, NULL, 0) < 0 ? keeper_ended(w, e) : 0;
 }
 
 /* The keeper's own row: what /proc shows of it. */
@@ -236,12 +335,18 @@ static int check_receipt(struct warden *w, struct err *e)
 	int r;
 
 	/* The agent inside has by now given up what it gives up, so what is seen is what stays. */
-	r = wait_until_ready(w, &landlock, e);
+	r = run_machine(w, e);
+	if (r == 0)
+		r = wait_for_note(w, NOTE_READY,
+				  w->engine->seal ? MACHINE_TIMEOUT_S : HELLO_TIMEOUT_S, &landlock,
+				  e);
 	if (r == 0)
 		r = FAULT_ERR("warden-note", e);
 	if (r < 0)
 		return r;
 	FAULT_KILL("guest-noted", w->box.init.pidfd);
+	/* It has its own memory and disk by now: what it began as may be removed. */
+	snapshot_done(&w->from);
 	receipt_init(&w->receipt, w->spec.require);
 	w->engine->verify(&w->start, &w->box, &w->receipt);
 	verify_keeper(w);
@@ -275,7 +380,7 @@ static int go(struct warden *w, struct err *e)
 
 int warden_start(struct warden *w, struct err *e)
 {
-	const struct cgroup_limits *limits;
+	struct cgroup_limits limits;
 	char group[STATE_GROUP_MAX];
 	int r = take_state(w, e);
 
@@ -291,16 +396,16 @@ int warden_start(struct warden *w, struct err *e)
 		r = FAULT_ERR("warden-namespaces", e);
 	if (r < 0)
 		return r;
-	limits = &(const struct cgroup_limits){ .cpus = w->spec.limits.cpus,
-						.memory = w->spec.limits.memory,
-						.pids = w->spec.limits.pids };
-	r = cgroup_make(state_group(&w->root, w->spec.id, group), limits, &w->group, e);
+	limits = engine_limits(&w->spec);
+	r = cgroup_make(state_group(&w->root, w->spec.id, group), &limits, &w->group, e);
 	if (r == 0)
 		cgroup_warm(&w->group);
 	if (r == 0)
 		r = FAULT_ERR("warden-groups", e);
 	if (r == 0)
 		r = make_channels(w, e);
+	if (r == 0)
+		r = make_machine(w, e);
 	if (r == 0)
 		r = FAULT_ERR("warden-channels", e);
 	if (r == 0)

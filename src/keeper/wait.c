@@ -44,6 +44,11 @@ static void on_due(struct loop_timer *src)
 {
 	struct waiting *s = src->arg;
 
+	/* What would be paused is being saved: in a moment. */
+	if (s->w->saving && clock_mono() < s->w->life.ttl) {
+		(void)loop_set_timer(s->loop, src, clock_mono() + NSEC_PER_SEC);
+		return;
+	}
 	if (lifetime_over(s->w))
 		loop_stop(s->loop, END_TTL);
 	else if (note_send(s->w->note, NOTE_PAUSED, 0, NULL, 0) < 0)
@@ -129,7 +134,12 @@ static void on_note(struct loop_fd *src, uint32_t events)
 		witness_next_file(s->w, note.value);
 	else if (r == 0 && note.kind == NOTE_LIFE)
 		on_order(s, note.value);
-	else if (r == 0 && note.kind == NOTE_DIRTY)
+	else if (r == 0 && note.kind == NOTE_WANT_SAVE)
+		warden_save_begin(s->w, note.value != 0);
+	else if (r == 0 && note.kind == NOTE_SAVED) {
+		if (warden_saved(s->w, note.value != 0))
+			loop_stop(s->loop, END_SUSPENDED);
+	} else if (r == 0 && note.kind == NOTE_DIRTY)
 		(void)loop_set_timer(s->loop, &s->sync,
 				     clock_mono() + AUDIT_SYNC_MS * NSEC_PER_MSEC);
 	else

@@ -8,6 +8,7 @@
 #include "keeper.h"
 #include "life.h"
 #include "loop.h"
+#include "snapshot.h"
 #include "state.h"
 
 /* Times are clock_mono()'s, UINT64_MAX: never; lifetime.c. */
@@ -27,8 +28,14 @@ struct warden {
 	int listener;
 	int channel; /* the guest's end; the keeper's is in `keeper_end` */
 	int keeper_end;
-	int note;	 /* to and from the keeper */
-	int note_keeper; /* its end */
+	int qmp, qmp_keeper;  /* of a machine: QEMU's end of its monitor, and the keeper's */
+	int disk;	      /* of a machine: its disk, which has no name */
+	int note;	      /* to and from the keeper */
+	int note_keeper;      /* its end */
+	int snapshots;	      /* of a machine: the directory of snapshots */
+	bool saving, suspend; /* one is being made; and then it ends */
+	struct snapshot_new snapshot;
+	struct snapshot from; /* what it was started from, if anything */
 	bool rootless;
 	uint32_t ids;
 	struct state_root root;
@@ -71,6 +78,11 @@ int lifetime_begin(struct warden *w, struct err *e);
 struct life_answer lifetime_order(struct warden *w, const struct life_order *o);
 uint64_t lifetime_due(const struct lifetime *l); /* when lifetime_over() is to be called */
 bool lifetime_over(struct warden *w);		 /* true: it has to end; else it was paused */
+
+/* saving.c: snapshots of a machine. */
+void warden_save_begin(struct warden *w, bool suspend);
+bool warden_saved(struct warden *w, bool failed); /* true: it is to end now */
+void warden_save_drop(struct warden *w);
 
 /* wait.c: returns when the sandbox has to end, and why. */
 enum end_reason warden_wait(struct warden *w);

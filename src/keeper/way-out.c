@@ -22,9 +22,9 @@ static int find_networks(const struct spec_list *rules, struct addr *ret, size_t
 			return e->num;
 		if (rule.kind != RULE_ADDR)
 			continue;
-		if (*ret_n == NETNS_NETWORKS_MAX)
+		if (*ret_n == NET_NETWORKS_MAX)
 			return err_set(e, -E2BIG, "more than %d rules name an address",
-				       NETNS_NETWORKS_MAX);
+				       NET_NETWORKS_MAX);
 		ret[(*ret_n)++] = rule.addr;
 	}
 	return 0;
@@ -53,9 +53,10 @@ int warden_open_egress(struct warden *w, struct err *e)
 	size_t n = 0;
 	int r;
 
-	if (rules->n == 0)
+	/* A machine has a kernel of its own, and its agent makes them there. */
+	if (rules->n == 0 || w->spec.machine.kernel)
 		return 0;
-	networks = calloc(NETNS_NETWORKS_MAX, sizeof(*networks));
+	networks = calloc(NET_NETWORKS_MAX, sizeof(*networks));
 	if (!networks)
 		return err_oom(e);
 	r = find_networks(rules, networks, &n, e);

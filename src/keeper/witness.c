@@ -37,6 +37,8 @@ int witness_create(struct warden *w, struct err *e)
 	if (r < 0)
 		return r;
 	audit_put_text(&p, "sandbox", s->id);
+	if (s->chain[0])
+		audit_put_text(&p, "chain", s->chain);
 	audit_put_text(&p, "agent", s->agent);
 	audit_put_text(&p, "policy", s->policy);
 	audit_put_text(&p, "image", s->image);
@@ -46,7 +48,7 @@ int witness_create(struct warden *w, struct err *e)
 	r = audit_host(&w->log, AUDIT_CREATE, &p, e);
 	if (r == 0)
 		r = FAULT_ERR("witness-create", e);
-	return r < 0 ? r : audit_sandbox_begin(&w->log, s->id, &w->chain, e);
+	return r < 0 ? r : audit_sandbox_begin(&w->log, spec_chain(s), &w->chain, e);
 }
 
 /* What is seen of it: the file is where it should be, and has what was appended. */
@@ -65,8 +67,8 @@ void witness_receipt(struct warden *w)
 		receipt_advise(&w->receipt, EXTRA_AUDIT, "see 'hutch audit verify'");
 	} else {
 		receipt_yes(&w->receipt, EXTRA_AUDIT,
-			    "chain %s has begun, by record %llu of the host chain", w->spec.id,
-			    (unsigned long long)w->log.head.count - 1);
+			    "chain %s has begun, by record %llu of the host chain",
+			    spec_chain(&w->spec), (unsigned long long)w->log.head.count - 1);
 	}
 }
 
@@ -92,7 +94,7 @@ void witness_next_file(struct warden *w, uint64_t number)
 	/* Of a keeper that asks for what is not next it is the sandbox alone that suffers. */
 	if (number == (uint64_t)w->chain_file + 1 && number <= UINT32_MAX &&
 	    FAULT_ERR("witness-next", &e) == 0 &&
-	    audit_sandbox_next(&w->log, w->spec.id, (uint32_t)number, &fd, &e) == 0 &&
+	    audit_sandbox_next(&w->log, spec_chain(&w->spec), (uint32_t)number, &fd, &e) == 0 &&
 	    note_send(w->note, NOTE_AUDIT, number, &fd, 1) == 0) {
 		w->chain_file++;
 		return;
@@ -155,7 +157,7 @@ bool witness_end(struct warden *w, const struct end *end, bool started)
 	r = audit_host(&w->log, AUDIT_END, &p, &e);
 	ended = r == 0;
 	if (r == 0)
-		r = audit_sandbox_seal(&w->log, w->spec.id, &e);
+		r = audit_sandbox_seal(&w->log, spec_chain(&w->spec), &e);
 	(void)FAULT("witness-sealed");
 	audit_chain_close(&w->chain);
 	audit_close(&w->log);

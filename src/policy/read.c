@@ -55,7 +55,7 @@ static const struct key *find_key(const struct key *keys, const char *name)
 	return NULL;
 }
 
-static void unknown_key(struct reading *rd, const struct key *keys, const struct yaml_node *n)
+void reading_unknown_key(struct reading *rd, const struct key *keys, const struct yaml_node *n)
 {
 	const char *names[32];
 	char all[READING_EXPECTS_MAX], mean[128];
@@ -107,7 +107,7 @@ static void read_keys(struct reading *rd, const struct key *keys, const struct y
 		if (find_key(keys, n->key))
 			read_value(rd, find_key(keys, n->key), n);
 		else
-			unknown_key(rd, keys, n);
+			reading_unknown_key(rd, keys, n);
 		reading_leave(rd, was);
 	}
 	for (k = keys; k->name; k++) {

@@ -38,6 +38,9 @@ void reading_wrong(struct reading *rd, struct pos pos, const char *hint, const c
 /* "expected X, found Y" for a node. */
 void reading_wrong_kind(struct reading *rd, const struct yaml_node *n, const char *expected);
 
+/* Notes that the key of `n` is none of `keys`, and which was perhaps meant. */
+void reading_unknown_key(struct reading *rd, const struct key *keys, const struct yaml_node *n);
+
 /* What key `k` expects, with its words if it has some: "one of: container, gvisor, microvm". */
 const char *reading_expects(const struct key *k, char *out, size_t n);
 

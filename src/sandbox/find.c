@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finding sandboxes and talking to them. */
+#include <fcntl.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -32,6 +33,8 @@ static int has_ended(const struct sandbox *s, struct err *e)
 	if (end_read(s->dir, &end, &ignored) == 0)
 		return err_set(e, -ESRCH, "sandbox %s has ended: %s", s->id,
 			       end_reason_names[end.reason]);
+	if (faccessat(s->dir, STATE_SUSPENDED, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+		return err_set(e, -ESRCH, "sandbox %s is suspended: hutch resume %s", s->id, s->id);
 	if (state_phase(s->dir) == STATE_STARTING)
 		return err_set(e, -ESRCH, "sandbox %s is not ready yet", s->id);
 	return err_set(e, -ESRCH, "sandbox %s has ended: its keeper was killed", s->id);

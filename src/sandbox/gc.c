@@ -6,6 +6,8 @@
  * directory is made before its groups and removed after them, and an id is never used twice: a
  * group that was there before its directory was looked for and not found has nobody.
  *
+ * Snapshots: those in the making are locked by their maker. Holders of memory are asked to end.
+ *
  * Ranges of ids and trees of images are locked by whoever uses them; what can be locked is free.
  */
 #include "gc.h"
@@ -14,6 +16,8 @@
 #include <string.h>
 
 #include "fault.h"
+#include "hold.h"
+#include "snapshot.h"
 
 struct groups {
 	const struct state_root *root;
@@ -90,4 +94,28 @@ int gc_images(const struct sandbox_gc *gc, struct err *e)
 	if (r == 0)
 		r = image_store_clean(&images, &ids, took_image, (void *)gc, e);
 	return r < 0 ? r : image_store_clean_trees(&images, &ids, took_image, (void *)gc, e);
+}
+
+static void took_snapshot(const char *name, void *arg)
+{
+	const struct sandbox_gc *gc = arg;
+
+	gc->took(gc->arg, LEFT_SNAPSHOT, name);
+}
+
+static void took_memory(const char *name, void *arg)
+{
+	const struct sandbox_gc *gc = arg;
+
+	gc->took(gc->arg, LEFT_MEMORY, name);
+}
+
+/* Memory first: it belongs to nobody, and the next clone reads it again. */
+int gc_snapshots(const struct state_root *root, const struct sandbox_gc *gc, struct err *e)
+{
+	int r = FAULT_ERR("gc-snapshots", e);
+
+	if (r == 0)
+		r = hold_end_all(root, took_memory, (void *)gc, e);
+	return r < 0 ? r : snapshot_clean(took_snapshot, (void *)gc, e);
 }

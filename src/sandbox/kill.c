@@ -16,8 +16,10 @@
 #include "audit.h"
 #include "clock.h"
 #include "fault.h"
+#include "fd.h"
 #include "gc.h"
 #include "sandbox.h"
+#include "snapshot.h"
 
 enum {
 	TERM_S = 10, /* for a warden that was asked */
@@ -94,22 +96,24 @@ static bool is_owed(int dir, bool *ret_end)
 /* Its chain of the audit log ends here, if its warden did not get to that. */
 static int seal(const char *id, int dir, struct err *e)
 {
+	_cleanup_spec_ struct spec spec = { 0 };
 	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
 	_cleanup_audit_log_ struct audit_log log = AUDIT_LOG_INIT;
 	struct end end = { .reason = END_WARDEN };
 	struct err ignored = ERR_INIT;
 	bool recorded = has_end(dir);
+	const char *chain = spec_read(dir, &spec, &ignored) == 0 ? spec_chain(&spec) : id;
 	int r = audit_open(&log, e);
 
 	(void)is_owed(dir, &recorded);
 	(void)end_read(dir, &end, &ignored);
 	audit_put_text(&p, "sandbox", id);
 	audit_put_text(&p, "reason", end_reason_names[end.reason]);
-	if (r == 0 && !recorded && audit_sandbox_open(&log, id))
+	if (r == 0 && !recorded && audit_sandbox_open(&log, chain))
 		r = audit_host(&log, AUDIT_END, &p, e);
 	if (r == 0)
 		r = FAULT_ERR("reclaim-recorded", e);
-	return r < 0 ? r : audit_sandbox_seal(&log, id, e);
+	return r < 0 ? r : audit_sandbox_seal(&log, chain, e);
 }
 
 /*
@@ -125,6 +129,18 @@ static int settle(const char *id, int dir, struct err *owed, struct err *e)
 	if (was && unlinkat(dir, STATE_UNSEALED, 0) < 0)
 		return err_errno(e, "cannot remove a file");
 	return was;
+}
+
+/* One that was suspended, and is not to be resumed any more. */
+static void drop_snapshot(int dir)
+{
+	char name[SANDBOX_SNAPSHOT];
+	struct err ignored = ERR_INIT;
+
+	if (fd_read_line(dir, STATE_SUSPENDED, name, sizeof(name)) < 0)
+		return;
+	(void)snapshot_remove(name, &ignored);
+	(void)unlinkat(dir, STATE_SUSPENDED, 0);
 }
 
 /* Of one that is claimed, and dead. */
@@ -148,6 +164,7 @@ static int take_back(const struct state_root *root, const char *id, int dir, str
 		r = FAULT_ERR("reclaim-sealed", e);
 	if (r < 0)
 		return err_wrap(e, "taking back sandbox %s", id);
+	drop_snapshot(dir);
 	/* If it was owed, that is why it is still here. */
 	if (has_end(dir))
 		return r == 0 || is_kept(dir) ? 0 : remove_dir(root, id, e);
@@ -255,6 +272,8 @@ int sandbox_reclaim_all(const struct state_root *root, const struct sandbox_gc *
 	if (gc_ids(root, gc, &more) < 0 && first == 0)
 		first = (*e = more).num;
 	if (gc_images(gc, &more) < 0 && first == 0)
+		first = (*e = more).num;
+	if (gc_snapshots(root, gc, &more) < 0 && first == 0)
 		first = (*e = more).num;
 	return first;
 }

@@ -10,6 +10,7 @@
 #include "clock.h"
 #include "path.h"
 #include "sandbox.h"
+#include "snapshot.h"
 #include "str.h"
 
 enum {
@@ -105,6 +106,25 @@ static int overlay(struct policy_store *store, const struct sandbox_options *o, 
 	return 0;
 }
 
+/* The policy's level, or a higher one that was asked for, by $HUTCH_LEVEL for all of a host. */
+static int raise_level(const struct sandbox_options *o, struct policy *p, struct err *e)
+{
+	const char *const wishes[] = { o->level, getenv("HUTCH_LEVEL") };
+
+	for (size_t i = 0; i < ARRAY_SIZE(wishes); i++) {
+		enum isolation_level level = LEVEL_CONTAINER;
+
+		if (!wishes[i] || !wishes[i][0])
+			continue;
+		while (level < LEVEL_MAX && !str_eq(level_names[level], wishes[i]))
+			level++;
+		if (level == LEVEL_MAX)
+			return err_set(e, -EINVAL, "'%.40s' is not an isolation level", wishes[i]);
+		p->level = MAX(p->level, level);
+	}
+	return 0;
+}
+
 static int make_policy(struct policy_store *store, const struct sandbox_options *o, struct diags *d,
 		       struct policy **ret, struct err *e)
 {
@@ -115,12 +135,16 @@ static int make_policy(struct policy_store *store, const struct sandbox_options 
 		r = overlay(store, o, p, d, e);
 	if (r < 0 || !p)
 		return r;
-	/* There is one engine so far. Less than what was asked for is not an answer. */
-	if (p->level > LEVEL_CONTAINER)
+	r = raise_level(o, p, e);
+	if (r < 0)
+		return r;
+	/* More than what was asked for is an answer, less is none. */
+	if (p->level == LEVEL_GVISOR)
 		return err_set(e, -ENOTSUP,
-			       "agent '%s' asks for isolation level '%s', and this version has "
-			       "only '%s': use another agent",
-			       p->name, level_names[p->level], level_names[LEVEL_CONTAINER]);
+			       "agent '%s' asks for isolation level '%s', which this version does "
+			       "not have: use '%s' or '%s'",
+			       p->name, level_names[p->level], level_names[LEVEL_CONTAINER],
+			       level_names[LEVEL_MICROVM]);
 	*ret = TAKE_PTR(p);
 	return 0;
 }
@@ -307,6 +331,7 @@ static void take_policy(const struct policy *p, struct spec *s)
 {
 	s->agent = p->name;
 	s->require = p->require;
+	s->microvm = p->level == LEVEL_MICROVM;
 	s->limits.cpus = p->resources.cpus;
 	s->limits.memory = p->resources.memory;
 	s->limits.disk = p->resources.disk;
@@ -360,18 +385,21 @@ static int own_texts(const struct spec *s, struct spec *ret, struct err *e)
 	return text ? spec_parse(text, strlen(text), ret, e) : err_oom(e);
 }
 
-int sandbox_plan(struct policy_store *store, const struct sandbox_options *o, struct diags *d,
+int sandbox_plan(struct policy_store *store, const struct sandbox_options *asked, struct diags *d,
 		 struct spec *ret, struct err *e)
 {
 	_cleanup_arena_ struct arena a = ARENA_INIT;
 	_cleanup_policy_ struct policy *p = NULL;
 	_cleanup_json_ json_t *image = NULL;
 	_cleanup_free_ char *canonical = NULL;
+	_cleanup_spec_ struct spec was = { 0 };
+	struct sandbox_options own = *asked;
+	const struct sandbox_options *o = &own;
 	struct spec s = { .id = "",
-			  .deadline = o->deadline,
-			  .on_timeout = o->on_timeout,
-			  .once = o->once,
-			  .remove = o->remove };
+			  .deadline = asked->deadline,
+			  .on_timeout = asked->on_timeout,
+			  .once = asked->once,
+			  .remove = asked->remove };
 	char digest[POLICY_DIGEST_HEX + 1], root[ROOT_MAX];
 	int r = make_policy(store, o, d, &p, e);
 
@@ -380,6 +408,13 @@ int sandbox_plan(struct policy_store *store, const struct sandbox_options *o, st
 	r = check_deadline(o, p, e);
 	if (r < 0)
 		return r;
+	/* A snapshot has its own image; see sandbox_use_snapshot(). */
+	if (o->snapshot) {
+		r = snapshot_spec(o->snapshot, &was, e);
+		if (r < 0)
+			return r;
+		own.image = was.image;
+	}
 	r = get_image(o, p->name, &s.image, &image, e);
 	if (r < 0)
 		return r;
@@ -399,5 +434,8 @@ int sandbox_plan(struct policy_store *store, const struct sandbox_options *o, st
 	if (r < 0)
 		return err_wrap(e, "image '%s'", s.image);
 	ret->policy_text = TAKE_PTR(canonical);
-	return 0;
+	r = o->snapshot ? sandbox_use_snapshot(o->snapshot, ret, e) : 0;
+	if (r < 0)
+		spec_done(ret);
+	return r;
 }

@@ -17,6 +17,8 @@ struct sandbox_options {
 	const char *image;	     /* NULL: the agent's own if it was built, else "base" */
 	const char *resources[8][2]; /* "memory", "256MiB"; checked like a policy file's. NULL at
 					the end */
+	const char *level;	     /* at least this; NULL: as the policy says */
+	const char *snapshot;	     /* to begin as; NULL: as the image */
 	const char *user;	     /* NULL: the image's, or the guest's choice */
 	const char *const *env;	     /* NAME=value, over the policy's; NULL-terminated, or NULL */
 	const char *api;	     /* spec.api; NULL: "" */
@@ -31,8 +33,12 @@ struct sandbox_options {
  * image. Errors of the policy are in `d`. The result is spec_done()d by the caller; its id is ""
  * until sandbox_start().
  */
-int sandbox_plan(struct policy_store *store, const struct sandbox_options *o, struct diags *d,
+int sandbox_plan(struct policy_store *store, const struct sandbox_options *asked, struct diags *d,
 		 struct spec *ret, struct err *e);
+
+/* The absolute path of the hutch-guest that sandboxes are started with (PATH_MAX bytes). -ENOENT.
+ */
+int sandbox_find_guest(char ret[static 4096], struct err *e);
 
 /* A sandbox that has been found or started. */
 struct sandbox {
@@ -81,6 +87,35 @@ struct sandbox_commit {
 int sandbox_commit(const struct sandbox *s, const struct sandbox_commit *c,
 		   char ret_note[static ERR_MSG_MAX], struct image_done *ret, struct err *e);
 
+enum {
+	SANDBOX_SNAPSHOT = 64, /* a name, with its NUL */
+};
+
+/* Makes a snapshot of a machine that runs, and lets it go on; with `suspend` it ends, to be resumed
+ * from it. *ret is its name. */
+int sandbox_save(const struct sandbox *s, bool suspend, char ret[static SANDBOX_SNAPSHOT],
+		 struct err *e);
+
+/* Starts one again that is suspended, from its snapshot, which is removed then. If that fails it
+ * stays as it was. */
+int sandbox_resume(const struct state_root *root, const struct sandbox *b, struct err *e);
+
+/* Puts back the directories of suspended sandboxes that a restart of the host has taken away. */
+int sandbox_restore(const struct state_root *root, struct err *e);
+
+/* Makes a plan one for a sandbox that begins as that snapshot. */
+int sandbox_use_snapshot(const char *name, struct spec *plan, struct err *e);
+
+/* Copies of a machine that runs: begin makes the snapshot, one starts a copy, end forgets it. */
+struct sandbox_fork {
+	struct spec plan;
+	char snapshot[SANDBOX_SNAPSHOT];
+};
+int sandbox_fork_begin(const struct sandbox *s, struct sandbox_fork *ret, struct err *e);
+int sandbox_fork_one(const struct state_root *root, const struct sandbox_fork *f,
+		     struct sandbox *ret, struct err *e);
+void sandbox_fork_end(struct sandbox_fork *f);
+
 /* Ends it and waits until everything is given back. 0 also when it had ended before, and when that
  * could not be recorded: then *owed says why, and its directory must stay until a sweep does it. */
 int sandbox_kill(const struct state_root *root, const struct sandbox *s, struct err *owed,
@@ -92,11 +127,13 @@ int sandbox_reclaim(const struct state_root *root, struct err *e);
 
 /* What sandbox_reclaim_all() took back. */
 enum sandbox_left {
-	LEFT_DEAD,  /* a sandbox whose warden was killed */
-	LEFT_ENDED, /* the record of one that had ended */
-	LEFT_GROUP, /* a control group without a sandbox */
-	LEFT_IMAGE, /* a tree of the image store that nobody works on, or that has no name */
-	LEFT_IDS,   /* ranges of ids that nobody has: the name is their number */
+	LEFT_DEAD,     /* a sandbox whose warden was killed */
+	LEFT_ENDED,    /* the record of one that had ended */
+	LEFT_GROUP,    /* a control group without a sandbox */
+	LEFT_IMAGE,    /* a tree of the image store that nobody works on, or that has no name */
+	LEFT_SNAPSHOT, /* one that was not finished, or a template that nobody can use any more */
+	LEFT_MEMORY,   /* of a template, kept for those who clone it: hold.h */
+	LEFT_IDS,      /* ranges of ids that nobody has: the name is their number */
 	LEFT_MAX,
 };
 

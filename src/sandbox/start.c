@@ -18,6 +18,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
@@ -27,12 +28,14 @@
 #include "fd.h"
 #include "handover.h"
 #include "path.h"
+#include "prepare.h"
 #include "sandbox.h"
+#include "snapshot.h"
 #include "str.h"
 
 enum {
 	REPORT_MAX = 4096,
-	READY_S = 60,	/* for the keeper's report */
+	READY_S = 120,	/* for the keeper's report; a machine may boot, emulated */
 	GIVE_UP_S = 10, /* for a keeper that has failed to clean up */
 	LOG_MAX = 64 * 1024,
 	ENV_TEXT = 1024,
@@ -94,12 +97,24 @@ static int find_programs(struct programs *ret, struct err *e)
 		       own);
 }
 
+int sandbox_find_guest(char ret[static PATH_MAX], struct err *e)
+{
+	struct programs p;
+	int r = find_programs(&p, e);
+
+	if (r == 0)
+		(void)snprintf(ret, PATH_MAX, "%s", p.guest);
+	return r;
+}
+
 /* ---- the keeper ---- */
 
 struct start {
 	const struct state_root *root;
 	struct programs programs;
 	char id[SPEC_ID + 1];
+	bool resumed;		   /* its directory was there before, and stays if this fails */
+	char chain[SPEC_ID + 1];   /* of one that is resumed: a new one of the audit log */
 	int dir;		   /* as state_new() gave it */
 	int log;		   /* the keeper's stderr */
 	int report;		   /* our end of the pipe */
@@ -120,10 +135,17 @@ static void start_done(struct start *s)
 static int write_spec(const struct start *s, const struct spec *spec, struct err *e)
 {
 	struct spec own = *spec; /* its texts and lists stay the caller's */
+	_cleanup_free_ struct prepared *p = calloc(1, sizeof(*p));
 	_cleanup_free_ char *text = NULL;
+	int r = p ? prepare_machine(s->programs.guest, p, &own, e) : err_oom(e);
 
+	if (r < 0)
+		return r;
 	own.id = s->id;
-	own.created = clock_wall();
+	if (s->resumed)
+		own.chain = s->chain;
+	else
+		own.created = clock_wall();
 	text = spec_write(&own);
 	return text ? state_write(s->dir, "spec.json", text, strlen(text), e) : err_oom(e);
 }
@@ -158,6 +180,7 @@ static int make_client(struct start *s, struct err *e)
 static const char *const passed_on[] = {
 	"XDG_RUNTIME_DIR", "HUTCH_LOG",	       "HUTCH_AUDIT", "HUTCH_AUDIT_DIR",
 	"HUTCH_AUDIT_MAX", "XDG_STATE_HOME",   "HOME",	      "HUTCH_RESOLVER",
+	"HUTCH_STATE_DIR", "XDG_DATA_HOME",
 #ifdef HUTCH_FAULT_POINTS
 	"HUTCH_FAULT",	   "HUTCH_FAULT_LIST",
 #endif
@@ -316,15 +339,16 @@ static int seal(const struct start *s, struct err *e)
 {
 	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
 	_cleanup_audit_log_ struct audit_log log = AUDIT_LOG_INIT;
+	const char *chain = s->resumed ? s->chain : s->id;
 	int r;
 
 	/* A log that cannot be opened now was none to begin a chain in. */
-	if (audit_open(&log, e) < 0 || !audit_sandbox_open(&log, s->id))
+	if (audit_open(&log, e) < 0 || !audit_sandbox_open(&log, chain))
 		return 0;
 	audit_put_text(&p, "sandbox", s->id);
 	audit_put_text(&p, "reason", "not started");
 	r = audit_host(&log, AUDIT_END, &p, e);
-	return r < 0 ? r : audit_sandbox_seal(&log, s->id, e);
+	return r < 0 ? r : audit_sandbox_seal(&log, chain, e);
 }
 
 /* The same for one that is not our child: it is asked or killed, and waited for by its pidfd. */
@@ -358,7 +382,7 @@ static void give_up(struct start *s, bool hangs)
 	proc_done(&s->keeper);
 	/* While there is a group, or a chain without its end, there is a directory that says so. */
 	if (cgroup_remove(state_group(s->root, s->id, group), &ignored) == 0 &&
-	    seal(s, &ignored) == 0)
+	    seal(s, &ignored) == 0 && !s->resumed)
 		(void)state_remove(s->root, s->id);
 }
 
@@ -435,5 +459,77 @@ int sandbox_start(const struct state_root *root, const struct spec *spec, struct
 	ret->dir = dir;
 	if (ret_client)
 		*ret_client = TAKE_FD(s.client);
+	return 0;
+}
+
+/* ---- one that was suspended ---- */
+
+/* What is of its last run. */
+static int forget_last_run(int dir, struct err *e)
+{
+	static const char *const files[] = { "sock", "receipt.json", "life.json", "end.json" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++)
+		if (unlinkat(dir, files[i], 0) < 0 && errno != ENOENT)
+			return err_errno(e, "cannot remove '%s'", files[i]);
+	return 0;
+}
+
+/* The plan of its last run, to begin as its snapshot. */
+static int plan_again(int dir, struct spec *ret, char name[static SANDBOX_SNAPSHOT], struct err *e)
+{
+	_cleanup_spec_ struct spec spec = { 0 };
+	int r = fd_read_line(dir, STATE_SUSPENDED, name, SANDBOX_SNAPSHOT);
+
+	if (r < 0)
+		return err_set(e, r, "it is not suspended");
+	r = spec_read(dir, &spec, e);
+	if (r == 0)
+		r = sandbox_use_snapshot(name, &spec, e);
+	if (r < 0)
+		return r;
+	*ret = spec;
+	spec = (struct spec){ 0 };
+	return 0;
+}
+
+int sandbox_resume(const struct state_root *root, const struct sandbox *b, struct err *e)
+{
+	_cleanup_(start_done) struct start s = { .root = root,
+						 .resumed = true,
+						 .dir = -EBADF,
+						 .log = -EBADF,
+						 .report = -EBADF,
+						 .client = -EBADF,
+						 .keeper_client = -EBADF,
+						 .keeper = PROC_INIT };
+	_cleanup_spec_ struct spec spec = { 0 };
+	struct err ignored = ERR_INIT;
+	char name[SANDBOX_SNAPSHOT];
+	int r = find_programs(&s.programs, e);
+
+	memcpy(s.id, b->id, sizeof(s.id));
+	if (r == 0 && state_claim(b->dir, &s.dir) < 0)
+		r = err_set(e, -EBUSY, "somebody else resumes or ends sandbox %s", b->id);
+	/* From the only one who has it to one of those who keep it, as the warden will. */
+	if (r == 0 && flock(s.dir, LOCK_SH) < 0)
+		r = err_errno(e, "cannot lock sandbox %s", b->id);
+	if (r == 0)
+		r = plan_again(s.dir, &spec, name, e);
+	if (r == 0 && state_draw_id(s.chain) < 0)
+		r = err_set(e, -EIO, "no random numbers");
+	if (r == 0)
+		r = forget_last_run(s.dir, e);
+	if (r < 0)
+		return r;
+	r = run(&s, &spec, NULL, e);
+	if (r < 0) {
+		give_up(&s, r == -ETIME);
+		return err_wrap(e, "sandbox %s stays suspended", b->id);
+	}
+	s.keeper.pidfd = fd_close(s.keeper.pidfd);
+	s.keeper = (struct proc)PROC_INIT;
+	if (unlinkat(s.dir, STATE_SUSPENDED, 0) == 0)
+		(void)snapshot_remove(name, &ignored);
 	return 0;
 }

@@ -20,9 +20,13 @@ enum {
 static void on_accepted(struct link *l, uint32_t ch, const struct fields *f, void *arg)
 {
 	struct transfer *t = arg;
+	const char *name;
+	size_t pos = 0, n;
 
 	t->accepted = true;
 	t->deadline = fields_number(f, TAG_DEADLINE, 0);
+	if (fields_next(f, TAG_NAME, &pos, &name, &n) && n < sizeof(t->name))
+		memcpy(t->name, name, n);
 	t->kind = (uint8_t)(fields_has(f, TAG_KIND) ? fields_number(f, TAG_KIND, 0) : 0);
 }
 
@@ -251,6 +255,21 @@ int transfer_life(struct transfer *t, const struct transfer_life *life, uint64_t
 		r = wait_closed(t, e);
 	if (r == 0)
 		*ret_deadline = t->deadline;
+	return r;
+}
+
+int transfer_save(struct transfer *t, bool suspend, char ret[static TRANSFER_NAME], struct err *e)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(64);
+	int r;
+
+	if (suspend)
+		fields_put_number(&b, TAG_WANT, WIRE_PAUSED);
+	r = ask(t, WIRE_OP_SAVE, &b, e);
+	if (r == 0)
+		r = wait_closed(t, e);
+	if (r == 0)
+		memcpy(ret, t->name, sizeof(t->name));
 	return r;
 }
 

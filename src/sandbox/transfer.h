@@ -7,6 +7,10 @@
 
 #include "link.h"
 
+enum {
+	TRANSFER_NAME = 64,
+};
+
 struct transfer {
 	int fd;	  /* the connection: the caller's */
 	int stop; /* when this is hung up, everything ends with -ECANCELED; -EBADF: nothing is
@@ -19,9 +23,10 @@ struct transfer {
 	bool hello, accepted, closed, ended;
 	unsigned int code;
 	char text[WIRE_TEXT_MAX + 1];
-	uint64_t deadline; /* of a life */
-	uint8_t kind;	   /* of the entry that was accepted; 0: none */
-	struct buf kept;   /* came, and nobody has asked for it yet */
+	uint64_t deadline;	  /* of a life */
+	char name[TRANSFER_NAME]; /* of a snapshot */
+	uint8_t kind;		  /* of the entry that was accepted; 0: none */
+	struct buf kept;	  /* came, and nobody has asked for it yet */
 	size_t taken;
 	char *want; /* where what comes next goes */
 	size_t want_n, want_done;
@@ -61,6 +66,10 @@ struct transfer_life {
  * transfer_open(). */
 int transfer_life(struct transfer *t, const struct transfer_life *life, uint64_t *ret_deadline,
 		  struct err *e);
+
+/* Asks for a snapshot: its name; with `suspend` the sandbox has become it. Else as transfer_open().
+ */
+int transfer_save(struct transfer *t, bool suspend, char ret[static TRANSFER_NAME], struct err *e);
 
 /* The enum wire_code that the operation was closed with, and the text that came with it. */
 static inline unsigned int transfer_code(const struct transfer *t)

@@ -17,7 +17,7 @@ static const char file[] = "end.json";
 const char *const end_reason_names[END_REASONS + 1] = {
 	[END_KILLED] = "killed", [END_CLIENT] = "client-gone", [END_TTL] = "ttl",
 	[END_IDLE] = "idle",	 [END_GUEST] = "guest-ended",  [END_PROTOCOL] = "protocol",
-	[END_KEEPER] = "keeper", [END_WARDEN] = "warden",
+	[END_KEEPER] = "keeper", [END_WARDEN] = "warden",      [END_SUSPENDED] = "suspended",
 };
 
 static const struct {

@@ -12,16 +12,17 @@ enum end_reason {
 	END_CLIENT, /* the client of `hutch run` has gone */
 	END_TTL,
 	END_IDLE,
-	END_GUEST,    /* PID 1 ended by itself: killed by the kernel, most of all for memory */
-	END_PROTOCOL, /* the guest broke the protocol */
-	END_KEEPER,   /* the keeper failed or was killed */
-	END_WARDEN,   /* the warden was killed; found later */
+	END_GUEST,     /* PID 1 ended by itself: killed by the kernel, most of all for memory */
+	END_PROTOCOL,  /* the guest broke the protocol */
+	END_KEEPER,    /* the keeper failed or was killed */
+	END_WARDEN,    /* the warden was killed; found later */
+	END_SUSPENDED, /* it is a snapshot now, and can be resumed; no end.json says so */
 	END_REASONS,
 };
 
-extern const char *const
-	end_reason_names[END_REASONS + 1]; /* "killed", "client-gone", "ttl", "idle", "guest-ended",
-					      "protocol", "keeper", "warden" */
+extern const char *const end_reason_names[END_REASONS + 1]; /* "killed", "client-gone", "ttl",
+							       "idle", "guest-ended", "protocol",
+							       "keeper", "warden", "suspended" */
 
 struct end {
 	enum end_reason reason;

@@ -134,6 +134,8 @@ enum state_phase state_phase(int dir)
 		return living_phase(dir);
 	if (has_file(dir, "end.json"))
 		return STATE_ENDED;
+	if (has_file(dir, STATE_SUSPENDED))
+		return STATE_PAUSED;
 	if (state_claim(dir, &claim) == 0)
 		return has_file(dir, "end.json") ? STATE_ENDED : STATE_DEAD;
 	/* It may have come to life since we first looked. */

@@ -17,7 +17,7 @@ enum {
 	PATH_TEXT_MAX = 4095,
 	ENV_TEXT_MAX = 128 * 1024,
 	RULE_BYTES_MAX = 300,
-	GROUP_MAX = 8, /* keys of an object of numbers */
+	GROUP_MAX = 8, /* keys of an object with a table */
 };
 
 #define IDS_LAST ((UINT64_C(1) << 32) - 65536 - 1)
@@ -45,6 +45,16 @@ static const struct field texts[] = {
 	FIELD("root", root, PATH_TEXT_MAX),
 	FIELD("user", user, TEXT_MAX),
 	FIELD("workspace", workspace, PATH_TEXT_MAX),
+};
+
+static const struct field machine[] = {
+	FIELD("kernel", machine.kernel, PATH_TEXT_MAX),
+	FIELD("initrd", machine.initrd, PATH_TEXT_MAX),
+	FIELD("root", machine.root, PATH_TEXT_MAX),
+	FIELD("blank", machine.blank, PATH_TEXT_MAX),
+	FIELD("snapshot", machine.snapshot, PATH_TEXT_MAX),
+	FIELD("snapshots", machine.snapshots, PATH_TEXT_MAX),
+	FIELD("accel", machine.accel, TEXT_MAX),
 };
 
 static const struct field numbers[] = {
@@ -110,12 +120,13 @@ static void *member(const struct spec *s, const struct field *f)
 
 /* ---- reading ---- */
 
-static int read_texts(const json_t *j, struct spec *s, struct err *e)
+static int read_texts(const json_t *j, const struct field *f, size_t n, struct spec *s,
+		      struct err *e)
 {
 	int r = 0;
 
-	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(texts); i++)
-		r = json_get_string(j, texts[i].key, texts[i].max, member(s, &texts[i]), e);
+	for (size_t i = 0; r == 0 && i < n; i++)
+		r = json_get_string(j, f[i].key, f[i].max, member(s, &f[i]), e);
 	return r;
 }
 
@@ -209,8 +220,10 @@ static int read_require(const json_t *j, struct spec *s, struct err *e)
 	return r;
 }
 
-/* An object of numbers that has exactly the keys of its table. */
+/* An object that has exactly the keys of its table, which `read` reads. */
 static int read_group(const json_t *j, const char *key, const struct field *f, size_t n,
+		      int (*read)(const json_t *j, const struct field *f, size_t n, struct spec *s,
+				  struct err *e),
 		      struct spec *s, struct err *e)
 {
 	const char *keys[GROUP_MAX + 1] = { 0 };
@@ -224,15 +237,40 @@ static int read_group(const json_t *j, const char *key, const struct field *f, s
 		return err_set(e, -ENOENT, "'%s' is missing", key);
 	r = json_only_keys(group, keys, e);
 	if (r == 0)
-		r = read_numbers(group, f, n, s, e);
+		r = read(group, f, n, s, e);
 	return r < 0 ? err_wrap(e, "%s", key) : 0;
 }
 
 /* Sandboxes of an earlier version have none. */
 static int read_api(const json_t *j, struct spec *s, struct err *e)
 {
-	s->api = "";
-	return json_object_get(j, "api") ? json_get_string(j, "api", SPEC_API_MAX, &s->api, e) : 0;
+	int r = 0;
+
+	s->api = s->chain = "";
+	if (json_object_get(j, "api"))
+		r = json_get_string(j, "api", SPEC_API_MAX, &s->api, e);
+	if (r == 0 && json_object_get(j, "chain"))
+		r = json_get_string(j, "chain", SPEC_ID, &s->chain, e);
+	return r < 0 || !s->chain[0] || spec_id_valid(s->chain)
+		       ? r
+		       : err_set(e, -EINVAL, "'chain' is no id");
+}
+
+/* Nor this: all were containers. */
+static int read_level(const json_t *j, struct spec *s, struct err *e)
+{
+	const char *level = NULL;
+	int r;
+
+	if (!json_object_get(j, "level"))
+		return 0;
+	r = json_get_string(j, "level", TEXT_MAX, &level, e);
+	if (r < 0)
+		return r;
+	s->microvm = str_eq(level, "microvm");
+	return s->microvm || str_eq(level, "container")
+		       ? 0
+		       : err_set(e, -EINVAL, "'level' is neither container nor microvm");
 }
 
 /* Nor these. */
@@ -289,6 +327,20 @@ static int check_env(const struct spec_list *list, struct err *e)
 	return 0;
 }
 
+static int check_machine(const struct spec *s, struct err *e)
+{
+	if (!s->machine.kernel)
+		return 0;
+	if (!is_path(s->machine.kernel) || !is_path(s->machine.initrd) ||
+	    !is_path(s->machine.root) || !is_path(s->machine.blank) ||
+	    !is_path(s->machine.snapshots) ||
+	    (s->machine.snapshot[0] && !is_path(s->machine.snapshot)))
+		return err_set(e, -EINVAL, "'machine' has an entry that is no absolute path");
+	if (!str_eq(s->machine.accel, "kvm") && !str_eq(s->machine.accel, "tcg"))
+		return err_set(e, -EINVAL, "'machine.accel' is neither kvm nor tcg");
+	return 0;
+}
+
 static int check(const struct spec *s, struct err *e)
 {
 	int r;
@@ -301,7 +353,9 @@ static int check(const struct spec *s, struct err *e)
 		return err_set(e, -EINVAL, "'root' or 'workspace' is no absolute path");
 	if (s->limits.ttl > 0 && s->deadline > s->limits.ttl)
 		return err_set(e, -EINVAL, "'deadline' is later than the end of the ttl");
-	r = check_env(&s->env, e);
+	r = check_machine(s, e);
+	if (r == 0)
+		r = check_env(&s->env, e);
 	if (r == 0)
 		r = check_paths(&s->read, "read", e);
 	if (r == 0)
@@ -311,15 +365,37 @@ static int check(const struct spec *s, struct err *e)
 
 static int read_all(const json_t *j, struct spec *s, struct err *e)
 {
-	static const char *const keys[] = {
-		"schema",	 "id",		 "agent",	 "policy",
-		"image",	 "image_digest", "root",	 "image_uid",
-		"image_gid",	 "created",	 "require",	 "limits",
-		"user",		 "workspace",	 "api",		 "env",
-		"read",		 "write",	 "execute",	 "once",
-		"remove",	 "budgets",	 "egress_allow", "egress_deny",
-		"egress_narrow", "deadline",	 "on_timeout",	 NULL
-	};
+	static const char *const keys[] = { "schema",
+					    "id",
+					    "agent",
+					    "policy",
+					    "image",
+					    "image_digest",
+					    "root",
+					    "image_uid",
+					    "image_gid",
+					    "created",
+					    "require",
+					    "limits",
+					    "user",
+					    "workspace",
+					    "api",
+					    "env",
+					    "read",
+					    "write",
+					    "execute",
+					    "once",
+					    "remove",
+					    "budgets",
+					    "egress_allow",
+					    "egress_deny",
+					    "egress_narrow",
+					    "deadline",
+					    "on_timeout",
+					    "machine",
+					    "level",
+					    "chain",
+					    NULL };
 	const char *what = NULL;
 	int r = json_only_keys(j, keys, e);
 
@@ -328,15 +404,20 @@ static int read_all(const json_t *j, struct spec *s, struct err *e)
 	if (r == 0 && !str_eq(what, schema))
 		r = err_set(e, -EINVAL, "'schema' is not %s", schema);
 	if (r == 0)
-		r = read_texts(j, s, e);
+		r = read_texts(j, texts, ARRAY_SIZE(texts), s, e);
 	if (r == 0)
 		r = read_numbers(j, numbers, ARRAY_SIZE(numbers), s, e);
 	if (r == 0)
 		r = read_require(j, s, e);
 	if (r == 0)
-		r = read_group(j, "limits", limits, ARRAY_SIZE(limits), s, e);
+		r = read_group(j, "limits", limits, ARRAY_SIZE(limits), read_numbers, s, e);
 	if (r == 0)
-		r = read_group(j, "budgets", budgets, ARRAY_SIZE(budgets), s, e);
+		r = read_group(j, "budgets", budgets, ARRAY_SIZE(budgets), read_numbers, s, e);
+	if (r == 0)
+		r = read_level(j, s, e);
+	/* A container has none. */
+	if (r == 0 && json_object_get(j, "machine"))
+		r = read_group(j, "machine", machine, ARRAY_SIZE(machine), read_texts, s, e);
 	if (r == 0)
 		r = read_deadline(j, s, e);
 	if (r == 0)
@@ -376,6 +457,8 @@ int spec_read(int dir, struct spec *ret, struct err *e)
 	/* Only a plan that has not been started has none. */
 	if (r == 0 && !s.id[0])
 		r = err_set(e, -EINVAL, "'id' is empty");
+	if (r == 0 && s.microvm != (s.machine.kernel != NULL))
+		r = err_set(e, -EINVAL, "'level' and 'machine' do not fit");
 	if (r < 0)
 		return err_wrap(e, "spec.json");
 	*ret = s;
@@ -413,6 +496,17 @@ static json_t *list_json(const struct spec *s, const struct field *f)
 	return json_texts(list->v, list->n);
 }
 
+static json_t *machine_json(const struct spec *s)
+{
+	_cleanup_json_ json_t *j = json_object();
+
+	for (size_t i = 0; j && i < ARRAY_SIZE(machine); i++)
+		if (json_put(j, machine[i].key,
+			     json_string(*(const char *const *)member(s, &machine[i]))) < 0)
+			return NULL;
+	return TAKE_PTR(j);
+}
+
 static int put_tables(json_t *j, const struct spec *s)
 {
 	int r = 0;
@@ -439,7 +533,18 @@ char *spec_write(const struct spec *s)
 	    json_put(j, "budgets", numbers_json(s, budgets, ARRAY_SIZE(budgets))) < 0 ||
 	    json_put(j, "require", require_json(s)) < 0 || put_tables(j, s) < 0)
 		return NULL;
+	if (s->chain && s->chain[0] && json_put(j, "chain", json_string(s->chain)) < 0)
+		return NULL;
+	if (s->microvm && json_put(j, "level", json_string("microvm")) < 0)
+		return NULL;
+	if (s->machine.kernel && json_put(j, "machine", machine_json(s)) < 0)
+		return NULL;
 	return json_write_canonical(j);
+}
+
+const char *spec_chain(const struct spec *s)
+{
+	return s->chain && s->chain[0] ? s->chain : s->id;
 }
 
 void spec_done(struct spec *s)

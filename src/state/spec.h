@@ -66,9 +66,27 @@ struct spec {
 	 * be changed while it lives (life.h). The ttl itself always ends it. */
 	uint64_t deadline;
 	enum on_timeout on_timeout;
-	bool once;   /* ends when its first client goes: `hutch run` */
-	bool remove; /* nothing is kept of it after its end: --rm */
+	bool microvm; /* it is to be a virtual machine, with a kernel of its own */
+	/*
+	 * Of one that is; filled in when it is started, and `kernel` is NULL until then. Paths are
+	 * absolute, and below what this user's hutch keeps.
+	 */
+	struct {
+		const char *kernel, *initrd; /* what it boots */
+		const char *root;	     /* the image as EROFS: its first disk, read only */
+		const char *blank;	     /* what its second disk is a copy of: limits.disk */
+		const char *snapshot;	     /* the directory that it starts from; "": it boots */
+		const char *snapshots;	     /* the directory of those that are made of it */
+		const char *accel;	     /* "kvm", "tcg" */
+	} machine;
+	const char
+		*chain; /* of the audit log, if it is not called as the sandbox: it was resumed */
+	bool once;	/* ends when its first client goes: `hutch run` */
+	bool remove;	/* nothing is kept of it after its end: --rm */
 };
+
+/* What the sandbox's chain of the audit log is called. */
+const char *spec_chain(const struct spec *s);
 
 /* Reads `n` bytes of JSON, strictly: unknown and missing keys are errors. The caller ends it with
  * spec_done(). */

@@ -212,7 +212,7 @@ int state_write(int dir, const char *name, const void *data, size_t n, struct er
 /* ---- sandboxes ---- */
 
 /* Every id is as likely as any other: numbers that would favour some are drawn again. */
-static int random_id(char id[static SPEC_ID + 1])
+int state_draw_id(char id[static SPEC_ID + 1])
 {
 	size_t n = 0;
 
@@ -259,13 +259,18 @@ static int make_dir(const struct state_root *r, const char *id, int *ret_dir)
 	return 0;
 }
 
+int state_make(const struct state_root *r, const char *id, int *ret_dir)
+{
+	return make_dir(r, id, ret_dir);
+}
+
 int state_new(const struct state_root *r, char ret_id[static SPEC_ID + 1], int *ret_dir,
 	      struct err *e)
 {
 	int k = -EAGAIN;
 
 	for (int i = 0; k == -EAGAIN && i < NEW_TRIES; i++) {
-		k = random_id(ret_id);
+		k = state_draw_id(ret_id);
 		if (k == 0)
 			k = make_dir(r, ret_id, ret_dir);
 	}

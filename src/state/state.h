@@ -12,6 +12,7 @@
  *   sandboxes/ID/life.json     whether it is paused, and its deadline: life.h
  *   sandboxes/ID/cmd-N         the record of a command: record.h
  *   sandboxes/ID/end.json      once it has ended: when, why, which limits it met
+ *   sandboxes/ID/suspended     it is a snapshot of this name now: paused, and no warden lives
  *   sandboxes/ID/remove        it was to be removed (--rm), but its client may read the end first
  *   sandboxes/ID/unsealed      it has ended, but the audit log could not be written: a sweep does
  * it sandboxes/ID/log           what its processes said on stderr ids/N                      flock
@@ -66,8 +67,9 @@ const char *state_group(const struct state_root *r, const char *id,
 bool state_group_is_ours(const struct state_root *r, const char *group,
 			 char ret_id[static SPEC_ID + 1]);
 
-#define STATE_REMOVE   "remove"
-#define STATE_UNSEALED "unsealed"
+#define STATE_SUSPENDED "suspended"
+#define STATE_REMOVE	"remove"
+#define STATE_UNSEALED	"unsealed"
 
 /* Writes a file of a sandbox: a reader sees the old contents or the new, whole. Nothing is synced
  * to a disk: a run directory does not outlive the boot, and starting a sandbox should not wait. */
@@ -79,6 +81,12 @@ int state_write(int dir, const char *name, const void *data, size_t n, struct er
  */
 int state_read(int dir, const char *name, size_t max,
 	       int (*read)(const json_t *j, void *ret, struct err *e), void *ret, struct err *e);
+
+/* A random id. 0 or -EIO. */
+int state_draw_id(char id[static SPEC_ID + 1]);
+
+/* The directory of that id, made anew, with flock(LOCK_SH) held on *ret_dir. 0 or -errno. */
+int state_make(const struct state_root *r, const char *id, int *ret_dir);
 
 /* A new directory with a random id, flock(LOCK_SH) held on *ret_dir. */
 int state_new(const struct state_root *r, char ret_id[static SPEC_ID + 1], int *ret_dir,
@@ -102,7 +110,7 @@ int state_warden(int dir, int *ret_pidfd, pid_t *ret_pid);
 enum state_phase {
 	STATE_STARTING, /* somebody makes it, or is taking it back right now */
 	STATE_RUNNING,	/* warden alive and receipt.json there */
-	STATE_PAUSED,	/* the same, and life.json says so */
+	STATE_PAUSED,	/* the same, and life.json says so; or it is suspended */
 	STATE_ENDED,	/* end.json there, nobody alive */
 	STATE_DEAD,	/* nobody alive and no end.json: killed with -9, to be reclaimed */
 };

@@ -17,8 +17,8 @@ enum action {
 	IGNORE,
 };
 
-/* By state, what a frame of each type that comes in does. HELLO, PING and PONG are on channel 0
- * only. */
+/* By state, what a frame of each type that comes in does. HELLO, PING, PONG, SLEEP, ASLEEP and
+ * WAKE are on channel 0 only. */
 static const uint8_t table[STATE_MAX][WIRE_TYPE_MAX] = {
 	[STATE_NEW] = { [WIRE_OPEN] = YES },
 	[STATE_ASKING] = { [WIRE_ACCEPT] = YES, [WIRE_CLOSE] = YES },
@@ -70,15 +70,21 @@ static int parse(enum wire_message m, const struct frame *f, struct fields *ret,
 
 static int on_hello(struct link *l, const struct frame *f, struct err *e)
 {
+	bool again = l->role == LINK_GUEST && l->sleep == ASLEEP;
 	struct fields fields;
 
-	if (l->got_hello)
+	if (l->got_hello && !again)
 		return bad(e, f, "a second HELLO");
 	if (parse(l->role == LINK_KEEPER ? MESSAGE_HELLO_GUEST : MESSAGE_HELLO_KEEPER, f, &fields,
 		  e) < 0)
 		return e->num;
 	if (fields_number(&fields, TAG_VERSION, 0) != WIRE_VERSION)
 		return bad(e, f, "another version of the protocol");
+	if (again) {
+		link_forget(l);
+		if (l->ops->reset)
+			l->ops->reset(l, l->arg);
+	}
 	l->got_hello = true;
 	CALL(l, hello, &fields);
 	return 0;
@@ -95,6 +101,50 @@ static int on_token(struct link *l, const struct frame *f, struct err *e)
 		return link_put_token(l, WIRE_PONG, token);
 	CALL(l, pong, token);
 	return 0;
+}
+
+static int on_sleep(struct link *l, const struct frame *f, struct err *e)
+{
+	bool guest = f->type == WIRE_SLEEP;
+
+	if ((l->role == LINK_GUEST) != guest || l->sleep != (guest ? AWAKE : FALLING) || l->client)
+		return bad(e, f, "not in this state");
+	if (f->len != 0)
+		return bad(e, f, "with a payload");
+	l->sleep = guest ? FALLING : ASLEEP;
+	if (guest && l->ops->sleep)
+		l->ops->sleep(l, l->arg);
+	if (!guest && l->ops->asleep)
+		l->ops->asleep(l, l->arg);
+	return 0;
+}
+
+static int on_wake(struct link *l, const struct frame *f, struct err *e)
+{
+	struct fields fields;
+	int r;
+
+	if (l->role != LINK_GUEST || l->sleep != ASLEEP)
+		return bad(e, f, "not in this state");
+	if (parse(MESSAGE_WAKE, f, &fields, e) < 0)
+		return e->num;
+	r = link_release(l);
+	CALL(l, wake, &fields);
+	return r;
+}
+
+/*
+ * Whether the other side may speak at all. A guest that is asleep hears WAKE or HELLO, and neither
+ * before its own ASLEEP has gone out: that was not waited for.
+ */
+static bool may_speak(const struct link *l, const struct frame *f)
+{
+	if (l->sleep == AWAKE)
+		return true;
+	if (l->role == LINK_KEEPER)
+		return l->sleep == FALLING;
+	return l->sleep == ASLEEP && !link_has_output(l) &&
+	       (f->type == WIRE_WAKE || f->type == WIRE_HELLO);
 }
 
 /*
@@ -117,6 +167,10 @@ static int on_link_frame(struct link *l, const struct frame *f, struct err *e)
 		return bad(e, f, "before HELLO");
 	if (f->type == WIRE_PING || f->type == WIRE_PONG)
 		return on_token(l, f, e);
+	if (f->type == WIRE_SLEEP || f->type == WIRE_ASLEEP)
+		return on_sleep(l, f, e);
+	if (f->type == WIRE_WAKE)
+		return on_wake(l, f, e);
 	return bad(e, f, "not on channel 0");
 }
 
@@ -127,8 +181,8 @@ static int on_open(struct link *l, const struct frame *f, struct err *e)
 
 	if (link_is_own(l, f->channel) || f->channel < l->next_theirs)
 		return bad(e, f, "not theirs to open");
-	/* The keeper is asked for nothing yet: a guest has no operations. */
-	if (l->role == LINK_KEEPER || message_of_open(f->sub, l->client, &m) < 0)
+	if (l->role == LINK_KEEPER ? !l->guest_asks || message_of_guest_open(f->sub, &m) < 0
+				   : message_of_open(f->sub, l->client, &m) < 0)
 		return bad(e, f, "no such operation");
 	if (parse(m, f, &fields, e) < 0)
 		return e->num;
@@ -257,6 +311,8 @@ static int on_frame(struct link *l, const struct frame *f, struct err *e)
 	struct channel *c = link_find(l, f->channel);
 	enum action action;
 
+	if (!may_speak(l, f))
+		return bad(e, f, "from one who is to be silent");
 	if (f->channel == 0)
 		return on_link_frame(l, f, e);
 	if (!started(l))

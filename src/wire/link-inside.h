@@ -33,6 +33,13 @@ enum {
 	SLOTS = 256,
 };
 
+/* Where a link is between SLEEP and what ends it. */
+enum sleep {
+	AWAKE,
+	FALLING, /* SLEEP went over; the guest may still speak, the keeper may not */
+	ASLEEP,	 /* so did ASLEEP: nobody speaks but the keeper, with WAKE or HELLO */
+};
+
 struct link {
 	enum link_role role;
 	const struct link_ops *ops;
@@ -41,9 +48,12 @@ struct link {
 	struct buf in;	/* part of one frame */
 	struct buf out; /* what waits, from out_done on */
 	size_t out_done;
+	struct buf held; /* what would be sent by one who may not: it goes out after WAKE */
+	enum sleep sleep;
 	link_write_fn *write;
 	void *write_arg;
 	bool sent_hello, got_hello;
+	bool guest_asks;      /* the guest may open channels: it has its own kernel */
 	bool client;	      /* the other side is a client of the keeper */
 	uint32_t next_own;    /* the least number that may be opened next */
 	uint64_t next_theirs; /* the same, and after the last one there is none */
@@ -62,6 +72,13 @@ struct channel *link_find(const struct link *l, uint32_t id);
 /* NULL without memory. */
 struct channel *link_add(struct link *l, uint32_t id, uint8_t op, enum state state);
 void link_drop(struct link *l, struct channel *c);
+
+/* The guest wakes: what was held goes out. Or it is another's: there is nothing but the link. */
+int link_release(struct link *l);
+void link_forget(struct link *l);
+
+/* Does something of ours wait that may go out? */
+bool link_has_output(const struct link *l);
 
 /* The link ends with this error, or has ended with an earlier one, which is returned. */
 int link_dead(struct link *l, int err);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The table of channels, and what is sent. Frames wait in one buffer until the owner has written
- * them, and its size is the limit; large DATA goes past it where nothing waits (put_data()).
+ * them, and its size is the limit; large DATA goes past it where nothing waits (put_data()). While
+ * this side has to be silent (SLEEP, ASLEEP) they wait in a second one, under the same limit.
  */
 #include "link-inside.h"
 
@@ -12,6 +13,13 @@
 enum {
 	DIRECT_MIN = 4096, /* from here on a system call of its own costs less than a copy */
 };
+
+/* Of channels: nobody has opened one yet. */
+static void first_numbers(struct link *l)
+{
+	l->next_own = l->role == LINK_KEEPER ? 2 : 1;
+	l->next_theirs = l->role == LINK_KEEPER ? 1 : 2;
+}
 
 int link_new(enum link_role role, const struct link_ops *ops, void *arg, struct link **ret)
 {
@@ -24,8 +32,8 @@ int link_new(enum link_role role, const struct link_ops *ops, void *arg, struct 
 	l->arg = arg;
 	l->in.max = WIRE_HEADER + WIRE_OPEN_MAX;
 	l->out.max = 2 * LINK_OUT_MAX; /* what was written is taken away when it is half */
-	l->next_own = role == LINK_KEEPER ? 2 : 1;
-	l->next_theirs = role == LINK_KEEPER ? 1 : 2;
+	l->held.max = LINK_OUT_MAX;
+	first_numbers(l);
 	*ret = l;
 	return 0;
 }
@@ -35,10 +43,13 @@ void link_with_client(struct link *l)
 	l->client = true;
 }
 
-struct link *link_free(struct link *l)
+void link_guest_asks(struct link *l)
 {
-	if (!l)
-		return NULL;
+	l->guest_asks = true;
+}
+
+static void drop_all(struct link *l)
+{
 	for (size_t i = 0; i < SLOTS; i++)
 		while (l->slots[i]) {
 			struct channel *c = l->slots[i];
@@ -46,8 +57,26 @@ struct link *link_free(struct link *l)
 			l->slots[i] = c->next;
 			free(c);
 		}
+	l->n_own = l->n_theirs = 0;
+}
+
+void link_forget(struct link *l)
+{
+	drop_all(l);
+	first_numbers(l);
+	buf_reset(&l->held);
+	l->sent_hello = l->got_hello = false;
+	l->sleep = AWAKE;
+}
+
+struct link *link_free(struct link *l)
+{
+	if (!l)
+		return NULL;
+	drop_all(l);
 	buf_done(&l->in);
 	buf_done(&l->out);
+	buf_done(&l->held);
 	free(l);
 	return NULL;
 }
@@ -107,27 +136,61 @@ int link_dead(struct link *l, int err)
 	return l->err;
 }
 
-/* Puts a frame into the output. What was written is moved away when it is half of what there is. */
+/* May this side speak? The keeper may not from SLEEP on, the guest from ASLEEP on. */
+static bool silent(const struct link *l)
+{
+	return l->sleep == ASLEEP || (l->sleep == FALLING && l->role == LINK_KEEPER);
+}
+
+/* All that waits: to be written, and to be woken. */
+static size_t waiting(const struct link *l)
+{
+	return l->out.len - l->out_done + l->held.len;
+}
+
+bool link_has_output(const struct link *l)
+{
+	return l->out.len > l->out_done;
+}
+
+/* What was written is moved away when it is half of what there is. */
+static void tidy(struct link *l)
+{
+	if (l->out_done == 0 || l->out_done < l->out.len / 2)
+		return;
+	buf_consume(&l->out, l->out_done);
+	l->out_done = 0;
+}
+
 static int put_frame(struct link *l, enum wire_type type, uint32_t ch, uint8_t sub,
 		     const void *payload, size_t n)
 {
+	struct buf *b = silent(l) ? &l->held : &l->out;
+
 	if (l->err)
 		return l->err;
 	assert(l->sent_hello); /* the first frame */
-	if (l->out_done > 0 && l->out_done >= l->out.len / 2) {
-		buf_consume(&l->out, l->out_done);
-		l->out_done = 0;
-	}
-	if (WIRE_HEADER + n > LINK_OUT_MAX - (l->out.len - l->out_done))
+	tidy(l);
+	if (WIRE_HEADER + n > LINK_OUT_MAX - waiting(l))
 		return link_dead(l, -ENOBUFS);
-	if (!buf_reserve(&l->out, WIRE_HEADER + n))
-		return link_dead(l, l->out.err); /* and no half of a frame */
-	(void)buf_put_be(&l->out, n, 4);
-	(void)buf_put_be(&l->out, ch, 4);
-	(void)buf_put_be(&l->out, type, 1);
-	(void)buf_put_be(&l->out, sub, 1);
-	(void)buf_put_be(&l->out, 0, 2);
-	return buf_put(&l->out, payload, n);
+	if (!buf_reserve(b, WIRE_HEADER + n))
+		return link_dead(l, b->err); /* and no half of a frame */
+	(void)buf_put_be(b, n, 4);
+	(void)buf_put_be(b, ch, 4);
+	(void)buf_put_be(b, type, 1);
+	(void)buf_put_be(b, sub, 1);
+	(void)buf_put_be(b, 0, 2);
+	return buf_put(b, payload, n);
+}
+
+int link_release(struct link *l)
+{
+	l->sleep = AWAKE;
+	tidy(l);
+	if (buf_put(&l->out, l->held.data, l->held.len) < 0)
+		return link_dead(l, l->out.err);
+	buf_reset(&l->held);
+	return 0;
 }
 
 /* A frame of DATA: straight to the other side if it is large and nothing is before it. */
@@ -144,7 +207,7 @@ static int put_data(struct link *l, uint32_t ch, uint8_t stream, const void *pay
 	ssize_t took;
 	size_t done;
 
-	if (!l->write || n < DIRECT_MIN || l->out.len > l->out_done)
+	if (!l->write || n < DIRECT_MIN || link_has_output(l) || silent(l))
 		return put_frame(l, WIRE_DATA, ch, stream, payload, n);
 	took = l->write(l->write_arg, pieces);
 	done = took > 0 ? (size_t)took : 0; /* link_flush() fails in the same way */
@@ -197,7 +260,7 @@ void link_wrote(struct link *l, size_t n)
 
 int link_flush(struct link *l)
 {
-	while (l->out.len > l->out_done) {
+	while (link_has_output(l)) {
 		const struct iovec pieces[2] = {
 			{ l->out.data + l->out_done, l->out.len - l->out_done },
 		};
@@ -214,7 +277,7 @@ int link_flush(struct link *l)
 
 bool link_ready(const struct link *l)
 {
-	return !l->err && l->out.len - l->out_done < LINK_OUT_SOFT;
+	return !l->err && waiting(l) < LINK_OUT_SOFT;
 }
 
 int link_hello(struct link *l, const struct buf *fields)
@@ -222,6 +285,36 @@ int link_hello(struct link *l, const struct buf *fields)
 	assert(!l->sent_hello);
 	l->sent_hello = true;
 	return put_fields(l, WIRE_HELLO, 0, 0, fields, WIRE_PAYLOAD_MAX);
+}
+
+int link_sleep(struct link *l)
+{
+	int r;
+
+	assert(l->role == LINK_KEEPER && l->got_hello && l->sleep == AWAKE);
+	r = put_frame(l, WIRE_SLEEP, 0, 0, NULL, 0);
+	l->sleep = FALLING;
+	return r;
+}
+
+int link_asleep(struct link *l)
+{
+	int r;
+
+	assert(l->role == LINK_GUEST && l->sleep == FALLING);
+	r = put_frame(l, WIRE_ASLEEP, 0, 0, NULL, 0);
+	l->sleep = ASLEEP;
+	return r;
+}
+
+int link_wake(struct link *l, const struct buf *fields)
+{
+	int r;
+
+	assert(l->role == LINK_KEEPER && l->sleep == ASLEEP);
+	l->sleep = AWAKE; /* WAKE goes before what was held */
+	r = put_fields(l, WIRE_WAKE, 0, 0, fields, WIRE_PAYLOAD_MAX);
+	return r < 0 ? r : link_release(l);
 }
 
 int link_put_token(struct link *l, enum wire_type type, uint64_t token)

@@ -42,6 +42,14 @@ struct link_ops {
 	 * first. */
 	void (*closed)(struct link *l, uint32_t ch, const struct fields *f, void *arg);
 	void (*pong)(struct link *l, uint64_t token, void *arg);
+	/* The guest's: a snapshot is about to be taken. Answer with link_asleep(), now or later. */
+	void (*sleep)(struct link *l, void *arg);
+	/* The keeper's: nothing of the guest's is on its way any more. */
+	void (*asleep)(struct link *l, void *arg);
+	/* The guest's: nothing has happened but that time went by. */
+	void (*wake)(struct link *l, const struct fields *f, void *arg);
+	/* The guest's: the keeper is another one, and every channel is gone. Then comes hello. */
+	void (*reset)(struct link *l, void *arg);
 };
 
 enum {
@@ -58,6 +66,9 @@ struct link *link_free(struct link *l);
  * a guest's. To be called before anything else.
  */
 void link_with_client(struct link *l);
+
+/* For the keeper's end: the guest has a kernel of its own, and asks for what goes out. */
+void link_guest_asks(struct link *l);
 
 /* Bytes that came from the other side. 0 or -errno; `e` says which rule was broken. */
 int link_feed(struct link *l, const void *data, size_t n, struct err *e);
@@ -86,6 +97,16 @@ bool link_ready(const struct link *l);
  */
 int link_hello(struct link *l, const struct buf *fields);
 int link_ping(struct link *l, uint64_t token);
+
+/*
+ * The keeper's: the guest is to fall asleep. From here to link_wake(), which may be called after
+ * the asleep callback, what is sent waits in the link and counts as output: see link_ready().
+ */
+int link_sleep(struct link *l);
+int link_wake(struct link *l, const struct buf *fields);
+
+/* The guest's: the last frame until it is woken. What is sent after it waits. */
+int link_asleep(struct link *l);
 
 /* Asks for an operation. -EAGAIN: WIRE_CHANNELS_MAX are open. `cookie` is yours: link_cookie(). */
 int link_open(struct link *l, enum wire_op op, const struct buf *fields, void *cookie,

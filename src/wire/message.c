@@ -79,6 +79,13 @@ static const struct {
 	[TAG_ON_TIMEOUT] = { FIELD_NUMBER, WIRE_TIMEOUT_PAUSES, WIRE_TIMEOUT_ENDS },
 	[TAG_WANT] = { FIELD_NUMBER, WIRE_RUNNING, WIRE_PAUSED },
 	[TAG_DEADLINE] = { FIELD_NUMBER, INT64_MAX },
+	[TAG_SEED] = { FIELD_RAW, WIRE_SEED },
+	[TAG_TIME] = { FIELD_NUMBER, INT64_MAX },
+	[TAG_MACHINE] = { FIELD_TEXT, 32 },
+	[TAG_NETWORK] = { FIELD_TEXT, 64 },
+	[TAG_PIDS] = { FIELD_NUMBER, INT32_MAX, 1 },
+	[TAG_HOST] = { FIELD_TEXT, 255 },
+	[TAG_EGRESS] = { FIELD_FLAG, 0 },
 };
 
 #define BIT(tag) (UINT64_C(1) << (tag))
@@ -95,7 +102,8 @@ static const struct {
 	uint64_t needs, may, many;
 } messages[MESSAGE_MAX] = {
 	[MESSAGE_NONE] = { 0, 0, 0 },
-	[MESSAGE_HELLO_KEEPER] = { BIT(TAG_VERSION), BIT(TAG_HOSTNAME), BIT(TAG_READ) | BIT(TAG_WRITE) | BIT(TAG_EXECUTE) },
+	[MESSAGE_HELLO_KEEPER] = { BIT(TAG_VERSION), BIT(TAG_HOSTNAME) | BIT(TAG_CWD) | BIT(TAG_SEED) | BIT(TAG_TIME) | BIT(TAG_MACHINE) | BIT(TAG_PIDS) | BIT(TAG_EGRESS),
+				   BIT(TAG_READ) | BIT(TAG_WRITE) | BIT(TAG_EXECUTE) | BIT(TAG_NETWORK) },
 	[MESSAGE_HELLO_GUEST] = { BIT(TAG_VERSION) | BIT(TAG_AGENT), BIT(TAG_LANDLOCK), 0 },
 	[MESSAGE_EXEC] = { BIT(TAG_ARGV), EXEC_MAY, EXEC_MANY },
 	[MESSAGE_READ] = { BIT(TAG_PATH), BIT(TAG_USER) | BIT(TAG_OFFSET) | BIT(TAG_LENGTH), 0 },
@@ -122,6 +130,12 @@ static const struct {
 	[MESSAGE_ATTACH] = { 0, BIT(TAG_STDIN) | BIT(TAG_NAME) | BIT(TAG_RECORD), 0 },
 	[MESSAGE_STARTED_CLIENT] = { BIT(TAG_PID), BIT(TAG_RECORD), 0 },
 	[MESSAGE_PORT] = { BIT(TAG_PORT), 0, 0 },
+	[MESSAGE_CONNECT] = { BIT(TAG_PORT) | BIT(TAG_HOST), 0, 0 },
+	[MESSAGE_ASK] = { BIT(TAG_HOST), 0, 0 },
+	[MESSAGE_ADOPT] = { BIT(TAG_PID), 0, 0 },
+	[MESSAGE_SAVE] = { 0, BIT(TAG_NAME) | BIT(TAG_WANT), 0 },
+	[MESSAGE_SAVED] = { BIT(TAG_NAME), 0, 0 },
+	[MESSAGE_WAKE] = { 0, BIT(TAG_SEED) | BIT(TAG_TIME), 0 },
 };
 /* clang-format on */
 
@@ -409,17 +423,27 @@ int message_of_open(uint8_t op, bool client, enum wire_message *ret)
 		[WIRE_OP_MOVE] = MESSAGE_MOVE + 1,     [WIRE_OP_REMOVE] = MESSAGE_REMOVE + 1,
 		[WIRE_OP_WATCH] = MESSAGE_WATCH + 1,   [WIRE_OP_PACK] = MESSAGE_PACK + 1,
 		[WIRE_OP_UNPACK] = MESSAGE_UNPACK + 1, [WIRE_OP_PORT] = MESSAGE_PORT + 1,
+		[WIRE_OP_ADOPT] = MESSAGE_ADOPT + 1,
 	};
 
 	static const uint8_t clients[WIRE_OP_MAX] = {
-		[WIRE_OP_EXEC] = MESSAGE_EXEC_CLIENT + 1,
-		[WIRE_OP_ATTACH] = MESSAGE_ATTACH + 1,
-		[WIRE_OP_EGRESS] = MESSAGE_EGRESS + 1,
-		[WIRE_OP_LIFE] = MESSAGE_LIFE + 1,
+		[WIRE_OP_EXEC] = MESSAGE_EXEC_CLIENT + 1, [WIRE_OP_ATTACH] = MESSAGE_ATTACH + 1,
+		[WIRE_OP_EGRESS] = MESSAGE_EGRESS + 1,	  [WIRE_OP_LIFE] = MESSAGE_LIFE + 1,
+		[WIRE_OP_SAVE] = MESSAGE_SAVE + 1,
 	};
 
 	if (client && pick(clients, ARRAY_SIZE(clients), op, ret) == 0)
 		return 0;
+	return pick(list, ARRAY_SIZE(list), op, ret);
+}
+
+int message_of_guest_open(uint8_t op, enum wire_message *ret)
+{
+	static const uint8_t list[WIRE_OP_MAX] = {
+		[WIRE_OP_CONNECT] = MESSAGE_CONNECT + 1,
+		[WIRE_OP_ASK] = MESSAGE_ASK + 1,
+	};
+
 	return pick(list, ARRAY_SIZE(list), op, ret);
 }
 
@@ -433,12 +457,14 @@ bool wire_op_is_guests(uint8_t op)
 int message_of_accept(uint8_t op, bool client, enum wire_message *ret)
 {
 	static const uint8_t list[WIRE_OP_MAX] = {
-		[WIRE_OP_EXEC] = MESSAGE_STARTED + 1, [WIRE_OP_READ] = MESSAGE_ENTRY + 1,
-		[WIRE_OP_WRITE] = MESSAGE_ENTRY + 1,  [WIRE_OP_STAT] = MESSAGE_ENTRY + 1,
-		[WIRE_OP_LIST] = MESSAGE_NONE + 1,    [WIRE_OP_MKDIR] = MESSAGE_ENTRY + 1,
-		[WIRE_OP_MOVE] = MESSAGE_ENTRY + 1,   [WIRE_OP_REMOVE] = MESSAGE_NONE + 1,
-		[WIRE_OP_WATCH] = MESSAGE_NONE + 1,   [WIRE_OP_PACK] = MESSAGE_ENTRY + 1,
-		[WIRE_OP_UNPACK] = MESSAGE_ENTRY + 1, [WIRE_OP_PORT] = MESSAGE_NONE + 1,
+		[WIRE_OP_EXEC] = MESSAGE_STARTED + 1,  [WIRE_OP_READ] = MESSAGE_ENTRY + 1,
+		[WIRE_OP_WRITE] = MESSAGE_ENTRY + 1,   [WIRE_OP_STAT] = MESSAGE_ENTRY + 1,
+		[WIRE_OP_LIST] = MESSAGE_NONE + 1,     [WIRE_OP_MKDIR] = MESSAGE_ENTRY + 1,
+		[WIRE_OP_MOVE] = MESSAGE_ENTRY + 1,    [WIRE_OP_REMOVE] = MESSAGE_NONE + 1,
+		[WIRE_OP_WATCH] = MESSAGE_NONE + 1,    [WIRE_OP_PACK] = MESSAGE_ENTRY + 1,
+		[WIRE_OP_UNPACK] = MESSAGE_ENTRY + 1,  [WIRE_OP_PORT] = MESSAGE_NONE + 1,
+		[WIRE_OP_CONNECT] = MESSAGE_NONE + 1,  [WIRE_OP_ASK] = MESSAGE_NONE + 1,
+		[WIRE_OP_ADOPT] = MESSAGE_STARTED + 1,
 	};
 
 	static const uint8_t clients[WIRE_OP_MAX] = {
@@ -446,6 +472,7 @@ int message_of_accept(uint8_t op, bool client, enum wire_message *ret)
 		[WIRE_OP_ATTACH] = MESSAGE_STARTED_CLIENT + 1,
 		[WIRE_OP_EGRESS] = MESSAGE_NONE + 1,
 		[WIRE_OP_LIFE] = MESSAGE_LIFE_NOW + 1,
+		[WIRE_OP_SAVE] = MESSAGE_SAVED + 1,
 	};
 
 	if (client && pick(clients, ARRAY_SIZE(clients), op, ret) == 0)

@@ -66,6 +66,13 @@ enum wire_tag {
 	TAG_FOLLOW,	/* symbolic links are described by what they lead to */
 	TAG_OWNERS,	/* pack the whole root, for an image */
 	TAG_DEADLINE,	/* wall clock, milliseconds; 0: none */
+	TAG_SEED,	/* for the guest's random numbers */
+	TAG_TIME,	/* wall clock, ns */
+	TAG_MACHINE,	/* the machine-id, 32 hex digits */
+	TAG_NETWORK,	/* that a rule names by address: "10.0.0.0/8" */
+	TAG_PIDS,	/* processes of users, at most */
+	TAG_HOST,	/* a name or an address to connect to */
+	TAG_EGRESS,	/* there is a way out */
 	TAG_MAX,	/* numbers between that nobody uses belong to no message */
 };
 
@@ -99,6 +106,12 @@ enum wire_message {
 	MESSAGE_LIFE_NOW,	/* its ACCEPT */
 	MESSAGE_STARTED_CLIENT, /* ACCEPT of exec and attach by the keeper */
 	MESSAGE_PORT,
+	MESSAGE_CONNECT, /* of the guest: a program has connected to it */
+	MESSAGE_ASK,	 /* of the guest: may the name be resolved? */
+	MESSAGE_ADOPT,	 /* a command that was started before the snapshot */
+	MESSAGE_SAVE,	 /* a snapshot is wanted */
+	MESSAGE_SAVED,	 /* its ACCEPT */
+	MESSAGE_WAKE,
 	MESSAGE_MAX,
 };
 
@@ -154,6 +167,8 @@ bool wire_op_is_guests(uint8_t op);
 /* Which message an OPEN (of the keeper; of a client to the keeper), its ACCEPT, or a MSG carries;
  * -EBADMSG for a number that is none. */
 int message_of_open(uint8_t op, bool client, enum wire_message *ret);
+/* The same for what a guest may ask of its keeper. */
+int message_of_guest_open(uint8_t op, enum wire_message *ret);
 int message_of_accept(uint8_t op, bool client, enum wire_message *ret);
 int message_of_msg(uint8_t kind, bool from_keeper, enum wire_message *ret);
 

@@ -16,7 +16,8 @@ enum {
 	WIRE_CREDIT_START = 256 * 1024,
 	WIRE_CREDIT_MAX = 1024 * 1024, /* in hand at any time */
 	WIRE_TEXT_MAX = 256,	       /* of a CLOSE */
-	WIRE_META_MAX = 32,	       /* of a file */
+	WIRE_SEED = 32,
+	WIRE_META_MAX = 32, /* of a file */
 	WIRE_META_KEY_MAX = 64,
 	WIRE_META_VALUE_MAX = 1024,
 	WIRE_META_BYTES = WIRE_META_KEY_MAX + 1 + WIRE_META_VALUE_MAX,
@@ -33,6 +34,9 @@ enum wire_type {
 	WIRE_CREDIT,
 	WIRE_MSG,
 	WIRE_CLOSE,
+	WIRE_SLEEP,  /* the keeper: a snapshot is about to be taken */
+	WIRE_ASLEEP, /* the guest: nothing of mine is on its way any more */
+	WIRE_WAKE,   /* the keeper: go on, you are the same */
 	WIRE_TYPE_MAX,
 };
 
@@ -52,6 +56,10 @@ enum wire_op {
 	WIRE_OP_EGRESS, /* likewise */
 	WIRE_OP_LIFE,	/* likewise */
 	WIRE_OP_PORT,
+	WIRE_OP_CONNECT, /* of a guest that has its own kernel: see message_of_guest_open() */
+	WIRE_OP_ASK,	 /* likewise */
+	WIRE_OP_ADOPT,
+	WIRE_OP_SAVE, /* of a client to the keeper */
 	WIRE_OP_MAX,
 };
 

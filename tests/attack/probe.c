@@ -242,6 +242,11 @@ static long make_socket(long family, long type)
 	return socket((int)family, (int)type, 0) < 0 ? -errno : 0;
 }
 
+static long make_protocol(long family, long protocol)
+{
+	return socket((int)family, SOCK_STREAM, (int)protocol) < 0 ? -errno : 0;
+}
+
 static long make_socket_high(long family, long type)
 {
 	return syscall(SYS_socket, family | 1L << 32, type, 0L) < 0 ? -errno : 0;
@@ -267,6 +272,10 @@ static void sockets(void)
 	}
 	tell(41, "raw socket", in_child(make_socket, AF_INET, SOCK_RAW));
 	tell(41, "packet socket", in_child(make_socket, AF_PACKET, SOCK_RAW));
+	/* For these the host's kernel would load a module. */
+	tell(41, "SCTP socket", in_child(make_protocol, AF_INET, IPPROTO_SCTP));
+	tell(41, "MPTCP socket", in_child(make_protocol, AF_INET6, 262));
+	tell(41, "TCP socket by number", in_child(make_protocol, AF_INET6, IPPROTO_TCP));
 	/* The kernel looks at 32 bits of the family, a filter sees 64. */
 	tell(41, "vsock behind a high bit", in_child(make_socket_high, AF_VSOCK, SOCK_STREAM));
 	tell(41, "unix behind a high bit", in_child(make_socket_high, AF_UNIX, SOCK_STREAM));

@@ -340,7 +340,7 @@ static void reserved(uint32_t ch)
 
 static void type(uint32_t ch)
 {
-	put_head(0, ch, CLOSE + 1, 0, 0);
+	put_head(0, ch, CLOSE + 4, 0, 0); /* behind WAKE, the last there is */
 }
 
 static void too_long(uint32_t ch)

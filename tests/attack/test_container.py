@@ -129,6 +129,9 @@ class Container(unittest.TestCase):
             self.assertEqual(weak[what], "ok", what)
             self.assertNotEqual(self.hard[what], "ok", what)
         self.assertNotEqual(weak["32 i386 getpid"], "killed")
+        for what in ("41 SCTP socket", "41 MPTCP socket"):  # there or not, the kernel itself answers
+            self.assertEqual(self.hard[what], "EPERM", what)
+            self.assertNotEqual(weak[what], "EPERM", what)
         for nr in (425, 323, 298):  # io_uring_setup, userfaultfd, perf_event_open
             self.assertNotEqual(weak[f"32 syscall {nr}"], self.hard[f"32 syscall {nr}"], nr)
 

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 
-from sandbox import RUN, SandboxCase, SharedCase, as_root, children_of, eventually, hutch, start, warden_of
+from sandbox import BOX, MACHINE, RUN, SandboxCase, SharedCase, as_root, children_of, eventually, hutch, start, warden_of
 
 # Takes memory of one kind up to a number of MiB, and says "all" if it got it.
 TAKE = """
@@ -165,18 +165,22 @@ class Memory(SandboxCase):
 
     def test_every_kind_of_memory_is_counted(self):
         """The control is the same in a sandbox that may have it. Buffers of TCP are in docs/THREAT-MODEL.md."""
-        small, large = self.create("--memory", "48MiB"), self.create("--memory", "512MiB")
+        limit = "128MiB" if MACHINE else "48MiB"  # with its own kernel in it
+        small, large = self.create("--memory", limit), self.create("--memory", "512MiB")
         for kind in ("anonymous", "memfd", "pipes", "sockets", "segments"):
             with self.subTest(kind=kind):
                 r = hutch("exec", small, "--", "python3", "-c", TAKE, kind, "100")
                 self.assertEqual((r.returncode, r.stdout), (137, b""), r.stderr)
-                self.assertIn(b"memory limit of 48MiB reached", r.stderr)
                 self.assertEqual(self.python(large, TAKE, kind, "100"), "all\n")
+                if not MACHINE:  # of which the host does not see what its kernel ended
+                    self.assertIn(b"memory limit of 48MiB reached", r.stderr)
+        self.assertEqual(self.inspect(small)["state"], "running")
+        if MACHINE:
+            return
         self.assertGreaterEqual(self.inspect(small)["met"]["memory"]["killed"], 5)
         self.assertEqual(self.inspect(large)["met"]["memory"]["killed"], 0)
         # What was left in segments is still there, and still counts; the sandbox is there too.
         self.assertLessEqual(self.inspect(small)["usage"]["memory"], 48 << 20)
-        self.assertEqual(self.inspect(small)["state"], "running")
 
     def test_what_the_kernel_remembers_is_counted(self):
         """Row 62. 150,000 names take over 60 MiB; they are given up for what is needed, and go with the sandbox's group."""
@@ -259,7 +263,7 @@ print(n)""")
         """Rows 65 and 173: PID 1 and the keeper neither listen nor answer. Who is no more stopped is well: the control."""
         sandbox = self.create()
         warden = warden_of(sandbox)
-        parts = children_of(warden, "hutch-keeper", "hutch-guest")
+        parts = children_of(warden, "hutch-keeper", BOX)
         self.assertEqual(len(parts), 2)
         for pid in parts:
             os.kill(pid, signal.SIGSTOP)
@@ -326,7 +330,8 @@ class Everybodys(SharedCase):
     def test_disks_are_not_written_out(self):
         """Row 60. syncfs(2) of nothing succeeds: it was never made. On the host it fails."""
         self.assertEqual(self.python(self.sandbox, SYNC), "ok\n")
-        self.assertEqual(self.sh(self.sandbox, "sync && sync -f /dev/hutch-guest && echo done"), "done\n")
+        file = "/dev/null" if MACHINE else "/dev/hutch-guest"
+        self.assertEqual(self.sh(self.sandbox, f"sync && sync -f {file} && echo done"), "done\n")
         self.assertEqual(subprocess.check_output([sys.executable, "-c", SYNC]), b"EBADF\n")
 
     def test_crashes_are_nobodys_business(self):
@@ -337,7 +342,8 @@ class Everybodys(SharedCase):
         said, limit = json.loads(self.python(self.sandbox, CORE))
         self.assertEqual(said, ["ok"] * 4)
         hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
-        self.assertEqual(limit, [min(1, hard) if hard != resource.RLIM_INFINITY else 1] * 2)
+        # The kernel of a machine has no handler: there it is 0.
+        self.assertEqual(limit, [0 if MACHINE else min(1, hard) if hard != resource.RLIM_INFINITY else 1] * 2)
         self.exec_(self.sandbox, "sh", "-c", "cd /tmp; kill -SEGV $$", code=139)
         self.assertEqual(self.sh(self.sandbox, "ls /tmp /workspace | grep -c core; true"), "0\n")
         self.assertEqual(self.sh(self.sandbox, "ulimit -c 0 && ulimit -n 64 && ulimit -n"), "64\n")

@@ -183,8 +183,7 @@ class Receipt(unittest.TestCase):
     def test_all_layers(self):
         receipt = self.check([])
         self.assertEqual({n for n in NEVER if receipt[n]["enforced"]}, set())
-        self.assertEqual(receipt["apparmor"]["enforced"], pathlib.Path("/sys/kernel/security/apparmor").exists()
-                         and "enforce" in receipt["apparmor"]["seen"])
+        self.assertFalse(receipt["apparmor"]["enforced"])  # this bundle asks for no profile; tests/slow/debian has one
         self.assertEqual(receipt["seccomp"]["seen"], "Seccomp: 2, Seccomp_filters: 1")
         self.assertIn(f"0 {HOST_ID} {IDS}", receipt["user-namespace"]["seen"])
         self.assertEqual(receipt["disk-quota"]["seen"], f"{DISK} bytes, 4096 inodes")

@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from sandbox import PATIENCE, RUN, SandboxCase, SharedCase, as_root, children_of, hutch, settle, start, warden_of
+from sandbox import BOX, PATIENCE, RUN, SandboxCase, SharedCase, as_root, children_of, hutch, settle, start, warden_of
 
 # The title of a terminal, the clipboard, colours, a DCS, C1 in one byte and in two, a bidirectional override, a new line and what
 # looks like a line of ours.
@@ -107,7 +107,7 @@ class Secrets(SandboxCase):
         """Where the secret stands, of all that hutch has of a sandbox outside of it."""
         found = {f"file {name}" for name, text in texts(sandbox).items() if SECRET in text}
         warden = warden_of(sandbox)
-        for pid in [warden, *children_of(warden, "hutch-keeper", "hutch-guest")]:
+        for pid in [warden, *children_of(warden, "hutch-keeper", BOX)]:
             for name in ("cmdline", "environ"):
                 try:
                     if SECRET in Path(f"/proc/{pid}/{name}").read_text(errors="replace"):
@@ -176,7 +176,7 @@ class Races(SandboxCase):
         """Row 168. No number of a process is written down, so that none can be wrong: who holds the lock is asked of the kernel."""
         sandbox = self.create()
         warden = warden_of(sandbox)
-        known = {str(warden), *map(str, children_of(warden, "hutch-keeper", "hutch-guest"))}
+        known = {str(warden), *map(str, children_of(warden, "hutch-keeper", BOX))}
         for name, text in texts(sandbox).items():
             numbers = set(re.findall(r"\b\d+\b", text)) if name != "log" else set()
             self.assertEqual(numbers & known, set(), name)

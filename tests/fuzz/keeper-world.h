@@ -28,6 +28,7 @@ struct world {
 	bool open[CHANNELS], eof[CHANNELS][WIRE_STREAMS];
 	size_t unread[CHANNELS][WIRE_STREAMS];
 	unsigned int exits[CHANNELS];
+	bool connected[CHANNELS]; /* of the guest's channels */
 	size_t n;
 	uint32_t seed;
 };

@@ -32,7 +32,11 @@ struct world {
 	size_t live;	     /* shadows that are not over */
 	uint32_t last_heard; /* the highest number they opened */
 	uint32_t seed;
+	bool asked; /* the keeper's end may be asked for something */
 	bool ended; /* the link is dead */
+	bool sleeping, heard_asleep;
+	bool silent; /* it has said that it will be */
+	bool again;  /* the keeper is not the first one */
 };
 
 static uint32_t world_draw(struct world *w, uint32_t below)
@@ -112,22 +116,34 @@ static void shadow_act(struct world *w, struct shadow *s)
 		s->consumed[stream] += n;
 }
 
+static void heard_open(struct world *w, uint32_t ch)
+{
+	struct shadow *s = shadow_new(w, ch, SHADOW_ASKED);
+
+	w->last_heard = ch;
+	link_set_cookie(w->l, ch, s);
+	shadow_act(w, s);
+}
+
 static void on_opened(struct link *l, uint32_t ch, enum wire_op op, const struct fields *f,
 		      void *arg)
 {
 	struct world *w = arg;
-	struct shadow *s;
 
-	assert(!w->ended && w->role == LINK_GUEST && ch % 2 == 0 && ch > w->last_heard);
-	assert(wire_op_is_guests((uint8_t)op) && !link_cookie(l, ch));
-	assert(fields_has(f, op == WIRE_OP_EXEC	  ? TAG_ARGV
-			     : op == WIRE_OP_PORT ? TAG_PORT
-						  : TAG_PATH));
+	assert(!w->ended && ch > w->last_heard && !link_cookie(l, ch));
+	if (w->role == LINK_KEEPER) {
+		assert(w->asked && ch % 2 == 1 && fields_has(f, TAG_HOST));
+		assert(op == WIRE_OP_ASK || (op == WIRE_OP_CONNECT && fields_has(f, TAG_PORT)));
+		heard_open(w, ch);
+		return;
+	}
+	assert(ch % 2 == 0 && wire_op_is_guests((uint8_t)op));
+	assert(fields_has(f, op == WIRE_OP_EXEC	   ? TAG_ARGV
+			     : op == WIRE_OP_PORT  ? TAG_PORT
+			     : op == WIRE_OP_ADOPT ? TAG_PID
+						   : TAG_PATH));
 	assert(op != WIRE_OP_PORT || fields_number(f, TAG_PORT, 0) - 1 < UINT16_MAX);
-	w->last_heard = ch;
-	s = shadow_new(w, ch, SHADOW_ASKED);
-	link_set_cookie(l, ch, s);
-	shadow_act(w, s);
+	heard_open(w, ch);
 }
 
 static void on_accepted(struct link *l, uint32_t ch, const struct fields *f, void *arg)
@@ -193,7 +209,72 @@ static void on_closed(struct link *l, uint32_t ch, const struct fields *f, void 
 	assert(link_close(l, ch, WIRE_DONE, NULL) <= 0 && link_credit(l, ch, 0) == 0);
 }
 
+static void shadows_free(struct world *w)
+{
+	while (w->all) {
+		struct shadow *s = w->all;
+
+		w->all = s->next;
+		free(s);
+	}
+	w->live = 0;
+}
+
+static void on_sleep(struct link *l, void *arg)
+{
+	struct world *w = arg;
+
+	assert(!w->ended && w->role == LINK_GUEST && !w->sleeping);
+	w->sleeping = true;
+	if (world_draw(w, 4) != 0)
+		(void)link_asleep(l);
+}
+
+static void on_asleep(struct link *l, void *arg)
+{
+	struct world *w = arg;
+
+	assert(!w->ended && w->role == LINK_KEEPER && w->sleeping && !w->heard_asleep);
+	w->heard_asleep = true;
+}
+
+static void on_wake(struct link *l, const struct fields *f, void *arg)
+{
+	struct world *w = arg;
+
+	assert(!w->ended && w->role == LINK_GUEST && w->sleeping);
+	w->sleeping = w->silent = false;
+}
+
+static void on_reset(struct link *l, void *arg)
+{
+	struct world *w = arg;
+
+	assert(!w->ended && w->role == LINK_GUEST && w->sleeping && link_channels(l) == 0);
+	shadows_free(w);
+	w->last_heard = 0;
+	w->sleeping = w->silent = false;
+	w->again = true;
+}
+
+static void on_hello(struct link *l, const struct fields *f, void *arg)
+{
+	_cleanup_buf_ struct buf hello = BUF_INIT(256);
+	struct world *w = arg;
+
+	if (!w->again)
+		return;
+	fields_put_number(&hello, TAG_VERSION, WIRE_VERSION);
+	fields_put_text(&hello, TAG_AGENT, "fuzz");
+	(void)link_hello(l, &hello);
+}
+
 static const struct link_ops shadow_ops = {
+	.hello = on_hello,
+	.sleep = on_sleep,
+	.asleep = on_asleep,
+	.wake = on_wake,
+	.reset = on_reset,
 	.opened = on_opened,
 	.accepted = on_accepted,
 	.data = on_data,
@@ -211,7 +292,9 @@ static void check_frame(struct world *w, uint32_t ch, uint8_t type, const uint8_
 	struct err e = ERR_INIT;
 	struct fields f;
 
-	assert((ch == 0) == (type <= WIRE_PONG));
+	assert((ch == 0) == (type <= WIRE_PONG || type > WIRE_CLOSE));
+	assert(!w->silent || type == WIRE_WAKE);
+	w->silent = type == WIRE_SLEEP || type == WIRE_ASLEEP;
 	if (type == WIRE_CLOSE)
 		assert(fields_parse(MESSAGE_CLOSE, payload, n, &f, &e) == 0);
 	while (s && s->ch != ch)
@@ -279,6 +362,15 @@ static void put_frame(struct buf *b, enum wire_type type, uint32_t ch, uint8_t s
 	assert(buf_put(b, fields->data, fields->len) == 0);
 }
 
+/* A keeper that was told so wakes its guest, some time. */
+static void world_wake(struct world *w)
+{
+	if (w->ended || !w->heard_asleep || world_draw(w, 3) == 0)
+		return;
+	w->sleeping = w->heard_asleep = false;
+	assert(link_wake(w->l, NULL) == 0);
+}
+
 static void world_run(struct world *w, const uint8_t *data, size_t size)
 {
 	static const size_t cuts[] = { SIZE_MAX, 1, 5, 13 };
@@ -288,11 +380,16 @@ static void world_run(struct world *w, const uint8_t *data, size_t size)
 		return;
 	cut = cuts[data[0] % 4];
 	w->seed = (uint32_t)(data[0] / 4 * 256 + data[1]);
+	if (w->role == LINK_KEEPER && data[0] / 4 >= 48) {
+		w->sleeping = true;
+		assert(link_sleep(w->l) == 0);
+	}
 	for (size_t at = 2; at < size;) {
 		size_t n = MIN(cut, size - at);
 
 		world_feed(w, data + at, n);
 		world_drain(w);
+		world_wake(w);
 		at += n;
 		if (w->ended && at < size) {
 			world_feed(w, data + at, size - at);
@@ -307,10 +404,5 @@ static void world_run(struct world *w, const uint8_t *data, size_t size)
 static void world_end(struct world *w)
 {
 	w->l = link_free(w->l);
-	while (w->all) {
-		struct shadow *s = w->all;
-
-		w->all = s->next;
-		free(s);
-	}
+	shadows_free(w);
 }

@@ -49,17 +49,20 @@ static void check(bool good, const char *what)
 
 /* ---- the other side of every stream ---- */
 
-static bool ask(const struct name *name, const char **ret_reason, void *arg)
+static enum capture_may ask(const struct name *name, uint64_t number, const char **ret_reason,
+			    void *arg)
 {
 	*ret_reason = "not on the list";
-	return str_eq(name->text, "allowed.test") || str_has_suffix(name->text, ".allowed.test");
+	return str_eq(name->text, "allowed.test") || str_has_suffix(name->text, ".allowed.test")
+		       ? CAPTURE_MAY
+		       : CAPTURE_MAY_NOT;
 }
 
 static bool allowed(const struct target *t)
 {
 	const char *reason;
 
-	return t->is_addr || ask(&t->name, &reason, NULL);
+	return t->is_addr || ask(&t->name, 0, &reason, NULL) == CAPTURE_MAY;
 }
 
 static void say_where(int fd, const struct target *t, enum capture_how how)

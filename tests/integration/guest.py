@@ -37,8 +37,8 @@ mount -t tmpfs -o mode=755 none "$1" && mkdir "$1/w" "$1/w/home" "$1/small" "$1/
 	mount -t tmpfs -o mode=1777,size=1m none "$1/small" && mount -t ramfs -o mode=1777 none "$1/plain" || exit 90
 [ "$2" = root ] && chown {UID}:{UID} "$1/w/home"
 mount --bind "$3" /etc/passwd && mount --bind "$4" /etc/group || exit 91
-[ -z "$5" ] || {{ ip link set lo up && echo "$5" > /proc/sys/net/ipv4/ip_local_port_range; }} || exit 92
-shift 5
+[ -z "$5" ] || {{ mount --bind "$6" /etc/resolv.conf && ip link set lo up && echo "$5" > /proc/sys/net/ipv4/ip_local_port_range; }} || exit 92
+shift 6
 exec "$@"
 """
 PROCESSES = """
@@ -82,10 +82,11 @@ class Guest:
         self.dir, self.home, self.small, self.plain = f"{mount}/w", f"{mount}/w/home", f"{mount}/small", f"{mount}/plain"
         Path(self.top, "passwd").write_text(PASSWD.replace("HOME", self.home), "latin-1")
         Path(self.top, "group").write_text(GROUP)
+        Path(self.top, "resolv.conf").write_text("nameserver 127.0.0.1\noptions timeout:1 attempts:2\n")
         ours, theirs = socket.socketpair()
         self.process = subprocess.Popen(
             [*NAMESPACES, *(["--net"] if ports else []), "sh", "-c", SETUP, "sh", mount, "root" if ROOT else "user", f"{self.top}/passwd",
-             f"{self.top}/group", ports, guest_path(), "--channel", str(theirs.fileno())],
+             f"{self.top}/group", ports, f"{self.top}/resolv.conf", guest_path(), "--channel", str(theirs.fileno())],
             pass_fds=[theirs.fileno()], env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE)
         theirs.close()

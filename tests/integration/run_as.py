@@ -9,7 +9,9 @@ The programs and the tests are copied to a public directory first. A build below
 reached by another user, and to open it would open what is not ours to open. The copies also tell our processes from those
 of everybody else: the program behind a process is one of these files.
 
-HUTCH, HUTCH_KEEPER, HUTCH_GUEST and HUTCHD are the programs, PROBE, RAIDER and BOMB those of the attacks; HUTCH_TEST_IMAGE the tarball of
+With HUTCH_TEST_LEVEL=microvm every sandbox is a virtual machine; the package of the kernel is in HUTCH_TEST_KERNEL_DIR.
+
+HUTCH, HUTCH_KEEPER, HUTCH_GUEST, HUTCH_HOLD and HUTCHD are the programs, PROBE, RAIDER and BOMB those of the attacks; HUTCH_TEST_IMAGE the tarball of
 make-image.sh, made if it is not there.
 """
 
@@ -28,7 +30,8 @@ HERE = Path(__file__).resolve().parent
 ROOT = os.geteuid() == 0
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # an interpreter from root's home is of no use to others
 PROGRAMS = {"HUTCH": "src/cli/hutch", "HUTCH_KEEPER": "src/keeper/hutch-keeper", "HUTCH_GUEST": "src/guest/hutch-guest",
-            "HUTCHD": "src/daemon/hutchd", "PROBE": "probe", "RAIDER": "raider", "BOMB": "bomb"}
+            "HUTCHD": "src/daemon/hutchd", "HUTCH_HOLD": "src/machine/hutch-hold", "PROBE": "probe", "RAIDER": "raider", "BOMB": "bomb", "CELL": "cell",
+            "JAIL": "jail", "WILD": "wild"}
 
 
 def image():
@@ -101,10 +104,19 @@ def end(user):
     return left
 
 
+def make_machines(env, work, who, stack):
+    """A kernel, and the level for all that is started; what holds the memory of templates is ended with the rest."""
+    packages = os.environ.get("HUTCH_TEST_KERNEL_DIR")
+    subprocess.run([env["HUTCH"], "image", "kernel", *(["--from", packages] if packages else [])], env=env, check=True, cwd=work,
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **who)
+    env["HUTCH_LEVEL"] = "microvm"
+    stack.callback(subprocess.run, [env["HUTCH"], "gc"], env=env, check=True, cwd=work, stdout=subprocess.DEVNULL, **who)
+
+
 def prepare(where, tarball, user, stack):
     """Programs, tests, directories and the image: the environment, where to be and who, and where the copies are."""
     public = stack.enter_context(directory("/tmp", None, 0o755))
-    env = {k: v for k, v in os.environ.items() if k == "HUTCH_BAR" or not k.startswith(("HUTCH", "XDG_", "SUDO_"))}
+    env = {k: v for k, v in os.environ.items() if k in ("HUTCH_BAR", "HUTCH_TEST_KERNEL", "HUTCH_TEST_LEVEL") or not k.startswith(("HUTCH", "XDG_", "SUDO_"))}
     env.update(copy(public, where), PYTHONDONTWRITEBYTECODE="1", PATH=PATH)
     # Where the system's own would be: what is mounted over /run by somebody must not hide it.
     run_dir = stack.enter_context(directory("/run" if ROOT else "/tmp", user, 0o700))
@@ -120,6 +132,8 @@ def prepare(where, tarball, user, stack):
     with open(tarball, "rb") as f:
         subprocess.run([env["HUTCH"], "image", "import", "base", "/dev/stdin"], stdin=f, env=env, check=True, cwd=work,
                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **who)
+    if env.get("HUTCH_TEST_LEVEL") == "microvm":
+        make_machines(env, work, who, stack)
     stack.callback(subprocess.run, [env["HUTCH"], "image", "rm", "base"], env=env, check=True, cwd=work,
                    stdout=subprocess.DEVNULL, **who)
     return env, {"cwd": work, **who}, public

@@ -28,6 +28,7 @@ COMMANDS = {
     "inspect": ["x"],
     "receipt": ["x"],
     "pause": ["x"],
+    "suspend": ["x"],
     "resume": ["x"],
     "ttl": ["x", "5m"],
     "kill": ["x"],
@@ -62,6 +63,12 @@ COMMANDS = {
     "image ls": [],
     "image inspect": ["x"],
     "image rm": ["x"],
+    "image kernel": [],
+    "snapshot": None,
+    "snapshot create": ["x"],
+    "snapshot ls": [],
+    "snapshot rm": ["x"],
+    "fork": ["x"],
     "mcp": [],
     "doctor": [],
     "completion": ["bash"],
@@ -70,9 +77,9 @@ COMMANDS = {
 }
 # Commands of images need a store, and a network, those of sandboxes an engine: test_image.py, test_sandbox_run.py and their
 # neighbours run them.
-SANDBOX = ("run", "create", "exec", "shell", "attach", "logs", "wait", "signal", "cp", "commit", "watch", "ps", "inspect", "receipt", "pause", "resume", "ttl",
-           "kill", "rm", "gc", "mcp")
-LEAVES = [c for c, args in COMMANDS.items() if args is not None and not c.startswith(("image ", "egress ", "audit ", "key ")) and c not in SANDBOX]
+SANDBOX = ("run", "create", "exec", "shell", "attach", "logs", "wait", "signal", "cp", "commit", "watch", "ps", "inspect", "receipt", "pause", "suspend", "resume", "ttl",
+           "kill", "rm", "gc", "fork", "mcp")
+LEAVES = [c for c, args in COMMANDS.items() if args is not None and not c.startswith(("image ", "snapshot ", "egress ", "audit ", "key ")) and c not in SANDBOX]
 WITH_JSON = [c for c in LEAVES if c not in ("completion", "help")]
 ORDINARY_USER = 65534
 
@@ -104,7 +111,7 @@ class Help(Case):
     def test_every_command_is_known_here(self):
         """A command that is added to the program is added to these tests."""
         found = set()
-        for path in ("", "config", "image", "egress", "key", "audit"):
+        for path in ("", "config", "image", "snapshot", "egress", "key", "audit"):
             text = self.run_ok(*path.split(), "--help")
             listed = text.split("\nCommands:\n")[1].split("\n\n")[0]
             for line in listed.splitlines():
@@ -634,6 +641,26 @@ class Doctor(Case):
         left = [n for n in set(os.listdir("/tmp")) - set(before) if "hutch" in n]
         others = ("hutch-test-", "hutch-unit-", "hutch-guest-", "hutch-attack-", "hutch-suite-", "hutch-bench-")  # tests that run beside this one
         self.assertEqual([n for n in left if not n.startswith(others)], [])
+
+    def accel(self, **env):
+        told = self.check(hutch("doctor", "--json", env=environment(HUTCH_CONFIG_PATH=str(self.dir), **env)))
+        levels = {x["level"]: x["state"] for x in told["levels"]}
+        return next(c for c in told["checks"] if c["id"] == "engine.accel"), levels["microvm"]
+
+    def test_host_yaml(self):
+        file = self.dir / "host.yaml"
+        file.write_text("accel: tcg\n")
+        check, _ = self.accel()
+        self.assertEqual((check["state"], check["detail"]), ("warn", "TCG is configured"))
+        file.write_text("accel: tcg\nacel: kvm\n")
+        check, level = self.accel()
+        self.assertEqual((check["state"], level), ("fail", "unavailable"))
+        self.assertEqual(check["detail"], f"{file}:2:1: error: acel: unknown key; expected one of: accel, accel_timeout; did you mean 'accel'?")
+        check, _ = self.accel(HUTCH_ACCEL="tcg")
+        self.assertEqual(check["detail"], "TCG is configured")
+        check, level = self.accel(HUTCH_ACCEL="fast")
+        self.assertEqual((check["state"], level), ("fail", "unavailable"))
+        self.assertIn("HUTCH_ACCEL is 'fast'", check["detail"])
 
     @unittest.skipUnless(os.geteuid() == 0, "needs root, to become somebody else")
     def test_ordinary_user(self):

@@ -223,7 +223,10 @@ RUN = wire.encode(argv=["sleep", "9"])
 ILLEGAL = {
     "oversize": [frame(wire.DATA, 2, 0, length=65537)],
     "oversize open": [frame(wire.OPEN, 2, 1, length=1048577)],
-    "unknown type": [frame(11)],
+    "unknown type": [frame(14)],
+    "asleep": [frame(wire.ASLEEP)],
+    "woken": [frame(wire.WAKE)],
+    "to sleep twice": [frame(wire.SLEEP), frame(wire.SLEEP)],
     "type 0": [frame(0)],
     "zero bytes": [frame(wire.PING, 0, 0, TOKEN, zero=1)],
     "second hello": [frame(wire.HELLO, 0, 0, wire.encode(version=1))],

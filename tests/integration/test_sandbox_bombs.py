@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
 A sandbox that takes all there is of one thing: each bomb ends by its named limit, which `hutch inspect` reports, the keeper does not grow, and a
-neighbour goes on. tests/attack/bomb.c is the bomb; BOMB its program. HUTCH_BAR is the most that a neighbour's commands may take, in
+neighbour goes on. What the kernel of a virtual machine refused is not reported: only the host's own limit, that on CPU time, is. tests/attack/bomb.c is the bomb; BOMB its program. HUTCH_BAR is the most that a neighbour's commands may take, in
 times of what they take in peace: 2 in tests/slow/bombs.sh, more in CI, whose machines do other things too.
 """
 import os
@@ -12,7 +12,7 @@ import unittest
 from pathlib import Path
 
 import wire
-from sandbox import RUN, SandboxCase, as_root, children_of, eventually, hutch, warden_of
+from sandbox import MACHINE, RUN, SandboxCase, as_root, children_of, eventually, hutch, warden_of
 
 BAR = float(os.environ.get("HUTCH_BAR", "6"))
 ROUNDS = 60
@@ -90,6 +90,9 @@ class Bombs(SandboxCase):
     def test_fork(self):
         """Its children hold its output, so that it lasts until its time is over, and they end with it."""
         self.assertLess(self.refused("fork", "EAGAIN", closed=15), 64)
+        if MACHINE:
+            eventually(lambda: self.commands_in(self.sandbox) == [], "the end of all but PID 1")
+            return
         eventually(lambda: self.inspect(self.sandbox)["usage"]["pids"] == 1, "the end of all but PID 1")
         self.assertGreater(self.met()["pids"]["refused"], 0)
 
@@ -98,15 +101,15 @@ class Bombs(SandboxCase):
         self.neighbour_is_well()
         bomb.wait_closed(60)
         self.assertEqual(bomb.exit["signal"], 9)
-        self.assertGreater(self.met()["memory"]["killed"], 0)
+        self.assertEqual(self.met()["memory"]["killed"] > 0, not MACHINE)
 
     def test_disk(self):
         self.assertLessEqual(self.refused("disk", "ENOSPC") * 65536, 32 << 20)
-        self.assertTrue(self.met()["disk"]["full"])
+        self.assertEqual(self.met()["disk"]["full"], not MACHINE)
 
     def test_inodes(self):
         self.assertLess(self.refused("inodes", "ENOSPC"), 1 << 20)
-        self.assertTrue(self.met()["disk"]["inodes_full"])
+        self.assertEqual(self.met()["disk"]["inodes_full"], not MACHINE)
 
     def test_descriptors(self):
         """No limit of the sandbox but of each process: the program is told, and there is nothing to report."""

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import time
 
-from sandbox import PATIENCE, RUN, SandboxCase, SharedCase, agent, children_of, eventually, hutch, start, warden_of
+from sandbox import BOX, PATIENCE, RUN, SandboxCase, SharedCase, agent, children_of, eventually, hutch, start, warden_of
 
 # A line says which one it is, and what offset it has: 16 bytes each.
 LINES = "import sys\nfor i in range({n}): sys.stdout.buffer.write(b'%015d\\n' % i)"
@@ -288,7 +288,7 @@ class Ends(ExecCase):
                 seen = self.logs(handle)
                 warden = warden_of(sandbox)
                 pid = {"warden": lambda: warden, "keeper": lambda: children_of(warden, "hutch-keeper")[0],
-                       "guest": lambda: children_of(warden, "hutch-guest")[0]}[victim]()
+                       "guest": lambda: children_of(warden, BOX)[0]}[victim]()
                 os.kill(pid, signal.SIGKILL)
                 self.ended(hutch("wait", handle), 125)
                 got = self.logs(handle)

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from sandbox import PATIENCE, RUN, SandboxCase, as_root, eventually, hutch, ledger, named, start, warden_of
+from sandbox import BOX, PATIENCE, RUN, SandboxCase, as_root, eventually, hutch, ledger, named, start, warden_of
 
 
 def gc(**more):
@@ -20,7 +20,7 @@ class Gc(SandboxCase):
     def test_nothing_there(self):
         self.ended(hutch("gc"), 0)
         self.assertEqual(self.ended(hutch("gc"), 0).stdout, b"")
-        self.assertEqual(gc(), {"dead": [], "ended": [], "groups": [], "ids": 0, "images": []})
+        self.assertEqual(gc(), {"dead": [], "ended": [], "groups": [], "ids": 0, "images": [], "memory": [], "snapshots": []})
 
     def test_the_living_stay_and_the_ended_go(self):
         alive, ended = self.create(), self.create()
@@ -32,7 +32,7 @@ class Gc(SandboxCase):
     def test_the_dead_go(self):
         sandbox = self.create()
         os.kill(warden_of(sandbox), signal.SIGKILL)
-        eventually(lambda: not named("hutch-keeper", "hutch-guest"), "the end of all processes")
+        eventually(lambda: not named("hutch-keeper", BOX), "the end of all processes")
         said = self.ended(hutch("gc"), 0).stdout.decode()
         self.assertRegex(said, rf"(?m)^dead sandbox +{sandbox}$")
         self.assertEqual(self.ps("-a"), {})
@@ -51,7 +51,7 @@ class Gc(SandboxCase):
         shutil.rmtree(RUN / "sandboxes" / sandbox)
         [group] = gc()["groups"]
         self.assertTrue(group.startswith(f"{sandbox}-"), group)
-        eventually(lambda: not named("hutch-keeper", "hutch-guest"), "the end of all processes")
+        eventually(lambda: not named("hutch-keeper", BOX), "the end of all processes")
 
     @as_root
     def test_groups_of_another_run_directory_stay(self):

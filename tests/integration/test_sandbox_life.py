@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 
-from sandbox import (ID, PATIENCE, RUN, SandboxCase, children_of, eventually, hutch, ledger, named, settle, start, warden_of)
+from sandbox import (BOX, ID, PATIENCE, RUN, SandboxCase, children_of, eventually, hutch, ledger, named, settle, start, warden_of)
 
 FOREVER = ("sleep", "4321")
 
@@ -109,7 +109,7 @@ class Life(SandboxCase):
         self.ended(hutch("kill", sandbox), 0)
         self.assertEqual(self.ps(), {})
         self.gone(sandbox, "killed")
-        self.assertEqual(named("hutch-keeper", "hutch-guest"), [])
+        self.assertEqual(named("hutch-keeper", BOX), [])
         self.ended(hutch("kill", sandbox), 0)
 
     def test_kill_ends_the_command_of_a_client(self):
@@ -208,11 +208,11 @@ class Force(SandboxCase):
     def parts(self):
         warden = warden_of(self.sandbox)
         [keeper] = children_of(warden, "hutch-keeper")
-        [guest] = children_of(warden, "hutch-guest")
+        [guest] = children_of(warden, BOX)
         return warden, keeper, guest
 
     def nobody_lives(self):
-        eventually(lambda: not named("hutch-keeper", "hutch-guest", "crun"), "the end of all processes")
+        eventually(lambda: not named("hutch-keeper", BOX, "crun"), "the end of all processes")
 
     def test_of_a_client_ends_nothing(self):
         p = start("exec", "--name", "job", self.sandbox, "--", "sh", "-c", "sleep 4321 & sleep 4322")
@@ -301,7 +301,7 @@ class ForceOnce(SandboxCase):
         self.gone(sandbox, "client-gone")
 
     def test_of_what_is_behind_hutch_run(self):
-        for name in ("hutch-keeper", "hutch-guest"):
+        for name in ("hutch-keeper", BOX):
             with self.subTest(name=name):
                 p = self.begin("--rm")
                 kill(min(q.pid for q in named(name)))
@@ -340,7 +340,7 @@ class ForceAtStart(SandboxCase):
         for moment in self.moments():
             p = start("run", "--rm", "--", *FOREVER)
             time.sleep(moment)
-            victims = named("hutch-keeper", "hutch-guest", "crun")
+            victims = named("hutch-keeper", BOX, "crun")
             victim = random.choice(victims) if victims else None
             with contextlib.suppress(ProcessLookupError):
                 kill(victim.pid if victim else p.pid)
@@ -371,7 +371,7 @@ class Ledger(SandboxCase):
     def test_it_sees_a_living_one(self):
         sandbox = self.create()
         more = ledger() - self.before
-        for what in ("hutch-keeper", "hutch-guest", f"file {sandbox}/spec.json", f"file {sandbox}/lock"):
+        for what in ("hutch-keeper", BOX, f"file {sandbox}/spec.json", f"file {sandbox}/lock"):
             self.assertTrue([line for line in more if what in line], f"{what} is not in {sorted(more)}")
         if os.geteuid() == 0:
             self.assertTrue([line for line in more if line.startswith("control group") and sandbox in line], more)

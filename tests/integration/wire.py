@@ -15,11 +15,12 @@ PAYLOAD_MAX = 65536
 OPEN_MAX = 1048576
 CREDIT_START = 262144
 CREDIT_MAX = 1048576
+SEED = 32
 TIMEOUT = 20
 
-HELLO, PING, PONG, OPEN, ACCEPT, DATA, EOF, CREDIT, MSG, CLOSE = range(1, 11)
+HELLO, PING, PONG, OPEN, ACCEPT, DATA, EOF, CREDIT, MSG, CLOSE, SLEEP, ASLEEP, WAKE = range(1, 14)
 OPS = ["", "exec", "read", "write", "stat", "list", "mkdir", "move", "remove", "watch", "pack", "unpack", "attach", "egress", "life",
-       "port"]
+       "port", "connect", "ask", "adopt", "save"]
 SIGNAL, RESIZE, EXIT, ENTRY, EVENT = range(1, 6)
 CREATED, WRITTEN, REMOVED, RENAMED, ATTRIBUTES, LOST = range(1, 7)
 FILE, DIRECTORY, SYMLINK, OTHER = range(1, 5)
@@ -40,6 +41,8 @@ TAGS = {
     "timeout": (38, "number"), "name": (39, "text"), "detach": (40, "flag"), "record": (41, "number"),
     "on_timeout": (49, "number"), "want": (50, "number"), "deadline": (53, "number"),
     "owners": (52, "flag"), "port": (44, "number"), "owner": (45, "text"), "group": (46, "text"), "meta": (47, "bytes"), "follow": (51, "flag"),
+    "seed": (54, "raw"), "time": (55, "number"), "machine": (56, "text"), "network": (57, "text"), "pids": (58, "number"),
+    "host": (59, "text"), "egress": (60, "flag"),
 }
 NAMES = {tag: (name, kind) for name, (tag, kind) in TAGS.items()}
 
@@ -86,7 +89,7 @@ def decode(payload):
                 raise Broken(f"number {name} has {n} bytes")
             out[name] = int.from_bytes(raw, "big")
         else:
-            if b"\0" in raw:
+            if kind != "raw" and b"\0" in raw:
                 raise Broken(f"NUL in {name}")
             value = raw.decode() if kind == "text" else raw
             out[name] = out.get(name, []) + [value] if name in REPEATED else value
@@ -147,12 +150,21 @@ class Channel:
     def resize(self, columns, rows):
         self.link.frame(MSG, self.number, RESIZE, encode(columns=columns, rows=rows))
 
-    def close(self, code=0):
+    def accept(self):
+        """What the guest asked for, and has not taken back."""
+        with self.link.lock:
+            if self.sent_close:
+                return False
+            self.accepted = {}
+        self.link.frame(ACCEPT, self.number)
+        return True
+
+    def close(self, code=0, text=None):
         with self.link.lock:
             if self.sent_close:
                 return
             self.sent_close = True
-        self.link.frame(CLOSE, self.number, 0, encode(code=code))
+        self.link.frame(CLOSE, self.number, 0, encode(code=code, text=text))
 
     # ---- waiting ----
     def wait_accepted(self, timeout=TIMEOUT):
@@ -196,7 +208,12 @@ class Link:
         self.next = 2
         self.guest = None  # HELLO
         self.pongs = []
+        self.may_ask = False  # the guest has a kernel of its own, and there is a way out
+        self.asked = []  # what it has opened
         self.ended = False
+        self.sleeping = self.asleep = False  # SLEEP was sent; ASLEEP has come
+        self.held = []  # frames that wait for WAKE
+        self.over = set()  # channels that CLOSE was sent on
         self.broken = None  # what the guest did wrong
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
@@ -206,12 +223,25 @@ class Link:
         with self.write_lock:
             self.sock.sendall(data)
 
-    def frame(self, kind, channel=0, sub=0, payload=b""):
-        self.raw(HEADER.pack(len(payload), channel, kind, sub, 0) + bytes(payload))
+    def frame(self, kind, channel=0, sub=0, payload=b"", answer=False):
+        """`answer`: by the thread that reads; the channel may have been closed since it was thought of."""
+        data = HEADER.pack(len(payload), channel, kind, sub, 0) + bytes(payload)
+        with self.write_lock:
+            if answer and kind == CREDIT and channel in self.over:
+                return
+            if kind == CLOSE:
+                self.over.add(channel)
+            if self.sleeping and kind not in (WAKE, HELLO):
+                self.held.append(data)
+                return
+            self.sleeping = kind == SLEEP
+            self.sock.sendall(data + b"".join(self.held))
+            self.held = []
 
-    def hello(self, read=("/",), write=("/",), execute=("/",), hostname=None, wait=True):
+    def hello(self, read=("/",), write=("/",), execute=("/",), hostname=None, wait=True, **more):
+        self.may_ask = bool(more.get("egress"))
         self.frame(HELLO, 0, 0, encode(version=VERSION, hostname=hostname, read=list(read), write=list(write),
-                                       execute=list(execute)))
+                                       execute=list(execute), **more))
         if wait:
             self.wait(lambda: self.guest, "HELLO")
         return self.guest
@@ -219,6 +249,24 @@ class Link:
     def ping(self, token):
         self.frame(PING, 0, 0, struct.pack(">Q", token))
         self.wait(lambda: token in self.pongs, "PONG")
+
+    def sleep(self, timeout=TIMEOUT):
+        self.frame(SLEEP)
+        self.wait(lambda: self.asleep, "ASLEEP", timeout)
+
+    def wake(self, **fields):
+        self.asleep = False
+        self.frame(WAKE, 0, 0, encode(**fields))
+
+    def hello_again(self, timeout=TIMEOUT, **fields):
+        """To a guest that is asleep: another sandbox from here on."""
+        with self.lock:
+            self.channels, self.next, self.guest = {}, 2, None
+            self.asleep = False
+        with self.write_lock:
+            self.held, self.over = [], set()
+        self.frame(HELLO, 0, 0, encode(version=VERSION, **fields))
+        self.wait(lambda: self.guest, "HELLO", timeout)
 
     def open(self, op, **fields):
         with self.lock:
@@ -277,7 +325,7 @@ class Link:
                     answers = self._take(ch, kind, sub, payload)
                     self.changed.notify_all()
                 for a in answers:
-                    self.frame(*a)
+                    self.frame(*a, answer=True)
         except (EOFError, OSError):
             pass
         except Exception as e:  # the tests see it as the reason why nothing comes any more
@@ -287,6 +335,8 @@ class Link:
             self.changed.notify_all()
 
     def _take(self, number, kind, sub, payload):
+        if self.asleep:
+            raise Broken(f"type {kind} from a guest that is asleep")
         if kind == HELLO:
             if self.guest or number or sub:
                 raise Broken("HELLO again, or not on channel 0")
@@ -304,10 +354,29 @@ class Link:
                 return [(PONG, 0, 0, payload)]
             self.pongs.append(token)
             return []
+        if kind == ASLEEP:
+            if number or sub or payload or not self.sleeping:
+                raise Broken("a bad ASLEEP")
+            self.asleep = True
+            return []
+        if kind == OPEN:
+            return self._take_open(number, sub, decode(payload))
         ch = self.channels.get(number)
         if ch is None or ch.closed:
             raise Broken(f"type {kind} on channel {number}, which is not open")
         return self._take_channel(ch, kind, sub, payload)
+
+    def _take_open(self, number, sub, fields):
+        op = OPS[sub] if sub < len(OPS) else ""
+        if not self.may_ask or number % 2 == 0 or (self.asked and number <= self.asked[-1].number):
+            raise Broken(f"OPEN of channel {number}")
+        if set(fields) != {"connect": {"host", "port"}, "ask": {"host"}}.get(op):
+            raise Broken(f"OPEN {op} with {fields}")
+        ch = Channel(self, number, op)
+        ch.fields = fields
+        self.channels[number] = ch
+        self.asked.append(ch)
+        return []
 
     def _take_channel(self, ch, kind, sub, payload):
         if kind == CLOSE:
@@ -336,7 +405,7 @@ class Link:
     @staticmethod
     def _check_accept(ch):
         names = set(ch.accepted)
-        if ch.op in ("exec", "attach"):
+        if ch.op in ("exec", "attach", "adopt"):
             good = names - {"record"} == {"pid"}
         elif ch.op == "life":
             good = names == {"want", "deadline"}
@@ -351,7 +420,7 @@ class Link:
     def _take_msg(ch, kind, fields):
         names = set(fields)
         if kind == EXIT:
-            good = ch.op == "exec" and names - {"code", "signal"} == EXIT_FIELDS and len(names) == 4
+            good = ch.op in ("exec", "adopt") and names - {"code", "signal"} == EXIT_FIELDS and len(names) == 4
         elif kind == ENTRY:
             good = ch.op in ("list", "write") and names - ENTRY_MAY == ENTRY_FIELDS
         else:

@@ -64,10 +64,20 @@ class Scene:
         self.stderr += r.stderr
         self.codes.append(r.returncode)
         if self.fault and "=kill" in self.fault:
-            if self.frozen:
-                good("ps", env={**self.env, **env})
-            orphans_end(self.ledger, f"hutch {args[0]} with {self.fault}")
+            self.settle(f"hutch {args[0]} with {self.fault}", {**self.env, **env})
         return r.stdout.strip()
+
+    def settle(self, what, env):
+        """What is frozen ends with somebody's help; a deadline may freeze it, and the fault strike, just after that."""
+        if self.frozen:
+            good("ps", env=env)
+        try:
+            orphans_end(self.ledger, what)
+        except Failure:
+            if not self.frozen:
+                raise
+            good("ps", env=env)
+            orphans_end(self.ledger, what)
 
     def quick(self, *args):
         """One of many."""

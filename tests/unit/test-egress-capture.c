@@ -25,20 +25,26 @@ struct world {
 	struct capture *capture;
 	struct sockaddr_in at[CAPTURE_SOCKETS];
 	unsigned int asked, connected;
-	int fd; /* of the last connect */
+	bool later;
+	uint64_t number; /* of the last question */
+	int fd;		 /* of the last connect */
 	struct target target;
 	enum capture_how how;
 };
 
 static const uint8_t key[SIPHASH_KEY];
 
-static bool ask(const struct name *name, const char **ret_reason, void *arg)
+static enum capture_may ask(const struct name *name, uint64_t number, const char **ret_reason,
+			    void *arg)
 {
 	struct world *w = arg;
 
 	w->asked++;
+	w->number = number;
+	if (w->later)
+		return CAPTURE_MAY_LATER;
 	*ret_reason = "not on the list";
-	return str_has_suffix(name->text, "allowed.test");
+	return str_has_suffix(name->text, "allowed.test") ? CAPTURE_MAY : CAPTURE_MAY_NOT;
 }
 
 static void on_connect(int fd, const struct target *t, enum capture_how how, void *arg)
@@ -334,6 +340,103 @@ static void rooms_are_limited(void **state)
 	assert_int_equal(w->capture->n_dns, 0);
 }
 
+/* ---- answers that come later ---- */
+
+static unsigned int code_of(struct world *w, int fd)
+{
+	uint8_t out[DNS_ANSWER_MAX] = { 0 };
+
+	assert_true(hear(w, fd, out, sizeof(out)) >= 12);
+	return out[3] & 0xf;
+}
+
+static void a_late_answer(void **state)
+{
+	struct world *w = *state;
+	_cleanup_close_ int fd = dial(w, CAPTURE_DNS_UDP), other = dial(w, CAPTURE_DNS_UDP);
+	uint64_t first;
+	char out[16];
+
+	w->later = true;
+	SAY(fd, ALLOWED);
+	settle(w);
+	first = w->number;
+	SAY(other, DENIED);
+	settle(w);
+	assert_int_equal(w->asked, 2);
+	assert_int_equal(w->capture->n_questions, 2);
+	assert_true(recv(fd, out, sizeof(out), MSG_DONTWAIT) < 0);
+	/* In any order; each to the one that asked. */
+	capture_answered(w->capture, w->number, false, "not on the list");
+	assert_int_equal(code_of(w, other), DNS_NXDOMAIN);
+	assert_true(recv(fd, out, sizeof(out), MSG_DONTWAIT) < 0);
+	capture_answered(w->capture, first, true, NULL);
+	assert_int_equal(code_of(w, fd), DNS_NOERROR);
+	assert_int_equal(w->capture->n_questions, 0);
+	/* Numbers that nobody waits for, or ever had. */
+	capture_answered(w->capture, first, true, NULL);
+	capture_answered(w->capture, 0, true, NULL);
+	capture_answered(w->capture, UINT64_MAX, true, NULL);
+	assert_true(recv(fd, out, sizeof(out), MSG_DONTWAIT) < 0);
+}
+
+/* One question of a client at a time; one that has gone takes its question with it. */
+static void late_answers_by_tcp(void **state)
+{
+	struct world *w = *state;
+	_cleanup_close_ int fd = dial(w, CAPTURE_DNS_TCP), gone = dial(w, CAPTURE_DNS_TCP);
+	const struct linger reset = { .l_onoff = 1 };
+	char out[512];
+
+	w->later = true;
+	SAY(fd, TCP_QUERY TCP_QUERY);
+	settle(w);
+	assert_int_equal(w->asked, 1);
+	capture_answered(w->capture, w->number, true, NULL);
+	assert_int_equal(hear(w, fd, out, sizeof(out)), 48);
+	settle(w);
+	assert_int_equal(w->asked, 2);
+	capture_answered(w->capture, w->number, false, "no");
+	assert_true(hear(w, fd, out, sizeof(out)) > 2);
+	assert_int_equal(out[5] & 0xf, DNS_NXDOMAIN);
+	SAY(gone, TCP_QUERY);
+	settle(w);
+	assert_int_equal(w->capture->n_questions, 1);
+	assert_int_equal(setsockopt(gone, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset)), 0);
+	(void)fd_close(TAKE_FD(gone));
+	settle(w);
+	assert_int_equal(w->capture->n_questions, 0);
+	capture_answered(w->capture, w->number, true, NULL);
+}
+
+/* A full table stops UDP until there is an answer, and fails what comes by TCP at once. */
+static void late_answers_are_limited(void **state)
+{
+	struct world *w = *state;
+	_cleanup_close_ int fd = dial(w, CAPTURE_DNS_UDP), tcp = dial(w, CAPTURE_DNS_TCP);
+	char out[512];
+
+	w->later = true;
+	for (size_t i = 0; i < QUESTIONS_MAX + 1; i++)
+		SAY(fd, ALLOWED);
+	settle(w);
+	assert_int_equal(w->asked, QUESTIONS_MAX);
+	SAY(tcp, TCP_QUERY);
+	assert_true(hear(w, tcp, out, sizeof(out)) > 2);
+	assert_int_equal(out[5] & 0xf, DNS_SERVFAIL);
+	assert_int_equal(w->asked, QUESTIONS_MAX);
+	capture_answered(w->capture, w->number, true, NULL);
+	assert_int_equal(code_of(w, fd), DNS_NOERROR);
+	settle(w);
+	assert_int_equal(w->asked, QUESTIONS_MAX + 1);
+	/* Nobody answers: that is said, before the program gives up. */
+	assert_int_equal(code_of(w, fd), DNS_SERVFAIL);
+	for (size_t i = 0; w->capture->n_questions > 0; i++) {
+		assert_true(i < 1000);
+		settle(w);
+	}
+}
+
 /* ---- the proxy ---- */
 
 #define CONNECT "CONNECT allowed.test:443 HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -533,6 +636,9 @@ int main(void)
 		TEST(questions_by_tcp),
 		TEST(wrong_questions_by_tcp),
 		TEST(rooms_are_limited),
+		TEST(a_late_answer),
+		TEST(late_answers_by_tcp),
+		TEST(late_answers_are_limited),
 		TEST(connect_leaves_what_follows),
 		TEST(socks_in_steps),
 		TEST(addresses_of_ours_are_names),

@@ -50,6 +50,14 @@ static void fake_group(const struct unit_dir *d, const char *path, const char *c
 	put(d, file, "");
 }
 
+static int make_room(const struct unit_dir *d, const char *path, bool ours)
+{
+	_cleanup_close_ int fd = openat(d->fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	assert_true(fd >= 0);
+	return cgroup_make_room(fd, ours);
+}
+
 static bool there(const struct unit_dir *d, const char *path)
 {
 	return faccessat(d->fd, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
@@ -229,6 +237,70 @@ static void v2_tree_as_user(void **state)
 		assert_return_code(fchownat(d->fd, path, 65534, 65534, 0), 0);
 	}
 	assert_int_equal(as_nobody(make_delegated, d), 0);
+}
+
+/* The group of a service, with its processes in it: they are moved, and "0" is not. */
+static void own_group_is_emptied(void **state)
+{
+	const struct unit_dir *d = *state;
+	char line[64];
+
+	put(d, "g/cgroup.procs", "");
+	assert_return_code(make_room(d, "g", true), 0);
+	put(d, "g/cgroup.procs", "12\n0\n13\n0\n");
+	assert_return_code(make_room(d, "g", true), 0); /* the root of the tree */
+	put(d, "g/cgroup.type", "domain\n");
+	assert_int_equal(make_room(d, "g", false), -EBUSY);
+	assert_false(there(d, "g/warden"));
+	assert_int_equal(make_room(d, "g", true), -ENOENT); /* no file in a mere directory */
+	put(d, "g/warden/cgroup.procs", "");
+	/* A mere file is never empty, and there is an end to trying. */
+	assert_int_equal(make_room(d, "g", true), -EBUSY);
+	assert_return_code(fd_read_line(d->fd, "g/warden/cgroup.procs", line, sizeof(line)), 0);
+	assert_string_equal(line, "13"); /* the last */
+}
+
+static int make_in_own_group(const struct unit_dir *d)
+{
+	_cleanup_cgroup_ struct cgroup g = CGROUP_INIT;
+	struct err e = ERR_INIT;
+
+	if (cgroup_make_at(d->fd, "a1", &limits, &g, &e) < 0 || g.dir[CGROUP_PIDS] >= 0)
+		return 2;
+	return strstr(g.why[CGROUP_PIDS], "has processes of its own") ? 0 : 3;
+}
+
+/* Nothing is handed down from a group with processes, and only our own is emptied. */
+static void busy_with_ourselves(void **state)
+{
+	static const char *const own[] = { "", "/cgroup.procs", "/cgroup.subtree_control",
+					   "/warden", "/warden/cgroup.procs" };
+	const struct unit_dir *d = *state;
+	char path[128], line[64];
+
+	need_root();
+	fake_group(d, "sys/fs/cgroup", "cpu pids", "cpu pids");
+	fake_group(d, "sys/fs/cgroup/service", "cpu pids", "none");
+	put(d, "sys/fs/cgroup/service/cgroup.type", "domain\n");
+	put(d, "sys/fs/cgroup/service/cgroup.procs", "12\n");
+	put(d, "sys/fs/cgroup/service/warden/cgroup.procs", "");
+	assert_return_code(fchmod(d->fd, 0755), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(own); i++) {
+		(void)snprintf(path, sizeof(path), "sys/fs/cgroup/service%s", own[i]);
+		assert_return_code(fchownat(d->fd, path, 65534, 65534, 0), 0);
+	}
+	for (unsigned int ours = 0; ours < 2; ours++) {
+		fake_proc(d, v2_mount, ours ? "0::/service\n" : "0::/service/inner\n", "");
+		assert_int_equal(as_nobody(make_in_own_group, d), 0);
+		assert_int_equal(fd_read_line(d->fd, "sys/fs/cgroup/service/warden/cgroup.procs",
+					      line, sizeof(line)),
+				 0);
+		assert_string_equal(line, ours ? "12" : "");
+	}
+	assert_return_code(fd_read_line(d->fd, "sys/fs/cgroup/service/cgroup.subtree_control", line,
+					sizeof(line)),
+			   0);
+	assert_string_equal(line, "none");
 }
 
 /* No hierarchy at all, and ids that would be paths. */
@@ -440,10 +512,20 @@ static void usage_files(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(mixed_tree),      TEST(existing_group), TEST(v2_tree_as_root),
-		TEST(v2_tree_as_user), TEST(nothing_there),  TEST(limits_v2),
-		TEST(limits_v1),       TEST(usage_files),    TEST(limits_that_do_not_stick),
-		TEST(freezer_v1),      TEST(freezer_v2),     TEST(freezer_places),
+		TEST(mixed_tree),
+		TEST(existing_group),
+		TEST(v2_tree_as_root),
+		TEST(v2_tree_as_user),
+		TEST(nothing_there),
+		TEST(limits_v2),
+		TEST(limits_v1),
+		TEST(usage_files),
+		TEST(limits_that_do_not_stick),
+		TEST(freezer_v1),
+		TEST(freezer_v2),
+		TEST(freezer_places),
+		TEST(own_group_is_emptied),
+		TEST(busy_with_ourselves),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,6 +13,7 @@
 #include "engine.h"
 #include "fail.h"
 #include "oci.h"
+#include "proc-hidden.h"
 #include "str.h"
 #include "verify.h"
 
@@ -222,8 +223,8 @@ static void what_the_bundle_gives(void **state)
 {
 	(void)state;
 	assert_int_equal(oci_guest_capabilities(), 0x1ed);
-	assert_string_equal(oci_readonly[3], "/proc/sys");
-	assert_null(oci_readonly[4]);
+	assert_string_equal(proc_readonly[3], "/proc/sys");
+	assert_null(proc_readonly[4]);
 }
 
 /* What is asked for is the least that is possible, so that nothing has it by chance. */
@@ -231,6 +232,23 @@ static const struct spec spec = {
 	.id = "abcdefghijklmnop",
 	.limits = { .cpus = 1, .memory = 1, .disk = 1, .pids = 1 },
 };
+
+/* Whose rows: a container's, or a machine's. */
+static const struct verify_table *table = &verify_of_container;
+
+static int of_container(void **state)
+{
+	(void)state;
+	table = &verify_of_container;
+	return 0;
+}
+
+static int of_machine(void **state)
+{
+	(void)state;
+	table = &verify_of_machine;
+	return 0;
+}
 
 static void look_until(const struct proc *p, bool rootless, uint64_t deadline, struct receipt *ret)
 {
@@ -248,7 +266,7 @@ static void look_until(const struct proc *p, bool rootless, uint64_t deadline, s
 	/* A row that is left alone would be seen. */
 	for (unsigned int i = 0; i < RECEIPT_ROWS; i++)
 		receipt_yes(ret, i, "untouched");
-	verify_process(&start, &box, deadline, ret);
+	verify_process(table, &start, &box, deadline, ret);
 }
 
 static void look_at(const struct proc *p, bool rootless, struct receipt *ret)
@@ -270,17 +288,16 @@ static bool has_by_inheritance(unsigned int row)
 	struct rlimit core, files;
 
 	switch (row) {
-	case LAYER_SECCOMP:
-		return prctl(PR_GET_SECCOMP) == 2;
+	case LAYER_SECCOMP: /* a machine's are counted beside those */
+		return table == &verify_of_container && prctl(PR_GET_SECCOMP) == 2;
 	case LAYER_NO_NEW_PRIVILEGES:
 		return prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1;
-	case LAYER_APPARMOR:
-		return access("/proc/self/attr/apparmor/current", R_OK) == 0;
 	case EXTRA_RLIMITS:
 		return getrlimit(RLIMIT_CORE, &core) == 0 && core.rlim_max <= 1 &&
 		       getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_max != RLIM_INFINITY;
 	case EXTRA_NO_DEVICES:
-		return access("/dev/kmsg", F_OK) < 0 && access("/dev/console", F_OK) < 0;
+		return table == &verify_of_container && access("/dev/kmsg", F_OK) < 0 &&
+		       access("/dev/console", F_OK) < 0;
 	default:
 		return false;
 	}
@@ -334,6 +351,44 @@ static void expect_all(const struct receipt *r, const char *seen)
 		assert_false(r->row[i].enforced);
 		assert_string_equal(r->row[i].seen, seen);
 	}
+}
+
+static void reasons_of_a_machine(void **state)
+{
+	_cleanup_proc_ struct proc p = PROC_INIT;
+	static struct receipt r;
+
+	(void)state;
+	wait_for_ever(&p);
+	look_at(&p, false, &r);
+	assert_string_equal(r.row[LAYER_KVM].seen,
+			    "TCG: the CPU is emulated, which is slower and more code to trust");
+	assert_string_equal(r.row[EXTRA_MASKED_PROC].seen, "the root of QEMU is not empty");
+	assert_non_null(strstr(r.row[EXTRA_NO_SYSFS].seen, " mounts, not one"));
+	assert_string_equal(r.row[LAYER_DISK_QUOTA].seen,
+			    "QEMU does not have the sandbox's disk open");
+	look_until(&p, false, clock_mono(), &r);
+	expect_all(&r, "PID 1 does not run qemu-system-x86_64");
+}
+
+/* The groups of a machine have to hold QEMU too. */
+static void limits(void **state)
+{
+	struct spec s = { .limits = { .cpus = 1500, .memory = 1 << 30, .pids = 7 } };
+	struct cgroup_limits l = engine_limits(&s);
+
+	(void)state;
+	assert_int_equal(l.cpus, 1500);
+	assert_int_equal(l.memory, 1 << 30);
+	assert_int_equal(l.pids, 7);
+	s.machine.kernel = "/k";
+	s.machine.accel = "kvm";
+	l = engine_limits(&s);
+	assert_int_equal(l.cpus, 1500);
+	assert_int_equal(l.memory, (1 << 30) + (128 << 20));
+	assert_int_equal(l.pids, 96 + 2);
+	s.machine.accel = "tcg";
+	assert_int_equal(engine_limits(&s).memory, (1 << 30) + (256 << 20));
 }
 
 static void not_the_guest(void **state)
@@ -434,6 +489,10 @@ int main(void)
 		cmocka_unit_test(ended_child),
 		cmocka_unit_test(reused_number),
 		cmocka_unit_test(faults),
+		cmocka_unit_test(limits),
+		cmocka_unit_test_setup_teardown(plain_child_has_nothing, of_machine, of_container),
+		cmocka_unit_test_setup_teardown(reasons_of_a_machine, of_machine, of_container),
+		cmocka_unit_test_setup_teardown(faults, of_machine, of_container),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

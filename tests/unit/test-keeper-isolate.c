@@ -16,6 +16,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -431,6 +432,77 @@ static void what_dials(void **state)
 	}
 }
 
+/* A pair of sockets that are connected to each other, and can be to nothing else. */
+static bool try_pair(void)
+{
+	int fds[2];
+
+	return socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) == 0 &&
+	       send(fds[0], "x", 1, MSG_NOSIGNAL) == 1 && shutdown(fds[0], SHUT_WR) == 0;
+}
+
+/* Of these, connect(2) would go anywhere. */
+static bool try_packet_pair(void)
+{
+	int fds[2];
+
+	return socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, fds) == 0;
+}
+
+static bool try_sequence_pair(void)
+{
+	int fds[2];
+
+	return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) == 0;
+}
+
+static struct sockaddr_un somebody = { .sun_family = AF_UNIX };
+static socklen_t somebody_len;
+
+static bool try_somebody(void)
+{
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	return connect(fd, (struct sockaddr *)&somebody, somebody_len) == 0;
+}
+
+static bool try_rejoin(void)
+{
+	int fds[2];
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) < 0)
+		_exit(BROKEN);
+	return connect(fds[0], (struct sockaddr *)&somebody, somebody_len) == 0;
+}
+
+/* Only the keeper of a machine that something may leave has pairs. */
+static void who_pairs(void **state)
+{
+	_cleanup_close_ int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	somebody_len = sizeof(sa_family_t); /* an abstract name that the kernel chooses */
+	assert_int_equal(bind(listener, (struct sockaddr *)&somebody, somebody_len), 0);
+	assert_int_equal(listen(listener, 8), 0);
+	somebody_len = sizeof(somebody);
+	assert_int_equal(getsockname(listener, (struct sockaddr *)&somebody, &somebody_len), 0);
+	assert_int_equal(run(try_pair, true), KILLED + SIGSYS);
+	spec.egress.allow.n = 1;
+	assert_int_equal(run(try_pair, true), KILLED + SIGSYS);
+	spec.machine.kernel = "/kernel";
+	assert_int_equal(run(try_pair, true), WORKED);
+	assert_int_equal(run(try_somebody, false), WORKED);
+	assert_int_equal(run(try_rejoin, false), REFUSED);
+	assert_int_equal(run(try_rejoin, true), REFUSED);
+	assert_int_equal(run(try_packet_pair, false), WORKED);
+	assert_int_equal(run(try_packet_pair, true), KILLED + SIGSYS);
+	assert_int_equal(run(try_sequence_pair, false), WORKED);
+	assert_int_equal(run(try_sequence_pair, true), KILLED + SIGSYS);
+	assert_int_equal(run(try_socket, true), KILLED + SIGSYS);
+	spec.egress.allow.n = 0;
+	assert_int_equal(run(try_pair, true), KILLED + SIGSYS);
+	spec.machine.kernel = NULL;
+}
+
 static void what_works(void **state)
 {
 	assert_int_equal(run(try_log, true), WORKED);
@@ -573,6 +645,7 @@ int main(void)
 		cmocka_unit_test(what_kills),
 		cmocka_unit_test(what_kills_one_that_dials),
 		cmocka_unit_test(what_dials),
+		cmocka_unit_test(who_pairs),
 		cmocka_unit_test(what_works),
 		cmocka_unit_test(what_the_kernel_says),
 		cmocka_unit_test(it_dies_with_its_parent),

@@ -2,6 +2,7 @@
 /* The bundle, as data. What it does when a runtime is given it is shown by tests/attack. */
 #include "unit.h"
 
+#include <netinet/in.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
@@ -101,6 +102,18 @@ static void only_the_user_namespace_can_be_joined(void **state)
 			assert_null(path);
 	}
 	assert_int_equal(json_array_size(at(j, "linux", "uidMappings")), 1);
+}
+
+static void apparmor_is_asked_for_where_it_is(void **state)
+{
+	struct oci_spec s = spec;
+	_cleanup_json_ json_t *without = config(&s), *with = NULL;
+
+	s.apparmor = "hutch-sandbox";
+	with = config(&s);
+	assert_null(json_object_get(json_object_get(without, "process"), "apparmorProfile"));
+	assert_string_equal(json_string_value(at(with, "process", "apparmorProfile")),
+			    "hutch-sandbox");
 }
 
 static void nothing_of_the_host_is_mounted(void **state)
@@ -320,6 +333,22 @@ static void three_families(void **state)
 	}
 }
 
+/* No number for which a kernel loads a module. */
+static void few_protocols(void **state)
+{
+	_cleanup_json_ json_t *p = seccomp_profile();
+
+	for (uint64_t n = 0; n < 300; n++) {
+		const uint64_t inet[] = { AF_INET, SOCK_STREAM, n },
+			       high[] = { AF_INET6, SOCK_DGRAM, n | UINT64_C(1) << 32 };
+		bool good = n == 0 || n == IPPROTO_ICMP || n == IPPROTO_TCP || n == IPPROTO_UDP ||
+			    n == IPPROTO_ICMPV6;
+
+		assert_int_equal(allows_call(p, "socket", inet), good);
+		assert_int_equal(allows_call(p, "socket", high), good);
+	}
+}
+
 static int make_once(void)
 {
 	_cleanup_free_ char *text = oci_config(&spec), *whole = NULL;
@@ -343,6 +372,7 @@ int main(void)
 		cmocka_unit_test(every_namespace_is_new),
 		cmocka_unit_test(ids_are_mapped),
 		cmocka_unit_test(only_the_user_namespace_can_be_joined),
+		cmocka_unit_test(apparmor_is_asked_for_where_it_is),
 		cmocka_unit_test(nothing_of_the_host_is_mounted),
 		cmocka_unit_test(ioctl_but_two),
 		cmocka_unit_test(prctl_but_filters),
@@ -352,6 +382,7 @@ int main(void)
 		cmocka_unit_test(core_files_and_handlers_are_off),
 		cmocka_unit_test(clone_without_namespaces),
 		cmocka_unit_test(three_families),
+		cmocka_unit_test(few_protocols),
 		cmocka_unit_test(no_layer_is_lost),
 	};
 

@@ -120,6 +120,8 @@ static void the_default_agent(void **state)
 }
 
 static const struct builtin_file files[] = {
+	BUILTIN("agents/middle.yaml", "agent: {name: middle, type: test}\n"
+				      "isolation: {level: gvisor}\n"),
 	BUILTIN("agents/plain.yaml", "agent: {name: plain, type: test}\n"
 				     "resources: {ttl: 10h}\n"
 				     "env: {A: policy, B: policy}\n"),
@@ -267,16 +269,85 @@ static void wrong_resources(void **state)
 	assert_string_equal(more.list[0].key, "resources.moon");
 }
 
-/* A container is not what somebody gets who asked for a virtual machine. */
-static void a_higher_level_is_refused(void **state)
+static bool plans_a_machine(const struct sandbox_options *o)
+{
+	_cleanup_store_ struct policy_store store = STORE;
+	_cleanup_spec_ struct spec s = { 0 };
+
+	plan(&store, o, &s);
+	assert_null(s.machine.kernel); /* of what it is made is found when it is started */
+	return s.microvm;
+}
+
+/* The policy's level, and what may be asked for instead: more, and never less. */
+static void levels_are_raised_and_never_lowered(void **state)
+{
+	static const struct {
+		const char *agent, *level, *env;
+		bool machine;
+	} cases[] = {
+		{ "plain", NULL, NULL, false },
+		{ "plain", "", "", false },
+		{ "plain", "container", "container", false },
+		{ "plain", "microvm", NULL, true },
+		{ "plain", NULL, "microvm", true },
+		{ "plain", "container", "microvm", true },
+		{ "plain", "microvm", "container", true },
+		{ "tight", NULL, NULL, true },
+		{ "tight", "container", "container", true },
+		{ "tight", "microvm", "microvm", true },
+		{ "middle", "microvm", NULL, true },
+		{ "middle", NULL, "microvm", true },
+	};
+	struct unit_dir *d = *state;
+
+	need_ids();
+	add_image(d, "base", HEX_A, "");
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		const struct sandbox_options o = { .agent = cases[i].agent,
+						   .level = cases[i].level };
+
+		(void)unsetenv("HUTCH_LEVEL");
+		if (cases[i].env)
+			(void)setenv("HUTCH_LEVEL", cases[i].env, 1);
+		assert_int_equal(plans_a_machine(&o), cases[i].machine);
+	}
+	(void)unsetenv("HUTCH_LEVEL");
+}
+
+/* What is enforced is what is hashed. */
+static void a_level_is_part_of_the_policy(void **state)
+{
+	struct unit_dir *d = *state;
+	_cleanup_store_ struct policy_store store = STORE;
+	_cleanup_spec_ struct spec plain = { 0 }, raised = { 0 };
+
+	need_ids();
+	add_image(d, "base", HEX_A, "");
+	plan(&store, &(struct sandbox_options){ .agent = "plain" }, &plain);
+	plan(&store, &(struct sandbox_options){ .agent = "plain", .level = "microvm" }, &raised);
+	assert_string_not_equal(plain.policy, raised.policy);
+}
+
+/* A container is not what somebody gets who asked for more. */
+static void levels_that_are_not_there(void **state)
 {
 	struct unit_dir *d = *state;
 	_cleanup_store_ struct policy_store store = STORE;
 
 	add_image(d, "base", HEX_A, "");
-	no_plan(&store, &(struct sandbox_options){ .agent = "tight" }, -ENOTSUP,
-		"agent 'tight' asks for isolation level 'microvm', and this version has only "
-		"'container': use another agent");
+	no_plan(&store, &(struct sandbox_options){ .agent = "middle" }, -ENOTSUP,
+		"agent 'middle' asks for isolation level 'gvisor', which this version does not "
+		"have: use 'container' or 'microvm'");
+	no_plan(&store, &(struct sandbox_options){ .agent = "plain", .level = "gvisor" }, -ENOTSUP,
+		"agent 'plain' asks for isolation level 'gvisor', which this version does not "
+		"have: use 'container' or 'microvm'");
+	no_plan(&store, &(struct sandbox_options){ .agent = "plain", .level = "MicroVM" }, -EINVAL,
+		"'MicroVM' is not an isolation level");
+	(void)setenv("HUTCH_LEVEL", "vm", 1);
+	no_plan(&store, &(struct sandbox_options){ .agent = "plain" }, -EINVAL,
+		"'vm' is not an isolation level");
+	(void)unsetenv("HUTCH_LEVEL");
 }
 
 static int make_plan(void)
@@ -310,7 +381,9 @@ int main(void)
 		IN_STORE(users),
 		IN_STORE(resources_of_the_command_line),
 		IN_STORE(wrong_resources),
-		IN_STORE(a_higher_level_is_refused),
+		IN_STORE(levels_are_raised_and_never_lowered),
+		IN_STORE(a_level_is_part_of_the_policy),
+		IN_STORE(levels_that_are_not_there),
 		IN_STORE(faults),
 	};
 

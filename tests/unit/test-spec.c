@@ -119,11 +119,88 @@ static void an_older_one(void **state)
 	assert_true(s.deadline == 0 && s.on_timeout == ON_TIMEOUT_END);
 }
 
+static struct spec machine(void)
+{
+	struct spec s = example;
+
+	s.microvm = true;
+	s.machine.kernel = "/k/kernel";
+	s.machine.initrd = "/k/initrd";
+	s.machine.root = "/k/root.erofs";
+	s.machine.blank = "/k/blank.ext4";
+	s.machine.snapshot = "";
+	s.machine.snapshots = "/k/snapshots";
+	s.machine.accel = "tcg";
+	return s;
+}
+
+static void one_of_a_machine(void **state)
+{
+	struct spec m = machine();
+	_cleanup_free_ char *text = spec_write(&m), *again = NULL;
+	_cleanup_spec_ struct spec s = { 0 };
+	struct err e = ERR_INIT;
+
+	assert_int_equal(spec_parse(text, strlen(text), &s, &e), 0);
+	assert_example(&s);
+	assert_true(s.microvm);
+	assert_string_equal(s.machine.kernel, m.machine.kernel);
+	assert_string_equal(s.machine.initrd, m.machine.initrd);
+	assert_string_equal(s.machine.root, m.machine.root);
+	assert_string_equal(s.machine.blank, m.machine.blank);
+	assert_string_equal(s.machine.snapshot, "");
+	assert_string_equal(s.machine.snapshots, m.machine.snapshots);
+	assert_string_equal(s.machine.accel, "tcg");
+	assert_string_equal(spec_chain(&s), s.id);
+	again = spec_write(&s);
+	assert_string_equal(text, again);
+}
+
+/* One that was resumed has another chain of the audit log than its id's. */
+static void a_chain_of_its_own(void **state)
+{
+	struct spec m = machine();
+	_cleanup_free_ char *text = NULL;
+	_cleanup_spec_ struct spec s = { 0 };
+	struct err e = ERR_INIT;
+
+	m.chain = "zyxwvuts01234567";
+	text = spec_write(&m);
+	assert_int_equal(spec_parse(text, strlen(text), &s, &e), 0);
+	assert_string_equal(spec_chain(&s), "zyxwvuts01234567");
+	assert_string_equal(s.id, example.id);
+}
+
+/* What is to be a machine is not started as something else: on disk, both are there or neither. */
+static void level_and_machine_fit(void **state)
+{
+	struct unit_dir *d = *state;
+	struct spec without = machine(), with = machine();
+	_cleanup_free_ char *no_machine = NULL, *no_level = NULL;
+	_cleanup_spec_ struct spec s = { 0 };
+	struct err e = ERR_INIT;
+
+	without.machine.kernel = NULL;
+	no_machine = spec_write(&without);
+	assert_int_equal(spec_parse(no_machine, strlen(no_machine), &s, &e), 0);
+	assert_true(s.microvm);
+	spec_done(&s);
+	unit_dir_write(d, "spec.json", no_machine, strlen(no_machine));
+	assert_int_equal(spec_read(d->fd, &s, &e), -EINVAL);
+	assert_string_equal(e.msg, "spec.json: 'level' and 'machine' do not fit");
+	with.microvm = false;
+	no_level = spec_write(&with);
+	unit_dir_write(d, "spec.json", no_level, strlen(no_level));
+	assert_int_equal(spec_read(d->fd, &s, &e), -EINVAL);
+	assert_string_equal(e.msg, "spec.json: 'level' and 'machine' do not fit");
+}
+
 /* Reads the example with `key` set to `value` (taken; NULL: without the key), which must be wrong.
  */
-static void refused(const char *section, const char *key, json_t *value, const char *want)
+static void refused_of(const struct spec *of, const char *section, const char *key, json_t *value,
+		       const char *want)
 {
-	_cleanup_free_ char *text = spec_write(&example), *changed = NULL;
+	_cleanup_free_ char *text = spec_write(of), *changed = NULL;
 	_cleanup_json_ json_t *j = json_loads(text, 0, NULL);
 	json_t *at = section ? json_object_get(j, section) : j;
 	struct spec s = { 0 };
@@ -137,6 +214,38 @@ static void refused(const char *section, const char *key, json_t *value, const c
 	assert_int_equal(spec_parse(changed, strlen(changed), &s, &e), -EINVAL);
 	assert_string_equal(e.msg, want);
 	assert_null(s.json);
+}
+
+static void refused(const char *section, const char *key, json_t *value, const char *want)
+{
+	refused_of(&example, section, key, value, want);
+}
+
+static void wrong_machines(void **state)
+{
+	static const char *const paths[] = { "kernel", "initrd",   "root",
+					     "blank",  "snapshot", "snapshots" };
+	static const char no_path[] = "'machine' has an entry that is no absolute path";
+	const struct spec m = machine();
+	char want[64];
+
+	for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
+		refused_of(&m, "machine", paths[i], json_string("k/x"), no_path);
+		refused_of(&m, "machine", paths[i], json_string("/k/../x"), no_path);
+		(void)snprintf(want, sizeof(want), "machine: '%s' is missing", paths[i]);
+		refused_of(&m, "machine", paths[i], NULL, want);
+	}
+	refused_of(&m, "machine", "kernel", json_string(""), no_path);
+	refused_of(&m, "machine", "accel", json_string("xen"),
+		   "'machine.accel' is neither kvm nor tcg");
+	refused_of(&m, "machine", "accel", NULL, "machine: 'accel' is missing");
+	refused_of(&m, "machine", "more", json_string("/x"), "machine: unknown key 'more'");
+	refused_of(&m, NULL, "machine", json_array(), "machine: expected a JSON object");
+	refused_of(&m, NULL, "level", json_string("gvisor"),
+		   "'level' is neither container nor microvm");
+	refused_of(&m, NULL, "level", json_true(), "'level' is not a string");
+	refused_of(&m, NULL, "chain", json_string("../x"), "'chain' is no id");
+	refused_of(&m, NULL, "chain", json_integer(1), "'chain' is not a string");
 }
 
 static void every_key_is_needed(void **state)
@@ -259,6 +368,11 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_is_written_is_read, unit_dir_setup,
 						unit_dir_teardown),
 		cmocka_unit_test(an_older_one),
+		cmocka_unit_test(one_of_a_machine),
+		cmocka_unit_test(a_chain_of_its_own),
+		cmocka_unit_test_setup_teardown(level_and_machine_fit, unit_dir_setup,
+						unit_dir_teardown),
+		cmocka_unit_test(wrong_machines),
 		cmocka_unit_test(every_key_is_needed),
 		cmocka_unit_test(what_is_wrong_is_refused),
 		cmocka_unit_test_setup_teardown(limits_of_lists_and_files, unit_dir_setup,

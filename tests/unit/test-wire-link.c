@@ -20,7 +20,8 @@ enum st {
 	ST_HALF_CHANNEL,
 	ST_SENT, /* we did, they did not */
 	ST_SENT_CHANNEL,
-	ST_LINK, /* both did: channel 0 */
+	ST_LINK,    /* both did: channel 0 */
+	ST_FALLING, /* the keeper said SLEEP */
 	ST_NEW_OWN,
 	ST_NEW_THEIRS,
 	ST_ASKING,
@@ -43,7 +44,9 @@ static const struct cell {
 } cells[ST_MAX][TYPES] = {
 	[ST_FIRST] = { [WIRE_HELLO] = { "hello 0|", ST_HALF } },
 	[ST_SENT] = { [WIRE_HELLO] = { "hello 0|", ST_LINK } },
-	[ST_LINK] = { [WIRE_PING] = { "|PONG 0", ST_LINK }, [WIRE_PONG] = { "pong 0|", ST_LINK } },
+	[ST_LINK] = { [WIRE_PING] = { "|PONG 0", ST_LINK },
+		      [WIRE_PONG] = { "pong 0|", ST_LINK },
+		      [WIRE_SLEEP] = { "sleep 0|", ST_FALLING } },
 	[ST_NEW_THEIRS] = { [WIRE_OPEN] = { "opened #|", ST_ASKED } },
 	[ST_ASKING] = { [WIRE_ACCEPT] = { "accepted #|", ST_OPEN_OWN },
 			[WIRE_CLOSE] = { "closed #|CLOSE #", ST_GONE_OWN } },
@@ -78,6 +81,12 @@ static const struct cell {
 			   [WIRE_MSG] = { "|", ST_CANCELLED },
 			   [WIRE_CLOSE] = { "|", ST_GONE_OWN } },
 };
+
+/* Frames that are on channel 0. */
+static bool on_link(unsigned int type)
+{
+	return type <= WIRE_PONG || type > WIRE_CLOSE;
+}
 
 static uint32_t own(enum link_role role)
 {
@@ -120,22 +129,28 @@ static uint32_t enter(struct end *x, enum link_role role, enum st st)
 		end_send_hello(x);
 	if (st == ST_HALF || st == ST_HALF_CHANNEL || st >= ST_LINK)
 		assert_int_equal(end_feed_frame(x, WIRE_HELLO, 0), 0);
+	if (st == ST_FALLING)
+		assert_int_equal(end_feed_frame(x, WIRE_SLEEP, 0), 0);
 	if (st > ST_NEW_THEIRS)
 		enter_channel(x, st, ch);
 	end_drain(x);
-	return st == ST_FIRST || st == ST_HALF || st == ST_SENT || st == ST_LINK ? 0 : ch;
+	return st == ST_FIRST || st == ST_HALF || st == ST_SENT || st == ST_LINK || st == ST_FALLING
+		       ? 0
+		       : ch;
 }
 
-/* Only a guest is asked. */
+/* Only a guest is asked, and told to sleep. */
 static bool reachable(enum link_role role, enum st st)
 {
-	return role == LINK_GUEST ||
-	       (st != ST_ASKED && st != ST_OPEN_THEIRS && st != ST_REFUSED && st != ST_GONE_THEIRS);
+	return role == LINK_GUEST || (st != ST_FALLING && st != ST_ASKED && st != ST_OPEN_THEIRS &&
+				      st != ST_REFUSED && st != ST_GONE_THEIRS);
 }
 
 static const char *effect_of(enum link_role role, enum st st, unsigned int type)
 {
-	return role == LINK_KEEPER && type == WIRE_OPEN ? NULL : cells[st][type].effect;
+	return role == LINK_KEEPER && (type == WIRE_OPEN || type == WIRE_SLEEP)
+		       ? NULL
+		       : cells[st][type].effect;
 }
 
 /* After an error nothing moves any more, and everything fails with the same number. */
@@ -248,7 +263,7 @@ static void expect_header(enum link_role role, uint32_t len, unsigned int type, 
 	_cleanup_end_ struct end x = { .l = NULL };
 	uint32_t ch = end_start_open(&x, role);
 
-	frame_header(&b, len, type <= WIRE_PONG ? 0 : ch, type, sub, zero);
+	frame_header(&b, len, on_link(type) ? 0 : ch, type, sub, zero);
 	assert_int_equal(end_feed(&x, b.data, b.len - 1), 0);
 	assert_int_equal(end_feed(&x, b.data + b.len - 1, 1), want);
 	end_done(&x);
@@ -285,16 +300,17 @@ static void types_and_zeros(void **state)
 		expect_header(LINK_KEEPER, 8, WIRE_PING, 0, 1U << bit, -EPROTO);
 }
 
-/* An empty frame is one of EOF only. */
+/* An empty frame is one of EOF, or of SLEEP. */
 static void empty_payloads(void **state)
 {
 	for (enum link_role role = LINK_KEEPER; role <= LINK_GUEST; role++)
 		for (unsigned int type = 1; type < TYPES; type++) {
 			_cleanup_end_ struct end x = { .l = NULL };
 			uint32_t ch = end_start_open(&x, role);
-			int r = end_feed_raw(&x, type, type <= WIRE_PONG ? 0 : ch, 0, NULL, 0);
+			int r = end_feed_raw(&x, type, on_link(type) ? 0 : ch, 0, NULL, 0);
+			bool good = type == WIRE_EOF || (type == WIRE_SLEEP && role == LINK_GUEST);
 
-			assert_int_equal(r, type == WIRE_EOF ? 0 : -EPROTO);
+			assert_int_equal(r, good ? 0 : -EPROTO);
 		}
 }
 
@@ -317,13 +333,14 @@ static void payloads_of_the_wrong_size(void **state)
 		{ WIRE_CREDIT, "\0\0\0\1", 4, 0 },
 		{ WIRE_MSG, "\x18\0\0\x01\x09", 5, -EPROTO },
 		{ WIRE_CLOSE, "\x1f\0\0\0", 4, -EPROTO },
+		{ WIRE_SLEEP, "x", 1, -EPROTO },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(list); i++) {
 		_cleanup_end_ struct end x = { .l = NULL };
 		uint32_t ch = end_start_open(&x, LINK_GUEST);
 
-		if (list[i].type <= WIRE_PONG)
+		if (on_link(list[i].type))
 			ch = 0;
 		assert_int_equal(end_feed_raw(&x, list[i].type, ch, list[i].type == WIRE_MSG,
 					      list[i].bytes, list[i].n),
@@ -342,7 +359,9 @@ static void subs_are_checked(void **state)
 					    : type == WIRE_MSG ? sub == msg_kind(role)
 					    : type == WIRE_OPEN
 						    ? sub == WIRE_OP_EXEC && role == LINK_GUEST
-						    : sub == 0;
+						    : sub == 0 && (type <= WIRE_CLOSE ||
+								   (type == WIRE_SLEEP &&
+								    role == LINK_GUEST));
 				_cleanup_buf_ struct buf b = BUF_INIT(256);
 				_cleanup_end_ struct end x = { .l = NULL };
 				uint32_t ch = end_start_open(&x, role);
@@ -355,7 +374,7 @@ static void subs_are_checked(void **state)
 					ch = end_open(&x);
 				if (type == WIRE_OPEN)
 					ch = own(role) == 2 ? 1 : 4;
-				frame_to(&b, role, type, type <= WIRE_PONG ? 0 : ch);
+				frame_to(&b, role, type, on_link(type) ? 0 : ch);
 				b.data[9] = (char)sub;
 				if (end_feed(&x, b.data, b.len) != (good ? 0 : -EPROTO))
 					fail_msg("role %d, type %u, sub %u", (int)role, type, sub);

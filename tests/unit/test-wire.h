@@ -57,6 +57,9 @@ static inline void sample(enum wire_message m, struct buf *b)
 	case MESSAGE_CLOSE:
 		fields_put_number(b, TAG_CODE, WIRE_DONE);
 		break;
+	case MESSAGE_WAKE:
+		fields_put_number(b, TAG_TIME, 1);
+		break;
 	default:
 		fail_msg("no sample of message %d", (int)m);
 	}
@@ -100,7 +103,12 @@ static inline void frame_to(struct buf *b, enum link_role role, unsigned int typ
 		frame(b, type, ch, 0, "x", 1);
 		break;
 	case WIRE_EOF:
+	case WIRE_SLEEP:
+	case WIRE_ASLEEP:
 		frame(b, type, ch, 0, NULL, 0);
+		break;
+	case WIRE_WAKE:
+		frame_of(b, type, ch, 0, MESSAGE_WAKE);
 		break;
 	case WIRE_CREDIT:
 		frame(b, type, ch, 0, "\0\0\0\1", 4);
@@ -212,6 +220,28 @@ static inline void on_pong_(struct link *l, uint64_t token, void *arg)
 	end_note(arg, "pong", 0, "");
 }
 
+static inline void on_sleep_(struct link *l, void *arg)
+{
+	end_note(arg, "sleep", 0, "");
+}
+
+static inline void on_asleep_(struct link *l, void *arg)
+{
+	end_note(arg, "asleep", 0, "");
+}
+
+static inline void on_wake_(struct link *l, const struct fields *f, void *arg)
+{
+	assert_int_equal(fields_number(f, TAG_TIME, 0), 1);
+	end_note(arg, "wake", 0, "");
+}
+
+static inline void on_reset_(struct link *l, void *arg)
+{
+	assert_int_equal(link_channels(l), 0);
+	end_note(arg, "reset", 0, "");
+}
+
 static const struct link_ops end_ops = {
 	.hello = on_hello_,
 	.opened = on_opened_,
@@ -222,6 +252,10 @@ static const struct link_ops end_ops = {
 	.msg = on_msg_,
 	.closed = on_closed_,
 	.pong = on_pong_,
+	.sleep = on_sleep_,
+	.asleep = on_asleep_,
+	.wake = on_wake_,
+	.reset = on_reset_,
 };
 
 static inline void end_init(struct end *x, enum link_role role)
@@ -271,9 +305,10 @@ static inline int end_feed_raw(struct end *x, unsigned int type, uint32_t ch, un
 /* Takes what waits to be written and says it in words: "CLOSE 2\n" for each frame. */
 static inline void end_output(struct end *x, struct buf *ret)
 {
-	static const char *const names[WIRE_TYPE_MAX] = { "?",	    "HELLO",  "PING", "PONG",
-							  "OPEN",   "ACCEPT", "DATA", "EOF",
-							  "CREDIT", "MSG",    "CLOSE" };
+	static const char *const names[WIRE_TYPE_MAX] = { "?",	    "HELLO",  "PING",  "PONG",
+							  "OPEN",   "ACCEPT", "DATA",  "EOF",
+							  "CREDIT", "MSG",    "CLOSE", "SLEEP",
+							  "ASLEEP", "WAKE" };
 	size_t n;
 	struct reader r = reader_of(link_pending(x->l, &n), 0);
 

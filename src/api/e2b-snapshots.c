@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Snapshots and forks of the E2B API. A snapshot belongs to whoever the sandbox belonged to that it
+ * was made of: that stands in the spec that is kept with it. All of it is work for jobs: memory is
+ * written to disk, and machines are started.
+ */
+#include <string.h>
+
+#include "clock.h"
+#include "e2b.h"
+#include "snapshot.h"
+
+enum {
+	FORKS_MAX = 100,
+};
+
+/* What one of these jobs is about, and what it is to do. */
+struct snap {
+	struct api *api;
+	struct request *request;
+	struct job *job;
+	char id[SPEC_ID + 1];
+	char owner[64];
+	bool all; /* an administrator: whoever it belongs to */
+	char name[SANDBOX_SNAPSHOT];
+	uint64_t count, deadline;
+	void (*answer)(struct request *r, const json_t *result);
+};
+
+static void snap_drop(struct request *r)
+{
+	struct snap *s = r->data;
+
+	if (s->job)
+		job_abandon(s->job, NULL);
+	free(s);
+}
+
+static void snap_done(void *arg, const json_t *result, const struct err *e)
+{
+	struct snap *s = arg;
+	struct request *r = s->request;
+
+	s->job = NULL;
+	if (result)
+		s->answer(r, result);
+	else if (e->num == -ENOENT)
+		request_fail(r, 404, "%s", e->msg);
+	else
+		request_fail_err(r, e);
+}
+
+static struct snap *snap_new(struct request *r,
+			     void (*answer)(struct request *r, const json_t *result))
+{
+	struct snap *s = calloc(1, sizeof(*s));
+
+	if (!s) {
+		request_fail(r, 503, "out of memory");
+		return NULL;
+	}
+	*s = (struct snap){
+		.api = r->api, .request = r, .all = r->role == ROLE_ADMIN, .answer = answer
+	};
+	(void)snprintf(s->owner, sizeof(s->owner), "%s", r->owner);
+	r->data = s;
+	r->drop = snap_drop;
+	return s;
+}
+
+static void snap_start(struct snap *s, const struct job_ops *ops)
+{
+	struct err e = ERR_INIT;
+
+	if (job_start(s->api->jobs, ops, s, &s->job, &e) < 0)
+		request_fail_err(s->request, &e);
+}
+
+/* ---- whose it is ---- */
+
+bool e2b_snapshot_is_for(const char *name, const char *owner, bool all)
+{
+	_cleanup_spec_ struct spec was = { 0 };
+	_cleanup_json_ json_t *api = NULL;
+	struct err ignored = ERR_INIT;
+
+	if (snapshot_spec(name, &was, &ignored) < 0)
+		return false;
+	if (all)
+		return true;
+	return json_read(was.api, strlen(was.api), &api, &ignored) == 0 &&
+	       str_eq(json_string_value(json_object_get(api, "owner")) ?: "", owner);
+}
+
+/* ---- a snapshot ---- */
+
+static int save_work(void *arg, json_t **ret, struct err *e)
+{
+	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
+	_cleanup_sandbox_ struct sandbox b = SANDBOX_INIT;
+	char name[SANDBOX_SNAPSHOT];
+	const struct snap *s = arg;
+	int r = state_root_open(&root, e);
+
+	if (r == 0)
+		r = sandbox_find(&root, s->id, &b, e);
+	if (r == 0)
+		r = sandbox_save(&b, false, name, e);
+	if (r < 0)
+		return r;
+	*ret = JSON_OBJECT({ "snapshotID", json_string(name) }, { "names", json_array() });
+	return *ret ? 0 : err_oom(e);
+}
+
+static void save_answer(struct request *r, const json_t *result)
+{
+	request_answer(r, 201, json_incref((json_t *)result));
+}
+
+static void have_save(struct request *r)
+{
+	static const struct job_ops ops = { .work = save_work, .done = snap_done };
+	const struct box *b = request_box(r);
+	struct snap *s;
+
+	if (!b)
+		return;
+	if (!b->spec.microvm) {
+		request_fail(r, 400, "only a sandbox of level microvm can be saved");
+		return;
+	}
+	s = snap_new(r, save_answer);
+	if (!s)
+		return;
+	(void)snprintf(s->id, sizeof(s->id), "%s", b->sandbox.id);
+	snap_start(s, &ops);
+}
+
+void e2b_snapshot(struct request *r)
+{
+	request_json(r, true, have_save);
+}
+
+/* ---- what there is ---- */
+
+static int list_work(void *arg, json_t **ret, struct err *e)
+{
+	_cleanup_json_ json_t *all = NULL, *list = json_array();
+	const struct snap *s = arg;
+	const json_t *one;
+	size_t i;
+	int r = list ? snapshot_list(&all, e) : err_oom(e);
+
+	if (r < 0)
+		return r;
+	json_array_foreach(all, i, one)
+	{
+		const char *name = json_string_value(json_object_get(one, "id"));
+		const char *of =
+			json_string_value(json_object_get(json_object_get(one, "info"), "sandbox"));
+
+		if (!name || !of || (s->id[0] && !str_eq(of, s->id)) ||
+		    !e2b_snapshot_is_for(name, s->owner, s->all))
+			continue;
+		if (json_push(list, JSON_OBJECT({ "snapshotID", json_string(name) },
+						{ "names", json_array() })) < 0)
+			return err_oom(e);
+	}
+	*ret = JSON_OBJECT({ "list", TAKE_PTR(list) });
+	return *ret ? 0 : err_oom(e);
+}
+
+static void list_answer(struct request *r, const json_t *result)
+{
+	request_answer(r, 200, json_incref(json_object_get(result, "list")));
+}
+
+void e2b_snapshots(struct request *r)
+{
+	static const struct job_ops ops = { .work = list_work, .done = snap_done };
+	struct snap *s = snap_new(r, list_answer);
+	_cleanup_free_ char *id = NULL;
+
+	if (!s)
+		return;
+	if (http_query(r->x, "sandboxID", &id) == 0)
+		(void)snprintf(s->id, sizeof(s->id), "%s", id);
+	snap_start(s, &ops);
+}
+
+/* ---- its end ---- */
+
+static int remove_work(void *arg, json_t **ret, struct err *e)
+{
+	const struct snap *s = arg;
+
+	(void)ret;
+	return snapshot_remove(s->name, e);
+}
+
+static void remove_answer(struct request *r, const json_t *result)
+{
+	(void)result;
+	request_empty(r, 204);
+}
+
+bool e2b_remove_snapshot(struct request *r, const char *name)
+{
+	static const struct job_ops ops = { .work = remove_work, .done = snap_done };
+	struct snap *s;
+
+	if (!e2b_snapshot_is_for(name, r->owner, r->role == ROLE_ADMIN))
+		return false;
+	s = snap_new(r, remove_answer);
+	if (s) {
+		(void)snprintf(s->name, sizeof(s->name), "%s", name);
+		snap_start(s, &ops);
+	}
+	return true;
+}
+
+/* ---- forks ---- */
+
+/* What hutchd knows of the original, with tokens of its own. */
+static char *own_api(const char *text, struct err *e)
+{
+	char token[BOX_TOKEN + 1];
+	_cleanup_json_ json_t *j = NULL;
+
+	if (json_read(text, strlen(text), &j, e) < 0)
+		return NULL;
+	box_draw_token(token);
+	if (json_put(j, "token", json_string(token)) < 0)
+		return NULL;
+	box_draw_token(token);
+	if (json_object_get(j, "traffic") && json_put(j, "traffic", json_string(token)) < 0)
+		return NULL;
+	return json_write_line(j);
+}
+
+static int fork_one(const struct snap *s, const struct state_root *root,
+		    const struct sandbox_fork *f, json_t *list, struct err *e)
+{
+	_cleanup_sandbox_ struct sandbox b = SANDBOX_INIT;
+	_cleanup_free_ char *api = own_api(f->plan.api, e);
+	struct sandbox_fork own = *f;
+	struct err failed = ERR_INIT;
+	json_t *entry;
+
+	if (!api)
+		return err_oom(e);
+	own.plan.api = api;
+	own.plan.deadline = s->deadline;
+	if (sandbox_fork_one(root, &own, &b, &failed) < 0)
+		entry = JSON_OBJECT(
+			{ "error", JSON_OBJECT({ "code", json_integer(500) },
+					       { "message", json_string(failed.msg) }) });
+	else
+		entry = JSON_OBJECT({ "id", json_string(b.id) });
+	return json_push(list, entry) < 0 ? err_oom(e) : 0;
+}
+
+static int fork_work(void *arg, json_t **ret, struct err *e)
+{
+	_cleanup_(sandbox_fork_end) struct sandbox_fork f = { 0 };
+	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
+	_cleanup_sandbox_ struct sandbox b = SANDBOX_INIT;
+	_cleanup_json_ json_t *list = json_array();
+	const struct snap *s = arg;
+	int r = list ? state_root_open(&root, e) : err_oom(e);
+
+	if (r == 0)
+		r = sandbox_find(&root, s->id, &b, e);
+	if (r == 0)
+		r = sandbox_fork_begin(&b, &f, e);
+	for (uint64_t i = 0; r == 0 && i < s->count; i++)
+		r = fork_one(s, &root, &f, list, e);
+	if (r < 0)
+		return r;
+	*ret = JSON_OBJECT({ "list", TAKE_PTR(list) });
+	return *ret ? 0 : err_oom(e);
+}
+
+static json_t *fork_entry(struct api *api, const json_t *one)
+{
+	const char *id = json_string_value(json_object_get(one, "id"));
+	const struct box *b = id ? box_find(api, id) : NULL;
+
+	if (b) {
+		api->counts.created++;
+		return JSON_OBJECT({ "sandbox", e2b_sandbox(b) });
+	}
+	if (id)
+		return JSON_OBJECT(
+			{ "error",
+			  JSON_OBJECT({ "code", json_integer(500) },
+				      { "message", json_string("it has ended at once") }) });
+	return json_incref((json_t *)one);
+}
+
+static void fork_answer(struct request *r, const json_t *result)
+{
+	json_t *list = json_array();
+	const json_t *one;
+	size_t i;
+
+	json_array_foreach(json_object_get(result, "list"), i, one)
+	{
+		if (list && json_push(list, fork_entry(r->api, one)) < 0)
+			list = (json_decref(list), NULL);
+	}
+	request_answer(r, 201, list);
+}
+
+static void have_fork(struct request *r)
+{
+	static const struct job_ops ops = { .work = fork_work, .done = snap_done };
+	const json_t *count = json_object_get(r->body, "count");
+	const struct box *b = request_box(r);
+	struct err e = ERR_INIT;
+	uint64_t seconds = 0;
+	struct snap *s = b ? snap_new(r, fork_answer) : NULL;
+	int rc;
+
+	if (!s)
+		return;
+	(void)snprintf(s->id, sizeof(s->id), "%s", b->sandbox.id);
+	s->count = 1;
+	rc = e2b_timeout(r->body, "timeout", E2B_TIMEOUT_DEFAULT, &seconds, &e);
+	if (rc == 0 && count && !json_is_null(count))
+		rc = json_get_u64(r->body, "count", FORKS_MAX, &s->count, &e);
+	if (rc == 0 && (s->count == 0 || seconds == 0))
+		rc = err_set(&e, -EINVAL, "count and timeout: expected at least 1");
+	s->deadline = seconds * 1000;
+	if (rc < 0)
+		request_fail_err(r, &e);
+	else
+		snap_start(s, &ops);
+}
+
+void e2b_fork(struct request *r)
+{
+	request_json(r, true, have_fork);
+}

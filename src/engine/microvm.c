@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The engine of virtual machines: QEMU in a jail. It is PID 1 of the jail's pid namespace and so
+ * what the warden holds; the guest's kernel, agent and processes are all inside of it.
+ *
+ * start() ends with QEMU executing, and waiting for a word of the keeper's. When that has heard
+ * QEMU's greeting, everything is open that it will ever open, and seal() empties its root; only
+ * then is the machine told to go.
+ */
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "clock.h"
+#include "engine.h"
+#include "fault.h"
+#include "fd.h"
+#include "qemu-jail.h"
+#include "str.h"
+
+#define MIB UINT64_C(1048576)
+
+enum {
+	/*
+	 * What QEMU takes beside the guest's memory: 58 MiB were measured after a boot with TCG
+	 * (its data, devices, page tables, half of the translated code), 20 MiB in a clone. It must
+	 * never be what the group's limit kills for: so twice that, and all translated code twice.
+	 */
+	OVERHEAD_KVM_MIB = 128,
+	OVERHEAD_TCG_MIB = 128 + 2 * QEMU_TB_MIB,
+	/* Threads: of the disks (64 at most), of saving and restoring, QEMU's own. A thread for
+	 * each CPU comes on top. */
+	THREADS = 96,
+	STATE_MIB = 64, /* of a saved machine, beside its memory */
+	VCPUS_MAX = 64,
+	SAID_MAX = 4096,
+	TSC_MSEC = 20,
+};
+
+static bool uses_kvm(const struct spec *spec)
+{
+	return spec->machine.accel && str_eq(spec->machine.accel, "kvm");
+}
+
+/* A CPU for each that is begun; the group has the exact limit. */
+static unsigned int vcpus(const struct spec *spec)
+{
+	uint64_t n = (spec->limits.cpus + 999) / 1000;
+
+	return (unsigned int)MIN(MAX(n, UINT64_C(1)), (uint64_t)VCPUS_MAX);
+}
+
+struct cgroup_limits engine_limits(const struct spec *spec)
+{
+	struct cgroup_limits limits = { .cpus = spec->limits.cpus,
+					.memory = spec->limits.memory,
+					.pids = spec->limits.pids };
+
+	if (!spec->machine.kernel)
+		return limits;
+	limits.memory += (uses_kvm(spec) ? OVERHEAD_KVM_MIB : OVERHEAD_TCG_MIB) * MIB;
+	limits.pids = THREADS + vcpus(spec);
+	return limits;
+}
+
+/* ---- the machine ---- */
+
+/* The counter that the emulated CPU shows to the guest is the host's. There is no system call that
+ * tells its rate, and not every CPU tells it: it is measured. */
+static uint64_t tsc_khz(void)
+{
+#if defined(__x86_64__)
+	const struct timespec pause = { .tv_nsec = TSC_MSEC * (long)NSEC_PER_MSEC };
+	uint64_t t0, t1, c0, c1;
+
+	t0 = clock_mono();
+	c0 = __builtin_ia32_rdtsc();
+	(void)nanosleep(&pause, NULL);
+	t1 = clock_mono();
+	c1 = __builtin_ia32_rdtsc();
+	return t1 > t0 ? (uint64_t)((unsigned __int128)(c1 - c0) * 1000000 / (t1 - t0)) : 0;
+#else
+	return 0;
+#endif
+}
+
+static enum qemu_start kind_of_start(const struct engine_start *s)
+{
+	if (s->state >= 0)
+		return s->memory >= 0 ? QEMU_CLONE : QEMU_RESTORE;
+	return s->memory >= 0 ? QEMU_TEMPLATE : QEMU_BOOT;
+}
+
+void machine_describe(const struct spec *spec, enum qemu_start start, struct qemu_machine *ret)
+{
+	*ret = (struct qemu_machine){
+		.start = start,
+		.kvm = uses_kvm(spec),
+		.memory = spec->limits.memory / MIB * MIB,
+		.vcpus = vcpus(spec),
+	};
+}
+
+static struct qemu_machine machine_of(const struct engine_start *s)
+{
+	struct qemu_machine m;
+
+	machine_describe(s->spec, kind_of_start(s), &m);
+	m.console = s->console;
+	if (!m.kvm && (m.start == QEMU_BOOT || m.start == QEMU_TEMPLATE))
+		m.tsc_khz = tsc_khz();
+	return m;
+}
+
+/* ---- the start ---- */
+
+/* What QEMU is loaded from; and what the machine boots. */
+static void choose_files(const struct engine_start *s, bool boots,
+			 struct qemu_jail_file files[static 8])
+{
+	static const char *const system[] = { "/usr", "/lib", "/lib64", "/bin" };
+	size_t n = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(system); i++)
+		files[n++] = (struct qemu_jail_file){ system[i], system[i], true };
+	if (boots) {
+		files[n++] = (struct qemu_jail_file){ s->spec->machine.kernel, QEMU_KERNEL, false };
+		files[n++] = (struct qemu_jail_file){ s->spec->machine.initrd, QEMU_INITRD, false };
+	}
+	files[n] = (struct qemu_jail_file){ 0 };
+}
+
+/* Nothing that QEMU writes is larger than its disk or a state with all memory in it. */
+static uint64_t largest_file(const struct spec *spec)
+{
+	return MAX(spec->limits.disk, spec->limits.memory + STATE_MIB * MIB);
+}
+
+static int know_files(const struct engine_start *s, int root, struct engine_sandbox *b,
+		      struct err *e)
+{
+	const int fds[ENGINE_FILES] = {
+		[ENGINE_FILE_ROOT] = root,
+		[ENGINE_FILE_DISK] = s->disk,
+		[ENGINE_FILE_MEMORY] = s->memory,
+		[ENGINE_FILE_STATE] = s->state,
+	};
+	struct stat st;
+
+	for (size_t i = 0; i < ENGINE_FILES; i++) {
+		if (fds[i] < 0)
+			continue;
+		if (fstat(fds[i], &st) < 0)
+			return err_errno(e, "cannot look at a file of the machine");
+		b->file[i].dev = st.st_dev;
+		b->file[i].ino = st.st_ino;
+	}
+	return 0;
+}
+
+static int start_qemu(const struct engine_start *s, const char *program, int root,
+		      struct engine_sandbox *b, struct err *e)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(QEMU_TEXT_MAX);
+	const struct qemu_machine m = machine_of(s);
+	const char *argv[QEMU_ARGS_MAX];
+	struct qemu_jail_file files[8];
+	const int fds[QEMU_FDS] = {
+		[QEMU_FD_CHANNEL] = s->channel, [QEMU_FD_QMP] = s->qmp,
+		[QEMU_FD_ROOT] = root,		[QEMU_FD_DISK] = s->disk,
+		[QEMU_FD_MEMORY] = s->memory,	[QEMU_FD_STATE] = s->state,
+	};
+	const struct qemu_jail j = {
+		.group = s->group,
+		.ids = s->ids,
+		.rootless = s->rootless,
+		.pids = s->group->has[CGROUP_PIDS] ? 0 : THREADS + m.vcpus,
+		.file = largest_file(s->spec),
+		.program = program,
+		.argv = argv,
+		.files = files,
+		.fds = fds,
+		.proc = m.start == QEMU_TEMPLATE || m.start == QEMU_CLONE,
+		.kvm = m.kvm,
+	};
+
+	if (qemu_arguments(&m, program, &text, argv) < 0)
+		return err_oom(e);
+	choose_files(s, m.start == QEMU_BOOT || m.start == QEMU_TEMPLATE, files);
+	return qemu_jail_start(&j, &b->init, &b->said, e);
+}
+
+static int microvm_start(const struct engine_start *s, struct engine_sandbox *ret, struct err *e)
+{
+	struct engine_sandbox b = { .init = PROC_INIT,
+				    .disk = s->spec->limits.disk,
+				    .how = kind_of_start(s),
+				    .said = -EBADF };
+	_cleanup_close_ int root = -EBADF;
+	char program[PATH_MAX];
+	int r;
+
+	if (proc_find(QEMU_PROGRAM, program, sizeof(program)) < 0)
+		return err_set(e, -ENOENT,
+			       QEMU_PROGRAM " is needed: apt-get install qemu-system-x86");
+	root = open(s->spec->machine.root, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (root < 0)
+		return err_errno(e, "cannot open the image's disk '%s'", s->spec->machine.root);
+	r = know_files(s, root, &b, e);
+	if (r == 0)
+		r = start_qemu(s, program, root, &b, e);
+	if (r < 0)
+		return r;
+	*ret = b;
+	return 0;
+}
+
+static int microvm_seal(const struct engine_start *s, const struct engine_sandbox *b, struct err *e)
+{
+	(void)s;
+	return qemu_jail_seal(&b->init, e);
+}
+
+/* What QEMU writes may be its guest's choice by now. */
+static void microvm_last_words(const struct engine_sandbox *b, char *ret, size_t n)
+{
+	_cleanup_buf_ struct buf shown = BUF_INIT(4 * SAID_MAX);
+	char text[SAID_MAX] = "";
+	size_t end = 0, start;
+	ssize_t k;
+
+	/* The last of it: what is before is overwritten. */
+	while ((k = RETRY_EINTR(read(b->said, text, sizeof(text)))) > 0)
+		end = (size_t)k;
+	while (end > 0 && text[end - 1] == '\n')
+		end--;
+	for (start = end; start > 0 && text[start - 1] != '\n';)
+		start--;
+	(void)str_escape(&shown, text + start, end - start);
+	(void)snprintf(ret, n, "%s", buf_text(&shown));
+}
+
+const struct engine engine_microvm = {
+	.name = "microvm",
+	.start = microvm_start,
+	.seal = microvm_seal,
+	.last_words = microvm_last_words,
+	.verify = verify_machine,
+};

@@ -1,0 +1,667 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From the warden to QEMU it is two steps, because a process cannot put itself into a pid
+ * namespace:
+ *
+ *   porter   a child of the warden: enters the control groups and the sandbox's user namespace,
+ *            has a child with namespaces of all other kinds, says its number and is done
+ *   inmate   that child, which by CLONE_PARENT is the warden's: builds its root, gives up all but
+ *            its descriptors, and becomes QEMU
+ *
+ * Both say what goes wrong by a pipe that is closed by their end, or by the execution of QEMU; so
+ * its end of file means that all is done.
+ *
+ * What is bound into the root was cloned as detached mounts by the warden: the inmate, who is root
+ * only in the sandbox's user namespace, could not choose what it is shown. All of it
+ * is taken away by a process that enters QEMU's namespaces from outside (qemu_jail_seal()), when
+ * QEMU has its files open and the guest has not run yet.
+ *
+ * QEMU can be traced by its own user inside of the namespace, where nobody else is, and by the
+ * warden: execve(2) makes it dumpable again, and nothing later could change that.
+ */
+#include "qemu-jail.h"
+
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <poll.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include "clock.h"
+#include "engine.h"
+#include "fault.h"
+#include "fd.h"
+#include "filter.h"
+#include "str.h"
+
+#define START_TIMEOUT (30 * NSEC_PER_SEC)
+#define SEAL_TIMEOUT  (10 * NSEC_PER_SEC)
+
+/* Where the root is built; as "/" of the jail it is that no more. */
+#define PLACE "/run"
+/* What covers it in the end. */
+#define EMPTY "/empty"
+
+enum {
+	TREES_MAX = 12,
+	LINK_TEXT_MAX = 64,
+	KVM_MAJOR = 10,
+	KVM_MINOR = 232,
+	NAMESPACES = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS |
+		     CLONE_NEWCGROUP,
+};
+
+/* What is put into the root: a detached mount, or a symbolic link. */
+struct tree {
+	const char *to;
+	int fd;
+	bool directory;
+	char link[LINK_TEXT_MAX];
+};
+
+struct trees {
+	struct tree t[TREES_MAX];
+	size_t n;
+};
+
+/* What the two say, in one write each. */
+struct report {
+	pid_t pid; /* of the inmate, from the porter */
+	int num;   /* -errno */
+	char at[64];
+};
+
+/* ---- the warden: what goes in ---- */
+
+static void trees_done(struct trees *all)
+{
+	while (all->n > 0)
+		(void)fd_close(all->t[--all->n].fd);
+}
+
+/* With what is mounted below it: else a mount that we may not take off would have to be. */
+static int clone_tree(const char *path, uint64_t attributes, struct tree *t, struct err *e)
+{
+	struct mount_attr attr = { .attr_set = attributes };
+
+	t->fd = open_tree(AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
+	if (t->fd < 0 ||
+	    mount_setattr(t->fd, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr, sizeof(attr)) < 0) {
+		t->fd = fd_close(t->fd);
+		return err_errno(e, "cannot mount '%s'", path);
+	}
+	return 0;
+}
+
+static int take_file(struct trees *all, const struct qemu_jail_file *f, struct err *e)
+{
+	struct tree *t = &all->t[all->n];
+	struct stat st;
+	ssize_t n;
+
+	assert(all->n < TREES_MAX);
+	*t = (struct tree){ .to = f->to, .fd = -EBADF };
+	if (lstat(f->from, &st) < 0)
+		return errno == ENOENT && f->optional
+			       ? 0
+			       : err_errno(e, "cannot look at '%s'", f->from);
+	t->directory = S_ISDIR(st.st_mode);
+	if (!S_ISLNK(st.st_mode)) {
+		if (clone_tree(f->from, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, t,
+			       e) < 0)
+			return e->num;
+		all->n++;
+		return 0;
+	}
+	n = readlink(f->from, t->link, sizeof(t->link));
+	if (n < 0 || n == (ssize_t)sizeof(t->link))
+		return err_set(e, -ENAMETOOLONG, "'%s' points too far away", f->from);
+	t->link[n] = '\0';
+	all->n++;
+	return 0;
+}
+
+/*
+ * A device of the sandbox's own, in a file system that has nothing else: the host's can be locked
+ * and watched by all who have it. An ordinary user cannot make one.
+ */
+static int make_kvm(const struct qemu_jail *j, struct trees *all, struct err *e)
+{
+	const uint32_t id = j->ids + QEMU_JAIL_ID;
+	_cleanup_close_ int fs = fsopen("tmpfs", FSOPEN_CLOEXEC), dir = -EBADF;
+
+	assert(all->n < TREES_MAX);
+	if (fs < 0 || fsconfig(fs, FSCONFIG_SET_STRING, "size", "4k", 0) < 0 ||
+	    fsconfig(fs, FSCONFIG_SET_STRING, "nr_inodes", "4", 0) < 0 ||
+	    fsconfig(fs, FSCONFIG_SET_STRING, "mode", "755", 0) < 0 ||
+	    fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+		return err_errno(e, "cannot make a file system for /dev/kvm");
+	dir = fsmount(fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
+	if (dir < 0 || mknodat(dir, "kvm", S_IFCHR | 0600, makedev(KVM_MAJOR, KVM_MINOR)) < 0 ||
+	    fchownat(dir, "kvm", id, id, AT_SYMLINK_NOFOLLOW) < 0)
+		return err_errno(e, "cannot make a /dev/kvm of the sandbox's own");
+	all->t[all->n++] = (struct tree){ .to = "/dev", .fd = TAKE_FD(dir), .directory = true };
+	return 0;
+}
+
+static int take_trees(const struct qemu_jail *j, struct trees *all, struct err *e)
+{
+	int r = 0;
+
+	for (const struct qemu_jail_file *f = j->files; r == 0 && f->from; f++)
+		r = take_file(all, f, e);
+	if (r < 0 || !j->kvm)
+		return r;
+	if (!j->rootless)
+		return make_kvm(j, all, e);
+	all->t[all->n] = (struct tree){ .to = "/dev/kvm", .fd = -EBADF };
+	r = clone_tree("/dev/kvm", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, &all->t[all->n], e);
+	all->n += r == 0 ? 1 : 0;
+	return r;
+}
+
+/* ---- the inmate: its root ---- */
+
+static int put_tree(const struct tree *t)
+{
+	char path[64];
+	int fd;
+
+	(void)snprintf(path, sizeof(path), PLACE "%s", t->to);
+	if (t->link[0])
+		return symlink(t->link, path) < 0 ? -errno : 0;
+	if (str_has_prefix(t->to, "/dev/") && mkdir(PLACE "/dev", 0755) < 0)
+		return -errno;
+	if (t->directory) {
+		if (mkdir(path, 0755) < 0)
+			return -errno;
+	} else {
+		fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+		if (fd < 0)
+			return -errno;
+		(void)fd_close(fd);
+	}
+	return move_mount(t->fd, "", AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH) < 0 ? -errno : 0;
+}
+
+/* Of this pid namespace, and nothing but its processes. */
+static int put_proc(void)
+{
+	if (mkdir(PLACE "/proc", 0755) < 0 ||
+	    mount("proc", PLACE "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, "subset=pid") <
+		    0)
+		return -errno;
+	return 0;
+}
+
+/* pivot_root(2), "pivot_root(".", ".")". */
+static int enter_root(const char *path)
+{
+	if (chdir(path) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 ||
+	    umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
+		return -errno;
+	return 0;
+}
+
+static int make_root(void)
+{
+	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+	    mount("hutch", PLACE, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC,
+		  "mode=755,size=16k,nr_inodes=32") < 0)
+		return -errno;
+	return 0;
+}
+
+/* ---- the inmate: what it gives up ---- */
+
+static int become(uint32_t id)
+{
+	if (setgroups(0, NULL) < 0 || setresgid(id, id, id) < 0 || setresuid(id, id, id) < 0)
+		return -errno;
+	return 0;
+}
+
+/* The host's are as good as its address. */
+static int forget_names(void)
+{
+	static const char name[] = "hutch";
+
+	return sethostname(name, STRLEN("hutch")) < 0 || setdomainname("", 0) < 0 ? -errno : 0;
+}
+
+/* As many user namespaces as it may make below its own; not on every kernel. */
+static void forbid_namespaces(void)
+{
+	_cleanup_close_ int fd = open("/proc/sys/user/max_user_namespaces", O_WRONLY | O_CLOEXEC);
+
+	if (fd >= 0)
+		(void)!write(fd, "0", 1);
+}
+
+static int set_limits(const struct qemu_jail *j)
+{
+	const struct {
+		int what;
+		uint64_t value;
+	} limits[] = {
+		{ RLIMIT_NOFILE, QEMU_JAIL_NOFILE }, { RLIMIT_CORE, 0 },     { RLIMIT_MEMLOCK, 0 },
+		{ RLIMIT_FSIZE, j->file },	     { RLIMIT_MSGQUEUE, 0 },
+	};
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(limits); i++)
+		r = proc_limit(limits[i].what, limits[i].value);
+	return r;
+}
+
+/* The bounding set first: it takes a capability. */
+static int drop_all(void)
+{
+	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = { 0 };
+	int r;
+
+	for (unsigned long cap = 0; cap < 64; cap++)
+		if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0) {
+			if (errno != EINVAL)
+				return -errno;
+			break; /* the kernel has no more */
+		}
+	r = become(QEMU_JAIL_ID);
+	if (r < 0)
+		return r;
+	if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0 ||
+	    syscall(SYS_capset, &head, none) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		return -errno;
+	return 0;
+}
+
+/* A change of ids forgets it. The warden has no number in this pid namespace. */
+static int die_with(int warden)
+{
+	struct pollfd p = { .fd = warden, .events = POLLIN };
+
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || poll(&p, 1, 0) < 0)
+		return -errno;
+	return p.revents ? -ESRCH : 0;
+}
+
+/* clang-format off */
+#define DENY(name) UNLESS(__NR_##name, 1), RETURN(SECCOMP_RET_ERRNO | EPERM)
+/* As if this kernel did not have it: then QEMU and the C library do without. */
+#define LACK(name) UNLESS(__NR_##name, 1), RETURN(SECCOMP_RET_ERRNO | ENOSYS)
+
+/*
+ * What no QEMU needs that was handed all it uses. It is its own second filter (-sandbox) that
+ * forbids what it needs for its start alone, execve(2) before all.
+ */
+static const struct sock_filter filter[] = {
+	FILTER_HEAD,
+
+	/* Namespaces and mounts. clone3(2) hides its flags. */
+	LACK(clone3), DENY(unshare), DENY(setns),
+	UNLESS(__NR_clone, 3),
+	LOAD_ARG(0), BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, NAMESPACES | CLONE_NEWUSER, 0, 1),
+	RETURN(SECCOMP_RET_ERRNO | EPERM),
+	LOAD(nr),
+	DENY(mount), DENY(umount2), DENY(pivot_root), DENY(chroot), DENY(open_tree), DENY(move_mount),
+	DENY(fsopen), DENY(fsconfig), DENY(fsmount), DENY(fspick), DENY(mount_setattr),
+
+	/* Other processes. */
+	DENY(ptrace), DENY(process_vm_readv), DENY(process_vm_writev), DENY(kcmp), DENY(pidfd_open),
+	DENY(pidfd_getfd), DENY(pidfd_send_signal), DENY(process_madvise), DENY(execveat),
+
+	/* Files by number, networks, keys. */
+	DENY(name_to_handle_at), DENY(open_by_handle_at), DENY(socket), DENY(connect), DENY(bind),
+	DENY(listen), DENY(add_key), DENY(request_key), DENY(keyctl), DENY(quotactl),
+
+	/* Parts of the kernel that had more holes than others. */
+	LACK(io_uring_setup), LACK(io_uring_enter), LACK(io_uring_register), DENY(bpf),
+	DENY(perf_event_open), DENY(userfaultfd), DENY(fanotify_init), DENY(inotify_init1), DENY(vhangup),
+	DENY(syslog), DENY(acct), DENY(swapon), DENY(swapoff), DENY(reboot), DENY(kexec_load), DENY(kexec_file_load),
+	DENY(init_module), DENY(finit_module), DENY(delete_module), DENY(personality),
+
+	/* Clocks and names of the machine. */
+	DENY(settimeofday), DENY(clock_settime), DENY(clock_adjtime), DENY(adjtimex), DENY(sethostname),
+	DENY(setdomainname),
+
+	RETURN(SECCOMP_RET_ALLOW),
+};
+/* clang-format on */
+
+static int filter_calls(void)
+{
+	struct sock_fprog prog = { .len = ARRAY_SIZE(filter),
+				   .filter = (struct sock_filter *)filter };
+
+	return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog) < 0 ? -errno : 0;
+}
+
+/* ---- the inmate: its way ---- */
+
+struct pipes {
+	int in, out; /* what QEMU has as stdin, and as stdout and stderr */
+	int report;
+	int warden; /* a pidfd */
+};
+
+/* 0 to 2, then those of qemu.h, then what tells of a failure, which execve(2) closes. */
+static int arrange_fds(const struct qemu_jail *j, struct pipes *p)
+{
+	int high[QEMU_FDS + 1];
+
+	for (int i = 0; i <= QEMU_FDS; i++) {
+		int fd = i == 0 ? p->in : i < 3 ? p->out : i == QEMU_FDS ? p->report : j->fds[i];
+
+		high[i] = fd < 0 ? -EBADF : fcntl(fd, F_DUPFD_CLOEXEC, QEMU_FDS + 1);
+		if (fd >= 0 && high[i] < 0)
+			return -errno;
+	}
+	for (int i = 0; i <= QEMU_FDS; i++) {
+		if (high[i] < 0)
+			(void)close(i);
+		else if (dup3(high[i], i, i == QEMU_FDS ? O_CLOEXEC : 0) < 0)
+			return -errno;
+	}
+	p->report = QEMU_FDS;
+	return syscall(SYS_close_range, QEMU_FDS + 1, ~0U, 0) < 0 ? -errno : 0;
+}
+
+static void reset_signals(void)
+{
+	sigset_t none;
+
+	for (int sig = 1; sig < NSIG; sig++)
+		(void)signal(sig, SIG_DFL);
+	(void)sigemptyset(&none);
+	(void)sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+static int build_root(const struct qemu_jail *j, const struct trees *all, const char **at)
+{
+	int r;
+
+	*at = "making an empty root";
+	r = make_root();
+	for (size_t i = 0; r == 0 && i < all->n; i++) {
+		*at = all->t[i].to;
+		r = put_tree(&all->t[i]);
+	}
+	if (r == 0 && j->proc && (*at = "mounting a /proc of its own"))
+		r = put_proc();
+	if (r == 0 && (*at = "entering its root"))
+		r = enter_root(PLACE);
+	return r < 0 ? r : FAULT("jail-root");
+}
+
+static int give_up(const struct qemu_jail *j, struct pipes *p, const char **at)
+{
+	int r;
+
+	*at = "limits";
+	r = set_limits(j);
+	if (r == 0 && (*at = "giving up capabilities"))
+		r = drop_all();
+	if (r == 0 && (*at = "asking to die with the warden"))
+		r = die_with(p->warden);
+	/* Behind this nobody would read what a fault says. */
+	if (r == 0)
+		r = FAULT("jail-dropped");
+	if (r == 0 && (*at = "arranging descriptors"))
+		r = arrange_fds(j, p);
+	if (r == 0 && (*at = "filtering system calls"))
+		r = filter_calls();
+	return r;
+}
+
+static _noreturn_ void say_and_end(int fd, const char *at, int num)
+{
+	struct report report = { .num = num };
+
+	(void)snprintf(report.at, sizeof(report.at), "%s", at);
+	(void)!write(fd, &report, sizeof(report));
+	_exit(127);
+}
+
+static _noreturn_ void inmate(const struct qemu_jail *j, const struct trees *all, struct pipes *p)
+{
+	static char *const nothing[] = { NULL };
+	const char *at = "asking to die with the warden";
+	int r = die_with(p->warden);
+
+	if (r == 0 && (at = "becoming root of its user namespace"))
+		r = become(0);
+	if (r == 0 && (at = "forgetting the host's name"))
+		r = forget_names();
+	if (r == 0) {
+		forbid_namespaces();
+		r = build_root(j, all, &at);
+	}
+	if (r == 0)
+		r = give_up(j, p, &at);
+	if (r == 0) {
+		at = j->program;
+		reset_signals();
+		(void)setsid();
+		(void)umask(077);
+		(void)execve(j->program, (char *const *)j->argv, nothing);
+		r = -errno;
+	}
+	say_and_end(p->report, at, r);
+}
+
+/* ---- the porter ---- */
+
+static _noreturn_ void porter(const struct qemu_jail *j, const struct trees *all, int userns,
+			      struct pipes *p)
+{
+	struct report report = { 0 };
+	const char *at = "entering control groups";
+	int r = cgroup_enter(j->group);
+
+	if (r == 0)
+		r = FAULT("jail-groups");
+	if (r == 0 && (at = "entering its user namespace") && setns(userns, CLONE_NEWUSER) < 0)
+		r = -errno;
+	if (r == 0 && (at = "making namespaces")) {
+		report.pid = (pid_t)syscall(SYS_clone, NAMESPACES | CLONE_PARENT | SIGCHLD, NULL,
+					    NULL, NULL, NULL);
+		if (report.pid == 0)
+			inmate(j, all, p);
+		if (report.pid < 0)
+			r = -errno;
+	}
+	if (r == 0)
+		r = FAULT("jail-cloned");
+	if (r < 0)
+		say_and_end(p->report, at, r);
+	(void)!write(p->report, &report, sizeof(report));
+	_exit(0);
+}
+
+/* ---- the warden ---- */
+
+/* 1: a report; 0: there will be none; or an error. */
+static int next_report(int fd, uint64_t deadline, struct report *ret, struct err *e)
+{
+	uint64_t now = clock_mono();
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	int ready = RETRY_EINTR(
+		poll(&p, 1, now < deadline ? (int)((deadline - now) / NSEC_PER_MSEC) + 1 : 0));
+	ssize_t n;
+
+	if (ready < 0)
+		return err_errno(e, "cannot wait for the jail");
+	if (ready == 0)
+		return err_set(e, -ETIME, "QEMU was not started within %d seconds",
+			       (int)(START_TIMEOUT / NSEC_PER_SEC));
+	n = RETRY_EINTR(read(fd, ret, sizeof(*ret)));
+	if (n != 0 && n != (ssize_t)sizeof(*ret))
+		return err_set(e, -EPIPE, "the jail cannot be heard");
+	return n > 0;
+}
+
+static int hear_reports(int fd, struct proc *inmate_proc, struct err *e)
+{
+	uint64_t deadline = clock_mono() + START_TIMEOUT;
+	struct report report, failed = { 0 };
+	int r;
+
+	while ((r = next_report(fd, deadline, &report, e)) > 0) {
+		if (report.num < 0 && failed.num == 0)
+			failed = report;
+		if (report.pid > 0)
+			r = proc_adopt(report.pid, inmate_proc);
+		if (r < 0)
+			return err_set(e, r, "QEMU (%d) is not our child: %s", report.pid,
+				       strerror(-r));
+	}
+	if (r < 0)
+		return r;
+	if (failed.num < 0)
+		return err_set(e, failed.num, "cannot start QEMU in its jail: %.*s: %s",
+			       (int)sizeof(failed.at), failed.at, strerror(-failed.num));
+	return inmate_proc->pid > 0 ? 0 : err_set(e, -EPIPE, "the jail has ended early");
+}
+
+struct ends {
+	struct pipes theirs;
+	int said, report;
+};
+
+static void ends_done(struct ends *s)
+{
+	const int all[] = { s->theirs.in,     s->theirs.out, s->theirs.report,
+			    s->theirs.warden, s->said,	     s->report };
+
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
+		(void)fd_close(all[i]);
+}
+
+static int make_ends(struct ends *s)
+{
+	int in[2], out[2], report[2];
+
+	if (pipe2(in, O_CLOEXEC) < 0)
+		return -errno;
+	s->theirs.in = in[0];
+	(void)fd_close(in[1]);
+	if (pipe2(out, O_CLOEXEC | O_NONBLOCK) < 0)
+		return -errno;
+	s->said = out[0];
+	s->theirs.out = out[1];
+	if (pipe2(report, O_CLOEXEC) < 0)
+		return -errno;
+	s->report = report[0];
+	s->theirs.report = report[1];
+	s->theirs.warden = (int)syscall(SYS_pidfd_open, getpid(), 0);
+	return s->theirs.warden < 0 ? -errno : 0;
+}
+
+static int run(const struct qemu_jail *j, const struct trees *all, int userns, struct ends *s,
+	       struct proc *ret, struct err *e)
+{
+	_cleanup_proc_ struct proc p = PROC_INIT, q = PROC_INIT;
+	int r = make_ends(s);
+
+	if (r == 0)
+		r = proc_fork(&p);
+	if (r > 0)
+		porter(j, all, userns, &s->theirs);
+	if (r < 0)
+		return err_set(e, r, "cannot start QEMU's jail: %s", strerror(-r));
+	s->theirs.report = fd_close(s->theirs.report);
+	FAULT_KILL("jail-forked", p.pidfd);
+	r = hear_reports(s->report, &q, e);
+	if (r == 0)
+		r = FAULT_ERR("jail-started", e);
+	if (r < 0)
+		return r;
+	*ret = (struct proc){ .pid = q.pid, .pidfd = TAKE_FD(q.pidfd) };
+	q.pid = 0;
+	return 0;
+}
+
+int qemu_jail_start(const struct qemu_jail *j, struct proc *ret, int *ret_said, struct err *e)
+{
+	_cleanup_(trees_done) struct trees all = { .n = 0 };
+	_cleanup_(ends_done) struct ends s = {
+		.theirs = { .in = -EBADF, .out = -EBADF, .report = -EBADF, .warden = -EBADF },
+		.said = -EBADF,
+		.report = -EBADF,
+	};
+	_cleanup_close_ int userns = -EBADF;
+	int r = take_trees(j, &all, e);
+
+	if (r == 0)
+		r = userns_make(j->ids, j->pids, &userns, e);
+	if (r == 0)
+		r = FAULT_ERR("jail-userns", e);
+	if (r == 0)
+		r = run(j, &all, userns, &s, ret, e);
+	if (r == 0)
+		*ret_said = TAKE_FD(s.said);
+	return r;
+}
+
+/* ---- the end of the start ---- */
+
+/*
+ * One that is empty becomes the root of all who are in the mount namespace, and what was the root
+ * goes with everything in it: pivot_root(2) changes the root of every process that had the old one.
+ * One umount2(2) waits for other CPUs once; to take off each mount alone would be as many waits.
+ */
+static int replace_root(void)
+{
+	if (mkdir(EMPTY, 0755) < 0 ||
+	    mount("hutch", EMPTY, "tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC,
+		  "mode=555,size=4k,nr_inodes=1") < 0)
+		return -errno;
+	return enter_root(EMPTY);
+}
+
+static _noreturn_ void sealer(int pidfd, int report)
+{
+	const char *at = "entering its namespaces";
+	int r = setns(pidfd, CLONE_NEWUSER | CLONE_NEWNS) < 0 ? -errno : become(0);
+
+	if (r == 0 && (at = "emptying its root"))
+		r = replace_root();
+	if (r < 0)
+		say_and_end(report, at, r);
+	_exit(0);
+}
+
+int qemu_jail_seal(const struct proc *qemu, struct err *e)
+{
+	_cleanup_proc_ struct proc p = PROC_INIT;
+	_cleanup_close_ int from = -EBADF, to = -EBADF;
+	struct report report = { 0 };
+	siginfo_t info = { 0 };
+	int fds[2], r;
+
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return err_errno(e, "cannot seal QEMU's jail");
+	from = fds[0];
+	to = fds[1];
+	r = proc_fork(&p);
+	if (r > 0)
+		sealer(qemu->pidfd, to);
+	if (r < 0)
+		return err_set(e, r, "cannot seal QEMU's jail: %s", strerror(-r));
+	to = fd_close(to);
+	FAULT_KILL("jail-sealer", p.pidfd);
+	r = proc_wait(&p, clock_mono() + SEAL_TIMEOUT, &info);
+	if (r == 0 && info.si_code == CLD_EXITED && info.si_status == 0)
+		return FAULT_ERR("jail-sealed", e);
+	if (r == 0 && read(from, &report, sizeof(report)) == (ssize_t)sizeof(report))
+		return err_set(e, report.num, "cannot seal QEMU's jail: %.*s: %s",
+			       (int)sizeof(report.at), report.at, strerror(-report.num));
+	return err_set(e, r < 0 ? r : -EPIPE, "cannot seal QEMU's jail: what does it was stopped");
+}

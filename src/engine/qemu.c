@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "qemu.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <string.h>
+
+/*
+ * Where the arguments begin in the text, which moves while it grows.
+ */
+struct args {
+	struct buf *text;
+	size_t at[QEMU_ARGS_MAX];
+	size_t n;
+};
+
+static void put(struct args *a, const char *text)
+{
+	assert(a->n < QEMU_ARGS_MAX - 1);
+	a->at[a->n++] = a->text->len;
+	(void)buf_put(a->text, text, strlen(text) + 1);
+}
+
+static void put_pair(struct args *a, const char *option, const char *value)
+{
+	put(a, option);
+	put(a, value);
+}
+
+static void put_all(struct args *a, const char *const *list)
+{
+	for (; *list; list++)
+		put(a, *list);
+}
+
+/* ---- what a snapshot depends on: the same however the machine starts ---- */
+
+/*
+ * acpi=on, for Debian's kernel finds virtio-mmio in no other way; a clock (rtc), for without one
+ * the kernel waits two seconds for it. No memory is merged with another sandbox's (KSM tells who
+ * has what), and none is in a core dump.
+ */
+static void put_machine(struct args *a, const struct qemu_machine *m)
+{
+	char text[192];
+
+	(void)snprintf(text, sizeof(text),
+		       "microvm,acpi=on,pit=off,pic=off,rtc=on,isa-serial=%s,x-option-roms=off,"
+		       "mem-merge=off,dump-guest-core=off,memory-backend=mem0",
+		       m->console ? "on" : "off");
+	put_pair(a, "-M", text);
+	if (m->kvm) {
+		put_pair(a, "-accel", "kvm");
+		put_pair(a, "-cpu", "host");
+	} else {
+		(void)snprintf(text, sizeof(text), "tcg,tb-size=%d", QEMU_TB_MIB);
+		put_pair(a, "-accel", text);
+		/* rdrand: or the guest waits for entropy. arat: or it never sleeps for long. */
+		put_pair(a, "-cpu", "qemu64,+rdrand,+arat");
+	}
+	(void)snprintf(text, sizeof(text), "%u", m->vcpus);
+	put_pair(a, "-smp", text);
+	(void)snprintf(text, sizeof(text), "%" PRIu64 "M", m->memory >> 20);
+	put_pair(a, "-m", text);
+}
+
+/* One name for all kinds of memory, or a state would not find its own. */
+static void put_memory(struct args *a, const struct qemu_machine *m)
+{
+	bool file = m->start == QEMU_TEMPLATE || m->start == QEMU_CLONE;
+	char text[192], path[64] = "";
+
+	if (file)
+		(void)snprintf(path, sizeof(path), ",mem-path=/proc/self/fd/%d,share=%s",
+			       QEMU_FD_MEMORY, m->start == QEMU_TEMPLATE ? "on" : "off");
+	(void)snprintf(text, sizeof(text),
+		       "memory-backend-%s,id=mem0,size=%" PRIu64 "M,merge=off,dump=off%s",
+		       file ? "file" : "ram", m->memory >> 20, path);
+	put_pair(a, "-object", text);
+}
+
+static void put_disk(struct args *a, int fd, bool read_only)
+{
+	char text[192];
+
+	(void)snprintf(text, sizeof(text), "fd=%d,set=%d", fd, fd);
+	put_pair(a, "-add-fd", text);
+	(void)snprintf(text, sizeof(text),
+		       "driver=raw,node-name=disk%d,read-only=%s,file.driver=file,"
+		       "file.filename=/dev/fdset/%d,file.locking=off%s",
+		       fd, read_only ? "on" : "off", fd,
+		       /* What the guest discards is a hole again. */
+		       read_only ? "" : ",discard=unmap,file.discard=unmap");
+	put_pair(a, "-blockdev", text);
+	(void)snprintf(text, sizeof(text), "virtio-blk-device,drive=disk%d", fd);
+	put_pair(a, "-device", text);
+}
+
+/* The guest finds them in this order: the first disk is /dev/vda. */
+static void put_devices(struct args *a, const struct qemu_machine *m)
+{
+	char text[96];
+
+	put_pair(a, "-global", "virtio-mmio.force-legacy=false");
+	(void)snprintf(text, sizeof(text), "socket,id=channel,fd=%d", QEMU_FD_CHANNEL);
+	put_pair(a, "-chardev", text);
+	put_pair(a, "-device", "virtio-serial-device,max_ports=2");
+	put_pair(a, "-device", "virtserialport,id=hutch,chardev=channel,name=hutch,nr=1");
+	put_disk(a, QEMU_FD_ROOT, true);
+	put_disk(a, QEMU_FD_DISK, false);
+	if (!m->console) {
+		put_pair(a, "-serial", "none");
+		return;
+	}
+	(void)snprintf(text, sizeof(text), "ringbuf,id=console,size=%d", QEMU_CONSOLE);
+	put_pair(a, "-chardev", text);
+	put_pair(a, "-serial", "chardev:console");
+}
+
+/* ---- the rest ---- */
+
+static void put_monitor(struct args *a)
+{
+	char text[96];
+
+	(void)snprintf(text, sizeof(text), "socket,id=qmp,fd=%d", QEMU_FD_QMP);
+	put_pair(a, "-chardev", text);
+	put_pair(a, "-mon", "chardev=qmp,mode=control");
+}
+
+static void put_kernel(struct args *a, const struct qemu_machine *m)
+{
+	/* The emulated CPU counts as the host's does, which the guest has nothing to measure by. */
+	char text[256], tsc[48] = "";
+
+	if (!m->kvm && m->tsc_khz)
+		(void)snprintf(tsc, sizeof(tsc), " tsc_early_khz=%" PRIu64, m->tsc_khz);
+	(void)snprintf(text, sizeof(text), "reboot=t panic=-1 cryptomgr.notests=1%s%s%s",
+		       m->console ? " console=ttyS0" : " quiet loglevel=0 8250.nr_uarts=0",
+		       m->kvm ? "" : " no_timer_check tsc=reliable", tsc);
+	put_pair(a, "-kernel", QEMU_KERNEL);
+	put_pair(a, "-initrd", QEMU_INITRD);
+	put_pair(a, "-append", text);
+}
+
+int qemu_arguments(const struct qemu_machine *m, const char *program, struct buf *text,
+		   const char *argv[static QEMU_ARGS_MAX])
+{
+	static const char *const always[] = {
+		"-S",
+		"-nodefaults",
+		"-no-user-config",
+		"-no-reboot",
+		"-display",
+		"none",
+		"-monitor",
+		"none",
+		"-sandbox",
+		"on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny",
+		NULL
+	};
+	struct args a = { .text = text };
+
+	put(&a, program);
+	put_all(&a, always);
+	put_machine(&a, m);
+	put_memory(&a, m);
+	put_devices(&a, m);
+	put_monitor(&a);
+	if (m->start == QEMU_BOOT || m->start == QEMU_TEMPLATE)
+		put_kernel(&a, m);
+	else
+		put_pair(&a, "-incoming", "defer");
+	if (text->err)
+		return text->err;
+	for (size_t i = 0; i < a.n; i++)
+		argv[i] = text->data + a.at[i];
+	argv[a.n] = NULL;
+	return 0;
+}

@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What goes out, in a sandbox with a kernel of its own: the sockets that catch it are made here,
+ * and the capture half of src/egress runs in this process. It decides nothing. Whether a name may
+ * be resolved is asked of the keeper (ask), and every stream is a channel to it (connect): ACCEPT
+ * when it is connected, CLOSE with a code if it is not, or is reset.
+ *
+ * Until ACCEPT nothing is read from the program, and its end is watched for. Then each direction
+ * has its own descriptor of the one socket and ends on its own. After both ends the channel is
+ * closed here; a program that breaks its connection closes it before.
+ */
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+
+#include "capture.h"
+#include "flow.h"
+#include "net-setup.h"
+
+enum {
+	/* Less than WIRE_CHANNELS_MAX: questions have channels too. The policy's limit is less. */
+	STREAMS_MAX = 896,
+	NAMES_MAX = 16384, /* that have an address; the policy's limit is the keeper's to check */
+	HOST_FIELDS_MAX = 320,
+};
+static_assert((int)STREAMS_MAX < (int)WIRE_CHANNELS_MAX, "some are left for questions");
+
+struct stream {
+	struct job job;
+	enum capture_how how;
+	struct loop_fd waiting; /* the program, until ACCEPT */
+	struct outflow out;
+	struct inflow in;
+	bool reset; /* the program has done that, or it is done to it */
+	bool told;  /* how it ended; else the keeper is another one by now */
+};
+
+static struct stream *stream_of(struct job *j)
+{
+	return (struct stream *)j;
+}
+
+/* ---- its end ---- */
+
+static void make_reset(int fd)
+{
+	const struct linger reset = { .l_onoff = 1 };
+
+	if (fd >= 0)
+		(void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+}
+
+static void release(struct stream *s)
+{
+	if (s->reset) {
+		make_reset(s->waiting.fd);
+		make_reset(s->in.fd);
+		make_reset(s->out.fd);
+	}
+	loop_del_fd(&s->waiting);
+	s->waiting.fd = fd_close(s->waiting.fd);
+	outflow_done(&s->out);
+	inflow_done(&s->in);
+}
+
+/* Closes the channel once both directions have ended. May free the stream. */
+static void finish(struct job *j)
+{
+	const struct stream *s = stream_of(j);
+
+	if (!outflow_running(&s->out) && s->in.fd < 0)
+		job_close(j, s->reset ? WIRE_GONE : WIRE_DONE, NULL);
+}
+
+/* The program sends no more. One that has also gone takes no more. */
+static void sent_all(struct job *j)
+{
+	struct stream *s = stream_of(j);
+	struct pollfd p = { .fd = s->in.fd };
+
+	if (s->in.fd >= 0 && poll(&p, 1, 0) == 1 && (p.revents & (POLLHUP | POLLERR))) {
+		s->reset = true;
+		inflow_done(&s->in);
+	}
+	finish(j);
+}
+
+/* Everything up to the keeper's EOF is in the socket. */
+static void received_all(struct job *j)
+{
+	const struct stream *s = stream_of(j);
+
+	if (outflow_running(&s->out))
+		(void)shutdown(s->out.fd, SHUT_WR);
+	finish(j);
+}
+
+/* The program has gone: what it sent last is of no use to anybody either. */
+static void dropped(struct job *j)
+{
+	struct stream *s = stream_of(j);
+
+	s->reset = true;
+	outflow_done(&s->out);
+	finish(j);
+}
+
+/* ---- what the keeper says ---- */
+
+static enum front_result result_of(enum wire_code code)
+{
+	switch (code) {
+	case WIRE_PERMISSION:
+		return FRONT_DENIED;
+	case WIRE_NOT_FOUND:
+		return FRONT_UNREACHABLE;
+	case WIRE_IO:
+		return FRONT_REFUSED;
+	case WIRE_GONE:
+		return FRONT_TIMEOUT;
+	default:
+		return FRONT_BUSY;
+	}
+}
+
+static void stream_accepted(struct job *j)
+{
+	struct stream *s = stream_of(j);
+	int on = 1, fd = fcntl(s->waiting.fd, F_DUPFD_CLOEXEC, 3);
+
+	if (fd < 0 || capture_reply(s->waiting.fd, s->how, FRONT_OK, NULL) < 0) {
+		s->reset = true;
+		(void)fd_close(fd);
+		job_close(j, WIRE_GONE, NULL);
+		return;
+	}
+	(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	loop_del_fd(&s->waiting);
+	inflow_init(&s->in, j, 0, fd);
+	s->in.drained = received_all;
+	s->in.dropped = dropped;
+	outflow_init(&s->out, j, 0, TAKE_FD(s->waiting.fd), sent_all);
+	outflow_wake(&s->out);
+}
+
+static void stream_answered(struct job *j, enum wire_code code, const char *text)
+{
+	struct stream *s = stream_of(j);
+
+	s->told = true;
+	s->reset = code != WIRE_DONE;
+	if (s->waiting.fd < 0)
+		return;
+	loop_del_fd(&s->waiting);
+	capture_refuse(TAKE_FD(s->waiting.fd), s->how, result_of(code), text[0] ? text : NULL);
+}
+
+static void stream_data(struct job *j, unsigned int stream, const void *data, size_t n)
+{
+	if (stream == 0)
+		inflow_data(&stream_of(j)->in, data, n);
+	else
+		guest_check(j->guest, link_consumed(j->guest->link, j->ch, stream, n));
+}
+
+static void stream_eof(struct job *j, unsigned int stream)
+{
+	if (stream == 0)
+		inflow_eof(&stream_of(j)->in);
+}
+
+static void stream_wake(struct job *j)
+{
+	outflow_wake(&stream_of(j)->out);
+}
+
+static void stream_closed(struct job *j)
+{
+	struct stream *s = stream_of(j);
+
+	s->reset |= !s->told;
+	release(s);
+}
+
+static void stream_free(struct job *j)
+{
+	release(stream_of(j));
+	j->guest->n_streams--;
+	free(j);
+}
+
+static const struct job_ops stream_ops = {
+	.own = true,
+	.accepted = stream_accepted,
+	.answered = stream_answered,
+	.data = stream_data,
+	.eof = stream_eof,
+	.wake = stream_wake,
+	.closed = stream_closed,
+	.free = stream_free,
+};
+
+/* ---- how it begins ---- */
+
+/* Nothing is asked of it: this is its end. */
+static void on_waiting(struct loop_fd *src, uint32_t events)
+{
+	struct stream *s = src->arg;
+
+	s->reset = true;
+	job_close(&s->job, WIRE_GONE, NULL);
+}
+
+static void put_host(struct buf *b, const struct target *t)
+{
+	char text[ADDR_TEXT_MAX];
+
+	fields_put_number(b, TAG_PORT, t->port);
+	fields_put_text(b, TAG_HOST, t->is_addr ? addr_format(&t->addr, text) : t->name.text);
+}
+
+/* 0, or -errno: there is none. Takes `fd` on success. */
+static int stream_open(struct guest *g, int fd, const struct target *t, enum capture_how how)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(HOST_FIELDS_MAX);
+	_cleanup_free_ struct stream *s = calloc(1, sizeof(*s));
+	uint32_t ch = 0;
+	int r;
+
+	if (!s || g->n_streams >= STREAMS_MAX)
+		return -ENOMEM;
+	s->how = how;
+	s->waiting = (struct loop_fd){ .cb = on_waiting, .arg = s };
+	put_host(&b, t);
+	r = loop_add_fd(g->loop, &s->waiting, fd, 0);
+	if (r < 0)
+		return r;
+	r = link_open(g->link, WIRE_OP_CONNECT, &b, NULL, &ch);
+	if (r < 0) {
+		loop_del_fd(&s->waiting);
+		guest_check(g, r == -EAGAIN ? 0 : r);
+		return r;
+	}
+	outflow_init(&s->out, &s->job, 0, -EBADF, sent_all);
+	inflow_init(&s->in, &s->job, 0, -EBADF);
+	g->n_streams++;
+	job_add(g, &s->job, &stream_ops, 0, ch);
+	(void)TAKE_PTR(s);
+	return 0;
+}
+
+static void on_connect(int fd, const struct target *t, enum capture_how how, void *arg)
+{
+	if (stream_open(arg, fd, t, how) < 0)
+		capture_refuse(fd, how, FRONT_BUSY, "too many connections at once");
+}
+
+/* ---- questions ---- */
+
+struct question {
+	struct job job;
+	uint64_t number;
+};
+
+static void question_answered(struct job *j, enum wire_code code, const char *text)
+{
+	const struct question *q = (const struct question *)j;
+
+	capture_answered(j->guest->capture, q->number, code == WIRE_DONE,
+			 text[0] ? text : "not allowed by the policy of this sandbox");
+}
+
+static void question_closed(struct job *j)
+{
+	(void)j;
+}
+
+static void question_free(struct job *j)
+{
+	free(j);
+}
+
+static const struct job_ops question_ops = {
+	.own = true,
+	.answered = question_answered,
+	.closed = question_closed,
+	.free = question_free,
+};
+
+static enum capture_may on_ask(const struct name *name, uint64_t number, const char **ret_reason,
+			       void *arg)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(HOST_FIELDS_MAX);
+	struct question *q = calloc(1, sizeof(*q));
+	struct guest *g = arg;
+	uint32_t ch = 0;
+	int r = -ENOMEM;
+
+	fields_put_text(&b, TAG_HOST, name->text);
+	if (q)
+		r = link_open(g->link, WIRE_OP_ASK, &b, NULL, &ch);
+	if (r < 0) {
+		free(q);
+		guest_check(g, r == -EAGAIN || r == -ENOMEM ? 0 : r);
+		*ret_reason = "too many questions at once";
+		return CAPTURE_MAY_NOT;
+	}
+	q->number = number;
+	job_add(g, &q->job, &question_ops, 0, ch);
+	return CAPTURE_MAY_LATER;
+}
+
+/* ---- the network ---- */
+
+static int read_networks(const struct fields *hello, struct addr *v, size_t *ret_n, struct err *e)
+{
+	size_t pos = 0, len = 0, n = 0;
+	const char *text = NULL;
+	struct rule rule;
+
+	while (fields_next(hello, TAG_NETWORK, &pos, &text, &len)) {
+		if (n == NET_NETWORKS_MAX)
+			return err_set(e, -E2BIG, "more than %d networks", NET_NETWORKS_MAX);
+		if (rule_parse(text, len, &rule, e) < 0 || rule.kind != RULE_ADDR || rule.port != 0)
+			return err_set(e, -EINVAL, "'%.*s' is not a network", (int)MIN(len, 64U),
+				       text);
+		v[n++] = rule.addr;
+	}
+	*ret_n = n;
+	return 0;
+}
+
+int egress_open(struct guest *g, const struct fields *hello, struct err *e)
+{
+	static const struct capture_ops ops = { .ask = on_ask, .connect = on_connect };
+	_cleanup_capture_sockets_ struct capture_sockets s = CAPTURE_SOCKETS_INIT;
+	_cleanup_free_ struct addr *networks = NULL;
+	uint8_t key[SIPHASH_KEY];
+	size_t n = 0;
+	int r;
+
+	/* One that was saved has its sockets. */
+	if (!fields_has(hello, TAG_EGRESS) || g->capture)
+		return 0;
+	networks = calloc(NET_NETWORKS_MAX, sizeof(*networks));
+	if (!networks)
+		return err_oom(e);
+	if (getrandom(key, sizeof(key), 0) != (ssize_t)sizeof(key))
+		return err_set(e, -EIO, "no random numbers");
+	r = read_networks(hello, networks, &n, e);
+	if (r == 0)
+		r = net_capture(networks, n, &s, e);
+	if (r < 0)
+		return err_wrap(e, "opening the way out");
+	r = capture_new(g->loop, &s, NAMES_MAX, key, &ops, g, &g->capture);
+	return r < 0 ? err_set(e, r, "opening the way out: %s", strerror(-r)) : 0;
+}

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Straight on, rule by rule: each is skipped if it is about another call, or an argument is
+ * another. Calls that depend on arguments come first. That the list of the others is long costs
+ * nothing: the kernel asks once for each number which of them are allowed whatever their arguments,
+ * and then does not run the program for these (seccomp_cache_prepare(), since 5.11).
+ */
+#include "filter.h"
+
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+#include "calls.h"
+
+#if defined(__x86_64__)
+#define ARCHITECTURE AUDIT_ARCH_X86_64
+#elif defined(__aarch64__)
+#define ARCHITECTURE AUDIT_ARCH_AARCH64
+#else
+#error "say here which system call ABI this machine has"
+#endif
+
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "where the halves of an argument are");
+
+enum {
+	PROGRAM_MAX = BPF_MAXINSNS,
+	OTHER_ABI = 0x40000000, /* x32, on x86-64: the same architecture by name */
+	JUMP_MAX = 255,
+};
+
+static struct sock_filter program[PROGRAM_MAX];
+static size_t length;
+static bool too_long;
+
+static void put(uint16_t code, uint32_t k, size_t jt, size_t jf)
+{
+	if (length == PROGRAM_MAX || jt > JUMP_MAX || jf > JUMP_MAX) {
+		too_long = true;
+		return;
+	}
+	program[length++] =
+		(struct sock_filter){ .code = code, .k = k, .jt = (uint8_t)jt, .jf = (uint8_t)jf };
+}
+
+static void put_load(size_t offset)
+{
+	put(BPF_LD | BPF_W | BPF_ABS, (uint32_t)offset, 0, 0);
+}
+
+static void put_return(uint32_t action)
+{
+	put(BPF_RET | BPF_K, action, 0, 0);
+}
+
+/* Half of an argument: the lower one first. */
+static size_t half(int argument, unsigned int which)
+{
+	return offsetof(struct seccomp_data, args) + 8 * (size_t)argument + 4 * (size_t)which;
+}
+
+/* How many instructions a comparison takes. */
+static size_t size_of(const struct call_compare *c)
+{
+	if (c->mask == 0)
+		return 4;
+	return ((uint32_t)c->mask ? 3 : 0) + (c->mask >> 32 ? 3 : 0);
+}
+
+/* Goes on behind itself if it holds, and else skips `rest` more. */
+static void put_compare(const struct call_compare *c, size_t rest)
+{
+	size_t end = length + size_of(c);
+
+	if (c->mask == 0) {
+		put_load(half(c->argument, 0));
+		put(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 2);
+		put_load(half(c->argument, 1));
+		put(BPF_JMP | BPF_JEQ | BPF_K, 0, rest, 0);
+		return;
+	}
+	for (unsigned int i = 0; i < 2; i++) {
+		uint32_t mask = (uint32_t)(c->mask >> (32 * i));
+
+		if (mask == 0)
+			continue;
+		put_load(half(c->argument, i));
+		put(BPF_ALU | BPF_AND | BPF_K, mask, 0, 0);
+		put(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)(c->value >> (32 * i)), 0,
+		    end - length - 1 + rest);
+	}
+}
+
+static int put_rule(const struct call_rule *rule, void *arg)
+{
+	size_t rest = 1; /* the return */
+
+	for (size_t i = 0; i < rule->n; i++)
+		rest += size_of(&rule->compare[i]);
+	put_load(offsetof(struct seccomp_data, nr));
+	put(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)rule->call.number, 0, rest);
+	for (size_t i = 0; i < rule->n; i++) {
+		rest -= size_of(&rule->compare[i]);
+		put_compare(&rule->compare[i], rest);
+	}
+	put_return(rule->allow ? SECCOMP_RET_ALLOW : SECCOMP_RET_ERRNO);
+	return 0;
+}
+
+static void put_list(const struct call *list, uint32_t action)
+{
+	for (; list->name; list++) {
+		put(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)list->number, 0, 1);
+		put_return(action);
+	}
+}
+
+/* Calls by another ABI kill the process. */
+static void put_head(void)
+{
+	put_load(offsetof(struct seccomp_data, arch));
+	put(BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0);
+	put_return(SECCOMP_RET_KILL_PROCESS);
+	put_load(offsetof(struct seccomp_data, nr));
+	put(BPF_JMP | BPF_JGE | BPF_K, OTHER_ABI, 0, 1);
+	put_return(SECCOMP_RET_KILL_PROCESS);
+}
+
+int filter_make(struct err *e)
+{
+	length = 0;
+	put_head();
+	(void)calls_conditional(put_rule, NULL);
+	put_load(offsetof(struct seccomp_data, nr));
+	put_list(calls_allowed, SECCOMP_RET_ALLOW);
+	put_list(calls_absent, SECCOMP_RET_ERRNO | ENOSYS);
+	put_list(calls_ignored, SECCOMP_RET_ERRNO);
+	put_return(SECCOMP_RET_ERRNO | EPERM);
+	return too_long ? err_set(e, -E2BIG, "the filter of system calls is too long") : 0;
+}
+
+int filter_apply(void)
+{
+	const struct sock_fprog p = { .len = (unsigned short)length, .filter = program };
+
+	if (length == 0)
+		return 0;
+	return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &p, 0, 0) < 0 ? -errno : 0;
+}

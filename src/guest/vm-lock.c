@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vm.h"
+
+#include <fcntl.h>
+#include <string.h>
+
+#include "fd.h"
+
+/*
+ * In a machine the sandbox's root is the kernel's root, if without a capability: what is only
+ * guarded by the number 0 is closed here, and /proc/sys is read-only for everybody afterwards. Each
+ * is one way only, or needs what nobody has any more to be turned back.
+ */
+static const struct {
+	const char *path, *value;
+} settings[] = {
+	/* No program is started by the kernel; one that is all the same has no capability. */
+	{ "kernel/modprobe", "\n" },
+	{ "kernel/core_pattern", "core" },
+	{ "kernel/usermodehelper/bset", "0 0" },
+	{ "kernel/usermodehelper/inheritable", "0 0" },
+	/* The kernel stays the one that was started, and keeps its addresses to itself. */
+	{ "kernel/modules_disabled", "1" },
+	{ "kernel/kexec_load_disabled", "1" },
+	{ "kernel/sysrq", "0" },
+	{ "kernel/dmesg_restrict", "1" },
+	{ "kernel/kptr_restrict", "2" },
+	{ "kernel/panic_on_oops", "1" },
+	/* What an attack on it begins with. */
+	{ "kernel/unprivileged_bpf_disabled", "1" },
+	{ "kernel/perf_event_paranoid", "3" },
+	{ "vm/unprivileged_userfaultfd", "0" },
+	{ "user/max_user_namespaces", "0" },
+	/* As a distribution has it. */
+	{ "fs/protected_hardlinks", "1" },
+	{ "fs/protected_symlinks", "1" },
+	{ "fs/protected_fifos", "1" },
+	{ "fs/protected_regular", "2" },
+};
+
+int vm_lock(struct err *e)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(settings); i++) {
+		_cleanup_close_ int fd = -EBADF;
+		char path[64];
+		int r;
+
+		(void)snprintf(path, sizeof(path), "/proc/sys/%s", settings[i].path);
+		fd = open(path, O_WRONLY | O_CLOEXEC);
+		if (fd < 0 && errno == ENOENT) /* this kernel has not what it is about */
+			continue;
+		r = fd < 0 ? -errno
+			   : fd_write_all(fd, settings[i].value, strlen(settings[i].value));
+		if (r < 0)
+			return err_set(e, r, "cannot set %s: %s", settings[i].path, strerror(-r));
+	}
+	return 0;
+}

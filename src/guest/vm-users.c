@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One cgroup for all processes of users, so that they can be counted and stopped. It is mounted in
+ * the initramfs, which nobody reaches any more; what is left of it is a descriptor.
+ */
+#include "vm.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+#include "clock.h"
+#include "fd.h"
+#include "log.h"
+#include "str.h"
+
+#define CGROUPS "/cgroup"
+#define USERS	CGROUPS "/users"
+
+enum {
+	FREEZE_SEC = 10,
+	FREEZE_STEP_MS = 50,
+};
+
+static int users = -EBADF;
+static uint64_t users_max;
+
+static int put(int dir, const char *name, const char *value)
+{
+	_cleanup_close_ int fd = openat(dir, name, O_WRONLY | O_CLOEXEC);
+
+	return fd < 0 ? -errno : fd_write_all(fd, value, strlen(value));
+}
+
+int vm_users_make(uint64_t pids, struct err *e)
+{
+	char max[32];
+	int r;
+
+	(void)mkdir(CGROUPS, 0755);
+	if (mount("cgroup2", CGROUPS, "cgroup2", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
+		return err_errno(e, "cannot mount cgroups");
+	r = put(AT_FDCWD, CGROUPS "/cgroup.subtree_control", "+pids");
+	if (r == 0 && mkdir(USERS, 0755) < 0)
+		r = -errno;
+	if (r == 0)
+		users = open(USERS, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (r == 0 && users < 0)
+		r = -errno;
+	(void)snprintf(max, sizeof(max), "%llu", (unsigned long long)pids);
+	if (r == 0 && pids > 0)
+		r = put(users, "pids.max", max);
+	users_max = pids;
+	return r < 0 ? err_set(e, r, "cannot make a cgroup for users: %s", strerror(-r)) : 0;
+}
+
+int vm_users_join(void)
+{
+	char now[32];
+	uint64_t n = 0;
+	int r;
+
+	if (users < 0)
+		return 0;
+	r = put(users, "cgroup.procs", "0");
+	/* The limit is one of fork(2); coming from outside is not refused. */
+	if (r == 0 && users_max > 0)
+		r = fd_read_line(users, "pids.current", now, sizeof(now));
+	if (r == 0 && users_max > 0)
+		r = str_to_u64(now, strlen(now), UINT64_MAX, &n);
+	return r < 0 ? r : n > users_max ? -EAGAIN : 0;
+}
+
+static bool frozen(int events)
+{
+	char text[128];
+	ssize_t n = pread(events, text, sizeof(text) - 1, 0);
+
+	if (n < 0)
+		return false;
+	text[n] = '\0';
+	return strstr(text, "frozen 1");
+}
+
+/*
+ * A process that is not stopped after all this time waits in the kernel for something, and stops
+ * before it runs again: nothing of the user's runs either way.
+ */
+static void wait_frozen(int events)
+{
+	uint64_t end = clock_mono() + FREEZE_SEC * NSEC_PER_SEC;
+	struct pollfd p = { .fd = events, .events = POLLPRI };
+
+	while (!frozen(events)) {
+		if (clock_mono() > end) {
+			log_warning("a process takes long to stop");
+			return;
+		}
+		(void)poll(&p, 1, FREEZE_STEP_MS);
+	}
+}
+
+int vm_users_freeze(struct err *e)
+{
+	_cleanup_close_ int events = -EBADF;
+	int r;
+
+	if (users < 0)
+		return 0;
+	events = openat(users, "cgroup.events", O_RDONLY | O_CLOEXEC);
+	r = events < 0 ? -errno : put(users, "cgroup.freeze", "1");
+	if (r < 0)
+		return err_set(e, r, "cannot stop the users' processes: %s", strerror(-r));
+	wait_frozen(events);
+	return 0;
+}
+
+int vm_users_thaw(struct err *e)
+{
+	int r = users < 0 ? 0 : put(users, "cgroup.freeze", "0");
+
+	return r < 0 ? err_set(e, r, "cannot let the users' processes go on: %s", strerror(-r)) : 0;
+}

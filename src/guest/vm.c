@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vm.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <net/if.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/reboot.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#include "clock.h"
+#include "confine.h"
+#include "fd.h"
+#include "filter.h"
+#include "log.h"
+#include "str.h"
+
+#define MODULES	   "/lib/modules-list"
+#define PORTS	   "/sys/class/virtio-ports"
+#define PORT_NAME  "hutch"
+#define IMAGE	   "/lower"
+#define IMAGE_DISK "/dev/vda"
+#define OWN_DISK   "/dev/vdb"
+
+enum {
+	DEVICE_SEC = 20, /* how long a device may take to appear */
+	DEVICE_STEP_US = 2000,
+	MODULES_MAX = 16 * 1024, /* bytes of the list */
+	NOFILE = 16384,		 /* as containers have it */
+};
+
+/* To take a new identity after a sleep, and to end the machine. */
+#define VM_CAPABILITIES \
+	(UINT64_C(1) << CAP_SYS_ADMIN | UINT64_C(1) << CAP_SYS_TIME | UINT64_C(1) << CAP_SYS_BOOT)
+
+static bool running;
+
+/* ---- boot ---- */
+
+static int mount_basics(struct err *e)
+{
+	static const struct {
+		const char *path, *type;
+	} list[] = { { "/dev", "devtmpfs" }, { "/proc", "proc" }, { "/sys", "sysfs" } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(list); i++) {
+		(void)mkdir(list[i].path, 0755);
+		if (mount(list[i].type, list[i].path, list[i].type, MS_NOSUID | MS_NOEXEC, NULL) <
+		    0)
+			return err_errno(e, "cannot mount %s", list[i].path);
+	}
+	return 0;
+}
+
+/* A kernel without a console leaves 0, 1 and 2 closed. */
+static int fill_stdio(struct err *e)
+{
+	int fd;
+
+	do
+		fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	while (fd >= 0 && fd <= 2);
+	if (fd < 0)
+		return err_errno(e, "cannot open /dev/null");
+	(void)fd_close(fd);
+	return 0;
+}
+
+static void load_module(const char *path)
+{
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	/* One that is missed is missed by name later: by a port or a disk that does not come. */
+	if (fd < 0 || (syscall(SYS_finit_module, fd, "", 0) < 0 && errno != EEXIST))
+		log_warning("cannot load %s: %s", path, strerror(errno));
+}
+
+/* In the order of the list; a kernel of ours has none. */
+static int load_modules(struct err *e)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(MODULES_MAX);
+	char *line, *rest;
+
+	if (access(MODULES, F_OK) < 0)
+		return 0;
+	if (fd_read_file(AT_FDCWD, MODULES, &b, e) < 0)
+		return e->num;
+	for (rest = b.data; rest && *rest;) {
+		line = rest;
+		rest = strchr(rest, '\n');
+		if (rest)
+			*rest++ = '\0';
+		if (line[0] == '/')
+			load_module(line);
+	}
+	return 0;
+}
+
+/* Whether an entry of PORTS is ours; then its device in `ret`. */
+static bool is_port(const char *entry, char *ret, size_t size)
+{
+	char path[sizeof(PORTS) + NAME_MAX + 8], name[64];
+
+	(void)snprintf(path, sizeof(path), PORTS "/%s/name", entry);
+	if (fd_read_line(AT_FDCWD, path, name, sizeof(name)) < 0 || !str_eq(name, PORT_NAME))
+		return false;
+	return snprintf(ret, size, "/dev/%s", entry) < (int)size;
+}
+
+static bool find_port(char *ret, size_t size)
+{
+	DIR *d = opendir(PORTS);
+	const struct dirent *de;
+	bool found = false;
+
+	while (d && !found && (de = readdir(d)))
+		found = de->d_name[0] != '.' && is_port(de->d_name, ret, size) &&
+			access(ret, F_OK) == 0;
+	if (d)
+		(void)closedir(d);
+	return found;
+}
+
+static bool find_disks(char *ret, size_t size)
+{
+	return access(IMAGE_DISK, F_OK) == 0 && access(OWN_DISK, F_OK) == 0;
+}
+
+/* Devices appear when their drivers have found them, some time after that was loaded. */
+static int wait_for(bool (*there)(char *ret, size_t size), char *ret, size_t size)
+{
+	const struct timespec step = { .tv_nsec = DEVICE_STEP_US * 1000 };
+	uint64_t end = clock_mono() + DEVICE_SEC * NSEC_PER_SEC;
+
+	while (!there(ret, size)) {
+		if (clock_mono() > end)
+			return -ETIMEDOUT;
+		(void)nanosleep(&step, NULL);
+	}
+	return 0;
+}
+
+static int mount_image(struct err *e)
+{
+	int r = wait_for(find_disks, NULL, 0);
+
+	if (r < 0)
+		return err_set(e, r, "there is no " IMAGE_DISK " or no " OWN_DISK);
+	(void)mkdir(IMAGE, 0755);
+	if (mount(IMAGE_DISK, IMAGE, "erofs", MS_RDONLY | MS_NOSUID | MS_NODEV, NULL) < 0)
+		return err_errno(e, "cannot mount the image");
+	return 0;
+}
+
+static int open_port(int *ret, struct err *e)
+{
+	char path[NAME_MAX + 8];
+	int r = wait_for(find_port, path, sizeof(path));
+
+	if (r < 0)
+		return err_set(e, r, "there is no port called " PORT_NAME);
+	if (umount2("/sys", 0) < 0)
+		return err_errno(e, "cannot unmount /sys");
+	r = open(path, O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+	if (r < 0)
+		return err_errno(e, "cannot open %s", path);
+	*ret = r;
+	return 0;
+}
+
+int vm_boot(int *ret_port, struct err *e)
+{
+	const struct rlimit files = { NOFILE, NOFILE }, core = { 0, 0 };
+
+	/* Kernel threads have shared the root directory with PID 1 so far, and start programs in it
+	 * (modprobe, request-key). Theirs is to stay the initramfs, where there is none. */
+	if (unshare(CLONE_FS) < 0)
+		return err_errno(e, "cannot have a root directory of my own");
+	(void)setrlimit(RLIMIT_NOFILE, &files);
+	(void)setrlimit(RLIMIT_CORE, &core);
+	if (mount_basics(e) < 0 || fill_stdio(e) < 0 || load_modules(e) < 0 || mount_image(e) < 0 ||
+	    open_port(ret_port, e) < 0)
+		return e->num;
+	running = true;
+	return 0;
+}
+
+/* ---- HELLO ---- */
+
+static int loopback_up(struct err *e)
+{
+	_cleanup_close_ int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	struct ifreq lo = { .ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING };
+
+	if (fd < 0 || ioctl(fd, SIOCSIFFLAGS, &lo) < 0)
+		return err_errno(e, "cannot bring up the loopback");
+	return 0;
+}
+
+/* Another sandbox of the same state: the machine is what it was, only its identity is new. */
+static int settle_again(const struct fields *hello, struct err *e)
+{
+	int r = vm_refresh(hello, e);
+
+	if (r == 0)
+		r = vm_name(hello, e);
+	return r < 0 ? r : vm_users_thaw(e);
+}
+
+int vm_settle(const struct fields *hello, struct err *e)
+{
+	static bool settled;
+	int r;
+
+	if (!running)
+		return 0;
+	if (settled) {
+		confine_raise(true);
+		r = settle_again(hello, e);
+		confine_raise(false);
+		return r;
+	}
+	settled = true;
+	confine_keep(VM_CAPABILITIES);
+	r = vm_refresh(hello, e);
+	if (r == 0)
+		r = vm_users_make(fields_number(hello, TAG_PIDS, 0), e);
+	if (r == 0)
+		r = loopback_up(e);
+	if (r == 0)
+		r = filter_make(e);
+	if (r == 0)
+		r = vm_lock(e);
+	if (r == 0)
+		r = vm_root(hello, IMAGE, e);
+	return r < 0 ? r : vm_name(hello, e);
+}
+
+int vm_wake(const struct fields *f, struct err *e)
+{
+	int r;
+
+	if (!running)
+		return 0;
+	confine_raise(true);
+	r = vm_refresh(f, e);
+	confine_raise(false);
+	return r < 0 ? r : vm_users_thaw(e);
+}
+
+void vm_end(void)
+{
+	if (!running)
+		return;
+	confine_raise(true);
+	(void)reboot(RB_AUTOBOOT);
+}

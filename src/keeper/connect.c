@@ -1,0 +1,485 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a guest with a kernel of its own asks for: whether a name may be resolved (ask), and a
+ * stream to a name or an address (connect). It has caught the program itself; everything else is as
+ * for a container: the rules, the look-up, the dialling, the budgets, the records.
+ *
+ * The broker moves bytes between sockets, so each stream is a pair of them. One end is the
+ * broker's, as if it were a program's. Between the other end and the channel the bytes are moved
+ * here: to the guest as far as it has given credit and its link takes them, else they stay in the
+ * socket, and the broker's side fills up in turn; from the guest into the socket, and what that
+ * does not take is held, never more than the credit that the guest started with.
+ *
+ * How a stream ends is the broker's to say, by its report. A good end is EOF both ways, and then
+ * the guest closes; what it sent before may still be on its way out. Any other is CLOSE with a
+ * code, which is a reset to the program. If the guest closes before both ends, or with a code, it
+ * is the program that has reset it.
+ *
+ * Nothing of a guest is believed: not that the name is one, not that it asked before, not that it
+ * ever gives credit or closes. What it can make us keep is a socket for each stream that the policy
+ * allows at the same time, and one small structure for each of its channels.
+ */
+#include <string.h>
+#include <sys/socket.h>
+
+#include "pool.h"
+#include "serve.h"
+
+enum {
+	READ_MAX = WIRE_PAYLOAD_MAX, /* of a stream, in one go */
+	TURN_MAX = 4,		     /* such goes, before others have their turn */
+	HOST_MAX = 255,		     /* as the protocol has it */
+};
+
+struct connection {
+	struct keeper *keeper;
+	uint32_t ch;	    /* 0: gone */
+	struct loop_fd src; /* our end of the pair; -EBADF: closed */
+	struct buf held;    /* what the guest sent and the socket does not take yet */
+	size_t owed;	    /* gone on, and no credit given for it yet */
+	bool theirs_ended;  /* EOF of the guest, behind what is held */
+	bool ours_ended;    /* EOF to the guest */
+	bool open;	    /* the broker has it */
+	bool left;	    /* the guest has closed, after both ends */
+	bool starved;	    /* not read from: no credit, or no room in the link */
+	struct connection *prev, *next;
+};
+
+static uint8_t chunk[READ_MAX];
+
+/* ---- its end ---- */
+
+static void close_socket(struct connection *c)
+{
+	if (c->src.fd < 0)
+		return;
+	loop_del_fd(&c->src);
+	c->src.fd = fd_close(c->src.fd);
+	c->keeper->egress->n_sockets--;
+}
+
+/* Takes it out of the list. Freed after the round. */
+static void put_aside(struct connection *c)
+{
+	struct egress *g = c->keeper->egress;
+
+	close_socket(c);
+	g->held -= c->held.len;
+	buf_done(&c->held);
+	if (c->prev)
+		c->prev->next = c->next;
+	else
+		g->connections = c->next;
+	if (c->next)
+		c->next->prev = c->prev;
+	c->next = g->over;
+	g->over = c;
+}
+
+/* From our side; the broker has done with it, or never had it. */
+static void cut(struct connection *c, enum wire_code code, const char *text)
+{
+	uint32_t ch = c->ch;
+
+	if (ch == 0)
+		return;
+	c->ch = 0;
+	keeper_check(c->keeper, link_close(c->keeper->guest.link, ch, code, text));
+	put_aside(c);
+}
+
+/* The same for one that the broker may still have: it counts as reset by the sandbox. */
+static void give_up(struct connection *c, enum wire_code code, const char *text)
+{
+	uint32_t ch = c->ch;
+
+	c->ch = 0; /* so that the report of its end finds nobody to tell */
+	if (c->open)
+		broker_reset(c->keeper->egress->broker, c);
+	if (ch != 0)
+		keeper_check(c->keeper, link_close(c->keeper->guest.link, ch, code, text));
+	put_aside(c);
+}
+
+static enum wire_code code_of(enum broker_reason reason)
+{
+	switch (reason) {
+	case BROKER_RULES:
+	case BROKER_ADDRESS:
+	case BROKER_CONTENT:
+	case BROKER_POLICY:
+		return WIRE_PERMISSION;
+	case BROKER_LOOKUP:
+		return WIRE_NOT_FOUND;
+	case BROKER_BUDGET:
+	case BROKER_FAULT:
+	case BROKER_UNRECORDED:
+		return WIRE_TOO_MANY;
+	case BROKER_TIME:
+	case BROKER_STOPPED:
+		return WIRE_GONE;
+	default:
+		return WIRE_IO;
+	}
+}
+
+/* ---- to the guest ---- */
+
+static uint32_t wanted(const struct connection *c)
+{
+	return (c->starved || c->ours_ended ? 0 : EPOLLIN) | (c->held.len > 0 ? EPOLLOUT : 0);
+}
+
+/* A socket of which nothing is wanted leaves the loop: it would report its end for ever. */
+static void watch(struct connection *c)
+{
+	uint32_t events = wanted(c);
+	int r = 0;
+
+	if (c->src.fd < 0)
+		return;
+	if (events == 0)
+		loop_del_fd(&c->src);
+	else if (!c->src.loop)
+		r = loop_add_fd(c->keeper->loop, &c->src, c->src.fd, events);
+	else if (events != c->src.events)
+		r = loop_mod_fd(&c->src, events);
+	if (r < 0)
+		give_up(c, WIRE_TOO_MANY, "no memory");
+}
+
+/* How much may be read for the guest now. */
+static size_t room(struct connection *c)
+{
+	const struct link *l = c->keeper->guest.link;
+	size_t n = MIN(link_credit(l, c->ch, 0), sizeof(chunk));
+
+	if (n > 0 && link_ready(l))
+		return n;
+	c->starved = true;
+	c->keeper->egress->starved |= n > 0;
+	return 0;
+}
+
+/* All that the server sent has gone to the guest. */
+static void end_to_guest(struct connection *c)
+{
+	c->ours_ended = true;
+	keeper_check(c->keeper, link_eof(c->keeper->guest.link, c->ch, 0));
+	/* Of one that has ended well the guest has the last word. */
+	if (!c->open)
+		close_socket(c);
+}
+
+static void read_socket(struct connection *c)
+{
+	struct keeper *k = c->keeper;
+
+	for (unsigned int i = 0; i < TURN_MAX && !c->ours_ended; i++) {
+		size_t n = room(c);
+		ssize_t got = n == 0 ? 0 : recv(c->src.fd, chunk, n, MSG_DONTWAIT), sent;
+
+		if (n == 0 || (got < 0 && (errno == EAGAIN || errno == EINTR)))
+			break;
+		if (got <= 0) { /* an error is a broker's end that was closed with bytes in it */
+			end_to_guest(c);
+			break;
+		}
+		/* One frame, for which there is credit and room: all of it is taken. */
+		sent = link_data(k->guest.link, c->ch, 0, chunk, (size_t)got);
+		keeper_check(k, sent < 0 ? (int)sent : 0);
+		if ((size_t)got < n)
+			break;
+	}
+}
+
+/* ---- from the guest ---- */
+
+static void give_credit(struct connection *c, size_t n)
+{
+	struct keeper *k = c->keeper;
+
+	c->owed += n;
+	if (c->owed < CREDIT_STEP)
+		return;
+	keeper_check(k, link_consumed(k->guest.link, c->ch, 0, c->owed));
+	c->owed = 0;
+}
+
+/* How much the socket takes: all of it, if nobody reads there any more. */
+static size_t write_socket(struct connection *c, const void *data, size_t n)
+{
+	ssize_t k =
+		c->src.fd < 0 ? (ssize_t)n : send(c->src.fd, data, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+	if (k < 0)
+		k = errno == EAGAIN || errno == EINTR ? 0 : (ssize_t)n;
+	give_credit(c, (size_t)k);
+	return (size_t)k;
+}
+
+static void pass_eof(const struct connection *c)
+{
+	if (c->theirs_ended && c->held.len == 0 && c->src.fd >= 0)
+		(void)shutdown(c->src.fd, SHUT_WR);
+}
+
+static void write_held(struct connection *c)
+{
+	size_t n = c->held.len == 0 ? 0 : write_socket(c, c->held.data, c->held.len);
+
+	c->keeper->egress->held -= n;
+	buf_consume(&c->held, n);
+	if (n > 0 && c->held.len == 0) {
+		buf_done(&c->held);
+		pass_eof(c);
+	}
+}
+
+static void on_socket(struct loop_fd *src, uint32_t events)
+{
+	struct connection *c = src->arg;
+
+	if (events & EPOLLOUT || c->held.len > 0)
+		write_held(c);
+	if (events & (EPOLLIN | EPOLLHUP | EPOLLERR) && !c->starved && !c->ours_ended)
+		read_socket(c);
+	watch(c);
+}
+
+void connection_data(struct keeper *k, uint32_t ch, unsigned int stream, const void *data, size_t n)
+{
+	struct connection *c = link_cookie(k->guest.link, ch);
+	size_t took;
+
+	if (!c || stream != 0) {
+		keeper_check(k, link_consumed(k->guest.link, ch, stream, n));
+		return;
+	}
+	took = c->held.len == 0 ? write_socket(c, data, n) : 0;
+	if (took == n)
+		return;
+	if (k->egress->held + n > HELD_MAX ||
+	    buf_put(&c->held, (const char *)data + took, n - took) < 0) {
+		give_up(c, WIRE_TOO_MANY, "too much waits to be sent");
+		return;
+	}
+	k->egress->held += n - took;
+	watch(c);
+}
+
+void connection_eof(struct keeper *k, uint32_t ch, unsigned int stream)
+{
+	struct connection *c = link_cookie(k->guest.link, ch);
+
+	if (!c || stream != 0)
+		return;
+	c->theirs_ended = true;
+	pass_eof(c);
+}
+
+void connection_credit(struct keeper *k, uint32_t ch, unsigned int stream)
+{
+	struct connection *c = link_cookie(k->guest.link, ch);
+
+	if (!c || stream != 0 || !c->starved)
+		return;
+	c->starved = false;
+	watch(c);
+}
+
+void connection_closed(struct keeper *k, uint32_t ch, const struct fields *f)
+{
+	struct connection *c = link_cookie(k->guest.link, ch);
+
+	if (!c)
+		return;
+	c->ch = 0; /* gone already */
+	c->left = c->theirs_ended && c->ours_ended &&
+		  fields_number(f, TAG_CODE, WIRE_IO) == WIRE_DONE;
+	if (!c->left || !c->open)
+		give_up(c, WIRE_DONE, NULL);
+}
+
+/* ---- what the broker says ---- */
+
+void connection_reported(const struct broker_event *ev)
+{
+	struct connection *c = ev->cookie;
+
+	if (ev->what == BROKER_ALLOW)
+		return;
+	c->open = false;
+	if (c->left) {
+		put_aside(c);
+		return;
+	}
+	/* A good end is what was read and not passed on yet, and then EOF. */
+	if (ev->what == BROKER_END && ev->reason == BROKER_OK && c->ch != 0) {
+		if (c->ours_ended)
+			close_socket(c);
+		return;
+	}
+	cut(c, code_of(ev->reason), broker_reason_text(ev->reason));
+}
+
+void connection_reply(void *arg, void *cookie, int fd, bool ok, enum broker_reason reason)
+{
+	struct connection *c = cookie;
+
+	if (ok && c->ch != 0)
+		keeper_check(c->keeper, link_accept(c->keeper->guest.link, c->ch, NULL));
+}
+
+/* ---- its beginning ---- */
+
+/* As a rule writes it: a name, or an address, IPv6 in brackets. What is the sandbox's own, its
+ * loopback and the addresses that stand for names, is nothing out here. */
+static int parse_target(const struct fields *f, struct target *ret)
+{
+	char text[HOST_MAX + sizeof(":65535")];
+	struct err e = ERR_INIT;
+	const char *host = "";
+	size_t pos = 0, n = 0;
+	uint32_t v4;
+	int len, r;
+
+	(void)fields_next(f, TAG_HOST, &pos, &host, &n);
+	len = snprintf(text, sizeof(text), "%.*s:%u", (int)n, host,
+		       (unsigned int)fields_number(f, TAG_PORT, 0));
+	r = target_parse(text, (size_t)len, ret, &e);
+	if (r < 0 || !ret->is_addr)
+		return r;
+	memcpy(&v4, ret->addr.bytes, sizeof(v4));
+	if (addr_classify(&ret->addr) == ADDR_LOOPBACK ||
+	    (ret->addr.family == 4 && pool_has(be32toh(v4))))
+		return -EACCES;
+	return 0;
+}
+
+/* A guest that does not take what is left of streams that have ended keeps no place for others. */
+static void make_place(struct keeper *k)
+{
+	struct egress *g = k->egress;
+
+	for (struct connection *c = g->connections, *next;
+	     c && g->n_sockets >= k->spec->egress.streams; c = next) {
+		next = c->next;
+		if (!c->open && c->src.fd >= 0)
+			cut(c, WIRE_GONE, "its end was not read in time");
+	}
+}
+
+static struct connection *connection_new(struct keeper *k, uint32_t ch, int *ret_theirs)
+{
+	struct connection *c = calloc(1, sizeof(*c));
+	struct egress *g = k->egress;
+	int pair[2];
+
+	if (!c || socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) < 0) {
+		free(c);
+		return NULL;
+	}
+	*c = (struct connection){ .keeper = k, .ch = ch, .open = true, .next = g->connections };
+	c->src = (struct loop_fd){ .cb = on_socket, .arg = c, .fd = pair[0] };
+	c->held.max = WIRE_CREDIT_START;
+	if (g->connections)
+		g->connections->prev = c;
+	g->connections = c;
+	g->n_sockets++;
+	link_set_cookie(k->guest.link, ch, c);
+	*ret_theirs = pair[1];
+	return c;
+}
+
+static void refuse(struct keeper *k, uint32_t ch, enum wire_code code, const char *text)
+{
+	keeper_check(k, link_close(k->guest.link, ch, code, text));
+}
+
+static void open_connect(struct keeper *k, uint32_t ch, const struct fields *f)
+{
+	struct broker_request req = { .fd = -EBADF, .proxy = true };
+	struct connection *c;
+
+	if (parse_target(f, &req.target) < 0) {
+		refuse(k, ch, WIRE_PERMISSION, "neither the name of a host nor an address of one");
+		return;
+	}
+	if (!journal_works(k)) {
+		refuse(k, ch, WIRE_TOO_MANY, "the audit log cannot be written");
+		return;
+	}
+	make_place(k);
+	c = connection_new(k, ch, &req.fd);
+	if (!c) {
+		refuse(k, ch, WIRE_TOO_MANY, "out of memory or descriptors");
+		return;
+	}
+	req.cookie = c;
+	broker_open(k->egress->broker, &req);
+	watch(c);
+}
+
+static void open_ask(struct keeper *k, uint32_t ch, const struct fields *f)
+{
+	struct err e = ERR_INIT;
+	const char *host = "";
+	size_t pos = 0, n = 0;
+	struct name name;
+
+	(void)fields_next(f, TAG_HOST, &pos, &host, &n);
+	if (name_parse(host, n, &name, &e) < 0) {
+		refuse(k, ch, WIRE_PERMISSION, "not the name of a host");
+	} else if (!egress_may_resolve(k, &name)) {
+		refuse(k, ch, WIRE_PERMISSION, "not allowed by the policy of this sandbox");
+	} else {
+		keeper_check(k, link_accept(k->guest.link, ch, NULL));
+		refuse(k, ch, WIRE_DONE, NULL);
+	}
+}
+
+void connection_opened(struct keeper *k, uint32_t ch, enum wire_op op, const struct fields *f)
+{
+	if (op == WIRE_OP_CONNECT)
+		open_connect(k, ch, f);
+	else
+		open_ask(k, ch, f);
+}
+
+/* ---- all of them ---- */
+
+void connections_wake(struct keeper *k)
+{
+	struct egress *g = k->egress;
+
+	if (!g || !g->starved || !link_ready(k->guest.link))
+		return;
+	g->starved = false;
+	for (struct connection *c = g->connections, *next; c; c = next) {
+		next = c->next;
+		if (!c->starved || link_credit(k->guest.link, c->ch, 0) == 0)
+			continue;
+		c->starved = false;
+		watch(c);
+	}
+}
+
+void connections_sweep(struct keeper *k)
+{
+	struct egress *g = k->egress;
+
+	while (g && g->over) {
+		struct connection *c = g->over;
+
+		g->over = c->next;
+		free(c);
+	}
+}
+
+void connections_done(struct keeper *k)
+{
+	while (k->egress && k->egress->connections)
+		give_up(k->egress->connections, WIRE_GONE, "the sandbox has ended");
+	connections_sweep(k);
+}

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A snapshot of a running machine, as a client asks for it. The warden makes the directory and
+ * copies the disk; between, the guest is put to sleep and QEMU writes its memory:
+ *
+ *   client: save  ->  warden: a file  ->  guest: asleep  ->  QEMU: stopped, written  ->  warden:
+ * the disk and the rest, all of it on disk  ->  QEMU goes on, the guest is woken  ->  client: its
+ * name
+ *
+ * One at a time. What goes wrong on the way leaves the machine as it was, awake; but a guest that
+ * does not fall asleep is at fault, and ends. One that is to be suspended does not go on: the
+ * warden ends it when its snapshot is whole.
+ */
+#include <string.h>
+#include <sys/random.h>
+
+#include "clock.h"
+#include "fault.h"
+#include "log.h"
+#include "qemu.h"
+#include "serve.h"
+
+enum {
+	ASLEEP_MS = 20 * 1000,
+};
+
+/* ---- the end ---- */
+
+static void record_end(struct keeper *k, const char *result)
+{
+	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
+
+	audit_put_number(&p, "n", k->save.number);
+	audit_put_text(&p, "op", k->save.suspend ? "suspend" : "snapshot");
+	if (k->save.name[0])
+		audit_put_text(&p, "snapshot", k->save.name);
+	if (result)
+		audit_put_text(&p, "result", result);
+	journal_outcome(k, AUDIT_LIFE_END, &p);
+}
+
+static void tell(struct keeper *k, const char *failure)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(128);
+	struct save s = k->save;
+	struct link *l = s.client ? s.client->port.link : NULL;
+
+	record_end(k, failure);
+	k->save = (struct save){ .orders = s.orders };
+	if (!l)
+		return;
+	fields_put_text(&b, TAG_NAME, s.name);
+	if (!failure)
+		client_check(s.client, b.err ? b.err : link_accept(l, s.ch, &b));
+	client_check(s.client, link_close(l, s.ch, failure ? WIRE_IO : WIRE_DONE, failure));
+}
+
+void save_wake(struct keeper *k)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(128);
+	uint8_t seed[WIRE_SEED];
+
+	if (getrandom(seed, sizeof(seed), 0) != (ssize_t)sizeof(seed)) {
+		keeper_stop(k, KEEPER_FAILED);
+		return;
+	}
+	fields_put_bytes(&b, TAG_SEED, seed, sizeof(seed));
+	fields_put_number(&b, TAG_TIME, clock_wall());
+	keeper_check(k, b.err ? b.err : link_wake(k->guest.link, &b));
+}
+
+static void on_going_on(struct keeper *k)
+{
+	save_wake(k);
+	tell(k, k->save.failed ? "no snapshot was made: the sandbox's log says why" : NULL);
+}
+
+static void go_on(struct keeper *k)
+{
+	if (!machine_run(k, QEMU_BOOT, on_going_on))
+		keeper_stop(k, KEEPER_FAILED);
+}
+
+/* ---- the way there ---- */
+
+static void on_saved(struct keeper *k)
+{
+	k->save.failed = k->machine.failed;
+	if (note_send(k->warden.fd, NOTE_SAVED, k->save.failed, NULL, 0) < 0)
+		keeper_stop(k, KEEPER_FAILED);
+}
+
+static void on_awake(struct loop_timer *t)
+{
+	log_error("the guest does not fall asleep");
+	keeper_stop(t->arg, KEEPER_GUEST_BROKE);
+}
+
+void save_asleep(struct keeper *k)
+{
+	(void)FAULT("save-asleep");
+	loop_del_timer(&k->save.timer);
+	if (!machine_save(k, TAKE_FD(k->save.file), on_saved))
+		keeper_stop(k, KEEPER_FAILED);
+}
+
+bool save_begin(struct keeper *k, const int *files, size_t n)
+{
+	if (!k->save.active || k->save.begun)
+		return false;
+	if (n == 0) {
+		tell(k, "no snapshot can be made: the sandbox's log says why");
+		return true;
+	}
+	k->save.begun = true;
+	k->save.file = files[0];
+	k->save.timer = (struct loop_timer){ .cb = on_awake, .arg = k };
+	keeper_check(k, link_sleep(k->guest.link));
+	keeper_check(k, loop_set_timer(k->loop, &k->save.timer,
+				       clock_mono() + ASLEEP_MS * NSEC_PER_MSEC));
+	return n == 1;
+}
+
+bool save_finished(struct keeper *k, uint64_t number)
+{
+	if (!k->save.begun)
+		return false;
+	k->save.failed = number == 0;
+	if (number != 0)
+		save_name(number, k->save.name);
+	if (k->save.suspend && !k->save.failed)
+		tell(k, NULL); /* the warden ends it */
+	else
+		go_on(k);
+	return true;
+}
+
+/* ---- clients ---- */
+
+static int record_wish(struct keeper *k, uint64_t number, bool suspend)
+{
+	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
+
+	audit_put_number(&p, "n", number);
+	audit_put_text(&p, "op", suspend ? "suspend" : "snapshot");
+	return journal_append(k, AUDIT_LIFE, &p);
+}
+
+static const char *obstacle(const struct keeper *k)
+{
+	if (!k->spec->microvm)
+		return "only a sandbox of level microvm can be saved; 'hutch commit' keeps the "
+		       "files "
+		       "of this one";
+	return k->save.active ? "a snapshot is being made" : NULL;
+}
+
+void save_opened(struct client *c, uint32_t ch, const struct fields *f)
+{
+	struct keeper *k = c->keeper;
+	const bool suspend = fields_number(f, TAG_WANT, 0) == WIRE_PAUSED;
+	const char *why = obstacle(k);
+	const uint64_t number = k->save.orders + 1;
+
+	if (k->life.paused) {
+		life_refuse(c, ch);
+		return;
+	}
+	if (!why && record_wish(k, number, suspend) < 0)
+		why = "the audit log cannot be written, so nothing is done";
+	if (why) {
+		client_check(c, link_close(c->port.link, ch, WIRE_UNSUPPORTED, why));
+		return;
+	}
+	k->save = (struct save){ .active = true,
+				 .suspend = suspend,
+				 .client = c,
+				 .ch = ch,
+				 .number = number,
+				 .orders = number,
+				 .file = -EBADF };
+	if (note_send(k->warden.fd, NOTE_WANT_SAVE, suspend, NULL, 0) < 0)
+		keeper_stop(k, KEEPER_FAILED);
+}
+
+void save_drop(const struct client *c, uint32_t ch)
+{
+	struct save *s = &c->keeper->save;
+
+	if (s->active && s->client == c && (ch == 0 || s->ch == ch))
+		s->client = NULL;
+}
+
+void save_done(struct keeper *k)
+{
+	if (!k->save.active)
+		return;
+	loop_del_timer(&k->save.timer);
+	k->save.file = fd_close(k->save.file);
+}

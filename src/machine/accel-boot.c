@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A guest, booted to see whether KVM works: the machine that sandboxes have, with the kernel and
+ * the initrd that they have, and with empty disks. It is good as soon as its agent has mounted its
+ * image, which is empty, and opened the channel; it is given nothing to do, no code of anybody's
+ * runs in it, and it is killed in any case. So QEMU has no jail here: it runs as who asked, with
+ * its own filter of system calls.
+ */
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+
+#include "accel-inner.h"
+#include "clock.h"
+#include "fd.h"
+#include "proc.h"
+#include "qemu.h"
+#include "qmp.h"
+#include "str.h"
+
+enum {
+	GUEST_MEMORY = 256 << 20,
+	DISK_SIZE = 1 << 20,
+};
+
+struct boot {
+	int channel, qmp, said; /* our ends; `said` is what QEMU writes to its stderr */
+	struct proc qemu;
+	struct buf line;
+	uint64_t deadline;
+};
+
+static void boot_done(struct boot *b)
+{
+	proc_done(&b->qemu);
+	(void)fd_close(b->channel);
+	(void)fd_close(b->qmp);
+	(void)fd_close(b->said);
+	buf_done(&b->line);
+}
+
+/* What QEMU gets: as 2, and from 3 on. */
+struct ends {
+	int err, more[QEMU_FD_DISK - 2];
+};
+
+static void ends_done(struct ends *n)
+{
+	(void)fd_close(n->err);
+	for (size_t i = 0; i < ARRAY_SIZE(n->more); i++)
+		(void)fd_close(n->more[i]);
+}
+
+/* QEMU takes a descriptor that was opened as it would open the file itself. */
+static int make_disk(const char *data, size_t n, int flags, int *ret)
+{
+	_cleanup_close_ int fd = memfd_create("hutch-accel", MFD_CLOEXEC);
+	char path[64];
+	int r;
+
+	if (fd < 0 || ftruncate(fd, DISK_SIZE) < 0)
+		return -errno;
+	r = fd_write_all(fd, data, n);
+	if (r < 0)
+		return r;
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	*ret = open(path, flags | O_CLOEXEC);
+	return *ret < 0 ? -errno : 0;
+}
+
+static int make_pair(int *ours, int *theirs)
+{
+	int fds[2];
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) < 0)
+		return -errno;
+	*ours = fds[0];
+	*theirs = fds[1];
+	return 0;
+}
+
+static int make_ends(struct boot *b, struct ends *n)
+{
+	char root[ACCEL_ROOT_SIZE];
+	int fds[2], r;
+
+	if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) < 0)
+		return -errno;
+	b->said = fds[0];
+	n->err = fds[1];
+	r = make_pair(&b->channel, &n->more[QEMU_FD_CHANNEL - 3]);
+	if (r == 0)
+		r = make_pair(&b->qmp, &n->more[QEMU_FD_QMP - 3]);
+	accel_empty_root(root);
+	if (r == 0)
+		r = make_disk(root, sizeof(root), O_RDONLY, &n->more[QEMU_FD_ROOT - 3]);
+	return r < 0 ? r : make_disk("", 0, O_RDWR, &n->more[QEMU_FD_DISK - 3]);
+}
+
+/* The arguments of a sandbox's machine name files of its jail. */
+static void name_files(const char **argv, const char *kernel, const char *initrd)
+{
+	for (; *argv; argv++)
+		if (str_eq(*argv, QEMU_KERNEL))
+			*argv = kernel;
+		else if (str_eq(*argv, QEMU_INITRD))
+			*argv = initrd;
+}
+
+static int start(struct boot *b, const char *qemu, const char *kernel, const char *initrd,
+		 struct err *e)
+{
+	static const struct qemu_machine machine = {
+		.start = QEMU_BOOT, .kvm = true, .memory = GUEST_MEMORY, .vcpus = 1
+	};
+	_cleanup_buf_ struct buf text = BUF_INIT(QEMU_TEXT_MAX);
+	_cleanup_(ends_done) struct ends n = { -EBADF, { -EBADF, -EBADF, -EBADF, -EBADF } };
+	const char *argv[QEMU_ARGS_MAX] = { NULL };
+	struct proc_spec spec = { .path = qemu, .argv = argv, .in = -EBADF, .out = -EBADF };
+	int r = make_ends(b, &n);
+
+	if (r == 0)
+		r = qemu_arguments(&machine, qemu, &text, argv);
+	if (r < 0)
+		return err_set(e, r, "cannot prepare a guest: %s", strerror(-r));
+	name_files(argv, kernel, initrd);
+	spec.err = n.err;
+	spec.more = n.more;
+	spec.n_more = ARRAY_SIZE(n.more);
+	spec.own_session = true;
+	return proc_spawn(&spec, &b->qemu, e);
+}
+
+/* The last line of what QEMU has said, of all that a pipe holds. */
+static void last_words(struct boot *b, char *out, size_t n)
+{
+	_cleanup_buf_ struct buf shown = BUF_INIT(8192);
+	char text[2048];
+	char *line = text, *end;
+	ssize_t got = read(b->said, text, sizeof(text) - 1);
+
+	out[0] = '\0';
+	if (got <= 0)
+		return;
+	text[got] = '\0';
+	while ((end = strchr(line, '\n')) && end[1])
+		line = end + 1;
+	(void)str_escape(&shown, line, strcspn(line, "\n"));
+	(void)snprintf(out, n, "%s", buf_text(&shown));
+	str_make_utf8(out);
+}
+
+/* What a line of QEMU's decides: ACCEL_NOT_TRIED, if nothing. */
+static enum accel_boot judge_line(const char *line, size_t n)
+{
+	switch (qmp_read_line(line, n)) {
+	case QMP_PORT_OPEN:
+		return ACCEL_BOOTED;
+	case QMP_STOP:
+		return ACCEL_STOPPED;
+	case QMP_ERROR:
+	case QMP_SHUTDOWN:
+	case QMP_WRONG:
+		return ACCEL_ENDED;
+	default:
+		return ACCEL_NOT_TRIED;
+	}
+}
+
+static enum accel_boot judge_lines(struct boot *b)
+{
+	enum accel_boot r = ACCEL_NOT_TRIED;
+	char *end;
+
+	while (r == ACCEL_NOT_TRIED && b->line.len > 0 &&
+	       (end = memchr(b->line.data, '\n', b->line.len))) {
+		size_t n = (size_t)(end - b->line.data);
+
+		r = judge_line(b->line.data, n);
+		buf_consume(&b->line, n + 1);
+	}
+	return r;
+}
+
+/* Reads what is there. QEMU's end closes when it ends. */
+static enum accel_boot read_some(struct boot *b)
+{
+	char *at = buf_reserve(&b->line, 1024);
+	ssize_t n = at ? read(b->qmp, at, 1024) : 0;
+
+	if (n < 0 && (errno == EINTR || errno == EAGAIN))
+		return ACCEL_NOT_TRIED;
+	if (n <= 0)
+		return ACCEL_ENDED;
+	buf_commit(&b->line, (size_t)n);
+	return judge_lines(b);
+}
+
+static enum accel_boot listen_for_it(struct boot *b)
+{
+	enum accel_boot r = ACCEL_NOT_TRIED;
+
+	while (r == ACCEL_NOT_TRIED) {
+		uint64_t now = clock_mono();
+		struct pollfd p = { .fd = b->qmp, .events = POLLIN };
+		int n;
+
+		if (now >= b->deadline)
+			return ACCEL_LATE;
+		n = poll(&p, 1, (int)((b->deadline - now) / NSEC_PER_MSEC) + 1);
+		if (n < 0 && errno != EINTR)
+			return ACCEL_ENDED;
+		if (n > 0)
+			r = read_some(b);
+	}
+	return r;
+}
+
+int accel_boot(const char *qemu, const char *kernel, const char *initrd, uint64_t deadline_ms,
+	       struct accel_tried *ret, struct err *e)
+{
+	static const char go[] = "{\"execute\": \"qmp_capabilities\"}\n{\"execute\": \"cont\"}\n";
+	_cleanup_(boot_done) struct boot b = { .channel = -EBADF,
+					       .qmp = -EBADF,
+					       .said = -EBADF,
+					       .qemu = PROC_INIT,
+					       .line = BUF_INIT(QMP_LINE_MAX + 1024) };
+	struct accel_tried tried = { .deadline_ms = deadline_ms };
+	int r;
+
+	b.deadline = clock_mono() + deadline_ms * NSEC_PER_MSEC;
+	r = start(&b, qemu, kernel, initrd, e);
+	if (r < 0)
+		return r;
+	/* One that ended at once is told by what is read from it, not by a signal of ours. */
+	if (send(b.qmp, go, sizeof(go) - 1, MSG_NOSIGNAL) == (ssize_t)sizeof(go) - 1)
+		tried.boot = listen_for_it(&b);
+	else
+		tried.boot = ACCEL_ENDED;
+	if (tried.boot == ACCEL_ENDED)
+		last_words(&b, tried.text, sizeof(tried.text));
+	*ret = tried;
+	return 0;
+}

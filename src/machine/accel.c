@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The choice. What is seen costs nothing and is looked at each time; what a guest has shown is in
+ * accel.json until the host boots again, or QEMU or the kernel changes. Whoever finds no verdict
+ * makes it under a lock, so that ten sandboxes that start at once wait for one guest.
+ */
+#include "accel.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "accel-inner.h"
+#include "fd.h"
+#include "host-config.h"
+#include "machine.h"
+#include "path.h"
+#include "proc.h"
+#include "qemu.h"
+
+/* All that a verdict is made of, and where it is kept. */
+struct subject {
+	int dir;
+	const struct machine_kernel *kernel;
+	char qemu[512];
+	struct accel_key key;
+	struct accel_seen seen;
+};
+
+static void subject_done(struct subject *s)
+{
+	(void)fd_close(s->dir);
+}
+
+static int identify_qemu(struct subject *s, struct err *e)
+{
+	struct stat st;
+
+	if (proc_find(QEMU_PROGRAM, s->qemu, sizeof(s->qemu)) < 0 || stat(s->qemu, &st) < 0)
+		return err_set(e, -ENOENT,
+			       QEMU_PROGRAM " is not installed: apt-get install qemu-system-x86");
+	(void)snprintf(s->key.qemu, sizeof(s->key.qemu), "%llu:%llu:%llu:%lld.%09ld",
+		       (unsigned long long)st.st_dev, (unsigned long long)st.st_ino,
+		       (unsigned long long)st.st_size, (long long)st.st_mtim.tv_sec,
+		       st.st_mtim.tv_nsec);
+	return 0;
+}
+
+static int subject_open(struct subject *s, bool make, struct err *e)
+{
+	char path[IMAGE_HOME_MAX];
+	int r = identify_qemu(s, e);
+
+	if (r == 0 && !s->kernel)
+		r = err_set(e, -ENOENT, "no guest kernel is installed: hutch image kernel");
+	if (r < 0)
+		return r;
+	(void)snprintf(s->key.kernel, sizeof(s->key.kernel), "%s", s->kernel->digest);
+	r = fd_read_line(AT_FDCWD, "/proc/sys/kernel/random/boot_id", s->key.boot,
+			 sizeof(s->key.boot));
+	if (r < 0)
+		return err_set(e, r, "cannot read the boot id: %s", strerror(-r));
+	return image_home_open(MACHINE_HOME, make, path, &s->dir, e);
+}
+
+static int lock(const struct subject *s, int *ret, struct err *e)
+{
+	_cleanup_close_ int fd = path_open_nofollow(s->dir, "accel.lock", O_RDWR | O_CREAT, 0600);
+
+	if (fd < 0)
+		return err_set(e, fd, "cannot open the lock of accel.json: %s", strerror(-fd));
+	if (RETRY_EINTR(flock(fd, LOCK_EX)) < 0)
+		return err_errno(e, "cannot lock accel.json");
+	*ret = TAKE_FD(fd);
+	return 0;
+}
+
+/* Boots a guest and keeps what came of it. The lock is held. */
+static int make_verdict(const struct subject *s, struct accel_verdict *ret, struct err *e)
+{
+	struct accel_tried tried = { 0 };
+	struct host_config config = HOST_CONFIG_INIT;
+	int r = host_config_load(&config, e);
+
+	if (r == 0 && s->seen.device == 0)
+		r = accel_boot(s->qemu, s->kernel->kernel, s->kernel->initrd, config.accel_timeout,
+			       &tried, e);
+	if (r < 0)
+		return r;
+	accel_judge(&s->seen, &tried, ret);
+	return accel_store(s->dir, &s->key, ret, e);
+}
+
+/* The verdict that is there or, with `probe`, a new one. -ENOENT: there is none. */
+static int find_verdict(const struct subject *s, bool probe, struct accel_verdict *ret,
+			struct err *e)
+{
+	_cleanup_close_ int held = -EBADF;
+	int r = accel_load(s->dir, &s->key, ret);
+
+	if (r == 0)
+		return 0;
+	if (!probe)
+		return err_set(e, -ENOENT, "hutch doctor --probe does it");
+	r = lock(s, &held, e);
+	if (r < 0)
+		return r;
+	return accel_load(s->dir, &s->key, ret) == 0 ? 0 : make_verdict(s, ret, e);
+}
+
+static void see(struct accel_seen *ret)
+{
+	_cleanup_close_ int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	accel_see(root, geteuid(), ret);
+}
+
+/* Whether KVM works, or why not, as far as that is known: *ret_known. */
+static int judge(const struct machine_kernel *kernel, bool probe, struct accel_verdict *ret,
+		 bool *ret_known, struct err *e)
+{
+	_cleanup_(subject_done) struct subject s = { .dir = -EBADF, .kernel = kernel };
+	const struct accel_tried nothing = { 0 };
+	bool hopeless;
+	int r;
+
+	see(&s.seen);
+	hopeless = accel_hopeless(&s.seen);
+	accel_judge(&s.seen, &nothing, ret);
+	probe = probe && !hopeless;
+	r = subject_open(&s, probe, e);
+	if (r == 0)
+		r = find_verdict(&s, probe, ret, e);
+	/* What a guest has shown is told if it is known; it does not change this outcome. */
+	if (hopeless)
+		ret->works = false;
+	*ret_known = hopeless || r == 0;
+	if (*ret_known || probe)
+		return *ret_known ? 0 : r;
+	(void)snprintf(ret->why, sizeof(ret->why), "KVM: not checked yet: %.200s", e->msg);
+	return 0;
+}
+
+int accel_choose(const struct machine_kernel *kernel, bool probe, enum accel *ret,
+		 char why[static ACCEL_WHY_MAX], struct err *e)
+{
+	struct accel_verdict v = { 0 };
+	enum accel_wish wish;
+	bool known = false;
+	int r = accel_wish(&wish, e);
+
+	if (r < 0)
+		return r;
+	if (wish == ACCEL_WANT_TCG) {
+		(void)snprintf(why, ACCEL_WHY_MAX, "TCG is configured");
+		*ret = ACCEL_TCG;
+		return 0;
+	}
+	r = judge(kernel, probe, &v, &known, e);
+	if (r < 0)
+		return r;
+	if (!v.works && known && wish == ACCEL_WANT_KVM)
+		return err_set(e, -ENOTSUP, "KVM is configured and does not work: %s", v.why);
+	(void)snprintf(why, ACCEL_WHY_MAX, "%s", v.why);
+	*ret = v.works ? ACCEL_KVM : ACCEL_TCG;
+	return 0;
+}
+
+int accel_probe(const struct machine_kernel *kernel, struct err *e)
+{
+	_cleanup_(subject_done) struct subject s = { .dir = -EBADF, .kernel = kernel };
+	_cleanup_close_ int held = -EBADF;
+	struct accel_verdict v;
+	int r = subject_open(&s, true, e);
+
+	if (r == 0)
+		r = lock(&s, &held, e);
+	if (r < 0)
+		return r;
+	see(&s.seen);
+	return make_verdict(&s, &v, e);
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "host-config.h"
+
+#include <string.h>
+
+#include "default-store.h"
+#include "reading.h"
+#include "str.h"
+
+const char *const accel_wish_names[] = {
+	[ACCEL_AUTO] = "auto",
+	[ACCEL_WANT_KVM] = "kvm",
+	[ACCEL_WANT_TCG] = "tcg",
+	NULL,
+};
+
+/* clang-format off */
+static const struct key host_keys[] = {
+	{ "accel", KEY_WORD, .words = accel_wish_names, .field = offsetof(struct host_config, accel) },
+	{ "accel_timeout", KEY_DURATION, .min = 1000, .max = 600 * 1000,
+	  .field = offsetof(struct host_config, accel_timeout) },
+	{ 0 }
+};
+/* clang-format on */
+
+static void read_key(struct reading *rd, const struct yaml_node *n, struct host_config *ret)
+{
+	size_t was = reading_enter(rd, n->key, 0);
+	const struct key *k = host_keys;
+
+	while (k->name && !str_eq(k->name, n->key))
+		k++;
+	if (!k->name)
+		reading_unknown_key(rd, host_keys, n);
+	else if (k->type == KEY_WORD)
+		read_word(rd, k, n, (char *)ret + k->field);
+	else
+		read_number(rd, k, n, (char *)ret + k->field);
+	reading_leave(rd, was);
+}
+
+void host_config_read(const struct source *src, struct host_config *ret, struct diags *d)
+{
+	_cleanup_arena_ struct arena arena = ARENA_INIT;
+	struct reading rd = { .d = d };
+	const struct yaml_node *root = yaml_read(&arena, src, d);
+
+	if (!root || !reading_is_kind(&rd, root, YAML_MAP, "a mapping"))
+		return;
+	yaml_foreach (n, root)
+		read_key(&rd, n, ret);
+}
+
+/* The first that is there; *ret is NULL if none is. */
+static int find(struct default_store *s, const struct source **ret, struct err *e)
+{
+	char path[4096];
+	int r = -ENOENT;
+
+	for (size_t i = 0; (r == -ENOENT || r == -ENOTDIR) && s->dirs[i]; i++) {
+		if ((size_t)snprintf(path, sizeof(path), "%s/host.yaml", s->dirs[i]) >=
+		    sizeof(path))
+			return err_set(e, -ENAMETOOLONG, "'%.80s...' is too long", s->dirs[i]);
+		r = store_read(&s->store, path, ret, e);
+	}
+	if (r == -ENOENT || r == -ENOTDIR) {
+		*ret = NULL;
+		r = 0;
+	}
+	return r;
+}
+
+int host_config_load(struct host_config *ret, struct err *e)
+{
+	_cleanup_default_store_ struct default_store store = { 0 };
+	struct host_config config = HOST_CONFIG_INIT;
+	_cleanup_diags_ struct diags d = { 0 };
+	const struct source *src = NULL;
+	int r;
+
+	r = default_store_open(&store, NULL, 0, e);
+	if (r == 0)
+		r = find(&store, &src, e);
+	if (r < 0)
+		return r;
+	if (src)
+		host_config_read(src, &config, &d);
+	r = diags_result(&d);
+	if (r == -ENOMEM)
+		return err_oom(e);
+	if (r < 0) {
+		diags_sort(&d);
+		return diags_first(&d, r, e);
+	}
+	*ret = config;
+	return 0;
+}
+
+int accel_wish(enum accel_wish *ret, struct err *e)
+{
+	const char *text = getenv("HUTCH_ACCEL");
+	struct host_config config = HOST_CONFIG_INIT;
+	int r;
+
+	for (unsigned int i = 0; text && accel_wish_names[i]; i++)
+		if (str_eq(text, accel_wish_names[i])) {
+			*ret = i;
+			return 0;
+		}
+	if (text && text[0])
+		return err_set(e, -EINVAL, "HUTCH_ACCEL is '%.40s', not auto, kvm or tcg", text);
+	r = host_config_load(&config, e);
+	if (r == 0)
+		*ret = config.accel;
+	return r;
+}

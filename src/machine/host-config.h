@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * host.yaml: what whoever runs this host has decided for all sandboxes on it; hutch-host(5). The
+ * first of the directories in which agents are looked for that has the file.
+ */
+#pragma once
+
+#include "accel.h"
+#include "diag.h"
+
+struct host_config {
+	unsigned int accel;	/* enum accel_wish */
+	uint64_t accel_timeout; /* milliseconds: how long a guest may take to boot with KVM */
+};
+
+#define HOST_CONFIG_INIT                                    \
+	{                                                   \
+		.accel = ACCEL_AUTO, .accel_timeout = 15000 \
+	}
+
+/* The words of `accel`, by enum accel_wish; ended by NULL. */
+extern const char *const accel_wish_names[];
+
+/* Reads one file. What is wrong goes to `d`, all of it; *ret, which has the
+ * defaults, gets what is right. */
+void host_config_read(const struct source *src, struct host_config *ret, struct diags *d);
+
+/* This host's: all defaults if there is none. -EINVAL with the first thing that is wrong. */
+int host_config_load(struct host_config *ret, struct err *e);

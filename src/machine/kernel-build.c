@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The small kernel, built from Debian's source. What a build runs is thousands of lines of make and
+ * shell: it has no privileges. Root gives it ids that own nothing on the host and takes all
+ * capabilities away; a user's build runs as that user. Neither can gain any (no_new_privs).
+ *
+ * The build uses absolute paths, and what hutch keeps is closed to other ids, so it stands in
+ * $TMPDIR or /var/tmp, in a directory of its own with a known name: one that was interrupted is
+ * removed by the next. What it gives is one file, of which size and kind are checked.
+ */
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "clock.h"
+#include "fd.h"
+#include "guest-kernel.h"
+#include "ids.h"
+#include "kernel-inner.h"
+#include "path.h"
+#include "proc.h"
+#include "str.h"
+#include "tool-run.h"
+#include "tree.h"
+#include "unpack-kernel.h"
+
+enum {
+	ARGV_MAX = 32,
+	CONFIG_MAX = 1 << 20,
+	BUILDER = 65534, /* of the ids of images: the one that owns nothing in them either */
+	COMPILER_S = 10,
+};
+
+struct build {
+	struct kernel_work *work;
+	char path[PATH_MAX];		 /* of the source */
+	char uid[32], gid[32], jobs[16]; /* arguments */
+	unsigned int count;		 /* files compiled */
+	char error[160];		 /* the first line that looks like one */
+};
+
+/* ---- what has to be there ---- */
+
+static const struct {
+	const char *program, *package;
+} needed[] = {
+	{ "make", "make" },   { "gcc", "gcc" },	    { "ld", "binutils" },
+	{ "flex", "flex" },   { "bison", "bison" }, { "bc", "bc" },
+	{ "xz", "xz-utils" }, { "tar", "tar" },	    { "setpriv", "util-linux" },
+};
+
+static int check_programs(struct err *e)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(256);
+	char path[PATH_MAX];
+
+	for (size_t i = 0; i < ARRAY_SIZE(needed); i++)
+		if (proc_find(needed[i].program, path, sizeof(path)) < 0)
+			(void)buf_printf(&b, " %s", needed[i].package);
+	if (access("/usr/include/libelf.h", F_OK) < 0)
+		(void)buf_puts(&b, " libelf-dev");
+	return b.len > 0 ? err_set(e, -ENOENT, "to build a kernel: apt-get install%s", buf_text(&b))
+			 : 0;
+}
+
+int kernel_build_inputs(struct buf *b, struct err *e)
+{
+	static const char *const argv[] = { "gcc", "--version", NULL };
+	_cleanup_buf_ struct buf out = BUF_INIT(4096);
+	char path[PATH_MAX];
+	int status, r = check_programs(e);
+
+	if (r == 0 && proc_find("gcc", path, sizeof(path)) < 0)
+		r = err_set(e, -ENOENT, "there is no gcc");
+	if (r == 0)
+		r = proc_capture(path, argv, false, clock_mono() + COMPILER_S * NSEC_PER_SEC, &out,
+				 &status, e);
+	if (r < 0)
+		return r;
+	(void)buf_put(b, guest_kernel_text, guest_kernel_text_n);
+	(void)buf_put(b, buf_text(&out), strcspn(buf_text(&out), "\n"));
+	return 0;
+}
+
+/* ---- the place ---- */
+
+/* Removes one that an interrupted build of ours left. */
+static int clear_place(int tmp, const char *name, struct err *e)
+{
+	struct stat st;
+	int r;
+
+	if (fstatat(tmp, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? 0 : err_errno(e, "cannot look at '%s'", name);
+	if (st.st_uid != geteuid() && geteuid() != 0)
+		return err_set(e, -EPERM, "'%s' belongs to uid %u: remove it, or set TMPDIR", name,
+			       (unsigned int)st.st_uid);
+	r = tree_remove(tmp, name);
+	return r < 0 ? err_set(e, r, "cannot remove '%s': %s", name, strerror(-r)) : 0;
+}
+
+/* The directory, with the configuration in it, belongs to the builder. */
+static int make_place(struct build *b, int *ret_tmp, char name[static 64], struct err *e)
+{
+	const char *tmp_path = getenv("TMPDIR");
+	_cleanup_close_ int tmp = -EBADF, dir = -EBADF;
+	struct id_ranges ids = { 0 };
+	int r = geteuid() == 0 ? ids_find(&ids, e) : 0;
+
+	if (r < 0)
+		return r;
+	if (!tmp_path || tmp_path[0] != '/')
+		tmp_path = "/var/tmp";
+	tmp = RETRY_EINTR(open(tmp_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+	if (tmp < 0)
+		return err_errno(e, "cannot open '%.100s'", tmp_path);
+	(void)snprintf(name, 64, "hutch-kernel-%u", (unsigned int)geteuid());
+	(void)snprintf(b->path, sizeof(b->path), "%s/%s", tmp_path, name);
+	r = clear_place(tmp, name, e);
+	if (r < 0)
+		return err_wrap(e, "%.100s", tmp_path);
+	if (mkdirat(tmp, name, 0700) < 0)
+		return err_errno(e, "cannot make '%.100s'", b->path);
+	dir = RETRY_EINTR(openat(tmp, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+	if (dir < 0)
+		return err_errno(e, "cannot open '%.100s'", b->path);
+	r = fd_replace_file(dir, "hutch.config", 0644, guest_kernel_text, guest_kernel_text_n, e);
+	if (r < 0)
+		return r;
+	if (geteuid() == 0 && fchown(dir, ids.uid + BUILDER, ids.gid + BUILDER) < 0)
+		return err_errno(e, "cannot give '%.100s' away", b->path);
+	(void)snprintf(b->uid, sizeof(b->uid), "--reuid=%u", ids.uid + BUILDER);
+	(void)snprintf(b->gid, sizeof(b->gid), "--regid=%u", ids.gid + BUILDER);
+	*ret_tmp = TAKE_FD(tmp);
+	return 0;
+}
+
+/* ---- the build ---- */
+
+static void take_line(const char *line, void *arg)
+{
+	struct build *b = arg;
+
+	if (str_has_prefix(line, "  CC ") || str_has_prefix(line, "  AS "))
+		kernel_say(b->work, "compiling", ++b->count);
+	if (b->error[0] == '\0' && (strstr(line, "rror: ") || strstr(line, "*** ")))
+		(void)snprintf(b->error, sizeof(b->error), "%s", line);
+}
+
+/* Runs a command as the builder. */
+static int run_as_builder(struct build *b, int in, const char *const *words, struct err *e)
+{
+	static const char *const dropping[] = { "--clear-groups", "--inh-caps=-all",
+						"--bounding-set=-all" };
+	const char *argv[ARGV_MAX] = { "setpriv", "--no-new-privs", "--pdeathsig",
+				       "KILL" }; /* again: it goes when ids change */
+	size_t n = 4;
+	int r;
+
+	if (geteuid() == 0) {
+		argv[n++] = b->uid;
+		argv[n++] = b->gid;
+		for (size_t i = 0; i < ARRAY_SIZE(dropping); i++)
+			argv[n++] = dropping[i];
+	}
+	while (*words && n < ARGV_MAX - 1)
+		argv[n++] = *words++;
+	assert(!*words);
+	b->error[0] = '\0';
+	r = tool_run(&(struct tool){ .argv = argv,
+				     .package = "util-linux",
+				     .in = in,
+				     .out = -EBADF,
+				     .hold = &b->work->lock,
+				     .line = take_line,
+				     .arg = b },
+		     e);
+	return r == -EIO && b->error[0] ? err_set(e, r, "the kernel was not built: %s", b->error)
+					: r;
+}
+
+/* usr/src/linux-source-6.1.tar.xz, for linux-source-6.1. */
+static int unpack_source(struct build *b, struct err *e)
+{
+	const char *const words[] = {
+		"tar", "-xJf", "-", "--strip-components=1", "-C", b->path, "--no-same-owner", NULL
+	};
+	_cleanup_close_ int fd = -EBADF;
+	char path[256];
+
+	(void)snprintf(path, sizeof(path), "files/usr/src/%s.tar.xz", b->work->package.name);
+	fd = path_open_nofollow(b->work->dir, path, O_RDONLY, 0);
+	if (fd < 0)
+		return err_set(e, fd, "the package has no %s: %s", path, strerror(-fd));
+	kernel_say(b->work, "unpacking the source", 0);
+	return run_as_builder(b, fd, words, e);
+}
+
+/* Options of ours that this version of the kernel does not know, or has under another name. */
+static void say_missing(const struct build *b, int dir)
+{
+	_cleanup_buf_ struct buf config = BUF_INIT(CONFIG_MAX), text = BUF_INIT(CONFIG_MAX);
+	struct err ignored = ERR_INIT;
+	char line[128];
+
+	if (fd_read_file(dir, ".config", &config, &ignored) < 0)
+		return;
+	for (const char *at = guest_kernel_text; *at; at += strcspn(at, "\n"), at += *at == '\n') {
+		int n = (int)strcspn(at, "\n");
+
+		(void)snprintf(line, sizeof(line), "\n%.*s\n", n, at);
+		if (!str_has_prefix(at, "CONFIG_") || at[n - 1] == 'n' ||
+		    strstr(buf_text(&config), line))
+			continue;
+		(void)buf_printf(&text, "%s%.*s", text.len ? ", " : "not in this kernel: ", n, at);
+	}
+	if (text.len > 0)
+		kernel_say(b->work, buf_text(&text), 0);
+}
+
+static int configure(struct build *b, int dir, struct err *e)
+{
+	char config[PATH_MAX + 64];
+	const char *const words[] = { "make", "-s", "-C", b->path, config, "allnoconfig", NULL };
+	int r;
+
+	(void)snprintf(config, sizeof(config), "KCONFIG_ALLCONFIG=%s/hutch.config", b->path);
+	kernel_say(b->work, "configuring", 0);
+	r = run_as_builder(b, -EBADF, words, e);
+	if (r == 0)
+		say_missing(b, dir);
+	return r;
+}
+
+/* Nothing of the place, the time or the builder goes into it. */
+static int compile(struct build *b, struct err *e)
+{
+	const char *const words[] = { "nice",
+				      "make",
+				      b->jobs,
+				      "-C",
+				      b->path,
+				      "KBUILD_BUILD_TIMESTAMP=@0",
+				      "KBUILD_BUILD_USER=hutch",
+				      "KBUILD_BUILD_HOST=hutch",
+				      "vmlinux",
+				      NULL };
+	long n = sysconf(_SC_NPROCESSORS_ONLN);
+
+	(void)snprintf(b->jobs, sizeof(b->jobs), "-j%ld", n > 0 ? n : 1);
+	kernel_say(b->work, "compiling, which takes minutes", 0);
+	return run_as_builder(b, -EBADF, words, e);
+}
+
+static int take_kernel(const struct build *b, int dir, struct err *e)
+{
+	_cleanup_close_ int from = path_open_nofollow(dir, "vmlinux", O_RDONLY | O_NONBLOCK, 0);
+	_cleanup_close_ int to = -EBADF;
+	struct stat st;
+	int r;
+
+	if (from < 0 || fstat(from, &st) < 0 || !S_ISREG(st.st_mode))
+		return err_set(e, -EINVAL, "the build made no vmlinux");
+	r = kernel_create(b->work, "kernel", &to, e);
+	return r < 0 ? r : kernel_copy(from, to, e);
+}
+
+static int build(struct build *b, int tmp, const char *name, struct err *e)
+{
+	_cleanup_close_ int dir = -EBADF;
+	int r;
+
+	dir = RETRY_EINTR(openat(tmp, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+	if (dir < 0)
+		return err_errno(e, "cannot open '%.100s'", b->path);
+	r = unpack_source(b, e);
+	if (r == 0)
+		r = configure(b, dir, e);
+	if (r == 0)
+		r = compile(b, e);
+	if (r == 0)
+		r = take_kernel(b, dir, e);
+	return r < 0 ? r : kernel_write_base(b->work, -EBADF, e);
+}
+
+int kernel_build_small(struct kernel_work *w, struct err *e)
+{
+	struct build b = { .work = w };
+	_cleanup_close_ int tmp = -EBADF;
+	char name[64];
+	int r = make_place(&b, &tmp, name, e);
+
+	if (r < 0)
+		return r;
+	r = build(&b, tmp, name, e);
+	kernel_say(w, "removing the source", 0);
+	(void)tree_remove(tmp, name);
+	return r;
+}

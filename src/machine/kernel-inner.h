@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the makers of kernels share. */
+#pragma once
+
+#include "package.h"
+
+/* A kernel in the making. */
+struct kernel_work {
+	const struct machine_kernel_job *job;
+	struct kernel_package package;
+	char path[IMAGE_HOME_MAX + 64]; /* of the work directory */
+	int dir;			/* the same */
+	int out;			/* directory that becomes the kernel's */
+	int lock;			/* of all this */
+};
+
+/* Written down of a kernel: kernels/NAME.json. `inputs` is also the name of its directory. */
+struct kernel_meta {
+	char inputs[65];
+	char kernel[65], base[65]; /* digests of the two files */
+	char package[128], version[128];
+};
+
+int kernel_meta_read(enum machine_kernel_kind kind, struct kernel_meta *ret, struct err *e);
+int kernel_meta_write(enum machine_kernel_kind kind, const struct kernel_meta *m, struct err *e);
+
+/* Opens a new file of `out`, to be written and read. */
+int kernel_create(const struct kernel_work *w, const char *name, int *ret_fd, struct err *e);
+
+/* Writes base.cpio: directories, /dev/console and, if `modules` is one, what is in there. */
+int kernel_write_base(const struct kernel_work *w, int modules, struct err *e);
+
+/* The package is unpacked in w->dir/files: makes out/kernel and out/base.cpio. */
+int kernel_take_cloud(struct kernel_work *w, struct err *e);
+int kernel_build_small(struct kernel_work *w, struct err *e);
+
+/* What a build depends on but for the package: configuration and compiler. */
+int kernel_build_inputs(struct buf *b, struct err *e);
+
+static inline void kernel_say(const struct kernel_work *w, const char *phase, unsigned int count)
+{
+	if (w->job->say)
+		w->job->say(phase, count, w->job->arg);
+}

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which kernel there is, and the initrd for it. A kernel is made once and kept in a directory that
+ * never changes; kernels/NAME.json says which one it is. The initrd is the kernel's base.cpio and,
+ * behind it, an archive with hutch-guest: the kernel unpacks any number of archives. It is kept by
+ * the digest of both, so a new hutch-guest has a new initrd, and no start ever has an old one.
+ */
+#include <fcntl.h>
+#include <sodium.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "clock.h"
+#include "cpio.h"
+#include "fd.h"
+#include "home.h"
+#include "kernel-inner.h"
+#include "str.h"
+
+enum {
+	META_MAX = 65536,
+	INITRD_MAX = 128 << 20,
+	INITRD_KEPT_S = 3600, /* since the last use */
+};
+
+const char *const machine_kernel_names[] = {
+	[MACHINE_KERNEL_CLOUD] = "cloud",
+	[MACHINE_KERNEL_SMALL] = "small",
+};
+
+static_assert(ARRAY_SIZE(machine_kernel_names) == MACHINE_KERNEL_MAX, "every kind has a name");
+
+/* ---- kernels/NAME.json ---- */
+
+static int copy_text(const json_t *obj, const char *key, char *out, size_t n, struct err *e)
+{
+	const char *text;
+	int r = json_get_string(obj, key, n - 1, &text, e);
+
+	if (r == 0)
+		(void)snprintf(out, n, "%s", text);
+	return r;
+}
+
+static int copy_digest(const json_t *obj, const char *key, char out[static 65], struct err *e)
+{
+	int r = copy_text(obj, key, out, 65, e);
+
+	if (r == 0 && strspn(out, "0123456789abcdef") != 64)
+		r = err_set(e, -EINVAL, "'%s' is no digest", key);
+	return r;
+}
+
+static int parse_meta(const struct buf *b, struct kernel_meta *ret, struct err *e)
+{
+	_cleanup_json_ json_t *j = NULL;
+	struct kernel_meta m = { .inputs = "" };
+	int r = json_read(buf_text(b), b->len, &j, e);
+
+	if (r == 0)
+		r = copy_digest(j, "inputs", m.inputs, e);
+	if (r == 0)
+		r = copy_digest(j, "kernel", m.kernel, e);
+	if (r == 0)
+		r = copy_digest(j, "base", m.base, e);
+	if (r == 0)
+		r = copy_text(j, "package", m.package, sizeof(m.package), e);
+	if (r == 0)
+		r = copy_text(j, "version", m.version, sizeof(m.version), e);
+	if (r == 0)
+		*ret = m;
+	return r;
+}
+
+int kernel_meta_read(enum machine_kernel_kind kind, struct kernel_meta *ret, struct err *e)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(META_MAX);
+	_cleanup_close_ int dir = -EBADF;
+	char path[IMAGE_HOME_MAX], name[32];
+	int r = machine_home_open("kernels", false, path, &dir, e);
+
+	if (r < 0)
+		return r;
+	(void)snprintf(name, sizeof(name), "%s.json", machine_kernel_names[kind]);
+	r = fd_read_file(dir, name, &b, e);
+	if (r == 0)
+		r = parse_meta(&b, ret, e);
+	return r < 0 ? err_wrap(e, "%s/%s", path, name) : 0;
+}
+
+int kernel_meta_write(enum machine_kernel_kind kind, const struct kernel_meta *m, struct err *e)
+{
+	_cleanup_close_ int dir = -EBADF;
+	_cleanup_free_ char *text = NULL;
+	char path[IMAGE_HOME_MAX], name[32];
+	_cleanup_json_ json_t *j = JSON_OBJECT(
+		{ "inputs", json_string(m->inputs) }, { "kernel", json_string(m->kernel) },
+		{ "base", json_string(m->base) }, { "package", json_string(m->package) },
+		{ "version", json_string(m->version) });
+	int r = machine_home_open("kernels", true, path, &dir, e);
+
+	if (r < 0)
+		return r;
+	text = j ? json_write_canonical(j) : NULL;
+	if (!text)
+		return err_oom(e);
+	(void)snprintf(name, sizeof(name), "%s.json", machine_kernel_names[kind]);
+	return fd_replace_file(dir, name, 0600, text, strlen(text), e);
+}
+
+/* ---- the initrd ---- */
+
+/* BLAKE2b of a text and bytes, hex. */
+static void digest_two(const char *text, const void *data, size_t n, char ret[static 65])
+{
+	crypto_generichash_state state;
+	unsigned char sum[32];
+
+	(void)crypto_generichash_init(&state, NULL, 0, sizeof(sum));
+	(void)crypto_generichash_update(&state, (const unsigned char *)text, strlen(text));
+	(void)crypto_generichash_update(&state, data, n);
+	(void)crypto_generichash_final(&state, sum, sizeof(sum));
+	(void)sodium_bin2hex(ret, 65, sum, sizeof(sum));
+}
+
+/* Takes away those that nobody has asked for since long. */
+static void prune(int initrds)
+{
+	uint64_t now = clock_wall() / NSEC_PER_SEC;
+	DIR *d = fd_list(initrds);
+	struct dirent *entry;
+	struct stat st;
+
+	while (d && (entry = readdir(d)))
+		if (entry->d_name[0] != '.' &&
+		    fstatat(initrds, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+		    (uint64_t)st.st_atime + INITRD_KEPT_S < now)
+			(void)unlinkat(initrds, entry->d_name, 0);
+	if (d)
+		(void)closedir(d);
+}
+
+static int write_initrd(int initrds, const char *key, const struct kernel_meta *m,
+			const struct buf *guest, struct err *e)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(INITRD_MAX);
+	_cleanup_close_ int kernels = -EBADF;
+	char path[IMAGE_HOME_MAX], name[80];
+	struct cpio c = { .out = &b };
+	int r = machine_home_open("kernels", false, path, &kernels, e);
+
+	(void)snprintf(name, sizeof(name), "%s/base.cpio", m->inputs);
+	if (r == 0)
+		r = fd_read_file(kernels, name, &b, e);
+	if (r < 0)
+		return r;
+	cpio_file(&c, "init", 0755, guest->data, guest->len);
+	if (cpio_end(&c) < 0)
+		return err_oom(e);
+	prune(initrds);
+	/* For all: whoever runs the machine has other ids than hutch. */
+	return fd_replace_file(initrds, key, 0444, b.data, b.len, e);
+}
+
+static int find_initrd(const struct kernel_meta *m, const char *guest, struct machine_kernel *ret,
+		       struct err *e)
+{
+	const struct timespec used[] = { { .tv_nsec = UTIME_NOW }, { .tv_nsec = UTIME_OMIT } };
+	_cleanup_buf_ struct buf b = BUF_INIT(INITRD_MAX / 2);
+	_cleanup_close_ int dir = -EBADF;
+	char path[IMAGE_HOME_MAX], key[65];
+	int r = fd_read_file(AT_FDCWD, guest, &b, e);
+
+	if (r == 0)
+		r = machine_home_open("initrds", true, path, &dir, e);
+	if (r < 0)
+		return r;
+	digest_two(m->base, b.data, b.len, key);
+	/* The time of its last use is kept; that of its last change is part of what a template is
+	 * of. */
+	if (utimensat(dir, key, used, AT_SYMLINK_NOFOLLOW) < 0)
+		r = write_initrd(dir, key, m, &b, e);
+	if (r < 0)
+		return r;
+	(void)snprintf(ret->initrd, sizeof(ret->initrd), "%s/%s", path, key);
+	digest_two(m->kernel, key, strlen(key), ret->digest);
+	return 0;
+}
+
+/* ---- both ---- */
+
+static int find_kernel(struct kernel_meta *m, enum machine_kernel_kind *ret, struct err *e)
+{
+	static const enum machine_kernel_kind order[] = { MACHINE_KERNEL_SMALL,
+							  MACHINE_KERNEL_CLOUD };
+	int r = -ENOENT;
+
+	for (size_t i = 0; i < ARRAY_SIZE(order) && r == -ENOENT; i++) {
+		*e = (struct err)ERR_INIT;
+		*ret = order[i];
+		r = kernel_meta_read(order[i], m, e);
+	}
+	if (r == -ENOENT)
+		return err_set(e, r,
+			       "there is no kernel for virtual machines: run 'hutch image kernel'");
+	return r;
+}
+
+int machine_kernel_find(const char *guest, struct machine_kernel *ret, struct err *e)
+{
+	struct machine_kernel k = { .name = "" };
+	enum machine_kernel_kind kind;
+	_cleanup_close_ int dir = -EBADF;
+	char path[IMAGE_HOME_MAX];
+	struct kernel_meta m;
+	int r = find_kernel(&m, &kind, e);
+
+	if (r == 0)
+		r = machine_home_open("kernels", false, path, &dir, e);
+	if (r == 0)
+		r = find_initrd(&m, guest, &k, e);
+	if (r < 0)
+		return r;
+	(void)snprintf(k.name, sizeof(k.name), "%s", machine_kernel_names[kind]);
+	(void)snprintf(k.kernel, sizeof(k.kernel), "%s/%s/kernel", path, m.inputs);
+	*ret = k;
+	return 0;
+}

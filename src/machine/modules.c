@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A package has its modules without an index: depmod(8) makes that where the kernel is installed.
+ * Here it is not, so the tree is searched, and each module says itself what it depends on.
+ */
+#include "modules.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "fd.h"
+#include "str.h"
+#include "unpack-kernel.h"
+
+enum {
+	MODULES_MAX = 64, /* that are taken */
+	MODULE_NAME = 56,
+	DEPTH_MAX = 16,	       /* of directories, and of what depends on what */
+	BUILTIN_MAX = 1 << 20, /* bytes of modules.builtin */
+	MODULE_MAX = 16 << 20,
+};
+
+/* Devices, file systems, and what steers connections to the broker. */
+static const char *const wanted[] = { "virtio_mmio", "virtio_console", "virtio_blk",
+				      "erofs",	     "overlay",	       "nft_tproxy" };
+
+struct modules {
+	int dir;
+	struct cpio *cpio;
+	struct buf builtin; /* modules.builtin, with '_' for '-' */
+	struct buf list;    /* what goes to modules-list */
+	char names[MODULES_MAX][MODULE_NAME];
+	size_t n;
+};
+
+static void underscores(char *s)
+{
+	for (; *s; s++)
+		if (*s == '-')
+			*s = '_';
+}
+
+/* Whether the file `entry` is the module `name`, packed or not. */
+static bool is_module(const char *entry, const char *name)
+{
+	const char *dot = strchr(entry, '.');
+	size_t n = strlen(name);
+
+	if (!dot || (size_t)(dot - entry) != n || !str_has_prefix(dot, ".ko"))
+		return false;
+	for (size_t i = 0; i < n; i++)
+		if (entry[i] != name[i] && !(entry[i] == '-' && name[i] == '_'))
+			return false;
+	return true;
+}
+
+static int find(int dir, const char *name, int depth);
+
+static int find_in(int dir, const struct dirent *entry, const char *name, int depth)
+{
+	_cleanup_close_ int sub = -EBADF;
+
+	if (entry->d_name[0] == '.')
+		return -ENOENT;
+	if (is_module(entry->d_name, name))
+		return RETRY_EINTR(openat(dir, entry->d_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+	if (strchr(entry->d_name, '.') || depth == 0)
+		return -ENOENT;
+	sub = RETRY_EINTR(
+		openat(dir, entry->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+	return sub < 0 ? -ENOENT : find(sub, name, depth - 1);
+}
+
+/* A descriptor of the module, or -ENOENT. */
+static int find(int dir, const char *name, int depth)
+{
+	DIR *d = fd_list(dir);
+	struct dirent *entry;
+	int r = -ENOENT;
+
+	while (d && r < 0 && (entry = readdir(d)))
+		r = find_in(dir, entry, name, depth);
+	if (d)
+		(void)closedir(d);
+	return r;
+}
+
+static int read_module(int from, struct buf *b, struct err *e)
+{
+	_cleanup_close_ int fd = memfd_create("module", MFD_CLOEXEC);
+	int r;
+
+	if (fd < 0)
+		return err_errno(e, "cannot make a file in memory");
+	r = packed_copy(from, fd, e);
+	if (r < 0)
+		return r;
+	if (lseek(fd, 0, SEEK_SET) < 0)
+		return err_errno(e, "cannot rewind");
+	r = fd_read_all(fd, b);
+	return r < 0 ? err_set(e, r, "cannot read: %s", strerror(-r)) : 0;
+}
+
+const char *module_depends(const char *data, size_t n)
+{
+	static const char key[] = "\0depends="; /* a text of .modinfo, between others */
+	const char *at = memmem(data, n, key, sizeof(key) - 1), *value;
+
+	if (!at)
+		return NULL;
+	value = at + sizeof(key) - 1;
+	return memchr(value, '\0', n - (size_t)(value - data)) ? value : NULL;
+}
+
+static int add(struct modules *m, const char *name, int depth, struct err *e);
+
+/* What it depends on comes first. */
+static int add_depends(struct modules *m, const char *list, int depth, struct err *e)
+{
+	int r = 0;
+
+	while (r == 0 && *list) {
+		size_t n = strcspn(list, ",");
+		char name[MODULE_NAME];
+
+		if (n >= sizeof(name))
+			return err_set(e, -EINVAL, "a module's name is too long");
+		memcpy(name, list, n);
+		name[n] = '\0';
+		underscores(name);
+		r = n > 0 ? add(m, name, depth - 1, e) : 0;
+		list += n + (list[n] == ',');
+	}
+	return r;
+}
+
+static bool is_known(const struct modules *m, const char *name)
+{
+	char line[MODULE_NAME + 8];
+
+	for (size_t i = 0; i < m->n; i++)
+		if (str_eq(m->names[i], name))
+			return true;
+	(void)snprintf(line, sizeof(line), "/%s.ko\n", name);
+	return strstr(buf_text(&m->builtin), line) != NULL;
+}
+
+static int add_file(struct modules *m, const char *name, int from, int depth, struct err *e)
+{
+	_cleanup_buf_ struct buf data = BUF_INIT(MODULE_MAX);
+	char path[MODULE_NAME + 32];
+	const char *depends;
+	int r = read_module(from, &data, e);
+
+	if (r < 0)
+		return err_wrap(e, "module %s", name);
+	depends = module_depends(data.data, data.len);
+	if (!depends)
+		return err_set(e, -EINVAL, "'%s' is no module", name);
+	r = add_depends(m, depends, depth, e);
+	if (r < 0)
+		return r;
+	if (m->n == MODULES_MAX)
+		return err_set(e, -E2BIG, "more than %d modules", MODULES_MAX);
+	(void)snprintf(m->names[m->n++], MODULE_NAME, "%s", name);
+	(void)snprintf(path, sizeof(path), "lib/modules/%s.ko", name);
+	cpio_file(m->cpio, path, 0644, data.data, data.len);
+	(void)buf_printf(&m->list, "/%s\n", path);
+	return 0;
+}
+
+static int add(struct modules *m, const char *name, int depth, struct err *e)
+{
+	_cleanup_close_ int fd = -EBADF;
+
+	if (is_known(m, name))
+		return 0;
+	if (depth == 0)
+		return err_set(e, -EINVAL, "modules depend on each other in a circle");
+	fd = find(m->dir, name, DEPTH_MAX);
+	if (fd < 0)
+		return err_set(e, -EINVAL, "the kernel has no '%s'", name);
+	return add_file(m, name, fd, depth, e);
+}
+
+int modules_add(int dir, struct cpio *c, struct err *e)
+{
+	struct modules m = { .dir = dir,
+			     .cpio = c,
+			     .builtin = BUF_INIT(BUILTIN_MAX),
+			     .list = BUF_INIT(MODULES_MAX * (MODULE_NAME + 32)) };
+	int r = fd_read_file(dir, "modules.builtin", &m.builtin, e);
+
+	if (r == 0 && m.builtin.data)
+		underscores(m.builtin.data);
+	cpio_dir(c, "lib");
+	cpio_dir(c, "lib/modules");
+	for (size_t i = 0; i < ARRAY_SIZE(wanted) && r == 0; i++)
+		r = add(&m, wanted[i], DEPTH_MAX, e);
+	if (r == 0)
+		cpio_file(c, "lib/modules-list", 0644, buf_text(&m.list), m.list.len);
+	if (r == 0 && (c->out->err < 0 || m.list.err < 0))
+		r = err_oom(e);
+	buf_done(&m.builtin);
+	buf_done(&m.list);
+	return r;
+}

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The tree of an image as an EROFS, beside the tree and removed with it. mkfs.erofs reads files
+ * that nobody trusts, and reads owners as it sees them: it runs in a confined worker whose ids 0 to
+ * 65535 are those of the image, so that the file system has them without any shift.
+ *
+ * The worker writes to a file without a name in its work directory; the name is given afterwards,
+ * to exactly that file. A tree gives the same bytes each time: the UUID is fixed, and so is the
+ * time at which it says that it was made. Files keep their times, which Python compares with those
+ * in its compiled ones. Nothing is compressed: it is read from the host's page cache by all
+ * machines of the image, and unpacking would be done by each of them.
+ */
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "confine.h"
+#include "fd.h"
+#include "home.h"
+#include "path.h"
+#include "proc.h"
+#include "str.h"
+
+#define DISK	 "root.erofs"
+#define DISK_NEW "root.erofs.new"
+
+enum {
+	SAID_MAX = 4096
+};
+
+/* ---- the worker ---- */
+
+struct maker {
+	const char *program; /* mkfs.erofs */
+	int out;
+};
+
+/* Says how it ended, in its own words. */
+static int run_mkfs(const struct maker *m, int from, int to, struct err *e)
+{
+	/* Times that are later than this are cut; it becomes the file system's own. */
+	static const char *const env[] = { "SOURCE_DATE_EPOCH=4294967295", NULL };
+	/* As descriptor 3. Without extended attributes: an image's tree has none. */
+	const char *const argv[] = { "mkfs.erofs",
+				     "--quiet",
+				     "--preserve-mtime",
+				     "-x-1",
+				     "-U00000000-0000-4000-8000-000000000003",
+				     "/proc/self/fd/3",
+				     CONFINE_INPUT,
+				     NULL };
+	_cleanup_buf_ struct buf said = BUF_INIT(SAID_MAX);
+	_cleanup_proc_ struct proc p = PROC_INIT;
+	siginfo_t info = { 0 };
+	int r = proc_spawn(&(struct proc_spec){ .path = m->program,
+						.argv = argv,
+						.env = env,
+						.in = STDIN_FILENO,
+						.out = STDOUT_FILENO,
+						.err = to,
+						.more = &m->out,
+						.n_more = 1 },
+			   &p, e);
+
+	(void)fd_close(to);
+	if (r < 0)
+		return r;
+	(void)fd_read_all(from, &said); /* up to what is worth showing; then it may be cut off */
+	(void)fd_close(from);
+	r = proc_wait(&p, UINT64_MAX, &info);
+	if (r == 0 && info.si_code == CLD_EXITED && info.si_status == 0)
+		return 0;
+	return err_set(e, -EIO, "mkfs.erofs failed: %.*s", (int)strcspn(buf_text(&said), "\n"),
+		       buf_text(&said));
+}
+
+static int work(const struct confine_job *job, int sock, struct channel_msg *m, struct err *e)
+{
+	int fds[2];
+
+	(void)sock;
+	(void)m;
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return err_errno(e, "cannot make a pipe");
+	return run_mkfs(job->arg, fds[0], fds[1], e);
+}
+
+/* ---- its master ---- */
+
+static int await(int sock, struct err *e)
+{
+	struct pollfd p = { .fd = sock, .events = POLLIN };
+	struct channel_msg m;
+	int fd = -EBADF, r;
+
+	r = RETRY_EINTR(poll(&p, 1, (int)(IMAGE_TIME_MAX * 1000)));
+	if (r == 0)
+		return err_set(e, -ETIME, "mkfs.erofs does not end");
+	r = channel_recv(sock, &m, &fd);
+	(void)fd_close(fd);
+	if (r < 0 || m.type != CHANNEL_RESULT)
+		return err_set(e, -EIO, "the worker died");
+	str_make_utf8(m.text);
+	return m.num < 0 ? err_set(e, -EIO, "%s", m.text) : 0;
+}
+
+static int make_erofs(int tree, const struct id_ranges *ids, int dir, int out, struct err *e)
+{
+	_cleanup_proc_ struct proc p = PROC_INIT;
+	_cleanup_close_ int sock = -EBADF;
+	char program[PATH_MAX];
+	struct maker m = { .program = program, .out = out };
+	struct confine_job job = { .ids = ids, .work = dir, .input = tree, .run = work, .arg = &m };
+	int r;
+
+	if (proc_find("mkfs.erofs", program, sizeof(program)) < 0)
+		return err_set(e, -ENOENT, "mkfs.erofs is needed: apt-get install erofs-utils");
+	r = confine_start(&job, &p, &sock, e);
+	return r < 0 ? r : await(sock, e);
+}
+
+/* Gives the file its name, unless the tree was removed meanwhile. */
+static int keep(const struct image_store *s, int place, int file, struct err *e)
+{
+	_cleanup_close_ int lock = -EBADF;
+	char path[64];
+	int r = image_store_lock(s, &lock, e);
+
+	if (r < 0)
+		return r;
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
+	if (unlinkat(place, DISK_NEW, 0) < 0 && errno != ENOENT)
+		return err_errno(e, "cannot remove " DISK_NEW);
+	if (fchmod(file, 0444) < 0 || fsync(file) < 0 ||
+	    linkat(AT_FDCWD, path, place, DISK_NEW, AT_SYMLINK_FOLLOW) < 0 ||
+	    renameat(place, DISK_NEW, place, DISK) < 0 || fsync(place) < 0)
+		return err_errno(e, "cannot keep the image as a disk");
+	return 0;
+}
+
+static int make_in(const struct image_store *s, const struct image_work *w, int place, int tree,
+		   const struct id_ranges *ids, struct err *e)
+{
+	_cleanup_close_ int file = openat(w->fd, ".", O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
+	int r;
+
+	/* The worker opens it by its number, with ids of its own. */
+	if (file < 0 || fchmod(file, 0666) < 0)
+		return err_errno(e, "cannot make a file in '%s/tmp'", s->path);
+	r = make_erofs(tree, ids, w->fd, file, e);
+	return r < 0 ? r : keep(s, place, file, e);
+}
+
+static int make(int place, struct err *e)
+{
+	_cleanup_image_store_ struct image_store s = IMAGE_STORE_INIT;
+	struct image_work w = IMAGE_WORK_INIT;
+	_cleanup_close_ int tree = path_open_nofollow(place, "root", O_RDONLY | O_DIRECTORY, 0);
+	struct err ignored = ERR_INIT;
+	struct id_ranges ids;
+	struct stat st;
+	int r;
+
+	if (tree < 0)
+		return err_set(e, tree, "cannot open the tree: %s", strerror(-tree));
+	if (fstat(tree, &st) < 0)
+		return err_errno(e, "cannot look at the tree");
+	/* Its root is the image's, whatever /etc/subuid says now. */
+	ids = (struct id_ranges){ .uid = st.st_uid, .gid = st.st_gid };
+	r = image_store_open(&s, false, e);
+	if (r == 0)
+		r = image_work_new(&s, &w, e);
+	if (r < 0)
+		return r;
+	r = make_in(&s, &w, place, tree, &ids, e);
+	(void)image_work_drop(&s, &w, &ids, &ignored);
+	return r;
+}
+
+int machine_root(const char *tree_root, char ret[static 4096], struct err *e)
+{
+	_cleanup_close_ int place = -EBADF, lock = -EBADF;
+	char dir[PATH_MAX];
+	int r = path_parent(tree_root, dir, sizeof(dir)), n;
+
+	if (r < 0)
+		return err_set(e, r, "'%.150s' is no path of a tree", tree_root);
+	place = RETRY_EINTR(open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+	if (place < 0)
+		return err_errno(e, "cannot open '%.150s'", dir);
+	if (faccessat(place, DISK, F_OK, AT_SYMLINK_NOFOLLOW) < 0) {
+		/* One at a time: whoever comes second finds it made. */
+		r = machine_home_lock("roots", &lock, e);
+		if (r == 0 && faccessat(place, DISK, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+			r = make(place, e);
+	}
+	if (r < 0)
+		return err_wrap(e, "making a disk of '%.100s'", dir);
+	n = snprintf(ret, 4096, "%s/" DISK, dir);
+	return n < 0 || n >= 4096 ? err_set(e, -ENAMETOOLONG, "the path is too long") : 0;
+}

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which snapshots there are, which of them is meant, and which nobody needs. */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "clock.h"
+#include "fd.h"
+#include "image-store.h"
+#include "path.h"
+#include "snapshot.h"
+#include "str.h"
+
+enum {
+	LIST_MAX = 4096,
+	PREFIX_MIN = 4,
+};
+
+/* ---- a list ---- */
+
+static int compare_names(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static void free_names(char ***names)
+{
+	for (char **p = *names; p && *p; p++)
+		free(*p);
+	free(*names);
+}
+
+/* Names in the directory but those with a dot in front, sorted, NULL-terminated. */
+static int list_names(int home, char ***ret, struct err *e)
+{
+	_cleanup_(free_names) char **names = calloc(LIST_MAX + 1, sizeof(*names));
+	DIR *d = names ? fd_list(home) : NULL;
+	struct dirent *entry;
+	size_t n = 0;
+
+	if (!names)
+		return err_oom(e);
+	if (!d)
+		return err_errno(e, "cannot list snapshots");
+	while (n < LIST_MAX && (entry = readdir(d)))
+		if (entry->d_name[0] != '.' && !(names[n++] = strdup(entry->d_name))) {
+			(void)closedir(d);
+			return err_oom(e);
+		}
+	(void)closedir(d);
+	qsort(names, n, sizeof(*names), compare_names);
+	*ret = TAKE_PTR(names);
+	return 0;
+}
+
+static uint64_t bytes_on_disk(int dir, const json_t *files)
+{
+	uint64_t sum = 0;
+	const char *name;
+	json_t *row;
+	struct stat st;
+
+	json_object_foreach((json_t *)files, name, row)
+	{
+		if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+			sum += (uint64_t)st.st_blocks * 512;
+	}
+	return sum;
+}
+
+static json_t *describe(int home, const char *key)
+{
+	_cleanup_close_ int dir = path_open_nofollow(home, key, O_RDONLY | O_DIRECTORY, 0);
+	_cleanup_json_ json_t *meta = NULL;
+	struct err e = ERR_INIT;
+	int r = dir < 0 ? err_set(&e, dir, "cannot open it: %s", strerror(-dir))
+			: snapshot_read_meta(dir, key, &meta, &e);
+
+	if (r < 0)
+		return JSON_OBJECT({ "id", json_string(key) }, { "error", json_string(e.msg) });
+	return JSON_OBJECT(
+		{ "id", json_string(key) }, { "kind", json_incref(json_object_get(meta, "kind")) },
+		{ "created", json_incref(json_object_get(meta, "created")) },
+		{ "bytes", json_number(bytes_on_disk(dir, json_object_get(meta, "files"))) },
+		{ "info", json_incref(json_object_get(meta, "info")) });
+}
+
+int snapshot_list(json_t **ret, struct err *e)
+{
+	_cleanup_(free_names) char **names = NULL;
+	_cleanup_json_ json_t *list = json_array();
+	_cleanup_close_ int home = -EBADF;
+	struct err none = ERR_INIT;
+	char path[IMAGE_HOME_MAX];
+	int r = list ? snapshot_home_open(false, path, &home, &none) : err_oom(&none);
+
+	if (r == 0)
+		r = list_names(home, &names, &none);
+	for (char **p = names; r == 0 && *p; p++)
+		if (snapshot_key_valid(*p) && json_push(list, describe(home, *p)) < 0)
+			r = err_oom(&none);
+	if (r < 0 && r != -ENOENT)
+		return (*e = none).num;
+	*ret = TAKE_PTR(list);
+	return 0;
+}
+
+/* ---- which one ---- */
+
+/* The one name that begins so, or is that. */
+static int choose(char **names, const char *prefix, const char **ret, struct err *e)
+{
+	const char *found = NULL;
+
+	for (char **p = names; p && *p; p++) {
+		if (!snapshot_key_valid(*p) || !str_has_prefix(*p, prefix))
+			continue;
+		if (found)
+			return err_set(e, -ENOTUNIQ, "more than one snapshot begins with '%.80s'",
+				       prefix);
+		found = *p;
+	}
+	if (!found || strlen(prefix) < PREFIX_MIN)
+		return err_set(e, -ENOENT, "no snapshot '%.80s': hutch snapshot ls", prefix);
+	*ret = found;
+	return 0;
+}
+
+int snapshot_find(const char *name, char ret_path[static SNAPSHOT_PATH_MAX], int *ret_dir,
+		  struct err *e)
+{
+	_cleanup_(free_names) char **names = NULL;
+	_cleanup_close_ int home = -EBADF;
+	struct err none = ERR_INIT;
+	char path[IMAGE_HOME_MAX];
+	const char *key = NULL;
+	int r = snapshot_home_open(false, path, &home, &none);
+
+	if (r < 0 && r != -ENOENT)
+		return (*e = none).num;
+	if (r == 0)
+		r = list_names(home, &names, e);
+	if (r == 0 || r == -ENOENT)
+		r = choose(names, name, &key, e);
+	if (r < 0)
+		return r;
+	(void)snprintf(ret_path, SNAPSHOT_PATH_MAX, "%s/snapshots/%s", path, key);
+	r = snapshot_lock_shared(ret_path, ret_dir, e);
+	return r < 0 ? err_wrap(e, "snapshot '%.80s'", key) : 0;
+}
+
+/* ---- which are useless ---- */
+
+static bool is_the_same(const json_t *need)
+{
+	const char *path = json_string_value(json_object_get(need, "path"));
+	struct stat st;
+
+	/* What cannot be looked at is not known to be gone. */
+	if (!path || stat(path, &st) < 0)
+		return path && errno != ENOENT && errno != ENOTDIR;
+	return (uint64_t)json_integer_value(json_object_get(need, "size")) ==
+		       (uint64_t)st.st_size &&
+	       (uint64_t)json_integer_value(json_object_get(need, "mtime")) ==
+		       (uint64_t)st.st_mtim.tv_sec * NSEC_PER_SEC + (uint64_t)st.st_mtim.tv_nsec;
+}
+
+/* A template that no key leads to any more. */
+static bool is_useless(int home, const char *name)
+{
+	_cleanup_close_ int dir = path_open_nofollow(home, name, O_RDONLY | O_DIRECTORY, 0);
+	_cleanup_json_ json_t *meta = NULL;
+	struct err e = ERR_INIT;
+	const json_t *need;
+	size_t i;
+
+	if (dir < 0 || snapshot_read_meta(dir, name, &meta, &e) < 0 ||
+	    !str_eq(json_string_value(json_object_get(meta, "kind")), "template"))
+		return false;
+	json_array_foreach(json_object_get(json_object_get(meta, "info"), "needs"), i, need)
+	{
+		if (!is_the_same(need))
+			return true;
+	}
+	return false;
+}
+
+int snapshot_clean(void (*took)(const char *name, void *arg), void *arg, struct err *e)
+{
+	_cleanup_(free_names) char **names = NULL;
+	_cleanup_close_ int home = -EBADF;
+	struct err none = ERR_INIT;
+	char path[IMAGE_HOME_MAX];
+	int r = snapshot_home_open(false, path, &home, &none), one;
+
+	if (r < 0)
+		return r == -ENOENT ? 0 : (*e = none).num;
+	r = list_names(home, &names, e);
+	for (char **p = names; r == 0 && p && *p; p++) {
+		if (!str_has_prefix(*p, SNAPSHOT_TMP) &&
+		    !(snapshot_key_valid(*p) && is_useless(home, *p)))
+			continue;
+		one = snapshot_remove_at(home, *p);
+		if (one == 0)
+			took(*p, arg);
+		else if (one != -EBUSY && one != -ENOENT)
+			r = err_set(e, one, "cannot remove '%s/snapshots/%.80s': %s", path, *p,
+				    strerror(-one));
+	}
+	return r;
+}

@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The directory of snapshots: new ones, and their end. */
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+
+#include "clock.h"
+#include "fault.h"
+#include "fd.h"
+#include "machine.h"
+#include "pages.h"
+#include "path.h"
+#include "snapshot.h"
+#include "str.h"
+#include "tree.h"
+
+enum {
+	BEGIN_TRIES = 8,
+};
+
+/* ---- where ---- */
+
+int snapshot_home_open(bool make, char path[static 1024], int *ret_fd, struct err *e)
+{
+	_cleanup_close_ int machine = -EBADF;
+	int r = image_home_open(MACHINE_HOME, make, path, &machine, e);
+
+	return r < 0 ? r : image_home_dir(machine, "snapshots", make, ret_fd, e);
+}
+
+int snapshot_home(int *ret_fd, struct err *e)
+{
+	char path[IMAGE_HOME_MAX];
+
+	return snapshot_home_open(true, path, ret_fd, e);
+}
+
+int snapshot_path(const char *key, char ret[static SNAPSHOT_PATH_MAX], struct err *e)
+{
+	_cleanup_close_ int home = -EBADF;
+	char path[IMAGE_HOME_MAX];
+	int r = snapshot_key_valid(key) ? snapshot_home_open(true, path, &home, e)
+					: err_set(e, -EINVAL, "'%.80s' is no snapshot", key);
+
+	if (r == 0)
+		(void)snprintf(ret, SNAPSHOT_PATH_MAX, "%s/snapshots/%s", path, key);
+	return r;
+}
+
+int snapshot_spec(const char *key, struct spec *ret, struct err *e)
+{
+	_cleanup_close_ int dir = -EBADF, box = -EBADF;
+	_cleanup_json_ json_t *meta = NULL;
+	char path[SNAPSHOT_PATH_MAX];
+	int r = snapshot_path(key, path, e);
+
+	if (r < 0)
+		return r;
+	dir = RETRY_EINTR(open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+	if (dir < 0)
+		return errno == ENOENT ? err_set(e, -ENOENT, "there is no snapshot '%s'", key)
+				       : err_errno(e, "cannot open snapshot '%s'", key);
+	r = snapshot_read_meta(dir, key, &meta, e);
+	if (r < 0)
+		return err_wrap(e, "snapshot '%s'", key);
+	box = path_open_nofollow(dir, "box", O_RDONLY | O_DIRECTORY, 0);
+	if (box < 0)
+		return err_set(e, -EINVAL, "snapshot '%s' is not one of a sandbox", key);
+	r = spec_read(box, ret, e);
+	return r < 0 ? err_wrap(e, "snapshot '%s'", key) : 0;
+}
+
+/* ---- in the making ---- */
+
+static int random_name(char name[static 64])
+{
+	uint64_t n[2] = { 0 };
+
+	if (RETRY_EINTR(getrandom(n, sizeof(n), 0)) != (ssize_t)sizeof(n))
+		return -EIO;
+	(void)snprintf(name, 64, SNAPSHOT_TMP "%016llx%016llx", (unsigned long long)n[0],
+		       (unsigned long long)n[1]);
+	return 0;
+}
+
+static bool still_named(int home, const char *name, int fd)
+{
+	struct stat a, b;
+
+	return fstat(fd, &a) == 0 && fstatat(home, name, &b, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+/* 1; 0: whoever cleans up was faster than our lock. */
+static int try_begin(struct snapshot_new *n)
+{
+	int r = random_name(n->name);
+
+	if (r < 0)
+		return r;
+	if (mkdirat(n->home, n->name, 0700) < 0)
+		return -errno;
+	n->dir = RETRY_EINTR(
+		openat(n->home, n->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+	if (n->dir < 0 && errno != ENOENT)
+		return -errno;
+	if (n->dir >= 0 && flock(n->dir, LOCK_EX | LOCK_NB) == 0 &&
+	    still_named(n->home, n->name, n->dir))
+		return 1;
+	n->dir = fd_close(n->dir);
+	return 0;
+}
+
+int snapshot_begin_at(int home, struct snapshot_new *ret, struct err *e)
+{
+	_cleanup_snapshot_new_ struct snapshot_new n = SNAPSHOT_NEW_INIT;
+	int r = 0;
+
+	n.home = fcntl(home, F_DUPFD_CLOEXEC, 3);
+	if (n.home < 0)
+		return err_errno(e, "cannot make a snapshot");
+	for (int i = 0; r == 0 && i < BEGIN_TRIES; i++)
+		r = try_begin(&n);
+	if (r == 0)
+		r = -EBUSY;
+	if (r < 0)
+		return err_set(e, r, "cannot make the directory of a snapshot: %s", strerror(-r));
+	*ret = n;
+	n = (struct snapshot_new)SNAPSHOT_NEW_INIT;
+	return FAULT_ERR("snapshot-begun", e);
+}
+
+int snapshot_begin(struct snapshot_new *ret, struct err *e)
+{
+	_cleanup_close_ int home = -EBADF;
+	int r = snapshot_home(&home, e);
+
+	return r < 0 ? r : snapshot_begin_at(home, ret, e);
+}
+
+void snapshot_drop(struct snapshot_new *n)
+{
+	/* What cannot be removed now is left over, and a gc takes it. */
+	if (n->home >= 0 && str_has_prefix(n->name, SNAPSHOT_TMP))
+		(void)tree_remove(n->home, n->name);
+	n->dir = fd_close(n->dir);
+	n->home = fd_close(n->home);
+	n->name[0] = '\0';
+}
+
+/* Its row in meta.json; from now on nobody writes it, and it is on disk. */
+static int add_file(int dir, const char *name, const char *label, json_t *files, struct err *e)
+{
+	_cleanup_close_ int fd = path_open_nofollow(dir, name, O_RDONLY | O_NONBLOCK, 0);
+	char hex[PAGES_HEX];
+	struct stat st;
+	int r = fd < 0 ? fd : 0;
+
+	if (r == 0 && fstat(fd, &st) < 0)
+		r = -errno;
+	if (r == 0 && (!S_ISREG(st.st_mode) || !snapshot_file_valid(label)))
+		return err_set(e, -EINVAL, "'%.100s' cannot be in a snapshot", label);
+	if (r == 0 && (fchmod(fd, 0400) < 0 || RETRY_EINTR(fsync(fd)) < 0))
+		r = -errno;
+	if (r == 0)
+		r = pages_digest(fd, (uint64_t)st.st_size, -EBADF, hex);
+	if (r == 0)
+		r = json_put(files, label,
+			     JSON_OBJECT({ "size", json_number((uint64_t)st.st_size) },
+					 { "blake2b", json_string(hex) }));
+	return r < 0 ? err_set(e, r, "snapshot, '%.100s': %s", label, strerror(-r)) : 0;
+}
+
+static int add_files(int dir, const char *prefix, json_t *files, struct err *e)
+{
+	DIR *d = fd_list(dir);
+	struct dirent *entry;
+	char label[300];
+	int r = 0;
+
+	if (!d)
+		return err_errno(e, "cannot list a snapshot");
+	while (r == 0 && (entry = readdir(d))) {
+		if (entry->d_name[0] == '.' || (!prefix[0] && str_eq(entry->d_name, "box")))
+			continue;
+		(void)snprintf(label, sizeof(label), "%s%s", prefix, entry->d_name);
+		r = add_file(dir, entry->d_name, label, files, e);
+	}
+	(void)closedir(d);
+	if (r == 0 && json_object_size(files) > SNAPSHOT_FILES_MAX)
+		r = err_set(e, -E2BIG, "more than %d files in a snapshot", SNAPSHOT_FILES_MAX);
+	if (r == 0 && RETRY_EINTR(fsync(dir)) < 0)
+		r = err_errno(e, "cannot sync a snapshot");
+	return r;
+}
+
+static int add_all_files(const struct snapshot_new *n, json_t *files, struct err *e)
+{
+	_cleanup_close_ int box = path_open_nofollow(n->dir, "box", O_RDONLY | O_DIRECTORY, 0);
+	int r = box >= 0 ? add_files(box, "box/", files, e) : 0;
+
+	if (box < 0 && box != -ENOENT)
+		return err_set(e, box, "snapshot, 'box': %s", strerror(-box));
+	return r < 0 ? r : add_files(n->dir, "", files, e);
+}
+
+static int write_meta(const struct snapshot_new *n, enum snapshot_kind kind, const char *key,
+		      json_t *files, const json_t *info, struct err *e)
+{
+	_cleanup_json_ json_t *meta = NULL;
+	_cleanup_free_ char *text = NULL;
+	char now[CLOCK_RFC3339_MAX];
+
+	meta = JSON_OBJECT({ "format", json_number(SNAPSHOT_FORMAT) }, { "id", json_string(key) },
+			   { "kind", json_string(snapshot_kind_names[kind]) },
+			   { "created", json_string(clock_format(clock_wall(), now)) },
+			   { "files", json_incref(files) }, { "info", json_deep_copy(info) });
+	text = meta ? snapshot_seal_meta(meta) : NULL;
+	if (!text)
+		return err_oom(e);
+	if (strlen(text) > SNAPSHOT_META_MAX)
+		return err_set(e, -E2BIG, "too much is to be noted about a snapshot");
+	return fd_replace_file(n->dir, SNAPSHOT_META, 0400, text, strlen(text), e);
+}
+
+/* Whoever sees it may open it at once: our lock is shared before it has its name. */
+static int put_in_place(struct snapshot_new *n, const char *key, struct err *e)
+{
+	if (flock(n->dir, LOCK_SH) < 0)
+		return err_errno(e, "cannot lock a snapshot");
+	if (renameat2(n->home, n->name, n->home, key, RENAME_NOREPLACE) < 0)
+		return errno == EEXIST ? err_set(e, -EEXIST, "there is such a snapshot already")
+				       : err_errno(e, "cannot put a snapshot in its place");
+	n->name[0] = '\0'; /* it is not ours to remove any more */
+	if (RETRY_EINTR(fsync(n->home)) < 0)
+		return err_errno(e, "cannot sync the directory of snapshots");
+	return FAULT_ERR("snapshot-placed", e);
+}
+
+int snapshot_finish(struct snapshot_new *n, enum snapshot_kind kind, const char *key,
+		    const json_t *info, struct err *e)
+{
+	_cleanup_json_ json_t *files = json_object();
+	int r = files ? add_all_files(n, files, e) : err_oom(e);
+
+	assert(snapshot_key_valid(key));
+	if (r == 0)
+		r = FAULT_ERR("snapshot-hashed", e);
+	if (r == 0)
+		r = write_meta(n, kind, key, files, info, e);
+	if (r == 0)
+		r = FAULT_ERR("snapshot-written", e);
+	return r < 0 ? r : put_in_place(n, key, e);
+}
+
+/* ---- the end ---- */
+
+/*
+ * Out of sight by one rename, then away: whoever opened it before has it locked, whoever comes
+ * later does not find it. A name that is tmp- already stays.
+ */
+static int remove_locked(int home, const char *name)
+{
+	char tmp[64];
+	int r = str_has_prefix(name, SNAPSHOT_TMP) ? 0 : random_name(tmp);
+
+	if (r == 0 && str_has_prefix(name, SNAPSHOT_TMP))
+		return tree_remove(home, name);
+	if (r == 0 && (renameat(home, name, home, tmp) < 0 || RETRY_EINTR(fsync(home)) < 0))
+		r = -errno;
+	return r < 0 ? r : tree_remove(home, tmp);
+}
+
+int snapshot_remove_at(int home, const char *name)
+{
+	_cleanup_close_ int fd = path_open_nofollow(home, name, O_RDONLY | O_DIRECTORY, 0);
+
+	if (fd < 0)
+		return fd;
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+		return errno == EWOULDBLOCK ? -EBUSY : -errno;
+	return still_named(home, name, fd) ? remove_locked(home, name) : -ENOENT;
+}
+
+int snapshot_remove(const char *key, struct err *e)
+{
+	_cleanup_close_ int home = -EBADF;
+	char path[IMAGE_HOME_MAX];
+	int r = snapshot_key_valid(key) ? snapshot_home_open(false, path, &home, e) : -ENOENT;
+
+	if (r == 0)
+		r = snapshot_remove_at(home, key);
+	if (r == -ENOENT)
+		return err_set(e, r, "no snapshot '%.80s': hutch snapshot ls", key);
+	if (r == -EBUSY)
+		return err_set(e, r, "snapshot '%.80s' is in use by a sandbox", key);
+	return r < 0 && e->num == 0
+		       ? err_set(e, r, "cannot remove snapshot '%.80s': %s", key, strerror(-r))
+		       : r;
+}

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Booting a machine to make a template of it. It runs in the jail that sandboxes run in, and like
+ * one of them: with a state directory, ids and groups of its own, which a sweep takes back should
+ * we be killed. A child does it, for it enters namespaces; QEMU dies with the child, and the child
+ * with us.
+ *
+ * It speaks to QEMU itself, which for a sandbox only its keeper does: nothing of a user's is in
+ * this machine, and its disk is empty.
+ */
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+
+#include "clock.h"
+#include "engine.h"
+#include "fault.h"
+#include "fd-pass.h"
+#include "qmp.h"
+#include "template-vm.h"
+
+enum {
+	BOOT_S = 120, /* emulated, on a host that has much to do */
+	QUIT_S = 10,
+	USER_FIRST = 1,	 /* as for a sandbox: src/keeper/start.c */
+	AMPLE_MIB = 128, /* Debian's kernel boots with 80 */
+};
+
+struct maker {
+	const struct spec *spec;
+	const struct state_root *run;
+	int disk, memory, state; /* the caller's */
+	char id[SPEC_ID + 1];
+	int dir, range;
+	uint32_t ids;
+	bool rootless;
+	struct cgroup group;
+	int channel, channel_ours; /* nobody says anything on it */
+	int qmp, qmp_ours;
+	struct engine_sandbox box;
+	uint64_t deadline;
+	struct buf in;	   /* what QEMU said and was not read */
+	unsigned int seen; /* bits of enum qmp_line */
+};
+
+/* ---- speaking with QEMU ---- */
+
+static int more(struct maker *m, struct err *e)
+{
+	struct pollfd p = { .fd = m->qmp_ours, .events = POLLIN };
+	uint64_t now = clock_mono();
+	int n = now < m->deadline
+			? RETRY_EINTR(poll(&p, 1, (int)((m->deadline - now) / NSEC_PER_MSEC) + 1))
+			: 0;
+	char *room;
+	ssize_t k;
+
+	if (n < 0)
+		return err_errno(e, "cannot wait for QEMU");
+	if (n == 0)
+		return err_set(e, -ETIME, "the machine was not ready within %d s", BOOT_S);
+	room = buf_reserve(&m->in, 4096);
+	if (!room)
+		return err_set(e, -EPROTO, "QEMU says too much");
+	k = RETRY_EINTR(read(m->qmp_ours, room, 4096));
+	if (k <= 0)
+		return err_set(e, -EPIPE, "QEMU has ended");
+	buf_commit(&m->in, (size_t)k);
+	return 0;
+}
+
+/* Reads a line, waits for it if need be, and notes what it was. */
+static int next_line(struct maker *m, struct err *e)
+{
+	const char *end;
+	enum qmp_line line;
+	int r = 0;
+
+	while (!(end = m->in.len ? memchr(m->in.data, '\n', m->in.len) : NULL) && r == 0)
+		r = more(m, e);
+	if (r < 0)
+		return r;
+	line = qmp_read_line(m->in.data, (size_t)(end - m->in.data));
+	buf_consume(&m->in, (size_t)(end - m->in.data) + 1);
+	m->seen |= 1U << line;
+	if (line == QMP_WRONG)
+		return err_set(e, -EPROTO, "QEMU says what is not expected of it");
+	if (line == QMP_ERROR)
+		return err_set(e, -EPROTO, "QEMU refuses what it was told");
+	if (line == QMP_MIGRATION_FAILED)
+		return err_set(e, -EIO, "QEMU cannot save the machine");
+	if (line == QMP_SHUTDOWN)
+		return err_set(e, -EIO, "the machine has stopped by itself%s",
+			       m->spec->limits.memory < AMPLE_MIB * UINT64_C(1048576)
+				       ? ": it may need more memory, try --memory 128MiB"
+				       : "");
+	return 0;
+}
+
+static int expect(struct maker *m, enum qmp_line line, struct err *e)
+{
+	int r = 0;
+
+	while (r == 0 && !(m->seen & (1U << line)))
+		r = next_line(m, e);
+	return r;
+}
+
+static int say(struct maker *m, const char *command, int fd, struct err *e)
+{
+	int r = fd_pass(m->qmp_ours, 0, command, strlen(command), &fd, 1);
+
+	return r < 0 ? err_set(e, r, "cannot speak to QEMU: %s", strerror(-r)) : 0;
+}
+
+static int tell(struct maker *m, const char *command, int fd, struct err *e)
+{
+	int r = say(m, command, fd, e);
+
+	m->seen &= ~(1U << QMP_RETURN);
+	return r < 0 ? r : expect(m, QMP_RETURN, e);
+}
+
+static int boot(struct maker *m, const struct engine_start *s, struct err *e)
+{
+	int r = expect(m, QMP_GREETING, e);
+
+	if (r == 0)
+		r = tell(m, "{\"execute\":\"qmp_capabilities\"}\n", -EBADF, e);
+	if (r == 0)
+		r = engine_microvm.seal(s, &m->box, e);
+	if (r == 0)
+		r = tell(m, "{\"execute\":\"cont\"}\n", -EBADF, e);
+	if (r == 0)
+		r = expect(m, QMP_PORT_OPEN, e);
+	return r < 0 ? r : FAULT_ERR("template-booted", e);
+}
+
+/* Memory that is a shared file is not in the state: x-ignore-shared. */
+static int save(struct maker *m, struct err *e)
+{
+	static const char capabilities[] =
+		"{\"execute\":\"migrate-set-capabilities\",\"arguments\":{\"capabilities\":["
+		"{\"capability\":\"x-ignore-shared\",\"state\":true},"
+		"{\"capability\":\"events\",\"state\":true}]}}\n";
+	int r = tell(m, "{\"execute\":\"stop\"}\n", -EBADF, e);
+
+	if (r == 0)
+		r = tell(m, capabilities, -EBADF, e);
+	if (r == 0)
+		r = tell(m, "{\"execute\":\"getfd\",\"arguments\":{\"fdname\":\"state\"}}\n",
+			 m->state, e);
+	if (r == 0)
+		r = tell(m, "{\"execute\":\"migrate\",\"arguments\":{\"uri\":\"fd:state\"}}\n",
+			 -EBADF, e);
+	if (r == 0)
+		r = expect(m, QMP_MIGRATED, e);
+	return r < 0 ? r : FAULT_ERR("template-saved", e);
+}
+
+/* Its memory is whole when it has gone. */
+static int quit(struct maker *m, struct err *e)
+{
+	siginfo_t info;
+	int r = say(m, "{\"execute\":\"quit\"}\n", -EBADF, e);
+
+	if (r == 0)
+		r = proc_wait(&m->box.init, clock_mono() + QUIT_S * NSEC_PER_SEC, &info);
+	return r < 0 && e->num == 0 ? err_set(e, r, "QEMU does not end") : r;
+}
+
+/* ---- the child ---- */
+
+static int take_namespaces(struct maker *m, struct err *e)
+{
+	int r;
+
+	m->rootless = geteuid() != 0;
+	m->ids = USER_FIRST;
+	if (m->rootless)
+		return userns_enter(m->spec->image_uid, m->spec->image_gid, e);
+	r = state_take_ids(m->run, &m->ids, &m->range, e);
+	if (r == 0 &&
+	    (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0))
+		r = err_errno(e, "cannot make a mount namespace");
+	return r;
+}
+
+static int make_groups(struct maker *m, struct err *e)
+{
+	const struct cgroup_limits limits = engine_limits(m->spec);
+	char name[STATE_GROUP_MAX];
+
+	return cgroup_make(state_group(m->run, m->id, name), &limits, &m->group, e);
+}
+
+static int make_sockets(struct maker *m, struct err *e)
+{
+	int a[2], b[2];
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, a) < 0)
+		return err_errno(e, "cannot make a channel");
+	m->channel = a[0];
+	m->channel_ours = a[1];
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, b) < 0)
+		return err_errno(e, "cannot make a channel");
+	m->qmp = b[0];
+	m->qmp_ours = b[1];
+	return 0;
+}
+
+/* After the namespaces: with new rights this is forgotten. */
+static int die_with(pid_t parent, struct err *e)
+{
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
+		return err_errno(e, "cannot be tied to hutch");
+	return getppid() == parent ? 0 : err_set(e, -ESRCH, "hutch has ended");
+}
+
+static int arrange(struct maker *m, pid_t parent, struct err *e)
+{
+	int r = state_new(m->run, m->id, &m->dir, e);
+
+	if (r == 0)
+		r = take_namespaces(m, e);
+	if (r == 0)
+		r = die_with(parent, e);
+	if (r == 0)
+		r = make_groups(m, e);
+	return r < 0 ? r : make_sockets(m, e);
+}
+
+static int boot_and_save(struct maker *m, struct err *e)
+{
+	const struct engine_start s = {
+		.spec = m->spec,
+		.group = &m->group,
+		.channel = m->channel,
+		.ids = m->ids,
+		.rootless = m->rootless,
+		.qmp = m->qmp,
+		.disk = m->disk,
+		.memory = m->memory,
+		.state = -EBADF,
+	};
+	char said[160] = "";
+	int r = engine_microvm.start(&s, &m->box, e);
+
+	if (r < 0)
+		return r;
+	m->qmp = fd_close(m->qmp);
+	m->deadline = clock_mono() + BOOT_S * NSEC_PER_SEC;
+	r = boot(m, &s, e);
+	if (r == 0)
+		r = save(m, e);
+	if (r == 0)
+		return quit(m, e);
+	engine_microvm.last_words(&m->box, said, sizeof(said));
+	if (said[0])
+		(void)err_wrap(e, "QEMU says '%s'", said);
+	return r;
+}
+
+/* What can be taken back is; the rest is a sweep's. */
+static void take_back(struct maker *m)
+{
+	struct err ignored = ERR_INIT;
+
+	proc_done(&m->box.init);
+	if (m->group.name[0])
+		(void)cgroup_remove(m->group.name, &ignored);
+	if (m->id[0])
+		(void)state_remove(m->run, m->id);
+}
+
+static _noreturn_ void child(struct maker *m, pid_t parent, int report)
+{
+	struct err e = ERR_INIT;
+	int r = arrange(m, parent, &e);
+
+	if (r == 0)
+		r = boot_and_save(m, &e);
+	take_back(m);
+	e.num = r;
+	(void)!write(report, &e, sizeof(e));
+	_exit(r < 0);
+}
+
+/* ---- the caller ---- */
+
+int template_boot(const struct spec *spec, const struct state_root *run, int disk, int memory,
+		  int state, struct err *e)
+{
+	struct maker m = {
+		.spec = spec,
+		.run = run,
+		.disk = disk,
+		.memory = memory,
+		.state = state,
+		.dir = -EBADF,
+		.range = -EBADF,
+		.group = CGROUP_INIT,
+		.channel = -EBADF,
+		.channel_ours = -EBADF,
+		.qmp = -EBADF,
+		.qmp_ours = -EBADF,
+		.box = { .init = PROC_INIT, .said = -EBADF },
+		.in = BUF_INIT(4 * QMP_LINE_MAX),
+	};
+	_cleanup_close_ int from = -EBADF, to = -EBADF;
+	_cleanup_proc_ struct proc p = PROC_INIT;
+	const pid_t self = getpid();
+	struct err said = ERR_INIT;
+	int fds[2], r;
+
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return err_errno(e, "cannot make a pipe");
+	from = fds[0];
+	to = fds[1];
+	r = proc_fork(&p);
+	if (r == 1)
+		child(&m, self, to);
+	if (r < 0)
+		return err_set(e, r, "cannot fork: %s", strerror(-r));
+	to = fd_close(to);
+	/* It has deadlines of its own for all that it does. */
+	if (RETRY_EINTR(read(from, &said, sizeof(said))) != (ssize_t)sizeof(said))
+		return err_set(e, -EPIPE, "what makes the template was killed");
+	if (said.num < 0)
+		*e = said;
+	return said.num;
+}

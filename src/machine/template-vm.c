@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A template is looked for, and made by whoever holds the lock of makers. */
+#include "template-vm.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+
+#include "disk-copy.h"
+#include "engine.h"
+#include "machine.h"
+#include "pages.h"
+
+#define LOCK ".make" /* no snapshot is called that */
+
+enum {
+	FIND_TRIES = 3,
+};
+
+struct want {
+	const struct spec *spec;
+	struct state_root run;
+	char key[SNAPSHOT_KEY + 1];
+	char path[SNAPSHOT_PATH_MAX];
+	json_t *info;
+};
+
+static void want_done(struct want *w)
+{
+	state_root_close(&w->run);
+	json_decref(TAKE_PTR(w->info));
+}
+
+/* 1: it is there and good, and its memory is held for those who clone it. 0: there is none. */
+static int find(const struct want *w, struct err *e)
+{
+	int r = -EBUSY;
+
+	for (int i = 0; r == -EBUSY && i < FIND_TRIES; i++) {
+		_cleanup_snapshot_ struct snapshot s = SNAPSHOT_INIT;
+
+		*e = (struct err)ERR_INIT;
+		r = snapshot_open(w->path, &w->run, &s, e);
+	}
+	if (r == 0)
+		return 1;
+	if (r == -EBADMSG) {
+		*e = (struct err)ERR_INIT;
+		r = snapshot_remove(w->key, e);
+	}
+	if (r == 0 || r == -ENOENT) {
+		*e = (struct err)ERR_INIT;
+		return 0;
+	}
+	return r;
+}
+
+static int new_file(const struct snapshot_new *n, const char *name, int *ret_fd, struct err *e)
+{
+	int fd = RETRY_EINTR(openat(n->dir, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+
+	if (fd < 0)
+		return err_errno(e, "cannot make '%s' of a template", name);
+	*ret_fd = fd;
+	return 0;
+}
+
+/* What is zero is not written: the file has holes there. */
+static int write_memory(const struct snapshot_new *n, int memfd, uint64_t size, struct err *e)
+{
+	_cleanup_close_ int fd = -EBADF;
+	char digest[PAGES_HEX];
+	int r = new_file(n, "memory", &fd, e);
+
+	if (r < 0)
+		return r;
+	if (ftruncate(fd, (off_t)size) < 0)
+		return err_errno(e, "cannot write the memory of a template");
+	r = pages_digest(memfd, size, fd, digest);
+	return r < 0 ? err_set(e, r, "cannot write the memory of a template: %s", strerror(-r)) : 0;
+}
+
+static int make(const struct want *w, struct err *e)
+{
+	_cleanup_snapshot_new_ struct snapshot_new n = SNAPSHOT_NEW_INIT;
+	_cleanup_close_ int memory = -EBADF, state = -EBADF, disk = -EBADF;
+	struct qemu_machine m;
+	int r = snapshot_begin(&n, e);
+
+	machine_describe(w->spec, QEMU_TEMPLATE, &m);
+	if (r == 0)
+		r = new_file(&n, "state", &state, e);
+	if (r == 0)
+		r = disk_new_from(n.home, w->spec->machine.blank, &disk, e);
+	if (r < 0)
+		return r;
+	memory = memfd_create("template", MFD_CLOEXEC);
+	if (memory < 0 || ftruncate(memory, (off_t)m.memory) < 0)
+		return err_errno(e, "cannot make the memory of a template");
+	r = template_boot(w->spec, &w->run, disk, memory, state, e);
+	if (r == 0)
+		r = write_memory(&n, memory, m.memory, e);
+	if (r == 0)
+		r = snapshot_finish(&n, SNAPSHOT_TEMPLATE, w->key, w->info, e);
+	return r;
+}
+
+static int lock_makers(int *ret_fd, struct err *e)
+{
+	_cleanup_close_ int home = -EBADF, fd = -EBADF;
+	int r = snapshot_home(&home, e);
+
+	if (r < 0)
+		return r;
+	fd = RETRY_EINTR(openat(home, LOCK, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+	if (fd < 0 || RETRY_EINTR(flock(fd, LOCK_EX)) < 0)
+		return err_errno(e, "cannot lock the makers of templates");
+	*ret_fd = TAKE_FD(fd);
+	return 0;
+}
+
+/* Whoever waited for another finds what that one has made. */
+static int make_once(const struct want *w, void (*say)(const char *text, void *arg), void *arg,
+		     struct err *e)
+{
+	_cleanup_close_ int lock = -EBADF;
+	char text[256];
+	int r = lock_makers(&lock, e);
+
+	if (r == 0)
+		r = find(w, e);
+	if (r != 0)
+		return r < 0 ? r : 0;
+	(void)snprintf(text, sizeof(text),
+		       "preparing a template of image '%.100s' for microVMs, once", w->spec->image);
+	if (say)
+		say(text, arg);
+	r = make(w, e);
+	if (r < 0)
+		return err_wrap(e, "making a template of image '%.60s'", w->spec->image);
+	r = find(w, e);
+	return r == 0 ? err_set(e, -ENOENT, "the template has gone") : MIN(r, 0);
+}
+
+int template_find_or_make(const struct spec *spec, char ret_path[static SNAPSHOT_PATH_MAX],
+			  void (*say)(const char *text, void *arg), void *arg, struct err *e)
+{
+	_cleanup_(want_done) struct want w = { .spec = spec, .run = STATE_ROOT_INIT };
+	int r = state_root_open(&w.run, e);
+
+	if (r == 0)
+		r = template_key(spec, w.key, &w.info, e);
+	if (r == 0)
+		r = snapshot_path(w.key, w.path, e);
+	if (r == 0)
+		r = find(&w, e);
+	if (r == 0)
+		r = make_once(&w, say, arg, e);
+	if (r < 0)
+		return r;
+	(void)snprintf(ret_path, SNAPSHOT_PATH_MAX, "%s", w.path);
+	return 0;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copies of a machine that runs: a snapshot, and sandboxes that begin as it. */
+#include <string.h>
+
+#include "fd.h"
+#include "sandbox.h"
+#include "snapshot.h"
+
+enum {
+	POLICY_MAX = 16 * 1024 * 1024,
+};
+
+/* What the sandbox is held to now, which is what its copies will be. */
+static int read_plan(const struct sandbox *s, struct spec *ret, struct err *e)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(POLICY_MAX);
+	struct err ignored = ERR_INIT;
+	int r = spec_read(s->dir, ret, e);
+
+	if (r < 0)
+		return err_wrap(e, "sandbox %s", s->id);
+	if (fd_read_file(s->dir, "policy.json", &b, &ignored) < 0)
+		return 0;
+	ret->policy_text = strdup(buf_text(&b));
+	return ret->policy_text ? 0 : err_oom(e);
+}
+
+int sandbox_fork_begin(const struct sandbox *s, struct sandbox_fork *ret, struct err *e)
+{
+	int r = read_plan(s, &ret->plan, e);
+
+	if (r == 0 && !ret->plan.microvm)
+		r = err_set(e, -EOPNOTSUPP,
+			    "sandbox %s is a container, and only a sandbox of level microvm can be "
+			    "forked: hutch run --level microvm",
+			    s->id);
+	if (r == 0)
+		r = sandbox_save(s, false, ret->snapshot, e);
+	if (r == 0)
+		r = sandbox_use_snapshot(ret->snapshot, &ret->plan, e);
+	if (r < 0)
+		sandbox_fork_end(ret);
+	return r;
+}
+
+int sandbox_fork_one(const struct state_root *root, const struct sandbox_fork *f,
+		     struct sandbox *ret, struct err *e)
+{
+	return sandbox_start(root, &f->plan, ret, NULL, e);
+}
+
+void sandbox_fork_end(struct sandbox_fork *f)
+{
+	struct err ignored = ERR_INIT;
+
+	if (f->snapshot[0])
+		(void)snapshot_remove(f->snapshot, &ignored);
+	f->snapshot[0] = '\0';
+	spec_done(&f->plan);
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a virtual machine is started with: a kernel, the image as a disk, an empty disk, and a
+ * template to clone, each made once and found again. It may take minutes the first time, so it is
+ * done when a sandbox starts, not when it is planned.
+ */
+#include "prepare.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "accel.h"
+#include "log.h"
+#include "snapshot.h"
+#include "str.h"
+#include "template-vm.h"
+
+static void say(const char *text, void *arg)
+{
+	(void)arg;
+	log_info("%s", text);
+}
+
+/* "off": every machine boots. For measurements, and for whoever trusts no template. */
+static bool wants_template(void)
+{
+	const char *set = getenv("HUTCH_TEMPLATES");
+
+	return !set || !str_eq(set, "off");
+}
+
+static int find_snapshots(struct prepared *p, struct err *e)
+{
+	_cleanup_close_ int home = -EBADF;
+	char path[IMAGE_HOME_MAX];
+	int r = snapshot_home_open(true, path, &home, e);
+
+	if (r == 0)
+		(void)snprintf(p->snapshots, sizeof(p->snapshots), "%s/snapshots", path);
+	return r;
+}
+
+int prepare_machine(const char *guest, struct prepared *p, struct spec *s, struct err *e)
+{
+	enum accel accel = ACCEL_TCG;
+	char why[ACCEL_WHY_MAX];
+	int r;
+
+	if (!s->microvm || s->machine.kernel)
+		return 0;
+	r = machine_kernel_find(guest, &p->kernel, e);
+	if (r == 0)
+		r = machine_root(s->root, p->root, e);
+	if (r == 0)
+		r = machine_blank(s->limits.disk, p->blank, e);
+	if (r == 0)
+		r = find_snapshots(p, e);
+	if (r == 0)
+		r = accel_choose(&p->kernel, true, &accel, why, e);
+	if (r < 0)
+		return err_wrap(e, "level microvm");
+	s->machine.kernel = p->kernel.kernel;
+	s->machine.initrd = p->kernel.initrd;
+	s->machine.root = p->root;
+	s->machine.blank = p->blank;
+	s->machine.accel = accel == ACCEL_KVM ? "kvm" : "tcg";
+	s->machine.snapshots = p->snapshots;
+	s->machine.snapshot = "";
+	if (!wants_template())
+		return 0;
+	r = template_find_or_make(s, p->snapshot, say, NULL, e);
+	if (r < 0)
+		return err_wrap(e, "level microvm");
+	s->machine.snapshot = p->snapshot;
+	return 0;
+}

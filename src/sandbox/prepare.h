@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "machine.h"
+#include "spec.h"
+
+/* Texts that a spec then points to. */
+struct prepared {
+	struct machine_kernel kernel;
+	char root[4096], blank[4096], snapshot[4096], snapshots[4096];
+};
+
+/* Fills in `machine` of a spec that asks for one; `guest` is the path of hutch-guest. */
+int prepare_machine(const char *guest, struct prepared *p, struct spec *s, struct err *e);

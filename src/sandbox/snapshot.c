@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sandboxes that begin as a snapshot of another one. The machine is that of the snapshot; all else
+ * is of the plan, which was made now: a policy that has been changed or taken back since does not
+ * come back with the memory of a machine. So plan and snapshot have to agree on what the machine is
+ * made of.
+ */
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <string.h>
+
+#include "sandbox.h"
+#include "snapshot.h"
+#include "transfer.h"
+
+enum {
+	END_S = 30,
+};
+
+int sandbox_save(const struct sandbox *s, bool suspend, char ret[static SANDBOX_SNAPSHOT],
+		 struct err *e)
+{
+	_cleanup_transfer_ struct transfer t = TRANSFER_INIT(-EBADF);
+	_cleanup_close_ int fd = -EBADF, warden = -EBADF;
+	struct pollfd p = { .events = POLLIN };
+	pid_t pid;
+
+	static_assert((int)SANDBOX_SNAPSHOT == (int)TRANSFER_NAME, "one name");
+	if (sandbox_connect(s, &fd, e) < 0)
+		return e->num;
+	if (suspend && state_warden(s->dir, &warden, &pid) < 0)
+		return err_set(e, -ESRCH, "sandbox %s is ending", s->id);
+	t.fd = fd;
+	if (transfer_save(&t, suspend, ret, e) < 0)
+		return err_wrap(e, "sandbox %s", s->id);
+	/* It can be resumed when its warden has given everything back. */
+	p.fd = warden;
+	if (suspend && RETRY_EINTR(poll(&p, 1, END_S * 1000)) == 0)
+		return err_set(e, -ETIME, "sandbox %s is saved, but does not end", s->id);
+	return 0;
+}
+
+static int agree(const struct spec *plan, const struct spec *was, struct err *e)
+{
+	static const struct {
+		const char *what;
+		size_t at;
+	} sizes[] = { { "memory", offsetof(struct spec, limits.memory) },
+		      { "disk", offsetof(struct spec, limits.disk) },
+		      { "cpus", offsetof(struct spec, limits.cpus) } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++)
+		if (*(const uint64_t *)((const char *)plan + sizes[i].at) !=
+		    *(const uint64_t *)((const char *)was + sizes[i].at))
+			return err_set(e, -EINVAL,
+				       "the snapshot was made with another '%s' than the policy of "
+				       "agent '%s' gives",
+				       sizes[i].what, plan->agent);
+	return 0;
+}
+
+/* The plan, with the machine of the snapshot and the tree of its image. */
+static int combine(const struct spec *plan, const struct spec *was, const char *path,
+		   struct spec *ret, struct err *e)
+{
+	struct spec s = *plan;
+	_cleanup_free_ char *text = NULL;
+
+	s.microvm = true;
+	s.machine = was->machine;
+	s.machine.snapshot = path;
+	s.image = was->image;
+	s.image_digest = was->image_digest;
+	s.root = was->root;
+	text = spec_write(&s);
+	return text ? spec_parse(text, strlen(text), ret, e) : err_oom(e);
+}
+
+int sandbox_use_snapshot(const char *name, struct spec *plan, struct err *e)
+{
+	_cleanup_spec_ struct spec was = { 0 }, next = { 0 };
+	char path[PATH_MAX];
+	int r = snapshot_spec(name, &was, e);
+
+	if (r == 0)
+		r = snapshot_path(name, path, e);
+	if (r == 0)
+		r = agree(plan, &was, e);
+	if (r == 0)
+		r = combine(plan, &was, path, &next, e);
+	if (r < 0)
+		return r;
+	next.policy_text = TAKE_PTR(plan->policy_text);
+	spec_done(plan);
+	*plan = next;
+	next = (struct spec){ 0 };
+	return 0;
+}
+
+/* ---- after a restart of the host ---- */
+
+static int put_back(const struct state_root *root, const char *id, const char *name, struct err *e)
+{
+	_cleanup_close_ int dir = -EBADF;
+	_cleanup_spec_ struct spec was = { 0 };
+	_cleanup_free_ char *text = NULL;
+	int r = snapshot_spec(name, &was, e);
+
+	if (r < 0)
+		return r;
+	text = spec_write(&was);
+	if (!text)
+		return err_oom(e);
+	r = state_make(root, id, &dir);
+	if (r == -EEXIST || r == -EAGAIN)
+		return 0;
+	if (r < 0)
+		return err_set(e, r, "cannot make the directory of sandbox %s: %s", id,
+			       strerror(-r));
+	r = state_write(dir, STATE_SUSPENDED, name, strlen(name), e);
+	return r < 0 ? r : state_write(dir, "spec.json", text, strlen(text), e);
+}
+
+int sandbox_restore(const struct state_root *root, struct err *e)
+{
+	_cleanup_json_ json_t *all = NULL;
+	const json_t *one;
+	size_t i;
+	int r = snapshot_list(&all, e);
+
+	if (r < 0)
+		return r;
+	json_array_foreach(all, i, one)
+	{
+		const json_t *info = json_object_get(one, "info");
+		const char *name = json_string_value(json_object_get(one, "id"));
+		const char *id = json_string_value(json_object_get(info, "sandbox"));
+		struct err own = ERR_INIT;
+
+		if (!name || !id || !spec_id_valid(id) ||
+		    !json_is_true(json_object_get(info, "suspended")) ||
+		    faccessat(root->dir, id, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+			continue;
+		if (put_back(root, id, name, &own) < 0 && r == 0)
+			r = (*e = own).num;
+	}
+	return r;
+}

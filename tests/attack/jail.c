@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Starts QEMU, or another program in its place, in the jail of virtual machines:
+ *
+ *   jail KEY=VALUE ...
+ *
+ *   ids, channel, qmp, disk, memory, state   numbers; descriptors that are inherited
+ *   kernel, initrd, root, accel              of a machine
+ *   mib, cpus, size                          its memory, thousandths of a CPU, bytes of its disk
+ *   console=1                                with a console
+ *   rootless                                 the first subordinate id of an ordinary user
+ *   program                                  a static program, instead of QEMU
+ *
+ * says "started PID", does what comes on stdin (a letter each) and says so, and ends the program
+ * at the end of stdin: s seals, v prints the receipt on a line, w what QEMU said last.
+ */
+#include <string.h>
+
+#include "engine.h"
+#include "qemu-jail.h"
+#include "str.h"
+
+static struct spec spec = { .limits = { .cpus = 1000, .memory = 256 << 20, .disk = 64 << 20 } };
+static struct cgroup group = CGROUP_INIT;
+static struct engine_start start = { .spec = &spec,
+				     .group = &group,
+				     .channel = -EBADF,
+				     .qmp = -EBADF,
+				     .disk = -EBADF,
+				     .memory = -EBADF,
+				     .state = -EBADF };
+
+static uint64_t subordinate;
+
+static uint64_t number(const char *text)
+{
+	uint64_t value;
+
+	if (str_to_u64(text, strlen(text), INT64_MAX, &value) < 0)
+		exit(2);
+	return value;
+}
+
+static bool take_text(const char *key, const char *value, const char **program)
+{
+	const struct {
+		const char *key, **at;
+	} texts[] = { { "kernel", &spec.machine.kernel },
+		      { "initrd", &spec.machine.initrd },
+		      { "root", &spec.machine.root },
+		      { "accel", &spec.machine.accel },
+		      { "program", program } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
+		if (str_eq(key, texts[i].key)) {
+			*texts[i].at = value;
+			return true;
+		}
+	return false;
+}
+
+static void take_number(const char *key, uint64_t n)
+{
+	const struct {
+		const char *key;
+		int *at;
+	} fds[] = { { "channel", &start.channel },
+		    { "qmp", &start.qmp },
+		    { "disk", &start.disk },
+		    { "memory", &start.memory },
+		    { "state", &start.state } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+		if (str_eq(key, fds[i].key)) {
+			*fds[i].at = (int)n;
+			return;
+		}
+	if (str_eq(key, "ids"))
+		start.ids = (uint32_t)n;
+	else if (str_eq(key, "mib"))
+		spec.limits.memory = n << 20;
+	else if (str_eq(key, "cpus"))
+		spec.limits.cpus = n;
+	else if (str_eq(key, "size"))
+		spec.limits.disk = n;
+	else if (str_eq(key, "console"))
+		start.console = n > 0;
+	else if (str_eq(key, "rootless"))
+		subordinate = n;
+	else
+		exit(2);
+}
+
+static int start_program(const char *program, struct engine_sandbox *ret, struct err *e)
+{
+	static const char *const argv[] = { "/program", NULL };
+	const struct qemu_jail_file files[] = { { program, "/program", false },
+						{ "/usr", "/usr", false },
+						{ 0 } };
+	int fds[QEMU_FDS];
+	const struct qemu_jail j = { .group = &group,
+				     .ids = start.ids,
+				     .rootless = start.rootless,
+				     .pids = 16,
+				     .file = spec.limits.disk,
+				     .program = argv[0],
+				     .argv = argv,
+				     .files = files,
+				     .fds = fds,
+				     .proc = true };
+
+	for (size_t i = 0; i < QEMU_FDS; i++)
+		fds[i] = -EBADF;
+	fds[QEMU_FD_CHANNEL] = start.channel;
+	return qemu_jail_start(&j, &ret->init, &ret->said, e);
+}
+
+static void print_receipt(const struct engine_sandbox *b)
+{
+	static struct receipt r;
+	_cleanup_json_ json_t *j = NULL;
+
+	receipt_init(&r, 0);
+	engine_microvm.verify(&start, b, &r);
+	j = receipt_json(&r, &(struct receipt_head){ spec.id, "microvm", "", "" });
+	if (!j || json_dumpf(j, stdout, JSON_COMPACT) < 0)
+		exit(1);
+	(void)putchar('\n');
+}
+
+static void act(int c, const struct engine_sandbox *b)
+{
+	struct err e = ERR_INIT;
+	char words[256];
+
+	if (c == 's') {
+		(void)printf("%s\n", engine_microvm.seal(&start, b, &e) < 0 ? e.msg : "sealed");
+	} else if (c == 'v') {
+		print_receipt(b);
+	} else if (c == 'w') {
+		engine_microvm.last_words(b, words, sizeof(words));
+		(void)printf("%s\n", words);
+	}
+	(void)fflush(stdout);
+}
+
+static int complain(const struct err *e)
+{
+	(void)fprintf(stderr, "%s\n", e->msg);
+	return 1;
+}
+
+int main(int argc, char **argv)
+{
+	struct engine_sandbox box = { .init = PROC_INIT, .said = -EBADF };
+	const char *program = NULL;
+	struct err e = ERR_INIT;
+	int r, c;
+
+	spec.id = "abcdefghijklmnop";
+	for (int i = 1; i < argc; i++) {
+		char *value = strchr(argv[i], '=');
+
+		if (!value)
+			return 2;
+		*value++ = '\0';
+		if (!take_text(argv[i], value, &program))
+			take_number(argv[i], number(value));
+	}
+	for (size_t i = 0; i < CGROUP_PARTS; i++)
+		(void)snprintf(group.why[i], sizeof(group.why[i]), "the test makes none");
+	start.rootless = subordinate > 0;
+	if (start.rootless && userns_enter(subordinate, subordinate, &e) < 0)
+		return complain(&e);
+	r = program ? start_program(program, &box, &e) : engine_microvm.start(&start, &box, &e);
+	if (r < 0)
+		return complain(&e);
+	/* Or nobody would see that QEMU has closed them. */
+	start.channel = fd_close(start.channel);
+	start.qmp = fd_close(start.qmp);
+	(void)printf("started %d\n", (int)box.init.pid);
+	(void)fflush(stdout);
+	while ((c = getchar()) != EOF)
+		act(c, &box);
+	proc_done(&box.init);
+	return 0;
+}

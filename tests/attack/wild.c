@@ -1,0 +1,466 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A virtual machine that is wholly the attacker's: /init of its initrd in the place of hutch-guest,
+ * with its own kernel below it and nothing given up. What it does is the word behind a NUL at the
+ * very end of its own file, or, of one that obeys, the first word of the command that a client asks
+ * for. See test_machine_hostile.py.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/io.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/reboot.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "wild.h"
+
+enum {
+	HEADER = 12,
+	PAYLOAD_MAX = 65536,
+	TRIES = 20000, /* of a millisecond, until a device is there */
+	BLOCK = 4096,
+	DEVICES = 8,
+	SCRIBBLE = 16 << 20, /* of memory */
+	COM1 = 0x3f8,
+	DEBUG_PORT = 0x402, /* of firmware */
+};
+
+enum {
+	HELLO = 1,
+	PING,
+	PONG,
+	OPEN,
+	ACCEPT,
+	DATA,
+	MSG = 9,
+	CLOSE,
+	SLEEP,
+	ASLEEP,
+};
+
+enum {
+	TAG_VERSION = 1,
+	TAG_AGENT = 2,
+	TAG_ARGV = 7,
+	TAG_PID = 23,
+	TAG_CODE = 31,
+	TAG_USER_US = 33,
+	TAG_SYSTEM_US = 34,
+	TAG_RSS = 35,
+	TAG_LANDLOCK = 37,
+	EXIT = 3,
+	STDOUT = 1,
+};
+
+static int port = -1;
+static unsigned char noise[PAYLOAD_MAX];
+static char word[64]; /* what a client asked for */
+
+static void forever(void)
+{
+	for (;;)
+		(void)pause();
+}
+
+/* ---- frames ---- */
+
+static void put(const void *data, size_t n)
+{
+	const char *p = data;
+
+	while (n > 0) {
+		ssize_t k = write(port, p, n);
+
+		if (k < 0) /* the keeper has had enough; whether it ends us is what is tested */
+			forever();
+		p += k;
+		n -= (size_t)k;
+	}
+}
+
+static void get(void *data, size_t n)
+{
+	char *p = data;
+
+	while (n > 0) {
+		ssize_t k = read(port, p, n);
+
+		if (k > 0) {
+			p += k;
+			n -= (size_t)k;
+		} else {
+			(void)usleep(1000); /* nobody is at the other end yet */
+		}
+	}
+}
+
+struct payload {
+	unsigned char data[1024];
+	size_t n;
+};
+
+static void frame(uint32_t ch, int type, int sub, const void *data, size_t n)
+{
+	unsigned char h[HEADER] = { 0 };
+
+	memcpy(h, &(uint32_t){ htonl((uint32_t)n) }, 4);
+	memcpy(h + 4, &(uint32_t){ htonl(ch) }, 4);
+	h[8] = (unsigned char)type;
+	h[9] = (unsigned char)sub;
+	put(h, sizeof(h));
+	put(data, n);
+}
+
+static void add_bytes(struct payload *p, int tag, const void *value, size_t n)
+{
+	p->data[p->n++] = (unsigned char)tag;
+	p->data[p->n++] = 0;
+	p->data[p->n++] = (unsigned char)(n >> 8);
+	p->data[p->n++] = (unsigned char)n;
+	memcpy(p->data + p->n, value, n);
+	p->n += n;
+}
+
+static void add_number(struct payload *p, int tag, uint64_t value)
+{
+	unsigned char b[8];
+
+	for (int i = 0; i < 8; i++)
+		b[i] = (unsigned char)(value >> (56 - 8 * i));
+	add_bytes(p, tag, b, sizeof(b));
+}
+
+/* The first argument of an OPEN, should this be one. */
+static void note_word(const unsigned char *p, size_t n)
+{
+	while (n >= 4) {
+		size_t len = (size_t)p[2] << 8 | p[3];
+
+		if (len > n - 4)
+			return;
+		if (p[0] == TAG_ARGV && len < sizeof(word)) {
+			memcpy(word, p + 4, len);
+			word[len] = '\0';
+			return;
+		}
+		p += 4 + len;
+		n -= 4 + len;
+	}
+}
+
+/* Reads frames up to one of these types; its channel. */
+static uint32_t await(int type, int other)
+{
+	static unsigned char payload[1 << 20];
+	unsigned char h[HEADER];
+	uint32_t n, ch;
+
+	do {
+		get(h, sizeof(h));
+		memcpy(&n, h, 4);
+		memcpy(&ch, h + 4, 4);
+		n = ntohl(n);
+		if (n > sizeof(payload))
+			_exit(3);
+		get(payload, n);
+	} while (h[8] != type && h[8] != other);
+	if (h[8] == OPEN)
+		note_word(payload, n);
+	else if (h[8] == SLEEP)
+		(void)strcpy(word, "sleep");
+	return ntohl(ch);
+}
+
+/* ---- what an agent says when it behaves ---- */
+
+static void hello(void)
+{
+	struct payload p = { .n = 0 };
+
+	add_number(&p, TAG_VERSION, 1);
+	add_bytes(&p, TAG_AGENT, "wild", 4);
+	add_number(&p, TAG_LANDLOCK, 7);
+	frame(0, HELLO, 0, p.data, p.n);
+}
+
+/* A command that printed this and ended well. */
+static void answer(uint32_t ch, const char *text)
+{
+	struct payload pid = { .n = 0 }, end = { .n = 0 }, code = { .n = 0 };
+
+	add_number(&pid, TAG_PID, 2);
+	frame(ch, ACCEPT, 0, pid.data, pid.n);
+	frame(ch, DATA, STDOUT, text, strlen(text));
+	add_number(&end, TAG_CODE, 0);
+	add_number(&end, TAG_USER_US, 1);
+	add_number(&end, TAG_SYSTEM_US, 1);
+	add_number(&end, TAG_RSS, 1);
+	frame(ch, MSG, EXIT, end.data, end.n);
+	add_number(&code, TAG_CODE, 0);
+	frame(ch, CLOSE, 0, code.data, code.n);
+}
+
+/* ---- what it does ---- */
+
+static void well(uint32_t ch)
+{
+	answer(ch, "well\n");
+}
+
+static void garbage(uint32_t ch)
+{
+	(void)ch;
+	for (uint32_t i = 0, x = 1; i < PAYLOAD_MAX; i++, x = x * 1664525 + 1013904223)
+		noise[i] = (unsigned char)(x >> 24);
+	for (;;)
+		put(noise, sizeof(noise));
+}
+
+/* Frames in good order, as fast as they go, and never reads what is said to them. */
+static void flood(uint32_t ch)
+{
+	(void)ch;
+	for (;;)
+		frame(0, PING, 0, NULL, 0);
+}
+
+static void mute(uint32_t ch)
+{
+	(void)ch;
+	forever();
+}
+
+/* No interrupt ever again. */
+static void spin(uint32_t ch)
+{
+	(void)ch;
+	if (iopl(3) == 0)
+		__asm__ volatile("cli");
+	for (;;)
+		__asm__ volatile("");
+}
+
+/* Whatever a console might be. */
+static void console(uint32_t ch)
+{
+	int fds[] = { open("/dev/console", O_WRONLY | O_CLOEXEC),
+		      open("/dev/kmsg", O_WRONLY | O_CLOEXEC),
+		      open("/dev/hvc0", O_WRONLY | O_CLOEXEC) };
+	int ports = iopl(3) == 0;
+
+	(void)ch;
+	memset(noise, 'x', sizeof(noise));
+	for (;;) {
+		for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
+			if (fds[i] >= 0)
+				(void)!write(fds[i], noise, 512);
+		for (int i = 0; ports && i < 512; i++) {
+			outb('x', COM1);
+			outb('x', DEBUG_PORT);
+		}
+	}
+}
+
+static void leave(uint32_t ch)
+{
+	(void)ch;
+	(void)reboot(RB_AUTOBOOT);
+}
+
+static void off(uint32_t ch)
+{
+	(void)ch;
+	(void)reboot(RB_POWER_OFF);
+}
+
+static void panic(uint32_t ch)
+{
+	(void)ch;
+	_exit(0);
+}
+
+/* ---- disks ---- */
+
+static int disk(const char *path, int flags)
+{
+	for (int i = 0; i < TRIES; i++) {
+		int fd = open(path, flags | O_CLOEXEC);
+
+		if (fd >= 0 || errno != ENOENT)
+			return fd;
+		(void)usleep(1000);
+	}
+	return -1;
+}
+
+static const char *result(ssize_t r)
+{
+	return r < 0 ? strerrorname_np(errno) : "ok";
+}
+
+static void write_disk(char *text, size_t size, const char *path)
+{
+	static unsigned char block[BLOCK] __attribute__((aligned(BLOCK)));
+	uint64_t all[2] = { 0, 1 << 20 };
+	int off = 0, fd = disk(path, O_RDWR), read_only = disk(path, O_RDONLY | O_DIRECT);
+	const char *opened = result(fd), *changed = result(ioctl(read_only, BLKROSET, &off));
+	const char *read_it = result(pread(read_only, block, sizeof(block), 0)), *dropped, *written;
+
+	(void)close(fd);
+	fd = open(path, O_RDWR | O_DIRECT | O_SYNC | O_CLOEXEC);
+	memset(block, 0x5a, sizeof(block));
+	written = result(pwrite(fd, block, sizeof(block), 0));
+	dropped = result(ioctl(fd, BLKDISCARD, all));
+	(void)snprintf(text + strlen(text), size - strlen(text),
+		       "%s: open %s, unlock %s, read %s, write %s, discard %s\n", path, opened,
+		       changed, read_it, written, dropped);
+}
+
+static void disks(uint32_t ch)
+{
+	char text[1024] = "";
+
+	write_disk(text, sizeof(text), "/dev/vda");
+	write_disk(text, sizeof(text), "/dev/vdb");
+	answer(ch, text);
+}
+
+static void open_port(void)
+{
+	char path[32];
+
+	for (int i = 0; i < TRIES * DEVICES && port < 0; i++) {
+		(void)snprintf(path, sizeof(path), "/dev/vport%dp1", i % DEVICES);
+		port = open(path, O_RDWR | O_CLOEXEC);
+		if (port < 0)
+			(void)usleep(1000 / DEVICES);
+	}
+	if (port < 0)
+		_exit(3);
+}
+
+/* Without the kernel. The port goes and comes with the disks. */
+static void devices(uint32_t ch)
+{
+	char text[1024] = "";
+
+	(void)close(port);
+	port = -1;
+	virtio_disks(text, sizeof(text));
+	open_port();
+	answer(ch, text);
+}
+
+/* ---- memory ---- */
+
+/* What a clone has in common with others until it writes: says what was there, and writes. */
+static void memory(uint32_t ch)
+{
+	static char mark[] = "clean";
+	char text[64];
+	char *p = mmap(NULL, SCRIBBLE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	(void)snprintf(text, sizeof(text), "%s, %s\n", mark,
+		       p == MAP_FAILED ? "no memory" : "wrote");
+	if (p != MAP_FAILED) {
+		memset(p, 0x5a, SCRIBBLE);
+		(void)munmap(p, SCRIBBLE);
+	}
+	memcpy(mark, "DIRTY", sizeof(mark));
+	answer(ch, text);
+}
+
+static void never_asleep(uint32_t ch)
+{
+	(void)ch;
+	forever();
+}
+
+static const struct {
+	const char *name;
+	void (*run)(uint32_t ch);
+} modes[] = {
+	{ "well", well },	   { "garbage", garbage }, { "flood", flood },
+	{ "mute", mute },	   { "spin", spin },	   { "console", console },
+	{ "leave", leave },	   { "off", off },	   { "panic", panic },
+	{ "disks", disks },	   { "devices", devices }, { "memory", memory },
+	{ "sleep", never_asleep },
+};
+
+static void act(const char *name, uint32_t ch)
+{
+	for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
+		if (strcmp(modes[i].name, name) == 0)
+			modes[i].run(ch);
+}
+
+/* ---- boot ---- */
+
+static void load_modules(void)
+{
+	FILE *f = fopen("/lib/modules-list", "re");
+	char path[256];
+
+	while (f && fgets(path, sizeof(path), f)) {
+		int fd;
+
+		path[strcspn(path, "\n")] = '\0';
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+		(void)syscall(SYS_finit_module, fd, "", 0);
+		(void)close(fd);
+	}
+}
+
+static void boot(void)
+{
+	(void)mkdir("/dev", 0755);
+	(void)mkdir("/proc", 0755);
+	(void)mkdir("/sys", 0755);
+	(void)mount("dev", "/dev", "devtmpfs", 0, NULL);
+	(void)mount("proc", "/proc", "proc", 0, NULL);
+	(void)mount("sys", "/sys", "sysfs", 0, NULL);
+	load_modules();
+	(void)close(disk("/dev/vdb", O_RDONLY));
+	open_port();
+}
+
+static const char *mode(void)
+{
+	static char tail[64];
+	int fd = open("/init", O_RDONLY | O_CLOEXEC);
+	const char *nul;
+
+	if (fd < 0 || lseek(fd, 1 - (off_t)sizeof(tail), SEEK_END) < 0 ||
+	    read(fd, tail, sizeof(tail) - 1) < 1)
+		_exit(3);
+	(void)close(fd);
+	nul = memrchr(tail, '\0', sizeof(tail) - 1);
+	return nul ? nul + 1 : "";
+}
+
+int main(void)
+{
+	const char *name = mode();
+
+	if (strcmp(name, "dead") == 0)
+		return 0;
+	boot();
+	if (strcmp(name, "obey") != 0) { /* at once, whatever the keeper says */
+		act(name, 0);
+		forever();
+	}
+	(void)await(HELLO, HELLO);
+	hello();
+	for (;;)
+		act(word, await(OPEN, SLEEP));
+}

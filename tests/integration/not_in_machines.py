@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The tests of sandboxes that are not run with virtual machines (HUTCH_TEST_LEVEL=microvm), each with its reason. Everything else is.
+A name is that of a test, or of all in a class or a file.
+run.py reads it, tells what it left out, and fails if a name is one that there is not.
+"""
+
+LEFT_OUT = {
+    "test_raider": "an agent that is the attacker's is another one in a machine: what it can say there is tried by test_machine_hostile",
+    "test_container": "the table of the container engine, without sandboxes",
+    "test_receipt": "likewise: rows of the container engine, each with one layer taken away; those of machines are in test_jail",
+    "test_exhaust.Memory.test_what_the_kernel_remembers_is_counted":
+        "the kernel that remembers is the sandbox's own, and has no other memory than the machine's",
+    "test_inside.Inside.test_the_agents_file_is_not_written_through_a_process_that_runs_it":
+        "the agent's file is no file of the host's, and is gone from the initramfs when commands run",
+}

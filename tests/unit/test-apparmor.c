@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* That a profile which is loaded is found is shown where there is AppArmor: tests/slow/debian. */
+#include "unit.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "apparmor.h"
+
+static void nobody_has_it(void **state)
+{
+	bool here = access("/proc/self/attr/apparmor/current", R_OK) == 0;
+	int r = apparmor_try("hutch-test-that-nobody-loads");
+
+	(void)state;
+	if (here)
+		assert_true(r == -ENOENT || r == -EACCES || r == -EOPNOTSUPP);
+	else
+		assert_int_equal(r, -EOPNOTSUPP);
+}
+
+static void too_long(void **state)
+{
+	char name[200];
+
+	(void)state;
+	memset(name, 'a', sizeof(name) - 1);
+	name[sizeof(name) - 1] = '\0';
+	assert_int_equal(apparmor_try(name), -ENAMETOOLONG);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test(nobody_has_it),
+					    cmocka_unit_test(too_long) };
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

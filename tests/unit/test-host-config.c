@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* host.yaml: what is right, every message for what is not, and which of several files counts. */
+#include "unit.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+#include "fail.h"
+#include "host-config.h"
+
+static void right(const char *text, enum accel_wish accel, uint64_t timeout)
+{
+	const struct source src = { .label = "host.yaml", .text = text, .len = strlen(text) };
+	struct host_config config = HOST_CONFIG_INIT;
+	_cleanup_diags_ struct diags d = { 0 };
+
+	host_config_read(&src, &config, &d);
+	assert_int_equal(diags_result(&d), 0);
+	assert_int_equal(config.accel, accel);
+	assert_int_equal(config.accel_timeout, timeout);
+}
+
+static void what_is_right(void **state)
+{
+	right("accel: auto\n", ACCEL_AUTO, 15000);
+	right("accel: kvm\n", ACCEL_WANT_KVM, 15000);
+	right("# comment\naccel: \"tcg\"\n", ACCEL_WANT_TCG, 15000);
+	right("accel_timeout: 90s\naccel: kvm\n", ACCEL_WANT_KVM, 90000);
+	right("accel_timeout: 10m\n", ACCEL_AUTO, 600000);
+	right("{}\n", ACCEL_AUTO, 15000);
+}
+
+/* All that is said of a file, a line each. */
+static void wrong(const char *text, const char *expected)
+{
+	const struct source src = { .label = "host.yaml", .text = text, .len = strlen(text) };
+	_cleanup_buf_ struct buf said = BUF_INIT(64 * 1024);
+	struct host_config config = HOST_CONFIG_INIT;
+	_cleanup_diags_ struct diags d = { 0 };
+
+	host_config_read(&src, &config, &d);
+	diags_sort(&d);
+	assert_int_equal(diags_result(&d), -EINVAL);
+	for (size_t i = 0; i < d.n; i++) {
+		assert_int_equal(diag_format(&d.list[i], &said), 0);
+		assert_int_equal(buf_putc(&said, '\n'), 0);
+	}
+	assert_string_equal(buf_text(&said), expected);
+}
+
+static void what_is_wrong(void **state)
+{
+	wrong("accel: kmv\n", "host.yaml:1:8: error: accel: 'kmv' is not one of: auto, kvm, tcg; "
+			      "did you mean 'kvm'?\n");
+	wrong("accel: KVM\n", "host.yaml:1:8: error: accel: 'KVM' is not one of: auto, kvm, tcg\n");
+	wrong("accel:\n",
+	      "host.yaml:1:7: error: accel: expected one of: auto, kvm, tcg, found nothing\n");
+	wrong("accel: [kvm]\n",
+	      "host.yaml:1:8: error: accel: expected one of: auto, kvm, tcg, found a list\n");
+	wrong("acel: kvm\n", "host.yaml:1:1: error: acel: unknown key; expected one of: accel, "
+			     "accel_timeout; did you mean 'accel'?\n");
+	wrong("accel: kvm\nengine:\n  x: 1\n",
+	      "host.yaml:2:1: error: engine: unknown key; expected one of: accel, accel_timeout\n");
+	wrong("accel: kvm\naccel: tcg\n",
+	      "host.yaml:2:1: error: accel: written twice; the first stands at line 1\n");
+	wrong("accel_timeout: 15\n",
+	      "host.yaml:1:16: error: accel_timeout: expected a duration such as 90s (ms, s, m, h, "
+	      "d), found '15'; did you mean '15s'?\n");
+	wrong("accel_timeout: 500ms\n",
+	      "host.yaml:1:16: error: accel_timeout: '500ms' is out of range: from 1s to 10m\n");
+	wrong("accel_timeout: 11m\n",
+	      "host.yaml:1:16: error: accel_timeout: '11m' is out of range: from 1s to 10m\n");
+	wrong("- accel\n", "host.yaml:1:1: error: expected a mapping, found a list\n");
+	wrong("kvm\n", "host.yaml:1:1: error: expected a mapping, found 'kvm'\n");
+	wrong("", "host.yaml:1:1: error: the file is empty\n");
+	wrong("accel: &a kvm\n",
+	      "host.yaml:1:8: error: anchors (&a) are not used here: write the value out\n");
+	/* All of them, and not only the first. */
+	wrong("accel: x\naccel_timeout: soon\nmore: 1\n",
+	      "host.yaml:1:8: error: accel: 'x' is not one of: auto, kvm, tcg\n"
+	      "host.yaml:2:16: error: accel_timeout: expected a duration such as 90s (ms, s, m, h, "
+	      "d), found 'soon'\n"
+	      "host.yaml:3:1: error: more: unknown key; expected one of: accel, accel_timeout\n");
+}
+
+static void set(const char *name, const char *value)
+{
+	assert_int_equal(value ? setenv(name, value, 1) : unsetenv(name), 0);
+}
+
+static void which_file(void **state)
+{
+	const struct unit_dir *d = *state;
+	struct host_config config = HOST_CONFIG_INIT;
+	struct err e = ERR_INIT;
+	char path[512];
+
+	(void)snprintf(path, sizeof(path), "%s/a:%s/b", d->path, d->path);
+	set("HUTCH_CONFIG_PATH", path);
+	assert_int_equal(host_config_load(&config, &e), 0);
+	assert_int_equal(config.accel, ACCEL_AUTO);
+	assert_int_equal(mkdirat(d->fd, "b", 0755), 0);
+	unit_dir_write(d, "b/host.yaml", "accel: tcg\n", 11);
+	assert_int_equal(host_config_load(&config, &e), 0);
+	assert_int_equal(config.accel, ACCEL_WANT_TCG);
+	assert_int_equal(mkdirat(d->fd, "a", 0755), 0);
+	unit_dir_write(d, "a/host.yaml", "accel: kvm\n", 11);
+	assert_int_equal(host_config_load(&config, &e), 0);
+	assert_int_equal(config.accel, ACCEL_WANT_KVM);
+	/* The first counts, also when it is wrong. */
+	unit_dir_write(d, "a/host.yaml", "accel: x\n", 9);
+	assert_int_equal(host_config_load(&config, &e), -EINVAL);
+	(void)snprintf(path, sizeof(path), "%s/a/host.yaml:1:8: error: accel: 'x' is not one of",
+		       d->path);
+	assert_non_null(strstr(e.msg, path));
+	assert_int_equal(config.accel, ACCEL_WANT_KVM);
+	set("HUTCH_CONFIG_PATH", NULL);
+}
+
+static void environment(void **state)
+{
+	static const char *const words[] = { "auto", "kvm", "tcg" };
+	const struct unit_dir *d = *state;
+	struct err e = ERR_INIT;
+	enum accel_wish wish;
+
+	set("HUTCH_CONFIG_PATH", d->path);
+	unit_dir_write(d, "host.yaml", "accel: tcg\n", 11);
+	for (enum accel_wish i = 0; i < ARRAY_SIZE(words); i++) {
+		set("HUTCH_ACCEL", words[i]);
+		assert_int_equal(accel_wish(&wish, &e), 0);
+		assert_int_equal(wish, i);
+	}
+	set("HUTCH_ACCEL", "KVM");
+	assert_int_equal(accel_wish(&wish, &e), -EINVAL);
+	assert_string_equal(e.msg, "HUTCH_ACCEL is 'KVM', not auto, kvm or tcg");
+	set("HUTCH_ACCEL", "");
+	assert_int_equal(accel_wish(&wish, &e), 0);
+	assert_int_equal(wish, ACCEL_WANT_TCG);
+	set("HUTCH_ACCEL", NULL);
+	assert_int_equal(accel_wish(&wish, &e), 0);
+	assert_int_equal(wish, ACCEL_WANT_TCG);
+	set("HUTCH_CONFIG_PATH", NULL);
+}
+
+static int load(void)
+{
+	struct host_config config = HOST_CONFIG_INIT;
+	struct err e = ERR_INIT;
+
+	return host_config_load(&config, &e);
+}
+
+static void faults(void **state)
+{
+	const struct unit_dir *d = *state;
+
+	set("HUTCH_CONFIG_PATH", d->path);
+	unit_dir_write(d, "host.yaml", "accel: tcg\n", 11);
+	FAIL_SWEEP(load());
+	set("HUTCH_CONFIG_PATH", NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_is_right),
+		cmocka_unit_test(what_is_wrong),
+		cmocka_unit_test_setup_teardown(which_file, unit_dir_setup, unit_dir_teardown),
+		cmocka_unit_test_setup_teardown(environment, unit_dir_setup, unit_dir_teardown),
+		cmocka_unit_test_setup_teardown(faults, unit_dir_setup, unit_dir_teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,786 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a guest with its own kernel asks of a keeper. The guest is a link of the test's, moved by
+ * hand; servers and the resolver are those of test-egress.h, in a network namespace where public
+ * addresses are reachable.
+ */
+#include "test-egress.h"
+
+#include <sys/mman.h>
+
+#include "fail.h"
+#include "serve.h"
+
+enum {
+	TALKS_MAX = 64,
+	CHAIN_MAX = 1 << 20,
+	PORT = 7000,
+	PATIENCE_S = 30,
+};
+
+struct talk {
+	uint32_t ch;
+	bool accepted, closed, eof;
+	uint64_t code;
+	char text[WIRE_TEXT_MAX + 1];
+	size_t got, unread; /* bytes, of stream 0 */
+	char first[64];
+	bool lazy; /* gives no credit */
+};
+
+struct box {
+	struct world *w;
+	struct spec spec;
+	struct audit_chain chain;
+	struct keeper k;
+	struct link *guest; /* the guest's end */
+	struct talk talks[TALKS_MAX];
+	size_t n;
+};
+
+static const char *allow[] = { "93.184.0.1:7000/tcp", ".allowed.test:7000/tcp",
+			       "web.allowed.test:443", "198.18.0.0/15:7000", "127.0.0.1:5353" };
+
+/* ---- the guest ---- */
+
+static struct talk *talk_of(struct box *b, uint32_t ch)
+{
+	for (size_t i = 0; i < b->n; i++)
+		if (b->talks[i].ch == ch)
+			return &b->talks[i];
+	return NULL;
+}
+
+static void on_accepted(struct link *l, uint32_t ch, const struct fields *f, void *arg)
+{
+	talk_of(arg, ch)->accepted = true;
+}
+
+static void on_data(struct link *l, uint32_t ch, unsigned int stream, const void *data, size_t n,
+		    void *arg)
+{
+	struct talk *t = talk_of(arg, ch);
+
+	assert_int_equal(stream, 0);
+	if (t->got + n < sizeof(t->first))
+		memcpy(t->first + t->got, data, n);
+	t->got += n;
+	t->unread += n;
+	if (!t->lazy)
+		assert_int_equal(link_consumed(l, ch, 0, n), 0);
+}
+
+static void on_eof(struct link *l, uint32_t ch, unsigned int stream, void *arg)
+{
+	talk_of(arg, ch)->eof = true;
+}
+
+static void on_closed(struct link *l, uint32_t ch, const struct fields *f, void *arg)
+{
+	struct talk *t = talk_of(arg, ch);
+	const char *text = "";
+	size_t pos = 0, n = 0;
+
+	(void)fields_next(f, TAG_TEXT, &pos, &text, &n);
+	if (!t)
+		return;
+	(void)snprintf(t->text, sizeof(t->text), "%.*s", (int)n, text);
+	t->code = fields_number(f, TAG_CODE, 256);
+	t->closed = true;
+}
+
+static const struct link_ops guest_ops = {
+	.accepted = on_accepted, .data = on_data, .eof = on_eof, .closed = on_closed
+};
+
+static int move(struct link *from, struct link *to)
+{
+	struct err e = ERR_INIT;
+	const void *data;
+	size_t n;
+	int r = 0;
+
+	while (r == 0 && (data = link_pending(from, &n)) && n > 0) {
+		char copy[4096];
+		size_t k = MIN(n, sizeof(copy));
+
+		memcpy(copy, data, k);
+		link_wrote(from, k);
+		r = link_feed(to, copy, k, &e);
+	}
+	return r;
+}
+
+/* A round of everybody; what move() of the guest's bytes says. */
+static int turn(struct box *b)
+{
+	int r = move(b->guest, b->k.guest.link);
+
+	assert_int_equal(loop_once(b->k.loop, clock_mono() + NSEC_PER_MSEC), 0);
+	assert_int_equal(loop_once(b->w->loop, 0), 0);
+	keeper_round(&b->k);
+	assert_int_equal(move(b->k.guest.link, b->guest), 0);
+	assert_true(b->k.egress->held <= HELD_MAX);
+	return r;
+}
+
+#define UNTIL(b, test)                                                      \
+	do {                                                                \
+		uint64_t until_ = clock_mono() + PATIENCE_S * NSEC_PER_SEC; \
+		while (!(test)) {                                           \
+			assert_true(clock_mono() < until_);                 \
+			assert_int_equal(turn(b), 0);                       \
+		}                                                           \
+	} while (0)
+
+static struct talk *ask(struct box *b, enum wire_op op, const char *host, unsigned int port)
+{
+	_cleanup_buf_ struct buf f = BUF_INIT(512);
+	struct talk *t = &b->talks[b->n++];
+
+	assert_true(b->n <= TALKS_MAX);
+	*t = (struct talk){ 0 };
+	if (op == WIRE_OP_CONNECT)
+		fields_put_number(&f, TAG_PORT, port);
+	fields_put_text(&f, TAG_HOST, host);
+	assert_int_equal(link_open(b->guest, op, &f, NULL, &t->ch), 0);
+	return t;
+}
+
+/* The code that it is closed with. */
+static uint64_t outcome(struct box *b, enum wire_op op, const char *host, unsigned int port)
+{
+	struct talk *t = ask(b, op, host, port);
+	uint64_t code;
+
+	UNTIL(b, t->closed);
+	assert_int_equal(t->accepted, t->code == WIRE_DONE);
+	code = t->code;
+	b->n--;
+	return code;
+}
+
+static void send_all(struct box *b, const struct talk *t, const void *data, size_t n)
+{
+	size_t sent = 0;
+
+	while (sent < n) {
+		ssize_t k = link_data(b->guest, t->ch, 0, (const char *)data + sent, n - sent);
+
+		assert_true(k >= 0);
+		sent += (size_t)k;
+		assert_int_equal(turn(b), 0);
+	}
+}
+
+/* ---- the keeper ---- */
+
+static struct box *box_new(struct world *w, int log, bool machine)
+{
+	_cleanup_buf_ struct buf keeper = BUF_INIT(64), guest = BUF_INIT(64);
+	struct box *b = calloc(1, sizeof(*b));
+	struct keeper_start s = {
+		.guest = -EBADF, .listener = -EBADF, .client = -EBADF, .warden = -EBADF
+	};
+	struct err e = ERR_INIT;
+
+	assert_non_null(b);
+	b->w = w;
+	assert_int_equal(setenv("HUTCH_RESOLVER", WORLD_RESOLVER, 1), 0);
+	b->chain = (struct audit_chain){ .fd = log };
+	b->spec = (struct spec){ .id = "abcdefghijklmnop", .user = "user", .workspace = "/" };
+	b->spec.limits.pids = 64;
+	b->spec.machine.kernel = machine ? "/kernel" : NULL;
+	b->spec.egress.allow = (struct spec_list){ allow, ARRAY_SIZE(allow) };
+	b->spec.egress.bytes_out = b->spec.egress.bytes_in = 64 << 20;
+	b->spec.egress.streams = 8;
+	b->spec.egress.names = 64;
+	b->spec.egress.streams_per_minute = 100000;
+	s.spec = &b->spec;
+	s.chain = &b->chain;
+	assert_int_equal(keeper_init(&b->k, &s, &e), 0);
+	fields_put_number(&keeper, TAG_VERSION, WIRE_VERSION);
+	fields_put_number(&guest, TAG_VERSION, WIRE_VERSION);
+	fields_put_text(&guest, TAG_AGENT, "test");
+	assert_int_equal(link_new(LINK_GUEST, &guest_ops, b, &b->guest), 0);
+	assert_int_equal(link_hello(b->k.guest.link, &keeper), 0);
+	assert_int_equal(link_hello(b->guest, &guest), 0);
+	assert_int_equal(move(b->k.guest.link, b->guest), 0);
+	assert_int_equal(move(b->guest, b->k.guest.link), 0);
+	assert_int_equal(b->k.phase, PHASE_SERVING);
+	return b;
+}
+
+static int memory_log(void)
+{
+	int fd = memfd_create("chain", MFD_CLOEXEC);
+
+	assert_int_equal(fcntl(fd, F_SETFL, O_APPEND), 0);
+	return fd;
+}
+
+static void box_free(struct box *b)
+{
+	keeper_done(&b->k);
+	(void)link_free(b->guest);
+	audit_chain_close(&b->chain);
+	free(b);
+}
+
+/* The number of records that say `what`. */
+static unsigned int recorded(const struct box *b, const char *what)
+{
+	_cleanup_free_ uint8_t *data = malloc(CHAIN_MAX);
+	ssize_t size = pread(b->chain.fd, data, CHAIN_MAX, 0);
+	struct audit_head head = { 0 };
+	unsigned int found = 0;
+	const char *why = "";
+
+	assert_true(size >= 0);
+	for (ssize_t at = 0, n; at < size; at += n) {
+		struct audit_record r;
+
+		n = audit_record_read(&head, data + at, (size_t)(size - at), &r, &why);
+		assert_true(n > 0);
+		found += r.kind == AUDIT_EGRESS &&
+			 memmem(r.payload, r.n_payload, what, strlen(what));
+	}
+	return found;
+}
+
+static int accept_one(struct box *b, int listener)
+{
+	int fd = -1;
+
+	UNTIL(b, (fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0);
+	return fd;
+}
+
+static size_t read_some(int fd, size_t *total)
+{
+	static char chunk[65536];
+	ssize_t k = recv(fd, chunk, sizeof(chunk), 0);
+
+	*total += k > 0 ? (size_t)k : 0;
+	return *total;
+}
+
+/* ---- questions ---- */
+
+static void questions(void **state)
+{
+	struct world *w = WORLD(state);
+	struct box *b = box_new(w, memory_log(), true);
+	char longest[256];
+
+	assert_int_equal(outcome(b, WIRE_OP_ASK, "web.allowed.test", 0), WIRE_DONE);
+	assert_int_equal(outcome(b, WIRE_OP_ASK, "A.Allowed.TEST", 0), WIRE_DONE);
+	assert_int_equal(recorded(b, ""), 0);
+	assert_int_equal(outcome(b, WIRE_OP_ASK, "denied.test", 0), WIRE_PERMISSION);
+	assert_int_equal(recorded(b, "\"host\":\"denied.test\""), 1);
+	assert_int_equal(recorded(b, "asked for by DNS"), 1);
+	/* What is no name is nobody's business, as in a container. */
+	memset(longest, 'a', sizeof(longest) - 1);
+	longest[255] = '\0';
+	for (size_t i = 0; i < 255; i += 5)
+		longest[i] = i % 2 ? 'b' : '-';
+	assert_int_equal(outcome(b, WIRE_OP_ASK, longest, 0), WIRE_PERMISSION);
+	assert_int_equal(outcome(b, WIRE_OP_ASK, "", 0), WIRE_PERMISSION);
+	assert_int_equal(outcome(b, WIRE_OP_ASK, "93.184.0.1", 0), WIRE_PERMISSION);
+	assert_int_equal(outcome(b, WIRE_OP_ASK, ".allowed.test", 0), WIRE_PERMISSION);
+	assert_int_equal(outcome(b, WIRE_OP_ASK, "a.allowed.test.", 0), WIRE_PERMISSION);
+	assert_int_equal(recorded(b, ""), 1);
+	assert_int_equal(w->queries, 0);
+	box_free(b);
+}
+
+/* ---- what is refused ---- */
+
+static void refused(void **state)
+{
+	static const char *const wrong[] = {
+		"",
+		".allowed.test",
+		"a.allowed.test:7000",
+		"a.allowed.test:7000/tcp",
+		"10.0.0/8",
+		"93.184.0.0/16",
+		"a b.test",
+		"[93.184.0.1]",
+		"127.0.0.1",
+		"[::1]",
+		"127.9.9.9",
+		"198.18.1.0",
+		"::1",
+		"[::ffff:127.0.0.1",
+		"allowed.test\n",
+		"0x7f.1",
+	};
+	struct world *w = WORLD(state);
+	struct box *b = box_new(w, memory_log(), true);
+	unsigned int before = w->queries;
+
+	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++)
+		assert_int_equal(outcome(b, WIRE_OP_CONNECT, wrong[i], i < 12 ? 7000 : 5353),
+				 WIRE_PERMISSION);
+	assert_int_equal(recorded(b, ""), 0);
+	assert_int_equal(outcome(b, WIRE_OP_CONNECT, "denied.test", 443), WIRE_PERMISSION);
+	assert_int_equal(outcome(b, WIRE_OP_CONNECT, "web.allowed.test", 444), WIRE_PERMISSION);
+	assert_int_equal(outcome(b, WIRE_OP_CONNECT, "93.184.0.2", PORT), WIRE_PERMISSION);
+	assert_int_equal(recorded(b, "\"verdict\":\"deny\""), 3);
+	assert_int_equal(w->queries, before);
+	/* Allowed, and goes nowhere. */
+	assert_int_equal(outcome(b, WIRE_OP_CONNECT, "nx.allowed.test", PORT), WIRE_NOT_FOUND);
+	assert_int_equal(outcome(b, WIRE_OP_CONNECT, "private.allowed.test", PORT),
+			 WIRE_PERMISSION);
+	assert_int_equal(outcome(b, WIRE_OP_CONNECT, "93.184.0.1", PORT), WIRE_IO);
+	assert_int_equal(recorded(b, "\"verdict\":\"allow\""), 3);
+	assert_int_equal(broker_streams(b->k.egress->broker), 0);
+	assert_int_equal(b->k.egress->n_sockets, 0);
+	box_free(b);
+}
+
+static void no_log_no_egress(void **state)
+{
+	struct world *w = WORLD(state);
+	struct box *b = box_new(w, open("/dev/full", O_WRONLY | O_APPEND | O_CLOEXEC), true);
+	_listening_ server = world_listen("93.184.0.1", PORT);
+
+	assert_int_equal(outcome(b, WIRE_OP_CONNECT, "93.184.0.1", PORT), WIRE_TOO_MANY);
+	assert_int_equal(outcome(b, WIRE_OP_CONNECT, "93.184.0.1", PORT), WIRE_TOO_MANY);
+	assert_true(accept4(server, NULL, NULL, 0) < 0 && errno == EAGAIN);
+	box_free(b);
+}
+
+/* A container's guest may open nothing: there it is the end of the link. */
+static void containers_ask_nothing(void **state)
+{
+	struct world *w = WORLD(state);
+	struct box *b = box_new(w, memory_log(), false);
+
+	(void)ask(b, WIRE_OP_ASK, "web.allowed.test", 0);
+	assert_int_equal(move(b->guest, b->k.guest.link), -EPROTO);
+	box_free(b);
+}
+
+/* ---- streams ---- */
+
+static void a_stream(void **state)
+{
+	struct world *w = WORLD(state);
+	struct box *b = box_new(w, memory_log(), true);
+	_listening_ server = world_listen("93.184.0.1", PORT);
+	_cleanup_close_ int fd = -EBADF;
+	struct talk *t = ask(b, WIRE_OP_CONNECT, "a.allowed.test", PORT);
+	size_t got = 0;
+
+	fd = accept_one(b, server);
+	UNTIL(b, t->accepted);
+	/* The server speaks first. */
+	assert_int_equal(send(fd, "220", 3, MSG_NOSIGNAL), 3);
+	UNTIL(b, t->got == 3);
+	assert_memory_equal(t->first, "220", 3);
+	send_all(b, t, "request", 7);
+	UNTIL(b, read_some(fd, &got) == 7);
+	/* The server's end first; what the guest sends behind it still arrives, with its end. */
+	assert_int_equal(shutdown(fd, SHUT_WR), 0);
+	UNTIL(b, t->eof);
+	send_all(b, t, "more", 4);
+	assert_int_equal(link_eof(b->guest, t->ch, 0), 0);
+	assert_int_equal(link_close(b->guest, t->ch, WIRE_DONE, NULL), 0); /* in one breath */
+	UNTIL(b, read_some(fd, &got) == 11);
+	UNTIL(b, broker_streams(b->k.egress->broker) == 0);
+	assert_int_equal(recv(fd, &got, 1, 0), 0);
+	assert_false(t->closed); /* but by us */
+	assert_int_equal(recorded(b, "\"verdict\":\"allow\",\"host\":\"a.allowed.test\""), 1);
+	assert_int_equal(recorded(b, "\"bytes_out\":11,\"bytes_in\":3"), 1);
+	assert_int_equal(recorded(b, "reset"), 0);
+	assert_null(b->k.egress->connections);
+	assert_int_equal(b->k.egress->n_sockets, 0);
+	box_free(b);
+}
+
+/* The guest ends first; what the server sends behind it arrives, and the guest closes. */
+static void the_other_half(void **state)
+{
+	struct world *w = WORLD(state);
+	struct box *b = box_new(w, memory_log(), true);
+	_listening_ server = world_listen("93.184.0.1", PORT);
+	struct talk *t = ask(b, WIRE_OP_CONNECT, "93.184.0.1", PORT);
+	int fd = accept_one(b, server);
+	size_t got = 0;
+
+	UNTIL(b, t->accepted);
+	send_all(b, t, "all", 3);
+	assert_int_equal(link_eof(b->guest, t->ch, 0), 0);
+	UNTIL(b, read_some(fd, &got) == 3 && recv(fd, &got, 1, MSG_PEEK) == 0);
+	assert_int_equal(send(fd, "answer", 6, MSG_NOSIGNAL), 6);
+	(void)fd_close(fd);
+	UNTIL(b, t->eof && broker_streams(b->k.egress->broker) == 0);
+	assert_int_equal(t->got, 6);
+	assert_false(t->closed);
+	assert_int_equal(b->k.egress->n_sockets, 0);
+	assert_non_null(b->k.egress->connections); /* until the guest says so */
+	assert_int_equal(link_close(b->guest, t->ch, WIRE_DONE, NULL), 0);
+	UNTIL(b, !b->k.egress->connections);
+	assert_int_equal(recorded(b, "\"bytes_out\":3,\"bytes_in\":6"), 1);
+	assert_int_equal(recorded(b, "reset"), 0);
+	box_free(b);
+}
+
+static void a_reset_from_outside(void **state)
+{
+	const struct linger reset = { .l_onoff = 1 };
+	struct world *w = WORLD(state);
+	struct box *b = box_new(w, memory_log(), true);
+	_listening_ server = world_listen("93.184.0.1", PORT);
+	struct talk *t = ask(b, WIRE_OP_CONNECT, "93.184.0.1", PORT);
+	int fd = accept_one(b, server);
+
+	UNTIL(b, t->accepted);
+	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset)), 0);
+	(void)fd_close(fd);
+	UNTIL(b, t->closed);
+	assert_int_equal(t->code, WIRE_IO);
+	assert_int_equal(recorded(b, "reset by the other side"), 1);
+	assert_null(b->k.egress->connections);
+	box_free(b);
+}
+
+/* With a server that would never have ended; then before anybody was dialled. */
+static void a_reset_from_inside(void **state)
+{
+	struct world *w = WORLD(state);
+	struct box *b = box_new(w, memory_log(), true);
+	_listening_ server = world_listen("93.184.0.1", PORT);
+	struct talk *t = ask(b, WIRE_OP_CONNECT, "93.184.0.1", PORT);
+	int fd = accept_one(b, server), k = -1;
+	char c;
+
+	UNTIL(b, t->accepted);
+	assert_int_equal(link_close(b->guest, t->ch, WIRE_GONE, NULL), 0);
+	UNTIL(b, (k = (int)recv(fd, &c, 1, 0)) >= 0 || errno != EAGAIN);
+	assert_int_equal(k, -1);
+	assert_int_equal(errno, ECONNRESET);
+	assert_int_equal(recorded(b, "reset by the sandbox"), 1);
+	(void)fd_close(fd);
+	t = ask(b, WIRE_OP_CONNECT, "stall.allowed.test", PORT);
+	assert_int_equal(turn(b), 0);
+	assert_int_equal(broker_streams(b->k.egress->broker), 1);
+	assert_int_equal(link_close(b->guest, t->ch, WIRE_GONE, NULL), 0);
+	UNTIL(b, broker_streams(b->k.egress->broker) == 0);
+	assert_int_equal(recorded(b, "reset by the sandbox"), 2);
+	assert_null(b->k.egress->connections);
+	box_free(b);
+}
+
+static void a_policy_that_changes(void **state)
+{
+	struct world *w = WORLD(state);
+	struct box *b = box_new(w, memory_log(), true);
+	_listening_ server = world_listen("93.184.0.1", PORT);
+	struct talk *t = ask(b, WIRE_OP_CONNECT, "93.184.0.1", PORT);
+	_cleanup_close_ int fd = accept_one(b, server);
+	struct ruleset *none = NULL;
+
+	assert_true(fd >= 0);
+	UNTIL(b, t->accepted);
+	assert_int_equal(ruleset_new(NULL, 0, &none), 0);
+	broker_set_rules(b->k.egress->broker, none);
+	UNTIL(b, t->closed);
+	assert_int_equal(t->code, WIRE_PERMISSION);
+	assert_null(b->k.egress->connections);
+	box_free(b);
+}
+
+/* A request for another name: nothing of it goes out, and the guest is told. */
+static void first_bytes(void **state)
+{
+	struct world *w = WORLD(state);
+	struct box *b = box_new(w, memory_log(), true);
+	_listening_ server = world_listen("93.184.0.1", 443);
+	struct talk *t = ask(b, WIRE_OP_CONNECT, "web.allowed.test", 443);
+	int fd = accept_one(b, server);
+	size_t got = 0;
+
+	UNTIL(b, t->accepted);
+	send_all(b, t, "GET / HTTP/1.1\r\nHost: other.test\r\n\r\n", 36);
+	UNTIL(b, t->closed);
+	assert_int_equal(t->code, WIRE_PERMISSION);
+	assert_int_equal(read_some(fd, &got), 0);
+	assert_int_equal(recorded(b, "\"verdict\":\"deny\",\"host\":\"web.allowed.test\""), 1);
+	(void)fd_close(fd);
+	box_free(b);
+}
+
+/* ---- too much ---- */
+
+/* A server that does not read stops the guest at its credit; nothing but that is kept. */
+static void a_server_that_does_not_read(void **state)
+{
+	static const char bytes[65536];
+	struct world *w = WORLD(state);
+	struct box *b = box_new(w, memory_log(), true);
+	_listening_ server = world_listen("93.184.0.1", PORT);
+	struct talk *t = ask(b, WIRE_OP_CONNECT, "93.184.0.1", PORT);
+	int fd = accept_one(b, server);
+	size_t sent = 0, got = 0;
+
+	UNTIL(b, t->accepted);
+	for (unsigned int idle = 0; idle < 200;) {
+		ssize_t k = link_data(b->guest, t->ch, 0, bytes, sizeof(bytes));
+
+		assert_true(k >= 0);
+		sent += (size_t)k;
+		idle = k == 0 ? idle + 1 : 0;
+		assert_int_equal(turn(b), 0);
+		assert_true(b->k.egress->held <= WIRE_CREDIT_START);
+	}
+	assert_true(b->k.egress->held > 0);
+	assert_int_equal(link_eof(b->guest, t->ch, 0), 0);
+	UNTIL(b, read_some(fd, &got) == sent);
+	UNTIL(b, recv(fd, &got, 1, MSG_PEEK) == 0);
+	assert_int_equal(b->k.egress->held, 0);
+	(void)fd_close(fd);
+	UNTIL(b, t->eof);
+	box_free(b);
+}
+
+/* A guest that gives no credit stops its own stream; another one goes on. */
+static void a_guest_that_gives_no_credit(void **state)
+{
+	static const char bytes[65536];
+	struct world *w = WORLD(state);
+	struct box *b = box_new(w, memory_log(), true);
+	_listening_ server = world_listen("93.184.0.1", PORT);
+	struct talk *t = ask(b, WIRE_OP_CONNECT, "93.184.0.1", PORT), *other;
+	int fd = accept_one(b, server), second;
+	size_t sent = 0;
+
+	t->lazy = true;
+	UNTIL(b, t->accepted);
+	for (unsigned int idle = 0; idle < 200;) {
+		ssize_t k = send(fd, bytes, sizeof(bytes), MSG_NOSIGNAL);
+
+		sent += k > 0 ? (size_t)k : 0;
+		idle = k > 0 ? 0 : idle + 1;
+		assert_int_equal(turn(b), 0);
+	}
+	assert_int_equal(t->got, WIRE_CREDIT_START);
+	assert_true(sent > t->got);
+	other = ask(b, WIRE_OP_CONNECT, "93.184.0.1", PORT);
+	second = accept_one(b, server);
+	UNTIL(b, other->accepted);
+	assert_int_equal(send(second, "hello", 5, MSG_NOSIGNAL), 5);
+	UNTIL(b, other->got == 5);
+	/* And then it reads after all. */
+	(void)fd_close(fd);
+	t->lazy = false;
+	assert_int_equal(link_consumed(b->guest, t->ch, 0, t->unread), 0);
+	UNTIL(b, t->eof);
+	assert_int_equal(t->got, sent);
+	(void)fd_close(second);
+	box_free(b);
+}
+
+/*
+ * Streams that have ended, and whose last bytes a guest never takes, keep no place: as many as the
+ * policy allows can be opened again, and no more.
+ */
+static void ends_that_are_never_read(void **state)
+{
+	static const char bytes[WIRE_CREDIT_START + 16384];
+	struct world *w = WORLD(state);
+	struct box *b = box_new(w, memory_log(), true);
+	_listening_ server = world_listen("93.184.0.1", PORT);
+	const unsigned int streams = (unsigned int)b->spec.egress.streams;
+	struct talk *t;
+	int fds[8];
+
+	assert_int_equal(streams, ARRAY_SIZE(fds));
+	for (unsigned int i = 0; i < 3 * streams; i++) {
+		size_t sent = 0;
+		int fd;
+
+		t = ask(b, WIRE_OP_CONNECT, "93.184.0.1", PORT);
+		t->lazy = true;
+		fd = accept_one(b, server);
+		UNTIL(b, t->accepted);
+		assert_int_equal(link_eof(b->guest, t->ch, 0), 0);
+		UNTIL(b, ({
+			      ssize_t k = send(fd, bytes, sizeof(bytes) - sent, MSG_NOSIGNAL);
+
+			      sent += k > 0 ? (size_t)k : 0;
+			      sent == sizeof(bytes);
+		      }));
+		(void)fd_close(fd);
+		UNTIL(b, broker_streams(b->k.egress->broker) == 0);
+		assert_true(b->k.egress->n_sockets <= streams);
+	}
+	for (unsigned int i = 0; i < streams; i++) {
+		t = ask(b, WIRE_OP_CONNECT, "93.184.0.1", PORT);
+		fds[i] = accept_one(b, server);
+		UNTIL(b, t->accepted);
+	}
+	assert_int_equal(outcome(b, WIRE_OP_CONNECT, "93.184.0.1", PORT), WIRE_TOO_MANY);
+	assert_int_equal(recorded(b, "\"detail\":\"streams\""), 1);
+	assert_true(b->k.egress->n_sockets <= streams + 1);
+	for (unsigned int i = 0; i < streams; i++)
+		(void)fd_close(fds[i]);
+	box_free(b);
+}
+
+/* As many channels as there are numbers for: refused, and what is refused is bounded too. */
+static void many_channels(void **state)
+{
+	struct world *w = WORLD(state);
+	struct box *b = box_new(w, memory_log(), true);
+	_cleanup_buf_ struct buf f = BUF_INIT(128), frame = BUF_INIT(256);
+	struct err e = ERR_INIT;
+	int r = 0;
+
+	fields_put_number(&f, TAG_PORT, PORT);
+	fields_put_text(&f, TAG_HOST, "stall.allowed.test");
+	/* Frames made by hand: a link of ours would not. It answers no CLOSE. */
+	for (uint32_t ch = 1; r == 0 && ch < 2 * 4096; ch += 2) {
+		buf_reset(&frame);
+		(void)buf_put_be(&frame, f.len, 4);
+		(void)buf_put_be(&frame, ch, 4);
+		(void)buf_put_be(&frame, (uint64_t)WIRE_OPEN << 24 | WIRE_OP_CONNECT << 16, 4);
+		(void)buf_put(&frame, f.data, f.len);
+		r = link_feed(b->k.guest.link, frame.data, frame.len, &e);
+		if (ch % 64 == 1)
+			keeper_round(&b->k);
+		assert_true(broker_streams(b->k.egress->broker) <= b->spec.egress.streams);
+		assert_true(b->k.egress->n_sockets <= b->spec.egress.streams + 1);
+	}
+	assert_int_equal(r, -EPROTO);
+	assert_non_null(strstr(e.msg, "too many"));
+	box_free(b);
+}
+
+/* Bytes are the policy's to count, whoever carries them. */
+static void the_budget_of_bytes(void **state)
+{
+	static const char bytes[65536];
+	struct world *w = WORLD(state);
+	struct box *b = box_new(w, memory_log(), true);
+	_listening_ server = world_listen("93.184.0.1", PORT);
+	struct budget_limits few = { .bytes_out = 100000,
+				     .bytes_in = 1 << 20,
+				     .streams = 8,
+				     .streams_per_minute = 1000,
+				     .names = 64 };
+	struct talk *t;
+	size_t got = 0;
+	int fd;
+
+	broker_set_limits(b->k.egress->broker, &few);
+	t = ask(b, WIRE_OP_CONNECT, "93.184.0.1", PORT);
+	fd = accept_one(b, server);
+	UNTIL(b, t->accepted);
+	for (unsigned int i = 0; i < 4 && !t->closed; i++)
+		(void)link_data(b->guest, t->ch, 0, bytes, sizeof(bytes));
+	UNTIL(b, ({
+		      (void)read_some(fd, &got);
+		      t->closed;
+	      }));
+	assert_int_equal(t->code, WIRE_TOO_MANY);
+	assert_true(got <= 100000);
+	assert_int_equal(recorded(b, "\"detail\":\"bytes_out\""), 1);
+	(void)fd_close(fd);
+	assert_int_equal(outcome(b, WIRE_OP_CONNECT, "93.184.0.1", PORT), WIRE_TOO_MANY);
+	box_free(b);
+}
+
+/* The keeper ends with streams in every state: each has its end in the log, and nothing leaks. */
+static void an_end_with_streams(void **state)
+{
+	struct world *w = WORLD(state);
+	struct box *b = box_new(w, memory_log(), true);
+	_listening_ server = world_listen("93.184.0.1", PORT);
+	struct talk *t = ask(b, WIRE_OP_CONNECT, "93.184.0.1", PORT);
+	int fd = accept_one(b, server);
+
+	UNTIL(b, t->accepted);
+	(void)ask(b, WIRE_OP_CONNECT, "stall.allowed.test", PORT);
+	assert_int_equal(turn(b), 0);
+	egress_done(&b->k);
+	assert_int_equal(recorded(b, "the sandbox ended"), 2);
+	(void)fd_close(fd);
+	box_free(b);
+}
+
+/* A stream from its question to its end, or as far as it gets. */
+static void try_one(struct box *b, int server)
+{
+	_cleanup_buf_ struct buf f = BUF_INIT(512);
+	struct talk *t = &b->talks[b->n++];
+
+	fields_put_number(&f, TAG_PORT, PORT);
+	fields_put_text(&f, TAG_HOST, "93.184.0.1");
+	if (link_open(b->guest, WIRE_OP_CONNECT, &f, NULL, &t->ch) < 0)
+		return;
+	for (unsigned int i = 0; i < 1000 && !b->k.ended && !t->closed && !t->eof; i++) {
+		int fd;
+
+		if (move(b->guest, b->k.guest.link) < 0)
+			return;
+		keeper_check(&b->k, loop_once(b->k.loop, clock_mono() + NSEC_PER_MSEC));
+		keeper_round(&b->k);
+		if (move(b->k.guest.link, b->guest) < 0)
+			return;
+		fd = accept4(server, NULL, NULL, SOCK_CLOEXEC);
+		if (fd >= 0 && send(fd, "x", 1, MSG_NOSIGNAL) == 1)
+			(void)fd_close(fd);
+	}
+	assert_true(b->k.ended || t->closed || t->eof);
+}
+
+/* Whatever fails on the way, the guest is told or the keeper ends, and nothing is left. */
+static void anything_may_fail(void **state)
+{
+	struct world *w = WORLD(state);
+	_listening_ server = world_listen("93.184.0.1", PORT);
+	bool more = true;
+
+	for (unsigned int n = 1; more; n++) {
+		size_t fds = fail_count_fds();
+		struct box *b = box_new(w, memory_log(), true);
+
+		fail_arm(n, EIO);
+		try_one(b, server);
+		more = fail_reached();
+		fail_off();
+		box_free(b);
+		assert_int_equal(fail_count_fds(), fds);
+		assert_true(n < 1000);
+	}
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, world_setup, world_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(questions),
+		TEST(refused),
+		TEST(no_log_no_egress),
+		TEST(containers_ask_nothing),
+		TEST(a_stream),
+		TEST(the_other_half),
+		TEST(a_reset_from_outside),
+		TEST(a_reset_from_inside),
+		TEST(a_policy_that_changes),
+		TEST(first_bytes),
+		TEST(a_server_that_does_not_read),
+		TEST(a_guest_that_gives_no_credit),
+		TEST(ends_that_are_never_read),
+		TEST(many_channels),
+		TEST(the_budget_of_bytes),
+		TEST(an_end_with_streams),
+		TEST(anything_may_fail),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
