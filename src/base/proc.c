@@ -283,7 +283,7 @@ int proc_capture(const char *path, const char *const *argv, bool with_stderr, ui
 	static const char *const env[] = { "PATH=" SYSTEM_PATH, "LC_ALL=C.UTF-8", NULL };
 	_cleanup_close_ int from = -EBADF, to = -EBADF;
 	_cleanup_proc_ struct proc p = PROC_INIT;
-	siginfo_t info;
+	siginfo_t info = { 0 };
 	int r = output_pipe(&from, &to);
 
 	if (r < 0)

@@ -335,8 +335,7 @@ static int print(const struct invocation *inv, const struct facts *f)
 		print_text("user", f->spec.user, NULL);
 	print_text("workspace", f->spec.workspace, NULL);
 	(void)printf("%-10s  %llu, %llu running\n", "commands",
-		     (unsigned long long)(f->commands + f->dropped),
-		     (unsigned long long)f->running);
+		     (unsigned long long)f->commands + f->dropped, (unsigned long long)f->running);
 	(void)printf("\n%s%-10s  %-10s  %-28s  MET%s\n", cli_style(inv, "\033[1m"), "LIMIT",
 		     "VALUE", "USED", cli_style(inv, "\033[0m"));
 	print_memory(f);
