@@ -194,9 +194,7 @@ static void guest_asleep(struct link *l, void *arg)
 	struct keeper *k = arg;
 
 	(void)l;
-	if (k->phase == PHASE_HELLO)
-		keeper_tell_time(k);
-	else if (k->save.begun && k->save.file >= 0)
+	if (k->save.begun && k->save.file >= 0)
 		save_asleep(k);
 	else
 		keeper_stop(k, KEEPER_GUEST_BROKE);

@@ -55,7 +55,7 @@ static void tell(struct keeper *k, const char *failure)
 	client_check(s.client, link_close(l, s.ch, failure ? WIRE_IO : WIRE_DONE, failure));
 }
 
-void save_wake(struct keeper *k)
+static void wake(struct keeper *k)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(128);
 	uint8_t seed[WIRE_SEED];
@@ -71,7 +71,7 @@ void save_wake(struct keeper *k)
 
 static void on_going_on(struct keeper *k)
 {
-	save_wake(k);
+	wake(k);
 	tell(k, k->save.failed ? "no snapshot was made: the sandbox's log says why" : NULL);
 }
 

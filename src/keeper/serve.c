@@ -119,7 +119,7 @@ static void on_guest(struct loop_fd *src, uint32_t events)
 
 static void on_no_hello(struct loop_timer *t)
 {
-	log_error("the guest does not say HELLO, or nothing after it");
+	log_error("the guest does not say HELLO");
 	keeper_stop(t->arg, KEEPER_GUEST_BROKE);
 }
 
@@ -160,35 +160,16 @@ static void serve_clients(struct keeper *k)
 	idle_arm(k);
 }
 
-static void ready(struct keeper *k)
-{
-	k->phase = PHASE_WAITING;
-	loop_del_timer(&k->deadline);
-	if (k->warden.fd < 0)
-		serve_clients(k);
-	else if (note_send(k->warden.fd, NOTE_READY, k->landlock, NULL, 0) < 0)
-		keeper_stop(k, KEEPER_FAILED); /* without a warden there is no sandbox */
-}
-
-/*
- * A machine is told the time in HELLO, but heard that only when it had booted, or had found its way
- * back into its code: tenths of a second later, or seconds. Now that it answers at once it is told
- * again, by WAKE, for which it has to sleep a moment. The time for HELLO is the time for all that.
- */
 void keeper_ready(struct keeper *k, uint32_t landlock)
 {
 	(void)FAULT("keeper-hello");
 	k->landlock = landlock;
-	if (k->spec->machine.kernel)
-		keeper_check(k, link_sleep(k->guest.link));
-	else
-		ready(k);
-}
-
-void keeper_tell_time(struct keeper *k)
-{
-	save_wake(k);
-	ready(k);
+	k->phase = PHASE_WAITING;
+	loop_del_timer(&k->deadline);
+	if (k->warden.fd < 0)
+		serve_clients(k);
+	else if (note_send(k->warden.fd, NOTE_READY, landlock, NULL, 0) < 0)
+		keeper_stop(k, KEEPER_FAILED); /* without a warden there is no sandbox */
 }
 
 /* ---- the warden ---- */

@@ -302,9 +302,6 @@ void keeper_check(struct keeper *k, int r);
 /* From the guest's HELLO on. */
 void keeper_ready(struct keeper *k, uint32_t landlock);
 
-/* It has fallen asleep for that. */
-void keeper_tell_time(struct keeper *k);
-
 /* ---- clients.c ---- */
 
 int clients_listen(struct keeper *k);
@@ -478,7 +475,6 @@ void machine_done(struct keeper *k);
 void save_opened(struct client *c, uint32_t ch, const struct fields *f);
 void save_drop(const struct client *c, uint32_t ch); /* it has closed that channel; 0: all */
 void save_asleep(struct keeper *k);		     /* the guest has fallen asleep */
-void save_wake(struct keeper *k);		     /* with a new seed and the time */
 void save_done(struct keeper *k);
 
 /* The warden's answers: a file, or none; the snapshot's number, or 0. False: out of turn. */
