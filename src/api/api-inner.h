@@ -38,5 +38,5 @@ bool box_is_for(const struct box *b, const struct request *r);
 /* The one of the path (args[0]) that is for whoever asks, or NULL: 404 was answered then. */
 struct box *request_box(struct request *r);
 
-/* Resumes r->box, which is paused, and then calls `then`; or answers why not. */
-void box_wake(struct request *r, void (*then)(struct request *r));
+/* Resumes a box that is paused, and then calls `then`, with it as r->box; or answers why not. */
+void box_wake(struct request *r, struct box *b, void (*then)(struct request *r));

@@ -26,7 +26,7 @@ static void remove_image(const char *name, void *arg)
 	if (r == 0)
 		r = ids_find(&ids, &e);
 	if (r == 0)
-		r = image_store_remove(&s, name, &ids, &tree, &e);
+		r = image_store_remove(&s, name, &ids, sandbox_needs_image, &tree, &e);
 	if (r < 0 && r != -ENOENT)
 		log_warning("cannot remove the image of an old build: %s", e.msg);
 }
@@ -62,6 +62,8 @@ static void look_around(struct api *a)
 
 	if (sandbox_reclaim(&a->root, &e) < 0)
 		log_warning("cannot take back what dead sandboxes left: %s", e.msg);
+	if (sandbox_restore(&a->root, &e) < 0)
+		log_warning("cannot find suspended sandboxes: %s", e.msg);
 	look_at_templates();
 	(void)box_each(a, count, &n);
 	if (n > 0)

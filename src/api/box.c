@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A box is known from the first time that somebody asks for it, or that all were looked at, until
- * its warden ends, which its pidfd tells at once. What was written down when it was made (token,
- * metadata) stands in its spec; one that somebody else made (`hutch create`) gets a token, in a
- * file of its own, when it is first asked for over HTTP.
+ * its warden ends, which its pidfd tells at once. One that is suspended has no warden: whether it
+ * still is, is looked at each time that it is asked for. What was written down when it was made
+ * (token, metadata) stands in its spec; one that somebody else made (`hutch create`) gets a token,
+ * in a file of its own, when it is first asked for over HTTP.
  */
 #include "box.h"
 
@@ -157,6 +158,11 @@ void box_refresh(struct box *b)
 	struct err ignored = ERR_INIT;
 	struct life life = { 0 };
 
+	if (b->suspended) {
+		b->state = BOX_PAUSED;
+		b->deadline = 0;
+		return;
+	}
 	if (life_read(b->sandbox.dir, &life, &ignored) < 0)
 		return;
 	b->state = life.paused ? BOX_PAUSED : BOX_RUNNING;
@@ -166,12 +172,32 @@ void box_refresh(struct box *b)
 
 /* ---- loading ---- */
 
+/* A warden that has just begun has not removed the file yet. */
+static bool is_suspended(const struct box *b)
+{
+	return state_phase(b->sandbox.dir) == STATE_PAUSED &&
+	       faccessat(b->sandbox.dir, STATE_SUSPENDED, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+static int watch_warden(struct box *b, struct err *e)
+{
+	int pidfd = -EBADF;
+	pid_t pid;
+
+	if (state_warden(b->sandbox.dir, &pidfd, &pid) < 0) {
+		b->suspended = is_suspended(b);
+		return b->suspended ? 0
+				    : err_set(e, -ENOENT, "sandbox %s has ended", b->sandbox.id);
+	}
+	b->warden.fd = pidfd;
+	return loop_add_fd(b->api->config->loop, &b->warden, pidfd, EPOLLIN) < 0 ? err_oom(e) : 0;
+}
+
 /* Everything that can fail; box_free() is for one that is in the table. */
 static int load(struct box *b, struct err *e)
 {
 	enum state_phase phase;
-	int pidfd = -EBADF, r;
-	pid_t pid;
+	int r;
 
 	b->sandbox.dir = openat(b->api->root.dir, b->sandbox.id,
 				O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -180,14 +206,11 @@ static int load(struct box *b, struct err *e)
 	phase = state_phase(b->sandbox.dir);
 	if (phase != STATE_RUNNING && phase != STATE_PAUSED)
 		return err_set(e, -ENOENT, "sandbox %s does not run", b->sandbox.id);
-	if (state_warden(b->sandbox.dir, &pidfd, &pid) < 0)
-		return err_set(e, -ENOENT, "sandbox %s has ended", b->sandbox.id);
-	b->warden.fd = pidfd;
 	r = spec_read(b->sandbox.dir, &b->spec, e);
 	if (r == 0)
 		r = read_own(b, e);
-	if (r == 0 && loop_add_fd(b->api->config->loop, &b->warden, pidfd, EPOLLIN) < 0)
-		r = err_oom(e);
+	if (r == 0)
+		r = watch_warden(b, e);
 	if (r == 0)
 		box_refresh(b);
 	return r;
@@ -228,6 +251,10 @@ struct box *box_find(struct api *a, const char *id)
 	struct err e = ERR_INIT;
 	struct box *b = spec_id_valid(id) ? known(a, id) : NULL;
 
+	if (b && b->suspended && !is_suspended(b)) {
+		box_free(b); /* it goes on, or has ended */
+		b = NULL;
+	}
 	if (b || !spec_id_valid(id))
 		return b;
 	b = box_new(a, id, &e);

@@ -32,6 +32,7 @@ struct box {
 	json_t *metadata;	     /* object of texts; never NULL */
 	json_t *network;	     /* as it was asked for; may be NULL */
 	enum box_state state;
+	bool suspended;	   /* paused, on disk: it has no warden */
 	uint64_t deadline; /* wall clock ms; 0: none */
 	bool pause_at_deadline, auto_resume;
 	bool internet; /* as it was asked for */

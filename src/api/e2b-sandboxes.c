@@ -364,6 +364,8 @@ static void have_pause(struct request *r)
 			     "memory: a pause without its memory is none that this version has");
 	else if (b->state == BOX_PAUSED)
 		request_fail(r, 409, "sandbox %s is already paused", b->sandbox.id);
+	else if (b->spec.microvm)
+		e2b_suspend(r, b);
 	else
 		e2b_life(r, b, 0, WIRE_PAUSED, paused);
 }
@@ -389,6 +391,16 @@ static void prolonged(struct request *r, struct box *b, enum wire_code code, con
 		life_failed(r, code, text);
 }
 
+/* It runs again, with the deadline that it had at first. */
+static void unsuspended(struct request *r, struct box *b)
+{
+	struct err ignored = ERR_INIT;
+	uint64_t seconds = E2B_TIMEOUT_DEFAULT;
+
+	(void)e2b_timeout(r->body, "timeout", E2B_TIMEOUT_DEFAULT, &seconds, &ignored);
+	e2b_life(r, b, MAX(seconds, UINT64_C(1)) * 1000, 0, resumed);
+}
+
 static void have_connect(struct request *r)
 {
 	struct err e = ERR_INIT;
@@ -402,7 +414,9 @@ static void have_connect(struct request *r)
 		return;
 	}
 	ms = later(b, seconds);
-	if (b->state == BOX_PAUSED)
+	if (b->suspended)
+		e2b_unsuspend(r, b, unsuspended);
+	else if (b->state == BOX_PAUSED)
 		e2b_life(r, b, MAX(seconds, UINT64_C(1)) * 1000, WIRE_RUNNING, resumed);
 	else if (ms == 0)
 		request_answer(r, 200, e2b_sandbox(b));
@@ -444,10 +458,18 @@ static void woken(struct request *r, struct box *b, enum wire_code code, const c
 		request_gone(r);
 }
 
-void box_wake(struct request *r, void (*then)(struct request *r))
+static void woken_from_disk(struct request *r, struct box *b)
+{
+	e2b_life(r, b, E2B_TIMEOUT_DEFAULT * 1000, 0, woken);
+}
+
+void box_wake(struct request *r, struct box *b, void (*then)(struct request *r))
 {
 	r->then = then;
-	e2b_life(r, r->box, E2B_TIMEOUT_DEFAULT * 1000, WIRE_RUNNING, woken);
+	if (b->suspended)
+		e2b_unsuspend(r, b, woken_from_disk);
+	else
+		e2b_life(r, b, E2B_TIMEOUT_DEFAULT * 1000, WIRE_RUNNING, woken);
 }
 
 /* ---- the tables ---- */

@@ -105,7 +105,7 @@ static int save_work(void *arg, json_t **ret, struct err *e)
 	if (r == 0)
 		r = sandbox_find(&root, s->id, &b, e);
 	if (r == 0)
-		r = sandbox_save(&b, false, name, e);
+		r = sandbox_save(&b, WIRE_SAVE_KEEP, name, e);
 	if (r < 0)
 		return r;
 	*ret = JSON_OBJECT({ "snapshotID", json_string(name) }, { "names", json_array() });
@@ -155,11 +155,12 @@ static int list_work(void *arg, json_t **ret, struct err *e)
 		return r;
 	json_array_foreach(all, i, one)
 	{
+		const json_t *info = json_object_get(one, "info");
 		const char *name = json_string_value(json_object_get(one, "id"));
-		const char *of =
-			json_string_value(json_object_get(json_object_get(one, "info"), "sandbox"));
+		const char *of = json_string_value(json_object_get(info, "sandbox"));
 
-		if (!name || !of || (s->id[0] && !str_eq(of, s->id)) ||
+		if (!name || !of || json_is_true(json_object_get(info, "fork")) ||
+		    (s->id[0] && !str_eq(of, s->id)) ||
 		    !e2b_snapshot_is_for(name, s->owner, s->all))
 			continue;
 		if (json_push(list, JSON_OBJECT({ "snapshotID", json_string(name) },
@@ -195,7 +196,7 @@ static int remove_work(void *arg, json_t **ret, struct err *e)
 	const struct snap *s = arg;
 
 	(void)ret;
-	return snapshot_remove(s->name, e);
+	return sandbox_needs_snapshot(s->name, e) < 0 ? e->num : snapshot_remove(s->name, e);
 }
 
 static void remove_answer(struct request *r, const json_t *result)
@@ -221,12 +222,15 @@ bool e2b_remove_snapshot(struct request *r, const char *name)
 
 /* ---- forks ---- */
 
-/* What hutchd knows of the original, with tokens of its own. */
+/* What hutchd knows of the original, with tokens of its own; of one that hutch made it is nothing.
+ */
 static char *own_api(const char *text, struct err *e)
 {
 	char token[BOX_TOKEN + 1];
 	_cleanup_json_ json_t *j = NULL;
 
+	if (!text[0])
+		return strdup("");
 	if (json_read(text, strlen(text), &j, e) < 0)
 		return NULL;
 	box_draw_token(token);
@@ -248,7 +252,7 @@ static int fork_one(const struct snap *s, const struct state_root *root,
 	json_t *entry;
 
 	if (!api)
-		return err_oom(e);
+		return e->num ? e->num : err_oom(e);
 	own.plan.api = api;
 	own.plan.deadline = s->deadline;
 	if (sandbox_fork_one(root, &own, &b, &failed) < 0)
@@ -262,7 +266,7 @@ static int fork_one(const struct snap *s, const struct state_root *root,
 
 static int fork_work(void *arg, json_t **ret, struct err *e)
 {
-	_cleanup_(sandbox_fork_end) struct sandbox_fork f = { 0 };
+	_cleanup_(sandbox_fork_end) struct sandbox_fork f = SANDBOX_FORK_INIT;
 	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
 	_cleanup_sandbox_ struct sandbox b = SANDBOX_INIT;
 	_cleanup_json_ json_t *list = json_array();

@@ -131,6 +131,7 @@ static int status_of(int num)
 	case -EAGAIN:
 		return 429;
 	case -ENOSPC:
+	case -EDQUOT:
 		return 507;
 	case -ENOMEM:
 		return 503;

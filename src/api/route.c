@@ -206,11 +206,12 @@ static void data_plane(struct request *r, struct box *b)
 		return;
 	}
 	(void)snprintf(r->args[0], sizeof(r->args[0]), "%s", b->sandbox.id);
+	if (b->state == BOX_PAUSED) {
+		box_wake(r, b, go_on);
+		return;
+	}
 	request_join(r, b);
-	if (b->state == BOX_PAUSED)
-		box_wake(r, go_on);
-	else
-		go_on(r);
+	go_on(r);
 }
 
 /* True: it was for a sandbox. */

@@ -60,21 +60,14 @@ static struct tool *tool_new(struct request *r, const char *const *argv)
 /* Beside us, as installed, or in the tree where we were built. */
 static int find_hutch(char out[static PATH_MAX], struct err *e)
 {
-	static const char *const places[] = { "hutch", "../cli/hutch" };
-	char own[PATH_MAX], dir[PATH_MAX], path[2 * PATH_MAX];
-	ssize_t n = readlink("/proc/self/exe", own, sizeof(own) - 1);
+	char dir[PATH_MAX];
+	int r = proc_own_directory(dir);
 
-	if (n < 0)
-		return err_errno(e, "cannot find out where hutchd is");
-	own[n] = '\0';
-	if (path_parent(own, dir, sizeof(dir)) < 0)
-		return err_set(e, -EINVAL, "cannot find out where hutchd is");
-	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
-		(void)snprintf(path, sizeof(path), "%s/%s", dir, places[i]);
-		if (realpath(path, out) && access(out, X_OK) == 0)
-			return 0;
-	}
-	return err_set(e, -ENOENT, "there is no hutch beside hutchd");
+	if (r < 0)
+		return err_set(e, r, "cannot find out where hutchd is: %s", strerror(-r));
+	return proc_find_in(dir, ".", "hutch", out) || proc_find_in(dir, "../cli", "hutch", out)
+		       ? 0
+		       : err_set(e, -ENOENT, "there is no hutch beside hutchd");
 }
 
 static int spawn(char *const *argv, int out, int err, struct proc *ret, struct err *e)

@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
+#include "fd.h"
+
 enum {
 	OPEN_TRIES = 128
 };
@@ -112,4 +114,21 @@ int path_parent(const char *path, char *out, size_t n)
 	memcpy(out, from, len);
 	out[len] = '\0';
 	return 0;
+}
+
+int path_replace(int dirfd, const char *dir, const char *name, mode_t mode, const char *text,
+		 size_t n)
+{
+	_cleanup_close_ int at = -EBADF, fd = -EBADF;
+	int r = path_mkdirs(dirfd, dir, 0755);
+
+	if (r < 0)
+		return r;
+	at = path_open_nofollow(dirfd, dir, O_RDONLY | O_DIRECTORY, 0);
+	if (at < 0)
+		return at;
+	if (unlinkat(at, name, 0) < 0 && errno != ENOENT)
+		return -errno;
+	fd = openat(at, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+	return fd < 0 ? -errno : fd_write_all(fd, text, n);
 }

@@ -27,6 +27,14 @@ int path_open_nofollow(int dirfd, const char *path, int flags, mode_t mode);
 int path_mkdirs(int dirfd, const char *path, mode_t mode);
 
 /*
+ * Puts a file with this text into directory `dir` (made if it is not there) beneath `dirfd`, in the
+ * place of what has its name; symbolic links are refused on the way and replaced at its end. For a
+ * tree that nobody uses yet. 0 or -errno.
+ */
+int path_replace(int dirfd, const char *dir, const char *name, mode_t mode, const char *text,
+		 size_t n);
+
+/*
  * The canonical text of an absolute path: one slash between components, none at the end (but "/"
  * itself). -EINVAL for a relative path or one with "." or ".." in it, -ENAMETOOLONG past `n`.
  */

@@ -13,6 +13,7 @@
 
 #include "clock.h"
 #include "fd.h"
+#include "path.h"
 
 enum {
 	N_STDIO = 3,
@@ -309,6 +310,36 @@ int proc_capture(const char *path, const char *const *argv, bool with_stderr, ui
 		return capture_error(r, path, out, e);
 	*ret_status = info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status;
 	return 0;
+}
+
+void proc_reset_signals(void)
+{
+	sigset_t none;
+
+	for (int sig = 1; sig < NSIG; sig++)
+		(void)signal(sig, SIG_DFL);
+	(void)sigemptyset(&none);
+	(void)sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+int proc_own_directory(char ret[static PATH_MAX])
+{
+	char path[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
+
+	if (n < 0)
+		return -errno;
+	path[n] = '\0';
+	return path_parent(path, ret, PATH_MAX);
+}
+
+bool proc_find_in(const char *dir, const char *below, const char *name, char ret[static PATH_MAX])
+{
+	char path[PATH_MAX];
+	int k = snprintf(path, sizeof(path), "%s/%s/%s", dir, below, name);
+
+	return k > 0 && (size_t)k < sizeof(path) && realpath(path, ret) &&
+	       faccessat(AT_FDCWD, ret, X_OK, AT_EACCESS) == 0;
 }
 
 static bool is_program(const char *path)

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <limits.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -84,6 +85,15 @@ void proc_done(struct proc *p);
  */
 int proc_capture(const char *path, const char *const *argv, bool with_stderr, uint64_t deadline,
 		 struct buf *out, int *ret_status, struct err *e);
+
+/* For a child before it executes: nothing is ignored and nothing blocked. */
+void proc_reset_signals(void);
+
+/* The directory that this program's file is in. 0 or -errno. */
+int proc_own_directory(char ret[static PATH_MAX]);
+
+/* Whether there is a program DIR/BELOW/NAME; its path without links. */
+bool proc_find_in(const char *dir, const char *below, const char *name, char ret[static PATH_MAX]);
 
 /*
  * Looks `name` up in the fixed list of system directories (not $PATH). 0, -ENOENT, or

@@ -8,5 +8,17 @@
 /* The state of all sandboxes, with what dead ones left taken back. */
 int cli_state_open(struct state_root *ret, struct err *e);
 
+/* A sandbox as the options of `hutch create` or, `once`, `hutch run` say. */
+struct cli_plan {
+	struct spec policy; /* as the policy and the image are */
+	struct spec with;   /* the same, with the options on top; what it points to is elsewhere */
+	const char *const *env;
+};
+int cli_plan(const struct invocation *inv, bool once, struct cli_plan *ret);
+void cli_plan_done(struct cli_plan *p);
+
+/* --count: 1 to `max`, without it 1. */
+int cli_take_count(const struct invocation *inv, unsigned int max, unsigned int *ret);
+
 /* receipt.json; the caller owns *ret. -ENOENT if it never ran. */
 int cli_receipt_read(const struct sandbox *b, json_t **ret, struct err *e);

@@ -18,38 +18,38 @@ int cmd_snapshot_create(struct invocation *inv)
 	struct err e = ERR_INIT;
 
 	if (cli_state_open(&root, &e) < 0 || sandbox_find(&root, inv->args[0], &b, &e) < 0 ||
-	    sandbox_save(&b, false, name, &e) < 0)
+	    sandbox_save(&b, WIRE_SAVE_KEEP, name, &e) < 0)
 		return cli_fail(inv, &e);
 	(void)puts(name);
 	return EXIT_OK;
 }
 
-static int take_count(const struct invocation *inv, uint64_t *ret)
+int cli_take_count(const struct invocation *inv, unsigned int max, unsigned int *ret)
 {
 	const char *text = cli_option(inv, "count");
+	uint64_t n = 1;
 
-	*ret = 1;
-	if (text && (str_to_u64(text, strlen(text), FORKS_MAX, ret) < 0 || *ret == 0))
-		return cli_usage(inv, "--count '%s': expected a number from 1 to %d", text,
-				 FORKS_MAX);
+	if (text && (str_to_u64(text, strlen(text), max, &n) < 0 || n == 0))
+		return cli_usage(inv, "--count '%s': expected a number from 1 to %u", text, max);
+	*ret = (unsigned int)n;
 	return EXIT_OK;
 }
 
 int cmd_fork(struct invocation *inv)
 {
-	_cleanup_(sandbox_fork_end) struct sandbox_fork f = { 0 };
+	_cleanup_(sandbox_fork_end) struct sandbox_fork f = SANDBOX_FORK_INIT;
 	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
 	_cleanup_sandbox_ struct sandbox b = SANDBOX_INIT;
 	struct err e = ERR_INIT;
-	uint64_t n;
-	int code = take_count(inv, &n);
+	unsigned int n = 0;
+	int code = cli_take_count(inv, FORKS_MAX, &n);
 
 	if (code != EXIT_OK)
 		return code;
 	if (cli_state_open(&root, &e) < 0 || sandbox_find(&root, inv->args[0], &b, &e) < 0 ||
 	    sandbox_fork_begin(&b, &f, &e) < 0)
 		return cli_fail(inv, &e);
-	for (uint64_t i = 0; i < n; i++) {
+	for (unsigned int i = 0; i < n; i++) {
 		_cleanup_sandbox_ struct sandbox one = SANDBOX_INIT;
 
 		if (sandbox_fork_one(&root, &f, &one, &e) < 0)

@@ -432,7 +432,7 @@ int cmd_image_rm(struct invocation *inv)
 		r = intend("rm", inv->args[0], "sha256", text_of(one, "sha256"), &e);
 	intended = r == 0;
 	if (r == 0)
-		r = image_store_remove(&images, inv->args[0], &ids, &tree, &e);
+		r = image_store_remove(&images, inv->args[0], &ids, sandbox_needs_image, &tree, &e);
 	if (intended)
 		outcome(inv, inv->args[0], NULL, &e);
 	if (r < 0)

@@ -91,6 +91,7 @@ static void measure(const struct state_root *root, struct facts *f)
 	f->end.oom_kills = f->use.oom_kills;
 	f->end.pids_refused = f->use.pids_refused;
 	f->end.throttled = f->use.throttled;
+	end_add_met(&f->end, &f->life.met);
 	measure_disk(f);
 }
 
@@ -162,7 +163,8 @@ static json_t *met_json(const struct end *met)
 		{ "pids", JSON_OBJECT({ "refused", json_number(met->pids_refused) }) },
 		{ "cpu", JSON_OBJECT({ "throttled", json_number(met->throttled) }) },
 		{ "disk", JSON_OBJECT({ "full", json_boolean(met->disk_full) },
-				      { "inodes_full", json_boolean(met->inodes_full) }) });
+				      { "inodes_full", json_boolean(met->inodes_full) }) },
+		{ "told_by_agent", json_boolean(met->told) });
 }
 
 /* What end.json says, and the same in words. */
@@ -253,9 +255,15 @@ static void print_limit(const char *name, const char *limit, const char *used, c
 		(void)printf("%-10s  %s\n", name, limit);
 }
 
+/* Nobody else has counted. */
+static const char *told(const struct facts *f)
+{
+	return f->end.told ? VIEW_TOLD : "";
+}
+
 static void print_memory(const struct facts *f)
 {
-	char limit[VALUE_HINT_MAX], now[32], peak[32], used[80] = "", met[64] = "";
+	char limit[VALUE_HINT_MAX], now[32], peak[32], used[80] = "", met[96] = "";
 
 	view_size(f->use.memory, now, sizeof(now));
 	view_size(f->use.memory_peak, peak, sizeof(peak));
@@ -263,9 +271,9 @@ static void print_memory(const struct facts *f)
 		(void)snprintf(used, sizeof(used), "%s%speak %s", f->ended ? "" : now,
 			       f->ended ? "" : ", ", peak);
 	if (f->end.oom_kills > 0)
-		(void)snprintf(met, sizeof(met), "%llu %s killed",
+		(void)snprintf(met, sizeof(met), "%llu %s killed%s",
 			       (unsigned long long)f->end.oom_kills,
-			       f->end.oom_kills == 1 ? "process" : "processes");
+			       f->end.oom_kills == 1 ? "process" : "processes", told(f));
 	print_limit("memory", value_format_size(f->spec.limits.memory, limit), used, met);
 }
 
@@ -283,28 +291,27 @@ static void print_cpus(const struct facts *f)
 
 static void print_pids(const struct facts *f)
 {
-	char limit[32], used[32] = "", met[64] = "";
+	char limit[32], used[32] = "", met[96] = "";
 
 	(void)snprintf(limit, sizeof(limit), "%llu", (unsigned long long)f->spec.limits.pids);
 	if (!f->ended)
 		(void)snprintf(used, sizeof(used), "%llu", (unsigned long long)f->use.pids);
 	if (f->end.pids_refused > 0)
-		(void)snprintf(met, sizeof(met), "%llu %s refused",
+		(void)snprintf(met, sizeof(met), "%llu %s refused%s",
 			       (unsigned long long)f->end.pids_refused,
-			       f->end.pids_refused == 1 ? "fork" : "forks");
+			       f->end.pids_refused == 1 ? "fork" : "forks", told(f));
 	print_limit("pids", limit, used, met);
 }
 
 static void print_disk(const struct facts *f)
 {
-	char limit[VALUE_HINT_MAX], used[32] = "";
+	const char *what = f->end.disk_full ? "full" : f->end.inodes_full ? "no inodes left" : "";
+	char limit[VALUE_HINT_MAX], used[32] = "", met[96];
 
 	if (f->disk_known)
 		view_size(f->disk, used, sizeof(used));
-	print_limit("disk", value_format_size(f->spec.limits.disk, limit), used,
-		    f->end.disk_full	 ? "full"
-		    : f->end.inodes_full ? "no inodes left"
-					 : "");
+	(void)snprintf(met, sizeof(met), "%s%s", what, what[0] ? told(f) : "");
+	print_limit("disk", value_format_size(f->spec.limits.disk, limit), used, met);
 }
 
 static void print_time(const char *name, uint64_t ms)

@@ -92,7 +92,7 @@ int cmd_suspend(struct invocation *inv)
 		char name[SANDBOX_SNAPSHOT];
 
 		if (sandbox_find(&root, inv->args[i], &b, &e) < 0 ||
-		    sandbox_save(&b, true, name, &e) < 0)
+		    sandbox_save(&b, WIRE_SAVE_SUSPEND, name, &e) < 0)
 			code = MAX(code, cli_fail(inv, &e));
 		else
 			(void)puts(b.id);

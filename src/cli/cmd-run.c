@@ -123,8 +123,9 @@ static void say_memory(const struct spec *spec)
 {
 	char limit[VALUE_HINT_MAX];
 
-	(void)fprintf(stderr, "hutch: memory limit of %s reached; raise it with --memory\n",
-		      value_format_size(spec->limits.memory, limit));
+	(void)fprintf(stderr, "hutch: memory limit of %s reached%s; raise it with --memory\n",
+		      value_format_size(spec->limits.memory, limit),
+		      spec->microvm ? VIEW_TOLD : "");
 }
 
 static int say(const struct invocation *inv, const char *what, const char *why, int code)
@@ -242,7 +243,7 @@ static int run_command(const struct invocation *inv, const struct state_root *ro
 	if (result->how == SESSION_DETACHED ||
 	    (result->how == SESSION_EXITED && result->number == 0))
 		return EXIT_OK;
-	return cli_report(inv, spec, b, result, oom_kills(root, b) > before);
+	return cli_report(inv, spec, b, result, result->memory || oom_kills(root, b) > before);
 }
 
 /* ---- commands ---- */
@@ -317,28 +318,44 @@ static int plan(const struct invocation *inv, bool once, struct spec *ret)
 	return r < 0 ? cli_fail(inv, &e) : EXIT_OK;
 }
 
+int cli_plan(const struct invocation *inv, bool once, struct cli_plan *ret)
+{
+	const char *dir = cli_option(inv, "workdir");
+	int code = check_options(inv);
+
+	if (code == EXIT_OK)
+		code = plan(inv, once, &ret->policy);
+	if (code != EXIT_OK)
+		return code;
+	ret->with = ret->policy; /* what it points to stays that of the other */
+	code = take_env(inv, &ret->policy.env, &ret->env, &ret->with.env.n);
+	if (code != EXIT_OK)
+		return code;
+	ret->with.env.v = (const char **)ret->env;
+	if (dir && !once) /* it is made if it is not there; one command starts where it can */
+		ret->with.workspace = dir;
+	return EXIT_OK;
+}
+
+void cli_plan_done(struct cli_plan *p)
+{
+	free((void *)p->env);
+	spec_done(&p->policy);
+}
+
 /* Plans and starts. The caller ends *ret_spec, *root and *ret. */
 static int start(const struct invocation *inv, bool once, struct state_root *root,
 		 struct spec *ret_spec, struct sandbox *ret, int *ret_client)
 {
-	_cleanup_free_ const char *const *env = NULL;
-	const char *dir = cli_option(inv, "workdir");
+	_cleanup_(cli_plan_done) struct cli_plan p = { 0 };
 	struct err e = ERR_INIT;
-	struct spec with;
-	int code = check_options(inv);
+	int code = cli_plan(inv, once, &p);
 
-	if (code == EXIT_OK)
-		code = plan(inv, once, ret_spec);
 	if (code != EXIT_OK)
 		return code;
-	with = *ret_spec; /* what it points to stays that of *ret_spec */
-	code = take_env(inv, &ret_spec->env, &env, &with.env.n);
-	if (code != EXIT_OK)
-		return code;
-	with.env.v = (const char **)env;
-	if (dir && !once) /* it is made if it is not there; one command starts where it can */
-		with.workspace = dir;
-	if (state_root_open(root, &e) < 0 || sandbox_start(root, &with, ret, ret_client, &e) < 0)
+	*ret_spec = p.policy;
+	p.policy = (struct spec){ 0 };
+	if (state_root_open(root, &e) < 0 || sandbox_start(root, &p.with, ret, ret_client, &e) < 0)
 		return cli_fail(inv, &e);
 	return EXIT_OK;
 }

@@ -5,6 +5,7 @@
 #include "cli-audit.h"
 #include "cli-sandbox.h"
 #include "clock.h"
+#include "sandbox.h"
 #include "snapshot.h"
 #include "str.h"
 #include "view.h"
@@ -87,6 +88,8 @@ static int remove_one(const struct invocation *inv, const char *prefix)
 	struct err e = ERR_INIT;
 	int r = find(prefix, key, &e);
 
+	if (r == 0)
+		r = sandbox_needs_snapshot(key, &e);
 	if (r == 0) {
 		cli_audit_begin(&p, "rm", "snapshot", key);
 		r = cli_audit(AUDIT_IMAGE, &p, &e);

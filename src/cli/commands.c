@@ -52,7 +52,6 @@ static const struct option opts_image_kernel[] = {
 	OPT_INCLUDE,                                                                    \
 	{ "agent", 'a', "AGENT", "the policy to hold it to" },                          \
 	{ "image", 0, "IMAGE", "the root tree to start from" },                         \
-	{ "snapshot", 0, "NAME", "begin as this snapshot of a microVM" },                \
 	{ "level", 0, "LEVEL", "isolate it at least so: container, microvm" },           \
 	{ "memory", 'm', "SIZE", "memory, such as 256MiB" },                            \
 	{ "cpus", 0, "N", "processors, such as 0.5" },                                  \
@@ -61,10 +60,13 @@ static const struct option opts_image_kernel[] = {
 	{ "timeout", 0, "TIME", "of a command, such as 30s" },                          \
 	{ "ttl", 0, "TIME", "of the sandbox" }
 
+#define OPT_SNAPSHOT { "snapshot", 0, "NAME", "begin as this snapshot of a microVM" }
+
 static const struct option opts_run[] = {
 	{ "rm", 0, NULL, "keep nothing of the sandbox when it has ended" },
 	OPTS_SESSION,
 	OPTS_SANDBOX,
+	OPT_SNAPSHOT,
 	{ 0 },
 };
 static const struct option opts_create[] = {
@@ -74,9 +76,19 @@ static const struct option opts_create[] = {
 	{ "user", 'u', "USER", "run commands as this user: a name, UID or UID:GID" },
 	{ "workdir", 'w', "DIR", "start commands in this directory" },
 	OPTS_SANDBOX,
+	OPT_SNAPSHOT,
 	{ "idle", 0, "TIME", "of the sandbox, when nothing runs in it" },
 	{ "deadline", 0, "TIME", "of the sandbox, within its ttl; can be changed: hutch ttl" },
 	{ "on-timeout", 0, "WHAT", "what the deadline does: end, or pause" },
+	{ 0 },
+};
+static const struct option opts_pool_fill[] = {
+	{ "count", 'n', "N", "how many spares there are to be; without it, one" },
+	{ "env", 'e', "NAME=VALUE", "set a variable (can be repeated)" },
+	{ "user", 'u', "USER", "run commands as this user: a name, UID or UID:GID" },
+	{ "workdir", 'w', "DIR", "start commands in this directory" },
+	OPTS_SANDBOX,
+	{ "idle", 0, "TIME", "of the sandbox, when nothing runs in it" },
 	{ 0 },
 };
 static const struct option opts_exec[] = {
@@ -245,6 +257,21 @@ static const struct command image_commands[] = {
 	{ 0 }
 };
 
+static const struct command pool_commands[] = {
+	{ .name = "fill", .args = "",
+	  .summary = "have spares of a kind of sandbox, from now on",
+	  .help = "A 'hutch run', 'hutch create' or request to hutchd with the same options, policy and image gets one that is\n"
+		  "ready, and another takes its place. What a spare cannot know does not matter: deadline, --rm, metadata.\n"
+		  "Returns when they are there.",
+	  .options = opts_pool_fill, .run = cmd_pool_fill },
+	{ .name = "ls", .args = "",
+	  .summary = "list the kinds of spares, and how many there are",
+	  .options = opts_json, .run = cmd_pool_ls },
+	{ .name = "drain", .args = "[KEY...]", .max_args = ARGS_MAX,
+	  .summary = "end the spares of these kinds, or of all",
+	  .run = cmd_pool_drain },
+	{ 0 },
+};
 static const struct command snapshot_commands[] = {
 	{ .name = "create", .args = "ID", .min_args = 1, .max_args = 1,
 	  .summary = "save a microVM that runs: its memory and its disk",
@@ -444,6 +471,8 @@ static const struct command top_commands[] = {
 		  "limits and records. The original goes on. What commands that were started in the original print in a copy is\n"
 		  "not recorded.",
 	  .options = opts_fork, .run = cmd_fork },
+	{ .name = "pool", .args = "", .sub = pool_commands,
+	  .summary = "keep sandboxes ready before somebody wants them" },
 	{ .name = "egress", .args = "", .sub = egress_commands,
 	  .summary = "show and change what sandboxes may connect to" },
 	{ .name = "key", .args = "", .sub = key_commands,

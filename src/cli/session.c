@@ -113,6 +113,8 @@ static void on_msg(struct link *l, uint32_t ch, enum wire_msg kind, const struct
 	struct session *s = arg;
 	unsigned int sig = (unsigned int)fields_number(f, TAG_SIGNAL, 0);
 
+	if (kind == WIRE_MSG_LIMIT && fields_number(f, TAG_LIMIT, 0) == WIRE_LIMIT_MEMORY)
+		s->result->memory = true;
 	if (kind != WIRE_MSG_EXIT)
 		return;
 	if (sig > 0)

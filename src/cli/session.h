@@ -43,7 +43,8 @@ enum session_how {
 struct session_result {
 	enum session_how how;
 	unsigned int number;
-	uint64_t record;	      /* the command's number; 0: it never ran */
+	uint64_t record; /* the command's number; 0: it never ran */
+	bool memory;	 /* processes were killed for it meanwhile, says the agent of a machine */
 	char text[WIRE_TEXT_MAX + 1]; /* from the other side: escape it */
 };
 

@@ -101,12 +101,19 @@ void dns_forget(struct question *w)
 
 static void on_no_answer(struct loop_timer *t);
 
+static int wait_on(struct question *w)
+{
+	return loop_set_timer(w->capture->loop, &w->deadline,
+			      clock_mono() + ANSWER_MS / ANSWER_TURNS * NSEC_PER_MSEC);
+}
+
 static bool await(struct question *w, uint64_t number)
 {
 	struct capture *c = w->capture;
 
 	w->deadline = (struct loop_timer){ .cb = on_no_answer, .arg = w };
-	if (loop_set_timer(c->loop, &w->deadline, clock_mono() + ANSWER_MS * NSEC_PER_MSEC) < 0)
+	w->turns = 0;
+	if (wait_on(w) < 0)
 		return false;
 	w->number = number;
 	listener_full(&c->listeners[CAPTURE_DNS_UDP], ++c->n_questions == QUESTIONS_MAX);
@@ -372,9 +379,17 @@ static void say_late(struct question *w, enum capture_may may, const char *reaso
 		serve(d, c->out.err ? c->out.err : put_out(d));
 }
 
+/*
+ * The time is counted in turns of this loop as well: of a process, or a machine, that stood still
+ * the clock went on, and the answer may be there to be read.
+ */
 static void on_no_answer(struct loop_timer *t)
 {
-	say_late(t->arg, CAPTURE_MAY_LATER, NULL);
+	struct question *w = t->arg;
+
+	if (++w->turns < ANSWER_TURNS && wait_on(w) == 0)
+		return;
+	say_late(w, CAPTURE_MAY_LATER, NULL);
 }
 
 void capture_answered(struct capture *c, uint64_t number, bool may, const char *reason)

@@ -15,6 +15,7 @@ enum {
 	HEADS_MAX = 32,	      /* programs that talk to the proxy and have not said all */
 	CLIENT_MS = 5 * 1000, /* for all of it, whichever it is */
 	ANSWER_MS = 4 * 1000, /* for what is answered later: less than a program waits */
+	ANSWER_TURNS = 4,     /* of the loop, at least */
 	PAUSE_MS = 100,	      /* when the system has no descriptor or memory for one more */
 };
 
@@ -42,6 +43,7 @@ struct question {
 	struct dns_client *client; /* NULL: by UDP, from... */
 	struct sockaddr_in from;
 	struct loop_timer deadline;
+	unsigned int turns; /* that its deadline has had */
 	struct name name;
 	size_t n;
 	uint8_t query[DNS_QUERY_MAX];

@@ -23,6 +23,9 @@ enum {
 	CAPTURE_PROXY_PORT = 3128,
 };
 
+/* What /etc/resolv.conf of a sandbox says that has a way out. */
+#define CAPTURE_RESOLVER "nameserver 127.0.0.1\noptions timeout:1 attempts:2\n"
+
 /* Listening, non-blocking, CLOEXEC; -EBADF for one that is not there. */
 struct capture_sockets {
 	int fds[CAPTURE_SOCKETS];

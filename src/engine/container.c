@@ -82,16 +82,6 @@ static int arrange_fds(const int fds[static N_FDS])
 	return syscall(SYS_close_range, N_FDS, ~0U, 0) < 0 ? -errno : 0;
 }
 
-static void reset_signals(void)
-{
-	sigset_t none;
-
-	for (int sig = 1; sig < NSIG; sig++)
-		(void)signal(sig, SIG_DFL);
-	(void)sigemptyset(&none);
-	(void)sigprocmask(SIG_SETMASK, &none, NULL);
-}
-
 static _noreturn_ void become_crun(const struct engine_start *s, const char *crun,
 				   const int fds[static N_FDS], pid_t warden)
 {
@@ -124,7 +114,7 @@ static _noreturn_ void become_crun(const struct engine_start *s, const char *cru
 		r = FAULT("crun-exec");
 	if (r == 0) {
 		at = crun;
-		reset_signals();
+		proc_reset_signals();
 		(void)setsid();
 		(void)execve(crun, (char *const *)argv, (char *const *)env);
 		r = -errno;

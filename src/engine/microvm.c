@@ -4,8 +4,9 @@
  * what the warden holds; the guest's kernel, agent and processes are all inside of it.
  *
  * start() ends with QEMU executing, and waiting for a word of the keeper's. When that has heard
- * QEMU's greeting, everything is open that it will ever open, and seal() empties its root; only
- * then is the machine told to go.
+ * QEMU's first answer, everything is open that it will ever open, and seal() empties its root; only
+ * then is the machine told to go. (The greeting comes from a thread of the monitor's, while the
+ * main one still makes the machine.)
  */
 #include <fcntl.h>
 #include <limits.h>

@@ -373,16 +373,6 @@ static int arrange_fds(const struct qemu_jail *j, struct pipes *p)
 	return syscall(SYS_close_range, QEMU_FDS + 1, ~0U, 0) < 0 ? -errno : 0;
 }
 
-static void reset_signals(void)
-{
-	sigset_t none;
-
-	for (int sig = 1; sig < NSIG; sig++)
-		(void)signal(sig, SIG_DFL);
-	(void)sigemptyset(&none);
-	(void)sigprocmask(SIG_SETMASK, &none, NULL);
-}
-
 static int build_root(const struct qemu_jail *j, const struct trees *all, const char **at)
 {
 	int r;
@@ -447,7 +437,7 @@ static _noreturn_ void inmate(const struct qemu_jail *j, const struct trees *all
 		r = give_up(j, p, &at);
 	if (r == 0) {
 		at = j->program;
-		reset_signals();
+		proc_reset_signals();
 		(void)setsid();
 		(void)umask(077);
 		(void)execve(j->program, (char *const *)j->argv, nothing);

@@ -39,15 +39,20 @@ static void put_all(struct args *a, const char *const *list)
  * acpi=on, for Debian's kernel finds virtio-mmio in no other way; a clock (rtc), for without one
  * the kernel waits two seconds for it. No memory is merged with another sandbox's (KSM tells who
  * has what), and none is in a core dump.
+ *
+ * pit: an emulated CPU has no TSC deadline timer, so the kernel measures the rate of the APIC's. If
+ * QEMU is not scheduled at that moment the result is wrong, for as long as the machine and all its
+ * clones live: sleeps that take twice their time, or a kernel without a timer. With a PIT it
+ * notices, and uses that.
  */
 static void put_machine(struct args *a, const struct qemu_machine *m)
 {
 	char text[192];
 
 	(void)snprintf(text, sizeof(text),
-		       "microvm,acpi=on,pit=off,pic=off,rtc=on,isa-serial=%s,x-option-roms=off,"
+		       "microvm,acpi=on,pit=%s,pic=off,rtc=on,isa-serial=%s,x-option-roms=off,"
 		       "mem-merge=off,dump-guest-core=off,memory-backend=mem0",
-		       m->console ? "on" : "off");
+		       m->kvm ? "off" : "on", m->console ? "on" : "off");
 	put_pair(a, "-M", text);
 	if (m->kvm) {
 		put_pair(a, "-accel", "kvm");

@@ -19,6 +19,7 @@
 #include "fault.h"
 #include "fd.h"
 #include "path.h"
+#include "sockets.h"
 
 #define SCRATCH_UPPER SCRATCH_SPACE "/upper"
 #define SCRATCH_WORK  SCRATCH_SPACE "/work"
@@ -164,19 +165,8 @@ static int make_workspace(const struct engine_start *s, struct err *e)
 
 static int replace_resolver(int root)
 {
-	static const char text[] = "nameserver 127.0.0.1\noptions timeout:1 attempts:2\n";
-	_cleanup_close_ int etc = -EBADF, fd = -EBADF;
-	int r = path_mkdirs(root, "etc", 0755);
-
-	if (r < 0)
-		return r;
-	etc = path_open_nofollow(root, "etc", O_RDONLY | O_DIRECTORY, 0);
-	if (etc < 0)
-		return etc;
-	if (unlinkat(etc, "resolv.conf", 0) < 0 && errno != ENOENT)
-		return -errno;
-	fd = openat(etc, "resolv.conf", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-	return fd < 0 ? -errno : fd_write_all(fd, text, sizeof(text) - 1);
+	return path_replace(root, "etc", "resolv.conf", 0644, CAPTURE_RESOLVER,
+			    STRLEN(CAPTURE_RESOLVER));
 }
 
 /*

@@ -9,6 +9,7 @@
 #include "fd.h"
 #include "pack.h"
 #include "str.h"
+#include "vm.h"
 #include "worker.h"
 
 static int write_pipe(void *arg, const void *data, size_t n)
@@ -69,6 +70,8 @@ int worker_pack(struct worker *w)
 	p.arg = w;
 	p.pipe = w->pipe;
 	p.owners = fields_has(w->fields, TAG_OWNERS);
+	/* A machine's own number; empty, as machine-id(5) wants it of an image. */
+	p.blank = p.owners && vm_is_running() ? "etc/machine-id" : NULL;
 	if (pack_tree(&p, AT_FDCWD, path, top, &e) < 0)
 		return fail_err(w, &e);
 	/* An image that lacks something is none. */

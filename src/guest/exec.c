@@ -81,6 +81,7 @@ static void finish(struct job *j)
 	if (j->ch == 0 || !c->ended || !c->started || outflow_running(&c->out) ||
 	    outflow_running(&c->err))
 		return;
+	met_tell(g);
 	put_exit(c, &b);
 	guest_check(g, b.err ? b.err : link_eof(g->link, j->ch, 2));
 	guest_check(g, link_msg(g->link, j->ch, WIRE_MSG_EXIT, &b));
@@ -115,6 +116,7 @@ static bool take_report(struct command *c)
 	c->started = true;
 	fields_put_number(&b, TAG_PID, (uint64_t)c->group);
 	guest_check(g, b.err ? b.err : link_accept(g->link, c->job.ch, &b));
+	met_watch(g);
 	outflow_wake(&c->out);
 	outflow_wake(&c->err);
 	return true;
@@ -253,6 +255,11 @@ static const struct job_ops ops = {
 	.free = command_free,
 };
 
+bool exec_runs(const struct job *j)
+{
+	return j->ops == &ops && j->ch != 0 && ((const struct command *)j)->started;
+}
+
 /* ---- starting ---- */
 
 /* A pipe whose end `ours` (0 or 1) does not block. */
@@ -390,6 +397,7 @@ void exec_adopt(struct guest *g, uint32_t ch, const struct fields *f)
 	if (!outflow_running(&c->err) && c->terminal < 0)
 		guest_check(g, link_eof(g->link, ch, 2));
 	command_wake(&c->job);
+	met_watch(g);
 	if (c->ended)
 		wind_up(c);
 }

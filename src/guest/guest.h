@@ -43,6 +43,7 @@ struct guest {
 	size_t n_jobs;		 /* that the keeper asked for */
 	struct capture *capture; /* what catches what goes out; NULL: nothing does */
 	size_t n_streams;	 /* of it */
+	struct loop_timer look;	 /* for limits that were met */
 	char chunk[CHUNK];
 };
 
@@ -118,6 +119,12 @@ void job_signal_group(const struct job *j, pid_t group, int sig);
 /* Refuses an operation before there is a job; the text is made fit for the wire. */
 void guest_refuse(struct guest *g, uint32_t ch, enum wire_code code, const char *text);
 
+/* ---- met.c ---- */
+
+/* What the keeper hears of limits that users have met; nothing where its own kernel counts. */
+void met_tell(struct guest *g);
+void met_watch(struct guest *g); /* a command runs now */
+
 /* ---- operations ---- */
 
 /* egress.c: makes the sockets that catch what goes out, if HELLO says that anything may. Before
@@ -125,6 +132,8 @@ void guest_refuse(struct guest *g, uint32_t ch, enum wire_code code, const char 
 int egress_open(struct guest *g, const struct fields *hello, struct err *e);
 
 void exec_open(struct guest *g, uint32_t ch, const struct fields *f);
+/* Whether the job is a command that runs, and somebody listens to it. */
+bool exec_runs(const struct job *j);
 void exec_adopt(struct guest *g, uint32_t ch, const struct fields *f);
 void port_open(struct guest *g, uint32_t ch, const struct fields *f);
 void files_open(struct guest *g, uint32_t ch, enum wire_op op, const struct fields *f);

@@ -53,14 +53,32 @@ static bool is_machine(const char *name)
 	return getpid() == 1 && name && str_eq(name, "/init");
 }
 
+/* A machine's channel is opened last: until then something stands in its place. */
+static int begin_machine(void)
+{
+	struct err e = ERR_INIT;
+
+	if (vm_begin(&e) == 0)
+		return open("/dev/null", O_RDWR | O_CLOEXEC);
+	log_error("%s", e.msg);
+	return e.num;
+}
+
 static int boot(void)
 {
 	struct err e = ERR_INIT;
-	int port = -EBADF;
 
-	if (vm_boot(&port, &e) == 0)
-		return port;
-	log_error("%s", e.msg);
+	if (vm_boot(&e) < 0)
+		log_error("%s", e.msg);
+	return e.num;
+}
+
+static int open_port(void)
+{
+	struct err e = ERR_INIT;
+
+	if (vm_open_channel(CHANNEL_FD, &e) < 0)
+		log_error("%s", e.msg);
 	return e.num;
 }
 
@@ -132,9 +150,11 @@ int main(int argc, char **argv)
 	}
 	r = FAULT("guest-begin");
 	if (r == 0)
-		r = machine ? boot() : open_channel(o.channel);
+		r = machine ? begin_machine() : open_channel(o.channel);
 	if (r >= 0)
 		r = arrange_fds(r, &guest.null);
+	if (r == 0 && machine)
+		r = boot();
 	if (r == 0) {
 		arrange_signals();
 		(void)umask(022);
@@ -142,6 +162,9 @@ int main(int argc, char **argv)
 		child_start();
 		users_start();
 		confine_self();
+		r = machine ? open_port() : 0;
+	}
+	if (r == 0) {
 		r = guest_start(&guest, CHANNEL_FD);
 		if (r == 0)
 			r = FAULT("guest-ready");

@@ -10,6 +10,7 @@
 #include <linux/random.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/random.h>
 #include <time.h>
 
 #include "clock.h"
@@ -22,24 +23,52 @@ enum {
 };
 
 /* Opened once, in the initramfs: users may put something else in its place. */
-static int random_device(void)
-{
-	static int fd = -EBADF;
+static int device = -EBADF;
 
-	if (fd < 0)
-		fd = open("/dev/urandom", O_RDWR | O_CLOEXEC);
-	return fd;
+int vm_random_open(struct err *e)
+{
+	device = open("/dev/urandom", O_RDWR | O_CLOEXEC);
+	return device < 0 ? err_errno(e, "cannot open /dev/urandom") : 0;
+}
+
+/*
+ * The kernel draws its boot id when it is first read, and keeps it: copies of a machine in which
+ * somebody has read it would have the same one. So users see a file of ours in its place.
+ */
+static int boot_id = -EBADF;
+
+int vm_boot_id_open(const char *path, struct err *e)
+{
+	boot_id = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
+	return boot_id < 0 ? err_errno(e, "cannot make %s", path) : 0;
+}
+
+/* A UUID of version 4, as the kernel's is. */
+static int new_boot_id(void)
+{
+	unsigned char u[16] = { 0 };
+	char text[40];
+	int n;
+
+	if (RETRY_EINTR(getrandom(u, sizeof(u), 0)) != (ssize_t)sizeof(u))
+		return -EIO;
+	u[6] = (u[6] & 0x0f) | 0x40;
+	u[8] = (u[8] & 0x3f) | 0x80;
+	n = snprintf(text, sizeof(text),
+		     "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x\n", u[0],
+		     u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12],
+		     u[13], u[14], u[15]);
+	return pwrite(boot_id, text, (size_t)n, 0) == n ? 0 : -errno;
 }
 
 static int reseed(const char *seed, size_t n)
 {
-	int fd = random_device();
 	/* struct rand_pool_info: bits, bytes, and the bytes themselves */
 	int pool[2 + WIRE_SEED / sizeof(int)] = { WIRE_SEED * 8, WIRE_SEED };
 
 	assert(n == WIRE_SEED);
 	memcpy(&pool[2], seed, n);
-	if (fd < 0 || ioctl(fd, RNDADDENTROPY, pool) < 0 || ioctl(fd, RNDRESEEDCRNG) < 0)
+	if (ioctl(device, RNDADDENTROPY, pool) < 0 || ioctl(device, RNDRESEEDCRNG) < 0)
 		return -errno;
 	explicit_bzero(pool, sizeof(pool));
 	return 0;
@@ -83,6 +112,9 @@ int vm_name(const struct fields *hello, struct err *e)
 
 	if (fields_next(hello, TAG_HOSTNAME, &pos, &value, &n) && sethostname(value, n) < 0)
 		return err_errno(e, "cannot set the host name");
+	r = new_boot_id();
+	if (r < 0)
+		return err_set(e, r, "cannot draw a boot id: %s", strerror(-r));
 	pos = 0;
 	if (!fields_next(hello, TAG_MACHINE, &pos, &value, &n))
 		return 0;
@@ -90,7 +122,7 @@ int vm_name(const struct fields *hello, struct err *e)
 		return err_set(e, -EINVAL, "the machine-id is not 32 hexadecimal digits");
 	memcpy(text, value, n);
 	text[n] = '\n';
-	r = root < 0 ? -errno : vm_replace(root, "machine-id", 0444, text, n + 1);
+	r = root < 0 ? -errno : path_replace(root, "etc", "machine-id", 0444, text, n + 1);
 	/* Its /etc is the sandbox's own: who has spoilt it has an old number, and goes on. */
 	if (r < 0)
 		log_warning("cannot write /etc/machine-id: %s", strerror(-r));

@@ -3,6 +3,8 @@
  * The root that users see: an overlay of the image and the machine's own disk, with what a
  * container has in it (src/engine/oci.c, scratch.c). The image is a stranger's: no link of it is
  * followed while this is put together. Everything is made below NEW, which then becomes the root.
+ * It is the same for all sandboxes of an image, and so in its template; the disk of each is a copy
+ * of the template's.
  */
 #include "vm.h"
 
@@ -16,73 +18,30 @@
 #include "fd.h"
 #include "path.h"
 #include "proc-hidden.h"
+#include "sockets.h"
 
-#define NEW	 "/new"
-#define SPACE	 "/space"
-#define OWN_DISK "/dev/vdb"
-#define UPPER	 SPACE "/upper"
-#define WORK	 SPACE "/work"
-#define MASK	 "/mask"
-#define RESOLVER "nameserver 127.0.0.1\noptions timeout:1 attempts:2\n"
+#define NEW   "/new"
+#define SPACE "/space"
+#define UPPER SPACE "/upper"
+#define WORK  SPACE "/work"
+#define MASK  "/mask"
+#define BOOT  "/boot-id"
 
 #define QUIET (MS_NOSUID | MS_NODEV | MS_NOEXEC)
 
-/* ---- files of the new root ---- */
-
-int vm_replace(int root, const char *name, mode_t mode, const char *text, size_t n)
-{
-	_cleanup_close_ int etc = -EBADF, fd = -EBADF;
-	int r = path_mkdirs(root, "etc", 0755);
-
-	if (r < 0)
-		return r;
-	etc = path_open_nofollow(root, "etc", O_RDONLY | O_DIRECTORY, 0);
-	if (etc < 0)
-		return etc;
-	if (unlinkat(etc, name, 0) < 0 && errno != ENOENT)
-		return -errno;
-	fd = openat(etc, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
-	return fd < 0 ? -errno : fd_write_all(fd, text, n);
-}
-
-/* Where commands start: made for everybody if the image has nothing there. */
-static int make_workspace(int root, const struct fields *hello, struct err *e)
-{
-	_cleanup_close_ int there = -EBADF, dir = -EBADF;
-	_cleanup_free_ char *cwd = NULL;
-	bool oom = false;
-	int r;
-
-	cwd = fields_copy(hello, TAG_CWD, &oom);
-	if (oom)
-		return err_oom(e);
-	if (!cwd || cwd[0] != '/' || !cwd[1])
-		return 0;
-	there = path_open_in_root(root, cwd + 1, O_PATH, 0);
-	if (there >= 0)
-		return 0;
-	r = path_mkdirs(root, cwd + 1, 0755);
-	dir = r < 0 ? r : path_open_nofollow(root, cwd + 1, O_RDONLY | O_DIRECTORY, 0);
-	if (dir >= 0 && fchmod(dir, 0777) < 0)
-		r = -errno;
-	return r < 0 ? err_set(e, r, "cannot make the workspace '%s' in the image: %s", cwd,
-			       strerror(-r))
-		     : 0;
-}
-
 /* ---- mounts ---- */
 
-static int mount_overlay(const char *lower, struct err *e)
+static int mount_overlay(const char *lower, const char *disk, struct err *e)
 {
 	char options[128];
 
 	(void)mkdir(NEW, 0755);
 	(void)mkdir(SPACE, 0755);
-	if (mount(OWN_DISK, SPACE, "ext4", MS_NOSUID | MS_NODEV, NULL) < 0)
-		return err_errno(e, "cannot mount " OWN_DISK);
+	if (mount(disk, SPACE, "ext4", MS_NOSUID | MS_NODEV, NULL) < 0)
+		return err_errno(e, "cannot mount %s", disk);
 	if ((mkdir(UPPER, 0755) < 0 && errno != EEXIST) ||
 	    (mkdir(WORK, 0700) < 0 && errno != EEXIST))
-		return err_errno(e, "cannot make directories on " OWN_DISK);
+		return err_errno(e, "cannot make directories on %s", disk);
 	(void)snprintf(options, sizeof(options), "lowerdir=%s,upperdir=" UPPER ",workdir=" WORK,
 		       lower);
 	if (mount("hutch", NEW, "overlay", MS_NOSUID | MS_NODEV, options) < 0)
@@ -161,6 +120,15 @@ static int make_devices(struct err *e)
 	return 0;
 }
 
+/* The file at `from` is seen at `path`, and not written. */
+static int show(const char *from, const char *path)
+{
+	if (mount(from, path, NULL, MS_BIND, NULL) < 0 ||
+	    mount(NULL, path, NULL, MS_BIND | MS_REMOUNT | MS_RDONLY | QUIET, NULL) < 0)
+		return -errno;
+	return 0;
+}
+
 /* By an empty file, which cannot be written either: of /dev/null, everybody may. */
 static int cover(const char *path)
 {
@@ -172,10 +140,7 @@ static int cover(const char *path)
 		return mount("tmpfs", path, "tmpfs", QUIET | MS_RDONLY, "size=4k,nr_inodes=2") < 0
 			       ? -errno
 			       : 0;
-	if (mount(MASK, path, NULL, MS_BIND, NULL) < 0 ||
-	    mount(NULL, path, NULL, MS_BIND | MS_REMOUNT | MS_RDONLY | QUIET, NULL) < 0)
-		return -errno;
-	return 0;
+	return show(MASK, path);
 }
 
 static int make_readonly(const char *path)
@@ -210,7 +175,11 @@ static int cover_all(struct err *e)
 			return err_set(e, r, "cannot make %s read-only: %s", proc_readonly[i],
 				       strerror(-r));
 	}
-	return 0;
+	r = vm_boot_id_open(BOOT, e);
+	if (r < 0)
+		return r;
+	r = show(BOOT, NEW "/proc/sys/kernel/random/boot_id");
+	return r < 0 ? err_set(e, r, "cannot cover the boot id: %s", strerror(-r)) : 0;
 }
 
 /* ---- moving in ---- */
@@ -260,11 +229,11 @@ static int move_in(struct err *e)
 	return 0;
 }
 
-int vm_root(const struct fields *hello, const char *lower, struct err *e)
+int vm_root(const char *lower, const char *disk, struct err *e)
 {
 	_cleanup_close_ int root = -EBADF;
 	mode_t mask = umask(0);
-	int r = mount_overlay(lower, e);
+	int r = mount_overlay(lower, disk, e);
 
 	if (r == 0) {
 		root = open(NEW, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -277,13 +246,49 @@ int vm_root(const struct fields *hello, const char *lower, struct err *e)
 		r = make_devices(e);
 	if (r == 0)
 		r = cover_all(e);
-	if (r == 0)
-		r = make_workspace(root, hello, e);
+	(void)umask(mask);
+	return r < 0 ? r : move_in(e);
+}
+
+/* ---- HELLO ---- */
+
+/* Where commands start: made for everybody if the image has nothing there. */
+static int make_workspace(int root, const struct fields *hello, struct err *e)
+{
+	_cleanup_close_ int there = -EBADF, dir = -EBADF;
+	_cleanup_free_ char *cwd = NULL;
+	bool oom = false;
+	int r;
+
+	cwd = fields_copy(hello, TAG_CWD, &oom);
+	if (oom)
+		return err_oom(e);
+	if (!cwd || cwd[0] != '/' || !cwd[1])
+		return 0;
+	there = path_open_in_root(root, cwd + 1, O_PATH, 0);
+	if (there >= 0)
+		return 0;
+	r = path_mkdirs(root, cwd + 1, 0755);
+	dir = r < 0 ? r : path_open_nofollow(root, cwd + 1, O_RDONLY | O_DIRECTORY, 0);
+	if (dir >= 0 && fchmod(dir, 0777) < 0)
+		r = -errno;
+	return r < 0 ? err_set(e, r, "cannot make the workspace '%s' in the image: %s", cwd,
+			       strerror(-r))
+		     : 0;
+}
+
+int vm_root_settle(const struct fields *hello, struct err *e)
+{
+	_cleanup_close_ int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	mode_t mask = umask(0);
+	int r = root < 0 ? err_errno(e, "cannot open the root") : make_workspace(root, hello, e);
+
 	if (r == 0 && fields_has(hello, TAG_EGRESS)) {
-		r = vm_replace(root, "resolv.conf", 0644, RESOLVER, sizeof(RESOLVER) - 1);
+		r = path_replace(root, "etc", "resolv.conf", 0644, CAPTURE_RESOLVER,
+				 STRLEN(CAPTURE_RESOLVER));
 		if (r < 0)
 			err_set(e, r, "cannot write /etc/resolv.conf: %s", strerror(-r));
 	}
 	(void)umask(mask);
-	return r < 0 ? r : move_in(e);
+	return r;
 }

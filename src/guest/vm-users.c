@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "clock.h"
@@ -34,9 +35,8 @@ static int put(int dir, const char *name, const char *value)
 	return fd < 0 ? -errno : fd_write_all(fd, value, strlen(value));
 }
 
-int vm_users_make(uint64_t pids, struct err *e)
+int vm_users_make(struct err *e)
 {
-	char max[32];
 	int r;
 
 	(void)mkdir(CGROUPS, 0755);
@@ -49,11 +49,21 @@ int vm_users_make(uint64_t pids, struct err *e)
 		users = open(USERS, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (r == 0 && users < 0)
 		r = -errno;
+	if (r < 0)
+		return err_set(e, r, "cannot make a cgroup for users: %s", strerror(-r));
+	return met_open(users, e);
+}
+
+int vm_users_limit(uint64_t pids, struct err *e)
+{
+	char max[32];
+	int r = 0;
+
 	(void)snprintf(max, sizeof(max), "%llu", (unsigned long long)pids);
-	if (r == 0 && pids > 0)
+	if (pids > 0)
 		r = put(users, "pids.max", max);
 	users_max = pids;
-	return r < 0 ? err_set(e, r, "cannot make a cgroup for users: %s", strerror(-r)) : 0;
+	return r < 0 ? err_set(e, r, "cannot limit the processes of users: %s", strerror(-r)) : 0;
 }
 
 int vm_users_join(void)
@@ -64,6 +74,8 @@ int vm_users_join(void)
 
 	if (users < 0)
 		return 0;
+	if (setpriority(PRIO_PROCESS, 0, 0) < 0) /* not PID 1's */
+		return -errno;
 	r = put(users, "cgroup.procs", "0");
 	/* The limit is one of fork(2); coming from outside is not refused. */
 	if (r == 0 && users_max > 0)

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/reboot.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -37,11 +38,12 @@ enum {
 	NOFILE = 16384,		 /* as containers have it */
 };
 
-/* To take a new identity after a sleep, and to end the machine. */
+/* To take an identity, at HELLO and after a sleep, and to end the machine. */
 #define VM_CAPABILITIES \
 	(UINT64_C(1) << CAP_SYS_ADMIN | UINT64_C(1) << CAP_SYS_TIME | UINT64_C(1) << CAP_SYS_BOOT)
 
 static bool running;
+static int port = -EBADF; /* O_PATH: opened when all else is done */
 
 /* ---- boot ---- */
 
@@ -160,7 +162,8 @@ static int mount_image(struct err *e)
 	return 0;
 }
 
-static int open_port(int *ret, struct err *e)
+/* Where it is; opened it is said to be there. */
+static int find_channel(struct err *e)
 {
 	char path[NAME_MAX + 8];
 	int r = wait_for(find_port, path, sizeof(path));
@@ -169,31 +172,9 @@ static int open_port(int *ret, struct err *e)
 		return err_set(e, r, "there is no port called " PORT_NAME);
 	if (umount2("/sys", 0) < 0)
 		return err_errno(e, "cannot unmount /sys");
-	r = open(path, O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
-	if (r < 0)
-		return err_errno(e, "cannot open %s", path);
-	*ret = r;
-	return 0;
+	port = open(path, O_PATH | O_CLOEXEC);
+	return port < 0 ? err_errno(e, "cannot find %s", path) : 0;
 }
-
-int vm_boot(int *ret_port, struct err *e)
-{
-	const struct rlimit files = { NOFILE, NOFILE }, core = { 0, 0 };
-
-	/* Kernel threads have shared the root directory with PID 1 so far, and start programs in it
-	 * (modprobe, request-key). Theirs is to stay the initramfs, where there is none. */
-	if (unshare(CLONE_FS) < 0)
-		return err_errno(e, "cannot have a root directory of my own");
-	(void)setrlimit(RLIMIT_NOFILE, &files);
-	(void)setrlimit(RLIMIT_CORE, &core);
-	if (mount_basics(e) < 0 || fill_stdio(e) < 0 || load_modules(e) < 0 || mount_image(e) < 0 ||
-	    open_port(ret_port, e) < 0)
-		return e->num;
-	running = true;
-	return 0;
-}
-
-/* ---- HELLO ---- */
 
 static int loopback_up(struct err *e)
 {
@@ -205,14 +186,56 @@ static int loopback_up(struct err *e)
 	return 0;
 }
 
-/* Another sandbox of the same state: the machine is what it was, only its identity is new. */
-static int settle_again(const struct fields *hello, struct err *e)
+int vm_begin(struct err *e)
 {
-	int r = vm_refresh(hello, e);
+	const struct rlimit files = { NOFILE, NOFILE }, core = { 0, 0 };
 
-	if (r == 0)
-		r = vm_name(hello, e);
-	return r < 0 ? r : vm_users_thaw(e);
+	/* Kernel threads have shared the root directory with PID 1 so far, and start programs in it
+	 * (modprobe, request-key). Theirs is to stay the initramfs, where there is none. */
+	if (unshare(CLONE_FS) < 0)
+		return err_errno(e, "cannot have a root directory of my own");
+	(void)setrlimit(RLIMIT_NOFILE, &files);
+	(void)setrlimit(RLIMIT_CORE, &core);
+	(void)prctl(PR_SET_NAME, "hutch-guest"); /* as in a container: the file is called init */
+	/* What answers for the machine does not wait in a row with its users, of whom there may be
+	 * hundreds. They have the usual one: vm_users_join(). */
+	(void)setpriority(PRIO_PROCESS, 0, PRIO_MIN);
+	return mount_basics(e) < 0 ? e->num : fill_stdio(e);
+}
+
+int vm_boot(struct err *e)
+{
+	if (load_modules(e) < 0 || mount_image(e) < 0 || find_channel(e) < 0 ||
+	    vm_random_open(e) < 0 || vm_users_make(e) < 0 || loopback_up(e) < 0 ||
+	    filter_make(e) < 0 || vm_lock(e) < 0 || vm_root(IMAGE, OWN_DISK, e) < 0)
+		return e->num;
+	confine_keep(VM_CAPABILITIES);
+	running = true;
+	return 0;
+}
+
+int vm_open_channel(int number, struct err *e)
+{
+	char path[32];
+	int fd;
+
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", port);
+	fd = open(path, O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+	port = fd_close(port);
+	if (fd < 0 || dup3(fd, number, O_CLOEXEC) < 0)
+		return err_errno(e, "cannot open the port");
+	(void)fd_close(fd);
+	return 0;
+}
+
+/* ---- HELLO ---- */
+
+/* For the first time: what of the sandbox is not the same for all of the image. */
+static int settle_first(const struct fields *hello, struct err *e)
+{
+	int r = vm_users_limit(fields_number(hello, TAG_PIDS, 0), e);
+
+	return r < 0 ? r : vm_root_settle(hello, e);
 }
 
 int vm_settle(const struct fields *hello, struct err *e)
@@ -222,26 +245,18 @@ int vm_settle(const struct fields *hello, struct err *e)
 
 	if (!running)
 		return 0;
-	if (settled) {
+	if (settled)
 		confine_raise(true);
-		r = settle_again(hello, e);
-		confine_raise(false);
-		return r;
-	}
-	settled = true;
-	confine_keep(VM_CAPABILITIES);
 	r = vm_refresh(hello, e);
+	if (r == 0 && !settled)
+		r = settle_first(hello, e);
 	if (r == 0)
-		r = vm_users_make(fields_number(hello, TAG_PIDS, 0), e);
-	if (r == 0)
-		r = loopback_up(e);
-	if (r == 0)
-		r = filter_make(e);
-	if (r == 0)
-		r = vm_lock(e);
-	if (r == 0)
-		r = vm_root(hello, IMAGE, e);
-	return r < 0 ? r : vm_name(hello, e);
+		r = vm_name(hello, e);
+	if (settled)
+		confine_raise(false);
+	met_begin();
+	settled = true; /* another HELLO is that of another sandbox; its users go on at WAKE */
+	return r;
 }
 
 int vm_wake(const struct fields *f, struct err *e)
@@ -254,6 +269,11 @@ int vm_wake(const struct fields *f, struct err *e)
 	r = vm_refresh(f, e);
 	confine_raise(false);
 	return r < 0 ? r : vm_users_thaw(e);
+}
+
+bool vm_is_running(void)
+{
+	return running;
 }
 
 void vm_end(void)

@@ -251,19 +251,21 @@ static int count_users(const struct image_store *s, const char *name, void *arg,
 }
 
 /* Moves the tree out of trees/ to where left-overs lie, under our lock. */
-static int take_tree(const struct image_store *s, const char *digest, struct image_work *ret,
-		     struct err *e)
+static int take_tree(const struct image_store *s, const char *digest, image_needed_fn *needed,
+		     struct image_work *ret, struct err *e)
 {
 	char dir[FILE_NAME_MAX];
+	int r = needed(digest, e);
 
+	if (r < 0)
+		return r;
 	tree_name(digest, dir);
 	ret->fd =
 		RETRY_EINTR(openat(s->trees, dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 	if (ret->fd < 0)
 		return errno == ENOENT ? 0 : err_errno(e, "cannot open the tree");
 	if (flock(ret->fd, LOCK_EX | LOCK_NB) < 0) {
-		int r = err_set(e, -EBUSY, "a sandbox is using the tree");
-
+		r = err_set(e, -EBUSY, "a sandbox is using the tree");
 		ret->fd = fd_close(ret->fd);
 		return r;
 	}
@@ -274,7 +276,7 @@ static int take_tree(const struct image_store *s, const char *digest, struct ima
 }
 
 int image_store_remove(const struct image_store *s, const char *name, const struct id_ranges *ids,
-		       bool *ret_tree, struct err *e)
+		       image_needed_fn *needed, bool *ret_tree, struct err *e)
 {
 	struct image_work w = IMAGE_WORK_INIT;
 	char digest[IMAGE_DIGEST_HEX + 1], file[FILE_NAME_MAX];
@@ -291,7 +293,7 @@ int image_store_remove(const struct image_store *s, const char *name, const stru
 		r = each_name(s, count_users, &search, &ignored);
 	/* The tree first: a name without one is seen and can be removed again. */
 	if (r == 0 && search.n == 0)
-		r = take_tree(s, digest, &w, e);
+		r = take_tree(s, digest, needed, &w, e);
 	if (r == 0)
 		r = FAULT_ERR("image-taken", e);
 	if (r == 0 && unlinkat(s->names, file, 0) < 0)
@@ -306,6 +308,7 @@ int image_store_remove(const struct image_store *s, const char *name, const stru
 struct cleaning {
 	const struct image_store *s;
 	const struct id_ranges *ids;
+	image_needed_fn *needed;
 	void (*took)(const char *name, void *arg);
 	void *arg;
 };
@@ -335,9 +338,9 @@ static int clean_tree(const struct cleaning *c, const char *dir, struct err *e)
 	r = each_name(c->s, means, &search, &ignored);
 	if (r < 0 || search.n > 0)
 		return 0;
-	r = take_tree(c->s, digest, &w, e);
+	r = take_tree(c->s, digest, c->needed, &w, e);
 	if (r == -EBUSY)
-		return 0; /* its name has gone, but a sandbox still has it */
+		return 0; /* its name has gone, but a sandbox still has it, or will */
 	if (r < 0 || w.fd < 0)
 		return r;
 	r = image_work_drop(c->s, &w, c->ids, e);
@@ -375,9 +378,12 @@ static int clean_each(const struct cleaning *c, int dir, const char *what,
 }
 
 int image_store_clean_trees(const struct image_store *s, const struct id_ranges *ids,
-			    void (*took)(const char *name, void *arg), void *arg, struct err *e)
+			    image_needed_fn *needed, void (*took)(const char *name, void *arg),
+			    void *arg, struct err *e)
 {
-	const struct cleaning c = { .s = s, .ids = ids, .took = took, .arg = arg };
+	const struct cleaning c = {
+		.s = s, .ids = ids, .needed = needed, .took = took, .arg = arg
+	};
 	_cleanup_close_ int lock = -EBADF;
 	int r = image_store_lock(s, &lock, e);
 

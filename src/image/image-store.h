@@ -85,10 +85,14 @@ int image_work_drop(const struct image_store *s, struct image_work *w, const str
 int image_store_clean(const struct image_store *s, const struct id_ranges *ids,
 		      void (*took)(const char *name, void *arg), void *arg, struct err *e);
 
-/* Removes trees that no name means and no sandbox has: somebody died between putting a tree in its
- * place and naming it, or the name was given to another. */
+/* Asked before a tree goes: -EBUSY, with who needs it, if it is to stay. */
+typedef int image_needed_fn(const char *digest, struct err *e);
+
+/* Removes trees that no name means and nobody has or needs: somebody died between putting a tree in
+ * its place and naming it, or the name was given to another. */
 int image_store_clean_trees(const struct image_store *s, const struct id_ranges *ids,
-			    void (*took)(const char *name, void *arg), void *arg, struct err *e);
+			    image_needed_fn *needed, void (*took)(const char *name, void *arg),
+			    void *arg, struct err *e);
 
 /* A finished tree, and what is written down about it. */
 struct image_record {
@@ -117,7 +121,7 @@ int image_store_list(const struct image_store *s, json_t **ret, struct err *e);
 
 /*
  * Takes the name away, and the tree if no other name means it; *ret_tree says whether it did.
- * -EBUSY while a sandbox has the tree locked.
+ * -EBUSY while a sandbox has the tree locked, or `needed` says so.
  */
 int image_store_remove(const struct image_store *s, const char *name, const struct id_ranges *ids,
-		       bool *ret_tree, struct err *e);
+		       image_needed_fn *needed, bool *ret_tree, struct err *e);

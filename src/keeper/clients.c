@@ -194,7 +194,7 @@ static void drop_client(struct client *c)
 	if (c->next)
 		c->next->prev = c->prev;
 	k->n_clients--;
-	if (c->first && k->spec->once)
+	if (c->first && k->once)
 		keeper_stop(k, KEEPER_ONCE);
 	free_client(c);
 	idle_arm(k);

@@ -68,6 +68,19 @@ struct command *command_new(struct keeper *k, const struct fields *f)
 	return c;
 }
 
+struct command *command_adopted(struct keeper *k, const struct record_head *was)
+{
+	struct command *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return NULL;
+	c->keeper = k;
+	c->record.fd = -EBADF;
+	c->head = *was;
+	c->head.flags |= RECORD_DETACHED;
+	return c;
+}
+
 void command_free(struct command *c)
 {
 	if (!c)
@@ -79,8 +92,13 @@ void command_free(struct command *c)
 
 void command_asked(struct command *c)
 {
-	c->head.start = clock_wall();
+	const uint64_t now = clock_wall();
+
+	if (c->head.start == 0)
+		c->head.start = now;
 	record_begin(&c->record, &c->head);
+	/* Of one that ran before, times count from its start. */
+	c->record.start -= now - MIN(now, c->head.start);
 	c->begun = true;
 }
 

@@ -3,6 +3,8 @@
  * The end of a sandbox. PID 1 first: with it goes everything inside. The keeper may then hand out
  * what it still has, for a moment. What mounts there are goes with us.
  */
+#include <fcntl.h>
+#include <sys/socket.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
 
@@ -36,14 +38,32 @@ static void kill_init(struct warden *w)
 		log_error("PID 1 of the sandbox does not die");
 }
 
+/* What the agent of a machine said last; the rest is of no use any more. */
+static void last_notes(struct warden *w)
+{
+	int files[NOTE_FILES_MAX];
+	struct keeper_note note;
+	size_t n = 0;
+
+	while (w->note >= 0 && note_receive(w->note, &note, files, &n) == 0) {
+		while (n > 0)
+			(void)fd_close(files[--n]);
+		if (note.kind == NOTE_MET)
+			(void)met_unpack(note.value, &w->met);
+	}
+	w->note = fd_close(w->note);
+}
+
 static void end_keeper(struct warden *w)
 {
 	siginfo_t info;
 
-	w->note = fd_close(w->note);
+	if (w->note >= 0)
+		(void)shutdown(w->note, SHUT_WR); /* it ends, and may have a word to say first */
 	if (w->keeper.pid > 0 && proc_wait(&w->keeper, in_seconds(FLUSH_S), &info) < 0)
 		(void)proc_signal(&w->keeper, SIGKILL);
 	proc_done(&w->keeper);
+	last_notes(w);
 }
 
 static void measure(const struct warden *w, struct end *end)
@@ -57,7 +77,8 @@ static void measure(const struct warden *w, struct end *end)
 	end->throttled = u.throttled;
 	end->memory_peak = u.memory_peak;
 	end->cpu_us = u.cpu_us;
-	/* What is on the disk of a machine is its own to know. */
+	end_add_met(end, &w->met);
+	/* What is on the disk of a machine is its own to know, and to say. */
 	if (w->box.disk > 0 && !w->spec.machine.kernel && statfs(SCRATCH_ROOT, &fs) == 0) {
 		end->disk_full = fs.f_bavail == 0;
 		end->inodes_full = fs.f_ffree == 0;
@@ -108,6 +129,8 @@ void warden_end(struct warden *w, enum end_reason reason, bool started)
 	(void)FAULT("end-sealed");
 	if (started && reason != END_SUSPENDED)
 		write_down(w, &end, sealed);
+	else if (started && sealed) /* the sign that nothing is left to be taken back */
+		(void)unlinkat(w->dir, "sock", 0);
 	spec_done(&w->spec);
 	state_root_close(&w->root);
 }

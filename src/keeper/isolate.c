@@ -42,7 +42,7 @@
 
 enum {
 	FILES_MAX = 512, /* clients, records of commands, and the few of the loop */
-	KEPT_MAX = 7,
+	KEPT_MAX = 6,
 };
 
 /* Does the policy let anything out? Only then can the keeper make sockets and connect them. */
@@ -75,13 +75,8 @@ static int close_between(int first, int last)
 
 int isolate_fds(const struct keeper_start *s, struct err *e)
 {
-	int kept[KEPT_MAX] = { STDERR_FILENO,
-			       s->guest,
-			       s->qmp,
-			       s->listener,
-			       s->client,
-			       s->warden,
-			       s->chain ? s->chain->fd : -EBADF };
+	int kept[KEPT_MAX] = { STDERR_FILENO, s->guest,	 s->qmp,
+			       s->listener,   s->warden, s->chain ? s->chain->fd : -EBADF };
 	int from = 0, r = 0;
 
 	qsort(kept, KEPT_MAX, sizeof(kept[0]), compare_fds);

@@ -155,6 +155,23 @@ static int put_command(const struct relay *r, struct audit_payload *p, const str
 	return put_argv(p, f);
 }
 
+/* What is left of the arguments of one that ran before. */
+static void put_adopted(const struct record_head *h, struct audit_payload *p)
+{
+	const char *argv[RECORD_ARGV];
+	size_t n = 0;
+
+	if (h->name[0])
+		audit_put_text(p, "name", h->name);
+	audit_put_bytes(p, "user", h->user, strlen(h->user));
+	audit_put_bytes(p, "cwd", h->cwd, strlen(h->cwd));
+	for (size_t at = 0; at < h->shown; at += strlen(h->argv + at) + 1)
+		argv[n++] = h->argv + at;
+	audit_put_argv(p, argv, n);
+	if (h->flags & RECORD_CUT)
+		audit_put_number(p, "cut", 1);
+}
+
 static int put_change(struct audit_payload *p, const struct fields *f)
 {
 	put_field(p, "user", f, TAG_USER);
@@ -168,26 +185,36 @@ static int put_change(struct audit_payload *p, const struct fields *f)
 static void begin(struct audit_payload *p, const struct relay *r)
 {
 	audit_put_number(p, "n", r->entry.number);
-	audit_put_text(p, "op", ops[r->op]);
+	audit_put_text(p, "op", r->adopted ? "adopt" : ops[r->op]);
+}
+
+static int put_open(const struct relay *r, const struct buf *open, struct audit_payload *p)
+{
+	enum wire_message message;
+	struct err e = ERR_INIT;
+	struct fields f;
+
+	if (r->adopted) {
+		put_adopted(&r->command->head, p);
+		return 0;
+	}
+	if (message_of_open((uint8_t)r->op, false, &message) < 0 ||
+	    fields_parse(message, open->data, open->len, &f, &e) < 0)
+		return -EINVAL;
+	return r->op == WIRE_OP_EXEC ? put_command(r, p, &f) : put_change(p, &f);
 }
 
 int journal_begin(struct relay *r, const struct buf *open)
 {
 	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
 	bool exec = r->op == WIRE_OP_EXEC;
-	enum wire_message message;
-	struct err e = ERR_INIT;
-	struct fields f;
 	int err;
 
 	if (!ops[r->op] || !journal_is_on(r->keeper))
 		return 0;
-	if (message_of_open((uint8_t)r->op, false, &message) < 0 ||
-	    fields_parse(message, open->data, open->len, &f, &e) < 0)
-		return -EINVAL;
 	r->entry.number = exec ? r->command->record.number : ++r->keeper->journal.operations;
 	begin(&p, r);
-	err = exec ? put_command(r, &p, &f) : put_change(&p, &f);
+	err = put_open(r, open, &p);
 	if (err == 0)
 		err = journal_append(r->keeper, exec ? AUDIT_EXEC : AUDIT_FILE_WRITE, &p);
 	if (err < 0)

@@ -14,6 +14,7 @@
 
 #include "audit.h"
 #include "err.h"
+#include "life.h"
 #include "spec.h"
 
 /* What the warden gives the keeper, across fork(2). */
@@ -22,7 +23,6 @@ struct keeper_start {
 	int guest;		   /* the keeper's end of the channel */
 	int qmp;		   /* of a virtual machine: its monitor; or -EBADF */
 	int listener;		   /* the socket's */
-	int client;		   /* a client that is there already, or -EBADF */
 	struct audit_chain *chain; /* the sandbox's; NULL: nothing is recorded */
 	int warden;		   /* SOCK_SEQPACKET: struct keeper_note, both ways */
 	const char *no_freezer;	   /* why it cannot be paused; "" */
@@ -44,20 +44,23 @@ enum note_kind {
 	NOTE_WANT_AUDIT,   /* value: the number of the chain's next file */
 	NOTE_DIRTY,	   /* the chain has grown; to be synced in a moment */
 	NOTE_MACHINE_UP,   /* the machine's monitor answers, and nothing runs in it yet */
-	NOTE_WANT_SAVE,	   /* a client wants a snapshot; value 1: and its end */
+	NOTE_WANT_SAVE,	   /* a client wants a snapshot; value: enum wire_save */
 	NOTE_SAVED,	   /* the state is written; value 1: it is not */
 	NOTE_LIFE,	   /* value: struct life_order; answered by NOTE_LIFE_NOW, in turn */
+	NOTE_MET,	   /* value: struct met, by the word of the agent inside */
 	/* by the warden */
 	NOTE_RUN = 63,	 /* value: enum qemu_start; the jail is closed, the guest may run */
-	NOTE_GO = 64,	 /* the sandbox is as it should be: serve */
+	NOTE_GO = 64,	 /* the sandbox is as it should be: serve; value 1: it ends with its first
+			    client. A    file: this client */
 	NOTE_RECORDS,	 /* value: the number of the first; as many files as came, numbers follow */
 	NOTE_NO_RECORDS, /* value: errno */
 	NOTE_EGRESS,	 /* before "go"; value: a bit for each enum capture_socket that comes */
 	NOTE_AUDIT,    /* value: the number of the file that comes with it; none comes: ask again */
 	NOTE_LIFE_NOW, /* value: struct life_answer */
-	NOTE_SAVE,     /* the file for the state; none: there can be no snapshot */
+	NOTE_SAVE,     /* the files for the state and the list of commands; none: no snapshot */
 	NOTE_SAVE_END, /* value: the snapshot's number; 0: there is none */
 	NOTE_PAUSED,   /* its deadline has paused it */
+	NOTE_ADOPT,    /* before "go"; the list of commands that were running when it was saved */
 };
 
 struct keeper_note {
@@ -106,6 +109,10 @@ uint64_t life_order_pack(const struct life_order *o);
 bool life_order_unpack(uint64_t value, struct life_order *ret);
 uint64_t life_answer_pack(const struct life_answer *a);
 bool life_answer_unpack(uint64_t value, struct life_answer *ret);
+
+/* met.c: larger numbers are cut. */
+uint64_t met_pack(const struct met *m);
+bool met_unpack(uint64_t value, struct met *ret);
 
 /* note.c: what a snapshot is called: 's' and 15 digits of base 36. */
 enum {

@@ -49,7 +49,8 @@ static int write_down(const struct warden *w, const struct lifetime *l, struct e
 {
 	const struct life life = { .paused = l->paused,
 				   .deadline = shown_deadline(l),
-				   .on_timeout = l->on_timeout };
+				   .on_timeout = l->on_timeout,
+				   .met = w->met };
 	int r = life_write(w->dir, &life, e);
 
 	return r < 0 ? r : FAULT_ERR("life-written", e);
@@ -73,6 +74,14 @@ int lifetime_begin(struct warden *w, struct err *e)
 	if (w->life.on_timeout == ON_TIMEOUT_PAUSE && !w->receipt.pause)
 		return no_freezer(w, e);
 	return write_down(w, &w->life, e);
+}
+
+void lifetime_met(struct warden *w, uint64_t value)
+{
+	struct err e = ERR_INIT;
+
+	if (met_unpack(value, &w->met) && write_down(w, &w->life, &e) < 0)
+		log_error("%s", e.msg);
 }
 
 /* ---- stopping and going on ---- */

@@ -46,19 +46,17 @@ static const struct machine_step boot[] = {
 	{ .send = COMMAND("cont"), .until = QMP_RESUME },
 };
 
-static const struct machine_step clone[] = {
-	{ .send = CAPABILITIES("true") },
-	{ .send = COMMAND_WITH("migrate-incoming", "\"uri\":\"fd:" TEXT(STATE_FD) "\""),
-	  .until = QMP_MIGRATED },
-	{ .send = COMMAND("cont"), .until = QMP_RESUME },
-};
+#define CONTINUE(ignore_shared)                                                      \
+	{                                                                            \
+		{ .send = CAPABILITIES(ignore_shared) },                             \
+			{ .send = COMMAND_WITH("migrate-incoming",                   \
+					       "\"uri\":\"fd:" TEXT(STATE_FD) "\""), \
+			  .until = QMP_MIGRATED },                                   \
+			{ .send = COMMAND("cont"), .until = QMP_RESUME },            \
+	}
 
-static const struct machine_step restore[] = {
-	{ .send = CAPABILITIES("false") },
-	{ .send = COMMAND_WITH("migrate-incoming", "\"uri\":\"fd:" TEXT(STATE_FD) "\""),
-	  .until = QMP_MIGRATED },
-	{ .send = COMMAND("cont"), .until = QMP_RESUME },
-};
+static const struct machine_step clone[] = CONTINUE("true");
+static const struct machine_step restore[] = CONTINUE("false");
 
 static const struct machine_step save[] = {
 	{ .send = COMMAND("stop"), .until = QMP_STOP },

@@ -98,6 +98,22 @@ static void hold_signals(void)
 	(void)sigprocmask(SIG_BLOCK, &set, NULL);
 }
 
+/* Up to a sandbox that serves. A spare may end before somebody wants it: then `*ret_reason`. */
+static int start(struct warden *w, bool *ret_over, enum end_reason *ret_reason, struct err *e)
+{
+	int r = warden_start(w, e);
+
+	if (r == 0 && w->pool >= 0 && !spare_wait(w, ret_reason, e)) {
+		*ret_over = e->num == 0;
+		r = e->num;
+	}
+	if (r < 0 || *ret_over)
+		return r;
+	r = warden_go(w, e);
+	spare_done(w, true);
+	return r;
+}
+
 static void report(struct warden *w, const struct err *e)
 {
 	if (e)
@@ -120,9 +136,11 @@ int main(int argc, char **argv)
 		.qmp = -EBADF,
 		.qmp_keeper = -EBADF,
 		.disk = -EBADF,
+		.pool = -EBADF,
 		.snapshots = -EBADF,
 		.snapshot = { .dir = -EBADF },
 		.from = SNAPSHOT_INIT,
+		.adopt = -EBADF,
 		.note = -EBADF,
 		.note_keeper = -EBADF,
 		.root = STATE_ROOT_INIT,
@@ -134,7 +152,8 @@ int main(int argc, char **argv)
 		.engine = &engine_container,
 	};
 	struct err e = ERR_INIT;
-	bool socket = false;
+	bool socket = false, over = false;
+	enum end_reason reason = END_KEEPER;
 	int r;
 
 	log_open("hutch-keeper", LOG_LEVEL_INFO);
@@ -158,13 +177,14 @@ int main(int argc, char **argv)
 	r = sodium_init() < 0 ? err_set(&e, -ENOSYS, "libsodium does not work here")
 			      : FAULT_ERR("warden-begin", &e);
 	if (r == 0)
-		r = warden_start(&w, &e);
+		r = start(&w, &over, &reason, &e);
 	report(&w, r < 0 ? &e : NULL);
 	if (r < 0) {
 		log_error("%s", e.msg);
 		witness_refused(&w, &e);
 	}
 	(void)FAULT("warden-reported");
-	warden_end(&w, r < 0 ? END_KEEPER : warden_wait(&w), r == 0);
+	spare_done(&w, false);
+	warden_end(&w, r < 0 || over ? reason : warden_wait(&w), r == 0);
 	return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }

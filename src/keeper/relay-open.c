@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "clock.h"
+#include "log.h"
 
 void relay_accept_command(struct relay *r, const struct relay *of)
 {
@@ -112,7 +113,8 @@ static int ask(struct relay *r, const struct buf *b)
 		return -ENODATA;
 	err = start_timer(r);
 	if (err == 0)
-		err = link_open(k->guest.link, r->op, b, r, &r->guest_ch);
+		err = link_open(k->guest.link, r->adopted ? WIRE_OP_ADOPT : r->op, b, r,
+				&r->guest_ch);
 	if (err < 0) {
 		loop_del_timer(&r->timer);
 		journal_end(r, WIRE_TOO_MANY, "the guest was not asked");
@@ -285,6 +287,34 @@ void relay_opened(struct link *l, uint32_t ch, enum wire_op op, const struct fie
 	client_check(c, refuse(&none, err));
 }
 
+int relay_adopt(struct keeper *k, const struct record_info *was)
+{
+	struct relay *r = k->n_relays < RELAYS_MAX ? calloc(1, sizeof(*r)) : NULL;
+	const uint64_t most = k->spec->limits.timeout;
+
+	if (!r)
+		return -ENOMEM;
+	*r = (struct relay){ .keeper = k,
+			     .op = WIRE_OP_EXEC,
+			     .adopted = true,
+			     .detached = true,
+			     .has_input = was->head.flags & (RECORD_INPUT | RECORD_TERMINAL),
+			     .limit = most > 0 ? most : UINT64_MAX,
+			     .pid = was->slot.pid,
+			     .open = BUF_INIT(64),
+			     .command = command_adopted(k, &was->head) };
+	fields_put_number(&r->open, TAG_PID, was->slot.pid);
+	if (!r->command || r->open.err) {
+		command_free(r->command);
+		buf_done(&r->open);
+		free(r);
+		return -ENOMEM;
+	}
+	k->held += r->open.len;
+	add(r);
+	return 0;
+}
+
 /* One that waits for a record: asked for now, or refused. */
 static void go_on(struct relay *r, int err)
 {
@@ -297,7 +327,11 @@ static void go_on(struct relay *r, int err)
 	buf_done(&b);
 	if (err == 0)
 		return;
-	client_check(r->client, refuse(r, err));
+	if (r->adopted)
+		log_error("command %d, which runs, is not taken over: %s", (int)r->pid,
+			  strerror(-err));
+	else
+		client_check(r->client, refuse(r, err));
 	r->client_ch = 0;
 	relay_put_aside(r);
 }

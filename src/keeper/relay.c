@@ -200,6 +200,11 @@ static void guest_asleep(struct link *l, void *arg)
 		keeper_stop(k, KEEPER_GUEST_BROKE);
 }
 
+static void guest_pong(struct link *l, uint64_t token, void *arg)
+{
+	keeper_heard(arg, token);
+}
+
 static void guest_eof(struct link *l, uint32_t ch, unsigned int stream, void *arg)
 {
 	struct relay *r = guest_opened(ch) ? NULL : link_cookie(l, ch);
@@ -240,6 +245,8 @@ static void guest_msg(struct link *l, uint32_t ch, enum wire_msg kind, const str
 
 	if (!r)
 		return;
+	if (kind == WIRE_MSG_LIMIT && !met_said(arg, f))
+		return;
 	if (kind == WIRE_MSG_EXIT)
 		on_exit_msg(r, f);
 	else if (r->client_ch == 0)
@@ -276,6 +283,7 @@ const struct link_ops relay_guest_ops = {
 	.credit = guest_credit,
 	.msg = guest_msg,
 	.closed = guest_closed,
+	.pong = guest_pong,
 	.asleep = guest_asleep,
 };
 
@@ -410,7 +418,7 @@ bool relays_wake(struct keeper *k)
 
 void relays_drop(struct keeper *k, const struct client *c)
 {
-	bool end = c->first && k->spec->once;
+	bool end = c->first && k->once;
 
 	for (struct relay *r = k->relays, *next; r; r = next) {
 		next = r->next;

@@ -30,6 +30,9 @@ void relay_put_aside(struct relay *r);
 /* Tells the client of `r` which command it has, which is that of `of`. */
 void relay_accept_command(struct relay *r, const struct relay *of);
 
+/* Begins to take over a command that ran before: relays_recordable() goes on. 0 or -errno. */
+int relay_adopt(struct keeper *k, const struct record_info *was);
+
 /* ---- relay-flow.c: its streams ---- */
 
 /* What one side sent: goes on, or is held. May put the relay aside. */

@@ -12,7 +12,6 @@
  * warden ends it when its snapshot is whole.
  */
 #include <string.h>
-#include <sys/random.h>
 
 #include "clock.h"
 #include "fault.h"
@@ -26,12 +25,17 @@ enum {
 
 /* ---- the end ---- */
 
+static const char *operation(enum wire_save what_for)
+{
+	return what_for == WIRE_SAVE_SUSPEND ? "suspend" : "snapshot";
+}
+
 static void record_end(struct keeper *k, const char *result)
 {
 	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
 
 	audit_put_number(&p, "n", k->save.number);
-	audit_put_text(&p, "op", k->save.suspend ? "suspend" : "snapshot");
+	audit_put_text(&p, "op", operation(k->save.what_for));
 	if (k->save.name[0])
 		audit_put_text(&p, "snapshot", k->save.name);
 	if (result)
@@ -55,23 +59,9 @@ static void tell(struct keeper *k, const char *failure)
 	client_check(s.client, link_close(l, s.ch, failure ? WIRE_IO : WIRE_DONE, failure));
 }
 
-static void wake(struct keeper *k)
-{
-	_cleanup_buf_ struct buf b = BUF_INIT(128);
-	uint8_t seed[WIRE_SEED];
-
-	if (getrandom(seed, sizeof(seed), 0) != (ssize_t)sizeof(seed)) {
-		keeper_stop(k, KEEPER_FAILED);
-		return;
-	}
-	fields_put_bytes(&b, TAG_SEED, seed, sizeof(seed));
-	fields_put_number(&b, TAG_TIME, clock_wall());
-	keeper_check(k, b.err ? b.err : link_wake(k->guest.link, &b));
-}
-
 static void on_going_on(struct keeper *k)
 {
-	wake(k);
+	keeper_wake(k);
 	tell(k, k->save.failed ? "no snapshot was made: the sandbox's log says why" : NULL);
 }
 
@@ -85,21 +75,46 @@ static void go_on(struct keeper *k)
 
 static void on_saved(struct keeper *k)
 {
-	k->save.failed = k->machine.failed;
+	k->save.failed |= k->machine.failed;
 	if (note_send(k->warden.fd, NOTE_SAVED, k->save.failed, NULL, 0) < 0)
 		keeper_stop(k, KEEPER_FAILED);
 }
 
+static void give_up(struct keeper *k, const char *why)
+{
+	loop_del_timer(&k->save.timer);
+	k->save.file = fd_close(k->save.file);
+	k->save.list = fd_close(k->save.list);
+	tell(k, why);
+}
+
 static void on_awake(struct loop_timer *t)
 {
+	struct keeper *k = t->arg;
+
 	log_error("the guest does not fall asleep");
-	keeper_stop(t->arg, KEEPER_GUEST_BROKE);
+	give_up(k, "the machine's agent did not stop its programs in time: no snapshot "
+		   "was made, and the sandbox, which could not go on, was ended; start a new "
+		   "one, or one of an earlier snapshot");
+	keeper_stop(k, KEEPER_GUEST_BROKE);
+}
+
+void save_guest_gone(struct keeper *k)
+{
+	if (k->save.active)
+		give_up(k, "the sandbox has ended, and no snapshot was made; 'hutch ps -a' says "
+			   "how it ended");
 }
 
 void save_asleep(struct keeper *k)
 {
 	(void)FAULT("save-asleep");
 	loop_del_timer(&k->save.timer);
+	if (adopt_write(k, k->save.list) < 0) {
+		log_error("cannot write down which commands run");
+		k->save.failed = true;
+	}
+	k->save.list = fd_close(k->save.list);
 	if (!machine_save(k, TAKE_FD(k->save.file), on_saved))
 		keeper_stop(k, KEEPER_FAILED);
 }
@@ -112,13 +127,16 @@ bool save_begin(struct keeper *k, const int *files, size_t n)
 		tell(k, "no snapshot can be made: the sandbox's log says why");
 		return true;
 	}
+	if (n != 2)
+		return false;
 	k->save.begun = true;
 	k->save.file = files[0];
+	k->save.list = files[1];
 	k->save.timer = (struct loop_timer){ .cb = on_awake, .arg = k };
 	keeper_check(k, link_sleep(k->guest.link));
 	keeper_check(k, loop_set_timer(k->loop, &k->save.timer,
 				       clock_mono() + ASLEEP_MS * NSEC_PER_MSEC));
-	return n == 1;
+	return true;
 }
 
 bool save_finished(struct keeper *k, uint64_t number)
@@ -128,21 +146,23 @@ bool save_finished(struct keeper *k, uint64_t number)
 	k->save.failed = number == 0;
 	if (number != 0)
 		save_name(number, k->save.name);
-	if (k->save.suspend && !k->save.failed)
+	if (k->save.what_for == WIRE_SAVE_SUSPEND && !k->save.failed) {
 		tell(k, NULL); /* the warden ends it */
-	else
+		adopt_leave(k);
+	} else {
 		go_on(k);
+	}
 	return true;
 }
 
 /* ---- clients ---- */
 
-static int record_wish(struct keeper *k, uint64_t number, bool suspend)
+static int record_wish(struct keeper *k, uint64_t number, enum wire_save what_for)
 {
 	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
 
 	audit_put_number(&p, "n", number);
-	audit_put_text(&p, "op", suspend ? "suspend" : "snapshot");
+	audit_put_text(&p, "op", operation(what_for));
 	return journal_append(k, AUDIT_LIFE, &p);
 }
 
@@ -150,15 +170,14 @@ static const char *obstacle(const struct keeper *k)
 {
 	if (!k->spec->microvm)
 		return "only a sandbox of level microvm can be saved; 'hutch commit' keeps the "
-		       "files "
-		       "of this one";
+		       "files of this one";
 	return k->save.active ? "a snapshot is being made" : NULL;
 }
 
 void save_opened(struct client *c, uint32_t ch, const struct fields *f)
 {
 	struct keeper *k = c->keeper;
-	const bool suspend = fields_number(f, TAG_WANT, 0) == WIRE_PAUSED;
+	const enum wire_save what_for = (enum wire_save)fields_number(f, TAG_WANT, WIRE_SAVE_KEEP);
 	const char *why = obstacle(k);
 	const uint64_t number = k->save.orders + 1;
 
@@ -166,20 +185,21 @@ void save_opened(struct client *c, uint32_t ch, const struct fields *f)
 		life_refuse(c, ch);
 		return;
 	}
-	if (!why && record_wish(k, number, suspend) < 0)
+	if (!why && record_wish(k, number, what_for) < 0)
 		why = "the audit log cannot be written, so nothing is done";
 	if (why) {
 		client_check(c, link_close(c->port.link, ch, WIRE_UNSUPPORTED, why));
 		return;
 	}
 	k->save = (struct save){ .active = true,
-				 .suspend = suspend,
+				 .what_for = what_for,
 				 .client = c,
 				 .ch = ch,
 				 .number = number,
 				 .orders = number,
-				 .file = -EBADF };
-	if (note_send(k->warden.fd, NOTE_WANT_SAVE, suspend, NULL, 0) < 0)
+				 .file = -EBADF,
+				 .list = -EBADF };
+	if (note_send(k->warden.fd, NOTE_WANT_SAVE, what_for, NULL, 0) < 0)
 		keeper_stop(k, KEEPER_FAILED);
 }
 
@@ -197,4 +217,5 @@ void save_done(struct keeper *k)
 		return;
 	loop_del_timer(&k->save.timer);
 	k->save.file = fd_close(k->save.file);
+	k->save.list = fd_close(k->save.list);
 }

@@ -4,7 +4,6 @@
  * belong to it. QEMU writes the state into a file that the keeper got from here; nobody reads it
  * but to hash it. The guest sleeps meanwhile, and its disk does not change.
  */
-#include <dirent.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/random.h>
@@ -14,7 +13,6 @@
 #include "fault.h"
 #include "fd.h"
 #include "log.h"
-#include "str.h"
 #include "warden.h"
 
 /* What a sandbox that is made of the snapshot begins with: the rest is of this run. */
@@ -31,7 +29,7 @@ static int make_file(int dir, const char *name, int *ret, struct err *e)
 	return 0;
 }
 
-static int begin(struct warden *w, int *ret_state, struct err *e)
+static int begin(struct warden *w, int *ret_state, int *ret_commands, struct err *e)
 {
 	int r = w->saving ? err_set(e, -EBUSY, "a snapshot is being made") : 0;
 
@@ -41,22 +39,26 @@ static int begin(struct warden *w, int *ret_state, struct err *e)
 		return r;
 	w->saving = true;
 	r = FAULT_ERR("save-begun", e);
-	return r < 0 ? r : make_file(w->snapshot.dir, "state", ret_state, e);
+	if (r == 0)
+		r = make_file(w->snapshot.dir, "state", ret_state, e);
+	if (r == 0 && mkdirat(w->snapshot.dir, "box", 0700) < 0)
+		r = err_errno(e, "cannot make a directory of the snapshot");
+	return r < 0 ? r : make_file(w->snapshot.dir, SAVED_COMMANDS, ret_commands, e);
 }
 
-void warden_save_begin(struct warden *w, bool suspend)
+void warden_save_begin(struct warden *w, enum wire_save what_for)
 {
-	_cleanup_close_ int state = -EBADF;
+	_cleanup_close_ int state = -EBADF, commands = -EBADF;
 	struct err e = ERR_INIT;
 
-	w->suspend = suspend;
-	if (begin(w, &state, &e) < 0) {
+	w->what_for = what_for;
+	if (begin(w, &state, &commands, &e) < 0) {
 		log_error("no snapshot: %s", e.msg);
 		warden_save_drop(w);
 		(void)note_send(w->note, NOTE_SAVE, 0, NULL, 0);
 		return;
 	}
-	(void)note_send(w->note, NOTE_SAVE, 0, &state, 1);
+	(void)note_send(w->note, NOTE_SAVE, 0, (const int[]){ state, commands }, 2);
 }
 
 void warden_save_drop(struct warden *w)
@@ -70,8 +72,6 @@ static int copy_box(const struct warden *w, struct err *e)
 {
 	_cleanup_close_ int box = -EBADF;
 
-	if (mkdirat(w->snapshot.dir, "box", 0700) < 0)
-		return err_errno(e, "cannot make a directory of the snapshot");
 	box = openat(w->snapshot.dir, "box", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (box < 0)
 		return err_errno(e, "cannot open a directory of the snapshot");
@@ -101,10 +101,56 @@ static int copy_rest(struct warden *w, struct err *e)
 
 static json_t *describe(const struct warden *w)
 {
-	return JSON_OBJECT(
-		{ "sandbox", json_string(w->spec.id) }, { "suspended", json_boolean(w->suspend) },
-		{ "agent", json_string(w->spec.agent) }, { "image", json_string(w->spec.image) },
-		{ "policy", json_string(w->spec.policy) });
+	return JSON_OBJECT({ "sandbox", json_string(w->spec.id) },
+			   { "suspended", json_boolean(w->what_for == WIRE_SAVE_SUSPEND) },
+			   { "fork", json_boolean(w->what_for == WIRE_SAVE_FORK) },
+			   { "agent", json_string(w->spec.agent) },
+			   { "image", json_string(w->spec.image) },
+			   { "policy", json_string(w->spec.policy) });
+}
+
+/*
+ * The name of what it is suspended in is written first: whoever comes after a warden that was
+ * killed in between finds a name that leads nowhere, and a dead sandbox. The other way round there
+ * would be a snapshot that no sandbox has, and that would come back as one after a restart.
+ */
+static int put_in_place(struct warden *w, const char *name, const json_t *info, struct err *e)
+{
+	const bool suspend = w->what_for == WIRE_SAVE_SUSPEND;
+	int r = 0;
+
+	if (suspend) {
+		warden_forget_suspended(w);
+		if (w->suspended[0])
+			return err_set(e, -EBUSY,
+				       "snapshot '%s', which it was resumed from, is in use",
+				       w->suspended);
+		r = state_write(w->dir, STATE_SUSPENDED, name, strlen(name), e);
+		(void)FAULT("suspend-named");
+	}
+	if (r == 0)
+		r = snapshot_finish(&w->snapshot, SNAPSHOT_SAVED, name, info, e);
+	if (r < 0 && suspend)
+		(void)unlinkat(w->dir, STATE_SUSPENDED, 0);
+	return r;
+}
+
+/* The snapshot first, for the same reason. */
+void warden_forget_suspended(struct warden *w)
+{
+	int r;
+
+	if (!w->suspended[0])
+		return;
+	r = snapshot_remove_at(w->snapshots, w->suspended);
+	if (r < 0 && r != -ENOENT) {
+		log_error("snapshot '%s' of the suspended sandbox cannot be removed: %s",
+			  w->suspended, strerror(-r));
+		return;
+	}
+	(void)FAULT("resume-removed");
+	(void)unlinkat(w->dir, STATE_SUSPENDED, 0);
+	w->suspended[0] = '\0';
 }
 
 static int finish(struct warden *w, uint64_t *ret, struct err *e)
@@ -120,10 +166,10 @@ static int finish(struct warden *w, uint64_t *ret, struct err *e)
 	save_name(*ret, name);
 	r = copy_rest(w, e);
 	if (r == 0)
-		r = snapshot_finish(&w->snapshot, SNAPSHOT_SAVED, name, info, e);
-	if (r == 0 && w->suspend)
-		r = state_write(w->dir, STATE_SUSPENDED, name, strlen(name), e);
-	return r < 0 ? r : FAULT_ERR("save-finished", e);
+		r = put_in_place(w, name, info, e);
+	if (r == 0)
+		(void)FAULT("save-finished");
+	return r;
 }
 
 bool warden_saved(struct warden *w, bool failed)
@@ -141,5 +187,5 @@ bool warden_saved(struct warden *w, bool failed)
 	}
 	warden_save_drop(w); /* lets go of one that is whole */
 	(void)note_send(w->note, NOTE_SAVE_END, number, NULL, 0);
-	return r == 0 && w->suspend;
+	return r == 0 && w->what_for == WIRE_SAVE_SUSPEND;
 }

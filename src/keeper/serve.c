@@ -19,6 +19,9 @@
 
 enum {
 	MACHINE_ID_BYTES = 16,
+	CLOCK_AGE_S = 5,     /* what it was told may be as old when it begins to serve */
+	CLOCK_LATE_MS = 20,  /* more is too much, as often as it is told */
+	CLOCK_TELLINGS = 16, /* enough where every third is late */
 };
 
 void keeper_stop(struct keeper *k, enum keeper_end end)
@@ -44,22 +47,30 @@ static void put_paths(struct buf *b, enum wire_tag tag, const struct spec_list *
 		fields_put_text(b, tag, list->v[i]);
 }
 
-/* What makes a machine this one and no other: another has booted the same memory. */
-static void put_identity(const struct spec *s, struct buf *b)
+/* What no two machines may have in common, and no machine twice: a seed, and the time. */
+static void put_moment(struct buf *b)
 {
-	uint8_t seed[WIRE_SEED], id[MACHINE_ID_BYTES];
-	char text[2 * MACHINE_ID_BYTES + 1];
+	uint8_t seed[WIRE_SEED];
 
 	if (getrandom(seed, sizeof(seed), 0) != (ssize_t)sizeof(seed)) {
 		b->err = -EIO;
 		return;
 	}
-	(void)crypto_generichash(id, sizeof(id), (const uint8_t *)s->id, strlen(s->id), NULL, 0);
-	(void)sodium_bin2hex(text, sizeof(text), id, sizeof(id));
 	fields_put_bytes(b, TAG_SEED, seed, sizeof(seed));
 	fields_put_number(b, TAG_TIME, clock_wall());
-	fields_put_text(b, TAG_MACHINE, text);
 	sodium_memzero(seed, sizeof(seed));
+}
+
+/* What makes a machine this one and no other: another has booted the same memory. */
+static void put_identity(const struct spec *s, struct buf *b)
+{
+	uint8_t id[MACHINE_ID_BYTES];
+	char text[2 * MACHINE_ID_BYTES + 1];
+
+	put_moment(b);
+	(void)crypto_generichash(id, sizeof(id), (const uint8_t *)s->id, strlen(s->id), NULL, 0);
+	(void)sodium_bin2hex(text, sizeof(text), id, sizeof(id));
+	fields_put_text(b, TAG_MACHINE, text);
 }
 
 /* Those that rules name by address: the guest needs a route to each. */
@@ -119,7 +130,7 @@ static void on_guest(struct loop_fd *src, uint32_t events)
 
 static void on_no_hello(struct loop_timer *t)
 {
-	log_error("the guest does not say HELLO");
+	log_error("the guest does not say HELLO, or does not listen after it");
 	keeper_stop(t->arg, KEEPER_GUEST_BROKE);
 }
 
@@ -150,34 +161,92 @@ static void on_running(struct keeper *k)
 	keeper_check(k, say_hello(k));
 }
 
-static void serve_clients(struct keeper *k)
+/* `first`: a client that is there already, or -EBADF; it is taken over. */
+static void serve_clients(struct keeper *k, int first)
 {
 	k->phase = PHASE_SERVING;
-	if (k->first_client >= 0 && !client_new(k, TAKE_FD(k->first_client)))
+	if (first >= 0 && !client_new(k, first))
 		keeper_stop(k, KEEPER_FAILED);
 	if (k->listener.fd >= 0 && clients_listen(k) < 0)
 		keeper_stop(k, KEEPER_FAILED);
 	idle_arm(k);
 }
 
+static void ready(struct keeper *k)
+{
+	k->phase = PHASE_WAITING;
+	loop_del_timer(&k->deadline);
+	if (k->warden.fd < 0)
+		serve_clients(k, -EBADF);
+	else if (note_send(k->warden.fd, NOTE_READY, k->landlock, NULL, 0) < 0)
+		keeper_stop(k, KEEPER_FAILED); /* without a warden there is no sandbox */
+}
+
 void keeper_ready(struct keeper *k, uint32_t landlock)
 {
 	(void)FAULT("keeper-hello");
 	k->landlock = landlock;
-	k->phase = PHASE_WAITING;
-	loop_del_timer(&k->deadline);
-	if (k->warden.fd < 0)
-		serve_clients(k);
-	else if (note_send(k->warden.fd, NOTE_READY, landlock, NULL, 0) < 0)
-		keeper_stop(k, KEEPER_FAILED); /* without a warden there is no sandbox */
+	if (k->spec->machine.kernel)
+		keeper_wake(k);
+	else
+		ready(k);
+}
+
+/* ---- the time of a machine ---- */
+
+/*
+ * A machine is told the time in HELLO, but hears it only when it has booted, or has found its way
+ * back into its code: tenths of a second later, or seconds. So it is told again when it listens,
+ * before anybody may ask it for anything. Its clock is late by the time that takes, which is less
+ * than the time to its PONG; on a busy host that may be long, and then the next try is better.
+ */
+static void tell_time(struct keeper *k)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(128);
+
+	put_moment(&b);
+	k->told_at = k->told_last = clock_mono();
+	k->tellings++;
+	keeper_check(k, b.err ? b.err : link_wake(k->guest.link, &b));
+	keeper_check(k, link_ping(k->guest.link, k->told_at));
+}
+
+void keeper_wake(struct keeper *k)
+{
+	k->tellings = 0;
+	tell_time(k);
+}
+
+void keeper_heard(struct keeper *k, uint64_t token)
+{
+	if (k->told_at == 0 || token != k->told_at || k->save.begun)
+		return;
+	if (clock_mono() - k->told_at > CLOCK_LATE_MS * NSEC_PER_MSEC &&
+	    k->tellings < CLOCK_TELLINGS) {
+		tell_time(k);
+		return;
+	}
+	k->told_at = 0;
+	if (k->phase == PHASE_HELLO)
+		ready(k);
 }
 
 /* ---- the warden ---- */
 
+/* A spare may have waited for days, and its clock is only as good as that of its processor. */
+static void tell_time_again(struct keeper *k)
+{
+	if (k->spec->machine.kernel && clock_mono() - k->told_last > CLOCK_AGE_S * NSEC_PER_SEC)
+		keeper_wake(k);
+}
+
 static bool take_note(struct keeper *k, const struct keeper_note *note, const int *files, size_t n)
 {
-	if (note->kind == NOTE_GO && n == 0 && k->phase == PHASE_WAITING) {
-		serve_clients(k);
+	if (note->kind == NOTE_GO && n <= 1 && note->value <= 1 && k->phase == PHASE_WAITING) {
+		k->once = note->value;
+		tell_time_again(k);
+		serve_clients(k, n > 0 ? files[0] : -EBADF);
+		adopt_all(k);
 		return true;
 	}
 	if (note->kind == NOTE_RUN && n == 0 && k->phase == PHASE_HELLO)
@@ -190,6 +259,10 @@ static bool take_note(struct keeper *k, const struct keeper_note *note, const in
 	if (note->kind == NOTE_NO_RECORDS && n == 0 && k->phase == PHASE_SERVING) {
 		records_refused(k, note->value);
 		relays_recordable(k, note->value);
+		return true;
+	}
+	if (note->kind == NOTE_ADOPT && n == 1 && k->phase == PHASE_WAITING && k->adopt < 0) {
+		k->adopt = files[0];
 		return true;
 	}
 	if (note->kind == NOTE_EGRESS && k->phase == PHASE_WAITING)
@@ -256,12 +329,13 @@ int keeper_init(struct keeper *k, const struct keeper_start *s, struct err *e)
 	int r;
 
 	*k = (struct keeper){ .spec = s->spec,
+			      .once = s->spec->once,
 			      .journal.chain = s->chain,
-			      .first_client = s->client,
 			      .life.no_freezer = s->no_freezer && s->no_freezer[0]
 							 ? s->no_freezer
 							 : "see 'hutch receipt'",
 			      .guest.src.fd = s->guest,
+			      .adopt = -EBADF,
 			      .listener.fd = s->listener,
 			      .warden = { .cb = on_warden, .arg = k, .fd = s->warden } };
 	k->machine.qmp.fd = s->qmp;
@@ -296,6 +370,7 @@ void keeper_done(struct keeper *k)
 		relays_done(k);
 		loop_del_timer(&k->deadline);
 		loop_del_timer(&k->idle);
+		loop_del_timer(&k->met.again);
 		loop_del_fd(&k->listener);
 		loop_del_fd(&k->warden);
 	}
@@ -303,7 +378,7 @@ void keeper_done(struct keeper *k)
 	port_done(&k->guest);
 	k->listener.fd = fd_close(k->listener.fd);
 	k->warden.fd = fd_close(k->warden.fd);
-	k->first_client = fd_close(k->first_client);
+	k->adopt = fd_close(k->adopt);
 	k->loop = loop_free(k->loop);
 	free(k->env);
 	k->env = NULL;
@@ -390,6 +465,7 @@ static void last_words(struct keeper *k)
 	loop_del_fd(&k->listener);
 	loop_del_fd(&k->warden);
 	relays_guest_gone(k);
+	save_guest_gone(k);
 	keeper_round(k);
 	while (anything_waits(k) && clock_mono() < deadline) {
 		if (loop_once(k->loop, deadline) < 0)
@@ -409,6 +485,7 @@ enum keeper_end keeper_serve(struct keeper *k)
 		keeper_check(k, r);
 		keeper_round(k);
 	}
+	met_done(k);
 	if (k->end == KEEPER_GUEST_GONE || k->end == KEEPER_GUEST_BROKE)
 		last_words(k);
 	egress_done(k); /* streams that are still open have an end too, and counts are recorded */
@@ -418,7 +495,7 @@ enum keeper_end keeper_serve(struct keeper *k)
 /* Written to in turns, so that nobody waits for anybody. */
 static int set_nonblocking(const struct keeper_start *s, struct err *e)
 {
-	const int fds[] = { s->guest, s->qmp, s->listener, s->client };
+	const int fds[] = { s->guest, s->qmp, s->listener };
 
 	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
 		if (fds[i] >= 0 && fcntl(fds[i], F_SETFL, O_RDWR | O_NONBLOCK) < 0)

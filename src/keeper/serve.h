@@ -203,11 +203,13 @@ struct machine {
 struct save {
 	bool active; /* somebody wants one */
 	bool begun;  /* the guest was told */
-	bool suspend, failed;
+	bool failed;
+	enum wire_save what_for;
 	struct client *client; /* NULL: it has gone */
 	uint32_t ch;
 	uint64_t number, orders; /* in the journal */
 	int file;		 /* for QEMU */
+	int list;		 /* for what runs */
 	char name[SAVE_NAME];
 	struct loop_timer timer;
 };
@@ -227,6 +229,7 @@ struct relay {
 	uint32_t input_ch; /* where its input comes from; 0: from nowhere */
 	enum wire_op op;
 	struct command *command; /* of an exec */
+	bool adopted;		 /* it ran before, under another keeper */
 	bool detached;		 /* its output goes to the record and to nobody else */
 	bool has_input;
 	struct buf open;      /* an exec that waits for a record */
@@ -259,9 +262,12 @@ struct keeper {
 	enum phase phase;
 	struct port guest;
 	uint32_t landlock;
+	uint64_t told_at; /* when a machine was told the time; 0: it has heard it */
+	uint64_t told_last;
+	unsigned int tellings;
 	bool deaf; /* nothing more can be written to the guest */
 	struct loop_fd warden, listener;
-	int first_client; /* its descriptor, until it is served */
+	bool once; /* it ends with its first client */
 	struct loop_timer deadline, idle, accept_again;
 	struct client *clients;
 	size_t n_clients;
@@ -270,7 +276,13 @@ struct keeper {
 	struct records records;
 	struct journal journal;
 	struct machine machine; /* of a container: nothing */
+	int adopt;		/* the list of commands to be taken over, until "go" */
 	struct save save;
+	struct {
+		struct met now;
+		bool changed, waiting; /* since the warden was told; to tell it again */
+		struct loop_timer again;
+	} met;
 	struct egress *egress; /* NULL: the policy allows nothing */
 	struct relay *relays, *over;
 	size_t n_relays; /* with those that are over and not cleared away */
@@ -299,8 +311,18 @@ void keeper_stop(struct keeper *k, enum keeper_end end);
 /* For results of link_*() on the guest's link. -ESTALE, the channel is gone, is nothing. */
 void keeper_check(struct keeper *k, int r);
 
+/* Lets a machine go on, with a new seed and the time; and its PONG. */
+void keeper_wake(struct keeper *k);
+void keeper_heard(struct keeper *k, uint64_t token);
+
 /* From the guest's HELLO on. */
 void keeper_ready(struct keeper *k, uint32_t landlock);
+
+/* ---- met.c ---- */
+
+/* A guest's WIRE_MSG_LIMIT. False if it is not for it to say. */
+bool met_said(struct keeper *k, const struct fields *f);
+void met_done(struct keeper *k); /* the last word goes to the warden */
 
 /* ---- clients.c ---- */
 
@@ -345,6 +367,17 @@ void relays_done(struct keeper *k);
 /* The time limits of commands stand still, or go on, by k->life.paused. */
 void relays_set_clocks(struct keeper *k);
 
+/* ---- relay-adopt.c: commands of a machine that is saved, and of one that was ---- */
+
+/* Writes down those that run. 0 or -errno. */
+int adopt_write(const struct keeper *k, int list);
+
+/* They end here, and will go on elsewhere: the machine has been suspended. */
+void adopt_leave(struct keeper *k);
+
+/* Takes those of k->adopt over, if there is such a list. */
+void adopt_all(struct keeper *k);
+
 /* ---- records.c ---- */
 
 void records_init(struct records *s, uint64_t output);
@@ -364,6 +397,7 @@ void records_refused(struct keeper *k, uint64_t error);
 
 /* The command that an exec asks for, without a file. NULL: no memory. */
 struct command *command_new(struct keeper *k, const struct fields *f);
+struct command *command_adopted(struct keeper *k, const struct record_head *was);
 void command_free(struct command *c);
 
 void command_asked(struct command *c); /* of the guest; it has a file now */
@@ -475,6 +509,7 @@ void machine_done(struct keeper *k);
 void save_opened(struct client *c, uint32_t ch, const struct fields *f);
 void save_drop(const struct client *c, uint32_t ch); /* it has closed that channel; 0: all */
 void save_asleep(struct keeper *k);		     /* the guest has fallen asleep */
+void save_guest_gone(struct keeper *k);		     /* whoever waits for one is told */
 void save_done(struct keeper *k);
 
 /* The warden's answers: a file, or none; the snapshot's number, or 0. False: out of turn. */

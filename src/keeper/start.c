@@ -26,6 +26,7 @@
 #include "fault.h"
 #include "fd.h"
 #include "log.h"
+#include "path.h"
 #include "str.h"
 #include "warden.h"
 
@@ -61,6 +62,16 @@ static void count_records(struct warden *w)
 		(void)closedir(d);
 }
 
+/* They are the keeper's to read. */
+static int open_commands(struct warden *w, struct err *e)
+{
+	w->adopt = path_open_nofollow(w->from.dir, SAVED_COMMANDS, O_RDONLY, 0);
+	if (w->adopt < 0 && w->adopt != -ENOENT)
+		return err_set(e, w->adopt, "cannot open the commands of the snapshot: %s",
+			       strerror(-w->adopt));
+	return 0;
+}
+
 /* Before namespaces are entered, in which the host's files look different. */
 static int take_snapshots(struct warden *w, struct err *e)
 {
@@ -73,8 +84,13 @@ static int take_snapshots(struct warden *w, struct err *e)
 	if (w->snapshots < 0)
 		return err_errno(e, "cannot open '%s'", w->spec.machine.snapshots);
 	r = 0;
+	if (fd_read_line(w->dir, STATE_SUSPENDED, w->suspended, sizeof(w->suspended)) < 0 ||
+	    !snapshot_key_valid(w->suspended))
+		w->suspended[0] = '\0';
 	if (w->spec.machine.snapshot[0])
 		r = snapshot_open(w->spec.machine.snapshot, &w->root, &w->from, e);
+	if (r == 0 && w->from.kind == SNAPSHOT_SAVED)
+		r = open_commands(w, e);
 	return r < 0 ? r : FAULT_ERR("warden-snapshot", e);
 }
 
@@ -90,6 +106,8 @@ static int take_state(struct warden *w, struct err *e)
 		r = FAULT_ERR("warden-spec", e);
 	if (r == 0)
 		r = state_root_open(&w->root, e);
+	if (r == 0)
+		r = spare_find_pool(w, e);
 	if (r == 0)
 		r = state_lock_tree(w->spec.root, &w->tree, e);
 	if (r == 0)
@@ -131,10 +149,34 @@ static int take_namespaces(struct warden *w, struct err *e)
 	return 0;
 }
 
+/*
+ * Inside, the guest makes the workspace, and has no words for why it could not. What it will meet
+ * is asked here of the tree that the image's disk was made of; no link leads out of that.
+ */
+static int check_workspace(const struct spec *spec, struct err *e)
+{
+	_cleanup_close_ int root = open(spec->root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	_cleanup_close_ int there = -EBADF, plain = -EBADF;
+	const char *path = spec->workspace + 1;
+
+	if (root < 0)
+		return err_errno(e, "cannot open '%s'", spec->root);
+	if (spec->workspace[0] != '/' || !path[0])
+		return 0;
+	there = path_open_in_root(root, path, O_PATH, 0);
+	if (there >= 0)
+		return 0;
+	plain = path_open_nofollow(root, path, O_PATH, 0);
+	if (plain >= 0 || plain == -ENOENT)
+		return 0;
+	return err_set(e, plain, "cannot make the workspace '%s' in the image: %s", spec->workspace,
+		       strerror(-plain));
+}
+
 /* A machine's second line, and its disk: a file without a name, which goes with its last holder. */
 static int make_machine(struct warden *w, struct err *e)
 {
-	int q[2];
+	int q[2], r;
 
 	if (!w->spec.machine.kernel)
 		return 0;
@@ -143,6 +185,10 @@ static int make_machine(struct warden *w, struct err *e)
 		return err_errno(e, "cannot make the machine's monitor");
 	w->qmp_keeper = q[0];
 	w->qmp = q[1];
+	/* One that ran, and was saved with its memory in its state, has it. */
+	r = w->from.state < 0 || w->from.memory >= 0 ? check_workspace(&w->spec, e) : 0;
+	if (r < 0)
+		return r;
 	return w->from.disk >= 0 ? disk_new(w->snapshots, w->from.disk, &w->disk, e)
 				 : disk_new_from(w->snapshots, w->spec.machine.blank, &w->disk, e);
 }
@@ -169,7 +215,6 @@ static int start_keeper(struct warden *w, struct err *e)
 		.guest = w->keeper_end,
 		.qmp = w->qmp_keeper,
 		.listener = w->listener,
-		.client = w->client,
 		.chain = &w->chain,
 		.no_freezer = w->group.why[CGROUP_FREEZER],
 		.warden = w->note_keeper,
@@ -186,7 +231,6 @@ static int start_keeper(struct warden *w, struct err *e)
 	w->keeper_end = fd_close(w->keeper_end);
 	w->qmp_keeper = fd_close(w->qmp_keeper);
 	w->note_keeper = fd_close(w->note_keeper);
-	w->client = fd_close(w->client);
 	w->listener = fd_close(w->listener);
 	return 0;
 }
@@ -357,23 +401,32 @@ static int check_receipt(struct warden *w, struct err *e)
 	else
 		receipt_no(&w->receipt, LAYER_LANDLOCK, "the agent inside says that there is none");
 	r = receipt_check(&w->receipt, e);
-	if (r == 0)
-		r = FAULT_ERR("warden-verified", e);
-	if (r == 0)
-		r = lifetime_begin(w, e);
+	return r < 0 ? r : FAULT_ERR("warden-verified", e);
+}
+
+int warden_go(struct warden *w, struct err *e)
+{
+	int r = lifetime_begin(w, e);
+
 	if (r == 0)
 		r = write_receipt(w, e);
 	FAULT_KILL("guest-receipt", w->box.init.pidfd);
 	FAULT_KILL("keeper-receipt", w->keeper.pidfd);
-	return r < 0 ? r : FAULT_ERR("warden-receipt", e);
-}
-
-static int go(struct warden *w, struct err *e)
-{
-	if (warden_open_egress(w, e) < 0)
-		return e->num;
-	if (note_send(w->note, NOTE_GO, 0, NULL, 0) < 0)
+	if (r == 0)
+		r = FAULT_ERR("warden-receipt", e);
+	if (r == 0)
+		r = warden_open_egress(w, e);
+	if (r < 0)
+		return r;
+	if (w->client >= 0 && fcntl(w->client, F_SETFL, O_RDWR | O_NONBLOCK) < 0)
+		return err_errno(e, "cannot use the client's socket");
+	if (w->adopt >= 0 && note_send(w->note, NOTE_ADOPT, 0, &w->adopt, 1) < 0)
 		return keeper_ended(w, e);
+	w->adopt = fd_close(w->adopt);
+	if (note_send(w->note, NOTE_GO, w->spec.once, &w->client, w->client >= 0) < 0)
+		return keeper_ended(w, e);
+	w->client = fd_close(w->client);
+	warden_forget_suspended(w);
 	warden_give_records(w, RECORDS_AT_START);
 	return FAULT_ERR("warden-go", e);
 }
@@ -416,5 +469,5 @@ int warden_start(struct warden *w, struct err *e)
 		r = start_engine(w, e);
 	if (r == 0)
 		r = check_receipt(w, e);
-	return r < 0 ? r : go(w, e);
+	return r;
 }

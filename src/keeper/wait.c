@@ -134,8 +134,10 @@ static void on_note(struct loop_fd *src, uint32_t events)
 		witness_next_file(s->w, note.value);
 	else if (r == 0 && note.kind == NOTE_LIFE)
 		on_order(s, note.value);
+	else if (r == 0 && note.kind == NOTE_MET)
+		lifetime_met(s->w, note.value);
 	else if (r == 0 && note.kind == NOTE_WANT_SAVE)
-		warden_save_begin(s->w, note.value != 0);
+		warden_save_begin(s->w, (enum wire_save)note.value);
 	else if (r == 0 && note.kind == NOTE_SAVED) {
 		if (warden_saved(s->w, note.value != 0))
 			loop_stop(s->loop, END_SUSPENDED);

@@ -10,6 +10,7 @@
 #include "loop.h"
 #include "snapshot.h"
 #include "state.h"
+#include "wire.h"
 
 /* Times are clock_mono()'s, UINT64_MAX: never; lifetime.c. */
 struct lifetime {
@@ -28,14 +29,18 @@ struct warden {
 	int listener;
 	int channel; /* the guest's end; the keeper's is in `keeper_end` */
 	int keeper_end;
-	int qmp, qmp_keeper;  /* of a machine: QEMU's end of its monitor, and the keeper's */
-	int disk;	      /* of a machine: its disk, which has no name */
-	int note;	      /* to and from the keeper */
-	int note_keeper;      /* its end */
-	int snapshots;	      /* of a machine: the directory of snapshots */
-	bool saving, suspend; /* one is being made; and then it ends */
+	int qmp, qmp_keeper; /* of a machine: QEMU's end of its monitor, and the keeper's */
+	int disk;	     /* of a machine: its disk, which has no name */
+	int note;	     /* to and from the keeper */
+	int note_keeper;     /* its end */
+	int pool;	     /* of a spare: the directory of those like it; or -EBADF */
+	int snapshots;	     /* of a machine: the directory of snapshots */
+	bool saving;	     /* one is being made */
+	enum wire_save what_for;
 	struct snapshot_new snapshot;
-	struct snapshot from; /* what it was started from, if anything */
+	struct snapshot from;	   /* what it was started from, if anything */
+	int adopt;		   /* the commands that were running then, or -EBADF */
+	char suspended[SAVE_NAME]; /* it is resumed: the snapshot that it was suspended in */
 	bool rootless;
 	uint32_t ids;
 	struct state_root root;
@@ -50,12 +55,20 @@ struct warden {
 	struct audit_chain chain; /* the keeper's from its fork on; our descriptor is for syncing */
 	uint32_t chain_file;	  /* the number of its last file */
 	struct lifetime life;
+	struct met met; /* of a machine, as its agent says */
 	const struct engine *engine;
 };
 
-/* start.c: everything up to a sandbox that serves. What was made is in `w` also on failure;
- * warden_end() takes it back. */
+/* start.c: everything up to a sandbox that is as it should be, and then up to one that serves. What
+ * was made is in `w` also on failure; warden_end() takes it back. */
 int warden_start(struct warden *w, struct err *e);
+int warden_go(struct warden *w, struct err *e);
+
+/* spare.c. Between the two, if `pool` is one: true when it was taken; otherwise why it is to end.
+ */
+int spare_find_pool(struct warden *w, struct err *e);
+bool spare_wait(struct warden *w, enum end_reason *ret_reason, struct err *e);
+void spare_done(struct warden *w, bool taken);
 
 /* record-files.c: what the keeper asks for. */
 void warden_give_records(struct warden *w, uint64_t wanted);
@@ -66,6 +79,7 @@ int warden_open_egress(struct warden *w, struct err *e);
 
 /* witness.c: the audit log. What cannot be recorded is not started. */
 int witness_create(struct warden *w, struct err *e);
+int witness_taken(struct warden *w, struct err *e);
 void witness_receipt(struct warden *w);
 void witness_refused(struct warden *w, const struct err *why);
 void witness_next_file(struct warden *w, uint64_t number);
@@ -76,13 +90,16 @@ bool witness_end(struct warden *w, const struct end *end, bool started);
 /* lifetime.c. Writes life.json: before the sandbox is ready, after its receipt is known. */
 int lifetime_begin(struct warden *w, struct err *e);
 struct life_answer lifetime_order(struct warden *w, const struct life_order *o);
-uint64_t lifetime_due(const struct lifetime *l); /* when lifetime_over() is to be called */
-bool lifetime_over(struct warden *w);		 /* true: it has to end; else it was paused */
+void lifetime_met(struct warden *w, uint64_t value); /* of NOTE_MET */
+uint64_t lifetime_due(const struct lifetime *l);     /* when lifetime_over() is to be called */
+bool lifetime_over(struct warden *w);		     /* true: it has to end; else it was paused */
 
 /* saving.c: snapshots of a machine. */
-void warden_save_begin(struct warden *w, bool suspend);
+#define SAVED_COMMANDS "box/commands"
+void warden_save_begin(struct warden *w, enum wire_save what_for);
 bool warden_saved(struct warden *w, bool failed); /* true: it is to end now */
 void warden_save_drop(struct warden *w);
+void warden_forget_suspended(struct warden *w); /* it runs, and what it was saved in is not it */
 
 /* wait.c: returns when the sandbox has to end, and why. */
 enum end_reason warden_wait(struct warden *w);

@@ -14,6 +14,14 @@
 #include "log.h"
 #include "warden.h"
 
+static void put_deadline(struct audit_payload *p, const struct spec *s)
+{
+	if (s->deadline > 0)
+		audit_put_number(p, "deadline_ms", s->deadline);
+	if (s->on_timeout != ON_TIMEOUT_END)
+		audit_put_text(p, "on_timeout", on_timeout_names[s->on_timeout]);
+}
+
 static void put_limits(struct audit_payload *p, const struct spec *s)
 {
 	audit_put_number(p, "memory", s->limits.memory);
@@ -22,10 +30,7 @@ static void put_limits(struct audit_payload *p, const struct spec *s)
 	audit_put_number(p, "disk", s->limits.disk);
 	audit_put_number(p, "timeout_ms", s->limits.timeout);
 	audit_put_number(p, "ttl_ms", s->limits.ttl);
-	if (s->deadline > 0)
-		audit_put_number(p, "deadline_ms", s->deadline);
-	if (s->on_timeout != ON_TIMEOUT_END)
-		audit_put_text(p, "on_timeout", on_timeout_names[s->on_timeout]);
+	put_deadline(p, s);
 }
 
 int witness_create(struct warden *w, struct err *e)
@@ -44,11 +49,23 @@ int witness_create(struct warden *w, struct err *e)
 	audit_put_text(&p, "image", s->image);
 	audit_put_text(&p, "image_sha256", s->image_digest);
 	audit_put_number(&p, "uid", getuid());
+	if (w->pool >= 0)
+		audit_put_number(&p, "spare", 1);
 	put_limits(&p, s);
 	r = audit_host(&w->log, AUDIT_CREATE, &p, e);
 	if (r == 0)
 		r = FAULT_ERR("witness-create", e);
 	return r < 0 ? r : audit_sandbox_begin(&w->log, spec_chain(s), &w->chain, e);
+}
+
+/* A spare has an owner now. */
+int witness_taken(struct warden *w, struct err *e)
+{
+	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
+
+	audit_put_text(&p, "sandbox", w->spec.id);
+	put_deadline(&p, &w->spec);
+	return w->log.off ? 0 : audit_host(&w->log, AUDIT_START, &p, e);
 }
 
 /* What is seen of it: the file is where it should be, and has what was appended. */
@@ -112,7 +129,7 @@ void witness_sync(struct warden *w)
 }
 
 /* The limits of the sandbox as a whole; those of commands are in its chain. */
-static void tell_limit(struct warden *w, const char *limit, uint64_t times)
+static void tell_limit(struct warden *w, const char *limit, uint64_t times, bool told)
 {
 	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
 	struct err e = ERR_INIT;
@@ -122,6 +139,8 @@ static void tell_limit(struct warden *w, const char *limit, uint64_t times)
 	audit_put_text(&p, "sandbox", w->spec.id);
 	audit_put_text(&p, "limit", limit);
 	audit_put_number(&p, "times", times);
+	if (told)
+		audit_put_text(&p, "source", "by the word of the agent inside");
 	if (audit_host(&w->log, AUDIT_LIMIT, &p, &e) < 0)
 		log_error("%s", e.msg);
 }
@@ -146,10 +165,10 @@ bool witness_end(struct warden *w, const struct end *end, bool started)
 
 	if (w->chain.fd < 0)
 		return true;
-	tell_limit(w, "memory", end->oom_kills);
-	tell_limit(w, "pids", end->pids_refused);
-	tell_limit(w, "disk", end->disk_full);
-	tell_limit(w, "inodes", end->inodes_full);
+	tell_limit(w, "memory", end->oom_kills, end->told);
+	tell_limit(w, "pids", end->pids_refused, end->told);
+	tell_limit(w, "disk", end->disk_full, end->told);
+	tell_limit(w, "inodes", end->inodes_full, end->told);
 	audit_put_text(&p, "sandbox", w->spec.id);
 	audit_put_text(&p, "reason", started ? end_reason_names[end->reason] : "not started");
 	audit_put_number(&p, "cpu_us", end->cpu_us);

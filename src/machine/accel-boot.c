@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A guest, booted to see whether KVM works: the machine that sandboxes have, with the kernel and
- * the initrd that they have, and with empty disks. It is good as soon as its agent has mounted its
- * image, which is empty, and opened the channel; it is given nothing to do, no code of anybody's
- * runs in it, and it is killed in any case. So QEMU has no jail here: it runs as who asked, with
- * its own filter of system calls.
+ * the initrd that they have, and with empty disks. It is good as soon as its agent has mounted
+ * both, locked its kernel down and opened the channel; it is given nothing to do, no code of
+ * anybody's runs in it, and it is killed in any case. So QEMU has no jail here: it runs as who
+ * asked, with its own filter of system calls.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -23,7 +23,7 @@
 
 enum {
 	GUEST_MEMORY = 256 << 20,
-	DISK_SIZE = 1 << 20,
+	ROOT_SIZE = 1 << 20,
 };
 
 struct boot {
@@ -55,19 +55,21 @@ static void ends_done(struct ends *n)
 }
 
 /* QEMU takes a descriptor that was opened as it would open the file itself. */
-static int make_disk(const char *data, size_t n, int flags, int *ret)
+static int make_root(int *ret)
 {
+	char root[ACCEL_ROOT_SIZE];
 	_cleanup_close_ int fd = memfd_create("hutch-accel", MFD_CLOEXEC);
 	char path[64];
 	int r;
 
-	if (fd < 0 || ftruncate(fd, DISK_SIZE) < 0)
+	accel_empty_root(root);
+	if (fd < 0 || ftruncate(fd, ROOT_SIZE) < 0)
 		return -errno;
-	r = fd_write_all(fd, data, n);
+	r = fd_write_all(fd, root, sizeof(root));
 	if (r < 0)
 		return r;
 	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	*ret = open(path, flags | O_CLOEXEC);
+	*ret = open(path, O_RDONLY | O_CLOEXEC);
 	return *ret < 0 ? -errno : 0;
 }
 
@@ -82,9 +84,8 @@ static int make_pair(int *ours, int *theirs)
 	return 0;
 }
 
-static int make_ends(struct boot *b, struct ends *n)
+static int make_ends(struct boot *b, int disk, struct ends *n)
 {
-	char root[ACCEL_ROOT_SIZE];
 	int fds[2], r;
 
 	if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) < 0)
@@ -94,10 +95,12 @@ static int make_ends(struct boot *b, struct ends *n)
 	r = make_pair(&b->channel, &n->more[QEMU_FD_CHANNEL - 3]);
 	if (r == 0)
 		r = make_pair(&b->qmp, &n->more[QEMU_FD_QMP - 3]);
-	accel_empty_root(root);
 	if (r == 0)
-		r = make_disk(root, sizeof(root), O_RDONLY, &n->more[QEMU_FD_ROOT - 3]);
-	return r < 0 ? r : make_disk("", 0, O_RDWR, &n->more[QEMU_FD_DISK - 3]);
+		r = make_root(&n->more[QEMU_FD_ROOT - 3]);
+	if (r < 0)
+		return r;
+	n->more[QEMU_FD_DISK - 3] = fcntl(disk, F_DUPFD_CLOEXEC, 0);
+	return n->more[QEMU_FD_DISK - 3] < 0 ? -errno : 0;
 }
 
 /* The arguments of a sandbox's machine name files of its jail. */
@@ -110,7 +113,7 @@ static void name_files(const char **argv, const char *kernel, const char *initrd
 			*argv = initrd;
 }
 
-static int start(struct boot *b, const char *qemu, const char *kernel, const char *initrd,
+static int start(struct boot *b, const char *qemu, const char *kernel, const char *initrd, int disk,
 		 struct err *e)
 {
 	static const struct qemu_machine machine = {
@@ -120,7 +123,7 @@ static int start(struct boot *b, const char *qemu, const char *kernel, const cha
 	_cleanup_(ends_done) struct ends n = { -EBADF, { -EBADF, -EBADF, -EBADF, -EBADF } };
 	const char *argv[QEMU_ARGS_MAX] = { NULL };
 	struct proc_spec spec = { .path = qemu, .argv = argv, .in = -EBADF, .out = -EBADF };
-	int r = make_ends(b, &n);
+	int r = make_ends(b, disk, &n);
 
 	if (r == 0)
 		r = qemu_arguments(&machine, qemu, &text, argv);
@@ -219,8 +222,8 @@ static enum accel_boot listen_for_it(struct boot *b)
 	return r;
 }
 
-int accel_boot(const char *qemu, const char *kernel, const char *initrd, uint64_t deadline_ms,
-	       struct accel_tried *ret, struct err *e)
+int accel_boot(const char *qemu, const char *kernel, const char *initrd, int disk,
+	       uint64_t deadline_ms, struct accel_tried *ret, struct err *e)
 {
 	static const char go[] = "{\"execute\": \"qmp_capabilities\"}\n{\"execute\": \"cont\"}\n";
 	_cleanup_(boot_done) struct boot b = { .channel = -EBADF,
@@ -232,7 +235,7 @@ int accel_boot(const char *qemu, const char *kernel, const char *initrd, uint64_
 	int r;
 
 	b.deadline = clock_mono() + deadline_ms * NSEC_PER_MSEC;
-	r = start(&b, qemu, kernel, initrd, e);
+	r = start(&b, qemu, kernel, initrd, disk, e);
 	if (r < 0)
 		return r;
 	/* One that ended at once is told by what is read from it, not by a signal of ours. */

@@ -62,7 +62,7 @@ enum {
 /* empty-erofs.c: an image with nothing in it. */
 void accel_empty_root(char ret[static ACCEL_ROOT_SIZE]);
 
-/* accel-boot.c: boots a guest with KVM until its agent opens its port, at most `deadline_ms`. An
- * error is one of ours: nothing is known of KVM then. */
-int accel_boot(const char *qemu, const char *kernel, const char *initrd, uint64_t deadline_ms,
-	       struct accel_tried *ret, struct err *e);
+/* accel-boot.c: boots a guest with KVM until its agent opens its port, at most `deadline_ms`. It
+ * writes to `disk`, an empty ext4. An error is one of ours: nothing is known of KVM then. */
+int accel_boot(const char *qemu, const char *kernel, const char *initrd, int disk,
+	       uint64_t deadline_ms, struct accel_tried *ret, struct err *e);

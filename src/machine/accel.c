@@ -14,12 +14,17 @@
 #include <unistd.h>
 
 #include "accel-inner.h"
+#include "disk-copy.h"
 #include "fd.h"
+#include "home.h"
 #include "host-config.h"
-#include "machine.h"
 #include "path.h"
 #include "proc.h"
 #include "qemu.h"
+
+enum {
+	DISK_SIZE = 4 << 20, /* of the guest that is booted: the smallest there is */
+};
 
 /* All that a verdict is made of, and where it is kept. */
 struct subject {
@@ -78,16 +83,30 @@ static int lock(const struct subject *s, int *ret, struct err *e)
 	return 0;
 }
 
+static int try_it(const struct subject *s, struct accel_tried *ret, struct err *e)
+{
+	_cleanup_close_ int tmp = -EBADF, disk = -EBADF;
+	struct host_config config = HOST_CONFIG_INIT;
+	char home[IMAGE_HOME_MAX], blank[4096];
+	int r = host_config_load(&config, e);
+
+	if (r == 0)
+		r = machine_blank(DISK_SIZE, blank, e);
+	if (r == 0)
+		r = machine_home_open("tmp", true, home, &tmp, e);
+	if (r == 0)
+		r = disk_new_from(tmp, blank, &disk, e);
+	return r < 0 ? r
+		     : accel_boot(s->qemu, s->kernel->kernel, s->kernel->initrd, disk,
+				  config.accel_timeout, ret, e);
+}
+
 /* Boots a guest and keeps what came of it. The lock is held. */
 static int make_verdict(const struct subject *s, struct accel_verdict *ret, struct err *e)
 {
 	struct accel_tried tried = { 0 };
-	struct host_config config = HOST_CONFIG_INIT;
-	int r = host_config_load(&config, e);
+	int r = s->seen.device == 0 ? try_it(s, &tried, e) : 0;
 
-	if (r == 0 && s->seen.device == 0)
-		r = accel_boot(s->qemu, s->kernel->kernel, s->kernel->initrd, config.accel_timeout,
-			       &tried, e);
 	if (r < 0)
 		return r;
 	accel_judge(&s->seen, &tried, ret);

@@ -137,31 +137,21 @@ static int ask(const struct want *w, int sock, int *ret_memfd)
 
 /* ---- starting ---- */
 
-static bool find_in(const char *dir, const char *below, char out[static PATH_MAX])
-{
-	int k = snprintf(out, PATH_MAX, "%s/%s/hutch-hold", dir, below);
-
-	return k > 0 && k < PATH_MAX && faccessat(AT_FDCWD, out, X_OK, AT_EACCESS) == 0;
-}
-
 /* Where $HUTCH_LIBEXEC_DIR says; beside hutch-keeper, which may be us, or as seen from hutch; or in
  * the tree where it was built. */
 static int find_program(char out[static PATH_MAX])
 {
+	static const char name[] = "hutch-hold";
 	const char *set = getenv("HUTCH_LIBEXEC_DIR");
-	char own[PATH_MAX], dir[PATH_MAX];
-	ssize_t n;
+	char dir[PATH_MAX];
 
 	if (set && set[0] == '/')
-		return find_in(set, ".", out) ? 0 : -ENOENT;
-	n = readlink("/proc/self/exe", own, sizeof(own) - 1);
-	if (n < 0)
-		return -errno;
-	own[n] = '\0';
-	if (path_parent(own, dir, sizeof(dir)) < 0)
+		return proc_find_in(set, ".", name, out) ? 0 : -ENOENT;
+	if (proc_own_directory(dir) < 0)
 		return -ENOENT;
-	return find_in(dir, ".", out) || find_in(dir, "../libexec/hutch", out) ||
-			       find_in(dir, "../machine", out)
+	return proc_find_in(dir, ".", name, out) ||
+			       proc_find_in(dir, "../libexec/hutch", name, out) ||
+			       proc_find_in(dir, "../machine", name, out)
 		       ? 0
 		       : -ENOENT;
 }

@@ -19,6 +19,8 @@ static const struct key host_keys[] = {
 	{ "accel", KEY_WORD, .words = accel_wish_names, .field = offsetof(struct host_config, accel) },
 	{ "accel_timeout", KEY_DURATION, .min = 1000, .max = 600 * 1000,
 	  .field = offsetof(struct host_config, accel_timeout) },
+	{ "snapshot_space", KEY_SIZE, .min = UINT64_C(1) << 20, .max = UINT64_C(1) << 50,
+	  .field = offsetof(struct host_config, snapshot_space) },
 	{ 0 }
 };
 /* clang-format on */

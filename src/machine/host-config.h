@@ -9,13 +9,14 @@
 #include "diag.h"
 
 struct host_config {
-	unsigned int accel;	/* enum accel_wish */
-	uint64_t accel_timeout; /* milliseconds: how long a guest may take to boot with KVM */
+	unsigned int accel;	 /* enum accel_wish */
+	uint64_t accel_timeout;	 /* milliseconds: how long a guest may take to boot with KVM */
+	uint64_t snapshot_space; /* bytes on disk, of all snapshots of a user */
 };
 
-#define HOST_CONFIG_INIT                                    \
-	{                                                   \
-		.accel = ACCEL_AUTO, .accel_timeout = 15000 \
+#define HOST_CONFIG_INIT                                                                          \
+	{                                                                                         \
+		.accel = ACCEL_AUTO, .accel_timeout = 15000, .snapshot_space = UINT64_C(64) << 30 \
 	}
 
 /* The words of `accel`, by enum accel_wish; ended by NULL. */

@@ -15,6 +15,7 @@
 enum {
 	LIST_MAX = 4096,
 	PREFIX_MIN = 4,
+	FORK_S = 10,
 };
 
 /* ---- a list ---- */
@@ -166,7 +167,18 @@ static bool is_the_same(const json_t *need)
 		       (uint64_t)st.st_mtim.tv_sec * NSEC_PER_SEC + (uint64_t)st.st_mtim.tv_nsec;
 }
 
-/* A template that no key leads to any more. */
+/* Made for copies, by somebody who holds it as long as these start; a moment later than it is made.
+ */
+static bool is_of_dead_fork(const json_t *meta)
+{
+	const char *created = json_string_value(json_object_get(meta, "created"));
+	uint64_t made = 0;
+
+	return json_is_true(json_object_get(json_object_get(meta, "info"), "fork")) && created &&
+	       clock_parse(created, &made) == 0 && made + FORK_S * NSEC_PER_SEC < clock_wall();
+}
+
+/* A template that no key leads to any more, or what a fork left. */
 static bool is_useless(int home, const char *name)
 {
 	_cleanup_close_ int dir = path_open_nofollow(home, name, O_RDONLY | O_DIRECTORY, 0);
@@ -175,9 +187,10 @@ static bool is_useless(int home, const char *name)
 	const json_t *need;
 	size_t i;
 
-	if (dir < 0 || snapshot_read_meta(dir, name, &meta, &e) < 0 ||
-	    !str_eq(json_string_value(json_object_get(meta, "kind")), "template"))
+	if (dir < 0 || snapshot_read_meta(dir, name, &meta, &e) < 0)
 		return false;
+	if (!str_eq(json_string_value(json_object_get(meta, "kind")), "template"))
+		return is_of_dead_fork(meta);
 	json_array_foreach(json_object_get(json_object_get(meta, "info"), "needs"), i, need)
 	{
 		if (!is_the_same(need))

@@ -228,15 +228,18 @@ static int write_meta(const struct snapshot_new *n, enum snapshot_kind kind, con
 /* Whoever sees it may open it at once: our lock is shared before it has its name. */
 static int put_in_place(struct snapshot_new *n, const char *key, struct err *e)
 {
+	int r;
+
 	if (flock(n->dir, LOCK_SH) < 0)
 		return err_errno(e, "cannot lock a snapshot");
 	if (renameat2(n->home, n->name, n->home, key, RENAME_NOREPLACE) < 0)
 		return errno == EEXIST ? err_set(e, -EEXIST, "there is such a snapshot already")
 				       : err_errno(e, "cannot put a snapshot in its place");
-	n->name[0] = '\0'; /* it is not ours to remove any more */
-	if (RETRY_EINTR(fsync(n->home)) < 0)
-		return err_errno(e, "cannot sync the directory of snapshots");
-	return FAULT_ERR("snapshot-placed", e);
+	r = RETRY_EINTR(fsync(n->home)) < 0 ? err_errno(e, "cannot sync the directory of snapshots")
+					    : FAULT_ERR("snapshot-placed", e);
+	if (r == 0 || renameat(n->home, key, n->home, n->name) < 0)
+		n->name[0] = '\0'; /* it is not ours to remove any more */
+	return r;
 }
 
 int snapshot_finish(struct snapshot_new *n, enum snapshot_kind kind, const char *key,

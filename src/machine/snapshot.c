@@ -283,7 +283,7 @@ static int take_files(struct snapshot *s, const struct state_root *run, struct e
 			return r;
 	}
 	s->kind = is_template ? SNAPSHOT_TEMPLATE : SNAPSHOT_SAVED;
-	if (s->state < 0 || (s->memory >= 0) != is_template || (s->disk >= 0) == is_template)
+	if (s->state < 0 || s->disk < 0 || (s->memory >= 0) != is_template)
 		return err_set(e, -EBADMSG, "it has not the files of its kind");
 	return 0;
 }

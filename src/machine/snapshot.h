@@ -4,8 +4,9 @@
  * there by one rename, when all of it is on disk. Two kinds:
  *
  *   template   a machine that has booted up to its agent, and nobody's yet. `memory` (as large as
- *              the machine's, with holes) and `state` (of the devices). Its name is the key of all
- *              that it depends on: QEMU, arguments, kernel, initrd, image, CPU, sizes (template.h).
+ *              the machine's, with holes), `state` (of the devices) and `disk` (with holes). Its
+ *              name is the key of all that it depends on: QEMU, arguments, kernel, initrd, image,
+ *              CPU, sizes (template-key.c).
  *   saved      a sandbox that ran. `state` (all of its memory too), `disk` (with holes), and the
  *              files of its state directory in box/ (spec.json, records of commands, ...).
  *
@@ -55,7 +56,7 @@ struct snapshot {
 	int dir; /* keeps it from being removed */
 	int state;
 	int memory; /* template: a sealed memfd, which all clones of this host share; -EBADF */
-	int disk;   /* saved; -EBADF */
+	int disk;
 	json_t *meta;
 };
 
@@ -125,8 +126,9 @@ int snapshot_list(json_t **ret, struct err *e);
 int snapshot_remove(const char *key, struct err *e); /* -ENOENT, -EBUSY: in use */
 
 /*
- * Removes what dead makers left, and templates that nobody can use any more: one of the files in
- * info.needs, [{"path", "size", "mtime"}], is gone or another. `took` is told each name.
+ * Removes what dead makers left, what a fork was made of (info.fork) and nobody holds, and
+ * templates that nobody can use any more: one of the files in info.needs, [{"path", "size",
+ * "mtime"}], is gone or another. `took` is told each name.
  */
 int snapshot_clean(void (*took)(const char *name, void *arg), void *arg, struct err *e);
 

@@ -6,7 +6,7 @@
  * with us.
  *
  * It speaks to QEMU itself, which for a sandbox only its keeper does: nothing of a user's is in
- * this machine, and its disk is empty.
+ * this machine, and no file is on its disk.
  */
 #include <fcntl.h>
 #include <poll.h>

@@ -11,6 +11,7 @@
 #include "engine.h"
 #include "machine.h"
 #include "pages.h"
+#include "snapshot-room.h"
 
 #define LOCK ".make" /* no snapshot is called that */
 
@@ -66,6 +67,15 @@ static int new_file(const struct snapshot_new *n, const char *name, int *ret_fd,
 	return 0;
 }
 
+/* As it stopped: the machine has mounted it, and knows what is on it. */
+static int write_disk(const struct snapshot_new *n, int disk, struct err *e)
+{
+	_cleanup_close_ int fd = -EBADF;
+	int r = new_file(n, "disk", &fd, e);
+
+	return r < 0 ? r : disk_copy(disk, fd, e);
+}
+
 /* What is zero is not written: the file has holes there. */
 static int write_memory(const struct snapshot_new *n, int memfd, uint64_t size, struct err *e)
 {
@@ -86,9 +96,12 @@ static int make(const struct want *w, struct err *e)
 	_cleanup_snapshot_new_ struct snapshot_new n = SNAPSHOT_NEW_INIT;
 	_cleanup_close_ int memory = -EBADF, state = -EBADF, disk = -EBADF;
 	struct qemu_machine m;
-	int r = snapshot_begin(&n, e);
+	int r;
 
 	machine_describe(w->spec, QEMU_TEMPLATE, &m);
+	r = snapshot_room(m.memory + w->spec->limits.disk, e);
+	if (r == 0)
+		r = snapshot_begin(&n, e);
 	if (r == 0)
 		r = new_file(&n, "state", &state, e);
 	if (r == 0)
@@ -101,6 +114,8 @@ static int make(const struct want *w, struct err *e)
 	r = template_boot(w->spec, &w->run, disk, memory, state, e);
 	if (r == 0)
 		r = write_memory(&n, memory, m.memory, e);
+	if (r == 0)
+		r = write_disk(&n, disk, e);
 	if (r == 0)
 		r = snapshot_finish(&n, SNAPSHOT_TEMPLATE, w->key, w->info, e);
 	return r;

@@ -8,6 +8,7 @@
 
 #include "fault.h"
 #include "sandbox.h"
+#include "spare-pool.h"
 
 enum {
 	CONNECT_TIMEOUT_S = 10
@@ -55,6 +56,9 @@ int sandbox_connect(const struct sandbox *s, int *ret_fd, struct err *e)
 	int r;
 
 	(void)snprintf(a.sun_path, sizeof(a.sun_path), "/proc/self/fd/%d/sock", s->dir);
+	/* Its keeper would hear nobody before it has an owner. */
+	if (faccessat(s->dir, STATE_SPARE, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+		return err_set(e, -ESRCH, "sandbox %s is a spare: hutch pool ls", s->id);
 	/* A queue that nobody serves is no reason to wait for ever. */
 	if (fd < 0 || set_timeout(fd, CONNECT_TIMEOUT_S) < 0)
 		return err_errno(e, "cannot connect to sandbox %s", s->id);

@@ -10,32 +10,44 @@ enum {
 	POLICY_MAX = 16 * 1024 * 1024,
 };
 
-/* What the sandbox is held to now, which is what its copies will be. */
-static int read_plan(const struct sandbox *s, struct spec *ret, struct err *e)
+int sandbox_read_plan(int dir, struct spec *ret, struct err *e)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(POLICY_MAX);
 	struct err ignored = ERR_INIT;
-	int r = spec_read(s->dir, ret, e);
+	int r = spec_read(dir, ret, e);
 
-	if (r < 0)
-		return err_wrap(e, "sandbox %s", s->id);
-	if (fd_read_file(s->dir, "policy.json", &b, &ignored) < 0)
-		return 0;
+	if (r < 0 || fd_read_file(dir, "policy.json", &b, &ignored) < 0)
+		return r;
 	ret->policy_text = strdup(buf_text(&b));
 	return ret->policy_text ? 0 : err_oom(e);
 }
 
+/* Who is killed from here on lets go of it, and a gc takes it. */
+static int hold(struct sandbox_fork *f, struct err *e)
+{
+	char path[SNAPSHOT_PATH_MAX];
+	int r = snapshot_path(f->snapshot, path, e);
+
+	if (r == 0)
+		r = snapshot_lock_shared(path, &f->held, e);
+	return r < 0 ? err_wrap(e, "snapshot '%s'", f->snapshot) : 0;
+}
+
 int sandbox_fork_begin(const struct sandbox *s, struct sandbox_fork *ret, struct err *e)
 {
-	int r = read_plan(s, &ret->plan, e);
+	int r = sandbox_read_plan(s->dir, &ret->plan, e);
 
+	if (r < 0)
+		return err_wrap(e, "sandbox %s", s->id);
 	if (r == 0 && !ret->plan.microvm)
 		r = err_set(e, -EOPNOTSUPP,
 			    "sandbox %s is a container, and only a sandbox of level microvm can be "
 			    "forked: hutch run --level microvm",
 			    s->id);
 	if (r == 0)
-		r = sandbox_save(s, false, ret->snapshot, e);
+		r = sandbox_save(s, WIRE_SAVE_FORK, ret->snapshot, e);
+	if (r == 0)
+		r = hold(ret, e);
 	if (r == 0)
 		r = sandbox_use_snapshot(ret->snapshot, &ret->plan, e);
 	if (r < 0)
@@ -53,6 +65,7 @@ void sandbox_fork_end(struct sandbox_fork *f)
 {
 	struct err ignored = ERR_INIT;
 
+	f->held = fd_close(f->held);
 	if (f->snapshot[0])
 		(void)snapshot_remove(f->snapshot, &ignored);
 	f->snapshot[0] = '\0';

@@ -93,7 +93,9 @@ int gc_images(const struct sandbox_gc *gc, struct err *e)
 		r = ids_find(&ids, e);
 	if (r == 0)
 		r = image_store_clean(&images, &ids, took_image, (void *)gc, e);
-	return r < 0 ? r : image_store_clean_trees(&images, &ids, took_image, (void *)gc, e);
+	return r < 0 ? r
+		     : image_store_clean_trees(&images, &ids, sandbox_needs_image, took_image,
+					       (void *)gc, e);
 }
 
 static void took_snapshot(const char *name, void *arg)

@@ -45,10 +45,12 @@ static void nap(void)
 /* ---- taking back ---- */
 
 /* What the kernel counted is still in the groups. */
-static void measure(const char *group, struct end *end)
+static void measure(const char *group, int dir, struct end *end)
 {
 	_cleanup_cgroup_ struct cgroup g = CGROUP_INIT;
+	struct err ignored = ERR_INIT;
 	struct cgroup_usage u = { 0 };
+	struct life life = { 0 };
 
 	cgroup_open(group, &g);
 	cgroup_usage(&g, &u);
@@ -57,6 +59,8 @@ static void measure(const char *group, struct end *end)
 	end->throttled = u.throttled;
 	end->memory_peak = u.memory_peak;
 	end->cpu_us = u.cpu_us;
+	if (life_read(dir, &life, &ignored) == 0)
+		end_add_met(end, &life.met);
 }
 
 static bool has_end(int dir)
@@ -151,7 +155,7 @@ static int take_back(const struct state_root *root, const char *id, int dir, str
 	char group[STATE_GROUP_MAX];
 	int r;
 
-	measure(state_group(root, id, group), &end);
+	measure(state_group(root, id, group), dir, &end);
 	r = FAULT_ERR("reclaim-claimed", e);
 	/* Also of one that has ended: its warden may not have been able to. */
 	if (r == 0)
@@ -202,6 +206,46 @@ static bool is_settled(const struct state_root *root, const char *id)
 	return !there;
 }
 
+/*
+ * One that was being suspended, or resumed, when its warden was killed: the name of a snapshot is
+ * there, and the snapshot is not. Whoever has it claimed knows; before, it is a guess.
+ */
+static bool is_lost(int dir)
+{
+	char name[SANDBOX_SNAPSHOT], path[SNAPSHOT_PATH_MAX];
+	struct err ignored = ERR_INIT;
+
+	return fd_read_line(dir, STATE_SUSPENDED, name, sizeof(name)) == 0 &&
+	       snapshot_path(name, path, &ignored) == 0 && access(path, F_OK) < 0 &&
+	       errno == ENOENT;
+}
+
+/* One that is suspended, by a warden that was killed before it had given back everything: it
+ * removes its socket last. */
+static bool is_left(int dir)
+{
+	return faccessat(dir, STATE_SUSPENDED, F_OK, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       faccessat(dir, "sock", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/* What such a one has beside its snapshot. It stays suspended. */
+static int give_back(const struct state_root *root, const char *id, int dir, struct err *e)
+{
+	struct err owed = ERR_INIT;
+	char group[STATE_GROUP_MAX];
+	int r = cgroup_remove(state_group(root, id, group), e);
+
+	if (r == 0)
+		r = settle(id, dir, &owed, e);
+	if (r < 0)
+		return err_wrap(e, "taking back sandbox %s", id);
+	if (owed.num)
+		return err_set(e, owed.num,
+			       "sandbox %s is suspended, which is not recorded yet: %s", id,
+			       owed.msg);
+	return unlinkat(dir, "sock", 0) < 0 ? err_errno(e, "cannot remove a socket") : 0;
+}
+
 /* `all`: also what is kept for people to look at. *ret: what it was, if it was taken back. */
 static int sweep_one(const struct state_root *root, const char *id, bool all, enum state_phase *ret,
 		     struct err *e)
@@ -217,10 +261,15 @@ static int sweep_one(const struct state_root *root, const char *id, bool all, en
 	if (dir < 0)
 		return errno == ENOENT ? 0 : err_errno(e, "cannot open the state of '%s'", id);
 	phase = state_phase(dir);
-	if (phase != STATE_DEAD && phase != STATE_ENDED)
+	if (phase != STATE_DEAD && phase != STATE_ENDED && !is_lost(dir) && !is_left(dir))
 		return 0;
 	if (state_claim(dir, &claim) < 0)
 		return 0; /* somebody else does it */
+	if (phase != STATE_DEAD && phase != STATE_ENDED) {
+		if (!is_lost(dir))
+			return is_left(dir) ? give_back(root, id, dir, e) : 0;
+		phase = STATE_DEAD;
+	}
 	/* It may have ended since we first looked. */
 	if (!all && phase == STATE_ENDED && is_recent(root, id) && is_settled(root, id))
 		return 0;

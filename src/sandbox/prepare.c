@@ -40,7 +40,7 @@ static int find_snapshots(struct prepared *p, struct err *e)
 	return r;
 }
 
-int prepare_machine(const char *guest, struct prepared *p, struct spec *s, struct err *e)
+int prepare_parts(const char *guest, struct prepared *p, struct spec *s, struct err *e)
 {
 	enum accel accel = ACCEL_TCG;
 	char why[ACCEL_WHY_MAX];
@@ -66,8 +66,18 @@ int prepare_machine(const char *guest, struct prepared *p, struct spec *s, struc
 	s->machine.accel = accel == ACCEL_KVM ? "kvm" : "tcg";
 	s->machine.snapshots = p->snapshots;
 	s->machine.snapshot = "";
-	if (!wants_template())
+	return 0;
+}
+
+int prepare_machine(const char *guest, struct prepared *p, struct spec *s, struct err *e)
+{
+	int r;
+
+	if (!s->microvm || s->machine.kernel)
 		return 0;
+	r = prepare_parts(guest, p, s, e);
+	if (r < 0 || !wants_template())
+		return r;
 	r = template_find_or_make(s, p->snapshot, say, NULL, e);
 	if (r < 0)
 		return err_wrap(e, "level microvm");

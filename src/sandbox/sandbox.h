@@ -11,6 +11,7 @@
 #include "policy.h"
 #include "proc.h"
 #include "state.h"
+#include "wire.h"
 
 struct sandbox_options {
 	const char *agent;	     /* NULL: "default" */
@@ -35,6 +36,9 @@ struct sandbox_options {
  */
 int sandbox_plan(struct policy_store *store, const struct sandbox_options *asked, struct diags *d,
 		 struct spec *ret, struct err *e);
+
+/* What the sandbox of that directory is held to now, as a plan for others. */
+int sandbox_read_plan(int dir, struct spec *ret, struct err *e);
 
 /* The absolute path of the hutch-guest that sandboxes are started with (PATH_MAX bytes). -ENOENT.
  */
@@ -91,17 +95,23 @@ enum {
 	SANDBOX_SNAPSHOT = 64, /* a name, with its NUL */
 };
 
-/* Makes a snapshot of a machine that runs, and lets it go on; with `suspend` it ends, to be resumed
- * from it. *ret is its name. */
-int sandbox_save(const struct sandbox *s, bool suspend, char ret[static SANDBOX_SNAPSHOT],
-		 struct err *e);
+/* Makes a snapshot of a machine that runs, and lets it go on, or, to be suspended, ends it. *ret is
+ * its name. */
+int sandbox_save(const struct sandbox *s, enum wire_save what_for,
+		 char ret[static SANDBOX_SNAPSHOT], struct err *e);
 
-/* Starts one again that is suspended, from its snapshot, which is removed then. If that fails it
- * stays as it was. */
+/* Starts one again that is suspended, from its snapshot, which its warden removes then. If that
+ * fails it stays as it was. */
 int sandbox_resume(const struct state_root *root, const struct sandbox *b, struct err *e);
 
 /* Puts back the directories of suspended sandboxes that a restart of the host has taken away. */
 int sandbox_restore(const struct state_root *root, struct err *e);
+
+/* -EBUSY if something that is saved begins with the image of that digest; who, and what to do. */
+int sandbox_needs_image(const char *digest, struct err *e);
+
+/* -EBUSY if a sandbox is suspended in that snapshot. */
+int sandbox_needs_snapshot(const char *name, struct err *e);
 
 /* Makes a plan one for a sandbox that begins as that snapshot. */
 int sandbox_use_snapshot(const char *name, struct spec *plan, struct err *e);
@@ -110,7 +120,13 @@ int sandbox_use_snapshot(const char *name, struct spec *plan, struct err *e);
 struct sandbox_fork {
 	struct spec plan;
 	char snapshot[SANDBOX_SNAPSHOT];
+	int held; /* while it is, no gc takes the snapshot */
 };
+
+#define SANDBOX_FORK_INIT       \
+	{                       \
+		.held = -EBADF, \
+	}
 int sandbox_fork_begin(const struct sandbox *s, struct sandbox_fork *ret, struct err *e);
 int sandbox_fork_one(const struct state_root *root, const struct sandbox_fork *f,
 		     struct sandbox *ret, struct err *e);

@@ -11,16 +11,26 @@
 #include <string.h>
 
 #include "sandbox.h"
-#include "snapshot.h"
+#include "snapshot-room.h"
 #include "transfer.h"
 
 enum {
 	END_S = 30,
 };
 
-int sandbox_save(const struct sandbox *s, bool suspend, char ret[static SANDBOX_SNAPSHOT],
-		 struct err *e)
+/* Its memory and its disk, if both are full. */
+static int has_room(const struct sandbox *s, struct err *e)
 {
+	_cleanup_spec_ struct spec spec = { 0 };
+	int r = spec_read(s->dir, &spec, e);
+
+	return r < 0 || !spec.microvm ? r : snapshot_room(spec.limits.memory + spec.limits.disk, e);
+}
+
+int sandbox_save(const struct sandbox *s, enum wire_save what_for,
+		 char ret[static SANDBOX_SNAPSHOT], struct err *e)
+{
+	const bool suspend = what_for == WIRE_SAVE_SUSPEND;
 	_cleanup_transfer_ struct transfer t = TRANSFER_INIT(-EBADF);
 	_cleanup_close_ int fd = -EBADF, warden = -EBADF;
 	struct pollfd p = { .events = POLLIN };
@@ -29,10 +39,12 @@ int sandbox_save(const struct sandbox *s, bool suspend, char ret[static SANDBOX_
 	static_assert((int)SANDBOX_SNAPSHOT == (int)TRANSFER_NAME, "one name");
 	if (sandbox_connect(s, &fd, e) < 0)
 		return e->num;
+	if (has_room(s, e) < 0)
+		return err_wrap(e, "sandbox %s", s->id);
 	if (suspend && state_warden(s->dir, &warden, &pid) < 0)
 		return err_set(e, -ESRCH, "sandbox %s is ending", s->id);
 	t.fd = fd;
-	if (transfer_save(&t, suspend, ret, e) < 0)
+	if (transfer_save(&t, what_for, ret, e) < 0)
 		return err_wrap(e, "sandbox %s", s->id);
 	/* It can be resumed when its warden has given everything back. */
 	p.fd = warden;
@@ -100,6 +112,15 @@ int sandbox_use_snapshot(const char *name, struct spec *plan, struct err *e)
 
 /* ---- after a restart of the host ---- */
 
+/* Somebody puts it back now (-EBUSY), or was killed while doing so. */
+static int take_half(const struct state_root *root, const char *id, int *ret_dir)
+{
+	_cleanup_close_ int dir =
+		openat(root->dir, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	return dir < 0 ? -errno : state_claim(dir, ret_dir);
+}
+
 static int put_back(const struct state_root *root, const char *id, const char *name, struct err *e)
 {
 	_cleanup_close_ int dir = -EBADF;
@@ -113,13 +134,24 @@ static int put_back(const struct state_root *root, const char *id, const char *n
 	if (!text)
 		return err_oom(e);
 	r = state_make(root, id, &dir);
-	if (r == -EEXIST || r == -EAGAIN)
-		return 0;
+	if (r == -EAGAIN)
+		r = take_half(root, id, &dir);
 	if (r < 0)
-		return err_set(e, r, "cannot make the directory of sandbox %s: %s", id,
-			       strerror(-r));
+		return r == -EBUSY || r == -ENOENT
+			       ? 0
+			       : err_set(e, r, "cannot make the directory of sandbox %s: %s", id,
+					 strerror(-r));
 	r = state_write(dir, STATE_SUSPENDED, name, strlen(name), e);
 	return r < 0 ? r : state_write(dir, "spec.json", text, strlen(text), e);
+}
+
+/* The spec is what is put back last. */
+static bool is_there(const struct state_root *root, const char *id)
+{
+	char path[SPEC_ID + 16];
+
+	(void)snprintf(path, sizeof(path), "%s/spec.json", id);
+	return faccessat(root->dir, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 int sandbox_restore(const struct state_root *root, struct err *e)
@@ -139,8 +171,7 @@ int sandbox_restore(const struct state_root *root, struct err *e)
 		struct err own = ERR_INIT;
 
 		if (!name || !id || !spec_id_valid(id) ||
-		    !json_is_true(json_object_get(info, "suspended")) ||
-		    faccessat(root->dir, id, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+		    !json_is_true(json_object_get(info, "suspended")) || is_there(root, id))
 			continue;
 		if (put_back(root, id, name, &own) < 0 && r == 0)
 			r = (*e = own).num;

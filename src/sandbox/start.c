@@ -29,8 +29,10 @@
 #include "handover.h"
 #include "path.h"
 #include "prepare.h"
+#include "programs.h"
 #include "sandbox.h"
 #include "snapshot.h"
+#include "spares.h"
 #include "str.h"
 
 enum {
@@ -41,78 +43,13 @@ enum {
 	ENV_TEXT = 1024,
 };
 
-/* ---- the programs ---- */
-
-struct programs {
-	char keeper[PATH_MAX], guest[PATH_MAX];
-};
-
-static bool find_in(const char *dir, const char *below, const char *name, char out[static PATH_MAX])
-{
-	char path[PATH_MAX];
-	int k = snprintf(path, sizeof(path), "%s/%s/%s", dir, below, name);
-
-	return k > 0 && (size_t)k < sizeof(path) && realpath(path, out) &&
-	       faccessat(AT_FDCWD, out, X_OK, AT_EACCESS) == 0;
-}
-
-static int own_directory(char out[static PATH_MAX])
-{
-	char path[PATH_MAX];
-	ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
-
-	if (n < 0)
-		return -errno;
-	path[n] = '\0';
-	return path_parent(path, out, PATH_MAX);
-}
-
-/* Where $HUTCH_LIBEXEC_DIR says; or beside us, as installed; or in the tree where we were built. */
-static int find_programs(struct programs *ret, struct err *e)
-{
-	const char *set = getenv("HUTCH_LIBEXEC_DIR");
-	char own[PATH_MAX];
-	int r;
-
-	if (set && set[0]) {
-		if (set[0] == '/' && find_in(set, ".", "hutch-keeper", ret->keeper) &&
-		    find_in(set, ".", "hutch-guest", ret->guest))
-			return 0;
-		return err_set(e, -ENOENT,
-			       "no hutch-keeper and hutch-guest in HUTCH_LIBEXEC_DIR, '%.100s'",
-			       set);
-	}
-	r = own_directory(own);
-	if (r < 0)
-		return err_set(e, r, "cannot find out where hutch is: %s", strerror(-r));
-	if (find_in(own, "../libexec/hutch", "hutch-keeper", ret->keeper) &&
-	    find_in(own, "../libexec/hutch", "hutch-guest", ret->guest))
-		return 0;
-	if (find_in(own, "../keeper", "hutch-keeper", ret->keeper) &&
-	    find_in(own, "../guest", "hutch-guest", ret->guest))
-		return 0;
-	return err_set(e, -ENOENT,
-		       "no hutch-keeper and hutch-guest in '%.100s/../libexec/hutch': is hutch "
-		       "installed as a whole?",
-		       own);
-}
-
-int sandbox_find_guest(char ret[static PATH_MAX], struct err *e)
-{
-	struct programs p;
-	int r = find_programs(&p, e);
-
-	if (r == 0)
-		(void)snprintf(ret, PATH_MAX, "%s", p.guest);
-	return r;
-}
-
 /* ---- the keeper ---- */
 
 struct start {
 	const struct state_root *root;
 	struct programs programs;
 	char id[SPEC_ID + 1];
+	const char *spare;	   /* it is to be one, of the pool of this key; or NULL */
 	bool resumed;		   /* its directory was there before, and stays if this fails */
 	char chain[SPEC_ID + 1];   /* of one that is resumed: a new one of the audit log */
 	int dir;		   /* as state_new() gave it */
@@ -121,6 +58,12 @@ struct start {
 	int client, keeper_client; /* both ends of the first client's connection */
 	struct proc keeper;
 };
+
+#define START_INIT(r)                                                                          \
+	{                                                                                      \
+		.root = (r), .dir = -EBADF, .log = -EBADF, .report = -EBADF, .client = -EBADF, \
+		.keeper_client = -EBADF, .keeper = PROC_INIT,                                  \
+	}
 
 static void start_done(struct start *s)
 {
@@ -148,6 +91,12 @@ static int write_spec(const struct start *s, const struct spec *spec, struct err
 		own.created = clock_wall();
 	text = spec_write(&own);
 	return text ? state_write(s->dir, "spec.json", text, strlen(text), e) : err_oom(e);
+}
+
+/* Of a spare, before there is anybody who reads it. */
+static int write_spare(const struct start *s, struct err *e)
+{
+	return s->spare ? state_write(s->dir, STATE_SPARE, s->spare, strlen(s->spare), e) : 0;
 }
 
 /* What the digest in the spec, the receipt and the audit log is of. */
@@ -202,15 +151,15 @@ static int pass_on(char texts[static ARRAY_SIZE(passed_on)][ENV_TEXT], const cha
 	return 0;
 }
 
-/* By the service manager, if we are told of one: not our child then, but with a pidfd all the same.
- */
-static int hand_over(struct start *s, int report, struct err *e)
+/* To the service manager, if we are told of one, or to the warden of a spare: not our child then,
+ * but with a pidfd all the same. */
+static int hand_over(struct start *s, const char *to, int report, struct err *e)
 {
 	const struct handover h = {
 		.dir = s->dir, .report = report, .log = s->log, .client = s->keeper_client
 	};
 
-	return handover_send(getenv("HUTCH_STARTER"), &h, &s->keeper.pidfd, e);
+	return handover_send(to, &h, &s->keeper.pidfd, e);
 }
 
 static int spawn(struct start *s, int report, struct err *e)
@@ -241,7 +190,8 @@ static int spawn(struct start *s, int report, struct err *e)
 			  &s->keeper, e);
 }
 
-static int start_keeper(struct start *s, struct err *e)
+/* `to`: the socket of whoever starts it; NULL: we do. */
+static int start_keeper(struct start *s, const char *starter, struct err *e)
 {
 	_cleanup_close_ int to = -EBADF;
 	int fds[2], r;
@@ -252,7 +202,7 @@ static int start_keeper(struct start *s, struct err *e)
 	to = fds[1];
 	if (fcntl(s->report, F_SETFL, O_NONBLOCK) < 0)
 		return err_errno(e, "cannot make a pipe");
-	r = getenv("HUTCH_STARTER") ? hand_over(s, to, e) : spawn(s, to, e);
+	r = starter ? hand_over(s, starter, to, e) : spawn(s, to, e);
 	/* Ours only until here: whoever reads waits for the last one who could write. */
 	s->keeper_client = fd_close(s->keeper_client);
 	return r;
@@ -319,7 +269,8 @@ static int judge(const struct start *s, int r, const struct buf *b, struct err *
 		r = str_escape(&shown, b->data, b->len);
 		return err_set(e, -EIO, "%s", r < 0 ? "the keeper failed" : buf_text(&shown));
 	}
-	if (faccessat(s->dir, "receipt.json", F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+	if (faccessat(s->dir, "receipt.json", F_OK, AT_SYMLINK_NOFOLLOW) == 0 ||
+	    (s->spare && state_phase(s->dir) == STATE_HELD))
 		return 0;
 	last_words(s, words, sizeof(words));
 	return err_set(e, -EIO, "the keeper ended before the sandbox was ready%s", words);
@@ -393,6 +344,8 @@ static int run(struct start *s, const struct spec *spec, bool client, struct err
 	if (r == 0)
 		r = write_policy(s, spec, e);
 	if (r == 0)
+		r = write_spare(s, e);
+	if (r == 0)
 		r = FAULT_ERR("start-spec", e);
 	if (r == 0)
 		r = open_log(s, e);
@@ -401,7 +354,7 @@ static int run(struct start *s, const struct spec *spec, bool client, struct err
 	if (r == 0)
 		r = FAULT_ERR("start-log", e);
 	if (r == 0)
-		r = start_keeper(s, e);
+		r = start_keeper(s, getenv("HUTCH_STARTER"), e);
 	FAULT_KILL("warden-spawned", s->keeper.pidfd);
 	if (r == 0)
 		r = FAULT_ERR("start-spawned", e);
@@ -422,39 +375,140 @@ static int reopen(const struct start *s, int *ret_dir, struct err *e)
 	return 0;
 }
 
+/* It goes on without us. */
+static void let_go(struct start *s)
+{
+	s->keeper.pidfd = fd_close(s->keeper.pidfd);
+	s->keeper = (struct proc)PROC_INIT;
+}
+
+/* ---- one that is ready ---- */
+
+/* A spare's spec, with what its owner says about it. */
+static int write_owner(const struct start *s, const struct spec *spec, struct err *e)
+{
+	_cleanup_spec_ struct spec own = { 0 };
+	_cleanup_free_ char *text = NULL;
+	int r = spec_read(s->dir, &own, e);
+
+	if (r < 0)
+		return r;
+	own.created = clock_wall();
+	own.api = spec->api;
+	own.deadline = spec->deadline;
+	own.on_timeout = spec->on_timeout;
+	own.once = spec->once;
+	own.remove = spec->remove;
+	text = spec_write(&own);
+	return text ? state_write(s->dir, "spec.json", text, strlen(text), e) : err_oom(e);
+}
+
+/* The caller has locked the pool. */
+static int take_one(struct start *s, int pool, const struct spec *spec, bool client, struct err *e)
+{
+	char path[64];
+	int r = write_owner(s, spec, e);
+
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d/%s", pool, s->id);
+	if (r == 0)
+		r = open_log(s, e);
+	if (r == 0 && client)
+		r = make_client(s, e);
+	if (r == 0)
+		r = start_keeper(s, path, e);
+	(void)unlinkat(pool, s->id, 0);
+	return r < 0 ? r : FAULT_ERR("start-taken", e);
+}
+
+/* From the pool of its key: 1. 0: there is none, and one is to be started. */
+static int take_spare(struct start *s, const struct spec *spec, bool client, const char *key,
+		      struct err *e)
+{
+	_cleanup_close_ int pool = -EBADF;
+	int r = -ENOENT;
+
+	if (spare_pool_open(s->root, key, false, &pool) < 0)
+		return 0;
+	if (RETRY_EINTR(flock(pool, LOCK_EX)) < 0)
+		return err_errno(e, "cannot lock the pool");
+	while (r < 0 && spares_next(s->root, pool, s->id, &s->dir)) {
+		*e = (struct err)ERR_INIT;
+		r = take_one(s, pool, spec, client, e);
+		if (r < 0)
+			start_done(s);
+	}
+	*e = (struct err)ERR_INIT;
+	pool = fd_close(pool);
+	spares_refill_later(key);
+	return r == 0;
+}
+
+/* Only a plan that anybody could have made is one that spares are made of. */
+static int start_from_pool(struct start *s, const struct spec *spec, bool client, struct err *e)
+{
+	_cleanup_close_ int pools = -EBADF;
+	char key[SPARE_KEY + 1];
+	int r;
+
+	if (spec->machine.kernel || spare_pool_open(s->root, NULL, false, &pools) < 0)
+		return 0;
+	r = spares_key(spec, key, e);
+	if (r == 0)
+		r = take_spare(s, spec, client, key, e);
+	if (r <= 0)
+		return r;
+	r = wait_ready(s, e);
+	return r < 0 ? r : 1;
+}
+
+static int start_new(struct start *s, const struct spec *spec, bool client, struct err *e)
+{
+	int r = state_new(s->root, s->id, &s->dir, e);
+
+	if (r == 0)
+		r = FAULT_ERR("start-new", e);
+	return r < 0 ? r : run(s, spec, client, e);
+}
+
+int sandbox_start_spare(const struct state_root *root, const struct spec *plan, const char *key,
+			struct err *e)
+{
+	_cleanup_(start_done) struct start s = START_INIT(root);
+	int r = programs_find(&s.programs, e);
+
+	if (r < 0)
+		return r;
+	s.spare = key;
+	r = start_new(&s, plan, false, e);
+	if (r < 0 && s.dir >= 0)
+		give_up(&s, r == -ETIME);
+	else if (r == 0)
+		let_go(&s);
+	return r;
+}
+
 int sandbox_start(const struct state_root *root, const struct spec *spec, struct sandbox *ret,
 		  int *ret_client, struct err *e)
 {
-	_cleanup_(start_done) struct start s = { .root = root,
-						 .dir = -EBADF,
-						 .log = -EBADF,
-						 .report = -EBADF,
-						 .client = -EBADF,
-						 .keeper_client = -EBADF,
-						 .keeper = PROC_INIT };
+	_cleanup_(start_done) struct start s = START_INIT(root);
 	struct err ignored = ERR_INIT;
-	int dir = -EBADF, r = find_programs(&s.programs, e);
+	int dir = -EBADF, r = programs_find(&s.programs, e);
 
 	if (r < 0)
 		return r;
 	/* What cannot be taken back is no reason not to start another one. */
 	(void)sandbox_reclaim(root, &ignored);
-	r = state_new(root, s.id, &s.dir, e);
-	if (r < 0)
-		return r;
-	r = FAULT_ERR("start-new", e);
+	r = start_from_pool(&s, spec, ret_client, e);
 	if (r == 0)
+		r = start_new(&s, spec, ret_client, e);
+	if (r >= 0)
 		r = reopen(&s, &dir, e);
-	if (r == 0)
-		r = run(&s, spec, ret_client, e);
 	if (r < 0) {
-		give_up(&s, r == -ETIME);
-		(void)fd_close(dir);
+		if (s.dir >= 0)
+			give_up(&s, r == -ETIME);
 		return r;
 	}
-	/* It goes on without us. */
-	s.keeper.pidfd = fd_close(s.keeper.pidfd);
-	s.keeper = (struct proc)PROC_INIT;
+	let_go(&s);
 	memcpy(ret->id, s.id, sizeof(ret->id));
 	ret->dir = dir;
 	if (ret_client)
@@ -476,10 +530,11 @@ static int forget_last_run(int dir, struct err *e)
 }
 
 /* The plan of its last run, to begin as its snapshot. */
-static int plan_again(int dir, struct spec *ret, char name[static SANDBOX_SNAPSHOT], struct err *e)
+static int plan_again(int dir, struct spec *ret, struct err *e)
 {
 	_cleanup_spec_ struct spec spec = { 0 };
-	int r = fd_read_line(dir, STATE_SUSPENDED, name, SANDBOX_SNAPSHOT);
+	char name[SANDBOX_SNAPSHOT];
+	int r = fd_read_line(dir, STATE_SUSPENDED, name, sizeof(name));
 
 	if (r < 0)
 		return err_set(e, r, "it is not suspended");
@@ -495,19 +550,14 @@ static int plan_again(int dir, struct spec *ret, char name[static SANDBOX_SNAPSH
 
 int sandbox_resume(const struct state_root *root, const struct sandbox *b, struct err *e)
 {
-	_cleanup_(start_done) struct start s = { .root = root,
-						 .resumed = true,
-						 .dir = -EBADF,
-						 .log = -EBADF,
-						 .report = -EBADF,
-						 .client = -EBADF,
-						 .keeper_client = -EBADF,
-						 .keeper = PROC_INIT };
+	_cleanup_(start_done) struct start s = START_INIT(root);
 	_cleanup_spec_ struct spec spec = { 0 };
 	struct err ignored = ERR_INIT;
-	char name[SANDBOX_SNAPSHOT];
-	int r = find_programs(&s.programs, e);
+	int r = programs_find(&s.programs, e);
 
+	/* Its last warden may have been killed before it had given back everything. */
+	(void)sandbox_reclaim(root, &ignored);
+	s.resumed = true;
 	memcpy(s.id, b->id, sizeof(s.id));
 	if (r == 0 && state_claim(b->dir, &s.dir) < 0)
 		r = err_set(e, -EBUSY, "somebody else resumes or ends sandbox %s", b->id);
@@ -515,7 +565,7 @@ int sandbox_resume(const struct state_root *root, const struct sandbox *b, struc
 	if (r == 0 && flock(s.dir, LOCK_SH) < 0)
 		r = err_errno(e, "cannot lock sandbox %s", b->id);
 	if (r == 0)
-		r = plan_again(s.dir, &spec, name, e);
+		r = plan_again(s.dir, &spec, e);
 	if (r == 0 && state_draw_id(s.chain) < 0)
 		r = err_set(e, -EIO, "no random numbers");
 	if (r == 0)
@@ -525,11 +575,10 @@ int sandbox_resume(const struct state_root *root, const struct sandbox *b, struc
 	r = run(&s, &spec, NULL, e);
 	if (r < 0) {
 		give_up(&s, r == -ETIME);
+		if (faccessat(s.dir, STATE_SUSPENDED, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+			return err_wrap(e, "sandbox %s", b->id);
 		return err_wrap(e, "sandbox %s stays suspended", b->id);
 	}
-	s.keeper.pidfd = fd_close(s.keeper.pidfd);
-	s.keeper = (struct proc)PROC_INIT;
-	if (unlinkat(s.dir, STATE_SUSPENDED, 0) == 0)
-		(void)snapshot_remove(name, &ignored);
+	let_go(&s);
 	return 0;
 }

@@ -258,13 +258,14 @@ int transfer_life(struct transfer *t, const struct transfer_life *life, uint64_t
 	return r;
 }
 
-int transfer_save(struct transfer *t, bool suspend, char ret[static TRANSFER_NAME], struct err *e)
+int transfer_save(struct transfer *t, enum wire_save what_for, char ret[static TRANSFER_NAME],
+		  struct err *e)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(64);
 	int r;
 
-	if (suspend)
-		fields_put_number(&b, TAG_WANT, WIRE_PAUSED);
+	if (what_for != WIRE_SAVE_KEEP)
+		fields_put_number(&b, TAG_WANT, what_for);
 	r = ask(t, WIRE_OP_SAVE, &b, e);
 	if (r == 0)
 		r = wait_closed(t, e);

@@ -67,9 +67,9 @@ struct transfer_life {
 int transfer_life(struct transfer *t, const struct transfer_life *life, uint64_t *ret_deadline,
 		  struct err *e);
 
-/* Asks for a snapshot: its name; with `suspend` the sandbox has become it. Else as transfer_open().
- */
-int transfer_save(struct transfer *t, bool suspend, char ret[static TRANSFER_NAME], struct err *e);
+/* Asks for a snapshot: its name. Else as transfer_open(). */
+int transfer_save(struct transfer *t, enum wire_save what_for, char ret[static TRANSFER_NAME],
+		  struct err *e);
 
 /* The enum wire_code that the operation was closed with, and the text that came with it. */
 static inline unsigned int transfer_code(const struct transfer *t)

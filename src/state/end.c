@@ -32,6 +32,16 @@ static const struct {
 	{ "cpu_us", offsetof(struct end, cpu_us) },
 };
 
+void end_add_met(struct end *end, const struct met *met)
+{
+	end->told =
+		met->oom_kills > 0 || met->pids_refused > 0 || met->disk_full || met->inodes_full;
+	end->oom_kills += met->oom_kills;
+	end->pids_refused += met->pids_refused;
+	end->disk_full |= met->disk_full;
+	end->inodes_full |= met->inodes_full;
+}
+
 static json_t *end_json(const struct end *end)
 {
 	_cleanup_json_ json_t *j =
@@ -39,6 +49,9 @@ static json_t *end_json(const struct end *end)
 			    { "reason", json_string(end_reason_names[end->reason]) },
 			    { "disk_full", json_boolean(end->disk_full) },
 			    { "inodes_full", json_boolean(end->inodes_full) });
+
+	if (j && end->told && json_put(j, "told", json_true()) < 0)
+		return NULL;
 
 	/* Counters come from the kernel: memory.max_usage of v1 may be "no limit", above what JSON
 	 * holds. */
@@ -78,11 +91,10 @@ static int read_reason(const json_t *j, enum end_reason *ret, struct err *e)
 static int read_all(const json_t *j, void *ret, struct err *e)
 {
 	struct end *end = ret;
-	static const char *const keys[] = {
-		"schema",	"reason",      "time",	      "oom_kills",
-		"pids_refused", "throttled",   "memory_peak", "cpu_us",
-		"disk_full",	"inodes_full", NULL
-	};
+	static const char *const keys[] = { "schema",	   "reason",	   "time",
+					    "oom_kills",   "pids_refused", "throttled",
+					    "memory_peak", "cpu_us",	   "disk_full",
+					    "inodes_full", "told",	   NULL };
 	const char *what = NULL;
 	int r = json_only_keys(j, keys, e);
 
@@ -97,7 +109,10 @@ static int read_all(const json_t *j, void *ret, struct err *e)
 				 (uint64_t *)((char *)end + numbers[i].at), e);
 	if (r == 0)
 		r = json_get_bool(j, "disk_full", &end->disk_full, e);
-	return r < 0 ? r : json_get_bool(j, "inodes_full", &end->inodes_full, e);
+	if (r == 0)
+		r = json_get_bool(j, "inodes_full", &end->inodes_full, e);
+	/* Only where it is so. */
+	return r < 0 || !json_object_get(j, "told") ? r : json_get_bool(j, "told", &end->told, e);
 }
 
 int end_read(int dir, struct end *ret, struct err *e)

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "json-util.h"
+#include "life.h"
 
 enum end_reason {
 	END_KILLED, /* hutch kill, SIGTERM */
@@ -32,7 +33,11 @@ struct end {
 	uint64_t throttled;    /* periods in which the CPU limit was met */
 	uint64_t memory_peak, cpu_us;
 	bool disk_full, inodes_full; /* at the end; what fits no more */
+	bool told; /* some of that is the word of the agent inside: see struct met */
 };
+
+/* Adds what the agent of a machine said. */
+void end_add_met(struct end *end, const struct met *met);
 
 int end_write(int dir, const struct end *end, struct err *e); /* atomically */
 int end_read(int dir, struct end *ret,

@@ -15,6 +15,19 @@ static const char schema[] = "hutch.life/1";
 static const char file[] = "life.json";
 static const char running[] = "running", paused[] = "paused";
 
+static bool met_anything(const struct met *m)
+{
+	return m->oom_kills > 0 || m->pids_refused > 0 || m->disk_full || m->inodes_full;
+}
+
+static json_t *met_json(const struct met *m)
+{
+	return JSON_OBJECT({ "oom_kills", json_number(m->oom_kills) },
+			   { "pids_refused", json_number(m->pids_refused) },
+			   { "disk_full", json_boolean(m->disk_full) },
+			   { "inodes_full", json_boolean(m->inodes_full) });
+}
+
 int life_write(int dir, const struct life *l, struct err *e)
 {
 	_cleanup_json_ json_t *j =
@@ -22,8 +35,11 @@ int life_write(int dir, const struct life *l, struct err *e)
 			    { "state", json_string(l->paused ? paused : running) },
 			    { "deadline_ms", json_number(l->deadline) },
 			    { "on_timeout", json_string(on_timeout_names[l->on_timeout]) });
-	_cleanup_free_ char *text = j ? json_write_canonical(j) : NULL;
+	_cleanup_free_ char *text = NULL;
 
+	if (j && met_anything(&l->met) && json_put(j, "met", met_json(&l->met)) < 0)
+		return err_oom(e);
+	text = j ? json_write_canonical(j) : NULL;
 	return text ? state_write(dir, file, text, strlen(text), e) : err_oom(e);
 }
 
@@ -48,10 +64,29 @@ static int read_on_timeout(const json_t *j, enum on_timeout *ret, struct err *e)
 	return r;
 }
 
+/* Not there where nothing was met. */
+static int read_met(const json_t *j, struct met *ret, struct err *e)
+{
+	static const char *const keys[] = { "oom_kills", "pids_refused", "disk_full", "inodes_full",
+					    NULL };
+	const json_t *met = json_object_get(j, "met");
+	int r = met ? json_only_keys(met, keys, e) : 0;
+
+	if (!met || r < 0)
+		return r;
+	r = json_get_u64(met, "oom_kills", INT64_MAX, &ret->oom_kills, e);
+	if (r == 0)
+		r = json_get_u64(met, "pids_refused", INT64_MAX, &ret->pids_refused, e);
+	if (r == 0)
+		r = json_get_bool(met, "disk_full", &ret->disk_full, e);
+	return r < 0 ? r : json_get_bool(met, "inodes_full", &ret->inodes_full, e);
+}
+
 static int read_all(const json_t *j, void *ret, struct err *e)
 {
 	struct life *l = ret;
-	static const char *const keys[] = { "schema", "state", "deadline_ms", "on_timeout", NULL };
+	static const char *const keys[] = { "schema",	  "state", "deadline_ms",
+					    "on_timeout", "met",   NULL };
 	const char *what = NULL;
 	int r = json_only_keys(j, keys, e);
 
@@ -63,7 +98,9 @@ static int read_all(const json_t *j, void *ret, struct err *e)
 		r = read_state(j, &l->paused, e);
 	if (r == 0)
 		r = json_get_u64(j, "deadline_ms", INT64_MAX, &l->deadline, e);
-	return r < 0 ? r : read_on_timeout(j, &l->on_timeout, e);
+	if (r == 0)
+		r = read_on_timeout(j, &l->on_timeout, e);
+	return r < 0 ? r : read_met(j, &l->met, e);
 }
 
 int life_read(int dir, struct life *ret, struct err *e)

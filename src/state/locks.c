@@ -13,13 +13,13 @@
 
 #include "life.h"
 #include "path.h"
-#include "state.h"
+#include "spare-pool.h"
 
 static const char lock_file[] = "lock";
 
 const char *const state_phase_names[] = {
-	[STATE_STARTING] = "starting", [STATE_RUNNING] = "running", [STATE_PAUSED] = "paused",
-	[STATE_ENDED] = "ended",       [STATE_DEAD] = "dead",
+	[STATE_STARTING] = "starting", [STATE_HELD] = "spare",	[STATE_RUNNING] = "running",
+	[STATE_PAUSED] = "paused",     [STATE_ENDED] = "ended", [STATE_DEAD] = "dead",
 };
 
 int state_lock(int dir, int *ret_fd, struct err *e)
@@ -122,7 +122,7 @@ static enum state_phase living_phase(int dir)
 	struct life life = { 0 };
 
 	if (!has_file(dir, "receipt.json"))
-		return STATE_STARTING;
+		return has_file(dir, STATE_SPARE) ? STATE_HELD : STATE_STARTING;
 	return life_read(dir, &life, &ignored) == 0 && life.paused ? STATE_PAUSED : STATE_RUNNING;
 }
 

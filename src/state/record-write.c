@@ -12,6 +12,7 @@
 
 #include "clock.h"
 #include "fault.h"
+#include "fd.h"
 #include "record-sum.h"
 #include "str.h"
 
@@ -96,6 +97,17 @@ void record_begin(struct record *r, struct record_head *head)
 		k = FAULT("record-page");
 	if (k < 0)
 		failed(r, k);
+}
+
+int record_list_put(int fd, const struct record_info *i)
+{
+	struct record_slot slot = i->slot;
+	char page[RECORD_BLOCKS] = { 0 };
+
+	slot.checksum = record_sum(&slot, offsetof(struct record_slot, checksum));
+	memcpy(page, &i->head, sizeof(i->head));
+	memcpy(page + RECORD_SLOTS, &slot, sizeof(slot));
+	return fd_write_all(fd, page, sizeof(page));
 }
 
 /* ---- blocks ---- */

@@ -106,6 +106,25 @@ int record_read(int fd, struct record_info *ret, struct err *e)
 	return r;
 }
 
+int record_list_next(int fd, struct record_info *ret, struct err *e)
+{
+	char page[RECORD_BLOCKS] = { 0 };
+	size_t got = 0;
+
+	while (got < sizeof(page)) {
+		ssize_t n = RETRY_EINTR(read(fd, page + got, sizeof(page) - got));
+
+		if (n < 0)
+			return err_errno(e, "cannot read the list of commands");
+		if (n == 0 && got > 0)
+			return damaged(e, "it is too short");
+		if (n == 0)
+			return 0;
+		got += (size_t)n;
+	}
+	return parse_header(page, ret, e) < 0 ? e->num : 1;
+}
+
 /* ---- blocks ---- */
 
 static uint64_t place(const struct record_slot *s, uint64_t block)

@@ -170,6 +170,17 @@ struct record_info {
 };
 
 /*
+ * ---- lists ----
+ *
+ * The pages of headers, one behind the other, of commands that run in a machine while it is saved:
+ * the keeper that continues it takes them over. Written and read from where the descriptor is.
+ */
+int record_list_put(int fd, const struct record_info *i);
+
+/* The next one: 1; 0 at the end; -EBADMSG and so on, as record_read(). */
+int record_list_next(int fd, struct record_info *ret, struct err *e);
+
+/*
  * What the header says; texts are terminated. -ENODATA: a spare that was not used yet. -EBADMSG:
  * not a record, or damaged; whoever wrote it may have been anybody.
  */

@@ -13,6 +13,7 @@
  *   sandboxes/ID/cmd-N         the record of a command: record.h
  *   sandboxes/ID/end.json      once it has ended: when, why, which limits it met
  *   sandboxes/ID/suspended     it is a snapshot of this name now: paused, and no warden lives
+ *   sandboxes/ID/spare         it is one, and nobody's yet: spare-pool.h
  *   sandboxes/ID/remove        it was to be removed (--rm), but its client may read the end first
  *   sandboxes/ID/unsealed      it has ended, but the audit log could not be written: a sweep does
  * it sandboxes/ID/log           what its processes said on stderr ids/N                      flock
@@ -109,6 +110,7 @@ int state_warden(int dir, int *ret_pidfd, pid_t *ret_pid);
 
 enum state_phase {
 	STATE_STARTING, /* somebody makes it, or is taking it back right now */
+	STATE_HELD,	/* a spare: it waits for somebody who wants it */
 	STATE_RUNNING,	/* warden alive and receipt.json there */
 	STATE_PAUSED,	/* the same, and life.json says so; or it is suspended */
 	STATE_ENDED,	/* end.json there, nobody alive */

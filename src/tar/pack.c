@@ -161,6 +161,8 @@ static int pack_file(struct pack *p, int dirfd, const char *path)
 		return unreadable(p);
 	if (!S_ISREG(st.st_mode)) /* it was one a moment ago */
 		return special(p);
+	if (p->blank && str_eq(p->name, p->blank))
+		st.st_size = 0;
 	r = header(p, &st, TAR_FILE, NULL);
 	return r <= 0 ? r : contents(p, fd, (uint64_t)st.st_size);
 }

@@ -30,6 +30,7 @@ struct pack {
 		   */
 	void (*tick)(struct pack *p); /* now and then; may be NULL */
 	bool owners;
+	const char *blank; /* the name of a file that is packed as empty; or NULL */
 	uint64_t entries, bytes;
 	uint64_t special;	 /* sockets, FIFOs, devices */
 	uint64_t setids;	 /* entries that lost such bits */

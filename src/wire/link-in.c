@@ -124,7 +124,7 @@ static int on_wake(struct link *l, const struct frame *f, struct err *e)
 	struct fields fields;
 	int r;
 
-	if (l->role != LINK_GUEST || l->sleep != ASLEEP)
+	if (l->role != LINK_GUEST || l->client)
 		return bad(e, f, "not in this state");
 	if (parse(MESSAGE_WAKE, f, &fields, e) < 0)
 		return e->num;

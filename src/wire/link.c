@@ -311,7 +311,7 @@ int link_wake(struct link *l, const struct buf *fields)
 {
 	int r;
 
-	assert(l->role == LINK_KEEPER && l->sleep == ASLEEP);
+	assert(l->role == LINK_KEEPER && l->got_hello && l->sleep != FALLING);
 	l->sleep = AWAKE; /* WAKE goes before what was held */
 	r = put_fields(l, WIRE_WAKE, 0, 0, fields, WIRE_PAYLOAD_MAX);
 	return r < 0 ? r : link_release(l);

@@ -46,7 +46,7 @@ struct link_ops {
 	void (*sleep)(struct link *l, void *arg);
 	/* The keeper's: nothing of the guest's is on its way any more. */
 	void (*asleep)(struct link *l, void *arg);
-	/* The guest's: nothing has happened but that time went by. */
+	/* The guest's: nothing has happened but that time went by. It may have been awake. */
 	void (*wake)(struct link *l, const struct fields *f, void *arg);
 	/* The guest's: the keeper is another one, and every channel is gone. Then comes hello. */
 	void (*reset)(struct link *l, void *arg);
@@ -100,7 +100,8 @@ int link_ping(struct link *l, uint64_t token);
 
 /*
  * The keeper's: the guest is to fall asleep. From here to link_wake(), which may be called after
- * the asleep callback, what is sent waits in the link and counts as output: see link_ready().
+ * the asleep callback, what is sent waits in the link and counts as output: see link_ready(). One
+ * that is awake can be woken too: that tells it a seed and the time.
  */
 int link_sleep(struct link *l);
 int link_wake(struct link *l, const struct buf *fields);

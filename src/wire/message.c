@@ -86,6 +86,7 @@ static const struct {
 	[TAG_PIDS] = { FIELD_NUMBER, INT32_MAX, 1 },
 	[TAG_HOST] = { FIELD_TEXT, 255 },
 	[TAG_EGRESS] = { FIELD_FLAG, 0 },
+	[TAG_LIMIT] = { FIELD_NUMBER, WIRE_LIMIT_INODES, WIRE_LIMIT_MEMORY },
 };
 
 #define BIT(tag) (UINT64_C(1) << (tag))
@@ -135,6 +136,7 @@ static const struct {
 	[MESSAGE_ADOPT] = { BIT(TAG_PID), 0, 0 },
 	[MESSAGE_SAVE] = { 0, BIT(TAG_NAME) | BIT(TAG_WANT), 0 },
 	[MESSAGE_SAVED] = { BIT(TAG_NAME), 0, 0 },
+	[MESSAGE_LIMIT] = { BIT(TAG_SIZE) | BIT(TAG_LIMIT), 0, 0 },
 	[MESSAGE_WAKE] = { 0, BIT(TAG_SEED) | BIT(TAG_TIME), 0 },
 };
 /* clang-format on */
@@ -490,6 +492,7 @@ int message_of_msg(uint8_t kind, bool from_keeper, enum wire_message *ret)
 		[WIRE_MSG_EXIT] = MESSAGE_EXIT + 1,
 		[WIRE_MSG_ENTRY] = MESSAGE_ENTRY + 1,
 		[WIRE_MSG_EVENT] = MESSAGE_EVENT + 1,
+		[WIRE_MSG_LIMIT] = MESSAGE_LIMIT + 1,
 	};
 
 	return pick(from_keeper ? keeper : guest, WIRE_MSG_MAX, kind, ret);

@@ -73,6 +73,7 @@ enum wire_tag {
 	TAG_PIDS,	/* processes of users, at most */
 	TAG_HOST,	/* a name or an address to connect to */
 	TAG_EGRESS,	/* there is a way out */
+	TAG_LIMIT,	/* enum wire_limit */
 	TAG_MAX,	/* numbers between that nobody uses belong to no message */
 };
 
@@ -112,6 +113,7 @@ enum wire_message {
 	MESSAGE_SAVE,	 /* a snapshot is wanted */
 	MESSAGE_SAVED,	 /* its ACCEPT */
 	MESSAGE_WAKE,
+	MESSAGE_LIMIT,
 	MESSAGE_MAX,
 };
 

@@ -69,6 +69,7 @@ enum wire_msg {
 	WIRE_MSG_EXIT,
 	WIRE_MSG_ENTRY,
 	WIRE_MSG_EVENT,
+	WIRE_MSG_LIMIT,
 	WIRE_MSG_MAX,
 };
 
@@ -105,10 +106,25 @@ enum wire_want {
 	WIRE_RUNNING,
 };
 
+/* What a snapshot is for: `want` of save. */
+enum wire_save {
+	WIRE_SAVE_KEEP,
+	WIRE_SAVE_SUSPEND = WIRE_PAUSED, /* the sandbox ends, and is continued from it */
+	WIRE_SAVE_FORK = WIRE_RUNNING,	 /* copies start at once; not kept after them */
+};
+
 /* What its deadline does: `on_timeout`. */
 enum wire_on_timeout {
 	WIRE_TIMEOUT_ENDS = 1,
 	WIRE_TIMEOUT_PAUSES,
+};
+
+/* What a guest with a kernel of its own has met: `limit`. */
+enum wire_limit {
+	WIRE_LIMIT_MEMORY = 1, /* processes were killed */
+	WIRE_LIMIT_PIDS,       /* forks were refused */
+	WIRE_LIMIT_DISK,       /* is full */
+	WIRE_LIMIT_INODES,
 };
 
 enum wire_event {

@@ -14,7 +14,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from sandbox import PATIENCE, SandboxCase, eventually, hutch
+from sandbox import LONG, SandboxCase, eventually, hutch
 
 DOMAIN = "hutch.test"
 JSON = "application/json"
@@ -109,7 +109,7 @@ class Daemon:
 
     def stop(self):
         self.process.terminate()
-        if self.process.wait(PATIENCE) != 0:
+        if self.process.wait(LONG) != 0:
             raise AssertionError(f"hutchd ended with {self.process.returncode}: {self.log()}")
 
     def log(self):
@@ -126,7 +126,7 @@ class Daemon:
         Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
 
     # ---- bytes ----
-    def connect(self, unix=False, timeout=PATIENCE):
+    def connect(self, unix=False, timeout=LONG):
         if not unix:
             return socket.create_connection(("127.0.0.1", self.port), timeout=timeout)
         s = socket.socket(socket.AF_UNIX)
@@ -154,7 +154,7 @@ class Daemon:
 
     def ask(self, method, target, body=None, key=None, **fields):
         """(status, contents) of a request in the usual way, over a connection of its own."""
-        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=LONG)
         named = {name.replace("_", "-"): value for name, value in fields.items()}
         if key:
             named["X-API-Key"] = self.keys.get(key, key)

@@ -490,16 +490,20 @@ static void groups(void)
 					      "/sys/fs/cgroup/pids/cgroup.procs",
 					      "/sys/fs/cgroup/memory/memory.limit_in_bytes",
 					      "/sys/fs/cgroup/unified/cgroup.procs" };
-	char line[512];
+	char line[512], other[512] = "its own";
 	FILE *f = fopen("/proc/self/cgroup", "re");
-	int outside = 0;
 
 	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
 		tell(26, places[i], in_child(open_only, (long)places[i], O_RDONLY));
 	tell(26, "list /sys/fs/cgroup", in_child(list_it, (long)"/sys/fs/cgroup", 0));
-	while (f && fgets(line, sizeof(line), f))
-		outside += strcmp(strrchr(line, ':') + 1, "/\n") != 0;
-	(void)printf("26 paths of groups: %s\n", !f ? "none" : outside ? "the host's" : "its own");
+	while (f && fgets(line, sizeof(line), f)) {
+		const char *path = strrchr(line, ':') + 1;
+
+		if (strcmp(path, "/\n") != 0)
+			(void)snprintf(other, sizeof(other), "%.*s", (int)strcspn(path, "\n"),
+				       path);
+	}
+	(void)printf("26 paths of groups: %s\n", f ? other : "none");
 	if (f)
 		(void)fclose(f);
 }

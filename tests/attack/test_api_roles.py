@@ -10,7 +10,7 @@ import struct
 import subprocess
 
 from api import JSON, ApiCase
-from sandbox import create, hutch
+from sandbox import MACHINE, create, hutch
 
 # nobody, a wrong key, a key for metrics, a user's key that is another's, the owner's key, an administrator's, the Unix socket of the
 # daemon's own user; the sandbox's token, the token of another sandbox, a signed URL for one file.
@@ -192,18 +192,30 @@ class TestRoles(ApiCase):
                 self.daemon.ask("POST", f"/sandboxes/{self.box.id}/connect", {"timeout": 600}, "user")
         return got
 
+    def forget_copies(self, before):
+        """Of a machine: those that were made of it, and what was saved."""
+        for sandbox in set(self.ps("-a")) - before:
+            self.ended(hutch("rm", "-f", sandbox), 0)
+        for row in self.json("snapshot", "ls", "--json"):
+            if row["kind"] == "saved":
+                self.ended(hutch("snapshot", "rm", row["id"]), 0)
+
     def test_every_route_is_in_the_table(self):
         self.assertEqual(sorted(route for route, _ in routes()), sorted(route for route, _ in rows()))
 
     def test_every_route_by_everybody(self):
         self.box = self.daemon.make()  # what is left of all this goes with it
         self.addCleanup(hutch, "rm", "-f", self.box.id)
+        self.addCleanup(self.forget_copies, set(self.ps("-a")))
         self.inside("echo x > /tmp/f")
         seen = [(route, self.statuses(route)) for route, _ in routes()]
         table = dict(rows())
         if not has_freezer():
             pause = ("control", "POST", "/sandboxes/{}/pause")
             table[pause] = [501 if status == 204 else status for status in table[pause]]
+        for what in ("snapshots", "fork") if MACHINE else ():  # a container cannot be copied
+            route = ("control", "POST", f"/sandboxes/{{}}/{what}")
+            table[route] = [201 if status == 400 else status for status in table[route]]
         for route, got in seen:
             with self.subTest(" ".join(route)):
                 self.assertEqual(dict(zip(ROLES, got)), dict(zip(ROLES, table.get(route, []))))

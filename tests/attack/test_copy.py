@@ -17,7 +17,7 @@ import threading
 from pathlib import Path
 
 import wire
-from sandbox import PATIENCE, RUN, SharedCase, hutch, start
+from sandbox import LONG, RUN, SharedCase, hutch, start
 
 # Newer versions have to be told.
 TRUSTING = {"filter": "fully_trusted"} if hasattr(tarfile, "fully_trusted_filter") else {}
@@ -213,7 +213,7 @@ class CopyAttack(FakeCase):
             results = {hutch("cp", "-", f"{self.sandbox}:/tmp/s/in", input=data).returncode for _ in range(20)}
         finally:
             swap.terminate()
-            swap.wait(PATIENCE)
+            swap.wait(LONG)
         self.assertEqual(self.sh(self.sandbox, "ls -A /tmp/s/out"), "")
         self.assertTrue(results <= {0, 1, 125}, results)
         self.sh(self.sandbox, "rm -r /tmp/s")
@@ -244,7 +244,7 @@ class CopyAttack(FakeCase):
             self.assertEqual(status["NoNewPrivs"], "1")
         finally:
             p.terminate()
-            p.wait(PATIENCE)
+            p.wait(LONG)
         self.assertEqual(os.listdir(self.dir / "in"), [])
         self.sh(self.sandbox, "rm /tmp/sparse")
 

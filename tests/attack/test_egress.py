@@ -12,7 +12,7 @@ import time
 import unittest
 
 from boxes import WORLD, EgressCase, log, run
-from sandbox import as_root, eventually, hutch
+from sandbox import PATIENCE, as_root, eventually, hutch
 
 PROBE = pathlib.Path(__file__).with_name("egress_probe.py").read_text()
 SOON = 5  # what must be refused at once, on a machine that does much else
@@ -466,8 +466,8 @@ class Requests(Probing):
         box = self.box(["other.hutch.test"])
         for env in ("NO_PROXY=*", "https_proxy=", "ALL_PROXY=socks5h://127.0.0.1:3128", "https_proxy=http://93.184.217.66:80"):
             r = run(box, "env", env, "curl", "-sS", "-m", "20", f"https://{WEB}/")
-            self.assertNotEqual(r.code, 0, env)
-            self.assertLess(r.took, SOON)
+            self.assertNotIn(r.code, (0, 28), env)  # 28: curl itself gave up
+            self.assertLess(r.took, SOON * PATIENCE)
 
 
 class Streams(Probing):
@@ -501,7 +501,7 @@ class Streams(Probing):
         start = time.monotonic()
         self.ended(hutch("egress", "deny", box, "tcp.hutch.test"), 0)
         held.join()
-        self.assertLess(time.monotonic() - start, SOON)
+        self.assertLess(time.monotonic() - start, SOON * PATIENCE)
         self.assertIn(result[0].out.strip(), ("b''", "ConnectionResetError"))
         self.assertEqual(run(box, "curl", "-sS", f"https://{WEB}/").code, 0, "others go on")
 

@@ -196,7 +196,7 @@ class Machine(unittest.TestCase):
         return fd
 
     def start(self, *args, memory=None, disk=None):
-        """QEMU, up to its greeting; the other end of its monitor."""
+        """QEMU, up to its first answer, which comes when the machine is made (the greeting does not wait for that); what it said."""
         ours, theirs = socket.socketpair()
         self.stack.enter_context(ours)
         ours.settimeout(DEADLINE)
@@ -208,7 +208,14 @@ class Machine(unittest.TestCase):
                     state=self.open(self.state, os.O_RDONLY), disk=self.open(disk or self.disk, os.O_RDWR))
         theirs.close()
         self.stack.callback(jail.end)
-        return jail, ours.recv(4096) if jail.pid else jail.process.stderr.read()
+        if not jail.pid:
+            return jail, jail.process.stderr.read()
+        said = ours.recv(4096)
+        if said:
+            ours.sendall(b'{"execute":"qmp_capabilities"}\n')
+        while said and b'{"return": {}}' not in said and (more := ours.recv(4096)):
+            said += more
+        return jail, said
 
     def test_every_row(self):
         jail, greeting = self.start()

@@ -15,7 +15,7 @@ import sys
 import time
 
 import wire
-from sandbox import ROOT, RUN, SharedCase, as_root, eventually, hutch
+from sandbox import PATIENCE, ROOT, RUN, SharedCase, as_root, eventually, hutch
 from test_raider import cpu, keeper_of, peak
 
 HELLO = wire.HEADER.pack(12, 0, wire.HELLO, 0, 0) + wire.encode(version=wire.VERSION)
@@ -100,7 +100,7 @@ class Socket(SharedCase):
 
     def still_well(self):
         """And so is a new one, by the same keeper."""
-        eventually(lambda: hutch("exec", self.sandbox, "--", "echo", "well").stdout == b"well\n", "an answer", 20)
+        eventually(lambda: hutch("exec", self.sandbox, "--", "echo", "well").stdout == b"well\n", "an answer", 20 * PATIENCE)
         self.assertEqual(keeper_of(self.sandbox), self.keeper)
         self.assertLess(peak(self.keeper), MEMORY)
         self.end_commands()
@@ -193,7 +193,7 @@ class Socket(SharedCase):
                 s.sendall(frame(wire.OPEN, 2 * i, wire.OPS.index("stat"), ask))
         except OSError:  # closed, or nothing is taken while nothing is read: either will do
             pass
-        eventually(lambda: self.good.open("exec", argv=["true"], env=[]).wait_closed() == wire.DONE, "room for another", 20)
+        eventually(lambda: self.good.open("exec", argv=["true"], env=[]).wait_closed() == wire.DONE, "room for another", 20 * PATIENCE)
         self.well()
 
     def test_readers_that_do_not_read(self):

@@ -173,6 +173,8 @@ static uint32_t await(int type, int other)
 		if (n > sizeof(payload))
 			_exit(3);
 		get(payload, n);
+		if (h[8] == PING)
+			frame(0, PONG, 0, payload, n);
 	} while (h[8] != type && h[8] != other);
 	if (h[8] == OPEN)
 		note_word(payload, n);

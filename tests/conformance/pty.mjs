@@ -44,7 +44,9 @@ export async function pty() {
 
   await test('Ctrl-C reaches the foreground process', async () => {
     const terminal = await open()
-    await type(terminal.pid, 'sleep 100\n')
+    // Once it has printed something it runs: before that, the key takes away what was typed.
+    await type(terminal.pid, 'echo up-$((1+1)); sleep 100\n')
+    await until(() => terminal.output.includes('up-2'))
     await sleep(600)
     await sandbox.pty.sendInput(terminal.pid, CTRL_C)
     await type(terminal.pid, 'echo back-$((40+2))\n')

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Snapshots, and forks, which are made of them.
 import assert from 'node:assert/strict'
-import { Sandbox, collect, create, keep, kill, skipTest, test, unique, withSandbox } from './harness.mjs'
+import { Sandbox, collect, create, keep, kill, skipTest, test, unique, until, withSandbox } from './harness.mjs'
 
 export async function snapshot() {
   const sandbox = await create()
@@ -51,6 +51,7 @@ export async function snapshot() {
         skipTest('old SDK')
       }
       await original.files.write('/tmp/forked', 'f')
+      const job = await original.commands.run('while [ ! -e /tmp/go ]; do sleep 0.2; done; echo over; exit 7', { background: true })
       const forks = await original.fork({ count: 2 })
       assert.equal(forks.length, 2)
       for (const fork of forks) {
@@ -58,6 +59,13 @@ export async function snapshot() {
         keep(fork)
         assert.equal(await fork.isRunning(), true)
         assert.equal(await fork.files.read('/tmp/forked'), 'f')
+        // What ran goes on, and is a command of the fork.
+        await until(async () => (await fork.commands.list()).some((one) => one.pid === job.pid))
+        const same = await fork.commands.connect(job.pid)
+        await fork.files.write('/tmp/go', '')
+        const result = await same.wait().catch((error) => error)
+        assert.equal(result.exitCode, 7)
+        assert.equal(result.stdout, 'over\n')
         await kill(fork)
       }
     })

@@ -59,6 +59,19 @@ static void read_all(int fd, uint64_t from)
 	(void)record_dropped(fd, &info, &dropped, &e);
 }
 
+/* The same bytes as a list of headers. */
+static void read_list(int fd)
+{
+	struct record_info info;
+	struct err e = ERR_INIT;
+	int r;
+
+	assert(lseek(fd, 0, SEEK_SET) == 0);
+	while ((r = record_list_next(fd, &info, &e)) == 1)
+		assert(strlen(info.head.cwd) < sizeof(info.head.cwd));
+	assert(r == 0 || e.msg[0]);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	_cleanup_close_ int fd = memfd_create("record", MFD_CLOEXEC);
@@ -76,5 +89,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	assert(pwrite(fd, copy, RECORD_BLOCKS, 0) == RECORD_BLOCKS);
 	read_all(fd, 0);
 	read_all(fd, (uint64_t)data[0] * 64);
+	read_list(fd);
 	return 0;
 }

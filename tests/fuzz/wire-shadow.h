@@ -34,7 +34,7 @@ struct world {
 	uint32_t seed;
 	bool asked; /* the keeper's end may be asked for something */
 	bool ended; /* the link is dead */
-	bool sleeping, heard_asleep;
+	bool sleeping, said_asleep, heard_asleep;
 	bool silent; /* it has said that it will be */
 	bool again;  /* the keeper is not the first one */
 };
@@ -226,7 +226,8 @@ static void on_sleep(struct link *l, void *arg)
 
 	assert(!w->ended && w->role == LINK_GUEST && !w->sleeping);
 	w->sleeping = true;
-	if (world_draw(w, 4) != 0)
+	w->said_asleep = world_draw(w, 4) != 0;
+	if (w->said_asleep)
 		(void)link_asleep(l);
 }
 
@@ -242,7 +243,7 @@ static void on_wake(struct link *l, const struct fields *f, void *arg)
 {
 	struct world *w = arg;
 
-	assert(!w->ended && w->role == LINK_GUEST && w->sleeping);
+	assert(!w->ended && w->role == LINK_GUEST && (!w->sleeping || w->said_asleep));
 	w->sleeping = w->silent = false;
 }
 
@@ -250,7 +251,8 @@ static void on_reset(struct link *l, void *arg)
 {
 	struct world *w = arg;
 
-	assert(!w->ended && w->role == LINK_GUEST && w->sleeping && link_channels(l) == 0);
+	assert(!w->ended && w->role == LINK_GUEST && w->sleeping && w->said_asleep &&
+	       link_channels(l) == 0);
 	shadows_free(w);
 	w->last_heard = 0;
 	w->sleeping = w->silent = false;

@@ -13,7 +13,7 @@ import struct
 import subprocess
 from pathlib import Path
 
-from sandbox import PATIENCE, SandboxCase, eventually, hutch
+from sandbox import LONG, PATIENCE, SandboxCase, eventually, hutch
 
 STREAM = "application/connect+json"
 JSON = "application/json"
@@ -22,12 +22,13 @@ JSON = "application/json"
 class Server:
     """hutchd with these options, which can be killed and started again at the same place."""
 
-    def __init__(self, *options):
+    def __init__(self, *options, role="user", env=None):
         self.options = options
+        self.env = {**os.environ, **(env or {})}
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             self.port = s.getsockname()[1]
-        made = hutch("key", "create", "--name", f"test-{self.port}")
+        made = hutch("key", "create", "--role", role, "--name", f"test-{self.port}")
         if made.returncode != 0:
             raise AssertionError(made.stderr.decode())
         self.key = made.stdout.decode().strip()
@@ -35,7 +36,7 @@ class Server:
 
     def start(self):
         self.process = subprocess.Popen([os.environ["HUTCHD"], "--listen", f"127.0.0.1:{self.port}", *self.options],
-                                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                                        env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         eventually(self.answers, "an answer of hutchd")
 
     def answers(self):
@@ -49,11 +50,11 @@ class Server:
 
     def stop(self):
         self.process.terminate()
-        if self.process.wait(PATIENCE) != 0:
+        if self.process.wait(LONG) != 0:
             raise AssertionError(f"hutchd ended with {self.process.returncode}")
 
     def connection(self):
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=LONG)
 
     def api(self, method, path, body=None):
         with contextlib.closing(self.connection()) as c:
@@ -112,7 +113,7 @@ class BoxCase(SandboxCase):
 
     @classmethod
     def make(cls):
-        status, made = cls.server.api("POST", "/sandboxes", {"templateID": "base", "timeout": 600, "envVars": {"A": "b=c"}})
+        status, made = cls.server.api("POST", "/sandboxes", {"templateID": "base", "timeout": 600 * PATIENCE, "envVars": {"A": "b=c"}})
         if status != 201:
             raise AssertionError(made)
         cls.addClassCleanup(hutch, "rm", "-f", made["sandboxID"])
@@ -123,9 +124,9 @@ class BoxCase(SandboxCase):
         name, token = box or (self.box, self.token)
         return {"E2b-Sandbox-Id": name, "E2b-Sandbox-Port": "49983", "X-Access-Token": token, **named}
 
-    def inside(self, script, user="user"):
+    def inside(self, script, user="user", timeout=LONG):
         """A shell in the sandbox; what it prints."""
-        r = hutch("exec", "--user", user, self.box, "--", "sh", "-c", script)
+        r = hutch("exec", "--user", user, self.box, "--", "sh", "-c", script, timeout=timeout)
         self.assertEqual(r.returncode, 0, r.stderr.decode(errors="replace"))
         return r.stdout
 

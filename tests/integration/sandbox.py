@@ -26,8 +26,10 @@ ID = re.compile(r"[a-z][a-z0-9]{15}")
 MACHINE = os.environ.get("HUTCH_LEVEL") == "microvm"
 # What the host sees of the inside: the sandbox's first process, or the emulator around all of them.
 BOX = "qemu-system-x86" if MACHINE else "hutch-guest"
+# How much longer than a container a machine may take, whose CPU may be emulated: every limit in seconds is times this.
+PATIENCE = 5 if MACHINE else 1
 # Far above what anything takes, for machines that do much else.
-PATIENCE = 180 if MACHINE else 60
+LONG = 60 * PATIENCE
 IDS_FIRST = 0x70010000  # of sandboxes of root
 IDS = 65536
 ENGINES = ("crun", "qemu-system-x86")
@@ -43,7 +45,7 @@ def as_user(thing):
     return None if ROOT else thing
 
 
-def hutch(*args, timeout=PATIENCE, env=None, **more):
+def hutch(*args, timeout=LONG, env=None, **more):
     """Runs hutch to its end; `input` goes to its stdin, which is empty otherwise."""
     if "input" not in more:
         more.setdefault("stdin", subprocess.DEVNULL)
@@ -57,6 +59,26 @@ def start(*args, **more):
     more.setdefault("stdout", subprocess.DEVNULL)
     more.setdefault("stderr", subprocess.DEVNULL)
     return subprocess.Popen([os.environ["HUTCH"], *args], **more)
+
+
+NOW = "import sys, time\nfor line in sys.stdin: print(time.time(), flush=True)"
+
+
+def clock_of(sandbox):
+    """
+    How far its clock is off, at least, in seconds. A command is asked for it, which runs already: the start of one takes so long that a clock
+    that is a second slow would still be between two readings of ours. The quickest of some answers counts.
+    """
+    times = []
+    with start("exec", "-i", sandbox, "--", "python3", "-uc", NOW, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as p:
+        for _ in range(5):
+            before = time.time()
+            p.stdin.write("\n")
+            p.stdin.flush()
+            inside, after = float(p.stdout.readline()), time.time()
+            times.append((after - before, max(before - inside, inside - after, 0)))
+        p.stdin.close()
+    return min(times)[1]
 
 
 # ---- processes ----
@@ -120,11 +142,24 @@ def below(p, mine):
     return False
 
 
+def tag():
+    """What ends the names of control groups of sandboxes in our run directory: its number."""
+    st = os.stat(RUN / "sandboxes") if (RUN / "sandboxes").is_dir() else None
+    return f"-d{st.st_dev:x}i{st.st_ino:x}" if st else None
+
+
+def grouped(p, end):
+    """Whether it is in a control group of ours. Nobody's child any more, it still is."""
+    with contextlib.suppress(OSError):
+        return bool(end) and any(line.endswith(end) or f"{end}/" in line for line in Path(f"/proc/{p.pid}/cgroup").read_text().splitlines())
+    return False
+
+
 def our_processes():
     """Root sees which file a process runs. A user sees only whose it is, and has ids of their own."""
-    mine, inside = programs(), None if ROOT else subordinate()
+    mine, inside, end = programs(), None if ROOT else subordinate(), tag()
     for p in processes():
-        if p.exe in mine or p.comm in ENGINES and (below(p, mine) if ROOT else os.getuid() in p.uids):
+        if p.exe in mine or p.comm in ENGINES and (below(p, mine) or grouped(p, end) if ROOT else os.getuid() in p.uids):
             yield p
         elif not ROOT and (p.comm in COMMS and os.getuid() in p.uids or any(u in inside for u in p.uids)):
             yield p
@@ -173,15 +208,13 @@ def held(path):
 
 
 def groups():
-    """Control groups of sandboxes in our run directory, whose number is in their names; others are somebody else's."""
-    top = Path("/sys/fs/cgroup")
-    st = os.stat(RUN / "sandboxes") if (RUN / "sandboxes").is_dir() else None
-    tag = f"-d{st.st_dev:x}i{st.st_ino:x}" if st else None
+    """Control groups of sandboxes in our run directory; others are somebody else's."""
+    top, end = Path("/sys/fs/cgroup"), tag()
     own = [top / line.split(":", 2)[2].lstrip("/") for line in Path("/proc/self/cgroup").read_text().splitlines()]
     for above in {top, *top.glob("*/"), *own}:
         with contextlib.suppress(OSError):
             for group in (above / "hutch").iterdir():
-                if tag and group.is_dir() and group.name.endswith(tag):
+                if end and group.is_dir() and group.name.endswith(end):
                     yield group
 
 
@@ -203,7 +236,7 @@ def ledger():
     return lines
 
 
-def eventually(test, what, timeout=PATIENCE):
+def eventually(test, what, timeout=LONG):
     """Waits until `test` gives something, and gives it back."""
     end = time.monotonic() + timeout
     while not (value := test()):
@@ -213,7 +246,7 @@ def eventually(test, what, timeout=PATIENCE):
     return value
 
 
-def settle(before, timeout=PATIENCE):
+def settle(before, timeout=LONG):
     """What is on this machine and was not before; {} if it goes within the time."""
     end = time.monotonic() + timeout
     while True:

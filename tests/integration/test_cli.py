@@ -69,6 +69,10 @@ COMMANDS = {
     "snapshot ls": [],
     "snapshot rm": ["x"],
     "fork": ["x"],
+    "pool": None,
+    "pool fill": [],
+    "pool ls": [],
+    "pool drain": [],
     "mcp": [],
     "doctor": [],
     "completion": ["bash"],
@@ -79,7 +83,7 @@ COMMANDS = {
 # neighbours run them.
 SANDBOX = ("run", "create", "exec", "shell", "attach", "logs", "wait", "signal", "cp", "commit", "watch", "ps", "inspect", "receipt", "pause", "suspend", "resume", "ttl",
            "kill", "rm", "gc", "fork", "mcp")
-LEAVES = [c for c, args in COMMANDS.items() if args is not None and not c.startswith(("image ", "snapshot ", "egress ", "audit ", "key ")) and c not in SANDBOX]
+LEAVES = [c for c, args in COMMANDS.items() if args is not None and not c.startswith(("image ", "snapshot ", "pool ", "egress ", "audit ", "key ")) and c not in SANDBOX]
 WITH_JSON = [c for c in LEAVES if c not in ("completion", "help")]
 ORDINARY_USER = 65534
 
@@ -111,7 +115,7 @@ class Help(Case):
     def test_every_command_is_known_here(self):
         """A command that is added to the program is added to these tests."""
         found = set()
-        for path in ("", "config", "image", "snapshot", "egress", "key", "audit"):
+        for path in ("", "config", "image", "snapshot", "pool", "egress", "key", "audit"):
             text = self.run_ok(*path.split(), "--help")
             listed = text.split("\nCommands:\n")[1].split("\n\n")[0]
             for line in listed.splitlines():
@@ -655,7 +659,7 @@ class Doctor(Case):
         file.write_text("accel: tcg\nacel: kvm\n")
         check, level = self.accel()
         self.assertEqual((check["state"], level), ("fail", "unavailable"))
-        self.assertEqual(check["detail"], f"{file}:2:1: error: acel: unknown key; expected one of: accel, accel_timeout; did you mean 'accel'?")
+        self.assertEqual(check["detail"], f"{file}:2:1: error: acel: unknown key; expected one of: accel, accel_timeout, snapshot_space; did you mean 'accel'?")
         check, _ = self.accel(HUTCH_ACCEL="tcg")
         self.assertEqual(check["detail"], "TCG is configured")
         check, level = self.accel(HUTCH_ACCEL="fast")

@@ -225,7 +225,7 @@ ILLEGAL = {
     "oversize open": [frame(wire.OPEN, 2, 1, length=1048577)],
     "unknown type": [frame(14)],
     "asleep": [frame(wire.ASLEEP)],
-    "woken": [frame(wire.WAKE)],
+    "woken before it sleeps": [frame(wire.SLEEP) + frame(wire.WAKE)],
     "to sleep twice": [frame(wire.SLEEP), frame(wire.SLEEP)],
     "type 0": [frame(0)],
     "zero bytes": [frame(wire.PING, 0, 0, TOKEN, zero=1)],
@@ -252,6 +252,7 @@ ILLEGAL = {
 ILLEGAL_FIRST = {
     "ping": frame(wire.PING, 0, 0, TOKEN),
     "open": frame(wire.OPEN, 2, 1, RUN),
+    "wake": frame(wire.WAKE),
     "other version": frame(wire.HELLO, 0, 0, wire.encode(version=2)),
     "noise": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
 }

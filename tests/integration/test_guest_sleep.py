@@ -47,6 +47,14 @@ class TestSleep(GuestCase):
         self.assertEqual(ch.out().split(), [b"%d" % i for i in range(400)])
         self.assertEqual(ch.exit["code"], 0)
 
+    def test_woken_without_sleep(self):
+        ch = self.start_("read x; echo $x", stdin=True)
+        for _ in range(3):
+            self.link.wake(time=1)
+        ch.send(b"on\n")
+        ch.wait_closed()
+        self.assertEqual((ch.out(), ch.exit["code"]), (b"on\n", 0))
+
     def test_what_was_said_before_comes_before(self):
         chs = [self.start_("echo out; exit 3") for _ in range(20)]
         self.link.sleep()
@@ -64,6 +72,9 @@ class TestSleep(GuestCase):
             self.link.wait(lambda: ch.streams[1].total > 300_000 or ch.closed, "output")
             if not ch.closed and rounds < 20:
                 self.link.sleep()
+                if ch.closed:  # it ended on the way there
+                    self.link.wake()
+                    break
                 got += ch.out()
                 self.link.hello_again(**ALL)
                 ch = self.adopt(ch)

@@ -205,7 +205,8 @@ def make_state(work, state):
     run(program("HUTCH"), "image", "kernel", "--from", package().parent)
     kernel = run(program("MACHINE_PARTS"), "kernel", program("HUTCH_GUEST"))[1]
     run(program("MACHINE_PARTS"), "root", next((state / "images/trees").glob("*/root")))
-    run(program("MACHINE_PARTS"), "blank", str(DISK))
+    for size in (DISK, 4 << 20):  # the second is that of the live check
+        run(program("MACHINE_PARTS"), "blank", str(size))
     return Path(kernel)
 
 

@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from sandbox import PATIENCE, RUN, SandboxCase, as_root, children_of, eventually, hutch, start, warden_of
+from sandbox import LONG, PATIENCE, RUN, SandboxCase, as_root, children_of, eventually, hutch, start, warden_of
 
 OF_THE_LOG = ("begin", "seal", "checkpoint", "rotate")
 
@@ -91,7 +91,7 @@ class Acts(AuditCase):
         source.write_text("contents\n")
         self.ended(hutch("cp", str(source), f"{sandbox}:/workspace/copy"), 0)
         runs = [start("exec", sandbox, "--", "sleep", "1") for _ in range(4)]
-        self.assertEqual([p.wait(PATIENCE) for p in runs], [0] * 4)
+        self.assertEqual([p.wait(LONG) for p in runs], [0] * 4)
         seen = {}
         for r in self.records("--sandbox", sandbox):
             pair = {"exec": ("exec", 0), "exec-end": ("exec", 1), "file-write": ("file", 0), "file-end": ("file", 1)}.get(r["kind"])
@@ -109,12 +109,13 @@ class Acts(AuditCase):
         self.assertLess(int(wall) * 10**9 + int(fraction.ljust(9, "0")), began)
 
     def test_signals_and_limits(self):
-        sandbox = self.create("--timeout", "1s")
+        sandbox = self.create("--timeout", f"{PATIENCE}s")
         self.exec_(sandbox, "sleep", "60", code=124)
         run = start("exec", "-n", "long", sandbox, "--", "sleep", "4321")
         eventually(lambda: self.kinds(sandbox).count("exec") == 2, "the record of a command")
-        self.ended(hutch("signal", f"{sandbox}/long", "TERM"), 0)
-        run.wait(PATIENCE)
+        # It is recorded before it runs, and a signal is for one that runs.
+        eventually(lambda: hutch("signal", f"{sandbox}/long", "TERM").returncode == 0, "its beginning")
+        run.wait(LONG)
         said = [(r["kind"], r["payload"]["n"]) for r in self.records("--sandbox", sandbox) if "n" in r["payload"]]
         self.assertEqual(said, [("exec", 1), ("limit", 1), ("exec-end", 1), ("exec", 2), ("signal", 2), ("exec-end", 2)])
 
@@ -250,7 +251,7 @@ class Night(AuditCase):
 
     def test_what_did_it_do_last_night(self):
         night = Path(__file__).resolve().parent / "night.sh"
-        r = subprocess.run(["sh", night], capture_output=True, text=True, timeout=PATIENCE, check=True)
+        r = subprocess.run(["sh", night], capture_output=True, text=True, timeout=LONG, check=True)
         sandbox = r.stdout.strip()
         self.addCleanup(hutch, "rm", sandbox)
         kinds = [kind for kind in self.kinds(sandbox) if not kind.startswith(("egress", "policy"))]
@@ -265,7 +266,7 @@ class Night(AuditCase):
         self.assertIn("collector.example.net", self.ended(hutch("egress", "log", sandbox), 0).stdout.decode())
         export = self.log.parent / "export"
         with export.open("wb") as out:
-            self.assertEqual(start("audit", "export", stdout=out).wait(PATIENCE), 0)
+            self.assertEqual(start("audit", "export", stdout=out).wait(LONG), 0)
         key = self.json("audit", "key", "--json")["key"]
         self.assertIn("all good", self.ended(hutch("audit", "verify", "--key", key, str(export)), 0).stdout.decode())
         self.good()
@@ -289,20 +290,20 @@ class Killed(AuditCase):
     def test_the_warden(self):
         sandbox, run = self.kept_busy()
         os.kill(warden_of(sandbox), signal.SIGKILL)
-        run.wait(PATIENCE)
+        run.wait(LONG)
         self.ended_well(sandbox)
 
     def test_the_keeper(self):
         sandbox, run = self.kept_busy()
         [keeper] = children_of(warden_of(sandbox), "hutch-keeper")
         os.kill(keeper, signal.SIGKILL)
-        run.wait(PATIENCE)
+        run.wait(LONG)
         self.ended_well(sandbox)
 
     def test_the_command_line(self):
         sandbox, run = self.kept_busy()
         run.kill()  # what it asked for goes on
-        run.wait(PATIENCE)
+        run.wait(LONG)
         self.ended(hutch("kill", sandbox), 0)
         self.ended_well(sandbox)
 
@@ -311,7 +312,7 @@ class Killed(AuditCase):
             run = start("run", "--rm", "--", "true")
             time.sleep(delay)
             run.kill()
-            run.wait(PATIENCE)
+            run.wait(LONG)
         eventually(lambda: not hutch("ps", "-a", "--json").stdout.strip().strip(b"[]"), "the end of all")
         eventually(lambda: self.verify()["live"] == 0, "the seals")
         self.assertTrue(self.verify()["good"])
@@ -382,7 +383,7 @@ class Unwritable(AuditCase):
         self.check(sandbox, full)
         self.assertEqual(self.sh(sandbox, "ls /workspace"), "", "nothing was done")
         self.sh(sandbox, "touch go")
-        self.assertEqual(run.wait(PATIENCE), 7, "what ran went on")
+        self.assertEqual(run.wait(LONG), 7, "what ran went on")
         self.ended(hutch("rm", "-f", sandbox), 0)
         self.good()
 
@@ -393,7 +394,7 @@ class Unwritable(AuditCase):
         runs = [start("exec", sandbox, "--", "sleep", "15") for _ in range(3)]
         eventually(lambda: self.kinds(sandbox).count("exec") == 3, "the records of commands")
         with self.full(sandbox):
-            self.assertEqual([run.wait(PATIENCE) for run in runs], [0] * 3)
+            self.assertEqual([run.wait(LONG) for run in runs], [0] * 3)
         self.exec_(sandbox, "true")
         lost = [r["payload"]["outcomes_lost"] for r in self.records("--sandbox", sandbox) if "outcomes_lost" in r["payload"]]
         self.assertIn(sum(lost), (3, 4), "and that of the last one that was begun to fill a page")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
 A sandbox that takes all there is of one thing: each bomb ends by its named limit, which `hutch inspect` reports, the keeper does not grow, and a
-neighbour goes on. What the kernel of a virtual machine refused is not reported: only the host's own limit, that on CPU time, is. tests/attack/bomb.c is the bomb; BOMB its program. HUTCH_BAR is the most that a neighbour's commands may take, in
-times of what they take in peace: 2 in tests/slow/bombs.sh, more in CI, whose machines do other things too.
+neighbour goes on. In a virtual machine that is what its agent says, but for CPU time. tests/attack/bomb.c is the bomb; BOMB its program. HUTCH_BAR is
+the most that a neighbour's commands may take, in times of what they take in peace: 2 in tests/slow/bombs.sh, more in CI, whose machines do other things too.
 """
 import os
 import socket
@@ -12,11 +12,11 @@ import unittest
 from pathlib import Path
 
 import wire
-from sandbox import MACHINE, RUN, SandboxCase, as_root, children_of, eventually, hutch, warden_of
+from sandbox import MACHINE, PATIENCE, RUN, SandboxCase, as_root, children_of, eventually, hutch, warden_of
 
 BAR = float(os.environ.get("HUTCH_BAR", "6"))
-ROUNDS = 60
-LIMITS = ("--memory", "256MiB", "--pids", "64", "--disk", "32MiB", "--cpus", "0.5", "--timeout", "10s")
+ROUNDS = 60 // PATIENCE
+LIMITS = ("--memory", "256MiB", "--pids", "64", "--disk", "32MiB", "--cpus", "0.5", "--timeout", f"{10 * PATIENCE}s")
 
 
 def connect(sandbox):
@@ -90,10 +90,10 @@ class Bombs(SandboxCase):
     def test_fork(self):
         """Its children hold its output, so that it lasts until its time is over, and they end with it."""
         self.assertLess(self.refused("fork", "EAGAIN", closed=15), 64)
-        if MACHINE:
+        if MACHINE:  # whose threads are what the host counts
             eventually(lambda: self.commands_in(self.sandbox) == [], "the end of all but PID 1")
-            return
-        eventually(lambda: self.inspect(self.sandbox)["usage"]["pids"] == 1, "the end of all but PID 1")
+        else:
+            eventually(lambda: self.inspect(self.sandbox)["usage"]["pids"] == 1, "the end of all but PID 1")
         self.assertGreater(self.met()["pids"]["refused"], 0)
 
     def test_memory(self):
@@ -101,15 +101,15 @@ class Bombs(SandboxCase):
         self.neighbour_is_well()
         bomb.wait_closed(60)
         self.assertEqual(bomb.exit["signal"], 9)
-        self.assertEqual(self.met()["memory"]["killed"] > 0, not MACHINE)
+        eventually(lambda: self.met()["memory"]["killed"] > 0, "a number")
 
     def test_disk(self):
         self.assertLessEqual(self.refused("disk", "ENOSPC") * 65536, 32 << 20)
-        self.assertEqual(self.met()["disk"]["full"], not MACHINE)
+        eventually(lambda: self.met()["disk"]["full"], "a word")
 
     def test_inodes(self):
         self.assertLess(self.refused("inodes", "ENOSPC"), 1 << 20)
-        self.assertEqual(self.met()["disk"]["inodes_full"], not MACHINE)
+        eventually(lambda: self.met()["disk"]["inodes_full"], "a word")
 
     def test_descriptors(self):
         """No limit of the sandbox but of each process: the program is told, and there is nothing to report."""

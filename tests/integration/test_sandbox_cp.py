@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from sandbox import PATIENCE, SharedCase, SandboxCase, eventually, hutch, start
+from sandbox import LONG, SharedCase, SandboxCase, eventually, hutch, start
 
 MANY = 20 << 20
 # A name for every byte but NUL and slash, and one that has them all.
@@ -233,13 +233,13 @@ class Interrupted(CopyCase):
                 p = self.fifo_source()
                 p.send_signal(sig)
                 p.stdin.close()
-                self.assertEqual(p.wait(PATIENCE), -sig)
+                self.assertEqual(p.wait(LONG), -sig)
                 eventually(lambda: self.sh(self.sandbox, f"ls -A {self.inside}") == "", "the end of what was begun")
 
     def test_an_archive_that_ends_too_early_is_refused(self):
         p = self.fifo_source()
         p.stdin.close()
-        self.assertEqual(p.wait(PATIENCE), 125)
+        self.assertEqual(p.wait(LONG), 125)
         self.assertIn("cut off", p.stderr.read().decode())
         self.assertEqual(self.sh(self.sandbox, f"ls -A {self.inside}"), "")
 
@@ -250,7 +250,7 @@ class Interrupted(CopyCase):
                 p = start("cp", "--max-size", "2TiB", self.box("/sparse"), str(self.dir / "f"))
                 eventually(lambda: list(self.dir.glob(".hutch-cp-*/.hutch-new-*")), "the beginning of the file")
                 p.send_signal(sig)
-                self.assertEqual(p.wait(PATIENCE), -sig)
+                self.assertEqual(p.wait(LONG), -sig)
                 self.assertEqual(self.names(), [])
 
     def test_a_reader_that_goes_ends_it(self):
@@ -258,7 +258,7 @@ class Interrupted(CopyCase):
         p = start("cp", self.box("/sparse"), "-", stdout=subprocess.PIPE)
         self.assertEqual(len(p.stdout.read(1000)), 1000)
         p.stdout.close()
-        self.assertNotEqual(p.wait(PATIENCE), 0)
+        self.assertNotEqual(p.wait(LONG), 0)
 
 
 class Dying(SandboxCase):
@@ -276,7 +276,7 @@ class Dying(SandboxCase):
                         eventually(lambda: os.listdir(here), "a beginning")
                     hutch("kill", sandbox)
                     began = time.monotonic()
-                    self.assertEqual(p.wait(PATIENCE), 125)
+                    self.assertEqual(p.wait(LONG), 125)
                     self.assertLess(time.monotonic() - began, 10)
                     self.assertIn("ended", p.stderr.read().decode())
                     p.stdin.close()
@@ -305,7 +305,7 @@ class Watch(CopyCase):
             yield p
         finally:
             p.kill()
-            p.wait(PATIENCE)
+            p.wait(LONG)
             p.stdout.close()
             p.stderr.close()
 
@@ -324,7 +324,7 @@ class Watch(CopyCase):
             self.assertIn("created     \\x1b[31m\n", found)
             self.assertIn("renamed     ready\n", found)
             p.send_signal(signal.SIGINT)
-            self.assertEqual(p.wait(PATIENCE), -signal.SIGINT)
+            self.assertEqual(p.wait(LONG), -signal.SIGINT)
 
     def test_below_and_as_json(self):
         with self.watching("-r", "--json") as p:
@@ -343,7 +343,7 @@ class Watch(CopyCase):
     def test_the_directory_goes(self):
         with self.watching() as p:
             self.sh(self.sandbox, f"rm -r {self.inside}")
-            self.assertEqual(p.wait(PATIENCE), 125)
+            self.assertEqual(p.wait(LONG), 125)
             self.assertIn("gone", p.stderr.read().decode())
             self.sh(self.sandbox, f"mkdir {self.inside}")
 

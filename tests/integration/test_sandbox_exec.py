@@ -11,7 +11,7 @@ import signal
 import subprocess
 import time
 
-from sandbox import BOX, PATIENCE, RUN, SandboxCase, SharedCase, agent, children_of, eventually, hutch, start, warden_of
+from sandbox import BOX, LONG, PATIENCE, RUN, SandboxCase, SharedCase, agent, children_of, eventually, hutch, start, warden_of
 
 # A line says which one it is, and what offset it has: 16 bytes each.
 LINES = "import sys\nfor i in range({n}): sys.stdout.buffer.write(b'%015d\\n' % i)"
@@ -110,7 +110,7 @@ class Detached(SharedCase, ExecCase):
         self.wait(handle)
 
     def test_a_time_limit_holds_for_it(self):
-        handle = self.detach(self.sandbox, "sh", "-c", "echo x; sleep 4321", opts=["--timeout", "300ms"])
+        handle = self.detach(self.sandbox, "sh", "-c", "echo x; sleep 4321", opts=["--timeout", f"{PATIENCE}s"])
         self.wait(handle, 124)
         self.assertEqual(self.logs(handle), b"x\n")
 
@@ -158,7 +158,7 @@ class Killed(SharedCase, ExecCase):
         p = start("exec", "--name", "hup", self.sandbox, "--", "sh", "-c", "echo a; sleep 1; echo b; exit 5", stdout=subprocess.PIPE)
         self.assertEqual(p.stdout.readline(), b"a\n")
         p.send_signal(signal.SIGHUP)
-        self.assertEqual(p.wait(PATIENCE), 129)
+        self.assertEqual(p.wait(LONG), 129)
         p.stdout.close()
         self.assertEqual(self.ended(hutch("attach", f"{self.sandbox}/hup"), 5).stdout, b"a\nb\n")
 
@@ -205,7 +205,7 @@ class Readers(SharedCase, ExecCase):
         self.sh(self.sandbox, "echo > /tmp/gate")
         got = reads.stdout.read()
         reads.stdout.close()
-        self.assertEqual(reads.wait(PATIENCE), 0)
+        self.assertEqual(reads.wait(LONG), 0)
         self.assertTrue(got == lines(self.N), f"{len(got)} other bytes")
         self.wait(handle)
         took = float(self.sh(self.sandbox, "cat /tmp/took"))
@@ -268,9 +268,9 @@ class Ends(ExecCase):
         waits = start("wait", lost, stderr=subprocess.PIPE)
         self.assertEqual(follows.stdout.readline(), b"said before\n")
         self.ended(hutch("kill", sandbox), 0)
-        self.assertEqual((follows.stdout.read(), follows.wait(PATIENCE)), (b"", 0))
+        self.assertEqual((follows.stdout.read(), follows.wait(LONG)), (b"", 0))
         follows.stdout.close()
-        self.assertEqual(waits.wait(PATIENCE), 125)
+        self.assertEqual(waits.wait(LONG), 125)
         self.assertIn(b"the sandbox ended", waits.stderr.read())
         waits.stderr.close()
         self.assertEqual((self.logs(done), self.logs(lost)), (b"done\n", b"said before\n"))
@@ -310,9 +310,9 @@ class Terminal:
         os.write(self.fd, data)
 
     def until(self, what):
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + LONG
         while what not in self.data:
-            if time.monotonic() > end or not select.select([self.fd], [], [], PATIENCE)[0]:
+            if time.monotonic() > end or not select.select([self.fd], [], [], LONG)[0]:
                 raise AssertionError(f"{what} did not come: {self.data}")
             try:
                 more = os.read(self.fd, 4096)

@@ -14,7 +14,7 @@ import time
 import urllib.parse
 
 from hutchd import BoxCase
-from sandbox import PATIENCE, eventually, hutch
+from sandbox import LONG, eventually, hutch
 
 FS = "/filesystem.Filesystem/"
 OCTETS = "application/octet-stream"
@@ -237,7 +237,7 @@ class TransferTest(FilesCase):
     def test_the_end_of_a_sandbox_cuts_what_is_under_way(self):
         box = self.make()
         down = self.server.connection()
-        up = socket.create_connection(("127.0.0.1", self.server.port), timeout=PATIENCE)
+        up = socket.create_connection(("127.0.0.1", self.server.port), timeout=LONG)
         self.addCleanup(down.close)
         self.addCleanup(up.close)
         self.assertEqual(hutch("exec", box[0], "--", "truncate", "-s", "512M", "/tmp/f").returncode, 0)
@@ -419,7 +419,7 @@ class WatchTest(FilesCase):
     def test_a_directory_that_goes_and_one_that_comes_in_its_place(self):
         events = self.started()
         self.inside(f"mkdir {self.dir}.new && mv -T {self.dir}.new {self.dir}")  # there is one at any time
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + LONG
         while time.monotonic() < end:
             self.inside(f"rm -f {self.dir}/f; echo > {self.dir}/f")  # the new watch may be in place only after that
             if next(events)["filesystem"]["name"] == "f":
@@ -431,7 +431,7 @@ class WatchTest(FilesCase):
         before = self.server.memory()
         events = self.started()
         self.inside(f"cd {self.dir}; i=0; while [ $i -lt 30 ]; do seq -f 'a-name-that-is-quite-long-so-that-much-is-said-%g' 1 1000 | xargs touch;"
-                    " ls | xargs rm; i=$((i+1)); done")
+                    " ls | xargs rm; i=$((i+1)); done", timeout=4 * LONG)
         self.assertLess(self.server.memory() - before, SLACK)
         self.assertIn(self.code(events), ("resource_exhausted", "internal"))
 

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from sandbox import BOX, PATIENCE, RUN, SandboxCase, as_root, eventually, hutch, ledger, named, start, warden_of
+from sandbox import BOX, LONG, RUN, SandboxCase, as_root, eventually, hutch, ledger, named, start, warden_of
 
 
 def gc(**more):
@@ -42,7 +42,7 @@ class Gc(SandboxCase):
             p = start("run", "--rm", "--", "true")
             while p.poll() is None:  # a directory without a lock yet may go: then another one is made
                 gc()
-            self.assertEqual(p.wait(PATIENCE), 0)
+            self.assertEqual(p.wait(LONG), 0)
 
     @as_root
     def test_a_group_without_a_sandbox(self):

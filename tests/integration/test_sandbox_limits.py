@@ -3,10 +3,12 @@
 
 import json
 
-from sandbox import MACHINE, ROOT, SandboxCase, as_root, hutch
+from sandbox import MACHINE, PATIENCE, ROOT, SandboxCase, as_root, eventually, hutch
 
 # A kernel of one's own wants its share.
 SMALL = "128MiB" if MACHINE else "64MiB"
+# Behind what its own kernel has counted.
+TOLD = ", by the word of the agent inside" if MACHINE else ""
 GROW = "x = []\nwhile True: x.append(bytearray(1 << 20))"
 # Fills a directory until it fails, and says with which error and after how much.
 FILL = """
@@ -67,7 +69,14 @@ print(time.process_time() - cpu)
 """
 
 
-class Memory(SandboxCase):
+class LimitCase(SandboxCase):
+    def shown(self, sandbox, limit):
+        """The line of `hutch inspect`."""
+        lines = self.ended(hutch("inspect", sandbox), 0).stdout.decode().splitlines()
+        return next(line for line in lines if line.startswith(f"{limit} "))
+
+
+class Memory(LimitCase):
     @as_root
     def test_a_command_that_takes_too_much_is_killed(self):
         self.run_("python3", "-c", GROW, code=137, opts=["--memory", SMALL])
@@ -78,9 +87,18 @@ class Memory(SandboxCase):
         self.exec_(sandbox, "python3", "-c", GROW, code=137)
         self.assertEqual(self.sh(sandbox, "echo alive"), "alive\n")
         self.ended(hutch("kill", sandbox), 0)
-        # What happens within a machine is its own kernel's to count.
-        self.assertGreaterEqual(self.inspect(sandbox)["end"]["oom_kills"], 0 if MACHINE else 1)
-        self.assertRegex(self.ended(hutch("inspect", sandbox), 0).stdout.decode(), "memory")
+        self.assertGreaterEqual(self.inspect(sandbox)["end"]["oom_kills"], 1)
+        self.assertRegex(self.shown(sandbox, "memory"), "[1-9] process(es)? killed" + TOLD)
+
+    @as_root
+    def test_the_command_says_so_and_who_lives_too(self):
+        sandbox = self.create("--memory", SMALL)
+        r = self.exec_(sandbox, "python3", "-c", GROW, code=137)
+        self.assertIn(f"memory limit of {SMALL} reached{TOLD}; raise it", r.stderr.decode())
+        r = self.exec_(sandbox, "false", code=1)
+        self.assertEqual(r.stderr.decode(), "", "that was another one")
+        eventually(lambda: self.inspect(sandbox)["met"]["memory"]["killed"] >= 1, "a number")
+        self.assertEqual(self.inspect(sandbox)["met"]["told_by_agent"], MACHINE)
 
     @as_root
     def test_files_count_as_memory(self):
@@ -92,7 +110,7 @@ class Memory(SandboxCase):
         self.assertEqual(self.out("python3", "-c", "print(len(bytearray(32 << 20)))", opts=["--memory", "128MiB"]), f"{32 << 20}\n")
 
 
-class Pids(SandboxCase):
+class Pids(LimitCase):
     @as_root
     def test_forks_beyond_the_limit_are_refused(self):
         sandbox = self.create("--pids", "32")
@@ -102,7 +120,15 @@ class Pids(SandboxCase):
         self.assertGreater(int(n), 16)
         self.assertEqual(self.sh(sandbox, "echo alive"), "alive\n")
         self.ended(hutch("kill", sandbox), 0)
-        self.assertGreaterEqual(self.inspect(sandbox)["end"]["pids_refused"], 0 if MACHINE else 1)
+        self.assertGreaterEqual(self.inspect(sandbox)["end"]["pids_refused"], 1)
+        self.assertRegex(self.shown(sandbox, "pids"), "[1-9] forks? refused" + TOLD)
+
+    @as_root
+    def test_a_bomb_that_its_time_limit_ends_is_seen(self):
+        sandbox = self.create("--pids", "32")
+        self.exec_(sandbox, "python3", "-c", f"import os\nwhile True:\n try: os.fork()\n except OSError: pass", code=124, opts=("--timeout", f"{4 * PATIENCE}s"))
+        self.ended(hutch("kill", sandbox), 0)
+        self.assertGreaterEqual(self.inspect(sandbox)["end"]["pids_refused"], 1)
 
 
 class Cpu(SandboxCase):
@@ -116,7 +142,7 @@ class Cpu(SandboxCase):
         self.assertGreater(self.inspect(sandbox)["end"]["throttled"], 0)
 
 
-class Disk(SandboxCase):
+class Disk(LimitCase):
     def fill(self, script, where, *opts):
         error, n = self.out("python3", "-c", script, where, opts=opts).split()
         return error, int(n)
@@ -138,8 +164,8 @@ class Disk(SandboxCase):
         sandbox = self.create("--disk", "8MiB")
         self.exec_(sandbox, "python3", "-c", FILL, "/tmp")
         self.ended(hutch("kill", sandbox), 0)
-        # What a machine has on its disk is not looked at from outside.
-        self.assertIs(self.inspect(sandbox)["end"]["disk_full"], not MACHINE)
+        self.assertIs(self.inspect(sandbox)["end"]["disk_full"], True)
+        self.assertRegex(self.shown(sandbox, "disk"), "full" + TOLD)
 
     def test_a_full_disk_does_not_stop_commands(self):
         sandbox = self.create("--disk", "8MiB")

@@ -14,7 +14,7 @@ import unittest
 import hutchd
 import sandbox
 from hutchd import JSON, STREAM, envelope
-from sandbox import eventually, hutch
+from sandbox import PATIENCE, eventually, hutch
 
 
 class Events(hutchd.Messages):
@@ -45,7 +45,7 @@ class ProcessCase(sandbox.SandboxCase):
     def setUpClass(cls):
         cls.server = hutchd.Server("--default-agent", sandbox.agent("process", "extends: e2b\nresources:\n  output: 4MiB\n"))
         cls.addClassCleanup(cls.server.stop)
-        status, made = cls.server.api("POST", "/sandboxes", {"templateID": "base", "timeout": 600})
+        status, made = cls.server.api("POST", "/sandboxes", {"templateID": "base", "timeout": 600 * PATIENCE})
         if status != 201:
             raise AssertionError(made)
         cls.box, cls.token = made["sandboxID"], made["envdAccessToken"]
@@ -170,11 +170,11 @@ class ProcessCase(sandbox.SandboxCase):
 
     def test_the_time_limit_kills(self):
         begin = time.monotonic()
-        events = self.start("echo a; sleep 100", Connect_Timeout_Ms="700")
+        events = self.start("echo a; sleep 100", Connect_Timeout_Ms=str(700 * PATIENCE))
         pid = events.pid()
         out, end, code = events.outcome()
         self.assertEqual((out["stdout"], end, code), (b"a\n", None, "deadline_exceeded"))
-        self.assertLess(time.monotonic() - begin, 50)
+        self.assertLess(time.monotonic() - begin, 50 * PATIENCE)
         eventually(lambda: pid not in self.running(), "the end of the command")
 
     def test_keepalive(self):
@@ -368,7 +368,7 @@ class ProcessCase(sandbox.SandboxCase):
         self.assertEqual((out["stdout"], end["exitCode"]), (b"before after", 5))
 
     def test_the_end_of_a_sandbox_cuts_its_streams(self):
-        _, made = self.server.api("POST", "/sandboxes", {"templateID": "base", "timeout": 600})
+        _, made = self.server.api("POST", "/sandboxes", {"templateID": "base", "timeout": 600 * PATIENCE})
         own, token = self.box, self.token
         self.box, self.token = made["sandboxID"], made["envdAccessToken"]
         try:

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 
-from sandbox import PATIENCE, SandboxCase, SharedCase, hutch, start
+from sandbox import LONG, SandboxCase, SharedCase, hutch, start
 
 MANY = 20 << 20
 # The same bytes on both sides, and no block like another.
@@ -59,7 +59,7 @@ class Output(SandboxCase):
         p = start("run", "--rm", "--", "yes", stdout=subprocess.PIPE)
         self.assertEqual(p.stdout.read(4), b"y\ny\n")
         p.stdout.close()
-        self.assertNotEqual(p.wait(PATIENCE), 0)
+        self.assertNotEqual(p.wait(LONG), 0)
 
     def test_a_reader_that_waits_loses_nothing(self):
         p = start("run", "--rm", "--", "sh", "-c", "head -c 8000000 /dev/zero; echo end", stdout=subprocess.PIPE)
@@ -68,7 +68,7 @@ class Output(SandboxCase):
             p.wait(1)
         data = p.stdout.read()
         p.stdout.close()
-        self.assertEqual((len(data), data[-4:], p.wait(PATIENCE)), (8000003, b"end\n", 0))
+        self.assertEqual((len(data), data[-4:], p.wait(LONG)), (8000003, b"end\n", 0))
 
 
 class Input(SandboxCase):
@@ -88,12 +88,12 @@ class Input(SandboxCase):
             p.stdin.flush()
             self.assertEqual(p.stdout.readline(), line)
         p.stdin.close()
-        self.assertEqual((p.stdout.read(), p.wait(PATIENCE)), (b"", 0))
+        self.assertEqual((p.stdout.read(), p.wait(LONG)), (b"", 0))
         p.stdout.close()
 
     def test_a_stdin_without_end_does_not_hold_it(self):
         p = start("run", "--rm", "-i", "--", "sh", "-c", "exit 3", stdin=subprocess.PIPE)
-        self.assertEqual(p.wait(PATIENCE), 3)
+        self.assertEqual(p.wait(LONG), 3)
         p.stdin.close()
 
     def test_input_that_nobody_reads_is_thrown_away(self):

@@ -213,6 +213,7 @@ class Machine:
                   "time": time.time_ns(), "machine": "0123456789abcdef" * 2, "pids": 64, **more}
         self.link.frame(wire.HELLO, 0, 0, wire.encode(**fields))
         self.link.wait(lambda: self.link.guest, "HELLO", BOOT)
+        self.link.wake(time=more.get("time", time.time_ns()))
         return self.link.guest
 
     def save(self, state):

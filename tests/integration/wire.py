@@ -9,6 +9,8 @@ import struct
 import threading
 import time
 
+from sandbox import PATIENCE
+
 VERSION = 1
 HEADER = struct.Struct(">IIBBH")
 PAYLOAD_MAX = 65536
@@ -16,12 +18,12 @@ OPEN_MAX = 1048576
 CREDIT_START = 262144
 CREDIT_MAX = 1048576
 SEED = 32
-TIMEOUT = 20
+TIMEOUT = 20 * PATIENCE
 
 HELLO, PING, PONG, OPEN, ACCEPT, DATA, EOF, CREDIT, MSG, CLOSE, SLEEP, ASLEEP, WAKE = range(1, 14)
 OPS = ["", "exec", "read", "write", "stat", "list", "mkdir", "move", "remove", "watch", "pack", "unpack", "attach", "egress", "life",
        "port", "connect", "ask", "adopt", "save"]
-SIGNAL, RESIZE, EXIT, ENTRY, EVENT = range(1, 6)
+SIGNAL, RESIZE, EXIT, ENTRY, EVENT, LIMIT = range(1, 7)
 CREATED, WRITTEN, REMOVED, RENAMED, ATTRIBUTES, LOST = range(1, 7)
 FILE, DIRECTORY, SYMLINK, OTHER = range(1, 5)
 (DONE, INVALID, NOT_FOUND, EXISTS, PERMISSION, NOT_DIRECTORY, IS_DIRECTORY, NOT_EMPTY, NO_SPACE, TOO_MANY, NO_USER,
@@ -42,7 +44,7 @@ TAGS = {
     "on_timeout": (49, "number"), "want": (50, "number"), "deadline": (53, "number"),
     "owners": (52, "flag"), "port": (44, "number"), "owner": (45, "text"), "group": (46, "text"), "meta": (47, "bytes"), "follow": (51, "flag"),
     "seed": (54, "raw"), "time": (55, "number"), "machine": (56, "text"), "network": (57, "text"), "pids": (58, "number"),
-    "host": (59, "text"), "egress": (60, "flag"),
+    "host": (59, "text"), "egress": (60, "flag"), "limit": (61, "number"),
 }
 NAMES = {tag: (name, kind) for name, (tag, kind) in TAGS.items()}
 
@@ -267,6 +269,7 @@ class Link:
             self.held, self.over = [], set()
         self.frame(HELLO, 0, 0, encode(version=VERSION, **fields))
         self.wait(lambda: self.guest, "HELLO", timeout)
+        self.wake()
 
     def open(self, op, **fields):
         with self.lock:
@@ -423,11 +426,14 @@ class Link:
             good = ch.op in ("exec", "adopt") and names - {"code", "signal"} == EXIT_FIELDS and len(names) == 4
         elif kind == ENTRY:
             good = ch.op in ("list", "write") and names - ENTRY_MAY == ENTRY_FIELDS
+        elif kind == LIMIT:  # of a machine, whenever it is met
+            good = ch.op in ("exec", "adopt") and names == {"size", "limit"}
         else:
             good = kind == EVENT and ch.op == "watch" and {"event", "path"} <= names
         if not good:
             raise Broken(f"MSG {kind} with {names} for {ch.op}")
-        ch.msgs.append((kind, fields))
+        if kind != LIMIT:
+            ch.msgs.append((kind, fields))
         return []
 
     @staticmethod

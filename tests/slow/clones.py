@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """
-clones.py [-n N] [--at-once N]: N clones (200) of one template, some at a time, as root. What must not be the same in two of them is not: random
-numbers, machine-id, boot id, UUIDs, where programs are in memory, ssh host keys where the image can make them. The clock of each is within 50 ms
-of the host's, and nothing has run in it before its first command but its first process. Nothing is left afterwards.
+clones.py [-n N] [--at-once N] [--of template|saved]: N clones (200) of one template, some at a time, as root. What must not be the same in two of
+them is not: random numbers, machine-id, boot id, UUIDs, where programs are in memory, ssh host keys. The clock of each is within 50 ms of the host's,
+and nothing has run in it before its first command but its first process. Nothing is left afterwards.
 
-HUTCH, HUTCH_KEEPER, HUTCH_GUEST, HUTCH_HOLD, HUTCH_TEST_IMAGE and HUTCH_TEST_KERNEL_DIR as for tests/integration/run_as.py.
+--of saved: not of a template, but of a snapshot of a sandbox in which a program runs that has used all of these, and uses them on.
+
+HUTCH, HUTCH_KEEPER, HUTCH_GUEST, HUTCH_HOLD and HUTCH_TEST_KERNEL_DIR as for tests/integration/run_as.py; HUTCH_CLONES_IMAGE: where the image is,
+which has ssh-keygen, made if it is not there.
 """
 
 import argparse
@@ -19,12 +22,14 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "integration"))
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "integration"))
 import run_as  # noqa: E402
 
 CLOCK = 0.05
+OPTIONS = ("--memory", "256MiB", "--cpus", "1")
 LOOK = r"""
-import json, os, shutil, subprocess, time, uuid
+import json, os, subprocess, uuid
 def read(path):
     return open(path).read().strip()
 others = [pid for pid in os.listdir("/proc") if pid.isdigit() and int(pid) not in (1, os.getpid()) and os.path.exists(f"/proc/{pid}/cmdline")
@@ -32,73 +37,107 @@ others = [pid for pid in os.listdir("/proc") if pid.isdigit() and int(pid) not i
 seen = {"random": os.getrandom(32).hex(), "machine": read("/etc/machine-id"), "boot": read("/proc/sys/kernel/random/boot_id"),
         "uuid": str(uuid.uuid4()), "name": os.uname().nodename,
         "memory": [line.split("-")[0] for line in open("/proc/self/maps") if "[stack]" in line or "libc.so" in line][0]}
-if shutil.which("ssh-keygen"):
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", "/tmp/key"], check=True)
-    seen["ssh"] = read("/tmp/key.pub").split()[1]
-print(json.dumps({"distinct": seen, "others": others, "pid": os.getpid()}))
+key = f"/tmp/key{os.getpid()}"
+subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+seen["ssh"] = read(key + ".pub").split()[1]
+diary = open("/dev/shm/diary").read().split("\n")[:-1] if os.path.exists("/dev/shm/diary") else []
+print(json.dumps({"distinct": seen, "others": others, "diary": diary}))
 """
-NOW = "import sys, time\nfor line in sys.stdin: print(time.time(), flush=True)"
-QUESTIONS = 5
+# What runs in a sandbox when it is saved: it writes down who it is, and a random number, all the time.
+DIARY = r"""
+import os, time
+with open("/dev/shm/diary", "a") as f:
+    while True:
+        f.write(open("/proc/sys/kernel/random/boot_id").read().strip() + " " + os.getrandom(16).hex() + "\n")
+        f.flush()
+        time.sleep(0.02)
+"""
 
 
-def clock_of(sandbox, name):
-    """
-    How far its clock is off, at least. A command is asked for it, which runs already: the start of one takes so long that a clock that is
-    a second slow would still be between two readings of ours. The quickest of some answers counts.
-    """
-    times = []
-    with sandbox.start("exec", "-i", name, "--", "python3", "-uc", NOW, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as p:
-        for _ in range(QUESTIONS):
-            before = time.time()
-            p.stdin.write("\n")
-            p.stdin.flush()
-            inside, after = float(p.stdout.readline()), time.time()
-            times.append((after - before, max(before - inside, inside - after, 0)))
-        p.stdin.close()
-    return min(times)[1]
+def say(sandbox, *args):
+    r = sandbox.hutch(*args, timeout=600)
+    if r.returncode != 0:
+        raise RuntimeError(f"hutch {args[0]}: {r.stderr.decode()}")
+    return r.stdout.decode().strip()
 
 
-def clone(sandbox, number):
-    """One clone, from its start to its end: what was seen in it, and how far its clock was off."""
-    made = sandbox.hutch("create", "--rm", "--memory", "256MiB", "--cpus", "1", timeout=600)
-    if made.returncode != 0:
-        raise RuntimeError(f"clone {number}: {made.stderr.decode()}")
-    name = made.stdout.decode().strip()
+def look(sandbox, name):
+    return json.loads(say(sandbox, "exec", name, "--", "python3", "-c", LOOK))
+
+
+def save(sandbox):
+    """A sandbox in which all is used that its copies must not share: its snapshot, and what was seen in it."""
+    name = say(sandbox, "create", "--rm", *OPTIONS)
     try:
-        seen = sandbox.hutch("exec", name, "--", "python3", "-c", LOOK, timeout=600)
-        if seen.returncode != 0:
-            raise RuntimeError(f"clone {number}: {seen.stderr.decode()}")
-        return json.loads(seen.stdout.splitlines()[0]), clock_of(sandbox, name)
+        say(sandbox, "exec", "-d", name, "--", "python3", "-c", DIARY)
+        seen = look(sandbox, name)
+        return say(sandbox, "snapshot", "create", name), seen
     finally:
-        sandbox.hutch("kill", name, timeout=600)
+        say(sandbox, "kill", name)
 
 
-def judge(results):
-    for key in results[0][0]["distinct"]:
-        values = [seen["distinct"][key] for seen, _ in results]
-        yield f"{key}: {len(values)} clones, {len(set(values))} different", len(set(values)) == len(values)
+def clone(sandbox, saved):
+    """One clone, from its start to its end: what was seen in it, and how far its clock was off."""
+    name = say(sandbox, "create", "--rm", *OPTIONS, *(("--snapshot", saved) if saved else ()))
+    try:
+        return look(sandbox, name), sandbox.clock_of(name)
+    finally:
+        say(sandbox, "kill", name)
+
+
+# ---- judging ----
+def judge_diaries(seen, original):
+    """What was running goes on as somebody else: not a line was written between the copy and the moment in which it was told who it is."""
+    boot = original["distinct"]["boot"]
+    old = {tuple(line for line in one["diary"] if line.startswith(boot)) for one in seen}
+    yield f"what the original wrote: {len(old)} version", len(old) == 1 and all(old)
+    new = [line for one in seen for line in one["diary"] if not line.startswith(boot)]
+    wrong = [line for one in seen for line in one["diary"] if line.split()[0] not in (boot, one["distinct"]["boot"])]
+    yield (f"what clones wrote: {len(new)} lines, {len(set(new))} different, {len(wrong)} with a boot id that is not theirs",
+           len(set(new)) == len(new) >= len(seen) and not wrong)
+
+
+def judge(results, original):
+    seen = [one for one, _ in results]
+    for key in seen[0]["distinct"]:
+        values = [one["distinct"][key] for one in seen + ([original] if original else [])]
+        yield f"{key}: {len(values)}, {len(set(values))} different", len(set(values)) == len(values)
     off = sorted(off for _, off in results)
-    yield f"clock: off by at most {off[-1] * 1000:.1f} ms, median {off[len(off) // 2] * 1000:.1f} ms", off[-1] <= CLOCK
-    others = [seen["others"] for seen, _ in results if seen["others"]]
+    late = sum(one > CLOCK for one in off)
+    yield f"clock: off by at most {off[-1] * 1000:.1f} ms, median {off[len(off) // 2] * 1000:.1f} ms, {late} by more than 50 ms", late == 0
+    if original:
+        yield from judge_diaries(seen, original)
+        return
+    others = [one["others"] for one in seen if one["others"]]
     yield f"processes before the first command: {others or 'none'}", not others
+
+
+def image():
+    path = os.environ.get("HUTCH_CLONES_IMAGE") or "clones-image.tar"
+    subprocess.run(["bash", HERE.parent / "integration/make-image.sh", path, "openssh-client"], check=True, stdout=sys.stderr)
+    return path
 
 
 def run(options):
     os.environ["HUTCH_TEST_LEVEL"] = "microvm"
     with contextlib.ExitStack() as stack:
-        env, _, _ = run_as.prepare([], run_as.image(), None, stack)
+        env, _, _ = run_as.prepare([], image(), None, stack)
         os.environ.update({k: v for k, v in env.items() if k.startswith("HUTCH")})
         sandbox = importlib.import_module("sandbox")
         before = sandbox.ledger()
+        saved, original = save(sandbox) if options.of == "saved" else (None, None)
         start = time.monotonic()
         with concurrent.futures.ThreadPoolExecutor(options.at_once) as pool:
-            results = list(pool.map(lambda number: clone(sandbox, number), range(options.n)))
-        lines = list(judge(results))
+            results = list(pool.map(lambda _: clone(sandbox, saved), range(options.n)))
+        took = time.monotonic() - start
+        lines = list(judge(results, original))
+        if saved:
+            say(sandbox, "snapshot", "rm", saved)
         left = sandbox.settle(before)
         lines.append((f"left behind: {sorted(left) or 'nothing'}", not left))
         for number, (text, good) in enumerate(lines, 1):
             print(f"{'ok' if good else 'not ok'} {number} - {text}")
-        print(f"1..{len(lines)}\n# {options.n} clones in {time.monotonic() - start:.0f} s")
+        print(f"1..{len(lines)}\n# {options.n} clones ({options.of}) in {took:.0f} s")
         return 0 if all(good for _, good in lines) else 1
 
 
@@ -106,6 +145,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-n", type=int, default=200)
     parser.add_argument("--at-once", type=int, default=4)
+    parser.add_argument("--of", choices=("template", "saved"), default="template")
     return run(parser.parse_args())
 
 

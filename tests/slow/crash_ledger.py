@@ -215,6 +215,7 @@ def has_warden(sandbox):
 def tidy(ledger, what, log=AUDIT):
     """After whatever happened: ps and gc work, gc leaves the living alone, and then everything goes, and all of it is in the audit log."""
     env = {"HUTCH_AUDIT_DIR": str(log)}
+    good("pool", "drain", env=env)
     alive = ps(env=env)
     if not any(row["state"] in ("running", "paused", "starting") for row in alive.values()):
         ledger.zero(f"{what}, before gc", "process", "namespace", "mount", "socket")

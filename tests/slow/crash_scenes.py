@@ -125,6 +125,16 @@ def once(s):
     s.step("run", "--", "sh", "-c", "echo x")
 
 
+def pool(s):
+    """A spare is made, taken and used, another takes its place, and all go."""
+    s.step("pool", "fill")
+    sandbox = s.step("create", "--rm")
+    if ID.fullmatch(sandbox):
+        s.step("exec", sandbox, "--", "true")
+        s.step("rm", "-f", sandbox)
+    s.step("pool", "drain")
+
+
 def lost(s):
     """The warden is killed, and somebody else takes back."""
     sandbox = good("create").strip()
@@ -274,7 +284,7 @@ def torn(s):
     s.step("gc")
 
 
-SCENES = {"life": life, "once": once, "lost": lost, "image": image, "egress": egress, "log": log, "more": more, "torn": torn,
+SCENES = {"life": life, "once": once, "lost": lost, "image": image, "egress": egress, "log": log, "more": more, "torn": torn, "pool": pool,
           "paused": paused, "lost-paused": lost_paused}
 FREEZING = ("paused", "lost-paused")  # a user has no freezer
 

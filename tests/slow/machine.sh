@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# machine.sh BUILD [root|user] [TEST...]: the integration and attack suites of sandboxes with every sandbox a virtual machine, but for what
-# tests/integration/not_in_machines.py names. Emulated, it takes an hour. HUTCH_TEST_KERNEL_DIR has the package of a kernel; without it, it is fetched.
+# machine.sh BUILD [root|user] [TEST...]: the suites of sandboxes (integration, attack, egress, E2B) with every sandbox a virtual machine, but for what
+# tests/integration/not_in_machines.py names. Emulated, it takes hours. HUTCH_TEST_KERNEL_DIR has the package of a kernel; without it, it is fetched.
 set -eu
 build=$(realpath "$1")
 who=${2:-root}
@@ -11,10 +11,16 @@ export HUTCH_TEST_LEVEL=microvm
 export HUTCH="$build/src/cli/hutch" HUTCHD="$build/src/daemon/hutchd" HUTCH_KEEPER="$build/src/keeper/hutch-keeper"
 export HUTCH_GUEST="$build/src/guest/hutch-guest" HUTCH_HOLD="$build/src/machine/hutch-hold"
 export BOMB="$build/tests/integration/bomb" PROBE="$build/tests/attack/attack-probe" RAIDER="$build/tests/attack/attack-raider"
-export CELL="$build/tests/attack/attack-cell" JAIL="$build/tests/attack/attack-jail"
+export CELL="$build/tests/attack/attack-cell" JAIL="$build/tests/attack/attack-jail" WILD="$build/tests/attack/attack-wild"
+export DIAL="$build/tests/egress/dial" DIAL_MUSL="$build/tests/egress/dial-musl"
 cd "$build/tests/integration"
 r=0
 python3 "$tests/integration/run_as.py" "$who" "${@:-test_sandbox}" || r=1
-[ $# -gt 0 ] || python3 "$tests/integration/run_as.py" "$who" "$tests/attack" test_copy test_exhaust test_files test_inside test_keeper test_raider \
-	test_records -test_api || r=1
+if [ $# -eq 0 ]; then
+	python3 "$tests/integration/run_as.py" "$who" "$tests/attack" test_ -test_egress || r=1
+	cd "$build/tests/egress"
+	python3 "$tests/egress/world.py" python3 "$tests/integration/run_as.py" "$who" "$tests/egress" "$tests/attack" test_egress test_clients test_commands test_wire \
+		-test_from_vm || r=1
+	python3 "$tests/conformance/run.py" --as "$who" || r=1
+fi
 exit $r

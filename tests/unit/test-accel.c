@@ -183,7 +183,7 @@ static void boot_with(const struct unit_dir *d, const char *script, uint64_t ms,
 	unit_dir_write(d, "qemu", script, strlen(script));
 	assert_int_equal(fchmodat(d->fd, "qemu", 0755, 0), 0);
 	(void)snprintf(path, sizeof(path), "%s/qemu", d->path);
-	assert_int_equal(accel_boot(path, "/the/kernel", "/the/initrd", ms, ret, &e), 0);
+	assert_int_equal(accel_boot(path, "/the/kernel", "/the/initrd", d->fd, ms, ret, &e), 0);
 }
 
 #define GREETING "echo '{\"QMP\": {\"version\": {}}}' >&4; read a <&4; read b <&4\n"
@@ -231,7 +231,7 @@ static int boot_once(const char *path)
 	struct accel_tried t;
 	struct err e = ERR_INIT;
 
-	return accel_boot(path, "k", "i", 30000, &t, &e);
+	return accel_boot(path, "k", "i", 2, 30000, &t, &e);
 }
 
 static void boot_faults(void **state)
@@ -267,7 +267,7 @@ static void no_qemu(void **state)
 	struct accel_tried t;
 	struct err e = ERR_INIT;
 
-	assert_int_equal(accel_boot("/nonexistent/qemu", "k", "i", 1000, &t, &e), -ENOENT);
+	assert_int_equal(accel_boot("/nonexistent/qemu", "k", "i", 2, 1000, &t, &e), -ENOENT);
 	assert_non_null(strstr(e.msg, "/nonexistent/qemu"));
 }
 

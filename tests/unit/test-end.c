@@ -26,7 +26,7 @@ static void what_is_written_is_read(void **state)
 		struct end end = example, got = { 0 };
 
 		end.reason = (enum end_reason)i;
-		end.inodes_full = i % 2;
+		end.inodes_full = end.told = i % 2;
 		assert_int_equal(end_write(d->fd, &end, &e), 0);
 		assert_int_equal(end_read(d->fd, &got, &e), 0);
 		assert_int_equal(got.reason, i);
@@ -38,6 +38,7 @@ static void what_is_written_is_read(void **state)
 		assert_int_equal(got.cpu_us, 7);
 		assert_true(got.disk_full);
 		assert_int_equal(got.inodes_full, i % 2);
+		assert_int_equal(got.told, i % 2);
 	}
 	assert_int_equal(unit_dir_entries(d), 1);
 	assert_null(end_reason_names[END_REASONS]);
@@ -54,6 +55,20 @@ static void large_counters(void **state)
 	assert_int_equal(end_write(d->fd, &end, &e), 0);
 	assert_int_equal(end_read(d->fd, &got, &e), 0);
 	assert_int_equal(got.memory_peak, INT64_MAX);
+}
+
+static void what_the_agent_says_is_added(void **state)
+{
+	struct end end = example;
+
+	(void)state;
+	end_add_met(&end, &(struct met){ 0 });
+	assert_false(end.told);
+	assert_int_equal(end.oom_kills, 3);
+	end_add_met(&end, &(struct met){ .oom_kills = 1, .pids_refused = 2, .inodes_full = true });
+	assert_true(end.told && end.disk_full && end.inodes_full);
+	assert_int_equal(end.oom_kills, 4);
+	assert_int_equal(end.pids_refused, 6);
 }
 
 static void refused(const struct unit_dir *d, const char *text, const char *want)
@@ -104,6 +119,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_is_written_is_read, unit_dir_setup,
 						unit_dir_teardown),
 		cmocka_unit_test_setup_teardown(large_counters, unit_dir_setup, unit_dir_teardown),
+		cmocka_unit_test(what_the_agent_says_is_added),
 		cmocka_unit_test_setup_teardown(what_is_wrong_is_refused, unit_dir_setup,
 						unit_dir_teardown),
 		cmocka_unit_test_setup_teardown(faults, unit_dir_setup, unit_dir_teardown),

@@ -30,6 +30,24 @@ static void what_is_right(void **state)
 	right("{}\n", ACCEL_AUTO, 15000);
 }
 
+static void space(const char *text, uint64_t expected)
+{
+	const struct source src = { .label = "host.yaml", .text = text, .len = strlen(text) };
+	struct host_config config = HOST_CONFIG_INIT;
+	_cleanup_diags_ struct diags d = { 0 };
+
+	host_config_read(&src, &config, &d);
+	assert_int_equal(diags_result(&d), 0);
+	assert_int_equal(config.snapshot_space, expected);
+}
+
+static void how_much_space(void **state)
+{
+	space("accel: auto\n", UINT64_C(64) << 30);
+	space("snapshot_space: 1MiB\n", UINT64_C(1) << 20);
+	space("snapshot_space: 500GiB\n", UINT64_C(500) << 30);
+}
+
 /* All that is said of a file, a line each. */
 static void wrong(const char *text, const char *expected)
 {
@@ -58,9 +76,10 @@ static void what_is_wrong(void **state)
 	wrong("accel: [kvm]\n",
 	      "host.yaml:1:8: error: accel: expected one of: auto, kvm, tcg, found a list\n");
 	wrong("acel: kvm\n", "host.yaml:1:1: error: acel: unknown key; expected one of: accel, "
-			     "accel_timeout; did you mean 'accel'?\n");
+			     "accel_timeout, snapshot_space; did you mean 'accel'?\n");
 	wrong("accel: kvm\nengine:\n  x: 1\n",
-	      "host.yaml:2:1: error: engine: unknown key; expected one of: accel, accel_timeout\n");
+	      "host.yaml:2:1: error: engine: unknown key; expected one of: accel, accel_timeout, "
+	      "snapshot_space\n");
 	wrong("accel: kvm\naccel: tcg\n",
 	      "host.yaml:2:1: error: accel: written twice; the first stands at line 1\n");
 	wrong("accel_timeout: 15\n",
@@ -68,6 +87,9 @@ static void what_is_wrong(void **state)
 	      "d), found '15'; did you mean '15s'?\n");
 	wrong("accel_timeout: 500ms\n",
 	      "host.yaml:1:16: error: accel_timeout: '500ms' is out of range: from 1s to 10m\n");
+	wrong("snapshot_space: 1KiB\n",
+	      "host.yaml:1:17: error: snapshot_space: '1KiB' is out of range: from 1MiB to "
+	      "1024TiB\n");
 	wrong("accel_timeout: 11m\n",
 	      "host.yaml:1:16: error: accel_timeout: '11m' is out of range: from 1s to 10m\n");
 	wrong("- accel\n", "host.yaml:1:1: error: expected a mapping, found a list\n");
@@ -80,7 +102,8 @@ static void what_is_wrong(void **state)
 	      "host.yaml:1:8: error: accel: 'x' is not one of: auto, kvm, tcg\n"
 	      "host.yaml:2:16: error: accel_timeout: expected a duration such as 90s (ms, s, m, h, "
 	      "d), found 'soon'\n"
-	      "host.yaml:3:1: error: more: unknown key; expected one of: accel, accel_timeout\n");
+	      "host.yaml:3:1: error: more: unknown key; expected one of: accel, accel_timeout, "
+	      "snapshot_space\n");
 }
 
 static void set(const char *name, const char *value)
@@ -165,6 +188,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_right),
+		cmocka_unit_test(how_much_space),
 		cmocka_unit_test(what_is_wrong),
 		cmocka_unit_test_setup_teardown(which_file, unit_dir_setup, unit_dir_teardown),
 		cmocka_unit_test_setup_teardown(environment, unit_dir_setup, unit_dir_teardown),

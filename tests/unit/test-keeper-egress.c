@@ -125,7 +125,6 @@ static int start_keeper(struct box *b, struct err *e)
 	const struct keeper_start s = { .spec = &b->spec,
 					.guest = -EBADF,
 					.listener = -EBADF,
-					.client = -EBADF,
 					.chain = &b->chain,
 					.warden = -EBADF };
 

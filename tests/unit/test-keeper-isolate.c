@@ -221,7 +221,6 @@ static struct keeper_start start_of(int fd)
 	return (struct keeper_start){ .spec = &spec,
 				      .guest = fd,
 				      .listener = -EBADF,
-				      .client = -EBADF,
 				      .warden = -EBADF,
 				      .id = ID,
 				      .parent = getppid() };

@@ -116,6 +116,28 @@ static void a_command_is_recorded(void **state)
 	assert_null(strstr(book_text(&book), "s3cr3t"));
 }
 
+/* One that ran before, under another keeper: what is known of it, and its end. */
+static void a_command_that_ran_before_is_recorded(void **state)
+{
+	_cleanup_bench_ struct bench b;
+	_cleanup_book_ struct book book;
+	uint32_t ch;
+
+	book_open(&book, *state);
+	bench_init(&b, state);
+	b.chain = &book.chain;
+	ran_before(&b, 11, "job", RECORD_RUNNING);
+	bench_start(&b, false);
+	bench_go(&b);
+	UNTIL2(b.guest, b.client, b.guest->n == 1);
+	(void)book_wait(&book, "exec {\"n\":1,\"op\":\"adopt\",\"name\":\"job\",\"user\":\"u\","
+			       "\"cwd\":\"/w\",\"argv\":[\"run\",\"it\"],");
+	ch = b.guest->talks[0].ch;
+	assert_int_equal(link_close(b.guest->l, ch, WIRE_NOT_FOUND, "none"), 0);
+	peer_write(b.guest);
+	(void)book_wait(&book, "exec-end {\"n\":1,\"op\":\"adopt\",\"bytes\":0,\"result\":");
+}
+
 static void signals_and_limits_are_recorded(void **state)
 {
 	_cleanup_bench_ struct bench b;
@@ -314,6 +336,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		IN_DIR(a_command_is_recorded),
+		IN_DIR(a_command_that_ran_before_is_recorded),
 		IN_DIR(signals_and_limits_are_recorded),
 		IN_DIR(nothing_is_asked_without_a_record),
 		IN_DIR(lost_outcomes_are_told_once),

@@ -65,7 +65,7 @@ static void begin(struct bench *b, void **state)
 	b->spec.limits.idle = LIMIT_MS;
 	bench_start(b, false);
 	bench_greet(b, &note);
-	assert_int_equal(note_send(b->warden, NOTE_GO, 0, NULL, 0), 0);
+	bench_say_go(b);
 	give_records_(b, &last, RECORDS_AT_START);
 	peer_say_hello(b->client, false);
 	UNTIL(b->client, b->client->hello);

@@ -11,6 +11,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -286,16 +287,20 @@ struct bench {
 	int warden;
 	struct audit_chain *chain; /* or NULL: the log is off */
 	bool no_records;	   /* there are no files to be had for them */
+	int adopt;		   /* what ran before, or -EBADF; ran_before() */
 	char path[UNIT_PATH_MAX + 8];
 	struct peer *guest;  /* where the test is the guest */
 	struct peer *client; /* the first one */
+	int client_end;	     /* what the keeper gets of it, with "go" */
 };
 
 static const char *const everywhere[] = { "/", NULL };
 
 static inline void bench_init(struct bench *b, void **state)
 {
-	*b = (struct bench){ .dir = *state, .warden = -EBADF };
+	*b = (struct bench){
+		.dir = *state, .warden = -EBADF, .client_end = -EBADF, .adopt = -EBADF
+	};
 	b->spec.user = "";
 	b->spec.workspace = "/";
 	b->spec.api = "";
@@ -351,7 +356,8 @@ static inline void bench_start(struct bench *b, bool real)
 	};
 
 	pair_of(SOCK_STREAM, &s.guest, &guest);
-	pair_of(SOCK_STREAM, &s.client, &client);
+	pair_of(SOCK_STREAM, &b->client_end, &client);
+	assert_int_equal(fcntl(b->client_end, F_SETFL, O_RDWR | O_NONBLOCK), 0);
 	pair_of(SOCK_SEQPACKET, &s.warden, &b->warden);
 	s.listener = bench_listen(b);
 	b->keeper = fork();
@@ -364,7 +370,6 @@ static inline void bench_start(struct bench *b, bool real)
 		b->guest = peer_new(LINK_GUEST, dup(guest));
 	(void)close(guest);
 	(void)close(s.guest);
-	(void)close(s.client);
 	(void)close(s.warden);
 	(void)close(s.listener);
 	b->client = peer_new(LINK_KEEPER, client);
@@ -451,13 +456,24 @@ static inline void bench_helper_end(struct bench *b)
 	b->helper = 0;
 }
 
+/* With its first client, as hutch run has one. */
+static inline void bench_say_go(struct bench *b)
+{
+	assert_int_equal(note_send(b->warden, NOTE_GO, b->spec.once, &b->client_end, 1), 0);
+	b->client_end = fd_close(b->client_end);
+}
+
 static inline void bench_go(struct bench *b)
 {
 	struct keeper_note note = { 0 };
 	uint64_t last = 0;
 
 	bench_greet(b, &note);
-	assert_int_equal(note_send(b->warden, NOTE_GO, 0, NULL, 0), 0);
+	if (b->adopt >= 0) {
+		assert_int_equal(lseek(b->adopt, 0, SEEK_SET), 0);
+		assert_int_equal(note_send(b->warden, NOTE_ADOPT, 0, &b->adopt, 1), 0);
+	}
+	bench_say_go(b);
 	if (!b->no_records)
 		give_records_(b, &last, RECORDS_AT_START);
 	b->helper = fork();
@@ -466,6 +482,30 @@ static inline void bench_go(struct bench *b)
 	peer_say_hello(b->client, false);
 	UNTIL(b->client, b->client->hello);
 	assert_int_equal(b->client->landlock, note.value);
+}
+
+/* A command of another keeper, with "run" and "it" as arguments, for the list of this one. */
+static inline void ran_before(struct bench *b, uint32_t pid, const char *name,
+			      enum record_state state)
+{
+	struct record r = { .fd = -EBADF, .number = 40 + pid, .limit = RECORD_BLOCKS_MIN };
+	struct record_info i = { .head = { .flags = RECORD_INPUT,
+					   .start = 1,
+					   .argv_n = 2,
+					   .shown = 7,
+					   .user = "u",
+					   .cwd = "/w",
+					   .argv = "run\0it" } };
+
+	(void)snprintf(i.head.name, sizeof(i.head.name), "%s", name);
+	record_begin(&r, &i.head); /* makes it whole */
+	i.slot = r.slot;
+	i.slot.state = state;
+	i.slot.how = state == RECORD_ENDED ? RECORD_EXITED : RECORD_NOT_YET;
+	i.slot.pid = pid;
+	if (b->adopt < 0)
+		b->adopt = memfd_create("commands", MFD_CLOEXEC);
+	assert_int_equal(record_list_put(b->adopt, &i), 0);
 }
 
 static inline struct peer *bench_connect(const struct bench *b)
@@ -514,6 +554,8 @@ static inline void bench_done(struct bench *b)
 		(void)waitpid(b->guest_pid, NULL, 0);
 	}
 	(void)fd_close(b->warden);
+	(void)fd_close(b->adopt);
+	(void)fd_close(b->client_end);
 	peer_free(b->guest);
 	peer_free(b->client);
 	(void)unlink(b->path);

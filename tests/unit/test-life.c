@@ -11,6 +11,8 @@ static void what_is_written_is_read(void **state)
 		{ .paused = false, .deadline = UINT64_C(1790000000123) },
 		{ .paused = true, .on_timeout = ON_TIMEOUT_PAUSE },
 		{ .deadline = INT64_MAX, .on_timeout = ON_TIMEOUT_END },
+		{ .met = { .oom_kills = 1, .pids_refused = 2, .disk_full = true } },
+		{ .met = { .inodes_full = true } },
 	};
 	struct unit_dir *d = *state;
 	struct err e = ERR_INIT;
@@ -24,6 +26,10 @@ static void what_is_written_is_read(void **state)
 		assert_int_equal(got.paused, lives[i].paused);
 		assert_int_equal(got.deadline, lives[i].deadline);
 		assert_int_equal(got.on_timeout, lives[i].on_timeout);
+		assert_int_equal(got.met.oom_kills, lives[i].met.oom_kills);
+		assert_int_equal(got.met.pids_refused, lives[i].met.pids_refused);
+		assert_int_equal(got.met.disk_full, lives[i].met.disk_full);
+		assert_int_equal(got.met.inodes_full, lives[i].met.inodes_full);
 	}
 	assert_int_equal(unit_dir_entries(d), 1);
 	assert_null(on_timeout_names[ON_TIMEOUTS]);
@@ -57,11 +63,13 @@ static void what_is_wrong_is_refused(void **state)
 		"life.json: 'state' is not known");
 	refused(d, HEAD "\"state\":\"paused\",\"deadline_ms\":0,\"on_timeout\":\"stop\"}",
 		"life.json: 'on_timeout' is not known");
+	refused(d, HEAD "\"state\":\"paused\",\"deadline_ms\":0,\"on_timeout\":\"end\",\"met\":{}}",
+		"life.json: 'oom_kills' is missing");
 }
 
 static int write_and_read(const struct unit_dir *d)
 {
-	const struct life life = { .paused = true };
+	const struct life life = { .paused = true, .met.oom_kills = 1 };
 	struct err e = ERR_INIT;
 	struct life got;
 	int r = life_write(d->fd, &life, &e);

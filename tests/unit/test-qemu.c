@@ -12,7 +12,8 @@
 #define HEAD                                                                                \
 	"qemu -S -nodefaults -no-user-config -no-reboot -display none -monitor none "       \
 	"-sandbox on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny " \
-	"-M microvm,acpi=on,pit=off,pic=off,rtc=on,isa-serial="
+	"-M microvm,acpi=on,pit="
+#define CLOCKS	",pic=off,rtc=on,isa-serial="
 #define MACHINE ",x-option-roms=off,mem-merge=off,dump-guest-core=off,memory-backend=mem0 "
 #define TCG	"-accel tcg,tb-size=64 -cpu qemu64,+rdrand,+arat "
 #define KVM	"-accel kvm -cpu host "
@@ -36,29 +37,29 @@ static const struct {
 } machines[] = {
 	{ { .start = QEMU_BOOT, .memory = 256 << 20, .vcpus = 1, .tsc_khz = 2000000 },
 	  HEAD
-	  "off" MACHINE TCG
+	  "on" CLOCKS "off" MACHINE TCG
 	  "-smp 1 -m 256M -object memory-backend-ram,id=mem0,size=256M,merge=off,dump=off " DEVICES
 	  "-serial none " QMP KERNEL QUIET " no_timer_check tsc=reliable tsc_early_khz=2000000 " },
 	{ { .start = QEMU_BOOT, .kvm = true, .memory = UINT64_C(8) << 30, .vcpus = 4 },
-	  HEAD "off" MACHINE KVM "-smp 4 -m 8192M "
+	  HEAD "off" CLOCKS "off" MACHINE KVM "-smp 4 -m 8192M "
 	       "-object memory-backend-ram,id=mem0,size=8192M,merge=off,dump=off " DEVICES
 	       "-serial none " QMP KERNEL QUIET " " },
 	{ { .start = QEMU_BOOT, .memory = 64 << 20, .vcpus = 1, .console = true },
-	  HEAD "on" MACHINE TCG "-smp 1 -m 64M "
+	  HEAD "on" CLOCKS "on" MACHINE TCG "-smp 1 -m 64M "
 	       "-object memory-backend-ram,id=mem0,size=64M,merge=off,dump=off " DEVICES
 	       "-chardev ringbuf,id=console,size=65536 -serial chardev:console " QMP KERNEL
 	       " console=ttyS0 no_timer_check tsc=reliable " },
 	{ { .start = QEMU_TEMPLATE, .kvm = true, .memory = 256 << 20, .vcpus = 2 },
-	  HEAD "off" MACHINE KVM "-smp 2 -m 256M "
+	  HEAD "off" CLOCKS "off" MACHINE KVM "-smp 2 -m 256M "
 	       "-object memory-backend-file,id=mem0,size=256M,merge=off,dump=off,"
 	       "mem-path=/proc/self/fd/7,share=on " DEVICES "-serial none " QMP KERNEL QUIET " " },
 	{ { .start = QEMU_CLONE, .kvm = true, .memory = 256 << 20, .vcpus = 2 },
-	  HEAD "off" MACHINE KVM "-smp 2 -m 256M "
+	  HEAD "off" CLOCKS "off" MACHINE KVM "-smp 2 -m 256M "
 	       "-object memory-backend-file,id=mem0,size=256M,merge=off,dump=off,"
 	       "mem-path=/proc/self/fd/7,share=off " DEVICES "-serial none " QMP
 	       "-incoming defer " },
 	{ { .start = QEMU_RESTORE, .kvm = true, .memory = 256 << 20, .vcpus = 2 },
-	  HEAD "off" MACHINE KVM "-smp 2 -m 256M "
+	  HEAD "off" CLOCKS "off" MACHINE KVM "-smp 2 -m 256M "
 	       "-object memory-backend-ram,id=mem0,size=256M,merge=off,dump=off " DEVICES
 	       "-serial none " QMP "-incoming defer " },
 };

@@ -58,11 +58,19 @@ static void put(int fd, off_t at, unsigned char seed, size_t n)
 	assert_int_equal(pwrite(fd, bytes, n, at), n);
 }
 
+static void fill_disk(int dir)
+{
+	_cleanup_close_ int disk = new_file(dir, "disk", 1 << 20);
+
+	put(disk, 4096, 1, 10000);
+}
+
 static void fill_template(int dir, unsigned char seed)
 {
 	_cleanup_close_ int memory = new_file(dir, "memory", MEMORY_SIZE);
 	_cleanup_close_ int state = new_file(dir, "state", STATE_SIZE);
 
+	fill_disk(dir);
 	put(memory, 0, seed, 5000);
 	put(memory, 3 * 1024 * 1024 + 100, seed, 300000);
 	put(memory, MEMORY_SIZE - 10, seed, 10);
@@ -71,11 +79,10 @@ static void fill_template(int dir, unsigned char seed)
 
 static void fill_saved(int dir)
 {
-	_cleanup_close_ int disk = new_file(dir, "disk", 1 << 20);
 	_cleanup_close_ int state = new_file(dir, "state", STATE_SIZE);
 	_cleanup_close_ int box = -EBADF, spec = -EBADF;
 
-	put(disk, 4096, 1, 10000);
+	fill_disk(dir);
 	put(state, 0, 9, STATE_SIZE);
 	assert_int_equal(mkdirat(dir, "box", 0700), 0);
 	box = openat(dir, "box", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -171,7 +178,7 @@ static void test_template(void **state)
 	make(SNAPSHOT_TEMPLATE, KEY_A, 1);
 	assert_int_equal(try_open(KEY_A, NULL, &s, &e), 0);
 	assert_int_equal(s.kind, SNAPSHOT_TEMPLATE);
-	assert_true(s.disk < 0);
+	assert_true(s.disk >= 0);
 	assert_true(hold_is_sealed(s.memory, MEMORY_SIZE));
 	assert_int_equal(pread(s.memory, bytes, 10, MEMORY_SIZE - 10), 10);
 	assert_int_equal(bytes[9], 1 + 9 * 7);
@@ -256,6 +263,7 @@ static void test_flips(void **state)
 	make(SNAPSHOT_SAVED, SAVED, 1);
 	check_flips(KEY_A, "memory");
 	check_flips(KEY_A, "state");
+	check_flips(KEY_A, "disk");
 	check_flips(KEY_A, "meta.json");
 	check_flips(SAVED, "disk");
 	check_flips(SAVED, "state");
@@ -288,6 +296,7 @@ static void test_cuts(void **state)
 	make(SNAPSHOT_SAVED, SAVED, 1);
 	check_cuts(KEY_A, "memory");
 	check_cuts(KEY_A, "state");
+	check_cuts(KEY_A, "disk");
 	check_cuts(KEY_A, "meta.json");
 	check_cuts(SAVED, "box/spec.json");
 	check_cuts(SAVED, "disk");

@@ -124,6 +124,22 @@ static void trees_come_out_as_they_were(void **state)
 	assert_int_equal(fchmodat(d->fd, "copy/ro", 0755, 0), 0);
 }
 
+static void a_file_can_be_packed_empty(void **state)
+{
+	struct unit_dir *d = *state;
+	_cleanup_buf_ struct buf b = BUF_INIT(1024 * 1024);
+	struct err e = ERR_INIT;
+
+	assert_int_equal(mkdirat(d->fd, "src", 0755), 0);
+	unit_dir_write(d, "src/id", "mine", 4);
+	unit_dir_write(d, "src/f", "text", 4);
+	p = (struct pack){ .write = put, .arg = &b, .pipe = -EBADF, .blank = "id" };
+	assert_int_equal(pack_tree(&p, d->fd, "src", ".", &e), 0);
+	assert_int_equal(unpack(d, "copy", &b, 999, &e), 0);
+	expect_text(d, "copy/id", "");
+	expect_text(d, "copy/f", "text");
+}
+
 /* What an archive of memory says, one line an entry. */
 static void list(const struct buf *b, struct buf *out)
 {
@@ -409,6 +425,8 @@ static void large_files_go_by_pipe(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(a_file_can_be_packed_empty, unit_dir_setup,
+						unit_dir_teardown),
 		cmocka_unit_test_setup_teardown(trees_come_out_as_they_were, unit_dir_setup,
 						unit_dir_teardown),
 		cmocka_unit_test_setup_teardown(roots_are_packed_for_images, unit_dir_setup,

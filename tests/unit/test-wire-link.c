@@ -46,7 +46,8 @@ static const struct cell {
 	[ST_SENT] = { [WIRE_HELLO] = { "hello 0|", ST_LINK } },
 	[ST_LINK] = { [WIRE_PING] = { "|PONG 0", ST_LINK },
 		      [WIRE_PONG] = { "pong 0|", ST_LINK },
-		      [WIRE_SLEEP] = { "sleep 0|", ST_FALLING } },
+		      [WIRE_SLEEP] = { "sleep 0|", ST_FALLING },
+		      [WIRE_WAKE] = { "wake 0|", ST_LINK } },
 	[ST_NEW_THEIRS] = { [WIRE_OPEN] = { "opened #|", ST_ASKED } },
 	[ST_ASKING] = { [WIRE_ACCEPT] = { "accepted #|", ST_OPEN_OWN },
 			[WIRE_CLOSE] = { "closed #|CLOSE #", ST_GONE_OWN } },
@@ -139,7 +140,7 @@ static uint32_t enter(struct end *x, enum link_role role, enum st st)
 		       : ch;
 }
 
-/* Only a guest is asked, and told to sleep. */
+/* Only a guest is asked, told to sleep and woken. */
 static bool reachable(enum link_role role, enum st st)
 {
 	return role == LINK_GUEST || (st != ST_FALLING && st != ST_ASKED && st != ST_OPEN_THEIRS &&
@@ -148,7 +149,7 @@ static bool reachable(enum link_role role, enum st st)
 
 static const char *effect_of(enum link_role role, enum st st, unsigned int type)
 {
-	return role == LINK_KEEPER && (type == WIRE_OPEN || type == WIRE_SLEEP)
+	return role == LINK_KEEPER && (type == WIRE_OPEN || type == WIRE_SLEEP || type == WIRE_WAKE)
 		       ? NULL
 		       : cells[st][type].effect;
 }
@@ -300,7 +301,7 @@ static void types_and_zeros(void **state)
 		expect_header(LINK_KEEPER, 8, WIRE_PING, 0, 1U << bit, -EPROTO);
 }
 
-/* An empty frame is one of EOF, or of SLEEP. */
+/* An empty frame is one of EOF, of SLEEP, or of WAKE. */
 static void empty_payloads(void **state)
 {
 	for (enum link_role role = LINK_KEEPER; role <= LINK_GUEST; role++)
@@ -308,7 +309,9 @@ static void empty_payloads(void **state)
 			_cleanup_end_ struct end x = { .l = NULL };
 			uint32_t ch = end_start_open(&x, role);
 			int r = end_feed_raw(&x, type, on_link(type) ? 0 : ch, 0, NULL, 0);
-			bool good = type == WIRE_EOF || (type == WIRE_SLEEP && role == LINK_GUEST);
+			bool good =
+				type == WIRE_EOF ||
+				((type == WIRE_SLEEP || type == WIRE_WAKE) && role == LINK_GUEST);
 
 			assert_int_equal(r, good ? 0 : -EPROTO);
 		}
@@ -334,6 +337,7 @@ static void payloads_of_the_wrong_size(void **state)
 		{ WIRE_MSG, "\x18\0\0\x01\x09", 5, -EPROTO },
 		{ WIRE_CLOSE, "\x1f\0\0\0", 4, -EPROTO },
 		{ WIRE_SLEEP, "x", 1, -EPROTO },
+		{ WIRE_WAKE, "x", 1, -EPROTO },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(list); i++) {
@@ -360,7 +364,7 @@ static void subs_are_checked(void **state)
 					    : type == WIRE_OPEN
 						    ? sub == WIRE_OP_EXEC && role == LINK_GUEST
 						    : sub == 0 && (type <= WIRE_CLOSE ||
-								   (type == WIRE_SLEEP &&
+								   (type != WIRE_ASLEEP &&
 								    role == LINK_GUEST));
 				_cleanup_buf_ struct buf b = BUF_INIT(256);
 				_cleanup_end_ struct end x = { .l = NULL };

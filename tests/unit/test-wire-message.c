@@ -89,6 +89,7 @@ static const struct {
 	[TAG_PIDS] = { NUMBER, 1, INT32_MAX },
 	[TAG_HOST] = { TEXT, 0, 255 },
 	[TAG_EGRESS] = { FLAG, 0, 0 },
+	[TAG_LIMIT] = { NUMBER, 1, 4 },
 };
 
 /* '!' needed, '?' optional, '*' any number, '+' one or more, '2' both or none, '1' just one. */
@@ -202,6 +203,7 @@ static const struct row {
 	{ MESSAGE_SAVE, { { TAG_NAME, '?' }, { TAG_WANT, '?' } } },
 	{ MESSAGE_SAVED, { { TAG_NAME, '!' } } },
 	{ MESSAGE_WAKE, { { TAG_SEED, '?' }, { TAG_TIME, '?' } } },
+	{ MESSAGE_LIMIT, { { TAG_SIZE, '!' }, { TAG_LIMIT, '!' } } },
 };
 
 static_assert(ARRAY_SIZE(rows) == MESSAGE_MAX, "an example of every message");

@@ -41,7 +41,8 @@ static void tags_keep_their_numbers(void **state)
 	assert_int_equal(TAG_PIDS, 58);
 	assert_int_equal(TAG_HOST, 59);
 	assert_int_equal(TAG_EGRESS, 60);
-	assert_int_equal(TAG_MAX, 61);
+	assert_int_equal(TAG_LIMIT, 61);
+	assert_int_equal(TAG_MAX, 62);
 }
 
 static void numbers_name_messages(void **state)
@@ -89,7 +90,9 @@ static void numbers_name_messages(void **state)
 		MESSAGE_STARTED,
 	};
 	static const int keeper[] = { -1, MESSAGE_SIGNAL, MESSAGE_RESIZE, -1, -1, -1 };
-	static const int guest[] = { -1, -1, -1, MESSAGE_EXIT, MESSAGE_ENTRY, MESSAGE_EVENT };
+	static const int guest[] = {
+		-1, -1, -1, MESSAGE_EXIT, MESSAGE_ENTRY, MESSAGE_EVENT, MESSAGE_LIMIT
+	};
 
 	for (unsigned int i = 0; i < 256; i++) {
 		const int want[] = { i < ARRAY_SIZE(opens) ? opens[i] : -1,

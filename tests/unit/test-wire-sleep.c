@@ -90,6 +90,7 @@ static const struct {
 	{ GUEST_WOKEN, WIRE_PING, "|PONG 0\n" },
 	{ GUEST_WOKEN, WIRE_PONG, "pong 0\n|" },
 	{ GUEST_WOKEN, WIRE_SLEEP, "sleep 0\n|" },
+	{ GUEST_WOKEN, WIRE_WAKE, "wake 0\n|" },
 	{ GUEST_WOKEN, WIRE_DATA, "data 2.0 1 \n|" },
 	{ GUEST_WOKEN, WIRE_EOF, "eof 2.0\n|" },
 	{ GUEST_WOKEN, WIRE_CREDIT, "credit 2.0\n|" },
@@ -99,6 +100,7 @@ static const struct {
 	{ GUEST_AGAIN, WIRE_PING, "|PONG 0\n" },
 	{ GUEST_AGAIN, WIRE_PONG, "pong 0\n|" },
 	{ GUEST_AGAIN, WIRE_SLEEP, "sleep 0\n|" },
+	{ GUEST_AGAIN, WIRE_WAKE, "wake 0\n|" },
 	{ GUEST_AGAIN, WIRE_OPEN, "opened 2\n|" },
 };
 
@@ -173,16 +175,18 @@ static void not_before_both_hellos(void **state)
 		}
 }
 
-/* A client of the keeper puts nobody to sleep. */
+/* A client of the keeper puts nobody to sleep, and wakes nobody. */
 static void not_by_clients(void **state)
 {
-	_cleanup_end_ struct end x = { .l = NULL };
+	for (unsigned int type = WIRE_SLEEP; type <= WIRE_WAKE; type++) {
+		_cleanup_end_ struct end x = { .l = NULL };
 
-	end_init(&x, LINK_GUEST);
-	link_with_client(x.l);
-	end_send_hello(&x);
-	assert_int_equal(end_feed_frame(&x, WIRE_HELLO, 0), 0);
-	assert_int_equal(end_feed_frame(&x, WIRE_SLEEP, 0), -EPROTO);
+		end_init(&x, LINK_GUEST);
+		link_with_client(x.l);
+		end_send_hello(&x);
+		assert_int_equal(end_feed_frame(&x, WIRE_HELLO, 0), 0);
+		assert_int_equal(end_feed_frame(&x, type, 0), -EPROTO);
+	}
 }
 
 /* All that an owner may send, on channel 2. */

@@ -232,7 +232,7 @@ static inline void on_asleep_(struct link *l, void *arg)
 
 static inline void on_wake_(struct link *l, const struct fields *f, void *arg)
 {
-	assert_int_equal(fields_number(f, TAG_TIME, 0), 1);
+	assert_int_equal(fields_number(f, TAG_TIME, 1), 1);
 	end_note(arg, "wake", 0, "");
 }
 

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which limits the users of a machine have met, by the word of its agent: the kernel that counts is
+ * the sandbox's own. Nothing is decided by it. The numbers are cut to what a note holds and passed
+ * on to the warden, which writes them down; and no more often than MET_MS, however often they
+ * change.
+ */
+#include "clock.h"
+#include "serve.h"
+
+enum {
+	MET_MS = 100,
+	MET_KILLS_BITS = 24,
+	MET_FORKS_BITS = 36,
+};
+
+#define KILLS_MAX ((UINT64_C(1) << MET_KILLS_BITS) - 1)
+#define FORKS_MAX ((UINT64_C(1) << MET_FORKS_BITS) - 1)
+
+uint64_t met_pack(const struct met *m)
+{
+	return MIN(m->oom_kills, KILLS_MAX) | MIN(m->pids_refused, FORKS_MAX) << MET_KILLS_BITS |
+	       (uint64_t)m->disk_full << (MET_KILLS_BITS + MET_FORKS_BITS) |
+	       (uint64_t)m->inodes_full << (MET_KILLS_BITS + MET_FORKS_BITS + 1);
+}
+
+bool met_unpack(uint64_t value, struct met *ret)
+{
+	const uint64_t flags = value >> (MET_KILLS_BITS + MET_FORKS_BITS);
+
+	if (flags > 3)
+		return false;
+	*ret = (struct met){ .oom_kills = value & KILLS_MAX,
+			     .pids_refused = value >> MET_KILLS_BITS & FORKS_MAX,
+			     .disk_full = (flags & 1) != 0,
+			     .inodes_full = (flags & 2) != 0 };
+	return true;
+}
+
+static void tell(struct keeper *k)
+{
+	k->met.changed = false;
+	if (k->warden.fd >= 0 &&
+	    note_send(k->warden.fd, NOTE_MET, met_pack(&k->met.now), NULL, 0) < 0)
+		keeper_stop(k, KEEPER_FAILED); /* without a warden there is no sandbox */
+}
+
+static void tell_and_wait(struct keeper *k);
+
+static void on_again(struct loop_timer *t)
+{
+	struct keeper *k = t->arg;
+
+	k->met.waiting = false;
+	if (k->met.changed)
+		tell_and_wait(k);
+}
+
+static void tell_and_wait(struct keeper *k)
+{
+	tell(k);
+	k->met.again.cb = on_again;
+	k->met.again.arg = k;
+	k->met.waiting = true;
+	keeper_check(k,
+		     loop_set_timer(k->loop, &k->met.again, clock_mono() + MET_MS * NSEC_PER_MSEC));
+}
+
+static void take(struct met *m, uint64_t limit, uint64_t size)
+{
+	if (limit == WIRE_LIMIT_MEMORY)
+		m->oom_kills = size;
+	else if (limit == WIRE_LIMIT_PIDS)
+		m->pids_refused = size;
+	else if (limit == WIRE_LIMIT_DISK)
+		m->disk_full = size > 0;
+	else
+		m->inodes_full = size > 0;
+}
+
+bool met_said(struct keeper *k, const struct fields *f)
+{
+	/* Of a container the kernel tells. */
+	if (!k->spec->machine.kernel)
+		return false;
+	take(&k->met.now, fields_number(f, TAG_LIMIT, 0), fields_number(f, TAG_SIZE, 0));
+	k->met.changed = true;
+	if (!k->met.waiting)
+		tell_and_wait(k);
+	return true;
+}
+
+void met_done(struct keeper *k)
+{
+	loop_del_timer(&k->met.again);
+	if (k->met.changed)
+		tell(k);
+}

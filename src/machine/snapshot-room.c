@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How much of the disk snapshots may take, all of a user's together: `snapshot_space` of host.yaml.
+ * What one needs at most is known before anything of it is written. Of others that are being made
+ * at the same time counts what is there of them.
+ */
+#include "snapshot-room.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "fd.h"
+#include "host-config.h"
+#include "path.h"
+#include "str.h"
+
+#define MIB UINT64_C(1048576)
+
+enum {
+	DEPTH_MAX = 3, /* snapshots/NAME/box */
+};
+
+/* What goes away meanwhile does not count. */
+static uint64_t bytes_below(int dir, unsigned int depth)
+{
+	DIR *d = depth < DEPTH_MAX ? fd_list(dir) : NULL;
+	struct dirent *entry;
+	uint64_t sum = 0;
+	struct stat st;
+
+	while (d && (entry = readdir(d))) {
+		_cleanup_close_ int sub = -EBADF;
+
+		if (str_eq(entry->d_name, ".") || str_eq(entry->d_name, "..") ||
+		    fstatat(dir, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+			continue;
+		sum += (uint64_t)st.st_blocks * 512;
+		if (!S_ISDIR(st.st_mode))
+			continue;
+		sub = path_open_nofollow(dir, entry->d_name, O_RDONLY | O_DIRECTORY, 0);
+		if (sub >= 0)
+			sum += bytes_below(sub, depth + 1);
+	}
+	if (d)
+		(void)closedir(d);
+	return sum;
+}
+
+int snapshot_room(uint64_t need, struct err *e)
+{
+	_cleanup_close_ int home = -EBADF;
+	struct host_config config = HOST_CONFIG_INIT;
+	uint64_t used;
+	int r = snapshot_home(&home, e);
+
+	if (r == 0)
+		r = host_config_load(&config, e);
+	if (r < 0)
+		return r;
+	used = bytes_below(home, 0);
+	if (used <= config.snapshot_space && need <= config.snapshot_space - used)
+		return 0;
+	return err_set(e, -EDQUOT,
+		       "snapshots take %llu MiB, this one may need %llu MiB more, and %llu MiB are "
+		       "allowed: remove some (hutch snapshot ls, hutch snapshot rm), or raise "
+		       "snapshot_space in host.yaml",
+		       (unsigned long long)(used / MIB),
+		       (unsigned long long)((need + MIB - 1) / MIB),
+		       (unsigned long long)(config.snapshot_space / MIB));
+}

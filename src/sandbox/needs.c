@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who needs what is on disk though no process has it. What is saved of machines needs an image:
+ * their root is the image, as a disk, which lies in the image's tree. A sandbox that is suspended
+ * needs its snapshot.
+ */
+#include <fcntl.h>
+#include <string.h>
+
+#include "fd.h"
+#include "sandbox.h"
+#include "snapshot.h"
+#include "str.h"
+
+static bool is_of_image(const json_t *one, const char *digest)
+{
+	_cleanup_spec_ struct spec was = { 0 };
+	const char *name = json_string_value(json_object_get(one, "id"));
+	struct err ignored = ERR_INIT;
+
+	/* What cannot be read cannot be started. */
+	return str_eq(json_string_value(json_object_get(one, "kind")), "saved") && name &&
+	       snapshot_spec(name, &was, &ignored) == 0 && str_eq(was.image_digest, digest);
+}
+
+static int refuse(const json_t *one, size_t others, struct err *e)
+{
+	const json_t *info = json_object_get(one, "info");
+	const char *id = json_string_value(json_object_get(info, "sandbox"));
+	char more[64] = "";
+
+	if (others > 0)
+		(void)snprintf(more, sizeof(more), "; %zu more: hutch snapshot ls", others);
+	if (id && json_is_true(json_object_get(info, "suspended")))
+		return err_set(e, -EBUSY,
+			       "sandbox %s, which is suspended, needs the image: hutch resume %s, "
+			       "or hutch rm -f %s%s",
+			       id, id, id, more);
+	id = json_string_value(json_object_get(one, "id"));
+	return err_set(e, -EBUSY, "snapshot %s needs the image: hutch snapshot rm %s%s", id, id,
+		       more);
+}
+
+int sandbox_needs_image(const char *digest, struct err *e)
+{
+	_cleanup_json_ json_t *all = NULL;
+	const json_t *one, *first = NULL;
+	size_t i, n = 0;
+	int r = snapshot_list(&all, e);
+
+	if (r < 0)
+		return r;
+	json_array_foreach(all, i, one)
+	{
+		if (!is_of_image(one, digest))
+			continue;
+		if (n++ == 0)
+			first = one;
+	}
+	return n > 0 ? refuse(first, n - 1, e) : 0;
+}
+
+int sandbox_needs_snapshot(const char *name, struct err *e)
+{
+	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
+	_cleanup_spec_ struct spec was = { 0 };
+	_cleanup_close_ int dir = -EBADF;
+	struct err ignored = ERR_INIT;
+	char named[SANDBOX_SNAPSHOT];
+
+	/* Of what cannot be read nothing can begin. */
+	if (snapshot_spec(name, &was, &ignored) < 0 || state_root_open(&root, &ignored) < 0)
+		return 0;
+	dir = RETRY_EINTR(
+		openat(root.dir, was.id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+	if (dir < 0 || fd_read_line(dir, STATE_SUSPENDED, named, sizeof(named)) < 0 ||
+	    !str_eq(named, name))
+		return 0;
+	return err_set(e, -EBUSY,
+		       "sandbox %s is suspended in snapshot %s: hutch resume %s, or hutch rm -f %s",
+		       was.id, name, was.id, was.id);
+}

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Whoever fills a pool holds its file `filling` locked, so there is one of them at a time. Whoever
+ * takes a spare holds the pool's directory locked from its choice to the warden's answer
+ * (start.c), so a spare has one owner. Both locks go with their process.
+ */
+#include "spares.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sodium.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include "fd.h"
+#include "prepare.h"
+#include "str.h"
+
+#define WANT "want"
+
+static const char nobody[] = "aaaaaaaaaaaaaaaa"; /* a plan's id, where there must be one */
+
+/* ---- the plan ---- */
+
+/* Without what is its owner's. A spare that nobody has taken leaves nothing. */
+static struct spec common(const struct spec *plan)
+{
+	struct spec s = *plan;
+
+	s.id = nobody;
+	s.created = 0;
+	s.api = "";
+	s.chain = "";
+	s.deadline = 0;
+	s.on_timeout = ON_TIMEOUT_END;
+	s.once = false;
+	s.remove = true;
+	return s;
+}
+
+/* With the kernel, the disk and the accelerator that it would be started with now: what has changed
+ * since is another plan. */
+static char *describe(const struct spec *plan, struct err *e)
+{
+	_cleanup_free_ struct prepared *p = calloc(1, sizeof(*p));
+	struct spec s = common(plan);
+	char guest[4096], *text;
+	int r = p ? sandbox_find_guest(guest, e) : err_oom(e);
+
+	if (r == 0)
+		r = prepare_parts(guest, p, &s, e);
+	if (r < 0)
+		return NULL;
+	text = spec_write(&s);
+	if (!text)
+		(void)err_oom(e);
+	return text;
+}
+
+static void key_of(const char *text, char ret[static SPARE_KEY + 1])
+{
+	unsigned char digest[SPARE_KEY / 2];
+
+	(void)crypto_generichash(digest, sizeof(digest), (const unsigned char *)text, strlen(text),
+				 NULL, 0);
+	(void)sodium_bin2hex(ret, SPARE_KEY + 1, digest, sizeof(digest));
+}
+
+int spares_key(const struct spec *plan, char ret[static SPARE_KEY + 1], struct err *e)
+{
+	_cleanup_free_ char *text = describe(plan, e);
+
+	if (!text)
+		return e->num;
+	key_of(text, ret);
+	return 0;
+}
+
+static int write_plan(int pool, const char *text, const struct spec *plan, struct err *e)
+{
+	int r = state_write(pool, "spec.json", text, strlen(text), e);
+
+	if (r == 0 && plan->policy_text)
+		r = state_write(pool, "policy.json", plan->policy_text, strlen(plan->policy_text),
+				e);
+	return r;
+}
+
+/* ---- what is there ---- */
+
+int spares_next(const struct state_root *root, int pool, char ret[static SPEC_ID + 1], int *ret_dir)
+{
+	DIR *d = fd_list(pool);
+	const struct dirent *de;
+	int dir = -EBADF;
+
+	while (d && dir < 0 && (de = readdir(d))) {
+		if (!spec_id_valid(de->d_name))
+			continue;
+		dir = RETRY_EINTR(openat(root->dir, de->d_name,
+					 O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+		if (dir >= 0 && state_phase(dir) == STATE_HELD) {
+			memcpy(ret, de->d_name, SPEC_ID + 1);
+			continue;
+		}
+		dir = fd_close(dir);
+		(void)unlinkat(pool, de->d_name, 0); /* its warden has gone */
+	}
+	if (d)
+		(void)closedir(d);
+	*ret_dir = dir;
+	return dir >= 0;
+}
+
+static unsigned int count(const struct state_root *root, int pool)
+{
+	DIR *d = fd_list(pool);
+	const struct dirent *de;
+	unsigned int n = 0;
+
+	while (d && (de = readdir(d))) {
+		_cleanup_close_ int dir = -EBADF;
+
+		if (!spec_id_valid(de->d_name))
+			continue;
+		dir = openat(root->dir, de->d_name,
+			     O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		n += dir >= 0 && state_phase(dir) == STATE_HELD;
+	}
+	if (d)
+		(void)closedir(d);
+	return n;
+}
+
+/* 0 when the pool was given up. */
+static unsigned int wanted(int pool)
+{
+	char text[16];
+	uint64_t n = 0;
+
+	if (fd_read_line(pool, WANT, text, sizeof(text)) < 0 ||
+	    str_to_u64(text, strlen(text), SPARES_MAX, &n) < 0)
+		return 0;
+	return (unsigned int)n;
+}
+
+/* ---- filling ---- */
+
+static int write_wanted(int pool, unsigned int want, struct err *e)
+{
+	char text[16];
+
+	(void)snprintf(text, sizeof(text), "%u\n", want);
+	return state_write(pool, WANT, text, strlen(text), e);
+}
+
+static int lock_filling(int pool, bool wait, int *ret_fd, struct err *e)
+{
+	_cleanup_close_ int fd = RETRY_EINTR(
+		openat(pool, "filling", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+
+	if (fd < 0 || RETRY_EINTR(flock(fd, LOCK_EX | (wait ? 0 : LOCK_NB))) < 0)
+		return err_errno(e, "cannot lock the pool");
+	*ret_fd = TAKE_FD(fd);
+	return 0;
+}
+
+/* Until there are as many as are wanted now: somebody may change that meanwhile. */
+static int fill(const struct state_root *root, int pool, const char *key, bool wait,
+		void (*say)(unsigned int there, unsigned int want), struct err *e)
+{
+	_cleanup_close_ int lock = -EBADF;
+	_cleanup_spec_ struct spec plan = { 0 };
+	unsigned int there, want;
+	int r = lock_filling(pool, wait, &lock, e);
+
+	if (r == 0)
+		r = sandbox_read_plan(pool, &plan, e);
+	plan.machine.kernel = NULL; /* what it is made of is found anew */
+	while (r == 0 && (there = count(root, pool)) < (want = wanted(pool))) {
+		if (say)
+			say(there, want);
+		r = sandbox_start_spare(root, &plan, key, e);
+	}
+	return r;
+}
+
+int spares_fill(const struct state_root *root, const struct spec *plan, unsigned int want,
+		void (*say)(unsigned int there, unsigned int want), struct err *e)
+{
+	_cleanup_close_ int pool = -EBADF;
+	_cleanup_free_ char *text = describe(plan, e);
+	char key[SPARE_KEY + 1];
+	int r;
+
+	assert(want > 0 && want <= SPARES_MAX);
+	if (!text)
+		return e->num;
+	key_of(text, key);
+	r = spare_pool_open(root, key, true, &pool);
+	if (r < 0)
+		return err_set(e, r, "cannot make a pool: %s", strerror(-r));
+	r = write_plan(pool, text, plan, e);
+	if (r == 0)
+		r = write_wanted(pool, want, e);
+	return r < 0 ? r : fill(root, pool, key, true, say, e);
+}
+
+static _noreturn_ void refill(const char *key)
+{
+	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
+	_cleanup_close_ int pool = -EBADF;
+	struct err e = ERR_INIT;
+
+	/* Not a descriptor of the caller's: somebody may wait for the end of one. */
+	(void)syscall(SYS_close_range, 0, ~0U, 0);
+	for (int i = 0; i <= STDERR_FILENO; i++)
+		(void)open("/dev/null", O_RDWR);
+	(void)setsid();
+	if (state_root_open(&root, &e) == 0 && spare_pool_open(&root, key, false, &pool) == 0)
+		(void)fill(&root, pool, key, false, NULL, &e);
+	_exit(EXIT_SUCCESS);
+}
+
+/* The child's child is nobody's. */
+void spares_refill_later(const char *key)
+{
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		pid = fork();
+		if (pid == 0)
+			refill(key);
+		_exit(EXIT_SUCCESS);
+	}
+	if (pid > 0)
+		(void)RETRY_EINTR(waitpid(pid, NULL, 0));
+}
+
+/* ---- looking and ending ---- */
+
+static bool look(const struct state_root *root, const char *key, struct spares *ret)
+{
+	_cleanup_close_ int pool = -EBADF;
+	_cleanup_spec_ struct spec plan = { 0 };
+	struct err ignored = ERR_INIT;
+
+	if (spare_pool_open(root, key, false, &pool) < 0 || spec_read(pool, &plan, &ignored) < 0)
+		return false;
+	*ret = (struct spares){ .there = count(root, pool),
+				.want = wanted(pool),
+				.microvm = plan.microvm };
+	(void)snprintf(ret->key, sizeof(ret->key), "%s", key);
+	(void)snprintf(ret->agent, sizeof(ret->agent), "%s", plan.agent);
+	(void)snprintf(ret->image, sizeof(ret->image), "%s", plan.image);
+	return true;
+}
+
+int spares_list(const struct state_root *root, struct spares **ret, size_t *ret_n, struct err *e)
+{
+	_cleanup_close_ int pools = -EBADF;
+	_cleanup_free_ struct spares *list = NULL;
+	const struct dirent *de;
+	size_t n = 0;
+	DIR *d;
+
+	*ret = NULL;
+	*ret_n = 0;
+	if (spare_pool_open(root, NULL, false, &pools) < 0)
+		return 0; /* nobody has ever wanted one */
+	d = fd_list(pools);
+	while (d && (de = readdir(d))) {
+		struct spares *more;
+
+		if (!spare_key_valid(de->d_name))
+			continue;
+		more = reallocarray(list, n + 1, sizeof(*list));
+		if (!more) {
+			(void)closedir(d);
+			return err_oom(e);
+		}
+		list = more;
+		n += look(root, de->d_name, &list[n]);
+	}
+	if (d)
+		(void)closedir(d);
+	*ret = TAKE_PTR(list);
+	*ret_n = n;
+	return 0;
+}
+
+static int end_all(const struct state_root *root, int pool, struct err *e)
+{
+	struct err owed = ERR_INIT;
+	int r = 0;
+
+	while (r == 0) {
+		_cleanup_sandbox_ struct sandbox b = SANDBOX_INIT;
+
+		if (!spares_next(root, pool, b.id, &b.dir))
+			break;
+		r = sandbox_kill(root, &b, &owed, e);
+		(void)unlinkat(pool, b.id, 0);
+	}
+	return r;
+}
+
+static void empty(int pool)
+{
+	DIR *d = fd_list(pool);
+	const struct dirent *de;
+
+	while (d && (de = readdir(d)))
+		(void)unlinkat(pool, de->d_name, 0);
+	if (d)
+		(void)closedir(d);
+}
+
+int spares_drain(const struct state_root *root, const char *key, struct err *e)
+{
+	_cleanup_close_ int pools = -EBADF, pool = -EBADF, lock = -EBADF;
+	int r = spare_pool_open(root, NULL, false, &pools);
+
+	if (r == 0)
+		r = spare_pool_open(root, key, false, &pool);
+	if (r < 0)
+		return err_set(e, r, "no pool '%s': hutch pool ls", key);
+	/* Whoever fills it stops then, and is waited for. */
+	(void)unlinkat(pool, WANT, 0);
+	r = lock_filling(pool, true, &lock, e);
+	if (r == 0 && RETRY_EINTR(flock(pool, LOCK_EX)) < 0)
+		r = err_errno(e, "cannot lock the pool");
+	if (r == 0)
+		r = end_all(root, pool, e);
+	if (r == 0)
+		empty(pool);
+	if (r == 0 && unlinkat(pools, key, AT_REMOVEDIR) < 0 && errno != ENOENT)
+		r = err_errno(e, "cannot remove pool %s", key);
+	return r;
+}

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+For machine_kill.py: one operation, one kill -9, and what is there afterwards. Whom it strikes is chosen first, each part as likely as any
+other, and then the moment: any within the time in which that part was there when the operation was not disturbed.
+"""
+
+import collections
+import contextlib
+import json
+import random
+import time
+from pathlib import Path
+
+import sandbox
+from machine_ops import OPERATIONS, OPTIONS, PATIENCE, ByHutch, ByHutchd, Failure, cast, good, holders, home, kill, snapshots, windows, yield_back
+
+SETTLE = 60
+LATE = 1.1  # how far behind its usual time a part is struck at the latest
+SOON = 0.3  # seconds: within these, where nothing was measured
+
+
+# ---- when ----
+class Usual:
+    """What is known of operations that nothing disturbs. Without `measured` nothing is, and all of it happens soon."""
+
+    def __init__(self, measured):
+        self.took, self.seen = {}, {}
+        good("run", "--rm", *OPTIONS, "--", "true")  # what is made once is there
+        for name, op in OPERATIONS.items() if measured else ():
+            self.took[name], self.seen[name] = windows(op)
+        print("# seconds: " + ", ".join(f"{name} {s:.1f}" for name, s in self.took.items()), flush=True)
+
+    def moment(self, name, part):
+        first, last = self.seen.get(name, {}).get(part, (0.0, SOON))
+        return random.uniform(first, max(first, last) * LATE)
+
+
+# ---- the kill ----
+def strike(work, part, delay):
+    """Kills one of that part at that moment; if there is none yet, when there is. The moment, or None: there was none until the end."""
+    began = time.monotonic()
+    while (now := time.monotonic() - began) < delay and work.runs():
+        time.sleep(min(0.005, delay - now))
+    end = began + PATIENCE
+    while time.monotonic() < end:
+        running = work.runs()
+        if part == work.first and work.pid() > 0:
+            work.kill()
+            return time.monotonic() - began
+        who = cast(work.pid())[part]
+        if who and kill(random.choice(who)):
+            return time.monotonic() - began
+        if not running:
+            return None
+    raise Failure(f"there was no {part} in {PATIENCE} s")
+
+
+# ---- what is left ----
+def is_frozen(p):
+    """By a freezer of version 1: it dies when somebody thaws it, which without its warden is the next hutch."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{p.pid}/cgroup").read_text().splitlines():
+            _, kind, group = line.split(":", 2)
+            if kind == "freezer":
+                return Path(f"/sys/fs/cgroup/freezer{group}/freezer.state").read_text().strip() != "THAWED"
+    return False
+
+
+def orphans(before):
+    """Processes of ours that no living warden has."""
+    wardens = set()
+    for name in sandbox.list_dir(sandbox.RUN / "sandboxes"):
+        with contextlib.suppress(OSError):
+            wardens.add(sandbox.warden_of(name))
+    every = {p.pid: p for p in sandbox.processes()}
+
+    def is_kept(p):
+        while p:
+            if p.pid in wardens:
+                return True
+            p = every.get(p.parent)
+        return False
+    return [str(p) for p in sandbox.our_processes() if str(p) not in before and not is_kept(p) and not is_frozen(p)]
+
+
+def wait_gone(look, what):
+    end = time.monotonic() + SETTLE
+    while left := look():
+        if time.monotonic() > end:
+            raise Failure(f"left after {what}: {sorted(left)}")
+        time.sleep(0.02)
+
+
+def saved():
+    return {key for key, one in snapshots().items() if one.get("kind") == "saved"}
+
+
+def boxes():
+    return {row["id"]: row["state"] for row in json.loads(good("ps", "-a", "--json"))}
+
+
+def start_saved(known):
+    """Every one that is there can be started: it is whole."""
+    for key, one in snapshots().items():
+        if "error" in one:
+            raise Failure(f"snapshot {key}: {one['error']}")
+        if one["kind"] == "saved" and key not in known and not one["info"]["suspended"]:
+            good("run", "--rm", *OPTIONS, "--snapshot", key, "--", "true")
+
+
+def go_on():
+    """What is paused goes on when it is told to, and is the only one that a snapshot is kept for."""
+    for box, state in boxes().items():
+        if state != "paused" or all(sandbox.hutch(*cmd, timeout=PATIENCE).returncode == 0 for cmd in (("resume", box), ("exec", box, "--", "true"))):
+            continue
+        # What is frozen dies when it thaws, and the end of a sandbox takes a moment.
+        wait_gone(lambda box=box: {box: boxes()[box]} if boxes()[box] != "ended" else None, "what was to go on")
+    if left := [key for key, one in snapshots().items() if one.get("info", {}).get("suspended")]:
+        raise Failure(f"saved for suspended sandboxes, of which there is none: {left}")
+
+
+def left_over(known, may_stay):
+    """What was saved and nobody knows of, after gc."""
+    good("gc")
+    new = saved() - known
+    return set() if may_stay and len(new) == 1 else new
+
+
+def settled(what, before, known, may_stay=False):
+    """After whatever happened: `hutch ps` takes back, what was saved is whole, and nothing is left."""
+    wait_gone(lambda: orphans(before), f"{what}, with nobody's help")
+    wait_gone(lambda: [box for box, state in boxes().items() if state == "starting"], f"{what}, not ready")
+    states = sorted(boxes().values())
+    start_saved(known)
+    go_on()
+    wait_gone(lambda: left_over(known, may_stay), f"{what} and gc")
+    yield_back()
+    good("gc")
+    wait_gone(lambda: sandbox.ledger() - before, what)
+    wait_gone(lambda: [str(p) for p in holders()], f"{what} and gc")
+    if left := [p.name for p in home().iterdir() if p.name.startswith("tmp-")]:
+        raise Failure(f"left in snapshots after {what} and gc: {left}")
+    return ", ".join(f"{n} {state}" for state, n in sorted(collections.Counter(states).items())) or "no sandbox"
+
+
+# ---- rounds ----
+def one_round(name, part, delay, before):
+    """What came of it; None if the part was not there."""
+    op = OPERATIONS[name]
+    args = op.prepare()
+    known = saved() if name == "restore" else set()
+    work = (ByHutchd if part in ("hutchd", "job") else ByHutch)(op, args)
+    try:
+        at = strike(work, part, delay)
+    finally:
+        said = work.end()
+    outcome = settled(f"kill -9 of {part} in {name}", before, known, may_stay=name == "snapshot")
+    return f"at {at:.2f} s: {said}, {outcome}" if at is not None else None
+
+
+def plan(rounds):
+    """(operation, part) for each round: every operation in turn, and every part of it before one comes again."""
+    decks = {name: [] for name in OPERATIONS}
+    for i in range(rounds):
+        name = list(OPERATIONS)[i % len(OPERATIONS)]
+        if not decks[name]:
+            decks[name] = random.sample(OPERATIONS[name].parts, len(OPERATIONS[name].parts))
+        yield name, decks[name].pop()
+
+
+# Every operation and every part once, for who has little time.
+SHORT = (("boot", "qemu"), ("clone", "hold"), ("pause", "warden"), ("resume", "hutchd"), ("suspend", "warden"), ("wake", "keeper"),
+         ("snapshot", "hutch"), ("fork", "job"), ("restore", "keeper"), ("template", "maker"))
+
+
+def run(pairs, usual):
+    """The number of rounds that went wrong, and of all."""
+    before = sandbox.ledger()
+    struck, failed, n = collections.Counter(), 0, 0
+    for name, part in pairs:
+        n += 1
+        try:
+            said = None
+            for i in range(5):  # to look who is there takes time too: earlier, if it was over
+                said = said or one_round(name, part, usual.moment(name, part) / 2**i, before)
+            if not said:
+                raise Failure(f"there was no {part} in {name}")
+            struck[part] += 1
+            print(f"ok {n} - {name}, {part} {said}", flush=True)
+        except (Failure, AssertionError) as e:
+            failed += 1
+            print(f"not ok {n} - {name}, {part}\n# {e}", flush=True)
+            with contextlib.suppress(Failure):
+                yield_back()
+                good("gc")
+            before |= sandbox.ledger()
+    print("# struck: " + ", ".join(f"{part} {n}" for part, n in sorted(struck.items())), flush=True)
+    return failed, n
