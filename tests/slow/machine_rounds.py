@@ -108,15 +108,30 @@ def start_saved(known):
             good("run", "--rm", *OPTIONS, "--snapshot", key, "--", "true")
 
 
-def go_on():
-    """What is paused goes on when it is told to, and is the only one that a snapshot is kept for."""
+def suspended():
+    return [key for key, one in snapshots().items() if one.get("info", {}).get("suspended")]
+
+
+def resume_all():
     for box, state in boxes().items():
         if state != "paused" or all(sandbox.hutch(*cmd, timeout=PATIENCE).returncode == 0 for cmd in (("resume", box), ("exec", box, "--", "true"))):
             continue
         # What is frozen dies when it thaws, and the end of a sandbox takes a moment.
         wait_gone(lambda box=box: {box: boxes()[box]} if boxes()[box] != "ended" else None, "what was to go on")
-    if left := [key for key, one in snapshots().items() if one.get("info", {}).get("suspended")]:
-        raise Failure(f"saved for suspended sandboxes, of which there is none: {left}")
+
+
+def go_on():
+    """What is paused goes on when it is told to, and is the only one that a snapshot is kept for. Who asked for it may have been killed while
+    the warden was still at it: then it is paused a moment later."""
+    end = time.monotonic() + SETTLE
+    while True:
+        resume_all()
+        left = suspended()
+        if not left:
+            return
+        if time.monotonic() > end:
+            raise Failure(f"saved for suspended sandboxes, of which there is none: {left}")
+        time.sleep(0.2)
 
 
 def left_over(known, may_stay):
