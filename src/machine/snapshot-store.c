@@ -235,8 +235,10 @@ static int put_in_place(struct snapshot_new *n, const char *key, struct err *e)
 	if (renameat2(n->home, n->name, n->home, key, RENAME_NOREPLACE) < 0)
 		return errno == EEXIST ? err_set(e, -EEXIST, "there is such a snapshot already")
 				       : err_errno(e, "cannot put a snapshot in its place");
-	r = RETRY_EINTR(fsync(n->home)) < 0 ? err_errno(e, "cannot sync the directory of snapshots")
-					    : FAULT_ERR("snapshot-placed", e);
+	if (RETRY_EINTR(fsync(n->home)) < 0)
+		r = err_errno(e, "cannot sync the directory of snapshots");
+	else
+		r = FAULT_ERR("snapshot-placed", e);
 	if (r == 0 || renameat(n->home, key, n->home, n->name) < 0)
 		n->name[0] = '\0'; /* it is not ours to remove any more */
 	return r;
