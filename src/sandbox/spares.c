@@ -8,6 +8,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sodium.h>
 #include <string.h>
 #include <sys/file.h>
@@ -43,15 +44,13 @@ static struct spec common(const struct spec *plan)
 
 /* With the kernel, the disk and the accelerator that it would be started with now: what has changed
  * since is another plan. */
-static char *describe(const struct spec *plan, struct err *e)
+static char *describe(const struct spec *plan, const char *guest, struct err *e)
 {
 	_cleanup_free_ struct prepared *p = calloc(1, sizeof(*p));
 	struct spec s = common(plan);
-	char guest[4096], *text;
-	int r = p ? sandbox_find_guest(guest, e) : err_oom(e);
+	char *text;
+	int r = p ? prepare_parts(guest, p, &s, e) : err_oom(e);
 
-	if (r == 0)
-		r = prepare_parts(guest, p, &s, e);
 	if (r < 0)
 		return NULL;
 	text = spec_write(&s);
@@ -69,9 +68,10 @@ static void key_of(const char *text, char ret[static SPARE_KEY + 1])
 	(void)sodium_bin2hex(ret, SPARE_KEY + 1, digest, sizeof(digest));
 }
 
-int spares_key(const struct spec *plan, char ret[static SPARE_KEY + 1], struct err *e)
+int spares_key(const struct spec *plan, const char *guest, char ret[static SPARE_KEY + 1],
+	       struct err *e)
 {
-	_cleanup_free_ char *text = describe(plan, e);
+	_cleanup_free_ char *text = describe(plan, guest, e);
 
 	if (!text)
 		return e->num;
@@ -91,6 +91,15 @@ static int write_plan(int pool, const char *text, const struct spec *plan, struc
 
 /* ---- what is there ---- */
 
+/* The directory of the sandbox `name`, if it is a spare that lives; else -EBADF. */
+static int open_spare(const struct state_root *root, const char *name)
+{
+	_cleanup_close_ int dir = RETRY_EINTR(
+		openat(root->dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+
+	return dir >= 0 && state_phase(dir) == STATE_HELD ? TAKE_FD(dir) : -EBADF;
+}
+
 int spares_next(const struct state_root *root, int pool, char ret[static SPEC_ID + 1], int *ret_dir)
 {
 	DIR *d = fd_list(pool);
@@ -100,14 +109,11 @@ int spares_next(const struct state_root *root, int pool, char ret[static SPEC_ID
 	while (d && dir < 0 && (de = readdir(d))) {
 		if (!spec_id_valid(de->d_name))
 			continue;
-		dir = RETRY_EINTR(openat(root->dir, de->d_name,
-					 O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-		if (dir >= 0 && state_phase(dir) == STATE_HELD) {
+		dir = open_spare(root, de->d_name);
+		if (dir >= 0)
 			memcpy(ret, de->d_name, SPEC_ID + 1);
-			continue;
-		}
-		dir = fd_close(dir);
-		(void)unlinkat(pool, de->d_name, 0); /* its warden has gone */
+		else
+			(void)unlinkat(pool, de->d_name, 0); /* its warden has gone */
 	}
 	if (d)
 		(void)closedir(d);
@@ -122,13 +128,10 @@ static unsigned int count(const struct state_root *root, int pool)
 	unsigned int n = 0;
 
 	while (d && (de = readdir(d))) {
-		_cleanup_close_ int dir = -EBADF;
+		_cleanup_close_ int dir =
+			spec_id_valid(de->d_name) ? open_spare(root, de->d_name) : -EBADF;
 
-		if (!spec_id_valid(de->d_name))
-			continue;
-		dir = openat(root->dir, de->d_name,
-			     O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-		n += dir >= 0 && state_phase(dir) == STATE_HELD;
+		n += dir >= 0;
 	}
 	if (d)
 		(void)closedir(d);
@@ -192,11 +195,12 @@ int spares_fill(const struct state_root *root, const struct spec *plan, unsigned
 		void (*say)(unsigned int there, unsigned int want), struct err *e)
 {
 	_cleanup_close_ int pool = -EBADF;
-	_cleanup_free_ char *text = describe(plan, e);
-	char key[SPARE_KEY + 1];
-	int r;
+	_cleanup_free_ char *text = NULL;
+	char key[SPARE_KEY + 1], guest[PATH_MAX];
+	int r = sandbox_find_guest(guest, e);
 
 	assert(want > 0 && want <= SPARES_MAX);
+	text = r < 0 ? NULL : describe(plan, guest, e);
 	if (!text)
 		return e->num;
 	key_of(text, key);

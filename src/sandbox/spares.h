@@ -5,8 +5,9 @@
 #include "sandbox.h"
 #include "spare-pool.h"
 
-/* Which pool a plan's spares are in. */
-int spares_key(const struct spec *plan, char ret[static SPARE_KEY + 1], struct err *e);
+/* Which pool a plan's spares are in. `guest`: the path of hutch-guest. */
+int spares_key(const struct spec *plan, const char *guest, char ret[static SPARE_KEY + 1],
+	       struct err *e);
 
 /* From now on there are to be `want` (1 to SPARES_MAX) spares of this plan. Returns when they are
  * there; `say` is told how many. */

@@ -452,7 +452,7 @@ static int start_from_pool(struct start *s, const struct spec *spec, bool client
 
 	if (spec->machine.kernel || spare_pool_open(s->root, NULL, false, &pools) < 0)
 		return 0;
-	r = spares_key(spec, key, e);
+	r = spares_key(spec, s->programs.guest, key, e);
 	if (r == 0)
 		r = take_spare(s, spec, client, key, e);
 	if (r <= 0)
