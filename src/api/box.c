@@ -175,8 +175,7 @@ void box_refresh(struct box *b)
 /* A warden that has just begun has not removed the file yet. */
 static bool is_suspended(const struct box *b)
 {
-	return state_phase(b->sandbox.dir) == STATE_PAUSED &&
-	       faccessat(b->sandbox.dir, STATE_SUSPENDED, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+	return state_phase(b->sandbox.dir) == STATE_PAUSED && state_is_suspended(b->sandbox.dir);
 }
 
 static int watch_warden(struct box *b, struct err *e)

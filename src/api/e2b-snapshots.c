@@ -159,7 +159,9 @@ static int list_work(void *arg, json_t **ret, struct err *e)
 		const char *name = json_string_value(json_object_get(one, "id"));
 		const char *of = json_string_value(json_object_get(info, "sandbox"));
 
+		/* What a paused one is kept in, or a fork is made of, is nobody's to begin with. */
 		if (!name || !of || json_is_true(json_object_get(info, "fork")) ||
+		    json_is_true(json_object_get(info, "suspended")) ||
 		    (s->id[0] && !str_eq(of, s->id)) ||
 		    !e2b_snapshot_is_for(name, s->owner, s->all))
 			continue;

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "clock.h"
+#include "spec.h"
 #include "str.h"
 #include "value.h"
 #include "view.h"
@@ -322,7 +323,7 @@ static int print_text(const struct audit_view *v, const struct audit_file *f,
 	(void)clock_format(r->wall, time);
 	time[v->all ? STRLEN("2026-11-15T08:00:00.123456") : STRLEN("2026-11-15T08:00:00.123")] =
 		'\0';
-	put_once(&id, sandbox[0] ? sandbox : "-", sandbox[0] ? strlen(sandbox) : 1);
+	put_once(&id, sandbox[0] ? sandbox : "-", sandbox[0] ? strnlen(sandbox, SPEC_ID) : 1);
 	(void)buf_printf(&b, "%s%sZ%s  %-16s  %s%-10s%s", cli_style(v->inv, "\033[2m"), time,
 			 cli_style(v->inv, "\033[0m"), buf_text(&id),
 			 cli_style(v->inv, colour_of(r->kind, o)), kind,
@@ -345,14 +346,15 @@ static int print_json(const struct audit_file *f, const struct audit_record *r, 
 
 	(void)sodium_bin2hex(hash, sizeof(hash), r->hash, AUDIT_HASH);
 	(void)sodium_bin2hex(boot, sizeof(boot), r->boot, AUDIT_BOOT);
-	line = JSON_OBJECT({ "time", json_string(clock_format(r->wall, time)) },
-			   { "monotonic", json_number(mono) }, { "boot", json_string(boot) },
-			   { "chain", json_string(f->id[0] ? f->id : "host") },
-			   { "sandbox", sandbox[0] ? json_string(sandbox) : json_null() },
-			   { "seq", json_number(seq) },
-			   { "kind", json_string(kind_of(r, spare, sizeof(spare))) },
-			   { "hash", json_string(hash) },
-			   { "payload", o ? json_incref(o) : json_null() });
+	line = JSON_OBJECT(
+		{ "time", json_string(clock_format(r->wall, time)) },
+		{ "monotonic", json_number(mono) }, { "boot", json_string(boot) },
+		{ "chain", json_string(f->id[0] ? f->id : "host") },
+		{ "sandbox",
+		  sandbox[0] ? json_stringn(sandbox, strnlen(sandbox, SPEC_ID)) : json_null() },
+		{ "seq", json_number(seq) },
+		{ "kind", json_string(kind_of(r, spare, sizeof(spare))) },
+		{ "hash", json_string(hash) }, { "payload", o ? json_incref(o) : json_null() });
 	text = line ? json_write_line(line) : NULL;
 	if (!text)
 		return -ENOMEM;

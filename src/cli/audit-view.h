@@ -13,7 +13,8 @@ struct audit_view {
 	bool json, all;		      /* all: nothing is shortened or left out */
 };
 
-/* Which sandbox a record is of: its chain's, or the one that a record of the host chain names. */
+/* Which sandbox a record is of: its chain's, or the one that a record of the host chain names. What
+ * is behind its id, if anything, is of the chain of one that was resumed. */
 const char *audit_view_sandbox(const struct audit_file *f, const json_t *payload);
 
 /* Prints a record on one line. -ENOMEM. */

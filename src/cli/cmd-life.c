@@ -36,18 +36,23 @@ static int ask(const struct state_root *root, const char *prefix, const struct t
 {
 	_cleanup_sandbox_ struct sandbox b = SANDBOX_INIT;
 	_cleanup_transfer_ struct transfer t = TRANSFER_INIT(-EBADF);
+	struct transfer_life now = *life;
 	_cleanup_close_ int fd = -EBADF;
 
 	if (sandbox_find(root, prefix, &b, e) < 0)
 		return e->num;
 	memcpy(ret_id, b.id, sizeof(b.id));
-	if (life->want == WIRE_RUNNING &&
-	    faccessat(b.dir, STATE_SUSPENDED, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
-		return sandbox_resume(root, &b, e);
+	if (now.want == WIRE_RUNNING && state_is_suspended(b.dir)) {
+		int r = sandbox_resume(root, &b, e);
+
+		if (r < 0 || now.timeout == 0)
+			return r;
+		now.want = 0;
+	}
 	if (sandbox_connect(&b, &fd, e) < 0)
 		return e->num;
 	t.fd = fd;
-	if (transfer_life(&t, life, ret_deadline, e) < 0)
+	if (transfer_life(&t, &now, ret_deadline, e) < 0)
 		return err_wrap(e, "sandbox %s", b.id);
 	return 0;
 }

@@ -39,10 +39,9 @@ static int tell(struct egress_reader *r, const char *id, const struct audit_reco
 {
 	_cleanup_json_ json_t *o = NULL;
 	struct err ignored = ERR_INIT;
-	struct egress_event ev = {
-		.id = id, .kind = rec->kind, .time = rec->wall, .seq = rec->seq
-	};
+	struct egress_event ev = { .kind = rec->kind, .time = rec->wall, .seq = rec->seq };
 
+	(void)snprintf(ev.id, sizeof(ev.id), "%.*s", SPEC_ID, id);
 	if (rec->kind != AUDIT_EGRESS && rec->kind != AUDIT_EGRESS_SUM && rec->kind != AUDIT_POLICY)
 		return 0;
 	if (json_read(rec->payload, rec->n_payload, &o, &ignored) < 0)

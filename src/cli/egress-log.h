@@ -9,10 +9,11 @@
 #include "audit.h"
 #include "json-util.h"
 #include "rule.h"
+#include "spec.h"
 
 struct egress_event {
-	const char *id;	   /* of the sandbox */
-	unsigned int kind; /* AUDIT_EGRESS, AUDIT_EGRESS_SUM or AUDIT_POLICY */
+	char id[SPEC_ID + 1]; /* of the sandbox */
+	unsigned int kind;    /* AUDIT_EGRESS, AUDIT_EGRESS_SUM or AUDIT_POLICY */
 	uint64_t time, seq;
 	json_t *o; /* an object; the reader's */
 };

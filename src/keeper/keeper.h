@@ -60,6 +60,7 @@ enum note_kind {
 	NOTE_SAVE,     /* the files for the state and the list of commands; none: no snapshot */
 	NOTE_SAVE_END, /* value: the snapshot's number; 0: there is none */
 	NOTE_PAUSED,   /* its deadline has paused it */
+	NOTE_SUSPEND,  /* its deadline wants it on disk: ask for a snapshot, as a client would */
 	NOTE_ADOPT,    /* before "go"; the list of commands that were running when it was saved */
 };
 

@@ -199,12 +199,26 @@ struct life_answer lifetime_order(struct warden *w, const struct life_order *o)
 	return a;
 }
 
+void lifetime_rest(const struct lifetime *l, struct spec *ret)
+{
+	const uint64_t now = own_clock(l);
+
+	ret->on_timeout = l->on_timeout;
+	ret->deadline =
+		l->deadline != NEVER && l->deadline > now ? (l->deadline - now) / NSEC_PER_MSEC : 0;
+}
+
+bool lifetime_pauses(const struct lifetime *l)
+{
+	return l->on_timeout == ON_TIMEOUT_PAUSE && clock_mono() < l->ttl;
+}
+
 bool lifetime_over(struct warden *w)
 {
 	struct lifetime next = w->life;
 	struct err e = ERR_INIT;
 
-	if (next.on_timeout != ON_TIMEOUT_PAUSE || clock_mono() >= next.ttl)
+	if (!lifetime_pauses(&next))
 		return true;
 	if (stop(w, &next, &e) == 0) {
 		w->life = next;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A snapshot of a running machine, as a client asks for it. The warden makes the directory and
- * copies the disk; between, the guest is put to sleep and QEMU writes its memory:
+ * A snapshot of a running machine, as a client or its deadline asks for it. The warden makes the
+ * directory and copies the disk; between, the guest is put to sleep and QEMU writes its memory:
  *
  *   client: save  ->  warden: a file  ->  guest: asleep  ->  QEMU: stopped, written  ->  warden:
  * the disk and the rest, all of it on disk  ->  QEMU goes on, the guest is woken  ->  client: its
@@ -155,14 +155,16 @@ bool save_finished(struct keeper *k, uint64_t number)
 	return true;
 }
 
-/* ---- clients ---- */
+/* ---- who wants one ---- */
 
-static int record_wish(struct keeper *k, uint64_t number, enum wire_save what_for)
+static int record_wish(struct keeper *k, uint64_t number, enum wire_save what_for, bool deadline)
 {
 	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
 
 	audit_put_number(&p, "n", number);
 	audit_put_text(&p, "op", operation(what_for));
+	if (deadline)
+		audit_put_text(&p, "reason", "deadline");
 	return journal_append(k, AUDIT_LIFE, &p);
 }
 
@@ -174,23 +176,16 @@ static const char *obstacle(const struct keeper *k)
 	return k->save.active ? "a snapshot is being made" : NULL;
 }
 
-void save_opened(struct client *c, uint32_t ch, const struct fields *f)
+/* Without a client it is the deadline's. NULL, or why there will be none. */
+static const char *want(struct keeper *k, enum wire_save what_for, struct client *c, uint32_t ch)
 {
-	struct keeper *k = c->keeper;
-	const enum wire_save what_for = (enum wire_save)fields_number(f, TAG_WANT, WIRE_SAVE_KEEP);
-	const char *why = obstacle(k);
 	const uint64_t number = k->save.orders + 1;
+	const char *why = obstacle(k);
 
-	if (k->life.paused) {
-		life_refuse(c, ch);
-		return;
-	}
-	if (!why && record_wish(k, number, what_for) < 0)
+	if (!why && record_wish(k, number, what_for, !c) < 0)
 		why = "the audit log cannot be written, so nothing is done";
-	if (why) {
-		client_check(c, link_close(c->port.link, ch, WIRE_UNSUPPORTED, why));
-		return;
-	}
+	if (why)
+		return why;
 	k->save = (struct save){ .active = true,
 				 .what_for = what_for,
 				 .client = c,
@@ -201,6 +196,29 @@ void save_opened(struct client *c, uint32_t ch, const struct fields *f)
 				 .list = -EBADF };
 	if (note_send(k->warden.fd, NOTE_WANT_SAVE, what_for, NULL, 0) < 0)
 		keeper_stop(k, KEEPER_FAILED);
+	return NULL;
+}
+
+void save_opened(struct client *c, uint32_t ch, const struct fields *f)
+{
+	const char *why;
+
+	if (c->keeper->life.paused) {
+		life_refuse(c, ch);
+		return;
+	}
+	why = want(c->keeper, (enum wire_save)fields_number(f, TAG_WANT, WIRE_SAVE_KEEP), c, ch);
+	if (why)
+		client_check(c, link_close(c->port.link, ch, WIRE_UNSUPPORTED, why));
+}
+
+void save_at_deadline(struct keeper *k)
+{
+	const char *why = want(k, WIRE_SAVE_SUSPEND, NULL, 0);
+
+	/* The warden waits for no answer: it pauses a sandbox that still runs in a while. */
+	if (why)
+		log_error("the deadline cannot suspend it: %s", why);
 }
 
 void save_drop(const struct client *c, uint32_t ch)

@@ -13,6 +13,7 @@
 #include "fault.h"
 #include "fd.h"
 #include "log.h"
+#include "snapshot-room.h"
 #include "warden.h"
 
 /* What a sandbox that is made of the snapshot begins with: the rest is of this run. */
@@ -31,8 +32,15 @@ static int make_file(int dir, const char *name, int *ret, struct err *e)
 
 static int begin(struct warden *w, int *ret_state, int *ret_commands, struct err *e)
 {
-	int r = w->saving ? err_set(e, -EBUSY, "a snapshot is being made") : 0;
+	int r = 0;
 
+	if (w->saving)
+		r = err_set(e, -EBUSY, "a snapshot is being made");
+	else if (w->life.paused) /* QEMU, stopped, would never write it */
+		r = err_set(e, -EBUSY, "the sandbox has been paused");
+	else /* who asks was told before; but it is not for a keeper to say */
+		r = snapshot_room(w->snapshots, w->spec.snapshot_space,
+				  w->spec.limits.memory + w->spec.limits.disk, e);
 	if (r == 0)
 		r = snapshot_begin_at(w->snapshots, &w->snapshot, e);
 	if (r < 0)
@@ -59,6 +67,15 @@ void warden_save_begin(struct warden *w, enum wire_save what_for)
 		return;
 	}
 	(void)note_send(w->note, NOTE_SAVE, 0, (const int[]){ state, commands }, 2);
+}
+
+/* Tried once for a deadline: what fails then is paused in memory. */
+bool warden_suspend(struct warden *w)
+{
+	if (!w->spec.microvm || w->tried == w->life.deadline)
+		return false;
+	w->tried = w->life.deadline;
+	return note_send(w->note, NOTE_SUSPEND, 0, NULL, 0) == 0;
 }
 
 void warden_save_drop(struct warden *w)
@@ -153,6 +170,17 @@ void warden_forget_suspended(struct warden *w)
 	w->suspended[0] = '\0';
 }
 
+/* What it has left of its deadline, it has when it goes on; one that is over, is over. */
+static int write_rest(const struct warden *w, struct err *e)
+{
+	_cleanup_free_ char *text = NULL;
+	struct spec next = w->spec;
+
+	lifetime_rest(&w->life, &next);
+	text = spec_write(&next);
+	return text ? state_write(w->dir, "spec.json", text, strlen(text), e) : err_oom(e);
+}
+
 static int finish(struct warden *w, uint64_t *ret, struct err *e)
 {
 	_cleanup_json_ json_t *info = describe(w);
@@ -164,7 +192,9 @@ static int finish(struct warden *w, uint64_t *ret, struct err *e)
 		return err_oom(e);
 	*ret |= 1;
 	save_name(*ret, name);
-	r = copy_rest(w, e);
+	r = w->what_for == WIRE_SAVE_SUSPEND ? write_rest(w, e) : 0;
+	if (r == 0)
+		r = copy_rest(w, e);
 	if (r == 0)
 		r = put_in_place(w, name, info, e);
 	if (r == 0)

@@ -273,6 +273,10 @@ static bool take_note(struct keeper *k, const struct keeper_note *note, const in
 		life_paused(k);
 		return true;
 	}
+	if (note->kind == NOTE_SUSPEND && n == 0 && k->phase == PHASE_SERVING) {
+		save_at_deadline(k);
+		return true;
+	}
 	if (note->kind == NOTE_SAVE)
 		return save_begin(k, files, n);
 	if (note->kind == NOTE_SAVE_END && n == 0)

@@ -507,6 +507,7 @@ void machine_done(struct keeper *k);
 /* ---- save.c ---- */
 
 void save_opened(struct client *c, uint32_t ch, const struct fields *f);
+void save_at_deadline(struct keeper *k);
 void save_drop(const struct client *c, uint32_t ch); /* it has closed that channel; 0: all */
 void save_asleep(struct keeper *k);		     /* the guest has fallen asleep */
 void save_guest_gone(struct keeper *k);		     /* whoever waits for one is told */

@@ -10,6 +10,7 @@
 
 enum {
 	KEEPER_S = 3, /* for the keeper to follow PID 1 */
+	ASK_S = 5,    /* for it to ask for a snapshot */
 };
 
 struct waiting {
@@ -44,9 +45,15 @@ static void on_due(struct loop_timer *src)
 {
 	struct waiting *s = src->arg;
 
-	/* What would be paused is being saved: in a moment. */
+	/* It is being saved: in a moment. */
 	if (s->w->saving && clock_mono() < s->w->life.ttl) {
 		(void)loop_set_timer(s->loop, src, clock_mono() + NSEC_PER_SEC);
+		return;
+	}
+	/* A machine goes to disk, where it needs no memory and outlives the host's running: its
+	 * keeper asks for a snapshot now. */
+	if (lifetime_pauses(&s->w->life) && warden_suspend(s->w)) {
+		(void)loop_set_timer(s->loop, src, clock_mono() + ASK_S * NSEC_PER_SEC);
 		return;
 	}
 	if (lifetime_over(s->w))

@@ -36,6 +36,7 @@ struct warden {
 	int pool;	     /* of a spare: the directory of those like it; or -EBADF */
 	int snapshots;	     /* of a machine: the directory of snapshots */
 	bool saving;	     /* one is being made */
+	uint64_t tried;	     /* the deadline that was to suspend it, whether or not it could */
 	enum wire_save what_for;
 	struct snapshot_new snapshot;
 	struct snapshot from;	   /* what it was started from, if anything */
@@ -92,12 +93,15 @@ int lifetime_begin(struct warden *w, struct err *e);
 struct life_answer lifetime_order(struct warden *w, const struct life_order *o);
 void lifetime_met(struct warden *w, uint64_t value); /* of NOTE_MET */
 uint64_t lifetime_due(const struct lifetime *l);     /* when lifetime_over() is to be called */
-bool lifetime_over(struct warden *w);		     /* true: it has to end; else it was paused */
+void lifetime_rest(const struct lifetime *l, struct spec *ret); /* what another run would have */
+bool lifetime_pauses(const struct lifetime *l);			/* what is due is not its end */
+bool lifetime_over(struct warden *w); /* true: it has to end; else it was paused */
 
 /* saving.c: snapshots of a machine. */
 #define SAVED_COMMANDS "box/commands"
 void warden_save_begin(struct warden *w, enum wire_save what_for);
 bool warden_saved(struct warden *w, bool failed); /* true: it is to end now */
+bool warden_suspend(struct warden *w); /* its deadline wants it on disk. False: it cannot be */
 void warden_save_drop(struct warden *w);
 void warden_forget_suspended(struct warden *w); /* it runs, and what it was saved in is not it */
 

@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "default-store.h"
+#include "fd.h"
 #include "reading.h"
+#include "snapshot-room.h"
 #include "str.h"
 
 const char *const accel_wish_names[] = {
@@ -115,4 +117,15 @@ int accel_wish(enum accel_wish *ret, struct err *e)
 	if (r == 0)
 		*ret = config.accel;
 	return r;
+}
+
+int host_snapshot_room(uint64_t need, struct err *e)
+{
+	struct host_config config = HOST_CONFIG_INIT;
+	_cleanup_close_ int home = -EBADF;
+	int r = snapshot_home(&home, e);
+
+	if (r == 0)
+		r = host_config_load(&config, e);
+	return r < 0 ? r : snapshot_room(home, config.snapshot_space, need, e);
 }

@@ -28,3 +28,6 @@ void host_config_read(const struct source *src, struct host_config *ret, struct 
 
 /* This host's: all defaults if there is none. -EINVAL with the first thing that is wrong. */
 int host_config_load(struct host_config *ret, struct err *e);
+
+/* snapshot_room() with what is allowed here. */
+int host_snapshot_room(uint64_t need, struct err *e);

@@ -11,7 +11,6 @@
 #include <sys/stat.h>
 
 #include "fd.h"
-#include "host-config.h"
 #include "path.h"
 #include "str.h"
 
@@ -47,19 +46,11 @@ static uint64_t bytes_below(int dir, unsigned int depth)
 	return sum;
 }
 
-int snapshot_room(uint64_t need, struct err *e)
+int snapshot_room(int home, uint64_t space, uint64_t need, struct err *e)
 {
-	_cleanup_close_ int home = -EBADF;
-	struct host_config config = HOST_CONFIG_INIT;
-	uint64_t used;
-	int r = snapshot_home(&home, e);
+	const uint64_t used = bytes_below(home, 0);
 
-	if (r == 0)
-		r = host_config_load(&config, e);
-	if (r < 0)
-		return r;
-	used = bytes_below(home, 0);
-	if (used <= config.snapshot_space && need <= config.snapshot_space - used)
+	if (used <= space && need <= space - used)
 		return 0;
 	return err_set(e, -EDQUOT,
 		       "snapshots take %llu MiB, this one may need %llu MiB more, and %llu MiB are "
@@ -67,5 +58,5 @@ int snapshot_room(uint64_t need, struct err *e)
 		       "snapshot_space in host.yaml",
 		       (unsigned long long)(used / MIB),
 		       (unsigned long long)((need + MIB - 1) / MIB),
-		       (unsigned long long)(config.snapshot_space / MIB));
+		       (unsigned long long)(space / MIB));
 }

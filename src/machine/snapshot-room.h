@@ -4,5 +4,6 @@
 
 #include "snapshot.h"
 
-/* Whether one that needs that many bytes at most may be made. -EDQUOT, with what to do. */
-int snapshot_room(uint64_t need, struct err *e);
+/* Whether one that needs that many bytes at most may be made where `space` is for all of them.
+ * -EDQUOT, with what to do. */
+int snapshot_room(int home, uint64_t space, uint64_t need, struct err *e);

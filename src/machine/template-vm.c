@@ -9,9 +9,9 @@
 
 #include "disk-copy.h"
 #include "engine.h"
+#include "host-config.h"
 #include "machine.h"
 #include "pages.h"
-#include "snapshot-room.h"
 
 #define LOCK ".make" /* no snapshot is called that */
 
@@ -99,7 +99,7 @@ static int make(const struct want *w, struct err *e)
 	int r;
 
 	machine_describe(w->spec, QEMU_TEMPLATE, &m);
-	r = snapshot_room(m.memory + w->spec->limits.disk, e);
+	r = host_snapshot_room(m.memory + w->spec->limits.disk, e);
 	if (r == 0)
 		r = snapshot_begin(&n, e);
 	if (r == 0)

@@ -34,7 +34,7 @@ static int has_ended(const struct sandbox *s, struct err *e)
 	if (end_read(s->dir, &end, &ignored) == 0)
 		return err_set(e, -ESRCH, "sandbox %s has ended: %s", s->id,
 			       end_reason_names[end.reason]);
-	if (faccessat(s->dir, STATE_SUSPENDED, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+	if (state_is_suspended(s->dir))
 		return err_set(e, -ESRCH, "sandbox %s is suspended: hutch resume %s", s->id, s->id);
 	if (state_phase(s->dir) == STATE_STARTING)
 		return err_set(e, -ESRCH, "sandbox %s is not ready yet", s->id);

@@ -224,8 +224,7 @@ static bool is_lost(int dir)
  * removes its socket last. */
 static bool is_left(int dir)
 {
-	return faccessat(dir, STATE_SUSPENDED, F_OK, AT_SYMLINK_NOFOLLOW) == 0 &&
-	       faccessat(dir, "sock", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+	return state_is_suspended(dir) && faccessat(dir, "sock", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 /* What such a one has beside its snapshot. It stays suspended. */

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "accel.h"
+#include "host-config.h"
 #include "log.h"
 #include "snapshot.h"
 #include "str.h"
@@ -71,9 +72,16 @@ int prepare_parts(const char *guest, struct prepared *p, struct spec *s, struct 
 
 int prepare_machine(const char *guest, struct prepared *p, struct spec *s, struct err *e)
 {
+	struct host_config config = HOST_CONFIG_INIT;
 	int r;
 
-	if (!s->microvm || s->machine.kernel)
+	if (!s->microvm)
+		return 0;
+	r = host_config_load(&config, e);
+	if (r < 0)
+		return err_wrap(e, "level microvm");
+	s->snapshot_space = config.snapshot_space;
+	if (s->machine.kernel)
 		return 0;
 	r = prepare_parts(guest, p, s, e);
 	if (r < 0 || !wants_template())

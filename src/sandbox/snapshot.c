@@ -10,8 +10,9 @@
 #include <poll.h>
 #include <string.h>
 
+#include "host-config.h"
 #include "sandbox.h"
-#include "snapshot-room.h"
+#include "snapshot.h"
 #include "transfer.h"
 
 enum {
@@ -24,7 +25,9 @@ static int has_room(const struct sandbox *s, struct err *e)
 	_cleanup_spec_ struct spec spec = { 0 };
 	int r = spec_read(s->dir, &spec, e);
 
-	return r < 0 || !spec.microvm ? r : snapshot_room(spec.limits.memory + spec.limits.disk, e);
+	return r < 0 || !spec.microvm
+		       ? r
+		       : host_snapshot_room(spec.limits.memory + spec.limits.disk, e);
 }
 
 int sandbox_save(const struct sandbox *s, enum wire_save what_for,

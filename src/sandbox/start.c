@@ -49,13 +49,13 @@ struct start {
 	const struct state_root *root;
 	struct programs programs;
 	char id[SPEC_ID + 1];
-	const char *spare;	   /* it is to be one, of the pool of this key; or NULL */
-	bool resumed;		   /* its directory was there before, and stays if this fails */
-	char chain[SPEC_ID + 1];   /* of one that is resumed: a new one of the audit log */
-	int dir;		   /* as state_new() gave it */
-	int log;		   /* the keeper's stderr */
-	int report;		   /* our end of the pipe */
-	int client, keeper_client; /* both ends of the first client's connection */
+	const char *spare;	    /* it is to be one, of the pool of this key; or NULL */
+	bool resumed;		    /* its directory was there before, and stays if this fails */
+	char chain[SPEC_CHAIN + 1]; /* of one that is resumed: a new one of the audit log */
+	int dir;		    /* as state_new() gave it */
+	int log;		    /* the keeper's stderr */
+	int report;		    /* our end of the pipe */
+	int client, keeper_client;  /* both ends of the first client's connection */
 	struct proc keeper;
 };
 
@@ -566,7 +566,8 @@ int sandbox_resume(const struct state_root *root, const struct sandbox *b, struc
 		r = err_errno(e, "cannot lock sandbox %s", b->id);
 	if (r == 0)
 		r = plan_again(s.dir, &spec, e);
-	if (r == 0 && state_draw_id(s.chain) < 0)
+	memcpy(s.chain, b->id, SPEC_ID);
+	if (r == 0 && state_draw_id(s.chain + SPEC_ID) < 0)
 		r = err_set(e, -EIO, "no random numbers");
 	if (r == 0)
 		r = forget_last_run(s.dir, e);
@@ -575,7 +576,7 @@ int sandbox_resume(const struct state_root *root, const struct sandbox *b, struc
 	r = run(&s, &spec, NULL, e);
 	if (r < 0) {
 		give_up(&s, r == -ETIME);
-		if (faccessat(s.dir, STATE_SUSPENDED, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+		if (!state_is_suspended(s.dir))
 			return err_wrap(e, "sandbox %s", b->id);
 		return err_wrap(e, "sandbox %s stays suspended", b->id);
 	}

@@ -126,6 +126,11 @@ static enum state_phase living_phase(int dir)
 	return life_read(dir, &life, &ignored) == 0 && life.paused ? STATE_PAUSED : STATE_RUNNING;
 }
 
+bool state_is_suspended(int dir)
+{
+	return has_file(dir, STATE_SUSPENDED);
+}
+
 enum state_phase state_phase(int dir)
 {
 	_cleanup_close_ int claim = -EBADF;
@@ -134,7 +139,7 @@ enum state_phase state_phase(int dir)
 		return living_phase(dir);
 	if (has_file(dir, "end.json"))
 		return STATE_ENDED;
-	if (has_file(dir, STATE_SUSPENDED))
+	if (state_is_suspended(dir))
 		return STATE_PAUSED;
 	if (state_claim(dir, &claim) == 0)
 		return has_file(dir, "end.json") ? STATE_ENDED : STATE_DEAD;

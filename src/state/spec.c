@@ -250,10 +250,12 @@ static int read_api(const json_t *j, struct spec *s, struct err *e)
 	if (json_object_get(j, "api"))
 		r = json_get_string(j, "api", SPEC_API_MAX, &s->api, e);
 	if (r == 0 && json_object_get(j, "chain"))
-		r = json_get_string(j, "chain", SPEC_ID, &s->chain, e);
-	return r < 0 || !s->chain[0] || spec_id_valid(s->chain)
+		r = json_get_string(j, "chain", SPEC_CHAIN, &s->chain, e);
+	return r < 0 || !s->chain[0] ||
+			       (str_has_prefix(s->chain, s->id) &&
+				spec_id_valid(s->chain + strlen(s->id)))
 		       ? r
-		       : err_set(e, -EINVAL, "'chain' is no id");
+		       : err_set(e, -EINVAL, "'chain' is none of this sandbox");
 }
 
 /* Nor this: all were containers. */
@@ -281,6 +283,8 @@ static int read_deadline(const json_t *j, struct spec *s, struct err *e)
 
 	if (json_object_get(j, "deadline"))
 		r = json_get_u64(j, "deadline", INT64_MAX / 1000000, &s->deadline, e);
+	if (r == 0 && json_object_get(j, "snapshot_space"))
+		r = json_get_u64(j, "snapshot_space", INT64_MAX, &s->snapshot_space, e);
 	if (r < 0 || !json_object_get(j, "on_timeout"))
 		return r;
 	r = json_get_string(j, "on_timeout", TEXT_MAX, &then, e);
@@ -365,37 +369,15 @@ static int check(const struct spec *s, struct err *e)
 
 static int read_all(const json_t *j, struct spec *s, struct err *e)
 {
-	static const char *const keys[] = { "schema",
-					    "id",
-					    "agent",
-					    "policy",
-					    "image",
-					    "image_digest",
-					    "root",
-					    "image_uid",
-					    "image_gid",
-					    "created",
-					    "require",
-					    "limits",
-					    "user",
-					    "workspace",
-					    "api",
-					    "env",
-					    "read",
-					    "write",
-					    "execute",
-					    "once",
-					    "remove",
-					    "budgets",
-					    "egress_allow",
-					    "egress_deny",
-					    "egress_narrow",
-					    "deadline",
-					    "on_timeout",
-					    "machine",
-					    "level",
-					    "chain",
-					    NULL };
+	static const char *const keys[] = {
+		"schema",	"id",	      "agent",	      "policy",		"image",
+		"image_digest", "root",	      "image_uid",    "image_gid",	"created",
+		"require",	"limits",     "user",	      "workspace",	"api",
+		"env",		"read",	      "write",	      "execute",	"once",
+		"remove",	"budgets",    "egress_allow", "egress_deny",	"egress_narrow",
+		"deadline",	"on_timeout", "machine",      "snapshot_space", "level",
+		"chain",	NULL
+	};
 	const char *what = NULL;
 	int r = json_only_keys(j, keys, e);
 
@@ -537,7 +519,9 @@ char *spec_write(const struct spec *s)
 		return NULL;
 	if (s->microvm && json_put(j, "level", json_string("microvm")) < 0)
 		return NULL;
-	if (s->machine.kernel && json_put(j, "machine", machine_json(s)) < 0)
+	if (s->machine.kernel &&
+	    (json_put(j, "machine", machine_json(s)) < 0 ||
+	     json_put(j, "snapshot_space", json_number(s->snapshot_space)) < 0))
 		return NULL;
 	return json_write_canonical(j);
 }

@@ -11,8 +11,9 @@
 #include "json-util.h"
 
 enum {
-	SPEC_ID = 16,	  /* letters of an id: [a-z][a-z0-9]{15} */
-	SPEC_DIGEST = 64, /* hex */
+	SPEC_ID = 16,		  /* letters of an id: [a-z][a-z0-9]{15} */
+	SPEC_CHAIN = 2 * SPEC_ID, /* of a chain of the audit log that a resume has begun */
+	SPEC_DIGEST = 64,	  /* hex */
 	SPEC_FILE_MAX = 16 * 1024 * 1024,
 	SPEC_API_MAX = 256 * 1024,
 	SPEC_LIST_MAX = 100000, /* as many rules as a policy can have */
@@ -79,10 +80,10 @@ struct spec {
 		const char *snapshots;	     /* the directory of those that are made of it */
 		const char *accel;	     /* "kvm", "tcg" */
 	} machine;
-	const char
-		*chain; /* of the audit log, if it is not called as the sandbox: it was resumed */
-	bool once;	/* ends when its first client goes: `hutch run` */
-	bool remove;	/* nothing is kept of it after its end: --rm */
+	uint64_t snapshot_space; /* how much of the disk snapshots may take, all together */
+	const char *chain; /* of the audit log, if it was resumed: its id, and 16 characters more */
+	bool once;	   /* ends when its first client goes: `hutch run` */
+	bool remove;	   /* nothing is kept of it after its end: --rm */
 };
 
 /* What the sandbox's chain of the audit log is called. */

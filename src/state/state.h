@@ -117,6 +117,8 @@ enum state_phase {
 	STATE_DEAD,	/* nobody alive and no end.json: killed with -9, to be reclaimed */
 };
 enum state_phase state_phase(int dir);
+/* Whether it names the snapshot that it is, or, while it is resumed or ends, was: see the phase. */
+bool state_is_suspended(int dir);
 extern const char *const state_phase_names[];
 
 /* For one who takes back: 0 if it is STATE_DEAD or STATE_ENDED, and stays so while *ret_fd is open;

@@ -37,6 +37,15 @@ export async function snapshot() {
     await kill(copy)
   })
 
+  await test('what a paused sandbox is kept in is not listed', async () => {
+    needsSnapshot()
+    await sandbox.pause()
+    const listed = await collect(Sandbox.listSnapshots({ sandboxId: sandbox.sandboxId }))
+    assert.deepEqual(listed.map((entry) => entry.snapshotId), [made.snapshotId])
+    await sandbox.connect()
+    assert.equal(await sandbox.files.read('snap-marker'), mark)
+  })
+
   await test('deleteSnapshot: true, then false', async () => {
     needsSnapshot()
     assert.equal(await Sandbox.deleteSnapshot(made.snapshotId), true)

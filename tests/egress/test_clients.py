@@ -55,10 +55,12 @@ class Allowed(SharedEgress):
         self.assertEqual(sum("hutch.test" in line for line in text.splitlines()), len(log(self.sandbox)))
 
     def test_many_at_once(self):
-        # A program that gets no processor gives up on its question by itself.
-        r = run(self.sandbox, "sh", "-c", "for i in $(seq 40); do curl -sS https://web.hutch.test/ & done; wait",
+        # A program that gets no processor gives up on its question by itself; and in an emulated machine 40 of them share one so slow that
+        # none has said the first word of TLS after the 30 s that it has for it.
+        n = 6 if MACHINE else 40
+        r = run(self.sandbox, "sh", "-c", f"for i in $(seq {n}); do curl -sS https://web.hutch.test/ & done; wait",
                 opts=("-e", f"RES_OPTIONS=timeout:{5 * PATIENCE}"))
-        self.assertEqual((r.code, r.out), (0, "hello from web.hutch.test\n" * 40), r)
+        self.assertEqual((r.code, r.out), (0, "hello from web.hutch.test\n" * n), r)
 
     def test_ipv6_alone(self):
         box = self.box(["six.hutch.test", "both.hutch.test"])

@@ -114,10 +114,17 @@ class GuestCase(unittest.TestCase):
 
     def start(self, greet=True, ports="", **hello):
         self.guest = Guest(ports)
-        self.addCleanup(self.guest.end)
+        self.addCleanup(self.end, self.guest)
         self.link, self.dir = self.guest.link, self.guest.dir
         if greet:
             self.link.hello(**hello)
+
+    def end(self, guest):
+        """Of one that ended by itself, how: no test says."""
+        itself = guest.link.ended
+        code, said = guest.end()
+        if itself:
+            print(f"# the guest had ended: {code}, {said!r}")
 
     def restart(self, **more):
         self.guest.end()

@@ -95,7 +95,9 @@ def processes(user):
 
 def end(user):
     """What is left of the user's processes, which should be nothing, would keep the user."""
-    left = list(processes(user))
+    soon = time.monotonic() + 10
+    while (left := list(processes(user))) and time.monotonic() < soon:
+        time.sleep(0.05)
     for pid, _ in left:
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)
@@ -104,13 +106,12 @@ def end(user):
     return left
 
 
-def make_machines(env, work, who, stack):
-    """A kernel, and the level for all that is started; what holds the memory of templates is ended with the rest."""
+def make_machines(env, work, who):
+    """A kernel, and the level for all that is started."""
     packages = os.environ.get("HUTCH_TEST_KERNEL_DIR")
     subprocess.run([env["HUTCH"], "image", "kernel", *(["--from", packages] if packages else [])], env=env, check=True, cwd=work,
                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **who)
     env["HUTCH_LEVEL"] = "microvm"
-    stack.callback(subprocess.run, [env["HUTCH"], "gc"], env=env, check=True, cwd=work, stdout=subprocess.DEVNULL, **who)
 
 
 def prepare(where, tarball, user, stack):
@@ -133,7 +134,9 @@ def prepare(where, tarball, user, stack):
         subprocess.run([env["HUTCH"], "image", "import", "base", "/dev/stdin"], stdin=f, env=env, check=True, cwd=work,
                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **who)
     if env.get("HUTCH_TEST_LEVEL") == "microvm":
-        make_machines(env, work, who, stack)
+        make_machines(env, work, who)
+    # Makes the run directory. Its number may have been that of another, which was removed: what still bears it goes before the first test looks.
+    subprocess.run([env["HUTCH"], "gc"], env=env, check=True, cwd=work, stdout=subprocess.DEVNULL, **who)
     stack.callback(subprocess.run, [env["HUTCH"], "image", "rm", "base"], env=env, check=True, cwd=work,
                    stdout=subprocess.DEVNULL, **who)
     return env, {"cwd": work, **who}, public
@@ -145,8 +148,12 @@ def run(tests, tarball, user, stack):
         where.append(Path(tests.pop(0)).resolve())
     where = where or [HERE]
     env, place, public = prepare(where, tarball, user, stack)
-    r = subprocess.run([shutil.which("python3", path=PATH), public / "tests/integration/run.py", *(public / "tests" / w.name for w in where),
-                        *(tests or ["test_sandbox"])], env=env, check=False, stdin=subprocess.DEVNULL, **place).returncode
+    try:
+        r = subprocess.run([shutil.which("python3", path=PATH), public / "tests/integration/run.py", *(public / "tests" / w.name for w in where),
+                            *(tests or ["test_sandbox"])], env=env, check=False, stdin=subprocess.DEVNULL, **place).returncode
+    finally:
+        # What holds the memory of templates.
+        subprocess.run([env["HUTCH"], "gc"], env=env, check=True, stdout=subprocess.DEVNULL, **place)
     left = end(user) if user else []
     if left:
         print(f"# processes were left: {left}")

@@ -29,7 +29,7 @@ BOX = "qemu-system-x86" if MACHINE else "hutch-guest"
 # How much longer than a container a machine may take, whose CPU may be emulated: every limit in seconds is times this.
 PATIENCE = 5 if MACHINE else 1
 # Far above what anything takes, for machines that do much else.
-LONG = 60 * PATIENCE
+LONG = 300 if MACHINE else 120
 IDS_FIRST = 0x70010000  # of sandboxes of root
 IDS = 65536
 ENGINES = ("crun", "qemu-system-x86")

@@ -203,8 +203,7 @@ class TestExec(GuestCase):
         self.alone()
 
     def test_a_reader_without_credit_blocks_only_its_own_command(self):
-        ch = self.link.open("exec", argv=["head", "-c", "20000000", "/dev/zero"])
-        ch.give_credit = False
+        ch = self.link.open("exec", argv=["head", "-c", "20000000", "/dev/zero"], give_credit=False)
         self.link.wait(lambda: ch.streams[1].total == wire.CREDIT_START, "all that there is credit for")
         for _ in range(5):
             self.assertEqual(self.ok("echo hello"), "hello\n")
@@ -218,8 +217,7 @@ class TestExec(GuestCase):
 
     def test_a_blocked_command_can_be_killed(self):
         """What is in its pipe is still delivered when there is credit again."""
-        ch = self.link.open("exec", argv=["head", "-c", "20000000", "/dev/zero"])
-        ch.give_credit = False
+        ch = self.link.open("exec", argv=["head", "-c", "20000000", "/dev/zero"], give_credit=False)
         self.link.wait(lambda: ch.streams[1].total == wire.CREDIT_START, "all that there is credit for")
         time.sleep(0.3)  # it fills its pipe
         ch.signal(signal.SIGKILL)

@@ -59,8 +59,7 @@ class TestFiles(GuestCase):
 
     def test_a_reader_keeps_the_old_file(self):
         self.write(f"{self.dir}/f", b"a" * 3_000_000)
-        ch = self.link.open("read", path=f"{self.dir}/f")
-        ch.give_credit = False
+        ch = self.link.open("read", path=f"{self.dir}/f", give_credit=False)
         self.link.wait(lambda: ch.streams[0].total == wire.CREDIT_START, "credit to be used up")
         self.write(f"{self.dir}/f", b"b" * 3_000_000)
         ch.give_credit = True
@@ -332,7 +331,7 @@ for name, value in (("e2b.theirs", b"3"), ("e2b.Upper", b"4"), ("e2b.nul", bytes
         n, huge = 30000, f"{self.dir}/huge"
         self.python(f"import os\nos.mkdir('{huge}')\nfor i in range({n}): open(f'{huge}/{{i}}', 'w').close()", timeout=60)
         self.assertEqual(sorted(map(int, self.names(huge))), list(range(n)))
-        self.assertEqual(self.code("remove", huge), 0)
+        self.assertEqual(self.op("remove", huge).closed, {"code": 0})
 
     def test_a_list_that_nobody_wants_any_more(self):
         ch = self.link.open("list", path="/", depth=64)
@@ -355,7 +354,7 @@ for name, value in (("e2b.theirs", b"3"), ("e2b.Upper", b"4"), ("e2b.nul", bytes
         deep = f"{self.dir}/deep"
         self.python(f"import os\nos.mkdir('{deep}')\nos.chdir('{deep}')\n"
                     "for i in range(3000):\n  os.mkdir('d'); open('f', 'w').close(); os.chdir('d')")
-        self.assertEqual(self.code("remove", deep), 0)
+        self.assertEqual(self.op("remove", deep).closed, {"code": 0})
         self.assertEqual(self.code("stat", deep), wire.NOT_FOUND)
 
     def test_list_a_deep_tree(self):

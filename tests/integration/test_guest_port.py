@@ -163,9 +163,7 @@ class TestPort(GuestCase):
         flood, _ = self.serve(FLOOD)
         deaf, _ = self.serve(DEAF)
         echo, _ = self.serve(ECHO)
-        flooding = [self.link.open("port", port=flood) for _ in range(40)]
-        for ch in flooding:
-            ch.give_credit = False
+        flooding = [self.link.open("port", port=flood, give_credit=False) for _ in range(40)]
         silent = [self.connect(deaf) for _ in range(40)]
         for ch in silent:  # as much as the credit allows, which does not come back
             ch.send(bytes(wire.CREDIT_START))

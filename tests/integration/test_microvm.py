@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import hutchd
@@ -151,6 +152,27 @@ class Suspended(MachineCase):
             self.assertEqual(self.saved(), set())
         self.assertLess(clock_of(sandbox), CLOCK)
 
+    def test_by_its_deadline(self):
+        """Which is over then: it goes on without one, or with a new one."""
+        sandbox = self.create("--deadline", "3s", "--on-timeout", "pause")
+        self.exec_(sandbox, "sh", "-c", "echo $$ >/tmp/pid; exec sleep 4321", opts=["-d"])
+        eventually(lambda: self.ps()[sandbox]["state"] == "paused", "its pause")
+        self.assertEqual({line.split()[0] for line in ledger() - self.before}, {"file"}, "it takes nothing but space")
+        self.assertEqual(len(self.saved()), 1)
+        self.say("resume", sandbox)
+        self.assertGreater(self.json("inspect", "--json", sandbox)["deadline"], time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 3600)))
+        self.assertEqual(self.sh(sandbox, "kill -0 $(cat /tmp/pid) && echo alive"), "alive\n")
+        # Of one that somebody suspends, the rest counts from when it goes on.
+        self.say("ttl", sandbox, "30m")
+        self.say("suspend", sandbox)
+        self.say("resume", sandbox)
+        self.assertLess(self.json("inspect", "--json", sandbox)["deadline"], time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 1801)))
+        self.say("suspend", sandbox)
+        self.say("resume", "--deadline", "3s", sandbox)
+        eventually(lambda: self.ps()[sandbox]["state"] == "paused", "its second pause")
+        said = [json.loads(line)["payload"] for line in hutch("audit", "show", "--json", "-s", sandbox).stdout.splitlines()]
+        self.assertEqual([p.get("reason") for p in said if p.get("op") == "suspend" and "snapshot" not in p], ["deadline", None, None, "deadline"])
+
     def test_end(self):
         sandbox = self.create()
         self.say("suspend", sandbox)
@@ -233,6 +255,16 @@ class Space(MachineCase):
         self.assertEqual(self.sh(sandbox, "echo goes on"), "goes on\n")
         self.allow("32GiB")
         self.snapshot(sandbox)
+
+    def test_a_deadline_without_it_pauses_in_memory(self):
+        self.run_("true")  # its template is there
+        self.allow("1MiB")
+        sandbox = self.create("--deadline", "3s", "--on-timeout", "pause")
+        eventually(lambda: self.ps()[sandbox]["state"] == "paused", "its pause")
+        self.assertEqual(self.saved(), set())
+        self.assertEqual(len(children_of(warden_of(sandbox), "qemu-system-x86")), 1)
+        self.say("resume", sandbox)
+        self.assertEqual(self.sh(sandbox, "echo goes on"), "goes on\n")
 
     def test_an_image_that_is_needed_stays(self):
         """Also by gc, when its name means another tree."""

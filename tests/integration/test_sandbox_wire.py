@@ -147,9 +147,7 @@ class Ports(Client, SharedCase):
         echo, _ = self.serve(ECHO)
         other = connect(self.sandbox)
         self.addCleanup(other.close)
-        flooding = [other.open("port", port=flood) for _ in range(20)]
-        for ch in flooding:
-            ch.give_credit = False
+        flooding = [other.open("port", port=flood, give_credit=False) for _ in range(20)]
         for _ in range(20):
             self.connect(deaf, other).send(bytes(wire.CREDIT_START))
         other.wait(lambda: all(c.streams[0].total == wire.CREDIT_START for c in flooding), "the flood", 60)

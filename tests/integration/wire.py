@@ -216,6 +216,7 @@ class Link:
         self.sleeping = self.asleep = False  # SLEEP was sent; ASLEEP has come
         self.held = []  # frames that wait for WAKE
         self.over = set()  # channels that CLOSE was sent on
+        self.answered = set()  # those that the guest had closed first: what a test had still to say there comes to nothing
         self.broken = None  # what the guest did wrong
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
@@ -229,10 +230,10 @@ class Link:
         """`answer`: by the thread that reads; the channel may have been closed since it was thought of."""
         data = HEADER.pack(len(payload), channel, kind, sub, 0) + bytes(payload)
         with self.write_lock:
-            if answer and kind == CREDIT and channel in self.over:
+            if channel in self.answered or (answer and kind == CREDIT and channel in self.over):
                 return
             if kind == CLOSE:
-                self.over.add(channel)
+                (self.answered if answer else self.over).add(channel)
             if self.sleeping and kind not in (WAKE, HELLO):
                 self.held.append(data)
                 return
@@ -266,14 +267,15 @@ class Link:
             self.channels, self.next, self.guest = {}, 2, None
             self.asleep = False
         with self.write_lock:
-            self.held, self.over = [], set()
+            self.held, self.over, self.answered = [], set(), set()
         self.frame(HELLO, 0, 0, encode(version=VERSION, **fields))
         self.wait(lambda: self.guest, "HELLO", timeout)
         self.wake()
 
-    def open(self, op, **fields):
+    def open(self, op, give_credit=True, **fields):
         with self.lock:
             ch = Channel(self, self.next, op)
+            ch.give_credit = give_credit
             self.channels[ch.number] = ch
             self.next += 2
         self.frame(OPEN, ch.number, OPS.index(op), encode(**fields))

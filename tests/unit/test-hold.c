@@ -232,7 +232,9 @@ static void test_killed(void **state)
 	assert_int_equal(sockets(), 1);
 	after = get(NULL);
 	assert_int_not_equal(before, after);
-	assert_int_equal(kill(holder(), SIGKILL), 0);
+	pid = holder();
+	assert_true(pid > 0);
+	assert_int_equal(kill(pid, SIGKILL), 0);
 	assert_true(eventually_gone());
 	(void)end_all();
 	assert_int_equal(sockets(), 0);
@@ -243,7 +245,7 @@ static void test_killed_at_random(void **state)
 {
 	srandom(3);
 	for (int i = 0; i < 20; i++) {
-		pid_t asker = fork();
+		pid_t asker = fork(), pid;
 		int status;
 
 		if (asker == 0) {
@@ -253,8 +255,9 @@ static void test_killed_at_random(void **state)
 			_exit(get(&r) == 0 && r != -EPIPE && r != -ECONNRESET && r != -EIO);
 		}
 		(void)poll(NULL, 0, (int)(random() % 12));
-		if (holder())
-			(void)kill(holder(), SIGKILL);
+		pid = holder();
+		if (pid > 0)
+			(void)kill(pid, SIGKILL);
 		assert_int_equal(waitpid(asker, &status, 0), asker);
 		assert_int_equal(status, 0);
 	}

@@ -131,6 +131,7 @@ static struct spec machine(void)
 	s.machine.snapshot = "";
 	s.machine.snapshots = "/k/snapshots";
 	s.machine.accel = "tcg";
+	s.snapshot_space = UINT64_C(64) << 30;
 	return s;
 }
 
@@ -151,6 +152,7 @@ static void one_of_a_machine(void **state)
 	assert_string_equal(s.machine.snapshot, "");
 	assert_string_equal(s.machine.snapshots, m.machine.snapshots);
 	assert_string_equal(s.machine.accel, "tcg");
+	assert_int_equal(s.snapshot_space, m.snapshot_space);
 	assert_string_equal(spec_chain(&s), s.id);
 	again = spec_write(&s);
 	assert_string_equal(text, again);
@@ -159,15 +161,17 @@ static void one_of_a_machine(void **state)
 /* One that was resumed has another chain of the audit log than its id's. */
 static void a_chain_of_its_own(void **state)
 {
+	char chain[SPEC_CHAIN + 1];
 	struct spec m = machine();
 	_cleanup_free_ char *text = NULL;
 	_cleanup_spec_ struct spec s = { 0 };
 	struct err e = ERR_INIT;
 
-	m.chain = "zyxwvuts01234567";
+	(void)snprintf(chain, sizeof(chain), "%szyxwvuts01234567", m.id);
+	m.chain = chain;
 	text = spec_write(&m);
 	assert_int_equal(spec_parse(text, strlen(text), &s, &e), 0);
-	assert_string_equal(spec_chain(&s), "zyxwvuts01234567");
+	assert_string_equal(spec_chain(&s), chain);
 	assert_string_equal(s.id, example.id);
 }
 
@@ -244,8 +248,12 @@ static void wrong_machines(void **state)
 	refused_of(&m, NULL, "level", json_string("gvisor"),
 		   "'level' is neither container nor microvm");
 	refused_of(&m, NULL, "level", json_true(), "'level' is not a string");
-	refused_of(&m, NULL, "chain", json_string("../x"), "'chain' is no id");
+	refused_of(&m, NULL, "chain", json_string("../x"), "'chain' is none of this sandbox");
+	refused_of(&m, NULL, "chain", json_string("zyxwvuts01234567zyxwvuts01234567"),
+		   "'chain' is none of this sandbox");
 	refused_of(&m, NULL, "chain", json_integer(1), "'chain' is not a string");
+	refused_of(&m, NULL, "snapshot_space", json_string("1"),
+		   "'snapshot_space' is not a whole number from 0 on");
 }
 
 static void every_key_is_needed(void **state)
