@@ -391,7 +391,7 @@ static void prolonged(struct request *r, struct box *b, enum wire_code code, con
 		life_failed(r, code, text);
 }
 
-/* It runs again, with the deadline that it had at first. */
+/* It runs again, with what was left of its deadline. */
 static void unsuspended(struct request *r, struct box *b)
 {
 	struct err ignored = ERR_INIT;

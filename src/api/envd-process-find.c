@@ -39,24 +39,6 @@ int record_open(struct box *b, uint64_t number, struct found *ret, struct err *e
 	return 0;
 }
 
-/*
- * The keeper tells us that a command runs a moment before it writes that down. Whoever we told so
- * may ask for it at once.
- */
-static int open_command(struct box *b, uint64_t number, struct found *ret, struct err *e)
-{
-	int r = record_open(b, number, ret, e);
-
-	if (r < 0 || ret->info.slot.state != RECORD_STARTING || !b->commands)
-		return r;
-	for (const struct line *l = b->commands->lines; l; l = l->next)
-		if (l->accepted && l->record == number) {
-			ret->info.slot.state = RECORD_RUNNING;
-			ret->info.slot.pid = l->pid;
-		}
-	return 0;
-}
-
 int selector_read(const json_t *message, struct selector *ret, struct err *e)
 {
 	struct selector s = { 0 };
@@ -167,7 +149,7 @@ static int each(struct box *b, int (*fn)(struct found *f, void *arg), void *arg,
 	for (size_t i = c && r == 0 ? c->n : 0; i > 0 && r == 0; i--) {
 		_cleanup_found_ struct found f = FOUND_INIT;
 		struct err ignored = ERR_INIT;
-		int k = open_command(b, c->numbers[i - 1], &f, &ignored);
+		int k = record_open(b, c->numbers[i - 1], &f, &ignored);
 
 		if (!matters(k, &f.info)) {
 			c->n--;
@@ -211,7 +193,7 @@ static int search(struct box *b, struct finding *x, struct err *e)
 		_cleanup_found_ struct found f = FOUND_INIT;
 		struct err ignored = ERR_INIT;
 
-		if (open_command(b, list[n - 1], &f, &ignored) == 0)
+		if (record_open(b, list[n - 1], &f, &ignored) == 0)
 			r = take_match(&f, x);
 	}
 	return r;

@@ -7,8 +7,7 @@
 #include "spec.h"
 #include "value.h"
 
-/* Behind what a machine's agent says of limits: the kernel that met them is the sandbox's. */
-#define VIEW_TOLD ", by the word of the agent inside"
+#define VIEW_TOLD ", " AGENT_WORD
 
 /* "312 B", "1.5 KiB", "120 MiB": rounded. Limits, which are exact, go by value_format_size(). */
 void view_size(uint64_t bytes, char *out, size_t n);

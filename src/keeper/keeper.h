@@ -51,7 +51,7 @@ enum note_kind {
 	/* by the warden */
 	NOTE_RUN = 63,	 /* value: enum qemu_start; the jail is closed, the guest may run */
 	NOTE_GO = 64,	 /* the sandbox is as it should be: serve; value 1: it ends with its first
-			    client. A    file: this client */
+			    client. A file: this client */
 	NOTE_RECORDS,	 /* value: the number of the first; as many files as came, numbers follow */
 	NOTE_NO_RECORDS, /* value: errno */
 	NOTE_EGRESS,	 /* before "go"; value: a bit for each enum capture_socket that comes */

@@ -82,9 +82,7 @@ static void on_saved(struct keeper *k)
 
 static void give_up(struct keeper *k, const char *why)
 {
-	loop_del_timer(&k->save.timer);
-	k->save.file = fd_close(k->save.file);
-	k->save.list = fd_close(k->save.list);
+	save_done(k);
 	tell(k, why);
 }
 

@@ -173,12 +173,10 @@ void warden_forget_suspended(struct warden *w)
 /* What it has left of its deadline, it has when it goes on; one that is over, is over. */
 static int write_rest(const struct warden *w, struct err *e)
 {
-	_cleanup_free_ char *text = NULL;
 	struct spec next = w->spec;
 
 	lifetime_rest(&w->life, &next);
-	text = spec_write(&next);
-	return text ? state_write(w->dir, "spec.json", text, strlen(text), e) : err_oom(e);
+	return spec_store(w->dir, &next, e);
 }
 
 static int finish(struct warden *w, uint64_t *ret, struct err *e)

@@ -443,10 +443,10 @@ void keeper_round(struct keeper *k)
 		flush_guest(k);
 		room = port_waiting(&k->guest) <= OUTPUT_STOPS_INPUT;
 		keeper_check(k, port_want(&k->guest, room));
+		relays_publish(k); /* what a client is told, others find in the records */
 		flush_clients(k, room);
 	} while (relays_wake(k) || any_gone(k));
 	connections_wake(k);
-	relays_publish(k);
 	relays_sweep(k);
 	connections_sweep(k);
 }

@@ -324,7 +324,7 @@ static int run_machine(struct warden *w, struct err *e)
 
 	if (!w->engine->seal)
 		return 0;
-	r = wait_for_note(w, NOTE_MACHINE_UP, HELLO_TIMEOUT_S, &ignored, e);
+	r = wait_for_note(w, NOTE_MACHINE_UP, MACHINE_TIMEOUT_S, &ignored, e);
 	if (r == 0)
 		r = FAULT_ERR("machine-up", e);
 	if (r == 0)
@@ -396,8 +396,8 @@ static int check_receipt(struct warden *w, struct err *e)
 	verify_keeper(w);
 	witness_receipt(w);
 	if (landlock > 0)
-		receipt_yes(&w->receipt, LAYER_LANDLOCK,
-			    "version %u, by the word of the agent inside", (unsigned int)landlock);
+		receipt_yes(&w->receipt, LAYER_LANDLOCK, "version %u, " AGENT_WORD,
+			    (unsigned int)landlock);
 	else
 		receipt_no(&w->receipt, LAYER_LANDLOCK, "the agent inside says that there is none");
 	r = receipt_check(&w->receipt, e);

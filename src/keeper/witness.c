@@ -140,7 +140,7 @@ static void tell_limit(struct warden *w, const char *limit, uint64_t times, bool
 	audit_put_text(&p, "limit", limit);
 	audit_put_number(&p, "times", times);
 	if (told)
-		audit_put_text(&p, "source", "by the word of the agent inside");
+		audit_put_text(&p, "source", AGENT_WORD);
 	if (audit_host(&w->log, AUDIT_LIMIT, &p, &e) < 0)
 		log_error("%s", e.msg);
 }

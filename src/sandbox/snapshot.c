@@ -128,14 +128,10 @@ static int put_back(const struct state_root *root, const char *id, const char *n
 {
 	_cleanup_close_ int dir = -EBADF;
 	_cleanup_spec_ struct spec was = { 0 };
-	_cleanup_free_ char *text = NULL;
 	int r = snapshot_spec(name, &was, e);
 
 	if (r < 0)
 		return r;
-	text = spec_write(&was);
-	if (!text)
-		return err_oom(e);
 	r = state_make(root, id, &dir);
 	if (r == -EAGAIN)
 		r = take_half(root, id, &dir);
@@ -145,7 +141,7 @@ static int put_back(const struct state_root *root, const char *id, const char *n
 			       : err_set(e, r, "cannot make the directory of sandbox %s: %s", id,
 					 strerror(-r));
 	r = state_write(dir, STATE_SUSPENDED, name, strlen(name), e);
-	return r < 0 ? r : state_write(dir, "spec.json", text, strlen(text), e);
+	return r < 0 ? r : spec_store(dir, &was, e);
 }
 
 /* The spec is what is put back last. */

@@ -79,7 +79,6 @@ static int write_spec(const struct start *s, const struct spec *spec, struct err
 {
 	struct spec own = *spec; /* its texts and lists stay the caller's */
 	_cleanup_free_ struct prepared *p = calloc(1, sizeof(*p));
-	_cleanup_free_ char *text = NULL;
 	int r = p ? prepare_machine(s->programs.guest, p, &own, e) : err_oom(e);
 
 	if (r < 0)
@@ -89,8 +88,7 @@ static int write_spec(const struct start *s, const struct spec *spec, struct err
 		own.chain = s->chain;
 	else
 		own.created = clock_wall();
-	text = spec_write(&own);
-	return text ? state_write(s->dir, "spec.json", text, strlen(text), e) : err_oom(e);
+	return spec_store(s->dir, &own, e);
 }
 
 /* Of a spare, before there is anybody who reads it. */
@@ -190,7 +188,7 @@ static int spawn(struct start *s, int report, struct err *e)
 			  &s->keeper, e);
 }
 
-/* `to`: the socket of whoever starts it; NULL: we do. */
+/* `starter`: the socket of whoever starts it; NULL: we do. */
 static int start_keeper(struct start *s, const char *starter, struct err *e)
 {
 	_cleanup_close_ int to = -EBADF;
@@ -388,7 +386,6 @@ static void let_go(struct start *s)
 static int write_owner(const struct start *s, const struct spec *spec, struct err *e)
 {
 	_cleanup_spec_ struct spec own = { 0 };
-	_cleanup_free_ char *text = NULL;
 	int r = spec_read(s->dir, &own, e);
 
 	if (r < 0)
@@ -399,8 +396,7 @@ static int write_owner(const struct start *s, const struct spec *spec, struct er
 	own.on_timeout = spec->on_timeout;
 	own.once = spec->once;
 	own.remove = spec->remove;
-	text = spec_write(&own);
-	return text ? state_write(s->dir, "spec.json", text, strlen(text), e) : err_oom(e);
+	return spec_store(s->dir, &own, e);
 }
 
 /* The caller has locked the pool. */

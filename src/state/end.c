@@ -34,8 +34,7 @@ static const struct {
 
 void end_add_met(struct end *end, const struct met *met)
 {
-	end->told =
-		met->oom_kills > 0 || met->pids_refused > 0 || met->disk_full || met->inodes_full;
+	end->told = met_anything(met);
 	end->oom_kills += met->oom_kills;
 	end->pids_refused += met->pids_refused;
 	end->disk_full |= met->disk_full;

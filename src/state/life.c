@@ -15,7 +15,7 @@ static const char schema[] = "hutch.life/1";
 static const char file[] = "life.json";
 static const char running[] = "running", paused[] = "paused";
 
-static bool met_anything(const struct met *m)
+bool met_anything(const struct met *m)
 {
 	return m->oom_kills > 0 || m->pids_refused > 0 || m->disk_full || m->inodes_full;
 }

@@ -15,6 +15,11 @@ struct met {
 	bool disk_full, inodes_full;
 };
 
+bool met_anything(const struct met *m);
+
+/* Behind what a machine's agent says: the kernel it speaks of is the sandbox's. */
+#define AGENT_WORD "by the word of the agent inside"
+
 struct life {
 	bool paused;
 	uint64_t deadline; /* wall clock, ms; 0: none, as always while it is paused */

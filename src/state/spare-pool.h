@@ -9,7 +9,7 @@
  *                          has that name: handover.h
  *
  * KEY is a hash of the plan without what is its owner's: id, times, deadline, what the API noted.
- * A spare is told these when it is taken (sandbox/pool.c, keeper/spare.c); it is used once.
+ * A spare is told these when it is taken (sandbox/start.c, keeper/spare.c); it is used once.
  */
 #pragma once
 

@@ -10,6 +10,7 @@
 #include "fd.h"
 #include "layer.h"
 #include "path.h"
+#include "state.h"
 #include "str.h"
 
 enum {
@@ -24,6 +25,7 @@ enum {
 #define HEX	 "0123456789abcdef"
 
 static const char schema[] = "hutch.spec/1";
+static const char file[] = "spec.json";
 
 struct field {
 	const char *key;
@@ -431,7 +433,7 @@ int spec_read(int dir, struct spec *ret, struct err *e)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(SPEC_FILE_MAX);
 	_cleanup_spec_ struct spec s = { 0 };
-	int r = fd_read_file(dir, "spec.json", &b, e);
+	int r = fd_read_file(dir, file, &b, e);
 
 	if (r < 0)
 		return r;
@@ -442,7 +444,7 @@ int spec_read(int dir, struct spec *ret, struct err *e)
 	if (r == 0 && s.microvm != (s.machine.kernel != NULL))
 		r = err_set(e, -EINVAL, "'level' and 'machine' do not fit");
 	if (r < 0)
-		return err_wrap(e, "spec.json");
+		return err_wrap(e, file);
 	*ret = s;
 	s = (struct spec){ 0 };
 	return 0;
@@ -524,6 +526,13 @@ char *spec_write(const struct spec *s)
 	     json_put(j, "snapshot_space", json_number(s->snapshot_space)) < 0))
 		return NULL;
 	return json_write_canonical(j);
+}
+
+int spec_store(int dir, const struct spec *s, struct err *e)
+{
+	_cleanup_free_ char *text = spec_write(s);
+
+	return text ? state_write(dir, file, text, strlen(text), e) : err_oom(e);
 }
 
 const char *spec_chain(const struct spec *s)

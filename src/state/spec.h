@@ -97,6 +97,7 @@ int spec_read(int dir, struct spec *ret, struct err *e); /* "spec.json" below `d
 /* The text of spec.json (json and lists need not be arranged by spec_parse). NULL without memory;
  * the caller frees it. */
 char *spec_write(const struct spec *s);
+int spec_store(int dir, const struct spec *s, struct err *e); /* as "spec.json", atomically */
 void spec_done(struct spec *s);
 
 #define _cleanup_spec_ _cleanup_(spec_done)

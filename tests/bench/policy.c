@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the compiler and the matcher cost, as TAP with a bar on each figure. Medians, and the two
- * sizes of a lookup are measured in turn, so that a noisy machine hits both.
+ * sizes of a lookup are measured in turn, so that a noisy machine hits both. --short: only what
+ * misses its bar four times over fails, for CI, on machines that do other things too.
  */
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +19,7 @@ enum {
 	FEW = 100
 };
 
-static unsigned int number, failed;
+static unsigned int number, failed, slack = 1;
 
 static int compare(const void *a, const void *b)
 {
@@ -35,7 +36,7 @@ static double median(double *v)
 
 static void report(const char *what, double value, const char *unit, double bar)
 {
-	bool ok = value <= bar;
+	bool ok = value <= bar * slack;
 
 	failed += !ok;
 	(void)printf("%s %u - %s: %.3f %s, at most %g\n", ok ? "ok" : "not ok", ++number, what,
@@ -173,8 +174,10 @@ static void bench_lookups(void)
 	free(many_targets);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+	if (argc > 1 && str_eq(argv[1], "--short"))
+		slack = 4;
 	bench_agents();
 	bench_many_rules();
 	bench_lookups();

@@ -152,7 +152,7 @@ static struct fields asked(enum wire_message m)
 
 /* ---- the record of the command ---- */
 
-static void write_record(bool running)
+static void write_record(void)
 {
 	struct record_head head = { .flags = RECORD_INPUT, .start = clock_wall(), .shown = 4 };
 	struct record r = { .number = NUMBER };
@@ -163,12 +163,10 @@ static void write_record(bool running)
 	r.fd = openat(dir->fd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	assert_true(r.fd >= 0);
 	record_begin(&r, &head);
-	if (running) {
-		r.slot.state = RECORD_RUNNING;
-		r.slot.pid = PID;
-		r.dirty = true;
-		assert_int_equal(record_publish(&r), 0);
-	}
+	r.slot.state = RECORD_RUNNING;
+	r.slot.pid = PID;
+	r.dirty = true;
+	assert_int_equal(record_publish(&r), 0);
 	(void)fd_close(r.fd);
 }
 
@@ -262,7 +260,7 @@ static void test_what_is_asked_for(void **state)
 /* One call for all that is said to a command, from its start to its end. */
 static void test_one_line(void **state)
 {
-	write_record(false); /* ACCEPT comes before the keeper writes the pid down */
+	write_record();
 	start(CAT);
 	keeper_accepts();
 	assert_int_equal(client.status, 200);
@@ -318,7 +316,7 @@ static void test_not_started(void **state)
 /* Who has gone before the answer leaves the command to others. */
 static void test_the_client_goes_first(void **state)
 {
-	write_record(true);
+	write_record();
 	start(CAT);
 	leave_client();
 	assert_null(box.commands->lines->starter);
@@ -334,7 +332,7 @@ static void test_attach(void **state)
 {
 	struct fields f;
 
-	write_record(true);
+	write_record();
 	unary("/SendInput", "{\"process\":{\"pid\":77},\"input\":{\"stdin\":\"eHk\"}}");
 	assert_int_equal(keeper.op, WIRE_OP_ATTACH);
 	f = asked(MESSAGE_ATTACH);
@@ -363,7 +361,7 @@ static void test_much_input(void **state)
 	size_t n = (size_t)snprintf(body, sizeof(body),
 				    "{\"process\":{\"pid\":77},\"input\":{\"stdin\":\"");
 
-	write_record(true);
+	write_record();
 	memset(body + n, 'A', DEEP / 3 * 4);
 	memcpy(body + n + DEEP / 3 * 4, "\"}}", 4);
 	unary("/SendInput", body);
@@ -382,7 +380,7 @@ static void test_much_input(void **state)
 
 static void test_the_connection_breaks(void **state)
 {
-	write_record(true);
+	write_record();
 	start(CAT);
 	assert_int_equal(shutdown(keeper.socket.fd, SHUT_RDWR), 0);
 	loop_del_fd(&keeper.socket);
