@@ -161,6 +161,7 @@ void box_refresh(struct box *b)
 	if (b->suspended) {
 		b->state = BOX_PAUSED;
 		b->deadline = 0;
+		b->pause_at_deadline = b->spec.on_timeout == ON_TIMEOUT_PAUSE;
 		return;
 	}
 	if (life_read(b->sandbox.dir, &life, &ignored) < 0)

@@ -391,7 +391,7 @@ static void prolonged(struct request *r, struct box *b, enum wire_code code, con
 		life_failed(r, code, text);
 }
 
-/* It runs again, with what was left of its deadline. */
+/* It runs again. If it was another request that had it, its deadline is that one's. */
 static void unsuspended(struct request *r, struct box *b)
 {
 	struct err ignored = ERR_INIT;
@@ -415,7 +415,7 @@ static void have_connect(struct request *r)
 	}
 	ms = later(b, seconds);
 	if (b->suspended)
-		e2b_unsuspend(r, b, unsuspended);
+		e2b_unsuspend(r, b, MAX(seconds, UINT64_C(1)) * 1000, unsuspended);
 	else if (b->state == BOX_PAUSED)
 		e2b_life(r, b, MAX(seconds, UINT64_C(1)) * 1000, WIRE_RUNNING, resumed);
 	else if (ms == 0)
@@ -467,7 +467,7 @@ void box_wake(struct request *r, struct box *b, void (*then)(struct request *r))
 {
 	r->then = then;
 	if (b->suspended)
-		e2b_unsuspend(r, b, woken_from_disk);
+		e2b_unsuspend(r, b, E2B_TIMEOUT_DEFAULT * 1000, woken_from_disk);
 	else
 		e2b_life(r, b, E2B_TIMEOUT_DEFAULT * 1000, WIRE_RUNNING, woken);
 }

@@ -255,9 +255,8 @@ static int fork_one(const struct snap *s, const struct state_root *root,
 
 	if (!api)
 		return e->num ? e->num : err_oom(e);
-	own.plan.api = api;
 	own.plan.deadline = s->deadline;
-	if (sandbox_fork_one(root, &own, &b, &failed) < 0)
+	if (sandbox_fork_one(root, &own, api, &b, &failed) < 0)
 		entry = JSON_OBJECT(
 			{ "error", JSON_OBJECT({ "code", json_integer(500) },
 					       { "message", json_string(failed.msg) }) });

@@ -12,6 +12,7 @@ struct suspend {
 	struct request *request; /* NULL: whoever asked has gone, which changes nothing */
 	struct job *job;
 	char id[SPEC_ID + 1];
+	uint64_t deadline; /* ms from when it goes on */
 	void (*then)(struct request *r, struct box *b);
 };
 
@@ -46,8 +47,8 @@ static void finish(struct suspend *s, const struct err *e)
 		then(r, b);
 }
 
-static void start(struct request *r, const struct box *b, const struct job_ops *ops,
-		  void (*then)(struct request *r, struct box *b))
+static void start(struct request *r, const struct box *b, uint64_t deadline,
+		  const struct job_ops *ops, void (*then)(struct request *r, struct box *b))
 {
 	struct suspend *s = calloc(1, sizeof(*s));
 	struct err e = ERR_INIT;
@@ -56,7 +57,7 @@ static void start(struct request *r, const struct box *b, const struct job_ops *
 		request_fail(r, 503, "out of memory");
 		return;
 	}
-	*s = (struct suspend){ .request = r, .then = then };
+	*s = (struct suspend){ .request = r, .then = then, .deadline = deadline };
 	(void)snprintf(s->id, sizeof(s->id), "%s", b->sandbox.id);
 	r->data = s;
 	r->drop = suspend_drop;
@@ -102,7 +103,7 @@ void e2b_suspend(struct request *r, const struct box *b)
 {
 	static const struct job_ops ops = { .work = suspend_work, .done = suspend_done };
 
-	start(r, b, &ops, suspended);
+	start(r, b, 0, &ops, suspended);
 }
 
 /* ---- and back ---- */
@@ -114,7 +115,7 @@ static int resume_work(void *arg, json_t **ret, struct err *e)
 	int r = find(arg, &root, &b, e);
 
 	(void)ret;
-	return r < 0 ? r : sandbox_resume(&root, &b, e);
+	return r < 0 ? r : sandbox_resume(&root, &b, ((struct suspend *)arg)->deadline, e);
 }
 
 /* Two may want it at once: it is enough that one of them had it. */
@@ -127,10 +128,10 @@ static void resume_done(void *arg, const json_t *result, const struct err *e)
 	finish(s, !result && (!b || b->suspended) ? e : NULL);
 }
 
-void e2b_unsuspend(struct request *r, const struct box *b,
+void e2b_unsuspend(struct request *r, const struct box *b, uint64_t deadline,
 		   void (*then)(struct request *r, struct box *b))
 {
 	static const struct job_ops ops = { .work = resume_work, .done = resume_done };
 
-	start(r, b, &ops, then);
+	start(r, b, deadline, &ops, then);
 }

@@ -50,7 +50,7 @@ void e2b_life(struct request *r, struct box *b, uint64_t timeout_ms, unsigned in
 /* e2b-suspend.c: a virtual machine goes to disk, and 204 is answered; and comes back, for `then`.
  * The request is of no box meanwhile. */
 void e2b_suspend(struct request *r, const struct box *b);
-void e2b_unsuspend(struct request *r, const struct box *b,
+void e2b_unsuspend(struct request *r, const struct box *b, uint64_t deadline,
 		   void (*then)(struct request *r, struct box *b));
 
 /* Ends a sandbox whose maker has gone. */

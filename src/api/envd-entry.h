@@ -8,10 +8,6 @@
 
 #include "request.h"
 
-enum {
-	ENVD_USER_MAX = 64,
-};
-
 /* EntryInfo of E2B's filesystem service. A path that is relative is below `root`. NULL without
  * memory. */
 json_t *envd_entry(const struct fields *f, const char *root);

@@ -412,14 +412,14 @@ static void drop(struct request *r)
 
 /* ---- in ---- */
 
-static bool may(const struct request *r)
+bool ports_may(const struct request *r, const struct box *b)
 {
 	const char *token = http_field(r->x, "e2b-traffic-access-token");
 
-	if (!r->box->traffic[0])
+	if (!b->traffic[0])
 		return true;
 	return token && strlen(token) == BOX_TOKEN &&
-	       sodium_memcmp(token, r->box->traffic, BOX_TOKEN) == 0;
+	       sodium_memcmp(token, b->traffic, BOX_TOKEN) == 0;
 }
 
 static int open_port(struct port *p, struct err *e)
@@ -439,7 +439,7 @@ void ports_handle(struct request *r, unsigned int port)
 	struct port *p;
 	struct err e = ERR_INIT;
 
-	if (!may(r)) {
+	if (!ports_may(r, r->box)) {
 		request_fail(r, 403, "this port is not public: send E2B-Traffic-Access-Token");
 		return;
 	}

@@ -197,6 +197,11 @@ static void go_on(struct request *r)
 	dispatch(r, envd, ARRAY_SIZE(envd));
 }
 
+static bool may_wake(const struct request *r, const struct box *b)
+{
+	return r->port == API_ENVD_PORT ? role_in(r, b) != ROLE_NOBODY : ports_may(r, b);
+}
+
 static void data_plane(struct request *r, struct box *b)
 {
 	if (b)
@@ -206,6 +211,10 @@ static void data_plane(struct request *r, struct box *b)
 		return;
 	}
 	(void)snprintf(r->args[0], sizeof(r->args[0]), "%s", b->sandbox.id);
+	if (b->state == BOX_PAUSED && !may_wake(r, b)) {
+		request_fail(r, 401, "the sandbox is paused, and is not woken without its token");
+		return;
+	}
 	if (b->state == BOX_PAUSED) {
 		box_wake(r, b, go_on);
 		return;

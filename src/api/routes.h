@@ -14,3 +14,6 @@ extern const struct route envd_files_routes[];
 
 /* ports.c: a request for a port of a sandbox that is not ours to answer. */
 void ports_handle(struct request *r, unsigned int port);
+
+/* Has it the token that traffic to that sandbox needs, if any? */
+bool ports_may(const struct request *r, const struct box *b);

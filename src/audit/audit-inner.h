@@ -63,7 +63,7 @@ struct audit_gone {
 };
 
 struct audit_lives {
-	struct audit_life *v; /* sorted by id once audit_lives_sort() was called */
+	struct audit_life *v; /* sorted by id after audit_lives_fold() */
 	size_t n, cap;
 	struct audit_gone *gone;
 	size_t n_gone, cap_gone;

@@ -79,9 +79,6 @@ void audit_put_hex(struct audit_payload *p, const char *key, const void *data, s
  */
 void audit_put_argv(struct audit_payload *p, const char *const *argv, size_t n);
 
-/* "code_sha256": of a program given on standard input or as a file. */
-void audit_put_code(struct audit_payload *p, const void *code, size_t n);
-
 /* ---- a chain, for its one writer ---- */
 
 struct audit_chain {

@@ -174,11 +174,3 @@ void audit_put_argv(struct audit_payload *p, const char *const *argv, size_t n)
 	(void)crypto_hash_sha256_final(&h, hash);
 	audit_put_hex(p, "argv_sha256", hash, sizeof(hash));
 }
-
-void audit_put_code(struct audit_payload *p, const void *code, size_t n)
-{
-	uint8_t hash[AUDIT_HASH];
-
-	(void)crypto_hash_sha256(hash, code, n);
-	audit_put_hex(p, "code_sha256", hash, sizeof(hash));
-}

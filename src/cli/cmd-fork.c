@@ -52,7 +52,7 @@ int cmd_fork(struct invocation *inv)
 	for (unsigned int i = 0; i < n; i++) {
 		_cleanup_sandbox_ struct sandbox one = SANDBOX_INIT;
 
-		if (sandbox_fork_one(&root, &f, &one, &e) < 0)
+		if (sandbox_fork_one(&root, &f, "", &one, &e) < 0)
 			return cli_fail(inv, &e);
 		(void)puts(one.id);
 	}

@@ -42,13 +42,8 @@ static int ask(const struct state_root *root, const char *prefix, const struct t
 	if (sandbox_find(root, prefix, &b, e) < 0)
 		return e->num;
 	memcpy(ret_id, b.id, sizeof(b.id));
-	if (now.want == WIRE_RUNNING && state_is_suspended(b.dir)) {
-		int r = sandbox_resume(root, &b, e);
-
-		if (r < 0 || now.timeout == 0)
-			return r;
-		now.want = 0;
-	}
+	if (now.want == WIRE_RUNNING && state_is_suspended(b.dir))
+		return sandbox_resume(root, &b, now.timeout, e);
 	if (sandbox_connect(&b, &fd, e) < 0)
 		return e->num;
 	t.fd = fd;
@@ -64,8 +59,7 @@ static int for_each(const struct invocation *inv, const struct transfer_life *li
 	struct err e = ERR_INIT;
 	int code = EXIT_OK;
 
-	if (cli_state_open(&root, &e) < 0 ||
-	    (life->want == WIRE_RUNNING && sandbox_restore(&root, &e) < 0))
+	if (cli_state_open(&root, &e) < 0)
 		return cli_fail(inv, &e);
 	for (int i = 0; i < inv->n_args; i++) {
 		char id[SPEC_ID + 1];

@@ -136,8 +136,11 @@ int cmd_ps(struct invocation *inv)
 		return cli_list_commands(inv);
 	if (inv->n_args > 0)
 		return cli_usage(inv, "'%s': an ID goes with --exec", inv->args[0]);
-	if (cli_state_open(&root, &e) < 0 ||
-	    read_rows(&root, cli_option(inv, "all"), &rows, &n, &e) < 0)
+	if (cli_state_open(&root, &e) < 0)
+		return cli_fail(inv, &e);
+	if (sandbox_restore(&root, &e) < 0)
+		(void)fprintf(stderr, "%s: warning: %s\n", inv->path, e.msg);
+	if (read_rows(&root, cli_option(inv, "all"), &rows, &n, &e) < 0)
 		return cli_fail(inv, &e);
 	if (!cli_option(inv, "json")) {
 		print_rows(inv, rows, n);

@@ -431,7 +431,7 @@ static const struct command top_commands[] = {
 	{ .name = "suspend", .args = "ID...", .min_args = 1, .max_args = ARGS_MAX,
 	  .summary = "save microVMs to disk and end them, until they are resumed",
 	  .help = "Memory and disk are kept, also over a restart of the host, and take nothing but space. Processes go on where\n"
-		  "they were after 'hutch resume'; what commands print that were started before is not recorded any more.",
+		  "they were after 'hutch resume'; commands that ran go on in records of their own.",
 	  .run = cmd_suspend },
 	{ .name = "resume", .args = "ID...", .min_args = 1, .max_args = ARGS_MAX,
 	  .summary = "let paused and suspended sandboxes go on",
@@ -468,8 +468,8 @@ static const struct command top_commands[] = {
 	{ .name = "fork", .args = "ID", .min_args = 1, .max_args = 1,
 	  .summary = "make copies of a microVM that runs",
 	  .help = "Each copy has the memory, processes and files of the original, and its policy; its own name, random numbers,\n"
-		  "limits and records. The original goes on. What commands that were started in the original print in a copy is\n"
-		  "not recorded.",
+		  "limits and records. The original goes on. Commands that were started in the original go on in each copy, in\n"
+		  "records of its own.",
 	  .options = opts_fork, .run = cmd_fork },
 	{ .name = "pool", .args = "", .sub = pool_commands,
 	  .summary = "keep sandboxes ready before somebody wants them" },
@@ -487,9 +487,9 @@ static const struct command top_commands[] = {
 	  .options = opts_mcp, .run = cmd_mcp },
 	{ .name = "doctor", .args = "",
 	  .summary = "show what this host can enforce, and what to do about the rest",
-	  .help = "Tries things out rather than believing version numbers; changes nothing, but for what --probe finds\n"
-		  "out, which is kept until the host boots again. Exits 0 if sandboxes can be had at level 'container', 1\n"
-		  "if not.",
+	  .help = "Tries things out rather than believing version numbers; changes nothing, but that the initrd of microVMs is\n"
+		  "made if it is not there, as after an upgrade, and that what --probe finds out is kept until the host boots\n"
+		  "again. Exits 0 if sandboxes can be had at level 'container', 1 if not.",
 	  .options = opts_doctor, .run = cmd_doctor },
 	{ .name = "completion", .args = "bash", .min_args = 1, .max_args = 1,
 	  .summary = "print a completion script for a shell",

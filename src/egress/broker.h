@@ -111,6 +111,9 @@ void broker_reset(struct broker *b, const void *cookie);
 void broker_set_rules(struct broker *b, struct ruleset *rules);
 void broker_set_limits(struct broker *b, const struct budget_limits *limits);
 
+/* What is left of its limits. */
+struct budget *broker_budget(struct broker *b);
+
 size_t broker_streams(const struct broker *b);
 const char *broker_what_name(enum broker_what w);
 const char *broker_reason_text(enum broker_reason r);

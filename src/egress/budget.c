@@ -87,6 +87,17 @@ static enum budget_result use_name(struct budget *b, const char *host)
 	return BUDGET_OK;
 }
 
+void budget_spend(struct budget *b, uint64_t out, uint64_t in)
+{
+	b->out -= MIN(b->out, out);
+	b->in -= MIN(b->in, in);
+}
+
+int budget_spend_name(struct budget *b, const char *host)
+{
+	return use_name(b, host) == BUDGET_NO_MEMORY ? -ENOMEM : 0;
+}
+
 /* ---- streams ---- */
 
 static void pass_time(struct budget *b, uint64_t now)

@@ -48,6 +48,10 @@ void budget_done(struct budget *b);
 /* New limits; what was used stays used. */
 void budget_change(struct budget *b, const struct budget_limits *max);
 
+/* What was used before, elsewhere; -ENOMEM. */
+void budget_spend(struct budget *b, uint64_t out, uint64_t in);
+int budget_spend_name(struct budget *b, const char *host);
+
 /* Opens a stream to `host` at clock_mono() time `now`, or says which limit stands against it. */
 enum budget_result budget_open(struct budget *b, const char *host, uint64_t now);
 void budget_close(struct budget *b);

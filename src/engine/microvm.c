@@ -37,6 +37,7 @@ enum {
 	STATE_MIB = 64, /* of a saved machine, beside its memory */
 	VCPUS_MAX = 64,
 	SAID_MAX = 4096,
+	SAID_READS = 64,
 	TSC_MSEC = 20,
 };
 
@@ -232,8 +233,9 @@ static void microvm_last_words(const struct engine_sandbox *b, char *ret, size_t
 	size_t end = 0, start;
 	ssize_t k;
 
-	/* The last of it: what is before is overwritten. */
-	while ((k = RETRY_EINTR(read(b->said, text, sizeof(text)))) > 0)
+	/* The last of it: what is before is overwritten. It may live, and write on. */
+	for (int i = 0; i < SAID_READS && (k = RETRY_EINTR(read(b->said, text, sizeof(text)))) > 0;
+	     i++)
 		end = (size_t)k;
 	while (end > 0 && text[end - 1] == '\n')
 		end--;

@@ -323,9 +323,20 @@ static const struct sock_filter filter[] = {
 
 	/* Parts of the kernel that had more holes than others. */
 	LACK(io_uring_setup), LACK(io_uring_enter), LACK(io_uring_register), DENY(bpf),
-	DENY(perf_event_open), DENY(userfaultfd), DENY(fanotify_init), DENY(inotify_init1), DENY(vhangup),
+	DENY(perf_event_open), DENY(userfaultfd), DENY(fanotify_init), DENY(inotify_init),
+	DENY(inotify_init1), DENY(vhangup), DENY(sync), DENY(syncfs),
 	DENY(syslog), DENY(acct), DENY(swapon), DENY(swapoff), DENY(reboot), DENY(kexec_load), DENY(kexec_file_load),
 	DENY(init_module), DENY(finit_module), DENY(delete_module), DENY(personality),
+
+	/* Locks and leases: on files that machines share, they would be words. */
+	DENY(flock),
+	UNLESS(__NR_fcntl, 8),
+	LOAD_ARG(1),
+	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, F_SETLK, 4, 0), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, F_SETLKW, 3, 0),
+	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, F_OFD_SETLK, 2, 0), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, F_OFD_SETLKW, 1, 0),
+	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, F_SETLEASE, 0, 1),
+	RETURN(SECCOMP_RET_ERRNO | EPERM),
+	LOAD(nr),
 
 	/* Clocks and names of the machine. */
 	DENY(settimeofday), DENY(clock_settime), DENY(clock_adjtime), DENY(adjtimex), DENY(sethostname),

@@ -32,11 +32,6 @@ static const char *const verdict_names[] = {
 };
 static_assert(ARRAY_SIZE(verdict_names) == HOST_VERDICT_MAX, "a verdict without a name");
 
-const char *host_area_name(enum host_area a)
-{
-	return area_names[a];
-}
-
 const char *host_state_name(enum host_state s)
 {
 	return state_names[s];

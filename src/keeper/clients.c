@@ -227,7 +227,7 @@ void idle_arm(struct keeper *k)
 	uint64_t ms = k->spec->limits.idle;
 
 	if (ms == 0 || ms >= UINT64_MAX / NSEC_PER_MSEC / 2 || k->n_clients > 0 || k->relays ||
-	    k->life.paused || k->ended)
+	    k->life.paused || k->save.active || k->ended)
 		return;
 	k->idle.cb = on_idle;
 	k->idle.arg = k;

@@ -6,9 +6,6 @@
  * allowed or denied by the rules and, of one that was allowed, one when it has ended. Denials can
  * be had by the million, so beyond a few a second they are counted and recorded as sums.
  *
- * Rules can be added while the sandbox runs. They stand beside those of the policy, and deny wins
- * over allow as ever. A rule takes back its own opposite, if that was added the same way.
- *
  * As long as the audit log cannot be written nothing is let out.
  */
 #include <stdlib.h>
@@ -19,11 +16,6 @@
 #include "fault.h"
 #include "log.h"
 #include "serve.h"
-
-enum {
-	LIVE_MAX = 4096,   /* rules that were added */
-	RECORDED_MAX = 32, /* of a narrowing, word for word */
-};
 
 /* ---- rules ---- */
 
@@ -42,8 +34,7 @@ static int parse_rules(const struct spec_list *list, bool deny, struct ruleset_e
 	return 0;
 }
 
-/* What is left of the policy's rules and those that were added since. */
-static int make_rules(const struct egress *g, struct ruleset **ret)
+int egress_make_rules(const struct egress *g, struct ruleset **ret)
 {
 	_cleanup_free_ struct ruleset_entry *left = NULL;
 	size_t n = 0;
@@ -67,7 +58,7 @@ static int load_rules(struct egress *g, const struct spec *s, struct err *e)
 	size_t n = s->egress.allow.n + s->egress.deny.n;
 	int r;
 
-	g->entries = calloc(n + LIVE_MAX, sizeof(g->entries[0]));
+	g->entries = calloc(n + EGRESS_LIVE_MAX, sizeof(g->entries[0]));
 	if (!g->entries)
 		return err_oom(e);
 	r = parse_rules(&s->egress.allow, false, g->entries, &g->n_policy, e);
@@ -75,7 +66,7 @@ static int load_rules(struct egress *g, const struct spec *s, struct err *e)
 		r = parse_rules(&s->egress.deny, true, g->entries, &g->n_policy, e);
 	if (r == 0)
 		r = load_narrow(&s->egress.narrow, &g->narrow, e);
-	if (r == 0 && make_rules(g, &g->rules) < 0)
+	if (r == 0 && egress_make_rules(g, &g->rules) < 0)
 		r = err_oom(e);
 	return r;
 }
@@ -270,7 +261,7 @@ static int new_broker(struct keeper *k, struct egress *g, struct err *e)
 	};
 	struct ruleset *rules = NULL;
 
-	if (make_rules(g, &rules) < 0)
+	if (egress_make_rules(g, &rules) < 0)
 		return err_oom(e);
 	return broker_new(&conf, rules, &g->broker, e);
 }
@@ -332,153 +323,4 @@ void egress_done(struct keeper *k)
 	free(g->entries);
 	free(g);
 	k->egress = NULL;
-}
-
-/* ---- changes while it runs ---- */
-
-static bool same_rule(const struct rule *a, const struct rule *b)
-{
-	char x[RULE_TEXT_MAX], y[RULE_TEXT_MAX];
-
-	return strcmp(rule_format(a, x), rule_format(b, y)) == 0;
-}
-
-/* Takes out what was added before about the same rule. */
-static void take_back(struct egress *g, const struct rule *rule)
-{
-	struct ruleset_entry *live = g->entries + g->n_policy;
-	size_t kept = 0;
-
-	for (size_t i = 0; i < g->n_live; i++)
-		if (!same_rule(&live[i].rule, rule))
-			live[kept++] = live[i];
-	g->n_live = kept;
-}
-
-static int record_change(struct keeper *k, const char *text, size_t n, bool deny)
-{
-	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
-
-	audit_put_text(&p, "change", deny ? "deny" : "allow");
-	audit_put_bytes(&p, "rule", text, n);
-	return journal_append(k, AUDIT_POLICY, &p);
-}
-
-static int take_effect(struct egress *g)
-{
-	struct ruleset *ours = NULL, *brokers = NULL;
-
-	if (make_rules(g, &ours) < 0 || make_rules(g, &brokers) < 0) {
-		(void)ruleset_free(ours);
-		return -ENOMEM;
-	}
-	(void)ruleset_free(g->rules);
-	g->rules = ours;
-	broker_set_rules(g->broker, brokers);
-	return 0;
-}
-
-static int change(struct keeper *k, const char *text, size_t n, bool deny, struct err *e)
-{
-	struct ruleset_entry entry = { .deny = deny };
-	struct egress *g = k->egress;
-
-	if (!g)
-		return err_set(e, -EOPNOTSUPP,
-			       "the sandbox was started without any allowed name, and has no way "
-			       "out to open");
-	if (rule_parse(text, n, &entry.rule, e) < 0)
-		return e->num;
-	if (!deny && entry.rule.port == 0)
-		return err_set(e, -EINVAL, "the port is missing: write NAME:PORT");
-	if (g->n_live >= LIVE_MAX)
-		return err_set(e, -E2BIG, "%d rules were added already", LIVE_MAX);
-	if (record_change(k, text, n, deny) < 0)
-		return err_set(e, -EIO, "the audit log cannot be written, so nothing is changed");
-	take_back(g, &entry.rule);
-	entry.id = (uint32_t)(g->n_policy + g->n_live);
-	g->entries[g->n_policy + g->n_live++] = entry;
-	if (take_effect(g) < 0) {
-		g->n_live--;
-		return err_oom(e);
-	}
-	return 0;
-}
-
-/* ---- narrowing ---- */
-
-static int read_narrow(const struct fields *f, struct narrow *ret, struct err *e)
-{
-	const char *text = NULL;
-	size_t pos = 0, n = 0;
-	int r = 0;
-
-	while (r == 0 && fields_next(f, TAG_RULE, &pos, &text, &n))
-		r = narrow_add(ret, text, n, e);
-	return r;
-}
-
-static int record_narrow(struct keeper *k, const struct fields *f)
-{
-	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
-	const char *text = NULL;
-	size_t pos = 0, n = 0, count = 0;
-	char key[24];
-
-	audit_put_text(&p, "change", "narrow");
-	while (fields_next(f, TAG_RULE, &pos, &text, &n)) {
-		if (count < RECORDED_MAX) {
-			(void)snprintf(key, sizeof(key), "rule%zu", count);
-			audit_put_bytes(&p, key, text, n);
-		}
-		count++;
-	}
-	audit_put_number(&p, "rules", count);
-	return journal_append(k, AUDIT_POLICY, &p);
-}
-
-/* Takes the place of what narrowed it before. Where nothing goes out, less cannot either. */
-static int narrow(struct keeper *k, const struct fields *f, struct err *e)
-{
-	_cleanup_narrow_ struct narrow next = { 0 };
-	struct egress *g = k->egress;
-	struct narrow before;
-	int r = read_narrow(f, &next, e);
-
-	if (r < 0 || !g)
-		return r;
-	if (record_narrow(k, f) < 0)
-		return err_set(e, -EIO, "the audit log cannot be written, so nothing is changed");
-	before = g->narrow;
-	g->narrow = next;
-	next = before;
-	if (take_effect(g) == 0)
-		return 0;
-	next = g->narrow;
-	g->narrow = before;
-	return err_oom(e);
-}
-
-void egress_opened(struct client *c, uint32_t ch, const struct fields *f)
-{
-	struct link *l = c->port.link;
-	struct err e = ERR_INIT;
-	const char *rule = "", *more;
-	size_t pos = 0, n = 0, next;
-	int r;
-
-	(void)fields_next(f, TAG_RULE, &pos, &rule, &n);
-	next = pos;
-	if (fields_has(f, TAG_REPLACE))
-		r = narrow(c->keeper, f, &e);
-	else if (fields_next(f, TAG_RULE, &next, &more, &(size_t){ 0 }))
-		r = err_set(&e, -EINVAL, "one rule at a time");
-	else
-		r = change(c->keeper, rule, n, fields_has(f, TAG_DENY), &e);
-	if (r < 0) {
-		client_check(c, link_close(l, ch, WIRE_INVALID, e.msg));
-		return;
-	}
-	client_check(c, link_accept(l, ch, NULL));
-	client_check(c, link_close(l, ch, WIRE_DONE, NULL));
 }

@@ -2,7 +2,7 @@
 /*
  * hutch-keeper is two processes.
  *
- * The *warden* (main.c, warden.c, end.c) has the rights of whoever started it. It makes the
+ * The *warden* (main.c, start.c, wait.c, end.c) has the rights of whoever started it. It makes the
  * sandbox, verifies the receipt, waits, kills and cleans up. It parses nothing that comes from the
  * sandbox or from a client: it knows exit statuses, and notes, which have a fixed size.
  *
@@ -57,10 +57,12 @@ enum note_kind {
 	NOTE_EGRESS,	 /* before "go"; value: a bit for each enum capture_socket that comes */
 	NOTE_AUDIT,    /* value: the number of the file that comes with it; none comes: ask again */
 	NOTE_LIFE_NOW, /* value: struct life_answer */
-	NOTE_SAVE,     /* the files for the state and the list of commands; none: no snapshot */
+	NOTE_SAVE,     /* the files for the state, the list of commands and, if it is continued,
+			  the rules; none: no snapshot */
 	NOTE_SAVE_END, /* value: the snapshot's number; 0: there is none */
 	NOTE_PAUSED,   /* its deadline has paused it */
 	NOTE_SUSPEND,  /* its deadline wants it on disk: ask for a snapshot, as a client would */
+	NOTE_RULES,    /* before "run"; what may go out, and is left of it (egress-change.c) */
 	NOTE_ADOPT,    /* before "go"; the list of commands that were running when it was saved */
 };
 

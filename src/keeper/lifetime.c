@@ -65,7 +65,8 @@ static int no_freezer(const struct warden *w, struct err *e)
 
 int lifetime_begin(struct warden *w, struct err *e)
 {
-	const uint64_t now = clock_mono(), ttl = w->spec.limits.ttl, deadline = w->spec.deadline;
+	const uint64_t now = clock_mono(), deadline = w->spec.deadline;
+	const uint64_t ttl = w->spec.ttl_left > 0 ? w->spec.ttl_left : w->spec.limits.ttl;
 
 	w->life = (struct lifetime){ .on_timeout = w->spec.on_timeout,
 				     .ttl = ttl > 0 ? now + ttl * NSEC_PER_MSEC : NEVER,
@@ -154,8 +155,11 @@ static enum life_result judge(const struct warden *w, const struct life_order *o
 
 	if (o->want != WANT_NOTHING && next->paused == (o->want == WANT_PAUSED))
 		return LIFE_ALREADY;
-	if (o->want == WANT_PAUSED && w->saving)
-		return LIFE_FAILED; /* QEMU, stopped, would never finish its snapshot */
+	if (o->want == WANT_PAUSED && w->saving) {
+		/* QEMU, stopped, would never finish it. */
+		log_warning("it cannot be paused while a snapshot of it is made");
+		return LIFE_FAILED;
+	}
 	if ((o->want == WANT_PAUSED || o->on_timeout == THEN_PAUSE) && !w->receipt.pause)
 		return LIFE_NO_FREEZER;
 	if (o->on_timeout != THEN_AS_BEFORE)
@@ -204,8 +208,12 @@ void lifetime_rest(const struct lifetime *l, struct spec *ret)
 	const uint64_t now = own_clock(l);
 
 	ret->on_timeout = l->on_timeout;
-	ret->deadline =
-		l->deadline != NEVER && l->deadline > now ? (l->deadline - now) / NSEC_PER_MSEC : 0;
+	ret->deadline = 0;
+	if (l->deadline != NEVER && l->deadline > now)
+		ret->deadline = MAX((l->deadline - now) / NSEC_PER_MSEC, UINT64_C(1));
+	else if (l->deadline != NEVER && l->on_timeout == ON_TIMEOUT_END)
+		ret->deadline = 1; /* it was to end it, and does */
+	ret->ttl_left = l->ttl != NEVER ? MAX(left_of_ttl(l), UINT64_C(1)) : 0;
 }
 
 bool lifetime_pauses(const struct lifetime *l)

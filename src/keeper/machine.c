@@ -30,7 +30,7 @@
 			     "x-ignore-shared", ignore_shared) "]")
 
 enum {
-	STEP_MS = 60 * 1000,
+	STEP_S = 60, /* and for what is read or written */
 };
 
 /* The number is that of QEMU_FD_STATE: a text cannot be made of an enum. */
@@ -97,6 +97,7 @@ static void next_step(struct keeper *k)
 		void (*done)(struct keeper * k) = m->done;
 
 		loop_del_timer(&m->timer);
+		m->file = fd_close(m->file); /* what is saved is not ours to write any more */
 		m->done = NULL;
 		done(k);
 		return;
@@ -107,7 +108,8 @@ static void next_step(struct keeper *k)
 		fail(k, "it cannot be written to");
 	else
 		keeper_check(k, loop_set_timer(k->loop, &m->timer,
-					       clock_mono() + STEP_MS * NSEC_PER_MSEC));
+					       clock_mono() + (STEP_S + spec_transfer_s(k->spec)) *
+								      NSEC_PER_SEC));
 }
 
 static void begin(struct keeper *k, const struct machine_step *steps, size_t n,
@@ -208,7 +210,7 @@ static void on_qmp(struct loop_fd *src, uint32_t events)
 		 */
 		loop_del_fd(src);
 		loop_del_timer(&m->timer);
-		if (k->phase == PHASE_HELLO)
+		if (k->phase == PHASE_HELLO || m->left > 0)
 			keeper_stop(k, KEEPER_GUEST_GONE);
 		return;
 	}

@@ -141,6 +141,7 @@ int main(int argc, char **argv)
 		.snapshot = { .dir = -EBADF },
 		.from = SNAPSHOT_INIT,
 		.adopt = -EBADF,
+		.rules = -EBADF,
 		.note = -EBADF,
 		.note_keeper = -EBADF,
 		.root = STATE_ROOT_INIT,

@@ -3,13 +3,20 @@
  * The warden's part in the records of commands: it makes the files, hands them to the keeper and
  * removes those that the keeper gives up. It never reads one. However the keeper behaves, there are
  * no more than RECORDS_MAX and a few spare ones, each below the limit that isolate.c sets.
+ *
+ * Its keeper does not know the records of a sandbox's earlier runs, before it was suspended. They
+ * stay, half as many as there may be, and together no larger than all of one run.
  */
+#include <dirent.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "fault.h"
+#include "fd.h"
 #include "log.h"
 #include "record.h"
+#include "str.h"
 #include "warden.h"
 
 enum {
@@ -50,6 +57,58 @@ void warden_give_records(struct warden *w, uint64_t wanted)
 		(void)fd_close(files[--n]);
 	if (r < 0)
 		log_error("cannot give records to the keeper: %s", strerror(-r));
+}
+
+struct old {
+	uint64_t number, size;
+};
+
+static int newest_first(const void *a, const void *b)
+{
+	const struct old *x = a, *y = b;
+
+	return (x->number < y->number) - (x->number > y->number);
+}
+
+/* Up to FILES_MAX of them. */
+static size_t list_records(const struct warden *w, struct old *v)
+{
+	DIR *d = fd_list(w->dir);
+	struct dirent *entry;
+	size_t n = 0;
+
+	while (d && n < FILES_MAX && (entry = readdir(d))) {
+		const char *number = entry->d_name + STRLEN("cmd-");
+		struct stat st;
+
+		if (!str_has_prefix(entry->d_name, "cmd-") ||
+		    str_to_u64(number, strlen(number), RECORD_NUMBER_MAX, &v[n].number) < 0 ||
+		    fstatat(w->dir, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+			continue;
+		v[n++].size = (uint64_t)st.st_size;
+	}
+	if (d)
+		(void)closedir(d);
+	return n;
+}
+
+void warden_take_records(struct warden *w)
+{
+	_cleanup_free_ struct old *v = calloc(FILES_MAX, sizeof(*v));
+	size_t n = v ? list_records(w, v) : 0;
+	uint64_t bytes = 0;
+
+	if (n == 0)
+		return;
+	qsort(v, n, sizeof(*v), newest_first);
+	w->last_record = v[0].number;
+	w->records = n;
+	for (size_t i = 0; i < n; i++) {
+		bytes += v[i].size;
+		/* Those without a byte were never used. */
+		if (v[i].size == 0 || i >= RECORDS_MAX / 2 || bytes > w->spec.limits.output)
+			warden_drop_record(w, v[i].number);
+	}
 }
 
 void warden_drop_record(struct warden *w, uint64_t number)

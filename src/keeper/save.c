@@ -51,6 +51,7 @@ static void tell(struct keeper *k, const char *failure)
 
 	record_end(k, failure);
 	k->save = (struct save){ .orders = s.orders };
+	idle_arm(k);
 	if (!l)
 		return;
 	fields_put_text(&b, TAG_NAME, s.name);
@@ -112,7 +113,12 @@ void save_asleep(struct keeper *k)
 		log_error("cannot write down which commands run");
 		k->save.failed = true;
 	}
+	if (k->save.rules >= 0 && egress_save(k, k->save.rules) < 0) {
+		log_error("cannot write down what may go out");
+		k->save.failed = true;
+	}
 	k->save.list = fd_close(k->save.list);
+	k->save.rules = fd_close(k->save.rules);
 	if (!machine_save(k, TAKE_FD(k->save.file), on_saved))
 		keeper_stop(k, KEEPER_FAILED);
 }
@@ -125,11 +131,12 @@ bool save_begin(struct keeper *k, const int *files, size_t n)
 		tell(k, "no snapshot can be made: the sandbox's log says why");
 		return true;
 	}
-	if (n != 2)
+	if (n != 2 && n != 3)
 		return false;
 	k->save.begun = true;
 	k->save.file = files[0];
 	k->save.list = files[1];
+	k->save.rules = n == 3 ? files[2] : -EBADF;
 	k->save.timer = (struct loop_timer){ .cb = on_awake, .arg = k };
 	keeper_check(k, link_sleep(k->guest.link));
 	keeper_check(k, loop_set_timer(k->loop, &k->save.timer,
@@ -191,7 +198,9 @@ static const char *want(struct keeper *k, enum wire_save what_for, struct client
 				 .number = number,
 				 .orders = number,
 				 .file = -EBADF,
-				 .list = -EBADF };
+				 .list = -EBADF,
+				 .rules = -EBADF };
+	loop_del_timer(&k->idle); /* it is not idle, and must not end in the midst of it */
 	if (note_send(k->warden.fd, NOTE_WANT_SAVE, what_for, NULL, 0) < 0)
 		keeper_stop(k, KEEPER_FAILED);
 	return NULL;
@@ -234,4 +243,5 @@ void save_done(struct keeper *k)
 	loop_del_timer(&k->save.timer);
 	k->save.file = fd_close(k->save.file);
 	k->save.list = fd_close(k->save.list);
+	k->save.rules = fd_close(k->save.rules);
 }

@@ -9,12 +9,17 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 
+#include "clock.h"
 #include "disk-copy.h"
 #include "fault.h"
 #include "fd.h"
 #include "log.h"
 #include "snapshot-room.h"
 #include "warden.h"
+
+enum {
+	SAVING_S = 600, /* a deadline waits no longer for the keeper's part */
+};
 
 /* What a sandbox that is made of the snapshot begins with: the rest is of this run. */
 static const char *const kept[] = { "spec.json", "policy.json", "api.json" };
@@ -30,7 +35,8 @@ static int make_file(int dir, const char *name, int *ret, struct err *e)
 	return 0;
 }
 
-static int begin(struct warden *w, int *ret_state, int *ret_commands, struct err *e)
+/* Files for what only the keeper knows: `n` of them. */
+static int begin(struct warden *w, int files[static 3], size_t *n, struct err *e)
 {
 	int r = 0;
 
@@ -46,27 +52,36 @@ static int begin(struct warden *w, int *ret_state, int *ret_commands, struct err
 	if (r < 0)
 		return r;
 	w->saving = true;
+	w->saving_until = clock_mono() + (SAVING_S + spec_transfer_s(&w->spec)) * NSEC_PER_SEC;
 	r = FAULT_ERR("save-begun", e);
 	if (r == 0)
-		r = make_file(w->snapshot.dir, "state", ret_state, e);
+		r = make_file(w->snapshot.dir, "state", &files[0], e);
 	if (r == 0 && mkdirat(w->snapshot.dir, "box", 0700) < 0)
 		r = err_errno(e, "cannot make a directory of the snapshot");
-	return r < 0 ? r : make_file(w->snapshot.dir, SAVED_COMMANDS, ret_commands, e);
+	if (r == 0)
+		r = make_file(w->snapshot.dir, SAVED_COMMANDS, &files[1], e);
+	*n = 2;
+	/* What begins with one that is kept has the rules of its own policy. */
+	if (r == 0 && w->what_for != WIRE_SAVE_KEEP)
+		r = make_file(w->snapshot.dir, SAVED_RULES, &files[(*n)++], e);
+	return r;
 }
 
 void warden_save_begin(struct warden *w, enum wire_save what_for)
 {
-	_cleanup_close_ int state = -EBADF, commands = -EBADF;
+	int files[3] = { -EBADF, -EBADF, -EBADF };
 	struct err e = ERR_INIT;
+	size_t n = 0;
 
 	w->what_for = what_for;
-	if (begin(w, &state, &commands, &e) < 0) {
+	if (begin(w, files, &n, &e) < 0) {
 		log_error("no snapshot: %s", e.msg);
 		warden_save_drop(w);
-		(void)note_send(w->note, NOTE_SAVE, 0, NULL, 0);
-		return;
+		n = 0;
 	}
-	(void)note_send(w->note, NOTE_SAVE, 0, (const int[]){ state, commands }, 2);
+	(void)note_send(w->note, NOTE_SAVE, 0, files, n);
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++)
+		(void)fd_close(files[i]);
 }
 
 /* Tried once for a deadline: what fails then is paused in memory. */

@@ -246,6 +246,7 @@ static bool take_note(struct keeper *k, const struct keeper_note *note, const in
 		k->once = note->value;
 		tell_time_again(k);
 		serve_clients(k, n > 0 ? files[0] : -EBADF);
+		egress_record_restored(k);
 		adopt_all(k);
 		return true;
 	}
@@ -263,6 +264,12 @@ static bool take_note(struct keeper *k, const struct keeper_note *note, const in
 	}
 	if (note->kind == NOTE_ADOPT && n == 1 && k->phase == PHASE_WAITING && k->adopt < 0) {
 		k->adopt = files[0];
+		return true;
+	}
+	if (note->kind == NOTE_RULES && n == 1 && k->phase == PHASE_HELLO) {
+		if (!egress_restore(k, files[0]))
+			keeper_stop(k, KEEPER_FAILED);
+		(void)fd_close(files[0]);
 		return true;
 	}
 	if (note->kind == NOTE_EGRESS && k->phase == PHASE_WAITING)

@@ -146,6 +146,7 @@ struct egress {
 	struct ruleset_entry *entries; /* of the policy, then those added since */
 	size_t n_policy, n_live;
 	struct narrow narrow; /* what is left of them all */
+	bool restored;	      /* as another keeper has left them */
 	uint8_t key[SIPHASH_KEY];
 	struct audit_tally tally;
 	struct loop_timer tally_timer;
@@ -210,6 +211,7 @@ struct save {
 	uint64_t number, orders; /* in the journal */
 	int file;		 /* for QEMU */
 	int list;		 /* for what runs */
+	int rules; /* for what may go out; -EBADF: it is kept, and nobody continues it */
 	char name[SAVE_NAME];
 	struct loop_timer timer;
 };
@@ -451,8 +453,25 @@ bool egress_start(struct keeper *k, uint64_t which, const int *files, size_t n);
 /* Does any rule allow that name? Records the question if not. */
 bool egress_may_resolve(struct keeper *k, const struct name *name);
 
+/* What is left of the policy's rules and those that were added since. */
+int egress_make_rules(const struct egress *g, struct ruleset **ret);
+
+/* ---- egress-change.c ---- */
+
+enum {
+	EGRESS_LIVE_MAX = 4096, /* rules that were added */
+};
+
 /* A client adds a rule, which counts at once. */
 void egress_opened(struct client *c, uint32_t ch, const struct fields *f);
+
+/* For the keeper that continues the machine, and by that one before the guest runs. False: it must
+ * not run. */
+int egress_save(const struct keeper *k, int fd);
+bool egress_restore(struct keeper *k, int fd);
+
+/* Of a copy, whose chain does not have them yet. */
+void egress_record_restored(struct keeper *k);
 
 /* ---- connect.c: what a guest with its own kernel asks for ---- */
 

@@ -5,12 +5,12 @@
  *   lock, spec, image, socket   what needs the host's file system as it is
  *   ids, namespaces             from here on mounts are ours alone, and go with us
  *   groups                      before the first process of the sandbox
- *   keeper                      forked while nothing of the sandbox runs; locks itself down and
- * waits engine                      the sandbox up to its agent, which waits for HELLO receipt what
- * is seen of the running PID 1, the keeper and Landlock; refused if something required is missing
+ *   keeper                      forked while nothing of the sandbox runs; locks itself, and waits
+ *   engine                      the sandbox up to its agent, which waits for HELLO
+ *   receipt                     what is seen of the running PID 1, the keeper and Landlock;
+ *                               refused if something required is missing
  *   go                          only now the keeper takes what clients ask for
  */
-#include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
@@ -42,33 +42,13 @@ enum {
 				  called that */
 };
 
-/* One that was suspended has records of commands: numbers go on. */
-static void count_records(struct warden *w)
-{
-	DIR *d = fd_list(w->dir);
-	struct dirent *entry;
-
-	while (d && (entry = readdir(d))) {
-		const char *number = entry->d_name + STRLEN("cmd-");
-		uint64_t n;
-
-		if (!str_has_prefix(entry->d_name, "cmd-") ||
-		    str_to_u64(number, strlen(number), UINT32_MAX, &n) < 0)
-			continue;
-		w->last_record = MAX(w->last_record, n);
-		w->records++;
-	}
-	if (d)
-		(void)closedir(d);
-}
-
 /* They are the keeper's to read. */
-static int open_commands(struct warden *w, struct err *e)
+static int open_saved(const struct warden *w, const char *name, int *ret, struct err *e)
 {
-	w->adopt = path_open_nofollow(w->from.dir, SAVED_COMMANDS, O_RDONLY, 0);
-	if (w->adopt < 0 && w->adopt != -ENOENT)
-		return err_set(e, w->adopt, "cannot open the commands of the snapshot: %s",
-			       strerror(-w->adopt));
+	*ret = path_open_nofollow(w->from.dir, name, O_RDONLY, 0);
+	if (*ret < 0 && *ret != -ENOENT)
+		return err_set(e, *ret, "cannot open '%s' of the snapshot: %s", name,
+			       strerror(-*ret));
 	return 0;
 }
 
@@ -79,7 +59,7 @@ static int take_snapshots(struct warden *w, struct err *e)
 
 	if (!w->spec.machine.kernel)
 		return 0;
-	count_records(w);
+	warden_take_records(w);
 	w->snapshots = open(w->spec.machine.snapshots, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (w->snapshots < 0)
 		return err_errno(e, "cannot open '%s'", w->spec.machine.snapshots);
@@ -90,7 +70,9 @@ static int take_snapshots(struct warden *w, struct err *e)
 	if (w->spec.machine.snapshot[0])
 		r = snapshot_open(w->spec.machine.snapshot, &w->root, &w->from, e);
 	if (r == 0 && w->from.kind == SNAPSHOT_SAVED)
-		r = open_commands(w, e);
+		r = open_saved(w, SAVED_COMMANDS, &w->adopt, e);
+	if (r == 0 && w->from.kind == SNAPSHOT_SAVED)
+		r = open_saved(w, SAVED_RULES, &w->rules, e);
 	return r < 0 ? r : FAULT_ERR("warden-snapshot", e);
 }
 
@@ -205,7 +187,10 @@ static int make_channels(struct warden *w, struct err *e)
 		return err_errno(e, "cannot make the keeper's channel");
 	w->note = b[0];
 	w->note_keeper = b[1];
-	return 0;
+	/* A keeper that does not listen must not hold up the warden, who has its life to end. */
+	return fcntl(w->note, F_SETFL, O_RDWR | O_NONBLOCK) < 0
+		       ? err_errno(e, "cannot make the keeper's channel")
+		       : 0;
 }
 
 static int start_keeper(struct warden *w, struct err *e)
@@ -292,28 +277,48 @@ static int keeper_ended(struct warden *w, struct err *e)
 }
 
 /* The next thing that the keeper says; until then either of them may die. */
-static int wait_for_note(struct warden *w, enum note_kind kind, int seconds, uint64_t *ret,
-			 struct err *e)
+static int receive(struct warden *w, uint64_t until, struct keeper_note *ret, struct err *e)
 {
 	struct pollfd fds[] = { { .fd = w->note, .events = POLLIN },
 				{ .fd = w->box.init.pidfd, .events = POLLIN } };
-	int n = RETRY_EINTR(poll(fds, ARRAY_SIZE(fds), seconds * 1000));
+	const uint64_t now = clock_mono();
+	int ms = now < until ? (int)((until - now) / NSEC_PER_MSEC) + 1 : 0;
+	int n = RETRY_EINTR(poll(fds, ARRAY_SIZE(fds), ms));
 	int files[NOTE_FILES_MAX];
-	struct keeper_note note;
 	size_t n_files;
 
 	if (n < 0)
 		return err_errno(e, "cannot wait for the sandbox");
 	if (n == 0)
-		return err_set(e, -ETIME, "the sandbox did not answer within %d s", seconds);
-	if (!fds[0].revents || note_receive(w->note, &note, files, &n_files) < 0)
+		return -ETIME;
+	if (!fds[0].revents || note_receive(w->note, ret, files, &n_files) < 0)
 		return keeper_ended(w, e);
 	while (n_files > 0)
 		(void)fd_close(files[--n_files]);
-	if (note.kind != kind)
+	return 0;
+}
+
+/* Programs of a machine that is continued run already, and what they ask for is recorded. */
+static int wait_for_note(struct warden *w, enum note_kind kind, int seconds, uint64_t *ret,
+			 struct err *e)
+{
+	const uint64_t until = clock_mono() + (uint64_t)seconds * NSEC_PER_SEC;
+	struct keeper_note note = { 0 };
+	int r;
+
+	while ((r = receive(w, until, &note, e)) == 0 && note.kind == NOTE_DIRTY)
+		witness_sync(w);
+	if (r == -ETIME)
+		return err_set(e, r, "the sandbox did not answer within %d s", seconds);
+	if (r == 0 && note.kind != (uint64_t)kind)
 		return err_set(e, -EPROTO, "the keeper says something else than expected");
 	*ret = note.value;
-	return 0;
+	return r;
+}
+
+static int machine_s(const struct warden *w)
+{
+	return MACHINE_TIMEOUT_S + (int)spec_transfer_s(&w->spec);
 }
 
 /* Of a machine nothing has run yet; now what only its start has needed is taken away. */
@@ -324,7 +329,7 @@ static int run_machine(struct warden *w, struct err *e)
 
 	if (!w->engine->seal)
 		return 0;
-	r = wait_for_note(w, NOTE_MACHINE_UP, MACHINE_TIMEOUT_S, &ignored, e);
+	r = wait_for_note(w, NOTE_MACHINE_UP, machine_s(w), &ignored, e);
 	if (r == 0)
 		r = FAULT_ERR("machine-up", e);
 	if (r == 0)
@@ -333,6 +338,9 @@ static int run_machine(struct warden *w, struct err *e)
 		r = FAULT_ERR("machine-sealed", e);
 	if (r < 0)
 		return r;
+	if (w->rules >= 0 && note_send(w->note, NOTE_RULES, 0, &w->rules, 1) < 0)
+		return keeper_ended(w, e);
+	w->rules = fd_close(w->rules);
 	FAULT_KILL("machine-run", w->box.init.pidfd);
 	return note_send(w->note, NOTE_RUN, w->box.how, NULL, 0) < 0 ? keeper_ended(w, e) : 0;
 }
@@ -381,9 +389,8 @@ static int check_receipt(struct warden *w, struct err *e)
 	/* The agent inside has by now given up what it gives up, so what is seen is what stays. */
 	r = run_machine(w, e);
 	if (r == 0)
-		r = wait_for_note(w, NOTE_READY,
-				  w->engine->seal ? MACHINE_TIMEOUT_S : HELLO_TIMEOUT_S, &landlock,
-				  e);
+		r = wait_for_note(w, NOTE_READY, w->engine->seal ? machine_s(w) : HELLO_TIMEOUT_S,
+				  &landlock, e);
 	if (r == 0)
 		r = FAULT_ERR("warden-note", e);
 	if (r < 0)

@@ -46,7 +46,7 @@ static void on_due(struct loop_timer *src)
 	struct waiting *s = src->arg;
 
 	/* It is being saved: in a moment. */
-	if (s->w->saving && clock_mono() < s->w->life.ttl) {
+	if (s->w->saving && clock_mono() < MIN(s->w->life.ttl, s->w->saving_until)) {
 		(void)loop_set_timer(s->loop, src, clock_mono() + NSEC_PER_SEC);
 		return;
 	}

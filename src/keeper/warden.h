@@ -35,12 +35,14 @@ struct warden {
 	int note_keeper;     /* its end */
 	int pool;	     /* of a spare: the directory of those like it; or -EBADF */
 	int snapshots;	     /* of a machine: the directory of snapshots */
+	uint64_t saving_until;
 	bool saving;	     /* one is being made */
 	uint64_t tried;	     /* the deadline that was to suspend it, whether or not it could */
 	enum wire_save what_for;
 	struct snapshot_new snapshot;
 	struct snapshot from;	   /* what it was started from, if anything */
 	int adopt;		   /* the commands that were running then, or -EBADF */
+	int rules;		   /* what may go out, of one that is continued, or -EBADF */
 	char suspended[SAVE_NAME]; /* it is resumed: the snapshot that it was suspended in */
 	bool rootless;
 	uint32_t ids;
@@ -72,6 +74,7 @@ bool spare_wait(struct warden *w, enum end_reason *ret_reason, struct err *e);
 void spare_done(struct warden *w, bool taken);
 
 /* record-files.c: what the keeper asks for. */
+void warden_take_records(struct warden *w); /* those of earlier runs */
 void warden_give_records(struct warden *w, uint64_t wanted);
 void warden_drop_record(struct warden *w, uint64_t number);
 
@@ -99,6 +102,7 @@ bool lifetime_over(struct warden *w); /* true: it has to end; else it was paused
 
 /* saving.c: snapshots of a machine. */
 #define SAVED_COMMANDS "box/commands"
+#define SAVED_RULES    "box/egress"
 void warden_save_begin(struct warden *w, enum wire_save what_for);
 bool warden_saved(struct warden *w, bool failed); /* true: it is to end now */
 bool warden_suspend(struct warden *w); /* its deadline wants it on disk. False: it cannot be */

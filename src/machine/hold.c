@@ -241,6 +241,21 @@ static bool nobody(int r)
 	return r == -ENOENT || r == -ECONNREFUSED;
 }
 
+/* One that nobody else has: those who share it would share its offset, which each can move. */
+static int reopen(int *memfd)
+{
+	char path[32];
+	int fd;
+
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", *memfd);
+	fd = RETRY_EINTR(open(path, O_RDONLY | O_CLOEXEC));
+	if (fd < 0)
+		return -errno;
+	(void)fd_close(*memfd);
+	*memfd = fd;
+	return 0;
+}
+
 int hold_get(const struct state_root *run, int dir, uint64_t size, const char *digest,
 	     int *ret_memfd, struct err *e)
 {
@@ -261,6 +276,8 @@ int hold_get(const struct state_root *run, int dir, uint64_t size, const char *d
 			return r;
 		if (r == 0)
 			r = ask(&w, sock, ret_memfd);
+		if (r == 0 && (r = reopen(ret_memfd)) < 0)
+			*ret_memfd = fd_close(*ret_memfd);
 		if (r == 0 || r == -EBADMSG)
 			break;
 	}

@@ -14,7 +14,6 @@
 
 enum {
 	LIST_MAX = 4096,
-	PREFIX_MIN = 4,
 	FORK_S = 10,
 };
 
@@ -105,50 +104,6 @@ int snapshot_list(json_t **ret, struct err *e)
 		return (*e = none).num;
 	*ret = TAKE_PTR(list);
 	return 0;
-}
-
-/* ---- which one ---- */
-
-/* The one name that begins so, or is that. */
-static int choose(char **names, const char *prefix, const char **ret, struct err *e)
-{
-	const char *found = NULL;
-
-	for (char **p = names; p && *p; p++) {
-		if (!snapshot_key_valid(*p) || !str_has_prefix(*p, prefix))
-			continue;
-		if (found)
-			return err_set(e, -ENOTUNIQ, "more than one snapshot begins with '%.80s'",
-				       prefix);
-		found = *p;
-	}
-	if (!found || strlen(prefix) < PREFIX_MIN)
-		return err_set(e, -ENOENT, "no snapshot '%.80s': hutch snapshot ls", prefix);
-	*ret = found;
-	return 0;
-}
-
-int snapshot_find(const char *name, char ret_path[static SNAPSHOT_PATH_MAX], int *ret_dir,
-		  struct err *e)
-{
-	_cleanup_(free_names) char **names = NULL;
-	_cleanup_close_ int home = -EBADF;
-	struct err none = ERR_INIT;
-	char path[IMAGE_HOME_MAX];
-	const char *key = NULL;
-	int r = snapshot_home_open(false, path, &home, &none);
-
-	if (r < 0 && r != -ENOENT)
-		return (*e = none).num;
-	if (r == 0)
-		r = list_names(home, &names, e);
-	if (r == 0 || r == -ENOENT)
-		r = choose(names, name, &key, e);
-	if (r < 0)
-		return r;
-	(void)snprintf(ret_path, SNAPSHOT_PATH_MAX, "%s/snapshots/%s", path, key);
-	r = snapshot_lock_shared(ret_path, ret_dir, e);
-	return r < 0 ? err_wrap(e, "snapshot '%.80s'", key) : 0;
 }
 
 /* ---- which are useless ---- */

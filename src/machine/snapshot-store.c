@@ -49,9 +49,9 @@ int snapshot_path(const char *key, char ret[static SNAPSHOT_PATH_MAX], struct er
 	return r;
 }
 
-int snapshot_spec(const char *key, struct spec *ret, struct err *e)
+int snapshot_open_box(const char *key, int *ret, struct err *e)
 {
-	_cleanup_close_ int dir = -EBADF, box = -EBADF;
+	_cleanup_close_ int dir = -EBADF;
 	_cleanup_json_ json_t *meta = NULL;
 	char path[SNAPSHOT_PATH_MAX];
 	int r = snapshot_path(key, path, e);
@@ -65,9 +65,17 @@ int snapshot_spec(const char *key, struct spec *ret, struct err *e)
 	r = snapshot_read_meta(dir, key, &meta, e);
 	if (r < 0)
 		return err_wrap(e, "snapshot '%s'", key);
-	box = path_open_nofollow(dir, "box", O_RDONLY | O_DIRECTORY, 0);
-	if (box < 0)
-		return err_set(e, -EINVAL, "snapshot '%s' is not one of a sandbox", key);
+	*ret = path_open_nofollow(dir, "box", O_RDONLY | O_DIRECTORY, 0);
+	return *ret < 0 ? err_set(e, -EINVAL, "snapshot '%s' is not one of a sandbox", key) : 0;
+}
+
+int snapshot_spec(const char *key, struct spec *ret, struct err *e)
+{
+	_cleanup_close_ int box = -EBADF;
+	int r = snapshot_open_box(key, &box, e);
+
+	if (r < 0)
+		return r;
 	r = spec_read(box, ret, e);
 	return r < 0 ? err_wrap(e, "snapshot '%s'", key) : 0;
 }

@@ -7,8 +7,9 @@
  *              the machine's, with holes), `state` (of the devices) and `disk` (with holes). Its
  *              name is the key of all that it depends on: QEMU, arguments, kernel, initrd, image,
  *              CPU, sizes (template-key.c).
- *   saved      a sandbox that ran. `state` (all of its memory too), `disk` (with holes), and the
- *              files of its state directory in box/ (spec.json, records of commands, ...).
+ *   saved      a sandbox that ran. `state` (all of its memory too), `disk` (with holes), and in
+ *              box/ the spec.json, policy.json and api.json of its state directory, and `commands`:
+ *              the headers of the records of what ran. The records are not there.
  *
  * meta.json, the last to be written:
  *
@@ -36,7 +37,7 @@
 enum {
 	SNAPSHOT_FORMAT = 1,
 	SNAPSHOT_KEY = 64,	   /* hex digits, or the id of a snapshot: [a-z][a-z0-9]{15} */
-	SNAPSHOT_FILES_MAX = 8192, /* commands of a sandbox have a record each */
+	SNAPSHOT_FILES_MAX = 8192, /* that a meta.json may name */
 	SNAPSHOT_META_MAX = 4 * 1024 * 1024,
 	SNAPSHOT_PATH_MAX = 4096,
 };
@@ -112,12 +113,9 @@ void snapshot_drop(struct snapshot_new *n);
 /* The absolute path of one; -EINVAL for what is no key. Whether it is there is not looked at. */
 int snapshot_path(const char *key, char ret[static SNAPSHOT_PATH_MAX], struct err *e);
 
-/* Which one is meant by an id or the beginning of it (4 letters at least): its path, and its
- * directory, which keeps it from being removed. Its files are not looked at. -ENOENT, -ENOTUNIQ. */
-int snapshot_find(const char *name, char ret_path[static SNAPSHOT_PATH_MAX], int *ret_dir,
-		  struct err *e);
-
-/* What the sandbox was that a saved one was made of. -ENOENT; -EINVAL: it was none. */
+/* What the sandbox was that a saved one was made of: its files, its spec. -ENOENT; -EINVAL: it was
+ * none. */
+int snapshot_open_box(const char *key, int *ret, struct err *e);
 int snapshot_spec(const char *key, struct spec *ret, struct err *e);
 
 /* All, sorted: [{"id", "kind", "created", "bytes", "info"}]; "error" in place of what cannot be

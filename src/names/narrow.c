@@ -49,6 +49,23 @@ int narrow_add(struct narrow *w, const char *text, size_t n, struct err *e)
 			      : append(&w->deny, &w->n_deny, &rule, e);
 }
 
+const char *narrow_text(const struct narrow *w, size_t i, char out[static NARROW_TEXT_MAX])
+{
+	char rule[RULE_TEXT_MAX];
+	bool deny;
+
+	if (w->only && i-- == 0) {
+		memcpy(out, "-*", sizeof("-*"));
+		return out;
+	}
+	deny = i >= w->n_allow;
+	if (deny && i - w->n_allow >= w->n_deny)
+		return NULL;
+	(void)snprintf(out, NARROW_TEXT_MAX, "%c%s", deny ? '-' : '+',
+		       rule_format(deny ? &w->deny[i - w->n_allow] : &w->allow[i], rule));
+	return out;
+}
+
 /* Is everything that `b` stands for among what `a` does, ports aside? */
 static bool covers(const struct rule *a, const struct rule *b)
 {

@@ -14,6 +14,7 @@
 
 enum {
 	NARROW_MAX = 2000, /* texts of a list */
+	NARROW_TEXT_MAX = RULE_TEXT_MAX + 1,
 };
 
 struct narrow {
@@ -28,6 +29,9 @@ void narrow_done(struct narrow *w);
 
 /* Adds one text. -EINVAL with a message, -E2BIG, -ENOMEM. */
 int narrow_add(struct narrow *w, const char *text, size_t n, struct err *e);
+
+/* The texts that it is made of, in an order of its own; NULL past the last. */
+const char *narrow_text(const struct narrow *w, size_t i, char out[static NARROW_TEXT_MAX]);
 
 /*
  * What is left of `n` entries. The caller frees *ret. A rule that both name is kept with the port

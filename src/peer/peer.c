@@ -31,7 +31,6 @@ struct peer {
 	struct loop_fd socket;
 	struct loop_timer end; /* after a write failed: told from the loop */
 	struct call *calls;
-	size_t n_calls;
 	void (*ended)(struct peer *p, void *arg);
 	void *arg;
 	bool feeding, dead, broken;
@@ -50,7 +49,6 @@ static void call_unlink(struct call *c)
 		p->calls = c->next;
 	if (c->next)
 		c->next->prev = c->prev;
-	p->n_calls--;
 	free(c);
 }
 
@@ -330,7 +328,6 @@ int peer_call(struct peer *p, enum wire_op op, const struct buf *fields,
 	if (c->next)
 		c->next->prev = c;
 	p->calls = c;
-	p->n_calls++;
 	*ret = c;
 	if (!p->feeding)
 		flush(p);
@@ -345,14 +342,6 @@ ssize_t peer_send(struct call *c, unsigned int stream, const void *data, size_t 
 	if (!c->peer->feeding)
 		flush(c->peer);
 	return sent;
-}
-
-size_t peer_credit(struct call *c, unsigned int stream)
-{
-	struct peer *p = c->peer;
-
-	p->full |= !link_ready(p->link);
-	return link_ready(p->link) ? link_credit(p->link, c->ch, stream) : 0;
 }
 
 void peer_eof(struct call *c, unsigned int stream)
@@ -385,9 +374,4 @@ void peer_close(struct call *c)
 	call_unlink(c);
 	if (!p->feeding)
 		flush(p);
-}
-
-size_t peer_calls(const struct peer *p)
-{
-	return p->n_calls;
 }

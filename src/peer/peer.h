@@ -49,12 +49,9 @@ int peer_call(struct peer *p, enum wire_op op, const struct buf *fields, const s
 /* Sends as much as credit allows; how much that was, or -errno. credit() tells when there is more.
  */
 ssize_t peer_send(struct call *c, unsigned int stream, const void *data, size_t n);
-size_t peer_credit(struct call *c, unsigned int stream);
 void peer_eof(struct call *c, unsigned int stream);
 void peer_msg(struct call *c, enum wire_msg kind, const struct buf *fields);
 void peer_consumed(struct call *c, unsigned int stream, size_t n);
 
 /* Ends a call from our side: a command that was not detached is killed. No callback follows. */
 void peer_close(struct call *c);
-
-size_t peer_calls(const struct peer *p);

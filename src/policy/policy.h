@@ -96,8 +96,8 @@ struct policy_file {
 	struct pos named_at; /* where another file names this one; .src NULL for the agent itself */
 	unsigned int preset_kind; /* enum preset_kind, as the file says it */
 	const char *name, *summary, *risk, *text, *extends;
-	struct pos head_pos, extends_pos; /* of `agent` or `preset`, and of `extends` */
-	struct port_list ports;		  /* what its rules without a port mean */
+	struct pos head_pos;	/* of `agent` or `preset` */
+	struct port_list ports; /* what its rules without a port mean */
 };
 
 /* Where a rule comes from; ruleset_entry.id is an index into policy.origins. */

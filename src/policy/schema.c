@@ -142,7 +142,7 @@ const struct key agent_keys[] = {
 	{ "capabilities", KEY_SECTION, .keys = capabilities_section, .doc = "Which software it has." },
 	{ "filesystem", KEY_SECTION, .keys = filesystem_section, .doc = "Which paths it may use, and how." },
 	{ "secrets", KEY_SECRETS, FIELD(secrets),
-	  .doc = "Names of credentials and the hosts each is bound to. Values are kept outside the sandbox and are put on the wire only for these hosts; they never stand in this file." },
+	  .doc = "Names of credentials and the hosts each is bound to. Values never stand in this file. Planned: they are kept outside the sandbox and put on the wire only for these hosts; this version sends none." },
 	{ "env", KEY_ENV, FIELD(env), .doc = env_doc },
 	{ "prompt", KEY_SECTION, .keys = prompt_section, .doc = "What the agent is told." },
 	{ 0 }

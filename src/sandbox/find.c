@@ -17,6 +17,12 @@ enum {
 int sandbox_find(const struct state_root *root, const char *prefix, struct sandbox *ret,
 		 struct err *e)
 {
+	struct err ignored = ERR_INIT;
+	int r = state_find(root, prefix, ret->id, &ret->dir, e);
+
+	/* One that was suspended is only on disk after a restart of the host. */
+	if (r != -ENOENT || sandbox_restore(root, &ignored) < 0)
+		return r;
 	return state_find(root, prefix, ret->id, &ret->dir, e);
 }
 

@@ -52,13 +52,17 @@ int sandbox_fork_begin(const struct sandbox *s, struct sandbox_fork *ret, struct
 		r = sandbox_use_snapshot(ret->snapshot, &ret->plan, e);
 	if (r < 0)
 		sandbox_fork_end(ret);
+	ret->plan.once = false; /* who the original ends with is not a client of its copies */
 	return r;
 }
 
-int sandbox_fork_one(const struct state_root *root, const struct sandbox_fork *f,
+int sandbox_fork_one(const struct state_root *root, const struct sandbox_fork *f, const char *api,
 		     struct sandbox *ret, struct err *e)
 {
-	return sandbox_start(root, &f->plan, ret, NULL, e);
+	struct spec own = f->plan;
+
+	own.api = api;
+	return sandbox_start(root, &own, ret, NULL, e);
 }
 
 void sandbox_fork_end(struct sandbox_fork *f)

@@ -136,15 +136,19 @@ static int settle(const char *id, int dir, struct err *owed, struct err *e)
 }
 
 /* One that was suspended, and is not to be resumed any more. */
-static void drop_snapshot(int dir)
+static int drop_snapshot(int dir, struct err *e)
 {
 	char name[SANDBOX_SNAPSHOT];
-	struct err ignored = ERR_INIT;
+	int r;
 
 	if (fd_read_line(dir, STATE_SUSPENDED, name, sizeof(name)) < 0)
-		return;
-	(void)snapshot_remove(name, &ignored);
+		return 0;
+	/* As long as it is there, the sandbox would come back. */
+	r = snapshot_remove(name, e);
+	if (r < 0 && r != -ENOENT)
+		return r;
 	(void)unlinkat(dir, STATE_SUSPENDED, 0);
+	return 0;
 }
 
 /* Of one that is claimed, and dead. */
@@ -166,9 +170,8 @@ static int take_back(const struct state_root *root, const char *id, int dir, str
 		r = settle(id, dir, owed, e);
 	if (r == 0)
 		r = FAULT_ERR("reclaim-sealed", e);
-	if (r < 0)
+	if (r < 0 || drop_snapshot(dir, e) < 0)
 		return err_wrap(e, "taking back sandbox %s", id);
-	drop_snapshot(dir);
 	/* If it was owed, that is why it is still here. */
 	if (has_end(dir))
 		return r == 0 || is_kept(dir) ? 0 : remove_dir(root, id, e);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The life of a sandbox as seen from outside: what hutch, and later hutchd, do. Plan (policy and
+ * The life of a sandbox as seen from outside: what hutch and hutchd do. Plan (policy and
  * image become a spec), start (a keeper), connect, commit, kill, look, reclaim.
  */
 #pragma once
@@ -102,7 +102,8 @@ int sandbox_save(const struct sandbox *s, enum wire_save what_for,
 
 /* Starts one again that is suspended, from its snapshot, which its warden removes then. If that
  * fails it stays as it was. */
-int sandbox_resume(const struct state_root *root, const struct sandbox *b, struct err *e);
+int sandbox_resume(const struct state_root *root, const struct sandbox *b, uint64_t deadline,
+		   struct err *e);
 
 /* Puts back the directories of suspended sandboxes that a restart of the host has taken away. */
 int sandbox_restore(const struct state_root *root, struct err *e);
@@ -128,7 +129,8 @@ struct sandbox_fork {
 		.held = -EBADF, \
 	}
 int sandbox_fork_begin(const struct sandbox *s, struct sandbox_fork *ret, struct err *e);
-int sandbox_fork_one(const struct state_root *root, const struct sandbox_fork *f,
+/* `api`: what hutchd knows of the copy; "": nothing, and so not the original's tokens. */
+int sandbox_fork_one(const struct state_root *root, const struct sandbox_fork *f, const char *api,
 		     struct sandbox *ret, struct err *e);
 void sandbox_fork_end(struct sandbox_fork *f);
 

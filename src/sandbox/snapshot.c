@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <string.h>
 
+#include "fd.h"
 #include "host-config.h"
 #include "sandbox.h"
 #include "snapshot.h"
@@ -124,6 +125,27 @@ static int take_half(const struct state_root *root, const char *id, int *ret_dir
 	return dir < 0 ? -errno : state_claim(dir, ret_dir);
 }
 
+/* The rest of keeper/saving.c's list, but for the spec. */
+static int copy_back(const char *name, int dir, struct err *e)
+{
+	static const char *const files[] = { "policy.json", "api.json" };
+	_cleanup_close_ int box = -EBADF;
+	int r = snapshot_open_box(name, &box, e);
+
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(files); i++) {
+		_cleanup_buf_ struct buf b = BUF_INIT(SPEC_FILE_MAX);
+		struct err none = ERR_INIT;
+
+		r = fd_read_file(box, files[i], &b, &none);
+		if (r == 0)
+			r = state_write(dir, files[i], b.data, b.len, e);
+		else
+			r = r == -ENOENT ? 0 : err_set(e, r, "snapshot '%s': %s", name, none.msg);
+	}
+	return r;
+}
+
+/* The spec last: without one, it is half. */
 static int put_back(const struct state_root *root, const char *id, const char *name, struct err *e)
 {
 	_cleanup_close_ int dir = -EBADF;
@@ -141,6 +163,8 @@ static int put_back(const struct state_root *root, const char *id, const char *n
 			       : err_set(e, r, "cannot make the directory of sandbox %s: %s", id,
 					 strerror(-r));
 	r = state_write(dir, STATE_SUSPENDED, name, strlen(name), e);
+	if (r == 0)
+		r = copy_back(name, dir, e);
 	return r < 0 ? r : spec_store(dir, &was, e);
 }
 

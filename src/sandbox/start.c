@@ -84,10 +84,13 @@ static int write_spec(const struct start *s, const struct spec *spec, struct err
 	if (r < 0)
 		return r;
 	own.id = s->id;
-	if (s->resumed)
+	if (s->resumed) {
 		own.chain = s->chain;
-	else
+	} else {
+		own.chain = ""; /* of what it is a fork of */
+		own.ttl_left = 0;
 		own.created = clock_wall();
+	}
 	return spec_store(s->dir, &own, e);
 }
 
@@ -254,13 +257,14 @@ static void last_words(const struct start *s, char *out, size_t n)
  * An empty report means ready, but a keeper that was killed has also said nothing: the receipt,
  * written before, tells one from the other.
  */
-static int judge(const struct start *s, int r, const struct buf *b, struct err *e)
+static int judge(const struct start *s, int r, unsigned int seconds, const struct buf *b,
+		 struct err *e)
 {
 	_cleanup_buf_ struct buf shown = BUF_INIT((size_t)8 * REPORT_MAX);
 	char words[160];
 
 	if (r == -ETIME)
-		return err_set(e, r, "the sandbox was not ready within %d s", READY_S);
+		return err_set(e, r, "the sandbox was not ready within %u s", seconds);
 	if (r < 0 && r != -EFBIG)
 		return err_set(e, r, "cannot read what the keeper says: %s", strerror(-r));
 	if (b->len > 0) {
@@ -274,12 +278,13 @@ static int judge(const struct start *s, int r, const struct buf *b, struct err *
 	return err_set(e, -EIO, "the keeper ended before the sandbox was ready%s", words);
 }
 
-static int wait_ready(const struct start *s, struct err *e)
+/* A machine that was saved is read twice: once to see that it is whole. */
+static int wait_ready(const struct start *s, const struct spec *spec, struct err *e)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(REPORT_MAX);
-	int r = gather(s, clock_mono() + READY_S * NSEC_PER_SEC, &b);
+	const unsigned int seconds = READY_S + (unsigned int)(2 * spec_transfer_s(spec));
 
-	return judge(s, r, &b, e);
+	return judge(s, gather(s, clock_mono() + seconds * NSEC_PER_SEC, &b), seconds, &b, e);
 }
 
 /* The warden may have been killed after it had begun a chain of the audit log: that has an end too.
@@ -357,7 +362,7 @@ static int run(struct start *s, const struct spec *spec, bool client, struct err
 	if (r == 0)
 		r = FAULT_ERR("start-spawned", e);
 	if (r == 0)
-		r = wait_ready(s, e);
+		r = wait_ready(s, spec, e);
 	(void)FAULT("start-ready");
 	return r;
 }
@@ -410,8 +415,9 @@ static int take_one(struct start *s, int pool, const struct spec *spec, bool cli
 		r = open_log(s, e);
 	if (r == 0 && client)
 		r = make_client(s, e);
-	if (r == 0)
-		r = start_keeper(s, path, e);
+	if (r < 0)
+		return r; /* it waits on */
+	r = start_keeper(s, path, e);
 	(void)unlinkat(pool, s->id, 0);
 	return r < 0 ? r : FAULT_ERR("start-taken", e);
 }
@@ -453,7 +459,7 @@ static int start_from_pool(struct start *s, const struct spec *spec, bool client
 		r = take_spare(s, spec, client, key, e);
 	if (r <= 0)
 		return r;
-	r = wait_ready(s, e);
+	r = wait_ready(s, spec, e);
 	return r < 0 ? r : 1;
 }
 
@@ -539,12 +545,14 @@ static int plan_again(int dir, struct spec *ret, struct err *e)
 		r = sandbox_use_snapshot(name, &spec, e);
 	if (r < 0)
 		return r;
+	spec.once = false; /* who it was to end with has gone */
 	*ret = spec;
 	spec = (struct spec){ 0 };
 	return 0;
 }
 
-int sandbox_resume(const struct state_root *root, const struct sandbox *b, struct err *e)
+int sandbox_resume(const struct state_root *root, const struct sandbox *b, uint64_t deadline,
+		   struct err *e)
 {
 	_cleanup_(start_done) struct start s = START_INIT(root);
 	_cleanup_spec_ struct spec spec = { 0 };
@@ -562,6 +570,8 @@ int sandbox_resume(const struct state_root *root, const struct sandbox *b, struc
 		r = err_errno(e, "cannot lock sandbox %s", b->id);
 	if (r == 0)
 		r = plan_again(s.dir, &spec, e);
+	if (deadline > 0)
+		spec.deadline = deadline;
 	memcpy(s.chain, b->id, SPEC_ID);
 	if (r == 0 && state_draw_id(s.chain + SPEC_ID) < 0)
 		r = err_set(e, -EIO, "no random numbers");

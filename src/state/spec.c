@@ -253,6 +253,8 @@ static int read_api(const json_t *j, struct spec *s, struct err *e)
 		r = json_get_string(j, "api", SPEC_API_MAX, &s->api, e);
 	if (r == 0 && json_object_get(j, "chain"))
 		r = json_get_string(j, "chain", SPEC_CHAIN, &s->chain, e);
+	if (r == 0 && json_object_get(j, "ttl_left"))
+		r = json_get_u64(j, "ttl_left", INT64_MAX / 1000000, &s->ttl_left, e);
 	return r < 0 || !s->chain[0] ||
 			       (str_has_prefix(s->chain, s->id) &&
 				spec_id_valid(s->chain + strlen(s->id)))
@@ -371,15 +373,15 @@ static int check(const struct spec *s, struct err *e)
 
 static int read_all(const json_t *j, struct spec *s, struct err *e)
 {
+	/* clang-format off */
 	static const char *const keys[] = {
-		"schema",	"id",	      "agent",	      "policy",		"image",
-		"image_digest", "root",	      "image_uid",    "image_gid",	"created",
-		"require",	"limits",     "user",	      "workspace",	"api",
-		"env",		"read",	      "write",	      "execute",	"once",
-		"remove",	"budgets",    "egress_allow", "egress_deny",	"egress_narrow",
-		"deadline",	"on_timeout", "machine",      "snapshot_space", "level",
-		"chain",	NULL
+		"schema", "id", "agent", "policy", "image", "image_digest", "root", "image_uid", "image_gid",
+		"created", "require", "limits", "user", "workspace", "api", "env", "read", "write", "execute",
+		"once", "remove", "budgets", "egress_allow", "egress_deny", "egress_narrow", "deadline",
+		"on_timeout", "machine", "snapshot_space", "level", "chain", "ttl_left", NULL
 	};
+	/* clang-format on */
+
 	const char *what = NULL;
 	int r = json_only_keys(j, keys, e);
 
@@ -518,6 +520,8 @@ char *spec_write(const struct spec *s)
 	    json_put(j, "require", require_json(s)) < 0 || put_tables(j, s) < 0)
 		return NULL;
 	if (s->chain && s->chain[0] && json_put(j, "chain", json_string(s->chain)) < 0)
+		return NULL;
+	if (s->ttl_left > 0 && json_put(j, "ttl_left", json_number(s->ttl_left)) < 0)
 		return NULL;
 	if (s->microvm && json_put(j, "level", json_string("microvm")) < 0)
 		return NULL;

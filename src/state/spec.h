@@ -2,7 +2,8 @@
 /*
  * What a sandbox is to be: written by hutch as spec.json into the sandbox's state directory, read
  * by its warden, and by `hutch inspect` later. Everything in it is already decided and checked: the
- * policy is compiled, the image found. It never changes.
+ * policy is compiled, the image found. It is replaced as a whole at a suspend (what is left of the
+ * deadline), at a resume (the chain) and when a spare is taken (what is its owner's).
  */
 #pragma once
 
@@ -11,9 +12,10 @@
 #include "json-util.h"
 
 enum {
-	SPEC_ID = 16,		  /* letters of an id: [a-z][a-z0-9]{15} */
-	SPEC_CHAIN = 2 * SPEC_ID, /* of a chain of the audit log that a resume has begun */
-	SPEC_DIGEST = 64,	  /* hex */
+	SPEC_ID = 16,			   /* letters of an id: [a-z][a-z0-9]{15} */
+	SPEC_SLOW_DISK = 16 * 1024 * 1024, /* bytes a second */
+	SPEC_CHAIN = 2 * SPEC_ID,	   /* of a chain of the audit log that a resume has begun */
+	SPEC_DIGEST = 64,		   /* hex */
 	SPEC_FILE_MAX = 16 * 1024 * 1024,
 	SPEC_API_MAX = 256 * 1024,
 	SPEC_LIST_MAX = 100000, /* as many rules as a policy can have */
@@ -81,10 +83,17 @@ struct spec {
 		const char *accel;	     /* "kvm", "tcg" */
 	} machine;
 	uint64_t snapshot_space; /* how much of the disk snapshots may take, all together */
+	uint64_t ttl_left;	 /* of limits.ttl, ms, if it was suspended; 0: all of it */
 	const char *chain; /* of the audit log, if it was resumed: its id, and 16 characters more */
 	bool once;	   /* ends when its first client goes: `hutch run` */
 	bool remove;	   /* nothing is kept of it after its end: --rm */
 };
+
+/* How long it may take, beside all else, to write a machine's memory to a slow disk, or read it. */
+static inline uint64_t spec_transfer_s(const struct spec *s)
+{
+	return s->microvm ? s->limits.memory / SPEC_SLOW_DISK : 0;
+}
 
 /* What the sandbox's chain of the audit log is called. */
 const char *spec_chain(const struct spec *s);

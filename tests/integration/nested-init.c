@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * PID 1 of the machine of nested_kvm.py: loads the modules of its initrd, in the order of /modules,
- * takes the EROFS on /dev/vda as root and runs /nested there with the shell. What that says goes to
- * the console; the machine ends with it.
+ * PID 1 of the machine of test_nested_kvm.py: loads the modules of its initrd, in the order of
+ * /modules, takes the EROFS on /dev/vda as root and runs /nested there with the shell. What that
+ * says goes to the console; the machine ends with it.
  *
  * With the argument "agent" (a word of the kernel's command line), the smallest agent of a machine
  * in that machine: it opens the port of its channel, and that is all. With "tsc", on the host: how

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import hutchd
-from sandbox import CONFIG, RUN, SandboxCase, children_of, clock_of, eventually, hutch, ledger, named, start, warden_of
+from sandbox import CONFIG, RUN, SandboxCase, agent, children_of, clock_of, eventually, hutch, ledger, named, start, warden_of
 
 SNAPSHOTS = Path(os.environ.get("HUTCH_STATE_DIR", "/nonexistent")) / "machine/snapshots"
 CLOCK = 0.05  # seconds that one may be off
@@ -145,7 +145,10 @@ class Suspended(MachineCase):
             self.assertIn(f"is suspended: hutch resume {sandbox}", self.refused("exec", sandbox, "--", "true"))
             eventually(lambda: all(line.startswith("file") for line in ledger() - self.before), "that it takes nothing but space")
             if lose:
+                policy = (RUN / "sandboxes" / sandbox / "policy.json").read_bytes()
                 shutil.rmtree(RUN / "sandboxes" / sandbox)
+                self.assertEqual(self.ps()[sandbox]["state"], "paused")
+                self.assertEqual((RUN / "sandboxes" / sandbox / "policy.json").read_bytes(), policy)
             self.assertEqual(self.say("resume", sandbox), [sandbox])
             at = int(self.sh(sandbox, "cat /tmp/n"))
             eventually(lambda: int(self.sh(sandbox, "cat /tmp/n")) > at, "the counter goes on")
@@ -157,7 +160,7 @@ class Suspended(MachineCase):
         sandbox = self.create("--deadline", "3s", "--on-timeout", "pause")
         self.exec_(sandbox, "sh", "-c", "echo $$ >/tmp/pid; exec sleep 4321", opts=["-d"])
         eventually(lambda: self.ps()[sandbox]["state"] == "paused", "its pause")
-        self.assertEqual({line.split()[0] for line in ledger() - self.before}, {"file"}, "it takes nothing but space")
+        eventually(lambda: {line.split()[0] for line in ledger() - self.before} == {"file"}, "that it takes nothing but space")
         self.assertEqual(len(self.saved()), 1)
         self.say("resume", sandbox)
         self.assertGreater(self.json("inspect", "--json", sandbox)["deadline"], time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 3600)))
@@ -199,6 +202,60 @@ class Suspended(MachineCase):
         os.truncate(SNAPSHOTS / name / "disk", 4096)
         self.assertIn("stays suspended", self.refused("resume", sandbox))
         self.assertEqual(self.ps()[sandbox]["state"], "paused")
+
+
+class Held(MachineCase):
+    """What it is held to when it is saved, it is held to when it goes on, and so are its copies."""
+
+    def may(self, sandbox, name):
+        """Whether the name has an address inside, which it has if any rule allows it."""
+        r = hutch("exec", sandbox, "--", "getent", "hosts", name)
+        self.assertIn(r.returncode, (0, 2), r.stderr)
+        return r.returncode == 0
+
+    def test_rules(self):
+        box = self.create("-a", agent("held", "egress:\n  domains: [one.example.com, two.example.com]\n"))
+        self.say("egress", "deny", box, "one.example.com")
+        self.say("egress", "allow", box, "three.example.com:443")
+        names = {"one.example.com": False, "two.example.com": True, "three.example.com": True, "four.example.com": False}
+        kept = self.snapshot(box)
+        [fork] = self.fork(box, 1)
+        self.say("suspend", box)
+        self.say("resume", box)
+        for sandbox in (box, fork):
+            self.assertEqual({name: self.may(sandbox, name) for name in names}, names)
+            self.assertIn("denied", hutch("egress", "explain", sandbox, "one.example.com:443").stdout.decode())
+        # One of a snapshot has the rules of its own policy, and no others.
+        fresh = self.create("-a", "held", "--snapshot", kept)
+        self.assertEqual({name: self.may(fresh, name) for name in names}, {**names, "one.example.com": True, "three.example.com": False})
+        # And one that was resumed can be forked.
+        [fork] = self.fork(box, 1)
+        self.assertFalse(self.may(fork, "one.example.com"))
+
+    def test_ttl(self):
+        sandbox = self.create("--ttl", "1h")
+        began = time.monotonic()
+        for _ in range(2):
+            self.say("suspend", sandbox)
+            self.say("resume", sandbox)
+        left = json.loads((RUN / "sandboxes" / sandbox / "spec.json").read_text())["ttl_left"]
+        self.assertTrue(3600_000 - 1000 * (time.monotonic() - began) - 1000 < left < 3600_000, left)
+        [fork] = self.fork(sandbox, 1)
+        self.assertNotIn("ttl_left", json.loads((RUN / "sandboxes" / fork / "spec.json").read_text()))
+
+    def test_who_ends_it(self):
+        """Not the first client of a copy, nor of one that was resumed, if it was the original's."""
+        run = start("run", "--", "sleep", "4321")
+        self.addCleanup(run.kill)
+        box = eventually(lambda: next(iter(self.ps()), None), "the sandbox")
+        eventually(lambda: self.ps()[box]["state"] == "running", "that it runs")
+        [fork] = self.fork(box, 1)
+        self.say("suspend", box)
+        run.wait()
+        self.say("resume", box)
+        self.addCleanup(hutch, "rm", "-f", box)
+        for sandbox in (box, fork, box, fork):
+            self.assertEqual(self.sh(sandbox, "echo here"), "here\n")
 
 
 class Commands(MachineCase):
@@ -300,13 +357,16 @@ class Api(SandboxCase):
     """hutchd: a machine is paused to disk."""
 
     def test_pause_and_connect(self):
-        server = hutchd.Server("--default-agent", "e2b-microvm")
+        server = hutchd.Server("--default-agent", agent("narrowed", "extends: e2b-microvm\negress:\n  domains: [one.example.com]\n"))
         self.addCleanup(server.stop)
         status, made = server.api("POST", "/sandboxes", {"templateID": "base", "timeout": 600})
         self.assertEqual(status, 201)
         sandbox = made["sandboxID"]
         self.addCleanup(hutch, "rm", "-f", sandbox)
         self.sh(sandbox, "echo kept > /tmp/file")
+        self.exec_(sandbox, "getent", "hosts", "one.example.com")
+        self.assertEqual(server.api("PUT", f"/sandboxes/{sandbox}/network", {"denyOut": ["0.0.0.0/0"]})[0], 204)
+        self.exec_(sandbox, "getent", "hosts", "one.example.com", code=2)
         self.assertEqual(server.api("POST", f"/sandboxes/{sandbox}/pause", {})[0], 204)
         self.assertEqual(named("hutch-keeper", "qemu-system-x86"), [])
         self.assertEqual(server.api("POST", f"/sandboxes/{sandbox}/pause", {})[0], 409)
@@ -315,8 +375,13 @@ class Api(SandboxCase):
         [row] = server.api("GET", "/v2/sandboxes?state=paused")[1]
         self.assertEqual((row["sandboxID"], row["state"]), (sandbox, "paused"))
         status, again = server.api("POST", f"/sandboxes/{sandbox}/connect", {"timeout": 500})
-        self.assertEqual((status, again["envdAccessToken"]), (201, made["envdAccessToken"]))
+        self.assertEqual((status, again.get("envdAccessToken")), (201, made["envdAccessToken"]), again)
         self.assertEqual(self.sh(sandbox, "cat /tmp/file"), "kept\n")
+        self.exec_(sandbox, "getent", "hosts", "one.example.com", code=2)
+        # A copy that somebody else makes is nobody's who has a token of the original.
+        fork = self.ended(hutch("fork", sandbox), 0).stdout.decode().strip()
+        self.assertEqual(json.loads((RUN / "sandboxes" / fork / "spec.json").read_text())["api"], "")
+        self.ended(hutch("rm", "-f", fork), 0)
         self.assertEqual(server.api("GET", f"/sandboxes/{sandbox}")[1]["state"], "running")
         self.assertEqual(server.api("POST", f"/sandboxes/{sandbox}/pause", {})[0], 204)
         self.assertEqual(server.api("DELETE", f"/sandboxes/{sandbox}")[0], 204)

@@ -167,6 +167,26 @@ static int once(const struct ruleset_entry *policy)
 	return r;
 }
 
+/* What it is made of makes it again. */
+static void its_texts(void **state)
+{
+	static const char *const texts[] = { "-*", "+a.example.com", "+.b.example.com",
+					     "-c.b.example.com", "-192.0.2.0/24" };
+	_cleanup_narrow_ struct narrow w = { 0 };
+	char out[NARROW_TEXT_MAX];
+
+	assert_null(narrow_text(&w, 0, out));
+	for (size_t i = ARRAY_SIZE(texts); i > 0; i--)
+		add(&w, texts[i - 1]);
+	assert_string_equal(narrow_text(&w, 0, out), texts[0]);
+	assert_string_equal(out, texts[0]);
+	assert_string_equal(narrow_text(&w, 1, out), texts[2]);
+	assert_string_equal(narrow_text(&w, 2, out), texts[1]);
+	assert_string_equal(narrow_text(&w, 3, out), texts[4]);
+	assert_string_equal(narrow_text(&w, 4, out), texts[3]);
+	assert_null(narrow_text(&w, 5, out));
+}
+
 static void without_memory(void **state)
 {
 	const struct ruleset_entry policy[] = { rule(".b.com:1", false) };
@@ -183,6 +203,7 @@ int main(void)
 		cmocka_unit_test(names_end_at_a_dot),
 		cmocka_unit_test(never_more),
 		cmocka_unit_test(what_is_no_narrowing),
+		cmocka_unit_test(its_texts),
 		cmocka_unit_test(without_memory),
 	};
 

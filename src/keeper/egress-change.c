@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What becomes of a sandbox's rules while it runs. Some can be added: they stand beside those of
+ * the policy, and deny wins over allow as ever. A rule takes back its own opposite, if that was
+ * added the same way. And a narrowing can be put in place of another (names/narrow.h).
+ *
+ * A machine that was suspended, or forked, is held to all of that when another keeper continues it,
+ * and to what is left of its budgets. The keeper writes it down while the guest is asleep, in lines
+ * of text, and the next one reads it before the guest runs:
+ *
+ *	allow RULE, deny RULE	that were added
+ *	narrow TEXT		all of what narrows them
+ *	name NAME		that was used
+ *	bytes OUT IN		that were used
+ *	end
+ *
+ * What it cannot read, it does not continue. A sandbox of a snapshot that was made to be kept has
+ * the rules of its own policy, and no such list.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "fd.h"
+#include "log.h"
+#include "serve.h"
+#include "str.h"
+
+enum {
+	RECORDED_MAX = 32, /* of a narrowing, word for word */
+	SAVED_MAX = 16 * 1024 * 1024,
+};
+
+/* ---- rules that are added ---- */
+
+static bool same_rule(const struct rule *a, const struct rule *b)
+{
+	char x[RULE_TEXT_MAX], y[RULE_TEXT_MAX];
+
+	return strcmp(rule_format(a, x), rule_format(b, y)) == 0;
+}
+
+/* Takes out what was added before about the same rule. */
+static void take_back(struct egress *g, const struct rule *rule)
+{
+	struct ruleset_entry *live = g->entries + g->n_policy;
+	size_t kept = 0;
+
+	for (size_t i = 0; i < g->n_live; i++)
+		if (!same_rule(&live[i].rule, rule))
+			live[kept++] = live[i];
+	g->n_live = kept;
+}
+
+static int record_change(struct keeper *k, const char *text, size_t n, bool deny)
+{
+	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
+
+	audit_put_text(&p, "change", deny ? "deny" : "allow");
+	audit_put_bytes(&p, "rule", text, n);
+	return journal_append(k, AUDIT_POLICY, &p);
+}
+
+static int take_effect(struct egress *g)
+{
+	struct ruleset *ours = NULL, *brokers = NULL;
+
+	if (egress_make_rules(g, &ours) < 0 || egress_make_rules(g, &brokers) < 0) {
+		(void)ruleset_free(ours);
+		return -ENOMEM;
+	}
+	(void)ruleset_free(g->rules);
+	g->rules = ours;
+	broker_set_rules(g->broker, brokers);
+	return 0;
+}
+
+static int read_live(const struct egress *g, const char *text, size_t n, bool deny,
+		     struct ruleset_entry *ret, struct err *e)
+{
+	*ret = (struct ruleset_entry){ .deny = deny };
+	if (rule_parse(text, n, &ret->rule, e) < 0)
+		return e->num;
+	if (!deny && ret->rule.port == 0)
+		return err_set(e, -EINVAL, "the port is missing: write NAME:PORT");
+	if (g->n_live >= EGRESS_LIVE_MAX)
+		return err_set(e, -E2BIG, "%d rules were added already", EGRESS_LIVE_MAX);
+	return 0;
+}
+
+static void put_live(struct egress *g, struct ruleset_entry entry)
+{
+	take_back(g, &entry.rule);
+	entry.id = (uint32_t)(g->n_policy + g->n_live);
+	g->entries[g->n_policy + g->n_live++] = entry;
+}
+
+static int change(struct keeper *k, const char *text, size_t n, bool deny, struct err *e)
+{
+	struct egress *g = k->egress;
+	struct ruleset_entry entry;
+
+	if (!g)
+		return err_set(e, -EOPNOTSUPP,
+			       "the sandbox was started without any allowed name, and has no way "
+			       "out to open");
+	if (read_live(g, text, n, deny, &entry, e) < 0)
+		return e->num;
+	if (record_change(k, text, n, deny) < 0)
+		return err_set(e, -EIO, "the audit log cannot be written, so nothing is changed");
+	put_live(g, entry);
+	if (take_effect(g) < 0) {
+		g->n_live--;
+		return err_oom(e);
+	}
+	return 0;
+}
+
+/* ---- narrowing ---- */
+
+static int read_narrow(const struct fields *f, struct narrow *ret, struct err *e)
+{
+	const char *text = NULL;
+	size_t pos = 0, n = 0;
+	int r = 0;
+
+	while (r == 0 && fields_next(f, TAG_RULE, &pos, &text, &n))
+		r = narrow_add(ret, text, n, e);
+	return r;
+}
+
+static int record_narrow(struct keeper *k, const struct narrow *w)
+{
+	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
+	char text[NARROW_TEXT_MAX], key[24];
+	size_t n = 0;
+
+	audit_put_text(&p, "change", "narrow");
+	for (; narrow_text(w, n, text); n++) {
+		if (n >= RECORDED_MAX)
+			continue;
+		(void)snprintf(key, sizeof(key), "rule%zu", n);
+		audit_put_text(&p, key, text);
+	}
+	audit_put_number(&p, "rules", n);
+	return journal_append(k, AUDIT_POLICY, &p);
+}
+
+/* Takes the place of what narrowed it before. Where nothing goes out, less cannot either. */
+static int narrow(struct keeper *k, const struct fields *f, struct err *e)
+{
+	_cleanup_narrow_ struct narrow next = { 0 };
+	struct egress *g = k->egress;
+	struct narrow before;
+	int r = read_narrow(f, &next, e);
+
+	if (r < 0 || !g)
+		return r;
+	if (record_narrow(k, &next) < 0)
+		return err_set(e, -EIO, "the audit log cannot be written, so nothing is changed");
+	before = g->narrow;
+	g->narrow = next;
+	next = before;
+	if (take_effect(g) == 0)
+		return 0;
+	next = g->narrow;
+	g->narrow = before;
+	return err_oom(e);
+}
+
+void egress_opened(struct client *c, uint32_t ch, const struct fields *f)
+{
+	struct link *l = c->port.link;
+	struct err e = ERR_INIT;
+	const char *rule = "", *more;
+	size_t pos = 0, n = 0, next;
+	int r;
+
+	(void)fields_next(f, TAG_RULE, &pos, &rule, &n);
+	next = pos;
+	if (fields_has(f, TAG_REPLACE))
+		r = narrow(c->keeper, f, &e);
+	else if (fields_next(f, TAG_RULE, &next, &more, &(size_t){ 0 }))
+		r = err_set(&e, -EINVAL, "one rule at a time");
+	else
+		r = change(c->keeper, rule, n, fields_has(f, TAG_DENY), &e);
+	if (r < 0) {
+		client_check(c, link_close(l, ch, WIRE_INVALID, e.msg));
+		return;
+	}
+	client_check(c, link_accept(l, ch, NULL));
+	client_check(c, link_close(l, ch, WIRE_DONE, NULL));
+}
+
+/* ---- saved with a machine ---- */
+
+int egress_save(const struct keeper *k, int fd)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(SAVED_MAX);
+	const struct egress *g = k->egress;
+	const struct budget *spent = g ? broker_budget(g->broker) : NULL;
+	char text[NARROW_TEXT_MAX];
+
+	for (size_t i = 0; g && i < g->n_live; i++) {
+		const struct ruleset_entry *entry = &g->entries[g->n_policy + i];
+
+		(void)buf_printf(&b, "%s %s\n", entry->deny ? "deny" : "allow",
+				 rule_format(&entry->rule, text));
+	}
+	for (size_t i = 0; g && narrow_text(&g->narrow, i, text); i++)
+		(void)buf_printf(&b, "narrow %s\n", text);
+	for (size_t i = 0; g && i < spent->names.cap; i++)
+		if (spent->names.v[i])
+			(void)buf_printf(&b, "name %s\n", spent->names.v[i]);
+	if (g)
+		(void)buf_printf(&b, "bytes %llu %llu\n",
+				 (unsigned long long)(spent->max.bytes_out - spent->out),
+				 (unsigned long long)(spent->max.bytes_in - spent->in));
+	(void)buf_puts(&b, "end\n");
+	return b.err ? b.err : fd_write_all(fd, b.data, b.len);
+}
+
+static int restore_bytes(struct egress *g, char *text)
+{
+	const char *out = strsep(&text, " ");
+	uint64_t n_out, n_in;
+
+	if (!text || str_to_u64(out, strlen(out), UINT64_MAX, &n_out) < 0 ||
+	    str_to_u64(text, strlen(text), UINT64_MAX, &n_in) < 0)
+		return -EBADMSG;
+	budget_spend(broker_budget(g->broker), n_out, n_in);
+	return 0;
+}
+
+static int restore_line(struct egress *g, char *line, struct err *e)
+{
+	const char *word = strsep(&line, " ");
+	struct ruleset_entry entry;
+	int r = -EBADMSG;
+
+	if (!line)
+		return r;
+	if (str_eq(word, "allow") || str_eq(word, "deny")) {
+		r = read_live(g, line, strlen(line), word[0] == 'd', &entry, e);
+		if (r == 0)
+			put_live(g, entry);
+	} else if (str_eq(word, "narrow")) {
+		r = narrow_add(&g->narrow, line, strlen(line), e);
+	} else if (str_eq(word, "name")) {
+		r = budget_spend_name(broker_budget(g->broker), line);
+	} else if (str_eq(word, "bytes")) {
+		r = restore_bytes(g, line);
+	}
+	return r;
+}
+
+bool egress_restore(struct keeper *k, int fd)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(SAVED_MAX);
+	_cleanup_free_ char *text = NULL;
+	struct egress *g = k->egress;
+	struct err e = ERR_INIT;
+	char *line, *rest;
+	int r = fd_read_all(fd, &b);
+
+	if (!g)
+		return true; /* nothing goes out, with or without what is written there */
+	text = r < 0 ? NULL : strdup(buf_text(&b));
+	narrow_done(&g->narrow);
+	for (rest = text; (line = strsep(&rest, "\n")) && !str_eq(line, "end") && r == 0;)
+		r = restore_line(g, line, &e);
+	g->restored = r == 0 && line && take_effect(g) == 0;
+	if (g->restored)
+		return true;
+	log_error("what may go out cannot be continued: %s", e.msg[0] ? e.msg : "it is damaged");
+	return false;
+}
+
+void egress_record_restored(struct keeper *k)
+{
+	const bool copy = !k->spec->chain || !k->spec->chain[0];
+	const struct egress *g = copy && k->egress && k->egress->restored ? k->egress : NULL;
+	char text[RULE_TEXT_MAX];
+
+	for (size_t i = 0; g && i < g->n_live; i++) {
+		const struct ruleset_entry *entry = &g->entries[g->n_policy + i];
+
+		(void)rule_format(&entry->rule, text);
+		(void)record_change(k, text, strlen(text), entry->deny);
+	}
+	if (g && narrow_text(&g->narrow, 0, (char[NARROW_TEXT_MAX]){ 0 }))
+		(void)record_narrow(k, &g->narrow);
+}
