@@ -36,8 +36,8 @@ struct warden {
 	int pool;	     /* of a spare: the directory of those like it; or -EBADF */
 	int snapshots;	     /* of a machine: the directory of snapshots */
 	uint64_t saving_until;
-	bool saving;	     /* one is being made */
-	uint64_t tried;	     /* the deadline that was to suspend it, whether or not it could */
+	bool saving;	/* one is being made */
+	uint64_t tried; /* the deadline that was to suspend it, whether or not it could */
 	enum wire_save what_for;
 	struct snapshot_new snapshot;
 	struct snapshot from;	   /* what it was started from, if anything */
