@@ -24,23 +24,6 @@ static const struct cve crun_rows[] = {
 	{ NULL },
 };
 
-static const struct cve runc_rows[] = {
-	{ "CVE-2019-5736", "1.0.0", "a container overwrote the runtime", NULL },
-	{ "CVE-2021-30465", "1.0.0", "a symlink race mounted host directories", NULL },
-	{ "CVE-2024-21626", "1.1.12", "a leaked descriptor reached the host's files", NULL },
-	{ "CVE-2025-31133", "1.2.8 1.3.3 1.4.0", "masked paths could be redirected", NULL },
-	{ "CVE-2025-52565", "1.2.8 1.3.3 1.4.0", "the /dev/console mount could be redirected",
-	  NULL },
-	{ "CVE-2025-52881", "1.2.8 1.3.3 1.4.0", "writes to /proc could be redirected", NULL },
-	{ "CVE-2026-41579", "1.3.6 1.4.3 1.5.0", "an image's /dev symlink makes host links", NULL },
-	{ NULL },
-};
-
-static const struct cve runsc_rows[] = {
-	{ "CVE-2025-2713", "20250319", "a first process read files it may not", NULL },
-	{ NULL },
-};
-
 static const struct cve qemu_rows[] = {
 	{ "CVE-2024-3446", "7.2.11 8.2.3 9.0.0", "virtio-serial freed memory twice", NULL },
 	{ "CVE-2026-48914", "10.0.11 11.0.2", "virtio-blk wrote outside its buffer", NULL },
@@ -54,10 +37,6 @@ const struct cve *cve_rows(enum host_program_id p)
 	switch (p) {
 	case HOST_CRUN:
 		return crun_rows;
-	case HOST_RUNC:
-		return runc_rows;
-	case HOST_RUNSC:
-		return runsc_rows;
 	case HOST_QEMU:
 		return qemu_rows;
 	default:

@@ -1,34 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The engines: present, which version, and which known vulnerabilities that version has. */
 #include <string.h>
-#include <time.h>
 
-#include "clock.h"
 #include "probe.h"
 #include "str.h"
 
 enum {
-	RUNSC_OLD_DAYS = 400,
-	DATE_DIGITS = 8,
 	VERSION_MAX = 64,
 };
 
-/* gVisor numbers its releases by date: "release-20240408.0", Debian's "0.0~20221219.0". */
-static const char *find_date(const char *s)
-{
-	for (; *s; s++) {
-		size_t n = strspn(s, "0123456789");
-
-		if (n == DATE_DIGITS)
-			return s;
-		s += n;
-		if (!*s)
-			break;
-	}
-	return NULL;
-}
-
-bool engine_version(enum host_program_id p, const char *banner, char *out, size_t n)
+bool engine_version(const char *banner, char *out, size_t n)
 {
 	const char *v = strstr(banner, "version ");
 	size_t len;
@@ -36,11 +17,9 @@ bool engine_version(enum host_program_id p, const char *banner, char *out, size_
 	if (!v)
 		return false;
 	v += STRLEN("version ");
-	if (p == HOST_RUNSC)
-		v = find_date(v);
-	if (!v || !ascii_is_digit(*v))
+	if (!ascii_is_digit(*v))
 		return false;
-	len = p == HOST_RUNSC ? DATE_DIGITS : strcspn(v, " \t,(");
+	len = strcspn(v, " \t,(");
 	if (len >= n)
 		return false;
 	memcpy(out, v, len);
@@ -69,11 +48,9 @@ static const char *last_fix(const struct cve *row)
 	return space ? space + 1 : row->fixed;
 }
 
-static void add_open(struct holes *h, const struct cve *row, bool brief)
+static void add_open(struct holes *h, const struct cve *row)
 {
-	(void)buf_printf(&h->open, "%s%s", h->open.len ? ", " : "", row->id);
-	if (!brief)
-		(void)buf_printf(&h->open, " (%s)", row->what);
+	(void)buf_printf(&h->open, "%s%s (%s)", h->open.len ? ", " : "", row->id, row->what);
 	h->n_open++;
 	if (!h->floor || cve_version_compare(last_fix(row), last_fix(h->floor)) > 0)
 		h->floor = row;
@@ -105,7 +82,7 @@ static void list_apart(struct holes *h, const struct cve *rows, const char *vers
 }
 
 static void sort_holes(struct holes *h, const struct cve *rows, const char *version,
-		       uint64_t patched, bool brief)
+		       uint64_t patched)
 {
 	for (size_t i = 0; rows[i].id; i++) {
 		if (!cve_applies(&rows[i], version))
@@ -113,7 +90,7 @@ static void sort_holes(struct holes *h, const struct cve *rows, const char *vers
 		if (patched & UINT64_C(1) << i)
 			(void)buf_printf(&h->patched, " %s", rows[i].id);
 		else if (!rows[i].not_us)
-			add_open(h, &rows[i], brief);
+			add_open(h, &rows[i]);
 	}
 	list_apart(h, rows, version, patched);
 }
@@ -130,15 +107,14 @@ static void advise_upgrade(struct host_check *c, const char *name, const char *f
 		     name, list);
 }
 
-/* `brief` leaves out what each of them does. */
 static void judge_holes(struct host_check *c, enum host_program_id id, const char *version,
-			uint64_t patched, bool brief)
+			uint64_t patched)
 {
 	_cleanup_(holes_done) struct holes h = { .open = BUF_INIT(1024),
 						 .patched = BUF_INIT(512),
 						 .apart = BUF_INIT(1024) };
 
-	sort_holes(&h, cve_rows(id), version, patched, brief);
+	sort_holes(&h, cve_rows(id), version, patched);
 	if (h.n_open > 0) {
 		check_value(c, HOST_WARN, "%s, %zu known vulnerabilit%s open", version, h.n_open,
 			    h.n_open == 1 ? "y" : "ies");
@@ -163,7 +139,7 @@ static bool judge_version(const struct probe_ctx *x, struct host_check *c, enum 
 		check_advice(c, "reinstall %s", host_program_name(id));
 		return false;
 	}
-	if (!engine_version(id, p->banner, version, n)) {
+	if (!engine_version(p->banner, version, n)) {
 		check_value(c, HOST_WARN, "version unknown");
 		check_detail(c, "%s says '%s', so known vulnerabilities cannot be ruled out",
 			     p->path, p->banner);
@@ -179,80 +155,18 @@ static void judge_engine(const struct probe_ctx *x, struct host_check *c, enum h
 	char version[VERSION_MAX];
 
 	if (judge_version(x, c, id, version, sizeof(version)))
-		judge_holes(c, id, version, x->facts->program[id].patched, false);
+		judge_holes(c, id, version, x->facts->program[id].patched);
 }
 
 static bool probe_crun(const struct probe_ctx *x, struct host_check *c)
 {
-	if (x->facts->program[HOST_CRUN].found == 0) {
-		judge_engine(x, c, HOST_CRUN);
-	} else if (x->facts->program[HOST_RUNC].found == 0) {
-		check_value(c, HOST_INFO, "not installed, runc is used");
-		check_detail(c, "crun starts a container in less than half the time");
-		check_advice(c, "apt-get install crun");
-	} else {
+	if (x->facts->program[HOST_CRUN].found < 0) {
 		check_value(c, HOST_FAIL, "not installed");
-		check_detail(c, "containers need it, or runc");
+		check_detail(c, "containers need crun; other OCI runtimes are not supported");
 		check_advice(c, "apt-get install crun");
-	}
-	return true;
-}
-
-static bool probe_runc(const struct probe_ctx *x, struct host_check *c)
-{
-	bool unused = x->facts->program[HOST_CRUN].found == 0;
-	char version[VERSION_MAX];
-
-	if (x->facts->program[HOST_RUNC].found < 0) {
-		check_value(c, HOST_INFO, "not installed");
-		check_detail(c, "needed only where crun is missing");
 		return true;
 	}
-	if (unused)
-		check_detail(c, "not used while crun is there");
-	if (judge_version(x, c, HOST_RUNC, version, sizeof(version)))
-		judge_holes(c, HOST_RUNC, version, x->facts->program[HOST_RUNC].patched, unused);
-	/* Nobody calls it then: worth a word, not a warning. */
-	if (unused && c->state > HOST_INFO)
-		c->state = HOST_INFO;
-	return true;
-}
-
-static bool is_old(const char *date)
-{
-	struct tm tm = { 0 };
-	uint64_t ymd = 0;
-	time_t then;
-
-	if (str_to_u64(date, strlen(date), 99999999, &ymd) < 0)
-		return false;
-	tm.tm_year = (int)(ymd / 10000) - 1900;
-	tm.tm_mon = (int)(ymd / 100 % 100) - 1;
-	tm.tm_mday = (int)(ymd % 100);
-	then = timegm(&tm);
-	return (time_t)(clock_wall() / NSEC_PER_SEC) - then > (time_t)RUNSC_OLD_DAYS * 24 * 3600;
-}
-
-static bool probe_runsc(const struct probe_ctx *x, struct host_check *c)
-{
-	char version[VERSION_MAX];
-
-	if (x->facts->program[HOST_RUNSC].found < 0) {
-		check_value(c, HOST_INFO, "not installed");
-		check_detail(c, "the gvisor level needs it");
-		check_advice(c, "apt-get install runsc, or a newer one from gvisor.dev");
-		return true;
-	}
-	if (!judge_version(x, c, HOST_RUNSC, version, sizeof(version)))
-		return true;
-	judge_holes(c, HOST_RUNSC, version, x->facts->program[HOST_RUNSC].patched, false);
-	if (is_old(version)) {
-		c->state = HOST_WARN;
-		check_detail(c, "more than a year old, and gVisor mends only its newest releases");
-	}
-	if (c->state == HOST_WARN)
-		check_advice(c,
-			     "install a current runsc: https://gvisor.dev/docs/user_guide/install");
+	judge_engine(x, c, HOST_CRUN);
 	return true;
 }
 
@@ -270,8 +184,6 @@ static bool probe_qemu(const struct probe_ctx *x, struct host_check *c)
 
 const struct probe probe_engines[] = {
 	{ "engine.crun", "crun", probe_crun },
-	{ "engine.runc", "runc", probe_runc },
-	{ "engine.runsc", "runsc", probe_runsc },
 	{ "engine.qemu", "QEMU", probe_qemu },
 	{ NULL, NULL, NULL },
 };

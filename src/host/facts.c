@@ -7,8 +7,6 @@
 
 static const char *const program_names[] = {
 	[HOST_CRUN] = "crun",
-	[HOST_RUNC] = "runc",
-	[HOST_RUNSC] = "runsc",
 	[HOST_QEMU] = "qemu-system-x86_64",
 	[HOST_NEWUIDMAP] = "newuidmap",
 	[HOST_NEWGIDMAP] = "newgidmap",

@@ -34,8 +34,6 @@ enum host_call {
 
 enum host_program_id {
 	HOST_CRUN,
-	HOST_RUNC,
-	HOST_RUNSC,
 	HOST_QEMU,
 	HOST_NEWUIDMAP,
 	HOST_NEWGIDMAP,

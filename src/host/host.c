@@ -140,19 +140,6 @@ void host_options_default(struct host_options *ret)
 	}
 }
 
-/* "$XDG_x/hutch", or below the home directory, or "/tmp" where there is neither. */
-static void user_dir(char *out, size_t n, const char *var, const char *below_home)
-{
-	const char *xdg = getenv(var), *home = getenv("HOME");
-
-	if (xdg && xdg[0] == '/')
-		(void)snprintf(out, n, "%s/hutch", xdg);
-	else if (home && home[0] == '/' && below_home)
-		(void)snprintf(out, n, "%s/%s/hutch", home, below_home);
-	else
-		(void)snprintf(out, n, "/tmp/hutch");
-}
-
 static void name_host(const struct probe_ctx *x, struct host_report *r)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(16 * 1024);
@@ -195,7 +182,6 @@ static void run_probes(const struct probe_ctx *x, struct host_report *r)
 int host_probe(const struct host_options *o, struct host_report *ret, struct err *e)
 {
 	static const struct host_machine unknown = { .why = "KVM: not checked yet" };
-	char state[HOST_PATH_MAX] = "/var/lib/hutch", run[HOST_PATH_MAX] = "/run/hutch";
 	_cleanup_free_ struct host_facts *tried = NULL;
 	_cleanup_free_ struct host_report *r = calloc(1, sizeof(*r));
 	_cleanup_close_ int root = -EBADF;
@@ -216,12 +202,10 @@ int host_probe(const struct host_options *o, struct host_report *ret, struct err
 			return err_oom(e);
 		host_facts_try(tried);
 	}
-	if (o->uid != 0) {
-		user_dir(state, sizeof(state), "XDG_DATA_HOME", ".local/share");
-		user_dir(run, sizeof(run), "XDG_RUNTIME_DIR", NULL);
-	}
-	x.state_dir = o->state_dir ? o->state_dir : state;
-	x.run_dir = o->run_dir ? o->run_dir : run;
+	x.state_dir = o->state_dir;
+	x.state_why = o->state_why;
+	x.run_dir = o->run_dir;
+	x.run_why = o->run_why;
 	name_host(&x, r);
 	run_probes(&x, r);
 	level_judge(r, x.facts);

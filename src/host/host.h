@@ -101,13 +101,18 @@ struct host_options {
 	int root_fd;	       /* stands for "/": where text files are read; -EBADF means "/" */
 	uid_t uid;	       /* on whose behalf; only 0 or not 0 and the subordinate ids matter */
 	const char *user;      /* name of that uid; NULL if it has none */
-	const char *state_dir; /* absolute, where images will live; NULL: /var/lib/hutch or XDG */
-	const char *run_dir;   /* absolute, where sandboxes will live; NULL: /run/hutch or XDG */
+	const char *state_dir; /* absolute, where images live; NULL: there is none */
+	const char *run_dir;   /* absolute, where sandboxes live; NULL: there is none */
+	const char *state_why; /* why state_dir is NULL */
+	const char *run_why;   /* why run_dir is NULL */
 	const struct host_facts *facts;	    /* NULL: try for real */
 	const struct host_machine *machine; /* NULL: no kernel, and nothing tried */
 };
 
-/* Options for the running process on the real host. The strings are static or the environment's. */
+/*
+ * Options for the running process on the real host, but for the directories, which libraries above
+ * this one decide. The strings are static.
+ */
 void host_options_default(struct host_options *ret);
 
 /*

@@ -10,8 +10,8 @@ struct probe_ctx {
 	int root_fd;
 	uid_t uid;
 	const char *user; /* may be NULL */
-	const char *state_dir;
-	const char *run_dir;
+	const char *state_dir, *state_why;
+	const char *run_dir, *run_why;
 	const struct host_facts *facts;
 	const struct host_machine *machine;
 };
@@ -74,8 +74,8 @@ int try_drop_privileges(void);
 /* In a child only: new namespaces `flags` with a user namespace that maps the caller to root. */
 int try_enter_userns(int flags);
 
-/* engine.c: the version in a banner; false if it has none. "1.8.1", "7.2.22", "20221219". */
-bool engine_version(enum host_program_id p, const char *banner, char *out, size_t n);
+/* engine.c: the version in a banner; false if it has none. "1.8.1", "7.2.22". */
+bool engine_version(const char *banner, char *out, size_t n);
 
 /* cve.c */
 struct cve {

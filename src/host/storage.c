@@ -87,7 +87,7 @@ static void judge_room(struct host_check *c, const struct statfs *st, uint64_t l
 }
 
 static bool judge_dir(const struct probe_ctx *x, struct host_check *c, const char *dir,
-		      uint64_t least)
+		      const char *why_none, uint64_t least)
 {
 	_cleanup_close_ int fd = -EBADF;
 	char found[HOST_PATH_MAX], room[32];
@@ -95,6 +95,11 @@ static bool judge_dir(const struct probe_ctx *x, struct host_check *c, const cha
 	struct statfs st;
 	bool foreign;
 
+	if (!dir) {
+		check_value(c, HOST_FAIL, "no directory");
+		check_detail(c, "%s", why_none ? why_none : "unknown");
+		return true;
+	}
 	fd = open_nearest(x->root_fd, dir, found, sizeof(found));
 	if (fd < 0 || fstatfs(fd, &st) < 0) {
 		check_value(c, HOST_FAIL, "%s cannot be read", found);
@@ -122,12 +127,12 @@ static bool judge_dir(const struct probe_ctx *x, struct host_check *c, const cha
 
 static bool probe_state(const struct probe_ctx *x, struct host_check *c)
 {
-	return judge_dir(x, c, x->state_dir, 5 * GIB);
+	return judge_dir(x, c, x->state_dir, x->state_why, 5 * GIB);
 }
 
 static bool probe_run(const struct probe_ctx *x, struct host_check *c)
 {
-	return judge_dir(x, c, x->run_dir, 64 * MIB);
+	return judge_dir(x, c, x->run_dir, x->run_why, 64 * MIB);
 }
 
 static bool probe_tools(const struct probe_ctx *x, struct host_check *c)

@@ -21,8 +21,6 @@ enum {
 /* Debian's and Ubuntu's package of each engine: where its changelog is found. */
 static const char *const engine_packages[] = {
 	[HOST_CRUN] = "crun",
-	[HOST_RUNC] = "runc",
-	[HOST_RUNSC] = "runsc",
 	[HOST_QEMU] = "qemu-system-x86",
 };
 

@@ -69,23 +69,15 @@ static void banners(void **state)
 {
 	char v[64];
 
-	assert_true(engine_version(HOST_CRUN, "crun version 1.8.1", v, sizeof(v)));
+	assert_true(engine_version("crun version 1.8.1", v, sizeof(v)));
 	assert_string_equal(v, "1.8.1");
-	assert_true(engine_version(HOST_RUNC, "runc version 1.1.5+ds1", v, sizeof(v)));
-	assert_string_equal(v, "1.1.5+ds1");
-	assert_true(engine_version(HOST_QEMU, "QEMU emulator version 7.2.22 (Debian 1:7.2)", v,
-				   sizeof(v)));
+	assert_true(engine_version("crun version 1.8.1+ds1", v, sizeof(v)));
+	assert_string_equal(v, "1.8.1+ds1");
+	assert_true(engine_version("QEMU emulator version 7.2.22 (Debian 1:7.2)", v, sizeof(v)));
 	assert_string_equal(v, "7.2.22");
-	assert_true(engine_version(HOST_RUNSC, "runsc version 0.0~20221219.0", v, sizeof(v)));
-	assert_string_equal(v, "20221219");
-	assert_true(engine_version(HOST_RUNSC, "runsc version release-20240408.0-5-gabc", v,
-				   sizeof(v)));
-	assert_string_equal(v, "20240408");
-	assert_false(engine_version(HOST_RUNSC, "runsc version VERSION_MISSING", v, sizeof(v)));
-	assert_false(engine_version(HOST_RUNSC, "runsc version 123456789", v, sizeof(v)));
-	assert_false(engine_version(HOST_CRUN, "crun version ", v, sizeof(v)));
-	assert_false(engine_version(HOST_CRUN, "", v, sizeof(v)));
-	assert_false(engine_version(HOST_CRUN, "crun version 1.8.1", v, 3));
+	assert_false(engine_version("crun version ", v, sizeof(v)));
+	assert_false(engine_version("", v, sizeof(v)));
+	assert_false(engine_version("crun version 1.8.1", v, 3));
 }
 
 static void texts(void **state)
@@ -251,6 +243,7 @@ static void real_host(void **state)
 	struct err e = ERR_INIT;
 
 	host_options_default(&o);
+	o.state_dir = o.run_dir = "/tmp";
 	assert_int_equal(host_probe(&o, &report, &e), 0);
 	assert_true(report.n_checks > 20);
 	for (size_t i = 0; i < report.n_checks; i++) {
