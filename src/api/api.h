@@ -15,7 +15,11 @@ struct api;
 struct api_config {
 	struct loop *loop;
 	const char *domain; /* sandboxes are PORT-ID.domain; NULL: none */
-	const char *agent;  /* the policy of sandboxes whose template has no agent of its own */
+	/* The domain that clients are told; NULL: hutch.invalid. An SDK that is told none makes
+	 * names in the domain of the service it was written for, whose owner would see their
+	 * traffic. */
+	const char *told_domain;
+	const char *agent; /* the policy of sandboxes whose template has no agent of its own */
 	struct keys *keys;
 };
 

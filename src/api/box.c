@@ -110,6 +110,23 @@ static int draw_own(struct box *b, struct err *e)
 	return b->own ? box_save(b, e) : err_oom(e);
 }
 
+int box_read_api(const char *made, int dir, json_t **ret, struct err *e)
+{
+	_cleanup_json_ json_t *j = NULL, *own = NULL;
+	struct err none = ERR_INIT;
+	int r = json_read(made, strlen(made), &j, e);
+
+	if (r < 0)
+		return r;
+	r = read_json(dir, own_file, &own, &none);
+	if (r < 0 && r != -ENOENT)
+		return (*e = none).num;
+	if (own && json_object_update(j, own) < 0)
+		return err_oom(e);
+	*ret = TAKE_PTR(j);
+	return 0;
+}
+
 /*
  * spec.api is what it was made with; api.json what has changed since, member by member: network,
  * and the token of one that we did not make.
@@ -313,6 +330,35 @@ static void on_peer_ended(struct peer *p, void *arg)
 	b->peer = peer_free(p);
 }
 
+/* HUTCH_LOG=debug: the lines of keeper, warden and guest, for as long as we are connected. */
+static void pass_line(void *arg, const char *text, size_t n)
+{
+	struct trace_line line;
+
+	(void)arg;
+	if (trace_parse(text, n, &line) == 0)
+		trace_pass(&line);
+}
+
+static void on_lines(struct call *c, unsigned int stream, const char *data, size_t n, void *arg)
+{
+	struct box *b = arg;
+
+	trace_feed(&b->lines, data, n, pass_line, NULL);
+	peer_consumed(c, stream, n);
+}
+
+static void follow(struct box *b)
+{
+	static const struct call_ops ops = { .data = on_lines };
+	const struct buf none = BUF_INIT(0);
+	struct err ignored = ERR_INIT;
+	struct call *call;
+
+	b->lines.n = 0;
+	(void)peer_call(b->peer, WIRE_OP_TRACE, &none, &ops, b, &call, &ignored);
+}
+
 int box_peer(struct box *b, struct peer **ret, struct err *e)
 {
 	int fd = -EBADF, r;
@@ -323,6 +369,8 @@ int box_peer(struct box *b, struct peer **ret, struct err *e)
 			r = peer_new(b->api->config->loop, fd, on_peer_ended, b, &b->peer, e);
 		if (r < 0)
 			return r;
+		if (trace_on)
+			follow(b);
 	}
 	*ret = b->peer;
 	return 0;

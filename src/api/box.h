@@ -7,6 +7,7 @@
 
 #include "peer.h"
 #include "sandbox.h"
+#include "trace.h"
 
 struct api;
 struct request;
@@ -43,6 +44,7 @@ struct box {
 	/* private */
 	json_t *own; /* api.json */
 	struct peer *peer;
+	struct trace_lines lines; /* of keeper, warden and guest, with HUTCH_LOG=debug */
 	struct loop_fd warden;
 	struct box *next; /* of its hash chain */
 };
@@ -60,6 +62,9 @@ int box_peer(struct box *b, struct peer **ret, struct err *e);
 
 /* Reads state and deadline again. */
 void box_refresh(struct box *b);
+
+/* What a sandbox was made with (spec.api), with what has changed since (api.json in `dir`). */
+int box_read_api(const char *made, int dir, json_t **ret, struct err *e);
 
 /* Writes api.json: b->own. */
 int box_save(struct box *b, struct err *e);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A new sandbox. The template is the name of an image; the policy is that of the agent of the same
- * name, if there is one, and else the one hutchd was started with. What is asked for narrows the
- * policy and never widens it.
+ * name, if there is one and the key is granted it, else the first that the key is granted, else the
+ * one hutchd was started with. What is asked for narrows the policy and never widens it.
  *
  * The work is a job's. If whoever asked has gone before it is done, the sandbox is ended again:
  * nobody else knows of it.
@@ -25,7 +25,9 @@ struct create {
 	struct job *job;
 	char template[E2B_TEMPLATE_MAX + 1];
 	char owner[64];
-	bool all;	   /* an administrator */
+	bool all; /* an administrator */
+	struct key_grant grant;
+	char agent[256];   /* unless the template's name is another's */
 	uint64_t deadline; /* ms */
 	enum on_timeout on_timeout;
 	json_t *narrow; /* texts */
@@ -45,12 +47,39 @@ static void create_free(struct create *c)
 
 /* ---- in the child ---- */
 
-static bool has_agent(struct default_store *s, const char *name)
+/* Only "there is no such agent" leaves the default policy. An agent file that cannot be read, or
+ * two of one name, fail: the client would get a policy that nobody meant for this template. */
+static int find_agent(struct default_store *s, const struct create *c, const char **agent,
+		      struct err *e)
 {
-	struct err ignored = ERR_INIT;
+	const char *name = c->template;
 	const struct source *src = NULL;
+	struct err own = ERR_INIT;
+	int r;
 
-	return store_find(&s->store, "agents", name, NULL, &src, &ignored) == 0;
+	/* The name is the client's to choose, who builds templates: it selects what is granted. */
+	if (!c->all && !key_grant_has(&c->grant, name))
+		return 0;
+	r = store_find(&s->store, STORE_AGENTS, name, NULL, &src, &own);
+
+	if (r == 0)
+		*agent = name;
+	else if (r != -ENOENT)
+		return err_set(e, -EIO, "agent '%s' %s", name, own.msg);
+	return 0;
+}
+
+/* What the policy, or the image, is wrong in is the operator's to read. */
+static int plan_failed(const struct create *c, const char *agent, const struct diags *d, int r,
+		       struct err *e)
+{
+	if (d->errors > 0) {
+		(void)diags_first(d, r, e);
+		return job_conceal_policy(c->all, agent, e);
+	}
+	if (r == -ENOENT || r == -ENOMEM || r == -EINVAL)
+		return r;
+	return job_conceal(c->all, e, "template '%s' cannot be started on this host", c->template);
 }
 
 /* NULL-terminated; the texts stay the list's. */
@@ -70,7 +99,8 @@ static int plan(const struct create *c, struct spec *ret, struct err *e)
 	_cleanup_free_ const char **narrow = NULL;
 	char image[IMAGE_NAME_MAX + 1];
 	struct sandbox_options o = {
-		.agent = c->api->config->agent,
+		.agent = c->agent,
+		.level = c->all ? NULL : c->grant.level,
 		.image = image,
 		.env = (const char *const *)c->env,
 		.api = c->api_text,
@@ -78,21 +108,24 @@ static int plan(const struct create *c, struct spec *ret, struct err *e)
 	};
 	int r = default_store_open(&store, NULL, 0, e);
 
-	if (r == 0 && e2b_snapshot_is_for(c->template, c->owner, c->all)) {
+	if (r == 0)
+		r = e2b_snapshot_is_for(c->template, c->owner, c->all, e);
+	if (r > 0) {
 		o.snapshot = c->template;
 		o.image = NULL;
+		r = 0;
 	} else if (r == 0) {
 		r = template_find_image(c->template, image, e);
 	}
+	if (r == 0)
+		r = find_agent(&store, c, &o.agent, e);
 	if (r < 0)
 		return r;
-	if (has_agent(&store, c->template))
-		o.agent = c->template;
 	o.narrow = narrow = texts_of(c->narrow);
 	if (!narrow)
 		return err_oom(e);
 	r = sandbox_plan(&store.store, &o, &d, ret, e);
-	return r < 0 ? diags_first(&d, r, e) : 0;
+	return r < 0 ? plan_failed(c, o.agent, &d, r, e) : 0;
 }
 
 static int bound(const struct create *c, struct spec *spec, struct err *e)
@@ -145,10 +178,13 @@ static int work(void *arg, json_t **ret, struct err *e)
 
 	if (r == 0)
 		r = bound(c, &spec, e);
-	if (r == 0)
-		r = state_root_open(&root, e);
+	if (r < 0)
+		return r;
+	r = state_root_open(&root, e);
 	if (r == 0)
 		r = sandbox_start(&root, &spec, &b, NULL, e);
+	if (r < 0 && r != -ENOMEM)
+		return job_conceal(c->all, e, "the sandbox cannot be started");
 	if (r < 0)
 		return r;
 	r = spec.machine.snapshot && spec.machine.snapshot[0] ? 0
@@ -169,10 +205,12 @@ static void done(void *arg, const json_t *result, const struct err *e)
 	struct create *c = arg;
 	struct request *r = c->request;
 	struct box *b = id ? box_find(c->api, id) : NULL;
+	char text[REQUEST_TEXT_MAX];
 
 	c->job = NULL;
 	if (!result && e->num == -ENOENT)
-		request_fail(r, 404, "template '%s': %s", c->template, e->msg);
+		request_fail(r, 404, "template '%s': %s", c->template,
+			     request_reason(r, 404, e, text));
 	else if (!result)
 		request_fail_err(r, e);
 	else if (!b)
@@ -329,9 +367,9 @@ static int make_api(const struct request *r, const json_t *body, struct create *
 	if (is_false(asked, "allowPublicTraffic") &&
 	    json_put(j, "traffic", json_string(traffic)) < 0)
 		return err_oom(e);
-	c->narrow = e2b_narrow(network, internet);
-	if (!c->narrow)
-		return err_oom(e);
+	rc = e2b_narrow(network, internet, &c->narrow, e);
+	if (rc < 0)
+		return rc;
 	c->api_text = json_write_line(j);
 	if (c->api_text && strlen(c->api_text) > SPEC_API_MAX)
 		return err_set(e, -EINVAL, "metadata and network are too large");
@@ -350,6 +388,8 @@ static void start(struct request *r, uint64_t otherwise)
 	}
 	*c = (struct create){ .api = r->api, .request = r, .all = r->role == ROLE_ADMIN };
 	(void)snprintf(c->owner, sizeof(c->owner), "%s", r->owner);
+	(void)snprintf(c->agent, sizeof(c->agent), "%s", request_agent(r));
+	c->grant = r->grant;
 	r->data = c;
 	r->drop = drop;
 	rc = take_template(r->body, c, &e);

@@ -7,6 +7,8 @@
 
 #include "addr.h"
 #include "e2b.h"
+#include "narrow.h"
+#include "routes.h"
 
 enum {
 	ENTRIES_MAX = 1000,
@@ -83,6 +85,15 @@ static bool allows_names(const json_t *network)
 
 static const char *const refused[] = { "rules", "egressProxy", "maskRequestHost", "httpsPorts" };
 
+static int check_public(const json_t *network, struct err *e)
+{
+	const json_t *value = json_object_get(network, "allowPublicTraffic");
+
+	if (value && !json_is_null(value) && !json_is_boolean(value))
+		return err_set(e, -EINVAL, "network.allowPublicTraffic: expected true or false");
+	return 0;
+}
+
 int e2b_network(const json_t *network, json_t **ret, struct err *e)
 {
 	static const char *const kept[] = { "allowOut", "denyOut", "allowPublicTraffic" };
@@ -104,6 +115,8 @@ int e2b_network(const json_t *network, json_t **ret, struct err *e)
 	r = check_list(network, "allowOut", true, e);
 	if (r == 0)
 		r = check_list(network, "denyOut", false, e);
+	if (r == 0)
+		r = check_public(network, e);
 	if (r < 0)
 		return r;
 	if (allows_names(network) && !denies_everything(network))
@@ -138,7 +151,22 @@ static int push_rule(json_t *list, char sign, const char *entry)
 	return json_push(list, json_string(text));
 }
 
-json_t *e2b_narrow(const json_t *network, bool internet)
+/* As the sandbox's keeper will read it: what is wrong is the client's, and is said here. */
+static int check_rules(const json_t *list, struct err *e)
+{
+	_cleanup_narrow_ struct narrow w = { 0 };
+	const json_t *one;
+	size_t i;
+
+	json_array_foreach(list, i, one)
+	{
+		if (narrow_add(&w, json_string_value(one), json_string_length(one), e) < 0)
+			return err_wrap(e, "network: '%.80s'", json_string_value(one) + 1);
+	}
+	return 0;
+}
+
+int e2b_narrow(const json_t *network, bool internet, json_t **ret, struct err *e)
 {
 	const json_t *allow = json_object_get(network, "allowOut"), *one;
 	const json_t *deny = json_object_get(network, "denyOut");
@@ -158,7 +186,12 @@ json_t *e2b_narrow(const json_t *network, bool internet)
 		if (r == 0)
 			r = push_rule(list, '+', json_string_value(one));
 	}
-	return r == 0 ? TAKE_PTR(list) : NULL;
+	if (r < 0)
+		return err_oom(e);
+	r = check_rules(list, e);
+	if (r == 0)
+		*ret = TAKE_PTR(list);
+	return r;
 }
 
 /* ---- while it runs ---- */
@@ -180,22 +213,63 @@ static void change_drop(struct request *r)
 	free(c);
 }
 
+/* Requests for ports that would not be let in any more, and streams that were. */
+static void cut_ports(struct box *b)
+{
+	struct request *r = b->requests;
+
+	while (r) {
+		struct request *next = r->next;
+
+		if (r->port != API_ENVD_PORT && !ports_may(r, b))
+			request_cut(r);
+		r = next;
+	}
+}
+
+/*
+ * allowPublicTraffic: false closes the ports with a token, which stays the same if there is one;
+ * true opens them; a change that does not name it leaves them as they are. `token` is what holds
+ * from now on, "" for open ports.
+ */
+static int take_public(const struct box *b, json_t *network, char token[static BOX_TOKEN + 1])
+{
+	const json_t *asked = json_object_get(network, "allowPublicTraffic");
+
+	memcpy(token, b->traffic, BOX_TOKEN + 1);
+	if (json_is_true(asked))
+		token[0] = '\0';
+	else if (json_is_false(asked) && !token[0])
+		box_draw_token(token);
+	if (!token[0])
+		return 0;
+	return json_put(network, "allowPublicTraffic", json_false());
+}
+
 /* It holds in the keeper: now it is written down. */
 static void changed(struct request *r, struct change *c)
 {
+	_cleanup_json_ json_t *network = c->network ? json_incref(c->network) : json_object();
+	char token[BOX_TOKEN + 1];
 	struct box *b = r->box;
 	struct err e = ERR_INIT;
-	int rc = json_put(b->own, "network", c->network ? json_incref(c->network) : json_object());
+	int rc = network ? take_public(b, network, token) : -ENOMEM;
 
+	rc |= json_put(b->own, "network", json_incref(network));
 	rc |= json_put(b->own, "internet", json_boolean(c->internet));
+	rc |= json_put(b->own, "traffic", token[0] ? json_string(token) : json_null());
 	if (rc < 0 || box_save(b, &e) < 0) {
+		char text[REQUEST_TEXT_MAX];
+
 		request_fail(r, 500, "the network was changed, and could not be written down: %s",
-			     e.msg);
+			     request_reason(r, 500, &e, text));
 		return;
 	}
 	json_decref(b->network);
 	b->network = json_incref(json_object_get(b->own, "network"));
 	b->internet = c->internet;
+	memcpy(b->traffic, token, sizeof(token));
+	cut_ports(b);
 	request_empty(r, 204);
 }
 
@@ -216,13 +290,15 @@ static const struct call_ops change_ops = { .closed = on_closed };
 
 static int ask_keeper(struct change *c, struct box *b, struct err *e)
 {
-	_cleanup_json_ json_t *list = e2b_narrow(c->network, c->internet);
+	_cleanup_json_ json_t *list = NULL;
 	_cleanup_buf_ struct buf fields = BUF_INIT(1024 * 1024);
 	struct peer *p = NULL;
 	const json_t *one;
 	size_t i;
-	int r = list ? box_peer(b, &p, e) : err_oom(e);
+	int r = e2b_narrow(c->network, c->internet, &list, e);
 
+	if (r == 0)
+		r = box_peer(b, &p, e);
 	if (r < 0)
 		return r;
 	json_array_foreach(list, i, one)

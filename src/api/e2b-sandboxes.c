@@ -8,17 +8,22 @@
 
 /* ---- what is told ---- */
 
+static json_t *domain_json(const struct box *b)
+{
+	const char *told = b->api->config->told_domain;
+
+	return json_string(told ? told : "hutch.invalid"); /* RFC 2606: nobody has it */
+}
+
 json_t *e2b_sandbox(const struct box *b)
 {
-	const char *domain = b->api->config->domain;
-
 	return JSON_OBJECT(
 		{ "sandboxID", json_string(b->sandbox.id) },
 		{ "templateID", json_string(b->template) }, { "clientID", json_string("hutch") },
 		{ "envdVersion", json_string(API_ENVD_VERSION) },
 		{ "envdAccessToken", json_string(b->token) },
 		{ "trafficAccessToken", b->traffic[0] ? json_string(b->traffic) : json_null() },
-		{ "domain", domain ? json_string(domain) : json_null() });
+		{ "domain", domain_json(b) });
 }
 
 static json_t *time_json(uint64_t wall)
@@ -44,10 +49,9 @@ uint64_t e2b_cpus(const struct box *b)
 
 static int add_detail(json_t *j, const struct box *b)
 {
-	const char *domain = b->api->config->domain;
 	int r = json_put(j, "envdAccessToken", json_string(b->token));
 
-	r |= json_put(j, "domain", domain ? json_string(domain) : json_null());
+	r |= json_put(j, "domain", domain_json(b));
 	r |= json_put(j, "allowInternetAccess", json_boolean(b->internet));
 	if (b->network)
 		r |= json_put(j, "network", json_incref(b->network));

@@ -44,8 +44,6 @@ static void snap_done(void *arg, const json_t *result, const struct err *e)
 	s->job = NULL;
 	if (result)
 		s->answer(r, result);
-	else if (e->num == -ENOENT)
-		request_fail(r, 404, "%s", e->msg);
 	else
 		request_fail_err(r, e);
 }
@@ -78,18 +76,26 @@ static void snap_start(struct snap *s, const struct job_ops *ops)
 
 /* ---- whose it is ---- */
 
-bool e2b_snapshot_is_for(const char *name, const char *owner, bool all)
+int e2b_snapshot_is_for(const char *name, const char *owner, bool all, struct err *e)
 {
 	_cleanup_spec_ struct spec was = { 0 };
 	_cleanup_json_ json_t *api = NULL;
-	struct err ignored = ERR_INIT;
+	struct err own = ERR_INIT;
+	int r;
 
-	if (snapshot_spec(name, &was, &ignored) < 0)
-		return false;
+	if (!snapshot_key_valid(name))
+		return 0;
+	r = snapshot_spec(name, &was, &own);
+	if (r == -ENOENT)
+		return 0;
+	if (r < 0)
+		return (*e = own).num;
 	if (all)
-		return true;
-	return json_read(was.api, strlen(was.api), &api, &ignored) == 0 &&
-	       str_eq(json_string_value(json_object_get(api, "owner")) ?: "", owner);
+		return 1;
+	if (!was.api[0])
+		return 0; /* hutch made it: an administrator's */
+	r = json_read(was.api, strlen(was.api), &api, e);
+	return r < 0 ? r : str_eq(json_string_value(json_object_get(api, "owner")) ?: "", owner);
 }
 
 /* ---- a snapshot ---- */
@@ -146,6 +152,7 @@ void e2b_snapshot(struct request *r)
 static int list_work(void *arg, json_t **ret, struct err *e)
 {
 	_cleanup_json_ json_t *all = NULL, *list = json_array();
+	struct err ignored = ERR_INIT; /* one that cannot be read hides none of the others */
 	const struct snap *s = arg;
 	const json_t *one;
 	size_t i;
@@ -163,7 +170,7 @@ static int list_work(void *arg, json_t **ret, struct err *e)
 		if (!name || !of || json_is_true(json_object_get(info, "fork")) ||
 		    json_is_true(json_object_get(info, "suspended")) ||
 		    (s->id[0] && !str_eq(of, s->id)) ||
-		    !e2b_snapshot_is_for(name, s->owner, s->all))
+		    e2b_snapshot_is_for(name, s->owner, s->all, &ignored) <= 0)
 			continue;
 		if (json_push(list, JSON_OBJECT({ "snapshotID", json_string(name) },
 						{ "names", json_array() })) < 0)
@@ -210,10 +217,14 @@ static void remove_answer(struct request *r, const json_t *result)
 bool e2b_remove_snapshot(struct request *r, const char *name)
 {
 	static const struct job_ops ops = { .work = remove_work, .done = snap_done };
+	struct err e = ERR_INIT;
 	struct snap *s;
+	int rc = e2b_snapshot_is_for(name, r->owner, r->role == ROLE_ADMIN, &e);
 
-	if (!e2b_snapshot_is_for(name, r->owner, r->role == ROLE_ADMIN))
-		return false;
+	if (rc < 0)
+		request_fail_err(r, &e);
+	if (rc <= 0)
+		return rc < 0;
 	s = snap_new(r, remove_answer);
 	if (s) {
 		(void)snprintf(s->name, sizeof(s->name), "%s", name);
@@ -226,29 +237,30 @@ bool e2b_remove_snapshot(struct request *r, const char *name)
 
 /* What hutchd knows of the original, with tokens of its own; of one that hutch made it is nothing.
  */
-static char *own_api(const char *text, struct err *e)
+static char *own_api(const char *text, int dir, struct err *e)
 {
 	char token[BOX_TOKEN + 1];
 	_cleanup_json_ json_t *j = NULL;
 
 	if (!text[0])
 		return strdup("");
-	if (json_read(text, strlen(text), &j, e) < 0)
+	if (box_read_api(text, dir, &j, e) < 0)
 		return NULL;
 	box_draw_token(token);
 	if (json_put(j, "token", json_string(token)) < 0)
 		return NULL;
 	box_draw_token(token);
-	if (json_object_get(j, "traffic") && json_put(j, "traffic", json_string(token)) < 0)
+	if (json_is_string(json_object_get(j, "traffic")) &&
+	    json_put(j, "traffic", json_string(token)) < 0)
 		return NULL;
 	return json_write_line(j);
 }
 
-static int fork_one(const struct snap *s, const struct state_root *root,
+static int fork_one(const struct snap *s, const struct state_root *root, int dir,
 		    const struct sandbox_fork *f, json_t *list, struct err *e)
 {
 	_cleanup_sandbox_ struct sandbox b = SANDBOX_INIT;
-	_cleanup_free_ char *api = own_api(f->plan.api, e);
+	_cleanup_free_ char *api = own_api(f->plan.api, dir, e);
 	struct sandbox_fork own = *f;
 	struct err failed = ERR_INIT;
 	json_t *entry;
@@ -256,12 +268,14 @@ static int fork_one(const struct snap *s, const struct state_root *root,
 	if (!api)
 		return e->num ? e->num : err_oom(e);
 	own.plan.deadline = s->deadline;
-	if (sandbox_fork_one(root, &own, api, &b, &failed) < 0)
+	if (sandbox_fork_one(root, &own, api, &b, &failed) < 0) {
+		(void)job_conceal(s->all, &failed, "the copy cannot be started");
 		entry = JSON_OBJECT(
 			{ "error", JSON_OBJECT({ "code", json_integer(500) },
 					       { "message", json_string(failed.msg) }) });
-	else
+	} else {
 		entry = JSON_OBJECT({ "id", json_string(b.id) });
+	}
 	return json_push(list, entry) < 0 ? err_oom(e) : 0;
 }
 
@@ -279,7 +293,7 @@ static int fork_work(void *arg, json_t **ret, struct err *e)
 	if (r == 0)
 		r = sandbox_fork_begin(&b, &f, e);
 	for (uint64_t i = 0; r == 0 && i < s->count; i++)
-		r = fork_one(s, &root, &f, list, e);
+		r = fork_one(s, &root, b.dir, &f, list, e);
 	if (r < 0)
 		return r;
 	*ret = JSON_OBJECT({ "list", TAKE_PTR(list) });

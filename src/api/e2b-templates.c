@@ -285,7 +285,9 @@ static void put_file(struct request *r)
 /* ---- builds ---- */
 
 struct build {
-	const struct api *api;
+	struct recipe_terms terms;
+	char agent[256];
+	struct key_grant grant;
 	struct template_build build;
 	json_t *recipe;
 };
@@ -302,7 +304,7 @@ static int build_work(void *arg, json_t **ret, struct err *e)
 	const struct build *b = arg;
 	int r = open_store(&s, e);
 
-	return r < 0 ? r : recipe_run(&s, &b->build, b->recipe, b->api->config->agent, e);
+	return r < 0 ? r : recipe_run(&s, &b->build, b->recipe, &b->terms, e);
 }
 
 /* One that died on the way has left no end. */
@@ -335,7 +337,11 @@ static int start_build(struct request *r, struct err *e)
 	b = calloc(1, sizeof(*b));
 	if (!b)
 		return err_oom(e);
-	b->api = r->api;
+	(void)snprintf(b->agent, sizeof(b->agent), "%s", request_agent(r));
+	b->grant = r->grant;
+	b->terms = (struct recipe_terms){ .agent = b->agent,
+					  .level = b->grant.level,
+					  .all = r->role == ROLE_ADMIN };
 	b->recipe = json_incref(r->body);
 	rc = may_change(r, &s, r->args[0], e);
 	if (rc == 0)
@@ -451,12 +457,18 @@ static void alias(struct request *r)
 	_cleanup_template_store_ struct template_store s = TEMPLATE_STORE_INIT;
 	char id[TEMPLATE_ID + 1] = "";
 	struct err e = ERR_INIT;
-	int rc = open_store(&s, &e);
+	int rc = image_name_valid(r->args[0]) ? open_store(&s, &e) : -ENOENT;
 
 	if (rc == 0)
 		rc = template_find(&s, r->args[0], id, &e);
-	if (rc < 0 && !image_exists(r->args[0]))
+	if ((rc == -ENOENT || rc == -EINVAL) && image_name_valid(r->args[0])) {
+		e = (struct err)ERR_INIT;
+		rc = image_find(r->args[0], &e);
+	}
+	if (rc == -ENOENT)
 		request_fail(r, 404, "there is no template '%s'", r->args[0]);
+	else if (rc < 0)
+		request_fail_err(r, &e);
 	else
 		request_answer(r, 200,
 			       JSON_OBJECT({ "templateID", json_string(id[0] ? id : r->args[0]) },
@@ -536,7 +548,7 @@ static json_t *tag_list(const json_t *all)
 
 	json_object_foreach(json_object_get(json_array_get(all, 0), "tags"), tag, value)
 	{
-		uint64_t made = (uint64_t)json_integer_value(json_object_get(value, "created"));
+		uint64_t made = (uint64_t)json_integer_value(json_object_get(value, "when"));
 
 		if (!list ||
 		    json_push(list,
@@ -568,11 +580,11 @@ static json_t *template_json(const json_t *one)
 {
 	char when[CLOCK_RFC3339_MAX];
 	json_t *name = json_object_get(one, "name"), *names = json_array();
-	uint64_t made = (uint64_t)json_integer_value(json_object_get(one, "created"));
+	uint64_t made = (uint64_t)json_integer_value(json_object_get(one, "when"));
 
 	if (!names || json_push(names, json_incref(name)) < 0)
 		return json_decref(names), NULL;
-	return JSON_OBJECT({ "templateID", json_incref(json_object_get(one, "template")) },
+	return JSON_OBJECT({ "templateID", json_incref(json_object_get(one, "id")) },
 			   { "names", json_incref(names) }, { "aliases", names },
 			   { "public", json_false() },
 			   { "createdAt", json_string(clock_format(made, when)) });

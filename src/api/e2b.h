@@ -35,8 +35,9 @@ int e2b_timeout(const json_t *body, const char *key, uint64_t otherwise, uint64_
  */
 int e2b_network(const json_t *network, json_t **ret, struct err *e);
 
-/* The same as a narrowing (names/narrow.h): texts, in a new list. `network` may be NULL. */
-json_t *e2b_narrow(const json_t *network, bool internet);
+/* The same as a narrowing (names/narrow.h): texts, in a new list. `network` may be NULL. -EINVAL
+ * for what is no rule. */
+int e2b_narrow(const json_t *network, bool internet, json_t **ret, struct err *e);
 
 /*
  * Asks the keeper of r->box, or of `b`, to change its life (wire op LIFE): a deadline in
@@ -69,8 +70,9 @@ void e2b_snapshot(struct request *r);
 void e2b_snapshots(struct request *r);
 void e2b_fork(struct request *r);
 
-/* Whether there is such a snapshot, and it is for that key (`all`: whoever's it is). */
-bool e2b_snapshot_is_for(const char *name, const char *owner, bool all);
+/* 1 if there is such a snapshot, and it is for that key (`all`: whoever's it is); 0 if not; or what
+ * keeps it from being read. */
+int e2b_snapshot_is_for(const char *name, const char *owner, bool all, struct err *e);
 /* False: there is none for whoever asks; nothing was answered. */
 bool e2b_remove_snapshot(struct request *r, const char *name);
 void e2b_teams(struct request *r);

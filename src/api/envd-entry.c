@@ -188,8 +188,15 @@ json_t *envd_write_info(const struct fields *f)
 int envd_call(struct request *r, enum wire_op op, const struct buf *fields,
 	      const struct call_ops *ops, void *arg, struct call **ret, struct err *e)
 {
+	char before[TRACE_ID_MAX + 1];
 	struct peer *p = NULL;
 	int k = box_peer(r->box, &p, e);
 
-	return k < 0 ? k : peer_call(p, op, fields, ops, arg, ret, e);
+	/* An upload calls from elsewhere, one file after the other. */
+	(void)snprintf(before, sizeof(before), "%s", trace_request());
+	request_enter(r);
+	if (k == 0)
+		k = peer_call(p, op, fields, ops, arg, ret, e);
+	trace_set_request(before);
+	return k;
 }

@@ -196,8 +196,12 @@ static void download(struct request *r, const struct file_query *q)
 	fields_put_text(&b, TAG_PATH, q->path ? q->path : "");
 	if (q->user)
 		fields_put_text(&b, TAG_USER, q->user);
-	if (envd_call(r, WIRE_OP_READ, &b, &ops, d, &d->call, &e) < 0)
-		fail(r, file_status_errno(e.num), e.msg);
+	if (envd_call(r, WIRE_OP_READ, &b, &ops, d, &d->call, &e) < 0) {
+		int status = file_status_errno(e.num);
+		char text[REQUEST_TEXT_MAX];
+
+		fail(r, status, status == 500 ? request_reason(r, status, &e, text) : e.msg);
+	}
 }
 
 static void files_download(struct request *r)

@@ -117,7 +117,7 @@ void fs_fail(struct request *r, const struct err *e)
 		rpc_fail(r, RPC_RESOURCE_EXHAUSTED, "%s", e->msg);
 		break;
 	default:
-		rpc_fail(r, RPC_INTERNAL, "%s", e->msg);
+		rpc_fail_err(r, RPC_INTERNAL, e);
 	}
 }
 

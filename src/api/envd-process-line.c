@@ -197,7 +197,7 @@ void process_unreachable(struct request *r, const struct err *e)
 	else if (e->num == -EAGAIN || e->num == -ENOMEM)
 		rpc_fail(r, RPC_RESOURCE_EXHAUSTED, "%s", e->msg);
 	else
-		rpc_fail(r, RPC_UNAVAILABLE, "%s", e->msg);
+		rpc_fail_err(r, RPC_UNAVAILABLE, e);
 }
 
 static int line_open(struct box *b, enum wire_op op, const struct buf *fields,

@@ -255,7 +255,7 @@ static void pump(struct output *o)
 		taken += k > 0 ? p.n_data : 0;
 	}
 	if (k < 0)
-		rpc_fail(o->r, RPC_INTERNAL, "%s", e.msg);
+		rpc_fail_err(o->r, RPC_INTERNAL, &e);
 	else if (gap)
 		end_gap(o, &p);
 	else if (k > 0)
@@ -322,7 +322,7 @@ void output_begin(struct request *r, struct found *f, uint32_t pid, uint64_t off
 	r->room = on_room;
 	if (records_watch_add(r->api->records, &o->reader, o->fd, &e) < 0 ||
 	    rpc_clocks(r, keepalive, NULL) < 0) {
-		rpc_fail(r, RPC_RESOURCE_EXHAUSTED, "%s", e.num ? e.msg : "too many clocks");
+		rpc_fail(r, RPC_RESOURCE_EXHAUSTED, "too many streams or clocks at once");
 		return;
 	}
 	put_start(r, pid);

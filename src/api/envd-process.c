@@ -200,7 +200,7 @@ void process_started(struct request *r, const struct line *l)
 
 	s->line = NULL;
 	if (record_open(r->box, l->record, &f, &e) < 0) {
-		rpc_fail(r, RPC_INTERNAL, "%s", e.msg);
+		rpc_fail_err(r, RPC_INTERNAL, &e);
 		return;
 	}
 	r->data = NULL;
@@ -254,7 +254,7 @@ static void have_connect(struct request *r)
 		return;
 	}
 	if (command_find(r->box, &s, offset < UINT64_MAX, &f, &e) < 0) {
-		rpc_fail(r, e.num == -ENOENT ? RPC_NOT_FOUND : RPC_INTERNAL, "%s", e.msg);
+		rpc_fail_err(r, e.num == -ENOENT ? RPC_NOT_FOUND : RPC_INTERNAL, &e);
 		return;
 	}
 	offsets |= offset < UINT64_MAX;
@@ -275,7 +275,7 @@ static void have_list(struct request *r)
 	if (list)
 		rpc_answer(r, JSON_OBJECT({ "processes", list }));
 	else
-		rpc_fail(r, RPC_INTERNAL, "%s", e.msg);
+		rpc_fail_err(r, RPC_INTERNAL, &e);
 }
 
 static void list(struct request *r)

@@ -98,11 +98,10 @@ static void fail(struct upload *u, int status, const char *text)
 
 static void fail_err(struct upload *u, const struct err *e)
 {
-	fail(u,
-	     e->num == -EFBIG	  ? 413
-	     : e->num == -EBADMSG ? 400
-				  : file_status_errno(e->num),
-	     e->msg);
+	int status = e->num == -EFBIG ? 413 : e->num == -EBADMSG ? 400 : file_status_errno(e->num);
+	char text[REQUEST_TEXT_MAX];
+
+	fail(u, status, status == 500 ? request_reason(u->r, status, e, text) : e->msg);
 }
 
 /* ---- one file ---- */

@@ -95,8 +95,10 @@ static int add(struct request *r, const char *id, const char *sandbox, struct mc
 	       struct err *e)
 {
 	struct mcp_sessions *m = r->api->mcp;
-	const struct mcp_config c = { .agent = r->api->config->agent,
+	const struct mcp_config c = { .agent = request_agent(r),
+				      .level = r->grant.level,
 				      .owner = r->owner,
+				      .all = r->role == ROLE_ADMIN,
 				      .calls = m->calls,
 				      .lives = r->api->jobs };
 	int rc;
@@ -253,6 +255,7 @@ static void collected(struct exchange *x, const char *data, size_t n)
 	struct request *r = x->cookie;
 	struct mcp_session *s = id ? find(r, id) : NULL;
 
+	request_enter(r);
 	if (id && !s)
 		request_fail(r, 404, "there is no such session: begin a new one with initialize");
 	else if (mcp_handle(data, n, s != NULL, &m) < 0)
@@ -262,6 +265,7 @@ static void collected(struct exchange *x, const char *data, size_t n)
 		request_fail(r, 400, "Mcp-Session-Id is missing: begin with initialize");
 	else
 		take(r, s, &m);
+	request_leave();
 }
 
 static void post(struct request *r)

@@ -6,6 +6,7 @@
 
 #include "default-store.h"
 #include "gunzip.h"
+#include "job.h"
 #include "log.h"
 #include "runner.h"
 #include "sandbox.h"
@@ -43,6 +44,7 @@ static const char copy_script[] = "set -e\n"
 struct recipe {
 	const struct template_store *store;
 	const struct template_build *build;
+	const struct recipe_terms *terms;
 	struct sandbox sandbox;
 	struct runner *runner;
 	char step[TEMPLATE_STEP_MAX + 1]; /* that is at work */
@@ -352,31 +354,44 @@ static int find_image(const json_t *recipe, char ret[static IMAGE_NAME_MAX + 1],
 	return 0;
 }
 
-static int start(struct recipe *r, const char *image, const char *agent, struct err *e)
+static int no_image(const char *image, struct err *e)
+{
+	return err_set(e, -ENOENT,
+		       "no image '%s' on this host, and none is fetched: import it with 'hutch "
+		       "image import %s FILE'",
+		       image, image);
+}
+
+static int start(struct recipe *r, const char *image, struct err *e)
 {
 	_cleanup_default_store_ struct default_store store = { 0 };
 	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
 	_cleanup_diags_ struct diags d = { 0 };
 	_cleanup_spec_ struct spec spec = { 0 };
-	const struct sandbox_options o = {
-		.agent = agent, .image = image, .deadline = BUILD_MS, .remove = true
-	};
+	const struct sandbox_options o = { .agent = r->terms->agent,
+					   .image = image,
+					   .level = r->terms->level,
+					   .deadline = BUILD_MS,
+					   .remove = true };
 	int fd = -EBADF, rc = default_store_open(&store, NULL, 0, e);
 
 	if (rc == 0)
 		rc = sandbox_plan(&store.store, &o, &d, &spec, e);
+	if (d.errors > 0) {
+		(void)diags_first(&d, rc, e);
+		return job_conceal_policy(r->terms->all, o.agent, e);
+	}
 	if (rc == -ENOENT)
-		return err_set(e, rc,
-			       "no image '%s' on this host, and none is fetched: import it with "
-			       "'hutch image import %s FILE'",
-			       image, image);
+		return no_image(image, e);
 	if (rc == 0)
 		rc = state_root_open(&root, e);
 	if (rc == 0)
 		rc = sandbox_start(&root, &spec, &r->sandbox, NULL, e);
 	if (rc == 0)
 		rc = sandbox_connect(&r->sandbox, &fd, e);
-	return rc < 0 ? rc : runner_new(fd, &r->runner, e);
+	if (rc == 0)
+		rc = runner_new(fd, &r->runner, e);
+	return rc < 0 ? job_conceal(r->terms->all, e, "the build's sandbox cannot be started") : 0;
 }
 
 static int try_commands(struct recipe *r, const json_t *recipe, struct err *e)
@@ -418,17 +433,20 @@ static int keep(struct recipe *r, const json_t *recipe, struct err *e)
 	rc = sandbox_commit(&r->sandbox, &c, note, &done, e);
 	if (rc == 0 && note[0])
 		say(r, TEMPLATE_WARN, "%s", note);
-	return rc;
+	return rc < 0 && rc != -EFBIG ? job_conceal(r->terms->all, e, "the image cannot be made")
+				      : rc;
 }
 
-static int build(struct recipe *r, const json_t *recipe, const char *agent, struct err *e)
+static int build(struct recipe *r, const json_t *recipe, struct err *e)
 {
 	char image[IMAGE_NAME_MAX + 1];
 	int rc = find_image(recipe, image, e);
 
+	if (rc < 0 && rc != -EINVAL)
+		return job_conceal(r->terms->all, e, "the template's image cannot be found");
 	if (rc == 0) {
 		say(r, TEMPLATE_INFO, "begins with %s", image);
-		rc = start(r, image, agent, e);
+		rc = start(r, image, e);
 	}
 	if (rc == 0)
 		rc = do_steps(r, recipe, e);
@@ -451,11 +469,13 @@ static void clean_up(struct recipe *r)
 }
 
 int recipe_run(const struct template_store *store, const struct template_build *b,
-	       const json_t *recipe, const char *agent, struct err *e)
+	       const json_t *recipe, const struct recipe_terms *terms, struct err *e)
 {
-	struct recipe r = { .store = store, .build = b, .sandbox = SANDBOX_INIT, .user = "root" };
+	struct recipe r = {
+		.store = store, .build = b, .terms = terms, .sandbox = SANDBOX_INIT, .user = "root"
+	};
 	struct err why = ERR_INIT;
-	int rc = build(&r, recipe, agent, &why);
+	int rc = build(&r, recipe, &why);
 
 	say(&r, rc < 0 ? TEMPLATE_FAILURE : TEMPLATE_INFO, "%s", rc < 0 ? why.msg : "done");
 	clean_up(&r);

@@ -19,7 +19,13 @@ enum {
  * readyCmd?}; other members are nobody's. */
 int recipe_check(const json_t *recipe, struct err *e);
 
-/* Builds it, under the policy of `agent`; what happens is told in the build's log, and so is the
- * end. An error is the build's too, unless it could not be written down. */
+struct recipe_terms {
+	const char *agent; /* whose policy the build is under */
+	const char *level; /* the lowest isolation level; "": that of the policy */
+	bool all;	   /* an administrator's: its log may have details of the host */
+};
+
+/* Builds it; what happens is told in the build's log, and so is the end. An error is the build's
+ * too, unless it could not be written down. */
 int recipe_run(const struct template_store *store, const struct template_build *b,
-	       const json_t *recipe, const char *agent, struct err *e);
+	       const json_t *recipe, const struct recipe_terms *terms, struct err *e);

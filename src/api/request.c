@@ -3,12 +3,30 @@
 #include <string.h>
 
 #include "api-inner.h"
+#include "clock.h"
 #include "request.h"
 #include "rpc.h"
 
 static const char type_json[] = "application/json";
 
 /* ---- life ---- */
+
+void request_enter(const struct request *r)
+{
+	trace_set_request(r->id);
+}
+
+void request_leave(void)
+{
+	trace_set_request("");
+}
+
+static void trace_answer(const struct request *r, int status)
+{
+	TRACE_OF(r->id, TRACE_TIME, "%s %s: %d, %llu us", r->x->method,
+		 r->route ? r->route->path : "(no route)", status,
+		 (unsigned long long)((clock_mono() - r->since) / 1000));
+}
 
 static void leave(struct request *r)
 {
@@ -56,12 +74,19 @@ void request_free(struct request *r)
 		call(x_);                     \
 	} while (0)
 
+const char *request_agent(const struct request *r)
+{
+	return r->role != ROLE_ADMIN && r->grant.n_agents > 0 ? r->grant.agents[0]
+							      : r->api->config->agent;
+}
+
 /* ---- answers ---- */
 
 void request_text(struct request *r, int status, const char *type, const char *text, size_t n)
 {
 	struct exchange *x = r->x;
 
+	trace_answer(r, status);
 	/* The text may belong to what is freed with the request, so that goes last; but by then the
 	 * exchange is not ours. */
 	x->cookie = NULL;
@@ -140,15 +165,65 @@ static int status_of(int num)
 	}
 }
 
+/* These are set where the text was written for clients, although the status is 500. */
+static bool is_told(int num)
+{
+	return num == -ETIME || num == -ECANCELED || num == -ENOEXEC || num == -ENOMEM;
+}
+
+/* A slash that begins a word: "'/var/lib/hutch': ..." does, "10.0.0.0/8" does not. */
+static bool names_a_path(const char *text)
+{
+	for (const char *s = strchr(text, '/'); s; s = strchr(s + 1, '/'))
+		if ((s == text || strchr(" '\"(:=", s[-1])) &&
+		    (ascii_is_lower(ascii_lower(s[1])) || s[1] == '.' || s[1] == '_'))
+			return true;
+	return false;
+}
+
+static const char *generic_text(int status)
+{
+	switch (status) {
+	case 400:
+		return "this request is refused";
+	case 403:
+		return "this is not permitted";
+	case 404:
+		return "there is no such object";
+	case 409:
+		return "the object is in use or has changed: try again";
+	case 507:
+		return "this host has no room left";
+	default:
+		return "this host could not do it";
+	}
+}
+
+const char *request_reason(const struct request *r, int status, const struct err *e,
+			   char out[static REQUEST_TEXT_MAX])
+{
+	const char *path = r->route ? r->route->path : "";
+
+	if (status >= 500)
+		log_error_of(r->box ? r->box->sandbox.id : NULL, r->id, "%s %s: %s", r->x->method,
+			     path, e->msg);
+	if (r->role == ROLE_ADMIN || !((status >= 500 && !is_told(e->num)) || names_a_path(e->msg)))
+		return e->msg;
+	if (status < 500)
+		log_warning("%s %s: %s", r->x->method, path, e->msg);
+	(void)snprintf(out, REQUEST_TEXT_MAX, "%s; the operator sees why in hutchd's log",
+		       generic_text(status));
+	return out;
+}
+
 void request_fail_err(struct request *r, const struct err *e)
 {
 	int status = status_of(e->num);
+	char text[REQUEST_TEXT_MAX];
 
 	if (status == 429)
 		http_add_field(r->x, "Retry-After", "1");
-	if (status >= 500)
-		log_error("%s %s: %s", r->x->method, r->route ? r->route->path : "", e->msg);
-	request_fail(r, status, "%s", e->msg);
+	request_fail(r, status, "%s", request_reason(r, status, e, text));
 }
 
 void request_gone(struct request *r)
@@ -178,6 +253,7 @@ static void on_room(struct exchange *x)
 void request_begin(struct request *r, int status, const char *type, int64_t length)
 {
 	r->begun = true;
+	trace_answer(r, status);
 	http_begin(r->x, status, type, length, on_room);
 }
 
@@ -211,16 +287,18 @@ static void on_collected(struct exchange *x, const char *data, size_t n)
 	struct request *r = x->cookie;
 	struct err e = ERR_INIT;
 
+	request_enter(r);
 	if (n == 0)
 		r->body = json_object();
-	else if (json_read(data, n, &r->body, &e) < 0)
-		return request_fail(r, 400, "the body is not JSON: %s", e.msg);
-	if (!r->body)
+	if (n > 0 && json_read(data, n, &r->body, &e) < 0)
+		request_fail(r, 400, "the body is not JSON: %s", e.msg);
+	else if (!r->body)
 		request_fail(r, 503, "out of memory");
 	else if (!json_is_object(r->body))
 		request_fail(r, 400, "the body is not a JSON object");
 	else
 		r->have_body(r);
+	request_leave();
 }
 
 void request_json(struct request *r, bool optional, void (*have)(struct request *r))

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "api-inner.h"
+#include "clock.h"
 #include "routes.h"
 #include "signature.h"
 
@@ -81,6 +82,7 @@ static void dispatch(struct request *r, const struct route *const *tables, size_
 	char id[REQUEST_ARG_MAX + 1];
 	bool other = false;
 
+	http_add_field(r->x, "X-Request-Id", r->id);
 	memcpy(id, r->args[0], sizeof(id));
 	r->route = find_row(tables, n, r, &other);
 	if (r->box)
@@ -101,20 +103,31 @@ static void dispatch(struct request *r, const struct route *const *tables, size_
 
 /* ---- who asks ---- */
 
+/* The key of a request, or NULL. *ret_presented: the request carries a credential of some kind. */
+static const char *key_of(const struct exchange *x, bool *ret_presented)
+{
+	const char *key = http_field(x, "x-api-key");
+	const char *bearer = http_field(x, "authorization");
+
+	*ret_presented = key || bearer;
+	if (!key && bearer && strncasecmp(bearer, "bearer ", 7) == 0)
+		key = bearer + 7;
+	return key;
+}
+
+/* A presented credential decides alone: a wrong key on the Unix socket is a wrong key. */
 static enum role role_of_key(struct request *r)
 {
 	static const enum role roles[KEY_ROLES] = {
 		[KEY_ADMIN] = ROLE_ADMIN, [KEY_USER] = ROLE_USER, [KEY_METRICS] = ROLE_METRICS
 	};
-	const char *key = http_field(r->x, "x-api-key");
-	const char *bearer = http_field(r->x, "authorization");
+	bool presented = false;
+	const char *key = key_of(r->x, &presented);
 	struct key_info info;
 	struct err e = ERR_INIT;
 
-	if (r->x->local && (r->x->uid == geteuid() || r->x->uid == 0))
+	if (!presented && r->x->local && (r->x->uid == geteuid() || r->x->uid == 0))
 		return ROLE_ADMIN;
-	if (!key && bearer && strncasecmp(bearer, "bearer ", 7) == 0)
-		key = bearer + 7;
 	if (!key || !r->api->config->keys)
 		return ROLE_NOBODY;
 	if (keys_check(r->api->config->keys, key, strlen(key), &info) < 0) {
@@ -123,6 +136,8 @@ static enum role role_of_key(struct request *r)
 		return ROLE_NOBODY;
 	}
 	(void)snprintf(r->owner, sizeof(r->owner), "%s", info.name);
+	if (info.role == KEY_USER)
+		r->grant = info.grant;
 	return roles[info.role];
 }
 
@@ -277,21 +292,13 @@ static bool is_ours(const struct api *a, const char *host)
 	       (strncasecmp(host, "api.", 4) == 0 && strcasecmp(host + 4, domain) == 0);
 }
 
-void api_handle(struct exchange *x, void *arg)
+static void handle(struct request *r)
 {
-	struct api *a = arg;
-	struct request *r = calloc(1, sizeof(*r));
+	struct exchange *x = r->x;
 
-	if (!r) {
-		http_cut(x);
-		return;
-	}
-	a->counts.requests++;
-	*r = (struct request){ .api = a, .x = x, .role = ROLE_NOBODY };
-	x->cookie = r;
 	if (route_data(r))
 		return;
-	if (!x->local && !is_ours(a, x->host)) {
+	if (!x->local && !is_ours(r->api, x->host)) {
 		request_fail(r, 421,
 			     "this is not %s: use an address, localhost, or the name given "
 			     "with --domain",
@@ -304,6 +311,25 @@ void api_handle(struct exchange *x, void *arg)
 	}
 	r->role = role_of_key(r);
 	dispatch(r, planes, ARRAY_SIZE(planes));
+}
+
+void api_handle(struct exchange *x, void *arg)
+{
+	struct api *a = arg;
+	struct request *r = calloc(1, sizeof(*r));
+
+	if (!r) {
+		http_cut(x);
+		return;
+	}
+	a->counts.requests++;
+	*r = (struct request){ .api = a, .x = x, .role = ROLE_NOBODY };
+	x->cookie = r;
+	trace_new_request(r->id);
+	r->since = clock_mono();
+	request_enter(r);
+	handle(r);
+	request_leave();
 }
 
 void api_gone(struct exchange *x, void *arg)

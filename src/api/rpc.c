@@ -243,6 +243,13 @@ void rpc_fail(struct request *r, enum rpc_code code, const char *fmt, ...)
 		request_answer(r, codes[code].status, error_json(code, text));
 }
 
+void rpc_fail_err(struct request *r, enum rpc_code code, const struct err *e)
+{
+	char text[REQUEST_TEXT_MAX];
+
+	rpc_fail(r, code, "%s", request_reason(r, codes[code].status, e, text));
+}
+
 void rpc_fail_status(struct request *r, enum rpc_code code, const char *fmt, ...)
 {
 	char text[REQUEST_TEXT_MAX];
@@ -301,6 +308,7 @@ static void on_body(struct exchange *x, const char *data, size_t n)
 	struct err e = ERR_INIT;
 	int k = r->rpc->stream ? unwrap(data, n, &data, &n, &e) : 0;
 
+	request_enter(r);
 	if (k == 0)
 		k = json_read(data, n, &r->body, &e);
 	if (k == 0 && !json_is_object(r->body))
@@ -311,6 +319,7 @@ static void on_body(struct exchange *x, const char *data, size_t n)
 		rpc_fail(r, RPC_RESOURCE_EXHAUSTED, "%s", e.msg);
 	else
 		rpc_fail(r, RPC_INVALID_ARGUMENT, "%s", e.msg);
+	request_leave();
 }
 
 static void start_reading(struct request *r, bool stream, void (*have)(struct request *r))

@@ -58,6 +58,8 @@ enum rpc_code rpc_of_wire(enum wire_code code);
 /* All of these but send end the request. A message is taken; NULL: out of memory. */
 void rpc_answer(struct request *r, json_t *message);
 void rpc_fail(struct request *r, enum rpc_code code, const char *fmt, ...) _printf_(3, 4);
+/* The same with an error of a lower layer, as request_reason() shows it. */
+void rpc_fail_err(struct request *r, enum rpc_code code, const struct err *e);
 void rpc_send(struct request *r, json_t *message); /* begins the stream with the first one */
 void rpc_end(struct request *r);
 

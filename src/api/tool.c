@@ -30,6 +30,7 @@ struct tool {
 	struct request *request;
 	struct job *job;
 	const char *type;
+	char refusal[REQUEST_TEXT_MAX / 2];
 	char *argv[TOOL_ARGS + 2];
 };
 
@@ -142,7 +143,11 @@ static void tool_done(void *arg, const json_t *result, const struct err *e)
 	struct tool *t = arg;
 
 	t->job = NULL;
-	if (!result)
+	if (!result && t->request->role != ROLE_ADMIN && (e->num == -EINVAL || e->num == -EIO)) {
+		log_warning("hutch %s %s: %s", t->argv[1], t->argv[2] ?: "", e->msg);
+		request_fail(t->request, 500, "%s; the operator sees why in hutchd's log",
+			     t->refusal);
+	} else if (!result)
 		request_fail_err(t->request, e);
 	else
 		request_text(t->request, 200, t->type, json_string_value(text),
@@ -160,7 +165,7 @@ static void tool_drop(struct request *r)
 	tool_free(t);
 }
 
-void tool_answer(struct request *r, const char *type, const char *const *argv)
+void tool_answer(struct request *r, const char *type, const char *refusal, const char *const *argv)
 {
 	struct tool *t = tool_new(r, argv);
 	struct err e = ERR_INIT;
@@ -170,6 +175,7 @@ void tool_answer(struct request *r, const char *type, const char *const *argv)
 		return;
 	}
 	t->type = type;
+	(void)snprintf(t->refusal, sizeof(t->refusal), "%s", refusal);
 	r->data = t;
 	r->drop = tool_drop;
 	if (job_start(r->api->jobs, &tool_ops, t, &t->job, &e) < 0)

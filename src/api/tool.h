@@ -13,8 +13,9 @@ enum {
 };
 
 /* Runs hutch with these words (NULL-terminated; texts are copied) and answers with what it printed:
- * 200, or a status that fits why it could not. */
-void tool_answer(struct request *r, const char *type, const char *const *argv);
+ * 200, or a status that fits why it could not. What hutch says then is for administrators; others
+ * read `refusal`, and the log has the rest. */
+void tool_answer(struct request *r, const char *type, const char *refusal, const char *const *argv);
 
 /* Runs it for as long as the client listens: each line that it prints is an event. */
 void tool_follow(struct request *r, const char *const *argv);

@@ -8,11 +8,14 @@
 #include "api-inner.h"
 #include "cgroup.h"
 #include "clock.h"
+#include "default-store.h"
+#include "image-store.h"
 #include "openapi.h"
 #include "routes.h"
 #include "tool.h"
 
 static const char json[] = "application/json", lines[] = "application/x-ndjson";
+static const char refusal[] = "this host could not do it";
 
 static void health(struct request *r)
 {
@@ -21,33 +24,60 @@ static void health(struct request *r)
 
 static void version(struct request *r)
 {
-	tool_answer(r, json, (const char *const[]){ "version", "--json", NULL });
+	tool_answer(r, json, refusal, (const char *const[]){ "version", "--json", NULL });
 }
 
 static void doctor(struct request *r)
 {
-	tool_answer(r, json, (const char *const[]){ "doctor", "--json", NULL });
+	tool_answer(r, json, refusal, (const char *const[]){ "doctor", "--json", NULL });
 }
 
 static void images(struct request *r)
 {
-	tool_answer(r, json, (const char *const[]){ "image", "ls", "--json", NULL });
+	tool_answer(r, json, refusal, (const char *const[]){ "image", "ls", "--json", NULL });
 }
 
 static void image(struct request *r)
 {
-	tool_answer(r, json,
-		    (const char *const[]){ "image", "inspect", "--json", "--", r->args[0], NULL });
+	struct err e = ERR_INIT;
+	int rc = image_name_valid(r->args[0]) ? image_find(r->args[0], &e) : -ENOENT;
+
+	if (rc == -ENOENT)
+		request_fail(r, 404, "there is no image '%s'", r->args[0]);
+	else
+		tool_answer(r, json, "this image cannot be read",
+			    (const char *const[]){ "image", "inspect", "--json", "--", r->args[0],
+						   NULL });
 }
 
 static void policies(struct request *r)
 {
-	tool_answer(r, json, (const char *const[]){ "agents", "--json", NULL });
+	tool_answer(r, json, refusal, (const char *const[]){ "agents", "--json", NULL });
+}
+
+/* By its name only: hutch would also take a path, and quotes what it cannot compile. */
+static int find_policy(const char *name, struct err *e)
+{
+	_cleanup_default_store_ struct default_store store = { 0 };
+	const struct source *found = NULL;
+	int r = default_store_open(&store, NULL, 0, e);
+
+	return r < 0 ? r : store_find(&store.store, STORE_AGENTS, name, NULL, &found, e);
 }
 
 static void policy(struct request *r)
 {
-	tool_answer(r, json, (const char *const[]){ "config", "compile", "--", r->args[0], NULL });
+	char text[REQUEST_TEXT_MAX / 2];
+	struct err e = ERR_INIT;
+	int rc = find_policy(r->args[0], &e);
+
+	(void)snprintf(text, sizeof(text), "the policy of agent '%s' does not compile on this host",
+		       r->args[0]);
+	if (rc == -ENOENT)
+		request_fail(r, 404, "there is no agent '%s'", r->args[0]);
+	else
+		tool_answer(r, json, text,
+			    (const char *const[]){ "config", "compile", "--", r->args[0], NULL });
 }
 
 /* ---- one sandbox ---- */
@@ -57,7 +87,7 @@ static void of_box(struct request *r, const char *command, const char *type)
 	const struct box *b = request_box(r);
 
 	if (b)
-		tool_answer(r, type,
+		tool_answer(r, type, refusal,
 			    (const char *const[]){ command, "--json", b->sandbox.id, NULL });
 }
 
@@ -77,7 +107,7 @@ static void egress_log(struct request *r)
 
 	if (b)
 		tool_answer(
-			r, lines,
+			r, lines, refusal,
 			(const char *const[]){ "egress", "log", "--json", b->sandbox.id, NULL });
 }
 
@@ -93,7 +123,7 @@ static void have_rule(struct request *r)
 	if (!allow == !deny)
 		request_fail(r, 400, "expected {\"allow\": RULE} or {\"deny\": RULE}");
 	else
-		tool_answer(r, json,
+		tool_answer(r, json, refusal,
 			    (const char *const[]){ "egress", allow ? "allow" : "deny", "--",
 						   b->sandbox.id, allow ? allow : deny, NULL });
 }
@@ -132,12 +162,12 @@ static void audit(struct request *r)
 		argv[n++] = "--since";
 		argv[n++] = since;
 	}
-	tool_answer(r, lines, argv);
+	tool_answer(r, lines, refusal, argv);
 }
 
 static void audit_verify(struct request *r)
 {
-	tool_answer(r, json, (const char *const[]){ "audit", "verify", "--json", NULL });
+	tool_answer(r, json, refusal, (const char *const[]){ "audit", "verify", "--json", NULL });
 }
 
 static void events(struct request *r)

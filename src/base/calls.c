@@ -64,7 +64,7 @@ const struct call calls_allowed[] = {
 	CALL(setgroups), CALL(setitimer), CALL(setpgid), CALL(setpriority), CALL(setregid),
 	CALL(setresgid), CALL(setresuid), CALL(setreuid), CALL(setsid), CALL(setuid), CALL(setxattr),
 	CALL(shmat), CALL(shmctl), CALL(shmdt), CALL(shmget), CALL(shutdown), CALL(sigaltstack),
-	CALL(signalfd4), CALL(socketpair), CALL(splice), CALL(statfs), CALL(statx), CALL(symlinkat),
+	CALL(signalfd4), CALL(splice), CALL(statfs), CALL(statx), CALL(symlinkat),
 	CALL(sync_file_range), CALL(sysinfo), CALL(tee), CALL(tgkill), CALL(timer_create),
 	CALL(timer_delete), CALL(timer_getoverrun), CALL(timer_gettime), CALL(timer_settime),
 	CALL(timerfd_create), CALL(timerfd_gettime), CALL(timerfd_settime), CALL(times), CALL(tkill),
@@ -99,13 +99,35 @@ const struct call calls_ignored[] = { CALL(sync), CALL(syncfs), { NULL, 0 } };
 	(CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | \
 	 CLONE_NEWPID | CLONE_NEWNET)
 
-static const uint64_t families[] = { AF_UNIX, AF_INET, AF_INET6 };
-
 /*
- * What programs name, and what a unix socket may say (PF_UNIX is 1). For another number the host's
- * kernel loads a module, whoever asks (SCTP), or has code that few have looked at (MPTCP).
+ * The sockets of a sandbox, one by one. Nothing less specific will do: the kernel makes a socket,
+ * and loads a module for it, by any of the three numbers. With protocol 0 the type alone chooses
+ * (SOCK_SEQPACKET is SCTP, SOCK_DCCP is DCCP), and another protocol has code that few have looked
+ * at (MPTCP). SOCK_RAW is refused here rather than by the kernel's own check.
  */
-static const uint64_t protocols[] = { 0, IPPROTO_ICMP, IPPROTO_TCP, IPPROTO_UDP, IPPROTO_ICMPV6 };
+static const struct socket_kind {
+	uint64_t family, type, protocol;
+} socket_kinds[] = {
+	{ AF_UNIX, SOCK_STREAM, 0 },
+	{ AF_UNIX, SOCK_STREAM, PF_UNIX },
+	{ AF_UNIX, SOCK_DGRAM, 0 },
+	{ AF_UNIX, SOCK_DGRAM, PF_UNIX },
+	{ AF_UNIX, SOCK_SEQPACKET, 0 },
+	{ AF_UNIX, SOCK_SEQPACKET, PF_UNIX },
+	{ AF_INET, SOCK_STREAM, 0 },
+	{ AF_INET, SOCK_STREAM, IPPROTO_TCP },
+	{ AF_INET, SOCK_DGRAM, 0 },
+	{ AF_INET, SOCK_DGRAM, IPPROTO_UDP },
+	{ AF_INET, SOCK_DGRAM, IPPROTO_ICMP },
+	{ AF_INET6, SOCK_STREAM, 0 },
+	{ AF_INET6, SOCK_STREAM, IPPROTO_TCP },
+	{ AF_INET6, SOCK_DGRAM, 0 },
+	{ AF_INET6, SOCK_DGRAM, IPPROTO_UDP },
+	{ AF_INET6, SOCK_DGRAM, IPPROTO_ICMPV6 },
+};
+
+/* The flags that may stand beside a type; the kernel refuses every other bit. */
+static const uint64_t socket_flags = SOCK_CLOEXEC | SOCK_NONBLOCK;
 
 /* What debuggers and old programs ask for; 0xffffffff asks what it is now. */
 static const uint64_t personalities[] = { 0, 0x8, 0x20000, 0x20008, 0x40000, 0xffffffff };
@@ -116,7 +138,7 @@ struct taker {
 	void *arg;
 };
 
-/* Allows `call` if one or two comparisons hold. */
+/* Allows `call` if all comparisons hold. */
 static int allow_if(const struct taker *t, struct call call, const struct call_compare *c, size_t n)
 {
 	return t->take(&(struct call_rule){ call, true, c, n }, t->arg);
@@ -187,17 +209,24 @@ static int allow_but(const struct taker *t, const struct but *b)
 	return allow_block(t, b, 0, b->bits);
 }
 
-static int allow_socket(const struct taker *t)
+/*
+ * Pairs are made of unix sockets only. A family that has no pairs refuses them too late:
+ * socketpair(2) first makes two sockets of it (vsock, AF_ALG), and TIPC has pairs.
+ */
+static int allow_sockets(const struct taker *t)
 {
 	int r = 0;
 
-	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(families); i++)
-		for (size_t k = 0; r == 0 && k < ARRAY_SIZE(protocols); k++)
-			r = allow_if(
-				t, CALL_OF(socket),
-				(const struct call_compare[]){ { 0, UINT32_MAX, families[i] },
-							       { 2, UINT32_MAX, protocols[k] } },
-				2);
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(socket_kinds); i++) {
+		const struct socket_kind *k = &socket_kinds[i];
+		const struct call_compare is[] = { { 0, UINT32_MAX, k->family },
+						   { 1, UINT32_MAX & ~socket_flags, k->type },
+						   { 2, UINT32_MAX, k->protocol } };
+
+		r = allow_if(t, CALL_OF(socket), is, ARRAY_SIZE(is));
+		if (r == 0 && k->family == AF_UNIX)
+			r = allow_if(t, CALL_OF(socketpair), is, ARRAY_SIZE(is));
+	}
 	return r;
 }
 
@@ -285,7 +314,7 @@ int calls_conditional(call_rule_fn *take, void *arg)
 	int r = allow_if(t, CALL_OF(clone), &no_namespace, 1);
 
 	if (r == 0)
-		r = allow_socket(t);
+		r = allow_sockets(t);
 	if (r == 0)
 		r = allow_values(t, CALL_OF(personality), personalities, ARRAY_SIZE(personalities));
 	if (r == 0)

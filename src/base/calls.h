@@ -2,7 +2,7 @@
 /*
  * The system calls of a sandbox, whichever engine runs it: what is allowed, and EPERM for
  * everything else. Tighter than what container engines ship: no namespaces by any call, no
- * io_uring, no sockets but unix and internet ones, no typing into terminals, one ABI.
+ * io_uring, no sockets but unix, TCP, UDP and ping ones, no typing into terminals, one ABI.
  */
 #pragma once
 

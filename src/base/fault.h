@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Fault points: places with a name at which a test makes the process die, or the step fail. They
- * are compiled in by -Dfault=true only; without it each is the number 0.
+ * are compiled in by -Dfault=true only; without it each is the number 0. Each is a trace point too
+ * (trace.h): it says that its step is done, and how long that took.
  *
  *   HUTCH_FAULT=POINT[:N]=kill|ERRNO[,...]   at the N-th passing of the point (the first, without
  *                                            N) the process kills itself as kill -9 would, or the
@@ -14,6 +15,7 @@
 #pragma once
 
 #include "err.h"
+#include "trace.h"
 
 /* 0, or the -errno that was asked for; or does not return. */
 int fault_pass(const char *point);
@@ -29,7 +31,7 @@ void fault_kill(const char *point, int pidfd);
 #define FAULT_ERR(point, e)	 fault_err(point, e)
 #define FAULT_KILL(point, pidfd) fault_kill(point, pidfd)
 #else
-#define FAULT(point)		 0
-#define FAULT_ERR(point, e)	 0
+#define FAULT(point)		 (__builtin_expect(trace_on, false) ? trace_step(point) : 0)
+#define FAULT_ERR(point, e)	 FAULT(point)
 #define FAULT_KILL(point, pidfd) ((void)0)
 #endif

@@ -7,7 +7,9 @@
 
 #include "clock.h"
 #include "fd.h"
+#include "journald.h"
 #include "str.h"
+#include "trace.h"
 
 enum {
 	LOG_LINE_MAX = 4096
@@ -23,7 +25,8 @@ static struct {
 	const char *program;
 	enum log_level level;
 	enum log_form form;
-} state = { .program = "hutch", .level = LOG_LEVEL_INFO };
+	int journal; /* socket; -EBADF: not there, and the stream of stderr will do */
+} state = { .program = "hutch", .level = LOG_LEVEL_INFO, .journal = -EBADF };
 
 static const char *level_name(enum log_level level)
 {
@@ -65,10 +68,20 @@ void log_open(const char *program, enum log_level level)
 	for (size_t i = 0; wish && i < ARRAY_SIZE(all); i++)
 		if (str_eq(wish, level_name(all[i])))
 			state.level = all[i];
+	state.journal = fd_close(state.journal);
 	if (to_journal())
-		state.form = FORM_JOURNAL;
+		log_to_journal(JOURNALD_SOCKET);
 	else
 		state.form = isatty(STDERR_FILENO) ? FORM_TERMINAL : FORM_PLAIN;
+	trace_set_process(program);
+	trace_to_stderr(state.level == LOG_LEVEL_DEBUG);
+}
+
+void log_to_journal(const char *path)
+{
+	state.form = FORM_JOURNAL;
+	state.journal = fd_close(state.journal);
+	(void)journald_open(path, &state.journal);
 }
 
 bool log_wants(enum log_level level)
@@ -91,12 +104,68 @@ static void put_head(struct buf *b, enum log_level level)
 				 level == LOG_LEVEL_INFO ? "" : ": ");
 }
 
-void log_write(enum log_level level, const char *fmt, ...)
+/* 0, or -errno: it has to go to the stream of stderr. */
+static int send_entry(enum log_level level, const struct log_where *w, const struct trace_line *t,
+		      const char *text)
+{
+	const char *slash = w->file ? strrchr(w->file, '/') : NULL;
+	char number[16] = "", priority[16], us[32] = "";
+	const struct journald_field fields[] = {
+		{ "MESSAGE", text },
+		{ "PRIORITY", priority },
+		{ "SYSLOG_IDENTIFIER", state.program },
+		{ "HUTCH_PROCESS", t->process },
+		{ "HUTCH_SANDBOX", t->sandbox },
+		{ "HUTCH_REQUEST", t->request },
+		{ "HUTCH_KIND", trace_kind_names[t->kind] },
+		{ "HUTCH_MONOTONIC_US", us },
+		{ "CODE_FILE", slash ? slash + 1 : w->file },
+		{ "CODE_LINE", number },
+	};
+
+	if (state.journal < 0)
+		return -EBADF;
+	(void)snprintf(priority, sizeof(priority), "%d", (int)level);
+	if (w->file)
+		(void)snprintf(number, sizeof(number), "%d", w->line);
+	if (t->us > 0)
+		(void)snprintf(us, sizeof(us), "%llu", (unsigned long long)t->us);
+	return journald_send(state.journal, fields, ARRAY_SIZE(fields));
+}
+
+void log_put_trace(const struct trace_line *line)
+{
+	char text[TRACE_LINE_MAX + 8];
+	size_t head = 0, n;
+
+	if (state.form == FORM_JOURNAL &&
+	    send_entry(LOG_LEVEL_DEBUG, &(const struct log_where){ 0 }, line, line->text) == 0)
+		return;
+	if (state.form == FORM_JOURNAL)
+		head = (size_t)snprintf(text, sizeof(text), "<%d>", LOG_LEVEL_DEBUG);
+	n = trace_format(line, text + head);
+	(void)fd_write_all(STDERR_FILENO, text, head + n);
+}
+
+static bool entry_sent(enum log_level level, const struct log_where *w, const char *text)
+{
+	struct trace_line t = { .kind = TRACE_LOG };
+
+	if (state.form != FORM_JOURNAL || state.journal < 0)
+		return false;
+	(void)snprintf(t.process, sizeof(t.process), "%s", state.program);
+	(void)snprintf(t.sandbox, sizeof(t.sandbox), "%s", w->sandbox ? w->sandbox : "");
+	(void)snprintf(t.request, sizeof(t.request), "%s", w->request ? w->request : "");
+	return send_entry(level, w, &t, text) == 0;
+}
+
+void log_write(enum log_level level, const struct log_where *where, const char *fmt, ...)
 {
 	/* Escaping may make four bytes of one. */
 	_cleanup_buf_ struct buf line = BUF_INIT(LOG_LINE_MAX * 4 + 128);
 	char text[LOG_LINE_MAX];
 	int saved = errno;
+	size_t head;
 	va_list ap;
 
 	if (!log_wants(level))
@@ -104,10 +173,12 @@ void log_write(enum log_level level, const char *fmt, ...)
 	va_start(ap, fmt);
 	(void)vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
+	trace_log(text);
 	put_head(&line, level);
+	head = line.len;
 	(void)str_escape(&line, text, strlen(text));
-	(void)buf_putc(&line, '\n');
-	if (line.err == 0)
+	if (line.err == 0 && !entry_sent(level, where, buf_text(&line) + head) &&
+	    buf_putc(&line, '\n') == 0)
 		(void)fd_write_all(STDERR_FILENO, line.data, line.len);
 	errno = saved;
 }

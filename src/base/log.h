@@ -2,10 +2,12 @@
 /*
  * Log lines on stderr, one write(2) each, so that lines of several processes do not mix.
  *
- * On a terminal: "hutch: message". Under systemd (stderr is what JOURNAL_STREAM says):
- * "<4>message", the form that journald reads priorities from; otherwise with a timestamp. Text is
- * escaped: a guest's bytes cannot forge a line. Library code below the top of a program does not
- * log; it returns errors.
+ * On a terminal: "hutch: message". Under systemd (stderr is what JOURNAL_STREAM says) an entry of
+ * the journal, with fields; if journald's socket cannot be used, "<4>message", the form that
+ * journald reads priorities from. Otherwise with a timestamp. Text is escaped: a guest's bytes
+ * cannot forge a line. Library code below the top of a program does not log; it returns errors.
+ *
+ * HUTCH_LOG=debug adds trace lines (trace.h).
  */
 #pragma once
 
@@ -23,9 +25,12 @@ enum log_level {
 
 /*
  * Sets the program's name, the level and the form; HUTCH_LOG=debug|info|warning|error overrides
- * `level`.
+ * `level`. With debug, trace lines go to stderr.
  */
 void log_open(const char *program, enum log_level level);
+
+/* Entries go to journald's socket at `path`; log_open() does that where it is due. */
+void log_to_journal(const char *path);
 
 /*
  * True where a message of that level would be written; for arguments that cost something to
@@ -33,9 +38,26 @@ void log_open(const char *program, enum log_level level);
  */
 bool log_wants(enum log_level level);
 
-void log_write(enum log_level level, const char *fmt, ...) _printf_(2, 3);
+/* What an entry of the journal says beside its text. */
+struct log_where {
+	const char *file;
+	int line;
+	const char *sandbox, *request; /* NULL: none */
+};
 
-#define log_error(...)	 log_write(LOG_LEVEL_ERROR, __VA_ARGS__)
-#define log_warning(...) log_write(LOG_LEVEL_WARNING, __VA_ARGS__)
-#define log_info(...)	 log_write(LOG_LEVEL_INFO, __VA_ARGS__)
-#define log_debug(...)	 log_write(LOG_LEVEL_DEBUG, __VA_ARGS__)
+void log_write(enum log_level level, const struct log_where *where, const char *fmt, ...)
+	_printf_(3, 4);
+
+/* For trace.c: a line for stderr or the journal. */
+struct trace_line;
+void log_put_trace(const struct trace_line *line);
+
+#define LOG_HERE(sandbox_, request_) \
+	(&(const struct log_where){ __FILE__, __LINE__, (sandbox_), (request_) })
+#define log_error(...)	 log_write(LOG_LEVEL_ERROR, LOG_HERE(NULL, NULL), __VA_ARGS__)
+#define log_warning(...) log_write(LOG_LEVEL_WARNING, LOG_HERE(NULL, NULL), __VA_ARGS__)
+#define log_info(...)	 log_write(LOG_LEVEL_INFO, LOG_HERE(NULL, NULL), __VA_ARGS__)
+
+/* The same about a request, in a sandbox; either may be NULL. */
+#define log_error_of(sandbox, request, ...) \
+	log_write(LOG_LEVEL_ERROR, LOG_HERE(sandbox, request), __VA_ARGS__)

@@ -2,6 +2,7 @@
 #include "state-dir.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <string.h>
 
 #include "path.h"
@@ -25,6 +26,20 @@ static int place(char *path, size_t n, const char **ret_prefix, struct err *e)
 	} else {
 		return err_set(e, -ENOENT, "no place for state: set HOME or HUTCH_STATE_DIR");
 	}
+	if (k < 0 || (size_t)k >= n)
+		return err_set(e, -ENAMETOOLONG, "the path of the state directory is too long");
+	return 0;
+}
+
+int state_dir_path(char *out, size_t n, struct err *e)
+{
+	char base[PATH_MAX];
+	const char *prefix;
+	int r = place(base, sizeof(base), &prefix, e), k;
+
+	if (r < 0)
+		return r;
+	k = snprintf(out, n, "%s%s", base, prefix[0] ? "/hutch" : "");
 	if (k < 0 || (size_t)k >= n)
 		return err_set(e, -ENAMETOOLONG, "the path of the state directory is too long");
 	return 0;

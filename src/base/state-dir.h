@@ -6,6 +6,9 @@
 
 #include "err.h"
 
+/* The path of hutch's own directory, as state_dir_open() finds it. Makes and opens nothing. */
+int state_dir_path(char *out, size_t n, struct err *e);
+
 /*
  * Opens the directory that hutch's own stands in, and says its path and what comes in front of a
  * name in it: $HUTCH_STATE_DIR and "", as root /var/lib and "hutch/", else $XDG_DATA_HOME or

@@ -42,6 +42,7 @@ static const struct {
 	{ "argv", NULL, FORM_HIDDEN },
 	{ "argc", NULL, FORM_HIDDEN },
 	{ "argv_sha256", NULL, FORM_HIDDEN },
+	{ "request", NULL, FORM_HIDDEN },
 	{ "signature", NULL, FORM_HIDDEN },
 	{ "since", NULL, FORM_HIDDEN },
 	{ "until", NULL, FORM_HIDDEN },

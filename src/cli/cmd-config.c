@@ -147,6 +147,8 @@ static void print_rule(const struct policy *p, const struct ruleset_entry *entry
 		(void)printf(", port %u", entry->rule.port);
 	if (entry->rule.proto != RULE_PROTO_DEFAULT)
 		(void)printf(", %s only", rule_proto_name(entry->rule.proto));
+	if (entry->rule.private)
+		(void)fputs(", private addresses too", stdout);
 	(void)fputs("\n  at       ", stdout);
 	cli_puts(stdout, o->pos.src->label);
 	(void)printf(":%u\n", o->pos.line);
@@ -200,11 +202,12 @@ static json_t *rule_json(const struct ruleset_entry *entry, const struct origin 
 	if (!entry)
 		return json_null();
 	return json_pack(
-		"{s:s, s:i, s:s*, s:s, s:i, s:s*, s:s*}", "rule",
+		"{s:s, s:i, s:s*, s:o*, s:s, s:i, s:s*, s:s*}", "rule",
 		rule_format_host(&entry->rule, host), "port", (int)entry->rule.port, "protocol",
 		entry->rule.proto == RULE_PROTO_DEFAULT ? NULL : rule_proto_name(entry->rule.proto),
-		"file", o->pos.src->label, "line", (int)o->pos.line, "preset",
-		o->file->is_preset ? o->file->name : NULL, "risk", o->file->risk);
+		"private", entry->rule.private ? json_true() : NULL, "file", o->pos.src->label,
+		"line", (int)o->pos.line, "preset", o->file->is_preset ? o->file->name : NULL,
+		"risk", o->file->risk);
 }
 
 static json_t *explanation_json(const struct target *t, const char *what,

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hutch doctor */
+#include <limits.h>
+
 #include "accel.h"
 #include "cli.h"
 #include "host.h"
 #include "machine.h"
 #include "sandbox.h"
+#include "state-dir.h"
+#include "state.h"
 
 /* The kernel that machines would boot; false if there is none. */
 static bool find_kernel(struct machine_kernel *ret)
@@ -35,11 +39,29 @@ static void look_at_machines(bool probe, struct host_machine *ret)
 	(void)snprintf(ret->why, sizeof(ret->why), "%s", r < 0 ? e.msg : why);
 }
 
+/* The directories that every other command of this user works in. */
+struct places {
+	char state[PATH_MAX], run[PATH_MAX];
+	struct err no_state, no_run;
+};
+
+static void find_places(struct places *p, struct host_options *o)
+{
+	*p = (struct places){ .no_state = ERR_INIT, .no_run = ERR_INIT };
+	if (state_dir_path(p->state, sizeof(p->state), &p->no_state) == 0)
+		o->state_dir = p->state;
+	if (state_root_path(p->run, sizeof(p->run), &p->no_run) == 0)
+		o->run_dir = p->run;
+	o->state_why = p->no_state.msg;
+	o->run_why = p->no_run.msg;
+}
+
 int cmd_doctor(struct invocation *inv)
 {
 	_cleanup_free_ struct host_report *report = calloc(1, sizeof(*report));
 	struct host_machine machine;
 	struct host_options options;
+	struct places places;
 	struct err e = ERR_INIT;
 	json_t *j = NULL;
 	int code;
@@ -49,6 +71,7 @@ int cmd_doctor(struct invocation *inv)
 	look_at_machines(cli_option(inv, "probe"), &machine);
 	host_options_default(&options);
 	options.machine = &machine;
+	find_places(&places, &options);
 	if (host_probe(&options, report, &e) < 0)
 		return cli_fail(inv, &e);
 	code = report->levels[HOST_LEVEL_CONTAINER].verdict == HOST_UNAVAILABLE ? EXIT_NO : EXIT_OK;

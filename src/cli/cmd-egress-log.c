@@ -13,6 +13,7 @@
 #include "fd.h"
 #include "str.h"
 #include "view.h"
+#include "why.h"
 
 enum {
 	LOOK_AGAIN = 1000, /* ms: a file that was made since is found that late at most */
@@ -28,7 +29,7 @@ struct lines {
 	struct line *v;
 	size_t n, cap;
 	uint64_t since;
-	bool json, follow;
+	bool json, follow, any;
 };
 
 /* ---- one line ---- */
@@ -239,6 +240,7 @@ static int print_all(struct lines *w, struct err *e)
 {
 	int r = 0;
 
+	w->any |= w->n > 0;
 	if (w->n > 0)
 		qsort(w->v, w->n, sizeof(*w->v), by_time);
 	for (size_t i = 0; i < w->n; i++) {
@@ -273,6 +275,17 @@ static int follow(struct egress_reader *reader, struct audit_log *l, struct err 
 	return r;
 }
 
+/* An empty log has two meanings: nothing was tried, or there is nothing to try it with. */
+static int say_no_network(const struct invocation *inv, struct audit_log *l, struct err *e)
+{
+	char id[AUDIT_ID_MAX + 1];
+	int r = inv->n_args > 0 ? egress_no_network(l, inv->args[0], id, e) : 0;
+
+	if (r > 0)
+		(void)fprintf(stderr, "%s: %s: %s\n", inv->path, id, why_text(WHY_NO_NETWORK));
+	return r < 0 ? r : 0;
+}
+
 int cmd_egress_log(struct invocation *inv)
 {
 	_cleanup_audit_log_ struct audit_log l = AUDIT_LOG_INIT;
@@ -293,6 +306,8 @@ int cmd_egress_log(struct invocation *inv)
 		e = print;
 		r = e.num;
 	}
+	if (r == 0 && !w.any)
+		r = say_no_network(inv, &l, &e);
 	w.follow = true;
 	if (r == 0 && cli_option(inv, "follow"))
 		r = follow(&reader, &l, &e);

@@ -267,7 +267,7 @@ static void print_row(const json_t *one)
 		return;
 	}
 	view_size((uint64_t)json_integer_value(json_object_get(one, "size")), size, sizeof(size));
-	(void)printf("%.12s  %10s  %-6s %.19s  ", text_of(one, "sha256"), size,
+	(void)printf("%.12s  %10s  %-14s %.19s  ", text_of(one, "sha256"), size,
 		     text_of(source, "kind"), text_of(one, "created"));
 	cli_puts(stdout,
 		 text_of(one, "summary")[0] ? text_of(one, "summary") : text_of(source, "file"));

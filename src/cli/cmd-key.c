@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hutch key create, ls, revoke */
+/* hutch key create, ls, set, revoke */
 #include <sodium.h>
 #include <string.h>
 
@@ -7,6 +7,10 @@
 #include "clock.h"
 #include "keys.h"
 #include "value.h"
+
+enum {
+	GRANT_TEXT_MAX = 2048,
+};
 
 /* "2026-11-15T08:00:00Z": the second is enough to look at. */
 static const char *shown(uint64_t wall, char out[static CLOCK_RFC3339_MAX])
@@ -35,14 +39,46 @@ static int read_expiry(const struct invocation *inv, uint64_t *ret)
 	return *ret > now ? EXIT_OK : cli_usage(inv, "--expires '%s': that is over", text);
 }
 
+/* --agent and --level, over what `g` has. */
+static int read_grant(const struct invocation *inv, struct key_grant *g)
+{
+	const char *agents = cli_option(inv, "agent"), *level = cli_option(inv, "level");
+	struct err e = ERR_INIT;
+
+	if (agents && key_grant_agents(g, agents, &e) < 0)
+		return cli_usage(inv, "--agent: %s", e.msg);
+	if (level && key_grant_level(g, level, &e) < 0)
+		return cli_usage(inv, "--level: %s", e.msg);
+	return EXIT_OK;
+}
+
+/* "agents e2b,devops, level microvm", or what a key without a grant has. */
+static void grant_text(const struct key_info *i, struct buf *b)
+{
+	const struct key_grant *g = &i->grant;
+
+	if (i->role != KEY_USER) {
+		(void)buf_puts(b, i->role == KEY_ADMIN ? "everything" : "-");
+		return;
+	}
+	(void)buf_puts(b, g->n_agents ? "agents " : "the default agent");
+	for (size_t k = 0; k < g->n_agents; k++)
+		(void)buf_printf(b, "%s%s", k ? "," : "", g->agents[k]);
+	if (g->level[0])
+		(void)buf_printf(b, "; level %s", g->level);
+}
+
 /* Keys are changed only if that can be recorded before. */
 static int intend(const char *op, const struct key_info *info, struct err *e)
 {
 	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
+	_cleanup_buf_ struct buf may = BUF_INIT(GRANT_TEXT_MAX);
 
 	cli_audit_begin(&p, op, "name", info->name);
 	audit_put_text(&p, "prefix", info->prefix);
 	audit_put_text(&p, "role", key_role_names[info->role]);
+	grant_text(info, &may);
+	audit_put_text(&p, "may_have", buf_text(&may));
 	return cli_audit(AUDIT_API_KEY, &p, e);
 }
 
@@ -61,13 +97,19 @@ static void outcome(const struct invocation *inv, const struct key_info *info, c
 static json_t *info_json(const struct key_info *i)
 {
 	char created[CLOCK_RFC3339_MAX], expires[CLOCK_RFC3339_MAX];
+	const char *agents[KEY_AGENTS_MAX];
 
-	return JSON_OBJECT({ "name", json_string(i->name) }, { "prefix", json_string(i->prefix) },
-			   { "role", json_string(key_role_names[i->role]) },
-			   { "created", json_string(clock_format(i->created, created)) },
-			   { "expires", i->expires ? json_string(clock_format(i->expires, expires))
-						   : json_null() },
-			   { "expired", json_boolean(i->expires && clock_wall() >= i->expires) });
+	for (size_t k = 0; k < i->grant.n_agents; k++)
+		agents[k] = i->grant.agents[k];
+	return JSON_OBJECT(
+		{ "name", json_string(i->name) }, { "prefix", json_string(i->prefix) },
+		{ "role", json_string(key_role_names[i->role]) },
+		{ "created", json_string(clock_format(i->created, created)) },
+		{ "expires",
+		  i->expires ? json_string(clock_format(i->expires, expires)) : json_null() },
+		{ "agents", json_texts(agents, i->grant.n_agents) },
+		{ "level", i->grant.level[0] ? json_string(i->grant.level) : json_null() },
+		{ "expired", json_boolean(i->expires && clock_wall() >= i->expires) });
 }
 
 static int print_new(const struct invocation *inv, const char *text, const struct key_info *i)
@@ -107,6 +149,10 @@ int cmd_key_create(struct invocation *inv)
 	r = key_draw(cli_option(inv, "name"), role, expires, text, &info, &e);
 	if (r == -EINVAL)
 		return cli_usage(inv, "--name: %s", e.msg);
+	if (r == 0 && read_grant(inv, &info.grant) != EXIT_OK) {
+		sodium_memzero(text, sizeof(text));
+		return EXIT_USAGE;
+	}
 	if (r == 0)
 		r = keys_open(&k, true, &e);
 	if (r == 0)
@@ -134,11 +180,15 @@ static int open_existing(struct keys *k, struct err *e)
 
 static void print_row(const struct key_info *i)
 {
-	char created[CLOCK_RFC3339_MAX], expires[CLOCK_RFC3339_MAX];
+	_cleanup_buf_ struct buf may = BUF_INIT(GRANT_TEXT_MAX);
+	char created[CLOCK_RFC3339_MAX], expires[CLOCK_RFC3339_MAX], until[48];
 
-	(void)printf("%-24s %-12s %-8s %-20s  %s%s\n", i->name, i->prefix, key_role_names[i->role],
-		     shown(i->created, created), i->expires ? shown(i->expires, expires) : "never",
-		     i->expires && clock_wall() >= i->expires ? " (over)" : "");
+	grant_text(i, &may);
+	(void)snprintf(until, sizeof(until), "%s%s",
+		       i->expires ? shown(i->expires, expires) : "never",
+		       i->expires && clock_wall() >= i->expires ? " (over)" : "");
+	(void)printf("%-24s %-12s %-8s %-20s  %-20s  %s\n", i->name, i->prefix,
+		     key_role_names[i->role], shown(i->created, created), until, buf_text(&may));
 }
 
 int cmd_key_ls(struct invocation *inv)
@@ -151,8 +201,8 @@ int cmd_key_ls(struct invocation *inv)
 	if (r < 0)
 		return cli_fail(inv, &e);
 	if (!cli_option(inv, "json"))
-		(void)printf("%-24s %-12s %-8s %-20s  %s\n", "NAME", "PREFIX", "ROLE", "CREATED",
-			     "EXPIRES");
+		(void)printf("%-24s %-12s %-8s %-20s  %-20s  %s\n", "NAME", "PREFIX", "ROLE",
+			     "CREATED", "EXPIRES", "MAY HAVE");
 	for (size_t i = 0; i < k.n; i++) {
 		if (!cli_option(inv, "json"))
 			print_row(&k.list[i].info);
@@ -160,6 +210,42 @@ int cmd_key_ls(struct invocation *inv)
 			return cli_fail(inv, (err_oom(&e), &e));
 	}
 	return cli_option(inv, "json") ? cli_print_json(TAKE_PTR(list), EXIT_OK) : EXIT_OK;
+}
+
+int cmd_key_set(struct invocation *inv)
+{
+	_cleanup_keys_ struct keys k = KEYS_INIT;
+	_cleanup_buf_ struct buf may = BUF_INIT(GRANT_TEXT_MAX);
+	const char *which = inv->args[0];
+	const struct key_entry *found;
+	struct key_info info = { 0 };
+	struct err e = ERR_INIT;
+	int r = open_existing(&k, &e);
+
+	if (r < 0)
+		return cli_fail(inv, &e);
+	if (!cli_option(inv, "agent") && !cli_option(inv, "level"))
+		return cli_usage(inv, "nothing to change: give --agent or --level");
+	found = keys_find(&k, which);
+	if (!found)
+		return cli_fail(inv,
+				(err_set(&e, -ENOENT, "no key '%.80s': hutch key ls", which), &e));
+	info = found->info;
+	r = read_grant(inv, &info.grant);
+	if (r != EXIT_OK)
+		return r;
+	r = intend("set", &info, &e);
+	if (r == 0) {
+		r = keys_set_grant(&k, info.name, &info.grant, &info, &e);
+		outcome(inv, &info, &e);
+	}
+	if (r < 0)
+		return cli_fail(inv, &e);
+	if (cli_option(inv, "json"))
+		return cli_print_json(info_json(&info), EXIT_OK);
+	grant_text(&info, &may);
+	(void)printf("%s: %s\n", info.name, buf_text(&may));
+	return EXIT_OK;
 }
 
 int cmd_key_revoke(struct invocation *inv)

@@ -281,7 +281,7 @@ int cmd_mcp(struct invocation *inv)
 			    .line = BUF_INIT(MCP_MESSAGE_MAX + CHUNK),
 			    .reply = BUF_INIT(OUT_MAX) };
 	_cleanup_loop_ struct loop *loop = NULL;
-	struct mcp_config c = { 0 };
+	struct mcp_config c = { .all = true };
 	struct err e = ERR_INIT;
 	int code = take_config(inv, &c), r;
 

@@ -8,6 +8,8 @@
 
 #include "cli-life.h"
 #include "cli-record.h"
+#include "clock.h"
+#include "egress-log.h"
 #include "fault.h"
 #include "message.h"
 #include "str.h"
@@ -177,6 +179,30 @@ static int refused_code(const struct session_result *result)
 	}
 }
 
+/*
+ * A command that is missing from the default image may be in the agent's own, which was not built:
+ * then says how to build it.
+ */
+static void hint_image(const struct invocation *inv, const struct spec *spec)
+{
+	_cleanup_json_ json_t *policy = NULL;
+	const char *agent = cli_option(inv, "agent");
+	json_t *has;
+
+	if (!agent || cli_option(inv, "image") || !str_eq(spec->image, "base") ||
+	    !spec->policy_text)
+		return;
+	policy = json_loads(spec->policy_text, 0, NULL);
+	has = json_object_get(policy, "capabilities");
+	if (json_array_size(json_object_get(has, "packages")) == 0 &&
+	    json_array_size(json_object_get(has, "install_scripts")) == 0)
+		return;
+	(void)fprintf(stderr,
+		      "%s: this is image 'base', because the image of agent '%s' is not built: ",
+		      inv->path, agent);
+	(void)fprintf(stderr, "hutch image build %s\n", agent);
+}
+
 /* `memory`: processes were killed for it. */
 int cli_report(const struct invocation *inv, const struct spec *spec, const struct sandbox *b,
 	       const struct session_result *result, bool memory)
@@ -191,7 +217,10 @@ int cli_report(const struct invocation *inv, const struct spec *spec, const stru
 	case SESSION_TIMEOUT:
 		return say(inv, "", result->text, EXIT_TIMEOUT);
 	case SESSION_REFUSED:
-		return say(inv, "", text, refused_code(result));
+		(void)say(inv, "", text, EXIT_HUTCH);
+		if (refused_code(result) == EXIT_NOT_FOUND)
+			hint_image(inv, spec);
+		return refused_code(result);
 	case SESSION_LOST:
 		return report_lost(inv, spec, b, result, memory);
 	default:
@@ -209,6 +238,24 @@ static int finish(const struct session_result *result, int code)
 	return code;
 }
 
+/*
+ * A command that failed may have failed for this. The number is the keeper's, from the audit log,
+ * so it cannot be forged inside. If it cannot be read, the command's own failure is all there is to
+ * say.
+ */
+static void say_denied(const struct invocation *inv, const struct spec *spec,
+		       const struct sandbox *b, uint64_t since)
+{
+	struct err ignored = ERR_INIT;
+	uint64_t n = 0;
+
+	if (cli_option(inv, "quiet") || spec->egress.allow.n == 0 ||
+	    egress_count_denied(b->id, since, &n, &ignored) < 0 || n == 0)
+		return;
+	(void)fprintf(stderr, "%llu connection%s denied: hutch egress log %s\n",
+		      (unsigned long long)n, n == 1 ? " was" : "s were", b->id);
+}
+
 /* ---- one command ---- */
 
 /* `before`: processes that were killed for memory earlier. */
@@ -219,6 +266,7 @@ static int run_command(const struct invocation *inv, const struct state_root *ro
 	const char *type = getenv("TERM");
 	struct spec_list none = { 0 }, terminal = { 0 };
 	_cleanup_free_ const char *const *env = NULL;
+	uint64_t since = clock_wall();
 	struct err e = ERR_INIT;
 	char term[256];
 	const char *one[] = { term, NULL };
@@ -243,7 +291,11 @@ static int run_command(const struct invocation *inv, const struct state_root *ro
 	if (result->how == SESSION_DETACHED ||
 	    (result->how == SESSION_EXITED && result->number == 0))
 		return EXIT_OK;
-	return cli_report(inv, spec, b, result, result->memory || oom_kills(root, b) > before);
+	code = cli_report(inv, spec, b, result, result->memory || oom_kills(root, b) > before);
+	if (result->how == SESSION_EXITED || result->how == SESSION_SIGNALED ||
+	    result->how == SESSION_TIMEOUT || result->how == SESSION_LOST)
+		say_denied(inv, spec, b, since);
+	return code;
 }
 
 /* ---- commands ---- */
@@ -294,6 +346,8 @@ static int plan(const struct invocation *inv, bool once, struct spec *ret)
 				     .level = cli_option(inv, "level"),
 				     .snapshot = cli_option(inv, "snapshot"),
 				     .user = cli_option(inv, "user"),
+				     .must_limit = true,
+				     .best_effort = cli_option(inv, "best-effort"),
 				     .once = once,
 				     .remove = cli_option(inv, "rm") };
 	struct err e = ERR_INIT;

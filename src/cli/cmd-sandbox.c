@@ -177,6 +177,8 @@ static void print_layer(const struct invocation *inv, const json_t *layer)
 			     : "not asked",
 		     cli_style(inv, "\033[0m"));
 	cli_puts(stdout, text_of(layer, "seen"));
+	if (!yes && json_is_true(json_object_get(layer, "best_effort")))
+		(void)fputs(" (--best-effort)", stdout);
 	(void)fputc('\n', stdout);
 	if (!yes && asked && advice[0]) {
 		(void)printf("%-36s", "");

@@ -42,6 +42,8 @@ static const struct option opts_image_kernel[] = {
 };
 
 /* clang-format off */
+#define OPT_QUIET                                                                       \
+	{ "quiet", 'q', NULL, "when it fails, do not report denied connections" }
 #define OPTS_SESSION                                                                    \
 	{ "interactive", 'i', NULL, "pass standard input on" },                         \
 	{ "tty", 't', NULL, "give the command a terminal" },                            \
@@ -57,12 +59,14 @@ static const struct option opts_image_kernel[] = {
 	{ "cpus", 0, "N", "processors, such as 0.5" },                                  \
 	{ "disk", 0, "SIZE", "what it may write" },                                     \
 	{ "pids", 0, "N", "processes and threads" },                                    \
+	{ "best-effort", 0, NULL, "start even if this host cannot enforce these limits" }, \
 	{ "timeout", 0, "TIME", "of a command, such as 30s" },                          \
 	{ "ttl", 0, "TIME", "of the sandbox" }
 
 #define OPT_SNAPSHOT { "snapshot", 0, "NAME", "begin as this snapshot of a microVM" }
 
 static const struct option opts_run[] = {
+	OPT_QUIET,
 	{ "rm", 0, NULL, "keep nothing of the sandbox when it has ended" },
 	OPTS_SESSION,
 	OPTS_SANDBOX,
@@ -93,6 +97,7 @@ static const struct option opts_pool_fill[] = {
 };
 static const struct option opts_exec[] = {
 	OPT_JSON,
+	OPT_QUIET,
 	OPTS_SESSION,
 	{ "detach", 'd', NULL, "do not wait for it; print its handle" },
 	{ "name", 'n', "NAME", "of the command, for handles" },
@@ -156,6 +161,14 @@ static const struct option opts_key_create[] = {
 	{ "name", 'n', "NAME", "what it is called, and whose its sandboxes are" },
 	{ "role", 'r', "ROLE", "admin, user or metrics; without it, user" },
 	{ "expires", 0, "TIME", "an RFC 3339 time, or a time from now such as 30d" },
+	{ "agent", 'a', "A,B", "whose policies it may use, the first by default" },
+	{ "level", 0, "LEVEL", "isolate at least so: container or microvm" },
+	{ 0 },
+};
+static const struct option opts_key_set[] = {
+	OPT_JSON,
+	{ "agent", 'a', "A,B", "whose policies it may use, the first by default; '' for hutchd's default agent" },
+	{ "level", 0, "LEVEL", "isolate at least so: container or microvm; '' for no minimum" },
 	{ 0 },
 };
 static const struct option opts_audit_show[] = {
@@ -194,6 +207,13 @@ static const struct option opts_mcp[] = {
 };
 static const struct option opts_fork[] = {
 	{ "count", 'n', "N", "how many; without it, one" },
+	{ 0 },
+};
+static const struct option opts_debug[] = {
+	OPT_JSON,
+	{ "now", 0, NULL, "print what runs now, and end" },
+	{ "kind", 'k', "KIND", "only frame, note, state, verdict, syscall, time, log or lost" },
+	{ "request", 'r', "REQUEST", "only of this request" },
 	{ 0 },
 };
 static const struct option opts_rm[] = {
@@ -237,9 +257,10 @@ static const struct command image_commands[] = {
 		  "changed since it was built is not built again.",
 	  .options = opts_image_build, .run = cmd_image_build },
 	{ .name = "import", .args = "NAME FILE", .min_args = 2, .max_args = 2,
-	  .summary = "import a root tarball or an OCI image layout",
-	  .help = "FILE is a tar archive, plain or compressed (gzip, zstd, xz), or the directory of an OCI image layout,\n"
-		  "DIRECTORY:TAG if it has several images. Device nodes, FIFOs and extended attributes are left out, set-ID\n"
+	  .summary = "import a root tarball, a saved image or an OCI image layout",
+	  .help = "FILE is a tar archive, plain or compressed (gzip, zstd, xz): a root tree, or an image that 'docker save' or\n"
+		  "'skopeo copy' wrote (docker-archive, oci-archive); or the directory of an OCI image layout.\n"
+		  "FILE:TAG chooses one of several images. Device nodes, FIFOs and extended attributes are left out, set-ID\n"
 		  "bits cleared. Names that lead out, and /dev, /proc, /sys or /run that are no directories, are refused.",
 	  .options = opts_json, .run = cmd_image_import },
 	{ .name = "ls", .args = "",
@@ -326,6 +347,11 @@ static const struct command key_commands[] = {
 	  .options = opts_key_create, .run = cmd_key_create },
 	{ .name = "ls", .args = "",
 	  .summary = "list the API keys", .options = opts_json, .run = cmd_key_ls },
+	{ .name = "set", .args = "NAME|PREFIX", .min_args = 1, .max_args = 1,
+	  .summary = "change what an API key may have",
+	  .help = "Options that are not given leave that as it is.\n"
+		  "It counts within a second, for sandboxes that are made from then on.",
+	  .options = opts_key_set, .run = cmd_key_set },
 	{ .name = "revoke", .args = "NAME|PREFIX", .min_args = 1, .max_args = 1,
 	  .summary = "take an API key back",
 	  .help = "By its name or its first 8 digits. It stops working within a second.",
@@ -341,7 +367,8 @@ static const struct command egress_commands[] = {
 	  .options = opts_egress_log, .run = cmd_egress_log },
 	{ .name = "explain", .args = "ID NAME:PORT", .min_args = 2, .max_args = 2,
 	  .summary = "say whether a sandbox may connect, and why",
-	  .help = "By its policy and the rules that were added since. Exits 0 if allowed, 1 if denied.",
+	  .help = "By its policy, added rules, what an API client narrowed, and the addresses that a name had. Exits 0 if\n"
+		  "allowed, 1 if denied.",
 	  .options = opts_config, .run = cmd_egress_explain },
 	{ .name = "allow", .args = "ID RULE", .min_args = 2, .max_args = 2,
 	  .summary = "let a sandbox that runs connect to more",
@@ -419,6 +446,12 @@ static const struct command top_commands[] = {
 	{ .name = "inspect", .args = "ID", .min_args = 1, .max_args = 1,
 	  .summary = "show a sandbox: its limits, what it uses, how it ended",
 	  .options = opts_json, .run = cmd_inspect },
+	{ .name = "debug", .args = "ID", .min_args = 1, .max_args = 1,
+	  .summary = "follow what a sandbox does, step by step",
+	  .help = "Prints a line for each frame, note, state change, verdict and timing of the keeper, the warden and the\n"
+		  "guest, until it is interrupted or the sandbox ends. A line has time, process, sandbox, request, kind and\n"
+		  "text. See docs/DEBUGGING.md.",
+	  .options = opts_debug, .run = cmd_debug },
 	{ .name = "receipt", .args = "ID", .min_args = 1, .max_args = 1,
 	  .summary = "show what is enforced around a sandbox, as seen from outside",
 	  .options = opts_json, .run = cmd_receipt },

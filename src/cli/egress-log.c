@@ -112,6 +112,8 @@ int egress_read(struct egress_reader *r, struct audit_log *l, struct err *e)
 		if (set.files[i].id[0] == '\0' || !str_has_prefix(set.files[i].id, r->sandbox))
 			continue;
 		found = true;
+		if (r->tail > 0 && until - i > r->tail)
+			i = until - r->tail;
 		r2 = read_files(r, &set, i, until, s, e);
 	}
 	if (!found)
@@ -122,4 +124,141 @@ int egress_read(struct egress_reader *r, struct audit_log *l, struct err *e)
 void egress_reader_done(struct egress_reader *r)
 {
 	free(r->seen);
+}
+
+/* 1 if this record is of a sandbox without rules, 0 if of one with rules, -EAGAIN if of none. */
+static int made_without(const struct audit_record *rec, const char *sandbox,
+			char id[static AUDIT_ID_MAX + 1])
+{
+	_cleanup_json_ json_t *o = NULL;
+	struct err ignored = ERR_INIT;
+
+	if (rec->kind != AUDIT_CREATE ||
+	    json_read(rec->payload, rec->n_payload, &o, &ignored) < 0 ||
+	    !str_has_prefix(egress_text(o, "sandbox"), sandbox))
+		return -EAGAIN;
+	(void)snprintf(id, AUDIT_ID_MAX + 1, "%s", egress_text(o, "sandbox"));
+	return json_is_integer(json_object_get(o, "egress_rules")) &&
+	       egress_number(o, "egress_rules") == 0;
+}
+
+int egress_no_network(struct audit_log *l, const char *sandbox,
+		      char ret_id[static AUDIT_ID_MAX + 1], struct err *e)
+{
+	_cleanup_audit_set_ struct audit_set set = AUDIT_SET_INIT;
+	_cleanup_free_ struct audit_scan *s = malloc(sizeof(*s));
+	struct audit_record rec;
+	const char *why = "";
+	uint64_t torn = 0;
+	size_t n = 0;
+	int got, found = 0;
+
+	if (!s)
+		return err_oom(e);
+	if (sandbox[0] == '\0')
+		return 0;
+	if (audit_set_open(l, &set, e) < 0)
+		return e->num;
+	while (n < set.n && set.files[n].id[0] == '\0')
+		n++;
+	if (n == 0)
+		return 0;
+	audit_scan_init(s, &set, 0, n);
+	got = set.files[0].number > 0 ? audit_scan_adopt(s) : 0;
+	while (got >= 0 && (got = audit_scan_next(s, &rec, &torn, &why)) == 1) {
+		int is = made_without(&rec, sandbox, ret_id);
+
+		found = is >= 0 ? is : found;
+	}
+	audit_scan_done(s);
+	return found;
+}
+
+/* ---- what was denied lately ---- */
+
+enum {
+	NAMES_MAX = 1000, /* that did not resolve; more are not told apart */
+};
+
+struct count {
+	uint64_t since, n;
+	char **names;
+	size_t n_names;
+};
+
+static int count_name(struct count *c, const char *name, size_t n)
+{
+	char **v;
+
+	for (size_t i = 0; i < c->n_names; i++)
+		if (strlen(c->names[i]) == n && memcmp(c->names[i], name, n) == 0)
+			return 0;
+	if (c->n_names == NAMES_MAX)
+		return 0;
+	v = reallocarray(c->names, c->n_names + 1, sizeof(*v));
+	if (!v)
+		return -ENOMEM;
+	c->names = v;
+	v[c->n_names] = strndup(name, n);
+	if (!v[c->n_names])
+		return -ENOMEM;
+	c->n_names++;
+	c->n++;
+	return 0;
+}
+
+/* "name:port", with port 0 for a question by DNS. */
+static int count_sum(struct count *c, const json_t *o)
+{
+	json_t *key;
+	size_t i;
+	int r = 0;
+
+	json_array_foreach(json_object_get(o, "keys"), i, key)
+	{
+		const char *text = egress_text(key, "text"), *colon = strrchr(text, ':');
+
+		if (r == 0 && colon && str_eq(colon, ":0"))
+			r = count_name(c, text, (size_t)(colon - text));
+		else
+			c->n += egress_number(key, "count");
+	}
+	c->n += egress_number(o, "others");
+	return r;
+}
+
+static int on_denied(const struct egress_event *ev, void *arg)
+{
+	const char *host = egress_text(ev->o, "host");
+	struct count *c = arg;
+
+	if (ev->time < c->since)
+		return 0;
+	if (ev->kind == AUDIT_EGRESS_SUM)
+		return count_sum(c, ev->o);
+	if (ev->kind != AUDIT_EGRESS || !str_eq(egress_text(ev->o, "verdict"), "deny"))
+		return 0;
+	if (egress_number(ev->o, "port") == 0)
+		return count_name(c, host, strlen(host));
+	c->n++;
+	return 0;
+}
+
+int egress_count_denied(const char *id, uint64_t since, uint64_t *ret, struct err *e)
+{
+	_cleanup_audit_log_ struct audit_log l = AUDIT_LOG_INIT;
+	struct count c = { .since = since };
+	_cleanup_egress_reader_ struct egress_reader reader = {
+		.sandbox = id, .event = on_denied, .arg = &c, .tail = EGRESS_TAIL_FILES
+	};
+	int r = audit_open(&l, e);
+
+	if (r == 0 && !l.off)
+		r = egress_read(&reader, &l, e);
+	for (size_t i = 0; i < c.n_names; i++)
+		free(c.names[i]);
+	free(c.names);
+	if (r == 0)
+		*ret = c.n;
+	return r;
 }

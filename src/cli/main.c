@@ -10,6 +10,7 @@
 #include "cli.h"
 #include "log.h"
 #include "str.h"
+#include "trace.h"
 
 const char *cli_option(const struct invocation *inv, const char *name)
 {
@@ -331,6 +332,7 @@ static void fill_standard(void)
 int main(int argc, char **argv)
 {
 	struct invocation inv = { 0 };
+	char request[TRACE_REQUEST + 1];
 
 	fill_standard();
 	if (sodium_init() < 0) { /* it chooses the code for this processor */
@@ -340,6 +342,9 @@ int main(int argc, char **argv)
 	(void)signal(SIGXFSZ, SIG_IGN); /* a file that is too long is an error like others */
 	(void)setlocale(LC_CTYPE, "C.UTF-8");
 	log_open("hutch", LOG_LEVEL_WARNING);
+	trace_set_process("cli");
+	trace_new_request(request);
+	trace_set_request(request);
 	inv.color = isatty(STDOUT_FILENO) && !getenv("NO_COLOR");
 	return cli_finish(dispatch(&inv, argv + MIN(argc, 1), argc - MIN(argc, 1)));
 }

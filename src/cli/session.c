@@ -22,6 +22,7 @@
 #include "loop.h"
 #include "sink.h"
 #include "terminal.h"
+#include "trace.h"
 
 enum {
 	CHUNK = 64 * 1024,
@@ -41,6 +42,8 @@ struct session {
 	struct loop *loop;
 	struct link *link;
 	uint32_t ch;
+	uint32_t trace_ch; /* HUTCH_LOG=debug: lines of the other side; 0: none */
+	struct trace_lines lines;
 	struct loop_fd socket, input, watch;
 	struct record_cursor cursor;
 	bool closed;	    /* the channel of an attach */
@@ -84,6 +87,8 @@ static void on_accepted(struct link *l, uint32_t ch, const struct fields *f, voi
 {
 	struct session *s = arg;
 
+	if (ch == s->trace_ch)
+		return;
 	s->started = true;
 	s->result->record = fields_number(f, TAG_RECORD, 0);
 	if (s->spec->signal > 0)
@@ -96,12 +101,23 @@ static void on_accepted(struct link *l, uint32_t ch, const struct fields *f, voi
 	}
 }
 
+static void pass_line(void *arg, const char *text, size_t n)
+{
+	struct trace_line line;
+
+	(void)arg;
+	if (trace_parse(text, n, &line) == 0)
+		trace_pass(&line);
+}
+
 static void on_data(struct link *l, uint32_t ch, unsigned int stream, const void *data, size_t n,
 		    void *arg)
 {
 	struct session *s = arg;
 
-	if (stream == 0)
+	if (ch == s->trace_ch)
+		trace_feed(&s->lines, data, n, pass_line, s);
+	if (ch == s->trace_ch || stream == 0)
 		(void)link_consumed(l, ch, stream, n); /* means nothing */
 	else if (sink_put(&s->out[stream - 1], data, n) < 0)
 		fail(s, -ENOMEM, "cannot keep output");
@@ -130,6 +146,8 @@ static void on_closed(struct link *l, uint32_t ch, const struct fields *f, void 
 	const char *text = NULL;
 	size_t pos = 0, n = 0;
 
+	if (ch == s->trace_ch)
+		return;
 	s->closed = true;
 	if (s->spec->attach > 0 && s->started)
 		return; /* the record tells the rest */
@@ -472,9 +490,17 @@ static int send_open(struct session *s, const struct buf *hello, enum wire_op op
 	if (fields_check_open(op, true, b, e) < 0)
 		return e->num;
 	r = link_hello(s->link, hello);
+	if (r == 0 && trace_on)
+		r = link_open(s->link, WIRE_OP_TRACE, NULL, NULL, &s->trace_ch);
 	if (r == 0)
 		r = link_open(s->link, op, b, NULL, &s->ch);
 	return r < 0 ? err_set(e, r, "cannot ask for the command: %s", strerror(-r)) : 0;
+}
+
+static void put_request(struct buf *b)
+{
+	if (trace_request()[0])
+		fields_put_text(b, TAG_REQUEST, trace_request());
 }
 
 static int ask(struct session *s, struct err *e)
@@ -488,6 +514,7 @@ static int ask(struct session *s, struct err *e)
 		if (spec->input)
 			fields_put_flag(&b, TAG_STDIN);
 		fields_put_number(&b, TAG_RECORD, spec->attach);
+		put_request(&b);
 		return send_open(s, &hello, WIRE_OP_ATTACH, &b, e);
 	}
 	for (const char *const *arg = spec->argv; *arg; arg++)
@@ -511,6 +538,7 @@ static int ask(struct session *s, struct err *e)
 		fields_put_text(&b, TAG_NAME, spec->name);
 	if (spec->detach)
 		fields_put_flag(&b, TAG_DETACH);
+	put_request(&b);
 	return send_open(s, &hello, WIRE_OP_EXEC, &b, e);
 }
 

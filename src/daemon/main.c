@@ -33,6 +33,7 @@ struct daemon {
 	size_t n_listen;
 	const char *unix_path;
 	struct listeners sockets;
+	char local[32]; /* "localhost:PORT" */
 	struct notify notify;
 	struct keys keys;
 	struct http_tls *tls;
@@ -134,6 +135,22 @@ static int listen_all(struct daemon *d, struct err *e)
 	return r;
 }
 
+/* Without --domain: names below localhost lead to this machine, with the port of the first TCP
+ * socket. */
+static void find_domain(struct daemon *d)
+{
+	d->config.told_domain = d->config.domain;
+	for (size_t i = 0; !d->config.told_domain && i < d->sockets.n; i++) {
+		const struct listener *l = &d->sockets.list[i];
+		const char *port = l->kind == LISTEN_TCP ? strrchr(l->name, ':') : NULL;
+
+		if (!port)
+			continue;
+		(void)snprintf(d->local, sizeof(d->local), "localhost%s", port);
+		d->config.told_domain = d->local;
+	}
+}
+
 static int serve_all(struct daemon *d, struct err *e)
 {
 	int r = 0;
@@ -188,6 +205,7 @@ static int open_all(struct daemon *d, struct err *e)
 		r = http_tls_new(d->tls_cert, d->tls_key, &d->tls, e);
 	if (r == 0)
 		r = listen_all(d, e);
+	find_domain(d);
 	if (r == 0)
 		r = api_new(&d->config, &d->api, e);
 	http.arg = d->api;

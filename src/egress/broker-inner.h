@@ -7,6 +7,7 @@
 #include "peek.h"
 #include "pump.h"
 #include "resolve.h"
+#include "upstream.h"
 
 struct broker {
 	struct broker_conf conf;
@@ -26,6 +27,7 @@ struct request {
 	enum rule_proto proto;
 	uint32_t rule_id;
 	char rule[RULE_TEXT_MAX];
+	bool private; /* the rule allows private addresses of its name */
 	bool proxy;
 	void *cookie;
 };
@@ -33,8 +35,9 @@ struct request {
 struct stream {
 	struct request req;
 	struct stream *next, **prev;
-	struct lookup *lookup; /* while it looks up */
-	struct dial *dial;     /* while it dials */
+	struct lookup *lookup;	   /* while it looks up */
+	struct dial *dial;	   /* while it dials */
+	struct upstream *upstream; /* while a proxy is asked */
 	struct pump pump;
 	struct loop_timer first; /* until the first bytes have passed */
 	bool awaited, dialled, connected;

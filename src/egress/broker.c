@@ -9,6 +9,7 @@
 #include "broker-inner.h"
 #include "check.h"
 #include "clock.h"
+#include "why.h"
 
 const char *broker_what_name(enum broker_what w)
 {
@@ -26,8 +27,6 @@ const char *broker_reason_text(enum broker_reason r)
 {
 	static const char *const texts[] = {
 		[BROKER_OK] = "",
-		[BROKER_RULES] = "not allowed by the policy",
-		[BROKER_ADDRESS] = "no address that may be dialled",
 		[BROKER_BUDGET] = "a budget is spent",
 		[BROKER_LOOKUP] = "the name has no address",
 		[BROKER_DIAL] = "no address answered",
@@ -42,7 +41,9 @@ const char *broker_reason_text(enum broker_reason r)
 	};
 
 	static_assert(ARRAY_SIZE(texts) == BROKER_REASON_MAX, "a text for every reason");
-	return texts[r];
+	if (r == BROKER_RULES)
+		return why_text(WHY_POLICY);
+	return r == BROKER_ADDRESS ? why_text(WHY_ADDRESS) : texts[r];
 }
 
 void broker_report(const struct request *r, enum broker_what what, enum broker_reason reason,
@@ -113,6 +114,7 @@ static void note_rule(struct request *r, const struct ruleset_entry *entry)
 	rule_format(&entry->rule, r->rule);
 	r->rule_id = entry->id;
 	r->proto = rule_proto(&entry->rule);
+	r->private = entry->rule.private;
 }
 
 static const char *budget_text(enum budget_result r)
@@ -187,8 +189,8 @@ static bool still_allowed(const struct broker *b, struct stream *s)
 	enum rule_proto was = s->req.proto;
 
 	if (v.allowed && rule_proto(&v.allow->rule) == was &&
-	    (s->req.target.is_addr || !s->connected ||
-	     !check_resolved(b->rules, &s->addr, s->req.target.port))) {
+	    (s->req.target.is_addr || !s->connected || b->conf.upstream.port != 0 ||
+	     !check_resolved(b->rules, &s->addr, s->req.target.port, v.allow->rule.private))) {
 		note_rule(&s->req, v.allow);
 		return true;
 	}

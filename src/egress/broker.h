@@ -76,6 +76,9 @@ struct broker_conf {
 	struct budget_limits limits;
 	const char *resolver; /* "ADDRESS:PORT" instead of /etc/resolv.conf; NULL as a rule */
 	uint64_t idle_ms, life_ms, peek_ms; /* 0: the values above */
+	/* An HTTP proxy through which every stream goes; port 0: none. Names are then looked up by
+	 * the proxy, so the addresses that they have are not checked here. */
+	struct target upstream;
 };
 
 struct broker_request {

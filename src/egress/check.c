@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "check.h"
 
-const char *check_resolved(const struct ruleset *rules, const struct addr *a, uint16_t port)
+const char *check_resolved(const struct ruleset *rules, const struct addr *a, uint16_t port,
+			   bool private)
 {
 	struct target t = { .is_addr = true, .port = port, .addr = *a };
 	enum addr_class class = addr_classify(a);
 
-	if (class != ADDR_PUBLIC)
+	if (class != ADDR_PUBLIC && !(class == ADDR_PRIVATE && private))
 		return addr_class_name(class);
 	return ruleset_check(rules, &t).deny ? "denied by a rule for its address" : NULL;
 }

@@ -37,6 +37,10 @@ static void forget(struct stream *s)
 		dial_stop(s->dial);
 		free(s->dial);
 	}
+	if (s->upstream) {
+		upstream_stop(s->upstream);
+		free(s->upstream);
+	}
 	loop_del_timer(&s->first);
 	*s->prev = s->next;
 	if (s->next)
@@ -127,18 +131,12 @@ static int on_filter(struct pump *p, const struct buf *b, bool eof)
 
 /* ---- look up, check, dial ---- */
 
-static void on_dialled(struct dial *d, int fd, const struct addr *a)
+/* `fd` carries the stream from now on. */
+static void carry(struct stream *s, int fd)
 {
-	struct stream *s = d->arg;
 	const struct broker_conf *c = &s->req.broker->conf;
 	int r;
 
-	s->dial = NULL;
-	free(d);
-	if (fd < 0)
-		return stream_end(s, fd == -EXDEV ? BROKER_ADDRESS : BROKER_DIAL,
-				  fd == -EXDEV ? "an address of this host" : strerror(-fd));
-	s->addr = *a;
 	s->connected = true;
 	if (s->req.proxy)
 		c->ops->reply(c->arg, s->req.cookie, s->pump.side[PUMP_CLIENT].fd, true, BROKER_OK);
@@ -152,8 +150,56 @@ static void on_dialled(struct dial *d, int fd, const struct addr *a)
 	}
 }
 
+static void on_upstream(struct upstream *u, int fd)
+{
+	struct stream *s = u->arg;
+	char why[UPSTREAM_WHY_MAX];
+
+	memcpy(why, u->why, sizeof(why));
+	s->upstream = NULL;
+	free(u);
+	if (fd < 0)
+		return stream_end(s, BROKER_DIAL, why);
+	carry(s, fd);
+}
+
+static void ask_upstream(struct stream *s, int fd)
+{
+	struct broker *b = s->req.broker;
+	int r = -ENOMEM;
+
+	s->upstream = calloc(1, sizeof(*s->upstream));
+	if (s->upstream) {
+		s->upstream->done = on_upstream;
+		s->upstream->arg = s;
+		r = upstream_start(s->upstream, b->conf.loop, fd, &s->req.target);
+	}
+	if (r == 0)
+		return;
+	(void)fd_close(fd);
+	stream_end(s, BROKER_FAULT, strerror(-r));
+}
+
+static void on_dialled(struct dial *d, int fd, const struct addr *a)
+{
+	struct stream *s = d->arg;
+
+	s->dial = NULL;
+	free(d);
+	if (fd < 0)
+		return stream_end(s, fd == -EXDEV ? BROKER_ADDRESS : BROKER_DIAL,
+				  fd == -EXDEV ? "an address of this host" : strerror(-fd));
+	s->addr = *a;
+	if (s->req.broker->conf.upstream.port != 0)
+		ask_upstream(s, fd);
+	else
+		carry(s, fd);
+}
+
+/* A proxy may be on this host: the operator has named it. */
 static void dial(struct stream *s, const struct addr *v, size_t n)
 {
+	const struct target *via = &s->req.broker->conf.upstream;
 	struct broker *b = s->req.broker;
 	int r = -ENOMEM;
 
@@ -161,8 +207,9 @@ static void dial(struct stream *s, const struct addr *v, size_t n)
 	if (s->dial) {
 		s->dial->done = on_dialled;
 		s->dial->arg = s;
-		s->dial->not_here = !s->req.target.is_addr;
-		r = dial_start(s->dial, b->conf.loop, v, n, s->req.target.port);
+		s->dial->not_here = via->port == 0 && !s->req.target.is_addr;
+		r = dial_start(s->dial, b->conf.loop, v, n,
+			       via->port != 0 ? via->port : s->req.target.port);
 	}
 	if (r == -EXDEV)
 		return stream_end(s, BROKER_ADDRESS, "an address of this host");
@@ -184,8 +231,12 @@ static void on_answer(void *arg, const struct answer *a)
 	s->lookup = NULL;
 	if (a->n == 0)
 		return stream_end(s, BROKER_LOOKUP, a->why);
+	/* The operator has named the proxy; where it is, is not the sandbox's choice. */
+	if (b->conf.upstream.port != 0)
+		return dial(s, a->v, a->n);
 	for (size_t i = 0; i < a->n; i++) {
-		const char *why = check_resolved(b->rules, &a->v[i], s->req.target.port);
+		const char *why =
+			check_resolved(b->rules, &a->v[i], s->req.target.port, s->req.private);
 
 		if (!why)
 			good[n++] = a->v[i];
@@ -200,7 +251,7 @@ static void on_answer(void *arg, const struct answer *a)
 static void reach(struct stream *s)
 {
 	struct broker *b = s->req.broker;
-	const struct target *t = &s->req.target;
+	const struct target *t = b->conf.upstream.port != 0 ? &b->conf.upstream : &s->req.target;
 	int r;
 
 	if (t->is_addr)

@@ -3,6 +3,10 @@
  * The freezer: a controller of its own on v1, a file of every group on v2. What was asked for is
  * not what is so: v1 says FREEZING, and v2 "frozen 0", until the last process has stopped. On v1 a
  * frozen process does not even die before it is thawed; on v2 it does.
+ *
+ * v1 can stay in FREEZING for good: a process that begins to wait for its vfork(2) child just after
+ * the request does not stop by itself, and counts as frozen only if it is asked while it waits. So
+ * the request is repeated until the group is frozen.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -59,6 +63,9 @@ static int wait_for(const struct cgroup *g, bool frozen, uint64_t deadline)
 			return r;
 		if (clock_mono() >= deadline)
 			return -ETIME;
+		r = frozen && !g->v2[CGROUP_FREEZER] ? ask(g, true) : 0;
+		if (r < 0)
+			return r;
 		(void)nanosleep(&pause, NULL);
 	}
 }

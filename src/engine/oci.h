@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The OCI bundle of a sandbox: what crun, runc and runsc are told. Nothing in it comes from a user
+ * The OCI bundle of a sandbox: what crun is told. Nothing in it comes from a user
  * as JSON; a policy has no key for a mount, a device, a capability or a namespace. Control groups
  * are not the runtime's: it is started inside of them.
  */
@@ -18,7 +18,7 @@ struct oci_spec {
 	const char *rootfs; /* absolute: the merged tree */
 	const char *guest;  /* absolute: hutch-guest on the host; a static program */
 	const char *hostname;
-	uint32_t host_uid, host_gid; /* what id 0 inside is outside; 65,536 of each */
+	uint32_t host_uid, host_gid; /* what id 0 inside is outside; OCI_IDS of each */
 	const char *user_namespace;  /* path of one with these ids to join; NULL: a new one */
 	const char *apparmor;	     /* profile; NULL: none */
 	uint64_t shm;		     /* bytes of /dev/shm */
@@ -28,7 +28,11 @@ struct oci_spec {
 };
 
 enum {
-	OCI_IDS = 65536,
+	OCI_IDS_RANGE = 65536,	     /* ids that a sandbox takes on the host */
+	OCI_IDS = OCI_IDS_RANGE - 1, /* those that exist inside: 0 to 65534 */
+	/* The last one is the keeper's. It is not mapped, so no process inside can become it, and
+	 * signal the keeper or be counted with it. */
+	OCI_KEEPER_OFFSET = OCI_IDS_RANGE - 1,
 	OCI_CORE = 1, /* the most that a core file may have: none is written, and no handler run */
 };
 

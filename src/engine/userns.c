@@ -183,7 +183,7 @@ static int run_helper(const char *name, pid_t pid, uint64_t own, uint64_t sub, s
 	(void)snprintf(target, sizeof(target), "%d", pid);
 	(void)snprintf(first, sizeof(first), "%llu", (unsigned long long)own);
 	(void)snprintf(rest, sizeof(rest), "%llu", (unsigned long long)sub);
-	(void)snprintf(count, sizeof(count), "%d", OCI_IDS);
+	(void)snprintf(count, sizeof(count), "%d", OCI_IDS_RANGE); /* the keeper's id, too */
 	r = proc_capture(path, argv, true, clock_mono() + MAP_TIMEOUT, &out, &status, e);
 	if (r < 0)
 		return r;

@@ -12,6 +12,8 @@
 #include "confine.h"
 #include "guest.h"
 #include "log.h"
+#include "memory.h"
+#include "standby.h"
 #include "vm.h"
 
 enum {
@@ -57,6 +59,7 @@ static void on_hello(struct link *l, const struct fields *f, void *arg)
 	fields_put_text(&b, TAG_AGENT, "hutch-guest " HUTCH_VERSION);
 	fields_put_number(&b, TAG_LANDLOCK, confine_abi());
 	guest_check(g, link_hello(l, &b));
+	memory_settle();
 }
 
 static void on_opened(struct link *l, uint32_t ch, enum wire_op op, const struct fields *f,
@@ -64,6 +67,10 @@ static void on_opened(struct link *l, uint32_t ch, enum wire_op op, const struct
 {
 	struct guest *g = arg;
 
+	if (op == WIRE_OP_TRACE) {
+		tracing_open(g, ch);
+		return;
+	}
 	if (!job_room(g))
 		jobs_forget(g);
 	if (op == WIRE_OP_ADOPT)
@@ -142,6 +149,8 @@ static void on_closed(struct link *l, uint32_t ch, const struct fields *f, void 
 		tell(j, f);
 	if (j)
 		job_closed(j);
+	else
+		tracing_closed(arg, ch);
 }
 
 static void on_sleep(struct link *l, void *arg)
@@ -164,6 +173,7 @@ static void on_wake(struct link *l, const struct fields *f, void *arg)
 
 static void on_reset(struct link *l, void *arg)
 {
+	tracing_closed(arg, 0);
 	jobs_reset(arg);
 }
 
@@ -271,6 +281,7 @@ static void fall_asleep(struct guest *g)
 
 	g->falling = false;
 	g->asleep = true;
+	standby_drop(g); /* what wakes up may be another sandbox, with other rules */
 	if (vm_users_freeze(&e) < 0)
 		give_up(g, &e);
 	else
@@ -307,6 +318,7 @@ int guest_serve(struct guest *g)
 			g->starved = false;
 			jobs_wake(g);
 		}
+		standby_make(g);
 	}
 	/* PID 1's end is everybody's; this is for --not-init. */
 	for (const struct job *j = g->jobs; j; j = j->next) {

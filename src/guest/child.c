@@ -187,11 +187,17 @@ int child_path(const struct fields *f, enum wire_tag tag, const struct user *u, 
 
 /* ---- running a program ---- */
 
+void child_session(void)
+{
+	(void)setsid();
+}
+
 static int set_stdio(const struct child_spec *spec, struct failure *fail)
 {
 	const int want[3] = { spec->in, spec->out, spec->err };
 
-	(void)setsid();
+	if (!spec->session)
+		child_session();
 	if (spec->terminal && ioctl(spec->in, TIOCSCTTY, 0) < 0)
 		return fail_errno(fail, errno, "take", "the terminal");
 	/* Descriptors 0 to 2 of the guest are its own: what is wanted here is above them. */

@@ -18,6 +18,7 @@ struct child_spec {
 	const struct fields *fields; /* of OPEN exec */
 	int in, out, err;	     /* become 0, 1, 2 */
 	bool terminal;		     /* `in` is one, and becomes the controlling terminal */
+	bool session;		     /* it leads one already: child_session() */
 	int report;		     /* closed by exec; a failure is written there */
 };
 
@@ -26,6 +27,9 @@ struct child_spec {
  * own.
  */
 void child_start(void);
+
+/* Begins a session, and so a process group, of its own. */
+void child_session(void);
 
 /* Never returns: runs the program, or reports a struct failure and exits. */
 _noreturn_ void child_exec(const struct child_spec *spec);

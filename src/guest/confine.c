@@ -75,6 +75,11 @@ static struct {
 	(CAPABILITY(CAP_SETUID) | CAPABILITY(CAP_SETGID) | CAPABILITY(CAP_CHOWN) | \
 	 CAPABILITY(CAP_SYS_RESOURCE) | CAPABILITY(CAP_KILL))
 
+int confine_fd(unsigned int i)
+{
+	return i == 0 ? state.ruleset : state.first;
+}
+
 unsigned int confine_abi(void)
 {
 	return state.abi;

@@ -27,6 +27,9 @@ void confine_raise(bool raise);
 /* The version of Landlock that is in force; 0: this kernel has none. */
 unsigned int confine_abi(void);
 
+/* Descriptors that confine_child() needs, 0 and 1; -EBADF where there is none. */
+int confine_fd(unsigned int i);
+
 /*
  * In a child, as whoever it has become: no capabilities, Landlock, the filter of a machine. Only
  * one that packs the root for an image keeps one, `read_all`, to read what modes keep from it. 0 or

@@ -17,6 +17,7 @@
 #include "clock.h"
 #include "fault.h"
 #include "flow.h"
+#include "standby.h"
 
 enum {
 	GRACE_SEC = 1, /* how long a killed command's output is waited for */
@@ -34,20 +35,6 @@ struct command {
 	int status;
 	struct rusage usage;
 };
-
-/* The ends of pipes and terminals: ours, and the child's. */
-struct ends {
-	int report, in, out, err;
-	int child_report, child_in, child_out, child_err;
-};
-
-static void ends_close(struct ends *x)
-{
-	int *all = (int *)x;
-
-	for (size_t i = 0; i < sizeof(*x) / sizeof(int); i++)
-		all[i] = fd_close(all[i]);
-}
 
 static struct command *command_of(struct job *j)
 {
@@ -78,9 +65,13 @@ static void finish(struct job *j)
 	struct command *c = command_of(j);
 	struct guest *g = j->guest;
 
-	if (j->ch == 0 || !c->ended || !c->started || outflow_running(&c->out) ||
-	    outflow_running(&c->err))
+	if (j->ch == 0 || !c->started || outflow_running(&c->out) || outflow_running(&c->err))
 		return;
+	/* The end of its output is mostly its own: then all of it goes to the keeper at once. */
+	if (!c->ended) {
+		job_reap(j);
+		return;
+	}
 	met_tell(g);
 	put_exit(c, &b);
 	guest_check(g, b.err ? b.err : link_eof(g->link, j->ch, 2));
@@ -117,6 +108,7 @@ static bool take_report(struct command *c)
 	fields_put_number(&b, TAG_PID, (uint64_t)c->group);
 	guest_check(g, b.err ? b.err : link_accept(g->link, c->job.ch, &b));
 	met_watch(g);
+	standby_want(g);
 	outflow_wake(&c->out);
 	outflow_wake(&c->err);
 	return true;
@@ -262,18 +254,6 @@ bool exec_runs(const struct job *j)
 
 /* ---- starting ---- */
 
-/* A pipe whose end `ours` (0 or 1) does not block. */
-static int make_pipe(int ours, int *ret_ours, int *ret_theirs)
-{
-	int p[2];
-
-	if (pipe2(p, O_CLOEXEC) < 0)
-		return -errno;
-	*ret_ours = p[ours];
-	*ret_theirs = p[1 - ours];
-	return fcntl(p[ours], F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
-}
-
 static int make_terminal(const struct fields *f, struct ends *x)
 {
 	struct winsize size = { .ws_col = (unsigned short)fields_number(f, TAG_COLUMNS, 0),
@@ -296,20 +276,20 @@ static int make_terminal(const struct fields *f, struct ends *x)
 
 static int make_ends(const struct fields *f, struct ends *x)
 {
-	int r = make_pipe(0, &x->report, &x->child_report);
+	int r = ends_pipe(0, &x->report, &x->child_report);
 
 	if (r == 0 && fields_has(f, TAG_COLUMNS))
 		return make_terminal(f, x);
 	if (r == 0 && fields_has(f, TAG_STDIN))
-		r = make_pipe(1, &x->in, &x->child_in);
+		r = ends_pipe(1, &x->in, &x->child_in);
 	if (r == 0)
-		r = make_pipe(0, &x->out, &x->child_out);
+		r = ends_pipe(0, &x->out, &x->child_out);
 	if (r == 0)
-		r = make_pipe(0, &x->err, &x->child_err);
+		r = ends_pipe(0, &x->err, &x->child_err);
 	return r;
 }
 
-static pid_t start(const struct guest *g, const struct fields *f, const struct ends *x)
+static pid_t fork_command(const struct guest *g, const struct fields *f, const struct ends *x)
 {
 	bool terminal = fields_has(f, TAG_COLUMNS);
 	pid_t pid = fork();
@@ -324,6 +304,18 @@ static pid_t start(const struct guest *g, const struct fields *f, const struct e
 			.report = x->child_report,
 		});
 	return pid < 0 ? -errno : pid;
+}
+
+/* The number of the process, or -errno; our ends are in *x. */
+static pid_t start(struct guest *g, const struct fields *f, struct ends *x)
+{
+	pid_t pid = standby_take(g, f, x);
+	int r;
+
+	if (pid > 0)
+		return pid;
+	r = make_ends(f, x);
+	return r < 0 ? r : fork_command(g, f, x);
 }
 
 /* Makes a command of what has been started; takes our ends. */
@@ -343,10 +335,9 @@ static void adopt(struct guest *g, struct command *c, uint32_t ch, pid_t pid, bo
 
 void exec_open(struct guest *g, uint32_t ch, const struct fields *f)
 {
-	struct ends x = { -EBADF, -EBADF, -EBADF, -EBADF, -EBADF, -EBADF, -EBADF, -EBADF };
+	struct ends x = ENDS_INIT;
 	struct command *c = calloc(1, sizeof(*c));
-	int r = c ? make_ends(f, &x) : -ENOMEM;
-	int report;
+	int r = c ? 0 : -ENOMEM, report;
 
 	if (r == 0)
 		r = FAULT("guest-exec");

@@ -19,7 +19,7 @@
 #include "loop.h"
 
 enum {
-	JOBS_MAX = 256,
+	JOBS_MAX = 768,		  /* the keeper has budgets by kind: src/keeper/serve.h */
 	CHUNK = WIRE_PAYLOAD_MAX, /* read from a program at once */
 };
 
@@ -44,6 +44,8 @@ struct guest {
 	struct capture *capture; /* what catches what goes out; NULL: nothing does */
 	size_t n_streams;	 /* of it */
 	struct loop_timer look;	 /* for limits that were met */
+	uint32_t trace_ch;	 /* trace lines go here; 0: nobody wants them */
+	uint64_t trace_lost;
 	char chunk[CHUNK];
 };
 
@@ -107,6 +109,9 @@ void job_adopt(struct job *j, uint32_t ch);
 /* Makes room by forgetting an orphan that has ended. */
 void jobs_forget(struct guest *g);
 
+/* Reaps the job's process if it has ended already. May free the job. */
+void job_reap(struct job *j);
+
 /* Reaps whatever has ended: jobs, and what was left to PID 1. */
 void jobs_reap(struct guest *g);
 
@@ -124,6 +129,11 @@ void guest_refuse(struct guest *g, uint32_t ch, enum wire_code code, const char 
 /* What the keeper hears of limits that users have met; nothing where its own kernel counts. */
 void met_tell(struct guest *g);
 void met_watch(struct guest *g); /* a command runs now */
+
+/* ---- tracing.c ---- */
+
+void tracing_open(struct guest *g, uint32_t ch);
+void tracing_closed(struct guest *g, uint32_t ch); /* if it is that one; 0: it is */
 
 /* ---- operations ---- */
 

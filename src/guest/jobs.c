@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 
 #include "guest.h"
+#include "standby.h"
 #include "str.h"
 
 enum {
@@ -133,6 +134,15 @@ static void reaped(struct job *j, int status, const struct rusage *usage)
 		release(j);
 }
 
+void job_reap(struct job *j)
+{
+	struct rusage usage;
+	int status = 0;
+
+	if (j->pid > 0 && RETRY_EINTR(wait4(j->pid, &status, WNOHANG, &usage)) == j->pid)
+		reaped(j, status, &usage);
+}
+
 void jobs_reap(struct guest *g)
 {
 	for (unsigned int i = 0; i < REAP_BATCH; i++) {
@@ -145,6 +155,8 @@ void jobs_reap(struct guest *g)
 			return;
 		if (j)
 			reaped(j, status, &usage);
+		else
+			standby_ended(g, pid);
 	}
 	/* There may be more; let the others have their turn first. */
 	(void)kill(getpid(), SIGCHLD);

@@ -3,8 +3,10 @@
 
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "clock.h"
 #include "fd.h"
 #include "str.h"
 
@@ -22,8 +24,19 @@ enum {
 
 static bool may_switch;
 
-/* Only a child ever reads them, once. */
+/* Only a child ever reads them. */
 static struct buf passwd_file = BUF_INIT(USER_FILE_MAX), group_file = BUF_INIT(USER_FILE_MAX);
+
+/* Of a file that was read: reading it again would give the same while all of this is the same. */
+struct version {
+	bool known;
+	dev_t dev;
+	ino_t ino;
+	off_t size;
+	struct timespec modified, changed;
+};
+
+static struct version passwd_version, group_version;
 
 struct kept_name {
 	uint32_t id;
@@ -84,11 +97,44 @@ static bool to_id(const struct part *p, uint32_t *ret)
 	return true;
 }
 
+/* A file that changed a moment ago may change again without its time telling. */
+static struct version version_of(const char *path)
+{
+	const time_t now = (time_t)(clock_wall() / NSEC_PER_SEC);
+	struct stat st;
+
+	if (stat(path, &st) < 0)
+		return (struct version){ 0 };
+	return (struct version){ .known =
+					 st.st_mtim.tv_sec < now - 1 && st.st_ctim.tv_sec < now - 1,
+				 .dev = st.st_dev,
+				 .ino = st.st_ino,
+				 .size = st.st_size,
+				 .modified = st.st_mtim,
+				 .changed = st.st_ctim };
+}
+
+static bool same_time(const struct timespec *a, const struct timespec *b)
+{
+	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
+}
+
+static bool same_version(const struct version *a, const struct version *b)
+{
+	return a->known && b->known && a->dev == b->dev && a->ino == b->ino && a->size == b->size &&
+	       same_time(&a->modified, &b->modified) && same_time(&a->changed, &b->changed);
+}
+
 /* A file that is not there, too large or strange has no entries. */
-static void load(const char *path, struct buf *ret)
+static void load(const char *path, struct buf *ret, struct version *have)
 {
 	struct err ignored = ERR_INIT;
+	struct version now = version_of(path);
 
+	if (same_version(have, &now))
+		return;
+	*have = now; /* of before it is read: what changes meanwhile is seen the next time */
+	buf_reset(ret);
 	if (fd_read_file(AT_FDCWD, path, ret, &ignored) < 0)
 		buf_reset(ret);
 }
@@ -193,8 +239,8 @@ int user_find(const char *spec, struct user *ret, struct err *e)
 {
 	struct user u = { .home = NO_HOME };
 
-	load("/etc/passwd", &passwd_file);
-	load("/etc/group", &group_file);
+	load("/etc/passwd", &passwd_file, &passwd_version);
+	load("/etc/group", &group_file, &group_version);
 	if (!spec)
 		find_default(&u);
 	else if (spec[0] == '\0' || (!find_number(spec, &u) && !find_entry(spec, 0, &u)))

@@ -66,6 +66,11 @@ int vm_users_limit(uint64_t pids, struct err *e)
 	return r < 0 ? err_set(e, r, "cannot limit the processes of users: %s", strerror(-r)) : 0;
 }
 
+int vm_users_fd(void)
+{
+	return users;
+}
+
 int vm_users_join(void)
 {
 	char now[32];

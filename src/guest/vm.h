@@ -75,6 +75,7 @@ int vm_users_limit(uint64_t pids, struct err *e); /* 0: none */
 
 /* In a child: moves there. 0 or -errno; -EAGAIN when there are too many. */
 int vm_users_join(void);
+int vm_users_fd(void); /* which that needs, or -EBADF */
 
 /* ---- met.c: limits that they meet. `users` is the directory of that group. ---- */
 

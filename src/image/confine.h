@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A worker: a child process for bytes that nobody trusts. Before it reads the first of them it has
- *   - user ids of its own: 65536 that map to a range which owns nothing else on the host,
+ *   - user ids of its own: 0 to 65534, that map to a range which owns nothing else on the host,
  *   - mount, network, pid, IPC and host name namespaces of its own, the network one empty,
  *   - four capabilities in that user namespace (owners, permissions), no new privileges,
  *   - Landlock, where the kernel has it: writes below the work directory, reads below the input and

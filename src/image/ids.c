@@ -40,7 +40,7 @@ static int parse_line(const char *line, size_t n, const char *const *names, uint
 	    str_to_u64(second + 1, (size_t)(end - second - 1), UINT32_MAX, &count) < 0)
 		return -ENOENT;
 	/* 2^32 - 1 means "no id". */
-	if (start == 0 || count < IMAGE_ID_COUNT || start + count > UINT32_MAX)
+	if (start == 0 || count < IMAGE_ID_RANGE || start + count > UINT32_MAX)
 		return -ENOENT;
 	*ret = (uint32_t)start;
 	return 0;
@@ -84,7 +84,7 @@ static int find_own(struct id_ranges *ret, struct err *e)
 		return err_set(e, -ENOENT,
 			       "no %d subordinate ids for '%s': as root, usermod --add-subuids "
 			       "100000-165535 --add-subgids 100000-165535 %s",
-			       IMAGE_ID_COUNT, name, name);
+			       IMAGE_ID_RANGE, name, name);
 	return r;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which ids of the host stand behind the 65536 user and group ids of an image. */
+/* Which ids of the host stand behind the user and group ids of an image. */
 #pragma once
 
 #include <stdint.h>
@@ -14,15 +14,15 @@
 #define IDS_DEFAULT UINT32_C(0x70000000)
 
 struct id_ranges {
-	uint32_t uid, gid; /* the first of IMAGE_ID_COUNT */
+	uint32_t uid, gid; /* the first of IMAGE_ID_RANGE */
 };
 
 /* For the user at hand: own subordinate ranges, for root those above. */
 int ids_find(struct id_ranges *ret, struct err *e);
 
-/* The first range of at least IMAGE_ID_COUNT that the text of /etc/subuid has for one of the names
+/* The first range of at least IMAGE_ID_RANGE that the text of /etc/subuid has for one of the names
  * (NULL-terminated). -ENOENT if there is none. Lines that make no sense are passed over. */
 int ids_parse(const char *text, const char *const *names, uint32_t *ret);
 
-/* Maps ids 0 to 65535 of the user namespace of process `pid` to the ranges. */
+/* Maps ids 0 to 65534 of the user namespace of process `pid` to the ranges. */
 int ids_map(pid_t pid, const struct id_ranges *ids, struct err *e);

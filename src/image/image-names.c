@@ -164,14 +164,13 @@ static int list_one(const struct image_store *s, const char *name, void *arg, st
 	return 0;
 }
 
-bool image_exists(const char *name)
+int image_find(const char *name, struct err *e)
 {
 	_cleanup_image_store_ struct image_store s = IMAGE_STORE_INIT;
 	_cleanup_json_ json_t *image = NULL;
-	struct err ignored = ERR_INIT;
+	int r = image_store_open(&s, false, e);
 
-	return image_store_open(&s, false, &ignored) == 0 &&
-	       image_store_get(&s, name, &image, &ignored) == 0;
+	return r < 0 ? r : image_store_get(&s, name, &image, e);
 }
 
 int image_store_list(const struct image_store *s, json_t **ret, struct err *e)

@@ -264,9 +264,9 @@ static int read_ref(struct policy_store *store, const char *ref, struct diags *d
 {
 	bool path = strchr(ref, '/') || str_has_suffix(ref, ".yaml");
 	const struct source *src = NULL, *agent = NULL;
-	struct err ignored;
-	int r = path ? store_read(store, ref, &src, e)
-		     : store_find(store, STORE_IMAGES, ref, NULL, &src, e);
+	struct err own = ERR_INIT;
+	int k, r = path ? store_read(store, ref, &src, e)
+			: store_find(store, STORE_IMAGES, ref, NULL, &src, e);
 
 	if (path && r < 0 && r != -ENOMEM)
 		return e->num = -EIO;
@@ -275,7 +275,10 @@ static int read_ref(struct policy_store *store, const char *ref, struct diags *d
 				     : read_agent(store, ref, d, ret, e);
 	if (r < 0 && r != -ENOENT)
 		return err_wrap(e, "image '%s'", ref);
-	if (store_find(store, STORE_AGENTS, ref, NULL, &agent, &ignored) < 0)
+	k = store_find(store, STORE_AGENTS, ref, NULL, &agent, &own);
+	if (k < 0 && k != -ENOENT)
+		return err_set(e, k, "agent '%s': %s", ref, own.msg);
+	if (k < 0)
 		return r == 0 ? read_image(store, src, true, d, ret, e) : not_known(store, ref, e);
 	if (r == 0)
 		return err_set(

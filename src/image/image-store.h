@@ -112,8 +112,9 @@ int image_store_keep(const struct image_store *s, struct image_work *w, const st
  * -ENOENT if there is no such name. */
 int image_store_get(const struct image_store *s, const char *name, json_t **ret, struct err *e);
 
-/* Whether the store of this user has an image of that name. */
-bool image_exists(const char *name);
+/* 0 if the store of this user has an image of that name, -ENOENT if not. Any other error means that
+ * this cannot be known, and must not be taken for "no". */
+int image_find(const char *name, struct err *e);
 
 /* The same of all names, sorted, in an array. */
 int image_store_list(const struct image_store *s, json_t **ret, struct err *e);

@@ -14,8 +14,12 @@
 
 enum {
 	IMAGE_LAYERS_MAX = 128,
-	IMAGE_ID_COUNT = 65536, /* user and group ids that a tree can have */
+	IMAGE_ID_RANGE = 65536, /* ids of the host that stand behind those of a tree */
+	/* User and group ids that a tree can have: 0 to 65534. The last of the range is the
+	 * keeper's; see src/engine/oci.h. */
+	IMAGE_ID_COUNT = IMAGE_ID_RANGE - 1,
 	IMAGE_ENV_MAX = 256,
+	IMAGE_ARGS_MAX = 256,  /* words of a command */
 	IMAGE_TEXT_MAX = 4096, /* of one variable, user, directory or command */
 	IMAGE_DIGEST = 32,
 	IMAGE_DIGEST_HEX = 64,

@@ -61,6 +61,14 @@ static int put_env(json_t *info, const json_t *from, const char *const *own, str
 	return r;
 }
 
+/* The command of the image that it comes from. */
+static int put_words(json_t *info, const json_t *from, const char *key, struct err *e)
+{
+	json_t *list = json_object_get(from, key);
+
+	return json_is_array(list) && json_put(info, key, json_incref(list)) < 0 ? err_oom(e) : 0;
+}
+
 static int put_source(json_t *info, const struct image_stream *s, struct err *e)
 {
 	const char *name = json_string_value(json_object_get(s->from, "name"));
@@ -92,6 +100,10 @@ static int make_info(const struct image_stream *s, json_t **ret, struct err *e)
 		r = put_text(info, s->from, "start", c->start, e);
 	if (r == 0)
 		r = put_text(info, s->from, "ready", c->ready, e);
+	if (r == 0)
+		r = put_words(info, s->from, "entrypoint", e);
+	if (r == 0)
+		r = put_words(info, s->from, "cmd", e);
 	if (r == 0)
 		r = put_source(info, s, e);
 	if (r == 0)

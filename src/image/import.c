@@ -103,6 +103,23 @@ static int split(const char *path, char *dir, size_t n, const char **ret_tag, st
 	return 0;
 }
 
+/* Names what can be done with a directory of another kind. */
+static int check_layout(int fd, const char *dir, struct err *e)
+{
+	if (faccessat(fd, "index.json", F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+		return 0;
+	if (faccessat(fd, "manifest.json", F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+		return err_set(e, -EINVAL,
+			       "'%.80s' is no OCI layout: convert it with 'skopeo copy dir:DIR "
+			       "oci:OTHER'",
+			       dir);
+	return err_set(
+		e, -EINVAL,
+		"'%.80s' is no OCI layout; a root tree is imported as an archive: tar -C DIR "
+		"-cf FILE .",
+		dir);
+}
+
 static int open_source(struct image_making *m, const char *path, struct err *e)
 {
 	char dir[PATH_MAX];
@@ -118,11 +135,11 @@ static int open_source(struct image_making *m, const char *path, struct err *e)
 	if (fstat(fd, &st) == 0 && S_ISDIR(st.st_mode)) {
 		m->job.spec.kind = WORK_OCI;
 		m->job.layout = fd;
-		return 0;
+		return check_layout(fd, dir, e);
 	}
 	m->job.spec.kind = WORK_TAR;
 	m->job.input = fd;
-	if (!S_ISREG(st.st_mode) || m->job.spec.tag)
+	if (!S_ISREG(st.st_mode))
 		return err_set(e, -EINVAL,
 			       "'%.120s' is neither an archive nor the directory of an "
 			       "OCI layout",
@@ -155,9 +172,10 @@ int image_import(const struct image_store *store, const char *name, const char *
 	if (r < 0)
 		return r;
 	if (json_put(m.result.config, "source",
-		     JSON_OBJECT(
-			     { "kind", json_string(m.job.spec.kind == WORK_OCI ? "oci" : "tar") },
-			     { "file", file_json(base ? base + 1 : path) })) < 0)
+		     JSON_OBJECT({ "kind", json_string(m.job.spec.kind == WORK_OCI ? "oci"
+						       : m.result.archive ? m.result.archive
+									  : "tar") },
+				 { "file", file_json(base ? base + 1 : path) })) < 0)
 		return err_oom(e);
 	return image_making_keep(&m, name, TAKE_PTR(m.result.config), ret, e);
 }

@@ -82,6 +82,25 @@ static int answer_open(const struct master *m, const char *name)
 
 /* ---- what the worker says ---- */
 
+static int take_word(const struct master *m, const char *key, const char *word)
+{
+	json_t *list = json_object_get(m->result->config, key);
+
+	if (!list && json_put(m->result->config, key, json_array()) < 0)
+		return -ENOMEM;
+	list = json_object_get(m->result->config, key);
+	return json_array_size(list) < IMAGE_ARGS_MAX ? json_push(list, json_string(word)) : 0;
+}
+
+static void take_archive(const struct master *m, const char *kind)
+{
+	static const char *const kinds[] = { "docker-archive", "oci-archive" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
+		if (str_eq(kind, kinds[i]))
+			m->result->archive = kinds[i];
+}
+
 /* "env A=b", "user x", "workdir /x": shown and passed on, never acted upon here. */
 static int take_config(struct master *m, char *text)
 {
@@ -93,6 +112,12 @@ static int take_config(struct master *m, char *text)
 	*value++ = '\0';
 	if (str_eq(text, "user") || str_eq(text, "workdir"))
 		return json_put(m->result->config, text, json_string(value));
+	if (str_eq(text, "entrypoint") || str_eq(text, "cmd"))
+		return take_word(m, text, value);
+	if (str_eq(text, "archive")) {
+		take_archive(m, value);
+		return 0;
+	}
 	equals = strchr(value, '=');
 	if (!str_eq(text, "env") || !equals || json_object_size(env) >= IMAGE_ENV_MAX)
 		return 0;

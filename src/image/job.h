@@ -22,8 +22,9 @@ struct job_result {
 	struct image_counts counts;
 	struct tree_info tree;
 	bool landlock;
-	json_t *config; /* env (an object), user, workdir; the caller drops it */
-	char line[256]; /* the last line of the news */
+	json_t *config; /* env (an object), user, workdir, entrypoint, cmd; the caller drops it */
+	const char *archive; /* "docker-archive", "oci-archive"; NULL: the input was no image */
+	char line[256];	     /* the last line of the news */
 };
 
 /* Runs the job to its end. -EINVAL: the rules refuse the image; -ETIME, or -errno. */

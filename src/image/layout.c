@@ -104,7 +104,7 @@ static int open_blob(struct worker *w, const struct blob *b, int *ret_fd, struct
 	return r;
 }
 
-static int read_json(int fd, const char *what, json_t **ret, struct err *e)
+int oci_read_json(int fd, const char *what, json_t **ret, struct err *e)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(OCI_JSON_MAX);
 	int r = fd_read_all(fd, &b);
@@ -122,7 +122,7 @@ static int blob_json(struct worker *w, const struct blob *b, const char *what, j
 	int r = b->size > OCI_JSON_MAX ? err_set(e, -EINVAL, "the %s is too large", what)
 				       : open_blob(w, b, &fd, e);
 
-	return r < 0 ? r : read_json(fd, what, ret, e);
+	return r < 0 ? r : oci_read_json(fd, what, ret, e);
 }
 
 static const char *ref_name(const json_t *descriptor)
@@ -171,7 +171,7 @@ static int choose(const json_t *index, const char *tag, const json_t **ret, stru
 		return err_set(e, -ENOENT, "the layout has no image '%.80s'", tag);
 	if (n == 0)
 		return err_set(e, -ENOENT, "the layout has no image for linux/" OCI_ARCH);
-	return err_set(e, -EINVAL, "the layout has %zu such images: name one, as DIRECTORY:TAG", n);
+	return err_set(e, -EINVAL, "the layout has %zu such images: name one, as PATH:TAG", n);
 }
 
 static int find_manifest(struct worker *w, const char *tag, json_t **ret, struct err *e)
@@ -183,7 +183,7 @@ static int find_manifest(struct worker *w, const char *tag, json_t **ret, struct
 	int r = worker_ask(w, "index.json", &fd, e);
 
 	if (r == 0)
-		r = read_json(fd, "index", &index, e);
+		r = oci_read_json(fd, "index", &index, e);
 	if (r == 0)
 		r = choose(index, tag, &one, e);
 	if (r == 0)
@@ -221,12 +221,51 @@ static int send_env(struct worker *w, const json_t *env, struct err *e)
 	return r;
 }
 
-static int send_config(struct worker *w, const json_t *config, struct err *e)
+/* Entrypoint and Cmd: a text each, in their order. */
+static int send_list(struct worker *w, const char *key, const json_t *list, struct err *e)
+{
+	const json_t *one;
+	size_t i;
+	int r = 0;
+
+	if (json_array_size(list) > IMAGE_ARGS_MAX)
+		return err_set(e, -EINVAL, "a command of more than %d words", IMAGE_ARGS_MAX);
+	json_array_foreach((json_t *)list, i, one)
+	{
+		const char *s = json_string_value(one);
+
+		if (r == 0 && s)
+			r = worker_config(w, key, s, e);
+	}
+	return r;
+}
+
+static int check_machine(const json_t *config, struct err *e)
+{
+	const char *os = json_string_value(json_object_get(config, "os"));
+	const char *arch = json_string_value(json_object_get(config, "architecture"));
+
+	if ((os && os[0] && !str_eq(os, "linux")) || (arch && arch[0] && !str_eq(arch, OCI_ARCH)))
+		return err_set(e, -EINVAL,
+			       "an image for %.40s/%.40s, and this machine is linux/" OCI_ARCH
+			       ": pull it for that platform",
+			       os ? os : "linux", arch ? arch : "?");
+	return 0;
+}
+
+int oci_send_config(struct worker *w, const json_t *config, struct err *e)
 {
 	const json_t *c = json_object_get(config, "config");
 	const char *user = json_string_value(json_object_get(c, "User"));
 	const char *dir = json_string_value(json_object_get(c, "WorkingDir"));
-	int r = send_env(w, json_object_get(c, "Env"), e);
+	int r = check_machine(config, e);
+
+	if (r == 0)
+		r = send_env(w, json_object_get(c, "Env"), e);
+	if (r == 0)
+		r = send_list(w, "entrypoint", json_object_get(c, "Entrypoint"), e);
+	if (r == 0)
+		r = send_list(w, "cmd", json_object_get(c, "Cmd"), e);
 
 	if (r == 0 && user && user[0])
 		r = worker_config(w, "user", user, e);
@@ -274,6 +313,13 @@ static int pass(struct unpack *u, enum unpack_pass what, int blob, const char *d
 	return 0;
 }
 
+int oci_apply_layer(struct unpack *u, int fd, size_t i, const char *diff_id, struct err *e)
+{
+	int r = i > 0 ? pass(u, UNPACK_WHITEOUTS, fd, NULL, e) : 0;
+
+	return r < 0 ? r : pass(u, UNPACK_LAYER, fd, diff_id, e);
+}
+
 static int layer(struct worker *w, struct unpack *u, const json_t *descriptor, size_t i,
 		 const char *diff_id, struct err *e)
 {
@@ -285,11 +331,19 @@ static int layer(struct worker *w, struct unpack *u, const json_t *descriptor, s
 		r = err_set(e, -EINVAL, "of a type that is not known: '%.100s'", b.type);
 	if (r == 0)
 		r = open_blob(w, &b, &fd, e);
-	if (r == 0 && i > 0)
-		r = pass(u, UNPACK_WHITEOUTS, fd, NULL, e);
 	if (r == 0)
-		r = pass(u, UNPACK_LAYER, fd, diff_id, e);
+		r = oci_apply_layer(u, fd, i, diff_id, e);
 	return r < 0 ? err_wrap(e, "layer %zu", i + 1) : 0;
+}
+
+int oci_check_layers(const json_t *layers, const json_t *ids, struct err *e)
+{
+	if (json_array_size(layers) == 0 || json_array_size(layers) > IMAGE_LAYERS_MAX)
+		return err_set(e, -EINVAL, "an image has 1 to %d layers, this one %zu",
+			       IMAGE_LAYERS_MAX, json_array_size(layers));
+	if (json_array_size(ids) != json_array_size(layers))
+		return err_set(e, -EINVAL, "the configuration names another number of layers");
+	return 0;
 }
 
 int oci_unpack(struct worker *w, struct unpack *u, const char *tag, struct err *e)
@@ -304,16 +358,12 @@ int oci_unpack(struct worker *w, struct unpack *u, const char *tag, struct err *
 	if (r == 0)
 		r = blob_json(w, &b, "configuration", &config, e);
 	if (r == 0)
-		r = send_config(w, config, e);
+		r = oci_send_config(w, config, e);
 	if (r < 0)
 		return r;
 	layers = json_object_get(manifest, "layers");
 	ids = json_object_get(json_object_get(config, "rootfs"), "diff_ids");
-	if (json_array_size(layers) == 0 || json_array_size(layers) > IMAGE_LAYERS_MAX)
-		return err_set(e, -EINVAL, "an image has 1 to %d layers, this one %zu",
-			       IMAGE_LAYERS_MAX, json_array_size(layers));
-	if (json_array_size(ids) != json_array_size(layers))
-		return err_set(e, -EINVAL, "the configuration names another number of layers");
+	r = oci_check_layers(layers, ids, e);
 	for (size_t i = 0; r == 0 && i < json_array_size(layers); i++) {
 		const char *id = json_string_value(json_array_get(ids, i));
 

@@ -5,8 +5,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "archive.h"
 #include "clock.h"
 #include "layout.h"
+#include "str.h"
 #include "stream.h"
 #include "tree.h"
 #include "unpack.h"
@@ -40,11 +42,22 @@ int worker_config(struct worker *w, const char *key, const char *value, struct e
 	return r < 0 ? err_set(e, r, "cannot talk to the master: %s", strerror(-r)) : 0;
 }
 
+static int ask_archive(const struct worker *w, const char *name, int *ret_fd, struct err *e)
+{
+	char path[128];
+
+	(void)snprintf(path, sizeof(path), "%s%s",
+		       str_eq(name, "index.json") ? "" : "blobs/sha256/", name);
+	return archive_open(w->archive, path, ret_fd, e);
+}
+
 int worker_ask(struct worker *w, const char *name, int *ret_fd, struct err *e)
 {
 	struct channel_msg m = { .type = CHANNEL_OPEN };
 	int fd = -EBADF, r;
 
+	if (w->archive)
+		return ask_archive(w, name, ret_fd, e);
 	(void)snprintf(m.text, sizeof(m.text), "%s", name);
 	r = channel_send(w->sock, &m, -EBADF, true);
 	if (r == 0)
@@ -88,13 +101,57 @@ static int unpack_input(struct unpack *u, int input, struct err *e)
 	return r < 0 ? r : stream_finish(&s, digest, e);
 }
 
+static int unpack_image(const struct confine_job *job, struct worker *w, struct unpack *u,
+			enum archive_kind kind, struct err *e)
+{
+	const struct work_spec *spec = job->arg;
+	_cleanup_archive_ struct archive a = ARCHIVE_INIT;
+	int r = worker_config(w, "archive",
+			      kind == ARCHIVE_DOCKER ? "docker-archive" : "oci-archive", e),
+	    k;
+
+	if (r == 0)
+		r = archive_read(&a, job->work, job->input, w, e);
+	w->archive = &a;
+	if (r == 0)
+		r = kind == ARCHIVE_DOCKER ? docker_unpack(w, u, spec->tag, e)
+					   : oci_unpack(w, u, spec->tag, e);
+	w->archive = NULL;
+	k = tree_remove(job->work, ARCHIVE_PARTS);
+	if (r == 0 && k < 0)
+		return err_set(e, k, "cannot remove the archive's files: %s", strerror(-k));
+	return r;
+}
+
+/* A file may be an image as well as a root tree; what comes by a pipe is one that we know. */
+static int unpack_file(const struct confine_job *job, struct worker *w, struct unpack *u,
+		       struct err *e)
+{
+	const struct work_spec *spec = job->arg;
+	enum archive_kind kind = ARCHIVE_ROOT;
+	struct stat st;
+	int r = 0;
+
+	if (fstat(job->input, &st) < 0)
+		return err_errno(e, "cannot look at the input");
+	if (S_ISREG(st.st_mode))
+		r = archive_look(job->input, &kind, e);
+	if (r < 0)
+		return r;
+	if (kind != ARCHIVE_ROOT)
+		return unpack_image(job, w, u, kind, e);
+	if (spec->tag)
+		return err_set(e, -EINVAL, "a root tree, which has no image '%.80s'", spec->tag);
+	return unpack_input(u, job->input, e);
+}
+
 static int make_tree(const struct confine_job *job, struct worker *w, int root,
 		     struct channel_msg *m, struct err *e)
 {
 	const struct work_spec *spec = job->arg;
 	struct unpack u = { .root = root, .tick = tick_unpack, .arg = w };
 	int r = spec->kind == WORK_OCI ? oci_unpack(w, &u, spec->tag, e)
-				       : unpack_input(&u, job->input, e);
+				       : unpack_file(job, w, &u, e);
 
 	if (r == 0)
 		r = unpack_mount_points(root, e);
@@ -117,7 +174,9 @@ int worker_run(const struct confine_job *job, int sock, struct channel_msg *m, s
 	int r;
 
 	if (spec->kind == WORK_EMPTY) {
-		r = tree_remove(job->work, "root");
+		r = tree_remove(job->work, ARCHIVE_PARTS);
+		if (r == 0 || r == -ENOENT)
+			r = tree_remove(job->work, "root");
 		/* The directory above belongs to the master, who removes what is empty now. */
 		return r == 0 || r == -EACCES || r == -EPERM
 			       ? 0

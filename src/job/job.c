@@ -7,6 +7,7 @@
 #include "job.h"
 
 #include <fcntl.h>
+#include <stdarg.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,12 +17,14 @@
 #include "fd.h"
 #include "log.h"
 #include "proc.h"
+#include "trace.h"
 
 struct job {
 	struct jobs *jobs;
 	const struct job_ops *ops;
 	void *arg;
 	bool abandoned;
+	char request[TRACE_ID_MAX + 1]; /* that it is done for; "": none */
 	void (*forget)(struct jobs *j, const json_t *result);
 	struct job *next; /* of those that wait */
 	/* of one that runs */
@@ -70,6 +73,7 @@ static _noreturn_ void work(const struct job *j, int out)
 	if (out != 3 && dup3(out, 3, O_CLOEXEC) < 0)
 		_exit(1);
 	(void)close_range(4, ~0U, 0);
+	trace_set_request(j->request);
 	r = j->ops->work(j->arg, &result, &e);
 	all = report(r, result, &e);
 	text = all ? json_write_line(all) : NULL;
@@ -179,6 +183,7 @@ int job_start(struct jobs *jobs, const struct job_ops *ops, void *arg, struct jo
 	if (!j)
 		return err_oom(e);
 	*j = (struct job){ .jobs = jobs, .ops = ops, .arg = arg, .proc = PROC_INIT };
+	(void)snprintf(j->request, sizeof(j->request), "%s", trace_request());
 	j->result = (struct buf)BUF_INIT(JOB_RESULT_MAX);
 	j->pipe = (struct loop_fd){ .cb = on_pipe, .arg = j, .fd = -EBADF };
 	/* What could fail fails here and not in a callback, if it is its turn. */
@@ -249,4 +254,29 @@ struct jobs *jobs_free(struct jobs *j)
 size_t jobs_running(const struct jobs *j)
 {
 	return j->running + j->n_waiting;
+}
+
+/* ---- what clients are not told ---- */
+
+int job_conceal(bool all, struct err *e, const char *fmt, ...)
+{
+	char text[ERR_MSG_MAX];
+	va_list ap;
+
+	assert(e->num < 0);
+	if (all)
+		return e->num;
+	va_start(ap, fmt);
+	(void)vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	log_error("%s: %s", text, e->msg);
+	return err_set(e, e->num, "%s; the operator sees why in hutchd's log", text);
+}
+
+int job_conceal_policy(bool all, const char *agent, struct err *e)
+{
+	if (all)
+		return e->num;
+	(void)job_conceal(all, e, "the policy of agent '%s' does not compile on this host", agent);
+	return e->num = -ENOEXEC;
 }

@@ -24,9 +24,9 @@ int jobs_new(struct loop *loop, size_t parallel, struct jobs **ret, struct err *
 struct jobs *jobs_free(struct jobs *j);
 
 /*
- * work() is called in the child, and returns its result (NULL is {}) or an error. done() is called
- * from the loop, with a result that it may keep a reference of, or with an error; not after
- * job_abandon(). -EAGAIN: too many wait.
+ * work() is called in the child, with trace_request() as it was at job_start(), and returns its
+ * result (NULL is {}) or an error. done() is called from the loop, with a result that it may keep a
+ * reference of, or with an error; not after job_abandon(). -EAGAIN: too many wait.
  */
 struct job_ops {
 	int (*work)(void *arg, json_t **ret, struct err *e);
@@ -43,3 +43,14 @@ void job_abandon(struct job *j, void (*forget)(struct jobs *j, const json_t *res
 /* The same for one that is better not done than done in vain: it gets SIGTERM if it runs. */
 void job_kill(struct job *j);
 size_t jobs_running(const struct jobs *j);
+
+/*
+ * For work() of a client who may not look into the host: logs what `e` says, which may name files
+ * of the host or quote them, and puts this text in its place. The number stays. With `all` (the
+ * client is an administrator) nothing is done. Returns e->num.
+ */
+int job_conceal(bool all, struct err *e, const char *fmt, ...) _printf_(3, 4);
+
+/* The same for a policy that does not compile; the number becomes -ENOEXEC, for no client can help
+ * it. */
+int job_conceal_policy(bool all, const char *agent, struct err *e);

@@ -49,6 +49,7 @@ static const struct link_ops ops = {
 	.credit = relay_client_credit,
 	.msg = relay_client_msg,
 	.closed = relay_client_closed,
+	.request = relay_request_of,
 };
 
 static void on_deadline(struct loop_timer *t)
@@ -107,6 +108,7 @@ struct client *client_new(struct keeper *k, int fd)
 		free_client(c);
 		return NULL;
 	}
+	TRACE(TRACE_STATE, "a client has come, %zu are there", k->n_clients + 1);
 	c->first = !k->had_client;
 	k->had_client = true;
 	c->next = k->clients;
@@ -186,6 +188,7 @@ static void drop_client(struct client *c)
 		hear_out(c);
 	relays_drop(k, c);
 	life_drop(c, 0);
+	tracing_drop(c, 0);
 	save_drop(c, 0);
 	if (c->prev)
 		c->prev->next = c->next;

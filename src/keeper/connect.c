@@ -42,6 +42,7 @@ struct connection {
 	bool open;	    /* the broker has it */
 	bool left;	    /* the guest has closed, after both ends */
 	bool starved;	    /* not read from: no credit, or no room in the link */
+	bool aside;	    /* out of the list, to be freed after the round */
 	struct connection *prev, *next;
 };
 
@@ -58,11 +59,17 @@ static void close_socket(struct connection *c)
 	c->keeper->egress->n_sockets--;
 }
 
-/* Takes it out of the list. Freed after the round. */
+/*
+ * Takes it out of the list. Freed after the round. Once: give_up() of one that the guest has left
+ * hears from the broker, whose report puts it aside, too.
+ */
 static void put_aside(struct connection *c)
 {
 	struct egress *g = c->keeper->egress;
 
+	if (c->aside)
+		return;
+	c->aside = true;
 	close_socket(c);
 	g->held -= c->held.len;
 	buf_done(&c->held);

@@ -26,27 +26,20 @@
 #include "str.h"
 
 enum {
-	RECORDED_MAX = 32, /* of a narrowing, word for word */
+	RECORDED_MAX = 128, /* texts of a narrowing in one record: they fit in a payload */
 	SAVED_MAX = 16 * 1024 * 1024,
 };
 
 /* ---- rules that are added ---- */
 
-static bool same_rule(const struct rule *a, const struct rule *b)
-{
-	char x[RULE_TEXT_MAX], y[RULE_TEXT_MAX];
-
-	return strcmp(rule_format(a, x), rule_format(b, y)) == 0;
-}
-
-/* Takes out what was added before about the same rule. */
+/* Takes out what was added before about the same host and port. */
 static void take_back(struct egress *g, const struct rule *rule)
 {
 	struct ruleset_entry *live = g->entries + g->n_policy;
 	size_t kept = 0;
 
 	for (size_t i = 0; i < g->n_live; i++)
-		if (!same_rule(&live[i].rule, rule))
+		if (!rule_same_place(&live[i].rule, rule))
 			live[kept++] = live[i];
 	g->n_live = kept;
 }
@@ -82,6 +75,9 @@ static int read_live(const struct egress *g, const char *text, size_t n, bool de
 		return e->num;
 	if (!deny && ret->rule.port == 0)
 		return err_set(e, -EINVAL, "the port is missing: write NAME:PORT");
+	if (deny && ret->rule.private)
+		return err_set(e, -EINVAL,
+			       "a deny rule is for all addresses: leave out '/private'");
 	if (g->n_live >= EGRESS_LIVE_MAX)
 		return err_set(e, -E2BIG, "%d rules were added already", EGRESS_LIVE_MAX);
 	return 0;
@@ -92,6 +88,22 @@ static void put_live(struct egress *g, struct ruleset_entry entry)
 	take_back(g, &entry.rule);
 	entry.id = (uint32_t)(g->n_policy + g->n_live);
 	g->entries[g->n_policy + g->n_live++] = entry;
+}
+
+/* Adds a rule, or leaves all as it was: a deny rule that it would take back stays in force. */
+static int add_live(struct egress *g, struct ruleset_entry entry)
+{
+	static struct ruleset_entry before[EGRESS_LIVE_MAX];
+	struct ruleset_entry *live = g->entries + g->n_policy;
+	const size_t n = g->n_live;
+
+	memcpy(before, live, n * sizeof(before[0]));
+	put_live(g, entry);
+	if (take_effect(g) == 0)
+		return 0;
+	memcpy(live, before, n * sizeof(before[0]));
+	g->n_live = n;
+	return -ENOMEM;
 }
 
 static int change(struct keeper *k, const char *text, size_t n, bool deny, struct err *e)
@@ -107,12 +119,7 @@ static int change(struct keeper *k, const char *text, size_t n, bool deny, struc
 		return e->num;
 	if (record_change(k, text, n, deny) < 0)
 		return err_set(e, -EIO, "the audit log cannot be written, so nothing is changed");
-	put_live(g, entry);
-	if (take_effect(g) < 0) {
-		g->n_live--;
-		return err_oom(e);
-	}
-	return 0;
+	return add_live(g, entry) < 0 ? err_oom(e) : 0;
 }
 
 /* ---- narrowing ---- */
@@ -128,21 +135,29 @@ static int read_narrow(const struct fields *f, struct narrow *ret, struct err *e
 	return r;
 }
 
+/* All texts, word for word, in as many records as that takes: `first` is 0 in the first one. */
 static int record_narrow(struct keeper *k, const struct narrow *w)
 {
-	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
 	char text[NARROW_TEXT_MAX], key[24];
-	size_t n = 0;
+	size_t n = 0, first = 0;
+	int r = 0;
 
-	audit_put_text(&p, "change", "narrow");
-	for (; narrow_text(w, n, text); n++) {
-		if (n >= RECORDED_MAX)
-			continue;
-		(void)snprintf(key, sizeof(key), "rule%zu", n);
-		audit_put_text(&p, key, text);
-	}
-	audit_put_number(&p, "rules", n);
-	return journal_append(k, AUDIT_POLICY, &p);
+	while (narrow_text(w, n, text))
+		n++;
+	do {
+		_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
+
+		audit_put_text(&p, "change", "narrow");
+		audit_put_number(&p, "rules", n);
+		audit_put_number(&p, "first", first);
+		for (size_t i = first; i < n && i < first + RECORDED_MAX; i++) {
+			(void)snprintf(key, sizeof(key), "rule%zu", i);
+			audit_put_text(&p, key, narrow_text(w, i, text));
+		}
+		r = journal_append(k, AUDIT_POLICY, &p);
+		first += RECORDED_MAX;
+	} while (r == 0 && first < n);
+	return r;
 }
 
 /* Takes the place of what narrowed it before. Where nothing goes out, less cannot either. */

@@ -16,6 +16,7 @@
 #include "fault.h"
 #include "log.h"
 #include "serve.h"
+#include "why.h"
 
 /* ---- rules ---- */
 
@@ -89,8 +90,18 @@ static const char *host_of(const struct target *t, char text[static ADDR_TEXT_MA
 	return t->is_addr ? addr_format(&t->addr, text) : t->name.text;
 }
 
-static void put_event(struct audit_payload *p, const struct broker_event *ev)
+/* Which of policy, added rules and narrowing does not allow it. */
+static const char *not_allowed(const struct egress *g, const struct target *t)
 {
+	const struct why_rules rules = { g->entries, g->n_policy, g->n_live, &g->narrow };
+
+	return why_text(why_denied(&rules, t));
+}
+
+static void put_event(const struct keeper *k, struct audit_payload *p,
+		      const struct broker_event *ev)
+{
+	const char *proxy = k->spec->egress.proxy;
 	char text[ADDR_TEXT_MAX];
 
 	audit_put_number(p, "stream", ev->stream);
@@ -99,10 +110,14 @@ static void put_event(struct audit_payload *p, const struct broker_event *ev)
 	audit_put_number(p, "port", ev->target->port);
 	if (ev->addr)
 		audit_put_text(p, "address", addr_format(ev->addr, text));
+	if (ev->addr && proxy && proxy[0])
+		audit_put_text(p, "proxy", proxy);
 	if (ev->rule[0])
 		audit_put_text(p, "rule", ev->rule);
 	if (ev->what != BROKER_ALLOW)
-		audit_put_text(p, "reason", broker_reason_text(ev->reason));
+		audit_put_text(p, "reason",
+			       ev->reason == BROKER_RULES ? not_allowed(k->egress, ev->target)
+							  : broker_reason_text(ev->reason));
 	if (ev->detail && ev->detail[0])
 		audit_put_text(p, "detail", ev->detail);
 	if (ev->what == BROKER_END) {
@@ -112,13 +127,20 @@ static void put_event(struct audit_payload *p, const struct broker_event *ev)
 	}
 }
 
-static void on_tally(struct loop_timer *t)
+void egress_record_sums(struct keeper *k)
 {
 	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
+
+	if (k->egress && audit_tally_due(&k->egress->tally) != 0)
+		journal_tally(k, &k->egress->tally, &p);
+}
+
+static void on_tally(struct loop_timer *t)
+{
 	struct keeper *k = t->arg;
 	struct egress *g = k->egress;
 
-	journal_tally(k, &g->tally, &p);
+	egress_record_sums(k);
 	if (audit_tally_due(&g->tally) != 0)
 		(void)loop_set_timer(k->loop, t, clock_mono() + AUDIT_TALLY_WINDOW);
 }
@@ -137,15 +159,28 @@ static bool is_single(struct keeper *k, const char *host, unsigned int port)
 	return false;
 }
 
+static void trace_event(const struct broker_event *ev)
+{
+	char host[ADDR_TEXT_MAX], addr[ADDR_TEXT_MAX];
+
+	TRACE(TRACE_VERDICT, "stream %llu to %s:%u: %s%s%s%s%s%s%s", (unsigned long long)ev->stream,
+	      host_of(ev->target, host), ev->target->port, broker_what_name(verdict_of(ev)),
+	      ev->what != BROKER_ALLOW ? ", " : "",
+	      ev->what != BROKER_ALLOW ? broker_reason_text(ev->reason) : "",
+	      ev->rule[0] ? ", rule " : "", ev->rule, ev->addr ? ", address " : "",
+	      ev->addr ? addr_format(ev->addr, addr) : "");
+}
+
 static void on_report(void *arg, const struct broker_event *ev)
 {
 	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
 	char text[ADDR_TEXT_MAX];
 	struct keeper *k = arg;
 
+	trace_event(ev);
 	if (ev->what == BROKER_DENY && !is_single(k, host_of(ev->target, text), ev->target->port))
 		return;
-	put_event(&p, ev);
+	put_event(k, &p, ev);
 	journal_outcome(k, AUDIT_EGRESS, &p);
 }
 
@@ -167,12 +202,13 @@ static bool is_recorded(void *arg)
 static void record_question(struct keeper *k, const struct name *name)
 {
 	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
+	const struct target t = { .name = *name };
 
 	if (!is_single(k, name->text, 0))
 		return;
 	audit_put_text(&p, "verdict", broker_what_name(BROKER_DENY));
 	audit_put_text(&p, "host", name->text);
-	audit_put_text(&p, "reason", broker_reason_text(BROKER_RULES));
+	audit_put_text(&p, "reason", not_allowed(k->egress, &t));
 	audit_put_text(&p, "detail", "asked for by DNS");
 	journal_outcome(k, AUDIT_EGRESS, &p);
 }
@@ -181,7 +217,11 @@ static void record_question(struct keeper *k, const struct name *name)
 
 bool egress_may_resolve(struct keeper *k, const struct name *name)
 {
-	if (ruleset_knows(k->egress->rules, name))
+	const bool may = ruleset_knows(k->egress->rules, name);
+
+	TRACE(TRACE_VERDICT, "name %s asked for by DNS: %s", name->text,
+	      may ? "allowed" : "denied, no rule allows it");
+	if (may)
 		return true;
 	record_question(k, name);
 	return false;
@@ -248,7 +288,7 @@ static int new_broker(struct keeper *k, struct egress *g, struct err *e)
 	static const struct broker_ops asked = { .report = on_asked_report,
 						 .may_begin = is_recorded,
 						 .reply = connection_reply };
-	const struct broker_conf conf = {
+	struct broker_conf conf = {
 		.loop = k->loop,
 		.ops = egress_is_asked_for(k->spec) ? &asked : &ops,
 		.arg = k,
@@ -260,7 +300,10 @@ static int new_broker(struct keeper *k, struct egress *g, struct err *e)
 		.resolver = getenv("HUTCH_RESOLVER"),
 	};
 	struct ruleset *rules = NULL;
+	const char *proxy = k->spec->egress.proxy;
 
+	if (proxy && proxy[0] && target_parse(proxy, strlen(proxy), &conf.upstream, e) < 0)
+		return err_wrap(e, "the proxy of the spec");
 	if (egress_make_rules(g, &rules) < 0)
 		return err_oom(e);
 	return broker_new(&conf, rules, &g->broker, e);

@@ -113,6 +113,8 @@ void warden_end(struct warden *w, enum end_reason reason, bool started)
 	struct err e = ERR_INIT;
 	bool sealed;
 
+	TRACE(TRACE_STATE, "the sandbox ends: %s",
+	      started ? end_reason_names[reason] : "not started");
 	(void)FAULT("end-begin");
 	warden_save_drop(w);
 	kill_init(w);

@@ -188,6 +188,12 @@ static void begin(struct audit_payload *p, const struct relay *r)
 	audit_put_text(p, "op", r->adopted ? "adopt" : ops[r->op]);
 }
 
+static void put_request(struct audit_payload *p, const struct relay *r)
+{
+	if (r->request[0])
+		audit_put_text(p, "request", r->request);
+}
+
 static int put_open(const struct relay *r, const struct buf *open, struct audit_payload *p)
 {
 	enum wire_message message;
@@ -214,6 +220,7 @@ int journal_begin(struct relay *r, const struct buf *open)
 		return 0;
 	r->entry.number = exec ? r->command->record.number : ++r->keeper->journal.operations;
 	begin(&p, r);
+	put_request(&p, r);
 	err = put_open(r, open, &p);
 	if (err == 0)
 		err = journal_append(r->keeper, exec ? AUDIT_EXEC : AUDIT_FILE_WRITE, &p);

@@ -48,6 +48,7 @@ enum note_kind {
 	NOTE_SAVED,	   /* the state is written; value 1: it is not */
 	NOTE_LIFE,	   /* value: struct life_order; answered by NOTE_LIFE_NOW, in turn */
 	NOTE_MET,	   /* value: struct met, by the word of the agent inside */
+	NOTE_WANT_TRACE,   /* value 1: trace lines are wanted, answered by NOTE_TRACE; 0: no more */
 	/* by the warden */
 	NOTE_RUN = 63,	 /* value: enum qemu_start; the jail is closed, the guest may run */
 	NOTE_GO = 64,	 /* the sandbox is as it should be: serve; value 1: it ends with its first
@@ -64,6 +65,7 @@ enum note_kind {
 	NOTE_SUSPEND,  /* its deadline wants it on disk: ask for a snapshot, as a client would */
 	NOTE_RULES,    /* before "run"; what may go out, and is left of it (egress-change.c) */
 	NOTE_ADOPT,    /* before "go"; the list of commands that were running when it was saved */
+	NOTE_TRACE,    /* a file: the reading end of a pipe with trace lines */
 };
 
 struct keeper_note {

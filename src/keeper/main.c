@@ -16,6 +16,7 @@
 #include "handover.h"
 #include "log.h"
 #include "str.h"
+#include "trace.h"
 #include "warden.h"
 
 enum {
@@ -68,6 +69,7 @@ static int take_handover(struct warden *w, struct err *e)
 		    : 0;
 	(void)fd_close(h.log);
 	log_open("hutch-keeper", LOG_LEVEL_INFO);
+	trace_set_process("warden");
 	return r;
 }
 
@@ -158,6 +160,7 @@ int main(int argc, char **argv)
 	int r;
 
 	log_open("hutch-keeper", LOG_LEVEL_INFO);
+	trace_set_process("warden");
 	if (parse(argc, argv, &w, &socket) < 0)
 		return usage();
 	if (socket && take_handover(&w, &e) < 0) {
@@ -180,6 +183,10 @@ int main(int argc, char **argv)
 	if (r == 0)
 		r = start(&w, &over, &reason, &e);
 	report(&w, r < 0 ? &e : NULL);
+	if (r == 0) { /* from here on: `hutch debug` */
+		trace_to_stderr(false);
+		trace_set_request("");
+	}
 	if (r < 0) {
 		log_error("%s", e.msg);
 		witness_refused(&w, &e);

@@ -4,8 +4,48 @@
 
 #include "fd-pass.h"
 #include "keeper.h"
+#include "trace.h"
 
 static_assert((int)NOTE_FILES_MAX <= (int)FD_PASS_MAX, "all files of a note go in one packet");
+
+static const char *name_of(uint64_t kind)
+{
+	static const char *const names[] = {
+		[NOTE_READY] = "ready",
+		[NOTE_WANT_RECORDS] = "want records",
+		[NOTE_DROP_RECORD] = "drop record",
+		[NOTE_WANT_AUDIT] = "want audit file",
+		[NOTE_DIRTY] = "audit log has grown",
+		[NOTE_MACHINE_UP] = "machine up",
+		[NOTE_WANT_SAVE] = "want snapshot",
+		[NOTE_SAVED] = "saved",
+		[NOTE_LIFE] = "life",
+		[NOTE_MET] = "limits met",
+		[NOTE_WANT_TRACE] = "want trace lines",
+		[NOTE_RUN] = "run",
+		[NOTE_GO] = "go",
+		[NOTE_RECORDS] = "records",
+		[NOTE_NO_RECORDS] = "no records",
+		[NOTE_EGRESS] = "egress sockets",
+		[NOTE_AUDIT] = "audit file",
+		[NOTE_LIFE_NOW] = "life now",
+		[NOTE_SAVE] = "save",
+		[NOTE_SAVE_END] = "snapshot done",
+		[NOTE_PAUSED] = "paused",
+		[NOTE_SUSPEND] = "suspend",
+		[NOTE_RULES] = "rules",
+		[NOTE_ADOPT] = "adopt",
+		[NOTE_TRACE] = "trace lines",
+	};
+
+	return kind < ARRAY_SIZE(names) && names[kind] ? names[kind] : "unknown";
+}
+
+static void trace_note(const char *way, const struct keeper_note *note, size_t n)
+{
+	TRACE(TRACE_NOTE, "%s: %s, value %llu, %zu files", way, name_of(note->kind),
+	      (unsigned long long)note->value, n);
+}
 
 /* Without files it is write(2): the keeper has no other way. */
 int note_send(int fd, enum note_kind kind, uint64_t value, const int *files, size_t n)
@@ -13,6 +53,7 @@ int note_send(int fd, enum note_kind kind, uint64_t value, const int *files, siz
 	const struct keeper_note note = { .kind = kind, .value = value };
 
 	assert(n <= NOTE_FILES_MAX);
+	trace_note("sent", &note, n);
 	if (n > 0)
 		return fd_pass(fd, MSG_DONTWAIT, &note, sizeof(note), files, n);
 	return RETRY_EINTR(write(fd, &note, sizeof(note))) < 0 ? -errno : 0;
@@ -28,6 +69,7 @@ int note_receive(int fd, struct keeper_note *ret, int files[static NOTE_FILES_MA
 	while (n < NOTE_FILES_MAX && files[n] >= 0)
 		n++;
 	*ret_n = n;
+	trace_note("received", ret, n);
 	return 0;
 }
 

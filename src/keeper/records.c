@@ -6,7 +6,7 @@
  * All records of a sandbox together stay below a budget. A running one is given room block by
  * block; where there is none left, the oldest that have ended are dropped, and when there are none
  * of these, the one that asks has reached its limit. Its first two blocks are always given: that is
- * what the budget can be exceeded by, RELAYS_MAX times.
+ * what the budget can be exceeded by, RELAYS_EXEC times.
  */
 #include <string.h>
 

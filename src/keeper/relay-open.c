@@ -96,6 +96,21 @@ static void add(struct relay *r)
 		k->relays->prev = r;
 	k->relays = r;
 	k->n_relays++;
+	k->n_kind[relay_kind(r->op)]++;
+}
+
+/* A new one, if the budget of its kind and the memory have room. */
+static struct relay *relay_new(const struct keeper *k, enum wire_op op)
+{
+	static const size_t most[RELAY_KINDS] = {
+		[RELAY_EXEC] = RELAYS_EXEC,
+		[RELAY_ATTACH] = RELAYS_ATTACH,
+		[RELAY_FILES] = RELAYS_FILES,
+		[RELAY_PORT] = RELAYS_PORT,
+	};
+	enum relay_kind kind = relay_kind(op);
+
+	return k->n_kind[kind] < most[kind] ? calloc(1, sizeof(struct relay)) : NULL;
 }
 
 /* Asks the guest. 0, or -errno: then the guest was not asked. */
@@ -121,6 +136,11 @@ static int ask(struct relay *r, const struct buf *b)
 	} else if (r->command) {
 		command_asked(r->command);
 	}
+	if (err == 0)
+		TRACE_OF(r->request, TRACE_STATE, "%s asked of the guest, command %llu, channel %u",
+			 wire_op_name(r->op),
+			 (unsigned long long)(r->command ? r->command->record.number : 0),
+			 r->guest_ch);
 	if (err < 0 && err != -EAGAIN)
 		keeper_check(k, err);
 	return err;
@@ -161,6 +181,7 @@ static int refuse(struct relay *r, int err)
 
 	while (why[i].err != 0 && why[i].err != err)
 		i++;
+	TRACE_OF(r->request, TRACE_STATE, "refused: %s", why[i].text);
 	return link_close(r->client->port.link, r->client_ch, why[i].code, why[i].text);
 }
 
@@ -243,6 +264,15 @@ static int open_relay(struct relay *r, const struct fields *f)
 	return r->op == WIRE_OP_EXEC ? open_exec(r, f, &b) : ask(r, &b);
 }
 
+static void take_request(struct relay *r, const struct fields *f)
+{
+	const char *value;
+	size_t pos = 0, n;
+
+	if (fields_next(f, TAG_REQUEST, &pos, &value, &n))
+		memcpy(r->request, value, MIN(n, sizeof(r->request) - 1));
+}
+
 void relay_opened(struct link *l, uint32_t ch, enum wire_op op, const struct fields *f, void *arg)
 {
 	struct client *c = arg;
@@ -267,13 +297,18 @@ void relay_opened(struct link *l, uint32_t ch, enum wire_op op, const struct fie
 		life_opened(c, ch, f);
 		return;
 	}
+	if (op == WIRE_OP_TRACE) {
+		tracing_opened(c, ch);
+		return;
+	}
 	if (k->life.paused && op != WIRE_OP_ATTACH) {
 		life_refuse(c, ch);
 		return;
 	}
-	r = k->n_relays < RELAYS_MAX ? calloc(1, sizeof(*r)) : NULL;
+	r = relay_new(k, op);
 	if (r) {
 		*r = (struct relay){ .keeper = k, .client = c, .client_ch = ch, .op = op };
+		take_request(r, f);
 		err = open_relay(r, f);
 	}
 	if (err == 0) {
@@ -289,7 +324,7 @@ void relay_opened(struct link *l, uint32_t ch, enum wire_op op, const struct fie
 
 int relay_adopt(struct keeper *k, const struct record_info *was)
 {
-	struct relay *r = k->n_relays < RELAYS_MAX ? calloc(1, sizeof(*r)) : NULL;
+	struct relay *r = relay_new(k, WIRE_OP_EXEC);
 	const uint64_t most = k->spec->limits.timeout;
 
 	if (!r)

@@ -35,6 +35,20 @@ static const uint8_t used[WIRE_OP_MAX][WAYS] = {
 	[WIRE_OP_PORT] = { [TO_CLIENT] = 1 << 0, [TO_GUEST] = 1 << 0 },
 };
 
+enum relay_kind relay_kind(enum wire_op op)
+{
+	switch (op) {
+	case WIRE_OP_EXEC:
+		return RELAY_EXEC;
+	case WIRE_OP_ATTACH:
+		return RELAY_ATTACH;
+	case WIRE_OP_PORT:
+		return RELAY_PORT;
+	default:
+		return RELAY_FILES;
+	}
+}
+
 /* ---- the two ends ---- */
 
 static void unlink_relay(struct relay *r)
@@ -103,6 +117,8 @@ void relay_cut(struct relay *r, enum wire_code code, const char *text)
 	if (r->command)
 		command_over(r->command, RECORD_CLOSED, code, text ? text : "");
 	r->client_ch = 0;
+	if (r->op == WIRE_OP_EXEC)
+		egress_record_sums(r->keeper);
 	if (ch != 0)
 		client_check(r->client, link_close(r->client->port.link, ch, code, text));
 	relay_put_aside(r);
@@ -116,6 +132,8 @@ void relay_settle(struct relay *r)
 		return;
 	if (r->has_exit && !r->sent_exit && r->client_ch != 0) {
 		r->sent_exit = true;
+		/* Who hears of the end finds in the log what was denied until then. */
+		egress_record_sums(r->keeper);
 		client_check(r->client,
 			     link_msg(r->client->port.link, r->client_ch, WIRE_MSG_EXIT, &b));
 	}
@@ -131,6 +149,8 @@ void relay_finish(struct relay *r, enum wire_code code, const char *text, size_t
 	n = MIN(n, (size_t)WIRE_TEXT_MAX);
 	memcpy(r->text, text, n);
 	r->text[n] = '\0';
+	TRACE_OF(r->request, TRACE_STATE, "%s over: %s%s%s", wire_op_name(r->op),
+		 wire_code_name(code), n > 0 ? ": " : "", r->text);
 	if (r->command)
 		command_over(r->command, RECORD_CLOSED, code, r->text);
 	cut_attached(r);
@@ -181,6 +201,7 @@ static void guest_data(struct link *l, uint32_t ch, unsigned int stream, const v
 	}
 	r = link_cookie(l, ch);
 	if (!r || !(used[r->op][TO_CLIENT] >> stream & 1)) {
+		(void)tracing_guest_data(arg, ch, data, n);
 		keeper_check(arg, link_consumed(l, ch, stream, n));
 		return;
 	}
@@ -225,6 +246,19 @@ static void guest_credit(struct link *l, uint32_t ch, unsigned int stream, void 
 		(void)flow_pump(r, TO_GUEST, stream);
 }
 
+static void trace_exit(const struct relay *r, const struct fields *f)
+{
+	const unsigned int sig = (unsigned int)fields_number(f, TAG_SIGNAL, 0);
+
+	TRACE_OF(r->request, TRACE_STATE, "pid %u on guest channel %u ended: %s %u", r->pid,
+		 r->guest_ch, sig > 0 ? "signal" : "exit",
+		 sig > 0 ? sig : (unsigned int)fields_number(f, TAG_CODE, 0));
+	if (sig == SIGSYS)
+		TRACE_OF(r->request, TRACE_SYSCALL,
+			 "pid %u was killed by SIGSYS: a filter of its own forbids a system call",
+			 r->pid);
+}
+
 static void on_exit_msg(struct relay *r, const struct fields *f)
 {
 	if (r->has_exit || f->len > sizeof(r->exit))
@@ -234,6 +268,7 @@ static void on_exit_msg(struct relay *r, const struct fields *f)
 	r->has_exit = true;
 	if (r->command)
 		command_exited(r->command, f);
+	trace_exit(r, f);
 	relay_settle(r);
 }
 
@@ -257,6 +292,14 @@ static void guest_msg(struct link *l, uint32_t ch, enum wire_msg kind, const str
 		client_check(r->client, link_msg(r->client->port.link, r->client_ch, kind, &b));
 }
 
+const char *relay_request_of(struct link *l, uint32_t ch, void *arg)
+{
+	const struct relay *r = guest_opened(ch) ? NULL : link_cookie(l, ch);
+
+	(void)arg;
+	return r ? r->request : NULL;
+}
+
 static void guest_closed(struct link *l, uint32_t ch, const struct fields *f, void *arg)
 {
 	struct relay *r = guest_opened(ch) ? NULL : link_cookie(l, ch);
@@ -266,6 +309,7 @@ static void guest_closed(struct link *l, uint32_t ch, const struct fields *f, vo
 
 	if (guest_opened(ch))
 		connection_closed(arg, ch, f);
+	tracing_guest_closed(arg, ch);
 	if (!r)
 		return;
 	r->guest_ch = 0; /* gone already */
@@ -285,6 +329,7 @@ const struct link_ops relay_guest_ops = {
 	.closed = guest_closed,
 	.pong = guest_pong,
 	.asleep = guest_asleep,
+	.request = relay_request_of,
 };
 
 /* ---- the client's end ---- */
@@ -370,6 +415,7 @@ void relay_client_closed(struct link *l, uint32_t ch, const struct fields *f, vo
 
 	if (!r) {
 		life_drop(arg, ch); /* if it is one of those */
+		tracing_drop(arg, ch);
 		save_drop(arg, ch);
 		return;
 	}
@@ -473,6 +519,7 @@ void relays_sweep(struct keeper *k)
 
 		k->over = r->next;
 		k->n_relays--;
+		k->n_kind[relay_kind(r->op)]--;
 		command_free(r->command);
 		free(r);
 	}

@@ -15,6 +15,7 @@
 #include "clock.h"
 #include "fault.h"
 #include "log.h"
+#include "memory.h"
 #include "serve.h"
 
 enum {
@@ -24,10 +25,28 @@ enum {
 	CLOCK_TELLINGS = 16, /* enough where every third is late */
 };
 
+static const char *end_name(enum keeper_end end)
+{
+	switch (end) {
+	case KEEPER_ONCE:
+		return "its only client has gone";
+	case KEEPER_IDLE:
+		return "idle";
+	case KEEPER_GUEST_GONE:
+		return "the guest has gone";
+	case KEEPER_GUEST_BROKE:
+		return "the guest broke the protocol";
+	default:
+		return "it failed";
+	}
+}
+
 void keeper_stop(struct keeper *k, enum keeper_end end)
 {
-	if (!k->ended)
+	if (!k->ended) {
 		k->end = end;
+		TRACE(TRACE_STATE, "the keeper ends: %s", end_name(end));
+	}
 	k->ended = true;
 }
 
@@ -149,6 +168,8 @@ static int say_hello(struct keeper *k)
 	k->deadline = (struct loop_timer){ .cb = on_no_hello, .arg = k };
 	r = link_hello(k->guest.link, &b);
 	if (r == 0)
+		tracing_hello(k);
+	if (r == 0)
 		r = port_watch(&k->guest, k->loop);
 	if (r == 0)
 		r = loop_set_timer(k->loop, &k->deadline,
@@ -165,6 +186,7 @@ static void on_running(struct keeper *k)
 static void serve_clients(struct keeper *k, int first)
 {
 	k->phase = PHASE_SERVING;
+	memory_settle();
 	if (first >= 0 && !client_new(k, first))
 		keeper_stop(k, KEEPER_FAILED);
 	if (k->listener.fd >= 0 && clients_listen(k) < 0)
@@ -248,8 +270,11 @@ static bool take_note(struct keeper *k, const struct keeper_note *note, const in
 		serve_clients(k, n > 0 ? files[0] : -EBADF);
 		egress_record_restored(k);
 		adopt_all(k);
+		tracing_served(k);
 		return true;
 	}
+	if (note->kind == NOTE_TRACE && k->phase == PHASE_SERVING)
+		return tracing_warden(k, files, n);
 	if (note->kind == NOTE_RUN && n == 0 && k->phase == PHASE_HELLO)
 		return machine_run(k, note->value, on_running);
 	if (note->kind == NOTE_RECORDS && k->phase == PHASE_SERVING &&
@@ -373,6 +398,7 @@ int keeper_init(struct keeper *k, const struct keeper_start *s, struct err *e)
 void keeper_done(struct keeper *k)
 {
 	k->ended = true;
+	tracing_done(k);
 	egress_done(k);
 	save_done(k);
 	machine_done(k);
@@ -456,6 +482,8 @@ void keeper_round(struct keeper *k)
 	connections_wake(k);
 	relays_sweep(k);
 	connections_sweep(k);
+	if (k->tracing.n > 0) /* lines that this has caused */
+		flush_clients(k, port_waiting(&k->guest) <= OUTPUT_STOPS_INPUT);
 }
 
 static bool anything_waits(const struct keeper *k)
@@ -520,6 +548,7 @@ void keeper_run(const struct keeper_start *s)
 	struct err e = ERR_INIT;
 	int end = KEEPER_FAILED;
 
+	trace_set_process("keeper");
 	(void)signal(SIGPIPE, SIG_IGN);
 	(void)signal(SIGXFSZ, SIG_IGN); /* a log that is full is no reason to end */
 	if (FAULT_ERR("keeper-begin", &e) == 0 && isolate_fds(s, &e) == 0 &&

@@ -19,13 +19,18 @@
 #include "narrow.h"
 #include "qmp.h"
 #include "record.h"
+#include "trace.h"
 
 enum {
 	CLIENTS_MAX = 64,
-	RELAYS_MAX = 256,		     /* as many jobs as a guest takes */
+	RELAYS_EXEC = 256, /* commands: this and the next three are budgets of their own */
+	RELAYS_ATTACH = 256,
+	RELAYS_FILES = 128, /* operations on files, and watches */
+	RELAYS_PORT = 256,  /* connections to ports, which strangers may open */
+	RELAYS_MAX = RELAYS_EXEC + RELAYS_ATTACH + RELAYS_FILES + RELAYS_PORT,
 	CREDIT_STEP = WIRE_CREDIT_START / 4, /* given back at once, not for every line of output */
 	HELD_MAX = 64 * 1024 * 1024,	     /* bytes on their way, of all relays together */
-	INPUT_MAX = 256 * 1024,		     /* read at once */
+	INPUT_MAX = 4 * (WIRE_HEADER + WIRE_PAYLOAD_MAX), /* read at once: whole frames of DATA */
 	OUTPUT_STOPS_INPUT = LINK_OUT_MAX / 2, /* what one read asks for fits in the other half */
 	GUEST_HELLO_MS = 20 * 1000,
 	MACHINE_HELLO_MS = 60 * 1000,
@@ -216,11 +221,47 @@ struct save {
 	struct loop_timer timer;
 };
 
+/* ---- tracing.c: trace lines for clients ---- */
+
+enum {
+	TRACE_READERS_MAX = 8,
+};
+
+struct trace_reader {
+	struct client *client;
+	uint32_t ch;
+	uint64_t lost; /* lines that found no room, since the last that did */
+};
+
+struct tracing {
+	struct trace_reader readers[TRACE_READERS_MAX];
+	size_t n;
+	uint32_t guest_ch;   /* that the guest's lines come on; 0: none */
+	struct loop_fd pipe; /* that the warden's come by */
+	bool piped;
+	struct trace_lines guest, warden;
+	uint64_t window, guest_lost; /* of the guest: this second's beginning, and those dropped */
+	unsigned int in_window;
+};
+
 /* What a relay has in the journal. */
 struct entry {
 	bool open; /* its intent stands there, its outcome does not yet */
 	uint64_t number, bytes;
 	crypto_generichash_state hash; /* of what the client sends */
+};
+
+/*
+ * Whoever may reach a port of a sandbox must not take the room that its owner needs to look at it,
+ * copy files or end what runs. So each kind of relay has a budget that no other kind uses, and a
+ * guest takes as many jobs as all of them together. An attach is no job of the guest's.
+ */
+enum relay_kind {
+	RELAY_EXEC,
+	RELAY_ATTACH,
+	RELAY_FILES,
+	RELAY_PORT,
+	RELAY_KINDS,
 };
 
 struct relay {
@@ -237,6 +278,7 @@ struct relay {
 	struct buf open;      /* an exec that waits for a record */
 	struct relay *target; /* of an attach */
 	uint32_t pid;
+	char request[WIRE_REQUEST_MAX + 1]; /* its id; "": none */
 	struct flow flows[WAYS][WIRE_STREAMS];
 	bool has_exit, sent_exit; /* MSG exit of the guest; goes behind the output */
 	uint8_t exit[EXIT_BYTES_MAX];
@@ -280,6 +322,7 @@ struct keeper {
 	struct machine machine; /* of a container: nothing */
 	int adopt;		/* the list of commands to be taken over, until "go" */
 	struct save save;
+	struct tracing tracing;
 	struct {
 		struct met now;
 		bool changed, waiting; /* since the warden was told; to tell it again */
@@ -287,9 +330,10 @@ struct keeper {
 	} met;
 	struct egress *egress; /* NULL: the policy allows nothing */
 	struct relay *relays, *over;
-	size_t n_relays; /* with those that are over and not cleared away */
-	size_t held;	 /* bytes, of all flows */
-	bool starved;	 /* something is held because a link was full */
+	size_t n_relays;	    /* with those that are over and not cleared away */
+	size_t n_kind[RELAY_KINDS]; /* of them */
+	size_t held;		    /* bytes, of all flows */
+	bool starved;		    /* something is held because a link was full */
 	bool ended;
 	enum keeper_end end;
 };
@@ -348,6 +392,8 @@ void relay_client_credit(struct link *l, uint32_t ch, unsigned int stream, void 
 void relay_client_msg(struct link *l, uint32_t ch, enum wire_msg kind, const struct fields *f,
 		      void *arg);
 void relay_client_closed(struct link *l, uint32_t ch, const struct fields *f, void *arg);
+
+const char *relay_request_of(struct link *l, uint32_t ch, void *arg); /* for trace lines */
 
 /* The client has gone. Its commands go on, without it. */
 void relays_drop(struct keeper *k, const struct client *c);
@@ -453,6 +499,9 @@ bool egress_start(struct keeper *k, uint64_t which, const int *files, size_t n);
 /* Does any rule allow that name? Records the question if not. */
 bool egress_may_resolve(struct keeper *k, const struct name *name);
 
+/* Records denials that were counted, without waiting for the end of the second. */
+void egress_record_sums(struct keeper *k);
+
 /* What is left of the policy's rules and those that were added since. */
 int egress_make_rules(const struct egress *g, struct ruleset **ret);
 
@@ -535,6 +584,21 @@ void save_done(struct keeper *k);
 /* The warden's answers: a file, or none; the snapshot's number, or 0. False: out of turn. */
 bool save_begin(struct keeper *k, const int *files, size_t n);
 bool save_finished(struct keeper *k, uint64_t number);
+
+/* ---- tracing.c ---- */
+
+void tracing_opened(struct client *c, uint32_t ch);
+void tracing_drop(const struct client *c, uint32_t ch); /* it has closed that channel; 0: all */
+void tracing_hello(struct keeper *k);  /* HELLO is sent: during a start the guest is asked too */
+void tracing_served(struct keeper *k); /* the start is over */
+void tracing_done(struct keeper *k);
+
+/* The guest's lines. False: not on their channel. */
+bool tracing_guest_data(struct keeper *k, uint32_t ch, const void *data, size_t n);
+void tracing_guest_closed(struct keeper *k, uint32_t ch);
+
+/* The warden's answer: a pipe. Takes it if it returns true. */
+bool tracing_warden(struct keeper *k, const int *files, size_t n);
 
 /* ---- merge.c: the policy's defaults in what a client asks for ---- */
 

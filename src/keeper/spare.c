@@ -94,6 +94,7 @@ static int read_again(struct warden *w, struct err *e)
 	spec_done(&w->spec);
 	w->spec = spec;
 	spec = (struct spec){ 0 };
+	warden_name_lines(&w->spec);
 	return witness_taken(w, e);
 }
 

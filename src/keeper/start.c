@@ -26,8 +26,10 @@
 #include "fault.h"
 #include "fd.h"
 #include "log.h"
+#include "oci.h"
 #include "path.h"
 #include "str.h"
+#include "trace.h"
 #include "warden.h"
 
 enum {
@@ -38,8 +40,6 @@ enum {
 	STATUS_MAX = 16 * 1024,
 	USER_FIRST =
 		1, /* what id 0 of the sandbox is in a user's own namespace; see userns_enter() */
-	KEEPER_OFFSET = 65535, /* the keeper's id in the range of its sandbox: nobody inside is
-				  called that */
 };
 
 /* They are the keeper's to read. */
@@ -76,6 +76,15 @@ static int take_snapshots(struct warden *w, struct err *e)
 	return r < 0 ? r : FAULT_ERR("warden-snapshot", e);
 }
 
+/* The trace lines of this process, and of the keeper, which is forked from it. */
+void warden_name_lines(const struct spec *s)
+{
+	trace_set_sandbox(s->id);
+	trace_set_request(s->request);
+	if (s->trace)
+		trace_to_stderr(true);
+}
+
 static int take_state(struct warden *w, struct err *e)
 {
 	int r = state_lock(w->dir, &w->lock, e);
@@ -84,6 +93,8 @@ static int take_state(struct warden *w, struct err *e)
 		r = FAULT_ERR("warden-lock", e);
 	if (r == 0)
 		r = spec_read(w->dir, &w->spec, e);
+	if (r == 0)
+		warden_name_lines(&w->spec);
 	if (r == 0)
 		r = FAULT_ERR("warden-spec", e);
 	if (r == 0)
@@ -203,7 +214,7 @@ static int start_keeper(struct warden *w, struct err *e)
 		.chain = &w->chain,
 		.no_freezer = w->group.why[CGROUP_FREEZER],
 		.warden = w->note_keeper,
-		.id = w->ids + KEEPER_OFFSET,
+		.id = w->ids + OCI_KEEPER_OFFSET,
 		.parent = getpid(),
 	};
 	int r = proc_fork(&w->keeper);
@@ -381,6 +392,14 @@ static int write_receipt(struct warden *w, struct err *e)
 	return text ? state_write(w->dir, "receipt.json", text, strlen(text), e) : err_oom(e);
 }
 
+static void trace_receipt(const struct receipt *r)
+{
+	for (unsigned int i = 0; trace_on && i < RECEIPT_ROWS; i++)
+		TRACE(TRACE_VERDICT, "%s: %s%s (%s)", receipt_row_name(i),
+		      r->row[i].enforced ? "enforced" : "not enforced",
+		      r->row[i].required ? ", required" : "", r->row[i].seen);
+}
+
 static int check_receipt(struct warden *w, struct err *e)
 {
 	uint64_t landlock = 0;
@@ -399,6 +418,7 @@ static int check_receipt(struct warden *w, struct err *e)
 	/* It has its own memory and disk by now: what it began as may be removed. */
 	snapshot_done(&w->from);
 	receipt_init(&w->receipt, w->spec.require);
+	receipt_explicit(&w->receipt, w->spec.limits_asked);
 	w->engine->verify(&w->start, &w->box, &w->receipt);
 	verify_keeper(w);
 	witness_receipt(w);
@@ -407,6 +427,7 @@ static int check_receipt(struct warden *w, struct err *e)
 			    (unsigned int)landlock);
 	else
 		receipt_no(&w->receipt, LAYER_LANDLOCK, "the agent inside says that there is none");
+	trace_receipt(&w->receipt);
 	r = receipt_check(&w->receipt, e);
 	return r < 0 ? r : FAULT_ERR("warden-verified", e);
 }

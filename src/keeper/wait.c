@@ -6,6 +6,7 @@
 
 #include "clock.h"
 #include "log.h"
+#include "memory.h"
 #include "warden.h"
 
 enum {
@@ -141,6 +142,8 @@ static void on_note(struct loop_fd *src, uint32_t events)
 		witness_next_file(s->w, note.value);
 	else if (r == 0 && note.kind == NOTE_LIFE)
 		on_order(s, note.value);
+	else if (r == 0 && note.kind == NOTE_WANT_TRACE)
+		warden_trace(s->w, note.value == 1);
 	else if (r == 0 && note.kind == NOTE_MET)
 		lifetime_met(s->w, note.value);
 	else if (r == 0 && note.kind == NOTE_WANT_SAVE)
@@ -162,6 +165,8 @@ static void on_keeper(struct loop_fd *src, uint32_t events)
 
 	(void)events;
 	(void)proc_wait(&s->w->keeper, 0, &info);
+	if (info.si_code != CLD_EXITED && info.si_status == SIGSYS)
+		log_error("the keeper was killed: it made a system call that its filter forbids");
 	loop_stop(s->loop, (int)reason_of(&info));
 }
 
@@ -217,6 +222,7 @@ enum end_reason warden_wait(struct warden *w)
 		r = arrange(&s);
 	if (r == 0) {
 		reap_others(w); /* what ended before we listened */
+		memory_settle();
 		r = loop_run(loop);
 	}
 	if (r < 0) {

@@ -66,6 +66,7 @@ struct warden {
  * was made is in `w` also on failure; warden_end() takes it back. */
 int warden_start(struct warden *w, struct err *e);
 int warden_go(struct warden *w, struct err *e);
+void warden_name_lines(const struct spec *s);
 
 /* spare.c. Between the two, if `pool` is one: true when it was taken; otherwise why it is to end.
  */
@@ -108,6 +109,9 @@ bool warden_saved(struct warden *w, bool failed); /* true: it is to end now */
 bool warden_suspend(struct warden *w); /* its deadline wants it on disk. False: it cannot be */
 void warden_save_drop(struct warden *w);
 void warden_forget_suspended(struct warden *w); /* it runs, and what it was saved in is not it */
+
+/* tell-trace.c: its trace lines go to the keeper, or nowhere. */
+void warden_trace(const struct warden *w, bool on);
 
 /* wait.c: returns when the sandbox has to end, and why. */
 enum end_reason warden_wait(struct warden *w);

@@ -44,11 +44,14 @@ int witness_create(struct warden *w, struct err *e)
 	audit_put_text(&p, "sandbox", s->id);
 	if (s->chain[0])
 		audit_put_text(&p, "chain", s->chain);
+	if (s->request[0])
+		audit_put_text(&p, "request", s->request);
 	audit_put_text(&p, "agent", s->agent);
 	audit_put_text(&p, "policy", s->policy);
 	audit_put_text(&p, "image", s->image);
 	audit_put_text(&p, "image_sha256", s->image_digest);
 	audit_put_number(&p, "uid", getuid());
+	audit_put_number(&p, "egress_rules", s->egress.allow.n);
 	if (w->pool >= 0)
 		audit_put_number(&p, "spare", 1);
 	put_limits(&p, s);
@@ -64,6 +67,8 @@ int witness_taken(struct warden *w, struct err *e)
 	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
 
 	audit_put_text(&p, "sandbox", w->spec.id);
+	if (w->spec.request[0])
+		audit_put_text(&p, "request", w->spec.request);
 	put_deadline(&p, &w->spec);
 	return w->log.off ? 0 : audit_host(&w->log, AUDIT_START, &p, e);
 }
@@ -98,6 +103,8 @@ void witness_refused(struct warden *w, const struct err *why)
 	if (w->log.off)
 		return;
 	audit_put_text(&p, "sandbox", w->spec.id);
+	if (w->spec.request && w->spec.request[0])
+		audit_put_text(&p, "request", w->spec.request);
 	audit_put_text(&p, "reason", why->msg);
 	if (audit_host(&w->log, AUDIT_REFUSED, &p, &e) < 0)
 		log_error("%s", e.msg);

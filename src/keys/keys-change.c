@@ -153,3 +153,38 @@ int keys_revoke(struct keys *k, const char *which, struct key_info *ret, struct 
 	k->looked = 0;
 	return r;
 }
+
+static int set_grant(struct keys *k, const char *which, const struct key_grant *grant,
+		     struct key_info *ret, struct err *e)
+{
+	const struct key_entry *found = keys_find(k, which);
+	_cleanup_free_ struct key_entry *list = NULL;
+	size_t at;
+	int r;
+
+	if (!found)
+		return err_set(e, -ENOENT, "no key '%.80s': hutch key ls", which);
+	list = copy(k);
+	if (!list)
+		return err_oom(e);
+	at = (size_t)(found - k->list);
+	list[at].info.grant = *grant;
+	r = store(k, list, k->n, e);
+	if (r == 0)
+		*ret = list[at].info;
+	return r;
+}
+
+int keys_set_grant(struct keys *k, const char *which, const struct key_grant *grant,
+		   struct key_info *ret, struct err *e)
+{
+	_cleanup_close_ int held = -EBADF;
+	int r = lock(k, &held, e);
+
+	if (r == 0)
+		r = keys_load(k, e);
+	if (r == 0)
+		r = set_grant(k, which, grant, ret, e);
+	k->looked = 0;
+	return r;
+}

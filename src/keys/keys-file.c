@@ -76,6 +76,77 @@ void key_hash(const char *text, size_t n, uint8_t ret[static KEY_HASH])
 	sodium_memzero(&h, sizeof(h));
 }
 
+/* ---- grants ---- */
+
+/* Those of a policy that this version has. */
+static const char *const levels[] = { "container", "microvm" };
+
+bool key_grant_has(const struct key_grant *g, const char *agent)
+{
+	for (size_t i = 0; i < g->n_agents; i++)
+		if (str_eq(g->agents[i], agent))
+			return true;
+	return false;
+}
+
+static bool agent_name_valid(const char *s, size_t n)
+{
+	if (n == 0 || n > KEY_AGENT_MAX || s[0] == '-' || s[n - 1] == '-')
+		return false;
+	for (size_t i = 0; i < n; i++)
+		if (!ascii_is_lower(s[i]) && !ascii_is_digit(s[i]) && s[i] != '-')
+			return false;
+	return true;
+}
+
+static int add_agent(struct key_grant *g, const char *s, size_t n, struct err *e)
+{
+	if (!agent_name_valid(s, n))
+		return err_set(e, -EINVAL, "'%.*s' is not the name of an agent",
+			       (int)MIN(n, (size_t)80), s);
+	if (g->n_agents == KEY_AGENTS_MAX)
+		return err_set(e, -EINVAL, "more than %d agents", KEY_AGENTS_MAX);
+	memcpy(g->agents[g->n_agents], s, n);
+	g->agents[g->n_agents][n] = '\0';
+	for (size_t i = 0; i < g->n_agents; i++)
+		if (str_eq(g->agents[i], g->agents[g->n_agents]))
+			return err_set(e, -EINVAL, "agent '%s' twice", g->agents[i]);
+	g->n_agents++;
+	return 0;
+}
+
+int key_grant_agents(struct key_grant *g, const char *text, struct err *e)
+{
+	struct key_grant new = *g;
+	int r = 0;
+
+	memset(new.agents, 0, sizeof(new.agents));
+	new.n_agents = 0;
+	while (r == 0 && *text) {
+		size_t n = strcspn(text, ",");
+
+		r = add_agent(&new, text, n, e);
+		text += n;
+		if (*text == ',' && !*++text && r == 0)
+			r = err_set(e, -EINVAL, "an agent is missing behind the last comma");
+	}
+	if (r == 0)
+		*g = new;
+	return r;
+}
+
+int key_grant_level(struct key_grant *g, const char *text, struct err *e)
+{
+	for (size_t i = 0; text[0]; i++) {
+		if (i == ARRAY_SIZE(levels))
+			return err_set(e, -EINVAL, "'%.40s' is not an isolation level", text);
+		if (str_eq(text, levels[i]))
+			break;
+	}
+	(void)snprintf(g->level, sizeof(g->level), "%s", text);
+	return 0;
+}
+
 /* ---- reading ---- */
 
 static int read_time(const json_t *o, const char *key, bool needed, uint64_t *ret, struct err *e)
@@ -129,16 +200,41 @@ static int read_words(const json_t *o, struct key_info *ret, struct err *e)
 	return 0;
 }
 
+/* Absent members grant nothing beyond the default. */
+static int read_grant(const json_t *o, struct key_grant *ret, struct err *e)
+{
+	const json_t *agents = json_object_get(o, "agents"), *one;
+	const char *level = "";
+	size_t i;
+	int r = 0;
+
+	if (agents && !json_is_array(agents))
+		return err_set(e, -EINVAL, "'agents' is not an array");
+	json_array_foreach(agents, i, one)
+	{
+		if (r == 0)
+			r = json_is_string(one)
+				    ? add_agent(ret, json_string_value(one),
+						json_string_length(one), e)
+				    : err_set(e, -EINVAL, "'agents' has something that is no name");
+	}
+	if (r == 0 && json_object_get(o, "level"))
+		r = json_get_string(o, "level", KEY_LEVEL_MAX, &level, e);
+	return r < 0 ? r : key_grant_level(ret, level, e);
+}
+
 static int read_entry(const json_t *o, struct key_entry *ret, struct err *e)
 {
-	static const char *const known[] = { "name",	"prefix",  "role", "hash",
-					     "created", "expires", NULL };
+	static const char *const known[] = { "name",	"prefix", "role",  "hash", "created",
+					     "expires", "agents", "level", NULL };
 	int r = json_only_keys(o, known, e);
 
 	if (r == 0)
 		r = read_words(o, &ret->info, e);
 	if (r == 0)
 		r = read_hash(o, ret->hash, e);
+	if (r == 0)
+		r = read_grant(o, &ret->info.grant, e);
 	if (r == 0)
 		r = read_time(o, "created", true, &ret->info.created, e);
 	return r < 0 ? r : read_time(o, "expires", false, &ret->info.expires, e);
@@ -206,6 +302,20 @@ int keys_read_text(const char *text, size_t n, struct key_entry **ret, size_t *r
 
 /* ---- writing ---- */
 
+static int put_grant(json_t *o, const struct key_grant *g)
+{
+	const char *agents[KEY_AGENTS_MAX];
+	int r = 0;
+
+	for (size_t i = 0; i < g->n_agents; i++)
+		agents[i] = g->agents[i];
+	if (g->n_agents > 0)
+		r = json_put(o, "agents", json_texts(agents, g->n_agents));
+	if (r == 0 && g->level[0])
+		r = json_put(o, "level", json_string(g->level));
+	return r;
+}
+
 static json_t *entry_json(const struct key_entry *k)
 {
 	char hash[2 * KEY_HASH + 1], created[CLOCK_RFC3339_MAX], expires[CLOCK_RFC3339_MAX];
@@ -217,8 +327,10 @@ static json_t *entry_json(const struct key_entry *k)
 			{ "role", json_string(key_role_names[k->info.role]) },
 			{ "hash", json_string(hash) },
 			{ "created", json_string(clock_format(k->info.created, created)) });
-	if (o && k->info.expires &&
-	    json_put(o, "expires", json_string(clock_format(k->info.expires, expires))) < 0) {
+	if (o &&
+	    ((k->info.expires &&
+	      json_put(o, "expires", json_string(clock_format(k->info.expires, expires))) < 0) ||
+	     put_grant(o, &k->info.grant) < 0)) {
 		json_decref(o);
 		return NULL;
 	}

@@ -24,6 +24,9 @@ enum {
 	KEY_PREFIX = 8, /* digits that are kept and shown; 128 bits stay secret */
 	KEY_NAME_MAX = 63,
 	KEY_HASH = 32,
+	KEY_AGENTS_MAX = 16,
+	KEY_AGENT_MAX = 63, /* as of a policy's name */
+	KEY_LEVEL_MAX = 15,
 	KEYS_MAX = 1024,
 	KEYS_FILE_MAX = 1024 * 1024,
 	KEYS_PATH_MAX = 512,
@@ -52,11 +55,24 @@ int key_role_parse(const char *word, enum key_role *ret);
  * own. */
 bool key_role_may(enum key_role has, enum key_role needs);
 
+/*
+ * What the sandboxes of a key may be; an administrator's key is not bound by it. Whoever asks with
+ * the key can narrow this and never widen it.
+ */
+struct key_grant {
+	/* Agents whose policies it may use; the first one unless the template is named like
+	 * another. None: the default agent of hutchd, and no other. */
+	char agents[KEY_AGENTS_MAX][KEY_AGENT_MAX + 1];
+	size_t n_agents;
+	char level[KEY_LEVEL_MAX + 1]; /* the lowest isolation level; "": that of the policy */
+};
+
 struct key_info {
 	char name[KEY_NAME_MAX + 1];
 	char prefix[KEY_PREFIX + 1];
 	enum key_role role;
 	uint64_t created, expires; /* clock_wall(); expires 0: never */
+	struct key_grant grant;
 };
 
 struct key_entry {
@@ -121,6 +137,10 @@ bool keys_trouble(struct keys *k, struct err *ret);
  */
 int keys_add(struct keys *k, const struct key_info *info, const char *text, struct err *e);
 
+/* Gives the key of that name or prefix another grant; *ret is what is kept. -ENOENT. */
+int keys_set_grant(struct keys *k, const char *which, const struct key_grant *grant,
+		   struct key_info *ret, struct err *e);
+
 /* Takes away the key of that name, or of that prefix (with "e2b_" or without). -ENOENT. */
 int keys_revoke(struct keys *k, const char *which, struct key_info *ret, struct err *e);
 
@@ -136,6 +156,13 @@ int keys_read_text(const char *text, size_t n, struct key_entry **ret, size_t *r
 
 /* The caller frees it; NULL without memory. */
 char *keys_write_text(const struct key_entry *list, size_t n);
+
+/* "a,b": into the grant. -EINVAL for what is no name of an agent, one twice, or too many. */
+int key_grant_agents(struct key_grant *g, const char *text, struct err *e);
+/* -EINVAL for what is no isolation level. "" is none. */
+int key_grant_level(struct key_grant *g, const char *text, struct err *e);
+/* Whether it names this agent. */
+bool key_grant_has(const struct key_grant *g, const char *agent);
 
 /* True for "e2b_" and 40 digits of 0-9a-f. */
 bool key_text_valid(const char *text, size_t n);

@@ -23,9 +23,36 @@ static const struct key host_keys[] = {
 	  .field = offsetof(struct host_config, accel_timeout) },
 	{ "snapshot_space", KEY_SIZE, .min = UINT64_C(1) << 20, .max = UINT64_C(1) << 50,
 	  .field = offsetof(struct host_config, snapshot_space) },
+	{ "egress_proxy", KEY_LINE, .max = RULE_TEXT_MAX + STRLEN("http://"),
+	  .field = offsetof(struct host_config, egress_proxy) },
 	{ 0 }
 };
 /* clang-format on */
+
+/* http://HOST:PORT. A name and password would have to be kept secret, which a spec is not. */
+static void read_proxy(struct reading *rd, const struct yaml_node *n, char *ret)
+{
+	static const char scheme[] = "http://";
+	const char *s = reading_scalar(rd, n, "a proxy such as http://proxy.corp.example:3128");
+	size_t len;
+	struct target t;
+	struct err e = ERR_INIT;
+
+	if (!s)
+		return;
+	if (!str_has_prefix(s, scheme) || n->len != strlen(s))
+		return reading_wrong(rd, n->pos, NULL, "expected http://HOST:PORT, found '%.*s'",
+				     READING_FOUND_MAX, s);
+	if (memchr(s, '@', n->len))
+		return reading_wrong(rd, n->pos, NULL,
+				     "a proxy with a name or password is not supported");
+	s += sizeof(scheme) - 1;
+	len = strlen(s);
+	if (target_parse(s, len, &t, &e) < 0)
+		return reading_wrong(rd, n->pos, NULL, "expected http://HOST:PORT: %s", e.msg);
+	assert(len < RULE_TEXT_MAX);
+	memcpy(ret, s, len + 1);
+}
 
 static void read_key(struct reading *rd, const struct yaml_node *n, struct host_config *ret)
 {
@@ -36,6 +63,8 @@ static void read_key(struct reading *rd, const struct yaml_node *n, struct host_
 		k++;
 	if (!k->name)
 		reading_unknown_key(rd, host_keys, n);
+	else if (k->type == KEY_LINE)
+		read_proxy(rd, n, ret->egress_proxy);
 	else if (k->type == KEY_WORD)
 		read_word(rd, k, n, (char *)ret + k->field);
 	else

@@ -7,11 +7,13 @@
 
 #include "accel.h"
 #include "diag.h"
+#include "rule.h"
 
 struct host_config {
 	unsigned int accel;	 /* enum accel_wish */
 	uint64_t accel_timeout;	 /* milliseconds: how long a guest may take to boot with KVM */
 	uint64_t snapshot_space; /* bytes on disk, of all snapshots of a user */
+	char egress_proxy[RULE_TEXT_MAX]; /* HOST:PORT, as target_parse() takes it; "": none */
 };
 
 #define HOST_CONFIG_INIT                                                                          \

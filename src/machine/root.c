@@ -2,7 +2,7 @@
 /*
  * The tree of an image as an EROFS, beside the tree and removed with it. mkfs.erofs reads files
  * that nobody trusts, and reads owners as it sees them: it runs in a confined worker whose ids 0 to
- * 65535 are those of the image, so that the file system has them without any shift.
+ * 65534 are those of the image, so that the file system has them without any shift.
  *
  * The worker writes to a file without a name in its work directory; the name is given afterwards,
  * to exactly that file. A tree gives the same bytes each time: the UUID is fixed, and so is the

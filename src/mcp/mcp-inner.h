@@ -51,8 +51,9 @@ int tools_check(const json_t *params, const struct mcp_tool **ret, json_t **ret_
 /* ---- what a session is to those who work for it, in a child ---- */
 
 struct session_ref {
-	const char *agent, *image, *owner, *id;
+	const char *agent, *level, *image, *owner, *id;
 	uint64_t deadline;
+	bool all; /* as in struct mcp_config */
 };
 
 struct tool_work {

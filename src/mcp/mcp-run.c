@@ -325,6 +325,8 @@ int work_run(const struct session_ref *s, const struct mcp_tool *tool, const jso
 	struct err why = ERR_INIT;
 	int r = w.content ? state_root_open(&w.root, &why) : err_oom(&why);
 
+	if (r < 0 && r != -ENOMEM)
+		(void)job_conceal(s->all, &why, "the sandboxes cannot be looked at");
 	(void)alarm(TOOL_S);
 	if (r == 0 && tool->in_sandbox)
 		r = enter(&w, own, &why);

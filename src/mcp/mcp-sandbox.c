@@ -82,7 +82,9 @@ static int plan(const struct session_ref *s, const char *template, const char *a
 	_cleanup_default_store_ struct default_store store = { 0 };
 	_cleanup_diags_ struct diags d = { 0 };
 	char image[IMAGE_NAME_MAX + 1];
-	struct sandbox_options o = { .agent = s->agent, .api = api, .remove = true };
+	struct sandbox_options o = {
+		.agent = s->agent, .level = s->level, .api = api, .remove = true
+	};
 	int r = default_store_open(&store, NULL, 0, e);
 
 	if (r == 0 && template) {
@@ -91,10 +93,14 @@ static int plan(const struct session_ref *s, const char *template, const char *a
 	}
 	if (r == 0) {
 		r = sandbox_plan(&store.store, &o, &d, ret, e);
-		if (r < 0)
-			r = diags_first(&d, r, e);
+		if (r < 0 && d.errors > 0) {
+			(void)diags_first(&d, r, e);
+			return job_conceal_policy(s->all, s->agent ? s->agent : "default", e);
+		}
 	}
-	return r;
+	return r < 0 && r != -ENOENT && r != -EINVAL && r != -ENOMEM
+		       ? job_conceal(s->all, e, "the sandbox cannot be planned")
+		       : r;
 }
 
 int session_start(const struct session_ref *s, const struct state_root *root, const char *template,
@@ -112,7 +118,7 @@ int session_start(const struct session_ref *s, const struct state_root *root, co
 	spec.on_timeout = ON_TIMEOUT_END;
 	r = sandbox_start(root, &spec, &b, NULL, e);
 	if (r < 0)
-		return r;
+		return job_conceal(s->all, e, "the sandbox cannot be started");
 	memcpy(ret_id, b.id, sizeof(b.id));
 	return 0;
 }

@@ -29,7 +29,7 @@ struct mcp_call {
 
 struct mcp_session {
 	struct jobs *calls, *lives;
-	char *agent, *image, *owner;
+	char *agent, *level, *image, *owner;
 	char id[MCP_SESSION + 1], own[SPEC_ID + 1];
 	struct session_ref ref;
 	struct mcp_call *first;
@@ -94,8 +94,9 @@ static int start_work(void *arg, json_t **ret, struct err *e)
 	char id[SPEC_ID + 1];
 	int r = state_root_open(&root, e);
 
-	if (r == 0)
-		r = session_start(s, &root, NULL, s->deadline, true, id, e);
+	if (r < 0)
+		return job_conceal(s->all, e, "the sandboxes cannot be looked at");
+	r = session_start(s, &root, NULL, s->deadline, true, id, e);
 	if (r < 0)
 		return r;
 	*ret = JSON_OBJECT({ "id", json_string(id) });
@@ -257,6 +258,7 @@ struct mcp_session *mcp_session_free(struct mcp_session *s)
 		call_free(s->first);
 	}
 	free(s->agent);
+	free(s->level);
 	free(s->image);
 	free(s->owner);
 	free(s);
@@ -278,8 +280,8 @@ int mcp_session_new(const struct mcp_config *c, const char *id, const char *sand
 		return err_oom(e);
 	s->calls = c->calls;
 	s->lives = c->lives;
-	if (copy(&s->agent, c->agent) < 0 || copy(&s->image, c->image) < 0 ||
-	    copy(&s->owner, c->owner ? c->owner : "") < 0) {
+	if (copy(&s->agent, c->agent) < 0 || copy(&s->level, c->level) < 0 ||
+	    copy(&s->image, c->image) < 0 || copy(&s->owner, c->owner ? c->owner : "") < 0) {
 		(void)mcp_session_free(s);
 		return err_oom(e);
 	}
@@ -290,9 +292,11 @@ int mcp_session_new(const struct mcp_config *c, const char *id, const char *sand
 	(void)snprintf(s->own, sizeof(s->own), "%s", sandbox ? sandbox : "");
 	s->had_own = id != NULL;
 	s->ref = (struct session_ref){ .agent = s->agent,
+				       .level = s->level,
 				       .image = s->image,
 				       .owner = s->owner,
 				       .id = s->id,
+				       .all = c->all,
 				       .deadline = c->deadline ? c->deadline : MCP_DEADLINE_MS };
 	*ret = s;
 	return 0;

@@ -71,8 +71,10 @@ bool mcp_version_known(const char *version);
 
 struct mcp_config {
 	const char *agent;  /* the policy of its sandboxes; NULL: "default" */
+	const char *level;  /* the lowest isolation level; NULL or "": that of the policy */
 	const char *image;  /* of those that name none; NULL: the agent's */
 	const char *owner;  /* the name of a key; "" */
+	bool all;	    /* the client may read what this host has to say: see job_conceal() */
 	uint64_t deadline;  /* ms; 0: MCP_DEADLINE_MS */
 	struct jobs *calls; /* where tools run */
 	struct jobs *lives; /* where sandboxes are started and ended */

@@ -139,13 +139,20 @@ static void normalise(struct ruleset *s)
 
 	qsort(s->entries, s->n, sizeof(s->entries[0]), compare_entry);
 	for (size_t i = 0; i < s->n; i++) {
-		const struct ruleset_entry *last = kept > 0 ? &s->entries[kept - 1] : NULL;
+		struct ruleset_entry *last = kept > 0 ? &s->entries[kept - 1] : NULL;
 		const struct ruleset_entry *this = &s->entries[i];
 
 		assert(this->deny || this->rule.port != 0);
 		if (last && last->deny == this->deny && last->rule.port == this->rule.port &&
-		    compare_host(&last->rule, &this->rule) == 0)
+		    compare_host(&last->rule, &this->rule) == 0) {
+			/* To allow them is a decision: a rule that does not mention them, such as
+			 * one of a preset, does not take it back. */
+			if (this->rule.private && !last->rule.private) {
+				last->rule.private = true;
+				last->id = this->id;
+			}
 			continue;
+		}
 		s->entries[kept++] = *this;
 	}
 	s->n = kept;

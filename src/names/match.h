@@ -28,7 +28,8 @@ struct ruleset;
 
 /*
  * Makes a set of `n` entries, which are copied. Of entries for the same host and port the strictest
- * protocol is kept, of equal ones the lowest id. An allow rule without a port is a bug of the
+ * protocol is kept, of equal ones the lowest id; if one of them allows private addresses, so does
+ * the kept one, with the id of the first that does. An allow rule without a port is a bug of the
  * caller. 0, -ENOMEM, or -E2BIG past RULESET_MAX.
  */
 int ruleset_new(const struct ruleset_entry *entries, size_t n, struct ruleset **ret);

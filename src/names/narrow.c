@@ -40,7 +40,7 @@ int narrow_add(struct narrow *w, const char *text, size_t n, struct err *e)
 	r = rule_parse(text + 1, n - 1, &rule, e);
 	if (r < 0)
 		return r;
-	if (rule.port != 0 || rule.proto != RULE_PROTO_DEFAULT)
+	if (rule.port != 0 || rule.proto != RULE_PROTO_DEFAULT || rule.private)
 		return err_set(e, -EINVAL, "'%.*s' has a port: a narrowing is about all of them",
 			       (int)MIN(n, (size_t)80), text);
 	if (w->n_allow + w->n_deny >= NARROW_MAX)
@@ -118,6 +118,7 @@ static int put_common(struct out *o, const struct ruleset_entry *entry, const st
 			common.rule = w->allow[i];
 			common.rule.port = entry->rule.port;
 			common.rule.proto = entry->rule.proto;
+			common.rule.private = entry->rule.private;
 			r = put(o, &common);
 		} else if (covers(&w->allow[i], &entry->rule)) {
 			r = put(o, &common);

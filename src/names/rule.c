@@ -21,6 +21,8 @@ static const char *const proto_names[] = {
 	[RULE_PROTO_TLS_ECH] = "tls+ech", [RULE_PROTO_TCP] = "tcp",
 };
 
+static const char private_text[] = "private";
+
 static_assert(ARRAY_SIZE(proto_names) == RULE_PROTO_MAX, "a name for every protocol");
 
 const char *rule_proto_name(enum rule_proto p)
@@ -56,17 +58,29 @@ static int parse_proto(const char *s, size_t n, struct rule *rule, struct err *e
 			rule->proto = p == proto_of_port(rule->port) ? RULE_PROTO_DEFAULT : p;
 			return 0;
 		}
-	return err_set(e, -EINVAL, "after ':PORT/' stands tls, tls+ech, http or tcp");
+	return err_set(e, -EINVAL, "after ':PORT/' stands tls, tls+ech, http, tcp or private");
 }
 
-/* PORT, or PORT/PROTOCOL. */
+/* PROTOCOL, private, or PROTOCOL/private. */
+static int parse_suffix(const char *s, size_t n, struct rule *rule, struct err *e)
+{
+	size_t len = strlen(private_text);
+
+	rule->private = n >= len && memcmp(s + n - len, private_text, len) == 0 &&
+			(n == len || s[n - len - 1] == '/');
+	if (!rule->private)
+		return parse_proto(s, n, rule, e);
+	return n == len ? 0 : parse_proto(s, n - len - 1, rule, e);
+}
+
+/* PORT, or PORT/SUFFIX. */
 static int parse_port(const char *s, size_t n, struct rule *rule, struct err *e)
 {
 	const char *slash = memchr(s, '/', n);
 	size_t len = slash ? (size_t)(slash - s) : n;
 	int r = port_parse(s, len, &rule->port, e);
 
-	return r < 0 || !slash ? r : parse_proto(slash + 1, n - len - 1, rule, e);
+	return r < 0 || !slash ? r : parse_suffix(slash + 1, n - len - 1, rule, e);
 }
 
 /*
@@ -211,6 +225,9 @@ static int parse_rule(const char *s, size_t n, struct rule *ret, struct err *e)
 
 	if (r == 0)
 		r = parse_host(s, host, &rule, e);
+	if (r == 0 && rule.private && rule.kind == RULE_ADDR)
+		r = err_set(e, -EINVAL,
+			    "'/private' is for names: a rule for an address allows just that one");
 	if (r == 0)
 		*ret = rule;
 	return r;
@@ -243,7 +260,8 @@ int target_parse(const char *s, size_t n, struct target *ret, struct err *e)
 			"the port is missing: write it as NAME:PORT, such as github.com:443");
 	colon = memrchr(s, ':', n);
 	if (memchr(colon, '/', (size_t)(s + n - colon)))
-		return err_set(e, -EINVAL, "what is spoken is the rule's to say: write NAME:PORT");
+		return err_set(e, -EINVAL,
+			       "what follows the port is the rule's to say: write NAME:PORT");
 	t.port = rule.port;
 	t.name = rule.name;
 	t.addr = rule.addr;
@@ -271,6 +289,15 @@ const char *rule_format(const struct rule *r, char out[static RULE_TEXT_MAX])
 	if (r->port != 0)
 		n += (size_t)snprintf(out + n, RULE_TEXT_MAX - n, ":%u", r->port);
 	if (r->proto != RULE_PROTO_DEFAULT)
-		(void)snprintf(out + n, RULE_TEXT_MAX - n, "/%s", proto_names[r->proto]);
+		n += (size_t)snprintf(out + n, RULE_TEXT_MAX - n, "/%s", proto_names[r->proto]);
+	if (r->private)
+		(void)snprintf(out + n, RULE_TEXT_MAX - n, "/%s", private_text);
 	return out;
+}
+
+bool rule_same_place(const struct rule *a, const struct rule *b)
+{
+	char x[RULE_TEXT_MAX], y[RULE_TEXT_MAX];
+
+	return a->port == b->port && str_eq(rule_format_host(a, x), rule_format_host(b, y));
 }

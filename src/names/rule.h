@@ -7,6 +7,7 @@
  *	192.0.2.7, 10.1.0.0/16, [2001:db8::1]	an address or a network, for requests that name an
  *address any of them with :PORT	on that port only
  *	NAME:PORT/PROTOCOL	what must be spoken there: tls, tls+ech, http, or tcp for anything
+ *	NAME:PORT/private, NAME:PORT/PROTOCOL/private	the name may have private addresses
  *
  * A target is what a program asks for: one name or one address, and a port.
  */
@@ -40,6 +41,7 @@ struct rule {
 	enum rule_kind kind;
 	uint16_t port;	       /* 0: the rule names none */
 	enum rule_proto proto; /* DEFAULT also where the suffix says what the port means anyway */
+	bool private; /* a name only: private addresses (ADDR_PRIVATE) may be dialled too */
 	struct name name;
 	struct addr addr;
 };
@@ -66,8 +68,11 @@ int port_parse(const char *s, size_t n, uint16_t *ret, struct err *e);
 /* The canonical text of the rule without its port. */
 const char *rule_format_host(const struct rule *r, char out[static RULE_TEXT_MAX]);
 
-/* The same with ":PORT" and "/PROTOCOL" where the rule has them. */
+/* The same with ":PORT", "/PROTOCOL" and "/private" where the rule has them. */
 const char *rule_format(const struct rule *r, char out[static RULE_TEXT_MAX]);
+
+/* Are both about the same host and port, whatever else they say? */
+bool rule_same_place(const struct rule *a, const struct rule *b);
 
 /* What a stream that rule `r` allows is held to; never RULE_PROTO_DEFAULT. */
 enum rule_proto rule_proto(const struct rule *r);

@@ -12,6 +12,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "trace.h"
+
 enum {
 	CHUNK = 64 * 1024,
 	HELLO_MAX = 64,
@@ -304,6 +306,19 @@ struct peer *peer_free(struct peer *p)
 
 /* ---- calls ---- */
 
+/* The id of the request goes behind all other fields. */
+static int open_channel(struct peer *p, enum wire_op op, const struct buf *fields, struct call *c)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(WIRE_OPEN_MAX);
+
+	if (!trace_request()[0])
+		return link_open(p->link, op, fields, c, &c->ch);
+	(void)buf_put(&b, fields->data, fields->len);
+	fields_put_text(&b, TAG_REQUEST, trace_request());
+	/* One that is as long as it may be goes without. */
+	return link_open(p->link, op, b.err == -ENOBUFS ? fields : &b, c, &c->ch);
+}
+
 int peer_call(struct peer *p, enum wire_op op, const struct buf *fields,
 	      const struct call_ops *call_ops, void *arg, struct call **ret, struct err *e)
 {
@@ -319,7 +334,7 @@ int peer_call(struct peer *p, enum wire_op op, const struct buf *fields,
 	if (!c)
 		return err_oom(e);
 	*c = (struct call){ .peer = p, .ops = call_ops, .arg = arg };
-	r = link_open(p->link, op, fields, c, &c->ch);
+	r = open_channel(p, op, fields, c);
 	if (r < 0) {
 		free(c);
 		return err_set(e, r, "the sandbox takes no more operations: %s", strerror(-r));

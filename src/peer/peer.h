@@ -40,8 +40,9 @@ int peer_new(struct loop *loop, int fd, void (*ended)(struct peer *p, void *arg)
 struct peer *peer_free(struct peer *p);
 
 /*
- * Asks for an operation, with fields in the order of their tags. -EINVAL with a message for fields
- * that break the rules, -EAGAIN when too many are open, -EPIPE when the connection has ended.
+ * Asks for an operation, with fields in the order of their tags; trace_request() goes with them.
+ * -EINVAL with a message for fields that break the rules, -EAGAIN when too many are open, -EPIPE
+ * when the connection has ended.
  */
 int peer_call(struct peer *p, enum wire_op op, const struct buf *fields, const struct call_ops *ops,
 	      void *arg, struct call **ret, struct err *e);

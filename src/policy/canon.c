@@ -87,12 +87,31 @@ static int put_protocols(json_t *rule, const struct ruleset_entry *v, size_t i, 
 	return 0;
 }
 
+/* Adds [443], the ports on which private addresses of the name may be dialled, if there are any. */
+static int put_private(json_t *rule, const struct ruleset_entry *v, size_t i, size_t end)
+{
+	json_t *a = NULL;
+
+	for (; i < end; i++) {
+		if (!v[i].rule.private)
+			continue;
+		if (!a) {
+			a = json_array();
+			if (json_put(rule, "private", a) < 0)
+				return -ENOMEM;
+		}
+		if (json_push(a, json_number(v[i].rule.port)) < 0)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
 static json_t *rule_object(const struct ruleset_entry *v, size_t i, size_t end, const char *host)
 {
 	_cleanup_json_ json_t *o =
 		JSON_OBJECT({ "host", json_string(host) }, { "ports", ports(v, i, end) });
 
-	if (!o || put_protocols(o, v, i, end) < 0)
+	if (!o || put_protocols(o, v, i, end) < 0 || put_private(o, v, i, end) < 0)
 		return NULL;
 	return TAKE_PTR(o);
 }

@@ -253,7 +253,7 @@ static void read_agent(struct compilation *c, struct policy_file *f, const struc
 	enum isolation_level inherited = c->p->level;
 	size_t from = c->p->egress.list.n;
 
-	c->p->name = NULL; /* not inherited */
+	c->p->name = c->p->summary = NULL; /* not inherited: they describe one agent */
 	policy_read(c->p, f, agent_keys, root, c->d);
 	policy_lint_rules(c->p, from, c->p->egress.list.n, c->d);
 	if (has_key(root, "resources", "timeout") || has_key(root, "resources", "ttl"))

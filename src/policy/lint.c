@@ -123,6 +123,18 @@ static void lint_proto(const struct ruleset_entry *entry, struct pos pos, const 
 			 text);
 }
 
+static void lint_private(const struct ruleset_entry *entry, struct pos pos, const char *key,
+			 struct diags *d)
+{
+	char text[RULE_TEXT_MAX];
+
+	if (entry->rule.private)
+		diag_add(d, DIAG_WARNING, pos, key, NULL,
+			 "'%s': whoever answers for the name chooses which private address of your "
+			 "own network the agent reaches",
+			 rule_format(&entry->rule, text));
+}
+
 void policy_lint_rules(const struct policy *p, size_t from, size_t to, struct diags *d)
 {
 	const struct rule_list *list = &p->egress.list;
@@ -146,6 +158,7 @@ void policy_lint_rules(const struct policy *p, size_t from, size_t to, struct di
 		else if (entry->rule.kind == RULE_ADDR)
 			lint_addr(entry, pos, key, d);
 		lint_proto(entry, pos, key, d);
+		lint_private(entry, pos, key, d);
 	}
 }
 

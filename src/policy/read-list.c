@@ -244,6 +244,9 @@ static void rule_item(struct reading *rd, const struct key *k, const struct yaml
 	if (deny && rule.proto != RULE_PROTO_DEFAULT)
 		return reading_wrong(rd, n->pos, NULL,
 				     "'%s' names a protocol: a deny rule is for all of them", s);
+	if (deny && rule.private)
+		return reading_wrong(rd, n->pos, NULL,
+				     "'%s' is about private addresses: a deny rule is for all", s);
 	if (rule.port != 0 || deny)
 		return rule_add(rd, n->pos, deny, &rule, false);
 	for (size_t i = 0; i < rd->f->ports.n; i++) {

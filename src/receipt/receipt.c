@@ -30,6 +30,17 @@ void receipt_init(struct receipt *r, uint64_t require)
 	}
 }
 
+void receipt_explicit(struct receipt *r, uint64_t asked)
+{
+	for (unsigned int i = 0; i < LAYER_MAX; i++)
+		r->row[i].explicit = bit(asked, i);
+}
+
+static bool is_best_effort(const struct receipt_row *row)
+{
+	return row->explicit && !row->required;
+}
+
 /* What was seen may be a file's contents, and may have been cut in the middle of a character. */
 static void set_text(char out[static RECEIPT_SEEN_MAX], const char *fmt, va_list args)
 	_printf_(2, 0);
@@ -102,8 +113,33 @@ static const char *advice_of(unsigned int row)
 	}
 }
 
+/* The option that asks for what the layer enforces. */
+static const char *option_of(unsigned int row)
+{
+	switch (row) {
+	case LAYER_CGROUP_CPU:
+		return "--cpus";
+	case LAYER_CGROUP_MEMORY:
+		return "--memory";
+	case LAYER_CGROUP_PIDS:
+		return "--pids";
+	case LAYER_DISK_QUOTA:
+		return "--disk";
+	default:
+		return receipt_row_name(row);
+	}
+}
+
+static bool all_explicit(const struct receipt *r)
+{
+	for (unsigned int i = 0; i < RECEIPT_ROWS; i++)
+		if (is_missing(&r->row[i]) && !r->row[i].explicit)
+			return false;
+	return true;
+}
+
 /* Appends the names of what is missing; returns the first of them, or RECEIPT_ROWS. */
-static unsigned int name_missing(const struct receipt *r, struct buf *b)
+static unsigned int name_missing(const struct receipt *r, bool options, struct buf *b)
 {
 	unsigned int first = RECEIPT_ROWS, n = 0;
 
@@ -113,7 +149,8 @@ static unsigned int name_missing(const struct receipt *r, struct buf *b)
 		if (n == 0)
 			first = i;
 		if (n < NAMED_MAX)
-			(void)buf_printf(b, "%s%s", n > 0 ? ", " : "", receipt_row_name(i));
+			(void)buf_printf(b, "%s%s", n > 0 ? ", " : "",
+					 options ? option_of(i) : receipt_row_name(i));
 		n++;
 	}
 	if (n > NAMED_MAX)
@@ -131,9 +168,12 @@ static const char *first_advice(const struct receipt *r, unsigned int first)
 
 int receipt_check(const struct receipt *r, struct err *e)
 {
-	static const char text[] = "isolation.require: not enforced on this host: ";
+	const bool options = all_explicit(r);
+	const char *before = options ? "" : "isolation.require: not enforced on this host: ",
+		   *behind = options ? " cannot be enforced on this host" : "",
+		   *last = options ? "; or use --best-effort" : "";
 	_cleanup_buf_ struct buf names = BUF_INIT(ERR_MSG_MAX);
-	unsigned int first = name_missing(r, &names);
+	unsigned int first = name_missing(r, options, &names);
 	const char *advice, *seen;
 	size_t n;
 
@@ -141,12 +181,14 @@ int receipt_check(const struct receipt *r, struct err *e)
 		return 0;
 	seen = r->row[first].seen;
 	advice = first_advice(r, first);
-	n = STRLEN("isolation.require: not enforced on this host:  (); ") + names.len +
-	    strlen(seen) + strlen(advice);
+	n = strlen(before) + names.len + strlen(behind) + strlen(seen) + strlen(advice) +
+	    strlen(last) + STRLEN(" (); ");
 	/* What to do counts more than why. */
 	if (n >= ERR_MSG_MAX)
-		return err_set(e, -EPERM, "%s%s; %s", text, buf_text(&names), advice);
-	return err_set(e, -EPERM, "%s%s (%s); %s", text, buf_text(&names), seen, advice);
+		return err_set(e, -EPERM, "%s%s%s; %s%s", before, buf_text(&names), behind, advice,
+			       last);
+	return err_set(e, -EPERM, "%s%s%s (%s); %s%s", before, buf_text(&names), behind, seen,
+		       advice, last);
 }
 
 static json_t *row_json(const struct receipt_row *row, const char *name)
@@ -156,6 +198,8 @@ static json_t *row_json(const struct receipt_row *row, const char *name)
 		{ "required", json_boolean(row->required) },
 		{ "enforced", json_boolean(row->enforced) }, { "seen", json_string(row->seen) });
 
+	if (is_best_effort(row) && json_put(j, "best_effort", json_true()) < 0)
+		return NULL;
 	if (row->advice[0] && json_put(j, "advice", json_string(row->advice)) < 0)
 		return NULL;
 	return TAKE_PTR(j);

@@ -19,6 +19,7 @@ enum {
 struct receipt_row {
 	bool asked;    /* this engine gives it where the host lets it */
 	bool required; /* the sandbox must not start without it */
+	bool explicit; /* for a limit that was asked for by name, not by the policy */
 	bool enforced;
 	char seen[RECEIPT_SEEN_MAX];   /* what was read: "Seccomp: 2"; or why not */
 	char advice[RECEIPT_SEEN_MAX]; /* of one that is not enforced: what to do; may be empty */
@@ -35,6 +36,13 @@ struct receipt {
  * for EXTRA_AUDIT where the log is switched off: witness.c). */
 void receipt_init(struct receipt *r, uint64_t require);
 
+/*
+ * Marks the layers (bits of enum layer) that enforce limits which the command line names. One of
+ * them that is not required is there for as much as the host can do (--best-effort), and its row
+ * says so.
+ */
+void receipt_explicit(struct receipt *r, uint64_t asked);
+
 void receipt_yes(struct receipt *r, unsigned int row, const char *fmt, ...) _printf_(3, 4);
 void receipt_no(struct receipt *r, unsigned int row, const char *fmt, ...) _printf_(3, 4);
 void receipt_advise(struct receipt *r, unsigned int row, const char *fmt, ...) _printf_(3, 4);
@@ -44,13 +52,15 @@ void receipt_pause(struct receipt *r, const char *by, const char *fmt, ...) _pri
 
 /*
  * 0 if all that is required is enforced, else -EPERM: "isolation.require: not enforced on this
- * host: cgroup-cpu, cgroup-memory (REASON of the first); ADVICE of the first that has one".
+ * host: cgroup-cpu, cgroup-memory (REASON of the first); ADVICE of the first that has one". Where
+ * all that is missing is explicit: "--memory cannot be enforced on this host (REASON); ADVICE; or
+ * use --best-effort".
  */
 int receipt_check(const struct receipt *r, struct err *e);
 
 /* {"schema":"hutch.receipt/1", "sandbox", "engine", "policy", "image", "time",
- * "pause":{"by","seen"}, "layers":[{"name","asked", "required","enforced","seen"[,"advice"]}...]}.
- * NULL without memory. */
+ * "pause":{"by","seen"}, "layers":[{"name","asked", "required","enforced","seen"[,"advice"]
+ * [,"best_effort"]}...]}. NULL without memory. */
 struct receipt_head {
 	const char *sandbox, *engine, *policy, *image;
 };

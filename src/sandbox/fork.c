@@ -13,11 +13,18 @@ enum {
 int sandbox_read_plan(int dir, struct spec *ret, struct err *e)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(POLICY_MAX);
-	struct err ignored = ERR_INIT;
+	struct err own = ERR_INIT;
 	int r = spec_read(dir, ret, e);
 
-	if (r < 0 || fd_read_file(dir, "policy.json", &b, &ignored) < 0)
+	if (r < 0)
 		return r;
+	r = fd_read_file(dir, "policy.json", &b, &own);
+	if (r == -ENOENT)
+		return 0;
+	if (r < 0) {
+		spec_done(ret);
+		return (*e = own).num;
+	}
 	ret->policy_text = strdup(buf_text(&b));
 	return ret->policy_text ? 0 : err_oom(e);
 }

@@ -67,15 +67,23 @@ int sandbox_needs_snapshot(const char *name, struct err *e)
 	_cleanup_close_ int dir = -EBADF;
 	struct err ignored = ERR_INIT;
 	char named[SANDBOX_SNAPSHOT];
+	int r;
 
 	/* Of what cannot be read nothing can begin. */
-	if (snapshot_spec(name, &was, &ignored) < 0 || state_root_open(&root, &ignored) < 0)
+	if (snapshot_spec(name, &was, &ignored) < 0)
 		return 0;
+	r = state_root_open(&root, e);
+	if (r < 0)
+		return r;
 	dir = RETRY_EINTR(
 		openat(root.dir, was.id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-	if (dir < 0 || fd_read_line(dir, STATE_SUSPENDED, named, sizeof(named)) < 0 ||
-	    !str_eq(named, name))
+	if (dir < 0)
+		return errno == ENOENT ? 0 : err_errno(e, "sandbox %s", was.id);
+	r = fd_read_line(dir, STATE_SUSPENDED, named, sizeof(named));
+	if (r == -ENOENT || (r >= 0 && !str_eq(named, name)))
 		return 0;
+	if (r < 0)
+		return err_set(e, r, "sandbox %s: %s", was.id, strerror(-r));
 	return err_set(e, -EBUSY,
 		       "sandbox %s is suspended in snapshot %s: hutch resume %s, or hutch rm -f %s",
 		       was.id, name, was.id, was.id);

@@ -8,6 +8,7 @@
 
 #include "arena.h"
 #include "clock.h"
+#include "host-config.h"
 #include "path.h"
 #include "sandbox.h"
 #include "snapshot.h"
@@ -25,15 +26,16 @@ static const char default_agent[] = "default", default_image[] = "base";
 static const struct {
 	const char *key;
 	size_t at;
+	enum layer layer; /* of the receipt, that enforces it; LAYER_MAX: we do, on any host */
 } resources[] = {
-	{ "cpus", offsetof(struct policy, resources.cpus) },
-	{ "memory", offsetof(struct policy, resources.memory) },
-	{ "disk", offsetof(struct policy, resources.disk) },
-	{ "output", offsetof(struct policy, resources.output) },
-	{ "pids", offsetof(struct policy, resources.pids) },
-	{ "timeout", offsetof(struct policy, resources.timeout) },
-	{ "ttl", offsetof(struct policy, resources.ttl) },
-	{ "idle", offsetof(struct policy, resources.idle) },
+	{ "cpus", offsetof(struct policy, resources.cpus), LAYER_CGROUP_CPU },
+	{ "memory", offsetof(struct policy, resources.memory), LAYER_CGROUP_MEMORY },
+	{ "disk", offsetof(struct policy, resources.disk), LAYER_DISK_QUOTA },
+	{ "output", offsetof(struct policy, resources.output), LAYER_MAX },
+	{ "pids", offsetof(struct policy, resources.pids), LAYER_CGROUP_PIDS },
+	{ "timeout", offsetof(struct policy, resources.timeout), LAYER_MAX },
+	{ "ttl", offsetof(struct policy, resources.ttl), LAYER_MAX },
+	{ "idle", offsetof(struct policy, resources.idle), LAYER_MAX },
 };
 
 static size_t count_resources(const struct sandbox_options *o)
@@ -106,6 +108,28 @@ static int overlay(struct policy_store *store, const struct sandbox_options *o, 
 	return 0;
 }
 
+/*
+ * The layers of a receipt that the resources of the command line rest on. A virtual machine has no
+ * more memory and processors than it was made with, and its own kernel counts its processes: there
+ * only parts of a processor need the host's control groups.
+ */
+static uint64_t asked_layers(const struct sandbox_options *o, const struct policy *p)
+{
+	const uint64_t by_machine =
+		UINT64_C(1) << LAYER_CGROUP_MEMORY | UINT64_C(1) << LAYER_CGROUP_PIDS |
+		(p->resources.cpus % 1000 == 0 ? UINT64_C(1) << LAYER_CGROUP_CPU : 0);
+	uint64_t set = 0;
+
+	for (size_t i = 0; o->must_limit && i < ARRAY_SIZE(resources); i++)
+		for (size_t k = 0; k < count_resources(o); k++)
+			if (resources[i].layer < LAYER_MAX &&
+			    str_eq(resources[i].key, o->resources[k][0]))
+				set |= UINT64_C(1) << resources[i].layer;
+	if (p->level == LEVEL_MICROVM)
+		set &= ~by_machine;
+	return set & ~p->require; /* that is the policy's, whatever is asked for */
+}
+
 /* The policy's level, or a higher one that was asked for, by $HUTCH_LEVEL for all of a host. */
 static int raise_level(const struct sandbox_options *o, struct policy *p, struct err *e)
 {
@@ -161,18 +185,29 @@ static int check_deadline(const struct sandbox_options *o, const struct policy *
 
 /* ---- the image ---- */
 
-static int no_image(const char *name, struct err *e)
+/* Does the agent's own image have more than the default one? */
+static bool adds_to_image(const struct policy *p)
 {
+	return p->capabilities.packages.n > 0 || p->capabilities.scripts.n > 0;
+}
+
+static int no_image(const struct sandbox_options *o, const struct policy *p, const char *name,
+		    struct err *e)
+{
+	if (!o->image && o->agent && adds_to_image(p))
+		return err_set(e, -ENOENT,
+			       "agent '%s' has no image: build it with 'hutch image build %s'",
+			       p->name, o->agent);
 	return err_set(e, -ENOENT, "no image '%s': build it with 'hutch image build %s'", name,
 		       name);
 }
 
 /* The one asked for; else the agent's own, if there is one, else the default. */
-static int get_image(const struct sandbox_options *o, const char *agent, const char **ret_name,
+static int get_image(const struct sandbox_options *o, const struct policy *p, const char **ret_name,
 		     json_t **ret, struct err *e)
 {
 	_cleanup_image_store_ struct image_store s = IMAGE_STORE_INIT;
-	const char *name = o->image ? o->image : agent;
+	const char *name = o->image ? o->image : p->name;
 	struct err own = ERR_INIT; /* an image of the agent's that is not there is no error */
 	bool is_open;
 	int r = image_store_open(&s, false, &own);
@@ -185,7 +220,7 @@ static int get_image(const struct sandbox_options *o, const char *agent, const c
 		r = is_open ? image_store_get(&s, name, ret, &own) : r;
 	}
 	if (r == -ENOENT)
-		return no_image(name, e);
+		return no_image(o, p, name, e);
 	if (r < 0) {
 		*e = own;
 		return r;
@@ -393,6 +428,7 @@ int sandbox_plan(struct policy_store *store, const struct sandbox_options *asked
 	_cleanup_json_ json_t *image = NULL;
 	_cleanup_free_ char *canonical = NULL;
 	_cleanup_spec_ struct spec was = { 0 };
+	struct host_config config = HOST_CONFIG_INIT;
 	struct sandbox_options own = *asked;
 	const struct sandbox_options *o = &own;
 	struct spec s = { .id = "",
@@ -415,17 +451,24 @@ int sandbox_plan(struct policy_store *store, const struct sandbox_options *asked
 			return r;
 		own.image = was.image;
 	}
-	r = get_image(o, p->name, &s.image, &image, e);
+	r = get_image(o, p, &s.image, &image, e);
 	if (r < 0)
 		return r;
 	if (policy_canonical(p, &canonical, digest) < 0 || make_env(o, image, p, &a, &s.env) < 0 ||
 	    make_egress(p, &a, &s) < 0)
 		return err_oom(e);
 	s.egress.narrow = narrow_of(o);
+	r = host_config_load(&config, e);
+	if (r < 0)
+		return err_wrap(e, "the configuration of this host");
+	s.egress.proxy = config.egress_proxy;
 	s.policy = digest;
 	s.api = o->api ? o->api : "";
 	s.created = clock_wall();
 	take_policy(p, &s);
+	s.limits_asked = asked_layers(o, p);
+	if (!o->best_effort)
+		s.require |= s.limits_asked;
 	r = take_image(image, root, &s, e);
 	if (r == 0)
 		r = take_user(o, image, &a, &s, e);

@@ -27,6 +27,8 @@ struct sandbox_options {
 	uint64_t deadline;	     /* ms; 0: none but the ttl */
 	enum on_timeout on_timeout;
 	bool once, remove;
+	bool must_limit;  /* without a host that enforces the resources it does not start */
+	bool best_effort; /* despite must_limit, it does; the receipt notes both */
 };
 
 /*

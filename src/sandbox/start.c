@@ -33,6 +33,7 @@
 #include "sandbox.h"
 #include "snapshot.h"
 #include "spares.h"
+#include "start-log.h"
 #include "str.h"
 
 enum {
@@ -57,17 +58,19 @@ struct start {
 	int report;		    /* our end of the pipe */
 	int client, keeper_client;  /* both ends of the first client's connection */
 	struct proc keeper;
+	struct start_log lines;
 };
 
 #define START_INIT(r)                                                                          \
 	{                                                                                      \
 		.root = (r), .dir = -EBADF, .log = -EBADF, .report = -EBADF, .client = -EBADF, \
-		.keeper_client = -EBADF, .keeper = PROC_INIT,                                  \
+		.keeper_client = -EBADF, .keeper = PROC_INIT, .lines = START_LOG_INIT,         \
 	}
 
 static void start_done(struct start *s)
 {
 	proc_done(&s->keeper);
+	start_log_done(&s->lines);
 	s->dir = fd_close(s->dir);
 	s->log = fd_close(s->log);
 	s->report = fd_close(s->report);
@@ -84,6 +87,8 @@ static int write_spec(const struct start *s, const struct spec *spec, struct err
 	if (r < 0)
 		return r;
 	own.id = s->id;
+	own.request = trace_request();
+	own.trace = trace_on;
 	if (s->resumed) {
 		own.chain = s->chain;
 	} else {
@@ -112,7 +117,10 @@ static int open_log(struct start *s, struct err *e)
 {
 	s->log = RETRY_EINTR(openat(s->dir, "log",
 				    O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600));
-	return s->log < 0 ? err_errno(e, "cannot open the sandbox's log") : 0;
+	if (s->log < 0)
+		return err_errno(e, "cannot open the sandbox's log");
+	start_log_open(&s->lines, s->dir);
+	return 0;
 }
 
 static int make_client(struct start *s, struct err *e)
@@ -212,7 +220,7 @@ static int start_keeper(struct start *s, const char *starter, struct err *e)
 /* ---- its report ---- */
 
 /* Reads to the end: of the pipe, or of the process. 0, -ETIME, -EFBIG or -errno. */
-static int gather(const struct start *s, uint64_t deadline, struct buf *b)
+static int gather(struct start *s, uint64_t deadline, struct buf *b)
 {
 	struct pollfd fds[] = { { .fd = s->report, .events = POLLIN },
 				{ .fd = s->keeper.pidfd, .events = POLLIN } };
@@ -220,10 +228,13 @@ static int gather(const struct start *s, uint64_t deadline, struct buf *b)
 	for (;;) {
 		uint64_t now = clock_mono();
 		int ms = deadline > now ? (int)((deadline - now) / NSEC_PER_MSEC) + 1 : 0;
-		int n = poll(fds, ARRAY_SIZE(fds), ms), r;
+		int n = poll(fds, ARRAY_SIZE(fds), trace_on ? MIN(ms, START_LOG_MS) : ms), r;
 
+		start_log_follow(&s->lines);
 		if (n < 0 && errno != EINTR)
 			return -errno;
+		if (n == 0 && clock_mono() < deadline)
+			continue;
 		if (n == 0)
 			return -ETIME;
 		/* Looked at before reading: what an ended process wrote is in the pipe by now. */
@@ -247,8 +258,13 @@ static void last_words(const struct start *s, char *out, size_t n)
 	if (fd_read_file(s->dir, "log", &b, &ignored) < 0 || b.len == 0)
 		return;
 	len = b.len - (b.data[b.len - 1] == '\n');
-	line = memrchr(b.data, '\n', len);
-	line = line ? line + 1 : b.data;
+	for (;;) {
+		line = memrchr(b.data, '\n', len);
+		line = line ? line + 1 : b.data;
+		if (line == b.data || !start_log_is_trace(line, (size_t)(b.data + len - line)))
+			break;
+		len = (size_t)(line - b.data) - 1;
+	}
 	if (str_escape(&shown, line, (size_t)(b.data + len - line)) == 0)
 		(void)snprintf(out, n, ": %s", buf_text(&shown));
 }
@@ -279,7 +295,7 @@ static int judge(const struct start *s, int r, unsigned int seconds, const struc
 }
 
 /* A machine that was saved is read twice: once to see that it is whole. */
-static int wait_ready(const struct start *s, const struct spec *spec, struct err *e)
+static int wait_ready(struct start *s, const struct spec *spec, struct err *e)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(REPORT_MAX);
 	const unsigned int seconds = READY_S + (unsigned int)(2 * spec_transfer_s(spec));
@@ -396,6 +412,8 @@ static int write_owner(const struct start *s, const struct spec *spec, struct er
 	if (r < 0)
 		return r;
 	own.created = clock_wall();
+	own.request = trace_request();
+	own.trace = trace_on;
 	own.api = spec->api;
 	own.deadline = spec->deadline;
 	own.on_timeout = spec->on_timeout;
@@ -498,6 +516,8 @@ int sandbox_start(const struct state_root *root, const struct spec *spec, struct
 
 	if (r < 0)
 		return r;
+	TRACE(TRACE_STATE, "start: agent '%s', image '%s', %s", spec->agent, spec->image,
+	      spec->microvm ? "microvm" : "container");
 	/* What cannot be taken back is no reason not to start another one. */
 	(void)sandbox_reclaim(root, &ignored);
 	r = start_from_pool(&s, spec, ret_client, e);
@@ -511,6 +531,8 @@ int sandbox_start(const struct state_root *root, const struct spec *spec, struct
 		return r;
 	}
 	let_go(&s);
+	start_log_follow(&s.lines);
+	TRACE(TRACE_STATE, "started: sandbox %s", s.id);
 	memcpy(ret->id, s.id, sizeof(ret->id));
 	ret->dir = dir;
 	if (ret_client)

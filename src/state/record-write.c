@@ -17,7 +17,9 @@
 #include "str.h"
 
 enum {
-	PIECES = 20, /* blocks written at once */
+	PIECES = 20,	 /* blocks written at once */
+	STEP_MAX = 64,	 /* blocks of the ring given up at once: readers are told each time, */
+	STEP_SHARE = 16, /* but no more than this part of it */
 	FULL = RECORD_BLOCK - sizeof(struct record_block) - sizeof(struct record_chunk),
 };
 
@@ -166,12 +168,13 @@ static uint64_t place(const struct record_slot *s, uint64_t block)
 	return RECORD_BLOCKS + block * RECORD_BLOCK;
 }
 
-/* Room for block `b`, with `more` behind it. From the limit on old ones are given up, which readers
- * are told before. */
+/* Room for block `b`, with `more` behind it. From the limit on old ones are given up, some in
+ * advance; readers are told before. */
 static void make_room(struct batch *batch, uint64_t b, uint64_t more)
 {
 	struct record *r = batch->r;
 	struct record_slot *s = &r->slot;
+	uint64_t step;
 	int k;
 
 	if (s->ring == 0 &&
@@ -185,7 +188,8 @@ static void make_room(struct batch *batch, uint64_t b, uint64_t more)
 	if (b - s->ring < s->first)
 		return;
 	batch_write(batch);
-	s->first = MIN(b - s->ring + 1 + more, b);
+	step = MIN(s->ring / STEP_SHARE, (uint64_t)STEP_MAX);
+	s->first = MIN(b - s->ring + 1 + MAX(more, step), b);
 	r->dirty = true;
 	k = record_publish(r);
 	if (k < 0)

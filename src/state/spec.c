@@ -211,14 +211,14 @@ static int layer_bit(const json_t *name, uint64_t *set)
 	return -EINVAL;
 }
 
-static int read_require(const json_t *j, struct spec *s, struct err *e)
+static int read_layers(const json_t *j, const char *key, uint64_t *ret, struct err *e)
 {
 	const json_t *a = NULL;
-	int r = get_array(j, "require", &a, e);
+	int r = get_array(j, key, &a, e);
 
 	for (size_t i = 0; r == 0 && i < json_array_size(a); i++)
-		if (layer_bit(json_array_get(a, i), &s->require) < 0)
-			r = err_set(e, -EINVAL, "'require' has an entry that is no layer");
+		if (layer_bit(json_array_get(a, i), ret) < 0)
+			r = err_set(e, -EINVAL, "'%s' has an entry that is no layer", key);
 	return r;
 }
 
@@ -248,13 +248,17 @@ static int read_api(const json_t *j, struct spec *s, struct err *e)
 {
 	int r = 0;
 
-	s->api = s->chain = "";
+	s->api = s->chain = s->request = "";
 	if (json_object_get(j, "api"))
 		r = json_get_string(j, "api", SPEC_API_MAX, &s->api, e);
 	if (r == 0 && json_object_get(j, "chain"))
 		r = json_get_string(j, "chain", SPEC_CHAIN, &s->chain, e);
 	if (r == 0 && json_object_get(j, "ttl_left"))
 		r = json_get_u64(j, "ttl_left", INT64_MAX / 1000000, &s->ttl_left, e);
+	if (r == 0 && json_object_get(j, "request"))
+		r = json_get_string(j, "request", SPEC_REQUEST_MAX, &s->request, e);
+	if (r == 0 && json_object_get(j, "trace"))
+		r = json_get_bool(j, "trace", &s->trace, e);
 	return r < 0 || !s->chain[0] ||
 			       (str_has_prefix(s->chain, s->id) &&
 				spec_id_valid(s->chain + strlen(s->id)))
@@ -378,7 +382,8 @@ static int read_all(const json_t *j, struct spec *s, struct err *e)
 		"schema", "id", "agent", "policy", "image", "image_digest", "root", "image_uid", "image_gid",
 		"created", "require", "limits", "user", "workspace", "api", "env", "read", "write", "execute",
 		"once", "remove", "budgets", "egress_allow", "egress_deny", "egress_narrow", "deadline",
-		"on_timeout", "machine", "snapshot_space", "level", "chain", "ttl_left", NULL
+		"on_timeout", "machine", "snapshot_space", "level", "chain", "ttl_left",
+		"limits_asked", "egress_proxy", "request", "trace", NULL
 	};
 	/* clang-format on */
 
@@ -394,7 +399,9 @@ static int read_all(const json_t *j, struct spec *s, struct err *e)
 	if (r == 0)
 		r = read_numbers(j, numbers, ARRAY_SIZE(numbers), s, e);
 	if (r == 0)
-		r = read_require(j, s, e);
+		r = read_layers(j, "require", &s->require, e);
+	if (r == 0 && json_object_get(j, "limits_asked"))
+		r = read_layers(j, "limits_asked", &s->limits_asked, e);
 	if (r == 0)
 		r = read_group(j, "limits", limits, ARRAY_SIZE(limits), read_numbers, s, e);
 	if (r == 0)
@@ -412,6 +419,9 @@ static int read_all(const json_t *j, struct spec *s, struct err *e)
 		r = read_flags(j, s, e);
 	if (r == 0)
 		r = read_lists(j, s, e);
+	s->egress.proxy = "";
+	if (r == 0 && json_object_get(j, "egress_proxy"))
+		r = json_get_string(j, "egress_proxy", RULE_BYTES_MAX, &s->egress.proxy, e);
 	return r < 0 ? r : check(s, e);
 }
 
@@ -464,13 +474,13 @@ static json_t *numbers_json(const struct spec *s, const struct field *f, size_t 
 	return TAKE_PTR(j);
 }
 
-static json_t *require_json(const struct spec *s)
+static json_t *layers_json(uint64_t set)
 {
 	const char *names[LAYER_MAX];
 	size_t n = 0;
 
 	for (unsigned int i = 0; i < LAYER_MAX; i++)
-		if (s->require & (UINT64_C(1) << i))
+		if (set & (UINT64_C(1) << i))
 			names[n++] = layer_names[i];
 	return json_texts(names, n);
 }
@@ -517,9 +527,18 @@ char *spec_write(const struct spec *s)
 	    json_put(j, "on_timeout", json_string(on_timeout_names[s->on_timeout])) < 0 ||
 	    json_put(j, "limits", numbers_json(s, limits, ARRAY_SIZE(limits))) < 0 ||
 	    json_put(j, "budgets", numbers_json(s, budgets, ARRAY_SIZE(budgets))) < 0 ||
-	    json_put(j, "require", require_json(s)) < 0 || put_tables(j, s) < 0)
+	    json_put(j, "require", layers_json(s->require)) < 0 || put_tables(j, s) < 0)
+		return NULL;
+	if (s->limits_asked && json_put(j, "limits_asked", layers_json(s->limits_asked)) < 0)
+		return NULL;
+	if (s->egress.proxy && s->egress.proxy[0] &&
+	    json_put(j, "egress_proxy", json_string(s->egress.proxy)) < 0)
 		return NULL;
 	if (s->chain && s->chain[0] && json_put(j, "chain", json_string(s->chain)) < 0)
+		return NULL;
+	if (s->request && s->request[0] && json_put(j, "request", json_string(s->request)) < 0)
+		return NULL;
+	if (s->trace && json_put(j, "trace", json_true()) < 0)
 		return NULL;
 	if (s->ttl_left > 0 && json_put(j, "ttl_left", json_number(s->ttl_left)) < 0)
 		return NULL;

@@ -15,7 +15,8 @@ enum {
 	SPEC_ID = 16,			   /* letters of an id: [a-z][a-z0-9]{15} */
 	SPEC_SLOW_DISK = 16 * 1024 * 1024, /* bytes a second */
 	SPEC_CHAIN = 2 * SPEC_ID,	   /* of a chain of the audit log that a resume has begun */
-	SPEC_DIGEST = 64,		   /* hex */
+	SPEC_REQUEST_MAX = 32,
+	SPEC_DIGEST = 64, /* hex */
 	SPEC_FILE_MAX = 16 * 1024 * 1024,
 	SPEC_API_MAX = 256 * 1024,
 	SPEC_LIST_MAX = 100000, /* as many rules as a policy can have */
@@ -48,6 +49,8 @@ struct spec {
 	uint64_t image_uid, image_gid; /* what id 0 of the tree is on disk; 65,536 of each follow */
 	uint64_t created;	       /* wall clock, ns */
 	uint64_t require;	       /* bits of enum layer */
+	/* Those of limits that the command line names; one that is not required is --best-effort */
+	uint64_t limits_asked;
 	struct {
 		uint64_t cpus;		       /* thousandths */
 		uint64_t memory, disk, output; /* bytes */
@@ -55,6 +58,7 @@ struct spec {
 		uint64_t timeout, ttl, idle; /* milliseconds; 0: none */
 	} limits;
 	struct {
+		const char *proxy; /* HOST:PORT of the host's HTTP proxy; "" or NULL: none */
 		struct spec_list allow, deny; /* rules, as rule_format() writes them */
 		struct spec_list narrow;      /* what is left of them: names/narrow.h */
 		uint64_t bytes_out, bytes_in, streams, streams_per_minute, names; /* budgets */
@@ -85,8 +89,10 @@ struct spec {
 	uint64_t snapshot_space; /* how much of the disk snapshots may take, all together */
 	uint64_t ttl_left;	 /* of limits.ttl, ms, if it was suspended; 0: all of it */
 	const char *chain; /* of the audit log, if it was resumed: its id, and 16 characters more */
-	bool once;	   /* ends when its first client goes: `hutch run` */
-	bool remove;	   /* nothing is kept of it after its end: --rm */
+	const char *request; /* the id of the request that started it; "": none */
+	bool trace;	     /* trace lines of its start go to its log */
+	bool once;	     /* ends when its first client goes: `hutch run` */
+	bool remove;	     /* nothing is kept of it after its end: --rm */
 };
 
 /* How long it may take, beside all else, to write a machine's memory to a slow disk, or read it. */

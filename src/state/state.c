@@ -121,6 +121,20 @@ const char *state_group(const struct state_root *r, const char *id,
 	return out;
 }
 
+int state_root_path(char *out, size_t n, struct err *e)
+{
+	struct state_root root = STATE_ROOT_INIT;
+	char base[sizeof(root.path) - FILE_NAME], below[FILE_NAME];
+	int r = place(&root, base, sizeof(base), below, sizeof(below), e);
+
+	if (r < 0)
+		return r;
+	if (strlen(root.path) >= n)
+		return err_set(e, -ENAMETOOLONG, "the path of the run directory is too long");
+	(void)snprintf(out, n, "%s", root.path);
+	return 0;
+}
+
 int state_root_open(struct state_root *ret, struct err *e)
 {
 	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;

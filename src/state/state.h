@@ -51,6 +51,9 @@ struct state_root {
 	}
 #define _cleanup_state_root_ _cleanup_(state_root_close)
 
+/* The path of the run directory, as state_root_open() finds it. Makes and opens nothing. */
+int state_root_path(char *out, size_t n, struct err *e);
+
 /* Makes what is missing; -EPERM if others could write there. To be called before a user namespace
  * is entered: there everybody is root. */
 int state_root_open(struct state_root *ret, struct err *e);

@@ -17,7 +17,7 @@
 
 enum {
 	PACK_BUFFER = 256 * 1024,
-	PACK_ID_MAX = 65535, /* the last owner that an image has */
+	PACK_ID_MAX = 65534, /* the last owner that an image has */
 };
 
 /* Takes all of the bytes. 0 or -errno: then nothing more is packed. */

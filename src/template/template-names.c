@@ -360,15 +360,25 @@ int template_find_image(const char *ref, char ret[static IMAGE_NAME_MAX + 1], st
 	_cleanup_template_store_ struct template_store s = TEMPLATE_STORE_INIT;
 	struct template_build b;
 	struct err own = ERR_INIT;
-	int r = image_exists(ref) ? -EEXIST : template_store_open(&s, false, &own);
+	int r;
 
+	if (!image_name_valid(ref))
+		return err_set(e, -EINVAL, "'%.80s' is not the name of a template", ref);
+	r = image_find(ref, &own);
+	if (r == 0) {
+		(void)snprintf(ret, IMAGE_NAME_MAX + 1, "%s", ref);
+		return 0;
+	}
+	/* An image of the operator's that cannot be read is not replaced by a client's template. */
+	if (r == -ENOENT)
+		r = template_store_open(&s, false, &own);
 	if (r == 0)
 		r = template_resolve(&s, ref, &b, &own);
 	if (r == 0)
 		template_image(&b, ret);
-	else if (strlen(ref) > IMAGE_NAME_MAX)
-		return err_set(e, -EINVAL, "'%.80s' is not the name of a template", ref);
-	else
+	else if (r == -ENOENT)
 		(void)snprintf(ret, IMAGE_NAME_MAX + 1, "%s", ref);
-	return 0;
+	else
+		*e = own;
+	return r == -ENOENT ? 0 : r;
 }

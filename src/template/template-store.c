@@ -105,8 +105,8 @@ int template_read(int dir, const char *file, json_t **ret, struct err *e)
 	_cleanup_buf_ struct buf b = BUF_INIT(RECORD_MAX);
 	int r = fd_read_file(dir, file, &b, e);
 
-	if (r == 0)
-		r = json_read(buf_text(&b), b.len, ret, e);
+	if (r == 0 && json_read(buf_text(&b), b.len, ret, e) < 0)
+		r = e->num = e->num == -ENOMEM ? -ENOMEM : -EBADMSG;
 	return r < 0 && r != -ENOENT ? err_wrap(e, "the template's '%s'", file) : r;
 }
 

@@ -139,7 +139,8 @@ void template_image(const struct template_build *b, char ret[static IMAGE_NAME_M
 /* ---- names and tags ---- */
 
 /* What `ref` means to whoever wants a sandbox: the image of that name, which is the operator's,
- * else that of the build that it means, else that name, which nobody has. -EINVAL. */
+ * else that of the build that it means, else that name, which nobody has. -EINVAL, or what keeps
+ * one of the two stores from being read. */
 int template_find_image(const char *ref, char ret[static IMAGE_NAME_MAX + 1], struct err *e);
 
 /*

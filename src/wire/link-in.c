@@ -184,8 +184,8 @@ static int on_open(struct link *l, const struct frame *f, struct err *e)
 	if (l->role == LINK_KEEPER ? !l->guest_asks || message_of_guest_open(f->sub, &m) < 0
 				   : message_of_open(f->sub, l->client, &m) < 0)
 		return bad(e, f, "no such operation");
-	if (parse(m, f, &fields, e) < 0)
-		return e->num;
+	if (fields_parse_open(m, l->client, f->payload, f->len, &fields, e) < 0)
+		return e->num = -EPROTO;
 	l->next_theirs = (uint64_t)f->channel + 2;
 	if (!link_add(l, f->channel, f->sub, STATE_ASKED))
 		return err_oom(e);
@@ -311,6 +311,7 @@ static int on_frame(struct link *l, const struct frame *f, struct err *e)
 	struct channel *c = link_find(l, f->channel);
 	enum action action;
 
+	LINK_TRACE(l, false, f->type, f->channel, f->sub, f->len);
 	if (!may_speak(l, f))
 		return bad(e, f, "from one who is to be silent");
 	if (f->channel == 0)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "link.h"
+#include "trace.h"
 
 enum state {
 	STATE_NEW, /* not in the table of channels: never opened, or gone */
@@ -82,6 +83,14 @@ bool link_has_output(const struct link *l);
 
 /* The link ends with this error, or has ended with an earlier one, which is returned. */
 int link_dead(struct link *l, int err);
+
+/* A frame as a trace line; LINK_TRACE() where one is sent or has come. */
+void link_trace(struct link *l, bool out, uint8_t type, uint32_t ch, uint8_t sub, size_t n);
+#define LINK_TRACE(l, out, type, ch, sub, n)                             \
+	do {                                                             \
+		if (__builtin_expect(trace_on, false))                   \
+			link_trace(l, out, (uint8_t)(type), ch, sub, n); \
+	} while (0)
 
 int link_put_token(struct link *l, enum wire_type type, uint64_t token);
 int link_put_close(struct link *l, uint32_t ch, enum wire_code code, const char *text);

@@ -180,7 +180,9 @@ static int put_frame(struct link *l, enum wire_type type, uint32_t ch, uint8_t s
 	(void)buf_put_be(b, type, 1);
 	(void)buf_put_be(b, sub, 1);
 	(void)buf_put_be(b, 0, 2);
-	return buf_put(b, payload, n);
+	(void)buf_put(b, payload, n);
+	LINK_TRACE(l, true, type, ch, sub, n);
+	return b->err;
 }
 
 int link_release(struct link *l)
@@ -219,6 +221,7 @@ static int put_data(struct link *l, uint32_t ch, uint8_t stream, const void *pay
 	if (buf_put(&l->out, (const char *)payload + (done - sizeof(head)),
 		    n - (done - sizeof(head))) < 0)
 		return link_dead(l, l->out.err); /* half a frame is out: there is no way back */
+	LINK_TRACE(l, true, WIRE_DATA, ch, stream, n); /* may send: behind the whole frame */
 	return 0;
 }
 

@@ -50,6 +50,8 @@ struct link_ops {
 	void (*wake)(struct link *l, const struct fields *f, void *arg);
 	/* The guest's: the keeper is another one, and every channel is gone. Then comes hello. */
 	void (*reset)(struct link *l, void *arg);
+	/* For trace lines: the id of the request that a channel serves, or NULL. */
+	const char *(*request)(struct link *l, uint32_t ch, void *arg);
 };
 
 enum {

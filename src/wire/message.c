@@ -87,6 +87,7 @@ static const struct {
 	[TAG_HOST] = { FIELD_TEXT, 255 },
 	[TAG_EGRESS] = { FIELD_FLAG, 0 },
 	[TAG_LIMIT] = { FIELD_NUMBER, WIRE_LIMIT_INODES, WIRE_LIMIT_MEMORY },
+	[TAG_REQUEST] = { FIELD_TEXT, WIRE_REQUEST_MAX },
 };
 
 #define BIT(tag) (UINT64_C(1) << (tag))
@@ -137,6 +138,7 @@ static const struct {
 	[MESSAGE_SAVE] = { 0, BIT(TAG_NAME) | BIT(TAG_WANT), 0 },
 	[MESSAGE_SAVED] = { BIT(TAG_NAME), 0, 0 },
 	[MESSAGE_LIMIT] = { BIT(TAG_SIZE) | BIT(TAG_LIMIT), 0, 0 },
+	[MESSAGE_TRACE] = { 0, 0, 0 },
 	[MESSAGE_WAKE] = { 0, BIT(TAG_SEED) | BIT(TAG_TIME), 0 },
 };
 /* clang-format on */
@@ -231,9 +233,10 @@ static int check_whole(enum wire_message m, const struct fields *f, struct err *
 	return 0;
 }
 
-int fields_parse(enum wire_message m, const void *data, size_t n, struct fields *ret, struct err *e)
+static int parse_with(enum wire_message m, uint64_t more, const void *data, size_t n,
+		      struct fields *ret, struct err *e)
 {
-	uint64_t allowed = messages[m].needs | messages[m].may | messages[m].many;
+	uint64_t allowed = messages[m].needs | messages[m].may | messages[m].many | more;
 	struct fields f = { .data = data, .len = n };
 	struct reader r = reader_of(data, n);
 	uint8_t last = 0;
@@ -268,6 +271,17 @@ int fields_parse(enum wire_message m, const void *data, size_t n, struct fields 
 	return 0;
 }
 
+int fields_parse(enum wire_message m, const void *data, size_t n, struct fields *ret, struct err *e)
+{
+	return parse_with(m, 0, data, n, ret, e);
+}
+
+int fields_parse_open(enum wire_message m, bool client, const void *data, size_t n,
+		      struct fields *ret, struct err *e)
+{
+	return parse_with(m, client ? BIT(TAG_REQUEST) : 0, data, n, ret, e);
+}
+
 static int wrong_value(uint8_t tag, size_t n, struct err *e)
 {
 	static const char *const names[TAG_MAX] = {
@@ -298,7 +312,7 @@ int fields_check_open(enum wire_op op, bool client, const struct buf *b, struct 
 	if (b->err)
 		return err_oom(e);
 	if (message_of_open((uint8_t)op, client, &m) == 0 &&
-	    fields_parse(m, b->data, b->len, &f, e) == 0)
+	    fields_parse_open(m, client, b->data, b->len, &f, e) == 0)
 		return 0;
 	while (reader_left(&r) > 0 && read_field(&r, &tag, &value, &n) == 0 && tag < TAG_MAX)
 		if (!value_valid(tag, value, n))
@@ -425,7 +439,7 @@ int message_of_open(uint8_t op, bool client, enum wire_message *ret)
 		[WIRE_OP_MOVE] = MESSAGE_MOVE + 1,     [WIRE_OP_REMOVE] = MESSAGE_REMOVE + 1,
 		[WIRE_OP_WATCH] = MESSAGE_WATCH + 1,   [WIRE_OP_PACK] = MESSAGE_PACK + 1,
 		[WIRE_OP_UNPACK] = MESSAGE_UNPACK + 1, [WIRE_OP_PORT] = MESSAGE_PORT + 1,
-		[WIRE_OP_ADOPT] = MESSAGE_ADOPT + 1,
+		[WIRE_OP_ADOPT] = MESSAGE_ADOPT + 1,   [WIRE_OP_TRACE] = MESSAGE_TRACE + 1,
 	};
 
 	static const uint8_t clients[WIRE_OP_MAX] = {
@@ -466,7 +480,7 @@ int message_of_accept(uint8_t op, bool client, enum wire_message *ret)
 		[WIRE_OP_WATCH] = MESSAGE_NONE + 1,    [WIRE_OP_PACK] = MESSAGE_ENTRY + 1,
 		[WIRE_OP_UNPACK] = MESSAGE_ENTRY + 1,  [WIRE_OP_PORT] = MESSAGE_NONE + 1,
 		[WIRE_OP_CONNECT] = MESSAGE_NONE + 1,  [WIRE_OP_ASK] = MESSAGE_NONE + 1,
-		[WIRE_OP_ADOPT] = MESSAGE_STARTED + 1,
+		[WIRE_OP_ADOPT] = MESSAGE_STARTED + 1, [WIRE_OP_TRACE] = MESSAGE_NONE + 1,
 	};
 
 	static const uint8_t clients[WIRE_OP_MAX] = {

@@ -74,6 +74,7 @@ enum wire_tag {
 	TAG_HOST,	/* a name or an address to connect to */
 	TAG_EGRESS,	/* there is a way out */
 	TAG_LIMIT,	/* enum wire_limit */
+	TAG_REQUEST,	/* the id of a request; only on the keeper's socket */
 	TAG_MAX,	/* numbers between that nobody uses belong to no message */
 };
 
@@ -114,6 +115,7 @@ enum wire_message {
 	MESSAGE_SAVED,	 /* its ACCEPT */
 	MESSAGE_WAKE,
 	MESSAGE_LIMIT,
+	MESSAGE_TRACE, /* lines are wanted */
 	MESSAGE_MAX,
 };
 
@@ -127,6 +129,10 @@ struct fields {
 /* Checks `n` bytes against the table. 0, or -EBADMSG with what is wrong. */
 int fields_parse(enum wire_message m, const void *data, size_t n, struct fields *ret,
 		 struct err *e);
+
+/* The same for an OPEN: that of a client may have the id of its request, whatever it asks for. */
+int fields_parse_open(enum wire_message m, bool client, const void *data, size_t n,
+		      struct fields *ret, struct err *e);
 
 /*
  * Checks an OPEN that was written here, before it is sent: to the other side it would be a broken
@@ -176,6 +182,9 @@ int message_of_msg(uint8_t kind, bool from_keeper, enum wire_message *ret);
 
 /* Is this "key=value", as TAG_META has it? A key is [a-z0-9-]{1,64}. */
 bool wire_meta_valid(const char *s, size_t n);
+
+/* For messages to people: "exec". */
+const char *wire_op_name(unsigned int op);
 
 /* For messages to people: "not found". */
 const char *wire_code_name(uint64_t code);

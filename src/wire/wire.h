@@ -17,7 +17,8 @@ enum {
 	WIRE_CREDIT_MAX = 1024 * 1024, /* in hand at any time */
 	WIRE_TEXT_MAX = 256,	       /* of a CLOSE */
 	WIRE_SEED = 32,
-	WIRE_META_MAX = 32, /* of a file */
+	WIRE_REQUEST_MAX = 32, /* the id of a request */
+	WIRE_META_MAX = 32,    /* of a file */
 	WIRE_META_KEY_MAX = 64,
 	WIRE_META_VALUE_MAX = 1024,
 	WIRE_META_BYTES = WIRE_META_KEY_MAX + 1 + WIRE_META_VALUE_MAX,
@@ -59,7 +60,8 @@ enum wire_op {
 	WIRE_OP_CONNECT, /* of a guest that has its own kernel: see message_of_guest_open() */
 	WIRE_OP_ASK,	 /* likewise */
 	WIRE_OP_ADOPT,
-	WIRE_OP_SAVE, /* of a client to the keeper */
+	WIRE_OP_SAVE,  /* of a client to the keeper */
+	WIRE_OP_TRACE, /* of a client to the keeper, and of the keeper to the guest */
 	WIRE_OP_MAX,
 };
 

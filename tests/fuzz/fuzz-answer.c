@@ -23,9 +23,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		assert(r == ARES_SUCCESS || a.n == before);
 		assert(a.n - before <= RESOLVE_ADDRS_MAX);
 		for (size_t i = before; i < a.n; i++) {
+			enum addr_class class = addr_classify(&a.v[i]);
+
 			assert(a.v[i].family == family);
-			if (!check_resolved(none, &a.v[i], 443))
-				assert(addr_classify(&a.v[i]) == ADDR_PUBLIC);
+			if (!check_resolved(none, &a.v[i], 443, false))
+				assert(class == ADDR_PUBLIC);
+			if (!check_resolved(none, &a.v[i], 443, true))
+				assert(class == ADDR_PUBLIC || class == ADDR_PRIVATE);
 		}
 	}
 	(void)ruleset_free(none);

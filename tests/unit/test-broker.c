@@ -2,6 +2,7 @@
 /* The verdict, and what stands between it and the first byte. */
 #include "test-broker.h"
 
+#include "check.h"
 #include "peek.h"
 
 static void denied_names_are_not_looked_up(void **state)
@@ -94,6 +95,84 @@ static void addresses_are_checked(void **state)
 	(void)broker_free(d.b);
 	(void)fd_close(trap4);
 	(void)fd_close(trap6);
+}
+
+static const char *resolved(const struct ruleset *none, const char *text, bool private)
+{
+	struct err e = ERR_INIT;
+	struct addr a;
+
+	assert_int_equal(addr_parse(text, strlen(text), &a, &e), 0);
+	return check_resolved(none, &a, 443, private);
+}
+
+/* A rule with /private opens RFC 1918 and unique local addresses, and no other kind. */
+static void private_addresses(void **state)
+{
+	static const char *const private[] = { "10.0.0.1",    "172.16.0.1", "172.31.255.255",
+					       "192.168.1.1", "fd12::1",    "fc00::1" };
+	static const char *const never[] = {
+		"127.0.0.1",
+		"127.1.2.3",
+		"169.254.1.1",
+		"169.254.169.254",
+		"169.254.170.2",
+		"100.64.0.1",
+		"100.100.100.200",
+		"168.63.129.16",
+		"192.0.0.192",
+		"224.0.0.1",
+		"0.0.0.0",
+		"240.0.0.1",
+		"255.255.255.255",
+		"198.18.0.1",
+		"192.0.2.1",
+		"::1",
+		"::",
+		"fe80::1",
+		"ff02::1",
+		"fd00:ec2::254",
+		"fd20:ce::254",
+		"::ffff:10.0.0.1",
+		"64:ff9b::a00:1",
+		"2002:a00:1::1",
+	};
+	struct err e = ERR_INIT;
+	_cleanup_ruleset_ struct ruleset *none = NULL, *denies = NULL;
+	struct ruleset_entry deny = { .deny = true };
+
+	assert_int_equal(rule_parse("10.0.0.0/24", 11, &deny.rule, &e), 0);
+	assert_int_equal(ruleset_new(NULL, 0, &none), 0);
+	assert_int_equal(ruleset_new(&deny, 1, &denies), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(private); i++) {
+		assert_string_equal(resolved(none, private[i], false), "private");
+		assert_null(resolved(none, private[i], true));
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(never); i++)
+		assert_non_null(resolved(none, never[i], true));
+	assert_null(resolved(none, "172.32.0.1", false)); /* just outside is public */
+	assert_non_null(resolved(denies, "10.0.0.1", true));
+	assert_null(resolved(denies, "10.0.1.1", true));
+}
+
+/* The rule that allowed the stream decides, also when it changes. */
+static void private_by_rule(void **state)
+{
+	static const char *const still[] = { "loopback", "metadata", "shared", "embedded", "here" };
+	struct world *w = WORLD(state);
+	struct desk d = { 0 };
+	struct broker_conf c = desk_conf(&d, w);
+
+	desk_start(&d, &c, RULES("+.example.com:22/tcp/private", "+private.example.com:23/tcp"));
+	refused(&d, "private.example.com:23", "", 0, BROKER_ADDRESS);
+	refused(&d, "private.example.com:22", "", 0, BROKER_DIAL);
+	for (size_t i = 0; i < ARRAY_SIZE(still); i++) {
+		char what[64];
+
+		(void)snprintf(what, sizeof(what), "%s.example.com:22", still[i]);
+		refused(&d, what, "", 0, BROKER_ADDRESS);
+	}
+	(void)broker_free(d.b);
 }
 
 static void literal_rules(void **state)
@@ -313,6 +392,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		DESK_CASE(denied_names_are_not_looked_up),
 		DESK_CASE(addresses_are_checked),
+		cmocka_unit_test(private_addresses),
+		DESK_CASE(private_by_rule),
 		DESK_CASE(literal_rules),
 		DESK_CASE(tls_must_ask_for_the_name),
 		DESK_CASE(http_must_ask_for_the_name),

@@ -6,8 +6,12 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "cgroup-inner.h"
+#include "clock.h"
 #include "fd.h"
 #include "proc.h"
 #include "str.h"
@@ -430,6 +434,43 @@ static void freezer_v1(void **state)
 	assert_int_equal(cgroup_thaw(&g, 0), -ETIME);
 }
 
+/*
+ * The kernel's part: it takes the first request, and stays on the way until there is a second one.
+ * In a mere file, whoever writes leaves what is behind: "FROZEN" over six other characters is the
+ * end.
+ */
+static void half_frozen(const struct unit_dir *d)
+{
+	const struct timespec pause = { .tv_nsec = (long)NSEC_PER_MSEC };
+	char line[64] = "";
+
+	while (!str_eq(line, "FROZEN, FREEZING")) {
+		(void)nanosleep(&pause, NULL);
+		(void)fd_read_line(d->fd, "freezer.state", line, sizeof(line));
+	}
+	put(d, "next", "FREEZI\n");
+	_exit(renameat(d->fd, "next", d->fd, "freezer.state") < 0);
+}
+
+static void freezer_v1_asks_again(void **state)
+{
+	const struct unit_dir *d = *state;
+	struct cgroup g = CGROUP_INIT;
+	int status = 0;
+	pid_t pid;
+
+	g.dir[CGROUP_FREEZER] = d->fd;
+	put(d, "freezer.state", "THAWED, FREEZING\n");
+	pid = fork();
+	assert_return_code(pid, errno);
+	if (pid == 0)
+		half_frozen(d);
+	assert_return_code(cgroup_freeze(&g, clock_mono() + 20 * NSEC_PER_SEC), 0);
+	check_file(d, "freezer.state", "FROZEN");
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
 static void freezer_v2(void **state)
 {
 	const struct unit_dir *d = *state;
@@ -512,20 +553,11 @@ static void usage_files(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(mixed_tree),
-		TEST(existing_group),
-		TEST(v2_tree_as_root),
-		TEST(v2_tree_as_user),
-		TEST(nothing_there),
-		TEST(limits_v2),
-		TEST(limits_v1),
-		TEST(usage_files),
-		TEST(limits_that_do_not_stick),
-		TEST(freezer_v1),
-		TEST(freezer_v2),
-		TEST(freezer_places),
-		TEST(own_group_is_emptied),
-		TEST(busy_with_ourselves),
+		TEST(mixed_tree),      TEST(existing_group),	    TEST(v2_tree_as_root),
+		TEST(v2_tree_as_user), TEST(nothing_there),	    TEST(limits_v2),
+		TEST(limits_v1),       TEST(usage_files),	    TEST(limits_that_do_not_stick),
+		TEST(freezer_v1),      TEST(freezer_v1_asks_again), TEST(freezer_v2),
+		TEST(freezer_places),  TEST(own_group_is_emptied),  TEST(busy_with_ourselves),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -123,9 +123,9 @@ static void in_user_namespace(const struct unit_dir *d)
 	CHECK(ioctl(ns, NS_GET_OWNER_UID, &owner) == 0 && owner == IDS);
 	CHECK(setgroups(0, NULL) == 0 && setns(ns, CLONE_NEWUSER) == 0);
 	CHECK(fd_read_line(AT_FDCWD, "/proc/self/uid_map", line, sizeof(line)) == 0);
-	CHECK(str_eq(line, "         0 1600000000      65536"));
+	CHECK(str_eq(line, "         0 1600000000      65535"));
 	CHECK(fd_read_line(AT_FDCWD, "/proc/self/gid_map", line, sizeof(line)) == 0);
-	CHECK(str_eq(line, "         0 1600000000      65536"));
+	CHECK(str_eq(line, "         0 1600000000      65535"));
 	CHECK(waitpid(-1, NULL, 0) < 0 && errno == ECHILD);
 }
 

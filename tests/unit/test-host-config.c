@@ -75,11 +75,12 @@ static void what_is_wrong(void **state)
 	      "host.yaml:1:7: error: accel: expected one of: auto, kvm, tcg, found nothing\n");
 	wrong("accel: [kvm]\n",
 	      "host.yaml:1:8: error: accel: expected one of: auto, kvm, tcg, found a list\n");
-	wrong("acel: kvm\n", "host.yaml:1:1: error: acel: unknown key; expected one of: accel, "
-			     "accel_timeout, snapshot_space; did you mean 'accel'?\n");
+	wrong("acel: kvm\n",
+	      "host.yaml:1:1: error: acel: unknown key; expected one of: accel, "
+	      "accel_timeout, snapshot_space, egress_proxy; did you mean 'accel'?\n");
 	wrong("accel: kvm\nengine:\n  x: 1\n",
 	      "host.yaml:2:1: error: engine: unknown key; expected one of: accel, accel_timeout, "
-	      "snapshot_space\n");
+	      "snapshot_space, egress_proxy\n");
 	wrong("accel: kvm\naccel: tcg\n",
 	      "host.yaml:2:1: error: accel: written twice; the first stands at line 1\n");
 	wrong("accel_timeout: 15\n",
@@ -103,7 +104,40 @@ static void what_is_wrong(void **state)
 	      "host.yaml:2:16: error: accel_timeout: expected a duration such as 90s (ms, s, m, h, "
 	      "d), found 'soon'\n"
 	      "host.yaml:3:1: error: more: unknown key; expected one of: accel, accel_timeout, "
-	      "snapshot_space\n");
+	      "snapshot_space, egress_proxy\n");
+}
+
+static void proxies(void **state)
+{
+	static const char text[] = "egress_proxy: http://proxy.corp.example:3128\n";
+	const struct source src = { .label = "host.yaml", .text = text, .len = strlen(text) };
+	struct host_config config = HOST_CONFIG_INIT;
+	_cleanup_diags_ struct diags d = { 0 };
+
+	assert_string_equal(config.egress_proxy, "");
+	host_config_read(&src, &config, &d);
+	assert_int_equal(diags_result(&d), 0);
+	assert_string_equal(config.egress_proxy, "proxy.corp.example:3128");
+	wrong("egress_proxy: proxy.corp.example:3128\n",
+	      "host.yaml:1:15: error: egress_proxy: expected http://HOST:PORT, found "
+	      "'proxy.corp.example:3128'\n");
+	wrong("egress_proxy: https://proxy.corp.example:3128\n",
+	      "host.yaml:1:15: error: egress_proxy: expected http://HOST:PORT, found "
+	      "'https://proxy.corp.example:3128'\n");
+	wrong("egress_proxy: http://me:secret@proxy.corp.example:3128\n",
+	      "host.yaml:1:15: error: egress_proxy: a proxy with a name or password is not "
+	      "supported\n");
+	wrong("egress_proxy: http://proxy.corp.example\n",
+	      "host.yaml:1:15: error: egress_proxy: expected http://HOST:PORT: the port is "
+	      "missing: "
+	      "write it as NAME:PORT, such as github.com:443\n");
+	wrong("egress_proxy: http://proxy.corp.example:3128/\n",
+	      "host.yaml:1:15: error: egress_proxy: expected http://HOST:PORT: after ':PORT/' "
+	      "stands "
+	      "tls, tls+ech, http, tcp or private\n");
+	wrong("egress_ca: /etc/ssl/corp.pem\n", "host.yaml:1:1: error: egress_ca: unknown key; "
+						"expected one of: accel, accel_timeout, "
+						"snapshot_space, egress_proxy\n");
 }
 
 static void set(const char *name, const char *value)
@@ -190,6 +224,7 @@ int main(void)
 		cmocka_unit_test(what_is_right),
 		cmocka_unit_test(how_much_space),
 		cmocka_unit_test(what_is_wrong),
+		cmocka_unit_test(proxies),
 		cmocka_unit_test_setup_teardown(which_file, unit_dir_setup, unit_dir_teardown),
 		cmocka_unit_test_setup_teardown(environment, unit_dir_setup, unit_dir_teardown),
 		cmocka_unit_test_setup_teardown(faults, unit_dir_setup, unit_dir_teardown),

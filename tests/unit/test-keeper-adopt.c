@@ -145,14 +145,14 @@ static void too_many_are_left(void **state)
 	_cleanup_bench_ struct bench b;
 
 	bench_init(&b, state);
-	for (unsigned int i = 1; i <= RELAYS_MAX + 3; i++)
+	for (unsigned int i = 1; i <= RELAYS_EXEC + 3; i++)
 		ran_before(&b, i, "", RECORD_RUNNING);
 	bench_adopts(&b);
-	UNTIL2(b.guest, b.client, b.guest->n == RELAYS_MAX);
-	assert_int_equal(pid_of(&b.guest->talks[RELAYS_MAX - 1]), RELAYS_MAX);
+	UNTIL2(b.guest, b.client, b.guest->n == RELAYS_EXEC);
+	assert_int_equal(pid_of(&b.guest->talks[RELAYS_EXEC - 1]), RELAYS_EXEC);
 	for (int i = 0; i < 10; i++)
 		peer_step(b.guest, 5);
-	assert_int_equal(b.guest->n, RELAYS_MAX);
+	assert_int_equal(b.guest->n, RELAYS_EXEC);
 }
 
 /* Without a record nothing is asked for, and everything else goes on. */

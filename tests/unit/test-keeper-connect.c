@@ -861,6 +861,79 @@ static void anything_may_fail(void **state)
 	}
 }
 
+/*
+ * A stream that the guest has left, both ways ended, while bytes for a slow server are still held:
+ * the broker has it, and so has the keeper. Then everything in turn fails.
+ */
+static struct box *box_left(struct world *w, int server, int *ret_fd)
+{
+	static const char bytes[65536];
+	struct box *b = box_new(w, memory_log(), true);
+	struct talk *t = ask(b, WIRE_OP_CONNECT, "93.184.0.1", PORT);
+	int fd = accept_one(b, server);
+
+	UNTIL(b, t->accepted);
+	for (unsigned int idle = 0; idle < 50;) {
+		ssize_t k = link_data(b->guest, t->ch, 0, bytes, sizeof(bytes));
+
+		assert_true(k >= 0);
+		idle = k == 0 ? idle + 1 : 0;
+		assert_int_equal(turn(b), 0);
+	}
+	assert_true(b->k.egress->held > 0);
+	assert_int_equal(link_eof(b->guest, t->ch, 0), 0);
+	assert_int_equal(shutdown(fd, SHUT_WR), 0);
+	UNTIL(b, t->eof);
+	assert_int_equal(link_close(b->guest, t->ch, WIRE_DONE, NULL), 0);
+	assert_int_equal(turn(b), 0);
+	assert_non_null(b->k.egress->connections);
+	*ret_fd = fd;
+	return b;
+}
+
+static void one_that_was_left_may_fail(void **state)
+{
+	struct world *w = WORLD(state);
+	_listening_ server = world_listen("93.184.0.1", PORT);
+	bool more = true;
+
+	for (unsigned int n = 1; more; n++) {
+		size_t fds = fail_count_fds(), got = 0;
+		int fd = -EBADF;
+		struct box *b = box_left(w, server, &fd);
+
+		fail_arm(n, EIO);
+		for (unsigned int i = 0; i < 2000 && !b->k.ended && b->k.egress->connections; i++) {
+			(void)read_some(fd, &got);
+			keeper_check(&b->k, loop_once(b->k.loop, clock_mono() + NSEC_PER_MSEC));
+			keeper_round(&b->k);
+		}
+		more = fail_reached();
+		fail_off();
+		(void)fd_close(fd);
+		box_free(b);
+		assert_int_equal(fail_count_fds(), fds);
+		assert_true(n < 1000);
+	}
+}
+
+/* It is taken out of the keeper's list once, although broker and keeper both have reason to. */
+static void one_that_was_left_is_given_up_once(void **state)
+{
+	struct world *w = WORLD(state);
+	_listening_ server = world_listen("93.184.0.1", PORT);
+	int fd = -EBADF;
+	struct box *b = box_left(w, server, &fd);
+
+	connections_done(&b->k); /* the broker is there yet, and reports */
+	assert_null(b->k.egress->connections);
+	assert_null(b->k.egress->over);
+	assert_int_equal(b->k.egress->n_sockets, 0);
+	assert_int_equal(b->k.egress->held, 0);
+	(void)fd_close(fd);
+	box_free(b);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, world_setup, world_teardown)
 
 int main(void)
@@ -887,6 +960,8 @@ int main(void)
 		TEST(the_budget_of_bytes),
 		TEST(an_end_with_streams),
 		TEST(anything_may_fail),
+		TEST(one_that_was_left_may_fail),
+		TEST(one_that_was_left_is_given_up_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

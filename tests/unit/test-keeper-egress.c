@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 
 #include "clock.h"
+#include "fail.h"
 #include "serve.h"
 #include "str.h"
 
@@ -337,6 +338,65 @@ static void live_rules(void **state)
 	box_free(b);
 }
 
+/* Sends a rule and moves what is said, as far as that goes. Whether the keeper has closed it. */
+static bool try_to_add(struct box *b, const char *rule)
+{
+	_cleanup_buf_ struct buf f = BUF_INIT(4096);
+	struct err e = ERR_INIT;
+	const void *data;
+	uint32_t ch = 0;
+	size_t n;
+
+	b->accepted = b->closed = false;
+	fields_put_text(&f, TAG_RULE, rule);
+	if (link_open(b->ours, WIRE_OP_EGRESS, &f, NULL, &ch) < 0)
+		return false;
+	while ((data = link_pending(b->ours, &n)) && n > 0) {
+		if (link_feed(b->client->port.link, data, n, &e) < 0)
+			return false;
+		link_wrote(b->ours, n);
+	}
+	while ((data = link_pending(b->client->port.link, &n)) && n > 0) {
+		if (link_feed(b->ours, data, n, &e) < 0)
+			return false;
+		link_wrote(b->client->port.link, n);
+	}
+	return b->closed;
+}
+
+/* An allow rule without memory for it leaves the deny rule that it would have replaced. */
+static void a_deny_is_not_forgotten(void **state)
+{
+	bool more = true;
+	unsigned int refused = 0;
+
+	for (unsigned int n = 1; more; n++) {
+		struct box *b = box_new(memory_log());
+		bool told, changed;
+
+		assert_int_equal(add(b, "web.hutch.test:443", true), WIRE_DONE);
+		assert_int_equal(add(b, "api.hutch.test:443", false), WIRE_DONE);
+		fail_arm(n, EIO);
+		told = try_to_add(b, "web.hutch.test:443");
+		more = fail_reached();
+		fail_off();
+		changed = told && b->code == WIRE_DONE;
+		if (told && b->code == WIRE_INVALID && strstr(b->text, "memory"))
+			refused++;
+		/* The next change of any rule builds all of them anew. */
+		if (told && !changed) {
+			assert_false(may(b, "web.hutch.test:443"));
+			assert_int_equal(add(b, "other.hutch.test:443", false), WIRE_DONE);
+			assert_false(may(b, "web.hutch.test:443"));
+			assert_true(may(b, "api.hutch.test:443"));
+			assert_int_equal(b->k.egress->n_live, 3);
+		}
+		box_free(b);
+		assert_true(n < 1000);
+	}
+	assert_true(refused > 0);
+}
+
 static void wrong_live_rules(void **state)
 {
 	struct box *b = box_new(memory_log());
@@ -439,7 +499,7 @@ int main(void)
 		cmocka_unit_test(nothing_allowed),   cmocka_unit_test(live_rules),
 		cmocka_unit_test(wrong_live_rules),  cmocka_unit_test(a_log_that_cannot_be_written),
 		cmocka_unit_test(a_log_that_can),    cmocka_unit_test(a_flood),
-		cmocka_unit_test(bad_notes),
+		cmocka_unit_test(bad_notes),	     cmocka_unit_test(a_deny_is_not_forgotten),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

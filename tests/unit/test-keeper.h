@@ -23,7 +23,7 @@
 #include "serve.h"
 
 enum {
-	TALKS_MAX = 300,
+	TALKS_MAX = 800,
 	PATIENCE_S = 30,
 	KEEPER_ID = 0x70000001,
 };

@@ -4,14 +4,18 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <termios.h>
 
 #include "clock.h"
 #include "fail.h"
 #include "fd.h"
+#include "journald.h"
 #include "log.h"
 #include "str.h"
+#include "trace.h"
 
 /* Stderr goes to `fd` between begin() and end(), which gives what was written there. */
 struct capture {
@@ -70,12 +74,149 @@ static void for_the_journal(void **state)
 	_cleanup_(capture_done) struct capture c = begin(memory_file());
 
 	form(true);
-	log_open("prog", LOG_LEVEL_DEBUG);
+	log_open("prog", LOG_LEVEL_INFO);
+	log_to_journal("/nonexistent/socket"); /* the stream of stderr is what there is */
 	log_error("e %d", 1);
 	log_warning("w");
 	log_info("i");
-	log_debug("d");
-	assert_string_equal(end(&c), "<3>e 1\n<4>w\n<6>i\n<7>d\n");
+	assert_string_equal(end(&c), "<3>e 1\n<4>w\n<6>i\n");
+}
+
+struct journal {
+	char dir[32], path[64];
+	int fd;
+};
+
+static void journal_begin(struct journal *j)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+
+	(void)snprintf(j->dir, sizeof(j->dir), "/tmp/journal.XXXXXX");
+	assert_non_null(mkdtemp(j->dir));
+	(void)snprintf(j->path, sizeof(j->path), "%s/socket", j->dir);
+	(void)snprintf(a.sun_path, sizeof(a.sun_path), "%s", j->path);
+	j->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	assert_true(j->fd >= 0);
+	assert_int_equal(bind(j->fd, (struct sockaddr *)&a, sizeof(a)), 0);
+}
+
+static void journal_end(struct journal *j)
+{
+	(void)fd_close(j->fd);
+	(void)unlink(j->path);
+	(void)rmdir(j->dir);
+}
+
+/* The next entry, as a text. */
+static const char *entry(const struct journal *j)
+{
+	static char text[8192];
+	ssize_t n = recv(j->fd, text, sizeof(text) - 1, 0);
+
+	assert_true(n >= 0);
+	text[n] = '\0';
+	return text;
+}
+
+static void entries_have_fields(void **state)
+{
+	_cleanup_(capture_done) struct capture c = begin(memory_file());
+	_cleanup_(journal_end) struct journal j;
+	char want[256];
+
+	journal_begin(&j);
+	form(true);
+	log_open("prog", LOG_LEVEL_INFO);
+	log_to_journal(j.path);
+	log_error_of("box", "req", "it\nis %s", "so");
+	(void)snprintf(want, sizeof(want),
+		       "MESSAGE=it\\nis so\nPRIORITY=3\nSYSLOG_IDENTIFIER=prog\n"
+		       "HUTCH_PROCESS=prog\nHUTCH_SANDBOX=box\nHUTCH_REQUEST=req\nHUTCH_KIND=log\n"
+		       "CODE_FILE=test-log.c\nCODE_LINE=%d\n",
+		       __LINE__ - 5);
+	assert_string_equal(entry(&j), want);
+	log_info("plain");
+	assert_null(strstr(entry(&j), "HUTCH_SANDBOX"));
+	assert_string_equal(end(&c), ""); /* not twice */
+}
+
+/* A journal that takes nothing is no reason to say nothing. */
+static void a_full_journal_falls_back(void **state)
+{
+	_cleanup_(capture_done) struct capture c = begin(memory_file());
+	_cleanup_(journal_end) struct journal j;
+
+	journal_begin(&j);
+	form(true);
+	log_open("prog", LOG_LEVEL_INFO);
+	log_to_journal(j.path);
+	for (unsigned int i = 0; i < 2000; i++)
+		log_info("line %u", i);
+	assert_non_null(strstr(end(&c), "<6>line 1999\n"));
+}
+
+static void a_value_with_a_newline_is_binary(void **state)
+{
+	const struct journald_field fields[] = { { "ONE", "a\nb" },
+						 { "NONE", "" },
+						 { "TWO", "c" } };
+	static const char want[] = "ONE\n\3\0\0\0\0\0\0\0a\nb\nTWO=c\n";
+	_cleanup_(journal_end) struct journal j;
+	_cleanup_close_ int fd = -EBADF;
+
+	journal_begin(&j);
+	assert_int_equal(journald_open(j.path, &fd), 0);
+	assert_int_equal(journald_send(fd, fields, ARRAY_SIZE(fields)), 0);
+	assert_memory_equal(entry(&j), want, sizeof(want));
+	assert_int_equal(journald_open("/nonexistent/socket", &fd), -ENOENT);
+}
+
+static void an_entry_is_bounded(void **state)
+{
+	_cleanup_(journal_end) struct journal j;
+	_cleanup_close_ int fd = -EBADF;
+	_cleanup_free_ char *much = calloc(1, JOURNALD_MAX + 1);
+	const struct journald_field f = { "MESSAGE", much };
+
+	assert_non_null(much);
+	memset(much, 'x', JOURNALD_MAX);
+	journal_begin(&j);
+	assert_int_equal(journald_open(j.path, &fd), 0);
+	assert_int_equal(journald_send(fd, &f, 1), -EMSGSIZE);
+}
+
+/* HUTCH_LOG=debug: lines of trace.h, also to the journal. */
+static void debug_has_trace_lines(void **state)
+{
+	_cleanup_(capture_done) struct capture c = begin(memory_file());
+	_cleanup_(journal_end) struct journal j;
+	struct trace_line line;
+	const char *text;
+
+#ifndef HUTCH_TRACE
+	skip();
+#endif
+	journal_begin(&j);
+	form(false);
+	(void)setenv("HUTCH_LOG", "debug", 1);
+	log_open("prog", LOG_LEVEL_WARNING);
+	trace_set_sandbox("box");
+	TRACE(TRACE_STATE, "here %d", 1);
+	log_to_journal(j.path);
+	TRACE_OF("req", TRACE_NOTE, "there");
+	trace_to_stderr(false);
+	TRACE(TRACE_STATE, "nowhere");
+	trace_set_sandbox("");
+	(void)unsetenv("HUTCH_LOG");
+	text = end(&c);
+	assert_int_equal(trace_parse(text, strcspn(text, "\n"), &line), 0);
+	assert_string_equal(line.process, "prog");
+	assert_string_equal(line.sandbox, "box");
+	assert_string_equal(line.text, "here 1");
+	assert_string_equal(text + strcspn(text, "\n"), "\n");
+	text = entry(&j);
+	assert_non_null(strstr(text, "MESSAGE=there\nPRIORITY=7\n"));
+	assert_non_null(strstr(text, "HUTCH_REQUEST=req\nHUTCH_KIND=note\n"));
 }
 
 /* The variable of a service whose child writes to a file. */
@@ -235,6 +376,11 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(for_the_journal),
+		cmocka_unit_test(entries_have_fields),
+		cmocka_unit_test(a_full_journal_falls_back),
+		cmocka_unit_test(a_value_with_a_newline_is_binary),
+		cmocka_unit_test(an_entry_is_bounded),
+		cmocka_unit_test(debug_has_trace_lines),
 		cmocka_unit_test(another_stream_is_not_the_journal),
 		cmocka_unit_test(with_a_timestamp),
 		cmocka_unit_test(on_a_terminal),

@@ -246,10 +246,31 @@ static void the_strictest_protocol_counts(void **state)
 	assert_int_equal(rule_proto(&check(s, "a.z.com:443").allow->rule), RULE_PROTO_TLS);
 }
 
+/* Also beside a rule that does not mention it; but only for the host and port that it stands for.
+ */
+static void private_is_kept(void **state)
+{
+	_cleanup_ruleset_ struct ruleset *s = NULL;
+
+	assert_int_equal(
+		make(RULES("+x.com:443", "+x.com:443/private", "+x.com:80", "+y.com:22/tcp/private",
+			   "+y.com:22", "+.z.com:443/private", "+a.z.com:443"),
+		     &s),
+		0);
+	assert_true(check(s, "x.com:443").allow->rule.private);
+	assert_false(check(s, "x.com:80").allow->rule.private);
+	/* The strictest protocol still counts. */
+	assert_true(check(s, "y.com:22").allow->rule.private);
+	assert_int_equal(rule_proto(&check(s, "y.com:22").allow->rule), RULE_PROTO_ANY);
+	assert_true(check(s, "b.z.com:443").allow->rule.private);
+	assert_false(check(s, "a.z.com:443").allow->rule.private);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_strictest_protocol_counts),
+		cmocka_unit_test(private_is_kept),
 		cmocka_unit_test(nothing_is_allowed_by_default),
 		cmocka_unit_test(names_match_at_labels),
 		cmocka_unit_test(deny_wins),

@@ -194,6 +194,28 @@ static void without_memory(void **state)
 	FAIL_SWEEP(once(policy));
 }
 
+/* A client can leave out what is private, and never ask for it. */
+static void private_is_the_policys(void **state)
+{
+	const struct ruleset_entry policy[] = { rule(".corp.example:443/private", false),
+						rule("web.example:443", false) };
+	_cleanup_free_ struct ruleset_entry *left = NULL;
+	_cleanup_narrow_ struct narrow w = { 0 };
+	struct err e = ERR_INIT;
+	size_t n = 0;
+
+	assert_int_equal(narrow_add(&w, "+web.example:443/private", 24, &e), -EINVAL);
+	assert_int_equal(narrow_add(&w, "+web.example/private", 20, &e), -EINVAL);
+	add(&w, "-*");
+	add(&w, "+git.corp.example");
+	add(&w, "+web.example");
+	assert_int_equal(narrow_apply(&w, policy, 2, &left, &n), 0);
+	assert_int_equal(n, 2);
+	assert_string_equal(left[0].rule.name.text, "git.corp.example");
+	assert_true(left[0].rule.private);
+	assert_false(left[1].rule.private);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -205,6 +227,7 @@ int main(void)
 		cmocka_unit_test(what_is_no_narrowing),
 		cmocka_unit_test(its_texts),
 		cmocka_unit_test(without_memory),
+		cmocka_unit_test(private_is_the_policys),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

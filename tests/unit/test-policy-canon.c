@@ -230,6 +230,10 @@ static void the_digest_is_of_the_meaning(void **state)
 		{ AGENT "prompt: {role: A, presets: [brief]}\n",
 		  AGENT "prompt: {role: \"A\\n\", presets: [brief]}\n", true },
 		{ AGENT "env: {A: ''}\n", AGENT, false },
+		{ AGENT "egress: {domains: [a.example.org]}\n",
+		  AGENT "egress: {domains: ['a.example.org:443/private']}\n", false },
+		{ AGENT "egress: {domains: [a.example.org, 'a.example.org:443/private']}\n",
+		  AGENT "egress: {domains: ['a.example.org:443/tls/private']}\n", true },
 		/* what is spoken: as the port says anyway, or not */
 		{ AGENT "egress: {domains: [a.example.org]}\n",
 		  AGENT "egress: {domains: ['a.example.org:443/tls']}\n", true },

@@ -146,7 +146,10 @@ static void chains_are_joined_from_the_oldest_down(void **state)
 		assert_non_null(p);
 		assert_string_equal(p->name, name);
 		assert_string_equal(p->type, "first");
-		assert_string_equal(p->summary, "One");
+		if (n == 1)
+			assert_string_equal(p->summary, "One");
+		else
+			assert_null(p->summary);
 		assert_int_equal(p->resources.pids, 100 + (n - 1) / 2 * 2 + 1);
 		assert_int_equal(p->require,
 				 1u << LAYER_SECCOMP | (n > 1 ? 1u << LAYER_LANDLOCK : 0));
@@ -275,6 +278,27 @@ static void a_child_that_isolates_less_is_noted(void **state)
 		       "");
 	assert_outcome(&store, &place, "same", 0, "", "");
 	assert_outcome(&store, &place, "more", 0, "", "");
+}
+
+/* A summary describes one agent; an heir without one has none, and the same policy as ever. */
+static void summaries_are_not_inherited(void **state)
+{
+	struct place place = place_make(*state);
+	_cleanup_store_ struct policy_store store = SMALL_STORE(place.dirs);
+	_cleanup_policy_ struct policy *parent = NULL, *heir = NULL;
+	_cleanup_diags_ struct diags d = { 0 };
+	_cleanup_free_ char *text = NULL;
+	char digest[POLICY_DIGEST_HEX + 1];
+	struct err e = ERR_INIT;
+
+	put(&place, "agents/told.yaml", "agent: {name: told, type: t, summary: Does one thing}\n");
+	put(&place, "agents/heir.yaml", "agent: {name: heir}\nextends: told\n");
+	assert_int_equal(policy_compile(&store, "told", &d, &parent, &e), 0);
+	assert_string_equal(parent->summary, "Does one thing");
+	assert_int_equal(policy_compile(&store, "heir", &d, &heir, &e), 0);
+	assert_string_equal(heir->type, "t");
+	assert_null(heir->summary);
+	assert_int_equal(policy_canonical(heir, &text, digest), 0);
 }
 
 static void references(void **state)
@@ -622,6 +646,7 @@ int main(void)
 		in_dir(broken_ancestors),
 		in_dir(names_of_files),
 		in_dir(a_child_that_isolates_less_is_noted),
+		in_dir(summaries_are_not_inherited),
 		in_dir(references),
 		cmocka_unit_test(presets_are_added_in_order),
 		cmocka_unit_test(among_presets_the_first_sets_the_environment),

@@ -79,6 +79,53 @@ static void the_message_says_what_to_do(void **state)
 	assert_null(strstr(e.msg, "ask root"));
 }
 
+/* A limit of the command line: the message names the option, and what gives it up. */
+static void limits_of_the_command_line(void **state)
+{
+	const uint64_t limits = BIT(LAYER_CGROUP_MEMORY) | BIT(LAYER_CGROUP_PIDS);
+	struct receipt r;
+	struct err e = ERR_INIT;
+
+	receipt_init(&r, limits);
+	receipt_explicit(&r, limits);
+	all_yes(&r);
+	assert_int_equal(receipt_check(&r, &e), 0);
+	receipt_no(&r, LAYER_CGROUP_MEMORY, "Permission denied");
+	receipt_no(&r, LAYER_CGROUP_PIDS, "Permission denied");
+	receipt_advise(&r, LAYER_CGROUP_PIDS, "run hutch as root");
+	assert_int_equal(receipt_check(&r, &e), -EPERM);
+	assert_string_equal(e.msg, "--memory, --pids cannot be enforced on this host (Permission "
+				   "denied); run hutch as root; or use --best-effort");
+	/* What the policy requires cannot be given up by an option. */
+	receipt_explicit(&r, BIT(LAYER_CGROUP_PIDS));
+	assert_int_equal(receipt_check(&r, &e), -EPERM);
+	assert_non_null(strstr(e.msg,
+			       "isolation.require: not enforced on this host: cgroup-memory, "
+			       "cgroup-pids"));
+	assert_null(strstr(e.msg, "--best-effort"));
+}
+
+static void best_effort_is_in_the_receipt(void **state)
+{
+	_cleanup_json_ json_t *j = NULL;
+	const json_t *rows, *memory, *pids;
+	struct receipt r;
+	struct err e = ERR_INIT;
+
+	receipt_init(&r, BIT(LAYER_CGROUP_PIDS));
+	receipt_explicit(&r, BIT(LAYER_CGROUP_MEMORY) | BIT(LAYER_CGROUP_PIDS));
+	all_yes(&r);
+	receipt_no(&r, LAYER_CGROUP_MEMORY, "Permission denied");
+	assert_int_equal(receipt_check(&r, &e), 0);
+	j = receipt_json(&r, &(const struct receipt_head){ "abc", "container", "p", "base" });
+	rows = json_object_get(j, "layers");
+	memory = json_array_get(rows, LAYER_CGROUP_MEMORY);
+	pids = json_array_get(rows, LAYER_CGROUP_PIDS);
+	assert_true(json_is_true(json_object_get(memory, "best_effort")));
+	assert_true(json_is_false(json_object_get(memory, "enforced")));
+	assert_null(json_object_get(pids, "best_effort"));
+}
+
 static void advice_stays_in_a_long_message(void **state)
 {
 	char longest[RECEIPT_SEEN_MAX];
@@ -165,6 +212,8 @@ int main(void)
 		cmocka_unit_test(nothing_is_enforced_at_first),
 		cmocka_unit_test(one_row_decides),
 		cmocka_unit_test(the_message_says_what_to_do),
+		cmocka_unit_test(limits_of_the_command_line),
+		cmocka_unit_test(best_effort_is_in_the_receipt),
 		cmocka_unit_test(advice_stays_in_a_long_message),
 		cmocka_unit_test(texts_are_cut_to_fit),
 		cmocka_unit_test(as_json),

@@ -240,6 +240,33 @@ static _noreturn_ void flood(struct both *b)
 	_exit(0);
 }
 
+/* In the ring, readers are told of what goes for many blocks at once, not for each; and little more
+ * goes than has to. */
+static void ring_moves_in_steps(void **state)
+{
+	enum {
+		BLOCKS = 1024,
+		ROUNDS = 512
+	};
+	_cleanup_both_ struct both b;
+	uint64_t before;
+
+	assert_int_equal(both_open(&b, BLOCKS), 0);
+	begin(&b);
+	while (b.r.slot.ring == 0)
+		put(&b, 1, RECORD_BLOCK);
+	before = b.r.slot.sequence;
+	for (unsigned int i = 0; i < ROUNDS; i++) {
+		uint64_t kept;
+
+		put(&b, 1, RECORD_BLOCK);
+		kept = b.r.slot.end / RECORD_BLOCK - b.r.slot.first;
+		assert_true(kept <= b.r.slot.ring &&
+			    kept + 1 >= b.r.slot.ring - b.r.slot.ring / 16);
+	}
+	assert_true(b.r.slot.sequence - before < ROUNDS / 8);
+}
+
 /* Readers are overtaken all the time, and never see a byte in a wrong place. */
 static void readers_that_are_overtaken(void **state)
 {
@@ -417,6 +444,7 @@ int main(void)
 		cmocka_unit_test(what_is_written_is_read),
 		cmocka_unit_test(nothing_is_wrong_by_chance),
 		cmocka_unit_test(both_halves_are_kept),
+		cmocka_unit_test(ring_moves_in_steps),
 		cmocka_unit_test(readers_that_are_overtaken),
 		cmocka_unit_test(half_a_header_is_not_seen),
 		cmocka_unit_test(any_byte_may_be_wrong),

@@ -95,6 +95,15 @@ static void refuses_with_a_reason(void **state)
 		{ "x.com:443/default", "stands tls" },
 		{ "x.com:443/tls/tls", "stands tls" },
 		{ "x.com:/tls", "number from 1 to 65535" },
+		{ "x.com/private", "'/'" },
+		{ "x.com:443/privat", "stands tls" },
+		{ "x.com:443/xprivate", "stands tls" },
+		{ "x.com:443//private", "stands tls" },
+		{ "x.com:443/private/", "stands tls" },
+		{ "x.com:443/private/private", "stands tls" },
+		{ "x.com:443/private/tls", "stands tls" },
+		{ "10.0.0.1:443/private", "is for names" },
+		{ "[fd00::1]:443/tls/private", "is for names" },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
@@ -159,6 +168,9 @@ static void protocols(void **state)
 		{ "x.com:443/tls+ech", "x.com:443/tls+ech", RULE_PROTO_TLS_ECH },
 		{ "10.0.0.0/8:443/tcp", "10.0.0.0/8:443/tcp", RULE_PROTO_TCP },
 		{ "[2001:db8::1]:80/tcp", "[2001:db8::1]:80/tcp", RULE_PROTO_TCP },
+		{ "x.com:443/private", "x.com:443/private", RULE_PROTO_TLS },
+		{ "x.com:443/tls/private", "x.com:443/private", RULE_PROTO_TLS },
+		{ ".x.com:22/tcp/private", ".x.com:22/tcp/private", RULE_PROTO_TCP },
 	};
 	char text[RULE_TEXT_MAX];
 	struct target t;
@@ -176,10 +188,36 @@ static void protocols(void **state)
 	assert_int_equal(target_parse("1.2.3.4/32:443", 14, &t, &e), 0);
 }
 
+static void private_rules(void **state)
+{
+	struct rule plain = parse("x.com:443"), open = parse("x.com:443/private"),
+		    tcp = parse("x.com:443/tcp"), other = parse("x.com:80"),
+		    below = parse(".x.com:443");
+	char name[NAME_TEXT_MAX + 1], longest[RULE_TEXT_MAX + 64], text[RULE_TEXT_MAX];
+	struct err e = ERR_INIT;
+	struct target t;
+
+	assert_false(plain.private);
+	assert_true(open.private);
+	assert_true(rule_same_place(&plain, &open));
+	assert_true(rule_same_place(&open, &tcp));
+	assert_false(rule_same_place(&plain, &other));
+	assert_false(rule_same_place(&plain, &below));
+	assert_int_equal(target_parse("x.com:443/private", 17, &t, &e), -EINVAL);
+	/* The longest rule that there is keeps all of its text. */
+	memset(name, 'b', sizeof(name));
+	name[63] = name[127] = name[191] = '.';
+	name[253] = '\0';
+	(void)snprintf(longest, sizeof(longest), "%s:65535/tls+ech/private", name);
+	open = parse(longest);
+	assert_string_equal(rule_format(&open, text), longest);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(protocols),
+		cmocka_unit_test(private_rules),
 		cmocka_unit_test(reads_every_kind),
 		cmocka_unit_test(refuses_with_a_reason),
 		cmocka_unit_test(subtree_leaves_room_below),

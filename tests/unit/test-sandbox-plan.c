@@ -125,8 +125,12 @@ static const struct builtin_file files[] = {
 	BUILTIN("agents/plain.yaml", "agent: {name: plain, type: test}\n"
 				     "resources: {ttl: 10h}\n"
 				     "env: {A: policy, B: policy}\n"),
+	BUILTIN("agents/strict.yaml", "agent: {name: strict, type: test}\n"
+				      "isolation: {require: [cgroup-memory]}\n"),
 	BUILTIN("agents/tight.yaml", "agent: {name: tight, type: test}\n"
 				     "isolation: {level: microvm}\n"),
+	BUILTIN("agents/tools.yaml", "agent: {name: tools, type: test}\n"
+				     "capabilities: {packages: [gdb]}\n"),
 	FLOOR_FILE,
 };
 
@@ -158,6 +162,11 @@ static void which_image(void **state)
 
 	need_ids();
 	no_plan(&store, &o, -ENOENT, "no image 'base': build it with 'hutch image build base'");
+	/* An agent with packages of its own wants its own image, not the default one. */
+	no_plan(&store, &(struct sandbox_options){ .agent = "tools" }, -ENOENT,
+		"agent 'tools' has no image: build it with 'hutch image build tools'");
+	no_plan(&store, &(struct sandbox_options){ .agent = "tools", .image = "base" }, -ENOENT,
+		"no image 'base': build it with 'hutch image build base'");
 	add_image(d, "base", HEX_A, "");
 	plan(&store, &o, &base);
 	assert_string_equal(base.image, "base");
@@ -239,6 +248,59 @@ static void resources_of_the_command_line(void **state)
 	o.resources[1][0] = NULL;
 	plan(&store, &o, &same);
 	assert_string_equal(same.policy, plain.policy);
+}
+
+static uint64_t asked_bits(struct policy_store *store, const struct sandbox_options *o,
+			   uint64_t *ret_require)
+{
+	_cleanup_spec_ struct spec s = { 0 };
+
+	plan(store, o, &s);
+	*ret_require = s.require;
+	return s.limits_asked;
+}
+
+/* A limit that is asked for by name is required of the host, unless that is given up by name. */
+static void limits_are_required(void **state)
+{
+	struct unit_dir *d = *state;
+	const uint64_t memory = UINT64_C(1) << LAYER_CGROUP_MEMORY,
+		       pids = UINT64_C(1) << LAYER_CGROUP_PIDS,
+		       cpu = UINT64_C(1) << LAYER_CGROUP_CPU,
+		       disk = UINT64_C(1) << LAYER_DISK_QUOTA, all = memory | pids | cpu | disk;
+	_cleanup_store_ struct policy_store store = STORE;
+	struct sandbox_options o = { .agent = "plain",
+				     .resources = { { "memory", "256MiB" },
+						    { "cpus", "0.5" },
+						    { "pids", "64" },
+						    { "disk", "64MiB" },
+						    { "timeout", "9s" } } };
+	uint64_t require;
+
+	need_ids();
+	add_image(d, "base", HEX_A, "");
+	/* Of a policy, a client of the API, a model: as the host can. */
+	assert_int_equal(asked_bits(&store, &o, &require), 0);
+	assert_int_equal(require & all, 0);
+	o.must_limit = true;
+	assert_int_equal(asked_bits(&store, &o, &require), all);
+	assert_int_equal(require & all, all);
+	o.best_effort = true;
+	assert_int_equal(asked_bits(&store, &o, &require), all);
+	assert_int_equal(require & all, 0);
+	/* A virtual machine has its own memory and processes, and whole processors. */
+	o.best_effort = false;
+	o.level = "microvm";
+	assert_int_equal(asked_bits(&store, &o, &require), cpu | disk);
+	o.resources[1][1] = "2";
+	assert_int_equal(asked_bits(&store, &o, &require), disk);
+	/* What the policy itself requires stays so, and is no option's. */
+	o = (struct sandbox_options){ .agent = "strict",
+				      .must_limit = true,
+				      .best_effort = true,
+				      .resources = { { "memory", "256MiB" } } };
+	assert_int_equal(asked_bits(&store, &o, &require), 0);
+	assert_int_equal(require & memory, memory);
 }
 
 static void wrong_resources(void **state)
@@ -380,6 +442,7 @@ int main(void)
 		IN_STORE(which_image),
 		IN_STORE(users),
 		IN_STORE(resources_of_the_command_line),
+		IN_STORE(limits_are_required),
 		IN_STORE(wrong_resources),
 		IN_STORE(levels_are_raised_and_never_lowered),
 		IN_STORE(a_level_is_part_of_the_policy),

@@ -27,6 +27,7 @@ static const struct spec example = {
 	.image_gid = 100000,
 	.created = UINT64_C(1790000000123456789),
 	.require = UINT64_C(1) << LAYER_SECCOMP | UINT64_C(1) << LAYER_KVM,
+	.limits_asked = UINT64_C(1) << LAYER_CGROUP_MEMORY | UINT64_C(1) << LAYER_DISK_QUOTA,
 	.limits = { 1500, 1 << 30, 1 << 20, 4096, 64, 60000, 0, 5 },
 	.deadline = 2000,
 	.on_timeout = ON_TIMEOUT_PAUSE,
@@ -113,9 +114,11 @@ static void an_older_one(void **state)
 	assert_int_equal(json_object_del(j, "deadline"), 0);
 	assert_int_equal(json_object_del(j, "on_timeout"), 0);
 	assert_int_equal(json_object_del(j, "api"), 0);
+	assert_int_equal(json_object_del(j, "limits_asked"), 0);
 	changed = json_write_line(j);
 	assert_int_equal(spec_parse(changed, strlen(changed), &s, &e), 0);
 	assert_string_equal(s.api, "");
+	assert_int_equal(s.limits_asked, 0);
 	assert_true(s.deadline == 0 && s.on_timeout == ON_TIMEOUT_END);
 }
 
@@ -267,7 +270,7 @@ static void every_key_is_needed(void **state)
 	json_object_foreach(j, key, value)
 	{
 		if (str_eq(key, "api") || str_eq(key, "egress_narrow") || str_eq(key, "deadline") ||
-		    str_eq(key, "on_timeout"))
+		    str_eq(key, "on_timeout") || str_eq(key, "limits_asked"))
 			continue;
 		(void)snprintf(want, sizeof(want), "'%s' is missing", key);
 		refused(NULL, key, NULL, want);

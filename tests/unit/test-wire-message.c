@@ -204,6 +204,7 @@ static const struct row {
 	{ MESSAGE_SAVED, { { TAG_NAME, '!' } } },
 	{ MESSAGE_WAKE, { { TAG_SEED, '?' }, { TAG_TIME, '?' } } },
 	{ MESSAGE_LIMIT, { { TAG_SIZE, '!' }, { TAG_LIMIT, '!' } } },
+	{ MESSAGE_TRACE, { { 0, 0 } } },
 };
 
 static_assert(ARRAY_SIZE(rows) == MESSAGE_MAX, "an example of every message");

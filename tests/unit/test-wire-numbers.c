@@ -42,7 +42,8 @@ static void tags_keep_their_numbers(void **state)
 	assert_int_equal(TAG_HOST, 59);
 	assert_int_equal(TAG_EGRESS, 60);
 	assert_int_equal(TAG_LIMIT, 61);
-	assert_int_equal(TAG_MAX, 62);
+	assert_int_equal(TAG_REQUEST, 62);
+	assert_int_equal(TAG_MAX, 63);
 }
 
 static void numbers_name_messages(void **state)
@@ -67,6 +68,8 @@ static void numbers_name_messages(void **state)
 		-1,
 		-1,
 		MESSAGE_ADOPT,
+		-1,
+		MESSAGE_TRACE,
 	};
 	static const int accepts[] = {
 		-1,
@@ -88,6 +91,8 @@ static void numbers_name_messages(void **state)
 		MESSAGE_NONE,
 		MESSAGE_NONE,
 		MESSAGE_STARTED,
+		-1,
+		MESSAGE_NONE,
 	};
 	static const int keeper[] = { -1, MESSAGE_SIGNAL, MESSAGE_RESIZE, -1, -1, -1 };
 	static const int guest[] = {
@@ -144,6 +149,7 @@ static void numbers_name_messages_of_clients(void **state)
 	assert_int_equal(WIRE_OP_LIFE, 14);
 	assert_int_equal(WIRE_OP_PORT, 15);
 	assert_int_equal(WIRE_OP_SAVE, 19);
+	assert_int_equal(WIRE_OP_TRACE, 20);
 }
 
 /* A guest asks its keeper for two things, and neither is what a keeper asks of a guest. */
@@ -161,6 +167,27 @@ static void numbers_name_messages_of_guests(void **state)
 				    : i == WIRE_OP_ASK	 ? MESSAGE_ASK
 							 : MESSAGE_MAX);
 	}
+}
+
+/* A client says which request it asks for, whatever that is; a guest never hears of it. */
+static void clients_name_their_request(void **state)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(256);
+	struct err e = ERR_INIT;
+	struct fields f;
+
+	fields_put_text(&b, TAG_PATH, "/tmp");
+	fields_put_text(&b, TAG_REQUEST, "0123456789abcdef");
+	assert_int_equal(fields_check_open(WIRE_OP_STAT, true, &b, &e), 0);
+	assert_int_equal(fields_check_open(WIRE_OP_STAT, false, &b, &e), -EINVAL);
+	assert_int_equal(fields_parse_open(MESSAGE_STAT, true, b.data, b.len, &f, &e), 0);
+	assert_true(fields_has(&f, TAG_REQUEST));
+	assert_int_equal(fields_parse_open(MESSAGE_STAT, false, b.data, b.len, &f, &e), -EBADMSG);
+	assert_int_equal(fields_parse(MESSAGE_STAT, b.data, b.len, &f, &e), -EBADMSG);
+	buf_reset(&b);
+	fields_put_text(&b, TAG_PATH, "/tmp");
+	fields_put_text(&b, TAG_REQUEST, "0123456789abcdef0123456789abcdef0");
+	assert_int_equal(fields_check_open(WIRE_OP_STAT, true, &b, &e), -EINVAL);
 }
 
 /* So is the type of a frame. */
@@ -237,6 +264,7 @@ int main(void)
 		cmocka_unit_test(numbers_name_messages),
 		cmocka_unit_test(numbers_name_messages_of_clients),
 		cmocka_unit_test(numbers_name_messages_of_guests),
+		cmocka_unit_test(clients_name_their_request),
 		cmocka_unit_test(types_keep_their_numbers),
 		cmocka_unit_test(codes_have_names),
 		cmocka_unit_test(own_requests_are_checked),

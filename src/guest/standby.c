@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "standby.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+#include "child.h"
+#include "clock.h"
+#include "confine.h"
+#include "vm.h"
+
+static struct {
+	bool wanted;
+	uint64_t last; /* when a command was started */
+	pid_t pid;     /* 0: there is none */
+	int order;     /* where its OPEN goes */
+	struct ends ends;
+	struct loop_fd report; /* readable while it waits: it has ended */
+	struct loop_timer idle;
+} standby = { .order = -EBADF, .ends = ENDS_INIT, .report.fd = -EBADF };
+
+void ends_close(struct ends *x)
+{
+	int *all = (int *)x;
+
+	for (size_t i = 0; i < sizeof(*x) / sizeof(int); i++)
+		all[i] = fd_close(all[i]);
+}
+
+int ends_pipe(int ours, int *ret_ours, int *ret_theirs)
+{
+	int p[2];
+
+	if (pipe2(p, O_CLOEXEC) < 0)
+		return -errno;
+	*ret_ours = p[ours];
+	*ret_theirs = p[1 - ours];
+	return fcntl(p[ours], F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
+}
+
+/* ---- the child ---- */
+
+static int compare_fds(const void *a, const void *b)
+{
+	const int *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
+static int close_between(int first, int last)
+{
+	if (first > last)
+		return 0;
+	return syscall(SYS_close_range, (unsigned int)first, (unsigned int)last, 0) < 0 ? -errno
+											: 0;
+}
+
+/*
+ * Other commands run meanwhile: whoever holds an end of their pipes keeps them from seeing the
+ * other one's end. And PID 1's end of `order` is what this process ends with.
+ */
+static int close_others(const struct guest *g, int order)
+{
+	const struct ends *x = &standby.ends;
+	int kept[] = { STDERR_FILENO, g->null,	    order,	   x->child_report, x->child_in,
+		       x->child_out,  x->child_err, vm_users_fd(), confine_fd(0),   confine_fd(1) };
+	int from = STDERR_FILENO, r = 0;
+
+	qsort(kept, ARRAY_SIZE(kept), sizeof(kept[0]), compare_fds);
+	for (size_t i = 0; i < ARRAY_SIZE(kept) && r == 0; i++) {
+		if (kept[i] < 0)
+			continue;
+		r = close_between(from, kept[i] - 1);
+		from = kept[i] + 1;
+	}
+	return r == 0 ? close_between(from, INT32_MAX) : r;
+}
+
+_noreturn_ static void wait_for_order(const struct guest *g, int order)
+{
+	static char open[STANDBY_OPEN_MAX];
+	const struct ends *x = &standby.ends;
+	struct err e = ERR_INIT;
+	struct fields f;
+	struct user u;
+	ssize_t n;
+
+	if (close_others(g, order) < 0)
+		_exit(0);
+	(void)prctl(PR_SET_NAME, STANDBY_NAME);
+	child_session();
+	(void)user_find(NULL, &u, &e); /* reads the files, which are looked at again */
+	n = RETRY_EINTR(read(order, open, sizeof(open)));
+	if (n <= 0 || fields_parse(MESSAGE_EXEC, open, (size_t)n, &f, &e) < 0)
+		_exit(0);
+	child_exec(&(struct child_spec){
+		.fields = &f,
+		.in = fields_has(&f, TAG_STDIN) ? x->child_in : g->null,
+		.out = x->child_out,
+		.err = x->child_err,
+		.report = x->child_report,
+		.session = true,
+	});
+}
+
+/* ---- PID 1 ---- */
+
+void standby_want(struct guest *g)
+{
+	const uint64_t now = clock_mono();
+
+	(void)g;
+	standby.wanted = standby.last != 0 && now - standby.last < STANDBY_MS * NSEC_PER_MSEC;
+	standby.last = now;
+}
+
+static void stop_watching(void)
+{
+	loop_del_fd(&standby.report);
+	loop_del_timer(&standby.idle);
+	standby.report.fd = -EBADF;
+}
+
+void standby_drop(struct guest *g)
+{
+	(void)g;
+	stop_watching();
+	standby.order = fd_close(standby.order);
+	ends_close(&standby.ends);
+	standby.pid = 0;
+	standby.wanted = false;
+}
+
+void standby_ended(struct guest *g, pid_t pid)
+{
+	if (pid > 0 && pid == standby.pid)
+		standby_drop(g);
+}
+
+static void on_report(struct loop_fd *src, uint32_t events)
+{
+	(void)events;
+	standby_drop(src->arg);
+}
+
+static void on_idle(struct loop_timer *t)
+{
+	standby_drop(t->arg);
+}
+
+static int make_ends(int *ret_order)
+{
+	struct ends *x = &standby.ends;
+	int r = ends_pipe(1, &standby.order, ret_order);
+
+	if (r == 0)
+		r = ends_pipe(0, &x->report, &x->child_report);
+	if (r == 0)
+		r = ends_pipe(1, &x->in, &x->child_in);
+	if (r == 0)
+		r = ends_pipe(0, &x->out, &x->child_out);
+	if (r == 0)
+		r = ends_pipe(0, &x->err, &x->child_err);
+	return r;
+}
+
+static int start(struct guest *g)
+{
+	_cleanup_close_ int order = -EBADF;
+	int r = make_ends(&order);
+
+	if (r < 0)
+		return r;
+	standby.pid = fork();
+	if (standby.pid == 0)
+		wait_for_order(g, order);
+	return standby.pid < 0 ? -errno : 0;
+}
+
+void standby_make(struct guest *g)
+{
+	struct ends *x = &standby.ends;
+	int r;
+
+	if (!standby.wanted || standby.pid != 0 || g->asleep || g->ended)
+		return;
+	standby.wanted = false;
+	r = start(g);
+	x->child_report = fd_close(x->child_report);
+	x->child_in = fd_close(x->child_in);
+	x->child_out = fd_close(x->child_out);
+	x->child_err = fd_close(x->child_err);
+	standby.report = (struct loop_fd){ .cb = on_report, .arg = g, .fd = x->report };
+	standby.idle = (struct loop_timer){ .cb = on_idle, .arg = g };
+	if (r == 0)
+		r = loop_add_fd(g->loop, &standby.report, x->report, EPOLLIN);
+	if (r == 0)
+		r = loop_set_timer(g->loop, &standby.idle,
+				   clock_mono() + STANDBY_MS * NSEC_PER_MSEC);
+	if (r < 0)
+		standby_drop(g);
+}
+
+pid_t standby_take(struct guest *g, const struct fields *f, struct ends *ret)
+{
+	pid_t pid = standby.pid;
+
+	if (pid <= 0 || f->len > STANDBY_OPEN_MAX || fields_has(f, TAG_COLUMNS))
+		return 0;
+	/* Whole, for the pipe is empty; or not at all, if it has just ended. */
+	if (write(standby.order, f->data, f->len) != (ssize_t)f->len) {
+		standby_drop(g);
+		return 0;
+	}
+	stop_watching();
+	standby.order = fd_close(standby.order);
+	standby.pid = 0;
+	*ret = standby.ends;
+	standby.ends = (struct ends)ENDS_INIT;
+	if (!fields_has(f, TAG_STDIN))
+		ret->in = fd_close(ret->in);
+	return pid;
+}

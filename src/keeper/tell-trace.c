@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The warden's trace lines for readers. The keeper asks for them by a note and gets the reading end
+ * of a pipe. Each line is one write(2), which a pipe takes whole or not at all, and the warden
+ * never waits: what does not fit is dropped and counted.
+ */
+#include <fcntl.h>
+
+#include "trace.h"
+#include "warden.h"
+
+static struct {
+	int fd;
+	uint64_t lost;
+} out = { .fd = -EBADF };
+
+static void on_line(void *arg, const struct trace_line *line)
+{
+	struct trace_line l = *line;
+	char text[TRACE_LINE_MAX];
+	size_t n;
+
+	(void)arg;
+	if (out.lost > 0) {
+		l.kind = TRACE_LOST;
+		(void)snprintf(l.text, sizeof(l.text), "%llu lines dropped: they were not read",
+			       (unsigned long long)out.lost);
+		n = trace_format(&l, text);
+		if (write(out.fd, text, n) < 0) {
+			out.lost++;
+			return;
+		}
+		out.lost = 0;
+	}
+	n = trace_format(line, text);
+	out.lost += write(out.fd, text, n) < 0;
+}
+
+static void end(void)
+{
+	trace_to(NULL, NULL);
+	out.fd = fd_close(out.fd);
+	out.lost = 0;
+}
+
+void warden_trace(const struct warden *w, bool on)
+{
+	int fds[2], r;
+
+	end();
+	if (!on || pipe2(fds, O_CLOEXEC | O_NONBLOCK) < 0)
+		return;
+	r = note_send(w->note, NOTE_TRACE, 0, &fds[0], 1);
+	(void)fd_close(fds[0]);
+	out.fd = fds[1];
+	if (r < 0)
+		end();
+	else
+		trace_to(on_line, NULL);
+}

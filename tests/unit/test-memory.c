@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+
+#include <string.h>
+
+#include "memory.h"
+#include "str.h"
+
+enum {
+	BLOCKS = 4096,
+	TABLE = 1024 * 1024,
+	BLOCK = 1024, /* small: from the heap, not a mapping of its own */
+};
+
+/* Kilobytes behind `key` in /proc/self/status. */
+static unsigned long status(const char *key)
+{
+	FILE *f = fopen("/proc/self/status", "re");
+	unsigned long kib = 0;
+	char line[256];
+
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f))
+		if (str_has_prefix(line, key))
+			kib = strtoul(line + strlen(key), NULL, 10);
+	(void)fclose(f);
+	return kib;
+}
+
+static void test_heap(void **state)
+{
+	static char *blocks[BLOCKS];
+	unsigned long full, settled;
+
+	if (SANITIZED) /* it has a heap of its own, and keeps what is freed */
+		return;
+	for (size_t i = 0; i < BLOCKS; i++) {
+		blocks[i] = malloc(BLOCK);
+		assert_non_null(blocks[i]);
+		memset(blocks[i], 1, BLOCK);
+	}
+	full = status("RssAnon:");
+	/* All but the last, which keeps free(3) from lowering the end of the heap. */
+	for (size_t i = 0; i + 1 < BLOCKS; i++)
+		free(blocks[i]);
+	memory_settle();
+	settled = status("RssAnon:");
+	free(blocks[BLOCKS - 1]);
+	assert_true(full > BLOCKS * BLOCK / 1024);
+	assert_true(settled < full - BLOCKS * BLOCK / 1024 / 2);
+}
+
+/* What the program never writes goes; what it has written stays. */
+static void test_constants(void **state)
+{
+	static const char table[TABLE] = { 'a' };
+	static int changed = 1;
+	const volatile char *p = table;
+	unsigned long before, after;
+
+	changed = 2;
+	for (size_t i = 0; i < TABLE; i += BLOCK)
+		(void)p[i];
+	before = status("RssFile:");
+	memory_settle();
+	after = status("RssFile:");
+	assert_true(after + TABLE / 1024 / 2 < before);
+	assert_int_equal(p[0], 'a');
+	assert_int_equal(changed, 2);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_heap),
+		cmocka_unit_test(test_constants),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
