@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """
 Runs the quick start of a README as a new user would: quick-start.py README REPOSITORY EMPTY-FOLDER.

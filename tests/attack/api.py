@@ -11,10 +11,10 @@ import os
 import re
 import socket
 import subprocess
-import time
 from pathlib import Path
 
-from sandbox import LONG, SandboxCase, eventually, hutch
+from sandbox import SandboxCase, hutch
+from waiting import LONG, eventually
 
 DOMAIN = "hutch.test"
 JSON = "application/json"
@@ -77,37 +77,41 @@ def send_all(s, data):
 class Daemon:
     """One hutchd; what it logs is in `log`."""
 
-    def __init__(self, *options, files=None):
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            self.port = s.getsockname()[1]
+    def __init__(self, *options, files=None, domain=DOMAIN, tcp=True):
+        # Stays bound, and never listens: nobody else gets the port before hutchd has it.
+        self.reserved = socket.socket()
+        self.reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.reserved.bind(("127.0.0.1", 0))
+        self.port = self.reserved.getsockname()[1]
         place = Path(os.environ["TMPDIR"]) / f"hutchd-{self.port}"
         place.mkdir(mode=0o700)
         self.unix, self.log_file = place / "sock", place / "log"
         self.keys = {
-            "user": new_key(f"user-{self.port}"),
+            "user": new_key(f"user-{self.port}", "--agent", "e2b,base"),
             "other": new_key(f"other-{self.port}"),
             "admin": new_key(f"admin-{self.port}", "--role", "admin"),
             "metrics": new_key(f"metrics-{self.port}", "--role", "metrics"),
         }
         limit = ["prlimit", f"--nofile={files}"] if files else []
         with open(self.log_file, "wb") as log:
-            self.process = subprocess.Popen([*limit, os.environ["HUTCHD"], "--listen", f"127.0.0.1:{self.port}", "--unix", self.unix,
-                                             "--domain", DOMAIN, *options], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self.process = subprocess.Popen([*limit, os.environ["HUTCHD"], *(["--listen", f"127.0.0.1:{self.port}"] if tcp else []),
+                                             "--unix", self.unix, *(["--domain", domain] if domain else []), *options], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         try:
-            eventually(self.is_up, "an answer of hutchd")
+            eventually(self.is_up, "an answer of hutchd", also=self.log)
         except BaseException:
             self.process.kill()
             self.process.wait()
+            self.reserved.close()
             raise
 
     def is_up(self):
         try:
-            return self.ask("GET", "/health")[0] == 200
+            return self.head("GET", "/health", unix=True) == 200
         except OSError:
             return False
 
     def stop(self):
+        self.reserved.close()
         self.process.terminate()
         if self.process.wait(LONG) != 0:
             raise AssertionError(f"hutchd ended with {self.process.returncode}: {self.log()}")
@@ -217,10 +221,8 @@ class ApiCase(SandboxCase):
     def is_well(self):
         """It lives, and serves others."""
         self.assertIsNone(self.daemon.process.poll(), self.daemon.log())
-        began = time.monotonic()
         status, text = self.daemon.ask("GET", f"/sandboxes/{self.box.id}", key="user")
         self.assertEqual(status, 200, text)
-        return time.monotonic() - began
 
     def inside(self, script, box=None, user="user"):
         r = hutch("exec", "--user", user, (box or self.box).id, "--", "sh", "-c", script)

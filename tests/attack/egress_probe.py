@@ -12,7 +12,8 @@ import struct
 import time
 
 PROXY = ("127.0.0.1", 3128)
-LATE = 20  # a try that takes longer has hung
+LATE = 120  # a try that takes longer has hung
+GO = "/tmp/go"  # a pipe
 
 
 def say(value):
@@ -33,6 +34,12 @@ def attempt(what):
     return [result, time.monotonic() - start]
 
 
+def go():
+    """Waits until the test has seen what it wants to see."""
+    with open(GO, "rb") as f:
+        f.read()
+
+
 # ---- sockets ----
 def tcp(host, port):
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -42,7 +49,7 @@ def tcp(host, port):
         return "ok"
 
 
-def udp(host, port, data=b"by udp", reply=2):
+def udp(host, port, data=b"by udp", reply=LATE):
     """Whether anybody answers; a send alone shows nothing."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as s:
@@ -65,7 +72,7 @@ def query(labels, kind=1):
     ident = os.urandom(2)
     name = b"".join(bytes([len(p)]) + p for p in labels) + b"\0"
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-        s.settimeout(3)
+        s.settimeout(LATE)
         s.connect(("127.0.0.1", 53))
         s.send(ident + struct.pack(">HHHHH", 0x0100, 1, 0, 0, 0) + name + struct.pack(">HH", kind, 1))
         data = s.recv(4096)
@@ -139,13 +146,12 @@ def told(s):
     return f"answer {data[0]}" if data else "closed"
 
 
-def send(name, port, data, piece=0, pause=0.0, end=False):
+def send(name, port, data, piece=0, end=False):
     """Connects by name, sends, and says what comes back."""
     with socket.create_connection((name, port), LATE) as s:
         try:
             for i in range(0, len(data), piece or len(data) or 1):
                 s.sendall(data[i:i + (piece or len(data))])
-                time.sleep(pause)
             if end:
                 s.shutdown(socket.SHUT_WR)
         except OSError as e:

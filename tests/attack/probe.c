@@ -252,30 +252,62 @@ static long make_socket_high(long family, long type)
 	return syscall(SYS_socket, family | 1L << 32, type, 0L) < 0 ? -errno : 0;
 }
 
+static long make_typed(long type, long protocol)
+{
+	return socket(AF_INET, (int)type, (int)protocol) < 0 ? -errno : 0;
+}
+
+static long make_pair(long family, long type)
+{
+	int fds[2];
+
+	return socketpair((int)family, (int)type, 0, fds) < 0 ? -errno : 0;
+}
+
+/* A family is there if any type of socket of it can be made. */
+static long best_of(long (*make)(long family, long type), long family)
+{
+	long best = -EINVAL;
+
+	for (long type = SOCK_STREAM; type <= SOCK_SEQPACKET && best < 0; type++) {
+		long r = in_child(make, family, type);
+
+		if (r >= 0 || best == -EINVAL || best == -EPROTONOSUPPORT ||
+		    best == -ESOCKTNOSUPPORT)
+			best = r;
+	}
+	return best;
+}
+
 static void sockets(void)
 {
 	char what[64];
 
 	for (long family = 0; family <= 46; family++) {
-		long best = -EINVAL;
-
-		/* A family is there if any type of socket of it can be made. */
-		for (long type = SOCK_STREAM; type <= SOCK_SEQPACKET && best < 0; type++) {
-			long r = in_child(make_socket, family, type);
-
-			if (r >= 0 || best == -EINVAL || best == -EPROTONOSUPPORT ||
-			    best == -ESOCKTNOSUPPORT)
-				best = r;
-		}
 		(void)snprintf(what, sizeof(what), "socket family %ld", family);
-		tell(41, what, best);
+		tell(41, what, best_of(make_socket, family));
+		/* The kernel makes the sockets first, and then asks whether the family has pairs.
+		 */
+		(void)snprintf(what, sizeof(what), "socketpair family %ld", family);
+		tell(41, what, best_of(make_pair, family));
 	}
+	for (long family = AF_INET; family <= AF_INET6; family += AF_INET6 - AF_INET)
+		for (long type = 0; type <= 10; type++) {
+			/* 5 is SCTP and 6 DCCP: the type alone loads a module. */
+			(void)snprintf(what, sizeof(what), "family %ld type %ld", family, type);
+			tell(41, what, in_child(make_socket, family, type));
+		}
 	tell(41, "raw socket", in_child(make_socket, AF_INET, SOCK_RAW));
 	tell(41, "packet socket", in_child(make_socket, AF_PACKET, SOCK_RAW));
 	/* For these the host's kernel would load a module. */
 	tell(41, "SCTP socket", in_child(make_protocol, AF_INET, IPPROTO_SCTP));
 	tell(41, "MPTCP socket", in_child(make_protocol, AF_INET6, 262));
+	tell(41, "SCTP packets", in_child(make_typed, SOCK_SEQPACKET, IPPROTO_SCTP));
+	tell(41, "DCCP socket", in_child(make_typed, SOCK_DCCP, IPPROTO_DCCP));
+	tell(41, "UDP-Lite socket", in_child(make_typed, SOCK_DGRAM, IPPROTO_UDPLITE));
+	tell(41, "raw ICMP socket", in_child(make_typed, SOCK_RAW, IPPROTO_ICMP));
 	tell(41, "TCP socket by number", in_child(make_protocol, AF_INET6, IPPROTO_TCP));
+	tell(41, "UDP socket by number", in_child(make_typed, SOCK_DGRAM, IPPROTO_UDP));
 	/* The kernel looks at 32 bits of the family, a filter sees 64. */
 	tell(41, "vsock behind a high bit", in_child(make_socket_high, AF_VSOCK, SOCK_STREAM));
 	tell(41, "unix behind a high bit", in_child(make_socket_high, AF_UNIX, SOCK_STREAM));

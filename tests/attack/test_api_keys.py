@@ -12,9 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from api import ApiCase, new_key, request
-from sandbox import as_root, eventually, hutch, our_processes
+from sandbox import ROOT, as_root, hutch, our_processes
+from waiting import LONG, eventually, until_clock
 
 LATER, BEFORE = 4_000_000_000, 1_000_000_000
+SETTLE = 1  # seconds, hutch-keys(5): within these a change of the keys holds
 
 
 class TestKeys(ApiCase):
@@ -33,13 +35,16 @@ class TestKeys(ApiCase):
         key = new_key("to-be-revoked")
         eventually(lambda: self.status(key) == 200, "control: the new key")
         self.assertEqual(hutch("key", "revoke", "to-be-revoked").returncode, 0)
-        time.sleep(1)
+        until_clock(time.monotonic() + SETTLE)
         self.assertEqual(self.status(key), 401)
         self.assertEqual(self.status("user"), 200)
 
     def test_an_expired_key(self):
-        key = new_key("short-lived", "--expires", "5s")
-        eventually(lambda: self.status(key) == 200, "control: the new key")
+        for seconds in (5, 30, 120):  # on a slow machine the first may be over before it is used
+            key = new_key(f"lives-{seconds}", "--expires", f"{seconds}s")
+            if seen := self.status(key) == 200:
+                break
+        self.assertTrue(seen, "control: the new key")
         eventually(lambda: self.status(key) == 401, "the end of the key")
 
     def test_a_key_is_checked_for_every_request_of_a_connection(self):
@@ -53,7 +58,7 @@ class TestKeys(ApiCase):
 
         eventually(lambda: ask() == 200, "control: the new key")
         self.assertEqual(hutch("key", "revoke", "on-one-connection").returncode, 0)
-        time.sleep(1)
+        until_clock(time.monotonic() + SETTLE)
         self.assertEqual(ask(), 401)
 
     def test_a_file_of_keys_that_is_wrong_lets_nobody_in(self):
@@ -62,7 +67,7 @@ class TestKeys(ApiCase):
         try:
             for wrong in (right[:-10], right + b"x", b"", b"[]"):
                 path.write_bytes(wrong)
-                time.sleep(1)
+                until_clock(time.monotonic() + SETTLE)
                 self.assertEqual(self.status("user"), 401, wrong[:40])
                 self.assertEqual(self.daemon.head("GET", "/sandboxes", unix=True), 200, "control: by the socket")
         finally:
@@ -237,7 +242,9 @@ class TestKeys(ApiCase):
                  ("POST", place + "/timeout", {"timeout": 60}), ("GET", place, None), ("DELETE", place, None), ("DELETE", place, None)]
         with ThreadPoolExecutor(len(asked)) as pool:
             got = list(pool.map(lambda one: self.daemon.ask(one[0], one[1], one[2], "user")[0], asked * 2))
-        self.assertLessEqual(set(got), {200, 201, 204, 400, 404, 409, 502}, got)
+        # A user without a freezer cannot pause, and is told so if the sandbox is still there.
+        told = [status for status, one in zip(got, asked * 2) if ROOT or status != 501 or not one[1].endswith("/pause")]
+        self.assertLessEqual(set(told), {200, 201, 204, 400, 404, 409, 502}, got)
         self.assertIn(204, [status for status, one in zip(got, asked * 2) if one[0] == "DELETE"], "somebody ended it")
         eventually(lambda: self.daemon.ask("GET", place, key="user")[0] == 404, "the end")
 
@@ -245,11 +252,11 @@ class TestKeys(ApiCase):
     @as_root
     def test_other_users_of_this_machine(self):
         """They cannot connect; and where the way is open to them, they are nobody."""
-        ask = "import socket, sys\ns = socket.socket(socket.AF_UNIX)\ns.settimeout(20)\ns.connect(sys.argv[1])\n" \
+        ask = "import socket, sys\ns = socket.socket(socket.AF_UNIX)\ns.settimeout(120)\ns.connect(sys.argv[1])\n" \
               "s.sendall(b'GET /sandboxes HTTP/1.1\\r\\nHost: x\\r\\nConnection: close\\r\\n\\r\\n')\nprint(s.recv(4096)[9:12].decode())"
 
         def status(**who):
-            r = subprocess.run(["python3", "-c", ask, self.daemon.unix], capture_output=True, check=False, cwd="/", **who)
+            r = subprocess.run(["/usr/bin/python3", "-c", ask, self.daemon.unix], capture_output=True, check=False, cwd="/", **who)
             return r.stdout.decode().strip() or r.stderr.decode().strip().rsplit("\n", 1)[-1]
 
         nobody = {"user": 65534, "group": 65534, "extra_groups": []}
@@ -278,11 +285,11 @@ class TestKeys(ApiCase):
 
         for name in ("file", "link", "directory"):
             with self.subTest(name), start(place / name) as p:
-                self.assertEqual(p.wait(60), 1)
+                self.assertEqual(p.wait(LONG), 1)
                 self.assertIn(name.encode(), p.stderr.read())
         self.assertEqual((place / "file").read_text(), "mine")
         self.assertTrue((place / "link").is_symlink())
         with start(place / "new") as p:
             eventually((place / "new").is_socket, "control: a socket")
             p.terminate()
-            self.assertEqual(p.wait(60), 0)
+            self.assertEqual(p.wait(LONG), 0)

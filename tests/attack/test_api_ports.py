@@ -6,17 +6,17 @@ theirs comes in an answer of somebody else's, be it over the same connection. Th
 
 import json
 import socket
-import time
 
 from api import DOMAIN, ApiCase, Answers, read_all, request, send_all
 from sandbox import hutch, start
+from waiting import LONG, eventually, steady
 
 POISON = b"POISON"
 SECOND = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\nX-Poison: POISON\r\n\r\nPOISON"
 WELL = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 FLOOD = 100_000
 
-# Each connection gets the bytes of a file, as they are; what was asked is kept.
+# Each connection gets the bytes of a file, as they are; what was asked is kept, and that all of it was sent, or not wanted.
 SERVER = """
 import os, socket, sys, threading
 def serve(s):
@@ -29,8 +29,11 @@ def serve(s):
     with open('/tmp/asked', 'ab') as f:
         f.write(data)
     try:
-        s.sendall(open('/tmp/answer', 'rb').read())
-        s.shutdown(socket.SHUT_WR)
+        try:
+            s.sendall(open('/tmp/answer', 'rb').read())
+            s.shutdown(socket.SHUT_WR)
+        finally:
+            open('/tmp/served', 'w').close()
         while s.recv(65536):
             pass
     except OSError:
@@ -96,7 +99,7 @@ class TestPorts(ApiCase):
     def serve(cls, box):
         p = start("exec", box.id, "--", "python3", "-c", SERVER, stdout=-1)
         cls.addClassCleanup(p.stdout.close)
-        cls.addClassCleanup(p.wait, 60)
+        cls.addClassCleanup(p.wait, LONG)
         cls.addClassCleanup(hutch, "rm", "-f", box.id)
         if p.stdout.readline() != b"ready\n":
             raise AssertionError("no server in the sandbox")
@@ -104,7 +107,7 @@ class TestPorts(ApiCase):
     def answer(self, data, box=None):
         """What the program will answer from now on."""
         box = box or self.box
-        r = hutch("exec", "-i", box.id, "--", "sh", "-c", "cat > /tmp/new && mv /tmp/new /tmp/answer && rm -f /tmp/asked", input=data)
+        r = hutch("exec", "-i", box.id, "--", "sh", "-c", "cat > /tmp/new && mv /tmp/new /tmp/answer && rm -f /tmp/asked /tmp/served", input=data)
         self.assertEqual(r.returncode, 0, r.stderr)
 
     def asked(self):
@@ -125,7 +128,8 @@ class TestPorts(ApiCase):
                 if not piece:
                     break
                 got += piece
-            time.sleep(0.02)  # for what comes too much
+            # What comes too much is on its way before somebody else asks.
+            eventually(lambda: self.inside("ls /tmp").split().count("served"), "the end of the program's answer")
             send_all(s, others)
             send_all(s, api)
             return Answers(got + read_all(s))
@@ -289,9 +293,8 @@ class TestPorts(ApiCase):
         with self.daemon.connect() as s:
             send_all(s, self.get(("Connection", "close")))
             s.recv(1000)
-            for _ in range(20):
-                self.is_well()
-                time.sleep(0.1)
+            steady(self.daemon.peak, "hutchd's memory")
+            self.is_well()
             self.assertLess(self.daemon.peak() - before, 16 << 10)
             n = 1000
             while piece := s.recv(1 << 20):

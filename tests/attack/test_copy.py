@@ -17,7 +17,8 @@ import threading
 from pathlib import Path
 
 import wire
-from sandbox import LONG, RUN, SharedCase, hutch, start
+from sandbox import RUN, SharedCase, hutch, start
+from waiting import LONG, eventually
 
 # Newer versions have to be told.
 TRUSTING = {"filter": "fully_trusted"} if hasattr(tarfile, "fully_trusted_filter") else {}
@@ -221,7 +222,7 @@ class CopyAttack(FakeCase):
     def test_what_is_no_file_does_not_come_out(self):
         self.sh(self.sandbox, "mkdir /tmp/n && cd /tmp/n && mkfifo p && ln -s /etc/shadow l")
         for path in ("/dev/zero", "/dev/full", "/tmp/n/p"):
-            r = hutch("cp", f"{self.sandbox}:{path}", str(self.dir / "in"), timeout=20)
+            r = hutch("cp", f"{self.sandbox}:{path}", str(self.dir / "in"))
             self.assertIn("neither a file", r.stderr.decode())
         self.assertIn("denied", hutch("cp", f"{self.sandbox}:/proc/1/mem", str(self.dir / "in")).stderr.decode())
         hutch("cp", f"{self.sandbox}:/tmp/n/l", str(self.dir / "in"))
@@ -233,13 +234,17 @@ class CopyAttack(FakeCase):
         """Of the process that unpacks: no capabilities, a filter, no new privileges, three descriptors and those it writes."""
         self.sh(self.sandbox, "truncate -s 1T /tmp/sparse")
         p = start("cp", "--max-size", "2TiB", f"{self.sandbox}:/tmp/sparse", str(self.dir / "in"))
+
+        def filtered():
+            """The status of the child, once it has its filter."""
+            with contextlib.suppress(OSError, IndexError):
+                child = Path(f"/proc/{p.pid}/task/{p.pid}/children").read_text().split()[0]
+                status = dict(line.split(":\t", 1) for line in Path(f"/proc/{child}/status").read_text().splitlines() if ":\t" in line)
+                return status if status["Seccomp"] == "2" else None
+            return None
+
         try:
-            child = None
-            while p.poll() is None and not child:
-                child = Path(f"/proc/{p.pid}/task/{p.pid}/children").read_text().split()
-                with contextlib.suppress(OSError, IndexError):
-                    status = dict(line.split(":\t", 1) for line in Path(f"/proc/{child[0]}/status").read_text().splitlines() if ":\t" in line)
-                    child = child if status["Seccomp"] == "2" else None
+            status = eventually(filtered, "a child with a filter")
             self.assertEqual({status[k] for k in ("CapEff", "CapPrm", "CapInh", "CapAmb")}, {"0" * 16})
             self.assertEqual(status["NoNewPrivs"], "1")
         finally:

@@ -12,9 +12,9 @@ import resource
 import signal
 import subprocess
 import sys
-import time
 
-from sandbox import BOX, MACHINE, RUN, SandboxCase, SharedCase, as_root, children_of, eventually, hutch, start, warden_of
+from sandbox import BOX, MACHINE, LOOSE, RUN, SandboxCase, SharedCase, as_root, children_of, hutch, start, warden_of
+from waiting import LONG, eventually, quiet_for, without_error
 
 # Takes memory of one kind up to a number of MiB, and says "all" if it got it.
 TAKE = """
@@ -86,16 +86,18 @@ end.set()
 for pid in pids:
     os.kill(pid, signal.SIGKILL)
 """
-# Never less than it can have, and nobody hears SIGTERM.
+# Never less than it can have, and nobody hears SIGTERM. The first one tells when there can be no more.
 FOREVER = """
 import os, signal
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
-print('ready', flush=True)
+first = os.getpid()
 while True:
     try:
         os.fork()
     except OSError:
-        pass
+        if os.getpid() == first:
+            print('full', flush=True)
+            first = 0
 """
 ZOMBIES = """
 import os
@@ -166,7 +168,7 @@ class Memory(SandboxCase):
     def test_every_kind_of_memory_is_counted(self):
         """The control is the same in a sandbox that may have it. Buffers of TCP are in docs/THREAT-MODEL.md."""
         limit = "128MiB" if MACHINE else "48MiB"  # with its own kernel in it
-        small, large = self.create("--memory", limit), self.create("--memory", "512MiB")
+        small, large = self.create(*LOOSE, "--memory", limit), self.create(*LOOSE, "--memory", "512MiB")
         for kind in ("anonymous", "memfd", "pipes", "sockets", "segments"):
             with self.subTest(kind=kind):
                 r = hutch("exec", small, "--", "python3", "-c", TAKE, kind, "100")
@@ -182,10 +184,13 @@ class Memory(SandboxCase):
         self.assertLessEqual(self.inspect(small)["usage"]["memory"], 48 << 20)
 
     def test_what_the_kernel_remembers_is_counted(self):
-        """Row 62. 150,000 names take over 60 MiB; they are given up for what is needed, and go with the sandbox's group."""
-        small, large = self.create("--memory", "48MiB"), self.create("--memory", "512MiB")
-        for sandbox in (small, large):
-            self.python(sandbox, FORGET)
+        """
+        Row 62. 150,000 names take over 60 MiB; they are given up for what is needed, and go with the sandbox's group. On a busy machine the kernel
+        may give them up too late, and kills the program for its limit instead: they were counted all the same.
+        """
+        small, large = self.create(*LOOSE, "--memory", "48MiB"), self.create(*LOOSE, "--memory", "512MiB")
+        self.assertIn(hutch("exec", small, "--", "python3", "-c", FORGET).returncode, (0, 137))
+        self.python(large, FORGET)
         self.assertLessEqual(self.inspect(small)["usage"]["memory"], 48 << 20)
         self.assertGreater(self.inspect(large)["usage"]["memory"], 48 << 20)
 
@@ -193,7 +198,7 @@ class Memory(SandboxCase):
 class Processes(SandboxCase):
     def test_processes_and_threads_are_counted(self):
         """Row 51. By a control group, or without one by the user namespace. The control is a sandbox that may have more."""
-        small, large = self.create("--pids", "40"), self.create("--pids", "400")
+        small, large = self.create(*LOOSE, "--pids", "40"), self.create(*LOOSE, "--pids", "400")
         for kind in ("processes", "threads"):
             with self.subTest(kind=kind):
                 why, n = self.python(small, MANY, kind, "100").split()
@@ -204,7 +209,7 @@ class Processes(SandboxCase):
                 eventually(lambda: self.commands_in(small) == [], "their end")
 
     def test_the_limit_is_for_all_users_inside_together(self):
-        sandbox = self.create("--pids", "40")
+        sandbox = self.create(*LOOSE, "--pids", "40")
         held = start("exec", "-i", "-u", "root", sandbox, "--", "python3", "-c",
                      MANY.replace("print(", "print('held', flush=True); sys.stdin.read(); print("), "processes", "25",
                      stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -213,18 +218,15 @@ class Processes(SandboxCase):
             why, n = self.exec_(sandbox, "python3", "-c", MANY, "processes", "25", opts=["-u", user]).stdout.decode().split()
             self.assertEqual(why, "refused")
             self.assertLess(int(n), 15)
-        held.communicate(b"", timeout=60)
+        held.communicate(b"", timeout=LONG)
 
     def test_a_bomb_that_goes_on_is_ended(self):
         """Row 64 too: nobody has to hear a signal."""
-        sandbox = self.create("--pids", "64", "--cpus", "1")
+        sandbox = self.create(*LOOSE, "--pids", "64", "--cpus", "1")
         bomb = start("exec", sandbox, "--", "python3", "-c", FOREVER, stdout=subprocess.PIPE)
-        self.assertEqual(bomb.stdout.readline(), b"ready\n")
-        time.sleep(0.5)
-        began = time.monotonic()
+        self.assertEqual(bomb.stdout.readline(), b"full\n")
         self.ended(hutch("rm", "-f", sandbox), 0)
-        self.assertLess(time.monotonic() - began, 20)
-        bomb.communicate(timeout=60)
+        bomb.communicate(timeout=LONG)
 
     def test_zombies_are_reaped(self):
         sandbox = self.create()
@@ -233,13 +235,12 @@ class Processes(SandboxCase):
 
     def test_control_zombies_are_seen(self):
         said = self.out("python3", "-c", """
-import os, subprocess, time
+import os, subprocess
 for _ in range(3):
-    if os.fork() == 0:
+    if (pid := os.fork()) == 0:
         os._exit(0)
-while (n := subprocess.run(['ps', '-eo', 'stat='], capture_output=True).stdout.count(b'Z')) < 3:
-    time.sleep(0.01)
-print(n)""")
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # dead, and still there
+print(subprocess.run(['ps', '-eo', 'stat='], capture_output=True).stdout.count(b'Z'))""")
         self.assertEqual(said, "3\n")
 
     def test_signals_end_at_the_sandbox(self):
@@ -252,7 +253,7 @@ print(n)""")
             other = start("exec", "-u", user, sandbox, "--", "sh", "-c", "echo ready; exec sleep 4321", stdout=subprocess.PIPE)
             self.assertEqual(other.stdout.readline(), b"ready\n")
             hutch("exec", "-u", user, sandbox, "--", "sh", "-c", "kill -9 -1; kill -9 1 2 3")
-            other.communicate(timeout=60)
+            other.communicate(timeout=LONG)
             self.assertEqual(other.returncode, 137, user)
             self.assertEqual(self.sh(sandbox, "echo alive"), "alive\n")
         self.assertIsNone(outside.poll())
@@ -267,16 +268,13 @@ print(n)""")
         for pid in parts:
             os.kill(pid, signal.SIGSTOP)
         waiting = start("exec", sandbox, "--", "echo", "late", stdout=subprocess.PIPE)
-        with self.assertRaises(subprocess.TimeoutExpired):
-            waiting.wait(0.5)
+        quiet_for(0.5, lambda: waiting.poll() is not None, "an answer of those who are stopped")
         for pid in parts:
             os.kill(pid, signal.SIGCONT)
-        self.assertEqual(waiting.communicate(timeout=60)[0], b"late\n")
+        self.assertEqual(waiting.communicate(timeout=LONG)[0], b"late\n")
         for pid in parts:
             os.kill(pid, signal.SIGSTOP)
-        began = time.monotonic()
         self.ended(hutch("rm", "-f", sandbox), 0)
-        self.assertLess(time.monotonic() - began, 30)
 
 
 class Records(SandboxCase):
@@ -320,11 +318,11 @@ class Everybodys(SharedCase):
         other = self.create()
         _, said = self.hold(other, TERMINALS, 100)
         self.assertEqual(said, "all")
-        p.communicate(timeout=60)
+        p.communicate(timeout=LONG)
 
     def test_control_terminals_are_there_for_many(self):
         p = subprocess.Popen([sys.executable, "-c", TERMINALS, "200"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self.assertEqual(p.communicate(timeout=60)[0], b"all\n")
+        self.assertEqual(p.communicate(timeout=LONG)[0], b"all\n")
 
     def test_disks_are_not_written_out(self):
         """Row 60. syncfs(2) of nothing succeeds: it was never made. On the host it fails."""
@@ -361,10 +359,10 @@ class Everybodys(SharedCase):
             with open(name, "rb"):
                 pass
             self.sh(other, f"head -c 1 {name} | wc -c")
-        self.assertEqual(watch.communicate(timeout=60)[0], b"0\n")
+        self.assertEqual(watch.communicate(timeout=LONG)[0], b"0\n")
         watch, said = self.hold(self.sandbox, WATCH, *DEVICES)
         self.sh(self.sandbox, "for d in " + " ".join(DEVICES) + "; do head -c 1 $d; done | wc -c")
-        self.assertGreaterEqual(int(watch.communicate(timeout=60)[0]), len(DEVICES))
+        self.assertGreaterEqual(int(watch.communicate(timeout=LONG)[0]), len(DEVICES))
         lock, said = self.hold(self.sandbox, """
 import fcntl, sys
 held = open('/dev/null', 'rb')
@@ -372,8 +370,8 @@ fcntl.flock(held, fcntl.LOCK_EX)
 print('held', flush=True)
 sys.stdin.read()""")
         self.assertEqual(said, "held")
-        with open("/dev/null", "rb") as f:
-            fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with open("/dev/null", "rb") as f:  # the host's, which others on it may lock too, for a moment
+            without_error(lambda: fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB), BlockingIOError, "a lock on the host's device")
         with self.assertRaises(AssertionError):  # the control: the same lock, from inside
             self.python(self.sandbox, "import fcntl; fcntl.flock(open('/dev/null', 'rb'), fcntl.LOCK_EX | fcntl.LOCK_NB)")
-        lock.communicate(timeout=60)
+        lock.communicate(timeout=LONG)

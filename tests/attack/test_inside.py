@@ -150,7 +150,7 @@ class Inside(SharedCase):
     def test_the_agents_file_is_not_written_through_a_process_that_runs_it(self):
         """The way of CVE-2019-5736. There is no runtime to catch: commands are started by the agent inside."""
         said = json.loads(self.python(self.sandbox, """
-import errno, json, os, subprocess, time
+import errno, json, os, subprocess
 def attempt(path, flags):
     try:
         os.close(os.open(path, flags))
@@ -162,7 +162,7 @@ exe = f'/proc/{p.pid}/exe'
 said = [attempt(exe, os.O_WRONLY), attempt(exe, os.O_WRONLY | os.O_TRUNC)]
 p.stdin.close()
 p.wait()
-own = subprocess.Popen(['/bin/sleep', '5'])
+own = subprocess.Popen(['/bin/sleep', '1000'])
 said += [attempt('/dev/hutch-guest', os.O_WRONLY), attempt('/dev/hutch-guest', os.O_RDONLY), attempt(f'/proc/{own.pid}/exe', os.O_RDONLY)]
 own.kill()
 print(json.dumps(said))"""))
@@ -207,7 +207,7 @@ print(json.dumps(said))"""))
         self.assertEqual(same, not MACHINE, "documented as seen, but for one who has a kernel of their own")
 
     def test_control_the_search_finds_them_on_the_host(self):
-        said = json.loads(subprocess.check_output(["python3", "-c", SEARCH, json.dumps(canaries())]))
+        said = json.loads(subprocess.check_output(["/usr/bin/python3", "-c", SEARCH, json.dumps(canaries())]))
         self.assertIn("/proc/cmdline", said["found"]["the kernel's command line"])
         self.assertIn("cmdline", said["some"])
 

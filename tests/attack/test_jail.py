@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """
 The jail of virtual machines, as root and as an ordinary user: what a QEMU that its guest has taken over could reach, tried by
@@ -19,18 +18,19 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 import unittest
 
+from waiting import LONG as DEADLINE
+from waiting import ended
+
 MIB = 1 << 20
-DEADLINE = 60
 NEVER = ("landlock", "apparmor", "kvm", "cgroup-cpu", "cgroup-memory", "cgroup-pids", "keeper-locked", "audit")
 
 
 def whose():
     """The ids of the sandbox, as a warden would have them."""
     if os.geteuid() == 0:
-        return ["ids=1900000000"]
+        return [f"ids={1_900_000_000 + os.getpid() % 1000 * 65536}"]  # of this run alone
     for line in pathlib.Path("/etc/subuid").read_text().splitlines():
         name, first, _ = line.split(":")
         if name in (getpass.getuser(), str(os.getuid())):
@@ -81,13 +81,6 @@ def tries(link, victim):
             raise AssertionError(f"the probe has ended early: {said!r}")
         said += more
     return dict(line.split(": ", 1) if ": " in line else (line.rstrip(":"), "") for line in said.decode().splitlines())
-
-
-def gone(pid):
-    end = time.monotonic() + DEADLINE
-    while os.path.exists(f"/proc/{pid}") and time.monotonic() < end:
-        time.sleep(0.01)
-    return not os.path.exists(f"/proc/{pid}")
 
 
 class Cell(unittest.TestCase):
@@ -164,7 +157,7 @@ class Cell(unittest.TestCase):
         with Jail(f"program={os.environ['CELL']}") as jail:
             self.assertTrue(os.path.exists(f"/proc/{jail.pid}"))
             jail.process.send_signal(signal.SIGKILL)
-            self.assertTrue(gone(jail.pid))
+            ended(jail.pid)
 
     def test_what_cannot_be_executed(self):
         with tempfile.NamedTemporaryFile() as f, Jail(f"program={f.name}") as jail:
@@ -250,7 +243,3 @@ class Machine(unittest.TestCase):
         self.root.unlink()
         _, complaint = self.start()
         self.assertIn("cannot open the image's disk", complaint)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -12,18 +12,18 @@ import socket
 import stat
 import subprocess
 import sys
-import time
 
 import wire
-from sandbox import PATIENCE, ROOT, RUN, SharedCase, as_root, eventually, hutch
+from sandbox import ROOT, RUN, SharedCase, as_root, hutch
 from test_raider import cpu, keeper_of, peak
+from waiting import LONG, eventually, quiet_for
 
 HELLO = wire.HEADER.pack(12, 0, wire.HELLO, 0, 0) + wire.encode(version=wire.VERSION)
 MEMORY = 96 << 20  # forty OPENs of 1 MiB, sixty streams of 256 KiB each way, and the links
 CONNECT = """
 import socket, sys
 s = socket.socket(socket.AF_UNIX)
-s.settimeout(10)
+s.settimeout(120)
 try:
     s.connect(sys.argv[1])
     s.sendall(bytes.fromhex(sys.argv[2]))
@@ -74,7 +74,7 @@ class Socket(SharedCase):
         s = socket.socket(socket.AF_UNIX)
         self.addCleanup(s.close)
         s.connect(self.path)
-        s.settimeout(20)
+        s.settimeout(LONG)
         return s
 
     def link(self):
@@ -98,9 +98,14 @@ class Socket(SharedCase):
         ch = (link or self.good).open("exec", argv=["echo", "well"], env=[])
         self.assertEqual((ch.wait_closed(), ch.out()), (wire.DONE, b"well\n"))
 
+    def waits(self):
+        """The keeper has nothing to do, and does nothing."""
+        before = cpu(self.keeper)
+        quiet_for(1, lambda: cpu(self.keeper) - before > 0.5, "the keeper is busy")
+
     def still_well(self):
         """And so is a new one, by the same keeper."""
-        eventually(lambda: hutch("exec", self.sandbox, "--", "echo", "well").stdout == b"well\n", "an answer", 20 * PATIENCE)
+        eventually(lambda: hutch("exec", self.sandbox, "--", "echo", "well").stdout == b"well\n", "an answer")
         self.assertEqual(keeper_of(self.sandbox), self.keeper)
         self.assertLess(peak(self.keeper), MEMORY)
         self.end_commands()
@@ -168,10 +173,8 @@ class Socket(SharedCase):
             except OSError:
                 pass
         self.well()
-        begun = time.monotonic()
         for s in silent:
             self.closed(s)
-        self.assertLess(time.monotonic() - begun, 15)
         self.well()
 
     def test_clients_that_stay(self):
@@ -184,7 +187,7 @@ class Socket(SharedCase):
         self.well(links[-1])
 
     def test_a_flood_of_questions(self):
-        """Over 256 at once are refused, also to others, who have to ask again; over 2,048 that the asker leaves open cost its connection."""
+        """Over 128 at once are refused, also to others, who have to ask again; over 2,048 that the asker leaves open cost its connection."""
         s = self.connect()
         s.sendall(HELLO)
         ask = wire.encode(path="/")
@@ -193,7 +196,23 @@ class Socket(SharedCase):
                 s.sendall(frame(wire.OPEN, 2 * i, wire.OPS.index("stat"), ask))
         except OSError:  # closed, or nothing is taken while nothing is read: either will do
             pass
-        eventually(lambda: self.good.open("exec", argv=["true"], env=[]).wait_closed() == wire.DONE, "room for another", 20 * PATIENCE)
+        eventually(lambda: self.good.open("exec", argv=["true"], env=[]).wait_closed() == wire.DONE, "room for another")
+        self.well()
+
+    def test_a_flood_of_connections_to_a_port(self):
+        """Strangers may open these. They take no room from the owner's commands and files."""
+        server = "import socket, time\ns = socket.create_server(('127.0.0.1', 4321), backlog=512)\nprint('up', flush=True)\nkeep = []\nwhile True: keep.append(s.accept())"
+        listen = self.good.open("exec", argv=["python3", "-c", server], env=[])
+        self.good.wait(lambda: listen.out() == b"up\n", "a server")
+        flood = self.link()
+        many = [flood.open("port", port=4321) for _ in range(300)]
+        flood.wait(lambda: all(c.accepted is not None or c.closed for c in many), "an answer to each")
+        self.assertEqual([c.closed["code"] for c in many if c.closed], [wire.TOO_MANY] * 44)
+        for _ in range(5):
+            self.assertEqual(self.good.open("exec", argv=["true"], env=[]).wait_closed(), wire.DONE)
+            self.assertEqual(self.good.open("stat", path="/").wait_closed(), wire.DONE)
+        flood.close()
+        listen.close()
         self.well()
 
     def test_readers_that_do_not_read(self):
@@ -205,9 +224,7 @@ class Socket(SharedCase):
             clients.append(s)
         eventually(lambda: len(self.commands_in(self.sandbox)) == 60, "sixty commands")
         self.well()
-        before = cpu(self.keeper)
-        time.sleep(1)
-        self.assertLess(cpu(self.keeper) - before, 0.5, "the keeper waits")
+        self.waits()
         self.well()
         for s in clients:
             s.close()
@@ -243,7 +260,5 @@ class Socket(SharedCase):
             s = self.connect()
             s.sendall(HELLO + frame(wire.OPEN, 2, 1, wire.encode(argv=["sh", "-c", "echo x; sleep 1000"])))
             s.shutdown(how)
-        before = cpu(self.keeper)
-        time.sleep(1)
-        self.assertLess(cpu(self.keeper) - before, 0.5)
+        self.waits()
         self.well()

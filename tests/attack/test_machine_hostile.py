@@ -12,14 +12,12 @@ import contextlib
 import hashlib
 import os
 import tempfile
-import time
 from pathlib import Path
 
 from sandbox import RUN, SandboxCase, create, hutch
 from test_raider import BROKE, SMALL, cpu, keeper_of, peak
 
 STATE = Path(os.environ.get("HUTCH_STATE_DIR", "/nonexistent")) / "machine"
-BOOT = 60  # as long as a machine may take until it says HELLO
 OPTIONS = ("--memory", "128MiB", "--disk", "64MiB")
 GONE = "ended before it answered"
 
@@ -78,9 +76,7 @@ class Hostile(SandboxCase):
     def test_instead_of_a_hello(self):
         for mode, said in {"garbage": BROKE, "leave": GONE, "panic": GONE}.items():
             with self.subTest(mode=mode), self.wild(mode):
-                begun = time.monotonic()
                 self.assertRegex(self.refused("run", "--rm", *OPTIONS, "--", "true"), said)
-                self.assertLess(time.monotonic() - begun, BOOT)
 
     def test_instead_of_a_template(self):
         """It ends before it is ready to be saved: there is no template, and nothing is left of it."""
@@ -159,8 +155,6 @@ class Hostile(SandboxCase):
         """Asked for a snapshot: within its deadline there is a refusal, no snapshot, and no sandbox any more."""
         with self.sandbox() as sandbox:
             before = set(os.listdir(STATE / "snapshots"))
-            begun = time.monotonic()
             self.assertIn("did not stop its programs in time: no snapshot was made, and the sandbox", self.refused("snapshot", "create", sandbox))
-            self.assertLess(time.monotonic() - begun, 40)
             self.gone(sandbox, "protocol")
             self.assertEqual(set(os.listdir(STATE / "snapshots")), before)

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """
 What the receipt says of a running container, and that it says so because it looked.
@@ -16,11 +15,12 @@ import shutil
 import socket
 import subprocess
 import tempfile
-import time
 import unittest
 
+from waiting import LONG, eventually
+
 HOST_ID = 1_000_000_000
-IDS = 65536
+IDS = 65535
 MEMORY, PIDS, CPUS, DISK = 256 << 20, 64, 1000, 64 << 20
 PARTS = ("cpu", "memory", "pids")
 CGROUP = pathlib.Path("/sys/fs/cgroup")
@@ -89,21 +89,24 @@ def make_groups(name, factor):
 
 def remove_groups(name):
     for d in group_dirs(name):
-        for _ in range(100):
-            try:
-                d.rmdir()
-                break
-            except FileNotFoundError:
-                break
-            except OSError:
-                time.sleep(0.05)
+        eventually(lambda d=d: removed(d), f"the end of {d}")
+
+
+def removed(group):
+    """A group stays while its last process is still ending."""
+    try:
+        group.rmdir()
+    except FileNotFoundError:
+        pass
+    except OSError:
+        return False
+    return True
 
 
 def map_ids(pid):
     """As newuidmap(1) does, once the process has its own user namespace."""
     ours = os.readlink("/proc/self/ns/user")
-    while os.readlink(f"/proc/{pid}/ns/user") == ours:
-        time.sleep(0.01)
+    eventually(lambda: os.readlink(f"/proc/{pid}/ns/user") != ours, "a user namespace of its own")
     for kind in ("uid_map", "gid_map"):
         pathlib.Path(f"/proc/{pid}/{kind}").write_text(f"0 0 1\n1 {HOST_ID} {IDS}\n")
 
@@ -142,7 +145,7 @@ def look(weaken=lambda config: None, *, network=False, enter=None, factor=1,
                 if rootless:
                     map_ids(p.pid)
                 print("go", file=go, flush=True)
-                p.communicate(json.dumps(config).encode(), timeout=60)
+                p.communicate(json.dumps(config).encode(), timeout=LONG)
             out.seek(0)
             err.seek(0)
             text, _, comm = out.read().decode().partition("\n")

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """
 complaints.py [--as root|user] [--long]: what users of other systems complain about, as tests with the SDK from npm (complaints.mjs)

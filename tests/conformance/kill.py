@@ -1,9 +1,10 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """
 kill.py [--as root|user] [--short]: hutchd is killed (SIGKILL) every three seconds and started again, while clients work (kill.mjs, with the
 SDK from npm). No sandbox is lost, no command's output has a gap or a repeat, and clients that try again finish. Then, how long it takes
-until a new hutchd knows the sandboxes that are there: 300 of them, or 30 in short. Prints TAP.
+until a new hutchd knows the sandboxes that are there: 300 of them, or 30 in short; that is a small part of the time that they took to
+make. Prints TAP.
 """
 
 import concurrent.futures
@@ -17,7 +18,7 @@ import sdk
 
 INTERVAL = 3
 CLIENTS = 5
-ADOPTION_BAR = 2.0
+ADOPTION_BAR = 0.5  # of the time that it takes to make them
 PATIENCE = 600
 
 
@@ -96,16 +97,18 @@ def works(running, sandbox):
 
 def adopt(tap, running, count):
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        start = time.monotonic()
         made = list(pool.map(lambda _: running.make(timeout=3600), range(count)))
+        making = time.monotonic() - start
         wanted = {sandbox["sandboxID"] for sandbox in made}
         running.kill()
         start = time.monotonic()
         running.start()
         found = set(running.sandboxes())
         took = time.monotonic() - start
-        tap.comment(f"{count} sandboxes are known again {took:.2f} s after a start, with {running.status('VmHWM')} KiB of memory")
+        tap.comment(f"{count} sandboxes, made in {making:.2f} s, are known again {took:.2f} s after a start, with {running.status('VmHWM')} KiB of memory")
         tap.check(wanted <= found, f"{count} sandboxes are known again after a restart", sorted(wanted - found))
-        tap.check(took < ADOPTION_BAR, f"that takes less than {ADOPTION_BAR} s", [f"{took:.2f} s"])
+        tap.check(took < making * ADOPTION_BAR, f"that takes less than {ADOPTION_BAR} of making them", [f"{took:.2f} s, {making:.2f} s"])
         silent = [s["sandboxID"] for s, ok in zip(made, pool.map(lambda s: works(running, s), made)) if not ok]
         tap.check(not silent, "each of them answers", silent)
 

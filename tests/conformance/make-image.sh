@@ -5,6 +5,10 @@
 set -euo pipefail
 file=${1:?usage: make-image.sh FILE}
 [ ! -s "$file" ] || exit 0
+# Of suites that start at once, one makes it.
+exec 9>"$file.lock"
+flock 9
+[ ! -s "$file" ] || exit 0
 
 hook='set -e
 echo "user:x:1000:1000::/home/user:/bin/bash" >>"$1/etc/passwd"

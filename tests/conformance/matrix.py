@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """
 matrix.py [--as root|user] [--write FILE] [VERSION...]: runs every section with every version of the E2B SDK, one after the other, and

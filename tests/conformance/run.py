@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """
 run.py [--as root|user] [--version V]... [--only SECTIONS] [--skip SECTIONS] [--known] [--parallel] [-v]: the E2B SDK from npm, in each

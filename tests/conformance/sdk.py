@@ -3,6 +3,7 @@
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
 import re
@@ -16,11 +17,12 @@ OLD = ("2.30.5", "2.46.1", "2.50.0")
 EXTRA = {"interpreter": "@e2b/code-interpreter", "desktop": "@e2b/desktop"}
 LINE = re.compile(r"(?P<ok>ok|not ok) \d+ - (?P<section>[a-z]+): (?P<name>.*?)(?: # SKIP (?P<skip>.*))?$")
 NPM_PATIENCE = 600
+DIGEST = ".digest"
 
 
 def cache():
     """What is installed stays for the next run."""
-    path = Path(os.environ.get("CONF_CACHE") or Path.home() / ".cache/hutch-conformance")
+    path = Path(os.environ.get("CONF_CACHE") or Path.home() / ".cache/hutch-ci/npm")
     path.mkdir(parents=True, exist_ok=True)
     return path
 
@@ -36,24 +38,43 @@ def latest():
     return npm("view", "e2b", "version", cwd=cache()).strip()
 
 
-def installed(version, extra=()):
-    """The node_modules directory with this version; installed if it is not there, once also if two want it."""
-    name = "-".join([version, *sorted(extra)])
+def digest(directory):
+    """Of all files below it, and their names."""
+    total = hashlib.sha256()
+    for path in sorted(p for p in directory.rglob("*") if p.is_file() and p.name != DIGEST):
+        total.update(f"{path.relative_to(directory)}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    return total.hexdigest()
+
+
+def sound(directory):
+    """Whether it is there, and as it was installed."""
+    return (directory / DIGEST).is_file() and (directory / DIGEST).read_text() == digest(directory)
+
+
+def modules(name, *packages):
+    """The node_modules directory with these packages, kept under this name; installed if it is not there, once also if two want it."""
     target = cache() / name
     with open(cache() / f".{name}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not target.is_dir():
+        if not sound(target):
+            shutil.rmtree(target, ignore_errors=True)
             with tempfile.TemporaryDirectory(dir=cache()) as scratch:
                 made = Path(scratch) / "made"
                 made.mkdir()
                 (made / "package.json").write_text('{"private": true}\n')
-                packages = [f"e2b@{version}", *(EXTRA[x] for x in extra)]
                 npm("install", "--ignore-scripts", "--no-audit", "--no-fund", "--no-save", *packages, cwd=made)
+                (made / DIGEST).write_text(digest(made))
                 made.rename(target)
-    found = json.loads((target / "node_modules/e2b/package.json").read_text())["version"]
-    if found != version:
-        raise RuntimeError(f"{target} has e2b {found}")
     return target / "node_modules"
+
+
+def installed(version, extra=()):
+    """The node_modules directory with this version of the SDK."""
+    found = modules("-".join([version, *sorted(extra)]), f"e2b@{version}", *(EXTRA[x] for x in extra))
+    there = json.loads((found / "e2b/package.json").read_text())["version"]
+    if there != version:
+        raise RuntimeError(f"{found} has e2b {there}")
+    return found
 
 
 @contextlib.contextmanager

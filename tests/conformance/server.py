@@ -16,14 +16,14 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent / "integration"))
 import run_as  # noqa: E402
+from waiting import LONG as PATIENCE  # noqa: E402
+from waiting import eventually  # noqa: E402
 
-PATIENCE = 60
 DOMAIN = "hutch.test"  # nobody looks it up: what asks for a port of a sandbox is sent to us
 
 
@@ -33,18 +33,16 @@ def image():
     return path
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 class Server:
     """hutchd, which can be killed and started again at the same place."""
 
     def __init__(self, env, who, log):
         self.env, self.who, self.log = env, who, log
-        self.port = free_port()
+        # Stays bound, and never listens: nobody else gets the port, also while there is no hutchd.
+        self.reserved = socket.socket()
+        self.reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.reserved.bind(("127.0.0.1", 0))
+        self.port = self.reserved.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self.process = None
         self.key = self.make_key()
@@ -57,7 +55,8 @@ class Server:
         return r.stdout.decode()
 
     def make_key(self, name="conformance", role="user"):
-        printed = self.hutch("key", "create", "--name", name, "--role", role).strip()
+        """It may use the policy that policy() makes for the template `base`."""
+        printed = self.hutch("key", "create", "--name", name, "--role", role, "--agent", "e2b,base").strip()
         if not re.fullmatch("e2b_[0-9a-f]{40}", printed):
             raise RuntimeError(f"hutch key create printed {printed!r}")
         return printed
@@ -70,11 +69,13 @@ class Server:
 
     def start(self):
         self.spawn()
-        end = time.monotonic() + PATIENCE
-        while not self.answers():
-            if self.process.poll() is not None or time.monotonic() > end:
-                raise RuntimeError(f"hutchd does not answer (exit code {self.process.poll()}): {self.said()}")
-            time.sleep(0.01)
+
+        def up():
+            if self.process.poll() is not None:
+                raise RuntimeError(f"hutchd ended with {self.process.returncode}: {self.said()}")
+            return self.answers()
+
+        eventually(up, "an answer of hutchd", PATIENCE, also=self.said)
 
     def answers(self):
         with contextlib.suppress(OSError, http.client.HTTPException):
@@ -126,6 +127,7 @@ class Server:
         """By force, if nothing ended it before."""
         if self.process and self.process.poll() is None:
             self.kill()
+        self.reserved.close()
 
     def stop(self):
         """As an administrator does. It must end by itself, and well."""

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """
 short.py [--as root|user]: what CI runs, with one hutchd for all of it. As root: the latest SDK with every section that must pass, older

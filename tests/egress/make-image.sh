@@ -7,6 +7,10 @@ set -euo pipefail
 file=${1:?usage: make-image.sh FILE [PACKAGE...]}
 shift
 [ ! -s "$file" ] || exit 0
+# Of suites that start at once, one makes it.
+exec 9>"$file.lock"
+flock 9
+[ ! -s "$file" ] || exit 0
 
 openssl req -x509 -newkey rsa:2048 -nodes -days 3650 -subj '/CN=the authority of the egress tests' \
 	-keyout "$file.ca.key" -out "$file.ca.pem" -addext 'basicConstraints=critical,CA:TRUE' \

@@ -5,7 +5,6 @@ A DNS server that says what a test tells it to, and remembers every question. UD
 A name's entry: {"a": [...], "aaaa": [...], "cname": NAME, "ttl": N} and, for servers that are not honest or not well:
   "then": ENTRY        the answers after the first one of each type (rebinding)
   "silent": true       no answer
-  "delay": SECONDS     a late one
   "rcode": N           an error
   "truncated": true    over UDP, only the bit that says so
   "wrong": "id" | "question" | "garbage" | "loop" | "long"
@@ -71,7 +70,7 @@ class Resolver:
 
     def converse(self, s):
         with s, s.makefile("rb") as f:
-            s.settimeout(30)
+            s.settimeout(300)
             try:
                 while len(head := f.read(2)) == 2:
                     data = f.read(struct.unpack(">H", head)[0])
@@ -93,8 +92,6 @@ class Resolver:
             entry = self.find(name.lower(), count)
         if entry and entry.get("silent"):
             return
-        if entry and "delay" in entry:
-            time.sleep(entry["delay"])
         try:
             for out in self.answers(data, end + 4, name, kind, entry, how):
                 send(out)

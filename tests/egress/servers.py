@@ -11,23 +11,25 @@ import shutil
 import socket
 import struct
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "integration"))
+from waiting import LONG, eventually  # noqa: E402
+
 SO_ORIGINAL_DST = 80
-PATIENCE = 60
 
 
 def wait_for(ns, address, port, child):
-    end = time.monotonic() + PATIENCE
-    while True:
+    def listens():
+        if child.poll() is not None:
+            raise RuntimeError(f"{child.args} ended with {child.returncode}")
         with ns, socket.socket() as s:
-            if s.connect_ex((address, port)) == 0:
-                return
-        if child.poll() is not None or time.monotonic() > end:
-            raise RuntimeError(f"{child.args} does not listen on {port}")
-        time.sleep(0.05)
+            return s.connect_ex((address, port)) == 0
+
+    eventually(listens, f"{child.args} listens on {port}")
 
 
 @contextlib.contextmanager
@@ -39,7 +41,7 @@ def child(ns, *argv, **more):
     finally:
         p.terminate()
         try:
-            p.wait(10)
+            p.wait(LONG)
         except subprocess.TimeoutExpired:
             p.kill()
             p.wait()
@@ -172,9 +174,9 @@ def count(s, note):
 
 
 def source(s, note):
-    """Bytes without end."""
+    """Bytes without end, counted as they are sent."""
     while True:
-        s.sendall(b"x" * 65536)
+        note["bytes"] += s.send(b"x" * 65536)
 
 
 def canary(s, note):
@@ -207,9 +209,9 @@ class UdpCanary:
 class NaiveProxy:
     """A proxy as many are written, for the plain box: no policy, and a name ends where C's strings end. The positive control of ours."""
 
-    def __init__(self, ns, port, entries):
-        self.ns, self.entries = ns, entries
-        Tcp(ns, "127.0.0.1", port, self.serve)
+    def __init__(self, ns, port, entries, address="127.0.0.1"):
+        self.ns, self.entries, self.asked = ns, entries, []
+        Tcp(ns, address, port, self.serve)
 
     def serve(self, s, _):
         first = s.recv(1, socket.MSG_PEEK)
@@ -236,6 +238,7 @@ class NaiveProxy:
         data = b""
         while b"\r\n\r\n" not in data and (more := s.recv(4096)):
             data += more
+        self.asked.append(data.partition(b"\r\n")[0].decode("latin-1"))
         name, _, port = data[len("CONNECT "):].partition(b" HTTP/1.1\r\n")[0].rpartition(b":")
         return (name, int(port)) if port.isdigit() else None
 
@@ -246,7 +249,7 @@ class NaiveProxy:
             with contextlib.suppress(OSError, ValueError), self.ns:
                 # A number in any spelling is an address, as inet_aton() has it.
                 address = socket.inet_ntoa(socket.inet_aton(address)) if ":" not in address else address
-                return socket.create_connection((address, port), 5)
+                return socket.create_connection((address, port), 120)
         return None
 
 

@@ -6,7 +6,8 @@ import os
 import tempfile
 
 from boxes import EgressCase, log, run
-from sandbox import eventually, hutch, start
+from sandbox import hutch, start
+from waiting import eventually
 
 WEB = "https://web.hutch.test/"
 
@@ -22,7 +23,7 @@ class Commands(EgressCase):
         text, _ = self.egress("explain", box, "web.hutch.test:443")
         self.assertRegex(text, r"^allowed  web\.hutch\.test:443\n  allow    web\.hutch\.test:443\n  from     the policy of agent egress-0\n$")
         text, _ = self.egress("explain", box, "web.hutch.test:80", code=1)
-        self.assertRegex(text, r"(?s)^denied   web.*no rule names it\n  ports    the same host is allowed on 443\n")
+        self.assertRegex(text, r"(?s)^denied   web.*not allowed by the policy: no rule names it\n  ports    the same host is allowed on 443\n")
         text, _ = self.egress("explain", box, "pypi.org:443", code=1)
         self.assertRegex(text, r"allowed by preset .*\bpypi\b")
         self.egress("allow", box, ".hutch.test:443")

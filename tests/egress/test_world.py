@@ -10,6 +10,7 @@ import unittest
 
 from clients import clients, wrap
 from outside import World
+from waiting import quiet_for
 
 WORLD = World()
 
@@ -63,7 +64,7 @@ class Canaries(unittest.TestCase):
 import socket
 for address in {addresses}:
     for port in {ports}:
-        with socket.create_connection((address, port), 20) as s:
+        with socket.create_connection((address, port), 120) as s:
             s.sendall(b'hello')
             assert b'CANARY' in s.recv(999), (address, port)""")
         self.assertEqual(r.code, 0, r)
@@ -74,7 +75,7 @@ for address in {addresses}:
             r = WORLD.box("python3", "-c", f"""
 import socket
 s = socket.socket(socket.AF_INET6 if ':' in '{where}' else socket.AF_INET, socket.SOCK_DGRAM)
-s.settimeout(20)
+s.settimeout(120)
 s.sendto(b'by udp', ('{where}', 443))
 print(s.recv(100))""")
             self.assertIn("CANARY", r.out, r)
@@ -90,9 +91,11 @@ print(s.recv(100))""")
 
     def test_a_quiet_wire(self):
         """Nothing is on it that nobody has sent: so whatever is there, is somebody's."""
-        for _ in range(3):
-            time.sleep(1)
-            self.assertEqual(WORLD("packets"), {"packets": [], "lost": 0})
+        def seen():
+            found = WORLD("packets")
+            return found["packets"] or found["lost"]
+
+        quiet_for(3, seen, "on the wire")
 
     def test_every_packet_is_counted(self):
         r = WORLD.box("curl", "-sS", "--data-binary", "@-", "https://web.hutch.test/sink", data="x" * 100000, host=True)

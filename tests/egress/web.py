@@ -4,7 +4,7 @@ The web of the test's internet: one HTTP server for all its names, with and with
 
   /            who answers             /big?BYTES    that many bytes          /sink   takes what is posted
   /git/        git http-backend        /simple/      an index of pip's        /npm/   a registry of npm's
-  /debian/     an archive of apt's     /to?URL       a redirection            /slow   an answer in pieces of one byte
+  /debian/     an archive of apt's     /to?URL       a redirection
 
 Everything that is asked for is remembered, and so is what arrives before there is a request.
 """
@@ -198,8 +198,6 @@ class Handler(BaseHTTPRequestHandler):
             return self.file(unquote(url.path))
         if url.path == "/big":
             return self.big(int(url.query))
-        if url.path == "/slow":
-            return self.slow()
         if url.path == "/to":
             return self.answer(b"", 302, Location=unquote(url.query))
         return self.answer(f"hello from {host}\n".encode())
@@ -221,14 +219,6 @@ class Handler(BaseHTTPRequestHandler):
         while size > 0:
             self.wfile.write(b"x" * min(size, 65536))
             size -= 65536
-
-    def slow(self):
-        self.send_response(200)
-        self.send_header("Content-Length", "10")
-        self.end_headers()
-        for _ in range(10):
-            self.wfile.write(b".")
-            time.sleep(0.2)
 
     def file(self, path):
         place = self.server.where / path.lstrip("/")

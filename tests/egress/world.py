@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """
 world.py COMMAND...: makes the test's own internet (nets.py says what it looks like), runs the command in the namespace `host`, and
@@ -27,20 +27,23 @@ import servers
 import web
 
 HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE.parent / "integration"))
+import run_as  # noqa: E402
+
 CANARY_PORT = 65000
 # Each name has an address of its own, so that a packet tells who was meant. What is not listed here is a canary.
 WEB = {"web.hutch.test": "93.184.216.10", "api.hutch.test": "93.184.216.11", "pip.hutch.test": "93.184.216.12",
        "npm.hutch.test": "93.184.216.13", "apt.hutch.test": "93.184.216.14", "git.hutch.test": "93.184.216.15",
        "upload.hutch.test": "93.184.216.16", "other.hutch.test": "93.184.216.17", "a.wild.hutch.test": "93.184.216.18",
-       "wild.hutch.test": "93.184.216.18", "rebind.hutch.test": "93.184.216.19"}
-DB, TCP = "93.184.216.20", "93.184.216.21"
+       "wild.hutch.test": "93.184.216.18", "rebind.hutch.test": "93.184.216.19", "git.corp.test": "10.20.30.40"}
+DB, TCP, PROXY = "93.184.216.20", "93.184.216.21", "93.184.216.22"
 SIX = "2606:2800:220:1::10"
 PORTS = {7: servers.echo, 25: servers.banner, 7000: servers.count, 7777: servers.banner, 9000: servers.source}
 CANARIES = {"www.canary.test": "93.184.217.66", "evil.canary.test": "93.184.217.67"}
 
 
 def names():
-    found = {n: {"a": [a]} for n, a in {**WEB, "db.hutch.test": DB, "tcp.hutch.test": TCP, **CANARIES}.items()}
+    found = {n: {"a": [a]} for n, a in {**WEB, "db.hutch.test": DB, "tcp.hutch.test": TCP, "proxy.hutch.test": PROXY, **CANARIES}.items()}
     found["six.hutch.test"] = {"aaaa": [SIX]}
     found["both.hutch.test"] = {"a": [WEB["web.hutch.test"]], "aaaa": [SIX]}
     found[".deep.hutch.test"] = {"a": [WEB["wild.hutch.test"]]}
@@ -50,7 +53,7 @@ def names():
 def services():
     yield from ((a, p) for a in WEB.values() for p in (80, 443))
     yield from ((SIX, p) for p in (80, 443))
-    yield from [(WEB["git.hutch.test"], 22), (DB, 5432), *((TCP, p) for p in PORTS)]
+    yield from [(WEB["git.hutch.test"], 22), (DB, 5432), (PROXY, 3128), *((TCP, p) for p in PORTS)]
 
 
 class World:
@@ -77,6 +80,7 @@ class World:
         self.canaries += [servers.Tcp(self.host, "::", port, servers.canary) for port in (80, 443, 8080)]
         self.udp = [servers.UdpCanary(self.internet, g, CANARY_PORT) for g in nets.GATEWAY]
         servers.NaiveProxy(self.plain, 3128, self.plain_resolver.entries)
+        self.proxy = servers.NaiveProxy(self.internet, 3128, self.plain_resolver.entries, PROXY)
         self.ssh = self.stack.enter_context(servers.sshd(self.internet, self.where, WEB["git.hutch.test"], repository))
         self.stack.enter_context(servers.postgres(self.internet, self.where, DB, cert, key))
 
@@ -133,11 +137,15 @@ class World:
     def do_web(self):
         return {"requests": [r for w in self.web for r in take(w.requests)], "connections": [c for w in self.web for c in take(w.connections)]}
 
+    def do_proxy(self):
+        """What the proxy of the internet was asked for since the last time."""
+        return take(self.proxy.asked)
+
     def do_tcp(self, port):
         """Connections so far, also those that live."""
         return self.tcp[port].log
 
-    def do_box(self, argv, data="", timeout=120, root=False, host=False):
+    def do_box(self, argv, data="", timeout=600, root=False, host=False):
         """Runs a command in the image's tree, in a namespace with a network device: the positive control."""
         with self.tree_lock:
             self.tree = self.tree or self.unpack()
@@ -209,6 +217,7 @@ def main(argv):
     if os.geteuid() != 0:
         print("1..0 # SKIP needs root: it makes network namespaces")
         return 0
+    run_as.own_mounts()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     tarball = image()
     with contextlib.ExitStack() as stack:

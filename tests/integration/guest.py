@@ -9,11 +9,11 @@ import shutil
 import socket
 import subprocess
 import tempfile
-import time
 import unittest
 from pathlib import Path
 
 import wire
+from waiting import LONG, eventually
 
 ROOT = os.geteuid() == 0
 UID = 12345
@@ -48,7 +48,7 @@ for p in sorted(filter(str.isdigit, os.listdir('/proc')), key=int):
         s = open(f'/proc/{p}/stat').read()
     except OSError:
         continue
-    if int(p) != os.getpid():
+    if int(p) != os.getpid() and '(hutch-standby)' not in s:
         print(p, s[s.rindex(')') + 2], s[s.index('(') + 1 : s.rindex(')')])
 """
 
@@ -59,7 +59,7 @@ def guest_path():
 
 
 def namespaces_work():
-    return subprocess.run([*NAMESPACES, "true"], capture_output=True, check=False, timeout=30).returncode == 0
+    return subprocess.run([*NAMESPACES, "true"], capture_output=True, check=False, timeout=LONG).returncode == 0
 
 
 def environment():
@@ -92,7 +92,7 @@ class Guest:
         theirs.close()
         self.link = wire.Link(ours)
 
-    def end(self, timeout=20):
+    def end(self, timeout=LONG):
         """Closes the channel; how the guest ended, and what it said."""
         self.link.close()
         try:
@@ -185,16 +185,16 @@ class GuestCase(unittest.TestCase):
 
     # ---- waiting ----
     def processes(self):
-        """(pid, state, name) of everything in the sandbox but what asks."""
+        """(pid, state, name) of everything in the sandbox but what asks, and the child that waits for a next command."""
         return [line.split(" ", 2) for line in self.python(PROCESSES).splitlines()]
 
     def alone(self):
         """Waits until only the agent is left."""
-        self.eventually(lambda: len(self.processes()) == 1, "the end of all but PID 1")
+        eventually(lambda: len(self.processes()) == 1, "the end of all but PID 1", also=self.processes)
 
-    def eventually(self, test, what, timeout=10):
-        end = time.monotonic() + timeout
-        while not test():
-            if time.monotonic() > end:
-                self.fail(f"{what} did not happen within {timeout} s")
-            time.sleep(0.02)
+    def gate(self):
+        """A line of a script that lasts until open_gate()."""
+        return f"until [ -e {self.dir}/gate ]; do sleep 0.05; done"
+
+    def open_gate(self):
+        self.write(f"{self.dir}/gate", b"")

@@ -25,9 +25,11 @@ class Server:
     def __init__(self, *options, role="user", env=None):
         self.options = options
         self.env = {**os.environ, **(env or {})}
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            self.port = s.getsockname()[1]
+        # Kept, without listening, as long as there may be a hutchd on it: nobody else gets this port, also between two of them.
+        self.kept = socket.socket()
+        self.kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.kept.bind(("127.0.0.1", 0))
+        self.port = self.kept.getsockname()[1]
         made = hutch("key", "create", "--role", role, "--name", f"test-{self.port}")
         if made.returncode != 0:
             raise AssertionError(made.stderr.decode())
@@ -113,7 +115,7 @@ class BoxCase(SandboxCase):
 
     @classmethod
     def make(cls):
-        status, made = cls.server.api("POST", "/sandboxes", {"templateID": "base", "timeout": 600 * PATIENCE, "envVars": {"A": "b=c"}})
+        status, made = cls.server.api("POST", "/sandboxes", {"templateID": "base", "timeout": 3600 * PATIENCE, "envVars": {"A": "b=c"}})
         if status != 201:
             raise AssertionError(made)
         cls.addClassCleanup(hutch, "rm", "-f", made["sandboxID"])

@@ -5,12 +5,15 @@ import io
 import json
 import os
 import stat
+import subprocess
 import tarfile
+import time
 from pathlib import Path
 
-from support import ROOT, Case, environment, hutch
+from support import ROOT, Case, environment, hutch, hutch_path
+from waiting import eventually, until_clock
 
-IDS = 65536
+IDS = 65535
 AS_ROOT = os.geteuid() == 0
 
 
@@ -88,6 +91,31 @@ class ImageCase(Case):
         self.assertRegex(said, pattern)
         self.nothing_left()
         return said
+
+    def killed(self, *args, at=(0.1, 0.4, 0.7, 0.9), before=lambda: None):
+        """Runs hutch, which is killed at each of these parts of the time that it takes, with `before` done before each. Gives back after each kill."""
+        began = time.monotonic()
+        self.run_ok(*args, env=self.env)
+        took = time.monotonic() - began
+        for part in at:
+            before()
+            with subprocess.Popen([hutch_path(), *args], env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as p:
+                until_clock(time.monotonic() + part * took)
+                p.kill()
+            yield part
+        eventually(lambda: not self.processes(), "the end of those who worked for it", also=self.processes)
+
+    def processes(self):
+        """Of this store: workers, and mmdebstrap's that were started for it."""
+        found = []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                env = Path(f"/proc/{pid}/environ").read_bytes()
+                if f"HUTCH_STATE_DIR={self.state}".encode() in env:
+                    found.append(Path(f"/proc/{pid}/cmdline").read_bytes())
+            except OSError:
+                pass
+        return found
 
     def nothing_left(self):
         self.assertEqual((self.names(), self.trees(), self.leftovers()), ([], [], []))

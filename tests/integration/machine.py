@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-SECONDS = 120
+SECONDS = 300
 
 
 def clock_khz():

@@ -6,6 +6,10 @@ set -euo pipefail
 file=${1:?usage: make-image.sh FILE [PACKAGE...]}
 shift
 [ ! -s "$file" ] || exit 0
+# Of suites that start at once, one makes it.
+exec 9>"$file.lock"
+flock 9
+[ ! -s "$file" ] || exit 0
 
 # What `hutch image build` gives every image: a user with number 1000 and a workspace.
 hook='set -e

@@ -3,7 +3,8 @@
 # A night of an agent, for docs/INVESTIGATE.md and the test of the audit log: work on a file, a program
 # on standard input, a look at what it should not see, a try to send something out, a command that runs
 # for too long. Nothing leaves the machine: the name is refused before anybody looks it up.
-# HUTCH is the program. Prints the sandbox's id; it is ended, and its records are kept.
+# HUTCH is the program, NIGHT_TIMEOUT the time that a command may take. Prints the sandbox's id; it is ended,
+# and its records are kept.
 set -eu
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -16,7 +17,7 @@ egress:
   domains:
     - api.example.com:443
 AGENT
-box=$("$HUTCH" create -I "$work" -a night --memory 256MiB --timeout 3s -e API_TOKEN=s3cr3t-5a1c9e77)
+box=$("$HUTCH" create -I "$work" -a night --best-effort --memory 256MiB --timeout "${NIGHT_TIMEOUT:-3s}" -e API_TOKEN=s3cr3t-5a1c9e77)
 printf 'name,amount\nada,3\ngrace,4\n' >"$work/sales.csv"
 "$HUTCH" cp "$work/sales.csv" "$box:/workspace/sales.csv" >&2
 "$HUTCH" exec "$box" -- head -n 1 sales.csv >&2

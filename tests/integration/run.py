@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """
 Runs every test_*.py of this directory, or of those that the first arguments name, and prints TAP,
@@ -6,8 +6,10 @@ so that meson counts single tests. The program under test is named by HUTCH, or 
 Further arguments choose tests by a part of their name; with a minus sign in front, they leave them out.
 
 With HUTCH_TEST_LEVEL=microvm, those of not_in_machines.py are left out, and named.
+With HUTCH_TEST_REPEAT=N each test runs N times, in N rounds with fixtures of their own: to find those that fail now and then.
 """
 
+import copy
 import os
 import signal
 import sys
@@ -35,7 +37,7 @@ class TapResult(unittest.TestResult):
     def tell(self, ok, test, more="", details=""):
         self.count += 1
         self.failed += not ok
-        name = test.id().replace("#", "")
+        name = test.id().replace("#", "") + getattr(getattr(test, "test_case", test), "turn", "")
         print(f"{'ok' if ok else 'not ok'} {self.count} - {name}{more}")
         for line in details.splitlines():
             print("#   " + line)
@@ -104,6 +106,17 @@ def without_machines(tests):
     return kept
 
 
+def rounds(tests, times):
+    """All of them, so many times, with a number behind their names."""
+    if times < 1:
+        sys.exit("Bail out! HUTCH_TEST_REPEAT is a number from 1 on")
+    for k in range(1, times + 1):
+        again = [copy.deepcopy(t) for t in tests]
+        for t in again if times > 1 else []:
+            t.turn = f" ({k})"
+        yield unittest.TestSuite(again)
+
+
 def take_signals():
     """A script's background, or nohup(1), ignores some, and programs that are started here would inherit that."""
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
@@ -131,7 +144,8 @@ def main(args):
     chosen = without_machines(chosen)
     result = TapResult()
     start = time.monotonic()
-    unittest.TestSuite(chosen).run(result)
+    for suite in rounds(chosen, int(os.environ.get("HUTCH_TEST_REPEAT") or 1)):
+        suite.run(result)
     print(f"1..{result.count}")
     print(f"# {result.count - result.failed} passed, {result.failed} failed", end="")
     print(f", {time.monotonic() - start:.1f} s")

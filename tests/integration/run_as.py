@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """
 run_as.py root|user [DIRECTORY...] [TEST...]: the tests of sandboxes (test_sandbox_*.py) as root, or as an ordinary user who is made
@@ -10,12 +10,14 @@ reached by another user, and to open it would open what is not ours to open. The
 of everybody else: the program behind a process is one of these files.
 
 With HUTCH_TEST_LEVEL=microvm every sandbox is a virtual machine; the package of the kernel is in HUTCH_TEST_KERNEL_DIR.
+HUTCH_TEST_REPEAT=N runs each test N times.
 
 HUTCH, HUTCH_KEEPER, HUTCH_GUEST, HUTCH_HOLD and HUTCHD are the programs, PROBE, RAIDER and BOMB those of the attacks; HUTCH_TEST_IMAGE the tarball of
 make-image.sh, made if it is not there.
 """
 
 import contextlib
+import ctypes
 import os
 import pwd
 import shutil
@@ -23,11 +25,13 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
+
+from waiting import eventually
 
 HERE = Path(__file__).resolve().parent
 ROOT = os.geteuid() == 0
+CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 0x40000
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # an interpreter from root's home is of no use to others
 PROGRAMS = {"HUTCH": "src/cli/hutch", "HUTCH_KEEPER": "src/keeper/hutch-keeper", "HUTCH_GUEST": "src/guest/hutch-guest",
             "HUTCHD": "src/daemon/hutchd", "HUTCH_HOLD": "src/machine/hutch-hold", "PROBE": "probe", "RAIDER": "raider", "BOMB": "bomb", "CELL": "cell",
@@ -79,6 +83,8 @@ def copy(public, where):
         env[name] = str(path)
     for tests in {HERE, *where}:
         shutil.copytree(tests, public / "tests" / tests.name, ignore=shutil.ignore_patterns("__pycache__"))
+    (public / "docs").mkdir()
+    shutil.copy(HERE.parents[1] / "docs/DEBUGGING.md", public / "docs")  # its sessions are played
     for path in [public, *public.rglob("*")]:
         path.chmod(0o755 if path.is_dir() or os.access(path, os.X_OK) else 0o644)
     return env
@@ -95,14 +101,13 @@ def processes(user):
 
 def end(user):
     """What is left of the user's processes, which should be nothing, would keep the user."""
-    soon = time.monotonic() + 10
-    while (left := list(processes(user))) and time.monotonic() < soon:
-        time.sleep(0.05)
+    with contextlib.suppress(AssertionError):
+        eventually(lambda: not list(processes(user)), "the end of the user's processes", 120)
+    left = list(processes(user))
     for pid, _ in left:
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)
-    while list(processes(user)):
-        time.sleep(0.05)
+    eventually(lambda: not list(processes(user)), "the end of those that were killed")
     return left
 
 
@@ -114,10 +119,19 @@ def make_machines(env, work, who):
     env["HUTCH_LEVEL"] = "microvm"
 
 
+def own_mounts():
+    """From here on mounts are this suite's alone: the ledger does not see what others mount and unmount on this machine meanwhile."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(CLONE_NEWNS) != 0 or libc.mount(None, b"/", None, MS_REC | MS_PRIVATE, None) != 0:
+        raise OSError(ctypes.get_errno(), "cannot make a mount namespace")
+
+
 def prepare(where, tarball, user, stack):
     """Programs, tests, directories and the image: the environment, where to be and who, and where the copies are."""
+    if ROOT:
+        own_mounts()
     public = stack.enter_context(directory("/tmp", None, 0o755))
-    env = {k: v for k, v in os.environ.items() if k in ("HUTCH_BAR", "HUTCH_TEST_KERNEL", "HUTCH_TEST_LEVEL") or not k.startswith(("HUTCH", "XDG_", "SUDO_"))}
+    env = {k: v for k, v in os.environ.items() if k in ("HUTCH_BAR", "HUTCH_TEST_KERNEL", "HUTCH_TEST_LEVEL", "HUTCH_TEST_REPEAT") or not k.startswith(("HUTCH", "XDG_", "SUDO_"))}
     env.update(copy(public, where), PYTHONDONTWRITEBYTECODE="1", PATH=PATH)
     # Where the system's own would be: what is mounted over /run by somebody must not hide it.
     run_dir = stack.enter_context(directory("/run" if ROOT else "/tmp", user, 0o700))
@@ -148,8 +162,9 @@ def run(tests, tarball, user, stack):
         where.append(Path(tests.pop(0)).resolve())
     where = where or [HERE]
     env, place, public = prepare(where, tarball, user, stack)
+    python = shutil.which("/usr/bin/python3") or shutil.which("python3", path=PATH)
     try:
-        r = subprocess.run([shutil.which("python3", path=PATH), public / "tests/integration/run.py", *(public / "tests" / w.name for w in where),
+        r = subprocess.run([python, public / "tests/integration/run.py", *(public / "tests" / w.name for w in where),
                             *(tests or ["test_sandbox"])], env=env, check=False, stdin=subprocess.DEVNULL, **place).returncode
     finally:
         # What holds the memory of templates.

@@ -3,7 +3,7 @@
 
 # Serves each connection in a thread with the function `serve`, and says on which port.
 SERVER = """
-import os, socket, struct, sys, threading, time
+import os, signal, socket, struct, sys, threading
 family = socket.AF_INET6 if {six} else socket.AF_INET
 listener = socket.create_server(("::1" if {six} else "127.0.0.1", 0), family=family, backlog={backlog})
 def all_of(s):
@@ -14,7 +14,7 @@ print(listener.getsockname()[1], flush=True)
 while {accepting}:
     s = listener.accept()[0]
     threading.Thread(target=serve, args=(s,), daemon=True).start()
-time.sleep(1000)
+signal.pause()
 """
 ECHO = """
 def serve(s):
@@ -38,7 +38,7 @@ def serve(s):
 """
 DEAF = """
 def serve(s):
-    time.sleep(1000)
+    threading.Event().wait()
 """
 RESET = """
 def serve(s):
@@ -48,8 +48,11 @@ def serve(s):
 """
 TELL = """
 def serve(s):
+    n = 0
     try:
-        n = sum(map(len, all_of(s)))
+        for data in all_of(s):
+            n += len(data)
+            print("got", n, flush=True)
         print("ended after", n, flush=True)
     except ConnectionResetError:
         print("reset", flush=True)

@@ -8,6 +8,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
+from waiting import LONG
+
 ROOT = Path(__file__).resolve().parents[2]
 WRONG = ROOT / "tests" / "wrong"
 
@@ -48,7 +50,7 @@ def hutch(*args, cwd=None, env=None, **more):
         cwd=cwd,
         env=environment() if env is None else env,
         stdin=subprocess.DEVNULL,
-        timeout=120,
+        timeout=LONG,
         check=False,
         **more,
     )

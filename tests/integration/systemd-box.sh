@@ -1,9 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# systemd-box.sh DIR IMAGE: becomes a systemd that is PID 1 of namespaces of its own, started by
-#   unshare --mount --pid --fork --cgroup --ipc --uts --net --kill-child
+# systemd-box.sh DIR IMAGE: becomes a systemd that is PID 1 of namespaces of its own, in a control group of its own, DIR's name below the top.
 # Its root is this machine's, below a layer in memory: nothing of it stays. DIR is at /mnt in it, IMAGE at /image.tar.
 set -e
+if [ "${3:-}" != inside ]; then
+	top=/sys/fs/cgroup
+	[ ! -d $top/unified ] || top=$top/unified
+	mkdir "$top/${1##*/}"
+	echo $$ >"$top/${1##*/}/cgroup.procs"
+	exec unshare --mount --pid --fork --cgroup --ipc --uts --net --kill-child bash "$0" "$1" "$2" inside
+fi
 dir=$1 image=$2 root=$1/root
 mount --make-rprivate /
 mkdir "$dir/layer" "$root"

@@ -14,6 +14,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
+from waiting import LONG
+
 NOBODY = 65534
 RESOLV = "nameserver 127.0.0.1\noptions timeout:1 attempts:2\n"  # as src/engine/scratch.c writes it
 PYTHON = shutil.which("python3", path="/usr/bin:/bin") or sys.executable
@@ -65,7 +67,7 @@ class Box:
         rules = [word for net in networks for word in ("-a", net)]
         env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/nonexistent"}
         return subprocess.run([self.box, *options, self.resolv, *rules, *command], env=env, cwd="/", stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120, check=False, text=True, **self.who)
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=LONG, check=False, text=True, **self.who)
 
     def python(self, program, **more):
         """Runs a program and gives what it prints as JSON."""
@@ -74,7 +76,7 @@ class Box:
         return json.loads(r.stdout)
 
     def curl(self, *args):
-        return self.run_in("curl", "--silent", "--show-error", "--max-time", "20", *args)
+        return self.run_in("curl", "--silent", "--show-error", "--max-time", "120", *args)
 
     def need(self, program):
         if not shutil.which(program):

@@ -25,6 +25,7 @@ COMMANDS = {
     "logs": ["x"],
     "wait": ["x"],
     "signal": ["x", "TERM"],
+    "debug": ["x"],
     "inspect": ["x"],
     "receipt": ["x"],
     "pause": ["x"],
@@ -43,6 +44,7 @@ COMMANDS = {
     "key": None,
     "key create": [],
     "key ls": [],
+    "key set": ["x"],
     "key revoke": ["x"],
     "audit": None,
     "audit show": [],
@@ -81,7 +83,7 @@ COMMANDS = {
 }
 # Commands of images need a store, and a network, those of sandboxes an engine: test_image.py, test_sandbox_run.py and their
 # neighbours run them.
-SANDBOX = ("run", "create", "exec", "shell", "attach", "logs", "wait", "signal", "cp", "commit", "watch", "ps", "inspect", "receipt", "pause", "suspend", "resume", "ttl",
+SANDBOX = ("run", "create", "exec", "shell", "attach", "logs", "wait", "signal", "cp", "commit", "watch", "ps", "inspect", "debug", "receipt", "pause", "suspend", "resume", "ttl",
            "kill", "rm", "gc", "fork", "mcp")
 LEAVES = [c for c, args in COMMANDS.items() if args is not None and not c.startswith(("image ", "snapshot ", "pool ", "egress ", "audit ", "key ")) and c not in SANDBOX]
 WITH_JSON = [c for c in LEAVES if c not in ("completion", "help")]
@@ -260,7 +262,7 @@ class PassedOn(Case):
     def test_no_sandboxes(self):
         self.assertRegex(self.run_ok("ps", env=self.env), r"^ID +AGENT +IMAGE +STATE +AGE\n$")
         self.assertEqual(json.loads(self.run_ok("ps", "-a", "--json", env=self.env)), [])
-        for command in ("inspect", "receipt", "pause", "resume", "kill", "rm"):
+        for command in ("debug", "inspect", "receipt", "pause", "resume", "kill", "rm"):
             self.assertIn("no sandbox 'abc'", self.fails(command, "abc", code=1))
         self.assertIn("no sandbox 'abc'", self.fails("ttl", "abc", "5m", code=1))
 
@@ -468,6 +470,15 @@ class Json(Case):
             digest = self.run_ok("config", "compile", a["name"], "--digest").strip()
             self.assertEqual(a["sha256"], digest)
 
+    def test_a_summary_is_its_agents_own(self):
+        self.write("more/agents/heir.yaml", "agent:\n  name: heir\nextends: debugger\n")
+        r = hutch("agents", "--json", env=environment(HUTCH_CONFIG_PATH=str(self.dir / "more")))
+        self.assertEqual(r.returncode, 0, r.stderr)
+        agents = {a["name"]: a for a in json.loads(r.stdout)}
+        self.assertNotIn("summary", agents["heir"])
+        self.assertEqual(agents["heir"]["type"], agents["debugger"]["type"])
+        self.assertIn("summary", agents["debugger"])
+
     def test_presets(self):
         presets = json.loads(self.run_ok("presets", "--json"))
         for kind in ("egress", "capabilities", "prompts"):
@@ -594,7 +605,7 @@ class Colour(Case):
                 break
             out += chunk
         os.close(main)
-        child.wait(timeout=60)
+        child.wait(timeout=300)
         return out
 
     def check(self, args):
@@ -626,6 +637,9 @@ class Doctor(Case):
             self.assertIn(check["state"], ("ok", "info", "warn", "fail"))
         ids = [check["id"] for check in told["checks"]]
         self.assertEqual(len(ids), len(set(ids)))
+        # The container engine runs crun and nothing else, and no engine runs gVisor.
+        self.assertEqual([i for i in ids if i in ("engine.runc", "engine.runsc")], [])
+        self.assertEqual(levels["gvisor"]["state"], "unavailable")
         return told
 
     def test_json(self):
@@ -646,6 +660,20 @@ class Doctor(Case):
         others = ("hutch-test-", "hutch-unit-", "hutch-guest-", "hutch-attack-", "hutch-suite-", "hutch-bench-")  # tests that run beside this one
         self.assertEqual([n for n in left if not n.startswith(others)], [])
 
+    def places(self, **env):
+        told = self.check(hutch("doctor", "--json", env=environment(**env)))
+        return {c["id"]: c for c in told["checks"]}
+
+    def test_the_directories_that_are_used(self):
+        state, run = self.dir / "my-state", self.dir / "my-run"
+        checks = self.places(HUTCH_STATE_DIR=str(state), HUTCH_RUN_DIR=str(run))
+        self.assertTrue(checks["storage.state"]["value"].startswith(f"{state}:"), checks["storage.state"])
+        self.assertTrue(checks["storage.run"]["value"].startswith(f"{run}:"), checks["storage.run"])
+        self.assertEqual(os.listdir(self.dir), [])
+        checks = self.places(HUTCH_RUN_DIR="relative")
+        self.assertEqual(checks["storage.run"]["state"], "fail")
+        self.assertIn("HUTCH_RUN_DIR is not an absolute path", checks["storage.run"]["detail"])
+
     def accel(self, **env):
         told = self.check(hutch("doctor", "--json", env=environment(HUTCH_CONFIG_PATH=str(self.dir), **env)))
         levels = {x["level"]: x["state"] for x in told["levels"]}
@@ -659,7 +687,7 @@ class Doctor(Case):
         file.write_text("accel: tcg\nacel: kvm\n")
         check, level = self.accel()
         self.assertEqual((check["state"], level), ("fail", "unavailable"))
-        self.assertEqual(check["detail"], f"{file}:2:1: error: acel: unknown key; expected one of: accel, accel_timeout, snapshot_space; did you mean 'accel'?")
+        self.assertEqual(check["detail"], f"{file}:2:1: error: acel: unknown key; expected one of: accel, accel_timeout, snapshot_space, egress_proxy; did you mean 'accel'?")
         check, _ = self.accel(HUTCH_ACCEL="tcg")
         self.assertEqual(check["detail"], "TCG is configured")
         check, level = self.accel(HUTCH_ACCEL="fast")

@@ -9,12 +9,13 @@ import threading
 
 import wire
 from guest import ROOT, GuestCase
+from waiting import LONG, eventually
 
 PORTS = "32768 60999"
 PRELUDE = """
-import errno, json, socket, struct, sys, time, urllib.request
+import errno, json, signal, socket, struct, sys
 def dial(host, port=443):
-    return socket.create_connection((host, port), 20)
+    return socket.create_connection((host, port), 120)
 def fate(host, port=443, say=b""):  # a reset may come before the program knows that it is connected
     try:
         s = dial(host, port)
@@ -42,7 +43,7 @@ class Keeper(threading.Thread):
         done = 0
         while True:
             try:
-                self.link.wait(lambda n=done: len(self.link.asked) > n or self.over, "a question", 600)
+                self.link.wait(lambda n=done: len(self.link.asked) > n or self.over, "a question", 1200)
             except Exception:
                 return
             if self.over:
@@ -76,7 +77,7 @@ def echo(ch):
     ch.accept()
     s, sent = ch.streams[0], 0
     while True:
-        ch.link.wait(lambda: len(s.data) > sent or s.got_eof or ch.closed, "bytes", 60)
+        ch.link.wait(lambda: len(s.data) > sent or s.got_eof or ch.closed, "bytes")
         if ch.closed:
             return
         piece = bytes(s.data[sent:])
@@ -135,19 +136,18 @@ print(json.dumps([ask("allowed.test"), ask("Sub.Allowed.Test"), ask("denied.test
         """The program hears that, and those who ask after it are answered."""
         self.begin(ask=lambda name: None if name == "silent.test" else True)
         found = self.program("""
-begin = time.monotonic()
 try:
     socket.getaddrinfo("silent.test", 443)
 except socket.gaierror as e:
-    print(json.dumps([e.errno == socket.EAI_AGAIN, time.monotonic() - begin < 60, bool(socket.getaddrinfo("other.test", 443))]))
-""", timeout=60)
-        self.assertEqual(found, [True, True, True])
+    print(json.dumps([e.errno == socket.EAI_AGAIN, bool(socket.getaddrinfo("other.test", 443))]))
+""")
+        self.assertEqual(found, [True, True])
 
     # ---- real clients ----
 
     def test_curl(self):
         self.begin(networks=["192.0.2.0/24", "[2001:db8::/32]"])
-        curl = "curl --silent --show-error --max-time 20"
+        curl = "curl --silent --show-error --max-time 120"
         self.assertEqual(self.ok(f"{curl} http://allowed.test/"), "allowed.test:80\n")
         self.assertEqual(self.ok(f"{curl} http://allowed.test:8080/"), "allowed.test:8080\n")
         self.assertEqual(self.ok(f"{curl} http://192.0.2.7:5432/"), "192.0.2.7:5432\n")
@@ -218,7 +218,7 @@ def send():
 threading.Thread(target=send).start()
 got = s.makefile("rb").read()
 print(json.dumps([len(got), hashlib.sha256(got).digest() == hashlib.sha256(data).digest()]))
-""", timeout=120), [6 << 20, True])
+"""), [6 << 20, True])
         self.gone()
 
     def test_half_closed(self):
@@ -258,14 +258,21 @@ print(json.dumps([first, b.makefile("rb").read().decode()]))
     def test_reset_from_inside(self):
         """Also while nothing has been answered yet: then the keeper need not dial any more."""
         self.begin(lambda ch: ch.accept() if ch.fields["port"] == 1 else None)
-        self.program("""
+        program = self.link.open("exec", argv=["python3", "-uc", PRELUDE + """
 for port in (1, 2):
     s = dial("allowed.test", port)
-    time.sleep(0.5)
+    sys.stdin.readline()
     s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     s.close()
-print(1)
-""")
+"""], stdin=True)
+        program.wait_accepted()
+        for n in (1, 2):
+            eventually(lambda n=n: len(self.keeper.streams) == n and self.link.asked[-1].op == "connect", "a connection")
+            if n == 1:
+                eventually(lambda: self.link.asked[-1].accepted is not None, "its answer")
+            self.link.ping(n)  # the guest has heard the answer
+            program.send(b"reset\n")
+        self.assertEqual(program.wait_closed(), 0)
         self.gone()
         self.assertEqual([c.closed["code"] for c in self.link.asked if c.op == "connect"], [wire.GONE, wire.GONE])
 
@@ -288,10 +295,10 @@ print(1)
             ch.eof()
         stalled = threading.Event()
         self.begin(serve)
-        sleeper = self.link.open("exec", argv=["python3", "-c", PRELUDE + 's = dial("allowed.test", 9); print(1, flush=True); time.sleep(600)'])
+        sleeper = self.link.open("exec", argv=["python3", "-c", PRELUDE + 's = dial("allowed.test", 9); print(1, flush=True); signal.pause()'])
         sleeper.wait_data(b"1")
-        self.assertTrue(stalled.wait(30))
-        self.assertEqual(self.ok("curl --silent --max-time 20 http://allowed.test/"), "fine")
+        self.assertTrue(stalled.wait(LONG))
+        self.assertEqual(self.ok("curl --silent --max-time 120 http://allowed.test/"), "fine")
         sleeper.close()  # kills it: with bytes unread, which is a reset
         self.link.wait(lambda: all(c.closed for c in self.link.asked), "its end")
 
@@ -305,7 +312,7 @@ held, gone = [], 0
 for i in range(960):
     try:
         held.append(dial("allowed.test"))
-        held[-1].settimeout(1 if i >= 896 else 0)
+        held[-1].settimeout(120 if i >= 896 else 0)
         held[-1].recv(1)
     except (BlockingIOError, TimeoutError):
         pass
@@ -314,7 +321,7 @@ for i in range(960):
 print(gone, flush=True)
 sys.stdin.read()
 """], stdin=True)
-        said = many.wait_data(b"\n", timeout=120)
+        said = many.wait_data(b"\n", timeout=LONG)
         self.assertEqual(int(said), 960 - 896)
         self.assertEqual(self.ok("echo still here"), "still here\n")
         many.eof()
@@ -322,7 +329,7 @@ sys.stdin.read()
         for c in self.link.asked:
             if c.op == "connect" and not c.closed:
                 c.eof()
-        self.link.wait(lambda: all(c.closed for c in self.link.asked), "the end of all channels", 60)
+        self.link.wait(lambda: all(c.closed for c in self.link.asked), "the end of all channels")
         self.assertEqual(self.ok("echo still here"), "still here\n")
 
     # ---- without it ----

@@ -8,6 +8,7 @@ import unittest
 
 import wire
 from guest import GuestCase, ROOT, UID
+from waiting import eventually
 
 
 def tmpfs_keeps_attributes():
@@ -23,10 +24,11 @@ def tmpfs_keeps_attributes():
 class TestFiles(GuestCase):
     def test_write_and_read(self):
         path, data = f"{self.dir}/f", os.urandom(5_000_000)
+        before = time.time()
         entry = self.write(path, data)
         self.assertEqual((entry["size"], entry["kind"], entry["mode"]), (len(data), wire.FILE, 0o644))
         self.assertEqual(entry["path"].decode(), path)
-        self.assertAlmostEqual(entry["mtime_ns"] / 1e9, time.time(), delta=60)
+        self.assertTrue(before - 1 < entry["mtime_ns"] / 1e9 < time.time() + 1, entry["mtime_ns"])
         self.assertEqual(self.op("read", path).accepted["size"], len(data))
         for more, want in (({}, data), ({"offset": 4_999_990}, data[-10:]), ({"offset": 9_000_000}, b""),
                            ({"offset": 100, "length": 70000}, data[100:70100]), ({"length": 0}, b"")):
@@ -54,7 +56,7 @@ class TestFiles(GuestCase):
         self.assertEqual(self.read(f"{self.dir}/f"), b"old")
         ch.close()  # without EOF
         ch.wait_closed()
-        self.eventually(lambda: self.ok(f"ls -A {self.dir}") == "f\nhome\n", "the end of the temporary file")
+        eventually(lambda: self.ok(f"ls -A {self.dir}") == "f\nhome\n", "the end of the temporary file")
         self.assertEqual(self.read(f"{self.dir}/f"), b"old")
 
     def test_a_reader_keeps_the_old_file(self):
@@ -329,7 +331,7 @@ for name, value in (("e2b.theirs", b"3"), ("e2b.Upper", b"4"), ("e2b.nul", bytes
 
     def test_huge_directory(self):
         n, huge = 30000, f"{self.dir}/huge"
-        self.python(f"import os\nos.mkdir('{huge}')\nfor i in range({n}): open(f'{huge}/{{i}}', 'w').close()", timeout=60)
+        self.python(f"import os\nos.mkdir('{huge}')\nfor i in range({n}): open(f'{huge}/{{i}}', 'w').close()")
         self.assertEqual(sorted(map(int, self.names(huge))), list(range(n)))
         self.assertEqual(self.op("remove", huge).closed, {"code": 0})
 
@@ -445,7 +447,7 @@ class TestWatch(GuestCase):
         ch = self.watch(recursive=True)
         n = 3000
         self.python(f"import os\nfor i in range({n}):\n"
-                    f"  os.mkdir(f'{self.dir}/d{{i}}'); open(f'{self.dir}/d{{i}}/f', 'w').close()", timeout=60)
+                    f"  os.mkdir(f'{self.dir}/d{{i}}'); open(f'{self.dir}/d{{i}}/f', 'w').close()")
         self.ok(f"touch {self.dir}/end")
         ch.wait_msg(lambda k, f: f["event"] == wire.LOST or f["path"] == b"end", "the end", 60)
         if not any(f["event"] == wire.LOST for _, f in ch.msgs):

@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """What user code cannot do, what the keeper may not send, and how the guest ends."""
 
+import fcntl
 import os
+import struct
 import subprocess
+import termios
 import threading
-import time
 import unittest
 from pathlib import Path
 
 import wire
 from guest import ROOT, UID, GuestCase, guest_path
+from waiting import LONG, eventually, quiet_for
 
 SYSTEM = ["/usr", "/bin", "/lib", "/lib64"]
 
@@ -219,7 +222,7 @@ def frame(kind, channel=0, sub=0, payload=b"", zero=0, length=None):
 
 
 TOKEN = b"12345678"
-RUN = wire.encode(argv=["sleep", "9"])
+RUN = wire.encode(argv=["sleep", "1000"])
 ILLEGAL = {
     "oversize": [frame(wire.DATA, 2, 0, length=65537)],
     "oversize open": [frame(wire.OPEN, 2, 1, length=1048577)],
@@ -272,11 +275,11 @@ ILLEGAL_OPEN = {
 
 class TestLife(GuestCase):
     def test_refuses_to_run_by_hand(self):
-        r = subprocess.run([guest_path()], capture_output=True, check=False, timeout=20)
+        r = subprocess.run([guest_path()], capture_output=True, check=False, timeout=LONG)
         self.assertEqual(r.returncode, 2)
         self.assertIn(b"PID 1", r.stderr)
         for args in (["--x"], ["--channel"], ["--not-init", "--channel", "-1"], ["--not-init", "--channel", "99"]):
-            r = subprocess.run([guest_path(), *args], capture_output=True, check=False, timeout=20)
+            r = subprocess.run([guest_path(), *args], capture_output=True, check=False, timeout=LONG)
             self.assertNotEqual(r.returncode, 0, args)
 
     def test_hello(self):
@@ -292,9 +295,9 @@ class TestLife(GuestCase):
     def test_the_end_of_the_channel_is_everybodys(self):
         marker = f"31{os.getpid()}.5"
         self.link.open("exec", argv=["sh", "-c", f"setsid sleep {marker} & sleep {marker}"])
-        self.eventually(lambda: self.running(marker) == 2, "the start of both")
+        eventually(lambda: self.running(marker) == 2, "the start of both")
         self.assertEqual(self.guest.end(), (0, ""))
-        self.eventually(lambda: self.running(marker) == 0, "the end of everybody")
+        eventually(lambda: self.running(marker) == 0, "the end of everybody")
 
     @staticmethod
     def running(marker):
@@ -328,13 +331,13 @@ class TestLife(GuestCase):
     def test_illegal_frames_on_an_open_channel(self):
         for what, (kind, sub, payload) in ILLEGAL_OPEN.items():
             self.restart()
-            ch = self.link.open("exec", argv=["sleep", "9"], stdin=True)
+            ch = self.link.open("exec", argv=["sleep", "1000"], stdin=True)
             ch.wait_accepted()
             self.link.frame(kind, ch.number, sub, payload)
             self.ends(what)
 
     def test_data_beyond_credit(self):
-        ch = self.link.open("exec", argv=["sleep", "9"], stdin=True)
+        ch = self.link.open("exec", argv=["sleep", "1000"], stdin=True)
         ch.wait_accepted()
         with self.assertRaises((OSError, EOFError)):
             for _ in range(200):
@@ -342,13 +345,17 @@ class TestLife(GuestCase):
             self.link.wait(lambda: False, "the end")
         self.ends("data beyond credit")
 
+    def taken(self):
+        """Whether the guest has read all that was sent: see unix(7), SIOCOUTQ."""
+        return struct.unpack("i", fcntl.ioctl(self.link.sock, termios.TIOCOUTQ, b"\0\0\0\0"))[0] == 0
+
     def test_bytes_in_small_pieces(self):
         self.restart(greet=False)
         data = frame(wire.HELLO, 0, 0, wire.encode(version=1, read=["/"], execute=["/"]))
         for i in range(len(data)):
             self.link.raw(data[i : i + 1])
             if i % 7 == 0:
-                time.sleep(0.001)
+                eventually(self.taken, "what reads it")
         self.link.wait(lambda: self.link.guest, "HELLO")
         self.link.ping(1)
 
@@ -364,7 +371,7 @@ class TestLife(GuestCase):
         with self.link.lock:  # the reading thread stops here
             t = threading.Thread(target=flood, daemon=True)
             t.start()
-            self.assertFalse(done.wait(2))
-        t.join(60)
-        self.link.wait(lambda: len(self.link.pongs) == n, "all answers", 60)
+            quiet_for(2, done.is_set, "all was taken")
+        t.join(LONG)
+        self.link.wait(lambda: len(self.link.pongs) == n, "all answers")
         self.ok("true")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Connections to ports in a sandbox."""
 
+import contextlib
 import hashlib
 import os
 import socket
@@ -10,11 +11,20 @@ import unittest
 import wire
 from guest import GuestCase
 from servers import DEAF, DIGEST, ECHO, FLOOD, RESET, SAYS, TELL, server
+from waiting import eventually
 
 
-def unused_port():
-    with socket.create_server(("127.0.0.1", 0)) as s:
-        return s.getsockname()[1]
+def deaf_socket():
+    """A socket that keeps a port, in both families where there are two, and does not listen: nobody else can."""
+    with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+        s = stack.enter_context(socket.socket(socket.AF_INET6))
+        s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        s.bind(("::", 0))
+        stack.pop_all()
+        return s
+    s = socket.socket()
+    s.bind(("127.0.0.1", 0))
+    return s
 
 
 class TestPort(GuestCase):
@@ -64,9 +74,10 @@ class TestPort(GuestCase):
         program.wait_data(b"heard 3000000\n")
 
     def test_nothing_listens(self):
-        port = unused_port()
-        ch = self.link.open("port", port=port)
-        self.assertEqual((ch.wait_closed(), ch.closed["text"]), (wire.NOT_FOUND, f"nothing listens on port {port}"))
+        with deaf_socket() as s:
+            port = s.getsockname()[1]
+            ch = self.link.open("port", port=port)
+            self.assertEqual((ch.wait_closed(), ch.closed["text"]), (wire.NOT_FOUND, f"nothing listens on port {port}"))
 
     @unittest.skipUnless(socket.has_ipv6 and os.path.exists("/proc/net/if_inet6"), "no IPv6")
     def test_ipv6_is_tried_after_ipv4(self):
@@ -94,7 +105,7 @@ class TestPort(GuestCase):
         ch.send(b"meanwhile")
         ch.wait_data(b"meanwhile", 0)
         self.link.wait(lambda: sum(c.accepted is not None for c in stuck) + sum(c.closed is not None for c in stuck) == 8,
-                       "all to be answered", 60)
+                       "all to be answered")
         given_up = [c.closed for c in stuck if c.closed]
         self.assertGreater(len(given_up), 4)  # a queue of 0 holds one or two
         self.assertGreater(time.monotonic() - start, 5)
@@ -119,12 +130,12 @@ class TestPort(GuestCase):
         ch = self.connect(port)
         program.signal(9)
         self.link.wait(lambda: ch.streams[0].got_eof, "EOF")
-        try:  # the first bytes are answered with a reset, and that is the end
-            for _ in range(100):
+
+        def closed():
+            with contextlib.suppress(BrokenPipeError):
                 ch.send(b"anybody there?")
-                time.sleep(0.02)
-        except BrokenPipeError:
-            pass
+            return ch.closed
+        eventually(closed, "a reset for the first bytes, which is the end")
         self.ends_well(ch)
 
     def test_numbers_that_are_no_port(self):
@@ -135,14 +146,14 @@ class TestPort(GuestCase):
 
     def test_hundreds_at_once(self):
         port, _ = self.serve(ECHO)
-        many = [self.link.open("port", port=port) for _ in range(250)]
+        many = [self.link.open("port", port=port) for _ in range(762)]
         for i, ch in enumerate(many):
             self.assertEqual(ch.wait_accepted(), {}, ch.closed)
             ch.send(f"{i}:".encode() + os.urandom(3000))
         for i, ch in enumerate(many):
             self.link.wait(lambda c=ch, i=i: len(c.streams[0].data) == 3001 + len(str(i)), "the echo")
             self.assertTrue(ch.out(0).startswith(f"{i}:".encode()))
-        more = [self.link.open("port", port=port) for _ in range(6)]  # with the server: 257
+        more = [self.link.open("port", port=port) for _ in range(6)]  # with the server: 769
         self.link.wait(lambda: all(c.accepted is not None or c.closed for c in more), "an answer")
         self.assertEqual([c.closed["code"] for c in more if c.closed], [wire.TOO_MANY])
         for ch in many:
@@ -172,11 +183,9 @@ class TestPort(GuestCase):
         greedy = [self.connect(flood) for _ in range(3)]  # and these without an end
         for ch in greedy:
             ch.keep = False
-        start = time.monotonic()
         for _ in range(10):
             self.finished(echo)
             self.assertEqual(self.ok("echo 1"), "1\n")
-        self.assertLess(time.monotonic() - start, 60)
         self.link.wait(lambda: all(c.streams[0].total > 4 * wire.CREDIT_START for c in greedy), "a flood without an end")
         self.assertTrue(all(c.streams[0].total == wire.CREDIT_START and not c.closed for c in flooding))
         for ch in flooding + silent + greedy:

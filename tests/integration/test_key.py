@@ -35,7 +35,7 @@ class Keys(Case):
 
     def test_none(self):
         self.assertEqual(self.listed(), [])
-        self.assertRegex(self.key("ls"), r"^NAME +PREFIX +ROLE +CREATED +EXPIRES\n$")
+        self.assertRegex(self.key("ls"), r"^NAME +PREFIX +ROLE +CREATED +EXPIRES +MAY HAVE\n$")
         self.assertIn("no key 'x'", self.key("revoke", "x", code=1))
         self.assertFalse(self.state.exists())
 
@@ -70,7 +70,7 @@ class Keys(Case):
         self.assertEqual({k: made[k] for k in entry}, entry)
         self.assertEqual((entry["role"], entry["expired"]), ("admin", False))
         self.key("create", "-n", "scrape", "-r", "metrics", "--expires", "2099-01-01T00:00:00Z")
-        self.assertRegex(self.key("ls"), r"(?m)^scrape +[0-9a-f]{8} +metrics +\S+ +2099-01-01T00:00:00Z$")
+        self.assertRegex(self.key("ls"), r"(?m)^scrape +[0-9a-f]{8} +metrics +\S+ +2099-01-01T00:00:00Z +-$")
 
     def test_revoke(self):
         text = self.key("create", "-n", "a")
@@ -88,6 +88,38 @@ class Keys(Case):
                       ["--expires", "2001-01-01T00:00:00Z"], ["-n", "x" * 64]):
             self.key("create", *words, code=2)
         self.assertFalse(self.file.exists())
+
+    def test_grants(self):
+        """What a key may have: given at its start, changed later, shown; a file of before has none."""
+        self.key("create", "-n", "a", "--agent", "e2b,devops", "--level", "microvm")
+        self.key("create", "-n", "b")
+        self.key("create", "-n", "c", "-r", "admin")
+        a, b, c = sorted(self.listed(), key=lambda one: one["name"])
+        self.assertEqual((a["agents"], a["level"]), (["e2b", "devops"], "microvm"))
+        self.assertEqual((b["agents"], b["level"]), ([], None))
+        rows = {line.split()[0]: line for line in self.key("ls").splitlines()}
+        self.assertTrue(rows["NAME"].endswith("MAY HAVE"))
+        for name, may in {"a": "agents e2b,devops; level microvm", "b": "the default agent", "c": "everything"}.items():
+            self.assertTrue(rows[name].endswith("  " + may), rows[name])
+        kept = json.loads(self.file.read_text())["keys"]
+        self.assertFalse({"agents", "level"} & set(next(one for one in kept if one["name"] == "b")), "as files of before")
+        hashes = [one["hash"] for one in kept]
+        self.assertEqual(self.key("set", "a", "--agent", "locked"), "a: agents locked; level microvm\n")
+        self.assertEqual(self.key("set", "b", "--level", "container"), "b: the default agent; level container\n")
+        self.assertEqual(self.key("set", "a", "--agent", "", "--level", ""), "a: the default agent\n")
+        self.assertEqual([one["hash"] for one in json.loads(self.file.read_text())["keys"]], hashes, "they stay the same keys")
+        log = hutch("audit", "show", "--json", "-v", env=self.env).stdout.decode()
+        self.assertIn("agents locked; level microvm", log)
+        before = self.file.read_bytes()
+        for words in (["a"], ["a", "--agent", "A"], ["a", "--agent", "x,"], ["a", "--agent", "x,x"], ["a", "--agent", "/etc/x.yaml"],
+                      ["a", "--level", "vm"], ["a", "--agent", ",".join(f"a{i}" for i in range(17))]):
+            self.key("set", *words, code=2)
+            self.key("create", "-n", "d", *words[1:], code=2) if words[1:] else None
+        self.key("set", "nobody", "--level", "microvm", code=1)
+        self.assertEqual(self.file.read_bytes(), before)
+        for bad in ('"agents": "e2b"', '"agents": [1]', '"agents": ["E"]', '"agents": ["e2b", "e2b"]', '"level": "none"', '"level": 1'):
+            self.file.write_bytes(before.replace(b'"name"', bad.encode() + b', "name"', 1))
+            self.assertIn("keys.json", hutch("key", "ls", env=self.env).stderr.decode(), bad)
 
     def test_a_name_is_taken(self):
         self.key("create", "-n", "a")

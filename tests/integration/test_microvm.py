@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import hutchd
-from sandbox import CONFIG, RUN, SandboxCase, agent, children_of, clock_of, eventually, hutch, ledger, named, start, warden_of
+from sandbox import CONFIG, LONG, LOOSE, RUN, SandboxCase, agent, children_of, clock_of, eventually, hutch, ledger, named, start, warden_of
 
 SNAPSHOTS = Path(os.environ.get("HUTCH_STATE_DIR", "/nonexistent")) / "machine/snapshots"
 CLOCK = 0.05  # seconds that one may be off
@@ -21,11 +21,14 @@ import hashlib, os, uuid
 print(os.getrandom(32).hex(), open("/etc/machine-id").read().strip(), open("/proc/sys/kernel/random/boot_id").read().strip(), uuid.uuid4(), os.uname().nodename)
 """
 SLEEP = """
-import time
-for _ in range(3):
+import select, time
+for _ in range(60):
     began = time.monotonic()
-    time.sleep(1)
-    print(time.monotonic() - began)
+    select.select([], [], [], 1)
+    took = time.monotonic() - began
+    if took < 1.5:
+        break
+print(took)
 """
 
 
@@ -54,8 +57,7 @@ class Boots(MachineCase):
 
     def test_timers_are_right_where_cpu_time_is_scarce(self):
         """An emulated kernel measures its timer while it boots, and is held back meanwhile: sleeps took twice their time, in every clone."""
-        said = self.run_("python3", "-c", SLEEP, opts=["--cpus", "0.3"]).stdout
-        self.assertLess(min(map(float, said.split())), 1.3)
+        self.assertLess(float(self.run_("python3", "-c", SLEEP, opts=[*LOOSE, "--cpus", "0.3"]).stdout), 1.5, "the shortest of many")
 
     def test_receipt(self):
         sandbox = self.create()
@@ -157,8 +159,10 @@ class Suspended(MachineCase):
 
     def test_by_its_deadline(self):
         """Which is over then: it goes on without one, or with a new one."""
-        sandbox = self.create("--deadline", "3s", "--on-timeout", "pause")
+        sandbox = self.create("--deadline", "1h", "--on-timeout", "pause")
         self.exec_(sandbox, "sh", "-c", "echo $$ >/tmp/pid; exec sleep 4321", opts=["-d"])
+        eventually(lambda: self.sh(sandbox, "cat /tmp/pid 2>/dev/null || true"), "its start")
+        self.say("ttl", sandbox, "1s")
         eventually(lambda: self.ps()[sandbox]["state"] == "paused", "its pause")
         eventually(lambda: {line.split()[0] for line in ledger() - self.before} == {"file"}, "that it takes nothing but space")
         self.assertEqual(len(self.saved()), 1)
@@ -233,8 +237,8 @@ class Held(MachineCase):
         self.assertFalse(self.may(fork, "one.example.com"))
 
     def test_ttl(self):
-        sandbox = self.create("--ttl", "1h")
         began = time.monotonic()
+        sandbox = self.create("--ttl", "1h")
         for _ in range(2):
             self.say("suspend", sandbox)
             self.say("resume", sandbox)
@@ -282,7 +286,7 @@ class Commands(MachineCase):
         self.assertEqual([job["number"] for job in self.commands(sandbox, "running")], [was["number"]])
         attached = start("attach", was["handle"], stderr=subprocess.PIPE)
         self.say("suspend", sandbox)
-        attached.communicate(timeout=60)
+        attached.communicate(timeout=LONG)
         self.assertNotEqual(attached.returncode, 0)
         self.say("resume", sandbox)
         [old] = self.commands(sandbox, "ended")
@@ -368,7 +372,7 @@ class Api(SandboxCase):
         self.assertEqual(server.api("PUT", f"/sandboxes/{sandbox}/network", {"denyOut": ["0.0.0.0/0"]})[0], 204)
         self.exec_(sandbox, "getent", "hosts", "one.example.com", code=2)
         self.assertEqual(server.api("POST", f"/sandboxes/{sandbox}/pause", {})[0], 204)
-        self.assertEqual(named("hutch-keeper", "qemu-system-x86"), [])
+        eventually(lambda: not named("hutch-keeper", "qemu-system-x86"), "the end of its processes")
         self.assertEqual(server.api("POST", f"/sandboxes/{sandbox}/pause", {})[0], 409)
         server.kill()
         server.start()

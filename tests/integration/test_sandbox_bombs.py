@@ -12,11 +12,11 @@ import unittest
 from pathlib import Path
 
 import wire
-from sandbox import MACHINE, PATIENCE, RUN, SandboxCase, as_root, children_of, eventually, hutch, warden_of
+from sandbox import MACHINE, PATIENCE, LOOSE, RUN, SandboxCase, as_root, children_of, eventually, hutch, warden_of
 
 BAR = float(os.environ.get("HUTCH_BAR", "6"))
 ROUNDS = 60 // PATIENCE
-LIMITS = ("--memory", "256MiB", "--pids", "64", "--disk", "32MiB", "--cpus", "0.5", "--timeout", f"{10 * PATIENCE}s")
+LIMITS = (*LOOSE, "--memory", "256MiB", "--pids", "64", "--disk", "32MiB", "--cpus", "0.5")
 
 
 def connect(sandbox):
@@ -36,7 +36,7 @@ def round_trip(link, rounds=ROUNDS):
     times = []
     for _ in range(rounds):
         start = time.monotonic()
-        link.open("exec", argv=["/bin/true"]).wait_closed(60)
+        link.open("exec", argv=["/bin/true"]).wait_closed()
         times.append(time.monotonic() - start)
     return statistics.median(times)
 
@@ -53,7 +53,7 @@ def rss(pid):
 class Bombs(SandboxCase):
     def setUp(self):
         super().setUp()
-        self.neighbour = connect(self.create("--memory", "256MiB"))
+        self.neighbour = connect(self.create(*LOOSE, "--memory", "256MiB"))
         self.addCleanup(self.neighbour.close)
         self.sandbox = self.create(*LIMITS)
         bomb = Path(os.environ["BOMB"]).read_bytes()
@@ -64,32 +64,39 @@ class Bombs(SandboxCase):
         self.base = round_trip(self.neighbour)
         self.size = rss(self.keeper)
 
-    def set_off(self, *args):
-        return self.link.open("exec", argv=["/tmp/bomb", *args])
+    def set_off(self, what, **more):
+        return self.link.open("exec", argv=["/tmp/bomb", what], **more)
 
     def neighbour_is_well(self):
-        times = round_trip(self.neighbour) / self.base
+        # What others do on this machine may be in one of these, and what the bomb does is in all.
+        times = min(self.ratios())
         print(f"# {self.id().rsplit('_', 1)[1]}: a neighbour's command takes {times:.2f} times what it took, "
               f"the keeper has grown by {rss(self.keeper) - self.size} KiB")
         self.assertLess(times, BAR)
         self.assertLess(rss(self.keeper) - self.size, 2048, "the keeper grows")
 
+    def ratios(self):
+        for _ in range(5):
+            yield (times := round_trip(self.neighbour) / self.base)
+            if times < BAR:
+                return
+
     def met(self):
         return self.inspect(self.sandbox)["met"]
 
-    def refused(self, what, errno, closed=0):
+    def refused(self, what, errno, closed=0, **more):
         """The bomb says that it was refused, while a neighbour goes on."""
-        bomb = self.set_off(what)
+        bomb = self.set_off(what, **more)
         eventually(lambda: b"\n" in bomb.out(), f"the end of what there is of {what}")
         self.neighbour_is_well()
-        self.assertEqual(bomb.wait_closed(60), closed)
+        self.assertEqual(bomb.wait_closed(), closed)
         name, count, why = bomb.out().decode().split()
         self.assertEqual((name, why), (what, errno))
         return int(count)
 
     def test_fork(self):
         """Its children hold its output, so that it lasts until its time is over, and they end with it."""
-        self.assertLess(self.refused("fork", "EAGAIN", closed=15), 64)
+        self.assertLess(self.refused("fork", "EAGAIN", closed=wire.TIME_LIMIT, timeout=20000 * PATIENCE), 64)
         if MACHINE:  # whose threads are what the host counts
             eventually(lambda: self.commands_in(self.sandbox) == [], "the end of all but PID 1")
         else:
@@ -99,7 +106,7 @@ class Bombs(SandboxCase):
     def test_memory(self):
         bomb = self.set_off("memory")
         self.neighbour_is_well()
-        bomb.wait_closed(60)
+        bomb.wait_closed()
         self.assertEqual(bomb.exit["signal"], 9)
         eventually(lambda: self.met()["memory"]["killed"] > 0, "a number")
 
@@ -125,9 +132,8 @@ class Bombs(SandboxCase):
         """Nobody reads: the program is stopped by what fits between, not by the keeper's memory."""
         ready = hutch("exec", self.sandbox, "--", "true")
         self.ended(ready, 0)
-        bomb = self.set_off("flood")
-        bomb.give_credit = bomb.keep = False
-        time.sleep(2)
+        bomb = self.set_off("flood", give_credit=False)
+        self.link.wait(lambda: bomb.streams[1].total >= wire.CREDIT_START, "all that there is credit for")
         self.neighbour_is_well()
         self.ended(hutch("exec", self.sandbox, "--", "true"), 0)
 

@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import subprocess
-import time
 from pathlib import Path
 
 import wire
@@ -206,25 +205,36 @@ class Commit(CommitCase):
     def test_killed_in_the_middle(self):
         sandbox = self.create("-a", "builder")
         self.sh(sandbox, "dd if=/dev/zero of=/opt/large bs=1M count=200 2>/dev/null", opts=("-u", "0"))
-        tmp = STATE / "images/tmp"
         for sig in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
-            p = start("commit", sandbox, "half")
-            eventually(lambda: os.listdir(tmp), "the beginning")
-            time.sleep(0.2)
-            self.assertIsNone(p.poll())
-            p.send_signal(sig)
-            p.wait(LONG)
+            eventually(lambda s=sig: self.half_done(sandbox, s), "a commit that is met in the middle")
             self.assertEqual(hutch("image", "inspect", "half").returncode, 1)
-        self.nothing_half_made()
+            self.nothing_half_made()
         self.commit(sandbox, "half")
 
-    def test_its_end_in_the_middle(self):
+    def half_done(self, sandbox, sig):
+        """A commit that is sent a signal when it has begun to write, and whether that was in time."""
+        p = start("commit", sandbox, "half")
+        eventually(lambda: p.poll() is not None or list((STATE / "images/tmp").glob("*/root/*")), "its beginning")
+        p.send_signal(sig)
+        if p.wait(LONG) == 0:
+            self.ended(hutch("image", "rm", "half"), 0)
+            return False
+        return True
+
+    def cut_off(self):
+        """What a commit says whose sandbox was killed; nothing, if that was too late."""
         sandbox = self.create("-a", "builder")
         self.sh(sandbox, "dd if=/dev/zero of=/opt/large bs=1M count=200 2>/dev/null", opts=("-u", "0"))
         p = start("commit", sandbox, "half", stderr=subprocess.PIPE)
-        eventually(lambda: os.listdir(STATE / "images/tmp"), "the beginning")
+        eventually(lambda: p.poll() is not None or os.listdir(STATE / "images/tmp"), "the beginning")
         self.ended(hutch("kill", sandbox), 0)
         said = p.communicate(timeout=LONG)[1].decode()
-        self.assertNotEqual(p.returncode, 0)
+        if p.returncode == 0:
+            self.ended(hutch("image", "rm", "half"), 0)
+            return None
+        return said
+
+    def test_its_end_in_the_middle(self):
+        said = eventually(self.cut_off, "a commit that is met in the middle")
         self.assertIn("has ended", said)
         self.assertEqual(hutch("image", "inspect", "half").returncode, 1)

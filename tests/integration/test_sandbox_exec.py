@@ -6,17 +6,17 @@ import os
 import pty
 import random
 import re
-import select
 import signal
 import subprocess
-import time
+import uuid
 
 from sandbox import BOX, LONG, PATIENCE, RUN, SandboxCase, SharedCase, agent, children_of, eventually, hutch, start, warden_of
+from waiting import readable, without_error
 
 # A line says which one it is, and what offset it has: 16 bytes each.
 LINES = "import sys\nfor i in range({n}): sys.stdout.buffer.write(b'%015d\\n' % i)"
-SLOW = "import sys, time\nfor i in range({n}):\n  sys.stdout.buffer.write(b'%015d\\n' % i)\n" \
-       "  if i % {every} == 0: sys.stdout.flush(); time.sleep({pause})"
+SLOW = "import select, sys\nfor i in range({n}):\n  sys.stdout.buffer.write(b'%015d\\n' % i)\n" \
+       "  if i % {every} == 0: sys.stdout.flush(); select.select([], [], [], {pause})"
 
 
 def lines(n):
@@ -28,6 +28,11 @@ class ExecCase(SandboxCase):
         handle = self.ended(hutch("exec", "-d", *opts, sandbox, "--", *cmd), 0).stdout.decode().strip()
         self.assertRegex(handle, rf"^{sandbox}/[0-9]+$")
         return handle
+
+    def gate(self):
+        """A line of a script that lasts until the command is run which comes second."""
+        path = f"/tmp/gate-{uuid.uuid4().hex}"
+        return f"until [ -e {path} ]; do sleep 0.05; done", ("touch", path)
 
     def wait(self, handle, code=0):
         return self.ended(hutch("wait", handle), code)
@@ -110,7 +115,7 @@ class Detached(SharedCase, ExecCase):
         self.wait(handle)
 
     def test_a_time_limit_holds_for_it(self):
-        handle = self.detach(self.sandbox, "sh", "-c", "echo x; sleep 4321", opts=["--timeout", f"{PATIENCE}s"])
+        handle = self.detach(self.sandbox, "sh", "-c", "echo x; sleep 4321", opts=["--timeout", f"{10 * PATIENCE}s"])
         self.wait(handle, 124)
         self.assertEqual(self.logs(handle), b"x\n")
 
@@ -118,14 +123,20 @@ class Detached(SharedCase, ExecCase):
         self.refused("exec", "-d", self.sandbox, "--", "no-such-program", code=127)
 
     def test_json_of_output(self):
-        handle = self.detach(self.sandbox, "sh", "-c", r"printf 'a\n'; sleep 0.1; printf '\377' >&2")
+        gate, opens = self.gate()
+        handle = self.detach(self.sandbox, "sh", "-c", rf"printf 'a\n'; {gate}; printf '\377' >&2")
+        eventually(lambda: self.logs(handle) == b"a\n", "the first line")
+        self.exec_(self.sandbox, *opens)
         self.wait(handle)
         rows = [json.loads(line) for line in self.logs(handle, "--json").splitlines()]
         self.assertEqual([(r["offset"], r["stream"], r.get("text"), r.get("base64")) for r in rows],
                          [(0, "stdout", "a\n", None), (2, "stderr", None, "/w==")])
 
     def test_since(self):
-        handle = self.detach(self.sandbox, "sh", "-c", "echo old; sleep 2; echo new")
+        gate, opens = self.gate()
+        handle = self.detach(self.sandbox, "sh", "-c", f"echo old; {gate}; sleep 2; echo new")
+        eventually(lambda: self.logs(handle) == b"old\n", "the first line")
+        self.exec_(self.sandbox, *opens)
         self.wait(handle)
         rows = [json.loads(line) for line in self.logs(handle, "--json").splitlines()]
         self.assertEqual(self.logs(handle, "--since", rows[1]["time"]), b"new\n")
@@ -155,18 +166,20 @@ class Killed(SharedCase, ExecCase):
         self.assertTrue(r.stdout == lines(300)[160:], "other bytes")
 
     def test_a_hangup_is_no_end(self):
-        p = start("exec", "--name", "hup", self.sandbox, "--", "sh", "-c", "echo a; sleep 1; echo b; exit 5", stdout=subprocess.PIPE)
+        gate, opens = self.gate()
+        p = start("exec", "--name", "hup", self.sandbox, "--", "sh", "-c", f"echo a; {gate}; echo b; exit 5", stdout=subprocess.PIPE)
         self.assertEqual(p.stdout.readline(), b"a\n")
         p.send_signal(signal.SIGHUP)
         self.assertEqual(p.wait(LONG), 129)
         p.stdout.close()
+        self.exec_(self.sandbox, *opens)
         self.assertEqual(self.ended(hutch("attach", f"{self.sandbox}/hup"), 5).stdout, b"a\nb\n")
 
     def test_one_that_was_blocked_by_its_client_goes_on(self):
         p = start("exec", "--name", "blocked", self.sandbox, "--", "python3", "-c", LINES.format(n=500000), stdout=subprocess.PIPE)
         self.assertEqual(p.stdout.read(16), lines(1))
-        time.sleep(1)  # it waits for us to read
-        self.assertEqual(self.commands(self.sandbox).popitem()[1]["state"], "running")
+        eventually(lambda: self.sh(self.sandbox, "ps -o stat= -C python3 || true").startswith("S"), "that it waits for us to read")
+        self.assertEqual([row["state"] for row in self.commands(self.sandbox).values() if row["name"] == "blocked"][-1:], ["running"])
         p.kill()
         p.wait()
         p.stdout.close()
@@ -209,7 +222,7 @@ class Readers(SharedCase, ExecCase):
         self.assertTrue(got == lines(self.N), f"{len(got)} other bytes")
         self.wait(handle)
         took = float(self.sh(self.sandbox, "cat /tmp/took"))
-        self.assertLess(took, 5 * alone + 5, "somebody held it up")
+        self.assertLess(took, 50 * alone + LONG, "somebody held it up")
         for p in asleep:
             p.kill()
             p.wait()
@@ -232,7 +245,8 @@ class Limits(ExecCase):
         self.assertTrue(r.stdout[:head] == want[:head], "the head")
         self.assertTrue(r.stdout[head:] == want[head + dropped:], "the tail")
         self.assertGreater(head, 120 << 10)
-        self.assertGreater(len(r.stdout) - head, 120 << 10)
+        # Of the ring's 128 KiB a sixteenth may be given up in advance; and there are heads of blocks.
+        self.assertGreater(len(r.stdout) - head, 112 << 10)
         self.assertLessEqual(len(r.stdout), 256 << 10)
         number = int(handle.split("/")[1])
         self.assertEqual(self.commands(sandbox)[number]["dropped"], dropped)
@@ -250,8 +264,12 @@ class Limits(ExecCase):
         self.assertIn(b"older commands", hutch("ps", "-e", sandbox).stderr)
 
     def test_what_runs_is_not_idle(self):
-        sandbox = self.create("--idle", "1s")
-        handle = self.detach(sandbox, "sh", "-c", "sleep 4; echo done")
+        def attempt(seconds):
+            sandbox = self.create("--idle", f"{seconds}s")
+            r = hutch("exec", "-d", sandbox, "--", "sh", "-c", f"sleep {seconds + 2}; echo done")
+            return (sandbox, r.stdout.decode().strip()) if r.returncode == 0 else self.gone(sandbox, "idle")
+
+        sandbox, handle = self.first_in_time(attempt)
         self.wait(handle)
         self.assertEqual(self.logs(handle), b"done\n")
         self.gone(sandbox, "idle")
@@ -283,7 +301,7 @@ class Ends(ExecCase):
         for victim in ("warden", "keeper", "guest"):
             with self.subTest(victim=victim):
                 sandbox = self.create()
-                handle = self.detach(sandbox, "python3", "-uc", SLOW.format(n=1000, every=1, pause=0.01))
+                handle = self.detach(sandbox, "python3", "-uc", SLOW.format(n=100000, every=1, pause=0.01))
                 eventually(lambda h=handle: len(self.logs(h)) > 320, "some lines")
                 seen = self.logs(handle)
                 warden = warden_of(sandbox)
@@ -292,7 +310,7 @@ class Ends(ExecCase):
                 os.kill(pid, signal.SIGKILL)
                 self.ended(hutch("wait", handle), 125)
                 got = self.logs(handle)
-                self.assertTrue(got == lines(1000)[:len(got)] and got.startswith(seen))
+                self.assertTrue(got == lines(len(got) // 16 + 1)[:len(got)] and got.startswith(seen))
                 self.assertEqual(self.commands(sandbox)[1]["state"], "lost")
                 self.ended(hutch("rm", "-f", sandbox), 0)
 
@@ -310,10 +328,8 @@ class Terminal:
         os.write(self.fd, data)
 
     def until(self, what):
-        end = time.monotonic() + LONG
         while what not in self.data:
-            if time.monotonic() > end or not select.select([self.fd], [], [], LONG)[0]:
-                raise AssertionError(f"{what} did not come: {self.data}")
+            readable(self.fd, f"{what} behind {self.data}")
             try:
                 more = os.read(self.fd, 4096)
             except OSError:
@@ -342,11 +358,21 @@ class Shell(SharedCase, ExecCase):
         t.until(b"42-yes")
         os.kill(t.pid, signal.SIGKILL)  # a terminal that goes is no end either
         t.end()
-        t = eventually_terminal(self.sandbox)
+        t = without_error(self.entered, AssertionError, "the terminal is free")
         t.type(b"echo $((6*7))-$mine-again; exit 4\n")
         t.until(b"42-yes-again")
         self.assertEqual(t.end(), 4)
         self.wait(f"{self.sandbox}/shell", 4)
+
+    def entered(self):
+        t = Terminal("shell", self.sandbox)
+        t.type(b"echo $((6*7))-here\n")
+        try:
+            t.until(b"42-here")
+        except AssertionError:
+            t.end()
+            raise
+        return t
 
     def test_two_shells(self):
         a, b = Terminal("shell", "-n", "one", self.sandbox), Terminal("shell", "-n", "two", self.sandbox)
@@ -357,8 +383,3 @@ class Shell(SharedCase, ExecCase):
         for t in (a, b):
             t.type(b"exit\n")
             self.assertEqual(t.end(), 0)
-
-
-def eventually_terminal(sandbox):
-    time.sleep(0.5)
-    return Terminal("shell", sandbox)

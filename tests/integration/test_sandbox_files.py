@@ -11,7 +11,6 @@ import json
 import os
 import socket
 import threading
-import time
 import urllib.parse
 
 from hutchd import BoxCase
@@ -200,7 +199,7 @@ class TransferTest(FilesCase):
             self.addCleanup(c.close)
             c.request("GET", self.query(f"{self.dir}/f"), headers=self.headers())
             slow.append(c)
-        time.sleep(1)
+        self.assertEqual(len(self.get(f"{self.dir}/f")[1]), 64 * MIB)  # of which there was time to read as much for each of them
         self.assertEqual(self.ask("GET", "/health")[0], 204)
         self.assertEqual(self.get("/etc/motd"), (200, b"the image\n"))
         self.assertLess(self.server.memory() - before, SLACK)
@@ -404,7 +403,9 @@ class WatchTest(FilesCase):
         self.inside("mkdir ~/w")
         events = self.stream(FS + "WatchDir", {"path": "w", "includeEntry": True, "recursive": True})
         next(events)
-        self.inside("mkdir ~/w/d; sleep 0.2; printf abc > ~/w/d/f; rm ~/w/d/f")
+        self.inside("mkdir ~/w/d")
+        self.until(events, "CREATE", "d")  # which is watched by now
+        self.inside("printf abc > ~/w/d/f; rm ~/w/d/f")
         entry = self.until(events, "WRITE", "d/f").get("entry")
         if entry:  # it may be gone by then
             self.assertEqual((entry["path"], entry["type"], entry["owner"]), ("/home/user/w/d/f", "FILE_TYPE_FILE", "user"))
@@ -420,11 +421,20 @@ class WatchTest(FilesCase):
     def test_a_directory_that_goes_and_one_that_comes_in_its_place(self):
         events = self.started()
         self.inside(f"mkdir {self.dir}.new && mv -T {self.dir}.new {self.dir}")  # there is one at any time
-        end = time.monotonic() + LONG
-        while time.monotonic() < end:
-            self.inside(f"rm -f {self.dir}/f; echo > {self.dir}/f")  # the new watch may be in place only after that
-            if next(events)["filesystem"]["name"] == "f":
-                break
+        seen = threading.Event()
+
+        def write():  # the new watch may be in place only after the first of them
+            while not seen.wait(0.1):
+                self.inside(f"rm -f {self.dir}/f; echo > {self.dir}/f")
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            while next(events)["filesystem"]["name"] != "f":
+                pass
+        finally:
+            seen.set()
+            writer.join()
         self.inside(f"rm -r {self.dir}")
         self.assertEqual(self.code(events), "not_found")
 
@@ -455,7 +465,6 @@ class WatchTest(FilesCase):
         # More than is kept, while nobody asks: said once, and then it goes on.
         def lost():
             self.inside(f"cd {self.dir}; seq 1 5000 | xargs touch")
-            time.sleep(1)
             return self.rpc(FS + "GetWatcherEvents", ask)[1].get("code") == "resource_exhausted"
 
         eventually(lost, "the loss of events")

@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import socket
 import subprocess
 from pathlib import Path
@@ -42,7 +43,7 @@ class View(Tries):
         said = self.tries("""
 def to(family, address):
     s = socket.socket(family)
-    s.settimeout(5)
+    s.settimeout(120)
     s.connect((address, 443))
 print(json.dumps([attempt(lambda: to(socket.AF_INET, '1.1.1.1')), attempt(lambda: to(socket.AF_INET6, '2606:4700::1111')),
                   attempt(lambda: to(socket.AF_INET, '169.254.169.254'))]))""")
@@ -62,8 +63,9 @@ print(json.dumps(attempt(lambda: socket.create_connection(listener.getsockname()
                              "ECONNREFUSED")
 
     def test_no_other_processes(self):
-        """But the threads of a machine's own kernel, which have no memory, and so no command line."""
-        pids = self.python(self.sandbox, "import os; print(*[p for p in os.listdir('/proc') if p.isdigit() and open(f'/proc/{p}/cmdline').read(1)], os.getpid())")
+        """But the threads of a machine's own kernel, which have no memory, and so no command line, and the agent's child for a next command."""
+        pids = self.python(self.sandbox, "import os; print(*[p for p in os.listdir('/proc') if p.isdigit() and open(f'/proc/{p}/cmdline').read(1)"
+                           " and open(f'/proc/{p}/comm').read() != 'hutch-standby\\n'], os.getpid())")
         pids = pids.split()
         self.assertEqual(sorted(set(pids), key=int), ["1", pids[-1]])
 
@@ -168,10 +170,11 @@ class Outside(SharedCase):
         return commands
 
     def test_the_ids_of_a_command(self):
-        p = subprocess.Popen([os.environ["HUTCH"], "exec", self.sandbox, "--", "sh", "-c", "echo; sleep 4320"],
+        seconds = f"43{os.getpid()}"  # nobody else's
+        p = subprocess.Popen([os.environ["HUTCH"], "exec", self.sandbox, "--", "sh", "-c", f"echo; sleep {seconds}"],
                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
         p.stdout.readline()
-        found = eventually(lambda: self.found(b"sleep\x004320\x00"), "the command")
+        found = eventually(lambda: self.found(f"sleep\0{seconds}\0".encode()), "the command")
         uids = set().union(*(q.uids for q in found))
         p.terminate()  # which ends the command too
         p.wait()
@@ -181,6 +184,18 @@ class Outside(SharedCase):
             self.assertGreaterEqual(min(uids), IDS_FIRST + (1 if MACHINE else 1000))
         else:
             self.assertIn(min(uids), subordinate())
+
+    def test_the_keepers_id_is_none_of_the_sandboxs(self):
+        """Who had it could send signals to the keeper, or use up what the kernel counts for it."""
+        keeper = children_of(warden_of(self.sandbox), "hutch-keeper")[0]
+        ids = {int(x) for kind in ("Uid", "Gid") for x in re.findall(rf"^{kind}:(.*)$", Path(f"/proc/{keeper}/status").read_text(), re.M)[0].split()}
+        inside = next(p for p in children_of(warden_of(self.sandbox), BOX))
+        first, count = (int(x) for x in Path(f"/proc/{inside}/uid_map").read_text().split()[1:3])
+        self.assertEqual(len(ids), 1)
+        self.assertNotIn(ids.pop(), range(first, first + count))
+        if not MACHINE:
+            self.assertEqual(self.sh(self.sandbox, "id -u", opts=["-u", "65534"]), "65534\n", "control")
+            self.assertEqual(self.exec_(self.sandbox, "id", opts=["-u", "65535"], code=125).stdout, b"")
 
 
 def cmdline(pid):
@@ -212,12 +227,12 @@ class Apart(SandboxCase):
     def test_they_do_not_meet_on_sockets(self):
         one, two = self.create(), self.create()
         listen = subprocess.Popen([os.environ["HUTCH"], "exec", one, "--", "python3", "-uc", """
-import socket, time
+import signal, socket
 s = socket.socket(socket.AF_UNIX)
 s.bind(chr(0) + 'meeting')
 s.listen()
 print('ready')
-time.sleep(1000)"""], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+signal.pause()"""], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
         self.assertEqual(listen.stdout.readline(), b"ready\n")
         connect = "import socket; print(socket.socket(socket.AF_UNIX).connect_ex(chr(0) + 'meeting'))"
         self.assertEqual(self.python(one, connect), "0\n")

@@ -8,8 +8,8 @@ import contextlib
 import http.client
 import json
 import re
-import time
 import unittest
+import uuid
 
 import hutchd
 import sandbox
@@ -45,7 +45,7 @@ class ProcessCase(sandbox.SandboxCase):
     def setUpClass(cls):
         cls.server = hutchd.Server("--default-agent", sandbox.agent("process", "extends: e2b\nresources:\n  output: 4MiB\n"))
         cls.addClassCleanup(cls.server.stop)
-        status, made = cls.server.api("POST", "/sandboxes", {"templateID": "base", "timeout": 600 * PATIENCE})
+        status, made = cls.server.api("POST", "/sandboxes", {"templateID": "base", "timeout": 3600 * PATIENCE})
         if status != 201:
             raise AssertionError(made)
         cls.box, cls.token = made["sandboxID"], made["envdAccessToken"]
@@ -111,7 +111,7 @@ class ProcessCase(sandbox.SandboxCase):
         self.assertLessEqual(max(sizes), 32 * 1024)
 
     def test_half_a_character_is_not_kept_for_ever(self):
-        events = self.start("printf 'a\\303'; sleep 60")
+        events = self.start("printf 'a\\303'; sleep 1000")
         pid, seen = events.pid(), b""
         while seen != b"a\xc3":
             seen += base64.b64decode(next(events)["data"]["stdout"])
@@ -169,23 +169,21 @@ class ProcessCase(sandbox.SandboxCase):
             self.assertEqual(self.start("id", Authorization=wrong).answer.status, 401, wrong)
 
     def test_the_time_limit_kills(self):
-        begin = time.monotonic()
-        events = self.start("echo a; sleep 100", Connect_Timeout_Ms=str(700 * PATIENCE))
+        events = self.start("echo a; sleep 1000", Connect_Timeout_Ms=str(10000 * PATIENCE))
         pid = events.pid()
         out, end, code = events.outcome()
         self.assertEqual((out["stdout"], end, code), (b"a\n", None, "deadline_exceeded"))
-        self.assertLess(time.monotonic() - begin, 50 * PATIENCE)
         eventually(lambda: pid not in self.running(), "the end of the command")
 
     def test_keepalive(self):
-        events = self.start("sleep 60", Keepalive_Ping_Interval="1")
+        events = self.start("sleep 1000", Keepalive_Ping_Interval="1")
         pid = events.pid()
         self.assertEqual(next(events), {"keepalive": {}})
         self.assertEqual(next(events), {"keepalive": {}})
         self.done("SendSignal", {"process": {"pid": str(pid)}, "signal": 9})
 
     def test_a_client_that_goes_leaves_its_command(self):
-        events = self.start("sleep 60; echo x")
+        events = self.start("sleep 1000; echo x")
         pid = events.pid()
         events.close()
         again = self.stream("Connect", {"process": {"pid": pid}})
@@ -197,10 +195,10 @@ class ProcessCase(sandbox.SandboxCase):
     # ---- List, Connect ----
     def test_list(self):
         more = {"tag": "listed"}
-        events = self.stream("Start", {"process": {"cmd": "sleep", "args": ["60"], "cwd": "/tmp", "envs": {"S": "secret"}}, **more})
+        events = self.stream("Start", {"process": {"cmd": "sleep", "args": ["1000"], "cwd": "/tmp", "envs": {"S": "secret"}}, **more})
         pid = events.pid()
         self.assertEqual(self.running()[pid],
-                         {"pid": pid, "tag": "listed", "config": {"cmd": "sleep", "args": ["60"], "cwd": "/tmp", "envs": {}}})
+                         {"pid": pid, "tag": "listed", "config": {"cmd": "sleep", "args": ["1000"], "cwd": "/tmp", "envs": {}}})
         self.assertEqual(self.stream("Start", {"process": {"cmd": "true"}, **more}).outcome()[2], "already_exists")
         self.done("SendSignal", {"process": {"tag": "listed"}, "signal": "SIGNAL_SIGKILL"})
         events.outcome()
@@ -220,7 +218,9 @@ class ProcessCase(sandbox.SandboxCase):
             self.assertEqual(self.stream("Connect", {"process": selector}).outcome()[2], "invalid_argument", selector)
 
     def test_nothing_is_missed_from_an_offset_on(self):
-        events = self.start("printf abc; sleep 0.2; printf def >&2; sleep 0.2; printf ghi", {"offsets": True})
+        gates = [f"/tmp/gate-{uuid.uuid4().hex}" for _ in range(2)]
+        first, then = (f"until [ -e {gate} ]; do sleep 0.05; done" for gate in gates)
+        events = self.start(f"printf abc; {first}; printf def >&2; {then}; printf ghi", {"offsets": True})
         pid, pieces = events.pid(), {}
         for event in events:
             if data := event.get("data"):
@@ -228,6 +228,8 @@ class ProcessCase(sandbox.SandboxCase):
                 (name, text), = data.items()
                 for i, byte in enumerate(base64.b64decode(text)):
                     pieces[offset + i] = (name, byte)
+                if len(pieces) % 3 == 0 and gates:  # all of one stream was seen: now for the other
+                    self.assertEqual(hutch("exec", self.box, "--", "touch", gates.pop(0)).returncode, 0)
         whole = [("stdout", c) for c in b"abc"] + [("stderr", c) for c in b"def"] + [("stdout", c) for c in b"ghi"]
         self.assertEqual(pieces, dict(enumerate(whole)))
         for offset in (0, "4", 8, 9, 1000):
@@ -239,7 +241,7 @@ class ProcessCase(sandbox.SandboxCase):
 
     def test_a_client_that_does_not_read_stops_nobody(self):
         total = 20000000
-        events = self.start(f"head -c {total} /dev/zero; exec sleep 60")
+        events = self.start(f"head -c {total} /dev/zero; exec sleep 1000")
         other = self.stream("Connect", {"process": {"pid": events.pid()}})
         pid = other.pid()
         self.assertEqual(self.start("echo fine").outcome()[0]["stdout"], b"fine\n")
@@ -290,7 +292,7 @@ class ProcessCase(sandbox.SandboxCase):
         self.assertEqual(events.outcome()[0]["stdout"].strip(), b"3000000")
 
     def test_what_cannot_be_sent(self):
-        events = self.start("sleep 60", {"stdin": False})
+        events = self.start("sleep 1000", {"stdin": False})
         pid = events.pid()
         text = {"input": {"stdin": "eA=="}}
         self.fails("SendInput", {"process": {"pid": pid}, **text}, 500, "internal")
@@ -345,7 +347,7 @@ class ProcessCase(sandbox.SandboxCase):
         self.done("CloseStdin", {"process": {"pid": row["pid"]}})
         out, end, _ = events.outcome()
         self.assertEqual((out["stdout"], end["exitCode"]), (b"xy", 0))
-        hutch("exec", "-d", "--name", "by-hand", self.box, "--", "sleep", "60")
+        hutch("exec", "-d", "--name", "by-hand", self.box, "--", "sleep", "1000")
         events = self.stream("Connect", {"process": {"tag": "by-hand"}})
         events.pid()
         self.done("SendSignal", {"process": {"tag": "by-hand"}, "signal": "SIGNAL_SIGTERM"})
@@ -368,11 +370,11 @@ class ProcessCase(sandbox.SandboxCase):
         self.assertEqual((out["stdout"], end["exitCode"]), (b"before after", 5))
 
     def test_the_end_of_a_sandbox_cuts_its_streams(self):
-        _, made = self.server.api("POST", "/sandboxes", {"templateID": "base", "timeout": 600 * PATIENCE})
+        _, made = self.server.api("POST", "/sandboxes", {"templateID": "base", "timeout": 3600 * PATIENCE})
         own, token = self.box, self.token
         self.box, self.token = made["sandboxID"], made["envdAccessToken"]
         try:
-            events = self.start("sleep 60")
+            events = self.start("sleep 1000")
             events.pid()
             self.assertEqual(self.server.api("DELETE", f"/sandboxes/{self.box}")[0], 204)
             with self.assertRaises((EOFError, OSError, http.client.HTTPException)):

@@ -6,6 +6,7 @@ import re
 import subprocess
 import tempfile
 import uuid
+from pathlib import Path
 
 from sandbox import BOX, LONG, MACHINE, SandboxCase, eventually, hutch, named, start
 
@@ -51,7 +52,8 @@ class Terminal:
         return int(self.wait(r"\[exit (\d+)\]")[1])
 
     def modes(self, when):
-        return open(f"{self.dir.name}/{when}", encoding="ascii").read()
+        path = Path(self.dir.name, when)
+        return path.read_text() if path.exists() else ""
 
     def resize(self, columns, rows):
         self.tmux("resize-window", "-t", "t", "-x", str(columns), "-y", str(rows))

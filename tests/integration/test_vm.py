@@ -14,6 +14,7 @@ import unittest
 
 import vm
 import wire
+from waiting import eventually, quiet_for
 
 PROGRAMS = ["sh", "cat", "ls", "id", "sleep", "head", "od", "hostname", "date", "ln", "chmod", "sha256sum", "stty"]
 REFUSED = {"EPERM", "EACCES", "ENOENT", "EROFS", "ENOSYS", "ENODEV", "ENOSPC"}
@@ -71,7 +72,7 @@ class TestMachine(unittest.TestCase):
     # ---- what it is ----
     def test_identity(self):
         self.assertEqual(self.ok("hostname; cat /etc/machine-id"), "one\n" + "a" * 32 + "\n")
-        self.assertIn(int(self.ok("date +%s")) - 1_700_000_000, range(600))
+        self.assertIn(int(self.ok("date +%s")) - 1_700_000_000, range(100_000))
         self.assertIn("nameserver 127.0.0.1", self.ok("cat /etc/resolv.conf"))
         self.assertEqual(self.ok("id -u; id -u", user="root"), "0\n0\n")
         self.assertEqual(self.ok("id -u"), "1000\n")
@@ -149,10 +150,7 @@ class TestMachine(unittest.TestCase):
         for c in (ch, room):
             c.close()
             c.wait_closed(vm.BOOT)
-        end = time.monotonic() + vm.BOOT
-        while self.run_("sh", "-c", "echo yes").out() != b"yes\n":
-            self.assertLess(time.monotonic(), end)
-            time.sleep(0.2)
+        eventually(lambda: self.run_("sh", "-c", "echo yes").out() == b"yes\n", "room for more")
 
     # ---- what it does ----
     def test_streams(self):
@@ -198,8 +196,7 @@ class TestMachine(unittest.TestCase):
         ch.wait_data(b"\n", timeout=vm.BOOT)
         self.a.link.sleep(vm.BOOT)
         had = len(ch.out())
-        time.sleep(1)
-        self.assertEqual(len(ch.out()), had)
+        quiet_for(1, lambda: len(ch.out()) != had, "output of one that sleeps")
         self.a.link.wake(seed=secrets.token_bytes(32), time=1_800_000_000_000_000_000)
         self.a.link.wait(lambda: len(ch.out()) > had + 20, "more", vm.BOOT)
         self.assertGreaterEqual(int(self.ok("date +%s")), 1_800_000_000)

@@ -18,9 +18,10 @@ import time
 from pathlib import Path
 
 import wire
+from waiting import eventually
 
 MEMORY = 256
-BOOT = 60  # seconds that anything may take here: the machine is emulated, and the host may be busy
+BOOT = 180  # seconds that anything may take here: the machine is emulated, and the host may be busy
 MACHINE = "microvm,acpi=on,pit=off,pic=off,rtc=on,isa-serial=off,x-option-roms=off"
 APPEND = "reboot=t panic=-1 no_timer_check quiet loglevel=0 cryptomgr.notests=1 tsc_early_khz={} tsc=reliable 8250.nr_uarts=0"
 
@@ -142,13 +143,9 @@ class Qmp:
     def migrate(self, uri, shared):
         self.ignore_shared(shared)
         self("migrate", uri=uri)
-        while True:
-            status = self("query-migrate").get("status")
-            if status == "completed":
-                return
-            if status in ("failed", "cancelled"):
-                raise AssertionError(self("query-migrate"))
-            time.sleep(0.02)
+        status = eventually(lambda: (s := self("query-migrate").get("status")) in ("completed", "failed", "cancelled") and s, "the end of a migration")
+        if status != "completed":
+            raise AssertionError(self("query-migrate"))
 
 
 class Machine:
@@ -202,8 +199,7 @@ class Machine:
         if self.state:
             self.qmp.ignore_shared(bool(self.memory))
             self.qmp("migrate-incoming", uri=f"exec:cat {self.state}")
-            while self.qmp("query-status")["status"] == "inmigrate":
-                time.sleep(0.01)
+            eventually(lambda: self.qmp("query-status")["status"] != "inmigrate", "a state that is loaded")
         self.qmp("cont")
         return self
 
@@ -221,7 +217,7 @@ class Machine:
         self.qmp("stop")
         self.qmp.migrate(f"exec:cat > {state}", self.shared)
 
-    def ended(self, timeout=60):
+    def ended(self, timeout=BOOT):
         """How QEMU ended by itself."""
         return self.process.wait(timeout)
 

@@ -9,7 +9,7 @@ import struct
 import threading
 import time
 
-from sandbox import PATIENCE
+from sandbox import LONG
 
 VERSION = 1
 HEADER = struct.Struct(">IIBBH")
@@ -18,11 +18,11 @@ OPEN_MAX = 1048576
 CREDIT_START = 262144
 CREDIT_MAX = 1048576
 SEED = 32
-TIMEOUT = 20 * PATIENCE
+TIMEOUT = LONG
 
 HELLO, PING, PONG, OPEN, ACCEPT, DATA, EOF, CREDIT, MSG, CLOSE, SLEEP, ASLEEP, WAKE = range(1, 14)
 OPS = ["", "exec", "read", "write", "stat", "list", "mkdir", "move", "remove", "watch", "pack", "unpack", "attach", "egress", "life",
-       "port", "connect", "ask", "adopt", "save"]
+       "port", "connect", "ask", "adopt", "save", "trace"]
 SIGNAL, RESIZE, EXIT, ENTRY, EVENT, LIMIT = range(1, 7)
 CREATED, WRITTEN, REMOVED, RENAMED, ATTRIBUTES, LOST = range(1, 7)
 FILE, DIRECTORY, SYMLINK, OTHER = range(1, 5)
@@ -41,10 +41,11 @@ TAGS = {
     "mtime_ns": (30, "number"), "code": (31, "number"), "signal": (32, "number"), "user_us": (33, "number"),
     "system_us": (34, "number"), "max_rss_kib": (35, "number"), "text": (36, "text"), "landlock": (37, "number"),
     "timeout": (38, "number"), "name": (39, "text"), "detach": (40, "flag"), "record": (41, "number"),
+    "rule": (42, "text"), "deny": (43, "flag"), "replace": (48, "flag"),
     "on_timeout": (49, "number"), "want": (50, "number"), "deadline": (53, "number"),
     "owners": (52, "flag"), "port": (44, "number"), "owner": (45, "text"), "group": (46, "text"), "meta": (47, "bytes"), "follow": (51, "flag"),
     "seed": (54, "raw"), "time": (55, "number"), "machine": (56, "text"), "network": (57, "text"), "pids": (58, "number"),
-    "host": (59, "text"), "egress": (60, "flag"), "limit": (61, "number"),
+    "host": (59, "text"), "egress": (60, "flag"), "limit": (61, "number"), "request": (62, "text"),
 }
 NAMES = {tag: (name, kind) for name, (tag, kind) in TAGS.items()}
 
@@ -414,7 +415,7 @@ class Link:
             good = names - {"record"} == {"pid"}
         elif ch.op == "life":
             good = names == {"want", "deadline"}
-        elif ch.op in ("list", "remove", "watch", "port"):
+        elif ch.op in ("list", "remove", "watch", "port", "egress"):
             good = not names
         else:
             good = names - ENTRY_MAY == ENTRY_FIELDS

@@ -11,11 +11,11 @@ import re
 import signal
 import struct
 import subprocess
-import time
 from pathlib import Path
 
-PATIENCE = 90  # for one command; far above what it takes
-SETTLE = 30
+from waiting import LONG, eventually
+
+PATIENCE = LONG  # for one command; far above what it takes
 ERRORS = ("ENOSPC", "EMFILE", "ENOMEM", "EIO", "EINTR")
 FOREVER = ("sleep", "4321")
 LOG_MAX = 1 << 20  # a new audit log is begun then: to verify it takes as long as it is
@@ -114,13 +114,14 @@ def new_log(log=AUDIT):
     good("audit", "key", env={"HUTCH_AUDIT_DIR": str(log)})
 
 
-def audited(log, what, alive=()):
-    """The log is good, and whoever began and is not alive has an end and a seal."""
+def audited(log, what, listed=tuple):
+    """The log is good, and whoever began and is not listed has an end and a seal. Asked in this order: who is listed may be gone a moment later."""
     if not host_files(log):
         return None
+    known = set(listed())
     report = verify(log, what)
     for sandbox, kinds in lives(log).items():
-        if sandbox not in alive and not {END, SEAL} <= set(kinds):
+        if sandbox not in known and not {END, SEAL} <= set(kinds):
             raise Failure(f"{what}: sandbox {sandbox} began and is gone, and the audit log has no end or no seal of it: {kinds}")
     return report
 
@@ -186,23 +187,27 @@ class Ledger:
     def more(self, *kinds):
         return {line for line in self.look() - self.before if line.startswith(kinds or "")}
 
-    def zero(self, what, *kinds, timeout=SETTLE):
-        end = time.monotonic() + timeout
-        while left := self.more(*kinds):
-            if time.monotonic() > end:
-                raise Failure(f"left after {what}: {sorted(left)}")
-            time.sleep(0.01)
+    def zero(self, what, *kinds, timeout=LONG):
+        until(lambda: not self.more(*kinds), f"an end of all after {what}", timeout, also=lambda: sorted(self.more(*kinds)))
 
 
-def orphans_end(ledger, what):
+def until(test, what, timeout=LONG, **more):
+    """eventually(), and what does not happen is a failure of the case."""
+    try:
+        return eventually(test, what, timeout, **more)
+    except AssertionError as e:
+        raise Failure(str(e)) from e
+
+
+def orphans_end(ledger, what, help_them=lambda: None):
     """What lost its warden ends by itself: no command of hutch has to come by, and a user without control groups could not."""
-    end = time.monotonic() + SETTLE
-    while left := ledger.more("process"):
-        if any(map(has_warden, names(RUN / "sandboxes"))):  # asked each time: one that was just started takes its lock in a moment
-            return
-        if time.monotonic() > end:
-            raise Failure(f"left after {what}, with nobody's help: {sorted(left)}")
-        time.sleep(0.01)
+    def ended():
+        if not ledger.more("process") or any(map(has_warden, names(RUN / "sandboxes"))):  # each time: one that was just started takes its lock in a moment
+            return True
+        help_them()
+        return False
+
+    until(ended, f"an end of all after {what}", also=lambda: sorted(ledger.more("process")))
 
 
 def has_warden(sandbox):
@@ -212,24 +217,44 @@ def has_warden(sandbox):
         return False
 
 
-def tidy(ledger, what, log=AUDIT):
-    """After whatever happened: ps and gc work, gc leaves the living alone, and then everything goes, and all of it is in the audit log."""
-    env = {"HUTCH_AUDIT_DIR": str(log)}
+def removed(ledger, what, env):
+    """Removes every sandbox that there is; whether nobody is left."""
     good("pool", "drain", env=env)
-    alive = ps(env=env)
-    if not any(row["state"] in ("running", "paused", "starting") for row in alive.values()):
-        ledger.zero(f"{what}, before gc", "process", "namespace", "mount", "socket")
+    for sandbox in ps(env=env):
+        r = hutch("rm", "-f", sandbox, env=env)
+        if r.returncode != 0 and sandbox in ps("-a", env=env):  # one that has nobody left ends by itself
+            raise Failure(f"{what}: {r.stderr}")
+    return not ledger.more("process")
+
+
+def tidy(ledger, what, log=AUDIT):
+    """
+    After whatever happened: ps and gc work, gc leaves the living alone, and then everything goes, and all of it is in the audit log. What
+    still begins when its maker is killed gets ready, or ends, a moment later.
+    """
+    env, alive = {"HUTCH_AUDIT_DIR": str(log)}, {}
+
+    def look():
+        good("pool", "drain", env=env)
+        alive.clear()
+        alive.update(ps(env=env))
+
+    def settled():
+        if any(map(has_warden, names(RUN / "sandboxes"))):  # others have to end with nobody's help
+            look()
+        return any(row["state"] in ("running", "paused", "starting") for row in alive.values()) or \
+            not ledger.more("process", "namespace", "mount", "socket")
+
+    look()
+    until(settled, f"an end of all after {what}, before gc", also=lambda: (alive, sorted(ledger.more())))
     took = json.loads(good("gc", "--json", env=env))
     # It may have ended by itself since; but then it says so.
     wrong = [i for i, row in alive.items() if row["state"] in ("running", "paused") and i in took["dead"]]
     if wrong:
         raise Failure(f"{what}: gc took {wrong}, which lived")
-    audited(log, f"{what}, after gc", ps(env=env))
-    for sandbox in ps(env=env):
-        r = hutch("rm", "-f", sandbox, env=env)
-        if r.returncode != 0 and sandbox in ps("-a", env=env):  # one that has nobody left ends by itself
-            raise Failure(f"{what}: {r.stderr}")
-    ledger.zero(what, "process")
+    # Whatever is still listed gets its end later.
+    audited(log, f"{what}, after gc", lambda: ps("-a", env=env))
+    until(lambda: removed(ledger, what, env), f"an end of all after {what}", also=lambda: sorted(ledger.more("process")))
     good("gc", env=env)
     ledger.zero(what)
     audited(log, what)

@@ -12,11 +12,10 @@ import signal
 import socket
 import subprocess
 import threading
-import time
 from pathlib import Path
 
-from crash_ledger import (AUDIT, BEGIN, FOREVER, LOGS, RUN, SEAL, SETTLE, TORN, Failure, audited, good, host_files, hutch, lives, names,
-                          new_log, ps, records, tag, tidy, verify, warden_of)
+from crash_ledger import (AUDIT, BEGIN, FOREVER, LOGS, RUN, SEAL, TORN, Failure, audited, good, host_files, hutch, lives, names,
+                          new_log, ps, records, tag, tidy, until, verify, warden_of)
 from crash_scenes import cut
 
 
@@ -56,7 +55,8 @@ class Logged:
         kinds = collections.Counter()
         try:
             for i in range(n):
-                time.sleep(random.uniform(0, 0.05))
+                wanted = size_of(AUDIT) + random.choice((0, random.randrange(2000)))
+                until(lambda: errors or size_of(AUDIT) >= wanted, "more in the audit log")
                 kinds.update(self.power_cut(Path(os.environ["TMPDIR"]) / f"copy{i}"))
         finally:
             stop.set()
@@ -132,14 +132,15 @@ class Logged:
             return {pid for pid, comm, state in self.ledger.processes() if comm in ("hutch", "hutch-keeper") and
                     state not in ("TZXD" if pid in held else "TZX")}
 
+        def stop():
+            for pid in (pids := running()):
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGSTOP)
+                    held.add(pid)
+            return not pids
+
         try:
-            end = time.monotonic() + SETTLE
-            while time.monotonic() < end and (pids := running()):
-                for pid in pids:
-                    with contextlib.suppress(OSError):
-                        os.kill(pid, signal.SIGSTOP)
-                        held.add(pid)
-                time.sleep(0.0005)
+            until(stop, "everybody stands still", pause_max=0.0005)
             yield running
         finally:
             for pid in held:
@@ -202,10 +203,10 @@ class Logged:
             good("run", "--rm", "--", "true", env=env)
             stop = threading.Event()
             left = random.choice((0, 1, 2, 3)) * 4096
-            later = random.uniform(0, 0.3) if random.random() < 0.7 else 0
+            later = size_of(log) + random.randrange(40000) if random.random() < 0.7 else 0
 
             def fill_up(left=left, later=later, stop=stop):
-                stop.wait(later)
+                until(lambda: stop.is_set() or size_of(log) >= later, "more in the audit log")
                 st = os.statvfs(log)
                 with contextlib.suppress(OSError), open(fill, "wb", buffering=0) as f:
                     for _ in range(max(0, st.f_bavail * st.f_bsize - left) // 4096):
@@ -225,6 +226,7 @@ class Logged:
                         e = hutch("exec", sandbox, "--", "sh", "-c", "exit 0", "x" * 3000, env=env)
                         said.append((e.returncode, e.stderr.strip()))
                     hutch("rm", "-f", sandbox, env=env)
+            stop.set()
             filler.join()
             # With no room at all: refused, and with the reason.
             with open(fill, "ab", buffering=0) as f, contextlib.suppress(OSError):
@@ -251,6 +253,11 @@ class Logged:
         if not told["refused"]:
             raise Failure("the disk was never full")
         return f"{n} times, {dict(told)}"
+
+
+def size_of(log):
+    """Of all that is in an audit log."""
+    return sum(path.stat().st_size for path in (*host_files(log), *log.glob("sandbox/*")))
 
 
 def lose(log):

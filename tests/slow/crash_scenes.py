@@ -3,9 +3,11 @@
 
 import collections
 import contextlib
+import ctypes
 import os
 import random
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -14,27 +16,41 @@ import threading
 from pathlib import Path
 
 from crash_ledger import (AUDIT, FOREVER, ID, LOGS, RUN, STATE, Failure, audited, good, host_files, hutch, names, orphans_end, ps,
-                          records, tidy, warden_of)
+                          records, tidy, until, warden_of)
+from waiting import ended
 
 HOST_FILE = 256 << 10  # a file of the host chain is full then
 NEXT_FILE = 4 << 20  # a sandbox's chain wants another file then
+
+
+IN_CREATE, IN_ONLYDIR = 0x100, 0x1000000
+libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Logs:
     """The log of each sandbox, opened as soon as it is there, for it goes with its directory: what wardens and keepers say."""
 
     def __init__(self):
-        self.files, self.stop = {}, threading.Event()
+        self.files = {}
+        self.fd = libc.inotify_init1(os.O_CLOEXEC)
+        self.end, self.ask = os.pipe()
+        self.add(RUN / "sandboxes")
         self.thread = threading.Thread(target=self.watch)
+
+    def add(self, path):
+        """What is made there from now on wakes us. Once more does no harm."""
+        libc.inotify_add_watch(self.fd, os.fsencode(path), IN_CREATE | IN_ONLYDIR)
 
     def look(self):
         for sandbox in names(RUN / "sandboxes"):
             if sandbox not in self.files:
+                self.add(RUN / "sandboxes" / sandbox)
                 with contextlib.suppress(OSError):
                     self.files[sandbox] = open(RUN / "sandboxes" / sandbox / "log", encoding="utf-8", errors="replace")
 
     def watch(self):
-        while not self.stop.wait(0.001):
+        while self.end not in select.select([self.fd, self.end], [], [])[0]:
+            os.read(self.fd, 1 << 16)
             self.look()
 
     def __enter__(self):
@@ -42,9 +58,11 @@ class Logs:
         return self
 
     def __exit__(self, *_):
-        self.stop.set()
+        os.close(self.ask)
         self.thread.join()
         self.look()
+        for fd in (self.fd, self.end):
+            os.close(fd)
         self.text = ""
         for file in self.files.values():
             self.text += file.read()
@@ -69,15 +87,7 @@ class Scene:
 
     def settle(self, what, env):
         """What is frozen ends with somebody's help; a deadline may freeze it, and the fault strike, just after that."""
-        if self.frozen:
-            good("ps", env=env)
-        try:
-            orphans_end(self.ledger, what)
-        except Failure:
-            if not self.frozen:
-                raise
-            good("ps", env=env)
-            orphans_end(self.ledger, what)
+        orphans_end(self.ledger, what, (lambda: good("ps", env=env)) if self.frozen else lambda: None)
 
     def quick(self, *args):
         """One of many."""
@@ -146,7 +156,6 @@ def lost(s):
 
 def paused(s):
     """Stopped, gone on, stopped by its deadline, and ended while it was stopped."""
-    from sandbox import eventually
     s.frozen = True
     sandbox = s.step("create")
     if not ID.fullmatch(sandbox):
@@ -159,7 +168,7 @@ def paused(s):
     s.step("resume", "--deadline", "20m", sandbox)
     if not any(s.codes):
         s.step("ttl", "--on-timeout", "pause", sandbox, "1ms")
-        eventually(lambda: ps("-a").get(sandbox, {}).get("state") != "running", "the pause of a deadline")
+        until(lambda: ps("-a").get(sandbox, {}).get("state") != "running", "the pause of a deadline")
         s.step("ps")
         s.step("resume", sandbox)
         s.step("pause", sandbox)
@@ -169,13 +178,13 @@ def paused(s):
 
 def lost_paused(s):
     """The warden of a paused one is killed: what is frozen stays until somebody takes it back."""
-    from sandbox import eventually
     s.frozen = True
     sandbox = good("create").strip()
     good("exec", "-d", sandbox, "--", *FOREVER)
     good("pause", sandbox)
-    os.kill(warden_of(sandbox), signal.SIGKILL)
-    eventually(lambda: warden_of(sandbox) is None, "the end of the warden")
+    warden = warden_of(sandbox)
+    os.kill(warden, signal.SIGKILL)
+    ended(warden, "the warden")  # the process: its lock goes earlier
     s.step("ps", "-a")
     s.step("rm", sandbox)
 
@@ -199,7 +208,7 @@ def egress(s):
     if ID.fullmatch(sandbox):
         # One name that is allowed and one that is not, and a stream: each gets an answer, and none is yes.
         ask = "import socket\nfor host, port in (('crash.example', 443), ('other.example', 443), ('192.0.2.1', 443)):\n" \
-              "    s = socket.socket()\n    s.settimeout(5)\n    try:\n        s.connect((host, port))\n    except OSError:\n        pass\n"
+              "    s = socket.socket()\n    s.settimeout(120)\n    try:\n        s.connect((host, port))\n    except OSError:\n        pass\n"
         s.step("exec", sandbox, "--", "python3", "-c", ask)
         s.step("rm", "-f", sandbox)
 

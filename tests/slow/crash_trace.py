@@ -8,10 +8,9 @@ import random
 import re
 import signal
 import subprocess
-import time
 from pathlib import Path
 
-from crash_ledger import ERRORS, PATIENCE, Failure, good, hutch, tidy
+from crash_ledger import ERRORS, PATIENCE, Failure, good, hutch, tidy, until
 
 
 class Traced:
@@ -59,11 +58,12 @@ class Traced:
         p = subprocess.Popen([*(strace if alone else ()), os.environ["HUTCH"], "run", "--rm", "--", "true"], stdin=subprocess.DEVNULL,
                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         tracer = None
-        while p.poll() is None and not tracer and not alone:
-            for pid, comm, _ in self.ledger.processes():
-                if comm == "crun":
-                    tracer = attach(strace, pid)
-                    break
+
+        def found():
+            return p.poll() is not None or [pid for pid, comm, _ in self.ledger.processes() if comm == "crun"]
+
+        if not alone and isinstance(crun := until(found, "crun, or an end", pause_max=0), list):
+            tracer = attach(strace, crun[0])
         p.communicate(timeout=PATIENCE)
         if tracer:
             tracer.wait(PATIENCE)
@@ -94,6 +94,8 @@ class Traced:
             n = min(int(random.expovariate(0.25)) + 1, most[call])
             if call == "mmap":  # those of the dynamic loader are not ours to survive
                 n = min(n + 40, most[call])
+            if call == "getrandom":  # nor those of libsodium's start, which abort(3)s
+                n = min(n + 2, most[call])
             name = f"{call}:error={error}:when={n}"
             try:
                 r, injected = self.traced(call, name)
@@ -147,7 +149,6 @@ def attach(strace, pid):
         os.kill(pid, signal.SIGSTOP)
     tracer = subprocess.Popen([*strace, "-p", str(pid)], stderr=subprocess.DEVNULL)
     with contextlib.suppress(OSError):
-        while tracer.poll() is None and "\nTracerPid:\t0\n" in Path(f"/proc/{pid}/status").read_text():
-            time.sleep(0.001)
+        until(lambda: tracer.poll() is not None or "\nTracerPid:\t0\n" not in Path(f"/proc/{pid}/status").read_text(), "a tracer")
         os.kill(pid, signal.SIGCONT)
     return tracer

@@ -108,7 +108,7 @@ make_payload()
 	strip "$to"/programs/*
 	cp -r "$top/dist" "$to/"
 	cp "$build/tests/slow/module" "$to/"
-	cp "$here/debian/test_debian.py" "$top"/tests/integration/{run,not_in_machines}.py "$to/tests/"
+	cp "$here/debian/test_debian.py" "$top"/tests/integration/{run,not_in_machines,waiting}.py "$to/tests/"
 	# A root tree as small as one can be: what counts here is around it.
 	cp "$build/tests/integration/bomb" "$build/tests/slow/module" "$disk/busybox" "$work/image/bin/"
 	for name in sh cat echo head id nslookup sleep stty timeout true; do ln -s busybox "$work/image/bin/$name"; done
@@ -116,7 +116,7 @@ make_payload()
 	printf 'root:x:0:\nuser:x:1000:\n' >"$work/image/etc/group"
 	chmod 1777 "$work/image/tmp" "$work/image/workspace"
 	tar -C "$work/image" --owner=0 --group=0 -cf "$to/image.tar" .
-	printf '#!/bin/sh\nexport PYTHONDONTWRITEBYTECODE=1\nexport HUTCH=/usr/bin/hutch\nexec python3 /payload/tests/run.py /payload/tests %s\n' "$*" >"$to/run"
+	printf '#!/bin/sh\nexport PYTHONDONTWRITEBYTECODE=1\nexport HUTCH=/usr/bin/hutch\nexec /usr/bin/python3 /payload/tests/run.py /payload/tests %s\n' "$*" >"$to/run"
 	tar -C "$to" --owner=0 --group=0 --mode=u=rwX,go=rX -cf "$work/payload.tar" .
 }
 

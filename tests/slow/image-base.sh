@@ -9,14 +9,14 @@ export HUTCH_STATE_DIR=$state
 cleanup() { "$hutch" image rm base >/dev/null 2>&1 || true; rm -rf "$state"; }
 trap cleanup EXIT
 
-build() { "$hutch" image build --force --json base 2>/dev/null | python3 -c 'import json,sys; print(json.load(sys.stdin)["sha256"])'; }
+build() { "$hutch" image build --force --json base 2>/dev/null | /usr/bin/python3 -c 'import json,sys; print(json.load(sys.stdin)["sha256"])'; }
 
 start=$SECONDS
 first=$(build)
 echo "first build:  $first, $((SECONDS - start)) s"
 "$hutch" image ls
 for file in usr/bin/python3 usr/bin/git usr/bin/curl workspace; do
-	root=$("$hutch" image inspect --json base | python3 -c 'import json,sys; print(json.load(sys.stdin)["root"])')
+	root=$("$hutch" image inspect --json base | /usr/bin/python3 -c 'import json,sys; print(json.load(sys.stdin)["root"])')
 	[ "$(id -u)" != 0 ] || [ -e "$root/$file" ] || { echo "no /$file in the image"; exit 1; }
 done
 start=$SECONDS

@@ -40,7 +40,7 @@ cp --sparse=always "$(as cloud "$parts" blank 268435456)" "$work/disk"
 
 for ((i = 0; i < rounds; i++)); do
 	for kind in cloud small; do
-		python3 "$here/../integration/machine.py" "$(sed -n 2p "$work/$kind")" "$(sed -n 3p "$work/$kind")" \
+		/usr/bin/python3 "$here/../integration/machine.py" "$(sed -n 2p "$work/$kind")" "$(sed -n 3p "$work/$kind")" \
 			"$work/root.erofs" "$work/disk" >> "$work/$kind.times"
 	done
 done

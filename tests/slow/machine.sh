@@ -15,12 +15,12 @@ export CELL="$build/tests/attack/attack-cell" JAIL="$build/tests/attack/attack-j
 export DIAL="$build/tests/egress/dial" DIAL_MUSL="$build/tests/egress/dial-musl"
 cd "$build/tests/integration"
 r=0
-python3 "$tests/integration/run_as.py" "$who" "${@:-test_sandbox}" || r=1
+/usr/bin/python3 "$tests/integration/run_as.py" "$who" "${@:-test_sandbox}" || r=1
 if [ $# -eq 0 ]; then
-	python3 "$tests/integration/run_as.py" "$who" "$tests/attack" test_ -test_egress || r=1
+	/usr/bin/python3 "$tests/integration/run_as.py" "$who" "$tests/attack" test_ -test_egress || r=1
 	cd "$build/tests/egress"
-	python3 "$tests/egress/world.py" python3 "$tests/integration/run_as.py" "$who" "$tests/egress" "$tests/attack" test_egress test_clients test_commands test_wire \
+	/usr/bin/python3 "$tests/egress/world.py" /usr/bin/python3 "$tests/integration/run_as.py" "$who" "$tests/egress" "$tests/attack" test_egress test_clients test_commands test_wire \
 		-test_from_vm || r=1
-	python3 "$tests/conformance/run.py" --as "$who" || r=1
+	/usr/bin/python3 "$tests/conformance/run.py" --as "$who" || r=1
 fi
 exit $r

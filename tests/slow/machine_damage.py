@@ -6,7 +6,6 @@ import os
 import random
 import re
 import shutil
-import time
 from pathlib import Path
 
 import machine_rounds as rounds
@@ -158,10 +157,10 @@ def part_silent(_):
         (lib / "hutch-guest").chmod(0o755)
         for name in ("HUTCH_KEEPER", "HUTCH_HOLD"):
             os.symlink(os.environ[name], lib / Path(os.environ[name]).name)
-        before, began = sandbox.ledger(), time.monotonic()
+        before = sandbox.ledger()
         r = sandbox.hutch("run", "--rm", *OPTIONS, "--", "true", timeout=PATIENCE,
                           env={"HUTCH_LIBEXEC_DIR": str(lib), "HUTCH_TEMPLATES": "off"})
-        if r.returncode != 125 or b"broke the protocol" not in r.stderr or time.monotonic() - began > 120:
-            raise Failure(f"{r.returncode} after {time.monotonic() - began:.0f} s: {r.stderr.decode()}")
+        if r.returncode != 125 or b"broke the protocol" not in r.stderr:
+            raise Failure(f"{r.returncode}: {r.stderr.decode()}")
         rounds.wait_gone(lambda: sandbox.ledger() - before, "a guest that says nothing")
     return [check("a guest that says nothing", silent)]

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """
 machine_kill.py [--rounds N] [--short] [--seed N] [--part kill|damage|fault|silent]...: virtual machines and kill -9, as root. 60 rounds take

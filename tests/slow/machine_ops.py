@@ -16,11 +16,12 @@ from pathlib import Path
 
 import hutchd
 import sandbox
+from waiting import LONG as PATIENCE  # for one command, on a machine that does much else
+from waiting import eventually
 
 AGENT = "struck"
 POLICY = "extends: e2b-microvm\nresources:\n  memory: 128MiB\n  disk: 64MiB\n  cpus: 1\n"
 OPTIONS = ("--agent", AGENT)
-PATIENCE = 240  # for one command, on a machine that does much else
 LOOK_S = 0.02
 
 
@@ -270,12 +271,17 @@ def windows(op):
         began_with = {p.pid for parts in cast(-1).values() for p in parts}
         work = way(op, args)
         began = time.monotonic()
-        while work.runs():
+
+        def look(work=work, began=began, began_with=began_with):
+            if not work.runs():
+                return True
             at = time.monotonic() - began
             for part, who in cast(work.pid()).items():
                 if who and part in op.parts:
                     seen.setdefault(part, [0.0 if who[0].pid in began_with else at, at])[1] = at
-            time.sleep(LOOK_S)
+            return False
+
+        eventually(look, f"the end of {type(op).__name__}", pause_max=LOOK_S)
         took = max(took, time.monotonic() - began)
         seen[work.first] = [0.0, time.monotonic() - began]
         said = work.end()

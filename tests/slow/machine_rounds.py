@@ -13,8 +13,8 @@ from pathlib import Path
 
 import sandbox
 from machine_ops import OPERATIONS, OPTIONS, PATIENCE, ByHutch, ByHutchd, Failure, cast, good, holders, home, kill, snapshots, windows, yield_back
+from waiting import eventually
 
-SETTLE = 60
 LATE = 1.1  # how far behind its usual time a part is struck at the latest
 SOON = 0.3  # seconds: within these, where nothing was measured
 
@@ -39,20 +39,20 @@ class Usual:
 def strike(work, part, delay):
     """Kills one of that part at that moment; if there is none yet, when there is. The moment, or None: there was none until the end."""
     began = time.monotonic()
-    while (now := time.monotonic() - began) < delay and work.runs():
-        time.sleep(min(0.005, delay - now))
-    end = began + PATIENCE
-    while time.monotonic() < end:
+    eventually(lambda: not work.runs() or time.monotonic() - began >= delay, f"{delay} s, or the end", pause_max=0.005)
+
+    def struck():
+        """("yes", when), ("over", None), or nothing yet."""
         running = work.runs()
         if part == work.first and work.pid() > 0:
             work.kill()
-            return time.monotonic() - began
+            return "yes", time.monotonic() - began
         who = cast(work.pid())[part]
         if who and kill(random.choice(who)):
-            return time.monotonic() - began
-        if not running:
-            return None
-    raise Failure(f"there was no {part} in {PATIENCE} s")
+            return "yes", time.monotonic() - began
+        return None if running else ("over", None)
+
+    return eventually(struck, f"a {part}", pause_max=0)[1]
 
 
 # ---- what is left ----
@@ -84,11 +84,7 @@ def orphans(before):
 
 
 def wait_gone(look, what):
-    end = time.monotonic() + SETTLE
-    while left := look():
-        if time.monotonic() > end:
-            raise Failure(f"left after {what}: {sorted(left)}")
-        time.sleep(0.02)
+    eventually(lambda: not look(), f"an end of all after {what}", also=look)
 
 
 def saved():
@@ -123,15 +119,11 @@ def resume_all():
 def go_on():
     """What is paused goes on when it is told to, and is the only one that a snapshot is kept for. Who asked for it may have been killed while
     the warden was still at it: then it is paused a moment later."""
-    end = time.monotonic() + SETTLE
-    while True:
+    def gone_on():
         resume_all()
-        left = suspended()
-        if not left:
-            return
-        if time.monotonic() > end:
-            raise Failure(f"saved for suspended sandboxes, of which there is none: {left}")
-        time.sleep(0.2)
+        return not suspended()
+
+    eventually(gone_on, "an end of all that is saved for suspended sandboxes", also=suspended)
 
 
 def left_over(known, may_stay):

@@ -12,13 +12,14 @@ import pwd
 import re
 import socket
 import subprocess
-import time
 import unittest
 from pathlib import Path
 
+from waiting import LONG, equals
+
 PAYLOAD = Path("/payload")
 PROFILE = Path("/etc/apparmor.d/hutch-sandbox")
-PATIENCE = 120
+PATIENCE = LONG
 REQUIRED = ("user-namespace", "pid-namespace", "no-network-device", "seccomp", "no-capabilities", "no-new-privileges", "read-only-root",
             "landlock", "apparmor", "cgroup-cpu", "cgroup-memory", "cgroup-pids", "disk-quota")
 IDS = {"worker": 200000, "hutch": 1000000}  # where their subordinate ids begin
@@ -109,10 +110,7 @@ class Guest(unittest.TestCase):
         self.addCleanup(self.check_ledger)
 
     def check_ledger(self):
-        deadline = time.monotonic() + PATIENCE
-        while left_behind() and time.monotonic() < deadline:
-            time.sleep(0.5)
-        self.assertEqual(left_behind(), [])
+        equals(left_behind, [], "what is left")
 
     def box(self, script, options="--agent some", code=0):
         """Runs a script with $id, a sandbox, in a service. What it said, and what `inspect` and `receipt` say of the sandbox."""
@@ -147,13 +145,11 @@ class Test1Host(Guest):
     def test_the_ledger_has_what_lives(self):
         """The control of what every test ends with."""
         command = ["systemd-run", "--quiet", "--wait", "--pipe", "--collect", "--uid=worker", "-p", "Delegate=yes",
-                   *(f"--setenv={k}={v}" for k, v in environment("worker").items()), "hutch", "run", "--agent", "some", "--rm", "--", "sleep", "5"]
-        with subprocess.Popen(command, stdin=subprocess.DEVNULL) as p:
-            kinds = set()
-            while p.poll() is None:
-                kinds |= {line.split()[0] for line in left_behind()}
-                time.sleep(0.2)
-        self.assertEqual((p.returncode, kinds), (0, {"process", "group", "state"}))
+                   *(f"--setenv={k}={v}" for k, v in environment("worker").items()), "hutch", "run", "--agent", "some", "--rm", "-i", "--", "cat"]
+        with subprocess.Popen(command, stdin=subprocess.PIPE) as p:
+            equals(lambda: {line.split()[0] for line in left_behind()}, {"process", "group", "state"}, "the ledger")
+            p.communicate(timeout=LONG)
+        self.assertEqual(p.returncode, 0)
 
     def test_doctor(self):
         self.assertEqual(self.doctor("cgroup.mode")["value"], "v2")
@@ -271,10 +267,7 @@ class Test5Units(Guest):
         missing = [row["name"] for row in receipt["layers"] if not row["enforced"]]
         self.ask("DELETE", f"/sandboxes/{box}")
         self.assertEqual(missing, ["kvm"], json.dumps(receipt, indent=1))
-        deadline = time.monotonic() + PATIENCE
-        while self.units() and time.monotonic() < deadline:
-            time.sleep(0.5)
-        self.assertEqual(self.units(), [])
+        equals(self.units, [], "units")
         must("setpriv", "--reuid=hutch", "--regid=hutch", "--clear-groups", "hutch", "gc", env={**os.environ, **environment("hutch")})
 
     def test_exposure(self):

@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+# What .ci/run, .ci/quick, .ci/nightly and .ci/selftest share: packages, images, builds, steps and how they are counted.
+#
+# A step writes its counts to $OUT/counts/NAME, so that steps in the background count like those in front. What a script announced with `expect`
+# and no step counted has failed: a part of CI that does not run is no part that passes. Nothing is tried twice.
+
+OUT=${CI_OUT:-$(mktemp -d)}
+mkdir -p "$OUT/counts"
+# Only what this script says decides what is tested; a variable of the caller's shell does not.
+for name in "${!HUTCH_@}"; do unset "$name"; done
+CACHE=${CI_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/hutch-ci}
+PYTHON=/usr/bin/python3
+PACKAGES=(meson ninja-build gcc ccache clang clang-tidy clang-format libclang-rt-14-dev pkg-config python3 git
+	libjansson-dev libyaml-dev libsodium-dev libpsl-dev libc-ares-dev libssl-dev libcmocka-dev zlib1g-dev
+	gcovr cppcheck mandoc shellcheck gzip mount mmdebstrap uidmap umoci skopeo zstd xz-utils tar passwd crun iproute2 tmux strace util-linux systemd
+	curl openssh-server openssl postgresql musl-tools nftables qemu-system-x86 erofs-utils e2fsprogs lz4)
+
+say() { printf '\n== %s\n' "$*"; }
+
+# expect NAME...: steps that must be counted by the end.
+expect() { printf '%s\n' "$@" >>"$OUT/expected"; }
+
+# count NAME PASSED FAILED SKIPPED
+count() { printf '%d %d %d\n' "$2" "$3" "$4" >"$OUT/counts/$1"; }
+
+# step NAME COMMAND...: runs it, keeps its output, counts it as one check.
+step()
+{
+	local name=$1 start=$SECONDS
+	shift
+	if "$@" >"$OUT/$name.log" 2>&1; then
+		count "$name" 1 0 0
+		printf 'ok      %-24s %4d s\n' "$name" $((SECONDS - start))
+	else
+		count "$name" 0 1 0
+		printf 'FAILED  %-24s %4d s, the end of its output:\n%s\n' "$name" $((SECONDS - start)) \
+			"$(grep -vE '^\[[0-9]+/[0-9]+\] ' "$OUT/$name.log" | tail -n 60 | sed 's/^/    /')"
+	fi
+}
+
+# why LOG: what failed tests said of it, the last lines of each.
+why()
+{
+	awk 'function tell() { for (i = n > 12 ? n - 12 : 0; i < n; i++) print line[i]; n = 0 }
+		/^not ok/ { tell(); print; told = 1; next }
+		told && /^#/ { line[n++] = $0; next }
+		{ tell(); told = 0 }' "$1" | cut -c1-400 | tail -n 120
+}
+
+# tests NAME DIR [MESON ARGUMENT...]: runs tests of a build and counts every case in them.
+tests()
+{
+	local name=$1 dir=$2 start=$SECONDS status counts p f s failures=
+	shift 2
+	rm -f "$dir/meson-logs/$name.junit.xml"
+	meson test -C "$dir" --no-rebuild --print-errorlogs --timeout-multiplier 4 --logbase "$name" "$@" >"$OUT/$name.log" 2>&1
+	status=$?
+	counts=$("$PYTHON" .ci/count.py "$dir/meson-logs/$name.junit.xml") || counts="0 1 0"
+	read -r p f s <<<"$counts"
+	# A program whose cases all passed and that failed all the same, or came to no end, is in meson's word only.
+	[ $status = 0 ] || [ "$f" != 0 ] || f=1
+	count "$name" "$p" "$f" "$s"
+	[ "$f" = 0 ] || failures=$'\n'$(grep -hE '(FAIL|ERROR|TIMEOUT)\b' "$OUT/$name.log" | tail -n 40; why "$dir/meson-logs/$name.txt")
+	printf '%-7s %-24s %4d s, %s passed, %s failed, %s skipped%s\n' \
+		"$([ "$f" = 0 ] && echo ok || echo FAILED)" "$name" $((SECONDS - start)) "$p" "$f" "$s" "$failures"
+}
+
+# total: the last line, and whether all is well.
+total()
+{
+	local passed=0 failed=0 skipped=0 p f s name
+	while read -r name; do
+		[ -e "$OUT/counts/$name" ] || { echo "FAILED  $name did not run"; failed=$((failed + 1)); }
+	done < <(sort -u "$OUT/expected")
+	for name in "$OUT"/counts/*; do
+		read -r p f s <"$name"
+		passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+	done
+	# Nothing is skipped on such a machine: a skip would hide a missing part.
+	if [ $skipped -gt 0 ]; then
+		echo "FAILED  tests were skipped that must run here"
+		grep -h '# SKIP' "$OUT"/*.log | sort | uniq -c | head -n 20
+		failed=$((failed + 1))
+	fi
+	printf '\nlogs in %s, %d s\n' "$OUT" $SECONDS
+	printf '%d passed, %d failed, %d skipped\n' $passed $failed $skipped
+	[ $failed = 0 ]
+}
+
+install_packages()
+{
+	local missing=() p
+	for p in "${PACKAGES[@]}" "$@"; do
+		dpkg-query -W -f='${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || missing+=("$p")
+	done
+	[ ${#missing[@]} = 0 ] && return 0
+	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
+}
+
+sources() { git ls-files -- "$@"; }
+
+# What another clone of this tree has compiled counts here too: the paths in the debugging information, which differ, are of no use to a test.
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+
+# build DIR COMPILER [MESON OPTION...]; $TARGETS: only these.
+build()
+{
+	local dir=$1 compiler=$2
+	shift 2
+	# shellcheck disable=SC2086
+	CC="${CACHER-ccache }$compiler" meson setup "$dir" --werror "$@" && ninja -C "$dir" ${TARGETS:-}
+}
+
+# ---- what takes the network: made once, kept outside the tree under the digest of its recipe, and checked before each use ----
+
+# cached NAME RECIPE COMMAND...: the path of a directory that `COMMAND... DIRECTORY` has filled. RECIPE is the file that decides what is in it.
+cached()
+{
+	local dir lock
+	dir=$CACHE/$1-$(sha256sum <"$2" | cut -c1-16)
+	shift 2
+	mkdir -p "$CACHE"
+	exec {lock}>"$dir.lock"
+	flock $lock
+	if ! { [ -d "$dir" ] && (cd "$dir" && sha256sum --quiet --strict -c SHA256SUMS) >&2; }; then
+		rm -rf "$dir" "$dir.part"
+		mkdir "$dir.part"
+		"$@" "$dir.part" >&2 || return 1
+		(cd "$dir.part" && find . -type f ! -name SHA256SUMS -print0 | sort -z | xargs -0 sha256sum >SHA256SUMS) || return 1
+		mv "$dir.part" "$dir"
+	fi
+	exec {lock}>&-
+	echo "$dir"
+}
+
+# In mounts of its own: what others have of them while it works would keep mmdebstrap from unmounting its own.
+make_image() { if [ "$(id -u)" = 0 ]; then unshare --mount bash "$1" "$2/image.tar"; else bash "$1" "$2/image.tar"; fi; }
+
+# The package that `hutch image kernel` is made of. Its name has the version, and a new one is another recipe.
+kernel_package() { apt-cache show --no-all-versions linux-image-cloud-amd64 | sed -n 's/^Depends: \([^ ]*\).*/\1/p'; }
+fetch_kernel() { cd "$1" && apt-get -q download "$(kernel_package)"; }
+
+# Paths of all, in $OUT/images, for use_images.
+make_images()
+{
+	local name dir
+	: >"$OUT/images.part"
+	for name in integration:TEST conformance:E2B egress:EGRESS; do
+		dir=$(cached "image-${name%:*}" "tests/${name%:*}/make-image.sh" make_image "tests/${name%:*}/make-image.sh") || return 1
+		echo "export HUTCH_${name#*:}_IMAGE=$dir/image.tar" >>"$OUT/images.part"
+	done
+	kernel_package >"$OUT/kernel-package" && [ -s "$OUT/kernel-package" ] || return 1
+	dir=$(cached kernel "$OUT/kernel-package" fetch_kernel) || return 1
+	echo "export HUTCH_TEST_KERNEL_DIR=$dir" >>"$OUT/images.part"
+	mv "$OUT/images.part" "$OUT/images"
+}
+
+# shellcheck source=/dev/null
+use_images() { [ -e "$OUT/images" ] && . "$OUT/images"; }
+
+# ---- checks ----
+
+format() { sources 'src/*.[ch]' 'tests/*.[ch]' | xargs clang-format --dry-run -Werror; }
+
+shell() { sources '.ci/*' 'tests/*.sh' | grep -v '\.py$' | xargs shellcheck -S warning; }
+
+tidy() { sources 'src/*.c' | xargs -n4 -P2 clang-tidy -p "$1" --quiet; }
+
+# memleak: cppcheck does not know __attribute__((cleanup)); LeakSanitizer looks for leaks.
+analyse()
+{
+	cppcheck --project="$1/compile_commands.json" -D__x86_64__ --enable=warning,performance,portability \
+		--file-filter="$PWD/src/*" --inline-suppr --suppress=memleak --suppress=missingIncludeSystem -j2 --quiet \
+		--error-exitcode=1
+}
+
+# Past 1000 lines something wants to be split; strcpy and friends are not used; no file is large; tests wait in one place.
+house_rules()
+{
+	local bad=0 lines file
+	while read -r lines file; do
+		[ "$file" = total ] && continue
+		[ "$lines" -le 1000 ] || { echo "$file has $lines lines"; bad=1; }
+	done < <(sources '*.c' '*.h' '*.py' | xargs wc -l)
+	sources 'src/*.[ch]' |
+		xargs grep -nE '\b(strcpy|strcat|sprintf|strtok|strtok_r|alloca|atoi|atol|gets|system|popen)\(' && bad=1
+	sources 'tests/*.py' | grep -vE '^tests/(integration/waiting.py$|bench/)' | xargs grep -nE '\btime\.sleep\(|from time import .*sleep' && bad=1
+	sources '*.c' '*.h' '*.py' '*.yaml' '*/meson.build' | grep -v '^tests/\(wrong\|fuzz/corpus\)/' |
+		xargs grep -L 'SPDX-License-Identifier: Apache-2.0' | sed 's/$/: no SPDX line/' | { ! grep .; } || bad=1
+	# What a script can make again is not kept here: an image once stood in a commit, and none of it could land.
+	sources | tr '\n' '\0' | xargs -0 stat -c '%s %n' | awk '$1 > 1048576 { print $2 " is too large"; n++ } END { exit n > 0 }' || bad=1
+	return $bad
+}
+
+# Lines of base, wire, names and policy that no test reaches: less than one in ten.
+coverage()
+{
+	local dir=$1 module
+	meson test -C "$dir" --no-rebuild --suite unit --suite corpus >/dev/null 2>&1
+	for module in base wire names policy; do
+		gcovr --root . --filter "src/$module/" --object-directory "$dir" --fail-under-line 90 "$dir" || return 1
+	done
+}
+
+# ---- fuzzers ----
+
+FUZZERS="yaml json names keys audit record dns front hello http answer tar message wire-keeper wire-guest keeper client server mcp multipart rpc port"
+
+# fuzz NAME DIR SECONDS: libFuzzer for a while, on a copy of the corpus. One that sees only its own few branches is blind: the code under it was not
+# instrumented.
+fuzz()
+{
+	local corpus=$OUT/corpus-$1 seeds=(tests/fuzz/corpus/"$1") log=$OUT/fuzzing-$1.log cov
+	[ "$1" = yaml ] && seeds+=(agents presets/egress tests/wrong)
+	mkdir -p "$corpus"
+	"$2/tests/fuzz/fuzz-$1" -max_total_time="$3" -max_len=8192 -timeout=60 -rss_limit_mb=2048 \
+		-print_final_stats=1 -artifact_prefix="$OUT/" "$corpus" "${seeds[@]}" >"$log" 2>&1 || { tail -n 60 "$log"; return 1; }
+	cov=$(sed -n 's/.*DONE *cov: \([0-9]*\).*/\1/p' "$log")
+	echo "coverage: ${cov:-0} branches"
+	[ "${cov:-0}" -ge 100 ]
+}
+
+# fuzz_all DIR SECONDS: four at a time: with more, none would get far on two cores.
+fuzz_all()
+{
+	local target running=0
+	for target in $FUZZERS; do
+		step "fuzz-$target" fuzz "$target" "$1" "$2" &
+		running=$((running + 1))
+		[ $((running % 4)) = 0 ] && wait
+	done
+	wait
+}
+
+# The README's quick start, in a clean clone, as written there.
+quick_start()
+{
+	local dir r
+	dir=$(mktemp -d) && "$PYTHON" .ci/quick-start.py README.md "$PWD" "$dir"
+	r=$?
+	rm -rf "$dir"
+	return $r
+}

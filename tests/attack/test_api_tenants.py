@@ -1,0 +1,364 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Two tenants on one hutchd: what a key can learn of the host and of other keys, and what it can get beyond what it was given. Real objects
+of both keys exist, answers are compared as a whole, and each refusal has a control that succeeds.
+"""
+
+import datetime
+import json
+import os
+import urllib.parse
+from pathlib import Path
+
+from api import DOMAIN, ApiCase, Daemon, new_key, read_all, request, send_all
+from sandbox import CONFIG, agent, eventually, hutch, start
+
+WRONG = "e2b_" + "0" * 40
+
+
+class TestCredentials(ApiCase):
+    """A presented credential decides, also on the Unix socket, where the daemon's own user and root need none."""
+
+    def on_unix(self, *fields, target="/sandboxes"):
+        answer = self.daemon.raw(request("GET", target, ("Connection", "close"), *fields), unix=True).list[0]
+        return answer[0], answer[2]
+
+    def test_a_presented_key_decides_on_the_unix_socket(self):
+        keys = self.daemon.keys
+        status, text = self.on_unix()
+        self.assertEqual(status, 200, "control: without a key")
+        self.assertLessEqual({self.box.id, self.others.id}, {one["sandboxID"] for one in json.loads(text)}, "control: an administrator sees all")
+        for name, field in {
+            "wrong": ("X-API-Key", WRONG),
+            "empty": ("X-API-Key", ""),
+            "none of ours": ("X-API-Key", "secret"),
+            "a wrong bearer": ("Authorization", "Bearer " + WRONG),
+            "another scheme": ("Authorization", "Basic cm9vdDpyb290"),
+            "an empty field": ("Authorization", ""),
+        }.items():
+            with self.subTest(name):
+                self.assertEqual(self.on_unix(field)[0], 401)
+        for name, fields in {"key": [("X-API-Key", keys["user"])], "bearer": [("Authorization", "Bearer " + keys["user"])],
+                             "both": [("X-API-Key", keys["user"]), ("Authorization", "Bearer " + WRONG)]}.items():
+            with self.subTest(name):
+                status, text = self.on_unix(*fields)
+                self.assertEqual((status, [one["sandboxID"] for one in json.loads(text)]), (200, [self.box.id]))
+        self.assertEqual(self.on_unix(("X-API-Key", keys["user"]), target="/hutch/v1/audit")[0], 403)
+        self.assertEqual(self.on_unix(("X-API-Key", keys["metrics"]))[0], 403)
+        self.assertEqual(self.on_unix(("X-API-Key", keys["admin"]), target="/hutch/v1/doctor")[0], 200, "control")
+
+
+class TestErrorsAreNoDefaults(ApiCase):
+    """Only "there is no such agent" leaves the default policy, and only "there is no such image" leaves the templates of clients."""
+
+    def agent_of_new(self):
+        box = self.daemon.make()
+        try:
+            return self.json("inspect", "--json", box.id)["agent"]
+        finally:
+            hutch("rm", "-f", box.id)
+
+    def test_an_agent_that_cannot_be_read(self):
+        """The template base, with something named like its agent that is none: no sandbox, under no policy."""
+        self.assertEqual(self.agent_of_new(), "e2b", "control: without an agent of the template's name, the default")
+        place = CONFIG / "agents" / "base.yaml"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        self.addCleanup(lambda: place.unlink(missing_ok=True))
+
+        def refused(what):
+            before = self.ps("-a")
+            status, text = self.daemon.ask("POST", "/sandboxes", {"templateID": "base", "timeout": 60}, "user")
+            if status == 201:
+                hutch("rm", "-f", json.loads(text)["sandboxID"])
+            self.assertEqual(status, 500, (what, text))
+            self.assertEqual(self.ps("-a"), before, what)
+
+        place.mkdir()
+        self.addCleanup(lambda: place.is_dir() and place.rmdir())
+        with self.subTest("a directory"):
+            refused("a directory")
+        place.rmdir()
+        place.symlink_to(place)
+        with self.subTest("a link to itself"):
+            refused("a link to itself")
+        place.unlink()
+        agent("base")
+        self.assertEqual(self.agent_of_new(), "base", "control: the agent of that name")
+        place.unlink()
+        self.assertEqual(self.agent_of_new(), "e2b", "control: the default again")
+
+    def test_an_image_that_cannot_be_read(self):
+        """An image of the operator's that is broken is an error; no client's template of that name takes its place."""
+        names = Path(os.environ["HUTCH_STATE_DIR"]) / "images" / "names"
+        record = next(p for p in names.iterdir() if p.name.startswith("base"))
+        text = record.read_bytes()
+        self.addCleanup(record.write_bytes, text)
+        self.assertEqual(self.daemon.ask("GET", "/templates/aliases/base", key="user")[0], 200, "control")
+        record.write_bytes(b"{")
+        status, said = self.daemon.ask("GET", "/templates/aliases/base", key="user")
+        self.assertNotIn(status, (200, 404), said)
+        status, said = self.daemon.ask("POST", "/sandboxes", {"templateID": "base", "timeout": 60}, "user")
+        self.assertNotIn(status, (201, 404), said)
+        record.write_bytes(text)
+        self.assertEqual(self.agent_of_new(), "e2b", "control")
+
+
+class TestWhatErrorsSay(ApiCase):
+    """No text that a user's key gets has a path of the host or a piece of its files; an administrator reads the details, and so does the log."""
+
+    SECRET = "hunter2-in-a-file"
+
+    def write_agent(self, name, text):
+        place = CONFIG / "agents" / f"{name}.yaml"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+        self.addCleanup(place.unlink, missing_ok=True)
+
+    def is_closed(self, text, what):
+        text = text.decode(errors="replace") if isinstance(text, bytes) else text
+        for secret in (self.SECRET, "root:x:0:0", str(CONFIG), os.environ["HUTCH_STATE_DIR"], os.environ["HUTCH_RUN_DIR"], "/etc/passwd:"):
+            self.assertNotIn(secret, text, what)
+
+    def test_policies_by_name_only(self):
+        secret = Path(os.environ["TMPDIR"]) / "secret.yaml"
+        secret.write_text(f"{self.SECRET}: yes\n")
+        self.addCleanup(secret.unlink)
+        for name in ("/etc/passwd", str(secret), "etc/passwd", "secret.yaml", "e2b.yaml", "-", "--help", "E2B", "no-such-agent"):
+            quoted = urllib.parse.quote(name, safe="")
+            for key in ("user", "admin"):
+                with self.subTest(name, key=key):
+                    status, text = self.daemon.ask("GET", f"/hutch/v1/policies/{quoted}", key=key)
+                    self.assertEqual((status, json.loads(text)["message"]), (404, f"there is no agent '{name}'"))
+                    self.assertEqual(self.daemon.ask("GET", f"/hutch/v1/images/{quoted}", key=key)[0], 404)
+        status, text = self.daemon.ask("GET", "/hutch/v1/policies/e2b", key="user")
+        self.assertEqual((status, json.loads(text)["agent"]["name"]), (200, "e2b"), "control")
+
+    def test_a_policy_that_does_not_compile(self):
+        self.write_agent("base", f"agent:\n  name: base\n  type: test\n  {self.SECRET}: 1\n")
+        wanted = "the policy of agent 'base' does not compile on this host; the operator sees why in hutchd's log"
+        for what, ask in {
+            "create": ("POST", "/sandboxes", {"templateID": "base", "timeout": 60}),
+            "the policy": ("GET", "/hutch/v1/policies/base"),
+        }.items():
+            with self.subTest(what):
+                status, text = self.daemon.ask(*ask, key="user")
+                self.assertEqual((status, json.loads(text)["message"]), (500, wanted))
+                self.is_closed(text, what)
+                status, text = self.daemon.ask(*ask, key="admin")
+                self.assertIn(status, (400, 500))
+                self.assertIn(str(CONFIG).encode(), text, "control: an administrator reads the details")
+        self.assertIn(self.SECRET, self.daemon.log(), "control: the log has the details")
+
+    def tool(self, key):
+        """What the MCP tool create_sandbox says."""
+        def post(body, session=None):
+            fields = [("X-API-Key", self.daemon.keys[key]), ("Connection", "close"), ("Content-Type", "application/json"),
+                      ("Accept", "application/json, text/event-stream")] + ([("Mcp-Session-Id", session)] if session else [])
+            return self.daemon.raw(request("POST", "/mcp", *fields, body=json.dumps({"jsonrpc": "2.0", **body}).encode())).list[0]
+
+        begun = post({"id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18", "capabilities": {}}})
+        session = begun[1]["mcp-session-id"]
+        post({"method": "notifications/initialized"}, session)
+        answer = json.loads(post({"id": 2, "method": "tools/call", "params": {"name": "create_sandbox", "arguments": {}}}, session)[2])
+        self.assertTrue(answer["result"]["isError"], answer)
+        return answer["result"]["content"][0]["text"]
+
+    def build(self, key):
+        """Why a build that cannot begin has failed, and its log."""
+        status, text = self.daemon.ask("POST", "/v3/templates", {"name": f"built-by-{key}"}, key)
+        self.assertEqual(status, 202, text)
+        made = json.loads(text)
+        place = f"/templates/{made['templateID']}"
+        self.addCleanup(self.daemon.ask, "DELETE", place, None, key)
+        self.assertEqual(self.daemon.ask("POST", f"/v2{place}/builds/{made['buildID']}", {"fromImage": "base", "steps": []}, key)[0], 202)
+        status = eventually(lambda: (s := json.loads(self.daemon.ask("GET", f"{place}/builds/{made['buildID']}/status", key=key)[1]))["status"]
+                            in ("error", "ready") and s, "the end of a build")
+        self.assertEqual(status["status"], "error", status)
+        return json.dumps(status)
+
+    def test_an_agent_that_is_in_two_places(self):
+        """The default agent, which everything but a template with an agent of its own is made with."""
+        self.write_agent("e2b", f"agent:\n  name: e2b\n  type: test\n  summary: {self.SECRET}\n")
+        for what, ask in {
+            "create": lambda key: self.daemon.ask("POST", "/sandboxes", {"templateID": "base", "timeout": 60}, key)[1].decode(),
+            "a tool": self.tool,
+            "a build": self.build,
+        }.items():
+            with self.subTest(what):
+                said = ask("user")
+                self.is_closed(said, what)
+                self.assertIn("log", said)
+                self.assertIn(str(CONFIG), ask("admin"), "control: an administrator reads the details")
+        self.assertIn(str(CONFIG), self.daemon.log(), "control: the log has the details")
+
+
+class TestPublicTraffic(ApiCase):
+    """Ports are closed, and opened again, while a sandbox runs."""
+
+    SERVER = "import http.server\nclass H(http.server.BaseHTTPRequestHandler):\n  def do_GET(self):\n" \
+             "    self.send_response(200)\n    self.send_header('Content-Length', '5')\n    self.end_headers()\n" \
+             "    self.wfile.write(b'hello' if self.path != '/slow' else b'h')\n    self.wfile.flush()\n" \
+             "    if self.path == '/slow':\n      import threading\n      threading.Event().wait(600)\n" \
+             "s = http.server.ThreadingHTTPServer(('127.0.0.1', 3000), H)\nprint('ready', flush=True)\ns.serve_forever()\n"
+
+    def setUp(self):
+        self.mine = self.daemon.make()
+        self.addCleanup(hutch, "rm", "-f", self.mine.id)
+        server = start("exec", self.mine.id, "--", "python3", "-c", self.SERVER, stdout=-1)
+        self.addCleanup(server.wait)
+        self.addCleanup(server.stdout.close)
+        self.addCleanup(hutch, "rm", "-f", self.mine.id)
+        self.assertEqual(server.stdout.readline(), b"ready\n")
+
+    def port(self, daemon=None, token=None):
+        fields = [("E2b-Traffic-Access-Token", token)] if token else []
+        answer = (daemon or self.daemon).raw(request("GET", "/", *self.mine.fields(3000), *fields, ("Connection", "close"))).list[0]
+        return answer[0], answer[2] if answer[0] == 200 else b""
+
+    def put(self, body, key="user"):
+        return self.daemon.ask("PUT", f"/sandboxes/{self.mine.id}/network", body, key)
+
+    def token(self, daemon=None, key="user"):
+        status, text = (daemon or self.daemon).ask("POST", f"/sandboxes/{self.mine.id}/connect", {"timeout": 600}, self.daemon.keys[key])
+        self.assertEqual(status, 200, text)
+        return json.loads(text)["trafficAccessToken"]
+
+    def test_ports_close_and_open(self):
+        self.assertEqual(self.port(), (200, b"hello"), "control: open")
+        self.assertIsNone(self.token(), "control")
+        self.assertEqual(self.put({"allowPublicTraffic": False}, "other")[0], 404)
+        self.assertEqual(self.port(), (200, b"hello"), "another key changes nothing")
+        self.assertEqual(self.put({"allowPublicTraffic": False})[0], 204)
+        self.assertEqual(self.port()[0], 403)
+        token = self.token()
+        self.assertEqual(self.port(token=token), (200, b"hello"), "control: with the token")
+        self.assertEqual(self.port(token="0" * 40)[0], 403)
+        info = json.loads(self.daemon.ask("GET", f"/sandboxes/{self.mine.id}", key="user")[1])
+        self.assertIs(info["network"]["allowPublicTraffic"], False)
+        # What does not name it leaves it, and a second time the token stays.
+        for body in ({"denyOut": ["192.0.2.1/32"]}, {"allowPublicTraffic": None}, {"allowPublicTraffic": False}):
+            self.assertEqual(self.put(body)[0], 204, body)
+            self.assertEqual((self.port()[0], self.token()), (403, token), body)
+        # It is written down: another hutchd finds it so.
+        other = Daemon()
+        self.addCleanup(other.stop)
+        self.assertEqual((self.port(other)[0], self.port(other, token)), (403, (200, b"hello")))
+        for wrong in ("no", 0, [], {}):
+            self.assertEqual(self.put({"allowPublicTraffic": wrong})[0], 400, wrong)
+        self.assertEqual(self.port()[0], 403)
+        self.assertEqual(self.put({"allowPublicTraffic": True})[0], 204)
+        self.assertEqual(self.port(), (200, b"hello"))
+        self.assertIsNone(self.token())
+
+    def test_answers_under_way_are_cut(self):
+        with self.daemon.connect() as s:
+            send_all(s, request("GET", "/slow", *self.mine.fields(3000)))
+            data = b""
+            while not data.endswith(b"\r\n\r\nh"):
+                piece = s.recv(4096)
+                self.assertTrue(piece, data)
+                data += piece
+            self.assertEqual(self.put({"allowPublicTraffic": False})[0], 204)
+            self.assertEqual(read_all(s), b"", "the end, and no byte more")
+
+
+class TestTemplates(ApiCase):
+    def test_the_list_of_templates(self):
+        """It can be read when there are templates, with when they were made."""
+        made = json.loads(self.daemon.ask("POST", "/v3/templates", {"name": "listed"}, "user")[1])
+        self.addCleanup(self.daemon.ask, "DELETE", f"/templates/{made['templateID']}", None, "user")
+        status, text = self.daemon.ask("GET", "/templates", key="user")
+        self.assertEqual(status, 200, text)
+        listed = {one["templateID"]: one for one in json.loads(text)}[made["templateID"]]
+        self.assertEqual((listed["names"], listed["aliases"]), (["listed"], ["listed"]))
+        age = datetime.datetime.now(datetime.timezone.utc) - datetime.datetime.fromisoformat(listed["createdAt"][:19] + "+00:00")
+        self.assertLess(abs(age.total_seconds()), 600)
+
+
+class TestDomain(ApiCase):
+    """The SDKs make the names of ports from the domain that they are told, and without one from that of a service of somebody else's."""
+
+    def told(self, daemon):
+        """What creating, connecting and looking tell."""
+        def ask(method, target, body=b""):
+            fields = [("Content-Type", "application/json"), ("Connection", "close")]
+            return json.loads(daemon.raw(request(method, target, *fields, body=body), unix=True).list[0][2])
+
+        made = ask("POST", "/sandboxes", b'{"templateID": "base", "timeout": 60}')
+        self.addCleanup(hutch, "rm", "-f", made["sandboxID"])
+        place = f"/sandboxes/{made['sandboxID']}"
+        return made["sandboxID"], {made["domain"], ask("POST", place + "/connect", b'{"timeout": 60}')["domain"], ask("GET", place)["domain"]}
+
+    def test_what_clients_are_told(self):
+        self.assertEqual(self.told(self.daemon)[1], {DOMAIN}, "control: with --domain")
+        local = Daemon(domain=None)
+        self.addCleanup(local.stop)
+        name, domains = self.told(local)
+        self.assertEqual(domains, {f"localhost:{local.port}"})
+        # What getHost() makes of it leads to the sandbox: nothing listens there, and hutchd says so for the port.
+        answers = [local.raw(request("GET", "/", ("Connection", "close"), host=f"3000-{one}.localhost:{local.port}")).list[0]
+                   for one in (name, "a" * 16)]
+        self.assertEqual([status for status, _, _ in answers], [502, 502])
+        self.assertIn(b"3000", answers[0][2])
+        self.assertNotEqual(answers[0][2].replace(name.encode(), b"a" * 16), answers[1][2], "control: no such sandbox")
+        unix = Daemon(domain=None, tcp=False)
+        self.addCleanup(unix.stop)
+        self.assertEqual(self.told(unix)[1], {"hutch.invalid"})
+
+
+class TestGrants(ApiCase):
+    """A template named like an agent has that agent's policy only if the key is granted the agent."""
+
+    def agent_of(self, key, template="wide", daemon=None):
+        status, text = (daemon or self.daemon).ask("POST", "/sandboxes", {"templateID": template, "timeout": 60}, key)
+        self.assertEqual(status, 201, text)
+        name = json.loads(text)["sandboxID"]
+        try:
+            return self.json("inspect", "--json", name)["agent"]
+        finally:
+            hutch("rm", "-f", name)
+
+    def key(self, name, *opts):
+        self.addCleanup(hutch, "key", "revoke", name)
+        return new_key(name, *opts)
+
+    def build(self, key, name):
+        """A template of this name, as a client makes it."""
+        made = json.loads(self.daemon.ask("POST", "/v3/templates", {"name": name}, key)[1])
+        place = f"/templates/{made['templateID']}"
+        self.addCleanup(hutch, "image", "rm", f"{made['templateID']}:{made['buildID']}")
+        self.addCleanup(self.daemon.ask, "DELETE", place, None, "admin")
+        self.assertEqual(self.daemon.ask("POST", f"/v2{place}/builds/{made['buildID']}", {"fromImage": "base", "steps": []}, key)[0], 202)
+        status = eventually(lambda: (s := json.loads(self.daemon.ask("GET", f"{place}/builds/{made['buildID']}/status", key=key)[1]))["status"]
+                            in ("error", "ready") and s, "the end of a build")
+        self.assertEqual(status["status"], "ready", status)
+
+    def test_a_template_named_like_an_agent(self):
+        agent("wide", "egress: {domains: [example.com]}\n")
+        self.addCleanup((CONFIG / "agents" / "wide.yaml").unlink)
+        plain = self.key("plain")
+        self.build(plain, "wide")
+        self.assertEqual(self.agent_of(plain), "e2b", "a key without a grant: the default agent")
+        self.assertEqual(self.agent_of(self.key("locked-only", "--agent", "locked")), "locked", "its only agent")
+        self.assertEqual(self.agent_of(self.key("granted", "--agent", "locked,wide")), "wide", "control: granted")
+        self.assertEqual(self.agent_of("admin"), "wide", "control: an administrator")
+        self.assertEqual(self.agent_of(self.key("two", "--agent", "locked,wide"), "base"), "locked", "the first is the default")
+        # It can be changed while hutchd runs.
+        self.assertEqual(hutch("key", "set", "plain", "--agent", "e2b,wide").returncode, 0)
+        eventually(lambda: self.agent_of(plain) == "wide", "the new grant")
+        self.assertEqual(hutch("key", "set", "plain", "--agent", "").returncode, 0)
+        eventually(lambda: self.agent_of(plain) == "e2b", "the end of the grant")
+
+    def test_a_level_is_a_minimum(self):
+        """A key of level microvm gets no container: where there is no machine to be had, it gets nothing."""
+        key = self.key("strong", "--level", "microvm")
+        before = self.ps("-a")
+        status, text = self.daemon.ask("POST", "/sandboxes", {"templateID": "base", "timeout": 60}, key)
+        if status == 201:
+            name = json.loads(text)["sandboxID"]
+            self.addCleanup(hutch, "rm", "-f", name)
+            self.assertEqual(self.json("inspect", "--json", name)["level"], "microvm")
+        else:
+            self.assertGreaterEqual(status, 400, text)
+            self.assertEqual(self.ps("-a"), before)
+        self.assertEqual(self.agent_of(self.key("weak", "--level", "container"), "base"), "e2b", "control")

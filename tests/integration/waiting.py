@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+How tests wait: for something to happen, never for time to pass. No other file of the tests sleeps.
+
+The deadlines are far above what anything takes, also on a slow machine that does much else: a test that meets one has failed, and says what it
+saw last. A test that has to show that something does NOT happen waits for an event behind which it would have happened (an answer to a later
+request, a record of the next command), and only where there is none, with quiet_for().
+"""
+
+import contextlib
+import os
+import select
+import time
+
+LONG = 300
+# Between two looks: short at first, for most of what tests wait for takes milliseconds.
+FIRST, LAST = 0.002, 0.1
+
+
+def eventually(test, what, timeout=LONG, also=None, pause_max=LAST):
+    """
+    Waits until `test` gives something, and gives it back; after `timeout` seconds fails with `what`, and with what test, or `also`, gave last.
+    With a small `pause_max` it sees what is there only for a moment.
+    """
+    end, pause = time.monotonic() + timeout, min(FIRST, pause_max)
+    while not (value := test()):
+        if time.monotonic() > end:
+            seen = also() if also else value
+            raise AssertionError(f"{what}: not within {timeout} s; seen last: {seen!r}")
+        time.sleep(pause)
+        pause = min(pause * 1.5, pause_max)
+    return value
+
+
+def equals(look, wanted, what, timeout=LONG):
+    """Waits until `look` gives `wanted`; says what it gave last otherwise."""
+    seen = []
+
+    def test():
+        seen[:] = [look()]
+        return seen[0] == wanted
+
+    eventually(test, f"{what}: wanted {wanted!r}", timeout, also=lambda: seen[0])
+
+
+def without_error(call, errors, what, timeout=LONG):
+    """Calls until it does not raise one of `errors`, and gives back what it gives: for servers that are just starting."""
+    last = []
+
+    def test():
+        try:
+            return [call()]
+        except errors as e:
+            last[:] = [e]
+            return None
+
+    return eventually(test, what, timeout, also=lambda: last)[0]
+
+
+def ended(pid, what=None, timeout=LONG):
+    """Waits until a process, which need not be a child, has ended."""
+    with contextlib.suppress(ProcessLookupError):
+        fd = os.pidfd_open(pid)
+        try:
+            if not select.select([fd], [], [], timeout)[0]:
+                raise AssertionError(f"{what or f'process {pid}'} did not end within {timeout} s")
+        finally:
+            os.close(fd)
+
+
+def readable(f, what, timeout=LONG):
+    """Waits until there is something to read, or the other end is closed."""
+    if not select.select([f], [], [], timeout)[0]:
+        raise AssertionError(f"{what}: nothing came within {timeout} s")
+
+
+def quiet_for(seconds, test, what):
+    """Nothing comes of `test` for this long: where there is no event that shows it. A busy machine can make this blind, not wrong."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if value := test():
+            raise AssertionError(f"{what}: {value!r}")
+        time.sleep(LAST)
+
+
+def steady(look, what, seconds=1, timeout=LONG):
+    """Waits until `look` has given the same value for so long, and returns it: for buffers that fill up to their limit. Blind on a busy machine, not wrong."""
+    since, value = time.monotonic(), look()
+
+    def test():
+        nonlocal since, value
+        if (now := look()) != value:
+            since, value = time.monotonic(), now
+        return time.monotonic() - since >= seconds
+
+    eventually(test, f"{what}: a value that stays", timeout, also=lambda: value)
+    return value
+
+
+def until_clock(when):
+    """Waits for a moment of the monotonic clock: for tests whose subject is time itself (deadlines, ttl, clocks)."""
+    while (left := when - time.monotonic()) > 0:
+        time.sleep(left)
