@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <string.h>
 
+#include "clock.h"
 #include "confine.h"
 #include "guest.h"
 #include "log.h"
@@ -20,6 +21,7 @@ enum {
 	INPUT_MAX = 128 * 1024, /* read from the channel at once */
 	OUTPUT_STOPS_INPUT =
 		LINK_OUT_MAX / 2, /* what one such read asks for fits in the other half */
+	HOLD_US = 500,
 };
 
 void guest_check(struct guest *g, int r)
@@ -220,11 +222,37 @@ static void watch(struct guest *g, bool writing, bool input_stopped)
 	guest_check(g, r);
 }
 
+void guest_hold(struct guest *g, bool more)
+{
+	size_t n;
+
+	if (more && g->held == 0)
+		return;
+	(void)link_pending(g->link, &n);
+	g->held_bytes = n;
+	if (!more)
+		g->held = clock_mono() + HOLD_US * NSEC_PER_MSEC / 1000;
+}
+
+/* Whether all that waits may wait on. */
+static bool holds(struct guest *g)
+{
+	size_t n;
+
+	(void)link_pending(g->link, &n);
+	if (g->held != 0 && n == g->held_bytes && !g->asleep && clock_mono() < g->held)
+		return true;
+	g->held = 0;
+	return false;
+}
+
 /* Writes what the link has to say, as far as it goes without waiting. */
 static void flush(struct guest *g)
 {
 	size_t n;
 
+	if (holds(g))
+		return;
 	if (link_flush(g->link) < 0) {
 		end(g, EXIT_SUCCESS);
 		return;
@@ -310,7 +338,7 @@ int guest_serve(struct guest *g)
 		if (g->asleep)
 			doze(g);
 		else
-			guest_check(g, loop_once(g->loop, UINT64_MAX));
+			guest_check(g, loop_once(g->loop, g->held ? g->held : UINT64_MAX));
 		if (g->falling)
 			fall_asleep(g);
 		flush(g);

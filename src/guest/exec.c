@@ -94,6 +94,7 @@ static bool take_report(struct command *c)
 	struct guest *g = c->job.guest;
 	_cleanup_buf_ struct buf b = BUF_INIT(64);
 	struct failure fail;
+	size_t waiting;
 	ssize_t k = read(c->report.fd, &fail, sizeof(fail));
 
 	if (k < 0 && (errno == EAGAIN || errno == EINTR))
@@ -106,7 +107,10 @@ static bool take_report(struct command *c)
 	}
 	c->started = true;
 	fields_put_number(&b, TAG_PID, (uint64_t)c->group);
+	(void)link_pending(g->link, &waiting);
 	guest_check(g, b.err ? b.err : link_accept(g->link, c->job.ch, &b));
+	if (waiting == 0)
+		guest_hold(g, false);
 	met_watch(g);
 	standby_want(g);
 	outflow_wake(&c->out);

@@ -23,6 +23,7 @@ static void out_end(struct outflow *o)
 
 	outflow_done(o);
 	guest_check(g, link_eof(g->link, o->job->ch, o->stream));
+	guest_hold(g, true);
 	o->ended(o->job);
 }
 

@@ -36,6 +36,8 @@ struct guest {
 	bool starved;	    /* somebody waits for link_ready() */
 	bool falling;	    /* SLEEP has come: ASLEEP is due at the end of the round */
 	bool asleep;	    /* nothing is looked at but the channel */
+	uint64_t held;	    /* until then `held_bytes` to the keeper may wait; 0: nothing may */
+	size_t held_bytes;
 	bool ended;
 	int result;
 	int null; /* /dev/null */
@@ -86,6 +88,13 @@ int guest_serve(struct guest *g);
 
 /* For results of link_*(): a dead link ends the guest. -ESTALE, the channel is gone, is nothing. */
 void guest_check(struct guest *g, int r);
+
+/*
+ * What is to be said now may wait for what is about to follow: that a command runs is said together
+ * with its end if that comes within HOLD_US, so that the keeper and the client wake up once instead
+ * of twice. Whatever else is said takes it along. `more`: only if something waits already.
+ */
+void guest_hold(struct guest *g, bool more);
 
 /* ---- jobs.c ---- */
 

@@ -87,9 +87,9 @@ _noreturn_ static void wait_for_order(const struct guest *g, int order)
 	struct user u;
 	ssize_t n;
 
+	(void)prctl(PR_SET_NAME, STANDBY_NAME);
 	if (close_others(g, order) < 0)
 		_exit(0);
-	(void)prctl(PR_SET_NAME, STANDBY_NAME);
 	child_session();
 	(void)user_find(NULL, &u, &e); /* reads the files, which are looked at again */
 	n = RETRY_EINTR(read(order, open, sizeof(open)));
