@@ -38,5 +38,8 @@ bool box_is_for(const struct box *b, const struct request *r);
 /* The one of the path (args[0]) that is for whoever asks, or NULL: 404 was answered then. */
 struct box *request_box(struct request *r);
 
+/* Says that there is no such sandbox, or none any more. */
+void request_no_box(struct request *r);
+
 /* Resumes a box that is paused, and then calls `then`, with it as r->box; or answers why not. */
 void box_wake(struct request *r, struct box *b, void (*then)(struct request *r));

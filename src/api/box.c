@@ -381,13 +381,18 @@ bool box_is_for(const struct box *b, const struct request *r)
 	return r->role == ROLE_ADMIN || (r->role == ROLE_USER && str_eq(b->owner, r->owner));
 }
 
+void request_no_box(struct request *r)
+{
+	request_fail(r, 404, "sandbox \"%s\" doesn't exist or you don't have access to it",
+		     r->args[0]);
+}
+
 struct box *request_box(struct request *r)
 {
 	struct box *b = box_find(r->api, r->args[0]);
 
 	if (b && box_is_for(b, r))
 		return b;
-	request_fail(r, 404, "sandbox \"%s\" doesn't exist or you don't have access to it",
-		     r->args[0]);
+	request_no_box(r);
 	return NULL;
 }

@@ -246,7 +246,10 @@ void e2b_life(struct request *r, struct box *b, uint64_t timeout_ms, unsigned in
 	}
 	if (rc < 0) {
 		free(l);
-		request_fail_err(r, &e);
+		if (rc == -EPIPE) /* it has ended since it was found */
+			request_no_box(r);
+		else
+			request_fail_err(r, &e);
 		return;
 	}
 	r->data = l;
@@ -262,7 +265,10 @@ static void life_failed(struct request *r, enum wire_code code, const char *text
 		     : code == WIRE_UNSUPPORTED ? 501
 						: 500;
 
-	request_fail(r, status, "%s", text[0] ? text : wire_code_name(code));
+	if (code == WIRE_GONE)
+		request_no_box(r);
+	else
+		request_fail(r, status, "%s", text[0] ? text : wire_code_name(code));
 }
 
 int e2b_timeout(const json_t *body, const char *key, uint64_t otherwise, uint64_t *ret,

@@ -261,13 +261,15 @@ static int get_line(struct box *b, const struct selector *s, bool input, struct 
 	_cleanup_found_ struct found f = FOUND_INIT;
 
 	*ret = find(b, s, input);
-	if (*ret)
+	if (*ret && (input || !(*ret)->accepted))
 		return 0;
-	if (command_find(b, s, false, &f, e) < 0)
+	/* A line is there until we hear of the end; the record, which others see, tells it first.
+	 */
+	if (*ret ? record_open(b, (*ret)->record, &f, e) < 0 : command_find(b, s, false, &f, e) < 0)
 		return e->num;
 	if (f.info.slot.state == RECORD_ENDED)
 		return err_set(e, -ENOENT, "the process has ended");
-	return line_attach(b, &f.info, input, ret, e);
+	return *ret ? 0 : line_attach(b, &f.info, input, ret, e);
 }
 
 void errand_send(struct errand *e, const struct selector *s)
