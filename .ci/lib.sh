@@ -165,7 +165,7 @@ format() { sources 'src/*.[ch]' 'tests/*.[ch]' | xargs clang-format --dry-run -W
 
 shell() { sources '.ci/*' 'tests/*.sh' | grep -v '\.py$' | xargs shellcheck -S warning; }
 
-tidy() { sources 'src/*.c' | xargs -n4 -P2 clang-tidy -p "$1" --quiet; }
+tidy() { sources 'src/*.c' | xargs "$PYTHON" .ci/tidy.py "$1" "$CACHE/tidy"; }
 
 # memleak: cppcheck does not know __attribute__((cleanup)); LeakSanitizer looks for leaks.
 analyse()
