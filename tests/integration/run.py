@@ -146,6 +146,7 @@ def main(args):
     start = time.monotonic()
     for suite in rounds(chosen, int(os.environ.get("HUTCH_TEST_REPEAT") or 1)):
         suite.run(result)
+        result._previousTestClass = None  # or a round of one class would find its fixtures gone
     print(f"1..{result.count}")
     print(f"# {result.count - result.failed} passed, {result.failed} failed", end="")
     print(f", {time.monotonic() - start:.1f} s")
