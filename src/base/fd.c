@@ -3,9 +3,11 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 #include "path.h"
 
@@ -163,6 +165,35 @@ int fd_replace_file(int dirfd, const char *path, mode_t mode, const void *data, 
 	if (r < 0)
 		return err_set(e, r, "cannot sync the directory of '%s': %s", path, strerror(-r));
 	return 0;
+}
+
+static int compare_fds(const void *a, const void *b)
+{
+	const int *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
+static int close_between(int first, int last)
+{
+	if (first > last)
+		return 0;
+	return syscall(SYS_close_range, (unsigned int)first, (unsigned int)last, 0) < 0 ? -errno
+											: 0;
+}
+
+int fd_close_others(int first, int *kept, size_t n)
+{
+	int r = 0;
+
+	qsort(kept, n, sizeof(kept[0]), compare_fds);
+	for (size_t i = 0; i < n && r == 0; i++) {
+		if (kept[i] < first)
+			continue;
+		r = close_between(first, kept[i] - 1);
+		first = kept[i] + 1;
+	}
+	return r == 0 ? close_between(first, INT32_MAX) : r;
 }
 
 DIR *fd_list(int fd)

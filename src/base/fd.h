@@ -38,6 +38,12 @@ int fd_read_line(int dirfd, const char *path, char *out, size_t n);
 int fd_replace_file(int dirfd, const char *path, mode_t mode, const void *data, size_t n,
 		    struct err *e);
 
+/*
+ * Closes every descriptor from `first` on but those of `kept`, which it sorts; a negative one there
+ * is none. 0 or -errno.
+ */
+int fd_close_others(int first, int *kept, size_t n);
+
 /* Lists the directory `fd` from its beginning, with a position of its own. closedir() it; NULL with
  * errno. */
 DIR *fd_list(int fd);

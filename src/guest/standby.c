@@ -2,13 +2,12 @@
 #include "standby.h"
 
 #include <fcntl.h>
-#include <stdlib.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 
 #include "child.h"
 #include "clock.h"
 #include "confine.h"
+#include "fd.h"
 #include "vm.h"
 
 static struct {
@@ -42,21 +41,6 @@ int ends_pipe(int ours, int *ret_ours, int *ret_theirs)
 
 /* ---- the child ---- */
 
-static int compare_fds(const void *a, const void *b)
-{
-	const int *x = a, *y = b;
-
-	return (*x > *y) - (*x < *y);
-}
-
-static int close_between(int first, int last)
-{
-	if (first > last)
-		return 0;
-	return syscall(SYS_close_range, (unsigned int)first, (unsigned int)last, 0) < 0 ? -errno
-											: 0;
-}
-
 /*
  * Other commands run meanwhile: whoever holds an end of their pipes keeps them from seeing the
  * other one's end. And PID 1's end of `order` is what this process ends with.
@@ -66,16 +50,8 @@ static int close_others(const struct guest *g, int order)
 	const struct ends *x = &standby.ends;
 	int kept[] = { STDERR_FILENO, g->null,	    order,	   x->child_report, x->child_in,
 		       x->child_out,  x->child_err, vm_users_fd(), confine_fd(0),   confine_fd(1) };
-	int from = STDERR_FILENO, r = 0;
 
-	qsort(kept, ARRAY_SIZE(kept), sizeof(kept[0]), compare_fds);
-	for (size_t i = 0; i < ARRAY_SIZE(kept) && r == 0; i++) {
-		if (kept[i] < 0)
-			continue;
-		r = close_between(from, kept[i] - 1);
-		from = kept[i] + 1;
-	}
-	return r == 0 ? close_between(from, INT32_MAX) : r;
+	return fd_close_others(STDERR_FILENO, kept, ARRAY_SIZE(kept));
 }
 
 _noreturn_ static void wait_for_order(const struct guest *g, int order)

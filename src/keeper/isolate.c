@@ -29,6 +29,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
+#include "fd.h"
 #include "filter.h"
 #include "keeper.h"
 #include "landlock.h"
@@ -58,36 +59,12 @@ static bool is_machine(const struct spec *spec)
 
 /* ---- 1: descriptors ---- */
 
-static int compare_fds(const void *a, const void *b)
-{
-	const int *x = a, *y = b;
-
-	return (*x > *y) - (*x < *y);
-}
-
-static int close_between(int first, int last)
-{
-	if (first > last)
-		return 0;
-	return syscall(SYS_close_range, (unsigned int)first, (unsigned int)last, 0) < 0 ? -errno
-											: 0;
-}
-
 int isolate_fds(const struct keeper_start *s, struct err *e)
 {
 	int kept[KEPT_MAX] = { STDERR_FILENO, s->guest,	 s->qmp,
 			       s->listener,   s->warden, s->chain ? s->chain->fd : -EBADF };
-	int from = 0, r = 0;
+	int r = fd_close_others(0, kept, KEPT_MAX);
 
-	qsort(kept, KEPT_MAX, sizeof(kept[0]), compare_fds);
-	for (size_t i = 0; i < KEPT_MAX && r == 0; i++) {
-		if (kept[i] < 0)
-			continue;
-		r = close_between(from, kept[i] - 1);
-		from = kept[i] + 1;
-	}
-	if (r == 0)
-		r = close_between(from, INT32_MAX);
 	return r < 0 ? err_set(e, r, "cannot close descriptors: %s", strerror(-r)) : 0;
 }
 

@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
+#include "fd.h"
 #include "filter.h"
 #include "landlock.h"
 #include "proc.h"
@@ -23,32 +24,15 @@ enum {
 
 /* ---- descriptors ---- */
 
-static int compare_fds(const void *a, const void *b)
-{
-	const int *x = a, *y = b;
-
-	return (*x > *y) - (*x < *y);
-}
-
 static int close_others(const struct jail *j)
 {
-	int kept[KEPT] = { j->dir, j->keep[0], j->keep[1], j->keep[2] }, from = STDERR_FILENO + 1;
+	int kept[KEPT] = { j->dir, j->keep[0], j->keep[1], j->keep[2] };
 	_cleanup_close_ int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
 	if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(null, STDOUT_FILENO) < 0)
 		return -errno;
-	qsort(kept, KEPT, sizeof(kept[0]), compare_fds);
-	for (size_t i = 0; i <= KEPT; i++) {
-		int to = i < KEPT ? kept[i] - 1 : INT32_MAX;
-
-		if (to >= from &&
-		    syscall(SYS_close_range, (unsigned int)from, (unsigned int)to, 0) < 0)
-			return -errno;
-		if (i < KEPT && kept[i] >= from)
-			from = kept[i] + 1;
-	}
-	null = -EBADF; /* gone with the others */
-	return 0;
+	null = -EBADF; /* goes with the others */
+	return fd_close_others(STDERR_FILENO + 1, kept, KEPT);
 }
 
 /* ---- privileges and limits ---- */

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 
 #include "fail.h"
 #include "fd.h"
@@ -283,6 +284,41 @@ static void sweeps(void **state)
 	FAIL_SWEEP(replace_once(d));
 }
 
+static bool is_open(int fd)
+{
+	return fcntl(fd, F_GETFD) >= 0;
+}
+
+/* In a process of its own: it closes what cmocka has open, too. */
+static int closes_others(void)
+{
+	int fds[6], kept[4];
+
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+		fds[i] = fcntl(STDERR_FILENO, F_DUPFD, 100 + 10 * (int)i);
+	kept[0] = fds[4];
+	kept[1] = -EBADF;
+	kept[2] = fds[1]; /* not in order, and one below the first */
+	kept[3] = STDERR_FILENO;
+	if (fd_close_others(fds[0], kept, ARRAY_SIZE(kept)) < 0)
+		return 1;
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+		if (is_open(fds[i]) != (i == 1 || i == 4))
+			return 2;
+	return is_open(STDERR_FILENO) && !is_open(fds[4] + 1) ? 0 : 3;
+}
+
+static void others_are_closed(void **state)
+{
+	int status = 0;
+	pid_t pid = fork();
+
+	if (pid == 0)
+		_exit(closes_others());
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
 #define in_dir(f) cmocka_unit_test_setup_teardown(f, unit_dir_setup, unit_dir_teardown)
 
 int main(void)
@@ -304,6 +340,7 @@ int main(void)
 		in_dir(replace_leaves_nothing_behind),
 		in_dir(faults_leave_the_old_file_or_the_new),
 		in_dir(sweeps),
+		cmocka_unit_test(others_are_closed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
