@@ -2,6 +2,7 @@
 #include "standby.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/prctl.h>
 
 #include "child.h"
@@ -105,14 +106,19 @@ void standby_drop(struct guest *g)
 	stop_watching();
 	standby.order = fd_close(standby.order);
 	ends_close(&standby.ends);
+	/* Not reaped yet, or standby_ended() had been called. It may have been stopped. */
+	if (standby.pid > 0)
+		(void)kill(standby.pid, SIGKILL);
 	standby.pid = 0;
 	standby.wanted = false;
 }
 
 void standby_ended(struct guest *g, pid_t pid)
 {
-	if (pid > 0 && pid == standby.pid)
-		standby_drop(g);
+	if (pid <= 0 || pid != standby.pid)
+		return;
+	standby.pid = 0;
+	standby_drop(g);
 }
 
 static void on_report(struct loop_fd *src, uint32_t events)
@@ -185,11 +191,13 @@ pid_t standby_take(struct guest *g, const struct fields *f, struct ends *ret)
 
 	if (pid <= 0 || f->len > STANDBY_OPEN_MAX || fields_has(f, TAG_COLUMNS))
 		return 0;
-	/* Whole, for the pipe is empty; or not at all, if it has just ended. */
+	/* Whole; or not at all, if it has just ended. */
 	if (write(standby.order, f->data, f->len) != (ssize_t)f->len) {
 		standby_drop(g);
 		return 0;
 	}
+	/* A root of the sandbox may have stopped it, which it cannot do to PID 1. */
+	(void)kill(pid, SIGCONT);
 	stop_watching();
 	standby.order = fd_close(standby.order);
 	standby.pid = 0;

@@ -11,13 +11,17 @@
  */
 #pragma once
 
+#include <limits.h>
+
 #include "guest.h"
 
 #define STANDBY_NAME "hutch-standby" /* as ps(1) shows it */
 
 enum {
 	STANDBY_MS = 1000,
-	STANDBY_OPEN_MAX = 32 * 1024, /* an OPEN that an empty pipe takes at once */
+	/* An OPEN that a pipe takes whole or not at all, however small the kernel has made it: a
+	 * user with many pipes gets short ones. */
+	STANDBY_OPEN_MAX = PIPE_BUF,
 };
 
 /* The ends of pipes and terminals: ours, and the child's. */

@@ -420,7 +420,8 @@ class TestStandby(GuestCase):
             self.ok("true")
 
     def test_long_ones_are_forked(self):
-        for n in (10, 30_000, 40_000, 10):
+        """Longer than a pipe takes whole, however small the kernel makes it."""
+        for n in (10, 3000, *range(4000, 4100, 7), 5000, 9000, 30_000, 40_000, 10):
             self.assertEqual(self.ok("printf %s ${#V}", env=["V=" + "x" * n]), str(n))
 
     def test_it_holds_nothing_of_other_commands(self):
@@ -444,6 +445,17 @@ class TestStandby(GuestCase):
             os.kill(pid, signal.SIGKILL)
         ended(pid, "the standby")
         self.assertEqual(self.ok("echo here"), "here\n")
+
+    def test_stopped(self):
+        """Which a root of the sandbox can do to it, and not to PID 1."""
+        pid = self.standby()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGSTOP)
+        self.assertEqual(self.ok("echo here"), "here\n")
+        pid = self.standby()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGSTOP)
+        ended(pid, "a standby that was stopped")
 
     @unittest.skipUnless(ROOT, "others than root have one user")
     def test_users_that_change(self):
