@@ -40,11 +40,13 @@ static int read_expiry(const struct invocation *inv, uint64_t *ret)
 }
 
 /* --agent and --level, over what `g` has. */
-static int read_grant(const struct invocation *inv, struct key_grant *g)
+static int read_grant(const struct invocation *inv, enum key_role role, struct key_grant *g)
 {
 	const char *agents = cli_option(inv, "agent"), *level = cli_option(inv, "level");
 	struct err e = ERR_INIT;
 
+	if ((agents || level) && role != KEY_USER)
+		return cli_usage(inv, "--agent and --level are for keys of role user");
 	if (agents && key_grant_agents(g, agents, &e) < 0)
 		return cli_usage(inv, "--agent: %s", e.msg);
 	if (level && key_grant_level(g, level, &e) < 0)
@@ -149,7 +151,7 @@ int cmd_key_create(struct invocation *inv)
 	r = key_draw(cli_option(inv, "name"), role, expires, text, &info, &e);
 	if (r == -EINVAL)
 		return cli_usage(inv, "--name: %s", e.msg);
-	if (r == 0 && read_grant(inv, &info.grant) != EXIT_OK) {
+	if (r == 0 && read_grant(inv, role, &info.grant) != EXIT_OK) {
 		sodium_memzero(text, sizeof(text));
 		return EXIT_USAGE;
 	}
@@ -231,12 +233,13 @@ int cmd_key_set(struct invocation *inv)
 		return cli_fail(inv,
 				(err_set(&e, -ENOENT, "no key '%.80s': hutch key ls", which), &e));
 	info = found->info;
-	r = read_grant(inv, &info.grant);
+	r = read_grant(inv, info.role, &info.grant);
 	if (r != EXIT_OK)
 		return r;
 	r = intend("set", &info, &e);
 	if (r == 0) {
-		r = keys_set_grant(&k, info.name, &info.grant, &info, &e);
+		r = keys_set_grant(&k, info.name, cli_option(inv, "agent"),
+				   cli_option(inv, "level"), &info, &e);
 		outcome(inv, &info, &e);
 	}
 	if (r < 0)

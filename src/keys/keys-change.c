@@ -154,7 +154,22 @@ int keys_revoke(struct keys *k, const char *which, struct key_info *ret, struct 
 	return r;
 }
 
-static int set_grant(struct keys *k, const char *which, const struct key_grant *grant,
+static int change_grant(struct key_info *info, const char *agents, const char *level, struct err *e)
+{
+	int r = 0;
+
+	if (info->role != KEY_USER)
+		return err_set(e, -EINVAL,
+			       "key '%s' is for %s: agents and levels are for keys of users",
+			       info->name, key_role_names[info->role]);
+	if (agents)
+		r = key_grant_agents(&info->grant, agents, e);
+	if (r == 0 && level)
+		r = key_grant_level(&info->grant, level, e);
+	return r;
+}
+
+static int set_grant(struct keys *k, const char *which, const char *agents, const char *level,
 		     struct key_info *ret, struct err *e)
 {
 	const struct key_entry *found = keys_find(k, which);
@@ -168,14 +183,15 @@ static int set_grant(struct keys *k, const char *which, const struct key_grant *
 	if (!list)
 		return err_oom(e);
 	at = (size_t)(found - k->list);
-	list[at].info.grant = *grant;
-	r = store(k, list, k->n, e);
+	r = change_grant(&list[at].info, agents, level, e);
+	if (r == 0)
+		r = store(k, list, k->n, e);
 	if (r == 0)
 		*ret = list[at].info;
 	return r;
 }
 
-int keys_set_grant(struct keys *k, const char *which, const struct key_grant *grant,
+int keys_set_grant(struct keys *k, const char *which, const char *agents, const char *level,
 		   struct key_info *ret, struct err *e)
 {
 	_cleanup_close_ int held = -EBADF;
@@ -184,7 +200,7 @@ int keys_set_grant(struct keys *k, const char *which, const struct key_grant *gr
 	if (r == 0)
 		r = keys_load(k, e);
 	if (r == 0)
-		r = set_grant(k, which, grant, ret, e);
+		r = set_grant(k, which, agents, level, ret, e);
 	k->looked = 0;
 	return r;
 }

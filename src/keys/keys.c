@@ -14,8 +14,6 @@
 #include "str.h"
 
 #define LOOK_EVERY (500 * NSEC_PER_MSEC)
-#define LOOK_AGAIN \
-	(20 * NSEC_PER_MSEC) /* for a key that is not known; guessing must not keep us busy */
 
 static int check_dir(int fd, const char *path, struct err *e)
 {
@@ -184,8 +182,8 @@ int keys_check(struct keys *k, const char *text, size_t n, struct key_info *ret)
 		return -ENOKEY;
 	key_hash(text, n, hash);
 	at = place_of(k, hash);
-	/* It may have been made a moment ago. */
-	if (at == 0 && clock_mono() - k->looked >= LOOK_AGAIN && keys_load(k, &ignored) == 0)
+	/* It may have been made a moment ago; a file that is the same is not read again. */
+	if (at == 0 && keys_load(k, &ignored) == 0)
 		at = place_of(k, hash);
 	if (at == 0 || !k->list)
 		return -ENOKEY;

@@ -137,8 +137,12 @@ bool keys_trouble(struct keys *k, struct err *ret);
  */
 int keys_add(struct keys *k, const struct key_info *info, const char *text, struct err *e);
 
-/* Gives the key of that name or prefix another grant; *ret is what is kept. -ENOENT. */
-int keys_set_grant(struct keys *k, const char *which, const struct key_grant *grant,
+/*
+ * Gives the key of that name or prefix other agents, another level, or both; what is NULL stays as
+ * it is in the file. *ret is what is kept. -ENOENT; -EINVAL for a text that is none, and for keys
+ * that no grant binds.
+ */
+int keys_set_grant(struct keys *k, const char *which, const char *agents, const char *level,
 		   struct key_info *ret, struct err *e);
 
 /* Takes away the key of that name, or of that prefix (with "e2b_" or without). -ENOENT. */

@@ -116,10 +116,22 @@ class Keys(Case):
             self.key("set", *words, code=2)
             self.key("create", "-n", "d", *words[1:], code=2) if words[1:] else None
         self.key("set", "nobody", "--level", "microvm", code=1)
+        for words in (["set", "c", "--level", "microvm"], ["create", "-n", "d", "-r", "admin", "--agent", "e2b"], ["create", "-n", "d", "-r", "metrics", "--level", "microvm"]):
+            self.key(*words, code=2)  # no grant binds these
         self.assertEqual(self.file.read_bytes(), before)
         for bad in ('"agents": "e2b"', '"agents": [1]', '"agents": ["E"]', '"agents": ["e2b", "e2b"]', '"level": "none"', '"level": 1'):
             self.file.write_bytes(before.replace(b'"name"', bad.encode() + b', "name"', 1))
             self.assertIn("keys.json", hutch("key", "ls", env=self.env).stderr.decode(), bad)
+
+    def test_grants_that_are_changed_at_once(self):
+        """What is not given stays, also if it is just being changed."""
+        self.key("create", "-n", "a")
+        for level, agents in (("microvm", "e2b"), ("container", "locked"), ("", "e2b,locked"), ("microvm", "devops")) * 5:
+            both = [subprocess.Popen([os.environ["HUTCH"], "key", "set", "a", *words], env={**os.environ, **self.env}, stdout=subprocess.DEVNULL)
+                    for words in (("--level", level), ("--agent", agents))]
+            self.assertEqual([p.wait() for p in both], [0, 0])
+            [one] = self.listed()
+            self.assertEqual((one["level"] or "", ",".join(one["agents"])), (level, agents))
 
     def test_a_name_is_taken(self):
         self.key("create", "-n", "a")
