@@ -91,16 +91,21 @@ static bool make_room(struct mcp_sessions *m, const char *owner)
 	return m->n < SESSIONS_MAX;
 }
 
+static struct mcp_config config_of(const struct request *r)
+{
+	return (struct mcp_config){ .agent = request_agent(r),
+				    .level = r->grant.level,
+				    .owner = r->owner,
+				    .all = r->role == ROLE_ADMIN,
+				    .calls = r->api->mcp->calls,
+				    .lives = r->api->jobs };
+}
+
 static int add(struct request *r, const char *id, const char *sandbox, struct mcp_session **ret,
 	       struct err *e)
 {
 	struct mcp_sessions *m = r->api->mcp;
-	const struct mcp_config c = { .agent = request_agent(r),
-				      .level = r->grant.level,
-				      .owner = r->owner,
-				      .all = r->role == ROLE_ADMIN,
-				      .calls = m->calls,
-				      .lives = r->api->jobs };
+	const struct mcp_config c = config_of(r);
 	int rc;
 
 	if (!make_room(m, r->owner))
@@ -137,6 +142,7 @@ static struct mcp_session *find(struct request *r, const char *id)
 {
 	struct search s = { .request = r, .id = id };
 	struct mcp_sessions *m = r->api->mcp;
+	const struct mcp_config c = config_of(r);
 	struct mcp_session *found = NULL;
 	struct err e = ERR_INIT;
 
@@ -147,7 +153,8 @@ static struct mcp_session *find(struct request *r, const char *id)
 		    !str_eq(mcp_session_owner(one->session), r->owner))
 			continue;
 		one->used = clock_mono();
-		return one->session;
+		/* A key's grant may have changed since the session began. */
+		return mcp_session_grant(one->session, &c, &e) < 0 ? NULL : one->session;
 	}
 	(void)box_each(r->api, look, &s);
 	if (s.found && add(r, id, s.own, &found, &e) < 0)

@@ -31,6 +31,7 @@ struct tool {
 	struct job *job;
 	const char *type;
 	char refusal[REQUEST_TEXT_MAX / 2];
+	void (*narrow)(const struct request *r, json_t *j);
 	char *argv[TOOL_ARGS + 2];
 };
 
@@ -137,6 +138,20 @@ static int tool_work(void *arg, json_t **ret, struct err *e)
 	return *ret ? 0 : err_oom(e);
 }
 
+static void answer_narrowed(const struct tool *t, const json_t *text)
+{
+	_cleanup_json_ json_t *j = NULL;
+	struct err e = ERR_INIT;
+	int r = json_read(json_string_value(text), json_string_length(text), &j, &e);
+
+	if (r < 0) {
+		request_fail(t->request, 500, "%s", t->refusal);
+		return;
+	}
+	t->narrow(t->request, j);
+	request_answer(t->request, 200, TAKE_PTR(j));
+}
+
 static void tool_done(void *arg, const json_t *result, const struct err *e)
 {
 	const json_t *text = json_object_get(result, "text");
@@ -149,6 +164,8 @@ static void tool_done(void *arg, const json_t *result, const struct err *e)
 			     t->refusal);
 	} else if (!result)
 		request_fail_err(t->request, e);
+	else if (t->narrow && t->request->role != ROLE_ADMIN)
+		answer_narrowed(t, text);
 	else
 		request_text(t->request, 200, t->type, json_string_value(text),
 			     json_string_length(text));
@@ -165,7 +182,9 @@ static void tool_drop(struct request *r)
 	tool_free(t);
 }
 
-void tool_answer(struct request *r, const char *type, const char *refusal, const char *const *argv)
+static void answer(struct request *r, const char *type,
+		   void (*narrow)(const struct request *r, json_t *j), const char *refusal,
+		   const char *const *argv)
 {
 	struct tool *t = tool_new(r, argv);
 	struct err e = ERR_INIT;
@@ -175,11 +194,23 @@ void tool_answer(struct request *r, const char *type, const char *refusal, const
 		return;
 	}
 	t->type = type;
+	t->narrow = narrow;
 	(void)snprintf(t->refusal, sizeof(t->refusal), "%s", refusal);
 	r->data = t;
 	r->drop = tool_drop;
 	if (job_start(r->api->jobs, &tool_ops, t, &t->job, &e) < 0)
 		request_fail_err(r, &e);
+}
+
+void tool_answer(struct request *r, const char *type, const char *refusal, const char *const *argv)
+{
+	answer(r, type, NULL, refusal, argv);
+}
+
+void tool_answer_narrowed(struct request *r, void (*narrow)(const struct request *r, json_t *j),
+			  const char *refusal, const char *const *argv)
+{
+	answer(r, "application/json", narrow, refusal, argv);
 }
 
 /* ---- events ---- */

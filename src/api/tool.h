@@ -17,5 +17,10 @@ enum {
  * read `refusal`, and the log has the rest. */
 void tool_answer(struct request *r, const char *type, const char *refusal, const char *const *argv);
 
+/* The same; what it printed, which is JSON, goes through `narrow` first unless an administrator
+ * asks. */
+void tool_answer_narrowed(struct request *r, void (*narrow)(const struct request *r, json_t *j),
+			  const char *refusal, const char *const *argv);
+
 /* Runs it for as long as the client listens: each line that it prints is an event. */
 void tool_follow(struct request *r, const char *const *argv);

@@ -32,9 +32,26 @@ static void doctor(struct request *r)
 	tool_answer(r, json, refusal, (const char *const[]){ "doctor", "--json", NULL });
 }
 
+/* Where things are on this host, and by which ids, is the operator's to know. */
+static void without_places(const struct request *r, json_t *j)
+{
+	static const char *const places[] = { "root",	   "ids",     "image_uid",
+					      "image_gid", "machine", "file" };
+	json_t *one;
+	size_t k;
+
+	json_array_foreach(j, k, one)
+	{
+		without_places(r, one);
+	}
+	for (size_t i = 0; json_is_object(j) && i < ARRAY_SIZE(places); i++)
+		(void)json_object_del(j, places[i]);
+}
+
 static void images(struct request *r)
 {
-	tool_answer(r, json, refusal, (const char *const[]){ "image", "ls", "--json", NULL });
+	tool_answer_narrowed(r, without_places, refusal,
+			     (const char *const[]){ "image", "ls", "--json", NULL });
 }
 
 static void image(struct request *r)
@@ -45,14 +62,34 @@ static void image(struct request *r)
 	if (rc == -ENOENT)
 		request_fail(r, 404, "there is no image '%s'", r->args[0]);
 	else
-		tool_answer(r, json, "this image cannot be read",
-			    (const char *const[]){ "image", "inspect", "--json", "--", r->args[0],
-						   NULL });
+		tool_answer_narrowed(r, without_places, "this image cannot be read",
+				     (const char *const[]){ "image", "inspect", "--json", "--",
+							    r->args[0], NULL });
+}
+
+/* Whether who asks may have sandboxes of this agent; then its policy is no secret. */
+static bool is_granted(const struct request *r, const char *agent)
+{
+	return r->role == ROLE_ADMIN || str_eq(agent, request_agent(r)) ||
+	       key_grant_has(&r->grant, agent);
+}
+
+static void granted_only(const struct request *r, json_t *list)
+{
+	for (size_t i = json_array_size(list); i > 0; i--) {
+		const json_t *one = json_array_get(list, i - 1);
+		const char *name = json_string_value(json_object_get(one, "name"));
+
+		if (!name || !is_granted(r, name))
+			(void)json_array_remove(list, i - 1);
+	}
+	without_places(r, list);
 }
 
 static void policies(struct request *r)
 {
-	tool_answer(r, json, refusal, (const char *const[]){ "agents", "--json", NULL });
+	tool_answer_narrowed(r, granted_only, refusal,
+			     (const char *const[]){ "agents", "--json", NULL });
 }
 
 /* By its name only: hutch would also take a path, and quotes what it cannot compile. */
@@ -69,7 +106,7 @@ static void policy(struct request *r)
 {
 	char text[REQUEST_TEXT_MAX / 2];
 	struct err e = ERR_INIT;
-	int rc = find_policy(r->args[0], &e);
+	int rc = is_granted(r, r->args[0]) ? find_policy(r->args[0], &e) : -ENOENT;
 
 	(void)snprintf(text, sizeof(text), "the policy of agent '%s' does not compile on this host",
 		       r->args[0]);
@@ -82,23 +119,24 @@ static void policy(struct request *r)
 
 /* ---- one sandbox ---- */
 
-static void of_box(struct request *r, const char *command, const char *type)
+static void of_box(struct request *r, const char *command)
 {
 	const struct box *b = request_box(r);
 
 	if (b)
-		tool_answer(r, type, refusal,
-			    (const char *const[]){ command, "--json", b->sandbox.id, NULL });
+		tool_answer_narrowed(
+			r, without_places, refusal,
+			(const char *const[]){ command, "--json", b->sandbox.id, NULL });
 }
 
 static void inspect(struct request *r)
 {
-	of_box(r, "inspect", json);
+	of_box(r, "inspect");
 }
 
 static void receipt(struct request *r)
 {
-	of_box(r, "receipt", json);
+	of_box(r, "receipt");
 }
 
 static void egress_log(struct request *r)

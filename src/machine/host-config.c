@@ -40,12 +40,12 @@ static void read_proxy(struct reading *rd, const struct yaml_node *n, char *ret)
 
 	if (!s)
 		return;
-	if (!str_has_prefix(s, scheme) || n->len != strlen(s))
-		return reading_wrong(rd, n->pos, NULL, "expected http://HOST:PORT, found '%.*s'",
-				     READING_FOUND_MAX, s);
+	/* Not quoted: what is wrong with it may be that it has a password. */
 	if (memchr(s, '@', n->len))
 		return reading_wrong(rd, n->pos, NULL,
 				     "a proxy with a name or password is not supported");
+	if (!str_has_prefix(s, scheme) || n->len != strlen(s))
+		return reading_wrong(rd, n->pos, NULL, "expected http://HOST:PORT");
 	s += sizeof(scheme) - 1;
 	len = strlen(s);
 	if (target_parse(s, len, &t, &e) < 0)

@@ -302,6 +302,22 @@ int mcp_session_new(const struct mcp_config *c, const char *id, const char *sand
 	return 0;
 }
 
+int mcp_session_grant(struct mcp_session *s, const struct mcp_config *c, struct err *e)
+{
+	char *agent = NULL, *level = NULL;
+
+	if (copy(&agent, c->agent) < 0 || copy(&level, c->level) < 0) {
+		free(agent);
+		return err_oom(e);
+	}
+	free(s->agent);
+	free(s->level);
+	s->ref.agent = s->agent = agent;
+	s->ref.level = s->level = level;
+	s->ref.all = c->all;
+	return 0;
+}
+
 const char *mcp_session_id(const struct mcp_session *s)
 {
 	return s->id;

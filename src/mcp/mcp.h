@@ -87,6 +87,9 @@ struct mcp_call;
  * for a new one. */
 int mcp_session_new(const struct mcp_config *c, const char *id, const char *sandbox,
 		    struct mcp_session **ret, struct err *e);
+/* What its sandboxes may be from now on: agent, level and `all` of `c`. On an error, -ENOMEM, it is
+ * as it was. */
+int mcp_session_grant(struct mcp_session *s, const struct mcp_config *c, struct err *e);
 const char *mcp_session_id(const struct mcp_session *s);
 const char *mcp_session_owner(const struct mcp_session *s);
 size_t mcp_session_calls(const struct mcp_session *s); /* under way */

@@ -459,8 +459,11 @@ int sandbox_plan(struct policy_store *store, const struct sandbox_options *asked
 		return err_oom(e);
 	s.egress.narrow = narrow_of(o);
 	r = host_config_load(&config, e);
-	if (r < 0)
+	if (r < 0) {
+		/* The operator's mistake, which a client of the API must not read: not -EINVAL. */
+		e->num = r == -ENOMEM ? r : -EIO;
 		return err_wrap(e, "the configuration of this host");
+	}
 	s.egress.proxy = config.egress_proxy;
 	s.policy = digest;
 	s.api = o->api ? o->api : "";

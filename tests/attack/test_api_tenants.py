@@ -16,6 +16,25 @@ from sandbox import CONFIG, agent, eventually, hutch, start
 WRONG = "e2b_" + "0" * 40
 
 
+class Mcp:
+    """A session over HTTP."""
+
+    def __init__(self, daemon, key):
+        self.daemon, self.key = daemon, key
+        self.session = None
+        begun = self.post({"id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18", "capabilities": {}}})
+        self.session = begun[1]["mcp-session-id"]
+        self.post({"method": "notifications/initialized"})
+
+    def post(self, body):
+        fields = [("X-API-Key", self.key), ("Connection", "close"), ("Content-Type", "application/json"),
+                  ("Accept", "application/json, text/event-stream")] + ([("Mcp-Session-Id", self.session)] if self.session else [])
+        return self.daemon.raw(request("POST", "/mcp", *fields, body=json.dumps({"jsonrpc": "2.0", **body}).encode())).list[0]
+
+    def call(self, tool, **arguments):
+        return json.loads(self.post({"id": 2, "method": "tools/call", "params": {"name": tool, "arguments": arguments}})[2])["result"]
+
+
 class TestCredentials(ApiCase):
     """A presented credential decides, also on the Unix socket, where the daemon's own user and root need none."""
 
@@ -133,6 +152,50 @@ class TestWhatErrorsSay(ApiCase):
         status, text = self.daemon.ask("GET", "/hutch/v1/policies/e2b", key="user")
         self.assertEqual((status, json.loads(text)["agent"]["name"]), (200, "e2b"), "control")
 
+    def test_policies_of_agents_that_are_granted(self):
+        """Others may name what is inside the operator's network."""
+        agent("inner", "egress: {domains: ['git.corp.example:443/private']}\n")
+        self.addCleanup((CONFIG / "agents" / "inner.yaml").unlink)
+        granted = new_key("inner", "--agent", "e2b,inner")
+        self.addCleanup(hutch, "key", "revoke", "inner")
+
+        def names(key):
+            return {one["name"] for one in json.loads(self.daemon.ask("GET", "/hutch/v1/policies", key=key)[1])}
+
+        status, text = self.daemon.ask("GET", "/hutch/v1/policies/inner", key="user")
+        self.assertEqual((status, json.loads(text)["message"]), (404, "there is no agent 'inner'"))
+        self.assertEqual(names("user"), {"e2b"})
+        for key in (granted, "admin"):
+            status, text = self.daemon.ask("GET", "/hutch/v1/policies/inner", key=key)
+            self.assertEqual(status, 200, "control")
+            self.assertIn(b"git.corp.example", text, "control")
+            self.assertIn("inner", names(key), "control")
+
+    def test_answers_have_no_place_of_the_host(self):
+        for target in ("/hutch/v1/images", "/hutch/v1/images/base", "/hutch/v1/policies", "/hutch/v1/policies/e2b", f"/hutch/v1/sandboxes/{self.box.id}",
+                       f"/hutch/v1/sandboxes/{self.box.id}/receipt", f"/sandboxes/{self.box.id}", "/sandboxes", "/templates"):
+            with self.subTest(target):
+                status, text = self.daemon.ask("GET", target, key="user")
+                self.assertEqual(status, 200, text)
+                self.is_closed(text, target)
+        text = self.daemon.ask("GET", "/hutch/v1/images", key="admin")[1].decode()
+        self.assertIn(os.environ["HUTCH_STATE_DIR"], text, "control: an administrator reads where they are")
+
+    def test_a_configuration_of_the_host_that_is_wrong(self):
+        place = CONFIG / "host.yaml"
+        place.write_text(f"egress_proxy: https://svc:{self.SECRET}@proxy.corp.example:3128\n")
+        self.addCleanup(place.unlink)
+        for what, ask in {
+            "create": lambda key: self.daemon.ask("POST", "/sandboxes", {"templateID": "base", "timeout": 60}, key)[1].decode(),
+            "a tool": self.tool,
+            "a build": self.build,
+        }.items():
+            with self.subTest(what):
+                self.is_closed(ask("user"), what)
+                said = ask("admin")
+                self.assertIn("host.yaml", said, "control: an administrator reads where it is")
+                self.assertNotIn(self.SECRET, said, "and nobody reads the password")
+
     def test_a_policy_that_does_not_compile(self):
         self.write_agent("base", f"agent:\n  name: base\n  type: test\n  {self.SECRET}: 1\n")
         wanted = "the policy of agent 'base' does not compile on this host; the operator sees why in hutchd's log"
@@ -151,17 +214,9 @@ class TestWhatErrorsSay(ApiCase):
 
     def tool(self, key):
         """What the MCP tool create_sandbox says."""
-        def post(body, session=None):
-            fields = [("X-API-Key", self.daemon.keys[key]), ("Connection", "close"), ("Content-Type", "application/json"),
-                      ("Accept", "application/json, text/event-stream")] + ([("Mcp-Session-Id", session)] if session else [])
-            return self.daemon.raw(request("POST", "/mcp", *fields, body=json.dumps({"jsonrpc": "2.0", **body}).encode())).list[0]
-
-        begun = post({"id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18", "capabilities": {}}})
-        session = begun[1]["mcp-session-id"]
-        post({"method": "notifications/initialized"}, session)
-        answer = json.loads(post({"id": 2, "method": "tools/call", "params": {"name": "create_sandbox", "arguments": {}}}, session)[2])
-        self.assertTrue(answer["result"]["isError"], answer)
-        return answer["result"]["content"][0]["text"]
+        answer = Mcp(self.daemon, self.daemon.keys[key]).call("create_sandbox")
+        self.assertTrue(answer["isError"], answer)
+        return answer["content"][0]["text"]
 
     def build(self, key):
         """Why a build that cannot begin has failed, and its log."""
@@ -348,6 +403,23 @@ class TestGrants(ApiCase):
         eventually(lambda: self.agent_of(plain) == "wide", "the new grant")
         self.assertEqual(hutch("key", "set", "plain", "--agent", "").returncode, 0)
         eventually(lambda: self.agent_of(plain) == "e2b", "the end of the grant")
+
+    def test_a_session_of_mcp_goes_on_with_what_its_key_has_now(self):
+        key = self.key("changing", "--agent", "locked")
+        session = Mcp(self.daemon, key)
+
+        def agent_of_new():
+            answer = session.call("create_sandbox")
+            self.assertFalse(answer.get("isError"), answer)
+            name = answer["structuredContent"]["sandbox"]
+            try:
+                return self.json("inspect", "--json", name)["agent"]
+            finally:
+                hutch("rm", "-f", name)
+
+        self.assertEqual(agent_of_new(), "locked", "control")
+        self.assertEqual(hutch("key", "set", "changing", "--agent", "e2b").returncode, 0)
+        eventually(lambda: agent_of_new() == "e2b", "the new grant")
 
     def test_a_level_is_a_minimum(self):
         """A key of level microvm gets no container: where there is no machine to be had, it gets nothing."""
