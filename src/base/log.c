@@ -25,7 +25,8 @@ static struct {
 	const char *program;
 	enum log_level level;
 	enum log_form form;
-	int journal; /* socket; -EBADF: not there, and the stream of stderr will do */
+	const char *path; /* of journald's socket */
+	int journal;	  /* -EBADF: not there, and the stream of stderr will do */
 } state = { .program = "hutch", .level = LOG_LEVEL_INFO, .journal = -EBADF };
 
 static const char *level_name(enum log_level level)
@@ -80,8 +81,17 @@ void log_open(const char *program, enum log_level level)
 void log_to_journal(const char *path)
 {
 	state.form = FORM_JOURNAL;
+	state.path = path;
 	state.journal = fd_close(state.journal);
 	(void)journald_open(path, &state.journal);
+}
+
+void log_forked(void)
+{
+	/* Whatever has that number now is somebody else's. */
+	state.journal = -EBADF;
+	if (state.form == FORM_JOURNAL)
+		(void)journald_open(state.path, &state.journal);
 }
 
 bool log_wants(enum log_level level)

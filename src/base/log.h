@@ -29,8 +29,13 @@ enum log_level {
  */
 void log_open(const char *program, enum log_level level);
 
-/* Entries go to journald's socket at `path`; log_open() does that where it is due. */
+/* Entries go to journald's socket at `path`, which stays the caller's; log_open() does that where
+ * it is due. */
 void log_to_journal(const char *path);
+
+/* For a forked process that has closed the descriptors of its parent, and with them that socket:
+ * connects anew. */
+void log_forked(void);
 
 /*
  * True where a message of that level would be written; for arguments that cost something to

@@ -165,6 +165,18 @@ int str_escape(struct buf *b, const char *s, size_t n)
 	return b->err;
 }
 
+bool str_is_visible(const char *s, size_t n)
+{
+	for (size_t i = 0, len; i < n; i += len) {
+		uint32_t cp;
+
+		len = utf8_decode(s + i, n - i, &cp);
+		if (len == 0 || invisible(cp))
+			return false;
+	}
+	return true;
+}
+
 enum {
 	DISTANCE_MAX = 64
 };

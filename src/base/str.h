@@ -70,6 +70,9 @@ void str_make_utf8(char *s);
  */
 int str_escape(struct buf *b, const char *s, size_t n);
 
+/* Whether it is UTF-8 that a terminal shows as it is: nothing that str_escape() would hide. */
+bool str_is_visible(const char *s, size_t n);
+
 /*
  * Edits (insert, delete, replace, swap of neighbours) between two short words; SIZE_MAX past 64
  * bytes.

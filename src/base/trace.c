@@ -88,12 +88,6 @@ bool trace_has_sink(void)
 	return state.sink;
 }
 
-void trace_off(void)
-{
-	state.to_stderr = false;
-	trace_to(NULL, NULL);
-}
-
 /* ---- lines ---- */
 
 /* Cut before a character or an escape, not in it: each is at most 10 bytes long. */
@@ -262,7 +256,8 @@ int trace_parse(const char *text, size_t n, struct trace_line *ret)
 		while (at < n && text[at] == ' ')
 			at++;
 	}
-	if (n - at > TRACE_TEXT_MAX || memchr(text + at, '\0', n - at) ||
+	/* A keeper that was taken over writes what it likes. */
+	if (n - at > TRACE_TEXT_MAX || !str_is_visible(text + at, n - at) ||
 	    parse_time(words[0], lens[0], &l.us) < 0 ||
 	    copy_column(words[1], lens[1], l.process, sizeof(l.process)) < 0 ||
 	    copy_column(words[2], lens[2], l.sandbox, sizeof(l.sandbox)) < 0 ||

@@ -80,9 +80,6 @@ void trace_pass(const struct trace_line *line);
 /* "NAME, 123 us" since the last step of this process. Returns 0, for FAULT(). */
 int trace_step(const char *name);
 
-/* A process that was forked and is another one now: its lines go nowhere. */
-void trace_off(void);
-
 #define TRACE(kind, ...) TRACE_OF(NULL, kind, __VA_ARGS__)
 #define TRACE_OF(request, kind, ...)                             \
 	do {                                                     \

@@ -171,7 +171,9 @@ int egress_no_network(struct audit_log *l, const char *sandbox,
 		found = is >= 0 ? is : found;
 	}
 	audit_scan_done(s);
-	return found;
+	return got < 0 ? err_set(e, -EBADMSG,
+				 "the host's log is damaged: %s; see 'hutch audit verify'", why)
+		       : found;
 }
 
 /* ---- what was denied lately ---- */

@@ -73,6 +73,7 @@ static _noreturn_ void work(const struct job *j, int out)
 	if (out != 3 && dup3(out, 3, O_CLOEXEC) < 0)
 		_exit(1);
 	(void)close_range(4, ~0U, 0);
+	log_forked();
 	trace_set_request(j->request);
 	r = j->ops->work(j->arg, &result, &e);
 	all = report(r, result, &e);

@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 
 #include "fd.h"
+#include "log.h"
 #include "prepare.h"
 #include "str.h"
 
@@ -223,6 +224,7 @@ static _noreturn_ void refill(const char *key)
 	(void)syscall(SYS_close_range, 0, ~0U, 0);
 	for (int i = 0; i <= STDERR_FILENO; i++)
 		(void)open("/dev/null", O_RDWR);
+	log_forked();
 	(void)setsid();
 	if (state_root_open(&root, &e) == 0 && spare_pool_open(&root, key, false, &pool) == 0)
 		(void)fill(&root, pool, key, false, NULL, &e);

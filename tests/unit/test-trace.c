@@ -35,7 +35,7 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-	trace_off();
+	trace_to(NULL, NULL);
 	return 0;
 }
 
@@ -65,7 +65,7 @@ static int evaluated(void)
 
 static void off_evaluates_nothing(void **state)
 {
-	trace_off();
+	trace_to(NULL, NULL);
 	TRACE(TRACE_STATE, "%d", evaluated());
 	assert_int_equal(seen.n, 0);
 }
@@ -142,6 +142,9 @@ static void what_is_no_line(void **state)
 			fail_msg("taken for a line: %s", wrong[i]);
 	assert_int_equal(trace_parse("1.000001 keeper - - state ", 26, &l), 0);
 	assert_int_equal(trace_parse("1.000001 keeper - - state a\0b", 29, &l), -EINVAL);
+	assert_int_equal(trace_parse("1.000001 keeper - - state \033[2J", 30, &l), -EINVAL);
+	assert_int_equal(trace_parse("1.000001 keeper - - state \xc2\x9b", 28, &l), -EINVAL);
+	assert_int_equal(trace_parse("1.000001 keeper - - state \xc3\xa4", 28, &l), 0);
 }
 
 static void collect(void *arg, const char *line, size_t n)
