@@ -366,6 +366,23 @@ static int open_existing(const char *name, struct image_store *s, struct err *e)
 	return r == -ENOENT ? err_set(e, r, "no image '%s'", name) : r;
 }
 
+/* As a shell has them, roughly: one with a space in it is quoted. */
+static void print_words(const json_t *list)
+{
+	json_t *word;
+	size_t i;
+
+	json_array_foreach(list, i, word)
+	{
+		const char *s = json_string_value(word) ?: "?";
+		const char *quote = s[strcspn(s, " \t\n'\"")] || !s[0] ? "'" : "";
+
+		(void)printf("%s%s", i > 0 ? " " : "", quote);
+		cli_puts(stdout, s);
+		(void)fputs(quote, stdout);
+	}
+}
+
 static void print_value(const char *indent, const char *key, const json_t *value)
 {
 	const char *name;
@@ -387,6 +404,8 @@ static void print_value(const char *indent, const char *key, const json_t *value
 		cli_puts(stdout, json_string_value(value));
 	else if (json_is_integer(value))
 		(void)printf("%lld", (long long)json_integer_value(value));
+	else if (json_is_array(value))
+		print_words(value);
 	else
 		(void)fputs(json_is_true(value) ? "yes" : "no", stdout);
 	(void)fputc('\n', stdout);

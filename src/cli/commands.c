@@ -260,8 +260,9 @@ static const struct command image_commands[] = {
 	  .summary = "import a root tarball, a saved image or an OCI image layout",
 	  .help = "FILE is a tar archive, plain or compressed (gzip, zstd, xz): a root tree, or an image that 'docker save' or\n"
 		  "'skopeo copy' wrote (docker-archive, oci-archive); or the directory of an OCI image layout.\n"
-		  "FILE:TAG chooses one of several images. Device nodes, FIFOs and extended attributes are left out, set-ID\n"
-		  "bits cleared. Names that lead out, and /dev, /proc, /sys or /run that are no directories, are refused.",
+		  "FILE:TAG or FILE:NAME:TAG chooses one of several images. Device nodes, FIFOs and extended attributes are\n"
+		  "left out, set-ID bits cleared. Names that lead out, and /dev, /proc, /sys or /run that are no directories,\n"
+		  "are refused.",
 	  .options = opts_json, .run = cmd_image_import },
 	{ .name = "ls", .args = "",
 	  .summary = "list the images", .options = opts_json, .run = cmd_image_ls },

@@ -121,7 +121,7 @@ int archive_look(int input, enum archive_kind *ret, struct err *e)
 	_cleanup_free_ struct tar_entry *en = calloc(1, sizeof(*en));
 	struct tar t = { .read = stream_read, .arg = &s };
 	struct look l = { 0 };
-	uint64_t n = 0;
+	uint64_t n = 0, bytes = 0;
 	int r;
 
 	if (!en)
@@ -132,7 +132,10 @@ int archive_look(int input, enum archive_kind *ret, struct err *e)
 		if (r <= 0)
 			break;
 		look_at(&l, en);
-		r = 0;
+		bytes += MIN(en->size, IMAGE_BYTES_MAX);
+		r = bytes > IMAGE_BYTES_MAX ? err_set(e, -EFBIG, "larger than %llu GiB",
+						      (unsigned long long)(IMAGE_BYTES_MAX >> 30))
+					    : 0;
 	}
 	/* What is wrong with a root tree, the reading that counts says better. */
 	if (r == -EINVAL && !l.manifest && !l.layout) {

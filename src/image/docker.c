@@ -54,7 +54,9 @@ static int choose(const json_t *manifest, const char *tag, const json_t **ret, s
 	if (n == 0)
 		return tag ? err_set(e, -ENOENT, "the archive has no image '%.80s'", tag)
 			   : err_set(e, -ENOENT, "the archive has no image");
-	return err_set(e, -EINVAL, "the archive has %zu such images: name one, as FILE:TAG", n);
+	return err_set(e, -EINVAL,
+		       "the archive has %zu such images: name one, as FILE:TAG or FILE:NAME:TAG",
+		       n);
 }
 
 /* The digest that a name says: "HEX.json", "sha256:HEX", "blobs/sha256/HEX"; or NULL. */

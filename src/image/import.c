@@ -84,22 +84,29 @@ int image_making_keep(struct image_making *m, const char *name, json_t *info,
 	return r;
 }
 
-/* DIRECTORY or DIRECTORY:TAG; a path that is there as it stands has no tag. */
+/*
+ * PATH, PATH:TAG or PATH:NAME:TAG: the longest part of it that is there is the path, since a path
+ * may have colons. If none is, what is before the last colon.
+ */
 static int split(const char *path, char *dir, size_t n, const char **ret_tag, struct err *e)
 {
-	const char *colon = strrchr(path, ':');
+	const char *last = strrchr(path, ':');
 	size_t len = strlen(path);
 	struct stat st;
+	char *colon;
 
-	*ret_tag = NULL;
-	if (colon && colon[1] && stat(path, &st) < 0 && errno == ENOENT) {
-		*ret_tag = colon + 1;
-		len = (size_t)(colon - path);
-	}
 	if (len >= n)
 		return err_set(e, -ENAMETOOLONG, "the path is too long");
+	memcpy(dir, path, len + 1);
+	while (stat(dir, &st) < 0 && (colon = strrchr(dir, ':')) && colon > dir)
+		*colon = '\0';
+	if (stat(dir, &st) == 0)
+		len = strlen(dir);
+	else if (last && last[1])
+		len = (size_t)(last - path);
 	memcpy(dir, path, len);
 	dir[len] = '\0';
+	*ret_tag = path[len] == ':' && path[len + 1] ? path + len + 1 : NULL;
 	return 0;
 }
 

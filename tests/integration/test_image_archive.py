@@ -89,6 +89,7 @@ class Archives(ImageCase):
         file = self.write("two.tar", archive(*docker(LAYER, ABOVE, change=two)))
         self.assertIn("2 such images: name one, as FILE:TAG", self.run_fails(1, "image", "import", "x", file, env=self.env))
         self.image("import", "x", f"{file}:v2")
+        self.image("import", "x", f"{file}:app:v2")
         self.assertIn("no image 'v3'", self.run_fails(1, "image", "import", "z", f"{file}:v3", env=self.env))
 
     def test_a_root_tree_stays_one(self):
