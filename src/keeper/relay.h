@@ -23,9 +23,10 @@ void relay_settle(struct relay *r);
 void relay_cut(struct relay *r, enum wire_code code, const char *text);
 
 /* Both ends are closed. Freed after the round: a caller may still look at it. */
-enum relay_kind relay_kind(enum wire_op op);
-
 void relay_put_aside(struct relay *r);
+
+/* Of which budget it is. */
+enum relay_kind relay_kind(enum wire_op op);
 
 /* ---- relay-open.c: how it begins ---- */
 

@@ -254,7 +254,7 @@ struct entry {
 /*
  * Whoever may reach a port of a sandbox must not take the room that its owner needs to look at it,
  * copy files or end what runs. So each kind of relay has a budget that no other kind uses, and a
- * guest takes as many jobs as all of them together. An attach is no job of the guest's.
+ * guest takes more jobs (JOBS_MAX) than all of them together. An attach is no job of the guest's.
  */
 enum relay_kind {
 	RELAY_EXEC,
