@@ -181,9 +181,10 @@ static int work(void *arg, json_t **ret, struct err *e)
 	if (r < 0)
 		return r;
 	r = state_root_open(&root, e);
+	spec.quota = c->all || !quota_limits(&c->grant.quota) ? NULL : &c->grant.quota;
 	if (r == 0)
 		r = sandbox_start(&root, &spec, &b, NULL, e);
-	if (r < 0 && r != -ENOMEM)
+	if (r < 0 && r != -ENOMEM && r != -EUSERS)
 		return job_conceal(c->all, e, "the sandbox cannot be started");
 	if (r < 0)
 		return r;

@@ -22,6 +22,7 @@ struct snap {
 	char id[SPEC_ID + 1];
 	char owner[64];
 	bool all; /* an administrator: whoever it belongs to */
+	struct quota quota;
 	char name[SANDBOX_SNAPSHOT];
 	uint64_t count, deadline;
 	void (*answer)(struct request *r, const json_t *result);
@@ -57,9 +58,11 @@ static struct snap *snap_new(struct request *r,
 		request_fail(r, 503, "out of memory");
 		return NULL;
 	}
-	*s = (struct snap){
-		.api = r->api, .request = r, .all = r->role == ROLE_ADMIN, .answer = answer
-	};
+	*s = (struct snap){ .api = r->api,
+			    .request = r,
+			    .all = r->role == ROLE_ADMIN,
+			    .quota = r->grant.quota,
+			    .answer = answer };
 	(void)snprintf(s->owner, sizeof(s->owner), "%s", r->owner);
 	r->data = s;
 	r->drop = snap_drop;
@@ -268,10 +271,14 @@ static int fork_one(const struct snap *s, const struct state_root *root, int dir
 	if (!api)
 		return e->num ? e->num : err_oom(e);
 	own.plan.deadline = s->deadline;
+	own.plan.quota = s->all || !quota_limits(&s->quota) ? NULL : &s->quota;
 	if (sandbox_fork_one(root, &own, api, &b, &failed) < 0) {
-		(void)job_conceal(s->all, &failed, "the copy cannot be started");
+		const int code = failed.num == -EUSERS ? 429 : 500;
+
+		if (code == 500)
+			(void)job_conceal(s->all, &failed, "the copy cannot be started");
 		entry = JSON_OBJECT(
-			{ "error", JSON_OBJECT({ "code", json_integer(500) },
+			{ "error", JSON_OBJECT({ "code", json_integer(code) },
 					       { "message", json_string(failed.msg) }) });
 	} else {
 		entry = JSON_OBJECT({ "id", json_string(b.id) });

@@ -96,6 +96,7 @@ static struct mcp_config config_of(const struct request *r)
 	return (struct mcp_config){ .agent = request_agent(r),
 				    .level = r->grant.level,
 				    .owner = r->owner,
+				    .quota = r->grant.quota,
 				    .all = r->role == ROLE_ADMIN,
 				    .calls = r->api->mcp->calls,
 				    .lives = r->api->jobs };

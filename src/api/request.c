@@ -149,11 +149,11 @@ static int status_of(int num)
 	case -EEXIST:
 	case -EBUSY:
 	case -EALREADY:
-	case -EUSERS:
 		return 409;
 	case -EACCES:
 		return 403;
 	case -EAGAIN:
+	case -EUSERS: /* a quota */
 		return 429;
 	case -ENOSPC:
 	case -EDQUOT:

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hutch key create, ls, set, revoke */
 #include <sodium.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli-audit.h"
 #include "clock.h"
 #include "keys.h"
+#include "str.h"
 #include "value.h"
 
 enum {
@@ -39,19 +41,99 @@ static int read_expiry(const struct invocation *inv, uint64_t *ret)
 	return *ret > now ? EXIT_OK : cli_usage(inv, "--expires '%s': that is over", text);
 }
 
-/* --agent and --level, over what `g` has. */
-static int read_grant(const struct invocation *inv, enum key_role role, struct key_grant *g)
+/* What the options ask for. */
+struct wish {
+	struct key_change change;
+	uint64_t quota[QUOTA_KINDS];
+	bool any;
+};
+
+static int read_number(const char *s, uint64_t *ret)
 {
-	const char *agents = cli_option(inv, "agent"), *level = cli_option(inv, "level");
+	char *end;
+
+	errno = 0;
+	*ret = strtoull(s, &end, 10);
+	return ascii_is_digit(s[0]) && !*end && errno == 0 ? 0 : -EINVAL;
+}
+
+/* "" and 0 are no limit. */
+static int read_quota(const struct invocation *inv, enum quota_kind kind, struct wish *w)
+{
+	static const char *const expected[QUOTA_KINDS] = { [QUOTA_SANDBOXES] =
+								   "a number such as 20",
+							   [QUOTA_CPUS] =
+								   "a number such as 4 or 0.5",
+							   [QUOTA_MEMORY] = "a size such as 16GiB",
+							   [QUOTA_DISK] = "a size such as 100GiB" };
+	const char *text = cli_option(inv, quota_names[kind]);
+	uint64_t *value = &w->quota[kind];
+	int r = 0;
+
+	if (!text)
+		return EXIT_OK;
+	if (!text[0] || str_eq(text, "0"))
+		*value = 0;
+	else if (kind == QUOTA_SANDBOXES)
+		r = read_number(text, value);
+	else
+		r = kind == QUOTA_CPUS ? value_thousandths(text, value) : value_size(text, value);
+	if (r < 0)
+		return cli_usage(inv, "--%s '%s': expected %s, or 0 for no limit",
+				 quota_names[kind], text, expected[kind]);
+	w->change.quota[kind] = value;
+	w->any = true;
+	return EXIT_OK;
+}
+
+static int read_wish(const struct invocation *inv, struct wish *w)
+{
+	*w = (struct wish){ .change = { .agents = cli_option(inv, "agent"),
+					.level = cli_option(inv, "level") } };
+	w->any = w->change.agents || w->change.level;
+	for (enum quota_kind i = 0; i < QUOTA_KINDS; i++) {
+		int r = read_quota(inv, i, w);
+
+		if (r != EXIT_OK)
+			return r;
+	}
+	return EXIT_OK;
+}
+
+/* The options, over what `g` has. */
+static int read_grant(const struct invocation *inv, enum key_role role, const struct wish *w,
+		      struct key_grant *g)
+{
 	struct err e = ERR_INIT;
 
-	if ((agents || level) && role != KEY_USER)
-		return cli_usage(inv, "--agent and --level are for keys of role user");
-	if (agents && key_grant_agents(g, agents, &e) < 0)
-		return cli_usage(inv, "--agent: %s", e.msg);
-	if (level && key_grant_level(g, level, &e) < 0)
-		return cli_usage(inv, "--level: %s", e.msg);
-	return EXIT_OK;
+	if (w->any && role != KEY_USER)
+		return cli_usage(
+			inv, "--agent, --level and limits are for keys of role user: no other is "
+			     "bound by them");
+	return key_grant_change(g, &w->change, &e) < 0 ? cli_usage(inv, "%s", e.msg) : EXIT_OK;
+}
+
+/* "; at most 20 sandboxes, 16GiB memory" */
+static void quota_text(const struct quota *q, struct buf *b)
+{
+	const char *before = "; at most ";
+	char size[VALUE_HINT_MAX];
+
+	for (enum quota_kind i = 0; i < QUOTA_KINDS; i++) {
+		const uint64_t most = q->most[i];
+
+		if (most == 0)
+			continue;
+		(void)buf_puts(b, before);
+		if (i == QUOTA_SANDBOXES)
+			(void)buf_printf(b, "%llu", (unsigned long long)most);
+		else if (i == QUOTA_CPUS)
+			(void)buf_printf(b, "%g", (double)most / 1000);
+		else
+			(void)buf_puts(b, value_format_size(most, size));
+		(void)buf_printf(b, " %s", quota_names[i]);
+		before = ", ";
+	}
 }
 
 /* "agents e2b,devops, level microvm", or what a key without a grant has. */
@@ -68,6 +150,7 @@ static void grant_text(const struct key_info *i, struct buf *b)
 		(void)buf_printf(b, "%s%s", k ? "," : "", g->agents[k]);
 	if (g->level[0])
 		(void)buf_printf(b, "; level %s", g->level);
+	quota_text(&g->quota, b);
 }
 
 /* Keys are changed only if that can be recorded before. */
@@ -96,6 +179,20 @@ static void outcome(const struct invocation *inv, const struct key_info *info, c
 	cli_audit_try(inv, AUDIT_API_KEY, &p);
 }
 
+/* Only what is limited; cpus in thousandths, as in the file. */
+static json_t *quota_json(const struct quota *q)
+{
+	json_t *o = json_object();
+
+	for (size_t i = 0; o && i < QUOTA_KINDS; i++)
+		if (q->most[i] > 0 &&
+		    json_put(o, quota_names[i], json_integer((json_int_t)q->most[i])) < 0) {
+			json_decref(o);
+			return NULL;
+		}
+	return o;
+}
+
 static json_t *info_json(const struct key_info *i)
 {
 	char created[CLOCK_RFC3339_MAX], expires[CLOCK_RFC3339_MAX];
@@ -111,6 +208,7 @@ static json_t *info_json(const struct key_info *i)
 		  i->expires ? json_string(clock_format(i->expires, expires)) : json_null() },
 		{ "agents", json_texts(agents, i->grant.n_agents) },
 		{ "level", i->grant.level[0] ? json_string(i->grant.level) : json_null() },
+		{ "quota", quota_json(&i->grant.quota) },
 		{ "expired", json_boolean(i->expires && clock_wall() >= i->expires) });
 }
 
@@ -142,8 +240,11 @@ int cmd_key_create(struct invocation *inv)
 	struct key_info info = { 0 };
 	struct err e = ERR_INIT;
 	uint64_t expires;
+	struct wish w;
 	int r = read_expiry(inv, &expires);
 
+	if (r == EXIT_OK)
+		r = read_wish(inv, &w);
 	if (r != EXIT_OK)
 		return r;
 	if (role_word && key_role_parse(role_word, &role) < 0)
@@ -151,7 +252,7 @@ int cmd_key_create(struct invocation *inv)
 	r = key_draw(cli_option(inv, "name"), role, expires, text, &info, &e);
 	if (r == -EINVAL)
 		return cli_usage(inv, "--name: %s", e.msg);
-	if (r == 0 && read_grant(inv, role, &info.grant) != EXIT_OK) {
+	if (r == 0 && read_grant(inv, role, &w, &info.grant) != EXIT_OK) {
 		sodium_memzero(text, sizeof(text));
 		return EXIT_USAGE;
 	}
@@ -222,24 +323,28 @@ int cmd_key_set(struct invocation *inv)
 	const struct key_entry *found;
 	struct key_info info = { 0 };
 	struct err e = ERR_INIT;
+	struct wish w;
 	int r = open_existing(&k, &e);
 
 	if (r < 0)
 		return cli_fail(inv, &e);
-	if (!cli_option(inv, "agent") && !cli_option(inv, "level"))
-		return cli_usage(inv, "nothing to change: give --agent or --level");
+	r = read_wish(inv, &w);
+	if (r != EXIT_OK)
+		return r;
+	if (!w.any)
+		return cli_usage(inv, "nothing to change: give --agent, --level, --sandboxes, "
+				      "--cpus, --memory or --disk");
 	found = keys_find(&k, which);
 	if (!found)
 		return cli_fail(inv,
 				(err_set(&e, -ENOENT, "no key '%.80s': hutch key ls", which), &e));
 	info = found->info;
-	r = read_grant(inv, info.role, &info.grant);
+	r = read_grant(inv, info.role, &w, &info.grant);
 	if (r != EXIT_OK)
 		return r;
 	r = intend("set", &info, &e);
 	if (r == 0) {
-		r = keys_set_grant(&k, info.name, cli_option(inv, "agent"),
-				   cli_option(inv, "level"), &info, &e);
+		r = keys_set_grant(&k, info.name, &w.change, &info, &e);
 		outcome(inv, &info, &e);
 	}
 	if (r < 0)

@@ -163,12 +163,20 @@ static const struct option opts_key_create[] = {
 	{ "expires", 0, "TIME", "an RFC 3339 time, or a time from now such as 30d" },
 	{ "agent", 'a', "A,B", "whose policies it may use, the first by default" },
 	{ "level", 0, "LEVEL", "isolate at least so: container or microvm" },
+	{ "sandboxes", 0, "N", "how many sandboxes it may have at once; without it, no limit" },
+	{ "cpus", 0, "N", "processors of all its sandboxes together" },
+	{ "memory", 0, "SIZE", "memory of all of them together" },
+	{ "disk", 0, "SIZE", "disk of all of them together" },
 	{ 0 },
 };
 static const struct option opts_key_set[] = {
 	OPT_JSON,
 	{ "agent", 'a', "A,B", "whose policies it may use, the first by default; '' for hutchd's default agent" },
 	{ "level", 0, "LEVEL", "isolate at least so: container or microvm; '' for no minimum" },
+	{ "sandboxes", 0, "N", "how many sandboxes it may have at once; 0 for no limit" },
+	{ "cpus", 0, "N", "processors of all its sandboxes together" },
+	{ "memory", 0, "SIZE", "memory of all of them together" },
+	{ "disk", 0, "SIZE", "disk of all of them together" },
 	{ 0 },
 };
 static const struct option opts_audit_show[] = {

@@ -154,22 +154,17 @@ int keys_revoke(struct keys *k, const char *which, struct key_info *ret, struct 
 	return r;
 }
 
-static int change_grant(struct key_info *info, const char *agents, const char *level, struct err *e)
+static int change_grant(struct key_info *info, const struct key_change *c, struct err *e)
 {
-	int r = 0;
-
 	if (info->role != KEY_USER)
-		return err_set(e, -EINVAL,
-			       "key '%s' is for %s: agents and levels are for keys of users",
-			       info->name, key_role_names[info->role]);
-	if (agents)
-		r = key_grant_agents(&info->grant, agents, e);
-	if (r == 0 && level)
-		r = key_grant_level(&info->grant, level, e);
-	return r;
+		return err_set(
+			e, -EINVAL,
+			"key '%s' is for %s: agents, levels and limits are for keys of users",
+			info->name, key_role_names[info->role]);
+	return key_grant_change(&info->grant, c, e);
 }
 
-static int set_grant(struct keys *k, const char *which, const char *agents, const char *level,
+static int set_grant(struct keys *k, const char *which, const struct key_change *c,
 		     struct key_info *ret, struct err *e)
 {
 	const struct key_entry *found = keys_find(k, which);
@@ -183,7 +178,7 @@ static int set_grant(struct keys *k, const char *which, const char *agents, cons
 	if (!list)
 		return err_oom(e);
 	at = (size_t)(found - k->list);
-	r = change_grant(&list[at].info, agents, level, e);
+	r = change_grant(&list[at].info, c, e);
 	if (r == 0)
 		r = store(k, list, k->n, e);
 	if (r == 0)
@@ -191,7 +186,7 @@ static int set_grant(struct keys *k, const char *which, const char *agents, cons
 	return r;
 }
 
-int keys_set_grant(struct keys *k, const char *which, const char *agents, const char *level,
+int keys_set_grant(struct keys *k, const char *which, const struct key_change *c,
 		   struct key_info *ret, struct err *e)
 {
 	_cleanup_close_ int held = -EBADF;
@@ -200,7 +195,7 @@ int keys_set_grant(struct keys *k, const char *which, const char *agents, const 
 	if (r == 0)
 		r = keys_load(k, e);
 	if (r == 0)
-		r = set_grant(k, which, agents, level, ret, e);
+		r = set_grant(k, which, c, ret, e);
 	k->looked = 0;
 	return r;
 }

@@ -115,7 +115,7 @@ static int add_agent(struct key_grant *g, const char *s, size_t n, struct err *e
 	return 0;
 }
 
-int key_grant_agents(struct key_grant *g, const char *text, struct err *e)
+static int set_agents(struct key_grant *g, const char *text, struct err *e)
 {
 	struct key_grant new = *g;
 	int r = 0;
@@ -135,16 +135,39 @@ int key_grant_agents(struct key_grant *g, const char *text, struct err *e)
 	return r;
 }
 
-int key_grant_level(struct key_grant *g, const char *text, struct err *e)
+static int set_level(struct key_grant *g, const char *text, struct err *e)
 {
 	for (size_t i = 0; text[0]; i++) {
 		if (i == ARRAY_SIZE(levels))
-			return err_set(e, -EINVAL, "'%.40s' is not an isolation level", text);
+			return err_set(
+				e, -EINVAL,
+				"'%.40s' is not an isolation level: expected container or microvm",
+				text);
 		if (str_eq(text, levels[i]))
 			break;
 	}
 	(void)snprintf(g->level, sizeof(g->level), "%s", text);
 	return 0;
+}
+
+int key_grant_change(struct key_grant *g, const struct key_change *c, struct err *e)
+{
+	struct key_grant new = *g;
+	int r = c->agents ? set_agents(&new, c->agents, e) : 0;
+
+	if (r == 0 && c->level)
+		r = set_level(&new, c->level, e);
+	for (size_t i = 0; i < QUOTA_KINDS && r == 0; i++) {
+		if (!c->quota[i])
+			continue;
+		if (*c->quota[i] > INT64_MAX)
+			return err_set(e, -EINVAL, "'%s' is more than any host has",
+				       quota_names[i]);
+		new.quota.most[i] = *c->quota[i];
+	}
+	if (r == 0)
+		*g = new;
+	return r;
 }
 
 /* ---- reading ---- */
@@ -220,13 +243,17 @@ static int read_grant(const json_t *o, struct key_grant *ret, struct err *e)
 	}
 	if (r == 0 && json_object_get(o, "level"))
 		r = json_get_string(o, "level", KEY_LEVEL_MAX, &level, e);
-	return r < 0 ? r : key_grant_level(ret, level, e);
+	for (size_t k = 0; k < QUOTA_KINDS && r == 0; k++)
+		if (json_object_get(o, quota_names[k]))
+			r = json_get_u64(o, quota_names[k], INT64_MAX, &ret->quota.most[k], e);
+	return r < 0 ? r : set_level(ret, level, e);
 }
 
 static int read_entry(const json_t *o, struct key_entry *ret, struct err *e)
 {
-	static const char *const known[] = { "name",	"prefix", "role",  "hash", "created",
-					     "expires", "agents", "level", NULL };
+	static const char *const known[] = { "name",	"prefix", "role",  "hash",	"created",
+					     "expires", "agents", "level", "sandboxes", "cpus",
+					     "memory",	"disk",	  NULL };
 	int r = json_only_keys(o, known, e);
 
 	if (r == 0)
@@ -313,6 +340,9 @@ static int put_grant(json_t *o, const struct key_grant *g)
 		r = json_put(o, "agents", json_texts(agents, g->n_agents));
 	if (r == 0 && g->level[0])
 		r = json_put(o, "level", json_string(g->level));
+	for (size_t i = 0; i < QUOTA_KINDS && r == 0; i++)
+		if (g->quota.most[i] > 0)
+			r = json_put(o, quota_names[i], json_integer((json_int_t)g->quota.most[i]));
 	return r;
 }
 

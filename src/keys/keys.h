@@ -17,6 +17,7 @@
 #include <sys/types.h>
 
 #include "err.h"
+#include "quota.h"
 
 enum {
 	KEY_DIGITS = 40,
@@ -65,6 +66,14 @@ struct key_grant {
 	char agents[KEY_AGENTS_MAX][KEY_AGENT_MAX + 1];
 	size_t n_agents;
 	char level[KEY_LEVEL_MAX + 1]; /* the lowest isolation level; "": that of the policy */
+	struct quota quota;	       /* of all its sandboxes together */
+};
+
+/* What is to be changed of a grant; what is NULL stays as it is. */
+struct key_change {
+	const char *agents;		    /* "a,b" */
+	const char *level;		    /* "" for none */
+	const uint64_t *quota[QUOTA_KINDS]; /* 0 for no limit */
 };
 
 struct key_info {
@@ -138,11 +147,10 @@ bool keys_trouble(struct keys *k, struct err *ret);
 int keys_add(struct keys *k, const struct key_info *info, const char *text, struct err *e);
 
 /*
- * Gives the key of that name or prefix other agents, another level, or both; what is NULL stays as
- * it is in the file. *ret is what is kept. -ENOENT; -EINVAL for a text that is none, and for keys
- * that no grant binds.
+ * Changes the grant of the key of that name or prefix, as it is in the file. *ret is what is kept.
+ * -ENOENT; -EINVAL for what is none, and for keys that no grant binds.
  */
-int keys_set_grant(struct keys *k, const char *which, const char *agents, const char *level,
+int keys_set_grant(struct keys *k, const char *which, const struct key_change *c,
 		   struct key_info *ret, struct err *e);
 
 /* Takes away the key of that name, or of that prefix (with "e2b_" or without). -ENOENT. */
@@ -161,10 +169,9 @@ int keys_read_text(const char *text, size_t n, struct key_entry **ret, size_t *r
 /* The caller frees it; NULL without memory. */
 char *keys_write_text(const struct key_entry *list, size_t n);
 
-/* "a,b": into the grant. -EINVAL for what is no name of an agent, one twice, or too many. */
-int key_grant_agents(struct key_grant *g, const char *text, struct err *e);
-/* -EINVAL for what is no isolation level. "" is none. */
-int key_grant_level(struct key_grant *g, const char *text, struct err *e);
+/* -EINVAL for what is no name of an agent, one twice, or too many; for what is no isolation level;
+ * and for a limit beyond any host. Then the grant is as it was. */
+int key_grant_change(struct key_grant *g, const struct key_change *c, struct err *e);
 /* Whether it names this agent. */
 bool key_grant_has(const struct key_grant *g, const char *agent);
 

@@ -53,6 +53,7 @@ int tools_check(const json_t *params, const struct mcp_tool **ret, json_t **ret_
 struct session_ref {
 	const char *agent, *level, *image, *owner, *id;
 	uint64_t deadline;
+	struct quota quota;
 	bool all; /* as in struct mcp_config */
 };
 

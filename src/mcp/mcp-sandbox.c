@@ -116,7 +116,10 @@ int session_start(const struct session_ref *s, const struct state_root *root, co
 		return r;
 	spec.deadline = spec.limits.ttl > 0 ? MIN(deadline, spec.limits.ttl) : deadline;
 	spec.on_timeout = ON_TIMEOUT_END;
+	spec.quota = s->all || !quota_limits(&s->quota) ? NULL : &s->quota;
 	r = sandbox_start(root, &spec, &b, NULL, e);
+	if (r == -EUSERS)
+		return r;
 	if (r < 0)
 		return job_conceal(s->all, e, "the sandbox cannot be started");
 	memcpy(ret_id, b.id, sizeof(b.id));

@@ -296,6 +296,7 @@ int mcp_session_new(const struct mcp_config *c, const char *id, const char *sand
 				       .image = s->image,
 				       .owner = s->owner,
 				       .id = s->id,
+				       .quota = c->quota,
 				       .all = c->all,
 				       .deadline = c->deadline ? c->deadline : MCP_DEADLINE_MS };
 	*ret = s;
@@ -314,6 +315,7 @@ int mcp_session_grant(struct mcp_session *s, const struct mcp_config *c, struct 
 	free(s->level);
 	s->ref.agent = s->agent = agent;
 	s->ref.level = s->level = level;
+	s->ref.quota = c->quota;
 	s->ref.all = c->all;
 	return 0;
 }

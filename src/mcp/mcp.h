@@ -74,6 +74,7 @@ struct mcp_config {
 	const char *level;  /* the lowest isolation level; NULL or "": that of the policy */
 	const char *image;  /* of those that name none; NULL: the agent's */
 	const char *owner;  /* the name of a key; "" */
+	struct quota quota; /* of all sandboxes of the owner together */
 	bool all;	    /* the client may read what this host has to say: see job_conceal() */
 	uint64_t deadline;  /* ms; 0: MCP_DEADLINE_MS */
 	struct jobs *calls; /* where tools run */

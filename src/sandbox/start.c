@@ -30,6 +30,7 @@
 #include "path.h"
 #include "prepare.h"
 #include "programs.h"
+#include "quota-enter.h"
 #include "sandbox.h"
 #include "snapshot.h"
 #include "spares.h"
@@ -57,6 +58,7 @@ struct start {
 	int log;		    /* the keeper's stderr */
 	int report;		    /* our end of the pipe */
 	int client, keeper_client;  /* both ends of the first client's connection */
+	int *quota; /* the lock of its owner, held until its spec stands there; or NULL */
 	struct proc keeper;
 	struct start_log lines;
 };
@@ -76,6 +78,13 @@ static void start_done(struct start *s)
 	s->report = fd_close(s->report);
 	s->client = fd_close(s->client);
 	s->keeper_client = fd_close(s->keeper_client);
+}
+
+/* Others of the same owner may be let in: this one counts. */
+static void counts(const struct start *s)
+{
+	if (s->quota)
+		*s->quota = fd_close(*s->quota);
 }
 
 static int write_spec(const struct start *s, const struct spec *spec, struct err *e)
@@ -361,6 +370,8 @@ static int run(struct start *s, const struct spec *spec, bool client, struct err
 	int r = write_spec(s, spec, e);
 
 	if (r == 0)
+		counts(s);
+	if (r == 0)
 		r = write_policy(s, spec, e);
 	if (r == 0)
 		r = write_spare(s, e);
@@ -437,6 +448,8 @@ static int take_one(struct start *s, int pool, const struct spec *spec, bool cli
 		return r; /* it waits on */
 	r = start_keeper(s, path, e);
 	(void)unlinkat(pool, s->id, 0);
+	if (r == 0)
+		counts(s);
 	return r < 0 ? r : FAULT_ERR("start-taken", e);
 }
 
@@ -510,17 +523,22 @@ int sandbox_start_spare(const struct state_root *root, const struct spec *plan, 
 int sandbox_start(const struct state_root *root, const struct spec *spec, struct sandbox *ret,
 		  int *ret_client, struct err *e)
 {
+	_cleanup_close_ int quota = -EBADF;
 	_cleanup_(start_done) struct start s = START_INIT(root);
 	struct err ignored = ERR_INIT;
 	int dir = -EBADF, r = programs_find(&s.programs, e);
 
 	if (r < 0)
 		return r;
+	s.quota = &quota;
 	TRACE(TRACE_STATE, "start: agent '%s', image '%s', %s", spec->agent, spec->image,
 	      spec->microvm ? "microvm" : "container");
 	/* What cannot be taken back is no reason not to start another one. */
 	(void)sandbox_reclaim(root, &ignored);
-	r = start_from_pool(&s, spec, ret_client, e);
+	if (spec->quota)
+		r = quota_enter(root, spec, &quota, e);
+	if (r == 0)
+		r = start_from_pool(&s, spec, ret_client, e);
 	if (r == 0)
 		r = start_new(&s, spec, ret_client, e);
 	if (r >= 0)

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "json-util.h"
+#include "quota.h"
 
 enum {
 	SPEC_ID = 16,			   /* letters of an id: [a-z][a-z0-9]{15} */
@@ -89,10 +90,11 @@ struct spec {
 	uint64_t snapshot_space; /* how much of the disk snapshots may take, all together */
 	uint64_t ttl_left;	 /* of limits.ttl, ms, if it was suspended; 0: all of it */
 	const char *chain; /* of the audit log, if it was resumed: its id, and 16 characters more */
-	const char *request; /* the id of the request that started it; "": none */
-	bool trace;	     /* trace lines of its start go to its log */
-	bool once;	     /* ends when its first client goes: `hutch run` */
-	bool remove;	     /* nothing is kept of it after its end: --rm */
+	const char *request;	   /* the id of the request that started it; "": none */
+	const struct quota *quota; /* of a plan: what its owner may have in all; NULL: no limit */
+	bool trace;		   /* trace lines of its start go to its log */
+	bool once;		   /* ends when its first client goes: `hutch run` */
+	bool remove;		   /* nothing is kept of it after its end: --rm */
 };
 
 /* How long it may take, beside all else, to write a machine's memory to a slow disk, or read it. */

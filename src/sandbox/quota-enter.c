@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "quota-enter.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include "fd.h"
+#include "path.h"
+#include "str.h"
+#include "value.h"
+
+enum {
+	OWNER_MAX = 63,
+};
+
+/* The owner of a sandbox that hutchd made; "" of others. */
+static int owner_of(const struct spec *s, char out[static OWNER_MAX + 1], struct err *e)
+{
+	_cleanup_json_ json_t *j = NULL;
+	const char *owner;
+	int r;
+
+	out[0] = '\0';
+	if (!s->api || !s->api[0])
+		return 0;
+	r = json_read(s->api, strlen(s->api), &j, e);
+	if (r < 0)
+		return r;
+	owner = json_string_value(json_object_get(j, "owner"));
+	(void)snprintf(out, OWNER_MAX + 1, "%s", owner ? owner : "");
+	return 0;
+}
+
+/* ---- the lock ---- */
+
+static int lock(const struct state_root *root, const char *owner, int *ret, struct err *e)
+{
+	_cleanup_close_ int dir = -EBADF, fd = -EBADF;
+
+	if (mkdirat(root->dir, "../owners", 0700) < 0 && errno != EEXIST)
+		return err_errno(e, "cannot make '%s/owners'", root->path);
+	dir = RETRY_EINTR(
+		openat(root->dir, "../owners", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+	if (dir < 0)
+		return err_errno(e, "cannot open '%s/owners'", root->path);
+	fd = path_open_nofollow(dir, owner, O_RDWR | O_CREAT, 0600);
+	if (fd < 0)
+		return err_set(e, fd, "cannot open '%s/owners/%s': %s", root->path, owner,
+			       strerror(-fd));
+	if (RETRY_EINTR(flock(fd, LOCK_EX)) < 0)
+		return err_errno(e, "cannot lock '%s/owners/%s'", root->path, owner);
+	*ret = TAKE_FD(fd);
+	return 0;
+}
+
+/* ---- what there is ---- */
+
+static void add(const struct spec *s, struct quota *sum)
+{
+	const uint64_t takes[QUOTA_KINDS] = { [QUOTA_SANDBOXES] = 1,
+					      [QUOTA_CPUS] = s->limits.cpus,
+					      [QUOTA_MEMORY] = s->limits.memory,
+					      [QUOTA_DISK] = s->limits.disk };
+
+	for (size_t i = 0; i < QUOTA_KINDS; i++)
+		if (__builtin_add_overflow(sum->most[i], takes[i], &sum->most[i]))
+			sum->most[i] = UINT64_MAX;
+}
+
+static bool has_place(int dir)
+{
+	const enum state_phase phase = state_phase(dir);
+
+	return phase != STATE_ENDED && phase != STATE_DEAD;
+}
+
+/* One that cannot be read may be the owner's: then nothing more is let in. */
+static int add_one(const struct state_root *root, const char *id, const char *owner,
+		   struct quota *sum, struct err *e)
+{
+	_cleanup_spec_ struct spec s = { 0 };
+	_cleanup_close_ int dir = -EBADF;
+	char name[OWNER_MAX + 1];
+	int r;
+
+	dir = RETRY_EINTR(openat(root->dir, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+	if (dir < 0)
+		return errno == ENOENT ? 0 : err_errno(e, "cannot open sandbox %s", id);
+	/* Of another owner, if it has no spec yet: ours are made under the lock. */
+	if (faccessat(dir, "spec.json", F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
+		return 0;
+	r = spec_read(dir, &s, e);
+	if (r == 0)
+		r = owner_of(&s, name, e);
+	if (r < 0)
+		return has_place(dir) ? err_wrap(e, "sandbox %s", id) : 0;
+	if (str_eq(name, owner) && has_place(dir))
+		add(&s, sum);
+	return 0;
+}
+
+static int add_all(const struct state_root *root, const char *owner, struct quota *sum,
+		   struct err *e)
+{
+	_cleanup_free_ char(*ids)[SPEC_ID + 1] = NULL;
+	size_t n = 0;
+	int r = state_list(root, &ids, &n, e);
+
+	for (size_t i = 0; i < n && r == 0; i++)
+		r = add_one(root, ids[i], owner, sum, e);
+	return r;
+}
+
+/* ---- what fits ---- */
+
+static const char *shown(enum quota_kind kind, uint64_t value, char out[static VALUE_HINT_MAX])
+{
+	if (kind == QUOTA_SANDBOXES)
+		(void)snprintf(out, VALUE_HINT_MAX, "%llu", (unsigned long long)value);
+	else if (kind == QUOTA_CPUS)
+		(void)snprintf(out, VALUE_HINT_MAX, "%llu.%03llu", (unsigned long long)value / 1000,
+			       (unsigned long long)value % 1000);
+	else
+		(void)value_format_size(value, out);
+	return out;
+}
+
+static int compare(const char *owner, const struct quota *most, const struct quota *has,
+		   const struct quota *with, struct err *e)
+{
+	char a[VALUE_HINT_MAX], b[VALUE_HINT_MAX], c[VALUE_HINT_MAX];
+
+	for (enum quota_kind i = 0; i < QUOTA_KINDS; i++)
+		if (most->most[i] > 0 && with->most[i] > most->most[i])
+			return err_set(
+				e, -EUSERS,
+				"key '%s' may have %s %s, has %s, and one more would make it %s: "
+				"end a sandbox, or ask the operator for more",
+				owner, shown(i, most->most[i], a), quota_names[i],
+				shown(i, has->most[i], b), shown(i, with->most[i], c));
+	return 0;
+}
+
+int quota_enter(const struct state_root *root, const struct spec *spec, int *ret_lock,
+		struct err *e)
+{
+	_cleanup_close_ int held = -EBADF;
+	struct quota has = { 0 }, with;
+	char owner[OWNER_MAX + 1];
+	int r = owner_of(spec, owner, e);
+
+	if (r == 0 && !owner[0])
+		r = err_set(e, -EINVAL, "a quota without an owner");
+	if (r == 0)
+		r = lock(root, owner, &held, e);
+	if (r == 0)
+		r = add_all(root, owner, &has, e);
+	if (r < 0)
+		return r;
+	with = has;
+	add(spec, &with);
+	r = compare(owner, spec->quota, &has, &with, e);
+	if (r == 0)
+		*ret_lock = TAKE_FD(held);
+	return r;
+}
