@@ -50,11 +50,15 @@ def sections(text):
             yield part.splitlines()[0], dict(files), steps
 
 
+# A reader of the page types the next command later than this shell does: what was started in the background waits for its input by then.
+ASLEEP = "until hutch debug --now --kind state $id | grep -q 'state S'; do :; done\n"
+
+
 class Page(SandboxCase):
     def play(self, files, steps):
         """What each step prints, in one shell."""
         mark = "@@step"
-        script = "".join(f"echo '{mark}'; {{ {command}\n}} 2>&1\n" for command, _ in steps)
+        script = "".join(f"echo '{mark}'; {{ {command}\n}} 2>&1\n{ASLEEP if command.startswith('hutch exec -d') else ''}" for command, _ in steps)
         with tempfile.TemporaryDirectory() as work:
             for name, text in files.items():
                 Path(work, name).write_text(text)
