@@ -32,19 +32,23 @@ static void remove_image(const char *name, void *arg)
 }
 
 /* Builds that died with who served before us have failed, and old ones that nobody means go. */
+static int look_at_store(const struct template_store *s, void *arg, struct err *e)
+{
+	struct err own = ERR_INIT;
+	int r = template_recover(s, "hutchd was started again", &own);
+
+	if (r == 0)
+		r = template_clean(s, clock_wall(), remove_image, NULL, &own);
+	if (r < 0)
+		log_warning("templates of '%s': %s", s->owner, own.msg);
+	return 0;
+}
+
 static void look_at_templates(void)
 {
-	_cleanup_template_store_ struct template_store s = TEMPLATE_STORE_INIT;
 	struct err e = ERR_INIT;
-	int r = template_store_open(&s, false, &e);
 
-	if (r == -ENOENT)
-		return;
-	if (r == 0)
-		r = template_recover(&s, "hutchd was started again", &e);
-	if (r == 0)
-		r = template_clean(&s, clock_wall(), remove_image, NULL, &e);
-	if (r < 0)
+	if (template_each_store(look_at_store, NULL, &e) < 0)
 		log_warning("templates: %s", e.msg);
 }
 

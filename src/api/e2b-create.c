@@ -115,7 +115,7 @@ static int plan(const struct create *c, struct spec *ret, struct err *e)
 		o.image = NULL;
 		r = 0;
 	} else if (r == 0) {
-		r = template_find_image(c->template, image, e);
+		r = template_find_image(c->owner, c->template, image, e);
 	}
 	if (r == 0)
 		r = find_agent(&store, c, &o.agent, e);

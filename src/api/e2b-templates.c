@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Templates of the E2B API. What is known of them is in files (template.h); builds are jobs of
- * their own queue. Archives for COPY are sent to an address that holds for an hour and for that
+ * Templates of the E2B API. What is known of them is in files (template.h), in a store for each
+ * key: what another key has is not there, for it cannot be found. Builds are jobs of their own
+ * queue. Archives for COPY are sent to an address that holds for an hour and for that
  * archive only, because SDKs send no key along with them.
  */
 #include <sodium.h>
@@ -17,32 +18,17 @@ enum {
 	TICKET_S = 3600,
 };
 
-static int open_store(struct template_store *s, struct err *e)
-{
-	return template_store_open(s, true, e);
-}
-
-/*
- * Everybody may use a template; to change one is for administrators and for the key that it was
- * first made with. One that is not there yet is nobody's.
+/* The store of whoever asks; of an administrator who gives the id of somebody's template, that one.
  */
-static int may_change(const struct request *r, const struct template_store *s, const char *ref,
+static int open_store(const struct request *r, const char *ref, struct template_store *s,
 		      struct err *e)
 {
-	char owner[TEMPLATE_NAME_MAX + 1] = "";
 	struct err own = ERR_INIT;
-	int rc;
+	int rc = r->role == ROLE_ADMIN && ref ? template_store_with(s, ref, &own) : -ENOENT;
 
-	if (r->role == ROLE_ADMIN)
-		return 0;
-	rc = template_owner(s, ref, owner, &own);
-	if (rc == -ENOENT)
-		return 0;
-	if (rc < 0)
-		return (*e = own).num;
-	if (!str_eq(owner, r->owner))
-		return err_set(e, -EACCES, "the template '%.80s' is somebody else's", ref);
-	return 0;
+	if (rc == -ENOENT || rc == -EINVAL)
+		return template_store_open(s, r->owner, true, e);
+	return rc < 0 ? (*e = own).num : 0;
 }
 
 /* A uint that may be absent. */
@@ -101,7 +87,7 @@ static int begin(const struct request *rq, const json_t *body, struct template_b
 {
 	_cleanup_template_store_ struct template_store s = TEMPLATE_STORE_INIT;
 	const char *tags[TEMPLATE_ASKED_MAX + 1];
-	struct template_request q = { .tags = tags, .owner = rq->owner };
+	struct template_request q = { .tags = tags };
 	int r;
 
 	q.name = json_string_value(json_object_get(body, "name"));
@@ -115,9 +101,7 @@ static int begin(const struct request *rq, const json_t *body, struct template_b
 	if (r == 0)
 		r = take_u64(body, "memoryMB", TEMPLATE_MEMORY_MAX, &q.memory, e);
 	if (r == 0)
-		r = open_store(&s, e);
-	if (r == 0)
-		r = may_change(rq, &s, q.name, e);
+		r = open_store(rq, q.name, &s, e);
 	return r < 0 ? r : template_begin(&s, &q, ret, e);
 }
 
@@ -143,59 +127,66 @@ static void new_build(struct request *r)
 
 /* ---- archives ---- */
 
-/* Proves that we gave out this address, and until when it holds. */
-static void ticket(const struct api *a, const char *template, const char *hash, uint64_t until,
+/* Proves that we gave out this address, for whose store, and until when it holds. */
+static void ticket(const struct request *r, const char *owner, uint64_t until,
 		   char out[static TICKET_HEX + 1])
 {
+	const struct api *a = r->api;
 	unsigned char mac[TICKET_HEX / 2];
 	char text[512];
-	int n = snprintf(text, sizeof(text), "%s/%s/%llu", template, hash,
+	int n = snprintf(text, sizeof(text), "%s/%s/%s/%llu", owner, r->args[0], r->args[1],
 			 (unsigned long long)until);
 
-	(void)crypto_generichash(mac, sizeof(mac), (const unsigned char *)text, (size_t)n,
-				 a->secret, sizeof(a->secret));
+	(void)crypto_generichash(mac, sizeof(mac), (const unsigned char *)text,
+				 MIN((size_t)n, sizeof(text) - 1), a->secret, sizeof(a->secret));
 	(void)sodium_bin2hex(out, TICKET_HEX + 1, mac, sizeof(mac));
 }
 
-static json_t *upload_url(const struct request *r)
+static json_t *upload_url(const struct request *r, const char *owner)
 {
 	uint64_t until = clock_wall() / NSEC_PER_SEC + TICKET_S;
 	char mac[TICKET_HEX + 1], url[1024];
 
-	ticket(r->api, r->args[0], r->args[1], until, mac);
-	(void)snprintf(url, sizeof(url), "%s://%s/templates/%s/files/%s?until=%llu&ticket=%s",
+	ticket(r, owner, until, mac);
+	(void)snprintf(url, sizeof(url),
+		       "%s://%s/templates/%s/files/%s?until=%llu&owner=%s&ticket=%s",
 		       r->x->tls ? "https" : "http", r->x->host, r->args[0], r->args[1],
-		       (unsigned long long)until, mac);
+		       (unsigned long long)until, owner, mac);
 	return json_string(url);
 }
 
-static int has_file(const struct request *r, bool *ret, struct err *e)
+/* Only for a template that there is: nobody fills a store with files of others. */
+static int has_file(const struct request *r, const struct template_store *s, bool *ret,
+		    struct err *e)
 {
-	_cleanup_template_store_ struct template_store s = TEMPLATE_STORE_INIT;
 	_cleanup_close_ int fd = -EBADF;
-	int rc = open_store(&s, e);
+	char id[TEMPLATE_ID + 1];
+	int rc = template_find(s, r->args[0], id, e);
 
-	if (rc == 0)
-		rc = may_change(r, &s, r->args[0], e);
+	if (rc == 0 && !str_eq(id, r->args[0]))
+		rc = err_set(e, -ENOENT, "no template of the id '%.80s'", r->args[0]);
 	if (rc < 0)
 		return rc;
-	if (rc == 0)
-		rc = template_file_open(&s, r->args[0], r->args[1], &fd, e);
+	rc = template_file_open(s, id, r->args[1], &fd, e);
 	*ret = rc == 0;
 	return rc == -ENOENT ? 0 : rc;
 }
 
 static void ask_file(struct request *r)
 {
+	_cleanup_template_store_ struct template_store s = TEMPLATE_STORE_INIT;
 	struct err e = ERR_INIT;
 	bool present = false;
+	int rc = open_store(r, r->args[0], &s, &e);
 
-	if (has_file(r, &present, &e) < 0)
+	if (rc == 0)
+		rc = has_file(r, &s, &present, &e);
+	if (rc < 0)
 		request_fail_err(r, &e);
 	else
 		request_answer(r, 201,
 			       JSON_OBJECT({ "present", json_boolean(present) },
-					   { "url", upload_url(r) }));
+					   { "url", upload_url(r, s.owner) }));
 }
 
 struct upload {
@@ -236,28 +227,31 @@ static void upload_end(struct exchange *x)
 		request_empty(r, 200);
 }
 
-static bool has_ticket(const struct request *r)
+static bool has_ticket(const struct request *r, char **ret_owner)
 {
-	_cleanup_free_ char *until = NULL, *given = NULL;
+	_cleanup_free_ char *until = NULL, *given = NULL, *owner = NULL;
 	char mac[TICKET_HEX + 1];
 	uint64_t end = 0;
 
 	if (http_query(r->x, "until", &until) < 0 || http_query(r->x, "ticket", &given) < 0 ||
+	    http_query(r->x, "owner", &owner) < 0 ||
 	    str_to_u64(until, strlen(until), INT64_MAX, &end) < 0 || strlen(given) != TICKET_HEX ||
 	    end < clock_wall() / NSEC_PER_SEC)
 		return false;
-	ticket(r->api, r->args[0], r->args[1], end, mac);
+	ticket(r, owner, end, mac);
+	*ret_owner = TAKE_PTR(owner);
 	return sodium_memcmp(mac, given, TICKET_HEX) == 0;
 }
 
 static void put_file(struct request *r)
 {
 	static const struct http_body ops = { .data = upload_data, .end = upload_end };
+	_cleanup_free_ char *owner = NULL;
 	struct err e = ERR_INIT;
 	struct upload *u;
 	int rc;
 
-	if (!has_ticket(r)) {
+	if (!has_ticket(r, &owner)) {
 		request_fail(r, 401, "this address does not hold any more: ask for another");
 		return;
 	}
@@ -271,7 +265,7 @@ static void put_file(struct request *r)
 			      .error = ERR_INIT };
 	r->data = u;
 	r->drop = upload_drop;
-	rc = open_store(&u->store, &e);
+	rc = template_store_open(&u->store, owner, true, &e);
 	if (rc == 0)
 		rc = template_upload_begin(&u->store, r->args[0], r->args[1],
 					   r->x->length > 0 ? (uint64_t)r->x->length : 0,
@@ -286,7 +280,7 @@ static void put_file(struct request *r)
 
 struct build {
 	struct recipe_terms terms;
-	char agent[256];
+	char agent[256], owner[TEMPLATE_NAME_MAX + 1]; /* whose the template is */
 	struct key_grant grant;
 	struct template_build build;
 	json_t *recipe;
@@ -302,7 +296,7 @@ static int build_work(void *arg, json_t **ret, struct err *e)
 {
 	_cleanup_template_store_ struct template_store s = TEMPLATE_STORE_INIT;
 	const struct build *b = arg;
-	int r = open_store(&s, e);
+	int r = template_store_open(&s, b->owner, false, e);
 
 	return r < 0 ? r : recipe_run(&s, &b->build, b->recipe, &b->terms, e);
 }
@@ -314,7 +308,7 @@ static void build_done(void *arg, const json_t *result, const struct err *e)
 	struct err own = ERR_INIT;
 	struct build *b = arg;
 
-	if (!result && open_store(&s, &own) == 0 &&
+	if (!result && template_store_open(&s, b->owner, false, &own) == 0 &&
 	    template_end(&s, b->build.template, b->build.build, e->msg, NULL, &own) < 0 &&
 	    own.num != -EALREADY)
 		log_error("build %s: %s", b->build.build, own.msg);
@@ -331,21 +325,21 @@ static int start_build(struct request *r, struct err *e)
 	int rc = recipe_check(r->body, e);
 
 	if (rc == 0)
-		rc = open_store(&s, e);
+		rc = open_store(r, r->args[0], &s, e);
 	if (rc < 0)
 		return rc;
 	b = calloc(1, sizeof(*b));
 	if (!b)
 		return err_oom(e);
+	memcpy(b->owner, s.owner, sizeof(b->owner));
 	(void)snprintf(b->agent, sizeof(b->agent), "%s", request_agent(r));
 	b->grant = r->grant;
 	b->terms = (struct recipe_terms){ .agent = b->agent,
+					  .owner = b->owner,
 					  .level = b->grant.level,
 					  .all = r->role == ROLE_ADMIN };
 	b->recipe = json_incref(r->body);
-	rc = may_change(r, &s, r->args[0], e);
-	if (rc == 0)
-		rc = template_get(&s, r->args[0], r->args[1], &b->build, e);
+	rc = template_get(&s, r->args[0], r->args[1], &b->build, e);
 	if (rc == 0)
 		rc = template_building(&s, r->args[0], r->args[1], e);
 	if (rc == 0)
@@ -435,9 +429,7 @@ static void status(struct request *r)
 		request_fail(r, 400, "logsOffset: expected a number");
 		return;
 	}
-	rc = open_store(&s, &e);
-	if (rc == 0)
-		rc = may_change(r, &s, r->args[0], &e);
+	rc = open_store(r, r->args[0], &s, &e);
 	/* What it is first, then what it said: so its last words are never missed. */
 	if (rc == 0)
 		rc = template_get(&s, r->args[0], r->args[1], &b, &e);
@@ -451,28 +443,48 @@ static void status(struct request *r)
 
 /* ---- names and tags ---- */
 
-/* A name means a template, or else an image of this host. */
-static void alias(struct request *r)
+/* What a name means to whoever asks: as template_find_image(). */
+static int find_alias(const struct request *r, char ret[static IMAGE_NAME_MAX + 1], bool *shared,
+		      struct err *e)
 {
 	_cleanup_template_store_ struct template_store s = TEMPLATE_STORE_INIT;
-	char id[TEMPLATE_ID + 1] = "";
-	struct err e = ERR_INIT;
-	int rc = image_name_valid(r->args[0]) ? open_store(&s, &e) : -ENOENT;
+	char owner[TEMPLATE_NAME_MAX + 1];
+	const char *name = r->args[0];
+	int rc;
 
+	if (!image_name_valid(name) || template_is_image(name))
+		return -ENOENT;
+	rc = open_store(r, name, &s, e);
 	if (rc == 0)
-		rc = template_find(&s, r->args[0], id, &e);
-	if ((rc == -ENOENT || rc == -EINVAL) && image_name_valid(r->args[0])) {
-		e = (struct err)ERR_INIT;
-		rc = image_find(r->args[0], &e);
+		rc = template_find(&s, name, ret, e);
+	if (rc == -ENOENT || rc == -EINVAL) {
+		*e = (struct err)ERR_INIT;
+		rc = image_find(name, e);
+		(void)snprintf(ret, IMAGE_NAME_MAX + 1, "%s", name);
 	}
+	if (rc == -ENOENT) {
+		*e = (struct err)ERR_INIT;
+		rc = strchr(name, ':') ? rc : template_shared(name, owner, ret, e);
+		*shared = rc == 0;
+	}
+	return rc;
+}
+
+static void alias(struct request *r)
+{
+	char id[IMAGE_NAME_MAX + 1] = "";
+	struct err e = ERR_INIT;
+	bool shared = false;
+	int rc = find_alias(r, id, &shared, &e);
+
 	if (rc == -ENOENT)
 		request_fail(r, 404, "there is no template '%s'", r->args[0]);
 	else if (rc < 0)
 		request_fail_err(r, &e);
 	else
 		request_answer(r, 200,
-			       JSON_OBJECT({ "templateID", json_string(id[0] ? id : r->args[0]) },
-					   { "public", json_false() }));
+			       JSON_OBJECT({ "templateID", json_string(shared ? r->args[0] : id) },
+					   { "public", json_boolean(shared) }));
 }
 
 static int set_tags(const struct request *rq, struct template_build *ret, struct err *e)
@@ -481,12 +493,10 @@ static int set_tags(const struct request *rq, struct template_build *ret, struct
 	_cleanup_template_store_ struct template_store s = TEMPLATE_STORE_INIT;
 	const char *tags[TEMPLATE_ASKED_MAX + 1];
 	const char *target = json_string_value(json_object_get(body, "target"));
-	int r = target ? open_store(&s, e) : err_set(e, -EINVAL, "target is missing");
+	int r = target ? open_store(rq, target, &s, e) : err_set(e, -EINVAL, "target is missing");
 
 	if (r == 0)
 		r = take_texts(body, "tags", tags, TEMPLATE_ASKED_MAX, e);
-	if (r == 0)
-		r = may_change(rq, &s, target, e);
 	return r < 0 ? r : template_tag(&s, target, tags, ret, e);
 }
 
@@ -515,12 +525,10 @@ static int take_tags(const struct request *rq, struct err *e)
 	_cleanup_template_store_ struct template_store s = TEMPLATE_STORE_INIT;
 	const char *tags[TEMPLATE_ASKED_MAX + 1];
 	const char *name = json_string_value(json_object_get(body, "name"));
-	int r = name ? open_store(&s, e) : err_set(e, -EINVAL, "name is missing");
+	int r = name ? open_store(rq, name, &s, e) : err_set(e, -EINVAL, "name is missing");
 
 	if (r == 0)
 		r = take_texts(body, "tags", tags, TEMPLATE_ASKED_MAX, e);
-	if (r == 0)
-		r = may_change(rq, &s, name, e);
 	return r < 0 ? r : template_untag(&s, name, tags, e);
 }
 
@@ -566,7 +574,7 @@ static void list_tags(struct request *r)
 	_cleanup_template_store_ struct template_store s = TEMPLATE_STORE_INIT;
 	_cleanup_json_ json_t *all = NULL;
 	struct err e = ERR_INIT;
-	int rc = open_store(&s, &e);
+	int rc = open_store(r, r->args[0], &s, &e);
 
 	if (rc == 0)
 		rc = template_list(&s, r->args[0], &all, &e);
@@ -576,7 +584,7 @@ static void list_tags(struct request *r)
 		request_answer(r, 200, tag_list(all));
 }
 
-static json_t *template_json(const json_t *one)
+static json_t *template_json(const json_t *one, bool shared)
 {
 	char when[CLOCK_RFC3339_MAX];
 	json_t *name = json_object_get(one, "name"), *names = json_array();
@@ -586,31 +594,80 @@ static json_t *template_json(const json_t *one)
 		return json_decref(names), NULL;
 	return JSON_OBJECT({ "templateID", json_incref(json_object_get(one, "id")) },
 			   { "names", json_incref(names) }, { "aliases", names },
-			   { "public", json_false() },
+			   { "public", json_boolean(shared) },
 			   { "createdAt", json_string(clock_format(made, when)) });
+}
+
+struct listing {
+	json_t *list;
+	bool shared;
+	const char *only; /* this one; NULL: all */
+};
+
+static int list_store(const struct template_store *s, void *arg, struct err *e)
+{
+	const struct listing *l = arg;
+	_cleanup_json_ json_t *all = NULL;
+	const json_t *one;
+	size_t i;
+	int rc = template_list(s, l->only, &all, e);
+
+	json_array_foreach(all, i, one)
+	{
+		if (json_push(l->list, template_json(one, l->shared)) < 0)
+			return err_oom(e);
+	}
+	return rc;
+}
+
+/* Those of others that everybody may use, unless all are listed anyway. */
+static int list_shared(const struct request *r, json_t *list, struct err *e)
+{
+	_cleanup_json_ json_t *names = NULL;
+	const json_t *one;
+	size_t i;
+	int rc = template_shared_list(&names, e);
+
+	json_array_foreach(names, i, one)
+	{
+		_cleanup_template_store_ struct template_store s = TEMPLATE_STORE_INIT;
+		char owner[TEMPLATE_NAME_MAX + 1], id[TEMPLATE_ID + 1];
+		struct listing l = { .list = list, .shared = true, .only = id };
+		struct err own = ERR_INIT;
+
+		if (template_shared(json_string_value(one), owner, id, &own) < 0 ||
+		    str_eq(owner, r->owner) || template_store_open(&s, owner, false, &own) < 0)
+			continue; /* one that cannot be read hides none of the others */
+		rc = list_store(&s, &l, e);
+		if (rc < 0)
+			return rc;
+	}
+	return rc;
+}
+
+static int list_all(const struct request *r, json_t *list, struct err *e)
+{
+	_cleanup_template_store_ struct template_store s = TEMPLATE_STORE_INIT;
+	struct listing l = { .list = list };
+	int rc;
+
+	if (r->role == ROLE_ADMIN)
+		return template_each_store(list_store, &l, e);
+	rc = template_store_open(&s, r->owner, true, e);
+	if (rc == 0)
+		rc = list_store(&s, &l, e);
+	return rc < 0 ? rc : list_shared(r, list, e);
 }
 
 static void list_templates(struct request *r)
 {
-	_cleanup_template_store_ struct template_store s = TEMPLATE_STORE_INIT;
-	_cleanup_json_ json_t *all = NULL, *list = json_array();
+	_cleanup_json_ json_t *list = json_array();
 	struct err e = ERR_INIT;
-	const json_t *one;
-	size_t i;
-	int rc = open_store(&s, &e);
 
-	if (rc == 0)
-		rc = template_list(&s, NULL, &all, &e);
-	if (rc < 0) {
+	if ((list ? list_all(r, list, &e) : err_oom(&e)) < 0)
 		request_fail_err(r, &e);
-		return;
-	}
-	json_array_foreach(all, i, one)
-	{
-		if (list && json_push(list, template_json(one)) < 0)
-			list = (json_decref(list), NULL);
-	}
-	request_answer(r, 200, TAKE_PTR(list));
+	else
+		request_answer(r, 200, TAKE_PTR(list));
 }
 
 static void remove_template(struct request *r)
@@ -621,9 +678,7 @@ static void remove_template(struct request *r)
 
 	if (e2b_remove_snapshot(r, r->args[0]))
 		return;
-	rc = open_store(&s, &e);
-	if (rc == 0)
-		rc = may_change(r, &s, r->args[0], &e);
+	rc = open_store(r, r->args[0], &s, &e);
 	if (rc == 0)
 		rc = template_remove(&s, r->args[0], &e);
 	if (rc == -ENOENT || rc == -EINVAL)

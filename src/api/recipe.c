@@ -341,25 +341,29 @@ static int do_steps(struct recipe *r, const json_t *recipe, struct err *e)
 /* ---- before and after ---- */
 
 /* An image is not fetched from anywhere: NAME:TAG is what this host has under that name. */
-static int find_image(const json_t *recipe, char ret[static IMAGE_NAME_MAX + 1], struct err *e)
-{
-	const char *image = json_string_value(json_object_get(recipe, "fromImage"));
-	const char *from = json_string_value(json_object_get(recipe, "fromTemplate"));
-
-	if (!image)
-		return template_find_image(from, ret, e);
-	if (strlen(image) > IMAGE_NAME_MAX)
-		return err_set(e, -EINVAL, "'%.80s' is not the name of an image", image);
-	(void)snprintf(ret, IMAGE_NAME_MAX + 1, "%s", image);
-	return 0;
-}
-
 static int no_image(const char *image, struct err *e)
 {
 	return err_set(e, -ENOENT,
 		       "no image '%s' on this host, and none is fetched: import it with 'hutch "
 		       "image import %s FILE'",
 		       image, image);
+}
+
+static int find_image(const char *owner, const json_t *recipe, char ret[static IMAGE_NAME_MAX + 1],
+		      struct err *e)
+{
+	const char *image = json_string_value(json_object_get(recipe, "fromImage"));
+	const char *from = json_string_value(json_object_get(recipe, "fromTemplate"));
+
+	if (!image)
+		return template_find_image(owner, from, ret, e);
+	if (strlen(image) > IMAGE_NAME_MAX)
+		return err_set(e, -EINVAL, "'%.80s' is not the name of an image", image);
+	/* The image of a build belongs to its template, which may be somebody else's. */
+	if (template_is_image(image))
+		return no_image(image, e);
+	(void)snprintf(ret, IMAGE_NAME_MAX + 1, "%s", image);
+	return 0;
 }
 
 static int start(struct recipe *r, const char *image, struct err *e)
@@ -440,9 +444,9 @@ static int keep(struct recipe *r, const json_t *recipe, struct err *e)
 static int build(struct recipe *r, const json_t *recipe, struct err *e)
 {
 	char image[IMAGE_NAME_MAX + 1];
-	int rc = find_image(recipe, image, e);
+	int rc = find_image(r->terms->owner, recipe, image, e);
 
-	if (rc < 0 && rc != -EINVAL)
+	if (rc < 0 && rc != -EINVAL && rc != -ENOENT)
 		return job_conceal(r->terms->all, e, "the template's image cannot be found");
 	if (rc == 0) {
 		say(r, TEMPLATE_INFO, "begins with %s", image);

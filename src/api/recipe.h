@@ -21,6 +21,7 @@ int recipe_check(const json_t *recipe, struct err *e);
 
 struct recipe_terms {
 	const char *agent; /* whose policy the build is under */
+	const char *owner; /* whose templates it may begin with */
 	const char *level; /* the lowest isolation level; "": that of the policy */
 	bool all;	   /* an administrator's: its log may have details of the host */
 };

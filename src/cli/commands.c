@@ -321,6 +321,25 @@ static const struct command snapshot_commands[] = {
 	{ 0 }
 };
 
+static const struct command template_commands[] = {
+	{ .name = "ls", .args = "",
+	  .summary = "list what clients of hutchd have built: id, OWNER/NAME, age, whether it is shared, tags",
+	  .options = opts_json, .run = cmd_template_ls },
+	{ .name = "share", .args = "OWNER/NAME...", .min_args = 1, .max_args = ARGS_MAX,
+	  .summary = "let all keys use a template, by its name",
+	  .help = "It counts for those who have no template and find no image of that name. To change it stays its owner's.",
+	  .run = cmd_template_share },
+	{ .name = "unshare", .args = "NAME...", .min_args = 1, .max_args = ARGS_MAX,
+	  .summary = "take that back",
+	  .help = "Sandboxes that were made of it go on.",
+	  .run = cmd_template_unshare },
+	{ .name = "rm", .args = "OWNER/NAME...", .min_args = 1, .max_args = ARGS_MAX,
+	  .summary = "remove templates",
+	  .help = "The images of its builds go a day later, with a start of hutchd. Sandboxes that were made of it go on.",
+	  .run = cmd_template_rm },
+	{ 0 }
+};
+
 static const struct command audit_commands[] = {
 	{ .name = "show", .args = "",
 	  .summary = "print what was recorded, in the order of time",
@@ -507,6 +526,10 @@ static const struct command top_commands[] = {
 	  .summary = "build, import and list the root trees of sandboxes" },
 	{ .name = "snapshot", .args = "", .sub = snapshot_commands,
 	  .summary = "save microVMs, list and remove snapshots and templates" },
+	{ .name = "template", .args = "", .sub = template_commands,
+	  .summary = "list and share what API keys have built",
+	  .help = "A template is an image that a client of hutchd has built, under a name that only its API key knows. What the\n"
+		  "operator has built through the Unix socket has no OWNER/ before its name." },
 	{ .name = "fork", .args = "ID", .min_args = 1, .max_args = 1,
 	  .summary = "make copies of a microVM that runs",
 	  .help = "Each copy has the memory, processes and files of the original, and its policy; its own name, random numbers,\n"

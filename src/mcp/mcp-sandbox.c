@@ -88,7 +88,7 @@ static int plan(const struct session_ref *s, const char *template, const char *a
 	int r = default_store_open(&store, NULL, 0, e);
 
 	if (r == 0 && template) {
-		r = template_find_image(template, image, e);
+		r = template_find_image(s->owner, template, image, e);
 		o.image = image;
 	}
 	if (r == 0) {

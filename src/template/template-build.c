@@ -237,7 +237,7 @@ int template_begin(const struct template_store *s, const struct template_request
 	if (r == 0)
 		r = check_room(s->builds, TEMPLATE_BUILDS_MAX, "builds", e);
 	if (r == 0)
-		r = template_record_make(s, b.name, q->owner ? q->owner : "", &record, e);
+		r = template_record_make(s, b.name, &record, e);
 	if (r == 0)
 		r = take_text(record, "id", b.template, sizeof(b.template), e);
 	if (r == 0 && template_uuid(b.build) < 0)

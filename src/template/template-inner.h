@@ -41,9 +41,13 @@ int template_ref_parse(const char *text, struct template_ref *ret, struct err *e
 /* The record of the template NAME or ID. -ENOENT. */
 int template_record(const struct template_store *s, const char *name, json_t **ret, struct err *e);
 
+/* By its id alone. -ENOENT. */
+int template_record_of_id(const struct template_store *s, const char *id, json_t **ret,
+			  struct err *e);
+
 /* The one of that name, made if there is none. */
-int template_record_make(const struct template_store *s, const char *name, const char *owner,
-			 json_t **ret, struct err *e);
+int template_record_make(const struct template_store *s, const char *name, json_t **ret,
+			 struct err *e);
 
 /* Lets the tags of `b` mean it. */
 int template_set_tags(const struct template_store *s, const struct template_build *b,

@@ -34,7 +34,7 @@ static int check_tags(const json_t *tags, struct err *e)
 
 static int check_record(const json_t *j, const char *name, struct err *e)
 {
-	static const char *const keys[] = { "id", "name", "owner", "tags", "when", NULL };
+	static const char *const keys[] = { "id", "name", "tags", "when", NULL };
 	const char *id = json_string_value(json_object_get(j, "id"));
 	const char *own = json_string_value(json_object_get(j, "name"));
 
@@ -116,24 +116,31 @@ static int has_id(const struct template_store *s, const char *name, void *arg, s
 	return 1;
 }
 
+int template_record_of_id(const struct template_store *s, const char *id, json_t **ret,
+			  struct err *e)
+{
+	struct search search = { .id = id };
+	int r = each_name(s, has_id, &search, e);
+
+	if (r == 0)
+		return err_set(e, -ENOENT, "no template '%s'", id);
+	if (r > 0)
+		*ret = search.found;
+	return MIN(r, 0);
+}
+
 int template_record(const struct template_store *s, const char *name, json_t **ret, struct err *e)
 {
-	struct search search = { .id = name };
-	struct err own = ERR_INIT;
 	int r = read_record(s, name, ret, e);
 
 	if (r != -ENOENT || !template_id_valid(name))
 		return r;
-	r = each_name(s, has_id, &search, &own);
-	if (r > 0) {
-		*ret = search.found;
-		return 0;
-	}
-	return r < 0 ? err_set(e, r, "%s", own.msg) : -ENOENT;
+	*e = (struct err)ERR_INIT;
+	return template_record_of_id(s, name, ret, e);
 }
 
-int template_record_make(const struct template_store *s, const char *name, const char *owner,
-			 json_t **ret, struct err *e)
+int template_record_make(const struct template_store *s, const char *name, json_t **ret,
+			 struct err *e)
 {
 	_cleanup_json_ json_t *j = NULL;
 	char id[TEMPLATE_ID + 1];
@@ -150,8 +157,7 @@ int template_record_make(const struct template_store *s, const char *name, const
 	if (r < 0)
 		return r;
 	j = JSON_OBJECT({ "id", json_string(id) }, { "name", json_string(name) },
-			{ "owner", json_string(owner) }, { "tags", json_object() },
-			{ "when", json_number(clock_wall()) });
+			{ "tags", json_object() }, { "when", json_number(clock_wall()) });
 	r = j ? write_record(s, j, e) : err_oom(e);
 	if (r == 0)
 		*ret = TAKE_PTR(j);
@@ -293,18 +299,6 @@ int template_find(const struct template_store *s, const char *ref, char ret[stat
 	return r;
 }
 
-int template_owner(const struct template_store *s, const char *ref,
-		   char ret[static TEMPLATE_NAME_MAX + 1], struct err *e)
-{
-	_cleanup_json_ json_t *record = NULL;
-	int r = find(s, ref, &record, e);
-	const char *owner = json_string_value(json_object_get(record, "owner"));
-
-	if (r == 0)
-		(void)snprintf(ret, TEMPLATE_NAME_MAX + 1, "%s", owner ? owner : "");
-	return r;
-}
-
 static int list_one(const struct template_store *s, const char *name, void *arg, struct err *e)
 {
 	struct err own = ERR_INIT;
@@ -353,32 +347,4 @@ int template_remove(const struct template_store *s, const char *ref, struct err 
 	if (unlinkat(s->names, file, 0) < 0)
 		return err_errno(e, "cannot remove '%s/names/%s'", s->path, file);
 	return 0;
-}
-
-int template_find_image(const char *ref, char ret[static IMAGE_NAME_MAX + 1], struct err *e)
-{
-	_cleanup_template_store_ struct template_store s = TEMPLATE_STORE_INIT;
-	struct template_build b;
-	struct err own = ERR_INIT;
-	int r;
-
-	if (!image_name_valid(ref))
-		return err_set(e, -EINVAL, "'%.80s' is not the name of a template", ref);
-	r = image_find(ref, &own);
-	if (r == 0) {
-		(void)snprintf(ret, IMAGE_NAME_MAX + 1, "%s", ref);
-		return 0;
-	}
-	/* An image of the operator's that cannot be read is not replaced by a client's template. */
-	if (r == -ENOENT)
-		r = template_store_open(&s, false, &own);
-	if (r == 0)
-		r = template_resolve(&s, ref, &b, &own);
-	if (r == 0)
-		template_image(&b, ret);
-	else if (r == -ENOENT)
-		(void)snprintf(ret, IMAGE_NAME_MAX + 1, "%s", ref);
-	else
-		*e = own;
-	return r == -ENOENT ? 0 : r;
 }

@@ -14,12 +14,32 @@ enum {
 	RECORD_MAX = 64 * 1024,
 };
 
-int template_store_open(struct template_store *s, bool make, struct err *e)
+/* What may be an owner: as key_name_valid(). */
+static bool owner_valid(const char *owner)
+{
+	return owner[0] != '\0' && owner[0] != '.' && strlen(owner) <= TEMPLATE_NAME_MAX &&
+	       owner[strspn(owner, ID_LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZ._-")] == '\0';
+}
+
+static int open_home(struct template_store *s, const char *owner, bool make, struct err *e)
+{
+	char below[TEMPLATE_NAME_MAX + 32];
+
+	if (!owner[0])
+		return image_home_open("templates", make, s->path, &s->dir, e);
+	if (!owner_valid(owner))
+		return err_set(e, -EINVAL, "'%.80s' cannot own templates", owner);
+	(void)snprintf(s->owner, sizeof(s->owner), "%s", owner);
+	(void)snprintf(below, sizeof(below), "templates/owners/%s", owner);
+	return image_home_open(below, make, s->path, &s->dir, e);
+}
+
+int template_store_open(struct template_store *s, const char *owner, bool make, struct err *e)
 {
 	int r;
 
 	*s = (struct template_store)TEMPLATE_STORE_INIT;
-	r = image_home_open("templates", make, s->path, &s->dir, e);
+	r = open_home(s, owner, make, e);
 	if (r == 0)
 		r = image_home_dir(s->dir, "names", make, &s->names, e);
 	if (r == 0)
@@ -29,6 +49,44 @@ int template_store_open(struct template_store *s, bool make, struct err *e)
 	if (r < 0)
 		template_store_close(s);
 	return r < 0 && s->path[0] ? err_wrap(e, "%s", s->path) : r;
+}
+
+static int call_for(const char *owner,
+		    int (*fn)(const struct template_store *s, void *arg, struct err *e), void *arg,
+		    struct err *e)
+{
+	_cleanup_template_store_ struct template_store s = TEMPLATE_STORE_INIT;
+	struct err own = ERR_INIT;
+	int r = template_store_open(&s, owner, false, &own);
+
+	if (r == -ENOENT)
+		return 0;
+	return r < 0 ? (*e = own).num : fn(&s, arg, e);
+}
+
+int template_each_store(int (*fn)(const struct template_store *s, void *arg, struct err *e),
+			void *arg, struct err *e)
+{
+	_cleanup_close_ int owners = -EBADF;
+	char path[IMAGE_HOME_MAX];
+	struct err own = ERR_INIT;
+	const struct dirent *entry;
+	DIR *d;
+	int r = call_for("", fn, arg, e);
+
+	if (r != 0)
+		return r;
+	r = image_home_open("templates/owners", false, path, &owners, &own);
+	if (r < 0)
+		return r == -ENOENT ? 0 : (*e = own).num;
+	d = fd_list(owners);
+	if (!d)
+		return err_errno(e, "cannot list '%s'", path);
+	while (r == 0 && (entry = readdir(d)))
+		if (owner_valid(entry->d_name))
+			r = call_for(entry->d_name, fn, arg, e);
+	(void)closedir(d);
+	return r;
 }
 
 void template_store_close(struct template_store *s)

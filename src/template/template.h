@@ -2,7 +2,8 @@
 /*
  * Templates: images that are built by a recipe, in a sandbox. Nothing of them is kept in memory;
  * all is below templates/, beside the store of images, so whoever serves them may be killed at any
- * time:
+ * time. Each owner (the name of an API key) has a store with names of its own, in
+ * templates/owners/OWNER; that of the operator is templates/ itself:
  *
  *   lock                  held (flock) while something below changes
  *
@@ -15,6 +16,9 @@
  *   files/TEMPLATE-HASH   an archive that a recipe copies, by the hash that its sender gave it
  *
  *   files/.new-RANDOM     one that is being sent; locked (flock) by who receives it
+ *
+ *   shared/NAME.json      in the operator's alone: whose template, by its id, everybody may use
+ *                         under this name
  *
  * The tree of a build that is ready is an image of the store, called TEMPLATE:BUILD.
  *
@@ -31,6 +35,7 @@ enum {
 	TEMPLATE_NAME_MAX = 63,
 	TEMPLATE_HASH = 64, /* hex digits */
 
+	/* of one owner */
 	TEMPLATE_NAMES_MAX = 1024,
 	TEMPLATE_TAGS_MAX = 64,	 /* of one template */
 	TEMPLATE_ASKED_MAX = 16, /* tags of one build */
@@ -44,14 +49,17 @@ enum {
 	TEMPLATE_PAGE_MAX = 1000,  /* entries that are read at once */
 	TEMPLATE_UPLOADS_MAX = 16, /* at once */
 	TEMPLATE_FILES_MAX = 1024,
+	TEMPLATE_SHARED_MAX = 1024,
 };
 
-#define TEMPLATE_FILE_BYTES  (UINT64_C(1) << 30) /* of one archive */
-#define TEMPLATE_FILES_BYTES (UINT64_C(8) << 30) /* of all: those not used for longest go first */
-#define TEMPLATE_KEEP_SEC    UINT64_C(86400)	 /* for a build that no tag means */
+#define TEMPLATE_FILE_BYTES (UINT64_C(1) << 30) /* of one archive */
+#define TEMPLATE_FILES_BYTES \
+	(UINT64_C(8) << 30)		  /* of an owner: those not used for longest go first */
+#define TEMPLATE_KEEP_SEC UINT64_C(86400) /* for a build that no tag means */
 
 struct template_store {
 	char path[IMAGE_HOME_MAX]; /* for messages */
+	char owner[TEMPLATE_NAME_MAX + 1];
 	int dir, names, builds, files;
 };
 
@@ -61,9 +69,17 @@ struct template_store {
 	}
 #define _cleanup_template_store_ _cleanup_(template_store_close)
 
-/* As image_store_open(): what is missing is made if `make`, else -ENOENT. */
-int template_store_open(struct template_store *s, bool make, struct err *e);
+/* As image_store_open(): what is missing is made if `make`, else -ENOENT. The operator is "". */
+int template_store_open(struct template_store *s, const char *owner, bool make, struct err *e);
 void template_store_close(struct template_store *s);
+
+/* Calls `fn` with the store of every owner that has one, until it gives something else than 0,
+ * which is returned. */
+int template_each_store(int (*fn)(const struct template_store *s, void *arg, struct err *e),
+			void *arg, struct err *e);
+
+/* Opens the store that has the template of this id; a tag behind it does not matter. -ENOENT. */
+int template_store_with(struct template_store *s, const char *ref, struct err *e);
 
 /* ---- builds ---- */
 
@@ -94,7 +110,6 @@ struct template_build {
 struct template_request {
 	const char *name;	 /* NAME or NAME:TAG; without a tag, "default" */
 	const char *const *tags; /* more of them, NULL-terminated; may be NULL */
-	const char *owner;	 /* whose it is to be, if it is new; NULL: "" */
 	uint64_t cpus, memory;
 };
 
@@ -138,10 +153,17 @@ void template_image(const struct template_build *b, char ret[static IMAGE_NAME_M
 
 /* ---- names and tags ---- */
 
-/* What `ref` means to whoever wants a sandbox: the image of that name, which is the operator's,
- * else that of the build that it means, else that name, which nobody has. -EINVAL, or what keeps
- * one of the two stores from being read. */
-int template_find_image(const char *ref, char ret[static IMAGE_NAME_MAX + 1], struct err *e);
+/*
+ * What `ref` means to an owner who wants a sandbox: the build that it means in the owner's store,
+ * else the image of that name, which is the operator's, else what is shared under that name, else
+ * that name, which nobody has. -EINVAL, or what keeps one of these from being read; -ENOENT for the
+ * image of a build, which is found by its template only.
+ */
+int template_find_image(const char *owner, const char *ref, char ret[static IMAGE_NAME_MAX + 1],
+			struct err *e);
+
+/* Whether it is what the image of a build is called. */
+bool template_is_image(const char *name);
 
 /*
  * The build that NAME, NAME:TAG, ID or ID:TAG means. -ENOENT if there is none, or none that is
@@ -153,10 +175,6 @@ int template_resolve(const struct template_store *s, const char *ref, struct tem
 /* The id of the template NAME or ID, whether it has a build or not. -ENOENT. */
 int template_find(const struct template_store *s, const char *ref, char ret[static TEMPLATE_ID + 1],
 		  struct err *e);
-
-/* Who made the template NAME or ID first: "" for whoever needs no key. -ENOENT. */
-int template_owner(const struct template_store *s, const char *ref,
-		   char ret[static TEMPLATE_NAME_MAX + 1], struct err *e);
 
 /* Lets more tags mean what `ref` means; *ret is that build. */
 int template_tag(const struct template_store *s, const char *ref, const char *const *tags,
@@ -172,6 +190,22 @@ int template_list(const struct template_store *s, const char *ref, json_t **ret,
 
 /* The template NAME or ID is no more. Its builds go with the next template_clean(). */
 int template_remove(const struct template_store *s, const char *ref, struct err *e);
+
+/* ---- what everybody may use ---- */
+
+/* The template NAME or ID of this store, under its name. -EEXIST if another one of that name is
+ * shared already. */
+int template_share(const struct template_store *s, const char *ref, struct err *e);
+
+/* -ENOENT if it was not shared. */
+int template_unshare(const char *name, struct err *e);
+
+/* Whose template, and which, is shared under this name. -ENOENT, also if it is gone. */
+int template_shared(const char *name, char owner[static TEMPLATE_NAME_MAX + 1],
+		    char id[static TEMPLATE_ID + 1], struct err *e);
+
+/* The names, an array of texts, sorted. */
+int template_shared_list(json_t **ret, struct err *e);
 
 /* ---- the log of a build ---- */
 

@@ -393,6 +393,8 @@ class TestGrants(ApiCase):
         self.addCleanup((CONFIG / "agents" / "wide.yaml").unlink)
         plain = self.key("plain")
         self.build(plain, "wide")
+        self.assertEqual(hutch("template", "share", "plain/wide").returncode, 0)
+        self.addCleanup(hutch, "template", "unshare", "wide")
         self.assertEqual(self.agent_of(plain), "e2b", "a key without a grant: the default agent")
         self.assertEqual(self.agent_of(self.key("locked-only", "--agent", "locked")), "locked", "its only agent")
         self.assertEqual(self.agent_of(self.key("granted", "--agent", "locked,wide")), "wide", "control: granted")

@@ -71,6 +71,11 @@ COMMANDS = {
     "snapshot ls": [],
     "snapshot rm": ["x"],
     "fork": ["x"],
+    "template": None,
+    "template ls": [],
+    "template share": ["NAME"],
+    "template unshare": ["NAME"],
+    "template rm": ["NAME"],
     "pool": None,
     "pool fill": [],
     "pool ls": [],
@@ -85,7 +90,7 @@ COMMANDS = {
 # neighbours run them.
 SANDBOX = ("run", "create", "exec", "shell", "attach", "logs", "wait", "signal", "cp", "commit", "watch", "ps", "inspect", "debug", "receipt", "pause", "suspend", "resume", "ttl",
            "kill", "rm", "gc", "fork", "mcp")
-LEAVES = [c for c, args in COMMANDS.items() if args is not None and not c.startswith(("image ", "snapshot ", "pool ", "egress ", "audit ", "key ")) and c not in SANDBOX]
+LEAVES = [c for c, args in COMMANDS.items() if args is not None and not c.startswith(("image ", "snapshot ", "template ", "pool ", "egress ", "audit ", "key ")) and c not in SANDBOX]
 WITH_JSON = [c for c in LEAVES if c not in ("completion", "help")]
 ORDINARY_USER = 65534
 
@@ -117,7 +122,7 @@ class Help(Case):
     def test_every_command_is_known_here(self):
         """A command that is added to the program is added to these tests."""
         found = set()
-        for path in ("", "config", "image", "snapshot", "pool", "egress", "key", "audit"):
+        for path in ("", "config", "image", "snapshot", "template", "pool", "egress", "key", "audit"):
             text = self.run_ok(*path.split(), "--help")
             listed = text.split("\nCommands:\n")[1].split("\n\n")[0]
             for line in listed.splitlines():

@@ -29,7 +29,7 @@ static int setup(void **state)
 	d = *state;
 	if (setenv("HUTCH_STATE_DIR", d->path, 1) < 0)
 		return -1;
-	return template_store_open(&s, true, &e);
+	return template_store_open(&s, "", true, &e);
 }
 
 static int teardown(void **state)
@@ -543,6 +543,138 @@ static void the_oldest_files_go(void **state)
 	assert_int_equal(entries(s.files), 8);
 }
 
+/* ---- owners ---- */
+
+static void ready_of(const char *owner, const char *name, struct template_build *ret)
+{
+	_cleanup_template_store_ struct template_store own = TEMPLATE_STORE_INIT;
+	struct err e = ERR_INIT;
+
+	assert_int_equal(template_store_open(&own, owner, true, &e), 0);
+	assert_int_equal(template_begin(&own, &(struct template_request){ .name = name }, ret, &e),
+			 0);
+	assert_int_equal(template_building(&own, ret->template, ret->build, &e), 0);
+	assert_int_equal(template_end(&own, ret->template, ret->build, NULL, NULL, &e), 0);
+}
+
+static void expect_image(const char *owner, const char *ref, const struct template_build *b)
+{
+	char image[IMAGE_NAME_MAX + 1], want[IMAGE_NAME_MAX + 1];
+	struct err e = ERR_INIT;
+
+	assert_int_equal(template_find_image(owner, ref, image, &e), 0);
+	if (b)
+		template_image(b, want);
+	else
+		(void)snprintf(want, sizeof(want), "%s", ref);
+	assert_string_equal(image, want);
+}
+
+static int share_of(const char *owner, const char *ref, struct err *e)
+{
+	_cleanup_template_store_ struct template_store own = TEMPLATE_STORE_INIT;
+	int r = template_store_open(&own, owner, false, e);
+
+	return r < 0 ? r : template_share(&own, ref, e);
+}
+
+static void names_are_an_owners(void **state)
+{
+	struct template_build a, b;
+	char whole[IMAGE_NAME_MAX + 1], image[IMAGE_NAME_MAX + 1];
+	struct err e = ERR_INIT;
+
+	ready_of("key.A", "mine", &a);
+	ready_of("b-", "mine", &b);
+	expect_image("key.A", "mine", &a);
+	expect_image("b-", "mine", &b);
+	expect_image("key.A", a.template, &a);
+	expect_image("key.A", b.template, NULL);
+	expect_image("", "mine", NULL);
+	expect_image("", a.template, NULL);
+	template_image(&a, whole);
+	assert_true(template_is_image(whole));
+	assert_false(template_is_image("mine:default"));
+	/* Not even its owner finds a build but by a tag. */
+	assert_int_equal(template_find_image("key.A", whole, image, &e), -ENOENT);
+	assert_int_equal(template_find_image("key.A", "../x", image, &e), -EINVAL);
+	assert_int_equal(template_find_image("../x", "mine", image, &e), -EINVAL);
+	assert_int_equal(template_find_image(".", "mine", image, &e), -EINVAL);
+}
+
+static void stores_are_found_by_ids(void **state)
+{
+	_cleanup_template_store_ struct template_store own = TEMPLATE_STORE_INIT;
+	struct template_build a, b;
+	struct err e = ERR_INIT;
+
+	ready_of("a", "mine", &a);
+	/* A name that looks like the id of another's. */
+	ready_of("b", a.template, &b);
+	assert_int_equal(template_store_with(&own, a.template, &e), 0);
+	assert_string_equal(own.owner, "a");
+	template_store_close(&own);
+	assert_int_equal(template_store_with(&own, TID, &e), -ENOENT);
+	assert_int_equal(template_store_with(&own, "mine", &e), -ENOENT);
+	assert_int_equal(template_store_with(&own, "a/b", &e), -EINVAL);
+}
+
+static void what_is_shared(void **state)
+{
+	struct template_build a, b;
+	char owner[TEMPLATE_NAME_MAX + 1], id[TEMPLATE_ID + 1];
+	_cleanup_template_store_ struct template_store own = TEMPLATE_STORE_INIT;
+	_cleanup_json_ json_t *list = NULL, *none = NULL;
+	struct err e = ERR_INIT;
+
+	assert_int_equal(template_shared_list(&none, &e), 0);
+	assert_int_equal(json_array_size(none), 0);
+	ready_of("a", "mine", &a);
+	ready_of("b", "mine", &b);
+	assert_int_equal(template_unshare("mine", &e), -ENOENT);
+	assert_int_equal(share_of("a", "no", &e), -ENOENT);
+	assert_int_equal(share_of("a", a.template, &e), 0);
+	assert_int_equal(share_of("a", "mine", &e), 0);
+	assert_int_equal(share_of("b", "mine", &e), -EEXIST);
+	assert_string_equal(e.msg, "another template 'mine' is shared, that of the key a: unshare "
+				   "it first");
+	expect_image("c", "mine", &a);
+	expect_image("c", "mine:no", NULL);
+	expect_image("b", "mine", &b);
+	assert_int_equal(template_shared("mine", owner, id, &e), 0);
+	assert_string_equal(owner, "a");
+	assert_string_equal(id, a.template);
+	assert_int_equal(template_shared("mine:x", owner, id, &e), -EINVAL);
+	assert_int_equal(template_shared_list(&list, &e), 0);
+	assert_string_equal(json_string_value(json_array_get(list, 0)), "mine");
+	/* With the template goes what was shared of it, and the name is free. */
+	assert_int_equal(template_store_open(&own, "a", false, &e), 0);
+	assert_int_equal(template_remove(&own, "mine", &e), 0);
+	expect_image("c", "mine", NULL);
+	assert_int_equal(share_of("b", "mine", &e), 0);
+	expect_image("c", "mine", &b);
+	assert_int_equal(template_unshare("mine", &e), 0);
+	expect_image("c", "mine", NULL);
+}
+
+static void a_damaged_share_is_an_error(void **state)
+{
+	static const char *const wrong[] = { "{}\n", "[]\n", "{\"owner\":\"a\"}\n",
+					     "{\"owner\":\"a\",\"template\":\"x\"}\n", "{" };
+	char image[IMAGE_NAME_MAX + 1];
+	struct template_build a;
+	struct err e = ERR_INIT;
+
+	ready_of("a", "mine", &a);
+	assert_int_equal(share_of("a", "mine", &e), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
+		assert_int_equal(fd_replace_file(s.dir, "shared/mine.json", 0600, wrong[i],
+						 strlen(wrong[i]), &e),
+				 0);
+		assert_in_range(-template_find_image("c", "mine", image, &e), 1, 200);
+	}
+}
+
 /* ---- everything fails once ---- */
 
 /* Few steps each: a sweep runs all of them again for every call that they make. */
@@ -604,7 +736,37 @@ static int sweep_open(void)
 	_cleanup_template_store_ struct template_store own = TEMPLATE_STORE_INIT;
 	struct err e = ERR_INIT;
 
-	return template_store_open(&own, true, &e);
+	return template_store_open(&own, "", true, &e);
+}
+
+static int count_one(const struct template_store *one, void *arg, struct err *e)
+{
+	(*(size_t *)arg)++;
+	return 0;
+}
+
+static int sweep_share(void)
+{
+	struct err e = ERR_INIT;
+	char image[IMAGE_NAME_MAX + 1];
+	size_t n = 0;
+	int r = share_of("a", "mine", &e);
+
+	if (r == 0)
+		r = template_find_image("c", "mine", image, &e);
+	if (r == 0)
+		r = template_each_store(count_one, &n, &e);
+	return r < 0 ? r : template_unshare("mine", &e);
+}
+
+static void faults_of_sharing(void **state)
+{
+	struct template_build a;
+
+	ready_of("a", "mine", &a);
+	assert_int_equal(sweep_share(), 0);
+	FAIL_SWEEP(sweep_share());
+	assert_int_equal(sweep_share(), 0);
 }
 
 static void faults(void **state)
@@ -628,9 +790,9 @@ static void others_may_not_write_there(void **state)
 	struct err e = ERR_INIT;
 
 	assert_int_equal(fchmod(s.names, 0777), 0);
-	assert_int_equal(template_store_open(&own, true, &e), -EPERM);
+	assert_int_equal(template_store_open(&own, "", true, &e), -EPERM);
 	assert_int_equal(setenv("HUTCH_STATE_DIR", "/nonexistent/x", 1), 0);
-	assert_int_equal(template_store_open(&own, false, &e), -ENOENT);
+	assert_int_equal(template_store_open(&own, "", false, &e), -ENOENT);
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -652,7 +814,12 @@ int main(void)
 		TEST(files_are_kept_whole),
 		TEST(files_have_limits),
 		TEST(the_oldest_files_go),
+		TEST(names_are_an_owners),
+		TEST(stores_are_found_by_ids),
+		TEST(what_is_shared),
+		TEST(a_damaged_share_is_an_error),
 		TEST(faults),
+		TEST(faults_of_sharing),
 		TEST(others_may_not_write_there),
 	};
 

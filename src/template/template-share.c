@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a name means across owners. Nobody can give a name a meaning for somebody else, except the
+ * operator, who shares a template: then it counts for those who have nothing of that name.
+ */
+#include <string.h>
+
+#include "fd.h"
+#include "str.h"
+#include "template-inner.h"
+
+static int open_shared(bool make, int *ret_fd, struct err *e)
+{
+	char path[IMAGE_HOME_MAX];
+
+	return image_home_open("templates/shared", make, path, ret_fd, e);
+}
+
+static int shared_file(const char *name, char out[static TEMPLATE_FILE_NAME], struct err *e)
+{
+	if (!image_name_valid(name) || strchr(name, ':'))
+		return err_set(e, -EINVAL, "'%.80s' is not the name of a template", name);
+	(void)snprintf(out, TEMPLATE_FILE_NAME, "%.63s.json", name);
+	return 0;
+}
+
+static int not_shared(const char *name, struct err *e)
+{
+	return err_set(e, -ENOENT, "no template '%.80s' is shared", name);
+}
+
+static int check_shared(const json_t *j, const char **owner, const char **id, struct err *e)
+{
+	static const char *const keys[] = { "owner", "template", NULL };
+	int r = json_only_keys(j, keys, e);
+
+	*owner = json_string_value(json_object_get(j, "owner"));
+	*id = json_string_value(json_object_get(j, "template"));
+	if (r < 0)
+		return r;
+	return *owner && *id && strlen(*owner) <= TEMPLATE_NAME_MAX && template_id_valid(*id)
+		       ? 0
+		       : err_set(e, -EBADMSG, "it names no template");
+}
+
+int template_shared(const char *name, char owner[static TEMPLATE_NAME_MAX + 1],
+		    char id[static TEMPLATE_ID + 1], struct err *e)
+{
+	_cleanup_template_store_ struct template_store s = TEMPLATE_STORE_INIT;
+	_cleanup_close_ int dir = -EBADF;
+	_cleanup_json_ json_t *j = NULL, *record = NULL;
+	const char *whose = NULL, *which = NULL;
+	char file[TEMPLATE_FILE_NAME];
+	int r = shared_file(name, file, e);
+
+	if (r == 0)
+		r = open_shared(false, &dir, e);
+	if (r == 0)
+		r = template_read(dir, file, &j, e);
+	if (r == 0 && check_shared(j, &whose, &which, e) < 0)
+		r = err_wrap(e, "the shared template '%s'", name);
+	if (r == 0)
+		r = template_store_open(&s, whose, false, e);
+	if (r == 0)
+		r = template_record(&s, which, &record, e);
+	if (r < 0)
+		return r == -ENOENT ? not_shared(name, e) : r;
+	(void)snprintf(owner, TEMPLATE_NAME_MAX + 1, "%s", whose);
+	(void)snprintf(id, TEMPLATE_ID + 1, "%s", which);
+	return 0;
+}
+
+/* The lock of the operator's store is that of what is shared. */
+static int lock_shared(int *ret_lock, int *ret_dir, struct err *e)
+{
+	_cleanup_template_store_ struct template_store s = TEMPLATE_STORE_INIT;
+	int r = template_store_open(&s, "", true, e);
+
+	if (r == 0)
+		r = template_lock(&s, ret_lock, e);
+	return r < 0 ? r : open_shared(true, ret_dir, e);
+}
+
+/* Of one that is gone, the name is free. */
+static int check_free(const char *name, const char *id, int dir, struct err *e)
+{
+	char owner[TEMPLATE_NAME_MAX + 1], other[TEMPLATE_ID + 1];
+	struct err own = ERR_INIT;
+	size_t n = 0;
+	int r = template_shared(name, owner, other, &own);
+
+	if (r < 0 && r != -ENOENT)
+		return (*e = own).num;
+	if (r == 0 && !str_eq(other, id))
+		return err_set(e, -EEXIST,
+			       "another template '%s' is shared, that of %s%s: unshare it first",
+			       name, owner[0] ? "the key " : "the operator", owner);
+	r = template_count(dir, &n, e);
+	return r == 0 && n >= TEMPLATE_SHARED_MAX
+		       ? err_set(e, -EUSERS, "%zu templates are shared: unshare some", n)
+		       : r;
+}
+
+int template_share(const struct template_store *s, const char *ref, struct err *e)
+{
+	_cleanup_close_ int lock = -EBADF, dir = -EBADF;
+	_cleanup_json_ json_t *j = NULL, *record = NULL;
+	const char *name = NULL, *id = NULL;
+	char file[TEMPLATE_FILE_NAME];
+	int r = template_record(s, ref, &record, e);
+
+	if (r == 0) {
+		name = json_string_value(json_object_get(record, "name"));
+		id = json_string_value(json_object_get(record, "id"));
+		r = shared_file(name, file, e);
+	}
+	if (r == 0)
+		r = lock_shared(&lock, &dir, e);
+	if (r == 0)
+		r = check_free(name, id, dir, e);
+	if (r < 0)
+		return r;
+	j = JSON_OBJECT({ "owner", json_string(s->owner) }, { "template", json_string(id) });
+	return j ? template_write(dir, file, j, e) : err_oom(e);
+}
+
+int template_unshare(const char *name, struct err *e)
+{
+	_cleanup_close_ int lock = -EBADF, dir = -EBADF;
+	char file[TEMPLATE_FILE_NAME];
+	int r = shared_file(name, file, e);
+
+	if (r == 0)
+		r = lock_shared(&lock, &dir, e);
+	if (r < 0)
+		return r;
+	if (unlinkat(dir, file, 0) == 0)
+		return 0;
+	return errno == ENOENT ? not_shared(name, e)
+			       : err_errno(e, "cannot unshare the template '%s'", name);
+}
+
+static int insert_sorted(json_t *list, const char *text)
+{
+	size_t at = 0;
+
+	while (at < json_array_size(list) &&
+	       strcmp(json_string_value(json_array_get(list, at)), text) < 0)
+		at++;
+	return json_array_insert_new(list, at, json_string(text));
+}
+
+static int list_names(int dir, json_t *list, struct err *e)
+{
+	DIR *d = fd_list(dir);
+	struct dirent *entry;
+	int r = 0;
+
+	if (!d)
+		return err_errno(e, "cannot list the shared templates");
+	while (r == 0 && (entry = readdir(d))) {
+		char *dot = strchr(entry->d_name, '.');
+
+		if (!dot || !str_eq(dot, ".json"))
+			continue;
+		*dot = '\0';
+		if (insert_sorted(list, entry->d_name) < 0)
+			r = err_oom(e);
+	}
+	(void)closedir(d);
+	return r;
+}
+
+int template_shared_list(json_t **ret, struct err *e)
+{
+	_cleanup_json_ json_t *list = json_array();
+	_cleanup_close_ int dir = -EBADF;
+	struct err own = ERR_INIT;
+	int r = list ? open_shared(false, &dir, &own) : err_oom(&own);
+
+	if (r == 0)
+		r = list_names(dir, list, &own);
+	if (r < 0 && r != -ENOENT)
+		return (*e = own).num;
+	*ret = TAKE_PTR(list);
+	return 0;
+}
+
+/* ---- what names and ids mean ---- */
+
+struct owner_search {
+	const char *id;
+	char owner[TEMPLATE_NAME_MAX + 1];
+};
+
+static int has_template(const struct template_store *s, void *arg, struct err *e)
+{
+	struct owner_search *search = arg;
+	_cleanup_json_ json_t *record = NULL;
+	struct err own = ERR_INIT;
+	int r = template_record_of_id(s, search->id, &record, &own);
+
+	if (r == -ENOENT)
+		return 0;
+	memcpy(search->owner, s->owner, sizeof(search->owner));
+	return r < 0 ? (*e = own).num : 1;
+}
+
+int template_store_with(struct template_store *s, const char *ref, struct err *e)
+{
+	struct owner_search search = { 0 };
+	struct template_ref parts;
+	int r = template_ref_parse(ref, &parts, e);
+
+	if (r < 0)
+		return r;
+	search.id = parts.name;
+	r = template_id_valid(parts.name) ? template_each_store(has_template, &search, e) : 0;
+	if (r == 0)
+		r = err_set(e, -ENOENT, "no template '%s'", parts.name);
+	return r < 0 ? r : template_store_open(s, search.owner, false, e);
+}
+
+bool template_is_image(const char *name)
+{
+	struct template_ref ref;
+	struct err e = ERR_INIT;
+
+	return template_ref_parse(name, &ref, &e) == 0 && template_id_valid(ref.name) &&
+	       template_build_valid(ref.tag);
+}
+
+static int image_of(const char *owner, const char *ref, char ret[static IMAGE_NAME_MAX + 1],
+		    struct err *e)
+{
+	_cleanup_template_store_ struct template_store s = TEMPLATE_STORE_INIT;
+	struct template_build b;
+	int r = template_store_open(&s, owner, false, e);
+
+	if (r == 0)
+		r = template_resolve(&s, ref, &b, e);
+	if (r == 0)
+		template_image(&b, ret);
+	return r;
+}
+
+static int shared_image(const char *ref, char ret[static IMAGE_NAME_MAX + 1], struct err *e)
+{
+	char owner[TEMPLATE_NAME_MAX + 1], id[TEMPLATE_ID + 1], whole[IMAGE_NAME_MAX + 1];
+	struct template_ref parts;
+	int r = template_ref_parse(ref, &parts, e);
+
+	if (r == 0)
+		r = template_shared(parts.name, owner, id, e);
+	if (r < 0)
+		return r;
+	(void)snprintf(whole, sizeof(whole), "%s:%s", id, parts.tag);
+	return image_of(owner, whole, ret, e);
+}
+
+int template_find_image(const char *owner, const char *ref, char ret[static IMAGE_NAME_MAX + 1],
+			struct err *e)
+{
+	struct err own = ERR_INIT;
+	int r;
+
+	if (!image_name_valid(ref))
+		return err_set(e, -EINVAL, "'%.80s' is not the name of a template", ref);
+	if (template_is_image(ref))
+		return err_set(e, -ENOENT, "no template '%s'", ref);
+	r = image_of(owner, ref, ret, &own);
+	/* What cannot be read is not replaced by what comes after it. */
+	if (r == -ENOENT) {
+		r = image_find(ref, &own);
+		if (r == 0 || r == -ENOENT)
+			(void)snprintf(ret, IMAGE_NAME_MAX + 1, "%s", ref);
+	}
+	if (r == -ENOENT)
+		r = shared_image(ref, ret, &own);
+	return r == 0 || r == -ENOENT ? 0 : (*e = own).num;
+}
