@@ -116,7 +116,7 @@ static const char *key_of(const struct exchange *x, bool *ret_presented)
 }
 
 /* A presented credential decides alone: a wrong key on the Unix socket is a wrong key. */
-static enum role role_of_key(struct request *r)
+enum role request_role(struct request *r)
 {
 	static const enum role roles[KEY_ROLES] = {
 		[KEY_ADMIN] = ROLE_ADMIN, [KEY_USER] = ROLE_USER, [KEY_METRICS] = ROLE_METRICS
@@ -309,7 +309,7 @@ static void handle(struct request *r)
 		request_fail(r, 403, "requests of web pages are not taken");
 		return;
 	}
-	r->role = role_of_key(r);
+	r->role = request_role(r);
 	dispatch(r, planes, ARRAY_SIZE(planes));
 }
 

@@ -12,6 +12,9 @@ extern const struct route envd_process_routes[];
 extern const struct route envd_fs_routes[];
 extern const struct route envd_files_routes[];
 
+/* route.c: what the key of a request, or its socket, makes of whoever asks. */
+enum role request_role(struct request *r);
+
 /* ports.c: a request for a port of a sandbox that is not ours to answer. */
 void ports_handle(struct request *r, unsigned int port);
 

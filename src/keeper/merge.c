@@ -102,5 +102,6 @@ void merge_open(const struct keeper *k, enum wire_op op, const struct fields *f,
 	put_slice(f, TAG_PORT, TAG_PORT, b);
 	put_slice(f, TAG_META, TAG_META, b);
 	put_slice(f, TAG_FOLLOW, TAG_FOLLOW, b);
-	put_slice(f, TAG_OWNERS, TAG_OWNERS, b);
+	if (op != WIRE_OP_PORT)
+		put_slice(f, TAG_OWNERS, TAG_OWNERS, b);
 }

@@ -3,12 +3,14 @@
  * Flow control goes from end to end. DATA is passed on as far as the other link takes it, which is
  * the usual case and costs no copy here. The rest is held, and credit for it is given back only
  * when it has gone on; so no more is held of a stream than the credit that its sender started with.
- * All relays together hold at most HELD_MAX: the one that would exceed it is closed (too many).
- * What is held moves on when the receiver gives credit, or when a full link has been written out
- * (keeper->starved, relays_wake()). Streams that an operation does not use are thrown away, as the
- * protocol has it.
+ * All relays of a kind hold at most relay_held_max() together: the one that would exceed it is
+ * closed (too many), and none of another kind. What is held moves on when the receiver gives
+ * credit, or when a full link has been written out (keeper->starved, relays_wake()). Streams that
+ * an operation does not use are thrown away, as the protocol has it.
  */
 #include "relay.h"
+
+#include "clock.h"
 
 /* Where a flow goes. The channel is 0 if nobody listens. */
 static struct link *link_to(const struct relay *r, enum way way)
@@ -33,7 +35,7 @@ static void check(struct relay *r, enum way way, int result)
 
 void flow_forget(struct relay *r, struct flow *f)
 {
-	r->keeper->held -= f->held.len - f->done;
+	r->keeper->held[relay_kind(r->op)] -= f->held.len - f->done;
 	buf_done(&f->held);
 	f->done = f->nobodys = 0;
 }
@@ -98,6 +100,7 @@ static size_t pass_on(struct relay *r, enum way way, unsigned int stream, const 
 static void hold(struct relay *r, struct flow *f, enum way way, const void *data, size_t n)
 {
 	struct keeper *k = r->keeper;
+	size_t *sum = &k->held[relay_kind(r->op)];
 
 	k->starved |= !link_ready(link_to(r, way));
 	f->held.max = 2 * WIRE_CREDIT_START; /* what has gone on is in front of it */
@@ -105,17 +108,21 @@ static void hold(struct relay *r, struct flow *f, enum way way, const void *data
 		buf_consume(&f->held, f->done);
 		f->done = 0;
 	}
-	if (k->held + n > HELD_MAX || buf_put(&f->held, data, n) < 0) {
+	if (*sum + n > relay_held_max(r->op) || buf_put(&f->held, data, n) < 0) {
 		relay_cut(r, WIRE_TOO_MANY, "too much waits to be read");
 		return;
 	}
-	k->held += n;
+	*sum += n;
 }
 
 void flow_data(struct relay *r, enum way way, unsigned int stream, const void *data, size_t n)
 {
 	struct flow *f = &r->flows[way][stream];
-	size_t sent = f->held.len == 0 ? pass_on(r, way, stream, data, n) : 0;
+	size_t sent;
+
+	if (r->op == WIRE_OP_PORT)
+		r->used = clock_mono();
+	sent = f->held.len == 0 ? pass_on(r, way, stream, data, n) : 0;
 
 	if (sent < n)
 		hold(r, f, way, (const char *)data + sent, n - sent);
@@ -145,7 +152,7 @@ bool flow_pump(struct relay *r, enum way way, unsigned int stream)
 		return false;
 	sent = pass_on(r, way, stream, f->held.data + f->done, n);
 	f->done += sent;
-	r->keeper->held -= sent;
+	r->keeper->held[relay_kind(r->op)] -= sent;
 	if (sent < n) {
 		r->keeper->starved |= !link_ready(link_to(r, way));
 		return sent > 0;

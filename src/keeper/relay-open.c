@@ -91,6 +91,8 @@ static void add(struct relay *r)
 {
 	struct keeper *k = r->keeper;
 
+	r->in_place = true;
+	k->n_public += r->public;
 	r->next = k->relays;
 	if (k->relays)
 		k->relays->prev = r;
@@ -100,17 +102,17 @@ static void add(struct relay *r)
 }
 
 /* A new one, if the budget of its kind and the memory have room. */
-static struct relay *relay_new(const struct keeper *k, enum wire_op op)
+static struct relay *relay_new(struct keeper *k, enum wire_op op, bool public)
 {
 	static const size_t most[RELAY_KINDS] = {
 		[RELAY_EXEC] = RELAYS_EXEC,
 		[RELAY_ATTACH] = RELAYS_ATTACH,
 		[RELAY_FILES] = RELAYS_FILES,
-		[RELAY_PORT] = RELAYS_PORT,
 	};
 	enum relay_kind kind = relay_kind(op);
+	bool room = kind == RELAY_PORT ? relay_port_room(k, public) : k->n_kind[kind] < most[kind];
 
-	return k->n_kind[kind] < most[kind] ? calloc(1, sizeof(struct relay)) : NULL;
+	return room ? calloc(1, sizeof(struct relay)) : NULL;
 }
 
 /* Asks the guest. 0, or -errno: then the guest was not asked. */
@@ -126,7 +128,7 @@ static int ask(struct relay *r, const struct buf *b)
 		return -EAGAIN;
 	if (journal_begin(r, b) < 0)
 		return -ENODATA;
-	err = start_timer(r);
+	err = r->op == WIRE_OP_PORT ? relay_port_begin(r) : start_timer(r);
 	if (err == 0)
 		err = link_open(k->guest.link, r->adopted ? WIRE_OP_ADOPT : r->op, b, r,
 				&r->guest_ch);
@@ -151,12 +153,24 @@ static int wait_for_record(struct relay *r, struct buf *b)
 {
 	struct keeper *k = r->keeper;
 
-	if (k->held + b->len > HELD_MAX)
+	if (k->held[RELAY_EXEC] + b->len > HELD_MAX)
 		return -EAGAIN;
 	r->open = *b;
 	*b = (struct buf)BUF_INIT(0);
-	k->held += r->open.len;
+	k->held[RELAY_EXEC] += r->open.len;
 	return 0;
+}
+
+static const char *too_many(const struct relay *r)
+{
+	static const char *const texts[RELAY_KINDS] = {
+		[RELAY_EXEC] = "too many commands at once",
+		[RELAY_ATTACH] = "too many have attached to commands",
+		[RELAY_FILES] = "too many operations on files at once",
+		[RELAY_PORT] = "too many connections to ports of the sandbox at once",
+	};
+
+	return texts[relay_kind(r->op)];
 }
 
 static int refuse(struct relay *r, int err)
@@ -175,14 +189,16 @@ static int refuse(struct relay *r, int err)
 		{ -EBUSY, WIRE_EXISTS, "somebody else has its input" },
 		{ -ENOSPC, WIRE_NO_SPACE, "there is no file for the record of the command" },
 		{ -ENODATA, WIRE_IO, "the audit log cannot be written, so nothing is done" },
-		{ 0, WIRE_TOO_MANY, "too many commands and file operations at once" },
+		{ 0, WIRE_TOO_MANY, NULL },
 	};
+	const char *text;
 	size_t i = 0;
 
 	while (why[i].err != 0 && why[i].err != err)
 		i++;
-	TRACE_OF(r->request, TRACE_STATE, "refused: %s", why[i].text);
-	return link_close(r->client->port.link, r->client_ch, why[i].code, why[i].text);
+	text = why[i].text ? why[i].text : too_many(r);
+	TRACE_OF(r->request, TRACE_STATE, "refused: %s", text);
+	return link_close(r->client->port.link, r->client_ch, why[i].code, text);
 }
 
 static struct relay *find_command(struct keeper *k, const struct fields *f)
@@ -273,11 +289,16 @@ static void take_request(struct relay *r, const struct fields *f)
 		memcpy(r->request, value, MIN(n, sizeof(r->request) - 1));
 }
 
+static bool is_public(enum wire_op op, const struct fields *f)
+{
+	return op == WIRE_OP_PORT && !fields_has(f, TAG_OWNERS);
+}
+
 void relay_opened(struct link *l, uint32_t ch, enum wire_op op, const struct fields *f, void *arg)
 {
 	struct client *c = arg;
 	struct keeper *k = c->keeper;
-	struct relay none = { .client = c, .client_ch = ch };
+	struct relay none = { .client = c, .client_ch = ch, .op = op };
 	struct relay *r;
 	int err = -EAGAIN;
 
@@ -305,9 +326,13 @@ void relay_opened(struct link *l, uint32_t ch, enum wire_op op, const struct fie
 		life_refuse(c, ch);
 		return;
 	}
-	r = relay_new(k, op);
+	r = relay_new(k, op, is_public(op, f));
 	if (r) {
-		*r = (struct relay){ .keeper = k, .client = c, .client_ch = ch, .op = op };
+		*r = (struct relay){ .keeper = k,
+				     .client = c,
+				     .client_ch = ch,
+				     .op = op,
+				     .public = is_public(op, f) };
 		take_request(r, f);
 		err = open_relay(r, f);
 	}
@@ -324,7 +349,7 @@ void relay_opened(struct link *l, uint32_t ch, enum wire_op op, const struct fie
 
 int relay_adopt(struct keeper *k, const struct record_info *was)
 {
-	struct relay *r = relay_new(k, WIRE_OP_EXEC);
+	struct relay *r = relay_new(k, WIRE_OP_EXEC, false);
 	const uint64_t most = k->spec->limits.timeout;
 
 	if (!r)
@@ -345,7 +370,7 @@ int relay_adopt(struct keeper *k, const struct record_info *was)
 		free(r);
 		return -ENOMEM;
 	}
-	k->held += r->open.len;
+	k->held[RELAY_EXEC] += r->open.len;
 	add(r);
 	return 0;
 }
@@ -356,7 +381,7 @@ static void go_on(struct relay *r, int err)
 	struct buf b = r->open;
 
 	r->open = (struct buf)BUF_INIT(0);
-	r->keeper->held -= b.len;
+	r->keeper->held[RELAY_EXEC] -= b.len;
 	if (err == 0)
 		err = ask(r, &b);
 	buf_done(&b);

@@ -2,7 +2,7 @@
 /*
  * A relay joins a channel of a client's link to one of the guest's link. What one side says is said
  * to the other; the numbers of channels differ, the bytes do not. Here are its ends and what the
- * links say; relay-open.c begins one, relay-flow.c moves the bytes.
+ * links say; relay-open.c begins one, relay-flow.c moves the bytes, relay-port.c is about ports.
  *
  * MSG has no credit. An exit is sent once and behind all output, as are the guest's CLOSE and the
  * end of a time limit: they wait in the relay until its flows are empty. Entries and events go at
@@ -49,6 +49,15 @@ enum relay_kind relay_kind(enum wire_op op)
 	}
 }
 
+size_t relay_held_max(enum wire_op op)
+{
+	static const size_t most[RELAY_KINDS] = { [RELAY_EXEC] = HELD_MAX,
+						  [RELAY_FILES] = HELD_FILES_MAX,
+						  [RELAY_PORT] = HELD_PORT_MAX };
+
+	return most[relay_kind(op)];
+}
+
 /* ---- the two ends ---- */
 
 static void unlink_relay(struct relay *r)
@@ -62,6 +71,18 @@ static void unlink_relay(struct relay *r)
 	r->prev = r->next = NULL;
 }
 
+void relay_leave(struct relay *r)
+{
+	struct keeper *k = r->keeper;
+
+	if (!r->in_place)
+		return;
+	r->in_place = false;
+	k->n_relays--;
+	k->n_kind[relay_kind(r->op)]--;
+	k->n_public -= r->public;
+}
+
 void relay_put_aside(struct relay *r)
 {
 	struct keeper *k = r->keeper;
@@ -73,7 +94,7 @@ void relay_put_aside(struct relay *r)
 	loop_del_timer(&r->timer);
 	flows_forget(r, TO_CLIENT);
 	flows_forget(r, TO_GUEST);
-	k->held -= r->open.len;
+	k->held[relay_kind(r->op)] -= r->open.len;
 	buf_done(&r->open);
 	unlink_relay(r);
 	r->next = k->over;
@@ -518,8 +539,7 @@ void relays_sweep(struct keeper *k)
 		struct relay *r = k->over;
 
 		k->over = r->next;
-		k->n_relays--;
-		k->n_kind[relay_kind(r->op)]--;
+		relay_leave(r);
 		command_free(r->command);
 		free(r);
 	}

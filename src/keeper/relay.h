@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the three files of a relay have in common, and nobody else needs. */
+/* What the files of a relay have in common, and nobody else needs. */
 #pragma once
 
 #include "serve.h"
@@ -25,8 +25,14 @@ void relay_cut(struct relay *r, enum wire_code code, const char *text);
 /* Both ends are closed. Freed after the round: a caller may still look at it. */
 void relay_put_aside(struct relay *r);
 
+/* Its place in the budgets is free before it is cleared away. */
+void relay_leave(struct relay *r);
+
 /* Of which budget it is. */
 enum relay_kind relay_kind(enum wire_op op);
+
+/* What all of its kind may hold together, bytes. */
+size_t relay_held_max(enum wire_op op);
 
 /* ---- relay-open.c: how it begins ---- */
 
@@ -35,6 +41,14 @@ void relay_accept_command(struct relay *r, const struct relay *of);
 
 /* Begins to take over a command that ran before: relays_recordable() goes on. 0 or -errno. */
 int relay_adopt(struct keeper *k, const struct record_info *was);
+
+/* ---- relay-port.c: connections to ports ---- */
+
+/* Whether there is room for one more; it may have been made. */
+bool relay_port_room(struct keeper *k, bool public);
+
+/* Its clock runs from now on. 0 or -errno. */
+int relay_port_begin(struct relay *r);
 
 /* ---- relay-flow.c: its streams ---- */
 

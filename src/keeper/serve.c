@@ -491,7 +491,10 @@ static bool anything_waits(const struct keeper *k)
 	for (const struct client *c = k->clients; c; c = c->next)
 		if (port_waiting(&c->port) > 0)
 			return true;
-	return k->held > 0;
+	for (size_t i = 0; i < RELAY_KINDS; i++)
+		if (k->held[i] > 0)
+			return true;
+	return false;
 }
 
 /* The guest has gone: clients get what it said, and that it has gone, if they read it soon. */

@@ -25,11 +25,18 @@ enum {
 	CLIENTS_MAX = 64,
 	RELAYS_EXEC = 256, /* commands: this and the next three are budgets of their own */
 	RELAYS_ATTACH = 256,
-	RELAYS_FILES = 128, /* operations on files, and watches */
-	RELAYS_PORT = 256,  /* connections to ports, which strangers may open */
+	RELAYS_FILES = 128,  /* operations on files, and watches */
+	RELAYS_PORT = 256,   /* connections to ports */
+	RELAYS_PUBLIC = 192, /* of them, those that strangers may open */
+	PORT_IDLE_MS = 10 * 60 * 1000,
+	PORT_QUIET_MS = 10 * 1000, /* then it makes room for another one */
 	RELAYS_MAX = RELAYS_EXEC + RELAYS_ATTACH + RELAYS_FILES + RELAYS_PORT,
 	CREDIT_STEP = WIRE_CREDIT_START / 4, /* given back at once, not for every line of output */
-	HELD_MAX = 64 * 1024 * 1024,	     /* bytes on their way, of all relays together */
+	/* Bytes on their way: of commands and of what goes out, of operations on files, of
+	 * connections to ports, each together. */
+	HELD_MAX = 64 * 1024 * 1024,
+	HELD_FILES_MAX = 32 * 1024 * 1024,
+	HELD_PORT_MAX = 32 * 1024 * 1024,
 	INPUT_MAX = 4 * (WIRE_HEADER + WIRE_PAYLOAD_MAX), /* read at once: whole frames of DATA */
 	OUTPUT_STOPS_INPUT = LINK_OUT_MAX / 2, /* what one read asks for fits in the other half */
 	GUEST_HELLO_MS = 20 * 1000,
@@ -271,6 +278,9 @@ struct relay {
 	struct client *input;
 	uint32_t input_ch; /* where its input comes from; 0: from nowhere */
 	enum wire_op op;
+	bool public;		 /* a stranger has asked for it */
+	bool in_place;		 /* counted in the budgets */
+	uint64_t used;		 /* a connection to a port: when bytes went last */
 	struct command *command; /* of an exec */
 	bool adopted;		 /* it ran before, under another keeper */
 	bool detached;		 /* its output goes to the record and to nobody else */
@@ -332,8 +342,9 @@ struct keeper {
 	struct relay *relays, *over;
 	size_t n_relays;	    /* with those that are over and not cleared away */
 	size_t n_kind[RELAY_KINDS]; /* of them */
-	size_t held;		    /* bytes, of all flows */
-	bool starved;		    /* something is held because a link was full */
+	size_t n_public;
+	size_t held[RELAY_KINDS]; /* bytes, of all flows */
+	bool starved;		  /* something is held because a link was full */
 	bool ended;
 	enum keeper_end end;
 };

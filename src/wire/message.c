@@ -132,6 +132,7 @@ static const struct {
 	[MESSAGE_ATTACH] = { 0, BIT(TAG_STDIN) | BIT(TAG_NAME) | BIT(TAG_RECORD), 0 },
 	[MESSAGE_STARTED_CLIENT] = { BIT(TAG_PID), BIT(TAG_RECORD), 0 },
 	[MESSAGE_PORT] = { BIT(TAG_PORT), 0, 0 },
+	[MESSAGE_PORT_CLIENT] = { BIT(TAG_PORT), BIT(TAG_OWNERS), 0 },
 	[MESSAGE_CONNECT] = { BIT(TAG_PORT) | BIT(TAG_HOST), 0, 0 },
 	[MESSAGE_ASK] = { BIT(TAG_HOST), 0, 0 },
 	[MESSAGE_ADOPT] = { BIT(TAG_PID), 0, 0 },
@@ -445,7 +446,7 @@ int message_of_open(uint8_t op, bool client, enum wire_message *ret)
 	static const uint8_t clients[WIRE_OP_MAX] = {
 		[WIRE_OP_EXEC] = MESSAGE_EXEC_CLIENT + 1, [WIRE_OP_ATTACH] = MESSAGE_ATTACH + 1,
 		[WIRE_OP_EGRESS] = MESSAGE_EGRESS + 1,	  [WIRE_OP_LIFE] = MESSAGE_LIFE + 1,
-		[WIRE_OP_SAVE] = MESSAGE_SAVE + 1,
+		[WIRE_OP_SAVE] = MESSAGE_SAVE + 1,	  [WIRE_OP_PORT] = MESSAGE_PORT_CLIENT + 1,
 	};
 
 	if (client && pick(clients, ARRAY_SIZE(clients), op, ret) == 0)

@@ -64,7 +64,7 @@ enum wire_tag {
 	TAG_ON_TIMEOUT, /* enum wire_on_timeout */
 	TAG_WANT,	/* enum wire_want */
 	TAG_FOLLOW,	/* symbolic links are described by what they lead to */
-	TAG_OWNERS,	/* pack the whole root, for an image */
+	TAG_OWNERS,	/* pack the whole root, for an image; of a port: the sandbox's owner asks */
 	TAG_DEADLINE,	/* wall clock, milliseconds; 0: none */
 	TAG_SEED,	/* for the guest's random numbers */
 	TAG_TIME,	/* wall clock, ns */
@@ -108,6 +108,7 @@ enum wire_message {
 	MESSAGE_LIFE_NOW,	/* its ACCEPT */
 	MESSAGE_STARTED_CLIENT, /* ACCEPT of exec and attach by the keeper */
 	MESSAGE_PORT,
+	MESSAGE_PORT_CLIENT,
 	MESSAGE_CONNECT, /* of the guest: a program has connected to it */
 	MESSAGE_ASK,	 /* of the guest: may the name be resolved? */
 	MESSAGE_ADOPT,	 /* a command that was started before the snapshot */

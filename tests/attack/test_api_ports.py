@@ -301,3 +301,63 @@ class TestPorts(ApiCase):
                 n += len(piece)
             self.assertGreater(n, FLOOD * 1000, "control: it was all there")
         self.inside("rm /tmp/answer")
+
+
+DRIPPING = """\
+import asyncio
+async def serve(r, w):
+    head = await r.readuntil(b'\\r\\n\\r\\n')
+    if head.startswith(b'GET /drip'):
+        w.write(b'HTTP/1.1 200 OK\\r\\n\\r\\n')
+        while True:
+            w.write(b'x')
+            await w.drain()
+            await asyncio.wait([asyncio.create_task(asyncio.Event().wait())], timeout=1)
+    w.write(b'HTTP/1.1 200 OK\\r\\nContent-Length: 5\\r\\n\\r\\nhello')
+    await w.drain()
+    w.close()
+async def main():
+    s = await asyncio.start_server(serve, '127.0.0.1', 3000, backlog=512)
+    print('ready', flush=True)
+    await s.serve_forever()
+asyncio.run(main())
+"""
+
+
+class TestFlood(ApiCase):
+    """Strangers take all that strangers may have of a sandbox's ports, and are never quiet for long."""
+
+    STRANGERS, ALL = 192, 300
+
+    def get(self, *fields):
+        return self.daemon.raw(request("GET", "/", *self.box.fields(3000), *fields, ("Connection", "close"))).list[0]
+
+    def test_the_owner_has_room(self):
+        server = start("exec", self.box.id, "--", "python3", "-c", DRIPPING, stdout=-1)
+        self.addCleanup(server.wait, LONG)
+        self.addCleanup(server.stdout.close)
+        self.addCleanup(hutch, "rm", "-f", self.box.id)
+        self.assertEqual(server.stdout.readline(), b"ready\n")
+        self.assertEqual(self.get()[2], b"hello", "control: a stranger")
+        many = [self.daemon.connect() for _ in range(self.ALL)]
+        for s in many:
+            self.addCleanup(s.close)
+            send_all(s, request("GET", "/drip", *self.box.fields(3000)))
+        self.assertEqual(sorted(s.recv(12) for s in many), [b"HTTP/1.1 200"] * self.STRANGERS + [b"HTTP/1.1 429"] * (self.ALL - self.STRANGERS))
+        status, _, text = self.get()
+        self.assertEqual((status, b"connections to ports" in text), (429, True), text)
+        for what, fields in {"the sandbox's token": ("X-Access-Token", self.box.token), "its key": ("X-API-Key", self.daemon.keys["user"]),
+                             "an administrator": ("X-API-Key", self.daemon.keys["admin"])}.items():
+            self.assertEqual(self.get(fields)[2], b"hello", what)
+        for what, fields in {"a wrong token": ("X-Access-Token", "0" * 40), "another sandbox's": ("X-Access-Token", self.others.token),
+                             "another key": ("X-API-Key", self.daemon.keys["other"])}.items():
+            self.assertEqual(self.get(fields)[0], 429, what)
+        # Commands and files are as ever.
+        self.assertEqual(self.inside("echo well"), "well\n")
+        status, text = self.daemon.ask("GET", f"/files?{self.box.signed('/etc/hostname', 'read')}", E2b_Sandbox_Id=self.box.id, E2b_Sandbox_Port="49983")
+        self.assertEqual(status, 200, text)
+        self.is_well()
+        # Their end is room for others.
+        for s in many:
+            s.close()
+        eventually(lambda: self.get()[2] == b"hello", "room for a stranger")

@@ -207,7 +207,11 @@ class Socket(SharedCase):
         flood = self.link()
         many = [flood.open("port", port=4321) for _ in range(300)]
         flood.wait(lambda: all(c.accepted is not None or c.closed for c in many), "an answer to each")
-        self.assertEqual([c.closed["code"] for c in many if c.closed], [wire.TOO_MANY] * 44)
+        self.assertEqual([c.closed["code"] for c in many if c.closed], [wire.TOO_MANY] * 108)
+        own = [self.good.open("port", port=4321, owners=True) for _ in range(64)]
+        self.good.wait(lambda: all(c.accepted is not None for c in own), "the owner's room")
+        for c in own:
+            c.close()
         for _ in range(5):
             self.assertEqual(self.good.open("exec", argv=["true"], env=[]).wait_closed(), wire.DONE)
             self.assertEqual(self.good.open("stat", path="/").wait_closed(), wire.DONE)

@@ -138,7 +138,9 @@ static bool move(struct link *from, struct link *to)
 static void round_of(struct world *w)
 {
 	keeper_round(&w->k);
-	assert(w->k.held <= HELD_MAX && w->k.n_relays <= RELAYS_MAX);
+	assert(w->k.held[RELAY_EXEC] <= HELD_MAX && w->k.held[RELAY_FILES] <= HELD_FILES_MAX);
+	assert(w->k.held[RELAY_PORT] <= HELD_PORT_MAX && w->k.held[RELAY_ATTACH] == 0);
+	assert(w->k.n_public <= RELAYS_PUBLIC && w->k.n_relays <= RELAYS_MAX);
 	if (keeper_end(w, true) && draw(w, 4) > 0)
 		(void)move(keeper_end(w, true), w->ours);
 	if (keeper_end(w, false) && draw(w, 8) > 0)
@@ -185,7 +187,9 @@ static void world_start(struct world *w, const struct spec *spec, enum link_role
 static void world_end(struct world *w)
 {
 	keeper_done(&w->k);
-	assert(w->k.held == 0 && w->k.n_relays == 0 && w->k.n_clients == 0);
+	for (size_t i = 0; i < RELAY_KINDS; i++)
+		assert(w->k.held[i] == 0 && w->k.n_kind[i] == 0);
+	assert(w->k.n_public == 0 && w->k.n_relays == 0 && w->k.n_clients == 0);
 	w->ours = link_free(w->ours);
 }
 

@@ -2,14 +2,6 @@
 /* What the keeper passes on of operations that it has no part in, to a guest of the test's. */
 #include "test-keeper.h"
 
-static struct talk *asked(struct bench *b)
-{
-	size_t n = b->guest->n;
-
-	UNTIL2(b->guest, b->client, b->guest->n > n);
-	return &b->guest->talks[n];
-}
-
 /* Every field that a client may send with an operation of the guest's is there, and the user. */
 static void what_files_need_is_passed_on(void **state)
 {

@@ -448,27 +448,12 @@ static void idle_ends(void **state)
 
 /* ---- with a guest of the test's ---- */
 
-static struct talk *asked(struct bench *b)
-{
-	size_t n = b->guest->n;
-
-	UNTIL2(b->guest, b->client, b->guest->n > n);
-	return &b->guest->talks[n];
-}
-
 static void accept_exec(struct bench *b, uint32_t ch)
 {
 	_cleanup_buf_ struct buf f = BUF_INIT(64);
 
 	fields_put_number(&f, TAG_PID, 7);
 	assert_int_equal(link_accept(b->guest->l, ch, &f), 0);
-}
-
-static void bench_scripted(struct bench *b, void **state)
-{
-	bench_init(b, state);
-	bench_start(b, false);
-	bench_go(b);
 }
 
 static void what_the_guest_is_asked_for_is_in_order(void **state)
@@ -515,55 +500,6 @@ static void codes_that_are_not_the_guests(void **state)
 		assert_int_equal(t->code, rows[i].heard);
 		assert_string_equal(t->text, "why");
 	}
-}
-
-static struct talk *open_port(struct peer *p)
-{
-	_cleanup_buf_ struct buf f = BUF_INIT(64);
-
-	fields_put_number(&f, TAG_PORT, 80);
-	return peer_open(p, WIRE_OP_PORT, &f);
-}
-
-static struct talk *ask_stat(struct peer *p)
-{
-	_cleanup_buf_ struct buf f = BUF_INIT(64);
-
-	fields_put_text(&f, TAG_PATH, "/");
-	return peer_open(p, WIRE_OP_STAT, &f);
-}
-
-/* Connections to a port that nobody answers leave commands and files their room, and back. */
-static void ports_take_no_room_from_others(void **state)
-{
-	_cleanup_bench_ struct bench b;
-	struct talk *t;
-
-	bench_scripted(&b, state);
-	for (int i = 0; i < RELAYS_PORT; i++)
-		(void)open_port(b.client);
-	UNTIL2(b.guest, b.client, b.guest->n == RELAYS_PORT);
-	t = open_port(b.client);
-	UNTIL2(b.guest, b.client, t->closed);
-	assert_int_equal(t->code, WIRE_TOO_MANY);
-	for (int i = 0; i < RELAYS_EXEC; i++)
-		(void)peer_exec(b.client, .script = "x");
-	UNTIL2(b.guest, b.client, b.guest->n == RELAYS_PORT + RELAYS_EXEC);
-	t = peer_exec(b.client, .script = "x");
-	UNTIL2(b.guest, b.client, t->closed);
-	assert_int_equal(t->code, WIRE_TOO_MANY);
-	for (int i = 0; i < RELAYS_FILES; i++)
-		(void)ask_stat(b.client);
-	UNTIL2(b.guest, b.client, b.guest->n == RELAYS_PORT + RELAYS_EXEC + RELAYS_FILES);
-	t = ask_stat(b.client);
-	UNTIL2(b.guest, b.client, t->closed);
-	assert_int_equal(t->code, WIRE_TOO_MANY);
-	/* One connection ends, and there is room for one. */
-	assert_int_equal(link_close(b.client->l, b.client->talks[0].ch, WIRE_DONE, NULL), 0);
-	UNTIL2(b.guest, b.client, b.guest->talks[0].closed);
-	t = open_port(b.client);
-	UNTIL2(b.guest, b.client, b.guest->n == RELAYS_PORT + RELAYS_EXEC + RELAYS_FILES + 1);
-	assert_false(t->closed);
 }
 
 static void too_many_are_refused(void **state)
@@ -926,7 +862,6 @@ int main(void)
 		cmocka_unit_test(what_the_guest_is_asked_for_is_in_order),
 		cmocka_unit_test(codes_that_are_not_the_guests),
 		cmocka_unit_test(too_many_are_refused),
-		cmocka_unit_test(ports_take_no_room_from_others),
 		cmocka_unit_test(an_open_that_grows_too_long),
 		cmocka_unit_test(a_close_counts_after_its_client_has_gone),
 		cmocka_unit_test(exit_and_close_wait_for_the_output),

@@ -562,3 +562,20 @@ static inline void bench_done(struct bench *b)
 }
 
 #define _cleanup_bench_ _cleanup_(bench_done)
+
+/* With a guest that is the test's. */
+static inline void bench_scripted(struct bench *b, void **state)
+{
+	bench_init(b, state);
+	bench_start(b, false);
+	bench_go(b);
+}
+
+/* What that guest is asked next. */
+static inline struct talk *asked(struct bench *b)
+{
+	size_t n = b->guest->n;
+
+	UNTIL2(b->guest, b->client, b->guest->n > n);
+	return &b->guest->talks[n];
+}

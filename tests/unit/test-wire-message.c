@@ -197,6 +197,7 @@ static const struct row {
 	{ MESSAGE_LIFE_NOW, { { TAG_WANT, '!' }, { TAG_DEADLINE, '!' } } },
 	{ MESSAGE_STARTED_CLIENT, { { TAG_PID, '!' }, { TAG_RECORD, '?' } } },
 	{ MESSAGE_PORT, { { TAG_PORT, '!' } } },
+	{ MESSAGE_PORT_CLIENT, { { TAG_PORT, '!' }, { TAG_OWNERS, '?' } } },
 	{ MESSAGE_CONNECT, { { TAG_PORT, '!' }, { TAG_HOST, '!' } } },
 	{ MESSAGE_ASK, { { TAG_HOST, '!' } } },
 	{ MESSAGE_ADOPT, { { TAG_PID, '!' } } },

@@ -134,7 +134,8 @@ static void numbers_name_messages_of_clients(void **state)
 			    { WIRE_OP_ATTACH, MESSAGE_ATTACH, MESSAGE_STARTED_CLIENT },
 			    { WIRE_OP_EGRESS, MESSAGE_EGRESS, MESSAGE_NONE },
 			    { WIRE_OP_LIFE, MESSAGE_LIFE, MESSAGE_LIFE_NOW },
-			    { WIRE_OP_SAVE, MESSAGE_SAVE, MESSAGE_SAVED } };
+			    { WIRE_OP_SAVE, MESSAGE_SAVE, MESSAGE_SAVED },
+			    { WIRE_OP_PORT, MESSAGE_PORT_CLIENT, MESSAGE_NONE } };
 		size_t k = 0;
 
 		while (k < ARRAY_SIZE(own) && own[k].op != i)
