@@ -9,9 +9,9 @@
 #include "cgroup.h"
 #include "clock.h"
 #include "default-store.h"
-#include "image-store.h"
 #include "openapi.h"
 #include "routes.h"
+#include "template.h"
 #include "tool.h"
 
 static const char json[] = "application/json", lines[] = "application/x-ndjson";
@@ -48,16 +48,33 @@ static void without_places(const struct request *r, json_t *j)
 		(void)json_object_del(j, places[i]);
 }
 
+/* The image of a build belongs to its template, which may be another key's; why one cannot be read
+ * may name files of the host. */
+static void images_of_all(const struct request *r, json_t *list)
+{
+	for (size_t i = json_array_size(list); i > 0; i--) {
+		json_t *one = json_array_get(list, i - 1);
+		const char *name = json_string_value(json_object_get(one, "name"));
+
+		if (!name || template_is_image(name) ||
+		    (json_object_get(one, "error") &&
+		     json_put(one, "error", json_string("it cannot be read")) < 0))
+			(void)json_array_remove(list, i - 1);
+	}
+	without_places(r, list);
+}
+
 static void images(struct request *r)
 {
-	tool_answer_narrowed(r, without_places, refusal,
+	tool_answer_narrowed(r, images_of_all, refusal,
 			     (const char *const[]){ "image", "ls", "--json", NULL });
 }
 
 static void image(struct request *r)
 {
 	struct err e = ERR_INIT;
-	int rc = image_name_valid(r->args[0]) ? image_find(r->args[0], &e) : -ENOENT;
+	bool hidden = r->role != ROLE_ADMIN && template_is_image(r->args[0]);
+	int rc = image_name_valid(r->args[0]) && !hidden ? image_find(r->args[0], &e) : -ENOENT;
 
 	if (rc == -ENOENT)
 		request_fail(r, 404, "there is no image '%s'", r->args[0]);
