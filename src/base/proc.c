@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/sched.h>
 #include <poll.h>
 #include <spawn.h>
 #include <string.h>
@@ -144,6 +145,22 @@ int proc_fork(struct proc *ret)
 	if (pid == 0)
 		return 1;
 	return hold(pid, ret);
+}
+
+/* Moving a process costs milliseconds, and leaves a moment in which it is elsewhere. There is one
+ * thread, so that nothing is lost by going past the C library. */
+int proc_fork_into(int group, struct proc *ret)
+{
+	struct clone_args args = { .flags = CLONE_INTO_CGROUP,
+				   .exit_signal = SIGCHLD,
+				   .cgroup = (uint64_t)group };
+	long pid = syscall(SYS_clone3, &args, sizeof(args));
+
+	if (pid < 0)
+		return -errno;
+	if (pid == 0)
+		return 1;
+	return hold((pid_t)pid, ret);
 }
 
 int proc_adopt(pid_t pid, struct proc *ret)

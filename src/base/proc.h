@@ -49,6 +49,9 @@ int proc_spawn(const struct proc_spec *spec, struct proc *ret, struct err *e);
 /* fork(2). Returns 1 in the child; 0 in the parent, who owns *ret; or -errno. */
 int proc_fork(struct proc *ret);
 
+/* The same, with the child in the v2 control group `group` from its first instruction on. */
+int proc_fork_into(int group, struct proc *ret);
+
 /* Holds a child that somebody else has made for us: only we can reap it, so the number is its own.
  * 0, -ECHILD: it is not ours, or -errno. */
 int proc_adopt(pid_t pid, struct proc *ret);

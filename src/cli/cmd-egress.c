@@ -203,20 +203,24 @@ static int tell_effect(const struct invocation *inv, const struct rule *rule, co
 	return 1;
 }
 
-static int send_rule(const char *id, const char *rule, bool deny, struct err *e)
+static int send_rule(const char *id, const struct rule *rule, bool deny, struct err *e)
 {
+	char text[RULE_TEXT_MAX];
 	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
 	_cleanup_sandbox_ struct sandbox b = SANDBOX_INIT;
 	_cleanup_transfer_ struct transfer t = TRANSFER_INIT(-EBADF);
 	_cleanup_close_ int fd = -EBADF;
 	int r;
 
+	(void)rule_format(rule, text);
 	if (state_root_open(&root, e) < 0 || sandbox_find(&root, id, &b, e) < 0 ||
 	    sandbox_connect(&b, &fd, e) < 0)
 		return e->num;
 	t.fd = fd;
-	r = transfer_rule(&t, rule, deny, e);
-	return r == -EREMOTEIO ? err_set(e, -EINVAL, "%s", t.text) : r;
+	r = transfer_rule(&t, text, deny, e);
+	if (r == -EREMOTEIO)
+		return err_set(e, -EINVAL, "%s", t.text);
+	return r < 0 || deny ? r : sandbox_widen(&root, &b, rule, e);
 }
 
 int cmd_egress_allow(struct invocation *inv)
@@ -235,7 +239,7 @@ int cmd_egress_allow(struct invocation *inv)
 	(void)rule_format(&rule, text);
 	r = lint(inv, text, &e);
 	if (r == 0)
-		r = send_rule(inv->args[0], text, false, &e);
+		r = send_rule(inv->args[0], &rule, false, &e);
 	if (r == 0)
 		r = tell_effect(inv, &rule, text, &e);
 	if (r < 0)
@@ -245,13 +249,12 @@ int cmd_egress_allow(struct invocation *inv)
 
 int cmd_egress_deny(struct invocation *inv)
 {
-	char text[RULE_TEXT_MAX];
 	struct err e = ERR_INIT;
 	struct rule rule;
 
 	if (rule_parse(inv->args[1], strlen(inv->args[1]), &rule, &e) < 0)
 		return cli_usage(inv, "'%s': %s", inv->args[1], e.msg);
-	if (send_rule(inv->args[0], rule_format(&rule, text), true, &e) < 0)
+	if (send_rule(inv->args[0], &rule, true, &e) < 0)
 		return cli_fail(inv, &e);
 	return EXIT_OK;
 }

@@ -149,6 +149,50 @@ static int set_server(ares_channel channel, const char *server, struct err *e)
 	return 0;
 }
 
+static int no_channel(int status, struct err *e)
+{
+	return err_set(e, -EIO, "cannot set up the resolver: %s", ares_strerror(status));
+}
+
+static struct target server_of(const struct ares_addr_port_node *node)
+{
+	const bool v4 = node->family == AF_INET;
+	struct target t = { .is_addr = true,
+			    .port = node->udp_port ? (uint16_t)node->udp_port : NAMESERVER_PORT,
+			    .addr = { .family = v4 ? 4 : 6, .prefix = v4 ? 32 : 128 } };
+
+	memcpy(t.addr.bytes, &node->addr, v4 ? 4 : 16);
+	return t;
+}
+
+int resolver_servers(const char *server, struct target ret[static RESOLVE_SERVERS_MAX],
+		     size_t *ret_n, struct err *e)
+{
+	struct ares_addr_port_node *all = NULL;
+	ares_channel channel = NULL;
+	int status = ares_library_init(ARES_LIB_INIT_ALL), r;
+	size_t n = 0;
+
+	if (status == ARES_SUCCESS)
+		status = ares_init(&channel);
+	if (status != ARES_SUCCESS)
+		return no_channel(status, e);
+	r = set_server(channel, server, e);
+	if (r == 0) {
+		status = ares_get_servers_ports(channel, &all);
+		r = status == ARES_SUCCESS ? 0 : no_channel(status, e);
+	}
+	for (const struct ares_addr_port_node *at = all; at && n < RESOLVE_SERVERS_MAX;
+	     at = at->next)
+		ret[n++] = server_of(at);
+	ares_free_data(all);
+	ares_destroy(channel);
+	ares_library_cleanup();
+	if (r == 0)
+		*ret_n = n;
+	return r;
+}
+
 int resolver_new(struct loop *l, const char *server, struct resolver **ret, struct err *e)
 {
 	struct ares_options options = {
@@ -174,7 +218,7 @@ int resolver_new(struct loop *l, const char *server, struct resolver **ret, stru
 		status = ares_init_options(&r->channel, &options, mask);
 	if (status != ARES_SUCCESS) {
 		free(r);
-		return err_set(e, -EIO, "cannot set up the resolver: %s", ares_strerror(status));
+		return no_channel(status, e);
 	}
 	ares_set_socket_functions(r->channel, &socket_functions, r);
 	k = set_server(r->channel, server, e);

@@ -10,7 +10,7 @@
 
 #include "addr.h"
 #include "loop.h"
-#include "name.h"
+#include "rule.h"
 
 enum {
 	RESOLVE_ADDRS_MAX = 16, /* of each family; more are left out */
@@ -19,6 +19,7 @@ enum {
 	RESOLVE_DELAY_MS = 50,	/* for the other family, RFC 8305 section 3 */
 	RESOLVE_TIMEOUT_MS = 6000,
 	RESOLVE_AT_ONCE = 4096, /* lookups; -EBUSY beyond */
+	RESOLVE_SERVERS_MAX = 8,
 };
 
 struct resolver;
@@ -36,6 +37,10 @@ typedef void resolve_cb(void *arg, const struct answer *a);
 /* `server`: "ADDRESS:PORT" to ask instead of what /etc/resolv.conf says; NULL as a rule. */
 int resolver_new(struct loop *l, const char *server, struct resolver **ret, struct err *e);
 struct resolver *resolver_free(struct resolver *r); /* every lookup is answered or cancelled */
+
+/* The servers that resolver_new() would ask, at most RESOLVE_SERVERS_MAX: addresses with ports. */
+int resolver_servers(const char *server, struct target ret[static RESOLVE_SERVERS_MAX],
+		     size_t *ret_n, struct err *e);
 
 /* Never calls back before it has returned. 0 or -errno; *ret is valid until the call or cancel. */
 int resolve_start(struct resolver *r, const struct name *name, resolve_cb *cb, void *arg,

@@ -34,6 +34,12 @@ int cgroup_place_make(int root_fd, const char *id, struct cgroup *g, struct cgro
 		      struct err *e);
 int cgroup_place_open(int root_fd, const char *id, struct cgroup *g, struct cgroup_where *w);
 
+/*
+ * The v2 group of a sandbox's keeper: makes it, or opens the one that is there. The descriptor;
+ * -ENODATA: no v2 tree is mounted to make one in; -ENOENT: there is none; or -errno.
+ */
+int cgroup_place_keeper(int root_fd, const char *id, bool make);
+
 int cgroup_place_each(int root_fd, int (*fn)(const char *name, void *arg), void *arg);
 
 /* cgroup-leaf.c: sees to it that the v2 group `top` has no processes: if it is our own they are

@@ -22,6 +22,8 @@
 #define OPEN_DIR (O_RDONLY | O_DIRECTORY | O_CLOEXEC)
 
 static const char group_name[] = "hutch";
+/* Groups of keepers are not below it: they have no limits, and may not be taken for a sandbox's. */
+static const char keepers_name[] = "hutch-keepers";
 
 static_assert((int)CGROUP_CPU == CG_CPU && (int)CGROUP_MEMORY == CG_MEMORY &&
 		      (int)CGROUP_PIDS == CG_PIDS && (int)CGROUP_FREEZER == CG_FREEZER,
@@ -52,11 +54,11 @@ static void set_where(const struct place *m, enum cgroup_part p, const char *top
 	(void)snprintf(m->w->path[p], sizeof(m->w->path[p]), "%s/%s/%s", top, group_name, m->id);
 }
 
-static int open_hutch(int top)
+static int open_hutch(int top, const char *name)
 {
-	if (mkdirat(top, group_name, 0755) < 0 && errno != EEXIST)
+	if (mkdirat(top, name, 0755) < 0 && errno != EEXIST)
 		return -errno;
-	return open_dir(top, group_name);
+	return open_dir(top, name);
 }
 
 static int make_group(int hutch, const char *id)
@@ -95,7 +97,7 @@ static int make_v1(struct place *m, enum cgroup_part p)
 	}
 	r = top = open_dir(m->root_fd, m->l.v1[p] + 1);
 	if (r >= 0)
-		r = hutch = open_hutch(top);
+		r = hutch = open_hutch(top, group_name);
 	if (r >= 0)
 		r = m->g->dir[p] = make_group(hutch, m->id);
 	if (r >= 0)
@@ -176,7 +178,7 @@ static int make_v2_in(struct place *m, const char *top_path, bool want[static CG
 		r = hand_down_all(top, want);
 	if (r < 0)
 		return r;
-	hutch = open_hutch(top);
+	hutch = open_hutch(top, group_name);
 	if (hutch < 0)
 		return hutch;
 	r = hand_down_all(hutch, want);
@@ -359,15 +361,15 @@ int cgroup_place_open(int root_fd, const char *id, struct cgroup *g, struct cgro
 	return r < 0 ? r : k;
 }
 
-static int each_below(int root_fd, const char *top, int (*fn)(const char *name, void *arg),
-		      void *arg)
+static int each_below(int root_fd, const char *top, const char *group,
+		      int (*fn)(const char *name, void *arg), void *arg)
 {
 	char path[CGROUP_WHERE_MAX];
 	struct dirent *entry;
 	int fd, r = 0;
 	DIR *d;
 
-	(void)snprintf(path, sizeof(path), "%s/%s", top + 1, group_name);
+	(void)snprintf(path, sizeof(path), "%s/%s", top + 1, group);
 	fd = open_dir(root_fd, path);
 	if (fd < 0)
 		return fd == -ENOENT || is_denied(fd) ? 0 : fd;
@@ -392,8 +394,31 @@ int cgroup_place_each(int root_fd, int (*fn)(const char *name, void *arg), void 
 
 	for (enum cgroup_part p = 0; r == 0 && p < CGROUP_PARTS; p++)
 		if (l.v1[p][0])
-			r = each_below(root_fd, l.v1[p], fn, arg);
+			r = each_below(root_fd, l.v1[p], group_name, fn, arg);
 	while (r == 0 && l.v2[0] && next_top(&l, top))
-		r = each_below(root_fd, top, fn, arg);
+		r = each_below(root_fd, top, group_name, fn, arg);
+	if (r == 0 && l.v2[0])
+		r = each_below(root_fd, l.v2, keepers_name, fn, arg);
 	return r;
+}
+
+/* ---- keepers ---- */
+
+int cgroup_place_keeper(int root_fd, const char *id, bool make)
+{
+	_cleanup_close_ int top = -EBADF, all = -EBADF;
+	struct cgroup_layout l;
+	int r = cgroup_layout_read(root_fd, &l);
+
+	if (r < 0)
+		return r;
+	if (!l.v2[0])
+		return make ? -ENODATA : -ENOENT;
+	top = open_dir(root_fd, l.v2 + 1);
+	if (top < 0)
+		return top;
+	all = make ? open_hutch(top, keepers_name) : open_dir(top, keepers_name);
+	if (all < 0)
+		return !make && is_denied(all) ? -ENOENT : all;
+	return make ? make_group(all, id) : open_dir(all, id);
 }

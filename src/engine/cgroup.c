@@ -127,10 +127,56 @@ static int remove_patiently(int dir, const char *id, uint64_t deadline)
 	}
 }
 
+static int keeper_group(const char *id, bool make)
+{
+	_cleanup_close_ int root = open_root();
+
+	if (!id_valid(id))
+		return -EINVAL;
+	return root < 0 ? root : cgroup_place_keeper(root, id, make);
+}
+
+int cgroup_keeper_make(const char *id)
+{
+	return keeper_group(id, true);
+}
+
+int cgroup_keeper_open(const char *id)
+{
+	return keeper_group(id, false);
+}
+
+static int remove_keeper(int root_fd, const char *id, uint64_t deadline, struct err *e)
+{
+	_cleanup_cgroup_ struct cgroup g = CGROUP_INIT;
+	int r = cgroup_place_keeper(root_fd, id, false);
+
+	if (r == -ENOENT)
+		return 0;
+	if (r >= 0) {
+		g.dir[CGROUP_PIDS] = r;
+		g.v2[CGROUP_PIDS] = true;
+		(void)cgroup_kill(&g, deadline);
+		r = remove_patiently(g.dir[CGROUP_PIDS], id, deadline);
+	}
+	(void)FAULT("cgroup-keeper-removed");
+	return r < 0 ? err_set(e, r, "cannot remove hutch-keepers/%s: %s", id, strerror(-r)) : 0;
+}
+
+int cgroup_keeper_remove(const char *id, struct err *e)
+{
+	_cleanup_close_ int root = open_root();
+
+	if (root < 0)
+		return err_set(e, root, "cannot open /: %s", strerror(-root));
+	return remove_keeper(root, id, clock_mono() + REMOVE_TIME, e);
+}
+
 int cgroup_remove_at(int root_fd, const char *id, struct err *e)
 {
 	_cleanup_cgroup_ struct cgroup g = CGROUP_INIT;
 	uint64_t deadline = clock_mono() + REMOVE_TIME;
+	struct err other = ERR_INIT;
 	struct cgroup_where where;
 	int first;
 
@@ -151,6 +197,8 @@ int cgroup_remove_at(int root_fd, const char *id, struct err *e)
 		if (r < 0 && first == 0)
 			first = err_set(e, r, "cannot remove %s: %s", where.path[p], strerror(-r));
 	}
+	if (remove_keeper(root_fd, id, deadline, first == 0 ? e : &other) < 0 && first == 0)
+		first = e->num;
 	return first;
 }
 

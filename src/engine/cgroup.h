@@ -95,11 +95,21 @@ void cgroup_usage(const struct cgroup *g, struct cgroup_usage *ret);
  * `has` says nothing. */
 void cgroup_open(const char *id, struct cgroup *ret);
 
-/* Kills what is inside and removes the groups, within two seconds. 0 also when there are none. */
+/*
+ * The group of a sandbox's keeper, hutch-keepers/NAME at the top of the v2 tree, whatever the
+ * controllers are on: nothing is limited by it, and programs can be attached to it. The descriptor;
+ * -ENODATA: no v2 tree is mounted; opening: -ENOENT; or -errno.
+ */
+int cgroup_keeper_make(const char *id);
+int cgroup_keeper_open(const char *id);
+int cgroup_keeper_remove(const char *id, struct err *e);
+
+/* Kills what is inside and removes the groups, also the keeper's, within two seconds. 0 also when
+ * there are none. */
 int cgroup_remove(const char *id, struct err *e);
 
 /*
- * Calls `fn` with the name of every group in hutch/, once for each hierarchy that has it; those
+ * Calls `fn` with the name of every group in hutch/ and hutch-keepers/, once for each place; those
  * that are not ours to make are among them. 0, what `fn` gave if that was below 0, or -errno.
  */
 int cgroup_each(int (*fn)(const char *name, void *arg), void *arg);

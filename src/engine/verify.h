@@ -39,9 +39,10 @@ struct verify_row {
 	verify_look *look;
 };
 
-/* What an engine looks at: VERIFY_ROWS of them, every row but landlock, keeper-locked and audit. */
+/* What an engine looks at: VERIFY_ROWS of them, every row but landlock, dial-guard, keeper-locked
+ * and audit. */
 enum {
-	VERIFY_ROWS = RECEIPT_ROWS - 3
+	VERIFY_ROWS = RECEIPT_ROWS - 4
 };
 struct verify_table {
 	const struct verify_row *rows;

@@ -124,6 +124,7 @@ void warden_end(struct warden *w, enum end_reason reason, bool started)
 	end.time = clock_wall();
 	measure(w, &end);
 	cgroup_close(&w->group);
+	dial_guard_close(&w->guard);
 	if (w->root.dir >= 0 && cgroup_remove(state_group(&w->root, w->spec.id, group), &e) < 0)
 		log_error("%s", e.msg);
 	(void)FAULT("end-groups");

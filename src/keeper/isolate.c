@@ -68,6 +68,28 @@ int isolate_fds(const struct keeper_start *s, struct err *e)
 	return r < 0 ? err_set(e, r, "cannot close descriptors: %s", strerror(-r)) : 0;
 }
 
+/* ---- the guard ---- */
+
+/*
+ * Port 0 is in no rule, so whatever the policy says this is refused by the guard, and by nothing
+ * else: without one, the answer is that nobody listens.
+ */
+int isolate_try_guard(const struct keeper_start *s, struct err *e)
+{
+	const struct sockaddr_in to = { .sin_family = AF_INET,
+					.sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	_cleanup_close_ int fd = -EBADF;
+
+	if (!s->guarded)
+		return 0;
+	fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return err_errno(e, "cannot try the keeper's guard");
+	if (connect(fd, (const struct sockaddr *)&to, sizeof(to)) < 0 && errno == EPERM)
+		return 0;
+	return err_set(e, -EPERM, "the keeper's guard does not refuse a connection to loopback");
+}
+
 /* ---- 2 to 5: who it is ---- */
 
 static int drop_bounding_set(void)

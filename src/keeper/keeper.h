@@ -28,6 +28,7 @@ struct keeper_start {
 	const char *no_freezer;	   /* why it cannot be paused; "" */
 	uint32_t id;		   /* the user and group id to become */
 	pid_t parent;		   /* the warden: the keeper dies with it */
+	bool guarded; /* the kernel holds it to what it may dial: to be tried before it serves */
 };
 
 /*
@@ -155,7 +156,8 @@ _noreturn_ void keeper_run(const struct keeper_start *s);
  * isolate.c. Takes away everything that serving does not need; stages at the top of the file. First
  * isolate_fds(): the descriptors named in `s`, and 2, are all that stay open. Then the keeper makes
  * its loop, for isolate() takes the right to. 0, or -errno: then the keeper must end without having
- * read anything.
+ * read anything. isolate_try_guard(), before that too: where there is a guard, it refuses.
  */
 int isolate_fds(const struct keeper_start *s, struct err *e);
+int isolate_try_guard(const struct keeper_start *s, struct err *e);
 int isolate(const struct keeper_start *s, struct err *e);

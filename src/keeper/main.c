@@ -148,6 +148,7 @@ int main(int argc, char **argv)
 		.note_keeper = -EBADF,
 		.root = STATE_ROOT_INIT,
 		.group = CGROUP_INIT,
+		.guard = DIAL_GUARD_INIT,
 		.box = { .init = PROC_INIT, .said = -EBADF },
 		.keeper = PROC_INIT,
 		.log = AUDIT_LOG_INIT,

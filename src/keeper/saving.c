@@ -22,7 +22,7 @@ enum {
 };
 
 /* What a sandbox that is made of the snapshot begins with: the rest is of this run. */
-static const char *const kept[] = { "spec.json", "policy.json", "api.json" };
+static const char *const kept[] = { "spec.json", "policy.json", "api.json", STATE_WIDENED };
 
 static int make_file(int dir, const char *name, int *ret, struct err *e)
 {
@@ -107,7 +107,8 @@ static int copy_box(const struct warden *w, struct err *e)
 	box = openat(w->snapshot.dir, "box", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (box < 0)
 		return err_errno(e, "cannot open a directory of the snapshot");
-	for (size_t i = 0; i < ARRAY_SIZE(kept); i++) {
+	/* But for the last: what begins with one that is kept has the rules of its own policy. */
+	for (size_t i = 0; i < ARRAY_SIZE(kept) - (w->what_for == WIRE_SAVE_KEEP); i++) {
 		_cleanup_buf_ struct buf b = BUF_INIT(SPEC_FILE_MAX);
 		int r = fd_read_file(w->dir, kept[i], &b, e);
 

@@ -4,7 +4,7 @@
  *
  *   lock, spec, image, socket   what needs the host's file system as it is
  *   ids, namespaces             from here on mounts are ours alone, and go with us
- *   groups                      before the first process of the sandbox
+ *   groups, guard               before the first process of the sandbox, and before the keeper
  *   keeper                      forked while nothing of the sandbox runs; locks itself, and waits
  *   engine                      the sandbox up to its agent, which waits for HELLO
  *   receipt                     what is seen of the running PID 1, the keeper and Landlock;
@@ -216,8 +216,9 @@ static int start_keeper(struct warden *w, struct err *e)
 		.warden = w->note_keeper,
 		.id = w->ids + OCI_KEEPER_OFFSET,
 		.parent = getpid(),
+		.guarded = w->guard.group >= 0,
 	};
-	int r = proc_fork(&w->keeper);
+	int r = s.guarded ? proc_fork_into(w->guard.group, &w->keeper) : proc_fork(&w->keeper);
 
 	if (r == 1)
 		keeper_run(&s);
@@ -421,6 +422,8 @@ static int check_receipt(struct warden *w, struct err *e)
 	receipt_explicit(&w->receipt, w->spec.limits_asked);
 	w->engine->verify(&w->start, &w->box, &w->receipt);
 	verify_keeper(w);
+	dial_guard_verify(&w->guard, w->keeper.pid, &w->receipt);
+	dial_guard_close(&w->guard);
 	witness_receipt(w);
 	if (landlock > 0)
 		receipt_yes(&w->receipt, LAYER_LANDLOCK, "version %u, " AGENT_WORD,
@@ -483,6 +486,10 @@ int warden_start(struct warden *w, struct err *e)
 		cgroup_warm(&w->group);
 	if (r == 0)
 		r = FAULT_ERR("warden-groups", e);
+	if (r == 0)
+		r = warden_guard_keeper(w, group, e);
+	if (r == 0)
+		r = FAULT_ERR("warden-guard", e);
 	if (r == 0)
 		r = make_channels(w, e);
 	if (r == 0)

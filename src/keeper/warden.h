@@ -3,6 +3,7 @@
 #pragma once
 
 #include "audit.h"
+#include "dial-guard.h"
 #include "end.h"
 #include "engine.h"
 #include "keeper.h"
@@ -49,6 +50,7 @@ struct warden {
 	struct state_root root;
 	struct spec spec;
 	struct cgroup group;
+	struct dial_guard guard; /* of the keeper */
 	struct engine_start start;
 	struct engine_sandbox box;
 	struct receipt receipt;
@@ -82,6 +84,9 @@ void warden_drop_record(struct warden *w, uint64_t number);
 /* way-out.c: gives the keeper the sockets that catch what goes out, if anything may. */
 int warden_open_egress(struct warden *w, struct err *e);
 
+/* way-out.c: what the kernel lets the keeper dial; before the keeper is started. */
+int warden_guard_keeper(struct warden *w, const char *group, struct err *e);
+
 /* witness.c: the audit log. What cannot be recorded is not started. */
 int witness_create(struct warden *w, struct err *e);
 int witness_taken(struct warden *w, struct err *e);
@@ -104,6 +109,7 @@ bool lifetime_over(struct warden *w); /* true: it has to end; else it was paused
 /* saving.c: snapshots of a machine. */
 #define SAVED_COMMANDS "box/commands"
 #define SAVED_RULES    "box/egress"
+#define SAVED_WIDENED  "box/" STATE_WIDENED
 void warden_save_begin(struct warden *w, enum wire_save what_for);
 bool warden_saved(struct warden *w, bool failed); /* true: it is to end now */
 bool warden_suspend(struct warden *w); /* its deadline wants it on disk. False: it cannot be */

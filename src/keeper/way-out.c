@@ -4,10 +4,13 @@
  * of the sandbox and before any code of a user runs, and gives them to the keeper. It reads nothing
  * from them.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "fault.h"
+#include "fd.h"
 #include "netns.h"
+#include "resolve.h"
 #include "rule.h"
 #include "warden.h"
 
@@ -43,6 +46,74 @@ static int hand_over(struct warden *w, const struct capture_sockets *s)
 			which |= UINT64_C(1) << i;
 		}
 	return note_send(w->note, NOTE_EGRESS, which, files, n);
+}
+
+/* An ordinary user's warden may not load programs, root though it is in its own namespace. */
+static int no_guard(struct dial_guard *g, const char *why)
+{
+	(void)snprintf(g->why, sizeof(g->why), "%s", why);
+	return 0;
+}
+
+/* The file of the run before goes with a snapshot that is continued; what is kept has none. */
+static int take_over_widened(struct warden *w, struct err *e)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(STATE_WIDENED_MAX);
+	struct err own = ERR_INIT;
+	int r;
+
+	if (w->from.kind != SNAPSHOT_SAVED || w->from.dir < 0)
+		return 0;
+	r = fd_read_file(w->from.dir, SAVED_WIDENED, &b, &own);
+	if (r == 0)
+		return state_write(w->dir, STATE_WIDENED, b.data, b.len, e);
+	return r == -ENOENT ? 0 : (*e = own).num;
+}
+
+/* What the operator has added before, as rules; the text is cut in place. */
+static int read_widened(struct warden *w, struct buf *text, struct spec_list *ret, struct err *e)
+{
+	struct err own = ERR_INIT;
+	int r = take_over_widened(w, e);
+	char *rest;
+
+	if (r < 0)
+		return r;
+	r = fd_read_file(w->dir, STATE_WIDENED, text, &own);
+	if (r < 0)
+		return r == -ENOENT ? 0 : (*e = own).num;
+	for (size_t i = 0; i < text->len; i++)
+		ret->n += text->data[i] == '\n';
+	ret->v = calloc(ret->n + 1, sizeof(ret->v[0]));
+	if (!ret->v)
+		return err_oom(e);
+	rest = text->data;
+	for (size_t i = 0; i < ret->n; i++)
+		ret->v[i] = strsep(&rest, "\n");
+	return 0;
+}
+
+int warden_guard_keeper(struct warden *w, const char *group, struct err *e)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(STATE_WIDENED_MAX);
+	struct target servers[RESOLVE_SERVERS_MAX];
+	struct spec_list more = { 0 };
+	struct dial_rules rules = { .allow = &w->spec.egress.allow,
+				    .more = &more,
+				    .proxy = w->spec.egress.proxy,
+				    .servers = servers };
+	int r = 0;
+
+	if (w->rootless)
+		return no_guard(&w->guard, "only root may load BPF programs for a group");
+	if (rules.allow->n > 0)
+		r = resolver_servers(getenv("HUTCH_RESOLVER"), servers, &rules.n_servers, e);
+	if (r == 0)
+		r = read_widened(w, &text, &more, e);
+	if (r == 0)
+		r = dial_guard_make(group, &rules, &w->guard, e);
+	free(more.v);
+	return r < 0 ? err_wrap(e, "guarding the keeper") : 0;
 }
 
 int warden_open_egress(struct warden *w, struct err *e)

@@ -151,6 +151,15 @@ enum addr_class addr_classify(const struct addr *a)
 	return a->family == 4 ? ADDR_PUBLIC : ADDR_RESERVED;
 }
 
+bool addr_class_row(size_t i, struct addr *ret, enum addr_class *ret_class)
+{
+	if (i >= ARRAY_SIZE(classes))
+		return false;
+	*ret = row(i);
+	*ret_class = classes[i].class;
+	return true;
+}
+
 const char *addr_class_name(enum addr_class c)
 {
 	static const char *const names[] = {

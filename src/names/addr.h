@@ -47,6 +47,13 @@ const char *addr_format(const struct addr *a, char out[static ADDR_TEXT_MAX]);
 enum addr_class addr_classify(const struct addr *a);
 const char *addr_class_name(enum addr_class c);
 
+/*
+ * Row `i` of the table behind addr_classify(); false behind the last. Of the rows that hold an
+ * address the one with the longest prefix counts; an address in none is public if it is of IPv4,
+ * and else reserved.
+ */
+bool addr_class_row(size_t i, struct addr *ret, enum addr_class *ret_class);
+
 /* True if `a` lies in network `net` of the same family. */
 bool addr_within(const struct addr *a, const struct addr *net);
 

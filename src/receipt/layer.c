@@ -16,6 +16,7 @@ const char *const layer_names[LAYER_MAX + 1] = {
 	[LAYER_CGROUP_PIDS] = "cgroup-pids",
 	[LAYER_DISK_QUOTA] = "disk-quota",
 	[LAYER_KVM] = "kvm",
+	[LAYER_DIAL_GUARD] = "dial-guard",
 };
 
 static const char *const extra_names[] = {

@@ -21,6 +21,7 @@ enum layer {
 	LAYER_CGROUP_PIDS,
 	LAYER_DISK_QUOTA,
 	LAYER_KVM,
+	LAYER_DIAL_GUARD, /* the kernel holds the keeper to what may be dialled (dial-guard.h) */
 	LAYER_MAX,
 };
 

@@ -78,6 +78,14 @@ void sandbox_close(struct sandbox *s);
 /* Connects to the keeper's socket. -ESRCH with a message that says how it ended, if it has. */
 int sandbox_connect(const struct sandbox *s, int *ret_fd, struct err *e);
 
+/*
+ * widen.c: lets an allow rule, which the keeper has taken, through the keeper's guard as well, and
+ * writes it down for the guard of the next run. Not by the keeper: what it may dial at most is not
+ * its to say.
+ */
+int sandbox_widen(const struct state_root *root, const struct sandbox *s, const struct rule *rule,
+		  struct err *e);
+
 struct sandbox_commit {
 	const char *name; /* of the image */
 	struct image_config config;

@@ -74,6 +74,12 @@ bool state_group_is_ours(const struct state_root *r, const char *group,
 #define STATE_SUSPENDED "suspended"
 #define STATE_REMOVE	"remove"
 #define STATE_UNSEALED	"unsealed"
+/* Allow rules that the operator has added while it ran, a line each, and that the keeper's guard
+ * lets through: not the keeper's to write. */
+#define STATE_WIDENED "widened"
+enum {
+	STATE_WIDENED_MAX = 4 * 1024 * 1024
+};
 
 /* Writes a file of a sandbox: a reader sees the old contents or the new, whole. Nothing is synced
  * to a disk: a run directory does not outlive the boot, and starting a sandbox should not wait. */

@@ -24,7 +24,7 @@ from waiting import LONG as DEADLINE
 from waiting import ended
 
 MIB = 1 << 20
-NEVER = ("landlock", "apparmor", "kvm", "cgroup-cpu", "cgroup-memory", "cgroup-pids", "keeper-locked", "audit")
+NEVER = ("landlock", "apparmor", "kvm", "cgroup-cpu", "cgroup-memory", "cgroup-pids", "dial-guard", "keeper-locked", "audit")
 
 
 def whose():

@@ -27,7 +27,7 @@ CGROUP = pathlib.Path("/sys/fs/cgroup")
 V2 = (CGROUP / "cgroup.controllers").exists()
 
 # Rows that this engine cannot give, that the host may not have, and that others fill in.
-NEVER = {"kvm", "landlock", "keeper-locked", "audit"}
+NEVER = {"kvm", "landlock", "dial-guard", "keeper-locked", "audit"}
 APPARMOR = {"apparmor"}
 
 # Without one crun also mounts the root anew, and with other flags: in one, they are locked.

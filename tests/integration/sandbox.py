@@ -215,9 +215,9 @@ def groups():
     """Control groups of sandboxes in our run directory; others are somebody else's."""
     top, end = Path("/sys/fs/cgroup"), tag()
     own = [top / line.split(":", 2)[2].lstrip("/") for line in Path("/proc/self/cgroup").read_text().splitlines()]
-    for above in {top, *top.glob("*/"), *own}:
+    for place in {above / name for above in {top, *top.glob("*/"), *own} for name in ("hutch", "hutch-keepers")}:
         with contextlib.suppress(OSError):
-            for group in (above / "hutch").iterdir():
+            for group in place.iterdir():
                 if end and group.is_dir() and group.name.endswith(end):
                     yield group
 

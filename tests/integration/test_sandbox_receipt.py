@@ -8,7 +8,7 @@ from pathlib import Path
 from sandbox import BOX, MACHINE, ROOT, SandboxCase, SharedCase, agent, as_root, as_user, children_of, hutch, warden_of
 
 REQUIRABLE = ["user-namespace", "pid-namespace", "no-network-device", "seccomp", "no-capabilities", "no-new-privileges", "read-only-root",
-              "landlock", "apparmor", "cgroup-cpu", "cgroup-memory", "cgroup-pids", "disk-quota", "kvm"]
+              "landlock", "apparmor", "cgroup-cpu", "cgroup-memory", "cgroup-pids", "disk-quota", "kvm", "dial-guard"]
 EXTRA = ["mount-namespace", "ipc-namespace", "uts-namespace", "cgroup-namespace", "own-ids", "masked-proc", "no-sysfs", "no-devices", "rlimits",
          "keeper-locked", "audit"]
 GROUPS = {"cgroup-cpu", "cgroup-memory", "cgroup-pids"}
@@ -42,13 +42,13 @@ class Receipt(SharedCase):
         missing = {name for name, row in self.rows.items() if not row["enforced"]}
         if apparmor():
             missing.add("apparmor")
-        self.assertEqual(missing, {"apparmor", "kvm"} | (set() if ROOT else GROUPS))
+        self.assertEqual(missing, {"apparmor", "kvm"} | (set() if ROOT else GROUPS | {"dial-guard"}))
 
     def test_every_row_says_what_was_seen(self):
         self.assertEqual([name for name, row in self.rows.items() if not row["seen"].strip()], [])
 
     def test_what_is_not_enforced_comes_with_advice(self):
-        self.assertEqual([name for name in GROUPS if not self.rows[name]["enforced"] and not self.rows[name].get("advice")], [])
+        self.assertEqual([name for name in GROUPS | {"dial-guard"} if not self.rows[name]["enforced"] and not self.rows[name].get("advice")], [])
 
     def test_the_extra_rows_are_always_required(self):
         self.assertEqual([name for name in EXTRA if not self.rows[name]["required"]], [])
@@ -96,6 +96,13 @@ class Receipt(SharedCase):
         self.assertEqual([link for link in links if link.startswith("/") and not link.startswith("/dev/null")
                           and not own.fullmatch(link)], [], "files of the host")
 
+    @as_root
+    def test_the_keeper_is_alone_in_its_guarded_group(self):
+        [keeper] = children_of(warden_of(self.sandbox), "hutch-keeper")
+        [line] = [x for x in Path(f"/proc/{keeper}/cgroup").read_text().splitlines() if x.startswith("0::")]
+        self.assertRegex(line, rf"/hutch-keepers/[a-z0-9-]*{self.sandbox}[a-z0-9-]*$")
+        self.assertIn("9 programs on the keeper's group", self.rows["dial-guard"]["seen"])
+
 
 class Demands(SandboxCase):
     """isolation.require: refused if the host cannot, and nothing is left of the attempt."""
@@ -131,13 +138,13 @@ class Demands(SandboxCase):
 
     @as_root
     def test_root_gets_groups(self):
-        for layer in sorted(GROUPS):
+        for layer in sorted(GROUPS | {"dial-guard"}):
             with self.subTest(layer=layer):
                 self.run_("true", opts=["--agent", self.demand(layer)])
 
     @as_user
     def test_an_ordinary_user_gets_advice_instead_of_groups(self):
-        for layer in sorted(GROUPS):
+        for layer in sorted(GROUPS | {"dial-guard"}):
             with self.subTest(layer=layer):
                 self.assertRegex(self.check_refused(layer), r"; \w+")
 

@@ -123,20 +123,21 @@ static void words(void **state)
 		  "t.yaml:2:22: error: isolation.require: expected a list of: user-namespace, "
 		  "pid-namespace, no-network-device, seccomp, no-capabilities, no-new-privileges, "
 		  "read-only-root, landlock, apparmor, cgroup-cpu, cgroup-memory, cgroup-pids, "
-		  "disk-quota, kvm, found 'seccomp'\n" },
+		  "disk-quota, kvm, dial-guard, found 'seccomp'\n" },
 		{ AGENT "isolation: {require: [seccomp, secomp, [x], '']}",
 		  "t.yaml:2:32: error: isolation.require[1]: 'secomp' is not one of: "
 		  "user-namespace, pid-namespace, no-network-device, seccomp, no-capabilities, "
 		  "no-new-privileges, read-only-root, landlock, apparmor, cgroup-cpu, "
-		  "cgroup-memory, cgroup-pids, disk-quota, kvm; did you mean 'seccomp'?\n"
+		  "cgroup-memory, cgroup-pids, disk-quota, kvm, dial-guard; did you mean "
+		  "'seccomp'?\n"
 		  "t.yaml:2:40: error: isolation.require[2]: expected one of: user-namespace, "
 		  "pid-namespace, no-network-device, seccomp, no-capabilities, no-new-privileges, "
 		  "read-only-root, landlock, apparmor, cgroup-cpu, cgroup-memory, cgroup-pids, "
-		  "disk-quota, kvm, found a list\n"
+		  "disk-quota, kvm, dial-guard, found a list\n"
 		  "t.yaml:2:45: error: isolation.require[3]: expected one of: user-namespace, "
 		  "pid-namespace, no-network-device, seccomp, no-capabilities, no-new-privileges, "
 		  "read-only-root, landlock, apparmor, cgroup-cpu, cgroup-memory, cgroup-pids, "
-		  "disk-quota, kvm, found empty text\n" },
+		  "disk-quota, kvm, dial-guard, found empty text\n" },
 	};
 
 	assert_refusals(cases, ARRAY_SIZE(cases));

@@ -139,7 +139,7 @@ static void advice_stays_in_a_long_message(void **state)
 	receipt_advise(&r, LAYER_USER_NAMESPACE, "do this");
 	assert_int_equal(receipt_check(&r, &e), -EPERM);
 	assert_string_equal(e.msg, "isolation.require: not enforced on this host: user-namespace, "
-				   "pid-namespace, no-network-device, seccomp and 21 more; do "
+				   "pid-namespace, no-network-device, seccomp and 22 more; do "
 				   "this");
 }
 

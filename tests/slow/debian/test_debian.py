@@ -179,7 +179,7 @@ class Test3Profile(Guest):
     def test_the_receipt_is_complete(self):
         self.assertEqual(self.doctor("sec.apparmor")["state"], "ok")
         _, _, rows = self.box("hutch exec $id -- true", "--agent all")
-        self.assertEqual([n for n, row in rows.items() if not row["enforced"]], ["kvm"], json.dumps(rows, indent=1))
+        self.assertEqual([n for n, row in rows.items() if not row["enforced"]], ["kvm", "dial-guard"], json.dumps(rows, indent=1))
         self.assertEqual([n for n, row in rows.items() if n in REQUIRED and not row["required"]], [])
         self.assertEqual(rows["apparmor"]["seen"], "profile hutch-sandbox (enforce)")
         self.assertEqual(rows["cgroup-cpu"]["seen"], "50000 of every 100000 us")
@@ -266,7 +266,7 @@ class Test5Units(Guest):
         receipt = self.ask("GET", f"/hutch/v1/sandboxes/{box}/receipt")
         missing = [row["name"] for row in receipt["layers"] if not row["enforced"]]
         self.ask("DELETE", f"/sandboxes/{box}")
-        self.assertEqual(missing, ["kvm"], json.dumps(receipt, indent=1))
+        self.assertEqual(missing, ["kvm", "dial-guard"], json.dumps(receipt, indent=1))
         equals(self.units, [], "units")
         must("setpriv", "--reuid=hutch", "--regid=hutch", "--clear-groups", "hutch", "gc", env={**os.environ, **environment("hutch")})
 
