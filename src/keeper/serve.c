@@ -557,8 +557,8 @@ void keeper_run(const struct keeper_start *s)
 	if (FAULT_ERR("keeper-begin", &e) == 0 && isolate_fds(s, &e) == 0 &&
 	    FAULT_ERR("keeper-fds", &e) == 0 && set_nonblocking(s, &e) == 0 &&
 	    isolate_try_guard(s, &e) == 0 && keeper_init(&k, s, &e) == 0 &&
-	    FAULT_ERR("keeper-made", &e) == 0 &&
-	    isolate(s, &e) == 0 && FAULT_ERR("keeper-isolated", &e) == 0)
+	    FAULT_ERR("keeper-made", &e) == 0 && isolate(s, &e) == 0 &&
+	    FAULT_ERR("keeper-isolated", &e) == 0)
 		end = keeper_serve(&k);
 	else
 		log_error("%s", e.msg);
