@@ -42,6 +42,7 @@ void host_facts_clear(struct host_facts *ret)
 		.apparmor = -ENODATA,
 		.bpf_filter = -ENODATA,
 		.bpf_sk_lookup = -ENODATA,
+		.bpf_cgroup = -ENODATA,
 		.kvm = -ENOENT,
 	};
 

@@ -78,6 +78,7 @@ struct host_facts {
 	int call[HOST_CALL_MAX];
 	int bpf_filter;	   /* a socket filter was loaded */
 	int bpf_sk_lookup; /* an sk_lookup program was loaded */
+	int bpf_cgroup;	   /* a program for the connections of a group was loaded */
 	int kvm;	   /* API version, 12 on every Linux since 2.6.22 */
 	int cg[CG_MAX];	   /* a child group was made, and removed, in the hierarchy of each */
 	struct host_program program[HOST_PROGRAM_MAX];

@@ -118,6 +118,32 @@ static bool probe_steering(const struct probe_ctx *x, struct host_check *c)
 	return true;
 }
 
+/* What holds a keeper that was taken over to what may be dialled. */
+static bool probe_dial_guard(const struct probe_ctx *x, struct host_check *c)
+{
+	struct cgroup_layout l;
+	int bpf = x->facts->bpf_cgroup;
+
+	(void)cgroup_layout_read(x->root_fd, &l);
+	if (x->uid != 0) {
+		check_value(c, HOST_INFO, "only for root");
+		check_detail(c, "a keeper that is taken over can dial any address from the host's "
+				"network");
+		return true;
+	}
+	if (bpf == 0 && l.v2[0]) {
+		check_value(c, HOST_OK, "BPF on a cgroup of the keeper's own");
+		return true;
+	}
+	check_value(c, HOST_WARN, "cannot be had");
+	check_detail(c, "%s: a keeper that is taken over can dial any address from here",
+		     bpf == 0 ? "no cgroup v2 tree is mounted" : strerror(-bpf));
+	check_advice(c,
+		     bpf == 0 ? "mount -t cgroup2 none /sys/fs/cgroup/unified"
+			      : "use a kernel with CONFIG_CGROUP_BPF, and not inside a container");
+	return true;
+}
+
 static bool probe_bpf(const struct probe_ctx *x, struct host_check *c)
 {
 	long long off = host_number(x, "proc/sys/kernel/unprivileged_bpf_disabled");
@@ -173,6 +199,7 @@ const struct probe probe_lockdown[] = {
 	{ "sec.lsm", "security modules", probe_lsm },
 	{ "sec.apparmor", "AppArmor profile", probe_apparmor },
 	{ "net.steering", "egress steering", probe_steering },
+	{ "net.dial-guard", "dial guard", probe_dial_guard },
 	{ "sec.bpf", "BPF", probe_bpf },
 	{ "sec.io-uring", "io_uring", probe_io_uring },
 	{ "sec.ptrace", "ptrace", probe_yama },

@@ -80,6 +80,12 @@ static int child_bpf_sk_lookup(long unused)
 	return load_bpf(BPF_PROG_TYPE_SK_LOOKUP, BPF_SK_LOOKUP, SK_PASS);
 }
 
+static int child_bpf_cgroup(long unused)
+{
+	(void)unused;
+	return load_bpf(BPF_PROG_TYPE_CGROUP_SOCK_ADDR, BPF_CGROUP_INET4_CONNECT, 1);
+}
+
 static int kvm_api(void)
 {
 	_cleanup_close_ int fd = open("/dev/kvm", O_RDWR | O_CLOEXEC);
@@ -134,5 +140,6 @@ void try_calls(struct host_facts *f)
 	f->call[HOST_CALL_CLOSE_RANGE] = call_close_range();
 	f->bpf_filter = try_in_child(child_bpf_filter, 0);
 	f->bpf_sk_lookup = try_in_child(child_bpf_sk_lookup, 0);
+	f->bpf_cgroup = try_in_child(child_bpf_cgroup, 0);
 	f->kvm = kvm_api();
 }

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import hutchd
-from sandbox import CONFIG, LONG, LOOSE, RUN, SandboxCase, agent, children_of, clock_of, eventually, hutch, ledger, named, start, warden_of
+from sandbox import CONFIG, LONG, LOOSE, ROOT, RUN, SandboxCase, agent, children_of, clock_of, eventually, hutch, ledger, named, start, warden_of
 
 SNAPSHOTS = Path(os.environ.get("HUTCH_STATE_DIR", "/nonexistent")) / "machine/snapshots"
 CLOCK = 0.05  # seconds that one may be off
@@ -233,8 +233,12 @@ class Held(MachineCase):
         fresh = self.create("-a", "held", "--snapshot", kept)
         self.assertEqual({name: self.may(fresh, name) for name in names}, {**names, "one.example.com": True, "three.example.com": False})
         # And one that was resumed can be forked.
-        [fork] = self.fork(box, 1)
-        self.assertFalse(self.may(fork, "one.example.com"))
+        [again] = self.fork(box, 1)
+        self.assertFalse(self.may(again, "one.example.com"))
+        # What the keeper's guard lets through beside the policy comes from the operator, by a file that the keeper cannot write.
+        for sandbox in (box, fork, again, fresh):
+            widened = RUN / "sandboxes" / sandbox / "widened"
+            self.assertEqual(widened.read_text() if widened.exists() else "", "three.example.com:443\n" if ROOT and sandbox != fresh else "")
 
     def test_ttl(self):
         began = time.monotonic()

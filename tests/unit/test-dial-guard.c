@@ -41,6 +41,7 @@ enum {
 struct given {
 	const char *v[RULES_MAX];
 	const char *proxy, *server;
+	const char *more; /* a rule that was added in the run before */
 };
 
 static struct addr addr_of(const char *text)
@@ -60,7 +61,10 @@ static int fill(int map, const struct given *given, struct err *e)
 {
 	struct spec_list allow = { .v = (const char **)given->v };
 	struct target server = { 0 };
-	struct dial_rules rules = { .allow = &allow, .proxy = given->proxy, .servers = &server };
+	struct spec_list more = { .v = (const char **)&given->more, .n = given->more != NULL };
+	struct dial_rules rules = {
+		.allow = &allow, .more = &more, .proxy = given->proxy, .servers = &server
+	};
 
 	while (allow.n < RULES_MAX && given->v[allow.n])
 		allow.n++;
@@ -142,6 +146,7 @@ static void test_rules(void **state)
 		.v = { "github.com:443", ".corp.example:8443/private", "10.1.0.0/16:22",
 		       "[::1]:5432", "127.0.0.1:6000", "0.0.0.0/0:9" },
 		.server = "127.0.0.53:53",
+		.more = "192.168.7.0/24:2222",
 	};
 	static const struct {
 		const char *addr;
@@ -187,6 +192,8 @@ static void test_rules(void **state)
 		{ "0.0.0.0", 9, false },
 		{ "127.0.0.53", 53, true },
 		{ "127.0.0.1", 53, false },
+		{ "192.168.7.9", 2222, true },
+		{ "192.168.8.9", 2222, false },
 	};
 	_cleanup_close_ int map = new_map(&given);
 	struct rule rule;
@@ -217,7 +224,8 @@ static void test_rules(void **state)
 static void test_proxies(void **state)
 {
 	static const struct given by_addr = { .v = { "github.com:443", "10.1.0.0/16:22" },
-					      .proxy = "127.0.0.1:3128" },
+					      .proxy = "127.0.0.1:3128",
+					      .more = "10.1.0.1:25" },
 				  by_name = { .v = { "github.com:443" },
 					      .proxy = "proxy.corp.example:3128",
 					      .server = "10.0.0.53:53" },
@@ -228,6 +236,7 @@ static void test_proxies(void **state)
 	assert_false(may(a, IPPROTO_TCP, "127.0.0.1", 443));
 	assert_false(may(a, IPPROTO_TCP, "93.184.216.34", 443));
 	assert_false(may(a, IPPROTO_TCP, "10.1.0.1", 22));
+	assert_false(may(a, IPPROTO_TCP, "10.1.0.1", 25));
 	assert_true(may(n, IPPROTO_TCP, "10.9.9.9", 3128));
 	assert_true(may(n, IPPROTO_TCP, "93.184.216.34", 3128));
 	assert_true(may(n, IPPROTO_UDP, "10.0.0.53", 53));

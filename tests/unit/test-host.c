@@ -196,6 +196,7 @@ static void userns_switched_off(void **state)
 	facts.userns = -EPERM;
 	probe_as(*state, 1000, "alice");
 	expect_advice(expect("ns.user", HOST_FAIL, "refused"), "not inside a container");
+	(void)expect("net.dial-guard", HOST_INFO, "only for root");
 	put(*state, "proc/sys/kernel/unprivileged_userns_clone", "0\n");
 	probe_as(*state, 1000, "alice");
 	expect_advice(expect("ns.user", HOST_FAIL, "refused"),
@@ -210,7 +211,7 @@ static void in_a_container(void **state)
 {
 	for (size_t i = 0; i < HOST_NS_MAX; i++)
 		facts.ns[i] = -EPERM;
-	facts.overlay_root = facts.bpf_sk_lookup = -EPERM;
+	facts.overlay_root = facts.bpf_sk_lookup = facts.bpf_cgroup = -EPERM;
 	facts.program[HOST_NFT].found = -ENOENT;
 	facts.call[HOST_CALL_CLONE3] = -ENOSYS;
 	for (size_t i = 0; i < CG_MAX; i++)
@@ -220,9 +221,20 @@ static void in_a_container(void **state)
 	expect_advice(expect("fs.overlay", HOST_FAIL, "refused"), "not inside a container");
 	(void)expect("sys.calls", HOST_FAIL, "missing: clone3");
 	expect_advice(expect("net.steering", HOST_WARN, "neither"), "apt-get install nftables");
+	expect_detail(expect("net.dial-guard", HOST_WARN, "cannot be had"), "not permitted");
+	expect_advice(expect("net.dial-guard", HOST_WARN, "cannot"), "not inside a container");
 	expect_detail(expect("cgroup.create", HOST_WARN, "cannot make"), "Read-only file system");
 	expect_level(HOST_LEVEL_CONTAINER, HOST_UNAVAILABLE,
 		     "system calls are missing; namespaces");
+}
+
+static void no_v2_tree(void **state)
+{
+	put(*state, "proc/self/mountinfo",
+	    "35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n");
+	probe_as(*state, 0, "root");
+	expect_detail(expect("net.dial-guard", HOST_WARN, "cannot be had"), "no cgroup v2 tree");
+	expect_advice(expect("net.dial-guard", HOST_WARN, "cannot"), "mount -t cgroup2");
 }
 
 static void hybrid_cgroups(void **state)
@@ -482,6 +494,7 @@ int main(void)
 		on_good_host(apparmor_profile),
 		on_good_host(userns_switched_off),
 		on_good_host(in_a_container),
+		on_good_host(no_v2_tree),
 		on_good_host(hybrid_cgroups),
 		on_good_host(other_cgroups),
 		on_good_host(kvm_states),
