@@ -14,7 +14,9 @@
  * 8. seccomp: the system calls of serving, and death for any other.
  *
  * No network namespace: with the calls that make and join sockets gone there is nothing to reach
- * from one, and one for each of a thousand sandboxes costs memory and time.
+ * from one, and one for each of a thousand sandboxes costs memory and time. Where something may go
+ * out, what can be dialled is held by the guard, which is not the keeper's to give up
+ * (engine/dial-guard.h).
  */
 #include <fcntl.h>
 #include <grp.h>
