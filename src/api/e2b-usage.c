@@ -7,6 +7,7 @@
 #include "clock.h"
 #include "e2b.h"
 #include "record.h"
+#include "sandbox.h"
 
 enum {
 	LOG_MAX = 1000,
@@ -30,6 +31,7 @@ static double cpu_percent(struct box *b, uint64_t cpu_us)
 json_t *e2b_metric(struct box *b)
 {
 	_cleanup_cgroup_ struct cgroup g = CGROUP_INIT;
+	struct sandbox_disk disk = { .total = b->spec.limits.disk };
 	struct cgroup_usage u = { 0 };
 	char group[STATE_GROUP_MAX], when[CLOCK_RFC3339_MAX];
 	uint64_t now = clock_wall();
@@ -37,14 +39,16 @@ json_t *e2b_metric(struct box *b)
 
 	cgroup_open(state_group(&b->api->root, b->sandbox.id, group), &g);
 	cgroup_usage(&g, &u);
+	(void)sandbox_disk(b->sandbox.dir, &b->spec, &disk);
 	cpu = cpu_percent(b, u.cpu_us);
 	return JSON_OBJECT({ "timestamp", json_string(clock_format(now, when)) },
 			   { "timestampUnix", json_number(now / NSEC_PER_SEC) },
 			   { "cpuCount", json_number(e2b_cpus(b)) },
 			   { "cpuUsedPct", json_real(cpu) }, { "memUsed", json_number(u.memory) },
 			   { "memTotal", json_number(b->spec.limits.memory) },
-			   { "memCache", json_number(0) }, { "diskUsed", json_number(0) },
-			   { "diskTotal", json_number(b->spec.limits.disk) });
+			   { "memCache", json_number(u.memory_cache) },
+			   { "diskUsed", json_number(disk.used) },
+			   { "diskTotal", json_number(disk.total) });
 }
 
 void e2b_metrics(struct request *r)

@@ -2,7 +2,6 @@
 /* hutch inspect */
 #include <fcntl.h>
 #include <string.h>
-#include <sys/statvfs.h>
 
 #include "cli-record.h"
 #include "clock.h"
@@ -10,11 +9,6 @@
 #include "life.h"
 #include "str.h"
 #include "view.h"
-
-enum {
-	CHILDREN_MAX = 4096,
-	STATUS_MAX = 16 * 1024,
-};
 
 /* All that is known of one sandbox. */
 struct facts {
@@ -26,7 +20,7 @@ struct facts {
 	struct end end;
 	struct cgroup_usage use;
 	bool disk_known;
-	uint64_t disk;
+	struct sandbox_disk disk;
 	uint64_t commands, running, dropped; /* kept, of them running, and not kept any more */
 };
 
@@ -34,49 +28,6 @@ static void facts_done(struct facts *f)
 {
 	sandbox_close(&f->b);
 	spec_done(&f->spec);
-}
-
-/* ---- the disk, by way of PID 1 ---- */
-
-/* Is it the first process of a PID namespace below ours? Its numbers in all of them end in 1. */
-static bool is_init(const char *pid)
-{
-	_cleanup_buf_ struct buf b = BUF_INIT(STATUS_MAX);
-	struct err ignored = ERR_INIT;
-	char path[64];
-	const char *line;
-
-	(void)snprintf(path, sizeof(path), "/proc/%s/status", pid);
-	if (fd_read_file(AT_FDCWD, path, &b, &ignored) < 0)
-		return false;
-	line = strstr(buf_text(&b), "\nNSpid:");
-	line = line ? line + 1 : "";
-	return strcspn(line, "\n") > 2 && strncmp(line + strcspn(line, "\n") - 2, "\t1", 2) == 0;
-}
-
-static void measure_disk(struct facts *f)
-{
-	_cleanup_close_ int pidfd = -EBADF;
-	char path[64], children[CHILDREN_MAX], *pid, *rest = children;
-	struct statvfs s;
-	pid_t warden;
-
-	/* A machine has its own file system, of which the host knows the size alone. */
-	if (f->spec.microvm || state_warden(f->b.dir, &pidfd, &warden) < 0)
-		return;
-	(void)snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)warden, (int)warden);
-	if (fd_read_line(AT_FDCWD, path, children, sizeof(children)) < 0)
-		return;
-	while ((pid = strsep(&rest, " "))) {
-		(void)snprintf(path, sizeof(path), "/proc/%.16s/root", pid);
-		if (!pid[0] || !is_init(pid) || statvfs(path, &s) < 0)
-			continue;
-		f->disk_known = true;
-		f->disk = (uint64_t)(s.f_blocks - s.f_bfree) * s.f_frsize;
-		f->end.disk_full = s.f_bavail == 0;
-		f->end.inodes_full = s.f_files > 0 && s.f_ffree == 0;
-		return;
-	}
 }
 
 /* ---- gathering ---- */
@@ -92,7 +43,9 @@ static void measure(const struct state_root *root, struct facts *f)
 	f->end.pids_refused = f->use.pids_refused;
 	f->end.throttled = f->use.throttled;
 	end_add_met(&f->end, &f->life.met);
-	measure_disk(f);
+	f->disk_known = sandbox_disk(f->b.dir, &f->spec, &f->disk);
+	f->end.disk_full |= f->disk.full;
+	f->end.inodes_full |= f->disk.inodes_full;
 }
 
 static int count_commands(struct facts *f, struct err *e)
@@ -149,11 +102,13 @@ static json_t *spec_as_json(const struct spec *spec)
 
 static json_t *usage_json(const struct facts *f)
 {
-	return JSON_OBJECT({ "memory", json_number(f->use.memory) },
-			   { "memory_peak", json_number(f->use.memory_peak) },
-			   { "pids", json_number(f->use.pids) },
-			   { "cpu_us", json_number(f->use.cpu_us) },
-			   { "disk", f->disk_known ? json_number(f->disk) : json_null() });
+	return JSON_OBJECT(
+		{ "memory", json_number(f->use.memory) },
+		{ "memory_cache", json_number(f->use.memory_cache) },
+		{ "memory_peak", json_number(f->use.memory_peak) },
+		{ "pids", json_number(f->use.pids) }, { "cpu_us", json_number(f->use.cpu_us) },
+		{ "disk", f->disk_known ? json_number(f->disk.used) : json_null() },
+		{ "disk_total", f->disk_known ? json_number(f->disk.total) : json_null() });
 }
 
 static json_t *met_json(const struct end *met)
@@ -309,7 +264,7 @@ static void print_disk(const struct facts *f)
 	char limit[VALUE_HINT_MAX], used[32] = "", met[96];
 
 	if (f->disk_known)
-		view_size(f->disk, used, sizeof(used));
+		view_size(f->disk.used, used, sizeof(used));
 	(void)snprintf(met, sizeof(met), "%s%s", what, what[0] ? told(f) : "");
 	print_limit("disk", value_format_size(f->spec.limits.disk, limit), used, met);
 }

@@ -337,8 +337,8 @@ static int take_deadline(const struct invocation *inv, struct sandbox_options *o
 
 static int plan(const struct invocation *inv, bool once, struct spec *ret)
 {
-	static const char *const resources[] = { "memory",  "cpus", "disk", "pids",
-						 "timeout", "ttl",  "idle" };
+	static const char *const resources[] = { "memory", "cpus",    "disk", "scratch",
+						 "pids",   "timeout", "ttl",  "idle" };
 	_cleanup_default_store_ struct default_store store = { 0 };
 	_cleanup_diags_ struct diags d = { 0 };
 	struct sandbox_options o = { .agent = cli_option(inv, "agent"),

@@ -58,6 +58,7 @@ static const struct option opts_image_kernel[] = {
 	{ "memory", 'm', "SIZE", "memory, such as 256MiB" },                            \
 	{ "cpus", 0, "N", "processors, such as 0.5" },                                  \
 	{ "disk", 0, "SIZE", "what it may write" },                                     \
+	{ "scratch", 0, "KIND", "where that is kept: disk, memory" },                   \
 	{ "pids", 0, "N", "processes and threads" },                                    \
 	{ "best-effort", 0, NULL, "start even if this host cannot enforce these limits" }, \
 	{ "timeout", 0, "TIME", "of a command, such as 30s" },                          \

@@ -84,10 +84,12 @@ int cgroup_kill(const struct cgroup *g, uint64_t deadline);
 
 /* What happened to the limits, and what is used. Counters that are not there are 0. */
 struct cgroup_usage {
-	uint64_t memory, memory_peak; /* bytes */
-	uint64_t oom_kills;	      /* processes killed by the memory limit */
-	uint64_t pids, pids_refused;  /* forks that the limit refused */
-	uint64_t cpu_us, throttled;   /* periods in which the CPU limit was met */
+	uint64_t memory;       /* bytes that cannot be had back: processes, tmpfs, the kernel's */
+	uint64_t memory_cache; /* pages of files on disks, which are dropped when memory is short */
+	uint64_t memory_peak;  /* of both together */
+	uint64_t oom_kills;    /* processes killed by the memory limit */
+	uint64_t pids, pids_refused; /* forks that the limit refused */
+	uint64_t cpu_us, throttled;  /* periods in which the CPU limit was met */
 };
 void cgroup_usage(const struct cgroup *g, struct cgroup_usage *ret);
 

@@ -22,9 +22,11 @@ struct engine_start {
 		ids; /* what id 0 of the sandbox is in the warden's user namespace: 65,536 follow */
 	bool rootless; /* the warden is root only in a user namespace of its own */
 	bool egress;   /* netns_capture() follows: names are asked for on loopback */
+	/* A machine's second disk, or what a container writes to: a file without a name, for
+	 * reading and writing. -EBADF: a container writes to memory. */
+	int disk;
 	/* Of a machine alone. Those that are not there are -EBADF. */
-	int qmp;  /* QEMU's end of what the keeper speaks to it by */
-	int disk; /* its second disk: a file without a name, for reading and writing */
+	int qmp; /* QEMU's end of what the keeper speaks to it by */
 	/* Both: it is a clone. Memory alone: a template is made, in that file. State alone: one
 	 * that ran goes on. None: it boots. Memory is opened again by QEMU, who is nobody: a file
 	 * that all may write, as every memfd is. */
@@ -84,7 +86,8 @@ extern const struct engine engine_container, engine_microvm;
  * scratch.c: the root of a container, in the warden's mount namespace, on a tmpfs mounted over /run
  * there:
  *	/run/r	the merged tree: overlay of the image below and the scratch above
- *	/run/s	the scratch: a tmpfs of its own with a size and a number of inodes
+ *	/run/s	the scratch: an ext4 on a loop device (scratch-disk.c), or a tmpfs, of its own, with
+ *		a size and a number of inodes
  *	/run/l	the image's tree, with its ids shifted to those of the sandbox (root), or as it is
  *	/run/g	hutch-guest
  *	/run/b	the bundle
@@ -100,6 +103,20 @@ extern const struct engine engine_container, engine_microvm;
 #define SCRATCH_DEV    "/run/d"
 
 int scratch_mount(const struct engine_start *s, uint64_t *ret_disk, struct err *e);
+
+/* Bytes of a scratch in memory. It counts as memory of the sandbox, and a part of that is left for
+ * its processes. */
+uint64_t scratch_in_memory(uint64_t disk, uint64_t memory);
+
+/* Whether a scratch with so many bytes left is full: ext4 takes large folios in whole. */
+bool scratch_is_full(uint64_t left);
+
+/* scratch-disk.c: mounts the ext4 in `file` at SCRATCH_SPACE. The file may be closed then. */
+int scratch_disk_mount(int file, struct err *e);
+
+/* At the end of a sandbox, of which nothing runs: forgets what was not written to its disk yet, so
+ * that the kernel does not write it first. */
+void scratch_disk_drop(void);
 
 /* On a hybrid host crun refuses to start while unified/cgroup.controllers lists something: covers
  * that file, in this mount namespace. */

@@ -29,6 +29,7 @@
 enum {
 	INODE_BYTES = 4096, /* of space that there is an inode for */
 	INODES_MIN = 4096,
+	FULL_BELOW = 64 * 1024,
 	INODES_MAX = 1024 * 1024, /* each takes about a KiB of the kernel's memory */
 };
 
@@ -89,23 +90,40 @@ static int cover_run(struct err *e)
 	return guest < 0 ? err_errno(e, "cannot make " SCRATCH_GUEST) : 0;
 }
 
-/* What is written counts as memory of the sandbox; a part of it is left for its processes. */
-static int mount_space(const struct engine_start *s, uint64_t *ret_disk, struct err *e)
+uint64_t scratch_in_memory(uint64_t disk, uint64_t memory)
 {
-	uint64_t size = MIN(s->spec->limits.disk, s->spec->limits.memory / 4 * 3);
+	return MIN(disk, memory / 4 * 3);
+}
+
+bool scratch_is_full(uint64_t left)
+{
+	return left < FULL_BELOW;
+}
+
+static int mount_memory(const struct engine_start *s, struct err *e)
+{
+	uint64_t size = scratch_in_memory(s->spec->limits.disk, s->spec->limits.memory);
 	uint64_t inodes = MIN(MAX(size / INODE_BYTES, (uint64_t)INODES_MIN), (uint64_t)INODES_MAX);
-	struct statfs fs;
 	char options[96];
 
 	(void)snprintf(options, sizeof(options), "mode=700,size=%llu,nr_inodes=%llu",
 		       (unsigned long long)size, (unsigned long long)inodes);
-	if (mount("hutch", SCRATCH_SPACE, "tmpfs", MS_NOSUID | MS_NODEV, options) < 0 ||
-	    statfs(SCRATCH_SPACE, &fs) < 0)
+	if (mount("hutch", SCRATCH_SPACE, "tmpfs", MS_NOSUID | MS_NODEV, options) < 0)
 		return err_errno(e, "cannot mount a tmpfs of %llu bytes", (unsigned long long)size);
+	return 0;
+}
+
+static int mount_space(const struct engine_start *s, uint64_t *ret_disk, struct err *e)
+{
+	struct statfs fs;
+	int r = s->disk >= 0 ? scratch_disk_mount(s->disk, e) : mount_memory(s, e);
+
+	if (r < 0)
+		return r;
 	/* The upper directory is what the sandbox sees as "/". */
 	if (mkdir(SCRATCH_UPPER, 0755) < 0 || mkdir(SCRATCH_WORK, 0700) < 0 ||
 	    chmod(SCRATCH_UPPER, 0755) < 0 || chown(SCRATCH_UPPER, s->ids, s->ids) < 0 ||
-	    chown(SCRATCH_WORK, s->ids, s->ids) < 0)
+	    chown(SCRATCH_WORK, s->ids, s->ids) < 0 || statfs(SCRATCH_SPACE, &fs) < 0)
 		return err_errno(e, "cannot make the scratch's directories");
 	*ret_disk = (uint64_t)fs.f_blocks * (uint64_t)fs.f_bsize;
 	return 0;

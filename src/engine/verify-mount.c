@@ -3,6 +3,8 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/magic.h>
+#include <linux/major.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
@@ -66,14 +68,33 @@ static const struct text_mount *without_size(const struct text_mounts *all)
 	return NULL;
 }
 
+/* Where the upper layer of the root is: the scratch, as this mount namespace has it. */
+static int check_kind(const struct verify *v, const char **ret, struct err *e)
+{
+	struct statfs fs;
+	struct stat st;
+
+	if (statfs(SCRATCH_SPACE, &fs) < 0 || stat(SCRATCH_SPACE, &st) < 0)
+		return err_errno(e, "cannot look at the scratch");
+	if (fs.f_type == EXT4_SUPER_MAGIC && major(st.st_dev) == LOOP_MAJOR) {
+		*ret = "on a disk: an ext4 of its own";
+		return 0;
+	}
+	if (fs.f_type != TMPFS_MAGIC || !(v->s->spec->in_memory || v->s->rootless))
+		return err_set(e, -EPERM, "the scratch is not the disk that was asked for");
+	*ret = "in memory: a tmpfs, which counts as memory";
+	return 0;
+}
+
 int verify_disk(const struct verify *v, unsigned int row, struct sight *ret, struct err *e)
 {
 	_cleanup_close_ int root = verify_open_root(v, e);
 	const struct text_mount *m = without_size(&v->mounts);
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), asked, size;
+	const char *kind = NULL;
 	struct statfs fs;
 
-	if (root < 0)
+	if (root < 0 || check_kind(v, &kind, e) < 0)
 		return e->num;
 	if (fstatfs(root, &fs) < 0)
 		return err_errno(e, "cannot ask for the size of the root of PID 1");
@@ -91,7 +112,8 @@ int verify_disk(const struct verify *v, unsigned int row, struct sight *ret, str
 	if (m)
 		return err_set(e, -EPERM, "a tmpfs of PID 1 has no size: %.*s",
 			       (int)MIN(m->point.n, 64U), m->point.s);
-	return sight_set(ret, "%" PRIu64 " bytes, %" PRIu64 " inodes", size, (uint64_t)fs.f_files);
+	return sight_set(ret, "%" PRIu64 " bytes, %" PRIu64 " inodes, %s", size,
+			 (uint64_t)fs.f_files, kind);
 }
 
 static bool is_device(const struct stat *st, size_t i)

@@ -80,7 +80,7 @@ static void measure(const struct warden *w, struct end *end)
 	end_add_met(end, &w->met);
 	/* What is on the disk of a machine is its own to know, and to say. */
 	if (w->box.disk > 0 && !w->spec.machine.kernel && statfs(SCRATCH_ROOT, &fs) == 0) {
-		end->disk_full = fs.f_bavail == 0;
+		end->disk_full = scratch_is_full((uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize);
 		end->inodes_full = fs.f_ffree == 0;
 	}
 }
@@ -123,6 +123,8 @@ void warden_end(struct warden *w, enum end_reason reason, bool started)
 	(void)FAULT("end-keeper");
 	end.time = clock_wall();
 	measure(w, &end);
+	if (w->box.disk > 0 && !w->spec.machine.kernel)
+		scratch_disk_drop();
 	cgroup_close(&w->group);
 	dial_guard_close(&w->guard);
 	if (w->root.dir >= 0 && cgroup_remove(state_group(&w->root, w->spec.id, group), &e) < 0)

@@ -166,6 +166,19 @@ static int check_workspace(const struct spec *spec, struct err *e)
 		       strerror(-plain));
 }
 
+/* What a container writes to, in a file without a name; in memory only if that was asked for, or
+ * for an ordinary user, who can mount nothing else. */
+static int make_disk(struct warden *w, struct err *e)
+{
+	if (w->spec.microvm || w->spec.in_memory || w->rootless)
+		return 0;
+	if (!w->spec.blank[0])
+		return err_set(e, -EINVAL,
+			       "spec.json names no empty disk: it is of another "
+			       "version of hutch");
+	return disk_new_beside(w->spec.blank, &w->disk, e);
+}
+
 /* A machine's second line, and its disk: a file without a name, which goes with its last holder. */
 static int make_machine(struct warden *w, struct err *e)
 {
@@ -258,6 +271,8 @@ static int start_engine(struct warden *w, struct err *e)
 	cgroup_warmed(&w->group);
 	w->channel = fd_close(w->channel);
 	w->qmp = fd_close(w->qmp);
+	if (!w->spec.microvm)
+		w->disk = fd_close(w->disk); /* its loop device has it */
 	return r;
 }
 
@@ -494,6 +509,8 @@ int warden_start(struct warden *w, struct err *e)
 		r = make_channels(w, e);
 	if (r == 0)
 		r = make_machine(w, e);
+	if (r == 0)
+		r = make_disk(w, e);
 	if (r == 0)
 		r = FAULT_ERR("warden-channels", e);
 	if (r == 0)

@@ -3,11 +3,13 @@
 #include "disk-copy.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/fs.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 
+#include "path.h"
 #include "util.h"
 
 static int copy_range(int from, int to, off_t at, off_t end)
@@ -62,7 +64,7 @@ int disk_new(int dir, int from, int *ret_fd, struct err *e)
 {
 	_cleanup_close_ int to =
 		RETRY_EINTR(openat(dir, ".", O_RDWR | O_TMPFILE | O_CLOEXEC, 0600));
-	int r = to < 0 ? err_errno(e, "cannot make the machine's disk") : disk_copy(from, to, e);
+	int r = to < 0 ? err_errno(e, "cannot make the sandbox's disk") : disk_copy(from, to, e);
 
 	if (r == 0)
 		*ret_fd = TAKE_FD(to);
@@ -75,4 +77,16 @@ int disk_new_from(int dir, const char *path, int *ret_fd, struct err *e)
 
 	return from < 0 ? err_errno(e, "cannot open '%.150s'", path)
 			: disk_new(dir, from, ret_fd, e);
+}
+
+int disk_new_beside(const char *path, int *ret_fd, struct err *e)
+{
+	_cleanup_close_ int dir = -EBADF;
+	char parent[PATH_MAX];
+
+	if (path_parent(path, parent, sizeof(parent)) < 0)
+		return err_set(e, -ENAMETOOLONG, "the path '%.150s' is too long", path);
+	dir = RETRY_EINTR(open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+	return dir < 0 ? err_errno(e, "cannot open '%.150s'", parent)
+		       : disk_new_from(dir, path, ret_fd, e);
 }

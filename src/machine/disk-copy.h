@@ -10,5 +10,8 @@ int disk_new(int dir, int from, int *ret_fd, struct err *e);
 /* The same of a file by its path. */
 int disk_new_from(int dir, const char *path, int *ret_fd, struct err *e);
 
+/* The same, in the directory of that file. */
+int disk_new_beside(const char *path, int *ret_fd, struct err *e);
+
 /* Copies what there is of a file into an empty one. */
 int disk_copy(int from, int to, struct err *e);

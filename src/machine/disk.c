@@ -16,7 +16,7 @@
 #include "path.h"
 #include "tool-run.h"
 
-#define DISK_MIN (UINT64_C(4) << 20)
+#define DISK_MIN (UINT64_C(1) << 20)
 #define DISK_MAX (UINT64_C(16) << 40)
 
 enum {
@@ -90,7 +90,7 @@ int machine_blank(uint64_t size, char ret[static 4096], struct err *e)
 	int r;
 
 	if (size < DISK_MIN || size > DISK_MAX)
-		return err_set(e, -EINVAL, "the disk of a machine has 4 MiB to 16 TiB");
+		return err_set(e, -EINVAL, "the disk of a sandbox has 1 MiB to 16 TiB");
 	size -= size % BLOCK;
 	r = machine_home_open("disks", true, path, &disks, e);
 	if (r < 0)

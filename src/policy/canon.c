@@ -198,6 +198,7 @@ static json_t *resources(const struct policy *p)
 			   { "memory_bytes", json_number(p->resources.memory) },
 			   { "pids", json_number(p->resources.pids) },
 			   { "disk_bytes", json_number(p->resources.disk) },
+			   { "scratch", json_string(scratch_names[p->resources.scratch]) },
 			   { "output_bytes", json_number(p->resources.output) },
 			   { "timeout_ms", json_number(p->resources.timeout) },
 			   { "ttl_ms", json_number(p->resources.ttl) },

@@ -21,6 +21,16 @@ enum isolation_level {
 
 extern const char *const level_names[LEVEL_MAX + 1]; /* [LEVEL_UNSET] is "", NULL at the end */
 
+/* Where what a container writes is kept. */
+enum scratch_kind {
+	SCRATCH_UNSET,
+	SCRATCH_DISK,
+	SCRATCH_MEMORY,
+	SCRATCH_MAX,
+};
+
+extern const char *const scratch_names[SCRATCH_MAX + 1]; /* [SCRATCH_UNSET] is "" */
+
 enum preset_kind {
 	PRESET_EGRESS,
 	PRESET_CAPABILITIES,
@@ -127,6 +137,7 @@ struct policy {
 		uint64_t memory, disk, output; /* bytes */
 		uint64_t pids;
 		uint64_t timeout, ttl, idle; /* milliseconds */
+		enum scratch_kind scratch;
 	} resources;
 	struct {
 		struct rule_list list;

@@ -17,6 +17,12 @@ const char *const level_names[LEVEL_MAX + 1] = {
 	[LEVEL_MICROVM] = "microvm",
 };
 
+const char *const scratch_names[SCRATCH_MAX + 1] = {
+	[SCRATCH_UNSET] = "",
+	[SCRATCH_DISK] = "disk",
+	[SCRATCH_MEMORY] = "memory",
+};
+
 static_assert(LAYER_MAX <= 64, "policy.require has a bit for every layer");
 
 const char *const preset_kind_names[PRESET_KIND_MAX + 1] = {
@@ -57,6 +63,8 @@ static const struct key resources_section[] = {
 	  .doc = "Processes and threads at once." },
 	{ "disk", KEY_SIZE, FIELD(resources.disk), .min = MIB, .max = 64 * TIB, .fallback = "2GiB",
 	  .doc = "What the sandbox may write to its own file system." },
+	{ "scratch", KEY_WORD, FIELD(resources.scratch), .words = scratch_names, .fallback = "disk",
+	  .doc = "Where a container's own file system is: on a disk, or in memory, where it counts as memory and has three quarters of it at most." },
 	{ "output", KEY_SIZE, FIELD(resources.output), .min = 4 * KIB, .max = TIB, .fallback = "16MiB",
 	  .doc = "Output kept of each command; older output is dropped and counted." },
 	{ "timeout", KEY_DURATION, FIELD(resources.timeout), .min = 100, .max = 365 * DAY, .fallback = "10m",

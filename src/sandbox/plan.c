@@ -8,11 +8,13 @@
 
 #include "arena.h"
 #include "clock.h"
+#include "engine.h"
 #include "host-config.h"
 #include "path.h"
 #include "sandbox.h"
 #include "snapshot.h"
 #include "str.h"
+#include "value.h"
 
 enum {
 	USER_MAX = 64, /* the guest channel's limit */
@@ -23,19 +25,22 @@ static const char default_agent[] = "default", default_image[] = "base";
 
 /* ---- the policy ---- */
 
+#define RESOURCE(name, by)                                                           \
+	{                                                                            \
+		.key = #name, .at = offsetof(struct policy, resources.name),         \
+		.size = sizeof(((struct policy *)NULL)->resources.name), .layer = by \
+	}
+
 static const struct {
 	const char *key;
-	size_t at;
+	size_t at, size;
 	enum layer layer; /* of the receipt, that enforces it; LAYER_MAX: we do, on any host */
 } resources[] = {
-	{ "cpus", offsetof(struct policy, resources.cpus), LAYER_CGROUP_CPU },
-	{ "memory", offsetof(struct policy, resources.memory), LAYER_CGROUP_MEMORY },
-	{ "disk", offsetof(struct policy, resources.disk), LAYER_DISK_QUOTA },
-	{ "output", offsetof(struct policy, resources.output), LAYER_MAX },
-	{ "pids", offsetof(struct policy, resources.pids), LAYER_CGROUP_PIDS },
-	{ "timeout", offsetof(struct policy, resources.timeout), LAYER_MAX },
-	{ "ttl", offsetof(struct policy, resources.ttl), LAYER_MAX },
-	{ "idle", offsetof(struct policy, resources.idle), LAYER_MAX },
+	RESOURCE(cpus, LAYER_CGROUP_CPU), RESOURCE(memory, LAYER_CGROUP_MEMORY),
+	RESOURCE(disk, LAYER_DISK_QUOTA), RESOURCE(scratch, LAYER_MAX),
+	RESOURCE(output, LAYER_MAX),	  RESOURCE(pids, LAYER_CGROUP_PIDS),
+	RESOURCE(timeout, LAYER_MAX),	  RESOURCE(ttl, LAYER_MAX),
+	RESOURCE(idle, LAYER_MAX),
 };
 
 static size_t count_resources(const struct sandbox_options *o)
@@ -103,8 +108,8 @@ static int overlay(struct policy_store *store, const struct sandbox_options *o, 
 	for (size_t i = 0; i < ARRAY_SIZE(resources); i++)
 		for (size_t k = 0; k < count_resources(o); k++)
 			if (str_eq(resources[i].key, o->resources[k][0]))
-				*(uint64_t *)((char *)p + resources[i].at) =
-					*(const uint64_t *)((const char *)more + resources[i].at);
+				memcpy((char *)p + resources[i].at,
+				       (const char *)more + resources[i].at, resources[i].size);
 	return 0;
 }
 
@@ -128,6 +133,48 @@ static uint64_t asked_layers(const struct sandbox_options *o, const struct polic
 	if (p->level == LEVEL_MICROVM)
 		set &= ~by_machine;
 	return set & ~p->require; /* that is the policy's, whatever is asked for */
+}
+
+/* What the command line says of it; NULL: nothing. */
+static const char *asked_value(const struct sandbox_options *o, const char *key)
+{
+	for (size_t k = 0; k < count_resources(o); k++)
+		if (str_eq(o->resources[k][0], key))
+			return o->resources[k][1];
+	return NULL;
+}
+
+/*
+ * Only root can mount a file system that is on a disk. What an ordinary user's container writes is
+ * in memory: a disk that was asked for, and is more than that can be, is refused.
+ */
+static int check_scratch(const struct sandbox_options *o, const struct policy *p, struct err *e)
+{
+	const bool user = geteuid() != 0, memory = p->resources.scratch == SCRATCH_MEMORY;
+	const uint64_t most = scratch_in_memory(p->resources.disk, p->resources.memory);
+	char limit[VALUE_HINT_MAX];
+
+	if (p->level == LEVEL_MICROVM)
+		return memory ? err_set(e, -EINVAL,
+					"resources.scratch: memory is for containers; a microVM's "
+					"disk is a file")
+			      : 0;
+	if (!o->must_limit || o->best_effort || (!user && !memory))
+		return 0;
+	if (!memory && asked_value(o, "scratch"))
+		return err_set(e, -EPERM,
+			       "--scratch disk cannot be had on this host: only root can mount a "
+			       "disk; run hutch as root, use --level microvm, --scratch memory, or "
+			       "--best-effort");
+	if (!asked_value(o, "disk") || most >= p->resources.disk)
+		return 0;
+	return err_set(e, -EPERM,
+		       "--disk %s cannot be enforced on this host: what %s writes is in memory, "
+		       "%s at most (three quarters of --memory); raise --memory, %s; or use "
+		       "--best-effort",
+		       asked_value(o, "disk"), memory ? "it" : "an ordinary user's container",
+		       value_format_size(most, limit),
+		       memory ? "use --scratch disk" : "run hutch as root, use --level microvm");
 }
 
 /* The policy's level, or a higher one that was asked for, by $HUTCH_LEVEL for all of a host. */
@@ -367,6 +414,7 @@ static void take_policy(const struct policy *p, struct spec *s)
 	s->agent = p->name;
 	s->require = p->require;
 	s->microvm = p->level == LEVEL_MICROVM;
+	s->in_memory = p->resources.scratch == SCRATCH_MEMORY;
 	s->limits.cpus = p->resources.cpus;
 	s->limits.memory = p->resources.memory;
 	s->limits.disk = p->resources.disk;
@@ -442,6 +490,8 @@ int sandbox_plan(struct policy_store *store, const struct sandbox_options *asked
 	if (r < 0 || !p)
 		return r;
 	r = check_deadline(o, p, e);
+	if (r == 0)
+		r = check_scratch(o, p, e);
 	if (r < 0)
 		return r;
 	/* A snapshot has its own image; see sandbox_use_snapshot(). */

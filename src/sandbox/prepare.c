@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a virtual machine is started with: a kernel, the image as a disk, an empty disk, and a
- * template to clone, each made once and found again. It may take minutes the first time, so it is
+ * template to clone; and what a container is: the empty disk alone. Each is made once and found
+ * again. It may take minutes the first time, so it is
  * done when a sandbox starts, not when it is planned.
  */
 #include "prepare.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "accel.h"
 #include "host-config.h"
@@ -41,13 +43,29 @@ static int find_snapshots(struct prepared *p, struct err *e)
 	return r;
 }
 
+/* An ordinary user cannot mount it. */
+static int prepare_scratch(struct prepared *p, struct spec *s, struct err *e)
+{
+	int r;
+
+	if (s->in_memory || geteuid() != 0)
+		return 0;
+	r = machine_blank(s->limits.disk, p->blank, e);
+	if (r < 0)
+		return err_wrap(e, "resources.disk");
+	s->blank = p->blank;
+	return 0;
+}
+
 int prepare_parts(const char *guest, struct prepared *p, struct spec *s, struct err *e)
 {
 	enum accel accel = ACCEL_TCG;
 	char why[ACCEL_WHY_MAX];
 	int r;
 
-	if (!s->microvm || s->machine.kernel)
+	if (!s->microvm)
+		return prepare_scratch(p, s, e);
+	if (s->machine.kernel)
 		return 0;
 	r = machine_kernel_find(guest, &p->kernel, e);
 	if (r == 0)
@@ -76,7 +94,7 @@ int prepare_machine(const char *guest, struct prepared *p, struct spec *s, struc
 	int r;
 
 	if (!s->microvm)
-		return 0;
+		return prepare_scratch(p, s, e);
 	r = host_config_load(&config, e);
 	if (r < 0)
 		return err_wrap(e, "level microvm");

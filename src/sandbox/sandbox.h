@@ -14,17 +14,17 @@
 #include "wire.h"
 
 struct sandbox_options {
-	const char *agent;	     /* NULL: "default" */
-	const char *image;	     /* NULL: the agent's own if it was built, else "base" */
-	const char *resources[8][2]; /* "memory", "256MiB"; checked like a policy file's. NULL at
+	const char *agent;	      /* NULL: "default" */
+	const char *image;	      /* NULL: the agent's own if it was built, else "base" */
+	const char *resources[10][2]; /* "memory", "256MiB"; checked like a policy file's. NULL at
 					the end */
-	const char *level;	     /* at least this; NULL: as the policy says */
-	const char *snapshot;	     /* to begin as; NULL: as the image */
-	const char *user;	     /* NULL: the image's, or the guest's choice */
-	const char *const *env;	     /* NAME=value, over the policy's; NULL-terminated, or NULL */
-	const char *api;	     /* spec.api; NULL: "" */
-	const char *const *narrow;   /* less than the policy lets out: names/narrow.h; or NULL */
-	uint64_t deadline;	     /* ms; 0: none but the ttl */
+	const char *level;	      /* at least this; NULL: as the policy says */
+	const char *snapshot;	      /* to begin as; NULL: as the image */
+	const char *user;	      /* NULL: the image's, or the guest's choice */
+	const char *const *env;	      /* NAME=value, over the policy's; NULL-terminated, or NULL */
+	const char *api;	      /* spec.api; NULL: "" */
+	const char *const *narrow;    /* less than the policy lets out: names/narrow.h; or NULL */
+	uint64_t deadline;	      /* ms; 0: none but the ttl */
 	enum on_timeout on_timeout;
 	bool once, remove;
 	bool must_limit;  /* without a host that enforces the resources it does not start */
@@ -45,6 +45,15 @@ int sandbox_read_plan(int dir, struct spec *ret, struct err *e);
 /* The absolute path of the hutch-guest that sandboxes are started with (PATH_MAX bytes). -ENOENT.
  */
 int sandbox_find_guest(char ret[static 4096], struct err *e);
+
+/* The disk of a container that runs, as df shows it inside. */
+struct sandbox_disk {
+	uint64_t total, used; /* bytes */
+	bool full, inodes_full;
+};
+
+/* Of the sandbox with that directory. False: it is not known, and nothing is written. */
+bool sandbox_disk(int dir, const struct spec *spec, struct sandbox_disk *ret);
 
 /* A sandbox that has been found or started. */
 struct sandbox {

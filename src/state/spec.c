@@ -122,6 +122,13 @@ static void *member(const struct spec *s, const struct field *f)
 
 /* ---- reading ---- */
 
+static bool is_path(const char *s)
+{
+	char out[PATH_TEXT_MAX + 1];
+
+	return path_canonical(s, out, sizeof(out)) == 0 && str_eq(s, out);
+}
+
 static int read_texts(const json_t *j, const struct field *f, size_t n, struct spec *s,
 		      struct err *e)
 {
@@ -283,6 +290,21 @@ static int read_level(const json_t *j, struct spec *s, struct err *e)
 		       : err_set(e, -EINVAL, "'level' is neither container nor microvm");
 }
 
+/* Where what it writes is kept. Sandboxes of an earlier version say nothing of it. */
+static int read_scratch(const json_t *j, struct spec *s, struct err *e)
+{
+	int r = 0;
+
+	s->blank = "";
+	if (json_object_get(j, "in_memory"))
+		r = json_get_bool(j, "in_memory", &s->in_memory, e);
+	if (r == 0 && json_object_get(j, "blank"))
+		r = json_get_string(j, "blank", PATH_TEXT_MAX, &s->blank, e);
+	return r < 0 || !s->blank[0] || is_path(s->blank)
+		       ? r
+		       : err_set(e, -EINVAL, "'blank' is no absolute path");
+}
+
 /* Nor these. */
 static int read_deadline(const json_t *j, struct spec *s, struct err *e)
 {
@@ -313,13 +335,6 @@ bool spec_id_valid(const char *id)
 static bool is_digest(const char *s)
 {
 	return strlen(s) == SPEC_DIGEST && strspn(s, HEX) == SPEC_DIGEST;
-}
-
-static bool is_path(const char *s)
-{
-	char out[PATH_TEXT_MAX + 1];
-
-	return path_canonical(s, out, sizeof(out)) == 0 && str_eq(s, out);
 }
 
 static int check_paths(const struct spec_list *list, const char *key, struct err *e)
@@ -383,7 +398,7 @@ static int read_all(const json_t *j, struct spec *s, struct err *e)
 		"created", "require", "limits", "user", "workspace", "api", "env", "read", "write", "execute",
 		"once", "remove", "budgets", "egress_allow", "egress_deny", "egress_narrow", "deadline",
 		"on_timeout", "machine", "snapshot_space", "level", "chain", "ttl_left",
-		"limits_asked", "egress_proxy", "request", "trace", NULL
+		"limits_asked", "egress_proxy", "request", "trace", "in_memory", "blank", NULL
 	};
 	/* clang-format on */
 
@@ -411,6 +426,8 @@ static int read_all(const json_t *j, struct spec *s, struct err *e)
 	/* A container has none. */
 	if (r == 0 && json_object_get(j, "machine"))
 		r = read_group(j, "machine", machine, ARRAY_SIZE(machine), read_texts, s, e);
+	if (r == 0)
+		r = read_scratch(j, s, e);
 	if (r == 0)
 		r = read_deadline(j, s, e);
 	if (r == 0)
@@ -539,6 +556,10 @@ char *spec_write(const struct spec *s)
 	if (s->request && s->request[0] && json_put(j, "request", json_string(s->request)) < 0)
 		return NULL;
 	if (s->trace && json_put(j, "trace", json_true()) < 0)
+		return NULL;
+	if (s->in_memory && json_put(j, "in_memory", json_true()) < 0)
+		return NULL;
+	if (s->blank && s->blank[0] && json_put(j, "blank", json_string(s->blank)) < 0)
 		return NULL;
 	if (s->ttl_left > 0 && json_put(j, "ttl_left", json_number(s->ttl_left)) < 0)
 		return NULL;

@@ -75,6 +75,11 @@ struct spec {
 	uint64_t deadline;
 	enum on_timeout on_timeout;
 	bool microvm; /* it is to be a virtual machine, with a kernel of its own */
+	/* Of a container: what it writes is in memory, as the policy asks for it. */
+	bool in_memory;
+	/* Of a container whose scratch is on a disk: the path of what that is a copy of, an empty
+	 * ext4 of limits.disk. Filled in when it is started; "" or NULL: there is none. */
+	const char *blank;
 	/*
 	 * Of one that is; filled in when it is started, and `kernel` is NULL until then. Paths are
 	 * absolute, and below what this user's hutch keeps.

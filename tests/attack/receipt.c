@@ -42,6 +42,7 @@ int main(int argc, char **argv)
 	spec.id = argv[2];
 	start.ids = (uint32_t)number(argv[3]);
 	start.rootless = argc > 8;
+	spec.in_memory = true;
 	box.disk = spec.limits.disk = number(argv[4]);
 	spec.limits.memory = number(argv[5]);
 	spec.limits.pids = number(argv[6]);

@@ -189,7 +189,7 @@ class Receipt(unittest.TestCase):
         self.assertFalse(receipt["apparmor"]["enforced"])  # this bundle asks for no profile; tests/slow/debian has one
         self.assertEqual(receipt["seccomp"]["seen"], "Seccomp: 2, Seccomp_filters: 1")
         self.assertIn(f"0 {HOST_ID} {IDS}", receipt["user-namespace"]["seen"])
-        self.assertEqual(receipt["disk-quota"]["seen"], f"{DISK} bytes, 4096 inodes")
+        self.assertEqual(receipt["disk-quota"]["seen"], f"{DISK} bytes, 4096 inodes, in memory: a tmpfs, which counts as memory")
 
     def test_without_seccomp(self):
         self.check(["seccomp"], lambda c: c["linux"].pop("seccomp"), says="Seccomp: 0")

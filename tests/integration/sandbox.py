@@ -2,7 +2,7 @@
 """
 What the tests of sandboxes share: hutch as its users run it, with the real engine, and the ledger.
 
-The ledger says what there is of sandboxes on this machine: processes, control groups, mounts, files, ids. Every test must leave
+The ledger says what there is of sandboxes on this machine: processes, control groups, mounts, loop devices, files, ids. Every test must leave
 it as it was. Run by run_as.py, which sets the directories.
 """
 
@@ -21,6 +21,7 @@ from pathlib import Path
 from waiting import eventually
 
 ROOT = os.geteuid() == 0
+STATE = Path(os.environ.get("HUTCH_STATE_DIR", "/nonexistent"))
 RUN = Path(os.environ.get("HUTCH_RUN_DIR", "/nonexistent"))
 CONFIG = Path(os.environ.get("HUTCH_CONFIG_PATH", "/nonexistent"))
 ID = re.compile(r"[a-z][a-z0-9]{15}")
@@ -222,11 +223,23 @@ def groups():
                     yield group
 
 
+def loops():
+    """Loop devices of sandboxes' disks: their files are below our state directory, and have no name."""
+    found = []
+    for file in Path("/sys/block").glob("loop*/loop/backing_file"):
+        with contextlib.suppress(OSError):  # it has just gone
+            path = file.read_text().strip()
+            if path.startswith(f"{STATE}/machine/disks/"):
+                found.append(f"{file.parts[3]} {path}")
+    return sorted(found)
+
+
 def ledger():
     """A set of lines about everything that sandboxes have on this machine."""
     lines = {str(p) for p in our_processes()}
     lines.update(f"control group {group}" for group in groups())
     lines.update(f"mount {line}" for line in mounts())
+    lines.update(f"loop device {line}" for line in loops())
     lines.update(f"ids {name} are held" for name in list_dir(RUN / "ids") if held(RUN / "ids" / name))
     for sandbox in list_dir(RUN / "sandboxes"):
         # What is kept of commands goes with the sandbox.

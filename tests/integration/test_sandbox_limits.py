@@ -135,8 +135,8 @@ class Memory(LimitCase):
         self.assertEqual(self.inspect(sandbox)["met"]["told_by_agent"], MACHINE)
 
     @as_root
-    def test_files_count_as_memory(self):
-        sandbox = self.create(*LOOSE, "--memory", SMALL, "--disk", "1GiB")
+    def test_files_in_memory_count_as_memory(self):
+        sandbox = self.create(*LOOSE, "--memory", SMALL, "--scratch", "memory")
         r = hutch("exec", sandbox, "--", "sh", "-c", "head -c 268435456 /dev/zero >/tmp/x")
         self.assertNotEqual(r.returncode, 0, "a quarter of a GiB in 64 MiB")
 

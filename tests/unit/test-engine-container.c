@@ -106,9 +106,12 @@ static struct engine_start plan(const struct unit_dir *d, struct spec *spec)
 			       .image_uid = IMAGE,
 			       .image_gid = IMAGE + 7,
 			       .limits = { .memory = 64 * MIB, .disk = 8 * MIB } };
-	return (struct engine_start){
-		.spec = spec, .group = &group, .guest = guest, .channel = -EBADF, .ids = IDS
-	};
+	return (struct engine_start){ .spec = spec,
+				      .group = &group,
+				      .guest = guest,
+				      .channel = -EBADF,
+				      .ids = IDS,
+				      .disk = -EBADF };
 }
 
 /* ---- user namespaces ---- */

@@ -65,7 +65,7 @@ static void heads_and_sections(void **state)
 		  "domains, deny, ports, budgets; did you mean 'domains'?\n" },
 		{ AGENT "resources: {budgets: {}}",
 		  "t.yaml:2:13: error: resources.budgets: unknown key; expected one of: cpus, "
-		  "memory, pids, disk, output, timeout, ttl, idle\n" },
+		  "memory, pids, disk, scratch, output, timeout, ttl, idle\n" },
 		{ AGENT "egress: [x]",
 		  "t.yaml:2:9: error: egress: expected a mapping, found a list\n" },
 		{ AGENT "egress:",

@@ -29,6 +29,7 @@ static const struct spec example = {
 	.root = "/nonexistent/root",
 	.user = "",
 	.workspace = "/",
+	.in_memory = true, /* no empty disk is made */
 };
 
 static void open_root(const struct unit_dir *d, struct state_root *ret)

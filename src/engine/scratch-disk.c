@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The scratch of a container on a disk: an ext4 in a file without a name, through a loop device.
+ * The size of the file is the hard cap of what the sandbox can write.
+ *
+ * The loop device holds the file, the mount holds the loop device, and the warden's mount namespace
+ * holds the mount. With LO_FLAGS_AUTOCLEAR the kernel detaches the device with the last of them,
+ * so kill -9 of any process leaves neither mount, device nor file.
+ *
+ * The file system ends with its sandbox, so nothing is written for a crash: no journal
+ * (machine/disk.c), no barriers. Blocks that are freed inside are punched out of the file at once.
+ */
+#include <fcntl.h>
+#include <linux/loop.h>
+#include <linux/magic.h>
+#include <linux/major.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/sysmacros.h>
+
+#include "engine.h"
+#include "fault.h"
+#include "fd.h"
+
+#define LOOP_CONTROL "/dev/loop-control"
+#define IN_MEMORY    "or keep what it writes in memory: --scratch memory"
+
+enum {
+	TRIES_MAX = 64,	     /* others take loop devices too */
+	LOOP_BLOCK = 4096,   /* what direct I/O can write, on any disk */
+	SHUTDOWN_NO_LOG = 2, /* EXT4_GOING_FLAGS_NOLOGFLUSH */
+};
+
+#define EXT4_SHUTDOWN _IOR('X', 125, uint32_t)
+
+/* Direct I/O, or pages would be cached twice; a file system that cannot do it is used without. */
+static int configure(int device, int file)
+{
+	struct loop_config config = {
+		.fd = (uint32_t)file,
+		.block_size = LOOP_BLOCK,
+		.info = { .lo_flags = LO_FLAGS_AUTOCLEAR | LO_FLAGS_DIRECT_IO },
+	};
+
+	return ioctl(device, LOOP_CONFIGURE, &config) < 0 ? -errno : 0;
+}
+
+/* -EBUSY, -ENXIO, -ENOENT: it is another's by now, or is being removed. */
+static int try_device(int number, int file, char path[static 32], int *ret_fd)
+{
+	_cleanup_close_ int fd = -EBADF;
+	int r;
+
+	(void)snprintf(path, 32, "/dev/loop%d", number);
+	fd = RETRY_EINTR(open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC));
+	r = fd < 0 ? -errno : configure(fd, file);
+	if (r == 0)
+		*ret_fd = TAKE_FD(fd);
+	return r;
+}
+
+static int attach_loop(int file, char path[static 32], int *ret_fd, struct err *e)
+{
+	_cleanup_close_ int control = RETRY_EINTR(open(LOOP_CONTROL, O_RDWR | O_CLOEXEC));
+	int number, r = -EBUSY;
+
+	if (control < 0)
+		return err_errno(e,
+				 "cannot open " LOOP_CONTROL
+				 " for the sandbox's disk (as root: modprobe loop; " IN_MEMORY ")");
+	for (int i = 0; i < TRIES_MAX && (r == -EBUSY || r == -ENXIO || r == -ENOENT); i++) {
+		number = ioctl(control, LOOP_CTL_GET_FREE);
+		if (number < 0)
+			return err_errno(e, "there is no free loop device for the sandbox's disk "
+					    "(see max_loop of the kernel; " IN_MEMORY ")");
+		r = try_device(number, file, path, ret_fd);
+	}
+	return r < 0 ? err_set(e, r, "cannot attach the sandbox's disk to %s: %s (" IN_MEMORY ")",
+			       path, strerror(-r))
+		     : 0;
+}
+
+/* What is kept on a tmpfs is memory of the host that no sandbox is charged for. */
+static int check_file(int file, struct err *e)
+{
+	struct statfs fs;
+
+	if (fstatfs(file, &fs) < 0)
+		return err_errno(e, "cannot look at the sandbox's disk");
+	if (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC)
+		return err_set(e, -EOPNOTSUPP,
+			       "the sandbox's disk would be in memory: hutch keeps its files on a "
+			       "tmpfs; keep them on a disk (HUTCH_STATE_DIR), " IN_MEMORY);
+	return 0;
+}
+
+int scratch_disk_mount(int file, struct err *e)
+{
+	_cleanup_close_ int device = -EBADF;
+	char path[32] = "";
+	int r = check_file(file, e);
+
+	if (r == 0)
+		r = attach_loop(file, path, &device, e);
+	if (r == 0)
+		r = FAULT_ERR("scratch-loop", e);
+	if (r < 0)
+		return r;
+	if (mount(path, SCRATCH_SPACE, "ext4", MS_NOSUID | MS_NODEV | MS_NOATIME,
+		  "minixdf,discard,nobarrier,noinit_itable,noauto_da_alloc,errors=remount-ro") < 0)
+		return err_errno(e, "cannot mount the sandbox's disk %s as ext4", path);
+	return 0;
+}
+
+void scratch_disk_drop(void)
+{
+	_cleanup_close_ int fd = open(SCRATCH_SPACE, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	uint32_t how = SHUTDOWN_NO_LOG;
+	struct statfs fs;
+	struct stat st;
+
+	/* Never a file system of the host's, whatever the caller believes. */
+	if (fd >= 0 && fstat(fd, &st) == 0 && major(st.st_dev) == LOOP_MAJOR &&
+	    fstatfs(fd, &fs) == 0 && fs.f_type == EXT4_SUPER_MAGIC)
+		(void)ioctl(fd, EXT4_SHUTDOWN, &how);
+}
