@@ -28,6 +28,8 @@ static const struct rule {
 	{ CONTAINER | MICROVM, "user.newidmap", HOST_FAIL, HOST_UNAVAILABLE, "no newuidmap" },
 	{ CONTAINER | MICROVM, "sec.seccomp", HOST_FAIL, HOST_UNAVAILABLE, "no seccomp filters" },
 	{ CONTAINER, "sec.no-new-privs", HOST_FAIL, HOST_UNAVAILABLE, "no no_new_privs" },
+	{ CONTAINER, "storage.disk", HOST_FAIL, HOST_LIMITED,
+	  "nothing starts but with --scratch memory" },
 	{ MICROVM, "engine.tools", HOST_INFO, HOST_UNAVAILABLE,
 	  "programs that make its disks are missing" },
 	{ MICROVM, "engine.kernel", HOST_INFO, HOST_UNAVAILABLE, "no guest kernel is installed" },

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Storage: room and file system where images and sandboxes will live, and the tools for images. */
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <string.h>
 #include <sys/vfs.h>
 
@@ -135,6 +136,49 @@ static bool probe_run(const struct probe_ctx *x, struct host_check *c)
 	return judge_dir(x, c, x->run_dir, x->run_why, 64 * MIB);
 }
 
+static bool is_memory(const struct probe_ctx *x, const char *dir)
+{
+	char found[HOST_PATH_MAX];
+	_cleanup_close_ int fd = open_nearest(x->root_fd, dir, found, sizeof(found));
+	struct statfs st;
+
+	return fd >= 0 && fstatfs(fd, &st) == 0 && st.f_type == TMPFS_MAGIC;
+}
+
+/* What a container writes to: scratch-disk.c of the engine says what is needed. */
+static bool probe_disk(const struct probe_ctx *x, struct host_check *c)
+{
+	enum host_state state = HOST_FAIL;
+	const char *need = NULL, *get = NULL;
+
+	if (x->uid != 0) {
+		check_value(c, HOST_INFO, "containers write to memory");
+		check_detail(c, "only root can mount a disk for a container; a microVM has one");
+		check_advice(c, "run hutch as root, or use --level microvm, where more than three "
+				"quarters of --memory are written");
+		return true;
+	}
+	if (faccessat(x->root_fd, "dev/loop-control", R_OK | W_OK, AT_EACCESS) < 0) {
+		need = "there is no /dev/loop-control";
+		get = "modprobe loop";
+	} else if (x->facts->program[HOST_MKFS_EXT4].found < 0) {
+		need = "there is no mkfs.ext4";
+		get = "apt-get install e2fsprogs";
+	} else if (x->state_dir && is_memory(x, x->state_dir)) {
+		need = "the directory of images is in memory, on a tmpfs";
+		get = "set HUTCH_STATE_DIR to a directory on a disk";
+		state = HOST_WARN;
+	}
+	if (need) {
+		check_value(c, state, "no disk for containers");
+		check_detail(c, "%s; only --scratch memory starts one", need);
+		check_advice(c, "%s", get);
+	} else {
+		check_value(c, HOST_OK, "ext4 on loop devices; space is taken as it is written");
+	}
+	return true;
+}
+
 static bool probe_tools(const struct probe_ctx *x, struct host_check *c)
 {
 	static const struct {
@@ -172,6 +216,7 @@ static bool probe_tools(const struct probe_ctx *x, struct host_check *c)
 const struct probe probe_storage[] = {
 	{ "storage.state", "images", probe_state },
 	{ "storage.run", "sandboxes", probe_run },
+	{ "storage.disk", "disks", probe_disk },
 	{ "storage.tools", "image tools", probe_tools },
 	{ NULL, NULL, NULL },
 };

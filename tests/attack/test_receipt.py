@@ -113,7 +113,7 @@ def map_ids(pid):
 
 def look(weaken=lambda config: None, *, network=False, enter=None, factor=1,
          overlay="nosuid,nodev,lowerdir=/run/l", scratch=f"size={DISK},nr_inodes=4096", before="", after="",
-         ids=HOST_ID, rootless=False):
+         ids=HOST_ID, rootless=False, kind="memory"):
     """
     {"seccomp": {"enforced": True, "seen": ...}, ...} of a box. Rootless: made from within a user namespace, where 0 is
     the caller and 1 is HOST_ID.
@@ -126,7 +126,7 @@ def look(weaken=lambda config: None, *, network=False, enter=None, factor=1,
              *(["--user"] if rootless else [])]
     env = {"PATH": os.environ["PATH"], "ID": "1" if rootless else str(HOST_ID), "RECEIPT": os.environ["RECEIPT"],
            "HOLD": os.environ["HOLD"], "NAME": name, "ARGS": f"{ids} {DISK} {MEMORY} {PIDS} {CPUS}{' rootless' * rootless}",
-           "BEFORE": before, "AFTER": after}
+           "BEFORE": before, "AFTER": after, "KIND": kind}
     ours, theirs = socket.socketpair()
     ready, go = os.pipe()
     try:
@@ -287,6 +287,7 @@ class Receipt(unittest.TestCase):
         self.check(["disk-quota"], scratch=f"size={DISK},nr_inodes=0", says="inodes")
         self.check(["disk-quota"], scratch=f"size={2 * DISK},nr_inodes=4096", says="more than")
         self.check(["disk-quota"], scratch="size=0,nr_inodes=4096", says="blocks")
+        self.check(["disk-quota"], kind="disk", says="not the disk")
 
     def test_with_a_tmpfs_without_a_size(self):
         def weaken(c):

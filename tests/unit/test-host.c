@@ -3,8 +3,10 @@
 #include "unit.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 
 #include "facts.h"
 #include "host.h"
@@ -53,6 +55,7 @@ static int good_host(void **state)
 	if (unit_dir_setup(state) < 0)
 		return -1;
 	d = *state;
+	put(d, "dev/loop-control", "");
 	put(d, "etc/os-release", "ID=debian\nPRETTY_NAME=\"Debian GNU/Linux 13 (trixie)\"\n");
 	put(d, "etc/subuid", "alice:100000:65536\nbob:165536:65536\n");
 	put(d, "etc/subgid", "alice:100000:65536\n1001:165536:65536\n");
@@ -360,7 +363,30 @@ static void machines(void **state)
 	expect_advice(expect("engine.tools", HOST_INFO, "missing: mkfs.ext4 lz4"),
 		      "apt-get install e2fsprogs lz4");
 	expect_level(HOST_LEVEL_MICROVM, HOST_UNAVAILABLE, "programs that make its disks");
-	expect_level(HOST_LEVEL_CONTAINER, HOST_READY, "crun 1.30.1");
+	expect_level(HOST_LEVEL_CONTAINER, HOST_LIMITED, "nothing starts but with --scratch");
+}
+
+/* What a container writes to. */
+static void disks(void **state)
+{
+	struct unit_dir *d = *state;
+	struct statfs fs;
+
+	probe_as(d, 0, "root");
+	if (fstatfs(d->fd, &fs) == 0 && fs.f_type == TMPFS_MAGIC)
+		expect_advice(expect("storage.disk", HOST_WARN, "no disk"), "HUTCH_STATE_DIR");
+	else
+		(void)expect("storage.disk", HOST_OK, "ext4 on loop devices");
+	facts.program[HOST_MKFS_EXT4].found = -ENOENT;
+	probe_as(d, 0, "root");
+	expect_advice(expect("storage.disk", HOST_FAIL, "no disk for containers"),
+		      "apt-get install e2fsprogs");
+	assert_int_equal(unlinkat(d->fd, "dev/loop-control", 0), 0);
+	probe_as(d, 0, "root");
+	expect_advice(expect("storage.disk", HOST_FAIL, "no disk for containers"), "modprobe loop");
+	probe_as(d, 1000, "alice");
+	expect_detail(expect("storage.disk", HOST_INFO, "containers write to memory"),
+		      "only root can mount");
 }
 
 static void subordinate_ids(void **state)
@@ -490,6 +516,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		on_good_host(all_good),
+		on_good_host(disks),
 		on_good_host(ubuntu_apparmor),
 		on_good_host(apparmor_profile),
 		on_good_host(userns_switched_off),
