@@ -11,16 +11,19 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
+#include <linux/magic.h>
 #include <linux/nsfs.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
 
@@ -202,6 +205,81 @@ static void root_is_the_image_and_a_bounded_scratch(void **state)
 }
 
 /* Memory bounds the scratch too, and both may lie below what is covered. */
+/* An empty ext4, as machine/disk.c makes it. */
+static int make_disk(const struct unit_dir *d)
+{
+	char path[160];
+	int fd = openat(d->fd, "disk", O_RDWR | O_CREAT | O_CLOEXEC, 0600), status;
+	pid_t pid;
+
+	CHECK(fd >= 0 && ftruncate(fd, 8 * MIB) == 0);
+	(void)snprintf(path, sizeof(path), "%s/disk", d->path);
+	pid = fork();
+	if (pid == 0) {
+		(void)execlp("mkfs.ext4", "mkfs.ext4", "-q", "-F", "-b", "4096", "-m", "0", "-O",
+			     "^has_journal,^resize_inode", path, NULL);
+		_exit(1);
+	}
+	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+	return fd;
+}
+
+static void in_scratch_on_disk(const struct unit_dir *d)
+{
+	static char mebibyte[MIB];
+	struct spec spec;
+	struct engine_start s = plan(d, &spec);
+	struct statvfs fs;
+	uint64_t disk;
+	ssize_t k, n = 0;
+	int fd;
+
+	s.guest = "/bin/sh";
+	s.disk = make_disk(d);
+	CHECK(scratch_mount(&s, &disk, &last) == 0);
+	s.disk = fd_close(s.disk); /* the device has it */
+	CHECK(disk == 8 * MIB);
+	CHECK(owned("/run/r", IDS, IDS) && owned("/run/r/tmp", IDS, IDS));
+	fd = open("/run/r/file", O_WRONLY | O_APPEND | O_CLOEXEC);
+	while ((k = write(fd, mebibyte, sizeof(mebibyte))) > 0)
+		n += k;
+	CHECK(errno == ENOSPC && n > 6 * MIB && n < 8 * MIB);
+	CHECK(statvfs("/run/s", &fs) == 0 && (fs.f_flag & ST_NOSUID) && (fs.f_flag & ST_NODEV));
+	CHECK(scratch_is_full((uint64_t)fs.f_bavail * fs.f_frsize));
+	scratch_disk_drop();
+	CHECK(open("/run/s/new", O_WRONLY | O_CREAT | O_CLOEXEC, 0600) < 0 && errno == EIO);
+}
+
+static void scratch_is_a_disk(void **state)
+{
+	const struct unit_dir *d = *state;
+	struct statfs fs;
+
+	/* What is on a tmpfs is no disk. */
+	if (fstatfs(d->fd, &fs) < 0 || fs.f_type == TMPFS_MAGIC)
+		skip();
+	check_in_child(d, in_scratch_on_disk);
+}
+
+static void in_no_disk(const struct unit_dir *d)
+{
+	_cleanup_close_ int memory = memfd_create("disk", MFD_CLOEXEC);
+	_cleanup_close_ int empty = openat(d->fd, "empty", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+
+	CHECK(memory >= 0 && scratch_disk_mount(memory, &last) == -EOPNOTSUPP);
+	CHECK(strstr(last.msg, "--scratch memory"));
+	/* Nothing of the host's is a disk of ours, and is left alone. */
+	scratch_disk_drop();
+	CHECK(mount("none", "/run", "tmpfs", 0, "size=64k") == 0 && mkdir("/run/s", 0700) == 0);
+	CHECK(ftruncate(empty, MIB) == 0);
+	CHECK(scratch_disk_mount(empty, &last) < 0);
+}
+
+static void what_is_no_disk_is_refused(void **state)
+{
+	check_in_child(*state, in_no_disk);
+}
+
 static void in_scratch_below_run(const struct unit_dir *d)
 {
 	struct unit_dir run = { .path = "/run" };
@@ -548,6 +626,8 @@ int main(int argc, char **argv)
 		TEST(namespace_belongs_to_the_ids),
 		TEST(ids_of_others_are_not_to_be_had),
 		TEST(root_is_the_image_and_a_bounded_scratch),
+		TEST(scratch_is_a_disk),
+		TEST(what_is_no_disk_is_refused),
 		TEST(image_and_guest_may_lie_below_run),
 		TEST(resolver_is_put_over_the_images),
 		TEST(etc_is_not_followed),

@@ -122,6 +122,27 @@ static void an_older_one(void **state)
 	assert_true(s.deadline == 0 && s.on_timeout == ON_TIMEOUT_END);
 }
 
+static void where_files_are(void **state)
+{
+	struct spec disk = example, memory = example, wrong = example;
+	_cleanup_free_ char *a = NULL, *b = NULL, *c = NULL;
+	_cleanup_spec_ struct spec s = { 0 }, t = { 0 }, u = { 0 };
+	struct err e = ERR_INIT;
+
+	disk.blank = "/k/4096.ext4";
+	memory.in_memory = true;
+	wrong.blank = "k/../4096.ext4";
+	a = spec_write(&disk);
+	b = spec_write(&memory);
+	c = spec_write(&wrong);
+	assert_int_equal(spec_parse(a, strlen(a), &s, &e), 0);
+	assert_true(!s.in_memory && str_eq(s.blank, "/k/4096.ext4"));
+	assert_int_equal(spec_parse(b, strlen(b), &t, &e), 0);
+	assert_true(t.in_memory && str_eq(t.blank, ""));
+	assert_int_equal(spec_parse(c, strlen(c), &u, &e), -EINVAL);
+	assert_string_equal(e.msg, "'blank' is no absolute path");
+}
+
 static struct spec machine(void)
 {
 	struct spec s = example;
@@ -379,6 +400,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_is_written_is_read, unit_dir_setup,
 						unit_dir_teardown),
 		cmocka_unit_test(an_older_one),
+		cmocka_unit_test(where_files_are),
 		cmocka_unit_test(one_of_a_machine),
 		cmocka_unit_test(a_chain_of_its_own),
 		cmocka_unit_test_setup_teardown(level_and_machine_fit, unit_dir_setup,
