@@ -206,23 +206,19 @@ static uint64_t less(uint64_t a, uint64_t b)
 }
 
 /*
- * memory.stat, read once: what belongs to processes and to files in memory, and what is a copy of
- * something on a disk. Of the kernel's own memory v1 says nothing here, and v2 all from 5.18 on.
+ * All that is charged, the kernel's memory as well, but for what is dropped when memory is short:
+ * copies of what is on a disk. v1 does not tell which of the kernel's memory is of that kind.
  */
 static void usage_memory(int dir, bool v2, struct cgroup_usage *u)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(STAT_MAX);
+	uint64_t all = number(dir, v2 ? "memory.current" : "memory.usage_in_bytes");
 	struct err e = ERR_INIT;
-	uint64_t kernel, shmem;
 
 	(void)fd_read_file(dir, "memory.stat", &b, &e);
-	shmem = keyed(&b, v2 ? "shmem" : "total_shmem");
-	u->memory_cache = less(keyed(&b, v2 ? "file" : "total_cache"), shmem);
-	kernel = less(keyed(&b, "kernel"), keyed(&b, "slab_reclaimable"));
-	if (kernel == 0)
-		kernel = keyed(&b, "kernel_stack") + keyed(&b, "pagetables") +
-			 keyed(&b, "slab_unreclaimable");
-	u->memory = keyed(&b, v2 ? "anon" : "total_rss") + shmem + kernel;
+	u->memory_cache = less(keyed(&b, v2 ? "file" : "total_cache"),
+			       keyed(&b, v2 ? "shmem" : "total_shmem"));
+	u->memory = less(all, u->memory_cache + (v2 ? keyed(&b, "slab_reclaimable") : 0));
 }
 
 static void usage_v1(const struct cgroup *g, enum cgroup_part p, struct cgroup_usage *u)

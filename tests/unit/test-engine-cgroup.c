@@ -529,18 +529,19 @@ static void usage_files(void **state)
 
 	cgroup_usage(&g, &u);
 	assert_true(u.memory == 0 && u.oom_kills == 0 && u.pids == 0 && u.cpu_us == 0);
-	put(d, "memory.stat",
-	    "anon 3000\nfile 500\nkernel 900\nkernel_stack 7\nshmem 200\nslab_reclaimable 4\n");
+	put(d, "memory.current", "4400\n");
+	put(d, "memory.stat", "anon 3000\nfile 500\nkernel 900\nshmem 200\nslab_reclaimable 4\n");
 	put(d, "memory.peak", "8192\n");
 	put(d, "memory.events", "low 1\noom 7\noom_kill 2\noom_group_kill 9\n");
 	put(d, "pids.current", "3\n");
 	put(d, "pids.events", "max 5\n");
 	put(d, "cpu.stat", "usage_usec 123\nuser_usec 1\nnr_periods 8\nnr_throttled 4\n");
 	cgroup_usage(&g, &u);
-	assert_true(u.memory == 3000 + 200 + 896 && u.memory_cache == 300 &&
-		    u.memory_peak == 8192 && u.oom_kills == 2);
+	assert_true(u.memory == 4400 - 300 - 4 && u.memory_cache == 300 && u.memory_peak == 8192 &&
+		    u.oom_kills == 2);
 	assert_true(u.pids == 3 && u.pids_refused == 5 && u.cpu_us == 123 && u.throttled == 4);
 	memset(g.v2, 0, sizeof(g.v2));
+	put(d, "memory.usage_in_bytes", "100\n");
 	put(d, "memory.stat", "cache 9\nrss 1\ntotal_cache 90\ntotal_rss 10\ntotal_shmem 30\n");
 	put(d, "memory.max_usage_in_bytes", "2\n");
 	put(d, "memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n");
