@@ -104,7 +104,6 @@ static int plan(const struct create *c, struct spec *ret, struct err *e)
 		.image = image,
 		.env = (const char *const *)c->env,
 		.api = c->api_text,
-		.remove = true,
 	};
 	int r = default_store_open(&store, NULL, 0, e);
 
@@ -191,7 +190,7 @@ static int work(void *arg, json_t **ret, struct err *e)
 	r = spec.machine.snapshot && spec.machine.snapshot[0] ? 0
 							      : start_command(spec.image, &b, e);
 	if (r < 0) {
-		(void)sandbox_kill(&root, &b, &owed, &ignored);
+		(void)sandbox_kill(&root, &b, "hutchd: its start command failed", &owed, &ignored);
 		return r;
 	}
 	*ret = JSON_OBJECT({ "id", json_string(b.id) });

@@ -94,7 +94,8 @@ static void info(struct request *r)
 
 struct kill {
 	char id[SPEC_ID + 1];
-	struct request *request; /* NULL: nobody waits */
+	char by[SPEC_OWNER_MAX + 8]; /* who asked for it */
+	struct request *request;     /* NULL: nobody waits */
 	struct job *job;
 };
 
@@ -108,7 +109,7 @@ static int kill_work(void *arg, json_t **ret, struct err *e)
 
 	if (r == 0)
 		r = sandbox_find(&root, k->id, &b, e);
-	return r < 0 ? r : sandbox_kill(&root, &b, &owed, e);
+	return r < 0 ? r : sandbox_kill(&root, &b, k->by, &owed, e);
 }
 
 static void kill_done(void *arg, const json_t *result, const struct err *e)
@@ -141,13 +142,14 @@ static void kill_drop(struct request *r)
 		free(k);
 }
 
-static struct kill *kill_start(struct jobs *jobs, const char *id, struct err *e)
+static struct kill *kill_start(struct jobs *jobs, const char *id, const char *owner, struct err *e)
 {
 	struct kill *k = calloc(1, sizeof(*k));
 
 	if (!k)
 		return (void)err_oom(e), NULL;
 	(void)snprintf(k->id, sizeof(k->id), "%s", id);
+	(void)snprintf(k->by, sizeof(k->by), "%s%s", owner[0] ? "key " : "hutchd", owner);
 	if (job_start(jobs, &kill_ops, k, &k->job, e) == 0)
 		return k;
 	free(k);
@@ -158,14 +160,14 @@ void e2b_kill_unwanted(struct jobs *jobs, const char *id)
 {
 	struct err e = ERR_INIT;
 
-	if (!kill_start(jobs, id, &e))
+	if (!kill_start(jobs, id, "", &e))
 		log_error("cannot end sandbox %s: %s", id, e.msg);
 }
 
 static void end(struct request *r, const struct box *b)
 {
 	struct err e = ERR_INIT;
-	struct kill *k = kill_start(r->api->jobs, b->sandbox.id, &e);
+	struct kill *k = kill_start(r->api->jobs, b->sandbox.id, r->owner, &e);
 
 	if (!k) {
 		request_fail_err(r, &e);

@@ -466,7 +466,7 @@ static void clean_up(struct recipe *r)
 
 	r->runner = runner_free(r->runner);
 	if (r->sandbox.dir >= 0 && state_root_open(&root, &e) == 0)
-		(void)sandbox_kill(&root, &r->sandbox, &owed, &e);
+		(void)sandbox_kill(&root, &r->sandbox, NULL, &owed, &e);
 	sandbox_close(&r->sandbox);
 	for (size_t i = 0; i < r->n_env; i++)
 		free(r->env[i]);

@@ -9,6 +9,7 @@
 
 #include "clock.h"
 #include "fd.h"
+#include "kept.h"
 #include "message.h"
 #include "str.h"
 
@@ -46,6 +47,11 @@ static int open_number(const struct sandbox *b, uint64_t number, struct handle *
 	ret->fd = RETRY_EINTR(openat(b->dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
 	if (ret->fd < 0 && errno != ENOENT)
 		return err_errno(e, "cannot open %s/%llu", b->id, (unsigned long long)number);
+	if (ret->fd < 0 && b->ended && kept_is_cut(b->dir))
+		return err_set(e, -ENOENT,
+			       "the output of sandbox %s was removed to make room: see ended_space "
+			       "in hutch-host(5)",
+			       b->id);
 	if (ret->fd < 0)
 		return err_set(e, -ENOENT, "no command %s/%llu: see 'hutch ps -e %s'", b->id,
 			       (unsigned long long)number, b->id);
@@ -174,6 +180,26 @@ int record_list(const struct sandbox *b, struct handle **ret, size_t *ret_n, uin
 	*ret_n = n;
 	*ret_dropped = last - used;
 	return 0;
+}
+
+int record_newest(const struct sandbox *b, struct handle *ret, struct err *e)
+{
+	_cleanup_free_ uint64_t *numbers = calloc(FILES_MAX, sizeof(*numbers));
+	size_t n = 0;
+	int r = numbers ? read_numbers(b->dir, numbers, FILES_MAX, &n) : -ENOMEM;
+
+	if (r < 0)
+		return err_set(e, r, "cannot list the commands of %s: %s", b->id, strerror(-r));
+	while (n > 0) {
+		struct handle h = { .b = *b, .fd = -EBADF };
+
+		if (open_number(b, numbers[--n], &h, e) == 0) {
+			*ret = h;
+			return 0;
+		}
+		(void)fd_close(h.fd);
+	}
+	return err_set(e, -ENOENT, "sandbox %s has run no command", b->id);
 }
 
 /* ---- waiting ---- */

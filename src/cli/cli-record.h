@@ -38,6 +38,8 @@ static inline bool handle_lives(const struct handle *h)
  * many there were before and are no more. */
 int record_list(const struct sandbox *b, struct handle **ret, size_t *ret_n, uint64_t *ret_dropped,
 		struct err *e);
+/* The last that was used; its directory stays the caller's, `fd` is to be closed. -ENOENT: none. */
+int record_newest(const struct sandbox *b, struct handle *ret, struct err *e);
 void record_list_free(struct handle *list, size_t n);
 
 /* Waits for the record to be written or for its sandbox to end. */
@@ -61,6 +63,9 @@ json_t *record_json(const struct handle *h);
 /* hutch's exit status for it, and a message where there is something to say. */
 int cli_report(const struct invocation *inv, const struct spec *spec, const struct sandbox *b,
 	       const struct session_result *result, bool memory);
+
+/* The status alone, without a word. */
+int cli_exit_code(const struct session_result *result);
 
 /* hutch ps -e */
 int cli_list_commands(struct invocation *inv);

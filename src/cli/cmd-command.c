@@ -9,6 +9,7 @@
 
 #include "cli-record.h"
 #include "clock.h"
+#include "kept.h"
 #include "str.h"
 #include "view.h"
 
@@ -416,18 +417,38 @@ static bool is_alive(int dir)
 	return phase == STATE_RUNNING || phase == STATE_PAUSED;
 }
 
+static int list_kept(const struct state_root *root, json_t *list, struct err *e)
+{
+	_cleanup_free_ char(*ids)[SPEC_ID + 1] = NULL;
+	size_t n = 0;
+	int r = kept_list(root, &ids, &n, e);
+
+	for (size_t i = 0; r == 0 && i < n; i++) {
+		_cleanup_sandbox_ struct sandbox b = SANDBOX_INIT;
+
+		b.dir = kept_open(root, ids[i]);
+		memcpy(b.id, ids[i], sizeof(b.id));
+		b.ended = true;
+		if (b.dir >= 0)
+			r = list_one(&b, list, e);
+	}
+	return r;
+}
+
 static int list_all(const struct invocation *inv, const struct state_root *root, json_t *list,
 		    struct err *e)
 {
 	_cleanup_free_ char(*ids)[SPEC_ID + 1] = NULL;
 	size_t n = 0;
-	int r = state_list(root, &ids, &n, e);
+	int r = cli_option(inv, "all") ? list_kept(root, list, e) : 0;
 
+	if (r == 0)
+		r = state_list(root, &ids, &n, e);
 	for (size_t i = 0; r == 0 && i < n; i++) {
 		_cleanup_sandbox_ struct sandbox b = SANDBOX_INIT;
 		struct err ignored = ERR_INIT;
 
-		if (sandbox_find(root, ids[i], &b, &ignored) < 0 ||
+		if (sandbox_find(root, ids[i], &b, &ignored) < 0 || b.ended ||
 		    (!cli_option(inv, "all") && !is_alive(b.dir)))
 			continue;
 		r = list_one(&b, list, e);

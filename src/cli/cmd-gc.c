@@ -69,7 +69,8 @@ int cmd_gc(struct invocation *inv)
 	cli_audit_try(inv, AUDIT_GC, &p);
 	r = state_root_open(&root, &e);
 	if (r == 0)
-		r = sandbox_reclaim_all(&root, &(struct sandbox_gc){ took, &f }, &e);
+		r = sandbox_reclaim_all(
+			&root, &(struct sandbox_gc){ took, &f, cli_option(inv, "ended") }, &e);
 	code = r < 0 ? cli_fail(inv, &e) : EXIT_OK;
 	if (!f.lists)
 		return code;

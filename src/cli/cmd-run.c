@@ -203,6 +203,22 @@ static void hint_image(const struct invocation *inv, const struct spec *spec)
 	(void)fprintf(stderr, "hutch image build %s\n", agent);
 }
 
+int cli_exit_code(const struct session_result *result)
+{
+	switch (result->how) {
+	case SESSION_EXITED:
+		return (int)result->number;
+	case SESSION_TIMEOUT:
+		return EXIT_TIMEOUT;
+	case SESSION_REFUSED:
+		return refused_code(result);
+	case SESSION_LOST:
+		return EXIT_HUTCH;
+	default:
+		return EXIT_SIGNAL + (int)result->number;
+	}
+}
+
 /* `memory`: processes were killed for it. */
 int cli_report(const struct invocation *inv, const struct spec *spec, const struct sandbox *b,
 	       const struct session_result *result, bool memory)
@@ -212,8 +228,6 @@ int cli_report(const struct invocation *inv, const struct spec *spec, const stru
 	if (memory && (result->how == SESSION_SIGNALED || result->how == SESSION_EXITED))
 		say_memory(spec);
 	switch (result->how) {
-	case SESSION_EXITED:
-		return (int)result->number;
 	case SESSION_TIMEOUT:
 		return say(inv, "", result->text, EXIT_TIMEOUT);
 	case SESSION_REFUSED:
@@ -224,7 +238,7 @@ int cli_report(const struct invocation *inv, const struct spec *spec, const stru
 	case SESSION_LOST:
 		return report_lost(inv, spec, b, result, memory);
 	default:
-		return EXIT_SIGNAL + (int)result->number;
+		return cli_exit_code(result);
 	}
 }
 
@@ -446,7 +460,7 @@ static int take_back(const struct invocation *inv, const struct state_root *root
 {
 	struct err owed = ERR_INIT, e = ERR_INIT;
 
-	if (sandbox_kill(root, b, &owed, &e) < 0)
+	if (sandbox_kill(root, b, "hutch create: its ID could not be written", &owed, &e) < 0)
 		return cli_fail(inv, &e);
 	(void)fprintf(stderr, "%s: sandbox %s was ended again: its ID could not be written\n",
 		      inv->path, b->id);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hutch ps, receipt, kill, rm */
+/* hutch receipt, kill, rm */
 #include <fcntl.h>
 #include <string.h>
 
@@ -8,6 +8,7 @@
 #include "clock.h"
 #include "fault.h"
 #include "fd.h"
+#include "kept.h"
 #include "receipt.h"
 #include "str.h"
 #include "view.h"
@@ -28,129 +29,6 @@ int cli_state_open(struct state_root *ret, struct err *e)
 		(void)fputc('\n', stderr);
 	}
 	return 0;
-}
-
-/* ---- ps ---- */
-
-struct row {
-	char id[SPEC_ID + 1];
-	char agent[64], image[IMAGE_NAME_MAX + 1];
-	enum state_phase phase;
-	uint64_t created;
-	char ended[32]; /* why, of one that did not end with its command */
-};
-
-/* False if it is not to be shown, or has gone meanwhile. */
-static bool read_row(const struct state_root *root, const char *id, bool all, struct row *ret)
-{
-	_cleanup_spec_ struct spec spec = { 0 };
-	_cleanup_close_ int dir =
-		openat(root->dir, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	struct err ignored = ERR_INIT;
-	struct end end = { 0 };
-
-	if (dir < 0 || spec_read(dir, &spec, &ignored) < 0)
-		return false;
-	*ret = (struct row){ .phase = state_phase(dir), .created = spec.created };
-	(void)snprintf(ret->id, sizeof(ret->id), "%s", id);
-	(void)snprintf(ret->agent, sizeof(ret->agent), "%s", spec.agent);
-	(void)snprintf(ret->image, sizeof(ret->image), "%s", spec.image);
-	if (ret->phase == STATE_ENDED && end_read(dir, &end, &ignored) == 0 &&
-	    end.reason != END_CLIENT)
-		(void)snprintf(ret->ended, sizeof(ret->ended), "%s", end_reason_names[end.reason]);
-	return all || ret->phase == STATE_RUNNING || ret->phase == STATE_PAUSED ||
-	       ret->phase == STATE_STARTING;
-}
-
-static int newest_first(const void *a, const void *b)
-{
-	const struct row *x = a, *y = b;
-
-	return x->created == y->created ? strcmp(x->id, y->id) : x->created < y->created ? 1 : -1;
-}
-
-static int read_rows(const struct state_root *root, bool all, struct row **ret, size_t *ret_n,
-		     struct err *e)
-{
-	_cleanup_free_ char(*ids)[SPEC_ID + 1] = NULL;
-	struct row *rows;
-	size_t n = 0;
-
-	if (state_list(root, &ids, &n, e) < 0)
-		return e->num;
-	rows = calloc(n + 1, sizeof(*rows));
-	if (!rows)
-		return err_oom(e);
-	*ret_n = 0;
-	for (size_t i = 0; i < n; i++)
-		*ret_n += read_row(root, ids[i], all, &rows[*ret_n]);
-	qsort(rows, *ret_n, sizeof(*rows), newest_first);
-	*ret = rows;
-	return 0;
-}
-
-static json_t *row_json(const struct row *row)
-{
-	char time[CLOCK_RFC3339_MAX];
-
-	return JSON_OBJECT({ "id", json_string(row->id) }, { "agent", cli_json_text(row->agent) },
-			   { "image", cli_json_text(row->image) },
-			   { "state", json_string(state_phase_names[row->phase]) },
-			   { "created", json_string(clock_format(row->created, time)) },
-			   { "ended", row->ended[0] ? json_string(row->ended) : json_null() });
-}
-
-static void print_row(const struct row *row, int agent, int image)
-{
-	char state[64], age[VALUE_HINT_MAX];
-
-	(void)snprintf(state, sizeof(state), "%s%s%s", state_phase_names[row->phase],
-		       row->ended[0] ? ": " : "", row->ended);
-	(void)printf("%s  %-*s  %-*s  %-18s  %s\n", row->id, agent, row->agent, image, row->image,
-		     state, view_age(row->created, age));
-}
-
-static void print_rows(const struct invocation *inv, const struct row *rows, size_t n)
-{
-	int agent = (int)STRLEN("AGENT"), image = (int)STRLEN("IMAGE");
-
-	for (size_t i = 0; i < n; i++) {
-		agent = MAX(agent, (int)strlen(rows[i].agent));
-		image = MAX(image, (int)strlen(rows[i].image));
-	}
-	(void)printf("%s%-16s  %-*s  %-*s  %-18s  AGE%s\n", cli_style(inv, "\033[1m"), "ID", agent,
-		     "AGENT", image, "IMAGE", "STATE", cli_style(inv, "\033[0m"));
-	for (size_t i = 0; i < n; i++)
-		print_row(&rows[i], agent, image);
-}
-
-int cmd_ps(struct invocation *inv)
-{
-	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
-	_cleanup_json_ json_t *list = NULL;
-	_cleanup_free_ struct row *rows = NULL;
-	struct err e = ERR_INIT;
-	size_t n = 0;
-
-	if (cli_option(inv, "exec"))
-		return cli_list_commands(inv);
-	if (inv->n_args > 0)
-		return cli_usage(inv, "'%s': an ID goes with --exec", inv->args[0]);
-	if (cli_state_open(&root, &e) < 0)
-		return cli_fail(inv, &e);
-	if (sandbox_restore(&root, &e) < 0)
-		(void)fprintf(stderr, "%s: warning: %s\n", inv->path, e.msg);
-	if (read_rows(&root, cli_option(inv, "all"), &rows, &n, &e) < 0)
-		return cli_fail(inv, &e);
-	if (!cli_option(inv, "json")) {
-		print_rows(inv, rows, n);
-		return EXIT_OK;
-	}
-	list = json_array();
-	for (size_t i = 0; i < n; i++)
-		if (json_push(list, row_json(&rows[i])) < 0)
-			return cli_fail(inv, (err_oom(&e), &e));
-	return cli_print_json(TAKE_PTR(list), EXIT_OK);
 }
 
 /* ---- receipt ---- */
@@ -256,16 +134,23 @@ static void record(const struct invocation *inv, const struct sandbox *b)
 	cli_audit_try(inv, AUDIT_KILL, &p);
 }
 
+static const char *caller(char out[static END_BY_MAX + 1])
+{
+	(void)snprintf(out, END_BY_MAX + 1, "uid %u", (unsigned int)getuid());
+	return out;
+}
+
 static int kill_one(const struct invocation *inv, const struct state_root *root, const char *prefix,
 		    struct err *e)
 {
 	_cleanup_sandbox_ struct sandbox b = SANDBOX_INIT;
 	struct err owed = ERR_INIT;
+	char by[END_BY_MAX + 1];
 
 	if (sandbox_find(root, prefix, &b, e) < 0)
 		return e->num;
 	record(inv, &b);
-	if (sandbox_kill(root, &b, &owed, e) < 0)
+	if (sandbox_kill(root, &b, caller(by), &owed, e) < 0)
 		return e->num;
 	if (owed.num) {
 		(void)fprintf(stderr, "%s: warning: its end is not recorded yet: ", inv->path);
@@ -276,37 +161,64 @@ static int kill_one(const struct invocation *inv, const struct state_root *root,
 	return 0;
 }
 
-static int remove_one(const struct invocation *inv, const struct state_root *root,
-		      const char *prefix, struct err *e)
+/* Of one that has ended, or is damaged. */
+static int forget(const struct invocation *inv, const struct state_root *root,
+		  const struct sandbox *b, struct err *e)
 {
-	_cleanup_sandbox_ struct sandbox b = SANDBOX_INIT;
-	bool force = cli_option(inv, "force");
-	struct err owed = ERR_INIT;
-	enum state_phase phase;
 	int r;
 
-	if (sandbox_find(root, prefix, &b, e) < 0)
-		return e->num;
-	phase = state_phase(b.dir);
-	if (!force && phase != STATE_ENDED && phase != STATE_DEAD)
-		return err_set(e, -EBUSY,
-			       "sandbox %s is %s; end it with 'hutch kill', or use 'rm -f'", b.id,
-			       state_phase_names[phase]);
-	record(inv, &b);
-	r = sandbox_kill(root, &b, &owed, e);
+	record(inv, b);
+	r = kept_remove(root, b->id);
+	if (r < 0)
+		return err_set(e, r, "cannot remove sandbox %s: %s", b->id, strerror(-r));
+	(void)puts(b->id);
+	return 0;
+}
+
+/* Ended and removed for good, without being kept. */
+static int end_and_remove(const struct invocation *inv, const struct state_root *root,
+			  const struct sandbox *b, struct err *e)
+{
+	struct err owed = ERR_INIT;
+	char by[END_BY_MAX + 1];
+	int r;
+
+	record(inv, b);
+	r = sandbox_kill(root, b, caller(by), &owed, e);
 	if (r == 0 && owed.num)
 		return err_set(e, owed.num,
 			       "sandbox %s has ended, and stays until that can be recorded: %s",
-			       b.id, owed.msg);
+			       b->id, owed.msg);
 	/* It has ended, but there is no room to write that down: removing it makes some. */
 	if (r < 0 && r != -ENOSPC && r != -EDQUOT)
 		return r;
 	(void)FAULT("rm-killed");
-	r = state_remove(root, b.id);
-	if (r < 0 && r != -ENOENT) /* started with --rm */
-		return err_set(e, r, "cannot remove sandbox %s: %s", b.id, strerror(-r));
-	(void)puts(b.id);
+	r = state_remove(root, b->id); /* nothing, if it was moved, or started with --rm */
+	if (r == 0)
+		r = kept_remove(root, b->id);
+	if (r < 0)
+		return err_set(e, r, "cannot remove sandbox %s: %s", b->id, strerror(-r));
+	(void)puts(b->id);
 	return 0;
+}
+
+static int remove_one(const struct invocation *inv, const struct state_root *root,
+		      const char *prefix, struct err *e)
+{
+	_cleanup_sandbox_ struct sandbox b = SANDBOX_INIT;
+	enum state_phase phase;
+	int r = sandbox_find(root, prefix, &b, e);
+
+	if (b.ended && (r == 0 || r == -ELOOP || r == -ENOTDIR))
+		return forget(inv, root, &b, e);
+	if (r < 0)
+		return r;
+	phase = state_phase(b.dir);
+	if (!cli_option(inv, "force") && phase != STATE_ENDED && phase != STATE_DEAD)
+		return err_set(e, -EBUSY,
+			       "sandbox %s is %s; end it with 'hutch kill', or use 'rm -f'", b.id,
+			       state_phase_names[phase]);
+	return end_and_remove(inv, root, &b, e);
 }
 
 /* Each of the arguments, also when one before it failed. */

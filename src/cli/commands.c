@@ -74,6 +74,11 @@ static const struct option opts_run[] = {
 	OPT_SNAPSHOT,
 	{ 0 },
 };
+static const struct option opts_gc[] = {
+	OPT_JSON,
+	{ "ended", 0, NULL, "also all that is kept of sandboxes that have ended" },
+	{ 0 },
+};
 static const struct option opts_create[] = {
 	OPT_JSON,
 	{ "rm", 0, NULL, "keep nothing of the sandbox when it has ended" },
@@ -507,14 +512,14 @@ static const struct command top_commands[] = {
 	{ .name = "kill", .args = "ID...", .min_args = 1, .max_args = ARGS_MAX,
 	  .summary = "end sandboxes", .run = cmd_kill },
 	{ .name = "rm", .args = "ID...", .min_args = 1, .max_args = ARGS_MAX,
-	  .summary = "forget sandboxes that have ended", .options = opts_rm, .run = cmd_rm },
+	  .summary = "remove what is kept of sandboxes that have ended", .options = opts_rm, .run = cmd_rm },
 	{ .name = "gc", .args = "",
 	  .summary = "take back everything that no living sandbox has, and say what",
-	  .help = "Sandboxes that have ended and those whose warden was killed, with all that was theirs; control groups, id\n"
-		  "ranges, half-made images and snapshots that nobody has; templates of microVMs whose image or kernel is\n"
-		  "gone, and the memory of templates that is kept for the next start. What lives, and what is being made, is\n"
-		  "left alone.",
-	  .options = opts_json, .run = cmd_gc },
+	  .help = "What sandboxes have left whose warden was killed; what is kept of sandboxes that have ended, once it is older\n"
+		  "or more than host.yaml allows, or all of it with --ended; control groups, id ranges, half-made images and\n"
+		  "snapshots that nobody has; templates of microVMs whose image or kernel is gone, and the memory of templates\n"
+		  "that is kept for the next start. What lives, and what is being made, is left alone.",
+	  .options = opts_gc, .run = cmd_gc },
 	{ .name = "config", .args = "", .sub = config_commands,
 	  .summary = "check, compile and explain agent files", .help = agent_help },
 	{ .name = "agents", .args = "[NAME]", .max_args = 1,

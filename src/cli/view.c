@@ -77,7 +77,8 @@ void view_end(const struct spec *spec, const struct end *end, char *out, size_t 
 		(void)snprintf(out, n, "memory limit of %s reached",
 			       value_format_size(spec->limits.memory, limit));
 	else
-		(void)snprintf(out, n, "%s", plain[end->reason]);
+		(void)snprintf(out, n, "%s%s%s", plain[end->reason], end->by[0] ? " by " : "",
+			       end->by);
 }
 
 void view_alternatives(const struct explanation *x)

@@ -10,6 +10,7 @@
 
 #include "clock.h"
 #include "fault.h"
+#include "kept.h"
 #include "log.h"
 #include "warden.h"
 
@@ -88,22 +89,25 @@ static void measure(const struct warden *w, struct end *end)
 /*
  * Of a sandbox with --rm nothing stays. But `hutch run`, if it is still there, wants to read why
  * its sandbox ended before it expected it to, and removes the directory itself then, or the next
- * sweep does. What the audit log lacks keeps it too.
+ * sweep does. What the audit log lacks keeps it too. Of others the directory moves to ended/.
  */
 static void write_down(struct warden *w, const struct end *end, bool sealed)
 {
+	bool told = !w->spec.once || end->reason == END_CLIENT, written;
 	struct err e = ERR_INIT;
-
-	bool told = !w->spec.once || end->reason == END_CLIENT;
 
 	if (w->spec.remove && !told && state_write(w->dir, STATE_REMOVE, "", 0, &e) < 0)
 		log_error("%s", e.msg);
-	if (end_write(w->dir, end, &e) < 0)
+	written = end_write(w->dir, end, &e) == 0;
+	if (!written)
 		log_error("%s", e.msg);
 	(void)FAULT("end-written");
 	if (w->spec.remove && told && sealed)
 		(void)state_remove(&w->root, w->spec.id);
 	(void)FAULT("end-removed");
+	/* Until it is recorded it stays where a sweep looks. */
+	if (!w->spec.remove && sealed && written && kept_move(&w->root, w->spec.id, w->dir, &e) < 0)
+		log_error("%s", e.msg);
 }
 
 void warden_end(struct warden *w, enum end_reason reason, bool started)
@@ -122,6 +126,7 @@ void warden_end(struct warden *w, enum end_reason reason, bool started)
 	end_keeper(w);
 	(void)FAULT("end-keeper");
 	end.time = clock_wall();
+	end_read_killer(w->dir, &end);
 	measure(w, &end);
 	if (w->box.disk > 0 && !w->spec.machine.kernel)
 		scratch_disk_drop();

@@ -33,6 +33,17 @@ static void put_limits(struct audit_payload *p, const struct spec *s)
 	put_deadline(p, s);
 }
 
+/* The API key that asked for it, by its name; of others, `uid` says who. */
+static int put_key(struct audit_payload *p, const struct spec *s, struct err *e)
+{
+	char owner[SPEC_OWNER_MAX + 1];
+	int r = spec_owner(s, owner, e);
+
+	if (r == 0 && owner[0])
+		audit_put_text(p, "api_key", owner);
+	return r;
+}
+
 int witness_create(struct warden *w, struct err *e)
 {
 	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
@@ -51,6 +62,9 @@ int witness_create(struct warden *w, struct err *e)
 	audit_put_text(&p, "image", s->image);
 	audit_put_text(&p, "image_sha256", s->image_digest);
 	audit_put_number(&p, "uid", getuid());
+	r = put_key(&p, s, e);
+	if (r < 0)
+		return r;
 	audit_put_number(&p, "egress_rules", s->egress.allow.n);
 	if (w->pool >= 0)
 		audit_put_number(&p, "spare", 1);
@@ -65,10 +79,14 @@ int witness_create(struct warden *w, struct err *e)
 int witness_taken(struct warden *w, struct err *e)
 {
 	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
+	int r;
 
 	audit_put_text(&p, "sandbox", w->spec.id);
 	if (w->spec.request[0])
 		audit_put_text(&p, "request", w->spec.request);
+	r = put_key(&p, &w->spec, e);
+	if (r < 0)
+		return r;
 	put_deadline(&p, &w->spec);
 	return w->log.off ? 0 : audit_host(&w->log, AUDIT_START, &p, e);
 }

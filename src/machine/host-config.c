@@ -23,6 +23,10 @@ static const struct key host_keys[] = {
 	  .field = offsetof(struct host_config, accel_timeout) },
 	{ "snapshot_space", KEY_SIZE, .min = UINT64_C(1) << 20, .max = UINT64_C(1) << 50,
 	  .field = offsetof(struct host_config, snapshot_space) },
+	{ "keep_ended", KEY_DURATION, .min = 0, .max = UINT64_C(3660) * 24 * 3600 * 1000,
+	  .field = offsetof(struct host_config, keep_ended) },
+	{ "ended_space", KEY_SIZE, .min = UINT64_C(1) << 20, .max = UINT64_C(1) << 50,
+	  .field = offsetof(struct host_config, ended_space) },
 	{ "egress_proxy", KEY_LINE, .max = RULE_TEXT_MAX + STRLEN("http://"),
 	  .field = offsetof(struct host_config, egress_proxy) },
 	{ 0 }

@@ -13,12 +13,15 @@ struct host_config {
 	unsigned int accel;	 /* enum accel_wish */
 	uint64_t accel_timeout;	 /* milliseconds: how long a guest may take to boot with KVM */
 	uint64_t snapshot_space; /* bytes on disk, of all snapshots of a user */
+	uint64_t keep_ended;	 /* milliseconds: how long what is left of an ended sandbox stays */
+	uint64_t ended_space;	 /* bytes on disk, of all those together */
 	char egress_proxy[RULE_TEXT_MAX]; /* HOST:PORT, as target_parse() takes it; "": none */
 };
 
-#define HOST_CONFIG_INIT                                                                          \
-	{                                                                                         \
-		.accel = ACCEL_AUTO, .accel_timeout = 15000, .snapshot_space = UINT64_C(64) << 30 \
+#define HOST_CONFIG_INIT                                                                           \
+	{                                                                                          \
+		.accel = ACCEL_AUTO, .accel_timeout = 15000, .snapshot_space = UINT64_C(64) << 30, \
+		.keep_ended = UINT64_C(7) * 24 * 3600 * 1000, .ended_space = UINT64_C(1) << 30     \
 	}
 
 /* The words of `accel`, by enum accel_wish; ended by NULL. */

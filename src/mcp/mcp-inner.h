@@ -89,6 +89,9 @@ int work_run(const struct session_ref *s, const struct mcp_tool *tool, const jso
 int session_start(const struct session_ref *s, const struct state_root *root, const char *template,
 		  uint64_t deadline, bool own, char ret_id[static SPEC_ID + 1], struct err *e);
 
+/* Who ends its sandboxes, as end.json says it. */
+const char *session_killer(const struct session_ref *s, char out[static END_BY_MAX + 1]);
+
 /* -ENOENT: there is none, or it is not this session's. */
 int session_open(const struct session_ref *s, const struct state_root *root, const char *id,
 		 struct sandbox *ret, struct spec *ret_spec, struct err *e);

@@ -265,11 +265,12 @@ int tool_kill_sandbox(struct tool_work *w, struct err *e)
 	_cleanup_sandbox_ struct sandbox b = SANDBOX_INIT;
 	_cleanup_spec_ struct spec spec = { 0 };
 	const char *id = work_text(w, "sandbox");
+	char by[END_BY_MAX + 1];
 	struct err owed = ERR_INIT;
 	int r = session_open(w->session, &w->root, id, &b, &spec, e);
 
 	if (r == 0)
-		r = sandbox_kill(&w->root, &b, &owed, e);
+		r = sandbox_kill(&w->root, &b, session_killer(w->session, by), &owed, e);
 	if (r == 0)
 		r = work_struct(w, JSON_OBJECT({ "sandbox", json_string(id) }), e);
 	return r < 0 ? r : work_say(w, e, "sandbox %s has ended", id);

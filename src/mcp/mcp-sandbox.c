@@ -82,9 +82,7 @@ static int plan(const struct session_ref *s, const char *template, const char *a
 	_cleanup_default_store_ struct default_store store = { 0 };
 	_cleanup_diags_ struct diags d = { 0 };
 	char image[IMAGE_NAME_MAX + 1];
-	struct sandbox_options o = {
-		.agent = s->agent, .level = s->level, .api = api, .remove = true
-	};
+	struct sandbox_options o = { .agent = s->agent, .level = s->level, .api = api };
 	int r = default_store_open(&store, NULL, 0, e);
 
 	if (r == 0 && template) {
@@ -247,15 +245,23 @@ void session_rest(const struct sandbox *b, const struct spec *spec)
 
 struct ending {
 	const struct state_root *root;
+	const char *by;
 	struct err first;
 };
+
+const char *session_killer(const struct session_ref *s, char out[static END_BY_MAX + 1])
+{
+	(void)snprintf(out, END_BY_MAX + 1, "an MCP session%s%s", s->owner[0] ? " of key " : "",
+		       s->owner);
+	return out;
+}
 
 static int end_one(void *arg, const struct sandbox *b, const struct spec *spec, struct err *e)
 {
 	struct ending *x = arg;
 	struct err owed = ERR_INIT, own = ERR_INIT;
 
-	if (sandbox_kill(x->root, b, &owed, &own) < 0 && x->first.num == 0)
+	if (sandbox_kill(x->root, b, x->by, &owed, &own) < 0 && x->first.num == 0)
 		x->first = own;
 	return 0;
 }
@@ -263,7 +269,8 @@ static int end_one(void *arg, const struct sandbox *b, const struct spec *spec, 
 int session_end_all(const struct session_ref *s, struct err *e)
 {
 	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
-	struct ending x = { .root = &root };
+	char by[END_BY_MAX + 1];
+	struct ending x = { .root = &root, .by = session_killer(s, by) };
 	int r = state_root_open(&root, e);
 
 	if (r == 0)

@@ -6,7 +6,9 @@
 #include <sys/time.h>
 #include <sys/un.h>
 
+#include "clock.h"
 #include "fault.h"
+#include "kept.h"
 #include "sandbox.h"
 #include "spare-pool.h"
 
@@ -21,9 +23,10 @@ int sandbox_find(const struct state_root *root, const char *prefix, struct sandb
 	int r = state_find(root, prefix, ret->id, &ret->dir, e);
 
 	/* One that was suspended is only on disk after a restart of the host. */
-	if (r != -ENOENT || sandbox_restore(root, &ignored) < 0)
-		return r;
-	return state_find(root, prefix, ret->id, &ret->dir, e);
+	if (r == -ENOENT && sandbox_restore(root, &ignored) == 0)
+		r = state_find(root, prefix, ret->id, &ret->dir, e);
+	ret->ended = r == -ENOENT;
+	return ret->ended ? kept_find(root, prefix, ret->id, &ret->dir, e) : r;
 }
 
 void sandbox_close(struct sandbox *s)
@@ -34,12 +37,14 @@ void sandbox_close(struct sandbox *s)
 /* Nobody listens: says why. */
 static int has_ended(const struct sandbox *s, struct err *e)
 {
+	char time[CLOCK_RFC3339_MAX];
 	struct err ignored = ERR_INIT;
-	struct end end;
+	struct end end = { 0 };
 
 	if (end_read(s->dir, &end, &ignored) == 0)
-		return err_set(e, -ESRCH, "sandbox %s has ended: %s", s->id,
-			       end_reason_names[end.reason]);
+		return err_set(e, -ESRCH, "sandbox %s ended at %.19sZ: %s%s%s", s->id,
+			       clock_format(end.time, time), end_reason_names[end.reason],
+			       end.by[0] ? " by " : "", end.by);
 	if (state_is_suspended(s->dir))
 		return err_set(e, -ESRCH, "sandbox %s is suspended: hutch resume %s", s->id, s->id);
 	if (state_phase(s->dir) == STATE_STARTING)

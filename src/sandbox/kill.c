@@ -18,6 +18,8 @@
 #include "fault.h"
 #include "fd.h"
 #include "gc.h"
+#include "host-config.h"
+#include "kept.h"
 #include "sandbox.h"
 #include "snapshot.h"
 
@@ -26,7 +28,6 @@ enum {
 	KILL_S = 5,
 	CLAIM_S = 10,
 	NAP_MS = 5,
-	KEPT_HOURS = 24,  /* what has ended is shown by hutch ps -a for so long */
 	LAST_LOOK_S = 10, /* for a client to read why its sandbox ended */
 };
 
@@ -74,7 +75,7 @@ static bool is_kept(int dir)
 	_cleanup_spec_ struct spec spec = { 0 };
 	struct err ignored = ERR_INIT;
 
-	return spec_read(dir, &spec, &ignored) == 0 && !spec.remove && !spec.once;
+	return spec_read(dir, &spec, &ignored) == 0 && !spec.remove;
 }
 
 static int remove_dir(const struct state_root *root, const char *id, struct err *e)
@@ -151,9 +152,26 @@ static int drop_snapshot(int dir, struct err *e)
 	return 0;
 }
 
+/* One that was to be removed (--rm), and is there only for its client to read why it ended. */
+static bool is_last_look(int dir)
+{
+	struct stat st;
+
+	return fstatat(dir, STATE_REMOVE, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       (uint64_t)st.st_mtim.tv_sec + LAST_LOOK_S >= clock_wall() / NSEC_PER_SEC;
+}
+
+/* What is left of one that has nothing any more but its files. `now`: nobody may look first. */
+static int conclude(const struct state_root *root, const char *id, int dir, bool now, struct err *e)
+{
+	if (is_kept(dir))
+		return kept_move(root, id, dir, e);
+	return !now && is_last_look(dir) ? 0 : remove_dir(root, id, e);
+}
+
 /* Of one that is claimed, and dead. */
-static int take_back(const struct state_root *root, const char *id, int dir, struct err *owed,
-		     struct err *e)
+static int take_back(const struct state_root *root, const char *id, int dir, bool now,
+		     struct err *owed, struct err *e)
 {
 	struct end end = { .reason = END_WARDEN, .time = clock_wall() };
 	char group[STATE_GROUP_MAX];
@@ -172,41 +190,14 @@ static int take_back(const struct state_root *root, const char *id, int dir, str
 		r = FAULT_ERR("reclaim-sealed", e);
 	if (r < 0 || drop_snapshot(dir, e) < 0)
 		return err_wrap(e, "taking back sandbox %s", id);
-	/* If it was owed, that is why it is still here. */
-	if (has_end(dir))
-		return r == 0 || is_kept(dir) ? 0 : remove_dir(root, id, e);
-	return is_kept(dir) || owed->num ? end_write(dir, &end, e) : remove_dir(root, id, e);
-}
-
-static bool is_younger(const struct state_root *root, const char *id, const char *file,
-		       uint64_t seconds, bool *ret_there)
-{
-	char path[SPEC_ID + 16];
-	struct stat st;
-
-	(void)snprintf(path, sizeof(path), "%s/%s", id, file);
-	*ret_there = fstatat(root->dir, path, &st, AT_SYMLINK_NOFOLLOW) == 0;
-	return *ret_there && (uint64_t)st.st_mtim.tv_sec + seconds >= clock_wall() / NSEC_PER_SEC;
-}
-
-/*
- * What has ended and is to be kept: the most there is, and a call or two each. One that was to be
- * removed (--rm) is there only for its client to read why it ended.
- */
-static bool is_recent(const struct state_root *root, const char *id)
-{
-	bool there, young = is_younger(root, id, "end.json", KEPT_HOURS * UINT64_C(3600), &there);
-	bool last = young && is_younger(root, id, STATE_REMOVE, LAST_LOOK_S, &there);
-
-	return young && (last || !there);
-}
-
-static bool is_settled(const struct state_root *root, const char *id)
-{
-	bool there;
-
-	(void)is_younger(root, id, STATE_UNSEALED, 0, &there);
-	return !there;
+	if (!has_end(dir) && (owed->num || is_kept(dir))) {
+		r = end_write(dir, &end, e);
+		if (r < 0)
+			return r;
+		(void)FAULT("reclaim-written");
+	}
+	/* What is owed is why it stays: a sweep looks here. */
+	return owed->num ? 0 : conclude(root, id, dir, now, e);
 }
 
 /*
@@ -248,8 +239,8 @@ static int give_back(const struct state_root *root, const char *id, int dir, str
 	return unlinkat(dir, "sock", 0) < 0 ? err_errno(e, "cannot remove a socket") : 0;
 }
 
-/* `all`: also what is kept for people to look at. *ret: what it was, if it was taken back. */
-static int sweep_one(const struct state_root *root, const char *id, bool all, enum state_phase *ret,
+/* `now`: also what a client may still look at. *ret: what it was, if it was taken back. */
+static int sweep_one(const struct state_root *root, const char *id, bool now, enum state_phase *ret,
 		     struct err *e)
 {
 	_cleanup_close_ int dir = -EBADF, claim = -EBADF;
@@ -257,13 +248,13 @@ static int sweep_one(const struct state_root *root, const char *id, bool all, en
 	enum state_phase phase;
 	int r;
 
-	if (!all && is_recent(root, id) && is_settled(root, id))
-		return 0;
 	dir = RETRY_EINTR(openat(root->dir, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 	if (dir < 0)
 		return errno == ENOENT ? 0 : err_errno(e, "cannot open the state of '%s'", id);
 	phase = state_phase(dir);
 	if (phase != STATE_DEAD && phase != STATE_ENDED && !is_lost(dir) && !is_left(dir))
+		return 0;
+	if (!now && phase == STATE_ENDED && is_last_look(dir))
 		return 0;
 	if (state_claim(dir, &claim) < 0)
 		return 0; /* somebody else does it */
@@ -272,15 +263,10 @@ static int sweep_one(const struct state_root *root, const char *id, bool all, en
 			return is_left(dir) ? give_back(root, id, dir, e) : 0;
 		phase = STATE_DEAD;
 	}
-	/* It may have ended since we first looked. */
-	if (!all && phase == STATE_ENDED && is_recent(root, id) && is_settled(root, id))
-		return 0;
-	r = take_back(root, id, dir, &owed, e);
+	r = take_back(root, id, dir, now, &owed, e);
 	if (r == 0 && owed.num)
 		return err_set(e, owed.num, "sandbox %s has ended, which is not recorded yet: %s",
 			       id, owed.msg);
-	if (r == 0 && (all || (phase == STATE_ENDED && !is_recent(root, id))))
-		r = remove_dir(root, id, e);
 	if (r == 0)
 		*ret = phase;
 	return r;
@@ -297,19 +283,50 @@ static int sweep(const struct state_root *root, const struct sandbox_gc *gc, str
 		enum state_phase was = STATE_RUNNING;
 		struct err one = ERR_INIT;
 
-		if (sweep_one(root, ids[i], gc, &was, &one) < 0 && r == 0) {
+		if (sweep_one(root, ids[i], gc != NULL, &was, &one) < 0 && r == 0) {
 			*e = one;
 			r = one.num;
 		}
-		if (gc && was != STATE_RUNNING)
-			gc->took(gc->arg, was == STATE_DEAD ? LEFT_DEAD : LEFT_ENDED, ids[i]);
+		/* One that had ended is only moved; if it goes, that is told then. */
+		if (gc && was == STATE_DEAD)
+			gc->took(gc->arg, LEFT_DEAD, ids[i]);
 	}
 	return r;
 }
 
+/* ---- what is kept ---- */
+
+static void took_ended(void *arg, const char *id)
+{
+	const struct sandbox_gc *gc = arg;
+
+	if (gc)
+		gc->took(gc->arg, LEFT_ENDED, id);
+}
+
+/* As host.yaml says. While that is wrong, nothing goes: no sandbox starts either. */
+static int trim(const struct state_root *root, const struct sandbox_gc *gc, struct err *e)
+{
+	struct host_config config = HOST_CONFIG_INIT;
+	struct kept_limits limits = { 0 };
+	int r = gc && gc->ended ? 0 : host_config_load(&config, e);
+
+	if (r < 0)
+		return err_wrap(e, "sandboxes that have ended cannot be looked through");
+	if (!gc || !gc->ended)
+		limits = (struct kept_limits){ .time = config.keep_ended * NSEC_PER_MSEC,
+					       .space = config.ended_space };
+	return kept_trim(root, &limits, took_ended, (void *)gc, e);
+}
+
 int sandbox_reclaim(const struct state_root *root, struct err *e)
 {
-	return sweep(root, NULL, e);
+	struct err more = ERR_INIT;
+	int r = sweep(root, NULL, e);
+
+	if (kept_is_due(root) && trim(root, NULL, &more) < 0 && r == 0)
+		r = (*e = more).num;
+	return r;
 }
 
 int sandbox_reclaim_all(const struct state_root *root, const struct sandbox_gc *gc, struct err *e)
@@ -318,6 +335,8 @@ int sandbox_reclaim_all(const struct state_root *root, const struct sandbox_gc *
 	struct err more = ERR_INIT;
 
 	/* What cannot be taken back hides none of the rest. */
+	if (trim(root, gc, &more) < 0 && first == 0)
+		first = (*e = more).num;
 	if (gc_groups(root, gc, &more) < 0 && first == 0)
 		first = (*e = more).num;
 	if (gc_ids(root, gc, &more) < 0 && first == 0)
@@ -390,15 +409,28 @@ static int try_kill(const struct state_root *root, const struct sandbox *s, stru
 		return -EAGAIN;
 	if (r < 0)
 		return err_set(e, r, "cannot lock sandbox %s: %s", s->id, strerror(-r));
-	return take_back(root, s->id, s->dir, owed, e);
+	return take_back(root, s->id, s->dir, false, owed, e);
 }
 
-int sandbox_kill(const struct state_root *root, const struct sandbox *s, struct err *owed,
-		 struct err *e)
+/* Before its warden hears of it, which writes it into end.json. Of one that has ended it is not
+ * asked any more. */
+static void name_killer(const struct sandbox *s, const char *by)
+{
+	struct err ignored = ERR_INIT;
+
+	if (by && by[0] && !has_end(s->dir))
+		(void)state_write(s->dir, STATE_KILLER, by, strlen(by), &ignored);
+}
+
+int sandbox_kill(const struct state_root *root, const struct sandbox *s, const char *by,
+		 struct err *owed, struct err *e)
 {
 	uint64_t deadline = in_seconds(TERM_S + KILL_S + CLAIM_S);
 	int r;
 
+	if (s->ended)
+		return 0;
+	name_killer(s, by);
 	while ((r = try_kill(root, s, owed, e)) == -EAGAIN && clock_mono() < deadline)
 		nap();
 	return r == -EAGAIN ? err_set(e, -ETIME, "sandbox %s does not end", s->id) : r;

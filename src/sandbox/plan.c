@@ -515,6 +515,7 @@ int sandbox_plan(struct policy_store *store, const struct sandbox_options *asked
 		return err_wrap(e, "the configuration of this host");
 	}
 	s.egress.proxy = config.egress_proxy;
+	s.remove |= config.keep_ended == 0;
 	s.policy = digest;
 	s.api = o->api ? o->api : "";
 	s.created = clock_wall();

@@ -11,28 +11,6 @@
 #include "str.h"
 #include "value.h"
 
-enum {
-	OWNER_MAX = 63,
-};
-
-/* The owner of a sandbox that hutchd made; "" of others. */
-static int owner_of(const struct spec *s, char out[static OWNER_MAX + 1], struct err *e)
-{
-	_cleanup_json_ json_t *j = NULL;
-	const char *owner;
-	int r;
-
-	out[0] = '\0';
-	if (!s->api || !s->api[0])
-		return 0;
-	r = json_read(s->api, strlen(s->api), &j, e);
-	if (r < 0)
-		return r;
-	owner = json_string_value(json_object_get(j, "owner"));
-	(void)snprintf(out, OWNER_MAX + 1, "%s", owner ? owner : "");
-	return 0;
-}
-
 /* ---- the lock ---- */
 
 static int lock(const struct state_root *root, const char *owner, int *ret, struct err *e)
@@ -82,7 +60,7 @@ static int add_one(const struct state_root *root, const char *id, const char *ow
 {
 	_cleanup_spec_ struct spec s = { 0 };
 	_cleanup_close_ int dir = -EBADF;
-	char name[OWNER_MAX + 1];
+	char name[SPEC_OWNER_MAX + 1];
 	int r;
 
 	dir = RETRY_EINTR(openat(root->dir, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
@@ -93,7 +71,7 @@ static int add_one(const struct state_root *root, const char *id, const char *ow
 		return 0;
 	r = spec_read(dir, &s, e);
 	if (r == 0)
-		r = owner_of(&s, name, e);
+		r = spec_owner(&s, name, e);
 	if (r < 0)
 		return has_place(dir) ? err_wrap(e, "sandbox %s", id) : 0;
 	if (str_eq(name, owner) && has_place(dir))
@@ -148,8 +126,8 @@ int quota_enter(const struct state_root *root, const struct spec *spec, int *ret
 {
 	_cleanup_close_ int held = -EBADF;
 	struct quota has = { 0 }, with;
-	char owner[OWNER_MAX + 1];
-	int r = owner_of(spec, owner, e);
+	char owner[SPEC_OWNER_MAX + 1];
+	int r = spec_owner(spec, owner, e);
 
 	if (r == 0 && !owner[0])
 		r = err_set(e, -EINVAL, "a quota without an owner");

@@ -58,7 +58,8 @@ bool sandbox_disk(int dir, const struct spec *spec, struct sandbox_disk *ret);
 /* A sandbox that has been found or started. */
 struct sandbox {
 	char id[SPEC_ID + 1];
-	int dir; /* its state directory */
+	int dir;    /* its state directory */
+	bool ended; /* it has, and this is what is kept of it: kept.h */
 };
 
 #define SANDBOX_INIT          \
@@ -80,6 +81,7 @@ struct sandbox {
 int sandbox_start(const struct state_root *root, const struct spec *spec, struct sandbox *ret,
 		  int *ret_client, struct err *e);
 
+/* By its id, or the beginning of it: of those that live, else of those that are kept. */
 int sandbox_find(const struct state_root *root, const char *prefix, struct sandbox *ret,
 		 struct err *e);
 void sandbox_close(struct sandbox *s);
@@ -153,13 +155,17 @@ int sandbox_fork_one(const struct state_root *root, const struct sandbox_fork *f
 		     struct sandbox *ret, struct err *e);
 void sandbox_fork_end(struct sandbox_fork *f);
 
-/* Ends it and waits until everything is given back. 0 also when it had ended before, and when that
- * could not be recorded: then *owed says why, and its directory must stay until a sweep does it. */
-int sandbox_kill(const struct state_root *root, const struct sandbox *s, struct err *owed,
-		 struct err *e);
+/*
+ * Ends it and waits until everything is given back; what is worth keeping is in ended/ then. `by`
+ * says who asked for it, in words such as "uid 0", or is NULL. 0 also when it had ended before,
+ * and when that could not be recorded: then *owed says why, and its directory must stay until a
+ * sweep does it.
+ */
+int sandbox_kill(const struct state_root *root, const struct sandbox *s, const char *by,
+		 struct err *owed, struct err *e);
 
 /* Takes back what wardens that were killed left behind: processes, groups, directories. A dead one
- * without --rm becomes an ended one. */
+ * without --rm becomes an ended one. Now and then makes room among those. */
 int sandbox_reclaim(const struct state_root *root, struct err *e);
 
 /* What sandbox_reclaim_all() took back. */
@@ -177,8 +183,9 @@ enum sandbox_left {
 struct sandbox_gc {
 	void (*took)(void *arg, enum sandbox_left what, const char *name);
 	void *arg;
+	bool ended; /* all that is kept of sandboxes goes, not only what host.yaml says */
 };
 
-/* Takes back everything that has no living warden, also what sandbox_reclaim() keeps for people to
- * look at. What it took is told one by one; an error is the first of those met. */
+/* Takes back everything that has no living warden; what has ended is kept as host.yaml says. What
+ * it took is told one by one; an error is the first of those met. */
 int sandbox_reclaim_all(const struct state_root *root, const struct sandbox_gc *gc, struct err *e);

@@ -308,7 +308,7 @@ static int end_all(const struct state_root *root, int pool, struct err *e)
 
 		if (!spares_next(root, pool, b.id, &b.dir))
 			break;
-		r = sandbox_kill(root, &b, &owed, e);
+		r = sandbox_kill(root, &b, NULL, &owed, e);
 		(void)unlinkat(pool, b.id, 0);
 	}
 	return r;

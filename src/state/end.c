@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "fd.h"
 #include "state.h"
 #include "str.h"
 
@@ -41,6 +42,15 @@ void end_add_met(struct end *end, const struct met *met)
 	end->inodes_full |= met->inodes_full;
 }
 
+void end_read_killer(int dir, struct end *end)
+{
+	char by[sizeof(end->by)];
+
+	if (end->reason == END_KILLED && fd_read_line(dir, STATE_KILLER, by, sizeof(by)) == 0 &&
+	    str_is_visible(by, strlen(by)))
+		memcpy(end->by, by, sizeof(by));
+}
+
 static json_t *end_json(const struct end *end)
 {
 	_cleanup_json_ json_t *j =
@@ -50,6 +60,8 @@ static json_t *end_json(const struct end *end)
 			    { "inodes_full", json_boolean(end->inodes_full) });
 
 	if (j && end->told && json_put(j, "told", json_true()) < 0)
+		return NULL;
+	if (j && end->by[0] && json_put(j, "by", json_string(end->by)) < 0)
 		return NULL;
 
 	/* Counters come from the kernel: memory.max_usage of v1 may be "no limit", above what JSON
@@ -93,8 +105,9 @@ static int read_all(const json_t *j, void *ret, struct err *e)
 	static const char *const keys[] = { "schema",	   "reason",	   "time",
 					    "oom_kills",   "pids_refused", "throttled",
 					    "memory_peak", "cpu_us",	   "disk_full",
-					    "inodes_full", "told",	   NULL };
-	const char *what = NULL;
+					    "inodes_full", "told",	   "by",
+					    NULL };
+	const char *what = NULL, *by = "";
 	int r = json_only_keys(j, keys, e);
 
 	if (r == 0)
@@ -111,7 +124,12 @@ static int read_all(const json_t *j, void *ret, struct err *e)
 	if (r == 0)
 		r = json_get_bool(j, "inodes_full", &end->inodes_full, e);
 	/* Only where it is so. */
-	return r < 0 || !json_object_get(j, "told") ? r : json_get_bool(j, "told", &end->told, e);
+	if (r == 0 && json_object_get(j, "told"))
+		r = json_get_bool(j, "told", &end->told, e);
+	if (r == 0 && json_object_get(j, "by"))
+		r = json_get_string(j, "by", END_BY_MAX, &by, e);
+	(void)snprintf(end->by, sizeof(end->by), "%s", by);
+	return r;
 }
 
 int end_read(int dir, struct end *ret, struct err *e)

@@ -25,6 +25,10 @@ extern const char *const end_reason_names[END_REASONS + 1]; /* "killed", "client
 							       "idle", "guest-ended", "protocol",
 							       "keeper", "warden", "suspended" */
 
+enum {
+	END_BY_MAX = 95,
+};
+
 struct end {
 	enum end_reason reason;
 	uint64_t time;	       /* wall clock, ns */
@@ -33,8 +37,12 @@ struct end {
 	uint64_t throttled;    /* periods in which the CPU limit was met */
 	uint64_t memory_peak, cpu_us;
 	bool disk_full, inodes_full; /* at the end; what fits no more */
-	bool told; /* some of that is the word of the agent inside: see struct met */
+	bool told;		 /* some of that is the word of the agent inside: see struct met */
+	char by[END_BY_MAX + 1]; /* who asked for it, of END_KILLED, in words; "": not known */
 };
+
+/* Who asked for the end of the sandbox of that directory, of one that was killed. */
+void end_read_killer(int dir, struct end *end);
 
 /* Adds what the agent of a machine said. */
 void end_add_met(struct end *end, const struct met *met);

@@ -584,6 +584,23 @@ const char *spec_chain(const struct spec *s)
 	return s->chain && s->chain[0] ? s->chain : s->id;
 }
 
+int spec_owner(const struct spec *s, char out[static SPEC_OWNER_MAX + 1], struct err *e)
+{
+	_cleanup_json_ json_t *j = NULL;
+	const char *owner;
+	int r;
+
+	out[0] = '\0';
+	if (!s->api || !s->api[0])
+		return 0;
+	r = json_read(s->api, strlen(s->api), &j, e);
+	if (r < 0)
+		return r;
+	owner = json_string_value(json_object_get(j, "owner"));
+	(void)snprintf(out, SPEC_OWNER_MAX + 1, "%s", owner ? owner : "");
+	return 0;
+}
+
 void spec_done(struct spec *s)
 {
 	/* The lists of a spec that was not parsed are somebody else's. */

@@ -21,6 +21,7 @@ enum {
 	SPEC_FILE_MAX = 16 * 1024 * 1024,
 	SPEC_API_MAX = 256 * 1024,
 	SPEC_LIST_MAX = 100000, /* as many rules as a policy can have */
+	SPEC_OWNER_MAX = 63,	/* the name of an API key */
 };
 
 /* Whether this is what an id looks like, as a whole. */
@@ -110,6 +111,9 @@ static inline uint64_t spec_transfer_s(const struct spec *s)
 
 /* What the sandbox's chain of the audit log is called. */
 const char *spec_chain(const struct spec *s);
+
+/* The API key that it was made with, by its name; "" of one that no key made. */
+int spec_owner(const struct spec *s, char out[static SPEC_OWNER_MAX + 1], struct err *e);
 
 /* Reads `n` bytes of JSON, strictly: unknown and missing keys are errors. The caller ends it with
  * spec_done(). */

@@ -153,6 +153,8 @@ int state_root_open(struct state_root *ret, struct err *e)
 	if (r == 0)
 		r = open_below(top, "sandboxes", &root.dir, e);
 	if (r == 0)
+		r = open_below(top, "ended", &root.ended, e);
+	if (r == 0)
 		r = open_below(top, "ids", &root.ids, e);
 	if (r == 0)
 		r = set_tag(&root, e);
@@ -166,6 +168,7 @@ int state_root_open(struct state_root *ret, struct err *e)
 void state_root_close(struct state_root *r)
 {
 	r->dir = fd_close(r->dir);
+	r->ended = fd_close(r->ended);
 	r->ids = fd_close(r->ids);
 }
 
@@ -244,9 +247,9 @@ int state_draw_id(char id[static SPEC_ID + 1])
 	return 0;
 }
 
-static int open_dir(const struct state_root *r, const char *id)
+static int open_dir(int top, const char *id)
 {
-	int fd = RETRY_EINTR(openat(r->dir, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+	int fd = RETRY_EINTR(openat(top, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 
 	return fd < 0 ? -errno : fd;
 }
@@ -260,7 +263,7 @@ static int make_dir(const struct state_root *r, const char *id, int *ret_dir)
 	if (mkdirat(r->dir, id, 0700) < 0)
 		return errno == EEXIST ? -EAGAIN : -errno;
 	(void)FAULT("state-made");
-	fd = open_dir(r, id);
+	fd = open_dir(r->dir, id);
 	if (fd < 0)
 		return fd == -ENOENT ? -EAGAIN : fd;
 	if (flock(fd, LOCK_SH | LOCK_NB) < 0)
@@ -319,9 +322,9 @@ bool state_group_is_ours(const struct state_root *r, const char *group,
 }
 
 /* Calls `fn` with every id; a number other than 0 ends it. */
-static int each_id(const struct state_root *r, int (*fn)(const char *id, void *arg), void *arg)
+static int each_id(int top, int (*fn)(const char *id, void *arg), void *arg)
 {
-	DIR *d = fd_list(r->dir);
+	DIR *d = fd_list(top);
 	struct dirent *entry;
 	int k = 0;
 
@@ -353,8 +356,8 @@ static int match_id(const char *id, void *arg)
 	return 0;
 }
 
-int state_find(const struct state_root *r, const char *prefix, char ret_id[static SPEC_ID + 1],
-	       int *ret_dir, struct err *e)
+int state_find_in(int top, const char *what, const char *prefix, char ret_id[static SPEC_ID + 1],
+		  int *ret_dir, struct err *e)
 {
 	struct search s = { .prefix = prefix };
 	int k, fd;
@@ -363,20 +366,29 @@ int state_find(const struct state_root *r, const char *prefix, char ret_id[stati
 		return err_set(e, -EINVAL,
 			       "'%.80s' is not the id of a sandbox: %d to %d letters and digits",
 			       prefix, PREFIX_MIN, SPEC_ID);
-	k = each_id(r, match_id, &s);
+	k = each_id(top, match_id, &s);
 	if (k < 0)
-		return err_set(e, k, "cannot list '%s/sandboxes': %s", r->path, strerror(-k));
+		return err_set(e, k, "cannot list '%s': %s", what, strerror(-k));
 	if (s.n > 1)
 		return err_set(e, -ENOTUNIQ, "%zu sandboxes begin with '%s': give more letters",
 			       s.n, prefix);
-	fd = s.n == 1 ? open_dir(r, s.id) : -ENOENT;
+	memcpy(ret_id, s.id, SPEC_ID + 1);
+	fd = s.n == 1 ? open_dir(top, s.id) : -ENOENT;
 	if (fd == -ENOENT)
 		return err_set(e, fd, "no sandbox '%s': see 'hutch ps -a'", prefix);
 	if (fd < 0)
 		return err_set(e, fd, "cannot open the state of '%s': %s", s.id, strerror(-fd));
-	memcpy(ret_id, s.id, SPEC_ID + 1);
 	*ret_dir = fd;
 	return 0;
+}
+
+int state_find(const struct state_root *r, const char *prefix, char ret_id[static SPEC_ID + 1],
+	       int *ret_dir, struct err *e)
+{
+	char what[sizeof(r->path) + FILE_NAME];
+
+	(void)snprintf(what, sizeof(what), "%s/sandboxes", r->path);
+	return state_find_in(r->dir, what, prefix, ret_id, ret_dir, e);
 }
 
 struct id_array {
@@ -408,20 +420,29 @@ static int compare_ids(const void *a, const void *b)
 	return strcmp(a, b);
 }
 
-int state_list(const struct state_root *r, char (**ret)[SPEC_ID + 1], size_t *ret_n, struct err *e)
+int state_list_in(int top, const char *what, char (**ret)[SPEC_ID + 1], size_t *ret_n,
+		  struct err *e)
 {
 	struct id_array a = { 0 };
-	int k = each_id(r, add_id, &a);
+	int k = each_id(top, add_id, &a);
 
 	if (k < 0) {
 		free(a.v);
-		return err_set(e, k, "cannot list '%s/sandboxes': %s", r->path, strerror(-k));
+		return err_set(e, k, "cannot list '%s': %s", what, strerror(-k));
 	}
 	if (a.n > 0)
 		qsort(a.v, a.n, sizeof(a.v[0]), compare_ids);
 	*ret = a.v;
 	*ret_n = a.n;
 	return 0;
+}
+
+int state_list(const struct state_root *r, char (**ret)[SPEC_ID + 1], size_t *ret_n, struct err *e)
+{
+	char what[sizeof(r->path) + FILE_NAME];
+
+	(void)snprintf(what, sizeof(what), "%s/sandboxes", r->path);
+	return state_list_in(r->dir, what, ret, ret_n, e);
 }
 
 static int empty_dir(int dir)
@@ -444,7 +465,7 @@ static int empty_dir(int dir)
 
 int state_remove(const struct state_root *r, const char *id)
 {
-	_cleanup_close_ int dir = open_dir(r, id);
+	_cleanup_close_ int dir = open_dir(r->dir, id);
 	int k = dir < 0 ? dir : empty_dir(dir);
 
 	if (k == 0)

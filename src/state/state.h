@@ -15,9 +15,12 @@
  *   sandboxes/ID/suspended     it is a snapshot of this name now: paused, and no warden lives
  *   sandboxes/ID/spare         it is one, and nobody's yet: spare-pool.h
  *   sandboxes/ID/remove        it was to be removed (--rm), but its client may read the end first
+ *   sandboxes/ID/killer        who asked for its end, in words: "uid 0", "key alice"
  *   sandboxes/ID/unsealed      it has ended, but the audit log could not be written: a sweep does
- * it sandboxes/ID/log           what its processes said on stderr ids/N                      flock
- * held by the warden that has the N-th range of 65,536 ids (root only)
+ *   sandboxes/ID/log           what its processes said on stderr
+ *   ended/ID                   what is kept of one that has ended: kept.h
+ *   ids/N                      flock held by the warden that has the N-th range of 65,536 ids (root
+ *                              only)
  *
  * Whoever makes a directory holds flock(LOCK_SH) on it, and so does the warden, which inherits the
  * descriptor: there is no moment between the two. Whoever takes it back wants LOCK_EX (state_claim)
@@ -42,12 +45,13 @@ struct state_root {
 	char path[512]; /* for messages */
 	char tag[40];	/* which directory it is, for whatever is not kept in it */
 	int dir;	/* sandboxes/ */
+	int ended;	/* ended/: kept.h */
 	int ids;	/* ids/ */
 };
 
-#define STATE_ROOT_INIT                       \
-	{                                     \
-		.dir = -EBADF, .ids = -EBADF, \
+#define STATE_ROOT_INIT                                        \
+	{                                                      \
+		.dir = -EBADF, .ended = -EBADF, .ids = -EBADF, \
 	}
 #define _cleanup_state_root_ _cleanup_(state_root_close)
 
@@ -74,6 +78,7 @@ bool state_group_is_ours(const struct state_root *r, const char *group,
 #define STATE_SUSPENDED "suspended"
 #define STATE_REMOVE	"remove"
 #define STATE_UNSEALED	"unsealed"
+#define STATE_KILLER	"killer"
 /* Allow rules that the operator has added while it ran, a line each, and that the keeper's guard
  * lets through: not the keeper's to write. */
 #define STATE_WIDENED "widened"
@@ -109,6 +114,12 @@ int state_find(const struct state_root *r, const char *prefix, char ret_id[stati
 
 /* All ids, sorted; the caller frees the array (one block). */
 int state_list(const struct state_root *r, char (**ret)[SPEC_ID + 1], size_t *ret_n, struct err *e);
+
+/* The same of any directory with a name for each sandbox; `what` it is, for messages. */
+int state_find_in(int top, const char *what, const char *prefix, char ret_id[static SPEC_ID + 1],
+		  int *ret_dir, struct err *e);
+int state_list_in(int top, const char *what, char (**ret)[SPEC_ID + 1], size_t *ret_n,
+		  struct err *e);
 
 /* For the warden: takes the lock; keeps it until the process ends. -EBUSY if somebody has it. */
 int state_lock(int dir, int *ret_fd, struct err *e);

@@ -188,7 +188,7 @@ class Acts(AuditCase):
     def test_gc(self):
         sandbox = self.create()
         self.ended(hutch("kill", sandbox), 0)
-        self.ended(hutch("gc"), 0)
+        self.ended(hutch("gc", "--ended"), 0)
         said = [r["payload"] for r in self.records() if r["kind"] == "gc"]
         self.assertEqual(said[0], {"op": "gc", "uid": os.getuid()})
         self.assertIn({"took": "ended sandbox", "sandbox": sandbox}, said)

@@ -285,7 +285,7 @@ class Dying(SandboxCase):
                     p.stdin.close()
                     p.stderr.close()
                     self.assertEqual(os.listdir(here), [])
-                    self.assertIn("has ended", hutch("cp", f"{sandbox}:/etc/hostname", here).stderr.decode())
+                    self.assertIn(f"sandbox {sandbox} ended at 20", hutch("cp", f"{sandbox}:/etc/hostname", here).stderr.decode())
 
 
 class Watch(CopyCase):

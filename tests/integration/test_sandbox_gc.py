@@ -13,7 +13,7 @@ from sandbox import BOX, LONG, RUN, SandboxCase, as_root, eventually, hutch, led
 
 
 def gc(**more):
-    return json.loads(hutch("gc", "--json", **more).stdout)
+    return json.loads(hutch("gc", "--ended", "--json", **more).stdout)
 
 
 class Gc(SandboxCase):
@@ -33,8 +33,8 @@ class Gc(SandboxCase):
         sandbox = self.create()
         os.kill(warden_of(sandbox), signal.SIGKILL)
         eventually(lambda: not named("hutch-keeper", BOX), "the end of all processes")
-        said = self.ended(hutch("gc"), 0).stdout.decode()
-        self.assertRegex(said, rf"(?m)^dead sandbox +{sandbox}$")
+        said = self.ended(hutch("gc", "--ended"), 0).stdout.decode()
+        self.assertRegex(said, rf"(?m)^dead sandbox +{sandbox}\nended sandbox +{sandbox}$")
         self.assertEqual(self.ps("-a"), {})
 
     def test_one_that_is_being_made_stays(self):

@@ -327,7 +327,7 @@ class Deadline(PauseCase):
     def test_of_one_that_has_ended(self):
         sandbox = self.create()
         hutch("kill", sandbox)
-        self.assertIn("has ended", self.refused("ttl", sandbox, "5m"))
+        self.assertRegex(self.refused("ttl", sandbox, "5m"), rf"sandbox {sandbox} ended at 20[0-9T:-]+Z: killed by uid {os.getuid()}\n")
 
 
 @as_user

@@ -53,7 +53,7 @@ from crash_pids import Taker, reap_until, serve_pids  # noqa: E402
 from crash_scenes import OTHERS, SILENT, act, discover  # noqa: E402
 from crash_trace import Traced  # noqa: E402
 
-GONE = re.compile("the sandbox ended before it answered|has ended: (guest-ended|its keeper was killed)")
+GONE = re.compile("the sandbox ended before it answered|ended at [0-9TZ:-]+: guest-ended|has ended: its keeper was killed")
 
 
 # ---- the parts ----

@@ -75,12 +75,12 @@ static void what_is_wrong(void **state)
 	      "host.yaml:1:7: error: accel: expected one of: auto, kvm, tcg, found nothing\n");
 	wrong("accel: [kvm]\n",
 	      "host.yaml:1:8: error: accel: expected one of: auto, kvm, tcg, found a list\n");
-	wrong("acel: kvm\n",
-	      "host.yaml:1:1: error: acel: unknown key; expected one of: accel, "
-	      "accel_timeout, snapshot_space, egress_proxy; did you mean 'accel'?\n");
+	wrong("acel: kvm\n", "host.yaml:1:1: error: acel: unknown key; expected one of: accel, "
+			     "accel_timeout, snapshot_space, keep_ended, ended_space, "
+			     "egress_proxy; did you mean 'accel'?\n");
 	wrong("accel: kvm\nengine:\n  x: 1\n",
 	      "host.yaml:2:1: error: engine: unknown key; expected one of: accel, accel_timeout, "
-	      "snapshot_space, egress_proxy\n");
+	      "snapshot_space, keep_ended, ended_space, egress_proxy\n");
 	wrong("accel: kvm\naccel: tcg\n",
 	      "host.yaml:2:1: error: accel: written twice; the first stands at line 1\n");
 	wrong("accel_timeout: 15\n",
@@ -104,7 +104,31 @@ static void what_is_wrong(void **state)
 	      "host.yaml:2:16: error: accel_timeout: expected a duration such as 90s (ms, s, m, h, "
 	      "d), found 'soon'\n"
 	      "host.yaml:3:1: error: more: unknown key; expected one of: accel, accel_timeout, "
-	      "snapshot_space, egress_proxy\n");
+	      "snapshot_space, keep_ended, ended_space, egress_proxy\n");
+}
+
+static void what_has_ended(void **state)
+{
+	static const char text[] = "keep_ended: 30d\nended_space: 5GiB\n";
+	static const char none[] = "keep_ended: 0s\n";
+	const struct source src = { .label = "host.yaml", .text = text, .len = strlen(text) };
+	const struct source off = { .label = "host.yaml", .text = none, .len = strlen(none) };
+	struct host_config config = HOST_CONFIG_INIT;
+	_cleanup_diags_ struct diags d = { 0 };
+
+	assert_int_equal(config.keep_ended, UINT64_C(7) * 24 * 3600 * 1000);
+	assert_int_equal(config.ended_space, UINT64_C(1) << 30);
+	host_config_read(&src, &config, &d);
+	assert_int_equal(config.keep_ended, UINT64_C(30) * 24 * 3600 * 1000);
+	assert_int_equal(config.ended_space, UINT64_C(5) << 30);
+	host_config_read(&off, &config, &d);
+	assert_int_equal(config.keep_ended, 0);
+	assert_int_equal(diags_result(&d), 0);
+	wrong("keep_ended: 7\n",
+	      "host.yaml:1:13: error: keep_ended: expected a duration such as 90s (ms, s, m, h, "
+	      "d), found '7'; did you mean '7s'?\n");
+	wrong("ended_space: 0MiB\n",
+	      "host.yaml:1:14: error: ended_space: '0MiB' is out of range: from 1MiB to 1024TiB\n");
 }
 
 static void proxies(void **state)
@@ -133,9 +157,10 @@ static void proxies(void **state)
 	      "host.yaml:1:15: error: egress_proxy: expected http://HOST:PORT: after ':PORT/' "
 	      "stands "
 	      "tls, tls+ech, http, tcp or private\n");
-	wrong("egress_ca: /etc/ssl/corp.pem\n", "host.yaml:1:1: error: egress_ca: unknown key; "
-						"expected one of: accel, accel_timeout, "
-						"snapshot_space, egress_proxy\n");
+	wrong("egress_ca: /etc/ssl/corp.pem\n",
+	      "host.yaml:1:1: error: egress_ca: unknown key; "
+	      "expected one of: accel, accel_timeout, "
+	      "snapshot_space, keep_ended, ended_space, egress_proxy\n");
 }
 
 static void set(const char *name, const char *value)
@@ -222,6 +247,7 @@ int main(void)
 		cmocka_unit_test(what_is_right),
 		cmocka_unit_test(how_much_space),
 		cmocka_unit_test(what_is_wrong),
+		cmocka_unit_test(what_has_ended),
 		cmocka_unit_test(proxies),
 		cmocka_unit_test_setup_teardown(which_file, unit_dir_setup, unit_dir_teardown),
 		cmocka_unit_test_setup_teardown(environment, unit_dir_setup, unit_dir_teardown),

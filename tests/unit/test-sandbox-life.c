@@ -14,6 +14,7 @@
 #include "clock.h"
 #include "fail.h"
 #include "fd.h"
+#include "kept.h"
 #include "sandbox.h"
 #include "str.h"
 #include "unit.h"
@@ -115,6 +116,13 @@ static void assert_gone(const struct state_root *r, const char *id)
 	assert_int_equal(fstatat(r->dir, id, &st, 0), -1);
 }
 
+static void assert_kept(const struct state_root *r, const char *id)
+{
+	_cleanup_close_ int dir = kept_open(r, id);
+
+	assert_true(dir >= 0);
+}
+
 static void a_dead_one_becomes_an_ended_one(void **state)
 {
 	struct unit_dir *d = *state;
@@ -133,6 +141,8 @@ static void a_dead_one_becomes_an_ended_one(void **state)
 	assert_true(clock_wall() - end.time < 60 * NSEC_PER_SEC);
 	assert_int_equal(sandbox_reclaim(&r, &e), 0); /* stays as it is */
 	assert_int_equal(state_phase(s.dir), STATE_ENDED);
+	assert_gone(&r, s.id);
+	assert_kept(&r, s.id);
 }
 
 static void what_nobody_wants_is_removed(void **state)
@@ -154,7 +164,9 @@ static void what_nobody_wants_is_removed(void **state)
 	assert_int_equal(state_write(broken.dir, "spec.json", "{", 1, &e), 0);
 	assert_int_equal(sandbox_reclaim(&r, &e), 0);
 	assert_gone(&r, once.id);
+	assert_kept(&r, once.id); /* as if it had ended by itself */
 	assert_gone(&r, rm.id);
+	assert_int_equal(kept_open(&r, rm.id), -ENOENT);
 	assert_gone(&r, broken.id);
 }
 
@@ -182,25 +194,42 @@ static void the_living_are_left_alone(void **state)
 	assert_int_equal(state_phase(made.dir), STATE_STARTING);
 }
 
+static void make_due(const struct state_root *r)
+{
+	const struct timespec t[2] = { { .tv_nsec = UTIME_OMIT }, { .tv_sec = 1 } };
+
+	assert_int_equal(utimensat(r->ended, "trimmed", t, 0), 0);
+}
+
 static void old_ones_go(void **state)
 {
+	static const struct {
+		unsigned int hours;
+		bool stays;
+	} ages[] = { { 0, true }, { 7 * 24 - 1, true }, { 7 * 24 + 1, false } };
 	struct unit_dir *d = *state;
 	_cleanup_state_root_ struct state_root r = STATE_ROOT_INIT;
 	_cleanup_sandbox_ struct sandbox s = SANDBOX_INIT;
-	struct timespec t[2] = { { .tv_nsec = UTIME_OMIT }, { 0 } };
 	struct err e = ERR_INIT;
 
 	open_root(d, &r);
 	make_dead(&r, &example, &s);
 	assert_int_equal(sandbox_reclaim(&r, &e), 0);
-	t[1].tv_sec = (time_t)(clock_wall() / NSEC_PER_SEC) - 23 * 3600;
-	assert_int_equal(utimensat(s.dir, "end.json", t, 0), 0);
-	assert_int_equal(sandbox_reclaim(&r, &e), 0);
-	assert_int_equal(state_phase(s.dir), STATE_ENDED);
-	t[1].tv_sec -= 2 * 3600;
-	assert_int_equal(utimensat(s.dir, "end.json", t, 0), 0);
-	assert_int_equal(sandbox_reclaim(&r, &e), 0);
-	assert_gone(&r, s.id);
+	for (size_t i = 0; i < ARRAY_SIZE(ages); i++) {
+		char line[100];
+		int n = snprintf(
+			line, sizeof(line), "%llu 4096 whole \n",
+			(unsigned long long)(clock_wall() -
+					     ages[i].hours * UINT64_C(3600) * NSEC_PER_SEC));
+		int fd;
+
+		assert_int_equal(state_write(s.dir, "kept", line, (size_t)n, &e), 0);
+		make_due(&r);
+		assert_int_equal(sandbox_reclaim(&r, &e), 0);
+		fd = kept_open(&r, s.id);
+		assert_true(ages[i].stays ? fd >= 0 : fd == -ENOENT);
+		(void)fd_close(fd);
+	}
 }
 
 /* One with --rm whose client was to read the end of, and did not. */
@@ -210,12 +239,14 @@ static void what_was_to_be_removed_goes_soon(void **state)
 	_cleanup_state_root_ struct state_root r = STATE_ROOT_INIT;
 	_cleanup_sandbox_ struct sandbox s = SANDBOX_INIT;
 	struct timespec t[2] = { { .tv_nsec = UTIME_OMIT }, { 0 } };
+	struct spec spec = example;
 	struct err e = ERR_INIT;
 
 	open_root(d, &r);
-	make_dead(&r, &example, &s);
-	assert_int_equal(sandbox_reclaim(&r, &e), 0);
+	spec.remove = true;
+	make_dead(&r, &spec, &s);
 	assert_int_equal(state_write(s.dir, STATE_REMOVE, "", 0, &e), 0);
+	assert_int_equal(end_write(s.dir, &(struct end){ .reason = END_TTL, .time = 1 }, &e), 0);
 	assert_int_equal(sandbox_reclaim(&r, &e), 0);
 	assert_int_equal(state_phase(s.dir), STATE_ENDED);
 	t[1].tv_sec = (time_t)(clock_wall() / NSEC_PER_SEC) - 12;
@@ -243,7 +274,7 @@ static void everything_without_a_warden_goes(void **state)
 					 lives = SANDBOX_INIT, made = SANDBOX_INIT;
 	_cleanup_proc_ struct proc p = PROC_INIT;
 	struct taken t = { 0 };
-	const struct sandbox_gc gc = { count_taken, &t };
+	struct sandbox_gc gc = { count_taken, &t, false };
 	struct err e = ERR_INIT;
 
 	open_root(d, &r);
@@ -256,8 +287,16 @@ static void everything_without_a_warden_goes(void **state)
 	reopen(&r, &lives);
 	make_one(&r, &example, &made);
 	assert_int_equal(sandbox_reclaim_all(&r, &gc, &e), 0);
-	assert_int_equal(t.n[LEFT_ENDED], 1);
+	assert_int_equal(t.n[LEFT_ENDED], 0); /* not old yet */
 	assert_int_equal(t.n[LEFT_DEAD], 1);
+	assert_kept(&r, ended.id);
+	assert_kept(&r, dead.id);
+	gc.ended = true;
+	assert_int_equal(sandbox_reclaim_all(&r, &gc, &e), 0);
+	assert_int_equal(t.n[LEFT_ENDED], 2);
+	assert_int_equal(t.n[LEFT_DEAD], 1);
+	assert_int_equal(kept_open(&r, ended.id), -ENOENT);
+	assert_int_equal(kept_open(&r, dead.id), -ENOENT);
 	assert_int_equal(t.n[LEFT_GROUP] + t.n[LEFT_IMAGE] + t.n[LEFT_IDS], 0);
 	assert_gone(&r, ended.id);
 	assert_gone(&r, dead.id);
@@ -315,16 +354,19 @@ static void killing(void **state)
 		fake_warden(&s, (enum manner)manner, &p);
 		reopen(&r, &s);
 		assert_int_equal(state_phase(s.dir), STATE_RUNNING);
-		assert_int_equal(sandbox_kill(&r, &s, &owed, &e), 0);
+		assert_int_equal(sandbox_kill(&r, &s, "uid 7", &owed, &e), 0);
 		assert_int_equal(state_phase(s.dir), STATE_ENDED);
 		assert_int_equal(end_read(s.dir, &end, &e), 0);
 		assert_int_equal(end.reason, manner == POLITE ? END_KILLED : END_WARDEN);
-		assert_int_equal(sandbox_kill(&r, &s, &owed, &e), 0); /* again */
+		assert_int_equal(sandbox_kill(&r, &s, "uid 7", &owed, &e), 0); /* again */
 		assert_int_equal(sandbox_connect(&s, &fd, &e), -ESRCH);
-		assert_non_null(strstr(e.msg, manner == POLITE ? "has ended: killed"
-							       : "has ended: warden"));
-		assert_int_equal(state_remove(&r, s.id), 0);
-		assert_int_equal(sandbox_kill(&r, &s, &owed, &e), 0); /* and when it is gone */
+		assert_non_null(strstr(e.msg, " ended at "));
+		assert_non_null(strstr(e.msg, manner == POLITE ? "Z: killed" : "Z: warden"));
+		assert_gone(&r, s.id);
+		assert_kept(&r, s.id);
+		assert_int_equal(kept_remove(&r, s.id), 0);
+		assert_int_equal(sandbox_kill(&r, &s, "uid 7", &owed, &e),
+				 0); /* and when it is gone */
 	}
 }
 

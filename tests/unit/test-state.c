@@ -134,8 +134,8 @@ static void the_root_of_a_user(void **state)
 		/* somebody else's directory of that name would have been refused */
 		if (setenv("HUTCH_RUN_DIR", "/tmp", 1) < 0 || state_root_open(&root, &e) != -EPERM)
 			_exit(4);
-		_exit(rmdir("/tmp/hutch-54321/sandboxes") | rmdir("/tmp/hutch-54321/ids") |
-		      rmdir("/tmp/hutch-54321"));
+		_exit(rmdir("/tmp/hutch-54321/sandboxes") | rmdir("/tmp/hutch-54321/ended") |
+		      rmdir("/tmp/hutch-54321/ids") | rmdir("/tmp/hutch-54321"));
 	}
 	assert_int_equal(proc_wait(&p, UINT64_MAX, &info), 0);
 	proc_done(&p);
