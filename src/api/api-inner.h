@@ -24,6 +24,7 @@ struct api {
 	struct box *boxes[API_BUCKETS];
 	size_t n_boxes, n_followers;
 	uint64_t started;	       /* wall clock */
+	struct loop_timer sweep;       /* api.c: what is left of ended sandboxes does not grow */
 	struct mcp_sessions *mcp;      /* mcp-http.c */
 	struct records_watch *records; /* who waits for output: records-watch.c */
 	struct {
@@ -37,6 +38,9 @@ bool box_is_for(const struct box *b, const struct request *r);
 
 /* The one of the path (args[0]) that is for whoever asks, or NULL: 404 was answered then. */
 struct box *request_box(struct request *r);
+
+/* The same, also of one that has ended and is kept: a descriptor of its directory, or -EBADF. */
+int request_dir(struct request *r);
 
 /* Says that there is no such sandbox, or none any more. */
 void request_no_box(struct request *r);

@@ -6,6 +6,7 @@
 #include "api-inner.h"
 #include "clock.h"
 #include "image-store.h"
+#include "kept.h"
 #include "mcp-http.h"
 #include "records-watch.h"
 #include "template.h"
@@ -13,6 +14,7 @@
 enum {
 	JOBS_AT_ONCE = 8,
 	BUILDS_AT_ONCE = 2,
+	SWEEP_S = 60,
 };
 
 static void remove_image(const char *name, void *arg)
@@ -74,6 +76,35 @@ static void look_around(struct api *a)
 		log_info("%zu sandboxes found", n);
 }
 
+/* ---- what has ended ---- */
+
+static int sweep_work(void *arg, json_t **ret, struct err *e)
+{
+	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
+	int r = state_root_open(&root, e);
+
+	return r < 0 ? r : sandbox_reclaim(&root, e);
+}
+
+static void sweep_done(void *arg, const json_t *result, const struct err *e)
+{
+	if (!result)
+		log_warning("cannot look through what has ended: %s", e->msg);
+}
+
+/* Every start does it too: this is for a hutchd of whom nobody wants anything. */
+static void sweep(struct loop_timer *t)
+{
+	static const struct job_ops ops = { .work = sweep_work, .done = sweep_done };
+	struct api *a = t->arg;
+	struct err e = ERR_INIT;
+	struct job *job;
+
+	if (kept_is_due(&a->root) && job_start(a->jobs, &ops, a, &job, &e) < 0)
+		log_warning("cannot look through what has ended: %s", e.msg);
+	(void)loop_set_timer(a->config->loop, t, clock_mono() + SWEEP_S * NSEC_PER_SEC);
+}
+
 int api_new(const struct api_config *config, struct api **ret, struct err *e)
 {
 	struct api *a = calloc(1, sizeof(*a));
@@ -99,6 +130,11 @@ int api_new(const struct api_config *config, struct api **ret, struct err *e)
 		return r;
 	}
 	look_around(a);
+	a->sweep = (struct loop_timer){ .cb = sweep, .arg = a };
+	if (loop_set_timer(config->loop, &a->sweep, clock_mono() + SWEEP_S * NSEC_PER_SEC) < 0) {
+		(void)api_free(a);
+		return err_oom(e);
+	}
 	*ret = a;
 	return 0;
 }
@@ -107,6 +143,7 @@ struct api *api_free(struct api *a)
 {
 	if (!a)
 		return NULL;
+	loop_del_timer(&a->sweep);
 	boxes_free(a);
 	a->records = records_watch_free(a->records);
 	a->mcp = mcp_sessions_free(a->mcp);

@@ -14,6 +14,7 @@
 
 #include "api-inner.h"
 #include "fd.h"
+#include "kept.h"
 #include "life.h"
 
 static const char own_file[] = "api.json";
@@ -381,9 +382,14 @@ int box_peer(struct box *b, struct peer **ret, struct err *e)
 	return 0;
 }
 
+static bool is_for(const char *owner, const struct request *r)
+{
+	return r->role == ROLE_ADMIN || (r->role == ROLE_USER && str_eq(owner, r->owner));
+}
+
 bool box_is_for(const struct box *b, const struct request *r)
 {
-	return r->role == ROLE_ADMIN || (r->role == ROLE_USER && str_eq(b->owner, r->owner));
+	return is_for(b->owner, r);
 }
 
 void request_no_box(struct request *r)
@@ -400,4 +406,33 @@ struct box *request_box(struct request *r)
 		return b;
 	request_no_box(r);
 	return NULL;
+}
+
+/* One that has ended: there is no box of it. */
+static int open_kept(struct request *r)
+{
+	_cleanup_close_ int dir =
+		spec_id_valid(r->args[0]) ? kept_open(&r->api->root, r->args[0]) : -ENOENT;
+	_cleanup_spec_ struct spec spec = { 0 };
+	char owner[SPEC_OWNER_MAX + 1];
+	struct err ignored = ERR_INIT;
+
+	if (dir < 0 || spec_read(dir, &spec, &ignored) < 0 ||
+	    spec_owner(&spec, owner, &ignored) < 0 || !is_for(owner, r))
+		return -EBADF;
+	return TAKE_FD(dir);
+}
+
+int request_dir(struct request *r)
+{
+	const struct box *b = box_find(r->api, r->args[0]);
+	int dir = -EBADF;
+
+	if (!b)
+		dir = open_kept(r);
+	else if (box_is_for(b, r))
+		dir = RETRY_EINTR(openat(b->sandbox.dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+	if (dir < 0)
+		request_no_box(r);
+	return dir < 0 ? -EBADF : dir;
 }

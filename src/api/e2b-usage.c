@@ -96,7 +96,7 @@ void e2b_metrics_all(struct request *r)
 		       rc == 0 && all ? JSON_OBJECT({ "sandboxes", json_incref(all) }) : NULL);
 }
 
-/* ---- logs: the commands that were run ---- */
+/* ---- logs: the commands that were run, also of one that has ended ---- */
 
 static json_t *entry(uint64_t when, const char *message, const struct record_info *info)
 {
@@ -130,7 +130,7 @@ static int add_command(json_t *list, const struct record_info *info)
 	return r | json_push(list, entry(info->slot.ended, ended, info));
 }
 
-static json_t *logs(const struct box *b)
+static json_t *logs(int dir)
 {
 	_cleanup_json_ json_t *list = json_array();
 	char name[RECORD_FILE_NAME];
@@ -141,7 +141,7 @@ static json_t *logs(const struct box *b)
 		_cleanup_close_ int fd = -EBADF;
 
 		record_file_name(i, name);
-		fd = openat(b->sandbox.dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+		fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 		if (fd < 0 || json_array_size(list) >= LOG_MAX)
 			break;
 		if (record_read(fd, &info, &ignored) == 0 && add_command(list, &info) < 0)
@@ -152,10 +152,10 @@ static json_t *logs(const struct box *b)
 
 void e2b_logs_v2(struct request *r)
 {
-	struct box *b = request_box(r);
+	_cleanup_close_ int dir = request_dir(r);
 
-	if (b)
-		request_answer(r, 200, JSON_OBJECT({ "logs", logs(b) }));
+	if (dir >= 0)
+		request_answer(r, 200, JSON_OBJECT({ "logs", logs(dir) }));
 }
 
 static json_t *lines(const json_t *entries)
@@ -180,11 +180,11 @@ static json_t *lines(const json_t *entries)
 void e2b_logs(struct request *r)
 {
 	_cleanup_json_ json_t *entries = NULL;
-	struct box *b = request_box(r);
+	_cleanup_close_ int dir = request_dir(r);
 
-	if (!b)
+	if (dir < 0)
 		return;
-	entries = logs(b);
+	entries = logs(dir);
 	request_answer(
 		r, 200,
 		JSON_OBJECT({ "logs", lines(entries) }, { "logEntries", json_incref(entries) }));

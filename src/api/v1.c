@@ -134,16 +134,15 @@ static void policy(struct request *r)
 			    (const char *const[]){ "config", "compile", "--", r->args[0], NULL });
 }
 
-/* ---- one sandbox ---- */
+/* ---- one sandbox, also one that has ended ---- */
 
 static void of_box(struct request *r, const char *command)
 {
-	const struct box *b = request_box(r);
+	_cleanup_close_ int dir = request_dir(r);
 
-	if (b)
-		tool_answer_narrowed(
-			r, without_places, refusal,
-			(const char *const[]){ command, "--json", b->sandbox.id, NULL });
+	if (dir >= 0)
+		tool_answer_narrowed(r, without_places, refusal,
+				     (const char *const[]){ command, "--json", r->args[0], NULL });
 }
 
 static void inspect(struct request *r)
@@ -158,12 +157,11 @@ static void receipt(struct request *r)
 
 static void egress_log(struct request *r)
 {
-	const struct box *b = request_box(r);
+	_cleanup_close_ int dir = request_dir(r);
 
-	if (b)
-		tool_answer(
-			r, lines, refusal,
-			(const char *const[]){ "egress", "log", "--json", b->sandbox.id, NULL });
+	if (dir >= 0)
+		tool_answer(r, lines, refusal,
+			    (const char *const[]){ "egress", "log", "--json", r->args[0], NULL });
 }
 
 /* {"allow": RULE} or {"deny": RULE} */

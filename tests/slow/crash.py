@@ -84,7 +84,7 @@ class Suite(Traced, Logged):
             with contextlib.suppress(Failure, OSError):
                 for sandbox in ps("-a"):
                     hutch("rm", "-f", sandbox)
-                good("gc")
+                good("gc", "--ended")
         for pid, _, _ in list(self.ledger.processes()):
             if f"process {pid} " not in "".join(self.ledger.before) and pid not in self.ledger.innocent:
                 with contextlib.suppress(OSError):

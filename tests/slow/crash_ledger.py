@@ -175,6 +175,8 @@ class Ledger:
         for place in (RUN / "sandboxes", RUN / "ids", *(STATE / "images" / name for name in ("tmp", "trees", "names")),
                       Path(os.environ["TMPDIR"])):
             lines.update(f"file {place / name}" for name in names(place))
+        # What has ended is kept, until `gc --ended`; beside it are two files that say when room was made.
+        lines.update(f"file {RUN / 'ended' / name}" for name in names(RUN / "ended") if name not in ("since", "trimmed"))
         # What belongs into the audit log is no rest: audited() looks at it.
         for place, ours in ((AUDIT, r"lock|key|key\.pub|sandbox|host-\d{8}\.log"), (AUDIT / "sandbox", r"[a-z0-9]{16}-\d{8}\.log")):
             lines.update(f"file {place / name}" for name in names(place) if not re.fullmatch(ours, name))
@@ -247,7 +249,7 @@ def tidy(ledger, what, log=AUDIT):
 
     look()
     until(settled, f"an end of all after {what}, before gc", also=lambda: (alive, sorted(ledger.more())))
-    took = json.loads(good("gc", "--json", env=env))
+    took = json.loads(good("gc", "--ended", "--json", env=env))
     # It may have ended by itself since; but then it says so.
     wrong = [i for i, row in alive.items() if row["state"] in ("running", "paused") and i in took["dead"]]
     if wrong:
@@ -255,7 +257,7 @@ def tidy(ledger, what, log=AUDIT):
     # Whatever is still listed gets its end later.
     audited(log, f"{what}, after gc", lambda: ps("-a", env=env))
     until(lambda: removed(ledger, what, env), f"an end of all after {what}", also=lambda: sorted(ledger.more("process")))
-    good("gc", env=env)
+    good("gc", "--ended", env=env)
     ledger.zero(what)
     audited(log, what)
     if sum(f.stat().st_size for f in log.rglob("*.log")) > LOG_MAX:

@@ -14,7 +14,7 @@ import subprocess
 import threading
 from pathlib import Path
 
-from crash_ledger import (AUDIT, BEGIN, FOREVER, LOGS, RUN, SEAL, TORN, Failure, audited, good, host_files, hutch, lives, names,
+from crash_ledger import (AUDIT, BEGIN, FOREVER, ID, LOGS, RUN, SEAL, TORN, Failure, audited, good, host_files, hutch, lives, names,
                           new_log, ps, records, tag, tidy, until, verify, warden_of)
 from crash_scenes import cut
 
@@ -110,8 +110,8 @@ class Logged:
             good("inspect", sandbox, env=env)
             for command in (["ps", "-e"], ["receipt", sandbox], ["logs", f"{sandbox}/1"], ["logs", f"{sandbox}/2"]):
                 hutch(*command, env=env)
-        said = json.loads(good("gc", "--json", env=env))
-        left = names(copy / "sandboxes") + names(copy / "ids")
+        said = json.loads(good("gc", "--ended", "--json", env=env))
+        left = names(copy / "sandboxes") + names(copy / "ids") + [name for name in names(copy / "ended") if ID.match(name)]
         if left:
             raise Failure(f"gc left {left} of a copy, and said {said}")
         if random.random() < 0.5 and hutch("ps", "-a", env=env).returncode != 0:

@@ -127,7 +127,7 @@ def life(s):
         s.step("kill", sandbox)
         s.look(sandbox)
         s.step("rm", "-f", sandbox)
-    s.step("gc")
+    s.step("gc", "--ended")
 
 
 def once(s):
