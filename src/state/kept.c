@@ -15,6 +15,7 @@
 enum {
 	LINE_MAX_BYTES = 160,
 	DEPTH_MAX = 16, /* of directories in one that is damaged: nothing of ours has any */
+	REMOVE_TRIES = 8,
 	NAME_BYTES = SPEC_ID + sizeof(KEPT_GONE),
 };
 
@@ -145,12 +146,23 @@ static void count(const struct state_root *r, uint64_t bytes)
 		(void)fd_write_all(fd, units, MIN(sizeof(units), (size_t)(1 + (bytes >> 20))));
 }
 
+/* Not any more if somebody has moved it, or removed it: then nothing is written there. */
+static bool is_in_place(const struct state_root *r, const char *id, int dir)
+{
+	struct stat a, b;
+
+	return fstatat(r->dir, id, &a, AT_SYMLINK_NOFOLLOW) == 0 && fstat(dir, &b) == 0 &&
+	       a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
 int kept_move(const struct state_root *r, const char *id, int dir, struct err *e)
 {
 	struct err ignored = ERR_INIT;
 	struct kept k = { 0 };
 	int n;
 
+	if (!is_in_place(r, id, dir))
+		return 0;
 	/* Without room for the line, it is found out later. */
 	if (find_out(dir, true, &k) == 0)
 		(void)kept_write(dir, &k, &ignored);
@@ -223,7 +235,8 @@ static int empty(int dir, unsigned int depth)
 	return r;
 }
 
-/* A file, a link itself, or a directory with all that is in it. */
+/* A file, a link itself, or a directory with all that is in it. Whoever reads `kept` just now may
+ * write it anew. */
 static int remove_all(int top, const char *name, unsigned int depth)
 {
 	_cleanup_close_ int dir = -EBADF;
@@ -236,9 +249,12 @@ static int remove_all(int top, const char *name, unsigned int depth)
 	dir = RETRY_EINTR(openat(top, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 	if (dir < 0)
 		return errno == ENOENT ? 0 : -errno;
-	r = depth > 0 ? empty(dir, depth - 1) : -ELOOP;
-	if (r == 0 && unlinkat(top, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
-		r = -errno;
+	r = -ENOTEMPTY;
+	for (int i = 0; r == -ENOTEMPTY && i < REMOVE_TRIES; i++) {
+		r = depth > 0 ? empty(dir, depth - 1) : -ELOOP;
+		if (r == 0 && unlinkat(top, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
+			r = -errno;
+	}
 	return r;
 }
 
