@@ -16,16 +16,28 @@ enum {
 
 #define API_ENVD_VERSION "0.6.13" /* what the SDKs hold their features against */
 
+/* What jobs wait for each other for: each has its own slots, shared by owners (job.h). What takes
+ * long never holds up what is short. */
+enum pool {
+	POOL_START, /* new sandboxes */
+	POOL_END,   /* their ends */
+	POOL_LIFE,  /* virtual machines go to disk and come back */
+	POOL_LOOK,  /* what reads files, or runs hutch */
+	POOL_BUILD, /* of templates */
+	POOLS,
+};
+
 struct api {
 	const struct api_config *config;
 	struct state_root root;
-	struct jobs *jobs, *builds;
+	struct jobs *pools[POOLS];
 	unsigned char secret[32]; /* of addresses that we give out */
 	struct box *boxes[API_BUCKETS];
 	size_t n_boxes, n_followers;
 	uint64_t started;	       /* wall clock */
 	struct loop_timer sweep;       /* api.c: what is left of ended sandboxes does not grow */
 	struct mcp_sessions *mcp;      /* mcp-http.c */
+	struct turn *turns;	       /* boxes that go to disk or come back: e2b-suspend.c */
 	struct records_watch *records; /* who waits for output: records-watch.c */
 	struct {
 		uint64_t requests, refused, created, killed;
@@ -44,6 +56,9 @@ int request_dir(struct request *r);
 
 /* Says that there is no such sandbox, or none any more. */
 void request_no_box(struct request *r);
+
+/* e2b-suspend.c: forgets those that go on. */
+void turns_free(struct api *a);
 
 /* Resumes a box that is paused, and then calls `then`, with it as r->box; or answers why not. */
 void box_wake(struct request *r, struct box *b, void (*then)(struct request *r));

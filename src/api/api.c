@@ -12,9 +12,12 @@
 #include "template.h"
 
 enum {
-	JOBS_AT_ONCE = 8,
-	BUILDS_AT_ONCE = 2,
 	SWEEP_S = 60,
+};
+
+/* One slot of each is only for owners that have no job there. */
+static const size_t pool_slots[POOLS] = {
+	[POOL_START] = 8, [POOL_END] = 8, [POOL_LIFE] = 8, [POOL_LOOK] = 8, [POOL_BUILD] = 3,
 };
 
 static void remove_image(const char *name, void *arg)
@@ -100,7 +103,7 @@ static void sweep(struct loop_timer *t)
 	struct err e = ERR_INIT;
 	struct job *job;
 
-	if (kept_is_due(&a->root) && job_start(a->jobs, &ops, a, &job, &e) < 0)
+	if (kept_is_due(&a->root) && job_start(a->pools[POOL_END], "", &ops, a, &job, &e) < 0)
 		log_warning("cannot look through what has ended: %s", e.msg);
 	(void)loop_set_timer(a->config->loop, t, clock_mono() + SWEEP_S * NSEC_PER_SEC);
 }
@@ -117,10 +120,8 @@ int api_new(const struct api_config *config, struct api **ret, struct err *e)
 	*a = (struct api){ .config = config, .root = STATE_ROOT_INIT, .started = clock_wall() };
 	randombytes_buf(a->secret, sizeof(a->secret));
 	r = state_root_open(&a->root, e);
-	if (r == 0)
-		r = jobs_new(config->loop, JOBS_AT_ONCE, &a->jobs, e);
-	if (r == 0)
-		r = jobs_new(config->loop, BUILDS_AT_ONCE, &a->builds, e);
+	for (size_t i = 0; r == 0 && i < POOLS; i++)
+		r = jobs_new(config->loop, pool_slots[i], &a->pools[i], e);
 	if (r == 0)
 		r = records_watch_new(config->loop, &a->records, e);
 	if (r == 0)
@@ -145,10 +146,11 @@ struct api *api_free(struct api *a)
 		return NULL;
 	loop_del_timer(&a->sweep);
 	boxes_free(a);
+	turns_free(a);
 	a->records = records_watch_free(a->records);
 	a->mcp = mcp_sessions_free(a->mcp);
-	a->jobs = jobs_free(a->jobs);
-	a->builds = jobs_free(a->builds);
+	for (size_t i = 0; i < POOLS; i++)
+		a->pools[i] = jobs_free(a->pools[i]);
 	state_root_close(&a->root);
 	free(a);
 	return NULL;

@@ -4,15 +4,16 @@
  * name, if there is one and the key is granted it, else the first that the key is granted, else the
  * one hutchd was started with. What is asked for narrows the policy and never widens it.
  *
- * The work is a job's. If whoever asked has gone before it is done, the sandbox is ended again:
- * nobody else knows of it.
+ * The start is a job's. The template's start and ready commands are then awaited on the loop: they
+ * are the client's, and may hang. If whoever asked has gone before it is done, the sandbox is ended
+ * again: nobody else knows of it.
  */
 #include <string.h>
 
 #include "default-store.h"
 #include "e2b.h"
+#include "launch.h"
 #include "life.h"
-#include "runner.h"
 #include "template.h"
 
 enum {
@@ -23,6 +24,8 @@ struct create {
 	struct api *api;
 	struct request *request;
 	struct job *job;
+	struct launch *launch; /* of the sandbox `id` */
+	char id[SPEC_ID + 1];
 	char template[E2B_TEMPLATE_MAX + 1];
 	char owner[64];
 	bool all; /* an administrator */
@@ -138,31 +141,21 @@ static int bound(const struct create *c, struct spec *spec, struct err *e)
 }
 
 /* What a template says is to run in its sandboxes. */
-static int start_command(const char *image, const struct sandbox *b, struct err *e)
+static int put_commands(const char *image, json_t *result, struct err *e)
 {
+	static const char *const keys[] = { "start", "ready" };
 	_cleanup_image_store_ struct image_store s = IMAGE_STORE_INIT;
 	_cleanup_json_ json_t *j = NULL;
-	struct runner_command c = { .detach = true };
-	struct runner *run = NULL;
-	const char *ready;
-	int status, fd = -EBADF, r = image_store_open(&s, false, e);
+	int r = image_store_open(&s, false, e);
 
 	if (r == 0)
 		r = image_store_get(&s, image, &j, e);
-	if (r < 0)
-		return r;
-	c.script = json_string_value(json_object_get(j, "start"));
-	ready = json_string_value(json_object_get(j, "ready"));
-	if (!c.script && !ready)
-		return 0;
-	r = sandbox_connect(b, &fd, e);
-	if (r == 0)
-		r = runner_new(fd, &run, e);
-	if (r == 0 && c.script)
-		r = runner_exec(run, &c, &status, e);
-	if (r == 0 && ready)
-		r = runner_wait(run, ready, READY_MS, e);
-	(void)runner_free(run);
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(keys); i++) {
+		json_t *text = json_object_get(j, keys[i]);
+
+		if (json_is_string(text) && json_put(result, keys[i], json_incref(text)) < 0)
+			r = err_oom(e);
+	}
 	return r;
 }
 
@@ -171,6 +164,7 @@ static int work(void *arg, json_t **ret, struct err *e)
 	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
 	_cleanup_sandbox_ struct sandbox b = SANDBOX_INIT;
 	_cleanup_spec_ struct spec spec = { 0 };
+	_cleanup_json_ json_t *result = NULL;
 	struct err owed = ERR_INIT, ignored = ERR_INIT;
 	const struct create *c = arg;
 	int r = plan(c, &spec, e);
@@ -187,24 +181,82 @@ static int work(void *arg, json_t **ret, struct err *e)
 		return job_conceal(c->all, e, "the sandbox cannot be started");
 	if (r < 0)
 		return r;
-	r = spec.machine.snapshot && spec.machine.snapshot[0] ? 0
-							      : start_command(spec.image, &b, e);
-	if (r < 0) {
-		(void)sandbox_kill(&root, &b, "hutchd: its start command failed", &owed, &ignored);
-		return r;
-	}
-	*ret = JSON_OBJECT({ "id", json_string(b.id) });
-	return *ret ? 0 : err_oom(e);
+	result = JSON_OBJECT({ "id", json_string(b.id) }, { "owner", json_string(c->owner) });
+	r = result ? 0 : err_oom(e);
+	if (r == 0 && !(spec.machine.snapshot && spec.machine.snapshot[0]))
+		r = put_commands(spec.image, result, e);
+	if (r < 0)
+		(void)sandbox_kill(&root, &b, "hutchd: its start command cannot be read", &owed, &ignored);
+	else
+		*ret = TAKE_PTR(result);
+	return r;
 }
 
-/* ---- done ---- */
+/* ---- it runs ---- */
+
+static void answer(struct create *c)
+{
+	struct request *r = c->request;
+	struct box *b = box_find(c->api, c->id);
+
+	if (!b) {
+		request_fail(r, 500, "sandbox %s has ended at once: see the audit log", c->id);
+		return;
+	}
+	c->api->counts.created++;
+	request_answer(r, 201, e2b_sandbox(b));
+}
+
+static void launched(void *arg, const struct err *e)
+{
+	struct create *c = arg;
+	struct request *r = c->request;
+	const struct err why = *e;
+	char id[SPEC_ID + 1];
+
+	c->launch = launch_free(c->launch);
+	if (why.num == 0) {
+		answer(c);
+		return;
+	}
+	memcpy(id, c->id, sizeof(id));
+	r->data = NULL;
+	r->drop = NULL;
+	create_free(c);
+	e2b_kill_failed(r, id, &why);
+}
+
+static int launch(struct create *c, const struct box *b, const struct launch_terms *t,
+		  struct err *e)
+{
+	int fd = -EBADF, r = sandbox_connect(&b->sandbox, &fd, e);
+
+	return r < 0 ? r : launch_new(c->api->config->loop, fd, t, launched, c, &c->launch, e);
+}
+
+static void started(struct create *c, const json_t *result)
+{
+	const struct launch_terms t = {
+		.start = json_string_value(json_object_get(result, "start")),
+		.ready = json_string_value(json_object_get(result, "ready")),
+		.limit_ms = READY_MS,
+	};
+	const char *id = json_string_value(json_object_get(result, "id"));
+	struct err e = ERR_INIT;
+	const struct box *b;
+
+	(void)snprintf(c->id, sizeof(c->id), "%s", id ?: "?");
+	b = box_find(c->api, c->id);
+	if (!b || (!t.start && !t.ready))
+		answer(c);
+	else if (launch(c, b, &t, &e) < 0)
+		launched(c, &e);
+}
 
 static void done(void *arg, const json_t *result, const struct err *e)
 {
-	const char *id = json_string_value(json_object_get(result, "id"));
 	struct create *c = arg;
 	struct request *r = c->request;
-	struct box *b = id ? box_find(c->api, id) : NULL;
 	char text[REQUEST_TEXT_MAX];
 
 	c->job = NULL;
@@ -213,22 +265,22 @@ static void done(void *arg, const json_t *result, const struct err *e)
 			     request_reason(r, 404, e, text));
 	else if (!result)
 		request_fail_err(r, e);
-	else if (!b)
-		request_fail(r, 500, "sandbox %s has ended at once: see the audit log", id ?: "?");
 	else {
-		c->api->counts.created++;
-		request_answer(r, 201, e2b_sandbox(b));
+		request_enter(r);
+		started(c, result);
+		request_leave();
 	}
 }
 
 static const struct job_ops ops = { .work = work, .done = done };
 
-static void kill_unwanted(struct jobs *jobs, const json_t *result)
+static void kill_unwanted(void *api, const json_t *result)
 {
 	const char *id = json_string_value(json_object_get(result, "id"));
 
 	if (id)
-		e2b_kill_unwanted(jobs, id);
+		e2b_kill_unwanted(api, json_string_value(json_object_get(result, "owner")) ?: "",
+				  id);
 }
 
 static void drop(struct request *r)
@@ -236,7 +288,11 @@ static void drop(struct request *r)
 	struct create *c = r->data;
 
 	if (c->job)
-		job_abandon(c->job, kill_unwanted);
+		job_abandon(c->job, kill_unwanted, c->api);
+	if (c->launch) {
+		c->launch = launch_free(c->launch);
+		e2b_kill_unwanted(c->api, c->owner, c->id);
+	}
 	create_free(c);
 }
 
@@ -400,7 +456,7 @@ static void start(struct request *r, uint64_t otherwise)
 	if (rc == 0)
 		rc = make_api(r, r->body, c, &e);
 	if (rc == 0)
-		rc = job_start(r->api->jobs, &ops, c, &c->job, &e);
+		rc = job_start(r->api->pools[POOL_START], r->owner, &ops, c, &c->job, &e);
 	if (rc < 0)
 		request_fail_err(r, &e);
 }

@@ -97,6 +97,7 @@ struct kill {
 	char by[SPEC_OWNER_MAX + 8]; /* who asked for it */
 	struct request *request;     /* NULL: nobody waits */
 	struct job *job;
+	struct err why; /* what is answered then; none: 204 */
 };
 
 static int kill_work(void *arg, json_t **ret, struct err *e)
@@ -122,6 +123,10 @@ static void kill_done(void *arg, const json_t *result, const struct err *e)
 		if (!result && e->num != -ENOENT)
 			log_error("cannot end sandbox %s: %s", k->id, e->msg);
 		free(k);
+	} else if (k->why.num < 0) {
+		if (!result && e->num != -ENOENT)
+			log_error("cannot end sandbox %s: %s", k->id, e->msg);
+		request_fail_err(r, &k->why);
 	} else if (!result && e->num != -ENOENT) {
 		request_fail_err(r, e);
 	} else {
@@ -142,40 +147,58 @@ static void kill_drop(struct request *r)
 		free(k);
 }
 
-static struct kill *kill_start(struct jobs *jobs, const char *id, const char *owner, struct err *e)
+/* `by`: the key that asked for it; "": hutchd itself. */
+static struct kill *kill_start(struct api *a, const char *owner, const char *id, const char *by,
+			       struct err *e)
 {
 	struct kill *k = calloc(1, sizeof(*k));
 
 	if (!k)
 		return (void)err_oom(e), NULL;
 	(void)snprintf(k->id, sizeof(k->id), "%s", id);
-	(void)snprintf(k->by, sizeof(k->by), "%s%s", owner[0] ? "key " : "hutchd", owner);
-	if (job_start(jobs, &kill_ops, k, &k->job, e) == 0)
+	(void)snprintf(k->by, sizeof(k->by), "%s%s", by[0] ? "key " : "hutchd", by);
+	if (job_start(a->pools[POOL_END], owner, &kill_ops, k, &k->job, e) == 0)
 		return k;
 	free(k);
 	return NULL;
 }
 
-void e2b_kill_unwanted(struct jobs *jobs, const char *id)
+void e2b_kill_unwanted(struct api *a, const char *owner, const char *id)
 {
 	struct err e = ERR_INIT;
 
-	if (!kill_start(jobs, id, "", &e))
+	if (!kill_start(a, owner, id, "", &e))
 		log_error("cannot end sandbox %s: %s", id, e.msg);
+}
+
+/* False: it was answered why not. */
+static bool kill_for(struct request *r, const char *id, const struct err *why)
+{
+	struct err e = ERR_INIT;
+	struct kill *k = kill_start(r->api, r->owner, id, why->num < 0 ? "" : r->owner, &e);
+
+	if (!k) {
+		request_fail_err(r, &e);
+		return false;
+	}
+	k->request = r;
+	k->why = *why;
+	r->data = k;
+	r->drop = kill_drop;
+	return true;
 }
 
 static void end(struct request *r, const struct box *b)
 {
-	struct err e = ERR_INIT;
-	struct kill *k = kill_start(r->api->jobs, b->sandbox.id, r->owner, &e);
+	const struct err none = ERR_INIT;
 
-	if (!k) {
-		request_fail_err(r, &e);
-		return;
-	}
-	k->request = r;
-	r->data = k;
-	r->drop = kill_drop;
+	(void)kill_for(r, b->sandbox.id, &none);
+}
+
+void e2b_kill_failed(struct request *r, const char *id, const struct err *why)
+{
+	if (!kill_for(r, id, why))
+		log_error("sandbox %s stays, although nobody has it", id);
 }
 
 static void destroy(struct request *r)

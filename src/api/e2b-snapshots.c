@@ -33,7 +33,7 @@ static void snap_drop(struct request *r)
 	struct snap *s = r->data;
 
 	if (s->job)
-		job_abandon(s->job, NULL);
+		job_abandon(s->job, NULL, NULL);
 	free(s);
 }
 
@@ -69,11 +69,11 @@ static struct snap *snap_new(struct request *r,
 	return s;
 }
 
-static void snap_start(struct snap *s, const struct job_ops *ops)
+static void snap_start(struct snap *s, enum pool pool, const struct job_ops *ops)
 {
 	struct err e = ERR_INIT;
 
-	if (job_start(s->api->jobs, ops, s, &s->job, &e) < 0)
+	if (job_start(s->api->pools[pool], s->owner, ops, s, &s->job, &e) < 0)
 		request_fail_err(s->request, &e);
 }
 
@@ -142,7 +142,7 @@ static void have_save(struct request *r)
 	if (!s)
 		return;
 	(void)snprintf(s->id, sizeof(s->id), "%s", b->sandbox.id);
-	snap_start(s, &ops);
+	snap_start(s, POOL_LIFE, &ops);
 }
 
 void e2b_snapshot(struct request *r)
@@ -198,7 +198,7 @@ void e2b_snapshots(struct request *r)
 		return;
 	if (http_query(r->x, "sandboxID", &id) == 0)
 		(void)snprintf(s->id, sizeof(s->id), "%s", id);
-	snap_start(s, &ops);
+	snap_start(s, POOL_LOOK, &ops);
 }
 
 /* ---- its end ---- */
@@ -231,7 +231,7 @@ bool e2b_remove_snapshot(struct request *r, const char *name)
 	s = snap_new(r, remove_answer);
 	if (s) {
 		(void)snprintf(s->name, sizeof(s->name), "%s", name);
-		snap_start(s, &ops);
+		snap_start(s, POOL_LOOK, &ops);
 	}
 	return true;
 }
@@ -361,7 +361,7 @@ static void have_fork(struct request *r)
 	if (rc < 0)
 		request_fail_err(r, &e);
 	else
-		snap_start(s, &ops);
+		snap_start(s, POOL_START, &ops);
 }
 
 void e2b_fork(struct request *r)

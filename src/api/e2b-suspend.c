@@ -1,75 +1,142 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The pause of a virtual machine: it goes to disk and ends, and is started again when somebody
- * wants it. Both take seconds and are work for jobs. In between there is no warden, and the box is
- * one that is read from its directory alone (box.c).
+ * wants it. Both take seconds and are work for jobs; all who want one back at a time share a job.
+ * In between there is no warden, and the box is one that is read from its directory alone (box.c).
  */
 #include <string.h>
 
 #include "e2b.h"
 
-struct suspend {
-	struct request *request; /* NULL: whoever asked has gone, which changes nothing */
-	struct job *job;
-	char id[SPEC_ID + 1];
-	uint64_t deadline; /* ms from when it goes on */
+/* One that waits for a turn. */
+struct waiter {
+	struct request *request;
+	struct turn *turn;
 	void (*then)(struct request *r, struct box *b);
+	struct waiter *next;
 };
 
-static void suspend_drop(struct request *r)
-{
-	struct suspend *s = r->data;
+/* One job for a box. It goes on, whoever asked for it. */
+struct turn {
+	struct api *api;
+	struct job *job;
+	const struct job_ops *ops;
+	char id[SPEC_ID + 1];
+	uint64_t deadline; /* ms from when it goes on */
+	struct waiter *waiting;
+	struct turn *next; /* of the api's */
+};
 
-	s->request = NULL;
-	if (!s->job)
-		free(s);
+static void waiter_drop(struct request *r)
+{
+	struct waiter *w = r->data;
+	struct waiter **p = &w->turn->waiting;
+
+	while (*p != w)
+		p = &(*p)->next;
+	*p = w->next;
+	free(w);
 }
 
-/* Back to whoever asked, with the box as it is now; `s` is gone then. */
-static void finish(struct suspend *s, const struct err *e)
+/* Back to whoever asked, with the box as it is now. */
+static void answer(struct turn *t, struct waiter *w, const struct err *e)
 {
-	struct request *r = s->request;
-	void (*then)(struct request * r, struct box * b) = s->then;
-	struct box *b = r ? box_find(r->api, s->id) : NULL;
+	struct request *r = w->request;
+	void (*then)(struct request * r, struct box * b) = w->then;
+	struct box *b = box_find(r->api, t->id);
 
-	if (r) {
-		r->data = NULL;
-		r->drop = NULL;
-	}
-	free(s);
-	if (!r)
-		return;
+	waiter_drop(r);
+	r->data = NULL;
+	r->drop = NULL;
 	if (e)
 		request_fail_err(r, e);
 	else if (!b)
 		request_fail(r, 404, "the sandbox has ended");
-	else
+	else {
+		request_enter(r);
 		then(r, b);
+		request_leave();
+	}
 }
 
-static void start(struct request *r, const struct box *b, uint64_t deadline,
+static void turn_free(struct turn *t)
+{
+	struct turn **p = &t->api->turns;
+
+	while (*p != t)
+		p = &(*p)->next;
+	*p = t->next;
+	free(t);
+}
+
+/* Those who come while others are answered have a turn of their own. */
+static void finish(struct turn *t, const struct err *e)
+{
+	t->ops = NULL;
+	while (t->waiting)
+		answer(t, t->waiting, e);
+	turn_free(t);
+}
+
+void turns_free(struct api *a)
+{
+	while (a->turns)
+		turn_free(a->turns);
+}
+
+static struct turn *find_turn(const struct api *a, const char *id, const struct job_ops *ops)
+{
+	struct turn *t = a->turns;
+
+	while (t && !(t->ops == ops && str_eq(t->id, id)))
+		t = t->next;
+	return t;
+}
+
+static struct turn *turn_new(struct api *a, const struct box *b, uint64_t deadline,
+			     const struct job_ops *ops, struct err *e)
+{
+	struct turn *t = calloc(1, sizeof(*t));
+
+	if (!t)
+		return (void)err_oom(e), NULL;
+	*t = (struct turn){ .api = a, .ops = ops, .deadline = deadline, .next = a->turns };
+	(void)snprintf(t->id, sizeof(t->id), "%s", b->sandbox.id);
+	a->turns = t;
+	if (job_start(a->pools[POOL_LIFE], b->owner, ops, t, &t->job, e) == 0)
+		return t;
+	turn_free(t);
+	return NULL;
+}
+
+/* `shared`: with those that wait for the same already. */
+static void start(struct request *r, const struct box *b, bool shared, uint64_t deadline,
 		  const struct job_ops *ops, void (*then)(struct request *r, struct box *b))
 {
-	struct suspend *s = calloc(1, sizeof(*s));
+	struct waiter *w = calloc(1, sizeof(*w));
+	struct turn *t = shared ? find_turn(r->api, b->sandbox.id, ops) : NULL;
 	struct err e = ERR_INIT;
 
-	if (!s) {
-		request_fail(r, 503, "out of memory");
+	if (!w)
+		(void)err_oom(&e);
+	else if (!t)
+		t = turn_new(r->api, b, deadline, ops, &e);
+	if (!w || !t) {
+		free(w);
+		request_fail_err(r, &e);
 		return;
 	}
-	*s = (struct suspend){ .request = r, .then = then, .deadline = deadline };
-	(void)snprintf(s->id, sizeof(s->id), "%s", b->sandbox.id);
-	r->data = s;
-	r->drop = suspend_drop;
-	if (job_start(r->api->jobs, ops, s, &s->job, &e) < 0)
-		finish(s, &e);
+	*w = (struct waiter){ .request = r, .turn = t, .then = then, .next = t->waiting };
+	t->waiting = w;
+	r->data = w;
+	r->drop = waiter_drop;
 }
 
-static int find(const struct suspend *s, struct state_root *root, struct sandbox *b, struct err *e)
+static int find(const struct turn *t, struct state_root *root, struct sandbox *b, struct err *e)
 {
 	int r = state_root_open(root, e);
 
-	return r < 0 ? r : sandbox_find(root, s->id, b, e);
+	return r < 0 ? r : sandbox_find(root, t->id, b, e);
 }
 
 /* ---- to disk ---- */
@@ -87,10 +154,7 @@ static int suspend_work(void *arg, json_t **ret, struct err *e)
 
 static void suspend_done(void *arg, const json_t *result, const struct err *e)
 {
-	struct suspend *s = arg;
-
-	s->job = NULL;
-	finish(s, result ? NULL : e);
+	finish(arg, result ? NULL : e);
 }
 
 static void suspended(struct request *r, struct box *b)
@@ -103,7 +167,7 @@ void e2b_suspend(struct request *r, const struct box *b)
 {
 	static const struct job_ops ops = { .work = suspend_work, .done = suspend_done };
 
-	start(r, b, 0, &ops, suspended);
+	start(r, b, false, 0, &ops, suspended);
 }
 
 /* ---- and back ---- */
@@ -115,17 +179,16 @@ static int resume_work(void *arg, json_t **ret, struct err *e)
 	int r = find(arg, &root, &b, e);
 
 	(void)ret;
-	return r < 0 ? r : sandbox_resume(&root, &b, ((struct suspend *)arg)->deadline, e);
+	return r < 0 ? r : sandbox_resume(&root, &b, ((struct turn *)arg)->deadline, e);
 }
 
-/* Two may want it at once: it is enough that one of them had it. */
+/* Somebody else, with hutch, may have resumed it meanwhile: that is enough. */
 static void resume_done(void *arg, const json_t *result, const struct err *e)
 {
-	struct suspend *s = arg;
-	const struct box *b = s->request ? box_find(s->request->api, s->id) : NULL;
+	struct turn *t = arg;
+	const struct box *b = result ? NULL : box_find(t->api, t->id);
 
-	s->job = NULL;
-	finish(s, !result && (!b || b->suspended) ? e : NULL);
+	finish(t, result || (b && !b->suspended) ? NULL : e);
 }
 
 void e2b_unsuspend(struct request *r, const struct box *b, uint64_t deadline,
@@ -133,5 +196,5 @@ void e2b_unsuspend(struct request *r, const struct box *b, uint64_t deadline,
 {
 	static const struct job_ops ops = { .work = resume_work, .done = resume_done };
 
-	start(r, b, deadline, &ops, then);
+	start(r, b, true, deadline, &ops, then);
 }

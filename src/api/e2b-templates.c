@@ -343,7 +343,7 @@ static int start_build(struct request *r, struct err *e)
 	if (rc == 0)
 		rc = template_building(&s, r->args[0], r->args[1], e);
 	if (rc == 0)
-		rc = job_start(r->api->builds, &build_ops, b, &job, e);
+		rc = job_start(r->api->pools[POOL_BUILD], r->owner, &build_ops, b, &job, e);
 	if (rc < 0)
 		build_free(b);
 	return rc;

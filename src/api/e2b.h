@@ -54,8 +54,10 @@ void e2b_suspend(struct request *r, const struct box *b);
 void e2b_unsuspend(struct request *r, const struct box *b, uint64_t deadline,
 		   void (*then)(struct request *r, struct box *b));
 
-/* Ends a sandbox whose maker has gone. */
-void e2b_kill_unwanted(struct jobs *jobs, const char *id);
+/* Ends a sandbox whose maker, of that key, has gone. */
+void e2b_kill_unwanted(struct api *a, const char *owner, const char *id);
+/* Ends a sandbox that is not what the request asked for, and then answers why. */
+void e2b_kill_failed(struct request *r, const char *id, const struct err *why);
 
 void e2b_create(struct request *r);
 void e2b_create_v2(struct request *r);

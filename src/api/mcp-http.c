@@ -99,7 +99,8 @@ static struct mcp_config config_of(const struct request *r)
 				    .quota = r->grant.quota,
 				    .all = r->role == ROLE_ADMIN,
 				    .calls = r->api->mcp->calls,
-				    .lives = r->api->jobs };
+				    .starts = r->api->pools[POOL_START],
+				    .ends = r->api->pools[POOL_END] };
 }
 
 static int add(struct request *r, const char *id, const char *sandbox, struct mcp_session **ret,

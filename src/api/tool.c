@@ -178,7 +178,7 @@ static void tool_drop(struct request *r)
 	struct tool *t = r->data;
 
 	if (t->job)
-		job_abandon(t->job, NULL);
+		job_abandon(t->job, NULL, NULL);
 	tool_free(t);
 }
 
@@ -198,7 +198,7 @@ static void answer(struct request *r, const char *type,
 	(void)snprintf(t->refusal, sizeof(t->refusal), "%s", refusal);
 	r->data = t;
 	r->drop = tool_drop;
-	if (job_start(r->api->jobs, &tool_ops, t, &t->job, &e) < 0)
+	if (job_start(r->api->pools[POOL_LOOK], r->owner, &tool_ops, t, &t->job, &e) < 0)
 		request_fail_err(r, &e);
 }
 

@@ -266,8 +266,11 @@ static void metrics(struct request *r)
 	_cleanup_buf_ struct buf b = BUF_INIT(64 * 1024);
 	const struct api *a = r->api;
 	struct totals t = { 0 };
+	size_t jobs = 0;
 
 	(void)box_each(r->api, add_up, &t);
+	for (size_t i = 0; i < POOLS; i++)
+		jobs += jobs_running(a->pools[i]);
 	put_metric(&b, "hutch_sandboxes_running", "gauge", "Sandboxes that run.",
 		   (double)t.running);
 	put_metric(&b, "hutch_sandboxes_paused", "gauge", "Sandboxes that are paused.",
@@ -280,7 +283,7 @@ static void metrics(struct request *r)
 		   "Processes killed by a memory limit, of the sandboxes that live.",
 		   (double)t.oom_kills);
 	put_metric(&b, "hutchd_jobs", "gauge", "Starts, ends and builds that go on or wait.",
-		   (double)(jobs_running(a->jobs) + jobs_running(a->builds)));
+		   (double)jobs);
 	put_metric(&b, "hutchd_requests_total", "counter", "Requests since the start of hutchd.",
 		   (double)a->counts.requests);
 	put_metric(&b, "hutchd_sandboxes_created_total", "counter",

@@ -296,11 +296,12 @@ int cmd_mcp(struct invocation *inv)
 	if (r == 0)
 		r = jobs_new(loop, 1, &c.calls, &e);
 	if (r == 0)
-		r = jobs_new(loop, 1, &c.lives, &e);
+		r = jobs_new(loop, 1, &c.starts, &e);
+	c.ends = c.starts;
 	if (r == 0)
 		r = serve(&s, &c, &e);
 	c.calls = jobs_free(c.calls);
-	c.lives = jobs_free(c.lives);
+	c.starts = jobs_free(c.starts);
 	buf_done(&s.line);
 	buf_done(&s.reply);
 	if (r < 0)

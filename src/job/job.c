@@ -3,6 +3,10 @@
  * A child writes one line of JSON, {"result": ...} or {"errno": n, "message": ...}, and exits. The
  * pipe's end is the job's end: the child is reaped then (SIGCHLD stays its default: wardens that a
  * child has started are nobody's children soon after).
+ *
+ * An owner is known while it has a job. The list of owners is in the order in which they were last
+ * given a slot. Between two calls no owner waits that could have a slot: whatever frees one calls
+ * next().
  */
 #include "job.h"
 
@@ -17,15 +21,25 @@
 #include "fd.h"
 #include "log.h"
 #include "proc.h"
+#include "str.h"
 #include "trace.h"
+
+struct owner {
+	char name[JOB_OWNER_MAX + 1];
+	size_t running, n_waiting;
+	struct job *first, **last; /* of those that wait */
+	struct owner *next;
+};
 
 struct job {
 	struct jobs *jobs;
+	struct owner *owner;
 	const struct job_ops *ops;
 	void *arg;
 	bool abandoned;
 	char request[TRACE_ID_MAX + 1]; /* that it is done for; "": none */
-	void (*forget)(struct jobs *j, const json_t *result);
+	void (*forget)(void *world, const json_t *result);
+	void *world;
 	struct job *next; /* of those that wait */
 	/* of one that runs */
 	struct proc proc;
@@ -36,7 +50,7 @@ struct job {
 struct jobs {
 	struct loop *loop;
 	size_t parallel, running, n_waiting;
-	struct job *first, **last;
+	struct owner *owners; /* the first one was served longest ago */
 };
 
 static void job_free(struct job *j)
@@ -46,6 +60,105 @@ static void job_free(struct job *j)
 	(void)fd_close(j->proc.pidfd);
 	buf_done(&j->result);
 	free(j);
+}
+
+/* ---- owners ---- */
+
+static struct owner *find_owner(const struct jobs *jobs, const char *name)
+{
+	struct owner *o = jobs->owners;
+
+	while (o && !str_eq(o->name, name))
+		o = o->next;
+	return o;
+}
+
+static void append_owner(struct jobs *jobs, struct owner *o)
+{
+	struct owner **p = &jobs->owners;
+
+	while (*p)
+		p = &(*p)->next;
+	o->next = NULL;
+	*p = o;
+}
+
+static void unlink_owner(struct jobs *jobs, const struct owner *o)
+{
+	struct owner **p = &jobs->owners;
+
+	while (*p != o)
+		p = &(*p)->next;
+	*p = o->next;
+}
+
+static struct owner *get_owner(struct jobs *jobs, const char *name)
+{
+	struct owner *o = find_owner(jobs, name);
+
+	if (o)
+		return o;
+	o = calloc(1, sizeof(*o));
+	if (!o)
+		return NULL;
+	(void)snprintf(o->name, sizeof(o->name), "%s", name);
+	o->last = &o->first;
+	append_owner(jobs, o);
+	return o;
+}
+
+/* One that has no job is forgotten. */
+static void put_owner(struct jobs *jobs, struct owner *o)
+{
+	if (o->running > 0 || o->n_waiting > 0)
+		return;
+	unlink_owner(jobs, o);
+	free(o);
+}
+
+/* The last free slot is for an owner that has none. */
+static bool may_run(const struct jobs *jobs, const struct owner *o)
+{
+	const size_t left = jobs->parallel - jobs->running;
+
+	return left > 1 || (left == 1 && o->running == 0);
+}
+
+/* The owner whose turn it is, or NULL. */
+static struct owner *pick(const struct jobs *jobs)
+{
+	struct owner *best = NULL;
+
+	for (struct owner *o = jobs->owners; o; o = o->next)
+		if (o->first && may_run(jobs, o) && (!best || o->running < best->running))
+			best = o;
+	return best;
+}
+
+static void wait_behind(struct job *j)
+{
+	*j->owner->last = j;
+	j->owner->last = &j->next;
+	j->owner->n_waiting++;
+	j->jobs->n_waiting++;
+}
+
+/* False: it does not wait. */
+static bool leave_queue(struct job *j)
+{
+	struct owner *o = j->owner; /* NULL: it has ended */
+
+	for (struct job **p = o ? &o->first : NULL; p && *p; p = &(*p)->next) {
+		if (*p != j)
+			continue;
+		*p = j->next;
+		if (!*p)
+			o->last = p;
+		o->n_waiting--;
+		j->jobs->n_waiting--;
+		return true;
+	}
+	return false;
 }
 
 /* ---- the child ---- */
@@ -112,12 +225,16 @@ static void finish(struct job *j)
 
 	(void)proc_wait(&j->proc, clock_mono() + NSEC_PER_SEC, &info);
 	jobs->running--;
+	j->owner->running--;
+	put_owner(jobs, j->owner);
+	j->owner = NULL;
+	/* Those that wait come before a job that done() starts. */
+	next(jobs);
 	if (!j->abandoned)
 		j->ops->done(j->arg, r < 0 ? NULL : result, &e);
 	else if (j->forget && r == 0)
-		j->forget(jobs, result);
+		j->forget(j->world, result);
 	job_free(j);
-	next(jobs);
 }
 
 static void on_pipe(struct loop_fd *src, uint32_t events)
@@ -132,6 +249,7 @@ static void on_pipe(struct loop_fd *src, uint32_t events)
 		finish(j);
 }
 
+/* The pipe is in the loop before there is a child: no child works for nobody. */
 static int start(struct job *j)
 {
 	_cleanup_close_ int in = -EBADF, out = -EBADF;
@@ -141,91 +259,107 @@ static int start(struct job *j)
 		return -errno;
 	in = fds[0];
 	out = fds[1];
+	r = loop_add_fd(j->jobs->loop, &j->pipe, in, EPOLLIN);
+	if (r < 0)
+		return r;
+	(void)TAKE_FD(in); /* j->pipe has it */
 	r = proc_fork(&j->proc);
 	if (r > 0)
 		work(j, out);
-	if (r == 0)
-		r = loop_add_fd(j->jobs->loop, &j->pipe, in, EPOLLIN);
 	if (r < 0)
 		return r;
-	j->pipe.fd = TAKE_FD(in);
 	j->jobs->running++;
+	j->owner->running++;
+	unlink_owner(j->jobs, j->owner);
+	append_owner(j->jobs, j->owner);
 	return 0;
 }
 
 static void next(struct jobs *jobs)
 {
-	while (jobs->first && jobs->running < jobs->parallel) {
-		struct job *j = jobs->first;
-		struct err e = ERR_INIT;
-		int r = start(j);
+	struct owner *o;
 
-		jobs->first = j->next;
-		if (!jobs->first)
-			jobs->last = &jobs->first;
-		jobs->n_waiting--;
+	while ((o = pick(jobs))) {
+		struct job *j = o->first;
+		struct err e = ERR_INIT;
+		int r;
+
+		(void)leave_queue(j);
+		r = start(j);
 		if (r == 0)
 			continue;
+		put_owner(jobs, o);
 		(void)err_set(&e, r, "cannot start a process: %s", strerror(-r));
 		j->ops->done(j->arg, NULL, &e);
 		job_free(j);
 	}
 }
 
-int job_start(struct jobs *jobs, const struct job_ops *ops, void *arg, struct job **ret,
-	      struct err *e)
+static struct job *job_new(struct jobs *jobs, struct owner *o, const struct job_ops *ops, void *arg)
 {
-	struct job *j;
-	int r;
+	struct job *j = calloc(1, sizeof(*j));
 
-	if (jobs->n_waiting == JOBS_WAITING_MAX)
-		return err_set(e, -EAGAIN, "too much is asked for at once: try again");
-	j = calloc(1, sizeof(*j));
 	if (!j)
-		return err_oom(e);
-	*j = (struct job){ .jobs = jobs, .ops = ops, .arg = arg, .proc = PROC_INIT };
+		return NULL;
+	*j = (struct job){ .jobs = jobs, .owner = o, .ops = ops, .arg = arg, .proc = PROC_INIT };
 	(void)snprintf(j->request, sizeof(j->request), "%s", trace_request());
 	j->result = (struct buf)BUF_INIT(JOB_RESULT_MAX);
 	j->pipe = (struct loop_fd){ .cb = on_pipe, .arg = j, .fd = -EBADF };
-	/* What could fail fails here and not in a callback, if it is its turn. */
-	if (jobs->running < jobs->parallel && !jobs->first) {
-		r = start(j);
-		if (r < 0) {
-			job_free(j);
-			return err_set(e, r, "cannot start a process: %s", strerror(-r));
-		}
-	} else {
-		*jobs->last = j;
-		jobs->last = &j->next;
-		jobs->n_waiting++;
-	}
-	*ret = j;
-	return 0;
+	return j;
 }
 
-void job_abandon(struct job *j, void (*forget)(struct jobs *jobs, const json_t *result))
+/* What could fail fails here and not in a callback, if it is its turn. */
+static int start_or_wait(struct jobs *jobs, struct owner *o, struct job *j, struct err *e)
+{
+	int r;
+
+	if (o->first || !may_run(jobs, o)) {
+		/* However many one owner asks for, there is room for another's. */
+		if (o->n_waiting >= JOBS_WAITING_MAX - jobs->n_waiting)
+			return err_set(e, -EAGAIN, "too much is asked for at once: try again");
+		wait_behind(j);
+		return 0;
+	}
+	r = start(j);
+	return r < 0 ? err_set(e, r, "cannot start a process: %s", strerror(-r)) : 0;
+}
+
+int job_start(struct jobs *jobs, const char *owner, const struct job_ops *ops, void *arg,
+	      struct job **ret, struct err *e)
+{
+	struct owner *o = get_owner(jobs, owner);
+	struct job *j = o ? job_new(jobs, o, ops, arg) : NULL;
+	int r = j ? start_or_wait(jobs, o, j, e) : err_oom(e);
+
+	if (r == 0) {
+		*ret = j;
+		return 0;
+	}
+	if (j)
+		job_free(j);
+	if (o)
+		put_owner(jobs, o);
+	return r;
+}
+
+void job_abandon(struct job *j, void (*forget)(void *world, const json_t *result), void *world)
 {
 	struct jobs *jobs = j->jobs;
 
 	j->abandoned = true;
 	j->forget = forget;
-	for (struct job **p = &jobs->first; *p; p = &(*p)->next) {
-		if (*p != j)
-			continue;
-		*p = j->next;
-		if (!*p)
-			jobs->last = p;
-		jobs->n_waiting--;
-		job_free(j);
+	j->world = world;
+	if (!leave_queue(j))
 		return;
-	}
+	put_owner(jobs, j->owner);
+	job_free(j);
 }
 
 void job_kill(struct job *j)
 {
 	if (j->proc.pidfd >= 0)
 		(void)proc_signal(&j->proc, SIGTERM);
-	job_abandon(j, NULL);
+	job_abandon(j, NULL, NULL);
 }
 
 int jobs_new(struct loop *loop, size_t parallel, struct jobs **ret, struct err *e)
@@ -235,18 +369,28 @@ int jobs_new(struct loop *loop, size_t parallel, struct jobs **ret, struct err *
 	if (!j)
 		return err_oom(e);
 	*j = (struct jobs){ .loop = loop, .parallel = parallel };
-	j->last = &j->first;
 	*ret = j;
 	return 0;
 }
 
+static void owner_free(struct owner *o)
+{
+	while (o->first) {
+		struct job *one = o->first;
+
+		(void)leave_queue(one);
+		job_free(one);
+	}
+	free(o);
+}
+
 struct jobs *jobs_free(struct jobs *j)
 {
-	while (j && j->first) {
-		struct job *one = j->first;
+	while (j && j->owners) {
+		struct owner *o = j->owners;
 
-		j->first = one->next;
-		job_free(one);
+		j->owners = o->next;
+		owner_free(o);
 	}
 	free(j);
 	return NULL;
@@ -255,6 +399,13 @@ struct jobs *jobs_free(struct jobs *j)
 size_t jobs_running(const struct jobs *j)
 {
 	return j->running + j->n_waiting;
+}
+
+size_t jobs_of(const struct jobs *j, const char *owner)
+{
+	const struct owner *o = find_owner(j, owner);
+
+	return o ? o->running + o->n_waiting : 0;
 }
 
 /* ---- what clients are not told ---- */

@@ -15,10 +15,15 @@ struct job;
 
 enum {
 	JOB_RESULT_MAX = 15 * 1024 * 1024,
-	JOBS_WAITING_MAX = 4096,
+	JOB_OWNER_MAX = 63,
+	JOBS_WAITING_MAX = 4096, /* of all owners; one may have no more than are left for others */
 };
 
-/* `parallel` of them at once; the others wait in order. */
+/*
+ * `parallel` slots. Jobs wait by owner, and each owner's in order: a free slot goes to the waiting
+ * owner with the fewest running jobs, and among equals to the one served longest ago. The last free
+ * slot is kept for an owner without a running job, so a newcomer never waits for one flood's end.
+ */
 int jobs_new(struct loop *loop, size_t parallel, struct jobs **ret, struct err *e);
 /* Jobs that run go on and tell nobody; those that wait are forgotten. */
 struct jobs *jobs_free(struct jobs *j);
@@ -26,23 +31,27 @@ struct jobs *jobs_free(struct jobs *j);
 /*
  * work() is called in the child, with trace_request() as it was at job_start(), and returns its
  * result (NULL is {}) or an error. done() is called from the loop, with a result that it may keep a
- * reference of, or with an error; not after job_abandon(). -EAGAIN: too many wait.
+ * reference of, or with an error; not after job_abandon(). `owner` is the name of the key that it
+ * is for, "" for the operator; it is copied. -EAGAIN: too many of this owner wait.
  */
 struct job_ops {
 	int (*work)(void *arg, json_t **ret, struct err *e);
 	void (*done)(void *arg, const json_t *result, const struct err *e);
 };
-int job_start(struct jobs *j, const struct job_ops *ops, void *arg, struct job **ret,
-	      struct err *e);
+int job_start(struct jobs *j, const char *owner, const struct job_ops *ops, void *arg,
+	      struct job **ret, struct err *e);
 
 /* Nobody wants its result any more: `arg` is not used after this. One that waits is forgotten; one
- * that runs goes on to its end, for half a start is worse than a whole one; forget() is then called
- * with its result instead of done(), with no arg, if given. */
-void job_abandon(struct job *j, void (*forget)(struct jobs *j, const json_t *result));
+ * that runs goes on to its end, for half a start is worse than a whole one; forget(), if given, is
+ * then called with its result instead of done(), and with `world`, which outlives the job. */
+void job_abandon(struct job *j, void (*forget)(void *world, const json_t *result), void *world);
 
 /* The same for one that is better not done than done in vain: it gets SIGTERM if it runs. */
 void job_kill(struct job *j);
+
+/* Running and waiting jobs: all of them, and those of one owner. */
 size_t jobs_running(const struct jobs *j);
+size_t jobs_of(const struct jobs *j, const char *owner);
 
 /*
  * For work() of a client who may not look into the host: logs what `e` says, which may name files

@@ -28,7 +28,7 @@ struct mcp_call {
 };
 
 struct mcp_session {
-	struct jobs *calls, *lives;
+	struct jobs *calls, *starts, *ends;
 	char *agent, *level, *image, *owner;
 	char id[MCP_SESSION + 1], own[SPEC_ID + 1];
 	struct session_ref ref;
@@ -179,8 +179,8 @@ static int begin(struct mcp_call *c, struct err *e)
 		s->own[0] = '\0';
 	c->starting = needs_own(c) && !s->own[0];
 	if (c->starting)
-		return job_start(s->lives, &start_ops, c, &c->job, e);
-	return job_start(s->calls, &call_ops, c, &c->job, e);
+		return job_start(s->starts, s->owner, &start_ops, c, &c->job, e);
+	return job_start(s->calls, s->owner, &call_ops, c, &c->job, e);
 }
 
 /* The first one, if it is not at work already. */
@@ -254,7 +254,7 @@ struct mcp_session *mcp_session_free(struct mcp_session *s)
 		return NULL;
 	while (s->first) {
 		if (s->first->job)
-			job_abandon(s->first->job, NULL);
+			job_abandon(s->first->job, NULL, NULL);
 		call_free(s->first);
 	}
 	free(s->agent);
@@ -279,7 +279,8 @@ int mcp_session_new(const struct mcp_config *c, const char *id, const char *sand
 	if (!s)
 		return err_oom(e);
 	s->calls = c->calls;
-	s->lives = c->lives;
+	s->starts = c->starts;
+	s->ends = c->ends;
 	if (copy(&s->agent, c->agent) < 0 || copy(&s->level, c->level) < 0 ||
 	    copy(&s->image, c->image) < 0 || copy(&s->owner, c->owner ? c->owner : "") < 0) {
 		(void)mcp_session_free(s);
@@ -364,7 +365,7 @@ static void end_now(struct mcp_session *s)
 	struct err e = ERR_INIT;
 	struct job *job;
 
-	if (job_start(s->lives, &end_ops, s, &job, &e) < 0)
+	if (job_start(s->ends, s->owner, &end_ops, s, &job, &e) < 0)
 		end_done(s, NULL, &e);
 }
 

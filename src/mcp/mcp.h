@@ -78,7 +78,7 @@ struct mcp_config {
 	bool all;	    /* the client may read what this host has to say: see job_conceal() */
 	uint64_t deadline;  /* ms; 0: MCP_DEADLINE_MS */
 	struct jobs *calls; /* where tools run */
-	struct jobs *lives; /* where sandboxes are started and ended */
+	struct jobs *starts, *ends; /* where sandboxes are started, and ended */
 };
 
 struct mcp_session;

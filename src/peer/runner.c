@@ -193,7 +193,7 @@ static int run(struct runner *r, enum wire_op op, const struct buf *fields,
 		       r->text[0] ? r->text : wire_code_name(r->code));
 }
 
-static void put_command(struct buf *b, const struct runner_command *c)
+void runner_put_command(struct buf *b, const struct runner_command *c)
 {
 	static const char *const shell[] = { "/bin/bash", "-l", "-c" };
 
@@ -232,7 +232,7 @@ int runner_exec(struct runner *r, const struct runner_command *c, int *ret_statu
 	struct loop_signal stop = { .cb = on_stop, .arg = r };
 	int rc;
 
-	put_command(&b, c);
+	runner_put_command(&b, c);
 	if (b.err < 0)
 		return err_set(e, -E2BIG, "the command is longer than 1 MiB");
 	if (c->stop && loop_add_signal(r->loop, &stop, c->stop) < 0)
@@ -265,15 +265,18 @@ static int sleep_ms(struct runner *r, uint64_t ms)
 
 int runner_wait(struct runner *r, const char *ready, uint64_t limit_ms, struct err *e)
 {
-	const struct runner_command c = { .script = ready };
-	uint64_t end = clock_mono() + limit_ms * NSEC_PER_MSEC;
+	uint64_t end = clock_mono() + limit_ms * NSEC_PER_MSEC, now;
+	struct runner_command c = { .script = ready };
 	int status = -1, rc;
 
 	for (;;) {
+		now = clock_mono();
+		/* One that hangs has no more time than one that fails. */
+		c.timeout = now < end ? (end - now) / NSEC_PER_MSEC + 1 : 1;
 		rc = runner_exec(r, &c, &status, e);
-		if (rc < 0 || status == 0)
+		if ((rc < 0 && rc != -ETIME) || (rc == 0 && status == 0))
 			return rc;
-		if (clock_mono() > end)
+		if (rc == -ETIME || clock_mono() > end)
 			return err_set(e, -ETIME, "the ready command did not succeed within %llu s",
 				       (unsigned long long)(limit_ms / 1000));
 		rc = sleep_ms(r, READY_PAUSE_MS);

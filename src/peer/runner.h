@@ -28,6 +28,9 @@ struct runner_command {
 	void *arg;
 };
 
+/* What an EXEC says of this command, behind what is in `b` (b->err). */
+void runner_put_command(struct buf *b, const struct runner_command *c);
+
 /* `fd` is a connection to a keeper's socket, and the runner's from here on, also on failure. */
 int runner_new(int fd, struct runner **ret, struct err *e);
 struct runner *runner_free(struct runner *r);

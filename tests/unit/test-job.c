@@ -3,6 +3,7 @@
 
 #include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "clock.h"
 #include "fail.h"
@@ -12,8 +13,10 @@ struct world {
 	struct loop *loop;
 	struct jobs *jobs;
 	unsigned int done, wanted;
+	unsigned int refused; /* could not be started */
 	struct err e;
 	char text[64];
+	char order[256]; /* the names of tasks, as they ended */
 };
 
 static void finish(void *arg, const json_t *result, const struct err *e)
@@ -50,15 +53,26 @@ static int sleeps(void *arg, json_t **ret, struct err *e)
 	return 0;
 }
 
-static int setup(void **state)
+static struct world *world_new(size_t parallel)
 {
 	struct world *w = calloc(1, sizeof(*w));
 	struct err e = ERR_INIT;
 
 	assert_non_null(w);
 	assert_int_equal(loop_new(&w->loop), 0);
-	assert_int_equal(jobs_new(w->loop, 1, &w->jobs, &e), 0);
-	*state = w;
+	assert_int_equal(jobs_new(w->loop, parallel, &w->jobs, &e), 0);
+	return w;
+}
+
+static int setup(void **state)
+{
+	*state = world_new(1);
+	return 0;
+}
+
+static int setup_four(void **state)
+{
+	*state = world_new(4);
 	return 0;
 }
 
@@ -67,6 +81,7 @@ static int teardown(void **state)
 	struct world *w = *state;
 
 	assert_int_equal(jobs_running(w->jobs), 0);
+	assert_int_equal(jobs_of(w->jobs, ""), 0);
 	(void)jobs_free(w->jobs);
 	(void)loop_free(w->loop);
 	free(w);
@@ -78,7 +93,7 @@ static struct job *start(struct world *w, const struct job_ops *ops)
 	struct err e = ERR_INIT;
 	struct job *j = NULL;
 
-	assert_int_equal(job_start(w->jobs, ops, w, &j, &e), 0);
+	assert_int_equal(job_start(w->jobs, "", ops, w, &j, &e), 0);
 	return j;
 }
 
@@ -125,23 +140,196 @@ static void one_that_is_killed(void **state)
 	assert_true(clock_mono() - began < 60 * NSEC_PER_SEC);
 }
 
-static unsigned int forgotten;
-
-static void forget(struct jobs *j, const json_t *result)
+static void forget(void *arg, const json_t *result)
 {
-	forgotten += json_object_get(result, "text") != NULL;
+	*(unsigned int *)arg += json_object_get(result, "text") != NULL;
 }
 
 static void one_that_nobody_wants(void **state)
 {
 	struct world *w = *state;
+	unsigned int forgotten = 0;
 
-	forgotten = 0;
-	job_abandon(start(w, &work_ops), forget);
+	job_abandon(start(w, &work_ops), forget, &forgotten);
 	(void)start(w, &work_ops);
 	run(w, 1);
 	assert_int_equal(forgotten, 1);
 	assert_int_equal(w->done, 1);
+}
+
+/* ---- owners ---- */
+
+/* A job that writes down when it ended; one of gate_ops ends when it is let go. */
+struct task {
+	struct world *w;
+	const char *name;
+	struct job *job;
+};
+
+static void task_done(void *arg, const json_t *result, const struct err *e)
+{
+	struct task *t = arg;
+
+	t->job = NULL;
+	(void)strcat(t->w->order, t->name);
+	t->w->refused += strncmp(e->msg, "cannot start", 12) == 0;
+	finish(t->w, result, e);
+}
+
+static const struct job_ops gate_ops = { sleeps, task_done }, quick_ops = { works, task_done };
+
+static struct task *ask(struct world *w, struct task *t, const char *name,
+			const struct job_ops *ops)
+{
+	const char owner[2] = { name[0], 0 };
+	struct err e = ERR_INIT;
+
+	*t = (struct task){ .w = w, .name = name };
+	assert_int_equal(job_start(w->jobs, owner, ops, t, &t->job, &e), 0);
+	return t;
+}
+
+static void let_go(struct task *t)
+{
+	job_kill(t->job);
+	t->job = NULL;
+}
+
+/* One owner alone leaves a slot; whoever comes finds it, and the order is that of each owner. */
+static void a_newcomer_finds_a_slot(void **state)
+{
+	struct world *w = *state;
+	struct task a[8], b[2];
+	static const char *const names[] = { "a0", "a1", "a2", "a3", "a4", "a5", "a6", "a7" };
+
+	for (size_t i = 0; i < 8; i++)
+		(void)ask(w, &a[i], names[i], &gate_ops);
+	assert_int_equal(jobs_of(w->jobs, "a"), 8);
+	(void)ask(w, &b[0], "b0", &quick_ops);
+	(void)ask(w, &b[1], "b1", &quick_ops);
+	run(w, 2);
+	assert_string_equal(w->order, "b0b1");
+	assert_int_equal(jobs_of(w->jobs, "b"), 0);
+	assert_int_equal(jobs_of(w->jobs, "a"), 8);
+	for (size_t i = 8; i > 0; i--)
+		let_go(&a[i - 1]);
+	assert_int_equal(jobs_running(w->jobs), 3); /* they end */
+	(void)ask(w, &b[0], "b2", &quick_ops);
+	while (jobs_running(w->jobs) > 0)
+		assert_int_equal(loop_once(w->loop, UINT64_MAX), 0);
+	assert_string_equal(w->order, "b0b1b2");
+}
+
+/* Slots that come free go to the owner that has the fewest, in turn. */
+static void slots_are_shared(void **state)
+{
+	struct world *w = *state;
+	struct task a[6], b[3], c[3];
+	static const char *const an[] = { "a0", "a1", "a2", "a3", "a4", "a5" };
+	static const char *const bn[] = { "b0", "b1", "b2" }, *const cn[] = { "c0", "c1", "c2" };
+
+	for (size_t i = 0; i < 6; i++)
+		(void)ask(w, &a[i], an[i], i < 3 ? &gate_ops : &quick_ops);
+	for (size_t i = 0; i < 3; i++)
+		(void)ask(w, &b[i], bn[i], i < 1 ? &gate_ops : &quick_ops);
+	for (size_t i = 0; i < 3; i++)
+		(void)ask(w, &c[i], cn[i], &quick_ops);
+	/* a0 a1 a2 b0 run. One slot comes free: c has none, so it is c's until it has no more; the
+	 * others would take the last slot. */
+	let_go(&a[0]);
+	run(w, 3);
+	assert_string_equal(w->order, "c0c1c2");
+	/* A second: a and b have one each, and take turns, with one slot left. */
+	let_go(&a[1]);
+	run(w, 5);
+	assert_int_equal(strlen(w->order), 16);
+	assert_memory_equal(strstr(w->order, "a3"), "a3", 2);
+	assert_true(strstr(w->order, "b1") < strstr(w->order, "a4"));
+	assert_true(strstr(w->order, "a3") < strstr(w->order, "b2"));
+	assert_true(strstr(w->order, "b2") < strstr(w->order, "a5"));
+	let_go(&a[2]);
+	let_go(&b[0]);
+	while (jobs_running(w->jobs) > 0)
+		assert_int_equal(loop_once(w->loop, UINT64_MAX), 0);
+}
+
+/* However many one owner asks for, another one may wait, too. */
+static void an_owner_cannot_fill_the_queue(void **state)
+{
+	struct world *w = *state;
+	static struct job *waiting[JOBS_WAITING_MAX];
+	struct err e = ERR_INIT;
+	struct job *runs[4];
+	size_t n = 0, others = 0;
+
+	for (size_t i = 0; i < 3; i++)
+		assert_int_equal(job_start(w->jobs, "a", &sleep_ops, w, &runs[i], &e), 0);
+	assert_int_equal(job_start(w->jobs, "b", &sleep_ops, w, &runs[3], &e), 0);
+	while (job_start(w->jobs, "a", &work_ops, w, &waiting[n], &e) == 0)
+		n++;
+	assert_int_equal(e.num, -EAGAIN);
+	assert_int_equal(n, JOBS_WAITING_MAX / 2);
+	for (others = 0; job_start(w->jobs, "b", &work_ops, w, &waiting[n], &e) == 0; others++)
+		n++;
+	assert_int_equal(others, JOBS_WAITING_MAX / 4);
+	assert_int_equal(job_start(w->jobs, "c", &work_ops, w, &waiting[n], &e), 0);
+	n++;
+	assert_int_equal(jobs_running(w->jobs), n + 4);
+	/* Those that wait are forgotten, whichever: from the middle, the first, the last. */
+	for (size_t i = 0; i < n; i++)
+		job_abandon(waiting[(i * 1021) % n], NULL, NULL);
+	assert_int_equal(jobs_running(w->jobs), 4);
+	for (size_t i = 0; i < 4; i++)
+		job_kill(runs[i]);
+	while (jobs_running(w->jobs) > 0)
+		assert_int_equal(loop_once(w->loop, UINT64_MAX), 0);
+	assert_int_equal(w->done, 0);
+}
+
+/* ---- failures ---- */
+
+static int start_one(struct world *w)
+{
+	struct err e = ERR_INIT;
+	struct job *j = NULL;
+	int r = job_start(w->jobs, "a", &work_ops, w, &j, &e);
+
+	if (r < 0) {
+		assert_int_equal(jobs_running(w->jobs), 0);
+		return r;
+	}
+	fail_off();
+	run(w, 1);
+	return 0;
+}
+
+static void every_failure_of_a_start(void **state)
+{
+	FAIL_SWEEP(start_one(*state));
+}
+
+/* One that waits and cannot be started then is told so, and whoever asks later is served. */
+static void a_start_that_fails_later(void **state)
+{
+	struct world *w = *state;
+	struct rlimit was, none;
+	struct task t[4];
+
+	(void)ask(w, &t[0], "a0", &quick_ops);
+	(void)ask(w, &t[1], "a1", &quick_ops);
+	(void)ask(w, &t[2], "b0", &quick_ops);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+	none = (struct rlimit){ .rlim_cur = 3, .rlim_max = was.rlim_max };
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	while (jobs_running(w->jobs) > 0)
+		assert_int_equal(loop_once(w->loop, UINT64_MAX), 0);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+	assert_string_equal(w->order, "a1b0a0");
+	assert_int_equal(w->refused, 2);
+	(void)ask(w, &t[3], "a2", &quick_ops);
+	run(w, 1);
+	assert_string_equal(w->order, "a1b0a0a2");
+	assert_string_equal(w->text, "here");
 }
 
 int main(void)
@@ -150,6 +338,12 @@ int main(void)
 		cmocka_unit_test_setup_teardown(results_and_errors, setup, teardown),
 		cmocka_unit_test_setup_teardown(one_that_is_killed, setup, teardown),
 		cmocka_unit_test_setup_teardown(one_that_nobody_wants, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_newcomer_finds_a_slot, setup_four, teardown),
+		cmocka_unit_test_setup_teardown(slots_are_shared, setup_four, teardown),
+		cmocka_unit_test_setup_teardown(an_owner_cannot_fill_the_queue, setup_four,
+						teardown),
+		cmocka_unit_test_setup_teardown(every_failure_of_a_start, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_start_that_fails_later, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
