@@ -160,6 +160,7 @@ static int read_own(struct box *b, struct err *e)
 	if (!json_is_object(b->metadata))
 		b->metadata = (json_decref(b->metadata), json_object());
 	b->network = json_incref(json_object_get(made, "network"));
+	b->build = json_is_string(json_object_get(made, "build"));
 	b->auto_resume = json_is_true(json_object_get(made, "auto_resume"));
 	b->internet = json_object_get(made, "internet")
 			      ? json_is_true(json_object_get(made, "internet"))
@@ -389,7 +390,7 @@ static bool is_for(const char *owner, const struct request *r)
 
 bool box_is_for(const struct box *b, const struct request *r)
 {
-	return is_for(b->owner, r);
+	return is_for(b->owner, r) && (!b->build || r->role == ROLE_ADMIN);
 }
 
 void request_no_box(struct request *r)

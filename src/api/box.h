@@ -30,6 +30,7 @@ struct box {
 	char owner[64];		     /* the name of the key it was made with, or "" */
 	char token[BOX_TOKEN + 1];   /* of its data plane */
 	char traffic[BOX_TOKEN + 1]; /* of its ports; "" if they are public */
+	bool build;		     /* a template is built in it: for administrators only */
 	json_t *metadata;	     /* object of texts; never NULL */
 	json_t *network;	     /* as it was asked for; may be NULL */
 	enum box_state state;

@@ -186,7 +186,8 @@ static int work(void *arg, json_t **ret, struct err *e)
 	if (r == 0 && !(spec.machine.snapshot && spec.machine.snapshot[0]))
 		r = put_commands(spec.image, result, e);
 	if (r < 0)
-		(void)sandbox_kill(&root, &b, "hutchd: its start command cannot be read", &owed, &ignored);
+		(void)sandbox_kill(&root, &b, "hutchd: its start command cannot be read", &owed,
+				   &ignored);
 	else
 		*ret = TAKE_PTR(result);
 	return r;

@@ -5,11 +5,14 @@
  * queue. Archives for COPY are sent to an address that holds for an hour and for that
  * archive only, because SDKs send no key along with them.
  */
+#include <signal.h>
 #include <sodium.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 #include "clock.h"
 #include "e2b.h"
+#include "quota-enter.h"
 #include "recipe.h"
 #include "routes.h"
 
@@ -280,7 +283,8 @@ static void put_file(struct request *r)
 
 struct build {
 	struct recipe_terms terms;
-	char agent[256], owner[TEMPLATE_NAME_MAX + 1]; /* whose the template is */
+	char agent[256], key[64];
+	char owner[TEMPLATE_NAME_MAX + 1]; /* whose the template is */
 	struct key_grant grant;
 	struct template_build build;
 	json_t *recipe;
@@ -296,8 +300,11 @@ static int build_work(void *arg, json_t **ret, struct err *e)
 {
 	_cleanup_template_store_ struct template_store s = TEMPLATE_STORE_INIT;
 	const struct build *b = arg;
-	int r = template_store_open(&s, b->owner, false, e);
+	int r;
 
+	/* Whoever serves next says that the build has failed: so it does not go on. */
+	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+	r = template_store_open(&s, b->owner, false, e);
 	return r < 0 ? r : recipe_run(&s, &b->build, b->recipe, &b->terms, e);
 }
 
@@ -317,6 +324,16 @@ static void build_done(void *arg, const json_t *result, const struct err *e)
 
 static const struct job_ops build_ops = { .work = build_work, .done = build_done };
 
+static int may_build(const struct request *r, struct err *e)
+{
+	const size_t has = jobs_of(r->api->pools[POOL_BUILD], r->owner);
+
+	return r->role == ROLE_ADMIN
+		       ? 0
+		       : quota_compare(r->owner, QUOTA_BUILDS, r->grant.quota.most[QUOTA_BUILDS],
+				       has, has + 1, e);
+}
+
 static int start_build(struct request *r, struct err *e)
 {
 	_cleanup_template_store_ struct template_store s = TEMPLATE_STORE_INIT;
@@ -324,6 +341,8 @@ static int start_build(struct request *r, struct err *e)
 	struct job *job;
 	int rc = recipe_check(r->body, e);
 
+	if (rc == 0)
+		rc = may_build(r, e);
 	if (rc == 0)
 		rc = open_store(r, r->args[0], &s, e);
 	if (rc < 0)
@@ -333,11 +352,15 @@ static int start_build(struct request *r, struct err *e)
 		return err_oom(e);
 	memcpy(b->owner, s.owner, sizeof(b->owner));
 	(void)snprintf(b->agent, sizeof(b->agent), "%s", request_agent(r));
+	(void)snprintf(b->key, sizeof(b->key), "%s", r->owner);
 	b->grant = r->grant;
 	b->terms = (struct recipe_terms){ .agent = b->agent,
 					  .owner = b->owner,
 					  .level = b->grant.level,
-					  .all = r->role == ROLE_ADMIN };
+					  .all = r->role == ROLE_ADMIN,
+					  .key = b->key };
+	if (!b->terms.all && quota_limits(&b->grant.quota))
+		b->terms.quota = &b->grant.quota;
 	b->recipe = json_incref(r->body);
 	rc = template_get(&s, r->args[0], r->args[1], &b->build, e);
 	if (rc == 0)

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "box.h"
 #include "default-store.h"
 #include "gunzip.h"
 #include "job.h"
@@ -366,18 +367,34 @@ static int find_image(const char *owner, const json_t *recipe, char ret[static I
 	return 0;
 }
 
+/* Whose it is, and that nobody but administrators sees it. */
+static char *api_text(const struct recipe *r)
+{
+	_cleanup_json_ json_t *j = NULL;
+	char token[BOX_TOKEN + 1];
+
+	box_draw_token(token);
+	j = JSON_OBJECT({ "token", json_string(token) }, { "owner", json_string(r->terms->key) },
+			{ "template", json_string(r->build->name) },
+			{ "build", json_string(r->build->build) });
+	return j ? json_write_line(j) : NULL;
+}
+
 static int start(struct recipe *r, const char *image, struct err *e)
 {
 	_cleanup_default_store_ struct default_store store = { 0 };
 	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
 	_cleanup_diags_ struct diags d = { 0 };
+	_cleanup_free_ char *api = api_text(r);
 	_cleanup_spec_ struct spec spec = { 0 };
 	const struct sandbox_options o = { .agent = r->terms->agent,
 					   .image = image,
 					   .level = r->terms->level,
 					   .deadline = BUILD_MS,
+					   .api = api,
+					   .once = true,
 					   .remove = true };
-	int fd = -EBADF, rc = default_store_open(&store, NULL, 0, e);
+	int fd = -EBADF, rc = api ? default_store_open(&store, NULL, 0, e) : err_oom(e);
 
 	if (rc == 0)
 		rc = sandbox_plan(&store.store, &o, &d, &spec, e);
@@ -389,13 +406,14 @@ static int start(struct recipe *r, const char *image, struct err *e)
 		return no_image(image, e);
 	if (rc == 0)
 		rc = state_root_open(&root, e);
+	spec.quota = r->terms->quota;
 	if (rc == 0)
-		rc = sandbox_start(&root, &spec, &r->sandbox, NULL, e);
-	if (rc == 0)
-		rc = sandbox_connect(&r->sandbox, &fd, e);
+		rc = sandbox_start(&root, &spec, &r->sandbox, &fd, e);
 	if (rc == 0)
 		rc = runner_new(fd, &r->runner, e);
-	return rc < 0 ? job_conceal(r->terms->all, e, "the build's sandbox cannot be started") : 0;
+	return rc < 0 && rc != -EUSERS
+		       ? job_conceal(r->terms->all, e, "the build's sandbox cannot be started")
+		       : rc;
 }
 
 static int try_commands(struct recipe *r, const json_t *recipe, struct err *e)
@@ -459,15 +477,24 @@ static int build(struct recipe *r, const json_t *recipe, struct err *e)
 	return rc < 0 ? rc : keep(r, recipe, e);
 }
 
-static void clean_up(struct recipe *r)
+static void end_sandbox(struct recipe *r)
 {
 	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
 	struct err e = ERR_INIT, owed = ERR_INIT;
 
-	r->runner = runner_free(r->runner);
-	if (r->sandbox.dir >= 0 && state_root_open(&root, &e) == 0)
+	/* What it leaves is kept as of every sandbox; one that ended before us is no error. */
+	if (state_root_open(&root, &e) == 0)
 		(void)sandbox_kill(&root, &r->sandbox, NULL, &owed, &e);
+	if (e.num < 0 || owed.num < 0)
+		log_error("build %s: %s", r->build->build, e.num < 0 ? e.msg : owed.msg);
 	sandbox_close(&r->sandbox);
+}
+
+static void clean_up(struct recipe *r)
+{
+	r->runner = runner_free(r->runner);
+	if (r->sandbox.dir >= 0)
+		end_sandbox(r);
 	for (size_t i = 0; i < r->n_env; i++)
 		free(r->env[i]);
 }

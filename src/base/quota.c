@@ -4,11 +4,14 @@
 #include <stddef.h>
 
 const char *const quota_names[QUOTA_KINDS + 1] = {
-	[QUOTA_SANDBOXES] = "sandboxes",
-	[QUOTA_CPUS] = "cpus",
-	[QUOTA_MEMORY] = "memory",
-	[QUOTA_DISK] = "disk",
+	[QUOTA_SANDBOXES] = "sandboxes", [QUOTA_CPUS] = "cpus",	    [QUOTA_MEMORY] = "memory",
+	[QUOTA_DISK] = "disk",		 [QUOTA_BUILDS] = "builds",
 };
+
+bool quota_is_count(enum quota_kind kind)
+{
+	return kind == QUOTA_SANDBOXES || kind == QUOTA_BUILDS;
+}
 
 bool quota_limits(const struct quota *q)
 {

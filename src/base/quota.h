@@ -10,6 +10,7 @@ enum quota_kind {
 	QUOTA_CPUS,   /* thousandths */
 	QUOTA_MEMORY, /* bytes */
 	QUOTA_DISK,
+	QUOTA_BUILDS, /* of templates, at once */
 	QUOTA_KINDS,
 };
 
@@ -19,6 +20,9 @@ extern const char *const quota_names[QUOTA_KINDS + 1];
 struct quota {
 	uint64_t most[QUOTA_KINDS]; /* 0: no limit */
 };
+
+/* Whether it is of things, and not of an amount. */
+bool quota_is_count(enum quota_kind kind);
 
 /* Whether there is any limit. */
 bool quota_limits(const struct quota *q);

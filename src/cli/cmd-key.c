@@ -65,7 +65,8 @@ static int read_quota(const struct invocation *inv, enum quota_kind kind, struct
 							   [QUOTA_CPUS] =
 								   "a number such as 4 or 0.5",
 							   [QUOTA_MEMORY] = "a size such as 16GiB",
-							   [QUOTA_DISK] = "a size such as 100GiB" };
+							   [QUOTA_DISK] = "a size such as 100GiB",
+							   [QUOTA_BUILDS] = "a number such as 2" };
 	const char *text = cli_option(inv, quota_names[kind]);
 	uint64_t *value = &w->quota[kind];
 	int r = 0;
@@ -74,7 +75,7 @@ static int read_quota(const struct invocation *inv, enum quota_kind kind, struct
 		return EXIT_OK;
 	if (!text[0] || str_eq(text, "0"))
 		*value = 0;
-	else if (kind == QUOTA_SANDBOXES)
+	else if (quota_is_count(kind))
 		r = read_number(text, value);
 	else
 		r = kind == QUOTA_CPUS ? value_thousandths(text, value) : value_size(text, value);
@@ -125,7 +126,7 @@ static void quota_text(const struct quota *q, struct buf *b)
 		if (most == 0)
 			continue;
 		(void)buf_puts(b, before);
-		if (i == QUOTA_SANDBOXES)
+		if (quota_is_count(i))
 			(void)buf_printf(b, "%llu", (unsigned long long)most);
 		else if (i == QUOTA_CPUS)
 			(void)buf_printf(b, "%g", (double)most / 1000);
@@ -333,7 +334,7 @@ int cmd_key_set(struct invocation *inv)
 		return r;
 	if (!w.any)
 		return cli_usage(inv, "nothing to change: give --agent, --level, --sandboxes, "
-				      "--cpus, --memory or --disk");
+				      "--cpus, --memory, --disk or --builds");
 	found = keys_find(&k, which);
 	if (!found)
 		return cli_fail(inv,

@@ -173,6 +173,7 @@ static const struct option opts_key_create[] = {
 	{ "cpus", 0, "N", "processors of all its sandboxes together" },
 	{ "memory", 0, "SIZE", "memory of all of them together" },
 	{ "disk", 0, "SIZE", "disk of all of them together" },
+	{ "builds", 0, "N", "how many templates it may build at once" },
 	{ 0 },
 };
 static const struct option opts_key_set[] = {
@@ -183,6 +184,7 @@ static const struct option opts_key_set[] = {
 	{ "cpus", 0, "N", "processors of all its sandboxes together" },
 	{ "memory", 0, "SIZE", "memory of all of them together" },
 	{ "disk", 0, "SIZE", "disk of all of them together" },
+	{ "builds", 0, "N", "how many templates it may build at once" },
 	{ 0 },
 };
 static const struct option opts_audit_show[] = {

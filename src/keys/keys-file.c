@@ -251,9 +251,9 @@ static int read_grant(const json_t *o, struct key_grant *ret, struct err *e)
 
 static int read_entry(const json_t *o, struct key_entry *ret, struct err *e)
 {
-	static const char *const known[] = { "name",	"prefix", "role",  "hash",	"created",
-					     "expires", "agents", "level", "sandboxes", "cpus",
-					     "memory",	"disk",	  NULL };
+	static const char *const known[] = { "name",	"prefix", "role",   "hash",	 "created",
+					     "expires", "agents", "level",  "sandboxes", "cpus",
+					     "memory",	"disk",	  "builds", NULL };
 	int r = json_only_keys(o, known, e);
 
 	if (r == 0)

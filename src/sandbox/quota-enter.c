@@ -35,12 +35,13 @@ static int lock(const struct state_root *root, const char *owner, int *ret, stru
 
 /* ---- what there is ---- */
 
-static void add(const struct spec *s, struct quota *sum)
+static void add(const struct spec *s, bool build, struct quota *sum)
 {
 	const uint64_t takes[QUOTA_KINDS] = { [QUOTA_SANDBOXES] = 1,
 					      [QUOTA_CPUS] = s->limits.cpus,
 					      [QUOTA_MEMORY] = s->limits.memory,
-					      [QUOTA_DISK] = s->limits.disk };
+					      [QUOTA_DISK] = s->limits.disk,
+					      [QUOTA_BUILDS] = build };
 
 	for (size_t i = 0; i < QUOTA_KINDS; i++)
 		if (__builtin_add_overflow(sum->most[i], takes[i], &sum->most[i]))
@@ -61,6 +62,7 @@ static int add_one(const struct state_root *root, const char *id, const char *ow
 	_cleanup_spec_ struct spec s = { 0 };
 	_cleanup_close_ int dir = -EBADF;
 	char name[SPEC_OWNER_MAX + 1];
+	bool build = false;
 	int r;
 
 	dir = RETRY_EINTR(openat(root->dir, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
@@ -72,10 +74,12 @@ static int add_one(const struct state_root *root, const char *id, const char *ow
 	r = spec_read(dir, &s, e);
 	if (r == 0)
 		r = spec_owner(&s, name, e);
+	if (r == 0)
+		r = spec_is_build(&s, &build, e);
 	if (r < 0)
 		return has_place(dir) ? err_wrap(e, "sandbox %s", id) : 0;
 	if (str_eq(name, owner) && has_place(dir))
-		add(&s, sum);
+		add(&s, build, sum);
 	return 0;
 }
 
@@ -95,7 +99,7 @@ static int add_all(const struct state_root *root, const char *owner, struct quot
 
 static const char *shown(enum quota_kind kind, uint64_t value, char out[static VALUE_HINT_MAX])
 {
-	if (kind == QUOTA_SANDBOXES)
+	if (quota_is_count(kind))
 		(void)snprintf(out, VALUE_HINT_MAX, "%llu", (unsigned long long)value);
 	else if (kind == QUOTA_CPUS)
 		(void)snprintf(out, VALUE_HINT_MAX, "%llu.%03llu", (unsigned long long)value / 1000,
@@ -105,20 +109,19 @@ static const char *shown(enum quota_kind kind, uint64_t value, char out[static V
 	return out;
 }
 
-static int compare(const char *owner, const struct quota *most, const struct quota *has,
-		   const struct quota *with, struct err *e)
+int quota_compare(const char *owner, enum quota_kind kind, uint64_t most, uint64_t has,
+		  uint64_t with, struct err *e)
 {
 	char a[VALUE_HINT_MAX], b[VALUE_HINT_MAX], c[VALUE_HINT_MAX];
 
-	for (enum quota_kind i = 0; i < QUOTA_KINDS; i++)
-		if (most->most[i] > 0 && with->most[i] > most->most[i])
-			return err_set(
-				e, -EUSERS,
-				"key '%s' may have %s %s, has %s, and one more would make it %s: "
-				"end a sandbox, or ask the operator for more",
-				owner, shown(i, most->most[i], a), quota_names[i],
-				shown(i, has->most[i], b), shown(i, with->most[i], c));
-	return 0;
+	if (most == 0 || with <= most)
+		return 0;
+	return err_set(e, -EUSERS,
+		       "key '%s' may have %s %s, has %s, and one more would make it %s: %s, or ask "
+		       "the operator for more",
+		       owner, shown(kind, most, a), quota_names[kind], shown(kind, has, b),
+		       shown(kind, with, c),
+		       kind == QUOTA_BUILDS ? "wait for a build to end" : "end a sandbox");
 }
 
 int quota_enter(const struct state_root *root, const struct spec *spec, int *ret_lock,
@@ -127,7 +130,11 @@ int quota_enter(const struct state_root *root, const struct spec *spec, int *ret
 	_cleanup_close_ int held = -EBADF;
 	struct quota has = { 0 }, with;
 	char owner[SPEC_OWNER_MAX + 1];
+	bool build = false;
 	int r = spec_owner(spec, owner, e);
+
+	if (r == 0)
+		r = spec_is_build(spec, &build, e);
 
 	if (r == 0 && !owner[0])
 		r = err_set(e, -EINVAL, "a quota without an owner");
@@ -138,8 +145,9 @@ int quota_enter(const struct state_root *root, const struct spec *spec, int *ret
 	if (r < 0)
 		return r;
 	with = has;
-	add(spec, &with);
-	r = compare(owner, spec->quota, &has, &with, e);
+	add(spec, build, &with);
+	for (enum quota_kind i = 0; i < QUOTA_KINDS && r == 0; i++)
+		r = quota_compare(owner, i, spec->quota->most[i], has.most[i], with.most[i], e);
 	if (r == 0)
 		*ret_lock = TAKE_FD(held);
 	return r;

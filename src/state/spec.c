@@ -584,21 +584,31 @@ const char *spec_chain(const struct spec *s)
 	return s->chain && s->chain[0] ? s->chain : s->id;
 }
 
+/* What hutchd wrote of itself; NULL of a sandbox that it did not make. */
+static int parse_api(const struct spec *s, json_t **ret, struct err *e)
+{
+	*ret = NULL;
+	return s->api && s->api[0] ? json_read(s->api, strlen(s->api), ret, e) : 0;
+}
+
 int spec_owner(const struct spec *s, char out[static SPEC_OWNER_MAX + 1], struct err *e)
 {
 	_cleanup_json_ json_t *j = NULL;
 	const char *owner;
-	int r;
+	int r = parse_api(s, &j, e);
 
-	out[0] = '\0';
-	if (!s->api || !s->api[0])
-		return 0;
-	r = json_read(s->api, strlen(s->api), &j, e);
-	if (r < 0)
-		return r;
 	owner = json_string_value(json_object_get(j, "owner"));
 	(void)snprintf(out, SPEC_OWNER_MAX + 1, "%s", owner ? owner : "");
-	return 0;
+	return r;
+}
+
+int spec_is_build(const struct spec *s, bool *ret, struct err *e)
+{
+	_cleanup_json_ json_t *j = NULL;
+	int r = parse_api(s, &j, e);
+
+	*ret = json_is_string(json_object_get(j, "build"));
+	return r;
 }
 
 void spec_done(struct spec *s)

@@ -115,6 +115,9 @@ const char *spec_chain(const struct spec *s);
 /* The API key that it was made with, by its name; "" of one that no key made. */
 int spec_owner(const struct spec *s, char out[static SPEC_OWNER_MAX + 1], struct err *e);
 
+/* Whether a template is built in it. */
+int spec_is_build(const struct spec *s, bool *ret, struct err *e);
+
 /* Reads `n` bytes of JSON, strictly: unknown and missing keys are errors. The caller ends it with
  * spec_done(). */
 int spec_parse(const char *text, size_t n, struct spec *ret, struct err *e);

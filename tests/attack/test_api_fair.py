@@ -6,9 +6,10 @@ answered while all of the flood still hangs.
 
 import json
 import os
+import signal
 from concurrent.futures import ThreadPoolExecutor
 
-from api import JSON, Answers, ApiCase, new_key, read_all, request, send_all
+from api import JSON, Answers, ApiCase, Daemon, new_key, read_all, request, send_all
 from sandbox import eventually, hutch
 
 AT_ONCE = int(os.environ.get("HUTCH_TEST_CREATES", "40"))
@@ -119,3 +120,101 @@ class TestReady(FairCase):
             self.assertEqual(Answers(read_all(s)).statuses, [500])
         self.assertEqual(self.listed(self.flood), [])
         self.is_well()
+
+
+class TestBuilds(FairCase):
+    """Builds of templates: how many a key may have at once, what they take of its other limits, and that they end with their hutchd."""
+
+    def key(self, name, *opts):
+        self.addCleanup(hutch, "key", "revoke", name)
+        return new_key(name, *opts)
+
+    def build(self, key, name, step, daemon=None):
+        """(status of the recipe, what it said, where its status is)."""
+        ask = (daemon or self.daemon).ask
+        status, text = ask("POST", "/v3/templates", {"name": name}, key)
+        self.assertEqual(status, 202, text)
+        made = json.loads(text)
+        place = f"/templates/{made['templateID']}"
+        self.addCleanup(self.daemon.ask, "DELETE", place, None, "admin")
+        recipe = {"fromImage": "base", "steps": [{"type": "RUN", "args": [step]}]}
+        status, text = ask("POST", f"/v2{place}/builds/{made['buildID']}", recipe, key)
+        return status, text and json.loads(text)["message"], f"{place}/builds/{made['buildID']}/status"
+
+    def status(self, place, key):
+        return json.loads(self.daemon.ask("GET", place, key=key)[1])
+
+    def end_of(self, place, key):
+        return eventually(lambda: (s := self.status(place, key))["status"] in ("error", "ready") and s, "the end of a build")
+
+    def sandboxes(self):
+        """Of builds: all that run, but those of this class."""
+        return [one["id"] for one in self.json("ps", "--json") if one["id"] not in (self.box.id, self.others.id)]
+
+    def hang(self, key, name, daemon=None):
+        """A build that runs until somebody ends it: where its status is, and its sandbox."""
+        before = set(self.sandboxes())
+        status, text, place = self.build(key, name, "echo hangs; exec sleep 600", daemon)
+        self.assertEqual(status, 202, text)
+        eventually(lambda: any("hangs" in one["message"] for one in self.status(place, key)["logEntries"]), "the first step", also=self.daemon.log)
+        made = set(self.sandboxes()) - before
+        self.assertEqual(len(made), 1)
+        return place, made.pop()
+
+    def test_how_many_at_once(self):
+        key = self.key("two-builds", "--builds", "2")
+        hanging = [self.hang(key, f"hanging-{i}") for i in range(2)]
+        status, text, _ = self.build(key, "third", "true")
+        self.assertEqual((status, text), (429, "key 'two-builds' may have 2 builds, has 2, and one more would make it 3: "
+                                               "wait for a build to end, or ask the operator for more"))
+        # Another key's build has a slot, and ends while these hang.
+        status, _, place = self.build("other", "quick", "true")
+        self.assertEqual(status, 202)
+        self.assertEqual(self.end_of(place, "other")["status"], "ready")
+        self.assertEqual([self.status(one, key)["status"] for one, _ in hanging], ["building"] * 2)
+        # One that ends makes room.
+        self.assertEqual(hutch("rm", "-f", hanging[0][1]).returncode, 0)
+        self.assertEqual(self.end_of(hanging[0][0], key)["status"], "error")
+        status, _, place = eventually(lambda: (got := self.build(key, "third", "true"))[0] == 202 and got, "room for a build")
+        self.assertEqual(self.end_of(place, key)["status"], "ready")
+        self.assertEqual(hutch("rm", "-f", hanging[1][1]).returncode, 0)
+        self.assertEqual(self.end_of(hanging[1][0], key)["status"], "error")
+
+    def test_they_count_as_sandboxes(self):
+        key = self.key("one-box", "--sandboxes", "1")
+        body = {"templateID": "base", "timeout": 300}
+        place, name = self.hang(key, "counting")
+        status, text = self.daemon.ask("POST", "/sandboxes", body, key)
+        self.assertEqual((status, json.loads(text)["message"]), (429, "key 'one-box' may have 1 sandboxes, has 1, and one more would make it 2: "
+                                                                      "end a sandbox, or ask the operator for more"))
+        # It is nobody's to use: only an administrator sees it.
+        self.assertEqual(self.listed(key), [])
+        self.assertEqual(self.daemon.ask("GET", f"/sandboxes/{name}", key=key)[0], 404)
+        self.assertEqual(self.daemon.ask("DELETE", f"/sandboxes/{name}", key=key)[0], 404)
+        self.assertIn(name, self.listed("admin"))
+        self.assertEqual(self.daemon.ask("DELETE", f"/sandboxes/{name}", key="admin")[0], 204)
+        self.assertEqual(self.end_of(place, key)["status"], "error")
+        status, text = self.daemon.ask("POST", "/sandboxes", body, key)
+        self.assertEqual(status, 201, "control: its place is free")
+        made = json.loads(text)["sandboxID"]
+        # And the other way round: the build says why it has failed.
+        status, _, place = self.build(key, "no-room", "true")
+        self.assertEqual(status, 202)
+        self.assertIn("key 'one-box' may have 1 sandboxes, has 1", self.end_of(place, key)["reason"]["message"])
+        self.assertEqual(self.daemon.ask("DELETE", f"/sandboxes/{made}", key=key)[0], 204)
+
+    def test_they_end_with_hutchd(self):
+        key = self.key("killed", "--builds", "1", "--sandboxes", "1")
+        daemon = Daemon()
+        self.addCleanup(daemon.reserved.close)
+        self.addCleanup(daemon.process.kill)
+        place, name = self.hang(key, "orphan", daemon)
+        daemon.process.send_signal(signal.SIGKILL)
+        daemon.process.wait()
+        eventually(lambda: name not in self.sandboxes(), "the end of its sandbox")
+        another = Daemon()
+        self.addCleanup(another.stop)
+        self.assertEqual(self.status(place, key)["status"], "error")
+        status, _, place = self.build(key, "orphan", "true", another)
+        self.assertEqual(status, 202)
+        self.assertEqual(self.end_of(place, key)["status"], "ready")

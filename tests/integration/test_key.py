@@ -124,18 +124,18 @@ class Keys(Case):
             self.assertIn("keys.json", hutch("key", "ls", env=self.env).stderr.decode(), bad)
 
     def test_limits(self):
-        self.key("create", "-n", "a", "--sandboxes", "20", "--cpus", "2.5", "--memory", "16GiB", "--disk", "100GiB")
+        self.key("create", "-n", "a", "--sandboxes", "20", "--cpus", "2.5", "--memory", "16GiB", "--disk", "100GiB", "--builds", "2")
         self.key("create", "-n", "b")
         kept = {one["name"]: one for one in json.loads(self.file.read_text())["keys"]}
-        limits = {"sandboxes": 20, "cpus": 2500, "memory": 16 << 30, "disk": 100 << 30}
+        limits = {"sandboxes": 20, "cpus": 2500, "memory": 16 << 30, "disk": 100 << 30, "builds": 2}
         self.assertEqual({name: kept["a"][name] for name in limits}, limits)
         self.assertFalse(set(limits) & set(kept["b"]))
         self.assertEqual({one["name"]: one["quota"] for one in self.listed()}, {"a": limits, "b": {}})
-        self.assertIn("the default agent; at most 20 sandboxes, 2.5 cpus, 16GiB memory, 100GiB disk\n", self.key("ls"))
-        self.assertEqual(self.key("set", "a", "--memory", "0", "--cpus", ""), "a: the default agent; at most 20 sandboxes, 100GiB disk\n")
+        self.assertIn("the default agent; at most 20 sandboxes, 2.5 cpus, 16GiB memory, 100GiB disk, 2 builds\n", self.key("ls"))
+        self.assertEqual(self.key("set", "a", "--memory", "0", "--cpus", ""), "a: the default agent; at most 20 sandboxes, 100GiB disk, 2 builds\n")
         before = self.file.read_bytes()
         for words in (["--sandboxes", "x"], ["--sandboxes", "-1"], ["--sandboxes", "1.5"], ["--sandboxes", "9" * 30], ["--cpus", "many"], ["--memory", "16"],
-                      ["--memory", "16GB"], ["--disk", "-1GiB"]):
+                      ["--memory", "16GB"], ["--disk", "-1GiB"], ["--builds", "2GiB"]):
             self.assertIn("expected", hutch("key", "set", "a", *words, env=self.env).stderr.decode(), words)
             self.key("set", "a", *words, code=2)
         self.assertEqual(self.file.read_bytes(), before)
