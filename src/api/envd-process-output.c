@@ -3,7 +3,9 @@
  * What a command prints, from its record to a client. Each client has a cursor of its own and is
  * read for as long as its connection takes bytes: one that is slow, or has stopped, costs neither
  * the command nor anybody else anything. When something was written to the record, or when there
- * is room again, pump() goes on; there is no other clock but the two uses of `again`:
+ * is room again, pump() goes on; while there is no room the record is not watched, so a command
+ * that prints without end wakes nobody who cannot take it. There is no other clock but the two uses
+ * of `again`:
  *
  * - a client that reads as fast as a command writes would keep us for ever: after TURN_MAX bytes
  *   it is somebody else's turn;
@@ -229,7 +231,9 @@ static void take_turns(struct output *o)
 {
 	o->holding = false;
 	rpc_flush(o->r);
-	if (!http_full(o->r->x))
+	if (http_full(o->r->x))
+		records_watch_del(&o->reader);
+	else
 		(void)loop_set_timer(o->r->api->config->loop, &o->again, 0);
 }
 
@@ -279,9 +283,22 @@ static void on_again(struct loop_timer *t)
 	pump(o);
 }
 
+static int watch(struct output *o)
+{
+	struct err e = ERR_INIT;
+
+	return o->reader.file ? 0 : records_watch_add(o->r->api->records, &o->reader, o->fd, &e);
+}
+
+/* Watched before it is read: what comes meanwhile is seen by one of the two. */
 static void on_room(struct request *r)
 {
-	pump(r->data);
+	struct output *o = r->data;
+
+	if (watch(o) < 0)
+		rpc_fail(r, RPC_RESOURCE_EXHAUSTED, "too many streams at once");
+	else
+		pump(o);
 }
 
 /* ---- its life ---- */
@@ -303,7 +320,6 @@ static void on_drop(struct request *r)
 void output_begin(struct request *r, struct found *f, uint32_t pid, uint64_t offset, bool offsets)
 {
 	struct output *o = calloc(1, sizeof(*o));
-	struct err e = ERR_INIT;
 
 	if (!o) {
 		rpc_fail(r, RPC_RESOURCE_EXHAUSTED, "out of memory");
@@ -320,8 +336,7 @@ void output_begin(struct request *r, struct found *f, uint32_t pid, uint64_t off
 	r->data = o;
 	r->drop = on_drop;
 	r->room = on_room;
-	if (records_watch_add(r->api->records, &o->reader, o->fd, &e) < 0 ||
-	    rpc_clocks(r, keepalive, NULL) < 0) {
+	if (watch(o) < 0 || rpc_clocks(r, keepalive, NULL) < 0) {
 		rpc_fail(r, RPC_RESOURCE_EXHAUSTED, "too many streams or clocks at once");
 		return;
 	}

@@ -300,6 +300,53 @@ static void test_large_output_is_cut_into_pieces(void **state)
 	assert_true(largest <= 32 * 1024);
 }
 
+/* How many files are watched, by all of this process. */
+static size_t watches(void)
+{
+	char path[64], line[256];
+	size_t n = 0;
+
+	for (int fd = 3; fd < 64; fd++) {
+		FILE *f;
+
+		(void)snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+		f = fopen(path, "re");
+		while (f && fgets(line, sizeof(line), f))
+			n += strncmp(line, "inotify wd:", 11) == 0;
+		if (f)
+			(void)fclose(f);
+	}
+	return n;
+}
+
+/* A command that prints on and on wakes nobody who cannot take it. */
+static void test_a_full_client_is_not_woken(void **state)
+{
+	struct command c;
+	size_t at = 0;
+
+	command_begin(&c, 8, 0, 16);
+	listen_to(8, 0, false);
+	at = client.out.len;
+	assert_int_equal(watches(), 1);
+	client.full = true;
+	PRINTS(&c, 1, "x");
+	turn();
+	assert_int_equal(watches(), 0);
+	PRINTS(&c, 1, "y");
+	client.full = false;
+	client.room(&client.x);
+	expect_data(&at, "stdout", "xy", 2);
+	assert_int_equal(watches(), 1);
+	PRINTS(&c, 1, "z");
+	turn();
+	expect_data(&at, "stdout", "z", 1);
+	command_ends(&c, RECORD_EXITED, 0, "");
+	turn();
+	assert_true(client.ended);
+	assert_int_equal(watches(), 0);
+}
+
 /* A client that does not read is not written to; it goes on where it was. */
 static void test_a_slow_client(void **state)
 {
@@ -513,6 +560,7 @@ int main(void)
 		TEST(test_offsets),
 		TEST(test_characters_stay_whole),
 		TEST(test_large_output_is_cut_into_pieces),
+		TEST(test_a_full_client_is_not_woken),
 		TEST(test_a_slow_client),
 		TEST(test_a_gap_is_told),
 		TEST(test_a_damaged_record),
