@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 
+#include "apart.h"
 #include "clock.h"
 #include "e2b.h"
 #include "quota-enter.h"
@@ -693,15 +694,12 @@ static void list_templates(struct request *r)
 		request_answer(r, 200, TAKE_PTR(list));
 }
 
-static void remove_template(struct request *r)
+static void remove_apart(struct request *r)
 {
 	_cleanup_template_store_ struct template_store s = TEMPLATE_STORE_INIT;
 	struct err e = ERR_INIT;
-	int rc;
+	int rc = open_store(r, r->args[0], &s, &e);
 
-	if (e2b_remove_snapshot(r, r->args[0]))
-		return;
-	rc = open_store(r, r->args[0], &s, &e);
 	if (rc == 0)
 		rc = template_remove(&s, r->args[0], &e);
 	if (rc == -ENOENT || rc == -EINVAL)
@@ -712,22 +710,28 @@ static void remove_template(struct request *r)
 		request_empty(r, 204);
 }
 
+static void remove_template(struct request *r)
+{
+	if (!e2b_remove_snapshot(r, r->args[0]))
+		request_apart(r, remove_apart);
+}
+
 enum {
 	KEYS = ROLE_USER | ROLE_ADMIN,
 	ANYBODY = ROLE_NOBODY | ROLE_USER | ROLE_ADMIN, /* the ticket decides */
 };
 
 const struct route template_routes[] = {
-	{ "POST", "/v3/templates", KEYS, new_build },
-	{ "GET", "/templates", KEYS, list_templates },
-	{ "POST", "/templates/tags", KEYS, add_tags },
-	{ "DELETE", "/templates/tags", KEYS, remove_tags },
-	{ "GET", "/templates/aliases/{}", KEYS, alias },
-	{ "GET", "/templates/{}/tags", KEYS, list_tags },
-	{ "GET", "/templates/{}/files/{}", KEYS, ask_file },
+	{ "POST", "/v3/templates", KEYS, new_build, BODY_APART },
+	{ "GET", "/templates", KEYS, list_templates, APART },
+	{ "POST", "/templates/tags", KEYS, add_tags, BODY_APART },
+	{ "DELETE", "/templates/tags", KEYS, remove_tags, BODY_APART },
+	{ "GET", "/templates/aliases/{}", KEYS, alias, APART },
+	{ "GET", "/templates/{}/tags", KEYS, list_tags, APART },
+	{ "GET", "/templates/{}/files/{}", KEYS, ask_file, APART },
 	{ "PUT", "/templates/{}/files/{}", ANYBODY, put_file },
 	{ "POST", "/v2/templates/{}/builds/{}", KEYS, build },
-	{ "GET", "/templates/{}/builds/{}/status", KEYS, status },
+	{ "GET", "/templates/{}/builds/{}/status", KEYS, status, APART },
 	{ "DELETE", "/templates/{}", KEYS, remove_template },
 	{ NULL },
 };

@@ -2,6 +2,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "apart.h"
 #include "api-inner.h"
 #include "clock.h"
 #include "request.h"
@@ -86,6 +87,10 @@ void request_text(struct request *r, int status, const char *type, const char *t
 {
 	struct exchange *x = r->x;
 
+	if (r->apart) {
+		apart_tell(r, status, type, text, n);
+		return;
+	}
 	trace_answer(r, status);
 	/* The text may belong to what is freed with the request, so that goes last; but by then the
 	 * exchange is not ours. */
@@ -216,13 +221,18 @@ const char *request_reason(const struct request *r, int status, const struct err
 	return out;
 }
 
+void request_retry(struct request *r, int status)
+{
+	if (status == 429)
+		http_add_field(r->x, "Retry-After", "1");
+}
+
 void request_fail_err(struct request *r, const struct err *e)
 {
 	int status = status_of(e->num);
 	char text[REQUEST_TEXT_MAX];
 
-	if (status == 429)
-		http_add_field(r->x, "Retry-After", "1");
+	request_retry(r, status);
 	request_fail(r, status, "%s", request_reason(r, status, e, text));
 }
 
@@ -296,6 +306,8 @@ static void on_collected(struct exchange *x, const char *data, size_t n)
 		request_fail(r, 503, "out of memory");
 	else if (!json_is_object(r->body))
 		request_fail(r, 400, "the body is not a JSON object");
+	else if (r->route && r->route->apart == BODY_APART)
+		request_apart(r, r->have_body);
 	else
 		r->have_body(r);
 	request_leave();

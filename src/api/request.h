@@ -30,6 +30,11 @@ struct route {
 	const char *path; /* components; "{}" stands for one, decoded, kept in args[] */
 	unsigned int roles;
 	void (*handle)(struct request *r);
+	enum {
+		ON_LOOP,
+		APART,	    /* it waits for files: apart.h */
+		BODY_APART, /* the same, once the body is there */
+	} apart;
 };
 
 enum {
@@ -55,7 +60,8 @@ struct request {
 	void (*drop)(struct request *r);
 	void (*room)(struct request *r); /* more can be written again: http_full() is false */
 	void *data;
-	struct rpc *rpc; /* rpc.c: of a Connect stream */
+	struct rpc *rpc;     /* rpc.c: of a Connect stream */
+	struct apart *apart; /* apart.c: this is the child's copy */
 	/* private */
 	void (*then)(struct request *r);
 	void (*have_body)(struct request *r);
@@ -81,6 +87,8 @@ void request_empty(struct request *r, int status);
 void request_text(struct request *r, int status, const char *type, const char *text, size_t n);
 /* {"code": status, "message": ...}; text from a sandbox is escaped here. */
 void request_fail(struct request *r, int status, const char *fmt, ...) _printf_(3, 4);
+/* Of an answer of that status: when to try again, if that is of use. */
+void request_retry(struct request *r, int status);
 /* Status by errno. What an administrator reads is the error's own text; see request_reason(). */
 void request_fail_err(struct request *r, const struct err *e);
 /*

@@ -11,6 +11,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "apart.h"
 #include "api-inner.h"
 #include "clock.h"
 #include "routes.h"
@@ -97,6 +98,8 @@ static void dispatch(struct request *r, const struct route *const *tables, size_
 			     "send it as X-API-Key");
 	else if (!(r->route->roles & r->role))
 		request_fail(r, 403, "this key is not for %s", r->x->path);
+	else if (r->route->apart == APART)
+		request_apart(r, r->route->handle);
 	else
 		r->route->handle(r);
 }

@@ -4,10 +4,12 @@ One key floods hutchd with what takes long, and another key does not wait for it
 answered while all of the flood still hangs.
 """
 
+import fcntl
 import json
 import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from api import JSON, Answers, ApiCase, Daemon, new_key, read_all, request, send_all
 from sandbox import eventually, hutch
@@ -119,6 +121,24 @@ class TestReady(FairCase):
         for s in hanging:
             self.assertEqual(Answers(read_all(s)).statuses, [500])
         self.assertEqual(self.listed(self.flood), [])
+        self.is_well()
+
+
+class TestFiles(FairCase):
+    """Templates are files under a lock: whoever has to wait for it waits alone."""
+
+    def test_a_lock_that_is_held(self):
+        self.assertEqual(self.daemon.ask("POST", "/v3/templates", {"name": "held"}, self.flood)[0], 202, "control")
+        self.addCleanup(self.daemon.ask, "DELETE", "/templates/held", None, "admin")
+        with open(Path(os.environ["HUTCH_STATE_DIR"]) / "templates" / "lock", "rb+") as lock, ThreadPoolExecutor(20) as pool:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            asked = [pool.submit(self.daemon.ask, "POST", "/v3/templates", {"name": "held"}, self.flood) for _ in range(20)]
+            self.works("other", "another key")
+            self.works("admin", "an administrator")
+            self.assertEqual(json.loads(self.daemon.ask("GET", "/templates/held/tags", key="other")[1]), [])
+            self.assertFalse(any(one.done() for one in asked), "all of them wait")
+            fcntl.flock(lock, fcntl.LOCK_UN)
+            self.assertEqual({one.result()[0] for one in asked}, {202})
         self.is_well()
 
 
