@@ -57,7 +57,8 @@ int request_dir(struct request *r);
 /* Says that there is no such sandbox, or none any more. */
 void request_no_box(struct request *r);
 
-/* e2b-suspend.c: forgets those that go on. */
+/* e2b-suspend.c: whether a box goes to disk or comes back; and forgets those that do. */
+bool turn_is_on(const struct api *a, const char *id);
 void turns_free(struct api *a);
 
 /* Resumes a box that is paused, and then calls `then`, with it as r->box; or answers why not. */

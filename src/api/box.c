@@ -270,7 +270,9 @@ struct box *box_find(struct api *a, const char *id)
 	struct err e = ERR_INIT;
 	struct box *b = spec_id_valid(id) ? known(a, id) : NULL;
 
-	if (b && b->suspended && !is_suspended(b)) {
+	/* One that comes back stays what it was until it is there: whoever asks for it waits too.
+	 */
+	if (b && b->suspended && !turn_is_on(a, id) && !is_suspended(b)) {
 		box_free(b); /* it goes on, or has ended */
 		b = NULL;
 	}

@@ -211,6 +211,10 @@ static void destroy(struct request *r)
 
 /* ---- deadline, pause, resume ---- */
 
+enum {
+	SAME_DEADLINE_MS = 5000,
+};
+
 struct life_call {
 	struct request *request;
 	struct box *box;
@@ -286,6 +290,7 @@ void e2b_life(struct request *r, struct box *b, uint64_t timeout_ms, unsigned in
 static void life_failed(struct request *r, enum wire_code code, const char *text)
 {
 	int status = code == WIRE_EXISTS	? 409
+		     : code == WIRE_TOO_MANY	? 429
 		     : code == WIRE_INVALID	? 400
 		     : code == WIRE_UNSUPPORTED ? 501
 						: 500;
@@ -426,6 +431,14 @@ static void prolonged(struct request *r, struct box *b, enum wire_code code, con
 		life_failed(r, code, text);
 }
 
+/* Of one that has come back with the deadline of whoever asked first: whether that is about as late
+ * as this one. Then a hundred who asked together need not all ask the keeper. */
+static bool is_as_late(const struct box *b, uint64_t seconds)
+{
+	return b->deadline > 0 &&
+	       clock_wall() / NSEC_PER_MSEC + seconds * 1000 <= b->deadline + SAME_DEADLINE_MS;
+}
+
 /* It runs again. If it was another request that had it, its deadline is that one's. */
 static void unsuspended(struct request *r, struct box *b)
 {
@@ -433,7 +446,10 @@ static void unsuspended(struct request *r, struct box *b)
 	uint64_t seconds = E2B_TIMEOUT_DEFAULT;
 
 	(void)e2b_timeout(r->body, "timeout", E2B_TIMEOUT_DEFAULT, &seconds, &ignored);
-	e2b_life(r, b, MAX(seconds, UINT64_C(1)) * 1000, 0, resumed);
+	if (is_as_late(b, seconds))
+		request_answer(r, 201, e2b_sandbox(b));
+	else
+		e2b_life(r, b, MAX(seconds, UINT64_C(1)) * 1000, 0, resumed);
 }
 
 static void have_connect(struct request *r)
@@ -495,6 +511,11 @@ static void woken(struct request *r, struct box *b, enum wire_code code, const c
 
 static void woken_from_disk(struct request *r, struct box *b)
 {
+	if (is_as_late(b, E2B_TIMEOUT_DEFAULT)) {
+		request_join(r, b);
+		woken(r, b, WIRE_DONE, "");
+		return;
+	}
 	e2b_life(r, b, E2B_TIMEOUT_DEFAULT * 1000, 0, woken);
 }
 

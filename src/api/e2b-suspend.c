@@ -20,7 +20,7 @@ struct waiter {
 struct turn {
 	struct api *api;
 	struct job *job;
-	const struct job_ops *ops;
+	const struct job_ops *ops; /* NULL: it is over */
 	char id[SPEC_ID + 1];
 	uint64_t deadline; /* ms from when it goes on */
 	struct waiter *waiting;
@@ -82,6 +82,15 @@ void turns_free(struct api *a)
 {
 	while (a->turns)
 		turn_free(a->turns);
+}
+
+bool turn_is_on(const struct api *a, const char *id)
+{
+	const struct turn *t = a->turns;
+
+	while (t && !(t->ops && str_eq(t->id, id)))
+		t = t->next;
+	return t != NULL;
 }
 
 static struct turn *find_turn(const struct api *a, const char *id, const struct job_ops *ops)
@@ -186,8 +195,10 @@ static int resume_work(void *arg, json_t **ret, struct err *e)
 static void resume_done(void *arg, const json_t *result, const struct err *e)
 {
 	struct turn *t = arg;
-	const struct box *b = result ? NULL : box_find(t->api, t->id);
+	const struct box *b;
 
+	t->ops = NULL; /* the box is looked at again */
+	b = result ? NULL : box_find(t->api, t->id);
 	finish(t, result || (b && !b->suspended) ? NULL : e);
 }
 

@@ -25,12 +25,12 @@ class FairCase(ApiCase):
         super().setUpClass()
         cls.flood = new_key(f"flood-{cls.daemon.port}")
 
-    def post(self, body, key=None):
-        """A create that is not waited for: its connection."""
+    def post(self, body, key=None, target="/sandboxes"):
+        """A request that is not waited for: its connection."""
         s = self.daemon.connect()
         self.addCleanup(s.close)
         body = json.dumps(body).encode()
-        send_all(s, request("POST", "/sandboxes", ("X-API-Key", key or self.flood), ("Content-Type", JSON), ("Connection", "close"), body=body))
+        send_all(s, request("POST", target, ("X-API-Key", key or self.flood), ("Content-Type", JSON), ("Connection", "close"), body=body))
         return s
 
     def answered(self, connections):
@@ -139,6 +139,34 @@ class TestFiles(FairCase):
             self.assertFalse(any(one.done() for one in asked), "all of them wait")
             fcntl.flock(lock, fcntl.LOCK_UN)
             self.assertEqual({one.result()[0] for one in asked}, {202})
+        self.is_well()
+
+
+class TestResume(FairCase):
+    """All who want a paused sandbox at once get it, by one resume."""
+
+    def test_many_want_it_back(self):
+        mine = self.daemon.make(self.flood)
+        self.addCleanup(hutch, "rm", "-f", mine.id)
+        for count in (8, AT_ONCE):
+            self.assertEqual(self.daemon.ask("POST", f"/sandboxes/{mine.id}/pause", {}, self.flood)[0], 204)
+            with ThreadPoolExecutor(count) as pool:
+                got = list(pool.map(lambda _: self.daemon.ask("POST", f"/sandboxes/{mine.id}/connect", {"timeout": 300}, self.flood), range(count)))
+            self.assertLessEqual({status for status, _ in got}, {200, 201}, got)
+            self.assertEqual({json.loads(text)["sandboxID"] for _, text in got}, {mine.id})
+            self.assertEqual(self.inside("echo here", mine), "here\n")
+        self.assertNotIn("error", self.daemon.log())
+        self.is_well()
+
+    def test_those_who_leave_take_nothing_with_them(self):
+        mine = self.daemon.make(self.flood)
+        self.addCleanup(hutch, "rm", "-f", mine.id)
+        self.assertEqual(self.daemon.ask("POST", f"/sandboxes/{mine.id}/pause", {}, self.flood)[0], 204)
+        gone = [self.post({"timeout": 300}, target=f"/sandboxes/{mine.id}/connect") for _ in range(8)]
+        for s in gone:
+            s.close()
+        self.assertIn(self.daemon.ask("POST", f"/sandboxes/{mine.id}/connect", {"timeout": 300}, self.flood)[0], (200, 201))
+        self.assertEqual(self.inside("echo here", mine), "here\n")
         self.is_well()
 
 
