@@ -35,7 +35,7 @@ static void doctor(struct request *r)
 /* Where things are on this host, and by which ids, is the operator's to know. */
 static void without_places(const struct request *r, json_t *j)
 {
-	static const char *const places[] = { "root",	   "ids",     "image_uid",
+	static const char *const places[] = { "root",	   "ids",     "image_uid", "blank",
 					      "image_gid", "machine", "file" };
 	json_t *one;
 	size_t k;
