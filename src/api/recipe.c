@@ -482,9 +482,10 @@ static void end_sandbox(struct recipe *r)
 	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
 	struct err e = ERR_INIT, owed = ERR_INIT;
 
-	/* What it leaves is kept as of every sandbox; one that ended before us is no error. */
-	if (state_root_open(&root, &e) == 0)
-		(void)sandbox_kill(&root, &r->sandbox, NULL, &owed, &e);
+	/* One that ended before we did is left for us to remove. */
+	if (state_root_open(&root, &e) == 0 &&
+	    sandbox_kill(&root, &r->sandbox, NULL, &owed, &e) == 0 && owed.num == 0)
+		(void)state_remove(&root, r->sandbox.id);
 	if (e.num < 0 || owed.num < 0)
 		log_error("build %s: %s", r->build->build, e.num < 0 ? e.msg : owed.msg);
 	sandbox_close(&r->sandbox);
