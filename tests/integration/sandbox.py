@@ -243,8 +243,8 @@ def ledger():
     lines.update(f"loop device {line}" for line in loops())
     lines.update(f"ids {name} are held" for name in list_dir(RUN / "ids") if held(RUN / "ids" / name))
     for sandbox in list_dir(RUN / "sandboxes"):
-        # What is kept of commands goes with the sandbox.
-        kept = [name for name in list_dir(RUN / "sandboxes" / sandbox) if not name.startswith("cmd-")]
+        # What is kept of commands, and of rules that were added, goes with the sandbox.
+        kept = [name for name in list_dir(RUN / "sandboxes" / sandbox) if not name.startswith(("cmd-", "widened"))]
         lines.update(f"file {sandbox}/{name}" for name in ["", *kept])
     for place in ("/run/crun", f"/run/user/{os.getuid()}/crun", f"{os.environ.get('XDG_RUNTIME_DIR')}/crun"):
         lines.update(f"state of crun {place}/{name}" for name in list_dir(place) if ID.fullmatch(name))
