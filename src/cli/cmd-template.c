@@ -133,17 +133,36 @@ int cmd_template_rm(struct invocation *inv)
 	return change(inv, "rm", "removed", template_remove);
 }
 
+/* OWNER/NAME must be the one that is shared; NAME is it, whoever's. */
+static int check_shared(const char *arg, const char **ret_name, struct err *e)
+{
+	const char *slash = strchr(arg, '/');
+	const char *name = slash ? slash + 1 : arg;
+	char owner[TEMPLATE_NAME_MAX + 1], id[TEMPLATE_ID + 1];
+	int r = template_shared(name, owner, id, e);
+	size_t n = slash ? (size_t)(slash - arg) : 0;
+
+	if (r == 0 && slash && (strlen(owner) != n || memcmp(owner, arg, n) != 0))
+		r = err_set(e, -ENOENT, "'%.80s' is not shared; '%s' is that of %s%s", arg, name,
+			    owner[0] ? "the key " : "the operator", owner);
+	if (r == 0)
+		*ret_name = name;
+	return r;
+}
+
 int cmd_template_unshare(struct invocation *inv)
 {
 	int code = EXIT_OK;
 
 	for (int i = 0; i < inv->n_args; i++) {
-		const char *slash = strrchr(inv->args[i], '/');
+		const char *name = NULL;
 		struct err e = ERR_INIT;
-		int r = record("unshare", inv->args[i], &e);
+		int r = check_shared(inv->args[i], &name, &e);
 
 		if (r == 0)
-			r = template_unshare(slash ? slash + 1 : inv->args[i], &e);
+			r = record("unshare", inv->args[i], &e);
+		if (r == 0)
+			r = template_unshare(name, &e);
 		if (r < 0)
 			code = cli_fail(inv, &e);
 		else

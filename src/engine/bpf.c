@@ -8,19 +8,23 @@
 #include <unistd.h>
 
 #include "fd.h"
+#include "str.h"
 
 enum {
-	LOG_MAX = 16 * 1024
+	LOG_MAX = 16 * 1024,
+	LOAD_TRIES = 5,
 };
 
 static int call(enum bpf_cmd cmd, union bpf_attr *attr)
 {
+	unsigned int tries = LOAD_TRIES;
 	long r;
 
 	/* A signal makes the verifier stop with EAGAIN. */
 	do
 		r = syscall(SYS_bpf, cmd, attr, sizeof(*attr));
-	while (r < 0 && (errno == EINTR || (cmd == BPF_PROG_LOAD && errno == EAGAIN)));
+	while (r < 0 &&
+	       (errno == EINTR || (cmd == BPF_PROG_LOAD && errno == EAGAIN && --tries > 0)));
 	return r < 0 ? -errno : (int)r;
 }
 
@@ -136,7 +140,7 @@ int bpf_id(int program, uint32_t *ret)
 	return r;
 }
 
-int bpf_map_of(uint32_t program)
+int bpf_map_of(uint32_t program, const char *name)
 {
 	union bpf_attr attr = { .prog_id = program };
 	_cleanup_close_ int fd = call(BPF_PROG_GET_FD_BY_ID, &attr);
@@ -146,7 +150,7 @@ int bpf_map_of(uint32_t program)
 
 	if (r < 0)
 		return r;
-	if (i.nr_map_ids == 0)
+	if (!str_eq(i.name, name) || i.nr_map_ids == 0)
 		return -ENOENT;
 	attr = (union bpf_attr){ .map_id = map };
 	return call(BPF_MAP_GET_FD_BY_ID, &attr);

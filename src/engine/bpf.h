@@ -39,4 +39,4 @@ int bpf_attached(int group, enum bpf_attach_type at, uint32_t ret[static BPF_IDS
 int bpf_id(int program, uint32_t *ret);
 
 /* The first map that the program of that number uses. The descriptor; -ENOENT: there is none. */
-int bpf_map_of(uint32_t program);
+int bpf_map_of(uint32_t program, const char *name);

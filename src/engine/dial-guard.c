@@ -177,14 +177,18 @@ void dial_guard_verify(const struct dial_guard *g, pid_t keeper, struct receipt 
 /* ---- the operator's ---- */
 
 /* The map of the guard: there is one, and all programs that ask use it. */
+/* Others may have attached programs to the group, too. */
 static int open_map(int group)
 {
 	uint32_t ids[BPF_IDS_MAX];
-	int n = bpf_attached(group, dial_programs[0].at, ids);
+	int n = bpf_attached(group, dial_programs[0].at, ids), r = MIN(n, 0);
 
-	if (n <= 0)
-		return n < 0 ? n : -ENOENT;
-	return bpf_map_of(ids[0]);
+	for (int i = 0; i < n; i++) {
+		r = bpf_map_of(ids[i], dial_programs[0].name);
+		if (r != -ENOENT)
+			return r;
+	}
+	return r < 0 ? r : -ENOENT;
 }
 
 int dial_guard_allow(const char *name, const struct rule *rule, struct err *e)

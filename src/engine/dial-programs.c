@@ -87,7 +87,7 @@ static void put_lookup(struct buf *b, int map)
 static void put_verdict(struct buf *b, int map)
 {
 	STORE_NUMBER(KEY, DIAL_KEY_BITS + 128);
-	STORE_NUMBER(KEY_WHAT, 0);
+	STORE_NUMBER(KEY_WHAT, DIAL_KIND);
 	put_lookup(b, map);
 	MOV(BPF_REG_9, BPF_REG_0);
 	STORE(BPF_W, KEY_WHAT, BPF_REG_7);
@@ -294,14 +294,18 @@ static void write_out(struct buf *b, int map)
 /* What may come in: what belongs to a connection that the keeper began, and answers of DNS. */
 static void put_unless_syn(struct buf *b, int protocol, int flags)
 {
+	size_t other;
+
 	LOAD(BPF_B, BPF_REG_1, BPF_REG_10, HEADS + protocol);
-	IF(BPF_JNE, BPF_REG_1, IPPROTO_TCP, 12);
+	IF(BPF_JNE, BPF_REG_1, IPPROTO_TCP, 0);
+	other = b->len;
 	put_read(b, flags, 1);
 	LOAD(BPF_B, BPF_REG_1, BPF_REG_10, HEADS);
 	AND(BPF_REG_1, SYN_ACK);
 	IF(BPF_JEQ, BPF_REG_1, SYN, TO_DENY);
 	SET(BPF_REG_0, 1);
 	EXIT();
+	put_else(b, other);
 }
 
 static void write_in(struct buf *b, int map)
@@ -310,6 +314,7 @@ static void write_in(struct buf *b, int map)
 
 	put_context(b);
 	v4 = put_if_v4(b);
+	put_plain_v4(b);
 	put_unless_syn(b, 9, V4_FLAGS);
 	put_port(b, 9, 20);
 	put_mapped(b);

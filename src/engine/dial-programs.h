@@ -3,7 +3,7 @@
  * The programs of the dial guard, which the kernel runs for every socket that the keeper makes, and
  * for each of its packets. They ask one trie, which dial-rules.c fills:
  *
- *	(0, address)			what kind of place it is: one DIAL_* bit
+ *	(DIAL_KIND, address)		what kind of place it is: one DIAL_* bit
  *	(protocol and port, address)	which kinds may be reached there: DIAL_* bits
  *
  * Both are found by the longest prefix of the address, and both must have a bit in common. IPv4
@@ -23,13 +23,14 @@ enum {
 			     configuration names the address */
 	DIAL_HERE = 32,	  /* of a port: also by the loopback device, whatever the address */
 
-	DIAL_KEY_BITS = 32, /* before the address */
+	DIAL_KIND = 1 << 24, /* no dial_what(): a protocol has 8 bits */
+	DIAL_KEY_BITS = 32,  /* before the address */
 	DIAL_CODE_MAX = 4096 * sizeof(struct bpf_insn),
 };
 
 struct dial_key {
 	uint32_t prefix; /* DIAL_KEY_BITS and those of the address */
-	uint32_t what;	 /* dial_what(), or 0 */
+	uint32_t what;	 /* dial_what(), or DIAL_KIND */
 	uint8_t addr[16];
 };
 

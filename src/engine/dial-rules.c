@@ -71,13 +71,13 @@ static int put_kinds(int map)
 	static const struct addr v4 = { .family = 4 }, v6 = { .family = 6 };
 	enum addr_class class;
 	struct addr net;
-	int r = put(map, key_of(0, &v4), DIAL_PUBLIC);
+	int r = put(map, key_of(DIAL_KIND, &v4), DIAL_PUBLIC);
 
 	if (r == 0)
-		r = put(map, key_of(0, &v6), DIAL_NAMED);
+		r = put(map, key_of(DIAL_KIND, &v6), DIAL_NAMED);
 	for (size_t i = 0; r == 0 && addr_class_row(i, &net, &class); i++)
 		if (!is_mapped(&net))
-			r = put(map, key_of(0, &net), kind_of(net, class));
+			r = put(map, key_of(DIAL_KIND, &net), kind_of(net, class));
 	return r;
 }
 

@@ -111,7 +111,10 @@ int scratch_disk_mount(int file, struct err *e)
 		return r;
 	if (mount(path, SCRATCH_SPACE, "ext4", MS_NOSUID | MS_NODEV | MS_NOATIME,
 		  "minixdf,discard,nobarrier,noinit_itable,noauto_da_alloc,errors=remount-ro") < 0)
-		return err_errno(e, "cannot mount the sandbox's disk %s as ext4", path);
+		return err_errno(e,
+				 "cannot mount the sandbox's disk %s as ext4 (as root: modprobe "
+				 "ext4; " IN_MEMORY ")",
+				 path);
 	return 0;
 }
 

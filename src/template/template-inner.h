@@ -53,6 +53,11 @@ int template_record_make(const struct template_store *s, const char *name, json_
 int template_set_tags(const struct template_store *s, const struct template_build *b,
 		      struct err *e);
 
+/* ---- template-share.c ---- */
+
+/* Frees the name under which this one was shared, if it was. */
+int template_unshare_gone(const char *name, const char *id, struct err *e);
+
 /* ---- template-build.c ---- */
 int template_build_read(const struct template_store *s, const char *build,
 			struct template_build *ret, struct err *e);

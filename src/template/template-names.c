@@ -34,7 +34,8 @@ static int check_tags(const json_t *tags, struct err *e)
 
 static int check_record(const json_t *j, const char *name, struct err *e)
 {
-	static const char *const keys[] = { "id", "name", "tags", "when", NULL };
+	/* Versions before each key had a store wrote an owner, which counts for nothing now. */
+	static const char *const keys[] = { "id", "name", "owner", "tags", "when", NULL };
 	const char *id = json_string_value(json_object_get(j, "id"));
 	const char *own = json_string_value(json_object_get(j, "name"));
 
@@ -346,5 +347,7 @@ int template_remove(const struct template_store *s, const char *ref, struct err 
 	record_file(json_string_value(json_object_get(record, "name")), file);
 	if (unlinkat(s->names, file, 0) < 0)
 		return err_errno(e, "cannot remove '%s/names/%s'", s->path, file);
-	return 0;
+	lock = fd_close(lock); /* that of what is shared may be the same */
+	return template_unshare_gone(json_string_value(json_object_get(record, "name")),
+				     json_string_value(json_object_get(record, "id")), e);
 }

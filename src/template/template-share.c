@@ -124,6 +124,27 @@ int template_share(const struct template_store *s, const char *ref, struct err *
 	return j ? template_write(dir, file, j, e) : err_oom(e);
 }
 
+int template_unshare_gone(const char *name, const char *id, struct err *e)
+{
+	_cleanup_close_ int lock = -EBADF, dir = -EBADF;
+	_cleanup_json_ json_t *j = NULL;
+	const char *owner = NULL, *own = NULL;
+	char file[TEMPLATE_FILE_NAME];
+	struct err ignored = ERR_INIT;
+	int r = shared_file(name, file, e);
+
+	if (r == 0)
+		r = lock_shared(&lock, &dir, e);
+	if (r < 0)
+		return r;
+	/* What cannot be read is left for the operator. */
+	if (template_read(dir, file, &j, &ignored) < 0 ||
+	    check_shared(j, &owner, &own, &ignored) < 0 || !str_eq(own, id))
+		return 0;
+	return unlinkat(dir, file, 0) < 0 ? err_errno(e, "cannot unshare the template '%s'", name)
+					  : 0;
+}
+
 int template_unshare(const char *name, struct err *e)
 {
 	_cleanup_close_ int lock = -EBADF, dir = -EBADF;

@@ -27,7 +27,7 @@
 #define ZONE ".taken.test"
 
 enum {
-	WAIT_MS = 500, /* for a connection that nobody answers */
+	WAIT_MS = 3000, /* for a connection that nobody answers */
 	MODE_MAX = 64,
 };
 

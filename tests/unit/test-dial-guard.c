@@ -104,7 +104,7 @@ static bool may(int map, unsigned int protocol, const char *text, uint16_t port)
 {
 	struct addr a = addr_of(text);
 
-	return find(map, 0, &a) & find(map, dial_what(protocol, port), &a) & ~DIAL_HERE;
+	return find(map, DIAL_KIND, &a) & find(map, dial_what(protocol, port), &a) & ~DIAL_HERE;
 }
 
 /* The trie and addr_classify() say the same of any address. */
@@ -129,7 +129,7 @@ static void test_kinds_are_those_of_the_table(void **state)
 		if (a.prefix > 0 && rand_r(&seed) % 4 == 0)
 			a.bytes[(a.prefix - 1) / 8] ^= (uint8_t)(0x80 >> (a.prefix - 1) % 8);
 		a.prefix = a.family == 4 ? 32 : 128;
-		kind = find(map, 0, &a);
+		kind = find(map, DIAL_KIND, &a);
 		class = addr_classify(&a);
 		if (a.family == 6 && memcmp(a.bytes, "\0\0\0\0\0\0\0\0\0\0\xff\xff", 12) == 0)
 			continue; /* is IPv4 to the kernel, and looked at as that */
@@ -396,6 +396,10 @@ static void test_packets_that_leave(void **state)
 		{ packet_v6(HOST6, "::1", TCP, 40000, 5432, SYN), LO, 1 },
 		{ packet_v6(HOST6, "64:ff9b::a01:203", TCP, 40000, 443, SYN), out, 0 },
 		{ packet_v6(HOST6, "fe80::1", TCP, 40000, 443, SYN), out, 0 },
+		/* A protocol and a port that together are 0. */
+		{ packet_v6(HOST6, FAR6, IPPROTO_HOPOPTS, 0x1100, 0, SYN), out, 0 },
+		{ packet_v6(HOST6, "fd00::1", IPPROTO_HOPOPTS, 0x1100, 0, SYN), out, 0 },
+		{ packet_v4(HOST4, "169.254.169.254", 0, 1, 0, 0), out, 0 },
 		{ { .bytes = { 0x45 }, .n = 20 }, out, 0 },
 		{ { .bytes = { 0x60 }, .n = 40 }, out, 0 },
 		{ { .bytes = { 0x50 }, .n = 60 }, out, 0 },

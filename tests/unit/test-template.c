@@ -602,6 +602,21 @@ static void names_are_an_owners(void **state)
 	assert_int_equal(template_find_image(".", "mine", image, &e), -EINVAL);
 }
 
+/* A record as versions before the stores of keys wrote it. */
+static void old_records_are_the_operators(void **state)
+{
+	static const char old[] = "{\"id\":\"" TID "\",\"name\":\"old\",\"owner\":\"somebody\","
+				  "\"tags\":{},\"when\":1}\n";
+	char id[TEMPLATE_ID + 1];
+	struct err e = ERR_INIT;
+
+	assert_int_equal(fd_replace_file(s.names, "old.json", 0600, old, strlen(old), &e), 0);
+	assert_int_equal(template_find(&s, "old", id, &e), 0);
+	assert_string_equal(id, TID);
+	assert_int_equal(template_remove(&s, TID, &e), 0);
+	assert_int_equal(template_find(&s, "old", id, &e), -ENOENT);
+}
+
 static void stores_are_found_by_ids(void **state)
 {
 	_cleanup_template_store_ struct template_store own = TEMPLATE_STORE_INIT;
@@ -650,6 +665,7 @@ static void what_is_shared(void **state)
 	/* With the template goes what was shared of it, and the name is free. */
 	assert_int_equal(template_store_open(&own, "a", false, &e), 0);
 	assert_int_equal(template_remove(&own, "mine", &e), 0);
+	assert_int_equal(template_unshare("mine", &e), -ENOENT);
 	expect_image("c", "mine", NULL);
 	assert_int_equal(share_of("b", "mine", &e), 0);
 	expect_image("c", "mine", &b);
@@ -815,6 +831,7 @@ int main(void)
 		TEST(files_have_limits),
 		TEST(the_oldest_files_go),
 		TEST(names_are_an_owners),
+		TEST(old_records_are_the_operators),
 		TEST(stores_are_found_by_ids),
 		TEST(what_is_shared),
 		TEST(a_damaged_share_is_an_error),
