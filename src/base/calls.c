@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <linux/sched.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <netinet/udp.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -257,27 +259,40 @@ static int allow_prctl(const struct taker *t)
 	return r < 0 ? r : allow_values(t, CALL_OF(prctl), words, ARRAY_SIZE(words));
 }
 
+/*
+ * No filter programs; and not the two that put another protocol's parser on top of an ordinary
+ * socket, without any right: TLS in the kernel, and ESP in UDP. Programs do without them.
+ */
 static int allow_setsockopt(const struct taker *t)
 {
 	/* The same numbers mean other things on other levels, of which the last is 287: 26 is
 	 * IPV6_V6ONLY. */
-	const struct call_compare of_socket = { 1, UINT32_MAX, SOL_SOCKET };
-	int r = allow_but(t, &(struct but){ .call = CALL_OF(setsockopt),
-					    .argument = 1,
-					    .bits = 9,
-					    .refused = { SOL_SOCKET },
-					    .n = 1 });
+	static const struct call_compare level[] = { { 1, UINT32_MAX, SOL_SOCKET },
+						     { 1, UINT32_MAX, IPPROTO_TCP },
+						     { 1, UINT32_MAX, IPPROTO_UDP } };
+	const struct but rules[] = {
+		{ .argument = 1,
+		  .bits = 9,
+		  .refused = { SOL_SOCKET, IPPROTO_TCP, IPPROTO_UDP },
+		  .n = 3 },
+		{ .argument = 2,
+		  .bits = 8,
+		  .first = &level[0],
+		  .n = 4,
+		  .refused = { SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF,
+			       SO_ATTACH_REUSEPORT_EBPF } },
+		{ .argument = 2, .bits = 8, .first = &level[1], .n = 1, .refused = { TCP_ULP } },
+		{ .argument = 2, .bits = 8, .first = &level[2], .n = 1, .refused = { UDP_ENCAP } },
+	};
+	int r = 0;
 
-	if (r < 0)
-		return r;
-	return allow_but(
-		t, &(struct but){ .call = CALL_OF(setsockopt),
-				  .argument = 2,
-				  .bits = 8,
-				  .refused = { SO_ATTACH_FILTER, SO_ATTACH_BPF,
-					       SO_ATTACH_REUSEPORT_CBPF, SO_ATTACH_REUSEPORT_EBPF },
-				  .n = 4,
-				  .first = &of_socket });
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(rules); i++) {
+		struct but b = rules[i];
+
+		b.call = CALL_OF(setsockopt);
+		r = allow_but(t, &b);
+	}
+	return r;
 }
 
 /*

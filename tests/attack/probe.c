@@ -264,6 +264,20 @@ static long make_pair(long family, long type)
 	return socketpair((int)family, (int)type, 0, fds) < 0 ? -errno : 0;
 }
 
+/* An option that makes another protocol of an ordinary socket. */
+static long on_top(long level, long option)
+{
+	int fd = socket(AF_INET, level == IPPROTO_TCP ? SOCK_STREAM : SOCK_DGRAM, 0), esp = 2;
+	int tcp = level == IPPROTO_TCP;
+
+	if (fd < 0)
+		return -ENODEV;
+	return setsockopt(fd, (int)level, (int)option, tcp ? (void *)"tls" : (void *)&esp,
+			  tcp ? sizeof("tls") : sizeof(esp)) < 0
+		       ? -errno
+		       : 0;
+}
+
 /* A family is there if any type of socket of it can be made. */
 static long best_of(long (*make)(long family, long type), long family)
 {
@@ -279,9 +293,38 @@ static long best_of(long (*make)(long family, long type), long family)
 	return best;
 }
 
+/* As exploits do, who have no right outside. */
+static long make_packets(long family, long type)
+{
+	if (unshare(CLONE_NEWUSER | CLONE_NEWNET) < 0)
+		return -errno;
+	return make_socket(family, type);
+}
+
+/* Every kind that gets past the filter, whatever the kernel says of it then. */
+static void kinds(void)
+{
+	static const int protocols[] = { 0, 1, 2, 6, 17, 33, 50, 58, 132, 136, 255, 262 };
+
+	(void)fputs("41 kinds:", stdout);
+	for (int family = 0; family <= 46; family++)
+		for (int type = 0; type <= 10; type++)
+			for (size_t i = 0; i < sizeof(protocols) / sizeof(protocols[0]); i++) {
+				int fd = socket(family, type | SOCK_CLOEXEC, protocols[i]);
+
+				if (fd >= 0 || errno != EPERM)
+					(void)printf(" %d/%d/%d", family, type, protocols[i]);
+				if (fd >= 0)
+					(void)close(fd);
+			}
+	(void)fputc('\n', stdout);
+}
+
 static void sockets(void)
 {
 	char what[64];
+
+	kinds();
 
 	for (long family = 0; family <= 46; family++) {
 		(void)snprintf(what, sizeof(what), "socket family %ld", family);
@@ -299,6 +342,8 @@ static void sockets(void)
 		}
 	tell(41, "raw socket", in_child(make_socket, AF_INET, SOCK_RAW));
 	tell(41, "packet socket", in_child(make_socket, AF_PACKET, SOCK_RAW));
+	tell(41, "packet socket in a network of its own",
+	     in_child(make_packets, AF_PACKET, SOCK_RAW));
 	/* For these the host's kernel would load a module. */
 	tell(41, "SCTP socket", in_child(make_protocol, AF_INET, IPPROTO_SCTP));
 	tell(41, "MPTCP socket", in_child(make_protocol, AF_INET6, 262));
@@ -308,6 +353,8 @@ static void sockets(void)
 	tell(41, "raw ICMP socket", in_child(make_typed, SOCK_RAW, IPPROTO_ICMP));
 	tell(41, "TCP socket by number", in_child(make_protocol, AF_INET6, IPPROTO_TCP));
 	tell(41, "UDP socket by number", in_child(make_typed, SOCK_DGRAM, IPPROTO_UDP));
+	tell(41, "TLS in the kernel", in_child(on_top, IPPROTO_TCP, 31));
+	tell(41, "ESP in UDP", in_child(on_top, IPPROTO_UDP, 100));
 	/* The kernel looks at 32 bits of the family, a filter sees 64. */
 	tell(41, "vsock behind a high bit", in_child(make_socket_high, AF_VSOCK, SOCK_STREAM));
 	tell(41, "unix behind a high bit", in_child(make_socket_high, AF_UNIX, SOCK_STREAM));

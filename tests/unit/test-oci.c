@@ -3,6 +3,8 @@
 #include "unit.h"
 
 #include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <netinet/udp.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
@@ -232,17 +234,19 @@ static void prctl_but_filters(void **state)
 	assert_false(allows(p, "seccomp", 0, 0));
 }
 
-static void setsockopt_but_filters(void **state)
+static void setsockopt_but_filters_and_protocols(void **state)
 {
 	_cleanup_json_ json_t *p = seccomp_profile();
 
 	for (uint64_t level = 0; level < 300; level++)
 		for (uint64_t v = 0; v < 128; v++) {
 			const uint64_t high = UINT64_C(1) << 32;
-			bool filter =
-				level == SOL_SOCKET &&
-				(v == SO_ATTACH_FILTER || v == SO_ATTACH_BPF ||
-				 v == SO_ATTACH_REUSEPORT_CBPF || v == SO_ATTACH_REUSEPORT_EBPF);
+			bool filter = (level == SOL_SOCKET &&
+				       (v == SO_ATTACH_FILTER || v == SO_ATTACH_BPF ||
+					v == SO_ATTACH_REUSEPORT_CBPF ||
+					v == SO_ATTACH_REUSEPORT_EBPF)) ||
+				      (level == IPPROTO_TCP && v == TCP_ULP) ||
+				      (level == IPPROTO_UDP && v == UDP_ENCAP);
 
 			assert_int_equal(allows_call(p, "setsockopt", (uint64_t[]){ 0, level, v }),
 					 !filter);
@@ -414,7 +418,7 @@ int main(void)
 		cmocka_unit_test(nothing_of_the_host_is_mounted),
 		cmocka_unit_test(ioctl_but_two),
 		cmocka_unit_test(prctl_but_filters),
-		cmocka_unit_test(setsockopt_but_filters),
+		cmocka_unit_test(setsockopt_but_filters_and_protocols),
 		cmocka_unit_test(limits_but_of_core_files),
 		cmocka_unit_test(disks_are_not_synced),
 		cmocka_unit_test(core_files_and_handlers_are_off),
