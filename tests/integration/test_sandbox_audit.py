@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import tempfile
 import time
@@ -50,8 +51,8 @@ class AuditCase(SandboxCase):
     def show(self, *opts):
         return self.ended(hutch("audit", "show", *opts), 0).stdout.decode()
 
-    def verify(self, code=0):
-        r = self.ended(hutch("audit", "verify", "--json"), code)
+    def verify(self, *opts, code=0):
+        r = self.ended(hutch("audit", "verify", "--json", *opts), code)
         return json.loads(r.stdout)
 
     def good(self, live=0):
@@ -477,6 +478,53 @@ class Tampering(AuditCase):
     def test_deleted(self):
         self.chain.unlink()
         self.assertIn(self.sandbox, json.dumps(self.verify(code=1)["bad"]))
+
+
+    def test_every_record(self):
+        """Row 160: of both chains each record is changed, taken away, doubled, moved, and cut off; the first that is wrong is named. Whoever
+        cuts the end of the host's chain off is found by a checkpoint that was kept elsewhere."""
+        kept = self.log.parent / "kept"
+        kept.write_bytes(self.ended(hutch("audit", "checkpoint"), 0).stdout)
+        tried = 0
+        for file in (self.chain, self.log / "host-00000000.log"):
+            good = file.read_bytes()
+            records = pieces(good)
+            # The record of the checkpoint itself is behind what it is about.
+            n = len(records) - (file != self.chain)
+            self.assertGreater(n, 2)
+            for first, change, data in changes(records, n):
+                file.write_bytes(data)
+                bad = self.verify("--from", str(kept), code=1)["bad"]
+                with self.subTest(file=file.name, record=first, change=change):
+                    self.assertEqual((bad["file"], bad["record"]), (file.name, first), bad)
+                tried += 1
+            file.write_bytes(good)
+            self.verify("--from", str(kept))
+        self.assertGreater(tried, 100)
+
+
+def pieces(data):
+    """The records of a chain."""
+    found, at = [], 0
+    while at < len(data):
+        length = 152 + struct.unpack_from(">I", data, at + 8)[0]
+        found.append(data[at:at + length])
+        at += length
+    return found
+
+
+def changes(records, n):
+    """(the first wrong record, what was done, the chain) for the first n records of a chain."""
+    for k, (before, one, after) in enumerate((records[:k], records[k], records[k + 1:]) for k in range(n)):
+        for bit in range(k % 89, 8 * len(one), 89):
+            flipped = one[:bit // 8] + bytes([one[bit // 8] ^ 1 << bit % 8]) + one[bit // 8 + 1:]
+            yield k, f"bit {bit}", b"".join([*before, flipped, *after])
+        yield k + 1, "doubled", b"".join([*before, one, one, *after])
+        yield k, "cut in the middle", b"".join([*before, one[:len(one) // 2]])
+        yield k, "cut off", b"".join(before)
+        if k + 1 < len(records):
+            yield k, "taken away", b"".join([*before, *after])
+            yield k, "moved", b"".join([*before, after[0], one, *after[1:]])
 
 
 class Load(AuditCase):
