@@ -9,8 +9,9 @@ import os
 import struct
 import subprocess
 
-from api import JSON, ApiCase
+from api import JSON, ApiCase, new_key
 from sandbox import MACHINE, create, hutch
+from waiting import eventually
 
 # nobody, a wrong key, a key for metrics, a user's key that is another's, the owner's key, an administrator's, the Unix socket of the
 # daemon's own user; the sandbox's token, the token of another sandbox, a signed URL for one file.
@@ -92,6 +93,10 @@ sandbox GET    /envs                                    401 401 401 401 401 401 
 sandbox GET    /metrics                                 401 401 401 401 401 401 401 200 401 401
 """
 
+# Whoever was somebody once is treated as whoever never was: a key that was revoked, one that has expired, a URL whose signature has,
+# the token of a sandbox that has ended.
+OVER = {"revoked": "wrong", "expired": "wrong", "late": "wrong", "ended": "stranger"}
+
 # What is asked for where the route has a {}, and what is sent: requests that succeed for whoever may, and change little.
 ARGS = {
     "/templates": ("no-such-template", "0" * 64),
@@ -143,6 +148,8 @@ def has_freezer():
 
 
 class TestRoles(ApiCase):
+    over = {}
+
     def filled(self, path, box):
         args = next((a for start, a in ARGS.items() if path.startswith(start + "/")), (box.id, "x"))
         for arg in args:
@@ -152,6 +159,10 @@ class TestRoles(ApiCase):
     def who(self, role, plane, op):
         """(fields, query) of somebody."""
         box = self.box.fields() if plane == "sandbox" else []
+        if role in self.over:
+            return [self.over[role], *box], ""
+        if role == "late":
+            return box, self.box.signed("/tmp/f", op, until=1_000_000_000)
         if role in self.daemon.keys:
             return [("X-API-Key", self.daemon.keys[role]), *box], ""
         if role == "wrong":
@@ -219,6 +230,29 @@ class TestRoles(ApiCase):
         for route, got in seen:
             with self.subTest(" ".join(route)):
                 self.assertEqual(dict(zip(ROLES, got)), dict(zip(ROLES, table.get(route, []))))
+
+    def status_of(self, key):
+        return self.daemon.ask("GET", "/teams", key=key)[0]
+
+    def test_every_route_by_who_is_nobody_any_more(self):
+        revoked, expired, gone = new_key("revoked"), new_key("expired", "--expires", "3s"), self.daemon.make()
+        eventually(lambda: self.status_of(revoked) == 200, "control: the new key")
+        self.assertEqual(self.daemon.head("GET", "/envs", [("X-Access-Token", gone.token)]), 200, "control: a sandbox's token")
+        self.assertEqual(self.daemon.ask("DELETE", f"/sandboxes/{gone.id}", key="user")[0], 204)
+        self.assertEqual(hutch("key", "revoke", "revoked").returncode, 0)
+        for key in (revoked, expired):
+            eventually(lambda k=key: self.status_of(k) == 401, "the end of a key")
+        self.inside("echo x > /tmp/f")
+        self.over = {"revoked": ("X-API-Key", revoked), "expired": ("X-API-Key", expired), "ended": ("X-Access-Token", gone.token)}
+        before = self.inside("find /tmp /home -type f | sort"), self.daemon.ask("GET", "/sandboxes", key="admin")
+        for route, expected in rows():
+            for role, like in OVER.items():
+                if role == "ended" and route[0] == "control":
+                    continue  # says which sandbox, of which there is none any more: 502
+                with self.subTest(" ".join(route), role=role):
+                    self.assertEqual(self.one(route, role, self.box), expected[ROLES.index(like)])
+        self.assertEqual((self.inside("find /tmp /home -type f | sort"), self.daemon.ask("GET", "/sandboxes", key="admin")), before)
+        self.assertEqual(self.daemon.head("GET", "/files?" + self.box.signed("/tmp/f", "read", until=4_000_000_000)), 200, "control: a URL in time")
 
     def test_the_table_and_the_roles_of_hutchd_agree(self):
         """Whoever is named by a row of hutchd's is let in by it, and nobody else: 401 and 403 are said at the door."""

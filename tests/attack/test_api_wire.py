@@ -5,10 +5,15 @@ Contents that are small on the wire and large in memory, and numbers and names t
 """
 
 import gzip
+import json
+import os
+import tempfile
 import zlib
+from pathlib import Path
 
 from api import DOMAIN, JSON, ApiCase, request
-from sandbox import PATIENCE
+from sandbox import PATIENCE, RUN
+from test_api_roles import ARGS, routes
 
 MEMORY = 24 << 10  # KiB that hutchd may grow by, whatever is sent: a body of JSON is 4 MiB at most, and its values some times that
 SECOND = b"GET /sandboxes HTTP/1.1\r\nHost: 127.0.0.1\r\nX-API-Key: %(key)s\r\n\r\n"
@@ -122,6 +127,9 @@ PATHS = {
     "/templates/..%2fx/tags": 400, "/templates/%2e%2e/tags": 400, "/templates/aliases/..%2fbase": 400, "/templates/aliases/-base": 404,
     "/templates/x/files/..%2f..%2fkeys.json": 400, "/templates/x/builds/..%2f/status": 400,
 }
+# In the place of every id of every route: out of a directory, decoded once, twice or not at all; and what is no id.
+IDS = ("..", ".", "%2e%2e", "%2E%2e%2fkeys.json", "..%2f..%2fkeys.json", "%2fetc%2fpasswd", "%252e%252e%252fkeys.json", "%c0%ae%c0%ae%c0%afkeys.json",
+       "%e0%80%ae", "a%2f..%2fb", "..%5c..", "%00", "keys%00.json", "keys.json", "-rf", "--help", ".hidden", "%e2%80%ae", "%ff", "a" * 300, "%0a")
 
 
 class TestWire(ApiCase):
@@ -207,6 +215,59 @@ class TestWire(ApiCase):
                 self.assertEqual((answers.statuses, answers.rest), ([expected], b""), answers.list)
         self.assertEqual(self.daemon.ask("GET", f"/sandboxes/%{ord(self.box.id[0]):x}{self.box.id[1:]}", key="user")[0], 200,
                          "control: decoded, once")
+
+    def state(self):
+        """The names of all that hutchd keeps."""
+        return {str(p) for top in (RUN / "sandboxes", Path(os.environ["HUTCH_STATE_DIR"])) for p in top.rglob("*") if "audit" not in p.parts}
+
+    def test_every_id_of_every_route(self):
+        """Row 136: as an administrator, who could have anything. No answer is a file's, and nothing has come or gone."""
+        canary = b"hash"  # a word of keys.json
+        self.assertIn(canary, (Path(os.environ["HUTCH_STATE_DIR"]) / "keys.json").read_bytes())
+        # The shelf of this key is made when it is first used, with its lock.
+        self.assertEqual(self.daemon.ask("DELETE", "/templates/none", key="admin")[0], 404)
+        before, tried = self.state(), 0
+        for (plane, method, path), _ in routes():
+            right = next((a for start, a in ARGS.items() if path.startswith(start + "/")), (self.box.id, "x"))
+            for place in range(path.count("{}")):
+                for wrong in IDS:
+                    target = path
+                    for at in range(path.count("{}")):
+                        target = target.replace("{}", wrong if at == place else right[at], 1)
+                    fields = [("X-API-Key", self.daemon.keys["admin"]), ("Connection", "close"), ("Content-Type", JSON)]
+                    answers = self.daemon.raw(request(method, target, *fields, body=b"{}" if method in ("POST", "PUT") else b""))
+                    with self.subTest(f"{method} {target}"[:100]):
+                        [(status, _, text)] = answers.list
+                        # 401: an upload has a ticket of its own, which is looked at first.
+                        self.assertIn(status, (400, 404) if method != "PUT" or "/files/" not in path else (400, 401, 404), text)
+                        self.assertNotIn(canary, text)
+                    tried += 1
+        self.assertGreater(tried, 400)
+        self.assertEqual(self.state(), before)
+        self.is_well()
+
+    def test_files_by_path(self):
+        """Row 136: whatever a path says, it is a path of the sandbox. That it is one of a file there is the control."""
+        with tempfile.TemporaryDirectory() as outside:
+            canary = Path(outside) / "canary"
+            canary.write_text("of the host")
+            os.chmod(outside, 0o755)
+            self.inside("mkdir -p /tmp/d; echo inside > /tmp/d/f")
+            up = "../" * 40
+            for path, expected in ((str(canary), 404), (up + str(canary)[1:], 404), (f"/tmp/d/{up}{str(canary)[1:]}", 404), (f"/proc/self/root{canary}", 404),
+                                   ("/tmp/d/../d/f", 200), (f"{up}tmp/d/f", 200), ("/tmp/d/%2e%2e/d/f", 404), ("/tmp/d/f\0", 400), ("/tmp/d/f/../f", 400)):
+                for text in {path, path.replace("/", "%2f").replace(".", "%2e")} if "%" not in path else {path.replace("%", "%25")}:
+                    target = f"/files?username=user&path={text}".replace("\0", "%00")
+                    status, got = self.daemon.ask("GET", target, X_Access_Token=self.box.token)
+                    with self.subTest(target[:90]):
+                        self.assertEqual((status, b"of the host" in got), (expected, False), got)
+                        self.assertEqual(got == b"inside\n", status == 200)
+            self.assertEqual(canary.read_text(), "of the host")
+        for selector in ({"pid": "../1"}, {"tag": "../../x"}, {"pid": -1}, {"pid": 2 ** 53}, {"tag": "\0"}, {"tag": "x" * 100_000}, {"pid": "%31"}):
+            status, got = self.daemon.ask("POST", "/process.Process/SendSignal", json.dumps({"process": selector, "signal": "SIGNAL_SIGKILL"}),
+                                          Content_Type=JSON, X_Access_Token=self.box.token)
+            self.assertIn(status, (400, 404), (selector, got))
+        self.is_well()
 
     def test_templates_that_are_no_names(self):
         for name in ("../base", "/etc/passwd", "base/../base", ".", "..", "-rf", "--agent", "base\0", "base\n", "b" * 300, "b" * 100_000,
