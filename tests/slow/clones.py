@@ -1,14 +1,16 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """
-clones.py [-n N] [--at-once N] [--of template|saved]: N clones (200) of one template, some at a time, as root. What must not be the same in two of
-them is not: random numbers, machine-id, boot id, UUIDs, where programs are in memory, ssh host keys. The clock of each is within 50 ms of the host's,
-and nothing has run in it before its first command but its first process. Nothing is left afterwards.
+clones.py [-n N] [--at-once N] [--control N] [--of template|saved]: N clones (1,000) of one template, some at a time, as root. What must not be the same
+in two of them is not: random numbers, machine-id, boot id, UUIDs, where programs are in memory, ssh host keys, what TLS draws. The clock of each is
+within 50 ms of the host's, and nothing has run in it before its first command but its first process. Nothing is left afterwards.
+
+The control: some clones (12) whose agent keeps the seed from its kernel. Their first random numbers must be found to be the same.
 
 --of saved: not of a template, but of a snapshot of a sandbox in which a program runs that has used all of these, and uses them on.
 
-HUTCH, HUTCH_KEEPER, HUTCH_GUEST, HUTCH_HOLD and HUTCH_TEST_KERNEL_DIR as for tests/integration/run_as.py; HUTCH_CLONES_IMAGE: where the image is,
-which has ssh-keygen, made if it is not there.
+HUTCH, HUTCH_KEEPER, HUTCH_GUEST, HUTCH_HOLD and HUTCH_TEST_KERNEL_DIR as for tests/integration/run_as.py; HUTCH_GUEST_UNSEEDED: the agent of the
+control (tests/slow/unseeded.c); HUTCH_CLONES_IMAGE: where the image is, which has ssh-keygen, made if it is not there.
 """
 
 import argparse
@@ -17,8 +19,10 @@ import contextlib
 import importlib
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -29,13 +33,13 @@ import run_as  # noqa: E402
 CLOCK = 0.05
 OPTIONS = ("--memory", "256MiB", "--cpus", "1")
 LOOK = r"""
-import json, os, subprocess, uuid
+import json, os, ssl, subprocess, uuid
 def read(path):
     return open(path).read().strip()
 others = [pid for pid in os.listdir("/proc") if pid.isdigit() and int(pid) not in (1, os.getpid()) and os.path.exists(f"/proc/{pid}/cmdline")
           and read(f"/proc/{pid}/cmdline")]
 seen = {"random": os.getrandom(32).hex(), "machine": read("/etc/machine-id"), "boot": read("/proc/sys/kernel/random/boot_id"),
-        "uuid": str(uuid.uuid4()), "name": os.uname().nodename,
+        "uuid": str(uuid.uuid4()), "name": os.uname().nodename, "tls": ssl.RAND_bytes(32).hex(),
         "memory": [line.split("-")[0] for line in open("/proc/self/maps") if "[stack]" in line or "libc.so" in line][0]}
 key = f"/tmp/key{os.getpid()}"
 subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
@@ -43,6 +47,8 @@ seen["ssh"] = read(key + ".pub").split()[1]
 diary = open("/dev/shm/diary").read().split("\n")[:-1] if os.path.exists("/dev/shm/diary") else []
 print(json.dumps({"distinct": seen, "others": others, "diary": diary}))
 """
+# The first thing that runs in a clone, and a small one: after a second or so a kernel seeds itself again.
+FIRST = "head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \\n'"
 # What runs in a sandbox when it is saved: it writes down who it is, and a random number, all the time.
 DIARY = r"""
 import os, signal
@@ -82,9 +88,33 @@ def clone(sandbox, saved):
     """One clone, from its start to its end: what was seen in it, and how far its clock was off."""
     name = say(sandbox, "create", "--rm", *OPTIONS, *(("--snapshot", saved) if saved else ()))
     try:
-        return look(sandbox, name), sandbox.clock_of(name)
+        first = say(sandbox, "exec", name, "--", "sh", "-c", FIRST)
+        seen = look(sandbox, name)
+        seen["distinct"]["first"] = first
+        return seen, sandbox.clock_of(name)
     finally:
         say(sandbox, "kill", name)
+
+
+def unseeded(sandbox, n):
+    """What each of n clones without a seed draws first."""
+    names = {"hutch-guest": "HUTCH_GUEST_UNSEEDED", "hutch-keeper": "HUTCH_KEEPER", "hutch-hold": "HUTCH_HOLD"}
+    guest = os.environ["HUTCH_GUEST"]
+    with tempfile.TemporaryDirectory(dir=Path(guest).parent) as lib:
+        os.chmod(lib, 0o755)
+        for name, variable in names.items():
+            shutil.copy(os.environ[variable], Path(lib) / name)
+        os.environ.update(HUTCH_GUEST=f"{lib}/hutch-guest", HUTCH_LIBEXEC_DIR=lib)
+        try:
+            drawn = []
+            for _ in range(n):
+                name = say(sandbox, "create", "--rm", *OPTIONS)
+                drawn.append(say(sandbox, "exec", name, "--", "sh", "-c", FIRST))
+                say(sandbox, "kill", name)
+            return drawn
+        finally:
+            os.environ["HUTCH_GUEST"] = guest
+            del os.environ["HUTCH_LIBEXEC_DIR"]
 
 
 # ---- judging ----
@@ -102,7 +132,7 @@ def judge_diaries(seen, original):
 def judge(results, original):
     seen = [one for one, _ in results]
     for key in seen[0]["distinct"]:
-        values = [one["distinct"][key] for one in seen + ([original] if original else [])]
+        values = [one["distinct"][key] for one in seen + ([original] if original and key in original["distinct"] else [])]
         yield f"{key}: {len(values)}, {len(set(values))} different", len(set(values)) == len(values)
     off = sorted(off for _, off in results)
     late = sum(one > CLOCK for one in off)
@@ -133,6 +163,8 @@ def run(options):
             results = list(pool.map(lambda _: clone(sandbox, saved), range(options.n)))
         took = time.monotonic() - start
         lines = list(judge(results, original))
+        drawn = unseeded(sandbox, options.control)
+        lines.append((f"control, without a seed: {len(drawn)}, {len(set(drawn))} different", len(set(drawn)) < len(drawn)))
         if saved:
             say(sandbox, "snapshot", "rm", saved)
         left = sandbox.settle(before)
@@ -145,8 +177,9 @@ def run(options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-n", type=int, default=200)
+    parser.add_argument("-n", type=int, default=1000)
     parser.add_argument("--at-once", type=int, default=4)
+    parser.add_argument("--control", type=int, default=12)
     parser.add_argument("--of", choices=("template", "saved"), default="template")
     return run(parser.parse_args())
 
