@@ -456,7 +456,9 @@ static int take_user(const struct sandbox_options *o, const json_t *image, struc
 	s->user = o->user ? o->user : image_user(image, a);
 	if (!s->user)
 		return err_oom(e);
-	if (strlen(s->user) > USER_MAX || !utf8_valid(s->user, strlen(s->user)))
+	/* An image may have an empty one, which is the default; who asks for one means somebody. */
+	if ((o->user && str_eq(o->user, "")) || strlen(s->user) > USER_MAX ||
+	    !utf8_valid(s->user, strlen(s->user)))
 		return err_set(e, -EINVAL, "'%.80s' is not the name of a user", s->user);
 	return 0;
 }

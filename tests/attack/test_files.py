@@ -90,6 +90,27 @@ attempt('rename', lambda: os.rename('/etc/skel', '/etc/gone'))
 attempt('exchange', lambda: libc.renameat2(-100, b'/etc/motd', -100, b'/etc/passwd', 2))
 print(json.dumps(done))
 """
+# CVE-2022-0847: a page of a file, which may only be read, becomes a part of a pipe that was full once, and the pipe is written to.
+PIPE = """
+import json, os
+page = os.open('/etc/shells', os.O_RDONLY)
+text = os.read(page, 100)
+said = {}
+for way in ('splice', 'sendfile'):
+    r, w = os.pipe()
+    for _ in range(16):
+        os.write(w, b'x' * 4096)
+    for _ in range(16):
+        os.read(r, 4096)
+    if way == 'sendfile':
+        os.sendfile(w, page, 0, 1)
+    else:
+        os.splice(page, w, 1, offset_src=0)
+    os.write(w, b'overwritten')
+    said[way] = os.read(r, 100).decode()
+    said[way + ' since'] = os.pread(page, 100, 0) == text
+print(json.dumps(said))
+"""
 # A tree that nobody can walk with a stack, and names that nobody can put together.
 DEEP = """
 import os, sys
@@ -221,6 +242,18 @@ class Image(SandboxCase):
         self.assertEqual(before[-1].st_mtime_ns, now[-1].st_mtime_ns)
         self.assertEqual(names, sorted(os.listdir(tree / "etc")))
         self.assertEqual(self.out("cat", "/etc/motd"), "the image\n")
+
+    def test_an_image_is_not_changed_through_a_pipe(self):
+        """Row 42. What comes out of the pipe shows that the page was in it: the control."""
+        sandbox = self.create()
+        file = Path(self.inspect(sandbox)["root"]) / "etc/shells"
+        text, before = file.read_text(), digest(file)
+        for user in ("user", "root"):
+            said = json.loads(self.python(sandbox, PIPE, opts=["-u", user]))
+            self.assertEqual(said, {**dict.fromkeys(("splice", "sendfile"), text[0] + "overwritten"),
+                                    **dict.fromkeys(("splice since", "sendfile since"), True)})
+        self.assertEqual(digest(file), before)
+        self.assertEqual(self.out("cat", "/etc/shells"), text)
 
     def hostile(self, *entries):
         """An image with nothing but a shell's worth of directories, and these entries: (name, link's target)."""

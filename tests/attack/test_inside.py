@@ -218,6 +218,20 @@ print(json.dumps(said))"""))
         devices = {(f"/{n}", f"/dev/{n}") for n in ("null", "zero", "full", "tty", "random", "urandom")}
         self.assertEqual({point for _, point in of_the_host - devices}, set() if MACHINE else {"/dev/hutch-guest"})
 
+    # ---- 45 ----
+    def test_users_that_are_none(self):
+        """Nobody becomes root, or anybody, who did not ask for it by name or number. Root inside is no root: test_sandbox_inside.py."""
+        for wrong in ("-1", "4294967295", "4294967296", "-0", "+0", "0x0", " 0", "0 ", "00", "1000:", ":0", ":", "1000:-1", "1000:4294967295", "0:0:0",
+                      "root:", "user:0:0", "\u0660", "\uff10", "nobody-at-all", "root\n", "ROOT", "", "1e3", "18446744073709551616"):
+            for command in (["exec", "-u", wrong, self.sandbox], ["run", "--rm", "-u", wrong]):
+                r = hutch(*command, "--", "id", "-u")
+                with self.subTest(user=wrong, command=command[0]):
+                    self.assertNotEqual(r.returncode, 0)
+                    self.assertEqual(r.stdout, b"")
+                    self.assertTrue(r.stderr)
+        for right, seen in (("root", "0 0"), ("0", "0 0"), ("user", "1000 1000"), ("1000", "1000 1000"), ("1000:7", "1000 7"), ("4321", "4321 4321")):
+            self.assertEqual(self.sh(self.sandbox, "echo $(id -u) $(id -g)", opts=["-u", right]).strip(), seen, "control")
+
     # ---- the channel, from inside ----
     def test_the_channel_is_out_of_reach(self):
         for user in ("user", "root"):

@@ -147,6 +147,88 @@ class Secrets(SandboxCase):
         r = hutch("exec", sandbox, "--", "env", env={"TOKEN": SECRET})
         self.assertNotIn(SECRET.encode(), r.stdout)
 
+    def test_variables_that_steer_programs(self):
+        """Row 46: those of a sandbox and of a command are its commands' alone. That these have them is the control."""
+        names = ("LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT", "BASH_ENV", "ENV", "GCONV_PATH", "PATH", "PYTHONPATH", "GLIBC_TUNABLES", "HUTCH_RUN_DIR", "TMPDIR")
+        given = [word for name in names for word in ("-e", f"{name}=/{SECRET}")]
+        sandbox = self.create(*given)
+        self.assertEqual(self.whereabouts(sandbox), {"file spec.json"})
+        r = hutch("exec", "-e", f"LD_AUDIT=/{SECRET}", sandbox, "--", "/usr/bin/env")
+        self.assertEqual(set(re.findall(rf"(?m)^(\w+)=/{SECRET}$", r.stdout.decode())), set(names))
+        self.assertIn(f"/{SECRET}", r.stderr.decode(), "its own loader has looked for it")
+        self.assertEqual(self.whereabouts(sandbox), {"file spec.json", "file cmd-1"}, "and in what it has printed")
+        source = Path(os.environ["TMPDIR"]) / "copied"
+        source.write_text("x")
+        self.addCleanup(source.unlink)
+        self.ended(hutch("cp", str(source), f"{sandbox}:/tmp/copied"), 0)
+
+
+# Leaves a word wherever something could stay, and waits to be ended.
+LEAVE = """
+import ctypes, os, signal, socket, sys
+word = sys.argv[1]
+for place in ('/tmp', os.path.expanduser('~'), '/workspace', '/dev/shm'):
+    with open(f'{place}/{word}', 'w') as f:
+        f.write(word)
+libc = ctypes.CDLL(None)
+libc.shmat.restype = ctypes.c_void_p
+segment = libc.shmget(4711, 4096, 0o1666)
+ctypes.memmove(libc.shmat(segment, None, 0), word.encode(), len(word))
+r, w = os.pipe()
+os.write(w, word.encode())
+s = socket.socket(socket.AF_UNIX)
+s.bind('\\0' + word)
+print('left', flush=True)
+signal.pause()
+"""
+# Where is it? The word is put together here, or the search would find itself.
+FIND = """
+import ctypes, os, sys
+word = sys.argv[1] + sys.argv[2]
+found = set()
+for top in ('/tmp', '/home', '/workspace', '/dev/shm', '/var', '/etc', '/run', '/root'):
+    for where, dirs, files in os.walk(top):
+        found |= {os.path.join(where, n) for n in files if word in n}
+for p in filter(str.isdigit, os.listdir('/proc')):
+    try:
+        if word in open(f'/proc/{p}/cmdline').read():
+            found.add('a command')
+    except OSError:
+        pass
+if word in open('/proc/net/unix').read():
+    found.add('a socket')
+libc = ctypes.CDLL(None)
+libc.shmat.restype = ctypes.c_void_p
+segment = libc.shmget(4711, 4096, 0)
+if segment >= 0 and ctypes.string_at(libc.shmat(segment, None, 0), len(word)) == word.encode():
+    found.add('a segment')
+print(*sorted(found), sep='\\n')
+"""
+
+
+class Leftovers(SandboxCase):
+    """Row 148."""
+
+    def found(self, sandbox):
+        return self.python(sandbox, FIND, SECRET[:7], SECRET[7:], opts=["-u", "root"]).split("\n")[:-1]
+
+    def test_a_sandbox_of_the_pool_has_nothing_of_another(self):
+        self.ended(hutch("pool", "fill", "-n", "1"), 0)
+        self.addCleanup(hutch, "pool", "drain")
+        seen = set()
+        for _ in range(3):
+            sandbox = self.create()
+            self.assertNotIn(sandbox, seen, "used once")
+            self.assertEqual(self.found(sandbox), [""])
+            p = start("exec", sandbox, "--", "python3", "-c", LEAVE, SECRET, stdout=subprocess.PIPE)
+            self.assertEqual(p.stdout.readline(), b"left\n")
+            found = self.found(sandbox)
+            self.assertLessEqual({f"/tmp/{SECRET}", f"/workspace/{SECRET}", f"/dev/shm/{SECRET}", "a segment", "a command", "a socket"}, set(found), "control")
+            self.ended(hutch("rm", "-f", sandbox), 0)
+            p.communicate(timeout=LONG)
+            self.assertNotIn(sandbox, self.ps("-a"))
+            seen.add(sandbox)
+
 
 class Races(SandboxCase):
     def test_removed_by_many_at_once(self):
