@@ -259,6 +259,35 @@ def root_tree(*members):
     return archive(member(".", tarfile.DIRTYPE, mode=0o755), member("etc", tarfile.DIRTYPE, mode=0o755), *members)
 
 
+# Files that programs of the host run, or obey, where they find them: each would leave a mark.
+POISON = {".git/hooks/post-checkout": "#!/bin/sh\n{0}", ".git/hooks/pre-commit": "#!/bin/sh\n{0}", ".git/config": "[core]\n\tfsmonitor = {0}\n", ".envrc": "{0}",
+          ".profile": "{0}", ".bashrc": "{0}", "Makefile": "all:\n\t{0}\n", "host.yaml": "egress_proxy: http://127.0.0.1:1\n",
+          "agents/default.yaml": "agent:\n  name: default\n  type: coding\negress:\n  domains: [evil.example]\n", "hutch": "#!/bin/sh\n{0}", "crun": "#!/bin/sh\n{0}",
+          "hutch-keeper": "#!/bin/sh\n{0}", ".vscode/tasks.json": "[]", ".mcp.json": "{{}}"}
+
+
+class Poison(SharedCase):
+    """Row 144. Hutch brings out what it is told to, and runs and obeys nothing of it, also from there. Whoever else does: docs/THREAT-MODEL.md."""
+
+    def test_what_comes_out_is_not_run(self):
+        with tempfile.TemporaryDirectory() as top:
+            mark, tree = Path(top) / "mark", Path(top) / "repository"
+            for path, text in POISON.items():
+                self.sh(self.sandbox, f"mkdir -p $(dirname /tmp/repository/{path}); cat >/tmp/repository/{path}; chmod 4755 /tmp/repository/{path}", opts=["-i"],
+                        input=text.format(f"touch {mark}").encode())
+            self.assertIn(f"{len(POISON)} without their set-ID bits", self.refused("cp", f"{self.sandbox}:/tmp/repository", top, code=1))
+            self.assertEqual({str(p.relative_to(tree)) for p in tree.rglob("*") if p.is_file()}, set(POISON))
+            self.assertEqual([p for p in tree.rglob("*") if p.stat().st_mode & 0o6000], [], "nothing has a set-ID bit")
+            for command in (["ps"], ["exec", self.sandbox, "--", "true"], ["run", "--rm", "--", "true"], ["cp", f"{self.sandbox}:/etc/motd", "again"],
+                            ["config", "compile", "default"], ["agents"]):
+                r = hutch(*command, cwd=tree)
+                self.assertEqual(r.returncode, 0, (command, r.stderr))
+                self.assertNotIn(b"evil.example", r.stdout)
+            self.assertFalse(mark.exists())
+            subprocess.run(["sh", tree / ".git/hooks/post-checkout"], check=True)
+            self.assertTrue(mark.exists(), "control: it does harm to who runs it")
+
+
 class CommitAttack(FakeCase):
     """The same for what becomes an image: what reads it has no power, and nothing of what is refused is kept."""
 
