@@ -8,11 +8,13 @@ same try in a box with that one layer taken away succeeds, or the test would pro
 
 BUNDLE and PROBE are the programs; HUTCH_UPDATE=1 writes the table anew.
 """
+import contextlib
 import json
 import os
 import pathlib
 import re
 import shutil
+import stat
 import subprocess
 import tempfile
 import unittest
@@ -222,6 +224,22 @@ class Container(unittest.TestCase):
         said = parse(subprocess.check_output([os.environ["PROBE"], "clock"], text=True))
         self.assertEqual({k for k in said if said[k] != "ok"}, set())
         self.assertEqual(set(said) - {"0 end"}, {k for k in self.hard if k.startswith("29 ")})
+
+    def test_control_of_root_outside(self):
+        """Rows 20, 25, 27, 28, 38, 39: what is refused inside is there outside, for who may."""
+        def opened(row, how):
+            found = []
+            for path in (k.partition(" ")[2] for k in self.hard if k.startswith(f"{row} /") and self.hard[k] != "ok"):
+                with contextlib.suppress(OSError):
+                    os.close(os.open(path, how | os.O_NONBLOCK | os.O_CLOEXEC))
+                    found.append(path)
+            return found
+        self.assertNotEqual(opened(20, os.O_WRONLY), [])
+        self.assertNotEqual(opened(28, os.O_RDONLY), [])
+        with tempfile.TemporaryDirectory() as tmp:
+            os.mknod(f"{tmp}/node", stat.S_IFBLK | 0o600, os.makedev(7, 0))
+            os.mkdir(f"{tmp}/mount")
+            subprocess.run(["unshare", "--mount", "sh", "-c", f"mount -t tmpfs tmpfs {tmp}/mount && mount -t proc proc {tmp}/mount"], check=True)
 
     def test_control_with_sysfs(self):
         def weaken(c):

@@ -217,7 +217,8 @@ class CopyAttack(FakeCase):
             swap.wait(LONG)
         self.assertEqual(self.sh(self.sandbox, "ls -A /tmp/s/out"), "")
         self.assertTrue(results <= {0, 1, 125}, results)
-        self.sh(self.sandbox, "rm -r /tmp/s")
+        self.sh(self.sandbox, "cd /tmp/s; ln -s out followed; echo x >followed/f")
+        self.assertEqual(self.sh(self.sandbox, "ls -A /tmp/s/out; rm -r /tmp/s"), "f\n", "control: who follows such a link is there")
 
     def test_what_is_no_file_does_not_come_out(self):
         self.sh(self.sandbox, "mkdir /tmp/n && cd /tmp/n && mkfifo p && ln -s /etc/shadow l")
@@ -228,6 +229,8 @@ class CopyAttack(FakeCase):
         hutch("cp", f"{self.sandbox}:/tmp/n/l", str(self.dir / "in"))
         self.assertEqual(os.listdir(self.dir / "in"), ["l"])
         self.assertEqual(os.readlink(self.dir / "in" / "l"), "/etc/shadow", "a link, and nothing of the host's file")
+        self.ended(hutch("cp", f"{self.sandbox}:/etc/motd", str(self.dir / "in" / "motd")), 0)
+        self.assertTrue((self.dir / "in" / "motd").is_file(), "control: a file comes out")
         self.sh(self.sandbox, "rm -r /tmp/n")
 
     def test_the_child_has_no_power(self):

@@ -484,6 +484,7 @@ class Requests(Probing):
         for env in ("NO_PROXY=*", "https_proxy=", "ALL_PROXY=socks5h://127.0.0.1:3128", "https_proxy=http://93.184.217.66:80"):
             r = run(box, "env", env, "curl", "-sS", "-m", "120", f"https://{WEB}/")
             self.assertNotIn(r.code, (0, 28), env)  # 28: curl itself gave up
+        self.assertEqual(run(box, "env", "NO_PROXY=*", "curl", "-sS", "https://other.hutch.test/").code, 0, "control")
 
 
 class Streams(Probing):

@@ -22,6 +22,8 @@ PAGES = {"hutch 1": SOURCE / "man/hutch.1", "hutch-agent 5": SOURCE / "man/hutch
 GUIDE = SOURCE / "docs/POLICY.md"
 README = SOURCE / "README.md"
 INVESTIGATE = SOURCE / "docs/INVESTIGATE.md"
+CATALOGUE = SOURCE / "tests/attack/CATALOGUE.md"
+ATTACKS = 181  # the project's list of them; what has no number is of our own
 
 
 def hutch(*args):
@@ -127,6 +129,22 @@ def guide_examples(page):
         elif not (page == README and m[1] == "sh"):  # the quick start, which CI runs in a clean clone
             raise ValueError(f"{page.name}: a block that is neither yaml nor console: {m[0]!r}")
         at = m.end()
+
+
+# ---- the catalogue of attacks ----
+
+def attacks(table):
+    """(numbers, the cells behind them) of each row of a table of the catalogue: "3, 5 to 7" is 3, 5, 6 and 7."""
+    for line in re.findall(r"^\| (?!#)(.*) \|$", table, re.M):
+        numbers, *cells = re.split(r" ?\| ", line)
+        yield [n for a, b in re.findall(r"(\d+)(?: to (\d+))?", numbers) for n in range(int(a), int(b or a) + 1)], cells
+
+
+def files_of(cell, known):
+    """The files, and the directories, that a cell names as tests. A name without a directory is one of `known`."""
+    for name in re.findall(r"[\w.-]*(?:/[\w.-]+)+|[\w-]+\.(?:py|c|yaml)\b|\bfuzz-[\w-]+", cell):
+        found = [SOURCE / name] if "/" in name else [f for f in known if f.name in (name, f"{name}.c")]
+        yield name, [f for f in found if f.exists()]
 
 
 def matches(shown, printed):
@@ -265,6 +283,31 @@ class Docs(unittest.TestCase):
                 r = subprocess.run(["bash", "-c", command], cwd=work, env=env, text=True, capture_output=True, check=False)
                 self.assertEqual(r.returncode, 0, command + r.stderr)
             self.assertIn("all good", r.stdout)
+
+    def test_every_attack_is_in_the_catalogue(self):
+        """In one of its two tables: with the tests that show it and their control, or with the reason why there is none."""
+        tested, excused = CATALOGUE.read_text().split("\n## Rows that cannot apply, and why\n")
+        numbers = [{n for row, _ in attacks(table) for n in row} for table in (tested, excused)]
+        self.assertEqual(numbers[0] & numbers[1], set(), "in both")
+        self.assertEqual(numbers[0] | numbers[1], set(range(1, ATTACKS + 1)))
+        for row, cells in attacks(excused):
+            with self.subTest(row=row):
+                self.assertEqual((len(row), len(cells), all(cells)), (1, 2, True))
+        known = [f for f in (SOURCE / "tests").glob("*/*") if f.suffix in (".py", ".c")] + list((SOURCE / "presets").rglob("*.yaml"))
+        for row, cells in attacks(tested):
+            with self.subTest(row=row, what=cells[0][:60]):
+                self.assertEqual((len(cells), all(cells)), (3, True))
+                self.assertRegex(cells[2], r"\bcontrols?\b")
+                self.check_tests(cells[2], known)
+
+    def check_tests(self, cell, known):
+        """Files and cases that a row names are there."""
+        named = list(files_of(cell, known))
+        self.assertTrue(named)
+        self.assertEqual([name for name, found in named if not found], [], "no such file")
+        text = "".join(f.read_text() for _, found in named for f in found if f.is_file())
+        cases = re.findall(r"\btest_\w+\b(?!\.py)", cell)
+        self.assertEqual([case for case in cases if not re.search(rf"\bdef {case}\(", text)], [], "no such case in these files")
 
     def test_references_lead_somewhere(self):
         for page in PAGES.values():

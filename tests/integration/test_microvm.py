@@ -394,3 +394,25 @@ class Api(SandboxCase):
         self.assertEqual(server.api("POST", f"/sandboxes/{sandbox}/pause", {})[0], 204)
         self.assertEqual(server.api("DELETE", f"/sandboxes/{sandbox}")[0], 204)
         self.assertEqual(server.api("GET", f"/sandboxes/{sandbox}")[0], 404)
+
+    def test_what_is_saved_has_no_credential(self):
+        """Row 153: neither the key nor the token by which it was made and reached is in its memory or on its disk; the token is in hutch's own file
+        beside them, for the same sandbox to go on with. What a program in it has in memory is there: the control."""
+        server = hutchd.Server("--default-agent", "e2b-microvm")
+        self.addCleanup(server.stop)
+        status, made = server.api("POST", "/sandboxes", {"templateID": "base", "timeout": 600})
+        self.assertEqual(status, 201)
+        sandbox, word = made["sandboxID"], "in-the-memory-of-a-program"
+        self.addCleanup(hutch, "rm", "-f", sandbox)
+        self.exec_(sandbox, "python3", "-c", f"import signal; word = '{word}'.upper(); open('/tmp/up', 'w'); signal.pause()", opts=["-d"])
+        eventually(lambda: self.sh(sandbox, "ls /tmp/up 2>/dev/null || true"), "the program")
+        before = set(os.listdir(SNAPSHOTS))
+        self.assertEqual(server.api("POST", f"/sandboxes/{sandbox}/pause", {})[0], 204)
+        [name] = set(os.listdir(SNAPSHOTS)) - before
+
+        def found(text):
+            r = subprocess.run(["grep", "-rlaF", "--", text, SNAPSHOTS / name], capture_output=True, text=True, check=False)
+            return {str(Path(line).relative_to(SNAPSHOTS / name)) for line in r.stdout.splitlines()}
+        self.assertEqual(found(word.upper()), {"state"})
+        self.assertEqual((found(server.key), found(made["envdAccessToken"])), (set(), {"box/spec.json"}))
+        self.assertEqual((SNAPSHOTS / name / "box/spec.json").stat().st_mode & 0o077, 0)

@@ -173,6 +173,7 @@ class Cpu(SandboxCase):
         self.ended(hutch("kill", sandbox), 0)
         if not MACHINE:  # which counts the time that it was not given as its own
             self.assertLess(used, 1.5, "three seconds with a tenth of a processor")
+            self.assertGreater(float(self.out("python3", "-c", SPIN, opts=(*LOOSE, "--cpus", "1"))), 1.5 * used, "control: with more of it")
         self.assertGreater(self.inspect(sandbox)["end"]["throttled"], 0)
 
 

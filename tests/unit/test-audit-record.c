@@ -12,7 +12,10 @@ enum {
 	MANY = 1000
 };
 
-/* A log of MANY records, and where each of them begins. */
+/*
+ * A log of MANY records, and where each of them begins. Its clocks jump and go back, and it has
+ * boots that come again: what order records have is said by their numbers and hashes alone.
+ */
 struct book {
 	struct buf bytes;
 	size_t at[MANY + 1];
@@ -28,9 +31,11 @@ static void write_book(struct book *book)
 	*book = (struct book){ .bytes = BUF_INIT(64 * 1024 * 1024) };
 	for (unsigned int i = 0; i < MANY; i++) {
 		char text[64];
-		struct audit_record r = {
-			.kind = AUDIT_EXEC, .wall = i, .mono = i, .payload = text
-		};
+		struct audit_record r = { .kind = AUDIT_EXEC,
+					  .boot = { (uint8_t)(i / 100 % 3) },
+					  .wall = i * 7919 % MANY,
+					  .mono = MANY - i,
+					  .payload = text };
 
 		r.n_payload =
 			(size_t)snprintf(text, sizeof(text), "{\"argv\":[\"step\",\"%u\"]}", i);
