@@ -13,11 +13,13 @@
 
 enum {
 	SWEEP_S = 60,
+	BUILDS_OF_ONE = 2, /* at once, of one key */
+	BUILDS_WAITING = 64,
 };
 
 /* One slot of each is only for owners that have no job there. */
 static const size_t pool_slots[POOLS] = {
-	[POOL_START] = 8, [POOL_END] = 8, [POOL_LIFE] = 8, [POOL_LOOK] = 8, [POOL_BUILD] = 3,
+	[POOL_START] = 8, [POOL_END] = 8, [POOL_LIFE] = 8, [POOL_LOOK] = 8, [POOL_BUILD] = 6,
 };
 
 static void remove_image(const char *name, void *arg)
@@ -122,6 +124,9 @@ int api_new(const struct api_config *config, struct api **ret, struct err *e)
 	r = state_root_open(&a->root, e);
 	for (size_t i = 0; r == 0 && i < POOLS; i++)
 		r = jobs_new(config->loop, pool_slots[i], &a->pools[i], e);
+	/* They take hours, and a recipe waits in memory. */
+	if (r == 0)
+		jobs_limit(a->pools[POOL_BUILD], BUILDS_OF_ONE, BUILDS_WAITING);
 	if (r == 0)
 		r = records_watch_new(config->loop, &a->records, e);
 	if (r == 0)

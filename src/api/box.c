@@ -419,9 +419,11 @@ static int open_kept(struct request *r)
 	_cleanup_spec_ struct spec spec = { 0 };
 	char owner[SPEC_OWNER_MAX + 1];
 	struct err ignored = ERR_INIT;
+	bool build = true;
 
 	if (dir < 0 || spec_read(dir, &spec, &ignored) < 0 ||
-	    spec_owner(&spec, owner, &ignored) < 0 || !is_for(owner, r))
+	    spec_owner(&spec, owner, &ignored) < 0 || !is_for(owner, r) ||
+	    spec_is_build(&spec, &build, &ignored) < 0 || (build && r->role != ROLE_ADMIN))
 		return -EBADF;
 	return TAKE_FD(dir);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A child writes one line of JSON, {"result": ...} or {"errno": n, "message": ...}, and exits. The
- * pipe's end is the job's end: the child is reaped then (SIGCHLD stays its default: wardens that a
- * child has started are nobody's children soon after).
+ * pipe's end is the job's end; the child is reaped when its pidfd says so, for the loop waits for
+ * nobody (SIGCHLD stays its default: wardens that a child has started are nobody's children soon
+ * after).
  *
  * An owner is known while it has a job. The list of owners is in the order in which they were last
  * given a slot. Between two calls no owner waits that could have a slot: whatever frees one calls
@@ -40,22 +41,25 @@ struct job {
 	char request[TRACE_ID_MAX + 1]; /* that it is done for; "": none */
 	void (*forget)(void *world, const json_t *result);
 	void *world;
-	struct job *next; /* of those that wait */
+	struct job *next; /* of those that wait; of those whose child ends */
 	/* of one that runs */
 	struct proc proc;
-	struct loop_fd pipe;
+	struct loop_fd pipe, end;
 	struct buf result;
 };
 
 struct jobs {
 	struct loop *loop;
 	size_t parallel, running, n_waiting;
+	size_t each, waiting;
+	struct job *ending;   /* told, and not reaped yet */
 	struct owner *owners; /* the first one was served longest ago */
 };
 
 static void job_free(struct job *j)
 {
 	loop_del_fd(&j->pipe);
+	loop_del_fd(&j->end);
 	(void)fd_close(j->pipe.fd);
 	(void)fd_close(j->proc.pidfd);
 	buf_done(&j->result);
@@ -121,6 +125,8 @@ static bool may_run(const struct jobs *jobs, const struct owner *o)
 {
 	const size_t left = jobs->parallel - jobs->running;
 
+	if (o->running >= jobs->each)
+		return false;
 	return left > 1 || (left == 1 && o->running == 0);
 }
 
@@ -215,15 +221,49 @@ static int read_report(const struct job *j, json_t **ret, struct err *e)
 	return *ret ? 0 : err_set(e, -EIO, "a process had no result");
 }
 
+static void unlink_ending(const struct job *j)
+{
+	struct job **p = &j->jobs->ending;
+
+	while (*p != j)
+		p = &(*p)->next;
+	*p = j->next;
+}
+
+static void on_end(struct loop_fd *src, uint32_t events)
+{
+	struct job *j = src->arg;
+	siginfo_t info;
+
+	unlink_ending(j);
+	(void)proc_wait(&j->proc, clock_mono(), &info);
+	job_free(j);
+}
+
+/* Nobody reads what it would still write: then it ends at once. */
+static void reap(struct job *j)
+{
+	struct jobs *jobs = j->jobs;
+
+	loop_del_fd(&j->pipe);
+	j->pipe.fd = fd_close(j->pipe.fd);
+	j->end = (struct loop_fd){ .cb = on_end, .arg = j, .fd = -EBADF };
+	if (loop_add_fd(jobs->loop, &j->end, j->proc.pidfd, EPOLLIN) < 0) {
+		proc_done(&j->proc);
+		job_free(j);
+		return;
+	}
+	j->next = jobs->ending;
+	jobs->ending = j;
+}
+
 static void finish(struct job *j)
 {
 	_cleanup_json_ json_t *result = NULL;
 	struct jobs *jobs = j->jobs;
 	struct err e = ERR_INIT;
-	siginfo_t info;
 	int r = read_report(j, &result, &e);
 
-	(void)proc_wait(&j->proc, clock_mono() + NSEC_PER_SEC, &info);
 	jobs->running--;
 	j->owner->running--;
 	put_owner(jobs, j->owner);
@@ -234,7 +274,7 @@ static void finish(struct job *j)
 		j->ops->done(j->arg, r < 0 ? NULL : result, &e);
 	else if (j->forget && r == 0)
 		j->forget(j->world, result);
-	job_free(j);
+	reap(j);
 }
 
 static void on_pipe(struct loop_fd *src, uint32_t events)
@@ -245,7 +285,9 @@ static void on_pipe(struct loop_fd *src, uint32_t events)
 
 	if (n > 0)
 		buf_commit(&j->result, (size_t)n);
-	else
+	if (!room)
+		(void)proc_signal(&j->proc, SIGKILL);
+	if (n <= 0)
 		finish(j);
 }
 
@@ -315,7 +357,7 @@ static int start_or_wait(struct jobs *jobs, struct owner *o, struct job *j, stru
 
 	if (o->first || !may_run(jobs, o)) {
 		/* However many one owner asks for, there is room for another's. */
-		if (o->n_waiting >= JOBS_WAITING_MAX - jobs->n_waiting)
+		if (o->n_waiting >= jobs->waiting - jobs->n_waiting)
 			return err_set(e, -EAGAIN, "too much is asked for at once: try again");
 		wait_behind(j);
 		return 0;
@@ -368,9 +410,17 @@ int jobs_new(struct loop *loop, size_t parallel, struct jobs **ret, struct err *
 
 	if (!j)
 		return err_oom(e);
-	*j = (struct jobs){ .loop = loop, .parallel = parallel };
+	*j = (struct jobs){
+		.loop = loop, .parallel = parallel, .each = SIZE_MAX, .waiting = JOBS_WAITING_MAX
+	};
 	*ret = j;
 	return 0;
+}
+
+void jobs_limit(struct jobs *j, size_t each, size_t waiting)
+{
+	j->each = each;
+	j->waiting = waiting;
 }
 
 static void owner_free(struct owner *o)
@@ -391,6 +441,13 @@ struct jobs *jobs_free(struct jobs *j)
 
 		j->owners = o->next;
 		owner_free(o);
+	}
+	while (j && j->ending) {
+		struct job *one = j->ending;
+
+		j->ending = one->next;
+		proc_done(&one->proc);
+		job_free(one);
 	}
 	free(j);
 	return NULL;

@@ -14,7 +14,7 @@ struct jobs;
 struct job;
 
 enum {
-	JOB_RESULT_MAX = 15 * 1024 * 1024,
+	JOB_RESULT_MAX = JSON_SIZE_MAX + 1, /* no child writes more: a line of JSON */
 	JOB_OWNER_MAX = 63,
 	JOBS_WAITING_MAX = 4096, /* of all owners; one may have no more than are left for others */
 };
@@ -25,6 +25,10 @@ enum {
  * slot is kept for an owner without a running job, so a newcomer never waits for one flood's end.
  */
 int jobs_new(struct loop *loop, size_t parallel, struct jobs **ret, struct err *e);
+
+/* No owner runs more than `each` at once, and no more than `waiting` wait in all. */
+void jobs_limit(struct jobs *j, size_t each, size_t waiting);
+
 /* Jobs that run go on and tell nobody; those that wait are forgotten. */
 struct jobs *jobs_free(struct jobs *j);
 

@@ -156,13 +156,16 @@ static json_t *entry_of(const char *line, const char *end)
 static int take_lines(const struct buf *b, uint64_t from, size_t max, json_t *list, struct err *e)
 {
 	const char *at = buf_text(b), *end = at + b->len, *newline;
+	size_t bytes = 0;
 	int r = 0;
 
-	for (uint64_t i = 0; r == 0 && json_array_size(list) < max &&
+	for (uint64_t i = 0; r == 0 && json_array_size(list) < max && bytes < TEMPLATE_PAGE_BYTES &&
 			     (newline = memchr(at, '\n', (size_t)(end - at)));
 	     i++) {
-		if (i >= from)
+		if (i >= from) {
 			r = json_push(list, entry_of(at, newline)) < 0 ? err_oom(e) : 0;
+			bytes += (size_t)(newline - at);
+		}
 		at = newline + 1;
 	}
 	return r;

@@ -45,9 +45,10 @@ enum {
 	TEMPLATE_TEXT_MAX = 4096,	   /* of a message; more is cut */
 	TEMPLATE_STEP_MAX = 64,
 	TEMPLATE_LOG_MAX =
-		4 * 1024 * 1024,   /* bytes of a build's log; what comes later is dropped */
-	TEMPLATE_PAGE_MAX = 1000,  /* entries that are read at once */
-	TEMPLATE_UPLOADS_MAX = 16, /* at once */
+		4 * 1024 * 1024,	  /* bytes of a build's log; what comes later is dropped */
+	TEMPLATE_PAGE_MAX = 1000,	  /* entries that are read at once */
+	TEMPLATE_PAGE_BYTES = 512 * 1024, /* of them, and one more */
+	TEMPLATE_UPLOADS_MAX = 16,	  /* at once */
 	TEMPLATE_FILES_MAX = 1024,
 	TEMPLATE_SHARED_MAX = 1024,
 };
@@ -225,8 +226,8 @@ extern const char *const template_level_names[TEMPLATE_LEVEL_MAX];
 int template_log(const struct template_store *s, const char *build, enum template_level level,
 		 const char *step, const char *message, struct err *e);
 
-/* [{time (ns), level, message, step?}]: at most `max` entries from number `from` on. No log is an
- * empty one. */
+/* [{time (ns), level, message, step?}]: at most `max` entries from number `from` on, and fewer if
+ * they are long. No log is an empty one. */
 int template_log_read(const struct template_store *s, const char *build, uint64_t from, size_t max,
 		      json_t **ret, struct err *e);
 

@@ -124,7 +124,8 @@ class Device(DiskCase):
     def test_is_not_inside(self):
         sandbox = self.create()
         self.assertEqual(len(loops()), 1, "the control: there is one")
-        inside = self.sh(sandbox, "ls /dev /sys 2>&1; cat /proc/partitions /proc/diskstats /proc/self/mountinfo", opts=["-u", "root"])
+        self.assertIn("loop", " ".join(os.listdir("/proc/fs/ext4")), "the control: the kernel tells what each disk has")
+        inside = self.sh(sandbox, "ls -R /dev /sys /proc/fs 2>&1; cat /proc/partitions /proc/diskstats /proc/self/mountinfo", opts=["-u", "root"])
         self.assertNotIn("loop", inside)
         for number in (0, 1):
             call = f"import os, stat; os.mknod('/tmp/loop', 0o600 | stat.S_IFBLK, os.makedev(7, {number}))"

@@ -531,6 +531,7 @@ static void test_a_guarded_process(void **state)
 	struct rule rule;
 	struct err e = ERR_INIT;
 
+	assert_return_code(listener, 0);
 	new_name();
 	assert_int_equal(make(&some, &g), 0);
 	assert_true(g.group >= 0);

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 
 #include "clock.h"
 #include "fail.h"
@@ -288,6 +289,63 @@ static void an_owner_cannot_fill_the_queue(void **state)
 
 /* ---- failures ---- */
 
+/* Until no child is left, not even a dead one. */
+static void reap_all(struct world *w)
+{
+	siginfo_t info;
+
+	while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0)
+		assert_int_equal(loop_once(w->loop, clock_mono() + 10 * NSEC_PER_MSEC), 0);
+	assert_int_equal(errno, ECHILD);
+}
+
+static int large(void *arg, json_t **ret, struct err *e)
+{
+	_cleanup_free_ char *text = malloc(JSON_SIZE_MAX);
+
+	assert_non_null(text);
+	memset(text, '"', JSON_SIZE_MAX);
+	*ret = json_stringn(text, JSON_SIZE_MAX);
+	return 0;
+}
+
+/* It is an error, its child is gone, and the next one is served. */
+static void a_result_that_is_too_large(void **state)
+{
+	static const struct job_ops large_ops = { .work = large, .done = finish };
+	struct world *w = *state;
+	struct err e = ERR_INIT;
+	struct job *j;
+
+	assert_int_equal(job_start(w->jobs, "a", &large_ops, w, &j, &e), 0);
+	run(w, 1);
+	assert_int_equal(w->e.num, -EIO);
+	reap_all(w);
+	assert_int_equal(job_start(w->jobs, "a", &work_ops, w, &j, &e), 0);
+	run(w, 1);
+	reap_all(w);
+}
+
+/* No owner has more than its most, and no more wait than may. */
+static void limits_of_a_pool(void **state)
+{
+	struct world *w = *state;
+	struct err e = ERR_INIT;
+	struct job *runs[3], *waits, *none;
+
+	jobs_limit(w->jobs, 1, 2);
+	assert_int_equal(job_start(w->jobs, "a", &sleep_ops, w, &runs[0], &e), 0);
+	assert_int_equal(job_start(w->jobs, "a", &sleep_ops, w, &waits, &e), 0);
+	assert_int_equal(job_start(w->jobs, "a", &sleep_ops, w, &none, &e), -EAGAIN);
+	assert_int_equal(job_start(w->jobs, "b", &sleep_ops, w, &runs[1], &e), 0);
+	assert_int_equal(job_start(w->jobs, "c", &sleep_ops, w, &runs[2], &e), 0);
+	assert_int_equal(jobs_running(w->jobs), 4);
+	job_abandon(waits, NULL, NULL);
+	for (size_t i = 0; i < ARRAY_SIZE(runs); i++)
+		job_kill(runs[i]);
+	reap_all(w);
+}
+
 static int start_one(struct world *w)
 {
 	struct err e = ERR_INIT;
@@ -300,6 +358,7 @@ static int start_one(struct world *w)
 	}
 	fail_off();
 	run(w, 1);
+	reap_all(w);
 	return 0;
 }
 
@@ -342,6 +401,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(slots_are_shared, setup_four, teardown),
 		cmocka_unit_test_setup_teardown(an_owner_cannot_fill_the_queue, setup_four,
 						teardown),
+		cmocka_unit_test_setup_teardown(a_result_that_is_too_large, setup, teardown),
+		cmocka_unit_test_setup_teardown(limits_of_a_pool, setup_four, teardown),
 		cmocka_unit_test_setup_teardown(every_failure_of_a_start, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_start_that_fails_later, setup, teardown),
 	};
