@@ -2,11 +2,9 @@
 /*
  * Templates of the E2B API. What is known of them is in files (template.h), in a store for each
  * key: what another key has is not there, for it cannot be found. Builds are jobs of their own
- * queue. Archives for COPY are sent to an address that holds for an hour and for that
- * archive only, because SDKs send no key along with them.
+ * queue. Archives for COPY: e2b-template-files.c.
  */
 #include <signal.h>
-#include <sodium.h>
 #include <string.h>
 #include <sys/prctl.h>
 
@@ -17,15 +15,8 @@
 #include "recipe.h"
 #include "routes.h"
 
-enum {
-	TICKET_HEX = 32,
-	TICKET_S = 3600,
-};
-
-/* The store of whoever asks; of an administrator who gives the id of somebody's template, that one.
- */
-static int open_store(const struct request *r, const char *ref, struct template_store *s,
-		      struct err *e)
+int e2b_template_store(const struct request *r, const char *ref, struct template_store *s,
+		       struct err *e)
 {
 	struct err own = ERR_INIT;
 	int rc = r->role == ROLE_ADMIN && ref ? template_store_with(s, ref, &own) : -ENOENT;
@@ -105,7 +96,7 @@ static int begin(const struct request *rq, const json_t *body, struct template_b
 	if (r == 0)
 		r = take_u64(body, "memoryMB", TEMPLATE_MEMORY_MAX, &q.memory, e);
 	if (r == 0)
-		r = open_store(rq, q.name, &s, e);
+		r = e2b_template_store(rq, q.name, &s, e);
 	return r < 0 ? r : template_begin(&s, &q, ret, e);
 }
 
@@ -127,157 +118,6 @@ static void have_new(struct request *r)
 static void new_build(struct request *r)
 {
 	request_json(r, false, have_new);
-}
-
-/* ---- archives ---- */
-
-/* Proves that we gave out this address, for whose store, and until when it holds. */
-static void ticket(const struct request *r, const char *owner, uint64_t until,
-		   char out[static TICKET_HEX + 1])
-{
-	const struct api *a = r->api;
-	unsigned char mac[TICKET_HEX / 2];
-	char text[512];
-	int n = snprintf(text, sizeof(text), "%s/%s/%s/%llu", owner, r->args[0], r->args[1],
-			 (unsigned long long)until);
-
-	(void)crypto_generichash(mac, sizeof(mac), (const unsigned char *)text,
-				 MIN((size_t)n, sizeof(text) - 1), a->secret, sizeof(a->secret));
-	(void)sodium_bin2hex(out, TICKET_HEX + 1, mac, sizeof(mac));
-}
-
-static json_t *upload_url(const struct request *r, const char *owner)
-{
-	uint64_t until = clock_wall() / NSEC_PER_SEC + TICKET_S;
-	char mac[TICKET_HEX + 1], url[1024];
-
-	ticket(r, owner, until, mac);
-	(void)snprintf(url, sizeof(url),
-		       "%s://%s/templates/%s/files/%s?until=%llu&owner=%s&ticket=%s",
-		       r->x->tls ? "https" : "http", r->x->host, r->args[0], r->args[1],
-		       (unsigned long long)until, owner, mac);
-	return json_string(url);
-}
-
-/* Only for a template that there is: nobody fills a store with files of others. */
-static int has_file(const struct request *r, const struct template_store *s, bool *ret,
-		    struct err *e)
-{
-	_cleanup_close_ int fd = -EBADF;
-	char id[TEMPLATE_ID + 1];
-	int rc = template_find(s, r->args[0], id, e);
-
-	if (rc == 0 && !str_eq(id, r->args[0]))
-		rc = err_set(e, -ENOENT, "no template of the id '%.80s'", r->args[0]);
-	if (rc < 0)
-		return rc;
-	rc = template_file_open(s, id, r->args[1], &fd, e);
-	*ret = rc == 0;
-	return rc == -ENOENT ? 0 : rc;
-}
-
-static void ask_file(struct request *r)
-{
-	_cleanup_template_store_ struct template_store s = TEMPLATE_STORE_INIT;
-	struct err e = ERR_INIT;
-	bool present = false;
-	int rc = open_store(r, r->args[0], &s, &e);
-
-	if (rc == 0)
-		rc = has_file(r, &s, &present, &e);
-	if (rc < 0)
-		request_fail_err(r, &e);
-	else
-		request_answer(r, 201,
-			       JSON_OBJECT({ "present", json_boolean(present) },
-					   { "url", upload_url(r, s.owner) }));
-}
-
-struct upload {
-	struct template_store store;
-	struct template_upload upload;
-	struct err error;
-};
-
-static void upload_drop(struct request *r)
-{
-	struct upload *u = r->data;
-
-	template_upload_drop(&u->upload);
-	template_store_close(&u->store);
-	free(u);
-}
-
-static void upload_data(struct exchange *x, const char *data, size_t n)
-{
-	struct request *r = x->cookie;
-	struct upload *u = r->data;
-
-	if (u->error.num == 0)
-		(void)template_upload_write(&u->upload, data, n, &u->error);
-}
-
-static void upload_end(struct exchange *x)
-{
-	struct request *r = x->cookie;
-	struct upload *u = r->data;
-	struct err e = u->error;
-
-	if (e.num == 0)
-		(void)template_upload_end(&u->upload, &e);
-	if (e.num < 0)
-		request_fail_err(r, &e);
-	else
-		request_empty(r, 200);
-}
-
-static bool has_ticket(const struct request *r, char **ret_owner)
-{
-	_cleanup_free_ char *until = NULL, *given = NULL, *owner = NULL;
-	char mac[TICKET_HEX + 1];
-	uint64_t end = 0;
-
-	if (http_query(r->x, "until", &until) < 0 || http_query(r->x, "ticket", &given) < 0 ||
-	    http_query(r->x, "owner", &owner) < 0 ||
-	    str_to_u64(until, strlen(until), INT64_MAX, &end) < 0 || strlen(given) != TICKET_HEX ||
-	    end < clock_wall() / NSEC_PER_SEC)
-		return false;
-	ticket(r, owner, end, mac);
-	*ret_owner = TAKE_PTR(owner);
-	return sodium_memcmp(mac, given, TICKET_HEX) == 0;
-}
-
-static void put_file(struct request *r)
-{
-	static const struct http_body ops = { .data = upload_data, .end = upload_end };
-	_cleanup_free_ char *owner = NULL;
-	struct err e = ERR_INIT;
-	struct upload *u;
-	int rc;
-
-	if (!has_ticket(r, &owner)) {
-		request_fail(r, 401, "this address does not hold any more: ask for another");
-		return;
-	}
-	u = calloc(1, sizeof(*u));
-	if (!u) {
-		request_fail(r, 503, "out of memory");
-		return;
-	}
-	*u = (struct upload){ .store = TEMPLATE_STORE_INIT,
-			      .upload = TEMPLATE_UPLOAD_INIT,
-			      .error = ERR_INIT };
-	r->data = u;
-	r->drop = upload_drop;
-	rc = template_store_open(&u->store, owner, true, &e);
-	if (rc == 0)
-		rc = template_upload_begin(&u->store, r->args[0], r->args[1],
-					   r->x->length > 0 ? (uint64_t)r->x->length : 0,
-					   &u->upload, &e);
-	if (rc < 0)
-		request_fail_err(r, &e);
-	else
-		http_body(r->x, &ops);
 }
 
 /* ---- builds ---- */
@@ -345,7 +185,7 @@ static int start_build(struct request *r, struct err *e)
 	if (rc == 0)
 		rc = may_build(r, e);
 	if (rc == 0)
-		rc = open_store(r, r->args[0], &s, e);
+		rc = e2b_template_store(r, r->args[0], &s, e);
 	if (rc < 0)
 		return rc;
 	b = calloc(1, sizeof(*b));
@@ -453,7 +293,7 @@ static void status(struct request *r)
 		request_fail(r, 400, "logsOffset: expected a number");
 		return;
 	}
-	rc = open_store(r, r->args[0], &s, &e);
+	rc = e2b_template_store(r, r->args[0], &s, &e);
 	/* What it is first, then what it said: so its last words are never missed. */
 	if (rc == 0)
 		rc = template_get(&s, r->args[0], r->args[1], &b, &e);
@@ -478,7 +318,7 @@ static int find_alias(const struct request *r, char ret[static IMAGE_NAME_MAX + 
 
 	if (!image_name_valid(name) || template_is_image(name))
 		return -ENOENT;
-	rc = open_store(r, name, &s, e);
+	rc = e2b_template_store(r, name, &s, e);
 	if (rc == 0)
 		rc = template_find(&s, name, ret, e);
 	if (rc == -ENOENT || rc == -EINVAL) {
@@ -517,7 +357,8 @@ static int set_tags(const struct request *rq, struct template_build *ret, struct
 	_cleanup_template_store_ struct template_store s = TEMPLATE_STORE_INIT;
 	const char *tags[TEMPLATE_ASKED_MAX + 1];
 	const char *target = json_string_value(json_object_get(body, "target"));
-	int r = target ? open_store(rq, target, &s, e) : err_set(e, -EINVAL, "target is missing");
+	int r = target ? e2b_template_store(rq, target, &s, e)
+		       : err_set(e, -EINVAL, "target is missing");
 
 	if (r == 0)
 		r = take_texts(body, "tags", tags, TEMPLATE_ASKED_MAX, e);
@@ -549,7 +390,7 @@ static int take_tags(const struct request *rq, struct err *e)
 	_cleanup_template_store_ struct template_store s = TEMPLATE_STORE_INIT;
 	const char *tags[TEMPLATE_ASKED_MAX + 1];
 	const char *name = json_string_value(json_object_get(body, "name"));
-	int r = name ? open_store(rq, name, &s, e) : err_set(e, -EINVAL, "name is missing");
+	int r = name ? e2b_template_store(rq, name, &s, e) : err_set(e, -EINVAL, "name is missing");
 
 	if (r == 0)
 		r = take_texts(body, "tags", tags, TEMPLATE_ASKED_MAX, e);
@@ -598,7 +439,7 @@ static void list_tags(struct request *r)
 	_cleanup_template_store_ struct template_store s = TEMPLATE_STORE_INIT;
 	_cleanup_json_ json_t *all = NULL;
 	struct err e = ERR_INIT;
-	int rc = open_store(r, r->args[0], &s, &e);
+	int rc = e2b_template_store(r, r->args[0], &s, &e);
 
 	if (rc == 0)
 		rc = template_list(&s, r->args[0], &all, &e);
@@ -698,7 +539,7 @@ static void remove_apart(struct request *r)
 {
 	_cleanup_template_store_ struct template_store s = TEMPLATE_STORE_INIT;
 	struct err e = ERR_INIT;
-	int rc = open_store(r, r->args[0], &s, &e);
+	int rc = e2b_template_store(r, r->args[0], &s, &e);
 
 	if (rc == 0)
 		rc = template_remove(&s, r->args[0], &e);
@@ -728,8 +569,8 @@ const struct route template_routes[] = {
 	{ "DELETE", "/templates/tags", KEYS, remove_tags, BODY_APART },
 	{ "GET", "/templates/aliases/{}", KEYS, alias, APART },
 	{ "GET", "/templates/{}/tags", KEYS, list_tags, APART },
-	{ "GET", "/templates/{}/files/{}", KEYS, ask_file, APART },
-	{ "PUT", "/templates/{}/files/{}", ANYBODY, put_file },
+	{ "GET", "/templates/{}/files/{}", KEYS, e2b_template_ask_file, APART },
+	{ "PUT", "/templates/{}/files/{}", ANYBODY, e2b_template_put_file },
 	{ "POST", "/v2/templates/{}/builds/{}", KEYS, build },
 	{ "GET", "/templates/{}/builds/{}/status", KEYS, status, APART },
 	{ "DELETE", "/templates/{}", KEYS, remove_template },

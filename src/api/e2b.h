@@ -4,6 +4,7 @@
 
 #include "api-inner.h"
 #include "life.h"
+#include "template.h"
 
 enum {
 	E2B_TIMEOUT_DEFAULT = 300, /* seconds */
@@ -78,3 +79,10 @@ int e2b_snapshot_is_for(const char *name, const char *owner, bool all, struct er
 /* False: there is none for whoever asks; nothing was answered. */
 bool e2b_remove_snapshot(struct request *r, const char *name);
 void e2b_teams(struct request *r);
+
+/* The store of whoever asks; of an administrator who gives the id of somebody's template, that one.
+ */
+int e2b_template_store(const struct request *r, const char *ref, struct template_store *s,
+		       struct err *e);
+void e2b_template_ask_file(struct request *r);
+void e2b_template_put_file(struct request *r);
