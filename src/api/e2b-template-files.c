@@ -76,9 +76,13 @@ void e2b_template_ask_file(struct request *r)
 					   { "url", upload_url(r, s.owner) }));
 }
 
+/* The loop makes the file, which waits for nothing, and writes to it. A job ends it, for that waits
+ * for the disk and for the lock of the owner's templates. */
 struct upload {
+	struct request *request;
 	struct template_store store;
 	struct template_upload upload;
+	struct job *job; /* that ends it */
 	struct err error;
 };
 
@@ -86,6 +90,8 @@ static void upload_drop(struct request *r)
 {
 	struct upload *u = r->data;
 
+	if (u->job)
+		job_abandon(u->job, NULL, NULL);
 	template_upload_drop(&u->upload);
 	template_store_close(&u->store);
 	free(u);
@@ -100,18 +106,40 @@ static void upload_data(struct exchange *x, const char *data, size_t n)
 		(void)template_upload_write(&u->upload, data, n, &u->error);
 }
 
+static int end_work(void *arg, json_t **ret, struct err *e)
+{
+	_cleanup_template_store_ struct template_store s = TEMPLATE_STORE_INIT;
+	const struct upload *u = arg;
+	int r = template_store_open(&s, u->store.owner, false, e);
+
+	(void)ret;
+	return r < 0 ? r : template_upload_end(&s, &u->upload, e);
+}
+
+static void end_done(void *arg, const json_t *result, const struct err *e)
+{
+	struct upload *u = arg;
+
+	u->job = NULL;
+	if (result)
+		request_empty(u->request, 200);
+	else
+		request_fail_err(u->request, e);
+}
+
 static void upload_end(struct exchange *x)
 {
+	static const struct job_ops ops = { .work = end_work, .done = end_done };
 	struct request *r = x->cookie;
 	struct upload *u = r->data;
 	struct err e = u->error;
 
-	if (e.num == 0)
-		(void)template_upload_end(&u->upload, &e);
-	if (e.num < 0)
+	request_enter(r);
+	/* It is the owner's, although no key came with it. */
+	if (e.num < 0 ||
+	    job_start(r->api->pools[POOL_LOOK], u->store.owner, &ops, u, &u->job, &e) < 0)
 		request_fail_err(r, &e);
-	else
-		request_empty(r, 200);
+	request_leave();
 }
 
 static bool has_ticket(const struct request *r, char **ret_owner)
@@ -147,7 +175,8 @@ void e2b_template_put_file(struct request *r)
 		request_fail(r, 503, "out of memory");
 		return;
 	}
-	*u = (struct upload){ .store = TEMPLATE_STORE_INIT,
+	*u = (struct upload){ .request = r,
+			      .store = TEMPLATE_STORE_INIT,
 			      .upload = TEMPLATE_UPLOAD_INIT,
 			      .error = ERR_INIT };
 	r->data = u;

@@ -56,8 +56,23 @@ static bool remove_left(const struct template_store *s, const char *name)
 	return flock(fd, LOCK_EX | LOCK_NB) == 0 && unlinkat(s->files, name, 0) == 0;
 }
 
-/* How many are being sent; what was cut short goes. Under the lock, as is the making of new ones.
- */
+/* New ones are made under a lock of the directory, so that none is removed before it is locked
+ * itself. It is held for a moment only, and not waited for. */
+static int lock_files(const struct template_store *s, int *ret_fd, struct err *e)
+{
+	_cleanup_close_ int fd =
+		RETRY_EINTR(openat(s->files, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+
+	if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) {
+		*ret_fd = TAKE_FD(fd);
+		return 0;
+	}
+	if (fd >= 0 && errno == EWOULDBLOCK)
+		return err_set(e, -EAGAIN, "another file is about to be sent: try again");
+	return err_errno(e, "cannot lock '%s/files'", s->path);
+}
+
+/* How many are being sent; what was cut short goes. */
 static int count_new(const struct template_store *s, size_t *ret, struct err *e)
 {
 	DIR *d = fd_list(s->files);
@@ -106,7 +121,7 @@ int template_upload_begin(const struct template_store *s, const char *template, 
 
 	u.store = s;
 	if (r == 0)
-		r = template_lock(s, &lock, e);
+		r = lock_files(s, &lock, e);
 	if (r == 0)
 		r = count_new(s, &n, e);
 	if (r == 0 && n >= TEMPLATE_UPLOADS_MAX)
@@ -179,37 +194,47 @@ static int take_census(const struct template_store *s, const char *but, struct c
 }
 
 /* Whoever reads one that goes has it open, and keeps it. */
-static int make_room(const struct template_upload *u, struct err *e)
+static int make_room(const struct template_store *s, const struct template_upload *u, struct err *e)
 {
 	struct census c;
-	int r = take_census(u->store, u->name, &c, e);
+	int r = take_census(s, u->name, &c, e);
 
 	while (r == 0 && c.n > 0 &&
 	       (c.n >= TEMPLATE_FILES_MAX || c.bytes + u->size > TEMPLATE_FILES_BYTES)) {
-		if (unlinkat(u->store->files, c.oldest, 0) < 0)
-			return err_errno(e, "cannot remove '%s/files/%s'", u->store->path,
-					 c.oldest);
-		r = take_census(u->store, u->name, &c, e);
+		if (unlinkat(s->files, c.oldest, 0) < 0)
+			return err_errno(e, "cannot remove '%s/files/%s'", s->path, c.oldest);
+		r = take_census(s, u->name, &c, e);
 	}
 	return r;
 }
 
-int template_upload_end(struct template_upload *u, struct err *e)
+/* By another descriptor than the sender's: it is the file that is written to disk. */
+static int sync_new(const struct template_store *s, const struct template_upload *u, struct err *e)
+{
+	_cleanup_close_ int fd =
+		RETRY_EINTR(openat(s->files, u->temp, O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+
+	if (fd < 0 || RETRY_EINTR(fsync(fd)) < 0)
+		return err_errno(e, "cannot write a file of a recipe to disk");
+	return 0;
+}
+
+int template_upload_end(const struct template_store *s, const struct template_upload *u,
+			struct err *e)
 {
 	_cleanup_close_ int lock = -EBADF;
-	int r = RETRY_EINTR(fsync(u->fd));
+	int r = sync_new(s, u, e);
 
-	r = r < 0 ? err_errno(e, "cannot write a file of a recipe to disk")
-		  : template_lock(u->store, &lock, e);
 	if (r == 0)
-		r = make_room(u, e);
+		r = template_lock(s, &lock, e);
+	if (r == 0)
+		r = make_room(s, u, e);
 	if (r == 0)
 		r = FAULT_ERR("template-file", e);
-	if (r == 0 && renameat(u->store->files, u->temp, u->store->files, u->name) < 0)
+	if (r == 0 && renameat(s->files, u->temp, s->files, u->name) < 0)
 		r = err_errno(e, "cannot keep a file of a recipe");
 	if (r < 0)
 		return r;
-	u->fd = fd_close(u->fd);
-	r = RETRY_EINTR(fsync(u->store->files));
-	return r < 0 ? err_errno(e, "cannot sync '%s/files'", u->store->path) : 0;
+	r = RETRY_EINTR(fsync(s->files));
+	return r < 0 ? err_errno(e, "cannot sync '%s/files'", s->path) : 0;
 }

@@ -15,7 +15,8 @@
  *
  *   files/TEMPLATE-HASH   an archive that a recipe copies, by the hash that its sender gave it
  *
- *   files/.new-RANDOM     one that is being sent; locked (flock) by who receives it
+ *   files/.new-RANDOM     one that is being sent; locked (flock) by who receives it; made while
+ *                         files/ itself is locked, and not `lock`
  *
  *   shared/NAME.json      in the operator's alone: whose template, by its id, everybody may use
  *                         under this name
@@ -254,14 +255,20 @@ struct template_upload {
 
 /*
  * `expected`: how many bytes come, 0 if nobody knows. -EFBIG for more than one may have, -EBUSY for
- * too many at once. What others left of uploads that were cut short is removed.
+ * too many at once. What others left of uploads that were cut short is removed. Never waits for a
+ * lock: -EAGAIN if another process begins one at this moment.
  */
 int template_upload_begin(const struct template_store *s, const char *template, const char *hash,
 			  uint64_t expected, struct template_upload *ret, struct err *e);
 int template_upload_write(struct template_upload *u, const void *data, size_t n, struct err *e);
 
-/* All has come: it is kept, and what was not used for longest goes if that is needed. */
-int template_upload_end(struct template_upload *u, struct err *e);
+/*
+ * All has come: it is kept, and what was not used for longest goes if that is needed. It waits for
+ * the disk and for the lock. A child may call it, with a store that it has opened itself: `u` is
+ * read only, its descriptor is not used, and whoever began it calls template_upload_drop().
+ */
+int template_upload_end(const struct template_store *s, const struct template_upload *u,
+			struct err *e);
 
-/* Gives up what has not ended. */
+/* Gives up what has not ended, and closes its descriptor. */
 void template_upload_drop(struct template_upload *u);

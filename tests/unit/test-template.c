@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 
 #include "clock.h"
@@ -448,7 +449,7 @@ static int send_file(const char *hash, const char *text, struct err *e)
 
 	if (r == 0)
 		r = template_upload_write(&u, text, strlen(text), e);
-	return r < 0 ? r : template_upload_end(&u, e);
+	return r < 0 ? r : template_upload_end(&s, &u, e);
 }
 
 static void expect_file(const char *hash, const char *text)
@@ -509,6 +510,36 @@ static void files_have_limits(void **state)
 	/* What nobody receives any more is removed by the next. */
 	unit_dir_write(&(struct unit_dir){ .fd = s.files }, ".new-left", "x", 1);
 	assert_int_equal(send_file(HASH_A, "x", &e), 0);
+	assert_int_equal(entries(s.files), 1);
+}
+
+/* Whoever has the store's lock holds up the end of an upload, which a child may wait for, with a
+ * store of its own; never the beginning. */
+static void an_upload_begins_at_once(void **state)
+{
+	_cleanup_template_upload_ struct template_upload u = TEMPLATE_UPLOAD_INIT;
+	_cleanup_template_store_ struct template_store own = TEMPLATE_STORE_INIT;
+	int lock = openat(s.dir, "lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	int files = openat(s.files, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct err e = ERR_INIT;
+
+	assert_int_equal(flock(lock, LOCK_EX), 0);
+	assert_int_equal(flock(files, LOCK_EX), 0);
+	assert_int_equal(template_upload_begin(&s, TID, HASH_A, 0, &u, &e), -EAGAIN);
+	assert_int_equal(entries(s.files), 0);
+	(void)fd_close(files);
+	assert_int_equal(template_upload_begin(&s, TID, HASH_A, 0, &u, &e), 0);
+	assert_int_equal(template_upload_write(&u, "late", 4, &e), 0);
+	(void)fd_close(lock);
+	assert_int_equal(template_store_open(&own, s.owner, false, &e), 0);
+	assert_int_equal(template_upload_end(&own, &u, &e), 0);
+	template_upload_drop(&u);
+	expect_file(HASH_A, "late");
+	assert_int_equal(entries(s.files), 1);
+	/* It was given up meanwhile: nothing is kept. */
+	assert_int_equal(template_upload_begin(&s, TID, HASH_B, 0, &u, &e), 0);
+	template_upload_drop(&u);
+	assert_int_equal(template_upload_end(&own, &u, &e), -ENOENT);
 	assert_int_equal(entries(s.files), 1);
 }
 
@@ -829,6 +860,7 @@ int main(void)
 		TEST(logs_are_bounded),
 		TEST(files_are_kept_whole),
 		TEST(files_have_limits),
+		TEST(an_upload_begins_at_once),
 		TEST(the_oldest_files_go),
 		TEST(names_are_an_owners),
 		TEST(old_records_are_the_operators),
