@@ -86,3 +86,5 @@ int e2b_template_store(const struct request *r, const char *ref, struct template
 		       struct err *e);
 void e2b_template_ask_file(struct request *r);
 void e2b_template_put_file(struct request *r);
+void e2b_template_build(struct request *r);
+void e2b_template_status(struct request *r);
