@@ -156,6 +156,7 @@ struct api *api_free(struct api *a)
 	a->mcp = mcp_sessions_free(a->mcp);
 	for (size_t i = 0; i < POOLS; i++)
 		a->pools[i] = jobs_free(a->pools[i]);
+	builds_free(a);
 	state_root_close(&a->root);
 	free(a);
 	return NULL;

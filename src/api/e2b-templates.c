@@ -11,15 +11,21 @@
 #include "e2b.h"
 #include "routes.h"
 
+int e2b_template_store_of(bool all, const char *owner, const char *ref, struct template_store *s,
+			  struct err *e)
+{
+	struct err own = ERR_INIT;
+	int rc = all && ref ? template_store_with(s, ref, &own) : -ENOENT;
+
+	if (rc == -ENOENT || rc == -EINVAL)
+		return template_store_open(s, owner, true, e);
+	return rc < 0 ? (*e = own).num : 0;
+}
+
 int e2b_template_store(const struct request *r, const char *ref, struct template_store *s,
 		       struct err *e)
 {
-	struct err own = ERR_INIT;
-	int rc = r->role == ROLE_ADMIN && ref ? template_store_with(s, ref, &own) : -ENOENT;
-
-	if (rc == -ENOENT || rc == -EINVAL)
-		return template_store_open(s, r->owner, true, e);
-	return rc < 0 ? (*e = own).num : 0;
+	return e2b_template_store_of(r->role == ROLE_ADMIN, r->owner, ref, s, e);
 }
 
 /* A uint that may be absent. */

@@ -84,6 +84,9 @@ void e2b_teams(struct request *r);
  */
 int e2b_template_store(const struct request *r, const char *ref, struct template_store *s,
 		       struct err *e);
+/* The same without a request; `all`: an administrator. */
+int e2b_template_store_of(bool all, const char *owner, const char *ref, struct template_store *s,
+			  struct err *e);
 void e2b_template_ask_file(struct request *r);
 void e2b_template_put_file(struct request *r);
 void e2b_template_build(struct request *r);

@@ -458,13 +458,6 @@ size_t jobs_running(const struct jobs *j)
 	return j->running + j->n_waiting;
 }
 
-size_t jobs_of(const struct jobs *j, const char *owner)
-{
-	const struct owner *o = find_owner(j, owner);
-
-	return o ? o->running + o->n_waiting : 0;
-}
-
 /* ---- what clients are not told ---- */
 
 int job_conceal(bool all, struct err *e, const char *fmt, ...)

@@ -53,9 +53,8 @@ void job_abandon(struct job *j, void (*forget)(void *world, const json_t *result
 /* The same for one that is better not done than done in vain: it gets SIGTERM if it runs. */
 void job_kill(struct job *j);
 
-/* Running and waiting jobs: all of them, and those of one owner. */
+/* Running and waiting jobs. */
 size_t jobs_running(const struct jobs *j);
-size_t jobs_of(const struct jobs *j, const char *owner);
 
 /*
  * For work() of a client who may not look into the host: logs what `e` says, which may name files

@@ -12,7 +12,6 @@ enum {
 int template_lock(const struct template_store *s, int *ret_fd, struct err *e);
 
 bool template_id_valid(const char *id);
-bool template_build_valid(const char *build);
 
 /* n letters of [a-z0-9] and a NUL; a UUID of version 4. 0 or -errno. */
 int template_random(char *out, size_t n);

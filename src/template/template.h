@@ -122,6 +122,9 @@ struct template_request {
 int template_begin(const struct template_store *s, const struct template_request *q,
 		   struct template_build *ret, struct err *e);
 
+/* Can this be the id of a build? */
+bool template_build_valid(const char *build);
+
 /* The build of a template. -ENOENT. */
 int template_get(const struct template_store *s, const char *template, const char *build,
 		 struct template_build *ret, struct err *e);

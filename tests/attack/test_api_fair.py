@@ -7,6 +7,7 @@ answered while all of the flood still hangs.
 import fcntl
 import json
 import os
+import resource
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +16,8 @@ from api import JSON, Answers, ApiCase, Daemon, new_key, read_all, request, send
 from sandbox import eventually, hutch
 
 AT_ONCE = int(os.environ.get("HUTCH_TEST_CREATES", "40"))
+# Sandboxes that are made while none of them is ready: a ready command has a minute, and a slow machine makes no 40 sandboxes in that.
+HANGING = int(os.environ.get("HUTCH_TEST_HANGING", "16"))
 
 
 class FairCase(ApiCase):
@@ -84,7 +87,7 @@ class TestReady(FairCase):
         return connections
 
     def test_others_do_not_wait(self):
-        for count in (8, AT_ONCE):
+        for count in (8, HANGING):
             with self.subTest(count):
                 mine = self.daemon.make(self.flood)
                 hanging = self.hang(count)
@@ -124,25 +127,6 @@ class TestReady(FairCase):
         self.is_well()
 
 
-class TestFiles(FairCase):
-    """Templates are files under a lock: whoever has to wait for it waits alone."""
-
-    def test_a_lock_that_is_held(self):
-        self.assertEqual(self.daemon.ask("POST", "/v3/templates", {"name": "held"}, self.flood)[0], 202, "control")
-        self.addCleanup(self.daemon.ask, "DELETE", "/templates/held", None, self.flood)
-        place = Path(os.environ["HUTCH_STATE_DIR"]) / "templates/owners" / f"flood-{self.daemon.port}" / "lock"
-        with open(place, "rb+") as lock, ThreadPoolExecutor(20) as pool:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            asked = [pool.submit(self.daemon.ask, "POST", "/v3/templates", {"name": "held"}, self.flood) for _ in range(20)]
-            self.works("other", "another key")
-            self.works("admin", "an administrator")
-            self.assertEqual(self.daemon.ask("GET", "/templates", key="other")[0], 200)
-            self.assertFalse(any(one.done() for one in asked), "all of them wait")
-            fcntl.flock(lock, fcntl.LOCK_UN)
-            self.assertEqual({one.result()[0] for one in asked}, {202})
-        self.is_well()
-
-
 class TestResume(FairCase):
     """All who want a paused sandbox at once get it, by one resume."""
 
@@ -171,24 +155,31 @@ class TestResume(FairCase):
         self.is_well()
 
 
-class TestBuilds(FairCase):
-    """Builds of templates: how many a key may have at once, what they take of its other limits, and that they end with their hutchd."""
+class BuildCase(FairCase):
+    """Builds of templates."""
 
     def key(self, name, *opts):
         self.addCleanup(hutch, "key", "revoke", name)
         return new_key(name, *opts)
 
-    def build(self, key, name, step, daemon=None):
-        """(status of the recipe, what it said, where its status is)."""
-        ask = (daemon or self.daemon).ask
-        status, text = ask("POST", "/v3/templates", {"name": name}, key)
+    def begin(self, key, name, daemon=None):
+        """A build that waits for its recipe: where it is."""
+        status, text = (daemon or self.daemon).ask("POST", "/v3/templates", {"name": name}, key)
         self.assertEqual(status, 202, text)
         made = json.loads(text)
         place = f"/templates/{made['templateID']}"
         self.addCleanup(self.daemon.ask, "DELETE", place, None, "admin")
-        recipe = {"fromImage": "base", "steps": [{"type": "RUN", "args": [step]}]}
-        status, text = ask("POST", f"/v2{place}/builds/{made['buildID']}", recipe, key)
-        return status, text and json.loads(text)["message"], f"{place}/builds/{made['buildID']}/status"
+        return f"{place}/builds/{made['buildID']}"
+
+    @staticmethod
+    def recipe(step):
+        return {"fromImage": "base", "steps": [{"type": "RUN", "args": [step]}]}
+
+    def build(self, key, name, step, daemon=None):
+        """(status of the recipe, what it said, where its status is)."""
+        place = self.begin(key, name, daemon)
+        status, text = (daemon or self.daemon).ask("POST", f"/v2{place}", self.recipe(step), key)
+        return status, text and json.loads(text)["message"], f"{place}/status"
 
     def status(self, place, key):
         return json.loads(self.daemon.ask("GET", place, key=key)[1])
@@ -209,6 +200,10 @@ class TestBuilds(FairCase):
         made = set(self.sandboxes()) - before
         self.assertEqual(len(made), 1)
         return place, made.pop()
+
+
+class TestBuilds(BuildCase):
+    """Builds of templates: how many a key may have at once, what they take of its other limits, and that they end with their hutchd."""
 
     def test_how_many_at_once(self):
         key = self.key("two-builds", "--builds", "2")
@@ -267,3 +262,173 @@ class TestBuilds(FairCase):
         status, _, place = self.build(key, "orphan", "true", another)
         self.assertEqual(status, 202)
         self.assertEqual(self.end_of(place, key)["status"], "ready")
+
+
+class TestFiles(BuildCase):
+    """Templates are files under a lock: whoever has to wait for it waits alone."""
+
+    def locked(self, key_name=None):
+        """The lock of a key's templates, held until it is closed."""
+        place = Path(os.environ["HUTCH_STATE_DIR"]) / "templates/owners" / (key_name or f"flood-{self.daemon.port}") / "lock"
+        lock = open(place, "rb+")
+        self.addCleanup(lock.close)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return lock
+
+    def children(self, daemon=None):
+        pid = (daemon or self.daemon).process.pid
+        return {int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()}
+
+    @staticmethod
+    def blocked(lock):
+        """The processes that wait for a lock of a file with this number; there may be others of that number, on other file systems."""
+        inode = str(os.fstat(lock.fileno()).st_ino)
+        rows = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+        return {int(row[5]) for row in rows if row[1] == "->" and row[6].split(":")[2] == inode}
+
+    def waiters(self, lock, daemon=None):
+        return self.blocked(lock) & self.children(daemon)
+
+    def waits(self, lock, daemon=None):
+        return eventually(lambda: self.waiters(lock, daemon), "somebody who waits for the lock").pop()
+
+    def archive(self, place, key, hash_):
+        """Where it is asked for, and where it is sent to."""
+        asked = place[:place.index("/builds/")] + f"/files/{hash_}"
+        url = json.loads(self.daemon.ask("GET", asked, key=key)[1])["url"]
+        return asked, url[url.index("/templates/"):]
+
+    def test_a_lock_that_is_held(self):
+        self.begin(self.flood, "held")
+        lock = self.locked()
+        with ThreadPoolExecutor(20) as pool:
+            asked = [pool.submit(self.daemon.ask, "POST", "/v3/templates", {"name": "held"}, self.flood) for _ in range(20)]
+            self.works("other", "another key")
+            self.works("admin", "an administrator")
+            self.assertEqual(self.daemon.ask("GET", "/templates", key="other")[0], 200)
+            self.assertFalse(any(one.done() for one in asked), "all of them wait")
+            lock.close()
+            self.assertEqual({one.result()[0] for one in asked}, {202})
+        self.is_well()
+
+    def test_builds_and_archives(self):
+        """A recipe and an archive wait for their own lock, whatever step of theirs it is that needs it."""
+        place, theirs = self.begin(self.flood, "waits"), self.begin("other", "does-not-wait")
+        asked, to = self.archive(place, self.flood, "ab" * 32)
+        _, to_theirs = self.archive(theirs, "other", "ab" * 32)
+        lock = self.locked()
+        with ThreadPoolExecutor(2) as pool:
+            recipe = pool.submit(self.daemon.ask, "POST", f"/v2{place}", self.recipe("true"), self.flood)
+            sent = pool.submit(self.daemon.ask, "PUT", to, b"archive")
+            eventually(lambda: len(self.waiters(lock)) == 2, "both of them to wait")
+            self.works("other", "another key")
+            self.works("admin", "an administrator")
+            self.assertEqual(self.daemon.ask("PUT", to_theirs, b"x")[0], 200)
+            self.assertEqual(self.daemon.ask("POST", f"/v2{theirs}", self.recipe("true"), "other")[0], 202)
+            self.assertEqual(self.end_of(f"{theirs}/status", "other")["status"], "ready")
+            self.assertFalse(recipe.done() or sent.done(), "all of it while both wait")
+            self.assertEqual(self.status(f"{place}/status", self.flood)["status"], "waiting")
+            lock.close()
+            self.assertEqual((recipe.result()[0], sent.result()[0]), (202, 200))
+        self.assertTrue(json.loads(self.daemon.ask("GET", asked, key=self.flood)[1])["present"])
+        self.assertEqual(self.end_of(f"{place}/status", self.flood)["status"], "ready")
+        self.assertEqual(self.daemon.ask("POST", f"/v2{place}", self.recipe("true"), self.flood)[0], 409, "one recipe for a build")
+        self.is_well()
+
+    def test_a_client_who_leaves(self):
+        """A build goes on; an archive is given up, with its file."""
+        place = self.begin(self.flood, "left")
+        asked, to = self.archive(place, self.flood, "cd" * 32)
+        lock = self.locked()
+        gone = self.post(self.recipe("true"), target=f"/v2{place}")
+        self.waits(lock)
+        gone.close()
+        sender = self.daemon.connect()
+        send_all(sender, request("PUT", to, body=b"archive"))
+        eventually(lambda: len(self.waiters(lock)) == 2, "the archive")
+        sender.close()
+        files = Path(lock.name).parent / "files"
+        eventually(lambda: not list(files.glob(".new-*")), "the end of an archive that nobody sends")
+        lock.close()
+        self.assertEqual(self.end_of(f"{place}/status", self.flood)["status"], "ready")
+        self.assertFalse(json.loads(self.daemon.ask("GET", asked, key=self.flood)[1])["present"])
+        self.is_well()
+
+    def test_who_waits_is_killed(self):
+        """What was not begun can be begun again."""
+        place = self.begin(self.flood, "killed")
+        lock = self.locked()
+        s = self.post(self.recipe("true"), target=f"/v2{place}")
+        first = self.waits(lock)
+        os.kill(first, signal.SIGKILL)
+        eventually(lambda: self.waiters(lock) - {first}, "the one that says so")
+        self.works("other", "another key")
+        self.assertEqual(self.answered([s]), 0)
+        lock.close()
+        self.assertEqual(Answers(read_all(s)).statuses, [500])
+        self.assertEqual(self.status(f"{place}/status", self.flood)["status"], "waiting")
+        self.assertEqual(self.daemon.ask("POST", f"/v2{place}", self.recipe("true"), self.flood)[0], 202)
+        self.assertEqual(self.end_of(f"{place}/status", self.flood)["status"], "ready")
+
+    def test_who_builds_is_killed(self):
+        """The build has failed, as soon as that can be written down; and nobody else waits for that."""
+        before = self.children()
+        place, name = self.hang(self.flood, "killed-later")
+        builder, = self.children() - before
+        lock = self.locked()
+        os.kill(builder, signal.SIGKILL)
+        self.waits(lock)
+        self.works("other", "another key")
+        self.assertEqual(self.status(place, self.flood)["status"], "building")
+        lock.close()
+        self.assertEqual(self.end_of(place, self.flood)["reason"]["message"], "a process died on the way")
+        eventually(lambda: name not in self.sandboxes(), "the end of its sandbox")
+
+    def test_no_process_can_be_started(self):
+        """Neither for the build nor for its end: it is ended later."""
+        place = self.begin(self.flood, "no-process")
+        lock = self.locked()
+        s = self.post(self.recipe("true"), target=f"/v2{place}")
+        self.waits(lock)
+        pid = self.daemon.process.pid
+        limits = resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, resource.prlimit(pid, resource.RLIMIT_NOFILE)[1]))
+        try:
+            lock.close()
+            self.assertEqual(Answers(read_all(s)).statuses, [500])
+        finally:
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
+        self.assertEqual(self.status(f"{place}/status", self.flood)["status"], "building")
+        self.assertIn("cannot start a process", self.end_of(f"{place}/status", self.flood)["reason"]["message"])
+
+    def test_they_count_while_they_wait(self):
+        name = f"one-build-{self.daemon.port}"
+        key = self.key(name, "--builds", "1")
+        places = [self.begin(key, f"counted-{i}") for i in range(3)]
+        lock = self.locked(name)
+        s = self.post(self.recipe("true"), key, f"/v2{places[0]}")
+        self.waits(lock)
+        self.assertEqual([self.daemon.ask("POST", f"/v2{one}", self.recipe("true"), key)[0] for one in places[1:]], [429, 429])
+        lock.close()
+        self.assertEqual(Answers(read_all(s)).statuses, [202])
+        self.assertEqual(self.end_of(f"{places[0]}/status", key)["status"], "ready")
+        eventually(lambda: self.daemon.ask("POST", f"/v2{places[1]}", self.recipe("true"), key)[0] == 202, "room for a build")
+        self.assertEqual(self.end_of(f"{places[1]}/status", key)["status"], "ready")
+
+    def test_hutchd_is_killed(self):
+        """Who waits for the lock ends with it: nothing becomes a build that nobody builds."""
+        daemon = Daemon()
+        self.addCleanup(daemon.reserved.close)
+        self.addCleanup(daemon.process.kill)
+        place = self.begin(self.flood, "left-alone", daemon)
+        lock = self.locked()
+        with daemon.connect() as s:
+            body = json.dumps(self.recipe("true")).encode()
+            send_all(s, request("POST", f"/v2{place}", ("X-API-Key", self.flood), ("Content-Type", JSON), body=body))
+            waiter = self.waits(lock, daemon)
+            daemon.process.send_signal(signal.SIGKILL)
+            daemon.process.wait()
+        eventually(lambda: waiter not in self.blocked(lock), "the end of who waits")
+        lock.close()
+        self.assertEqual(self.status(f"{place}/status", self.flood)["status"], "waiting")
+        self.assertEqual(self.daemon.ask("POST", f"/v2{place}", self.recipe("true"), self.flood)[0], 202, "control")
+        self.assertEqual(self.end_of(f"{place}/status", self.flood)["status"], "ready")
