@@ -331,6 +331,7 @@ static void next(struct jobs *jobs)
 		if (r == 0)
 			continue;
 		put_owner(jobs, o);
+		j->owner = NULL;
 		(void)err_set(&e, r, "cannot start a process: %s", strerror(-r));
 		j->ops->done(j->arg, NULL, &e);
 		job_free(j);

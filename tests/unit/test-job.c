@@ -168,11 +168,15 @@ struct task {
 
 static void task_done(void *arg, const json_t *result, const struct err *e)
 {
+	const bool refused = strncmp(e->msg, "cannot start", 12) == 0;
 	struct task *t = arg;
 
+	/* Whoever wants no answer may say so still; its owner is not known any more. */
+	if (refused)
+		job_abandon(t->job, NULL, NULL);
 	t->job = NULL;
 	(void)strcat(t->w->order, t->name);
-	t->w->refused += strncmp(e->msg, "cannot start", 12) == 0;
+	t->w->refused += refused;
 	finish(t->w, result, e);
 }
 
@@ -242,7 +246,7 @@ static void slots_are_shared(void **state)
 	let_go(&a[1]);
 	run(w, 5);
 	assert_int_equal(strlen(w->order), 16);
-	assert_memory_equal(strstr(w->order, "a3"), "a3", 2);
+	assert_non_null(strstr(w->order, "a3"));
 	assert_true(strstr(w->order, "b1") < strstr(w->order, "a4"));
 	assert_true(strstr(w->order, "a3") < strstr(w->order, "b2"));
 	assert_true(strstr(w->order, "b2") < strstr(w->order, "a5"));

@@ -278,12 +278,43 @@ static void too_long(void **state)
 	end(&w);
 }
 
+/* One that cannot begin leaves nothing open, its connection neither. */
+static int sweep_new(struct loop *loop)
+{
+	const struct launch_terms t = { .start = "s", .ready = "r", .limit_ms = LIMIT_MS };
+	_cleanup_close_ int other = -EBADF;
+	struct launch *l = NULL;
+	struct err e = ERR_INIT;
+	int fds[2], r;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) < 0)
+		return -errno;
+	other = fds[1];
+	r = launch_new(loop, fds[0], &t, on_done, NULL, &l, &e);
+	assert_int_equal(r, e.num);
+	assert_true((r == 0) == (l != NULL));
+	(void)launch_free(l);
+	return r;
+}
+
+static void every_failure_of_a_beginning(void **state)
+{
+	_cleanup_loop_ struct loop *loop = NULL;
+
+	assert_int_equal(loop_new(&loop), 0);
+	FAIL_SWEEP(sweep_new(loop));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(both_commands), cmocka_unit_test(not_ready_yet),
-		cmocka_unit_test(the_limit),	 cmocka_unit_test(refused_and_gone),
-		cmocka_unit_test(dropped),	 cmocka_unit_test(too_long),
+		cmocka_unit_test(both_commands),
+		cmocka_unit_test(not_ready_yet),
+		cmocka_unit_test(the_limit),
+		cmocka_unit_test(refused_and_gone),
+		cmocka_unit_test(dropped),
+		cmocka_unit_test(too_long),
+		cmocka_unit_test(every_failure_of_a_beginning),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
