@@ -316,7 +316,7 @@ static int trim(const struct state_root *root, const struct sandbox_gc *gc, stru
 	if (!gc || !gc->ended)
 		limits = (struct kept_limits){ .time = config.keep_ended * NSEC_PER_MSEC,
 					       .space = config.ended_space };
-	return kept_trim(root, &limits, took_ended, (void *)gc, e);
+	return kept_trim(root, &limits, gc != NULL, took_ended, (void *)gc, e);
 }
 
 int sandbox_reclaim(const struct state_root *root, struct err *e)

@@ -12,8 +12,6 @@ enum {
 	KEPT_DUE = 256, /* sandboxes, and MiB of them, after which room is made at once */
 };
 
-int kept_write(int dir, const struct kept *k, struct err *e);
-
 /* What is left of removals that were killed. */
 int kept_remove_gone(const struct state_root *r);
 

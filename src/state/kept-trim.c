@@ -113,11 +113,15 @@ static int load(struct trim *t, uint64_t now, struct err *e)
 	return 0;
 }
 
+/* Without a time to keep them, all go: also those that are damaged, or whose clock was ahead. */
 static void drop_old(struct trim *t, uint64_t now)
 {
-	for (size_t i = 0; i < t->n; i++)
-		if (t->v[i].k.time < now && now - t->v[i].k.time >= t->limits.time)
+	for (size_t i = 0; i < t->n; i++) {
+		uint64_t time = t->v[i].k.time;
+
+		if (t->limits.time == 0 || (time < now && now - time >= t->limits.time))
 			drop(t, &t->v[i]);
+	}
 }
 
 /* Those that are left, by owner. */
@@ -132,14 +136,11 @@ static void share_out(struct trim *t)
 	if (n > 0)
 		qsort(t->v, n, sizeof(*t->v), by_owner_and_time);
 	for (size_t i = 0; i < n; i++) {
-		struct owner *o = &t->owners[t->n_owners];
+		struct owner *o;
 
-		if (i == 0 || !str_eq(t->v[i].k.owner, t->v[i - 1].k.owner)) {
-			o = &t->owners[t->n_owners++];
-			*o = (struct owner){ .next = i };
-		} else {
-			o--;
-		}
+		if (i == 0 || !str_eq(t->v[i].k.owner, t->v[i - 1].k.owner))
+			t->owners[t->n_owners++] = (struct owner){ .next = i };
+		o = &t->owners[t->n_owners - 1];
 		o->end = i + 1;
 		o->bytes += t->v[i].k.bytes;
 		t->bytes += t->v[i].k.bytes;
@@ -210,35 +211,51 @@ static uint64_t space_of(const struct state_root *r, uint64_t allowed)
 	return MIN(allowed, (uint64_t)s.f_blocks * s.f_frsize / PART_OF_DISK);
 }
 
-/* -EBUSY: somebody else is at it. */
-static int begin(const struct state_root *r, int *ret_lock, struct err *e)
+/* -EBUSY: somebody else is at it, and `wait` is not set. *ret_size: how much has come in so far. */
+static int begin(const struct state_root *r, bool wait, int *ret_lock, off_t *ret_size,
+		 struct err *e)
 {
 	_cleanup_close_ int fd = RETRY_EINTR(
 		openat(r->ended, KEPT_SINCE, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
-	int n;
+	struct stat st;
 
 	if (fd < 0)
 		return err_errno(e, "cannot open '%s/ended/" KEPT_SINCE "'", r->path);
-	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+	if (RETRY_EINTR(flock(fd, wait ? LOCK_EX : LOCK_EX | LOCK_NB)) < 0)
 		return errno == EWOULDBLOCK ? -EBUSY
 					    : err_errno(e, "cannot lock '%s/ended'", r->path);
-	/* Before anything is looked at: one that comes in now counts for the next time. */
-	if (ftruncate(fd, 0) < 0)
-		return err_errno(e, "cannot empty '%s/ended/" KEPT_SINCE "'", r->path);
-	n = state_write(r->ended, KEPT_TRIMMED, "", 0, e);
-	if (n < 0)
-		return n;
+	if (fstat(fd, &st) < 0)
+		return err_errno(e, "cannot look at '%s/ended/" KEPT_SINCE "'", r->path);
 	*ret_lock = TAKE_FD(fd);
+	*ret_size = st.st_size;
 	return 0;
 }
 
-int kept_trim(const struct state_root *r, const struct kept_limits *limits,
+/*
+ * Those that came in after the beginning count for the next time. Written once there is room: on a
+ * file system that was full, no file could be made before. If it still cannot, the next trim is as
+ * due as this one was, which is no error.
+ */
+static void finish(struct trim *t, int since, off_t size)
+{
+	struct err ignored = ERR_INIT;
+	struct stat st;
+
+	if (state_write(t->root->ended, KEPT_TRIMMED, "", 0, &ignored) < 0)
+		return;
+	if ((fstat(since, &st) < 0 || ftruncate(since, MAX(st.st_size - size, (off_t)0)) < 0) &&
+	    t->first == 0)
+		t->first = -errno;
+}
+
+int kept_trim(const struct state_root *r, const struct kept_limits *limits, bool wait,
 	      void (*took)(void *arg, const char *id), void *arg, struct err *e)
 {
 	struct trim t = { .root = r, .limits = *limits, .took = took, .arg = arg };
 	_cleanup_close_ int lock = -EBADF;
+	off_t size = 0;
+	int n = begin(r, wait, &lock, &size, e);
 	uint64_t now = clock_wall();
-	int n = begin(r, &lock, e);
 
 	if (n < 0)
 		return n == -EBUSY ? 0 : n;
@@ -252,6 +269,7 @@ int kept_trim(const struct state_root *r, const struct kept_limits *limits,
 		share_out(&t);
 		cut_large(&t);
 		make_room(&t);
+		finish(&t, lock, size);
 	}
 	free(t.v);
 	free(t.owners);

@@ -89,7 +89,7 @@ static int parse(char *line, struct kept *ret)
 	return 0;
 }
 
-int kept_write(int dir, const struct kept *k, struct err *e)
+static int write_line(int dir, const struct kept *k, struct err *e)
 {
 	char line[LINE_MAX_BYTES];
 	int n = snprintf(line, sizeof(line), "%llu %llu %s %s\n", (unsigned long long)k->time,
@@ -118,7 +118,7 @@ int kept_read(int dir, struct kept *ret, struct err *e)
 		r = find_out(dir, false, &k);
 		if (r < 0)
 			return err_set(e, r, "cannot read what is kept: %s", strerror(-r));
-		(void)kept_write(dir, &k, &ignored);
+		(void)write_line(dir, &k, &ignored);
 	}
 	*ret = k;
 	return 0;
@@ -165,7 +165,7 @@ int kept_move(const struct state_root *r, const char *id, int dir, struct err *e
 		return 0;
 	/* Without room for the line, it is found out later. */
 	if (find_out(dir, true, &k) == 0)
-		(void)kept_write(dir, &k, &ignored);
+		(void)write_line(dir, &k, &ignored);
 	n = FAULT("kept-weighed");
 	if (n == 0 && renameat(r->dir, id, r->ended, id) < 0)
 		n = -errno;
@@ -303,12 +303,12 @@ int kept_cut(const struct state_root *r, const char *id, struct kept *k)
 	if (!d)
 		return dir < 0 ? dir : -errno;
 	k->cut = true;
-	n = kept_write(dir, k, &ignored);
+	n = write_line(dir, k, &ignored);
 	while (n == 0 && (entry = readdir(d)))
 		if (str_has_prefix(entry->d_name, "cmd-"))
 			n = remove_all(dir, entry->d_name, 0);
 	(void)closedir(d);
 	if (n == 0)
 		n = weigh(dir, false, &k->bytes);
-	return n < 0 ? n : kept_write(dir, k, &ignored);
+	return n < 0 ? n : write_line(dir, k, &ignored);
 }

@@ -54,7 +54,7 @@ int kept_remove(const struct state_root *r, const char *id);
 /* ---- making room ---- */
 
 struct kept_limits {
-	uint64_t time;	 /* ns; older ones go */
+	uint64_t time;	 /* ns; older ones go; 0: all, whatever they are */
 	uint64_t space;	 /* bytes of all together */
 	uint64_t number; /* of all together; 0: KEPT_NUMBER */
 };
@@ -70,7 +70,7 @@ bool kept_is_due(const struct state_root *r);
  * Removes what is too old, and then, while there is more than fits, the oldest of the owner who has
  * most: who has no more than an equal share loses nothing to others. Of one that is alone larger
  * than its owner's share, the records go first. `took`, if not NULL, hears of each. 0 also if
- * somebody else is at it.
+ * somebody else is at it; with `wait`, only after that.
  */
-int kept_trim(const struct state_root *r, const struct kept_limits *limits,
+int kept_trim(const struct state_root *r, const struct kept_limits *limits, bool wait,
 	      void (*took)(void *arg, const char *id), void *arg, struct err *e);

@@ -6,13 +6,17 @@ goes by age, by space and by number, each owner's own first.
 
 import concurrent.futures
 import contextlib
+import fcntl
 import json
 import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
+import tempfile
 import time
+from pathlib import Path
 
 from hutchd import JSON, Server
 from sandbox import BOX, CONFIG, LONG, PATIENCE, RUN, SandboxCase, eventually, hutch, named, start, warden_of
@@ -214,6 +218,23 @@ class Damaged(KeptCase):
             self.ended(hutch("rm", box), 0)
         self.assertEqual((self.ps("-a"), (target / "file").read_text()), ({}, "mine"))
 
+    def test_gc_removes_all(self):
+        """Whatever it is, and whenever it says that it ended."""
+        boxes = [self.create() for _ in range(4)]
+        self.ended(hutch("kill", *boxes), 0)
+        link, empty, file, ahead = boxes
+        for box in (link, empty, file):
+            shutil.rmtree(ENDED / box)
+        (ENDED / link).symlink_to("/etc")
+        (ENDED / empty).mkdir(mode=0o700)
+        (ENDED / file).write_text("")
+        say(ahead, -DAY, size=0)
+        self.ended(hutch("gc"), 0)
+        self.assertEqual(set(self.ps("-a")), set(boxes), "the control")
+        self.assertEqual(set(json.loads(self.ended(hutch("gc", "--ended", "--json"), 0).stdout)["ended"]), set(boxes))
+        self.assertEqual(set(os.listdir(ENDED)), {"since", "trimmed"})
+        self.assertTrue(os.path.exists("/etc/passwd"))
+
 
 @contextlib.contextmanager
 def host_yaml(text):
@@ -263,6 +284,17 @@ class Retention(KeptCase):
         self.run_("true")
         self.assertEqual(self.ps("-a"), {})
 
+    def test_gc_waits_for_another(self):
+        [ended] = self.make(1)
+        with (ENDED / "since").open("r+b") as since:
+            fcntl.flock(since, fcntl.LOCK_EX)
+            self.assertIn(ended, self.ps("-a"), "others go on")
+            p = start("gc", "--ended", "--json", stdout=subprocess.PIPE)
+            eventually(lambda: re.search(rf"-> FLOCK .* {p.pid} ", Path("/proc/locks").read_text()), "gc, which waits")
+            self.assertIn(ended, self.ps("-a"))
+        self.assertEqual(json.loads(p.communicate(timeout=LONG)[0])["ended"], [ended])
+        self.assertEqual((p.returncode, self.ps("-a")), (0, {}))
+
     def test_nothing(self):
         with host_yaml("keep_ended: 0s\n"):
             [ended] = self.make(1)
@@ -310,25 +342,16 @@ class Retention(KeptCase):
         self.ended(hutch("gc"), 0)
         self.assertEqual(set(os.listdir(ENDED)) - {"since", "trimmed"}, set(copies), "the oldest has gone, and no other")
 
-    def test_kill_9_of_hutch_in_the_middle(self):
-        """Whatever is half removed is in no list, and the next one goes on."""
-        boxes = self.make(3)
-        for box in boxes:
-            say(box, 8 * DAY)
-        for _ in range(20):
-            with start("gc") as p:
-                p.kill()
-        self.assertLessEqual({row["state"] for row in self.ps("-a").values()}, {"ended"})
-        self.ended(hutch("gc"), 0)
-        self.assertEqual([name for name in os.listdir(ENDED) if name not in ("since", "trimmed")], [])
-
 
 class Tenants(KeptCase):
     """Sandboxes of the API, of two keys."""
 
     @classmethod
     def setUpClass(cls):
-        cls.server = Server()
+        work = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(work.cleanup)
+        cls.unix = f"{work.name}/hutchd"
+        cls.server = Server("--unix", cls.unix)
         cls.addClassCleanup(cls.server.stop)
         cls.names, cls.keys = {}, {}
         for who in ("alice", "mallory"):
@@ -359,6 +382,16 @@ class Tenants(KeptCase):
         self.assertEqual(self.ask("alice", "DELETE", f"/sandboxes/{sandbox}")[0], 204)
         self.kept(sandbox, before, f"it was killed by key {self.names['alice']}", 3)
         self.assertEqual(self.row(sandbox)["key"], self.names["alice"])
+
+    def test_deleted_over_the_unix_socket(self):
+        """Without a key: the user is who asked."""
+        sandbox, before = self.work("alice")
+        with contextlib.closing(self.server.connection()) as c:
+            c.sock = socket.socket(socket.AF_UNIX)
+            c.sock.connect(self.unix)
+            c.request("DELETE", f"/sandboxes/{sandbox}")
+            self.assertEqual(c.getresponse().status, 204)
+        self.kept(sandbox, before, BY, 3)
 
     def test_its_deadline(self):
         sandbox, before = self.work("alice")
@@ -424,7 +457,7 @@ class Tenants(KeptCase):
         self.assertEqual(created[mine]["api_key"], self.names["alice"])
         self.assertNotIn("api_key", created[ours])
         self.assertEqual((created[mine]["uid"], created[ours]["uid"]), (os.getuid(), os.getuid()))
-        self.assertRegex(hutch("audit", "show", "-s", mine).stdout.decode(), rf"(?m) create .* key={self.names['alice']} ")
+        self.assertRegex(hutch("audit", "show", "-s", mine).stdout.decode(), rf"(?m) create .* api_key={self.names['alice']} ")
 
 
 class Mcp(KeptCase):

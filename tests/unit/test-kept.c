@@ -86,7 +86,7 @@ static void trim(const struct state_root *r, const struct kept_limits *limits)
 {
 	struct err e = ERR_INIT;
 
-	assert_int_equal(kept_trim(r, limits, NULL, NULL, &e), 0);
+	assert_int_equal(kept_trim(r, limits, false, NULL, NULL, &e), 0);
 }
 
 static void moved_by_one_rename(void **state)
@@ -180,6 +180,12 @@ static void what_is_damaged_is_listed_and_goes(void **state)
 	(void)close(dir);
 	trim(&r, &plenty);
 	assert_string_equal(left(&r, ids), "abc");
+	trim(&r, &(struct kept_limits){ .space = 1024 * MIB }); /* all of them */
+	assert_string_equal(left(&r, ids), "");
+	assert_int_equal(access("/etc/passwd", F_OK), 0);
+	assert_int_equal(symlinkat("/etc", r.ended, "aaaaaaaaaaaaaaaa"), 0);
+	assert_int_equal(state_write(r.ended, "bbbbbbbbbbbbbbbb", "x", 1, &e), 0);
+	assert_int_equal(mkdirat(r.ended, "cccccccccccccccc", 0700), 0);
 	assert_int_equal(kept_remove(&r, "aaaaaaaaaaaaaaaa"), 0);
 	assert_int_equal(kept_remove(&r, "bbbbbbbbbbbbbbbb"), 0);
 	assert_int_equal(kept_remove(&r, "cccccccccccccccc"), 0);
@@ -233,7 +239,7 @@ static void by_age(void **state)
 	trim(&r, &plenty);
 	assert_string_equal(left(&r, ids), "bc");
 	assert_false(kept_is_due(&r));
-	trim(&r, &(struct kept_limits){ .space = 0 }); /* all of them */
+	trim(&r, &(struct kept_limits){ .space = 1024 * MIB }); /* all of them */
 	assert_string_equal(left(&r, ids), "");
 }
 
@@ -334,6 +340,54 @@ static void not_at_every_end(void **state)
 	assert_string_equal(left(&r, ids), "a");
 }
 
+/* A file system without room for one more file is when it matters: a directory in the way of
+ * `trimmed` fails as that does. */
+static void when_nothing_can_be_written(void **state)
+{
+	struct unit_dir *d = *state;
+	_cleanup_state_root_ struct state_root r = STATE_ROOT_INIT;
+	struct stat st;
+	char ids[64];
+
+	open_root(d, &r);
+	keep(&r, "aaaaaaaaaaaaaaaa", "", clock_wall() - 8 * 24 * HOUR, 1);
+	keep(&r, "bbbbbbbbbbbbbbbb", "", clock_wall() - HOUR, 1);
+	assert_int_equal(mkdirat(r.ended, "trimmed", 0700), 0);
+	assert_int_equal(mkdirat(r.ended, "trimmed/d", 0700), 0);
+	trim(&r, &plenty);
+	assert_string_equal(left(&r, ids), "b");
+	assert_int_equal(fstatat(r.ended, "since", &st, 0), 0);
+	assert_int_equal(st.st_size, 2); /* as due as before */
+}
+
+/* What fails before all are known leaves it as due as it was. */
+static void a_failure_leaves_it_due(void **state)
+{
+	struct unit_dir *d = *state;
+	_cleanup_state_root_ struct state_root r = STATE_ROOT_INIT;
+	unsigned int failed = 0;
+	bool more = true;
+
+	open_root(d, &r);
+	keep(&r, "aaaaaaaaaaaaaaaa", "", clock_wall() - HOUR, 1);
+	for (unsigned int i = 1; more; i++) {
+		struct err e = ERR_INIT;
+		int n;
+
+		(void)unlinkat(r.ended, "trimmed", 0);
+		assert_int_equal(state_write(r.ended, "since", "x", 1, &e), 0);
+		fail_arm(i, EIO);
+		n = kept_trim(&r, &plenty, false, NULL, NULL, &e);
+		more = fail_reached();
+		fail_off();
+		if (n < 0 && !str_has_prefix(e.msg, "cannot make room")) {
+			failed++;
+			assert_true(kept_is_due(&r));
+		}
+	}
+	assert_true(failed > 3);
+}
+
 /* Half a removal is in no list, and goes with the next. */
 static void half_a_removal(void **state)
 {
@@ -375,8 +429,8 @@ static int trim_once(const struct state_root *r)
 {
 	struct err e = ERR_INIT;
 
-	return kept_trim(r, &(struct kept_limits){ .space = 5000, .time = UINT64_MAX }, NULL, NULL,
-			 &e);
+	return kept_trim(r, &(struct kept_limits){ .space = 5000, .time = UINT64_MAX }, false, NULL,
+			 NULL, &e);
 }
 
 static void faults(void **state)
@@ -418,6 +472,8 @@ int main(void)
 		IN_DIR(by_number_and_owner),
 		IN_DIR(what_is_too_large_is_cut),
 		IN_DIR(not_at_every_end),
+		IN_DIR(when_nothing_can_be_written),
+		IN_DIR(a_failure_leaves_it_due),
 		IN_DIR(half_a_removal),
 		IN_DIR(faults),
 	};
