@@ -92,10 +92,16 @@ static void info(struct request *r)
 
 /* ---- the end ---- */
 
+enum {
+	KILL_BY = SPEC_OWNER_MAX + 8,
+};
+
+static const char by_hutchd[] = "hutchd";
+
 struct kill {
 	char id[SPEC_ID + 1];
-	char by[SPEC_OWNER_MAX + 8]; /* who asked for it */
-	struct request *request;     /* NULL: nobody waits */
+	char by[KILL_BY];	 /* who asked for it */
+	struct request *request; /* NULL: nobody waits */
 	struct job *job;
 	struct err why; /* what is answered then; none: 204 */
 };
@@ -147,7 +153,7 @@ static void kill_drop(struct request *r)
 		free(k);
 }
 
-/* `by`: the key that asked for it; "": hutchd itself. */
+/* `by`: who asked for it, in words. */
 static struct kill *kill_start(struct api *a, const char *owner, const char *id, const char *by,
 			       struct err *e)
 {
@@ -156,7 +162,7 @@ static struct kill *kill_start(struct api *a, const char *owner, const char *id,
 	if (!k)
 		return (void)err_oom(e), NULL;
 	(void)snprintf(k->id, sizeof(k->id), "%s", id);
-	(void)snprintf(k->by, sizeof(k->by), "%s%s", by[0] ? "key " : "hutchd", by);
+	(void)snprintf(k->by, sizeof(k->by), "%s", by);
 	if (job_start(a->pools[POOL_END], owner, &kill_ops, k, &k->job, e) == 0)
 		return k;
 	free(k);
@@ -167,15 +173,29 @@ void e2b_kill_unwanted(struct api *a, const char *owner, const char *id)
 {
 	struct err e = ERR_INIT;
 
-	if (!kill_start(a, owner, id, "", &e))
+	if (!kill_start(a, owner, id, by_hutchd, &e))
 		log_error("cannot end sandbox %s: %s", id, e.msg);
 }
 
-/* False: it was answered why not. */
+/* Whose key it was; without one it came by the Unix socket, from a user of this host. */
+static const char *killer_of(const struct request *r, char out[static KILL_BY])
+{
+	if (r->owner[0])
+		(void)snprintf(out, KILL_BY, "key %s", r->owner);
+	else if (r->x->local)
+		(void)snprintf(out, KILL_BY, "uid %u", r->x->uid);
+	else
+		return by_hutchd;
+	return out;
+}
+
+/* `why`: what failed before, so that hutchd itself ends it. False: it was answered why not. */
 static bool kill_for(struct request *r, const char *id, const struct err *why)
 {
+	char by[KILL_BY];
 	struct err e = ERR_INIT;
-	struct kill *k = kill_start(r->api, r->owner, id, why->num < 0 ? "" : r->owner, &e);
+	struct kill *k =
+		kill_start(r->api, r->owner, id, why->num < 0 ? by_hutchd : killer_of(r, by), &e);
 
 	if (!k) {
 		request_fail_err(r, &e);
@@ -198,7 +218,9 @@ static void end(struct request *r, const struct box *b)
 void e2b_kill_failed(struct request *r, const char *id, const struct err *why)
 {
 	if (!kill_for(r, id, why))
-		log_error("sandbox %s stays, although nobody has it", id);
+		log_error("cannot kill sandbox %s, whose ready command failed: "
+			  "remove it with 'hutch rm -f %s'",
+			  id, id);
 }
 
 static void destroy(struct request *r)
