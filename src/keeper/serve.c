@@ -525,6 +525,8 @@ enum keeper_end keeper_serve(struct keeper *k)
 		int r = loop_once(k->loop, UINT64_MAX);
 
 		keeper_check(k, r);
+		if (k->ended)
+			tracing_last(k);
 		keeper_round(k);
 	}
 	met_done(k);

@@ -340,7 +340,7 @@ struct keeper {
 	} met;
 	struct egress *egress; /* NULL: the policy allows nothing */
 	struct relay *relays, *over;
-	size_t n_relays;	    /* with those that are over and not cleared away */
+	size_t n_relays;	    /* in place: without those that have left (relay_leave) */
 	size_t n_kind[RELAY_KINDS]; /* of them */
 	size_t n_public;
 	size_t held[RELAY_KINDS]; /* bytes, of all flows */
@@ -610,6 +610,10 @@ void tracing_guest_closed(struct keeper *k, uint32_t ch);
 
 /* The warden's answer: a pipe. Takes it if it returns true. */
 bool tracing_warden(struct keeper *k, const int *files, size_t n);
+
+/* The keeper ends: passes on what the warden has written so far. It says why before it kills, but
+ * its pipe may have come together with the end of the guest. */
+void tracing_last(struct keeper *k);
 
 /* ---- merge.c: the policy's defaults in what a client asks for ---- */
 

@@ -21,6 +21,7 @@
 
 enum {
 	GUEST_LINES = 2000, /* a second */
+	LAST_READS = 32,    /* more than a pipe holds */
 };
 
 /* ---- to the readers ---- */
@@ -235,17 +236,28 @@ static void close_pipe(struct keeper *k)
 	k->tracing.piped = false;
 }
 
-static void on_pipe(struct loop_fd *src, uint32_t events)
+static bool read_pipe(struct keeper *k)
 {
-	struct keeper *k = src->arg;
 	char bytes[4096];
-	ssize_t n = read(src->fd, bytes, sizeof(bytes));
+	ssize_t n = read(k->tracing.pipe.fd, bytes, sizeof(bytes));
 
-	(void)events;
 	if (n > 0)
 		trace_feed(&k->tracing.warden, bytes, (size_t)n, warden_line, k);
 	else if (n == 0 || (errno != EAGAIN && errno != EINTR))
 		close_pipe(k);
+	return n > 0;
+}
+
+static void on_pipe(struct loop_fd *src, uint32_t events)
+{
+	(void)events;
+	(void)read_pipe(src->arg);
+}
+
+void tracing_last(struct keeper *k)
+{
+	for (int i = 0; k->tracing.piped && i < LAST_READS && read_pipe(k); i++)
+		;
 }
 
 bool tracing_warden(struct keeper *k, const int *files, size_t n)

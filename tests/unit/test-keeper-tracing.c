@@ -112,6 +112,35 @@ static void a_reader_hears_all_three(void **state)
 	(void)close(fds[1]);
 }
 
+/* The pipe, a line in it and the end of the guest all come while the keeper has no processor. */
+static void the_last_line_of_the_warden(void **state)
+{
+	const struct trace_line own = {
+		.us = 5, .kind = TRACE_STATE, .process = "warden", .text = "the sandbox ends"
+	};
+	_cleanup_bench_ struct bench b;
+	char line[TRACE_LINE_MAX];
+	struct talk *t;
+	int fds[2], status;
+
+	begin(&b, state);
+	t = read_lines(&b, b.client);
+	assert_int_equal(next_note(&b).kind, NOTE_WANT_TRACE);
+	(void)wanted(&b);
+	assert_int_equal(kill(b.keeper, SIGSTOP), 0);
+	assert_int_equal(waitpid(b.keeper, &status, WUNTRACED), b.keeper);
+	assert_int_equal(pipe2(fds, O_CLOEXEC | O_NONBLOCK), 0);
+	assert_int_equal(note_send(b.warden, NOTE_TRACE, 0, fds, 1), 0);
+	(void)close(fds[0]);
+	assert_true(write(fds[1], line, trace_format(&own, line)) > 0);
+	assert_int_equal(shutdown(b.guest->fd, SHUT_RDWR), 0);
+	assert_int_equal(kill(b.keeper, SIGCONT), 0);
+	UNTIL(b.client, b.client->ended);
+	assert_non_null(strstr(t->out[0], " warden - - state   the sandbox ends\n"));
+	assert_int_equal(bench_end(&b), KEEPER_GUEST_GONE);
+	(void)close(fds[1]);
+}
+
 static void there_is_a_most_of_readers(void **state)
 {
 	_cleanup_bench_ struct bench b;
@@ -187,9 +216,8 @@ static void a_guest_that_floods(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(a_reader_hears_all_three),
-		TEST(there_is_a_most_of_readers),
-		TEST(a_reader_that_does_not_read),
+		TEST(a_reader_hears_all_three),	  TEST(the_last_line_of_the_warden),
+		TEST(there_is_a_most_of_readers), TEST(a_reader_that_does_not_read),
 		TEST(a_guest_that_floods),
 	};
 
