@@ -94,7 +94,7 @@ static int sweep_work(void *arg, json_t **ret, struct err *e)
 static void sweep_done(void *arg, const json_t *result, const struct err *e)
 {
 	if (!result)
-		log_warning("cannot look through what has ended: %s", e->msg);
+		log_warning("cannot remove old ended sandboxes: %s; try 'hutch gc'", e->msg);
 }
 
 /* Every start does it too: this is for a hutchd of whom nobody wants anything. */
@@ -106,7 +106,7 @@ static void sweep(struct loop_timer *t)
 	struct job *job;
 
 	if (kept_is_due(&a->root) && job_start(a->pools[POOL_END], "", &ops, a, &job, &e) < 0)
-		log_warning("cannot look through what has ended: %s", e.msg);
+		log_warning("cannot remove old ended sandboxes: %s; try 'hutch gc'", e.msg);
 	(void)loop_set_timer(a->config->loop, t, clock_mono() + SWEEP_S * NSEC_PER_SEC);
 }
 

@@ -89,7 +89,9 @@ int isolate_try_guard(const struct keeper_start *s, struct err *e)
 		return err_errno(e, "cannot try the keeper's guard");
 	if (connect(fd, (const struct sockaddr *)&to, sizeof(to)) < 0 && errno == EPERM)
 		return 0;
-	return err_set(e, -EPERM, "the keeper's guard does not refuse a connection to loopback");
+	return err_set(e, -EPERM,
+		       "the keeper's guard does not refuse a connection to loopback; see "
+		       "net.dial-guard in 'hutch doctor'");
 }
 
 /* ---- 2 to 5: who it is ---- */

@@ -15,6 +15,7 @@
 #include "fd.h"
 #include "log.h"
 #include "snapshot-room.h"
+#include "str.h"
 #include "warden.h"
 
 enum {
@@ -22,7 +23,7 @@ enum {
 };
 
 /* What a sandbox that is made of the snapshot begins with: the rest is of this run. */
-static const char *const kept[] = { "spec.json", "policy.json", "api.json", STATE_WIDENED };
+static const char *const box_files[] = { "spec.json", "policy.json", "api.json", STATE_WIDENED };
 
 static int make_file(int dir, const char *name, int *ret, struct err *e)
 {
@@ -107,13 +108,17 @@ static int copy_box(const struct warden *w, struct err *e)
 	box = openat(w->snapshot.dir, "box", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (box < 0)
 		return err_errno(e, "cannot open a directory of the snapshot");
-	/* But for the last: what begins with one that is kept has the rules of its own policy. */
-	for (size_t i = 0; i < ARRAY_SIZE(kept) - (w->what_for == WIRE_SAVE_KEEP); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(box_files); i++) {
 		_cleanup_buf_ struct buf b = BUF_INIT(SPEC_FILE_MAX);
-		int r = fd_read_file(w->dir, kept[i], &b, e);
+		const char *name = box_files[i];
+		int r;
 
+		/* What begins with one that is kept has the rules of its own policy. */
+		if (w->what_for == WIRE_SAVE_KEEP && str_eq(name, STATE_WIDENED))
+			continue;
+		r = fd_read_file(w->dir, name, &b, e);
 		if (r == 0)
-			r = fd_replace_file(box, kept[i], 0600, b.data, b.len, e);
+			r = fd_replace_file(box, name, 0600, b.data, b.len, e);
 		if (r < 0 && r != -ENOENT)
 			return r;
 	}

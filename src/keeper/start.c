@@ -175,7 +175,7 @@ static int make_disk(struct warden *w, struct err *e)
 	if (!w->spec.blank[0])
 		return err_set(e, -EINVAL,
 			       "spec.json names no empty disk: it is of another "
-			       "version of hutch");
+			       "version of hutch; start the sandbox again with this version");
 	return disk_new_beside(w->spec.blank, &w->disk, e);
 }
 

@@ -10,14 +10,12 @@
 /* What goes by the host's proxy reaches nothing else, whatever is added. */
 static int goes_by_proxy(const struct sandbox *s, bool *ret, struct err *e)
 {
-	struct spec spec;
+	_cleanup_spec_ struct spec spec = { 0 };
 	int r = spec_read(s->dir, &spec, e);
 
-	if (r < 0)
-		return r;
-	*ret = spec.egress.proxy && spec.egress.proxy[0];
-	spec_done(&spec);
-	return 0;
+	if (r == 0)
+		*ret = spec.egress.proxy && spec.egress.proxy[0];
+	return r;
 }
 
 /* One write: two of us at once make two lines. */
@@ -31,14 +29,16 @@ static int write_down(const struct sandbox *s, const struct rule *rule, struct e
 	int n, r;
 
 	if (fd < 0 || fstat(fd, &st) < 0)
-		return err_errno(e, "cannot write down the rule in '%s'", STATE_WIDENED);
+		return err_errno(e, "cannot open '%s'", STATE_WIDENED);
 	n = snprintf(line, sizeof(line), "%s\n", rule_format(rule, text));
 	if (st.st_size + n > STATE_WIDENED_MAX)
-		return err_set(e, -EFBIG, "too many rules were added to sandbox %s", s->id);
+		return err_set(
+			e, -EFBIG,
+			"too many rules were added to sandbox %s: '%s' has at most %d bytes; put "
+			"them into the agent's policy",
+			s->id, STATE_WIDENED, STATE_WIDENED_MAX);
 	r = fd_write_all(fd, line, (size_t)n);
-	return r < 0 ? err_set(e, r, "cannot write down the rule in '%s': %s", STATE_WIDENED,
-			       strerror(-r))
-		     : 0;
+	return r < 0 ? err_set(e, r, "cannot write '%s': %s", STATE_WIDENED, strerror(-r)) : 0;
 }
 
 int sandbox_widen(const struct state_root *root, const struct sandbox *s, const struct rule *rule,
@@ -51,5 +51,11 @@ int sandbox_widen(const struct state_root *root, const struct sandbox *s, const 
 	if (r < 0 || proxy)
 		return r;
 	r = dial_guard_allow(state_group(root, s->id, group), rule, e);
-	return r <= 0 ? r : write_down(s, rule, e);
+	if (r <= 0)
+		return r;
+	r = write_down(s, rule, e);
+	/* It is in the kernel already. */
+	return r < 0 ? err_wrap(e, "the rule holds until the sandbox is suspended; it could not be "
+				   "written down")
+		     : 0;
 }
