@@ -423,8 +423,10 @@ bool ports_may(const struct request *r, const struct box *b)
 }
 
 /* Who presents a token of the sandbox, or a key that it belongs to, is no stranger. */
-static bool is_owner(struct request *r)
+static bool is_owner(const struct request *r)
 {
+	struct request asks =
+		*r; /* for who that is: `r` itself stays a stranger's to the program */
 	const char *token = http_field(r->x, "x-access-token");
 
 	if (r->box->traffic[0]) /* ports_may() has seen the token */
@@ -432,8 +434,8 @@ static bool is_owner(struct request *r)
 	if (token && strlen(token) == BOX_TOKEN &&
 	    sodium_memcmp(token, r->box->token, BOX_TOKEN) == 0)
 		return true;
-	r->role = request_role(r);
-	return (r->role & (ROLE_USER | ROLE_ADMIN)) && box_is_for(r->box, r);
+	asks.role = request_role(&asks);
+	return (asks.role & (ROLE_USER | ROLE_ADMIN)) && box_is_for(asks.box, &asks);
 }
 
 static int open_port(struct port *p, struct err *e)
