@@ -17,7 +17,7 @@ import uuid
 from urllib.parse import quote
 
 from api import JSON, Answers, ApiCase, Box, new_key, read_all, request
-from sandbox import MACHINE, hutch, start
+from sandbox import MACHINE, hutch, in_machine, start
 from test_api_roles import STREAMS, has_freezer, routes
 from test_api_tenants import CONFIG, Mcp
 from waiting import eventually
@@ -502,9 +502,8 @@ class TestOthers(TwoOwners):
             left = hutch("exec", one, "--", "sh", "-c", f"cat {path}; ls /tmp/planted").stdout.decode()
             self.assertEqual(left, self.a.secret + "\n", "nothing has changed, and both live")
 
+    @in_machine
     def test_snapshots(self):
-        if not MACHINE:
-            return
         self.a.make_snapshot()
         name = self.a.objects["snapshot"]
         before = self.a.state()

@@ -40,6 +40,19 @@ IDS_FIRST = 0x70010000  # of sandboxes of root
 IDS = 65535
 ENGINES = ("crun", "qemu-system-x86")
 COMMS = ("hutch", "hutchd", "hutch-keeper", "hutch-guest", "newuidmap", "newgidmap")
+# Writes so many bytes into a file, and to the disk; says with which error that failed, or "no", and after how many.
+FILL = """
+import errno, os, sys
+n, most = 0, int(sys.argv[2])
+try:
+    with open(sys.argv[1], 'wb', buffering=0) as f:
+        while n < most:
+            n += f.write(os.urandom(65536) * 16)
+        os.fsync(f.fileno())
+    print('no', n)
+except OSError as e:
+    print(errno.errorcode[e.errno], n)
+"""
 
 
 def as_root(thing):
@@ -49,6 +62,10 @@ def as_root(thing):
 
 def as_user(thing):
     return None if ROOT else thing
+
+
+def in_machine(thing):
+    return thing if MACHINE else None
 
 
 def hutch(*args, timeout=LONG, env=None, **more):

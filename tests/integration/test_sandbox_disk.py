@@ -12,22 +12,9 @@ import subprocess
 import tempfile
 
 from hutchd import BoxCase
-from sandbox import LONG, LOOSE, ROOT, STATE, SandboxCase, as_root, as_user, children_of, eventually, hutch, loops, start, warden_of
+from sandbox import FILL, LONG, LOOSE, ROOT, STATE, SandboxCase, as_root, as_user, children_of, eventually, hutch, loops, start, warden_of
 
 MIB = 1 << 20
-# Bytes into a file, to the disk, and says what came of it.
-WRITE = """
-import errno, os, sys
-n, most = 0, int(sys.argv[2])
-try:
-    with open(sys.argv[1], 'wb', buffering=0) as f:
-        while n < most:
-            n += f.write(os.urandom(65536) * 16)
-        os.fsync(f.fileno())
-    print('no', n)
-except OSError as e:
-    print(errno.errorcode[e.errno], n)
-"""
 FILES = """
 import errno, os
 n = 0
@@ -47,7 +34,7 @@ class DiskCase(SandboxCase):
         return tuple(int(x) for x in self.python(sandbox, SIZE).split())
 
     def write(self, sandbox, path, n):
-        error, wrote = self.python(sandbox, WRITE, path, str(n)).split()
+        error, wrote = self.python(sandbox, FILL, path, str(n)).split()
         return error, int(wrote)
 
     def row(self, sandbox):

@@ -3,25 +3,14 @@
 
 import json
 
-from sandbox import LOOSE, MACHINE, PATIENCE, ROOT, SandboxCase, as_root, eventually, hutch
+from sandbox import FILL, LOOSE, MACHINE, PATIENCE, ROOT, SandboxCase, as_root, eventually, hutch
 
 # A kernel of one's own wants its share.
 SMALL = "128MiB" if MACHINE else "64MiB"
 # Behind what its own kernel has counted.
 TOLD = ", by the word of the agent inside" if MACHINE else ""
 GROW = "x = []\nwhile True: x.append(bytearray(1 << 20))"
-# Fills a directory until it fails, and says with which error and after how much.
-FILL = """
-import errno, sys
-n = 0
-try:
-    with open(sys.argv[1] + '/fill', 'wb', buffering=0) as f:
-        while n < 256 << 20:
-            n += f.write(bytes(65536))
-    print('no', n)
-except OSError as e:
-    print(errno.errorcode[e.errno], n)
-"""
+MUCH = str(256 << 20)  # bytes, more than any limit here
 FILES = """
 import errno, os, sys
 n = 0
@@ -178,12 +167,12 @@ class Cpu(SandboxCase):
 
 
 class Disk(LimitCase):
-    def fill(self, script, where, *opts):
-        error, n = self.out("python3", "-c", script, where, opts=opts).split()
+    def fill(self, script, *args, opts=()):
+        error, n = self.out("python3", "-c", script, *args, opts=opts).split()
         return error, int(n)
 
     def test_writing_beyond_the_limit_fails(self):
-        error, n = self.fill(FILL, "/tmp", "--disk", "8MiB")
+        error, n = self.fill(FILL, "/tmp/fill", MUCH, opts=("--disk", "8MiB"))
         self.assertEqual(error, "ENOSPC")
         self.assertLessEqual(n, 8 << 20)
         self.assertGreater(n, 4 << 20)
@@ -192,28 +181,28 @@ class Disk(LimitCase):
         sandbox = self.create("--disk", "8MiB")
         wrote = 0
         for where in ("/tmp", "/workspace", "/home/user", "/var/tmp"):
-            wrote += int(self.exec_(sandbox, "python3", "-c", FILL, where).stdout.decode().split()[1])
+            wrote += int(self.exec_(sandbox, "python3", "-c", FILL, f"{where}/fill", MUCH).stdout.decode().split()[1])
         self.assertLessEqual(wrote, 8 << 20)
 
     def test_a_full_disk_is_seen_at_the_end(self):
         sandbox = self.create("--disk", "8MiB")
-        self.exec_(sandbox, "python3", "-c", FILL, "/tmp")
+        self.exec_(sandbox, "python3", "-c", FILL, "/tmp/fill", MUCH)
         self.ended(hutch("kill", sandbox), 0)
         self.assertIs(self.inspect(sandbox)["end"]["disk_full"], True)
         self.assertRegex(self.shown(sandbox, "disk"), "full" + TOLD)
 
     def test_a_full_disk_does_not_stop_commands(self):
         sandbox = self.create("--disk", "8MiB")
-        self.exec_(sandbox, "python3", "-c", FILL, "/tmp")
+        self.exec_(sandbox, "python3", "-c", FILL, "/tmp/fill", MUCH)
         self.assertEqual(self.sh(sandbox, "rm /tmp/fill && echo freed >/tmp/x && cat /tmp/x"), "freed\n")
 
     def test_files_beyond_the_number_of_inodes_fail(self):
-        error, n = self.fill(FILES, "/tmp", "--disk", "4MiB" if MACHINE else "1MiB")
+        error, n = self.fill(FILES, "/tmp", opts=("--disk", "4MiB" if MACHINE else "1MiB"))
         self.assertEqual(error, "ENOSPC")
         self.assertGreater(n, 16)
 
     def test_shared_memory_has_a_limit(self):
-        error, n = self.fill(FILL, "/dev/shm")
+        error, n = self.fill(FILL, "/dev/shm/fill", MUCH)
         self.assertEqual(error, "ENOSPC")
         self.assertGreater(n, 1 << 20)
 
