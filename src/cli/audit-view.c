@@ -73,7 +73,6 @@ static const struct {
 	{ "last", NULL, FORM_DIGEST },
 	{ "hash", NULL, FORM_DIGEST },
 	{ "key", NULL, FORM_DIGEST },
-	{ "api_key", "key", FORM_PLAIN },
 };
 
 /* ---- texts ---- */

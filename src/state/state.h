@@ -13,6 +13,7 @@
  *   sandboxes/ID/cmd-N         the record of a command: record.h
  *   sandboxes/ID/end.json      once it has ended: when, why, which limits it met
  *   sandboxes/ID/suspended     it is a snapshot of this name now: paused, and no warden lives
+ *   sandboxes/ID/widened       rules that were added for its keeper's guard, for its next run
  *   sandboxes/ID/spare         it is one, and nobody's yet: spare-pool.h
  *   sandboxes/ID/remove        it was to be removed (--rm), but its client may read the end first
  *   sandboxes/ID/killer        who asked for its end, in words: "uid 0", "key alice"
