@@ -2,7 +2,7 @@
 """Names with private addresses: a rule with /private opens them, and nothing else does."""
 
 from boxes import WORLD, EgressCase, log, run
-from sandbox import hutch
+from sandbox import RUN, as_root, hutch
 from test_sandbox_bombs import connect
 
 CORP, ADDRESS = "git.corp.test", "10.20.30.40"
@@ -57,6 +57,23 @@ class Private(EgressCase):
         self.assertNotEqual(self.get(box).code, 0)
         self.ended(hutch("egress", "explain", box, f"{CORP}:443"), 1)
         self.ended(hutch("egress", "deny", box, f"{CORP}:443/private"), 1)
+
+    @as_root
+    def test_a_rule_that_cannot_be_written_down(self):
+        """It is in the kernel already: that is said."""
+        box = self.box([f"{CORP}:443"])
+        self.assertNotEqual(self.get(box).code, 0, "the control")
+        widened = RUN / "sandboxes" / box / "widened"
+        widened.mkdir()
+        holds = "the rule holds until the sandbox is suspended; it could not be written down: "
+        said = self.ended(hutch("egress", "allow", box, f"{CORP}:443/private"), 125).stderr.decode()
+        self.assertIn(holds + "cannot open 'widened': Is a directory", said)
+        self.assertEqual(self.get(box).out, "200")
+        widened.rmdir()
+        with widened.open("wb") as file:
+            file.truncate(4 << 20)
+        said = self.ended(hutch("egress", "allow", box, "other.corp.test:443/private"), 125).stderr.decode()
+        self.assertIn(f"{holds}too many rules were added to sandbox {box}: 'widened' has at most 4194304 bytes; put them into the agent's policy", said)
 
     def test_never(self):
         """Also with the word: loopback, link-local, metadata, shared, multicast, reserved, and the host's own addresses."""

@@ -47,7 +47,7 @@ n, most = 0, int(sys.argv[2])
 try:
     with open(sys.argv[1], 'wb', buffering=0) as f:
         while n < most:
-            n += f.write(os.urandom(65536) * 16)
+            n += f.write(os.urandom(65536))
         os.fsync(f.fileno())
     print('no', n)
 except OSError as e:
