@@ -17,6 +17,7 @@
 enum {
 	CHUNK = 64 * 1024,
 	HELLO_MAX = 64,
+	LAST_READS = 64, /* more than a socket holds */
 };
 
 struct call {
@@ -170,11 +171,6 @@ static void tell_end(struct peer *p)
 		(void)destroy(p);
 }
 
-static void on_end(struct loop_timer *src)
-{
-	tell_end(src->arg);
-}
-
 static void break_off(struct peer *p)
 {
 	p->broken = true;
@@ -204,8 +200,8 @@ static void flush(struct peer *p)
 	(void)loop_mod_fd(&p->socket, n > 0 ? EPOLLIN | EPOLLOUT : EPOLLIN);
 }
 
-/* False: the connection has ended, or the peer is no more. */
-static bool feed(struct peer *p)
+/* 1: something was there; 0: nothing; -1: the connection has ended, or the peer is no more. */
+static int feed(struct peer *p)
 {
 	struct err e = ERR_INIT;
 	char chunk[CHUNK];
@@ -213,10 +209,10 @@ static bool feed(struct peer *p)
 	int r;
 
 	if (n < 0 && errno == EAGAIN)
-		return true;
+		return 0;
 	if (n <= 0) {
 		tell_end(p);
-		return false;
+		return -1;
 	}
 	p->feeding = true;
 	r = link_feed(p->link, chunk, (size_t)n, &e);
@@ -226,8 +222,21 @@ static bool feed(struct peer *p)
 	else if (r < 0)
 		tell_end(p);
 	else
-		return true;
-	return false;
+		return 1;
+	return -1;
+}
+
+/* Nothing can be written any more. But what the keeper said last, before it went, is still to be
+ * read: output, and how a command ended. */
+static void on_end(struct loop_timer *src)
+{
+	struct peer *p = src->arg;
+	int r = 1;
+
+	for (int i = 0; r > 0 && i < LAST_READS; i++)
+		r = feed(p);
+	if (r >= 0)
+		tell_end(p);
 }
 
 /* What waited for room has it again. */
@@ -255,7 +264,7 @@ static void on_socket(struct loop_fd *src, uint32_t events)
 {
 	struct peer *p = src->arg;
 
-	if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) && !feed(p))
+	if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) && feed(p) < 0)
 		return;
 	flush(p);
 	tell_room(p);
