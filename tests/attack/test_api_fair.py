@@ -15,7 +15,6 @@ from pathlib import Path
 from api import JSON, Answers, ApiCase, Daemon, new_key, read_all, request, send_all
 from sandbox import eventually, hutch
 
-AT_ONCE = int(os.environ.get("HUTCH_TEST_CREATES", "40"))
 # Sandboxes that are made while none of them is ready: a ready command has a minute, and a slow machine makes no 40 sandboxes in that.
 HANGING = int(os.environ.get("HUTCH_TEST_HANGING", "16"))
 
