@@ -58,10 +58,10 @@ static int find_out(int dir, bool tidy, struct kept *ret)
 	struct stat st;
 	int r = weigh(dir, tidy, &k.bytes);
 
-	if (r == 0 && fstat(dir, &st) < 0)
-		r = -errno;
 	if (r < 0)
 		return r;
+	if (fstat(dir, &st) < 0)
+		return -errno;
 	k.time = end_read(dir, &end, &ignored) == 0
 			 ? end.time
 			 : (uint64_t)MAX(st.st_mtim.tv_sec, (time_t)0) * NSEC_PER_SEC;

@@ -14,7 +14,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from sandbox import RUN, SandboxCase, create, hutch
+from sandbox import RUN, SandboxCase, create, hutch, log_of
 from test_raider import BROKE, SMALL, cpu, keeper_of, peak
 
 STATE = Path(os.environ.get("HUTCH_STATE_DIR", "/nonexistent")) / "machine"
@@ -90,7 +90,7 @@ class Hostile(SandboxCase):
         with self.sandbox() as sandbox:
             self.assertRegex(self.refused("exec", sandbox, "--", "garbage"), BROKE)
             self.gone(sandbox, "protocol")
-            self.assertIn("the guest broke the protocol", (RUN / "sandboxes" / sandbox / "log").read_text())
+            self.assertIn("the guest broke the protocol", log_of(sandbox))
 
     def test_floods_the_port(self):
         """PINGs without an end. They are read as fast as it goes, and cost no memory; the command has its time limit."""

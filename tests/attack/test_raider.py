@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import wire
-from sandbox import RUN, SandboxCase, as_root, children_of, create, hutch, start, warden_of
+from sandbox import RUN, SandboxCase, as_root, children_of, create, hutch, log_of, start, warden_of
 from waiting import LONG, eventually
 
 BROKE = "broke the protocol"
@@ -102,7 +102,7 @@ class Raid(SandboxCase):
             with self.subTest(mode=mode), self.sandbox(mode) as sandbox:
                 self.assertRegex(self.refused("exec", sandbox, "--", "true"), BROKE)
                 self.gone(sandbox, "protocol")
-                self.assertIn(rule, (RUN / "sandboxes" / sandbox / "log").read_text())
+                self.assertIn(rule, log_of(sandbox))
 
     def test_more_data_than_was_asked_for(self):
         with self.sandbox("without-credit") as sandbox:
@@ -110,7 +110,7 @@ class Raid(SandboxCase):
             link.open("exec", argv=["true"], env=[], give_credit=False)
             link.wait_ended()
             self.gone(sandbox, "protocol")
-            self.assertIn("more than there is credit for", (RUN / "sandboxes" / sandbox / "log").read_text())
+            self.assertIn("more than there is credit for", log_of(sandbox))
 
     def test_leaves(self):
         for mode in ("late-leave", "late-end"):

@@ -271,6 +271,16 @@ def ledger():
     return lines
 
 
+def log_of(sandbox):
+    """What its warden and keeper said. Of one that ends, the directory moves at any moment."""
+    for place in ("sandboxes", "ended", "sandboxes"):
+        try:
+            return (RUN / place / sandbox / "log").read_text(errors="replace")
+        except FileNotFoundError:
+            pass
+    raise FileNotFoundError(f"the log of {sandbox}")
+
+
 def forget_ended():
     """What other tests have left in ended/ on purpose: sandboxes that ended are kept."""
     for sandbox in list_dir(RUN / "ended"):

@@ -131,7 +131,7 @@ class Ports(Client, SharedCase):
 
     def test_hundreds_at_once(self):
         port, _ = self.serve(ECHO)
-        many = [self.link.open("port", port=port) for _ in range(200)]
+        many = [self.link.open("port", port=port, owners=True) for _ in range(200)]
         for ch in many:
             self.assertEqual(ch.wait_accepted(), {}, ch.closed)
             ch.send(b"x" * 3000)
