@@ -39,6 +39,7 @@ static int end(void **state)
 	return 0;
 }
 
+#ifdef HUTCH_TRACE
 static void a_line_says_who_and_when(void **state)
 {
 	const struct trace_line *l = seen.line;
@@ -56,6 +57,15 @@ static void a_line_says_who_and_when(void **state)
 	assert_string_equal(l[2].request, "r2");
 	assert_true(l[0].us > 0 && l[0].us <= l[1].us);
 }
+
+static void steps_are_timed(void **state)
+{
+	assert_int_equal(trace_step("first"), 0);
+	assert_int_equal(seen.line[0].kind, TRACE_TIME);
+	assert_true(str_has_prefix(seen.line[0].text, "first, "));
+	assert_true(str_has_suffix(seen.line[0].text, " us"));
+}
+#endif
 
 static int evaluated(void)
 {
@@ -75,14 +85,6 @@ static void errno_stays(void **state)
 	errno = ENOTTY;
 	TRACE(TRACE_STATE, "x");
 	assert_int_equal(errno, ENOTTY);
-}
-
-static void steps_are_timed(void **state)
-{
-	assert_int_equal(trace_step("first"), 0);
-	assert_int_equal(seen.line[0].kind, TRACE_TIME);
-	assert_true(str_has_prefix(seen.line[0].text, "first, "));
-	assert_true(str_has_suffix(seen.line[0].text, " us"));
 }
 
 /* No newline, no escape sequence, no half of a character. */
