@@ -6,6 +6,7 @@ A hutchd under attack: on TCP and on its Unix socket, with a key of each role, a
 import base64
 import hashlib
 import http.client
+import itertools
 import json
 import os
 import re
@@ -17,6 +18,7 @@ from sandbox import SandboxCase, hutch
 from waiting import LONG, eventually
 
 DOMAIN = "hutch.test"
+NUMBERS = itertools.count(1)
 JSON = "application/json"
 
 
@@ -83,14 +85,15 @@ class Daemon:
         self.reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.reserved.bind(("127.0.0.1", 0))
         self.port = self.reserved.getsockname()[1]
-        place = Path(os.environ["TMPDIR"]) / f"hutchd-{self.port}"
+        self.number = next(NUMBERS)  # a port may come again
+        place = Path(os.environ["TMPDIR"]) / f"hutchd-{self.number}"
         place.mkdir(mode=0o700)
         self.unix, self.log_file = place / "sock", place / "log"
         self.keys = {
-            "user": new_key(f"user-{self.port}", "--agent", "e2b,base"),
-            "other": new_key(f"other-{self.port}"),
-            "admin": new_key(f"admin-{self.port}", "--role", "admin"),
-            "metrics": new_key(f"metrics-{self.port}", "--role", "metrics"),
+            "user": new_key(f"user-{self.number}", "--agent", "e2b,base"),
+            "other": new_key(f"other-{self.number}"),
+            "admin": new_key(f"admin-{self.number}", "--role", "admin"),
+            "metrics": new_key(f"metrics-{self.number}", "--role", "metrics"),
         }
         limit = ["prlimit", f"--nofile={files}"] if files else []
         with open(self.log_file, "wb") as log:

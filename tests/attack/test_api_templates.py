@@ -101,7 +101,7 @@ class TestNames(ApiCase):
         name = f"shared-{self.daemon.port}"
         made = self.build("user", name)
         self.assertEqual(made["end"]["status"], "ready", made)
-        whole = f"user-{self.daemon.port}/{name}"
+        whole = f"user-{self.daemon.number}/{name}"
         self.assertEqual(self.who("other", name)[0], 404, "not before it is shared")
         self.assertEqual(hutch("template", "share", whole).returncode, 0)
         self.addCleanup(hutch, "template", "unshare", name)
@@ -115,7 +115,7 @@ class TestNames(ApiCase):
         own = self.build("other", name)
         self.assertEqual(own["end"]["status"], "ready", own)
         self.assertEqual(self.who("other", name), (201, "other\n"))
-        refused = hutch("template", "share", f"other-{self.daemon.port}/{name}")
+        refused = hutch("template", "share", f"other-{self.daemon.number}/{name}")
         self.assertEqual(refused.returncode, 1, refused)
         self.assertIn(b"unshare it first", refused.stderr)
         self.assertEqual(self.daemon.ask("DELETE", f"/templates/{own['templateID']}", key="other")[0], 204)
@@ -129,7 +129,7 @@ class TestNames(ApiCase):
         hash_ = "cd" * 32
         url = json.loads(self.daemon.ask("GET", f"/templates/{self.mine['templateID']}/files/{hash_}", key="user")[1])["url"]
         path = url[url.index("/templates/"):]
-        self.assertEqual(self.daemon.ask("PUT", path.replace(f"owner=user-{self.daemon.port}", f"owner=other-{self.daemon.port}"), b"x")[0], 401)
+        self.assertEqual(self.daemon.ask("PUT", path.replace(f"owner=user-{self.daemon.number}", f"owner=other-{self.daemon.number}"), b"x")[0], 401)
         self.assertEqual(self.daemon.ask("PUT", path, b"x")[0], 200, "control")
         self.assertTrue(json.loads(self.daemon.ask("GET", f"/templates/{self.mine['templateID']}/files/{hash_}", key="user")[1])["present"])
         self.assertFalse(json.loads(self.daemon.ask("GET", f"/templates/{self.theirs['templateID']}/files/{hash_}", key="other")[1])["present"])
