@@ -8,6 +8,7 @@
 
 #include "clock.h"
 #include "e2b.h"
+#include "engine.h"
 #include "snapshot.h"
 
 enum {
@@ -134,8 +135,9 @@ static void have_save(struct request *r)
 
 	if (!b)
 		return;
-	if (!b->spec.microvm) {
-		request_fail(r, 400, "only a sandbox of level microvm can be saved");
+	if (!box_can(b, ENGINE_SNAPSHOTS)) {
+		request_fail(r, 400, "only a sandbox of level %s can be saved",
+			     level_names[engine_with(ENGINE_SNAPSHOTS)->level]);
 		return;
 	}
 	s = snap_new(r, save_answer);

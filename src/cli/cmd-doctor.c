@@ -4,6 +4,7 @@
 
 #include "accel.h"
 #include "cli.h"
+#include "host-config.h"
 #include "host.h"
 #include "machine.h"
 #include "sandbox.h"
@@ -62,7 +63,8 @@ int cmd_doctor(struct invocation *inv)
 	struct host_machine machine;
 	struct host_options options;
 	struct places places;
-	struct err e = ERR_INIT;
+	struct err e = ERR_INIT, ignored = ERR_INIT;
+	struct host_config config = HOST_CONFIG_INIT;
 	json_t *j = NULL;
 	int code;
 
@@ -71,10 +73,13 @@ int cmd_doctor(struct invocation *inv)
 	look_at_machines(cli_option(inv, "probe"), &machine);
 	host_options_default(&options);
 	options.machine = &machine;
+	/* What is wrong with host.yaml, the row of the accelerator says. */
+	if (host_config_load(&config, &ignored) == 0)
+		options.engine = host_config_engine(&config);
 	find_places(&places, &options);
 	if (host_probe(&options, report, &e) < 0)
 		return cli_fail(inv, &e);
-	code = report->levels[HOST_LEVEL_CONTAINER].verdict == HOST_UNAVAILABLE ? EXIT_NO : EXIT_OK;
+	code = report->levels[LEVEL_DEFAULT].verdict == HOST_UNAVAILABLE ? EXIT_NO : EXIT_OK;
 	if (cli_option(inv, "json"))
 		return cli_print_json(host_report_json(report, &j) == 0 ? j : NULL, code);
 	return host_report_print(report, stdout, inv->color) < 0 ? EXIT_HUTCH : code;

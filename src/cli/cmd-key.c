@@ -6,6 +6,7 @@
 
 #include "cli-audit.h"
 #include "clock.h"
+#include "engine.h"
 #include "keys.h"
 #include "str.h"
 #include "value.h"
@@ -89,9 +90,17 @@ static int read_quota(const struct invocation *inv, enum quota_kind kind, struct
 
 static int read_wish(const struct invocation *inv, struct wish *w)
 {
+	const struct engine *engine;
+	struct err e = ERR_INIT;
+	enum level level;
+
 	*w = (struct wish){ .change = { .agents = cli_option(inv, "agent"),
 					.level = cli_option(inv, "level") } };
 	w->any = w->change.agents || w->change.level;
+	if (w->change.level && w->change.level[0] &&
+	    (level_parse(w->change.level, &level) < 0 || engine_choose(level, "", &engine, &e) < 0))
+		return cli_usage(inv, "--level '%s': %s", w->change.level,
+				 e.num ? e.msg : "not an isolation level");
 	for (enum quota_kind i = 0; i < QUOTA_KINDS; i++) {
 		int r = read_quota(inv, i, w);
 

@@ -36,7 +36,7 @@ static json_t *row_json(const struct spares *s)
 {
 	return JSON_OBJECT({ "key", json_string(s->key) }, { "agent", cli_json_text(s->agent) },
 			   { "image", cli_json_text(s->image) },
-			   { "level", json_string(s->microvm ? "microvm" : "container") },
+			   { "level", json_string(level_names[s->level]) },
 			   { "ready", json_integer(s->there) }, { "want", json_integer(s->want) });
 }
 
@@ -65,8 +65,7 @@ int cmd_pool_ls(struct invocation *inv)
 		return print_json(list, n);
 	for (size_t i = 0; i < n; i++) {
 		(void)printf("%.*s  %-9s  %u of %u ready  ", KEY_SHOWN, list[i].key,
-			     list[i].microvm ? "microvm" : "container", list[i].there,
-			     list[i].want);
+			     level_names[list[i].level], list[i].there, list[i].want);
 		cli_puts(stdout, list[i].agent);
 		(void)fputs("  ", stdout);
 		cli_puts(stdout, list[i].image);

@@ -10,6 +10,7 @@
 #include "cli-record.h"
 #include "clock.h"
 #include "egress-log.h"
+#include "engine.h"
 #include "fault.h"
 #include "message.h"
 #include "str.h"
@@ -121,13 +122,22 @@ static uint64_t oom_kills(const struct state_root *root, const struct sandbox *b
 	return u.oom_kills;
 }
 
+/* A VM's own kernel counts, and its agent reports. */
+static bool agent_counts(const struct spec *spec)
+{
+	const struct engine *engine;
+	struct err ignored = ERR_INIT;
+
+	return engine_of(spec, &engine, &ignored) == 0 && engine_has(engine, ENGINE_OWN_KERNEL);
+}
+
 static void say_memory(const struct spec *spec)
 {
 	char limit[VALUE_HINT_MAX];
 
 	(void)fprintf(stderr, "hutch: memory limit of %s reached%s; raise it with --memory\n",
 		      value_format_size(spec->limits.memory, limit),
-		      spec->microvm ? VIEW_TOLD : "");
+		      agent_counts(spec) ? VIEW_TOLD : "");
 }
 
 static int say(const struct invocation *inv, const char *what, const char *why, int code)

@@ -79,7 +79,9 @@ static void print_pause(const json_t *receipt)
 
 static void print_head(const json_t *receipt)
 {
-	static const char *const keys[] = { "sandbox", "engine", "image", "policy", "time" };
+	static const char *const keys[] = {
+		"sandbox", "level", "engine", "image", "policy", "time"
+	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
 		(void)printf("%-8s  ", keys[i]);

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The container engine: crun starts hutch-guest as PID 1 of a bundle and goes away. We are a
- * subreaper, so PID 1 then is our child.
+ * What engines that are OCI runtimes share: the runtime starts hutch-guest as PID 1 of a bundle and
+ * exits. We are a subreaper, so PID 1 then is our child. The rows (crun.c, ...) say how a runtime
+ * is called.
  *
- * crun gives the file behind its standard descriptors to the sandbox's root, so these are pipes of
- * no other use: /dev/null would be the host's. PID 1 inherits them and replaces all but the last.
+ * A runtime may chown the file behind its standard descriptors to the sandbox's root, so these are
+ * pipes of no other use: /dev/null would be the host's. PID 1 inherits them and replaces all but
+ * the last.
  */
+#include "container.h"
+
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
@@ -17,42 +21,54 @@
 
 #include "apparmor.h"
 #include "clock.h"
-#include "engine.h"
 #include "fault.h"
 #include "fd.h"
 #include "oci.h"
+#include "scratch.h"
 #include "str.h"
+#include "userns.h"
 
 #define START_TIMEOUT (30 * NSEC_PER_SEC)
 #define SHM_MAX	      (UINT64_C(64) << 20)
-#define PID_FILE      SCRATCH_BUNDLE "/pid"
 
 /* What the runtime is started with; it passes on all up to the channel. */
 enum {
 	FD_CHANNEL = 3,
-	FD_USERNS = 4,
 	N_FDS,
 	SAID_MAX = 4096,
 	NOFILE_MAX = 16384,
+	ARGS_MAX = 16,
 };
 
-#define USERNS_PATH "/proc/self/fd/4"
-
-static int write_config(const struct engine_start *s, struct err *e)
+/* What PID 1 is to have: no more than we have, for few may raise a hard limit. */
+static int read_limits(struct rlimit *nofile, struct rlimit *core)
 {
+	if (getrlimit(RLIMIT_NOFILE, nofile) < 0 || getrlimit(RLIMIT_CORE, core) < 0)
+		return -errno;
+	nofile->rlim_cur = nofile->rlim_max = MIN(nofile->rlim_max, (rlim_t)NOFILE_MAX);
+	core->rlim_cur = core->rlim_max = MIN(core->rlim_max, (rlim_t)OCI_CORE);
+	return 0;
+}
+
+/* The runtime, and any process that it starts, find our descriptor of the user namespace. */
+static int write_config(const struct engine_start *s, int userns, struct err *e)
+{
+	char path[64];
 	struct oci_spec spec = { .rootfs = SCRATCH_ROOT,
 				 .guest = SCRATCH_GUEST,
 				 .hostname = s->spec->id,
 				 .host_uid = s->ids,
 				 .host_gid = s->ids,
-				 .user_namespace = USERNS_PATH };
+				 .user_namespace = path };
 	_cleanup_free_ char *text = NULL;
+	const struct oci_runtime *runtime = s->engine->own;
 	struct rlimit nofile, core;
 
-	if (getrlimit(RLIMIT_NOFILE, &nofile) < 0 || getrlimit(RLIMIT_CORE, &core) < 0)
+	if (read_limits(&nofile, &core) < 0)
 		return err_errno(e, "cannot read our own limits");
+	(void)snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)getpid(), userns);
 	spec.shm = MIN(SHM_MAX, s->spec->limits.memory / 4);
-	spec.nofile = MIN(nofile.rlim_max, (rlim_t)NOFILE_MAX);
+	spec.nofile = runtime->limits_inherited ? 0 : nofile.rlim_max;
 	spec.core = core.rlim_max;
 	/* Without it a sandbox runs if no policy requires it; the receipt tells. */
 	spec.apparmor = apparmor_try(APPARMOR_PROFILE) == 0 ? APPARMOR_PROFILE : NULL;
@@ -63,7 +79,7 @@ static int write_config(const struct engine_start *s, struct err *e)
 			       e);
 }
 
-/* ---- the child that becomes crun ---- */
+/* ---- the child that becomes the runtime ---- */
 
 /* Descriptors 0 to N_FDS - 1 become `fds`, and nothing else stays open. */
 static int arrange_fds(const int fds[static N_FDS])
@@ -82,41 +98,51 @@ static int arrange_fds(const int fds[static N_FDS])
 	return syscall(SYS_close_range, N_FDS, ~0U, 0) < 0 ? -errno : 0;
 }
 
-static _noreturn_ void become_crun(const struct engine_start *s, const char *crun,
-				   const int fds[static N_FDS], pid_t warden)
+static int set_limits(void)
 {
-	const char *const argv[] = { "crun",
-				     "--root=" SCRATCH_STATE,
-				     "--cgroup-manager=disabled",
-				     "run",
-				     "--detach",
-				     "--bundle=" SCRATCH_BUNDLE,
-				     "--pid-file=" PID_FILE,
-				     "--preserve-fds=1",
-				     s->spec->id,
-				     NULL };
+	struct rlimit nofile, core;
+	int r = read_limits(&nofile, &core);
+
+	if (r == 0 && (setrlimit(RLIMIT_NOFILE, &nofile) < 0 || setrlimit(RLIMIT_CORE, &core) < 0))
+		r = -errno;
+	return r;
+}
+
+static _noreturn_ void become_runtime(const struct engine_start *s, const char *program,
+				      const int fds[static N_FDS], pid_t warden)
+{
+	const struct oci_runtime *runtime = s->engine->own;
+	const char *argv[ARGS_MAX] = { s->engine->program };
+	size_t n = 1;
 	static const char *const env[] = { "PATH=/usr/sbin:/usr/bin:/sbin:/bin",
 					   "XDG_RUNTIME_DIR=" SCRATCH_STATE, NULL };
 	const char *at = "entering control groups";
 	int r = cgroup_enter(s->group), out = fds[2];
 
+	for (; runtime->arguments[n - 1] && n < ARGS_MAX - 2; n++)
+		argv[n] = runtime->arguments[n - 1];
+	argv[n] = s->spec->id;
 	if (r == 0)
-		r = FAULT("crun-groups");
+		r = FAULT("runtime-groups");
 	if (r == 0 && (at = "arranging descriptors"))
 		r = arrange_fds(fds);
 	if (r == 0)
 		out = 2;
+	if (r == 0 && runtime->limits_inherited && (at = "setting limits"))
+		r = set_limits();
+	if (r == 0 && runtime->enter && (at = "preparing the runtime"))
+		r = runtime->enter();
 	if (r == 0 && (at = "asking to die with the warden"))
 		r = prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 ? -errno : 0;
 	if (r == 0 && getppid() != warden)
 		r = -ESRCH;
 	if (r == 0)
-		r = FAULT("crun-exec");
+		r = FAULT("runtime-exec");
 	if (r == 0) {
-		at = crun;
+		at = program;
 		proc_reset_signals();
 		(void)setsid();
-		(void)execve(crun, (char *const *)argv, (char *const *)env);
+		(void)execve(program, (char *const *)argv, (char *const *)env);
 		r = -errno;
 	}
 	(void)dprintf(out, "%s: %s\n", at, strerror(-r));
@@ -155,9 +181,9 @@ static void hear(int fd, struct said *s)
 }
 
 /* Not until end of file: PID 1 keeps the other end. */
-static int await_end(struct proc *crun, int from, struct said *said, siginfo_t *ret)
+static int await_end(struct proc *runtime, int from, struct said *said, siginfo_t *ret)
 {
-	struct pollfd fds[] = { { .fd = crun->pidfd, .events = POLLIN },
+	struct pollfd fds[] = { { .fd = runtime->pidfd, .events = POLLIN },
 				{ .fd = from, .events = POLLIN } };
 	uint64_t deadline = clock_mono() + START_TIMEOUT;
 
@@ -171,7 +197,7 @@ static int await_end(struct proc *crun, int from, struct said *said, siginfo_t *
 		if (said->n == SAID_MAX || (fds[1].revents & (POLLHUP | POLLERR)))
 			fds[1].fd = -EBADF;
 	}
-	return proc_wait(crun, deadline, ret);
+	return proc_wait(runtime, deadline, ret);
 }
 
 /* The last line that is not empty. */
@@ -186,35 +212,37 @@ static const char *last_line(struct said *s)
 	return nl ? nl + 1 : s->text;
 }
 
-static int judge(int r, const siginfo_t *info, struct said *said, struct err *e)
+static int judge(const char *name, int r, const siginfo_t *info, struct said *said, struct err *e)
 {
 	const char *line = last_line(said);
 
 	if (r == -ETIME)
-		return err_set(e, r, "crun did not start the sandbox within %d seconds: %s",
+		return err_set(e, r, "%s did not start the sandbox within %d seconds: %s", name,
 			       (int)(START_TIMEOUT / NSEC_PER_SEC), line);
 	if (r < 0)
-		return err_set(e, r, "cannot wait for crun: %s", strerror(-r));
+		return err_set(e, r, "cannot wait for %s: %s", name, strerror(-r));
 	if (info->si_code == CLD_EXITED && info->si_status == 0)
 		return 0;
 	if (line[0])
-		return err_set(e, -EIO, "crun: %s", line);
-	return err_set(e, -EIO, "crun ended with %s %d and said nothing",
+		return err_set(e, -EIO, "%s: %s", name, line);
+	return err_set(e, -EIO, "%s ended with %s %d and said nothing", name,
 		       info->si_code == CLD_EXITED ? "status" : "signal", info->si_status);
 }
 
-static int run_crun(const struct engine_start *s, int userns, struct err *e)
+static int run_runtime(const struct engine_start *s, struct err *e)
 {
 	_cleanup_close_ int in = -EBADF, in_end = -EBADF, from = -EBADF, to = -EBADF;
 	_cleanup_proc_ struct proc p = PROC_INIT;
 	struct said said = { .n = 0 };
 	const pid_t warden = getpid();
 	siginfo_t info = { 0 };
-	char crun[PATH_MAX];
+	const char *name = s->engine->program;
+	char program[PATH_MAX];
 	int r;
 
-	if (proc_find("crun", crun, sizeof(crun)) < 0)
-		return err_set(e, -ENOENT, "crun is needed: apt-get install crun");
+	if (proc_find(name, program, sizeof(program)) < 0)
+		return err_set(e, -ENOENT, "%s is needed: apt-get install %s", name,
+			       s->engine->package);
 	r = make_pipe(&in, &in_end);
 	if (r == 0)
 		r = make_pipe(&from, &to);
@@ -223,28 +251,28 @@ static int run_crun(const struct engine_start *s, int userns, struct err *e)
 	if (r == 0)
 		r = proc_fork(&p);
 	if (r > 0)
-		become_crun(s, crun, (const int[N_FDS]){ in, to, to, s->channel, userns }, warden);
+		become_runtime(s, program, (const int[N_FDS]){ in, to, to, s->channel }, warden);
 	if (r < 0)
-		return err_set(e, r, "cannot start crun: %s", strerror(-r));
-	FAULT_KILL("crun-forked", p.pidfd);
+		return err_set(e, r, "cannot start %s: %s", name, strerror(-r));
+	FAULT_KILL("runtime-forked", p.pidfd);
 	r = FAULT_ERR("engine-forked", e);
 	if (r < 0)
 		return r;
 	to = fd_close(to);
 	r = await_end(&p, from, &said, &info);
-	return judge(r, &info, &said, e);
+	return judge(name, r, &info, &said, e);
 }
 
 static int hold_init(struct proc *ret, struct err *e)
 {
 	uint64_t pid = 0;
 	char line[16];
-	int r = fd_read_line(AT_FDCWD, PID_FILE, line, sizeof(line));
+	int r = fd_read_line(AT_FDCWD, OCI_PID_FILE, line, sizeof(line));
 
 	if (r == 0)
 		r = str_to_u64(line, strlen(line), INT_MAX, &pid);
 	if (r < 0)
-		return err_set(e, r, "cannot read the sandbox's PID 1 from " PID_FILE ": %s",
+		return err_set(e, r, "cannot read the sandbox's PID 1 from " OCI_PID_FILE ": %s",
 			       strerror(-r));
 	r = proc_adopt((pid_t)pid, ret);
 	return r < 0 ? err_set(e, r, "PID 1 of the sandbox (%d) is not our child: %s", (int)pid,
@@ -252,14 +280,15 @@ static int hold_init(struct proc *ret, struct err *e)
 		     : 0;
 }
 
-static int container_start(const struct engine_start *s, struct engine_sandbox *ret, struct err *e)
+int container_start(const struct engine_start *s, struct engine_sandbox *ret, struct err *e)
 {
+	const struct oci_runtime *runtime = s->engine->own;
 	_cleanup_close_ int userns = -EBADF;
-	struct engine_sandbox b = { .init = PROC_INIT };
+	struct engine_sandbox b = { .init = PROC_INIT, .said = -EBADF };
 	int r = scratch_mount(s, &b.disk, e);
 
-	if (r == 0)
-		r = scratch_hide_controllers(e);
+	if (r == 0 && runtime->prepare)
+		r = runtime->prepare(e);
 	if (r == 0 && !s->rootless)
 		r = scratch_own_devices(e);
 	if (r == 0)
@@ -270,11 +299,11 @@ static int container_start(const struct engine_start *s, struct engine_sandbox *
 	if (r == 0)
 		r = FAULT_ERR("engine-userns", e);
 	if (r == 0)
-		r = write_config(s, e);
+		r = write_config(s, userns, e);
 	if (r == 0)
 		r = FAULT_ERR("engine-config", e);
 	if (r == 0)
-		r = run_crun(s, userns, e);
+		r = run_runtime(s, e);
 	if (r == 0)
 		r = FAULT_ERR("engine-ran", e);
 	if (r == 0)
@@ -285,8 +314,9 @@ static int container_start(const struct engine_start *s, struct engine_sandbox *
 	return 0;
 }
 
-const struct engine engine_container = {
-	.name = "container",
-	.start = container_start,
-	.verify = verify_container,
-};
+struct cgroup_limits container_limits(const struct spec *spec)
+{
+	return (struct cgroup_limits){ .cpus = spec->limits.cpus,
+				       .memory = spec->limits.memory,
+				       .pids = spec->limits.pids };
+}

@@ -19,6 +19,7 @@
 #include "fault.h"
 #include "fd.h"
 #include "qemu-jail.h"
+#include "qemu.h"
 #include "str.h"
 
 #define MIB UINT64_C(1048576)
@@ -54,17 +55,13 @@ static unsigned int vcpus(const struct spec *spec)
 	return (unsigned int)MIN(MAX(n, UINT64_C(1)), (uint64_t)VCPUS_MAX);
 }
 
-struct cgroup_limits engine_limits(const struct spec *spec)
+static struct cgroup_limits microvm_limits(const struct spec *spec)
 {
-	struct cgroup_limits limits = { .cpus = spec->limits.cpus,
-					.memory = spec->limits.memory,
-					.pids = spec->limits.pids };
+	const uint64_t overhead = (uses_kvm(spec) ? OVERHEAD_KVM_MIB : OVERHEAD_TCG_MIB) * MIB;
 
-	if (!spec->machine.kernel)
-		return limits;
-	limits.memory += (uses_kvm(spec) ? OVERHEAD_KVM_MIB : OVERHEAD_TCG_MIB) * MIB;
-	limits.pids = THREADS + vcpus(spec);
-	return limits;
+	return (struct cgroup_limits){ .cpus = spec->limits.cpus,
+				       .memory = spec->limits.memory + overhead,
+				       .pids = THREADS + vcpus(spec) };
 }
 
 /* ---- the machine ---- */
@@ -88,14 +85,14 @@ static uint64_t tsc_khz(void)
 #endif
 }
 
-static enum qemu_start kind_of_start(const struct engine_start *s)
+static enum vm_start kind_of_start(const struct engine_start *s)
 {
 	if (s->state >= 0)
-		return s->memory >= 0 ? QEMU_CLONE : QEMU_RESTORE;
-	return s->memory >= 0 ? QEMU_TEMPLATE : QEMU_BOOT;
+		return s->memory >= 0 ? VM_CLONE : VM_RESTORE;
+	return s->memory >= 0 ? VM_TEMPLATE : VM_BOOT;
 }
 
-void machine_describe(const struct spec *spec, enum qemu_start start, struct qemu_machine *ret)
+void qemu_describe(const struct spec *spec, enum vm_start start, struct qemu_machine *ret)
 {
 	*ret = (struct qemu_machine){
 		.start = start,
@@ -109,9 +106,9 @@ static struct qemu_machine machine_of(const struct engine_start *s)
 {
 	struct qemu_machine m;
 
-	machine_describe(s->spec, kind_of_start(s), &m);
+	qemu_describe(s->spec, kind_of_start(s), &m);
 	m.console = s->console;
-	if (!m.kvm && (m.start == QEMU_BOOT || m.start == QEMU_TEMPLATE))
+	if (!m.kvm && (m.start == VM_BOOT || m.start == VM_TEMPLATE))
 		m.tsc_khz = tsc_khz();
 	return m;
 }
@@ -170,7 +167,7 @@ static int start_qemu(const struct engine_start *s, const char *program, int roo
 	const char *argv[QEMU_ARGS_MAX];
 	struct qemu_jail_file files[8];
 	const int fds[QEMU_FDS] = {
-		[QEMU_FD_CHANNEL] = s->channel, [QEMU_FD_QMP] = s->qmp,
+		[QEMU_FD_CHANNEL] = s->channel, [QEMU_FD_QMP] = s->monitor,
 		[QEMU_FD_ROOT] = root,		[QEMU_FD_DISK] = s->disk,
 		[QEMU_FD_MEMORY] = s->memory,	[QEMU_FD_STATE] = s->state,
 	};
@@ -184,13 +181,13 @@ static int start_qemu(const struct engine_start *s, const char *program, int roo
 		.argv = argv,
 		.files = files,
 		.fds = fds,
-		.proc = m.start == QEMU_TEMPLATE || m.start == QEMU_CLONE,
+		.proc = m.start == VM_TEMPLATE || m.start == VM_CLONE,
 		.kvm = m.kvm,
 	};
 
 	if (qemu_arguments(&m, program, &text, argv) < 0)
 		return err_oom(e);
-	choose_files(s, m.start == QEMU_BOOT || m.start == QEMU_TEMPLATE, files);
+	choose_files(s, m.start == VM_BOOT || m.start == VM_TEMPLATE, files);
 	return qemu_jail_start(&j, &b->init, &b->said, e);
 }
 
@@ -245,10 +242,27 @@ static void microvm_last_words(const struct engine_sandbox *b, char *ret, size_t
 	(void)snprintf(ret, n, "%s", buf_text(&shown));
 }
 
-const struct engine engine_microvm = {
-	.name = "microvm",
+static const struct engine_cve cves[] = {
+	{ "CVE-2024-3446", "7.2.11 8.2.3 9.0.0", "virtio-serial freed memory twice", NULL },
+	{ "CVE-2026-48914", "10.0.11 11.0.2", "virtio-blk wrote outside its buffer", NULL },
+	{ NULL },
+};
+
+const struct engine engine_qemu = {
+	.name = "qemu",
+	.level = LEVEL_MICROVM,
+	.traits = ENGINE_OWN_KERNEL | ENGINE_SNAPSHOTS | ENGINE_FORKS,
+	.title = "QEMU",
+	.check = "engine.qemu",
+	.program = QEMU_PROGRAM,
+	.package = "qemu-system-x86",
+	.cves = cves,
+	.limits = microvm_limits,
 	.start = microvm_start,
 	.seal = microvm_seal,
 	.last_words = microvm_last_words,
 	.verify = verify_machine,
+	.pause = cgroup_freeze,
+	.resume = cgroup_thaw,
+	.monitor = &qemu_monitor,
 };

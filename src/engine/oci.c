@@ -108,7 +108,11 @@ static json_t *rlimit(const char *type, uint64_t hard)
 static json_t *rlimits(const struct oci_spec *s)
 {
 	_cleanup_json_ json_t *a = json_array();
-	int r = json_push(a, rlimit("RLIMIT_NOFILE", s->nofile));
+	int r = 0;
+
+	if (s->nofile == 0)
+		return TAKE_PTR(a);
+	r = json_push(a, rlimit("RLIMIT_NOFILE", s->nofile));
 
 	/* Not 0: a limit of 1 also keeps the kernel from starting the host's crash handler, which
 	 * is root's and would parse what a stranger's process left. See core(5) and fs/coredump.c.

@@ -23,7 +23,7 @@ struct oci_spec {
 	const char *apparmor;	     /* profile; NULL: none */
 	uint64_t shm;		     /* bytes of /dev/shm */
 	uint64_t nofile; /* descriptors of a process; at most our own hard limit, for few may raise
-			    that */
+			    that. 0: PID 1 inherits all its limits */
 	uint64_t core;	 /* our own hard limit of core files, for the same reason */
 };
 

@@ -39,6 +39,7 @@
 #include "fd.h"
 #include "filter.h"
 #include "str.h"
+#include "userns.h"
 
 #define START_TIMEOUT (30 * NSEC_PER_SEC)
 #define SEAL_TIMEOUT  (10 * NSEC_PER_SEC)

@@ -72,12 +72,12 @@ static void put_machine(struct args *a, const struct qemu_machine *m)
 /* One name for all kinds of memory, or a state would not find its own. */
 static void put_memory(struct args *a, const struct qemu_machine *m)
 {
-	bool file = m->start == QEMU_TEMPLATE || m->start == QEMU_CLONE;
+	bool file = m->start == VM_TEMPLATE || m->start == VM_CLONE;
 	char text[192], path[64] = "";
 
 	if (file)
 		(void)snprintf(path, sizeof(path), ",mem-path=/proc/self/fd/%d,share=%s",
-			       QEMU_FD_MEMORY, m->start == QEMU_TEMPLATE ? "on" : "off");
+			       QEMU_FD_MEMORY, m->start == VM_TEMPLATE ? "on" : "off");
 	(void)snprintf(text, sizeof(text),
 		       "memory-backend-%s,id=mem0,size=%" PRIu64 "M,merge=off,dump=off%s",
 		       file ? "file" : "ram", m->memory >> 20, path);
@@ -172,7 +172,7 @@ int qemu_arguments(const struct qemu_machine *m, const char *program, struct buf
 	put_memory(&a, m);
 	put_devices(&a, m);
 	put_monitor(&a);
-	if (m->start == QEMU_BOOT || m->start == QEMU_TEMPLATE)
+	if (m->start == VM_BOOT || m->start == VM_TEMPLATE)
 		put_kernel(&a, m);
 	else
 		put_pair(&a, "-incoming", "defer");

@@ -13,6 +13,9 @@
 #include <stdint.h>
 
 #include "buf.h"
+#include "monitor.h"
+
+struct spec;
 
 #define QEMU_PROGRAM "qemu-system-x86_64"
 
@@ -30,15 +33,8 @@ enum {
 #define QEMU_KERNEL "/kernel"
 #define QEMU_INITRD "/initrd"
 
-enum qemu_start {
-	QEMU_BOOT,     /* the kernel */
-	QEMU_TEMPLATE, /* the same, with its memory in a file that is kept */
-	QEMU_CLONE,    /* of a template: memory is a private mapping of that file */
-	QEMU_RESTORE,  /* of a machine that ran: everything is in the state */
-};
-
 struct qemu_machine {
-	enum qemu_start start;
+	enum vm_start start;
 	bool kvm;
 	uint64_t memory; /* bytes, whole MiB */
 	unsigned int vcpus;
@@ -62,3 +58,16 @@ enum {
  */
 int qemu_arguments(const struct qemu_machine *m, const char *program, struct buf *text,
 		   const char *argv[static QEMU_ARGS_MAX]);
+
+/* microvm.c: what QEMU is told of the VM of a spec, but for what is measured. */
+void qemu_describe(const struct spec *spec, enum vm_start start, struct qemu_machine *ret);
+
+/* verify-machine.c */
+struct engine_start;
+struct engine_sandbox;
+struct receipt;
+void verify_machine(const struct engine_start *s, const struct engine_sandbox *b,
+		    struct receipt *r);
+
+/* qemu-monitor.c */
+extern const struct monitor_ops qemu_monitor;

@@ -24,6 +24,7 @@
 #include "engine.h"
 #include "fault.h"
 #include "fd.h"
+#include "scratch.h"
 
 #define LOOP_CONTROL "/dev/loop-control"
 #define IN_MEMORY    "or keep what it writes in memory: --scratch memory"

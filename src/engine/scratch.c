@@ -19,7 +19,9 @@
 #include "fault.h"
 #include "fd.h"
 #include "path.h"
+#include "scratch.h"
 #include "sockets.h"
+#include "userns.h"
 
 #define SCRATCH_UPPER SCRATCH_SPACE "/upper"
 #define SCRATCH_WORK  SCRATCH_SPACE "/work"

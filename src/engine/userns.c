@@ -25,6 +25,7 @@
 #include "fault.h"
 #include "fd.h"
 #include "oci.h"
+#include "userns.h"
 
 #define MAP_TIMEOUT (10 * NSEC_PER_SEC)
 

@@ -16,6 +16,7 @@
 #include "clock.h"
 #include "fd.h"
 #include "qemu-jail.h"
+#include "qemu.h"
 #include "str.h"
 #include "verify.h"
 

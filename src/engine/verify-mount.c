@@ -12,6 +12,7 @@
 #include "oci.h"
 #include "path.h"
 #include "proc-hidden.h"
+#include "scratch.h"
 #include "str.h"
 #include "verify.h"
 

@@ -21,6 +21,7 @@
 
 #include "apparmor.h"
 #include "clock.h"
+#include "container.h"
 #include "fd.h"
 #include "oci.h"
 #include "path.h"
@@ -468,7 +469,7 @@ void verify_process(const struct verify_table *t, const struct engine_start *s,
 		.proc = -EBADF,
 		.status = BUF_INIT(VERIFY_FILE_MAX),
 		.mountinfo = BUF_INIT(VERIFY_FILE_MAX),
-		.limits = engine_limits(s->spec),
+		.limits = s->engine->limits(s->spec),
 	};
 	struct err e = ERR_INIT;
 

@@ -161,7 +161,7 @@ static bool probe_create(const struct probe_ctx *x, struct host_check *c)
 	return true;
 }
 
-/* crun 1.8 refuses a hybrid host whose v2 side offers any controller at all. */
+/* Some OCI runtimes refuse a hybrid host whose v2 side offers any controller. */
 static bool probe_hybrid_trap(const struct probe_ctx *x, struct host_check *c)
 {
 	char path[CGROUP_PATH_MAX + 32], list[HOST_SHORT_MAX];
@@ -174,7 +174,7 @@ static bool probe_hybrid_trap(const struct probe_ctx *x, struct host_check *c)
 	if (!host_line(x, path + 1, list, sizeof(list)) || !list[0])
 		return false;
 	check_value(c, HOST_INFO, "v2 side offers: %s", list);
-	check_detail(c, "crun 1.8 refuses such a host; Hutch hides the file from it");
+	check_detail(c, "some runtimes refuse such a host; Hutch hides the file from them");
 	return true;
 }
 

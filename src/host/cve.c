@@ -1,48 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Known vulnerabilities of the engines, with the releases that fixed them upstream. A row is here
- * because a sandbox could have reached it, or because somebody will ask why it is not; then it says
- * why. Sources: the release notes and advisories of each project.
- */
+/* Which known vulnerabilities of an engine (engine.h) a version has. */
 #include <string.h>
 
 #include "probe.h"
 #include "str.h"
-
-static const char no_exec[] = "Hutch never calls crun exec";
-static const char no_krun[] = "Hutch never uses krun";
-
-static const struct cve crun_rows[] = {
-	{ "CVE-2019-18837", "0.10.5", "an image's symlink reached host files", NULL },
-	{ "CVE-2022-27650", "1.4.4", "exec left inheritable capabilities", no_exec },
-	{ "CVE-2026-30892", "1.27", "exec -u ran as another user", no_exec },
-	{ "CVE-2026-47766", "1.28", "an image whose /dev is a symlink writes on the host", NULL },
-	{ "CVE-2025-24965", "1.20", "an image wrote host files through krun", no_krun },
-	{ "CVE-2026-84042", "1.30.1", "krun with passt ran a program of the image", no_krun },
-	{ "CVE-2026-88264", "1.30", "an image's /dev/console symlink makes a host file", NULL },
-	{ "CVE-2026-88265", "1.30", "an image's /dev/null symlink opens a mounted file", NULL },
-	{ NULL },
-};
-
-static const struct cve qemu_rows[] = {
-	{ "CVE-2024-3446", "7.2.11 8.2.3 9.0.0", "virtio-serial freed memory twice", NULL },
-	{ "CVE-2026-48914", "10.0.11 11.0.2", "virtio-blk wrote outside its buffer", NULL },
-	{ NULL },
-};
-
-const struct cve *cve_rows(enum host_program_id p)
-{
-	static const struct cve none[] = { { NULL } };
-
-	switch (p) {
-	case HOST_CRUN:
-		return crun_rows;
-	case HOST_QEMU:
-		return qemu_rows;
-	default:
-		return none;
-	}
-}
 
 /* "1.4.0-rc.2" is { 1, 4, 0 } and a candidate. Missing numbers are 0, unreadable ones too. */
 static bool split_version(const char *s, uint64_t out[static 3])
@@ -81,7 +42,7 @@ static bool same_branch(const char *a, const char *b)
 	return va[0] == vb[0] && va[1] == vb[1];
 }
 
-bool cve_applies(const struct cve *row, const char *version)
+bool cve_applies(const struct engine_cve *row, const char *version)
 {
 	const char *fix = row->fixed;
 
@@ -108,7 +69,7 @@ static bool mentions(const char *text, const char *id)
 	return false;
 }
 
-uint64_t cve_patched(const struct cve *rows, const char *changelog)
+uint64_t cve_patched(const struct engine_cve *rows, const char *changelog)
 {
 	uint64_t mask = 0;
 

@@ -31,7 +31,7 @@ bool engine_version(const char *banner, char *out, size_t n)
 struct holes {
 	struct buf open, patched, apart;
 	size_t n_open;
-	const struct cve *floor; /* the open one that was fixed last */
+	const struct engine_cve *floor; /* the open one that was fixed last */
 };
 
 static void holes_done(struct holes *h)
@@ -41,14 +41,14 @@ static void holes_done(struct holes *h)
 	buf_done(&h->apart);
 }
 
-static const char *last_fix(const struct cve *row)
+static const char *last_fix(const struct engine_cve *row)
 {
 	const char *space = strrchr(row->fixed, ' ');
 
 	return space ? space + 1 : row->fixed;
 }
 
-static void add_open(struct holes *h, const struct cve *row)
+static void add_open(struct holes *h, const struct engine_cve *row)
 {
 	(void)buf_printf(&h->open, "%s%s (%s)", h->open.len ? ", " : "", row->id, row->what);
 	h->n_open++;
@@ -56,13 +56,13 @@ static void add_open(struct holes *h, const struct cve *row)
 		h->floor = row;
 }
 
-static bool is_apart(const struct cve *rows, size_t i, const char *version, uint64_t patched)
+static bool is_apart(const struct engine_cve *rows, size_t i, const char *version, uint64_t patched)
 {
 	return rows[i].not_us && cve_applies(&rows[i], version) && !(patched & UINT64_C(1) << i);
 }
 
 /* "CVE-1, CVE-2: why; CVE-3: why": each reason once, reasons are compared as pointers. */
-static void list_apart(struct holes *h, const struct cve *rows, const char *version,
+static void list_apart(struct holes *h, const struct engine_cve *rows, const char *version,
 		       uint64_t patched)
 {
 	for (size_t i = 0; rows[i].id; i++) {
@@ -81,7 +81,7 @@ static void list_apart(struct holes *h, const struct cve *rows, const char *vers
 	}
 }
 
-static void sort_holes(struct holes *h, const struct cve *rows, const char *version,
+static void sort_holes(struct holes *h, const struct engine_cve *rows, const char *version,
 		       uint64_t patched)
 {
 	for (size_t i = 0; rows[i].id; i++) {
@@ -107,19 +107,19 @@ static void advise_upgrade(struct host_check *c, const char *name, const char *f
 		     name, list);
 }
 
-static void judge_holes(struct host_check *c, enum host_program_id id, const char *version,
+static void judge_holes(struct host_check *c, const struct engine *engine, const char *version,
 			uint64_t patched)
 {
 	_cleanup_(holes_done) struct holes h = { .open = BUF_INIT(1024),
 						 .patched = BUF_INIT(512),
 						 .apart = BUF_INIT(1024) };
 
-	sort_holes(&h, cve_rows(id), version, patched);
+	sort_holes(&h, engine->cves, version, patched);
 	if (h.n_open > 0) {
 		check_value(c, HOST_WARN, "%s, %zu known vulnerabilit%s open", version, h.n_open,
 			    h.n_open == 1 ? "y" : "ies");
 		check_detail(c, "not known to be fixed: %s", buf_text(&h.open));
-		advise_upgrade(c, host_program_name(id), h.floor->fixed);
+		advise_upgrade(c, engine->program, h.floor->fixed);
 	}
 	if (h.patched.len > 0)
 		check_detail(c, "patched by the distribution:%s", buf_text(&h.patched));
@@ -127,63 +127,61 @@ static void judge_holes(struct host_check *c, enum host_program_id id, const cha
 		check_detail(c, "out of reach: %s", buf_text(&h.apart));
 }
 
-/* The version of an installed engine; false, with the check filled in, if it does not tell. */
-static bool judge_version(const struct probe_ctx *x, struct host_check *c, enum host_program_id id,
+/* The version of an installed engine; false, with the check filled in, if it reports none. */
+static bool judge_version(const struct host_program *p, struct host_check *c, const char *name,
 			  char *version, size_t n)
 {
-	const struct host_program *p = &x->facts->program[id];
-
 	if (p->ran < 0) {
 		check_value(c, HOST_FAIL, "does not run");
 		check_detail(c, "%s --version: %s", p->path, strerror(-p->ran));
-		check_advice(c, "reinstall %s", host_program_name(id));
+		check_advice(c, "reinstall %s", name);
 		return false;
 	}
 	if (!engine_version(p->banner, version, n)) {
 		check_value(c, HOST_WARN, "version unknown");
 		check_detail(c, "%s says '%s', so known vulnerabilities cannot be ruled out",
 			     p->path, p->banner);
-		check_advice(c, "install %s from your distribution", host_program_name(id));
+		check_advice(c, "install %s from your distribution", name);
 		return false;
 	}
 	check_value(c, HOST_OK, "%s", version);
 	return true;
 }
 
-static void judge_engine(const struct probe_ctx *x, struct host_check *c, enum host_program_id id)
+/* Only the default level must be there, by any engine. */
+static void judge_missing(const struct probe_ctx *x, struct host_check *c,
+			  const struct engine *engine)
 {
+	const bool needed = engine->level == LEVEL_DEFAULT && host_engine(x, engine->level) < 0;
+
+	check_value(c, needed ? HOST_FAIL : HOST_INFO, "not installed");
+	check_detail(c, "an engine of level %s", level_names[engine->level]);
+	check_advice(c, "apt-get install %s", engine->package);
+}
+
+void probe_engine(const struct probe_ctx *x, size_t row, struct host_check *c)
+{
+	const struct host_program *p = &x->facts->engine[row];
+	const struct engine *engine = engines[row];
 	char version[VERSION_MAX];
 
-	if (judge_version(x, c, id, version, sizeof(version)))
-		judge_holes(c, id, version, x->facts->program[id].patched);
+	if (p->found < 0)
+		judge_missing(x, c, engine);
+	else if (judge_version(p, c, engine->program, version, sizeof(version)))
+		judge_holes(c, engine, version, p->patched);
 }
 
-static bool probe_crun(const struct probe_ctx *x, struct host_check *c)
+int host_engine(const struct probe_ctx *x, enum level level)
 {
-	if (x->facts->program[HOST_CRUN].found < 0) {
-		check_value(c, HOST_FAIL, "not installed");
-		check_detail(c, "containers need crun; other OCI runtimes are not supported");
-		check_advice(c, "apt-get install crun");
-		return true;
-	}
-	judge_engine(x, c, HOST_CRUN);
-	return true;
-}
+	int first = -ENOENT;
 
-static bool probe_qemu(const struct probe_ctx *x, struct host_check *c)
-{
-	if (x->facts->program[HOST_QEMU].found < 0) {
-		check_value(c, HOST_INFO, "not installed");
-		check_detail(c, "the microvm level needs qemu-system-x86_64");
-		check_advice(c, "apt-get install qemu-system-x86");
-		return true;
+	for (int i = 0; engines[i] && i < HOST_ENGINES_MAX; i++) {
+		if (engines[i]->level != level || x->facts->engine[i].found < 0)
+			continue;
+		if (x->engine && str_eq(engines[i]->name, x->engine))
+			return i;
+		if (first < 0)
+			first = i;
 	}
-	judge_engine(x, c, HOST_QEMU);
-	return true;
+	return first;
 }
-
-const struct probe probe_engines[] = {
-	{ "engine.crun", "crun", probe_crun },
-	{ "engine.qemu", "QEMU", probe_qemu },
-	{ NULL, NULL, NULL },
-};

@@ -6,8 +6,6 @@
 #include "probe.h"
 
 static const char *const program_names[] = {
-	[HOST_CRUN] = "crun",
-	[HOST_QEMU] = "qemu-system-x86_64",
 	[HOST_NEWUIDMAP] = "newuidmap",
 	[HOST_NEWGIDMAP] = "newgidmap",
 	[HOST_NFT] = "nft",
@@ -54,6 +52,8 @@ void host_facts_clear(struct host_facts *ret)
 		f.cg[i] = -ENODATA;
 	for (size_t i = 0; i < HOST_PROGRAM_MAX; i++)
 		f.program[i].found = -ENOENT;
+	for (size_t i = 0; i < HOST_ENGINES_MAX; i++)
+		f.engine[i].found = -ENOENT;
 	*ret = f;
 }
 

@@ -33,8 +33,6 @@ enum host_call {
 };
 
 enum host_program_id {
-	HOST_CRUN,
-	HOST_QEMU,
 	HOST_NEWUIDMAP,
 	HOST_NEWGIDMAP,
 	HOST_NFT,
@@ -49,7 +47,8 @@ enum host_program_id {
 };
 
 enum {
-	HOST_PATH_MAX = 256
+	HOST_PATH_MAX = 256,
+	HOST_ENGINES_MAX = 8, /* rows of the engine table that are looked at */
 };
 
 struct host_program {
@@ -82,6 +81,7 @@ struct host_facts {
 	int kvm;	   /* API version, 12 on every Linux since 2.6.22 */
 	int cg[CG_MAX];	   /* a child group was made, and removed, in the hierarchy of each */
 	struct host_program program[HOST_PROGRAM_MAX];
+	struct host_program engine[HOST_ENGINES_MAX]; /* as engines[] */
 };
 
 /* Tries everything as the calling process. Takes some 100 ms; never hangs. */

@@ -16,7 +16,7 @@ static const struct {
 	const struct probe *probes;
 } tables[] = {
 	{ HOST_AREA_KERNEL, probe_kernel },	{ HOST_AREA_KERNEL, probe_lockdown },
-	{ HOST_AREA_CGROUPS, probe_cgroups },	{ HOST_AREA_ENGINES, probe_engines },
+	{ HOST_AREA_CGROUPS, probe_cgroups },	{ HOST_AREA_ENGINES, NULL }, /* engines[] */
 	{ HOST_AREA_ENGINES, probe_kvm },	{ HOST_AREA_ENGINES, probe_machine },
 	{ HOST_AREA_USERS, probe_users },	{ HOST_AREA_STORAGE, probe_storage },
 	{ HOST_AREA_HARDWARE, probe_hardware },
@@ -165,18 +165,34 @@ static void name_host(const struct probe_ctx *x, struct host_report *r)
 	r->uid = x->uid;
 }
 
+/* The next check of the report, which counts when r->n_checks is raised. */
+static struct host_check *next_check(struct host_report *r, const char *id, const char *title,
+				     enum host_area area)
+{
+	struct host_check *c = &r->checks[r->n_checks];
+
+	assert(r->n_checks < HOST_CHECKS_MAX);
+	*c = (struct host_check){ .id = id, .title = title, .area = area };
+	return c;
+}
+
+static void run_engines(const struct probe_ctx *x, struct host_report *r, enum host_area area)
+{
+	for (size_t i = 0; engines[i] && i < HOST_ENGINES_MAX; i++) {
+		probe_engine(x, i, next_check(r, engines[i]->check, engines[i]->title, area));
+		r->n_checks++;
+	}
+}
+
 static void run_probes(const struct probe_ctx *x, struct host_report *r)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(tables); i++)
-		for (const struct probe *p = tables[i].probes; p->id; p++) {
-			struct host_check *c = &r->checks[r->n_checks];
-
-			assert(r->n_checks < HOST_CHECKS_MAX);
-			*c = (struct host_check){ .id = p->id, .title = p->title };
-			c->area = tables[i].area;
-			if (p->run(x, c))
+	for (size_t i = 0; i < ARRAY_SIZE(tables); i++) {
+		if (!tables[i].probes)
+			run_engines(x, r, tables[i].area);
+		for (const struct probe *p = tables[i].probes; p && p->id; p++)
+			if (p->run(x, next_check(r, p->id, p->title, tables[i].area)))
 				r->n_checks++;
-		}
+	}
 }
 
 int host_probe(const struct host_options *o, struct host_report *ret, struct err *e)
@@ -185,7 +201,9 @@ int host_probe(const struct host_options *o, struct host_report *ret, struct err
 	_cleanup_free_ struct host_facts *tried = NULL;
 	_cleanup_free_ struct host_report *r = calloc(1, sizeof(*r));
 	_cleanup_close_ int root = -EBADF;
-	struct probe_ctx x = { .root_fd = o->root_fd, .uid = o->uid, .user = o->user };
+	struct probe_ctx x = {
+		.root_fd = o->root_fd, .uid = o->uid, .user = o->user, .engine = o->engine
+	};
 
 	if (!r)
 		return err_oom(e);
@@ -208,7 +226,7 @@ int host_probe(const struct host_options *o, struct host_report *ret, struct err
 	x.run_why = o->run_why;
 	name_host(&x, r);
 	run_probes(&x, r);
-	level_judge(r, x.facts);
+	level_judge(&x, r);
 	*ret = *r;
 	return 0;
 }

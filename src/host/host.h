@@ -17,6 +17,7 @@
 #include <sys/types.h>
 
 #include "err.h"
+#include "level.h"
 #include "util.h"
 
 struct host_facts;
@@ -37,14 +38,6 @@ enum host_state {
 	HOST_WARN, /* works less well or less safely than it could */
 	HOST_FAIL, /* missing or does not work, and something needs it */
 	HOST_STATE_MAX
-};
-
-/* The isolation levels that a policy asks for, weakest first. */
-enum host_level {
-	HOST_LEVEL_CONTAINER,
-	HOST_LEVEL_GVISOR,
-	HOST_LEVEL_MICROVM,
-	HOST_LEVEL_MAX
 };
 
 enum host_verdict {
@@ -87,7 +80,7 @@ struct host_report {
 	uid_t uid;
 	size_t n_checks;
 	struct host_check checks[HOST_CHECKS_MAX];
-	struct host_level_report levels[HOST_LEVEL_MAX];
+	struct host_level_report levels[LEVEL_MAX]; /* [LEVEL_UNSET] is not used */
 };
 
 /* What is known of virtual machines by who can try one out: libraries above this one. */
@@ -107,6 +100,7 @@ struct host_options {
 	const char *run_why;   /* why run_dir is NULL */
 	const struct host_facts *facts;	    /* NULL: try for real */
 	const struct host_machine *machine; /* NULL: no kernel, and nothing tried */
+	const char *engine; /* the operator's choice (engine_choose()); NULL or "": none */
 };
 
 /*
@@ -125,7 +119,6 @@ int host_probe(const struct host_options *o, struct host_report *ret, struct err
 const struct host_check *host_report_find(const struct host_report *r, const char *id);
 
 const char *host_state_name(enum host_state s);
-const char *host_level_name(enum host_level l);
 const char *host_verdict_name(enum host_verdict v);
 
 /* {"host": {...}, "checks": [...], "levels": [...]}; the caller owns *ret. 0 or -ENOMEM. */

@@ -11,8 +11,7 @@
 #include "probe.h"
 #include "str.h"
 
-static const char tcg[] =
-	"microVMs are emulated (TCG): slower, and QEMU promises no isolation then";
+static const char tcg[] = "microVMs are emulated (TCG): slower, and with weaker isolation";
 
 static bool exists(const struct probe_ctx *x, const char *path)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What virtual machines need beside QEMU: programs, a kernel, and KVM that has booted a guest. */
+/* What VMs need beside their engine: programs, a kernel, and KVM that has booted a guest. */
 #include "probe.h"
 
 static bool probe_tools(const struct probe_ctx *x, struct host_check *c)
@@ -26,7 +26,7 @@ static bool probe_tools(const struct probe_ctx *x, struct host_check *c)
 		return true;
 	}
 	check_value(c, HOST_INFO, "missing:%s", buf_text(&bad));
-	check_detail(c, "the microvm level needs them");
+	check_detail(c, "VMs need them");
 	check_advice(c, "apt-get install%s", buf_text(&get));
 	return true;
 }
@@ -38,7 +38,7 @@ static bool probe_kernel_of_guests(const struct probe_ctx *x, struct host_check 
 		return true;
 	}
 	check_value(c, HOST_INFO, "not installed");
-	check_detail(c, "the microvm level needs one");
+	check_detail(c, "VMs need one");
 	check_advice(c, "hutch image kernel");
 	return true;
 }

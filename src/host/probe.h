@@ -3,6 +3,7 @@
 #pragma once
 
 #include "buf.h"
+#include "engine.h"
 #include "facts.h"
 #include "host.h"
 
@@ -14,6 +15,7 @@ struct probe_ctx {
 	const char *run_dir, *run_why;
 	const struct host_facts *facts;
 	const struct host_machine *machine;
+	const char *engine; /* may be NULL */
 };
 
 /* Fills in state, value, detail and advice; false: the question does not arise on this host. */
@@ -27,7 +29,6 @@ struct probe {
 extern const struct probe probe_kernel[];
 extern const struct probe probe_lockdown[];
 extern const struct probe probe_cgroups[];
-extern const struct probe probe_engines[];
 extern const struct probe probe_kvm[];
 extern const struct probe probe_machine[];
 extern const struct probe probe_users[];
@@ -74,28 +75,26 @@ int try_drop_privileges(void);
 /* In a child only: new namespaces `flags` with a user namespace that maps the caller to root. */
 int try_enter_userns(int flags);
 
+/* engine.c: one row of the engine table. */
+void probe_engine(const struct probe_ctx *x, size_t row, struct host_check *c);
+
+/* The row that sandboxes of this level are started by, as engine_choose() does; -ENOENT: none is
+ * installed. */
+int host_engine(const struct probe_ctx *x, enum level level);
+
 /* engine.c: the version in a banner; false if it has none. "1.8.1", "7.2.22". */
 bool engine_version(const char *banner, char *out, size_t n);
 
 /* cve.c */
-struct cve {
-	const char *id;
-	const char *fixed;  /* first good release of each branch, lowest first: "1.2.8 1.3.3" */
-	const char *what;   /* in a few words */
-	const char *not_us; /* why it does not reach a sandbox of Hutch; NULL: it does */
-};
-
-/* The rows for one engine, ended by an empty one. */
-const struct cve *cve_rows(enum host_program_id p);
 
 /* True if `version` is older than the fix. */
-bool cve_applies(const struct cve *row, const char *version);
+bool cve_applies(const struct engine_cve *row, const char *version);
 
 /* <0, 0, >0, by up to three numbers; a release candidate is older than its release. */
 int cve_version_compare(const char *a, const char *b);
 
 /* One bit for each row whose id stands in `changelog`. */
-uint64_t cve_patched(const struct cve *rows, const char *changelog);
+uint64_t cve_patched(const struct engine_cve *rows, const char *changelog);
 
 /* level.c: the verdicts, from the finished checks. */
-void level_judge(struct host_report *r, const struct host_facts *f);
+void level_judge(const struct probe_ctx *x, struct host_report *r);

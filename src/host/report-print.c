@@ -13,6 +13,7 @@ enum {
 	WIDTH_MIN = 60,
 	WIDTH_MAX = 100,
 	SIGN_COL = 2,	/* where signs begin */
+	LEVEL_COL = 9,	/* the longest name of a level */
 	TITLE_COL = 8,	/* titles */
 	VALUE_COL = 32, /* values, and the text below them */
 };
@@ -130,14 +131,14 @@ static void print_areas(const struct out *o, const struct host_report *r)
 
 static void print_levels(const struct out *o, const struct host_report *r)
 {
-	const size_t verdict_col = SIGN_COL + STRLEN("container") + 2;
+	const size_t verdict_col = SIGN_COL + LEVEL_COL + 2;
 	const size_t why_col = verdict_col + STRLEN("unavailable") + 2;
 
 	(void)fputc('\n', o->f);
 	paint(o, "1", "Isolation levels");
 	(void)fputc('\n', o->f);
-	for (enum host_level l = 0; l < HOST_LEVEL_MAX; l++) {
-		const char *name = host_level_name(l);
+	for (enum level l = LEVEL_FIRST; l < LEVEL_MAX; l++) {
+		const char *name = level_names[l];
 		const char *verdict = host_verdict_name(r->levels[l].verdict);
 
 		indent(o, 0, SIGN_COL);

@@ -18,13 +18,6 @@ static const char *const state_names[] = {
 };
 static_assert(ARRAY_SIZE(state_names) == HOST_STATE_MAX, "a state without a name");
 
-static const char *const level_names[] = {
-	[HOST_LEVEL_CONTAINER] = "container",
-	[HOST_LEVEL_GVISOR] = "gvisor",
-	[HOST_LEVEL_MICROVM] = "microvm",
-};
-static_assert(ARRAY_SIZE(level_names) == HOST_LEVEL_MAX, "a level without a name");
-
 static const char *const verdict_names[] = {
 	[HOST_READY] = "ready",
 	[HOST_LIMITED] = "limited",
@@ -35,11 +28,6 @@ static_assert(ARRAY_SIZE(verdict_names) == HOST_VERDICT_MAX, "a verdict without 
 const char *host_state_name(enum host_state s)
 {
 	return state_names[s];
-}
-
-const char *host_level_name(enum host_level l)
-{
-	return level_names[l];
 }
 
 const char *host_verdict_name(enum host_verdict v)
@@ -74,7 +62,7 @@ static json_t *check_object(const struct host_check *c)
 	return TAKE_PTR(o);
 }
 
-static json_t *level_object(enum host_level l, const struct host_level_report *lr)
+static json_t *level_object(enum level l, const struct host_level_report *lr)
 {
 	_cleanup_json_ json_t *o = json_object();
 
@@ -92,7 +80,7 @@ int host_report_json(const struct host_report *r, json_t **ret)
 	for (size_t i = 0; i < r->n_checks; i++)
 		if (json_push(checks, check_object(&r->checks[i])) < 0)
 			return -ENOMEM;
-	for (enum host_level l = 0; l < HOST_LEVEL_MAX; l++)
+	for (enum level l = LEVEL_FIRST; l < LEVEL_MAX; l++)
 		if (json_push(levels, level_object(l, &r->levels[l])) < 0)
 			return -ENOMEM;
 	if (!o || json_put(o, "host", host_object(r)) < 0 ||

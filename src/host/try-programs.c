@@ -18,12 +18,6 @@ enum {
 	CHANGELOG_MAX = 8 * 1024 * 1024,
 };
 
-/* Debian's and Ubuntu's package of each engine: where its changelog is found. */
-static const char *const engine_packages[] = {
-	[HOST_CRUN] = "crun",
-	[HOST_QEMU] = "qemu-system-x86",
-};
-
 static uint64_t deadline(void)
 {
 	return clock_mono() + PROGRAM_TIMEOUT_S * NSEC_PER_SEC;
@@ -54,7 +48,7 @@ static void ask_version(struct host_program *p)
 		       buf_text(&out));
 }
 
-static void read_changelog(enum host_program_id id, struct host_program *p)
+static void read_changelog(const struct engine *engine, struct host_program *p)
 {
 	_cleanup_buf_ struct buf out = BUF_INIT(CHANGELOG_MAX);
 	char gzip[HOST_PATH_MAX], path[HOST_PATH_MAX];
@@ -66,25 +60,31 @@ static void read_changelog(enum host_program_id id, struct host_program *p)
 	if (str_has_prefix(p->path, "/usr/local/") || proc_find("gzip", gzip, sizeof(gzip)) < 0)
 		return;
 	(void)snprintf(path, sizeof(path), "/usr/share/doc/%s/changelog.Debian.gz",
-		       engine_packages[id]);
+		       engine->package);
 	if (access(path, R_OK) < 0)
 		return;
 	if (proc_capture(gzip, argv, false, deadline(), &out, &status, &e) == 0 && status == 0)
-		p->patched = cve_patched(cve_rows(id), buf_text(&out));
+		p->patched = cve_patched(engine->cves, buf_text(&out));
+}
+
+static void find(const char *name, struct host_program *p)
+{
+	p->found = proc_find(name, p->path, sizeof(p->path));
+	if (p->found == 0)
+		p->privileged = is_privileged(p->path);
 }
 
 void try_programs(struct host_facts *f)
 {
-	for (enum host_program_id i = 0; i < HOST_PROGRAM_MAX; i++) {
-		struct host_program *p = &f->program[i];
+	for (enum host_program_id i = 0; i < HOST_PROGRAM_MAX; i++)
+		find(host_program_name(i), &f->program[i]);
+	for (size_t i = 0; engines[i] && i < HOST_ENGINES_MAX; i++) {
+		struct host_program *p = &f->engine[i];
 
-		p->found = proc_find(host_program_name(i), p->path, sizeof(p->path));
+		find(engines[i]->program, p);
 		if (p->found < 0)
 			continue;
-		p->privileged = is_privileged(p->path);
-		if (i >= ARRAY_SIZE(engine_packages))
-			continue;
 		ask_version(p);
-		read_changelog(i, p);
+		read_changelog(engines[i], p);
 	}
 }

@@ -290,7 +290,7 @@ static int new_broker(struct keeper *k, struct egress *g, struct err *e)
 						 .reply = connection_reply };
 	struct broker_conf conf = {
 		.loop = k->loop,
-		.ops = egress_is_asked_for(k->spec) ? &asked : &ops,
+		.ops = egress_is_asked_for(k->engine, k->spec) ? &asked : &ops,
 		.arg = k,
 		.limits = { .bytes_out = k->spec->egress.bytes_out,
 			    .bytes_in = k->spec->egress.bytes_in,
@@ -335,7 +335,7 @@ bool egress_start(struct keeper *k, uint64_t which, const int *files, size_t n)
 	struct capture_sockets s = CAPTURE_SOCKETS_INIT;
 	size_t used = 0;
 
-	if (!k->egress || egress_is_asked_for(k->spec) || k->egress->capture ||
+	if (!k->egress || egress_is_asked_for(k->engine, k->spec) || k->egress->capture ||
 	    which >> CAPTURE_SOCKETS != 0 || (size_t)__builtin_popcountll(which) != n)
 		return false;
 	for (unsigned int i = 0; i < CAPTURE_SOCKETS; i++)

@@ -9,9 +9,11 @@
 #include <sys/wait.h>
 
 #include "clock.h"
+#include "engine.h"
 #include "fault.h"
 #include "kept.h"
 #include "log.h"
+#include "scratch.h"
 #include "warden.h"
 
 enum {
@@ -33,7 +35,7 @@ static void kill_init(struct warden *w)
 	(void)proc_signal(&w->box.init, SIGKILL);
 	/* What is frozen on v1 dies when it is thawed. */
 	if (w->life.paused)
-		(void)cgroup_thaw(&w->group, in_seconds(KILL_S));
+		(void)w->engine->resume(&w->group, in_seconds(KILL_S));
 	(void)FAULT("end-thawed");
 	if (proc_wait(&w->box.init, in_seconds(KILL_S), &info) < 0)
 		log_error("PID 1 of the sandbox does not die");
@@ -67,6 +69,11 @@ static void end_keeper(struct warden *w)
 	last_notes(w);
 }
 
+static bool has_scratch(const struct warden *w)
+{
+	return w->box.disk > 0 && engine_has(w->engine, ENGINE_SCRATCH);
+}
+
 static void measure(const struct warden *w, struct end *end)
 {
 	struct cgroup_usage u = { 0 };
@@ -79,8 +86,8 @@ static void measure(const struct warden *w, struct end *end)
 	end->memory_peak = u.memory_peak;
 	end->cpu_us = u.cpu_us;
 	end_add_met(end, &w->met);
-	/* What is on the disk of a machine is its own to know, and to say. */
-	if (w->box.disk > 0 && !w->spec.machine.kernel && statfs(SCRATCH_ROOT, &fs) == 0) {
+	/* How full the disk of a VM is, only the VM knows: its agent reports it. */
+	if (has_scratch(w) && statfs(SCRATCH_ROOT, &fs) == 0) {
 		end->disk_full = scratch_is_full((uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize);
 		end->inodes_full = fs.f_ffree == 0;
 	}
@@ -128,7 +135,7 @@ void warden_end(struct warden *w, enum end_reason reason, bool started)
 	end.time = clock_wall();
 	end_read_killer(w->dir, &end);
 	measure(w, &end);
-	if (w->box.disk > 0 && !w->spec.machine.kernel)
+	if (has_scratch(w))
 		scratch_disk_drop();
 	cgroup_close(&w->group);
 	dial_guard_close(&w->guard);

@@ -31,6 +31,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
+#include "engine.h"
 #include "fd.h"
 #include "filter.h"
 #include "keeper.h"
@@ -54,16 +55,16 @@ static bool has_egress(const struct spec *spec)
 	return spec->egress.allow.n > 0;
 }
 
-static bool is_machine(const struct spec *spec)
+static bool is_vm(const struct keeper_start *s)
 {
-	return spec->machine.kernel;
+	return engine_has(s->engine, ENGINE_OWN_KERNEL);
 }
 
 /* ---- 1: descriptors ---- */
 
 int isolate_fds(const struct keeper_start *s, struct err *e)
 {
-	int kept[KEPT_MAX] = { STDERR_FILENO, s->guest,	 s->qmp,
+	int kept[KEPT_MAX] = { STDERR_FILENO, s->guest,	 s->monitor,
 			       s->listener,   s->warden, s->chain ? s->chain->fd : -EBADF };
 	int r = fd_close_others(0, kept, KEPT_MAX);
 
@@ -132,22 +133,22 @@ static int die_with(pid_t parent)
 /* ---- 6: limits ---- */
 
 /* Two sockets a stream, and two pipes while bytes are on their way both ways. */
-static uint64_t most_files(const struct spec *spec)
+static uint64_t most_files(const struct keeper_start *s)
 {
-	const uint64_t each = is_machine(spec) ? 7 : 6; /* a machine's come by a pair of sockets */
+	const uint64_t each = is_vm(s) ? 7 : 6; /* a VM's come by a pair of sockets */
 
-	return FILES_MAX + (has_egress(spec) ? each * spec->egress.streams : 0);
+	return FILES_MAX + (has_egress(s->spec) ? each * s->spec->egress.streams : 0);
 }
 
-static int set_limits(const struct spec *spec)
+static int set_limits(const struct keeper_start *s)
 {
-	const uint64_t largest = MAX(FILE_MAX, RECORD_HEADER + spec->limits.output);
+	const uint64_t largest = MAX(FILE_MAX, RECORD_HEADER + s->spec->limits.output);
 	const struct {
 		int what;
 		uint64_t value;
 	} limits[] = {
-		{ RLIMIT_NOFILE, most_files(spec) }, { RLIMIT_NPROC, 0 },	{ RLIMIT_CORE, 0 },
-		{ RLIMIT_FSIZE, largest },	     { RLIMIT_AS, MEMORY_MAX },
+		{ RLIMIT_NOFILE, most_files(s) }, { RLIMIT_NPROC, 0 },	     { RLIMIT_CORE, 0 },
+		{ RLIMIT_FSIZE, largest },	  { RLIMIT_AS, MEMORY_MAX },
 	};
 	int r = 0;
 
@@ -270,7 +271,7 @@ static void add_filter(struct sock_fprog *prog, const struct sock_filter *more, 
 	prog->len += (unsigned short)n;
 }
 
-static int filter_calls(const struct spec *spec)
+static int filter_calls(const struct keeper_start *s)
 {
 	static const struct sock_filter last = RETURN(OTHERWISE);
 	struct sock_filter all[ARRAY_SIZE(serving) + ARRAY_SIZE(dialling) + ARRAY_SIZE(pairing) +
@@ -278,11 +279,11 @@ static int filter_calls(const struct spec *spec)
 	struct sock_fprog prog = { .len = 0, .filter = all };
 
 	add_filter(&prog, serving, ARRAY_SIZE(serving));
-	if (has_egress(spec))
+	if (has_egress(s->spec))
 		add_filter(&prog, dialling, ARRAY_SIZE(dialling));
-	if (has_egress(spec) && is_machine(spec))
+	if (has_egress(s->spec) && is_vm(s))
 		add_filter(&prog, pairing, ARRAY_SIZE(pairing));
-	if (is_machine(spec))
+	if (is_vm(s))
 		add_filter(&prog, monitoring, ARRAY_SIZE(monitoring));
 	add_filter(&prog, &last, 1);
 	return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog) < 0 ? -errno : 0;
@@ -300,10 +301,10 @@ int isolate(const struct keeper_start *s, struct err *e)
 	if (r == 0 && (at = "the tie to the warden"))
 		r = die_with(s->parent);
 	if (r == 0 && (at = "limits"))
-		r = set_limits(s->spec);
+		r = set_limits(s);
 	if (r == 0 && (at = "Landlock"))
 		r = forbid_files(has_egress(s->spec));
 	if (r == 0 && (at = "the filter of system calls"))
-		r = filter_calls(s->spec);
+		r = filter_calls(s);
 	return r < 0 ? err_set(e, r, "isolating the keeper, %s: %s", at, strerror(-r)) : 0;
 }

@@ -20,12 +20,14 @@
 /* What the warden gives the keeper, across fork(2). */
 struct keeper_start {
 	const struct spec *spec;
+	const struct engine *engine;
 	int guest;		   /* the keeper's end of the channel */
-	int qmp;		   /* of a virtual machine: its monitor; or -EBADF */
+	int monitor;		   /* the keeper's end of the engine's monitor, or -EBADF */
 	int listener;		   /* the socket's */
 	struct audit_chain *chain; /* the sandbox's; NULL: nothing is recorded */
 	int warden;		   /* SOCK_SEQPACKET: struct keeper_note, both ways */
 	const char *no_freezer;	   /* why it cannot be paused; "" */
+	const char *no_snapshots;  /* why it cannot be saved; "" */
 	uint32_t id;		   /* the user and group id to become */
 	pid_t parent;		   /* the warden: the keeper dies with it */
 	bool guarded; /* the kernel holds it to what it may dial: to be tried before it serves */
@@ -51,7 +53,7 @@ enum note_kind {
 	NOTE_MET,	   /* value: struct met, by the word of the agent inside */
 	NOTE_WANT_TRACE,   /* value 1: trace lines are wanted, answered by NOTE_TRACE; 0: no more */
 	/* by the warden */
-	NOTE_RUN = 63,	 /* value: enum qemu_start; the jail is closed, the guest may run */
+	NOTE_RUN = 63,	 /* value: enum vm_start; the jail is closed, the guest may run */
 	NOTE_GO = 64,	 /* the sandbox is as it should be: serve; value 1: it ends with its first
 			    client. A file: this client */
 	NOTE_RECORDS,	 /* value: the number of the first; as many files as came, numbers follow */

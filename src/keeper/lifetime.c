@@ -89,7 +89,7 @@ void lifetime_met(struct warden *w, uint64_t value)
 
 static int freeze(const struct warden *w, struct err *e)
 {
-	int r = cgroup_freeze(&w->group, clock_mono() + FREEZE_TIME);
+	int r = w->engine->pause(&w->group, clock_mono() + FREEZE_TIME);
 
 	if (r < 0)
 		return err_set(e, r, "cannot freeze the sandbox: %s", strerror(-r));
@@ -98,7 +98,7 @@ static int freeze(const struct warden *w, struct err *e)
 
 static int thaw(const struct warden *w, struct err *e)
 {
-	int r = cgroup_thaw(&w->group, clock_mono() + FREEZE_TIME);
+	int r = w->engine->resume(&w->group, clock_mono() + FREEZE_TIME);
 
 	if (r < 0)
 		return err_set(e, r, "cannot thaw the sandbox: %s", strerror(-r));
@@ -140,7 +140,7 @@ static int go_on(const struct warden *w, struct lifetime *next, struct err *e)
 		r = thaw(w, e);
 	if (r == 0)
 		return 0;
-	(void)cgroup_freeze(&w->group, clock_mono() + FREEZE_TIME);
+	(void)w->engine->pause(&w->group, clock_mono() + FREEZE_TIME);
 	(void)write_down(w, &w->life, &ignored);
 	return r;
 }
@@ -156,7 +156,7 @@ static enum life_result judge(const struct warden *w, const struct life_order *o
 	if (o->want != WANT_NOTHING && next->paused == (o->want == WANT_PAUSED))
 		return LIFE_ALREADY;
 	if (o->want == WANT_PAUSED && w->saving) {
-		/* QEMU, stopped, would never finish it. */
+		/* A stopped VM would never finish it. */
 		log_warning("it cannot be paused while a snapshot of it is made");
 		return LIFE_FAILED;
 	}

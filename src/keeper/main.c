@@ -135,8 +135,8 @@ int main(int argc, char **argv)
 		.listener = -EBADF,
 		.channel = -EBADF,
 		.keeper_end = -EBADF,
-		.qmp = -EBADF,
-		.qmp_keeper = -EBADF,
+		.monitor = -EBADF,
+		.monitor_keeper = -EBADF,
 		.disk = -EBADF,
 		.pool = -EBADF,
 		.snapshots = -EBADF,
@@ -153,7 +153,6 @@ int main(int argc, char **argv)
 		.keeper = PROC_INIT,
 		.log = AUDIT_LOG_INIT,
 		.chain = AUDIT_CHAIN_INIT,
-		.engine = &engine_container,
 	};
 	struct err e = ERR_INIT;
 	bool socket = false, over = false;

@@ -6,6 +6,7 @@
  * change.
  */
 #include "clock.h"
+#include "engine.h"
 #include "serve.h"
 
 enum {
@@ -80,8 +81,8 @@ static void take(struct met *m, uint64_t limit, uint64_t size)
 
 bool met_said(struct keeper *k, const struct fields *f)
 {
-	/* Of a container the kernel tells. */
-	if (!k->spec->machine.kernel)
+	/* Of a container the host's kernel tells. */
+	if (!engine_has(k->engine, ENGINE_OWN_KERNEL))
 		return false;
 	take(&k->met.now, fields_number(f, TAG_LIMIT, 0), fields_number(f, TAG_SIZE, 0));
 	k->met.changed = true;

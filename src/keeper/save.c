@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A snapshot of a running machine, as a client or its deadline asks for it. The warden makes the
- * directory and copies the disk; between, the guest is put to sleep and QEMU writes its memory:
+ * directory and copies the disk; between, the guest is put to sleep and the VM's memory is written:
  *
- *   client: save  ->  warden: a file  ->  guest: asleep  ->  QEMU: stopped, written  ->  warden:
- * the disk and the rest, all of it on disk  ->  QEMU goes on, the guest is woken  ->  client: its
+ *   client: save  ->  warden: a file  ->  guest: asleep  ->  VM: stopped, written  ->  warden:
+ * the disk and the rest, all of it on disk  ->  the VM goes on, the guest is woken  ->  client: its
  * name
  *
  * One at a time. What goes wrong on the way leaves the machine as it was, awake; but a guest that
@@ -16,7 +16,6 @@
 #include "clock.h"
 #include "fault.h"
 #include "log.h"
-#include "qemu.h"
 #include "serve.h"
 
 enum {
@@ -60,23 +59,27 @@ static void tell(struct keeper *k, const char *failure)
 	client_check(s.client, link_close(l, s.ch, failure ? WIRE_IO : WIRE_DONE, failure));
 }
 
-static void on_going_on(struct keeper *k)
+static void on_going_on(void *arg)
 {
+	struct keeper *k = arg;
+
 	keeper_wake(k);
 	tell(k, k->save.failed ? "no snapshot was made: the sandbox's log says why" : NULL);
 }
 
 static void go_on(struct keeper *k)
 {
-	if (!machine_run(k, QEMU_BOOT, on_going_on))
+	if (!k->engine->monitor->run(k->monitor, VM_BOOT, on_going_on))
 		keeper_stop(k, KEEPER_FAILED);
 }
 
 /* ---- the way there ---- */
 
-static void on_saved(struct keeper *k)
+static void on_saved(void *arg, bool saved)
 {
-	k->save.failed |= k->machine.failed;
+	struct keeper *k = arg;
+
+	k->save.failed |= !saved;
 	if (note_send(k->warden.fd, NOTE_SAVED, k->save.failed, NULL, 0) < 0)
 		keeper_stop(k, KEEPER_FAILED);
 }
@@ -119,7 +122,7 @@ void save_asleep(struct keeper *k)
 	}
 	k->save.list = fd_close(k->save.list);
 	k->save.rules = fd_close(k->save.rules);
-	if (!machine_save(k, TAKE_FD(k->save.file), on_saved))
+	if (!k->engine->monitor->save(k->monitor, TAKE_FD(k->save.file), on_saved))
 		keeper_stop(k, KEEPER_FAILED);
 }
 
@@ -175,9 +178,8 @@ static int record_wish(struct keeper *k, uint64_t number, enum wire_save what_fo
 
 static const char *obstacle(const struct keeper *k)
 {
-	if (!k->spec->microvm)
-		return "only a sandbox of level microvm can be saved; 'hutch commit' keeps the "
-		       "files of this one";
+	if (k->no_snapshots[0])
+		return k->no_snapshots;
 	return k->save.active ? "a snapshot is being made" : NULL;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The warden's part in a snapshot: the directory, the disk, and the files of the sandbox that
- * belong to it. QEMU writes the state into a file that the keeper got from here; nobody reads it
- * but to hash it. The guest sleeps meanwhile, and its disk does not change.
+ * belong to it. The VM's process writes the state into a file that the keeper got from here; it is
+ * read only to be hashed. The guest sleeps meanwhile, and its disk does not change.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -11,6 +11,7 @@
 
 #include "clock.h"
 #include "disk-copy.h"
+#include "engine.h"
 #include "fault.h"
 #include "fd.h"
 #include "log.h"
@@ -43,7 +44,7 @@ static int begin(struct warden *w, int files[static 3], size_t *n, struct err *e
 
 	if (w->saving)
 		r = err_set(e, -EBUSY, "a snapshot is being made");
-	else if (w->life.paused) /* QEMU, stopped, would never write it */
+	else if (w->life.paused) /* a stopped VM would never write it */
 		r = err_set(e, -EBUSY, "the sandbox has been paused");
 	else /* who asks was told before; but it is not for a keeper to say */
 		r = snapshot_room(w->snapshots, w->spec.snapshot_space,
@@ -88,7 +89,7 @@ void warden_save_begin(struct warden *w, enum wire_save what_for)
 /* Tried once for a deadline: what fails then is paused in memory. */
 bool warden_suspend(struct warden *w)
 {
-	if (!w->spec.microvm || w->tried == w->life.deadline)
+	if (!engine_has(w->engine, ENGINE_SNAPSHOTS) || w->tried == w->life.deadline)
 		return false;
 	w->tried = w->life.deadline;
 	return note_send(w->note, NOTE_SUSPEND, 0, NULL, 0) == 0;
@@ -229,7 +230,8 @@ bool warden_saved(struct warden *w, bool failed)
 
 	if (!w->saving)
 		return false;
-	r = failed ? err_set(&e, -EIO, "QEMU could not write its state") : finish(w, &number, &e);
+	r = failed ? err_set(&e, -EIO, "the VM's state could not be written")
+		   : finish(w, &number, &e);
 	if (r < 0) {
 		log_error("no snapshot: %s", e.msg);
 		number = 0;

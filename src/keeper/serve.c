@@ -13,6 +13,7 @@
 #include <sys/random.h>
 
 #include "clock.h"
+#include "engine.h"
 #include "fault.h"
 #include "log.h"
 #include "memory.h"
@@ -108,9 +109,10 @@ static void put_networks(const struct spec_list *rules, struct buf *b)
 }
 
 /* In the order of the tags. */
-static void put_hello(const struct spec *s, struct buf *b)
+static void put_hello(const struct keeper *k, struct buf *b)
 {
-	const bool machine = s->machine.kernel != NULL;
+	const bool machine = engine_has(k->engine, ENGINE_OWN_KERNEL);
+	const struct spec *s = k->spec;
 
 	fields_put_number(b, TAG_VERSION, WIRE_VERSION);
 	if (machine)
@@ -124,7 +126,7 @@ static void put_hello(const struct spec *s, struct buf *b)
 	put_identity(s, b);
 	put_networks(&s->egress.allow, b);
 	fields_put_number(b, TAG_PIDS, MIN(s->limits.pids, (uint64_t)INT32_MAX));
-	if (egress_is_asked_for(s))
+	if (egress_is_asked_for(k->engine, s))
 		fields_put_flag(b, TAG_EGRESS);
 }
 
@@ -156,7 +158,7 @@ static void on_no_hello(struct loop_timer *t)
 /* A machine boots first, and may have to be emulated. */
 static unsigned int hello_ms(const struct keeper *k)
 {
-	return k->spec->machine.kernel ? MACHINE_HELLO_MS : GUEST_HELLO_MS;
+	return engine_has(k->engine, ENGINE_OWN_KERNEL) ? MACHINE_HELLO_MS : GUEST_HELLO_MS;
 }
 
 static int say_hello(struct keeper *k)
@@ -164,7 +166,7 @@ static int say_hello(struct keeper *k)
 	_cleanup_buf_ struct buf b = BUF_INIT(WIRE_PAYLOAD_MAX);
 	int r;
 
-	put_hello(k->spec, &b);
+	put_hello(k, &b);
 	k->deadline = (struct loop_timer){ .cb = on_no_hello, .arg = k };
 	r = link_hello(k->guest.link, &b);
 	if (r == 0)
@@ -177,9 +179,47 @@ static int say_hello(struct keeper *k)
 	return r;
 }
 
-static void on_running(struct keeper *k)
+static void on_running(void *arg)
 {
+	struct keeper *k = arg;
+
 	keeper_check(k, say_hello(k));
+}
+
+/* ---- the monitor of a VM ---- */
+
+static void on_vm_up(void *arg)
+{
+	struct keeper *k = arg;
+
+	if (note_send(k->warden.fd, NOTE_MACHINE_UP, 0, NULL, 0) < 0)
+		keeper_stop(k, KEEPER_FAILED);
+}
+
+static void on_vm_failed(void *arg, const char *why)
+{
+	log_error("the VM's monitor: %s", why);
+	keeper_stop(arg, KEEPER_FAILED);
+}
+
+/* The channel ends too: what the guest said last is read there, once it has said HELLO. */
+static void on_vm_gone(void *arg, bool in_the_middle)
+{
+	struct keeper *k = arg;
+
+	if (k->phase == PHASE_HELLO || in_the_middle)
+		keeper_stop(k, KEEPER_GUEST_GONE);
+}
+
+static int start_monitor(struct keeper *k)
+{
+	static const struct monitor_user user = { .up = on_vm_up,
+						  .failed = on_vm_failed,
+						  .gone = on_vm_gone };
+
+	k->monitor = k->engine->monitor->start(k->loop, TAKE_FD(k->monitor_fd),
+					       spec_transfer_s(k->spec), &user, k);
+	return k->monitor ? 0 : -ENOMEM;
 }
 
 /* `first`: a client that is there already, or -EBADF; it is taken over. */
@@ -208,7 +248,7 @@ void keeper_ready(struct keeper *k, uint32_t landlock)
 {
 	(void)FAULT("keeper-hello");
 	k->landlock = landlock;
-	if (k->spec->machine.kernel)
+	if (engine_has(k->engine, ENGINE_OWN_KERNEL))
 		keeper_wake(k);
 	else
 		ready(k);
@@ -258,7 +298,8 @@ void keeper_heard(struct keeper *k, uint64_t token)
 /* A spare may have waited for days, and its clock is only as good as that of its processor. */
 static void tell_time_again(struct keeper *k)
 {
-	if (k->spec->machine.kernel && clock_mono() - k->told_last > CLOCK_AGE_S * NSEC_PER_SEC)
+	if (engine_has(k->engine, ENGINE_OWN_KERNEL) &&
+	    clock_mono() - k->told_last > CLOCK_AGE_S * NSEC_PER_SEC)
 		keeper_wake(k);
 }
 
@@ -275,8 +316,8 @@ static bool take_note(struct keeper *k, const struct keeper_note *note, const in
 	}
 	if (note->kind == NOTE_TRACE && k->phase == PHASE_SERVING)
 		return tracing_warden(k, files, n);
-	if (note->kind == NOTE_RUN && n == 0 && k->phase == PHASE_HELLO)
-		return machine_run(k, note->value, on_running);
+	if (note->kind == NOTE_RUN && n == 0 && k->phase == PHASE_HELLO && k->monitor)
+		return k->engine->monitor->run(k->monitor, (enum vm_start)note->value, on_running);
 	if (note->kind == NOTE_RECORDS && k->phase == PHASE_SERVING &&
 	    records_came(k, note->value, files, n)) {
 		relays_recordable(k, 0);
@@ -342,7 +383,7 @@ static int check_spec(const struct keeper *k, struct err *e)
 	_cleanup_buf_ struct buf b = BUF_INIT(WIRE_OPEN_MAX), argv = BUF_INIT(16);
 	struct fields f;
 
-	put_hello(k->spec, &b);
+	put_hello(k, &b);
 	if (b.err || b.len > WIRE_PAYLOAD_MAX)
 		return err_set(e, -E2BIG,
 			       "the paths and networks of the policy are too long together");
@@ -374,13 +415,15 @@ int keeper_init(struct keeper *k, const struct keeper_start *s, struct err *e)
 			      .adopt = -EBADF,
 			      .listener.fd = s->listener,
 			      .warden = { .cb = on_warden, .arg = k, .fd = s->warden } };
-	k->machine.qmp.fd = s->qmp;
+	k->engine = s->engine;
+	k->monitor_fd = s->engine->monitor ? s->monitor : -EBADF;
+	k->no_snapshots = s->no_snapshots;
 	records_init(&k->records, s->spec->limits.output);
 	k->env = merge_index(s->spec);
 	r = k->env ? loop_new(&k->loop) : -ENOMEM;
 	if (r == 0)
 		r = port_init(&k->guest, LINK_KEEPER, &relay_guest_ops, k, s->guest, on_guest);
-	if (r == 0 && egress_is_asked_for(s->spec))
+	if (r == 0 && egress_is_asked_for(s->engine, s->spec))
 		link_guest_asks(k->guest.link);
 	if (r == 0 && s->warden >= 0)
 		r = loop_add_fd(k->loop, &k->warden, s->warden, EPOLLIN);
@@ -401,7 +444,10 @@ void keeper_done(struct keeper *k)
 	tracing_done(k);
 	egress_done(k);
 	save_done(k);
-	machine_done(k);
+	if (k->monitor)
+		k->engine->monitor->free(k->monitor);
+	k->monitor = NULL;
+	k->monitor_fd = fd_close(k->monitor_fd);
 	if (k->loop) {
 		clients_done(k);
 		relays_done(k);
@@ -518,8 +564,7 @@ static void last_words(struct keeper *k)
 
 enum keeper_end keeper_serve(struct keeper *k)
 {
-	keeper_check(k,
-		     k->spec->machine.kernel ? machine_start(k, k->machine.qmp.fd) : say_hello(k));
+	keeper_check(k, k->engine->monitor ? start_monitor(k) : say_hello(k));
 	keeper_round(k);
 	while (!k->ended) {
 		int r = loop_once(k->loop, UINT64_MAX);
@@ -539,7 +584,7 @@ enum keeper_end keeper_serve(struct keeper *k)
 /* Written to in turns, so that nobody waits for anybody. */
 static int set_nonblocking(const struct keeper_start *s, struct err *e)
 {
-	const int fds[] = { s->guest, s->qmp, s->listener };
+	const int fds[] = { s->guest, s->monitor, s->listener };
 
 	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
 		if (fds[i] >= 0 && fcntl(fds[i], F_SETFL, O_RDWR | O_NONBLOCK) < 0)

@@ -13,11 +13,11 @@
 #include "audit.h"
 #include "broker.h"
 #include "capture.h"
+#include "engine.h"
 #include "keeper.h"
 #include "link.h"
 #include "loop.h"
 #include "narrow.h"
-#include "qmp.h"
 #include "record.h"
 #include "trace.h"
 
@@ -190,27 +190,6 @@ struct life_queue {
 	uint64_t orders;
 };
 
-/* ---- machine.c: the monitor of a virtual machine ---- */
-
-struct machine_step {
-	const char *send;    /* NULL: nothing */
-	bool file;	     /* machine.file goes with it */
-	enum qmp_line until; /* the event that has to come too; QMP_RETURN: none */
-};
-
-struct machine {
-	struct loop_fd qmp;
-	struct loop_timer timer;
-	const struct machine_step *step; /* the first that is not over */
-	size_t left;			 /* of them */
-	bool answered, seen;		 /* that one: by QEMU; its event */
-	bool failed;			 /* the last snapshot */
-	void (*done)(struct keeper *k);
-	int file;
-	char in[QMP_LINE_MAX];
-	size_t n;
-};
-
 /* ---- save.c: snapshots ---- */
 
 struct save {
@@ -221,7 +200,7 @@ struct save {
 	struct client *client; /* NULL: it has gone */
 	uint32_t ch;
 	uint64_t number, orders; /* in the journal */
-	int file;		 /* for QEMU */
+	int file;		 /* for the VM's state */
 	int list;		 /* for what runs */
 	int rules; /* for what may go out; -EBADF: it is kept, and nobody continues it */
 	char name[SAVE_NAME];
@@ -311,6 +290,7 @@ enum phase {
 
 struct keeper {
 	const struct spec *spec;
+	const struct engine *engine;
 	const char **env; /* of the spec, by name */
 	struct loop *loop;
 	enum phase phase;
@@ -329,8 +309,10 @@ struct keeper {
 	struct life_queue life;
 	struct records records;
 	struct journal journal;
-	struct machine machine; /* of a container: nothing */
-	int adopt;		/* the list of commands to be taken over, until "go" */
+	int monitor_fd;		  /* until the monitor takes it */
+	struct monitor *monitor;  /* NULL: the engine has none */
+	const char *no_snapshots; /* why none can be made; "" */
+	int adopt;		  /* the list of commands to be taken over, until "go" */
 	struct save save;
 	struct tracing tracing;
 	struct {
@@ -495,9 +477,9 @@ bool journal_file(struct keeper *k, uint64_t number, const int *files, size_t n)
 /* ---- egress.c ---- */
 
 /* Does the guest itself catch what goes out, and ask for it? */
-static inline bool egress_is_asked_for(const struct spec *s)
+static inline bool egress_is_asked_for(const struct engine *e, const struct spec *s)
 {
-	return s->machine.kernel && s->egress.allow.n > 0;
+	return engine_has(e, ENGINE_OWN_KERNEL) && s->egress.allow.n > 0;
 }
 
 /* Before the keeper locks itself down: opens files. Nothing where the policy allows nothing. */
@@ -569,19 +551,6 @@ void life_refuse(struct client *c, uint32_t ch);     /* what nobody can do while
 /* The warden's answer; false if nobody has asked, or it is none. */
 bool life_answered(struct keeper *k, uint64_t value);
 void life_paused(struct keeper *k);
-
-/* ---- machine.c ---- */
-
-/* Takes the descriptor. The warden is told when QEMU answers. */
-int machine_start(struct keeper *k, int qmp);
-
-/* Lets the guest run, `how` being enum qemu_start; false if that cannot be now. */
-bool machine_run(struct keeper *k, uint64_t how, void (*done)(struct keeper *k));
-
-/* Stops the guest and writes all of it but its disk to `file`, which it takes. */
-bool machine_save(struct keeper *k, int file, void (*done)(struct keeper *k));
-bool machine_is_idle(const struct keeper *k);
-void machine_done(struct keeper *k);
 
 /* ---- save.c ---- */
 

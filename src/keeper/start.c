@@ -23,6 +23,7 @@
 
 #include "clock.h"
 #include "disk-copy.h"
+#include "engine.h"
 #include "fault.h"
 #include "fd.h"
 #include "log.h"
@@ -30,6 +31,7 @@
 #include "path.h"
 #include "str.h"
 #include "trace.h"
+#include "userns.h"
 #include "warden.h"
 
 enum {
@@ -57,7 +59,7 @@ static int take_snapshots(struct warden *w, struct err *e)
 {
 	int r;
 
-	if (!w->spec.machine.kernel)
+	if (!engine_has(w->engine, ENGINE_SNAPSHOTS))
 		return 0;
 	warden_take_records(w);
 	w->snapshots = open(w->spec.machine.snapshots, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -93,6 +95,8 @@ static int take_state(struct warden *w, struct err *e)
 		r = FAULT_ERR("warden-lock", e);
 	if (r == 0)
 		r = spec_read(w->dir, &w->spec, e);
+	if (r == 0)
+		r = engine_to_start(&w->spec, &w->engine, e);
 	if (r == 0)
 		warden_name_lines(&w->spec);
 	if (r == 0)
@@ -170,7 +174,7 @@ static int check_workspace(const struct spec *spec, struct err *e)
  * for an ordinary user, who can mount nothing else. */
 static int make_disk(struct warden *w, struct err *e)
 {
-	if (w->spec.microvm || w->spec.in_memory || w->rootless)
+	if (!engine_has(w->engine, ENGINE_SCRATCH) || w->spec.in_memory || w->rootless)
 		return 0;
 	if (!w->spec.blank[0])
 		return err_set(e, -EINVAL,
@@ -179,18 +183,17 @@ static int make_disk(struct warden *w, struct err *e)
 	return disk_new_beside(w->spec.blank, &w->disk, e);
 }
 
-/* A machine's second line, and its disk: a file without a name, which goes with its last holder. */
+/* The monitor of a VM, and its disk: a file without a name, which goes with its last holder. */
 static int make_machine(struct warden *w, struct err *e)
 {
 	int q[2], r;
 
-	if (!w->spec.machine.kernel)
+	if (!engine_has(w->engine, ENGINE_OWN_KERNEL))
 		return 0;
-	w->engine = &engine_microvm;
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, q) < 0)
-		return err_errno(e, "cannot make the machine's monitor");
-	w->qmp_keeper = q[0];
-	w->qmp = q[1];
+		return err_errno(e, "cannot make the VM's monitor");
+	w->monitor_keeper = q[0];
+	w->monitor = q[1];
 	/* One that ran, and was saved with its memory in its state, has it. */
 	r = w->from.state < 0 || w->from.memory >= 0 ? check_workspace(&w->spec, e) : 0;
 	if (r < 0)
@@ -217,12 +220,28 @@ static int make_channels(struct warden *w, struct err *e)
 		       : 0;
 }
 
+/* "": it can. */
+static void why_no_snapshots(const struct engine *engine, char *ret, size_t n)
+{
+	const struct engine *other = engine_with(ENGINE_SNAPSHOTS);
+
+	ret[0] = '\0';
+	if (!engine_has(engine, ENGINE_SNAPSHOTS))
+		(void)snprintf(ret, n,
+			       "only a sandbox of level %s can be saved; 'hutch commit' keeps the "
+			       "files of this one",
+			       other ? level_names[other->level] : "(none)");
+}
+
 static int start_keeper(struct warden *w, struct err *e)
 {
+	char no_snapshots[128];
 	const struct keeper_start s = {
 		.spec = &w->spec,
+		.engine = w->engine,
+		.no_snapshots = no_snapshots,
 		.guest = w->keeper_end,
-		.qmp = w->qmp_keeper,
+		.monitor = w->monitor_keeper,
 		.listener = w->listener,
 		.chain = &w->chain,
 		.no_freezer = w->group.why[CGROUP_FREEZER],
@@ -231,7 +250,10 @@ static int start_keeper(struct warden *w, struct err *e)
 		.parent = getpid(),
 		.guarded = w->guard.group >= 0,
 	};
-	int r = s.guarded ? proc_fork_into(w->guard.group, &w->keeper) : proc_fork(&w->keeper);
+	int r;
+
+	why_no_snapshots(w->engine, no_snapshots, sizeof(no_snapshots));
+	r = s.guarded ? proc_fork_into(w->guard.group, &w->keeper) : proc_fork(&w->keeper);
 
 	if (r == 1)
 		keeper_run(&s);
@@ -239,7 +261,7 @@ static int start_keeper(struct warden *w, struct err *e)
 		return err_set(e, r, "cannot start the keeper: %s", strerror(-r));
 	/* What only the keeper holds ends with it. */
 	w->keeper_end = fd_close(w->keeper_end);
-	w->qmp_keeper = fd_close(w->qmp_keeper);
+	w->monitor_keeper = fd_close(w->monitor_keeper);
 	w->note_keeper = fd_close(w->note_keeper);
 	w->listener = fd_close(w->listener);
 	return 0;
@@ -250,6 +272,7 @@ static int start_engine(struct warden *w, struct err *e)
 	int r;
 
 	w->start = (struct engine_start){
+		.engine = w->engine,
 		.spec = &w->spec,
 		.group = &w->group,
 		.guest = w->guest,
@@ -257,7 +280,7 @@ static int start_engine(struct warden *w, struct err *e)
 		.ids = w->ids,
 		.rootless = w->rootless,
 		.egress = w->spec.egress.allow.n > 0,
-		.qmp = w->qmp,
+		.monitor = w->monitor,
 		.disk = w->disk,
 		.memory = w->from.memory,
 		.state = w->from.state,
@@ -270,13 +293,13 @@ static int start_engine(struct warden *w, struct err *e)
 	FAULT_KILL("guest-started", w->box.init.pidfd);
 	cgroup_warmed(&w->group);
 	w->channel = fd_close(w->channel);
-	w->qmp = fd_close(w->qmp);
-	if (!w->spec.microvm)
+	w->monitor = fd_close(w->monitor);
+	if (engine_has(w->engine, ENGINE_SCRATCH))
 		w->disk = fd_close(w->disk); /* its loop device has it */
 	return r;
 }
 
-/* What QEMU said, where there is one, behind what is known. */
+/* Adds what the engine's process printed last. */
 static int with_last_words(struct warden *w, struct err *e)
 {
 	char words[ERR_MSG_MAX / 2] = "";
@@ -399,6 +422,7 @@ static void verify_keeper(struct warden *w)
 static int write_receipt(struct warden *w, struct err *e)
 {
 	const struct receipt_head head = { .sandbox = w->spec.id,
+					   .level = level_names[w->engine->level],
 					   .engine = w->engine->name,
 					   .policy = w->spec.policy,
 					   .image = w->spec.image_digest };
@@ -495,7 +519,7 @@ int warden_start(struct warden *w, struct err *e)
 		r = FAULT_ERR("warden-namespaces", e);
 	if (r < 0)
 		return r;
-	limits = engine_limits(&w->spec);
+	limits = w->engine->limits(&w->spec);
 	r = cgroup_make(state_group(&w->root, w->spec.id, group), &limits, &w->group, e);
 	if (r == 0)
 		cgroup_warm(&w->group);

@@ -30,12 +30,12 @@ struct warden {
 	int listener;
 	int channel; /* the guest's end; the keeper's is in `keeper_end` */
 	int keeper_end;
-	int qmp, qmp_keeper; /* of a machine: QEMU's end of its monitor, and the keeper's */
-	int disk;	     /* of a machine: its disk, which has no name */
-	int note;	     /* to and from the keeper */
-	int note_keeper;     /* its end */
-	int pool;	     /* of a spare: the directory of those like it; or -EBADF */
-	int snapshots;	     /* of a machine: the directory of snapshots */
+	int monitor, monitor_keeper; /* of a VM: the engine's end of its monitor, the keeper's */
+	int disk;		     /* what the sandbox writes to; it has no name */
+	int note;		     /* to and from the keeper */
+	int note_keeper;	     /* its end */
+	int pool;		     /* of a spare: the directory of those like it; or -EBADF */
+	int snapshots;		     /* of a machine: the directory of snapshots */
 	uint64_t saving_until;
 	bool saving;	/* one is being made */
 	uint64_t tried; /* the deadline that was to suspend it, whether or not it could */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine.h"
 #include "fault.h"
 #include "fd.h"
 #include "netns.h"
@@ -124,8 +125,8 @@ int warden_open_egress(struct warden *w, struct err *e)
 	size_t n = 0;
 	int r;
 
-	/* A machine has a kernel of its own, and its agent makes them there. */
-	if (rules->n == 0 || w->spec.machine.kernel)
+	/* In a VM its agent makes them, in its own kernel. */
+	if (rules->n == 0 || engine_has(w->engine, ENGINE_OWN_KERNEL))
 		return 0;
 	networks = calloc(NET_NETWORKS_MAX, sizeof(*networks));
 	if (!networks)

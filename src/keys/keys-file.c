@@ -6,6 +6,7 @@
 #include "clock.h"
 #include "json-util.h"
 #include "keys.h"
+#include "level.h"
 #include "str.h"
 
 static_assert(KEY_HASH == crypto_generichash_BYTES, "BLAKE2b-256");
@@ -78,9 +79,6 @@ void key_hash(const char *text, size_t n, uint8_t ret[static KEY_HASH])
 
 /* ---- grants ---- */
 
-/* Those of a policy that this version has. */
-static const char *const levels[] = { "container", "microvm" };
-
 bool key_grant_has(const struct key_grant *g, const char *agent)
 {
 	for (size_t i = 0; i < g->n_agents; i++)
@@ -137,15 +135,10 @@ static int set_agents(struct key_grant *g, const char *text, struct err *e)
 
 static int set_level(struct key_grant *g, const char *text, struct err *e)
 {
-	for (size_t i = 0; text[0]; i++) {
-		if (i == ARRAY_SIZE(levels))
-			return err_set(
-				e, -EINVAL,
-				"'%.40s' is not an isolation level: expected container or microvm",
-				text);
-		if (str_eq(text, levels[i]))
-			break;
-	}
+	enum level ignored;
+
+	if (text[0] && level_parse(text, &ignored) < 0)
+		return err_set(e, -EINVAL, "'%.40s' is not an isolation level", text);
 	(void)snprintf(g->level, sizeof(g->level), "%s", text);
 	return 0;
 }

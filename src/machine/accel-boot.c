@@ -117,7 +117,7 @@ static int start(struct boot *b, const char *qemu, const char *kernel, const cha
 		 struct err *e)
 {
 	static const struct qemu_machine machine = {
-		.start = QEMU_BOOT, .kvm = true, .memory = GUEST_MEMORY, .vcpus = 1
+		.start = VM_BOOT, .kvm = true, .memory = GUEST_MEMORY, .vcpus = 1
 	};
 	_cleanup_buf_ struct buf text = BUF_INIT(QEMU_TEXT_MAX);
 	_cleanup_(ends_done) struct ends n = { -EBADF, { -EBADF, -EBADF, -EBADF, -EBADF } };

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "host-config.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "default-store.h"
+#include "engine.h"
 #include "fd.h"
 #include "reading.h"
 #include "snapshot-room.h"
@@ -27,6 +29,7 @@ static const struct key host_keys[] = {
 	  .field = offsetof(struct host_config, keep_ended) },
 	{ "ended_space", KEY_SIZE, .min = UINT64_C(1) << 20, .max = UINT64_C(1) << 50,
 	  .field = offsetof(struct host_config, ended_space) },
+	{ "engine", KEY_LINE, .max = SPEC_ENGINE_MAX, .field = offsetof(struct host_config, engine) },
 	{ "egress_proxy", KEY_LINE, .max = RULE_TEXT_MAX + STRLEN("http://"),
 	  .field = offsetof(struct host_config, egress_proxy) },
 	{ 0 }
@@ -58,6 +61,20 @@ static void read_proxy(struct reading *rd, const struct yaml_node *n, char *ret)
 	memcpy(ret, s, len + 1);
 }
 
+static void read_engine(struct reading *rd, const struct yaml_node *n,
+			char ret[static SPEC_ENGINE_MAX + 1])
+{
+	const char *s = reading_scalar(rd, n, "the name of an engine");
+	const struct engine *ignored;
+	struct err e = ERR_INIT;
+
+	if (!s)
+		return;
+	if (engine_choose(LEVEL_DEFAULT, s, &ignored, &e) < 0)
+		return reading_wrong(rd, n->pos, NULL, "%s", e.msg);
+	(void)snprintf(ret, SPEC_ENGINE_MAX + 1, "%s", s);
+}
+
 static void read_key(struct reading *rd, const struct yaml_node *n, struct host_config *ret)
 {
 	size_t was = reading_enter(rd, n->key, 0);
@@ -67,6 +84,8 @@ static void read_key(struct reading *rd, const struct yaml_node *n, struct host_
 		k++;
 	if (!k->name)
 		reading_unknown_key(rd, host_keys, n);
+	else if (str_eq(k->name, "engine"))
+		read_engine(rd, n, ret->engine);
 	else if (k->type == KEY_LINE)
 		read_proxy(rd, n, ret->egress_proxy);
 	else if (k->type == KEY_WORD)
@@ -161,4 +180,11 @@ int host_snapshot_room(uint64_t need, struct err *e)
 	if (r == 0)
 		r = host_config_load(&config, e);
 	return r < 0 ? r : snapshot_room(home, config.snapshot_space, need, e);
+}
+
+const char *host_config_engine(const struct host_config *c)
+{
+	const char *set = getenv("HUTCH_ENGINE");
+
+	return set && set[0] ? set : c->engine;
 }

@@ -8,6 +8,7 @@
 #include "accel.h"
 #include "diag.h"
 #include "rule.h"
+#include "spec.h"
 
 struct host_config {
 	unsigned int accel;	 /* enum accel_wish */
@@ -15,6 +16,7 @@ struct host_config {
 	uint64_t snapshot_space; /* bytes on disk, of all snapshots of a user */
 	uint64_t keep_ended;	 /* milliseconds: how long what is left of an ended sandbox stays */
 	uint64_t ended_space;	 /* bytes on disk, of all those together */
+	char engine[SPEC_ENGINE_MAX + 1]; /* preferred among those of its level; "": none is */
 	char egress_proxy[RULE_TEXT_MAX]; /* HOST:PORT, as target_parse() takes it; "": none */
 };
 
@@ -33,6 +35,9 @@ void host_config_read(const struct source *src, struct host_config *ret, struct 
 
 /* This host's: all defaults if there is none. -EINVAL with the first thing that is wrong. */
 int host_config_load(struct host_config *ret, struct err *e);
+
+/* The engine that is preferred: $HUTCH_ENGINE, or that of host.yaml; "": none. */
+const char *host_config_engine(const struct host_config *c);
 
 /* snapshot_room() with what is allowed here. */
 int host_snapshot_room(uint64_t need, struct err *e);

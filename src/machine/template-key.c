@@ -8,6 +8,7 @@
 #include "clock.h"
 #include "engine.h"
 #include "fd.h"
+#include "qemu.h"
 #include "str.h"
 #include "template-vm.h"
 
@@ -74,14 +75,14 @@ static int read_cpu(json_t **ret, struct err *e)
 
 /* ---- the key ---- */
 
-static json_t *arguments(const struct spec *spec, enum qemu_start start)
+static json_t *arguments(const struct spec *spec, enum vm_start start)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(QEMU_TEXT_MAX);
 	const char *argv[QEMU_ARGS_MAX];
 	struct qemu_machine m;
 	size_t n = 0;
 
-	machine_describe(spec, start, &m);
+	qemu_describe(spec, start, &m);
 	if (qemu_arguments(&m, QEMU_PROGRAM, &text, argv) < 0)
 		return NULL;
 	while (argv[n])
@@ -128,12 +129,11 @@ int template_key(const struct spec *spec, char ret[static SNAPSHOT_KEY + 1], jso
 		r = read_cpu(&cpu, e);
 	if (r < 0)
 		return r;
-	all = JSON_OBJECT({ "hutch", json_string(HUTCH_VERSION) },
-			  { "format", json_number(SNAPSHOT_FORMAT) },
-			  { "needs", json_incref(needs) }, { "cpu", json_incref(cpu) },
-			  { "disk", json_number(spec->limits.disk) },
-			  { "boot", arguments(spec, QEMU_TEMPLATE) },
-			  { "clone", arguments(spec, QEMU_CLONE) });
+	all = JSON_OBJECT(
+		{ "hutch", json_string(HUTCH_VERSION) }, { "format", json_number(SNAPSHOT_FORMAT) },
+		{ "needs", json_incref(needs) }, { "cpu", json_incref(cpu) },
+		{ "disk", json_number(spec->limits.disk) },
+		{ "boot", arguments(spec, VM_TEMPLATE) }, { "clone", arguments(spec, VM_CLONE) });
 	info = describe(spec, needs);
 	if (!all || !info)
 		return err_oom(e);

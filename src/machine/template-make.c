@@ -20,8 +20,10 @@
 #include "engine.h"
 #include "fault.h"
 #include "fd-pass.h"
+#include "qemu.h"
 #include "qmp.h"
 #include "template-vm.h"
+#include "userns.h"
 
 enum {
 	BOOT_S = 120, /* emulated, on a host that has much to do */
@@ -32,6 +34,7 @@ enum {
 
 struct maker {
 	const struct spec *spec;
+	const struct engine *engine;
 	const struct state_root *run;
 	int disk, memory, state; /* the caller's */
 	char id[SPEC_ID + 1];
@@ -132,7 +135,7 @@ static int boot(struct maker *m, const struct engine_start *s, struct err *e)
 	if (r == 0)
 		r = tell(m, "{\"execute\":\"qmp_capabilities\"}\n", -EBADF, e);
 	if (r == 0)
-		r = engine_microvm.seal(s, &m->box, e);
+		r = m->engine->seal(s, &m->box, e);
 	if (r == 0)
 		r = tell(m, "{\"execute\":\"cont\"}\n", -EBADF, e);
 	if (r == 0)
@@ -192,7 +195,7 @@ static int take_namespaces(struct maker *m, struct err *e)
 
 static int make_groups(struct maker *m, struct err *e)
 {
-	const struct cgroup_limits limits = engine_limits(m->spec);
+	const struct cgroup_limits limits = m->engine->limits(m->spec);
 	char name[STATE_GROUP_MAX];
 
 	return cgroup_make(state_group(m->run, m->id, name), &limits, &m->group, e);
@@ -237,18 +240,19 @@ static int arrange(struct maker *m, pid_t parent, struct err *e)
 static int boot_and_save(struct maker *m, struct err *e)
 {
 	const struct engine_start s = {
+		.engine = m->engine,
 		.spec = m->spec,
 		.group = &m->group,
 		.channel = m->channel,
 		.ids = m->ids,
 		.rootless = m->rootless,
-		.qmp = m->qmp,
+		.monitor = m->qmp,
 		.disk = m->disk,
 		.memory = m->memory,
 		.state = -EBADF,
 	};
 	char said[160] = "";
-	int r = engine_microvm.start(&s, &m->box, e);
+	int r = m->engine->start(&s, &m->box, e);
 
 	if (r < 0)
 		return r;
@@ -259,9 +263,9 @@ static int boot_and_save(struct maker *m, struct err *e)
 		r = save(m, e);
 	if (r == 0)
 		return quit(m, e);
-	engine_microvm.last_words(&m->box, said, sizeof(said));
+	m->engine->last_words(&m->box, said, sizeof(said));
 	if (said[0])
-		(void)err_wrap(e, "QEMU says '%s'", said);
+		(void)err_wrap(e, "%s says '%s'", m->engine->title, said);
 	return r;
 }
 
@@ -315,8 +319,10 @@ int template_boot(const struct spec *spec, const struct state_root *run, int dis
 	_cleanup_proc_ struct proc p = PROC_INIT;
 	const pid_t self = getpid();
 	struct err said = ERR_INIT;
-	int fds[2], r;
+	int fds[2], r = engine_of(spec, &m.engine, e);
 
+	if (r < 0)
+		return r;
 	if (pipe2(fds, O_CLOEXEC) < 0)
 		return err_errno(e, "cannot make a pipe");
 	from = fds[0];

@@ -12,6 +12,7 @@
 #include "host-config.h"
 #include "machine.h"
 #include "pages.h"
+#include "qemu.h"
 
 #define LOCK ".make" /* no snapshot is called that */
 
@@ -98,7 +99,7 @@ static int make(const struct want *w, struct err *e)
 	struct qemu_machine m;
 	int r;
 
-	machine_describe(w->spec, QEMU_TEMPLATE, &m);
+	qemu_describe(w->spec, VM_TEMPLATE, &m);
 	r = host_snapshot_room(m.memory + w->spec->limits.disk, e);
 	if (r == 0)
 		r = snapshot_begin(&n, e);

@@ -250,7 +250,7 @@ static void find_parent(struct compilation *c, const struct chain *chain,
 /* Reads one agent of the chain over what its ancestors wrote. */
 static void read_agent(struct compilation *c, struct policy_file *f, const struct yaml_node *root)
 {
-	enum isolation_level inherited = c->p->level;
+	enum level inherited = c->p->level;
 	size_t from = c->p->egress.list.n;
 
 	c->p->name = c->p->summary = NULL; /* not inherited: they describe one agent */

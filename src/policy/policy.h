@@ -7,19 +7,9 @@
 
 #include "diag.h"
 #include "layer.h"
+#include "level.h"
 #include "match.h"
 #include "store.h"
-
-/* Ordered: a higher level isolates more. */
-enum isolation_level {
-	LEVEL_UNSET,
-	LEVEL_CONTAINER,
-	LEVEL_GVISOR,
-	LEVEL_MICROVM,
-	LEVEL_MAX,
-};
-
-extern const char *const level_names[LEVEL_MAX + 1]; /* [LEVEL_UNSET] is "", NULL at the end */
 
 /* Where what a container writes is kept. */
 enum scratch_kind {
@@ -130,7 +120,7 @@ struct policy {
 	struct pos pos;	       /* of the agent's head: for what has no better place */
 	struct pos limits_pos; /* of the timeout, or else the ttl, that a file wrote last */
 	const char *name, *type, *summary;
-	enum isolation_level level;
+	enum level level;
 	uint64_t require; /* bits of enum layer */
 	struct {
 		uint64_t cpus;		       /* thousandths */

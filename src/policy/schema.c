@@ -10,13 +10,6 @@
 #define SEC UINT64_C(1000)
 #define DAY (24 * 3600 * SEC)
 
-const char *const level_names[LEVEL_MAX + 1] = {
-	[LEVEL_UNSET] = "",
-	[LEVEL_CONTAINER] = "container",
-	[LEVEL_GVISOR] = "gvisor",
-	[LEVEL_MICROVM] = "microvm",
-};
-
 const char *const scratch_names[SCRATCH_MAX + 1] = {
 	[SCRATCH_UNSET] = "",
 	[SCRATCH_DISK] = "disk",
@@ -46,7 +39,7 @@ static const struct key agent_section[] = {
 };
 
 static const struct key isolation_section[] = {
-	{ "level", KEY_WORD, FIELD(level), .words = level_names, .fallback = "container",
+	{ "level", KEY_WORD, FIELD(level), .words = level_names, .fallback = LEVEL_DEFAULT_NAME,
 	  .doc = "How the code is held: a hardened container, gVisor's user-space kernel, or a virtual machine of its own." },
 	{ "require", KEY_WORD_SET, FIELD(require), .words = layer_names,
 	  .doc = "Layers without which the sandbox must not start. What is not listed is used where the host has it, and the receipt says so." },

@@ -221,8 +221,9 @@ json_t *receipt_json(const struct receipt *r, const struct receipt_head *head)
 
 	return JSON_OBJECT(
 		{ "schema", json_string("hutch.receipt/1") },
-		{ "sandbox", json_string(head->sandbox) }, { "engine", json_string(head->engine) },
-		{ "policy", json_string(head->policy) }, { "image", json_string(head->image) },
+		{ "sandbox", json_string(head->sandbox) }, { "level", json_string(head->level) },
+		{ "engine", json_string(head->engine) }, { "policy", json_string(head->policy) },
+		{ "image", json_string(head->image) },
 		{ "time", json_string(clock_format(clock_wall(), time)) },
 		{ "pause", JSON_OBJECT({ "by", json_string(r->pause ? r->pause : "none") },
 				       { "seen", json_string(r->pause_seen) }) },

@@ -58,10 +58,10 @@ void receipt_pause(struct receipt *r, const char *by, const char *fmt, ...) _pri
  */
 int receipt_check(const struct receipt *r, struct err *e);
 
-/* {"schema":"hutch.receipt/1", "sandbox", "engine", "policy", "image", "time",
+/* {"schema":"hutch.receipt/1", "sandbox", "level", "engine", "policy", "image", "time",
  * "pause":{"by","seen"}, "layers":[{"name","asked", "required","enforced","seen"[,"advice"]
  * [,"best_effort"]}...]}. NULL without memory. */
 struct receipt_head {
-	const char *sandbox, *engine, *policy, *image;
+	const char *sandbox, *level, *engine, *policy, *image;
 };
 json_t *receipt_json(const struct receipt *r, const struct receipt_head *head);

@@ -7,6 +7,7 @@
 #include "engine.h"
 #include "fd.h"
 #include "sandbox.h"
+#include "scratch.h"
 
 enum {
 	CHILDREN_MAX = 4096,
@@ -47,11 +48,14 @@ static bool measure(const char *root, struct sandbox_disk *ret)
 bool sandbox_disk(int dir, const struct spec *spec, struct sandbox_disk *ret)
 {
 	_cleanup_close_ int pidfd = -EBADF;
+	const struct engine *engine = NULL;
+	struct err ignored = ERR_INIT;
 	char path[64], children[CHILDREN_MAX], *pid, *rest = children;
 	pid_t warden;
 
-	/* A machine has its own file system, of which the host knows the size alone. */
-	if (spec->microvm || state_warden(dir, &pidfd, &warden) < 0)
+	/* Of a VM's file system the host knows only the size. */
+	if (engine_of(spec, &engine, &ignored) < 0 || !engine_has(engine, ENGINE_SCRATCH) ||
+	    state_warden(dir, &pidfd, &warden) < 0)
 		return false;
 	(void)snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)warden, (int)warden);
 	if (fd_read_line(AT_FDCWD, path, children, sizeof(children)) < 0)

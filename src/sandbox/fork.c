@@ -2,6 +2,7 @@
 /* Copies of a machine that runs: a snapshot, and sandboxes that begin as it. */
 #include <string.h>
 
+#include "engine.h"
 #include "fd.h"
 #include "sandbox.h"
 #include "snapshot.h"
@@ -42,15 +43,20 @@ static int hold(struct sandbox_fork *f, struct err *e)
 
 int sandbox_fork_begin(const struct sandbox *s, struct sandbox_fork *ret, struct err *e)
 {
+	const struct engine *engine = NULL;
 	int r = sandbox_read_plan(s->dir, &ret->plan, e);
 
 	if (r < 0)
 		return err_wrap(e, "sandbox %s", s->id);
-	if (r == 0 && !ret->plan.microvm)
+	r = engine_of(&ret->plan, &engine, e);
+	if (r == 0 && !engine_has(engine, ENGINE_FORKS)) {
+		const char *level = level_names[engine_with(ENGINE_FORKS)->level];
+
 		r = err_set(e, -EOPNOTSUPP,
-			    "sandbox %s is a container, and only a sandbox of level microvm can be "
-			    "forked: hutch run --level microvm",
-			    s->id);
+			    "sandbox %s is of level %s, and only one of level %s can be forked: "
+			    "hutch run --level %s",
+			    s->id, level_names[engine->level], level, level);
+	}
 	if (r == 0)
 		r = sandbox_save(s, WIRE_SAVE_FORK, ret->snapshot, e);
 	if (r == 0)

@@ -12,6 +12,7 @@
 #include "host-config.h"
 #include "path.h"
 #include "sandbox.h"
+#include "scratch.h"
 #include "snapshot.h"
 #include "str.h"
 #include "value.h"
@@ -118,7 +119,8 @@ static int overlay(struct policy_store *store, const struct sandbox_options *o, 
  * more memory and processors than it was made with, and its own kernel counts its processes: there
  * only parts of a processor need the host's control groups.
  */
-static uint64_t asked_layers(const struct sandbox_options *o, const struct policy *p)
+static uint64_t asked_layers(const struct sandbox_options *o, const struct policy *p,
+			     const struct engine *engine)
 {
 	const uint64_t by_machine =
 		UINT64_C(1) << LAYER_CGROUP_MEMORY | UINT64_C(1) << LAYER_CGROUP_PIDS |
@@ -130,7 +132,7 @@ static uint64_t asked_layers(const struct sandbox_options *o, const struct polic
 			if (resources[i].layer < LAYER_MAX &&
 			    str_eq(resources[i].key, o->resources[k][0]))
 				set |= UINT64_C(1) << resources[i].layer;
-	if (p->level == LEVEL_MICROVM)
+	if (engine_has(engine, ENGINE_OWN_KERNEL))
 		set &= ~by_machine;
 	return set & ~p->require; /* that is the policy's, whatever is asked for */
 }
@@ -148,13 +150,14 @@ static const char *asked_value(const struct sandbox_options *o, const char *key)
  * Only root can mount a file system that is on a disk. What an ordinary user's container writes is
  * in memory: a disk that was asked for, and is more than that can be, is refused.
  */
-static int check_scratch(const struct sandbox_options *o, const struct policy *p, struct err *e)
+static int check_scratch(const struct sandbox_options *o, const struct policy *p,
+			 const struct engine *engine, struct err *e)
 {
 	const bool user = geteuid() != 0, memory = p->resources.scratch == SCRATCH_MEMORY;
 	const uint64_t most = scratch_in_memory(p->resources.disk, p->resources.memory);
 	char limit[VALUE_HINT_MAX];
 
-	if (p->level == LEVEL_MICROVM)
+	if (!engine_has(engine, ENGINE_SCRATCH))
 		return memory ? err_set(e, -EINVAL,
 					"resources.scratch: memory is for containers; a microVM's "
 					"disk is a file")
@@ -183,13 +186,11 @@ static int raise_level(const struct sandbox_options *o, struct policy *p, struct
 	const char *const wishes[] = { o->level, getenv("HUTCH_LEVEL") };
 
 	for (size_t i = 0; i < ARRAY_SIZE(wishes); i++) {
-		enum isolation_level level = LEVEL_CONTAINER;
+		enum level level;
 
 		if (!wishes[i] || !wishes[i][0])
 			continue;
-		while (level < LEVEL_MAX && !str_eq(level_names[level], wishes[i]))
-			level++;
-		if (level == LEVEL_MAX)
+		if (level_parse(wishes[i], &level) < 0)
 			return err_set(e, -EINVAL, "'%.40s' is not an isolation level", wishes[i]);
 		p->level = MAX(p->level, level);
 	}
@@ -209,13 +210,6 @@ static int make_policy(struct policy_store *store, const struct sandbox_options 
 	r = raise_level(o, p, e);
 	if (r < 0)
 		return r;
-	/* More than what was asked for is an answer, less is none. */
-	if (p->level == LEVEL_GVISOR)
-		return err_set(e, -ENOTSUP,
-			       "agent '%s' asks for isolation level '%s', which this version does "
-			       "not have: use '%s' or '%s'",
-			       p->name, level_names[p->level], level_names[LEVEL_CONTAINER],
-			       level_names[LEVEL_MICROVM]);
 	*ret = TAKE_PTR(p);
 	return 0;
 }
@@ -409,11 +403,12 @@ static struct spec_list list_of(const struct text_list *l)
 	return (struct spec_list){ l->v, l->n };
 }
 
-static void take_policy(const struct policy *p, struct spec *s)
+static void take_policy(const struct policy *p, const struct engine *engine, struct spec *s)
 {
 	s->agent = p->name;
 	s->require = p->require;
-	s->microvm = p->level == LEVEL_MICROVM;
+	s->level = engine->level;
+	s->engine = engine->name;
 	s->in_memory = p->resources.scratch == SCRATCH_MEMORY;
 	s->limits.cpus = p->resources.cpus;
 	s->limits.memory = p->resources.memory;
@@ -470,6 +465,26 @@ static int own_texts(const struct spec *s, struct spec *ret, struct err *e)
 	return text ? spec_parse(text, strlen(text), ret, e) : err_oom(e);
 }
 
+static int load_config(struct host_config *ret, struct err *e)
+{
+	int r = host_config_load(ret, e);
+
+	if (r == 0)
+		return 0;
+	/* The operator's mistake, which a client of the API must not read: not -EINVAL. */
+	e->num = r == -ENOMEM ? r : -EIO;
+	return err_wrap(e, "the configuration of this host");
+}
+
+/* One that provides less than the policy's level is no answer. */
+static int choose_engine(const struct policy *p, const struct host_config *config,
+			 const struct engine **ret, struct err *e)
+{
+	int r = engine_choose(p->level, host_config_engine(config), ret, e);
+
+	return r < 0 ? err_wrap(e, "agent '%s'", p->name) : 0;
+}
+
 int sandbox_plan(struct policy_store *store, const struct sandbox_options *asked, struct diags *d,
 		 struct spec *ret, struct err *e)
 {
@@ -487,13 +502,18 @@ int sandbox_plan(struct policy_store *store, const struct sandbox_options *asked
 			  .once = asked->once,
 			  .remove = asked->remove };
 	char digest[POLICY_DIGEST_HEX + 1], root[ROOT_MAX];
+	const struct engine *engine = NULL;
 	int r = make_policy(store, o, d, &p, e);
 
 	if (r < 0 || !p)
 		return r;
 	r = check_deadline(o, p, e);
 	if (r == 0)
-		r = check_scratch(o, p, e);
+		r = load_config(&config, e);
+	if (r == 0)
+		r = choose_engine(p, &config, &engine, e);
+	if (r == 0)
+		r = check_scratch(o, p, engine, e);
 	if (r < 0)
 		return r;
 	/* A snapshot has its own image; see sandbox_use_snapshot(). */
@@ -510,19 +530,13 @@ int sandbox_plan(struct policy_store *store, const struct sandbox_options *asked
 	    make_egress(p, &a, &s) < 0)
 		return err_oom(e);
 	s.egress.narrow = narrow_of(o);
-	r = host_config_load(&config, e);
-	if (r < 0) {
-		/* The operator's mistake, which a client of the API must not read: not -EINVAL. */
-		e->num = r == -ENOMEM ? r : -EIO;
-		return err_wrap(e, "the configuration of this host");
-	}
 	s.egress.proxy = config.egress_proxy;
 	s.remove |= config.keep_ended == 0;
 	s.policy = digest;
 	s.api = o->api ? o->api : "";
 	s.created = clock_wall();
-	take_policy(p, &s);
-	s.limits_asked = asked_layers(o, p);
+	take_policy(p, engine, &s);
+	s.limits_asked = asked_layers(o, p, engine);
 	if (!o->best_effort)
 		s.require |= s.limits_asked;
 	r = take_image(image, root, &s, e);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "accel.h"
+#include "engine.h"
 #include "host-config.h"
 #include "log.h"
 #include "snapshot.h"
@@ -57,17 +58,13 @@ static int prepare_scratch(struct prepared *p, struct spec *s, struct err *e)
 	return 0;
 }
 
-int prepare_parts(const char *guest, struct prepared *p, struct spec *s, struct err *e)
+/* The parts of a VM that are the same for every sandbox of its image and size. */
+static int prepare_vm(const char *guest, struct prepared *p, struct spec *s, struct err *e)
 {
 	enum accel accel = ACCEL_TCG;
 	char why[ACCEL_WHY_MAX];
-	int r;
+	int r = machine_kernel_find(guest, &p->kernel, e);
 
-	if (!s->microvm)
-		return prepare_scratch(p, s, e);
-	if (s->machine.kernel)
-		return 0;
-	r = machine_kernel_find(guest, &p->kernel, e);
 	if (r == 0)
 		r = machine_root(s->root, p->root, e);
 	if (r == 0)
@@ -77,7 +74,7 @@ int prepare_parts(const char *guest, struct prepared *p, struct spec *s, struct 
 	if (r == 0)
 		r = accel_choose(&p->kernel, true, &accel, why, e);
 	if (r < 0)
-		return err_wrap(e, "level microvm");
+		return r;
 	s->machine.kernel = p->kernel.kernel;
 	s->machine.initrd = p->kernel.initrd;
 	s->machine.root = p->root;
@@ -88,25 +85,43 @@ int prepare_parts(const char *guest, struct prepared *p, struct spec *s, struct 
 	return 0;
 }
 
-int prepare_machine(const char *guest, struct prepared *p, struct spec *s, struct err *e)
+int prepare_parts(const char *guest, struct prepared *p, struct spec *s, struct err *e)
+{
+	const struct engine *engine = NULL;
+	int r = engine_of(s, &engine, e);
+
+	if (r < 0 || s->machine.kernel)
+		return r;
+	if (!engine_has(engine, ENGINE_OWN_KERNEL))
+		return prepare_scratch(p, s, e);
+	r = prepare_vm(guest, p, s, e);
+	return r < 0 ? err_wrap(e, "level %s", level_names[s->level]) : 0;
+}
+
+/* `parts` are new: not those of a snapshot that the sandbox begins with. */
+static int use_template(struct prepared *p, bool parts, struct spec *s, struct err *e)
 {
 	struct host_config config = HOST_CONFIG_INIT;
-	int r;
+	int r = host_config_load(&config, e);
 
-	if (!s->microvm)
-		return prepare_scratch(p, s, e);
-	r = host_config_load(&config, e);
 	if (r < 0)
-		return err_wrap(e, "level microvm");
-	s->snapshot_space = config.snapshot_space;
-	if (s->machine.kernel)
-		return 0;
-	r = prepare_parts(guest, p, s, e);
-	if (r < 0 || !wants_template())
 		return r;
+	s->snapshot_space = config.snapshot_space;
+	if (!parts || !wants_template())
+		return 0;
 	r = template_find_or_make(s, p->snapshot, say, NULL, e);
-	if (r < 0)
-		return err_wrap(e, "level microvm");
-	s->machine.snapshot = p->snapshot;
-	return 0;
+	if (r == 0)
+		s->machine.snapshot = p->snapshot;
+	return r;
+}
+
+int prepare_machine(const char *guest, struct prepared *p, struct spec *s, struct err *e)
+{
+	const bool parts = !s->machine.kernel;
+	int r = prepare_parts(guest, p, s, e);
+
+	if (r < 0 || !s->machine.kernel)
+		return r;
+	r = use_template(p, parts, s, e);
+	return r < 0 ? err_wrap(e, "level %s", level_names[s->level]) : 0;
 }

@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <string.h>
 
+#include "engine.h"
 #include "fd.h"
 #include "host-config.h"
 #include "sandbox.h"
@@ -24,9 +25,12 @@ enum {
 static int has_room(const struct sandbox *s, struct err *e)
 {
 	_cleanup_spec_ struct spec spec = { 0 };
+	const struct engine *engine = NULL;
 	int r = spec_read(s->dir, &spec, e);
 
-	return r < 0 || !spec.microvm
+	if (r == 0)
+		r = engine_of(&spec, &engine, e);
+	return r < 0 || !engine_has(engine, ENGINE_SNAPSHOTS)
 		       ? r
 		       : host_snapshot_room(spec.limits.memory + spec.limits.disk, e);
 }
@@ -83,7 +87,8 @@ static int combine(const struct spec *plan, const struct spec *was, const char *
 	struct spec s = *plan;
 	_cleanup_free_ char *text = NULL;
 
-	s.microvm = true;
+	s.level = was->level;
+	s.engine = was->engine;
 	s.machine = was->machine;
 	s.machine.snapshot = path;
 	s.image = was->image;

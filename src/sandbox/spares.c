@@ -258,7 +258,7 @@ static bool look(const struct state_root *root, const char *key, struct spares *
 		return false;
 	*ret = (struct spares){ .there = count(root, pool),
 				.want = wanted(pool),
-				.microvm = plan.microvm };
+				.level = plan.level };
 	(void)snprintf(ret->key, sizeof(ret->key), "%s", key);
 	(void)snprintf(ret->agent, sizeof(ret->agent), "%s", plan.agent);
 	(void)snprintf(ret->image, sizeof(ret->image), "%s", plan.image);

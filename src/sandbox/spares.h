@@ -21,7 +21,7 @@ struct spares {
 	char key[SPARE_KEY + 1];
 	char agent[64], image[64];
 	unsigned int there, want;
-	bool microvm;
+	enum level level;
 };
 
 /* All pools; the caller frees the array. */

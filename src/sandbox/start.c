@@ -532,7 +532,7 @@ int sandbox_start(const struct state_root *root, const struct spec *spec, struct
 		return r;
 	s.quota = &quota;
 	TRACE(TRACE_STATE, "start: agent '%s', image '%s', %s", spec->agent, spec->image,
-	      spec->microvm ? "microvm" : "container");
+	      level_names[spec->level]);
 	/* What cannot be taken back is no reason not to start another one. */
 	(void)sandbox_reclaim(root, &ignored);
 	if (spec->quota)

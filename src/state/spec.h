@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "json-util.h"
+#include "level.h"
 #include "quota.h"
 
 enum {
@@ -22,6 +23,7 @@ enum {
 	SPEC_API_MAX = 256 * 1024,
 	SPEC_LIST_MAX = 100000, /* as many rules as a policy can have */
 	SPEC_OWNER_MAX = 63,	/* the name of an API key */
+	SPEC_ENGINE_MAX = 31,
 };
 
 /* Whether this is what an id looks like, as a whole. */
@@ -75,7 +77,8 @@ struct spec {
 	 * be changed while it lives (life.h). The ttl itself always ends it. */
 	uint64_t deadline;
 	enum on_timeout on_timeout;
-	bool microvm; /* it is to be a virtual machine, with a kernel of its own */
+	enum level level;
+	const char *engine; /* a row of the engine table; "" or NULL: the first one of `level` */
 	/* Of a container: what it writes is in memory, as the policy asks for it. */
 	bool in_memory;
 	/* Of a container whose scratch is on a disk: the path of what that is a copy of, an empty
@@ -103,10 +106,10 @@ struct spec {
 	bool remove;		   /* nothing is kept of it after its end: --rm */
 };
 
-/* How long it may take, beside all else, to write a machine's memory to a slow disk, or read it. */
+/* Seconds that a slow disk may take to write or read a VM's memory; 0 of a container. */
 static inline uint64_t spec_transfer_s(const struct spec *s)
 {
-	return s->microvm ? s->limits.memory / SPEC_SLOW_DISK : 0;
+	return s->machine.kernel ? s->limits.memory / SPEC_SLOW_DISK : 0;
 }
 
 /* What the sandbox's chain of the audit log is called. */

@@ -18,14 +18,16 @@
 
 #include "engine.h"
 #include "qemu-jail.h"
+#include "qemu.h"
 #include "str.h"
+#include "userns.h"
 
 static struct spec spec = { .limits = { .cpus = 1000, .memory = 256 << 20, .disk = 64 << 20 } };
 static struct cgroup group = CGROUP_INIT;
 static struct engine_start start = { .spec = &spec,
 				     .group = &group,
 				     .channel = -EBADF,
-				     .qmp = -EBADF,
+				     .monitor = -EBADF,
 				     .disk = -EBADF,
 				     .memory = -EBADF,
 				     .state = -EBADF };
@@ -65,7 +67,7 @@ static void take_number(const char *key, uint64_t n)
 		const char *key;
 		int *at;
 	} fds[] = { { "channel", &start.channel },
-		    { "qmp", &start.qmp },
+		    { "qmp", &start.monitor },
 		    { "disk", &start.disk },
 		    { "memory", &start.memory },
 		    { "state", &start.state } };
@@ -121,7 +123,7 @@ static void print_receipt(const struct engine_sandbox *b)
 	_cleanup_json_ json_t *j = NULL;
 
 	receipt_init(&r, 0);
-	engine_microvm.verify(&start, b, &r);
+	start.engine->verify(&start, b, &r);
 	j = receipt_json(&r, &(struct receipt_head){ spec.id, "microvm", "", "" });
 	if (!j || json_dumpf(j, stdout, JSON_COMPACT) < 0)
 		exit(1);
@@ -134,11 +136,11 @@ static void act(int c, const struct engine_sandbox *b)
 	char words[256];
 
 	if (c == 's') {
-		(void)printf("%s\n", engine_microvm.seal(&start, b, &e) < 0 ? e.msg : "sealed");
+		(void)printf("%s\n", start.engine->seal(&start, b, &e) < 0 ? e.msg : "sealed");
 	} else if (c == 'v') {
 		print_receipt(b);
 	} else if (c == 'w') {
-		engine_microvm.last_words(b, words, sizeof(words));
+		start.engine->last_words(b, words, sizeof(words));
 		(void)printf("%s\n", words);
 	}
 	(void)fflush(stdout);
@@ -157,6 +159,7 @@ int main(int argc, char **argv)
 	struct err e = ERR_INIT;
 	int r, c;
 
+	start.engine = engine_find("qemu");
 	spec.id = "abcdefghijklmnop";
 	for (int i = 1; i < argc; i++) {
 		char *value = strchr(argv[i], '=');
@@ -172,12 +175,12 @@ int main(int argc, char **argv)
 	start.rootless = subordinate > 0;
 	if (start.rootless && userns_enter(subordinate, subordinate, &e) < 0)
 		return complain(&e);
-	r = program ? start_program(program, &box, &e) : engine_microvm.start(&start, &box, &e);
+	r = program ? start_program(program, &box, &e) : start.engine->start(&start, &box, &e);
 	if (r < 0)
 		return complain(&e);
 	/* Or nobody would see that QEMU has closed them. */
 	start.channel = fd_close(start.channel);
-	start.qmp = fd_close(start.qmp);
+	start.monitor = fd_close(start.monitor);
 	(void)printf("started %d\n", (int)box.init.pid);
 	(void)fflush(stdout);
 	while ((c = getchar()) != EOF)

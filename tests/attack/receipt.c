@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/syscall.h>
 
+#include "container.h"
 #include "engine.h"
 #include "str.h"
 
@@ -33,7 +34,9 @@ int main(int argc, char **argv)
 	static struct receipt receipt;
 	struct cgroup group = CGROUP_INIT;
 	struct spec spec = { 0 };
-	struct engine_start start = { .spec = &spec, .group = &group, .channel = -EBADF };
+	struct engine_start start = {
+		.engine = engine_find("crun"), .spec = &spec, .group = &group, .channel = -EBADF
+	};
 	struct engine_sandbox box = { 0 };
 	_cleanup_json_ json_t *j = NULL;
 

@@ -38,6 +38,7 @@
 #include "fd.h"
 #include "ids.h"
 #include "message.h"
+#include "qemu.h"
 #include "qmp.h"
 #include "str.h"
 #include "template-vm.h"
@@ -232,7 +233,7 @@ static void resume(struct clone *c, bool jail, const struct engine_start *s,
 	expect(c, QMP_GREETING, 1);
 	tell(c, "{\"execute\":\"qmp_capabilities\"}\n");
 	expect(c, QMP_RETURN, 1);
-	if (jail && engine_microvm.seal(s, b, &e) < 0)
+	if (jail && engine_find("qemu")->seal(s, b, &e) < 0)
 		die(&e);
 	if (s->state >= 0) {
 		tell(c,
@@ -250,13 +251,13 @@ static void resume(struct clone *c, bool jail, const struct engine_start *s,
 static void start_bare(const struct clones *all, const struct engine_start *s, int root,
 		       struct proc *ret)
 {
-	const int fds[] = { s->channel, s->qmp, root, s->disk, s->memory, s->state };
+	const int fds[] = { s->channel, s->monitor, root, s->disk, s->memory, s->state };
 	_cleanup_buf_ struct buf text = BUF_INIT(QEMU_TEXT_MAX);
 	const char *argv[QEMU_ARGS_MAX];
 	char program[512];
 	struct qemu_machine m;
 
-	machine_describe(&all->spec, s->state >= 0 ? QEMU_CLONE : QEMU_BOOT, &m);
+	qemu_describe(&all->spec, s->state >= 0 ? VM_CLONE : VM_BOOT, &m);
 	m.tsc_khz = all->tsc_khz;
 	if (proc_find(QEMU_PROGRAM, program, sizeof(program)) < 0 ||
 	    qemu_arguments(&m, program, &text, argv) < 0)
@@ -302,17 +303,18 @@ static void start_one(struct clones *all, struct clone *c)
 		die_errno("arranging a clone");
 	c->channel = a[0];
 	c->qmp = b[0];
-	s = (struct engine_start){ .spec = &all->spec,
+	s = (struct engine_start){ .engine = engine_find("qemu"),
+				   .spec = &all->spec,
 				   .group = &all->group,
 				   .channel = a[1],
 				   .ids = all->ids,
-				   .qmp = b[1],
+				   .monitor = b[1],
 				   .disk = disk,
 				   .memory = all->from.memory,
 				   .state = state };
 	if (!all->jail)
 		start_bare(all, &s, root, &box.init);
-	else if (engine_microvm.start(&s, &box, &e) < 0)
+	else if (engine_find("qemu")->start(&s, &box, &e) < 0)
 		die(&e);
 	(void)close(a[1]);
 	(void)close(b[1]);

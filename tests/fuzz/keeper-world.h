@@ -10,6 +10,7 @@
 
 #include <string.h>
 
+#include "../unit/unit-engine.h"
 #include "fuzz.h"
 #include "serve.h"
 
@@ -150,7 +151,12 @@ static void round_of(struct world *w)
 static void world_start(struct world *w, const struct spec *spec, enum link_role ours)
 {
 	const struct keeper_start s = {
-		.spec = spec, .guest = -EBADF, .listener = -EBADF, .warden = -EBADF
+		.spec = spec,
+		.engine = spec->machine.kernel ? &unit_vm : &unit_container,
+		.no_snapshots = "",
+		.guest = -EBADF,
+		.listener = -EBADF,
+		.warden = -EBADF,
 	};
 	_cleanup_buf_ struct buf keeper = BUF_INIT(64), guest = BUF_INIT(64);
 	struct link *g = NULL;

@@ -10,6 +10,7 @@ reached by another user, and to open it would open what is not ours to open. The
 of everybody else: the program behind a process is one of these files.
 
 With HUTCH_TEST_LEVEL=microvm every sandbox is a virtual machine; the package of the kernel is in HUTCH_TEST_KERNEL_DIR.
+HUTCH_TEST_ENGINE names the engine that runs containers.
 HUTCH_TEST_REPEAT=N runs each test N times.
 
 HUTCH, HUTCH_KEEPER, HUTCH_GUEST, HUTCH_HOLD and HUTCHD are the programs, PROBE, RAIDER and BOMB those of the attacks; HUTCH_TEST_IMAGE the tarball of
@@ -131,8 +132,8 @@ def prepare(where, tarball, user, stack):
     if ROOT:
         own_mounts()
     public = stack.enter_context(directory("/tmp", None, 0o755))
-    env = {k: v for k, v in os.environ.items() if k in ("HUTCH_BAR", "HUTCH_TEST_KERNEL", "HUTCH_TEST_LEVEL", "HUTCH_TEST_REPEAT") or not k.startswith(("HUTCH", "XDG_", "SUDO_"))}
-    env.update(copy(public, where), PYTHONDONTWRITEBYTECODE="1", PATH=PATH)
+    env = {k: v for k, v in os.environ.items() if k in ("HUTCH_BAR", "HUTCH_TEST_KERNEL", "HUTCH_TEST_ENGINE", "HUTCH_TEST_LEVEL", "HUTCH_TEST_REPEAT") or not k.startswith(("HUTCH", "XDG_", "SUDO_"))}
+    env.update(copy(public, where), PYTHONDONTWRITEBYTECODE="1", PATH=PATH, HUTCH_ENGINE=env.get("HUTCH_TEST_ENGINE", ""))
     # Where the system's own would be: what is mounted over /run by somebody must not hide it.
     run_dir = stack.enter_context(directory("/run" if ROOT else "/tmp", user, 0o700))
     work = stack.enter_context(directory("/tmp", user, 0o700))

@@ -28,6 +28,7 @@ CONFIG = Path(os.environ.get("HUTCH_CONFIG_PATH", "/nonexistent"))
 ID = re.compile(r"[a-z][a-z0-9]{15}")
 # Every sandbox is a virtual machine, emulated where there is no KVM.
 MACHINE = os.environ.get("HUTCH_LEVEL") == "microvm"
+ENGINE = os.environ.get("HUTCH_ENGINE") or "crun"  # of containers
 # What the host sees of the inside: the sandbox's first process, or the emulator around all of them.
 BOX = "qemu-system-x86" if MACHINE else "hutch-guest"
 # How much longer than a container a machine may take, whose CPU may be emulated: every limit in seconds is times this.

@@ -5,7 +5,7 @@ import os
 import re
 from pathlib import Path
 
-from sandbox import BOX, MACHINE, ROOT, SandboxCase, SharedCase, agent, as_root, as_user, children_of, hutch, warden_of
+from sandbox import ENGINE, BOX, MACHINE, ROOT, SandboxCase, SharedCase, agent, as_root, as_user, children_of, hutch, warden_of
 
 REQUIRABLE = ["user-namespace", "pid-namespace", "no-network-device", "seccomp", "no-capabilities", "no-new-privileges", "read-only-root",
               "landlock", "apparmor", "cgroup-cpu", "cgroup-memory", "cgroup-pids", "disk-quota", "kvm", "dial-guard"]
@@ -33,8 +33,8 @@ class Receipt(SharedCase):
         self.assertEqual([row["name"] for row in self.receipt["layers"]], REQUIRABLE + EXTRA)
 
     def test_it_says_whose_it_is(self):
-        self.assertEqual((self.receipt["schema"], self.receipt["sandbox"], self.receipt["engine"]),
-                         ("hutch.receipt/1", self.sandbox, "microvm" if MACHINE else "container"))
+        self.assertEqual((self.receipt["schema"], self.receipt["sandbox"], self.receipt["level"], self.receipt["engine"]),
+                         ("hutch.receipt/1", self.sandbox, *(("microvm", "qemu") if MACHINE else ("container", ENGINE))))
         self.assertRegex(self.receipt["policy"], "^[0-9a-f]{64}$")
         self.assertIn(self.json("image", "inspect", "--json", "base")["sha256"], self.receipt["image"])
 

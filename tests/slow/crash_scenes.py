@@ -307,9 +307,9 @@ def act(ledger, scene, fault=None, env=None):
 
 # PID 1 and the child that becomes crun have nobody to tell which points they pass.
 SILENT = {"guest-begin": "life", "guest-ready": "life", "guest-exec": "life", "guest-forked": "life", "guest-reaped": "life",
-          "crun-exec": "life"}
+          "runtime-exec": "life"}
 # What kills another process; an error cannot be asked for.
-OTHERS = re.compile(r"^(crun-forked|warden-spawned|guest-(started|noted|receipt)|keeper-receipt|netns-child)$")
+OTHERS = re.compile(r"^(runtime-forked|warden-spawned|guest-(started|noted|receipt)|keeper-receipt|netns-child)$")
 
 
 def discover(ledger):

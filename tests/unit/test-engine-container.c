@@ -35,7 +35,9 @@
 #include "netns.h"
 #include "oci.h"
 #include "pool.h"
+#include "scratch.h"
 #include "str.h"
+#include "userns.h"
 
 enum {
 	IDS = 1600000000, /* of the sandbox */
@@ -109,7 +111,8 @@ static struct engine_start plan(const struct unit_dir *d, struct spec *spec)
 			       .image_uid = IMAGE,
 			       .image_gid = IMAGE + 7,
 			       .limits = { .memory = 64 * MIB, .disk = 8 * MIB } };
-	return (struct engine_start){ .spec = spec,
+	return (struct engine_start){ .engine = engine_find("crun"),
+				      .spec = spec,
 				      .group = &group,
 				      .guest = guest,
 				      .channel = -EBADF,
@@ -439,7 +442,7 @@ static uint64_t start_once(const struct unit_dir *d, struct engine_sandbox *ret,
 
 	CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, socks) == 0);
 	s.channel = socks[1];
-	CHECK(engine_container.start(&s, ret, &last) == 0);
+	CHECK(s.engine->start(&s, ret, &last) == 0);
 	(void)close(socks[1]);
 	say_hello(socks[0]);
 	*ret_sock = socks[0];
@@ -569,7 +572,7 @@ static void in_broken_guest(const struct unit_dir *d)
 	s.guest = path;
 	CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, socks) == 0);
 	s.channel = socks[1];
-	CHECK(engine_container.start(&s, &b, &last) == -EIO);
+	CHECK(s.engine->start(&s, &b, &last) == -EIO);
 	CHECK(str_eq(last.msg, "crun: open executable: Permission denied"));
 	CHECK(b.init.pid == 0);
 	reap_rest();
@@ -588,10 +591,10 @@ static void in_missing_image(const struct unit_dir *d)
 	struct engine_start s = plan(d, &spec);
 
 	spec.root = "/nonexistent/root";
-	CHECK(engine_container.start(&s, &b, &last) == -ENOENT);
+	CHECK(s.engine->start(&s, &b, &last) == -ENOENT);
 	CHECK(strstr(last.msg, "'/nonexistent/root'"));
 	spec.root = "/proc";
-	CHECK(engine_container.start(&s, &b, &last) == -EOPNOTSUPP);
+	CHECK(s.engine->start(&s, &b, &last) == -EOPNOTSUPP);
 	CHECK(strstr(last.msg, "idmapped"));
 }
 

@@ -253,7 +253,8 @@ static int of_machine(void **state)
 static void look_until(const struct proc *p, bool rootless, uint64_t deadline, struct receipt *ret)
 {
 	struct cgroup group = CGROUP_INIT;
-	struct engine_start start = { .spec = &spec,
+	struct engine_start start = { .engine = engine_find("qemu"),
+				      .spec = &spec,
 				      .group = &group,
 				      .channel = -EBADF,
 				      .ids = 100000,
@@ -375,7 +376,7 @@ static void reasons_of_a_machine(void **state)
 static void limits(void **state)
 {
 	struct spec s = { .limits = { .cpus = 1500, .memory = 1 << 30, .pids = 7 } };
-	struct cgroup_limits l = engine_limits(&s);
+	struct cgroup_limits l = engine_find("crun")->limits(&s);
 
 	(void)state;
 	assert_int_equal(l.cpus, 1500);
@@ -383,12 +384,12 @@ static void limits(void **state)
 	assert_int_equal(l.pids, 7);
 	s.machine.kernel = "/k";
 	s.machine.accel = "kvm";
-	l = engine_limits(&s);
+	l = engine_find("qemu")->limits(&s);
 	assert_int_equal(l.cpus, 1500);
 	assert_int_equal(l.memory, (1 << 30) + (128 << 20));
 	assert_int_equal(l.pids, 96 + 2);
 	s.machine.accel = "tcg";
-	assert_int_equal(engine_limits(&s).memory, (1 << 30) + (256 << 20));
+	assert_int_equal(engine_find("qemu")->limits(&s).memory, (1 << 30) + (256 << 20));
 }
 
 static void not_the_guest(void **state)

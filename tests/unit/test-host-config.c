@@ -76,11 +76,14 @@ static void what_is_wrong(void **state)
 	wrong("accel: [kvm]\n",
 	      "host.yaml:1:8: error: accel: expected one of: auto, kvm, tcg, found a list\n");
 	wrong("acel: kvm\n", "host.yaml:1:1: error: acel: unknown key; expected one of: accel, "
-			     "accel_timeout, snapshot_space, keep_ended, ended_space, "
+			     "accel_timeout, snapshot_space, keep_ended, ended_space, engine, "
 			     "egress_proxy; did you mean 'accel'?\n");
-	wrong("accel: kvm\nengine:\n  x: 1\n",
-	      "host.yaml:2:1: error: engine: unknown key; expected one of: accel, accel_timeout, "
-	      "snapshot_space, keep_ended, ended_space, egress_proxy\n");
+	wrong("engine: lxc\n",
+	      "host.yaml:1:9: error: engine: 'lxc' is not an engine: expected one of "
+	      "crun, qemu\n");
+	wrong("accel: kvm\nmotor:\n  x: 1\n",
+	      "host.yaml:2:1: error: motor: unknown key; expected one of: accel, accel_timeout, "
+	      "snapshot_space, keep_ended, ended_space, engine, egress_proxy\n");
 	wrong("accel: kvm\naccel: tcg\n",
 	      "host.yaml:2:1: error: accel: written twice; the first stands at line 1\n");
 	wrong("accel_timeout: 15\n",
@@ -104,7 +107,7 @@ static void what_is_wrong(void **state)
 	      "host.yaml:2:16: error: accel_timeout: expected a duration such as 90s (ms, s, m, h, "
 	      "d), found 'soon'\n"
 	      "host.yaml:3:1: error: more: unknown key; expected one of: accel, accel_timeout, "
-	      "snapshot_space, keep_ended, ended_space, egress_proxy\n");
+	      "snapshot_space, keep_ended, ended_space, engine, egress_proxy\n");
 }
 
 static void what_has_ended(void **state)
@@ -160,7 +163,7 @@ static void proxies(void **state)
 	wrong("egress_ca: /etc/ssl/corp.pem\n",
 	      "host.yaml:1:1: error: egress_ca: unknown key; "
 	      "expected one of: accel, accel_timeout, "
-	      "snapshot_space, keep_ended, ended_space, egress_proxy\n");
+	      "snapshot_space, keep_ended, ended_space, engine, egress_proxy\n");
 }
 
 static void set(const char *name, const char *value)

@@ -27,7 +27,7 @@ static void versions(void **state)
 
 static void fixed_branches(void **state)
 {
-	const struct cve row = { "CVE-1", "1.2.8 1.3.3 1.4.0", "x", NULL };
+	const struct engine_cve row = { "CVE-1", "1.2.8 1.3.3 1.4.0", "x", NULL };
 	static const char *const open[] = { "1.1.15", "1.2.7", "1.3.0", "1.3.2", "1.4.0-rc.1" };
 	static const char *const fixed[] = { "1.2.8", "1.2.9", "1.3.3", "1.3.10", "1.4.0", "2.0" };
 
@@ -39,9 +39,9 @@ static void fixed_branches(void **state)
 
 static void changelogs(void **state)
 {
-	const struct cve rows[] = { { "CVE-2024-2", "1", "", NULL },
-				    { "CVE-2024-21", "1", "", NULL },
-				    { NULL } };
+	const struct engine_cve rows[] = { { "CVE-2024-2", "1", "", NULL },
+					   { "CVE-2024-21", "1", "", NULL },
+					   { NULL } };
 
 	assert_true(cve_patched(rows, "") == 0);
 	assert_true(cve_patched(rows, "Fixes CVE-2024-211, CVE-2024-21") == 2);
@@ -51,8 +51,8 @@ static void changelogs(void **state)
 /* A row that is out of order or without a number would never match anything. */
 static void tables(void **state)
 {
-	for (enum host_program_id p = 0; p < HOST_PROGRAM_MAX; p++) {
-		const struct cve *rows = cve_rows(p);
+	for (size_t i = 0; engines[i]; i++) {
+		const struct engine_cve *rows = engines[i]->cves;
 		size_t n = 0;
 
 		for (; rows[n].id; n++) {
@@ -124,8 +124,8 @@ static int small_report(void **state)
 	add("warns", HOST_AREA_ENGINES, HOST_WARN, "", "do that");
 	add("warns-too", HOST_AREA_ENGINES, HOST_WARN, "", "do that");
 	add("tells", HOST_AREA_HARDWARE, HOST_INFO, "", "or this");
-	report.levels[HOST_LEVEL_GVISOR].verdict = HOST_UNAVAILABLE;
-	(void)snprintf(report.levels[HOST_LEVEL_GVISOR].why, HOST_WHY_MAX, "nothing there");
+	report.levels[LEVEL_GVISOR].verdict = HOST_UNAVAILABLE;
+	(void)snprintf(report.levels[LEVEL_GVISOR].why, HOST_WHY_MAX, "nothing there");
 	return 0;
 }
 
@@ -201,7 +201,7 @@ static void for_programs(void **state)
 	assert_string_equal(json_string_value(json_object_get(c, "area")), "kernel");
 	assert_string_equal(json_string_value(json_object_get(c, "state")), "fail");
 	assert_string_equal(json_string_value(json_object_get(c, "advice")), "do this first");
-	l = json_array_get(json_object_get(j, "levels"), HOST_LEVEL_GVISOR);
+	l = json_array_get(json_object_get(j, "levels"), LEVEL_GVISOR - LEVEL_FIRST);
 	assert_string_equal(json_string_value(json_object_get(l, "level")), "gvisor");
 	assert_string_equal(json_string_value(json_object_get(l, "state")), "unavailable");
 }

@@ -12,6 +12,7 @@
 #include "host.h"
 #include "path.h"
 #include "probe.h"
+#include "str.h"
 
 static struct host_report report;
 static struct host_facts facts;
@@ -26,13 +27,25 @@ static void put(const struct unit_dir *d, const char *path, const char *text)
 	unit_dir_write(d, path, text, strlen(text));
 }
 
-static void install(enum host_program_id id, const char *banner)
+static void install(struct host_program *p, const char *name, const char *banner)
 {
-	struct host_program *p = &facts.program[id];
-
 	*p = (struct host_program){ .privileged = true };
-	(void)snprintf(p->path, sizeof(p->path), "/usr/bin/%s", host_program_name(id));
+	(void)snprintf(p->path, sizeof(p->path), "/usr/bin/%s", name);
 	(void)snprintf(p->banner, sizeof(p->banner), "%s", banner);
+}
+
+static struct host_program *program_of(const char *name)
+{
+	for (size_t i = 0; engines[i]; i++)
+		if (str_eq(engines[i]->name, name))
+			return &facts.engine[i];
+	fail_msg("no engine '%s'", name);
+	return NULL;
+}
+
+static void install_engine(const char *name, const char *banner)
+{
+	install(program_of(name), engine_find(name)->program, banner);
 }
 
 /* Everything works, on a plain Debian with cgroups v2 and real KVM; tests then take things away. */
@@ -42,9 +55,11 @@ static void good_facts(void)
 	facts.landlock = 6;
 	facts.kvm = 12;
 	for (enum host_program_id i = 0; i < HOST_PROGRAM_MAX; i++)
-		install(i, "");
-	install(HOST_CRUN, "crun version 1.30.1");
-	install(HOST_QEMU, "QEMU emulator version 11.1.1 (Debian 1:11.1.1+ds-1)");
+		install(&facts.program[i], host_program_name(i), "");
+	for (size_t i = 0; i < HOST_ENGINES_MAX; i++)
+		facts.engine[i].found = -ENOENT;
+	install_engine("crun", "crun version 1.30.1");
+	install_engine("qemu", "QEMU emulator version 11.1.1 (Debian 1:11.1.1+ds-1)");
 	machine = (struct host_machine){ .kernel = "small 6.1.190", .accel = 1 };
 }
 
@@ -122,10 +137,10 @@ static void expect_advice(const struct host_check *c, const char *text)
 		fail_msg("%s: no '%s' in '%s'", c->id, text, c->advice);
 }
 
-static void expect_level(enum host_level l, enum host_verdict v, const char *why)
+static void expect_level(enum level l, enum host_verdict v, const char *why)
 {
 	if (report.levels[l].verdict != v || !strstr(report.levels[l].why, why))
-		fail_msg("%s is %s, '%s'; expected %s, '%s'", host_level_name(l),
+		fail_msg("%s is %s, '%s'; expected %s, '%s'", level_names[l],
 			 host_verdict_name(report.levels[l].verdict), report.levels[l].why,
 			 host_verdict_name(v), why);
 }
@@ -157,13 +172,13 @@ static void all_good(void **state)
 	(void)expect("engine.accel", HOST_OK, "KVM: a guest has booted with it");
 	(void)expect("engine.kernel", HOST_OK, "small 6.1.190");
 	(void)expect("engine.tools", HOST_OK, "mkfs.erofs mkfs.ext4 lz4");
-	expect_level(HOST_LEVEL_CONTAINER, HOST_READY, "crun 1.30.1");
+	expect_level(LEVEL_CONTAINER, HOST_READY, "crun 1.30.1");
 	/* No engine of ours runs it, whatever is installed: an installed runsc or runc is not
 	 * asked. */
-	expect_level(HOST_LEVEL_GVISOR, HOST_UNAVAILABLE, "not supported by this version");
+	expect_level(LEVEL_GVISOR, HOST_UNAVAILABLE, "not supported by this version");
 	assert_null(host_report_find(&report, "engine.runc"));
 	assert_null(host_report_find(&report, "engine.runsc"));
-	expect_level(HOST_LEVEL_MICROVM, HOST_READY, "qemu-system-x86_64 11.1.1");
+	expect_level(LEVEL_MICROVM, HOST_READY, "qemu-system-x86_64 11.1.1");
 }
 
 static void ubuntu_apparmor(void **state)
@@ -183,7 +198,7 @@ static void ubuntu_apparmor(void **state)
 	expect_advice(c, "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0");
 	expect_advice(expect("ns.other", HOST_FAIL, "missing: mnt"), "user namespaces work first");
 	(void)expect("fs.overlay-user", HOST_FAIL, "refused");
-	expect_level(HOST_LEVEL_CONTAINER, HOST_UNAVAILABLE, "no user namespaces");
+	expect_level(LEVEL_CONTAINER, HOST_UNAVAILABLE, "no user namespaces");
 
 	/* Root is not restricted; it learns that its users are. */
 	good_facts();
@@ -191,7 +206,7 @@ static void ubuntu_apparmor(void **state)
 	probe_as(*state, 0, "root");
 	expect_advice(expect("ns.user-plain", HOST_INFO, "refused"), "userns,");
 	(void)expect("fs.overlay-user", HOST_INFO, "refused");
-	expect_level(HOST_LEVEL_CONTAINER, HOST_READY, "crun");
+	expect_level(LEVEL_CONTAINER, HOST_READY, "crun");
 }
 
 static void userns_switched_off(void **state)
@@ -227,8 +242,7 @@ static void in_a_container(void **state)
 	expect_detail(expect("net.dial-guard", HOST_WARN, "cannot be had"), "not permitted");
 	expect_advice(expect("net.dial-guard", HOST_WARN, "cannot"), "not inside a container");
 	expect_detail(expect("cgroup.create", HOST_WARN, "cannot make"), "Read-only file system");
-	expect_level(HOST_LEVEL_CONTAINER, HOST_UNAVAILABLE,
-		     "system calls are missing; namespaces");
+	expect_level(LEVEL_CONTAINER, HOST_UNAVAILABLE, "system calls are missing; namespaces");
 }
 
 static void no_v2_tree(void **state)
@@ -256,13 +270,13 @@ static void hybrid_cgroups(void **state)
 	(void)expect("cgroup.mode", HOST_OK, "hybrid");
 	(void)expect("cgroup.controllers", HOST_INFO, "missing: io");
 	expect_detail(expect("cgroup.hybrid", HOST_INFO, "hugetlb"), "Hutch hides the file");
-	expect_level(HOST_LEVEL_CONTAINER, HOST_READY, "crun");
+	expect_level(LEVEL_CONTAINER, HOST_READY, "crun");
 
 	for (size_t i = 0; i < CG_MAX; i++)
 		facts.cg[i] = -EACCES;
 	probe_as(*state, 1000, "alice");
 	expect_advice(expect("cgroup.create", HOST_WARN, "cannot make"), "run hutch as root");
-	expect_level(HOST_LEVEL_CONTAINER, HOST_LIMITED, "limits are not enforced");
+	expect_level(LEVEL_CONTAINER, HOST_LIMITED, "limits are not enforced");
 	put(*state, "sys/fs/cgroup/unified/cgroup.controllers", "\n");
 	probe_as(*state, 0, "root");
 	assert_null(host_report_find(&report, "cgroup.hybrid"));
@@ -311,7 +325,7 @@ static void kvm_states(void **state)
 	put(d, "proc/cpuinfo", "processor\t: 0\nflags\t\t: fpu hypervisor\n");
 	probe_as(d, 0, "root");
 	expect_advice(expect("engine.kvm", HOST_WARN, "no /dev/kvm"), "nested virtualisation");
-	expect_level(HOST_LEVEL_MICROVM, HOST_LIMITED, "no usable KVM");
+	expect_level(LEVEL_MICROVM, HOST_LIMITED, "no usable KVM");
 
 	/* A paravirtual KVM: answers, and boots nothing. */
 	(void)snprintf(dir, sizeof(dir), "%s/sys/module/kvm_intel", d->path);
@@ -323,7 +337,7 @@ static void kvm_states(void **state)
 	probe_as(d, 0, "root");
 	expect_detail(expect("engine.kvm", HOST_WARN, "not trusted: TCG will be used"), "kvm_pvm");
 	assert_null(host_report_find(&report, "engine.kvm-nested"));
-	expect_level(HOST_LEVEL_MICROVM, HOST_LIMITED, "no usable KVM");
+	expect_level(LEVEL_MICROVM, HOST_LIMITED, "no usable KVM");
 }
 
 static void machines(void **state)
@@ -337,7 +351,7 @@ static void machines(void **state)
 	c = expect("engine.accel", HOST_WARN, "TCG: microVMs are emulated");
 	expect_detail(c, "KVM: a guest did not boot\\x1b[31m");
 	expect_advice(c, "hutch doctor --probe");
-	expect_level(HOST_LEVEL_MICROVM, HOST_LIMITED, "no usable KVM: emulated, slow");
+	expect_level(LEVEL_MICROVM, HOST_LIMITED, "no usable KVM: emulated, slow");
 	/* With nothing to try, the row of KVM has the advice. */
 	facts.kvm = -ENOENT;
 	probe_as(*state, 0, "root");
@@ -349,21 +363,21 @@ static void machines(void **state)
 	c = expect("engine.accel", HOST_FAIL, "no virtual machine starts");
 	expect_detail(c, "host.yaml:1:8: error");
 	expect_advice(c, "host.yaml");
-	expect_level(HOST_LEVEL_MICROVM, HOST_UNAVAILABLE, "the accelerator cannot be had");
+	expect_level(LEVEL_MICROVM, HOST_UNAVAILABLE, "the accelerator cannot be had");
 
 	good_facts();
 	machine.kernel[0] = '\0';
 	probe_as(*state, 0, "root");
 	expect_advice(expect("engine.kernel", HOST_INFO, "not installed"), "hutch image kernel");
-	expect_level(HOST_LEVEL_MICROVM, HOST_UNAVAILABLE, "no guest kernel is installed");
+	expect_level(LEVEL_MICROVM, HOST_UNAVAILABLE, "no guest kernel is installed");
 
 	good_facts();
 	facts.program[HOST_MKFS_EXT4].found = facts.program[HOST_LZ4].found = -ENOENT;
 	probe_as(*state, 0, "root");
 	expect_advice(expect("engine.tools", HOST_INFO, "missing: mkfs.ext4 lz4"),
 		      "apt-get install e2fsprogs lz4");
-	expect_level(HOST_LEVEL_MICROVM, HOST_UNAVAILABLE, "programs that make its disks");
-	expect_level(HOST_LEVEL_CONTAINER, HOST_LIMITED, "nothing starts but with --scratch");
+	expect_level(LEVEL_MICROVM, HOST_UNAVAILABLE, "programs that make its disks");
+	expect_level(LEVEL_CONTAINER, HOST_LIMITED, "nothing starts but with --scratch");
 }
 
 /* What a container writes to. */
@@ -401,7 +415,7 @@ static void subordinate_ids(void **state)
 	probe_as(*state, 1002, "carol");
 	c = expect("user.subids", HOST_FAIL, "none");
 	expect_advice(c, "usermod --add-subuids 231072-296607 --add-subgids 231072-296607 carol");
-	expect_level(HOST_LEVEL_CONTAINER, HOST_UNAVAILABLE, "no subordinate ids");
+	expect_level(LEVEL_CONTAINER, HOST_UNAVAILABLE, "no subordinate ids");
 	probe_as(*state, 1002, NULL);
 	expect_advice(expect("user.subids", HOST_FAIL, "none"), "echo 1002:231072:65536");
 	put(*state, "etc/subuid", "carol:1:10\nnonsense\n::\ncarol:x:70000\n");
@@ -420,32 +434,32 @@ static void subordinate_ids(void **state)
 		      "apt-get install uidmap");
 }
 
-static void engines(void **state)
+static void versions_of_engines(void **state)
 {
 	const struct host_check *c;
 
-	install(HOST_CRUN, "crun version 1.8.1+ds1");
-	facts.program[HOST_CRUN].patched = cve_patched(cve_rows(HOST_CRUN), "fix CVE-2026-47766.");
-	facts.program[HOST_QEMU].found = -ENOENT;
+	install_engine("crun", "crun version 1.8.1+ds1");
+	program_of("crun")->patched = cve_patched(engine_find("crun")->cves, "fix CVE-2026-47766.");
+	program_of("qemu")->found = -ENOENT;
 	probe_as(*state, 0, "root");
 	c = expect("engine.crun", HOST_WARN, "1.8.1+ds1, 2 known");
 	expect_detail(c, "CVE-2026-88264 (an image's /dev/console");
 	expect_detail(c, "CVE-2026-30892: Hutch never calls crun exec");
 	expect_detail(c, "patched by the distribution: CVE-2026-47766");
 	expect_advice(c, "upgrade crun to 1.30 or later");
-	expect_level(HOST_LEVEL_CONTAINER, HOST_LIMITED, "crun 1.8.1");
-	expect_level(HOST_LEVEL_MICROVM, HOST_UNAVAILABLE, "qemu-system-x86_64 is not installed");
+	expect_level(LEVEL_CONTAINER, HOST_LIMITED, "crun 1.8.1");
+	expect_level(LEVEL_MICROVM, HOST_UNAVAILABLE, "qemu-system-x86_64 is not installed");
 
-	facts.program[HOST_CRUN].found = -ENOENT;
+	program_of("crun")->found = -ENOENT;
 	probe_as(*state, 0, "root");
 	c = expect("engine.crun", HOST_FAIL, "not installed");
-	expect_detail(c, "other OCI runtimes are not supported");
+	expect_detail(c, "an engine of level container");
 	expect_advice(c, "apt-get install crun");
-	expect_level(HOST_LEVEL_CONTAINER, HOST_UNAVAILABLE, "crun is not installed");
-	install(HOST_CRUN, "\033[31mcrun version UNKNOWN\xff");
+	expect_level(LEVEL_CONTAINER, HOST_UNAVAILABLE, "crun is not installed");
+	install_engine("crun", "\033[31mcrun version UNKNOWN\xff");
 	probe_as(*state, 0, "root");
 	expect_detail(expect("engine.crun", HOST_WARN, "version unknown"), "\\x1b[31m");
-	facts.program[HOST_CRUN].ran = -ETIME;
+	program_of("crun")->ran = -ETIME;
 	probe_as(*state, 0, "root");
 	(void)expect("engine.crun", HOST_FAIL, "does not run");
 }
@@ -471,7 +485,7 @@ static void side_channels(void **state)
 	(void)expect("sec.io-uring", HOST_INFO, "every user");
 	(void)expect("sec.lsm", HOST_INFO, "no AppArmor");
 	expect_advice(expect("sec.landlock", HOST_WARN, "switched off"), "lsm=");
-	expect_level(HOST_LEVEL_CONTAINER, HOST_LIMITED, "without Landlock");
+	expect_level(LEVEL_CONTAINER, HOST_LIMITED, "without Landlock");
 }
 
 static void apparmor_profile(void **state)
@@ -503,7 +517,7 @@ static void empty_host(void **state)
 	probe_as(d, 1000, NULL);
 	assert_string_equal(report.os, "Linux");
 	assert_string_equal(report.user, "uid 1000");
-	for (enum host_level l = 0; l < HOST_LEVEL_MAX; l++)
+	for (enum level l = LEVEL_FIRST; l < LEVEL_MAX; l++)
 		assert_int_equal(report.levels[l].verdict, HOST_UNAVAILABLE);
 	expect_detail(expect("storage.state", HOST_FAIL, "no directory"), "set HOME");
 	expect_advice(expect("storage.tools", HOST_WARN, "missing: mmdebstrap"),
@@ -527,7 +541,7 @@ int main(void)
 		on_good_host(kvm_states),
 		on_good_host(machines),
 		on_good_host(subordinate_ids),
-		on_good_host(engines),
+		on_good_host(versions_of_engines),
 		on_good_host(side_channels),
 		cmocka_unit_test_setup_teardown(empty_host, unit_dir_setup, unit_dir_teardown),
 	};

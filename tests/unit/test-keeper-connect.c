@@ -11,6 +11,7 @@
 
 #include "fail.h"
 #include "serve.h"
+#include "unit-engine.h"
 
 enum {
 	TALKS_MAX = 64,
@@ -203,13 +204,13 @@ static struct box *box_greet(struct world *w, int log, bool machine)
 	b->chain = (struct audit_chain){ .fd = log };
 	b->spec = (struct spec){ .id = "abcdefghijklmnop", .user = "user", .workspace = "/" };
 	b->spec.limits.pids = 64;
-	b->spec.machine.kernel = machine ? "/kernel" : NULL;
 	b->spec.egress.allow = (struct spec_list){ allow, ARRAY_SIZE(allow) };
 	b->spec.egress.bytes_out = b->spec.egress.bytes_in = 64 << 20;
 	b->spec.egress.streams = 8;
 	b->spec.egress.names = 64;
 	b->spec.egress.streams_per_minute = 100000;
 	s.spec = &b->spec;
+	s.engine = machine ? &unit_vm : &unit_container;
 	s.chain = &b->chain;
 	assert_int_equal(keeper_init(&b->k, &s, &e), 0);
 	fields_put_number(&keeper, TAG_VERSION, WIRE_VERSION);

@@ -16,6 +16,7 @@
 #include "fail.h"
 #include "serve.h"
 #include "str.h"
+#include "unit-engine.h"
 
 enum {
 	PATIENCE_S = 30,
@@ -124,6 +125,7 @@ static void greet(struct box *b)
 static int start_keeper(struct box *b, struct err *e)
 {
 	const struct keeper_start s = { .spec = &b->spec,
+					.engine = &unit_container,
 					.guest = -EBADF,
 					.listener = -EBADF,
 					.chain = &b->chain,

@@ -23,6 +23,7 @@
 #include "keeper.h"
 #include "log.h"
 #include "str.h"
+#include "unit-engine.h"
 
 enum {
 	ID = 0x70000001,
@@ -216,9 +217,12 @@ static bool try_much_memory(void)
 
 /* ---- running them ---- */
 
+static const struct engine *engine = &unit_container;
+
 static struct keeper_start start_of(int fd)
 {
 	return (struct keeper_start){ .spec = &spec,
+				      .engine = engine,
 				      .guest = fd,
 				      .listener = -EBADF,
 				      .warden = -EBADF,
@@ -487,7 +491,7 @@ static void who_pairs(void **state)
 	assert_int_equal(run(try_pair, true), KILLED + SIGSYS);
 	spec.egress.allow.n = 1;
 	assert_int_equal(run(try_pair, true), KILLED + SIGSYS);
-	spec.machine.kernel = "/kernel";
+	engine = &unit_vm;
 	assert_int_equal(run(try_pair, true), WORKED);
 	assert_int_equal(run(try_somebody, false), WORKED);
 	assert_int_equal(run(try_rejoin, false), REFUSED);
@@ -499,7 +503,7 @@ static void who_pairs(void **state)
 	assert_int_equal(run(try_socket, true), KILLED + SIGSYS);
 	spec.egress.allow.n = 0;
 	assert_int_equal(run(try_pair, true), KILLED + SIGSYS);
-	spec.machine.kernel = NULL;
+	engine = &unit_container;
 }
 
 static void what_works(void **state)

@@ -4,6 +4,7 @@
 
 #include "clock.h"
 #include "serve.h"
+#include "unit-engine.h"
 #include "unit.h"
 
 enum {
@@ -20,8 +21,7 @@ static int setup(void **state)
 	int fds[2];
 
 	(void)state;
-	spec = (struct spec){ .machine.kernel = "/kernel" };
-	k = (struct keeper){ .spec = &spec };
+	k = (struct keeper){ .spec = &spec, .engine = &unit_vm };
 	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds), 0);
 	k.warden.fd = fds[0];
 	warden = fds[1];
@@ -126,7 +126,7 @@ static void a_container_has_nothing_to_say(void **state)
 	struct met got;
 
 	(void)state;
-	spec.machine.kernel = NULL;
+	k.engine = &unit_container;
 	assert_false(say(WIRE_LIMIT_MEMORY, 3));
 	met_done(&k);
 	assert_false(heard(&got));

@@ -5,6 +5,7 @@
 
 #include "fail.h"
 #include "str.h"
+#include "unit-engine.h"
 
 /* ---- with the real guest ---- */
 
@@ -798,9 +799,11 @@ static int init_and_done(void)
 {
 	static const char *env[] = { "A=1", NULL };
 	const struct spec spec = { .user = "u", .workspace = "/w", .env = { env, 1 } };
-	const struct keeper_start s = {
-		.spec = &spec, .guest = -EBADF, .listener = -EBADF, .warden = -EBADF
-	};
+	const struct keeper_start s = { .spec = &spec,
+					.engine = &unit_container,
+					.guest = -EBADF,
+					.listener = -EBADF,
+					.warden = -EBADF };
 	static struct keeper k;
 	struct err e = ERR_INIT;
 	int r = keeper_init(&k, &s, &e);
@@ -822,9 +825,11 @@ static void a_policy_that_does_not_fit(void **state)
 	static char longer[130 * 1024];
 	const char *env[] = { longer, NULL };
 	struct spec spec = { .user = "", .workspace = "/", .env = { env, 1 } };
-	const struct keeper_start s = {
-		.spec = &spec, .guest = -EBADF, .listener = -EBADF, .warden = -EBADF
-	};
+	const struct keeper_start s = { .spec = &spec,
+					.engine = &unit_container,
+					.guest = -EBADF,
+					.listener = -EBADF,
+					.warden = -EBADF };
 	static struct keeper k;
 	struct err e = ERR_INIT;
 

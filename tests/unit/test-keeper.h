@@ -21,6 +21,7 @@
 #include "keeper.h"
 #include "link.h"
 #include "serve.h"
+#include "unit-engine.h"
 
 enum {
 	TALKS_MAX = 800,
@@ -351,9 +352,12 @@ static inline void bench_guest(struct bench *b, int fd)
 static inline void bench_start(struct bench *b, bool real)
 {
 	int guest, client;
-	struct keeper_start s = {
-		.spec = &b->spec, .chain = b->chain, .id = KEEPER_ID, .parent = getpid()
-	};
+	struct keeper_start s = { .spec = &b->spec,
+				  .engine = &unit_container,
+				  .no_snapshots = "",
+				  .chain = b->chain,
+				  .id = KEEPER_ID,
+				  .parent = getpid() };
 
 	pair_of(SOCK_STREAM, &s.guest, &guest);
 	pair_of(SOCK_STREAM, &b->client_end, &client);

@@ -117,7 +117,8 @@ static void best_effort_is_in_the_receipt(void **state)
 	all_yes(&r);
 	receipt_no(&r, LAYER_CGROUP_MEMORY, "Permission denied");
 	assert_int_equal(receipt_check(&r, &e), 0);
-	j = receipt_json(&r, &(const struct receipt_head){ "abc", "container", "p", "base" });
+	j = receipt_json(&r,
+			 &(const struct receipt_head){ "abc", "container", "crun", "p", "base" });
 	rows = json_object_get(j, "layers");
 	memory = json_array_get(rows, LAYER_CGROUP_MEMORY);
 	pids = json_array_get(rows, LAYER_CGROUP_PIDS);
@@ -157,7 +158,7 @@ static void texts_are_cut_to_fit(void **state)
 	assert_int_equal(r.row[LAYER_SECCOMP].seen[RECEIPT_SEEN_MAX - 2], '?');
 }
 
-static const struct receipt_head head = { "abc", "container", "p", "base" };
+static const struct receipt_head head = { "abc", "container", "crun", "p", "base" };
 
 static void as_json(void **state)
 {
@@ -171,7 +172,9 @@ static void as_json(void **state)
 	j = receipt_json(&r, &head);
 	assert_string_equal(json_string_value(json_object_get(j, "schema")), "hutch.receipt/1");
 	assert_string_equal(json_string_value(json_object_get(j, "sandbox")), "abc");
-	assert_int_equal(json_object_size(j), 8);
+	assert_string_equal(json_string_value(json_object_get(j, "level")), "container");
+	assert_string_equal(json_string_value(json_object_get(j, "engine")), "crun");
+	assert_int_equal(json_object_size(j), 9);
 	row = json_object_get(j, "pause");
 	assert_string_equal(json_string_value(json_object_get(row, "by")), "none");
 	assert_string_equal(json_string_value(json_object_get(row, "seen")), "nobody has looked");

@@ -22,6 +22,7 @@
 #define HEX64 "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
 static const struct spec example = {
+	.level = LEVEL_CONTAINER,
 	.id = "",
 	.agent = "default",
 	.policy = HEX64,

@@ -338,7 +338,7 @@ static bool plans_a_machine(const struct sandbox_options *o)
 
 	plan(&store, o, &s);
 	assert_null(s.machine.kernel); /* of what it is made is found when it is started */
-	return s.microvm;
+	return s.level == LEVEL_MICROVM;
 }
 
 /* The policy's level, and what may be asked for instead: more, and never less. */
@@ -399,11 +399,11 @@ static void levels_that_are_not_there(void **state)
 
 	add_image(d, "base", HEX_A, "");
 	no_plan(&store, &(struct sandbox_options){ .agent = "middle" }, -ENOTSUP,
-		"agent 'middle' asks for isolation level 'gvisor', which this version does not "
-		"have: use 'container' or 'microvm'");
+		"agent 'middle': this version has no engine of isolation level 'gvisor': use "
+		"container or microvm");
 	no_plan(&store, &(struct sandbox_options){ .agent = "plain", .level = "gvisor" }, -ENOTSUP,
-		"agent 'plain' asks for isolation level 'gvisor', which this version does not "
-		"have: use 'container' or 'microvm'");
+		"agent 'plain': this version has no engine of isolation level 'gvisor': use "
+		"container or microvm");
 	no_plan(&store, &(struct sandbox_options){ .agent = "plain", .level = "MicroVM" }, -EINVAL,
 		"'MicroVM' is not an isolation level");
 	(void)setenv("HUTCH_LEVEL", "vm", 1);

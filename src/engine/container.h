@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Containers by an OCI runtime: what its row of the engine table is made of. */
+#pragma once
+
+#include "engine.h"
+#include "scratch.h"
+
+#define OCI_PID_FILE SCRATCH_BUNDLE "/pid"
+
+/* engine.own of such a row. */
+struct oci_runtime {
+	/* Runs the bundle in SCRATCH_BUNDLE detached, without control groups of its own, with its
+	 * state in SCRATCH_STATE, PID 1 in OCI_PID_FILE and descriptor 3 passed on. The sandbox's
+	 * id follows. NULL at the end. */
+	const char *const *arguments;
+	int (*prepare)(struct err *e); /* in the warden's mount namespace; NULL: nothing to do */
+	bool limits_inherited; /* PID 1 inherits its rlimits: the runtime does not set them */
+	int (*enter)(
+		void); /* in the process that becomes the runtime, 0 or -errno; NULL: nothing */
+};
+
+struct cgroup_limits container_limits(const struct spec *spec);
+int container_start(const struct engine_start *s, struct engine_sandbox *ret, struct err *e);
+
+/* verify.c */
+void verify_container(const struct engine_start *s, const struct engine_sandbox *b,
+		      struct receipt *r);
+
+/* What all rows of OCI runtimes have in common. */
+#define OCI_ENGINE                                                                      \
+	.level = LEVEL_CONTAINER, .traits = ENGINE_SCRATCH, .limits = container_limits, \
+	.start = container_start, .verify = verify_container, .pause = cgroup_freeze,   \
+	.resume = cgroup_thaw

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The engine table: what every row must have, and how a row is found. */
+#include "unit.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "engine.h"
+#include "str.h"
+
+/* Outside of the table, code relies on these without asking. */
+static void every_row_is_whole(void **state)
+{
+	for (size_t i = 0; engines[i]; i++) {
+		const struct engine *row = engines[i];
+		const bool vm = engine_has(row, ENGINE_OWN_KERNEL);
+		char check[64];
+
+		(void)snprintf(check, sizeof(check), "engine.%s", row->name);
+		assert_string_equal(row->check, check);
+		assert_true(strlen(row->name) <= SPEC_ENGINE_MAX);
+		assert_true(row->level >= LEVEL_FIRST && row->level < LEVEL_MAX);
+		assert_non_null(row->title);
+		assert_non_null(row->program);
+		assert_non_null(row->package);
+		assert_non_null(row->cves);
+		assert_true(row->limits && row->start && row->verify && row->pause && row->resume);
+		/* A sandbox has a root directory on the host, or a kernel of its own. */
+		assert_true(vm != engine_has(row, ENGINE_SCRATCH));
+		assert_true(vm == (row->seal != NULL) && vm == (row->monitor != NULL));
+		assert_true(vm || !(row->traits & (ENGINE_SNAPSHOTS | ENGINE_FORKS)));
+		assert_ptr_equal(engine_find(row->name), row);
+		for (size_t k = 0; k < i; k++)
+			assert_string_not_equal(engines[k]->name, row->name);
+	}
+	assert_non_null(engine_first(LEVEL_DEFAULT));
+	assert_non_null(engine_with(ENGINE_SNAPSHOTS | ENGINE_FORKS));
+	assert_null(engine_find(""));
+}
+
+static void the_wish_counts_for_its_level(void **state)
+{
+	const struct engine *first = engine_first(LEVEL_CONTAINER),
+			    *vm = engine_first(LEVEL_MICROVM), *ret = NULL;
+	struct err e = ERR_INIT;
+
+	for (size_t i = 0; engines[i]; i++) {
+		assert_int_equal(engine_choose(engines[i]->level, engines[i]->name, &ret, &e), 0);
+		assert_ptr_equal(ret, engines[i]);
+	}
+	/* A preference for one level says nothing about another. */
+	assert_int_equal(engine_choose(LEVEL_MICROVM, first->name, &ret, &e), 0);
+	assert_ptr_equal(ret, vm);
+	ret = NULL;
+	assert_int_equal(engine_choose(LEVEL_CONTAINER, "lxc", &ret, &e), -EINVAL);
+	assert_non_null(strstr(e.msg, "'lxc' is not an engine: expected one of "));
+	assert_non_null(strstr(e.msg, first->name));
+	e = (struct err)ERR_INIT;
+	assert_int_equal(engine_choose(LEVEL_GVISOR, "", &ret, &e), -ENOTSUP);
+	assert_non_null(strstr(e.msg, "'gvisor': use container or microvm"));
+	assert_null(ret);
+}
+
+/* Without a wish: the first row whose program is installed, or the first. */
+static void what_is_installed_comes_first(void **state)
+{
+	struct unit_dir *d = *state;
+	const struct engine *ret = NULL, *last = NULL;
+	struct err e = ERR_INIT;
+
+	assert_int_equal(setenv("PATH", d->path, 1), 0);
+	assert_int_equal(engine_choose(LEVEL_CONTAINER, "", &ret, &e), 0);
+	assert_ptr_equal(ret, engine_first(LEVEL_CONTAINER));
+	for (size_t i = 0; engines[i]; i++)
+		if (engines[i]->level == LEVEL_CONTAINER)
+			last = engines[i];
+	unit_dir_write(d, last->program, "#!/bin/sh\n", 10);
+	assert_int_equal(fchmodat(d->fd, last->program, 0755, 0), 0);
+	assert_int_equal(engine_choose(LEVEL_CONTAINER, "", &ret, &e), 0);
+	assert_ptr_equal(ret, last);
+}
+
+static void of_a_spec(void **state)
+{
+	struct spec s = { .level = LEVEL_MICROVM };
+	const struct engine *ret = NULL;
+	struct err e = ERR_INIT;
+
+	/* Written by a version that had one engine for each level. */
+	assert_int_equal(engine_of(&s, &ret, &e), 0);
+	assert_ptr_equal(ret, engine_first(LEVEL_MICROVM));
+	s.engine = engine_first(LEVEL_CONTAINER)->name;
+	assert_int_equal(engine_of(&s, &ret, &e), -EINVAL);
+	assert_string_equal(e.msg, "the sandbox's engine does not have its level, 'microvm'");
+	s.engine = "bhyve";
+	assert_int_equal(engine_of(&s, &ret, &e), -EINVAL);
+	assert_non_null(strstr(e.msg, "'bhyve' is not an engine"));
+	s = (struct spec){ .level = LEVEL_GVISOR };
+	assert_int_equal(engine_of(&s, &ret, &e), -EINVAL);
+}
+
+/* A spec for a VM is never started as a container, or the other way round. */
+static void level_and_machine_fit(void **state)
+{
+	struct spec s = { .level = LEVEL_MICROVM, .machine.kernel = "/kernel" };
+	const struct engine *ret = NULL;
+	struct err e = ERR_INIT;
+
+	assert_int_equal(engine_to_start(&s, &ret, &e), 0);
+	s.machine.kernel = NULL;
+	assert_int_equal(engine_to_start(&s, &ret, &e), -EINVAL);
+	assert_string_equal(e.msg, "'level' and 'machine' of spec.json do not fit");
+	s.level = LEVEL_CONTAINER;
+	assert_int_equal(engine_to_start(&s, &ret, &e), 0);
+	s.machine.kernel = "/kernel";
+	assert_int_equal(engine_to_start(&s, &ret, &e), -EINVAL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_row_is_whole),
+		cmocka_unit_test(the_wish_counts_for_its_level),
+		cmocka_unit_test_setup_teardown(what_is_installed_comes_first, unit_dir_setup,
+						unit_dir_teardown),
+		cmocka_unit_test(of_a_spec),
+		cmocka_unit_test(level_and_machine_fit),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
