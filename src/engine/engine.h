@@ -87,7 +87,7 @@ struct engine {
 	/* What doctor looks for and prints. */
 	const char *title;   /* "QEMU" */
 	const char *check;   /* the id of doctor's check: "engine.NAME" */
-	const char *program; /* looked up in PATH */
+	const char *program; /* found by proc_find() */
 	const char *package; /* of Debian and Ubuntu */
 	const struct engine_cve *cves;
 

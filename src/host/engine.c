@@ -148,27 +148,29 @@ static bool judge_version(const struct host_program *p, struct host_check *c, co
 	return true;
 }
 
-/* Only the default level must be there, by any engine. */
-static void judge_missing(const struct probe_ctx *x, struct host_check *c,
+/* One engine of a level is enough, and only the default level must be there. */
+static bool judge_missing(const struct probe_ctx *x, struct host_check *c,
 			  const struct engine *engine)
 {
-	const bool needed = engine->level == LEVEL_DEFAULT && host_engine(x, engine->level) < 0;
-
-	check_value(c, needed ? HOST_FAIL : HOST_INFO, "not installed");
+	if (host_engine(x, engine->level) >= 0)
+		return false;
+	check_value(c, engine->level == LEVEL_DEFAULT ? HOST_FAIL : HOST_INFO, "not installed");
 	check_detail(c, "an engine of level %s", level_names[engine->level]);
 	check_advice(c, "apt-get install %s", engine->package);
+	return true;
 }
 
-void probe_engine(const struct probe_ctx *x, size_t row, struct host_check *c)
+bool probe_engine(const struct probe_ctx *x, size_t row, struct host_check *c)
 {
 	const struct host_program *p = &x->facts->engine[row];
 	const struct engine *engine = engines[row];
 	char version[VERSION_MAX];
 
 	if (p->found < 0)
-		judge_missing(x, c, engine);
-	else if (judge_version(p, c, engine->program, version, sizeof(version)))
+		return judge_missing(x, c, engine);
+	if (judge_version(p, c, engine->program, version, sizeof(version)))
 		judge_holes(c, engine, version, p->patched);
+	return true;
 }
 
 int host_engine(const struct probe_ctx *x, enum level level)

@@ -75,8 +75,8 @@ int try_drop_privileges(void);
 /* In a child only: new namespaces `flags` with a user namespace that maps the caller to root. */
 int try_enter_userns(int flags);
 
-/* engine.c: one row of the engine table. */
-void probe_engine(const struct probe_ctx *x, size_t row, struct host_check *c);
+/* engine.c: one row of the engine table; false: another one of its level is installed. */
+bool probe_engine(const struct probe_ctx *x, size_t row, struct host_check *c);
 
 /* The row that sandboxes of this level are started by, as engine_choose() does; -ENOENT: none is
  * installed. */

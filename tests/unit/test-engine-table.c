@@ -2,12 +2,9 @@
 /* The engine table: what every row must have, and how a row is found. */
 #include "unit.h"
 
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "engine.h"
-#include "str.h"
 
 /* Outside of the table, code relies on these without asking. */
 static void every_row_is_whole(void **state)
@@ -62,25 +59,6 @@ static void the_wish_counts_for_its_level(void **state)
 	assert_null(ret);
 }
 
-/* Without a wish: the first row whose program is installed, or the first. */
-static void what_is_installed_comes_first(void **state)
-{
-	struct unit_dir *d = *state;
-	const struct engine *ret = NULL, *last = NULL;
-	struct err e = ERR_INIT;
-
-	assert_int_equal(setenv("PATH", d->path, 1), 0);
-	assert_int_equal(engine_choose(LEVEL_CONTAINER, "", &ret, &e), 0);
-	assert_ptr_equal(ret, engine_first(LEVEL_CONTAINER));
-	for (size_t i = 0; engines[i]; i++)
-		if (engines[i]->level == LEVEL_CONTAINER)
-			last = engines[i];
-	unit_dir_write(d, last->program, "#!/bin/sh\n", 10);
-	assert_int_equal(fchmodat(d->fd, last->program, 0755, 0), 0);
-	assert_int_equal(engine_choose(LEVEL_CONTAINER, "", &ret, &e), 0);
-	assert_ptr_equal(ret, last);
-}
-
 static void of_a_spec(void **state)
 {
 	struct spec s = { .level = LEVEL_MICROVM };
@@ -122,8 +100,6 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_row_is_whole),
 		cmocka_unit_test(the_wish_counts_for_its_level),
-		cmocka_unit_test_setup_teardown(what_is_installed_comes_first, unit_dir_setup,
-						unit_dir_teardown),
 		cmocka_unit_test(of_a_spec),
 		cmocka_unit_test(level_and_machine_fit),
 	};
