@@ -6,6 +6,7 @@
 /* clang-format off */
 #define ROWS(row) \
 	row(crun) \
+	row(runc) \
 	row(qemu) \
 
 #define DECLARE(name) extern const struct engine engine_##name;

@@ -9,6 +9,7 @@ LEFT_OUT = {
     "test_sandbox_limits.Memory.test_files_in_memory_count_as_memory":
         "what is written is on the machine's disk, which is a file of the host's, and not in its memory",
     "test_sandbox_disk": "the disk of a machine is its own: test_machine and test_microvm have it",
+    "test_sandbox_engine": "it is about the engines of containers",
     "test_sandbox_debug.Page": "the page's sessions are those of containers: an agent that lacks KVM, pids and channels as a container has them",
     "test_raider": "an agent that is the attacker's is another one in a machine: what it can say there is tried by test_machine_hostile",
     "test_container": "the table of the container engine, without sandboxes",

@@ -80,7 +80,7 @@ static void what_is_wrong(void **state)
 			     "egress_proxy; did you mean 'accel'?\n");
 	wrong("engine: lxc\n",
 	      "host.yaml:1:9: error: engine: 'lxc' is not an engine: expected one of "
-	      "crun, qemu\n");
+	      "crun, runc, qemu\n");
 	wrong("accel: kvm\nmotor:\n  x: 1\n",
 	      "host.yaml:2:1: error: motor: unknown key; expected one of: accel, accel_timeout, "
 	      "snapshot_space, keep_ended, ended_space, engine, egress_proxy\n");

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The engine runc. It cannot be told to leave control groups alone: it is told that it has no
+ * privileges, and then accepts that it cannot make groups. So it sees them read-only, in a mount
+ * namespace of its own; the sandbox's processes are in the warden's groups already.
+ */
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/syscall.h>
+
+#include "container.h"
+
+static const char no_exec[] = "Hutch never calls runc exec";
+
+static const struct engine_cve cves[] = {
+	{ "CVE-2019-5736", "1.0.0", "a container overwrote the host's runc", NULL },
+	{ "CVE-2021-30465", "1.0.0", "a symlink race mounted host directories", NULL },
+	{ "CVE-2022-29162", "1.1.2", "exec left inheritable capabilities", no_exec },
+	{ "CVE-2023-27561", "1.1.5", "a symlink for /proc bypassed AppArmor", NULL },
+	{ "CVE-2024-21626", "1.1.12", "a leaked descriptor reached the host", NULL },
+	{ "CVE-2024-45310", "1.1.14 1.2.0", "a race made empty files on the host", NULL },
+	{ "CVE-2025-31133", "1.2.8 1.3.3 1.4.0", "a replaced /dev/null unmasked paths", NULL },
+	{ "CVE-2025-52565", "1.2.8 1.3.3 1.4.0", "a /dev/console race unmasked paths", NULL },
+	{ "CVE-2025-52881", "1.2.8 1.3.3 1.4.0", "writes to /proc were redirected", NULL },
+	{ NULL },
+};
+
+static const char *const arguments[] = { "--root=" SCRATCH_STATE,
+					 "--rootless=true",
+					 "run",
+					 "--detach",
+					 "--bundle=" SCRATCH_BUNDLE,
+					 "--pid-file=" OCI_PID_FILE,
+					 "--preserve-fds=1",
+					 NULL };
+
+static int see_groups_read_only(void)
+{
+	struct mount_attr read_only = { .attr_set = MOUNT_ATTR_RDONLY };
+
+	if (unshare(CLONE_NEWNS) < 0 || syscall(SYS_mount_setattr, AT_FDCWD, "/sys/fs/cgroup",
+						AT_RECURSIVE, &read_only, sizeof(read_only)) < 0)
+		return -errno;
+	return 0;
+}
+
+const struct engine engine_runc = {
+	.name = "runc",
+	.title = "runc",
+	.check = "engine.runc",
+	.program = "runc",
+	.package = "runc",
+	.cves = cves,
+	/* It would set them by prlimit(2) from outside, which needs CAP_SYS_RESOURCE. */
+	.own = &(const struct oci_runtime){ .arguments = arguments,
+					    .limits_inherited = true,
+					    .enter = see_groups_read_only },
+	OCI_ENGINE,
+};
