@@ -259,6 +259,8 @@ static int run_runtime(const struct engine_start *s, struct err *e)
 	if (r < 0)
 		return r;
 	to = fd_close(to);
+	if (s->meanwhile && s->meanwhile(s->arg, e) < 0)
+		return e->num;
 	r = await_end(&p, from, &said, &info);
 	return judge(name, r, &info, &said, e);
 }

@@ -35,6 +35,10 @@ struct engine_start {
 	 * memfd permits that. */
 	int memory, state;
 	bool console; /* keep the guest kernel's messages, for the keeper to ask for */
+	/* The warden's own work, which start() calls once, while the runtime makes the sandbox: it
+	 * takes milliseconds that would be added otherwise. Its error is start()'s. May be NULL. */
+	int (*meanwhile)(void *arg, struct err *e);
+	void *arg;
 };
 
 /* Files that a VM's process holds open; the verifier compares device and inode. */

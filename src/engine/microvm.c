@@ -212,6 +212,11 @@ static int microvm_start(const struct engine_start *s, struct engine_sandbox *re
 		r = start_qemu(s, program, root, &b, e);
 	if (r < 0)
 		return r;
+	if (s->meanwhile && s->meanwhile(s->arg, e) < 0) {
+		proc_done(&b.init);
+		(void)fd_close(b.said);
+		return e->num;
+	}
 	*ret = b;
 	return 0;
 }

@@ -267,6 +267,21 @@ static int start_keeper(struct warden *w, struct err *e)
 	return 0;
 }
 
+/* The keeper is guarded from its first instruction, and reads nothing of the guest before it has
+ * locked itself down: so it can start while the guest does. */
+static int guard_and_start_keeper(void *arg, struct err *e)
+{
+	struct warden *w = arg;
+	char group[STATE_GROUP_MAX];
+	int r = warden_guard_keeper(w, state_group(&w->root, w->spec.id, group), e);
+
+	if (r == 0)
+		r = FAULT_ERR("warden-guard", e);
+	if (r == 0)
+		r = start_keeper(w, e);
+	return r < 0 ? r : FAULT_ERR("warden-keeper", e);
+}
+
 static int start_engine(struct warden *w, struct err *e)
 {
 	int r;
@@ -284,6 +299,8 @@ static int start_engine(struct warden *w, struct err *e)
 		.disk = w->disk,
 		.memory = w->from.memory,
 		.state = w->from.state,
+		.meanwhile = guard_and_start_keeper,
+		.arg = w,
 	};
 	if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
 		return err_errno(e, "cannot become the parent of the sandbox");
@@ -526,10 +543,6 @@ int warden_start(struct warden *w, struct err *e)
 	if (r == 0)
 		r = FAULT_ERR("warden-groups", e);
 	if (r == 0)
-		r = warden_guard_keeper(w, group, e);
-	if (r == 0)
-		r = FAULT_ERR("warden-guard", e);
-	if (r == 0)
 		r = make_channels(w, e);
 	if (r == 0)
 		r = make_machine(w, e);
@@ -537,10 +550,6 @@ int warden_start(struct warden *w, struct err *e)
 		r = make_disk(w, e);
 	if (r == 0)
 		r = FAULT_ERR("warden-channels", e);
-	if (r == 0)
-		r = start_keeper(w, e);
-	if (r == 0)
-		r = FAULT_ERR("warden-keeper", e);
 	if (r == 0)
 		r = start_engine(w, e);
 	if (r == 0)
