@@ -4,7 +4,7 @@
  * its own; table.c lists the rows, and docs/ENGINES.md says how to add one. All other code asks a
  * row for its level, its traits and its operations, and names no engine.
  *
- * The warden (src/keeper) calls the operations. It is single-threaded and alone in a mount
+ * The warden (src/warden) calls the operations. It is single-threaded and alone in a mount
  * namespace of its own: mounts made here go with it.
  */
 #pragma once

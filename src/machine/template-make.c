@@ -28,7 +28,7 @@
 enum {
 	BOOT_S = 120, /* emulated, on a host that has much to do */
 	QUIT_S = 10,
-	USER_FIRST = 1,	 /* as for a sandbox: src/keeper/start.c */
+	USER_FIRST = 1,	 /* as for a sandbox: src/warden/start.c */
 	AMPLE_MIB = 128, /* Debian's kernel boots with 80 */
 };
 
