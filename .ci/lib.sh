@@ -189,8 +189,8 @@ house_rules()
 	sources '*.c' '*.h' '*.py' '*.yaml' '*/meson.build' | grep -v '^tests/\(wrong\|fuzz/corpus\)/' |
 		xargs grep -L 'SPDX-License-Identifier: Apache-2.0' | sed 's/$/: no SPDX line/' | { ! grep .; } || bad=1
 	# Only the engine table and the VM parts below it know engines; all other code asks a row for its traits (docs/ENGINES.md).
-	sources 'src/*.[ch]' 'src/*/meson.build' | grep -vE '^src/(engine|machine)/' | xargs grep -niE '\b(crun|runc|runsc|qemu|qmp|firecracker)' && bad=1
-	sources 'src/*.[ch]' | grep -vE '^src/(engine|machine)/|^src/receipt/level\.' |
+	sources 'src/*.[ch]' 'src/*/meson.build' | grep -vE '^src/(engine|vm)/' | xargs grep -niE '\b(crun|runc|runsc|qemu|qmp|firecracker)' && bad=1
+	sources 'src/*.[ch]' | grep -vE '^src/(engine|vm)/|^src/receipt/level\.' |
 		xargs grep -nE '\bLEVEL_(CONTAINER|GVISOR|MICROVM)\b|"(container|gvisor|microvm)"' && bad=1
 	# What a script can make again is not kept here: an image once stood in a commit, and none of it could land.
 	sources | tr '\n' '\0' | xargs -0 stat -c '%s %n' | awk '$1 > 1048576 { print $2 " is too large"; n++ } END { exit n > 0 }' || bad=1

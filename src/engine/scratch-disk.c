@@ -8,7 +8,7 @@
  * so kill -9 of any process leaves neither mount, device nor file.
  *
  * The file system ends with its sandbox, so nothing is written for a crash: no journal
- * (machine/disk.c), no barriers. Blocks that are freed inside are punched out of the file at once.
+ * (vm/disk.c), no barriers. Blocks that are freed inside are punched out of the file at once.
  */
 #include <fcntl.h>
 #include <linux/loop.h>

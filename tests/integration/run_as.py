@@ -35,7 +35,7 @@ ROOT = os.geteuid() == 0
 CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 0x40000
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # an interpreter from root's home is of no use to others
 PROGRAMS = {"HUTCH": "src/cli/hutch", "HUTCH_KEEPER": "src/warden/hutch-keeper", "HUTCH_GUEST": "src/guest/hutch-guest",
-            "HUTCHD": "src/daemon/hutchd", "HUTCH_HOLD": "src/machine/hutch-hold", "PROBE": "probe", "RAIDER": "raider", "BOMB": "bomb", "CELL": "cell",
+            "HUTCHD": "src/daemon/hutchd", "HUTCH_HOLD": "src/snapshot/hutch-hold", "PROBE": "probe", "RAIDER": "raider", "BOMB": "bomb", "CELL": "cell",
             "JAIL": "jail", "WILD": "wild", "TAKEN": "taken"}
 
 

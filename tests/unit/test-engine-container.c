@@ -208,7 +208,7 @@ static void root_is_the_image_and_a_bounded_scratch(void **state)
 }
 
 /* Memory bounds the scratch too, and both may lie below what is covered. */
-/* An empty ext4, as machine/disk.c makes it. */
+/* An empty ext4, as vm/disk.c makes it. */
 static int make_disk(const struct unit_dir *d)
 {
 	char path[160];

@@ -9,7 +9,7 @@
 #include "clock.h"
 #include "fault.h"
 #include "fd.h"
-#include "machine.h"
+#include "image-store.h"
 #include "pages.h"
 #include "path.h"
 #include "snapshot.h"

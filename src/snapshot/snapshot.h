@@ -5,8 +5,8 @@
  *
  *   template   a machine that has booted up to its agent, and nobody's yet. `memory` (as large as
  *              the machine's, with holes), `state` (of the devices) and `disk` (with holes). Its
- *              name is the key of all that it depends on: QEMU, arguments, kernel, initrd, image,
- *              CPU, sizes (template-key.c).
+ *              name is the key of all that it depends on: the engine and its arguments, kernel,
+ *              initrd, image, CPU, sizes (template-key.c).
  *   saved      a sandbox that ran. `state` (all of its memory too), `disk` (with holes), and in
  *              box/ the spec.json, policy.json and api.json of its state directory, and `commands`:
  *              the headers of the records of what ran. The records are not there.
@@ -33,6 +33,8 @@
 #include "err.h"
 #include "json-util.h"
 #include "state.h"
+
+#define MACHINE_HOME "machine" /* below image_home_open(): kernels, disks and snapshots of VMs */
 
 enum {
 	SNAPSHOT_FORMAT = 1,

@@ -14,8 +14,7 @@
 #pragma once
 
 #include "image-store.h"
-
-#define MACHINE_HOME "machine"
+#include "snapshot.h"
 
 struct machine_kernel {
 	char name[64];

@@ -151,7 +151,7 @@ static int find_program(char out[static PATH_MAX])
 		return -ENOENT;
 	return proc_find_in(dir, ".", name, out) ||
 			       proc_find_in(dir, "../libexec/hutch", name, out) ||
-			       proc_find_in(dir, "../machine", name, out)
+			       proc_find_in(dir, "../snapshot", name, out)
 		       ? 0
 		       : -ENOENT;
 }
