@@ -62,10 +62,11 @@ static int write_config(const struct engine_start *s, int userns, struct err *e)
 				 .user_namespace = path };
 	_cleanup_free_ char *text = NULL;
 	const struct oci_runtime *runtime = s->engine->own;
-	struct rlimit nofile, core;
+	struct rlimit nofile = { 0 }, core = { 0 };
+	int r = read_limits(&nofile, &core);
 
-	if (read_limits(&nofile, &core) < 0)
-		return err_errno(e, "cannot read our own limits");
+	if (r < 0)
+		return err_set(e, r, "cannot read our own limits: %s", strerror(-r));
 	(void)snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)getpid(), userns);
 	spec.shm = MIN(SHM_MAX, s->spec->limits.memory / 4);
 	spec.nofile = runtime->limits_inherited ? 0 : nofile.rlim_max;
@@ -100,7 +101,7 @@ static int arrange_fds(const int fds[static N_FDS])
 
 static int set_limits(void)
 {
-	struct rlimit nofile, core;
+	struct rlimit nofile = { 0 }, core = { 0 };
 	int r = read_limits(&nofile, &core);
 
 	if (r == 0 && (setrlimit(RLIMIT_NOFILE, &nofile) < 0 || setrlimit(RLIMIT_CORE, &core) < 0))

@@ -28,8 +28,9 @@ static int has_room(const struct sandbox *s, struct err *e)
 	const struct engine *engine = NULL;
 	int r = spec_read(s->dir, &spec, e);
 
-	if (r == 0)
-		r = engine_of(&spec, &engine, e);
+	if (r < 0)
+		return r;
+	r = engine_of(&spec, &engine, e);
 	return r < 0 || !engine_has(engine, ENGINE_SNAPSHOTS)
 		       ? r
 		       : host_snapshot_room(spec.limits.memory + spec.limits.disk, e);

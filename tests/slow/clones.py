@@ -47,8 +47,10 @@ seen["ssh"] = read(key + ".pub").split()[1]
 diary = open("/dev/shm/diary").read().split("\n")[:-1] if os.path.exists("/dev/shm/diary") else []
 print(json.dumps({"distinct": seen, "others": others, "diary": diary}))
 """
-# The first thing that runs in a clone, and a small one: after a second or so a kernel seeds itself again.
+# The first thing that runs in a clone, and a small one.
 FIRST = "head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \\n'"
+# What the agent of the control drew in the place of the seed. A command might be late: after a second or so a kernel seeds itself again.
+DRAWN = "/dev/shm/first"
 # What runs in a sandbox when it is saved: it writes down who it is, and a random number, all the time.
 DIARY = r"""
 import os, signal
@@ -109,7 +111,7 @@ def unseeded(sandbox, n):
             drawn = []
             for _ in range(n):
                 name = say(sandbox, "create", "--rm", *OPTIONS)
-                drawn.append(say(sandbox, "exec", name, "--", "sh", "-c", FIRST))
+                drawn.append(say(sandbox, "exec", name, "--", "cat", DRAWN))
                 say(sandbox, "kill", name)
             return drawn
         finally:
