@@ -132,7 +132,7 @@ def prepare(where, tarball, user, stack):
     if ROOT:
         own_mounts()
     public = stack.enter_context(directory("/tmp", None, 0o755))
-    env = {k: v for k, v in os.environ.items() if k in ("HUTCH_BAR", "HUTCH_TEST_KERNEL", "HUTCH_TEST_ENGINE", "HUTCH_TEST_LEVEL", "HUTCH_TEST_REPEAT") or not k.startswith(("HUTCH", "XDG_", "SUDO_"))}
+    env = {k: v for k, v in os.environ.items() if k in ("HUTCH_BAR", "HUTCH_TEST_KERNEL", "HUTCH_TEST_CREATES", "HUTCH_TEST_ENGINE", "HUTCH_TEST_LEVEL", "HUTCH_TEST_REPEAT") or not k.startswith(("HUTCH", "XDG_", "SUDO_"))}
     env.update(copy(public, where), PYTHONDONTWRITEBYTECODE="1", PATH=PATH, HUTCH_ENGINE=env.get("HUTCH_TEST_ENGINE", ""))
     # Where the system's own would be: what is mounted over /run by somebody must not hide it.
     run_dir = stack.enter_context(directory("/run" if ROOT else "/tmp", user, 0o700))
