@@ -34,6 +34,7 @@
 /* What the runtime is started with; it passes on all up to the channel. */
 enum {
 	FD_CHANNEL = 3,
+	FD_USERNS = OCI_USERNS_FD,
 	N_FDS,
 	SAID_MAX = 4096,
 	NOFILE_MAX = 16384,
@@ -50,24 +51,21 @@ static int read_limits(struct rlimit *nofile, struct rlimit *core)
 	return 0;
 }
 
-/* The runtime, and any process that it starts, find our descriptor of the user namespace. */
-static int write_config(const struct engine_start *s, int userns, struct err *e)
+static int write_config(const struct engine_start *s, struct err *e)
 {
-	char path[64];
+	const struct oci_runtime *runtime = s->engine->own;
 	struct oci_spec spec = { .rootfs = SCRATCH_ROOT,
 				 .guest = SCRATCH_GUEST,
 				 .hostname = s->spec->id,
 				 .host_uid = s->ids,
 				 .host_gid = s->ids,
-				 .user_namespace = path };
+				 .user_namespace = runtime->userns };
 	_cleanup_free_ char *text = NULL;
-	const struct oci_runtime *runtime = s->engine->own;
 	struct rlimit nofile = { 0 }, core = { 0 };
 	int r = read_limits(&nofile, &core);
 
 	if (r < 0)
 		return err_set(e, r, "cannot read our own limits: %s", strerror(-r));
-	(void)snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)getpid(), userns);
 	spec.shm = MIN(SHM_MAX, s->spec->limits.memory / 4);
 	spec.nofile = runtime->limits_inherited ? 0 : nofile.rlim_max;
 	spec.core = core.rlim_max;
@@ -230,7 +228,7 @@ static int judge(const char *name, int r, const siginfo_t *info, struct said *sa
 		       info->si_code == CLD_EXITED ? "status" : "signal", info->si_status);
 }
 
-static int run_runtime(const struct engine_start *s, struct err *e)
+static int run_runtime(const struct engine_start *s, int userns, struct err *e)
 {
 	_cleanup_close_ int in = -EBADF, in_end = -EBADF, from = -EBADF, to = -EBADF;
 	_cleanup_proc_ struct proc p = PROC_INIT;
@@ -252,7 +250,8 @@ static int run_runtime(const struct engine_start *s, struct err *e)
 	if (r == 0)
 		r = proc_fork(&p);
 	if (r > 0)
-		become_runtime(s, program, (const int[N_FDS]){ in, to, to, s->channel }, warden);
+		become_runtime(s, program, (const int[N_FDS]){ in, to, to, s->channel, userns },
+			       warden);
 	if (r < 0)
 		return err_set(e, r, "cannot start %s: %s", name, strerror(-r));
 	FAULT_KILL("runtime-forked", p.pidfd);
@@ -290,6 +289,7 @@ int container_start(const struct engine_start *s, struct engine_sandbox *ret, st
 	struct engine_sandbox b = { .init = PROC_INIT, .said = -EBADF };
 	int r = scratch_mount(s, &b.disk, e);
 
+	assert(runtime->arguments && runtime->userns);
 	if (r == 0 && runtime->prepare)
 		r = runtime->prepare(e);
 	if (r == 0 && !s->rootless)
@@ -302,11 +302,11 @@ int container_start(const struct engine_start *s, struct engine_sandbox *ret, st
 	if (r == 0)
 		r = FAULT_ERR("engine-userns", e);
 	if (r == 0)
-		r = write_config(s, userns, e);
+		r = write_config(s, e);
 	if (r == 0)
 		r = FAULT_ERR("engine-config", e);
 	if (r == 0)
-		r = run_runtime(s, e);
+		r = run_runtime(s, userns, e);
 	if (r == 0)
 		r = FAULT_ERR("engine-ran", e);
 	if (r == 0)

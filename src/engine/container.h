@@ -5,7 +5,8 @@
 #include "engine.h"
 #include "scratch.h"
 
-#define OCI_PID_FILE SCRATCH_BUNDLE "/pid"
+#define OCI_PID_FILE  SCRATCH_BUNDLE "/pid"
+#define OCI_USERNS_FD 4 /* of the runtime: the user namespace of the sandbox */
 
 /* engine.own of such a row. */
 struct oci_runtime {
@@ -13,6 +14,7 @@ struct oci_runtime {
 	 * state in SCRATCH_STATE, PID 1 in OCI_PID_FILE and descriptor 3 passed on. The sandbox's
 	 * id follows. NULL at the end. */
 	const char *const *arguments;
+	const char *userns;	       /* a path of that namespace, for the process that joins it */
 	int (*prepare)(struct err *e); /* in the warden's mount namespace; NULL: nothing to do */
 	bool limits_inherited; /* PID 1 inherits its rlimits: the runtime does not set them */
 	int (*enter)(

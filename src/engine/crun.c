@@ -36,6 +36,7 @@ const struct engine engine_crun = {
 	.cves = cves,
 	/* crun 1.8 refuses a hybrid host whose v2 side has a controller. */
 	.own = &(const struct oci_runtime){ .arguments = arguments,
+					    .userns = "/proc/self/fd/4",
 					    .prepare = scratch_hide_controllers },
 	OCI_ENGINE,
 };

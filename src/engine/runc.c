@@ -2,7 +2,9 @@
 /*
  * The engine runc. It cannot be told to leave control groups alone: it is told that it has no
  * privileges, and then accepts that it cannot make groups. So it sees them read-only, in a mount
- * namespace of its own; the sandbox's processes are in the warden's groups already.
+ * namespace of its own; the sandbox's processes are in the warden's groups already. The process
+ * that joins the user namespace is a child of runc's that inherits no descriptor: the namespace is
+ * mounted where it finds it.
  */
 #include <fcntl.h>
 #include <sched.h>
@@ -35,12 +37,17 @@ static const char *const arguments[] = { "--root=" SCRATCH_STATE,
 					 "--preserve-fds=1",
 					 NULL };
 
-static int see_groups_read_only(void)
+#define USERNS SCRATCH_BUNDLE "/userns"
+
+static int enter(void)
 {
 	struct mount_attr read_only = { .attr_set = MOUNT_ATTR_RDONLY };
+	int fd = open(USERNS, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
 
-	if (unshare(CLONE_NEWNS) < 0 || syscall(SYS_mount_setattr, AT_FDCWD, "/sys/fs/cgroup",
-						AT_RECURSIVE, &read_only, sizeof(read_only)) < 0)
+	if (fd < 0 || close(fd) < 0 || unshare(CLONE_NEWNS) < 0 ||
+	    mount("/proc/self/fd/4", USERNS, NULL, MS_BIND, NULL) < 0 ||
+	    syscall(SYS_mount_setattr, AT_FDCWD, "/sys/fs/cgroup", AT_RECURSIVE, &read_only,
+		    sizeof(read_only)) < 0)
 		return -errno;
 	return 0;
 }
@@ -55,6 +62,7 @@ const struct engine engine_runc = {
 	/* It would set them by prlimit(2) from outside, which needs CAP_SYS_RESOURCE. */
 	.own = &(const struct oci_runtime){ .arguments = arguments,
 					    .limits_inherited = true,
-					    .enter = see_groups_read_only },
+					    .userns = USERNS,
+					    .enter = enter },
 	OCI_ENGINE,
 };

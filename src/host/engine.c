@@ -178,11 +178,13 @@ int host_engine(const struct probe_ctx *x, enum level level)
 	int first = -ENOENT;
 
 	for (int i = 0; engines[i] && i < HOST_ENGINES_MAX; i++) {
-		if (engines[i]->level != level || x->facts->engine[i].found < 0)
+		const bool found = x->facts->engine[i].found == 0;
+
+		if (engines[i]->level != level)
 			continue;
 		if (x->engine && str_eq(engines[i]->name, x->engine))
-			return i;
-		if (first < 0)
+			return found ? i : -ENOENT;
+		if (first < 0 && found)
 			first = i;
 	}
 	return first;

@@ -93,11 +93,21 @@ static void judge_rules(const struct host_report *r, const struct engine *engine
 	}
 }
 
+/* The one that runs sandboxes of this level, or would if it were installed. */
+static const struct engine *engine_to_judge(const struct probe_ctx *x, enum level level)
+{
+	const int row = host_engine(x, level);
+	const struct engine *wish = x->engine ? engine_find(x->engine) : NULL;
+
+	if (row >= 0)
+		return engines[row];
+	return wish && wish->level == level ? wish : engine_first(level);
+}
+
 static void judge_level(const struct probe_ctx *x, struct host_report *r, enum level level)
 {
 	_cleanup_(reasons_done) struct reasons out = { .verdict = HOST_READY };
-	const int row = host_engine(x, level);
-	const struct engine *engine = row >= 0 ? engines[row] : engine_first(level);
+	const struct engine *engine = engine_to_judge(x, level);
 
 	for (size_t i = 0; i < HOST_VERDICT_MAX; i++)
 		out.text[i].max = HOST_WHY_MAX;

@@ -17,6 +17,7 @@
 static struct host_report report;
 static struct host_facts facts;
 static struct host_machine machine;
+static const char *chosen; /* engine */
 
 static void put(const struct unit_dir *d, const char *path, const char *text)
 {
@@ -103,7 +104,9 @@ static int good_host(void **state)
 
 static void probe_as(const struct unit_dir *d, uid_t uid, const char *user)
 {
-	struct host_options o = { .root_fd = d->fd, .uid = uid, .user = user, .facts = &facts };
+	struct host_options o = {
+		.root_fd = d->fd, .uid = uid, .user = user, .facts = &facts, .engine = chosen
+	};
 	struct err e = ERR_INIT;
 
 	o.state_dir = user ? "/" : NULL;
@@ -464,6 +467,24 @@ static void versions_of_engines(void **state)
 	(void)expect("engine.crun", HOST_FAIL, "does not run");
 }
 
+/* The operator's choice is judged, installed or not: sandboxes are started by no other. */
+static void an_engine_that_was_chosen(void **state)
+{
+	install_engine("runc", "runc version 1.4.0");
+	probe_as(*state, 0, "root");
+	expect_level(LEVEL_CONTAINER, HOST_READY, "crun 1.30.1");
+	chosen = "runc";
+	probe_as(*state, 0, "root");
+	expect_level(LEVEL_CONTAINER, HOST_READY, "runc 1.4.0");
+	program_of("runc")->found = -ENOENT;
+	probe_as(*state, 0, "root");
+	expect_level(LEVEL_CONTAINER, HOST_UNAVAILABLE, "runc is not installed");
+	expect_advice(expect("engine.runc", HOST_FAIL, "not installed"), "apt-get install runc");
+	chosen = NULL;
+	probe_as(*state, 0, "root");
+	expect_level(LEVEL_CONTAINER, HOST_READY, "crun 1.30.1");
+}
+
 static void side_channels(void **state)
 {
 	put(*state, "sys/devices/system/cpu/vulnerabilities/mds", "Vulnerable: no microcode\n");
@@ -542,6 +563,7 @@ int main(void)
 		on_good_host(machines),
 		on_good_host(subordinate_ids),
 		on_good_host(versions_of_engines),
+		on_good_host(an_engine_that_was_chosen),
 		on_good_host(side_channels),
 		cmocka_unit_test_setup_teardown(empty_host, unit_dir_setup, unit_dir_teardown),
 	};
