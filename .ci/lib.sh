@@ -192,6 +192,8 @@ house_rules()
 	sources 'src/*.[ch]' 'src/*/meson.build' | grep -vE '^src/(engine|vm)/' | xargs grep -niE '\b(crun|runc|runsc|qemu|qmp|firecracker)' && bad=1
 	sources 'src/*.[ch]' | grep -vE '^src/(engine|vm)/|^src/receipt/level\.' |
 		xargs grep -nE '\bLEVEL_(CONTAINER|GVISOR|MICROVM)\b|"(container|gvisor|microvm)"' && bad=1
+	# A key that a test made once stood in a commit.
+	sources | grep -v '^tests/' | xargs grep -lE '^-----BEGIN .*PRIVATE KEY' && bad=1
 	# What a script can make again is not kept here: an image once stood in a commit, and none of it could land.
 	sources | tr '\n' '\0' | xargs -0 stat -c '%s %n' | awk '$1 > 1048576 { print $2 " is too large"; n++ } END { exit n > 0 }' || bad=1
 	return $bad

@@ -177,7 +177,7 @@ int host_engine(const struct probe_ctx *x, enum level level)
 {
 	int first = -ENOENT;
 
-	for (int i = 0; engines[i] && i < HOST_ENGINES_MAX; i++) {
+	for (int i = 0; i < HOST_ENGINES_MAX && engines[i]; i++) {
 		const bool found = x->facts->engine[i].found == 0;
 
 		if (engines[i]->level != level)

@@ -178,7 +178,7 @@ static struct host_check *next_check(struct host_report *r, const char *id, cons
 
 static void run_engines(const struct probe_ctx *x, struct host_report *r, enum host_area area)
 {
-	for (size_t i = 0; engines[i] && i < HOST_ENGINES_MAX; i++)
+	for (size_t i = 0; i < HOST_ENGINES_MAX && engines[i]; i++)
 		if (probe_engine(x, i, next_check(r, engines[i]->check, engines[i]->title, area)))
 			r->n_checks++;
 }

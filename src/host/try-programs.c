@@ -78,7 +78,7 @@ void try_programs(struct host_facts *f)
 {
 	for (enum host_program_id i = 0; i < HOST_PROGRAM_MAX; i++)
 		find(host_program_name(i), &f->program[i]);
-	for (size_t i = 0; engines[i] && i < HOST_ENGINES_MAX; i++) {
+	for (size_t i = 0; i < HOST_ENGINES_MAX && engines[i]; i++) {
 		struct host_program *p = &f->engine[i];
 
 		find(engines[i]->program, p);

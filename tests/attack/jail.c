@@ -124,7 +124,7 @@ static void print_receipt(const struct engine_sandbox *b)
 
 	receipt_init(&r, 0);
 	start.engine->verify(&start, b, &r);
-	j = receipt_json(&r, &(struct receipt_head){ spec.id, "microvm", "", "" });
+	j = receipt_json(&r, &(struct receipt_head){ spec.id, "microvm", "qemu", "", "" });
 	if (!j || json_dumpf(j, stdout, JSON_COMPACT) < 0)
 		exit(1);
 	(void)putchar('\n');

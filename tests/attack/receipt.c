@@ -56,6 +56,6 @@ int main(int argc, char **argv)
 	open_groups(spec.id, &group);
 	receipt_init(&receipt, 0);
 	verify_container(&start, &box, &receipt);
-	j = receipt_json(&receipt, &(struct receipt_head){ spec.id, "container", "", "" });
+	j = receipt_json(&receipt, &(struct receipt_head){ spec.id, "container", "crun", "", "" });
 	return !j || json_dumpf(j, stdout, 0) < 0;
 }
