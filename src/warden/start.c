@@ -78,15 +78,6 @@ static int take_snapshots(struct warden *w, struct err *e)
 	return r < 0 ? r : FAULT_ERR("warden-snapshot", e);
 }
 
-/* The trace lines of this process, and of the keeper, which is forked from it. */
-void warden_name_lines(const struct spec *s)
-{
-	trace_set_sandbox(s->id);
-	trace_set_request(s->request);
-	if (s->trace)
-		trace_to_stderr(true);
-}
-
 static int take_state(struct warden *w, struct err *e)
 {
 	int r = state_lock(w->dir, &w->lock, e);

@@ -58,3 +58,12 @@ void warden_trace(const struct warden *w, bool on)
 	else
 		trace_to(on_line, NULL);
 }
+
+/* The trace lines of this process, and of the keeper, which is forked from it. */
+void warden_name_lines(const struct spec *s)
+{
+	trace_set_sandbox(s->id);
+	trace_set_request(s->request);
+	if (s->trace)
+		log_trace(true);
+}
