@@ -325,13 +325,6 @@ static int read_deadline(const json_t *j, struct spec *s, struct err *e)
 
 /* ---- what values must look like ---- */
 
-bool spec_id_valid(const char *id)
-{
-	if (!ascii_is_lower(id[0]) || strlen(id) != SPEC_ID)
-		return false;
-	return strspn(id, "abcdefghijklmnopqrstuvwxyz0123456789") == SPEC_ID;
-}
-
 static bool is_digest(const char *s)
 {
 	return strlen(s) == SPEC_DIGEST && strspn(s, HEX) == SPEC_DIGEST;
