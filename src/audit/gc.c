@@ -229,3 +229,21 @@ int audit_gc_locked(struct audit_log *l, struct err *e)
 			       l->path, (unsigned long long)g.used, (unsigned long long)l->max);
 	return r;
 }
+
+/* Records, and makes room for it. */
+int audit_host(struct audit_log *l, enum audit_kind kind, const struct audit_payload *p,
+	       struct err *e)
+{
+	int r;
+
+	if (l->off)
+		return 0;
+	r = audit_lock(l, LOCK_EX, e);
+	if (r < 0)
+		return r;
+	r = audit_host_locked(l, kind, p, e);
+	if (r == 0)
+		r = audit_gc_locked(l, e);
+	audit_unlock(l);
+	return r;
+}

@@ -315,23 +315,6 @@ int audit_checkpoint_locked(struct audit_log *l, struct audit_mark *ret, struct 
 	return r == 0 ? put_mark(l, c, ret, e) : r;
 }
 
-int audit_host(struct audit_log *l, enum audit_kind kind, const struct audit_payload *p,
-	       struct err *e)
-{
-	int r;
-
-	if (l->off)
-		return 0;
-	r = audit_lock(l, LOCK_EX, e);
-	if (r < 0)
-		return r;
-	r = audit_host_locked(l, kind, p, e);
-	if (r == 0)
-		r = audit_gc_locked(l, e);
-	audit_unlock(l);
-	return r;
-}
-
 int audit_checkpoint(struct audit_log *l, struct audit_mark *ret, struct err *e)
 {
 	int r;
