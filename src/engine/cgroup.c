@@ -15,21 +15,6 @@
 
 #define REMOVE_TIME (2 * NSEC_PER_SEC)
 
-void cgroup_because(struct cgroup *g, enum cgroup_part p, const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	(void)vsnprintf(g->why[p], sizeof(g->why[p]), fmt, ap);
-	va_end(ap);
-	str_make_utf8(g->why[p]);
-}
-
-bool cgroup_full(int r)
-{
-	return r == -ENOMEM || r == -ENOSPC || r == -EAGAIN || r == -EMFILE || r == -ENFILE;
-}
-
 /* It becomes a path. */
 static bool id_valid(const char *id)
 {

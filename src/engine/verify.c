@@ -31,16 +31,6 @@ enum {
 	GUEST_SECONDS = 10 /* for the last steps of a runtime that has little of a CPU */
 };
 
-int sight_set(struct sight *s, const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	(void)vsnprintf(s->seen, sizeof(s->seen), fmt, ap);
-	va_end(ap);
-	return 0;
-}
-
 /* Whether PID 1 and we are in different namespaces of the kind `name`. */
 static int check_namespace(const struct verify *v, const char *name, ino_t *ret, struct err *e)
 {
@@ -375,13 +365,6 @@ static int open_process(struct verify *v, struct err *e)
 	if (fs.f_type != PROC_SUPER_MAGIC)
 		return err_set(e, -EINVAL, "%s is not the kernel's", path);
 	return check_alive(v->b, 0, e);
-}
-
-int verify_open_root(const struct verify *v, struct err *e)
-{
-	int fd = RETRY_EINTR(openat(v->proc, "root", O_PATH | O_DIRECTORY | O_CLOEXEC));
-
-	return fd < 0 ? err_errno(e, "cannot open the root of PID 1") : fd;
 }
 
 /* Whether it runs what is bound to the guest's place, inside. */
