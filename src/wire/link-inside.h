@@ -67,8 +67,21 @@ static inline bool link_is_own(const struct link *l, uint32_t id)
 	return (id % 2 == 0) == (l->role == LINK_KEEPER);
 }
 
+/* Numbers of one opener differ by two. */
+static inline struct channel **link_slot(struct link *l, uint32_t id)
+{
+	return &l->slots[id / 2 % SLOTS];
+}
+
 /* NULL: never opened, or gone. */
-struct channel *link_find(const struct link *l, uint32_t id);
+static inline struct channel *link_find(const struct link *l, uint32_t id)
+{
+	struct channel *c = *link_slot((struct link *)l, id);
+
+	while (c && c->id != id)
+		c = c->next;
+	return c;
+}
 
 /* NULL without memory. */
 struct channel *link_add(struct link *l, uint32_t id, uint8_t op, enum state state);

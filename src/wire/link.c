@@ -83,24 +83,9 @@ struct link *link_free(struct link *l)
 
 /* ---- channels ---- */
 
-/* Numbers of one opener differ by two. */
-static struct channel **slot_of(struct link *l, uint32_t id)
-{
-	return &l->slots[id / 2 % SLOTS];
-}
-
-struct channel *link_find(const struct link *l, uint32_t id)
-{
-	struct channel *c = *slot_of((struct link *)l, id);
-
-	while (c && c->id != id)
-		c = c->next;
-	return c;
-}
-
 struct channel *link_add(struct link *l, uint32_t id, uint8_t op, enum state state)
 {
-	struct channel *c = calloc(1, sizeof(*c)), **slot = slot_of(l, id);
+	struct channel *c = calloc(1, sizeof(*c)), **slot = link_slot(l, id);
 
 	if (!c)
 		return NULL;
@@ -118,7 +103,7 @@ struct channel *link_add(struct link *l, uint32_t id, uint8_t op, enum state sta
 
 void link_drop(struct link *l, struct channel *c)
 {
-	struct channel **p = slot_of(l, c->id);
+	struct channel **p = link_slot(l, c->id);
 
 	while (*p != c)
 		p = &(*p)->next;
