@@ -17,12 +17,6 @@ enum {
 	LAST_READS = 16,       /* from a client that has gone; a socket does not hold as much */
 };
 
-void client_check(struct client *c, int r)
-{
-	if (r < 0 && r != -ESTALE)
-		c->gone = true;
-}
-
 /* What the policy allows is not for clients to say, so one that tries is misled about something. */
 static void on_hello(struct link *l, const struct fields *f, void *arg)
 {
@@ -219,21 +213,3 @@ void clients_done(struct keeper *k)
 	loop_del_timer(&k->accept_again);
 }
 
-static void on_idle(struct loop_timer *t)
-{
-	keeper_stop(t->arg, KEEPER_IDLE);
-}
-
-/* Commands that run without a client are no idleness. */
-void idle_arm(struct keeper *k)
-{
-	uint64_t ms = k->spec->limits.idle;
-
-	if (ms == 0 || ms >= UINT64_MAX / NSEC_PER_MSEC / 2 || k->n_clients > 0 || k->relays ||
-	    k->life.paused || k->save.active || k->ended)
-		return;
-	k->idle.cb = on_idle;
-	k->idle.arg = k;
-	if (loop_set_timer(k->loop, &k->idle, clock_mono() + ms * NSEC_PER_MSEC) < 0)
-		keeper_stop(k, KEEPER_FAILED);
-}

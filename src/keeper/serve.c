@@ -26,39 +26,6 @@ enum {
 	CLOCK_TELLINGS = 16, /* enough where every third is late */
 };
 
-static const char *end_name(enum keeper_end end)
-{
-	switch (end) {
-	case KEEPER_ONCE:
-		return "its only client has gone";
-	case KEEPER_IDLE:
-		return "idle";
-	case KEEPER_GUEST_GONE:
-		return "the guest has gone";
-	case KEEPER_GUEST_BROKE:
-		return "the guest broke the protocol";
-	default:
-		return "it failed";
-	}
-}
-
-void keeper_stop(struct keeper *k, enum keeper_end end)
-{
-	if (!k->ended) {
-		k->end = end;
-		TRACE(TRACE_STATE, "the keeper ends: %s", end_name(end));
-	}
-	k->ended = true;
-}
-
-void keeper_check(struct keeper *k, int r)
-{
-	if (r >= 0 || r == -ESTALE || k->ended)
-		return;
-	log_error("the guest's link cannot go on: %s", strerror(-r));
-	keeper_stop(k, KEEPER_FAILED);
-}
-
 /* ---- the guest ---- */
 
 static void put_paths(struct buf *b, enum wire_tag tag, const struct spec_list *list)

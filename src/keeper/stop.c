@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How a keeper or one of its clients comes to its end, for all that can find a reason. */
+#include <string.h>
+
+#include "clock.h"
+#include "log.h"
+#include "serve.h"
+
+static const char *end_name(enum keeper_end end)
+{
+	switch (end) {
+	case KEEPER_ONCE:
+		return "its only client has gone";
+	case KEEPER_IDLE:
+		return "idle";
+	case KEEPER_GUEST_GONE:
+		return "the guest has gone";
+	case KEEPER_GUEST_BROKE:
+		return "the guest broke the protocol";
+	default:
+		return "it failed";
+	}
+}
+
+void keeper_stop(struct keeper *k, enum keeper_end end)
+{
+	if (!k->ended) {
+		k->end = end;
+		TRACE(TRACE_STATE, "the keeper ends: %s", end_name(end));
+	}
+	k->ended = true;
+}
+
+void keeper_check(struct keeper *k, int r)
+{
+	if (r >= 0 || r == -ESTALE || k->ended)
+		return;
+	log_error("the guest's link cannot go on: %s", strerror(-r));
+	keeper_stop(k, KEEPER_FAILED);
+}
+
+void client_check(struct client *c, int r)
+{
+	if (r < 0 && r != -ESTALE)
+		c->gone = true;
+}
+
+static void on_idle(struct loop_timer *t)
+{
+	keeper_stop(t->arg, KEEPER_IDLE);
+}
+
+/* Commands that run without a client are no idleness. */
+void idle_arm(struct keeper *k)
+{
+	uint64_t ms = k->spec->limits.idle;
+
+	if (ms == 0 || ms >= UINT64_MAX / NSEC_PER_MSEC / 2 || k->n_clients > 0 || k->relays ||
+	    k->life.paused || k->save.active || k->ended)
+		return;
+	k->idle.cb = on_idle;
+	k->idle.arg = k;
+	if (loop_set_timer(k->loop, &k->idle, clock_mono() + ms * NSEC_PER_MSEC) < 0)
+		keeper_stop(k, KEEPER_FAILED);
+}
