@@ -21,17 +21,7 @@ enum {
 	INPUT_MAX = 128 * 1024, /* read from the channel at once */
 	OUTPUT_STOPS_INPUT =
 		LINK_OUT_MAX / 2, /* what one such read asks for fits in the other half */
-	HOLD_US = 500,
 };
-
-void guest_check(struct guest *g, int r)
-{
-	if (r >= 0 || r == -ESTALE || g->ended)
-		return;
-	log_error("the link cannot go on: %s", strerror(-r));
-	g->ended = true;
-	g->result = EXIT_FAILURE;
-}
 
 static void end(struct guest *g, int result)
 {
@@ -220,18 +210,6 @@ static void watch(struct guest *g, bool writing, bool input_stopped)
 	g->writing = writing;
 	g->input_stopped = input_stopped;
 	guest_check(g, r);
-}
-
-void guest_hold(struct guest *g, bool more)
-{
-	size_t n;
-
-	if (more && g->held == 0)
-		return;
-	(void)link_pending(g->link, &n);
-	g->held_bytes = n;
-	if (!more)
-		g->held = clock_mono() + HOLD_US * NSEC_PER_MSEC / 1000;
 }
 
 /* Whether all that waits may wait on. */

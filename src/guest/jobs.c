@@ -44,24 +44,6 @@ static void release(struct job *j)
 	j->ops->free(j);
 }
 
-/* A text that goes over the wire is UTF-8 and short, whatever file names are in it. */
-static const char *fit(const char *text, char out[static WIRE_TEXT_MAX + 1])
-{
-	size_t n = strnlen(text, WIRE_TEXT_MAX);
-
-	memcpy(out, text, n);
-	out[n] = '\0';
-	str_make_utf8(out);
-	return out;
-}
-
-void guest_refuse(struct guest *g, uint32_t ch, enum wire_code code, const char *text)
-{
-	char clean[WIRE_TEXT_MAX + 1];
-
-	guest_check(g, link_close(g->link, ch, code, text ? fit(text, clean) : NULL));
-}
-
 void job_close(struct job *j, enum wire_code code, const char *text)
 {
 	uint32_t ch = j->ch;

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What every user of the link does: check an answer of its, refuse a channel, hold back small frames. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock.h"
+#include "guest.h"
+#include "log.h"
+#include "str.h"
+
+enum {
+	HOLD_US = 500,
+};
+
+void guest_check(struct guest *g, int r)
+{
+	if (r >= 0 || r == -ESTALE || g->ended)
+		return;
+	log_error("the link cannot go on: %s", strerror(-r));
+	g->ended = true;
+	g->result = EXIT_FAILURE;
+}
+
+void guest_hold(struct guest *g, bool more)
+{
+	size_t n;
+
+	if (more && g->held == 0)
+		return;
+	(void)link_pending(g->link, &n);
+	g->held_bytes = n;
+	if (!more)
+		g->held = clock_mono() + HOLD_US * NSEC_PER_MSEC / 1000;
+}
+
+/* A text that goes over the wire is UTF-8 and short, whatever file names are in it. */
+static const char *fit(const char *text, char out[static WIRE_TEXT_MAX + 1])
+{
+	size_t n = strnlen(text, WIRE_TEXT_MAX);
+
+	memcpy(out, text, n);
+	out[n] = '\0';
+	str_make_utf8(out);
+	return out;
+}
+
+void guest_refuse(struct guest *g, uint32_t ch, enum wire_code code, const char *text)
+{
+	char clean[WIRE_TEXT_MAX + 1];
+
+	guest_check(g, link_close(g->link, ch, code, text ? fit(text, clean) : NULL));
+}
