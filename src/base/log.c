@@ -75,7 +75,7 @@ void log_open(const char *program, enum log_level level)
 	else
 		state.form = isatty(STDERR_FILENO) ? FORM_TERMINAL : FORM_PLAIN;
 	trace_set_process(program);
-	trace_to_stderr(state.level == LOG_LEVEL_DEBUG);
+	log_trace(state.level == LOG_LEVEL_DEBUG);
 }
 
 void log_to_journal(const char *path)
@@ -143,7 +143,7 @@ static int send_entry(enum log_level level, const struct log_where *w, const str
 	return journald_send(state.journal, fields, ARRAY_SIZE(fields));
 }
 
-void log_put_trace(const struct trace_line *line)
+static void print_trace(const struct trace_line *line)
 {
 	char text[TRACE_LINE_MAX + 8];
 	size_t head = 0, n;
@@ -155,6 +155,11 @@ void log_put_trace(const struct trace_line *line)
 		head = (size_t)snprintf(text, sizeof(text), "<%d>", LOG_LEVEL_DEBUG);
 	n = trace_format(line, text + head);
 	(void)fd_write_all(STDERR_FILENO, text, head + n);
+}
+
+void log_trace(bool on)
+{
+	trace_print_by(on ? print_trace : NULL);
 }
 
 static bool entry_sent(enum log_level level, const struct log_where *w, const char *text)

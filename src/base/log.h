@@ -53,9 +53,8 @@ struct log_where {
 void log_write(enum log_level level, const struct log_where *where, const char *fmt, ...)
 	_printf_(3, 4);
 
-/* For trace.c: a line for stderr or the journal. */
-struct trace_line;
-void log_put_trace(const struct trace_line *line);
+/* Trace lines go to stderr or the journal, too. */
+void log_trace(bool on);
 
 #define LOG_HERE(sandbox_, request_) \
 	(&(const struct log_where){ __FILE__, __LINE__, (sandbox_), (request_) })

@@ -11,7 +11,6 @@
 #include <sys/random.h>
 
 #include "clock.h"
-#include "log.h"
 #include "str.h"
 
 enum {
@@ -34,7 +33,8 @@ bool trace_on;
 static struct {
 	char process[sizeof(((struct trace_line *)0)->process)];
 	char sandbox[TRACE_ID_MAX + 1], request[TRACE_ID_MAX + 1];
-	bool to_stderr, busy;
+	trace_printer *print;
+	bool busy;
 	trace_sink *sink;
 	void *arg;
 	uint64_t last; /* step, us */
@@ -45,7 +45,7 @@ static struct {
 static void decide(void)
 {
 #ifdef HUTCH_TRACE
-	trace_on = state.to_stderr || state.sink;
+	trace_on = state.print || state.sink;
 #endif
 	state.last = clock_mono() / US;
 }
@@ -70,9 +70,9 @@ const char *trace_request(void)
 	return state.request;
 }
 
-void trace_to_stderr(bool on)
+void trace_print_by(trace_printer *print)
 {
-	state.to_stderr = on;
+	state.print = print;
 	decide();
 }
 
@@ -117,19 +117,19 @@ void trace_fill(struct trace_line *line, enum trace_kind kind, const char *text,
 	line->text[used] = '\0';
 }
 
-static void put(const struct trace_line *line, bool to_stderr)
+static void put(const struct trace_line *line, bool printed)
 {
 	if (state.busy)
 		return;
 	state.busy = true;
-	if (to_stderr && state.to_stderr)
-		log_put_trace(line);
+	if (printed && state.print)
+		state.print(line);
 	if (state.sink)
 		state.sink(state.arg, line);
 	state.busy = false;
 }
 
-static void write_own(enum trace_kind kind, const char *request, const char *text, bool to_stderr)
+static void write_own(enum trace_kind kind, const char *request, const char *text, bool printed)
 {
 	struct trace_line line = { .us = clock_mono() / US };
 
@@ -137,7 +137,7 @@ static void write_own(enum trace_kind kind, const char *request, const char *tex
 	memcpy(line.sandbox, state.sandbox, sizeof(line.sandbox));
 	(void)snprintf(line.request, sizeof(line.request), "%s", request ? request : state.request);
 	trace_fill(&line, kind, text, strlen(text));
-	put(&line, to_stderr);
+	put(&line, printed);
 }
 
 void trace_write(enum trace_kind kind, const char *request, const char *fmt, ...)

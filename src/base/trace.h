@@ -63,8 +63,9 @@ void trace_set_sandbox(const char *id);
 void trace_set_request(const char *id);
 const char *trace_request(void); /* "": none */
 
-/* Where lines go: to stderr or the journal (log_put_trace()), and to `sink`, NULL for none. */
-void trace_to_stderr(bool on);
+/* Where lines go: to what prints them (log_trace()), and to `sink`; NULL for none. */
+typedef void trace_printer(const struct trace_line *line);
+void trace_print_by(trace_printer *print);
 void trace_to(trace_sink *sink, void *arg);
 bool trace_has_sink(void);
 

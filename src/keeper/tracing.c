@@ -342,7 +342,7 @@ void tracing_served(struct keeper *k)
 {
 	TRACE(TRACE_STATE, "serving: the start is over");
 	trace_set_request("");
-	trace_to_stderr(false);
+	log_trace(false);
 	if (k->tracing.n == 0)
 		close_guest(k);
 }

@@ -184,7 +184,7 @@ int main(int argc, char **argv)
 		r = start(&w, &over, &reason, &e);
 	report(&w, r < 0 ? &e : NULL);
 	if (r == 0) { /* from here on: `hutch debug` */
-		trace_to_stderr(false);
+		log_trace(false);
 		trace_set_request("");
 	}
 	if (r < 0) {

@@ -204,7 +204,7 @@ static void debug_has_trace_lines(void **state)
 	TRACE(TRACE_STATE, "here %d", 1);
 	log_to_journal(j.path);
 	TRACE_OF("req", TRACE_NOTE, "there");
-	trace_to_stderr(false);
+	log_trace(false);
 	TRACE(TRACE_STATE, "nowhere");
 	trace_set_sandbox("");
 	(void)unsetenv("HUTCH_LOG");
