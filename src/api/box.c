@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "api-inner.h"
-#include "engine.h"
 #include "fd.h"
 #include "kept.h"
 #include "life.h"
@@ -441,12 +440,4 @@ int request_dir(struct request *r)
 	if (dir < 0)
 		request_no_box(r);
 	return dir < 0 ? -EBADF : dir;
-}
-
-bool box_can(const struct box *b, unsigned int traits)
-{
-	const struct engine *engine;
-	struct err ignored = ERR_INIT;
-
-	return engine_of(&b->spec, &engine, &ignored) == 0 && engine_has(engine, traits);
 }

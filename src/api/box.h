@@ -64,9 +64,6 @@ int box_peer(struct box *b, struct peer **ret, struct err *e);
 /* Reads state and deadline again. */
 void box_refresh(struct box *b);
 
-/* Whether its engine has these traits (enum engine_trait). */
-bool box_can(const struct box *b, unsigned int traits);
-
 /* What a sandbox was made with (spec.api), with what has changed since (api.json in `dir`). */
 int box_read_api(const char *made, int dir, json_t **ret, struct err *e);
 

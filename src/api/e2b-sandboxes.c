@@ -427,7 +427,7 @@ static void have_pause(struct request *r)
 			     "memory: a pause without its memory is none that this version has");
 	else if (b->state == BOX_PAUSED)
 		request_fail(r, 409, "sandbox %s is already paused", b->sandbox.id);
-	else if (box_can(b, ENGINE_SNAPSHOTS))
+	else if (engine_can(&b->spec, ENGINE_SNAPSHOTS))
 		e2b_suspend(r, b);
 	else
 		e2b_life(r, b, 0, WIRE_PAUSED, paused);

@@ -135,7 +135,7 @@ static void have_save(struct request *r)
 
 	if (!b)
 		return;
-	if (!box_can(b, ENGINE_SNAPSHOTS)) {
+	if (!engine_can(&b->spec, ENGINE_SNAPSHOTS)) {
 		request_fail(r, 400, "only a sandbox of level %s can be saved",
 			     level_names[engine_with(ENGINE_SNAPSHOTS)->level]);
 		return;

@@ -122,22 +122,14 @@ static uint64_t oom_kills(const struct state_root *root, const struct sandbox *b
 	return u.oom_kills;
 }
 
-/* A VM's own kernel counts, and its agent reports. */
-static bool agent_counts(const struct spec *spec)
-{
-	const struct engine *engine;
-	struct err ignored = ERR_INIT;
-
-	return engine_of(spec, &engine, &ignored) == 0 && engine_has(engine, ENGINE_OWN_KERNEL);
-}
-
 static void say_memory(const struct spec *spec)
 {
 	char limit[VALUE_HINT_MAX];
 
 	(void)fprintf(stderr, "hutch: memory limit of %s reached%s; raise it with --memory\n",
 		      value_format_size(spec->limits.memory, limit),
-		      agent_counts(spec) ? VIEW_TOLD : "");
+		      /* The agent of a VM reports the limits that its own kernel enforces. */
+		      engine_can(spec, ENGINE_OWN_KERNEL) ? VIEW_TOLD : "");
 }
 
 static int say(const struct invocation *inv, const char *what, const char *why, int code)

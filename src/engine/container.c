@@ -28,6 +28,7 @@
 #include "str.h"
 #include "userns.h"
 
+#define PID_FILE      SCRATCH_BUNDLE "/pid"
 #define START_TIMEOUT (30 * NSEC_PER_SEC)
 #define SHM_MAX	      (UINT64_C(64) << 20)
 
@@ -38,7 +39,6 @@ enum {
 	N_FDS,
 	SAID_MAX = 4096,
 	NOFILE_MAX = 16384,
-	ARGS_MAX = 16,
 };
 
 /* What PID 1 is to have: no more than we have, for few may raise a hard limit. */
@@ -111,16 +111,21 @@ static _noreturn_ void become_runtime(const struct engine_start *s, const char *
 				      const int fds[static N_FDS], pid_t warden)
 {
 	const struct oci_runtime *runtime = s->engine->own;
-	const char *argv[ARGS_MAX] = { s->engine->program };
-	size_t n = 1;
+	const char *argv[] = { s->engine->program,
+			       "--root=" SCRATCH_STATE,
+			       runtime->option,
+			       "run",
+			       "--detach",
+			       "--bundle=" SCRATCH_BUNDLE,
+			       "--pid-file=" PID_FILE,
+			       "--preserve-fds=1",
+			       s->spec->id,
+			       NULL };
 	static const char *const env[] = { "PATH=/usr/sbin:/usr/bin:/sbin:/bin",
 					   "XDG_RUNTIME_DIR=" SCRATCH_STATE, NULL };
 	const char *at = "entering control groups";
 	int r = cgroup_enter(s->group), out = fds[2];
 
-	for (; runtime->arguments[n - 1] && n < ARGS_MAX - 2; n++)
-		argv[n] = runtime->arguments[n - 1];
-	argv[n] = s->spec->id;
 	if (r == 0)
 		r = FAULT("runtime-groups");
 	if (r == 0 && (at = "arranging descriptors"))
@@ -269,12 +274,12 @@ static int hold_init(struct proc *ret, struct err *e)
 {
 	uint64_t pid = 0;
 	char line[16];
-	int r = fd_read_line(AT_FDCWD, OCI_PID_FILE, line, sizeof(line));
+	int r = fd_read_line(AT_FDCWD, PID_FILE, line, sizeof(line));
 
 	if (r == 0)
 		r = str_to_u64(line, strlen(line), INT_MAX, &pid);
 	if (r < 0)
-		return err_set(e, r, "cannot read the sandbox's PID 1 from " OCI_PID_FILE ": %s",
+		return err_set(e, r, "cannot read the sandbox's PID 1 from " PID_FILE ": %s",
 			       strerror(-r));
 	r = proc_adopt((pid_t)pid, ret);
 	return r < 0 ? err_set(e, r, "PID 1 of the sandbox (%d) is not our child: %s", (int)pid,
@@ -289,7 +294,7 @@ int container_start(const struct engine_start *s, struct engine_sandbox *ret, st
 	struct engine_sandbox b = { .init = PROC_INIT, .said = -EBADF };
 	int r = scratch_mount(s, &b.disk, e);
 
-	assert(runtime->arguments && runtime->userns);
+	assert(runtime->option && runtime->userns);
 	if (r == 0 && runtime->prepare)
 		r = runtime->prepare(e);
 	if (r == 0 && !s->rootless)

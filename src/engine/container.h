@@ -5,16 +5,14 @@
 #include "engine.h"
 #include "scratch.h"
 
-#define OCI_PID_FILE  SCRATCH_BUNDLE "/pid"
-#define OCI_USERNS_FD 4 /* of the runtime: the user namespace of the sandbox */
+/* The sandbox's user namespace, a file descriptor of the runtime. */
+#define OCI_USERNS_FD 4
+#define OCI_USERNS    "/proc/self/fd/4"
 
 /* engine.own of such a row. */
 struct oci_runtime {
-	/* Runs the bundle in SCRATCH_BUNDLE detached, without control groups of its own, with its
-	 * state in SCRATCH_STATE, PID 1 in OCI_PID_FILE and descriptor 3 passed on. The sandbox's
-	 * id follows. NULL at the end. */
-	const char *const *arguments;
-	const char *userns;	       /* a path of that namespace, for the process that joins it */
+	const char *option;	       /* keeps the runtime from making control groups */
+	const char *userns;	       /* where the process that joins that namespace finds it */
 	int (*prepare)(struct err *e); /* in the warden's mount namespace; NULL: nothing to do */
 	bool limits_inherited; /* PID 1 inherits its rlimits: the runtime does not set them */
 	int (*enter)(

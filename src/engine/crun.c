@@ -18,15 +18,6 @@ static const struct engine_cve cves[] = {
 	{ NULL },
 };
 
-static const char *const arguments[] = { "--root=" SCRATCH_STATE,
-					 "--cgroup-manager=disabled",
-					 "run",
-					 "--detach",
-					 "--bundle=" SCRATCH_BUNDLE,
-					 "--pid-file=" OCI_PID_FILE,
-					 "--preserve-fds=1",
-					 NULL };
-
 const struct engine engine_crun = {
 	.name = "crun",
 	.title = "crun",
@@ -35,8 +26,8 @@ const struct engine engine_crun = {
 	.package = "crun",
 	.cves = cves,
 	/* crun 1.8 refuses a hybrid host whose v2 side has a controller. */
-	.own = &(const struct oci_runtime){ .arguments = arguments,
-					    .userns = "/proc/self/fd/4",
+	.own = &(const struct oci_runtime){ .option = "--cgroup-manager=disabled",
+					    .userns = OCI_USERNS,
 					    .prepare = scratch_hide_controllers },
 	OCI_ENGINE,
 };

@@ -52,7 +52,6 @@ enum engine_file {
 
 struct engine_sandbox {
 	struct proc init; /* PID 1 of the sandbox: reaped by the warden */
-	char dir[64];	  /* private to the engine */
 	uint64_t disk;	  /* bytes that can be written, as the mount says */
 	enum vm_start how;
 	int said; /* stderr of the engine's process, or -EBADF; the warden closes it */
@@ -147,6 +146,9 @@ int engine_of(const struct spec *spec, const struct engine **ret, struct err *e)
 
 /* The same for a spec that is started: with the parts of a VM exactly if the engine runs VMs. */
 int engine_to_start(const struct spec *spec, const struct engine **ret, struct err *e);
+
+/* Whether the engine of this spec has all of these traits; false if there is no such row. */
+bool engine_can(const struct spec *spec, unsigned int traits);
 
 static inline bool engine_has(const struct engine *e, unsigned int traits)
 {

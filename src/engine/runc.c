@@ -28,15 +28,6 @@ static const struct engine_cve cves[] = {
 	{ NULL },
 };
 
-static const char *const arguments[] = { "--root=" SCRATCH_STATE,
-					 "--rootless=true",
-					 "run",
-					 "--detach",
-					 "--bundle=" SCRATCH_BUNDLE,
-					 "--pid-file=" OCI_PID_FILE,
-					 "--preserve-fds=1",
-					 NULL };
-
 #define USERNS SCRATCH_BUNDLE "/userns"
 
 static int enter(void)
@@ -45,7 +36,7 @@ static int enter(void)
 	int fd = open(USERNS, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
 
 	if (fd < 0 || close(fd) < 0 || unshare(CLONE_NEWNS) < 0 ||
-	    mount("/proc/self/fd/4", USERNS, NULL, MS_BIND, NULL) < 0 ||
+	    mount(OCI_USERNS, USERNS, NULL, MS_BIND, NULL) < 0 ||
 	    syscall(SYS_mount_setattr, AT_FDCWD, "/sys/fs/cgroup", AT_RECURSIVE, &read_only,
 		    sizeof(read_only)) < 0)
 		return -errno;
@@ -60,7 +51,7 @@ const struct engine engine_runc = {
 	.package = "runc",
 	.cves = cves,
 	/* It would set them by prlimit(2) from outside, which needs CAP_SYS_RESOURCE. */
-	.own = &(const struct oci_runtime){ .arguments = arguments,
+	.own = &(const struct oci_runtime){ .option = "--rootless=true",
 					    .limits_inherited = true,
 					    .userns = USERNS,
 					    .enter = enter },

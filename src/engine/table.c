@@ -114,3 +114,11 @@ int engine_to_start(const struct spec *spec, const struct engine **ret, struct e
 		r = err_set(e, -EINVAL, "'level' and 'machine' of spec.json do not fit");
 	return r;
 }
+
+bool engine_can(const struct spec *spec, unsigned int traits)
+{
+	const struct engine *row;
+	struct err ignored = ERR_INIT;
+
+	return engine_of(spec, &row, &ignored) == 0 && engine_has(row, traits);
+}

@@ -48,14 +48,11 @@ static bool measure(const char *root, struct sandbox_disk *ret)
 bool sandbox_disk(int dir, const struct spec *spec, struct sandbox_disk *ret)
 {
 	_cleanup_close_ int pidfd = -EBADF;
-	const struct engine *engine = NULL;
-	struct err ignored = ERR_INIT;
 	char path[64], children[CHILDREN_MAX], *pid, *rest = children;
 	pid_t warden;
 
 	/* Of a VM's file system the host knows only the size. */
-	if (engine_of(spec, &engine, &ignored) < 0 || !engine_has(engine, ENGINE_SCRATCH) ||
-	    state_warden(dir, &pidfd, &warden) < 0)
+	if (!engine_can(spec, ENGINE_SCRATCH) || state_warden(dir, &pidfd, &warden) < 0)
 		return false;
 	(void)snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)warden, (int)warden);
 	if (fd_read_line(AT_FDCWD, path, children, sizeof(children)) < 0)
