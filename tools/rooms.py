@@ -1,0 +1,230 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Check that the directories of src/ depend on each other as their build files declare.
+
+  tools/rooms.py check            includes, declared dependencies, cycles
+  tools/rooms.py circles BUILD    pairs of object files that call each other
+  tools/rooms.py table            the layout table of docs/ARCHITECTURE.md
+  tools/rooms.py table --write    put it there
+
+Each directory of src/ is a room: one or more libraries or programs, declared in its meson.build,
+whose first comment describes it ("# room: text"). A file includes a header as "room/header.h", and
+only headers of its own room and of rooms that its meson.build names as dependencies.
+"""
+import argparse
+import collections
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SRC = ROOT / "src"
+LAYOUT = ROOT / "docs" / "ARCHITECTURE.md"
+BEGIN, END = "<!-- rooms: made by tools/rooms.py -->\n", "<!-- rooms end -->\n"
+FILE_CYCLES_MAX = 5
+CIRCLES_MAX = 5
+
+
+def order():
+    """The rooms, lowest first, as src/meson.build lists them."""
+    return re.findall(r"^subdir\('([^']+)'\)", (SRC / "meson.build").read_text(), re.M)
+
+
+class Build:
+    """What the meson.build files say."""
+
+    def __init__(self):
+        self.rooms = order()
+        self.text = {room: (SRC / room / "meson.build").read_text() for room in self.rooms}
+        self.owner = {}
+        for room, text in self.text.items():
+            for name in re.findall(r"^(\w+) = (?:declare_dependency|static_library)\(", text, re.M):
+                self.owner[name] = room
+        self.needs = {room: self.needs_of(room) for room in self.rooms}
+
+    def needs_of(self, room):
+        """Names in lists of dependencies, and libraries whose objects are taken one by one."""
+        text = self.text[room]
+        names = re.findall(r"\w+", " ".join(re.findall(r"(?:dependencies:|_needs =) *\[(.*?)\]", text, re.S)))
+        names += re.findall(r"(\w+)\.extract_", text)
+        return {self.owner[name] for name in names if name in self.owner} - {room}
+
+    def description(self, room):
+        lines = []
+        for line in self.text[room].splitlines()[1:]:
+            if not line.startswith("# "):
+                break
+            lines.append(line[2:])
+        text = " ".join(lines)
+        if not text.startswith(room + ": "):
+            raise SystemExit("src/%s/meson.build: the first comment must be '# %s: what it is'" % (room, room))
+        return text[len(room) + 2:]
+
+
+def includes(path):
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        found = re.match(r'#include "([^"]+)"', line)
+        if found:
+            yield number, found.group(1)
+
+
+def check_includes(build):
+    """Problems of single files, and which room includes which."""
+    problems, used = [], collections.defaultdict(set)
+    for path in sorted(SRC.glob("*/*.[ch]")) + sorted(ROOT.glob("tests/*/*.[ch]")):
+        room = path.parent.name if path.parent.parent == SRC else None
+        for number, header in includes(path):
+            at = "%s:%d" % (path.relative_to(ROOT), number)
+            if room is None and (path.parent / header).exists():
+                continue
+            if header.count("/") != 1 or not (SRC / header).exists():
+                problems.append('%s: "%s": write "room/header.h", with a header of src/' % (at, header))
+                continue
+            target = header.split("/")[0]
+            if room is None or target == room:
+                continue
+            used[room].add(target)
+            if target not in build.needs[room]:
+                problems.append("%s: src/%s/meson.build does not declare %s" % (at, room, target))
+    for room in build.rooms:
+        for target in sorted(build.needs[room] - used[room]):
+            problems.append("src/%s/meson.build: declares %s and includes nothing of it" % (room, target))
+        for target in sorted(build.needs[room]):
+            if build.rooms.index(target) >= build.rooms.index(room):
+                problems.append("src/%s/meson.build: %s is not below %s" % (room, target, room))
+    return problems
+
+
+def components(graph):
+    """Strongly connected components of more than one node (Tarjan)."""
+    index, low, stack, on, found, count = {}, {}, [], set(), [], [0]
+
+    def visit(node):
+        index[node] = low[node] = count[0]
+        count[0] += 1
+        stack.append(node)
+        on.add(node)
+        for target in graph[node]:
+            if target not in index:
+                visit(target)
+                low[node] = min(low[node], low[target])
+            elif target in on:
+                low[node] = min(low[node], index[target])
+        if low[node] == index[node]:
+            part = []
+            while True:
+                last = stack.pop()
+                on.discard(last)
+                part.append(last)
+                if last == node:
+                    break
+            if len(part) > 1:
+                found.append(sorted(part))
+
+    sys.setrecursionlimit(10000)
+    for node in list(graph):
+        if node not in index:
+            visit(node)
+    return found
+
+
+def file_cycles():
+    """Cycles of includes, where x.c and x.h are one file; a header without a .c file is part of
+    those that include it."""
+    direct = collections.defaultdict(set)
+    for path in SRC.glob("*/*.[ch]"):
+        direct["%s/%s" % (path.parent.name, path.stem)] |= {header[:-2] for _, header in includes(path)}
+    files = {stem for stem in direct if (SRC / (stem + ".c")).exists()}
+
+    def reach(stem, seen):
+        for target in direct[stem] - seen:
+            seen.add(target)
+            if target not in files:
+                reach(target, seen)
+        return seen
+
+    return components({stem: (reach(stem, set()) & files) - {stem} for stem in files})
+
+
+def symbols(path):
+    defined, used = set(), set()
+    for line in subprocess.run(["nm", "-P", path], check=True, capture_output=True, text=True).stdout.splitlines():
+        name, kind = line.split()[:2]
+        if kind == "U":
+            used.add(name)
+        elif kind.isupper():
+            defined.add(name)
+    return defined, used
+
+
+def circles(build):
+    """Pairs of files of one room that use symbols of each other."""
+    found = []
+    for room in order():
+        objects = {}
+        for path in sorted(pathlib.Path(build, "src", room).glob("*.p/*.o")):
+            objects.setdefault(path.name[:-2], symbols(path))
+        names = sorted(objects)
+        for i, a in enumerate(names):
+            for b in names[i + 1:]:
+                if objects[a][1] & objects[b][0] and objects[b][1] & objects[a][0]:
+                    found.append((room, a, b, sorted(objects[a][1] & objects[b][0]),
+                                  sorted(objects[b][1] & objects[a][0])))
+    return found
+
+
+def table(build):
+    lines = ["| directory | what it is | stands on |", "|---|---|---|"]
+    for room in reversed(build.rooms):
+        needs = sorted(build.needs[room], key=build.rooms.index, reverse=True)
+        lines.append("| `src/%s` | %s | %s |" % (room, build.description(room), ", ".join(needs) or "libc"))
+    return "\n".join(lines) + "\n"
+
+
+def with_table(text, made):
+    begin, end = text.index(BEGIN) + len(BEGIN), text.index(END)
+    return text[:begin] + made + text[end:]
+
+
+def check(build):
+    problems = check_includes(build)
+    for part in components(build.needs):
+        problems.append("cycle of directories: %s" % ", ".join(part))
+    cycles = file_cycles()
+    if len(cycles) > FILE_CYCLES_MAX:
+        problems += ["cycle of files: %s" % ", ".join(part) for part in cycles]
+    text = LAYOUT.read_text()
+    if with_table(text, table(build)) != text:
+        problems.append("docs/ARCHITECTURE.md: the layout table is out of date: run tools/rooms.py table --write")
+    return problems
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("check")
+    commands.add_parser("circles").add_argument("build")
+    commands.add_parser("table").add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    if options.command == "circles":
+        found = circles(options.build)
+        for room, a, b, down, up in found:
+            print("src/%s: %s uses %s of %s, which uses %s" % (room, a, ", ".join(down), b, ", ".join(up)))
+        return len(found) > CIRCLES_MAX
+    build = Build()
+    if options.command == "table":
+        if options.write:
+            LAYOUT.write_text(with_table(LAYOUT.read_text(), table(build)))
+        else:
+            print(table(build), end="")
+        return 0
+    problems = check(build)
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    return len(problems) > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
