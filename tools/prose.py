@@ -24,10 +24,10 @@ RULES = [
     (r"\b(that|which|who) (is|are|was|were) (not )?there\b", "existing, present, missing"),
     (r"\b(is|are|was|were) not there\b", "is missing, does not exist"),
     (r"\b(goes|go|went|gone|going) on\b(?! (to|the|a)\b)", "continue"),
-    (r"\b(give|gives|gave|given|giving) up\b", "drop, release, abandon"),
+    (r"\b(give|gives|gave|given|giving) up\b(?! to\b)", "drop, release, abandon"),
     (r"\b(take|takes|took|taken|taking) back\b", "reclaim, revoke"),
     (r"\bmend(s|ed|ing)?\b", "fix"),
-    (r"\b(tell|tells|told|telling)\b(?! (apart|the difference))", "report, show, say"),
+    (r"\b(is|are|was|were|be|been|being|gets?) told\b|\btells? (what|how|of|which|why|whether|when|where|that|all|nothing)\b", "report, show, say"),
     (r"\b(is|are|was|were) none of\b", "does not belong to; invalid"),
     (r"\bit is none\b", "name what it is not"),
     (r"\bno more\b(?! (than|of|memory|files|work|data|bytes|room|input|space|rows|\w+s)\b)", "no longer, gone"),
@@ -38,7 +38,7 @@ RULES = [
 ]
 RULES = [(re.compile(pattern, re.I), hint) for pattern, hint in RULES]
 QUOTED = re.compile(r"`[^`\n]*`|'[\w.-]+'|\"[\w.-]+\"")
-SENTENCE = re.compile(r"(?:(?<=[.!?:;])\s+|\n\s*\n)")
+SENTENCE = re.compile(r"(?:(?<=[.!?])\s+|\n\s*\n)")
 
 
 def blank(match):
@@ -88,19 +88,24 @@ def hash_parts(text):
 
 
 def markdown_parts(text):
-    yield 1, re.sub(r"^```.*?^```|^    .*?$|`[^`]*`|^\|?[-|: ]+\|$", lambda m: re.sub(r"[^\n]", " ", m.group(0)), text,
-                    flags=re.S | re.M)
+    """Without code, headings and the texts of links to headings."""
+    yield 1, re.sub(r"^```.*?^```|^    [^\n]*|`[^`]*`|^#[^\n]*|<!--.*?-->|\[[^]\n]*\]\([^)\n]*#[^)\n]*\)", lambda m: re.sub(r"[^\n]", " ", m.group(0)),
+                    text, flags=re.S | re.M)
 
 
 def man_parts(text):
-    """Text lines of mdoc; lines of macros are names, arguments and headings."""
+    """Text lines of mdoc. A macro is a name inside a sentence, or the end of a paragraph."""
     lines, literal = [], False
     for line in text.splitlines():
         if line.startswith(".Bd -literal"):
             literal = True
         elif line.startswith(".Ed"):
             literal = False
-        lines.append("" if literal or line.startswith((".", "'")) else line)
+        if literal or re.match(r"\.(Sh|Ss|Pp|It|Bl|El|Bd|Ed|Dl|D1)\b|'", line):
+            line = ""
+        elif line.startswith("."):
+            line = "NAME." if line.endswith(" .") else "NAME"
+        lines.append(line)
     yield 1, "\n".join(lines)
 
 
