@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "clock.h"
+#include "log.h"
 #include "relay.h"
 #include "trace.h"
 
