@@ -34,7 +34,7 @@ class Tap:
 
     def end(self):
         print(f"1..{sum(self.counts.values())}")
-        print("{passed} passed, {failed} failed, {skipped} skipped".format(**self.counts))
+        print("# {passed} passed, {failed} failed, {skipped} skipped".format(**self.counts))
         return 1 if self.counts["failed"] or not self.counts["passed"] else 0
 
 
