@@ -64,6 +64,10 @@ int box_peer(struct box *b, struct peer **ret, struct err *e);
 /* Reads state and deadline again. */
 void box_refresh(struct box *b);
 
+/* metric.c: what it uses now, as E2B's "SandboxMetric" (NULL without memory); and whole CPUs. */
+json_t *box_metric(struct box *b);
+uint64_t box_cpus(const struct box *b);
+
 /* What a sandbox was made with (spec.api), with what has changed since (api.json in `dir`). */
 int box_read_api(const char *made, int dir, json_t **ret, struct err *e);
 

@@ -43,11 +43,6 @@ static uint64_t end_of(const struct box *b)
 						     : UINT64_C(365) * 24 * 3600 * NSEC_PER_SEC);
 }
 
-uint64_t e2b_cpus(const struct box *b)
-{
-	return MAX((b->spec.limits.cpus + 999) / 1000, UINT64_C(1));
-}
-
 static int add_detail(json_t *j, const struct box *b)
 {
 	int r = json_put(j, "envdAccessToken", json_string(b->token));
@@ -72,7 +67,7 @@ json_t *e2b_info(struct box *b, bool detail)
 			{ "templateID", json_string(b->template) },
 			{ "alias", json_string(b->template) }, { "clientID", json_string("hutch") },
 			{ "startedAt", time_json(b->spec.created) },
-			{ "endAt", time_json(end_of(b)) }, { "cpuCount", json_number(e2b_cpus(b)) },
+			{ "endAt", time_json(end_of(b)) }, { "cpuCount", json_number(box_cpus(b)) },
 			{ "memoryMB", json_number(b->spec.limits.memory >> 20) },
 			{ "diskSizeMB", json_number(b->spec.limits.disk >> 20) },
 			{ "metadata", json_incref(b->metadata) },

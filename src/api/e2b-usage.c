@@ -3,53 +3,15 @@
 #include <fcntl.h>
 #include <string.h>
 
-#include "cgroup.h"
 #include "clock.h"
 #include "e2b.h"
 #include "record.h"
-#include "sandbox.h"
 
 enum {
 	LOG_MAX = 1000,
 };
 
 /* ---- metrics ---- */
-
-/* Of one CPU, since this was last asked for, or since the start. */
-static double cpu_percent(struct box *b, uint64_t cpu_us)
-{
-	uint64_t now = clock_wall();
-	uint64_t since = b->sampled ? b->sampled : b->spec.created;
-	double used = (double)(cpu_us - MIN(b->cpu_us, cpu_us)) * 1000.0;
-	double percent = now > since ? used * 100.0 / (double)(now - since) : 0.0;
-
-	b->sampled = now;
-	b->cpu_us = cpu_us;
-	return percent;
-}
-
-json_t *e2b_metric(struct box *b)
-{
-	_cleanup_cgroup_ struct cgroup g = CGROUP_INIT;
-	struct sandbox_disk disk = { .total = b->spec.limits.disk };
-	struct cgroup_usage u = { 0 };
-	char group[STATE_GROUP_MAX], when[CLOCK_RFC3339_MAX];
-	uint64_t now = clock_wall();
-	double cpu;
-
-	cgroup_open(state_group(&b->api->root, b->sandbox.id, group), &g);
-	cgroup_usage(&g, &u);
-	(void)sandbox_disk(b->sandbox.dir, &b->spec, &disk);
-	cpu = cpu_percent(b, u.cpu_us);
-	return JSON_OBJECT({ "timestamp", json_string(clock_format(now, when)) },
-			   { "timestampUnix", json_number(now / NSEC_PER_SEC) },
-			   { "cpuCount", json_number(e2b_cpus(b)) },
-			   { "cpuUsedPct", json_real(cpu) }, { "memUsed", json_number(u.memory) },
-			   { "memTotal", json_number(b->spec.limits.memory) },
-			   { "memCache", json_number(u.memory_cache) },
-			   { "diskUsed", json_number(disk.used) },
-			   { "diskTotal", json_number(disk.total) });
-}
 
 void e2b_metrics(struct request *r)
 {
@@ -59,7 +21,7 @@ void e2b_metrics(struct request *r)
 	if (!b)
 		return;
 	list = json_array();
-	if (list && json_push(list, e2b_metric(b)) < 0)
+	if (list && json_push(list, box_metric(b)) < 0)
 		list = (json_decref(list), NULL);
 	request_answer(r, 200, list);
 }
@@ -73,7 +35,7 @@ static int add_metric(struct request *r, json_t *all, const char *id, size_t n)
 		return 0;
 	(void)snprintf(text, sizeof(text), "%.*s", (int)n, id);
 	b = box_find(r->api, text);
-	return b && box_is_for(b, r) ? json_put(all, text, e2b_metric(b)) : 0;
+	return b && box_is_for(b, r) ? json_put(all, text, box_metric(b)) : 0;
 }
 
 void e2b_metrics_all(struct request *r)

@@ -22,12 +22,6 @@ json_t *e2b_sandbox(const struct box *b);
 /* "ListedSandbox", and with `detail` "SandboxDetail". */
 json_t *e2b_info(struct box *b, bool detail);
 
-/* "SandboxMetric": what it uses now. NULL without memory. */
-json_t *e2b_metric(struct box *b);
-
-/* Whole CPUs. */
-uint64_t e2b_cpus(const struct box *b);
-
 /* Seconds from a body: 0 and *ret, or -EINVAL with a message. */
 int e2b_timeout(const json_t *body, const char *key, uint64_t otherwise, uint64_t *ret,
 		struct err *e);

@@ -10,7 +10,6 @@
 
 #include <string.h>
 
-#include "e2b.h"
 #include "routes.h"
 #include "str.h"
 
@@ -245,7 +244,7 @@ static void metrics(struct request *r)
 		{ "mem_used", "memUsed" },	  { "mem_cache", "memCache" },
 		{ "disk_used", "diskUsed" },	  { "disk_total", "diskTotal" },
 	};
-	_cleanup_json_ json_t *from = e2b_metric(r->box);
+	_cleanup_json_ json_t *from = box_metric(r->box);
 	json_t *all = from ? json_object() : NULL;
 
 	for (size_t i = 0; all && i < ARRAY_SIZE(names); i++)
