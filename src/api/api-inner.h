@@ -37,7 +37,7 @@ struct api {
 	uint64_t started;	       /* wall clock */
 	struct loop_timer sweep;       /* api.c: what is left of ended sandboxes does not grow */
 	struct mcp_sessions *mcp;      /* mcp-http.c */
-	struct turn *turns;	       /* boxes that go to disk or come back: e2b-suspend.c */
+	struct turn *turns;	       /* boxes that go to disk or come back: turn.c */
 	struct build *builds;	       /* that have not ended: e2b-template-builds.c */
 	struct records_watch *records; /* who waits for output: records-watch.c */
 	struct {
@@ -58,12 +58,5 @@ int request_dir(struct request *r);
 /* Says that there is no such sandbox, or none any more. */
 void request_no_box(struct request *r);
 
-/* e2b-suspend.c: whether a box goes to disk or comes back; and forgets those that do. */
-bool turn_is_on(const struct api *a, const char *id);
-void turns_free(struct api *a);
-
 /* e2b-template-builds.c: forgets them; after their jobs are forgotten. */
 void builds_free(struct api *a);
-
-/* Resumes a box that is paused, and then calls `then`, with it as r->box; or answers why not. */
-void box_wake(struct request *r, struct box *b, void (*then)(struct request *r));

@@ -10,6 +10,7 @@
 #include "mcp-http.h"
 #include "records-watch.h"
 #include "template.h"
+#include "turn.h"
 
 enum {
 	SWEEP_S = 60,

@@ -16,6 +16,7 @@
 #include "fd.h"
 #include "kept.h"
 #include "life.h"
+#include "turn.h"
 
 static const char own_file[] = "api.json";
 

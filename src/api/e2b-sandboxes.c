@@ -6,6 +6,7 @@
 #include "e2b.h"
 #include "engine.h"
 #include "routes.h"
+#include "suspend.h"
 
 /* ---- what is told ---- */
 
@@ -229,82 +230,6 @@ static void destroy(struct request *r)
 
 /* ---- deadline, pause, resume ---- */
 
-enum {
-	SAME_DEADLINE_MS = 5000,
-};
-
-struct life_call {
-	struct request *request;
-	struct box *box;
-	struct call *call;
-	void (*then)(struct request *r, struct box *b, enum wire_code code, const char *text);
-};
-
-static void life_closed(struct call *c, enum wire_code code, const char *text, void *arg)
-{
-	struct life_call *l = arg;
-	struct request *r = l->request;
-	struct box *b = box_find(r->api, l->box->sandbox.id);
-
-	l->call = NULL;
-	if (!b || code == WIRE_GONE) {
-		request_fail(r, 404, "the sandbox has ended");
-		return;
-	}
-	box_refresh(b);
-	r->drop = NULL;
-	r->data = NULL;
-	l->then(r, b, code, text);
-	free(l);
-}
-
-static const struct call_ops life_ops = { .closed = life_closed };
-
-static void life_drop(struct request *r)
-{
-	struct life_call *l = r->data;
-
-	if (l->call)
-		peer_close(l->call);
-	free(l);
-}
-
-static void put_life(struct buf *b, uint64_t timeout_ms, unsigned int want)
-{
-	if (timeout_ms > 0)
-		fields_put_number(b, TAG_TIMEOUT, timeout_ms);
-	if (want > 0)
-		fields_put_number(b, TAG_WANT, want);
-}
-
-void e2b_life(struct request *r, struct box *b, uint64_t timeout_ms, unsigned int want,
-	      void (*then)(struct request *r, struct box *b, enum wire_code code, const char *text))
-{
-	_cleanup_buf_ struct buf fields = BUF_INIT(64);
-	struct life_call *l = calloc(1, sizeof(*l));
-	struct peer *p = NULL;
-	struct err e = ERR_INIT;
-	int rc = l ? box_peer(b, &p, &e) : err_oom(&e);
-
-	if (rc == 0) {
-		put_life(&fields, timeout_ms, want);
-		*l = (struct life_call){ .request = r, .box = b, .then = then };
-		rc = peer_call(p, WIRE_OP_LIFE, &fields, &life_ops, l, &l->call, &e);
-	}
-	if (rc < 0) {
-		free(l);
-		if (rc == -EPIPE) /* it has ended since it was found */
-			request_no_box(r);
-		else
-			request_fail_err(r, &e);
-		return;
-	}
-	r->data = l;
-	r->drop = life_drop;
-	if (r->box != b)
-		request_join(r, b);
-}
-
 static void life_failed(struct request *r, enum wire_code code, const char *text)
 {
 	int status = code == WIRE_EXISTS	? 409
@@ -353,7 +278,7 @@ static void have_timeout(struct request *r)
 	else if (seconds == 0)
 		end(r, b);
 	else
-		e2b_life(r, b, seconds * 1000, 0, timeout_set);
+		box_life(r, b, seconds * 1000, 0, timeout_set);
 }
 
 static void set_timeout(struct request *r)
@@ -386,7 +311,7 @@ static void have_refresh(struct request *r)
 	if (ms == 0 || b->state == BOX_PAUSED)
 		request_empty(r, 204);
 	else
-		e2b_life(r, b, ms, 0, timeout_set);
+		box_life(r, b, ms, 0, timeout_set);
 }
 
 static void refresh(struct request *r)
@@ -423,9 +348,9 @@ static void have_pause(struct request *r)
 	else if (b->state == BOX_PAUSED)
 		request_fail(r, 409, "sandbox %s is already paused", b->sandbox.id);
 	else if (engine_can(&b->spec, ENGINE_SNAPSHOTS))
-		e2b_suspend(r, b);
+		box_suspend(r, b);
 	else
-		e2b_life(r, b, 0, WIRE_PAUSED, paused);
+		box_life(r, b, 0, WIRE_PAUSED, paused);
 }
 
 static void pause_box(struct request *r)
@@ -449,14 +374,6 @@ static void prolonged(struct request *r, struct box *b, enum wire_code code, con
 		life_failed(r, code, text);
 }
 
-/* Of one that has come back with the deadline of whoever asked first: whether that is about as late
- * as this one. Then a hundred who asked together need not all ask the keeper. */
-static bool is_as_late(const struct box *b, uint64_t seconds)
-{
-	return b->deadline > 0 &&
-	       clock_wall() / NSEC_PER_MSEC + seconds * 1000 <= b->deadline + SAME_DEADLINE_MS;
-}
-
 /* It runs again. If it was another request that had it, its deadline is that one's. */
 static void unsuspended(struct request *r, struct box *b)
 {
@@ -464,10 +381,10 @@ static void unsuspended(struct request *r, struct box *b)
 	uint64_t seconds = E2B_TIMEOUT_DEFAULT;
 
 	(void)e2b_timeout(r->body, "timeout", E2B_TIMEOUT_DEFAULT, &seconds, &ignored);
-	if (is_as_late(b, seconds))
+	if (box_is_as_late(b, seconds))
 		request_answer(r, 201, e2b_sandbox(b));
 	else
-		e2b_life(r, b, MAX(seconds, UINT64_C(1)) * 1000, 0, resumed);
+		box_life(r, b, MAX(seconds, UINT64_C(1)) * 1000, 0, resumed);
 }
 
 static void have_connect(struct request *r)
@@ -484,13 +401,13 @@ static void have_connect(struct request *r)
 	}
 	ms = later(b, seconds);
 	if (b->suspended)
-		e2b_unsuspend(r, b, MAX(seconds, UINT64_C(1)) * 1000, unsuspended);
+		box_unsuspend(r, b, MAX(seconds, UINT64_C(1)) * 1000, unsuspended);
 	else if (b->state == BOX_PAUSED)
-		e2b_life(r, b, MAX(seconds, UINT64_C(1)) * 1000, WIRE_RUNNING, resumed);
+		box_life(r, b, MAX(seconds, UINT64_C(1)) * 1000, WIRE_RUNNING, resumed);
 	else if (ms == 0)
 		request_answer(r, 200, e2b_sandbox(b));
 	else
-		e2b_life(r, b, ms, 0, prolonged);
+		box_life(r, b, ms, 0, prolonged);
 }
 
 static void connect_box(struct request *r)
@@ -514,36 +431,6 @@ static void have_resume(struct request *r)
 static void resume(struct request *r)
 {
 	request_json(r, true, have_resume);
-}
-
-static void woken(struct request *r, struct box *b, enum wire_code code, const char *text)
-{
-	void (*then)(struct request * r) = r->then;
-
-	r->then = NULL;
-	if (code == WIRE_DONE || code == WIRE_EXISTS)
-		then(r);
-	else
-		request_gone(r);
-}
-
-static void woken_from_disk(struct request *r, struct box *b)
-{
-	if (is_as_late(b, E2B_TIMEOUT_DEFAULT)) {
-		request_join(r, b);
-		woken(r, b, WIRE_DONE, "");
-		return;
-	}
-	e2b_life(r, b, E2B_TIMEOUT_DEFAULT * 1000, 0, woken);
-}
-
-void box_wake(struct request *r, struct box *b, void (*then)(struct request *r))
-{
-	r->then = then;
-	if (b->suspended)
-		e2b_unsuspend(r, b, E2B_TIMEOUT_DEFAULT * 1000, woken_from_disk);
-	else
-		e2b_life(r, b, E2B_TIMEOUT_DEFAULT * 1000, WIRE_RUNNING, woken);
 }
 
 /* ---- the tables ---- */

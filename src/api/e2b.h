@@ -5,9 +5,10 @@
 #include "api-inner.h"
 #include "life.h"
 #include "template.h"
+#include "wake.h"
 
 enum {
-	E2B_TIMEOUT_DEFAULT = 300, /* seconds */
+	E2B_TIMEOUT_DEFAULT = WAKE_TIMEOUT_S, /* seconds */
 	E2B_TIMEOUT_DEFAULT_V1 = 15,
 	E2B_TIMEOUT_MAX = 365 * 24 * 3600,
 	E2B_METADATA_MAX = 64,
@@ -33,21 +34,6 @@ int e2b_network(const json_t *network, json_t **ret, struct err *e);
 /* The same as a narrowing (names/narrow.h): texts, in a new list. `network` may be NULL. -EINVAL
  * for what is no rule. */
 int e2b_narrow(const json_t *network, bool internet, json_t **ret, struct err *e);
-
-/*
- * Asks the keeper of r->box, or of `b`, to change its life (wire op LIFE): a deadline in
- * milliseconds from now (0: none is set), paused or running (0: as it is). `then` is called with
- * the code of the answer, and the text where it is not WIRE_DONE.
- */
-void e2b_life(struct request *r, struct box *b, uint64_t timeout_ms, unsigned int want,
-	      void (*then)(struct request *r, struct box *b, enum wire_code code,
-			   const char *text));
-
-/* e2b-suspend.c: a virtual machine goes to disk, and 204 is answered; and comes back, for `then`.
- * The request is of no box meanwhile. */
-void e2b_suspend(struct request *r, const struct box *b);
-void e2b_unsuspend(struct request *r, const struct box *b, uint64_t deadline,
-		   void (*then)(struct request *r, struct box *b));
 
 /* Ends a sandbox whose maker, of that key, has gone. */
 void e2b_kill_unwanted(struct api *a, const char *owner, const char *id);

@@ -16,6 +16,7 @@
 #include "clock.h"
 #include "routes.h"
 #include "signature.h"
+#include "wake.h"
 
 enum {
 	PORT_DIGITS = 5,

@@ -4,9 +4,10 @@
  * wants it. Both take seconds and are work for jobs; all who want one back at a time share a job.
  * In between there is no warden, and the box is one that is read from its directory alone (box.c).
  */
-#include <string.h>
+#include "suspend.h"
 
-#include "e2b.h"
+#include "api-inner.h"
+#include "turn.h"
 
 /* One that waits for a turn. */
 struct waiter {
@@ -14,17 +15,6 @@ struct waiter {
 	struct turn *turn;
 	void (*then)(struct request *r, struct box *b);
 	struct waiter *next;
-};
-
-/* One job for a box. It goes on, whoever asked for it. */
-struct turn {
-	struct api *api;
-	struct job *job;
-	const struct job_ops *ops; /* NULL: it is over */
-	char id[SPEC_ID + 1];
-	uint64_t deadline; /* ms from when it goes on */
-	struct waiter *waiting;
-	struct turn *next; /* of the api's */
 };
 
 static void waiter_drop(struct request *r)
@@ -59,16 +49,6 @@ static void answer(struct turn *t, struct waiter *w, const struct err *e)
 	}
 }
 
-static void turn_free(struct turn *t)
-{
-	struct turn **p = &t->api->turns;
-
-	while (*p != t)
-		p = &(*p)->next;
-	*p = t->next;
-	free(t);
-}
-
 /* Those who come while others are answered have a turn of their own. */
 static void finish(struct turn *t, const struct err *e)
 {
@@ -78,58 +58,18 @@ static void finish(struct turn *t, const struct err *e)
 	turn_free(t);
 }
 
-void turns_free(struct api *a)
-{
-	while (a->turns)
-		turn_free(a->turns);
-}
-
-bool turn_is_on(const struct api *a, const char *id)
-{
-	const struct turn *t = a->turns;
-
-	while (t && !(t->ops && str_eq(t->id, id)))
-		t = t->next;
-	return t != NULL;
-}
-
-static struct turn *find_turn(const struct api *a, const char *id, const struct job_ops *ops)
-{
-	struct turn *t = a->turns;
-
-	while (t && !(t->ops == ops && str_eq(t->id, id)))
-		t = t->next;
-	return t;
-}
-
-static struct turn *turn_new(struct api *a, const struct box *b, uint64_t deadline,
-			     const struct job_ops *ops, struct err *e)
-{
-	struct turn *t = calloc(1, sizeof(*t));
-
-	if (!t)
-		return (void)err_oom(e), NULL;
-	*t = (struct turn){ .api = a, .ops = ops, .deadline = deadline, .next = a->turns };
-	(void)snprintf(t->id, sizeof(t->id), "%s", b->sandbox.id);
-	a->turns = t;
-	if (job_start(a->pools[POOL_LIFE], b->owner, ops, t, &t->job, e) == 0)
-		return t;
-	turn_free(t);
-	return NULL;
-}
-
 /* `shared`: with those that wait for the same already. */
 static void start(struct request *r, const struct box *b, bool shared, uint64_t deadline,
 		  const struct job_ops *ops, void (*then)(struct request *r, struct box *b))
 {
 	struct waiter *w = calloc(1, sizeof(*w));
-	struct turn *t = shared ? find_turn(r->api, b->sandbox.id, ops) : NULL;
+	struct turn *t = shared ? turn_find(r->api, b->sandbox.id, ops) : NULL;
 	struct err e = ERR_INIT;
 
 	if (!w)
 		(void)err_oom(&e);
 	else if (!t)
-		t = turn_new(r->api, b, deadline, ops, &e);
+		t = turn_new(r->api, b->sandbox.id, b->owner, deadline, ops, &e);
 	if (!w || !t) {
 		free(w);
 		request_fail_err(r, &e);
@@ -172,7 +112,7 @@ static void suspended(struct request *r, struct box *b)
 	request_empty(r, 204);
 }
 
-void e2b_suspend(struct request *r, const struct box *b)
+void box_suspend(struct request *r, const struct box *b)
 {
 	static const struct job_ops ops = { .work = suspend_work, .done = suspend_done };
 
@@ -202,7 +142,7 @@ static void resume_done(void *arg, const json_t *result, const struct err *e)
 	finish(t, result || (b && !b->suspended) ? NULL : e);
 }
 
-void e2b_unsuspend(struct request *r, const struct box *b, uint64_t deadline,
+void box_unsuspend(struct request *r, const struct box *b, uint64_t deadline,
 		   void (*then)(struct request *r, struct box *b))
 {
 	static const struct job_ops ops = { .work = resume_work, .done = resume_done };
