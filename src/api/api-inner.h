@@ -3,6 +3,7 @@
 #pragma once
 
 #include "api.h"
+#include "body.h"
 #include "box.h"
 #include "job.h"
 #include "log.h"

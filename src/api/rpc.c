@@ -91,6 +91,17 @@ enum rpc_code rpc_of_wire(enum wire_code code)
 static void on_deadline(struct loop_timer *t);
 static void on_silence(struct loop_timer *t);
 
+static void forget(struct request *r)
+{
+	struct rpc *rpc = r->rpc;
+
+	r->rpc = NULL;
+	loop_del_timer(&rpc->deadline);
+	loop_del_timer(&rpc->silence);
+	buf_done(&rpc->out);
+	free(rpc);
+}
+
 static struct rpc *make(struct request *r, bool stream)
 {
 	struct rpc *rpc = calloc(1, sizeof(*rpc));
@@ -103,20 +114,8 @@ static struct rpc *make(struct request *r, bool stream)
 	rpc->deadline = (struct loop_timer){ .cb = on_deadline, .arg = rpc };
 	rpc->silence = (struct loop_timer){ .cb = on_silence, .arg = rpc };
 	r->rpc = rpc;
+	r->forget = forget;
 	return rpc;
-}
-
-void rpc_forget(struct request *r)
-{
-	struct rpc *rpc = r->rpc;
-
-	if (!rpc)
-		return;
-	r->rpc = NULL;
-	loop_del_timer(&rpc->deadline);
-	loop_del_timer(&rpc->silence);
-	buf_done(&rpc->out);
-	free(rpc);
 }
 
 /* ---- messages ---- */

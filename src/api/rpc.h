@@ -85,6 +85,3 @@ void rpc_flush(struct request *r);
 int rpc_clocks(struct request *r, const char *keepalive, void (*expired)(struct request *r));
 /* Connect-Timeout-Ms, 0 without one. */
 uint64_t rpc_timeout(const struct request *r);
-
-/* For request.c: the request ends, and its clocks with it. */
-void rpc_forget(struct request *r);
