@@ -6,10 +6,6 @@
  */
 #include "apart.h"
 
-#include <string.h>
-
-#include "api-inner.h"
-
 struct apart {
 	struct request *request;
 	struct job *job;

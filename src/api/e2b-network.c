@@ -8,7 +8,7 @@
 #include "addr.h"
 #include "e2b.h"
 #include "narrow.h"
-#include "routes.h"
+#include "route.h"
 
 enum {
 	ENTRIES_MAX = 1000,
@@ -221,7 +221,7 @@ static void cut_ports(struct box *b)
 	while (r) {
 		struct request *next = r->next;
 
-		if (r->port != API_ENVD_PORT && !ports_may(r, b))
+		if (r->port != API_ENVD_PORT && !request_may_pass(r, b))
 			request_cut(r);
 		r = next;
 	}

@@ -5,7 +5,6 @@
 #include "clock.h"
 #include "e2b.h"
 #include "engine.h"
-#include "routes.h"
 #include "suspend.h"
 
 /* ---- what is told ---- */
@@ -79,7 +78,7 @@ json_t *e2b_info(struct box *b, bool detail)
 	return TAKE_PTR(j);
 }
 
-static void info(struct request *r)
+void e2b_get(struct request *r)
 {
 	struct box *b = request_box(r);
 
@@ -220,7 +219,7 @@ void e2b_kill_failed(struct request *r, const char *id, const struct err *why)
 			  id, id);
 }
 
-static void destroy(struct request *r)
+void e2b_destroy(struct request *r)
 {
 	struct box *b = request_box(r);
 
@@ -281,7 +280,7 @@ static void have_timeout(struct request *r)
 		box_life(r, b, seconds * 1000, 0, timeout_set);
 }
 
-static void set_timeout(struct request *r)
+void e2b_set_timeout(struct request *r)
 {
 	request_json(r, false, have_timeout);
 }
@@ -314,7 +313,7 @@ static void have_refresh(struct request *r)
 		box_life(r, b, ms, 0, timeout_set);
 }
 
-static void refresh(struct request *r)
+void e2b_refresh(struct request *r)
 {
 	request_json(r, true, have_refresh);
 }
@@ -353,7 +352,7 @@ static void have_pause(struct request *r)
 		box_life(r, b, 0, WIRE_PAUSED, paused);
 }
 
-static void pause_box(struct request *r)
+void e2b_pause(struct request *r)
 {
 	request_json(r, true, have_pause);
 }
@@ -410,7 +409,7 @@ static void have_connect(struct request *r)
 		box_life(r, b, ms, 0, prolonged);
 }
 
-static void connect_box(struct request *r)
+void e2b_connect(struct request *r)
 {
 	request_json(r, true, have_connect);
 }
@@ -428,38 +427,7 @@ static void have_resume(struct request *r)
 		request_fail(r, 409, "sandbox %s runs", b->sandbox.id);
 }
 
-static void resume(struct request *r)
+void e2b_resume(struct request *r)
 {
 	request_json(r, true, have_resume);
 }
-
-/* ---- the tables ---- */
-
-enum {
-	KEYS = ROLE_USER | ROLE_ADMIN
-};
-
-const struct route control_routes[] = {
-	{ "POST", "/sandboxes", KEYS, e2b_create },
-	{ "POST", "/v2/sandboxes", KEYS, e2b_create_v2 },
-	{ "GET", "/sandboxes", KEYS, e2b_list },
-	{ "GET", "/v2/sandboxes", KEYS, e2b_list_v2 },
-	{ "GET", "/sandboxes/metrics", KEYS, e2b_metrics_all },
-	{ "GET", "/sandboxes/{}", KEYS, info },
-	{ "DELETE", "/sandboxes/{}", KEYS, destroy },
-	{ "POST", "/sandboxes/{}/connect", KEYS, connect_box },
-	{ "POST", "/v2/sandboxes/{}/connect", KEYS, connect_box },
-	{ "POST", "/sandboxes/{}/resume", KEYS, resume },
-	{ "POST", "/sandboxes/{}/timeout", KEYS, set_timeout },
-	{ "POST", "/sandboxes/{}/refreshes", KEYS, refresh },
-	{ "POST", "/sandboxes/{}/pause", KEYS, pause_box },
-	{ "POST", "/sandboxes/{}/snapshots", KEYS, e2b_snapshot },
-	{ "POST", "/sandboxes/{}/fork", KEYS, e2b_fork },
-	{ "GET", "/snapshots", KEYS, e2b_snapshots },
-	{ "PUT", "/sandboxes/{}/network", KEYS, e2b_set_network },
-	{ "GET", "/sandboxes/{}/metrics", KEYS, e2b_metrics },
-	{ "GET", "/sandboxes/{}/logs", KEYS, e2b_logs },
-	{ "GET", "/v2/sandboxes/{}/logs", KEYS, e2b_logs_v2 },
-	{ "GET", "/teams", KEYS, e2b_teams },
-	{ NULL },
-};

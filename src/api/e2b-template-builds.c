@@ -55,7 +55,7 @@ static void build_free(struct build *b)
 	free(b);
 }
 
-void builds_free(struct api *a)
+void e2b_builds_free(struct api *a)
 {
 	while (a->builds)
 		build_free(a->builds);

@@ -9,7 +9,6 @@
 #include "apart.h"
 #include "clock.h"
 #include "e2b.h"
-#include "routes.h"
 
 int e2b_template_store_of(bool all, const char *owner, const char *ref, struct template_store *s,
 			  struct err *e)
@@ -117,7 +116,7 @@ static void have_new(struct request *r)
 					   { "aliases", names_of(&b) }, { "tags", tags_of(&b) }));
 }
 
-static void new_build(struct request *r)
+void e2b_template_new(struct request *r)
 {
 	request_json(r, false, have_new);
 }
@@ -151,7 +150,7 @@ static int find_alias(const struct request *r, char ret[static IMAGE_NAME_MAX + 
 	return rc;
 }
 
-static void alias(struct request *r)
+void e2b_template_alias(struct request *r)
 {
 	char id[IMAGE_NAME_MAX + 1] = "";
 	struct err e = ERR_INIT;
@@ -196,7 +195,7 @@ static void have_tags(struct request *r)
 				    { "tags", json_incref(json_object_get(r->body, "tags")) }));
 }
 
-static void add_tags(struct request *r)
+void e2b_template_tag(struct request *r)
 {
 	request_json(r, false, have_tags);
 }
@@ -224,7 +223,7 @@ static void have_untag(struct request *r)
 		request_empty(r, 204);
 }
 
-static void remove_tags(struct request *r)
+void e2b_template_untag(struct request *r)
 {
 	request_json(r, false, have_untag);
 }
@@ -251,7 +250,7 @@ static json_t *tag_list(const json_t *all)
 	return TAKE_PTR(list);
 }
 
-static void list_tags(struct request *r)
+void e2b_template_tags(struct request *r)
 {
 	_cleanup_template_store_ struct template_store s = TEMPLATE_STORE_INIT;
 	_cleanup_json_ json_t *all = NULL;
@@ -341,7 +340,7 @@ static int list_all(const struct request *r, json_t *list, struct err *e)
 	return rc < 0 ? rc : list_shared(r, list, e);
 }
 
-static void list_templates(struct request *r)
+void e2b_templates(struct request *r)
 {
 	_cleanup_json_ json_t *list = json_array();
 	struct err e = ERR_INIT;
@@ -368,28 +367,8 @@ static void remove_apart(struct request *r)
 		request_empty(r, 204);
 }
 
-static void remove_template(struct request *r)
+void e2b_template_remove(struct request *r)
 {
 	if (!e2b_remove_snapshot(r, r->args[0]))
 		request_apart(r, remove_apart);
 }
-
-enum {
-	KEYS = ROLE_USER | ROLE_ADMIN,
-	ANYBODY = ROLE_NOBODY | ROLE_USER | ROLE_ADMIN, /* the ticket decides */
-};
-
-const struct route template_routes[] = {
-	{ "POST", "/v3/templates", KEYS, new_build, BODY_APART },
-	{ "GET", "/templates", KEYS, list_templates, APART },
-	{ "POST", "/templates/tags", KEYS, add_tags, BODY_APART },
-	{ "DELETE", "/templates/tags", KEYS, remove_tags, BODY_APART },
-	{ "GET", "/templates/aliases/{}", KEYS, alias, APART },
-	{ "GET", "/templates/{}/tags", KEYS, list_tags, APART },
-	{ "GET", "/templates/{}/files/{}", KEYS, e2b_template_ask_file, APART },
-	{ "PUT", "/templates/{}/files/{}", ANYBODY, e2b_template_put_file },
-	{ "POST", "/v2/templates/{}/builds/{}", KEYS, e2b_template_build },
-	{ "GET", "/templates/{}/builds/{}/status", KEYS, e2b_template_status, APART },
-	{ "DELETE", "/templates/{}", KEYS, remove_template },
-	{ NULL },
-};

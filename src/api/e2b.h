@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The control plane of the E2B API: what its files share. */
+/* The control plane of the E2B API: what its files share. Handlers are rows of the tables in e2b.c.
+ */
 #pragma once
 
-#include "api-inner.h"
+#include "body.h"
+#include "box.h"
 #include "life.h"
 #include "template.h"
 #include "wake.h"
+
+extern const struct api_part e2b_part;
 
 enum {
 	E2B_TIMEOUT_DEFAULT = WAKE_TIMEOUT_S, /* seconds */
@@ -40,6 +44,13 @@ void e2b_kill_unwanted(struct api *a, const char *owner, const char *id);
 /* Ends a sandbox that is not what the request asked for, and then answers why. */
 void e2b_kill_failed(struct request *r, const char *id, const struct err *why);
 
+void e2b_get(struct request *r);
+void e2b_destroy(struct request *r);
+void e2b_connect(struct request *r);
+void e2b_resume(struct request *r);
+void e2b_set_timeout(struct request *r);
+void e2b_refresh(struct request *r);
+void e2b_pause(struct request *r);
 void e2b_create(struct request *r);
 void e2b_create_v2(struct request *r);
 void e2b_list(struct request *r);
@@ -71,3 +82,13 @@ void e2b_template_ask_file(struct request *r);
 void e2b_template_put_file(struct request *r);
 void e2b_template_build(struct request *r);
 void e2b_template_status(struct request *r);
+void e2b_template_new(struct request *r);
+void e2b_templates(struct request *r);
+void e2b_template_tag(struct request *r);
+void e2b_template_untag(struct request *r);
+void e2b_template_alias(struct request *r);
+void e2b_template_tags(struct request *r);
+void e2b_template_remove(struct request *r);
+
+/* Forgets builds that go on. */
+void e2b_builds_free(struct api *a);

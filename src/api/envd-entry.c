@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "box.h"
 #include "clock.h"
 #include "str.h"
 

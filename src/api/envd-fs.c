@@ -12,7 +12,6 @@
 
 #include <strings.h>
 
-#include "routes.h"
 #include "str.h"
 
 enum {
@@ -425,20 +424,7 @@ static void handle(struct request *r)
 	fs_read(r, have_message);
 }
 
-#define ROUTE(name, handler)                                                \
-	{                                                                   \
-		"POST", "/filesystem.Filesystem/" name, ROLE_TOKEN, handler \
-	}
-
 const struct route envd_fs_routes[] = {
-	ROUTE("Stat", handle),
-	ROUTE("MakeDir", handle),
-	ROUTE("Move", handle),
-	ROUTE("Remove", handle),
-	ROUTE("ListDir", handle),
-	ROUTE("WatchDir", watch_dir),
-	ROUTE("CreateWatcher", watch_create),
-	ROUTE("GetWatcherEvents", watch_events),
-	ROUTE("RemoveWatcher", watch_remove),
-	{ 0 },
+	FS_ROUTE("Stat", handle),   FS_ROUTE("MakeDir", handle), FS_ROUTE("Move", handle),
+	FS_ROUTE("Remove", handle), FS_ROUTE("ListDir", handle), { 0 },
 };

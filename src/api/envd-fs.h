@@ -28,8 +28,10 @@ bool fs_put(struct request *r, struct buf *b, const char *path, const char *targ
 void fs_fail(struct request *r, const struct err *e);
 void fs_fail_code(struct request *r, enum wire_code code, const char *text);
 
-/* envd-watch.c */
-void watch_dir(struct request *r);
-void watch_create(struct request *r);
-void watch_events(struct request *r);
-void watch_remove(struct request *r);
+extern const struct route envd_fs_routes[];
+
+/* A row of the service. */
+#define FS_ROUTE(name, handler)                                             \
+	{                                                                   \
+		"POST", "/filesystem.Filesystem/" name, ROLE_TOKEN, handler \
+	}

@@ -11,6 +11,7 @@
  */
 #include <string.h>
 
+#include "box.h"
 #include "envd-process.h"
 
 /* ---- the list ---- */
@@ -156,7 +157,7 @@ static void on_accepted(struct call *c, const struct fields *f, void *arg)
 	l->record = fields_number(f, TAG_RECORD, 0);
 	l->starter = NULL;
 	if (starter)
-		process_started(starter, l);
+		l->start->started(starter, l);
 	(void)run(l);
 }
 
@@ -175,7 +176,7 @@ static void on_closed(struct call *c, enum wire_code code, const char *text, voi
 	(void)c;
 	l->starter = NULL;
 	if (starter)
-		process_not_started(starter, code, text);
+		l->start->refused(starter, code, text);
 	fail_errands(l, code, text);
 	line_free(l);
 }
@@ -231,6 +232,7 @@ int line_exec(struct request *r, const struct buf *fields, const struct line *li
 	if (line_open(r->box, WIRE_OP_EXEC, fields, like, ret, e) < 0)
 		return e->num;
 	(*ret)->starter = r;
+	(*ret)->start = like->start;
 	return 0;
 }
 

@@ -17,7 +17,6 @@
  */
 #include <string.h>
 
-#include "api-inner.h"
 #include "base64.h"
 #include "clock.h"
 #include "envd-process.h"

@@ -23,7 +23,6 @@
 
 #include "clock.h"
 #include "envd-process.h"
-#include "routes.h"
 #include "str.h"
 
 enum {
@@ -169,29 +168,7 @@ static void drop_start(struct request *r)
 	free(s);
 }
 
-static void have_start(struct request *r)
-{
-	_cleanup_buf_ struct buf fields = BUF_INIT(WIRE_OPEN_MAX);
-	struct start *s = calloc(1, sizeof(*s));
-	char user[RPC_USER_MAX + 1];
-	struct line like = { 0 };
-	struct err e = ERR_INIT;
-
-	if (!s) {
-		rpc_fail(r, RPC_RESOURCE_EXHAUSTED, "out of memory");
-		return;
-	}
-	r->data = s;
-	r->drop = drop_start;
-	if (rpc_user(r, user) < 0)
-		rpc_fail_status(r, RPC_UNAUTHENTICATED,
-				"the field Authorization does not name a user: expected Basic");
-	else if (put_exec(&fields, r, user, s, &like, &e) < 0 ||
-		 line_exec(r, &fields, &like, &s->line, &e) < 0)
-		process_unreachable(r, &e);
-}
-
-void process_started(struct request *r, const struct line *l)
+static void started(struct request *r, const struct line *l)
 {
 	_cleanup_found_ struct found f = FOUND_INIT;
 	struct start *s = r->data;
@@ -209,7 +186,7 @@ void process_started(struct request *r, const struct line *l)
 	output_begin(r, &f, l->pid, 0, offsets);
 }
 
-void process_not_started(struct request *r, enum wire_code code, const char *text)
+static void refused(struct request *r, enum wire_code code, const char *text)
 {
 	struct start *s = r->data;
 
@@ -222,6 +199,29 @@ void process_not_started(struct request *r, enum wire_code code, const char *tex
 		rpc_fail(r, RPC_INVALID_ARGUMENT, "cwd '%s' does not exist: %s", s->cwd, text);
 	else
 		rpc_fail(r, rpc_of_wire(code), "%s", text[0] ? text : wire_code_name(code));
+}
+
+static void have_start(struct request *r)
+{
+	static const struct start_ops ops = { .started = started, .refused = refused };
+	_cleanup_buf_ struct buf fields = BUF_INIT(WIRE_OPEN_MAX);
+	struct start *s = calloc(1, sizeof(*s));
+	char user[RPC_USER_MAX + 1];
+	struct line like = { .start = &ops };
+	struct err e = ERR_INIT;
+
+	if (!s) {
+		rpc_fail(r, RPC_RESOURCE_EXHAUSTED, "out of memory");
+		return;
+	}
+	r->data = s;
+	r->drop = drop_start;
+	if (rpc_user(r, user) < 0)
+		rpc_fail_status(r, RPC_UNAUTHENTICATED,
+				"the field Authorization does not name a user: expected Basic");
+	else if (put_exec(&fields, r, user, s, &like, &e) < 0 ||
+		 line_exec(r, &fields, &like, &s->line, &e) < 0)
+		process_unreachable(r, &e);
 }
 
 static void start(struct request *r)

@@ -62,6 +62,7 @@ struct commands {
 	uint64_t high; /* there is no other below it */
 };
 struct commands *commands_of(struct box *b);
+void commands_drop(struct box *b);
 
 /* ---- lines ---- */
 
@@ -80,6 +81,12 @@ struct errand {
 	struct errand *next;
 };
 
+/* What becomes of a command that was asked for. */
+struct start_ops {
+	void (*started)(struct request *r, const struct line *l);
+	void (*refused)(struct request *r, enum wire_code code, const char *text);
+};
+
 struct line {
 	struct commands *of;
 	struct call *call;
@@ -91,11 +98,12 @@ struct line {
 	bool transient; /* goes with its last errand */
 	struct errand *errands;
 	struct request *starter; /* waits for what becomes of it */
+	const struct start_ops *start;
 	struct line *prev, *next;
 };
 
 /* Of a command that is asked for: `fields` are those of an exec. `r` is answered by
- * process_started() or process_not_started(). */
+ * like->start. */
 int line_exec(struct request *r, const struct buf *fields, const struct line *like,
 	      struct line **ret, struct err *e);
 
@@ -106,10 +114,6 @@ void errand_cancel(struct errand *e);
 
 /* Ends a request whose box cannot be asked. */
 void process_unreachable(struct request *r, const struct err *e);
-
-/* ---- envd-process.c ---- */
-void process_started(struct request *r, const struct line *l);
-void process_not_started(struct request *r, enum wire_code code, const char *text);
 
 /* ---- output ---- */
 
@@ -143,3 +147,5 @@ void process_stream_input(struct request *r);
 void process_close_stdin(struct request *r);
 void process_send_signal(struct request *r);
 void process_update(struct request *r);
+
+extern const struct route envd_process_routes[];

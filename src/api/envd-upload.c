@@ -12,10 +12,13 @@
  * After an error the rest of the body is read and dropped, and the answer comes behind it: a client
  * that is still sending would not see one that comes before. Files that were in place by then stay.
  */
+#include "upload.h"
+
 #include <string.h>
 #include <strings.h>
 
-#include "envd-files.h"
+#include "envd-entry.h"
+#include "file-query.h"
 #include "gunzip.h"
 #include "multipart.h"
 #include "str.h"

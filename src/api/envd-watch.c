@@ -8,6 +8,8 @@
  * that does not read its stream loses it; a watcher that nobody asks says that events were lost,
  * and goes on.
  */
+#include "envd-watch.h"
+
 #include <string.h>
 #include <sys/random.h>
 
@@ -257,7 +259,7 @@ static void have_watch_dir(struct request *r)
 		start(w);
 }
 
-void watch_dir(struct request *r)
+static void watch_dir(struct request *r)
 {
 	rpc_read_stream(r, have_watch_dir);
 }
@@ -302,7 +304,7 @@ static void have_create(struct request *r)
 		rpc_fail(r, RPC_RESOURCE_EXHAUSTED, "out of memory");
 }
 
-void watch_create(struct request *r)
+static void watch_create(struct request *r)
 {
 	fs_read(r, have_create);
 }
@@ -348,7 +350,7 @@ static void have_events(struct request *r)
 	}
 }
 
-void watch_events(struct request *r)
+static void watch_events(struct request *r)
 {
 	fs_read(r, have_events);
 }
@@ -364,7 +366,7 @@ static void have_remove(struct request *r)
 	rpc_answer(r, json_object());
 }
 
-void watch_remove(struct request *r)
+static void watch_remove(struct request *r)
 {
 	fs_read(r, have_remove);
 }
@@ -378,3 +380,11 @@ void watchers_drop(struct box *b)
 		watcher_free(w);
 	}
 }
+
+const struct route envd_watch_routes[] = {
+	FS_ROUTE("WatchDir", watch_dir),
+	FS_ROUTE("CreateWatcher", watch_create),
+	FS_ROUTE("GetWatcherEvents", watch_events),
+	FS_ROUTE("RemoveWatcher", watch_remove),
+	{ 0 },
+};

@@ -8,14 +8,14 @@
  * was started again) goes on with the next message, unless it had no sandbox yet; then it is 404,
  * and clients begin a new one.
  */
-#include "mcp.h"
+#include "mcp-http.h"
 
 #include <string.h>
 #include <strings.h>
 
+#include "box.h"
 #include "clock.h"
-#include "mcp-http.h"
-#include "routes.h"
+#include "mcp.h"
 
 enum {
 	CALLS_AT_ONCE = 16, /* of all sessions */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a sandbox uses now. Control plane and data plane report the same figures. */
-#include "api-inner.h"
+#include "box.h"
 #include "cgroup.h"
 #include "clock.h"
 

@@ -7,14 +7,16 @@
  * A request to upgrade (WebSocket) that is answered with 101 makes both one pair of streams, until
  * either ends.
  */
+#include "ports.h"
+
 #include <sodium.h>
 #include <string.h>
 #include <strings.h>
 
-#include "api-inner.h"
+#include "box.h"
 #include "http-chunk.h"
 #include "port-answer.h"
-#include "routes.h"
+#include "route.h"
 
 enum {
 	HEAD_MAX = 64 * 1024,
@@ -412,16 +414,6 @@ static void drop(struct request *r)
 
 /* ---- in ---- */
 
-bool ports_may(const struct request *r, const struct box *b)
-{
-	const char *token = http_field(r->x, "e2b-traffic-access-token");
-
-	if (!b->traffic[0])
-		return true;
-	return token && strlen(token) == BOX_TOKEN &&
-	       sodium_memcmp(token, b->traffic, BOX_TOKEN) == 0;
-}
-
 /* Who presents a token of the sandbox, or a key that it belongs to, is no stranger. */
 static bool is_owner(const struct request *r)
 {
@@ -429,7 +421,7 @@ static bool is_owner(const struct request *r)
 		*r; /* for who that is: `r` itself stays a stranger's to the program */
 	const char *token = http_field(r->x, "x-access-token");
 
-	if (r->box->traffic[0]) /* ports_may() has seen the token */
+	if (r->box->traffic[0]) /* route.c has seen the token */
 		return true;
 	if (token && strlen(token) == BOX_TOKEN &&
 	    sodium_memcmp(token, r->box->token, BOX_TOKEN) == 0)
@@ -452,21 +444,17 @@ static int open_port(struct port *p, struct err *e)
 	return peer_call(peer, WIRE_OP_PORT, &fields, &call_ops, p, &p->call, e);
 }
 
-void ports_handle(struct request *r, unsigned int port)
+void ports_handle(struct request *r)
 {
 	struct port *p;
 	struct err e = ERR_INIT;
 
-	if (!ports_may(r, r->box)) {
-		request_fail(r, 403, "this port is not public: send E2B-Traffic-Access-Token");
-		return;
-	}
 	p = calloc(1, sizeof(*p));
 	if (!p) {
 		request_fail(r, 503, "out of memory");
 		return;
 	}
-	*p = (struct port){ .request = r, .number = port };
+	*p = (struct port){ .request = r, .number = (unsigned int)r->port };
 	p->out = (struct buf)BUF_INIT(HEAD_MAX + AHEAD_MAX + HTTP_SERVER_AHEAD);
 	p->head = (struct buf)BUF_INIT(HEAD_MAX);
 	p->chunked = r->x->length < 0;

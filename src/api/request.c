@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "request.h"
+
 #include <stdarg.h>
 #include <string.h>
 
-#include "api-inner.h"
 #include "clock.h"
-#include "request.h"
 
 static const char type_json[] = "application/json";
 

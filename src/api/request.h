@@ -7,11 +7,10 @@
  */
 #pragma once
 
-#include "box.h"
+#include "api-inner.h"
 #include "http-server.h"
 #include "json-util.h"
 #include "keys.h"
-#include "trace.h"
 
 /* Who asks; bits, for a route says who may. */
 enum role {

@@ -14,7 +14,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "api-inner.h"
 #include "base64.h"
 #include "clock.h"
 #include "str.h"

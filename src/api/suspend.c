@@ -6,7 +6,7 @@
  */
 #include "suspend.h"
 
-#include "api-inner.h"
+#include "box.h"
 #include "turn.h"
 
 /* One that waits for a turn. */

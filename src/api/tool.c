@@ -10,7 +10,6 @@
 #include <limits.h>
 #include <string.h>
 
-#include "api-inner.h"
 #include "clock.h"
 #include "fd.h"
 #include "path.h"

@@ -3,14 +3,17 @@
  * What the E2B API has no word for: /hutch/v1, /metrics, /health. Most of it is what the command
  * line prints with --json.
  */
+#include "v1.h"
+
 #include <string.h>
 
-#include "api-inner.h"
+#include "body.h"
+#include "box.h"
 #include "cgroup.h"
 #include "clock.h"
 #include "default-store.h"
+#include "mcp-http.h"
 #include "openapi.h"
-#include "routes.h"
 #include "template.h"
 #include "tool.h"
 
@@ -309,7 +312,7 @@ enum {
 	KEYS = ROLE_USER | ROLE_ADMIN,
 };
 
-const struct route v1_routes[] = {
+static const struct route v1_routes[] = {
 	{ "GET", "/health", ANYBODY, health },
 	{ "GET", "/metrics", ROLE_METRICS | ROLE_ADMIN, metrics },
 	{ "GET", "/hutch/v1/openapi.json", ANYBODY, openapi },
@@ -328,3 +331,18 @@ const struct route v1_routes[] = {
 	{ "GET", "/hutch/v1/events", ROLE_ADMIN, events },
 	{ NULL },
 };
+
+static int begin(struct api *a, struct err *e)
+{
+	return mcp_sessions_new(a->config->loop, &a->mcp, e);
+}
+
+static void end(struct api *a)
+{
+	a->mcp = mcp_sessions_free(a->mcp);
+}
+
+static const struct route *const tables[] = { v1_routes, mcp_routes, NULL };
+const struct api_part v1_part = { .routes = { [PLANE_CONTROL] = tables },
+				  .begin = begin,
+				  .end = end };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "wake.h"
 
-#include "api-inner.h"
+#include "box.h"
 #include "clock.h"
 #include "suspend.h"
 

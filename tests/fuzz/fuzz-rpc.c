@@ -7,11 +7,8 @@
 #include <assert.h>
 #include <string.h>
 
-#include "api-inner.h"
+#include "envd-process.h"
 #include "fuzz.h"
-#include "records-watch.h"
-#include "routes.h"
-#include "rpc.h"
 
 enum {
 	METHODS = 8,

@@ -7,7 +7,6 @@
 
 #include "envd-process.h"
 #include "record.h"
-#include "routes.h"
 
 enum {
 	PID = 77,
