@@ -7,8 +7,8 @@
 #include <assert.h>
 #include <string.h>
 
-#include "envd-process.h"
 #include "fuzz.h"
+#include "process.h"
 
 enum {
 	METHODS = 8,

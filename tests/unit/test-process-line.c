@@ -5,7 +5,7 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 
-#include "envd-process.h"
+#include "process.h"
 #include "record.h"
 
 enum {

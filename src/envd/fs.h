@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What envd-fs.c and envd-watch.c share: the fields of a request of the filesystem service. */
+/* What fs.c and watch.c share: the fields of a request of the filesystem service. */
 #pragma once
 
-#include "envd-entry.h"
+#include "entry.h"
 #include "rpc.h"
 
 /* Reads the message of a method that is no stream, as rpc_read() does. */

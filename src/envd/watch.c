@@ -8,12 +8,12 @@
  * that does not read its stream loses it; a watcher that nobody asks says that events were lost,
  * and goes on.
  */
-#include "envd-watch.h"
+#include "watch.h"
 
 #include <string.h>
 #include <sys/random.h>
 
-#include "envd-fs.h"
+#include "fs.h"
 #include "str.h"
 
 enum {

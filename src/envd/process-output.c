@@ -19,7 +19,7 @@
 
 #include "base64.h"
 #include "clock.h"
-#include "envd-process.h"
+#include "process.h"
 #include "str.h"
 
 enum {

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "box.h"
-#include "envd-process.h"
+#include "process.h"
 
 /* ---- the list ---- */
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base64.h"
-#include "envd-process.h"
+#include "process.h"
 #include "str.h"
 
 /* ---- a request with one errand ---- */

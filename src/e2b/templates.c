@@ -2,7 +2,7 @@
 /*
  * Templates of the E2B API. What is known of them is in files (template.h), in a store for each
  * key: what another key has is not there, for it cannot be found. Builds are in
- * e2b-template-builds.c, archives for COPY in e2b-template-files.c.
+ * template-builds.c, archives for COPY in template-files.c.
  */
 #include <string.h>
 

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "clock.h"
-#include "envd-process.h"
 #include "fd.h"
+#include "process.h"
 #include "str.h"
 
 enum {

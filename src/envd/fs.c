@@ -8,7 +8,7 @@
  * which makes those above it. ListDir looks first where the path is relative, because the entries'
  * paths are absolute and only the guest knows the home.
  */
-#include "envd-fs.h"
+#include "fs.h"
 
 #include <strings.h>
 

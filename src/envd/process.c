@@ -22,7 +22,7 @@
 #include <string.h>
 
 #include "clock.h"
-#include "envd-process.h"
+#include "process.h"
 #include "str.h"
 
 enum {

@@ -2,7 +2,7 @@
 /* Members of a message in protobuf's JSON: null is as absent, whole numbers may be text. */
 #include <string.h>
 
-#include "envd-process.h"
+#include "process.h"
 #include "str.h"
 
 enum {

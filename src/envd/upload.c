@@ -17,7 +17,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "envd-entry.h"
+#include "entry.h"
 #include "file-query.h"
 #include "gunzip.h"
 #include "multipart.h"

@@ -6,12 +6,12 @@
  * back when the client has taken it, so a slow one stops the guest, and nothing is kept here. Files
  * of size 0 may have contents all the same (those of /proc): they are sent in chunks.
  */
-#include "envd-files.h"
+#include "files.h"
 
 #include <string.h>
 
 #include "box.h"
-#include "envd-entry.h"
+#include "entry.h"
 #include "file-query.h"
 #include "str.h"
 #include "upload.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What envd-fs.c, envd-watch.c and envd-files.c share: how an operation on files is asked for, and
+ * What fs.c, watch.c and files.c share: how an operation on files is asked for, and
  * how an entry that a guest describes is written for a client. Names come from the sandbox and are
  * bytes: what is not UTF-8 in them is replaced by '?'.
  */

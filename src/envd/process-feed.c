@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "envd-process.h"
+#include "process.h"
 
 enum {
 	MESSAGE_MAX_BYTES = HTTP_SERVER_JSON_MAX,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "envd-entry.h"
+#include "entry.h"
 
 #include <string.h>
 
