@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What all parts of the API share: the API itself, and a sandbox as hutchd knows it (box.h). */
+/* Shared by all parts of the API: its state, and a sandbox as hutchd knows it (box.h). */
 #pragma once
 
 #include "api-config.h"
@@ -41,7 +41,7 @@ struct api {
 	struct {
 		uint64_t requests, refused, created, killed;
 	} counts;
-	/* of the parts */
+	/* owned by the parts */
 	struct build *builds;	       /* that have not ended */
 	struct records_watch *records; /* who waits for output */
 	struct mcp_sessions *mcp;
@@ -75,8 +75,8 @@ struct box {
 	bool pause_at_deadline, auto_resume;
 	bool internet; /* as it was asked for */
 	struct request *requests;
-	struct watcher *watchers;  /* of a part: those that are polled */
-	struct commands *commands; /* of a part */
+	struct watcher *watchers;  /* owned by a part: those that are polled */
+	struct commands *commands; /* owned by a part */
 	uint64_t sampled, cpu_us;  /* the last metrics */
 	/* private */
 	json_t *own; /* api.json */

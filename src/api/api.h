@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What hutchd serves, over an HTTP server that its owner has set up: listening, routing and what
- * all parts share. The parts (api-config.h) answer. It holds no truth: everything it knows is read
- * from the files of the sandboxes and comes back when it is started again.
+ * The API of hutchd, over an HTTP server that its owner has set up: routing, and the state that all
+ * parts share. The parts answer (api-config.h). The API holds no truth: all its state is read from
+ * the files of the sandboxes, again after each start.
  */
 #pragma once
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a sandbox uses now. Control plane and data plane report the same figures. */
+/* Resources in use by a sandbox. Control plane and data plane report the same figures. */
 #include "box.h"
 #include "cgroup.h"
 #include "clock.h"

@@ -3,7 +3,7 @@
 
 #include "request.h"
 
-/* What the key of a request, or its socket, makes of whoever asks. */
+/* The role of the client, from the key of the request or from its socket. */
 enum role request_role(struct request *r);
 
 /* Has it the token that traffic to ports of that sandbox needs, if any? */

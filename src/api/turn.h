@@ -8,15 +8,15 @@
 struct api;
 struct waiter;
 
-/* One job for a box. It goes on, whoever asked for it. */
+/* One job for a box. It continues without the client that asked for it. */
 struct turn {
 	struct api *api;
 	struct job *job;
 	const struct job_ops *ops; /* NULL: it is over */
 	char id[SPEC_ID + 1];
-	uint64_t deadline; /* ms from when it goes on */
+	uint64_t deadline; /* ms after it continues */
 	struct waiter *waiting;
-	struct turn *next; /* of the api's */
+	struct turn *next; /* in the list of the api */
 };
 
 /* Starts the job, for `owner`; NULL with `e`. */
@@ -25,6 +25,6 @@ struct turn *turn_new(struct api *a, const char *id, const char *owner, uint64_t
 void turn_free(struct turn *t);
 void turns_free(struct api *a);
 
-/* The one of these ops, or NULL; and whether there is any that is not over. */
+/* The turn of that box with these ops, or NULL; and whether any turn of it is not over. */
 struct turn *turn_find(const struct api *a, const char *id, const struct job_ops *ops);
 bool turn_is_on(const struct api *a, const char *id);

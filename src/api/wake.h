@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Deadline, pause and resume of a box: what both planes share. */
+/* Deadline, pause and resume of a box: shared by both planes. */
 #pragma once
 
 #include "request.h"
@@ -17,8 +17,8 @@ void box_life(struct request *r, struct box *b, uint64_t timeout_ms, unsigned in
 	      void (*then)(struct request *r, struct box *b, enum wire_code code,
 			   const char *text));
 
-/* Of one that has come back with the deadline of whoever asked first: whether that is about as late
- * as this one. Then a hundred who asked together need not all ask the keeper. */
+/* Whether the deadline of a resumed box, set by the first client that asked, is about as late as
+ * this one. Then a hundred clients that asked together need not all ask the keeper. */
 bool box_is_as_late(const struct box *b, uint64_t seconds);
 
 /* Resumes a box that is paused, and then calls `then`, with it as r->box; or answers why not. */

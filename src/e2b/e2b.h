@@ -90,5 +90,5 @@ void e2b_template_alias(struct request *r);
 void e2b_template_tags(struct request *r);
 void e2b_template_remove(struct request *r);
 
-/* Forgets builds that go on. */
+/* Frees all builds; their jobs continue. */
 void e2b_builds_free(struct api *a);

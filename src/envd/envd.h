@@ -3,5 +3,5 @@
 
 #include "api-config.h"
 
-/* What the SDKs ask of a sandbox, as E2B's envd answers it, and its ports. */
+/* The requests of SDKs to a sandbox, as E2B's envd answers them, and its ports. */
 extern const struct api_part envd_part;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the two directions of /files share. */
+/* Shared by the two directions of /files. */
 #pragma once
 
 #include "request.h"

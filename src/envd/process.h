@@ -81,7 +81,7 @@ struct errand {
 	struct errand *next;
 };
 
-/* What becomes of a command that was asked for. */
+/* Called once the keeper has answered an exec. */
 struct start_ops {
 	void (*started)(struct request *r, const struct line *l);
 	void (*refused)(struct request *r, enum wire_code code, const char *text);
@@ -102,8 +102,7 @@ struct line {
 	struct line *prev, *next;
 };
 
-/* Of a command that is asked for: `fields` are those of an exec. `r` is answered by
- * like->start. */
+/* Starts a command: `fields` are those of an exec. `r` is answered by like->start. */
 int line_exec(struct request *r, const struct buf *fields, const struct line *like,
 	      struct line **ret, struct err *e);
 
