@@ -6,10 +6,6 @@
  */
 #include "apart.h"
 
-#include <string.h>
-
-#include "api-inner.h"
-
 struct apart {
 	struct request *request;
 	struct job *job;
@@ -17,7 +13,7 @@ struct apart {
 	json_t *told; /* in the child */
 };
 
-void apart_tell(struct request *r, int status, const char *type, const char *text, size_t n)
+static void tell(struct request *r, int status, const char *type, const char *text, size_t n)
 {
 	struct apart *a = r->apart;
 
@@ -32,6 +28,7 @@ static int work(void *arg, json_t **ret, struct err *e)
 	struct apart *a = arg;
 
 	a->request->apart = a;
+	a->request->tell = tell;
 	a->handle(a->request);
 	*ret = a->told;
 	return *ret ? 0 : err_oom(e);

@@ -6,6 +6,3 @@
 
 /* Calls `handle` apart from the loop, and answers what it answers. */
 void request_apart(struct request *r, void (*handle)(struct request *r));
-
-/* For request.c: the answer of a request that is handled apart. */
-void apart_tell(struct request *r, int status, const char *type, const char *text, size_t n);

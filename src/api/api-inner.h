@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of this directory share. */
+/* Shared by all parts of the API: its state, and a sandbox as hutchd knows it (box.h). */
 #pragma once
 
-#include "api.h"
-#include "box.h"
+#include "api-config.h"
 #include "job.h"
 #include "log.h"
-#include "request.h"
+#include "peer.h"
+#include "sandbox.h"
 #include "str.h"
+#include "trace.h"
 
 enum {
 	API_BUCKETS = 4096,
@@ -33,37 +34,54 @@ struct api {
 	struct jobs *pools[POOLS];
 	unsigned char secret[32]; /* of addresses that we give out */
 	struct box *boxes[API_BUCKETS];
-	size_t n_boxes, n_followers;
-	uint64_t started;	       /* wall clock */
-	struct loop_timer sweep;       /* api.c: what is left of ended sandboxes does not grow */
-	struct mcp_sessions *mcp;      /* mcp-http.c */
-	struct turn *turns;	       /* boxes that go to disk or come back: e2b-suspend.c */
-	struct build *builds;	       /* that have not ended: e2b-template-builds.c */
-	struct records_watch *records; /* who waits for output: records-watch.c */
+	size_t n_boxes;
+	uint64_t started;	 /* wall clock */
+	struct loop_timer sweep; /* api.c: what is left of ended sandboxes does not grow */
+	struct turn *turns;	 /* boxes that go to disk or come back: turn.c */
 	struct {
 		uint64_t requests, refused, created, killed;
 	} counts;
+	/* owned by the parts */
+	struct build *builds;	       /* that have not ended */
+	struct records_watch *records; /* who waits for output */
+	struct mcp_sessions *mcp;
+	size_t n_followers; /* of events */
 };
 
-/* Who asks may have to do with this one: an admin with all, a user with those made with the same
- * key. */
-bool box_is_for(const struct box *b, const struct request *r);
+enum {
+	BOX_TOKEN = 40, /* hex */
+	BOXES_MAX = 65536,
+};
 
-/* The one of the path (args[0]) that is for whoever asks, or NULL: 404 was answered then. */
-struct box *request_box(struct request *r);
+enum box_state {
+	BOX_RUNNING,
+	BOX_PAUSED,
+};
 
-/* The same, also of one that has ended and is kept: a descriptor of its directory, or -EBADF. */
-int request_dir(struct request *r);
-
-/* Says that there is no such sandbox, or none any more. */
-void request_no_box(struct request *r);
-
-/* e2b-suspend.c: whether a box goes to disk or comes back; and forgets those that do. */
-bool turn_is_on(const struct api *a, const char *id);
-void turns_free(struct api *a);
-
-/* e2b-template-builds.c: forgets them; after their jobs are forgotten. */
-void builds_free(struct api *a);
-
-/* Resumes a box that is paused, and then calls `then`, with it as r->box; or answers why not. */
-void box_wake(struct request *r, struct box *b, void (*then)(struct request *r));
+struct box {
+	struct api *api;
+	struct sandbox sandbox;
+	struct spec spec;
+	char template[128];	     /* of the request, or the image's name */
+	char owner[64];		     /* the name of the key it was made with, or "" */
+	char token[BOX_TOKEN + 1];   /* of its data plane */
+	char traffic[BOX_TOKEN + 1]; /* of its ports; "" if they are public */
+	bool build;		     /* a template is built in it: for administrators only */
+	json_t *metadata;	     /* object of texts; never NULL */
+	json_t *network;	     /* as it was asked for; may be NULL */
+	enum box_state state;
+	bool suspended;	   /* paused, on disk: it has no warden */
+	uint64_t deadline; /* wall clock ms; 0: none */
+	bool pause_at_deadline, auto_resume;
+	bool internet; /* as it was asked for */
+	struct request *requests;
+	struct watcher *watchers;  /* owned by a part: those that are polled */
+	struct commands *commands; /* owned by a part */
+	uint64_t sampled, cpu_us;  /* the last metrics */
+	/* private */
+	json_t *own; /* api.json */
+	struct peer *peer;
+	struct trace_lines lines; /* of keeper, warden and guest, with HUTCH_LOG=debug */
+	struct loop_fd warden;
+	struct box *next; /* of its hash chain */
+};

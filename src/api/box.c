@@ -12,10 +12,11 @@
 #include <sodium.h>
 #include <string.h>
 
-#include "api-inner.h"
 #include "fd.h"
 #include "kept.h"
 #include "life.h"
+#include "request.h"
+#include "turn.h"
 
 static const char own_file[] = "api.json";
 
@@ -40,8 +41,9 @@ static void box_free(struct box *b)
 	b->api->n_boxes--;
 	while (b->requests)
 		request_gone(b->requests);
-	watchers_drop(b);
-	commands_drop(b);
+	for (const struct api_part *const *part = b->api->config->parts; *part; part++)
+		if ((*part)->box_gone)
+			(*part)->box_gone(b);
 	b->peer = peer_free(b->peer);
 	loop_del_fd(&b->warden);
 	(void)fd_close(b->warden.fd);

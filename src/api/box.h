@@ -5,50 +5,7 @@
  */
 #pragma once
 
-#include "peer.h"
-#include "sandbox.h"
-#include "trace.h"
-
-struct api;
-struct request;
-
-enum {
-	BOX_TOKEN = 40, /* hex */
-	BOXES_MAX = 65536,
-};
-
-enum box_state {
-	BOX_RUNNING,
-	BOX_PAUSED,
-};
-
-struct box {
-	struct api *api;
-	struct sandbox sandbox;
-	struct spec spec;
-	char template[128];	     /* of the request, or the image's name */
-	char owner[64];		     /* the name of the key it was made with, or "" */
-	char token[BOX_TOKEN + 1];   /* of its data plane */
-	char traffic[BOX_TOKEN + 1]; /* of its ports; "" if they are public */
-	bool build;		     /* a template is built in it: for administrators only */
-	json_t *metadata;	     /* object of texts; never NULL */
-	json_t *network;	     /* as it was asked for; may be NULL */
-	enum box_state state;
-	bool suspended;	   /* paused, on disk: it has no warden */
-	uint64_t deadline; /* wall clock ms; 0: none */
-	bool pause_at_deadline, auto_resume;
-	bool internet; /* as it was asked for */
-	struct request *requests;
-	struct watcher *watchers;  /* envd-watch.c: those that are polled */
-	struct commands *commands; /* envd-process-find.c */
-	uint64_t sampled, cpu_us;  /* the last metrics */
-	/* private */
-	json_t *own; /* api.json */
-	struct peer *peer;
-	struct trace_lines lines; /* of keeper, warden and guest, with HUTCH_LOG=debug */
-	struct loop_fd warden;
-	struct box *next; /* of its hash chain */
-};
+#include "api-inner.h"
 
 /* The one with this id, read from its directory if it is not known yet; NULL: there is none that
  * lives. */
@@ -64,6 +21,10 @@ int box_peer(struct box *b, struct peer **ret, struct err *e);
 /* Reads state and deadline again. */
 void box_refresh(struct box *b);
 
+/* metric.c: what it uses now, as E2B's "SandboxMetric" (NULL without memory); and whole CPUs. */
+json_t *box_metric(struct box *b);
+uint64_t box_cpus(const struct box *b);
+
 /* What a sandbox was made with (spec.api), with what has changed since (api.json in `dir`). */
 int box_read_api(const char *made, int dir, json_t **ret, struct err *e);
 
@@ -72,6 +33,15 @@ int box_save(struct box *b, struct err *e);
 void box_draw_token(char out[static BOX_TOKEN + 1]);
 void boxes_free(struct api *a);
 
-/* For box.c: what others have hung on it goes with it. */
-void watchers_drop(struct box *b);
-void commands_drop(struct box *b);
+/* Who asks may have to do with this one: an admin with all, a user with those made with the same
+ * key. */
+bool box_is_for(const struct box *b, const struct request *r);
+
+/* The one of the path (args[0]) that is for whoever asks, or NULL: 404 was answered then. */
+struct box *request_box(struct request *r);
+
+/* The same, also of one that has ended and is kept: a descriptor of its directory, or -EBADF. */
+int request_dir(struct request *r);
+
+/* Says that there is no such sandbox, or none any more. */
+void request_no_box(struct request *r);

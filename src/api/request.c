@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "request.h"
+
 #include <stdarg.h>
 #include <string.h>
 
-#include "apart.h"
-#include "api-inner.h"
 #include "clock.h"
-#include "request.h"
-#include "rpc.h"
 
 static const char type_json[] = "application/json";
 
@@ -61,7 +59,8 @@ void request_free(struct request *r)
 		r->x->cookie = NULL;
 	if (r->drop)
 		r->drop(r);
-	rpc_forget(r);
+	if (r->forget)
+		r->forget(r);
 	leave(r);
 	json_decref(r->body);
 	free(r);
@@ -87,8 +86,8 @@ void request_text(struct request *r, int status, const char *type, const char *t
 {
 	struct exchange *x = r->x;
 
-	if (r->apart) {
-		apart_tell(r, status, type, text, n);
+	if (r->tell) {
+		r->tell(r, status, type, text, n);
 		return;
 	}
 	trace_answer(r, status);
@@ -288,37 +287,4 @@ void request_finish(struct request *r, const void *data, size_t n)
 void request_cut(struct request *r)
 {
 	FINISH(r, http_cut);
-}
-
-/* ---- bodies ---- */
-
-static void on_collected(struct exchange *x, const char *data, size_t n)
-{
-	struct request *r = x->cookie;
-	struct err e = ERR_INIT;
-
-	request_enter(r);
-	if (n == 0)
-		r->body = json_object();
-	if (n > 0 && json_read(data, n, &r->body, &e) < 0)
-		request_fail(r, 400, "the body is not JSON: %s", e.msg);
-	else if (!r->body)
-		request_fail(r, 503, "out of memory");
-	else if (!json_is_object(r->body))
-		request_fail(r, 400, "the body is not a JSON object");
-	else if (r->route && r->route->apart == BODY_APART)
-		request_apart(r, r->have_body);
-	else
-		r->have_body(r);
-	request_leave();
-}
-
-void request_json(struct request *r, bool optional, void (*have)(struct request *r))
-{
-	if (r->x->length == 0 && !optional) {
-		request_fail(r, 400, "a JSON object is expected as the body");
-		return;
-	}
-	r->have_body = have;
-	http_collect(r->x, HTTP_SERVER_JSON_MAX, on_collected);
 }

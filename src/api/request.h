@@ -7,11 +7,10 @@
  */
 #pragma once
 
-#include "box.h"
+#include "api-inner.h"
 #include "http-server.h"
 #include "json-util.h"
 #include "keys.h"
-#include "trace.h"
 
 /* Who asks; bits, for a route says who may. */
 enum role {
@@ -56,12 +55,14 @@ struct request {
 	struct box *box; /* of the data plane; else NULL */
 	uint64_t port;	 /* of the data plane */
 	bool begun;	 /* an answer in pieces has begun */
-	json_t *body;	 /* request_json(): an object; dropped with the request */
+	json_t *body;	 /* body.h: an object; dropped with the request */
 	void (*drop)(struct request *r);
 	void (*room)(struct request *r); /* more can be written again: http_full() is false */
 	void *data;
-	struct rpc *rpc;     /* rpc.c: of a Connect stream */
-	struct apart *apart; /* apart.c: this is the child's copy */
+	struct rpc *rpc;		   /* of a Connect stream */
+	void (*forget)(struct request *r); /* the destructor of that, after drop() */
+	struct apart *apart;		   /* apart.c: this is the child's copy */
+	void (*tell)(struct request *r, int status, const char *type, const char *text, size_t n);
 	/* private */
 	void (*then)(struct request *r);
 	void (*have_body)(struct request *r);
@@ -69,13 +70,6 @@ struct request {
 };
 
 /* ---- the request ---- */
-
-/*
- * Collects the body and reads it as one JSON object (nothing at all counts as {} if `optional`);
- * what is no JSON is answered 400 and ends the request. `have` is called with r->body set. Members
- * are read with jansson's functions: unknown ones are nobody's, null is as absent.
- */
-void request_json(struct request *r, bool optional, void (*have)(struct request *r));
 
 /* The agent whose policy sandboxes of whoever asks have, unless something names another: the first
  * one that the key is granted, else that of hutchd. */

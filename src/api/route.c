@@ -6,25 +6,23 @@
  * A request is for a sandbox (data plane) if the field E2b-Sandbox-Id names one, if its host is
  * PORT-ID.domain, if it has the token of one, or if it is a signed URL. Everything else is for us.
  */
+#include "route.h"
+
 #include <sodium.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
 
 #include "apart.h"
-#include "api-inner.h"
+#include "api.h"
+#include "box.h"
 #include "clock.h"
-#include "routes.h"
 #include "signature.h"
+#include "wake.h"
 
 enum {
 	PORT_DIGITS = 5,
 };
-
-static const struct route *const planes[] = { control_routes, template_routes, v1_routes,
-					      mcp_routes };
-static const struct route *const envd[] = { envd_process_routes, envd_fs_routes,
-					    envd_files_routes };
 
 /* ---- rows ---- */
 
@@ -62,30 +60,41 @@ static bool match_path(const char *path, const char *target, struct request *r)
 	return !*path && !*target;
 }
 
-/* The row of a request; *ret_other: there is one, for another method. */
-static const struct route *find_row(const struct route *const *tables, size_t n, struct request *r,
-				    bool *ret_other)
+static const struct route *find_in(const struct route *table, struct request *r, bool *other)
 {
-	*ret_other = false;
-	for (size_t t = 0; t < n; t++)
-		for (const struct route *row = tables[t]; row->method; row++) {
-			if (!match_path(row->path, r->x->target, r))
-				continue;
-			if (str_eq(row->method, r->x->method))
-				return row;
-			*ret_other = true;
-		}
+	for (const struct route *row = table; row->method; row++) {
+		if (!match_path(row->path, r->x->target, r))
+			continue;
+		if (str_eq(row->method, r->x->method))
+			return row;
+		*other = true;
+	}
 	return NULL;
 }
 
-static void dispatch(struct request *r, const struct route *const *tables, size_t n)
+/* The row of a request; *ret_other: there is one, for another method. */
+static const struct route *find_row(enum api_plane plane, struct request *r, bool *ret_other)
+{
+	const struct route *row = NULL;
+
+	*ret_other = false;
+	for (const struct api_part *const *part = r->api->config->parts; *part; part++) {
+		const struct route *const *table = (*part)->routes[plane];
+
+		for (; !row && table && *table; table++)
+			row = find_in(*table, r, ret_other);
+	}
+	return row;
+}
+
+static void dispatch(struct request *r, enum api_plane plane)
 {
 	char id[REQUEST_ARG_MAX + 1];
 	bool other = false;
 
 	http_add_field(r->x, "X-Request-Id", r->id);
 	memcpy(id, r->args[0], sizeof(id));
-	r->route = find_row(tables, n, r, &other);
+	r->route = find_row(plane, r, &other);
 	if (r->box)
 		memcpy(r->args[0], id, sizeof(id)); /* for request_gone() */
 	if (!r->route && other)
@@ -205,19 +214,42 @@ static enum role role_in(const struct request *r, const struct box *b)
 	return ROLE_NOBODY;
 }
 
+bool request_may_pass(const struct request *r, const struct box *b)
+{
+	const char *token = http_field(r->x, "e2b-traffic-access-token");
+
+	if (!b->traffic[0])
+		return true;
+	return token && strlen(token) == BOX_TOKEN &&
+	       sodium_memcmp(token, b->traffic, BOX_TOKEN) == 0;
+}
+
+static void pass_on(struct request *r)
+{
+	const struct api_part *const *part = r->api->config->parts;
+
+	if (!request_may_pass(r, r->box)) {
+		request_fail(r, 403, "this port is not public: send E2B-Traffic-Access-Token");
+		return;
+	}
+	while (!(*part)->port)
+		part++;
+	(*part)->port(r);
+}
+
 static void go_on(struct request *r)
 {
 	if (r->port != API_ENVD_PORT) {
-		ports_handle(r, (unsigned int)r->port);
+		pass_on(r);
 		return;
 	}
 	r->role = role_in(r, r->box);
-	dispatch(r, envd, ARRAY_SIZE(envd));
+	dispatch(r, PLANE_SANDBOX);
 }
 
 static bool may_wake(const struct request *r, const struct box *b)
 {
-	return r->port == API_ENVD_PORT ? role_in(r, b) != ROLE_NOBODY : ports_may(r, b);
+	return r->port == API_ENVD_PORT ? role_in(r, b) != ROLE_NOBODY : request_may_pass(r, b);
 }
 
 static void data_plane(struct request *r, struct box *b)
@@ -313,7 +345,7 @@ static void handle(struct request *r)
 		return;
 	}
 	r->role = request_role(r);
-	dispatch(r, planes, ARRAY_SIZE(planes));
+	dispatch(r, PLANE_CONTROL);
 }
 
 void api_handle(struct exchange *x, void *arg)
@@ -360,11 +392,16 @@ static void print_table(FILE *f, const char *plane, const struct route *row)
 	}
 }
 
-int api_print_routes(FILE *f)
+int api_print_routes(const struct api_part *const *parts, FILE *f)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(planes); i++)
-		print_table(f, "control", planes[i]);
-	for (size_t i = 0; i < ARRAY_SIZE(envd); i++)
-		print_table(f, "sandbox", envd[i]);
+	static const char *const names[PLANES] = { "control", "sandbox" };
+
+	for (size_t plane = 0; plane < PLANES; plane++)
+		for (const struct api_part *const *part = parts; *part; part++) {
+			const struct route *const *table = (*part)->routes[plane];
+
+			for (; table && *table; table++)
+				print_table(f, names[plane], *table);
+		}
 	return ferror(f) ? -EIO : 0;
 }

@@ -13,9 +13,12 @@
 
 #include "api.h"
 #include "clock.h"
+#include "e2b.h"
+#include "envd.h"
 #include "listen.h"
 #include "log.h"
 #include "notify.h"
+#include "v1.h"
 
 enum {
 	ASKED_MAX = 8,
@@ -40,6 +43,9 @@ struct daemon {
 	struct http_server *server;
 	struct api *api;
 };
+
+/* Routes are looked at, and printed, in this order. */
+static const struct api_part *const parts[] = { &e2b_part, &envd_part, &v1_part, NULL };
 
 static const char usage[] =
 	"hutchd [--unix PATH] [--listen ADDRESS:PORT]... [--tls-cert FILE --tls-key FILE]\n"
@@ -87,7 +93,7 @@ static int take_options(struct daemon *d, int argc, char **argv)
 			d->config.agent = optarg;
 			break;
 		case 'r':
-			return api_print_routes(stdout) < 0 ? 1 : 0;
+			return api_print_routes(parts, stdout) < 0 ? 1 : 0;
 		case 'h':
 			(void)fputs(usage, stdout);
 			return 0;
@@ -264,7 +270,7 @@ static void raise_files(void)
 
 int main(int argc, char **argv)
 {
-	struct daemon d = { .config = { .agent = "e2b" },
+	struct daemon d = { .config = { .agent = "e2b", .parts = parts },
 			    .keys = KEYS_INIT,
 			    .notify = NOTIFY_INIT };
 	struct err e = ERR_INIT;

@@ -18,7 +18,7 @@
 #include "transfer.h"
 
 enum {
-	TOKEN_BYTES = 20, /* as hutchd draws them: api/box.h */
+	TOKEN_BYTES = 20, /* as hutchd draws them: BOX_TOKEN of api/api-inner.h */
 	RANDOM_MAX = 32,
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The Model Context Protocol, as a server of tools: JSON-RPC 2.0 without batches, one message at a
- * time. Nothing here knows how messages travel (src/cli/cmd-mcp.c: stdio; src/api/mcp-http.c:
+ * time. Nothing here knows how messages travel (src/cli/cmd-mcp.c: stdio; src/v1/mcp-http.c:
  * HTTP).
  *
  * A session has sandboxes: one that is made when a tool first needs it, and those that were asked

@@ -7,11 +7,8 @@
 #include <assert.h>
 #include <string.h>
 
-#include "api-inner.h"
 #include "fuzz.h"
-#include "records-watch.h"
-#include "routes.h"
-#include "rpc.h"
+#include "process.h"
 
 enum {
 	METHODS = 8,

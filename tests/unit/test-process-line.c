@@ -5,9 +5,8 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 
-#include "envd-process.h"
+#include "process.h"
 #include "record.h"
-#include "routes.h"
 
 enum {
 	PID = 77,

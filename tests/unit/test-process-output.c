@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 
 #include "base64.h"
-#include "envd-process.h"
+#include "process.h"
 #include "record.h"
 
 enum {

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Resources in use by a sandbox. Control plane and data plane report the same figures. */
+#include "box.h"
+#include "cgroup.h"
+#include "clock.h"
+
+uint64_t box_cpus(const struct box *b)
+{
+	return MAX((b->spec.limits.cpus + 999) / 1000, UINT64_C(1));
+}
+
+/* Of one CPU, since this was last asked for, or since the start. */
+static double cpu_percent(struct box *b, uint64_t cpu_us)
+{
+	uint64_t now = clock_wall();
+	uint64_t since = b->sampled ? b->sampled : b->spec.created;
+	double used = (double)(cpu_us - MIN(b->cpu_us, cpu_us)) * 1000.0;
+	double percent = now > since ? used * 100.0 / (double)(now - since) : 0.0;
+
+	b->sampled = now;
+	b->cpu_us = cpu_us;
+	return percent;
+}
+
+json_t *box_metric(struct box *b)
+{
+	_cleanup_cgroup_ struct cgroup g = CGROUP_INIT;
+	struct sandbox_disk disk = { .total = b->spec.limits.disk };
+	struct cgroup_usage u = { 0 };
+	char group[STATE_GROUP_MAX], when[CLOCK_RFC3339_MAX];
+	uint64_t now = clock_wall();
+	double cpu;
+
+	cgroup_open(state_group(&b->api->root, b->sandbox.id, group), &g);
+	cgroup_usage(&g, &u);
+	(void)sandbox_disk(b->sandbox.dir, &b->spec, &disk);
+	cpu = cpu_percent(b, u.cpu_us);
+	return JSON_OBJECT({ "timestamp", json_string(clock_format(now, when)) },
+			   { "timestampUnix", json_number(now / NSEC_PER_SEC) },
+			   { "cpuCount", json_number(box_cpus(b)) },
+			   { "cpuUsedPct", json_real(cpu) }, { "memUsed", json_number(u.memory) },
+			   { "memTotal", json_number(b->spec.limits.memory) },
+			   { "memCache", json_number(u.memory_cache) },
+			   { "diskUsed", json_number(disk.used) },
+			   { "diskTotal", json_number(disk.total) });
+}

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The pause of a virtual machine: it goes to disk and ends, and is started again when somebody
+ * wants it. Both take seconds and are work for jobs; all who want one back at a time share a job.
+ * In between there is no warden, and the box is one that is read from its directory alone (box.c).
+ */
+#include "suspend.h"
+
+#include "box.h"
+#include "turn.h"
+
+/* One that waits for a turn. */
+struct waiter {
+	struct request *request;
+	struct turn *turn;
+	void (*then)(struct request *r, struct box *b);
+	struct waiter *next;
+};
+
+static void waiter_drop(struct request *r)
+{
+	struct waiter *w = r->data;
+	struct waiter **p = &w->turn->waiting;
+
+	while (*p != w)
+		p = &(*p)->next;
+	*p = w->next;
+	free(w);
+}
+
+/* Back to whoever asked, with the box as it is now. */
+static void answer(struct turn *t, struct waiter *w, const struct err *e)
+{
+	struct request *r = w->request;
+	void (*then)(struct request * r, struct box * b) = w->then;
+	struct box *b = box_find(r->api, t->id);
+
+	waiter_drop(r);
+	r->data = NULL;
+	r->drop = NULL;
+	if (e)
+		request_fail_err(r, e);
+	else if (!b)
+		request_fail(r, 404, "the sandbox has ended");
+	else {
+		request_enter(r);
+		then(r, b);
+		request_leave();
+	}
+}
+
+/* Those who come while others are answered have a turn of their own. */
+static void finish(struct turn *t, const struct err *e)
+{
+	t->ops = NULL;
+	while (t->waiting)
+		answer(t, t->waiting, e);
+	turn_free(t);
+}
+
+/* `shared`: with those that wait for the same already. */
+static void start(struct request *r, const struct box *b, bool shared, uint64_t deadline,
+		  const struct job_ops *ops, void (*then)(struct request *r, struct box *b))
+{
+	struct waiter *w = calloc(1, sizeof(*w));
+	struct turn *t = shared ? turn_find(r->api, b->sandbox.id, ops) : NULL;
+	struct err e = ERR_INIT;
+
+	if (!w)
+		(void)err_oom(&e);
+	else if (!t)
+		t = turn_new(r->api, b->sandbox.id, b->owner, deadline, ops, &e);
+	if (!w || !t) {
+		free(w);
+		request_fail_err(r, &e);
+		return;
+	}
+	*w = (struct waiter){ .request = r, .turn = t, .then = then, .next = t->waiting };
+	t->waiting = w;
+	r->data = w;
+	r->drop = waiter_drop;
+}
+
+static int find(const struct turn *t, struct state_root *root, struct sandbox *b, struct err *e)
+{
+	int r = state_root_open(root, e);
+
+	return r < 0 ? r : sandbox_find(root, t->id, b, e);
+}
+
+/* ---- to disk ---- */
+
+static int suspend_work(void *arg, json_t **ret, struct err *e)
+{
+	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
+	_cleanup_sandbox_ struct sandbox b = SANDBOX_INIT;
+	char name[SANDBOX_SNAPSHOT];
+	int r = find(arg, &root, &b, e);
+
+	(void)ret;
+	return r < 0 ? r : sandbox_save(&b, WIRE_SAVE_SUSPEND, name, e);
+}
+
+static void suspend_done(void *arg, const json_t *result, const struct err *e)
+{
+	finish(arg, result ? NULL : e);
+}
+
+static void suspended(struct request *r, struct box *b)
+{
+	(void)b;
+	request_empty(r, 204);
+}
+
+void box_suspend(struct request *r, const struct box *b)
+{
+	static const struct job_ops ops = { .work = suspend_work, .done = suspend_done };
+
+	start(r, b, false, 0, &ops, suspended);
+}
+
+/* ---- and back ---- */
+
+static int resume_work(void *arg, json_t **ret, struct err *e)
+{
+	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
+	_cleanup_sandbox_ struct sandbox b = SANDBOX_INIT;
+	int r = find(arg, &root, &b, e);
+
+	(void)ret;
+	return r < 0 ? r : sandbox_resume(&root, &b, ((struct turn *)arg)->deadline, e);
+}
+
+/* Somebody else, with hutch, may have resumed it meanwhile: that is enough. */
+static void resume_done(void *arg, const json_t *result, const struct err *e)
+{
+	struct turn *t = arg;
+	const struct box *b;
+
+	t->ops = NULL; /* the box is looked at again */
+	b = result ? NULL : box_find(t->api, t->id);
+	finish(t, result || (b && !b->suspended) ? NULL : e);
+}
+
+void box_unsuspend(struct request *r, const struct box *b, uint64_t deadline,
+		   void (*then)(struct request *r, struct box *b))
+{
+	static const struct job_ops ops = { .work = resume_work, .done = resume_done };
+
+	start(r, b, true, deadline, &ops, then);
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The control plane of the E2B API: what its files share. Handlers are rows of the tables in e2b.c.
+ */
+#pragma once
+
+#include "body.h"
+#include "box.h"
+#include "life.h"
+#include "template.h"
+#include "wake.h"
+
+extern const struct api_part e2b_part;
+
+enum {
+	E2B_TIMEOUT_DEFAULT = WAKE_TIMEOUT_S, /* seconds */
+	E2B_TIMEOUT_DEFAULT_V1 = 15,
+	E2B_TIMEOUT_MAX = 365 * 24 * 3600,
+	E2B_METADATA_MAX = 64,
+	E2B_METADATA_TEXT_MAX = 1024,
+	E2B_ENV_MAX = 1024,
+	E2B_TEMPLATE_MAX = 127,
+	E2B_PAGE_MAX = 100,
+};
+
+/* "Sandbox": what create and connect answer. NULL without memory. */
+json_t *e2b_sandbox(const struct box *b);
+/* "ListedSandbox", and with `detail` "SandboxDetail". */
+json_t *e2b_info(struct box *b, bool detail);
+
+/* Seconds from a body: 0 and *ret, or -EINVAL with a message. */
+int e2b_timeout(const json_t *body, const char *key, uint64_t otherwise, uint64_t *ret,
+		struct err *e);
+
+/* Checks and takes the network settings of a body: a new object, or NULL in *ret if there are none.
+ */
+int e2b_network(const json_t *network, json_t **ret, struct err *e);
+
+/* The same as a narrowing (names/narrow.h): texts, in a new list. `network` may be NULL. -EINVAL
+ * for what is no rule. */
+int e2b_narrow(const json_t *network, bool internet, json_t **ret, struct err *e);
+
+/* Ends a sandbox whose maker, of that key, has gone. */
+void e2b_kill_unwanted(struct api *a, const char *owner, const char *id);
+/* Ends a sandbox that is not what the request asked for, and then answers why. */
+void e2b_kill_failed(struct request *r, const char *id, const struct err *why);
+
+void e2b_get(struct request *r);
+void e2b_destroy(struct request *r);
+void e2b_connect(struct request *r);
+void e2b_resume(struct request *r);
+void e2b_set_timeout(struct request *r);
+void e2b_refresh(struct request *r);
+void e2b_pause(struct request *r);
+void e2b_create(struct request *r);
+void e2b_create_v2(struct request *r);
+void e2b_list(struct request *r);
+void e2b_list_v2(struct request *r);
+void e2b_metrics(struct request *r);
+void e2b_metrics_all(struct request *r);
+void e2b_logs(struct request *r);
+void e2b_logs_v2(struct request *r);
+void e2b_set_network(struct request *r);
+void e2b_snapshot(struct request *r);
+void e2b_snapshots(struct request *r);
+void e2b_fork(struct request *r);
+
+/* 1 if there is such a snapshot, and it is for that key (`all`: whoever's it is); 0 if not; or what
+ * keeps it from being read. */
+int e2b_snapshot_is_for(const char *name, const char *owner, bool all, struct err *e);
+/* False: there is none for whoever asks; nothing was answered. */
+bool e2b_remove_snapshot(struct request *r, const char *name);
+void e2b_teams(struct request *r);
+
+/* The store of whoever asks; of an administrator who gives the id of somebody's template, that one.
+ */
+int e2b_template_store(const struct request *r, const char *ref, struct template_store *s,
+		       struct err *e);
+/* The same without a request; `all`: an administrator. */
+int e2b_template_store_of(bool all, const char *owner, const char *ref, struct template_store *s,
+			  struct err *e);
+void e2b_template_ask_file(struct request *r);
+void e2b_template_put_file(struct request *r);
+void e2b_template_build(struct request *r);
+void e2b_template_status(struct request *r);
+void e2b_template_new(struct request *r);
+void e2b_templates(struct request *r);
+void e2b_template_tag(struct request *r);
+void e2b_template_untag(struct request *r);
+void e2b_template_alias(struct request *r);
+void e2b_template_tags(struct request *r);
+void e2b_template_remove(struct request *r);
+
+/* Frees all builds; their jobs continue. */
+void e2b_builds_free(struct api *a);

@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "request.h"
+
+extern const struct route envd_watch_routes[];
+
+/* Ends those that a box has. */
+void watchers_drop(struct box *b);
