@@ -20,7 +20,7 @@
 #include <sys/syscall.h>
 
 #include "fd.h"
-#include "filter.h"
+#include "calls-filter.h"
 #include "str.h"
 
 /* Newer than the headers of Debian 12. */

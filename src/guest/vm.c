@@ -20,7 +20,7 @@
 #include "clock.h"
 #include "confine.h"
 #include "fd.h"
-#include "filter.h"
+#include "calls-filter.h"
 #include "log.h"
 #include "str.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The system calls of src/base/calls.h as a program of the kernel's, for a guest that nobody else
+ * The system calls of src/confine/calls.h as a program of the kernel's, for a guest that nobody else
  * puts a filter on: a container comes with one.
  */
 #pragma once

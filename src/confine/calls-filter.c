@@ -5,7 +5,7 @@
  * nothing: the kernel asks once for each number which of them are allowed whatever their arguments,
  * and then does not run the program for these (seccomp_cache_prepare(), since 5.11).
  */
-#include "filter.h"
+#include "calls-filter.h"
 
 #include <linux/audit.h>
 #include <linux/filter.h>
