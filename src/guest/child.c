@@ -12,8 +12,8 @@
 #include <sys/syscall.h>
 
 #include "buf.h"
-#include "confine.h"
 #include "fd.h"
+#include "guest-confine.h"
 #include "str.h"
 #include "vm.h"
 

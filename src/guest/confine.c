@@ -9,7 +9,7 @@
  * At another HELLO, of a machine that was asleep, users may have put a link where a path of the
  * policy was. So its ruleset is put on above the first one, and allows nothing that this does not.
  */
-#include "confine.h"
+#include "guest-confine.h"
 
 #include <fcntl.h>
 #include <linux/capability.h>
@@ -19,8 +19,8 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-#include "fd.h"
 #include "calls-filter.h"
+#include "fd.h"
 #include "str.h"
 
 /* Newer than the headers of Debian 12. */

@@ -17,10 +17,10 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-#include "clock.h"
-#include "confine.h"
-#include "fd.h"
 #include "calls-filter.h"
+#include "clock.h"
+#include "fd.h"
+#include "guest-confine.h"
 #include "log.h"
 #include "str.h"
 

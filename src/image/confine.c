@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "confine.h"
+#include "image-confine.h"
 
 #include <fcntl.h>
 #include <grp.h>
@@ -184,7 +184,7 @@ static int close_stdio(void)
 	return 0;
 }
 
-/* In the worker: all of the list in confine.h, one after the other. */
+/* In the worker: all of the list in image-confine.h, one after the other. */
 static int lock_down(const struct confine_job *job, int sock, struct channel_msg *m, struct err *e)
 {
 	const char *at = "waiting for the master";

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "jail.h"
+#include "sandbox-confine.h"
 
 #include <fcntl.h>
 #include <linux/capability.h>
