@@ -237,5 +237,5 @@ int confine_child(bool read_all)
 		return r;
 	if (restrict_self(state.first) < 0 || restrict_self(state.ruleset) < 0)
 		return -errno;
-	return filter_apply();
+	return calls_filter_apply();
 }

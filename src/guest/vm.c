@@ -207,7 +207,7 @@ int vm_boot(struct err *e)
 {
 	if (load_modules(e) < 0 || mount_image(e) < 0 || find_channel(e) < 0 ||
 	    vm_random_open(e) < 0 || vm_users_make(e) < 0 || loopback_up(e) < 0 ||
-	    filter_make(e) < 0 || vm_lock(e) < 0 || vm_root(IMAGE, OWN_DISK, e) < 0)
+	    calls_filter_make(e) < 0 || vm_lock(e) < 0 || vm_root(IMAGE, OWN_DISK, e) < 0)
 		return e->num;
 	confine_keep(VM_CAPABILITIES);
 	running = true;
