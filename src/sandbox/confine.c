@@ -1,19 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sandbox-confine.h"
 
-#include <fcntl.h>
-#include <linux/capability.h>
-#include <stdint.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
-
+#include "caps.h"
 #include "fd.h"
 #include "filter.h"
 #include "landlock.h"
-#include "proc.h"
+#include "rlimits.h"
+#include "self.h"
+#include "stages.h"
 
 #define MEMORY_MAX (UINT64_C(256) << 20)
 
@@ -24,80 +18,74 @@ enum {
 
 /* ---- descriptors ---- */
 
-static int close_others(const struct jail *j)
+static int close_others(void *arg)
 {
+	const struct jail *j = arg;
 	int kept[KEPT] = { j->dir, j->keep[0], j->keep[1], j->keep[2] };
-	_cleanup_close_ int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	int r = self_null_stdio(STDERR_FILENO);
 
-	if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(null, STDOUT_FILENO) < 0)
-		return -errno;
-	null = -EBADF; /* goes with the others */
-	return fd_close_others(STDERR_FILENO + 1, kept, KEPT);
+	return r < 0 ? r : fd_close_others(STDERR_FILENO + 1, kept, KEPT);
 }
 
 /* ---- privileges and limits ---- */
 
-static int drop_capabilities(bool override)
+static uint64_t kept_caps(const struct jail *j)
 {
-	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
-	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = { 0 };
-
-	/* EINVAL: the kernel has no more. EPERM: there is none to drop. */
-	for (unsigned long cap = 0; cap < 64; cap++)
-		if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0)
-			break;
-	if (override)
-		data[0].effective = data[0].permitted = 1U << CAP_DAC_OVERRIDE;
-	if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0 ||
-	    syscall(SYS_capset, &head, data) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
-	    prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
-		return -errno;
-	return 0;
+	return j->override ? CAPS_BIT(CAP_DAC_OVERRIDE) : 0;
 }
 
-static int set_limits(void)
+static int drop_capabilities(void *arg)
 {
-	static const struct {
-		int what;
-		uint64_t value;
-	} limits[] = {
+	int r;
+
+	(void)caps_bound(0); /* -EPERM: there is none to drop */
+	r = caps_only(kept_caps(arg));
+	if (r == 0)
+		r = self_no_new_privileges();
+	return r < 0 ? r : self_not_dumpable();
+}
+
+static int has_no_others(void *arg)
+{
+	int r = caps_check(kept_caps(arg));
+
+	return r < 0 ? r : self_check_privileges();
+}
+
+static int set_limits(void *arg)
+{
+	static const struct limit limits[] = {
 		{ RLIMIT_NOFILE, FILES_MAX },
 		{ RLIMIT_NPROC, 0 },
 		{ RLIMIT_CORE, 0 },
 		{ RLIMIT_AS, MEMORY_MAX },
 	};
-	int r = 0;
 
-	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(limits); i++)
-		r = proc_limit(limits[i].what, limits[i].value);
-	return r;
+	return rlimits_lower(limits, ARRAY_SIZE(limits));
 }
 
 /* ---- Landlock ---- */
 
-static int allow_writing(int dir)
+static int allow_writing(void *arg)
 {
 	const uint64_t want = LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_READ_DIR |
 			      LANDLOCK_ACCESS_FS_REMOVE_FILE | LANDLOCK_ACCESS_FS_MAKE_REG |
 			      LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_MAKE_SYM |
 			      LANDLOCK_ACCESS_FS_REFER | LANDLOCK_ACCESS_FS_TRUNCATE;
-	long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
-	struct landlock_path_beneath_attr rule = { .parent_fd = dir };
+	const struct jail *j = arg;
 	_cleanup_close_ int ruleset = -EBADF;
-	struct landlock_rights attr;
-	size_t n;
+	struct landlock_rights rights;
+	int abi = landlock_abi(), r = 0;
 
 	if (abi < 1)
 		return 0;
-	attr = landlock_rights(abi, false, &n);
-	rule.allowed_access = want & attr.fs;
-	ruleset = (int)syscall(SYS_landlock_create_ruleset, &attr, n, 0);
-	if (ruleset < 0 ||
-	    (dir >= 0 &&
-	     syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) < 0) ||
-	    syscall(SYS_landlock_restrict_self, ruleset, 0) < 0)
-		return -errno;
-	return 0;
+	rights = landlock_all_rights(abi, false);
+	ruleset = landlock_ruleset(&rights);
+	if (ruleset < 0)
+		return ruleset;
+	if (j->dir >= 0)
+		r = landlock_allow(ruleset, j->dir, want & rights.fs);
+	return r < 0 ? r : landlock_restrict(ruleset);
 }
 
 /* ---- seccomp ---- */
@@ -130,26 +118,21 @@ static const struct sock_filter filter[] = {
 };
 /* clang-format on */
 
-static int filter_calls(void)
+static int filter_calls(void *arg)
 {
-	struct sock_fprog prog = { .len = ARRAY_SIZE(filter),
-				   .filter = (struct sock_filter *)filter };
-
-	return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog) < 0 ? -errno : 0;
+	return filter_apply(filter, ARRAY_SIZE(filter));
 }
+
+static const struct confine_stage stages[] = {
+	{ "descriptors", close_others },
+	{ "capabilities", drop_capabilities, has_no_others },
+	{ "limits", set_limits },
+	{ "Landlock", allow_writing },
+	{ "the filter of system calls", filter_calls },
+	{ NULL },
+};
 
 int jail_enter(const struct jail *j, struct err *e)
 {
-	const char *at = "descriptors";
-	int r = close_others(j);
-
-	if (r == 0 && (at = "capabilities"))
-		r = drop_capabilities(j->override);
-	if (r == 0 && (at = "limits"))
-		r = set_limits();
-	if (r == 0 && (at = "Landlock"))
-		r = allow_writing(j->dir);
-	if (r == 0 && (at = "the filter of system calls"))
-		r = filter_calls();
-	return r < 0 ? err_set(e, r, "confining the copy, %s: %s", at, strerror(-r)) : 0;
+	return confine_run_err(stages, (void *)j, "confining the copy", e);
 }
