@@ -2,7 +2,8 @@
 /*
  * What the keeper gives up before it reads a byte of the guest. In this order:
  *
- * 1. Descriptors: all but stderr and those it was given (isolate_fds(), before the loop is made).
+ * 1. Descriptors: all but stderr and those it was given (keeper_confine_fds(), before the loop is
+ * made).
  * 2. Capabilities, with the bounding and the ambient set; no new privileges.
  * 3. Its user: an id of its own that owns nothing, no further groups.
  * 4. Its life ends with the warden's: the kernel kills it. Set after the ids, because a change of
@@ -59,7 +60,7 @@ static bool is_vm(const struct keeper_start *s)
 
 /* ---- 1: descriptors ---- */
 
-int isolate_fds(const struct keeper_start *s, struct err *e)
+int keeper_confine_fds(const struct keeper_start *s, struct err *e)
 {
 	int kept[KEPT_MAX] = { STDERR_FILENO, s->guest,	 s->monitor,
 			       s->listener,   s->warden, s->chain ? s->chain->fd : -EBADF };
@@ -74,7 +75,7 @@ int isolate_fds(const struct keeper_start *s, struct err *e)
  * Port 0 is in no rule, so whatever the policy says this is refused by the guard, and by nothing
  * else: without one, the answer is that nobody listens.
  */
-int isolate_try_guard(const struct keeper_start *s, struct err *e)
+int keeper_try_guard(const struct keeper_start *s, struct err *e)
 {
 	const struct sockaddr_in to = { .sin_family = AF_INET,
 					.sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
@@ -309,7 +310,7 @@ static const struct confine_stage stages[] = {
 	{ NULL },
 };
 
-int isolate(const struct keeper_start *s, struct err *e)
+int keeper_confine(const struct keeper_start *s, struct err *e)
 {
 	return confine_run_err(stages, (void *)s, "isolating the keeper", e);
 }
