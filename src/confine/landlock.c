@@ -56,6 +56,25 @@ int landlock_restrict(int ruleset)
 	return syscall(SYS_landlock_restrict_self, ruleset, 0) < 0 ? -errno : 0;
 }
 
+int landlock_forbid_all(bool connect, int fd, uint64_t rights)
+{
+	const int abi = landlock_abi();
+	const struct landlock_rights all = landlock_all_rights(abi, connect);
+	_cleanup_close_ int ruleset = -EBADF;
+	int r = 0;
+
+	if (abi < 1)
+		return 0;
+	ruleset = landlock_ruleset(&all);
+	if (ruleset < 0)
+		return ruleset;
+	if (fd >= 0)
+		r = landlock_allow(ruleset, fd, rights & all.fs);
+	if (r == 0)
+		r = landlock_restrict(ruleset);
+	return r < 0 ? r : 1;
+}
+
 int landlock_check(void)
 {
 	_cleanup_close_ int fd = -EBADF;

@@ -43,6 +43,13 @@ int landlock_allow(int ruleset, int fd, uint64_t rights);
  */
 int landlock_restrict(int ruleset);
 
+/*
+ * Forbids all that Landlock can forbid, but for `rights`, as far as this version has them, on `fd`
+ * (-EBADF: on nothing), and connecting by TCP if that is to `connect`. 1, 0 where there is no
+ * Landlock, or -errno.
+ */
+int landlock_forbid_all(bool connect, int fd, uint64_t rights);
+
 /* -EPERM if "/" can be listed: for a process whose ruleset allows that nowhere. 0 where there is no
  * Landlock. */
 int landlock_check(void);

@@ -21,3 +21,14 @@ int confine_run(const struct confine_stage *stages, void *arg, const char **ret_
 
 /* The same with a message: "WHAT, STAGE: reason". */
 int confine_run_err(const struct confine_stage *stages, void *arg, const char *what, struct err *e);
+
+/* Runs and checks of stages that several processes have. Their argument is not used. */
+
+/* No capability is permitted, inheritable or ambient, and executing a program gives none. The
+ * bounding set stays. */
+int stage_drop_privileges(void *arg);
+int stage_has_no_privileges(void *arg);
+
+/* See self_die_with_parent() and landlock_check(). */
+int stage_die_with_parent(void *arg);
+int stage_has_no_files(void *arg);

@@ -18,7 +18,6 @@
 #include "fault.h"
 #include "filter.h"
 #include "rlimits.h"
-#include "self.h"
 #include "stages.h"
 #include "str.h"
 
@@ -154,22 +153,7 @@ static int drop_all(void *arg)
 
 	if (r == 0)
 		r = become(QEMU_JAIL_ID);
-	if (r == 0)
-		r = caps_only(0);
-	return r < 0 ? r : self_no_new_privileges();
-}
-
-static int has_no_capabilities(void *arg)
-{
-	int r = caps_check(0);
-
-	return r < 0 ? r : self_check_privileges();
-}
-
-/* A change of ids forgets it. */
-static int die_with_warden(void *arg)
-{
-	return self_die_with_parent();
+	return r < 0 ? r : stage_drop_privileges(NULL);
 }
 
 /* The warden has no number in this pid namespace. */
@@ -274,7 +258,7 @@ static int filter_calls(void *arg)
 }
 
 static const struct confine_stage stages[] = {
-	{ "asking to die with the warden", die_with_warden, has_warden },
+	{ "asking to die with the warden", stage_die_with_parent, has_warden },
 	{ "becoming root of its user namespace", become_root },
 	{ "forgetting the host's name", forget_names },
 	{ "forbidding user namespaces", forbid_namespaces },
@@ -283,8 +267,9 @@ static const struct confine_stage stages[] = {
 	{ "mounting a /proc of its own", put_proc },
 	{ "entering its root", enter_root },
 	{ "limits", set_limits },
-	{ "giving up capabilities", drop_all, has_no_capabilities },
-	{ "asking to die with the warden", die_with_warden, has_warden },
+	{ "giving up capabilities", drop_all, stage_has_no_privileges },
+	/* Once more: a change of ids forgets it. */
+	{ "asking to die with the warden", stage_die_with_parent, has_warden },
 	{ "asking to die with the warden", pass_fault },
 	{ "arranging descriptors", arrange_fds },
 	{ "filtering system calls", filter_calls },

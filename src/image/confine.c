@@ -187,11 +187,6 @@ static int await_master(void *arg)
 	return r == 0 && m.type != CHANNEL_GO ? -EBADMSG : r;
 }
 
-static int die_with_master(void *arg)
-{
-	return self_die_with_parent();
-}
-
 /* In the worker: all of the list in image-confine.h, one after the other. */
 static const struct confine_stage stages[] = {
 	{ "waiting for the master", await_master },
@@ -203,7 +198,7 @@ static const struct confine_stage stages[] = {
 	{ "setting limits", set_limits },
 	/* Last: the kernel forgets it when ids change. A master that died before is seen on the
 	 * channel. */
-	{ "tying itself to its master", die_with_master },
+	{ "tying itself to its master", stage_die_with_parent },
 	{ NULL },
 };
 

@@ -107,20 +107,6 @@ static int become_user(void *arg)
 	return become(s->id);
 }
 
-static int drop_capabilities(void *arg)
-{
-	int r = caps_only(0);
-
-	return r < 0 ? r : self_no_new_privileges();
-}
-
-static int has_no_capabilities(void *arg)
-{
-	int r = caps_check(0);
-
-	return r < 0 ? r : self_check_privileges();
-}
-
 static int die_with_warden(void *arg)
 {
 	int r = self_die_with_parent();
@@ -164,22 +150,11 @@ static int set_limits(void *arg)
 static int forbid_files(void *arg)
 {
 	const struct keeper_start *s = arg;
-	_cleanup_close_ int ruleset = -EBADF;
-	struct landlock_rights rights;
-	int abi = landlock_abi();
+	int r = landlock_forbid_all(has_egress(s->spec), -EBADF, 0);
 
-	if (abi < 1) {
+	if (r == 0)
 		log_warning("this kernel has no Landlock for the keeper");
-		return 0;
-	}
-	rights = landlock_all_rights(abi, has_egress(s->spec));
-	ruleset = landlock_ruleset(&rights);
-	return ruleset < 0 ? ruleset : landlock_restrict(ruleset);
-}
-
-static int has_no_files(void *arg)
-{
-	return landlock_check();
+	return MIN(r, 0);
 }
 
 /* ---- 8: seccomp ---- */
@@ -302,10 +277,10 @@ static int filter_calls(void *arg)
 static const struct confine_stage stages[] = {
 	{ "the bounding set", drop_bounding_set },
 	{ "user and groups", become_user },
-	{ "capabilities", drop_capabilities, has_no_capabilities },
+	{ "capabilities", stage_drop_privileges, stage_has_no_privileges },
 	{ "the tie to the warden", die_with_warden, has_warden },
 	{ "limits", set_limits },
-	{ "Landlock", forbid_files, has_no_files },
+	{ "Landlock", forbid_files, stage_has_no_files },
 	{ "the filter of system calls", filter_calls },
 	{ NULL },
 };

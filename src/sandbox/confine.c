@@ -73,19 +73,8 @@ static int allow_writing(void *arg)
 			      LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_MAKE_SYM |
 			      LANDLOCK_ACCESS_FS_REFER | LANDLOCK_ACCESS_FS_TRUNCATE;
 	const struct jail *j = arg;
-	_cleanup_close_ int ruleset = -EBADF;
-	struct landlock_rights rights;
-	int abi = landlock_abi(), r = 0;
 
-	if (abi < 1)
-		return 0;
-	rights = landlock_all_rights(abi, false);
-	ruleset = landlock_ruleset(&rights);
-	if (ruleset < 0)
-		return ruleset;
-	if (j->dir >= 0)
-		r = landlock_allow(ruleset, j->dir, want & rights.fs);
-	return r < 0 ? r : landlock_restrict(ruleset);
+	return MIN(landlock_forbid_all(false, j->dir, want), 0);
 }
 
 /* ---- seccomp ---- */

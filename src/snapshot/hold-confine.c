@@ -20,17 +20,8 @@ static int drop_capabilities(void *arg)
 	int r;
 
 	(void)caps_bound(0); /* -EPERM: there is none to drop */
-	r = caps_only(0);
-	if (r == 0)
-		r = self_no_new_privileges();
+	r = stage_drop_privileges(NULL);
 	return r < 0 ? r : self_not_dumpable();
-}
-
-static int has_no_capabilities(void *arg)
-{
-	int r = caps_check(0);
-
-	return r < 0 ? r : self_check_privileges();
 }
 
 static int set_limits(void *arg)
@@ -44,25 +35,10 @@ static int set_limits(void *arg)
 	return rlimits_lower(limits, ARRAY_SIZE(limits));
 }
 
+/* A kernel without Landlock has the other stages. */
 static int forbid_files(void *arg)
 {
-	_cleanup_close_ int ruleset = -EBADF;
-	struct landlock_rights rights;
-	int abi = landlock_abi(), r;
-
-	if (abi < 1)
-		return 0; /* a kernel without it has the other stages */
-	rights = landlock_all_rights(abi, false);
-	ruleset = landlock_ruleset(&rights);
-	if (ruleset < 0)
-		return ruleset;
-	r = landlock_allow(ruleset, HOLD_FD_SOCKETS, LANDLOCK_ACCESS_FS_REMOVE_FILE);
-	return r < 0 ? r : landlock_restrict(ruleset);
-}
-
-static int has_no_files(void *arg)
-{
-	return landlock_check();
+	return MIN(landlock_forbid_all(false, HOLD_FD_SOCKETS, LANDLOCK_ACCESS_FS_REMOVE_FILE), 0);
 }
 
 /* clang-format off */
@@ -91,9 +67,9 @@ static int filter_calls(void *arg)
 }
 
 static const struct confine_stage stages[] = {
-	{ "capabilities", drop_capabilities, has_no_capabilities },
+	{ "capabilities", drop_capabilities, stage_has_no_privileges },
 	{ "limits", set_limits },
-	{ "Landlock", forbid_files, has_no_files },
+	{ "Landlock", forbid_files, stage_has_no_files },
 	{ "the filter of system calls", filter_calls },
 	{ NULL },
 };
