@@ -174,18 +174,6 @@ int proc_adopt(pid_t pid, struct proc *ret)
 	return 0;
 }
 
-int proc_limit(int resource, uint64_t value)
-{
-	struct rlimit now, to;
-
-	if (SANITIZED && resource == RLIMIT_AS)
-		return 0;
-	if (getrlimit((__rlimit_resource_t)resource, &now) < 0)
-		return -errno;
-	to.rlim_cur = to.rlim_max = MIN((rlim_t)value, now.rlim_max);
-	return setrlimit((__rlimit_resource_t)resource, &to) < 0 ? -errno : 0;
-}
-
 int proc_signal(const struct proc *p, int sig)
 {
 	if (p->pid <= 0)

@@ -56,13 +56,6 @@ int proc_fork_into(int group, struct proc *ret);
  * 0, -ECHILD: it is not ours, or -errno. */
 int proc_adopt(pid_t pid, struct proc *ret);
 
-/*
- * Lowers both limits of this process to `value`, or to what the hard one is if that is less. The
- * one of address space is left alone under a sanitizer, whose shadow is terabytes large. 0 or
- * -errno.
- */
-int proc_limit(int resource, uint64_t value);
-
 /* Sends a signal through the pidfd. 0 or -errno (-ESRCH: it has ended). */
 int proc_signal(const struct proc *p, int sig);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a sandbox sends is unpacked by a child without power (jail.h), which can write below one
- * directory and nowhere else. Where a directory is copied onto one that is there, that is it. Else
- * it is a new one beside the destination, and what has been unpacked there takes its place in one
- * rename; after a failure it is removed with all that is in it. So what appears under its name is
- * whole.
+ * What a sandbox sends is unpacked by a child without power (sandbox-confine.h), which can write
+ * below one directory and nowhere else. Where a directory is copied onto one that is there, that is
+ * it. Else it is a new one beside the destination, and what has been unpacked there takes its place
+ * in one rename; after a failure it is removed with all that is in it. So what appears under its
+ * name is whole.
  *
  * The parent waits. It asks for the archive, so that it knows whether a directory comes, and reads
  * nothing of it. On its socket the child says how far it is; its end of that socket is how the
@@ -23,9 +23,9 @@
 #include "copy.h"
 #include "extract.h"
 #include "fd.h"
-#include "jail.h"
 #include "path.h"
 #include "proc.h"
+#include "sandbox-confine.h"
 #include "str.h"
 #include "tree.h"
 

@@ -14,7 +14,6 @@
 #include <limits.h>
 #include <poll.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -25,6 +24,7 @@
 #include "fd.h"
 #include "oci.h"
 #include "scratch.h"
+#include "self.h"
 #include "str.h"
 #include "userns.h"
 
@@ -137,7 +137,7 @@ static _noreturn_ void become_runtime(const struct engine_start *s, const char *
 	if (r == 0 && runtime->enter && (at = "preparing the runtime"))
 		r = runtime->enter();
 	if (r == 0 && (at = "asking to die with the warden"))
-		r = prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 ? -errno : 0;
+		r = self_die_with_parent();
 	if (r == 0 && getppid() != warden)
 		r = -ESRCH;
 	if (r == 0)

@@ -6,7 +6,7 @@
  *   porter   a child of the warden: enters the control groups and the sandbox's user namespace,
  *            has a child with namespaces of all other kinds, says its number and is done
  *   inmate   that child, which by CLONE_PARENT is the warden's: builds its root, gives up all but
- *            its descriptors, and becomes QEMU
+ *            its descriptors (qemu-confine.c), and becomes QEMU
  *
  * Both say what goes wrong by a pipe that is closed by their end, or by the execution of QEMU; so
  * its end of file means that all is done.
@@ -22,53 +22,31 @@
 #include "qemu-jail.h"
 
 #include <fcntl.h>
-#include <grp.h>
-#include <linux/capability.h>
 #include <poll.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/mount.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 
+#include "become.h"
 #include "clock.h"
 #include "engine.h"
 #include "fault.h"
 #include "fd.h"
-#include "filter.h"
-#include "str.h"
+#include "qemu-confine.h"
 #include "userns.h"
 
 #define START_TIMEOUT (30 * NSEC_PER_SEC)
 #define SEAL_TIMEOUT  (10 * NSEC_PER_SEC)
 
-/* Where the root is built; as "/" of the jail it is that no more. */
-#define PLACE "/run"
 /* What covers it in the end. */
 #define EMPTY "/empty"
 
 enum {
-	TREES_MAX = 12,
-	LINK_TEXT_MAX = 64,
 	KVM_MAJOR = 10,
 	KVM_MINOR = 232,
-	NAMESPACES = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS |
-		     CLONE_NEWCGROUP,
-};
-
-/* What is put into the root: a detached mount, or a symbolic link. */
-struct tree {
-	const char *to;
-	int fd;
-	bool directory;
-	char link[LINK_TEXT_MAX];
-};
-
-struct trees {
-	struct tree t[TREES_MAX];
-	size_t n;
 };
 
 /* What the two say, in one write each. */
@@ -80,14 +58,14 @@ struct report {
 
 /* ---- the warden: what goes in ---- */
 
-static void trees_done(struct trees *all)
+static void trees_done(struct qemu_trees *all)
 {
 	while (all->n > 0)
 		(void)fd_close(all->t[--all->n].fd);
 }
 
 /* With what is mounted below it: else a mount that we may not take off would have to be. */
-static int clone_tree(const char *path, uint64_t attributes, struct tree *t, struct err *e)
+static int clone_tree(const char *path, uint64_t attributes, struct qemu_tree *t, struct err *e)
 {
 	struct mount_attr attr = { .attr_set = attributes };
 
@@ -100,14 +78,14 @@ static int clone_tree(const char *path, uint64_t attributes, struct tree *t, str
 	return 0;
 }
 
-static int take_file(struct trees *all, const struct qemu_jail_file *f, struct err *e)
+static int take_file(struct qemu_trees *all, const struct qemu_jail_file *f, struct err *e)
 {
-	struct tree *t = &all->t[all->n];
+	struct qemu_tree *t = &all->t[all->n];
 	struct stat st;
 	ssize_t n;
 
-	assert(all->n < TREES_MAX);
-	*t = (struct tree){ .to = f->to, .fd = -EBADF };
+	assert(all->n < QEMU_TREES_MAX);
+	*t = (struct qemu_tree){ .to = f->to, .fd = -EBADF };
 	if (lstat(f->from, &st) < 0)
 		return errno == ENOENT && f->optional
 			       ? 0
@@ -132,12 +110,12 @@ static int take_file(struct trees *all, const struct qemu_jail_file *f, struct e
  * A device of the sandbox's own, in a file system that has nothing else: the host's can be locked
  * and watched by all who have it. An ordinary user cannot make one.
  */
-static int make_kvm(const struct qemu_jail *j, struct trees *all, struct err *e)
+static int make_kvm(const struct qemu_jail *j, struct qemu_trees *all, struct err *e)
 {
 	const uint32_t id = j->ids + QEMU_JAIL_ID;
 	_cleanup_close_ int fs = fsopen("tmpfs", FSOPEN_CLOEXEC), dir = -EBADF;
 
-	assert(all->n < TREES_MAX);
+	assert(all->n < QEMU_TREES_MAX);
 	if (fs < 0 || fsconfig(fs, FSCONFIG_SET_STRING, "size", "4k", 0) < 0 ||
 	    fsconfig(fs, FSCONFIG_SET_STRING, "nr_inodes", "4", 0) < 0 ||
 	    fsconfig(fs, FSCONFIG_SET_STRING, "mode", "755", 0) < 0 ||
@@ -147,11 +125,12 @@ static int make_kvm(const struct qemu_jail *j, struct trees *all, struct err *e)
 	if (dir < 0 || mknodat(dir, "kvm", S_IFCHR | 0600, makedev(KVM_MAJOR, KVM_MINOR)) < 0 ||
 	    fchownat(dir, "kvm", id, id, AT_SYMLINK_NOFOLLOW) < 0)
 		return err_errno(e, "cannot make a /dev/kvm of the sandbox's own");
-	all->t[all->n++] = (struct tree){ .to = "/dev", .fd = TAKE_FD(dir), .directory = true };
+	all->t[all->n++] =
+		(struct qemu_tree){ .to = "/dev", .fd = TAKE_FD(dir), .directory = true };
 	return 0;
 }
 
-static int take_trees(const struct qemu_jail *j, struct trees *all, struct err *e)
+static int take_trees(const struct qemu_jail *j, struct qemu_trees *all, struct err *e)
 {
 	int r = 0;
 
@@ -161,266 +140,13 @@ static int take_trees(const struct qemu_jail *j, struct trees *all, struct err *
 		return r;
 	if (!j->rootless)
 		return make_kvm(j, all, e);
-	all->t[all->n] = (struct tree){ .to = "/dev/kvm", .fd = -EBADF };
+	all->t[all->n] = (struct qemu_tree){ .to = "/dev/kvm", .fd = -EBADF };
 	r = clone_tree("/dev/kvm", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, &all->t[all->n], e);
 	all->n += r == 0 ? 1 : 0;
 	return r;
 }
 
-/* ---- the inmate: its root ---- */
-
-static int put_tree(const struct tree *t)
-{
-	char path[64];
-	int fd;
-
-	(void)snprintf(path, sizeof(path), PLACE "%s", t->to);
-	if (t->link[0])
-		return symlink(t->link, path) < 0 ? -errno : 0;
-	if (str_has_prefix(t->to, "/dev/") && mkdir(PLACE "/dev", 0755) < 0)
-		return -errno;
-	if (t->directory) {
-		if (mkdir(path, 0755) < 0)
-			return -errno;
-	} else {
-		fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-		if (fd < 0)
-			return -errno;
-		(void)fd_close(fd);
-	}
-	return move_mount(t->fd, "", AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH) < 0 ? -errno : 0;
-}
-
-/* Of this pid namespace, and nothing but its processes. */
-static int put_proc(void)
-{
-	if (mkdir(PLACE "/proc", 0755) < 0 ||
-	    mount("proc", PLACE "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, "subset=pid") <
-		    0)
-		return -errno;
-	return 0;
-}
-
-/* pivot_root(2), "pivot_root(".", ".")". */
-static int enter_root(const char *path)
-{
-	if (chdir(path) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 ||
-	    umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
-		return -errno;
-	return 0;
-}
-
-static int make_root(void)
-{
-	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
-	    mount("hutch", PLACE, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC,
-		  "mode=755,size=16k,nr_inodes=32") < 0)
-		return -errno;
-	return 0;
-}
-
-/* ---- the inmate: what it gives up ---- */
-
-static int become(uint32_t id)
-{
-	if (setgroups(0, NULL) < 0 || setresgid(id, id, id) < 0 || setresuid(id, id, id) < 0)
-		return -errno;
-	return 0;
-}
-
-/* The host's are as good as its address. */
-static int forget_names(void)
-{
-	static const char name[] = "hutch";
-
-	return sethostname(name, STRLEN("hutch")) < 0 || setdomainname("", 0) < 0 ? -errno : 0;
-}
-
-/* As many user namespaces as it may make below its own; not on every kernel. */
-static void forbid_namespaces(void)
-{
-	_cleanup_close_ int fd = open("/proc/sys/user/max_user_namespaces", O_WRONLY | O_CLOEXEC);
-
-	if (fd >= 0)
-		(void)!write(fd, "0", 1);
-}
-
-static int set_limits(const struct qemu_jail *j)
-{
-	const struct {
-		int what;
-		uint64_t value;
-	} limits[] = {
-		{ RLIMIT_NOFILE, QEMU_JAIL_NOFILE }, { RLIMIT_CORE, 0 },     { RLIMIT_MEMLOCK, 0 },
-		{ RLIMIT_FSIZE, j->file },	     { RLIMIT_MSGQUEUE, 0 },
-	};
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(limits); i++)
-		r = proc_limit(limits[i].what, limits[i].value);
-	return r;
-}
-
-/* The bounding set first: it takes a capability. */
-static int drop_all(void)
-{
-	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
-	struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = { 0 };
-	int r;
-
-	for (unsigned long cap = 0; cap < 64; cap++)
-		if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0) {
-			if (errno != EINVAL)
-				return -errno;
-			break; /* the kernel has no more */
-		}
-	r = become(QEMU_JAIL_ID);
-	if (r < 0)
-		return r;
-	if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0 ||
-	    syscall(SYS_capset, &head, none) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-		return -errno;
-	return 0;
-}
-
-/* A change of ids forgets it. The warden has no number in this pid namespace. */
-static int die_with(int warden)
-{
-	struct pollfd p = { .fd = warden, .events = POLLIN };
-
-	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || poll(&p, 1, 0) < 0)
-		return -errno;
-	return p.revents ? -ESRCH : 0;
-}
-
-/* clang-format off */
-#define DENY(name) UNLESS(__NR_##name, 1), RETURN(SECCOMP_RET_ERRNO | EPERM)
-/* As if this kernel did not have it: then QEMU and the C library do without. */
-#define LACK(name) UNLESS(__NR_##name, 1), RETURN(SECCOMP_RET_ERRNO | ENOSYS)
-
-/*
- * What no QEMU needs that was handed all it uses. It is its own second filter (-sandbox) that
- * forbids what it needs for its start alone, execve(2) before all.
- */
-static const struct sock_filter filter[] = {
-	FILTER_HEAD,
-
-	/* Namespaces and mounts. clone3(2) hides its flags. */
-	LACK(clone3), DENY(unshare), DENY(setns),
-	UNLESS(__NR_clone, 3),
-	LOAD_ARG(0), BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, NAMESPACES | CLONE_NEWUSER, 0, 1),
-	RETURN(SECCOMP_RET_ERRNO | EPERM),
-	LOAD(nr),
-	DENY(mount), DENY(umount2), DENY(pivot_root), DENY(chroot), DENY(open_tree), DENY(move_mount),
-	DENY(fsopen), DENY(fsconfig), DENY(fsmount), DENY(fspick), DENY(mount_setattr),
-
-	/* Other processes. */
-	DENY(ptrace), DENY(process_vm_readv), DENY(process_vm_writev), DENY(kcmp), DENY(pidfd_open),
-	DENY(pidfd_getfd), DENY(pidfd_send_signal), DENY(process_madvise), DENY(execveat),
-
-	/* Files by number, networks, keys. */
-	DENY(name_to_handle_at), DENY(open_by_handle_at), DENY(socket), DENY(connect), DENY(bind),
-	DENY(listen), DENY(add_key), DENY(request_key), DENY(keyctl), DENY(quotactl),
-
-	/* Parts of the kernel that had more holes than others. */
-	LACK(io_uring_setup), LACK(io_uring_enter), LACK(io_uring_register), DENY(bpf),
-	DENY(perf_event_open), DENY(userfaultfd), DENY(fanotify_init), DENY(inotify_init),
-	DENY(inotify_init1), DENY(vhangup), DENY(sync), DENY(syncfs),
-	DENY(syslog), DENY(acct), DENY(swapon), DENY(swapoff), DENY(reboot), DENY(kexec_load), DENY(kexec_file_load),
-	DENY(init_module), DENY(finit_module), DENY(delete_module), DENY(personality),
-
-	/* Locks and leases: on files that machines share, they would be words. */
-	DENY(flock),
-	UNLESS(__NR_fcntl, 8),
-	LOAD_ARG(1),
-	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, F_SETLK, 4, 0), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, F_SETLKW, 3, 0),
-	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, F_OFD_SETLK, 2, 0), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, F_OFD_SETLKW, 1, 0),
-	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, F_SETLEASE, 0, 1),
-	RETURN(SECCOMP_RET_ERRNO | EPERM),
-	LOAD(nr),
-
-	/* Clocks and names of the machine. */
-	DENY(settimeofday), DENY(clock_settime), DENY(clock_adjtime), DENY(adjtimex), DENY(sethostname),
-	DENY(setdomainname),
-
-	RETURN(SECCOMP_RET_ALLOW),
-};
-/* clang-format on */
-
-static int filter_calls(void)
-{
-	struct sock_fprog prog = { .len = ARRAY_SIZE(filter),
-				   .filter = (struct sock_filter *)filter };
-
-	return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog) < 0 ? -errno : 0;
-}
-
-/* ---- the inmate: its way ---- */
-
-struct pipes {
-	int in, out; /* what QEMU has as stdin, and as stdout and stderr */
-	int report;
-	int warden; /* a pidfd */
-};
-
-/* 0 to 2, then those of qemu.h, then what tells of a failure, which execve(2) closes. */
-static int arrange_fds(const struct qemu_jail *j, struct pipes *p)
-{
-	int high[QEMU_FDS + 1];
-
-	for (int i = 0; i <= QEMU_FDS; i++) {
-		int fd = i == 0 ? p->in : i < 3 ? p->out : i == QEMU_FDS ? p->report : j->fds[i];
-
-		high[i] = fd < 0 ? -EBADF : fcntl(fd, F_DUPFD_CLOEXEC, QEMU_FDS + 1);
-		if (fd >= 0 && high[i] < 0)
-			return -errno;
-	}
-	for (int i = 0; i <= QEMU_FDS; i++) {
-		if (high[i] < 0)
-			(void)close(i);
-		else if (dup3(high[i], i, i == QEMU_FDS ? O_CLOEXEC : 0) < 0)
-			return -errno;
-	}
-	p->report = QEMU_FDS;
-	return syscall(SYS_close_range, QEMU_FDS + 1, ~0U, 0) < 0 ? -errno : 0;
-}
-
-static int build_root(const struct qemu_jail *j, const struct trees *all, const char **at)
-{
-	int r;
-
-	*at = "making an empty root";
-	r = make_root();
-	for (size_t i = 0; r == 0 && i < all->n; i++) {
-		*at = all->t[i].to;
-		r = put_tree(&all->t[i]);
-	}
-	if (r == 0 && j->proc && (*at = "mounting a /proc of its own"))
-		r = put_proc();
-	if (r == 0 && (*at = "entering its root"))
-		r = enter_root(PLACE);
-	return r < 0 ? r : FAULT("jail-root");
-}
-
-static int give_up(const struct qemu_jail *j, struct pipes *p, const char **at)
-{
-	int r;
-
-	*at = "limits";
-	r = set_limits(j);
-	if (r == 0 && (*at = "giving up capabilities"))
-		r = drop_all();
-	if (r == 0 && (*at = "asking to die with the warden"))
-		r = die_with(p->warden);
-	/* Behind this nobody would read what a fault says. */
-	if (r == 0)
-		r = FAULT("jail-dropped");
-	if (r == 0 && (*at = "arranging descriptors"))
-		r = arrange_fds(j, p);
-	if (r == 0 && (*at = "filtering system calls"))
-		r = filter_calls();
-	return r;
-}
+/* ---- the inmate ---- */
 
 static _noreturn_ void say_and_end(int fd, const char *at, int num)
 {
@@ -431,22 +157,13 @@ static _noreturn_ void say_and_end(int fd, const char *at, int num)
 	_exit(127);
 }
 
-static _noreturn_ void inmate(const struct qemu_jail *j, const struct trees *all, struct pipes *p)
+static _noreturn_ void inmate(const struct qemu_jail *j, const struct qemu_trees *all,
+			      struct qemu_pipes *p)
 {
 	static char *const nothing[] = { NULL };
-	const char *at = "asking to die with the warden";
-	int r = die_with(p->warden);
+	const char *at = NULL;
+	int r = qemu_confine(j, all, p, &at);
 
-	if (r == 0 && (at = "becoming root of its user namespace"))
-		r = become(0);
-	if (r == 0 && (at = "forgetting the host's name"))
-		r = forget_names();
-	if (r == 0) {
-		forbid_namespaces();
-		r = build_root(j, all, &at);
-	}
-	if (r == 0)
-		r = give_up(j, p, &at);
 	if (r == 0) {
 		at = j->program;
 		proc_reset_signals();
@@ -460,8 +177,8 @@ static _noreturn_ void inmate(const struct qemu_jail *j, const struct trees *all
 
 /* ---- the porter ---- */
 
-static _noreturn_ void porter(const struct qemu_jail *j, const struct trees *all, int userns,
-			      struct pipes *p)
+static _noreturn_ void porter(const struct qemu_jail *j, const struct qemu_trees *all, int userns,
+			      struct qemu_pipes *p)
 {
 	struct report report = { 0 };
 	const char *at = "entering control groups";
@@ -472,8 +189,8 @@ static _noreturn_ void porter(const struct qemu_jail *j, const struct trees *all
 	if (r == 0 && (at = "entering its user namespace") && setns(userns, CLONE_NEWUSER) < 0)
 		r = -errno;
 	if (r == 0 && (at = "making namespaces")) {
-		report.pid = (pid_t)syscall(SYS_clone, NAMESPACES | CLONE_PARENT | SIGCHLD, NULL,
-					    NULL, NULL, NULL);
+		report.pid = (pid_t)syscall(SYS_clone, QEMU_NAMESPACES | CLONE_PARENT | SIGCHLD,
+					    NULL, NULL, NULL, NULL);
 		if (report.pid == 0)
 			inmate(j, all, p);
 		if (report.pid < 0)
@@ -533,7 +250,7 @@ static int hear_reports(int fd, struct proc *inmate_proc, struct err *e)
 }
 
 struct ends {
-	struct pipes theirs;
+	struct qemu_pipes theirs;
 	int said, report;
 };
 
@@ -566,7 +283,7 @@ static int make_ends(struct ends *s)
 	return s->theirs.warden < 0 ? -errno : 0;
 }
 
-static int run(const struct qemu_jail *j, const struct trees *all, int userns, struct ends *s,
+static int run(const struct qemu_jail *j, const struct qemu_trees *all, int userns, struct ends *s,
 	       struct proc *ret, struct err *e)
 {
 	_cleanup_proc_ struct proc p = PROC_INIT, q = PROC_INIT;
@@ -592,7 +309,7 @@ static int run(const struct qemu_jail *j, const struct trees *all, int userns, s
 
 int qemu_jail_start(const struct qemu_jail *j, struct proc *ret, int *ret_said, struct err *e)
 {
-	_cleanup_(trees_done) struct trees all = { .n = 0 };
+	_cleanup_(trees_done) struct qemu_trees all = { .n = 0 };
 	_cleanup_(ends_done) struct ends s = {
 		.theirs = { .in = -EBADF, .out = -EBADF, .report = -EBADF, .warden = -EBADF },
 		.said = -EBADF,
@@ -625,7 +342,7 @@ static int replace_root(void)
 	    mount("hutch", EMPTY, "tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC,
 		  "mode=555,size=4k,nr_inodes=1") < 0)
 		return -errno;
-	return enter_root(EMPTY);
+	return qemu_enter_root(EMPTY);
 }
 
 static _noreturn_ void sealer(int pidfd, int report)

@@ -10,7 +10,6 @@
  * forked before, and so is still outside, has newuidmap(1) and newgidmap(1) write the maps.
  */
 #include <fcntl.h>
-#include <grp.h>
 #include <limits.h>
 #include <linux/securebits.h>
 #include <sched.h>
@@ -20,6 +19,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
+#include "become.h"
 #include "clock.h"
 #include "engine.h"
 #include "fault.h"
@@ -58,14 +58,18 @@ struct maps {
  * of ids, for there are hosts where only root may make user namespaces; the child runs no other
  * code. /proc/PID of a process that changed ids is root's, until it says that it is dumpable.
  */
-static int become(uint32_t id)
+static int become_owner(uint32_t id)
 {
+	int r;
+
 	if (id == 0)
 		return 0;
-	if (setgroups(0, NULL) < 0 || prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP) < 0 ||
-	    setresgid(id, id, id) < 0 || setresuid(id, id, id) < 0 || prctl(PR_SET_DUMPABLE, 1) < 0)
+	if (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP) < 0)
 		return -errno;
-	return 0;
+	r = become(id);
+	if (r < 0)
+		return r;
+	return prctl(PR_SET_DUMPABLE, 1) < 0 ? -errno : 0;
 }
 
 /*
@@ -88,7 +92,7 @@ static int limit_processes(uint64_t pids)
 /* The child: ends when `sock` does, also with a parent that was killed. */
 static _noreturn_ void hold_namespace(const struct maps *m, int sock)
 {
-	int r = become(m->owner);
+	int r = become_owner(m->owner);
 	char c;
 
 	if (r == 0)
@@ -226,8 +230,10 @@ static int await_maps(int sock, struct err *e)
 
 static int become_root(struct err *e)
 {
-	if (setgroups(0, NULL) < 0 || setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
-		return err_errno(e, "cannot become root in a user namespace");
+	int r = become(0);
+
+	if (r < 0)
+		return err_set(e, r, "cannot become root in a user namespace: %s", strerror(-r));
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
 		return err_errno(e, "cannot make mounts private");
 	return 0;

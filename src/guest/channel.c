@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "clock.h"
-#include "confine.h"
+#include "guest-confine.h"
 #include "guest.h"
 #include "log.h"
 #include "memory.h"

@@ -11,9 +11,10 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
+#include "become.h"
 #include "buf.h"
-#include "confine.h"
 #include "fd.h"
+#include "guest-confine.h"
 #include "str.h"
 #include "vm.h"
 
@@ -130,15 +131,15 @@ static int switch_user(const struct user *u, struct failure *fail)
 {
 	bool same = u->uid == geteuid() && u->gid == getegid();
 	const char *name = u->name[0] ? u->name : "that number";
+	int r;
 
 	/* In a user namespace of one, setgroups(2) is not allowed, nor is there a group to leave.
 	 */
 	if (setgroups(u->n_groups, u->groups) < 0 && !same)
 		return fail_errno(fail, errno == EINVAL ? EPERM : errno, "take the groups of",
 				  name);
-	if (setresgid(u->gid, u->gid, u->gid) < 0 || setresuid(u->uid, u->uid, u->uid) < 0)
-		return fail_errno(fail, errno == EINVAL ? EPERM : errno, "become user", name);
-	return 0;
+	r = become_ids(u->uid, u->gid);
+	return r < 0 ? fail_errno(fail, r == -EINVAL ? EPERM : -r, "become user", name) : 0;
 }
 
 int child_become(const struct fields *f, int terminal, struct user *ret, struct failure *fail)

@@ -9,27 +9,19 @@
  * At another HELLO, of a machine that was asleep, users may have put a link where a path of the
  * policy was. So its ruleset is put on above the first one, and allows nothing that this does not.
  */
-#include "confine.h"
+#include "guest-confine.h"
 
 #include <fcntl.h>
-#include <linux/capability.h>
-#include <linux/landlock.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 
+#include "calls-filter.h"
+#include "caps.h"
 #include "fd.h"
-#include "filter.h"
+#include "landlock.h"
+#include "self.h"
+#include "stages.h"
 #include "str.h"
-
-/* Newer than the headers of Debian 12. */
-#ifndef LANDLOCK_ACCESS_FS_TRUNCATE
-#define LANDLOCK_ACCESS_FS_TRUNCATE (1ULL << 14) /* ABI 3 */
-#endif
-#ifndef LANDLOCK_ACCESS_FS_IOCTL_DEV
-#define LANDLOCK_ACCESS_FS_IOCTL_DEV (1ULL << 15) /* ABI 5 */
-#endif
 
 #define RIGHTS_READ    (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
 #define RIGHTS_EXECUTE (LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE)
@@ -68,12 +60,10 @@ static struct {
 	uint64_t spare; /* capabilities that are kept and not in use: confine_raise() */
 } state = { .ruleset = -EBADF, .first = -EBADF };
 
-#define CAPABILITY(n) (UINT64_C(1) << (n))
-
 /* To become users, hand them their terminal, raise their limits, and end them. */
-#define IN_USE                                                                     \
-	(CAPABILITY(CAP_SETUID) | CAPABILITY(CAP_SETGID) | CAPABILITY(CAP_CHOWN) | \
-	 CAPABILITY(CAP_SYS_RESOURCE) | CAPABILITY(CAP_KILL))
+#define IN_USE                                                               \
+	(CAPS_BIT(CAP_SETUID) | CAPS_BIT(CAP_SETGID) | CAPS_BIT(CAP_CHOWN) | \
+	 CAPS_BIT(CAP_SYS_RESOURCE) | CAPS_BIT(CAP_KILL))
 
 int confine_fd(unsigned int i)
 {
@@ -85,33 +75,17 @@ unsigned int confine_abi(void)
 	return state.abi;
 }
 
-static uint64_t handled_by(long abi)
-{
-	uint64_t rights = RIGHTS_ALL;
-
-	if (abi < 5)
-		rights &= ~(uint64_t)LANDLOCK_ACCESS_FS_IOCTL_DEV;
-	if (abi < 3)
-		rights &= ~(uint64_t)LANDLOCK_ACCESS_FS_TRUNCATE;
-	if (abi < 2) /* moves between directories are always denied there */
-		rights &= ~(uint64_t)LANDLOCK_ACCESS_FS_REFER;
-	return rights;
-}
-
 static int add_path(const char *path, uint64_t rights)
 {
 	_cleanup_close_ int fd = open(path, O_PATH | O_CLOEXEC);
-	struct landlock_path_beneath_attr rule = { .parent_fd = fd };
 	struct stat st;
 
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return 0;
-	rule.allowed_access = rights & state.handled;
+	rights &= state.handled;
 	if (!S_ISDIR(st.st_mode))
-		rule.allowed_access &= RIGHTS_OF_FILE;
-	if (syscall(SYS_landlock_add_rule, state.ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) < 0)
-		return -errno;
-	return 0;
+		rights &= RIGHTS_OF_FILE;
+	return landlock_allow(state.ruleset, fd, rights);
 }
 
 static int add_list(const struct fields *f, enum wire_tag tag, uint64_t rights, struct err *e)
@@ -135,21 +109,18 @@ static int add_list(const struct fields *f, enum wire_tag tag, uint64_t rights, 
 
 static int make_ruleset(const struct fields *hello, struct err *e)
 {
-	long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
-	struct landlock_ruleset_attr attr = { 0 };
-	int r;
+	int r, abi = landlock_abi();
 
-	if (abi <= 0)
+	if (abi < 1)
 		return 0; /* the keeper is told, and decides */
 	if (state.first < 0)
 		state.first = TAKE_FD(state.ruleset);
 	state.ruleset = fd_close(state.ruleset);
-	state.handled = attr.handled_access_fs = handled_by(abi);
-	/* The structure has grown since: this is its first member, which every kernel takes. */
-	state.ruleset = (int)syscall(SYS_landlock_create_ruleset, &attr,
-				     sizeof(attr.handled_access_fs), 0); /* CLOEXEC by itself */
+	state.handled = landlock_file_rights(abi);
+	state.ruleset = landlock_ruleset(&(struct landlock_rights){ .fs = state.handled });
 	if (state.ruleset < 0)
-		return err_errno(e, "cannot make a Landlock ruleset");
+		return err_set(e, state.ruleset, "cannot make a Landlock ruleset: %s",
+			       strerror(-state.ruleset));
 	for (size_t i = 0; i < ARRAY_SIZE(always); i++) {
 		r = add_path(always[i].path, always[i].rights);
 		if (r < 0)
@@ -161,22 +132,6 @@ static int make_ruleset(const struct fields *hello, struct err *e)
 		return e->num;
 	state.abi = (unsigned int)abi;
 	return 0;
-}
-
-/* Keeps of this process's capabilities those in `keep`, and uses those in `use`. 0 or -errno. */
-static int limit_capabilities(uint64_t keep, uint64_t use)
-{
-	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
-	struct __user_cap_data_struct data[2] = { 0 };
-
-	if (keep != 0 && syscall(SYS_capget, &head, data) < 0)
-		return -errno;
-	for (unsigned int i = 0; i < 2; i++) {
-		data[i].permitted &= (uint32_t)(keep >> (32 * i));
-		data[i].effective = data[i].permitted & (uint32_t)(use >> (32 * i));
-		data[i].inheritable = 0;
-	}
-	return syscall(SYS_capset, &head, data) < 0 ? -errno : 0;
 }
 
 int confine_start(const struct fields *hello, struct err *e)
@@ -191,7 +146,7 @@ int confine_start(const struct fields *hello, struct err *e)
 	if (make_ruleset(hello, e) < 0)
 		return e->num;
 	/* The second one is for a child: see confine_child(). */
-	r = limit_capabilities(IN_USE | CAPABILITY(CAP_DAC_READ_SEARCH) | state.spare, IN_USE);
+	r = caps_limit(IN_USE | CAPS_BIT(CAP_DAC_READ_SEARCH) | state.spare, IN_USE);
 	return r < 0 ? err_set(e, r, "cannot give up capabilities: %s", strerror(-r)) : 0;
 }
 
@@ -203,39 +158,68 @@ void confine_keep(uint64_t capabilities)
 void confine_raise(bool raise)
 {
 	if (state.spare != 0)
-		(void)limit_capabilities(UINT64_MAX, IN_USE | (raise ? state.spare : 0));
+		(void)caps_limit(UINT64_MAX, IN_USE | (raise ? state.spare : 0));
 }
 
 void confine_self(void)
 {
-	for (unsigned long cap = 0; cap < 64; cap++)
-		if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0)
-			break;
-	(void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	(void)caps_bound(0);
+	(void)self_no_new_privileges();
 	/*
 	 * prlimit(2) on another process wants all its numbers to be the caller's; a saved group
 	 * that nobody has keeps a root without capabilities from starving the guest.
 	 */
 	(void)!setresgid((gid_t)-1, (gid_t)-1, 65534);
 	/* After the last change of numbers, which sets it to fs.suid_dumpable. */
-	(void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+	(void)self_not_dumpable();
 }
 
-static int restrict_self(int ruleset)
+/* ---- a child ---- */
+
+/* A copy of the guest's memory, and by now the user's process. */
+static int hide_memory(void *arg)
 {
-	return ruleset < 0 ? 0 : (int)syscall(SYS_landlock_restrict_self, ruleset, 0);
+	(void)self_not_dumpable();
+	return 0;
 }
+
+static int drop_capabilities(void *arg)
+{
+	const uint64_t *keep = arg;
+
+	return caps_limit(*keep, *keep);
+}
+
+static int has_no_others(void *arg)
+{
+	const uint64_t *keep = arg;
+
+	return caps_check(*keep);
+}
+
+static int restrict_files(void *arg)
+{
+	int r = state.first < 0 ? 0 : landlock_restrict(state.first);
+
+	return r < 0 || state.ruleset < 0 ? r : landlock_restrict(state.ruleset);
+}
+
+static int filter_calls(void *arg)
+{
+	return calls_filter_apply();
+}
+
+static const struct confine_stage stages[] = {
+	{ "memory", hide_memory },
+	{ "capabilities", drop_capabilities, has_no_others },
+	{ "Landlock", restrict_files },
+	{ "the filter of system calls", filter_calls },
+	{ NULL },
+};
 
 int confine_child(bool read_all)
 {
-	uint64_t keep = read_all ? CAPABILITY(CAP_DAC_READ_SEARCH) : 0;
-	int r = limit_capabilities(keep, keep);
+	uint64_t keep = read_all ? CAPS_BIT(CAP_DAC_READ_SEARCH) : 0;
 
-	/* A copy of the guest's memory, and by now the user's process. */
-	(void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
-	if (r < 0)
-		return r;
-	if (restrict_self(state.first) < 0 || restrict_self(state.ruleset) < 0)
-		return -errno;
-	return filter_apply();
+	return confine_run(stages, &keep, NULL);
 }

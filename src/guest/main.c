@@ -6,8 +6,8 @@
 #include <sys/syscall.h>
 
 #include "child.h"
-#include "confine.h"
 #include "fault.h"
+#include "guest-confine.h"
 #include "guest.h"
 #include "log.h"
 #include "str.h"

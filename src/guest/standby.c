@@ -7,8 +7,8 @@
 
 #include "child.h"
 #include "clock.h"
-#include "confine.h"
 #include "fd.h"
+#include "guest-confine.h"
 #include "vm.h"
 
 static struct {

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "become.h"
 #include "clock.h"
 #include "fd.h"
 #include "str.h"
@@ -316,8 +317,7 @@ void users_start(void)
 
 	/* Tried, because uid maps, capabilities and other kernels all have a say in it. */
 	if (pid == 0)
-		_exit(setresgid(DEFAULT_ID, DEFAULT_ID, DEFAULT_ID) < 0 ||
-		      setresuid(DEFAULT_ID, DEFAULT_ID, DEFAULT_ID) < 0);
+		_exit(become_ids(DEFAULT_ID, DEFAULT_ID) < 0);
 	if (pid > 0 && RETRY_EINTR(waitpid(pid, &status, 0)) == pid)
 		may_switch = status == 0 && geteuid() != DEFAULT_ID;
 }

@@ -17,10 +17,10 @@
 #include <sys/syscall.h>
 #include <time.h>
 
+#include "calls-filter.h"
 #include "clock.h"
-#include "confine.h"
 #include "fd.h"
-#include "filter.h"
+#include "guest-confine.h"
 #include "log.h"
 #include "str.h"
 
@@ -207,7 +207,7 @@ int vm_boot(struct err *e)
 {
 	if (load_modules(e) < 0 || mount_image(e) < 0 || find_channel(e) < 0 ||
 	    vm_random_open(e) < 0 || vm_users_make(e) < 0 || loopback_up(e) < 0 ||
-	    filter_make(e) < 0 || vm_lock(e) < 0 || vm_root(IMAGE, OWN_DISK, e) < 0)
+	    calls_filter_make(e) < 0 || vm_lock(e) < 0 || vm_root(IMAGE, OWN_DISK, e) < 0)
 		return e->num;
 	confine_keep(VM_CAPABILITIES);
 	running = true;

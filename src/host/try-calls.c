@@ -3,49 +3,36 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/bpf.h>
-#include <linux/filter.h>
 #include <linux/kvm.h>
 #include <linux/openat2.h>
-#include <linux/seccomp.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 
 #include "apparmor.h"
+#include "filter.h"
+#include "landlock.h"
 #include "probe.h"
-
-#ifndef LANDLOCK_CREATE_RULESET_VERSION
-#define LANDLOCK_CREATE_RULESET_VERSION 1U
-#endif
+#include "self.h"
 
 static int child_no_new_privs(long unused)
 {
 	(void)unused;
-	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ? -errno : 0;
+	return self_no_new_privileges();
 }
 
 static int child_seccomp(long unused)
 {
-	struct sock_filter allow[] = { BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW) };
-	struct sock_fprog prog = { .len = ARRAY_SIZE(allow), .filter = allow };
+	static const struct sock_filter allow = RETURN(SECCOMP_RET_ALLOW);
+	int r = self_no_new_privileges();
 
 	(void)unused;
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-		return -errno;
-	return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog) < 0 ? -errno : 0;
+	return r < 0 ? r : filter_apply(&allow, 1);
 }
 
 static int seccomp_action(uint32_t action)
 {
 	return syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) < 0 ? -errno : 0;
-}
-
-static int landlock_abi(void)
-{
-	long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
-
-	return abi < 0 ? -errno : (int)abi;
 }
 
 /* Loads "return `value`", the smallest program there is, and lets go of it. */

@@ -4,7 +4,6 @@
  * at its deadline; what it made (namespaces, mounts) goes with it, so nothing is left behind.
  */
 #include <fcntl.h>
-#include <grp.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -16,9 +15,11 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#include "become.h"
 #include "clock.h"
 #include "fd.h"
 #include "probe.h"
+#include "self.h"
 
 #ifndef CLONE_NEWTIME
 #define CLONE_NEWTIME 0x00000080
@@ -74,7 +75,7 @@ int try_in_child(int (*fn)(long arg), long arg)
 	if (pid < 0)
 		return -errno;
 	if (pid == 0) {
-		(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+		(void)self_die_with_parent();
 		r = fn(arg);
 		_exit(fd_write_all(out, &r, sizeof(r)) < 0);
 	}
@@ -88,9 +89,10 @@ int try_in_child(int (*fn)(long arg), long arg)
 
 int try_drop_privileges(void)
 {
-	if (setgroups(0, NULL) < 0 || setresgid(UID_NOBODY, UID_NOBODY, UID_NOBODY) < 0 ||
-	    setresuid(UID_NOBODY, UID_NOBODY, UID_NOBODY) < 0)
-		return -errno;
+	int r = become(UID_NOBODY);
+
+	if (r < 0)
+		return r;
 	/* Changing ids made /proc/self belong to root; uid_map is written through it. */
 	return prctl(PR_SET_DUMPABLE, 1) < 0 ? -errno : 0;
 }

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "confine.h"
+#include "image-confine.h"
 
 #include <fcntl.h>
-#include <grp.h>
 #include <limits.h>
-#include <linux/capability.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mount.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
+#include "become.h"
+#include "caps.h"
 #include "landlock.h"
+#include "rlimits.h"
+#include "self.h"
+#include "stages.h"
 
 #define MEMORY_MAX (UINT64_C(2) << 30)
 
@@ -23,19 +24,19 @@ enum {
 	FILES_MAX = 512
 };
 
-static const int kept_caps[] = { CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_FSETID };
+#define KEPT_CAPS                                                                  \
+	(CAPS_BIT(CAP_CHOWN) | CAPS_BIT(CAP_DAC_OVERRIDE) | CAPS_BIT(CAP_FOWNER) | \
+	 CAPS_BIT(CAP_FSETID))
+
+/* What the stages take. */
+struct worker_start {
+	const struct confine_job *job;
+	int sock;
+	struct channel_msg *m; /* for the result */
+};
 
 /* Where gzip and what it is linked with live. */
 static const char *const readable[] = { "/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache" };
-
-static int allow(int ruleset, int fd, uint64_t access)
-{
-	struct landlock_path_beneath_attr rule = { .allowed_access = access, .parent_fd = fd };
-
-	return syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) < 0
-		       ? -errno
-		       : 0;
-}
 
 static int allow_reading(int ruleset)
 {
@@ -49,7 +50,7 @@ static int allow_reading(int ruleset)
 			continue; /* not every machine has all of them */
 		if (fstat(fd, &st) == 0 && S_ISDIR(st.st_mode))
 			access |= LANDLOCK_ACCESS_FS_READ_DIR;
-		r = allow(ruleset, fd, access);
+		r = landlock_allow(ruleset, fd, access);
 		if (r < 0)
 			return r;
 	}
@@ -63,76 +64,73 @@ static int allow_input(int ruleset, int input)
 
 	if (input < 0 || fstat(input, &st) < 0 || !S_ISDIR(st.st_mode))
 		return 0;
-	return allow(ruleset, input, LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR);
+	return landlock_allow(ruleset, input,
+			      LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR);
 }
 
-/* 1 if it holds, 0 if this kernel has no Landlock, or -errno. */
-static int landlock(int work, int input)
+static int forbid_files(void *arg)
 {
+	const struct worker_start *w = arg;
 	_cleanup_close_ int ruleset = -EBADF;
-	struct landlock_ruleset_attr attr = { .handled_access_fs = (1ULL << 13) - 1 };
-	long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
-	int r;
+	int r, abi = landlock_abi();
+	/* Files alone: the worker has namespaces of its own for the rest. */
+	const struct landlock_rights rights = { .fs = landlock_file_rights(MIN(abi, 3)) };
 
 	if (abi < 1)
 		return 0;
-	if (abi >= 2)
-		attr.handled_access_fs |= LANDLOCK_ACCESS_FS_REFER;
-	if (abi >= 3)
-		attr.handled_access_fs |= LANDLOCK_ACCESS_FS_TRUNCATE;
-	ruleset = (int)syscall(SYS_landlock_create_ruleset, &attr, sizeof(attr), 0);
+	ruleset = landlock_ruleset(&rights);
 	if (ruleset < 0)
-		return -errno;
+		return ruleset;
 	/* Devices, sockets and FIFOs are never made. */
-	r = allow(ruleset, work,
-		  attr.handled_access_fs &
-			  ~(uint64_t)(LANDLOCK_ACCESS_FS_MAKE_CHAR | LANDLOCK_ACCESS_FS_MAKE_BLOCK |
-				      LANDLOCK_ACCESS_FS_MAKE_SOCK | LANDLOCK_ACCESS_FS_MAKE_FIFO |
-				      LANDLOCK_ACCESS_FS_EXECUTE));
+	r = landlock_allow(ruleset, w->job->work,
+			   rights.fs & ~(uint64_t)(LANDLOCK_ACCESS_FS_MAKE_CHAR |
+						   LANDLOCK_ACCESS_FS_MAKE_BLOCK |
+						   LANDLOCK_ACCESS_FS_MAKE_SOCK |
+						   LANDLOCK_ACCESS_FS_MAKE_FIFO |
+						   LANDLOCK_ACCESS_FS_EXECUTE));
 	if (r == 0)
 		r = allow_reading(ruleset);
 	if (r == 0)
-		r = allow_input(ruleset, input);
-	if (r < 0)
-		return r;
-	return syscall(SYS_landlock_restrict_self, ruleset, 0) < 0 ? -errno : 1;
+		r = allow_input(ruleset, w->job->input);
+	if (r == 0)
+		r = landlock_restrict(ruleset);
+	w->m->landlock = r == 0;
+	return r;
 }
 
-static bool is_kept(int cap)
+static int refuse_privileges(void *arg)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(kept_caps); i++)
-		if (kept_caps[i] == cap)
-			return true;
-	return false;
+	return self_no_new_privileges();
 }
 
-static int drop_caps(void)
+static int has_no_new_privileges(void *arg)
 {
-	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
-	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = { 0 };
-
-	for (int cap = 0; cap <= CAP_LAST_CAP; cap++)
-		/* EINVAL: a capability that this kernel does not have. */
-		if (!is_kept(cap) && prctl(PR_CAPBSET_DROP, cap) < 0 && errno != EINVAL)
-			return -errno;
-	for (size_t i = 0; i < ARRAY_SIZE(kept_caps); i++)
-		data[0].effective |= 1U << kept_caps[i];
-	data[0].permitted = data[0].effective;
-	return syscall(SYS_capset, &head, data) < 0 ? -errno : 0;
+	return self_check_privileges();
 }
 
-static int set_limits(void)
+static int drop_caps(void *arg)
 {
-	int r = proc_limit(RLIMIT_CORE,
-			   1); /* not 0: a handler would still be started, see core(5) */
+	int r = caps_bound(KEPT_CAPS);
 
-	if (r == 0)
-		r = proc_limit(RLIMIT_CPU, IMAGE_TIME_MAX);
-	if (r == 0)
-		r = proc_limit(RLIMIT_FSIZE, IMAGE_BYTES_MAX);
-	if (r == 0)
-		r = proc_limit(RLIMIT_NOFILE, FILES_MAX);
-	return r < 0 ? r : proc_limit(RLIMIT_AS, MEMORY_MAX);
+	return r < 0 ? r : caps_only(KEPT_CAPS);
+}
+
+static int has_no_others(void *arg)
+{
+	return caps_check(KEPT_CAPS);
+}
+
+static int set_limits(void *arg)
+{
+	static const struct limit limits[] = {
+		{ RLIMIT_CORE, 1 }, /* not 0: a handler would still be started, see core(5) */
+		{ RLIMIT_CPU, IMAGE_TIME_MAX },
+		{ RLIMIT_FSIZE, IMAGE_BYTES_MAX },
+		{ RLIMIT_NOFILE, FILES_MAX },
+		{ RLIMIT_AS, MEMORY_MAX },
+	};
+
+	return rlimits_lower(limits, ARRAY_SIZE(limits));
 }
 
 /*
@@ -163,56 +161,46 @@ static int mount_input(int input)
 											  : 0;
 }
 
-static int become_root(int input)
+static int become_root(void *arg)
 {
-	int r = mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ? -errno : mount_input(input);
+	const struct worker_start *w = arg;
+	int r;
 
-	if (r == 0 && (setgroups(0, NULL) < 0 || setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0))
-		r = -errno;
-	return r;
-}
-
-static int close_stdio(void)
-{
-	_cleanup_close_ int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-
-	if (null < 0)
+	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
 		return -errno;
-	for (int fd = 0; fd < (SANITIZED ? 2 : 3); fd++)
-		if (fd != null && dup2(null, fd) < 0)
-			return -errno;
-	return 0;
+	r = mount_input(w->job->input);
+	return r < 0 ? r : become(0);
 }
 
-/* In the worker: all of the list in confine.h, one after the other. */
-static int lock_down(const struct confine_job *job, int sock, struct channel_msg *m, struct err *e)
+static int close_stdio(void *arg)
 {
-	const char *at = "waiting for the master";
-	int fd = -EBADF, r = channel_recv(sock, m, &fd);
+	return self_null_stdio(SANITIZED ? 2 : 3);
+}
+
+static int await_master(void *arg)
+{
+	const struct worker_start *w = arg;
+	struct channel_msg m;
+	int fd = -EBADF, r = channel_recv(w->sock, &m, &fd);
 
 	(void)fd_close(fd);
-	if (r == 0 && m->type != CHANNEL_GO)
-		r = -EBADMSG;
-	*m = (struct channel_msg){ 0 };
-	if (r == 0 && (at = "taking user ids"))
-		r = become_root(job->input);
-	if (r == 0 && (at = "closing standard input and output"))
-		r = close_stdio();
-	if (r == 0 && (at = "refusing new privileges"))
-		r = prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ? -errno : 0;
-	if (r == 0 && (at = "dropping capabilities"))
-		r = drop_caps();
-	if (r == 0 && (at = "Landlock"))
-		r = landlock(job->work, job->input);
-	m->landlock = r > 0;
-	if (r >= 0 && (at = "setting limits"))
-		r = set_limits();
-	/* Last: the kernel forgets it when ids change. A master that died before is seen on `sock`.
-	 */
-	if (r == 0 && (at = "tying itself to its master"))
-		r = prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 ? -errno : 0;
-	return r < 0 ? err_set(e, r, "confining the worker, %s: %s", at, strerror(-r)) : 0;
+	return r == 0 && m.type != CHANNEL_GO ? -EBADMSG : r;
 }
+
+/* In the worker: all of the list in image-confine.h, one after the other. */
+static const struct confine_stage stages[] = {
+	{ "waiting for the master", await_master },
+	{ "taking user ids", become_root },
+	{ "closing standard input and output", close_stdio },
+	{ "refusing new privileges", refuse_privileges, has_no_new_privileges },
+	{ "dropping capabilities", drop_caps, has_no_others },
+	{ "Landlock", forbid_files },
+	{ "setting limits", set_limits },
+	/* Last: the kernel forgets it when ids change. A master that died before is seen on the
+	 * channel. */
+	{ "tying itself to its master", stage_die_with_parent },
+	{ NULL },
+};
 
 static _noreturn_ void worker(const struct confine_job *job, int sock)
 {
@@ -222,7 +210,8 @@ static _noreturn_ void worker(const struct confine_job *job, int sock)
 
 	(void)signal(SIGPIPE, SIG_IGN);
 	(void)umask(0);
-	r = lock_down(job, sock, &m, &e);
+	r = confine_run_err(stages, &(struct worker_start){ job, sock, &m }, "confining the worker",
+			    &e);
 	if (r == 0)
 		r = job->run(job, sock, &m, &e);
 	m.type = CHANNEL_RESULT;

@@ -2,8 +2,8 @@
 /* What a confined worker can be asked to do. All of it happens below its work directory. */
 #pragma once
 
-#include "confine.h"
 #include "finish.h"
+#include "image-confine.h"
 
 enum work_kind {
 	WORK_TAR,   /* the input is a tar archive, perhaps compressed: a root tree, or an image */

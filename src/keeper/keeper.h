@@ -7,7 +7,7 @@
  * sandbox or from a client: it knows exit statuses, and notes, which have a fixed size.
  *
  * The *keeper* (serve.c, clients.c, relay.c, command.c) is its child and has no rights at all:
- * isolate.c takes them away before the first byte of the guest is read. It parses everything: the
+ * confine.c takes them away before the first byte of the guest is read. It parses everything: the
  * guest's frames and those of the clients.
  */
 #pragma once
@@ -155,11 +155,12 @@ enum keeper_end {
 _noreturn_ void keeper_run(const struct keeper_start *s);
 
 /*
- * isolate.c. Takes away everything that serving does not need; stages at the top of the file. First
- * isolate_fds(): the descriptors named in `s`, and 2, are all that stay open. Then the keeper makes
- * its loop, for isolate() takes the right to. 0, or -errno: then the keeper must end without having
- * read anything. isolate_try_guard(), before that too: where there is a guard, it refuses.
+ * confine.c. Takes away everything that serving does not need; stages at the top of the file. First
+ * keeper_confine_fds(): the descriptors named in `s`, and 2, are all that stay open. Then the
+ * keeper makes its loop, for keeper_confine() takes the right to. 0, or -errno: then the keeper
+ * must end without having read anything. keeper_try_guard(), before that too: where there is a
+ * guard, it refuses.
  */
-int isolate_fds(const struct keeper_start *s, struct err *e);
-int isolate_try_guard(const struct keeper_start *s, struct err *e);
-int isolate(const struct keeper_start *s, struct err *e);
+int keeper_confine_fds(const struct keeper_start *s, struct err *e);
+int keeper_try_guard(const struct keeper_start *s, struct err *e);
+int keeper_confine(const struct keeper_start *s, struct err *e);

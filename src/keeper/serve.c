@@ -568,10 +568,10 @@ void keeper_run(const struct keeper_start *s)
 	trace_set_process("keeper");
 	(void)signal(SIGPIPE, SIG_IGN);
 	(void)signal(SIGXFSZ, SIG_IGN); /* a log that is full is no reason to end */
-	if (FAULT_ERR("keeper-begin", &e) == 0 && isolate_fds(s, &e) == 0 &&
+	if (FAULT_ERR("keeper-begin", &e) == 0 && keeper_confine_fds(s, &e) == 0 &&
 	    FAULT_ERR("keeper-fds", &e) == 0 && set_nonblocking(s, &e) == 0 &&
-	    isolate_try_guard(s, &e) == 0 && keeper_init(&k, s, &e) == 0 &&
-	    FAULT_ERR("keeper-made", &e) == 0 && isolate(s, &e) == 0 &&
+	    keeper_try_guard(s, &e) == 0 && keeper_init(&k, s, &e) == 0 &&
+	    FAULT_ERR("keeper-made", &e) == 0 && keeper_confine(s, &e) == 0 &&
 	    FAULT_ERR("keeper-isolated", &e) == 0)
 		end = keeper_serve(&k);
 	else

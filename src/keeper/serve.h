@@ -334,7 +334,7 @@ struct keeper {
 /* ---- serve.c ---- */
 
 /*
- * Makes everything that serving needs, before isolate() forbids it; reads nothing. Takes the
+ * Makes everything that serving needs, before keeper_confine() forbids it; reads nothing. Takes the
  * descriptors of `s`, also when it fails; those may be -EBADF.
  */
 int keeper_init(struct keeper *k, const struct keeper_start *s, struct err *e);

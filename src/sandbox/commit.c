@@ -7,9 +7,9 @@
  *                         report               result
  *                           +----> we <----------+
  *
- * The feeder is a child without power (jail.h) that takes frames apart and passes the archive on.
- * The worker, confined by src/image, reads that. We parse nothing: both say how it went in packets
- * of a fixed size, and the image is kept only if both say that it went well.
+ * The feeder is a child without power (sandbox-confine.h) that takes frames apart and passes the
+ * archive on. The worker, confined by src/image, reads that. We parse nothing: both say how it went
+ * in packets of a fixed size, and the image is kept only if both say that it went well.
  *
  * Whatever dies, the rest follows: the feeder's socket to us and its pipe to the worker are how it
  * knows. What is left in the store is what every import leaves, and goes with the next one.
@@ -22,7 +22,7 @@
 
 #include "clock.h"
 #include "fd.h"
-#include "jail.h"
+#include "sandbox-confine.h"
 #include "sandbox.h"
 #include "transfer.h"
 

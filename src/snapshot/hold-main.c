@@ -5,34 +5,26 @@
  * then waits. Ends when nobody has asked for SECONDS, when the snapshot is removed or put
  * elsewhere, when it is asked to, or if the file is damaged. Its socket goes with it.
  *
- * It keeps its user, and nothing else: no capability, no file but (Landlock) to remove one in the
- * directory of sockets, some twenty system calls. It reads nothing of anybody else's but one byte
- * of a request.
+ * It keeps its user, and nothing else (hold-confine.c). It reads nothing of anybody else's but one
+ * byte of a request.
  */
 #include <fcntl.h>
-#include <linux/capability.h>
 #include <poll.h>
 #include <signal.h>
 #include <sodium.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/inotify.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include "clock.h"
 #include "fd-pass.h"
-#include "filter.h"
 #include "hold.h"
-#include "landlock.h"
-#include "proc.h"
 #include "str.h"
 
 enum {
 	REQUEST_MS = 1000,  /* of one who has connected and does not ask */
 	BAD_NEWS_MS = 1000, /* those who wait are told, and then it ends */
-	FILES_MAX = 32,
 };
 
 struct hold {
@@ -41,84 +33,6 @@ struct hold {
 	int memfd, watch;
 	struct hold_answer answer;
 };
-
-/* ---- what is given up ---- */
-
-static int drop_capabilities(void)
-{
-	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
-	struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = { 0 };
-
-	for (unsigned long cap = 0; cap < 64; cap++)
-		if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0)
-			break; /* the kernel has no more, or we may not */
-	if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0 ||
-	    syscall(SYS_capset, &head, none) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
-	    prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
-		return -errno;
-	return 0;
-}
-
-static int forbid_files(void)
-{
-	long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
-	struct landlock_path_beneath_attr sockets = {
-		.allowed_access = LANDLOCK_ACCESS_FS_REMOVE_FILE,
-		.parent_fd = HOLD_FD_SOCKETS,
-	};
-	_cleanup_close_ int rules = -EBADF;
-	struct landlock_rights all;
-	size_t n;
-
-	if (abi < 1)
-		return 0; /* a kernel without it has the other stages */
-	all = landlock_rights(abi, false, &n);
-	rules = (int)syscall(SYS_landlock_create_ruleset, &all, n, 0);
-	if (rules < 0 ||
-	    syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &sockets, 0) < 0 ||
-	    syscall(SYS_landlock_restrict_self, rules, 0) < 0)
-		return -errno;
-	return 0;
-}
-
-/* clang-format off */
-static const struct sock_filter calls[] = {
-	FILTER_HEAD,
-
-	/* The file into the memory. */
-	ALLOW(pread64), ALLOW(pwrite64), ALLOW(lseek), ALLOW(ftruncate), ALLOW(memfd_create), ALLOW(fcntl),
-
-	/* Those who ask. */
-	ALLOW(poll), ALLOW(ppoll), ALLOW(accept4), ALLOW(getsockopt), ALLOW(setsockopt), ALLOW(recvfrom),
-	ALLOW(sendmsg), ALLOW(close), ALLOW(geteuid), ALLOW(clock_gettime),
-
-	/* The socket's end. */
-	ALLOW(flock), ALLOW(unlinkat),
-
-	ALLOW_MEMORY,
-	ALLOW(exit_group), ALLOW(restart_syscall), ALLOW(rt_sigreturn), ALLOW(futex),
-	RETURN(OTHERWISE),
-};
-/* clang-format on */
-
-static int give_up(void)
-{
-	const struct sock_fprog prog = { .len = ARRAY_SIZE(calls),
-					 .filter = (struct sock_filter *)calls };
-	int r = drop_capabilities();
-
-	if (r == 0)
-		r = proc_limit(RLIMIT_NOFILE, FILES_MAX);
-	if (r == 0)
-		r = proc_limit(RLIMIT_NPROC, 0);
-	if (r == 0)
-		r = proc_limit(RLIMIT_CORE, 0);
-	if (r == 0)
-		r = forbid_files();
-	if (r == 0 && syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog) < 0)
-		r = -errno;
-	return r;
-}
 
 /* ---- serving ---- */
 
@@ -220,7 +134,7 @@ int main(int argc, char **argv)
 	pid = fork();
 	if (pid != 0)
 		return pid < 0;
-	if (give_up() < 0)
+	if (hold_confine() < 0)
 		return 1;
 	load(&h);
 	(void)serve(&h);

@@ -55,6 +55,9 @@ enum {
  * bytes that nobody can change. -EBADMSG: its digest is another. */
 int hold_load(int file, uint64_t size, const char *digest, int *ret_memfd);
 
+/* hold-confine.c. Takes away all that hutch-hold does not need. 0, or -errno: then it must end. */
+int hold_confine(void);
+
 /* Whether this is a memfd of that size that nobody can change any more. */
 bool hold_is_sealed(int memfd, uint64_t size);
 

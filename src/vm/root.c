@@ -16,9 +16,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "confine.h"
 #include "fd.h"
 #include "home.h"
+#include "image-confine.h"
 #include "path.h"
 #include "proc.h"
 #include "str.h"

@@ -2,7 +2,7 @@
 /*
  * The warden's part in the records of commands: it makes the files, hands them to the keeper and
  * removes those that the keeper gives up. It never reads one. However the keeper behaves, there are
- * no more than RECORDS_MAX and a few spare ones, each below the limit that isolate.c sets.
+ * no more than RECORDS_MAX and a few spare ones, each below the limit that keeper/confine.c sets.
  *
  * Its keeper does not know the records of a sandbox's earlier runs, before it was suspended. They
  * stay, half as many as there may be, and together no larger than all of one run.

@@ -235,8 +235,8 @@ static void obey(const char *text)
 
 bool __wrap_ruleset_knows(const struct ruleset *s, const struct name *name);
 bool __real_ruleset_knows(const struct ruleset *s, const struct name *name);
-int __wrap_isolate(const struct keeper_start *s, struct err *e);
-int __real_isolate(const struct keeper_start *s, struct err *e);
+int __wrap_keeper_confine(const struct keeper_start *s, struct err *e);
+int __real_keeper_confine(const struct keeper_start *s, struct err *e);
 int __wrap_receipt_check(const struct receipt *r, struct err *e);
 int __real_receipt_check(const struct receipt *r, struct err *e);
 int __wrap_dial_guard_make(const char *name, const struct dial_rules *rules, struct dial_guard *ret,
@@ -253,10 +253,10 @@ bool __wrap_ruleset_knows(const struct ruleset *s, const struct name *name)
 	return __real_ruleset_knows(s, name);
 }
 
-int __wrap_isolate(const struct keeper_start *s, struct err *e)
+int __wrap_keeper_confine(const struct keeper_start *s, struct err *e)
 {
 	waiting = epoll_create1(EPOLL_CLOEXEC);
-	return has_mode("bare") ? 0 : __real_isolate(s, e);
+	return has_mode("bare") ? 0 : __real_keeper_confine(s, e);
 }
 
 /* The receipt of a bare one says what is missing, and so it would not start. */

@@ -2,7 +2,8 @@
 /*
  * What the keeper gives up before it reads a byte of the guest. In this order:
  *
- * 1. Descriptors: all but stderr and those it was given (isolate_fds(), before the loop is made).
+ * 1. Descriptors: all but stderr and those it was given (keeper_confine_fds(), before the loop is
+ * made).
  * 2. Capabilities, with the bounding and the ambient set; no new privileges.
  * 3. Its user: an id of its own that owns nothing, no further groups.
  * 4. Its life ends with the warden's: the kernel kills it. Set after the ids, because a change of
@@ -19,25 +20,22 @@
  * (engine/dial-guard.h).
  */
 #include <fcntl.h>
-#include <grp.h>
-#include <linux/capability.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <signal.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 
+#include "become.h"
+#include "caps.h"
 #include "engine.h"
 #include "fd.h"
 #include "filter.h"
 #include "keeper.h"
 #include "landlock.h"
 #include "log.h"
-#include "proc.h"
+#include "rlimits.h"
+#include "self.h"
+#include "stages.h"
 
 #define MEMORY_MAX (UINT64_C(512) << 20)
 /* The audit log's, which is the largest but for a record; its own stderr is one too. */
@@ -62,7 +60,7 @@ static bool is_vm(const struct keeper_start *s)
 
 /* ---- 1: descriptors ---- */
 
-int isolate_fds(const struct keeper_start *s, struct err *e)
+int keeper_confine_fds(const struct keeper_start *s, struct err *e)
 {
 	int kept[KEPT_MAX] = { STDERR_FILENO, s->guest,	 s->monitor,
 			       s->listener,   s->warden, s->chain ? s->chain->fd : -EBADF };
@@ -77,7 +75,7 @@ int isolate_fds(const struct keeper_start *s, struct err *e)
  * Port 0 is in no rule, so whatever the policy says this is refused by the guard, and by nothing
  * else: without one, the answer is that nobody listens.
  */
-int isolate_try_guard(const struct keeper_start *s, struct err *e)
+int keeper_try_guard(const struct keeper_start *s, struct err *e)
 {
 	const struct sockaddr_in to = { .sin_family = AF_INET,
 					.sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
@@ -97,37 +95,30 @@ int isolate_try_guard(const struct keeper_start *s, struct err *e)
 
 /* ---- 2 to 5: who it is ---- */
 
-static int drop_bounding_set(void)
+static int drop_bounding_set(void *arg)
 {
-	for (unsigned long cap = 0; cap < 64; cap++)
-		if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0)
-			return errno == EINVAL ? 0 : -errno; /* the kernel has no more */
-	return 0;
+	return caps_bound(0);
 }
 
-static int become(uint32_t id)
+static int become_user(void *arg)
 {
-	if (setgroups(0, NULL) < 0 || setresgid(id, id, id) < 0 || setresuid(id, id, id) < 0)
-		return -errno;
-	return 0;
+	const struct keeper_start *s = arg;
+
+	return become(s->id);
 }
 
-static int drop_capabilities(void)
+static int die_with_warden(void *arg)
 {
-	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
-	struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = { 0 };
+	int r = self_die_with_parent();
 
-	if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0 ||
-	    syscall(SYS_capset, &head, none) < 0)
-		return -errno;
-	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ? -errno : 0;
+	return r < 0 ? r : self_not_dumpable();
 }
 
-static int die_with(pid_t parent)
+static int has_warden(void *arg)
 {
-	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
-		return -errno;
-	return getppid() != parent ? -ESRCH : 0;
+	const struct keeper_start *s = arg;
+
+	return getppid() != s->parent ? -ESRCH : 0;
 }
 
 /* ---- 6: limits ---- */
@@ -140,41 +131,30 @@ static uint64_t most_files(const struct keeper_start *s)
 	return FILES_MAX + (has_egress(s->spec) ? each * s->spec->egress.streams : 0);
 }
 
-static int set_limits(const struct keeper_start *s)
+static int set_limits(void *arg)
 {
-	const uint64_t largest = MAX(FILE_MAX, RECORD_HEADER + s->spec->limits.output);
-	const struct {
-		int what;
-		uint64_t value;
-	} limits[] = {
-		{ RLIMIT_NOFILE, most_files(s) }, { RLIMIT_NPROC, 0 },	     { RLIMIT_CORE, 0 },
-		{ RLIMIT_FSIZE, largest },	  { RLIMIT_AS, MEMORY_MAX },
+	const struct keeper_start *s = arg;
+	const struct limit limits[] = {
+		{ RLIMIT_NOFILE, most_files(s) },
+		{ RLIMIT_NPROC, 0 },
+		{ RLIMIT_CORE, 0 },
+		{ RLIMIT_FSIZE, MAX(FILE_MAX, RECORD_HEADER + s->spec->limits.output) },
+		{ RLIMIT_AS, MEMORY_MAX },
 	};
-	int r = 0;
 
-	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(limits); i++)
-		r = proc_limit(limits[i].what, limits[i].value);
-	return r;
+	return rlimits_lower(limits, ARRAY_SIZE(limits));
 }
 
 /* ---- 7: Landlock ---- */
 
-static int forbid_files(bool egress)
+static int forbid_files(void *arg)
 {
-	long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
-	_cleanup_close_ int ruleset = -EBADF;
-	struct landlock_rights attr;
-	size_t n;
+	const struct keeper_start *s = arg;
+	int r = landlock_forbid_all(has_egress(s->spec), -EBADF, 0);
 
-	if (abi < 1) {
+	if (r == 0)
 		log_warning("this kernel has no Landlock for the keeper");
-		return 0;
-	}
-	attr = landlock_rights(abi, egress, &n);
-	ruleset = (int)syscall(SYS_landlock_create_ruleset, &attr, n, 0);
-	if (ruleset < 0 || syscall(SYS_landlock_restrict_self, ruleset, 0) < 0)
-		return -errno;
-	return 0;
+	return MIN(r, 0);
 }
 
 /* ---- 8: seccomp ---- */
@@ -265,46 +245,47 @@ static const struct sock_filter monitoring[] = {
 };
 /* clang-format on */
 
-static void add_filter(struct sock_fprog *prog, const struct sock_filter *more, size_t n)
+struct program {
+	struct sock_filter filter[ARRAY_SIZE(serving) + ARRAY_SIZE(dialling) + ARRAY_SIZE(pairing) +
+				  ARRAY_SIZE(monitoring) + 1];
+	size_t n;
+};
+
+static void add_filter(struct program *p, const struct sock_filter *more, size_t n)
 {
-	memcpy(prog->filter + prog->len, more, n * sizeof(*more));
-	prog->len += (unsigned short)n;
+	memcpy(p->filter + p->n, more, n * sizeof(*more));
+	p->n += n;
 }
 
-static int filter_calls(const struct keeper_start *s)
+static int filter_calls(void *arg)
 {
 	static const struct sock_filter last = RETURN(OTHERWISE);
-	struct sock_filter all[ARRAY_SIZE(serving) + ARRAY_SIZE(dialling) + ARRAY_SIZE(pairing) +
-			       ARRAY_SIZE(monitoring) + 1];
-	struct sock_fprog prog = { .len = 0, .filter = all };
+	const struct keeper_start *s = arg;
+	struct program p = { .n = 0 };
 
-	add_filter(&prog, serving, ARRAY_SIZE(serving));
+	add_filter(&p, serving, ARRAY_SIZE(serving));
 	if (has_egress(s->spec))
-		add_filter(&prog, dialling, ARRAY_SIZE(dialling));
+		add_filter(&p, dialling, ARRAY_SIZE(dialling));
 	if (has_egress(s->spec) && is_vm(s))
-		add_filter(&prog, pairing, ARRAY_SIZE(pairing));
+		add_filter(&p, pairing, ARRAY_SIZE(pairing));
 	if (is_vm(s))
-		add_filter(&prog, monitoring, ARRAY_SIZE(monitoring));
-	add_filter(&prog, &last, 1);
-	return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog) < 0 ? -errno : 0;
+		add_filter(&p, monitoring, ARRAY_SIZE(monitoring));
+	add_filter(&p, &last, 1);
+	return filter_apply(p.filter, p.n);
 }
 
-int isolate(const struct keeper_start *s, struct err *e)
-{
-	const char *at = "the bounding set";
-	int r = drop_bounding_set();
+static const struct confine_stage stages[] = {
+	{ "the bounding set", drop_bounding_set },
+	{ "user and groups", become_user },
+	{ "capabilities", stage_drop_privileges, stage_has_no_privileges },
+	{ "the tie to the warden", die_with_warden, has_warden },
+	{ "limits", set_limits },
+	{ "Landlock", forbid_files, stage_has_no_files },
+	{ "the filter of system calls", filter_calls },
+	{ NULL },
+};
 
-	if (r == 0 && (at = "user and groups"))
-		r = become(s->id);
-	if (r == 0 && (at = "capabilities"))
-		r = drop_capabilities();
-	if (r == 0 && (at = "the tie to the warden"))
-		r = die_with(s->parent);
-	if (r == 0 && (at = "limits"))
-		r = set_limits(s);
-	if (r == 0 && (at = "Landlock"))
-		r = forbid_files(has_egress(s->spec));
-	if (r == 0 && (at = "the filter of system calls"))
-		r = filter_calls(s);
-	return r < 0 ? err_set(e, r, "isolating the keeper, %s: %s", at, strerror(-r)) : 0;
+int keeper_confine(const struct keeper_start *s, struct err *e)
+{
+	return confine_run_err(stages, (void *)s, "isolating the keeper", e);
 }

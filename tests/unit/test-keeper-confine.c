@@ -245,7 +245,7 @@ static _noreturn_ void child(bool (*try)(void), bool isolated)
 		_exit(BROKEN);
 	s = start_of(3);
 	s.listener = 4; /* stays open */
-	if (isolated && (isolate_fds(&s, &e) < 0 || isolate(&s, &e) < 0))
+	if (isolated && (keeper_confine_fds(&s, &e) < 0 || keeper_confine(&s, &e) < 0))
 		_exit(BROKEN);
 	_exit(try() ? WORKED : REFUSED);
 }
@@ -566,7 +566,8 @@ static void what_the_kernel_says(void **state)
 		struct keeper_start s = start_of(fds[1]);
 		char byte;
 
-		if (isolate_fds(&s, &e) < 0 || isolate(&s, &e) < 0 || write(fds[1], "r", 1) != 1)
+		if (keeper_confine_fds(&s, &e) < 0 || keeper_confine(&s, &e) < 0 ||
+		    write(fds[1], "r", 1) != 1)
 			_exit(BROKEN);
 		_exit((int)read(fds[1], &byte, 1));
 	}
@@ -607,7 +608,7 @@ static void it_dies_with_its_parent(void **state)
 			struct err e = ERR_INIT;
 			struct keeper_start s = start_of(fds[1]);
 
-			if (isolate_fds(&s, &e) < 0 || isolate(&s, &e) < 0 ||
+			if (keeper_confine_fds(&s, &e) < 0 || keeper_confine(&s, &e) < 0 ||
 			    write(fds[1], "r", 1) != 1)
 				_exit(BROKEN);
 			for (;;)
@@ -636,7 +637,7 @@ static void an_orphan_does_not_start(void **state)
 		struct keeper_start s = start_of(-EBADF);
 
 		s.parent = 1 << 22;
-		_exit(isolate(&s, &e) == -ESRCH ? 0 : 1);
+		_exit(keeper_confine(&s, &e) == -ESRCH ? 0 : 1);
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_int_equal(status, 0);

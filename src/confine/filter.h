@@ -52,3 +52,7 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "LOAD_ARG() takes the l
 	RETURN(SECCOMP_RET_ALLOW),							\
 	RETURN(OTHERWISE)
 /* clang-format on */
+
+/* Puts the filter on this process, for good. It needs no_new_privs or CAP_SYS_ADMIN. 0 or -errno.
+ */
+int filter_apply(const struct sock_filter *filter, size_t n);

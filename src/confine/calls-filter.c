@@ -5,29 +5,17 @@
  * nothing: the kernel asks once for each number which of them are allowed whatever their arguments,
  * and then does not run the program for these (seccomp_cache_prepare(), since 5.11).
  */
-#include "filter.h"
+#include "calls-filter.h"
 
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <string.h>
-#include <sys/prctl.h>
 
 #include "calls.h"
+#include "filter.h"
 
-#if defined(__x86_64__)
-#define ARCHITECTURE AUDIT_ARCH_X86_64
-#elif defined(__aarch64__)
-#define ARCHITECTURE AUDIT_ARCH_AARCH64
-#else
-#error "say here which system call ABI this machine has"
-#endif
-
-static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "where the halves of an argument are");
+static const struct sock_filter head[] = { FILTER_HEAD };
 
 enum {
 	PROGRAM_MAX = BPF_MAXINSNS,
-	OTHER_ABI = 0x40000000, /* x32, on x86-64: the same architecture by name */
 	JUMP_MAX = 255,
 };
 
@@ -117,21 +105,11 @@ static void put_list(const struct call *list, uint32_t action)
 	}
 }
 
-/* Calls by another ABI kill the process. */
-static void put_head(void)
+int calls_filter_make(struct err *e)
 {
-	put_load(offsetof(struct seccomp_data, arch));
-	put(BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0);
-	put_return(SECCOMP_RET_KILL_PROCESS);
-	put_load(offsetof(struct seccomp_data, nr));
-	put(BPF_JMP | BPF_JGE | BPF_K, OTHER_ABI, 0, 1);
-	put_return(SECCOMP_RET_KILL_PROCESS);
-}
-
-int filter_make(struct err *e)
-{
-	length = 0;
-	put_head();
+	/* Calls by another ABI kill the process. */
+	memcpy(program, head, sizeof(head));
+	length = ARRAY_SIZE(head);
 	(void)calls_conditional(put_rule, NULL);
 	put_load(offsetof(struct seccomp_data, nr));
 	put_list(calls_allowed, SECCOMP_RET_ALLOW);
@@ -141,11 +119,7 @@ int filter_make(struct err *e)
 	return too_long ? err_set(e, -E2BIG, "the filter of system calls is too long") : 0;
 }
 
-int filter_apply(void)
+int calls_filter_apply(void)
 {
-	const struct sock_fprog p = { .len = (unsigned short)length, .filter = program };
-
-	if (length == 0)
-		return 0;
-	return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &p, 0, 0) < 0 ? -errno : 0;
+	return length == 0 ? 0 : filter_apply(program, length);
 }

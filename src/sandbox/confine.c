@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sandbox-confine.h"
+
+#include "caps.h"
+#include "fd.h"
+#include "filter.h"
+#include "landlock.h"
+#include "rlimits.h"
+#include "self.h"
+#include "stages.h"
+
+#define MEMORY_MAX (UINT64_C(256) << 20)
+
+enum {
+	FILES_MAX = 256, /* a directory for each level of the tree, and the few others */
+	KEPT = 4,
+};
+
+/* ---- descriptors ---- */
+
+static int close_others(void *arg)
+{
+	const struct jail *j = arg;
+	int kept[KEPT] = { j->dir, j->keep[0], j->keep[1], j->keep[2] };
+	int r = self_null_stdio(STDERR_FILENO);
+
+	return r < 0 ? r : fd_close_others(STDERR_FILENO + 1, kept, KEPT);
+}
+
+/* ---- privileges and limits ---- */
+
+static uint64_t kept_caps(const struct jail *j)
+{
+	return j->override ? CAPS_BIT(CAP_DAC_OVERRIDE) : 0;
+}
+
+static int drop_capabilities(void *arg)
+{
+	int r;
+
+	(void)caps_bound(0); /* -EPERM: there is none to drop */
+	r = caps_only(kept_caps(arg));
+	if (r == 0)
+		r = self_no_new_privileges();
+	return r < 0 ? r : self_not_dumpable();
+}
+
+static int has_no_others(void *arg)
+{
+	int r = caps_check(kept_caps(arg));
+
+	return r < 0 ? r : self_check_privileges();
+}
+
+static int set_limits(void *arg)
+{
+	static const struct limit limits[] = {
+		{ RLIMIT_NOFILE, FILES_MAX },
+		{ RLIMIT_NPROC, 0 },
+		{ RLIMIT_CORE, 0 },
+		{ RLIMIT_AS, MEMORY_MAX },
+	};
+
+	return rlimits_lower(limits, ARRAY_SIZE(limits));
+}
+
+/* ---- Landlock ---- */
+
+static int allow_writing(void *arg)
+{
+	const uint64_t want = LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_READ_DIR |
+			      LANDLOCK_ACCESS_FS_REMOVE_FILE | LANDLOCK_ACCESS_FS_MAKE_REG |
+			      LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_MAKE_SYM |
+			      LANDLOCK_ACCESS_FS_REFER | LANDLOCK_ACCESS_FS_TRUNCATE;
+	const struct jail *j = arg;
+
+	return MIN(landlock_forbid_all(false, j->dir, want), 0);
+}
+
+/* ---- seccomp ---- */
+
+/* clang-format off */
+static const struct sock_filter filter[] = {
+	FILTER_HEAD,
+
+	/* Bytes from the connection, news to the parent. */
+	ALLOW(recvfrom), ALLOW(write), ALLOW(sendto), ALLOW(sendmsg), ALLOW(ppoll),
+#ifdef __NR_poll
+	ALLOW(poll),
+#endif
+	ALLOW(clock_gettime), ALLOW(getrandom),
+
+	/* Files below the directory. */
+	ALLOW(openat), ALLOW(close), ALLOW(newfstatat), ALLOW(utimensat), ALLOW(renameat2),
+#ifdef __NR_renameat
+	ALLOW(renameat),
+#endif
+	ALLOW(fstat), ALLOW(mkdirat), ALLOW(fchmod), ALLOW(unlinkat), ALLOW(symlinkat), ALLOW(linkat),
+	ALLOW(openat2), ALLOW(fcntl), ALLOW(umask),
+
+	ALLOW_MEMORY,
+
+	/* The end, and locks of the C library, which never wait. */
+	ALLOW(exit_group), ALLOW(restart_syscall), ALLOW(rt_sigreturn), ALLOW(futex),
+
+	RETURN(OTHERWISE),
+};
+/* clang-format on */
+
+static int filter_calls(void *arg)
+{
+	return filter_apply(filter, ARRAY_SIZE(filter));
+}
+
+static const struct confine_stage stages[] = {
+	{ "descriptors", close_others },
+	{ "capabilities", drop_capabilities, has_no_others },
+	{ "limits", set_limits },
+	{ "Landlock", allow_writing },
+	{ "the filter of system calls", filter_calls },
+	{ NULL },
+};
+
+int jail_enter(const struct jail *j, struct err *e)
+{
+	return confine_run_err(stages, (void *)j, "confining the copy", e);
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hutch-hold keeps its user, and nothing else: no capability, no file but (Landlock) to remove one
+ * in the directory of sockets, some twenty system calls.
+ */
+#include "caps.h"
+#include "filter.h"
+#include "hold.h"
+#include "landlock.h"
+#include "rlimits.h"
+#include "self.h"
+#include "stages.h"
+
+enum {
+	FILES_MAX = 32,
+};
+
+static int drop_capabilities(void *arg)
+{
+	int r;
+
+	(void)caps_bound(0); /* -EPERM: there is none to drop */
+	r = stage_drop_privileges(NULL);
+	return r < 0 ? r : self_not_dumpable();
+}
+
+static int set_limits(void *arg)
+{
+	static const struct limit limits[] = {
+		{ RLIMIT_NOFILE, FILES_MAX },
+		{ RLIMIT_NPROC, 0 },
+		{ RLIMIT_CORE, 0 },
+	};
+
+	return rlimits_lower(limits, ARRAY_SIZE(limits));
+}
+
+/* A kernel without Landlock has the other stages. */
+static int forbid_files(void *arg)
+{
+	return MIN(landlock_forbid_all(false, HOLD_FD_SOCKETS, LANDLOCK_ACCESS_FS_REMOVE_FILE), 0);
+}
+
+/* clang-format off */
+static const struct sock_filter calls[] = {
+	FILTER_HEAD,
+
+	/* The file into the memory. */
+	ALLOW(pread64), ALLOW(pwrite64), ALLOW(lseek), ALLOW(ftruncate), ALLOW(memfd_create), ALLOW(fcntl),
+
+	/* Those who ask. */
+	ALLOW(poll), ALLOW(ppoll), ALLOW(accept4), ALLOW(getsockopt), ALLOW(setsockopt), ALLOW(recvfrom),
+	ALLOW(sendmsg), ALLOW(close), ALLOW(geteuid), ALLOW(clock_gettime),
+
+	/* The socket's end. */
+	ALLOW(flock), ALLOW(unlinkat),
+
+	ALLOW_MEMORY,
+	ALLOW(exit_group), ALLOW(restart_syscall), ALLOW(rt_sigreturn), ALLOW(futex),
+	RETURN(OTHERWISE),
+};
+/* clang-format on */
+
+static int filter_calls(void *arg)
+{
+	return filter_apply(calls, ARRAY_SIZE(calls));
+}
+
+static const struct confine_stage stages[] = {
+	{ "capabilities", drop_capabilities, stage_has_no_privileges },
+	{ "limits", set_limits },
+	{ "Landlock", forbid_files, stage_has_no_files },
+	{ "the filter of system calls", filter_calls },
+	{ NULL },
+};
+
+int hold_confine(void)
+{
+	return confine_run(stages, NULL, NULL);
+}
