@@ -6,6 +6,7 @@
  */
 #include <fcntl.h>
 
+#include "log.h"
 #include "trace.h"
 #include "warden.h"
 
