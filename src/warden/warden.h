@@ -2,7 +2,7 @@
 /* The warden: what it holds of its sandbox from start to end. */
 #pragma once
 
-#include "audit.h"
+#include "audit-log.h"
 #include "dial-guard.h"
 #include "end.h"
 #include "engine.h"
