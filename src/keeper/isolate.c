@@ -34,7 +34,7 @@
 #include "engine.h"
 #include "fd.h"
 #include "filter.h"
-#include "keeper.h"
+#include "isolate.h"
 #include "landlock.h"
 #include "log.h"
 #include "proc.h"

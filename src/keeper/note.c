@@ -3,7 +3,7 @@
 #include <sys/socket.h>
 
 #include "fd-pass.h"
-#include "keeper.h"
+#include "note.h"
 #include "trace.h"
 
 static_assert((int)NOTE_FILES_MAX <= (int)FD_PASS_MAX, "all files of a note go in one packet");

@@ -15,6 +15,7 @@
 #include "clock.h"
 #include "engine.h"
 #include "fault.h"
+#include "isolate.h"
 #include "log.h"
 #include "memory.h"
 #include "serve.h"
