@@ -13,6 +13,7 @@
 #include <sys/random.h>
 
 #include "clock.h"
+#include "connect.h"
 #include "fault.h"
 #include "log.h"
 #include "serve.h"

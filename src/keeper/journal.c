@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "clock.h"
+#include "command.h"
 #include "fault.h"
 #include "log.h"
 #include "serve.h"

@@ -41,9 +41,7 @@ bool met_unpack(uint64_t value, struct met *ret)
 static void tell(struct keeper *k)
 {
 	k->met.changed = false;
-	if (k->warden.fd >= 0 &&
-	    note_send(k->warden.fd, NOTE_MET, met_pack(&k->met.now), NULL, 0) < 0)
-		keeper_stop(k, KEEPER_FAILED); /* without a warden there is no sandbox */
+	keeper_tell(k, NOTE_MET, met_pack(&k->met.now));
 }
 
 static void tell_and_wait(struct keeper *k);

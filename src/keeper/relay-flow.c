@@ -5,12 +5,12 @@
  * when it has gone on; so no more is held of a stream than the credit that its sender started with.
  * All relays of a kind hold at most relay_held_max() together: the one that would exceed it is
  * closed (too many), and none of another kind. What is held moves on when the receiver gives
- * credit, or when a full link has been written out (keeper->starved, relays_wake()). Streams that
+ * credit, or when a full link has been written out (starved, relays_wake()). Streams that
  * an operation does not use are thrown away, as the protocol has it.
  */
-#include "relay.h"
-
 #include "clock.h"
+#include "relay-inner.h"
+#include "serve.h"
 
 /* Where a flow goes. The channel is 0 if nobody listens. */
 static struct link *link_to(const struct relay *r, enum way way)
@@ -35,7 +35,7 @@ static void check(struct relay *r, enum way way, int result)
 
 void flow_forget(struct relay *r, struct flow *f)
 {
-	r->keeper->held[relay_kind(r->op)] -= f->held.len - f->done;
+	r->keeper->relays.held[relay_kind(r->op)] -= f->held.len - f->done;
 	buf_done(&f->held);
 	f->done = f->nobodys = 0;
 }
@@ -100,9 +100,9 @@ static size_t pass_on(struct relay *r, enum way way, unsigned int stream, const 
 static void hold(struct relay *r, struct flow *f, enum way way, const void *data, size_t n)
 {
 	struct keeper *k = r->keeper;
-	size_t *sum = &k->held[relay_kind(r->op)];
+	size_t *sum = &k->relays.held[relay_kind(r->op)];
 
-	k->starved |= !link_ready(link_to(r, way));
+	k->relays.starved |= !link_ready(link_to(r, way));
 	f->held.max = 2 * WIRE_CREDIT_START; /* what has gone on is in front of it */
 	if (f->done >= f->held.len / 2) {
 		buf_consume(&f->held, f->done);
@@ -152,9 +152,9 @@ bool flow_pump(struct relay *r, enum way way, unsigned int stream)
 		return false;
 	sent = pass_on(r, way, stream, f->held.data + f->done, n);
 	f->done += sent;
-	r->keeper->held[relay_kind(r->op)] -= sent;
+	r->keeper->relays.held[relay_kind(r->op)] -= sent;
 	if (sent < n) {
-		r->keeper->starved |= !link_ready(link_to(r, way));
+		r->keeper->relays.starved |= !link_ready(link_to(r, way));
 		return sent > 0;
 	}
 	flow_forget(r, f);

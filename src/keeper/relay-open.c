@@ -5,12 +5,14 @@
  * it waits, with what it would ask for, and relays_recordable() goes on with it or refuses it. To
  * attach asks nothing of the guest: it is for a command that a relay has already.
  */
-#include "relay.h"
-
 #include <string.h>
 
 #include "clock.h"
+#include "command.h"
 #include "log.h"
+#include "merge.h"
+#include "relay-inner.h"
+#include "serve.h"
 
 void relay_accept_command(struct relay *r, const struct relay *of)
 {
@@ -82,7 +84,7 @@ void relays_set_clocks(struct keeper *k)
 {
 	const uint64_t now = clock_mono();
 
-	for (struct relay *r = k->relays; r; r = r->next)
+	for (struct relay *r = k->relays.list; r; r = r->next)
 		if (set_clock(r, k->life.paused, now) < 0)
 			keeper_stop(k, KEEPER_FAILED);
 }
@@ -92,13 +94,13 @@ static void add(struct relay *r)
 	struct keeper *k = r->keeper;
 
 	r->in_place = true;
-	k->n_public += r->public;
-	r->next = k->relays;
-	if (k->relays)
-		k->relays->prev = r;
-	k->relays = r;
-	k->n_relays++;
-	k->n_kind[relay_kind(r->op)]++;
+	k->relays.n_public += r->public;
+	r->next = k->relays.list;
+	if (k->relays.list)
+		k->relays.list->prev = r;
+	k->relays.list = r;
+	k->relays.n++;
+	k->relays.n_kind[relay_kind(r->op)]++;
 }
 
 /* A new one, if the budget of its kind and the memory have room. */
@@ -110,7 +112,8 @@ static struct relay *relay_new(struct keeper *k, enum wire_op op, bool public)
 		[RELAY_FILES] = RELAYS_FILES,
 	};
 	enum relay_kind kind = relay_kind(op);
-	bool room = kind == RELAY_PORT ? relay_port_room(k, public) : k->n_kind[kind] < most[kind];
+	bool room = kind == RELAY_PORT ? relay_port_room(k, public)
+				       : k->relays.n_kind[kind] < most[kind];
 
 	return room ? calloc(1, sizeof(struct relay)) : NULL;
 }
@@ -153,11 +156,11 @@ static int wait_for_record(struct relay *r, struct buf *b)
 {
 	struct keeper *k = r->keeper;
 
-	if (k->held[RELAY_EXEC] + b->len > HELD_MAX)
+	if (k->relays.held[RELAY_EXEC] + b->len > HELD_MAX)
 		return -EAGAIN;
 	r->open = *b;
 	*b = (struct buf)BUF_INIT(0);
-	k->held[RELAY_EXEC] += r->open.len;
+	k->relays.held[RELAY_EXEC] += r->open.len;
 	return 0;
 }
 
@@ -208,7 +211,7 @@ static struct relay *find_command(struct keeper *k, const struct fields *f)
 	size_t pos = 0, n = 0;
 
 	(void)fields_next(f, TAG_NAME, &pos, &name, &n);
-	for (struct relay *r = k->relays; r; r = r->next) {
+	for (struct relay *r = k->relays.list; r; r = r->next) {
 		const char *own = r->command ? r->command->head.name : "";
 
 		if (!r->command || r->command->over)
@@ -370,7 +373,7 @@ int relay_adopt(struct keeper *k, const struct record_info *was)
 		free(r);
 		return -ENOMEM;
 	}
-	k->held[RELAY_EXEC] += r->open.len;
+	k->relays.held[RELAY_EXEC] += r->open.len;
 	add(r);
 	return 0;
 }
@@ -381,7 +384,7 @@ static void go_on(struct relay *r, int err)
 	struct buf b = r->open;
 
 	r->open = (struct buf)BUF_INIT(0);
-	r->keeper->held[RELAY_EXEC] -= b.len;
+	r->keeper->relays.held[RELAY_EXEC] -= b.len;
 	if (err == 0)
 		err = ask(r, &b);
 	buf_done(&b);
@@ -401,7 +404,7 @@ static struct relay *waiting(struct keeper *k)
 {
 	struct relay *found = NULL;
 
-	for (struct relay *r = k->relays; r; r = r->next)
+	for (struct relay *r = k->relays.list; r; r = r->next)
 		if (r->open.len > 0)
 			found = r;
 	return found;

@@ -18,12 +18,14 @@
  * Callbacks of one link call functions of the other, but these call nobody back: bytes are only
  * taken in by link_feed(), in the round of their own port. So callbacks are never nested.
  */
-#include "relay.h"
-
 #include <signal.h>
 #include <string.h>
 
 #include "clock.h"
+#include "command.h"
+#include "connect.h"
+#include "relay-inner.h"
+#include "serve.h"
 
 /* A bit for each stream that an operation uses, by direction. */
 static const uint8_t used[WIRE_OP_MAX][WAYS] = {
@@ -65,7 +67,7 @@ static void unlink_relay(struct relay *r)
 	if (r->prev)
 		r->prev->next = r->next;
 	else
-		r->keeper->relays = r->next;
+		r->keeper->relays.list = r->next;
 	if (r->next)
 		r->next->prev = r->prev;
 	r->prev = r->next = NULL;
@@ -78,9 +80,9 @@ void relay_leave(struct relay *r)
 	if (!r->in_place)
 		return;
 	r->in_place = false;
-	k->n_relays--;
-	k->n_kind[relay_kind(r->op)]--;
-	k->n_public -= r->public;
+	k->relays.n--;
+	k->relays.n_kind[relay_kind(r->op)]--;
+	k->relays.n_public -= r->public;
 }
 
 void relay_put_aside(struct relay *r)
@@ -94,11 +96,11 @@ void relay_put_aside(struct relay *r)
 	loop_del_timer(&r->timer);
 	flows_forget(r, TO_CLIENT);
 	flows_forget(r, TO_GUEST);
-	k->held[relay_kind(r->op)] -= r->open.len;
+	k->relays.held[relay_kind(r->op)] -= r->open.len;
 	buf_done(&r->open);
 	unlink_relay(r);
-	r->next = k->over;
-	k->over = r;
+	r->next = k->relays.over;
+	k->relays.over = r;
 	idle_arm(k);
 }
 
@@ -117,7 +119,7 @@ static void close_guest(struct relay *r)
  * through the list: relays_sweep() takes them out. */
 static void cut_attached(struct relay *r)
 {
-	for (struct relay *a = r->keeper->relays; a; a = a->next) {
+	for (struct relay *a = r->keeper->relays.list; a; a = a->next) {
 		uint32_t ch = a->client_ch;
 
 		if (a->target != r)
@@ -454,12 +456,12 @@ void relay_client_closed(struct link *l, uint32_t ch, const struct fields *f, vo
 
 bool relays_wake(struct keeper *k)
 {
-	struct relay *r = k->relays, *next;
+	struct relay *r = k->relays.list, *next;
 	bool moved = false;
 
-	if (!k->starved)
+	if (!k->relays.starved)
 		return false;
-	k->starved = false;
+	k->relays.starved = false;
 	for (; r; r = next) {
 		next = r->next;
 		for (unsigned int i = 0; i < WIRE_STREAMS; i++) {
@@ -470,7 +472,7 @@ bool relays_wake(struct keeper *k)
 		}
 	}
 	/* Another one is the first to fill the link the next time. */
-	r = k->relays;
+	r = k->relays.list;
 	if (r && r->next) {
 		struct relay *last = r->next;
 
@@ -485,9 +487,9 @@ bool relays_wake(struct keeper *k)
 
 void relays_drop(struct keeper *k, const struct client *c)
 {
-	bool end = c->first && k->once;
+	bool end = c->first && k->clients.once;
 
-	for (struct relay *r = k->relays, *next; r; r = next) {
+	for (struct relay *r = k->relays.list, *next; r; r = next) {
 		next = r->next;
 		if (r->client != c)
 			continue;
@@ -510,7 +512,7 @@ void relays_guest_gone(struct keeper *k)
 				   : "the sandbox has ended";
 
 	relays_publish(k);
-	for (struct relay *r = k->relays, *next; r; r = next) {
+	for (struct relay *r = k->relays.list, *next; r; r = next) {
 		next = r->next;
 		if (r->closing || r->op == WIRE_OP_ATTACH)
 			continue;
@@ -523,22 +525,22 @@ void relays_guest_gone(struct keeper *k)
 
 void relays_publish(struct keeper *k)
 {
-	for (struct relay *r = k->relays; r; r = r->next)
+	for (struct relay *r = k->relays.list; r; r = r->next)
 		if (r->command && r->command->record.dirty)
 			(void)record_publish(&r->command->record);
 }
 
 void relays_sweep(struct keeper *k)
 {
-	for (struct relay *r = k->relays, *next; r; r = next) {
+	for (struct relay *r = k->relays.list, *next; r; r = next) {
 		next = r->next;
 		if (r->op == WIRE_OP_ATTACH && r->client_ch == 0)
 			relay_put_aside(r);
 	}
-	while (k->over) {
-		struct relay *r = k->over;
+	while (k->relays.over) {
+		struct relay *r = k->relays.over;
 
-		k->over = r->next;
+		k->relays.over = r->next;
 		relay_leave(r);
 		command_free(r->command);
 		free(r);
@@ -547,7 +549,7 @@ void relays_sweep(struct keeper *k)
 
 void relays_done(struct keeper *k)
 {
-	while (k->relays)
-		relay_put_aside(k->relays);
+	while (k->relays.list)
+		relay_put_aside(k->relays.list);
 	relays_sweep(k);
 }

@@ -69,7 +69,7 @@ static void on_going_on(void *arg)
 
 static void go_on(struct keeper *k)
 {
-	if (!k->engine->monitor->run(k->monitor, VM_BOOT, on_going_on))
+	if (!k->engine->monitor->run(k->vm.monitor, VM_BOOT, on_going_on))
 		keeper_stop(k, KEEPER_FAILED);
 }
 
@@ -122,7 +122,7 @@ void save_asleep(struct keeper *k)
 	}
 	k->save.list = fd_close(k->save.list);
 	k->save.rules = fd_close(k->save.rules);
-	if (!k->engine->monitor->save(k->monitor, TAKE_FD(k->save.file), on_saved))
+	if (!k->engine->monitor->save(k->vm.monitor, TAKE_FD(k->save.file), on_saved))
 		keeper_stop(k, KEEPER_FAILED);
 }
 
@@ -178,8 +178,8 @@ static int record_wish(struct keeper *k, uint64_t number, enum wire_save what_fo
 
 static const char *obstacle(const struct keeper *k)
 {
-	if (k->no_snapshots[0])
-		return k->no_snapshots;
+	if (k->vm.no_snapshots[0])
+		return k->vm.no_snapshots;
 	return k->save.active ? "a snapshot is being made" : NULL;
 }
 

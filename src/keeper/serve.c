@@ -13,11 +13,13 @@
 #include <sys/random.h>
 
 #include "clock.h"
+#include "connect.h"
 #include "engine.h"
 #include "fault.h"
 #include "isolate.h"
 #include "log.h"
 #include "memory.h"
+#include "merge.h"
 #include "serve.h"
 
 enum {
@@ -185,9 +187,9 @@ static int start_monitor(struct keeper *k)
 						  .failed = on_vm_failed,
 						  .gone = on_vm_gone };
 
-	k->monitor = k->engine->monitor->start(k->loop, TAKE_FD(k->monitor_fd),
-					       spec_transfer_s(k->spec), &user, k);
-	return k->monitor ? 0 : -ENOMEM;
+	k->vm.monitor = k->engine->monitor->start(k->loop, TAKE_FD(k->vm.fd),
+						  spec_transfer_s(k->spec), &user, k);
+	return k->vm.monitor ? 0 : -ENOMEM;
 }
 
 /* `first`: a client that is there already, or -EBADF; it is taken over. */
@@ -197,7 +199,7 @@ static void serve_clients(struct keeper *k, int first)
 	memory_settle();
 	if (first >= 0 && !client_new(k, first))
 		keeper_stop(k, KEEPER_FAILED);
-	if (k->listener.fd >= 0 && clients_listen(k) < 0)
+	if (k->clients.listener.fd >= 0 && clients_listen(k) < 0)
 		keeper_stop(k, KEEPER_FAILED);
 	idle_arm(k);
 }
@@ -235,28 +237,28 @@ static void tell_time(struct keeper *k)
 	_cleanup_buf_ struct buf b = BUF_INIT(128);
 
 	put_moment(&b);
-	k->told_at = k->told_last = clock_mono();
-	k->tellings++;
+	k->clock.told_at = k->clock.told_last = clock_mono();
+	k->clock.tellings++;
 	keeper_check(k, b.err ? b.err : link_wake(k->guest.link, &b));
-	keeper_check(k, link_ping(k->guest.link, k->told_at));
+	keeper_check(k, link_ping(k->guest.link, k->clock.told_at));
 }
 
 void keeper_wake(struct keeper *k)
 {
-	k->tellings = 0;
+	k->clock.tellings = 0;
 	tell_time(k);
 }
 
 void keeper_heard(struct keeper *k, uint64_t token)
 {
-	if (k->told_at == 0 || token != k->told_at || k->save.begun)
+	if (k->clock.told_at == 0 || token != k->clock.told_at || k->save.begun)
 		return;
-	if (clock_mono() - k->told_at > CLOCK_LATE_MS * NSEC_PER_MSEC &&
-	    k->tellings < CLOCK_TELLINGS) {
+	if (clock_mono() - k->clock.told_at > CLOCK_LATE_MS * NSEC_PER_MSEC &&
+	    k->clock.tellings < CLOCK_TELLINGS) {
 		tell_time(k);
 		return;
 	}
-	k->told_at = 0;
+	k->clock.told_at = 0;
 	if (k->phase == PHASE_HELLO)
 		ready(k);
 }
@@ -267,14 +269,14 @@ void keeper_heard(struct keeper *k, uint64_t token)
 static void tell_time_again(struct keeper *k)
 {
 	if (engine_has(k->engine, ENGINE_OWN_KERNEL) &&
-	    clock_mono() - k->told_last > CLOCK_AGE_S * NSEC_PER_SEC)
+	    clock_mono() - k->clock.told_last > CLOCK_AGE_S * NSEC_PER_SEC)
 		keeper_wake(k);
 }
 
 static bool take_note(struct keeper *k, const struct keeper_note *note, const int *files, size_t n)
 {
 	if (note->kind == NOTE_GO && n <= 1 && note->value <= 1 && k->phase == PHASE_WAITING) {
-		k->once = note->value;
+		k->clients.once = note->value;
 		tell_time_again(k);
 		serve_clients(k, n > 0 ? files[0] : -EBADF);
 		egress_record_restored(k);
@@ -284,8 +286,9 @@ static bool take_note(struct keeper *k, const struct keeper_note *note, const in
 	}
 	if (note->kind == NOTE_TRACE && k->phase == PHASE_SERVING)
 		return tracing_warden(k, files, n);
-	if (note->kind == NOTE_RUN && n == 0 && k->phase == PHASE_HELLO && k->monitor)
-		return k->engine->monitor->run(k->monitor, (enum vm_start)note->value, on_running);
+	if (note->kind == NOTE_RUN && n == 0 && k->phase == PHASE_HELLO && k->vm.monitor)
+		return k->engine->monitor->run(k->vm.monitor, (enum vm_start)note->value,
+					       on_running);
 	if (note->kind == NOTE_RECORDS && k->phase == PHASE_SERVING &&
 	    records_came(k, note->value, files, n)) {
 		relays_recordable(k, 0);
@@ -296,8 +299,8 @@ static bool take_note(struct keeper *k, const struct keeper_note *note, const in
 		relays_recordable(k, note->value);
 		return true;
 	}
-	if (note->kind == NOTE_ADOPT && n == 1 && k->phase == PHASE_WAITING && k->adopt < 0) {
-		k->adopt = files[0];
+	if (note->kind == NOTE_ADOPT && n == 1 && k->phase == PHASE_WAITING && k->vm.adopt < 0) {
+		k->vm.adopt = files[0];
 		return true;
 	}
 	if (note->kind == NOTE_RULES && n == 1 && k->phase == PHASE_HELLO) {
@@ -374,18 +377,18 @@ int keeper_init(struct keeper *k, const struct keeper_start *s, struct err *e)
 	int r;
 
 	*k = (struct keeper){ .spec = s->spec,
-			      .once = s->spec->once,
+			      .clients.once = s->spec->once,
 			      .journal.chain = s->chain,
 			      .life.no_freezer = s->no_freezer && s->no_freezer[0]
 							 ? s->no_freezer
 							 : "see 'hutch receipt'",
 			      .guest.src.fd = s->guest,
-			      .adopt = -EBADF,
-			      .listener.fd = s->listener,
+			      .vm.adopt = -EBADF,
+			      .clients.listener.fd = s->listener,
 			      .warden = { .cb = on_warden, .arg = k, .fd = s->warden } };
 	k->engine = s->engine;
-	k->monitor_fd = s->engine->monitor ? s->monitor : -EBADF;
-	k->no_snapshots = s->no_snapshots;
+	k->vm.fd = s->engine->monitor ? s->monitor : -EBADF;
+	k->vm.no_snapshots = s->no_snapshots;
 	records_init(&k->records, s->spec->limits.output);
 	k->env = merge_index(s->spec);
 	r = k->env ? loop_new(&k->loop) : -ENOMEM;
@@ -412,24 +415,24 @@ void keeper_done(struct keeper *k)
 	tracing_done(k);
 	egress_done(k);
 	save_done(k);
-	if (k->monitor)
-		k->engine->monitor->free(k->monitor);
-	k->monitor = NULL;
-	k->monitor_fd = fd_close(k->monitor_fd);
+	if (k->vm.monitor)
+		k->engine->monitor->free(k->vm.monitor);
+	k->vm.monitor = NULL;
+	k->vm.fd = fd_close(k->vm.fd);
 	if (k->loop) {
 		clients_done(k);
 		relays_done(k);
 		loop_del_timer(&k->deadline);
 		loop_del_timer(&k->idle);
 		loop_del_timer(&k->met.again);
-		loop_del_fd(&k->listener);
+		loop_del_fd(&k->clients.listener);
 		loop_del_fd(&k->warden);
 	}
 	records_done(&k->records);
 	port_done(&k->guest);
-	k->listener.fd = fd_close(k->listener.fd);
+	k->clients.listener.fd = fd_close(k->clients.listener.fd);
 	k->warden.fd = fd_close(k->warden.fd);
-	k->adopt = fd_close(k->adopt);
+	k->vm.adopt = fd_close(k->vm.adopt);
 	k->loop = loop_free(k->loop);
 	free(k->env);
 	k->env = NULL;
@@ -437,7 +440,7 @@ void keeper_done(struct keeper *k)
 
 static void flush_clients(struct keeper *k, bool input)
 {
-	for (struct client *c = k->clients; c; c = c->next) {
+	for (struct client *c = k->clients.list; c; c = c->next) {
 		client_check(c, port_flush(&c->port));
 		if (!c->gone)
 			client_check(c, port_want(&c->port, input && port_waiting(&c->port) <=
@@ -475,7 +478,7 @@ static void flush_guest(struct keeper *k)
 
 static bool any_gone(const struct keeper *k)
 {
-	for (const struct client *c = k->clients; c; c = c->next)
+	for (const struct client *c = k->clients.list; c; c = c->next)
 		if (c->gone)
 			return true;
 	return false;
@@ -502,11 +505,11 @@ void keeper_round(struct keeper *k)
 
 static bool anything_waits(const struct keeper *k)
 {
-	for (const struct client *c = k->clients; c; c = c->next)
+	for (const struct client *c = k->clients.list; c; c = c->next)
 		if (port_waiting(&c->port) > 0)
 			return true;
 	for (size_t i = 0; i < RELAY_KINDS; i++)
-		if (k->held[i] > 0)
+		if (k->relays.held[i] > 0)
 			return true;
 	return false;
 }
@@ -518,7 +521,7 @@ static void last_words(struct keeper *k)
 
 	(void)FAULT("keeper-last-words");
 	loop_del_fd(&k->guest.src); /* the link stays: clients may still ask */
-	loop_del_fd(&k->listener);
+	loop_del_fd(&k->clients.listener);
 	loop_del_fd(&k->warden);
 	relays_guest_gone(k);
 	save_guest_gone(k);

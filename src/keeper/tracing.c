@@ -16,7 +16,8 @@
 #include <string.h>
 
 #include "clock.h"
-#include "relay.h"
+#include "command.h"
+#include "serve.h"
 #include "trace.h"
 
 enum {
@@ -139,9 +140,9 @@ static void tell_relay(struct keeper *k, struct trace_reader *reader, const stru
 static void tell_now(struct keeper *k, struct trace_reader *reader)
 {
 	tell(k, reader, "", "%s, %zu clients, %zu commands and file operations%s",
-	     k->life.paused ? "paused" : "serving", k->n_clients, k->n_relays,
+	     k->life.paused ? "paused" : "serving", k->clients.n, k->relays.n,
 	     k->journal.error ? "; the audit log cannot be written" : "");
-	for (const struct relay *r = k->relays; r; r = r->next)
+	for (const struct relay *r = k->relays.list; r; r = r->next)
 		tell_relay(k, reader, r);
 }
 
