@@ -40,7 +40,7 @@ static void on_hello(struct link *l, const struct fields *f, void *arg)
 
 static const struct link_ops ops = {
 	.hello = on_hello,
-	.opened = relay_opened,
+	.opened = relay_client_opened,
 	.data = relay_client_data,
 	.eof = relay_client_eof,
 	.credit = relay_client_credit,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the sandbox sends out: egress.c, egress-change.c. */
+/* What the sandbox sends out: egress.c, egress-record.c, egress-change.c. */
 #pragma once
 
 #include "audit.h"
@@ -48,14 +48,20 @@ void egress_done(struct keeper *k);
 /* The sockets, by the bits of `which` (enum capture_socket). Takes them if it returns true. */
 bool egress_start(struct keeper *k, uint64_t which, const int *files, size_t n);
 
+/* What is left of the policy's rules and those that were added since. */
+int egress_make_rules(const struct egress *g, struct ruleset **ret);
+
+/* ---- egress-record.c ---- */
+
+/* The broker's reports, and the timer of the sums. */
+void egress_on_report(void *arg, const struct broker_event *ev);
+void egress_on_tally(struct loop_timer *t);
+
 /* Does any rule allow that name? Records the question if not. */
 bool egress_may_resolve(struct keeper *k, const struct name *name);
 
 /* Records denials that were counted, without waiting for the end of the second. */
 void egress_record_sums(struct keeper *k);
-
-/* What is left of the policy's rules and those that were added since. */
-int egress_make_rules(const struct egress *g, struct ruleset **ret);
 
 /* ---- egress-change.c ---- */
 

@@ -5,13 +5,6 @@
 #include "record.h"
 #include "relay.h"
 
-enum {
-	/* What may wait for a client that does not read, of messages, which have no credit. The
-	 * rest of LINK_OUT_MAX is for what cannot be left out. */
-	RELAY_MESSAGES_MAX = 4 * 1024 * 1024,
-};
-static_assert((int)RELAY_MESSAGES_MAX < (int)LINK_OUT_MAX, "a client is not lost by a listing");
-
 /* ---- relay.c: its two ends ---- */
 
 /* The guest's end is over. The client hears it after everything else. */
@@ -29,19 +22,36 @@ void relay_put_aside(struct relay *r);
 /* Its place in the budgets is free before it is cleared away. */
 void relay_leave(struct relay *r);
 
-/* Of which budget it is. */
-enum relay_kind relay_kind(enum wire_op op);
+/* What one side sent: goes on, or is held. May put the relay aside. */
+void relay_data(struct relay *r, enum way way, unsigned int stream, const void *data, size_t n);
 
-/* What all of its kind may hold together, bytes. */
-size_t relay_held_max(enum wire_op op);
+/* Moves on what is held. True if something moved. May put the relay aside. */
+bool relay_pump(struct relay *r, enum way way, unsigned int stream);
 
-/* ---- relay-open.c: how it begins ---- */
+/* Takes the client away from it. What its command prints goes to the record alone. */
+void relay_detach(struct relay *r);
 
 /* Tells the client of `r` which command it has, which is that of `of`. */
 void relay_accept_command(struct relay *r, const struct relay *of);
 
+/* A view of a payload that was checked, to be sent as it came. */
+static inline struct buf relay_raw(const struct fields *f)
+{
+	return (struct buf){ .data = (char *)f->data, .len = f->len, .max = f->len };
+}
+
+/* ---- relay-open.c: how it begins ---- */
+
+/* What a client asks for: refused, or a relay. */
+void relay_open(struct client *c, uint32_t ch, enum wire_op op, const struct fields *f);
+
 /* Begins to take over a command that ran before: relays_recordable() goes on. 0 or -errno. */
 int relay_adopt(struct keeper *k, const struct record_info *was);
+
+/* ---- relay-time.c ---- */
+
+/* The clock of a command runs from now on. 0 or -errno. */
+int relay_start_timer(struct relay *r);
 
 /* ---- relay-port.c: connections to ports ---- */
 
@@ -53,11 +63,17 @@ int relay_port_begin(struct relay *r);
 
 /* ---- relay-flow.c: its streams ---- */
 
-/* What one side sent: goes on, or is held. May put the relay aside. */
-void flow_data(struct relay *r, enum way way, unsigned int stream, const void *data, size_t n);
+/* Of which budget an operation is. */
+enum relay_kind relay_kind(enum wire_op op);
+
+/* Whether it uses that stream; others are thrown away. */
+bool flow_is_used(enum wire_op op, enum way way, unsigned int stream);
+
+/* What one side sent: goes on, or is held. False: there is no room, and the relay is to be cut. */
+bool flow_data(struct relay *r, enum way way, unsigned int stream, const void *data, size_t n);
 void flow_eof(struct relay *r, enum way way, unsigned int stream);
 
-/* Moves on what is held. True if something moved. May put the relay aside. */
+/* Moves on what is held. True if something moved; relay_settle() then comes next. */
 bool flow_pump(struct relay *r, enum way way, unsigned int stream);
 
 /* `n` bytes have gone on, or are thrown away: whoever sent them gets credit for them. */

@@ -7,42 +7,11 @@
  */
 #include <string.h>
 
-#include "clock.h"
 #include "command.h"
 #include "log.h"
 #include "merge.h"
 #include "relay-inner.h"
 #include "serve.h"
-
-void relay_accept_command(struct relay *r, const struct relay *of)
-{
-	_cleanup_buf_ struct buf b = BUF_INIT(64);
-
-	if (r->client_ch == 0)
-		return;
-	fields_put_number(&b, TAG_PID, of->pid);
-	fields_put_number(&b, TAG_RECORD, of->command->record.number);
-	client_check(r->client,
-		     b.err ? b.err : link_accept(r->client->port.link, r->client_ch, &b));
-}
-
-static void on_time(struct loop_timer *t)
-{
-	static const struct {
-		uint64_t ms;
-		const char *name;
-	} units[] = { { 3600000, "h" }, { 60000, "m" }, { 1000, "s" }, { 1, "ms" } };
-	struct relay *r = t->arg;
-	char text[64];
-	size_t i = 0;
-
-	while (r->limit % units[i].ms != 0)
-		i++;
-	(void)snprintf(text, sizeof(text), "time limit of %llu%s reached",
-		       (unsigned long long)(r->limit / units[i].ms), units[i].name);
-	journal_limit(r, text);
-	relay_finish(r, WIRE_TIMEOUT, text, strlen(text));
-}
 
 /* The client may only shorten what the policy says. */
 static uint64_t limit_of(const struct keeper *k, const struct fields *f)
@@ -50,43 +19,6 @@ static uint64_t limit_of(const struct keeper *k, const struct fields *f)
 	uint64_t most = k->spec->limits.timeout;
 
 	return MIN(most > 0 ? most : UINT64_MAX, fields_number(f, TAG_TIMEOUT, UINT64_MAX));
-}
-
-static int start_timer(struct relay *r)
-{
-	r->timer = (struct loop_timer){ .cb = on_time, .arg = r };
-	if (r->op != WIRE_OP_EXEC || r->limit >= UINT64_MAX / NSEC_PER_MSEC / 2)
-		return 0;
-	if (r->keeper->life.paused) {
-		r->left = r->limit * NSEC_PER_MSEC;
-		return 0;
-	}
-	return loop_set_timer(r->keeper->loop, &r->timer, clock_mono() + r->limit * NSEC_PER_MSEC);
-}
-
-static int set_clock(struct relay *r, bool stop, uint64_t now)
-{
-	uint64_t left = r->left;
-
-	if (stop && r->timer.slot != 0)
-		r->left = MAX(r->timer.when, now + 1) - now;
-	if (stop) {
-		loop_del_timer(&r->timer);
-		return 0;
-	}
-	r->left = 0;
-	/* It may have come to its end meanwhile. */
-	return left > 0 && r->guest_ch != 0 ? loop_set_timer(r->keeper->loop, &r->timer, now + left)
-					    : 0;
-}
-
-void relays_set_clocks(struct keeper *k)
-{
-	const uint64_t now = clock_mono();
-
-	for (struct relay *r = k->relays.list; r; r = r->next)
-		if (set_clock(r, k->life.paused, now) < 0)
-			keeper_stop(k, KEEPER_FAILED);
 }
 
 static void add(struct relay *r)
@@ -131,7 +63,7 @@ static int ask(struct relay *r, const struct buf *b)
 		return -EAGAIN;
 	if (journal_begin(r, b) < 0)
 		return -ENODATA;
-	err = r->op == WIRE_OP_PORT ? relay_port_begin(r) : start_timer(r);
+	err = r->op == WIRE_OP_PORT ? relay_port_begin(r) : relay_start_timer(r);
 	if (err == 0)
 		err = link_open(k->guest.link, r->adopted ? WIRE_OP_ADOPT : r->op, b, r,
 				&r->guest_ch);
@@ -297,38 +229,13 @@ static bool is_public(enum wire_op op, const struct fields *f)
 	return op == WIRE_OP_PORT && !fields_has(f, TAG_OWNERS);
 }
 
-void relay_opened(struct link *l, uint32_t ch, enum wire_op op, const struct fields *f, void *arg)
+void relay_open(struct client *c, uint32_t ch, enum wire_op op, const struct fields *f)
 {
-	struct client *c = arg;
 	struct keeper *k = c->keeper;
 	struct relay none = { .client = c, .client_ch = ch, .op = op };
 	struct relay *r;
 	int err = -EAGAIN;
 
-	if (op == WIRE_OP_EGRESS) {
-		egress_opened(c, ch, f);
-		return;
-	}
-	if (op == WIRE_OP_ADOPT) { /* the keeper's own */
-		client_check(c, link_close(l, ch, WIRE_UNSUPPORTED, NULL));
-		return;
-	}
-	if (op == WIRE_OP_SAVE) {
-		save_opened(c, ch, f);
-		return;
-	}
-	if (op == WIRE_OP_LIFE) {
-		life_opened(c, ch, f);
-		return;
-	}
-	if (op == WIRE_OP_TRACE) {
-		tracing_opened(c, ch);
-		return;
-	}
-	if (k->life.paused && op != WIRE_OP_ATTACH) {
-		life_refuse(c, ch);
-		return;
-	}
 	r = relay_new(k, op, is_public(op, f));
 	if (r) {
 		*r = (struct relay){ .keeper = k,
@@ -340,7 +247,7 @@ void relay_opened(struct link *l, uint32_t ch, enum wire_op op, const struct fie
 		err = open_relay(r, f);
 	}
 	if (err == 0) {
-		link_set_cookie(l, ch, r);
+		link_set_cookie(c->port.link, ch, r);
 		add(r);
 		return;
 	}

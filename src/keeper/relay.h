@@ -94,7 +94,8 @@ struct relays {
 extern const struct link_ops relay_guest_ops;
 
 /* A client's side; the hello callback is of clients.c. */
-void relay_opened(struct link *l, uint32_t ch, enum wire_op op, const struct fields *f, void *arg);
+void relay_client_opened(struct link *l, uint32_t ch, enum wire_op op, const struct fields *f,
+			 void *arg);
 void relay_client_data(struct link *l, uint32_t ch, unsigned int stream, const void *data, size_t n,
 		       void *arg);
 void relay_client_eof(struct link *l, uint32_t ch, unsigned int stream, void *arg);

@@ -10,6 +10,7 @@
 
 #include "clients.h"
 #include "engine.h"
+#include "guest-clock.h"
 #include "journal.h"
 #include "keeper-egress.h"
 #include "life-queue.h"
@@ -19,12 +20,6 @@
 #include "save.h"
 #include "stop.h"
 #include "tracing.h"
-
-enum {
-	GUEST_HELLO_MS = 20 * 1000,
-	MACHINE_HELLO_MS = 60 * 1000,
-	LAST_WORDS_MS = 1000, /* for what is left when the guest has gone: to read, to be read */
-};
 
 enum phase {
 	PHASE_HELLO,   /* for the guest's HELLO */
@@ -38,13 +33,6 @@ struct keeper_vm {
 	struct monitor *monitor;  /* NULL: the engine has none */
 	const char *no_snapshots; /* why none can be made; "" */
 	int adopt;		  /* the list of commands to be taken over, until "go" */
-};
-
-/* When a VM was told the time. */
-struct guest_clock {
-	uint64_t told_at; /* 0: it has heard it */
-	uint64_t told_last;
-	unsigned int tellings;
 };
 
 struct keeper {
@@ -88,10 +76,3 @@ enum keeper_end keeper_serve(struct keeper *k);
 
 /* Clears away, moves on what is held, writes. */
 void keeper_round(struct keeper *k);
-
-/* Lets a machine go on, with a new seed and the time; and its PONG. */
-void keeper_wake(struct keeper *k);
-void keeper_heard(struct keeper *k, uint64_t token);
-
-/* From the guest's HELLO on. */
-void keeper_ready(struct keeper *k, uint32_t landlock);

@@ -17,6 +17,7 @@
 
 #include "clock.h"
 #include "command.h"
+#include "log.h"
 #include "serve.h"
 #include "trace.h"
 
