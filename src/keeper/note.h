@@ -8,8 +8,9 @@
 #include "life.h"
 
 /*
- * What the two say to each other: a packet each, of a kind and a number; files go with some. A kind
- * that is not known, or one that comes at a wrong time, ends the sandbox.
+ * What the two say to each other: a packet each, of a kind and a number; files go with some. A
+ * table in note.c says for each kind who sends it, in which phases, with how many files and how
+ * large its value may be; note_dispatch() refuses all else, and that ends the sandbox.
  */
 enum note_kind {
 	/* by the keeper */
@@ -27,8 +28,8 @@ enum note_kind {
 	NOTE_MET,	   /* value: struct met, by the word of the agent inside */
 	NOTE_WANT_TRACE,   /* value 1: trace lines are wanted, answered by NOTE_TRACE; 0: no more */
 	/* by the warden */
-	NOTE_RUN = 63,	 /* value: enum vm_start; the jail is closed, the guest may run */
-	NOTE_GO = 64,	 /* the sandbox is as it should be: serve; value 1: it ends with its first
+	NOTE_RUN,	 /* value: enum vm_start; the jail is closed, the guest may run */
+	NOTE_GO,	 /* the sandbox is as it should be: serve; value 1: it ends with its first
 			    client. A file: this client */
 	NOTE_RECORDS,	 /* value: the number of the first; as many files as came, numbers follow */
 	NOTE_NO_RECORDS, /* value: errno */
@@ -43,6 +44,24 @@ enum note_kind {
 	NOTE_RULES,    /* before "run"; what may go out, and is left of it (egress-change.c) */
 	NOTE_ADOPT,    /* before "go"; the list of commands that were running when it was saved */
 	NOTE_TRACE,    /* a file: the reading end of a pipe with trace lines */
+	NOTE_KINDS,
+};
+
+enum note_sender {
+	NOTE_BY_KEEPER,
+	NOTE_BY_WARDEN,
+};
+
+/* How far a sandbox is, by what the receiver of a note knows. */
+enum note_phase {
+	PHASE_BOOT,	  /* of a VM: until "machine up"; for the warden only */
+	PHASE_HELLO,	  /* until "ready" */
+	PHASE_WAITING,	  /* until "go" */
+	PHASE_SERVING,	  /* until its end, and outside of the next two */
+	PHASE_SAVE_ASKED, /* the keeper has asked for a snapshot */
+	PHASE_SAVING,	  /* the snapshot is being made */
+	PHASE_ENDING,	  /* the warden reads what its keeper said last */
+	NOTE_PHASES,
 };
 
 struct keeper_note {
@@ -92,7 +111,7 @@ bool life_order_unpack(uint64_t value, struct life_order *ret);
 uint64_t life_answer_pack(const struct life_answer *a);
 bool life_answer_unpack(uint64_t value, struct life_answer *ret);
 
-/* met.c: larger numbers are cut. */
+/* Larger numbers are cut. */
 uint64_t met_pack(const struct met *m);
 bool met_unpack(uint64_t value, struct met *ret);
 
@@ -108,8 +127,21 @@ enum {
 	AUDIT_SYNC_MS = 1000, /* from NOTE_DIRTY to the disk; and as long no other one is sent */
 };
 
-/* Files stay the sender's; those received are the caller's. Nothing waits but the sending
- * of a note without files. 0 or -errno; receiving: -EAGAIN, -EPIPE (the other one has gone),
- * -EPROTO. */
+/* Files stay the sender's; those received are the caller's. Nothing waits but the sending of a note
+ * without files. 0 or -errno; receiving: -EAGAIN, -EPIPE (the other one has gone), -EBADMSG. */
 int note_send(int fd, enum note_kind kind, uint64_t value, const int *files, size_t n);
 int note_receive(int fd, struct keeper_note *ret, int files[static NOTE_FILES_MAX], size_t *ret_n);
+
+/* Whether the table has such a note from `by` in that phase, with `n` files. */
+bool note_may_come(const struct keeper_note *note, size_t n, enum note_sender by,
+		   enum note_phase phase);
+
+/* Takes the files if it returns true. False: the note is wrong in a way that no table tells. */
+typedef bool note_handler(void *arg, uint64_t value, const int *files, size_t n);
+
+/*
+ * Receives a note and calls its handler. As note_receive(), with -EBADMSG also for a note that may
+ * not come, has no handler, or whose handler returns false; its files are closed.
+ */
+int note_dispatch(int fd, enum note_sender by, enum note_phase phase,
+		  note_handler *const handlers[static NOTE_KINDS], void *arg);

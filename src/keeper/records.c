@@ -142,7 +142,7 @@ bool records_came(struct keeper *k, uint64_t first, const int *files, size_t n)
 {
 	struct records *s = &k->records;
 
-	if (n == 0 || n > ARRAY_SIZE(s->spare) - s->n_spare)
+	if (n > ARRAY_SIZE(s->spare) - s->n_spare)
 		return false;
 	for (size_t i = 0; i < n; i++)
 		s->spare[s->n_spare++] = (struct spare){ .number = first + i, .fd = files[i] };

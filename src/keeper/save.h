@@ -31,7 +31,7 @@ void save_asleep(struct keeper *k);		     /* the guest has fallen asleep */
 void save_guest_gone(struct keeper *k);		     /* whoever waits for one is told */
 void save_done(struct keeper *k);
 
-/* The warden's answers: files, which are taken, or none; the snapshot's number, or 0. False: out
- * of turn. */
+/* The warden's answers: two or three files, which are taken, or none (one: false); the snapshot's
+ * number, or 0. */
 bool save_begin(struct keeper *k, const int *files, size_t n);
-bool save_finished(struct keeper *k, uint64_t number);
+void save_finished(struct keeper *k, uint64_t number);

@@ -114,6 +114,7 @@ int keeper_init(struct keeper *k, const struct keeper_start *s, struct err *e)
 	int r;
 
 	*k = (struct keeper){ .spec = s->spec,
+			      .phase = PHASE_HELLO,
 			      .clients.once = s->spec->once,
 			      .journal.chain = s->chain,
 			      .life.no_freezer = s->no_freezer && s->no_freezer[0]

@@ -21,12 +21,6 @@
 #include "stop.h"
 #include "tracing.h"
 
-enum phase {
-	PHASE_HELLO,   /* for the guest's HELLO */
-	PHASE_WAITING, /* for "go" */
-	PHASE_SERVING,
-};
-
 /* Of a VM: its monitor, and what its snapshots need. */
 struct keeper_vm {
 	int fd;			  /* of the monitor, until that takes it */
@@ -42,8 +36,8 @@ struct keeper {
 	struct loop *loop;
 	struct loop_fd warden;
 
-	enum phase phase;
-	bool ended; /* stop.c */
+	enum note_phase phase; /* without those of a snapshot, which save.c knows */
+	bool ended;	       /* stop.c */
 	enum keeper_end end;
 	struct loop_timer idle;
 

@@ -262,18 +262,16 @@ void tracing_last(struct keeper *k)
 		;
 }
 
-bool tracing_warden(struct keeper *k, const int *files, size_t n)
+bool tracing_warden(struct keeper *k, int fd)
 {
-	if (n != 1)
-		return false;
 	close_pipe(k);
 	if (k->tracing.n == 0) { /* the last reader has gone meanwhile */
-		(void)fd_close(files[0]);
+		(void)fd_close(fd);
 		return true;
 	}
 	k->tracing.pipe = (struct loop_fd){ .cb = on_pipe, .arg = k };
 	k->tracing.warden.n = 0;
-	if (loop_add_fd(k->loop, &k->tracing.pipe, files[0], EPOLLIN) < 0)
+	if (loop_add_fd(k->loop, &k->tracing.pipe, fd, EPOLLIN) < 0)
 		return false;
 	k->tracing.piped = true;
 	return true;

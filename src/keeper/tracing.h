@@ -40,7 +40,7 @@ bool tracing_guest_data(struct keeper *k, uint32_t ch, const void *data, size_t 
 void tracing_guest_closed(struct keeper *k, uint32_t ch);
 
 /* The warden's answer: a pipe. Takes it if it returns true. */
-bool tracing_warden(struct keeper *k, const int *files, size_t n);
+bool tracing_warden(struct keeper *k, int fd);
 
 /* The keeper ends: passes on what the warden has written so far. It says why before it kills, but
  * its pipe may have come together with the end of the guest. */

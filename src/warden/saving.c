@@ -42,9 +42,7 @@ static int begin(struct warden *w, int files[static 3], size_t *n, struct err *e
 {
 	int r = 0;
 
-	if (w->saving)
-		r = err_set(e, -EBUSY, "a snapshot is being made");
-	else if (w->life.paused) /* a stopped VM would never write it */
+	if (w->life.paused) /* a stopped VM would never write it */
 		r = err_set(e, -EBUSY, "the sandbox has been paused");
 	else /* who asks was told before; but it is not for a keeper to say */
 		r = snapshot_room(w->snapshots, w->spec.snapshot_space,
@@ -228,8 +226,6 @@ bool warden_saved(struct warden *w, bool failed)
 	uint64_t number = 0;
 	int r;
 
-	if (!w->saving)
-		return false;
 	r = failed ? err_set(&e, -EIO, "the VM's state could not be written")
 		   : finish(w, &number, &e);
 	if (r < 0) {

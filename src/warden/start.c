@@ -334,43 +334,71 @@ static int keeper_ended(struct warden *w, struct err *e)
 	return with_last_words(w, e);
 }
 
-/* The next thing that the keeper says; until then either of them may die. */
-static int receive(struct warden *w, uint64_t until, struct keeper_note *ret, struct err *e)
+struct expected {
+	struct warden *w;
+	bool came;
+	uint64_t value;
+};
+
+static bool on_expected(void *arg, uint64_t value, const int *files, size_t n)
 {
+	struct expected *x = arg;
+
+	x->came = true;
+	x->value = value;
+	return true;
+}
+
+/* Programs of a machine that is continued run already, and what they ask for is recorded. */
+static bool on_dirty(void *arg, uint64_t value, const int *files, size_t n)
+{
+	struct expected *x = arg;
+
+	witness_sync(x->w);
+	return true;
+}
+
+static note_handler *const starting[NOTE_KINDS] = {
+	[NOTE_MACHINE_UP] = on_expected,
+	[NOTE_READY] = on_expected,
+	[NOTE_DIRTY] = on_dirty,
+};
+
+/* The next thing that the keeper says; until then either of them may die. */
+static int receive(struct expected *x, enum note_phase phase, uint64_t until, struct err *e)
+{
+	struct warden *w = x->w;
 	struct pollfd fds[] = { { .fd = w->note, .events = POLLIN },
 				{ .fd = w->box.init.pidfd, .events = POLLIN } };
 	const uint64_t now = clock_mono();
 	int ms = now < until ? (int)((until - now) / NSEC_PER_MSEC) + 1 : 0;
-	int n = RETRY_EINTR(poll(fds, ARRAY_SIZE(fds), ms));
-	int files[NOTE_FILES_MAX];
-	size_t n_files;
+	int n = RETRY_EINTR(poll(fds, ARRAY_SIZE(fds), ms)), r;
 
 	if (n < 0)
 		return err_errno(e, "cannot wait for the sandbox");
 	if (n == 0)
 		return -ETIME;
-	if (!fds[0].revents || note_receive(w->note, ret, files, &n_files) < 0)
+	if (!fds[0].revents)
 		return keeper_ended(w, e);
-	while (n_files > 0)
-		(void)fd_close(files[--n_files]);
-	return 0;
+	r = note_dispatch(w->note, NOTE_BY_KEEPER, phase, starting, x);
+	if (r == -EBADMSG)
+		return err_set(e, -EPROTO, "the keeper says something else than expected");
+	return r < 0 ? keeper_ended(w, e) : 0;
 }
 
-/* Programs of a machine that is continued run already, and what they ask for is recorded. */
-static int wait_for_note(struct warden *w, enum note_kind kind, int seconds, uint64_t *ret,
+/* The note that ends the phase. */
+static int wait_for_note(struct warden *w, enum note_phase phase, int seconds, uint64_t *ret,
 			 struct err *e)
 {
 	const uint64_t until = clock_mono() + (uint64_t)seconds * NSEC_PER_SEC;
-	struct keeper_note note = { 0 };
-	int r;
+	struct expected x = { .w = w };
+	int r = 0;
 
-	while ((r = receive(w, until, &note, e)) == 0 && note.kind == NOTE_DIRTY)
-		witness_sync(w);
+	while (r == 0 && !x.came)
+		r = receive(&x, phase, until, e);
 	if (r == -ETIME)
 		return err_set(e, r, "the sandbox did not answer within %d s", seconds);
-	if (r == 0 && note.kind != (uint64_t)kind)
-		return err_set(e, -EPROTO, "the keeper says something else than expected");
-	*ret = note.value;
+	*ret = x.value;
 	return r;
 }
 
@@ -387,7 +415,7 @@ static int run_machine(struct warden *w, struct err *e)
 
 	if (!w->engine->seal)
 		return 0;
-	r = wait_for_note(w, NOTE_MACHINE_UP, machine_s(w), &ignored, e);
+	r = wait_for_note(w, PHASE_BOOT, machine_s(w), &ignored, e);
 	if (r == 0)
 		r = FAULT_ERR("machine-up", e);
 	if (r == 0)
@@ -456,7 +484,7 @@ static int check_receipt(struct warden *w, struct err *e)
 	/* The agent inside has by now given up what it gives up, so what is seen is what stays. */
 	r = run_machine(w, e);
 	if (r == 0)
-		r = wait_for_note(w, NOTE_READY, w->engine->seal ? machine_s(w) : HELLO_TIMEOUT_S,
+		r = wait_for_note(w, PHASE_HELLO, w->engine->seal ? machine_s(w) : HELLO_TIMEOUT_S,
 				  &landlock, e);
 	if (r == 0)
 		r = FAULT_ERR("warden-note", e);
