@@ -44,43 +44,9 @@ enum {
 		1, /* what id 0 of the sandbox is in a user's own namespace; see userns_enter() */
 };
 
-/* They are the keeper's to read. */
-static int open_saved(const struct warden *w, const char *name, int *ret, struct err *e)
-{
-	*ret = path_open_nofollow(w->from.dir, name, O_RDONLY, 0);
-	if (*ret < 0 && *ret != -ENOENT)
-		return err_set(e, *ret, "cannot open '%s' of the snapshot: %s", name,
-			       strerror(-*ret));
-	return 0;
-}
-
-/* Before namespaces are entered, in which the host's files look different. */
-static int take_snapshots(struct warden *w, struct err *e)
-{
-	int r;
-
-	if (!engine_has(w->engine, ENGINE_SNAPSHOTS))
-		return 0;
-	warden_take_records(w);
-	w->snapshots = open(w->spec.machine.snapshots, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (w->snapshots < 0)
-		return err_errno(e, "cannot open '%s'", w->spec.machine.snapshots);
-	r = 0;
-	if (fd_read_line(w->dir, STATE_SUSPENDED, w->suspended, sizeof(w->suspended)) < 0 ||
-	    !snapshot_key_valid(w->suspended))
-		w->suspended[0] = '\0';
-	if (w->spec.machine.snapshot[0])
-		r = snapshot_open(w->spec.machine.snapshot, &w->root, &w->from, e);
-	if (r == 0 && w->from.kind == SNAPSHOT_SAVED)
-		r = open_saved(w, SAVED_COMMANDS, &w->adopt, e);
-	if (r == 0 && w->from.kind == SNAPSHOT_SAVED)
-		r = open_saved(w, SAVED_RULES, &w->rules, e);
-	return r < 0 ? r : FAULT_ERR("warden-snapshot", e);
-}
-
 static int take_state(struct warden *w, struct err *e)
 {
-	int r = state_lock(w->dir, &w->lock, e);
+	int r = state_lock(w->dir, &w->held.lock, e);
 
 	if (r == 0)
 		r = FAULT_ERR("warden-lock", e);
@@ -97,10 +63,10 @@ static int take_state(struct warden *w, struct err *e)
 	if (r == 0)
 		r = spare_find_pool(w, e);
 	if (r == 0)
-		r = state_lock_tree(w->spec.root, &w->tree, e);
+		r = state_lock_tree(w->spec.root, &w->held.tree, e);
 	if (r == 0)
 		r = FAULT_ERR("warden-tree", e);
-	return r < 0 ? r : take_snapshots(w, e);
+	return r < 0 ? r : warden_take_snapshots(w, e);
 }
 
 /* Through the directory's descriptor: the path of a state directory may be longer than an address
@@ -110,9 +76,9 @@ static int listen_in(struct warden *w, struct err *e)
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
 
 	(void)snprintf(a.sun_path, sizeof(a.sun_path), "/proc/self/fd/%d/sock", w->dir);
-	w->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (w->listener < 0 || bind(w->listener, (struct sockaddr *)&a, sizeof(a)) < 0 ||
-	    listen(w->listener, BACKLOG) < 0)
+	w->ends.listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (w->ends.listener < 0 || bind(w->ends.listener, (struct sockaddr *)&a, sizeof(a)) < 0 ||
+	    listen(w->ends.listener, BACKLOG) < 0)
 		return err_errno(e, "cannot listen in the sandbox's directory");
 	return FAULT_ERR("warden-socket", e);
 }
@@ -126,7 +92,7 @@ static int take_namespaces(struct warden *w, struct err *e)
 		w->ids = USER_FIRST;
 		return userns_enter(w->spec.image_uid, w->spec.image_gid, e);
 	}
-	r = state_take_ids(&w->root, &w->ids, &w->range, e);
+	r = state_take_ids(&w->root, &w->ids, &w->held.range, e);
 	if (r == 0)
 		r = FAULT_ERR("warden-ids", e);
 	if (r < 0)
@@ -183,14 +149,16 @@ static int make_machine(struct warden *w, struct err *e)
 		return 0;
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, q) < 0)
 		return err_errno(e, "cannot make the VM's monitor");
-	w->monitor_keeper = q[0];
-	w->monitor = q[1];
+	w->ends.monitor_keeper = q[0];
+	w->ends.monitor = q[1];
 	/* One that ran, and was saved with its memory in its state, has it. */
-	r = w->from.state < 0 || w->from.memory >= 0 ? check_workspace(&w->spec, e) : 0;
+	r = w->origin.from.state < 0 || w->origin.from.memory >= 0 ? check_workspace(&w->spec, e)
+								   : 0;
 	if (r < 0)
 		return r;
-	return w->from.disk >= 0 ? disk_new(w->snapshots, w->from.disk, &w->disk, e)
-				 : disk_new_from(w->snapshots, w->spec.machine.blank, &w->disk, e);
+	return w->origin.from.disk >= 0
+		       ? disk_new(w->saving.dir, w->origin.from.disk, &w->disk, e)
+		       : disk_new_from(w->saving.dir, w->spec.machine.blank, &w->disk, e);
 }
 
 static int make_channels(struct warden *w, struct err *e)
@@ -199,12 +167,12 @@ static int make_channels(struct warden *w, struct err *e)
 
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, a) < 0)
 		return err_errno(e, "cannot make the guest's channel");
-	w->keeper_end = a[0];
-	w->channel = a[1];
+	w->ends.guest_keeper = a[0];
+	w->ends.guest = a[1];
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, b) < 0)
 		return err_errno(e, "cannot make the keeper's channel");
 	w->note = b[0];
-	w->note_keeper = b[1];
+	w->ends.note_keeper = b[1];
 	/* A keeper that does not listen must not hold up the warden, who has its life to end. */
 	return fcntl(w->note, F_SETFL, O_RDWR | O_NONBLOCK) < 0
 		       ? err_errno(e, "cannot make the keeper's channel")
@@ -231,12 +199,12 @@ static int start_keeper(struct warden *w, struct err *e)
 		.spec = &w->spec,
 		.engine = w->engine,
 		.no_snapshots = no_snapshots,
-		.guest = w->keeper_end,
-		.monitor = w->monitor_keeper,
-		.listener = w->listener,
-		.chain = &w->chain,
+		.guest = w->ends.guest_keeper,
+		.monitor = w->ends.monitor_keeper,
+		.listener = w->ends.listener,
+		.chain = &w->witness.chain,
 		.no_freezer = w->group.why[CGROUP_FREEZER],
-		.warden = w->note_keeper,
+		.warden = w->ends.note_keeper,
 		.id = w->ids + OCI_KEEPER_OFFSET,
 		.parent = getpid(),
 		.guarded = w->guard.group >= 0,
@@ -251,10 +219,10 @@ static int start_keeper(struct warden *w, struct err *e)
 	if (r < 0)
 		return err_set(e, r, "cannot start the keeper: %s", strerror(-r));
 	/* What only the keeper holds ends with it. */
-	w->keeper_end = fd_close(w->keeper_end);
-	w->monitor_keeper = fd_close(w->monitor_keeper);
-	w->note_keeper = fd_close(w->note_keeper);
-	w->listener = fd_close(w->listener);
+	w->ends.guest_keeper = fd_close(w->ends.guest_keeper);
+	w->ends.monitor_keeper = fd_close(w->ends.monitor_keeper);
+	w->ends.note_keeper = fd_close(w->ends.note_keeper);
+	w->ends.listener = fd_close(w->ends.listener);
 	return 0;
 }
 
@@ -282,14 +250,14 @@ static int start_engine(struct warden *w, struct err *e)
 		.spec = &w->spec,
 		.group = &w->group,
 		.guest = w->guest,
-		.channel = w->channel,
+		.channel = w->ends.guest,
 		.ids = w->ids,
 		.rootless = w->rootless,
 		.egress = w->spec.egress.allow.n > 0,
-		.monitor = w->monitor,
+		.monitor = w->ends.monitor,
 		.disk = w->disk,
-		.memory = w->from.memory,
-		.state = w->from.state,
+		.memory = w->origin.from.memory,
+		.state = w->origin.from.state,
 		.meanwhile = guard_and_start_keeper,
 		.arg = w,
 	};
@@ -300,8 +268,8 @@ static int start_engine(struct warden *w, struct err *e)
 		r = FAULT_ERR("warden-engine", e);
 	FAULT_KILL("guest-started", w->box.init.pidfd);
 	cgroup_warmed(&w->group);
-	w->channel = fd_close(w->channel);
-	w->monitor = fd_close(w->monitor);
+	w->ends.guest = fd_close(w->ends.guest);
+	w->ends.monitor = fd_close(w->ends.monitor);
 	if (engine_has(w->engine, ENGINE_SCRATCH))
 		w->disk = fd_close(w->disk); /* its loop device has it */
 	return r;
@@ -424,9 +392,9 @@ static int run_machine(struct warden *w, struct err *e)
 		r = FAULT_ERR("machine-sealed", e);
 	if (r < 0)
 		return r;
-	if (w->rules >= 0 && note_send(w->note, NOTE_RULES, 0, &w->rules, 1) < 0)
+	if (w->origin.rules >= 0 && note_send(w->note, NOTE_RULES, 0, &w->origin.rules, 1) < 0)
 		return keeper_ended(w, e);
-	w->rules = fd_close(w->rules);
+	w->origin.rules = fd_close(w->origin.rules);
 	FAULT_KILL("machine-run", w->box.init.pidfd);
 	return note_send(w->note, NOTE_RUN, w->box.how, NULL, 0) < 0 ? keeper_ended(w, e) : 0;
 }
@@ -492,7 +460,7 @@ static int check_receipt(struct warden *w, struct err *e)
 		return r;
 	FAULT_KILL("guest-noted", w->box.init.pidfd);
 	/* It has its own memory and disk by now: what it began as may be removed. */
-	snapshot_done(&w->from);
+	snapshot_done(&w->origin.from);
 	receipt_init(&w->receipt, w->spec.require);
 	receipt_explicit(&w->receipt, w->spec.limits_asked);
 	w->engine->verify(&w->start, &w->box, &w->receipt);
@@ -526,9 +494,10 @@ int warden_go(struct warden *w, struct err *e)
 		return r;
 	if (w->client >= 0 && fcntl(w->client, F_SETFL, O_RDWR | O_NONBLOCK) < 0)
 		return err_errno(e, "cannot use the client's socket");
-	if (w->adopt >= 0 && note_send(w->note, NOTE_ADOPT, 0, &w->adopt, 1) < 0)
+	if (w->origin.commands >= 0 &&
+	    note_send(w->note, NOTE_ADOPT, 0, &w->origin.commands, 1) < 0)
 		return keeper_ended(w, e);
-	w->adopt = fd_close(w->adopt);
+	w->origin.commands = fd_close(w->origin.commands);
 	if (note_send(w->note, NOTE_GO, w->spec.once, &w->client, w->client >= 0) < 0)
 		return keeper_ended(w, e);
 	w->client = fd_close(w->client);

@@ -47,7 +47,7 @@ static void on_due(struct loop_timer *src)
 	struct waiting *s = src->arg;
 
 	/* It is being saved: in a moment. */
-	if (s->w->saving && clock_mono() < MIN(s->w->life.ttl, s->w->saving_until)) {
+	if (s->w->saving.active && clock_mono() < MIN(s->w->life.ttl, s->w->saving.until)) {
 		(void)loop_set_timer(s->loop, src, clock_mono() + NSEC_PER_SEC);
 		return;
 	}
@@ -199,7 +199,7 @@ static note_handler *const serving[NOTE_KINDS] = {
 static void on_note(struct loop_fd *src, uint32_t events)
 {
 	struct waiting *s = src->arg;
-	enum note_phase phase = s->w->saving ? PHASE_SAVING : PHASE_SERVING;
+	enum note_phase phase = s->w->saving.active ? PHASE_SAVING : PHASE_SERVING;
 	int r = note_dispatch(src->fd, NOTE_BY_KEEPER, phase, serving, s);
 
 	(void)events;

@@ -63,9 +63,9 @@ static int take_over_widened(struct warden *w, struct err *e)
 	struct err own = ERR_INIT;
 	int r;
 
-	if (w->from.kind != SNAPSHOT_SAVED || w->from.dir < 0)
+	if (w->origin.from.kind != SNAPSHOT_SAVED || w->origin.from.dir < 0)
 		return 0;
-	r = fd_read_file(w->from.dir, SAVED_WIDENED, &b, &own);
+	r = fd_read_file(w->origin.from.dir, SAVED_WIDENED, &b, &own);
 	if (r == 0)
 		return state_write(w->dir, STATE_WIDENED, b.data, b.len, e);
 	return r == -ENOENT ? 0 : (*e = own).num;
