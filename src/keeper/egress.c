@@ -54,19 +54,15 @@ static int load_narrow(const struct spec_list *list, struct narrow *ret, struct 
 static int load_rules(struct egress *g, const struct spec *s, struct err *e)
 {
 	size_t n = s->egress.allow.n + s->egress.deny.n;
-	int r;
 
 	g->entries = calloc(n + EGRESS_LIVE_MAX, sizeof(g->entries[0]));
 	if (!g->entries)
 		return err_oom(e);
-	r = parse_rules(&s->egress.allow, false, g->entries, &g->n_policy, e);
-	if (r == 0)
-		r = parse_rules(&s->egress.deny, true, g->entries, &g->n_policy, e);
-	if (r == 0)
-		r = load_narrow(&s->egress.narrow, &g->narrow, e);
-	if (r == 0 && egress_make_rules(g, &g->rules) < 0)
-		r = err_oom(e);
-	return r;
+	if (parse_rules(&s->egress.allow, false, g->entries, &g->n_policy, e) < 0 ||
+	    parse_rules(&s->egress.deny, true, g->entries, &g->n_policy, e) < 0 ||
+	    load_narrow(&s->egress.narrow, &g->narrow, e) < 0)
+		return e->num;
+	return egress_make_rules(g, &g->rules) < 0 ? err_oom(e) : 0;
 }
 
 /* ---- the broker's side ---- */
@@ -172,7 +168,6 @@ static int new_broker(struct keeper *k, struct egress *g, struct err *e)
 int egress_init(struct keeper *k, struct err *e)
 {
 	struct egress *g;
-	int r;
 
 	if (k->spec->egress.allow.n == 0)
 		return 0;
@@ -183,10 +178,9 @@ int egress_init(struct keeper *k, struct err *e)
 	g->tally_timer = (struct loop_timer){ .cb = egress_on_tally, .arg = k };
 	if (getrandom(g->key, sizeof(g->key), 0) != (ssize_t)sizeof(g->key))
 		return err_set(e, -EIO, "no random numbers");
-	r = load_rules(g, k->spec, e);
-	if (r == 0)
-		r = new_broker(k, g, e);
-	return r < 0 ? r : FAULT_ERR("egress-broker", e);
+	if (load_rules(g, k->spec, e) < 0 || new_broker(k, g, e) < 0)
+		return e->num;
+	return FAULT_ERR("egress-broker", e);
 }
 
 bool egress_start(struct keeper *k, uint64_t which, const int *files, size_t n)

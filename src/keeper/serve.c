@@ -109,42 +109,46 @@ static int check_spec(const struct keeper *k, struct err *e)
 	return 0;
 }
 
+static int make_loop(struct keeper *k, const struct keeper_start *s)
+{
+	int r = k->env ? loop_new(&k->loop) : -ENOMEM;
+
+	if (r < 0)
+		return r;
+	r = port_init(&k->guest, LINK_KEEPER, &relay_guest_ops, k, s->guest, on_guest);
+	if (r < 0)
+		return r;
+	if (egress_is_asked_for(s->engine, s->spec))
+		link_guest_asks(k->guest.link);
+	return s->warden >= 0 ? loop_add_fd(k->loop, &k->warden, s->warden, EPOLLIN) : 0;
+}
+
 int keeper_init(struct keeper *k, const struct keeper_start *s, struct err *e)
 {
 	int r;
 
 	*k = (struct keeper){ .spec = s->spec,
+			      .engine = s->engine,
 			      .phase = PHASE_HELLO,
-			      .clients.once = s->spec->once,
-			      .journal.chain = s->chain,
+			      .guest.src.fd = s->guest,
+			      .warden = { .cb = keeper_take_note, .arg = k, .fd = s->warden },
+			      .vm = { .fd = s->engine->monitor ? s->monitor : -EBADF,
+				      .no_snapshots = s->no_snapshots,
+				      .adopt = -EBADF },
+			      .clients = { .once = s->spec->once, .listener.fd = s->listener },
 			      .life.no_freezer = s->no_freezer && s->no_freezer[0]
 							 ? s->no_freezer
 							 : "see 'hutch receipt'",
-			      .guest.src.fd = s->guest,
-			      .vm.adopt = -EBADF,
-			      .clients.listener.fd = s->listener,
-			      .warden = { .cb = keeper_take_note, .arg = k, .fd = s->warden } };
-	k->engine = s->engine;
-	k->vm.fd = s->engine->monitor ? s->monitor : -EBADF;
-	k->vm.no_snapshots = s->no_snapshots;
+			      .journal.chain = s->chain };
 	records_init(&k->records, s->spec->limits.output);
 	k->env = merge_index(s->spec);
-	r = k->env ? loop_new(&k->loop) : -ENOMEM;
-	if (r == 0)
-		r = port_init(&k->guest, LINK_KEEPER, &relay_guest_ops, k, s->guest, on_guest);
-	if (r == 0 && egress_is_asked_for(s->engine, s->spec))
-		link_guest_asks(k->guest.link);
-	if (r == 0 && s->warden >= 0)
-		r = loop_add_fd(k->loop, &k->warden, s->warden, EPOLLIN);
+	r = make_loop(k, s);
 	if (r < 0)
-		err_set(e, r, "cannot make the keeper's loop: %s", strerror(-r));
-	else
-		r = check_spec(k, e);
-	if (r == 0)
-		r = egress_init(k, e);
-	if (r < 0)
-		keeper_done(k);
-	return r;
+		(void)err_set(e, r, "cannot make the keeper's loop: %s", strerror(-r));
+	if (r == 0 && check_spec(k, e) == 0 && egress_init(k, e) == 0)
+		return 0;
+	keeper_done(k);
+	return e->num;
 }
 
 void keeper_done(struct keeper *k)

@@ -42,26 +42,24 @@ static int open_saved(const struct warden *w, const char *name, int *ret, struct
 
 int warden_take_snapshots(struct warden *w, struct err *e)
 {
-	int r;
-
 	if (!engine_has(w->engine, ENGINE_SNAPSHOTS))
 		return 0;
 	warden_take_records(w);
 	w->saving.dir = open(w->spec.machine.snapshots, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (w->saving.dir < 0)
 		return err_errno(e, "cannot open '%s'", w->spec.machine.snapshots);
-	r = 0;
 	if (fd_read_line(w->dir, STATE_SUSPENDED, w->saving.suspended,
 			 sizeof(w->saving.suspended)) < 0 ||
 	    !snapshot_key_valid(w->saving.suspended))
 		w->saving.suspended[0] = '\0';
-	if (w->spec.machine.snapshot[0])
-		r = snapshot_open(w->spec.machine.snapshot, &w->root, &w->origin.from, e);
-	if (r == 0 && w->origin.from.kind == SNAPSHOT_SAVED)
-		r = open_saved(w, SAVED_COMMANDS, &w->origin.commands, e);
-	if (r == 0 && w->origin.from.kind == SNAPSHOT_SAVED)
-		r = open_saved(w, SAVED_RULES, &w->origin.rules, e);
-	return r < 0 ? r : FAULT_ERR("warden-snapshot", e);
+	if (w->spec.machine.snapshot[0] &&
+	    snapshot_open(w->spec.machine.snapshot, &w->root, &w->origin.from, e) < 0)
+		return e->num;
+	if (w->origin.from.kind == SNAPSHOT_SAVED &&
+	    (open_saved(w, SAVED_COMMANDS, &w->origin.commands, e) < 0 ||
+	     open_saved(w, SAVED_RULES, &w->origin.rules, e) < 0))
+		return e->num;
+	return FAULT_ERR("warden-snapshot", e);
 }
 
 static int make_file(int dir, const char *name, int *ret, struct err *e)
@@ -78,31 +76,27 @@ static int make_file(int dir, const char *name, int *ret, struct err *e)
 /* Files for what only the keeper knows: `n` of them. */
 static int begin(struct warden *w, int files[static 3], size_t *n, struct err *e)
 {
-	int r = 0;
-
 	if (w->life.paused) /* a stopped VM would never write it */
-		r = err_set(e, -EBUSY, "the sandbox has been paused");
-	else /* who asks was told before; but it is not for a keeper to say */
-		r = snapshot_room(w->saving.dir, w->spec.snapshot_space,
-				  w->spec.limits.memory + w->spec.limits.disk, e);
-	if (r == 0)
-		r = snapshot_begin_at(w->saving.dir, &w->saving.made, e);
-	if (r < 0)
-		return r;
+		return err_set(e, -EBUSY, "the sandbox has been paused");
+	/* Who asks was told before; but it is not for a keeper to say. */
+	if (snapshot_room(w->saving.dir, w->spec.snapshot_space,
+			  w->spec.limits.memory + w->spec.limits.disk, e) < 0 ||
+	    snapshot_begin_at(w->saving.dir, &w->saving.made, e) < 0)
+		return e->num;
 	w->saving.active = true;
 	w->saving.until = clock_mono() + (SAVING_S + spec_transfer_s(&w->spec)) * NSEC_PER_SEC;
-	r = FAULT_ERR("save-begun", e);
-	if (r == 0)
-		r = make_file(w->saving.made.dir, "state", &files[0], e);
-	if (r == 0 && mkdirat(w->saving.made.dir, "box", 0700) < 0)
-		r = err_errno(e, "cannot make a directory of the snapshot");
-	if (r == 0)
-		r = make_file(w->saving.made.dir, SAVED_COMMANDS, &files[1], e);
+	if (FAULT_ERR("save-begun", e) < 0 ||
+	    make_file(w->saving.made.dir, "state", &files[0], e) < 0)
+		return e->num;
+	if (mkdirat(w->saving.made.dir, "box", 0700) < 0)
+		return err_errno(e, "cannot make a directory of the snapshot");
+	if (make_file(w->saving.made.dir, SAVED_COMMANDS, &files[1], e) < 0)
+		return e->num;
 	*n = 2;
 	/* What begins with one that is kept has the rules of its own policy. */
-	if (r == 0 && w->saving.what_for != WIRE_SAVE_KEEP)
-		r = make_file(w->saving.made.dir, SAVED_RULES, &files[(*n)++], e);
-	return r;
+	if (w->saving.what_for == WIRE_SAVE_KEEP)
+		return 0;
+	return make_file(w->saving.made.dir, SAVED_RULES, &files[(*n)++], e);
 }
 
 void warden_save_begin(struct warden *w, enum wire_save what_for)
@@ -165,13 +159,11 @@ static int copy_box(const struct warden *w, struct err *e)
 static int copy_rest(struct warden *w, struct err *e)
 {
 	_cleanup_close_ int disk = -EBADF;
-	int r = make_file(w->saving.made.dir, "disk", &disk, e);
 
-	if (r == 0)
-		r = disk_copy(w->disk, disk, e);
-	if (r == 0)
-		r = FAULT_ERR("save-disk", e);
-	return r < 0 ? r : copy_box(w, e);
+	if (make_file(w->saving.made.dir, "disk", &disk, e) < 0 ||
+	    disk_copy(w->disk, disk, e) < 0 || FAULT_ERR("save-disk", e) < 0)
+		return e->num;
+	return copy_box(w, e);
 }
 
 static json_t *describe(const struct warden *w)
@@ -241,21 +233,17 @@ static int finish(struct warden *w, uint64_t *ret, struct err *e)
 {
 	_cleanup_json_ json_t *info = describe(w);
 	char name[SAVE_NAME];
-	int r;
 
 	/* 0 means that there is none. */
 	if (!info || getrandom(ret, sizeof(*ret), 0) != (ssize_t)sizeof(*ret))
 		return err_oom(e);
 	*ret |= 1;
 	save_name(*ret, name);
-	r = w->saving.what_for == WIRE_SAVE_SUSPEND ? write_rest(w, e) : 0;
-	if (r == 0)
-		r = copy_rest(w, e);
-	if (r == 0)
-		r = put_in_place(w, name, info, e);
-	if (r == 0)
-		(void)FAULT("save-finished");
-	return r;
+	if ((w->saving.what_for == WIRE_SAVE_SUSPEND && write_rest(w, e) < 0) ||
+	    copy_rest(w, e) < 0 || put_in_place(w, name, info, e) < 0)
+		return e->num;
+	(void)FAULT("save-finished");
+	return 0;
 }
 
 bool warden_saved(struct warden *w, bool failed)

@@ -46,27 +46,15 @@ enum {
 
 static int take_state(struct warden *w, struct err *e)
 {
-	int r = state_lock(w->dir, &w->held.lock, e);
-
-	if (r == 0)
-		r = FAULT_ERR("warden-lock", e);
-	if (r == 0)
-		r = spec_read(w->dir, &w->spec, e);
-	if (r == 0)
-		r = engine_to_start(&w->spec, &w->engine, e);
-	if (r == 0)
-		warden_name_lines(&w->spec);
-	if (r == 0)
-		r = FAULT_ERR("warden-spec", e);
-	if (r == 0)
-		r = state_root_open(&w->root, e);
-	if (r == 0)
-		r = spare_find_pool(w, e);
-	if (r == 0)
-		r = state_lock_tree(w->spec.root, &w->held.tree, e);
-	if (r == 0)
-		r = FAULT_ERR("warden-tree", e);
-	return r < 0 ? r : warden_take_snapshots(w, e);
+	if (state_lock(w->dir, &w->held.lock, e) < 0 || FAULT_ERR("warden-lock", e) < 0 ||
+	    spec_read(w->dir, &w->spec, e) < 0 || engine_to_start(&w->spec, &w->engine, e) < 0)
+		return e->num;
+	warden_name_lines(&w->spec);
+	if (FAULT_ERR("warden-spec", e) < 0 || state_root_open(&w->root, e) < 0 ||
+	    spare_find_pool(w, e) < 0 || state_lock_tree(w->spec.root, &w->held.tree, e) < 0 ||
+	    FAULT_ERR("warden-tree", e) < 0)
+		return e->num;
+	return warden_take_snapshots(w, e);
 }
 
 /* Through the directory's descriptor: the path of a state directory may be longer than an address
@@ -85,18 +73,14 @@ static int listen_in(struct warden *w, struct err *e)
 
 static int take_namespaces(struct warden *w, struct err *e)
 {
-	int r;
-
 	w->rootless = geteuid() != 0;
 	if (w->rootless) {
 		w->ids = USER_FIRST;
 		return userns_enter(w->spec.image_uid, w->spec.image_gid, e);
 	}
-	r = state_take_ids(&w->root, &w->ids, &w->held.range, e);
-	if (r == 0)
-		r = FAULT_ERR("warden-ids", e);
-	if (r < 0)
-		return r;
+	if (state_take_ids(&w->root, &w->ids, &w->held.range, e) < 0 ||
+	    FAULT_ERR("warden-ids", e) < 0)
+		return e->num;
 	/* Slave, not private: what the host unmounts goes here too, and is not held by us. */
 	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
 		return err_errno(e, "cannot make a mount namespace");
@@ -232,13 +216,11 @@ static int guard_and_start_keeper(void *arg, struct err *e)
 {
 	struct warden *w = arg;
 	char group[STATE_GROUP_MAX];
-	int r = warden_guard_keeper(w, state_group(&w->root, w->spec.id, group), e);
 
-	if (r == 0)
-		r = FAULT_ERR("warden-guard", e);
-	if (r == 0)
-		r = start_keeper(w, e);
-	return r < 0 ? r : FAULT_ERR("warden-keeper", e);
+	if (warden_guard_keeper(w, state_group(&w->root, w->spec.id, group), e) < 0 ||
+	    FAULT_ERR("warden-guard", e) < 0 || start_keeper(w, e) < 0)
+		return e->num;
+	return FAULT_ERR("warden-keeper", e);
 }
 
 static int start_engine(struct warden *w, struct err *e)
@@ -379,19 +361,13 @@ static int machine_s(const struct warden *w)
 static int run_machine(struct warden *w, struct err *e)
 {
 	uint64_t ignored;
-	int r;
 
 	if (!w->engine->seal)
 		return 0;
-	r = wait_for_note(w, PHASE_BOOT, machine_s(w), &ignored, e);
-	if (r == 0)
-		r = FAULT_ERR("machine-up", e);
-	if (r == 0)
-		r = w->engine->seal(&w->start, &w->box, e);
-	if (r == 0)
-		r = FAULT_ERR("machine-sealed", e);
-	if (r < 0)
-		return r;
+	if (wait_for_note(w, PHASE_BOOT, machine_s(w), &ignored, e) < 0 ||
+	    FAULT_ERR("machine-up", e) < 0 || w->engine->seal(&w->start, &w->box, e) < 0 ||
+	    FAULT_ERR("machine-sealed", e) < 0)
+		return e->num;
 	if (w->origin.rules >= 0 && note_send(w->note, NOTE_RULES, 0, &w->origin.rules, 1) < 0)
 		return keeper_ended(w, e);
 	w->origin.rules = fd_close(w->origin.rules);
@@ -446,18 +422,14 @@ static void trace_receipt(const struct receipt *r)
 
 static int check_receipt(struct warden *w, struct err *e)
 {
+	const int seconds = w->engine->seal ? machine_s(w) : HELLO_TIMEOUT_S;
 	uint64_t landlock = 0;
 	int r;
 
 	/* The agent inside has by now given up what it gives up, so what is seen is what stays. */
-	r = run_machine(w, e);
-	if (r == 0)
-		r = wait_for_note(w, PHASE_HELLO, w->engine->seal ? machine_s(w) : HELLO_TIMEOUT_S,
-				  &landlock, e);
-	if (r == 0)
-		r = FAULT_ERR("warden-note", e);
-	if (r < 0)
-		return r;
+	if (run_machine(w, e) < 0 || wait_for_note(w, PHASE_HELLO, seconds, &landlock, e) < 0 ||
+	    FAULT_ERR("warden-note", e) < 0)
+		return e->num;
 	FAULT_KILL("guest-noted", w->box.init.pidfd);
 	/* It has its own memory and disk by now: what it began as may be removed. */
 	snapshot_done(&w->origin.from);
@@ -480,18 +452,12 @@ static int check_receipt(struct warden *w, struct err *e)
 
 int warden_go(struct warden *w, struct err *e)
 {
-	int r = lifetime_begin(w, e);
-
-	if (r == 0)
-		r = write_receipt(w, e);
+	if (lifetime_begin(w, e) < 0 || write_receipt(w, e) < 0)
+		return e->num;
 	FAULT_KILL("guest-receipt", w->box.init.pidfd);
 	FAULT_KILL("keeper-receipt", w->keeper.pidfd);
-	if (r == 0)
-		r = FAULT_ERR("warden-receipt", e);
-	if (r == 0)
-		r = warden_open_egress(w, e);
-	if (r < 0)
-		return r;
+	if (FAULT_ERR("warden-receipt", e) < 0 || warden_open_egress(w, e) < 0)
+		return e->num;
 	if (w->client >= 0 && fcntl(w->client, F_SETFL, O_RDWR | O_NONBLOCK) < 0)
 		return err_errno(e, "cannot use the client's socket");
 	if (w->origin.commands >= 0 &&
@@ -510,37 +476,18 @@ int warden_start(struct warden *w, struct err *e)
 {
 	struct cgroup_limits limits;
 	char group[STATE_GROUP_MAX];
-	int r = take_state(w, e);
 
-	if (r == 0)
-		r = witness_create(w, e);
-	if (r == 0)
-		r = FAULT_ERR("warden-audit", e);
-	if (r == 0)
-		r = listen_in(w, e);
-	if (r == 0)
-		r = take_namespaces(w, e);
-	if (r == 0)
-		r = FAULT_ERR("warden-namespaces", e);
-	if (r < 0)
-		return r;
+	if (take_state(w, e) < 0 || witness_create(w, e) < 0 || FAULT_ERR("warden-audit", e) < 0 ||
+	    listen_in(w, e) < 0 || take_namespaces(w, e) < 0 ||
+	    FAULT_ERR("warden-namespaces", e) < 0)
+		return e->num;
 	limits = w->engine->limits(&w->spec);
-	r = cgroup_make(state_group(&w->root, w->spec.id, group), &limits, &w->group, e);
-	if (r == 0)
-		cgroup_warm(&w->group);
-	if (r == 0)
-		r = FAULT_ERR("warden-groups", e);
-	if (r == 0)
-		r = make_channels(w, e);
-	if (r == 0)
-		r = make_machine(w, e);
-	if (r == 0)
-		r = make_disk(w, e);
-	if (r == 0)
-		r = FAULT_ERR("warden-channels", e);
-	if (r == 0)
-		r = start_engine(w, e);
-	if (r == 0)
-		r = check_receipt(w, e);
-	return r;
+	if (cgroup_make(state_group(&w->root, w->spec.id, group), &limits, &w->group, e) < 0)
+		return e->num;
+	cgroup_warm(&w->group);
+	if (FAULT_ERR("warden-groups", e) < 0 || make_channels(w, e) < 0 ||
+	    make_machine(w, e) < 0 || make_disk(w, e) < 0 || FAULT_ERR("warden-channels", e) < 0 ||
+	    start_engine(w, e) < 0)
+		return e->num;
+	return check_receipt(w, e);
 }

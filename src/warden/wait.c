@@ -239,19 +239,16 @@ static void on_init(struct loop_fd *src, uint32_t events)
 
 static int arrange(struct waiting *s)
 {
-	int r = loop_add_signal(s->loop, &s->term, SIGTERM);
+	int r;
 
-	if (r == 0)
-		r = loop_add_signal(s->loop, &s->interrupt, SIGINT);
-	if (r == 0)
-		r = loop_add_signal(s->loop, &s->child, SIGCHLD);
-	if (r == 0)
-		r = loop_add_fd(s->loop, &s->init, s->w->box.init.pidfd, EPOLLIN);
-	if (r == 0)
-		r = loop_add_fd(s->loop, &s->keeper, s->w->keeper.pidfd, EPOLLIN);
-	if (r == 0)
-		r = loop_add_fd(s->loop, &s->note, s->w->note, EPOLLIN);
-	return r < 0 ? r : arm(s);
+	if ((r = loop_add_signal(s->loop, &s->term, SIGTERM)) < 0 ||
+	    (r = loop_add_signal(s->loop, &s->interrupt, SIGINT)) < 0 ||
+	    (r = loop_add_signal(s->loop, &s->child, SIGCHLD)) < 0 ||
+	    (r = loop_add_fd(s->loop, &s->init, s->w->box.init.pidfd, EPOLLIN)) < 0 ||
+	    (r = loop_add_fd(s->loop, &s->keeper, s->w->keeper.pidfd, EPOLLIN)) < 0 ||
+	    (r = loop_add_fd(s->loop, &s->note, s->w->note, EPOLLIN)) < 0)
+		return r;
+	return arm(s);
 }
 
 enum end_reason warden_wait(struct warden *w)

@@ -131,12 +131,9 @@ int warden_open_egress(struct warden *w, struct err *e)
 	networks = calloc(NET_NETWORKS_MAX, sizeof(*networks));
 	if (!networks)
 		return err_oom(e);
-	r = find_networks(rules, networks, &n, e);
-	if (r == 0)
-		r = netns_capture(w->box.init.pidfd, networks, n, &s, e);
-	if (r == 0)
-		r = FAULT_ERR("egress-captured", e);
-	if (r < 0)
+	if (find_networks(rules, networks, &n, e) < 0 ||
+	    netns_capture(w->box.init.pidfd, networks, n, &s, e) < 0 ||
+	    FAULT_ERR("egress-captured", e) < 0)
 		return err_wrap(e, "opening the way out");
 	r = hand_over(w, &s);
 	if (r < 0)
