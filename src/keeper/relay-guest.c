@@ -113,11 +113,11 @@ static void trace_exit(const struct relay *r, const struct fields *f)
 
 static void on_exit_msg(struct relay *r, const struct fields *f)
 {
-	if (r->has_exit || f->len > sizeof(r->exit))
+	if (r->exit.came || f->len > sizeof(r->exit.bytes))
 		return;
-	memcpy(r->exit, f->data, f->len);
-	r->exit_len = f->len;
-	r->has_exit = true;
+	memcpy(r->exit.bytes, f->data, f->len);
+	r->exit.len = f->len;
+	r->exit.came = true;
 	if (r->command)
 		command_exited(r->command, f);
 	trace_exit(r, f);

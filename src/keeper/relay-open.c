@@ -68,7 +68,7 @@ static int ask(struct relay *r, const struct buf *b)
 		err = link_open(k->guest.link, r->adopted ? WIRE_OP_ADOPT : r->op, b, r,
 				&r->guest_ch);
 	if (err < 0) {
-		loop_del_timer(&r->timer);
+		loop_del_timer(&r->clock.timer);
 		journal_end(r, WIRE_TOO_MANY, "the guest was not asked");
 	} else if (r->command) {
 		command_asked(r->command);
@@ -173,7 +173,7 @@ static int open_exec(struct relay *r, const struct fields *f, struct buf *b)
 
 	if (err < 0)
 		return err;
-	r->limit = limit_of(r->keeper, f);
+	r->clock.limit = limit_of(r->keeper, f);
 	r->detached = fields_has(f, TAG_DETACH);
 	r->has_input = fields_has(f, TAG_STDIN) || fields_has(f, TAG_COLUMNS);
 	r->command = command_new(r->keeper, f);
@@ -269,7 +269,7 @@ int relay_adopt(struct keeper *k, const struct record_info *was)
 			     .adopted = true,
 			     .detached = true,
 			     .has_input = was->head.flags & (RECORD_INPUT | RECORD_TERMINAL),
-			     .limit = most > 0 ? most : UINT64_MAX,
+			     .clock.limit = most > 0 ? most : UINT64_MAX,
 			     .pid = was->slot.pid,
 			     .open = BUF_INIT(64),
 			     .command = command_adopted(k, &was->head) };

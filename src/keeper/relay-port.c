@@ -55,6 +55,7 @@ static void on_idle(struct loop_timer *t)
 int relay_port_begin(struct relay *r)
 {
 	r->used = clock_mono();
-	r->timer = (struct loop_timer){ .cb = on_idle, .arg = r };
-	return loop_set_timer(r->keeper->loop, &r->timer, r->used + PORT_IDLE_MS * NSEC_PER_MSEC);
+	r->clock.timer = (struct loop_timer){ .cb = on_idle, .arg = r };
+	return loop_set_timer(r->keeper->loop, &r->clock.timer,
+			      r->used + PORT_IDLE_MS * NSEC_PER_MSEC);
 }

@@ -16,40 +16,42 @@ static void on_time(struct loop_timer *t)
 	char text[64];
 	size_t i = 0;
 
-	while (r->limit % units[i].ms != 0)
+	while (r->clock.limit % units[i].ms != 0)
 		i++;
 	(void)snprintf(text, sizeof(text), "time limit of %llu%s reached",
-		       (unsigned long long)(r->limit / units[i].ms), units[i].name);
+		       (unsigned long long)(r->clock.limit / units[i].ms), units[i].name);
 	journal_limit(r, text);
 	relay_finish(r, WIRE_TIMEOUT, text, strlen(text));
 }
 
 int relay_start_timer(struct relay *r)
 {
-	r->timer = (struct loop_timer){ .cb = on_time, .arg = r };
-	if (r->op != WIRE_OP_EXEC || r->limit >= UINT64_MAX / NSEC_PER_MSEC / 2)
+	r->clock.timer = (struct loop_timer){ .cb = on_time, .arg = r };
+	if (r->op != WIRE_OP_EXEC || r->clock.limit >= UINT64_MAX / NSEC_PER_MSEC / 2)
 		return 0;
 	if (r->keeper->life.paused) {
-		r->left = r->limit * NSEC_PER_MSEC;
+		r->clock.left = r->clock.limit * NSEC_PER_MSEC;
 		return 0;
 	}
-	return loop_set_timer(r->keeper->loop, &r->timer, clock_mono() + r->limit * NSEC_PER_MSEC);
+	return loop_set_timer(r->keeper->loop, &r->clock.timer,
+			      clock_mono() + r->clock.limit * NSEC_PER_MSEC);
 }
 
 static int set_clock(struct relay *r, bool stop, uint64_t now)
 {
-	uint64_t left = r->left;
+	uint64_t left = r->clock.left;
 
-	if (stop && r->timer.slot != 0)
-		r->left = MAX(r->timer.when, now + 1) - now;
+	if (stop && r->clock.timer.slot != 0)
+		r->clock.left = MAX(r->clock.timer.when, now + 1) - now;
 	if (stop) {
-		loop_del_timer(&r->timer);
+		loop_del_timer(&r->clock.timer);
 		return 0;
 	}
-	r->left = 0;
+	r->clock.left = 0;
 	/* It may have come to its end meanwhile. */
-	return left > 0 && r->guest_ch != 0 ? loop_set_timer(r->keeper->loop, &r->timer, now + left)
-					    : 0;
+	return left > 0 && r->guest_ch != 0
+		       ? loop_set_timer(r->keeper->loop, &r->clock.timer, now + left)
+		       : 0;
 }
 
 void relays_set_clocks(struct keeper *k)

@@ -56,11 +56,11 @@ void relay_put_aside(struct relay *r)
 {
 	struct keeper *k = r->keeper;
 
-	if (r->closing)
-		journal_end(r, r->code, r->text);
+	if (r->end.due)
+		journal_end(r, r->end.code, r->end.text);
 	else
 		journal_end(r, WIRE_GONE, "given up by its client");
-	loop_del_timer(&r->timer);
+	loop_del_timer(&r->clock.timer);
 	flows_forget(r, TO_CLIENT);
 	flows_forget(r, TO_GUEST);
 	k->relays.held[relay_kind(r->op)] -= r->open.len;
@@ -76,7 +76,7 @@ static void close_guest(struct relay *r)
 	uint32_t ch = r->guest_ch;
 
 	r->guest_ch = 0;
-	loop_del_timer(&r->timer);
+	loop_del_timer(&r->clock.timer);
 	flows_forget(r, TO_GUEST);
 	if (ch != 0)
 		keeper_check(r->keeper, link_close(r->keeper->guest.link, ch, WIRE_DONE, NULL));
@@ -116,33 +116,35 @@ void relay_cut(struct relay *r, enum wire_code code, const char *text)
 
 void relay_settle(struct relay *r)
 {
-	struct buf b = { .data = (char *)r->exit, .len = r->exit_len, .max = sizeof(r->exit) };
+	struct buf b = { .data = (char *)r->exit.bytes,
+			 .len = r->exit.len,
+			 .max = sizeof(r->exit.bytes) };
 
 	if (!flows_empty(r, TO_CLIENT))
 		return;
-	if (r->has_exit && !r->sent_exit && r->client_ch != 0) {
-		r->sent_exit = true;
+	if (r->exit.came && !r->exit.sent && r->client_ch != 0) {
+		r->exit.sent = true;
 		/* Who hears of the end finds in the log what was denied until then. */
 		egress_record_sums(r->keeper);
 		client_check(r->client,
 			     link_msg(r->client->port.link, r->client_ch, WIRE_MSG_EXIT, &b));
 	}
-	if (r->closing)
-		relay_cut(r, r->code, r->text[0] != '\0' ? r->text : NULL);
+	if (r->end.due)
+		relay_cut(r, r->end.code, r->end.text[0] != '\0' ? r->end.text : NULL);
 }
 
 void relay_finish(struct relay *r, enum wire_code code, const char *text, size_t n)
 {
 	close_guest(r);
-	r->closing = true;
-	r->code = code;
+	r->end.due = true;
+	r->end.code = code;
 	n = MIN(n, (size_t)WIRE_TEXT_MAX);
-	memcpy(r->text, text, n);
-	r->text[n] = '\0';
+	memcpy(r->end.text, text, n);
+	r->end.text[n] = '\0';
 	TRACE_OF(r->request, TRACE_STATE, "%s over: %s%s%s", wire_op_name(r->op),
-		 wire_code_name(code), n > 0 ? ": " : "", r->text);
+		 wire_code_name(code), n > 0 ? ": " : "", r->end.text);
 	if (r->command)
-		command_over(r->command, RECORD_CLOSED, code, r->text);
+		command_over(r->command, RECORD_CLOSED, code, r->end.text);
 	cut_attached(r);
 	relay_settle(r);
 }
@@ -165,7 +167,7 @@ void relay_detach(struct relay *r)
 		flow_forget(r, f);
 		flow_credit(r, TO_CLIENT, i, n);
 	}
-	if (r->closing || !r->command)
+	if (r->end.due || !r->command)
 		relay_put_aside(r);
 }
 
@@ -266,7 +268,7 @@ void relays_guest_gone(struct keeper *k)
 	relays_publish(k);
 	for (struct relay *r = k->relays.list, *next; r; r = next) {
 		next = r->next;
-		if (r->closing || r->op == WIRE_OP_ATTACH)
+		if (r->end.due || r->op == WIRE_OP_ATTACH)
 			continue;
 		r->guest_ch = 0;
 		if (r->command)

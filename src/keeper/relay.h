@@ -48,6 +48,27 @@ enum relay_kind {
 	RELAY_KINDS,
 };
 
+/* MSG exit of the guest; goes behind the output. */
+struct relay_exit {
+	bool came, sent;
+	uint8_t bytes[EXIT_BYTES_MAX];
+	size_t len;
+};
+
+/* How the guest's side ended; goes behind all the rest. */
+struct relay_end {
+	bool due;
+	enum wire_code code;
+	char text[WIRE_TEXT_MAX + 1];
+};
+
+/* The time limit of a command, or the idleness of a connection to a port. */
+struct relay_clock {
+	struct loop_timer timer;
+	uint64_t limit; /* milliseconds */
+	uint64_t left; /* ns of it, while the sandbox is paused; 0: the clock does not run anyway */
+};
+
 struct command;
 
 struct relay {
@@ -69,15 +90,9 @@ struct relay {
 	uint32_t pid;
 	char request[WIRE_REQUEST_MAX + 1]; /* its id; "": none */
 	struct flow flows[WAYS][WIRE_STREAMS];
-	bool has_exit, sent_exit; /* MSG exit of the guest; goes behind the output */
-	uint8_t exit[EXIT_BYTES_MAX];
-	size_t exit_len;
-	bool closing; /* the guest's side is over; code and text go behind all the rest */
-	enum wire_code code;
-	char text[WIRE_TEXT_MAX + 1];
-	struct loop_timer timer;
-	uint64_t limit; /* milliseconds */
-	uint64_t left; /* ns of it, while the sandbox is paused; 0: the clock does not run anyway */
+	struct relay_exit exit;
+	struct relay_end end;
+	struct relay_clock clock;
 	struct entry entry;
 	struct relay *prev, *next;
 };

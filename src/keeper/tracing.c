@@ -120,13 +120,13 @@ static void tell_relay(struct keeper *k, struct trace_reader *reader, const stru
 		     r->guest_ch);
 		return;
 	}
-	if (r->left > 0)
+	if (r->clock.left > 0)
 		(void)snprintf(limit, sizeof(limit), "in %llu s, when it is resumed",
-			       (unsigned long long)(r->left / NSEC_PER_SEC));
-	if (r->timer.slot != 0)
+			       (unsigned long long)(r->clock.left / NSEC_PER_SEC));
+	if (r->clock.timer.slot != 0)
 		(void)snprintf(
 			limit, sizeof(limit), "in %llu s",
-			(unsigned long long)((MAX(r->timer.when, now) - now) / NSEC_PER_SEC));
+			(unsigned long long)((MAX(r->clock.timer.when, now) - now) / NSEC_PER_SEC));
 	tell(k, reader, r->request,
 	     "command %llu: %s, pid %u, guest channel %u; input %s; %zu bytes wait to be read by "
 	     "it, %zu by its client; time limit %s",
