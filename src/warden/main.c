@@ -125,29 +125,7 @@ static void report(struct warden *w, const struct err *e)
 
 int main(int argc, char **argv)
 {
-	static struct warden w = {
-		.dir = -EBADF,
-		.report = -EBADF,
-		.client = -EBADF,
-		.root = STATE_ROOT_INIT,
-		.pool = -EBADF,
-		.held = { .lock = -EBADF, .tree = -EBADF, .range = -EBADF },
-		.ends = { .listener = -EBADF,
-			  .guest = -EBADF,
-			  .guest_keeper = -EBADF,
-			  .monitor = -EBADF,
-			  .monitor_keeper = -EBADF,
-			  .note_keeper = -EBADF },
-		.origin = { .from = SNAPSHOT_INIT, .commands = -EBADF, .rules = -EBADF },
-		.disk = -EBADF,
-		.box = { .init = PROC_INIT, .said = -EBADF },
-		.group = CGROUP_INIT,
-		.keeper = PROC_INIT,
-		.note = -EBADF,
-		.guard = DIAL_GUARD_INIT,
-		.saving = { .dir = -EBADF, .made = { .dir = -EBADF } },
-		.witness = { .log = AUDIT_LOG_INIT, .chain = AUDIT_CHAIN_INIT },
-	};
+	static struct warden w = WARDEN_INIT;
 	struct err e = ERR_INIT;
 	bool socket = false, over = false;
 	enum end_reason reason = END_KEEPER;

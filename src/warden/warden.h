@@ -100,6 +100,23 @@ struct warden {
 	struct witness witness;
 };
 
+#define WARDEN_INIT                                                                               \
+	{                                                                                         \
+		.dir = -EBADF, .report = -EBADF, .client = -EBADF, .root = STATE_ROOT_INIT,       \
+		.pool = -EBADF, .held = { .lock = -EBADF, .tree = -EBADF, .range = -EBADF },      \
+		.ends = { .listener = -EBADF,                                                     \
+			  .guest = -EBADF,                                                        \
+			  .guest_keeper = -EBADF,                                                 \
+			  .monitor = -EBADF,                                                      \
+			  .monitor_keeper = -EBADF,                                               \
+			  .note_keeper = -EBADF },                                                \
+		.origin = { .from = SNAPSHOT_INIT, .commands = -EBADF, .rules = -EBADF },         \
+		.disk = -EBADF, .box = { .init = PROC_INIT, .said = -EBADF },                     \
+		.group = CGROUP_INIT, .keeper = PROC_INIT, .note = -EBADF,                        \
+		.guard = DIAL_GUARD_INIT, .saving = { .dir = -EBADF, .made = { .dir = -EBADF } }, \
+		.witness = { .log = AUDIT_LOG_INIT, .chain = AUDIT_CHAIN_INIT },                  \
+	}
+
 /* start.c: everything up to a sandbox that is as it should be, and then up to one that serves. What
  * was made is in `w` also on failure; warden_end() takes it back. */
 int warden_start(struct warden *w, struct err *e);
