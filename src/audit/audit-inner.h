@@ -2,7 +2,7 @@
 /* What the files of this directory share. */
 #pragma once
 
-#include "audit.h"
+#include "audit-read.h"
 
 #define AUDIT_KEY    "key"
 #define AUDIT_PUBKEY "key.pub"

@@ -2,7 +2,7 @@
 /* Records of the audit log, for people and for programs. */
 #pragma once
 
-#include "audit.h"
+#include "audit-read.h"
 #include "cli.h"
 
 /* The log of this host, and what there is of it now. */

@@ -3,7 +3,7 @@
  */
 #pragma once
 
-#include "audit.h"
+#include "audit-log.h"
 #include "cli.h"
 
 /* The beginning of a payload: what is done, to what, and who asks for it. */

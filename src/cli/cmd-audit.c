@@ -4,8 +4,8 @@
 #include <sodium.h>
 #include <string.h>
 
+#include "audit-read.h"
 #include "audit-view.h"
-#include "audit.h"
 #include "fd.h"
 #include "str.h"
 

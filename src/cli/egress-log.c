@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "audit-read.h"
 #include "str.h"
 
 const char *egress_text(const json_t *o, const char *key)

@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "audit.h"
+#include "audit-log.h"
 #include "json-util.h"
 #include "rule.h"
 #include "spec.h"

@@ -19,7 +19,7 @@
 #include "loop.h"
 
 enum {
-	JOBS_MAX = 768,		  /* the keeper has budgets by kind: src/keeper/serve.h */
+	JOBS_MAX = 768,		  /* the keeper has budgets by kind: src/keeper/relay.h */
 	CHUNK = WIRE_PAYLOAD_MAX, /* read from a program at once */
 };
 

@@ -7,12 +7,15 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "clients.h"
 #include "clock.h"
 #include "fault.h"
 #include "log.h"
+#include "relay.h"
 #include "serve.h"
 
 enum {
+	CLIENT_HELLO_MS = 10 * 1000,
 	ACCEPT_PAUSE_MS = 100, /* when the system has no descriptor or memory for one more */
 	LAST_READS = 16,       /* from a client that has gone; a socket does not hold as much */
 };
@@ -37,7 +40,7 @@ static void on_hello(struct link *l, const struct fields *f, void *arg)
 
 static const struct link_ops ops = {
 	.hello = on_hello,
-	.opened = relay_opened,
+	.opened = relay_client_opened,
 	.data = relay_client_data,
 	.eof = relay_client_eof,
 	.credit = relay_client_credit,
@@ -102,14 +105,14 @@ struct client *client_new(struct keeper *k, int fd)
 		free_client(c);
 		return NULL;
 	}
-	TRACE(TRACE_STATE, "a client has come, %zu are there", k->n_clients + 1);
-	c->first = !k->had_client;
-	k->had_client = true;
-	c->next = k->clients;
-	if (k->clients)
-		k->clients->prev = c;
-	k->clients = c;
-	k->n_clients++;
+	TRACE(TRACE_STATE, "a client has come, %zu are there", k->clients.n + 1);
+	c->first = !k->clients.had_first;
+	k->clients.had_first = true;
+	c->next = k->clients.list;
+	if (k->clients.list)
+		k->clients.list->prev = c;
+	k->clients.list = c;
+	k->clients.n++;
 	loop_del_timer(&k->idle);
 	return c;
 }
@@ -127,7 +130,7 @@ static void on_accept_again(struct loop_timer *t)
 {
 	struct keeper *k = t->arg;
 
-	if (loop_mod_fd(&k->listener, EPOLLIN) < 0)
+	if (loop_mod_fd(&k->clients.listener, EPOLLIN) < 0)
 		keeper_stop(k, KEEPER_FAILED);
 }
 
@@ -135,9 +138,9 @@ static void on_accept_again(struct loop_timer *t)
 static void pause_accepting(struct keeper *k)
 {
 	log_warning("cannot take a client: %s", strerror(errno));
-	k->accept_again = (struct loop_timer){ .cb = on_accept_again, .arg = k };
-	if (loop_mod_fd(&k->listener, 0) < 0 ||
-	    loop_set_timer(k->loop, &k->accept_again,
+	k->clients.accept_again = (struct loop_timer){ .cb = on_accept_again, .arg = k };
+	if (loop_mod_fd(&k->clients.listener, 0) < 0 ||
+	    loop_set_timer(k->loop, &k->clients.accept_again,
 			   clock_mono() + ACCEPT_PAUSE_MS * NSEC_PER_MSEC) < 0)
 		keeper_stop(k, KEEPER_FAILED);
 }
@@ -149,7 +152,7 @@ static void on_listener(struct loop_fd *src, uint32_t events)
 
 	if (fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
 		pause_accepting(k);
-	if (fd < 0 || k->n_clients >= CLIENTS_MAX || !may_connect(fd))
+	if (fd < 0 || k->clients.n >= CLIENTS_MAX || !may_connect(fd))
 		return;
 	(void)FAULT("keeper-client");
 	(void)client_new(k, TAKE_FD(fd));
@@ -157,9 +160,9 @@ static void on_listener(struct loop_fd *src, uint32_t events)
 
 int clients_listen(struct keeper *k)
 {
-	k->listener.cb = on_listener;
-	k->listener.arg = k;
-	return loop_add_fd(k->loop, &k->listener, k->listener.fd, EPOLLIN);
+	k->clients.listener.cb = on_listener;
+	k->clients.listener.arg = k;
+	return loop_add_fd(k->loop, &k->clients.listener, k->clients.listener.fd, EPOLLIN);
 }
 
 /*
@@ -187,11 +190,11 @@ static void drop_client(struct client *c)
 	if (c->prev)
 		c->prev->next = c->next;
 	else
-		k->clients = c->next;
+		k->clients.list = c->next;
 	if (c->next)
 		c->next->prev = c->prev;
-	k->n_clients--;
-	if (c->first && k->once)
+	k->clients.n--;
+	if (c->first && k->clients.once)
 		keeper_stop(k, KEEPER_ONCE);
 	free_client(c);
 	idle_arm(k);
@@ -199,7 +202,7 @@ static void drop_client(struct client *c)
 
 void clients_sweep(struct keeper *k)
 {
-	for (struct client *c = k->clients, *next; c; c = next) {
+	for (struct client *c = k->clients.list, *next; c; c = next) {
 		next = c->next;
 		if (c->gone)
 			drop_client(c);
@@ -208,8 +211,7 @@ void clients_sweep(struct keeper *k)
 
 void clients_done(struct keeper *k)
 {
-	while (k->clients)
-		drop_client(k->clients);
-	loop_del_timer(&k->accept_again);
+	while (k->clients.list)
+		drop_client(k->clients.list);
+	loop_del_timer(&k->clients.accept_again);
 }
-

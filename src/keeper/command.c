@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "clock.h"
+#include "command.h"
 #include "serve.h"
 
 /* The first value of a field, or what the policy has, as much as there is room for. */

@@ -30,7 +30,7 @@
 #include "engine.h"
 #include "fd.h"
 #include "filter.h"
-#include "keeper.h"
+#include "keeper-confine.h"
 #include "landlock.h"
 #include "log.h"
 #include "rlimits.h"

@@ -22,6 +22,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "connect.h"
 #include "pool.h"
 #include "serve.h"
 

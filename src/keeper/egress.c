@@ -2,9 +2,7 @@
 /*
  * What the sandbox sends out. The sockets that catch it come from the warden with a note
  * (src/egress/capture.c reads them), the broker decides, resolves, dials and moves the bytes, and
- * every verdict goes into the sandbox's chain of the audit log: one record when a stream is
- * allowed or denied by the rules and, of one that was allowed, one when it has ended. Denials can
- * be had by the million, so beyond a few a second they are counted and recorded as sums.
+ * every verdict is recorded (egress-record.c).
  *
  * As long as the audit log cannot be written nothing is let out.
  */
@@ -13,10 +11,9 @@
 #include <sys/random.h>
 
 #include "clock.h"
+#include "connect.h"
 #include "fault.h"
-#include "log.h"
 #include "serve.h"
-#include "why.h"
 
 /* ---- rules ---- */
 
@@ -57,137 +54,23 @@ static int load_narrow(const struct spec_list *list, struct narrow *ret, struct 
 static int load_rules(struct egress *g, const struct spec *s, struct err *e)
 {
 	size_t n = s->egress.allow.n + s->egress.deny.n;
-	int r;
 
 	g->entries = calloc(n + EGRESS_LIVE_MAX, sizeof(g->entries[0]));
 	if (!g->entries)
 		return err_oom(e);
-	r = parse_rules(&s->egress.allow, false, g->entries, &g->n_policy, e);
-	if (r == 0)
-		r = parse_rules(&s->egress.deny, true, g->entries, &g->n_policy, e);
-	if (r == 0)
-		r = load_narrow(&s->egress.narrow, &g->narrow, e);
-	if (r == 0 && egress_make_rules(g, &g->rules) < 0)
-		r = err_oom(e);
-	return r;
+	if (parse_rules(&s->egress.allow, false, g->entries, &g->n_policy, e) < 0 ||
+	    parse_rules(&s->egress.deny, true, g->entries, &g->n_policy, e) < 0 ||
+	    load_narrow(&s->egress.narrow, &g->narrow, e) < 0)
+		return e->num;
+	return egress_make_rules(g, &g->rules) < 0 ? err_oom(e) : 0;
 }
 
-/* ---- records ---- */
-
-/*
- * A name that leads where nothing may be dialled, or first bytes that ask for something else: the
- * rules allowed the stream, and yet nothing went out, because we did not let it.
- */
-static enum broker_what verdict_of(const struct broker_event *ev)
-{
-	bool ours = ev->reason == BROKER_ADDRESS || ev->reason == BROKER_CONTENT;
-
-	return ev->what == BROKER_END && ours ? BROKER_DENY : ev->what;
-}
-
-static const char *host_of(const struct target *t, char text[static ADDR_TEXT_MAX])
-{
-	return t->is_addr ? addr_format(&t->addr, text) : t->name.text;
-}
-
-/* Which of policy, added rules and narrowing does not allow it. */
-static const char *not_allowed(const struct egress *g, const struct target *t)
-{
-	const struct why_rules rules = { g->entries, g->n_policy, g->n_live, &g->narrow };
-
-	return why_text(why_denied(&rules, t));
-}
-
-static void put_event(const struct keeper *k, struct audit_payload *p,
-		      const struct broker_event *ev)
-{
-	const char *proxy = k->spec->egress.proxy;
-	char text[ADDR_TEXT_MAX];
-
-	audit_put_number(p, "stream", ev->stream);
-	audit_put_text(p, "verdict", broker_what_name(verdict_of(ev)));
-	audit_put_text(p, "host", host_of(ev->target, text));
-	audit_put_number(p, "port", ev->target->port);
-	if (ev->addr)
-		audit_put_text(p, "address", addr_format(ev->addr, text));
-	if (ev->addr && proxy && proxy[0])
-		audit_put_text(p, "proxy", proxy);
-	if (ev->rule[0])
-		audit_put_text(p, "rule", ev->rule);
-	if (ev->what != BROKER_ALLOW)
-		audit_put_text(p, "reason",
-			       ev->reason == BROKER_RULES ? not_allowed(k->egress, ev->target)
-							  : broker_reason_text(ev->reason));
-	if (ev->detail && ev->detail[0])
-		audit_put_text(p, "detail", ev->detail);
-	if (ev->what == BROKER_END) {
-		audit_put_number(p, "bytes_out", ev->bytes_out);
-		audit_put_number(p, "bytes_in", ev->bytes_in);
-		audit_put_number(p, "ms", ev->ns / NSEC_PER_MSEC);
-	}
-}
-
-void egress_record_sums(struct keeper *k)
-{
-	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
-
-	if (k->egress && audit_tally_due(&k->egress->tally) != 0)
-		journal_tally(k, &k->egress->tally, &p);
-}
-
-static void on_tally(struct loop_timer *t)
-{
-	struct keeper *k = t->arg;
-	struct egress *g = k->egress;
-
-	egress_record_sums(k);
-	if (audit_tally_due(&g->tally) != 0)
-		(void)loop_set_timer(k->loop, t, clock_mono() + AUDIT_TALLY_WINDOW);
-}
-
-/* False: it has been counted, and will be recorded with others. */
-static bool is_single(struct keeper *k, const char *host, unsigned int port)
-{
-	struct egress *g = k->egress;
-	char key[NAME_TEXT_MAX + 16];
-
-	(void)snprintf(key, sizeof(key), "%s:%u", host, port);
-	if (!journal_is_on(k) || audit_tally_add(&g->tally, AUDIT_EGRESS, key, clock_mono()))
-		return true;
-	if (g->tally_timer.slot == 0)
-		(void)loop_set_timer(k->loop, &g->tally_timer, audit_tally_due(&g->tally));
-	return false;
-}
-
-static void trace_event(const struct broker_event *ev)
-{
-	char host[ADDR_TEXT_MAX], addr[ADDR_TEXT_MAX];
-
-	TRACE(TRACE_VERDICT, "stream %llu to %s:%u: %s%s%s%s%s%s%s", (unsigned long long)ev->stream,
-	      host_of(ev->target, host), ev->target->port, broker_what_name(verdict_of(ev)),
-	      ev->what != BROKER_ALLOW ? ", " : "",
-	      ev->what != BROKER_ALLOW ? broker_reason_text(ev->reason) : "",
-	      ev->rule[0] ? ", rule " : "", ev->rule, ev->addr ? ", address " : "",
-	      ev->addr ? addr_format(ev->addr, addr) : "");
-}
-
-static void on_report(void *arg, const struct broker_event *ev)
-{
-	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
-	char text[ADDR_TEXT_MAX];
-	struct keeper *k = arg;
-
-	trace_event(ev);
-	if (ev->what == BROKER_DENY && !is_single(k, host_of(ev->target, text), ev->target->port))
-		return;
-	put_event(k, &p, ev);
-	journal_outcome(k, AUDIT_EGRESS, &p);
-}
+/* ---- the broker's side ---- */
 
 /* The same where cookies are connections, which hear of it after the log. */
 static void on_asked_report(void *arg, const struct broker_event *ev)
 {
-	on_report(arg, ev);
+	egress_on_report(arg, ev);
 	connection_reported(ev);
 }
 
@@ -198,34 +81,7 @@ static bool is_recorded(void *arg)
 	return k->journal.error == 0;
 }
 
-/* A question for a name that no rule allows; no connection follows it. */
-static void record_question(struct keeper *k, const struct name *name)
-{
-	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
-	const struct target t = { .name = *name };
-
-	if (!is_single(k, name->text, 0))
-		return;
-	audit_put_text(&p, "verdict", broker_what_name(BROKER_DENY));
-	audit_put_text(&p, "host", name->text);
-	audit_put_text(&p, "reason", not_allowed(k->egress, &t));
-	audit_put_text(&p, "detail", "asked for by DNS");
-	journal_outcome(k, AUDIT_EGRESS, &p);
-}
-
 /* ---- the sandbox's side ---- */
-
-bool egress_may_resolve(struct keeper *k, const struct name *name)
-{
-	const bool may = ruleset_knows(k->egress->rules, name);
-
-	TRACE(TRACE_VERDICT, "name %s asked for by DNS: %s", name->text,
-	      may ? "allowed" : "denied, no rule allows it");
-	if (may)
-		return true;
-	record_question(k, name);
-	return false;
-}
 
 static enum capture_may on_ask(const struct name *name, uint64_t number, const char **ret_reason,
 			       void *arg)
@@ -282,7 +138,7 @@ static void on_reply(void *arg, void *cookie, int fd, bool ok, enum broker_reaso
 
 static int new_broker(struct keeper *k, struct egress *g, struct err *e)
 {
-	static const struct broker_ops ops = { .report = on_report,
+	static const struct broker_ops ops = { .report = egress_on_report,
 					       .may_begin = is_recorded,
 					       .reply = on_reply };
 	static const struct broker_ops asked = { .report = on_asked_report,
@@ -312,7 +168,6 @@ static int new_broker(struct keeper *k, struct egress *g, struct err *e)
 int egress_init(struct keeper *k, struct err *e)
 {
 	struct egress *g;
-	int r;
 
 	if (k->spec->egress.allow.n == 0)
 		return 0;
@@ -320,13 +175,12 @@ int egress_init(struct keeper *k, struct err *e)
 	if (!g)
 		return err_oom(e);
 	k->egress = g;
-	g->tally_timer = (struct loop_timer){ .cb = on_tally, .arg = k };
+	g->tally_timer = (struct loop_timer){ .cb = egress_on_tally, .arg = k };
 	if (getrandom(g->key, sizeof(g->key), 0) != (ssize_t)sizeof(g->key))
 		return err_set(e, -EIO, "no random numbers");
-	r = load_rules(g, k->spec, e);
-	if (r == 0)
-		r = new_broker(k, g, e);
-	return r < 0 ? r : FAULT_ERR("egress-broker", e);
+	if (load_rules(g, k->spec, e) < 0 || new_broker(k, g, e) < 0)
+		return e->num;
+	return FAULT_ERR("egress-broker", e);
 }
 
 bool egress_start(struct keeper *k, uint64_t which, const int *files, size_t n)

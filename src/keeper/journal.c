@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "clock.h"
+#include "command.h"
 #include "fault.h"
 #include "log.h"
 #include "serve.h"
@@ -261,7 +262,8 @@ static void put_exit(const struct relay *r, struct audit_payload *p)
 	struct err ignored = ERR_INIT;
 	struct fields f;
 
-	if (!r->has_exit || fields_parse(MESSAGE_EXIT, r->exit, r->exit_len, &f, &ignored) < 0)
+	if (!r->exit.came ||
+	    fields_parse(MESSAGE_EXIT, r->exit.bytes, r->exit.len, &f, &ignored) < 0)
 		return;
 	if (fields_has(&f, TAG_SIGNAL))
 		audit_put_number(p, "signal", fields_number(&f, TAG_SIGNAL, 0));

@@ -105,9 +105,7 @@ void life_opened(struct client *c, uint32_t ch, const struct fields *f)
 	}
 	k->life.queue[k->life.n++] = q;
 	/* Without a warden (a test) others answer. */
-	if (k->warden.fd >= 0 &&
-	    note_send(k->warden.fd, NOTE_LIFE, life_order_pack(&o), NULL, 0) < 0)
-		keeper_stop(k, KEEPER_FAILED); /* without a warden there is no sandbox */
+	keeper_tell(k, NOTE_LIFE, life_order_pack(&o));
 }
 
 void life_drop(const struct client *c, uint32_t ch)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "serve.h"
-
 #include <string.h>
+
+#include "merge.h"
+#include "serve.h"
 
 /* Names end at the first '=', or where the text does. */
 static size_t name_length(const char *s, size_t n)

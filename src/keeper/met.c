@@ -11,39 +11,12 @@
 
 enum {
 	MET_MS = 100,
-	MET_KILLS_BITS = 24,
-	MET_FORKS_BITS = 36,
 };
-
-#define KILLS_MAX ((UINT64_C(1) << MET_KILLS_BITS) - 1)
-#define FORKS_MAX ((UINT64_C(1) << MET_FORKS_BITS) - 1)
-
-uint64_t met_pack(const struct met *m)
-{
-	return MIN(m->oom_kills, KILLS_MAX) | MIN(m->pids_refused, FORKS_MAX) << MET_KILLS_BITS |
-	       (uint64_t)m->disk_full << (MET_KILLS_BITS + MET_FORKS_BITS) |
-	       (uint64_t)m->inodes_full << (MET_KILLS_BITS + MET_FORKS_BITS + 1);
-}
-
-bool met_unpack(uint64_t value, struct met *ret)
-{
-	const uint64_t flags = value >> (MET_KILLS_BITS + MET_FORKS_BITS);
-
-	if (flags > 3)
-		return false;
-	*ret = (struct met){ .oom_kills = value & KILLS_MAX,
-			     .pids_refused = value >> MET_KILLS_BITS & FORKS_MAX,
-			     .disk_full = (flags & 1) != 0,
-			     .inodes_full = (flags & 2) != 0 };
-	return true;
-}
 
 static void tell(struct keeper *k)
 {
 	k->met.changed = false;
-	if (k->warden.fd >= 0 &&
-	    note_send(k->warden.fd, NOTE_MET, met_pack(&k->met.now), NULL, 0) < 0)
-		keeper_stop(k, KEEPER_FAILED); /* without a warden there is no sandbox */
+	keeper_tell(k, NOTE_MET, met_pack(&k->met.now));
 }
 
 static void tell_and_wait(struct keeper *k);

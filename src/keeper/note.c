@@ -1,49 +1,82 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Notes between warden and keeper. */
+/* Notes between warden and keeper: which may come, and what their values mean. */
 #include <sys/socket.h>
 
 #include "fd-pass.h"
-#include "keeper.h"
+#include "fd.h"
+#include "monitor.h"
+#include "note.h"
+#include "sockets.h"
 #include "trace.h"
+#include "wire.h"
 
 static_assert((int)NOTE_FILES_MAX <= (int)FD_PASS_MAX, "all files of a note go in one packet");
 
-static const char *name_of(uint64_t kind)
-{
-	static const char *const names[] = {
-		[NOTE_READY] = "ready",
-		[NOTE_WANT_RECORDS] = "want records",
-		[NOTE_DROP_RECORD] = "drop record",
-		[NOTE_WANT_AUDIT] = "want audit file",
-		[NOTE_DIRTY] = "audit log has grown",
-		[NOTE_MACHINE_UP] = "machine up",
-		[NOTE_WANT_SAVE] = "want snapshot",
-		[NOTE_SAVED] = "saved",
-		[NOTE_LIFE] = "life",
-		[NOTE_MET] = "limits met",
-		[NOTE_WANT_TRACE] = "want trace lines",
-		[NOTE_RUN] = "run",
-		[NOTE_GO] = "go",
-		[NOTE_RECORDS] = "records",
-		[NOTE_NO_RECORDS] = "no records",
-		[NOTE_EGRESS] = "egress sockets",
-		[NOTE_AUDIT] = "audit file",
-		[NOTE_LIFE_NOW] = "life now",
-		[NOTE_SAVE] = "save",
-		[NOTE_SAVE_END] = "snapshot done",
-		[NOTE_PAUSED] = "paused",
-		[NOTE_SUSPEND] = "suspend",
-		[NOTE_RULES] = "rules",
-		[NOTE_ADOPT] = "adopt",
-		[NOTE_TRACE] = "trace lines",
-	};
+#define ANY    UINT64_MAX
+#define NUMBER ((uint64_t)UINT32_MAX) /* of a record or of a file of the audit log */
 
-	return kind < ARRAY_SIZE(names) && names[kind] ? names[kind] : "unknown";
+enum {
+	BOOT = 1 << PHASE_BOOT,
+	HELLO = 1 << PHASE_HELLO,
+	WAITING = 1 << PHASE_WAITING,
+	SERVING = 1 << PHASE_SERVING,
+	SAVE_ASKED = 1 << PHASE_SAVE_ASKED,
+	SAVING = 1 << PHASE_SAVING,
+	ENDING = 1 << PHASE_ENDING,
+	SERVED = SERVING | SAVE_ASKED | SAVING,
+	ERRNO_MAX = 4095,
+};
+
+struct note_rule {
+	const char *name; /* in trace lines */
+	enum note_sender by;
+	unsigned int phases;
+	size_t files_min, files_max;
+	uint64_t value_max;
+};
+
+/* clang-format off */
+static const struct note_rule rules[NOTE_KINDS] = {
+	[NOTE_READY] = { "ready", NOTE_BY_KEEPER, HELLO, 0, 0, UINT32_MAX },
+	[NOTE_WANT_RECORDS] = { "want records", NOTE_BY_KEEPER, SERVED, 0, 0, NOTE_FILES_MAX },
+	[NOTE_DROP_RECORD] = { "drop record", NOTE_BY_KEEPER, SERVED, 0, 0, NUMBER },
+	[NOTE_WANT_AUDIT] = { "want audit file", NOTE_BY_KEEPER, SERVED, 0, 0, NUMBER },
+	[NOTE_DIRTY] = { "audit log has grown", NOTE_BY_KEEPER, BOOT | HELLO | SERVED, 0, 0, 0 },
+	[NOTE_MACHINE_UP] = { "machine up", NOTE_BY_KEEPER, BOOT, 0, 0, 0 },
+	[NOTE_WANT_SAVE] = { "want snapshot", NOTE_BY_KEEPER, SERVING, 0, 0, WIRE_SAVE_FORK },
+	[NOTE_SAVED] = { "saved", NOTE_BY_KEEPER, SAVING, 0, 0, 1 },
+	[NOTE_LIFE] = { "life", NOTE_BY_KEEPER, SERVED, 0, 0, ANY },
+	[NOTE_MET] = { "limits met", NOTE_BY_KEEPER, SERVED | ENDING, 0, 0, ANY },
+	[NOTE_WANT_TRACE] = { "want trace lines", NOTE_BY_KEEPER, SERVED, 0, 0, 1 },
+
+	[NOTE_RUN] = { "run", NOTE_BY_WARDEN, HELLO, 0, 0, VM_RESTORE },
+	[NOTE_GO] = { "go", NOTE_BY_WARDEN, WAITING, 0, 1, 1 },
+	[NOTE_RECORDS] = { "records", NOTE_BY_WARDEN, SERVED, 1, NOTE_FILES_MAX, NUMBER },
+	[NOTE_NO_RECORDS] = { "no records", NOTE_BY_WARDEN, SERVED, 0, 0, ERRNO_MAX },
+	[NOTE_EGRESS] = { "egress sockets", NOTE_BY_WARDEN, WAITING, 0, CAPTURE_SOCKETS,
+			  (1 << CAPTURE_SOCKETS) - 1 },
+	[NOTE_AUDIT] = { "audit file", NOTE_BY_WARDEN, SERVED, 0, 1, NUMBER },
+	[NOTE_LIFE_NOW] = { "life now", NOTE_BY_WARDEN, SERVED, 0, 0, ANY },
+	[NOTE_SAVE] = { "save", NOTE_BY_WARDEN, SAVE_ASKED, 0, 3, 0 },
+	[NOTE_SAVE_END] = { "snapshot done", NOTE_BY_WARDEN, SAVING, 0, 0, ANY },
+	[NOTE_PAUSED] = { "paused", NOTE_BY_WARDEN, SERVED, 0, 0, 0 },
+	[NOTE_SUSPEND] = { "suspend", NOTE_BY_WARDEN, SERVED, 0, 0, 0 },
+	[NOTE_RULES] = { "rules", NOTE_BY_WARDEN, HELLO, 1, 1, 0 },
+	[NOTE_ADOPT] = { "adopt", NOTE_BY_WARDEN, WAITING, 1, 1, 0 },
+	[NOTE_TRACE] = { "trace lines", NOTE_BY_WARDEN, SERVED, 1, 1, 0 },
+};
+/* clang-format on */
+
+static const struct note_rule *rule_of(uint64_t kind)
+{
+	return kind < NOTE_KINDS && rules[kind].name ? &rules[kind] : NULL;
 }
 
 static void trace_note(const char *way, const struct keeper_note *note, size_t n)
 {
-	TRACE(TRACE_NOTE, "%s: %s, value %llu, %zu files", way, name_of(note->kind),
+	const struct note_rule *rule = rule_of(note->kind);
+
+	TRACE(TRACE_NOTE, "%s: %s, value %llu, %zu files", way, rule ? rule->name : "unknown",
 	      (unsigned long long)note->value, n);
 }
 
@@ -73,6 +106,33 @@ int note_receive(int fd, struct keeper_note *ret, int files[static NOTE_FILES_MA
 	return 0;
 }
 
+bool note_may_come(const struct keeper_note *note, size_t n, enum note_sender by,
+		   enum note_phase phase)
+{
+	const struct note_rule *rule = rule_of(note->kind);
+
+	return rule && rule->by == by && rule->phases >> phase & 1 && n >= rule->files_min &&
+	       n <= rule->files_max && note->value <= rule->value_max;
+}
+
+int note_dispatch(int fd, enum note_sender by, enum note_phase phase,
+		  note_handler *const handlers[static NOTE_KINDS], void *arg)
+{
+	int files[NOTE_FILES_MAX], r;
+	struct keeper_note note;
+	size_t n = 0;
+
+	r = note_receive(fd, &note, files, &n);
+	if (r < 0)
+		return r;
+	if (note_may_come(&note, n, by, phase) && handlers[note.kind] &&
+	    handlers[note.kind](arg, note.value, files, n))
+		return 0;
+	while (n > 0)
+		(void)fd_close(files[--n]);
+	return -EBADMSG;
+}
+
 void save_name(uint64_t number, char ret[static SAVE_NAME])
 {
 	ret[0] = 's';
@@ -90,7 +150,12 @@ enum {
 	WORD_BITS = 2,
 	MS_BITS = 48,
 	RESULT_BITS = 8,
+	MET_KILLS_BITS = 24,
+	MET_FORKS_BITS = 36,
 };
+
+#define KILLS_MAX ((UINT64_C(1) << MET_KILLS_BITS) - 1)
+#define FORKS_MAX ((UINT64_C(1) << MET_FORKS_BITS) - 1)
 
 /* The next `bits` of a value, which are taken off. */
 static uint64_t take(uint64_t *value, unsigned int bits)
@@ -127,4 +192,24 @@ bool life_answer_unpack(uint64_t value, struct life_answer *ret)
 	ret->result = (enum life_result)take(&value, RESULT_BITS);
 	ret->paused = take(&value, 1);
 	return value == 0 && ret->result < LIFE_RESULTS;
+}
+
+uint64_t met_pack(const struct met *m)
+{
+	return MIN(m->oom_kills, KILLS_MAX) | MIN(m->pids_refused, FORKS_MAX) << MET_KILLS_BITS |
+	       (uint64_t)m->disk_full << (MET_KILLS_BITS + MET_FORKS_BITS) |
+	       (uint64_t)m->inodes_full << (MET_KILLS_BITS + MET_FORKS_BITS + 1);
+}
+
+bool met_unpack(uint64_t value, struct met *ret)
+{
+	const uint64_t flags = value >> (MET_KILLS_BITS + MET_FORKS_BITS);
+
+	if (flags > 3)
+		return false;
+	*ret = (struct met){ .oom_kills = value & KILLS_MAX,
+			     .pids_refused = value >> MET_KILLS_BITS & FORKS_MAX,
+			     .disk_full = (flags & 1) != 0,
+			     .inodes_full = (flags & 2) != 0 };
+	return true;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "serve.h"
+#include "port.h"
+#include "fd.h"
 
 static ssize_t write_now(void *arg, const struct iovec pieces[static 2])
 {

@@ -10,6 +10,7 @@
  */
 #include <string.h>
 
+#include "command.h"
 #include "log.h"
 #include "serve.h"
 
@@ -34,19 +35,13 @@ void records_done(struct records *s)
 		(void)fd_close(s->spare[--s->n_spare].fd);
 }
 
-static void tell(struct keeper *k, enum note_kind kind, uint64_t value)
-{
-	if (k->warden.fd >= 0 && note_send(k->warden.fd, kind, value, NULL, 0) < 0)
-		keeper_stop(k, KEEPER_FAILED); /* without a warden there is no sandbox */
-}
-
 /* ---- room ---- */
 
 static void drop(struct keeper *k, size_t i)
 {
 	struct records *s = &k->records;
 
-	tell(k, NOTE_DROP_RECORD, s->ended[i].number);
+	keeper_tell(k, NOTE_DROP_RECORD, s->ended[i].number);
 	s->bytes -= s->ended[i].size;
 	s->n_ended--;
 	memmove(&s->ended[i], &s->ended[i + 1], (s->n_ended - i) * sizeof(s->ended[0]));
@@ -86,7 +81,7 @@ static void want(struct keeper *k)
 	if (s->asked || s->n_spare > WANTED / 2)
 		return;
 	s->asked = true;
-	tell(k, NOTE_WANT_RECORDS, WANTED);
+	keeper_tell(k, NOTE_WANT_RECORDS, WANTED);
 }
 
 /* Without a warden (a test) there are numbers and no files. */
@@ -106,7 +101,7 @@ bool records_take(struct keeper *k, struct command *c)
 		return false;
 	}
 	/* A table that is full makes the oldest go; those that run are fewer than it has rows. */
-	while (s->n_ended + k->n_relays >= RECORDS_MAX && s->n_ended > 0)
+	while (s->n_ended + k->relays.n >= RECORDS_MAX && s->n_ended > 0)
 		drop(k, 0);
 	c->room = RECORD_BLOCKS + RECORD_BLOCKS_MIN * RECORD_BLOCK;
 	(void)make_room(k, c->room);
@@ -147,7 +142,7 @@ bool records_came(struct keeper *k, uint64_t first, const int *files, size_t n)
 {
 	struct records *s = &k->records;
 
-	if (n == 0 || n > ARRAY_SIZE(s->spare) - s->n_spare)
+	if (n > ARRAY_SIZE(s->spare) - s->n_spare)
 		return false;
 	for (size_t i = 0; i < n; i++)
 		s->spare[s->n_spare++] = (struct spare){ .number = first + i, .fd = files[i] };

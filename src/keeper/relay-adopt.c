@@ -16,8 +16,10 @@
  */
 #include <string.h>
 
+#include "command.h"
 #include "log.h"
-#include "relay.h"
+#include "relay-inner.h"
+#include "serve.h"
 
 static const char left[] =
 	"the sandbox was suspended; 'hutch resume' lets the command go on, with a "
@@ -40,7 +42,7 @@ int adopt_write(const struct keeper *k, int list)
 {
 	int err = 0;
 
-	for (const struct relay *r = k->relays; r && err == 0; r = r->next)
+	for (const struct relay *r = k->relays.list; r && err == 0; r = r->next)
 		if (runs(r))
 			err = put(r->command, list);
 	return err;
@@ -48,7 +50,7 @@ int adopt_write(const struct keeper *k, int list)
 
 void adopt_leave(struct keeper *k)
 {
-	for (struct relay *r = k->relays, *next; r; r = next) {
+	for (struct relay *r = k->relays.list, *next; r; r = next) {
 		next = r->next;
 		if (runs(r))
 			relay_finish(r, WIRE_GONE, left, strlen(left));
@@ -67,9 +69,9 @@ void adopt_all(struct keeper *k)
 	struct err e = ERR_INIT;
 	int r = 0;
 
-	if (k->adopt < 0)
+	if (k->vm.adopt < 0)
 		return;
-	while (r >= 0 && (r = record_list_next(k->adopt, &was, &e)) == 1) {
+	while (r >= 0 && (r = record_list_next(k->vm.adopt, &was, &e)) == 1) {
 		if (!adoptable(&was))
 			continue;
 		r = relay_adopt(k, &was);
@@ -78,6 +80,6 @@ void adopt_all(struct keeper *k)
 	}
 	if (r < 0)
 		log_error("not all commands that run are taken over: %s", e.msg);
-	k->adopt = fd_close(k->adopt);
+	k->vm.adopt = fd_close(k->vm.adopt);
 	relays_recordable(k, 0);
 }

@@ -5,12 +5,50 @@
  * when it has gone on; so no more is held of a stream than the credit that its sender started with.
  * All relays of a kind hold at most relay_held_max() together: the one that would exceed it is
  * closed (too many), and none of another kind. What is held moves on when the receiver gives
- * credit, or when a full link has been written out (keeper->starved, relays_wake()). Streams that
+ * credit, or when a full link has been written out (starved, relays_wake()). Streams that
  * an operation does not use are thrown away, as the protocol has it.
  */
-#include "relay.h"
-
 #include "clock.h"
+#include "relay-inner.h"
+#include "serve.h"
+
+/* A bit for each stream that an operation uses, by direction. */
+static const uint8_t used[WIRE_OP_MAX][WAYS] = {
+	[WIRE_OP_EXEC] = { [TO_CLIENT] = 1 << 1 | 1 << 2, [TO_GUEST] = 1 << 0 },
+	[WIRE_OP_READ] = { [TO_CLIENT] = 1 << 0 },
+	[WIRE_OP_WRITE] = { [TO_GUEST] = 1 << 0 },
+	[WIRE_OP_PACK] = { [TO_CLIENT] = 1 << 0 },
+	[WIRE_OP_UNPACK] = { [TO_GUEST] = 1 << 0 },
+	[WIRE_OP_PORT] = { [TO_CLIENT] = 1 << 0, [TO_GUEST] = 1 << 0 },
+};
+
+enum relay_kind relay_kind(enum wire_op op)
+{
+	switch (op) {
+	case WIRE_OP_EXEC:
+		return RELAY_EXEC;
+	case WIRE_OP_ATTACH:
+		return RELAY_ATTACH;
+	case WIRE_OP_PORT:
+		return RELAY_PORT;
+	default:
+		return RELAY_FILES;
+	}
+}
+
+static size_t relay_held_max(enum wire_op op)
+{
+	static const size_t most[RELAY_KINDS] = { [RELAY_EXEC] = HELD_MAX,
+						  [RELAY_FILES] = HELD_FILES_MAX,
+						  [RELAY_PORT] = HELD_PORT_MAX };
+
+	return most[relay_kind(op)];
+}
+
+bool flow_is_used(enum wire_op op, enum way way, unsigned int stream)
+{
+	return used[op][way] >> stream & 1;
+}
 
 /* Where a flow goes. The channel is 0 if nobody listens. */
 static struct link *link_to(const struct relay *r, enum way way)
@@ -35,7 +73,7 @@ static void check(struct relay *r, enum way way, int result)
 
 void flow_forget(struct relay *r, struct flow *f)
 {
-	r->keeper->held[relay_kind(r->op)] -= f->held.len - f->done;
+	r->keeper->relays.held[relay_kind(r->op)] -= f->held.len - f->done;
 	buf_done(&f->held);
 	f->done = f->nobodys = 0;
 }
@@ -97,25 +135,24 @@ static size_t pass_on(struct relay *r, enum way way, unsigned int stream, const 
 	return (size_t)sent;
 }
 
-static void hold(struct relay *r, struct flow *f, enum way way, const void *data, size_t n)
+static bool hold(struct relay *r, struct flow *f, enum way way, const void *data, size_t n)
 {
 	struct keeper *k = r->keeper;
-	size_t *sum = &k->held[relay_kind(r->op)];
+	size_t *sum = &k->relays.held[relay_kind(r->op)];
 
-	k->starved |= !link_ready(link_to(r, way));
+	k->relays.starved |= !link_ready(link_to(r, way));
 	f->held.max = 2 * WIRE_CREDIT_START; /* what has gone on is in front of it */
 	if (f->done >= f->held.len / 2) {
 		buf_consume(&f->held, f->done);
 		f->done = 0;
 	}
-	if (*sum + n > relay_held_max(r->op) || buf_put(&f->held, data, n) < 0) {
-		relay_cut(r, WIRE_TOO_MANY, "too much waits to be read");
-		return;
-	}
+	if (*sum + n > relay_held_max(r->op) || buf_put(&f->held, data, n) < 0)
+		return false;
 	*sum += n;
+	return true;
 }
 
-void flow_data(struct relay *r, enum way way, unsigned int stream, const void *data, size_t n)
+bool flow_data(struct relay *r, enum way way, unsigned int stream, const void *data, size_t n)
 {
 	struct flow *f = &r->flows[way][stream];
 	size_t sent;
@@ -123,9 +160,7 @@ void flow_data(struct relay *r, enum way way, unsigned int stream, const void *d
 	if (r->op == WIRE_OP_PORT)
 		r->used = clock_mono();
 	sent = f->held.len == 0 ? pass_on(r, way, stream, data, n) : 0;
-
-	if (sent < n)
-		hold(r, f, way, (const char *)data + sent, n - sent);
+	return sent == n || hold(r, f, way, (const char *)data + sent, n - sent);
 }
 
 static void send_eof(struct relay *r, enum way way, unsigned int stream)
@@ -152,15 +187,13 @@ bool flow_pump(struct relay *r, enum way way, unsigned int stream)
 		return false;
 	sent = pass_on(r, way, stream, f->held.data + f->done, n);
 	f->done += sent;
-	r->keeper->held[relay_kind(r->op)] -= sent;
+	r->keeper->relays.held[relay_kind(r->op)] -= sent;
 	if (sent < n) {
-		r->keeper->starved |= !link_ready(link_to(r, way));
+		r->keeper->relays.starved |= !link_ready(link_to(r, way));
 		return sent > 0;
 	}
 	flow_forget(r, f);
 	if (f->eof)
 		send_eof(r, way, stream);
-	if (way == TO_CLIENT)
-		relay_settle(r);
 	return true;
 }

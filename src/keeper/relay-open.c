@@ -5,42 +5,13 @@
  * it waits, with what it would ask for, and relays_recordable() goes on with it or refuses it. To
  * attach asks nothing of the guest: it is for a command that a relay has already.
  */
-#include "relay.h"
-
 #include <string.h>
 
-#include "clock.h"
+#include "command.h"
 #include "log.h"
-
-void relay_accept_command(struct relay *r, const struct relay *of)
-{
-	_cleanup_buf_ struct buf b = BUF_INIT(64);
-
-	if (r->client_ch == 0)
-		return;
-	fields_put_number(&b, TAG_PID, of->pid);
-	fields_put_number(&b, TAG_RECORD, of->command->record.number);
-	client_check(r->client,
-		     b.err ? b.err : link_accept(r->client->port.link, r->client_ch, &b));
-}
-
-static void on_time(struct loop_timer *t)
-{
-	static const struct {
-		uint64_t ms;
-		const char *name;
-	} units[] = { { 3600000, "h" }, { 60000, "m" }, { 1000, "s" }, { 1, "ms" } };
-	struct relay *r = t->arg;
-	char text[64];
-	size_t i = 0;
-
-	while (r->limit % units[i].ms != 0)
-		i++;
-	(void)snprintf(text, sizeof(text), "time limit of %llu%s reached",
-		       (unsigned long long)(r->limit / units[i].ms), units[i].name);
-	journal_limit(r, text);
-	relay_finish(r, WIRE_TIMEOUT, text, strlen(text));
-}
+#include "merge.h"
+#include "relay-inner.h"
+#include "serve.h"
 
 /* The client may only shorten what the policy says. */
 static uint64_t limit_of(const struct keeper *k, const struct fields *f)
@@ -50,55 +21,18 @@ static uint64_t limit_of(const struct keeper *k, const struct fields *f)
 	return MIN(most > 0 ? most : UINT64_MAX, fields_number(f, TAG_TIMEOUT, UINT64_MAX));
 }
 
-static int start_timer(struct relay *r)
-{
-	r->timer = (struct loop_timer){ .cb = on_time, .arg = r };
-	if (r->op != WIRE_OP_EXEC || r->limit >= UINT64_MAX / NSEC_PER_MSEC / 2)
-		return 0;
-	if (r->keeper->life.paused) {
-		r->left = r->limit * NSEC_PER_MSEC;
-		return 0;
-	}
-	return loop_set_timer(r->keeper->loop, &r->timer, clock_mono() + r->limit * NSEC_PER_MSEC);
-}
-
-static int set_clock(struct relay *r, bool stop, uint64_t now)
-{
-	uint64_t left = r->left;
-
-	if (stop && r->timer.slot != 0)
-		r->left = MAX(r->timer.when, now + 1) - now;
-	if (stop) {
-		loop_del_timer(&r->timer);
-		return 0;
-	}
-	r->left = 0;
-	/* It may have come to its end meanwhile. */
-	return left > 0 && r->guest_ch != 0 ? loop_set_timer(r->keeper->loop, &r->timer, now + left)
-					    : 0;
-}
-
-void relays_set_clocks(struct keeper *k)
-{
-	const uint64_t now = clock_mono();
-
-	for (struct relay *r = k->relays; r; r = r->next)
-		if (set_clock(r, k->life.paused, now) < 0)
-			keeper_stop(k, KEEPER_FAILED);
-}
-
 static void add(struct relay *r)
 {
 	struct keeper *k = r->keeper;
 
 	r->in_place = true;
-	k->n_public += r->public;
-	r->next = k->relays;
-	if (k->relays)
-		k->relays->prev = r;
-	k->relays = r;
-	k->n_relays++;
-	k->n_kind[relay_kind(r->op)]++;
+	k->relays.n_public += r->public;
+	r->next = k->relays.list;
+	if (k->relays.list)
+		k->relays.list->prev = r;
+	k->relays.list = r;
+	k->relays.n++;
+	k->relays.n_kind[relay_kind(r->op)]++;
 }
 
 /* A new one, if the budget of its kind and the memory have room. */
@@ -110,7 +44,8 @@ static struct relay *relay_new(struct keeper *k, enum wire_op op, bool public)
 		[RELAY_FILES] = RELAYS_FILES,
 	};
 	enum relay_kind kind = relay_kind(op);
-	bool room = kind == RELAY_PORT ? relay_port_room(k, public) : k->n_kind[kind] < most[kind];
+	bool room = kind == RELAY_PORT ? relay_port_room(k, public)
+				       : k->relays.n_kind[kind] < most[kind];
 
 	return room ? calloc(1, sizeof(struct relay)) : NULL;
 }
@@ -128,12 +63,12 @@ static int ask(struct relay *r, const struct buf *b)
 		return -EAGAIN;
 	if (journal_begin(r, b) < 0)
 		return -ENODATA;
-	err = r->op == WIRE_OP_PORT ? relay_port_begin(r) : start_timer(r);
+	err = r->op == WIRE_OP_PORT ? relay_port_begin(r) : relay_start_timer(r);
 	if (err == 0)
 		err = link_open(k->guest.link, r->adopted ? WIRE_OP_ADOPT : r->op, b, r,
 				&r->guest_ch);
 	if (err < 0) {
-		loop_del_timer(&r->timer);
+		loop_del_timer(&r->clock.timer);
 		journal_end(r, WIRE_TOO_MANY, "the guest was not asked");
 	} else if (r->command) {
 		command_asked(r->command);
@@ -153,11 +88,11 @@ static int wait_for_record(struct relay *r, struct buf *b)
 {
 	struct keeper *k = r->keeper;
 
-	if (k->held[RELAY_EXEC] + b->len > HELD_MAX)
+	if (k->relays.held[RELAY_EXEC] + b->len > HELD_MAX)
 		return -EAGAIN;
 	r->open = *b;
 	*b = (struct buf)BUF_INIT(0);
-	k->held[RELAY_EXEC] += r->open.len;
+	k->relays.held[RELAY_EXEC] += r->open.len;
 	return 0;
 }
 
@@ -208,7 +143,7 @@ static struct relay *find_command(struct keeper *k, const struct fields *f)
 	size_t pos = 0, n = 0;
 
 	(void)fields_next(f, TAG_NAME, &pos, &name, &n);
-	for (struct relay *r = k->relays; r; r = r->next) {
+	for (struct relay *r = k->relays.list; r; r = r->next) {
 		const char *own = r->command ? r->command->head.name : "";
 
 		if (!r->command || r->command->over)
@@ -238,7 +173,7 @@ static int open_exec(struct relay *r, const struct fields *f, struct buf *b)
 
 	if (err < 0)
 		return err;
-	r->limit = limit_of(r->keeper, f);
+	r->clock.limit = limit_of(r->keeper, f);
 	r->detached = fields_has(f, TAG_DETACH);
 	r->has_input = fields_has(f, TAG_STDIN) || fields_has(f, TAG_COLUMNS);
 	r->command = command_new(r->keeper, f);
@@ -294,38 +229,13 @@ static bool is_public(enum wire_op op, const struct fields *f)
 	return op == WIRE_OP_PORT && !fields_has(f, TAG_OWNERS);
 }
 
-void relay_opened(struct link *l, uint32_t ch, enum wire_op op, const struct fields *f, void *arg)
+void relay_open(struct client *c, uint32_t ch, enum wire_op op, const struct fields *f)
 {
-	struct client *c = arg;
 	struct keeper *k = c->keeper;
 	struct relay none = { .client = c, .client_ch = ch, .op = op };
 	struct relay *r;
 	int err = -EAGAIN;
 
-	if (op == WIRE_OP_EGRESS) {
-		egress_opened(c, ch, f);
-		return;
-	}
-	if (op == WIRE_OP_ADOPT) { /* the keeper's own */
-		client_check(c, link_close(l, ch, WIRE_UNSUPPORTED, NULL));
-		return;
-	}
-	if (op == WIRE_OP_SAVE) {
-		save_opened(c, ch, f);
-		return;
-	}
-	if (op == WIRE_OP_LIFE) {
-		life_opened(c, ch, f);
-		return;
-	}
-	if (op == WIRE_OP_TRACE) {
-		tracing_opened(c, ch);
-		return;
-	}
-	if (k->life.paused && op != WIRE_OP_ATTACH) {
-		life_refuse(c, ch);
-		return;
-	}
 	r = relay_new(k, op, is_public(op, f));
 	if (r) {
 		*r = (struct relay){ .keeper = k,
@@ -337,7 +247,7 @@ void relay_opened(struct link *l, uint32_t ch, enum wire_op op, const struct fie
 		err = open_relay(r, f);
 	}
 	if (err == 0) {
-		link_set_cookie(l, ch, r);
+		link_set_cookie(c->port.link, ch, r);
 		add(r);
 		return;
 	}
@@ -359,7 +269,7 @@ int relay_adopt(struct keeper *k, const struct record_info *was)
 			     .adopted = true,
 			     .detached = true,
 			     .has_input = was->head.flags & (RECORD_INPUT | RECORD_TERMINAL),
-			     .limit = most > 0 ? most : UINT64_MAX,
+			     .clock.limit = most > 0 ? most : UINT64_MAX,
 			     .pid = was->slot.pid,
 			     .open = BUF_INIT(64),
 			     .command = command_adopted(k, &was->head) };
@@ -370,7 +280,7 @@ int relay_adopt(struct keeper *k, const struct record_info *was)
 		free(r);
 		return -ENOMEM;
 	}
-	k->held[RELAY_EXEC] += r->open.len;
+	k->relays.held[RELAY_EXEC] += r->open.len;
 	add(r);
 	return 0;
 }
@@ -381,7 +291,7 @@ static void go_on(struct relay *r, int err)
 	struct buf b = r->open;
 
 	r->open = (struct buf)BUF_INIT(0);
-	r->keeper->held[RELAY_EXEC] -= b.len;
+	r->keeper->relays.held[RELAY_EXEC] -= b.len;
 	if (err == 0)
 		err = ask(r, &b);
 	buf_done(&b);
@@ -401,7 +311,7 @@ static struct relay *waiting(struct keeper *k)
 {
 	struct relay *found = NULL;
 
-	for (struct relay *r = k->relays; r; r = r->next)
+	for (struct relay *r = k->relays.list; r; r = r->next)
 		if (r->open.len > 0)
 			found = r;
 	return found;

@@ -5,17 +5,17 @@
  * there is no room, the one that was quiet for longest makes room, after PORT_QUIET_MS. Some of the
  * room is never a stranger's: the owner of a sandbox gets to its ports whatever others do.
  */
-#include "relay.h"
-
 #include <string.h>
 
 #include "clock.h"
+#include "relay-inner.h"
+#include "serve.h"
 
 static struct relay *quietest(struct keeper *k)
 {
 	struct relay *found = NULL;
 
-	for (struct relay *r = k->relays; r; r = r->next)
+	for (struct relay *r = k->relays.list; r; r = r->next)
 		if (r->public && (!found || r->used < found->used))
 			found = r;
 	return found;
@@ -23,7 +23,8 @@ static struct relay *quietest(struct keeper *k)
 
 static bool is_full(const struct keeper *k, bool public)
 {
-	return k->n_kind[RELAY_PORT] >= RELAYS_PORT || (public && k->n_public >= RELAYS_PUBLIC);
+	return k->relays.n_kind[RELAY_PORT] >= RELAYS_PORT ||
+	       (public && k->relays.n_public >= RELAYS_PUBLIC);
 }
 
 bool relay_port_room(struct keeper *k, bool public)
@@ -54,6 +55,7 @@ static void on_idle(struct loop_timer *t)
 int relay_port_begin(struct relay *r)
 {
 	r->used = clock_mono();
-	r->timer = (struct loop_timer){ .cb = on_idle, .arg = r };
-	return loop_set_timer(r->keeper->loop, &r->timer, r->used + PORT_IDLE_MS * NSEC_PER_MSEC);
+	r->clock.timer = (struct loop_timer){ .cb = on_idle, .arg = r };
+	return loop_set_timer(r->keeper->loop, &r->clock.timer,
+			      r->used + PORT_IDLE_MS * NSEC_PER_MSEC);
 }

@@ -69,7 +69,7 @@ static void on_going_on(void *arg)
 
 static void go_on(struct keeper *k)
 {
-	if (!k->engine->monitor->run(k->monitor, VM_BOOT, on_going_on))
+	if (!k->engine->monitor->run(k->vm.monitor, VM_BOOT, on_going_on))
 		keeper_stop(k, KEEPER_FAILED);
 }
 
@@ -122,19 +122,17 @@ void save_asleep(struct keeper *k)
 	}
 	k->save.list = fd_close(k->save.list);
 	k->save.rules = fd_close(k->save.rules);
-	if (!k->engine->monitor->save(k->monitor, TAKE_FD(k->save.file), on_saved))
+	if (!k->engine->monitor->save(k->vm.monitor, TAKE_FD(k->save.file), on_saved))
 		keeper_stop(k, KEEPER_FAILED);
 }
 
 bool save_begin(struct keeper *k, const int *files, size_t n)
 {
-	if (!k->save.active || k->save.begun)
-		return false;
 	if (n == 0) {
 		tell(k, "no snapshot can be made: the sandbox's log says why");
 		return true;
 	}
-	if (n != 2 && n != 3)
+	if (n < 2)
 		return false;
 	k->save.begun = true;
 	k->save.file = files[0];
@@ -147,10 +145,8 @@ bool save_begin(struct keeper *k, const int *files, size_t n)
 	return true;
 }
 
-bool save_finished(struct keeper *k, uint64_t number)
+void save_finished(struct keeper *k, uint64_t number)
 {
-	if (!k->save.begun)
-		return false;
 	k->save.failed = number == 0;
 	if (number != 0)
 		save_name(number, k->save.name);
@@ -160,7 +156,6 @@ bool save_finished(struct keeper *k, uint64_t number)
 	} else {
 		go_on(k);
 	}
-	return true;
 }
 
 /* ---- who wants one ---- */
@@ -178,8 +173,8 @@ static int record_wish(struct keeper *k, uint64_t number, enum wire_save what_fo
 
 static const char *obstacle(const struct keeper *k)
 {
-	if (k->no_snapshots[0])
-		return k->no_snapshots;
+	if (k->vm.no_snapshots[0])
+		return k->vm.no_snapshots;
 	return k->save.active ? "a snapshot is being made" : NULL;
 }
 

@@ -10,92 +10,23 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "clock.h"
+#include "connect.h"
 #include "engine.h"
 #include "fault.h"
+#include "greet.h"
+#include "keeper-confine.h"
 #include "log.h"
-#include "memory.h"
+#include "merge.h"
 #include "serve.h"
+#include "take-note.h"
 
 enum {
-	MACHINE_ID_BYTES = 16,
-	CLOCK_AGE_S = 5,     /* what it was told may be as old when it begins to serve */
-	CLOCK_LATE_MS = 20,  /* more is too much, as often as it is told */
-	CLOCK_TELLINGS = 16, /* enough where every third is late */
+	LAST_WORDS_MS = 1000, /* for what is left when the guest has gone: to read, to be read */
 };
 
 /* ---- the guest ---- */
-
-static void put_paths(struct buf *b, enum wire_tag tag, const struct spec_list *list)
-{
-	for (size_t i = 0; i < list->n; i++)
-		fields_put_text(b, tag, list->v[i]);
-}
-
-/* What no two machines may have in common, and no machine twice: a seed, and the time. */
-static void put_moment(struct buf *b)
-{
-	uint8_t seed[WIRE_SEED];
-
-	if (getrandom(seed, sizeof(seed), 0) != (ssize_t)sizeof(seed)) {
-		b->err = -EIO;
-		return;
-	}
-	fields_put_bytes(b, TAG_SEED, seed, sizeof(seed));
-	fields_put_number(b, TAG_TIME, clock_wall());
-	sodium_memzero(seed, sizeof(seed));
-}
-
-/* What makes a machine this one and no other: another has booted the same memory. */
-static void put_identity(const struct spec *s, struct buf *b)
-{
-	uint8_t id[MACHINE_ID_BYTES];
-	char text[2 * MACHINE_ID_BYTES + 1];
-
-	put_moment(b);
-	(void)crypto_generichash(id, sizeof(id), (const uint8_t *)s->id, strlen(s->id), NULL, 0);
-	(void)sodium_bin2hex(text, sizeof(text), id, sizeof(id));
-	fields_put_text(b, TAG_MACHINE, text);
-}
-
-/* Those that rules name by address: the guest needs a route to each. */
-static void put_networks(const struct spec_list *rules, struct buf *b)
-{
-	char text[ADDR_TEXT_MAX];
-
-	for (size_t i = 0; i < rules->n; i++) {
-		struct err ignored = ERR_INIT;
-		struct rule rule;
-
-		if (rule_parse(rules->v[i], strlen(rules->v[i]), &rule, &ignored) == 0 &&
-		    rule.kind == RULE_ADDR)
-			fields_put_text(b, TAG_NETWORK, addr_format(&rule.addr, text));
-	}
-}
-
-/* In the order of the tags. */
-static void put_hello(const struct keeper *k, struct buf *b)
-{
-	const bool machine = engine_has(k->engine, ENGINE_OWN_KERNEL);
-	const struct spec *s = k->spec;
-
-	fields_put_number(b, TAG_VERSION, WIRE_VERSION);
-	if (machine)
-		fields_put_text(b, TAG_HOSTNAME, s->id);
-	put_paths(b, TAG_READ, &s->read);
-	put_paths(b, TAG_WRITE, &s->write);
-	put_paths(b, TAG_EXECUTE, &s->execute);
-	if (!machine)
-		return;
-	fields_put_text(b, TAG_CWD, s->workspace);
-	put_identity(s, b);
-	put_networks(&s->egress.allow, b);
-	fields_put_number(b, TAG_PIDS, MIN(s->limits.pids, (uint64_t)INT32_MAX));
-	if (egress_is_asked_for(k->engine, s))
-		fields_put_flag(b, TAG_EGRESS);
-}
 
 static void on_guest(struct loop_fd *src, uint32_t events)
 {
@@ -114,43 +45,6 @@ static void on_guest(struct loop_fd *src, uint32_t events)
 		log_error("the guest's link cannot go on: %s", e.msg);
 	if (r < 0)
 		keeper_stop(k, r == -EPROTO ? KEEPER_GUEST_BROKE : KEEPER_FAILED);
-}
-
-static void on_no_hello(struct loop_timer *t)
-{
-	log_error("the guest does not say HELLO, or does not listen after it");
-	keeper_stop(t->arg, KEEPER_GUEST_BROKE);
-}
-
-/* A machine boots first, and may have to be emulated. */
-static unsigned int hello_ms(const struct keeper *k)
-{
-	return engine_has(k->engine, ENGINE_OWN_KERNEL) ? MACHINE_HELLO_MS : GUEST_HELLO_MS;
-}
-
-static int say_hello(struct keeper *k)
-{
-	_cleanup_buf_ struct buf b = BUF_INIT(WIRE_PAYLOAD_MAX);
-	int r;
-
-	put_hello(k, &b);
-	k->deadline = (struct loop_timer){ .cb = on_no_hello, .arg = k };
-	r = link_hello(k->guest.link, &b);
-	if (r == 0)
-		tracing_hello(k);
-	if (r == 0)
-		r = port_watch(&k->guest, k->loop);
-	if (r == 0)
-		r = loop_set_timer(k->loop, &k->deadline,
-				   clock_mono() + hello_ms(k) * NSEC_PER_MSEC);
-	return r;
-}
-
-static void on_running(void *arg)
-{
-	struct keeper *k = arg;
-
-	keeper_check(k, say_hello(k));
 }
 
 /* ---- the monitor of a VM ---- */
@@ -184,162 +78,9 @@ static int start_monitor(struct keeper *k)
 						  .failed = on_vm_failed,
 						  .gone = on_vm_gone };
 
-	k->monitor = k->engine->monitor->start(k->loop, TAKE_FD(k->monitor_fd),
-					       spec_transfer_s(k->spec), &user, k);
-	return k->monitor ? 0 : -ENOMEM;
-}
-
-/* `first`: a client that is there already, or -EBADF; it is taken over. */
-static void serve_clients(struct keeper *k, int first)
-{
-	k->phase = PHASE_SERVING;
-	memory_settle();
-	if (first >= 0 && !client_new(k, first))
-		keeper_stop(k, KEEPER_FAILED);
-	if (k->listener.fd >= 0 && clients_listen(k) < 0)
-		keeper_stop(k, KEEPER_FAILED);
-	idle_arm(k);
-}
-
-static void ready(struct keeper *k)
-{
-	k->phase = PHASE_WAITING;
-	loop_del_timer(&k->deadline);
-	if (k->warden.fd < 0)
-		serve_clients(k, -EBADF);
-	else if (note_send(k->warden.fd, NOTE_READY, k->landlock, NULL, 0) < 0)
-		keeper_stop(k, KEEPER_FAILED); /* without a warden there is no sandbox */
-}
-
-void keeper_ready(struct keeper *k, uint32_t landlock)
-{
-	(void)FAULT("keeper-hello");
-	k->landlock = landlock;
-	if (engine_has(k->engine, ENGINE_OWN_KERNEL))
-		keeper_wake(k);
-	else
-		ready(k);
-}
-
-/* ---- the time of a machine ---- */
-
-/*
- * A machine is told the time in HELLO, but hears it only when it has booted, or has found its way
- * back into its code: tenths of a second later, or seconds. So it is told again when it listens,
- * before anybody may ask it for anything. Its clock is late by the time that takes, which is less
- * than the time to its PONG; on a busy host that may be long, and then the next try is better.
- */
-static void tell_time(struct keeper *k)
-{
-	_cleanup_buf_ struct buf b = BUF_INIT(128);
-
-	put_moment(&b);
-	k->told_at = k->told_last = clock_mono();
-	k->tellings++;
-	keeper_check(k, b.err ? b.err : link_wake(k->guest.link, &b));
-	keeper_check(k, link_ping(k->guest.link, k->told_at));
-}
-
-void keeper_wake(struct keeper *k)
-{
-	k->tellings = 0;
-	tell_time(k);
-}
-
-void keeper_heard(struct keeper *k, uint64_t token)
-{
-	if (k->told_at == 0 || token != k->told_at || k->save.begun)
-		return;
-	if (clock_mono() - k->told_at > CLOCK_LATE_MS * NSEC_PER_MSEC &&
-	    k->tellings < CLOCK_TELLINGS) {
-		tell_time(k);
-		return;
-	}
-	k->told_at = 0;
-	if (k->phase == PHASE_HELLO)
-		ready(k);
-}
-
-/* ---- the warden ---- */
-
-/* A spare may have waited for days, and its clock is only as good as that of its processor. */
-static void tell_time_again(struct keeper *k)
-{
-	if (engine_has(k->engine, ENGINE_OWN_KERNEL) &&
-	    clock_mono() - k->told_last > CLOCK_AGE_S * NSEC_PER_SEC)
-		keeper_wake(k);
-}
-
-static bool take_note(struct keeper *k, const struct keeper_note *note, const int *files, size_t n)
-{
-	if (note->kind == NOTE_GO && n <= 1 && note->value <= 1 && k->phase == PHASE_WAITING) {
-		k->once = note->value;
-		tell_time_again(k);
-		serve_clients(k, n > 0 ? files[0] : -EBADF);
-		egress_record_restored(k);
-		adopt_all(k);
-		tracing_served(k);
-		return true;
-	}
-	if (note->kind == NOTE_TRACE && k->phase == PHASE_SERVING)
-		return tracing_warden(k, files, n);
-	if (note->kind == NOTE_RUN && n == 0 && k->phase == PHASE_HELLO && k->monitor)
-		return k->engine->monitor->run(k->monitor, (enum vm_start)note->value, on_running);
-	if (note->kind == NOTE_RECORDS && k->phase == PHASE_SERVING &&
-	    records_came(k, note->value, files, n)) {
-		relays_recordable(k, 0);
-		return true;
-	}
-	if (note->kind == NOTE_NO_RECORDS && n == 0 && k->phase == PHASE_SERVING) {
-		records_refused(k, note->value);
-		relays_recordable(k, note->value);
-		return true;
-	}
-	if (note->kind == NOTE_ADOPT && n == 1 && k->phase == PHASE_WAITING && k->adopt < 0) {
-		k->adopt = files[0];
-		return true;
-	}
-	if (note->kind == NOTE_RULES && n == 1 && k->phase == PHASE_HELLO) {
-		if (!egress_restore(k, files[0]))
-			keeper_stop(k, KEEPER_FAILED);
-		(void)fd_close(files[0]);
-		return true;
-	}
-	if (note->kind == NOTE_EGRESS && k->phase == PHASE_WAITING)
-		return egress_start(k, note->value, files, n);
-	if (note->kind == NOTE_LIFE_NOW && n == 0 && k->phase == PHASE_SERVING)
-		return life_answered(k, note->value);
-	if (note->kind == NOTE_PAUSED && n == 0 && k->phase == PHASE_SERVING) {
-		life_paused(k);
-		return true;
-	}
-	if (note->kind == NOTE_SUSPEND && n == 0 && k->phase == PHASE_SERVING) {
-		save_at_deadline(k);
-		return true;
-	}
-	if (note->kind == NOTE_SAVE)
-		return save_begin(k, files, n);
-	if (note->kind == NOTE_SAVE_END && n == 0)
-		return save_finished(k, note->value);
-	if (note->kind == NOTE_AUDIT && k->phase == PHASE_SERVING)
-		return journal_file(k, note->value, files, n);
-	return false;
-}
-
-/* What it says at a wrong time is its end, or as good as that. */
-static void on_warden(struct loop_fd *src, uint32_t events)
-{
-	struct keeper *k = src->arg;
-	int files[NOTE_FILES_MAX], r;
-	struct keeper_note note;
-	size_t n = 0;
-
-	r = note_receive(src->fd, &note, files, &n);
-	if (r == -EAGAIN || (r == 0 && take_note(k, &note, files, n)))
-		return;
-	while (n > 0)
-		(void)fd_close(files[--n]);
-	keeper_stop(k, KEEPER_FAILED);
+	k->vm.monitor = k->engine->monitor->start(k->loop, TAKE_FD(k->vm.fd),
+						  spec_transfer_s(k->spec), &user, k);
+	return k->vm.monitor ? 0 : -ENOMEM;
 }
 
 /* ---- the life ---- */
@@ -350,7 +91,7 @@ static int check_spec(const struct keeper *k, struct err *e)
 	_cleanup_buf_ struct buf b = BUF_INIT(WIRE_OPEN_MAX), argv = BUF_INIT(16);
 	struct fields f;
 
-	put_hello(k, &b);
+	greet_put(k, &b);
 	if (b.err || b.len > WIRE_PAYLOAD_MAX)
 		return err_set(e, -E2BIG,
 			       "the paths and networks of the policy are too long together");
@@ -368,41 +109,46 @@ static int check_spec(const struct keeper *k, struct err *e)
 	return 0;
 }
 
+static int make_loop(struct keeper *k, const struct keeper_start *s)
+{
+	int r = k->env ? loop_new(&k->loop) : -ENOMEM;
+
+	if (r < 0)
+		return r;
+	r = port_init(&k->guest, LINK_KEEPER, &relay_guest_ops, k, s->guest, on_guest);
+	if (r < 0)
+		return r;
+	if (egress_is_asked_for(s->engine, s->spec))
+		link_guest_asks(k->guest.link);
+	return s->warden >= 0 ? loop_add_fd(k->loop, &k->warden, s->warden, EPOLLIN) : 0;
+}
+
 int keeper_init(struct keeper *k, const struct keeper_start *s, struct err *e)
 {
 	int r;
 
 	*k = (struct keeper){ .spec = s->spec,
-			      .once = s->spec->once,
-			      .journal.chain = s->chain,
+			      .engine = s->engine,
+			      .phase = PHASE_HELLO,
+			      .guest.src.fd = s->guest,
+			      .warden = { .cb = keeper_take_note, .arg = k, .fd = s->warden },
+			      .vm = { .fd = s->engine->monitor ? s->monitor : -EBADF,
+				      .no_snapshots = s->no_snapshots,
+				      .adopt = -EBADF },
+			      .clients = { .once = s->spec->once, .listener.fd = s->listener },
 			      .life.no_freezer = s->no_freezer && s->no_freezer[0]
 							 ? s->no_freezer
 							 : "see 'hutch receipt'",
-			      .guest.src.fd = s->guest,
-			      .adopt = -EBADF,
-			      .listener.fd = s->listener,
-			      .warden = { .cb = on_warden, .arg = k, .fd = s->warden } };
-	k->engine = s->engine;
-	k->monitor_fd = s->engine->monitor ? s->monitor : -EBADF;
-	k->no_snapshots = s->no_snapshots;
+			      .journal.chain = s->chain };
 	records_init(&k->records, s->spec->limits.output);
 	k->env = merge_index(s->spec);
-	r = k->env ? loop_new(&k->loop) : -ENOMEM;
-	if (r == 0)
-		r = port_init(&k->guest, LINK_KEEPER, &relay_guest_ops, k, s->guest, on_guest);
-	if (r == 0 && egress_is_asked_for(s->engine, s->spec))
-		link_guest_asks(k->guest.link);
-	if (r == 0 && s->warden >= 0)
-		r = loop_add_fd(k->loop, &k->warden, s->warden, EPOLLIN);
+	r = make_loop(k, s);
 	if (r < 0)
-		err_set(e, r, "cannot make the keeper's loop: %s", strerror(-r));
-	else
-		r = check_spec(k, e);
-	if (r == 0)
-		r = egress_init(k, e);
-	if (r < 0)
-		keeper_done(k);
-	return r;
+		(void)err_set(e, r, "cannot make the keeper's loop: %s", strerror(-r));
+	if (r == 0 && check_spec(k, e) == 0 && egress_init(k, e) == 0)
+		return 0;
+	keeper_done(k);
+	return e->num;
 }
 
 void keeper_done(struct keeper *k)
@@ -411,24 +157,24 @@ void keeper_done(struct keeper *k)
 	tracing_done(k);
 	egress_done(k);
 	save_done(k);
-	if (k->monitor)
-		k->engine->monitor->free(k->monitor);
-	k->monitor = NULL;
-	k->monitor_fd = fd_close(k->monitor_fd);
+	if (k->vm.monitor)
+		k->engine->monitor->free(k->vm.monitor);
+	k->vm.monitor = NULL;
+	k->vm.fd = fd_close(k->vm.fd);
 	if (k->loop) {
 		clients_done(k);
 		relays_done(k);
 		loop_del_timer(&k->deadline);
 		loop_del_timer(&k->idle);
 		loop_del_timer(&k->met.again);
-		loop_del_fd(&k->listener);
+		loop_del_fd(&k->clients.listener);
 		loop_del_fd(&k->warden);
 	}
 	records_done(&k->records);
 	port_done(&k->guest);
-	k->listener.fd = fd_close(k->listener.fd);
+	k->clients.listener.fd = fd_close(k->clients.listener.fd);
 	k->warden.fd = fd_close(k->warden.fd);
-	k->adopt = fd_close(k->adopt);
+	k->vm.adopt = fd_close(k->vm.adopt);
 	k->loop = loop_free(k->loop);
 	free(k->env);
 	k->env = NULL;
@@ -436,7 +182,7 @@ void keeper_done(struct keeper *k)
 
 static void flush_clients(struct keeper *k, bool input)
 {
-	for (struct client *c = k->clients; c; c = c->next) {
+	for (struct client *c = k->clients.list; c; c = c->next) {
 		client_check(c, port_flush(&c->port));
 		if (!c->gone)
 			client_check(c, port_want(&c->port, input && port_waiting(&c->port) <=
@@ -474,7 +220,7 @@ static void flush_guest(struct keeper *k)
 
 static bool any_gone(const struct keeper *k)
 {
-	for (const struct client *c = k->clients; c; c = c->next)
+	for (const struct client *c = k->clients.list; c; c = c->next)
 		if (c->gone)
 			return true;
 	return false;
@@ -501,11 +247,11 @@ void keeper_round(struct keeper *k)
 
 static bool anything_waits(const struct keeper *k)
 {
-	for (const struct client *c = k->clients; c; c = c->next)
+	for (const struct client *c = k->clients.list; c; c = c->next)
 		if (port_waiting(&c->port) > 0)
 			return true;
 	for (size_t i = 0; i < RELAY_KINDS; i++)
-		if (k->held[i] > 0)
+		if (k->relays.held[i] > 0)
 			return true;
 	return false;
 }
@@ -517,7 +263,7 @@ static void last_words(struct keeper *k)
 
 	(void)FAULT("keeper-last-words");
 	loop_del_fd(&k->guest.src); /* the link stays: clients may still ask */
-	loop_del_fd(&k->listener);
+	loop_del_fd(&k->clients.listener);
 	loop_del_fd(&k->warden);
 	relays_guest_gone(k);
 	save_guest_gone(k);
@@ -531,7 +277,7 @@ static void last_words(struct keeper *k)
 
 enum keeper_end keeper_serve(struct keeper *k)
 {
-	keeper_check(k, k->engine->monitor ? start_monitor(k) : say_hello(k));
+	keeper_check(k, k->engine->monitor ? start_monitor(k) : greet_guest(k));
 	keeper_round(k);
 	while (!k->ended) {
 		int r = loop_once(k->loop, UINT64_MAX);

@@ -39,6 +39,12 @@ void keeper_check(struct keeper *k, int r)
 	keeper_stop(k, KEEPER_FAILED);
 }
 
+void keeper_tell(struct keeper *k, enum note_kind kind, uint64_t value)
+{
+	if (k->warden.fd >= 0 && note_send(k->warden.fd, kind, value, NULL, 0) < 0)
+		keeper_stop(k, KEEPER_FAILED); /* without a warden there is no sandbox */
+}
+
 void client_check(struct client *c, int r)
 {
 	if (r < 0 && r != -ESTALE)
@@ -55,7 +61,7 @@ void idle_arm(struct keeper *k)
 {
 	uint64_t ms = k->spec->limits.idle;
 
-	if (ms == 0 || ms >= UINT64_MAX / NSEC_PER_MSEC / 2 || k->n_clients > 0 || k->relays ||
+	if (ms == 0 || ms >= UINT64_MAX / NSEC_PER_MSEC / 2 || k->clients.n > 0 || k->relays.list ||
 	    k->life.paused || k->save.active || k->ended)
 		return;
 	k->idle.cb = on_idle;

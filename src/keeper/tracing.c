@@ -16,8 +16,9 @@
 #include <string.h>
 
 #include "clock.h"
+#include "command.h"
 #include "log.h"
-#include "relay.h"
+#include "serve.h"
 #include "trace.h"
 
 enum {
@@ -119,13 +120,13 @@ static void tell_relay(struct keeper *k, struct trace_reader *reader, const stru
 		     r->guest_ch);
 		return;
 	}
-	if (r->left > 0)
+	if (r->clock.left > 0)
 		(void)snprintf(limit, sizeof(limit), "in %llu s, when it is resumed",
-			       (unsigned long long)(r->left / NSEC_PER_SEC));
-	if (r->timer.slot != 0)
+			       (unsigned long long)(r->clock.left / NSEC_PER_SEC));
+	if (r->clock.timer.slot != 0)
 		(void)snprintf(
 			limit, sizeof(limit), "in %llu s",
-			(unsigned long long)((MAX(r->timer.when, now) - now) / NSEC_PER_SEC));
+			(unsigned long long)((MAX(r->clock.timer.when, now) - now) / NSEC_PER_SEC));
 	tell(k, reader, r->request,
 	     "command %llu: %s, pid %u, guest channel %u; input %s; %zu bytes wait to be read by "
 	     "it, %zu by its client; time limit %s",
@@ -140,9 +141,9 @@ static void tell_relay(struct keeper *k, struct trace_reader *reader, const stru
 static void tell_now(struct keeper *k, struct trace_reader *reader)
 {
 	tell(k, reader, "", "%s, %zu clients, %zu commands and file operations%s",
-	     k->life.paused ? "paused" : "serving", k->n_clients, k->n_relays,
+	     k->life.paused ? "paused" : "serving", k->clients.n, k->relays.n,
 	     k->journal.error ? "; the audit log cannot be written" : "");
-	for (const struct relay *r = k->relays; r; r = r->next)
+	for (const struct relay *r = k->relays.list; r; r = r->next)
 		tell_relay(k, reader, r);
 }
 
@@ -261,18 +262,16 @@ void tracing_last(struct keeper *k)
 		;
 }
 
-bool tracing_warden(struct keeper *k, const int *files, size_t n)
+bool tracing_warden(struct keeper *k, int fd)
 {
-	if (n != 1)
-		return false;
 	close_pipe(k);
 	if (k->tracing.n == 0) { /* the last reader has gone meanwhile */
-		(void)fd_close(files[0]);
+		(void)fd_close(fd);
 		return true;
 	}
 	k->tracing.pipe = (struct loop_fd){ .cb = on_pipe, .arg = k };
 	k->tracing.warden.n = 0;
-	if (loop_add_fd(k->loop, &k->tracing.pipe, files[0], EPOLLIN) < 0)
+	if (loop_add_fd(k->loop, &k->tracing.pipe, fd, EPOLLIN) < 0)
 		return false;
 	k->tracing.piped = true;
 	return true;

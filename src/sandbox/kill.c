@@ -13,7 +13,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-#include "audit.h"
+#include "audit-log.h"
 #include "clock.h"
 #include "fault.h"
 #include "fd.h"

@@ -22,7 +22,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
-#include "audit.h"
+#include "audit-log.h"
 #include "clock.h"
 #include "fault.h"
 #include "fd.h"

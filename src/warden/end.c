@@ -41,19 +41,21 @@ static void kill_init(struct warden *w)
 		log_error("PID 1 of the sandbox does not die");
 }
 
+static bool on_met(void *arg, uint64_t value, const int *files, size_t n)
+{
+	struct warden *w = arg;
+
+	return met_unpack(value, &w->met);
+}
+
 /* What the agent of a machine said last; the rest is of no use any more. */
 static void last_notes(struct warden *w)
 {
-	int files[NOTE_FILES_MAX];
-	struct keeper_note note;
-	size_t n = 0;
+	static note_handler *const ending[NOTE_KINDS] = { [NOTE_MET] = on_met };
+	int r = w->note >= 0 ? 0 : -EPIPE;
 
-	while (w->note >= 0 && note_receive(w->note, &note, files, &n) == 0) {
-		while (n > 0)
-			(void)fd_close(files[--n]);
-		if (note.kind == NOTE_MET)
-			(void)met_unpack(note.value, &w->met);
-	}
+	while (r == 0 || r == -EBADMSG)
+		r = note_dispatch(w->note, NOTE_BY_KEEPER, PHASE_ENDING, ending, w);
 	w->note = fd_close(w->note);
 }
 

@@ -155,7 +155,7 @@ static enum life_result judge(const struct warden *w, const struct life_order *o
 
 	if (o->want != WANT_NOTHING && next->paused == (o->want == WANT_PAUSED))
 		return LIFE_ALREADY;
-	if (o->want == WANT_PAUSED && w->saving) {
+	if (o->want == WANT_PAUSED && w->saving.active) {
 		/* A stopped VM would never finish it. */
 		log_warning("it cannot be paused while a snapshot of it is made");
 		return LIFE_FAILED;

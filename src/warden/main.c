@@ -125,35 +125,7 @@ static void report(struct warden *w, const struct err *e)
 
 int main(int argc, char **argv)
 {
-	static struct warden w = {
-		.dir = -EBADF,
-		.report = -EBADF,
-		.client = -EBADF,
-		.lock = -EBADF,
-		.tree = -EBADF,
-		.range = -EBADF,
-		.listener = -EBADF,
-		.channel = -EBADF,
-		.keeper_end = -EBADF,
-		.monitor = -EBADF,
-		.monitor_keeper = -EBADF,
-		.disk = -EBADF,
-		.pool = -EBADF,
-		.snapshots = -EBADF,
-		.snapshot = { .dir = -EBADF },
-		.from = SNAPSHOT_INIT,
-		.adopt = -EBADF,
-		.rules = -EBADF,
-		.note = -EBADF,
-		.note_keeper = -EBADF,
-		.root = STATE_ROOT_INIT,
-		.group = CGROUP_INIT,
-		.guard = DIAL_GUARD_INIT,
-		.box = { .init = PROC_INIT, .said = -EBADF },
-		.keeper = PROC_INIT,
-		.log = AUDIT_LOG_INIT,
-		.chain = AUDIT_CHAIN_INIT,
-	};
+	static struct warden w = WARDEN_INIT;
 	struct err e = ERR_INIT;
 	bool socket = false, over = false;
 	enum end_reason reason = END_KEEPER;

@@ -28,22 +28,22 @@ static int make_file(struct warden *w)
 	char name[RECORD_FILE_NAME];
 	int fd;
 
-	if (w->records >= FILES_MAX || w->last_record >= RECORD_NUMBER_MAX)
+	if (w->records.n >= FILES_MAX || w->records.last >= RECORD_NUMBER_MAX)
 		return -EMFILE;
-	record_file_name(w->last_record + 1, name);
+	record_file_name(w->records.last + 1, name);
 	fd = RETRY_EINTR(
 		openat(w->dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
 	if (fd < 0)
 		return -errno;
-	w->last_record++;
-	w->records++;
+	w->records.last++;
+	w->records.n++;
 	(void)FAULT("record-made");
 	return fd;
 }
 
 void warden_give_records(struct warden *w, uint64_t wanted)
 {
-	const uint64_t first = w->last_record + 1;
+	const uint64_t first = w->records.last + 1;
 	int files[NOTE_FILES_MAX], r = 0;
 	size_t n = 0;
 
@@ -101,8 +101,8 @@ void warden_take_records(struct warden *w)
 	if (n == 0)
 		return;
 	qsort(v, n, sizeof(*v), newest_first);
-	w->last_record = v[0].number;
-	w->records = n;
+	w->records.last = v[0].number;
+	w->records.n = n;
 	for (size_t i = 0; i < n; i++) {
 		bytes += v[i].size;
 		/* Those without a byte were never used. */
@@ -115,10 +115,10 @@ void warden_drop_record(struct warden *w, uint64_t number)
 {
 	char name[RECORD_FILE_NAME];
 
-	if (number < 1 || number > w->last_record)
+	if (number < 1 || number > w->records.last)
 		return;
 	record_file_name(number, name);
 	if (unlinkat(w->dir, name, 0) == 0)
-		w->records--;
+		w->records.n--;
 	(void)FAULT("record-dropped");
 }

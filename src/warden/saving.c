@@ -15,9 +15,13 @@
 #include "fault.h"
 #include "fd.h"
 #include "log.h"
+#include "path.h"
 #include "snapshot-room.h"
 #include "str.h"
 #include "warden.h"
+
+#define SAVED_COMMANDS "box/commands"
+#define SAVED_RULES    "box/egress"
 
 enum {
 	SAVING_S = 600, /* a deadline waits no longer for the keeper's part */
@@ -25,6 +29,38 @@ enum {
 
 /* What a sandbox that is made of the snapshot begins with: the rest is of this run. */
 static const char *const box_files[] = { "spec.json", "policy.json", "api.json", STATE_WIDENED };
+
+/* They are the keeper's to read. */
+static int open_saved(const struct warden *w, const char *name, int *ret, struct err *e)
+{
+	*ret = path_open_nofollow(w->origin.from.dir, name, O_RDONLY, 0);
+	if (*ret < 0 && *ret != -ENOENT)
+		return err_set(e, *ret, "cannot open '%s' of the snapshot: %s", name,
+			       strerror(-*ret));
+	return 0;
+}
+
+int warden_take_snapshots(struct warden *w, struct err *e)
+{
+	if (!engine_has(w->engine, ENGINE_SNAPSHOTS))
+		return 0;
+	warden_take_records(w);
+	w->saving.dir = open(w->spec.machine.snapshots, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (w->saving.dir < 0)
+		return err_errno(e, "cannot open '%s'", w->spec.machine.snapshots);
+	if (fd_read_line(w->dir, STATE_SUSPENDED, w->saving.suspended,
+			 sizeof(w->saving.suspended)) < 0 ||
+	    !snapshot_key_valid(w->saving.suspended))
+		w->saving.suspended[0] = '\0';
+	if (w->spec.machine.snapshot[0] &&
+	    snapshot_open(w->spec.machine.snapshot, &w->root, &w->origin.from, e) < 0)
+		return e->num;
+	if (w->origin.from.kind == SNAPSHOT_SAVED &&
+	    (open_saved(w, SAVED_COMMANDS, &w->origin.commands, e) < 0 ||
+	     open_saved(w, SAVED_RULES, &w->origin.rules, e) < 0))
+		return e->num;
+	return FAULT_ERR("warden-snapshot", e);
+}
 
 static int make_file(int dir, const char *name, int *ret, struct err *e)
 {
@@ -40,33 +76,27 @@ static int make_file(int dir, const char *name, int *ret, struct err *e)
 /* Files for what only the keeper knows: `n` of them. */
 static int begin(struct warden *w, int files[static 3], size_t *n, struct err *e)
 {
-	int r = 0;
-
-	if (w->saving)
-		r = err_set(e, -EBUSY, "a snapshot is being made");
-	else if (w->life.paused) /* a stopped VM would never write it */
-		r = err_set(e, -EBUSY, "the sandbox has been paused");
-	else /* who asks was told before; but it is not for a keeper to say */
-		r = snapshot_room(w->snapshots, w->spec.snapshot_space,
-				  w->spec.limits.memory + w->spec.limits.disk, e);
-	if (r == 0)
-		r = snapshot_begin_at(w->snapshots, &w->snapshot, e);
-	if (r < 0)
-		return r;
-	w->saving = true;
-	w->saving_until = clock_mono() + (SAVING_S + spec_transfer_s(&w->spec)) * NSEC_PER_SEC;
-	r = FAULT_ERR("save-begun", e);
-	if (r == 0)
-		r = make_file(w->snapshot.dir, "state", &files[0], e);
-	if (r == 0 && mkdirat(w->snapshot.dir, "box", 0700) < 0)
-		r = err_errno(e, "cannot make a directory of the snapshot");
-	if (r == 0)
-		r = make_file(w->snapshot.dir, SAVED_COMMANDS, &files[1], e);
+	if (w->life.paused) /* a stopped VM would never write it */
+		return err_set(e, -EBUSY, "the sandbox has been paused");
+	/* Who asks was told before; but it is not for a keeper to say. */
+	if (snapshot_room(w->saving.dir, w->spec.snapshot_space,
+			  w->spec.limits.memory + w->spec.limits.disk, e) < 0 ||
+	    snapshot_begin_at(w->saving.dir, &w->saving.made, e) < 0)
+		return e->num;
+	w->saving.active = true;
+	w->saving.until = clock_mono() + (SAVING_S + spec_transfer_s(&w->spec)) * NSEC_PER_SEC;
+	if (FAULT_ERR("save-begun", e) < 0 ||
+	    make_file(w->saving.made.dir, "state", &files[0], e) < 0)
+		return e->num;
+	if (mkdirat(w->saving.made.dir, "box", 0700) < 0)
+		return err_errno(e, "cannot make a directory of the snapshot");
+	if (make_file(w->saving.made.dir, SAVED_COMMANDS, &files[1], e) < 0)
+		return e->num;
 	*n = 2;
 	/* What begins with one that is kept has the rules of its own policy. */
-	if (r == 0 && w->what_for != WIRE_SAVE_KEEP)
-		r = make_file(w->snapshot.dir, SAVED_RULES, &files[(*n)++], e);
-	return r;
+	if (w->saving.what_for == WIRE_SAVE_KEEP)
+		return 0;
+	return make_file(w->saving.made.dir, SAVED_RULES, &files[(*n)++], e);
 }
 
 void warden_save_begin(struct warden *w, enum wire_save what_for)
@@ -75,7 +105,7 @@ void warden_save_begin(struct warden *w, enum wire_save what_for)
 	struct err e = ERR_INIT;
 	size_t n = 0;
 
-	w->what_for = what_for;
+	w->saving.what_for = what_for;
 	if (begin(w, files, &n, &e) < 0) {
 		log_error("no snapshot: %s", e.msg);
 		warden_save_drop(w);
@@ -89,24 +119,24 @@ void warden_save_begin(struct warden *w, enum wire_save what_for)
 /* Tried once for a deadline: what fails then is paused in memory. */
 bool warden_suspend(struct warden *w)
 {
-	if (!engine_has(w->engine, ENGINE_SNAPSHOTS) || w->tried == w->life.deadline)
+	if (!engine_has(w->engine, ENGINE_SNAPSHOTS) || w->saving.tried == w->life.deadline)
 		return false;
-	w->tried = w->life.deadline;
+	w->saving.tried = w->life.deadline;
 	return note_send(w->note, NOTE_SUSPEND, 0, NULL, 0) == 0;
 }
 
 void warden_save_drop(struct warden *w)
 {
-	if (w->saving)
-		snapshot_drop(&w->snapshot);
-	w->saving = false;
+	if (w->saving.active)
+		snapshot_drop(&w->saving.made);
+	w->saving.active = false;
 }
 
 static int copy_box(const struct warden *w, struct err *e)
 {
 	_cleanup_close_ int box = -EBADF;
 
-	box = openat(w->snapshot.dir, "box", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	box = openat(w->saving.made.dir, "box", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (box < 0)
 		return err_errno(e, "cannot open a directory of the snapshot");
 	for (size_t i = 0; i < ARRAY_SIZE(box_files); i++) {
@@ -115,7 +145,7 @@ static int copy_box(const struct warden *w, struct err *e)
 		int r;
 
 		/* What begins with one that is kept has the rules of its own policy. */
-		if (w->what_for == WIRE_SAVE_KEEP && str_eq(name, STATE_WIDENED))
+		if (w->saving.what_for == WIRE_SAVE_KEEP && str_eq(name, STATE_WIDENED))
 			continue;
 		r = fd_read_file(w->dir, name, &b, e);
 		if (r == 0)
@@ -129,20 +159,18 @@ static int copy_box(const struct warden *w, struct err *e)
 static int copy_rest(struct warden *w, struct err *e)
 {
 	_cleanup_close_ int disk = -EBADF;
-	int r = make_file(w->snapshot.dir, "disk", &disk, e);
 
-	if (r == 0)
-		r = disk_copy(w->disk, disk, e);
-	if (r == 0)
-		r = FAULT_ERR("save-disk", e);
-	return r < 0 ? r : copy_box(w, e);
+	if (make_file(w->saving.made.dir, "disk", &disk, e) < 0 ||
+	    disk_copy(w->disk, disk, e) < 0 || FAULT_ERR("save-disk", e) < 0)
+		return e->num;
+	return copy_box(w, e);
 }
 
 static json_t *describe(const struct warden *w)
 {
 	return JSON_OBJECT({ "sandbox", json_string(w->spec.id) },
-			   { "suspended", json_boolean(w->what_for == WIRE_SAVE_SUSPEND) },
-			   { "fork", json_boolean(w->what_for == WIRE_SAVE_FORK) },
+			   { "suspended", json_boolean(w->saving.what_for == WIRE_SAVE_SUSPEND) },
+			   { "fork", json_boolean(w->saving.what_for == WIRE_SAVE_FORK) },
 			   { "agent", json_string(w->spec.agent) },
 			   { "image", json_string(w->spec.image) },
 			   { "policy", json_string(w->spec.policy) });
@@ -155,20 +183,20 @@ static json_t *describe(const struct warden *w)
  */
 static int put_in_place(struct warden *w, const char *name, const json_t *info, struct err *e)
 {
-	const bool suspend = w->what_for == WIRE_SAVE_SUSPEND;
+	const bool suspend = w->saving.what_for == WIRE_SAVE_SUSPEND;
 	int r = 0;
 
 	if (suspend) {
 		warden_forget_suspended(w);
-		if (w->suspended[0])
+		if (w->saving.suspended[0])
 			return err_set(e, -EBUSY,
 				       "snapshot '%s', which it was resumed from, is in use",
-				       w->suspended);
+				       w->saving.suspended);
 		r = state_write(w->dir, STATE_SUSPENDED, name, strlen(name), e);
 		(void)FAULT("suspend-named");
 	}
 	if (r == 0)
-		r = snapshot_finish(&w->snapshot, SNAPSHOT_SAVED, name, info, e);
+		r = snapshot_finish(&w->saving.made, SNAPSHOT_SAVED, name, info, e);
 	if (r < 0 && suspend)
 		(void)unlinkat(w->dir, STATE_SUSPENDED, 0);
 	return r;
@@ -179,17 +207,17 @@ void warden_forget_suspended(struct warden *w)
 {
 	int r;
 
-	if (!w->suspended[0])
+	if (!w->saving.suspended[0])
 		return;
-	r = snapshot_remove_at(w->snapshots, w->suspended);
+	r = snapshot_remove_at(w->saving.dir, w->saving.suspended);
 	if (r < 0 && r != -ENOENT) {
 		log_error("snapshot '%s' of the suspended sandbox cannot be removed: %s",
-			  w->suspended, strerror(-r));
+			  w->saving.suspended, strerror(-r));
 		return;
 	}
 	(void)FAULT("resume-removed");
 	(void)unlinkat(w->dir, STATE_SUSPENDED, 0);
-	w->suspended[0] = '\0';
+	w->saving.suspended[0] = '\0';
 }
 
 /* What it has left of its deadline, it has when it goes on; one that is over, is over. */
@@ -205,21 +233,17 @@ static int finish(struct warden *w, uint64_t *ret, struct err *e)
 {
 	_cleanup_json_ json_t *info = describe(w);
 	char name[SAVE_NAME];
-	int r;
 
 	/* 0 means that there is none. */
 	if (!info || getrandom(ret, sizeof(*ret), 0) != (ssize_t)sizeof(*ret))
 		return err_oom(e);
 	*ret |= 1;
 	save_name(*ret, name);
-	r = w->what_for == WIRE_SAVE_SUSPEND ? write_rest(w, e) : 0;
-	if (r == 0)
-		r = copy_rest(w, e);
-	if (r == 0)
-		r = put_in_place(w, name, info, e);
-	if (r == 0)
-		(void)FAULT("save-finished");
-	return r;
+	if ((w->saving.what_for == WIRE_SAVE_SUSPEND && write_rest(w, e) < 0) ||
+	    copy_rest(w, e) < 0 || put_in_place(w, name, info, e) < 0)
+		return e->num;
+	(void)FAULT("save-finished");
+	return 0;
 }
 
 bool warden_saved(struct warden *w, bool failed)
@@ -228,8 +252,6 @@ bool warden_saved(struct warden *w, bool failed)
 	uint64_t number = 0;
 	int r;
 
-	if (!w->saving)
-		return false;
 	r = failed ? err_set(&e, -EIO, "the VM's state could not be written")
 		   : finish(w, &number, &e);
 	if (r < 0) {
@@ -238,5 +260,5 @@ bool warden_saved(struct warden *w, bool failed)
 	}
 	warden_save_drop(w); /* lets go of one that is whole */
 	(void)note_send(w->note, NOTE_SAVE_END, number, NULL, 0);
-	return r == 0 && w->what_for == WIRE_SAVE_SUSPEND;
+	return r == 0 && w->saving.what_for == WIRE_SAVE_SUSPEND;
 }

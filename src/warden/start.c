@@ -44,63 +44,17 @@ enum {
 		1, /* what id 0 of the sandbox is in a user's own namespace; see userns_enter() */
 };
 
-/* They are the keeper's to read. */
-static int open_saved(const struct warden *w, const char *name, int *ret, struct err *e)
-{
-	*ret = path_open_nofollow(w->from.dir, name, O_RDONLY, 0);
-	if (*ret < 0 && *ret != -ENOENT)
-		return err_set(e, *ret, "cannot open '%s' of the snapshot: %s", name,
-			       strerror(-*ret));
-	return 0;
-}
-
-/* Before namespaces are entered, in which the host's files look different. */
-static int take_snapshots(struct warden *w, struct err *e)
-{
-	int r;
-
-	if (!engine_has(w->engine, ENGINE_SNAPSHOTS))
-		return 0;
-	warden_take_records(w);
-	w->snapshots = open(w->spec.machine.snapshots, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (w->snapshots < 0)
-		return err_errno(e, "cannot open '%s'", w->spec.machine.snapshots);
-	r = 0;
-	if (fd_read_line(w->dir, STATE_SUSPENDED, w->suspended, sizeof(w->suspended)) < 0 ||
-	    !snapshot_key_valid(w->suspended))
-		w->suspended[0] = '\0';
-	if (w->spec.machine.snapshot[0])
-		r = snapshot_open(w->spec.machine.snapshot, &w->root, &w->from, e);
-	if (r == 0 && w->from.kind == SNAPSHOT_SAVED)
-		r = open_saved(w, SAVED_COMMANDS, &w->adopt, e);
-	if (r == 0 && w->from.kind == SNAPSHOT_SAVED)
-		r = open_saved(w, SAVED_RULES, &w->rules, e);
-	return r < 0 ? r : FAULT_ERR("warden-snapshot", e);
-}
-
 static int take_state(struct warden *w, struct err *e)
 {
-	int r = state_lock(w->dir, &w->lock, e);
-
-	if (r == 0)
-		r = FAULT_ERR("warden-lock", e);
-	if (r == 0)
-		r = spec_read(w->dir, &w->spec, e);
-	if (r == 0)
-		r = engine_to_start(&w->spec, &w->engine, e);
-	if (r == 0)
-		warden_name_lines(&w->spec);
-	if (r == 0)
-		r = FAULT_ERR("warden-spec", e);
-	if (r == 0)
-		r = state_root_open(&w->root, e);
-	if (r == 0)
-		r = spare_find_pool(w, e);
-	if (r == 0)
-		r = state_lock_tree(w->spec.root, &w->tree, e);
-	if (r == 0)
-		r = FAULT_ERR("warden-tree", e);
-	return r < 0 ? r : take_snapshots(w, e);
+	if (state_lock(w->dir, &w->held.lock, e) < 0 || FAULT_ERR("warden-lock", e) < 0 ||
+	    spec_read(w->dir, &w->spec, e) < 0 || engine_to_start(&w->spec, &w->engine, e) < 0)
+		return e->num;
+	warden_name_lines(&w->spec);
+	if (FAULT_ERR("warden-spec", e) < 0 || state_root_open(&w->root, e) < 0 ||
+	    spare_find_pool(w, e) < 0 || state_lock_tree(w->spec.root, &w->held.tree, e) < 0 ||
+	    FAULT_ERR("warden-tree", e) < 0)
+		return e->num;
+	return warden_take_snapshots(w, e);
 }
 
 /* Through the directory's descriptor: the path of a state directory may be longer than an address
@@ -110,27 +64,23 @@ static int listen_in(struct warden *w, struct err *e)
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
 
 	(void)snprintf(a.sun_path, sizeof(a.sun_path), "/proc/self/fd/%d/sock", w->dir);
-	w->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (w->listener < 0 || bind(w->listener, (struct sockaddr *)&a, sizeof(a)) < 0 ||
-	    listen(w->listener, BACKLOG) < 0)
+	w->ends.listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (w->ends.listener < 0 || bind(w->ends.listener, (struct sockaddr *)&a, sizeof(a)) < 0 ||
+	    listen(w->ends.listener, BACKLOG) < 0)
 		return err_errno(e, "cannot listen in the sandbox's directory");
 	return FAULT_ERR("warden-socket", e);
 }
 
 static int take_namespaces(struct warden *w, struct err *e)
 {
-	int r;
-
 	w->rootless = geteuid() != 0;
 	if (w->rootless) {
 		w->ids = USER_FIRST;
 		return userns_enter(w->spec.image_uid, w->spec.image_gid, e);
 	}
-	r = state_take_ids(&w->root, &w->ids, &w->range, e);
-	if (r == 0)
-		r = FAULT_ERR("warden-ids", e);
-	if (r < 0)
-		return r;
+	if (state_take_ids(&w->root, &w->ids, &w->held.range, e) < 0 ||
+	    FAULT_ERR("warden-ids", e) < 0)
+		return e->num;
 	/* Slave, not private: what the host unmounts goes here too, and is not held by us. */
 	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
 		return err_errno(e, "cannot make a mount namespace");
@@ -183,14 +133,16 @@ static int make_machine(struct warden *w, struct err *e)
 		return 0;
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, q) < 0)
 		return err_errno(e, "cannot make the VM's monitor");
-	w->monitor_keeper = q[0];
-	w->monitor = q[1];
+	w->ends.monitor_keeper = q[0];
+	w->ends.monitor = q[1];
 	/* One that ran, and was saved with its memory in its state, has it. */
-	r = w->from.state < 0 || w->from.memory >= 0 ? check_workspace(&w->spec, e) : 0;
+	r = w->origin.from.state < 0 || w->origin.from.memory >= 0 ? check_workspace(&w->spec, e)
+								   : 0;
 	if (r < 0)
 		return r;
-	return w->from.disk >= 0 ? disk_new(w->snapshots, w->from.disk, &w->disk, e)
-				 : disk_new_from(w->snapshots, w->spec.machine.blank, &w->disk, e);
+	return w->origin.from.disk >= 0
+		       ? disk_new(w->saving.dir, w->origin.from.disk, &w->disk, e)
+		       : disk_new_from(w->saving.dir, w->spec.machine.blank, &w->disk, e);
 }
 
 static int make_channels(struct warden *w, struct err *e)
@@ -199,12 +151,12 @@ static int make_channels(struct warden *w, struct err *e)
 
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, a) < 0)
 		return err_errno(e, "cannot make the guest's channel");
-	w->keeper_end = a[0];
-	w->channel = a[1];
+	w->ends.guest_keeper = a[0];
+	w->ends.guest = a[1];
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, b) < 0)
 		return err_errno(e, "cannot make the keeper's channel");
 	w->note = b[0];
-	w->note_keeper = b[1];
+	w->ends.note_keeper = b[1];
 	/* A keeper that does not listen must not hold up the warden, who has its life to end. */
 	return fcntl(w->note, F_SETFL, O_RDWR | O_NONBLOCK) < 0
 		       ? err_errno(e, "cannot make the keeper's channel")
@@ -231,12 +183,12 @@ static int start_keeper(struct warden *w, struct err *e)
 		.spec = &w->spec,
 		.engine = w->engine,
 		.no_snapshots = no_snapshots,
-		.guest = w->keeper_end,
-		.monitor = w->monitor_keeper,
-		.listener = w->listener,
-		.chain = &w->chain,
+		.guest = w->ends.guest_keeper,
+		.monitor = w->ends.monitor_keeper,
+		.listener = w->ends.listener,
+		.chain = &w->witness.chain,
 		.no_freezer = w->group.why[CGROUP_FREEZER],
-		.warden = w->note_keeper,
+		.warden = w->ends.note_keeper,
 		.id = w->ids + OCI_KEEPER_OFFSET,
 		.parent = getpid(),
 		.guarded = w->guard.group >= 0,
@@ -251,10 +203,10 @@ static int start_keeper(struct warden *w, struct err *e)
 	if (r < 0)
 		return err_set(e, r, "cannot start the keeper: %s", strerror(-r));
 	/* What only the keeper holds ends with it. */
-	w->keeper_end = fd_close(w->keeper_end);
-	w->monitor_keeper = fd_close(w->monitor_keeper);
-	w->note_keeper = fd_close(w->note_keeper);
-	w->listener = fd_close(w->listener);
+	w->ends.guest_keeper = fd_close(w->ends.guest_keeper);
+	w->ends.monitor_keeper = fd_close(w->ends.monitor_keeper);
+	w->ends.note_keeper = fd_close(w->ends.note_keeper);
+	w->ends.listener = fd_close(w->ends.listener);
 	return 0;
 }
 
@@ -264,13 +216,11 @@ static int guard_and_start_keeper(void *arg, struct err *e)
 {
 	struct warden *w = arg;
 	char group[STATE_GROUP_MAX];
-	int r = warden_guard_keeper(w, state_group(&w->root, w->spec.id, group), e);
 
-	if (r == 0)
-		r = FAULT_ERR("warden-guard", e);
-	if (r == 0)
-		r = start_keeper(w, e);
-	return r < 0 ? r : FAULT_ERR("warden-keeper", e);
+	if (warden_guard_keeper(w, state_group(&w->root, w->spec.id, group), e) < 0 ||
+	    FAULT_ERR("warden-guard", e) < 0 || start_keeper(w, e) < 0)
+		return e->num;
+	return FAULT_ERR("warden-keeper", e);
 }
 
 static int start_engine(struct warden *w, struct err *e)
@@ -282,14 +232,14 @@ static int start_engine(struct warden *w, struct err *e)
 		.spec = &w->spec,
 		.group = &w->group,
 		.guest = w->guest,
-		.channel = w->channel,
+		.channel = w->ends.guest,
 		.ids = w->ids,
 		.rootless = w->rootless,
 		.egress = w->spec.egress.allow.n > 0,
-		.monitor = w->monitor,
+		.monitor = w->ends.monitor,
 		.disk = w->disk,
-		.memory = w->from.memory,
-		.state = w->from.state,
+		.memory = w->origin.from.memory,
+		.state = w->origin.from.state,
 		.meanwhile = guard_and_start_keeper,
 		.arg = w,
 	};
@@ -300,8 +250,8 @@ static int start_engine(struct warden *w, struct err *e)
 		r = FAULT_ERR("warden-engine", e);
 	FAULT_KILL("guest-started", w->box.init.pidfd);
 	cgroup_warmed(&w->group);
-	w->channel = fd_close(w->channel);
-	w->monitor = fd_close(w->monitor);
+	w->ends.guest = fd_close(w->ends.guest);
+	w->ends.monitor = fd_close(w->ends.monitor);
 	if (engine_has(w->engine, ENGINE_SCRATCH))
 		w->disk = fd_close(w->disk); /* its loop device has it */
 	return r;
@@ -334,43 +284,71 @@ static int keeper_ended(struct warden *w, struct err *e)
 	return with_last_words(w, e);
 }
 
-/* The next thing that the keeper says; until then either of them may die. */
-static int receive(struct warden *w, uint64_t until, struct keeper_note *ret, struct err *e)
+struct expected {
+	struct warden *w;
+	bool came;
+	uint64_t value;
+};
+
+static bool on_expected(void *arg, uint64_t value, const int *files, size_t n)
 {
+	struct expected *x = arg;
+
+	x->came = true;
+	x->value = value;
+	return true;
+}
+
+/* Programs of a machine that is continued run already, and what they ask for is recorded. */
+static bool on_dirty(void *arg, uint64_t value, const int *files, size_t n)
+{
+	struct expected *x = arg;
+
+	witness_sync(x->w);
+	return true;
+}
+
+static note_handler *const starting[NOTE_KINDS] = {
+	[NOTE_MACHINE_UP] = on_expected,
+	[NOTE_READY] = on_expected,
+	[NOTE_DIRTY] = on_dirty,
+};
+
+/* The next thing that the keeper says; until then either of them may die. */
+static int receive(struct expected *x, enum note_phase phase, uint64_t until, struct err *e)
+{
+	struct warden *w = x->w;
 	struct pollfd fds[] = { { .fd = w->note, .events = POLLIN },
 				{ .fd = w->box.init.pidfd, .events = POLLIN } };
 	const uint64_t now = clock_mono();
 	int ms = now < until ? (int)((until - now) / NSEC_PER_MSEC) + 1 : 0;
-	int n = RETRY_EINTR(poll(fds, ARRAY_SIZE(fds), ms));
-	int files[NOTE_FILES_MAX];
-	size_t n_files;
+	int n = RETRY_EINTR(poll(fds, ARRAY_SIZE(fds), ms)), r;
 
 	if (n < 0)
 		return err_errno(e, "cannot wait for the sandbox");
 	if (n == 0)
 		return -ETIME;
-	if (!fds[0].revents || note_receive(w->note, ret, files, &n_files) < 0)
+	if (!fds[0].revents)
 		return keeper_ended(w, e);
-	while (n_files > 0)
-		(void)fd_close(files[--n_files]);
-	return 0;
+	r = note_dispatch(w->note, NOTE_BY_KEEPER, phase, starting, x);
+	if (r == -EBADMSG)
+		return err_set(e, -EPROTO, "the keeper says something else than expected");
+	return r < 0 ? keeper_ended(w, e) : 0;
 }
 
-/* Programs of a machine that is continued run already, and what they ask for is recorded. */
-static int wait_for_note(struct warden *w, enum note_kind kind, int seconds, uint64_t *ret,
+/* The note that ends the phase. */
+static int wait_for_note(struct warden *w, enum note_phase phase, int seconds, uint64_t *ret,
 			 struct err *e)
 {
 	const uint64_t until = clock_mono() + (uint64_t)seconds * NSEC_PER_SEC;
-	struct keeper_note note = { 0 };
-	int r;
+	struct expected x = { .w = w };
+	int r = 0;
 
-	while ((r = receive(w, until, &note, e)) == 0 && note.kind == NOTE_DIRTY)
-		witness_sync(w);
+	while (r == 0 && !x.came)
+		r = receive(&x, phase, until, e);
 	if (r == -ETIME)
 		return err_set(e, r, "the sandbox did not answer within %d s", seconds);
-	if (r == 0 && note.kind != (uint64_t)kind)
-		return err_set(e, -EPROTO, "the keeper says something else than expected");
-	*ret = note.value;
+	*ret = x.value;
 	return r;
 }
 
@@ -383,22 +361,16 @@ static int machine_s(const struct warden *w)
 static int run_machine(struct warden *w, struct err *e)
 {
 	uint64_t ignored;
-	int r;
 
 	if (!w->engine->seal)
 		return 0;
-	r = wait_for_note(w, NOTE_MACHINE_UP, machine_s(w), &ignored, e);
-	if (r == 0)
-		r = FAULT_ERR("machine-up", e);
-	if (r == 0)
-		r = w->engine->seal(&w->start, &w->box, e);
-	if (r == 0)
-		r = FAULT_ERR("machine-sealed", e);
-	if (r < 0)
-		return r;
-	if (w->rules >= 0 && note_send(w->note, NOTE_RULES, 0, &w->rules, 1) < 0)
+	if (wait_for_note(w, PHASE_BOOT, machine_s(w), &ignored, e) < 0 ||
+	    FAULT_ERR("machine-up", e) < 0 || w->engine->seal(&w->start, &w->box, e) < 0 ||
+	    FAULT_ERR("machine-sealed", e) < 0)
+		return e->num;
+	if (w->origin.rules >= 0 && note_send(w->note, NOTE_RULES, 0, &w->origin.rules, 1) < 0)
 		return keeper_ended(w, e);
-	w->rules = fd_close(w->rules);
+	w->origin.rules = fd_close(w->origin.rules);
 	FAULT_KILL("machine-run", w->box.init.pidfd);
 	return note_send(w->note, NOTE_RUN, w->box.how, NULL, 0) < 0 ? keeper_ended(w, e) : 0;
 }
@@ -450,21 +422,17 @@ static void trace_receipt(const struct receipt *r)
 
 static int check_receipt(struct warden *w, struct err *e)
 {
+	const int seconds = w->engine->seal ? machine_s(w) : HELLO_TIMEOUT_S;
 	uint64_t landlock = 0;
 	int r;
 
 	/* The agent inside has by now given up what it gives up, so what is seen is what stays. */
-	r = run_machine(w, e);
-	if (r == 0)
-		r = wait_for_note(w, NOTE_READY, w->engine->seal ? machine_s(w) : HELLO_TIMEOUT_S,
-				  &landlock, e);
-	if (r == 0)
-		r = FAULT_ERR("warden-note", e);
-	if (r < 0)
-		return r;
+	if (run_machine(w, e) < 0 || wait_for_note(w, PHASE_HELLO, seconds, &landlock, e) < 0 ||
+	    FAULT_ERR("warden-note", e) < 0)
+		return e->num;
 	FAULT_KILL("guest-noted", w->box.init.pidfd);
 	/* It has its own memory and disk by now: what it began as may be removed. */
-	snapshot_done(&w->from);
+	snapshot_done(&w->origin.from);
 	receipt_init(&w->receipt, w->spec.require);
 	receipt_explicit(&w->receipt, w->spec.limits_asked);
 	w->engine->verify(&w->start, &w->box, &w->receipt);
@@ -484,23 +452,18 @@ static int check_receipt(struct warden *w, struct err *e)
 
 int warden_go(struct warden *w, struct err *e)
 {
-	int r = lifetime_begin(w, e);
-
-	if (r == 0)
-		r = write_receipt(w, e);
+	if (lifetime_begin(w, e) < 0 || write_receipt(w, e) < 0)
+		return e->num;
 	FAULT_KILL("guest-receipt", w->box.init.pidfd);
 	FAULT_KILL("keeper-receipt", w->keeper.pidfd);
-	if (r == 0)
-		r = FAULT_ERR("warden-receipt", e);
-	if (r == 0)
-		r = warden_open_egress(w, e);
-	if (r < 0)
-		return r;
+	if (FAULT_ERR("warden-receipt", e) < 0 || warden_open_egress(w, e) < 0)
+		return e->num;
 	if (w->client >= 0 && fcntl(w->client, F_SETFL, O_RDWR | O_NONBLOCK) < 0)
 		return err_errno(e, "cannot use the client's socket");
-	if (w->adopt >= 0 && note_send(w->note, NOTE_ADOPT, 0, &w->adopt, 1) < 0)
+	if (w->origin.commands >= 0 &&
+	    note_send(w->note, NOTE_ADOPT, 0, &w->origin.commands, 1) < 0)
 		return keeper_ended(w, e);
-	w->adopt = fd_close(w->adopt);
+	w->origin.commands = fd_close(w->origin.commands);
 	if (note_send(w->note, NOTE_GO, w->spec.once, &w->client, w->client >= 0) < 0)
 		return keeper_ended(w, e);
 	w->client = fd_close(w->client);
@@ -513,37 +476,18 @@ int warden_start(struct warden *w, struct err *e)
 {
 	struct cgroup_limits limits;
 	char group[STATE_GROUP_MAX];
-	int r = take_state(w, e);
 
-	if (r == 0)
-		r = witness_create(w, e);
-	if (r == 0)
-		r = FAULT_ERR("warden-audit", e);
-	if (r == 0)
-		r = listen_in(w, e);
-	if (r == 0)
-		r = take_namespaces(w, e);
-	if (r == 0)
-		r = FAULT_ERR("warden-namespaces", e);
-	if (r < 0)
-		return r;
+	if (take_state(w, e) < 0 || witness_create(w, e) < 0 || FAULT_ERR("warden-audit", e) < 0 ||
+	    listen_in(w, e) < 0 || take_namespaces(w, e) < 0 ||
+	    FAULT_ERR("warden-namespaces", e) < 0)
+		return e->num;
 	limits = w->engine->limits(&w->spec);
-	r = cgroup_make(state_group(&w->root, w->spec.id, group), &limits, &w->group, e);
-	if (r == 0)
-		cgroup_warm(&w->group);
-	if (r == 0)
-		r = FAULT_ERR("warden-groups", e);
-	if (r == 0)
-		r = make_channels(w, e);
-	if (r == 0)
-		r = make_machine(w, e);
-	if (r == 0)
-		r = make_disk(w, e);
-	if (r == 0)
-		r = FAULT_ERR("warden-channels", e);
-	if (r == 0)
-		r = start_engine(w, e);
-	if (r == 0)
-		r = check_receipt(w, e);
-	return r;
+	if (cgroup_make(state_group(&w->root, w->spec.id, group), &limits, &w->group, e) < 0)
+		return e->num;
+	cgroup_warm(&w->group);
+	if (FAULT_ERR("warden-groups", e) < 0 || make_channels(w, e) < 0 ||
+	    make_machine(w, e) < 0 || make_disk(w, e) < 0 || FAULT_ERR("warden-channels", e) < 0 ||
+	    start_engine(w, e) < 0)
+		return e->num;
+	return check_receipt(w, e);
 }

@@ -47,7 +47,7 @@ static void on_due(struct loop_timer *src)
 	struct waiting *s = src->arg;
 
 	/* It is being saved: in a moment. */
-	if (s->w->saving && clock_mono() < MIN(s->w->life.ttl, s->w->saving_until)) {
+	if (s->w->saving.active && clock_mono() < MIN(s->w->life.ttl, s->w->saving.until)) {
 		(void)loop_set_timer(s->loop, src, clock_mono() + NSEC_PER_SEC);
 		return;
 	}
@@ -60,21 +60,6 @@ static void on_due(struct loop_timer *src)
 	if (lifetime_over(s->w))
 		loop_stop(s->loop, END_TTL);
 	else if (note_send(s->w->note, NOTE_PAUSED, 0, NULL, 0) < 0)
-		loop_stop(s->loop, END_KEEPER);
-}
-
-static void on_order(struct waiting *s, uint64_t value)
-{
-	struct life_answer answer;
-	struct life_order order;
-
-	if (!life_order_unpack(value, &order)) {
-		loop_stop(s->loop, END_KEEPER);
-		return;
-	}
-	answer = lifetime_order(s->w, &order);
-	if (note_send(s->w->note, NOTE_LIFE_NOW, life_answer_pack(&answer), NULL, 0) < 0 ||
-	    arm(s) < 0)
 		loop_stop(s->loop, END_KEEPER);
 }
 
@@ -118,45 +103,113 @@ static enum end_reason reason_of(const siginfo_t *info)
 	}
 }
 
+/* ---- notes; note.c says which may come ---- */
+
+static bool on_want_records(void *arg, uint64_t wanted, const int *files, size_t n)
+{
+	struct waiting *s = arg;
+
+	warden_give_records(s->w, wanted);
+	return true;
+}
+
+static bool on_drop_record(void *arg, uint64_t number, const int *files, size_t n)
+{
+	struct waiting *s = arg;
+
+	warden_drop_record(s->w, number);
+	return true;
+}
+
+static bool on_want_audit(void *arg, uint64_t number, const int *files, size_t n)
+{
+	struct waiting *s = arg;
+
+	witness_next_file(s->w, number);
+	return true;
+}
+
+static bool on_dirty(void *arg, uint64_t value, const int *files, size_t n)
+{
+	struct waiting *s = arg;
+
+	(void)loop_set_timer(s->loop, &s->sync, clock_mono() + AUDIT_SYNC_MS * NSEC_PER_MSEC);
+	return true;
+}
+
+static bool on_life(void *arg, uint64_t value, const int *files, size_t n)
+{
+	struct waiting *s = arg;
+	struct life_answer answer;
+	struct life_order order;
+
+	if (!life_order_unpack(value, &order))
+		return false;
+	answer = lifetime_order(s->w, &order);
+	return note_send(s->w->note, NOTE_LIFE_NOW, life_answer_pack(&answer), NULL, 0) == 0 &&
+	       arm(s) == 0;
+}
+
+static bool on_met(void *arg, uint64_t value, const int *files, size_t n)
+{
+	struct waiting *s = arg;
+
+	lifetime_met(s->w, value);
+	return true;
+}
+
+static bool on_want_trace(void *arg, uint64_t on, const int *files, size_t n)
+{
+	struct waiting *s = arg;
+
+	warden_trace(s->w, on);
+	return true;
+}
+
+static bool on_want_save(void *arg, uint64_t what_for, const int *files, size_t n)
+{
+	struct waiting *s = arg;
+
+	warden_save_begin(s->w, (enum wire_save)what_for);
+	return true;
+}
+
+static bool on_saved(void *arg, uint64_t failed, const int *files, size_t n)
+{
+	struct waiting *s = arg;
+
+	if (warden_saved(s->w, failed))
+		loop_stop(s->loop, END_SUSPENDED);
+	return true;
+}
+
+static note_handler *const serving[NOTE_KINDS] = {
+	[NOTE_WANT_RECORDS] = on_want_records,
+	[NOTE_DROP_RECORD] = on_drop_record,
+	[NOTE_WANT_AUDIT] = on_want_audit,
+	[NOTE_DIRTY] = on_dirty,
+	[NOTE_WANT_SAVE] = on_want_save,
+	[NOTE_SAVED] = on_saved,
+	[NOTE_LIFE] = on_life,
+	[NOTE_MET] = on_met,
+	[NOTE_WANT_TRACE] = on_want_trace,
+};
+
 /* A keeper that says what it should not is ended. One that has ended is on_keeper()'s. */
 static void on_note(struct loop_fd *src, uint32_t events)
 {
 	struct waiting *s = src->arg;
-	int files[NOTE_FILES_MAX];
-	struct keeper_note note;
-	size_t n = 0;
-	int r = note_receive(src->fd, &note, files, &n);
+	enum note_phase phase = s->w->saving.active ? PHASE_SAVING : PHASE_SERVING;
+	int r = note_dispatch(src->fd, NOTE_BY_KEEPER, phase, serving, s);
 
 	(void)events;
-	while (n > 0)
-		(void)fd_close(files[--n]);
-	if (r == -EAGAIN)
-		return;
-	if (r < 0 && r != -EBADMSG)
-		loop_del_fd(src); /* it has ended, perhaps with a note unread */
-	else if (r == 0 && note.kind == NOTE_WANT_RECORDS)
-		warden_give_records(s->w, note.value);
-	else if (r == 0 && note.kind == NOTE_DROP_RECORD)
-		warden_drop_record(s->w, note.value);
-	else if (r == 0 && note.kind == NOTE_WANT_AUDIT)
-		witness_next_file(s->w, note.value);
-	else if (r == 0 && note.kind == NOTE_LIFE)
-		on_order(s, note.value);
-	else if (r == 0 && note.kind == NOTE_WANT_TRACE)
-		warden_trace(s->w, note.value == 1);
-	else if (r == 0 && note.kind == NOTE_MET)
-		lifetime_met(s->w, note.value);
-	else if (r == 0 && note.kind == NOTE_WANT_SAVE)
-		warden_save_begin(s->w, (enum wire_save)note.value);
-	else if (r == 0 && note.kind == NOTE_SAVED) {
-		if (warden_saved(s->w, note.value != 0))
-			loop_stop(s->loop, END_SUSPENDED);
-	} else if (r == 0 && note.kind == NOTE_DIRTY)
-		(void)loop_set_timer(s->loop, &s->sync,
-				     clock_mono() + AUDIT_SYNC_MS * NSEC_PER_MSEC);
-	else
+	if (r == -EBADMSG)
 		loop_stop(s->loop, END_KEEPER);
+	else if (r < 0 && r != -EAGAIN)
+		loop_del_fd(src); /* it has ended, perhaps with a note unread */
 }
+
+/* ---- its end ---- */
 
 static void on_keeper(struct loop_fd *src, uint32_t events)
 {
@@ -186,19 +239,16 @@ static void on_init(struct loop_fd *src, uint32_t events)
 
 static int arrange(struct waiting *s)
 {
-	int r = loop_add_signal(s->loop, &s->term, SIGTERM);
+	int r;
 
-	if (r == 0)
-		r = loop_add_signal(s->loop, &s->interrupt, SIGINT);
-	if (r == 0)
-		r = loop_add_signal(s->loop, &s->child, SIGCHLD);
-	if (r == 0)
-		r = loop_add_fd(s->loop, &s->init, s->w->box.init.pidfd, EPOLLIN);
-	if (r == 0)
-		r = loop_add_fd(s->loop, &s->keeper, s->w->keeper.pidfd, EPOLLIN);
-	if (r == 0)
-		r = loop_add_fd(s->loop, &s->note, s->w->note, EPOLLIN);
-	return r < 0 ? r : arm(s);
+	if ((r = loop_add_signal(s->loop, &s->term, SIGTERM)) < 0 ||
+	    (r = loop_add_signal(s->loop, &s->interrupt, SIGINT)) < 0 ||
+	    (r = loop_add_signal(s->loop, &s->child, SIGCHLD)) < 0 ||
+	    (r = loop_add_fd(s->loop, &s->init, s->w->box.init.pidfd, EPOLLIN)) < 0 ||
+	    (r = loop_add_fd(s->loop, &s->keeper, s->w->keeper.pidfd, EPOLLIN)) < 0 ||
+	    (r = loop_add_fd(s->loop, &s->note, s->w->note, EPOLLIN)) < 0)
+		return r;
+	return arm(s);
 }
 
 enum end_reason warden_wait(struct warden *w)

@@ -2,7 +2,7 @@
 /* The warden: what it holds of its sandbox from start to end. */
 #pragma once
 
-#include "audit.h"
+#include "audit-log.h"
 #include "dial-guard.h"
 #include "end.h"
 #include "engine.h"
@@ -21,48 +21,101 @@ struct lifetime {
 	uint64_t paused_at;
 };
 
-struct warden {
-	const char *guest;     /* path of hutch-guest */
-	int dir;	       /* the state directory */
-	int report;	       /* to whoever waits for the start; -EBADF once it was told */
-	int client;	       /* the first client, or -EBADF */
-	int lock, tree, range; /* held, never used */
-	int listener;
-	int channel; /* the guest's end; the keeper's is in `keeper_end` */
-	int keeper_end;
+/* Locks that are held, and never used: start.c. */
+struct warden_held {
+	int lock, tree, range;
+};
+
+/* Descriptors for other processes, each closed once they have it: start.c. */
+struct warden_ends {
+	int listener; /* the keeper's */
+	int guest, guest_keeper;
 	int monitor, monitor_keeper; /* of a VM: the engine's end of its monitor, the keeper's */
-	int disk;		     /* what the sandbox writes to; it has no name */
-	int note;		     /* to and from the keeper */
-	int note_keeper;	     /* its end */
-	int pool;		     /* of a spare: the directory of those like it; or -EBADF */
-	int snapshots;		     /* of a machine: the directory of snapshots */
-	uint64_t saving_until;
-	bool saving;	/* one is being made */
+	int note_keeper;
+};
+
+/* What a VM was started from. */
+struct warden_origin {
+	struct snapshot from;
+	int commands; /* that were running then, or -EBADF */
+	int rules;    /* what may go out, of one that is continued, or -EBADF */
+};
+
+/* Snapshots of a VM: saving.c. */
+struct saving {
+	int dir; /* of all snapshots */
+	bool active;
+	uint64_t until;
 	uint64_t tried; /* the deadline that was to suspend it, whether or not it could */
 	enum wire_save what_for;
-	struct snapshot_new snapshot;
-	struct snapshot from;	   /* what it was started from, if anything */
-	int adopt;		   /* the commands that were running then, or -EBADF */
-	int rules;		   /* what may go out, of one that is continued, or -EBADF */
+	struct snapshot_new made;
 	char suspended[SAVE_NAME]; /* it is resumed: the snapshot that it was suspended in */
-	bool rootless;
-	uint32_t ids;
-	struct state_root root;
-	struct spec spec;
-	struct cgroup group;
-	struct dial_guard guard; /* of the keeper */
-	struct engine_start start;
-	struct engine_sandbox box;
-	struct receipt receipt;
-	struct proc keeper;
-	uint64_t last_record, records; /* files made for commands: the last number; those there */
+};
+
+/* Files made for commands: record-files.c. */
+struct record_files {
+	uint64_t last; /* number */
+	uint64_t n;    /* those there */
+};
+
+/* The audit log: witness.c. */
+struct witness {
 	struct audit_log log;
 	struct audit_chain chain; /* the keeper's from its fork on; our descriptor is for syncing */
-	uint32_t chain_file;	  /* the number of its last file */
+	uint32_t file;		  /* the number of its last file */
+};
+
+struct warden {
+	/* Given by its parent, or by whoever takes a spare. */
+	const char *guest; /* path of hutch-guest */
+	int dir;	   /* the state directory */
+	int report;	   /* to whoever waits for the start; -EBADF once it was told */
+	int client;	   /* the first client, or -EBADF */
+
+	struct state_root root;
+	struct spec spec;
+	int pool; /* of a spare: the directory of those like it; or -EBADF */
+	struct warden_held held;
+	bool rootless;
+	uint32_t ids;
+
+	struct warden_ends ends;
+	struct warden_origin origin;
+	int disk; /* what the sandbox writes to; it has no name */
+
+	const struct engine *engine;
+	struct engine_start start;
+	struct engine_sandbox box;
+	struct cgroup group;
+	struct receipt receipt;
+
+	struct proc keeper;
+	int note;		 /* to and from the keeper */
+	struct dial_guard guard; /* of the keeper */
+
 	struct lifetime life;
 	struct met met; /* of a machine, as its agent says */
-	const struct engine *engine;
+	struct saving saving;
+	struct record_files records;
+	struct witness witness;
 };
+
+#define WARDEN_INIT                                                                               \
+	{                                                                                         \
+		.dir = -EBADF, .report = -EBADF, .client = -EBADF, .root = STATE_ROOT_INIT,       \
+		.pool = -EBADF, .held = { .lock = -EBADF, .tree = -EBADF, .range = -EBADF },      \
+		.ends = { .listener = -EBADF,                                                     \
+			  .guest = -EBADF,                                                        \
+			  .guest_keeper = -EBADF,                                                 \
+			  .monitor = -EBADF,                                                      \
+			  .monitor_keeper = -EBADF,                                               \
+			  .note_keeper = -EBADF },                                                \
+		.origin = { .from = SNAPSHOT_INIT, .commands = -EBADF, .rules = -EBADF },         \
+		.disk = -EBADF, .box = { .init = PROC_INIT, .said = -EBADF },                     \
+		.group = CGROUP_INIT, .keeper = PROC_INIT, .note = -EBADF,                        \
+		.guard = DIAL_GUARD_INIT, .saving = { .dir = -EBADF, .made = { .dir = -EBADF } }, \
+		.witness = { .log = AUDIT_LOG_INIT, .chain = AUDIT_CHAIN_INIT },                  \
+	}
 
 /* start.c: everything up to a sandbox that is as it should be, and then up to one that serves. What
  * was made is in `w` also on failure; warden_end() takes it back. */
@@ -107,9 +160,9 @@ bool lifetime_pauses(const struct lifetime *l);			/* what is due is not its end 
 bool lifetime_over(struct warden *w); /* true: it has to end; else it was paused */
 
 /* saving.c: snapshots of a machine. */
-#define SAVED_COMMANDS "box/commands"
-#define SAVED_RULES    "box/egress"
-#define SAVED_WIDENED  "box/" STATE_WIDENED
+#define SAVED_WIDENED "box/" STATE_WIDENED
+/* Before namespaces are entered, in which the host's files look different. */
+int warden_take_snapshots(struct warden *w, struct err *e);
 void warden_save_begin(struct warden *w, enum wire_save what_for);
 bool warden_saved(struct warden *w, bool failed); /* true: it is to end now */
 bool warden_suspend(struct warden *w); /* its deadline wants it on disk. False: it cannot be */

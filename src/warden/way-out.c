@@ -63,9 +63,9 @@ static int take_over_widened(struct warden *w, struct err *e)
 	struct err own = ERR_INIT;
 	int r;
 
-	if (w->from.kind != SNAPSHOT_SAVED || w->from.dir < 0)
+	if (w->origin.from.kind != SNAPSHOT_SAVED || w->origin.from.dir < 0)
 		return 0;
-	r = fd_read_file(w->from.dir, SAVED_WIDENED, &b, &own);
+	r = fd_read_file(w->origin.from.dir, SAVED_WIDENED, &b, &own);
 	if (r == 0)
 		return state_write(w->dir, STATE_WIDENED, b.data, b.len, e);
 	return r == -ENOENT ? 0 : (*e = own).num;
@@ -131,12 +131,9 @@ int warden_open_egress(struct warden *w, struct err *e)
 	networks = calloc(NET_NETWORKS_MAX, sizeof(*networks));
 	if (!networks)
 		return err_oom(e);
-	r = find_networks(rules, networks, &n, e);
-	if (r == 0)
-		r = netns_capture(w->box.init.pidfd, networks, n, &s, e);
-	if (r == 0)
-		r = FAULT_ERR("egress-captured", e);
-	if (r < 0)
+	if (find_networks(rules, networks, &n, e) < 0 ||
+	    netns_capture(w->box.init.pidfd, networks, n, &s, e) < 0 ||
+	    FAULT_ERR("egress-captured", e) < 0)
 		return err_wrap(e, "opening the way out");
 	r = hand_over(w, &s);
 	if (r < 0)

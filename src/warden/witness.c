@@ -48,7 +48,7 @@ int witness_create(struct warden *w, struct err *e)
 {
 	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
 	const struct spec *s = &w->spec;
-	int r = audit_open(&w->log, e);
+	int r = audit_open(&w->witness.log, e);
 
 	if (r < 0)
 		return r;
@@ -69,10 +69,11 @@ int witness_create(struct warden *w, struct err *e)
 	if (w->pool >= 0)
 		audit_put_number(&p, "spare", 1);
 	put_limits(&p, s);
-	r = audit_host(&w->log, AUDIT_CREATE, &p, e);
+	r = audit_host(&w->witness.log, AUDIT_CREATE, &p, e);
 	if (r == 0)
 		r = FAULT_ERR("witness-create", e);
-	return r < 0 ? r : audit_sandbox_begin(&w->log, spec_chain(s), &w->chain, e);
+	return r < 0 ? r
+		     : audit_sandbox_begin(&w->witness.log, spec_chain(s), &w->witness.chain, e);
 }
 
 /* A spare has an owner now. */
@@ -88,7 +89,7 @@ int witness_taken(struct warden *w, struct err *e)
 	if (r < 0)
 		return r;
 	put_deadline(&p, &w->spec);
-	return w->log.off ? 0 : audit_host(&w->log, AUDIT_START, &p, e);
+	return w->witness.log.off ? 0 : audit_host(&w->witness.log, AUDIT_START, &p, e);
 }
 
 /* What is seen of it: the file is where it should be, and has what was appended. */
@@ -97,18 +98,19 @@ void witness_receipt(struct warden *w)
 	struct receipt_row *row = &w->receipt.row[EXTRA_AUDIT];
 	struct stat st;
 
-	if (w->log.off) {
+	if (w->witness.log.off) {
 		receipt_no(&w->receipt, EXTRA_AUDIT, "switched off by HUTCH_AUDIT=off");
 		row->asked = row->required = false;
-	} else if (fstat(w->chain.fd, &st) < 0 || st.st_nlink == 0 ||
-		   (uint64_t)st.st_size < w->chain.bytes) {
+	} else if (fstat(w->witness.chain.fd, &st) < 0 || st.st_nlink == 0 ||
+		   (uint64_t)st.st_size < w->witness.chain.bytes) {
 		receipt_no(&w->receipt, EXTRA_AUDIT, "its chain has gone from '%.80s'",
-			   w->log.path);
+			   w->witness.log.path);
 		receipt_advise(&w->receipt, EXTRA_AUDIT, "see 'hutch audit verify'");
 	} else {
 		receipt_yes(&w->receipt, EXTRA_AUDIT,
 			    "chain %s has begun, by record %llu of the host chain",
-			    spec_chain(&w->spec), (unsigned long long)w->log.head.count - 1);
+			    spec_chain(&w->spec),
+			    (unsigned long long)w->witness.log.head.count - 1);
 	}
 }
 
@@ -118,13 +120,13 @@ void witness_refused(struct warden *w, const struct err *why)
 	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
 	struct err e = ERR_INIT;
 
-	if (w->log.off)
+	if (w->witness.log.off)
 		return;
 	audit_put_text(&p, "sandbox", w->spec.id);
 	if (w->spec.request && w->spec.request[0])
 		audit_put_text(&p, "request", w->spec.request);
 	audit_put_text(&p, "reason", why->msg);
-	if (audit_host(&w->log, AUDIT_REFUSED, &p, &e) < 0)
+	if (audit_host(&w->witness.log, AUDIT_REFUSED, &p, &e) < 0)
 		log_error("%s", e.msg);
 }
 
@@ -134,11 +136,12 @@ void witness_next_file(struct warden *w, uint64_t number)
 	struct err e = ERR_INIT;
 
 	/* Of a keeper that asks for what is not next it is the sandbox alone that suffers. */
-	if (number == (uint64_t)w->chain_file + 1 && number <= UINT32_MAX &&
+	if (number == (uint64_t)w->witness.file + 1 && number <= UINT32_MAX &&
 	    FAULT_ERR("witness-next", &e) == 0 &&
-	    audit_sandbox_next(&w->log, spec_chain(&w->spec), (uint32_t)number, &fd, &e) == 0 &&
+	    audit_sandbox_next(&w->witness.log, spec_chain(&w->spec), (uint32_t)number, &fd, &e) ==
+		    0 &&
 	    note_send(w->note, NOTE_AUDIT, number, &fd, 1) == 0) {
-		w->chain_file++;
+		w->witness.file++;
 		return;
 	}
 	log_error("no further file for the audit log: %s", e.msg);
@@ -147,7 +150,7 @@ void witness_next_file(struct warden *w, uint64_t number)
 
 void witness_sync(struct warden *w)
 {
-	int r = audit_sync(&w->log, &w->chain);
+	int r = audit_sync(&w->witness.log, &w->witness.chain);
 
 	if (r < 0)
 		log_error("cannot sync the audit log: %s", strerror(-r));
@@ -166,7 +169,7 @@ static void tell_limit(struct warden *w, const char *limit, uint64_t times, bool
 	audit_put_number(&p, "times", times);
 	if (told)
 		audit_put_text(&p, "source", AGENT_WORD);
-	if (audit_host(&w->log, AUDIT_LIMIT, &p, &e) < 0)
+	if (audit_host(&w->witness.log, AUDIT_LIMIT, &p, &e) < 0)
 		log_error("%s", e.msg);
 }
 
@@ -188,7 +191,7 @@ bool witness_end(struct warden *w, const struct end *end, bool started)
 	bool ended;
 	int r;
 
-	if (w->chain.fd < 0)
+	if (w->witness.chain.fd < 0)
 		return true;
 	tell_limit(w, "memory", end->oom_kills, end->told);
 	tell_limit(w, "pids", end->pids_refused, end->told);
@@ -198,12 +201,12 @@ bool witness_end(struct warden *w, const struct end *end, bool started)
 	audit_put_text(&p, "reason", started ? end_reason_names[end->reason] : "not started");
 	audit_put_number(&p, "cpu_us", end->cpu_us);
 	audit_put_number(&p, "memory_peak", end->memory_peak);
-	r = audit_host(&w->log, AUDIT_END, &p, &e);
+	r = audit_host(&w->witness.log, AUDIT_END, &p, &e);
 	ended = r == 0;
 	if (r == 0)
-		r = audit_sandbox_seal(&w->log, spec_chain(&w->spec), &e);
+		r = audit_sandbox_seal(&w->witness.log, spec_chain(&w->spec), &e);
 	(void)FAULT("witness-sealed");
-	audit_chain_close(&w->chain);
-	audit_close(&w->log);
+	audit_chain_close(&w->witness.chain);
+	audit_close(&w->witness.log);
 	return r == 0 || owe(w, ended, &e);
 }

@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #include "dial-guard.h"
-#include "keeper.h"
+#include "isolate.h"
 #include "match.h"
 
 #define ZONE ".taken.test"

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "audit.h"
+#include "audit-read.h"
 #include "fd.h"
 #include "fuzz.h"
 

@@ -115,7 +115,7 @@ static struct link *keeper_end(struct world *w, bool ours)
 {
 	if (w->guest_is_ours == ours)
 		return w->k.guest.link;
-	return w->k.clients ? w->client->port.link : NULL;
+	return w->k.clients.list ? w->client->port.link : NULL;
 }
 
 /* Takes what waits in a link; true if there was something. */
@@ -139,9 +139,11 @@ static bool move(struct link *from, struct link *to)
 static void round_of(struct world *w)
 {
 	keeper_round(&w->k);
-	assert(w->k.held[RELAY_EXEC] <= HELD_MAX && w->k.held[RELAY_FILES] <= HELD_FILES_MAX);
-	assert(w->k.held[RELAY_PORT] <= HELD_PORT_MAX && w->k.held[RELAY_ATTACH] == 0);
-	assert(w->k.n_public <= RELAYS_PUBLIC && w->k.n_relays <= RELAYS_MAX);
+	assert(w->k.relays.held[RELAY_EXEC] <= HELD_MAX &&
+	       w->k.relays.held[RELAY_FILES] <= HELD_FILES_MAX);
+	assert(w->k.relays.held[RELAY_PORT] <= HELD_PORT_MAX &&
+	       w->k.relays.held[RELAY_ATTACH] == 0);
+	assert(w->k.relays.n_public <= RELAYS_PUBLIC && w->k.relays.n <= RELAYS_MAX);
 	if (keeper_end(w, true) && draw(w, 4) > 0)
 		(void)move(keeper_end(w, true), w->ours);
 	if (keeper_end(w, false) && draw(w, 8) > 0)
@@ -194,8 +196,8 @@ static void world_end(struct world *w)
 {
 	keeper_done(&w->k);
 	for (size_t i = 0; i < RELAY_KINDS; i++)
-		assert(w->k.held[i] == 0 && w->k.n_kind[i] == 0);
-	assert(w->k.n_public == 0 && w->k.n_relays == 0 && w->k.n_clients == 0);
+		assert(w->k.relays.held[i] == 0 && w->k.relays.n_kind[i] == 0);
+	assert(w->k.relays.n_public == 0 && w->k.relays.n == 0 && w->k.clients.n == 0);
 	w->ours = link_free(w->ours);
 }
 
@@ -242,7 +244,7 @@ static void world_run(struct world *w, const uint8_t *data, size_t size,
 	/* Not for every byte of a long input: a round is what costs. */
 	step = data[0] == 0 ? size : MAX((size_t)data[0], size / 64);
 	w->seed = data[1];
-	for (size_t at = 2; at < size && !w->k.ended && w->k.clients; at += step) {
+	for (size_t at = 2; at < size && !w->k.ended && w->k.clients.list; at += step) {
 		size_t n = MIN(step, size - at);
 		_cleanup_free_ uint8_t *copy = malloc(n);
 		struct err e = ERR_INIT;

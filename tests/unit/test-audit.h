@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "audit.h"
+#include "audit-read.h"
 #include "fd.h"
 
 #define HOST "audit/host-00000000.log"

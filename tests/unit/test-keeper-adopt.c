@@ -2,6 +2,8 @@
 /* Commands that ran before, under another keeper. The guest is the test's. */
 #include "test-keeper.h"
 
+#include "command.h"
+
 static void bench_adopts(struct bench *b)
 {
 	bench_start(b, false);
@@ -191,7 +193,7 @@ static void what_runs_is_written_down(void **state)
 	_cleanup_close_ int fd = memfd_create("commands", MFD_CLOEXEC);
 	struct command c[4] = { 0 };
 	struct relay r[5] = { 0 };
-	struct keeper k = { .relays = r };
+	struct keeper k = { .relays.list = r };
 	struct err e = ERR_INIT;
 	struct record_info i;
 

@@ -20,7 +20,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#include "keeper.h"
+#include "keeper-confine.h"
 #include "log.h"
 #include "str.h"
 #include "unit-engine.h"

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "connect.h"
 #include "fail.h"
 #include "serve.h"
 #include "unit-engine.h"

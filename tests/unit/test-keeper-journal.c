@@ -4,7 +4,7 @@
 
 #include <sodium.h>
 
-#include "audit.h"
+#include "audit-read.h"
 #include "fd.h"
 #include "str.h"
 

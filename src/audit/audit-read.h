@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reads, exports and verifies the audit log. Its files are not trusted. */
+#pragma once
+
+#include "audit-log.h"
+
+enum {
+	AUDIT_NAME_MAX = 64, /* of a file, with its NUL */
+};
+
+/* A file of the log, or a part of an export. */
+struct audit_file {
+	char name[AUDIT_NAME_MAX]; /* "host-00000003.log", "ID-00000000.log" */
+	char id[AUDIT_ID_MAX + 1]; /* "" for the host chain */
+	uint32_t number;
+	uint64_t base, size;
+};
+
+/* All files: those of the host chain first, then by id; each chain in its order. */
+struct audit_set {
+	int dir, sandboxes; /* of a log, borrowed */
+	int stream;	    /* of an export, owned; else -EBADF */
+	struct audit_file *files;
+	size_t n;
+	bool has_key;
+	uint8_t key[AUDIT_PUBLIC]; /* what the directory or the export says is its key */
+};
+
+#define AUDIT_SET_INIT                                                \
+	{                                                             \
+		.dir = -EBADF, .sandboxes = -EBADF, .stream = -EBADF, \
+	}
+#define _cleanup_audit_set_ _cleanup_(audit_set_done)
+
+/* What there is now, under the shared lock. */
+int audit_set_open(const struct audit_log *l, struct audit_set *ret, struct err *e);
+
+/* An export: a regular file. Takes `fd` over. */
+int audit_set_import(int fd, struct audit_set *ret, struct err *e);
+void audit_set_done(struct audit_set *s);
+
+/* Writes all of it to `out`. */
+int audit_export(const struct audit_set *s, int out, struct err *e);
+
+/* Reads a chain's files one record after the other. */
+struct audit_scan {
+	const struct audit_set *set;
+	size_t file, until; /* of set->files */
+	int fd;
+	bool own_fd;
+	uint64_t offset; /* of the next record in its file */
+	struct audit_head head;
+	uint64_t at; /* of data[] in the file */
+	size_t have;
+	uint8_t data[2 * AUDIT_RECORD_MAX];
+};
+
+void audit_scan_init(struct audit_scan *s, const struct audit_set *set, size_t first, size_t until);
+void audit_scan_done(struct audit_scan *s);
+
+/* For a host chain whose first files are gone: believes the first record's word on what was before.
+ */
+int audit_scan_adopt(struct audit_scan *s);
+
+/* 1 and a record (valid until the next call), 0 at the end, -EBADMSG with *ret_why, or -errno. Half
+ * a record at the end of the last file is the end: *ret_torn says how many bytes. */
+int audit_scan_next(struct audit_scan *s, struct audit_record *ret, uint64_t *ret_torn,
+		    const char **ret_why);
+
+struct audit_report {
+	uint64_t records, chains, checkpoints;
+	uint64_t live, torn,
+		missing; /* chains: not sealed, with half a record, removed at the cap */
+	bool from_gone;	 /* what the checkpoint is about was removed at the cap */
+	bool bad;	 /* and this is the first record that is: */
+	char file[AUDIT_NAME_MAX];
+	uint64_t seq, offset;
+	char what[160];
+};
+
+/*
+ * Checks everything: every record, every chain from where the host chain says it begins to where it
+ * says it ends, every signature with `key`, and that the host chain contains `from`, a checkpoint
+ * that was kept elsewhere (or NULL). 0 and a report, also a bad one; or -errno if it could not
+ * look.
+ */
+int audit_verify(const struct audit_set *s, const uint8_t key[static AUDIT_PUBLIC],
+		 const struct audit_mark *from, struct audit_report *ret, struct err *e);

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A machine is told the time in HELLO, but hears it only when it has booted, or has found its way
+ * back into its code: tenths of a second later, or seconds. So it is told again when it listens,
+ * before anybody may ask it for anything. Its clock is late by the time that takes, which is less
+ * than the time to its PONG; on a busy host that may be long, and then the next try is better.
+ */
+#include <sodium.h>
+#include <sys/random.h>
+
+#include "clock.h"
+#include "serve.h"
+
+enum {
+	CLOCK_AGE_S = 5,     /* what it was told may be as old when it begins to serve */
+	CLOCK_LATE_MS = 20,  /* more is too much, as often as it is told */
+	CLOCK_TELLINGS = 16, /* enough where every third is late */
+};
+
+/* What no two machines may have in common, and no machine twice: a seed, and the time. */
+void guest_clock_put(struct buf *b)
+{
+	uint8_t seed[WIRE_SEED];
+
+	if (getrandom(seed, sizeof(seed), 0) != (ssize_t)sizeof(seed)) {
+		b->err = -EIO;
+		return;
+	}
+	fields_put_bytes(b, TAG_SEED, seed, sizeof(seed));
+	fields_put_number(b, TAG_TIME, clock_wall());
+	sodium_memzero(seed, sizeof(seed));
+}
+
+static void tell_time(struct keeper *k)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(128);
+
+	guest_clock_put(&b);
+	k->clock.told_at = k->clock.told_last = clock_mono();
+	k->clock.tellings++;
+	keeper_check(k, b.err ? b.err : link_wake(k->guest.link, &b));
+	keeper_check(k, link_ping(k->guest.link, k->clock.told_at));
+}
+
+void keeper_wake(struct keeper *k)
+{
+	k->clock.tellings = 0;
+	tell_time(k);
+}
+
+/* A spare may have waited for days, and its clock is only as good as that of its processor. */
+void keeper_wake_if_old(struct keeper *k)
+{
+	if (engine_has(k->engine, ENGINE_OWN_KERNEL) &&
+	    clock_mono() - k->clock.told_last > CLOCK_AGE_S * NSEC_PER_SEC)
+		keeper_wake(k);
+}
+
+bool guest_clock_heard(struct keeper *k, uint64_t token)
+{
+	if (k->clock.told_at == 0 || token != k->clock.told_at || k->save.begun)
+		return false;
+	if (clock_mono() - k->clock.told_at > CLOCK_LATE_MS * NSEC_PER_MSEC &&
+	    k->clock.tellings < CLOCK_TELLINGS) {
+		tell_time(k);
+		return false;
+	}
+	k->clock.told_at = 0;
+	return true;
+}
