@@ -22,16 +22,6 @@ bool str_has_word(const char *list, const char *word)
 	return false;
 }
 
-size_t str_token_len(const char *s, size_t n)
-{
-	size_t i = 0;
-
-	while (i < n && (ascii_is_digit(s[i]) || ascii_is_lower(ascii_lower(s[i])) ||
-			 (s[i] != '\0' && strchr("!#$%&'*+-.^_`|~", s[i]))))
-		i++;
-	return i;
-}
-
 int str_to_u64(const char *s, size_t n, uint64_t max, uint64_t *ret)
 {
 	uint64_t value = 0;

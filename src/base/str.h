@@ -43,9 +43,6 @@ static inline char ascii_lower(char c)
 	return ascii_is_upper(c) ? (char)(c | 0x20) : c;
 }
 
-/* How many of the `n` bytes from `s` on are a token of HTTP: RFC 9110, 5.6.2. */
-size_t str_token_len(const char *s, size_t n);
-
 /*
  * Decimal digits and nothing else: no sign, no space, no leading zero (but "0"), at most `max`.
  * Reads `n` bytes of `s`. -EINVAL for anything that is not such a number, -ERANGE for one above

@@ -5,8 +5,7 @@
 
 #include "str.h"
 
-#define METHOD	"CONNECT "
-#define VERSION " HTTP/1."
+#define METHOD "CONNECT "
 
 enum {
 	SOCKS_VERSION = 5,
@@ -58,61 +57,50 @@ static void done(struct front *f)
 
 static void read_request_line(struct front *f)
 {
-	const char *s = (const char *)f->line;
-	size_t n = f->n, behind = STRLEN(VERSION "1\r\n");
+	struct http_text line = { (const char *)f->line, f->n - STRLEN("\r\n") };
+	struct http_request_line l;
 	struct err e = ERR_INIT;
-	char minor;
 
-	if (n <= STRLEN(METHOD) || memcmp(s, METHOD, STRLEN(METHOD)) != 0) {
+	if (line.n < STRLEN(METHOD) || memcmp(line.s, METHOD, STRLEN(METHOD)) != 0)
 		bad(f, FRONT_UNSUPPORTED,
 		    "only CONNECT is understood here: connect directly, or use https");
-		return;
-	}
-	s += STRLEN(METHOD);
-	n -= STRLEN(METHOD);
-	minor = n > behind ? s[n - 3] : '\0';
-	if ((minor != '0' && minor != '1') || memcmp(s + n - behind, VERSION, STRLEN(VERSION)) != 0)
+	else if (http_request_line_parse(line, &l) < 0 || l.major != '1' || l.minor > '1')
 		bad(f, FRONT_MALFORMED, "the request line is not CONNECT NAME:PORT HTTP/1.1");
-	else if (target_parse(s, n - behind, &f->target, &e) < 0)
+	else if (target_parse(l.target.s, l.target.n, &f->target, &e) < 0)
 		bad(f, FRONT_MALFORMED, "what CONNECT asks for is not NAME:PORT");
 }
 
-/* Lines end in CR LF and in nothing else. True at the end of one. */
-static bool line_ends(struct front *f, char c)
-{
-	static const char end[] = "\r\n\r\n";
-
-	if (c == end[f->ends])
-		f->ends++;
-	else if (c == '\n' || f->ends % 2 == 1)
-		bad(f, FRONT_MALFORMED, "a line does not end in CR LF");
-	else
-		f->ends = 0;
-	return c == '\n' && f->state == FRONT_MORE;
-}
-
+/* Header fields are not kept: nothing depends on them, and none is sent on. */
 static void feed_http(struct front *f, uint8_t c)
 {
-	bool first = f->step == 0;
+	bool first = f->scan.lines == 0;
 
-	if (++f->head > FRONT_HEAD_MAX || (first && f->n == sizeof(f->line))) {
+	if (f->scan.pos == FRONT_HEAD_MAX || (first && f->n == sizeof(f->line))) {
 		bad(f, FRONT_MALFORMED, "the head of the request is too long");
 		return;
 	}
 	if (first)
 		f->line[f->n++] = c;
-	if (c == '\0') {
-		bad(f, FRONT_MALFORMED, "a NUL byte in the head of the request");
+	switch (http_scan_byte(&f->scan, (char)c)) {
+	case HTTP_SCAN_MORE:
+		return;
+	case HTTP_SCAN_LINE:
+		if (first)
+			read_request_line(f);
+		return;
+	case HTTP_SCAN_HEAD:
+		if (first)
+			read_request_line(f); /* an empty one */
+		else
+			done(f);
+		return;
+	case HTTP_SCAN_BAD_END:
+		bad(f, FRONT_MALFORMED, "a line does not end in CR LF");
+		return;
+	case HTTP_SCAN_CONTROL:
+		bad(f, FRONT_MALFORMED, "a control character in the head of the request");
 		return;
 	}
-	if (!line_ends(f, (char)c))
-		return;
-	if (first) {
-		f->step = 1;
-		read_request_line(f);
-	}
-	if (f->state == FRONT_MORE && f->ends == 4)
-		done(f);
 }
 
 /* ---- SOCKS5 ---- */

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "buf.h"
+#include "http-lex.h"
 #include "rule.h"
 
 enum {
@@ -48,10 +49,9 @@ struct front {
 	const char *reason;
 	struct target target;
 	/* private */
-	unsigned int step;
-	size_t n;    /* bytes in `line` */
-	size_t head; /* bytes of HTTP so far */
-	size_t ends; /* how much of "\r\n\r\n" came last */
+	unsigned int step;     /* of SOCKS5 */
+	struct http_scan scan; /* of HTTP */
+	size_t n;	       /* bytes in `line` */
 	uint8_t line[FRONT_LINE_MAX];
 };
 

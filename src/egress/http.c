@@ -2,9 +2,11 @@
 /* RFC 9112. */
 #include "http.h"
 
-#include <strings.h>
+#include <errno.h>
+#include <string.h>
 
-#include "str.h"
+#include "http-lex.h"
+#include "util.h"
 
 static int wrong(const char **ret_why, const char *why)
 {
@@ -12,91 +14,76 @@ static int wrong(const char **ret_why, const char *why)
 	return -EBADMSG;
 }
 
-/* The line at `s` without its CR LF: 1, 0 if its end is not there yet, or an error. */
-static int next_line(const char *s, size_t n, size_t *ret_len, const char **why)
-{
-	const char *lf = memchr(s, '\n', n);
-	size_t len = lf ? (size_t)(lf - s) : n;
-
-	if (memchr(s, '\0', len))
-		return wrong(why, "a NUL in the head of a request");
-	if (len > HTTP_LINE_MAX)
-		return wrong(why, "a line that is too long");
-	if (!lf)
-		return 0;
-	if (len == 0 || s[len - 1] != '\r' || memchr(s, '\r', len - 1))
-		return wrong(why, "a line that does not end in CR LF");
-	*ret_len = len - 1;
-	return 1;
-}
-
 /* METHOD SP TARGET SP HTTP/1.x, where the target is a path or "*". */
-static int check_request(const char *s, size_t n, const char **why)
+static int check_request(struct http_text line, const char **why)
 {
-	size_t method = str_token_len(s, n), end;
+	struct http_request_line l;
 
-	if (method == 0 || method > HTTP_METHOD_MAX || method == n || s[method] != ' ')
+	if (http_request_line_parse(line, &l) < 0 || l.major != '1' || l.minor > '1' ||
+	    !http_target_valid(l.target))
 		return wrong(why, "not a request of HTTP/1");
-	for (end = method + 1; end < n && s[end] > ' ' && s[end] < 0x7f;)
-		end++;
-	if (n - end != STRLEN(" HTTP/1.1") || memcmp(s + end, " HTTP/1.", 8) != 0 ||
-	    (s[n - 1] != '0' && s[n - 1] != '1'))
-		return wrong(why, "not a request of HTTP/1");
-	if (s[method + 1] == '/')
+	if (l.target.n > 0 && l.target.s[0] == '/')
 		return 0;
-	if (s[method + 1] == '*' && end == method + 2)
+	if (http_text_is(l.target, "*"))
 		return 0;
 	return wrong(why, "a request for a proxy"); /* a URL, or CONNECT */
 }
 
-static int check_field(const char *s, size_t n, struct http_head *ret, const char **why)
+static int check_field(struct http_text line, struct http_head *ret, const char **why)
 {
-	size_t name = str_token_len(s, n);
-	const char *value = s + name + 1;
-	size_t len;
+	struct http_header field;
 
-	if (s[0] == ' ' || s[0] == '\t')
-		return wrong(why, "a folded line");
-	if (name == 0 || name == n || s[name] != ':')
-		return wrong(why, "a broken header field");
-	if (name != 4 || strncasecmp(s, "host", 4) != 0)
+	if (http_header_parse(line, &field) < 0)
+		return wrong(why,
+			     http_is_blank(line.s[0]) ? "a folded line" : "a broken header field");
+	if (!http_text_is(field.name, "host"))
 		return 0;
 	if (ret->host)
 		return wrong(why, "two Host fields");
-	len = n - name - 1;
-	for (; len > 0 && (value[0] == ' ' || value[0] == '\t'); value++)
-		len--;
-	while (len > 0 && (value[len - 1] == ' ' || value[len - 1] == '\t'))
-		len--;
-	ret->host = value;
-	ret->host_len = len;
+	ret->host = field.value.s;
+	ret->host_len = field.value.n;
 	return 0;
+}
+
+/* The next line, within the limits of a line and of the head: 1, 0: more is needed, or an error. */
+static int next_line(struct http_scan *s, const char *data, size_t n, struct http_text *ret,
+		     const char **why)
+{
+	size_t line_max = s->line + HTTP_LINE_MAX + 1, max = MIN(line_max, (size_t)HTTP_HEAD_MAX);
+
+	switch (http_scan_line(s, data, MIN(n, max), ret)) {
+	case HTTP_SCAN_MORE:
+		if (s->pos == n)
+			return 0;
+		return wrong(why, max == line_max ? "a line that is too long"
+						  : "a head that is too long");
+	case HTTP_SCAN_LINE:
+	case HTTP_SCAN_HEAD:
+		return 1;
+	case HTTP_SCAN_BAD_END:
+		return wrong(why, "a line that does not end in CR LF");
+	case HTTP_SCAN_CONTROL:
+		break;
+	}
+	return wrong(why, "a control character in the head of a request");
 }
 
 int http_parse(const char *data, size_t n, struct http_head *ret, const char **ret_why)
 {
 	struct http_head h = { 0 };
-	bool first = true;
-	size_t at = 0, len;
-	int r;
+	struct http_scan s = { 0 };
+	struct http_text line = { 0 };
+	int r = next_line(&s, data, n, &line, ret_why);
 
-	for (;;) {
-		r = next_line(data + at, n - at, &len, ret_why);
-		if (r < 0)
-			return r;
-		if (r == 0)
-			return n > HTTP_HEAD_MAX ? wrong(ret_why, "a head that is too long") : 0;
-		if (at + len > HTTP_HEAD_MAX)
-			return wrong(ret_why, "a head that is too long");
-		if (len == 0 && !first)
-			break;
-		r = first ? check_request(data + at, len, ret_why)
-			  : check_field(data + at, len, &h, ret_why);
-		if (r < 0)
-			return r;
-		first = false;
-		at += len + 2;
-	}
+	if (r <= 0)
+		return r;
+	if (check_request(line, ret_why) < 0)
+		return -EBADMSG;
+	while ((r = next_line(&s, data, n, &line, ret_why)) > 0 && line.n > 0)
+		if (check_field(line, &h, ret_why) < 0)
+			return -EBADMSG;
+	if (r <= 0)
+		return r;
 	if (!h.host)
 		return wrong(ret_why, "no Host field");
 	*ret = h;
@@ -114,10 +101,10 @@ int http_looks_like(const char *data, size_t n)
 
 	while (at < n && (data[at] == '\r' || data[at] == '\n' || data[at] == ' '))
 		at++;
-	word = str_token_len(data + at, n - at);
+	word = http_token_len(data + at, n - at);
 	if (at + word == n)
-		return word > HTTP_METHOD_MAX ? -1 : 0;
-	if (word == 0 || word > HTTP_METHOD_MAX ||
+		return word > HTTP_METHOD_MAX_LEN ? -1 : 0;
+	if (word == 0 || word > HTTP_METHOD_MAX_LEN ||
 	    (data[at + word] != ' ' && data[at + word] != '\t'))
 		return -1;
 	lf = memchr(data + at, '\n', n - at);

@@ -11,7 +11,6 @@
 enum {
 	HTTP_HEAD_MAX = 16 * 1024,
 	HTTP_LINE_MAX = 8 * 1024,
-	HTTP_METHOD_MAX = 24,
 };
 
 struct http_head {
@@ -21,8 +20,8 @@ struct http_head {
 
 /*
  * 1 with *ret once the whole head is there, 0 while it is not, or -EBADMSG with the reason in
- * *ret_why: no Host or two of them, a target that is a URL, a folded line, NUL, a line that ends
- * without CR, HTTP/2.
+ * *ret_why: no Host or two of them, a target that is a URL, a folded line, a control character, a
+ * line that ends without CR, HTTP/2.
  */
 int http_parse(const char *data, size_t n, struct http_head *ret, const char **ret_why);
 

@@ -7,30 +7,25 @@
 
 #include "clock.h"
 #include "fd.h"
-#include "str.h"
 
-ssize_t upstream_parse(const char *s, size_t n, char why[static UPSTREAM_WHY_MAX])
+ssize_t upstream_parse(struct http_scan *scan, const char *s, size_t n,
+		       char why[static UPSTREAM_WHY_MAX])
 {
-	static const char version[] = "HTTP/1.";
-	const char *end = memmem(s, n, "\r\n\r\n", 4);
-	uint64_t status = 0;
+	enum http_scanned scanned = http_scan_head(scan, s, n);
+	int status = http_status_parse(s, n);
 
-	/* "HTTP/1.1 200": what is not that is not waited for. */
-	if (memcmp(s, version, MIN(n, sizeof(version) - 1)) != 0 ||
-	    (n > 8 && (!ascii_is_digit(s[7]) || s[8] != ' ')) ||
-	    (n >= 13 &&
-	     (str_to_u64(s + 9, 3, 999, &status) < 0 || (s[12] != ' ' && s[12] != '\r')))) {
+	/* A wrong first line is rejected before the head is complete. */
+	if (status < 0 || scanned == HTTP_SCAN_BAD_END || scanned == HTTP_SCAN_CONTROL) {
 		(void)snprintf(why, UPSTREAM_WHY_MAX, "the proxy does not speak HTTP/1");
 		return -EPROTO;
 	}
-	if (!end)
+	if (scanned == HTTP_SCAN_MORE)
 		return 0;
 	if (status < 200 || status > 299) {
-		(void)snprintf(why, UPSTREAM_WHY_MAX, "the proxy answered %u",
-			       (unsigned int)status);
+		(void)snprintf(why, UPSTREAM_WHY_MAX, "the proxy answered %d", status);
 		return -ECONNREFUSED;
 	}
-	return end - s + 4;
+	return (ssize_t)scan->pos;
 }
 
 void upstream_stop(struct upstream *u)
@@ -72,7 +67,7 @@ static void on_readable(struct loop_fd *src, uint32_t events)
 		return fail(u, -ECONNRESET, "the proxy closed the connection");
 	if (buf_put(&u->head, peeked, (size_t)n) < 0)
 		return fail(u, -ENOMEM, "out of memory");
-	end = upstream_parse(u->head.data, u->head.len, u->why);
+	end = upstream_parse(&u->scan, u->head.data, u->head.len, u->why);
 	if (end < 0)
 		return fail(u, (int)end, NULL);
 	if (recv(fd, peeked, end > 0 ? (size_t)end - had : (size_t)n, 0) < 0)

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "buf.h"
+#include "http-lex.h"
 #include "loop.h"
 #include "rule.h"
 
@@ -27,6 +28,7 @@ struct upstream {
 	struct loop_fd src;
 	struct loop_timer timer;
 	struct buf head;
+	struct http_scan scan;
 };
 
 /*
@@ -39,7 +41,8 @@ int upstream_start(struct upstream *u, struct loop *l, int fd, const struct targ
 void upstream_stop(struct upstream *u);
 
 /*
- * Reads the `n` bytes of an answer's head so far. 0: more is needed; the length of the head with
- * its last line if the proxy has said yes; or -errno with `why`.
+ * Reads the `n` bytes of an answer's head so far; `scan` starts zeroed. 0: more is needed; the
+ * length of the head with its last line if the proxy has said yes; or -errno with `why`.
  */
-ssize_t upstream_parse(const char *s, size_t n, char why[static UPSTREAM_WHY_MAX]);
+ssize_t upstream_parse(struct http_scan *scan, const char *s, size_t n,
+		       char why[static UPSTREAM_WHY_MAX]);

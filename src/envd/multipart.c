@@ -30,32 +30,18 @@ struct text {
 	const char *pos, *end;
 };
 
-static bool is_token(char c)
-{
-	return c > 0x20 && c < 0x7f && !strchr("()<>@,;:\\\"/[]?={}", c);
-}
-
 static void skip_space(struct text *t)
 {
-	while (t->pos < t->end && (*t->pos == ' ' || *t->pos == '\t'))
+	while (t->pos < t->end && http_is_blank(*t->pos))
 		t->pos++;
 }
 
-static struct text take_token(struct text *t)
+static struct http_text take_token(struct text *t)
 {
-	struct text word = { .pos = t->pos };
+	struct http_text word = { t->pos, http_token_len(t->pos, (size_t)(t->end - t->pos)) };
 
-	while (t->pos < t->end && is_token(*t->pos))
-		t->pos++;
-	word.end = t->pos;
+	t->pos += word.n;
 	return word;
-}
-
-static bool text_is(struct text t, const char *word)
-{
-	size_t n = (size_t)(t.end - t.pos);
-
-	return n == strlen(word) && strncasecmp(t.pos, word, n) == 0;
 }
 
 /* Only these two are escapes: \ before anything else is itself, for some send it so. */
@@ -74,9 +60,9 @@ static int take_quoted(struct text *t, struct buf *out)
 }
 
 /* 1 with the next parameter, 0 at the end, -EBADMSG, -ENOMEM. */
-static int next_param(struct text *t, struct text *ret_name, struct buf *value)
+static int next_param(struct text *t, struct http_text *ret_name, struct buf *value)
 {
-	struct text word;
+	struct http_text word;
 
 	buf_reset(value);
 	skip_space(t);
@@ -86,28 +72,28 @@ static int next_param(struct text *t, struct text *ret_name, struct buf *value)
 		return -EBADMSG;
 	skip_space(t);
 	*ret_name = take_token(t);
-	if (ret_name->pos == ret_name->end || t->pos == t->end || *t->pos++ != '=')
+	if (ret_name->n == 0 || t->pos == t->end || *t->pos++ != '=')
 		return -EBADMSG;
 	if (t->pos < t->end && *t->pos == '"')
 		return take_quoted(t, value) < 0 ? (value->err ? value->err : -EBADMSG) : 1;
 	word = take_token(t);
-	if (word.pos == word.end)
+	if (word.n == 0)
 		return -EBADMSG;
-	return buf_put(value, word.pos, (size_t)(word.end - word.pos)) < 0 ? value->err : 1;
+	return buf_put(value, word.s, word.n) < 0 ? value->err : 1;
 }
 
 /* ---- the body's type ---- */
 
 static bool is_form(struct text *t)
 {
-	struct text word;
+	struct http_text word;
 
 	skip_space(t);
 	word = take_token(t);
-	if (!text_is(word, "multipart") || t->pos == t->end || *t->pos++ != '/')
+	if (!http_text_is(word, "multipart") || t->pos == t->end || *t->pos++ != '/')
 		return false;
 	word = take_token(t);
-	return text_is(word, "form-data");
+	return http_text_is(word, "form-data");
 }
 
 bool multipart_is(const char *content_type)
@@ -133,15 +119,16 @@ static bool boundary_valid(const char *s, size_t n)
 
 int multipart_init(struct multipart *m, const char *content_type, struct err *e)
 {
-	struct text t = { content_type, content_type + strlen(content_type) }, name;
+	struct text t = { content_type, content_type + strlen(content_type) };
 	_cleanup_buf_ struct buf value = BUF_INIT(MULTIPART_HEAD_MAX);
 	char delimiter[MULTIPART_DELIMITER_MAX + 1] = "";
+	struct http_text name;
 	int r;
 
 	if (!is_form(&t))
 		return err_set(e, -EINVAL, "the body is not multipart/form-data");
 	while ((r = next_param(&t, &name, &value)) > 0) {
-		if (!text_is(name, "boundary"))
+		if (!http_text_is(name, "boundary"))
 			continue;
 		if (delimiter[0] || !boundary_valid(value.data, value.len))
 			return err_set(e, -EINVAL, "the boundary in Content-Type is not valid");
@@ -163,6 +150,7 @@ static void forget_part(struct multipart *m)
 	free(m->filename);
 	m->name = m->filename = NULL;
 	buf_reset(&m->head);
+	m->scan = (struct http_scan){ 0 };
 }
 
 void multipart_done(struct multipart *m)
@@ -201,20 +189,20 @@ static int keep(struct buf *value, char **ret, struct err *e)
 	return 0;
 }
 
-static int read_disposition(struct multipart *m, struct text t, struct err *e)
+static int read_disposition(struct multipart *m, struct http_text field, struct err *e)
 {
 	_cleanup_buf_ struct buf value = BUF_INIT(MULTIPART_HEAD_MAX);
-	struct text name;
+	struct text t = { field.s, field.s + field.n };
+	struct http_text name;
 	int r;
 
-	skip_space(&t);
-	if (m->name || !text_is(take_token(&t), "form-data"))
+	if (m->name || !http_text_is(take_token(&t), "form-data"))
 		return err_set(e, -EBADMSG,
 			       "a part has a Content-Disposition that is not one of a form");
 	while ((r = next_param(&t, &name, &value)) > 0) {
-		if (text_is(name, "name"))
+		if (http_text_is(name, "name"))
 			r = keep(&value, &m->name, e);
-		else if (text_is(name, "filename"))
+		else if (http_text_is(name, "filename"))
 			r = keep(&value, &m->filename, e);
 		else
 			r = err_set(
@@ -230,69 +218,36 @@ static int read_disposition(struct multipart *m, struct text t, struct err *e)
 	return 0;
 }
 
-static int read_encoding(struct text t, struct err *e)
+static int read_encoding(struct http_text value, struct err *e)
 {
-	struct text word;
-
-	skip_space(&t);
-	word = take_token(&t);
-	skip_space(&t);
-	if (t.pos != t.end ||
-	    (!text_is(word, "binary") && !text_is(word, "8bit") && !text_is(word, "7bit")))
+	if (!http_text_is(value, "binary") && !http_text_is(value, "8bit") &&
+	    !http_text_is(value, "7bit"))
 		return err_set(e, -EBADMSG, "a part has a transfer encoding that is not supported");
 	return 0;
 }
 
-static bool line_valid(struct text t)
+static int read_line(struct multipart *m, struct http_text line, struct err *e)
 {
-	for (const char *s = t.pos; s < t.end; s++)
-		if (((unsigned char)*s < 0x20 && *s != '\t') || *s == 0x7f)
-			return false;
-	return utf8_valid(t.pos, (size_t)(t.end - t.pos));
-}
+	struct http_header f;
 
-static int read_line(struct multipart *m, struct text t, struct err *e)
-{
-	struct text name = { 0 };
-
-	if (line_valid(t))
-		name = take_token(&t);
-	if (name.pos == name.end || t.pos == t.end || *t.pos++ != ':')
+	if (!utf8_valid(line.s, line.n) || http_header_parse(line, &f) < 0)
 		return err_set(e, -EBADMSG, "a part's head has a line that is not a field");
-	if (text_is(name, "content-disposition"))
-		return read_disposition(m, t, e);
-	if (text_is(name, "content-transfer-encoding"))
-		return read_encoding(t, e);
+	if (http_text_is(f.name, "content-disposition"))
+		return read_disposition(m, f.value, e);
+	if (http_text_is(f.name, "content-transfer-encoding"))
+		return read_encoding(f.value, e);
 	return 0;
 }
 
-/* All lines, each with its line break, and the empty one. */
-static int read_head(struct multipart *m, struct err *e)
+/* The empty line has come. */
+static int end_head(struct multipart *m, struct err *e)
 {
-	const char *pos = m->head.data, *end = pos + m->head.len - LINE_BREAK;
-	int r;
-
-	while (pos < end) {
-		const char *stop = memmem(pos, (size_t)(end - pos), "\r\n", LINE_BREAK);
-
-		if (!stop) /* cannot be: the head ends with a line break */
-			return err_set(e, -EBADMSG, "a part's head is cut off");
-		r = read_line(m, (struct text){ pos, stop }, e);
-		if (r < 0)
-			return r;
-		pos = stop + LINE_BREAK;
-	}
 	if (!m->name)
 		return err_set(e, -EBADMSG, "a part has no Content-Disposition");
 	if (++m->parts > MULTIPART_PARTS_MAX)
 		return err_set(e, -EBADMSG, "the body has more than %d parts", MULTIPART_PARTS_MAX);
+	m->state = STATE_DATA;
 	return MULTIPART_PART;
-}
-
-static bool head_complete(const struct buf *b)
-{
-	return (b->len == LINE_BREAK && memcmp(b->data, "\r\n", LINE_BREAK) == 0) ||
-	       (b->len >= 4 && memcmp(b->data + b->len - 4, "\r\n\r\n", 4) == 0);
 }
 
 /* ---- the body ---- */
@@ -335,18 +290,29 @@ static int do_behind(struct multipart *m, const char **data, size_t *n, struct e
 
 static int do_head(struct multipart *m, const char **data, size_t *n, struct err *e)
 {
-	while (*n > 0) {
+	struct http_text line;
+	int r = 0;
+
+	while (*n > 0 && r == 0) {
 		if (buf_putc(&m->head, take(data, n)) == -ENOMEM)
 			return err_oom(e);
 		if (m->head.err)
 			return err_set(e, -EBADMSG, "the head of a part is longer than %d bytes",
 				       MULTIPART_HEAD_MAX);
-		if (head_complete(&m->head)) {
-			m->state = STATE_DATA;
-			return read_head(m, e);
+		switch (http_scan_line(&m->scan, m->head.data, m->head.len, &line)) {
+		case HTTP_SCAN_MORE:
+			break;
+		case HTTP_SCAN_LINE:
+			r = read_line(m, line, e);
+			break;
+		case HTTP_SCAN_HEAD:
+			return end_head(m, e);
+		case HTTP_SCAN_BAD_END:
+		case HTTP_SCAN_CONTROL:
+			return err_set(e, -EBADMSG, "a part's head has a line that is not a field");
 		}
 	}
-	return MULTIPART_MORE;
+	return r;
 }
 
 /*

@@ -12,6 +12,7 @@
 
 #include "buf.h"
 #include "err.h"
+#include "http-lex.h"
 
 enum {
 	MULTIPART_BOUNDARY_MAX = 70,
@@ -38,6 +39,7 @@ struct multipart {
 	char last; /* the first of two characters behind a delimiter */
 	size_t parts;
 	struct buf head;
+	struct http_scan scan; /* of `head` */
 };
 
 /* Is that the type of such a body, whatever its parameters? */

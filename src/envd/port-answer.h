@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "http-lex.h"
+
 enum {
 	PORT_ANSWER_MAX = 32 * 1024,
 	PORT_ANSWER_FIELDS = 100,
@@ -27,7 +29,9 @@ struct port_answer {
 };
 
 /*
- * Looks for a whole head in `n` bytes, and takes it apart in place: how many bytes it has, 0 if
- * there are too few, or -EBADMSG with *ret_why.
+ * Looks for a whole head in the `n` bytes that came so far, and takes it apart in place: how many
+ * bytes it has, 0 if there are too few, or -EBADMSG with *ret_why. `scan` starts zeroed, and is so
+ * again after a head.
  */
-int port_answer_parse(char *data, size_t n, struct port_answer *ret, const char **ret_why);
+int port_answer_parse(struct http_scan *scan, char *data, size_t n, struct port_answer *ret,
+		      const char **ret_why);

@@ -40,8 +40,9 @@ struct port {
 	bool chunked;	 /* the request's body */
 	bool body_ended; /* all of the request has been put into `out` */
 	bool eof_sent;
-	struct buf out;	 /* to the program */
-	struct buf head; /* of the answer, so far */
+	struct buf out;	       /* to the program */
+	struct buf head;       /* of the answer, so far */
+	struct http_scan scan; /* of `head` */
 	struct port_answer answer;
 	struct http_chunk chunk;
 	uint64_t left;	      /* of an answer with a length */
@@ -294,7 +295,7 @@ static bool head_data(struct port *p, const char *data, size_t n)
 	if (buf_put(&p->head, data, n) < 0)
 		return bad_answer(p, "its head is too long"), false;
 	do {
-		len = port_answer_parse(p->head.data, p->head.len, &p->answer, &why);
+		len = port_answer_parse(&p->scan, p->head.data, p->head.len, &p->answer, &why);
 		if (len < 0)
 			return bad_answer(p, why), false;
 		if (len == 0)

@@ -93,18 +93,16 @@ static void put_date(struct buf *b)
 
 static bool text_valid(const char *s)
 {
-	for (; *s != '\0'; s++)
-		if (((unsigned char)*s < 0x20 && *s != '\t') || *s == 0x7f)
-			return false;
-	return true;
+	return http_value_valid(s, strlen(s));
 }
 
 /* How long an answer is, and whether another follows, is for us to say. */
 static bool name_valid(const char *s)
 {
-	return s[0] != '\0' && text_valid(s) && !strpbrk(s, ": \t") &&
-	       strcasecmp(s, "content-length") != 0 && strcasecmp(s, "transfer-encoding") != 0 &&
-	       strcasecmp(s, "connection") != 0;
+	size_t n = strlen(s);
+
+	return n > 0 && http_token_len(s, n) == n && strcasecmp(s, "content-length") != 0 &&
+	       strcasecmp(s, "transfer-encoding") != 0 && strcasecmp(s, "connection") != 0;
 }
 
 void http_add_field(struct exchange *x, const char *name, const char *value)

@@ -15,7 +15,9 @@
 #include "str.h"
 
 enum {
-	VERSION_LEN = 8, /* HTTP/1.1 */
+	/* With a target that is too long by a byte, which http_head_parse() then reports. */
+	REQUEST_LINE_MAX =
+		HTTP_METHOD_MAX_LEN + HTTP_SERVER_TARGET_MAX + STRLEN("  HTTP/1.1\r\n") + 1,
 	HOST_NAME_MAX_LEN = 253,
 	PORT_MAX = 65535,
 };
@@ -62,47 +64,36 @@ static int refuse(struct http_refusal *r, int status, const char *why)
 	return -EBADMSG;
 }
 
-static bool is_control(char c)
-{
-	return (unsigned char)c < 0x20 || c == 0x7f;
-}
-
 /* ---- where it ends ---- */
 
-static int scan_limits(const struct http_scan *s, struct http_refusal *why)
+/* The limit that `s` has reached, with bytes left. */
+static int refuse_long(const struct http_scan *s, struct http_refusal *why)
 {
-	if (s->lines == 0 &&
-	    s->pos > HTTP_SERVER_TARGET_MAX + HTTP_METHOD_MAX_LEN + VERSION_LEN + STRLEN("  \r\n"))
-		return refuse(why, 414, "the target of the request is too long");
-	if (s->pos >= HTTP_SERVER_HEAD_MAX)
-		return refuse(why, 431, "the head of the request is too long");
-	if (s->lines > HTTP_SERVER_FIELDS_MAX + 1)
-		return refuse(why, 431, "the request has too many fields");
-	return 0;
+	return s->lines == 0 ? refuse(why, 414, "the target of the request is too long")
+			     : refuse(why, 431, "the head of the request is too long");
 }
 
 int http_head_scan(struct http_scan *s, const char *data, size_t n, struct http_refusal *ret_why)
 {
-	for (; s->pos < n; s->pos++) {
-		char c = data[s->pos];
-		bool after_cr = s->pos > s->line && data[s->pos - 1] == '\r';
+	for (;;) {
+		size_t max = s->lines == 0 ? REQUEST_LINE_MAX : HTTP_SERVER_HEAD_MAX;
+		struct http_text line;
 
-		if (scan_limits(s, ret_why) < 0)
-			return -EBADMSG;
-		if (after_cr != (c == '\n'))
-			return refuse(ret_why, 400, "a line of the head does not end in CR LF");
-		if (is_control(c) && c != '\r' && c != '\n' && c != '\t')
-			return refuse(ret_why, 400, "a control character in the head");
-		if (c != '\n')
-			continue;
-		if (s->pos - s->line == 1) {
-			s->pos++;
+		switch (http_scan_line(s, data, MIN(n, max), &line)) {
+		case HTTP_SCAN_MORE:
+			return s->pos < n ? refuse_long(s, ret_why) : 0;
+		case HTTP_SCAN_LINE:
+			if (s->lines > HTTP_SERVER_FIELDS_MAX + 1)
+				return refuse(ret_why, 431, "the request has too many fields");
+			break;
+		case HTTP_SCAN_HEAD:
 			return s->lines > 0 ? 1 : refuse(ret_why, 400, "an empty request line");
+		case HTTP_SCAN_BAD_END:
+			return refuse(ret_why, 400, "a line of the head does not end in CR LF");
+		case HTTP_SCAN_CONTROL:
+			return refuse(ret_why, 400, "a control character in the head");
 		}
-		s->lines++;
-		s->line = s->pos + 1;
 	}
-	return 0;
 }
 
 /* ---- what it says ---- */
@@ -121,11 +112,11 @@ static void area_put(struct area *a, const char *s, size_t n)
 	a->left -= n;
 }
 
-static const char *area_text(struct area *a, const char *s, size_t n)
+static const char *area_text(struct area *a, struct http_text t)
 {
 	const char *text = a->pos;
 
-	area_put(a, s, n);
+	area_put(a, t.s, t.n);
 	area_put(a, "", 1);
 	return text;
 }
@@ -150,7 +141,7 @@ static bool is_dots(const char *s, size_t n)
 static bool path_valid(const char *s, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		if (is_control(s[i]))
+		if (http_is_control(s[i]))
 			return false;
 	for (const char *p = s; *p != '\0'; p += *p == '/') {
 		size_t len = strcspn(p, "/");
@@ -178,92 +169,47 @@ static int read_path(struct http_head *h, struct area *a, struct http_refusal *w
 }
 
 /* Origin form only: we are nobody's proxy. */
-static int read_target(struct http_head *h, struct area *a, const char *s, size_t n,
+static int read_target(struct http_head *h, struct area *a, struct http_text t,
 		       struct http_refusal *why)
 {
-	const char *mark = memchr(s, '?', n);
-	size_t path = mark ? (size_t)(mark - s) : n;
+	const char *mark = memchr(t.s, '?', t.n);
+	size_t path = mark ? (size_t)(mark - t.s) : t.n;
 
-	if (n > HTTP_SERVER_TARGET_MAX)
+	if (t.n > HTTP_SERVER_TARGET_MAX)
 		return refuse(why, 414, "the target of the request is too long");
-	if (n == 0 || s[0] != '/')
+	if (t.n == 0 || t.s[0] != '/')
 		return refuse(why, 400, "the target of the request is not a path");
-	for (size_t i = 0; i < n; i++)
-		if (s[i] <= ' ' || s[i] >= 0x7f || s[i] == '#')
-			return refuse(why, 400, "the target of the request is not valid");
-	h->target = area_text(a, s, path);
-	h->query = mark ? area_text(a, mark + 1, n - path - 1) : "";
+	if (!http_target_valid(t) || memchr(t.s, '#', t.n))
+		return refuse(why, 400, "the target of the request is not valid");
+	h->target = area_text(a, (struct http_text){ t.s, path });
+	h->query = mark ? area_text(a, (struct http_text){ mark + 1, t.n - path - 1 }) : "";
 	return read_path(h, a, why);
 }
 
-static int read_version(struct http_head *h, const char *s, size_t n, struct http_refusal *why)
-{
-	if (n != VERSION_LEN || memcmp(s, "HTTP/", 5) != 0 || !ascii_is_digit(s[5]) ||
-	    s[6] != '.' || !ascii_is_digit(s[7]))
-		return refuse(why, 400, "the request line is not METHOD TARGET HTTP/1.1");
-	if (s[5] != '1' || s[7] > '1')
-		return refuse(why, 505, "only HTTP/1.1 and HTTP/1.0 are spoken here");
-	h->minor = s[7] - '0';
-	return 0;
-}
-
-static int read_request_line(struct http_head *h, struct area *a, const char *s, size_t n,
+static int read_request_line(struct http_head *h, struct area *a, struct http_text line,
 			     struct http_refusal *why)
 {
-	size_t method = str_token_len(s, n);
-	const char *target = s + method + 1, *end;
+	struct http_request_line l;
 
-	if (method == 0 || method > HTTP_METHOD_MAX_LEN || method == n || s[method] != ' ')
+	if (http_request_line_parse(line, &l) < 0)
 		return refuse(why, 400, "the request line is not METHOD TARGET HTTP/1.1");
-	end = memchr(target, ' ', n - method - 1);
-	if (!end)
-		return refuse(why, 400, "the request line is not METHOD TARGET HTTP/1.1");
-	h->method = area_text(a, s, method);
-	if (read_version(h, end + 1, n - (size_t)(end + 1 - s), why) < 0)
-		return -EBADMSG;
-	return read_target(h, a, target, (size_t)(end - target), why);
+	if (l.major != '1' || l.minor > '1')
+		return refuse(why, 505, "only HTTP/1.1 and HTTP/1.0 are spoken here");
+	h->minor = l.minor - '0';
+	h->method = area_text(a, l.method);
+	return read_target(h, a, l.target, why);
 }
 
 /* A field as it stands in the head. */
 struct line {
-	const char *name, *value;
-	size_t name_len, value_len;
+	struct http_header field;
 	bool taken;
 };
 
-static bool is_blank(char c)
-{
-	return c == ' ' || c == '\t';
-}
-
-static int read_field(const char *s, size_t n, struct line *ret, struct http_refusal *why)
-{
-	struct line l = { .name = s, .name_len = str_token_len(s, n) };
-
-	if (is_blank(s[0]))
-		return refuse(why, 400, "a folded field");
-	if (l.name_len == 0 || l.name_len == n || s[l.name_len] != ':')
-		return refuse(why, 400, "a field that is not NAME: VALUE");
-	l.value = s + l.name_len + 1;
-	l.value_len = n - l.name_len - 1;
-	for (; l.value_len > 0 && is_blank(l.value[0]); l.value++)
-		l.value_len--;
-	while (l.value_len > 0 && is_blank(l.value[l.value_len - 1]))
-		l.value_len--;
-	*ret = l;
-	return 0;
-}
-
-static bool same_name(const struct line *a, const struct line *b)
-{
-	return a->name_len == b->name_len && strncasecmp(a->name, b->name, a->name_len) == 0;
-}
-
-static const char *list_joint(const struct line *l)
+static const char *list_joint(struct http_text name)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
-		if (strlen(lists[i].name) == l->name_len &&
-		    strncasecmp(lists[i].name, l->name, l->name_len) == 0)
+		if (http_text_is(name, lists[i].name))
 			return lists[i].joint;
 	return NULL;
 }
@@ -273,38 +219,42 @@ static int put_field(struct http_head *h, struct area *a, struct line *l, size_t
 		     struct http_refusal *why)
 {
 	struct http_field *f = &h->fields[h->n_fields++];
-	const char *joint = list_joint(l);
+	const char *joint = list_joint(l->field.name);
 
-	f->name = area_text(a, l->name, l->name_len);
+	f->name = area_text(a, l->field.name);
 	f->value = a->pos;
-	area_put(a, l->value, l->value_len);
+	area_put(a, l->field.value.s, l->field.value.n);
 	for (size_t i = 1; i < n; i++) {
-		if (!same_name(l, &l[i]))
+		if (!http_text_same(l->field.name, l[i].field.name))
 			continue;
 		if (!joint)
 			return refuse(why, 400, "a field that may come once came twice");
 		area_put(a, joint, strlen(joint));
-		area_put(a, l[i].value, l[i].value_len);
+		area_put(a, l[i].field.value.s, l[i].field.value.n);
 		l[i].taken = true;
 	}
 	area_put(a, "", 1);
 	return 0;
 }
 
-static int read_fields(struct http_head *h, struct area *a, const char *s, size_t n,
-		       struct http_refusal *why)
+/* Reads the rest of the head, behind the request line. */
+static int read_fields(struct http_head *h, struct area *a, struct http_scan *scan,
+		       const char *data, size_t n, struct http_refusal *why)
 {
 	struct line lines[HTTP_SERVER_FIELDS_MAX];
+	struct http_text line;
 	size_t count = 0;
 
-	for (const char *end; n > 2; n -= (size_t)(end + 2 - s), s = end + 2) {
-		end = memmem(s, n, "\r\n", 2);
-		assert(end && end > s);
+	while (http_scan_line(scan, data, n, &line) == HTTP_SCAN_LINE) {
 		if (count == ARRAY_SIZE(lines))
 			return refuse(why, 431, "the request has too many fields");
-		if (read_field(s, (size_t)(end - s), &lines[count++], why) < 0)
-			return -EBADMSG;
+		if (http_header_parse(line, &lines[count].field) < 0)
+			return refuse(why, 400,
+				      http_is_blank(line.s[0]) ? "a folded field"
+							       : "a field that is not NAME: VALUE");
+		lines[count++].taken = false;
 	}
+	assert(scan->pos == n);
 	h->fields = calloc(count + 1, sizeof(*h->fields));
 	if (!h->fields)
 		return -ENOMEM;
@@ -419,20 +369,21 @@ void http_head_done(struct http_head *h)
 int http_head_parse(const char *data, size_t n, struct http_head *ret, struct http_refusal *ret_why)
 {
 	_cleanup_(http_head_done) struct http_head h = { 0 };
-	const char *end = memmem(data, n, "\r\n", 2);
-	size_t line = end ? (size_t)(end - data) : 0;
+	struct http_scan scan = { 0 };
+	struct http_text line = { 0 };
+	enum http_scanned first = http_scan_line(&scan, data, n, &line);
 	struct area a;
 	int r;
 
-	assert(end && n >= line + 4);
+	assert(first == HTTP_SCAN_LINE);
 	/* The request line is kept twice, as it came and as a path. */
-	a.left = n + line;
+	a.left = n + line.n;
 	a.pos = h.text = malloc(a.left);
 	if (!h.text)
 		return -ENOMEM;
-	r = read_request_line(&h, &a, data, line, ret_why);
+	r = read_request_line(&h, &a, line, ret_why);
 	if (r == 0)
-		r = read_fields(&h, &a, end + 2, n - line - 2, ret_why);
+		r = read_fields(&h, &a, &scan, data, n, ret_why);
 	if (r == 0)
 		r = read_host(&h, ret_why);
 	if (r == 0)

@@ -9,21 +9,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum {
-	HTTP_METHOD_MAX_LEN = 24,
-};
+#include "http-lex.h"
 
 /* Why a request is refused. The text stands in a JSON string as it is: no quotes in it. */
 struct http_refusal {
 	int status;
 	const char *why;
-};
-
-/* How far the end of a head has been looked for; starts zeroed. */
-struct http_scan {
-	size_t pos;   /* bytes seen */
-	size_t line;  /* where the line begins that they end in */
-	size_t lines; /* whole ones before that */
 };
 
 /*

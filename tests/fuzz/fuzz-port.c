@@ -26,12 +26,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	assert(copy && less);
 	memcpy(copy, data, size);
 	memcpy(less, data, size);
-	n = port_answer_parse(copy, size, &a, &why);
+	n = port_answer_parse(&(struct http_scan){ 0 }, copy, size, &a, &why);
 	assert(n >= 0 || why);
 	if (n <= 0)
 		return 0;
 	assert((size_t)n <= size && a.status >= 100 && a.status <= 599 && a.length >= -2);
-	assert(port_answer_parse(less, (size_t)n - 1, &b, &why) == 0);
+	assert(port_answer_parse(&(struct http_scan){ 0 }, less, (size_t)n - 1, &b, &why) == 0);
 	for (size_t i = 0; i < a.n_fields; i++) {
 		check_text(a.fields[i].name, ":\r\n \t");
 		check_text(a.fields[i].value, "\r\n");

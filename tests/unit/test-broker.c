@@ -281,6 +281,7 @@ static void http_must_ask_for_the_name(void **state)
 		"GET / HTTP/1.1\nHost: www.example.com\n\n",
 		"GET / HTTP/1.1\r\nX: y\r\n Host: z\r\nHost: www.example.com\r\n\r\n",
 		"GET / HTTP/1.1\r\nHost : www.example.com\r\n\r\n",
+		"GET / HTTP/1.1\r\nX: \x0b\r\nHost: www.example.com\r\n\r\n",
 		"GET / HTTP/1.0\r\n\r\n",
 		"\r\nGET / HTTP/1.1\r\nHost: www.example.com\r\n\r\n",
 		"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",

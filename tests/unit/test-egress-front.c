@@ -80,6 +80,7 @@ static void wrong_http(void **state)
 	REFUSES("CONNECT github.com:443 HTTP/1.1\r\nA: b\n\r\n", FRONT_MALFORMED);
 	REFUSES("CONNECT github.com:443 HTTP/1.1\r\nA: b\rc\r\n\r\n", FRONT_MALFORMED);
 	REFUSES("CONNECT github.com:443 HTTP/1.1\r\nA: \0\r\n\r\n", FRONT_MALFORMED);
+	REFUSES("CONNECT github.com:443 HTTP/1.1\r\nA: \x0b\r\n\r\n", FRONT_MALFORMED);
 	REFUSES("CONNECT github.com\0.evil.com:443" VERSION_AND_END, FRONT_MALFORMED);
 	REFUSES("CONNECT github.com" VERSION_AND_END, FRONT_MALFORMED);
 	REFUSES("CONNECT github.com:0" VERSION_AND_END, FRONT_MALFORMED);

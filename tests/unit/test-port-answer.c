@@ -15,7 +15,7 @@ static int parse(const char *s)
 	(void)snprintf(text, sizeof(text), "%s", s);
 	why = NULL;
 	answer = (struct port_answer){ 0 };
-	return port_answer_parse(text, strlen(text), &answer, &why);
+	return port_answer_parse(&(struct http_scan){ 0 }, text, strlen(text), &answer, &why);
 }
 
 static void an_answer(void **state)
@@ -52,7 +52,8 @@ static void too_few_bytes(void **state)
 
 	for (size_t n = 0; n < strlen(s); n++) {
 		(void)snprintf(text, sizeof(text), "%s", s);
-		assert_int_equal(port_answer_parse(text, n, &answer, &why), 0);
+		assert_int_equal(
+			port_answer_parse(&(struct http_scan){ 0 }, text, n, &answer, &why), 0);
 	}
 }
 
@@ -97,15 +98,21 @@ static void limits(void **state)
 
 	memset(big, 'a', sizeof(big));
 	memcpy(big, "HTTP/1.1 200 OK\r\n", 17);
-	assert_int_equal(port_answer_parse(big, PORT_ANSWER_MAX - 1, &answer, &why), 0);
-	assert_int_equal(port_answer_parse(big, sizeof(big), &answer, &why), -EBADMSG);
+	assert_int_equal(port_answer_parse(&(struct http_scan){ 0 }, big, PORT_ANSWER_MAX - 1,
+					   &answer, &why),
+			 0);
+	assert_int_equal(
+		port_answer_parse(&(struct http_scan){ 0 }, big, sizeof(big), &answer, &why),
+		-EBADMSG);
 	n = (size_t)snprintf(text, sizeof(text), "HTTP/1.1 200 OK\r\n");
 	for (int i = 0; i <= PORT_ANSWER_FIELDS; i++)
 		n += (size_t)snprintf(text + n, sizeof(text) - n, "a: b\r\n");
 	(void)snprintf(text + n, sizeof(text) - n, "\r\n");
-	assert_int_equal(port_answer_parse(text, n + 2, &answer, &why), -EBADMSG);
+	assert_int_equal(port_answer_parse(&(struct http_scan){ 0 }, text, n + 2, &answer, &why),
+			 -EBADMSG);
 	memcpy(text, "HTTP/1.1 200 OK\r\nA: \0b\r\n\r\n", 27);
-	assert_int_equal(port_answer_parse(text, 26, &answer, &why), -EBADMSG);
+	assert_int_equal(port_answer_parse(&(struct http_scan){ 0 }, text, 26, &answer, &why),
+			 -EBADMSG);
 }
 
 int main(void)

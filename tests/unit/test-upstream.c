@@ -24,10 +24,16 @@ static void heads(void **state)
 		{ "HTTP/1.1 +20 OK\r\n\r\n", "the proxy does not speak HTTP/1" },
 		{ "HTTP/1.1  200 OK\r\n\r\n", "the proxy does not speak HTTP/1" },
 		{ "SSH-2.0-OpenSSH\r\n\r\n", "the proxy does not speak HTTP/1" },
+		{ "HTTP/1.9 200 OK\r\n\r\n", "the proxy does not speak HTTP/1" },
+		{ "HTTP/1.1 200 OK\n\n", "the proxy does not speak HTTP/1" },
+		{ "HTTP/1.1 200 OK\r\nA: b\n\nbytes\r\n\r\n", "the proxy does not speak HTTP/1" },
+		{ "HTTP/1.1 200 OK\r\nA: b\rc\r\n\r\n", "the proxy does not speak HTTP/1" },
+		{ "HTTP/1.1 200 OK\r\nA: \x01\r\n\r\n", "the proxy does not speak HTTP/1" },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		size_t n = strlen(rows[i].s);
+		struct http_scan scan = { 0 };
 		char why[UPSTREAM_WHY_MAX] = "";
 		ssize_t r = 0;
 
@@ -35,7 +41,7 @@ static void heads(void **state)
 		for (size_t k = 1; k <= n && r == 0; k++) {
 			char *copy = unit_copy(rows[i].s, k);
 
-			r = upstream_parse(copy, k, why);
+			r = upstream_parse(&scan, copy, k, why);
 			free(copy);
 		}
 		if (!rows[i].why)
