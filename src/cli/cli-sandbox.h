@@ -8,6 +8,22 @@
 /* The state of all sandboxes, with what dead ones left taken back. */
 int cli_state_open(struct state_root *ret, struct err *e);
 
+/* clang-format off */
+#define OPTS_SANDBOX                                                                    \
+	OPT_INCLUDE,                                                                    \
+	{ "agent", 'a', "AGENT", "the policy to hold it to" },                          \
+	{ "image", 0, "IMAGE", "the root tree to start from" },                         \
+	{ "level", 0, "LEVEL", "isolate it at least so: container, microvm" },           \
+	{ "memory", 'm', "SIZE", "memory, such as 256MiB" },                            \
+	{ "cpus", 0, "N", "processors, such as 0.5" },                                  \
+	{ "disk", 0, "SIZE", "what it may write" },                                     \
+	{ "scratch", 0, "KIND", "where that is kept: disk, memory" },                   \
+	{ "pids", 0, "N", "processes and threads" },                                    \
+	{ "best-effort", 0, NULL, "start even if this host cannot enforce these limits" }, \
+	{ "timeout", 0, "TIME", "of a command, such as 30s" },                          \
+	{ "ttl", 0, "TIME", "of the sandbox" }
+/* clang-format on */
+
 /* A sandbox as the options of `hutch create` or, `once`, `hutch run` say. */
 struct cli_plan {
 	struct spec policy; /* as the policy and the image are */

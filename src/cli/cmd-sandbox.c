@@ -103,7 +103,7 @@ int cli_receipt_read(const struct sandbox *b, json_t **ret, struct err *e)
 	return r < 0 ? r : json_read(buf_text(&text), text.len, ret, e);
 }
 
-int cmd_receipt(struct invocation *inv)
+static int run_receipt(struct invocation *inv)
 {
 	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
 	_cleanup_sandbox_ struct sandbox b = SANDBOX_INIT;
@@ -242,12 +242,33 @@ static int for_each(const struct invocation *inv, bool removing)
 	return code;
 }
 
-int cmd_kill(struct invocation *inv)
+static int run_kill(struct invocation *inv)
 {
 	return for_each(inv, false);
 }
 
-int cmd_rm(struct invocation *inv)
+static int run_rm(struct invocation *inv)
 {
 	return for_each(inv, true);
 }
+
+/* clang-format off */
+const struct command cmd_receipt = {
+	.name = "receipt", .args = "ID", .min_args = 1, .max_args = 1,
+	.summary = "show what is enforced around a sandbox, as seen from outside",
+	.options = OPTIONS(OPT_JSON), .run = run_receipt,
+};
+
+const struct command cmd_kill = {
+	.name = "kill", .args = "ID...", .min_args = 1, .max_args = ARGS_MAX,
+	.summary = "end sandboxes", .run = run_kill,
+};
+
+const struct command cmd_rm = {
+	.name = "rm", .args = "ID...", .min_args = 1, .max_args = ARGS_MAX,
+	.summary = "remove what is kept of sandboxes that have ended",
+	.options = OPTIONS(
+		{ "force", 'f', NULL, "kill what is running" }),
+	.run = run_rm,
+};
+/* clang-format on */

@@ -111,9 +111,9 @@ static const struct option *find_option(const struct command *cmd, const char *n
 
 const struct command *cli_find_command(const struct command *cmd, const char *name)
 {
-	for (const struct command *c = cmd->sub; c && c->name; c++)
-		if (str_eq(c->name, name))
-			return c;
+	for (const struct command *const *c = cmd->sub; c && *c; c++)
+		if (str_eq((*c)->name, name))
+			return *c;
 	return NULL;
 }
 
@@ -122,8 +122,8 @@ const char *cli_closest_command(const struct command *cmd, const char *name)
 	const char *names[64];
 	size_t n = 0;
 
-	for (const struct command *c = cmd->sub; c && c->name && n < ARRAY_SIZE(names) - 1; c++)
-		names[n++] = c->name;
+	for (const struct command *const *c = cmd->sub; c && *c && n < ARRAY_SIZE(names) - 1; c++)
+		names[n++] = (*c)->name;
 	names[n] = NULL;
 	return str_closest(name, names);
 }
@@ -292,10 +292,10 @@ static int dispatch(struct invocation *inv, char **argv, int argc)
 	const struct command *chain[COMMAND_DEPTH_MAX] = { &root_command };
 	int depth = 1, i = 0;
 
-	inv->cmd = &root_command;
+	inv->root = inv->cmd = &root_command;
 	(void)snprintf(inv->path, sizeof(inv->path), "hutch");
 	if (argc == 1 && str_eq(argv[0], "--version"))
-		return cmd_version(inv);
+		return cmd_version.run(inv);
 	for (; inv->cmd->sub && i < argc && argv[i][0] != '-'; i++) {
 		const struct command *c = cli_find_command(inv->cmd, argv[i]);
 
