@@ -35,6 +35,3 @@ void cli_plan_done(struct cli_plan *p);
 
 /* --count: 1 to `max`, without it 1. */
 int cli_take_count(const struct invocation *inv, unsigned int max, unsigned int *ret);
-
-/* receipt.json; the caller owns *ret. -ENOENT if it never ran. */
-int cli_receipt_read(const struct sandbox *b, json_t **ret, struct err *e);

@@ -93,7 +93,8 @@ static void print_head(const json_t *receipt)
 	(void)fputc('\n', stdout);
 }
 
-int cli_receipt_read(const struct sandbox *b, json_t **ret, struct err *e)
+/* receipt.json; the caller owns *ret. -ENOENT if it never ran. */
+static int read_receipt(const struct sandbox *b, json_t **ret, struct err *e)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(RECEIPT_FILE_MAX);
 	int r = fd_read_file(b->dir, "receipt.json", &text, e);
@@ -113,7 +114,7 @@ static int run_receipt(struct invocation *inv)
 	size_t i;
 
 	if (cli_state_open(&root, &e) < 0 || sandbox_find(&root, inv->args[0], &b, &e) < 0 ||
-	    cli_receipt_read(&b, &receipt, &e) < 0)
+	    read_receipt(&b, &receipt, &e) < 0)
 		return cli_fail(inv, &e);
 	if (cli_option(inv, "json"))
 		return cli_print_json(TAKE_PTR(receipt), EXIT_OK);

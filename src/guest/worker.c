@@ -94,7 +94,7 @@ int worker_make_parents(const char *path)
 	return 0;
 }
 
-int worker_mkdir(struct worker *w)
+static int worker_mkdir(struct worker *w)
 {
 	bool parents = fields_has(w->fields, TAG_PARENTS);
 	mode_t mode = (mode_t)fields_number(w->fields, TAG_MODE, 0755);

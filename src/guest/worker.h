@@ -59,7 +59,6 @@ int worker_fail(struct worker *w, const char *what);
 /* Operations: 0, or -1 with w->fail. */
 int worker_read(struct worker *w);
 int worker_write(struct worker *w);
-int worker_mkdir(struct worker *w);
 int worker_list(struct worker *w);
 int worker_remove(struct worker *w);
 int worker_watch(struct worker *w);

@@ -31,7 +31,6 @@ int kernel_create(const struct kernel_work *w, const char *name, int *ret_fd, st
 int kernel_write_base(const struct kernel_work *w, int modules, struct err *e);
 
 /* The package is unpacked in w->dir/files: makes out/kernel and out/base.cpio. */
-int kernel_take_cloud(struct kernel_work *w, struct err *e);
 int kernel_build_small(struct kernel_work *w, struct err *e);
 
 /* What a build depends on but for the package: configuration and compiler. */

@@ -81,7 +81,7 @@ static int open_modules(const struct kernel_work *w, const char *version, int *r
 	return 0;
 }
 
-int kernel_take_cloud(struct kernel_work *w, struct err *e)
+static int take_cloud(struct kernel_work *w, struct err *e)
 {
 	_cleanup_close_ int from = -EBADF, to = -EBADF, modules = -EBADF;
 	const char *version = w->package.name + STRLEN("linux-image-");
@@ -225,7 +225,7 @@ static int make(struct kernel_work *w, struct kernel_meta *m, struct err *e)
 
 	if (r == 0)
 		r = w->job->kind == MACHINE_KERNEL_SMALL ? kernel_build_small(w, e)
-							 : kernel_take_cloud(w, e);
+							 : take_cloud(w, e);
 	(void)snprintf(m->package, sizeof(m->package), "%s", w->package.name);
 	(void)snprintf(m->version, sizeof(m->version), "%s", w->package.version);
 	return r < 0 ? r : keep(w, m, e);
