@@ -14,11 +14,6 @@ enum {
 	FINGERPRINT = 16, /* bytes of the SHA-256 of a key */
 };
 
-int audit_view_open(struct audit_log *l, struct audit_set *set, struct err *e)
-{
-	return audit_open(l, e) < 0 ? e->num : audit_set_open(l, set, e);
-}
-
 /* ---- verify ---- */
 
 static int read_mark(const char *path, struct audit_mark *ret, struct err *e)
