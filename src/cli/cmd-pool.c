@@ -27,7 +27,8 @@ static int run_pool_fill(struct invocation *inv)
 		code = cli_plan(inv, false, &p);
 	if (code != EXIT_OK)
 		return code;
-	if (cli_state_open(&root, &e) < 0 || spares_fill(&root, &p.with, n, say, &e) < 0)
+	if (cli_state_open(&root, &e) < 0 ||
+	    spares_fill(&root, &p.with, n, sandbox_start_spare, say, &e) < 0)
 		return cli_fail(inv, &e);
 	return EXIT_OK;
 }
