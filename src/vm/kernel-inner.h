@@ -24,7 +24,7 @@ struct kernel_meta {
 int kernel_meta_read(enum machine_kernel_kind kind, struct kernel_meta *ret, struct err *e);
 int kernel_meta_write(enum machine_kernel_kind kind, const struct kernel_meta *m, struct err *e);
 
-/* Opens a new file of `out`, to be written and read. */
+/* kernel-output.c: opens a new file of `out`, to be written and read. */
 int kernel_create(const struct kernel_work *w, const char *name, int *ret_fd, struct err *e);
 
 /* Writes base.cpio: directories, /dev/console and, if `modules` is one, what is in there. */
