@@ -161,17 +161,7 @@ void broker_reset(struct broker *b, const void *cookie)
 		}
 }
 
-void broker_set_limits(struct broker *b, const struct budget_limits *limits)
-{
-	budget_change(&b->budget, limits);
-}
-
 struct budget *broker_budget(struct broker *b)
 {
 	return &b->budget;
-}
-
-size_t broker_streams(const struct broker *b)
-{
-	return b->budget.streams;
 }
