@@ -8,7 +8,12 @@
 /* The state of all sandboxes, with what dead ones left taken back. */
 int cli_state_open(struct state_root *ret, struct err *e);
 
+/* Options that cli_plan() reads. */
 /* clang-format off */
+#define OPTS_COMMANDS                                                                   \
+	{ "env", 'e', "NAME=VALUE", "set a variable (can be repeated)" },               \
+	{ "user", 'u', "USER", "run commands as this user: a name, UID or UID:GID" },   \
+	{ "workdir", 'w', "DIR", "start commands in this directory" }
 #define OPTS_SANDBOX                                                                    \
 	OPT_INCLUDE,                                                                    \
 	{ "agent", 'a', "AGENT", "the policy to hold it to" },                          \

@@ -394,6 +394,12 @@ static int run_key_revoke(struct invocation *inv)
 }
 
 /* clang-format off */
+#define OPTS_LIMITS                                                                     \
+	{ "cpus", 0, "N", "processors of all its sandboxes together" },                 \
+	{ "memory", 0, "SIZE", "memory of all of them together" },                      \
+	{ "disk", 0, "SIZE", "disk of all of them together" },                          \
+	{ "builds", 0, "N", "how many templates it may build at once" }
+
 static const struct command cmd_key_create = {
 	.name = "create", .args = "",
 	.summary = "make an API key, and print it this once",
@@ -408,10 +414,7 @@ static const struct command cmd_key_create = {
 		{ "agent", 'a', "A,B", "whose policies it may use, the first by default" },
 		{ "level", 0, "LEVEL", "isolate at least so: container or microvm" },
 		{ "sandboxes", 0, "N", "how many sandboxes it may have at once; without it, no limit" },
-		{ "cpus", 0, "N", "processors of all its sandboxes together" },
-		{ "memory", 0, "SIZE", "memory of all of them together" },
-		{ "disk", 0, "SIZE", "disk of all of them together" },
-		{ "builds", 0, "N", "how many templates it may build at once" }),
+		OPTS_LIMITS),
 	.run = run_key_create,
 };
 
@@ -430,10 +433,7 @@ static const struct command cmd_key_set = {
 		{ "agent", 'a', "A,B", "whose policies it may use, the first by default; '' for hutchd's default agent" },
 		{ "level", 0, "LEVEL", "isolate at least so: container or microvm; '' for no minimum" },
 		{ "sandboxes", 0, "N", "how many sandboxes it may have at once; 0 for no limit" },
-		{ "cpus", 0, "N", "processors of all its sandboxes together" },
-		{ "memory", 0, "SIZE", "memory of all of them together" },
-		{ "disk", 0, "SIZE", "disk of all of them together" },
-		{ "builds", 0, "N", "how many templates it may build at once" }),
+		OPTS_LIMITS),
 	.run = run_key_set,
 };
 

@@ -120,10 +120,7 @@ static const struct command cmd_pool_fill = {
 		"Returns when they are there.",
 	.options = OPTIONS(
 		{ "count", 'n', "N", "how many spares there are to be; without it, one" },
-		{ "env", 'e', "NAME=VALUE", "set a variable (can be repeated)" },
-		{ "user", 'u', "USER", "run commands as this user: a name, UID or UID:GID" },
-		{ "workdir", 'w', "DIR", "start commands in this directory" },
-		OPTS_SANDBOX,
+		OPTS_COMMANDS, OPTS_SANDBOX,
 		{ "idle", 0, "TIME", "of the sandbox, when nothing runs in it" }),
 	.run = run_pool_fill,
 };

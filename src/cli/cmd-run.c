@@ -589,10 +589,7 @@ const struct command cmd_create = {
 	.options = OPTIONS(
 		OPT_JSON,
 		{ "rm", 0, NULL, "keep nothing of the sandbox when it has ended" },
-		{ "env", 'e', "NAME=VALUE", "set a variable (can be repeated)" },
-		{ "user", 'u', "USER", "run commands as this user: a name, UID or UID:GID" },
-		{ "workdir", 'w', "DIR", "start commands in this directory" },
-		OPTS_SANDBOX, OPT_SNAPSHOT,
+		OPTS_COMMANDS, OPTS_SANDBOX, OPT_SNAPSHOT,
 		{ "idle", 0, "TIME", "of the sandbox, when nothing runs in it" },
 		{ "deadline", 0, "TIME", "of the sandbox, within its ttl; can be changed: hutch ttl" },
 		{ "on-timeout", 0, "WHAT", "what the deadline does: end, or pause" }),
