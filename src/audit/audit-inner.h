@@ -32,15 +32,7 @@ int audit_sign(const struct audit_log *l, const struct audit_head *head, struct 
 	       struct err *e);
 bool audit_mark_valid(const struct audit_mark *m);
 
-/* A member of a flat object, as it stands in the text: nothing is unescaped. */
-struct audit_value {
-	const char *s;
-	size_t n;
-	bool is_text;
-};
-
 /* The one member `key` of `n` bytes of text; false also if the text is no such object. */
-bool audit_get(const char *text, size_t n, const char *key, struct audit_value *ret);
 bool audit_get_number(const char *text, size_t n, const char *key, uint64_t *ret);
 bool audit_get_hex(const char *text, size_t n, const char *key, uint8_t *out, size_t bytes);
 bool audit_get_id(const char *text, size_t n, char ret[static AUDIT_ID_MAX + 1]);
@@ -68,8 +60,6 @@ struct audit_lives {
 	struct audit_gone *gone;
 	size_t n_gone, cap_gone;
 };
-
-#define _cleanup_audit_lives_ _cleanup_(audit_lives_done)
 
 void audit_lives_done(struct audit_lives *l);
 

@@ -102,18 +102,6 @@ size_t audit_record_write(struct audit_head *head, const struct audit_record *r,
 	return AUDIT_HEADER + r->n_payload;
 }
 
-ssize_t audit_record_size(const uint8_t *data, size_t n)
-{
-	uint64_t length;
-
-	if (n < AUDIT_HEADER)
-		return 0;
-	length = get(data + AT_LENGTH, 4);
-	if (memcmp(data + AT_MAGIC, magic, STRLEN("HAR1")) != 0 || length > AUDIT_PAYLOAD_MAX)
-		return -EBADMSG;
-	return AUDIT_HEADER + (ssize_t)length;
-}
-
 /* Whether `n` bytes, less than a header, can be the beginning of the record behind `head`. */
 static bool begins_well(const struct audit_head *head, const uint8_t *data, size_t n)
 {

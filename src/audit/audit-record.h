@@ -85,9 +85,6 @@ size_t audit_record_write(struct audit_head *head, const struct audit_record *r,
 ssize_t audit_record_read(struct audit_head *head, const uint8_t *data, size_t n,
 			  struct audit_record *ret, const char **ret_why);
 
-/* The size that the record at `data` says it has; 0 if `n` bytes do not tell, -EBADMSG. */
-ssize_t audit_record_size(const uint8_t *data, size_t n);
-
 /* Where a chain was before the record at `data`, by that record's own word. False: no whole header.
  */
 bool audit_record_before(const uint8_t *data, size_t n, struct audit_head *ret);

@@ -89,7 +89,6 @@ struct audit_chain {
 	{                     \
 		.fd = -EBADF, \
 	}
-#define _cleanup_audit_chain_ _cleanup_(audit_chain_close)
 
 void audit_chain_close(struct audit_chain *c);
 

@@ -10,6 +10,13 @@
 #include "audit-inner.h"
 #include "str.h"
 
+/* A member of a flat object, as it stands in the text: nothing is unescaped. */
+struct value {
+	const char *s;
+	size_t n;
+	bool is_text;
+};
+
 struct cursor {
 	const char *p, *end;
 };
@@ -23,7 +30,7 @@ static bool take(struct cursor *c, char want)
 }
 
 /* Behind the first quote: up to the next that is not escaped. */
-static bool take_text(struct cursor *c, struct audit_value *ret)
+static bool take_text(struct cursor *c, struct value *ret)
 {
 	ret->s = c->p;
 	while (c->p < c->end && *c->p != '"')
@@ -32,7 +39,7 @@ static bool take_text(struct cursor *c, struct audit_value *ret)
 	return take(c, '"');
 }
 
-static bool take_value(struct cursor *c, struct audit_value *ret)
+static bool take_value(struct cursor *c, struct value *ret)
 {
 	ret->is_text = take(c, '"');
 	if (ret->is_text)
@@ -45,10 +52,10 @@ static bool take_value(struct cursor *c, struct audit_value *ret)
 }
 
 /* Goes through all of it: what follows must be right, too, and the key stand there once. */
-bool audit_get(const char *text, size_t n, const char *key, struct audit_value *ret)
+static bool get(const char *text, size_t n, const char *key, struct value *ret)
 {
 	struct cursor c = { text, text + n };
-	struct audit_value name, value;
+	struct value name, value;
 	size_t found = 0;
 
 	if (!take(&c, '{'))
@@ -67,26 +74,25 @@ bool audit_get(const char *text, size_t n, const char *key, struct audit_value *
 
 bool audit_get_number(const char *text, size_t n, const char *key, uint64_t *ret)
 {
-	struct audit_value v;
+	struct value v;
 
-	return audit_get(text, n, key, &v) && !v.is_text &&
-	       str_to_u64(v.s, v.n, INT64_MAX, ret) == 0;
+	return get(text, n, key, &v) && !v.is_text && str_to_u64(v.s, v.n, INT64_MAX, ret) == 0;
 }
 
 bool audit_get_hex(const char *text, size_t n, const char *key, uint8_t *out, size_t bytes)
 {
-	struct audit_value v;
+	struct value v;
 	size_t got = 0;
 
-	return audit_get(text, n, key, &v) && v.is_text && v.n == 2 * bytes &&
+	return get(text, n, key, &v) && v.is_text && v.n == 2 * bytes &&
 	       sodium_hex2bin(out, bytes, v.s, v.n, NULL, &got, NULL) == 0 && got == bytes;
 }
 
 bool audit_get_id(const char *text, size_t n, char ret[static AUDIT_ID_MAX + 1])
 {
-	struct audit_value v;
+	struct value v;
 
-	if (!audit_get(text, n, "sandbox", &v) || !v.is_text || v.n > AUDIT_ID_MAX)
+	if (!get(text, n, "sandbox", &v) || !v.is_text || v.n > AUDIT_ID_MAX)
 		return false;
 	memcpy(ret, v.s, v.n);
 	ret[v.n] = '\0';

@@ -14,7 +14,6 @@
 #define STRLEN(s)	     (sizeof("" s "") - 1)
 #define _cleanup_(f)	     __attribute__((cleanup(f)))
 #define _printf_(fmt, first) __attribute__((format(printf, fmt, first)))
-#define _must_check_	     __attribute__((warn_unused_result))
 #define _noreturn_	     __attribute__((noreturn))
 
 /* Built with AddressSanitizer, whose runtime wants more of a process than the program does. */

@@ -15,6 +15,11 @@
 #include "value.h"
 #include "view.h"
 
+int audit_view_open(struct audit_log *l, struct audit_set *set, struct err *e)
+{
+	return audit_open(l, e) < 0 ? e->num : audit_set_open(l, set, e);
+}
+
 enum {
 	DIGITS_SHOWN = 12,
 	ARGUMENT_SHOWN = 160, /* bytes of an argument */

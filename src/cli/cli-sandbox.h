@@ -8,6 +8,27 @@
 /* The state of all sandboxes, with what dead ones left taken back. */
 int cli_state_open(struct state_root *ret, struct err *e);
 
+/* Options that cli_plan() reads. */
+/* clang-format off */
+#define OPTS_COMMANDS                                                                   \
+	{ "env", 'e', "NAME=VALUE", "set a variable (can be repeated)" },               \
+	{ "user", 'u', "USER", "run commands as this user: a name, UID or UID:GID" },   \
+	{ "workdir", 'w', "DIR", "start commands in this directory" }
+#define OPTS_SANDBOX                                                                    \
+	OPT_INCLUDE,                                                                    \
+	{ "agent", 'a', "AGENT", "the policy to hold it to" },                          \
+	{ "image", 0, "IMAGE", "the root tree to start from" },                         \
+	{ "level", 0, "LEVEL", "isolate it at least so: container, microvm" },           \
+	{ "memory", 'm', "SIZE", "memory, such as 256MiB" },                            \
+	{ "cpus", 0, "N", "processors, such as 0.5" },                                  \
+	{ "disk", 0, "SIZE", "what it may write" },                                     \
+	{ "scratch", 0, "KIND", "where that is kept: disk, memory" },                   \
+	{ "pids", 0, "N", "processes and threads" },                                    \
+	{ "best-effort", 0, NULL, "start even if this host cannot enforce these limits" }, \
+	{ "timeout", 0, "TIME", "of a command, such as 30s" },                          \
+	{ "ttl", 0, "TIME", "of the sandbox" }
+/* clang-format on */
+
 /* A sandbox as the options of `hutch create` or, `once`, `hutch run` say. */
 struct cli_plan {
 	struct spec policy; /* as the policy and the image are */
@@ -19,6 +40,3 @@ void cli_plan_done(struct cli_plan *p);
 
 /* --count: 1 to `max`, without it 1. */
 int cli_take_count(const struct invocation *inv, unsigned int max, unsigned int *ret);
-
-/* receipt.json; the caller owns *ret. -ENOENT if it never ran. */
-int cli_receipt_read(const struct sandbox *b, json_t **ret, struct err *e);

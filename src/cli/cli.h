@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The command line: one table of commands (commands.c) from which parsing, help, completion and the
- * test of the manual page are made. A command is a file cmd-*.c and a row.
+ * The command line. A command is a struct beside its handler, in a file cmd-*.c, and a word in the
+ * list of commands.c; parsing, help, completion and the test of the manual page are made from it.
  */
 #pragma once
 
@@ -46,11 +46,20 @@ struct command {
 	bool passes_on;
 	int own_args;
 	const char *summary;
-	const char *help;	      /* paragraphs for --help, after the summary */
-	const struct option *options; /* ends with .name NULL; may be NULL */
-	const struct command *sub;    /* commands below this one; ends with .name NULL */
+	const char *help;		  /* paragraphs for --help, after the summary */
+	const struct option *options;	  /* ends with .name NULL; may be NULL */
+	const struct command *const *sub; /* commands below this one; ends with NULL */
 	int (*run)(struct invocation *inv);
 };
+
+#define OPTIONS(...)  ((const struct option[]){ __VA_ARGS__, { 0 } })
+#define COMMANDS(...) ((const struct command *const[]){ __VA_ARGS__, NULL })
+
+/* clang-format off */
+#define OPT_JSON { "json", 0, NULL, "print JSON for programs" }
+#define OPT_INCLUDE                                                                     \
+	{ "include", 'I', "DIR", "look for agents/ and presets/ in DIR too (can be repeated)" }
+/* clang-format on */
 
 enum {
 	ARGS_MAX = 1024 * 1024, /* any number */
@@ -60,7 +69,7 @@ enum {
 
 /* One parsed command line. */
 struct invocation {
-	const struct command *cmd;
+	const struct command *root, *cmd;
 	char path[64];	   /* "hutch config explain" */
 	const char **args; /* NULL-terminated */
 	int n_args;
@@ -70,8 +79,6 @@ struct invocation {
 	int n_given;
 	bool color; /* stdout is a terminal and NO_COLOR is not set */
 };
-
-extern const struct command root_command;
 
 /* The value of an option ("" for one without argument; the last one), or NULL if it was not given.
  */
@@ -122,67 +129,13 @@ const char *cli_closest_command(const struct command *cmd, const char *name);
 /* The store every command uses: -I DIR and so on, default-store.h. */
 int cli_store_open(struct default_store *s, const struct invocation *inv, struct err *e);
 
-int cmd_help(struct invocation *inv);
-int cmd_version(struct invocation *inv);
-int cmd_completion(struct invocation *inv);
-int cmd_config_validate(struct invocation *inv);
-int cmd_config_compile(struct invocation *inv);
-int cmd_config_explain(struct invocation *inv);
-int cmd_config_docs(struct invocation *inv);
-int cmd_presets(struct invocation *inv);
-int cmd_agents(struct invocation *inv);
-int cmd_doctor(struct invocation *inv);
-int cmd_mcp(struct invocation *inv);
-int cmd_image_build(struct invocation *inv);
-int cmd_image_import(struct invocation *inv);
-int cmd_image_ls(struct invocation *inv);
-int cmd_image_inspect(struct invocation *inv);
-int cmd_image_rm(struct invocation *inv);
-int cmd_image_kernel(struct invocation *inv);
-int cmd_fork(struct invocation *inv);
-int cmd_pool_fill(struct invocation *inv);
-int cmd_pool_ls(struct invocation *inv);
-int cmd_pool_drain(struct invocation *inv);
-int cmd_snapshot_create(struct invocation *inv);
-int cmd_snapshot_ls(struct invocation *inv);
-int cmd_snapshot_rm(struct invocation *inv);
-int cmd_template_ls(struct invocation *inv);
-int cmd_template_rm(struct invocation *inv);
-int cmd_template_share(struct invocation *inv);
-int cmd_template_unshare(struct invocation *inv);
-int cmd_run(struct invocation *inv);
-int cmd_create(struct invocation *inv);
-int cmd_exec(struct invocation *inv);
-int cmd_attach(struct invocation *inv);
-int cmd_logs(struct invocation *inv);
-int cmd_wait(struct invocation *inv);
-int cmd_signal(struct invocation *inv);
-int cmd_shell(struct invocation *inv);
-int cmd_cp(struct invocation *inv);
-int cmd_commit(struct invocation *inv);
-int cmd_watch(struct invocation *inv);
-int cmd_ps(struct invocation *inv);
-int cmd_debug(struct invocation *inv);
-int cmd_inspect(struct invocation *inv);
-int cmd_receipt(struct invocation *inv);
-int cmd_gc(struct invocation *inv);
-int cmd_suspend(struct invocation *inv);
-int cmd_pause(struct invocation *inv);
-int cmd_resume(struct invocation *inv);
-int cmd_ttl(struct invocation *inv);
-int cmd_kill(struct invocation *inv);
-int cmd_rm(struct invocation *inv);
-int cmd_audit_show(struct invocation *inv);
-int cmd_audit_verify(struct invocation *inv);
-int cmd_audit_export(struct invocation *inv);
-int cmd_audit_checkpoint(struct invocation *inv);
-int cmd_audit_key(struct invocation *inv);
-int cmd_key_create(struct invocation *inv);
-int cmd_key_set(struct invocation *inv);
-int cmd_key_ls(struct invocation *inv);
-int cmd_key_revoke(struct invocation *inv);
-int cmd_egress_log(struct invocation *inv);
-int cmd_egress_explain(struct invocation *inv);
-int cmd_egress_allow(struct invocation *inv);
-int cmd_egress_deny(struct invocation *inv);
-int cmd_egress_suggest(struct invocation *inv);
+extern const struct command root_command;
+
+/* Commands that another file lists: commands.c, or the file of the command above. */
+extern const struct command cmd_run, cmd_create, cmd_exec, cmd_shell, cmd_attach, cmd_logs,
+	cmd_wait, cmd_signal, cmd_cp, cmd_commit, cmd_watch, cmd_ps, cmd_inspect, cmd_debug,
+	cmd_receipt, cmd_pause, cmd_suspend, cmd_resume, cmd_ttl, cmd_kill, cmd_rm, cmd_gc,
+	cmd_config, cmd_agents, cmd_presets, cmd_image, cmd_image_kernel, cmd_snapshot,
+	cmd_snapshot_create, cmd_template, cmd_fork, cmd_pool, cmd_egress, cmd_egress_log,
+	cmd_egress_suggest, cmd_key, cmd_audit, cmd_audit_show, cmd_mcp, cmd_doctor, cmd_completion,
+	cmd_help, cmd_version;

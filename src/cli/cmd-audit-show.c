@@ -332,7 +332,7 @@ static int follow(struct show *w, const struct audit_log *l, int events, struct 
 	return r;
 }
 
-int cmd_audit_show(struct invocation *inv)
+static int run_audit_show(struct invocation *inv)
 {
 	_cleanup_audit_log_ struct audit_log l = AUDIT_LOG_INIT;
 	_cleanup_audit_set_ struct audit_set set = AUDIT_SET_INIT;
@@ -359,3 +359,19 @@ int cmd_audit_show(struct invocation *inv)
 	free(w.tails);
 	return r < 0 ? cli_fail(inv, &e) : EXIT_OK;
 }
+
+/* clang-format off */
+const struct command cmd_audit_show = {
+	.name = "show", .args = "",
+	.summary = "print what was recorded, in the order of time",
+	.help = "One line a record: time, sandbox, kind, and what it says. Commands are shown as one would type them, digests\n"
+		"by their first 12 digits. With --json an object on each line, with everything there is.",
+	.options = OPTIONS(
+		OPT_JSON,
+		{ "sandbox", 's', "ID", "only of this sandbox, by the beginning of its id" },
+		{ "since", 0, "TIME", "only from then on: 30m, 2h, 7d, 2026-11-15T08:00:00Z" },
+		{ "follow", 'f', NULL, "go on with what is recorded from now on" },
+		{ "verbose", 'v', NULL, "digests, arguments and times in full, and signatures" }),
+	.run = run_audit_show,
+};
+/* clang-format on */

@@ -14,11 +14,6 @@ enum {
 	FINGERPRINT = 16, /* bytes of the SHA-256 of a key */
 };
 
-int audit_view_open(struct audit_log *l, struct audit_set *set, struct err *e)
-{
-	return audit_open(l, e) < 0 ? e->num : audit_set_open(l, set, e);
-}
-
 /* ---- verify ---- */
 
 static int read_mark(const char *path, struct audit_mark *ret, struct err *e)
@@ -103,7 +98,7 @@ static int report_text(const struct audit_report *r)
 	return EXIT_OK;
 }
 
-int cmd_audit_verify(struct invocation *inv)
+static int run_audit_verify(struct invocation *inv)
 {
 	_cleanup_audit_log_ struct audit_log l = AUDIT_LOG_INIT;
 	_cleanup_audit_set_ struct audit_set set = AUDIT_SET_INIT;
@@ -132,7 +127,7 @@ int cmd_audit_verify(struct invocation *inv)
 
 /* ---- export, checkpoint, key ---- */
 
-int cmd_audit_export(struct invocation *inv)
+static int run_audit_export(struct invocation *inv)
 {
 	_cleanup_audit_log_ struct audit_log l = AUDIT_LOG_INIT;
 	_cleanup_audit_set_ struct audit_set set = AUDIT_SET_INIT;
@@ -145,7 +140,7 @@ int cmd_audit_export(struct invocation *inv)
 	return EXIT_OK;
 }
 
-int cmd_audit_checkpoint(struct invocation *inv)
+static int run_audit_checkpoint(struct invocation *inv)
 {
 	_cleanup_audit_log_ struct audit_log l = AUDIT_LOG_INIT;
 	_cleanup_buf_ struct buf b = BUF_INIT(MARK_FILE_MAX);
@@ -160,7 +155,7 @@ int cmd_audit_checkpoint(struct invocation *inv)
 	return EXIT_OK;
 }
 
-int cmd_audit_key(struct invocation *inv)
+static int run_audit_key(struct invocation *inv)
 {
 	_cleanup_audit_log_ struct audit_log l = AUDIT_LOG_INIT;
 	uint8_t key[AUDIT_PUBLIC], hash[AUDIT_HASH];
@@ -179,3 +174,44 @@ int cmd_audit_key(struct invocation *inv)
 	(void)printf("key          %s\nfingerprint  %s\n", hex, print);
 	return EXIT_OK;
 }
+
+/* clang-format off */
+static const struct command cmd_audit_verify = {
+	.name = "verify", .args = "[EXPORT]", .max_args = 1,
+	.summary = "check every record, chain and signature",
+	.help = "Of this host's log, or of what 'hutch audit export' wrote. Exits 0 if all is good; 1 if not, and says the\n"
+		"first record that is wrong: file, sequence number, byte offset and why. That the end of the log was cut off\n"
+		"can only be seen against a checkpoint that was kept elsewhere: --from.",
+	.options = OPTIONS(
+		OPT_JSON,
+		{ "from", 0, "FILE", "a checkpoint that was kept elsewhere: it must be in the log" },
+		{ "key", 0, "KEY", "the public key, rather than the log's own word" }),
+	.run = run_audit_verify,
+};
+
+static const struct command cmd_audit_export = {
+	.name = "export", .args = "",
+	.summary = "write the whole log as one stream on standard output",
+	.run = run_audit_export,
+};
+
+static const struct command cmd_audit_checkpoint = {
+	.name = "checkpoint", .args = "",
+	.summary = "sign what has been recorded so far, and print the signature",
+	.help = "Keep what it prints on another machine: 'hutch audit verify --from' then finds whatever happens to the log\n"
+		"up to here.",
+	.run = run_audit_checkpoint,
+};
+
+static const struct command cmd_audit_key = {
+	.name = "key", .args = "",
+	.summary = "print the public key of this host's log, and its fingerprint",
+	.options = OPTIONS(OPT_JSON), .run = run_audit_key,
+};
+
+const struct command cmd_audit = {
+	.name = "audit", .args = "",
+	.summary = "show and verify what was recorded",
+	.sub = COMMANDS(&cmd_audit_show, &cmd_audit_verify, &cmd_audit_export, &cmd_audit_checkpoint, &cmd_audit_key),
+};
+/* clang-format on */

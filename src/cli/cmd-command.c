@@ -148,7 +148,7 @@ static int take_from(const struct invocation *inv, uint64_t *ret)
 	return EXIT_OK;
 }
 
-int cmd_logs(struct invocation *inv)
+static int run_logs(struct invocation *inv)
 {
 	_cleanup_handle_ struct handle h = HANDLE_INIT;
 	bool out = cli_option(inv, "stdout"), err = cli_option(inv, "stderr");
@@ -170,7 +170,7 @@ int cmd_logs(struct invocation *inv)
 	return r < 0 ? cli_fail(inv, &e) : EXIT_OK;
 }
 
-int cmd_wait(struct invocation *inv)
+static int run_wait(struct invocation *inv)
 {
 	_cleanup_handle_ struct handle h = HANDLE_INIT;
 	struct err e = ERR_INIT;
@@ -234,7 +234,7 @@ static int attach(const struct invocation *inv, struct handle *h, uint64_t from,
 	return outcome(inv, h);
 }
 
-int cmd_attach(struct invocation *inv)
+static int run_attach(struct invocation *inv)
 {
 	_cleanup_handle_ struct handle h = HANDLE_INIT;
 	uint64_t from = 0;
@@ -261,7 +261,7 @@ static int signal_number(const char *text)
 	return -EINVAL;
 }
 
-int cmd_signal(struct invocation *inv)
+static int run_signal(struct invocation *inv)
 {
 	_cleanup_handle_ struct handle h = HANDLE_INIT;
 	_cleanup_close_ int fd = -EBADF;
@@ -336,7 +336,7 @@ static int find_shell(struct invocation *inv, const char *name, struct handle *h
 	}
 }
 
-int cmd_shell(struct invocation *inv)
+static int run_shell(struct invocation *inv)
 {
 	_cleanup_handle_ struct handle h = HANDLE_INIT;
 	const char *name = cli_option(inv, "name") ? cli_option(inv, "name") : "shell";
@@ -476,3 +476,57 @@ int cli_list_commands(struct invocation *inv)
 		return cli_fail(inv, &e);
 	return list ? cli_print_json(TAKE_PTR(list), EXIT_OK) : EXIT_OK;
 }
+
+/* clang-format off */
+#define OPT_FROM                                                                        \
+	{ "from", 0, "OFFSET", "begin at this byte of the output" }
+
+const struct command cmd_shell = {
+	.name = "shell", .args = "ID", .min_args = 1, .max_args = 1,
+	.summary = "enter a shell of a sandbox, which can be left and entered again",
+	.help = "Ctrl-P Ctrl-Q leaves it, and so does the end of the terminal. It goes on until it exits.",
+	.options = OPTIONS(
+		{ "name", 'n', "NAME", "of the shell; without it, 'shell'" },
+		{ "env", 'e', "NAME=VALUE", "set a variable (can be repeated)" },
+		{ "user", 'u', "USER", "run as this user: a name, UID or UID:GID" },
+		{ "workdir", 'w', "DIR", "start in this directory" }),
+	.run = run_shell,
+};
+
+const struct command cmd_attach = {
+	.name = "attach", .args = "HANDLE", .min_args = 1, .max_args = 1,
+	.summary = "follow the output of a command to its end, and exit as it does",
+	.help = "HANDLE is ID/NUMBER or ID/NAME. A command with a terminal gets this one; Ctrl-P Ctrl-Q leaves it. Whoever\n"
+		"reads, or does not, never holds up the command.",
+	.options = OPTIONS(
+		{ "interactive", 'i', NULL, "pass standard input on" },
+		OPT_FROM),
+	.run = run_attach,
+};
+
+const struct command cmd_logs = {
+	.name = "logs", .args = "HANDLE", .min_args = 1, .max_args = 1,
+	.summary = "print what a command has printed",
+	.help = "Until 'hutch rm' also of a sandbox that has ended. Where output was dropped, a line on standard error says\n"
+		"how much.",
+	.options = OPTIONS(
+		OPT_JSON,
+		{ "follow", 'f', NULL, "go on until the command ends" },
+		OPT_FROM,
+		{ "since", 0, "TIME", "only what came later; an RFC 3339 time, or a time ago such as 5m" },
+		{ "stdout", 0, NULL, "only standard output" },
+		{ "stderr", 0, NULL, "only standard error" }),
+	.run = run_logs,
+};
+
+const struct command cmd_wait = {
+	.name = "wait", .args = "HANDLE", .min_args = 1, .max_args = 1,
+	.summary = "wait for the end of a command, and exit as it does",
+	.options = OPTIONS(OPT_JSON), .run = run_wait,
+};
+
+const struct command cmd_signal = {
+	.name = "signal", .args = "HANDLE SIGNAL", .min_args = 2, .max_args = 2,
+	.summary = "send a signal to a command", .run = run_signal,
+};
+/* clang-format on */

@@ -79,7 +79,7 @@ static int validate_one(struct default_store *s, const struct invocation *inv, c
 	return r < 0 ? EXIT_NO : EXIT_OK;
 }
 
-int cmd_config_validate(struct invocation *inv)
+static int run_config_validate(struct invocation *inv)
 {
 	_cleanup_default_store_ struct default_store s = { 0 };
 	bool json = cli_option(inv, "json");
@@ -100,7 +100,7 @@ int cmd_config_validate(struct invocation *inv)
 			      worst);
 }
 
-int cmd_config_compile(struct invocation *inv)
+static int run_config_compile(struct invocation *inv)
 {
 	_cleanup_default_store_ struct default_store s = { 0 };
 	_cleanup_policy_ struct policy *p = NULL;
@@ -225,7 +225,7 @@ static json_t *explanation_json(const struct target *t, const char *what,
 			 "presets", presets);
 }
 
-int cmd_config_explain(struct invocation *inv)
+static int run_config_explain(struct invocation *inv)
 {
 	_cleanup_default_store_ struct default_store s = { 0 };
 	_cleanup_policy_ struct policy *p = NULL;
@@ -251,7 +251,7 @@ int cmd_config_explain(struct invocation *inv)
 	return code;
 }
 
-int cmd_config_docs(struct invocation *inv)
+static int run_config_docs(struct invocation *inv)
 {
 	_cleanup_default_store_ struct default_store s = { 0 };
 	_cleanup_buf_ struct buf b = BUF_INIT(4 * 1024 * 1024);
@@ -270,3 +270,45 @@ int cmd_config_docs(struct invocation *inv)
 	(void)fputs(buf_text(&b), stdout);
 	return EXIT_OK;
 }
+
+/* clang-format off */
+static const struct command cmd_config_validate = {
+	.name = "validate", .args = "FILE...", .min_args = 1, .max_args = ARGS_MAX,
+	.summary = "check agent and preset files, and show every error at once",
+	.help = "Each message has the file, line and column, the key, what was expected and what was probably meant.\n"
+		"Exits 0 if every file is right (there may be warnings), 1 if one is not.",
+	.options = OPTIONS(OPT_JSON, OPT_INCLUDE), .run = run_config_validate,
+};
+
+static const struct command cmd_config_compile = {
+	.name = "compile", .args = "AGENT", .min_args = 1, .max_args = 1,
+	.summary = "print the canonical policy of an agent",
+	.help = "The text on stdout is the policy: sorted JSON, the same bytes on every machine. Its SHA-256, which\n"
+		"names it in records, goes to stderr; 'hutch config compile AGENT | sha256sum' gives the same.",
+	.options = OPTIONS(
+		OPT_JSON, OPT_INCLUDE,
+		{ "digest", 'd', NULL, "print only the SHA-256 of the policy" }),
+	.run = run_config_compile,
+};
+
+static const struct command cmd_config_explain = {
+	.name = "explain", .args = "AGENT NAME:PORT", .min_args = 2, .max_args = 2,
+	.summary = "say whether an agent may connect, and why",
+	.help = "Shows the rule that decides, the file and line it stands in, and which preset brought it. For what is\n"
+		"denied, shows which preset would allow it. Exits 0 if allowed, 1 if denied.",
+	.options = OPTIONS(OPT_JSON, OPT_INCLUDE), .run = run_config_explain,
+};
+
+static const struct command cmd_config_docs = {
+	.name = "docs", .args = "",
+	.summary = "print the reference of every key and preset",
+	.help = "As Markdown, made from the tables that the compiler itself uses.",
+	.options = OPTIONS(OPT_JSON, OPT_INCLUDE), .run = run_config_docs,
+};
+
+const struct command cmd_config = {
+	.name = "config", .args = "",
+	.summary = "check, compile and explain agent files", .help = "AGENT is a name (see 'hutch agents') or a file: anything with a '/' in it or ending in .yaml.",
+	.sub = COMMANDS(&cmd_config_validate, &cmd_config_compile, &cmd_config_explain, &cmd_config_docs),
+};
+/* clang-format on */

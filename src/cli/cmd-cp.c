@@ -79,7 +79,7 @@ static int report(const struct invocation *inv, const struct copy *c)
 		code);
 }
 
-int cmd_cp(struct invocation *inv)
+static int run_cp(struct invocation *inv)
 {
 	const char *src = inv->args[0], *dst = inv->args[1], *path;
 	_cleanup_close_ int fd = -EBADF;
@@ -142,7 +142,7 @@ static void print_event(const struct fields *f, void *arg)
 		exit(EXIT_SIGNAL + SIGPIPE);
 }
 
-int cmd_watch(struct invocation *inv)
+static int run_watch(struct invocation *inv)
 {
 	_cleanup_close_ int fd = -EBADF;
 	_cleanup_transfer_ struct transfer t = TRANSFER_INIT(-EBADF);
@@ -166,3 +166,31 @@ int cmd_watch(struct invocation *inv)
 		r = transfer_read(&t, &byte, 1, &e);
 	return cli_fail(inv, &e);
 }
+
+/* clang-format off */
+const struct command cmd_cp = {
+	.name = "cp", .args = "SRC DST", .min_args = 2, .max_args = 2,
+	.summary = "copy files and directories into a sandbox, or out of it",
+	.help = "One of SRC and DST is ID:PATH with an absolute path. Like 'cp -r': into DST if that is a directory, else to\n"
+		"that name. SRC/. means what is in the directory. '-' is a tar archive on standard input or output. Sockets,\n"
+		"FIFOs, devices and set-ID bits are left out. Exits 1 if something was left out or refused.",
+	.options = OPTIONS(
+		OPT_JSON,
+		{ "user", 'u', "USER", "read or write in the sandbox as this user" },
+		{ "max-entries", 0, "N", "files and directories to take out of a sandbox at most: 1000000" },
+		{ "max-size", 0, "SIZE", "bytes to take out of a sandbox at most: 64GiB" }),
+	.run = run_cp,
+};
+
+const struct command cmd_watch = {
+	.name = "watch", .args = "ID:PATH", .min_args = 1, .max_args = 1,
+	.summary = "print what happens to files in a directory of a sandbox",
+	.help = "A line for each event: created, written, removed, renamed, attributes, or lost where there were too many.\n"
+		"Ends when the directory is gone.",
+	.options = OPTIONS(
+		OPT_JSON,
+		{ "recursive", 'r', NULL, "watch the directories below it too" },
+		{ "user", 'u', "USER", "watch as this user" }),
+	.run = run_watch,
+};
+/* clang-format on */

@@ -122,7 +122,7 @@ static int check_kind(const struct invocation *inv, const char *kind)
 	return cli_usage(inv, "--kind '%s' is not known", kind);
 }
 
-int cmd_debug(struct invocation *inv)
+static int run_debug(struct invocation *inv)
 {
 	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
 	_cleanup_sandbox_ struct sandbox b = SANDBOX_INIT;
@@ -155,3 +155,19 @@ int cmd_debug(struct invocation *inv)
 	}
 	return d.code;
 }
+
+/* clang-format off */
+const struct command cmd_debug = {
+	.name = "debug", .args = "ID", .min_args = 1, .max_args = 1,
+	.summary = "follow what a sandbox does, step by step",
+	.help = "Prints a line for each frame, note, state change, verdict and timing of the keeper, the warden and the\n"
+		"guest, until it is interrupted or the sandbox ends. A line has time, process, sandbox, request, kind and\n"
+		"text. See docs/DEBUGGING.md.",
+	.options = OPTIONS(
+		OPT_JSON,
+		{ "now", 0, NULL, "print what runs now, and end" },
+		{ "kind", 'k', "KIND", "only frame, note, state, verdict, syscall, time, log or lost" },
+		{ "request", 'r', "REQUEST", "only of this request" }),
+	.run = run_debug,
+};
+/* clang-format on */

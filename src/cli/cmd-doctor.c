@@ -57,7 +57,7 @@ static void find_places(struct places *p, struct host_options *o)
 	o->run_why = p->no_run.msg;
 }
 
-int cmd_doctor(struct invocation *inv)
+static int run_doctor(struct invocation *inv)
 {
 	_cleanup_free_ struct host_report *report = calloc(1, sizeof(*report));
 	struct host_machine machine;
@@ -84,3 +84,17 @@ int cmd_doctor(struct invocation *inv)
 		return cli_print_json(host_report_json(report, &j) == 0 ? j : NULL, code);
 	return host_report_print(report, stdout, inv->color) < 0 ? EXIT_HUTCH : code;
 }
+
+/* clang-format off */
+const struct command cmd_doctor = {
+	.name = "doctor", .args = "",
+	.summary = "show what this host can enforce, and what to do about the rest",
+	.help = "Tries things out rather than believing version numbers; changes nothing, but that the initrd of microVMs is\n"
+		"made if it is not there, as after an upgrade, and that what --probe finds out is kept until the host boots\n"
+		"again. Exits 0 if sandboxes can be had at level 'container', 1 if not.",
+	.options = OPTIONS(
+		OPT_JSON,
+		{ "probe", 0, NULL, "boot a virtual machine, to see whether KVM works" }),
+	.run = run_doctor,
+};
+/* clang-format on */

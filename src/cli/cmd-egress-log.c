@@ -286,7 +286,7 @@ static int say_no_network(const struct invocation *inv, struct audit_log *l, str
 	return r < 0 ? r : 0;
 }
 
-int cmd_egress_log(struct invocation *inv)
+static int run_egress_log(struct invocation *inv)
 {
 	_cleanup_audit_log_ struct audit_log l = AUDIT_LOG_INIT;
 	struct lines w = { .json = cli_option(inv, "json") };
@@ -313,3 +313,17 @@ int cmd_egress_log(struct invocation *inv)
 		r = follow(&reader, &l, &e);
 	return r < 0 ? cli_fail(inv, &e) : EXIT_OK;
 }
+
+/* clang-format off */
+const struct command cmd_egress_log = {
+	.name = "log", .args = "[ID]", .max_args = 1,
+	.summary = "print what sandboxes connected to, and what was denied",
+	.help = "One line a stream: time, sandbox, name, address, port, bytes out and in, verdict, and the rule or the reason.\n"
+		"With -f the beginning and the end of a stream are a line each. Also of sandboxes that have ended.",
+	.options = OPTIONS(
+		OPT_JSON,
+		{ "follow", 'f', NULL, "go on with what comes" },
+		{ "since", 0, "TIME", "only what came later; an RFC 3339 time, or a time ago such as 5m" }),
+	.run = run_egress_log,
+};
+/* clang-format on */

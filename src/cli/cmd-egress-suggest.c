@@ -229,7 +229,7 @@ static int suggest(const struct invocation *inv, const struct denials *d, struct
 	return r;
 }
 
-int cmd_egress_suggest(struct invocation *inv)
+static int run_egress_suggest(struct invocation *inv)
 {
 	_cleanup_audit_log_ struct audit_log l = AUDIT_LOG_INIT;
 	struct denials d = { 0 };
@@ -253,3 +253,13 @@ int cmd_egress_suggest(struct invocation *inv)
 	free(d.v);
 	return r < 0 ? cli_fail(inv, &e) : EXIT_OK;
 }
+
+/* clang-format off */
+const struct command cmd_egress_suggest = {
+	.name = "suggest", .args = "[ID]", .max_args = 1,
+	.summary = "print rules that would allow what a sandbox was denied",
+	.help = "As lines for an agent file, with the presets that hold them. Without ID, of the one that was denied something\n"
+		"last. They are what the code inside asked for, be it good or bad: read them.",
+	.run = run_egress_suggest,
+};
+/* clang-format on */

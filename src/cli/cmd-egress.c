@@ -116,7 +116,7 @@ static json_t *explanation_json(const struct egress_rules *r, const char *what,
 		{ "presets", json_texts(x->presets, x->n_presets) });
 }
 
-int cmd_egress_explain(struct invocation *inv)
+static int run_egress_explain(struct invocation *inv)
 {
 	_cleanup_default_store_ struct default_store s = { 0 };
 	_cleanup_egress_rules_ struct egress_rules r = EGRESS_RULES_INIT;
@@ -223,7 +223,7 @@ static int send_rule(const char *id, const struct rule *rule, bool deny, struct 
 	return r < 0 || deny ? r : sandbox_widen(&root, &b, rule, e);
 }
 
-int cmd_egress_allow(struct invocation *inv)
+static int run_egress_allow(struct invocation *inv)
 {
 	char text[RULE_TEXT_MAX];
 	struct err e = ERR_INIT;
@@ -247,7 +247,7 @@ int cmd_egress_allow(struct invocation *inv)
 	return r == 0 ? EXIT_OK : EXIT_NO;
 }
 
-int cmd_egress_deny(struct invocation *inv)
+static int run_egress_deny(struct invocation *inv)
 {
 	struct err e = ERR_INIT;
 	struct rule rule;
@@ -258,3 +258,35 @@ int cmd_egress_deny(struct invocation *inv)
 		return cli_fail(inv, &e);
 	return EXIT_OK;
 }
+
+/* clang-format off */
+static const struct command cmd_egress_explain = {
+	.name = "explain", .args = "ID NAME:PORT", .min_args = 2, .max_args = 2,
+	.summary = "say whether a sandbox may connect, and why",
+	.help = "By its policy, added rules, what an API client narrowed, and the addresses that a name had. Exits 0 if\n"
+		"allowed, 1 if denied.",
+	.options = OPTIONS(OPT_JSON, OPT_INCLUDE), .run = run_egress_explain,
+};
+
+static const struct command cmd_egress_allow = {
+	.name = "allow", .args = "ID RULE", .min_args = 2, .max_args = 2,
+	.summary = "let a sandbox that runs connect to more",
+	.help = "RULE is written as in egress.domains of an agent file; without a port it means 443. It takes back the same\n"
+		"rule of 'hutch egress deny'. What the policy denies stays denied: that exits 1, and says so. A sandbox whose\n"
+		"policy allows nothing has no way out that could be opened.",
+	.run = run_egress_allow,
+};
+
+static const struct command cmd_egress_deny = {
+	.name = "deny", .args = "ID RULE", .min_args = 2, .max_args = 2,
+	.summary = "let a sandbox that runs connect to less, and end what it has there",
+	.help = "Without a port the rule means all ports. It takes back the same rule of 'hutch egress allow'.",
+	.run = run_egress_deny,
+};
+
+const struct command cmd_egress = {
+	.name = "egress", .args = "",
+	.summary = "show and change what sandboxes may connect to",
+	.sub = COMMANDS(&cmd_egress_log, &cmd_egress_explain, &cmd_egress_allow, &cmd_egress_deny, &cmd_egress_suggest),
+};
+/* clang-format on */

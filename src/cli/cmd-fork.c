@@ -10,7 +10,7 @@ enum {
 	FORKS_MAX = 100,
 };
 
-int cmd_snapshot_create(struct invocation *inv)
+static int run_snapshot_create(struct invocation *inv)
 {
 	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
 	_cleanup_sandbox_ struct sandbox b = SANDBOX_INIT;
@@ -35,7 +35,7 @@ int cli_take_count(const struct invocation *inv, unsigned int max, unsigned int 
 	return EXIT_OK;
 }
 
-int cmd_fork(struct invocation *inv)
+static int run_fork(struct invocation *inv)
 {
 	_cleanup_(sandbox_fork_end) struct sandbox_fork f = SANDBOX_FORK_INIT;
 	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
@@ -58,3 +58,25 @@ int cmd_fork(struct invocation *inv)
 	}
 	return EXIT_OK;
 }
+
+/* clang-format off */
+const struct command cmd_snapshot_create = {
+	.name = "create", .args = "ID", .min_args = 1, .max_args = 1,
+	.summary = "save a microVM that runs: its memory and its disk",
+	.help = "The sandbox stands still meanwhile and then goes on. Prints the snapshot's name: 'hutch create --snapshot\n"
+		"NAME' begins a sandbox as it, also after a restart of the host. What such a sandbox may do is decided by\n"
+		"the policy of that time.",
+	.run = run_snapshot_create,
+};
+
+const struct command cmd_fork = {
+	.name = "fork", .args = "ID", .min_args = 1, .max_args = 1,
+	.summary = "make copies of a microVM that runs",
+	.help = "Each copy has the memory, processes and files of the original, and its policy; its own name, random numbers,\n"
+		"limits and records. The original goes on. Commands that were started in the original go on in each copy, in\n"
+		"records of its own.",
+	.options = OPTIONS(
+		{ "count", 'n', "N", "how many; without it, one" }),
+	.run = run_fork,
+};
+/* clang-format on */

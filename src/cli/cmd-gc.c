@@ -54,7 +54,7 @@ static json_t *make_lists(void)
 			   { keys[LEFT_MEMORY], json_array() });
 }
 
-int cmd_gc(struct invocation *inv)
+static int run_gc(struct invocation *inv)
 {
 	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
 	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
@@ -80,3 +80,18 @@ int cmd_gc(struct invocation *inv)
 		json_decref(TAKE_PTR(f.lists));
 	return cli_print_json(f.lists, code);
 }
+
+/* clang-format off */
+const struct command cmd_gc = {
+	.name = "gc", .args = "",
+	.summary = "take back everything that no living sandbox has, and say what",
+	.help = "What sandboxes have left whose warden was killed; what is kept of sandboxes that have ended, once it is older\n"
+		"or more than host.yaml allows, or all of it with --ended; control groups, id ranges, half-made images and\n"
+		"snapshots that nobody has; templates of microVMs whose image or kernel is gone, and the memory of templates\n"
+		"that is kept for the next start. What lives, and what is being made, is left alone.",
+	.options = OPTIONS(
+		OPT_JSON,
+		{ "ended", 0, NULL, "also all that is kept of sandboxes that have ended" }),
+	.run = run_gc,
+};
+/* clang-format on */

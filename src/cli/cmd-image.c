@@ -185,7 +185,7 @@ static void outcome(const struct invocation *inv, const char *name, const char *
 
 /* ---- commands ---- */
 
-int cmd_image_build(struct invocation *inv)
+static int run_image_build(struct invocation *inv)
 {
 	_cleanup_default_store_ struct default_store s = { 0 };
 	_cleanup_image_store_ struct image_store images = IMAGE_STORE_INIT;
@@ -223,7 +223,7 @@ int cmd_image_build(struct invocation *inv)
 	return r;
 }
 
-int cmd_image_import(struct invocation *inv)
+static int run_image_import(struct invocation *inv)
 {
 	_cleanup_image_store_ struct image_store images = IMAGE_STORE_INIT;
 	struct progress p = { .terminal = isatty(STDERR_FILENO) };
@@ -274,7 +274,7 @@ static void print_row(const json_t *one)
 	(void)fputc('\n', stdout);
 }
 
-int cmd_image_ls(struct invocation *inv)
+static int run_image_ls(struct invocation *inv)
 {
 	_cleanup_image_store_ struct image_store images = IMAGE_STORE_INIT;
 	_cleanup_json_ json_t *list = NULL;
@@ -321,7 +321,7 @@ static int commit_options(const struct invocation *inv, struct sandbox_commit *c
 	return EXIT_OK;
 }
 
-int cmd_commit(struct invocation *inv)
+static int run_commit(struct invocation *inv)
 {
 	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
 	_cleanup_sandbox_ struct sandbox b = SANDBOX_INIT;
@@ -411,7 +411,7 @@ static void print_value(const char *indent, const char *key, const json_t *value
 	(void)fputc('\n', stdout);
 }
 
-int cmd_image_inspect(struct invocation *inv)
+static int run_image_inspect(struct invocation *inv)
 {
 	_cleanup_image_store_ struct image_store images = IMAGE_STORE_INIT;
 	_cleanup_json_ json_t *one = NULL;
@@ -433,7 +433,7 @@ int cmd_image_inspect(struct invocation *inv)
 	return EXIT_OK;
 }
 
-int cmd_image_rm(struct invocation *inv)
+static int run_image_rm(struct invocation *inv)
 {
 	_cleanup_image_store_ struct image_store images = IMAGE_STORE_INIT;
 	_cleanup_json_ json_t *one = NULL;
@@ -460,3 +460,67 @@ int cmd_image_rm(struct invocation *inv)
 		     tree ? ", with its tree" : ", its tree has other names");
 	return EXIT_OK;
 }
+
+/* clang-format off */
+static const struct command cmd_image_build = {
+	.name = "build", .args = "IMAGE", .min_args = 1, .max_args = 1,
+	.summary = "build the image of a file images/NAME.yaml or of an agent",
+	.help = "IMAGE is the name of an image file or of an agent, or a path to a file of either kind. An agent's\n"
+		"image is 'base' with the packages, scripts and environment of its policy. Needs mmdebstrap. What has not\n"
+		"changed since it was built is not built again.",
+	.options = OPTIONS(
+		OPT_JSON, OPT_INCLUDE,
+		{ "force", 'f', NULL, "build also when nothing has changed" },
+		{ "mirror", 'm', "URL", "fetch packages from here" }),
+	.run = run_image_build,
+};
+
+static const struct command cmd_image_import = {
+	.name = "import", .args = "NAME FILE", .min_args = 2, .max_args = 2,
+	.summary = "import a root tarball, a saved image or an OCI image layout",
+	.help = "FILE is a tar archive, plain or compressed (gzip, zstd, xz): a root tree, or an image that 'docker save' or\n"
+		"'skopeo copy' wrote (docker-archive, oci-archive); or the directory of an OCI image layout.\n"
+		"FILE:TAG or FILE:NAME:TAG chooses one of several images. Device nodes, FIFOs and extended attributes are\n"
+		"left out, set-ID bits cleared. Names that lead out, and /dev, /proc, /sys or /run that are no directories,\n"
+		"are refused.",
+	.options = OPTIONS(OPT_JSON), .run = run_image_import,
+};
+
+static const struct command cmd_image_ls = {
+	.name = "ls", .args = "",
+	.summary = "list the images", .options = OPTIONS(OPT_JSON), .run = run_image_ls,
+};
+
+static const struct command cmd_image_inspect = {
+	.name = "inspect", .args = "NAME", .min_args = 1, .max_args = 1,
+	.summary = "show what is known of an image", .options = OPTIONS(OPT_JSON), .run = run_image_inspect,
+};
+
+static const struct command cmd_image_rm = {
+	.name = "rm", .args = "NAME", .min_args = 1, .max_args = 1,
+	.summary = "remove an image, and its tree if nothing else uses it", .run = run_image_rm,
+};
+
+const struct command cmd_commit = {
+	.name = "commit", .args = "ID NAME", .min_args = 2, .max_args = 2,
+	.summary = "make an image of what a sandbox's files are now",
+	.help = "Owners, modes and links are kept. Left out are what is in /dev, /proc, /sys and /tmp, files in /run, and\n"
+		"set-ID bits. Variables, user, working directory and commands are those of the image that the sandbox\n"
+		"came from, unless options say otherwise. NAME may have a tag: NAME:TAG. The sandbox goes on.",
+	.options = OPTIONS(
+		OPT_JSON,
+		{ "env", 'e', "NAME=VALUE", "set a variable of the image (can be repeated)" },
+		{ "user", 'u', "USER", "who commands run as" },
+		{ "workdir", 'w', "DIR", "the working directory that the image names" },
+		{ "start", 0, "COMMAND", "what is to run in a sandbox of the image, for /bin/sh -c" },
+		{ "ready", 0, "COMMAND", "what ends well when that is ready, for /bin/sh -c" },
+		{ "max-size", 0, "SIZE", "bytes to take out of the sandbox at most" }),
+	.run = run_commit,
+};
+
+const struct command cmd_image = {
+	.name = "image", .args = "",
+	.summary = "build, import and list the root trees of sandboxes",
+	.sub = COMMANDS(&cmd_image_build, &cmd_image_import, &cmd_image_ls, &cmd_image_inspect, &cmd_image_rm, &cmd_image_kernel),
+};
+/* clang-format on */

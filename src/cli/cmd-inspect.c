@@ -311,7 +311,7 @@ static int print(const struct invocation *inv, const struct facts *f)
 	return EXIT_OK;
 }
 
-int cmd_inspect(struct invocation *inv)
+static int run_inspect(struct invocation *inv)
 {
 	_cleanup_(facts_done) struct facts f = { .b = SANDBOX_INIT };
 	struct err e = ERR_INIT;
@@ -320,3 +320,11 @@ int cmd_inspect(struct invocation *inv)
 		return cli_fail(inv, &e);
 	return cli_option(inv, "json") ? print_json(&f) : print(inv, &f);
 }
+
+/* clang-format off */
+const struct command cmd_inspect = {
+	.name = "inspect", .args = "ID", .min_args = 1, .max_args = 1,
+	.summary = "show a sandbox: its limits, what it uses, how it ended",
+	.options = OPTIONS(OPT_JSON), .run = run_inspect,
+};
+/* clang-format on */

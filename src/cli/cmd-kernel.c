@@ -71,7 +71,7 @@ static int print_made(const struct invocation *inv, const char *name,
 	return cli_finish(EXIT_OK);
 }
 
-int cmd_image_kernel(struct invocation *inv)
+static int run_image_kernel(struct invocation *inv)
 {
 	struct progress p = { .terminal = isatty(STDERR_FILENO) };
 	const struct machine_kernel_job job = { .kind = cli_option(inv, "small")
@@ -93,3 +93,18 @@ int cmd_image_kernel(struct invocation *inv)
 	}
 	return r < 0 ? cli_fail(inv, &e) : print_made(inv, name, &made);
 }
+
+/* clang-format off */
+const struct command cmd_image_kernel = {
+	.name = "kernel", .args = "",
+	.summary = "make the kernel of virtual machines from Debian's packages",
+	.help = "Debian's kernel for clouds, unpacked; with --small one that is built from Debian's source, which takes minutes\n"
+		"and needs a compiler. The small one is used if it is there. What has not changed is not made again. Packages\n"
+		"come by apt-get, which checks them; those of --from are taken as they are.",
+	.options = OPTIONS(
+		OPT_JSON,
+		{ "small", 0, NULL, "build a small one from source, with nothing that a guest does not need" },
+		{ "from", 0, "DIR", "take the package from here, rather than from the network" }),
+	.run = run_image_kernel,
+};
+/* clang-format on */

@@ -241,7 +241,7 @@ static int print_new(const struct invocation *inv, const char *text, const struc
 	return EXIT_OK;
 }
 
-int cmd_key_create(struct invocation *inv)
+static int run_key_create(struct invocation *inv)
 {
 	_cleanup_keys_ struct keys k = KEYS_INIT;
 	const char *role_word = cli_option(inv, "role");
@@ -304,7 +304,7 @@ static void print_row(const struct key_info *i)
 		     key_role_names[i->role], shown(i->created, created), until, buf_text(&may));
 }
 
-int cmd_key_ls(struct invocation *inv)
+static int run_key_ls(struct invocation *inv)
 {
 	_cleanup_keys_ struct keys k = KEYS_INIT;
 	_cleanup_json_ json_t *list = json_array();
@@ -325,7 +325,7 @@ int cmd_key_ls(struct invocation *inv)
 	return cli_option(inv, "json") ? cli_print_json(TAKE_PTR(list), EXIT_OK) : EXIT_OK;
 }
 
-int cmd_key_set(struct invocation *inv)
+static int run_key_set(struct invocation *inv)
 {
 	_cleanup_keys_ struct keys k = KEYS_INIT;
 	_cleanup_buf_ struct buf may = BUF_INIT(GRANT_TEXT_MAX);
@@ -366,7 +366,7 @@ int cmd_key_set(struct invocation *inv)
 	return EXIT_OK;
 }
 
-int cmd_key_revoke(struct invocation *inv)
+static int run_key_revoke(struct invocation *inv)
 {
 	_cleanup_keys_ struct keys k = KEYS_INIT;
 	const char *which = inv->args[0];
@@ -392,3 +392,61 @@ int cmd_key_revoke(struct invocation *inv)
 	(void)printf("%s: revoked\n", info.name);
 	return EXIT_OK;
 }
+
+/* clang-format off */
+#define OPTS_LIMITS                                                                     \
+	{ "cpus", 0, "N", "processors of all its sandboxes together" },                 \
+	{ "memory", 0, "SIZE", "memory of all of them together" },                      \
+	{ "disk", 0, "SIZE", "disk of all of them together" },                          \
+	{ "builds", 0, "N", "how many templates it may build at once" }
+
+static const struct command cmd_key_create = {
+	.name = "create", .args = "",
+	.summary = "make an API key, and print it this once",
+	.help = "The key is on standard output, what is known of it on standard error. Only its hash is kept. A key of role\n"
+		"'user' is for the E2B SDKs and sees the sandboxes of its own name, 'metrics' is for GET /metrics, 'admin' is\n"
+		"for everything.",
+	.options = OPTIONS(
+		OPT_JSON,
+		{ "name", 'n', "NAME", "what it is called, and whose its sandboxes are" },
+		{ "role", 'r', "ROLE", "admin, user or metrics; without it, user" },
+		{ "expires", 0, "TIME", "an RFC 3339 time, or a time from now such as 30d" },
+		{ "agent", 'a', "A,B", "whose policies it may use, the first by default" },
+		{ "level", 0, "LEVEL", "isolate at least so: container or microvm" },
+		{ "sandboxes", 0, "N", "how many sandboxes it may have at once; without it, no limit" },
+		OPTS_LIMITS),
+	.run = run_key_create,
+};
+
+static const struct command cmd_key_ls = {
+	.name = "ls", .args = "",
+	.summary = "list the API keys", .options = OPTIONS(OPT_JSON), .run = run_key_ls,
+};
+
+static const struct command cmd_key_set = {
+	.name = "set", .args = "NAME|PREFIX", .min_args = 1, .max_args = 1,
+	.summary = "change what an API key may have",
+	.help = "Options that are not given leave that as it is.\n"
+		"It counts within a second, for sandboxes that are made from then on.",
+	.options = OPTIONS(
+		OPT_JSON,
+		{ "agent", 'a', "A,B", "whose policies it may use, the first by default; '' for hutchd's default agent" },
+		{ "level", 0, "LEVEL", "isolate at least so: container or microvm; '' for no minimum" },
+		{ "sandboxes", 0, "N", "how many sandboxes it may have at once; 0 for no limit" },
+		OPTS_LIMITS),
+	.run = run_key_set,
+};
+
+static const struct command cmd_key_revoke = {
+	.name = "revoke", .args = "NAME|PREFIX", .min_args = 1, .max_args = 1,
+	.summary = "take an API key back",
+	.help = "By its name or its first 8 digits. It stops working within a second.",
+	.run = run_key_revoke,
+};
+
+const struct command cmd_key = {
+	.name = "key", .args = "",
+	.summary = "make, list and revoke the API keys of hutchd",
+	.sub = COMMANDS(&cmd_key_create, &cmd_key_ls, &cmd_key_set, &cmd_key_revoke),
+};
+/* clang-format on */

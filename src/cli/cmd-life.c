@@ -73,12 +73,12 @@ static int for_each(const struct invocation *inv, const struct transfer_life *li
 	return code;
 }
 
-int cmd_pause(struct invocation *inv)
+static int run_pause(struct invocation *inv)
 {
 	return for_each(inv, &(struct transfer_life){ .want = WIRE_PAUSED });
 }
 
-int cmd_suspend(struct invocation *inv)
+static int run_suspend(struct invocation *inv)
 {
 	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
 	struct err e = ERR_INIT;
@@ -99,7 +99,7 @@ int cmd_suspend(struct invocation *inv)
 	return code;
 }
 
-int cmd_resume(struct invocation *inv)
+static int run_resume(struct invocation *inv)
 {
 	struct transfer_life life = { .want = WIRE_RUNNING };
 	const char *text = cli_option(inv, "deadline");
@@ -108,7 +108,7 @@ int cmd_resume(struct invocation *inv)
 	return code == EXIT_OK ? for_each(inv, &life) : code;
 }
 
-int cmd_ttl(struct invocation *inv)
+static int run_ttl(struct invocation *inv)
 {
 	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
 	enum on_timeout then = ON_TIMEOUTS;
@@ -130,3 +130,41 @@ int cmd_ttl(struct invocation *inv)
 	(void)puts(deadline > 0 ? clock_format(deadline * NSEC_PER_MSEC, time) : "paused");
 	return EXIT_OK;
 }
+
+/* clang-format off */
+const struct command cmd_pause = {
+	.name = "pause", .args = "ID...", .min_args = 1, .max_args = ARGS_MAX,
+	.summary = "stop sandboxes where they are",
+	.help = "Every process of it stops and keeps its memory; nothing is written to disk, and nothing inside notices. It\n"
+		"has no deadline while it is paused, and the time limits of its commands stand still. Needs a freezer: see\n"
+		"'hutch receipt'.",
+	.run = run_pause,
+};
+
+const struct command cmd_suspend = {
+	.name = "suspend", .args = "ID...", .min_args = 1, .max_args = ARGS_MAX,
+	.summary = "save microVMs to disk and end them, until they are resumed",
+	.help = "Memory and disk are kept, also over a restart of the host, and take nothing but space. Processes go on where\n"
+		"they were after 'hutch resume'; commands that ran go on in records of their own.",
+	.run = run_suspend,
+};
+
+const struct command cmd_resume = {
+	.name = "resume", .args = "ID...", .min_args = 1, .max_args = ARGS_MAX,
+	.summary = "let paused and suspended sandboxes go on",
+	.help = "With what was left of the deadline, or with a new one. One that its deadline has paused has none any more.",
+	.options = OPTIONS(
+		{ "deadline", 0, "TIME", "a new one, such as 10m, from now" }),
+	.run = run_resume,
+};
+
+const struct command cmd_ttl = {
+	.name = "ttl", .args = "ID TIME", .min_args = 2, .max_args = 2,
+	.summary = "set the deadline of a sandbox: TIME from now",
+	.help = "Earlier or later than the one it has, but not behind the end of the ttl of its policy, for which pauses do\n"
+		"not count. Prints when it is.",
+	.options = OPTIONS(
+		{ "on-timeout", 0, "WHAT", "what the deadline does: end, or pause" }),
+	.run = run_ttl,
+};
+/* clang-format on */

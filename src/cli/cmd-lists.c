@@ -92,7 +92,7 @@ static int one_agent(const struct invocation *inv, struct default_store *s, cons
 	return EXIT_OK;
 }
 
-int cmd_agents(struct invocation *inv)
+static int run_agents(struct invocation *inv)
 {
 	static const char *const folders[] = { STORE_AGENTS, NULL };
 	_cleanup_default_store_ struct default_store s = { 0 };
@@ -127,7 +127,7 @@ static void print_presets(const struct invocation *inv, enum preset_kind kind, c
 	}
 }
 
-int cmd_presets(struct invocation *inv)
+static int run_presets(struct invocation *inv)
 {
 	const char *folders[PRESET_KIND_MAX + 1] = { NULL };
 	_cleanup_json_ json_t *all = json_object();
@@ -152,3 +152,17 @@ int cmd_presets(struct invocation *inv)
 	}
 	return cli_option(inv, "json") ? cli_print_json(TAKE_PTR(all), EXIT_OK) : EXIT_OK;
 }
+
+/* clang-format off */
+const struct command cmd_agents = {
+	.name = "agents", .args = "[NAME]", .max_args = 1,
+	.summary = "list the agents, or print the file of one",
+	.options = OPTIONS(OPT_JSON, OPT_INCLUDE), .run = run_agents,
+};
+
+const struct command cmd_presets = {
+	.name = "presets", .args = "[NAME]", .max_args = 1,
+	.summary = "list the presets, or print the file of one",
+	.options = OPTIONS(OPT_JSON, OPT_INCLUDE), .run = run_presets,
+};
+/* clang-format on */

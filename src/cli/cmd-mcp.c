@@ -274,7 +274,7 @@ static int take_config(const struct invocation *inv, struct mcp_config *c)
 	return text ? cli_take_time(inv, "--deadline", text, &c->deadline) : EXIT_OK;
 }
 
-int cmd_mcp(struct invocation *inv)
+static int run_mcp(struct invocation *inv)
 {
 	struct server s = { .in = { .cb = on_input, .arg = &s },
 			    .out = { .cb = on_output, .arg = &s },
@@ -308,3 +308,18 @@ int cmd_mcp(struct invocation *inv)
 		return cli_fail(inv, &e);
 	return s.trouble < 0 ? EXIT_HUTCH : EXIT_OK;
 }
+
+/* clang-format off */
+const struct command cmd_mcp = {
+	.name = "mcp", .args = "",
+	.summary = "serve a model: tools that run code in sandboxes (MCP, over stdio)",
+	.help = "Started by a client of the Model Context Protocol. Its tools run commands and code, and read and write files,\n"
+		"in a sandbox that is made when it is first needed. The end of standard input, or SIGTERM, ends the session\n"
+		"and all its sandboxes; should hutch be killed, their deadline does.",
+	.options = OPTIONS(
+		{ "agent", 'a', "AGENT", "the policy of its sandboxes" },
+		{ "image", 'i', "IMAGE", "what they start from, unless the client names a template" },
+		{ "deadline", 0, "TIME", "of a sandbox, after its last use; without it, 1h" }),
+	.run = run_mcp,
+};
+/* clang-format on */

@@ -15,7 +15,7 @@ static void say(unsigned int there, unsigned int want)
 	(void)fprintf(stderr, "spare %u of %u\n", there + 1, want);
 }
 
-int cmd_pool_fill(struct invocation *inv)
+static int run_pool_fill(struct invocation *inv)
 {
 	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
 	_cleanup_(cli_plan_done) struct cli_plan p = { 0 };
@@ -27,7 +27,8 @@ int cmd_pool_fill(struct invocation *inv)
 		code = cli_plan(inv, false, &p);
 	if (code != EXIT_OK)
 		return code;
-	if (cli_state_open(&root, &e) < 0 || spares_fill(&root, &p.with, n, say, &e) < 0)
+	if (cli_state_open(&root, &e) < 0 ||
+	    spares_fill(&root, &p.with, n, sandbox_start_spare, say, &e) < 0)
 		return cli_fail(inv, &e);
 	return EXIT_OK;
 }
@@ -52,7 +53,7 @@ static int print_json(const struct spares *list, size_t n)
 	return cli_print_json(all, EXIT_OK);
 }
 
-int cmd_pool_ls(struct invocation *inv)
+static int run_pool_ls(struct invocation *inv)
 {
 	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
 	_cleanup_free_ struct spares *list = NULL;
@@ -85,7 +86,7 @@ static bool is_meant(const struct invocation *inv, const char *key, bool *found)
 	return meant;
 }
 
-int cmd_pool_drain(struct invocation *inv)
+static int run_pool_drain(struct invocation *inv)
 {
 	_cleanup_free_ bool *found = calloc((size_t)inv->n_args + 1, sizeof(*found));
 	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
@@ -109,3 +110,36 @@ int cmd_pool_drain(struct invocation *inv)
 			code = cli_usage(inv, "no pool '%s': see 'hutch pool ls'", inv->args[i]);
 	return code;
 }
+
+/* clang-format off */
+static const struct command cmd_pool_fill = {
+	.name = "fill", .args = "",
+	.summary = "have spares of a kind of sandbox, from now on",
+	.help = "A 'hutch run', 'hutch create' or request to hutchd with the same options, policy and image gets one that is\n"
+		"ready, and another takes its place. What a spare cannot know does not matter: deadline, --rm, metadata.\n"
+		"Returns when they are there.",
+	.options = OPTIONS(
+		{ "count", 'n', "N", "how many spares there are to be; without it, one" },
+		OPTS_COMMANDS, OPTS_SANDBOX,
+		{ "idle", 0, "TIME", "of the sandbox, when nothing runs in it" }),
+	.run = run_pool_fill,
+};
+
+static const struct command cmd_pool_ls = {
+	.name = "ls", .args = "",
+	.summary = "list the kinds of spares, and how many there are",
+	.options = OPTIONS(OPT_JSON), .run = run_pool_ls,
+};
+
+static const struct command cmd_pool_drain = {
+	.name = "drain", .args = "[KEY...]", .max_args = ARGS_MAX,
+	.summary = "end the spares of these kinds, or of all",
+	.run = run_pool_drain,
+};
+
+const struct command cmd_pool = {
+	.name = "pool", .args = "",
+	.summary = "keep sandboxes ready before somebody wants them",
+	.sub = COMMANDS(&cmd_pool_fill, &cmd_pool_ls, &cmd_pool_drain),
+};
+/* clang-format on */

@@ -205,7 +205,7 @@ static void print_rows(const struct invocation *inv, const struct row *rows, siz
 		print_row(&rows[i], agent, image, all);
 }
 
-int cmd_ps(struct invocation *inv)
+static int run_ps(struct invocation *inv)
 {
 	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
 	_cleanup_json_ json_t *list = NULL;
@@ -234,3 +234,15 @@ int cmd_ps(struct invocation *inv)
 			return cli_fail(inv, (err_oom(&e), &e));
 	return cli_print_json(TAKE_PTR(list), EXIT_OK);
 }
+
+/* clang-format off */
+const struct command cmd_ps = {
+	.name = "ps", .args = "[ID]", .max_args = 1,
+	.summary = "list the sandboxes, or (-e) their commands",
+	.options = OPTIONS(
+		OPT_JSON,
+		{ "all", 'a', NULL, "show also what has ended" },
+		{ "exec", 'e', NULL, "list commands, of sandbox ID or of all" }),
+	.run = run_ps,
+};
+/* clang-format on */

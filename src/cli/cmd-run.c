@@ -430,7 +430,7 @@ static int start(const struct invocation *inv, bool once, struct state_root *roo
 	return EXIT_OK;
 }
 
-int cmd_run(struct invocation *inv)
+static int run_run(struct invocation *inv)
 {
 	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
 	_cleanup_sandbox_ struct sandbox b = SANDBOX_INIT;
@@ -469,7 +469,7 @@ static int take_back(const struct invocation *inv, const struct state_root *root
 	return EXIT_HUTCH;
 }
 
-int cmd_create(struct invocation *inv)
+static int run_create(struct invocation *inv)
 {
 	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
 	_cleanup_sandbox_ struct sandbox b = SANDBOX_INIT;
@@ -531,7 +531,7 @@ static int check_exec(struct invocation *inv)
 	return EXIT_OK;
 }
 
-int cmd_exec(struct invocation *inv)
+static int run_exec(struct invocation *inv)
 {
 	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
 	_cleanup_sandbox_ struct sandbox b = SANDBOX_INIT;
@@ -557,3 +557,56 @@ int cmd_exec(struct invocation *inv)
 		return print_handle(inv, &b, result.record);
 	return finish(&result, code);
 }
+
+/* clang-format off */
+#define OPT_QUIET                                                                       \
+	{ "quiet", 'q', NULL, "when it fails, do not report denied connections" }
+#define OPTS_SESSION                                                                    \
+	{ "interactive", 'i', NULL, "pass standard input on" },                         \
+	{ "tty", 't', NULL, "give the command a terminal" },                            \
+	{ "env", 'e', "NAME=VALUE", "set a variable (can be repeated)" },               \
+	{ "user", 'u', "USER", "run as this user: a name, UID or UID:GID" },            \
+	{ "workdir", 'w', "DIR", "start in this directory" }
+#define OPT_SNAPSHOT { "snapshot", 0, "NAME", "begin as this snapshot of a microVM" }
+
+const struct command cmd_run = {
+	.name = "run", .args = "[--] COMMAND [ARG...]", .min_args = 1, .max_args = ARGS_MAX, .passes_on = true,
+	.summary = "run a command in a sandbox of its own",
+	.help = "The sandbox ends with the command. Without --rm, 'hutch ps -a', 'hutch inspect' and 'hutch receipt' know it\n"
+		"for a day, or until 'hutch rm'. Exits with the command's own status; 128+N if signal N ended it, 124 at the\n"
+		"time limit, 125 if hutch failed, 126 if the command cannot be executed, 127 if it is not found.",
+	.options = OPTIONS(
+		OPT_QUIET,
+		{ "rm", 0, NULL, "keep nothing of the sandbox when it has ended" },
+		OPTS_SESSION, OPTS_SANDBOX, OPT_SNAPSHOT),
+	.run = run_run,
+};
+
+const struct command cmd_create = {
+	.name = "create", .args = "",
+	.summary = "make a sandbox that stays, and print its id",
+	.help = "It stays until 'hutch kill', the end of its ttl, or of its idle time.",
+	.options = OPTIONS(
+		OPT_JSON,
+		{ "rm", 0, NULL, "keep nothing of the sandbox when it has ended" },
+		OPTS_COMMANDS, OPTS_SANDBOX, OPT_SNAPSHOT,
+		{ "idle", 0, "TIME", "of the sandbox, when nothing runs in it" },
+		{ "deadline", 0, "TIME", "of the sandbox, within its ttl; can be changed: hutch ttl" },
+		{ "on-timeout", 0, "WHAT", "what the deadline does: end, or pause" }),
+	.run = run_create,
+};
+
+const struct command cmd_exec = {
+	.name = "exec", .args = "ID [--] COMMAND [ARG...]", .min_args = 2, .max_args = ARGS_MAX, .passes_on = true, .own_args = 1,
+	.summary = "run a command in a sandbox that is there",
+	.help = "ID is an id or the beginning of one. Exits like 'hutch run'. The command is recorded, and goes on if hutch\n"
+		"is killed or its terminal goes; SIGINT and SIGTERM are passed on to it. With --detach its handle is printed,\n"
+		"ID/NUMBER; with a name, ID/NAME is another one.",
+	.options = OPTIONS(
+		OPT_JSON, OPT_QUIET, OPTS_SESSION,
+		{ "detach", 'd', NULL, "do not wait for it; print its handle" },
+		{ "name", 'n', "NAME", "of the command, for handles" },
+		{ "timeout", 0, "TIME", "of the command, such as 30s; not over that of the sandbox" }),
+	.run = run_exec,
+};
+/* clang-format on */

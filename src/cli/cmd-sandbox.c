@@ -93,7 +93,8 @@ static void print_head(const json_t *receipt)
 	(void)fputc('\n', stdout);
 }
 
-int cli_receipt_read(const struct sandbox *b, json_t **ret, struct err *e)
+/* receipt.json; the caller owns *ret. -ENOENT if it never ran. */
+static int read_receipt(const struct sandbox *b, json_t **ret, struct err *e)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(RECEIPT_FILE_MAX);
 	int r = fd_read_file(b->dir, "receipt.json", &text, e);
@@ -103,7 +104,7 @@ int cli_receipt_read(const struct sandbox *b, json_t **ret, struct err *e)
 	return r < 0 ? r : json_read(buf_text(&text), text.len, ret, e);
 }
 
-int cmd_receipt(struct invocation *inv)
+static int run_receipt(struct invocation *inv)
 {
 	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
 	_cleanup_sandbox_ struct sandbox b = SANDBOX_INIT;
@@ -113,7 +114,7 @@ int cmd_receipt(struct invocation *inv)
 	size_t i;
 
 	if (cli_state_open(&root, &e) < 0 || sandbox_find(&root, inv->args[0], &b, &e) < 0 ||
-	    cli_receipt_read(&b, &receipt, &e) < 0)
+	    read_receipt(&b, &receipt, &e) < 0)
 		return cli_fail(inv, &e);
 	if (cli_option(inv, "json"))
 		return cli_print_json(TAKE_PTR(receipt), EXIT_OK);
@@ -242,12 +243,33 @@ static int for_each(const struct invocation *inv, bool removing)
 	return code;
 }
 
-int cmd_kill(struct invocation *inv)
+static int run_kill(struct invocation *inv)
 {
 	return for_each(inv, false);
 }
 
-int cmd_rm(struct invocation *inv)
+static int run_rm(struct invocation *inv)
 {
 	return for_each(inv, true);
 }
+
+/* clang-format off */
+const struct command cmd_receipt = {
+	.name = "receipt", .args = "ID", .min_args = 1, .max_args = 1,
+	.summary = "show what is enforced around a sandbox, as seen from outside",
+	.options = OPTIONS(OPT_JSON), .run = run_receipt,
+};
+
+const struct command cmd_kill = {
+	.name = "kill", .args = "ID...", .min_args = 1, .max_args = ARGS_MAX,
+	.summary = "end sandboxes", .run = run_kill,
+};
+
+const struct command cmd_rm = {
+	.name = "rm", .args = "ID...", .min_args = 1, .max_args = ARGS_MAX,
+	.summary = "remove what is kept of sandboxes that have ended",
+	.options = OPTIONS(
+		{ "force", 'f', NULL, "kill what is running" }),
+	.run = run_rm,
+};
+/* clang-format on */

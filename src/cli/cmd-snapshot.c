@@ -39,7 +39,7 @@ static void print_row(const json_t *one)
 	(void)fputc('\n', stdout);
 }
 
-int cmd_snapshot_ls(struct invocation *inv)
+static int run_snapshot_ls(struct invocation *inv)
 {
 	_cleanup_json_ json_t *list = NULL;
 	struct err e = ERR_INIT;
@@ -102,7 +102,7 @@ static int remove_one(const struct invocation *inv, const char *prefix)
 	return EXIT_OK;
 }
 
-int cmd_snapshot_rm(struct invocation *inv)
+static int run_snapshot_rm(struct invocation *inv)
 {
 	int code = EXIT_OK;
 
@@ -113,3 +113,26 @@ int cmd_snapshot_rm(struct invocation *inv)
 	}
 	return code;
 }
+
+/* clang-format off */
+static const struct command cmd_snapshot_ls = {
+	.name = "ls", .args = "",
+	.summary = "list templates and snapshots of microVMs",
+	.help = "A template is a machine that has booted and is nobody's yet: sandboxes of level microvm begin as clones of\n"
+		"one. It is made when it is first needed. Shown are id, kind, what it takes of the disk, age and image.",
+	.options = OPTIONS(OPT_JSON), .run = run_snapshot_ls,
+};
+
+static const struct command cmd_snapshot_rm = {
+	.name = "rm", .args = "ID...", .min_args = 1, .max_args = ARGS_MAX,
+	.summary = "remove templates and snapshots",
+	.help = "ID is an id or the beginning of one. What a sandbox was started from stays as long as that lives.",
+	.run = run_snapshot_rm,
+};
+
+const struct command cmd_snapshot = {
+	.name = "snapshot", .args = "",
+	.summary = "save microVMs, list and remove snapshots and templates",
+	.sub = COMMANDS(&cmd_snapshot_create, &cmd_snapshot_ls, &cmd_snapshot_rm),
+};
+/* clang-format on */

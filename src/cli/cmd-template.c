@@ -69,7 +69,7 @@ static void print_row(const json_t *one)
 	(void)fputc('\n', stdout);
 }
 
-int cmd_template_ls(struct invocation *inv)
+static int run_template_ls(struct invocation *inv)
 {
 	_cleanup_json_ json_t *list = json_array();
 	struct err e = ERR_INIT;
@@ -123,12 +123,12 @@ static int change(struct invocation *inv, const char *op, const char *done,
 	return code;
 }
 
-int cmd_template_share(struct invocation *inv)
+static int run_template_share(struct invocation *inv)
 {
 	return change(inv, "share", "everybody may use it", template_share);
 }
 
-int cmd_template_rm(struct invocation *inv)
+static int run_template_rm(struct invocation *inv)
 {
 	return change(inv, "rm", "removed", template_remove);
 }
@@ -150,7 +150,7 @@ static int check_shared(const char *arg, const char **ret_name, struct err *e)
 	return r;
 }
 
-int cmd_template_unshare(struct invocation *inv)
+static int run_template_unshare(struct invocation *inv)
 {
 	int code = EXIT_OK;
 
@@ -170,3 +170,40 @@ int cmd_template_unshare(struct invocation *inv)
 	}
 	return code;
 }
+
+/* clang-format off */
+static const struct command cmd_template_ls = {
+	.name = "ls", .args = "",
+	.summary = "list what clients of hutchd have built: id, OWNER/NAME, age, whether it is shared, tags",
+	.options = OPTIONS(OPT_JSON), .run = run_template_ls,
+};
+
+static const struct command cmd_template_share = {
+	.name = "share", .args = "OWNER/NAME...", .min_args = 1, .max_args = ARGS_MAX,
+	.summary = "let all keys use a template, by its name",
+	.help = "It counts for those who have no template and find no image of that name. To change it stays its owner's.",
+	.run = run_template_share,
+};
+
+static const struct command cmd_template_unshare = {
+	.name = "unshare", .args = "NAME...", .min_args = 1, .max_args = ARGS_MAX,
+	.summary = "take that back",
+	.help = "Sandboxes that were made of it go on.",
+	.run = run_template_unshare,
+};
+
+static const struct command cmd_template_rm = {
+	.name = "rm", .args = "OWNER/NAME...", .min_args = 1, .max_args = ARGS_MAX,
+	.summary = "remove templates",
+	.help = "The images of its builds go a day later, with a start of hutchd. Sandboxes that were made of it go on.",
+	.run = run_template_rm,
+};
+
+const struct command cmd_template = {
+	.name = "template", .args = "",
+	.summary = "list and share what API keys have built",
+	.help = "A template is an image that a client of hutchd has built, under a name that only its API key knows. What the\n"
+		"operator has built through the Unix socket has no OWNER/ before its name.",
+	.sub = COMMANDS(&cmd_template_ls, &cmd_template_share, &cmd_template_unshare, &cmd_template_rm),
+};
+/* clang-format on */

@@ -32,10 +32,10 @@ void help_print(FILE *f, const struct command *const *chain, int depth)
 		(void)fprintf(f, "\n%s\n", cmd->help);
 	if (cmd->sub)
 		(void)fputs("\nCommands:\n", f);
-	for (const struct command *c = cmd->sub; c && c->name; c++)
-		(void)fprintf(f, "  %-12s %s\n", c->name, c->summary);
+	for (const struct command *const *c = cmd->sub; c && *c; c++)
+		(void)fprintf(f, "  %-12s %s\n", (*c)->name, (*c)->summary);
 	print_options(f, cmd);
-	if (cmd == &root_command)
+	if (depth == 1)
 		(void)fputs(
 			"\n'hutch help COMMAND' says more about one. Exit codes: 0 yes or done, 1 "
 			"the answer is no,\n"
@@ -44,9 +44,9 @@ void help_print(FILE *f, const struct command *const *chain, int depth)
 			f);
 }
 
-int cmd_help(struct invocation *inv)
+static int run_help(struct invocation *inv)
 {
-	const struct command *chain[COMMAND_DEPTH_MAX + 1] = { &root_command };
+	const struct command *chain[COMMAND_DEPTH_MAX + 1] = { inv->root };
 	int depth = 1;
 
 	for (int i = 0; i < inv->n_args; i++) {
@@ -65,7 +65,7 @@ int cmd_help(struct invocation *inv)
 	return EXIT_OK;
 }
 
-int cmd_version(struct invocation *inv)
+static int run_version(struct invocation *inv)
 {
 	if (cli_option(inv, "json"))
 		return cli_print_json(json_pack("{s:s}", "version", HUTCH_VERSION), EXIT_OK);
@@ -77,16 +77,16 @@ int cmd_version(struct invocation *inv)
 static void completion_case(const char *path, const struct command *cmd)
 {
 	(void)printf("\t'%s') words='", path);
-	for (const struct command *c = cmd->sub; c && c->name; c++)
-		(void)printf("%s ", c->name);
+	for (const struct command *const *c = cmd->sub; c && *c; c++)
+		(void)printf("%s ", (*c)->name);
 	for (const struct option *o = cmd->options; o && o->name; o++)
 		(void)printf("--%s ", o->name);
 	(void)printf("--help' ;;\n");
-	for (const struct command *c = cmd->sub; c && c->name; c++) {
+	for (const struct command *const *c = cmd->sub; c && *c; c++) {
 		char below[64];
 
-		(void)snprintf(below, sizeof(below), "%s %s", path, c->name);
-		completion_case(below, c);
+		(void)snprintf(below, sizeof(below), "%s %s", path, (*c)->name);
+		completion_case(below, *c);
 	}
 }
 
@@ -94,7 +94,7 @@ static void completion_case(const char *path, const struct command *cmd)
  * The script walks over the words typed so far as long as they name commands, then offers what can
  * follow. Where an agent or a sandbox is expected it asks hutch for their names.
  */
-int cmd_completion(struct invocation *inv)
+static int run_completion(struct invocation *inv)
 {
 	if (!str_eq(inv->args[0], "bash"))
 		return cli_usage(inv, "there is no completion for '%s', only for bash",
@@ -102,7 +102,7 @@ int cmd_completion(struct invocation *inv)
 	(void)puts("# bash completion for hutch; made by 'hutch completion bash'\n"
 		   "_hutch_words()\n{\n"
 		   "\tcase \"$1\" in");
-	completion_case("hutch", &root_command);
+	completion_case("hutch", inv->root);
 	(void)puts("\t*) return 1 ;;\n\tesac\n}\n\n"
 		   "_hutch()\n{\n"
 		   "\tlocal words path=hutch next i cur=${COMP_WORDS[COMP_CWORD]}\n"
@@ -137,3 +137,22 @@ int cmd_completion(struct invocation *inv)
 		   "complete -o default -F _hutch hutch");
 	return EXIT_OK;
 }
+
+/* clang-format off */
+const struct command cmd_completion = {
+	.name = "completion", .args = "bash", .min_args = 1, .max_args = 1,
+	.summary = "print a completion script for a shell",
+	.help = "To use it now: source <(hutch completion bash)",
+	.run = run_completion,
+};
+
+const struct command cmd_help = {
+	.name = "help", .args = "[COMMAND...]", .max_args = COMMAND_DEPTH_MAX,
+	.summary = "show help for a command", .run = run_help,
+};
+
+const struct command cmd_version = {
+	.name = "version", .args = "",
+	.summary = "print the version", .options = OPTIONS(OPT_JSON), .run = run_version,
+};
+/* clang-format on */

@@ -4,7 +4,6 @@
 #include <string.h>
 #include <sys/time.h>
 
-#include "clock.h"
 #include "str.h"
 
 enum {
@@ -107,24 +106,9 @@ int notify_ready(const struct notify *n, const char *status)
 	return say(n, 0, lines, status);
 }
 
-/* The time is what Type=notify-reload knows by that this answers its signal and no earlier one. */
-int notify_reloading(const struct notify *n)
-{
-	char lines[80];
-
-	(void)snprintf(lines, sizeof(lines), "RELOADING=1\nMONOTONIC_USEC=%llu\n",
-		       (unsigned long long)(clock_mono() / 1000));
-	return say(n, 0, lines, NULL);
-}
-
 int notify_stopping(const struct notify *n, const char *status)
 {
 	return say(n, 0, "STOPPING=1\n", status);
-}
-
-int notify_status(const struct notify *n, const char *status)
-{
-	return say(n, MSG_DONTWAIT, "", status);
 }
 
 int notify_watchdog(const struct notify *n)

@@ -37,8 +37,6 @@ void notify_close(struct notify *n);
  * be another line is escaped. Those that change a state wait a few seconds for a manager that is
  * busy, the others do not.
  */
-int notify_ready(const struct notify *n, const char *status); /* also after a reload */
-int notify_reloading(const struct notify *n);		      /* then notify_ready() */
+int notify_ready(const struct notify *n, const char *status);
 int notify_stopping(const struct notify *n, const char *status);
-int notify_status(const struct notify *n, const char *status);
 int notify_watchdog(const struct notify *n);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What broker.c and stream.c share. */
+/* What the files of the broker share. */
 #pragma once
 
 #include "broker.h"
@@ -45,6 +45,7 @@ struct stream {
 	char detail[PEEK_DETAIL_MAX];
 };
 
+/* broker-report.c */
 void broker_report(const struct request *r, enum broker_what what, enum broker_reason reason,
 		   const char *detail, const struct stream *s);
 

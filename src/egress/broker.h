@@ -110,14 +110,12 @@ void broker_open(struct broker *b, const struct broker_request *req);
  * reported. Not to be called from a callback. */
 void broker_reset(struct broker *b, const void *cookie);
 
-/* Other rules (which it takes over) and limits, at once: streams they do not allow are cut. */
+/* Other rules (which it takes over), at once: streams they do not allow are cut. */
 void broker_set_rules(struct broker *b, struct ruleset *rules);
-void broker_set_limits(struct broker *b, const struct budget_limits *limits);
 
-/* What is left of its limits. */
+/* What is left of its limits, and how many streams there are. */
 struct budget *broker_budget(struct broker *b);
 
-size_t broker_streams(const struct broker *b);
 const char *broker_what_name(enum broker_what w);
 const char *broker_reason_text(enum broker_reason r);
 

@@ -19,24 +19,6 @@ void budget_done(struct budget *b)
 	b->names = (struct budget_names){ 0 };
 }
 
-static uint64_t left(uint64_t was_max, uint64_t was_left, uint64_t max)
-{
-	uint64_t used = was_max - was_left;
-
-	return max > used ? max - used : 0;
-}
-
-void budget_change(struct budget *b, const struct budget_limits *max)
-{
-	uint64_t out = left(b->max.bytes_out, b->out, max->bytes_out);
-	uint64_t in = left(b->max.bytes_in, b->in, max->bytes_in);
-
-	/* Used bytes count against the new limit, also those above it. */
-	b->out = out;
-	b->in = in;
-	b->max = *max;
-}
-
 /* ---- names ---- */
 
 /* The slot of `host`, or the free one where it belongs; the table is never full. */

@@ -45,9 +45,6 @@ enum budget_result {
 void budget_init(struct budget *b, const struct budget_limits *max);
 void budget_done(struct budget *b);
 
-/* New limits; what was used stays used. */
-void budget_change(struct budget *b, const struct budget_limits *max);
-
 /* What was used before, elsewhere; -ENOMEM. */
 void budget_spend(struct budget *b, uint64_t out, uint64_t in);
 int budget_spend_name(struct budget *b, const char *host);

@@ -79,8 +79,10 @@ struct capture {
 	struct buf out; /* one answer or reply */
 };
 
-/* capture.c: accepts nothing while there is no room for it. */
+/* capture-listen.c: accepts nothing while there is no room for it. */
 void listener_full(struct listener *l, bool full);
+void listener_init(struct listener *l, struct capture *c);
+void listener_accept(struct loop_fd *src, uint32_t events);
 
 /* Puts the name in the place of the address that stands for it. -ENOENT for one of our range that
  * stands for nothing, -EACCES for the sandbox's own loopback. */

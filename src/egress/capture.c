@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The listeners. Each is watched while there is room for what it accepts, and takes a few at a
- * time: the loop is level-triggered, so the rest is there in the next round, after everybody else.
+ * The capture as a whole, and streams that came directly.
  *
  * Of a stream that came directly, the address that the program connected to is the socket's own:
  * that is what transparent sockets are for. If it is of our range it stands for a name; if not it
@@ -12,74 +11,6 @@
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>
-
-#include "clock.h"
-
-void listener_full(struct listener *l, bool full)
-{
-	if (l->full == full)
-		return;
-	l->full = full;
-	/* Fails only on what is not in the loop, or when it ends. */
-	if (l->again.slot == 0)
-		(void)loop_mod_fd(&l->src, full ? 0 : EPOLLIN);
-}
-
-static void on_again(struct loop_timer *t)
-{
-	struct listener *l = t->arg;
-
-	(void)loop_mod_fd(&l->src, l->full ? 0 : EPOLLIN);
-}
-
-/* A connection that waits would be reported again at once. */
-static void pause_listener(struct listener *l)
-{
-	uint64_t when = clock_mono() + PAUSE_MS * NSEC_PER_MSEC;
-
-	if (loop_set_timer(l->capture->loop, &l->again, when) == 0)
-		(void)loop_mod_fd(&l->src, 0);
-}
-
-static void on_listener(struct loop_fd *src, uint32_t events)
-{
-	struct listener *l = src->arg;
-
-	for (size_t i = 0; i < ACCEPTS_MAX && !l->full; i++) {
-		int fd = accept4(src->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-
-		if (fd >= 0)
-			l->accepted(l->capture, fd);
-		else if (errno == EAGAIN)
-			return;
-		else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
-			 errno == ENOMEM) {
-			pause_listener(l);
-			return;
-		}
-	}
-}
-
-/* ---- streams that came directly ---- */
-
-int capture_target(const struct capture *c, struct target *t)
-{
-	uint32_t addr;
-
-	if (!t->is_addr)
-		return 0;
-	if (addr_classify(&t->addr) == ADDR_LOOPBACK)
-		return -EACCES;
-	if (t->addr.family != 4)
-		return 0;
-	memcpy(&addr, t->addr.bytes, sizeof(addr));
-	addr = ntohl(addr);
-	if (!pool_has(addr))
-		return 0;
-	t->is_addr = false;
-	t->addr = (struct addr){ 0 };
-	return pool_find(c->pool, addr, &t->name);
-}
 
 static int address_of(int fd, struct target *ret)
 {
@@ -129,7 +60,7 @@ static int add_listeners(struct capture *c, struct capture_sockets *s)
 	for (size_t i = 0; i < CAPTURE_SOCKETS && r == 0; i++) {
 		struct listener *l = &c->listeners[i];
 
-		l->src.cb = i == CAPTURE_DNS_UDP ? dns_on_udp : on_listener;
+		l->src.cb = i == CAPTURE_DNS_UDP ? dns_on_udp : listener_accept;
 		l->accepted = accepted[i];
 		if (s->fds[i] < 0)
 			continue;
@@ -142,14 +73,8 @@ static int add_listeners(struct capture *c, struct capture_sockets *s)
 
 static void init(struct capture *c)
 {
-	for (size_t i = 0; i < CAPTURE_SOCKETS; i++) {
-		struct listener *l = &c->listeners[i];
-
-		l->capture = c;
-		l->src.fd = -EBADF;
-		l->src.arg = l->again.arg = l;
-		l->again.cb = on_again;
-	}
+	for (size_t i = 0; i < CAPTURE_SOCKETS; i++)
+		listener_init(&c->listeners[i], c);
 	for (size_t i = 0; i < DNS_CLIENTS_MAX; i++) {
 		c->dns[i].capture = c;
 		c->dns[i].src.fd = -EBADF;

@@ -240,6 +240,11 @@ static void command_free(struct job *j)
 	free(j);
 }
 
+static bool command_runs(const struct job *j)
+{
+	return j->ch != 0 && ((const struct command *)j)->started;
+}
+
 static const struct job_ops ops = {
 	.data = command_data,
 	.eof = command_eof,
@@ -248,13 +253,9 @@ static const struct job_ops ops = {
 	.closed = command_closed,
 	.ended = command_ended,
 	.orphaned = command_orphaned,
+	.runs = command_runs,
 	.free = command_free,
 };
-
-bool exec_runs(const struct job *j)
-{
-	return j->ops == &ops && j->ch != 0 && ((const struct command *)j)->started;
-}
 
 /* ---- starting ---- */
 

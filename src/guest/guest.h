@@ -66,6 +66,8 @@ struct job_ops {
 	/* The keeper is another one, who may adopt the job: false if there is nothing to adopt, and
 	 * without this callback; then the job is closed. */
 	bool (*orphaned)(struct job *j);
+	/* Whether it is a command that runs, and somebody listens to it. */
+	bool (*runs)(const struct job *j);
 	void (*free)(struct job *j);
 };
 
@@ -151,8 +153,6 @@ void tracing_closed(struct guest *g, uint32_t ch); /* if it is that one; 0: it i
 int egress_open(struct guest *g, const struct fields *hello, struct err *e);
 
 void exec_open(struct guest *g, uint32_t ch, const struct fields *f);
-/* Whether the job is a command that runs, and somebody listens to it. */
-bool exec_runs(const struct job *j);
 void exec_adopt(struct guest *g, uint32_t ch, const struct fields *f);
 void port_open(struct guest *g, uint32_t ch, const struct fields *f);
 void files_open(struct guest *g, uint32_t ch, enum wire_op op, const struct fields *f);

@@ -74,12 +74,17 @@ void met_begin(void)
 	began[WIRE_LIMIT_DISK] = began[WIRE_LIMIT_INODES] = 0;
 }
 
+static bool runs(const struct job *j)
+{
+	return j->ops->runs && j->ops->runs(j);
+}
+
 static void tell(struct guest *g, enum wire_limit limit, uint64_t times)
 {
 	for (struct job *j = g->jobs; j; j = j->next) {
 		_cleanup_buf_ struct buf b = BUF_INIT(64);
 
-		if (!exec_runs(j))
+		if (!runs(j))
 			continue;
 		fields_put_number(&b, TAG_SIZE, times);
 		fields_put_number(&b, TAG_LIMIT, limit);
@@ -103,7 +108,7 @@ void met_tell(struct guest *g)
 static bool anything_runs(const struct guest *g)
 {
 	for (const struct job *j = g->jobs; j; j = j->next)
-		if (exec_runs(j))
+		if (runs(j))
 			return true;
 	return false;
 }

@@ -46,6 +46,9 @@ int worker_send(struct worker *w, enum packet kind, int dirfd, const char *name,
 /* The same for an event; `full` is where `path` is found, or "". */
 int worker_send_event(struct worker *w, enum wire_event event, const char *full, const char *path);
 
+/* The last packet: w->fail. */
+int worker_send_end(struct worker *w);
+
 /*
  * Adds the fields of an entry to w->packet (entry.c): `path` is what it is called there, `name` in
  * `dirfd` where it is found. Without `st` an event has its path only.
@@ -59,7 +62,6 @@ int worker_fail(struct worker *w, const char *what);
 /* Operations: 0, or -1 with w->fail. */
 int worker_read(struct worker *w);
 int worker_write(struct worker *w);
-int worker_mkdir(struct worker *w);
 int worker_list(struct worker *w);
 int worker_remove(struct worker *w);
 int worker_watch(struct worker *w);

@@ -118,7 +118,6 @@ int host_probe(const struct host_options *o, struct host_report *ret, struct err
 /* The check with this id, or NULL. */
 const struct host_check *host_report_find(const struct host_report *r, const char *id);
 
-const char *host_state_name(enum host_state s);
 const char *host_verdict_name(enum host_verdict v);
 
 /* {"host": {...}, "checks": [...], "levels": [...]}; the caller owns *ret. 0 or -ENOMEM. */

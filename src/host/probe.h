@@ -69,12 +69,6 @@ void try_calls(struct host_facts *f);
 void try_programs(struct host_facts *f);
 void try_cgroups(struct host_facts *f);
 
-/* In a child only: becomes uid 65534 for good. */
-int try_drop_privileges(void);
-
-/* In a child only: new namespaces `flags` with a user namespace that maps the caller to root. */
-int try_enter_userns(int flags);
-
 /* engine.c: one row of the engine table; false: another one of its level is installed. */
 bool probe_engine(const struct probe_ctx *x, size_t row, struct host_check *c);
 

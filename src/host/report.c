@@ -25,11 +25,6 @@ static const char *const verdict_names[] = {
 };
 static_assert(ARRAY_SIZE(verdict_names) == HOST_VERDICT_MAX, "a verdict without a name");
 
-const char *host_state_name(enum host_state s)
-{
-	return state_names[s];
-}
-
 const char *host_verdict_name(enum host_verdict v)
 {
 	return verdict_names[v];

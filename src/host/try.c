@@ -87,7 +87,8 @@ int try_in_child(int (*fn)(long arg), long arg)
 	return r;
 }
 
-int try_drop_privileges(void)
+/* In a child only: becomes uid 65534 for good. */
+static int drop_privileges(void)
 {
 	int r = become(UID_NOBODY);
 
@@ -104,7 +105,8 @@ static int write_file(const char *path, const char *text)
 	return fd < 0 ? -errno : fd_write_all(fd, text, strlen(text));
 }
 
-int try_enter_userns(int flags)
+/* In a child only: new namespaces `flags` with a user namespace that maps the caller to root. */
+static int enter_userns(int flags)
 {
 	uid_t uid = geteuid();
 	gid_t gid = getegid();
@@ -130,16 +132,16 @@ int try_enter_userns(int flags)
 
 static int child_userns(long drop)
 {
-	int r = drop ? try_drop_privileges() : 0;
+	int r = drop ? drop_privileges() : 0;
 
-	return r < 0 ? r : try_enter_userns(0);
+	return r < 0 ? r : enter_userns(0);
 }
 
 static int child_namespace(long flag)
 {
 	if (geteuid() == 0)
 		return unshare((int)flag) < 0 ? -errno : 0;
-	return try_enter_userns((int)flag);
+	return enter_userns((int)flag);
 }
 
 void try_namespaces(struct host_facts *f)
@@ -185,10 +187,10 @@ static int mount_overlay(const char *options)
 
 static int child_overlay_user(long drop)
 {
-	int r = drop ? try_drop_privileges() : 0;
+	int r = drop ? drop_privileges() : 0;
 
 	if (r == 0)
-		r = try_enter_userns(CLONE_NEWNS);
+		r = enter_userns(CLONE_NEWNS);
 	return r < 0 ? r : mount_overlay("userxattr,");
 }
 

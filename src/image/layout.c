@@ -5,6 +5,7 @@
 #include <sodium.h>
 #include <string.h>
 
+#include "archive.h"
 #include "fd.h"
 #include "json-util.h"
 #include "str.h"
@@ -92,10 +93,44 @@ static int verify(struct worker *w, int fd, const struct blob *b, struct err *e)
 	return 0;
 }
 
+static int ask_archive(const struct worker *w, const char *name, int *ret_fd, struct err *e)
+{
+	char path[128];
+
+	(void)snprintf(path, sizeof(path), "%s%s",
+		       str_eq(name, "index.json") ? "" : "blobs/sha256/", name);
+	return archive_open(w->archive, path, ret_fd, e);
+}
+
+/* A file of the layout, from the archive or the master: "index.json" or the hex digits of a blob.
+ */
+static int ask(struct worker *w, const char *name, int *ret_fd, struct err *e)
+{
+	struct channel_msg m = { .type = CHANNEL_OPEN };
+	int fd = -EBADF, r;
+
+	if (w->archive)
+		return ask_archive(w, name, ret_fd, e);
+	(void)snprintf(m.text, sizeof(m.text), "%s", name);
+	r = channel_send(w->sock, &m, -EBADF, true);
+	if (r == 0)
+		r = channel_recv(w->sock, &m, &fd);
+	if (r == 0 && (m.type != CHANNEL_OPENED || (m.num == 0) != (fd >= 0)))
+		r = -EBADMSG;
+	if (r < 0) {
+		(void)fd_close(fd);
+		return err_set(e, r, "cannot talk to the master: %s", strerror(-r));
+	}
+	if (m.num < 0)
+		return err_set(e, -EINVAL, "the layout's '%.80s': %s", name, strerror(-m.num));
+	*ret_fd = fd;
+	return 0;
+}
+
 static int open_blob(struct worker *w, const struct blob *b, int *ret_fd, struct err *e)
 {
 	_cleanup_close_ int fd = -EBADF;
-	int r = worker_ask(w, b->hex, &fd, e);
+	int r = ask(w, b->hex, &fd, e);
 
 	if (r == 0)
 		r = verify(w, fd, b, e);
@@ -180,7 +215,7 @@ static int find_manifest(struct worker *w, const char *tag, json_t **ret, struct
 	_cleanup_close_ int fd = -EBADF;
 	const json_t *one = NULL;
 	struct blob b = { 0 };
-	int r = worker_ask(w, "index.json", &fd, e);
+	int r = ask(w, "index.json", &fd, e);
 
 	if (r == 0)
 		r = oci_read_json(fd, "index", &index, e);

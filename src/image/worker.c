@@ -6,73 +6,11 @@
 #include <sys/stat.h>
 
 #include "archive.h"
-#include "clock.h"
 #include "layout.h"
 #include "str.h"
 #include "stream.h"
 #include "tree.h"
 #include "unpack.h"
-
-#define TELL_EVERY (200 * NSEC_PER_MSEC)
-
-void worker_tell(struct worker *w, enum image_phase phase, const struct image_counts *counts)
-{
-	uint64_t now = clock_mono();
-	struct channel_msg m;
-
-	if (phase == w->phase && now - w->told < TELL_EVERY)
-		return;
-	w->told = now;
-	w->phase = phase;
-	m = (struct channel_msg){ .type = CHANNEL_PROGRESS, .phase = phase, .counts = *counts };
-	/* Nobody waits for news: what does not fit is dropped. */
-	(void)channel_send(w->sock, &m, -EBADF, false);
-}
-
-int worker_config(struct worker *w, const char *key, const char *value, struct err *e)
-{
-	struct channel_msg m = { .type = CHANNEL_CONFIG };
-	int n = snprintf(m.text, sizeof(m.text), "%s %s", key, value), r;
-
-	if (n < 0 || (size_t)n >= sizeof(m.text))
-		return err_set(e, -EINVAL,
-			       "the image's configuration has a text of more than %d bytes",
-			       IMAGE_TEXT_MAX);
-	r = channel_send(w->sock, &m, -EBADF, true);
-	return r < 0 ? err_set(e, r, "cannot talk to the master: %s", strerror(-r)) : 0;
-}
-
-static int ask_archive(const struct worker *w, const char *name, int *ret_fd, struct err *e)
-{
-	char path[128];
-
-	(void)snprintf(path, sizeof(path), "%s%s",
-		       str_eq(name, "index.json") ? "" : "blobs/sha256/", name);
-	return archive_open(w->archive, path, ret_fd, e);
-}
-
-int worker_ask(struct worker *w, const char *name, int *ret_fd, struct err *e)
-{
-	struct channel_msg m = { .type = CHANNEL_OPEN };
-	int fd = -EBADF, r;
-
-	if (w->archive)
-		return ask_archive(w, name, ret_fd, e);
-	(void)snprintf(m.text, sizeof(m.text), "%s", name);
-	r = channel_send(w->sock, &m, -EBADF, true);
-	if (r == 0)
-		r = channel_recv(w->sock, &m, &fd);
-	if (r == 0 && (m.type != CHANNEL_OPENED || (m.num == 0) != (fd >= 0)))
-		r = -EBADMSG;
-	if (r < 0) {
-		(void)fd_close(fd);
-		return err_set(e, r, "cannot talk to the master: %s", strerror(-r));
-	}
-	if (m.num < 0)
-		return err_set(e, -EINVAL, "the layout's '%.80s': %s", name, strerror(-m.num));
-	*ret_fd = fd;
-	return 0;
-}
 
 static void tick_unpack(void *arg, const struct image_counts *counts)
 {

@@ -35,7 +35,3 @@ void worker_tell(struct worker *w, enum image_phase phase, const struct image_co
 /* A line of the image's configuration for the master: "env A=b", "user x", "workdir /x", a word of
  * "entrypoint" or "cmd"; or "archive KIND": what it came in. */
 int worker_config(struct worker *w, const char *key, const char *value, struct err *e);
-
-/* A file of the layout, from the archive or the master: "index.json" or the hex digits of a blob.
- */
-int worker_ask(struct worker *w, const char *name, int *ret_fd, struct err *e);

@@ -34,11 +34,6 @@ int key_role_parse(const char *word, enum key_role *ret)
 	return -EINVAL;
 }
 
-bool key_role_may(enum key_role has, enum key_role needs)
-{
-	return has == KEY_ADMIN || has == needs;
-}
-
 static bool all_hex(const char *s, size_t n)
 {
 	for (size_t i = 0; i < n; i++)

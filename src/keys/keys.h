@@ -52,10 +52,6 @@ extern const char *const key_role_names[KEY_ROLES + 1]; /* ends with NULL */
 /* 0, or -EINVAL for a word that is no role. */
 int key_role_parse(const char *word, enum key_role *ret);
 
-/* Whether a key of role `has` may go where role `needs` is asked for: admin anywhere, else only its
- * own. */
-bool key_role_may(enum key_role has, enum key_role needs);
-
 /*
  * What the sandboxes of a key may be; an administrator's key is not bound by it. Whoever asks with
  * the key can narrow this and never widen it.

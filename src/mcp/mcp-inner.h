@@ -71,7 +71,7 @@ struct tool_work {
 	bool failed;
 };
 
-/* An argument; NULL and `otherwise` if it was not given. */
+/* mcp-work.c: an argument; NULL and `otherwise` if it was not given. */
 const char *work_text(const struct tool_work *w, const char *name);
 uint64_t work_number(const struct tool_work *w, const char *name, uint64_t otherwise);
 

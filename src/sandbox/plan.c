@@ -485,6 +485,39 @@ static int choose_engine(const struct policy *p, const struct host_config *confi
 	return r < 0 ? err_wrap(e, "agent '%s'", p->name) : 0;
 }
 
+/* Whether the policy and this host can have it so; loads the host's configuration for that. */
+static int check_options(const struct sandbox_options *o, const struct policy *p,
+			 struct host_config *config, const struct engine **ret, struct err *e)
+{
+	int r = check_deadline(o, p, e);
+
+	if (r < 0)
+		return r;
+	r = load_config(config, e);
+	if (r < 0)
+		return r;
+	r = choose_engine(p, config, ret, e);
+	return r < 0 ? r : check_scratch(o, p, *ret, e);
+}
+
+static void take_options(const struct sandbox_options *o, const struct policy *p,
+			 const struct host_config *config, const struct engine *engine,
+			 struct spec *s)
+{
+	s->egress.narrow = narrow_of(o);
+	s->egress.proxy = config->egress_proxy;
+	s->deadline = o->deadline;
+	s->on_timeout = o->on_timeout;
+	s->once = o->once;
+	s->remove = o->remove || config->keep_ended == 0;
+	s->api = o->api ? o->api : "";
+	s->created = clock_wall();
+	take_policy(p, engine, s);
+	s->limits_asked = asked_layers(o, p, engine);
+	if (!o->best_effort)
+		s->require |= s->limits_asked;
+}
+
 int sandbox_plan(struct policy_store *store, const struct sandbox_options *asked, struct diags *d,
 		 struct spec *ret, struct err *e)
 {
@@ -496,24 +529,14 @@ int sandbox_plan(struct policy_store *store, const struct sandbox_options *asked
 	struct host_config config = HOST_CONFIG_INIT;
 	struct sandbox_options own = *asked;
 	const struct sandbox_options *o = &own;
-	struct spec s = { .id = "",
-			  .deadline = asked->deadline,
-			  .on_timeout = asked->on_timeout,
-			  .once = asked->once,
-			  .remove = asked->remove };
+	struct spec s = { .id = "" };
 	char digest[POLICY_DIGEST_HEX + 1], root[ROOT_MAX];
 	const struct engine *engine = NULL;
 	int r = make_policy(store, o, d, &p, e);
 
 	if (r < 0 || !p)
 		return r;
-	r = check_deadline(o, p, e);
-	if (r == 0)
-		r = load_config(&config, e);
-	if (r == 0)
-		r = choose_engine(p, &config, &engine, e);
-	if (r == 0)
-		r = check_scratch(o, p, engine, e);
+	r = check_options(o, p, &config, &engine, e);
 	if (r < 0)
 		return r;
 	/* A snapshot has its own image; see sandbox_use_snapshot(). */
@@ -529,16 +552,8 @@ int sandbox_plan(struct policy_store *store, const struct sandbox_options *asked
 	if (policy_canonical(p, &canonical, digest) < 0 || make_env(o, image, p, &a, &s.env) < 0 ||
 	    make_egress(p, &a, &s) < 0)
 		return err_oom(e);
-	s.egress.narrow = narrow_of(o);
-	s.egress.proxy = config.egress_proxy;
-	s.remove |= config.keep_ended == 0;
 	s.policy = digest;
-	s.api = o->api ? o->api : "";
-	s.created = clock_wall();
-	take_policy(p, engine, &s);
-	s.limits_asked = asked_layers(o, p, engine);
-	if (!o->best_effort)
-		s.require |= s.limits_asked;
+	take_options(o, p, &config, engine, &s);
 	r = take_image(image, root, &s, e);
 	if (r == 0)
 		r = take_user(o, image, &a, &s, e);

@@ -174,7 +174,8 @@ static int lock_filling(int pool, bool wait, int *ret_fd, struct err *e)
 
 /* Until there are as many as are wanted now: somebody may change that meanwhile. */
 static int fill(const struct state_root *root, int pool, const char *key, bool wait,
-		void (*say)(unsigned int there, unsigned int want), struct err *e)
+		spares_start_fn *start, void (*say)(unsigned int there, unsigned int want),
+		struct err *e)
 {
 	_cleanup_close_ int lock = -EBADF;
 	_cleanup_spec_ struct spec plan = { 0 };
@@ -187,13 +188,14 @@ static int fill(const struct state_root *root, int pool, const char *key, bool w
 	while (r == 0 && (there = count(root, pool)) < (want = wanted(pool))) {
 		if (say)
 			say(there, want);
-		r = sandbox_start_spare(root, &plan, key, e);
+		r = start(root, &plan, key, e);
 	}
 	return r;
 }
 
 int spares_fill(const struct state_root *root, const struct spec *plan, unsigned int want,
-		void (*say)(unsigned int there, unsigned int want), struct err *e)
+		spares_start_fn *start, void (*say)(unsigned int there, unsigned int want),
+		struct err *e)
 {
 	_cleanup_close_ int pool = -EBADF;
 	_cleanup_free_ char *text = NULL;
@@ -211,10 +213,10 @@ int spares_fill(const struct state_root *root, const struct spec *plan, unsigned
 	r = write_plan(pool, text, plan, e);
 	if (r == 0)
 		r = write_wanted(pool, want, e);
-	return r < 0 ? r : fill(root, pool, key, true, say, e);
+	return r < 0 ? r : fill(root, pool, key, true, start, say, e);
 }
 
-static _noreturn_ void refill(const char *key)
+static _noreturn_ void refill(const char *key, spares_start_fn *start)
 {
 	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
 	_cleanup_close_ int pool = -EBADF;
@@ -227,19 +229,19 @@ static _noreturn_ void refill(const char *key)
 	log_forked();
 	(void)setsid();
 	if (state_root_open(&root, &e) == 0 && spare_pool_open(&root, key, false, &pool) == 0)
-		(void)fill(&root, pool, key, false, NULL, &e);
+		(void)fill(&root, pool, key, false, start, NULL, &e);
 	_exit(EXIT_SUCCESS);
 }
 
 /* The child's child is nobody's. */
-void spares_refill_later(const char *key)
+void spares_refill_later(const char *key, spares_start_fn *start)
 {
 	pid_t pid = fork();
 
 	if (pid == 0) {
 		pid = fork();
 		if (pid == 0)
-			refill(key);
+			refill(key, start);
 		_exit(EXIT_SUCCESS);
 	}
 	if (pid > 0)

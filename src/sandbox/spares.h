@@ -9,13 +9,18 @@
 int spares_key(const struct spec *plan, const char *guest, char ret[static SPARE_KEY + 1],
 	       struct err *e);
 
+/* Starts a sandbox of this plan that waits in the pool of that key: sandbox_start_spare(). */
+typedef int spares_start_fn(const struct state_root *root, const struct spec *plan, const char *key,
+			    struct err *e);
+
 /* From now on there are to be `want` (1 to SPARES_MAX) spares of this plan. Returns when they are
  * there; `say` is told how many. */
 int spares_fill(const struct state_root *root, const struct spec *plan, unsigned int want,
-		void (*say)(unsigned int there, unsigned int want), struct err *e);
+		spares_start_fn *start, void (*say)(unsigned int there, unsigned int want),
+		struct err *e);
 
-/* The same for a pool that there is, in a process of its own that nobody waits for. */
-void spares_refill_later(const char *key);
+/* The same for an existing pool, in a process of its own that nobody waits for. */
+void spares_refill_later(const char *key, spares_start_fn *start);
 
 struct spares {
 	char key[SPARE_KEY + 1];
@@ -35,6 +40,5 @@ int spares_drain(const struct state_root *root, const char *key, struct err *e);
 int spares_next(const struct state_root *root, int pool, char ret[static SPEC_ID + 1],
 		int *ret_dir);
 
-/* start.c: a sandbox of this plan that waits in the pool of that key. */
-int sandbox_start_spare(const struct state_root *root, const struct spec *plan, const char *key,
-			struct err *e);
+/* start.c */
+spares_start_fn sandbox_start_spare;

@@ -472,7 +472,7 @@ static int take_spare(struct start *s, const struct spec *spec, bool client, con
 	}
 	*e = (struct err)ERR_INIT;
 	pool = fd_close(pool);
-	spares_refill_later(key);
+	spares_refill_later(key, sandbox_start_spare);
 	return r == 0;
 }
 

@@ -59,7 +59,6 @@ enum record_state {
 	RECORD_RUNNING,
 	RECORD_ENDED,
 	RECORD_LOST, /* never in a file: neither ended nor anybody there who would say so */
-	RECORD_STATES,
 };
 extern const char *const record_state_names[];
 

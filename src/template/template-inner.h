@@ -35,7 +35,20 @@ struct template_ref {
 
 int template_ref_parse(const char *text, struct template_ref *ret, struct err *e);
 
-/* ---- template-names.c: under the lock ---- */
+/* ---- template-record.c: under the lock ---- */
+
+void template_record_file(const char *name, char out[static TEMPLATE_FILE_NAME]);
+
+/* By its name alone. -ENOENT. */
+int template_record_read(const struct template_store *s, const char *name, json_t **ret,
+			 struct err *e);
+int template_record_write(const struct template_store *s, const json_t *record, struct err *e);
+
+/* Calls `fn` for the name of every template, until it gives something else than 0. */
+int template_each_name(const struct template_store *s,
+		       int (*fn)(const struct template_store *s, const char *name, void *arg,
+				 struct err *e),
+		       void *arg, struct err *e);
 
 /* The record of the template NAME or ID. -ENOENT. */
 int template_record(const struct template_store *s, const char *name, json_t **ret, struct err *e);
@@ -47,6 +60,9 @@ int template_record_of_id(const struct template_store *s, const char *id, json_t
 /* The one of that name, made if there is none. */
 int template_record_make(const struct template_store *s, const char *name, json_t **ret,
 			 struct err *e);
+
+/* Lets a tag of the record mean this build. */
+int template_put_tag(json_t *record, const char *tag, const char *build, struct err *e);
 
 /* Lets the tags of `b` mean it. */
 int template_set_tags(const struct template_store *s, const struct template_build *b,

@@ -18,7 +18,7 @@ enum {
 	LINE_MAX_BYTES = 3 * TEMPLATE_TEXT_MAX, /* a byte may be written as two */
 };
 
-const char *const template_level_names[TEMPLATE_LEVEL_MAX] = {
+static const char *const level_names[TEMPLATE_LEVEL_MAX] = {
 	[TEMPLATE_DEBUG] = "debug",
 	[TEMPLATE_INFO] = "info",
 	[TEMPLATE_WARN] = "warn",
@@ -85,8 +85,7 @@ static void put_field(struct buf *b, const char *text, size_t max)
 static void put_entry(struct buf *b, enum template_level level, const char *step,
 		      const char *message)
 {
-	(void)buf_printf(b, "%llu\t%s\t", (unsigned long long)clock_wall(),
-			 template_level_names[level]);
+	(void)buf_printf(b, "%llu\t%s\t", (unsigned long long)clock_wall(), level_names[level]);
 	put_field(b, step ? step : "", TEMPLATE_STEP_MAX);
 	(void)buf_putc(b, '\t');
 	put_field(b, message, TEMPLATE_TEXT_MAX);

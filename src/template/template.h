@@ -222,8 +222,6 @@ enum template_level {
 	TEMPLATE_LEVEL_MAX,
 };
 
-extern const char *const template_level_names[TEMPLATE_LEVEL_MAX];
-
 /* Appends an entry; `step` may be NULL. What is not UTF-8 becomes '?'. 0 also where the log is
  * full.
  */

@@ -11,7 +11,7 @@
 #include "snapshot-room.h"
 #include "str.h"
 
-const char *const accel_wish_names[] = {
+static const char *const wish_names[] = {
 	[ACCEL_AUTO] = "auto",
 	[ACCEL_WANT_KVM] = "kvm",
 	[ACCEL_WANT_TCG] = "tcg",
@@ -20,7 +20,7 @@ const char *const accel_wish_names[] = {
 
 /* clang-format off */
 static const struct key host_keys[] = {
-	{ "accel", KEY_WORD, .words = accel_wish_names, .field = offsetof(struct host_config, accel) },
+	{ "accel", KEY_WORD, .words = wish_names, .field = offsetof(struct host_config, accel) },
 	{ "accel_timeout", KEY_DURATION, .min = 1000, .max = 600 * 1000,
 	  .field = offsetof(struct host_config, accel_timeout) },
 	{ "snapshot_space", KEY_SIZE, .min = UINT64_C(1) << 20, .max = UINT64_C(1) << 50,
@@ -158,8 +158,8 @@ int accel_wish(enum accel_wish *ret, struct err *e)
 	struct host_config config = HOST_CONFIG_INIT;
 	int r;
 
-	for (unsigned int i = 0; text && accel_wish_names[i]; i++)
-		if (str_eq(text, accel_wish_names[i])) {
+	for (unsigned int i = 0; text && wish_names[i]; i++)
+		if (str_eq(text, wish_names[i])) {
 			*ret = i;
 			return 0;
 		}

@@ -26,9 +26,6 @@ struct host_config {
 		.keep_ended = UINT64_C(7) * 24 * 3600 * 1000, .ended_space = UINT64_C(1) << 30     \
 	}
 
-/* The words of `accel`, by enum accel_wish; ended by NULL. */
-extern const char *const accel_wish_names[];
-
 /* Reads one file. What is wrong goes to `d`, all of it; *ret, which has the
  * defaults, gets what is right. */
 void host_config_read(const struct source *src, struct host_config *ret, struct diags *d);

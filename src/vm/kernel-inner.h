@@ -24,14 +24,13 @@ struct kernel_meta {
 int kernel_meta_read(enum machine_kernel_kind kind, struct kernel_meta *ret, struct err *e);
 int kernel_meta_write(enum machine_kernel_kind kind, const struct kernel_meta *m, struct err *e);
 
-/* Opens a new file of `out`, to be written and read. */
+/* kernel-output.c: opens a new file of `out`, to be written and read. */
 int kernel_create(const struct kernel_work *w, const char *name, int *ret_fd, struct err *e);
 
 /* Writes base.cpio: directories, /dev/console and, if `modules` is one, what is in there. */
 int kernel_write_base(const struct kernel_work *w, int modules, struct err *e);
 
 /* The package is unpacked in w->dir/files: makes out/kernel and out/base.cpio. */
-int kernel_take_cloud(struct kernel_work *w, struct err *e);
 int kernel_build_small(struct kernel_work *w, struct err *e);
 
 /* What a build depends on but for the package: configuration and compiler. */

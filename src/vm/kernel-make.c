@@ -12,54 +12,17 @@
 #include <sys/sysmacros.h>
 #include <sys/utsname.h>
 
-#include "cpio.h"
 #include "fd.h"
 #include "home.h"
 #include "kernel-inner.h"
-#include "modules.h"
 #include "path.h"
 #include "str.h"
 #include "tree.h"
 #include "unpack-kernel.h"
 
 enum {
-	BASE_MAX = 64 << 20,
 	INPUTS_MAX = 65536
 };
-
-int kernel_create(const struct kernel_work *w, const char *name, int *ret_fd, struct err *e)
-{
-	int fd = openat(w->out, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0444);
-
-	if (fd < 0)
-		return err_errno(e, "cannot make '%s/out/%s'", w->path, name);
-	*ret_fd = fd;
-	return 0;
-}
-
-int kernel_write_base(const struct kernel_work *w, int modules, struct err *e)
-{
-	static const char *const dirs[] = { "dev", "proc", "root", "sys" };
-	_cleanup_buf_ struct buf b = BUF_INIT(BASE_MAX);
-	_cleanup_close_ int fd = -EBADF;
-	struct cpio c = { .out = &b };
-	int r = 0;
-
-	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++)
-		cpio_dir(&c, dirs[i]);
-	cpio_device(&c, "dev/console", S_IFCHR | 0600, 5, 1);
-	if (modules >= 0)
-		r = modules_add(modules, &c, e);
-	if (r < 0)
-		return r;
-	if (cpio_end(&c) < 0)
-		return err_oom(e);
-	r = kernel_create(w, "base.cpio", &fd, e);
-	if (r < 0)
-		return r;
-	r = fd_write_all(fd, b.data, b.len);
-	return r < 0 ? err_set(e, r, "cannot write base.cpio: %s", strerror(-r)) : 0;
-}
 
 /* ---- Debian's own ---- */
 
@@ -81,7 +44,7 @@ static int open_modules(const struct kernel_work *w, const char *version, int *r
 	return 0;
 }
 
-int kernel_take_cloud(struct kernel_work *w, struct err *e)
+static int take_cloud(struct kernel_work *w, struct err *e)
 {
 	_cleanup_close_ int from = -EBADF, to = -EBADF, modules = -EBADF;
 	const char *version = w->package.name + STRLEN("linux-image-");
@@ -225,7 +188,7 @@ static int make(struct kernel_work *w, struct kernel_meta *m, struct err *e)
 
 	if (r == 0)
 		r = w->job->kind == MACHINE_KERNEL_SMALL ? kernel_build_small(w, e)
-							 : kernel_take_cloud(w, e);
+							 : take_cloud(w, e);
 	(void)snprintf(m->package, sizeof(m->package), "%s", w->package.name);
 	(void)snprintf(m->version, sizeof(m->version), "%s", w->package.version);
 	return r < 0 ? r : keep(w, m, e);

@@ -464,13 +464,6 @@ int message_of_guest_open(uint8_t op, enum wire_message *ret)
 	return pick(list, ARRAY_SIZE(list), op, ret);
 }
 
-bool wire_op_is_guests(uint8_t op)
-{
-	enum wire_message ignored;
-
-	return message_of_open(op, false, &ignored) == 0;
-}
-
 int message_of_accept(uint8_t op, bool client, enum wire_message *ret)
 {
 	static const uint8_t list[WIRE_OP_MAX] = {

@@ -170,9 +170,6 @@ void fields_put_flag(struct buf *b, enum wire_tag tag);
 void fields_put_bytes(struct buf *b, enum wire_tag tag, const void *data, size_t n);
 void fields_put_text(struct buf *b, enum wire_tag tag, const char *text);
 
-/* Is this an operation that a guest knows? The others are asked of the keeper, and end there. */
-bool wire_op_is_guests(uint8_t op);
-
 /* Which message an OPEN (of the keeper; of a client to the keeper), its ACCEPT, or a MSG carries;
  * -EBADMSG for a number that is none. */
 int message_of_open(uint8_t op, bool client, enum wire_message *ret);

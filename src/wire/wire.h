@@ -53,7 +53,7 @@ enum wire_op {
 	WIRE_OP_WATCH,
 	WIRE_OP_PACK,
 	WIRE_OP_UNPACK,
-	WIRE_OP_ATTACH, /* of a client to the keeper; see wire_op_is_guests() */
+	WIRE_OP_ATTACH, /* of a client to the keeper; see message_of_open() */
 	WIRE_OP_EGRESS, /* likewise */
 	WIRE_OP_LIFE,	/* likewise */
 	WIRE_OP_PORT,

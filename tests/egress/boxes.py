@@ -15,7 +15,7 @@ from sandbox import PATIENCE, SandboxCase, agent, create, hutch
 from waiting import LONG, eventually
 
 RESOLVER = "127.0.0.1:53"
-# The words of src/egress/broker.c and src/names/why.c, as these tests say them.
+# The words of src/egress/broker-report.c and src/names/why.c, as these tests say them.
 VERDICTS = {"allow": "allowed", "end": "allowed", "deny": "denied"}
 BY_RULES = ("not allowed by the policy", "denied by a rule added", "narrowed by an API client")
 WORLD = World()

@@ -129,6 +129,7 @@ static void on_opened(struct link *l, uint32_t ch, enum wire_op op, const struct
 		      void *arg)
 {
 	struct world *w = arg;
+	enum wire_message message;
 
 	assert(!w->ended && ch > w->last_heard && !link_cookie(l, ch));
 	if (w->role == LINK_KEEPER) {
@@ -137,7 +138,7 @@ static void on_opened(struct link *l, uint32_t ch, enum wire_op op, const struct
 		heard_open(w, ch);
 		return;
 	}
-	assert(ch % 2 == 0 && wire_op_is_guests((uint8_t)op));
+	assert(ch % 2 == 0 && message_of_open((uint8_t)op, false, &message) == 0);
 	assert(fields_has(f, op == WIRE_OP_EXEC	   ? TAG_ARGV
 			     : op == WIRE_OP_PORT  ? TAG_PORT
 			     : op == WIRE_OP_ADOPT ? TAG_PID

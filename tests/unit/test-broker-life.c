@@ -34,7 +34,7 @@ static void budgets_of_streams(void **state)
 	fd[0] = desk_open(&d, "a.example.com:22");
 	fd[1] = desk_open(&d, "b.example.com:22");
 	open_and_refuse(&d, "a.example.com:22", "streams");
-	assert_int_equal(broker_streams(d.b), 2);
+	assert_int_equal(broker_budget(d.b)->streams, 2);
 	world_reset(fd[0]);
 	world_reset(fd[1]);
 	WORLD_UNTIL(w, d.ended == 2);
@@ -45,13 +45,6 @@ static void budgets_of_streams(void **state)
 	world_reset(fd[1]);
 	WORLD_UNTIL(w, d.ended == 4);
 	open_and_refuse(&d, "a.example.com:22", "streams_per_minute");
-	/* Other limits count at once, and what was used stays used. */
-	c.limits.streams_per_minute = 5;
-	broker_set_limits(d.b, &c.limits);
-	fd[0] = desk_open(&d, "a.example.com:22");
-	assert_int_equal(desk_last(&d)->what, BROKER_ALLOW);
-	open_and_refuse(&d, "a.example.com:22", "streams_per_minute");
-	(void)fd_close(fd[0]);
 	(void)broker_free(d.b);
 }
 
@@ -269,7 +262,7 @@ static void many_at_once(void **state)
 	}
 	for (int j = MANY / 64 * 64; j < MANY; j++)
 		srv[j] = world_accept(w, l);
-	assert_int_equal(broker_streams(d.b), MANY);
+	assert_int_equal(broker_budget(d.b)->streams, MANY);
 	for (int i = 0; i < MANY; i++)
 		desk_put(srv[i], "hello", 5);
 	for (int i = 0; i < MANY; i++)

@@ -119,7 +119,7 @@ static void one(struct broker *b, const char *input, size_t n, unsigned int port
 	if (seen.asked)
 		answer(canonical);
 	(void)fd_close(fds[0]);
-	assert_int_equal(broker_streams(b), 0);
+	assert_int_equal(broker_budget(b)->streams, 0);
 	assert_string_equal(seen.target.name.text, canonical);
 	if (!slow_allowed(canonical, port)) {
 		tally[0]++;

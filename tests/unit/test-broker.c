@@ -30,7 +30,7 @@ static void denied_names_are_not_looked_up(void **state)
 	}
 	world_rest(w, 50);
 	assert_int_equal(w->queries, 0);
-	assert_int_equal(broker_streams(d.b), 0);
+	assert_int_equal(broker_budget(d.b)->streams, 0);
 	(void)broker_free(d.b);
 	assert_int_equal(fail_count_fds(), fds);
 }

@@ -438,7 +438,7 @@ static void refused(void **state)
 			 WIRE_PERMISSION);
 	assert_int_equal(outcome(b, WIRE_OP_CONNECT, "93.184.0.1", PORT), WIRE_IO);
 	assert_int_equal(recorded(b, "\"verdict\":\"allow\""), 3);
-	assert_int_equal(broker_streams(b->k.egress->broker), 0);
+	assert_int_equal(broker_budget(b->k.egress->broker)->streams, 0);
 	assert_int_equal(b->k.egress->n_sockets, 0);
 	box_free(b);
 }
@@ -492,7 +492,7 @@ static void a_stream(void **state)
 	assert_int_equal(link_eof(b->guest, t->ch, 0), 0);
 	assert_int_equal(link_close(b->guest, t->ch, WIRE_DONE, NULL), 0); /* in one breath */
 	UNTIL(b, read_some(fd, &got) == 11);
-	UNTIL(b, broker_streams(b->k.egress->broker) == 0);
+	UNTIL(b, broker_budget(b->k.egress->broker)->streams == 0);
 	assert_int_equal(recv(fd, &got, 1, 0), 0);
 	assert_false(t->closed); /* but by us */
 	assert_int_equal(recorded(b, "\"verdict\":\"allow\",\"host\":\"a.allowed.test\""), 1);
@@ -519,7 +519,7 @@ static void the_other_half(void **state)
 	UNTIL(b, read_some(fd, &got) == 3 && recv(fd, &got, 1, MSG_PEEK) == 0);
 	assert_int_equal(send(fd, "answer", 6, MSG_NOSIGNAL), 6);
 	(void)fd_close(fd);
-	UNTIL(b, t->eof && broker_streams(b->k.egress->broker) == 0);
+	UNTIL(b, t->eof && broker_budget(b->k.egress->broker)->streams == 0);
 	assert_int_equal(t->got, 6);
 	assert_false(t->closed);
 	assert_int_equal(b->k.egress->n_sockets, 0);
@@ -569,9 +569,9 @@ static void a_reset_from_inside(void **state)
 	(void)fd_close(fd);
 	t = ask(b, WIRE_OP_CONNECT, "stall.allowed.test", PORT);
 	assert_int_equal(turn(b), 0);
-	assert_int_equal(broker_streams(b->k.egress->broker), 1);
+	assert_int_equal(broker_budget(b->k.egress->broker)->streams, 1);
 	assert_int_equal(link_close(b->guest, t->ch, WIRE_GONE, NULL), 0);
-	UNTIL(b, broker_streams(b->k.egress->broker) == 0);
+	UNTIL(b, broker_budget(b->k.egress->broker)->streams == 0);
 	assert_int_equal(recorded(b, "reset by the sandbox"), 2);
 	assert_null(b->k.egress->connections);
 	box_free(b);
@@ -719,7 +719,7 @@ static void ends_that_are_never_read(void **state)
 			      sent == sizeof(bytes);
 		      }));
 		(void)fd_close(fd);
-		UNTIL(b, broker_streams(b->k.egress->broker) == 0);
+		UNTIL(b, broker_budget(b->k.egress->broker)->streams == 0);
 		assert_true(b->k.egress->n_sockets <= streams);
 	}
 	for (unsigned int i = 0; i < streams; i++) {
@@ -756,7 +756,7 @@ static void many_channels(void **state)
 		r = link_feed(b->k.guest.link, frame.data, frame.len, &e);
 		if (ch % 64 == 1)
 			keeper_round(&b->k);
-		assert_true(broker_streams(b->k.egress->broker) <= b->spec.egress.streams);
+		assert_true(broker_budget(b->k.egress->broker)->streams <= b->spec.egress.streams);
 		assert_true(b->k.egress->n_sockets <= b->spec.egress.streams + 1);
 	}
 	assert_int_equal(r, -EPROTO);
@@ -780,7 +780,7 @@ static void the_budget_of_bytes(void **state)
 	size_t got = 0;
 	int fd;
 
-	broker_set_limits(b->k.egress->broker, &few);
+	budget_init(broker_budget(b->k.egress->broker), &few);
 	t = ask(b, WIRE_OP_CONNECT, "93.184.0.1", PORT);
 	fd = accept_one(b, server);
 	UNTIL(b, t->accepted);
