@@ -309,7 +309,7 @@ static void pause_ms(unsigned int ms)
 	assert_int_equal(nanosleep(&t, NULL), 0);
 }
 
-static void containers_have_the_time(void **state)
+TEST_WITH(containers_have_the_time, world_setup, world_teardown)
 {
 	struct box *b = box_greet(WORLD(state), memory_log(), false);
 
@@ -320,7 +320,7 @@ static void containers_have_the_time(void **state)
 
 /* A machine hears what time it is when it has said HELLO, and not when that was said to it. It
  * serves when it has heard it; one that is slow hears it again, but not for ever. */
-static void told_the_time(void **state)
+TEST_WITH(told_the_time, world_setup, world_teardown)
 {
 	uint64_t before = clock_wall();
 	struct box *b = box_greet(WORLD(state), memory_log(), true);
@@ -339,7 +339,7 @@ static void told_the_time(void **state)
 }
 
 /* What a guest says of itself is no answer. */
-static void only_an_answer_counts(void **state)
+TEST_WITH(only_an_answer_counts, world_setup, world_teardown)
 {
 	struct box *b = box_greet(WORLD(state), memory_log(), true);
 	uint8_t pong[WIRE_HEADER + 8] = { [3] = 8, [8] = WIRE_PONG };
@@ -352,7 +352,7 @@ static void only_an_answer_counts(void **state)
 }
 
 /* While it is put to sleep for a snapshot it is told nothing: it will be, when it wakes. */
-static void not_on_its_way_to_sleep(void **state)
+TEST_WITH(not_on_its_way_to_sleep, world_setup, world_teardown)
 {
 	struct box *b = box_new(WORLD(state), memory_log(), true);
 
@@ -369,7 +369,7 @@ static void not_on_its_way_to_sleep(void **state)
 
 /* ---- questions ---- */
 
-static void questions(void **state)
+TEST_WITH(questions, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	struct box *b = box_new(w, memory_log(), true);
@@ -398,7 +398,7 @@ static void questions(void **state)
 
 /* ---- what is refused ---- */
 
-static void refused(void **state)
+TEST_WITH(refused, world_setup, world_teardown)
 {
 	static const char *const wrong[] = {
 		"",
@@ -442,7 +442,7 @@ static void refused(void **state)
 	box_free(b);
 }
 
-static void no_log_no_egress(void **state)
+TEST_WITH(no_log_no_egress, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	struct box *b = box_new(w, open("/dev/full", O_WRONLY | O_APPEND | O_CLOEXEC), true);
@@ -455,7 +455,7 @@ static void no_log_no_egress(void **state)
 }
 
 /* A container's guest may open nothing: there it is the end of the link. */
-static void containers_ask_nothing(void **state)
+TEST_WITH(containers_ask_nothing, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	struct box *b = box_new(w, memory_log(), false);
@@ -467,7 +467,7 @@ static void containers_ask_nothing(void **state)
 
 /* ---- streams ---- */
 
-static void a_stream(void **state)
+TEST_WITH(a_stream, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	struct box *b = box_new(w, memory_log(), true);
@@ -503,7 +503,7 @@ static void a_stream(void **state)
 }
 
 /* The guest ends first; what the server sends behind it arrives, and the guest closes. */
-static void the_other_half(void **state)
+TEST_WITH(the_other_half, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	struct box *b = box_new(w, memory_log(), true);
@@ -530,7 +530,7 @@ static void the_other_half(void **state)
 	box_free(b);
 }
 
-static void a_reset_from_outside(void **state)
+TEST_WITH(a_reset_from_outside, world_setup, world_teardown)
 {
 	const struct linger reset = { .l_onoff = 1 };
 	struct world *w = WORLD(state);
@@ -550,7 +550,7 @@ static void a_reset_from_outside(void **state)
 }
 
 /* With a server that would never have ended; then before anybody was dialled. */
-static void a_reset_from_inside(void **state)
+TEST_WITH(a_reset_from_inside, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	struct box *b = box_new(w, memory_log(), true);
@@ -576,7 +576,7 @@ static void a_reset_from_inside(void **state)
 	box_free(b);
 }
 
-static void a_policy_that_changes(void **state)
+TEST_WITH(a_policy_that_changes, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	struct box *b = box_new(w, memory_log(), true);
@@ -596,7 +596,7 @@ static void a_policy_that_changes(void **state)
 }
 
 /* A request for another name: nothing of it goes out, and the guest is told. */
-static void first_bytes(void **state)
+TEST_WITH(first_bytes, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	struct box *b = box_new(w, memory_log(), true);
@@ -618,7 +618,7 @@ static void first_bytes(void **state)
 /* ---- too much ---- */
 
 /* A server that does not read stops the guest at its credit; nothing but that is kept. */
-static void a_server_that_does_not_read(void **state)
+TEST_WITH(a_server_that_does_not_read, world_setup, world_teardown)
 {
 	static const char bytes[65536];
 	struct world *w = WORLD(state);
@@ -649,7 +649,7 @@ static void a_server_that_does_not_read(void **state)
 }
 
 /* A guest that gives no credit stops its own stream; another one goes on. */
-static void a_guest_that_gives_no_credit(void **state)
+TEST_WITH(a_guest_that_gives_no_credit, world_setup, world_teardown)
 {
 	static const char bytes[65536];
 	struct world *w = WORLD(state);
@@ -689,7 +689,7 @@ static void a_guest_that_gives_no_credit(void **state)
  * Streams that have ended, and whose last bytes a guest never takes, keep no place: as many as the
  * policy allows can be opened again, and no more.
  */
-static void ends_that_are_never_read(void **state)
+TEST_WITH(ends_that_are_never_read, world_setup, world_teardown)
 {
 	/* So few too many that the pair of sockets takes them whatever state it is in: one that was
 	 * full can be written to again only when three quarters of it were read, by whole skbs. */
@@ -735,7 +735,7 @@ static void ends_that_are_never_read(void **state)
 }
 
 /* As many channels as there are numbers for: refused, and what is refused is bounded too. */
-static void many_channels(void **state)
+TEST_WITH(many_channels, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	struct box *b = box_new(w, memory_log(), true);
@@ -764,7 +764,7 @@ static void many_channels(void **state)
 }
 
 /* Bytes are the policy's to count, whoever carries them. */
-static void the_budget_of_bytes(void **state)
+TEST_WITH(the_budget_of_bytes, world_setup, world_teardown)
 {
 	static const char bytes[65536];
 	struct world *w = WORLD(state);
@@ -798,7 +798,7 @@ static void the_budget_of_bytes(void **state)
 }
 
 /* The keeper ends with streams in every state: each has its end in the log, and nothing leaks. */
-static void an_end_with_streams(void **state)
+TEST_WITH(an_end_with_streams, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	struct box *b = box_new(w, memory_log(), true);
@@ -842,7 +842,7 @@ static void try_one(struct box *b, int server)
 }
 
 /* Whatever fails on the way, the guest is told or the keeper ends, and nothing is left. */
-static void anything_may_fail(void **state)
+TEST_WITH(anything_may_fail, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	_listening_ server = world_listen("93.184.0.1", PORT);
@@ -892,7 +892,7 @@ static struct box *box_left(struct world *w, int server, int *ret_fd)
 	return b;
 }
 
-static void one_that_was_left_may_fail(void **state)
+TEST_WITH(one_that_was_left_may_fail, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	_listening_ server = world_listen("93.184.0.1", PORT);
@@ -919,7 +919,7 @@ static void one_that_was_left_may_fail(void **state)
 }
 
 /* It is taken out of the keeper's list once, although broker and keeper both have reason to. */
-static void one_that_was_left_is_given_up_once(void **state)
+TEST_WITH(one_that_was_left_is_given_up_once, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	_listening_ server = world_listen("93.184.0.1", PORT);
@@ -933,37 +933,4 @@ static void one_that_was_left_is_given_up_once(void **state)
 	assert_int_equal(b->k.egress->held, 0);
 	(void)fd_close(fd);
 	box_free(b);
-}
-
-#define TEST(f) cmocka_unit_test_setup_teardown(f, world_setup, world_teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(containers_have_the_time),
-		TEST(told_the_time),
-		TEST(only_an_answer_counts),
-		TEST(not_on_its_way_to_sleep),
-		TEST(questions),
-		TEST(refused),
-		TEST(no_log_no_egress),
-		TEST(containers_ask_nothing),
-		TEST(a_stream),
-		TEST(the_other_half),
-		TEST(a_reset_from_outside),
-		TEST(a_reset_from_inside),
-		TEST(a_policy_that_changes),
-		TEST(first_bytes),
-		TEST(a_server_that_does_not_read),
-		TEST(a_guest_that_gives_no_credit),
-		TEST(ends_that_are_never_read),
-		TEST(many_channels),
-		TEST(the_budget_of_bytes),
-		TEST(an_end_with_streams),
-		TEST(anything_may_fail),
-		TEST(one_that_was_left_may_fail),
-		TEST(one_that_was_left_is_given_up_once),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -266,7 +266,7 @@ static bool was_asked(struct box *b)
 
 /* ---- tests ---- */
 
-static void rules_of_the_spec(void **state)
+TEST(rules_of_the_spec)
 {
 	struct box *b = box_new(memory_log());
 
@@ -279,7 +279,7 @@ static void rules_of_the_spec(void **state)
 	box_free(b);
 }
 
-static void wrong_specs(void **state)
+TEST(wrong_specs)
 {
 	static const char *const wrong[] = { "web.hutch.test", "*.hutch.test:443", "", "a b:1" };
 
@@ -295,7 +295,7 @@ static void wrong_specs(void **state)
 }
 
 /* Without an allow rule there is no broker, no socket is taken, and no rule can be added. */
-static void nothing_allowed(void **state)
+TEST(nothing_allowed)
 {
 	struct box b = { .spec = { .user = "user", .workspace = "/" }, .chain = AUDIT_CHAIN_INIT };
 	struct err e = ERR_INIT;
@@ -312,7 +312,7 @@ static void nothing_allowed(void **state)
 	(void)link_free(b.ours);
 }
 
-static void live_rules(void **state)
+TEST(live_rules)
 {
 	struct box *b = box_new(memory_log());
 
@@ -367,7 +367,7 @@ static bool try_to_add(struct box *b, const char *rule)
 }
 
 /* An allow rule without memory for it leaves the deny rule that it would have replaced. */
-static void a_deny_is_not_forgotten(void **state)
+TEST(a_deny_is_not_forgotten)
 {
 	bool more = true;
 	unsigned int refused = 0;
@@ -399,7 +399,7 @@ static void a_deny_is_not_forgotten(void **state)
 	assert_true(refused > 0);
 }
 
-static void wrong_live_rules(void **state)
+TEST(wrong_live_rules)
 {
 	struct box *b = box_new(memory_log());
 
@@ -413,7 +413,7 @@ static void wrong_live_rules(void **state)
 }
 
 /* A log that is full: no rule is added, and an allowed stream is refused before it is looked up. */
-static void a_log_that_cannot_be_written(void **state)
+TEST(a_log_that_cannot_be_written)
 {
 	struct box *b = box_new(open("/dev/full", O_WRONLY | O_APPEND | O_CLOEXEC));
 
@@ -428,7 +428,7 @@ static void a_log_that_cannot_be_written(void **state)
 }
 
 /* The same with a log: the resolver is asked, which shows that the test above can fail. */
-static void a_log_that_can(void **state)
+TEST(a_log_that_can)
 {
 	struct box *b = box_new(memory_log());
 	uint64_t end = clock_mono() + PATIENCE_S * NSEC_PER_SEC;
@@ -448,7 +448,7 @@ static void a_log_that_can(void **state)
 }
 
 /* Of a flood a few are recorded, and the rest is counted, exactly. */
-static void a_flood(void **state)
+TEST(a_flood)
 {
 	enum {
 		MANY = 100
@@ -474,7 +474,7 @@ static void a_flood(void **state)
 }
 
 /* What the warden would never send; the sockets stay the caller's. */
-static void bad_notes(void **state)
+TEST(bad_notes)
 {
 	struct box *b = box_new(memory_log());
 	int files[2] = { fcntl(b->resolver, F_DUPFD_CLOEXEC, 0),
@@ -492,17 +492,4 @@ static void bad_notes(void **state)
 	(void)fd_close(files[0]);
 	(void)fd_close(files[1]);
 	box_free(b);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(rules_of_the_spec), cmocka_unit_test(wrong_specs),
-		cmocka_unit_test(nothing_allowed),   cmocka_unit_test(live_rules),
-		cmocka_unit_test(wrong_live_rules),  cmocka_unit_test(a_log_that_cannot_be_written),
-		cmocka_unit_test(a_log_that_can),    cmocka_unit_test(a_flood),
-		cmocka_unit_test(bad_notes),	     cmocka_unit_test(a_deny_is_not_forgotten),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -261,7 +261,7 @@ static int run(bool (*try)(void), bool isolated)
 	return WIFSIGNALED(status) ? KILLED + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-static void what_kills(void **state)
+TEST(what_kills)
 {
 	static const struct {
 		const char *name;
@@ -388,7 +388,7 @@ static bool try_pipe(void)
 	return pipe2(fds, O_CLOEXEC | O_NONBLOCK) == 0 && fcntl(fds[0], F_SETPIPE_SZ, 65536) > 0;
 }
 
-static void what_kills_one_that_dials(void **state)
+TEST(what_kills_one_that_dials)
 {
 	static const struct {
 		const char *name;
@@ -423,7 +423,7 @@ static void what_kills_one_that_dials(void **state)
 }
 
 /* The same, where something may leave the sandbox and where nothing may. */
-static void what_dials(void **state)
+TEST(what_dials)
 {
 	bool (*const tries[])(void) = { try_tcp, try_udp, try_connect, try_nodelay, try_pipe };
 
@@ -479,7 +479,7 @@ static bool try_rejoin(void)
 }
 
 /* Only the keeper of a machine that something may leave has pairs. */
-static void who_pairs(void **state)
+TEST(who_pairs)
 {
 	_cleanup_close_ int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
@@ -506,7 +506,7 @@ static void who_pairs(void **state)
 	engine = &unit_container;
 }
 
-static void what_works(void **state)
+TEST(what_works)
 {
 	assert_int_equal(run(try_log, true), WORKED);
 	assert_int_equal(run(try_memory, true), WORKED);
@@ -535,7 +535,7 @@ static void read_proc(pid_t pid, const char *name, const char *key, char *out, s
 			(void)snprintf(out, n, "%s", line);
 }
 
-static void what_the_kernel_says(void **state)
+TEST(what_the_kernel_says)
 {
 	static const char *const want[][2] = {
 		{ "Uid:", "Uid:\t1879048193\t1879048193\t1879048193\t1879048193\n" },
@@ -592,7 +592,7 @@ static void what_the_kernel_says(void **state)
 }
 
 /* The warden is killed: so is the keeper. */
-static void it_dies_with_its_parent(void **state)
+TEST(it_dies_with_its_parent)
 {
 	int fds[2];
 	char byte;
@@ -626,7 +626,7 @@ static void it_dies_with_its_parent(void **state)
 }
 
 /* One that has lost its parent already is told so. */
-static void an_orphan_does_not_start(void **state)
+TEST(an_orphan_does_not_start)
 {
 	pid_t pid = fork();
 	int status;
@@ -644,20 +644,5 @@ static void an_orphan_does_not_start(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_kills),
-		cmocka_unit_test(what_kills_one_that_dials),
-		cmocka_unit_test(what_dials),
-		cmocka_unit_test(who_pairs),
-		cmocka_unit_test(what_works),
-		cmocka_unit_test(what_the_kernel_says),
-		cmocka_unit_test(it_dies_with_its_parent),
-		cmocka_unit_test(an_orphan_does_not_start),
-	};
-
-	if (geteuid() != 0) {
-		(void)puts("1..0 # SKIP the keeper's ids are taken by root");
-		return 0;
-	}
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run_as_root("the keeper's ids are taken by root", NULL, NULL);
 }
