@@ -268,33 +268,25 @@ struct packet {
 	size_t n;
 };
 
-static struct packet packet_v4(const char *from, const char *to, uint8_t protocol, uint16_t sport,
-			       uint16_t dport, uint8_t flags)
+/* Where a version of IP has what the guard looks at. */
+static const struct packet_form {
+	int family;
+	uint8_t version;
+	size_t size, protocol, from, to, ports;
+} v4 = { AF_INET, 0x45, 40, 9, 12, 16, 20 }, v6 = { AF_INET6, 0x60, 60, 6, 8, 24, 40 };
+
+static struct packet packet(const struct packet_form *f, const char *from, const char *to,
+			    uint8_t protocol, uint16_t sport, uint16_t dport, uint8_t flags)
 {
-	struct packet p = { .n = 40 };
+	struct packet p = { .n = f->size };
 	uint16_t ports[2] = { htons(sport), htons(dport) };
 
-	p.bytes[0] = 0x45;
-	p.bytes[9] = protocol;
-	assert_int_equal(inet_pton(AF_INET, from, p.bytes + 12), 1);
-	assert_int_equal(inet_pton(AF_INET, to, p.bytes + 16), 1);
-	memcpy(p.bytes + 20, ports, 4);
-	p.bytes[33] = flags;
-	return p;
-}
-
-static struct packet packet_v6(const char *from, const char *to, uint8_t protocol, uint16_t sport,
-			       uint16_t dport, uint8_t flags)
-{
-	struct packet p = { .n = 60 };
-	uint16_t ports[2] = { htons(sport), htons(dport) };
-
-	p.bytes[0] = 0x60;
-	p.bytes[6] = protocol;
-	assert_int_equal(inet_pton(AF_INET6, from, p.bytes + 8), 1);
-	assert_int_equal(inet_pton(AF_INET6, to, p.bytes + 24), 1);
-	memcpy(p.bytes + 40, ports, 4);
-	p.bytes[53] = flags;
+	p.bytes[0] = f->version;
+	p.bytes[f->protocol] = protocol;
+	assert_int_equal(inet_pton(f->family, from, p.bytes + f->from), 1);
+	assert_int_equal(inet_pton(f->family, to, p.bytes + f->to), 1);
+	memcpy(p.bytes + f->ports, ports, 4);
+	p.bytes[f->ports + 13] = flags;
 	return p;
 }
 
@@ -371,18 +363,18 @@ TEST(test_packets_that_come)
 		struct packet p;
 		int want;
 	} tries[] = {
-		{ packet_v4(FAR4, HOST4, TCP, 443, 40000, SYN | ACK), 1 },
-		{ packet_v4(FAR4, HOST4, TCP, 443, 40000, ACK), 1 },
-		{ packet_v4(FAR4, HOST4, TCP, 443, 40000, 4), 1 },
-		{ packet_v4(FAR4, HOST4, TCP, 443, 40000, SYN), 0 },
-		{ packet_v4(FAR4, HOST4, TCP, 443, 40000, SYN | 0xc0), 0 },
-		{ packet_v4("127.0.0.53", HOST4, UDP, 53, 40000, 0), 1 },
-		{ packet_v4("127.0.0.54", HOST4, UDP, 53, 40000, 0), 0 },
-		{ packet_v4(FAR4, HOST4, UDP, 443, 40000, 0), 0 },
-		{ packet_v4(FAR4, HOST4, IPPROTO_SCTP, 443, 40000, 0), 0 },
-		{ packet_v6(FAR6, HOST6, TCP, 443, 40000, SYN | ACK), 1 },
-		{ packet_v6(FAR6, HOST6, TCP, 443, 40000, SYN), 0 },
-		{ packet_v6(FAR6, HOST6, UDP, 53, 40000, 0), 0 },
+		{ packet(&v4, FAR4, HOST4, TCP, 443, 40000, SYN | ACK), 1 },
+		{ packet(&v4, FAR4, HOST4, TCP, 443, 40000, ACK), 1 },
+		{ packet(&v4, FAR4, HOST4, TCP, 443, 40000, 4), 1 },
+		{ packet(&v4, FAR4, HOST4, TCP, 443, 40000, SYN), 0 },
+		{ packet(&v4, FAR4, HOST4, TCP, 443, 40000, SYN | 0xc0), 0 },
+		{ packet(&v4, "127.0.0.53", HOST4, UDP, 53, 40000, 0), 1 },
+		{ packet(&v4, "127.0.0.54", HOST4, UDP, 53, 40000, 0), 0 },
+		{ packet(&v4, FAR4, HOST4, UDP, 443, 40000, 0), 0 },
+		{ packet(&v4, FAR4, HOST4, IPPROTO_SCTP, 443, 40000, 0), 0 },
+		{ packet(&v6, FAR6, HOST6, TCP, 443, 40000, SYN | ACK), 1 },
+		{ packet(&v6, FAR6, HOST6, TCP, 443, 40000, SYN), 0 },
+		{ packet(&v6, FAR6, HOST6, UDP, 53, 40000, 0), 0 },
 		{ { .bytes = { 0x50 }, .n = 60 }, 0 },
 	};
 
@@ -574,33 +566,33 @@ TEST(test_packets_that_leave)
 		unsigned int device;
 		int want;
 	} tries[] = {
-		{ packet_v4(HOST4, FAR4, TCP, 40000, 443, SYN), out, 1 },
-		{ packet_v4(HOST4, FAR4, TCP, 40000, 443, SYN), LO, 0 },
-		{ packet_v4(HOST4, FAR4, TCP, 40000, 444, SYN), out, 0 },
-		{ packet_v4(HOST4, FAR4, TCP, 443, 40000, ACK), out, 0 },
-		{ packet_v4(HOST4, FAR4, UDP, 40000, 443, 0), out, 0 },
-		{ packet_v4(HOST4, FAR4, IPPROTO_ICMP, 40000, 443, 0), out, 0 },
-		{ packet_v4(HOST4, FAR4, IPPROTO_SCTP, 40000, 443, 0), out, 0 },
-		{ packet_v4(HOST4, "127.0.0.1", TCP, 40000, 443, SYN), LO, 0 },
-		{ packet_v4(HOST4, "169.254.169.254", TCP, 40000, 443, SYN), out, 0 },
-		{ packet_v4(HOST4, "10.1.2.3", TCP, 40000, 443, SYN), out, 0 },
-		{ packet_v4(HOST4, "10.1.2.3", TCP, 40000, 22, SYN), out, 1 },
-		{ packet_v4(HOST4, "10.1.2.3", TCP, 40000, 22, SYN), LO, 1 },
-		{ packet_v4(HOST4, "127.0.0.53", UDP, 40000, 53, 0), LO, 1 },
-		{ packet_v4(HOST4, "127.0.0.53", UDP, 40000, 54, 0), LO, 0 },
-		{ packet_v4(HOST4, "127.0.0.53", TCP, 40000, 53, SYN), LO, 1 },
-		{ packet_v6(HOST6, FAR6, TCP, 40000, 443, SYN), out, 1 },
-		{ packet_v6(HOST6, FAR6, TCP, 40000, 443, SYN), LO, 0 },
-		{ packet_v6(HOST6, FAR6, UDP, 40000, 443, 0), out, 0 },
-		{ packet_v6(HOST6, FAR6, IPPROTO_ROUTING, 40000, 443, SYN), out, 0 },
-		{ packet_v6(HOST6, "::1", TCP, 40000, 443, SYN), LO, 0 },
-		{ packet_v6(HOST6, "::1", TCP, 40000, 5432, SYN), LO, 1 },
-		{ packet_v6(HOST6, "64:ff9b::a01:203", TCP, 40000, 443, SYN), out, 0 },
-		{ packet_v6(HOST6, "fe80::1", TCP, 40000, 443, SYN), out, 0 },
+		{ packet(&v4, HOST4, FAR4, TCP, 40000, 443, SYN), out, 1 },
+		{ packet(&v4, HOST4, FAR4, TCP, 40000, 443, SYN), LO, 0 },
+		{ packet(&v4, HOST4, FAR4, TCP, 40000, 444, SYN), out, 0 },
+		{ packet(&v4, HOST4, FAR4, TCP, 443, 40000, ACK), out, 0 },
+		{ packet(&v4, HOST4, FAR4, UDP, 40000, 443, 0), out, 0 },
+		{ packet(&v4, HOST4, FAR4, IPPROTO_ICMP, 40000, 443, 0), out, 0 },
+		{ packet(&v4, HOST4, FAR4, IPPROTO_SCTP, 40000, 443, 0), out, 0 },
+		{ packet(&v4, HOST4, "127.0.0.1", TCP, 40000, 443, SYN), LO, 0 },
+		{ packet(&v4, HOST4, "169.254.169.254", TCP, 40000, 443, SYN), out, 0 },
+		{ packet(&v4, HOST4, "10.1.2.3", TCP, 40000, 443, SYN), out, 0 },
+		{ packet(&v4, HOST4, "10.1.2.3", TCP, 40000, 22, SYN), out, 1 },
+		{ packet(&v4, HOST4, "10.1.2.3", TCP, 40000, 22, SYN), LO, 1 },
+		{ packet(&v4, HOST4, "127.0.0.53", UDP, 40000, 53, 0), LO, 1 },
+		{ packet(&v4, HOST4, "127.0.0.53", UDP, 40000, 54, 0), LO, 0 },
+		{ packet(&v4, HOST4, "127.0.0.53", TCP, 40000, 53, SYN), LO, 1 },
+		{ packet(&v6, HOST6, FAR6, TCP, 40000, 443, SYN), out, 1 },
+		{ packet(&v6, HOST6, FAR6, TCP, 40000, 443, SYN), LO, 0 },
+		{ packet(&v6, HOST6, FAR6, UDP, 40000, 443, 0), out, 0 },
+		{ packet(&v6, HOST6, FAR6, IPPROTO_ROUTING, 40000, 443, SYN), out, 0 },
+		{ packet(&v6, HOST6, "::1", TCP, 40000, 443, SYN), LO, 0 },
+		{ packet(&v6, HOST6, "::1", TCP, 40000, 5432, SYN), LO, 1 },
+		{ packet(&v6, HOST6, "64:ff9b::a01:203", TCP, 40000, 443, SYN), out, 0 },
+		{ packet(&v6, HOST6, "fe80::1", TCP, 40000, 443, SYN), out, 0 },
 		/* A protocol and a port that together are 0. */
-		{ packet_v6(HOST6, FAR6, IPPROTO_HOPOPTS, 0x1100, 0, SYN), out, 0 },
-		{ packet_v6(HOST6, "fd00::1", IPPROTO_HOPOPTS, 0x1100, 0, SYN), out, 0 },
-		{ packet_v4(HOST4, "169.254.169.254", 0, 1, 0, 0), out, 0 },
+		{ packet(&v6, HOST6, FAR6, IPPROTO_HOPOPTS, 0x1100, 0, SYN), out, 0 },
+		{ packet(&v6, HOST6, "fd00::1", IPPROTO_HOPOPTS, 0x1100, 0, SYN), out, 0 },
+		{ packet(&v4, HOST4, "169.254.169.254", 0, 1, 0, 0), out, 0 },
 		{ { .bytes = { 0x45 }, .n = 20 }, out, 0 },
 		{ { .bytes = { 0x60 }, .n = 40 }, out, 0 },
 		{ { .bytes = { 0x50 }, .n = 60 }, out, 0 },

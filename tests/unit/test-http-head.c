@@ -77,9 +77,7 @@ TEST(test_request)
 /* What stands between "GET " and the version, and the path that is made of it; NULL: refused. */
 TEST(test_targets)
 {
-	static const struct {
-		const char *target, *path;
-	} row[] = {
+	static const struct unit_row row[] = {
 		{ "/", "/" },
 		{ "//", "/" },
 		{ "///a//b", "/a//b" },
@@ -125,13 +123,13 @@ TEST(test_targets)
 		char text[256];
 		int r;
 
-		(void)snprintf(text, sizeof(text), "GET %s HTTP/1.1\r\nHost: h" END, row[i].target);
+		(void)snprintf(text, sizeof(text), "GET %s HTTP/1.1\r\nHost: h" END, row[i].given);
 		r = parse(text, &h);
-		if ((r == 0) != (row[i].path != NULL))
-			print_error("target: %s\n", row[i].target);
-		assert_int_equal(r, row[i].path ? 0 : 400);
-		if (row[i].path)
-			assert_string_equal(h.path, row[i].path);
+		if ((r == 0) != (row[i].wanted != NULL))
+			print_error("target: %s\n", row[i].given);
+		assert_int_equal(r, row[i].wanted ? 0 : 400);
+		if (row[i].wanted)
+			assert_string_equal(h.path, row[i].wanted);
 	}
 }
 

@@ -118,17 +118,26 @@ TEST(test_slow_handler)
 	hear(&box, fd, &r, "passed");
 }
 
+/* A client that has a short time for bodies, with its request in the hands of the handler. */
+static int slow_client(struct box *box, const char *request)
+{
+	int fd;
+
+	box->config.body_ms = SHORT_MS;
+	box_open(box, NULL);
+	fd = client(box);
+	say(box, fd, request);
+	wait_until(box, box->handled == 1);
+	return fd;
+}
+
 /* Nor is the client to blame where the loop did not come round. */
 TEST(test_slow_loop)
 {
 	BOX;
 	_cleanup_close_ int fd = -EBADF;
 
-	box.config.body_ms = SHORT_MS;
-	box_open(&box, NULL);
-	fd = client(&box);
-	say(&box, fd, POST("/wait") "Content-Length: 3\r\n\r\n");
-	wait_until(&box, box.handled == 1);
+	fd = slow_client(&box, POST("/wait") "Content-Length: 3\r\n\r\n");
 	http_body(box.x, &body_ops);
 	assert_int_equal(send(fd, "abc", 3, 0), 3);
 	(void)usleep(2 * SHORT_MS * 1000);
@@ -143,11 +152,7 @@ TEST(test_reader_stalls)
 	_cleanup_free_ char *data = calloc(1, 1 << 20);
 
 	assert_non_null(data);
-	box.config.body_ms = SHORT_MS;
-	box_open(&box, NULL);
-	fd = client(&box);
-	say(&box, fd, GET("/stream"));
-	wait_until(&box, box.handled == 1);
+	fd = slow_client(&box, GET("/stream"));
 	while (box.gone == 0) {
 		if (!http_full(box.x))
 			http_write(box.x, data, 1 << 20);
@@ -164,11 +169,7 @@ TEST(test_answer_is_not_taken)
 	_cleanup_free_ char *data = calloc(1, 16 << 20);
 
 	assert_non_null(data);
-	box.config.body_ms = SHORT_MS;
-	box_open(&box, NULL);
-	fd = client(&box);
-	say(&box, fd, GET("/wait"));
-	wait_until(&box, box.handled == 1);
+	fd = slow_client(&box, GET("/wait"));
 	http_answer(box.x, 200, "a/b", data, 16 << 20);
 	wait_until(&box, http_server_connections(box.server) == 0);
 	assert_int_equal(box.gone, 0);

@@ -11,11 +11,11 @@
 
 #include "fail.h"
 #include "serve.h"
+#include "test-chain.h"
 #include "unit-engine.h"
 
 enum {
 	TALKS_MAX = 64,
-	CHAIN_MAX = 1 << 20,
 	PORT = 7000,
 	PATIENCE_S = 30,
 	TELLINGS_MAX = 16, /* of the time */
@@ -237,41 +237,12 @@ static struct box *box_new(struct world *w, int log, bool machine)
 	return b;
 }
 
-static int memory_log(void)
-{
-	int fd = memfd_create("chain", MFD_CLOEXEC);
-
-	assert_int_equal(fcntl(fd, F_SETFL, O_APPEND), 0);
-	return fd;
-}
-
 static void box_free(struct box *b)
 {
 	keeper_done(&b->k);
 	(void)link_free(b->guest);
 	audit_chain_close(&b->chain);
 	free(b);
-}
-
-/* The number of records that say `what`. */
-static unsigned int recorded(const struct box *b, const char *what)
-{
-	_cleanup_free_ uint8_t *data = malloc(CHAIN_MAX);
-	ssize_t size = pread(b->chain.fd, data, CHAIN_MAX, 0);
-	struct audit_head head = { 0 };
-	unsigned int found = 0;
-	const char *why = "";
-
-	assert_true(size >= 0);
-	for (ssize_t at = 0, n; at < size; at += n) {
-		struct audit_record r;
-
-		n = audit_record_read(&head, data + at, (size_t)(size - at), &r, &why);
-		assert_true(n > 0);
-		found += r.kind == AUDIT_EGRESS &&
-			 memmem(r.payload, r.n_payload, what, strlen(what));
-	}
-	return found;
 }
 
 static int accept_one(struct box *b, int listener)
@@ -377,10 +348,10 @@ TEST_WITH(questions, world_setup, world_teardown)
 
 	assert_int_equal(outcome(b, WIRE_OP_ASK, "web.allowed.test", 0), WIRE_DONE);
 	assert_int_equal(outcome(b, WIRE_OP_ASK, "A.Allowed.TEST", 0), WIRE_DONE);
-	assert_int_equal(recorded(b, ""), 0);
+	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_EGRESS, ""), 0);
 	assert_int_equal(outcome(b, WIRE_OP_ASK, "denied.test", 0), WIRE_PERMISSION);
-	assert_int_equal(recorded(b, "\"host\":\"denied.test\""), 1);
-	assert_int_equal(recorded(b, "asked for by DNS"), 1);
+	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_EGRESS, "\"host\":\"denied.test\""), 1);
+	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_EGRESS, "asked for by DNS"), 1);
 	/* What is no name is nobody's business, as in a container. */
 	memset(longest, 'a', sizeof(longest) - 1);
 	longest[255] = '\0';
@@ -391,7 +362,7 @@ TEST_WITH(questions, world_setup, world_teardown)
 	assert_int_equal(outcome(b, WIRE_OP_ASK, "93.184.0.1", 0), WIRE_PERMISSION);
 	assert_int_equal(outcome(b, WIRE_OP_ASK, ".allowed.test", 0), WIRE_PERMISSION);
 	assert_int_equal(outcome(b, WIRE_OP_ASK, "a.allowed.test.", 0), WIRE_PERMISSION);
-	assert_int_equal(recorded(b, ""), 1);
+	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_EGRESS, ""), 1);
 	assert_int_equal(w->queries, 0);
 	box_free(b);
 }
@@ -425,18 +396,18 @@ TEST_WITH(refused, world_setup, world_teardown)
 	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++)
 		assert_int_equal(outcome(b, WIRE_OP_CONNECT, wrong[i], i < 12 ? 7000 : 5353),
 				 WIRE_PERMISSION);
-	assert_int_equal(recorded(b, ""), 0);
+	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_EGRESS, ""), 0);
 	assert_int_equal(outcome(b, WIRE_OP_CONNECT, "denied.test", 443), WIRE_PERMISSION);
 	assert_int_equal(outcome(b, WIRE_OP_CONNECT, "web.allowed.test", 444), WIRE_PERMISSION);
 	assert_int_equal(outcome(b, WIRE_OP_CONNECT, "93.184.0.2", PORT), WIRE_PERMISSION);
-	assert_int_equal(recorded(b, "\"verdict\":\"deny\""), 3);
+	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_EGRESS, "\"verdict\":\"deny\""), 3);
 	assert_int_equal(w->queries, before);
 	/* Allowed, and goes nowhere. */
 	assert_int_equal(outcome(b, WIRE_OP_CONNECT, "nx.allowed.test", PORT), WIRE_NOT_FOUND);
 	assert_int_equal(outcome(b, WIRE_OP_CONNECT, "private.allowed.test", PORT),
 			 WIRE_PERMISSION);
 	assert_int_equal(outcome(b, WIRE_OP_CONNECT, "93.184.0.1", PORT), WIRE_IO);
-	assert_int_equal(recorded(b, "\"verdict\":\"allow\""), 3);
+	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_EGRESS, "\"verdict\":\"allow\""), 3);
 	assert_int_equal(broker_streams(b->k.egress->broker), 0);
 	assert_int_equal(b->k.egress->n_sockets, 0);
 	box_free(b);
@@ -494,9 +465,12 @@ TEST_WITH(a_stream, world_setup, world_teardown)
 	UNTIL(b, broker_streams(b->k.egress->broker) == 0);
 	assert_int_equal(recv(fd, &got, 1, 0), 0);
 	assert_false(t->closed); /* but by us */
-	assert_int_equal(recorded(b, "\"verdict\":\"allow\",\"host\":\"a.allowed.test\""), 1);
-	assert_int_equal(recorded(b, "\"bytes_out\":11,\"bytes_in\":3"), 1);
-	assert_int_equal(recorded(b, "reset"), 0);
+	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_EGRESS,
+					"\"verdict\":\"allow\",\"host\":\"a.allowed.test\""),
+			 1);
+	assert_int_equal(
+		chain_recorded(b->chain.fd, AUDIT_EGRESS, "\"bytes_out\":11,\"bytes_in\":3"), 1);
+	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_EGRESS, "reset"), 0);
 	assert_null(b->k.egress->connections);
 	assert_int_equal(b->k.egress->n_sockets, 0);
 	box_free(b);
@@ -525,8 +499,9 @@ TEST_WITH(the_other_half, world_setup, world_teardown)
 	assert_non_null(b->k.egress->connections); /* until the guest says so */
 	assert_int_equal(link_close(b->guest, t->ch, WIRE_DONE, NULL), 0);
 	UNTIL(b, !b->k.egress->connections);
-	assert_int_equal(recorded(b, "\"bytes_out\":3,\"bytes_in\":6"), 1);
-	assert_int_equal(recorded(b, "reset"), 0);
+	assert_int_equal(
+		chain_recorded(b->chain.fd, AUDIT_EGRESS, "\"bytes_out\":3,\"bytes_in\":6"), 1);
+	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_EGRESS, "reset"), 0);
 	box_free(b);
 }
 
@@ -544,7 +519,7 @@ TEST_WITH(a_reset_from_outside, world_setup, world_teardown)
 	(void)fd_close(fd);
 	UNTIL(b, t->closed);
 	assert_int_equal(t->code, WIRE_IO);
-	assert_int_equal(recorded(b, "reset by the other side"), 1);
+	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_EGRESS, "reset by the other side"), 1);
 	assert_null(b->k.egress->connections);
 	box_free(b);
 }
@@ -564,14 +539,14 @@ TEST_WITH(a_reset_from_inside, world_setup, world_teardown)
 	UNTIL(b, (k = (int)recv(fd, &c, 1, 0)) >= 0 || errno != EAGAIN);
 	assert_int_equal(k, -1);
 	assert_int_equal(errno, ECONNRESET);
-	assert_int_equal(recorded(b, "reset by the sandbox"), 1);
+	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_EGRESS, "reset by the sandbox"), 1);
 	(void)fd_close(fd);
 	t = ask(b, WIRE_OP_CONNECT, "stall.allowed.test", PORT);
 	assert_int_equal(turn(b), 0);
 	assert_int_equal(broker_streams(b->k.egress->broker), 1);
 	assert_int_equal(link_close(b->guest, t->ch, WIRE_GONE, NULL), 0);
 	UNTIL(b, broker_streams(b->k.egress->broker) == 0);
-	assert_int_equal(recorded(b, "reset by the sandbox"), 2);
+	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_EGRESS, "reset by the sandbox"), 2);
 	assert_null(b->k.egress->connections);
 	box_free(b);
 }
@@ -610,7 +585,9 @@ TEST_WITH(first_bytes, world_setup, world_teardown)
 	UNTIL(b, t->closed);
 	assert_int_equal(t->code, WIRE_PERMISSION);
 	assert_int_equal(read_some(fd, &got), 0);
-	assert_int_equal(recorded(b, "\"verdict\":\"deny\",\"host\":\"web.allowed.test\""), 1);
+	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_EGRESS,
+					"\"verdict\":\"deny\",\"host\":\"web.allowed.test\""),
+			 1);
 	(void)fd_close(fd);
 	box_free(b);
 }
@@ -727,7 +704,7 @@ TEST_WITH(ends_that_are_never_read, world_setup, world_teardown)
 		UNTIL(b, t->accepted);
 	}
 	assert_int_equal(outcome(b, WIRE_OP_CONNECT, "93.184.0.1", PORT), WIRE_TOO_MANY);
-	assert_int_equal(recorded(b, "\"detail\":\"streams\""), 1);
+	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_EGRESS, "\"detail\":\"streams\""), 1);
 	assert_true(b->k.egress->n_sockets <= streams + 1);
 	for (unsigned int i = 0; i < streams; i++)
 		(void)fd_close(fds[i]);
@@ -791,7 +768,7 @@ TEST_WITH(the_budget_of_bytes, world_setup, world_teardown)
 	      }));
 	assert_int_equal(t->code, WIRE_TOO_MANY);
 	assert_true(got <= 100000);
-	assert_int_equal(recorded(b, "\"detail\":\"bytes_out\""), 1);
+	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_EGRESS, "\"detail\":\"bytes_out\""), 1);
 	(void)fd_close(fd);
 	assert_int_equal(outcome(b, WIRE_OP_CONNECT, "93.184.0.1", PORT), WIRE_TOO_MANY);
 	box_free(b);
@@ -810,7 +787,7 @@ TEST_WITH(an_end_with_streams, world_setup, world_teardown)
 	(void)ask(b, WIRE_OP_CONNECT, "stall.allowed.test", PORT);
 	assert_int_equal(turn(b), 0);
 	egress_done(&b->k);
-	assert_int_equal(recorded(b, "the sandbox ended"), 2);
+	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_EGRESS, "the sandbox ended"), 2);
 	(void)fd_close(fd);
 	box_free(b);
 }

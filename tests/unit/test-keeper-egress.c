@@ -16,12 +16,12 @@
 #include "fail.h"
 #include "serve.h"
 #include "str.h"
+#include "test-chain.h"
 #include "unit-engine.h"
 
 enum {
 	PATIENCE_S = 30,
 	QUIET_MS = 300, /* in which what should not happen would have happened */
-	CHAIN_MAX = 1 << 20,
 };
 
 struct box {
@@ -178,34 +178,6 @@ static bool may(const struct box *b, const char *text)
 	return ruleset_check(b->k.egress->rules, &t).allowed;
 }
 
-/* Where the last record of that kind says `what`; the number of such records. */
-static unsigned int recorded(const struct box *b, unsigned int kind, const char *what)
-{
-	_cleanup_free_ uint8_t *data = malloc(CHAIN_MAX);
-	ssize_t size = pread(b->chain.fd, data, CHAIN_MAX, 0);
-	struct audit_head head = { 0 };
-	unsigned int found = 0;
-	const char *why = "";
-
-	assert_true(size >= 0);
-	for (ssize_t at = 0, n; at < size; at += n) {
-		struct audit_record r;
-
-		n = audit_record_read(&head, data + at, (size_t)(size - at), &r, &why);
-		assert_true(n > 0);
-		found += r.kind == kind && memmem(r.payload, r.n_payload, what, strlen(what));
-	}
-	return found;
-}
-
-static int memory_log(void)
-{
-	int fd = memfd_create("chain", MFD_CLOEXEC);
-
-	assert_int_equal(fcntl(fd, F_SETFL, O_APPEND), 0);
-	return fd;
-}
-
 /* ---- a program ---- */
 
 static void open_proxy(struct box *b)
@@ -319,9 +291,9 @@ TEST(live_rules)
 	assert_false(may(b, "api.hutch.test:443"));
 	assert_int_equal(add(b, "api.hutch.test:443", false), WIRE_DONE);
 	assert_true(may(b, "api.hutch.test:443"));
-	assert_int_equal(
-		recorded(b, AUDIT_POLICY, "\"change\":\"allow\",\"rule\":\"api.hutch.test:443\""),
-		1);
+	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_POLICY,
+					"\"change\":\"allow\",\"rule\":\"api.hutch.test:443\""),
+			 1);
 	/* The opposite takes its place, and that in turn. */
 	assert_int_equal(add(b, "api.hutch.test:443", true), WIRE_DONE);
 	assert_false(may(b, "api.hutch.test:443"));
@@ -336,7 +308,7 @@ TEST(live_rules)
 	assert_false(may(b, "web.hutch.test:443"));
 	assert_int_equal(add(b, "web.hutch.test:443", false), WIRE_DONE);
 	assert_true(may(b, "web.hutch.test:443"));
-	assert_int_equal(recorded(b, AUDIT_POLICY, "\"change\""), 6);
+	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_POLICY, "\"change\""), 6);
 	box_free(b);
 }
 
@@ -408,7 +380,7 @@ TEST(wrong_live_rules)
 	assert_int_equal(add(b, "*.hutch.test:443", false), WIRE_INVALID);
 	assert_int_equal(add(b, "api.hutch.test:70000", true), WIRE_INVALID);
 	assert_int_equal(b->k.egress->n_live, 0);
-	assert_int_equal(recorded(b, AUDIT_POLICY, ""), 0);
+	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_POLICY, ""), 0);
 	box_free(b);
 }
 
@@ -442,8 +414,11 @@ TEST(a_log_that_can)
 	}
 	(void)fd_close(fd);
 	assert_int_equal(answer(b, ask_proxy(b, "other.hutch.test:443")), 403);
-	assert_int_equal(recorded(b, AUDIT_EGRESS, "\"host\":\"other.hutch.test\""), 1);
-	assert_int_equal(recorded(b, AUDIT_EGRESS, "\"reason\":\"not allowed by the policy\""), 1);
+	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_EGRESS, "\"host\":\"other.hutch.test\""),
+			 1);
+	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_EGRESS,
+					"\"reason\":\"not allowed by the policy\""),
+			 1);
 	box_free(b);
 }
 
@@ -460,13 +435,13 @@ TEST(a_flood)
 	for (unsigned int i = 0; i < MANY; i++)
 		assert_int_equal(answer(b, ask_proxy(b, "other.hutch.test:443")), 403);
 	rest(b, 2500);
-	single = recorded(b, AUDIT_EGRESS, "other.hutch.test");
+	single = chain_recorded(b->chain.fd, AUDIT_EGRESS, "other.hutch.test");
 	for (unsigned int n = 1; n <= MANY; n++) {
 		char text[64];
 
 		(void)snprintf(text, sizeof(text),
 			       "\"text\":\"other.hutch.test:443\",\"count\":%u}", n);
-		sums += n * recorded(b, AUDIT_EGRESS_SUM, text);
+		sums += n * chain_recorded(b->chain.fd, AUDIT_EGRESS_SUM, text);
 	}
 	assert_true(single >= AUDIT_TALLY_SINGLE && single < MANY);
 	assert_int_equal(single + sums, MANY);

@@ -261,12 +261,24 @@ static int run(bool (*try)(void), bool isolated)
 	return WIFSIGNALED(status) ? KILLED + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+struct deed {
+	const char *name;
+	bool (*try)(void);
+};
+
+/* Each works in a process, and kills it once that is isolated. */
+static void assert_deeds_kill(const struct deed *rows, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		print_message("# %s\n", rows[i].name);
+		assert_int_equal(run(rows[i].try, false), WORKED);
+		assert_int_equal(run(rows[i].try, true), KILLED + SIGSYS);
+	}
+}
+
 TEST(what_kills)
 {
-	static const struct {
-		const char *name;
-		bool (*try)(void);
-	} rows[] = {
+	static const struct deed rows[] = {
 		{ "open", try_open },
 		{ "openat2", try_openat2 },
 		{ "socket", try_socket },
@@ -286,11 +298,7 @@ TEST(what_kills)
 		{ "send files", try_send_files },
 	};
 
-	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		print_message("# %s\n", rows[i].name);
-		assert_int_equal(run(rows[i].try, false), WORKED);
-		assert_int_equal(run(rows[i].try, true), KILLED + SIGSYS);
-	}
+	assert_deeds_kill(rows, ARRAY_SIZE(rows));
 }
 
 /* ---- a keeper that dials ---- */
@@ -390,10 +398,7 @@ static bool try_pipe(void)
 
 TEST(what_kills_one_that_dials)
 {
-	static const struct {
-		const char *name;
-		bool (*try)(void);
-	} rows[] = {
+	static const struct deed rows[] = {
 		{ "a Unix socket", try_socket },
 		{ "a Unix socket for packets", try_unix_packets },
 		{ "netlink", try_netlink },
@@ -414,11 +419,7 @@ TEST(what_kills_one_that_dials)
 	};
 
 	spec.egress.allow.n = 1;
-	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		print_message("# %s\n", rows[i].name);
-		assert_int_equal(run(rows[i].try, false), WORKED);
-		assert_int_equal(run(rows[i].try, true), KILLED + SIGSYS);
-	}
+	assert_deeds_kill(rows, ARRAY_SIZE(rows));
 	spec.egress.allow.n = 0;
 }
 

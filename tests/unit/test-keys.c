@@ -365,9 +365,7 @@ TEST(texts_that_are_read)
 
 TEST(texts_that_are_refused)
 {
-	static const struct {
-		const char *text, *why;
-	} bad[] = {
+	static const struct unit_row bad[] = {
 		{ "", "line 1" },
 		{ "[]", "object" },
 		{ "{}", "'version' is missing" },
@@ -402,8 +400,8 @@ TEST(texts_that_are_refused)
 		struct err e = ERR_INIT;
 		size_t n;
 
-		if (read_text(bad[i].text, &n, &e) >= 0 || !strstr(e.msg, bad[i].why))
-			fail_msg("%s: '%s' instead of '%s'", bad[i].text, e.msg, bad[i].why);
+		if (read_text(bad[i].given, &n, &e) >= 0 || !strstr(e.msg, bad[i].wanted))
+			fail_msg("%s: '%s' instead of '%s'", bad[i].given, e.msg, bad[i].wanted);
 	}
 }
 

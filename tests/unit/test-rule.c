@@ -42,9 +42,7 @@ TEST(reads_every_kind)
 
 TEST(refuses_with_a_reason)
 {
-	static const struct {
-		const char *s, *why;
-	} rows[] = {
+	static const struct unit_row rows[] = {
 		{ "", "empty" },
 		{ ".", "empty" },
 		{ ":443", "empty" },
@@ -107,13 +105,14 @@ TEST(refuses_with_a_reason)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		char *copy = unit_copy(rows[i].s, strlen(rows[i].s));
+		char *copy = unit_copy(rows[i].given, strlen(rows[i].given));
 		struct err e = ERR_INIT;
 		struct rule r;
 
-		assert_int_equal(rule_parse(copy, strlen(rows[i].s), &r, &e), -EINVAL);
-		if (!strstr(e.msg, rows[i].why))
-			fail_msg("'%s': expected '%s' in '%s'", rows[i].s, rows[i].why, e.msg);
+		assert_int_equal(rule_parse(copy, strlen(rows[i].given), &r, &e), -EINVAL);
+		if (!strstr(e.msg, rows[i].wanted))
+			fail_msg("'%s': expected '%s' in '%s'", rows[i].given, rows[i].wanted,
+				 e.msg);
 		free(copy);
 	}
 }

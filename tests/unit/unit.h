@@ -43,6 +43,11 @@ enum {
 	UNIT_TESTS_MAX = 64
 };
 
+/* A row of a table: what is given, and what must come of it. */
+struct unit_row {
+	const char *given, *wanted;
+};
+
 /* A fresh directory below /tmp, as setup and teardown of a cmocka test or group. */
 struct unit_dir {
 	int fd;
