@@ -234,10 +234,9 @@ static bool command_orphaned(struct job *j)
 	return true;
 }
 
-static void command_free(struct job *j)
+static void command_done(struct job *j)
 {
 	release(command_of(j));
-	free(j);
 }
 
 static const struct job_ops ops = {
@@ -248,7 +247,7 @@ static const struct job_ops ops = {
 	.closed = command_closed,
 	.ended = command_ended,
 	.orphaned = command_orphaned,
-	.free = command_free,
+	.done = command_done,
 };
 
 bool exec_runs(const struct job *j)

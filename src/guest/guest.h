@@ -66,7 +66,7 @@ struct job_ops {
 	/* The keeper is another one, who may adopt the job: false if there is nothing to adopt, and
 	 * without this callback; then the job is closed. */
 	bool (*orphaned)(struct job *j);
-	void (*free)(struct job *j);
+	void (*done)(struct job *j); /* releases what it holds, before it is freed; or NULL */
 };
 
 struct job {
