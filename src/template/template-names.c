@@ -53,6 +53,8 @@ static int read_record(const struct template_store *s, const char *name, json_t 
 	char file[TEMPLATE_FILE_NAME];
 	int r;
 
+	if (!image_name_valid(name))
+		return err_set(e, -ENOENT, "no template '%s'", name);
 	record_file(name, file);
 	r = template_read(s->names, file, &j, e);
 	if (r == -ENOENT)
@@ -72,38 +74,14 @@ static int write_record(const struct template_store *s, const json_t *record, st
 	return template_write(s->names, file, record, e);
 }
 
-/* Calls `fn` for the name of every template, until it gives something else than 0. */
-static int each_name(const struct template_store *s,
-		     int (*fn)(const struct template_store *s, const char *name, void *arg,
-			       struct err *e),
-		     void *arg, struct err *e)
-{
-	DIR *d = fd_list(s->names);
-	struct dirent *entry;
-	int r = 0;
-
-	if (!d)
-		return err_errno(e, "cannot list '%s/names'", s->path);
-	while (r == 0 && (entry = readdir(d))) {
-		char *dot = strchr(entry->d_name, '.');
-
-		if (!dot || !str_eq(dot, ".json"))
-			continue;
-		*dot = '\0';
-		if (image_name_valid(entry->d_name))
-			r = fn(s, entry->d_name, arg, e);
-	}
-	(void)closedir(d);
-	return r;
-}
-
 struct search {
 	const char *id;
 	json_t *found;
 };
 
-static int has_id(const struct template_store *s, const char *name, void *arg, struct err *e)
+static int has_id(const void *store, const char *name, void *arg, struct err *e)
 {
+	const struct template_store *s = store;
 	_cleanup_json_ json_t *j = NULL;
 	struct search *search = arg;
 	int r = read_record(s, name, &j, e);
@@ -121,7 +99,7 @@ int template_record_of_id(const struct template_store *s, const char *id, json_t
 			  struct err *e)
 {
 	struct search search = { .id = id };
-	int r = each_name(s, has_id, &search, e);
+	int r = image_home_names(s->names, s->path, has_id, s, &search, e);
 
 	if (r == 0)
 		return err_set(e, -ENOENT, "no template '%s'", id);
@@ -300,8 +278,9 @@ int template_find(const struct template_store *s, const char *ref, char ret[stat
 	return r;
 }
 
-static int list_one(const struct template_store *s, const char *name, void *arg, struct err *e)
+static int list_one(const void *store, const char *name, void *arg, struct err *e)
 {
+	const struct template_store *s = store;
 	struct err own = ERR_INIT;
 	json_t *list = arg, *one = NULL;
 	size_t at = 0;
@@ -323,7 +302,7 @@ int template_list(const struct template_store *s, const char *ref, json_t **ret,
 	int r = list ? 0 : err_oom(e);
 
 	if (r == 0 && !ref)
-		r = each_name(s, list_one, list, e);
+		r = image_home_names(s->names, s->path, list_one, s, list, e);
 	else if (r == 0)
 		r = find(s, ref, &one, e);
 	if (r == 0 && one && json_push(list, one) < 0)
