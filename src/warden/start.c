@@ -195,16 +195,10 @@ static int make_machine(struct warden *w, struct err *e)
 
 static int make_channels(struct warden *w, struct err *e)
 {
-	int a[2], b[2];
-
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, a) < 0)
+	if (fd_socket_pair(SOCK_STREAM, &w->keeper_end, &w->channel) < 0)
 		return err_errno(e, "cannot make the guest's channel");
-	w->keeper_end = a[0];
-	w->channel = a[1];
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, b) < 0)
+	if (fd_socket_pair(SOCK_SEQPACKET, &w->note, &w->note_keeper) < 0)
 		return err_errno(e, "cannot make the keeper's channel");
-	w->note = b[0];
-	w->note_keeper = b[1];
 	/* A keeper that does not listen must not hold up the warden, who has its life to end. */
 	return fcntl(w->note, F_SETFL, O_RDWR | O_NONBLOCK) < 0
 		       ? err_errno(e, "cannot make the keeper's channel")
