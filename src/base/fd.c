@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
@@ -204,4 +205,15 @@ DIR *fd_list(int fd)
 	if (!d)
 		(void)fd_close(copy);
 	return d;
+}
+
+int fd_socket_pair(int type, int *ret_a, int *ret_b)
+{
+	int pair[2];
+
+	if (socketpair(AF_UNIX, type | SOCK_CLOEXEC, 0, pair) < 0)
+		return -errno;
+	*ret_a = pair[0];
+	*ret_b = pair[1];
+	return 0;
 }

@@ -44,6 +44,9 @@ int fd_replace_file(int dirfd, const char *path, mode_t mode, const void *data, 
  */
 int fd_close_others(int first, int *kept, size_t n);
 
+/* Makes two connected sockets of `type` (SOCK_STREAM, SOCK_SEQPACKET), CLOEXEC. 0 or -errno. */
+int fd_socket_pair(int type, int *ret_a, int *ret_b);
+
 /* Lists the directory `fd` from its beginning, with a position of its own. closedir() it; NULL with
  * errno. */
 DIR *fd_list(int fd);

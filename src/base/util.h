@@ -28,6 +28,20 @@
 #define SANITIZED 0
 #endif
 
+/*
+ * Defines `const char *fn(type i)`, the name of each value of an enum: [VALUE] = "name", ... for
+ * all below `n`. Any other value is `other`.
+ */
+#define DEFINE_NAMES(fn, type, n, other, ...)                                      \
+	const char *fn(type i)                                                     \
+	{                                                                          \
+		static const char *const names[] = { __VA_ARGS__ };                \
+                                                                                   \
+		static_assert(ARRAY_SIZE(names) == (n), "a name for every value"); \
+		return (size_t)i < (n) && names[i] ? names[i] : (other);           \
+	}                                                                          \
+	struct hutch_semicolon
+
 /* Each argument is evaluated once; the names are made unique so that uses can be nested. */
 #define PASTE_(a, b) a##b
 #define PASTE(a, b)  PASTE_(a, b)

@@ -11,11 +11,6 @@
 #include "runner.h"
 #include "trace.h"
 
-enum {
-	OPEN_MAX = 1024 * 1024,
-	PAUSE_MS = 500,
-};
-
 struct launch {
 	struct loop *loop;
 	struct peer *peer;
@@ -48,13 +43,12 @@ static void fail(struct launch *l, const char *which, enum wire_code code, const
 static int exec(struct launch *l, const struct runner_command *c, const struct call_ops *ops,
 		struct err *e)
 {
-	_cleanup_buf_ struct buf b = BUF_INIT(OPEN_MAX);
+	_cleanup_buf_ struct buf b = BUF_INIT(RUNNER_OPEN_MAX);
 	char before[TRACE_ID_MAX + 1];
-	int r;
+	int r = runner_put_command(&b, c, e);
 
-	runner_put_command(&b, c);
-	if (b.err < 0)
-		return err_set(e, -E2BIG, "the command is longer than 1 MiB");
+	if (r < 0)
+		return r;
 	(void)snprintf(before, sizeof(before), "%s", trace_request());
 	trace_set_request(l->request);
 	r = peer_call(l->peer, WIRE_OP_EXEC, &b, ops, l, &l->call, e);
@@ -83,8 +77,8 @@ static void on_ready_closed(struct call *c, enum wire_code code, const char *tex
 		return;
 	}
 	if (l->status != 0) {
-		if (loop_set_timer(l->loop, &l->again, clock_mono() + PAUSE_MS * NSEC_PER_MSEC) ==
-		    0)
+		if (loop_set_timer(l->loop, &l->again,
+				   clock_mono() + RUNNER_PAUSE_MS * NSEC_PER_MSEC) == 0)
 			return;
 		(void)err_oom(&e);
 	}

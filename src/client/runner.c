@@ -8,8 +8,6 @@
 enum {
 	LINE_MAX_BYTES = 4096,
 	CHUNK = 64 * 1024,
-	READY_PAUSE_MS = 500,
-	OPEN_MAX = 1024 * 1024,
 	PATH_FIELDS_MAX = 16 * 1024,
 };
 
@@ -193,7 +191,7 @@ static int run(struct runner *r, enum wire_op op, const struct buf *fields,
 		       r->text[0] ? r->text : wire_code_name(r->code));
 }
 
-void runner_put_command(struct buf *b, const struct runner_command *c)
+int runner_put_command(struct buf *b, const struct runner_command *c, struct err *e)
 {
 	static const char *const shell[] = { "/bin/bash", "-l", "-c" };
 
@@ -213,6 +211,7 @@ void runner_put_command(struct buf *b, const struct runner_command *c)
 		fields_put_number(b, TAG_TIMEOUT, c->timeout);
 	if (c->detach)
 		fields_put_flag(b, TAG_DETACH);
+	return b->err < 0 ? err_set(e, -E2BIG, "the command is longer than 1 MiB") : 0;
 }
 
 /* The end of a connection would not end the command; that of its channel does. */
@@ -228,13 +227,12 @@ static void on_stop(struct loop_signal *src, int signo)
 
 int runner_exec(struct runner *r, const struct runner_command *c, int *ret_status, struct err *e)
 {
-	_cleanup_buf_ struct buf b = BUF_INIT(OPEN_MAX);
+	_cleanup_buf_ struct buf b = BUF_INIT(RUNNER_OPEN_MAX);
 	struct loop_signal stop = { .cb = on_stop, .arg = r };
-	int rc;
+	int rc = runner_put_command(&b, c, e);
 
-	runner_put_command(&b, c);
-	if (b.err < 0)
-		return err_set(e, -E2BIG, "the command is longer than 1 MiB");
+	if (rc < 0)
+		return rc;
 	if (c->stop && loop_add_signal(r->loop, &stop, c->stop) < 0)
 		return err_oom(e);
 	r->command = c;
@@ -279,7 +277,7 @@ int runner_wait(struct runner *r, const char *ready, uint64_t limit_ms, struct e
 		if (rc == -ETIME || clock_mono() > end)
 			return err_set(e, -ETIME, "the ready command did not succeed within %llu s",
 				       (unsigned long long)(limit_ms / 1000));
-		rc = sleep_ms(r, READY_PAUSE_MS);
+		rc = sleep_ms(r, RUNNER_PAUSE_MS);
 		if (rc < 0)
 			return err_set(e, rc, "%s", strerror(-rc));
 	}

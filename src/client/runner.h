@@ -28,8 +28,13 @@ struct runner_command {
 	void *arg;
 };
 
-/* What an EXEC says of this command, behind what is in `b` (b->err). */
-void runner_put_command(struct buf *b, const struct runner_command *c);
+enum {
+	RUNNER_OPEN_MAX = 1024 * 1024,
+	RUNNER_PAUSE_MS = 500, /* before a ready command is tried again */
+};
+
+/* Appends the fields of an EXEC of this command; -E2BIG if they are longer than the buffer. */
+int runner_put_command(struct buf *b, const struct runner_command *c, struct err *e);
 
 /* `fd` is a connection to a keeper's socket, and the runner's from here on, also on failure. */
 int runner_new(int fd, struct runner **ret, struct err *e);

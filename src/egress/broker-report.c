@@ -4,39 +4,25 @@
 #include "clock.h"
 #include "why.h"
 
-const char *broker_what_name(enum broker_what w)
-{
-	static const char *const names[] = {
-		[BROKER_ALLOW] = "allow",
-		[BROKER_DENY] = "deny",
-		[BROKER_END] = "end",
-	};
+DEFINE_NAMES(broker_what_name, enum broker_what, BROKER_WHAT_MAX,
+	     "unknown", [BROKER_ALLOW] = "allow", [BROKER_DENY] = "deny", [BROKER_END] = "end");
 
-	static_assert(ARRAY_SIZE(names) == BROKER_WHAT_MAX, "a name for every event");
-	return names[w];
-}
+static DEFINE_NAMES(
+	text_of, enum broker_reason, BROKER_REASON_MAX,
+	"unknown", [BROKER_OK] = "", [BROKER_BUDGET] = "a budget is spent",
+	[BROKER_LOOKUP] = "the name has no address", [BROKER_DIAL] = "no address answered",
+	[BROKER_CONTENT] = "asks for something else than it connected to",
+	[BROKER_TIME] = "took too long", [BROKER_POLICY] = "no longer allowed by the policy",
+	[BROKER_RESET_INSIDE] = "reset by the sandbox",
+	[BROKER_RESET_OUTSIDE] = "reset by the other side",
+	[BROKER_FAULT] = "out of memory or descriptors",
+	[BROKER_UNRECORDED] = "it cannot be recorded", [BROKER_STOPPED] = "the sandbox ended");
 
 const char *broker_reason_text(enum broker_reason r)
 {
-	static const char *const texts[] = {
-		[BROKER_OK] = "",
-		[BROKER_BUDGET] = "a budget is spent",
-		[BROKER_LOOKUP] = "the name has no address",
-		[BROKER_DIAL] = "no address answered",
-		[BROKER_CONTENT] = "asks for something else than it connected to",
-		[BROKER_TIME] = "took too long",
-		[BROKER_POLICY] = "no longer allowed by the policy",
-		[BROKER_RESET_INSIDE] = "reset by the sandbox",
-		[BROKER_RESET_OUTSIDE] = "reset by the other side",
-		[BROKER_FAULT] = "out of memory or descriptors",
-		[BROKER_UNRECORDED] = "it cannot be recorded",
-		[BROKER_STOPPED] = "the sandbox ended",
-	};
-
-	static_assert(ARRAY_SIZE(texts) == BROKER_REASON_MAX, "a text for every reason");
 	if (r == BROKER_RULES)
 		return why_text(WHY_POLICY);
-	return r == BROKER_ADDRESS ? why_text(WHY_ADDRESS) : texts[r];
+	return r == BROKER_ADDRESS ? why_text(WHY_ADDRESS) : text_of(r);
 }
 
 void broker_report(const struct request *r, enum broker_what what, enum broker_reason reason,

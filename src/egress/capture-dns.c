@@ -328,30 +328,14 @@ static void on_client(struct loop_fd *src, uint32_t events)
 		serve(d, d->out.len == 0 && !d->question && d->n < sizeof(d->in) ? read_in(d) : 0);
 }
 
-static struct dns_client *free_client(struct capture *c)
-{
-	size_t i = 0;
-
-	/* The listener is not watched while all are taken. */
-	while (c->dns[i].src.fd >= 0)
-		i++;
-	assert(i < DNS_CLIENTS_MAX);
-	return &c->dns[i];
-}
-
 void dns_accepted(struct capture *c, int fd)
 {
-	struct dns_client *d = free_client(c);
+	struct dns_client *d = CAPTURE_FREE(c->dns);
 
 	d->src = (struct loop_fd){ .cb = on_client, .arg = d, .fd = -EBADF };
 	d->deadline = (struct loop_timer){ .cb = on_deadline, .arg = d };
-	if (loop_add_fd(c->loop, &d->src, fd, EPOLLIN) < 0) {
-		(void)fd_close(fd);
-		return;
-	}
-	listener_full(&c->listeners[CAPTURE_DNS_TCP], ++c->n_dns == DNS_CLIENTS_MAX);
-	if (loop_set_timer(c->loop, &d->deadline, clock_mono() + CLIENT_MS * NSEC_PER_MSEC) < 0)
-		dns_close(d);
+	if (capture_watch(c, fd, &d->src, &d->deadline) == 0)
+		listener_full(&c->listeners[CAPTURE_DNS_TCP], ++c->n_dns == DNS_CLIENTS_MAX);
 }
 
 /* ---- late answers ---- */

@@ -84,6 +84,23 @@ void listener_full(struct listener *l, bool full);
 void listener_init(struct listener *l, struct capture *c);
 void listener_accept(struct loop_fd *src, uint32_t events);
 
+/* A free row of such a list. The listener is not watched while all are taken. */
+#define CAPTURE_FREE(list)                     \
+	({                                     \
+		size_t _i = 0;                 \
+                                               \
+		while ((list)[_i].src.fd >= 0) \
+			_i++;                  \
+		assert(_i < ARRAY_SIZE(list)); \
+		&(list)[_i];                   \
+	})
+
+/*
+ * Watches an accepted connection for input and for the end of its time; takes `fd`. `src` and
+ * `deadline` have their callbacks. -errno: there is no room, and `fd` is closed.
+ */
+int capture_watch(struct capture *c, int fd, struct loop_fd *src, struct loop_timer *deadline);
+
 /* Puts the name in the place of the address that stands for it. -ENOENT for one of our range that
  * stands for nothing, -EACCES for the sandbox's own loopback. */
 int capture_target(const struct capture *c, struct target *t);

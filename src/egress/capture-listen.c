@@ -19,6 +19,20 @@ void listener_full(struct listener *l, bool full)
 		(void)loop_mod_fd(&l->src, full ? 0 : EPOLLIN);
 }
 
+int capture_watch(struct capture *c, int fd, struct loop_fd *src, struct loop_timer *deadline)
+{
+	int r = loop_add_fd(c->loop, src, fd, EPOLLIN);
+
+	if (r == 0)
+		r = loop_set_timer(c->loop, deadline, clock_mono() + CLIENT_MS * NSEC_PER_MSEC);
+	if (r < 0) {
+		loop_del_fd(src);
+		src->fd = -EBADF;
+		(void)fd_close(fd);
+	}
+	return r;
+}
+
 static void on_again(struct loop_timer *t)
 {
 	struct listener *l = t->arg;

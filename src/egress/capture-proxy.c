@@ -88,30 +88,15 @@ static void on_head(struct loop_fd *src, uint32_t events)
 		head_close(h);
 }
 
-static struct head *free_head(struct capture *c)
-{
-	size_t i = 0;
-
-	while (c->heads[i].src.fd >= 0)
-		i++;
-	assert(i < HEADS_MAX);
-	return &c->heads[i];
-}
-
 void head_accepted(struct capture *c, int fd)
 {
-	struct head *h = free_head(c);
+	struct head *h = CAPTURE_FREE(c->heads);
 
 	h->src = (struct loop_fd){ .cb = on_head, .arg = h, .fd = -EBADF };
 	h->deadline = (struct loop_timer){ .cb = on_deadline, .arg = h };
 	h->front = (struct front){ 0 };
-	if (loop_add_fd(c->loop, &h->src, fd, EPOLLIN) < 0) {
-		(void)fd_close(fd);
-		return;
-	}
-	listener_full(&c->listeners[CAPTURE_PROXY], ++c->n_heads == HEADS_MAX);
-	if (loop_set_timer(c->loop, &h->deadline, clock_mono() + CLIENT_MS * NSEC_PER_MSEC) < 0)
-		head_close(h);
+	if (capture_watch(c, fd, &h->src, &h->deadline) == 0)
+		listener_full(&c->listeners[CAPTURE_PROXY], ++c->n_heads == HEADS_MAX);
 }
 
 int capture_reply(int fd, enum capture_how how, enum front_result result, const char *reason)

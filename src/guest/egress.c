@@ -5,21 +5,17 @@
  * be resolved is asked of the keeper (ask), and every stream is a channel to it (connect): ACCEPT
  * when it is connected, CLOSE with a code if it is not, or is reset.
  *
- * Until ACCEPT nothing is read from the program, and its end is watched for. Then each direction
- * has its own descriptor of the one socket and ends on its own. After both ends the channel is
- * closed here; a program that breaks its connection closes it before.
+ * Until ACCEPT nothing is read from the program, and its end is watched for. Then the stream is a
+ * tunnel; a program that breaks its connection closes it before both directions have ended.
  */
-#include <fcntl.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <poll.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 
 #include "capture.h"
-#include "flow.h"
 #include "net-setup.h"
+#include "tunnel.h"
 
 enum {
 	/* Less than WIRE_CHANNELS_MAX: questions have channels too. The policy's limit is less. */
@@ -30,13 +26,10 @@ enum {
 static_assert((int)STREAMS_MAX < (int)WIRE_CHANNELS_MAX, "some are left for questions");
 
 struct stream {
-	struct job job;
+	struct tunnel tunnel;
 	enum capture_how how;
 	struct loop_fd waiting; /* the program, until ACCEPT */
-	struct outflow out;
-	struct inflow in;
-	bool reset; /* the program has done that, or it is done to it */
-	bool told;  /* how it ended; else the keeper is another one by now */
+	bool told;		/* how it ended; else the keeper is another one by now */
 };
 
 static struct stream *stream_of(struct job *j)
@@ -56,57 +49,14 @@ static void make_reset(int fd)
 
 static void release(struct stream *s)
 {
-	if (s->reset) {
+	if (s->tunnel.reset) {
 		make_reset(s->waiting.fd);
-		make_reset(s->in.fd);
-		make_reset(s->out.fd);
+		make_reset(s->tunnel.in.fd);
+		make_reset(s->tunnel.out.fd);
 	}
 	loop_del_fd(&s->waiting);
 	s->waiting.fd = fd_close(s->waiting.fd);
-	outflow_done(&s->out);
-	inflow_done(&s->in);
-}
-
-/* Closes the channel once both directions have ended. May free the stream. */
-static void finish(struct job *j)
-{
-	const struct stream *s = stream_of(j);
-
-	if (!outflow_running(&s->out) && s->in.fd < 0)
-		job_close(j, s->reset ? WIRE_GONE : WIRE_DONE, NULL);
-}
-
-/* The program sends no more. One that has also gone takes no more. */
-static void sent_all(struct job *j)
-{
-	struct stream *s = stream_of(j);
-	struct pollfd p = { .fd = s->in.fd };
-
-	if (s->in.fd >= 0 && poll(&p, 1, 0) == 1 && (p.revents & (POLLHUP | POLLERR))) {
-		s->reset = true;
-		inflow_done(&s->in);
-	}
-	finish(j);
-}
-
-/* Everything up to the keeper's EOF is in the socket. */
-static void received_all(struct job *j)
-{
-	const struct stream *s = stream_of(j);
-
-	if (outflow_running(&s->out))
-		(void)shutdown(s->out.fd, SHUT_WR);
-	finish(j);
-}
-
-/* The program has gone: what it sent last is of no use to anybody either. */
-static void dropped(struct job *j)
-{
-	struct stream *s = stream_of(j);
-
-	s->reset = true;
-	outflow_done(&s->out);
-	finish(j);
+	tunnel_done(&s->tunnel);
 }
 
 /* ---- what the keeper says ---- */
@@ -130,21 +80,15 @@ static enum front_result result_of(enum wire_code code)
 static void stream_accepted(struct job *j)
 {
 	struct stream *s = stream_of(j);
-	int on = 1, fd = fcntl(s->waiting.fd, F_DUPFD_CLOEXEC, 3);
 
-	if (fd < 0 || capture_reply(s->waiting.fd, s->how, FRONT_OK, NULL) < 0) {
-		s->reset = true;
-		(void)fd_close(fd);
+	loop_del_fd(&s->waiting);
+	if (tunnel_begin(&s->tunnel, &s->waiting.fd) < 0 ||
+	    capture_reply(s->tunnel.out.fd, s->how, FRONT_OK, NULL) < 0) {
+		s->tunnel.reset = true;
 		job_close(j, WIRE_GONE, NULL);
 		return;
 	}
-	(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-	loop_del_fd(&s->waiting);
-	inflow_init(&s->in, j, 0, fd);
-	s->in.drained = received_all;
-	s->in.dropped = dropped;
-	outflow_init(&s->out, j, 0, TAKE_FD(s->waiting.fd), sent_all);
-	outflow_wake(&s->out);
+	outflow_wake(&s->tunnel.out);
 }
 
 static void stream_answered(struct job *j, enum wire_code code, const char *text)
@@ -152,56 +96,36 @@ static void stream_answered(struct job *j, enum wire_code code, const char *text
 	struct stream *s = stream_of(j);
 
 	s->told = true;
-	s->reset = code != WIRE_DONE;
+	s->tunnel.reset = code != WIRE_DONE;
 	if (s->waiting.fd < 0)
 		return;
 	loop_del_fd(&s->waiting);
 	capture_refuse(TAKE_FD(s->waiting.fd), s->how, result_of(code), text[0] ? text : NULL);
 }
 
-static void stream_data(struct job *j, unsigned int stream, const void *data, size_t n)
-{
-	if (stream == 0)
-		inflow_data(&stream_of(j)->in, data, n);
-	else
-		guest_check(j->guest, link_consumed(j->guest->link, j->ch, stream, n));
-}
-
-static void stream_eof(struct job *j, unsigned int stream)
-{
-	if (stream == 0)
-		inflow_eof(&stream_of(j)->in);
-}
-
-static void stream_wake(struct job *j)
-{
-	outflow_wake(&stream_of(j)->out);
-}
-
 static void stream_closed(struct job *j)
 {
 	struct stream *s = stream_of(j);
 
-	s->reset |= !s->told;
+	s->tunnel.reset |= !s->told;
 	release(s);
 }
 
-static void stream_free(struct job *j)
+static void stream_done(struct job *j)
 {
 	release(stream_of(j));
 	j->guest->n_streams--;
-	free(j);
 }
 
 static const struct job_ops stream_ops = {
 	.own = true,
 	.accepted = stream_accepted,
 	.answered = stream_answered,
-	.data = stream_data,
-	.eof = stream_eof,
-	.wake = stream_wake,
+	.data = tunnel_data,
+	.eof = tunnel_eof,
+	.wake = tunnel_wake,
 	.closed = stream_closed,
-	.free = stream_free,
+	.done = stream_done,
 };
 
 /* ---- how it begins ---- */
@@ -211,8 +135,8 @@ static void on_waiting(struct loop_fd *src, uint32_t events)
 {
 	struct stream *s = src->arg;
 
-	s->reset = true;
-	job_close(&s->job, WIRE_GONE, NULL);
+	s->tunnel.reset = true;
+	job_close(&s->tunnel.job, WIRE_GONE, NULL);
 }
 
 static void put_host(struct buf *b, const struct target *t)
@@ -245,10 +169,9 @@ static int stream_open(struct guest *g, int fd, const struct target *t, enum cap
 		guest_check(g, r == -EAGAIN ? 0 : r);
 		return r;
 	}
-	outflow_init(&s->out, &s->job, 0, -EBADF, sent_all);
-	inflow_init(&s->in, &s->job, 0, -EBADF);
+	tunnel_init(&s->tunnel, true);
 	g->n_streams++;
-	job_add(g, &s->job, &stream_ops, 0, ch);
+	job_add(g, &s->tunnel.job, &stream_ops, 0, ch);
 	(void)TAKE_PTR(s);
 	return 0;
 }
@@ -279,16 +202,10 @@ static void question_closed(struct job *j)
 	(void)j;
 }
 
-static void question_free(struct job *j)
-{
-	free(j);
-}
-
 static const struct job_ops question_ops = {
 	.own = true,
 	.answered = question_answered,
 	.closed = question_closed,
-	.free = question_free,
 };
 
 static enum capture_may on_ask(const struct name *name, uint64_t number, const char **ret_reason,

@@ -234,10 +234,9 @@ static bool command_orphaned(struct job *j)
 	return true;
 }
 
-static void command_free(struct job *j)
+static void command_done(struct job *j)
 {
 	release(command_of(j));
-	free(j);
 }
 
 static bool command_runs(const struct job *j)
@@ -254,7 +253,7 @@ static const struct job_ops ops = {
 	.ended = command_ended,
 	.orphaned = command_orphaned,
 	.runs = command_runs,
-	.free = command_free,
+	.done = command_done,
 };
 
 /* ---- starting ---- */

@@ -201,11 +201,10 @@ static void file_ended(struct job *j, int status, const struct rusage *usage)
 {
 }
 
-static void file_free(struct job *j)
+static void file_done(struct job *j)
 {
 	loop_del_timer(&file_of(j)->abort);
 	release(file_of(j));
-	free(j);
 }
 
 static const struct job_ops ops = {
@@ -214,7 +213,7 @@ static const struct job_ops ops = {
 	.wake = file_wake,
 	.closed = file_closed,
 	.ended = file_ended,
-	.free = file_free,
+	.done = file_done,
 };
 
 /* The pipe of contents: [0] is ours. */

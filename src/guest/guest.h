@@ -66,9 +66,8 @@ struct job_ops {
 	/* The keeper is another one, who may adopt the job: false if there is nothing to adopt, and
 	 * without this callback; then the job is closed. */
 	bool (*orphaned)(struct job *j);
-	/* Whether it is a command that runs, and somebody listens to it. */
-	bool (*runs)(const struct job *j);
-	void (*free)(struct job *j);
+	bool (*runs)(const struct job *j); /* whether it is a running command with a client */
+	void (*done)(struct job *j);	   /* releases its resources, before it is freed; or NULL */
 };
 
 struct job {

@@ -41,7 +41,9 @@ static void release(struct job *j)
 	if (j->next)
 		j->next->prev = j->prev;
 	g->n_jobs -= !j->ops->own;
-	j->ops->free(j);
+	if (j->ops->done)
+		j->ops->done(j);
+	free(j);
 }
 
 void job_close(struct job *j, enum wire_code code, const char *text)

@@ -3,34 +3,26 @@
  * A connection to a port of the sandbox's loopback. No path is opened for it and nobody's rights
  * count, so there is no worker: PID 1 connects itself, without waiting, to 127.0.0.1 and, where
  * nothing listens there, to ::1.
- *
- * Each direction has its own descriptor of the one socket and ends on its own: what the program
- * ends is EOF to the keeper, and the keeper's EOF, behind all that came before it, is the end of
- * what the program reads. After both, or when the connection is broken, the channel is closed.
+ * Then it is a tunnel.
  */
-#include <fcntl.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 
 #include "child.h"
 #include "clock.h"
-#include "flow.h"
+#include "tunnel.h"
 
 enum {
 	CONNECT_SEC = 10, /* a full queue of a listener does not answer at all */
 };
 
 struct connection {
-	struct job job;
+	struct tunnel tunnel;
 	uint16_t port;
 	sa_family_t family; /* of the address that is being tried */
 	struct loop_fd socket;
 	struct loop_timer limit;
-	struct outflow out;
-	struct inflow in;
 };
 
 static struct connection *connection_of(struct job *j)
@@ -45,82 +37,20 @@ static void stop_connecting(struct connection *c)
 	c->socket.fd = fd_close(c->socket.fd);
 }
 
-static void release(struct connection *c)
-{
-	stop_connecting(c);
-	outflow_done(&c->out);
-	inflow_done(&c->in);
-}
-
-/* ---- while it lasts ---- */
-
-/* Closes the channel once both directions have ended. May free the connection. */
-static void finish(struct job *j)
-{
-	const struct connection *c = connection_of(j);
-
-	if (!outflow_running(&c->out) && c->in.fd < 0)
-		job_close(j, WIRE_DONE, NULL);
-}
-
-/* The program sends no more. One that has also gone takes no more: then there is nothing to wait
- * for. */
-static void sent_all(struct job *j)
-{
-	struct connection *c = connection_of(j);
-	struct pollfd p = { .fd = c->in.fd };
-
-	if (c->in.fd >= 0 && poll(&p, 1, 0) == 1 && (p.revents & (POLLHUP | POLLERR)))
-		inflow_done(&c->in);
-	finish(j);
-}
-
-/* Everything up to the keeper's EOF is in the socket. */
-static void received_all(struct job *j)
-{
-	const struct connection *c = connection_of(j);
-
-	if (outflow_running(&c->out))
-		(void)shutdown(c->out.fd, SHUT_WR);
-	finish(j);
-}
-
-static void connection_data(struct job *j, unsigned int stream, const void *data, size_t n)
-{
-	if (stream == 0)
-		inflow_data(&connection_of(j)->in, data, n);
-	else
-		guest_check(j->guest, link_consumed(j->guest->link, j->ch, stream, n));
-}
-
-static void connection_eof(struct job *j, unsigned int stream)
-{
-	if (stream == 0)
-		inflow_eof(&connection_of(j)->in);
-}
-
-static void connection_wake(struct job *j)
-{
-	outflow_wake(&connection_of(j)->out);
-}
-
 static void connection_closed(struct job *j)
 {
-	release(connection_of(j));
-}
+	struct connection *c = connection_of(j);
 
-static void connection_free(struct job *j)
-{
-	release(connection_of(j));
-	free(j);
+	stop_connecting(c);
+	tunnel_done(&c->tunnel);
 }
 
 static const struct job_ops ops = {
-	.data = connection_data,
-	.eof = connection_eof,
-	.wake = connection_wake,
+	.data = tunnel_data,
+	.eof = tunnel_eof,
+	.wake = tunnel_wake,
 	.closed = connection_closed,
-	.free = connection_free,
+	.done = connection_closed,
 };
 
 /* ---- how it begins ---- */
@@ -135,7 +65,7 @@ static void refuse(struct connection *c, int err)
 	else
 		(void)snprintf(text, sizeof(text), "cannot connect to port %u: %s", c->port,
 			       strerror(err));
-	job_close(&c->job, nobody ? WIRE_NOT_FOUND : code_of_errno(err), text);
+	job_close(&c->tunnel.job, nobody ? WIRE_NOT_FOUND : code_of_errno(err), text);
 }
 
 /* 0, or -errno: the address cannot be tried. */
@@ -157,7 +87,7 @@ static int try_address(struct connection *c, sa_family_t family)
 	if (r < 0 && errno != EINPROGRESS)
 		return -errno;
 	c->family = family;
-	r = loop_add_fd(c->job.guest->loop, &c->socket, fd, EPOLLOUT);
+	r = loop_add_fd(c->tunnel.job.guest->loop, &c->socket, fd, EPOLLOUT);
 	if (r == 0)
 		(void)TAKE_FD(fd);
 	return r;
@@ -199,22 +129,18 @@ static bool is_own(int fd)
 
 static void connected(struct connection *c)
 {
-	struct guest *g = c->job.guest;
-	int on = 1, fd = fcntl(c->socket.fd, F_DUPFD_CLOEXEC, 3);
+	struct guest *g = c->tunnel.job.guest;
+	int r;
 
-	if (fd < 0) {
-		refuse(c, errno);
-		return;
-	}
-	(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-	inflow_init(&c->in, &c->job, 0, fd);
-	c->in.drained = received_all;
-	c->in.dropped = finish;
 	loop_del_timer(&c->limit);
 	loop_del_fd(&c->socket);
-	outflow_init(&c->out, &c->job, 0, TAKE_FD(c->socket.fd), sent_all);
-	guest_check(g, link_accept(g->link, c->job.ch, NULL));
-	outflow_wake(&c->out);
+	r = tunnel_begin(&c->tunnel, &c->socket.fd);
+	if (r < 0) {
+		refuse(c, -r);
+		return;
+	}
+	guest_check(g, link_accept(g->link, c->tunnel.job.ch, NULL));
+	outflow_wake(&c->tunnel.out);
 }
 
 static void on_connected(struct loop_fd *src, uint32_t events)
@@ -247,12 +173,11 @@ void port_open(struct guest *g, uint32_t ch, const struct fields *f)
 		guest_refuse(g, ch, WIRE_TOO_MANY, "no memory");
 		return;
 	}
-	job_add(g, &c->job, &ops, 0, ch);
+	job_add(g, &c->tunnel.job, &ops, 0, ch);
 	c->port = (uint16_t)fields_number(f, TAG_PORT, 0);
 	c->socket = (struct loop_fd){ .cb = on_connected, .arg = c, .fd = -EBADF };
 	c->limit = (struct loop_timer){ .cb = on_limit, .arg = c };
-	outflow_init(&c->out, &c->job, 0, -EBADF, sent_all);
-	inflow_init(&c->in, &c->job, 0, -EBADF);
+	tunnel_init(&c->tunnel, false);
 	r = loop_set_timer(g->loop, &c->limit, clock_mono() + CONNECT_SEC * NSEC_PER_SEC);
 	if (r == 0)
 		r = try_address(c, AF_INET);

@@ -18,24 +18,11 @@ enum {
 	CHANGELOG_MAX = 8 * 1024 * 1024,
 };
 
-static const char *const program_names[] = {
-	[HOST_NEWUIDMAP] = "newuidmap",
-	[HOST_NEWGIDMAP] = "newgidmap",
-	[HOST_NFT] = "nft",
-	[HOST_MMDEBSTRAP] = "mmdebstrap",
-	[HOST_MKFS_EROFS] = "mkfs.erofs",
-	[HOST_MKFS_EXT4] = "mkfs.ext4",
-	[HOST_LZ4] = "lz4",
-	[HOST_TAR] = "tar",
-	[HOST_GZIP] = "gzip",
-	[HOST_ZSTD] = "zstd",
-};
-static_assert(ARRAY_SIZE(program_names) == HOST_PROGRAM_MAX, "a program without a name");
-
-const char *host_program_name(enum host_program_id p)
-{
-	return program_names[p];
-}
+DEFINE_NAMES(host_program_name, enum host_program_id, HOST_PROGRAM_MAX,
+	     "unknown", [HOST_NEWUIDMAP] = "newuidmap", [HOST_NEWGIDMAP] = "newgidmap",
+	     [HOST_NFT] = "nft", [HOST_MMDEBSTRAP] = "mmdebstrap", [HOST_MKFS_EROFS] = "mkfs.erofs",
+	     [HOST_MKFS_EXT4] = "mkfs.ext4", [HOST_LZ4] = "lz4", [HOST_TAR] = "tar",
+	     [HOST_GZIP] = "gzip", [HOST_ZSTD] = "zstd");
 
 static uint64_t deadline(void)
 {

@@ -2,11 +2,14 @@
 /* Where this user's hutch keeps things. */
 #include <fcntl.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 
+#include "fd.h"
 #include "image-store.h"
 #include "path.h"
 #include "state-dir.h"
+#include "str.h"
 
 int image_home_dir(int at, const char *name, bool make, int *ret_fd, struct err *e)
 {
@@ -42,4 +45,35 @@ int image_home_open(const char *name, bool make, char path[static IMAGE_HOME_MAX
 	(void)snprintf(below, sizeof(below), "%s%s", prefix, name);
 	(void)snprintf(path, IMAGE_HOME_MAX, "%s/%s", base, below);
 	return image_home_dir(base_fd, below, make, ret_fd, e);
+}
+
+int image_home_lock(int dir, const char *path, int *ret_fd, struct err *e)
+{
+	_cleanup_close_ int fd = -EBADF;
+
+	fd = RETRY_EINTR(openat(dir, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+	if (fd < 0 || RETRY_EINTR(flock(fd, LOCK_EX)) < 0)
+		return err_errno(e, "cannot lock '%s'", path);
+	*ret_fd = TAKE_FD(fd);
+	return 0;
+}
+
+int image_home_names(int names, const char *path, image_name_fn *fn, const void *store, void *arg,
+		     struct err *e)
+{
+	DIR *d = fd_list(names);
+	struct dirent *entry;
+	int r = 0;
+
+	if (!d)
+		return err_errno(e, "cannot list '%s/names'", path);
+	while (r == 0 && (entry = readdir(d))) {
+		/* An interrupted write leaves NAME.json.NONCE.tmp. */
+		if (!str_has_suffix(entry->d_name, ".json"))
+			continue;
+		entry->d_name[strlen(entry->d_name) - STRLEN(".json")] = '\0';
+		r = fn(store, entry->d_name, arg, e);
+	}
+	(void)closedir(d);
+	return r;
 }

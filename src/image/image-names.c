@@ -18,8 +18,6 @@ enum {
 	DIGEST_TEXT_MAX = 80,
 };
 
-static const char suffix[] = ".json";
-
 static void tree_name(const char *digest, char out[static FILE_NAME_MAX])
 {
 	(void)snprintf(out, FILE_NAME_MAX, "sha256-%.64s", digest);
@@ -53,7 +51,7 @@ static int name_file(const char *name, char out[static FILE_NAME_MAX], struct er
 {
 	if (!image_name_valid(name))
 		return err_set(e, -EINVAL, "'%.80s' is not a name: " IMAGE_NAME_RULE, name);
-	(void)snprintf(out, FILE_NAME_MAX, "%s%s", name, suffix);
+	(void)snprintf(out, FILE_NAME_MAX, "%s.json", name);
 	return 0;
 }
 
@@ -120,35 +118,9 @@ int image_store_get(const struct image_store *s, const char *name, json_t **ret,
 	return 0;
 }
 
-/* Calls `fn` for every name. */
-static int each_name(const struct image_store *s,
-		     int (*fn)(const struct image_store *s, const char *name, void *arg,
-			       struct err *e),
-		     void *arg, struct err *e)
+static int list_one(const void *store, const char *name, void *arg, struct err *e)
 {
-	DIR *d = fd_list(s->names);
-	struct dirent *entry;
-	int r = 0;
-
-	if (!d)
-		return err_errno(e, "cannot list '%s/names'", s->path);
-	while (r == 0 && (entry = readdir(d))) {
-		char name[FILE_NAME_MAX];
-		size_t n = strlen(entry->d_name);
-
-		/* Also what a write that was cut short left: NAME.json.NONCE.tmp. */
-		if (n >= sizeof(name) || !str_has_suffix(entry->d_name, suffix))
-			continue;
-		memcpy(name, entry->d_name, n + 1);
-		name[n - STRLEN(".json")] = '\0';
-		r = fn(s, name, arg, e);
-	}
-	(void)closedir(d);
-	return r;
-}
-
-static int list_one(const struct image_store *s, const char *name, void *arg, struct err *e)
-{
+	const struct image_store *s = store;
 	json_t *list = arg, *one = NULL;
 	size_t at = 0;
 
@@ -176,7 +148,7 @@ int image_find(const char *name, struct err *e)
 int image_store_list(const struct image_store *s, json_t **ret, struct err *e)
 {
 	_cleanup_json_ json_t *list = json_array();
-	int r = list ? each_name(s, list_one, list, e) : err_oom(e);
+	int r = list ? image_home_names(s->names, s->path, list_one, s, list, e) : err_oom(e);
 
 	if (r == 0)
 		*ret = TAKE_PTR(list);
@@ -239,8 +211,9 @@ struct search {
 	size_t n;
 };
 
-static int count_users(const struct image_store *s, const char *name, void *arg, struct err *e)
+static int count_users(const void *store, const char *name, void *arg, struct err *e)
 {
+	const struct image_store *s = store;
 	struct search *search = arg;
 	char digest[IMAGE_DIGEST_HEX + 1];
 
@@ -289,7 +262,7 @@ int image_store_remove(const struct image_store *s, const char *name, const stru
 	if (r == 0)
 		r = read_name(s, name, digest, NULL, e);
 	if (r == 0)
-		r = each_name(s, count_users, &search, &ignored);
+		r = image_home_names(s->names, s->path, count_users, s, &search, &ignored);
 	/* The tree first: a name without one is seen and can be removed again. */
 	if (r == 0 && search.n == 0)
 		r = take_tree(s, digest, needed, &w, e);
@@ -313,8 +286,9 @@ struct cleaning {
 };
 
 /* A name that cannot be read may mean any tree: -EUCLEAN. */
-static int means(const struct image_store *s, const char *name, void *arg, struct err *e)
+static int means(const void *store, const char *name, void *arg, struct err *e)
 {
+	const struct image_store *s = store;
 	struct search *search = arg;
 	char digest[IMAGE_DIGEST_HEX + 1];
 
@@ -334,7 +308,7 @@ static int clean_tree(const struct cleaning *c, const char *dir, struct err *e)
 
 	if (!str_has_prefix(dir, "sha256-") || strlen(digest) != IMAGE_DIGEST_HEX)
 		return 0;
-	r = each_name(c->s, means, &search, &ignored);
+	r = image_home_names(c->s->names, c->s->path, means, c->s, &search, &ignored);
 	if (r < 0 || search.n > 0)
 		return 0;
 	r = take_tree(c->s, digest, c->needed, &w, e);

@@ -41,13 +41,7 @@ void image_store_close(struct image_store *s)
 
 int image_store_lock(const struct image_store *s, int *ret_fd, struct err *e)
 {
-	_cleanup_close_ int fd = -EBADF;
-
-	fd = RETRY_EINTR(openat(s->dir, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
-	if (fd < 0 || RETRY_EINTR(flock(fd, LOCK_EX)) < 0)
-		return err_errno(e, "cannot lock '%s'", s->path);
-	*ret_fd = TAKE_FD(fd);
-	return 0;
+	return image_home_lock(s->dir, s->path, ret_fd, e);
 }
 
 /* Writable for the worker, whose ids own nothing above it; tmp/ itself is closed to all others. */

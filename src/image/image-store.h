@@ -52,6 +52,17 @@ int image_home_open(const char *name, bool make, char path[static IMAGE_HOME_MAX
 /* The same for a directory in such a one. */
 int image_home_dir(int at, const char *name, bool make, int *ret_fd, struct err *e);
 
+/* Locks such a directory, whose `path` is for messages, until the descriptor is closed. */
+int image_home_lock(int dir, const char *path, int *ret_fd, struct err *e);
+
+/*
+ * Calls `fn` with the NAME of every file NAME.json in the directory names/ of `path`, until it
+ * returns something else than 0.
+ */
+typedef int image_name_fn(const void *store, const char *name, void *arg, struct err *e);
+int image_home_names(int names, const char *path, image_name_fn *fn, const void *store, void *arg,
+		     struct err *e);
+
 /*
  * Opens the store of this user: $HUTCH_STATE_DIR/images, as root /var/lib/hutch/images, else
  * $XDG_DATA_HOME/hutch/images. What is missing is made if `make`, else -ENOENT. -EPERM if others

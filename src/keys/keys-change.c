@@ -107,23 +107,31 @@ static int add(struct keys *k, const struct key_info *info, const char *text, st
 	return store(k, list, k->n + 1, e);
 }
 
-static int take_away(struct keys *k, const char *which, struct key_info *ret, struct err *e)
+/* A copy of the list, and where `which` is in it. */
+static int copy_with(const struct keys *k, const char *which, struct key_entry **ret,
+		     size_t *ret_at, struct err *e)
 {
 	const struct key_entry *found = keys_find(k, which);
-	_cleanup_free_ struct key_entry *list = NULL;
-	size_t at;
-	int r;
 
 	if (!found)
 		return err_set(e, -ENOENT, "no key '%.80s': hutch key ls", which);
-	list = copy(k);
-	if (!list)
-		return err_oom(e);
-	at = (size_t)(found - k->list);
+	*ret_at = (size_t)(found - k->list);
+	*ret = copy(k);
+	return *ret ? 0 : err_oom(e);
+}
+
+static int take_away(struct keys *k, const char *which, struct key_info *ret, struct err *e)
+{
+	_cleanup_free_ struct key_entry *list = NULL;
+	size_t at;
+	int r = copy_with(k, which, &list, &at, e);
+
+	if (r < 0)
+		return r;
 	memmove(&list[at], &list[at + 1], (k->n - at) * sizeof(*list));
 	r = store(k, list, k->n - 1, e);
 	if (r == 0)
-		*ret = found->info;
+		*ret = k->list[at].info;
 	return r;
 }
 
@@ -167,17 +175,12 @@ static int change_grant(struct key_info *info, const struct key_change *c, struc
 static int set_grant(struct keys *k, const char *which, const struct key_change *c,
 		     struct key_info *ret, struct err *e)
 {
-	const struct key_entry *found = keys_find(k, which);
 	_cleanup_free_ struct key_entry *list = NULL;
 	size_t at;
-	int r;
+	int r = copy_with(k, which, &list, &at, e);
 
-	if (!found)
-		return err_set(e, -ENOENT, "no key '%.80s': hutch key ls", which);
-	list = copy(k);
-	if (!list)
-		return err_oom(e);
-	at = (size_t)(found - k->list);
+	if (r < 0)
+		return r;
 	r = change_grant(&list[at].info, c, e);
 	if (r == 0)
 		r = store(k, list, k->n, e);

@@ -160,23 +160,11 @@ bool addr_class_row(size_t i, struct addr *ret, enum addr_class *ret_class)
 	return true;
 }
 
-const char *addr_class_name(enum addr_class c)
-{
-	static const char *const names[] = {
-		[ADDR_PUBLIC] = "public",
-		[ADDR_LOOPBACK] = "loopback",
-		[ADDR_PRIVATE] = "private",
-		[ADDR_SHARED] = "shared (carrier-grade NAT)",
-		[ADDR_LINK_LOCAL] = "link-local",
-		[ADDR_METADATA] = "cloud metadata",
-		[ADDR_MULTICAST] = "multicast",
-		[ADDR_RESERVED] = "reserved",
-		[ADDR_EMBEDDED] = "IPv4 embedded in IPv6",
-	};
-
-	static_assert(ARRAY_SIZE(names) == ADDR_CLASS_MAX, "a name for every class");
-	return names[c];
-}
+DEFINE_NAMES(addr_class_name, enum addr_class, ADDR_CLASS_MAX, "unknown", [ADDR_PUBLIC] = "public",
+	     [ADDR_LOOPBACK] = "loopback", [ADDR_PRIVATE] = "private",
+	     [ADDR_SHARED] = "shared (carrier-grade NAT)", [ADDR_LINK_LOCAL] = "link-local",
+	     [ADDR_METADATA] = "cloud metadata", [ADDR_MULTICAST] = "multicast",
+	     [ADDR_RESERVED] = "reserved", [ADDR_EMBEDDED] = "IPv4 embedded in IPv6");
 
 struct addr addr_network(const struct addr *a, uint8_t prefix)
 {

@@ -44,12 +44,6 @@ int template_record_read(const struct template_store *s, const char *name, json_
 			 struct err *e);
 int template_record_write(const struct template_store *s, const json_t *record, struct err *e);
 
-/* Calls `fn` for the name of every template, until it gives something else than 0. */
-int template_each_name(const struct template_store *s,
-		       int (*fn)(const struct template_store *s, const char *name, void *arg,
-				 struct err *e),
-		       void *arg, struct err *e);
-
 /* The record of the template NAME or ID. -ENOENT. */
 int template_record(const struct template_store *s, const char *name, json_t **ret, struct err *e);
 

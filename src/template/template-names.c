@@ -115,8 +115,9 @@ int template_find(const struct template_store *s, const char *ref, char ret[stat
 	return r;
 }
 
-static int list_one(const struct template_store *s, const char *name, void *arg, struct err *e)
+static int list_one(const void *store, const char *name, void *arg, struct err *e)
 {
+	const struct template_store *s = store;
 	struct err own = ERR_INIT;
 	json_t *list = arg, *one = NULL;
 	size_t at = 0;
@@ -138,7 +139,7 @@ int template_list(const struct template_store *s, const char *ref, json_t **ret,
 	int r = list ? 0 : err_oom(e);
 
 	if (r == 0 && !ref)
-		r = template_each_name(s, list_one, list, e);
+		r = image_home_names(s->names, s->path, list_one, s, list, e);
 	else if (r == 0)
 		r = find(s, ref, &one, e);
 	if (r == 0 && one && json_push(list, one) < 0)

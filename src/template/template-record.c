@@ -50,6 +50,8 @@ int template_record_read(const struct template_store *s, const char *name, json_
 	char file[TEMPLATE_FILE_NAME];
 	int r;
 
+	if (!image_name_valid(name))
+		return err_set(e, -ENOENT, "no template '%s'", name);
 	template_record_file(name, file);
 	r = template_read(s->names, file, &j, e);
 	if (r == -ENOENT)
@@ -69,37 +71,14 @@ int template_record_write(const struct template_store *s, const json_t *record, 
 	return template_write(s->names, file, record, e);
 }
 
-int template_each_name(const struct template_store *s,
-		       int (*fn)(const struct template_store *s, const char *name, void *arg,
-				 struct err *e),
-		       void *arg, struct err *e)
-{
-	DIR *d = fd_list(s->names);
-	struct dirent *entry;
-	int r = 0;
-
-	if (!d)
-		return err_errno(e, "cannot list '%s/names'", s->path);
-	while (r == 0 && (entry = readdir(d))) {
-		char *dot = strchr(entry->d_name, '.');
-
-		if (!dot || !str_eq(dot, ".json"))
-			continue;
-		*dot = '\0';
-		if (image_name_valid(entry->d_name))
-			r = fn(s, entry->d_name, arg, e);
-	}
-	(void)closedir(d);
-	return r;
-}
-
 struct search {
 	const char *id;
 	json_t *found;
 };
 
-static int has_id(const struct template_store *s, const char *name, void *arg, struct err *e)
+static int has_id(const void *store, const char *name, void *arg, struct err *e)
 {
+	const struct template_store *s = store;
 	_cleanup_json_ json_t *j = NULL;
 	struct search *search = arg;
 	int r = template_record_read(s, name, &j, e);
@@ -117,7 +96,7 @@ int template_record_of_id(const struct template_store *s, const char *id, json_t
 			  struct err *e)
 {
 	struct search search = { .id = id };
-	int r = template_each_name(s, has_id, &search, e);
+	int r = image_home_names(s->names, s->path, has_id, s, &search, e);
 
 	if (r == 0)
 		return err_set(e, -ENOENT, "no template '%s'", id);

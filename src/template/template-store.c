@@ -99,13 +99,7 @@ void template_store_close(struct template_store *s)
 
 int template_lock(const struct template_store *s, int *ret_fd, struct err *e)
 {
-	_cleanup_close_ int fd = -EBADF;
-
-	fd = RETRY_EINTR(openat(s->dir, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
-	if (fd < 0 || RETRY_EINTR(flock(fd, LOCK_EX)) < 0)
-		return err_errno(e, "cannot lock '%s'", s->path);
-	*ret_fd = TAKE_FD(fd);
-	return 0;
+	return image_home_lock(s->dir, s->path, ret_fd, e);
 }
 
 static bool is_made_of(const char *s, size_t n, const char *letters)

@@ -20,6 +20,7 @@
 #include "engine.h"
 #include "fault.h"
 #include "fd-pass.h"
+#include "fd.h"
 #include "qemu.h"
 #include "qmp.h"
 #include "template-vm.h"
@@ -203,16 +204,9 @@ static int make_groups(struct maker *m, struct err *e)
 
 static int make_sockets(struct maker *m, struct err *e)
 {
-	int a[2], b[2];
-
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, a) < 0)
+	if (fd_socket_pair(SOCK_STREAM, &m->channel, &m->channel_ours) < 0 ||
+	    fd_socket_pair(SOCK_STREAM, &m->qmp, &m->qmp_ours) < 0)
 		return err_errno(e, "cannot make a channel");
-	m->channel = a[0];
-	m->channel_ours = a[1];
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, b) < 0)
-		return err_errno(e, "cannot make a channel");
-	m->qmp = b[0];
-	m->qmp_ours = b[1];
 	return 0;
 }
 

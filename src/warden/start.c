@@ -147,16 +147,10 @@ static int make_machine(struct warden *w, struct err *e)
 
 static int make_channels(struct warden *w, struct err *e)
 {
-	int a[2], b[2];
-
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, a) < 0)
+	if (fd_socket_pair(SOCK_STREAM, &w->ends.guest_keeper, &w->ends.guest) < 0)
 		return err_errno(e, "cannot make the guest's channel");
-	w->ends.guest_keeper = a[0];
-	w->ends.guest = a[1];
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, b) < 0)
+	if (fd_socket_pair(SOCK_SEQPACKET, &w->note, &w->ends.note_keeper) < 0)
 		return err_errno(e, "cannot make the keeper's channel");
-	w->note = b[0];
-	w->ends.note_keeper = b[1];
 	/* A keeper that does not listen must not hold up the warden, who has its life to end. */
 	return fcntl(w->note, F_SETFL, O_RDWR | O_NONBLOCK) < 0
 		       ? err_errno(e, "cannot make the keeper's channel")

@@ -506,27 +506,11 @@ int message_of_msg(uint8_t kind, bool from_keeper, enum wire_message *ret)
 	return pick(from_keeper ? keeper : guest, WIRE_MSG_MAX, kind, ret);
 }
 
-const char *wire_code_name(uint64_t code)
-{
-	static const char *const names[] = {
-		[WIRE_DONE] = "done",
-		[WIRE_INVALID] = "invalid",
-		[WIRE_NOT_FOUND] = "not found",
-		[WIRE_EXISTS] = "exists",
-		[WIRE_PERMISSION] = "permission denied",
-		[WIRE_NOT_DIRECTORY] = "not a directory",
-		[WIRE_IS_DIRECTORY] = "is a directory",
-		[WIRE_NOT_EMPTY] = "not empty",
-		[WIRE_NO_SPACE] = "no space left",
-		[WIRE_TOO_MANY] = "too many",
-		[WIRE_NO_USER] = "no such user",
-		[WIRE_CANNOT_EXECUTE] = "cannot execute",
-		[WIRE_IO] = "input/output error",
-		[WIRE_UNSUPPORTED] = "not supported",
-		[WIRE_GONE] = "gone",
-		[WIRE_TIMEOUT] = "time limit reached",
-	};
-
-	static_assert(ARRAY_SIZE(names) == WIRE_CODE_MAX, "a name for every code");
-	return code < WIRE_CODE_MAX ? names[code] : "unknown code";
-}
+DEFINE_NAMES(wire_code_name, uint64_t, WIRE_CODE_MAX, "unknown code", [WIRE_DONE] = "done",
+	     [WIRE_INVALID] = "invalid", [WIRE_NOT_FOUND] = "not found", [WIRE_EXISTS] = "exists",
+	     [WIRE_PERMISSION] = "permission denied", [WIRE_NOT_DIRECTORY] = "not a directory",
+	     [WIRE_IS_DIRECTORY] = "is a directory", [WIRE_NOT_EMPTY] = "not empty",
+	     [WIRE_NO_SPACE] = "no space left", [WIRE_TOO_MANY] = "too many",
+	     [WIRE_NO_USER] = "no such user", [WIRE_CANNOT_EXECUTE] = "cannot execute",
+	     [WIRE_IO] = "input/output error", [WIRE_UNSUPPORTED] = "not supported",
+	     [WIRE_GONE] = "gone", [WIRE_TIMEOUT] = "time limit reached");

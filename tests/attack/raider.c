@@ -21,106 +21,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "agent.h"
+
 enum {
 	CHANNEL = 3,
-	HEADER = 12,
-	PAYLOAD_MAX = 65536,
 	FDS = 200,
 };
 
-enum {
-	HELLO = 1,
-	PING,
-	PONG,
-	OPEN,
-	ACCEPT,
-	DATA,
-	END, /* EOF is stdio's */
-	CREDIT,
-	MSG,
-	CLOSE
-};
-
-enum {
-	TAG_VERSION = 1,
-	TAG_AGENT = 2,
-	TAG_PID = 23,
-	TAG_CODE = 31,
-	TAG_SIGNAL = 32,
-	TAG_USER_US = 33,
-	TAG_SYSTEM_US = 34,
-	TAG_RSS = 35,
-	TAG_TEXT = 36,
-	TAG_LANDLOCK = 37,
-	EXIT = 3,
-};
-
-static unsigned char nothing[PAYLOAD_MAX];
-
-static void forever(void)
-{
-	for (;;)
-		(void)pause();
-}
-
 /* ---- frames ---- */
-
-static void put(const void *data, size_t n)
-{
-	const char *p = data;
-
-	while (n > 0) {
-		ssize_t k = write(CHANNEL, p, n);
-
-		if (k < 0) /* the keeper has had enough; whether it ends us is what is tested */
-			forever();
-		p += k;
-		n -= (size_t)k;
-	}
-}
-
-static void put_head(uint32_t length, uint32_t ch, int type, int sub, int zero)
-{
-	unsigned char h[HEADER] = { 0 };
-
-	memcpy(h, &(uint32_t){ htonl(length) }, 4);
-	memcpy(h + 4, &(uint32_t){ htonl(ch) }, 4);
-	h[8] = (unsigned char)type;
-	h[9] = (unsigned char)sub;
-	h[11] = (unsigned char)zero;
-	put(h, sizeof(h));
-}
-
-struct payload {
-	unsigned char data[1024];
-	size_t n;
-};
-
-static void frame(uint32_t ch, int type, int sub, const struct payload *p)
-{
-	put_head(p ? (uint32_t)p->n : 0, ch, type, sub, 0);
-	if (p)
-		put(p->data, p->n);
-}
-
-static void add_bytes(struct payload *p, int tag, const void *value, size_t n)
-{
-	p->data[p->n++] = (unsigned char)tag;
-	p->data[p->n++] = 0;
-	p->data[p->n++] = (unsigned char)(n >> 8);
-	p->data[p->n++] = (unsigned char)n;
-	memcpy(p->data + p->n, value, n);
-	p->n += n;
-}
-
-static void add_number(struct payload *p, int tag, uint64_t value)
-{
-	unsigned char b[8];
-
-	for (int i = 0; i < 8; i++)
-		b[i] = (unsigned char)(value >> (56 - 8 * i));
-	add_bytes(p, tag, b, sizeof(b));
-}
 
 static void get(void *data, size_t n)
 {
@@ -158,67 +66,22 @@ static uint32_t await(int type)
 
 /* ---- what an agent says when it behaves ---- */
 
-static void hello_version(uint64_t version)
-{
-	struct payload p = { .n = 0 };
-
-	add_number(&p, TAG_VERSION, version);
-	add_bytes(&p, TAG_AGENT, "raider", 6);
-	add_number(&p, TAG_LANDLOCK, 7);
-	frame(0, HELLO, 0, &p);
-}
-
 static void hello(void)
 {
-	hello_version(1);
-}
-
-static void accept_exec(uint32_t ch)
-{
-	struct payload p = { .n = 0 };
-
-	add_number(&p, TAG_PID, 2);
-	frame(ch, ACCEPT, 0, &p);
-}
-
-static void exit_msg(uint32_t ch, int with_code, int with_signal)
-{
-	struct payload p = { .n = 0 };
-
-	if (with_code)
-		add_number(&p, TAG_CODE, 0);
-	if (with_signal)
-		add_number(&p, TAG_SIGNAL, 9);
-	add_number(&p, TAG_USER_US, 1);
-	add_number(&p, TAG_SYSTEM_US, 1);
-	add_number(&p, TAG_RSS, 1);
-	frame(ch, MSG, EXIT, &p);
-}
-
-static void close_with(uint32_t ch, uint64_t code, const char *text)
-{
-	struct payload p = { .n = 0 };
-
-	add_number(&p, TAG_CODE, code);
-	if (text)
-		add_bytes(&p, TAG_TEXT, text, strlen(text));
-	frame(ch, CLOSE, 0, &p);
+	say_hello("raider", 1);
 }
 
 static void data(uint32_t ch, int stream, size_t n)
 {
 	put_head((uint32_t)n, ch, DATA, stream, 0);
-	put(nothing, n);
+	put(bytes, n);
 }
 
 /* ---- before the answer to HELLO ---- */
 
 static void garbage(uint32_t ch)
 {
-	for (uint32_t i = 0, x = 1; i < PAYLOAD_MAX; i++, x = x * 1664525 + 1013904223)
-		nothing[i] = (unsigned char)(x >> 24);
-	for (;;)
-		put(nothing, sizeof(nothing));
+	say_garbage();
 }
 
 static void half(uint32_t ch)
@@ -228,7 +91,7 @@ static void half(uint32_t ch)
 
 static void version(uint32_t ch)
 {
-	hello_version(2);
+	say_hello("raider", 2);
 }
 
 static void hellos(uint32_t ch)
@@ -246,14 +109,14 @@ static void huge(uint32_t ch)
 {
 	put_head(1U << 30, 0, HELLO, 0, 0);
 	for (;;)
-		put(nothing, sizeof(nothing));
+		put(bytes, sizeof(bytes));
 }
 
 static void fields(uint32_t ch)
 {
 	struct payload p = { .data = "\xc8\xff\xff\xffxx", .n = 6 };
 
-	frame(0, HELLO, 0, &p);
+	frame_of(0, HELLO, 0, &p);
 }
 
 static void leave(uint32_t ch)
@@ -270,20 +133,20 @@ static void end(uint32_t ch)
 
 static void without_credit(uint32_t ch)
 {
-	accept_exec(ch);
+	say_accepted(ch);
 	for (;;)
 		data(ch, 1, PAYLOAD_MAX);
 }
 
 static void unknown_channel(uint32_t ch)
 {
-	exit_msg(ch + 2, 1, 0);
+	say_exit(ch + 2, 1, 0);
 }
 
 static void accept_twice(uint32_t ch)
 {
-	accept_exec(ch);
-	accept_exec(ch);
+	say_accepted(ch);
+	say_accepted(ch);
 }
 
 static void data_first(uint32_t ch)
@@ -293,43 +156,43 @@ static void data_first(uint32_t ch)
 
 static void after_eof(uint32_t ch)
 {
-	accept_exec(ch);
-	frame(ch, END, 1, NULL);
+	say_accepted(ch);
+	frame(ch, END, 1, NULL, 0);
 	data(ch, 1, 1);
 }
 
 static void after_close(uint32_t ch)
 {
-	accept_exec(ch);
-	close_with(ch, 0, NULL);
+	say_accepted(ch);
+	say_closed(ch, 0, NULL);
 	(void)await(CLOSE);
 	data(ch, 1, 1);
 }
 
 static void own_open(uint32_t ch)
 {
-	frame(1, OPEN, 1, NULL);
+	frame(1, OPEN, 1, NULL, 0);
 }
 
 static void credit(uint32_t ch)
 {
 	struct payload p = { .data = "\xff\xff\xff\xff", .n = 4 };
 
-	accept_exec(ch);
-	frame(ch, CREDIT, 0, &p);
+	say_accepted(ch);
+	frame_of(ch, CREDIT, 0, &p);
 }
 
 static void no_credit(uint32_t ch)
 {
 	struct payload p = { .n = 4 };
 
-	accept_exec(ch);
-	frame(ch, CREDIT, 0, &p);
+	say_accepted(ch);
+	frame_of(ch, CREDIT, 0, &p);
 }
 
 static void stream(uint32_t ch)
 {
-	accept_exec(ch);
+	say_accepted(ch);
 	data(ch, 3, 1);
 }
 
@@ -345,14 +208,14 @@ static void type(uint32_t ch)
 
 static void too_long(uint32_t ch)
 {
-	accept_exec(ch);
+	say_accepted(ch);
 	put_head(PAYLOAD_MAX + 1, ch, DATA, 1, 0);
 }
 
 static void two_ends(uint32_t ch)
 {
-	accept_exec(ch);
-	exit_msg(ch, 1, 1);
+	say_accepted(ch);
+	say_exit(ch, 1, 1);
 }
 
 static void late_hello(uint32_t ch)
@@ -370,18 +233,18 @@ static void mute(uint32_t ch)
 static void codes(uint32_t ch)
 {
 	for (uint64_t code = 14; code <= 255; code++) {
-		close_with(ch, code, "\x1b]0;owned\x07\x1b[2J\nhutch run: forged\xe2\x80\xae");
+		say_closed(ch, code, "\x1b]0;owned\x07\x1b[2J\nhutch run: forged\xe2\x80\xae");
 		ch = await(OPEN);
 	}
 }
 
 static void lie(uint32_t ch)
 {
-	accept_exec(ch);
-	exit_msg(ch, 1, 0);
-	exit_msg(ch, 0, 1);
+	say_accepted(ch);
+	say_exit(ch, 1, 0);
+	say_exit(ch, 0, 1);
 	data(ch, 1, 1);
-	close_with(ch, 0, NULL);
+	say_closed(ch, 0, NULL);
 }
 
 /* Takes nothing any more, but its end stays open for writing: what waits for it waits for ever. */
@@ -395,10 +258,10 @@ static void numbers(int type)
 {
 	unsigned char h[HEADER + 8] = { [3] = 8, [8] = (unsigned char)type };
 
-	for (size_t i = 0; i + sizeof(h) <= sizeof(nothing); i += sizeof(h))
-		memcpy(nothing + i, h, sizeof(h));
+	for (size_t i = 0; i + sizeof(h) <= sizeof(bytes); i += sizeof(h))
+		memcpy(bytes + i, h, sizeof(h));
 	for (;;)
-		put(nothing, sizeof(nothing) / sizeof(h) * sizeof(h));
+		put(bytes, sizeof(bytes) / sizeof(h) * sizeof(h));
 }
 
 /* Each of them is to be answered, and nobody reads the answers. */
@@ -429,15 +292,15 @@ static void rights(uint32_t ch)
 	for (int i = 0; i < 1000; i++)
 		if (sendmsg(CHANNEL, &m, 0) < 0)
 			break;
-	accept_exec(ch);
-	exit_msg(ch, 1, 0);
-	close_with(ch, 0, NULL);
+	say_accepted(ch);
+	say_exit(ch, 1, 0);
+	say_closed(ch, 0, NULL);
 }
 
 static void urgent(uint32_t ch)
 {
 	(void)send(CHANNEL, "!", 1, MSG_OOB);
-	accept_exec(ch);
+	say_accepted(ch);
 	(void)send(CHANNEL, "!", 1, MSG_OOB);
 }
 
@@ -519,7 +382,7 @@ static const struct {
 static void reports(uint32_t ch)
 {
 	(void)close(open("/root/mine", O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
-	accept_exec(ch);
+	say_accepted(ch);
 	for (size_t i = 0; i < sizeof(tries) / sizeof(tries[0]); i++) {
 		int r = tries[i].try(tries[i].path);
 		char line[128];
@@ -529,8 +392,8 @@ static void reports(uint32_t ch)
 		put_head((uint32_t)n, ch, DATA, 1, 0);
 		put(line, (size_t)n);
 	}
-	exit_msg(ch, 1, 0);
-	close_with(ch, 0, NULL);
+	say_exit(ch, 1, 0);
+	say_closed(ch, 0, NULL);
 }
 
 /* ---- */
@@ -577,25 +440,11 @@ static const struct {
 	{ "reports", NULL, reports },
 };
 
-/* The word at the end of our file. */
-static const char *mode(void)
-{
-	static char tail[64];
-	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-	const char *nul;
-
-	if (fd < 0 || lseek(fd, 1 - (off_t)sizeof(tail), SEEK_END) < 0 ||
-	    read(fd, tail, sizeof(tail) - 1) < 1)
-		_exit(3);
-	(void)close(fd);
-	nul = memrchr(tail, '\0', sizeof(tail) - 1);
-	return nul ? nul + 1 : "";
-}
-
 int main(void)
 {
-	const char *name = mode();
+	const char *name = mode_of("/proc/self/exe");
 
+	channel = CHANNEL;
 	for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
 		if (strcmp(modes[i].name, name) != 0)
 			continue;

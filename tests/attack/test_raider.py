@@ -9,7 +9,6 @@ import os
 import re
 import socket
 import stat
-import tempfile
 import time
 from pathlib import Path
 
@@ -47,21 +46,9 @@ def keeper_of(sandbox):
 class Raid(SandboxCase):
     @contextlib.contextmanager
     def raider(self, mode):
-        """hutch with another agent. The ledger knows our processes by their files."""
-        was = os.environ["HUTCH_GUEST"]
-        with tempfile.TemporaryDirectory(dir=Path(os.environ["RAIDER"]).parent if os.geteuid() == 0 else None) as lib:
-            os.chmod(lib, 0o755)
-            guest = Path(lib) / "hutch-guest"
-            guest.write_bytes(Path(os.environ["RAIDER"]).read_bytes() + b"\0" + mode.encode())
-            guest.chmod(0o755)
-            os.symlink(os.environ["HUTCH_KEEPER"], Path(lib) / "hutch-keeper")
-            os.environ.update(HUTCH_GUEST=str(guest), HUTCH_LIBEXEC_DIR=lib)
-            try:
-                yield
-                self.nothing_is_left()
-            finally:
-                os.environ["HUTCH_GUEST"] = was
-                del os.environ["HUTCH_LIBEXEC_DIR"]
+        """hutch with another agent."""
+        with self.instead_of("guest", Path(os.environ["RAIDER"]), b"\0" + mode.encode()):
+            yield
 
     @contextlib.contextmanager
     def sandbox(self, mode, *opts):

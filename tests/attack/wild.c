@@ -22,11 +22,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "agent.h"
 #include "wild.h"
 
 enum {
-	HEADER = 12,
-	PAYLOAD_MAX = 65536,
 	TRIES = 20000, /* of a millisecond, until a device is there */
 	BLOCK = 4096,
 	DEVICES = 8,
@@ -35,65 +34,16 @@ enum {
 	DEBUG_PORT = 0x402, /* of firmware */
 };
 
-enum {
-	HELLO = 1,
-	PING,
-	PONG,
-	OPEN,
-	ACCEPT,
-	DATA,
-	MSG = 9,
-	CLOSE,
-	SLEEP,
-	ASLEEP,
-};
-
-enum {
-	TAG_VERSION = 1,
-	TAG_AGENT = 2,
-	TAG_ARGV = 7,
-	TAG_PID = 23,
-	TAG_CODE = 31,
-	TAG_USER_US = 33,
-	TAG_SYSTEM_US = 34,
-	TAG_RSS = 35,
-	TAG_LANDLOCK = 37,
-	EXIT = 3,
-	STDOUT = 1,
-};
-
-static int port = -1;
-static unsigned char noise[PAYLOAD_MAX];
 static char word[64]; /* what a client asked for */
 
-static void forever(void)
-{
-	for (;;)
-		(void)pause();
-}
-
 /* ---- frames ---- */
-
-static void put(const void *data, size_t n)
-{
-	const char *p = data;
-
-	while (n > 0) {
-		ssize_t k = write(port, p, n);
-
-		if (k < 0) /* the keeper has had enough; whether it ends us is what is tested */
-			forever();
-		p += k;
-		n -= (size_t)k;
-	}
-}
 
 static void get(void *data, size_t n)
 {
 	char *p = data;
 
 	while (n > 0) {
-		ssize_t k = read(port, p, n);
+		ssize_t k = read(channel, p, n);
 
 		if (k > 0) {
 			p += k;
@@ -102,42 +52,6 @@ static void get(void *data, size_t n)
 			(void)usleep(1000); /* nobody is at the other end yet */
 		}
 	}
-}
-
-struct payload {
-	unsigned char data[1024];
-	size_t n;
-};
-
-static void frame(uint32_t ch, int type, int sub, const void *data, size_t n)
-{
-	unsigned char h[HEADER] = { 0 };
-
-	memcpy(h, &(uint32_t){ htonl((uint32_t)n) }, 4);
-	memcpy(h + 4, &(uint32_t){ htonl(ch) }, 4);
-	h[8] = (unsigned char)type;
-	h[9] = (unsigned char)sub;
-	put(h, sizeof(h));
-	put(data, n);
-}
-
-static void add_bytes(struct payload *p, int tag, const void *value, size_t n)
-{
-	p->data[p->n++] = (unsigned char)tag;
-	p->data[p->n++] = 0;
-	p->data[p->n++] = (unsigned char)(n >> 8);
-	p->data[p->n++] = (unsigned char)n;
-	memcpy(p->data + p->n, value, n);
-	p->n += n;
-}
-
-static void add_number(struct payload *p, int tag, uint64_t value)
-{
-	unsigned char b[8];
-
-	for (int i = 0; i < 8; i++)
-		b[i] = (unsigned char)(value >> (56 - 8 * i));
-	add_bytes(p, tag, b, sizeof(b));
 }
 
 /* The first argument of an OPEN, should this be one. */
@@ -185,31 +99,13 @@ static uint32_t await(int type, int other)
 
 /* ---- what an agent says when it behaves ---- */
 
-static void hello(void)
-{
-	struct payload p = { .n = 0 };
-
-	add_number(&p, TAG_VERSION, 1);
-	add_bytes(&p, TAG_AGENT, "wild", 4);
-	add_number(&p, TAG_LANDLOCK, 7);
-	frame(0, HELLO, 0, p.data, p.n);
-}
-
 /* A command that printed this and ended well. */
 static void answer(uint32_t ch, const char *text)
 {
-	struct payload pid = { .n = 0 }, end = { .n = 0 }, code = { .n = 0 };
-
-	add_number(&pid, TAG_PID, 2);
-	frame(ch, ACCEPT, 0, pid.data, pid.n);
+	say_accepted(ch);
 	frame(ch, DATA, STDOUT, text, strlen(text));
-	add_number(&end, TAG_CODE, 0);
-	add_number(&end, TAG_USER_US, 1);
-	add_number(&end, TAG_SYSTEM_US, 1);
-	add_number(&end, TAG_RSS, 1);
-	frame(ch, MSG, EXIT, end.data, end.n);
-	add_number(&code, TAG_CODE, 0);
-	frame(ch, CLOSE, 0, code.data, code.n);
+	say_exit(ch, 1, 0);
+	say_closed(ch, 0, NULL);
 }
 
 /* ---- what it does ---- */
@@ -222,10 +118,7 @@ static void well(uint32_t ch)
 static void garbage(uint32_t ch)
 {
 	(void)ch;
-	for (uint32_t i = 0, x = 1; i < PAYLOAD_MAX; i++, x = x * 1664525 + 1013904223)
-		noise[i] = (unsigned char)(x >> 24);
-	for (;;)
-		put(noise, sizeof(noise));
+	say_garbage();
 }
 
 /* Frames in good order, as fast as they go, and never reads what is said to them. */
@@ -261,11 +154,11 @@ static void console(uint32_t ch)
 	int ports = iopl(3) == 0;
 
 	(void)ch;
-	memset(noise, 'x', sizeof(noise));
+	memset(bytes, 'x', sizeof(bytes));
 	for (;;) {
 		for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
 			if (fds[i] >= 0)
-				(void)!write(fds[i], noise, 512);
+				(void)!write(fds[i], bytes, 512);
 		for (int i = 0; ports && i < 512; i++) {
 			outb('x', COM1);
 			outb('x', DEBUG_PORT);
@@ -341,13 +234,13 @@ static void open_port(void)
 {
 	char path[32];
 
-	for (int i = 0; i < TRIES * DEVICES && port < 0; i++) {
+	for (int i = 0; i < TRIES * DEVICES && channel < 0; i++) {
 		(void)snprintf(path, sizeof(path), "/dev/vport%dp1", i % DEVICES);
-		port = open(path, O_RDWR | O_CLOEXEC);
-		if (port < 0)
+		channel = open(path, O_RDWR | O_CLOEXEC);
+		if (channel < 0)
 			(void)usleep(1000 / DEVICES);
 	}
-	if (port < 0)
+	if (channel < 0)
 		_exit(3);
 }
 
@@ -356,8 +249,8 @@ static void devices(uint32_t ch)
 {
 	char text[1024] = "";
 
-	(void)close(port);
-	port = -1;
+	(void)close(channel);
+	channel = -1;
 	virtio_disks(text, sizeof(text));
 	open_port();
 	answer(ch, text);
@@ -436,23 +329,9 @@ static void boot(void)
 	open_port();
 }
 
-static const char *mode(void)
-{
-	static char tail[64];
-	int fd = open("/init", O_RDONLY | O_CLOEXEC);
-	const char *nul;
-
-	if (fd < 0 || lseek(fd, 1 - (off_t)sizeof(tail), SEEK_END) < 0 ||
-	    read(fd, tail, sizeof(tail) - 1) < 1)
-		_exit(3);
-	(void)close(fd);
-	nul = memrchr(tail, '\0', sizeof(tail) - 1);
-	return nul ? nul + 1 : "";
-}
-
 int main(void)
 {
-	const char *name = mode();
+	const char *name = mode_of("/init");
 
 	if (strcmp(name, "dead") == 0)
 		return 0;
@@ -462,7 +341,7 @@ int main(void)
 		forever();
 	}
 	(void)await(HELLO, HELLO);
-	hello();
+	say_hello("wild", 1);
 	for (;;)
 		act(word, await(OPEN, SLEEP));
 }

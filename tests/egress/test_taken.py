@@ -10,7 +10,6 @@ import ipaddress
 import itertools
 import os
 import socket
-import tempfile
 from pathlib import Path
 
 from boxes import WORLD, policy, run
@@ -44,21 +43,9 @@ class Taken(SandboxCase):
 
     @contextlib.contextmanager
     def keeper(self, mode):
-        """hutch with that keeper. The ledger knows our processes by their files."""
-        was = os.environ["HUTCH_KEEPER"]
-        with tempfile.TemporaryDirectory(dir=Path(os.environ["TAKEN"]).parent) as lib:
-            os.chmod(lib, 0o755)
-            keeper = Path(lib) / "hutch-keeper"
-            keeper.write_bytes(Path(os.environ["TAKEN"]).read_bytes() + mode.encode())
-            keeper.chmod(0o755)
-            os.symlink(os.environ["HUTCH_GUEST"], Path(lib) / "hutch-guest")
-            os.environ.update(HUTCH_KEEPER=str(keeper), HUTCH_LIBEXEC_DIR=lib)
-            try:
-                yield
-                self.nothing_is_left()
-            finally:
-                os.environ["HUTCH_KEEPER"] = was
-                del os.environ["HUTCH_LIBEXEC_DIR"]
+        """hutch with that keeper."""
+        with self.instead_of("keeper", Path(os.environ["TAKEN"]), mode.encode()):
+            yield
 
     @contextlib.contextmanager
     def box(self, mode="", rules=("web.hutch.test:443",)):

@@ -15,6 +15,7 @@ import re
 import shutil
 import struct
 import subprocess
+import tempfile
 import time
 import unittest
 from pathlib import Path
@@ -324,6 +325,25 @@ class SandboxCase(unittest.TestCase):
             hutch("rm", "-f", sandbox)  # one failure is not everybody's
         self.assertEqual(left, set(), "left behind")
         self.assertLessEqual({m for m in self.before if m.startswith(("mount", "/dev"))}, ledger(), "taken away")
+
+    @contextlib.contextmanager
+    def instead_of(self, role, program, tail):
+        """hutch with `program` and these bytes behind it as its guest or keeper. The ledger knows our processes by their files."""
+        variable = f"HUTCH_{role.upper()}"
+        was, other = os.environ[variable], {"guest": "keeper", "keeper": "guest"}[role]
+        with tempfile.TemporaryDirectory(dir=program.parent if os.geteuid() == 0 else None) as lib:
+            os.chmod(lib, 0o755)
+            copy = Path(lib) / f"hutch-{role}"
+            copy.write_bytes(program.read_bytes() + tail)
+            copy.chmod(0o755)
+            os.symlink(os.environ[f"HUTCH_{other.upper()}"], Path(lib) / f"hutch-{other}")
+            os.environ.update({variable: str(copy), "HUTCH_LIBEXEC_DIR": lib})
+            try:
+                yield
+                self.nothing_is_left()
+            finally:
+                os.environ[variable] = was
+                del os.environ["HUTCH_LIBEXEC_DIR"]
 
     # ---- running ----
     def ended(self, r, code):

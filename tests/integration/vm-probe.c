@@ -67,65 +67,10 @@ static long try_user_namespace(void)
 	return unshare(CLONE_NEWUSER);
 }
 
-static long open_one(const char *path, int flags)
-{
-	return open(path, flags | O_CLOEXEC);
-}
-
-static long try_disk(void)
-{
-	return open_one("/dev/vda", O_RDONLY);
-}
-
-static long try_own_disk(void)
-{
-	return open_one("/dev/vdb", O_RDONLY);
-}
-
-static long try_port(void)
-{
-	return open_one("/dev/vport1p1", O_RDWR);
-}
-
-static long try_dev_mem(void)
-{
-	return open_one("/dev/mem", O_RDONLY);
-}
-
-static long try_core_pattern(void)
-{
-	return open_one("/proc/sys/kernel/core_pattern", O_WRONLY);
-}
-
-static long try_modprobe_path(void)
-{
-	return open_one("/proc/sys/kernel/modprobe", O_WRONLY);
-}
-
-static long try_pid1_memory(void)
-{
-	return open_one("/proc/1/mem", O_RDWR);
-}
-
-static long try_pid1_channel(void)
-{
-	return open_one("/proc/1/fd/3", O_RDWR);
-}
-
-static long try_pid1_root(void)
-{
-	return open_one("/proc/1/root/", O_RDONLY);
-}
-
-static long try_cgroup(void)
-{
-	return open_one("/cgroup/users/cgroup.freeze", O_WRONLY);
-}
-
 /* A masked file is /dev/null: it opens, and has nothing. */
 static long try_kallsyms(void)
 {
-	int fd = (int)open_one("/proc/kallsyms", O_RDONLY);
+	int fd = open("/proc/kallsyms", O_RDONLY | O_CLOEXEC);
 	char c;
 
 	if (fd >= 0 && read(fd, &c, 1) == 0) {
@@ -284,8 +229,10 @@ static long may_forbid_cores(void)
 
 static const struct {
 	const char *name;
-	long (*try)(void);
+	long (*try)(void); /* NULL: opens... */
 	int control;
+	const char *path;
+	int flags;
 } list[] = {
 	{ "mount", try_mount, 1 },
 	{ "hostname", try_hostname, 1 },
@@ -296,16 +243,16 @@ static const struct {
 	{ "bpf", try_bpf, 0 },
 	{ "block", try_block, 0 },
 	{ "memory", try_memory, 0 },
-	{ "disk", try_disk, 0 },
-	{ "own-disk", try_own_disk, 0 },
-	{ "port", try_port, 0 },
-	{ "dev-mem", try_dev_mem, 0 },
-	{ "core-pattern", try_core_pattern, 0 },
-	{ "modprobe", try_modprobe_path, 0 },
-	{ "pid1-memory", try_pid1_memory, 0 },
-	{ "pid1-channel", try_pid1_channel, 0 },
-	{ "pid1-root", try_pid1_root, 0 },
-	{ "cgroup", try_cgroup, 0 },
+	{ "disk", NULL, 0, "/dev/vda", O_RDONLY },
+	{ "own-disk", NULL, 0, "/dev/vdb", O_RDONLY },
+	{ "port", NULL, 0, "/dev/vport1p1", O_RDWR },
+	{ "dev-mem", NULL, 0, "/dev/mem", O_RDONLY },
+	{ "core-pattern", NULL, 0, "/proc/sys/kernel/core_pattern", O_WRONLY },
+	{ "modprobe", NULL, 0, "/proc/sys/kernel/modprobe", O_WRONLY },
+	{ "pid1-memory", NULL, 0, "/proc/1/mem", O_RDWR },
+	{ "pid1-channel", NULL, 0, "/proc/1/fd/3", O_RDWR },
+	{ "pid1-root", NULL, 0, "/proc/1/root/", O_RDONLY },
+	{ "cgroup", NULL, 0, "/cgroup/users/cgroup.freeze", O_WRONLY },
 	{ "kallsyms", try_kallsyms, 0 },
 	{ "module", try_module, 0 },
 	{ "kexec", try_kexec, 0 },
@@ -340,7 +287,8 @@ int main(int argc, char **argv)
 		(void)fflush(stdout);
 		/* Each in a process of its own: what one gets does not help the next. */
 		if (fork() == 0) {
-			long r = list[i].try();
+			long r = list[i].try ? list[i].try()
+					     : open(list[i].path, list[i].flags | O_CLOEXEC);
 
 			(void)printf("%s %s\n", list[i].name,
 				     r < 0 ? strerrorname_np(errno) : "yes");

@@ -16,7 +16,7 @@
 #include "path.h"
 #include "str.h"
 
-static void seen(void **state)
+TEST_IN_DIR(seen)
 {
 	const struct unit_dir *d = *state;
 	struct accel_seen s;
@@ -47,7 +47,7 @@ static void seen(void **state)
 	assert_false(s.closed);
 }
 
-static void judgement(void **state)
+TEST(judgement)
 {
 	static const struct {
 		struct accel_seen seen;
@@ -100,7 +100,7 @@ static void judgement(void **state)
 
 static const struct accel_key key = { "boot-1", "qemu-1", "kernel-1" };
 
-static void kept(void **state)
+TEST_IN_DIR(kept)
 {
 	const struct unit_dir *d = *state;
 	struct accel_verdict v = { .works = false, .why = "a \"reason\"" }, got = { 0 };
@@ -124,7 +124,7 @@ static void kept(void **state)
 }
 
 /* A file that was damaged is none. */
-static void damaged(void **state)
+TEST_IN_DIR(damaged)
 {
 	static const char good[] = "{\"version\": 1, \"boot\": \"boot-1\", \"qemu\": \"qemu-1\", "
 				   "\"kernel\": \"kernel-1\", \"works\": true, \"why\": \"\"}";
@@ -166,7 +166,7 @@ static int store_and_load(int dir)
 	return r < 0 ? r : accel_load(dir, &key, &got) < 0 ? -EIO : 0;
 }
 
-static void faults(void **state)
+TEST_IN_DIR(faults)
 {
 	const struct unit_dir *d = *state;
 
@@ -189,7 +189,7 @@ static void boot_with(const struct unit_dir *d, const char *script, uint64_t ms,
 #define GREETING "echo '{\"QMP\": {\"version\": {}}}' >&4; read a <&4; read b <&4\n"
 #define EVENT	 "{\"timestamp\": {\"seconds\": 1, \"microseconds\": 2}, \"event\": "
 
-static void boots(void **state)
+TEST_IN_DIR(boots)
 {
 	const struct unit_dir *d = *state;
 	struct accel_tried t;
@@ -234,7 +234,7 @@ static int boot_once(const char *path)
 	return accel_boot(path, "k", "i", 2, 30000, &t, &e);
 }
 
-static void boot_faults(void **state)
+TEST_IN_DIR(boot_faults)
 {
 	static const char script[] = "#!/bin/sh\n" GREETING "echo '" EVENT
 				     "\"VSERPORT_CHANGE\", \"data\": {\"open\": true}}' >&4\n";
@@ -248,7 +248,7 @@ static void boot_faults(void **state)
 }
 
 /* One block, in which the kernel and fsck.erofs(1) find a root directory. */
-static void empty_image(void **state)
+TEST(empty_image)
 {
 	static const unsigned char magic[] = { 0xe2, 0xe1, 0xf5, 0xe0 };
 	static const char names[] = "...";
@@ -262,28 +262,11 @@ static void empty_image(void **state)
 	assert_memory_equal(block + 36 * 32 + 32 + 24, names, 3);
 }
 
-static void no_qemu(void **state)
+TEST(no_qemu)
 {
 	struct accel_tried t;
 	struct err e = ERR_INIT;
 
 	assert_int_equal(accel_boot("/nonexistent/qemu", "k", "i", 2, 1000, &t, &e), -ENOENT);
 	assert_non_null(strstr(e.msg, "/nonexistent/qemu"));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(seen, unit_dir_setup, unit_dir_teardown),
-		cmocka_unit_test(judgement),
-		cmocka_unit_test_setup_teardown(kept, unit_dir_setup, unit_dir_teardown),
-		cmocka_unit_test_setup_teardown(damaged, unit_dir_setup, unit_dir_teardown),
-		cmocka_unit_test_setup_teardown(faults, unit_dir_setup, unit_dir_teardown),
-		cmocka_unit_test_setup_teardown(boots, unit_dir_setup, unit_dir_teardown),
-		cmocka_unit_test_setup_teardown(boot_faults, unit_dir_setup, unit_dir_teardown),
-		cmocka_unit_test(empty_image),
-		cmocka_unit_test(no_qemu),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,7 +27,7 @@ static void assert_refused(const char *s, size_t n, const char *why)
 	free(copy);
 }
 
-static void one_spelling(void **state)
+TEST(one_spelling)
 {
 	static const struct {
 		const char *in, *out;
@@ -46,7 +46,7 @@ static void one_spelling(void **state)
 	}
 }
 
-static void refuses_other_spellings(void **state)
+TEST(refuses_other_spellings)
 {
 	static const char *const bad[] = {
 		"",
@@ -80,7 +80,7 @@ static void refuses_other_spellings(void **state)
 	assert_refused("2001:DB8::1", 11, "is written 2001:db8::1");
 }
 
-static void knows_what_is_where(void **state)
+TEST(knows_what_is_where)
 {
 	static const struct {
 		const char *addr;
@@ -135,7 +135,7 @@ static void knows_what_is_where(void **state)
 	}
 }
 
-static void networks_hold_addresses(void **state)
+TEST(networks_hold_addresses)
 {
 	struct addr net = parse("10.1.0.0/16"), in = parse("10.1.255.255"), out = parse("10.2.0.0");
 	struct addr wide = parse("10.0.0.0/8"), six = parse("::1"), odd = parse("10.1.128.0/17");
@@ -147,16 +147,4 @@ static void networks_hold_addresses(void **state)
 	assert_false(addr_within(&wide, &net));
 	assert_true(addr_within(&odd, &net));
 	assert_true(addr_within(&net, &net));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(one_spelling),
-		cmocka_unit_test(refuses_other_spellings),
-		cmocka_unit_test(knows_what_is_where),
-		cmocka_unit_test(networks_hold_addresses),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,9 +9,9 @@
 
 #include <string.h>
 
-#include "api-inner.h"
 #include "clock.h"
 #include "fail.h"
+#include "http-wrap.h"
 #include "records-watch.h"
 #include "rpc.h"
 
@@ -41,19 +41,6 @@ static struct api_config config;
 static struct api api;
 
 /* ---- the functions of the server ---- */
-
-const char *__wrap_http_field(const struct exchange *x, const char *name);
-void __wrap_http_collect(struct exchange *x, size_t max,
-			 void (*collected)(struct exchange *x, const char *data, size_t n));
-void __wrap_http_answer(struct exchange *x, int status, const char *type, const void *data,
-			size_t n);
-void __wrap_http_begin(struct exchange *x, int status, const char *type, int64_t length,
-		       void (*room)(struct exchange *x));
-bool __wrap_http_full(const struct exchange *x);
-void __wrap_http_write(struct exchange *x, const void *data, size_t n);
-void __wrap_http_end(struct exchange *x);
-void __wrap_http_finish(struct exchange *x, const void *data, size_t n);
-void __wrap_http_cut(struct exchange *x);
 
 const char *__wrap_http_field(const struct exchange *x, const char *name)
 {

@@ -8,7 +8,7 @@
 
 #include "apparmor.h"
 
-static void nobody_has_it(void **state)
+TEST(nobody_has_it)
 {
 	bool here = access("/proc/self/attr/apparmor/current", R_OK) == 0;
 	int r = apparmor_try("hutch-test-that-nobody-loads");
@@ -20,7 +20,7 @@ static void nobody_has_it(void **state)
 		assert_int_equal(r, -EOPNOTSUPP);
 }
 
-static void too_long(void **state)
+TEST(too_long)
 {
 	char name[200];
 
@@ -28,12 +28,4 @@ static void too_long(void **state)
 	memset(name, 'a', sizeof(name) - 1);
 	name[sizeof(name) - 1] = '\0';
 	assert_int_equal(apparmor_try(name), -ENAMETOOLONG);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = { cmocka_unit_test(nobody_has_it),
-					    cmocka_unit_test(too_long) };
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

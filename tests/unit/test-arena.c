@@ -11,7 +11,7 @@ enum {
 	MANY = 5000
 };
 
-static void memory_is_zeroed_aligned_and_apart(void **state)
+TEST(memory_is_zeroed_aligned_and_apart)
 {
 	_cleanup_arena_ struct arena a = ARENA_INIT;
 	unsigned char *p[MANY];
@@ -31,7 +31,7 @@ static void memory_is_zeroed_aligned_and_apart(void **state)
 			assert_int_equal(p[i][k], i & 0xff);
 }
 
-static void one_larger_than_a_block(void **state)
+TEST(one_larger_than_a_block)
 {
 	_cleanup_arena_ struct arena a = ARENA_INIT;
 	char *big = arena_alloc(&a, 1000000), *small = arena_alloc(&a, 8);
@@ -42,7 +42,7 @@ static void one_larger_than_a_block(void **state)
 	assert_int_equal(small[0], 0);
 }
 
-static void impossible_sizes(void **state)
+TEST(impossible_sizes)
 {
 	_cleanup_arena_ struct arena a = ARENA_INIT;
 
@@ -55,7 +55,7 @@ static void impossible_sizes(void **state)
 	assert_non_null(arena_calloc(&a, 0, 10));
 }
 
-static void copies_of_text(void **state)
+TEST(copies_of_text)
 {
 	_cleanup_arena_ struct arena a = ARENA_INIT;
 	_cleanup_free_ char *raw = unit_copy("abcdef", 6);
@@ -67,7 +67,7 @@ static void copies_of_text(void **state)
 	assert_string_equal(arena_strndup(&a, NULL, 0), "");
 }
 
-static void done_twice(void **state)
+TEST(done_twice)
 {
 	struct arena a = ARENA_INIT;
 
@@ -88,21 +88,7 @@ static int use(void)
 	return 0;
 }
 
-static void no_memory(void **state)
+TEST(no_memory)
 {
 	FAIL_SWEEP(use());
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(memory_is_zeroed_aligned_and_apart),
-		cmocka_unit_test(one_larger_than_a_block),
-		cmocka_unit_test(impossible_sizes),
-		cmocka_unit_test(copies_of_text),
-		cmocka_unit_test(done_twice),
-		cmocka_unit_test(no_memory),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

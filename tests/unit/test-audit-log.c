@@ -12,7 +12,7 @@
 
 /* ---- full disks, killed writers ---- */
 
-static void test_full_disk(void **state)
+TEST_WITH(test_full_disk, setup, unit_dir_teardown)
 {
 	_cleanup_audit_log_ struct audit_log l = AUDIT_LOG_INIT;
 	static struct audit_chain c;
@@ -41,7 +41,7 @@ static void test_full_disk(void **state)
 	assert_good(&l, 0, 2);
 }
 
-static void test_full_disk_of_host_chain(void **state)
+TEST_WITH(test_full_disk_of_host_chain, setup, unit_dir_teardown)
 {
 	_cleanup_audit_log_ struct audit_log l = AUDIT_LOG_INIT;
 	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
@@ -63,7 +63,7 @@ static void test_full_disk_of_host_chain(void **state)
 }
 
 /* Half a record at the end of the host chain, cut at every byte. */
-static void test_torn(void **state)
+TEST_WITH(test_torn, setup, unit_dir_teardown)
 {
 	const struct unit_dir *d = *state;
 	struct audit_log first = AUDIT_LOG_INIT;
@@ -91,7 +91,7 @@ static void test_torn(void **state)
 }
 
 /* What is damaged is not taken for torn, and nothing is written behind it. */
-static void test_damage_is_not_torn(void **state)
+TEST_WITH(test_damage_is_not_torn, setup, unit_dir_teardown)
 {
 	const struct unit_dir *d = *state;
 	_cleanup_audit_log_ struct audit_log l = AUDIT_LOG_INIT;
@@ -114,7 +114,7 @@ static void test_damage_is_not_torn(void **state)
 	buf_done(&b);
 }
 
-static void test_torn_sandbox(void **state)
+TEST_WITH(test_torn_sandbox, setup, unit_dir_teardown)
 {
 	const struct unit_dir *d = *state;
 	_cleanup_audit_log_ struct audit_log l = AUDIT_LOG_INIT;
@@ -151,7 +151,7 @@ static _noreturn_ void append_for_ever(unsigned int n)
 	}
 }
 
-static void test_killed_writers(void **state)
+TEST_WITH(test_killed_writers, setup, unit_dir_teardown)
 {
 	struct timespec a_while = { .tv_nsec = 40 * 1000 * 1000 };
 	_cleanup_audit_log_ struct audit_log l = AUDIT_LOG_INIT;
@@ -187,7 +187,7 @@ static void test_killed_writers(void **state)
 
 /* ---- rotation, cap ---- */
 
-static void test_rotation(void **state)
+TEST_WITH(test_rotation, setup, unit_dir_teardown)
 {
 	const struct unit_dir *d = *state;
 	_cleanup_audit_log_ struct audit_log l = AUDIT_LOG_INIT, late = AUDIT_LOG_INIT;
@@ -218,7 +218,7 @@ static void test_rotation(void **state)
 }
 
 /* Killed between the new file and its first record. */
-static void test_rotation_interrupted(void **state)
+TEST_WITH(test_rotation_interrupted, setup, unit_dir_teardown)
 {
 	const struct unit_dir *d = *state;
 	_cleanup_audit_log_ struct audit_log l = AUDIT_LOG_INIT;
@@ -233,7 +233,7 @@ static void test_rotation_interrupted(void **state)
 	assert_int_equal(l.number, 1);
 }
 
-static void test_sandbox_rotation(void **state)
+TEST_WITH(test_sandbox_rotation, setup, unit_dir_teardown)
 {
 	_cleanup_audit_log_ struct audit_log l = AUDIT_LOG_INIT;
 	static struct audit_chain c;
@@ -277,7 +277,7 @@ enum {
 	CAP = 2 * 1024 * 1024
 };
 
-static void test_cap(void **state)
+TEST_WITH(test_cap, setup, unit_dir_teardown)
 {
 	_cleanup_audit_log_ struct audit_log l = AUDIT_LOG_INIT;
 	_cleanup_audit_set_ struct audit_set set = AUDIT_SET_INIT;
@@ -308,7 +308,7 @@ static void test_cap(void **state)
 	assert_true(set.files[0].number > 0); /* files of the host chain have gone, too */
 }
 
-static void test_cap_without_anything_to_remove(void **state)
+TEST_WITH(test_cap_without_anything_to_remove, setup, unit_dir_teardown)
 {
 	_cleanup_audit_log_ struct audit_log l = AUDIT_LOG_INIT;
 	static struct audit_chain c;
@@ -333,7 +333,7 @@ static void test_cap_without_anything_to_remove(void **state)
 	assert_false(look(&l, NULL).bad);
 }
 
-static void test_off(void **state)
+TEST_WITH(test_off, setup, unit_dir_teardown)
 {
 	const struct unit_dir *d = *state;
 	_cleanup_audit_log_ struct audit_log l = AUDIT_LOG_INIT;
@@ -351,7 +351,7 @@ static void test_off(void **state)
 	assert_int_equal(unit_dir_entries(d), 0);
 }
 
-static void test_not_ours(void **state)
+TEST_WITH(test_not_ours, setup, unit_dir_teardown)
 {
 	const struct unit_dir *d = *state;
 	struct audit_log l = AUDIT_LOG_INIT;
@@ -401,29 +401,7 @@ static int whole_life(const struct unit_dir *d)
 	return r;
 }
 
-static void test_faults(void **state)
+TEST_WITH(test_faults, setup, unit_dir_teardown)
 {
 	FAIL_SWEEP(whole_life(*state));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		IN_DIR(test_full_disk),
-		IN_DIR(test_full_disk_of_host_chain),
-		IN_DIR(test_torn),
-		IN_DIR(test_damage_is_not_torn),
-		IN_DIR(test_torn_sandbox),
-		IN_DIR(test_killed_writers),
-		IN_DIR(test_rotation),
-		IN_DIR(test_rotation_interrupted),
-		IN_DIR(test_sandbox_rotation),
-		IN_DIR(test_cap),
-		IN_DIR(test_cap_without_anything_to_remove),
-		IN_DIR(test_off),
-		IN_DIR(test_not_ours),
-		IN_DIR(test_faults),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -62,7 +62,7 @@ static ssize_t read_as(const struct book *book, size_t k, size_t n, const char *
  * What is before the flipped bit is as it was, so the reader gets to that record in the state of
  * before[k]: to look at this record is to look at the whole log.
  */
-static void test_every_bit(void **state)
+TEST(test_every_bit)
 {
 	struct book book;
 	const char *why;
@@ -88,7 +88,7 @@ static void test_every_bit(void **state)
 	buf_done(&book.bytes);
 }
 
-static void test_every_deletion_swap_duplicate(void **state)
+TEST(test_every_deletion_swap_duplicate)
 {
 	struct book book;
 	const char *why;
@@ -105,7 +105,7 @@ static void test_every_deletion_swap_duplicate(void **state)
 }
 
 /* A part of the right record is an end; a part of another is not. */
-static void test_every_cut(void **state)
+TEST(test_every_cut)
 {
 	struct book book;
 	const char *why;
@@ -126,7 +126,7 @@ static void test_every_cut(void **state)
 
 /* ---- payloads ---- */
 
-static void test_payload(void **state)
+TEST(test_payload)
 {
 	static const char *const values[] = { "hunter2", "hunter22" };
 	const struct audit_secrets secrets = { values, 2 };
@@ -148,7 +148,7 @@ static void test_payload(void **state)
 	audit_chain_close(&c);
 }
 
-static void test_long_argv(void **state)
+TEST(test_long_argv)
 {
 	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
 	static struct audit_chain c;
@@ -163,17 +163,4 @@ static void test_long_argv(void **state)
 	assert_int_equal(audit_append(&c, AUDIT_EXEC, &p), 0);
 	assert_non_null(strstr(payload(&c), "...\"],\"argc\":500,"));
 	audit_chain_close(&c);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_every_bit),
-		cmocka_unit_test(test_every_deletion_swap_duplicate),
-		cmocka_unit_test(test_every_cut),
-		cmocka_unit_test(test_payload),
-		cmocka_unit_test(test_long_argv),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,7 +25,7 @@ static uint64_t sum_counts(const char *text)
 }
 
 /* A million in sixty seconds, to names that mostly never come again. */
-static void test_million(void **state)
+TEST_WITH(test_million, setup, unit_dir_teardown)
 {
 	_cleanup_audit_log_ struct audit_log l = AUDIT_LOG_INIT;
 	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
@@ -65,7 +65,7 @@ static void test_million(void **state)
 }
 
 /* A full disk loses no count. */
-static void test_tally_full_disk(void **state)
+TEST_WITH(test_tally_full_disk, setup, unit_dir_teardown)
 {
 	_cleanup_audit_log_ struct audit_log l = AUDIT_LOG_INIT;
 	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
@@ -86,14 +86,4 @@ static void test_tally_full_disk(void **state)
 	assert_int_equal(audit_tally_record(&t, &c, AUDIT_EGRESS_SUM, 2, &p), 0);
 	assert_int_equal(number(payload(&c), "\"events\":"), 92);
 	audit_chain_close(&c);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		IN_DIR(test_million),
-		IN_DIR(test_tally_full_disk),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,7 +9,7 @@
 
 /* ---- a log in a directory ---- */
 
-static void test_life(void **state)
+TEST_WITH(test_life, setup, unit_dir_teardown)
 {
 	_cleanup_audit_log_ struct audit_log l = AUDIT_LOG_INIT;
 	static struct audit_chain c;
@@ -35,7 +35,7 @@ static void test_life(void **state)
 	assert_int_equal(audit_sandbox_begin(&l, "../x", &c, &e), -EINVAL);
 }
 
-static void test_verify_names_the_record(void **state)
+TEST_WITH(test_verify_names_the_record, setup, unit_dir_teardown)
 {
 	const struct unit_dir *d = *state;
 	_cleanup_audit_log_ struct audit_log l = AUDIT_LOG_INIT;
@@ -91,7 +91,7 @@ static void rechain(const struct unit_dir *d, const char *name, uint64_t k)
 	spill(d, name, new.data, new.len);
 }
 
-static void test_rechained(void **state)
+TEST_WITH(test_rechained, setup, unit_dir_teardown)
 {
 	const struct unit_dir *d = *state;
 	_cleanup_audit_log_ struct audit_log l = AUDIT_LOG_INIT;
@@ -135,7 +135,7 @@ static void test_rechained(void **state)
 	buf_done(&good_box);
 }
 
-static void test_another_key(void **state)
+TEST_WITH(test_another_key, setup, unit_dir_teardown)
 {
 	_cleanup_audit_set_ struct audit_set set = AUDIT_SET_INIT;
 	_cleanup_audit_log_ struct audit_log l = AUDIT_LOG_INIT;
@@ -152,7 +152,7 @@ static void test_another_key(void **state)
 }
 
 /* What a signature says cannot be said of another record. */
-static void test_forged_mark(void **state)
+TEST_WITH(test_forged_mark, setup, unit_dir_teardown)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(4096);
 	_cleanup_audit_log_ struct audit_log l = AUDIT_LOG_INIT;
@@ -173,7 +173,7 @@ static void test_forged_mark(void **state)
 	assert_int_equal(audit_mark_read("{\"seq\":1}", 9, &back, &e), -EINVAL);
 }
 
-static void test_truncated(void **state)
+TEST_WITH(test_truncated, setup, unit_dir_teardown)
 {
 	const struct unit_dir *d = *state;
 	_cleanup_audit_log_ struct audit_log l = AUDIT_LOG_INIT;
@@ -205,7 +205,7 @@ static void test_truncated(void **state)
 
 /* ---- export ---- */
 
-static void test_export(void **state)
+TEST_WITH(test_export, setup, unit_dir_teardown)
 {
 	const struct unit_dir *d = *state;
 	_cleanup_audit_set_ struct audit_set set = AUDIT_SET_INIT, back = AUDIT_SET_INIT;
@@ -228,16 +228,4 @@ static void test_export(void **state)
 	must(audit_verify(&back, set.key, NULL, &r, &e), &e);
 	assert_false(r.bad);
 	assert_int_equal(r.records, 6);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		IN_DIR(test_life),	  IN_DIR(test_verify_names_the_record),
-		IN_DIR(test_rechained),	  IN_DIR(test_another_key),
-		IN_DIR(test_forged_mark), IN_DIR(test_truncated),
-		IN_DIR(test_export),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -137,5 +137,3 @@ static inline const char *payload(struct audit_chain *c)
 	text[n] = '\0';
 	return text;
 }
-
-#define IN_DIR(f) cmocka_unit_test_setup_teardown(f, setup, unit_dir_teardown)

@@ -28,7 +28,7 @@ static void decodes_to(const char *text, const void *want, size_t n)
 	assert_int_equal(out[n], '\0');
 }
 
-static void test_known(void **state)
+TEST(test_known)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(pairs); i++) {
 		_cleanup_buf_ struct buf b = BUF_INIT(64);
@@ -43,13 +43,13 @@ static void test_known(void **state)
 	}
 }
 
-static void test_both_alphabets(void **state)
+TEST(test_both_alphabets)
 {
 	decodes_to("+/+/", "\xfb\xff\xbf", 3);
 	decodes_to("-_-_", "\xfb\xff\xbf", 3);
 }
 
-static void test_every_length(void **state)
+TEST(test_every_length)
 {
 	uint8_t data[256];
 
@@ -64,7 +64,7 @@ static void test_every_length(void **state)
 	}
 }
 
-static void test_refused(void **state)
+TEST(test_refused)
 {
 	static const char *const wrong[] = { "A",     "=",    "==",   "A===",  "AA=",  "AAA==",
 					     "AA==A", "AA=A", "A A=", "AAA\n", "AA.=", "AB==",
@@ -79,7 +79,7 @@ static void test_refused(void **state)
 	}
 }
 
-static void test_no_room(void **state)
+TEST(test_no_room)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(7);
 
@@ -98,18 +98,7 @@ static int round_trip(void)
 	return r < 0 ? r : base64_decode(b.data, b.len, &out, &n);
 }
 
-static void test_faults(void **state)
+TEST(test_faults)
 {
 	FAIL_SWEEP(round_trip());
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_known),	     cmocka_unit_test(test_both_alphabets),
-		cmocka_unit_test(test_every_length), cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_no_room),	     cmocka_unit_test(test_faults),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,7 +19,7 @@ static void open_and_refuse(struct desk *d, const char *what, const char *detail
 	(void)fd_close(fd);
 }
 
-static void budgets_of_streams(void **state)
+TEST_WITH(budgets_of_streams, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	struct desk d = { 0 };
@@ -48,7 +48,7 @@ static void budgets_of_streams(void **state)
 	(void)broker_free(d.b);
 }
 
-static void minutes_pass(void **state)
+TEST(minutes_pass)
 {
 	struct budget_limits max = { 1, 1, 1000, 3, 10 };
 	struct budget b;
@@ -67,7 +67,7 @@ static void minutes_pass(void **state)
 }
 
 /* Three streams share the bytes; what arrives is never more than the budget, and all of it. */
-static void budget_of_bytes(void **state)
+TEST_WITH(budget_of_bytes, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	struct desk d = { 0 };
@@ -105,7 +105,7 @@ static void budget_of_bytes(void **state)
 	(void)broker_free(d.b);
 }
 
-static void new_rules_cut(void **state)
+TEST_WITH(new_rules_cut, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	struct desk d = { 0 };
@@ -151,7 +151,7 @@ static void new_rules_cut(void **state)
 	(void)broker_free(d.b);
 }
 
-static void slow_and_dead_peers(void **state)
+TEST_WITH(slow_and_dead_peers, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	struct desk d = { 0 };
@@ -204,7 +204,7 @@ static void slow_and_dead_peers(void **state)
 }
 
 /* A client that leaves at any stage leaves nothing behind. */
-static void clients_that_leave(void **state)
+TEST_WITH(clients_that_leave, world_setup, world_teardown)
 {
 	static const char *const names[] = { "stall.example.com:22", "a.example.com:22",
 					     "dead.example.com:22" };
@@ -240,7 +240,7 @@ static long resident(void)
 	return rss * sysconf(_SC_PAGESIZE) / 1024;
 }
 
-static void many_at_once(void **state)
+TEST_WITH(many_at_once, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	struct desk d = { 0 };
@@ -321,7 +321,7 @@ static int live_once(struct world *w, int l)
 	return r;
 }
 
-static void faults(void **state)
+TEST_WITH(faults, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	_listening_ l = world_listen("93.184.0.1", 22);
@@ -408,7 +408,7 @@ static int locked_child(struct desk *d, int client, int l)
 	return got == sizeof(data) ? 0 : 4;
 }
 
-static void system_calls_are_few(void **state)
+TEST_WITH(system_calls_are_few, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	struct desk d = { 0 };
@@ -431,17 +431,4 @@ static void system_calls_are_few(void **state)
 	(void)fd_close(client);
 	(void)fd_close(other);
 	(void)broker_free(d.b);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		DESK_CASE(budgets_of_streams),	 cmocka_unit_test(minutes_pass),
-		DESK_CASE(budget_of_bytes),	 DESK_CASE(new_rules_cut),
-		DESK_CASE(slow_and_dead_peers),	 DESK_CASE(clients_that_leave),
-		DESK_CASE(many_at_once),	 DESK_CASE(faults),
-		DESK_CASE(system_calls_are_few),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

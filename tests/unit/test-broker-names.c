@@ -136,7 +136,7 @@ static void one(struct broker *b, const char *input, size_t n, unsigned int port
 	assert_int_equal(seen.reason, BROKER_DIAL);
 }
 
-static void what_is_matched_is_what_is_dialled(void **state)
+TEST(what_is_matched_is_what_is_dialled)
 {
 	static const struct broker_ops ops = { .report = on_report };
 	_cleanup_loop_ struct loop *loop = NULL;
@@ -166,11 +166,9 @@ static void what_is_matched_is_what_is_dialled(void **state)
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(what_is_matched_is_what_is_dialled) };
-
 	if (argc > 1)
 		count = strtoul(argv[1], NULL, 10);
 	if (argc > 2)
 		seed = strtoull(argv[2], NULL, 10);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(NULL, NULL);
 }

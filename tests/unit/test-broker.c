@@ -5,7 +5,7 @@
 #include "check.h"
 #include "peek.h"
 
-static void denied_names_are_not_looked_up(void **state)
+TEST_WITH(denied_names_are_not_looked_up, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	struct desk d = { 0 };
@@ -53,7 +53,7 @@ static void refused(struct desk *d, const char *what, const void *first, size_t 
 	(void)fd_close(fd);
 }
 
-static void addresses_are_checked(void **state)
+TEST_WITH(addresses_are_checked, world_setup, world_teardown)
 {
 	static const char *const names[] = { "private",	 "loopback", "metadata", "shared",
 					     "embedded", "here",     "denied" };
@@ -107,7 +107,7 @@ static const char *resolved(const struct ruleset *none, const char *text, bool p
 }
 
 /* A rule with /private opens RFC 1918 and unique local addresses, and no other kind. */
-static void private_addresses(void **state)
+TEST(private_addresses)
 {
 	static const char *const private[] = { "10.0.0.1",    "172.16.0.1", "172.31.255.255",
 					       "192.168.1.1", "fd12::1",    "fc00::1" };
@@ -156,7 +156,7 @@ static void private_addresses(void **state)
 }
 
 /* The rule that allowed the stream decides, also when it changes. */
-static void private_by_rule(void **state)
+TEST_WITH(private_by_rule, world_setup, world_teardown)
 {
 	static const char *const still[] = { "loopback", "metadata", "shared", "embedded", "here" };
 	struct world *w = WORLD(state);
@@ -175,7 +175,7 @@ static void private_by_rule(void **state)
 	(void)broker_free(d.b);
 }
 
-static void literal_rules(void **state)
+TEST_WITH(literal_rules, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	struct desk d = { 0 };
@@ -215,7 +215,7 @@ static void literal_rules(void **state)
 	(void)broker_free(d.b);
 }
 
-static void tls_must_ask_for_the_name(void **state)
+TEST_WITH(tls_must_ask_for_the_name, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	struct desk d = { 0 };
@@ -270,7 +270,7 @@ static void tls_must_ask_for_the_name(void **state)
 	(void)broker_free(d.b);
 }
 
-static void http_must_ask_for_the_name(void **state)
+TEST_WITH(http_must_ask_for_the_name, world_setup, world_teardown)
 {
 	static const char *const bad[] = {
 		"GET / HTTP/1.1\r\nHost: evil.com\r\n\r\n",
@@ -316,7 +316,7 @@ static void http_must_ask_for_the_name(void **state)
 	(void)broker_free(d.b);
 }
 
-static void server_may_speak_first(void **state)
+TEST_WITH(server_may_speak_first, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	struct desk d = { 0 };
@@ -344,7 +344,7 @@ static void server_may_speak_first(void **state)
 	(void)broker_free(d.b);
 }
 
-static void proxies_are_answered(void **state)
+TEST_WITH(proxies_are_answered, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	struct desk d = { 0 };
@@ -386,21 +386,4 @@ static void proxies_are_answered(void **state)
 	}
 	assert_int_equal(d.replies, 4);
 	(void)broker_free(d.b);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		DESK_CASE(denied_names_are_not_looked_up),
-		DESK_CASE(addresses_are_checked),
-		cmocka_unit_test(private_addresses),
-		DESK_CASE(private_by_rule),
-		DESK_CASE(literal_rules),
-		DESK_CASE(tls_must_ask_for_the_name),
-		DESK_CASE(http_must_ask_for_the_name),
-		DESK_CASE(server_may_speak_first),
-		DESK_CASE(proxies_are_answered),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

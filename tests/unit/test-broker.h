@@ -163,5 +163,3 @@ static inline size_t desk_hello(const char *name, bool ech, size_t fragment, uin
 	}
 	return n;
 }
-
-#define DESK_CASE(f) cmocka_unit_test_setup_teardown(f, world_setup, world_teardown)

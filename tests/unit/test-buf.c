@@ -6,7 +6,7 @@
 #include "buf.h"
 #include "fail.h"
 
-static void an_empty_buffer_is_empty_text(void **state)
+TEST(an_empty_buffer_is_empty_text)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(10);
 	_cleanup_free_ char *text = NULL;
@@ -17,7 +17,7 @@ static void an_empty_buffer_is_empty_text(void **state)
 	assert_string_equal(text, "");
 }
 
-static void puts_append(void **state)
+TEST(puts_append)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(100);
 
@@ -30,7 +30,7 @@ static void puts_append(void **state)
 	assert_memory_equal(b.data, "abcd\0e42-x", 11);
 }
 
-static void the_maximum_is_exact(void **state)
+TEST(the_maximum_is_exact)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(3);
 
@@ -40,7 +40,7 @@ static void the_maximum_is_exact(void **state)
 	assert_string_equal(buf_text(&b), "abc");
 }
 
-static void errors_stick_until_reset(void **state)
+TEST(errors_stick_until_reset)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(3);
 
@@ -58,7 +58,7 @@ static void errors_stick_until_reset(void **state)
 	assert_string_equal(buf_text(&b), "xyz");
 }
 
-static void a_buffer_of_nothing_holds_nothing(void **state)
+TEST(a_buffer_of_nothing_holds_nothing)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(0);
 
@@ -66,7 +66,7 @@ static void a_buffer_of_nothing_holds_nothing(void **state)
 	assert_int_equal(buf_putc(&b, 'x'), -ENOBUFS);
 }
 
-static void growing_keeps_the_contents(void **state)
+TEST(growing_keeps_the_contents)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(100000);
 
@@ -81,7 +81,7 @@ static void growing_keeps_the_contents(void **state)
 	assert_int_equal(buf_putc(&b, 0), -ENOBUFS);
 }
 
-static void sizes_near_the_end_of_memory(void **state)
+TEST(sizes_near_the_end_of_memory)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(SIZE_MAX);
 
@@ -93,7 +93,7 @@ static void sizes_near_the_end_of_memory(void **state)
 	assert_string_equal(buf_text(&b), "y");
 }
 
-static void reserve_then_commit(void **state)
+TEST(reserve_then_commit)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(1000);
 	char *p = buf_reserve(&b, 500);
@@ -105,7 +105,7 @@ static void reserve_then_commit(void **state)
 	assert_int_equal(b.len, 2);
 }
 
-static void consume_takes_from_the_front(void **state)
+TEST(consume_takes_from_the_front)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(10);
 
@@ -119,7 +119,7 @@ static void consume_takes_from_the_front(void **state)
 	assert_int_equal(b.len, 0);
 }
 
-static void take_hands_over(void **state)
+TEST(take_hands_over)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(10);
 	_cleanup_free_ char *text = NULL;
@@ -133,7 +133,7 @@ static void take_hands_over(void **state)
 	assert_int_equal(buf_puts(&b, "0123456789"), 0);
 }
 
-static void network_order(void **state)
+TEST(network_order)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(20);
 	struct reader r;
@@ -149,7 +149,7 @@ static void network_order(void **state)
 	assert_int_equal(reader_finish(&r), 0);
 }
 
-static void a_reader_stays_inside(void **state)
+TEST(a_reader_stays_inside)
 {
 	_cleanup_free_ char *data = unit_copy("abc", 3);
 	struct reader r = reader_of(data, 3);
@@ -165,7 +165,7 @@ static void a_reader_stays_inside(void **state)
 	assert_int_equal(reader_finish(&r), -EBADMSG);
 }
 
-static void a_reader_of_all_or_nothing(void **state)
+TEST(a_reader_of_all_or_nothing)
 {
 	struct reader r = reader_of("x", 1), none = reader_of(NULL, 0);
 
@@ -192,29 +192,7 @@ static int fill(void)
 	return r;
 }
 
-static void no_memory(void **state)
+TEST(no_memory)
 {
 	FAIL_SWEEP(fill());
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(an_empty_buffer_is_empty_text),
-		cmocka_unit_test(puts_append),
-		cmocka_unit_test(the_maximum_is_exact),
-		cmocka_unit_test(errors_stick_until_reset),
-		cmocka_unit_test(a_buffer_of_nothing_holds_nothing),
-		cmocka_unit_test(growing_keeps_the_contents),
-		cmocka_unit_test(sizes_near_the_end_of_memory),
-		cmocka_unit_test(reserve_then_commit),
-		cmocka_unit_test(consume_takes_from_the_front),
-		cmocka_unit_test(take_hands_over),
-		cmocka_unit_test(network_order),
-		cmocka_unit_test(a_reader_stays_inside),
-		cmocka_unit_test(a_reader_of_all_or_nothing),
-		cmocka_unit_test(no_memory),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

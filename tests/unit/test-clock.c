@@ -13,7 +13,7 @@ static int parse(const char *s, uint64_t *ret)
 	return clock_parse(raw, ret);
 }
 
-static void clocks_run(void **state)
+TEST(clocks_run)
 {
 	uint64_t a = clock_mono(), b = clock_mono();
 
@@ -21,7 +21,7 @@ static void clocks_run(void **state)
 	assert_true(clock_wall() > UINT64_C(1600000000) * NSEC_PER_SEC);
 }
 
-static void known_times(void **state)
+TEST(known_times)
 {
 	char out[CLOCK_RFC3339_MAX];
 	uint64_t t;
@@ -35,7 +35,7 @@ static void known_times(void **state)
 	assert_true(t == UINT64_C(951868799) * NSEC_PER_SEC);
 }
 
-static void random_times_round_trip(void **state)
+TEST(random_times_round_trip)
 {
 	uint64_t t = 88172645463325252, back;
 	char out[CLOCK_RFC3339_MAX];
@@ -49,7 +49,7 @@ static void random_times_round_trip(void **state)
 	}
 }
 
-static void the_ends_of_time(void **state)
+TEST(the_ends_of_time)
 {
 	char out[CLOCK_RFC3339_MAX];
 	uint64_t t = 7;
@@ -67,7 +67,7 @@ static void the_ends_of_time(void **state)
 	assert_true(t == 7);
 }
 
-static void fractions(void **state)
+TEST(fractions)
 {
 	uint64_t t;
 
@@ -81,7 +81,7 @@ static void fractions(void **state)
 	assert_int_equal(parse("1970-01-01T00:00:00.5Zz", &t), -EINVAL);
 }
 
-static void no_such_day(void **state)
+TEST(no_such_day)
 {
 	static const char *const day[] = { "2026-02-30", "2026-02-29", "1900-02-29", "2026-04-31",
 					   "2026-00-10", "2026-13-01", "2026-01-00", "2026-01-32" };
@@ -94,7 +94,7 @@ static void no_such_day(void **state)
 	}
 }
 
-static void no_such_time(void **state)
+TEST(no_such_time)
 {
 	static const char *const bad[] = {
 		"2026-11-15T24:00:00Z",	 "2026-11-15T08:60:00Z",
@@ -112,7 +112,7 @@ static void no_such_time(void **state)
 		assert_int_equal(parse(bad[i], &t), -EINVAL);
 }
 
-static void every_cut_is_refused(void **state)
+TEST(every_cut_is_refused)
 {
 	static const char whole[] = "2026-11-15T08:00:00.5Z";
 	uint64_t t;
@@ -123,20 +123,4 @@ static void every_cut_is_refused(void **state)
 		cut[n] = '\0';
 		assert_int_equal(clock_parse(cut, &t), -EINVAL);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(clocks_run),
-		cmocka_unit_test(known_times),
-		cmocka_unit_test(random_times_round_trip),
-		cmocka_unit_test(the_ends_of_time),
-		cmocka_unit_test(fractions),
-		cmocka_unit_test(no_such_day),
-		cmocka_unit_test(no_such_time),
-		cmocka_unit_test(every_cut_is_refused),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

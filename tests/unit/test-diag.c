@@ -17,7 +17,7 @@ static void assert_format(const struct diag *g, const char *want)
 	assert_string_equal(buf_text(&b), want);
 }
 
-static void formats(void **state)
+TEST(formats)
 {
 	_cleanup_diags_ struct diags d = { 0 };
 
@@ -29,7 +29,7 @@ static void formats(void **state)
 	assert_format(&d.list[1], "b.yaml:1:1: warning: odd");
 }
 
-static void one_line_whatever_is_in_it(void **state)
+TEST(one_line_whatever_is_in_it)
 {
 	static const struct source evil = { "e\x1b[2J\n.yaml", "", 0 };
 	_cleanup_diags_ struct diags d = { 0 };
@@ -40,7 +40,7 @@ static void one_line_whatever_is_in_it(void **state)
 				  "\\u{202e}");
 }
 
-static void a_full_buffer_is_an_error(void **state)
+TEST(a_full_buffer_is_an_error)
 {
 	_cleanup_diags_ struct diags d = { 0 };
 	_cleanup_buf_ struct buf b = BUF_INIT(20);
@@ -49,7 +49,7 @@ static void a_full_buffer_is_an_error(void **state)
 	assert_int_equal(diag_format(&d.list[0], &b), -ENOBUFS);
 }
 
-static void text_is_copied_and_cut(void **state)
+TEST(text_is_copied_and_cut)
 {
 	_cleanup_diags_ struct diags d = { 0 };
 	char text[600], key[] = "key", hint[] = "hint";
@@ -67,7 +67,7 @@ static void text_is_copied_and_cut(void **state)
 	assert_string_equal(d.list[0].hint, "hint");
 }
 
-static void sorts_as_one_reads(void **state)
+TEST(sorts_as_one_reads)
 {
 	static const struct {
 		const struct source *src;
@@ -88,7 +88,7 @@ static void sorts_as_one_reads(void **state)
 		assert_int_equal(d.list[i].text[0], '1' + (int)i);
 }
 
-static void results(void **state)
+TEST(results)
 {
 	_cleanup_diags_ struct diags d = { 0 };
 
@@ -105,7 +105,7 @@ static void results(void **state)
 	assert_int_equal(diags_result(&d), 0);
 }
 
-static void the_list_is_bounded_and_counts_on(void **state)
+TEST(the_list_is_bounded_and_counts_on)
 {
 	_cleanup_diags_ struct diags d = { 0 };
 
@@ -124,7 +124,7 @@ static void the_list_is_bounded_and_counts_on(void **state)
 	assert_int_equal(d.list[DIAG_MAX - 1].pos.line, DIAG_MAX);
 }
 
-static void what_cannot_be_noted_is_not_forgotten(void **state)
+TEST(what_cannot_be_noted_is_not_forgotten)
 {
 	_cleanup_diags_ struct diags d = { 0 };
 
@@ -136,20 +136,4 @@ static void what_cannot_be_noted_is_not_forgotten(void **state)
 	assert_int_equal(d.n, 0);
 	assert_int_equal(d.errors, 1);
 	assert_int_equal(diags_result(&d), -ENOMEM);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(formats),
-		cmocka_unit_test(one_line_whatever_is_in_it),
-		cmocka_unit_test(a_full_buffer_is_an_error),
-		cmocka_unit_test(text_is_copied_and_cut),
-		cmocka_unit_test(sorts_as_one_reads),
-		cmocka_unit_test(results),
-		cmocka_unit_test(the_list_is_bounded_and_counts_on),
-		cmocka_unit_test(what_cannot_be_noted_is_not_forgotten),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -108,7 +108,7 @@ static bool may(int map, unsigned int protocol, const char *text, uint16_t port)
 }
 
 /* The trie and addr_classify() say the same of any address. */
-static void test_kinds_are_those_of_the_table(void **state)
+TEST(test_kinds_are_those_of_the_table)
 {
 	static const struct given none = { .v = { NULL } };
 	_cleanup_close_ int map = new_map(&none);
@@ -140,7 +140,7 @@ static void test_kinds_are_those_of_the_table(void **state)
 	}
 }
 
-static void test_rules(void **state)
+TEST(test_rules)
 {
 	static const struct given given = {
 		.v = { "github.com:443", ".corp.example:8443/private", "10.1.0.0/16:22",
@@ -221,7 +221,7 @@ static void test_rules(void **state)
 }
 
 /* What goes by a proxy goes to that, and nowhere else. */
-static void test_proxies(void **state)
+TEST(test_proxies)
 {
 	static const struct given by_addr = { .v = { "github.com:443", "10.1.0.0/16:22" },
 					      .proxy = "127.0.0.1:3128",
@@ -246,7 +246,7 @@ static void test_proxies(void **state)
 	assert_false(may(no, IPPROTO_UDP, "10.0.0.53", 53));
 }
 
-static void test_rules_that_are_none(void **state)
+TEST(test_rules_that_are_none)
 {
 	static const struct given wrong = { .v = { "not a rule" } },
 				  proxy = { .v = { "a.example:443" }, .proxy = "no port" };
@@ -268,33 +268,25 @@ struct packet {
 	size_t n;
 };
 
-static struct packet packet_v4(const char *from, const char *to, uint8_t protocol, uint16_t sport,
-			       uint16_t dport, uint8_t flags)
+/* Where a version of IP has what the guard looks at. */
+static const struct packet_form {
+	int family;
+	uint8_t version;
+	size_t size, protocol, from, to, ports;
+} v4 = { AF_INET, 0x45, 40, 9, 12, 16, 20 }, v6 = { AF_INET6, 0x60, 60, 6, 8, 24, 40 };
+
+static struct packet packet(const struct packet_form *f, const char *from, const char *to,
+			    uint8_t protocol, uint16_t sport, uint16_t dport, uint8_t flags)
 {
-	struct packet p = { .n = 40 };
+	struct packet p = { .n = f->size };
 	uint16_t ports[2] = { htons(sport), htons(dport) };
 
-	p.bytes[0] = 0x45;
-	p.bytes[9] = protocol;
-	assert_int_equal(inet_pton(AF_INET, from, p.bytes + 12), 1);
-	assert_int_equal(inet_pton(AF_INET, to, p.bytes + 16), 1);
-	memcpy(p.bytes + 20, ports, 4);
-	p.bytes[33] = flags;
-	return p;
-}
-
-static struct packet packet_v6(const char *from, const char *to, uint8_t protocol, uint16_t sport,
-			       uint16_t dport, uint8_t flags)
-{
-	struct packet p = { .n = 60 };
-	uint16_t ports[2] = { htons(sport), htons(dport) };
-
-	p.bytes[0] = 0x60;
-	p.bytes[6] = protocol;
-	assert_int_equal(inet_pton(AF_INET6, from, p.bytes + 8), 1);
-	assert_int_equal(inet_pton(AF_INET6, to, p.bytes + 24), 1);
-	memcpy(p.bytes + 40, ports, 4);
-	p.bytes[53] = flags;
+	p.bytes[0] = f->version;
+	p.bytes[f->protocol] = protocol;
+	assert_int_equal(inet_pton(f->family, from, p.bytes + f->from), 1);
+	assert_int_equal(inet_pton(f->family, to, p.bytes + f->to), 1);
+	memcpy(p.bytes + f->ports, ports, 4);
+	p.bytes[f->ports + 13] = flags;
 	return p;
 }
 
@@ -364,80 +356,25 @@ static const struct given some = { .v = { "github.com:443", "[::1]:5432", "10.1.
 #define FAR4  "93.184.216.34"
 #define FAR6  "2606:2800:220:1::10"
 
-static void test_packets_that_leave(void **state)
-{
-	_cleanup_close_ int map = new_map(&some), fd = load(&dial_programs[0], map), tun = -EBADF;
-	unsigned int out = new_device(&tun);
-	const struct {
-		struct packet p;
-		unsigned int device;
-		int want;
-	} tries[] = {
-		{ packet_v4(HOST4, FAR4, TCP, 40000, 443, SYN), out, 1 },
-		{ packet_v4(HOST4, FAR4, TCP, 40000, 443, SYN), LO, 0 },
-		{ packet_v4(HOST4, FAR4, TCP, 40000, 444, SYN), out, 0 },
-		{ packet_v4(HOST4, FAR4, TCP, 443, 40000, ACK), out, 0 },
-		{ packet_v4(HOST4, FAR4, UDP, 40000, 443, 0), out, 0 },
-		{ packet_v4(HOST4, FAR4, IPPROTO_ICMP, 40000, 443, 0), out, 0 },
-		{ packet_v4(HOST4, FAR4, IPPROTO_SCTP, 40000, 443, 0), out, 0 },
-		{ packet_v4(HOST4, "127.0.0.1", TCP, 40000, 443, SYN), LO, 0 },
-		{ packet_v4(HOST4, "169.254.169.254", TCP, 40000, 443, SYN), out, 0 },
-		{ packet_v4(HOST4, "10.1.2.3", TCP, 40000, 443, SYN), out, 0 },
-		{ packet_v4(HOST4, "10.1.2.3", TCP, 40000, 22, SYN), out, 1 },
-		{ packet_v4(HOST4, "10.1.2.3", TCP, 40000, 22, SYN), LO, 1 },
-		{ packet_v4(HOST4, "127.0.0.53", UDP, 40000, 53, 0), LO, 1 },
-		{ packet_v4(HOST4, "127.0.0.53", UDP, 40000, 54, 0), LO, 0 },
-		{ packet_v4(HOST4, "127.0.0.53", TCP, 40000, 53, SYN), LO, 1 },
-		{ packet_v6(HOST6, FAR6, TCP, 40000, 443, SYN), out, 1 },
-		{ packet_v6(HOST6, FAR6, TCP, 40000, 443, SYN), LO, 0 },
-		{ packet_v6(HOST6, FAR6, UDP, 40000, 443, 0), out, 0 },
-		{ packet_v6(HOST6, FAR6, IPPROTO_ROUTING, 40000, 443, SYN), out, 0 },
-		{ packet_v6(HOST6, "::1", TCP, 40000, 443, SYN), LO, 0 },
-		{ packet_v6(HOST6, "::1", TCP, 40000, 5432, SYN), LO, 1 },
-		{ packet_v6(HOST6, "64:ff9b::a01:203", TCP, 40000, 443, SYN), out, 0 },
-		{ packet_v6(HOST6, "fe80::1", TCP, 40000, 443, SYN), out, 0 },
-		/* A protocol and a port that together are 0. */
-		{ packet_v6(HOST6, FAR6, IPPROTO_HOPOPTS, 0x1100, 0, SYN), out, 0 },
-		{ packet_v6(HOST6, "fd00::1", IPPROTO_HOPOPTS, 0x1100, 0, SYN), out, 0 },
-		{ packet_v4(HOST4, "169.254.169.254", 0, 1, 0, 0), out, 0 },
-		{ { .bytes = { 0x45 }, .n = 20 }, out, 0 },
-		{ { .bytes = { 0x60 }, .n = 40 }, out, 0 },
-		{ { .bytes = { 0x50 }, .n = 60 }, out, 0 },
-	};
-	struct packet odd = tries[0].p;
-
-	for (size_t i = 0; i < ARRAY_SIZE(tries); i++)
-		if (judge(fd, &tries[i].p, tries[i].device) != tries[i].want)
-			fail_msg("packet %zu", i);
-	odd.bytes[0] = 0x46; /* options, which may be a route */
-	assert_int_equal(judge(fd, &odd, out), 0);
-	odd.bytes[0] = 0x45;
-	odd.bytes[7] = 8; /* of a fragment, what is there is no port */
-	assert_int_equal(judge(fd, &odd, out), 0);
-	odd.bytes[6] = 0x40;
-	odd.bytes[7] = 0; /* not to be fragmented, as all TCP is */
-	assert_int_equal(judge(fd, &odd, out), 1);
-}
-
-static void test_packets_that_come(void **state)
+TEST(test_packets_that_come)
 {
 	_cleanup_close_ int map = new_map(&some), fd = load(&dial_programs[1], map);
 	const struct {
 		struct packet p;
 		int want;
 	} tries[] = {
-		{ packet_v4(FAR4, HOST4, TCP, 443, 40000, SYN | ACK), 1 },
-		{ packet_v4(FAR4, HOST4, TCP, 443, 40000, ACK), 1 },
-		{ packet_v4(FAR4, HOST4, TCP, 443, 40000, 4), 1 },
-		{ packet_v4(FAR4, HOST4, TCP, 443, 40000, SYN), 0 },
-		{ packet_v4(FAR4, HOST4, TCP, 443, 40000, SYN | 0xc0), 0 },
-		{ packet_v4("127.0.0.53", HOST4, UDP, 53, 40000, 0), 1 },
-		{ packet_v4("127.0.0.54", HOST4, UDP, 53, 40000, 0), 0 },
-		{ packet_v4(FAR4, HOST4, UDP, 443, 40000, 0), 0 },
-		{ packet_v4(FAR4, HOST4, IPPROTO_SCTP, 443, 40000, 0), 0 },
-		{ packet_v6(FAR6, HOST6, TCP, 443, 40000, SYN | ACK), 1 },
-		{ packet_v6(FAR6, HOST6, TCP, 443, 40000, SYN), 0 },
-		{ packet_v6(FAR6, HOST6, UDP, 53, 40000, 0), 0 },
+		{ packet(&v4, FAR4, HOST4, TCP, 443, 40000, SYN | ACK), 1 },
+		{ packet(&v4, FAR4, HOST4, TCP, 443, 40000, ACK), 1 },
+		{ packet(&v4, FAR4, HOST4, TCP, 443, 40000, 4), 1 },
+		{ packet(&v4, FAR4, HOST4, TCP, 443, 40000, SYN), 0 },
+		{ packet(&v4, FAR4, HOST4, TCP, 443, 40000, SYN | 0xc0), 0 },
+		{ packet(&v4, "127.0.0.53", HOST4, UDP, 53, 40000, 0), 1 },
+		{ packet(&v4, "127.0.0.54", HOST4, UDP, 53, 40000, 0), 0 },
+		{ packet(&v4, FAR4, HOST4, UDP, 443, 40000, 0), 0 },
+		{ packet(&v4, FAR4, HOST4, IPPROTO_SCTP, 443, 40000, 0), 0 },
+		{ packet(&v6, FAR6, HOST6, TCP, 443, 40000, SYN | ACK), 1 },
+		{ packet(&v6, FAR6, HOST6, TCP, 443, 40000, SYN), 0 },
+		{ packet(&v6, FAR6, HOST6, UDP, 53, 40000, 0), 0 },
 		{ { .bytes = { 0x50 }, .n = 60 }, 0 },
 	};
 
@@ -447,7 +384,7 @@ static void test_packets_that_come(void **state)
 }
 
 /* A program that the verifier refuses is refused with its words. */
-static void test_a_wrong_program(void **state)
+TEST(test_a_wrong_program)
 {
 	static const struct bpf_insn code[] = { { .code = BPF_JMP | BPF_EXIT } };
 	const struct bpf_program p = { "wrong", BPF_PROG_TYPE_CGROUP_SKB, BPF_CGROUP_INET_EGRESS,
@@ -522,7 +459,7 @@ static int connects(int group, const struct sockaddr_in *to)
 	return info.si_status;
 }
 
-static void test_a_guarded_process(void **state)
+TEST(test_a_guarded_process)
 {
 	_cleanup_dial_guard_ struct dial_guard g = DIAL_GUARD_INIT;
 	struct sockaddr_in to;
@@ -546,7 +483,7 @@ static void test_a_guarded_process(void **state)
 	assert_int_equal(dial_guard_allow(name, &rule, &e), 0);
 }
 
-static void test_what_is_seen(void **state)
+TEST(test_what_is_seen)
 {
 	_cleanup_dial_guard_ struct dial_guard g = DIAL_GUARD_INIT, none = DIAL_GUARD_INIT;
 	struct proc p = PROC_INIT;
@@ -593,7 +530,7 @@ static int make_and_remove(void)
 	return r;
 }
 
-static void test_each_call_fails(void **state)
+TEST(test_each_call_fails)
 {
 	new_name();
 	FAIL_SWEEP(make_and_remove());
@@ -601,7 +538,7 @@ static void test_each_call_fails(void **state)
 }
 
 /* It must not be felt when a sandbox starts. */
-static void test_it_is_made_in_no_time(void **state)
+TEST(test_it_is_made_in_no_time)
 {
 	uint64_t best = UINT64_MAX;
 
@@ -619,25 +556,63 @@ static void test_it_is_made_in_no_time(void **state)
 	assert_true(best < START_MS * NSEC_PER_MSEC);
 }
 
+/* The last: it leaves its network. */
+TEST(test_packets_that_leave)
+{
+	_cleanup_close_ int map = new_map(&some), fd = load(&dial_programs[0], map), tun = -EBADF;
+	unsigned int out = new_device(&tun);
+	const struct {
+		struct packet p;
+		unsigned int device;
+		int want;
+	} tries[] = {
+		{ packet(&v4, HOST4, FAR4, TCP, 40000, 443, SYN), out, 1 },
+		{ packet(&v4, HOST4, FAR4, TCP, 40000, 443, SYN), LO, 0 },
+		{ packet(&v4, HOST4, FAR4, TCP, 40000, 444, SYN), out, 0 },
+		{ packet(&v4, HOST4, FAR4, TCP, 443, 40000, ACK), out, 0 },
+		{ packet(&v4, HOST4, FAR4, UDP, 40000, 443, 0), out, 0 },
+		{ packet(&v4, HOST4, FAR4, IPPROTO_ICMP, 40000, 443, 0), out, 0 },
+		{ packet(&v4, HOST4, FAR4, IPPROTO_SCTP, 40000, 443, 0), out, 0 },
+		{ packet(&v4, HOST4, "127.0.0.1", TCP, 40000, 443, SYN), LO, 0 },
+		{ packet(&v4, HOST4, "169.254.169.254", TCP, 40000, 443, SYN), out, 0 },
+		{ packet(&v4, HOST4, "10.1.2.3", TCP, 40000, 443, SYN), out, 0 },
+		{ packet(&v4, HOST4, "10.1.2.3", TCP, 40000, 22, SYN), out, 1 },
+		{ packet(&v4, HOST4, "10.1.2.3", TCP, 40000, 22, SYN), LO, 1 },
+		{ packet(&v4, HOST4, "127.0.0.53", UDP, 40000, 53, 0), LO, 1 },
+		{ packet(&v4, HOST4, "127.0.0.53", UDP, 40000, 54, 0), LO, 0 },
+		{ packet(&v4, HOST4, "127.0.0.53", TCP, 40000, 53, SYN), LO, 1 },
+		{ packet(&v6, HOST6, FAR6, TCP, 40000, 443, SYN), out, 1 },
+		{ packet(&v6, HOST6, FAR6, TCP, 40000, 443, SYN), LO, 0 },
+		{ packet(&v6, HOST6, FAR6, UDP, 40000, 443, 0), out, 0 },
+		{ packet(&v6, HOST6, FAR6, IPPROTO_ROUTING, 40000, 443, SYN), out, 0 },
+		{ packet(&v6, HOST6, "::1", TCP, 40000, 443, SYN), LO, 0 },
+		{ packet(&v6, HOST6, "::1", TCP, 40000, 5432, SYN), LO, 1 },
+		{ packet(&v6, HOST6, "64:ff9b::a01:203", TCP, 40000, 443, SYN), out, 0 },
+		{ packet(&v6, HOST6, "fe80::1", TCP, 40000, 443, SYN), out, 0 },
+		/* A protocol and a port that together are 0. */
+		{ packet(&v6, HOST6, FAR6, IPPROTO_HOPOPTS, 0x1100, 0, SYN), out, 0 },
+		{ packet(&v6, HOST6, "fd00::1", IPPROTO_HOPOPTS, 0x1100, 0, SYN), out, 0 },
+		{ packet(&v4, HOST4, "169.254.169.254", 0, 1, 0, 0), out, 0 },
+		{ { .bytes = { 0x45 }, .n = 20 }, out, 0 },
+		{ { .bytes = { 0x60 }, .n = 40 }, out, 0 },
+		{ { .bytes = { 0x50 }, .n = 60 }, out, 0 },
+	};
+	struct packet odd = tries[0].p;
+
+	for (size_t i = 0; i < ARRAY_SIZE(tries); i++)
+		if (judge(fd, &tries[i].p, tries[i].device) != tries[i].want)
+			fail_msg("packet %zu", i);
+	odd.bytes[0] = 0x46; /* options, which may be a route */
+	assert_int_equal(judge(fd, &odd, out), 0);
+	odd.bytes[0] = 0x45;
+	odd.bytes[7] = 8; /* of a fragment, what is there is no port */
+	assert_int_equal(judge(fd, &odd, out), 0);
+	odd.bytes[6] = 0x40;
+	odd.bytes[7] = 0; /* not to be fragmented, as all TCP is */
+	assert_int_equal(judge(fd, &odd, out), 1);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_kinds_are_those_of_the_table),
-		cmocka_unit_test(test_rules),
-		cmocka_unit_test(test_proxies),
-		cmocka_unit_test(test_rules_that_are_none),
-		cmocka_unit_test(test_a_wrong_program),
-		cmocka_unit_test(test_packets_that_come),
-		cmocka_unit_test(test_a_guarded_process),
-		cmocka_unit_test(test_what_is_seen),
-		cmocka_unit_test(test_each_call_fails),
-		cmocka_unit_test(test_it_is_made_in_no_time),
-		cmocka_unit_test(test_packets_that_leave), /* the last: it leaves its network */
-	};
-
-	if (geteuid() != 0) {
-		(void)puts("1..0 # SKIP only root may load BPF programs");
-		return 0;
-	}
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run_as_root("only root may load BPF programs", NULL, NULL);
 }

@@ -48,7 +48,7 @@ static struct result dial_all(struct world *w, bool not_here, const char *const 
 	return res;
 }
 
-static void v6_comes_first(void **state)
+TEST_WITH(v6_comes_first, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	_listening_ v4 = world_listen("93.184.0.1", 4433);
@@ -83,7 +83,7 @@ static int listen_full(const char *text, int fillers[3])
 	return fd;
 }
 
-static void silent_addresses_are_overtaken(void **state)
+TEST_WITH(silent_addresses_are_overtaken, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	_listening_ v4 = world_listen("93.184.0.1", 4433);
@@ -107,7 +107,7 @@ static void silent_addresses_are_overtaken(void **state)
 		(void)fd_close(fillers[i]);
 }
 
-static void nobody_answers(void **state)
+TEST_WITH(nobody_answers, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	size_t fds = fail_count_fds();
@@ -117,7 +117,7 @@ static void nobody_answers(void **state)
 	assert_int_equal(fail_count_fds(), fds);
 }
 
-static void own_addresses_are_known(void **state)
+TEST_WITH(own_addresses_are_known, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	_listening_ l = world_listen("93.185.0.1", 4433);
@@ -132,7 +132,7 @@ static void own_addresses_are_known(void **state)
 	(void)fd_close(r.fd);
 }
 
-static void stopped_calls_nobody(void **state)
+TEST_WITH(stopped_calls_nobody, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	size_t fds = fail_count_fds();
@@ -146,19 +146,4 @@ static void stopped_calls_nobody(void **state)
 	world_rest(w, 50);
 	assert_false(res.done);
 	assert_int_equal(fail_count_fds(), fds);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(v6_comes_first, world_setup, world_teardown),
-		cmocka_unit_test_setup_teardown(silent_addresses_are_overtaken, world_setup,
-						world_teardown),
-		cmocka_unit_test_setup_teardown(nobody_answers, world_setup, world_teardown),
-		cmocka_unit_test_setup_teardown(own_addresses_are_known, world_setup,
-						world_teardown),
-		cmocka_unit_test_setup_teardown(stopped_calls_nobody, world_setup, world_teardown),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

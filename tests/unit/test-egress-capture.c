@@ -180,7 +180,7 @@ static unsigned int resolve(struct world *w, int fd, const void *query, size_t n
 
 #define RESOLVE(w, fd, text, ret) resolve(w, fd, text, sizeof(text) - 1, ret)
 
-static void names_get_addresses(void **state)
+TEST_WITH(names_get_addresses, setup, teardown)
 {
 	struct world *w = *state;
 	_cleanup_close_ int fd = dial(w, CAPTURE_DNS_UDP);
@@ -203,7 +203,7 @@ static void names_get_addresses(void **state)
 	assert_int_equal(w->asked, 4); /* none of these is a name that could be allowed */
 }
 
-static void addresses_have_names(void **state)
+TEST_WITH(addresses_have_names, setup, teardown)
 {
 	static const char want[] = "\7allowed\4test";
 	struct world *w = *state;
@@ -229,7 +229,7 @@ static void addresses_have_names(void **state)
 #undef REVERSE
 }
 
-static void names_have_a_limit(void **state)
+TEST_WITH(names_have_a_limit, setup, teardown)
 {
 	struct world *w = *state;
 	_cleanup_close_ int fd = dial(w, CAPTURE_DNS_UDP);
@@ -241,7 +241,7 @@ static void names_have_a_limit(void **state)
 	assert_int_equal(RESOLVE(w, fd, QUERY("\1a\7allowed\4test", "\1"), &addr), DNS_NOERROR);
 }
 
-static void wrong_datagrams(void **state)
+TEST_WITH(wrong_datagrams, setup, teardown)
 {
 	struct world *w = *state;
 	_cleanup_close_ int fd = dial(w, CAPTURE_DNS_UDP);
@@ -257,7 +257,7 @@ static void wrong_datagrams(void **state)
 	assert_int_equal(RESOLVE(w, fd, ALLOWED, &addr), DNS_FORMERR);
 }
 
-static void a_flood_is_taken_in_rounds(void **state)
+TEST_WITH(a_flood_is_taken_in_rounds, setup, teardown)
 {
 	struct world *w = *state;
 	_cleanup_close_ int fd = dial(w, CAPTURE_DNS_UDP);
@@ -272,7 +272,7 @@ static void a_flood_is_taken_in_rounds(void **state)
 
 #define TCP_QUERY "\0\x1e" QUERY("\7allowed\4test", "\1")
 
-static void questions_by_tcp(void **state)
+TEST_WITH(questions_by_tcp, setup, teardown)
 {
 	struct world *w = *state;
 	_cleanup_close_ int fd = dial(w, CAPTURE_DNS_TCP);
@@ -299,7 +299,7 @@ static void questions_by_tcp(void **state)
 	assert_int_equal(hear(w, fd, out, sizeof(out)), 0);
 }
 
-static void wrong_questions_by_tcp(void **state)
+TEST_WITH(wrong_questions_by_tcp, setup, teardown)
 {
 	struct world *w = *state;
 	static const char *const wrong[] = { "\xff\xff", "\4\xd1x", "\1\xff" };
@@ -319,7 +319,7 @@ static void wrong_questions_by_tcp(void **state)
 }
 
 /* One more than there is room for waits until one goes, and that is in time. */
-static void rooms_are_limited(void **state)
+TEST_WITH(rooms_are_limited, setup, teardown)
 {
 	struct world *w = *state;
 	int fds[DNS_CLIENTS_MAX + 1];
@@ -350,7 +350,7 @@ static unsigned int code_of(struct world *w, int fd)
 	return out[3] & 0xf;
 }
 
-static void a_late_answer(void **state)
+TEST_WITH(a_late_answer, setup, teardown)
 {
 	struct world *w = *state;
 	_cleanup_close_ int fd = dial(w, CAPTURE_DNS_UDP), other = dial(w, CAPTURE_DNS_UDP);
@@ -381,7 +381,7 @@ static void a_late_answer(void **state)
 }
 
 /* One question of a client at a time; one that has gone takes its question with it. */
-static void late_answers_by_tcp(void **state)
+TEST_WITH(late_answers_by_tcp, setup, teardown)
 {
 	struct world *w = *state;
 	_cleanup_close_ int fd = dial(w, CAPTURE_DNS_TCP), gone = dial(w, CAPTURE_DNS_TCP);
@@ -410,7 +410,7 @@ static void late_answers_by_tcp(void **state)
 }
 
 /* A full table stops UDP until there is an answer, and fails what comes by TCP at once. */
-static void late_answers_are_limited(void **state)
+TEST_WITH(late_answers_are_limited, setup, teardown)
 {
 	struct world *w = *state;
 	_cleanup_close_ int fd = dial(w, CAPTURE_DNS_UDP), tcp = dial(w, CAPTURE_DNS_TCP);
@@ -441,7 +441,7 @@ static void late_answers_are_limited(void **state)
 
 #define CONNECT "CONNECT allowed.test:443 HTTP/1.1\r\nHost: x\r\n\r\n"
 
-static void connect_leaves_what_follows(void **state)
+TEST_WITH(connect_leaves_what_follows, setup, teardown)
 {
 	struct world *w = *state;
 	_cleanup_close_ int fd = dial(w, CAPTURE_PROXY);
@@ -465,7 +465,7 @@ static void connect_leaves_what_follows(void **state)
 	assert_int_equal(w->capture->n_heads, 0);
 }
 
-static void socks_in_steps(void **state)
+TEST_WITH(socks_in_steps, setup, teardown)
 {
 	struct world *w = *state;
 	_cleanup_close_ int fd = dial(w, CAPTURE_PROXY);
@@ -485,7 +485,7 @@ static void socks_in_steps(void **state)
 }
 
 /* What a program resolved itself is still a name; what stands for nothing is nothing. */
-static void addresses_of_ours_are_names(void **state)
+TEST_WITH(addresses_of_ours_are_names, setup, teardown)
 {
 	struct world *w = *state;
 	_cleanup_close_ int dns = dial(w, CAPTURE_DNS_UDP), fd = dial(w, CAPTURE_PROXY),
@@ -508,7 +508,7 @@ static void addresses_of_ours_are_names(void **state)
 	assert_int_equal(w->connected, 1);
 }
 
-static void wrong_heads(void **state)
+TEST_WITH(wrong_heads, setup, teardown)
 {
 	struct world *w = *state;
 	_cleanup_close_ int get = dial(w, CAPTURE_PROXY), method = dial(w, CAPTURE_PROXY),
@@ -527,7 +527,7 @@ static void wrong_heads(void **state)
 	assert_int_equal(w->connected, 0);
 }
 
-static void heads_are_limited_and_in_time(void **state)
+TEST_WITH(heads_are_limited_and_in_time, setup, teardown)
 {
 	struct world *w = *state;
 	int fds[HEADS_MAX + 1];
@@ -557,7 +557,7 @@ static void heads_are_limited_and_in_time(void **state)
 /* ---- descriptors ---- */
 
 /* When there are none left, what waits is not looked at over and over, nor lost. */
-static void without_descriptors_it_waits(void **state)
+TEST_WITH(without_descriptors_it_waits, setup, teardown)
 {
 	struct world *w = *state;
 	_cleanup_close_ int fd = dial(w, CAPTURE_PROXY), room = dup(fd);
@@ -581,7 +581,7 @@ static void without_descriptors_it_waits(void **state)
 }
 
 /* As they come out of a packet: one after the other. */
-static void sockets_find_their_places(void **state)
+TEST(sockets_find_their_places)
 {
 	struct capture_sockets s = CAPTURE_SOCKETS_INIT;
 
@@ -618,36 +618,7 @@ static int use_all(void)
 	return r;
 }
 
-static void anything_may_fail(void **state)
+TEST(anything_may_fail)
 {
 	FAIL_SWEEP(use_all());
-}
-
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(names_get_addresses),
-		TEST(addresses_have_names),
-		TEST(names_have_a_limit),
-		TEST(wrong_datagrams),
-		TEST(a_flood_is_taken_in_rounds),
-		TEST(questions_by_tcp),
-		TEST(wrong_questions_by_tcp),
-		TEST(rooms_are_limited),
-		TEST(a_late_answer),
-		TEST(late_answers_by_tcp),
-		TEST(late_answers_are_limited),
-		TEST(connect_leaves_what_follows),
-		TEST(socks_in_steps),
-		TEST(addresses_of_ours_are_names),
-		TEST(wrong_heads),
-		TEST(heads_are_limited_and_in_time),
-		TEST(without_descriptors_it_waits),
-		cmocka_unit_test(sockets_find_their_places),
-		cmocka_unit_test(anything_may_fail),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,7 +35,7 @@ static int done(void **state)
 	return 0;
 }
 
-static void a_question_is_read(void **state)
+TEST(a_question_is_read)
 {
 	struct dns_query q;
 
@@ -58,7 +58,7 @@ static void a_question_is_read(void **state)
 	assert_true(q.plain && q.len == 0 && q.type == 2);
 }
 
-static void odd_names_are_not_plain(void **state)
+TEST(odd_names_are_not_plain)
 {
 	struct dns_query q;
 
@@ -74,7 +74,7 @@ static void odd_names_are_not_plain(void **state)
 	assert_string_equal(q.text, "_http._tcp.com");
 }
 
-static void the_longest_name(void **state)
+TEST(the_longest_name)
 {
 	char text[HEADER + 4 * 64 + 8] = QUERY;
 	struct dns_query q;
@@ -98,7 +98,7 @@ static void the_longest_name(void **state)
 	assert_null(q.question);
 }
 
-static void wrong_queries(void **state)
+TEST(wrong_queries)
 {
 	struct dns_query q;
 
@@ -141,7 +141,7 @@ static void check(const struct dns_query *q, const struct dns_answer *a, const c
 #define ANSWER(flags, an, ns, ar) "\x12\x34" flags "\0\1\0" an "\0" ns "\0" ar NAME IN_A
 #define SOA			  "\0\0\6\0\1\0\0\0\5\0\x16\0\0\0\0\0\1\0\0\x0e\x10\0\0\2\x58\0\1\x51\x80\0\0\0\5"
 
-static void answers(void **state)
+TEST(answers)
 {
 	static const uint8_t one[16] = { [15] = 1 };
 	const struct name name = { .len = 3, .text = "a.b" };
@@ -163,7 +163,7 @@ static void answers(void **state)
 	CHECK(&q, ANSWER("\x81\x92", "\0", "\0", "\0"), .rcode = DNS_SERVFAIL);
 }
 
-static void answers_with_edns(void **state)
+TEST(answers_with_edns)
 {
 	struct dns_query q;
 
@@ -181,7 +181,7 @@ static void answers_with_edns(void **state)
 	CHECK(&q, "\x12\x34\x81\x91\0\0\0\0\0\0\0\0", .rcode = DNS_FORMERR);
 }
 
-static void the_longest_answer_fits(void **state)
+TEST(the_longest_answer_fits)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(DNS_ANSWER_MAX);
 	char text[HEADER + 255 + 4 + 11] = QUERY_OPT;
@@ -198,7 +198,7 @@ static void the_longest_answer_fits(void **state)
 	assert_int_equal(b.err, 0);
 }
 
-static void reverse_names(void **state)
+TEST(reverse_names)
 {
 	static const struct {
 		const char *text;
@@ -228,16 +228,5 @@ static void reverse_names(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_question_is_read),
-		cmocka_unit_test(odd_names_are_not_plain),
-		cmocka_unit_test(the_longest_name),
-		cmocka_unit_test(wrong_queries),
-		cmocka_unit_test(answers),
-		cmocka_unit_test(answers_with_edns),
-		cmocka_unit_test(the_longest_answer_fits),
-		cmocka_unit_test(reverse_names),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, done);
+	return unit_run(NULL, done);
 }

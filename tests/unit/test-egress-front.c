@@ -59,7 +59,7 @@ static void refuses(const char *data, size_t n, enum front_result result)
 #define TAKES_SOCKS(data, ...) TAKES(data, "\x16\x03\x01", FRONT_SOCKS5, __VA_ARGS__)
 #define VERSION_AND_END	       " HTTP/1.1\r\n\r\n"
 
-static void http(void **state)
+TEST(http)
 {
 	TAKES_HTTP("CONNECT GitHub.com:443 HTTP/1.1\r\n\r\n", "github.com", 443);
 	TAKES_HTTP("CONNECT github.com:22 HTTP/1.0\r\nHost: other.com\r\nX: y\r\n\r\n",
@@ -68,7 +68,7 @@ static void http(void **state)
 	TAKES_HTTP("CONNECT [2001:db8::1]:80" VERSION_AND_END, "[2001:db8::1]", 80);
 }
 
-static void wrong_http(void **state)
+TEST(wrong_http)
 {
 	REFUSES("GET http://github.com/ HTTP/1.1\r\n\r\n", FRONT_UNSUPPORTED);
 	REFUSES("\r\n\r\n", FRONT_UNSUPPORTED);
@@ -92,7 +92,7 @@ static void wrong_http(void **state)
 }
 
 /* A head may be long, but not for ever; a first line may not even be that. */
-static void long_http(void **state)
+TEST(long_http)
 {
 	static char head[FRONT_HEAD_MAX + 1];
 	static const char first[] = "CONNECT a.example:1 HTTP/1.1\r\n";
@@ -111,7 +111,7 @@ static void long_http(void **state)
 
 #define HELLO "\5\1\0"
 
-static void socks(void **state)
+TEST(socks)
 {
 	static const char ok[] = { 5, 0 };
 
@@ -126,7 +126,7 @@ static void socks(void **state)
 		    "192.0.2.1", 80);
 }
 
-static void socks_with_a_password(void **state)
+TEST(socks_with_a_password)
 {
 	char longest[2 + 1 + 513 + 10] = "\5\1\2\1\xff";
 	const char said[] = { 5, 2, 1, 0 };
@@ -140,7 +140,7 @@ static void socks_with_a_password(void **state)
 	takes(longest, sizeof(longest), sizeof(longest), FRONT_SOCKS5, "192.0.2.1", 80);
 }
 
-static void wrong_socks(void **state)
+TEST(wrong_socks)
 {
 	REFUSES("\5\0", FRONT_UNSUPPORTED);
 	REFUSES("\5\1\1", FRONT_UNSUPPORTED);
@@ -163,7 +163,7 @@ static void wrong_socks(void **state)
 		FRONT_MALFORMED);
 }
 
-static void replies(void **state)
+TEST(replies)
 {
 	const char denied[] = { 5, 2, 0, 1, 0, 0, 0, 0, 0, 0 };
 
@@ -181,7 +181,7 @@ static void replies(void **state)
 	assert_memory_equal(out.data, denied, sizeof(denied));
 }
 
-static void every_reply_fits(void **state)
+TEST(every_reply_fits)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(FRONT_REPLY_MAX);
 	char reason[2 * FRONT_REASON_MAX];
@@ -203,16 +203,5 @@ static int done(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(http),
-		cmocka_unit_test(wrong_http),
-		cmocka_unit_test(long_http),
-		cmocka_unit_test(socks),
-		cmocka_unit_test(socks_with_a_password),
-		cmocka_unit_test(wrong_socks),
-		cmocka_unit_test(replies),
-		cmocka_unit_test(every_reply_fits),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, done);
+	return unit_run(NULL, done);
 }

@@ -19,7 +19,7 @@ static struct name named(const char *text)
 }
 
 /* From the paper that describes it, and from its reference implementation. */
-static void siphash_is_siphash(void **state)
+TEST(siphash_is_siphash)
 {
 	static const uint8_t input[] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14 };
 
@@ -28,7 +28,7 @@ static void siphash_is_siphash(void **state)
 	assert_true(siphash(key, input, 8) == UINT64_C(0x93f5f5799a932462));
 }
 
-static void a_name_keeps_its_address(void **state)
+TEST(a_name_keeps_its_address)
 {
 	_cleanup_pool_ struct pool *p = NULL;
 	struct name a = named("a.example.com"), b = named("b.example.com"), back;
@@ -45,7 +45,7 @@ static void a_name_keeps_its_address(void **state)
 	assert_int_equal(back.len, b.len);
 }
 
-static void others_stand_for_nothing(void **state)
+TEST(others_stand_for_nothing)
 {
 	static const uint32_t others[] = { 0,
 					   POOL_NET,
@@ -66,7 +66,7 @@ static void others_stand_for_nothing(void **state)
 }
 
 /* All of the range, and not one more. */
-static void a_full_pool_is_full(void **state)
+TEST(a_full_pool_is_full)
 {
 	_cleanup_pool_ struct pool *p = NULL;
 	struct name back;
@@ -103,20 +103,7 @@ static int add_two(void)
 	return r;
 }
 
-static void memory_may_fail(void **state)
+TEST(memory_may_fail)
 {
 	FAIL_SWEEP(add_two());
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(siphash_is_siphash),
-		cmocka_unit_test(a_name_keeps_its_address),
-		cmocka_unit_test(others_stand_for_nothing),
-		cmocka_unit_test(a_full_pool_is_full),
-		cmocka_unit_test(memory_may_fail),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

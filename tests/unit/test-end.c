@@ -16,7 +16,7 @@ static const struct end example = {
 	.disk_full = true,
 };
 
-static void what_is_written_is_read(void **state)
+TEST_IN_DIR(what_is_written_is_read)
 {
 	struct unit_dir *d = *state;
 	struct err e = ERR_INIT;
@@ -45,7 +45,7 @@ static void what_is_written_is_read(void **state)
 }
 
 /* The kernel's "no limit" of v1 is above what JSON's readers hold. */
-static void large_counters(void **state)
+TEST_IN_DIR(large_counters)
 {
 	struct unit_dir *d = *state;
 	struct end end = example, got = { 0 };
@@ -57,7 +57,7 @@ static void large_counters(void **state)
 	assert_int_equal(got.memory_peak, INT64_MAX);
 }
 
-static void what_the_agent_says_is_added(void **state)
+TEST(what_the_agent_says_is_added)
 {
 	struct end end = example;
 
@@ -81,7 +81,7 @@ static void refused(const struct unit_dir *d, const char *text, const char *want
 	assert_string_equal(e.msg, want);
 }
 
-static void what_is_wrong_is_refused(void **state)
+TEST_IN_DIR(what_is_wrong_is_refused)
 {
 	struct unit_dir *d = *state;
 
@@ -104,26 +104,11 @@ static int write_and_read(const struct unit_dir *d)
 	return r < 0 ? r : end_read(d->fd, &got, &e);
 }
 
-static void faults(void **state)
+TEST_IN_DIR(faults)
 {
 	struct unit_dir *d = *state;
 
 	FAIL_SWEEP(write_and_read(d));
 	/* nothing half is left behind: the old file, or the new one */
 	assert_int_equal(unit_dir_entries(d), 1);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(what_is_written_is_read, unit_dir_setup,
-						unit_dir_teardown),
-		cmocka_unit_test_setup_teardown(large_counters, unit_dir_setup, unit_dir_teardown),
-		cmocka_unit_test(what_the_agent_says_is_added),
-		cmocka_unit_test_setup_teardown(what_is_wrong_is_refused, unit_dir_setup,
-						unit_dir_teardown),
-		cmocka_unit_test_setup_teardown(faults, unit_dir_setup, unit_dir_teardown),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -119,7 +119,7 @@ static uint64_t value_of(enum cgroup_part p, const char *v1, const char *v2)
 	return value;
 }
 
-static void limits_are_there(void **state)
+TEST_WITH(limits_are_there, setup, teardown)
 {
 	struct cgroup again;
 	struct err e = ERR_INIT;
@@ -159,7 +159,7 @@ static void wait_for_pids(uint64_t n)
 	}
 }
 
-static void child_is_counted_and_killed(void **state)
+TEST_WITH(child_is_counted_and_killed, setup, teardown)
 {
 	_cleanup_proc_ struct proc a = PROC_INIT, b = PROC_INIT;
 
@@ -188,7 +188,7 @@ static int eat_memory(void)
 	return 0;
 }
 
-static void memory_limit_kills(void **state)
+TEST_WITH(memory_limit_kills, setup, teardown)
 {
 	_cleanup_proc_ struct proc p = PROC_INIT;
 	struct cgroup_usage u;
@@ -216,7 +216,7 @@ static int fork_until_refused(void)
 	return 102;
 }
 
-static void pids_limit_refuses(void **state)
+TEST_WITH(pids_limit_refuses, setup, teardown)
 {
 	_cleanup_proc_ struct proc p = PROC_INIT;
 	struct cgroup_usage u;
@@ -241,7 +241,7 @@ static int fork_for_ever(void)
 }
 
 /* A fork bomb, which the limit of processes holds. */
-static void kill_gets_what_forks(void **state)
+TEST_WITH(kill_gets_what_forks, setup, teardown)
 {
 	_cleanup_proc_ struct proc p = PROC_INIT;
 
@@ -272,7 +272,7 @@ static void wait_for_more(void)
 		(void)usleep(1000);
 }
 
-static void frozen_is_still(void **state)
+TEST_WITH(frozen_is_still, setup, teardown)
 {
 	_cleanup_proc_ struct proc p = PROC_INIT;
 	unsigned int before;
@@ -297,7 +297,7 @@ static void frozen_is_still(void **state)
 	assert_int_equal(munmap((void *)counter, sizeof(*counter)), 0);
 }
 
-static void remove_kills_first(void **state)
+TEST_WITH(remove_kills_first, setup, teardown)
 {
 	_cleanup_proc_ struct proc p = PROC_INIT;
 	struct err e = ERR_INIT;
@@ -321,7 +321,7 @@ static bool sigchld_pending(void)
 }
 
 /* The child of cgroup_warm() is not seen by the caller's waits, and is gone after the close. */
-static void warm_is_not_seen(void **state)
+TEST_WITH(warm_is_not_seen, setup, teardown)
 {
 	sigset_t chld, old;
 	siginfo_t info;
@@ -364,7 +364,7 @@ static int make_many(void)
 	return 0;
 }
 
-static void two_at_the_same_time(void **state)
+TEST_WITH(two_at_the_same_time, setup, teardown)
 {
 	_cleanup_proc_ struct proc a = PROC_INIT, b = PROC_INIT;
 
@@ -394,7 +394,7 @@ static int make_as_nobody(void)
 }
 
 /* hutch/ is there by now, and still nobody may make anything in it. */
-static void nobody_gets_reasons(void **state)
+TEST_WITH(nobody_gets_reasons, setup, teardown)
 {
 	_cleanup_proc_ struct proc p = PROC_INIT;
 
@@ -424,7 +424,7 @@ static int make_and_remove(const char *id)
 	return r < 0 ? r : k;
 }
 
-static void faults(void **state)
+TEST_WITH(faults, setup, teardown)
 {
 	char id[32];
 
@@ -435,7 +435,7 @@ static void faults(void **state)
 }
 
 /* A v2 group, with whatever controllers: cgroup.kill and one entry for all parts. */
-static void v2_group(void **state)
+TEST_WITH(v2_group, setup, teardown)
 {
 	_cleanup_close_ int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC), top = -EBADF;
 	_cleanup_proc_ struct proc p = PROC_INIT;
@@ -464,26 +464,4 @@ static void v2_group(void **state)
 	assert_return_code(fd_read_line(fd, "cgroup.events", line, sizeof(line)), 0);
 	assert_string_equal(line, "populated 0");
 	assert_return_code(unlinkat(top, live.id, AT_REMOVEDIR), 0);
-}
-
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(limits_are_there),
-		TEST(child_is_counted_and_killed),
-		TEST(memory_limit_kills),
-		TEST(pids_limit_refuses),
-		TEST(kill_gets_what_forks),
-		TEST(frozen_is_still),
-		TEST(remove_kills_first),
-		TEST(warm_is_not_seen),
-		TEST(two_at_the_same_time),
-		TEST(nobody_gets_reasons),
-		TEST(v2_group),
-		TEST(faults),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -70,7 +70,7 @@ static bool there(const struct unit_dir *d, const char *path)
 static const char v2_mount[] = "41 31 0:38 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
 
 /* cpu and memory in one v1 hierarchy, pids on v2: each where it is, and no group made twice. */
-static void mixed_tree(void **state)
+TEST_IN_DIR(mixed_tree)
 {
 	const struct unit_dir *d = *state;
 	_cleanup_cgroup_ struct cgroup g = CGROUP_INIT;
@@ -109,7 +109,7 @@ static void mixed_tree(void **state)
 }
 
 /* One that is there already is somebody else's; what we made before we saw it goes again. */
-static void existing_group(void **state)
+TEST_IN_DIR(existing_group)
 {
 	const struct unit_dir *d = *state;
 	struct cgroup g = CGROUP_INIT;
@@ -146,7 +146,7 @@ static void fake_v2(const struct unit_dir *d)
 }
 
 /* Root: at the top, and what the top does not hand down yet is asked for. */
-static void v2_tree_as_root(void **state)
+TEST_IN_DIR(v2_tree_as_root)
 {
 	const struct unit_dir *d = *state;
 	_cleanup_cgroup_ struct cgroup g = CGROUP_INIT;
@@ -224,7 +224,7 @@ static void need_root(void)
 		skip();
 }
 
-static void v2_tree_as_user(void **state)
+TEST_IN_DIR(v2_tree_as_user)
 {
 	static const char *const own[] = { "", "/cgroup.procs", "/cgroup.subtree_control", "/hutch",
 					   "/hutch/cgroup.subtree_control" };
@@ -244,7 +244,7 @@ static void v2_tree_as_user(void **state)
 }
 
 /* The group of a service, with its processes in it: they are moved, and "0" is not. */
-static void own_group_is_emptied(void **state)
+TEST_IN_DIR(own_group_is_emptied)
 {
 	const struct unit_dir *d = *state;
 	char line[64];
@@ -275,7 +275,7 @@ static int make_in_own_group(const struct unit_dir *d)
 }
 
 /* Nothing is handed down from a group with processes, and only our own is emptied. */
-static void busy_with_ourselves(void **state)
+TEST_IN_DIR(busy_with_ourselves)
 {
 	static const char *const own[] = { "", "/cgroup.procs", "/cgroup.subtree_control",
 					   "/warden", "/warden/cgroup.procs" };
@@ -308,7 +308,7 @@ static void busy_with_ourselves(void **state)
 }
 
 /* No hierarchy at all, and ids that would be paths. */
-static void nothing_there(void **state)
+TEST_IN_DIR(nothing_there)
 {
 	static const char *const bad[] = { "", "..", "a/b", "A", "a.b", "-ab", "\xc3\xa4" };
 	const struct unit_dir *d = *state;
@@ -352,7 +352,7 @@ static void check_limits(const struct unit_dir *d, bool v2, bool good)
 }
 
 /* What is written to which file, in a directory that is only a directory. */
-static void limits_v2(void **state)
+TEST_IN_DIR(limits_v2)
 {
 	const struct unit_dir *d = *state;
 
@@ -370,7 +370,7 @@ static void limits_v2(void **state)
 	check_file(d, "cpu.max", "50000 100000");
 }
 
-static void limits_v1(void **state)
+TEST_IN_DIR(limits_v1)
 {
 	const struct unit_dir *d = *state;
 
@@ -396,7 +396,7 @@ static void limits_v1(void **state)
 }
 
 /* A file that does not take what is written: the limit does not count. */
-static void limits_that_do_not_stick(void **state)
+TEST_IN_DIR(limits_that_do_not_stick)
 {
 	const struct unit_dir *d = *state;
 	struct cgroup g = CGROUP_INIT;
@@ -413,7 +413,7 @@ static void limits_that_do_not_stick(void **state)
 }
 
 /* What was asked for counts only when it reads so; else it is taken back. */
-static void freezer_v1(void **state)
+TEST_IN_DIR(freezer_v1)
 {
 	const struct unit_dir *d = *state;
 	struct cgroup g = CGROUP_INIT;
@@ -452,7 +452,7 @@ static void half_frozen(const struct unit_dir *d)
 	_exit(renameat(d->fd, "next", d->fd, "freezer.state") < 0);
 }
 
-static void freezer_v1_asks_again(void **state)
+TEST_IN_DIR(freezer_v1_asks_again)
 {
 	const struct unit_dir *d = *state;
 	struct cgroup g = CGROUP_INIT;
@@ -471,7 +471,7 @@ static void freezer_v1_asks_again(void **state)
 	assert_int_equal(status, 0);
 }
 
-static void freezer_v2(void **state)
+TEST_IN_DIR(freezer_v2)
 {
 	const struct unit_dir *d = *state;
 	struct cgroup g = CGROUP_INIT;
@@ -491,7 +491,7 @@ static void freezer_v2(void **state)
 }
 
 /* The freezer is where the host has it: a v2 group of its own beside limits of v1, or none. */
-static void freezer_places(void **state)
+TEST_IN_DIR(freezer_places)
 {
 	const struct unit_dir *d = *state;
 	_cleanup_cgroup_ struct cgroup g = CGROUP_INIT;
@@ -520,7 +520,7 @@ static void freezer_places(void **state)
 	assert_return_code(cgroup_remove_at(d->fd, "a2", &e), 0);
 }
 
-static void usage_files(void **state)
+TEST_IN_DIR(usage_files)
 {
 	const struct unit_dir *d = *state;
 	struct cgroup g = { .dir = { d->fd, d->fd, d->fd, d->fd },
@@ -550,19 +550,4 @@ static void usage_files(void **state)
 	assert_true(u.memory == 40 && u.memory_cache == 60 && u.memory_peak == 2 &&
 		    u.oom_kills == 3);
 	assert_true(u.pids == 3 && u.pids_refused == 5 && u.cpu_us == 5 && u.throttled == 4);
-}
-
-#define TEST(f) cmocka_unit_test_setup_teardown(f, unit_dir_setup, unit_dir_teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(mixed_tree),      TEST(existing_group),	    TEST(v2_tree_as_root),
-		TEST(v2_tree_as_user), TEST(nothing_there),	    TEST(limits_v2),
-		TEST(limits_v1),       TEST(usage_files),	    TEST(limits_that_do_not_stick),
-		TEST(freezer_v1),      TEST(freezer_v1_asks_again), TEST(freezer_v2),
-		TEST(freezer_places),  TEST(own_group_is_emptied),  TEST(busy_with_ourselves),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

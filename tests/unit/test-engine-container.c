@@ -138,7 +138,7 @@ static void in_user_namespace(const struct unit_dir *d)
 	CHECK(waitpid(-1, NULL, 0) < 0 && errno == ECHILD);
 }
 
-static void namespace_belongs_to_the_ids(void **state)
+TEST_IN_DIR(namespace_belongs_to_the_ids)
 {
 	check_in_child(*state, in_user_namespace);
 }
@@ -149,7 +149,7 @@ static void in_foreign_ids(const struct unit_dir *d)
 	CHECK(str_has_prefix(last.msg, "cannot map subordinate ids: newuidmap: "));
 }
 
-static void ids_of_others_are_not_to_be_had(void **state)
+TEST_IN_DIR(ids_of_others_are_not_to_be_had)
 {
 	char path[256];
 
@@ -196,7 +196,7 @@ static void in_scratch(const struct unit_dir *d)
 	CHECK(statvfs("/run/r", &fs) == 0 && (fs.f_flag & ST_NOSUID) && (fs.f_flag & ST_NODEV));
 }
 
-static void root_is_the_image_and_a_bounded_scratch(void **state)
+TEST_IN_DIR(root_is_the_image_and_a_bounded_scratch)
 {
 	const struct unit_dir *d = *state;
 	struct stat st;
@@ -253,7 +253,7 @@ static void in_scratch_on_disk(const struct unit_dir *d)
 	CHECK(open("/run/s/new", O_WRONLY | O_CREAT | O_CLOEXEC, 0600) < 0 && errno == EIO);
 }
 
-static void scratch_is_a_disk(void **state)
+TEST_IN_DIR(scratch_is_a_disk)
 {
 	const struct unit_dir *d = *state;
 	struct statfs fs;
@@ -278,7 +278,7 @@ static void in_no_disk(const struct unit_dir *d)
 	CHECK(scratch_disk_mount(empty, &last) < 0);
 }
 
-static void what_is_no_disk_is_refused(void **state)
+TEST_IN_DIR(what_is_no_disk_is_refused)
 {
 	check_in_child(*state, in_no_disk);
 }
@@ -303,7 +303,7 @@ static void in_scratch_below_run(const struct unit_dir *d)
 	CHECK(access("/run/g", R_OK) == 0 && access("/run/g", W_OK) < 0 && errno == EROFS);
 }
 
-static void image_and_guest_may_lie_below_run(void **state)
+TEST_IN_DIR(image_and_guest_may_lie_below_run)
 {
 	check_in_child(*state, in_scratch_below_run);
 }
@@ -342,7 +342,7 @@ static void in_resolver(const struct unit_dir *d)
 	CHECK(fd_read_line(AT_FDCWD, canary, line, sizeof(line)) == 0 && str_eq(line, "canary"));
 }
 
-static void resolver_is_put_over_the_images(void **state)
+TEST_IN_DIR(resolver_is_put_over_the_images)
 {
 	check_in_child(*state, in_resolver);
 }
@@ -363,12 +363,12 @@ static void in_resolver_elsewhere(const struct unit_dir *d)
 	CHECK(access("/tmp/resolv.conf", F_OK) < 0 && access("/run/r/tmp/resolv.conf", F_OK) < 0);
 }
 
-static void etc_is_not_followed(void **state)
+TEST_IN_DIR(etc_is_not_followed)
 {
 	check_in_child(*state, in_resolver_elsewhere);
 }
 
-static void controllers_are_hidden(void **state)
+TEST_IN_DIR(controllers_are_hidden)
 {
 	if (access("/sys/fs/cgroup/unified/cgroup.controllers", R_OK) < 0)
 		skip();
@@ -517,7 +517,7 @@ static void need_guest(void)
 		skip();
 }
 
-static void says_hello_and_leaves_nothing(void **state)
+TEST_IN_DIR(says_hello_and_leaves_nothing)
 {
 	_cleanup_buf_ struct buf before = BUF_INIT(MIB), after = BUF_INIT(MIB);
 	struct err e = ERR_INIT;
@@ -530,7 +530,7 @@ static void says_hello_and_leaves_nothing(void **state)
 	assert_true(owned("/dev/null", 0, 0)); /* crun gives away what it has as standard input */
 }
 
-static void what_goes_out_is_captured(void **state)
+TEST_IN_DIR(what_goes_out_is_captured)
 {
 	const uint64_t network = UINT64_C(1) << CAP_NET_ADMIN | UINT64_C(1) << CAP_NET_RAW |
 				 UINT64_C(1) << CAP_SYS_ADMIN;
@@ -553,7 +553,7 @@ static void in_sandbox_without_keeper(const struct unit_dir *d)
 	CHECK(info.si_code == CLD_EXITED);
 }
 
-static void ends_with_its_channel(void **state)
+TEST_IN_DIR(ends_with_its_channel)
 {
 	need_guest();
 	check_in_child(*state, in_sandbox_without_keeper);
@@ -578,7 +578,7 @@ static void in_broken_guest(const struct unit_dir *d)
 	reap_rest();
 }
 
-static void what_crun_says_is_told(void **state)
+TEST_IN_DIR(what_crun_says_is_told)
 {
 	need_guest();
 	check_in_child(*state, in_broken_guest);
@@ -598,7 +598,7 @@ static void in_missing_image(const struct unit_dir *d)
 	CHECK(strstr(last.msg, "idmapped"));
 }
 
-static void an_image_that_cannot_be_had_is_named(void **state)
+TEST_IN_DIR(an_image_that_cannot_be_had_is_named)
 {
 	check_in_child(*state, in_missing_image);
 }
@@ -621,33 +621,16 @@ static void measure(void **state)
 	check_in_child(*state, in_measure);
 }
 
-#define TEST(fn) cmocka_unit_test_setup_teardown(fn, unit_dir_setup, unit_dir_teardown)
-
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		TEST(namespace_belongs_to_the_ids),
-		TEST(ids_of_others_are_not_to_be_had),
-		TEST(root_is_the_image_and_a_bounded_scratch),
-		TEST(scratch_is_a_disk),
-		TEST(what_is_no_disk_is_refused),
-		TEST(image_and_guest_may_lie_below_run),
-		TEST(resolver_is_put_over_the_images),
-		TEST(etc_is_not_followed),
-		TEST(controllers_are_hidden),
-		TEST(says_hello_and_leaves_nothing),
-		TEST(what_goes_out_is_captured),
-		TEST(ends_with_its_channel),
-		TEST(what_crun_says_is_told),
-		TEST(an_image_that_cannot_be_had_is_named),
-	};
-	const struct CMUnitTest measures[] = { TEST(measure) };
+	const struct CMUnitTest measures[] = { cmocka_unit_test_setup_teardown(
+		measure, unit_dir_setup, unit_dir_teardown) };
 	int r = 0;
 
 	guest = getenv("HUTCH_GUEST");
 	assert(guest);
 	if (argc < 2)
-		return cmocka_run_group_tests(tests, NULL, NULL);
+		return unit_run(NULL, NULL);
 	for (unsigned long n = strtoul(argv[1], NULL, 10); r == 0 && n > 0; n--)
 		r = cmocka_run_group_tests(measures, NULL, NULL);
 	return r;

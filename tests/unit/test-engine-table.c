@@ -7,7 +7,7 @@
 #include "engine.h"
 
 /* Outside of the table, code relies on these without asking. */
-static void every_row_is_whole(void **state)
+TEST(every_row_is_whole)
 {
 	for (size_t i = 0; engines[i]; i++) {
 		const struct engine *row = engines[i];
@@ -36,7 +36,7 @@ static void every_row_is_whole(void **state)
 	assert_null(engine_find(""));
 }
 
-static void the_wish_counts_for_its_level(void **state)
+TEST(the_wish_counts_for_its_level)
 {
 	const struct engine *first = engine_first(LEVEL_CONTAINER),
 			    *vm = engine_first(LEVEL_MICROVM), *ret = NULL;
@@ -59,7 +59,7 @@ static void the_wish_counts_for_its_level(void **state)
 	assert_null(ret);
 }
 
-static void of_a_spec(void **state)
+TEST(of_a_spec)
 {
 	struct spec s = { .level = LEVEL_MICROVM };
 	const struct engine *ret = NULL;
@@ -79,7 +79,7 @@ static void of_a_spec(void **state)
 }
 
 /* A spec for a VM is never started as a container, or the other way round. */
-static void level_and_machine_fit(void **state)
+TEST(level_and_machine_fit)
 {
 	struct spec s = { .level = LEVEL_MICROVM, .machine.kernel = "/kernel" };
 	const struct engine *ret = NULL;
@@ -93,16 +93,4 @@ static void level_and_machine_fit(void **state)
 	assert_int_equal(engine_to_start(&s, &ret, &e), 0);
 	s.machine.kernel = "/kernel";
 	assert_int_equal(engine_to_start(&s, &ret, &e), -EINVAL);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_row_is_whole),
-		cmocka_unit_test(the_wish_counts_for_its_level),
-		cmocka_unit_test(of_a_spec),
-		cmocka_unit_test(level_and_machine_fit),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,7 +25,7 @@ static struct span at(const char *text, const char *part)
 	return (struct span){ p, strlen(part) };
 }
 
-static void lines_and_words(void **state)
+TEST(lines_and_words)
 {
 	struct span rest = span_of("a  b\n\n\tc"), line, word;
 
@@ -41,7 +41,7 @@ static void lines_and_words(void **state)
 	assert_false(span_line(&rest, &line));
 }
 
-static void words_of_a_list(void **state)
+TEST(words_of_a_list)
 {
 	struct span list = span_of("rw,nosuid,size=64k,lowerdir=/a,x"), value;
 
@@ -56,7 +56,7 @@ static void words_of_a_list(void **state)
 	assert_false(span_begins(span_of("r"), "rw") || span_ends(span_of("x"), ",x"));
 }
 
-static void hexadecimal(void **state)
+TEST(hexadecimal)
 {
 	uint64_t value;
 
@@ -69,7 +69,7 @@ static void hexadecimal(void **state)
 	assert_false(span_hex(span_of("000000000000001eb"), &value));
 }
 
-static void fields_of_status(void **state)
+TEST(fields_of_status)
 {
 	static const char text[] = "Name:\ta\\nSeccomp:\t2\nUid:\t7\t7\t7\t7\nGid:\t7\t7\t8\t7\n"
 				   "CapEff:\t00000000000001eb\nSeccomp:\t1\nSeccomp_filters:\t3\n"
@@ -90,7 +90,7 @@ static void fields_of_status(void **state)
 	assert_true(text_field(text, "Groups:", &s) && !text_all_are(s, 0, 0));
 }
 
-static void maps_of_ids(void **state)
+TEST(maps_of_ids)
 {
 	static const char *const wrong[] = {
 		"",
@@ -113,7 +113,7 @@ static void maps_of_ids(void **state)
 		assert_false(text_one_map(wrong[i], &first, &count));
 }
 
-static void devices_of_a_network(void **state)
+TEST(devices_of_a_network)
 {
 #define DEV                                                    \
 	"Inter-|   Receive            |  Transmit\n"           \
@@ -138,7 +138,7 @@ static void devices_of_a_network(void **state)
 	assert_true(text_other_device("\n", TEXT_NET_INET6, &s));
 }
 
-static void groups_of_a_process(void **state)
+TEST(groups_of_a_process)
 {
 	static const char text[] = "4:memory:/hutch/a\n2:cpu,cpuacct:/hutch/b\n"
 				   "1:name=systemd:/\n0::/user/c:d\n";
@@ -152,7 +152,7 @@ static void groups_of_a_process(void **state)
 	assert_false(text_cgroup("4:memory\n", "memory", &s) || text_cgroup("", NULL, &s));
 }
 
-static void mounts_of_a_process(void **state)
+TEST(mounts_of_a_process)
 {
 	static const char text[] =
 		"97 70 0:41 / / rw,nosuid shared:1 master:2 - overlay hutch rw,lowerdir=/l\n"
@@ -185,7 +185,7 @@ static void mounts_of_a_process(void **state)
 		assert_int_equal(text_mounts(wrong[i], &all), -EBADMSG);
 }
 
-static void too_many_mounts(void **state)
+TEST(too_many_mounts)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(65536);
 	static struct text_mounts all;
@@ -199,7 +199,7 @@ static void too_many_mounts(void **state)
 }
 
 /* Every beginning of a text, without a NUL behind it where a span ends. */
-static void cut_anywhere(void **state)
+TEST(cut_anywhere)
 {
 	static const char text[] =
 		"1 2 0:1 / /a rw,x=1 shared:1 - proc proc rw\n4:memory:/x\n0::/y";
@@ -219,7 +219,7 @@ static void cut_anywhere(void **state)
 	}
 }
 
-static void what_the_bundle_gives(void **state)
+TEST(what_the_bundle_gives)
 {
 	(void)state;
 	assert_int_equal(oci_guest_capabilities(), 0x1ed);
@@ -304,7 +304,7 @@ static bool has_by_inheritance(unsigned int row)
 	}
 }
 
-static void plain_child_has_nothing(void **state)
+TEST(plain_child_has_nothing)
 {
 	_cleanup_proc_ struct proc p = PROC_INIT;
 	static struct receipt r;
@@ -324,7 +324,7 @@ static void plain_child_has_nothing(void **state)
 	}
 }
 
-static void reasons_are_given(void **state)
+TEST(reasons_are_given)
 {
 	bool v2 = access("/sys/fs/cgroup/cgroup.controllers", F_OK) == 0;
 	_cleanup_proc_ struct proc p = PROC_INIT;
@@ -354,7 +354,7 @@ static void expect_all(const struct receipt *r, const char *seen)
 	}
 }
 
-static void reasons_of_a_machine(void **state)
+TEST_WITH(reasons_of_a_machine, of_machine, of_container)
 {
 	_cleanup_proc_ struct proc p = PROC_INIT;
 	static struct receipt r;
@@ -373,7 +373,7 @@ static void reasons_of_a_machine(void **state)
 }
 
 /* The groups of a machine have to hold QEMU too. */
-static void limits(void **state)
+TEST(limits)
 {
 	struct spec s = { .limits = { .cpus = 1500, .memory = 1 << 30, .pids = 7 } };
 	struct cgroup_limits l = engine_find("crun")->limits(&s);
@@ -392,7 +392,7 @@ static void limits(void **state)
 	assert_int_equal(engine_find("qemu")->limits(&s).memory, (1 << 30) + (256 << 20));
 }
 
-static void not_the_guest(void **state)
+TEST(not_the_guest)
 {
 	_cleanup_proc_ struct proc p = PROC_INIT;
 	static struct receipt r;
@@ -409,7 +409,7 @@ static void not_the_guest(void **state)
 	expect_all(&r, "PID 1 has ended");
 }
 
-static void ended_child(void **state)
+TEST(ended_child)
 {
 	_cleanup_proc_ struct proc p = PROC_INIT;
 	static struct receipt r;
@@ -428,7 +428,7 @@ static void ended_child(void **state)
 }
 
 /* The number of a process and the pidfd of another that has ended: the pidfd decides. */
-static void reused_number(void **state)
+TEST(reused_number)
 {
 	_cleanup_proc_ struct proc p = PROC_INIT, other = PROC_INIT;
 	struct proc mixed;
@@ -458,7 +458,7 @@ static int look_again(const struct proc *p, const struct receipt *before, bool s
 	return 0;
 }
 
-static void faults(void **state)
+TEST(faults)
 {
 	_cleanup_proc_ struct proc p = PROC_INIT;
 	static struct receipt before;
@@ -470,31 +470,12 @@ static void faults(void **state)
 	FAIL_SWEEP_(look_again(&p, &before, true), EINTR);
 }
 
-int main(void)
+TEST_WITH(plain_child_has_nothing_of_a_machine, of_machine, of_container)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(lines_and_words),
-		cmocka_unit_test(words_of_a_list),
-		cmocka_unit_test(hexadecimal),
-		cmocka_unit_test(fields_of_status),
-		cmocka_unit_test(maps_of_ids),
-		cmocka_unit_test(devices_of_a_network),
-		cmocka_unit_test(groups_of_a_process),
-		cmocka_unit_test(mounts_of_a_process),
-		cmocka_unit_test(too_many_mounts),
-		cmocka_unit_test(cut_anywhere),
-		cmocka_unit_test(what_the_bundle_gives),
-		cmocka_unit_test(plain_child_has_nothing),
-		cmocka_unit_test(reasons_are_given),
-		cmocka_unit_test(not_the_guest),
-		cmocka_unit_test(ended_child),
-		cmocka_unit_test(reused_number),
-		cmocka_unit_test(faults),
-		cmocka_unit_test(limits),
-		cmocka_unit_test_setup_teardown(plain_child_has_nothing, of_machine, of_container),
-		cmocka_unit_test_setup_teardown(reasons_of_a_machine, of_machine, of_container),
-		cmocka_unit_test_setup_teardown(faults, of_machine, of_container),
-	};
+	plain_child_has_nothing(state);
+}
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+TEST_WITH(faults_of_a_machine, of_machine, of_container)
+{
+	faults(state);
 }

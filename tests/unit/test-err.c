@@ -6,7 +6,7 @@
 #include "err.h"
 #include "str.h"
 
-static void sets_number_and_message(void **state)
+TEST(sets_number_and_message)
 {
 	struct err e = ERR_INIT;
 
@@ -17,7 +17,7 @@ static void sets_number_and_message(void **state)
 	assert_string_equal(e.msg, "bad thing 7");
 }
 
-static void a_message_that_just_fits_is_whole(void **state)
+TEST(a_message_that_just_fits_is_whole)
 {
 	struct err e = ERR_INIT;
 	char text[ERR_MSG_MAX];
@@ -28,7 +28,7 @@ static void a_message_that_just_fits_is_whole(void **state)
 	assert_string_equal(e.msg, text);
 }
 
-static void a_long_message_ends_in_dots(void **state)
+TEST(a_long_message_ends_in_dots)
 {
 	struct err e = ERR_INIT;
 	char text[2 * ERR_MSG_MAX];
@@ -40,7 +40,7 @@ static void a_long_message_ends_in_dots(void **state)
 	assert_string_equal(e.msg + ERR_MSG_MAX - 5, "x...");
 }
 
-static void a_cut_does_not_split_a_character(void **state)
+TEST(a_cut_does_not_split_a_character)
 {
 	/* All offsets of a four-byte character against the end. */
 	for (int shift = 0; shift < 4; shift++) {
@@ -57,7 +57,7 @@ static void a_cut_does_not_split_a_character(void **state)
 	}
 }
 
-static void bytes_that_are_no_text_are_cut_too(void **state)
+TEST(bytes_that_are_no_text_are_cut_too)
 {
 	struct err e = ERR_INIT;
 	char text[2 * ERR_MSG_MAX];
@@ -68,7 +68,7 @@ static void bytes_that_are_no_text_are_cut_too(void **state)
 	assert_string_equal(e.msg, "...");
 }
 
-static void errno_is_added(void **state)
+TEST(errno_is_added)
 {
 	struct err e = ERR_INIT;
 
@@ -78,7 +78,7 @@ static void errno_is_added(void **state)
 	assert_string_equal(e.msg, "cannot open 'x': No such file or directory");
 }
 
-static void no_errno_is_still_an_error(void **state)
+TEST(no_errno_is_still_an_error)
 {
 	struct err e = ERR_INIT;
 
@@ -86,7 +86,7 @@ static void no_errno_is_still_an_error(void **state)
 	assert_int_equal(err_errno(&e, "odd"), -EIO);
 }
 
-static void wrapping_keeps_the_number(void **state)
+TEST(wrapping_keeps_the_number)
 {
 	struct err e = ERR_INIT;
 
@@ -97,7 +97,7 @@ static void wrapping_keeps_the_number(void **state)
 	assert_string_equal(e.msg, "run: starting 'a': not allowed");
 }
 
-static void wrapping_a_full_message_keeps_its_beginning(void **state)
+TEST(wrapping_a_full_message_keeps_its_beginning)
 {
 	struct err e = ERR_INIT;
 	char text[ERR_MSG_MAX];
@@ -110,7 +110,7 @@ static void wrapping_a_full_message_keeps_its_beginning(void **state)
 	assert_true(str_has_suffix(e.msg, "x..."));
 }
 
-static void out_of_memory(void **state)
+TEST(out_of_memory)
 {
 	struct err e = ERR_INIT;
 
@@ -118,30 +118,11 @@ static void out_of_memory(void **state)
 	assert_string_equal(e.msg, "out of memory");
 }
 
-static void a_format_that_fails_gives_no_text(void **state)
+TEST(a_format_that_fails_gives_no_text)
 {
 	static const wchar_t lone[] = { 0xd800, 0 }; /* a surrogate: no locale can write it */
 	struct err e = ERR_INIT;
 
 	assert_int_equal(err_set(&e, -EIO, "%ls", lone), -EIO);
 	assert_string_equal(e.msg, "");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(sets_number_and_message),
-		cmocka_unit_test(a_message_that_just_fits_is_whole),
-		cmocka_unit_test(a_long_message_ends_in_dots),
-		cmocka_unit_test(a_cut_does_not_split_a_character),
-		cmocka_unit_test(bytes_that_are_no_text_are_cut_too),
-		cmocka_unit_test(errno_is_added),
-		cmocka_unit_test(no_errno_is_still_an_error),
-		cmocka_unit_test(wrapping_keeps_the_number),
-		cmocka_unit_test(wrapping_a_full_message_keeps_its_beginning),
-		cmocka_unit_test(out_of_memory),
-		cmocka_unit_test(a_format_that_fails_gives_no_text),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,14 +61,14 @@ static int kill_another(void)
 	return proc_wait(&p, UINT64_MAX, &info) == 0 && info.si_status == SIGKILL ? 0 : 1;
 }
 
-static void nothing_asked_nothing_happens(void **state)
+TEST(nothing_asked_nothing_happens)
 {
 	assert_int_equal(in_child(NULL, walk), 0);
 	assert_int_equal(in_child("", walk), 0);
 	assert_int_equal(in_child("other=kill,onetwo=EIO,on=EIO", walk), 0);
 }
 
-static void an_error_at_the_passing_asked_for_and_once(void **state)
+TEST(an_error_at_the_passing_asked_for_and_once)
 {
 	assert_int_equal(in_child("one=ENOSPC", walk), 1);
 	assert_int_equal(in_child("one:1=ENOSPC", walk), 1);
@@ -79,7 +79,7 @@ static void an_error_at_the_passing_asked_for_and_once(void **state)
 	assert_int_equal(in_child("two=ENOMEM", with_message), 1);
 }
 
-static void death(void **state)
+TEST(death)
 {
 	assert_int_equal(in_child("one=kill", walk), 1000 + SIGKILL);
 	assert_int_equal(in_child("two:3=kill", walk), 1000 + SIGKILL);
@@ -87,7 +87,7 @@ static void death(void **state)
 	assert_int_equal(in_child("two=kill", kill_another), 0);
 }
 
-static void what_is_not_understood_is_no_passed_test(void **state)
+TEST(what_is_not_understood_is_no_passed_test)
 {
 	static const char *const wrong[] = {
 		"one",	     "one=",	  "=kill",    "one=EWHAT",
@@ -98,16 +98,4 @@ static void what_is_not_understood_is_no_passed_test(void **state)
 		assert_int_equal(in_child(wrong[i], walk), 2);
 	assert_int_equal(in_child("a=EIO,b=EIO,c=EIO,d=EIO,e=EIO,f=EIO,g=EIO,h=EIO,i=EIO", walk),
 			 2);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(nothing_asked_nothing_happens),
-		cmocka_unit_test(an_error_at_the_passing_asked_for_and_once),
-		cmocka_unit_test(death),
-		cmocka_unit_test(what_is_not_understood_is_no_passed_test),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,7 +32,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-static void they_arrive_in_order(void **state)
+TEST_WITH(they_arrive_in_order, setup, teardown)
 {
 	struct pair *p = *state;
 	_cleanup_close_ int one = open("/dev/null", O_RDONLY | O_CLOEXEC),
@@ -53,7 +53,7 @@ static void they_arrive_in_order(void **state)
 	assert_int_equal(fd_receive(p->b, MSG_DONTWAIT, data, 1, NULL, 0), -EAGAIN);
 }
 
-static void what_was_not_expected_is_closed(void **state)
+TEST_WITH(what_was_not_expected_is_closed, setup, teardown)
 {
 	struct pair *p = *state;
 	int sent[] = { p->a, p->a, p->a }, got[3];
@@ -69,7 +69,7 @@ static void what_was_not_expected_is_closed(void **state)
 	assert_int_equal(fail_count_fds(), fds);
 }
 
-static void the_other_end_goes(void **state)
+TEST_WITH(the_other_end_goes, setup, teardown)
 {
 	struct pair *p = *state;
 	char c;
@@ -77,15 +77,4 @@ static void the_other_end_goes(void **state)
 	p->a = fd_close(p->a);
 	assert_int_equal(fd_receive(p->b, 0, &c, 1, NULL, 0), -EPIPE);
 	assert_int_equal(fd_pass(p->b, 0, "x", 1, NULL, 0), -EPIPE);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(they_arrive_in_order, setup, teardown),
-		cmocka_unit_test_setup_teardown(what_was_not_expected_is_closed, setup, teardown),
-		cmocka_unit_test_setup_teardown(the_other_end_goes, setup, teardown),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,7 +29,7 @@ static void assert_contents(const struct unit_dir *d, const char *name, const ch
 	assert_string_equal(buf_text(&b), want);
 }
 
-static void close_keeps_errno(void **state)
+TEST(close_keeps_errno)
 {
 	errno = EXDEV;
 	assert_int_equal(fd_close(-EBADF), -EBADF);
@@ -37,7 +37,7 @@ static void close_keeps_errno(void **state)
 	assert_int_equal(errno, EXDEV);
 }
 
-static void writes_and_reads_all(void **state)
+TEST_IN_DIR(writes_and_reads_all)
 {
 	struct unit_dir *d = *state;
 	_cleanup_close_ int fd = openat(d->fd, "f", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -55,7 +55,7 @@ static void writes_and_reads_all(void **state)
 	assert_memory_equal(b.data + 7, data, 200000);
 }
 
-static void bad_descriptors(void **state)
+TEST(bad_descriptors)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(10);
 
@@ -63,7 +63,7 @@ static void bad_descriptors(void **state)
 	assert_int_equal(fd_read_all(-1, &b), -EBADF);
 }
 
-static void the_maximum_is_exact(void **state)
+TEST_IN_DIR(the_maximum_is_exact)
 {
 	struct unit_dir *d = *state;
 	_cleanup_buf_ struct buf enough = BUF_INIT(5), little = BUF_INIT(4), none = BUF_INIT(0);
@@ -79,7 +79,7 @@ static void the_maximum_is_exact(void **state)
 	assert_int_equal(fd_read_file(d->fd, "empty", &none, &e), 0);
 }
 
-static void a_full_buffer_stays_in_error(void **state)
+TEST_IN_DIR(a_full_buffer_stays_in_error)
 {
 	struct unit_dir *d = *state;
 	_cleanup_buf_ struct buf b = BUF_INIT(5);
@@ -90,7 +90,7 @@ static void a_full_buffer_stays_in_error(void **state)
 	assert_int_equal(fd_read_file(d->fd, "f", &b, &e), -ENOBUFS);
 }
 
-static void only_regular_files_are_read(void **state)
+TEST_IN_DIR(only_regular_files_are_read)
 {
 	struct unit_dir *d = *state;
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
@@ -111,7 +111,7 @@ static void only_regular_files_are_read(void **state)
 	assert_int_equal(b.len, 0);
 }
 
-static void files_of_proc_are_read(void **state)
+TEST(files_of_proc_are_read)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(100000);
 	struct err e = ERR_INIT;
@@ -120,7 +120,7 @@ static void files_of_proc_are_read(void **state)
 	assert_true(str_has_prefix(buf_text(&b), "Name:"));
 }
 
-static void first_lines(void **state)
+TEST_IN_DIR(first_lines)
 {
 	struct unit_dir *d = *state;
 	char big[4097], out[8] = "old";
@@ -145,7 +145,7 @@ static void first_lines(void **state)
 	assert_string_equal(out, "");
 }
 
-static void replace_makes_and_replaces(void **state)
+TEST_IN_DIR(replace_makes_and_replaces)
 {
 	struct unit_dir *d = *state;
 	struct err e = ERR_INIT;
@@ -159,7 +159,7 @@ static void replace_makes_and_replaces(void **state)
 	assert_int_equal(unit_dir_entries(d), 1);
 }
 
-static void the_mode_is_the_one_asked_for(void **state)
+TEST_IN_DIR(the_mode_is_the_one_asked_for)
 {
 	struct unit_dir *d = *state;
 	struct err e = ERR_INIT;
@@ -175,7 +175,7 @@ static void the_mode_is_the_one_asked_for(void **state)
 	assert_int_equal(mode_of(d, "secret") & 07777, 0600);
 }
 
-static void an_open_reader_keeps_the_old_file(void **state)
+TEST_IN_DIR(an_open_reader_keeps_the_old_file)
 {
 	struct unit_dir *d = *state;
 	_cleanup_buf_ struct buf b = BUF_INIT(100);
@@ -190,7 +190,7 @@ static void an_open_reader_keeps_the_old_file(void **state)
 	assert_contents(d, "f", "new");
 }
 
-static void a_link_is_replaced_not_followed(void **state)
+TEST_IN_DIR(a_link_is_replaced_not_followed)
 {
 	struct unit_dir *d = *state;
 	struct err e = ERR_INIT;
@@ -203,7 +203,7 @@ static void a_link_is_replaced_not_followed(void **state)
 	assert_true(S_ISREG(mode_of(d, "link")));
 }
 
-static void replace_in_a_subdirectory(void **state)
+TEST_IN_DIR(replace_in_a_subdirectory)
 {
 	struct unit_dir *d = *state;
 	struct err e = ERR_INIT;
@@ -215,7 +215,7 @@ static void replace_in_a_subdirectory(void **state)
 	assert_string_equal(e.msg, "cannot write 'none/f': No such file or directory");
 }
 
-static void replace_leaves_nothing_behind(void **state)
+TEST_IN_DIR(replace_leaves_nothing_behind)
 {
 	struct unit_dir *d = *state;
 	char name[5000];
@@ -233,7 +233,7 @@ static void replace_leaves_nothing_behind(void **state)
 }
 
 /* Old or new, whole; and never a temporary file. */
-static void faults_leave_the_old_file_or_the_new(void **state)
+TEST_IN_DIR(faults_leave_the_old_file_or_the_new)
 {
 	struct unit_dir *d = *state;
 	bool more = true;
@@ -275,7 +275,7 @@ static int replace_once(const struct unit_dir *d)
 	return r;
 }
 
-static void sweeps(void **state)
+TEST_IN_DIR(sweeps)
 {
 	struct unit_dir *d = *state;
 
@@ -308,7 +308,7 @@ static int closes_others(void)
 	return is_open(STDERR_FILENO) && !is_open(fds[4] + 1) ? 0 : 3;
 }
 
-static void others_are_closed(void **state)
+TEST(others_are_closed)
 {
 	int status = 0;
 	pid_t pid = fork();
@@ -317,31 +317,4 @@ static void others_are_closed(void **state)
 		_exit(closes_others());
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_int_equal(status, 0);
-}
-
-#define in_dir(f) cmocka_unit_test_setup_teardown(f, unit_dir_setup, unit_dir_teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(close_keeps_errno),
-		in_dir(writes_and_reads_all),
-		cmocka_unit_test(bad_descriptors),
-		in_dir(the_maximum_is_exact),
-		in_dir(a_full_buffer_stays_in_error),
-		in_dir(only_regular_files_are_read),
-		cmocka_unit_test(files_of_proc_are_read),
-		in_dir(first_lines),
-		in_dir(replace_makes_and_replaces),
-		in_dir(the_mode_is_the_one_asked_for),
-		in_dir(an_open_reader_keeps_the_old_file),
-		in_dir(a_link_is_replaced_not_followed),
-		in_dir(replace_in_a_subdirectory),
-		in_dir(replace_leaves_nothing_behind),
-		in_dir(faults_leave_the_old_file_or_the_new),
-		in_dir(sweeps),
-		cmocka_unit_test(others_are_closed),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -60,7 +60,7 @@ static void fill(char *data, size_t n)
 	}
 }
 
-static void test_pieces(void **state)
+TEST(test_pieces)
 {
 	static const size_t sizes[] = { 1, 2, 7, 64, 1000, 100000 };
 	_cleanup_buf_ struct buf in = BUF_INIT(1 << 20), out = BUF_INIT(1 << 20);
@@ -79,7 +79,7 @@ static void test_pieces(void **state)
 }
 
 /* Of members one may follow another, also an empty one. */
-static void test_members(void **state)
+TEST(test_members)
 {
 	_cleanup_buf_ struct buf in = BUF_INIT(1 << 20), out = BUF_INIT(1 << 20);
 
@@ -98,7 +98,7 @@ static void test_members(void **state)
 	assert_int_equal(unpack(&wide, &in, in.len, 10, &out), -EBADMSG);
 }
 
-static void test_damage(void **state)
+TEST(test_damage)
 {
 	_cleanup_buf_ struct buf in = BUF_INIT(1 << 20), out = BUF_INIT(1 << 20);
 	size_t len;
@@ -119,7 +119,7 @@ static void test_damage(void **state)
 }
 
 /* A megabyte of zeros is a kilobyte: allowed below the free size, or with the ratio it has. */
-static void test_bomb(void **state)
+TEST(test_bomb)
 {
 	const struct gunzip_limits narrow = { .free = 1 << 16, .ratio = 100 };
 	const struct gunzip_limits enough = { .free = 1 << 20, .ratio = 100 };
@@ -140,7 +140,7 @@ static void test_bomb(void **state)
 	assert_int_equal(unpack(&steep, &in, 2000, 4096, &out), 1);
 }
 
-static void test_faults(void **state)
+TEST(test_faults)
 {
 	_cleanup_buf_ struct buf in = BUF_INIT(1 << 20);
 
@@ -150,15 +150,4 @@ static void test_faults(void **state)
 
 		unpack(&wide, &in, 5, 3, &out);
 	}));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_pieces), cmocka_unit_test(test_members),
-		cmocka_unit_test(test_damage), cmocka_unit_test(test_bomb),
-		cmocka_unit_test(test_faults),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

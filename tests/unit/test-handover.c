@@ -76,7 +76,7 @@ static void one(const struct unit_dir *d, bool client)
 	(void)unlink(path);
 }
 
-static void all_that_a_child_would_have(void **state)
+TEST_IN_DIR(all_that_a_child_would_have)
 {
 	one(*state, false);
 	one(*state, true);
@@ -100,7 +100,7 @@ static int receive(const void *data, size_t n, const int *fds, size_t n_fds)
 	return r;
 }
 
-static void what_is_no_sandbox(void **state)
+TEST_IN_DIR(what_is_no_sandbox)
 {
 	struct unit_dir *d = *state;
 	const uint32_t good[] = { 1, 0 }, old[] = { 0, 0 }, client[] = { 1, 1 };
@@ -120,7 +120,7 @@ static void what_is_no_sandbox(void **state)
 	assert_int_equal(fail_count_fds(), before);
 }
 
-static void nobody_there(void **state)
+TEST_IN_DIR(nobody_there)
 {
 	struct unit_dir *d = *state;
 	struct handover h = { .dir = d->fd, .report = 2, .log = 2, .client = -EBADF };
@@ -129,17 +129,4 @@ static void nobody_there(void **state)
 
 	assert_int_equal(handover_send("/nonexistent/s", &h, &pidfd, &e), -ENOENT);
 	assert_int_equal(handover_send("relative", &h, &pidfd, &e), -EINVAL);
-}
-
-#define test(f) cmocka_unit_test_setup_teardown(f, unit_dir_setup, unit_dir_teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		test(all_that_a_child_would_have),
-		test(what_is_no_sandbox),
-		test(nobody_there),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

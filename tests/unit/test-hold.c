@@ -172,7 +172,7 @@ static bool eventually_gone(void)
 
 /* ---- tests ---- */
 
-static void test_shared(void **state)
+TEST_WITH(test_shared, setup, teardown)
 {
 	struct err e = ERR_INIT;
 	_cleanup_close_ int a = -EBADF, b = -EBADF;
@@ -194,7 +194,7 @@ static void test_shared(void **state)
 }
 
 /* Started by one of them, and one only. */
-static void test_at_once(void **state)
+TEST_WITH(test_at_once, setup, teardown)
 {
 	int pipes[2];
 	ino_t first = 0;
@@ -221,7 +221,7 @@ static void test_at_once(void **state)
 }
 
 /* The next one makes another; a socket without a process is in nobody's way. */
-static void test_killed(void **state)
+TEST_WITH(test_killed, setup, teardown)
 {
 	ino_t before = get(NULL), after;
 	pid_t pid = holder();
@@ -241,7 +241,7 @@ static void test_killed(void **state)
 }
 
 /* At any moment: whoever asks gets it in the end, or could not have it, and never hangs. */
-static void test_killed_at_random(void **state)
+TEST_WITH(test_killed_at_random, setup, teardown)
 {
 	srandom(3);
 	for (int i = 0; i < 20; i++) {
@@ -264,7 +264,7 @@ static void test_killed_at_random(void **state)
 	assert_true(get(NULL) != 0);
 }
 
-static void test_damaged(void **state)
+TEST_WITH(test_damaged, setup, teardown)
 {
 	_cleanup_close_ int fd = openat(f.dir, "memory", O_RDWR | O_CLOEXEC);
 	int r;
@@ -277,7 +277,7 @@ static void test_damaged(void **state)
 	assert_true(get(NULL) != 0);
 }
 
-static void test_ends_by_itself(void **state)
+TEST_WITH(test_ends_by_itself, setup, teardown)
 {
 	assert_int_equal(setenv("HUTCH_HOLD_SECONDS", "1", 1), 0);
 	assert_true(get(NULL) != 0);
@@ -286,7 +286,7 @@ static void test_ends_by_itself(void **state)
 	assert_int_equal(sockets(), 0);
 }
 
-static void test_ends_with_its_snapshot(void **state)
+TEST_WITH(test_ends_with_its_snapshot, setup, teardown)
 {
 	assert_true(get(NULL) != 0);
 	assert_int_equal(renameat(f.d->fd, "snapshot", f.d->fd, "tmp-away"), 0);
@@ -300,7 +300,7 @@ static void test_ends_with_its_snapshot(void **state)
 }
 
 /* Those who say nothing, or something else, keep nobody waiting. */
-static void test_odd_clients(void **state)
+TEST_WITH(test_odd_clients, setup, teardown)
 {
 	ino_t one = get(NULL);
 	int silent = reach(), odd = reach(), large = reach(), gone = reach();
@@ -317,7 +317,7 @@ static void test_odd_clients(void **state)
 }
 
 /* What /proc shows of it. */
-static void test_locked_down(void **state)
+TEST_WITH(test_locked_down, setup, teardown)
 {
 	static const char *const wanted[] = { "\nSeccomp:\t2\n", "\nNoNewPrivs:\t1\n",
 					      "\nCapPrm:\t0000000000000000\n",
@@ -333,7 +333,7 @@ static void test_locked_down(void **state)
 		assert_non_null(strstr(buf_text(&b), wanted[i]));
 }
 
-static void test_not_installed(void **state)
+TEST_WITH(test_not_installed, setup, teardown)
 {
 	int r;
 
@@ -341,22 +341,4 @@ static void test_not_installed(void **state)
 	assert_int_equal(get(&r), 0);
 	assert_int_equal(r, -ENOENT);
 	assert_int_equal(sockets(), 0);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_shared, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_at_once, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_killed, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_killed_at_random, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_damaged, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_ends_by_itself, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_ends_with_its_snapshot, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_odd_clients, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_locked_down, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_not_installed, setup, teardown),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,7 +20,7 @@ static void right(const char *text, enum accel_wish accel, uint64_t timeout)
 	assert_int_equal(config.accel_timeout, timeout);
 }
 
-static void what_is_right(void **state)
+TEST(what_is_right)
 {
 	right("accel: auto\n", ACCEL_AUTO, 15000);
 	right("accel: kvm\n", ACCEL_WANT_KVM, 15000);
@@ -41,7 +41,7 @@ static void space(const char *text, uint64_t expected)
 	assert_int_equal(config.snapshot_space, expected);
 }
 
-static void how_much_space(void **state)
+TEST(how_much_space)
 {
 	space("accel: auto\n", UINT64_C(64) << 30);
 	space("snapshot_space: 1MiB\n", UINT64_C(1) << 20);
@@ -66,7 +66,7 @@ static void wrong(const char *text, const char *expected)
 	assert_string_equal(buf_text(&said), expected);
 }
 
-static void what_is_wrong(void **state)
+TEST(what_is_wrong)
 {
 	wrong("accel: kmv\n", "host.yaml:1:8: error: accel: 'kmv' is not one of: auto, kvm, tcg; "
 			      "did you mean 'kvm'?\n");
@@ -110,7 +110,7 @@ static void what_is_wrong(void **state)
 	      "snapshot_space, keep_ended, ended_space, engine, egress_proxy\n");
 }
 
-static void what_has_ended(void **state)
+TEST(what_has_ended)
 {
 	static const char text[] = "keep_ended: 30d\nended_space: 5GiB\n";
 	static const char none[] = "keep_ended: 0s\n";
@@ -134,7 +134,7 @@ static void what_has_ended(void **state)
 	      "host.yaml:1:14: error: ended_space: '0MiB' is out of range: from 1MiB to 1024TiB\n");
 }
 
-static void proxies(void **state)
+TEST(proxies)
 {
 	static const char text[] = "egress_proxy: http://proxy.corp.example:3128\n";
 	const struct source src = { .label = "host.yaml", .text = text, .len = strlen(text) };
@@ -171,7 +171,7 @@ static void set(const char *name, const char *value)
 	assert_int_equal(value ? setenv(name, value, 1) : unsetenv(name), 0);
 }
 
-static void which_file(void **state)
+TEST_IN_DIR(which_file)
 {
 	const struct unit_dir *d = *state;
 	struct host_config config = HOST_CONFIG_INIT;
@@ -200,7 +200,7 @@ static void which_file(void **state)
 	set("HUTCH_CONFIG_PATH", NULL);
 }
 
-static void environment(void **state)
+TEST_IN_DIR(environment)
 {
 	static const char *const words[] = { "auto", "kvm", "tcg" };
 	const struct unit_dir *d = *state;
@@ -234,7 +234,7 @@ static int load(void)
 	return host_config_load(&config, &e);
 }
 
-static void faults(void **state)
+TEST_IN_DIR(faults)
 {
 	const struct unit_dir *d = *state;
 
@@ -242,20 +242,4 @@ static void faults(void **state)
 	unit_dir_write(d, "host.yaml", "accel: tcg\n", 11);
 	FAIL_SWEEP(load());
 	set("HUTCH_CONFIG_PATH", NULL);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_is_right),
-		cmocka_unit_test(how_much_space),
-		cmocka_unit_test(what_is_wrong),
-		cmocka_unit_test(what_has_ended),
-		cmocka_unit_test(proxies),
-		cmocka_unit_test_setup_teardown(which_file, unit_dir_setup, unit_dir_teardown),
-		cmocka_unit_test_setup_teardown(environment, unit_dir_setup, unit_dir_teardown),
-		cmocka_unit_test_setup_teardown(faults, unit_dir_setup, unit_dir_teardown),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

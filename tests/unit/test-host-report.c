@@ -13,7 +13,7 @@
 
 static struct host_report report;
 
-static void versions(void **state)
+TEST(versions)
 {
 	assert_true(cve_version_compare("1.8.1", "1.8.1") == 0);
 	assert_true(cve_version_compare("1.8", "1.8.1") < 0);
@@ -25,7 +25,7 @@ static void versions(void **state)
 	assert_true(cve_version_compare("99999999999999999999", "1") < 0);
 }
 
-static void fixed_branches(void **state)
+TEST(fixed_branches)
 {
 	const struct engine_cve row = { "CVE-1", "1.2.8 1.3.3 1.4.0", "x", NULL };
 	static const char *const open[] = { "1.1.15", "1.2.7", "1.3.0", "1.3.2", "1.4.0-rc.1" };
@@ -37,7 +37,7 @@ static void fixed_branches(void **state)
 		assert_false(cve_applies(&row, fixed[i]));
 }
 
-static void changelogs(void **state)
+TEST(changelogs)
 {
 	const struct engine_cve rows[] = { { "CVE-2024-2", "1", "", NULL },
 					   { "CVE-2024-21", "1", "", NULL },
@@ -49,7 +49,7 @@ static void changelogs(void **state)
 }
 
 /* A row that is out of order or without a number would never match anything. */
-static void tables(void **state)
+TEST(tables)
 {
 	for (size_t i = 0; engines[i]; i++) {
 		const struct engine_cve *rows = engines[i]->cves;
@@ -65,7 +65,7 @@ static void tables(void **state)
 	}
 }
 
-static void banners(void **state)
+TEST(banners)
 {
 	char v[64];
 
@@ -80,7 +80,7 @@ static void banners(void **state)
 	assert_false(engine_version("crun version 1.8.1", v, 3));
 }
 
-static void texts(void **state)
+TEST(texts)
 {
 	struct host_check c = { .id = "x", .title = "x" };
 	char out[8];
@@ -141,7 +141,7 @@ static char *print(bool color, size_t width)
 	return text;
 }
 
-static void for_people(void **state)
+TEST_WITH(for_people, small_report, NULL)
 {
 	_cleanup_free_ char *text = print(false, 60);
 
@@ -154,7 +154,7 @@ static void for_people(void **state)
 	assert_null(strstr(text, "warns-too: "));
 }
 
-static void fits(void **state)
+TEST_WITH(fits, small_report, NULL)
 {
 	for (size_t width = 60; width <= 100; width++) {
 		_cleanup_free_ char *text = print(false, width);
@@ -164,7 +164,7 @@ static void fits(void **state)
 	}
 }
 
-static void in_color(void **state)
+TEST_WITH(in_color, small_report, NULL)
 {
 	_cleanup_free_ char *text = print(true, 100);
 
@@ -177,7 +177,7 @@ static void in_color(void **state)
 	assert_null(strstr(text, "Optional"));
 }
 
-static void full_device(void **state)
+TEST_WITH(full_device, small_report, NULL)
 {
 	_cleanup_fclose_ FILE *f = fopen("/dev/full", "w");
 
@@ -185,7 +185,7 @@ static void full_device(void **state)
 	assert_int_equal(host_report_print(&report, f, false), -EIO);
 }
 
-static void for_programs(void **state)
+TEST_WITH(for_programs, small_report, NULL)
 {
 	_cleanup_json_ json_t *j = NULL;
 	const json_t *c, *l;
@@ -222,7 +222,7 @@ static int answers(long r)
 	return (int)r;
 }
 
-static void children(void **state)
+TEST(children)
 {
 	uint64_t start = clock_mono();
 
@@ -236,7 +236,7 @@ static void children(void **state)
 	assert_int_equal(errno, ECHILD);
 }
 
-static void real_host(void **state)
+TEST(real_host)
 {
 	_cleanup_json_ json_t *j = NULL;
 	struct host_options o;
@@ -256,25 +256,4 @@ static void real_host(void **state)
 	}
 	assert_int_equal(host_report_json(&report, &j), 0);
 	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(versions),
-		cmocka_unit_test(fixed_branches),
-		cmocka_unit_test(changelogs),
-		cmocka_unit_test(tables),
-		cmocka_unit_test(banners),
-		cmocka_unit_test(texts),
-		cmocka_unit_test_setup(for_people, small_report),
-		cmocka_unit_test_setup(fits, small_report),
-		cmocka_unit_test_setup(in_color, small_report),
-		cmocka_unit_test_setup(full_device, small_report),
-		cmocka_unit_test_setup(for_programs, small_report),
-		cmocka_unit_test(children),
-		cmocka_unit_test(real_host),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

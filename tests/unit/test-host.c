@@ -148,7 +148,7 @@ static void expect_level(enum level l, enum host_verdict v, const char *why)
 			 host_verdict_name(v), why);
 }
 
-static void all_good(void **state)
+TEST_WITH(all_good, good_host, unit_dir_teardown)
 {
 	probe_as(*state, 0, "root");
 	for (size_t i = 0; i < report.n_checks; i++) {
@@ -184,7 +184,7 @@ static void all_good(void **state)
 	expect_level(LEVEL_MICROVM, HOST_READY, "qemu-system-x86_64 11.1.1");
 }
 
-static void ubuntu_apparmor(void **state)
+TEST_WITH(ubuntu_apparmor, good_host, unit_dir_teardown)
 {
 	const struct host_check *c;
 
@@ -212,7 +212,7 @@ static void ubuntu_apparmor(void **state)
 	expect_level(LEVEL_CONTAINER, HOST_READY, "crun");
 }
 
-static void userns_switched_off(void **state)
+TEST_WITH(userns_switched_off, good_host, unit_dir_teardown)
 {
 	facts.userns = -EPERM;
 	probe_as(*state, 1000, "alice");
@@ -228,7 +228,7 @@ static void userns_switched_off(void **state)
 	expect_advice(expect("ns.user", HOST_FAIL, "refused"), "user.max_user_namespaces=15000");
 }
 
-static void in_a_container(void **state)
+TEST_WITH(in_a_container, good_host, unit_dir_teardown)
 {
 	for (size_t i = 0; i < HOST_NS_MAX; i++)
 		facts.ns[i] = -EPERM;
@@ -248,7 +248,7 @@ static void in_a_container(void **state)
 	expect_level(LEVEL_CONTAINER, HOST_UNAVAILABLE, "system calls are missing; namespaces");
 }
 
-static void no_v2_tree(void **state)
+TEST_WITH(no_v2_tree, good_host, unit_dir_teardown)
 {
 	put(*state, "proc/self/mountinfo",
 	    "35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n");
@@ -257,7 +257,7 @@ static void no_v2_tree(void **state)
 	expect_advice(expect("net.dial-guard", HOST_WARN, "cannot"), "mount -t cgroup2");
 }
 
-static void hybrid_cgroups(void **state)
+TEST_WITH(hybrid_cgroups, good_host, unit_dir_teardown)
 {
 	put(*state, "proc/self/mountinfo",
 	    "31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755\n"
@@ -285,7 +285,7 @@ static void hybrid_cgroups(void **state)
 	assert_null(host_report_find(&report, "cgroup.hybrid"));
 }
 
-static void other_cgroups(void **state)
+TEST_WITH(other_cgroups, good_host, unit_dir_teardown)
 {
 	const struct host_check *c;
 
@@ -309,7 +309,7 @@ static void other_cgroups(void **state)
 	assert_null(host_report_find(&report, "cgroup.create"));
 }
 
-static void kvm_states(void **state)
+TEST_WITH(kvm_states, good_host, unit_dir_teardown)
 {
 	const struct unit_dir *d = *state;
 	char dir[UNIT_PATH_MAX + 32];
@@ -343,7 +343,7 @@ static void kvm_states(void **state)
 	expect_level(LEVEL_MICROVM, HOST_LIMITED, "no usable KVM");
 }
 
-static void machines(void **state)
+TEST_WITH(machines, good_host, unit_dir_teardown)
 {
 	const struct host_check *c;
 
@@ -384,7 +384,7 @@ static void machines(void **state)
 }
 
 /* What a container writes to. */
-static void disks(void **state)
+TEST_WITH(disks, good_host, unit_dir_teardown)
 {
 	struct unit_dir *d = *state;
 	struct statfs fs;
@@ -406,7 +406,7 @@ static void disks(void **state)
 		      "only root can mount");
 }
 
-static void subordinate_ids(void **state)
+TEST_WITH(subordinate_ids, good_host, unit_dir_teardown)
 {
 	const struct host_check *c;
 
@@ -437,7 +437,7 @@ static void subordinate_ids(void **state)
 		      "apt-get install uidmap");
 }
 
-static void versions_of_engines(void **state)
+TEST_WITH(versions_of_engines, good_host, unit_dir_teardown)
 {
 	const struct host_check *c;
 
@@ -468,7 +468,7 @@ static void versions_of_engines(void **state)
 }
 
 /* The operator's choice is judged, installed or not: sandboxes are started by no other. */
-static void an_engine_that_was_chosen(void **state)
+TEST_WITH(an_engine_that_was_chosen, good_host, unit_dir_teardown)
 {
 	install_engine("runc", "runc version 1.4.0");
 	probe_as(*state, 0, "root");
@@ -485,7 +485,7 @@ static void an_engine_that_was_chosen(void **state)
 	expect_level(LEVEL_CONTAINER, HOST_READY, "crun 1.30.1");
 }
 
-static void side_channels(void **state)
+TEST_WITH(side_channels, good_host, unit_dir_teardown)
 {
 	put(*state, "sys/devices/system/cpu/vulnerabilities/mds", "Vulnerable: no microcode\n");
 	put(*state, "sys/devices/system/cpu/vulnerabilities/l1tf",
@@ -509,7 +509,7 @@ static void side_channels(void **state)
 	expect_level(LEVEL_CONTAINER, HOST_LIMITED, "without Landlock");
 }
 
-static void apparmor_profile(void **state)
+TEST_WITH(apparmor_profile, good_host, unit_dir_teardown)
 {
 	const struct host_check *c;
 
@@ -530,7 +530,7 @@ static void apparmor_profile(void **state)
 }
 
 /* An empty root and no facts: nothing crashes, nothing is called good that was not seen. */
-static void empty_host(void **state)
+TEST_IN_DIR(empty_host)
 {
 	struct unit_dir *d = *state;
 
@@ -543,30 +543,4 @@ static void empty_host(void **state)
 	expect_detail(expect("storage.state", HOST_FAIL, "no directory"), "set HOME");
 	expect_advice(expect("storage.tools", HOST_WARN, "missing: mmdebstrap"),
 		      "apt-get install mmdebstrap tar gzip zstd");
-}
-
-#define on_good_host(test) cmocka_unit_test_setup_teardown(test, good_host, unit_dir_teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		on_good_host(all_good),
-		on_good_host(disks),
-		on_good_host(ubuntu_apparmor),
-		on_good_host(apparmor_profile),
-		on_good_host(userns_switched_off),
-		on_good_host(in_a_container),
-		on_good_host(no_v2_tree),
-		on_good_host(hybrid_cgroups),
-		on_good_host(other_cgroups),
-		on_good_host(kvm_states),
-		on_good_host(machines),
-		on_good_host(subordinate_ids),
-		on_good_host(versions_of_engines),
-		on_good_host(an_engine_that_was_chosen),
-		on_good_host(side_channels),
-		cmocka_unit_test_setup_teardown(empty_host, unit_dir_setup, unit_dir_teardown),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

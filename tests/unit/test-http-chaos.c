@@ -359,7 +359,7 @@ static void chaos(uint64_t seed)
 
 static uint64_t seeds = 150, current; /* the latter for a debugger */
 
-static void test_chaos(void **state)
+TEST(test_chaos)
 {
 	size_t fds = fail_count_fds();
 	size_t handled = 0;
@@ -377,11 +377,7 @@ static void test_chaos(void **state)
 /* By hand with more seeds: test-http-chaos 100000. */
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_chaos),
-	};
-
 	if (argc > 1 && str_to_u64(argv[1], strlen(argv[1]), 1000000, &seeds) < 0)
 		return EXIT_FAILURE;
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(NULL, NULL);
 }

@@ -41,7 +41,7 @@ static int status_of(const char *text)
 	return parse(text, &h);
 }
 
-static void test_request(void **state)
+TEST(test_request)
 {
 	_cleanup_(http_head_done) struct http_head h = { 0 };
 
@@ -75,11 +75,9 @@ static void test_request(void **state)
 }
 
 /* What stands between "GET " and the version, and the path that is made of it; NULL: refused. */
-static void test_targets(void **state)
+TEST(test_targets)
 {
-	static const struct {
-		const char *target, *path;
-	} row[] = {
+	static const struct unit_row row[] = {
 		{ "/", "/" },
 		{ "//", "/" },
 		{ "///a//b", "/a//b" },
@@ -125,17 +123,17 @@ static void test_targets(void **state)
 		char text[256];
 		int r;
 
-		(void)snprintf(text, sizeof(text), "GET %s HTTP/1.1\r\nHost: h" END, row[i].target);
+		(void)snprintf(text, sizeof(text), "GET %s HTTP/1.1\r\nHost: h" END, row[i].given);
 		r = parse(text, &h);
-		if ((r == 0) != (row[i].path != NULL))
-			print_error("target: %s\n", row[i].target);
-		assert_int_equal(r, row[i].path ? 0 : 400);
-		if (row[i].path)
-			assert_string_equal(h.path, row[i].path);
+		if ((r == 0) != (row[i].wanted != NULL))
+			print_error("target: %s\n", row[i].given);
+		assert_int_equal(r, row[i].wanted ? 0 : 400);
+		if (row[i].wanted)
+			assert_string_equal(h.path, row[i].wanted);
 	}
 }
 
-static void test_hosts(void **state)
+TEST(test_hosts)
 {
 	static const struct {
 		const char *host;
@@ -186,7 +184,7 @@ static void test_hosts(void **state)
 #define HEAD "POST / HTTP/1.1\r\nHost: h\r\n"
 
 /* What has let one server see another request than the next: all of it is refused. */
-static void test_smuggling(void **state)
+TEST(test_smuggling)
 {
 	static const struct {
 		const char *text;
@@ -283,7 +281,7 @@ static void test_smuggling(void **state)
 	}
 }
 
-static void test_nul(void **state)
+TEST(test_nul)
 {
 	static const char text[] = "GET / HTTP/1.1\r\nHost: h\r\nX: a\0b" END;
 	_cleanup_(http_head_done) struct http_head h = { 0 };
@@ -292,7 +290,7 @@ static void test_nul(void **state)
 	assert_int_equal(parse_n("GET /\0 HTTP/1.1\r\nHost: h" END, 28, &h), 400);
 }
 
-static void test_connection(void **state)
+TEST(test_connection)
 {
 	static const struct {
 		const char *text;
@@ -340,7 +338,7 @@ static int sized(size_t target, size_t fields, size_t width)
 	return status_of(buf_text(&b));
 }
 
-static void test_limits(void **state)
+TEST(test_limits)
 {
 	assert_int_equal(sized(HTTP_SERVER_TARGET_MAX, 0, 0), 0);
 	assert_int_equal(sized(HTTP_SERVER_TARGET_MAX + 1, 0, 0), 414);
@@ -353,7 +351,7 @@ static void test_limits(void **state)
 }
 
 /* Byte by byte, and broken ones as soon as they are. */
-static void test_scan(void **state)
+TEST(test_scan)
 {
 	static const char good[] = "GET / HTTP/1.1\r\nHost: h\r\n\r\nbody";
 	struct http_scan s = { 0 };
@@ -396,7 +394,7 @@ static const char *unchunk(const char *text, size_t step, char *out, size_t *ret
 	return c.state == HTTP_CHUNK_DONE ? out : NULL;
 }
 
-static void test_chunks(void **state)
+TEST(test_chunks)
 {
 	static const struct {
 		const char *text, *body;
@@ -445,7 +443,7 @@ static void test_chunks(void **state)
 		}
 }
 
-static void test_query(void **state)
+TEST(test_query)
 {
 	static const struct {
 		const char *query, *value;
@@ -491,21 +489,7 @@ static int whole_parse(void)
 	return http_query(&x, "b", &value);
 }
 
-static void test_no_memory(void **state)
+TEST(test_no_memory)
 {
 	FAIL_SWEEP(whole_parse());
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_request),	  cmocka_unit_test(test_targets),
-		cmocka_unit_test(test_hosts),	  cmocka_unit_test(test_smuggling),
-		cmocka_unit_test(test_nul),	  cmocka_unit_test(test_connection),
-		cmocka_unit_test(test_limits),	  cmocka_unit_test(test_scan),
-		cmocka_unit_test(test_chunks),	  cmocka_unit_test(test_query),
-		cmocka_unit_test(test_no_memory),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

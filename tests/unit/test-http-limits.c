@@ -16,7 +16,7 @@ enum {
 
 /* ---- time ---- */
 
-static void test_idle_is_closed(void **state)
+TEST(test_idle_is_closed)
 {
 	BOX;
 	_cleanup_close_ int fd = -EBADF;
@@ -31,7 +31,7 @@ static void test_idle_is_closed(void **state)
 }
 
 /* A head that comes byte by byte has a deadline of its own, whatever comes. */
-static void test_slow_head(void **state)
+TEST(test_slow_head)
 {
 	BOX;
 	_cleanup_close_ int fd = -EBADF;
@@ -64,14 +64,14 @@ static void slow_body(const char *request)
 	assert_int_equal(box.gone, 1);
 }
 
-static void test_slow_body(void **state)
+TEST(test_slow_body)
 {
 	slow_body(POST("/echo") "Content-Length: 3\r\n\r\nab");
 	slow_body(POST("/pass") "Transfer-Encoding: chunked\r\n\r\n5\r\nab");
 }
 
 /* Always a little progress is not enough for what is collected. */
-static void test_dripping_body(void **state)
+TEST(test_dripping_body)
 {
 	BOX;
 	_cleanup_close_ int fd = -EBADF;
@@ -95,7 +95,7 @@ static void test_dripping_body(void **state)
 }
 
 /* A handler may take its time, before the body and behind it. */
-static void test_slow_handler(void **state)
+TEST(test_slow_handler)
 {
 	BOX;
 	_cleanup_close_ int fd = -EBADF;
@@ -118,17 +118,26 @@ static void test_slow_handler(void **state)
 	hear(&box, fd, &r, "passed");
 }
 
+/* A client that has a short time for bodies, with its request in the hands of the handler. */
+static int slow_client(struct box *box, const char *request)
+{
+	int fd;
+
+	box->config.body_ms = SHORT_MS;
+	box_open(box, NULL);
+	fd = client(box);
+	say(box, fd, request);
+	wait_until(box, box->handled == 1);
+	return fd;
+}
+
 /* Nor is the client to blame where the loop did not come round. */
-static void test_slow_loop(void **state)
+TEST(test_slow_loop)
 {
 	BOX;
 	_cleanup_close_ int fd = -EBADF;
 
-	box.config.body_ms = SHORT_MS;
-	box_open(&box, NULL);
-	fd = client(&box);
-	say(&box, fd, POST("/wait") "Content-Length: 3\r\n\r\n");
-	wait_until(&box, box.handled == 1);
+	fd = slow_client(&box, POST("/wait") "Content-Length: 3\r\n\r\n");
 	http_body(box.x, &body_ops);
 	assert_int_equal(send(fd, "abc", 3, 0), 3);
 	(void)usleep(2 * SHORT_MS * 1000);
@@ -136,18 +145,14 @@ static void test_slow_loop(void **state)
 	assert_int_equal(box.gone, 0);
 }
 
-static void test_reader_stalls(void **state)
+TEST(test_reader_stalls)
 {
 	BOX;
 	_cleanup_close_ int fd = -EBADF;
 	_cleanup_free_ char *data = calloc(1, 1 << 20);
 
 	assert_non_null(data);
-	box.config.body_ms = SHORT_MS;
-	box_open(&box, NULL);
-	fd = client(&box);
-	say(&box, fd, GET("/stream"));
-	wait_until(&box, box.handled == 1);
+	fd = slow_client(&box, GET("/stream"));
 	while (box.gone == 0) {
 		if (!http_full(box.x))
 			http_write(box.x, data, 1 << 20);
@@ -157,18 +162,14 @@ static void test_reader_stalls(void **state)
 }
 
 /* One that never takes its answer is not waited for, though the handler has long gone on. */
-static void test_answer_is_not_taken(void **state)
+TEST(test_answer_is_not_taken)
 {
 	BOX;
 	_cleanup_close_ int fd = -EBADF;
 	_cleanup_free_ char *data = calloc(1, 16 << 20);
 
 	assert_non_null(data);
-	box.config.body_ms = SHORT_MS;
-	box_open(&box, NULL);
-	fd = client(&box);
-	say(&box, fd, GET("/wait"));
-	wait_until(&box, box.handled == 1);
+	fd = slow_client(&box, GET("/wait"));
 	http_answer(box.x, 200, "a/b", data, 16 << 20);
 	wait_until(&box, http_server_connections(box.server) == 0);
 	assert_int_equal(box.gone, 0);
@@ -176,7 +177,7 @@ static void test_answer_is_not_taken(void **state)
 
 /* ---- number ---- */
 
-static void test_longest_idle_makes_room(void **state)
+TEST(test_longest_idle_makes_room)
 {
 	BOX;
 	int fd[4];
@@ -202,7 +203,7 @@ static void test_longest_idle_makes_room(void **state)
 		(void)fd_close(fd[i]);
 }
 
-static void test_over_the_limit(void **state)
+TEST(test_over_the_limit)
 {
 	BOX;
 	int busy[2];
@@ -226,7 +227,7 @@ static void test_over_the_limit(void **state)
 		(void)fd_close(busy[i]);
 }
 
-static void test_flood(void **state)
+TEST(test_flood)
 {
 	BOX;
 	int fd[200];
@@ -247,7 +248,7 @@ static void test_flood(void **state)
 }
 
 /* Half a head keeps nobody out. */
-static void test_half_heads(void **state)
+TEST(test_half_heads)
 {
 	BOX;
 	_cleanup_close_ int fd = -EBADF;
@@ -269,7 +270,7 @@ static void test_half_heads(void **state)
 }
 
 /* Without descriptors connections wait in the queue, and the loop does not spin. */
-static void test_no_descriptors(void **state)
+TEST(test_no_descriptors)
 {
 	BOX;
 	_cleanup_close_ int fd = -EBADF, next = -EBADF;
@@ -314,7 +315,7 @@ static void refused(const char *text, const char *status)
 	assert_int_equal(box.handled, box.gone);
 }
 
-static void test_refused(void **state)
+TEST(test_refused)
 {
 	static const char *const heads[] = {
 		"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
@@ -343,7 +344,7 @@ static void test_refused(void **state)
 }
 
 /* Chunks that break while the answer is under way leave no way to say so. */
-static void test_breaks_behind_the_answer(void **state)
+TEST(test_breaks_behind_the_answer)
 {
 	BOX;
 	_cleanup_close_ int fd = -EBADF;
@@ -381,7 +382,7 @@ static int client_local(const struct sockaddr_un *a)
 	return fd;
 }
 
-static void test_local(void **state)
+TEST_IN_DIR(test_local)
 {
 	BOX;
 	struct sockaddr_un a;
@@ -407,7 +408,7 @@ static void test_local(void **state)
 }
 
 /* What a client wrote before it went is not lost, though it went in a pause. */
-static void test_local_tunnel(void **state)
+TEST_IN_DIR(test_local_tunnel)
 {
 	BOX;
 	struct sockaddr_un a;
@@ -425,7 +426,7 @@ static void test_local_tunnel(void **state)
 	assert_string_equal(buf_text(&box.got), "tail");
 }
 
-static void test_not_a_socket(void **state)
+TEST(test_not_a_socket)
 {
 	BOX;
 	struct err e = ERR_INIT;
@@ -439,7 +440,7 @@ static void test_not_a_socket(void **state)
 
 /* ---- the end ---- */
 
-static void test_stop(void **state)
+TEST(test_stop)
 {
 	BOX;
 	_cleanup_close_ int idle = -EBADF, busy = -EBADF;
@@ -460,7 +461,7 @@ static void test_stop(void **state)
 	wait_until(&box, http_server_connections(box.server) == 0);
 }
 
-static void test_free_while_busy(void **state)
+TEST(test_free_while_busy)
 {
 	BOX;
 	_cleanup_close_ int a = -EBADF, b = -EBADF, c = -EBADF;
@@ -509,7 +510,7 @@ static void crowd_costs(const char *request, int connections)
 		(void)fd_close(fd[i]);
 }
 
-static void test_those_that_wait_cost_little(void **state)
+TEST(test_those_that_wait_cost_little)
 {
 	_cleanup_buf_ struct buf upload = BUF_INIT(1 << 20);
 
@@ -597,7 +598,7 @@ static int faulty_round(int listener, const struct sockaddr_in *addr)
 	return r;
 }
 
-static void test_faults(void **state)
+TEST(test_faults)
 {
 	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr = { htonl(INADDR_LOOPBACK) } };
 	int port;
@@ -606,35 +607,4 @@ static void test_faults(void **state)
 	a.sin_port = htons((uint16_t)port);
 	assert_int_equal(faulty_round(listener, &a), 0);
 	FAIL_SWEEP(faulty_round(listener, &a));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_idle_is_closed),
-		cmocka_unit_test(test_slow_head),
-		cmocka_unit_test(test_slow_body),
-		cmocka_unit_test(test_dripping_body),
-		cmocka_unit_test(test_slow_handler),
-		cmocka_unit_test(test_slow_loop),
-		cmocka_unit_test(test_reader_stalls),
-		cmocka_unit_test(test_answer_is_not_taken),
-		cmocka_unit_test(test_longest_idle_makes_room),
-		cmocka_unit_test(test_over_the_limit),
-		cmocka_unit_test(test_flood),
-		cmocka_unit_test(test_half_heads),
-		cmocka_unit_test(test_no_descriptors),
-		cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_breaks_behind_the_answer),
-		cmocka_unit_test_setup_teardown(test_local, unit_dir_setup, unit_dir_teardown),
-		cmocka_unit_test_setup_teardown(test_local_tunnel, unit_dir_setup,
-						unit_dir_teardown),
-		cmocka_unit_test(test_not_a_socket),
-		cmocka_unit_test(test_stop),
-		cmocka_unit_test(test_free_while_busy),
-		cmocka_unit_test(test_those_that_wait_cost_little),
-		cmocka_unit_test(test_faults),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,7 @@
 
 #define GET(path) "GET " path " HTTP/1.1\r\nHost: h\r\n\r\n"
 
-static void test_answer_keep_alive(void **state)
+TEST(test_answer_keep_alive)
 {
 	BOX;
 	_cleanup_close_ int fd = -EBADF;
@@ -34,7 +34,7 @@ static void test_answer_keep_alive(void **state)
 	wait_until(&box, http_server_connections(box.server) == 0);
 }
 
-static void test_http_1_0(void **state)
+TEST(test_http_1_0)
 {
 	BOX;
 	_cleanup_close_ int fd = -EBADF, fd2 = -EBADF;
@@ -57,7 +57,7 @@ static void test_http_1_0(void **state)
 	assert_has(&r, "\r\n\r\nabcdef");
 }
 
-static void test_fields(void **state)
+TEST(test_fields)
 {
 	BOX;
 	_cleanup_close_ int fd = -EBADF;
@@ -76,7 +76,7 @@ static void test_fields(void **state)
 }
 
 /* All at once: they are answered one after the other, in order. */
-static void test_pipelining(void **state)
+TEST(test_pipelining)
 {
 	BOX;
 	_cleanup_close_ int fd = -EBADF;
@@ -96,7 +96,7 @@ static void test_pipelining(void **state)
 }
 
 /* Nor is the next one looked at while the answer before waits to be taken. */
-static void test_pipelining_behind_much(void **state)
+TEST(test_pipelining_behind_much)
 {
 	BOX;
 	_cleanup_close_ int fd = -EBADF;
@@ -115,7 +115,7 @@ static void test_pipelining_behind_much(void **state)
 	assert_true(r.len > 16 << 20);
 }
 
-static void test_many_pipelined(void **state)
+TEST(test_many_pipelined)
 {
 	BOX;
 	_cleanup_close_ int fd = -EBADF;
@@ -137,7 +137,7 @@ static void test_many_pipelined(void **state)
 	assert_int_equal(box.gone, 0);
 }
 
-static void test_collect(void **state)
+TEST(test_collect)
 {
 	BOX;
 	_cleanup_close_ int fd = -EBADF;
@@ -182,14 +182,14 @@ static void collect_too_much(const char *request)
 	assert_int_equal(box.gone, 1);
 }
 
-static void test_collect_too_much(void **state)
+TEST(test_collect_too_much)
 {
 	collect_too_much("POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 4096\r\n\r\n");
 	collect_too_much("POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
 			 "1000\r\n");
 }
 
-static void test_body_passed(void **state)
+TEST(test_body_passed)
 {
 	BOX;
 	_cleanup_close_ int fd = -EBADF;
@@ -214,7 +214,7 @@ static void test_body_passed(void **state)
 	assert_int_equal(box.got.len, 1000000);
 }
 
-static void test_body_paused(void **state)
+TEST(test_body_paused)
 {
 	BOX;
 	_cleanup_close_ int fd = -EBADF;
@@ -233,7 +233,7 @@ static void test_body_paused(void **state)
 	assert_string_equal(buf_text(&box.got), "abcdef");
 }
 
-static void test_expect(void **state)
+TEST(test_expect)
 {
 	BOX;
 	_cleanup_close_ int fd = -EBADF;
@@ -255,7 +255,7 @@ static void test_expect(void **state)
 }
 
 /* A body that nobody wants is read up to a limit; past that, so that the answer is seen. */
-static void test_body_dropped(void **state)
+TEST(test_body_dropped)
 {
 	BOX;
 	_cleanup_close_ int fd = -EBADF, fd2 = -EBADF;
@@ -307,13 +307,13 @@ static size_t endless(uint64_t head_ms)
 	return total;
 }
 
-static void test_endless_body_is_cut(void **state)
+TEST(test_endless_body_is_cut)
 {
 	(void)endless(100);
 	assert_in_range(endless(PATIENCE_MS), 1 << 20, 90 << 20);
 }
 
-static void test_stream(void **state)
+TEST(test_stream)
 {
 	BOX;
 	_cleanup_close_ int fd = -EBADF;
@@ -347,7 +347,7 @@ static void test_stream(void **state)
 }
 
 /* The last piece and the end of the answer, whatever its framing is. */
-static void test_finish(void **state)
+TEST(test_finish)
 {
 	BOX;
 	_cleanup_close_ int fd = -EBADF, old = -EBADF;
@@ -383,7 +383,7 @@ static void test_finish(void **state)
 }
 
 /* What does not fit into the socket waits; the writer is told when to stop and when to go on. */
-static void test_full_and_room(void **state)
+TEST(test_full_and_room)
 {
 	BOX;
 	_cleanup_close_ int fd = -EBADF;
@@ -417,7 +417,7 @@ static void test_full_and_room(void **state)
 }
 
 /* Fewer bytes than announced, or more, are no whole answer. */
-static void test_wrong_length(void **state)
+TEST(test_wrong_length)
 {
 	BOX;
 	_cleanup_close_ int fd = -EBADF, fd2 = -EBADF;
@@ -464,7 +464,7 @@ static void bad_field(const char *name, const char *value, bool pieces)
 	assert_int_equal(box.gone, 0);
 }
 
-static void test_bad_field_is_500(void **state)
+TEST(test_bad_field_is_500)
 {
 	for (int pieces = 0; pieces < 2; pieces++) {
 		bad_field("X-Split", "a\r\nSet-Cookie: b", pieces);
@@ -475,7 +475,7 @@ static void test_bad_field_is_500(void **state)
 }
 
 /* The handler goes on writing, and hears of it from the loop. */
-static void test_bad_field_in_pieces(void **state)
+TEST(test_bad_field_in_pieces)
 {
 	BOX;
 	_cleanup_close_ int fd = -EBADF;
@@ -494,7 +494,7 @@ static void test_bad_field_in_pieces(void **state)
 }
 
 /* The head as for GET, and nothing behind it that would be read as the next answer. */
-static void test_head_in_pieces(void **state)
+TEST(test_head_in_pieces)
 {
 	BOX;
 	_cleanup_close_ int fd = -EBADF;
@@ -529,7 +529,7 @@ static void client_goes(const char *request, bool reset)
 	wait_until(&box, http_server_connections(box.server) == 0);
 }
 
-static void test_client_goes(void **state)
+TEST(test_client_goes)
 {
 	static const char *const requests[] = {
 		GET("/wait"),
@@ -549,7 +549,7 @@ static void test_client_goes(void **state)
 }
 
 /* An answer that is given at once reaches also one that only waits for it. */
-static void test_half_close(void **state)
+TEST(test_half_close)
 {
 	BOX;
 	_cleanup_close_ int fd = -EBADF;
@@ -563,7 +563,7 @@ static void test_half_close(void **state)
 	assert_int_equal(box.gone, 0);
 }
 
-static void test_cut(void **state)
+TEST(test_cut)
 {
 	BOX;
 	_cleanup_close_ int fd = -EBADF, fd2 = -EBADF;
@@ -583,7 +583,7 @@ static void test_cut(void **state)
 	wait_until(&box, http_server_connections(box.server) == 0);
 }
 
-static void test_tunnel(void **state)
+TEST(test_tunnel)
 {
 	BOX;
 	_cleanup_close_ int fd = -EBADF;
@@ -614,7 +614,7 @@ static void test_tunnel(void **state)
 }
 
 /* The end of ours, with much still to be sent. */
-static void test_tunnel_end(void **state)
+TEST(test_tunnel_end)
 {
 	BOX;
 	_cleanup_close_ int fd = -EBADF;
@@ -637,7 +637,7 @@ static void test_tunnel_end(void **state)
 }
 
 /* Half closed first: that the rest of it goes too is seen though nothing is read any more. */
-static void test_tunnel_client_goes(void **state)
+TEST(test_tunnel_client_goes)
 {
 	BOX;
 	struct linger l = { 1, 0 };
@@ -653,38 +653,4 @@ static void test_tunnel_client_goes(void **state)
 	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l)), 0);
 	(void)fd_close(fd);
 	wait_until(&box, box.gone == 1);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_answer_keep_alive),
-		cmocka_unit_test(test_http_1_0),
-		cmocka_unit_test(test_fields),
-		cmocka_unit_test(test_pipelining),
-		cmocka_unit_test(test_pipelining_behind_much),
-		cmocka_unit_test(test_many_pipelined),
-		cmocka_unit_test(test_collect),
-		cmocka_unit_test(test_collect_too_much),
-		cmocka_unit_test(test_body_passed),
-		cmocka_unit_test(test_body_paused),
-		cmocka_unit_test(test_expect),
-		cmocka_unit_test(test_body_dropped),
-		cmocka_unit_test(test_endless_body_is_cut),
-		cmocka_unit_test(test_stream),
-		cmocka_unit_test(test_finish),
-		cmocka_unit_test(test_full_and_room),
-		cmocka_unit_test(test_wrong_length),
-		cmocka_unit_test(test_bad_field_is_500),
-		cmocka_unit_test(test_bad_field_in_pieces),
-		cmocka_unit_test(test_head_in_pieces),
-		cmocka_unit_test(test_client_goes),
-		cmocka_unit_test(test_half_close),
-		cmocka_unit_test(test_cut),
-		cmocka_unit_test(test_tunnel),
-		cmocka_unit_test(test_tunnel_end),
-		cmocka_unit_test(test_tunnel_client_goes),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -230,7 +230,7 @@ static void speak(int version)
 	assert_int_equal(box.gone, 0);
 }
 
-static void test_versions(void **state)
+TEST(test_versions)
 {
 	PEER;
 
@@ -242,7 +242,7 @@ static void test_versions(void **state)
 	wait_until(&box, http_server_connections(box.server) == 0);
 }
 
-static void test_only_http_1(void **state)
+TEST(test_only_http_1)
 {
 	PEER;
 
@@ -252,7 +252,7 @@ static void test_only_http_1(void **state)
 	wait_until(&box, http_server_connections(box.server) == 0);
 }
 
-static void test_not_tls(void **state)
+TEST(test_not_tls)
 {
 	BOX;
 	_cleanup_close_ int fd = -EBADF;
@@ -265,7 +265,7 @@ static void test_not_tls(void **state)
 	assert_int_equal(box.handled, 0);
 }
 
-static void test_slow_handshake(void **state)
+TEST(test_slow_handshake)
 {
 	BOX;
 	_cleanup_close_ int fd = -EBADF;
@@ -279,7 +279,7 @@ static void test_slow_handshake(void **state)
 }
 
 /* Without a goodbye, and while we send nothing. */
-static void test_client_goes(void **state)
+TEST(test_client_goes)
 {
 	PEER;
 
@@ -294,7 +294,7 @@ static void test_client_goes(void **state)
 }
 
 /* Written to before the loop has seen it: the second time nobody takes it. */
-static void test_no_signal(void **state)
+TEST(test_no_signal)
 {
 	PEER;
 
@@ -312,7 +312,7 @@ static void test_no_signal(void **state)
 }
 
 /* The goodbye comes in the middle of a body, and the connection stays open. */
-static void test_body_ends_early(void **state)
+TEST(test_body_ends_early)
 {
 	PEER;
 
@@ -328,7 +328,7 @@ static void test_body_ends_early(void **state)
 
 /* A record that OpenSSL holds and the socket does not is read to its end: a small one and two large
  * are one read more than a connection is given at once. */
-static void test_records_in_pieces(void **state)
+TEST(test_records_in_pieces)
 {
 	PEER;
 	_cleanup_buf_ struct buf many = BUF_INIT(16384);
@@ -345,7 +345,7 @@ static void test_records_in_pieces(void **state)
 	wait_until(&box, box.handled == 1 + 2 * n);
 }
 
-static void test_full_and_room(void **state)
+TEST(test_full_and_room)
 {
 	PEER;
 	_cleanup_free_ char *data = calloc(1, 65536);
@@ -368,7 +368,7 @@ static void test_full_and_room(void **state)
 	listen_bytes(&box, &p, &r, "the end\r\n0\r\n\r\n", 14, 0);
 }
 
-static void test_tunnel(void **state)
+TEST(test_tunnel)
 {
 	PEER;
 
@@ -389,7 +389,7 @@ static void test_tunnel(void **state)
 }
 
 /* The end of the connection without close_notify is no end of the data: it may have been cut. */
-static void test_tunnel_is_cut(void **state)
+TEST(test_tunnel_is_cut)
 {
 	PEER;
 
@@ -403,7 +403,7 @@ static void test_tunnel_is_cut(void **state)
 	assert_int_equal(box.eofs, 0);
 }
 
-static void test_close_is_announced(void **state)
+TEST(test_close_is_announced)
 {
 	PEER;
 
@@ -415,7 +415,7 @@ static void test_close_is_announced(void **state)
 	assert_has(&r, "hello");
 }
 
-static void test_memory(void **state)
+TEST(test_memory)
 {
 	BOX;
 	struct peer p[CROWD];
@@ -439,7 +439,7 @@ static void test_memory(void **state)
 		peer_done(&p[i]);
 }
 
-static void test_files(void **state)
+TEST(test_files)
 {
 	static const struct {
 		const char *cert, *key;
@@ -469,15 +469,5 @@ static void test_files(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_versions),	cmocka_unit_test(test_only_http_1),
-		cmocka_unit_test(test_not_tls),		cmocka_unit_test(test_slow_handshake),
-		cmocka_unit_test(test_client_goes),	cmocka_unit_test(test_no_signal),
-		cmocka_unit_test(test_body_ends_early), cmocka_unit_test(test_records_in_pieces),
-		cmocka_unit_test(test_full_and_room),	cmocka_unit_test(test_tunnel),
-		cmocka_unit_test(test_tunnel_is_cut),	cmocka_unit_test(test_close_is_announced),
-		cmocka_unit_test(test_memory),		cmocka_unit_test(test_files),
-	};
-
-	return cmocka_run_group_tests(tests, setup, teardown);
+	return unit_run(setup, teardown);
 }

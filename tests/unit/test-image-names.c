@@ -9,7 +9,7 @@
 
 #define LONG63 "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 
-static void names(void **state)
+TEST(names)
 {
 	static const char *const good[] = {
 		"a",	       "0",
@@ -46,7 +46,7 @@ static int ended(void *arg, int r, struct err *e)
 }
 
 /* Refused before anything is read or made; the pipe is closed all the same. */
-static void what_is_said_is_checked(void **state)
+TEST(what_is_said_is_checked)
 {
 	static char large[IMAGE_TEXT_MAX + 10];
 	static const char *const no_value[] = { "A", NULL }, *const no_name[] = { "=a", NULL },
@@ -85,14 +85,4 @@ static void what_is_said_is_checked(void **state)
 		(void)close(p[1]);
 		assert_int_equal(fail_count_fds(), fds);
 	}
-}
-
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(names),
-		cmocka_unit_test(what_is_said_is_checked),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

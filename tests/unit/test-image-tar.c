@@ -28,7 +28,7 @@ static void expect_error(const struct buf *b, const char *words)
 		fail_msg("'%s' is not in: %s", words, e.msg);
 }
 
-static void entries_are_read(void **state)
+TEST(entries_are_read)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(65536);
 	struct memory m;
@@ -69,7 +69,7 @@ static void entries_are_read(void **state)
 	}
 }
 
-static void every_cut_is_seen(void **state)
+TEST(every_cut_is_seen)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(65536);
 	struct err e = ERR_INIT;
@@ -87,7 +87,7 @@ static void every_cut_is_seen(void **state)
 	assert_int_equal(walk(&b, 4096, &e), -EINVAL); /* half a block */
 }
 
-static void every_flipped_bit_of_a_header_is_seen(void **state)
+TEST(every_flipped_bit_of_a_header_is_seen)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(65536);
 	struct err e = ERR_INIT;
@@ -118,7 +118,7 @@ static void one_pax(const char *record, const char *words)
 		assert_int_equal(walk(&b, 4096, &e), 1);
 }
 
-static void pax_headers(void **state)
+TEST(pax_headers)
 {
 	one_pax("18 path=./a//b/c\n", "bad extended header");
 	one_pax("17 path=./a//b/c\n", NULL);
@@ -151,7 +151,7 @@ static void pax_headers(void **state)
 	one_pax("path=a\n", "bad extended header");
 }
 
-static void global_headers(void **state)
+TEST(global_headers)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(65536);
 	struct err e = ERR_INIT;
@@ -167,7 +167,7 @@ static void global_headers(void **state)
 	expect_error(&b, "not for all entries");
 }
 
-static void gnu_names(void **state)
+TEST(gnu_names)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(65536);
 	char name[300];
@@ -217,7 +217,7 @@ static void changed(size_t at, const char *bytes, size_t n, const char *words)
 		assert_int_equal(walk(&b, 4096, &e), 1);
 }
 
-static void headers_that_are_wrong(void **state)
+TEST(headers_that_are_wrong)
 {
 	changed(257, "\0\0\0\0\0\0\0\0", 8, "neither ustar");
 	changed(257, "ustar  ", 8, NULL);
@@ -239,7 +239,7 @@ static void headers_that_are_wrong(void **state)
 	assert_string_equal(en.name, "pre/fix/f");
 }
 
-static void data_where_none_can_be(void **state)
+TEST(data_where_none_can_be)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(65536);
 
@@ -248,7 +248,7 @@ static void data_where_none_can_be(void **state)
 	expect_error(&b, "data where none can be");
 }
 
-static void trailing_bytes(void **state)
+TEST(trailing_bytes)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(65536);
 	char zero[TAR_BLOCK] = "";
@@ -266,7 +266,7 @@ static int clean(const char *name, char *out)
 	return tar_clean_name(name, strlen(name), out, &e);
 }
 
-static void names_have_one_form(void **state)
+TEST(names_have_one_form)
 {
 	static const char *const pairs[][2] = {
 		{ "", "." },	      { "/", "." },	{ "./", "." },	      { "a", "a" },
@@ -295,22 +295,4 @@ static void names_have_one_form(void **state)
 	for (size_t i = 200; i < sizeof(longer); i += 201)
 		longer[i] = '/';
 	assert_int_equal(tar_clean_name(longer, sizeof(longer), out, &e), -EINVAL);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(entries_are_read),
-		cmocka_unit_test(every_cut_is_seen),
-		cmocka_unit_test(every_flipped_bit_of_a_header_is_seen),
-		cmocka_unit_test(pax_headers),
-		cmocka_unit_test(global_headers),
-		cmocka_unit_test(gnu_names),
-		cmocka_unit_test(headers_that_are_wrong),
-		cmocka_unit_test(data_where_none_can_be),
-		cmocka_unit_test(trailing_bytes),
-		cmocka_unit_test(names_have_one_form),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,7 +33,7 @@ static bool exists(const struct unit_dir *d, const char *name)
 	return fstatat(d->fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-static void rules_are_kept(void **state)
+TEST_IN_DIR(rules_are_kept)
 {
 	struct unit_dir *d = *state;
 	_cleanup_buf_ struct buf b = BUF_INIT(65536);
@@ -76,7 +76,7 @@ static void one_refused(const struct unit_dir *d, char type, const char *name, c
 	assert_int_equal(unpack(d, UNPACK_TAR, &b, NULL, &e), -EINVAL);
 }
 
-static void what_leads_out_is_refused(void **state)
+TEST_IN_DIR(what_leads_out_is_refused)
 {
 	struct unit_dir *d = *state;
 
@@ -93,7 +93,7 @@ static void what_leads_out_is_refused(void **state)
 	one_refused(d, '2', ".", "x");
 }
 
-static void whiteouts(void **state)
+TEST_IN_DIR(whiteouts)
 {
 	struct unit_dir *d = *state;
 	_cleanup_buf_ struct buf b = BUF_INIT(65536);
@@ -117,7 +117,7 @@ static void whiteouts(void **state)
 	assert_false(exists(d, ".wh.gone"));
 }
 
-static void faults_are_told(void **state)
+TEST_IN_DIR(faults_are_told)
 {
 	struct unit_dir *d = *state;
 	_cleanup_buf_ struct buf b = BUF_INIT(65536);
@@ -141,7 +141,7 @@ static void digest_hex(int fd, uint8_t out[static IMAGE_DIGEST])
 	memcpy(out, info.digest, IMAGE_DIGEST);
 }
 
-static void digests_see_every_change(void **state)
+TEST_IN_DIR(digests_see_every_change)
 {
 	struct unit_dir *d = *state;
 	uint8_t first[IMAGE_DIGEST], now[IMAGE_DIGEST];
@@ -167,7 +167,7 @@ static void digests_see_every_change(void **state)
 	assert_memory_not_equal(first, now, IMAGE_DIGEST);
 }
 
-static void what_has_no_digest(void **state)
+TEST_IN_DIR(what_has_no_digest)
 {
 	struct unit_dir *d = *state;
 	struct tree_info info;
@@ -184,7 +184,7 @@ static void what_has_no_digest(void **state)
 	FAIL_SWEEP(tree_digest(d->fd, NULL, NULL, &info, &e));
 }
 
-static void removing_follows_no_link(void **state)
+TEST_IN_DIR(removing_follows_no_link)
 {
 	struct unit_dir *d = *state;
 
@@ -198,7 +198,7 @@ static void removing_follows_no_link(void **state)
 	assert_false(exists(d, "tree"));
 }
 
-static void accounts(void **state)
+TEST(accounts)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(4096);
 
@@ -214,7 +214,7 @@ static void accounts(void **state)
 	assert_string_equal(buf_text(&b), "a:x:1:1\nu:x:1000:\n");
 }
 
-static void ranges(void **state)
+TEST(ranges)
 {
 	static const char *const names[] = { "joe", "1000", NULL };
 	uint32_t start = 0;
@@ -229,23 +229,4 @@ static void ranges(void **state)
 	assert_int_equal(start, 100000);
 	assert_int_equal(ids_parse("1000:5:70000\njoe:100000:65536", names, &start), 0);
 	assert_int_equal(start, 5);
-}
-
-#define WITH_DIR(f) cmocka_unit_test_setup_teardown(f, unit_dir_setup, unit_dir_teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		WITH_DIR(rules_are_kept),
-		WITH_DIR(what_leads_out_is_refused),
-		WITH_DIR(whiteouts),
-		WITH_DIR(faults_are_told),
-		WITH_DIR(digests_see_every_change),
-		WITH_DIR(what_has_no_digest),
-		WITH_DIR(removing_follows_no_link),
-		cmocka_unit_test(accounts),
-		cmocka_unit_test(ranges),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

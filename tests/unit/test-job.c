@@ -106,7 +106,7 @@ static void run(struct world *w, unsigned int n)
 	assert_int_equal(loop_run(w->loop), 0);
 }
 
-static void results_and_errors(void **state)
+TEST_WITH(results_and_errors, setup, teardown)
 {
 	struct world *w = *state;
 
@@ -123,7 +123,7 @@ static void results_and_errors(void **state)
 }
 
 /* The one that is killed does not hold up those behind it, and is not heard of. */
-static void one_that_is_killed(void **state)
+TEST_WITH(one_that_is_killed, setup, teardown)
 {
 	struct world *w = *state;
 	struct job *first = start(w, &sleep_ops), *second = start(w, &fail_ops);
@@ -145,7 +145,7 @@ static void forget(void *arg, const json_t *result)
 	*(unsigned int *)arg += json_object_get(result, "text") != NULL;
 }
 
-static void one_that_nobody_wants(void **state)
+TEST_WITH(one_that_nobody_wants, setup, teardown)
 {
 	struct world *w = *state;
 	unsigned int forgotten = 0;
@@ -200,7 +200,7 @@ static void let_go(struct task *t)
 }
 
 /* One owner alone leaves a slot; whoever comes finds it, and the order is that of each owner. */
-static void a_newcomer_finds_a_slot(void **state)
+TEST_WITH(a_newcomer_finds_a_slot, setup_four, teardown)
 {
 	struct world *w = *state;
 	struct task a[8], b[2];
@@ -224,7 +224,7 @@ static void a_newcomer_finds_a_slot(void **state)
 }
 
 /* Slots that come free go to the owner that has the fewest, in turn. */
-static void slots_are_shared(void **state)
+TEST_WITH(slots_are_shared, setup_four, teardown)
 {
 	struct world *w = *state;
 	struct task a[6], b[3], c[3];
@@ -257,7 +257,7 @@ static void slots_are_shared(void **state)
 }
 
 /* However many one owner asks for, another one may wait, too. */
-static void an_owner_cannot_fill_the_queue(void **state)
+TEST_WITH(an_owner_cannot_fill_the_queue, setup_four, teardown)
 {
 	struct world *w = *state;
 	static struct job *waiting[JOBS_WAITING_MAX];
@@ -312,7 +312,7 @@ static int large(void *arg, json_t **ret, struct err *e)
 }
 
 /* It is an error, its child is gone, and the next one is served. */
-static void a_result_that_is_too_large(void **state)
+TEST_WITH(a_result_that_is_too_large, setup, teardown)
 {
 	static const struct job_ops large_ops = { .work = large, .done = finish };
 	struct world *w = *state;
@@ -329,7 +329,7 @@ static void a_result_that_is_too_large(void **state)
 }
 
 /* No owner has more than its most, and no more wait than may. */
-static void limits_of_a_pool(void **state)
+TEST_WITH(limits_of_a_pool, setup_four, teardown)
 {
 	struct world *w = *state;
 	struct err e = ERR_INIT;
@@ -364,13 +364,13 @@ static int start_one(struct world *w)
 	return 0;
 }
 
-static void every_failure_of_a_start(void **state)
+TEST_WITH(every_failure_of_a_start, setup, teardown)
 {
 	FAIL_SWEEP(start_one(*state));
 }
 
 /* One that waits and cannot be started then is told so, and whoever asks later is served. */
-static void a_start_that_fails_later(void **state)
+TEST_WITH(a_start_that_fails_later, setup, teardown)
 {
 	struct world *w = *state;
 	struct rlimit was, none;
@@ -391,23 +391,4 @@ static void a_start_that_fails_later(void **state)
 	run(w, 1);
 	assert_string_equal(w->order, "a1b0a0a2");
 	assert_string_equal(w->text, "here");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(results_and_errors, setup, teardown),
-		cmocka_unit_test_setup_teardown(one_that_is_killed, setup, teardown),
-		cmocka_unit_test_setup_teardown(one_that_nobody_wants, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_newcomer_finds_a_slot, setup_four, teardown),
-		cmocka_unit_test_setup_teardown(slots_are_shared, setup_four, teardown),
-		cmocka_unit_test_setup_teardown(an_owner_cannot_fill_the_queue, setup_four,
-						teardown),
-		cmocka_unit_test_setup_teardown(a_result_that_is_too_large, setup, teardown),
-		cmocka_unit_test_setup_teardown(limits_of_a_pool, setup_four, teardown),
-		cmocka_unit_test_setup_teardown(every_failure_of_a_start, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_start_that_fails_later, setup, teardown),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

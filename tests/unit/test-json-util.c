@@ -28,7 +28,7 @@ static json_t *read_text(const char *text)
 	return j;
 }
 
-static void values_of_all_kinds(void **state)
+TEST(values_of_all_kinds)
 {
 	static const char *const good[] = { "null",    "true", "0",
 					    "-1",      "1.5",  "\"x\"",
@@ -41,7 +41,7 @@ static void values_of_all_kinds(void **state)
 	}
 }
 
-static void refused(void **state)
+TEST(refused)
 {
 	static const char *const bad[] = {
 		"",
@@ -80,7 +80,7 @@ static void refused(void **state)
 	}
 }
 
-static void a_nul_byte_is_no_end(void **state)
+TEST(a_nul_byte_is_no_end)
 {
 	struct err e = ERR_INIT;
 
@@ -88,7 +88,7 @@ static void a_nul_byte_is_no_end(void **state)
 	assert_int_equal(e.num, -EINVAL);
 }
 
-static void the_position_is_told(void **state)
+TEST(the_position_is_told)
 {
 	struct err e = ERR_INIT;
 
@@ -96,7 +96,7 @@ static void the_position_is_told(void **state)
 	assert_true(str_has_prefix(e.msg, "line 2 column 7: "));
 }
 
-static void depth(void **state)
+TEST(depth)
 {
 	char text[2 * JSON_DEPTH_MAX + 2];
 	struct err e = ERR_INIT;
@@ -114,7 +114,7 @@ static void depth(void **state)
 	assert_string_equal(e.msg, "byte 32: JSON nested deeper than 32");
 }
 
-static void brackets_in_text_do_not_count(void **state)
+TEST(brackets_in_text_do_not_count)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(1000);
 	struct err e = ERR_INIT;
@@ -138,7 +138,7 @@ static void brackets_in_text_do_not_count(void **state)
 	json_decref(j);
 }
 
-static void size(void **state)
+TEST(size)
 {
 	_cleanup_free_ char *text = malloc(JSON_SIZE_MAX + 1);
 	struct err e = ERR_INIT;
@@ -152,7 +152,7 @@ static void size(void **state)
 	json_decref(j);
 }
 
-static void writing_is_canonical(void **state)
+TEST(writing_is_canonical)
 {
 	_cleanup_json_ json_t *j =
 		read_text("{\"b\":[1,{}],\"a\":\"\\u00fc\\ud83d\\udc30\",\"B\":null,\"aa\":1.5}");
@@ -164,7 +164,7 @@ static void writing_is_canonical(void **state)
 			    "{\"B\":null,\"a\":\"\\u00FC\\uD83D\\uDC30\",\"aa\":1.5,\"b\":[1,{}]}");
 }
 
-static void what_is_written_reads_back(void **state)
+TEST(what_is_written_reads_back)
 {
 	_cleanup_json_ json_t *j = read_text("{\"x\":[true,null,-7,0.1,\"\\\"\\\\\\n\"],\"\":{}}");
 	_cleanup_free_ char *text = json_write_canonical(j), *again = NULL;
@@ -175,7 +175,7 @@ static void what_is_written_reads_back(void **state)
 	assert_string_equal(text, again);
 }
 
-static void only_keys(void **state)
+TEST(only_keys)
 {
 	static const char *const keys[] = { "a", "b", NULL }, *const none[] = { NULL };
 	_cleanup_json_ json_t *j = read_text("{\"a\":1,\"c\":2}"), *array = read_text("[]"),
@@ -190,7 +190,7 @@ static void only_keys(void **state)
 	assert_int_equal(json_only_keys(NULL, keys, &e), -EINVAL);
 }
 
-static void strings(void **state)
+TEST(strings)
 {
 	_cleanup_json_ json_t *j = read_text("{\"s\":\"four\",\"n\":1,\"e\":\"\"}");
 	const char *s = "untouched";
@@ -208,7 +208,7 @@ static void strings(void **state)
 	assert_string_equal(s, "");
 }
 
-static void numbers(void **state)
+TEST(numbers)
 {
 	_cleanup_json_ json_t *j =
 		read_text("{\"n\":5,\"m\":-1,\"r\":1.0,\"s\":\"5\",\"x\":9223372036854775807}");
@@ -228,7 +228,7 @@ static void numbers(void **state)
 	assert_true(v == INT64_MAX);
 }
 
-static void booleans(void **state)
+TEST(booleans)
 {
 	_cleanup_json_ json_t *j = read_text("{\"t\":true,\"f\":false,\"n\":0}");
 	bool v = true;
@@ -243,7 +243,7 @@ static void booleans(void **state)
 	assert_true(v);
 }
 
-static void building(void **state)
+TEST(building)
 {
 	_cleanup_json_ json_t *obj = json_object(), *list = json_array();
 
@@ -283,30 +283,7 @@ static int build_write_read(void)
 	return r;
 }
 
-static void no_memory(void **state)
+TEST(no_memory)
 {
 	FAIL_SWEEP(build_write_read());
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(values_of_all_kinds),
-		cmocka_unit_test(refused),
-		cmocka_unit_test(a_nul_byte_is_no_end),
-		cmocka_unit_test(the_position_is_told),
-		cmocka_unit_test(depth),
-		cmocka_unit_test(brackets_in_text_do_not_count),
-		cmocka_unit_test(size),
-		cmocka_unit_test(writing_is_canonical),
-		cmocka_unit_test(what_is_written_reads_back),
-		cmocka_unit_test(only_keys),
-		cmocka_unit_test(strings),
-		cmocka_unit_test(numbers),
-		cmocka_unit_test(booleans),
-		cmocka_unit_test(building),
-		cmocka_unit_test(no_memory),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -64,7 +64,7 @@ static struct talk *attach(struct peer *p, const char *name)
 }
 
 /* It is a command as any other: a record, input, an end. */
-static void is_taken_over(void **state)
+TEST_IN_DIR(is_taken_over)
 {
 	_cleanup_bench_ struct bench b;
 	struct record_info i;
@@ -98,7 +98,7 @@ static void is_taken_over(void **state)
 }
 
 /* What has ended, or never ran, is nobody's. One that the guest does not know has ended. */
-static void only_what_runs(void **state)
+TEST_IN_DIR(only_what_runs)
 {
 	_cleanup_bench_ struct bench b;
 	struct record_info i;
@@ -120,7 +120,7 @@ static void only_what_runs(void **state)
 }
 
 /* Which does no harm: the rest is taken over, and clients are served. */
-static void the_list_may_be_wrong(void **state)
+TEST_IN_DIR(the_list_may_be_wrong)
 {
 	for (unsigned int way = 0; way < 2; way++) {
 		_cleanup_bench_ struct bench b;
@@ -142,7 +142,7 @@ static void the_list_may_be_wrong(void **state)
 	}
 }
 
-static void too_many_are_left(void **state)
+TEST_IN_DIR(too_many_are_left)
 {
 	_cleanup_bench_ struct bench b;
 
@@ -158,7 +158,7 @@ static void too_many_are_left(void **state)
 }
 
 /* Without a record nothing is asked for, and everything else goes on. */
-static void not_without_a_record(void **state)
+TEST_IN_DIR(not_without_a_record)
 {
 	_cleanup_bench_ struct bench b;
 	_cleanup_buf_ struct buf f = BUF_INIT(64);
@@ -175,7 +175,7 @@ static void not_without_a_record(void **state)
 	assert_false(t->closed);
 }
 
-static void not_after_go(void **state)
+TEST_IN_DIR(not_after_go)
 {
 	_cleanup_bench_ struct bench b;
 
@@ -188,7 +188,7 @@ static void not_after_go(void **state)
 
 /* ---- the other half: what is written down ---- */
 
-static void what_runs_is_written_down(void **state)
+TEST(what_runs_is_written_down)
 {
 	_cleanup_close_ int fd = memfd_create("commands", MFD_CLOEXEC);
 	struct command c[4] = { 0 };
@@ -220,23 +220,8 @@ static void what_runs_is_written_down(void **state)
 	assert_true(adopt_write(&k, -EBADF) < 0);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, unit_dir_setup, unit_dir_teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		TEST(is_taken_over),
-		TEST(only_what_runs),
-		TEST(the_list_may_be_wrong),
-		TEST(too_many_are_left),
-		TEST(not_without_a_record),
-		TEST(not_after_go),
-		cmocka_unit_test(what_runs_is_written_down),
-	};
-
-	if (geteuid() != 0) {
-		(void)puts("1..0 # SKIP the keeper's ids are taken by root, and clients are root");
-		return 0;
-	}
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run_as_root("the keeper's ids are taken by root, and clients are root", NULL,
+				NULL);
 }

@@ -261,12 +261,24 @@ static int run(bool (*try)(void), bool isolated)
 	return WIFSIGNALED(status) ? KILLED + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-static void what_kills(void **state)
+struct deed {
+	const char *name;
+	bool (*try)(void);
+};
+
+/* Each works in a process, and kills it once that is isolated. */
+static void assert_deeds_kill(const struct deed *rows, size_t n)
 {
-	static const struct {
-		const char *name;
-		bool (*try)(void);
-	} rows[] = {
+	for (size_t i = 0; i < n; i++) {
+		print_message("# %s\n", rows[i].name);
+		assert_int_equal(run(rows[i].try, false), WORKED);
+		assert_int_equal(run(rows[i].try, true), KILLED + SIGSYS);
+	}
+}
+
+TEST(what_kills)
+{
+	static const struct deed rows[] = {
 		{ "open", try_open },
 		{ "openat2", try_openat2 },
 		{ "socket", try_socket },
@@ -286,11 +298,7 @@ static void what_kills(void **state)
 		{ "send files", try_send_files },
 	};
 
-	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		print_message("# %s\n", rows[i].name);
-		assert_int_equal(run(rows[i].try, false), WORKED);
-		assert_int_equal(run(rows[i].try, true), KILLED + SIGSYS);
-	}
+	assert_deeds_kill(rows, ARRAY_SIZE(rows));
 }
 
 /* ---- a keeper that dials ---- */
@@ -388,12 +396,9 @@ static bool try_pipe(void)
 	return pipe2(fds, O_CLOEXEC | O_NONBLOCK) == 0 && fcntl(fds[0], F_SETPIPE_SZ, 65536) > 0;
 }
 
-static void what_kills_one_that_dials(void **state)
+TEST(what_kills_one_that_dials)
 {
-	static const struct {
-		const char *name;
-		bool (*try)(void);
-	} rows[] = {
+	static const struct deed rows[] = {
 		{ "a Unix socket", try_socket },
 		{ "a Unix socket for packets", try_unix_packets },
 		{ "netlink", try_netlink },
@@ -414,16 +419,12 @@ static void what_kills_one_that_dials(void **state)
 	};
 
 	spec.egress.allow.n = 1;
-	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		print_message("# %s\n", rows[i].name);
-		assert_int_equal(run(rows[i].try, false), WORKED);
-		assert_int_equal(run(rows[i].try, true), KILLED + SIGSYS);
-	}
+	assert_deeds_kill(rows, ARRAY_SIZE(rows));
 	spec.egress.allow.n = 0;
 }
 
 /* The same, where something may leave the sandbox and where nothing may. */
-static void what_dials(void **state)
+TEST(what_dials)
 {
 	bool (*const tries[])(void) = { try_tcp, try_udp, try_connect, try_nodelay, try_pipe };
 
@@ -479,7 +480,7 @@ static bool try_rejoin(void)
 }
 
 /* Only the keeper of a machine that something may leave has pairs. */
-static void who_pairs(void **state)
+TEST(who_pairs)
 {
 	_cleanup_close_ int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
@@ -506,7 +507,7 @@ static void who_pairs(void **state)
 	engine = &unit_container;
 }
 
-static void what_works(void **state)
+TEST(what_works)
 {
 	assert_int_equal(run(try_log, true), WORKED);
 	assert_int_equal(run(try_memory, true), WORKED);
@@ -535,7 +536,7 @@ static void read_proc(pid_t pid, const char *name, const char *key, char *out, s
 			(void)snprintf(out, n, "%s", line);
 }
 
-static void what_the_kernel_says(void **state)
+TEST(what_the_kernel_says)
 {
 	static const char *const want[][2] = {
 		{ "Uid:", "Uid:\t1879048193\t1879048193\t1879048193\t1879048193\n" },
@@ -593,7 +594,7 @@ static void what_the_kernel_says(void **state)
 }
 
 /* The warden is killed: so is the keeper. */
-static void it_dies_with_its_parent(void **state)
+TEST(it_dies_with_its_parent)
 {
 	int fds[2];
 	char byte;
@@ -627,7 +628,7 @@ static void it_dies_with_its_parent(void **state)
 }
 
 /* One that has lost its parent already is told so. */
-static void an_orphan_does_not_start(void **state)
+TEST(an_orphan_does_not_start)
 {
 	pid_t pid = fork();
 	int status;
@@ -645,20 +646,5 @@ static void an_orphan_does_not_start(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_kills),
-		cmocka_unit_test(what_kills_one_that_dials),
-		cmocka_unit_test(what_dials),
-		cmocka_unit_test(who_pairs),
-		cmocka_unit_test(what_works),
-		cmocka_unit_test(what_the_kernel_says),
-		cmocka_unit_test(it_dies_with_its_parent),
-		cmocka_unit_test(an_orphan_does_not_start),
-	};
-
-	if (geteuid() != 0) {
-		(void)puts("1..0 # SKIP the keeper's ids are taken by root");
-		return 0;
-	}
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run_as_root("the keeper's ids are taken by root", NULL, NULL);
 }

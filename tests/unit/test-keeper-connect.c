@@ -12,11 +12,11 @@
 #include "connect.h"
 #include "fail.h"
 #include "serve.h"
+#include "test-chain.h"
 #include "unit-engine.h"
 
 enum {
 	TALKS_MAX = 64,
-	CHAIN_MAX = 1 << 20,
 	PORT = 7000,
 	PATIENCE_S = 30,
 	TELLINGS_MAX = 16, /* of the time */
@@ -238,41 +238,12 @@ static struct box *box_new(struct world *w, int log, bool machine)
 	return b;
 }
 
-static int memory_log(void)
-{
-	int fd = memfd_create("chain", MFD_CLOEXEC);
-
-	assert_int_equal(fcntl(fd, F_SETFL, O_APPEND), 0);
-	return fd;
-}
-
 static void box_free(struct box *b)
 {
 	keeper_done(&b->k);
 	(void)link_free(b->guest);
 	audit_chain_close(&b->chain);
 	free(b);
-}
-
-/* The number of records that say `what`. */
-static unsigned int recorded(const struct box *b, const char *what)
-{
-	_cleanup_free_ uint8_t *data = malloc(CHAIN_MAX);
-	ssize_t size = pread(b->chain.fd, data, CHAIN_MAX, 0);
-	struct audit_head head = { 0 };
-	unsigned int found = 0;
-	const char *why = "";
-
-	assert_true(size >= 0);
-	for (ssize_t at = 0, n; at < size; at += n) {
-		struct audit_record r;
-
-		n = audit_record_read(&head, data + at, (size_t)(size - at), &r, &why);
-		assert_true(n > 0);
-		found += r.kind == AUDIT_EGRESS &&
-			 memmem(r.payload, r.n_payload, what, strlen(what));
-	}
-	return found;
 }
 
 static int accept_one(struct box *b, int listener)
@@ -310,7 +281,7 @@ static void pause_ms(unsigned int ms)
 	assert_int_equal(nanosleep(&t, NULL), 0);
 }
 
-static void containers_have_the_time(void **state)
+TEST_WITH(containers_have_the_time, world_setup, world_teardown)
 {
 	struct box *b = box_greet(WORLD(state), memory_log(), false);
 
@@ -321,7 +292,7 @@ static void containers_have_the_time(void **state)
 
 /* A machine hears what time it is when it has said HELLO, and not when that was said to it. It
  * serves when it has heard it; one that is slow hears it again, but not for ever. */
-static void told_the_time(void **state)
+TEST_WITH(told_the_time, world_setup, world_teardown)
 {
 	uint64_t before = clock_wall();
 	struct box *b = box_greet(WORLD(state), memory_log(), true);
@@ -340,7 +311,7 @@ static void told_the_time(void **state)
 }
 
 /* What a guest says of itself is no answer. */
-static void only_an_answer_counts(void **state)
+TEST_WITH(only_an_answer_counts, world_setup, world_teardown)
 {
 	struct box *b = box_greet(WORLD(state), memory_log(), true);
 	uint8_t pong[WIRE_HEADER + 8] = { [3] = 8, [8] = WIRE_PONG };
@@ -353,7 +324,7 @@ static void only_an_answer_counts(void **state)
 }
 
 /* While it is put to sleep for a snapshot it is told nothing: it will be, when it wakes. */
-static void not_on_its_way_to_sleep(void **state)
+TEST_WITH(not_on_its_way_to_sleep, world_setup, world_teardown)
 {
 	struct box *b = box_new(WORLD(state), memory_log(), true);
 
@@ -370,7 +341,7 @@ static void not_on_its_way_to_sleep(void **state)
 
 /* ---- questions ---- */
 
-static void questions(void **state)
+TEST_WITH(questions, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	struct box *b = box_new(w, memory_log(), true);
@@ -378,10 +349,10 @@ static void questions(void **state)
 
 	assert_int_equal(outcome(b, WIRE_OP_ASK, "web.allowed.test", 0), WIRE_DONE);
 	assert_int_equal(outcome(b, WIRE_OP_ASK, "A.Allowed.TEST", 0), WIRE_DONE);
-	assert_int_equal(recorded(b, ""), 0);
+	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_EGRESS, ""), 0);
 	assert_int_equal(outcome(b, WIRE_OP_ASK, "denied.test", 0), WIRE_PERMISSION);
-	assert_int_equal(recorded(b, "\"host\":\"denied.test\""), 1);
-	assert_int_equal(recorded(b, "asked for by DNS"), 1);
+	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_EGRESS, "\"host\":\"denied.test\""), 1);
+	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_EGRESS, "asked for by DNS"), 1);
 	/* What is no name is nobody's business, as in a container. */
 	memset(longest, 'a', sizeof(longest) - 1);
 	longest[255] = '\0';
@@ -392,14 +363,14 @@ static void questions(void **state)
 	assert_int_equal(outcome(b, WIRE_OP_ASK, "93.184.0.1", 0), WIRE_PERMISSION);
 	assert_int_equal(outcome(b, WIRE_OP_ASK, ".allowed.test", 0), WIRE_PERMISSION);
 	assert_int_equal(outcome(b, WIRE_OP_ASK, "a.allowed.test.", 0), WIRE_PERMISSION);
-	assert_int_equal(recorded(b, ""), 1);
+	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_EGRESS, ""), 1);
 	assert_int_equal(w->queries, 0);
 	box_free(b);
 }
 
 /* ---- what is refused ---- */
 
-static void refused(void **state)
+TEST_WITH(refused, world_setup, world_teardown)
 {
 	static const char *const wrong[] = {
 		"",
@@ -426,24 +397,24 @@ static void refused(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++)
 		assert_int_equal(outcome(b, WIRE_OP_CONNECT, wrong[i], i < 12 ? 7000 : 5353),
 				 WIRE_PERMISSION);
-	assert_int_equal(recorded(b, ""), 0);
+	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_EGRESS, ""), 0);
 	assert_int_equal(outcome(b, WIRE_OP_CONNECT, "denied.test", 443), WIRE_PERMISSION);
 	assert_int_equal(outcome(b, WIRE_OP_CONNECT, "web.allowed.test", 444), WIRE_PERMISSION);
 	assert_int_equal(outcome(b, WIRE_OP_CONNECT, "93.184.0.2", PORT), WIRE_PERMISSION);
-	assert_int_equal(recorded(b, "\"verdict\":\"deny\""), 3);
+	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_EGRESS, "\"verdict\":\"deny\""), 3);
 	assert_int_equal(w->queries, before);
 	/* Allowed, and goes nowhere. */
 	assert_int_equal(outcome(b, WIRE_OP_CONNECT, "nx.allowed.test", PORT), WIRE_NOT_FOUND);
 	assert_int_equal(outcome(b, WIRE_OP_CONNECT, "private.allowed.test", PORT),
 			 WIRE_PERMISSION);
 	assert_int_equal(outcome(b, WIRE_OP_CONNECT, "93.184.0.1", PORT), WIRE_IO);
-	assert_int_equal(recorded(b, "\"verdict\":\"allow\""), 3);
+	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_EGRESS, "\"verdict\":\"allow\""), 3);
 	assert_int_equal(broker_budget(b->k.egress->broker)->streams, 0);
 	assert_int_equal(b->k.egress->n_sockets, 0);
 	box_free(b);
 }
 
-static void no_log_no_egress(void **state)
+TEST_WITH(no_log_no_egress, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	struct box *b = box_new(w, open("/dev/full", O_WRONLY | O_APPEND | O_CLOEXEC), true);
@@ -456,7 +427,7 @@ static void no_log_no_egress(void **state)
 }
 
 /* A container's guest may open nothing: there it is the end of the link. */
-static void containers_ask_nothing(void **state)
+TEST_WITH(containers_ask_nothing, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	struct box *b = box_new(w, memory_log(), false);
@@ -468,7 +439,7 @@ static void containers_ask_nothing(void **state)
 
 /* ---- streams ---- */
 
-static void a_stream(void **state)
+TEST_WITH(a_stream, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	struct box *b = box_new(w, memory_log(), true);
@@ -495,16 +466,19 @@ static void a_stream(void **state)
 	UNTIL(b, broker_budget(b->k.egress->broker)->streams == 0);
 	assert_int_equal(recv(fd, &got, 1, 0), 0);
 	assert_false(t->closed); /* but by us */
-	assert_int_equal(recorded(b, "\"verdict\":\"allow\",\"host\":\"a.allowed.test\""), 1);
-	assert_int_equal(recorded(b, "\"bytes_out\":11,\"bytes_in\":3"), 1);
-	assert_int_equal(recorded(b, "reset"), 0);
+	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_EGRESS,
+					"\"verdict\":\"allow\",\"host\":\"a.allowed.test\""),
+			 1);
+	assert_int_equal(
+		chain_recorded(b->chain.fd, AUDIT_EGRESS, "\"bytes_out\":11,\"bytes_in\":3"), 1);
+	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_EGRESS, "reset"), 0);
 	assert_null(b->k.egress->connections);
 	assert_int_equal(b->k.egress->n_sockets, 0);
 	box_free(b);
 }
 
 /* The guest ends first; what the server sends behind it arrives, and the guest closes. */
-static void the_other_half(void **state)
+TEST_WITH(the_other_half, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	struct box *b = box_new(w, memory_log(), true);
@@ -526,12 +500,13 @@ static void the_other_half(void **state)
 	assert_non_null(b->k.egress->connections); /* until the guest says so */
 	assert_int_equal(link_close(b->guest, t->ch, WIRE_DONE, NULL), 0);
 	UNTIL(b, !b->k.egress->connections);
-	assert_int_equal(recorded(b, "\"bytes_out\":3,\"bytes_in\":6"), 1);
-	assert_int_equal(recorded(b, "reset"), 0);
+	assert_int_equal(
+		chain_recorded(b->chain.fd, AUDIT_EGRESS, "\"bytes_out\":3,\"bytes_in\":6"), 1);
+	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_EGRESS, "reset"), 0);
 	box_free(b);
 }
 
-static void a_reset_from_outside(void **state)
+TEST_WITH(a_reset_from_outside, world_setup, world_teardown)
 {
 	const struct linger reset = { .l_onoff = 1 };
 	struct world *w = WORLD(state);
@@ -545,13 +520,13 @@ static void a_reset_from_outside(void **state)
 	(void)fd_close(fd);
 	UNTIL(b, t->closed);
 	assert_int_equal(t->code, WIRE_IO);
-	assert_int_equal(recorded(b, "reset by the other side"), 1);
+	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_EGRESS, "reset by the other side"), 1);
 	assert_null(b->k.egress->connections);
 	box_free(b);
 }
 
 /* With a server that would never have ended; then before anybody was dialled. */
-static void a_reset_from_inside(void **state)
+TEST_WITH(a_reset_from_inside, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	struct box *b = box_new(w, memory_log(), true);
@@ -565,19 +540,19 @@ static void a_reset_from_inside(void **state)
 	UNTIL(b, (k = (int)recv(fd, &c, 1, 0)) >= 0 || errno != EAGAIN);
 	assert_int_equal(k, -1);
 	assert_int_equal(errno, ECONNRESET);
-	assert_int_equal(recorded(b, "reset by the sandbox"), 1);
+	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_EGRESS, "reset by the sandbox"), 1);
 	(void)fd_close(fd);
 	t = ask(b, WIRE_OP_CONNECT, "stall.allowed.test", PORT);
 	assert_int_equal(turn(b), 0);
 	assert_int_equal(broker_budget(b->k.egress->broker)->streams, 1);
 	assert_int_equal(link_close(b->guest, t->ch, WIRE_GONE, NULL), 0);
 	UNTIL(b, broker_budget(b->k.egress->broker)->streams == 0);
-	assert_int_equal(recorded(b, "reset by the sandbox"), 2);
+	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_EGRESS, "reset by the sandbox"), 2);
 	assert_null(b->k.egress->connections);
 	box_free(b);
 }
 
-static void a_policy_that_changes(void **state)
+TEST_WITH(a_policy_that_changes, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	struct box *b = box_new(w, memory_log(), true);
@@ -597,7 +572,7 @@ static void a_policy_that_changes(void **state)
 }
 
 /* A request for another name: nothing of it goes out, and the guest is told. */
-static void first_bytes(void **state)
+TEST_WITH(first_bytes, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	struct box *b = box_new(w, memory_log(), true);
@@ -611,7 +586,9 @@ static void first_bytes(void **state)
 	UNTIL(b, t->closed);
 	assert_int_equal(t->code, WIRE_PERMISSION);
 	assert_int_equal(read_some(fd, &got), 0);
-	assert_int_equal(recorded(b, "\"verdict\":\"deny\",\"host\":\"web.allowed.test\""), 1);
+	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_EGRESS,
+					"\"verdict\":\"deny\",\"host\":\"web.allowed.test\""),
+			 1);
 	(void)fd_close(fd);
 	box_free(b);
 }
@@ -619,7 +596,7 @@ static void first_bytes(void **state)
 /* ---- too much ---- */
 
 /* A server that does not read stops the guest at its credit; nothing but that is kept. */
-static void a_server_that_does_not_read(void **state)
+TEST_WITH(a_server_that_does_not_read, world_setup, world_teardown)
 {
 	static const char bytes[65536];
 	struct world *w = WORLD(state);
@@ -650,7 +627,7 @@ static void a_server_that_does_not_read(void **state)
 }
 
 /* A guest that gives no credit stops its own stream; another one goes on. */
-static void a_guest_that_gives_no_credit(void **state)
+TEST_WITH(a_guest_that_gives_no_credit, world_setup, world_teardown)
 {
 	static const char bytes[65536];
 	struct world *w = WORLD(state);
@@ -690,7 +667,7 @@ static void a_guest_that_gives_no_credit(void **state)
  * Streams that have ended, and whose last bytes a guest never takes, keep no place: as many as the
  * policy allows can be opened again, and no more.
  */
-static void ends_that_are_never_read(void **state)
+TEST_WITH(ends_that_are_never_read, world_setup, world_teardown)
 {
 	/* So few too many that the pair of sockets takes them whatever state it is in: one that was
 	 * full can be written to again only when three quarters of it were read, by whole skbs. */
@@ -728,7 +705,7 @@ static void ends_that_are_never_read(void **state)
 		UNTIL(b, t->accepted);
 	}
 	assert_int_equal(outcome(b, WIRE_OP_CONNECT, "93.184.0.1", PORT), WIRE_TOO_MANY);
-	assert_int_equal(recorded(b, "\"detail\":\"streams\""), 1);
+	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_EGRESS, "\"detail\":\"streams\""), 1);
 	assert_true(b->k.egress->n_sockets <= streams + 1);
 	for (unsigned int i = 0; i < streams; i++)
 		(void)fd_close(fds[i]);
@@ -736,7 +713,7 @@ static void ends_that_are_never_read(void **state)
 }
 
 /* As many channels as there are numbers for: refused, and what is refused is bounded too. */
-static void many_channels(void **state)
+TEST_WITH(many_channels, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	struct box *b = box_new(w, memory_log(), true);
@@ -765,7 +742,7 @@ static void many_channels(void **state)
 }
 
 /* Bytes are the policy's to count, whoever carries them. */
-static void the_budget_of_bytes(void **state)
+TEST_WITH(the_budget_of_bytes, world_setup, world_teardown)
 {
 	static const char bytes[65536];
 	struct world *w = WORLD(state);
@@ -792,14 +769,14 @@ static void the_budget_of_bytes(void **state)
 	      }));
 	assert_int_equal(t->code, WIRE_TOO_MANY);
 	assert_true(got <= 100000);
-	assert_int_equal(recorded(b, "\"detail\":\"bytes_out\""), 1);
+	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_EGRESS, "\"detail\":\"bytes_out\""), 1);
 	(void)fd_close(fd);
 	assert_int_equal(outcome(b, WIRE_OP_CONNECT, "93.184.0.1", PORT), WIRE_TOO_MANY);
 	box_free(b);
 }
 
 /* The keeper ends with streams in every state: each has its end in the log, and nothing leaks. */
-static void an_end_with_streams(void **state)
+TEST_WITH(an_end_with_streams, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	struct box *b = box_new(w, memory_log(), true);
@@ -811,7 +788,7 @@ static void an_end_with_streams(void **state)
 	(void)ask(b, WIRE_OP_CONNECT, "stall.allowed.test", PORT);
 	assert_int_equal(turn(b), 0);
 	egress_done(&b->k);
-	assert_int_equal(recorded(b, "the sandbox ended"), 2);
+	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_EGRESS, "the sandbox ended"), 2);
 	(void)fd_close(fd);
 	box_free(b);
 }
@@ -843,7 +820,7 @@ static void try_one(struct box *b, int server)
 }
 
 /* Whatever fails on the way, the guest is told or the keeper ends, and nothing is left. */
-static void anything_may_fail(void **state)
+TEST_WITH(anything_may_fail, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	_listening_ server = world_listen("93.184.0.1", PORT);
@@ -893,7 +870,7 @@ static struct box *box_left(struct world *w, int server, int *ret_fd)
 	return b;
 }
 
-static void one_that_was_left_may_fail(void **state)
+TEST_WITH(one_that_was_left_may_fail, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	_listening_ server = world_listen("93.184.0.1", PORT);
@@ -920,7 +897,7 @@ static void one_that_was_left_may_fail(void **state)
 }
 
 /* It is taken out of the keeper's list once, although broker and keeper both have reason to. */
-static void one_that_was_left_is_given_up_once(void **state)
+TEST_WITH(one_that_was_left_is_given_up_once, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	_listening_ server = world_listen("93.184.0.1", PORT);
@@ -934,37 +911,4 @@ static void one_that_was_left_is_given_up_once(void **state)
 	assert_int_equal(b->k.egress->held, 0);
 	(void)fd_close(fd);
 	box_free(b);
-}
-
-#define TEST(f) cmocka_unit_test_setup_teardown(f, world_setup, world_teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(containers_have_the_time),
-		TEST(told_the_time),
-		TEST(only_an_answer_counts),
-		TEST(not_on_its_way_to_sleep),
-		TEST(questions),
-		TEST(refused),
-		TEST(no_log_no_egress),
-		TEST(containers_ask_nothing),
-		TEST(a_stream),
-		TEST(the_other_half),
-		TEST(a_reset_from_outside),
-		TEST(a_reset_from_inside),
-		TEST(a_policy_that_changes),
-		TEST(first_bytes),
-		TEST(a_server_that_does_not_read),
-		TEST(a_guest_that_gives_no_credit),
-		TEST(ends_that_are_never_read),
-		TEST(many_channels),
-		TEST(the_budget_of_bytes),
-		TEST(an_end_with_streams),
-		TEST(anything_may_fail),
-		TEST(one_that_was_left_may_fail),
-		TEST(one_that_was_left_is_given_up_once),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

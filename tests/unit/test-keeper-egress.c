@@ -16,12 +16,12 @@
 #include "fail.h"
 #include "serve.h"
 #include "str.h"
+#include "test-chain.h"
 #include "unit-engine.h"
 
 enum {
 	PATIENCE_S = 30,
 	QUIET_MS = 300, /* in which what should not happen would have happened */
-	CHAIN_MAX = 1 << 20,
 };
 
 struct box {
@@ -178,34 +178,6 @@ static bool may(const struct box *b, const char *text)
 	return ruleset_check(b->k.egress->rules, &t).allowed;
 }
 
-/* Where the last record of that kind says `what`; the number of such records. */
-static unsigned int recorded(const struct box *b, unsigned int kind, const char *what)
-{
-	_cleanup_free_ uint8_t *data = malloc(CHAIN_MAX);
-	ssize_t size = pread(b->chain.fd, data, CHAIN_MAX, 0);
-	struct audit_head head = { 0 };
-	unsigned int found = 0;
-	const char *why = "";
-
-	assert_true(size >= 0);
-	for (ssize_t at = 0, n; at < size; at += n) {
-		struct audit_record r;
-
-		n = audit_record_read(&head, data + at, (size_t)(size - at), &r, &why);
-		assert_true(n > 0);
-		found += r.kind == kind && memmem(r.payload, r.n_payload, what, strlen(what));
-	}
-	return found;
-}
-
-static int memory_log(void)
-{
-	int fd = memfd_create("chain", MFD_CLOEXEC);
-
-	assert_int_equal(fcntl(fd, F_SETFL, O_APPEND), 0);
-	return fd;
-}
-
 /* ---- a program ---- */
 
 static void open_proxy(struct box *b)
@@ -266,7 +238,7 @@ static bool was_asked(struct box *b)
 
 /* ---- tests ---- */
 
-static void rules_of_the_spec(void **state)
+TEST(rules_of_the_spec)
 {
 	struct box *b = box_new(memory_log());
 
@@ -279,7 +251,7 @@ static void rules_of_the_spec(void **state)
 	box_free(b);
 }
 
-static void wrong_specs(void **state)
+TEST(wrong_specs)
 {
 	static const char *const wrong[] = { "web.hutch.test", "*.hutch.test:443", "", "a b:1" };
 
@@ -295,7 +267,7 @@ static void wrong_specs(void **state)
 }
 
 /* Without an allow rule there is no broker, no socket is taken, and no rule can be added. */
-static void nothing_allowed(void **state)
+TEST(nothing_allowed)
 {
 	struct box b = { .spec = { .user = "user", .workspace = "/" }, .chain = AUDIT_CHAIN_INIT };
 	struct err e = ERR_INIT;
@@ -312,16 +284,16 @@ static void nothing_allowed(void **state)
 	(void)link_free(b.ours);
 }
 
-static void live_rules(void **state)
+TEST(live_rules)
 {
 	struct box *b = box_new(memory_log());
 
 	assert_false(may(b, "api.hutch.test:443"));
 	assert_int_equal(add(b, "api.hutch.test:443", false), WIRE_DONE);
 	assert_true(may(b, "api.hutch.test:443"));
-	assert_int_equal(
-		recorded(b, AUDIT_POLICY, "\"change\":\"allow\",\"rule\":\"api.hutch.test:443\""),
-		1);
+	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_POLICY,
+					"\"change\":\"allow\",\"rule\":\"api.hutch.test:443\""),
+			 1);
 	/* The opposite takes its place, and that in turn. */
 	assert_int_equal(add(b, "api.hutch.test:443", true), WIRE_DONE);
 	assert_false(may(b, "api.hutch.test:443"));
@@ -336,7 +308,7 @@ static void live_rules(void **state)
 	assert_false(may(b, "web.hutch.test:443"));
 	assert_int_equal(add(b, "web.hutch.test:443", false), WIRE_DONE);
 	assert_true(may(b, "web.hutch.test:443"));
-	assert_int_equal(recorded(b, AUDIT_POLICY, "\"change\""), 6);
+	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_POLICY, "\"change\""), 6);
 	box_free(b);
 }
 
@@ -367,7 +339,7 @@ static bool try_to_add(struct box *b, const char *rule)
 }
 
 /* An allow rule without memory for it leaves the deny rule that it would have replaced. */
-static void a_deny_is_not_forgotten(void **state)
+TEST(a_deny_is_not_forgotten)
 {
 	bool more = true;
 	unsigned int refused = 0;
@@ -399,7 +371,7 @@ static void a_deny_is_not_forgotten(void **state)
 	assert_true(refused > 0);
 }
 
-static void wrong_live_rules(void **state)
+TEST(wrong_live_rules)
 {
 	struct box *b = box_new(memory_log());
 
@@ -408,12 +380,12 @@ static void wrong_live_rules(void **state)
 	assert_int_equal(add(b, "*.hutch.test:443", false), WIRE_INVALID);
 	assert_int_equal(add(b, "api.hutch.test:70000", true), WIRE_INVALID);
 	assert_int_equal(b->k.egress->n_live, 0);
-	assert_int_equal(recorded(b, AUDIT_POLICY, ""), 0);
+	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_POLICY, ""), 0);
 	box_free(b);
 }
 
 /* A log that is full: no rule is added, and an allowed stream is refused before it is looked up. */
-static void a_log_that_cannot_be_written(void **state)
+TEST(a_log_that_cannot_be_written)
 {
 	struct box *b = box_new(open("/dev/full", O_WRONLY | O_APPEND | O_CLOEXEC));
 
@@ -428,7 +400,7 @@ static void a_log_that_cannot_be_written(void **state)
 }
 
 /* The same with a log: the resolver is asked, which shows that the test above can fail. */
-static void a_log_that_can(void **state)
+TEST(a_log_that_can)
 {
 	struct box *b = box_new(memory_log());
 	uint64_t end = clock_mono() + PATIENCE_S * NSEC_PER_SEC;
@@ -442,13 +414,16 @@ static void a_log_that_can(void **state)
 	}
 	(void)fd_close(fd);
 	assert_int_equal(answer(b, ask_proxy(b, "other.hutch.test:443")), 403);
-	assert_int_equal(recorded(b, AUDIT_EGRESS, "\"host\":\"other.hutch.test\""), 1);
-	assert_int_equal(recorded(b, AUDIT_EGRESS, "\"reason\":\"not allowed by the policy\""), 1);
+	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_EGRESS, "\"host\":\"other.hutch.test\""),
+			 1);
+	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_EGRESS,
+					"\"reason\":\"not allowed by the policy\""),
+			 1);
 	box_free(b);
 }
 
 /* Of a flood a few are recorded, and the rest is counted, exactly. */
-static void a_flood(void **state)
+TEST(a_flood)
 {
 	enum {
 		MANY = 100
@@ -460,13 +435,13 @@ static void a_flood(void **state)
 	for (unsigned int i = 0; i < MANY; i++)
 		assert_int_equal(answer(b, ask_proxy(b, "other.hutch.test:443")), 403);
 	rest(b, 2500);
-	single = recorded(b, AUDIT_EGRESS, "other.hutch.test");
+	single = chain_recorded(b->chain.fd, AUDIT_EGRESS, "other.hutch.test");
 	for (unsigned int n = 1; n <= MANY; n++) {
 		char text[64];
 
 		(void)snprintf(text, sizeof(text),
 			       "\"text\":\"other.hutch.test:443\",\"count\":%u}", n);
-		sums += n * recorded(b, AUDIT_EGRESS_SUM, text);
+		sums += n * chain_recorded(b->chain.fd, AUDIT_EGRESS_SUM, text);
 	}
 	assert_true(single >= AUDIT_TALLY_SINGLE && single < MANY);
 	assert_int_equal(single + sums, MANY);
@@ -474,7 +449,7 @@ static void a_flood(void **state)
 }
 
 /* What the warden would never send; the sockets stay the caller's. */
-static void bad_notes(void **state)
+TEST(bad_notes)
 {
 	struct box *b = box_new(memory_log());
 	int files[2] = { fcntl(b->resolver, F_DUPFD_CLOEXEC, 0),
@@ -492,17 +467,4 @@ static void bad_notes(void **state)
 	(void)fd_close(files[0]);
 	(void)fd_close(files[1]);
 	box_free(b);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(rules_of_the_spec), cmocka_unit_test(wrong_specs),
-		cmocka_unit_test(nothing_allowed),   cmocka_unit_test(live_rules),
-		cmocka_unit_test(wrong_live_rules),  cmocka_unit_test(a_log_that_cannot_be_written),
-		cmocka_unit_test(a_log_that_can),    cmocka_unit_test(a_flood),
-		cmocka_unit_test(bad_notes),	     cmocka_unit_test(a_deny_is_not_forgotten),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

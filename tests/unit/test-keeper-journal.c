@@ -86,7 +86,7 @@ static const char *book_wait(const struct book *b, const char *what)
 
 /* ---- with the real guest ---- */
 
-static void a_command_is_recorded(void **state)
+TEST_IN_DIR(a_command_is_recorded)
 {
 	_cleanup_bench_ struct bench b;
 	_cleanup_book_ struct book book;
@@ -117,7 +117,7 @@ static void a_command_is_recorded(void **state)
 }
 
 /* One that ran before, under another keeper: what is known of it, and its end. */
-static void a_command_that_ran_before_is_recorded(void **state)
+TEST_IN_DIR(a_command_that_ran_before_is_recorded)
 {
 	_cleanup_bench_ struct bench b;
 	_cleanup_book_ struct book book;
@@ -138,7 +138,7 @@ static void a_command_that_ran_before_is_recorded(void **state)
 	(void)book_wait(&book, "exec-end {\"n\":1,\"op\":\"adopt\",\"bytes\":0,\"result\":");
 }
 
-static void signals_and_limits_are_recorded(void **state)
+TEST_IN_DIR(signals_and_limits_are_recorded)
 {
 	_cleanup_bench_ struct bench b;
 	_cleanup_book_ struct book book;
@@ -165,7 +165,7 @@ static void signals_and_limits_are_recorded(void **state)
 
 /* ---- a guest of the test's: what is asked of it ---- */
 
-static void nothing_is_asked_without_a_record(void **state)
+TEST_IN_DIR(nothing_is_asked_without_a_record)
 {
 	_cleanup_bench_ struct bench b;
 	_cleanup_book_ struct book book;
@@ -245,7 +245,7 @@ static void outcome(struct half *h, const char *text)
 	journal_outcome(&h->k, AUDIT_EXEC_END, &p);
 }
 
-static void lost_outcomes_are_told_once(void **state)
+TEST_IN_DIR(lost_outcomes_are_told_once)
 {
 	_cleanup_book_ struct book book;
 	_cleanup_half_ struct half h;
@@ -269,7 +269,7 @@ static void lost_outcomes_are_told_once(void **state)
 	(void)close(full);
 }
 
-static void the_warden_is_told_once_a_second(void **state)
+TEST_IN_DIR(the_warden_is_told_once_a_second)
 {
 	_cleanup_book_ struct book book;
 	_cleanup_half_ struct half h;
@@ -285,7 +285,7 @@ static void the_warden_is_told_once_a_second(void **state)
 	assert_int_equal(half_note(&h).kind, NOTE_DIRTY);
 }
 
-static void the_next_file_is_asked_for_in_time(void **state)
+TEST_IN_DIR(the_next_file_is_asked_for_in_time)
 {
 	static char big[4000];
 	_cleanup_book_ struct book book;
@@ -317,7 +317,7 @@ static void the_next_file_is_asked_for_in_time(void **state)
 	assert_true(book.chain.bytes < AUDIT_SANDBOX_FILE_MAX / 4);
 }
 
-static void switched_off(void **state)
+TEST_IN_DIR(switched_off)
 {
 	struct audit_chain none = AUDIT_CHAIN_INIT;
 	_cleanup_half_ struct half h;
@@ -328,22 +328,4 @@ static void switched_off(void **state)
 	assert_int_equal(half_note(&h).kind, NOTE_READY);
 	h.k.journal.chain = NULL;
 	assert_int_equal(append(&h, "x"), 0);
-}
-
-#define IN_DIR(f) cmocka_unit_test_setup_teardown(f, unit_dir_setup, unit_dir_teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		IN_DIR(a_command_is_recorded),
-		IN_DIR(a_command_that_ran_before_is_recorded),
-		IN_DIR(signals_and_limits_are_recorded),
-		IN_DIR(nothing_is_asked_without_a_record),
-		IN_DIR(lost_outcomes_are_told_once),
-		IN_DIR(the_warden_is_told_once_a_second),
-		IN_DIR(the_next_file_is_asked_for_in_time),
-		IN_DIR(switched_off),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -83,7 +83,7 @@ static struct talk *change(struct bench *b, uint64_t want, bool paused)
 	return t;
 }
 
-static void orders_and_answers_fit(void **state)
+TEST(orders_and_answers_fit)
 {
 	struct life_order o;
 	struct life_answer a;
@@ -119,7 +119,7 @@ static void orders_and_answers_fit(void **state)
 	assert_int_equal(a.ms, (UINT64_C(1) << 48) - 1);
 }
 
-static void is_passed_on_and_answered(void **state)
+TEST_IN_DIR(is_passed_on_and_answered)
 {
 	_cleanup_bench_ struct bench b;
 	struct life_order o;
@@ -155,7 +155,7 @@ static void is_passed_on_and_answered(void **state)
 	assert_int_equal(t->deadline, 9);
 }
 
-static void refusals_say_why(void **state)
+TEST_IN_DIR(refusals_say_why)
 {
 	static const struct {
 		enum life_result result;
@@ -186,7 +186,7 @@ static void refusals_say_why(void **state)
 }
 
 /* Answers come in the order of the questions; those of somebody who has gone are for nobody. */
-static void everybody_gets_their_own(void **state)
+TEST_IN_DIR(everybody_gets_their_own)
 {
 	_cleanup_bench_ struct bench b;
 	_cleanup_peer_ struct peer *second = NULL;
@@ -221,7 +221,7 @@ static void everybody_gets_their_own(void **state)
 	assert_false(third->accepted || b.client->ended || second->ended);
 }
 
-static void too_many_are_refused(void **state)
+TEST_IN_DIR(too_many_are_refused)
 {
 	_cleanup_bench_ struct bench b;
 	struct talk *t, *first = NULL;
@@ -240,7 +240,7 @@ static void too_many_are_refused(void **state)
 	assert_int_equal(first->code, WIRE_DONE);
 }
 
-static void nothing_is_asked_of_a_paused_guest(void **state)
+TEST_IN_DIR(nothing_is_asked_of_a_paused_guest)
 {
 	_cleanup_bench_ struct bench b;
 	_cleanup_buf_ struct buf f = BUF_INIT(64);
@@ -271,7 +271,7 @@ static void nothing_is_asked_of_a_paused_guest(void **state)
 	assert_int_equal(t->code, WIRE_UNSUPPORTED);
 }
 
-static void time_limits_stand_still(void **state)
+TEST_IN_DIR(time_limits_stand_still)
 {
 	_cleanup_bench_ struct bench b;
 	_cleanup_buf_ struct buf f = BUF_INIT(64);
@@ -294,7 +294,7 @@ static void time_limits_stand_still(void **state)
 	assert_int_equal(t->code, WIRE_TIMEOUT);
 }
 
-static void idleness_stands_still(void **state)
+TEST_IN_DIR(idleness_stands_still)
 {
 	_cleanup_bench_ struct bench b;
 	uint64_t end;
@@ -313,7 +313,7 @@ static void idleness_stands_still(void **state)
 }
 
 /* The warden is believed, but only what makes sense. */
-static void answers_that_nobody_has_asked_for(void **state)
+TEST_IN_DIR(answers_that_nobody_has_asked_for)
 {
 	for (int i = 0; i < 2; i++) {
 		_cleanup_bench_ struct bench b;
@@ -329,25 +329,8 @@ static void answers_that_nobody_has_asked_for(void **state)
 	}
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, unit_dir_setup, unit_dir_teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(orders_and_answers_fit),
-		TEST(is_passed_on_and_answered),
-		TEST(refusals_say_why),
-		TEST(everybody_gets_their_own),
-		TEST(too_many_are_refused),
-		TEST(nothing_is_asked_of_a_paused_guest),
-		TEST(time_limits_stand_still),
-		TEST(idleness_stands_still),
-		TEST(answers_that_nobody_has_asked_for),
-	};
-
-	if (geteuid() != 0) {
-		(void)puts("1..0 # SKIP the keeper's ids are taken by root, and clients are root");
-		return 0;
-	}
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run_as_root("the keeper's ids are taken by root, and clients are root", NULL,
+				NULL);
 }

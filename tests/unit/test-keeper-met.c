@@ -64,7 +64,7 @@ static bool heard(struct met *ret)
 	return true;
 }
 
-static void numbers_fit(void **state)
+TEST_WITH(numbers_fit, setup, teardown)
 {
 	const struct met all = { .oom_kills = UINT64_MAX,
 				 .pids_refused = UINT64_MAX,
@@ -82,7 +82,7 @@ static void numbers_fit(void **state)
 	assert_false(met_unpack(UINT64_MAX, &got));
 }
 
-static void the_warden_hears_it(void **state)
+TEST_WITH(the_warden_hears_it, setup, teardown)
 {
 	struct met got = { 0 };
 
@@ -102,7 +102,7 @@ static void the_warden_hears_it(void **state)
 	assert_true(got.disk_full);
 }
 
-static void a_flood_is_a_few_notes(void **state)
+TEST_WITH(a_flood_is_a_few_notes, setup, teardown)
 {
 	uint64_t end = clock_mono() + A_WHILE_S * NSEC_PER_SEC;
 	struct met got = { 0 };
@@ -121,7 +121,7 @@ static void a_flood_is_a_few_notes(void **state)
 	assert_false(heard(&got));
 }
 
-static void a_container_has_nothing_to_say(void **state)
+TEST_WITH(a_container_has_nothing_to_say, setup, teardown)
 {
 	struct met got;
 
@@ -130,18 +130,4 @@ static void a_container_has_nothing_to_say(void **state)
 	assert_false(say(WIRE_LIMIT_MEMORY, 3));
 	met_done(&k);
 	assert_false(heard(&got));
-}
-
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(numbers_fit),
-		TEST(the_warden_hears_it),
-		TEST(a_flood_is_a_few_notes),
-		TEST(a_container_has_nothing_to_say),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

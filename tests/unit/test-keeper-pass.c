@@ -3,7 +3,7 @@
 #include "test-keeper.h"
 
 /* Every field that a client may send with an operation of the guest's is there, and the user. */
-static void what_files_need_is_passed_on(void **state)
+TEST(what_files_need_is_passed_on)
 {
 	static const struct {
 		enum wire_op op;
@@ -39,7 +39,7 @@ static void what_files_need_is_passed_on(void **state)
 }
 
 /* Both directions of the one stream, and no user. */
-static void a_port_is_passed_on(void **state)
+TEST(a_port_is_passed_on)
 {
 	_cleanup_bench_ struct bench b;
 	_cleanup_buf_ struct buf port = BUF_INIT(64);
@@ -73,14 +73,6 @@ static void a_port_is_passed_on(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_files_need_is_passed_on),
-		cmocka_unit_test(a_port_is_passed_on),
-	};
-
-	if (geteuid() != 0) {
-		(void)puts("1..0 # SKIP the keeper's ids are taken by root, and clients are root");
-		return 0;
-	}
-	return cmocka_run_group_tests(tests, unit_dir_setup, unit_dir_teardown);
+	return unit_run_as_root("the keeper's ids are taken by root, and clients are root",
+				unit_dir_setup, unit_dir_teardown);
 }

@@ -32,7 +32,7 @@ static void expect_refused(struct bench *b, struct talk *t, const char *text)
 static const char full[] = "too many connections to ports of the sandbox at once";
 
 /* Connections to a port that nobody answers leave commands and files their room, and back. */
-static void ports_take_no_room_from_others(void **state)
+TEST(ports_take_no_room_from_others)
 {
 	_cleanup_bench_ struct bench b;
 	struct talk *t;
@@ -66,7 +66,7 @@ static void fill(struct bench *b)
 }
 
 /* What strangers have opened leaves the owner room. */
-static void some_room_is_the_owners(void **state)
+TEST(some_room_is_the_owners)
 {
 	_cleanup_bench_ struct bench b;
 	struct err e = ERR_INIT;
@@ -127,7 +127,7 @@ static void expect_let_in(struct bench *b, bool owner)
 }
 
 /* The quietest of the strangers makes room, for a stranger and for the owner. */
-static void who_is_quiet_makes_room(void **state)
+TEST(who_is_quiet_makes_room)
 {
 	_cleanup_bench_ struct bench b;
 
@@ -150,7 +150,7 @@ static void who_is_quiet_makes_room(void **state)
 }
 
 /* No owner's connection makes room for anybody. */
-static void the_owners_stay(void **state)
+TEST(the_owners_stay)
 {
 	_cleanup_bench_ struct bench b;
 
@@ -164,7 +164,7 @@ static void the_owners_stay(void **state)
 }
 
 /* It ends only if no byte has gone meanwhile. */
-static void who_says_nothing_is_closed(void **state)
+TEST(who_says_nothing_is_closed)
 {
 	_cleanup_bench_ struct bench b;
 	struct talk *quiet, *other;
@@ -186,20 +186,9 @@ static void who_says_nothing_is_closed(void **state)
 
 int main(void)
 {
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(ports_take_no_room_from_others),
-		cmocka_unit_test(some_room_is_the_owners),
-		cmocka_unit_test(who_is_quiet_makes_room),
-		cmocka_unit_test(the_owners_stay),
-		cmocka_unit_test(who_says_nothing_is_closed),
-	};
-
 	skipped = mmap(NULL, sizeof(*skipped), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
 		       -1, 0);
 	assert_ptr_not_equal(skipped, MAP_FAILED);
-	if (geteuid() != 0) {
-		(void)puts("1..0 # SKIP the keeper's ids are taken by root, and clients are root");
-		return 0;
-	}
-	return cmocka_run_group_tests(tests, unit_dir_setup, unit_dir_teardown);
+	return unit_run_as_root("the keeper's ids are taken by root, and clients are root",
+				unit_dir_setup, unit_dir_teardown);
 }

@@ -9,7 +9,7 @@
 
 /* ---- with the real guest ---- */
 
-static void a_command_runs(void **state)
+TEST(a_command_runs)
 {
 	_cleanup_bench_ struct bench b;
 	struct talk *t;
@@ -26,7 +26,7 @@ static void a_command_runs(void **state)
 	assert_string_equal(t->out[2], "err\n");
 }
 
-static void defaults_are_merged(void **state)
+TEST(defaults_are_merged)
 {
 	_cleanup_bench_ struct bench b;
 	const char *env[] = { "ZED=policy", "ALPHA=policy", "MID=", NULL };
@@ -47,7 +47,7 @@ static void defaults_are_merged(void **state)
 	assert_string_equal(t->out[1], "/etc\n");
 }
 
-static void stdin_goes_in(void **state)
+TEST(stdin_goes_in)
 {
 	_cleanup_bench_ struct bench b;
 	static char block[128 * 1024];
@@ -71,7 +71,7 @@ static void stdin_goes_in(void **state)
 	assert_string_equal(t->out[1], "3145728\n");
 }
 
-static void signals_arrive(void **state)
+TEST(signals_arrive)
 {
 	_cleanup_bench_ struct bench b;
 	_cleanup_buf_ struct buf f = BUF_INIT(64);
@@ -88,7 +88,7 @@ static void signals_arrive(void **state)
 	assert_int_equal(t->exit_code, 256 + SIGTERM);
 }
 
-static void files_are_read(void **state)
+TEST(files_are_read)
 {
 	_cleanup_bench_ struct bench b;
 	_cleanup_buf_ struct buf f = BUF_INIT(64), g = BUF_INIT(64);
@@ -128,7 +128,7 @@ static size_t rss_of(pid_t pid)
 	return kib;
 }
 
-static void one_that_does_not_read_stops_itself_alone(void **state)
+TEST(one_that_does_not_read_stops_itself_alone)
 {
 	_cleanup_bench_ struct bench b;
 	_cleanup_peer_ struct peer *good = NULL;
@@ -157,7 +157,7 @@ static void one_that_does_not_read_stops_itself_alone(void **state)
 		UNTIL(b.client, b.client->talks[i].got[1] > 1024 * 1024);
 }
 
-static void a_flood_comes_through_in_order(void **state)
+TEST(a_flood_comes_through_in_order)
 {
 	_cleanup_bench_ struct bench b;
 	struct talk *t;
@@ -177,7 +177,7 @@ static void a_flood_comes_through_in_order(void **state)
 	assert_int_equal(t->exit_code, 3);
 }
 
-static void time_limits_end_commands(void **state)
+TEST(time_limits_end_commands)
 {
 	_cleanup_bench_ struct bench b;
 	struct talk *t, *u, *v;
@@ -248,7 +248,7 @@ static void put_signal(struct peer *p, const struct talk *t, unsigned int number
 }
 
 /* A connection that breaks off is not the command's end; CLOSE is. */
-static void a_client_that_goes_leaves_its_commands(void **state)
+TEST(a_client_that_goes_leaves_its_commands)
 {
 	_cleanup_bench_ struct bench b;
 	_cleanup_peer_ struct peer *c = NULL;
@@ -293,7 +293,7 @@ static int record_of(const struct bench *b, uint64_t number, struct record_info 
 }
 
 /* Its client need not stay: the record has its output and its end. */
-static void a_detached_command_is_recorded(void **state)
+TEST(a_detached_command_is_recorded)
 {
 	_cleanup_bench_ struct bench b;
 	struct record_info info = { 0 };
@@ -325,7 +325,7 @@ static void a_detached_command_is_recorded(void **state)
 }
 
 /* One at a time has the input, and what one has typed is not lost with them. */
-static void input_is_handed_over(void **state)
+TEST(input_is_handed_over)
 {
 	_cleanup_bench_ struct bench b;
 	_cleanup_peer_ struct peer *c = NULL;
@@ -365,7 +365,7 @@ static void input_is_handed_over(void **state)
 }
 
 /* More commands at once than there are files, and then none at all. */
-static void commands_wait_for_records(void **state)
+TEST(commands_wait_for_records)
 {
 	_cleanup_bench_ struct bench b;
 	struct talk *t[50];
@@ -381,7 +381,7 @@ static void commands_wait_for_records(void **state)
 	}
 }
 
-static void without_records_nothing_runs(void **state)
+TEST(without_records_nothing_runs)
 {
 	_cleanup_bench_ struct bench b;
 	struct talk *t;
@@ -396,7 +396,7 @@ static void without_records_nothing_runs(void **state)
 	assert_false(t->accepted);
 }
 
-static void the_end_of_the_guest_is_told(void **state)
+TEST(the_end_of_the_guest_is_told)
 {
 	_cleanup_bench_ struct bench b;
 	struct talk *t;
@@ -412,7 +412,7 @@ static void the_end_of_the_guest_is_told(void **state)
 	assert_int_equal(bench_end(&b), KEEPER_GUEST_GONE);
 }
 
-static void once_ends_with_the_first(void **state)
+TEST(once_ends_with_the_first)
 {
 	_cleanup_bench_ struct bench b;
 	_cleanup_peer_ struct peer *c = NULL;
@@ -429,7 +429,7 @@ static void once_ends_with_the_first(void **state)
 	assert_int_equal(bench_end(&b), KEEPER_ONCE);
 }
 
-static void idle_ends(void **state)
+TEST(idle_ends)
 {
 	_cleanup_bench_ struct bench b;
 	uint64_t before;
@@ -457,7 +457,7 @@ static void accept_exec(struct bench *b, uint32_t ch)
 	assert_int_equal(link_accept(b->guest->l, ch, &f), 0);
 }
 
-static void what_the_guest_is_asked_for_is_in_order(void **state)
+TEST(what_the_guest_is_asked_for_is_in_order)
 {
 	_cleanup_bench_ struct bench b;
 	const char *env[] = { "B=2", "A=1", NULL };
@@ -480,7 +480,7 @@ static void what_the_guest_is_asked_for_is_in_order(void **state)
 	assert_false(fields_has(&f, TAG_TIMEOUT));
 }
 
-static void codes_that_are_not_the_guests(void **state)
+TEST(codes_that_are_not_the_guests)
 {
 	static const struct {
 		unsigned int said, heard;
@@ -503,7 +503,7 @@ static void codes_that_are_not_the_guests(void **state)
 	}
 }
 
-static void too_many_are_refused(void **state)
+TEST(too_many_are_refused)
 {
 	_cleanup_bench_ struct bench b;
 	struct talk *t, *u;
@@ -525,7 +525,7 @@ static void too_many_are_refused(void **state)
 	UNTIL2(b.guest, b.client, t->accepted);
 }
 
-static void an_open_that_grows_too_long(void **state)
+TEST(an_open_that_grows_too_long)
 {
 	_cleanup_bench_ struct bench b;
 	static char value[100 * 1024], script[100 * 1024];
@@ -566,7 +566,7 @@ static void fill_guest(struct bench *b, const struct talk *t)
 }
 
 /* Else a command that was to end would go on, for nobody. */
-static void a_close_counts_after_its_client_has_gone(void **state)
+TEST(a_close_counts_after_its_client_has_gone)
 {
 	_cleanup_bench_ struct bench b;
 	_cleanup_peer_ struct peer *c = NULL;
@@ -592,7 +592,7 @@ static void a_close_counts_after_its_client_has_gone(void **state)
 	assert_false(h->closed);
 }
 
-static void exit_and_close_wait_for_the_output(void **state)
+TEST(exit_and_close_wait_for_the_output)
 {
 	_cleanup_bench_ struct bench b;
 	_cleanup_buf_ struct buf f = BUF_INIT(128);
@@ -631,7 +631,7 @@ static void exit_and_close_wait_for_the_output(void **state)
 	assert_true(t->exited && t->eof[1]);
 }
 
-static void events_that_nobody_reads(void **state)
+TEST(events_that_nobody_reads)
 {
 	_cleanup_bench_ struct bench b;
 	_cleanup_buf_ struct buf f = BUF_INIT(64), ev = BUF_INIT(8192);
@@ -664,7 +664,7 @@ static void events_that_nobody_reads(void **state)
 	UNTIL2(b.guest, b.client, t->accepted);
 }
 
-static void a_guest_that_breaks_the_rules(void **state)
+TEST(a_guest_that_breaks_the_rules)
 {
 	_cleanup_bench_ struct bench b;
 
@@ -673,7 +673,7 @@ static void a_guest_that_breaks_the_rules(void **state)
 	assert_int_equal(bench_end(&b), KEEPER_GUEST_BROKE);
 }
 
-static void a_client_that_breaks_the_rules(void **state)
+TEST(a_client_that_breaks_the_rules)
 {
 	_cleanup_bench_ struct bench b;
 	_cleanup_peer_ struct peer *c = NULL, *d = NULL;
@@ -696,7 +696,7 @@ static void a_client_that_breaks_the_rules(void **state)
 	UNTIL2(b.guest, b.client, t->accepted);
 }
 
-static void sixty_four_clients(void **state)
+TEST(sixty_four_clients)
 {
 	_cleanup_bench_ struct bench b;
 	struct peer *all[CLIENTS_MAX];
@@ -745,7 +745,7 @@ static int answered(uid_t uid, const char *path)
 	return WEXITSTATUS(status);
 }
 
-static void others_may_not_connect(void **state)
+TEST(others_may_not_connect)
 {
 	_cleanup_bench_ struct bench b;
 
@@ -756,7 +756,7 @@ static void others_may_not_connect(void **state)
 	assert_int_equal(answered(KEEPER_ID, b.path), 0);
 }
 
-static void without_go_nobody_is_served(void **state)
+TEST(without_go_nobody_is_served)
 {
 	_cleanup_bench_ struct bench b;
 	struct keeper_note note = { 0 };
@@ -773,7 +773,7 @@ static void without_go_nobody_is_served(void **state)
 	assert_int_equal(bench_end(&b), KEEPER_FAILED);
 }
 
-static void go_before_the_guest_has_answered_is_no_go(void **state)
+TEST(go_before_the_guest_has_answered_is_no_go)
 {
 	_cleanup_bench_ struct bench b;
 
@@ -783,7 +783,7 @@ static void go_before_the_guest_has_answered_is_no_go(void **state)
 	assert_int_equal(bench_end(&b), KEEPER_FAILED);
 }
 
-static void without_a_warden_it_ends(void **state)
+TEST(without_a_warden_it_ends)
 {
 	_cleanup_bench_ struct bench b;
 
@@ -814,13 +814,13 @@ static int init_and_done(void)
 	return r;
 }
 
-static void no_start_leaves_anything_behind(void **state)
+TEST(no_start_leaves_anything_behind)
 {
 	FAIL_SWEEP(init_and_done());
 }
 
 /* A policy that would break the protocol with every command stops at the start. */
-static void a_policy_that_does_not_fit(void **state)
+TEST(a_policy_that_does_not_fit)
 {
 	static char longer[130 * 1024];
 	const char *env[] = { longer, NULL };
@@ -847,44 +847,6 @@ static void a_policy_that_does_not_fit(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_command_runs),
-		cmocka_unit_test(defaults_are_merged),
-		cmocka_unit_test(stdin_goes_in),
-		cmocka_unit_test(signals_arrive),
-		cmocka_unit_test(files_are_read),
-		cmocka_unit_test(one_that_does_not_read_stops_itself_alone),
-		cmocka_unit_test(a_flood_comes_through_in_order),
-		cmocka_unit_test(time_limits_end_commands),
-		cmocka_unit_test(a_client_that_goes_leaves_its_commands),
-		cmocka_unit_test(a_detached_command_is_recorded),
-		cmocka_unit_test(input_is_handed_over),
-		cmocka_unit_test(commands_wait_for_records),
-		cmocka_unit_test(without_records_nothing_runs),
-		cmocka_unit_test(the_end_of_the_guest_is_told),
-		cmocka_unit_test(once_ends_with_the_first),
-		cmocka_unit_test(idle_ends),
-		cmocka_unit_test(what_the_guest_is_asked_for_is_in_order),
-		cmocka_unit_test(codes_that_are_not_the_guests),
-		cmocka_unit_test(too_many_are_refused),
-		cmocka_unit_test(an_open_that_grows_too_long),
-		cmocka_unit_test(a_close_counts_after_its_client_has_gone),
-		cmocka_unit_test(exit_and_close_wait_for_the_output),
-		cmocka_unit_test(events_that_nobody_reads),
-		cmocka_unit_test(a_guest_that_breaks_the_rules),
-		cmocka_unit_test(a_client_that_breaks_the_rules),
-		cmocka_unit_test(sixty_four_clients),
-		cmocka_unit_test(others_may_not_connect),
-		cmocka_unit_test(without_go_nobody_is_served),
-		cmocka_unit_test(go_before_the_guest_has_answered_is_no_go),
-		cmocka_unit_test(without_a_warden_it_ends),
-		cmocka_unit_test(no_start_leaves_anything_behind),
-		cmocka_unit_test(a_policy_that_does_not_fit),
-	};
-
-	if (geteuid() != 0) {
-		(void)puts("1..0 # SKIP the keeper's ids are taken by root, and clients are root");
-		return 0;
-	}
-	return cmocka_run_group_tests(tests, unit_dir_setup, unit_dir_teardown);
+	return unit_run_as_root("the keeper's ids are taken by root, and clients are root",
+				unit_dir_setup, unit_dir_teardown);
 }

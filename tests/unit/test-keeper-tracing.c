@@ -71,7 +71,7 @@ static void say(struct bench *b, const struct talk *t, const char *line)
 			 (ssize_t)strlen(line));
 }
 
-static void a_reader_hears_all_three(void **state)
+TEST_IN_DIR(a_reader_hears_all_three)
 {
 	const struct trace_line own = {
 		.us = 5, .kind = TRACE_NOTE, .process = "warden", .text = "hello"
@@ -113,7 +113,7 @@ static void a_reader_hears_all_three(void **state)
 }
 
 /* The pipe, a line in it and the end of the guest all come while the keeper has no processor. */
-static void the_last_line_of_the_warden(void **state)
+TEST_IN_DIR(the_last_line_of_the_warden)
 {
 	const struct trace_line own = {
 		.us = 5, .kind = TRACE_STATE, .process = "warden", .text = "the sandbox ends"
@@ -141,7 +141,7 @@ static void the_last_line_of_the_warden(void **state)
 	(void)close(fds[1]);
 }
 
-static void there_is_a_most_of_readers(void **state)
+TEST_IN_DIR(there_is_a_most_of_readers)
 {
 	_cleanup_bench_ struct bench b;
 	struct talk *t = NULL;
@@ -155,7 +155,7 @@ static void there_is_a_most_of_readers(void **state)
 }
 
 /* One that reads nothing costs nobody anything; what it has missed is counted. */
-static void a_reader_that_does_not_read(void **state)
+TEST_IN_DIR(a_reader_that_does_not_read)
 {
 	_cleanup_bench_ struct bench b;
 	_cleanup_peer_ struct peer *other = NULL;
@@ -191,7 +191,7 @@ static void a_reader_that_does_not_read(void **state)
 }
 
 /* Nor does a guest that says too much. */
-static void a_guest_that_floods(void **state)
+TEST_IN_DIR(a_guest_that_floods)
 {
 	_cleanup_bench_ struct bench b;
 	struct talk *t, *guest;
@@ -211,23 +211,12 @@ static void a_guest_that_floods(void **state)
 	assert_true(t->got[0] < limit);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, unit_dir_setup, unit_dir_teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		TEST(a_reader_hears_all_three),	  TEST(the_last_line_of_the_warden),
-		TEST(there_is_a_most_of_readers), TEST(a_reader_that_does_not_read),
-		TEST(a_guest_that_floods),
-	};
-
 #ifndef HUTCH_TRACE
 	(void)puts("1..0 # SKIP built without trace points");
 	return 0;
 #endif
-	if (geteuid() != 0) {
-		(void)puts("1..0 # SKIP the keeper's ids are taken by root, and clients are root");
-		return 0;
-	}
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run_as_root("the keeper's ids are taken by root, and clients are root", NULL,
+				NULL);
 }

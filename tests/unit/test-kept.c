@@ -89,7 +89,7 @@ static void trim(const struct state_root *r, const struct kept_limits *limits)
 	assert_int_equal(kept_trim(r, limits, false, NULL, NULL, &e), 0);
 }
 
-static void moved_by_one_rename(void **state)
+TEST_IN_DIR(moved_by_one_rename)
 {
 	struct unit_dir *d = *state;
 	_cleanup_state_root_ struct state_root r = STATE_ROOT_INIT;
@@ -126,7 +126,7 @@ static void moved_by_one_rename(void **state)
 }
 
 /* What stands in the way, in whatever shape, is nobody's. */
-static void the_way_is_free(void **state)
+TEST_IN_DIR(the_way_is_free)
 {
 	struct unit_dir *d = *state;
 	_cleanup_state_root_ struct state_root r = STATE_ROOT_INIT;
@@ -153,7 +153,7 @@ static void the_way_is_free(void **state)
 	assert_int_equal(access("/etc/passwd", F_OK), 0);
 }
 
-static void what_is_damaged_is_listed_and_goes(void **state)
+TEST_IN_DIR(what_is_damaged_is_listed_and_goes)
 {
 	struct unit_dir *d = *state;
 	_cleanup_state_root_ struct state_root r = STATE_ROOT_INIT;
@@ -193,7 +193,7 @@ static void what_is_damaged_is_listed_and_goes(void **state)
 	assert_int_equal(access("/etc/passwd", F_OK), 0);
 }
 
-static void lines_that_are_wrong(void **state)
+TEST_IN_DIR(lines_that_are_wrong)
 {
 	static const char *const wrong[] = {
 		"",
@@ -225,7 +225,7 @@ static void lines_that_are_wrong(void **state)
 	}
 }
 
-static void by_age(void **state)
+TEST_IN_DIR(by_age)
 {
 	struct unit_dir *d = *state;
 	_cleanup_state_root_ struct state_root r = STATE_ROOT_INIT;
@@ -244,7 +244,7 @@ static void by_age(void **state)
 }
 
 /* Who has no more than a share loses nothing, however much others bring. */
-static void by_space_and_owner(void **state)
+TEST_IN_DIR(by_space_and_owner)
 {
 	struct unit_dir *d = *state;
 	_cleanup_state_root_ struct state_root r = STATE_ROOT_INIT;
@@ -267,7 +267,7 @@ static void by_space_and_owner(void **state)
 	assert_string_equal(left(&r, ids), "bj");
 }
 
-static void by_number_and_owner(void **state)
+TEST_IN_DIR(by_number_and_owner)
 {
 	struct unit_dir *d = *state;
 	_cleanup_state_root_ struct state_root r = STATE_ROOT_INIT;
@@ -285,7 +285,7 @@ static void by_number_and_owner(void **state)
 }
 
 /* One that is too large alone: it is known that it was, and how it ended. */
-static void what_is_too_large_is_cut(void **state)
+TEST_IN_DIR(what_is_too_large_is_cut)
 {
 	struct unit_dir *d = *state;
 	_cleanup_state_root_ struct state_root r = STATE_ROOT_INIT;
@@ -304,7 +304,7 @@ static void what_is_too_large_is_cut(void **state)
 	assert_int_equal(faccessat(dir, "end.json", F_OK, 0), 0);
 }
 
-static void not_at_every_end(void **state)
+TEST_IN_DIR(not_at_every_end)
 {
 	const struct timespec earlier[2] = {
 		{ .tv_nsec = UTIME_OMIT }, { .tv_sec = (time_t)(clock_wall() / NSEC_PER_SEC) - 61 }
@@ -342,7 +342,7 @@ static void not_at_every_end(void **state)
 
 /* A file system without room for one more file is when it matters: a directory in the way of
  * `trimmed` fails as that does. */
-static void when_nothing_can_be_written(void **state)
+TEST_IN_DIR(when_nothing_can_be_written)
 {
 	struct unit_dir *d = *state;
 	_cleanup_state_root_ struct state_root r = STATE_ROOT_INIT;
@@ -361,7 +361,7 @@ static void when_nothing_can_be_written(void **state)
 }
 
 /* What fails before all are known leaves it as due as it was. */
-static void a_failure_leaves_it_due(void **state)
+TEST_IN_DIR(a_failure_leaves_it_due)
 {
 	struct unit_dir *d = *state;
 	_cleanup_state_root_ struct state_root r = STATE_ROOT_INIT;
@@ -389,7 +389,7 @@ static void a_failure_leaves_it_due(void **state)
 }
 
 /* Half a removal is in no list, and goes with the next. */
-static void half_a_removal(void **state)
+TEST_IN_DIR(half_a_removal)
 {
 	struct unit_dir *d = *state;
 	_cleanup_state_root_ struct state_root r = STATE_ROOT_INIT;
@@ -433,7 +433,7 @@ static int trim_once(const struct state_root *r)
 			 NULL, &e);
 }
 
-static void faults(void **state)
+TEST_IN_DIR(faults)
 {
 	struct unit_dir *d = *state;
 	_cleanup_state_root_ struct state_root r = STATE_ROOT_INIT;
@@ -456,27 +456,4 @@ static void faults(void **state)
 	FAIL_SWEEP(trim_once(&r));
 	trim(&r, &(struct kept_limits){ .space = 5000, .time = UINT64_MAX });
 	assert_true(strlen(left(&r, ids)) <= 1);
-}
-
-#define IN_DIR(f) cmocka_unit_test_setup_teardown(f, unit_dir_setup, unit_dir_teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		IN_DIR(moved_by_one_rename),
-		IN_DIR(the_way_is_free),
-		IN_DIR(what_is_damaged_is_listed_and_goes),
-		IN_DIR(lines_that_are_wrong),
-		IN_DIR(by_age),
-		IN_DIR(by_space_and_owner),
-		IN_DIR(by_number_and_owner),
-		IN_DIR(what_is_too_large_is_cut),
-		IN_DIR(not_at_every_end),
-		IN_DIR(when_nothing_can_be_written),
-		IN_DIR(a_failure_leaves_it_due),
-		IN_DIR(half_a_removal),
-		IN_DIR(faults),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -56,7 +56,7 @@ static void sleep_ms(long ms)
 
 /* ---- keys ---- */
 
-static void what_a_key_looks_like(void **state)
+TEST(what_a_key_looks_like)
 {
 	char a[KEY_TEXT + 1], b[KEY_TEXT + 1];
 	struct err e = ERR_INIT;
@@ -76,7 +76,7 @@ static void what_a_key_looks_like(void **state)
 	assert_false(key_text_valid(b, KEY_TEXT));
 }
 
-static void names(void **state)
+TEST(names)
 {
 	static const char *const good[] = { "a", "key-1", "0", "deadbee", "deadbeef0", "deadbeeg" };
 	static const char *const bad[] = { "",	  "-a",	      "a-",	  "A",	  "a_b",     "a b",
@@ -97,7 +97,7 @@ static void names(void **state)
 	assert_false(key_name_valid(longest));
 }
 
-static void roles(void **state)
+TEST(roles)
 {
 	enum key_role role;
 
@@ -110,7 +110,7 @@ static void roles(void **state)
 }
 
 /* Python: blake2b(b"hutch-api-key-1\0" + b"e2b_" + b"0" * 40, digest_size=32).hexdigest() */
-static void the_hash_is_as_the_page_says(void **state)
+TEST(the_hash_is_as_the_page_says)
 {
 	static const uint8_t want[KEY_HASH] = { 0xbd, 0xa2, 0x6c, 0xc2, 0xb5, 0xe5, 0x2e, 0xfd,
 						0xf8, 0xf0, 0x20, 0xd0, 0xb8, 0xb5, 0xad, 0x0b,
@@ -124,7 +124,7 @@ static void the_hash_is_as_the_page_says(void **state)
 
 /* ---- the file ---- */
 
-static void a_key_is_known(void **state)
+TEST_WITH(a_key_is_known, setup, unit_dir_teardown)
 {
 	_cleanup_keys_ struct keys k = opened();
 	char a[KEY_TEXT + 1], b[KEY_TEXT + 1], unknown[KEY_TEXT + 1];
@@ -148,7 +148,7 @@ static void a_key_is_known(void **state)
 	assert_false(keys_trouble(&k, &e));
 }
 
-static void the_key_itself_is_not_kept(void **state)
+TEST_WITH(the_key_itself_is_not_kept, setup, unit_dir_teardown)
 {
 	struct unit_dir *d = *state;
 	_cleanup_keys_ struct keys k = opened();
@@ -166,7 +166,7 @@ static void the_key_itself_is_not_kept(void **state)
 	assert_int_equal(st.st_mode & 0777, 0600);
 }
 
-static void an_expired_key(void **state)
+TEST_WITH(an_expired_key, setup, unit_dir_teardown)
 {
 	_cleanup_keys_ struct keys k = opened();
 	char text[KEY_TEXT + 1];
@@ -177,7 +177,7 @@ static void an_expired_key(void **state)
 	assert_int_equal(keys_check(&k, text, KEY_TEXT, &got), -EKEYEXPIRED);
 }
 
-static void names_and_prefixes_are_taken_once(void **state)
+TEST_WITH(names_and_prefixes_are_taken_once, setup, unit_dir_teardown)
 {
 	_cleanup_keys_ struct keys k = opened();
 	char text[KEY_TEXT + 1];
@@ -192,7 +192,7 @@ static void names_and_prefixes_are_taken_once(void **state)
 	assert_int_equal(k.n, 1);
 }
 
-static void revoked_by_name_or_prefix(void **state)
+TEST_WITH(revoked_by_name_or_prefix, setup, unit_dir_teardown)
 {
 	_cleanup_keys_ struct keys k = opened();
 	char a[KEY_TEXT + 1], b[KEY_TEXT + 1], c[KEY_TEXT + 1], start[4 + KEY_PREFIX + 1];
@@ -217,7 +217,7 @@ static void revoked_by_name_or_prefix(void **state)
 }
 
 /* The daemon and the command line: what one revokes, the other does not take a second later. */
-static void what_another_process_does_is_seen(void **state)
+TEST_WITH(what_another_process_does_is_seen, setup, unit_dir_teardown)
 {
 	_cleanup_keys_ struct keys daemon = opened(), cli = opened();
 	char text[KEY_TEXT + 1];
@@ -241,7 +241,7 @@ static int look_again(struct keys *k, const char *text, struct key_info *got)
 	return keys_check(k, text, KEY_TEXT, got);
 }
 
-static void in_doubt_nobody_gets_in(void **state)
+TEST_WITH(in_doubt_nobody_gets_in, setup, unit_dir_teardown)
 {
 	struct unit_dir *d = *state;
 	_cleanup_keys_ struct keys k = opened();
@@ -280,7 +280,7 @@ static void in_doubt_nobody_gets_in(void **state)
 	assert_int_equal(unlinkat(d->fd, KEYS_FILE, 0), 0);
 }
 
-static void the_file_of_somebody_else(void **state)
+TEST_WITH(the_file_of_somebody_else, setup, unit_dir_teardown)
 {
 	struct unit_dir *d = *state;
 	_cleanup_keys_ struct keys k = opened();
@@ -297,7 +297,7 @@ static void the_file_of_somebody_else(void **state)
 	assert_non_null(strstr(e.msg, "65534"));
 }
 
-static void a_broken_file_is_not_written_over(void **state)
+TEST_WITH(a_broken_file_is_not_written_over, setup, unit_dir_teardown)
 {
 	struct unit_dir *d = *state;
 	_cleanup_keys_ struct keys k = opened();
@@ -315,7 +315,7 @@ static void a_broken_file_is_not_written_over(void **state)
 	assert_string_equal(buf_text(&b), "{");
 }
 
-static void a_directory_of_others(void **state)
+TEST_WITH(a_directory_of_others, setup, unit_dir_teardown)
 {
 	struct unit_dir *d = *state;
 	struct err e = ERR_INIT;
@@ -344,7 +344,7 @@ static int read_text(const char *text, size_t *ret_n, struct err *e)
 	return keys_read_text(exact, strlen(text), &list, ret_n, e);
 }
 
-static void texts_that_are_read(void **state)
+TEST(texts_that_are_read)
 {
 	static const char *const good[] = {
 		FILE_OF(""),
@@ -360,11 +360,9 @@ static void texts_that_are_read(void **state)
 	}
 }
 
-static void texts_that_are_refused(void **state)
+TEST(texts_that_are_refused)
 {
-	static const struct {
-		const char *text, *why;
-	} bad[] = {
+	static const struct unit_row bad[] = {
 		{ "", "line 1" },
 		{ "[]", "object" },
 		{ "{}", "'version' is missing" },
@@ -399,8 +397,8 @@ static void texts_that_are_refused(void **state)
 		struct err e = ERR_INIT;
 		size_t n;
 
-		if (read_text(bad[i].text, &n, &e) >= 0 || !strstr(e.msg, bad[i].why))
-			fail_msg("%s: '%s' instead of '%s'", bad[i].text, e.msg, bad[i].why);
+		if (read_text(bad[i].given, &n, &e) >= 0 || !strstr(e.msg, bad[i].wanted))
+			fail_msg("%s: '%s' instead of '%s'", bad[i].given, e.msg, bad[i].wanted);
 	}
 }
 
@@ -418,7 +416,7 @@ static struct key_entry *many(size_t n)
 	return list;
 }
 
-static void at_most_so_many(void **state)
+TEST_WITH(at_most_so_many, setup, unit_dir_teardown)
 {
 	struct unit_dir *d = *state;
 	_cleanup_keys_ struct keys k = opened();
@@ -439,7 +437,7 @@ static void at_most_so_many(void **state)
 	assert_int_equal(keys_add(&k, &info, text, &e), -E2BIG);
 }
 
-static void a_file_that_is_too_large(void **state)
+TEST_WITH(a_file_that_is_too_large, setup, unit_dir_teardown)
 {
 	struct unit_dir *d = *state;
 	_cleanup_keys_ struct keys k = opened();
@@ -454,7 +452,7 @@ static void a_file_that_is_too_large(void **state)
 
 /* ---- two at once, and whatever can fail ---- */
 
-static void writers_do_not_lose_each_others_keys(void **state)
+TEST_WITH(writers_do_not_lose_each_others_keys, setup, unit_dir_teardown)
 {
 	enum {
 		WRITERS = 4,
@@ -505,40 +503,10 @@ static int a_life(void)
 	return r;
 }
 
-static void sweeps(void **state)
+TEST_WITH(sweeps, setup, unit_dir_teardown)
 {
 	struct unit_dir *d = *state;
 
 	FAIL_SWEEP(a_life());
 	assert_int_equal(unit_dir_entries(d), 2); /* keys.json and its lock: nothing half-made */
-}
-
-#define test(f) cmocka_unit_test_setup_teardown(f, setup, unit_dir_teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_a_key_looks_like),
-		cmocka_unit_test(names),
-		cmocka_unit_test(roles),
-		cmocka_unit_test(the_hash_is_as_the_page_says),
-		test(a_key_is_known),
-		test(the_key_itself_is_not_kept),
-		test(an_expired_key),
-		test(names_and_prefixes_are_taken_once),
-		test(revoked_by_name_or_prefix),
-		test(what_another_process_does_is_seen),
-		test(in_doubt_nobody_gets_in),
-		test(the_file_of_somebody_else),
-		test(a_broken_file_is_not_written_over),
-		test(a_directory_of_others),
-		cmocka_unit_test(texts_that_are_read),
-		cmocka_unit_test(texts_that_are_refused),
-		test(at_most_so_many),
-		test(a_file_that_is_too_large),
-		test(writers_do_not_lose_each_others_keys),
-		test(sweeps),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -170,7 +170,7 @@ static void run(struct world *w, const int *plan, const char *start, const char 
 	assert_true(w->done);
 }
 
-static void both_commands(void **state)
+TEST(both_commands)
 {
 	static const struct {
 		const char *start, *ready, *said;
@@ -190,7 +190,7 @@ static void both_commands(void **state)
 }
 
 /* Again until it says yes, after a pause each time. */
-static void not_ready_yet(void **state)
+TEST(not_ready_yet)
 {
 	uint64_t before = clock_mono();
 	struct world w;
@@ -204,7 +204,7 @@ static void not_ready_yet(void **state)
 
 /* The limit ends a command that hangs, one that never says yes, and a guest that does not answer.
  */
-static void the_limit(void **state)
+TEST(the_limit)
 {
 	static const struct {
 		int plan[4];
@@ -224,7 +224,7 @@ static void the_limit(void **state)
 	}
 }
 
-static void refused_and_gone(void **state)
+TEST(refused_and_gone)
 {
 	static const struct {
 		int plan[2];
@@ -247,7 +247,7 @@ static void refused_and_gone(void **state)
 }
 
 /* Nobody waits any more: the command that hangs is ended, and nobody is told. */
-static void dropped(void **state)
+TEST(dropped)
 {
 	const struct launch_terms t = { .ready = "r", .limit_ms = LIMIT_MS };
 	struct err e = ERR_INIT;
@@ -264,7 +264,7 @@ static void dropped(void **state)
 	end(&w);
 }
 
-static void too_long(void **state)
+TEST(too_long)
 {
 	_cleanup_free_ char *script = malloc(2 * 1024 * 1024);
 	struct launch_terms t = { .ready = script, .limit_ms = LIMIT_MS };
@@ -297,25 +297,10 @@ static int sweep_new(struct loop *loop)
 	return r;
 }
 
-static void every_failure_of_a_beginning(void **state)
+TEST(every_failure_of_a_beginning)
 {
 	_cleanup_loop_ struct loop *loop = NULL;
 
 	assert_int_equal(loop_new(&loop), 0);
 	FAIL_SWEEP(sweep_new(loop));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(both_commands),
-		cmocka_unit_test(not_ready_yet),
-		cmocka_unit_test(the_limit),
-		cmocka_unit_test(refused_and_gone),
-		cmocka_unit_test(dropped),
-		cmocka_unit_test(too_long),
-		cmocka_unit_test(every_failure_of_a_beginning),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,7 +5,7 @@
 #include "life.h"
 #include "unit.h"
 
-static void what_is_written_is_read(void **state)
+TEST_IN_DIR(what_is_written_is_read)
 {
 	const struct life lives[] = {
 		{ .paused = false, .deadline = UINT64_C(1790000000123) },
@@ -48,7 +48,7 @@ static void refused(const struct unit_dir *d, const char *text, const char *want
 
 #define HEAD "{\"schema\":\"hutch.life/1\","
 
-static void what_is_wrong_is_refused(void **state)
+TEST_IN_DIR(what_is_wrong_is_refused)
 {
 	struct unit_dir *d = *state;
 
@@ -77,20 +77,7 @@ static int write_and_read(const struct unit_dir *d)
 	return r < 0 ? r : life_read(d->fd, &got, &e);
 }
 
-static void faults(void **state)
+TEST_IN_DIR(faults)
 {
 	FAIL_SWEEP(write_and_read(*state));
-}
-
-#define TEST(f) cmocka_unit_test_setup_teardown(f, unit_dir_setup, unit_dir_teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(what_is_written_is_read),
-		TEST(what_is_wrong_is_refused),
-		TEST(faults),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -52,7 +52,7 @@ static bool has_flags(int fd)
 
 /* ---- unix ---- */
 
-static void a_unix_socket(void **state)
+TEST_IN_DIR(a_unix_socket)
 {
 	const char *path = in(state, "new/hutchd.sock");
 	mode_t old = umask(0);
@@ -73,7 +73,7 @@ static void a_unix_socket(void **state)
 	assert_int_equal(connect_to(path), -ENOENT);
 }
 
-static void a_unix_socket_for_a_group(void **state)
+TEST_IN_DIR(a_unix_socket_for_a_group)
 {
 	struct listeners l = { 0 };
 	struct err e = ERR_INIT;
@@ -94,7 +94,7 @@ static void leave_stale(const char *path)
 	assert_int_equal(listen(fd, 1), 0);
 }
 
-static void a_stale_socket_gives_way(void **state)
+TEST_IN_DIR(a_stale_socket_gives_way)
 {
 	const char *path = in(state, "s");
 	struct listeners l = { 0 };
@@ -107,7 +107,7 @@ static void a_stale_socket_gives_way(void **state)
 	listeners_close(&l);
 }
 
-static void a_socket_that_answers_does_not(void **state)
+TEST_IN_DIR(a_socket_that_answers_does_not)
 {
 	const char *path = in(state, "s");
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
@@ -132,7 +132,7 @@ static void a_socket_that_answers_does_not(void **state)
 	listeners_close(&other);
 }
 
-static void what_is_no_socket_stays(void **state)
+TEST_IN_DIR(what_is_no_socket_stays)
 {
 	struct unit_dir *d = *state;
 	struct listeners l = { 0 };
@@ -148,7 +148,7 @@ static void what_is_no_socket_stays(void **state)
 	assert_int_equal(l.n, 0);
 }
 
-static void directories_that_are_refused(void **state)
+TEST_IN_DIR(directories_that_are_refused)
 {
 	struct unit_dir *d = *state;
 	struct listeners l = { 0 };
@@ -173,7 +173,7 @@ static void directories_that_are_refused(void **state)
 
 /* ---- TCP ---- */
 
-static void tcp(void **state)
+TEST_IN_DIR(tcp)
 {
 	static const struct {
 		const char *where, *name;
@@ -199,7 +199,7 @@ static void tcp(void **state)
 	}
 }
 
-static void tcp_addresses_that_are_refused(void **state)
+TEST_IN_DIR(tcp_addresses_that_are_refused)
 {
 	static const char *const bad[] = { "",
 					   ":",
@@ -229,7 +229,7 @@ static void tcp_addresses_that_are_refused(void **state)
 	assert_int_equal(l.n, 0);
 }
 
-static void a_port_that_is_taken(void **state)
+TEST_IN_DIR(a_port_that_is_taken)
 {
 	_cleanup_listeners_ struct listeners l = { 0 };
 	struct err e = ERR_INIT;
@@ -239,7 +239,7 @@ static void a_port_that_is_taken(void **state)
 	assert_int_equal(l.n, 1);
 }
 
-static void at_most_so_many(void **state)
+TEST_IN_DIR(at_most_so_many)
 {
 	_cleanup_listeners_ struct listeners l = { 0 };
 	struct err e = ERR_INIT;
@@ -409,7 +409,7 @@ static void take_bad(void **state)
 	refused("x", NULL);
 }
 
-static void handed_over(void **state)
+TEST_IN_DIR(handed_over)
 {
 	in_child(take_good, state);
 	in_child(take_without_names, state);
@@ -426,30 +426,8 @@ static int a_life(const char *path)
 	return r < 0 ? r : listen_tcp(&l, "0", &e);
 }
 
-static void sweeps(void **state)
+TEST_IN_DIR(sweeps)
 {
 	FAIL_SWEEP(a_life(in(state, "dir/s")));
 	assert_int_equal(connect_to(in(state, "dir/s")), -ENOENT);
-}
-
-#define test(f) cmocka_unit_test_setup_teardown(f, unit_dir_setup, unit_dir_teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		test(a_unix_socket),
-		test(a_unix_socket_for_a_group),
-		test(a_stale_socket_gives_way),
-		test(a_socket_that_answers_does_not),
-		test(what_is_no_socket_stays),
-		test(directories_that_are_refused),
-		test(tcp),
-		test(tcp_addresses_that_are_refused),
-		test(a_port_that_is_taken),
-		test(at_most_so_many),
-		test(handed_over),
-		test(sweeps),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -69,7 +69,7 @@ static void form(bool journal)
 		(void)unsetenv("JOURNAL_STREAM");
 }
 
-static void for_the_journal(void **state)
+TEST(for_the_journal)
 {
 	_cleanup_(capture_done) struct capture c = begin(memory_file());
 
@@ -118,7 +118,7 @@ static const char *entry(const struct journal *j)
 	return text;
 }
 
-static void entries_have_fields(void **state)
+TEST(entries_have_fields)
 {
 	_cleanup_(capture_done) struct capture c = begin(memory_file());
 	_cleanup_(journal_end) struct journal j;
@@ -141,7 +141,7 @@ static void entries_have_fields(void **state)
 }
 
 /* A journal that takes nothing is no reason to say nothing. */
-static void a_full_journal_falls_back(void **state)
+TEST(a_full_journal_falls_back)
 {
 	_cleanup_(capture_done) struct capture c = begin(memory_file());
 	_cleanup_(journal_end) struct journal j;
@@ -155,7 +155,7 @@ static void a_full_journal_falls_back(void **state)
 	assert_non_null(strstr(end(&c), "<6>line 1999\n"));
 }
 
-static void a_value_with_a_newline_is_binary(void **state)
+TEST(a_value_with_a_newline_is_binary)
 {
 	const struct journald_field fields[] = { { "ONE", "a\nb" },
 						 { "NONE", "" },
@@ -171,7 +171,7 @@ static void a_value_with_a_newline_is_binary(void **state)
 	assert_int_equal(journald_open("/nonexistent/socket", &fd), -ENOENT);
 }
 
-static void an_entry_is_bounded(void **state)
+TEST(an_entry_is_bounded)
 {
 	_cleanup_(journal_end) struct journal j;
 	_cleanup_close_ int fd = -EBADF;
@@ -186,7 +186,7 @@ static void an_entry_is_bounded(void **state)
 }
 
 /* HUTCH_LOG=debug: lines of trace.h, also to the journal. */
-static void debug_has_trace_lines(void **state)
+TEST(debug_has_trace_lines)
 {
 	_cleanup_(capture_done) struct capture c = begin(memory_file());
 	_cleanup_(journal_end) struct journal j;
@@ -220,7 +220,7 @@ static void debug_has_trace_lines(void **state)
 }
 
 /* The variable of a service whose child writes to a file. */
-static void another_stream_is_not_the_journal(void **state)
+TEST(another_stream_is_not_the_journal)
 {
 	_cleanup_(capture_done) struct capture c = begin(memory_file());
 
@@ -231,7 +231,7 @@ static void another_stream_is_not_the_journal(void **state)
 	assert_non_null(strstr(end(&c), " info: text\n"));
 }
 
-static void with_a_timestamp(void **state)
+TEST(with_a_timestamp)
 {
 	_cleanup_(capture_done) struct capture c = begin(memory_file());
 	uint64_t before = clock_wall(), when;
@@ -250,7 +250,7 @@ static void with_a_timestamp(void **state)
 	assert_string_equal(space + 1, want);
 }
 
-static void on_a_terminal(void **state)
+TEST(on_a_terminal)
 {
 	_cleanup_close_ int pty = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
 	struct termios raw;
@@ -280,7 +280,7 @@ static void on_a_terminal(void **state)
 	capture_done(&c);
 }
 
-static void levels(void **state)
+TEST(levels)
 {
 	_cleanup_(capture_done) struct capture c = begin(memory_file());
 
@@ -293,7 +293,7 @@ static void levels(void **state)
 	assert_string_equal(end(&c), "<4>seen\n");
 }
 
-static void the_environment_overrides(void **state)
+TEST(the_environment_overrides)
 {
 	static const struct {
 		const char *wish;
@@ -313,7 +313,7 @@ static void the_environment_overrides(void **state)
 	}
 }
 
-static void a_line_cannot_be_forged(void **state)
+TEST(a_line_cannot_be_forged)
 {
 	_cleanup_(capture_done) struct capture c = begin(memory_file());
 
@@ -323,7 +323,7 @@ static void a_line_cannot_be_forged(void **state)
 	assert_string_equal(end(&c), "<6>guest said 'x\\n<3>forged \\x1b[2J\\xff'\n");
 }
 
-static void a_long_line_is_cut(void **state)
+TEST(a_long_line_is_cut)
 {
 	_cleanup_(capture_done) struct capture c = begin(memory_file());
 	_cleanup_free_ char *text = malloc(10001);
@@ -339,7 +339,7 @@ static void a_long_line_is_cut(void **state)
 	assert_true(str_has_suffix(c.text.data, "\\x1b\n"));
 }
 
-static void errno_is_left_alone(void **state)
+TEST(errno_is_left_alone)
 {
 	form(true);
 	log_open("prog", LOG_LEVEL_ERROR);
@@ -360,7 +360,7 @@ static int one_line(void)
 	return 0;
 }
 
-static void sweeps(void **state)
+TEST(sweeps)
 {
 	_cleanup_(capture_done) struct capture c = begin(memory_file());
 
@@ -370,27 +370,4 @@ static void sweeps(void **state)
 	/* Struck: no memory, no write; whole: the run after these, the interrupted one, the last.
 	 */
 	assert_string_equal(end(&c), "<3>text\n<3>text\n<3>text\n");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(for_the_journal),
-		cmocka_unit_test(entries_have_fields),
-		cmocka_unit_test(a_full_journal_falls_back),
-		cmocka_unit_test(a_value_with_a_newline_is_binary),
-		cmocka_unit_test(an_entry_is_bounded),
-		cmocka_unit_test(debug_has_trace_lines),
-		cmocka_unit_test(another_stream_is_not_the_journal),
-		cmocka_unit_test(with_a_timestamp),
-		cmocka_unit_test(on_a_terminal),
-		cmocka_unit_test(levels),
-		cmocka_unit_test(the_environment_overrides),
-		cmocka_unit_test(a_line_cannot_be_forged),
-		cmocka_unit_test(a_long_line_is_cut),
-		cmocka_unit_test(errno_is_left_alone),
-		cmocka_unit_test(sweeps),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -74,7 +74,7 @@ static void ready_done(struct ready *r)
 	(void)fd_close(r->src.fd);
 }
 
-static void a_descriptor_is_reported_while_it_is_ready(void **state)
+TEST_WITH(a_descriptor_is_reported_while_it_is_ready, setup, teardown)
 {
 	struct loop *l = ((struct box *)*state)->loop;
 	struct ready r;
@@ -90,7 +90,7 @@ static void a_descriptor_is_reported_while_it_is_ready(void **state)
 	ready_done(&r);
 }
 
-static void events_can_be_changed(void **state)
+TEST_WITH(events_can_be_changed, setup, teardown)
 {
 	struct loop *l = ((struct box *)*state)->loop;
 	struct ready r = { .src = { .cb = count_fd, .arg = &r } };
@@ -111,7 +111,7 @@ static void events_can_be_changed(void **state)
 	ready_done(&r);
 }
 
-static void misuse_is_refused(void **state)
+TEST_WITH(misuse_is_refused, setup, teardown)
 {
 	struct loop *l = ((struct box *)*state)->loop;
 	struct loop_signal sig = { 0 };
@@ -132,7 +132,7 @@ static void misuse_is_refused(void **state)
 	assert_int_equal(loop_mod_fd(&r.src, EPOLLIN), -ENOENT);
 }
 
-static void a_regular_file_is_refused(void **state)
+TEST_WITH(a_regular_file_is_refused, setup, teardown)
 {
 	struct loop *l = ((struct box *)*state)->loop;
 	_cleanup_close_ int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
@@ -142,7 +142,7 @@ static void a_regular_file_is_refused(void **state)
 	assert_null(src.loop);
 }
 
-static void all_are_served_though_they_are_many(void **state)
+TEST_WITH(all_are_served_though_they_are_many, setup, teardown)
 {
 	struct loop *l = ((struct box *)*state)->loop;
 	struct ready r[FDS];
@@ -171,7 +171,7 @@ static void kill_both(struct loop_fd *src, uint32_t events)
 	free(r);
 }
 
-static void what_is_deleted_in_a_round_is_not_called(void **state)
+TEST_WITH(what_is_deleted_in_a_round_is_not_called, setup, teardown)
 {
 	struct loop *l = ((struct box *)*state)->loop;
 	struct ready *a = calloc(1, sizeof(*a)), *b = calloc(1, sizeof(*b));
@@ -199,7 +199,7 @@ static void replace_other(struct loop_fd *src, uint32_t events)
 	assert_int_equal(loop_add_fd(src->loop, &victim->src, quiet[0], EPOLLIN), 0);
 }
 
-static void what_is_replaced_in_a_round_is_not_called(void **state)
+TEST_WITH(what_is_replaced_in_a_round_is_not_called, setup, teardown)
 {
 	struct loop *l = ((struct box *)*state)->loop;
 	struct ready a, b;
@@ -227,7 +227,7 @@ static void mute_other(struct loop_fd *src, uint32_t events)
 static int full_pipe[2];
 
 /* Sources whose descriptor has no hang-up, so that a changed mask leaves nothing to report. */
-static void what_is_muted_in_a_round_is_not_called(void **state)
+TEST_WITH(what_is_muted_in_a_round_is_not_called, setup, teardown)
 {
 	struct loop *l = ((struct box *)*state)->loop;
 	struct ready a = { .src = { .cb = mute_other, .arg = &a } };
@@ -291,7 +291,7 @@ static void run_ticks(struct loop *l, int want)
 	assert_int_equal(out_of_order, 0);
 }
 
-static void timers_fire_in_order_and_never_early(void **state)
+TEST_WITH(timers_fire_in_order_and_never_early, setup, teardown)
 {
 	struct loop *l = ((struct box *)*state)->loop;
 	struct tick *t = calloc(MANY, sizeof(*t));
@@ -324,7 +324,7 @@ static void timers_fire_in_order_and_never_early(void **state)
 	free(t);
 }
 
-static void a_due_timer_fires_when_polled(void **state)
+TEST_WITH(a_due_timer_fires_when_polled, setup, teardown)
 {
 	struct loop *l = ((struct box *)*state)->loop;
 	struct tick t = { .timer = { .cb = on_tick, .arg = &t } };
@@ -344,7 +344,7 @@ static void del_prey(struct loop_timer *src)
 	loop_del_timer(&prey->timer);
 }
 
-static void a_timer_deleted_by_another_does_not_fire(void **state)
+TEST_WITH(a_timer_deleted_by_another_does_not_fire, setup, teardown)
 {
 	struct loop *l = ((struct box *)*state)->loop;
 	struct tick a = { .timer = { .cb = del_prey, .arg = &a } };
@@ -367,7 +367,7 @@ static void again_at_once(struct loop_timer *src)
 	assert_int_equal(loop_set_timer(prey->timer.arg, src, 0), 0);
 }
 
-static void an_eager_timer_starves_nobody(void **state)
+TEST_WITH(an_eager_timer_starves_nobody, setup, teardown)
 {
 	struct loop *l = ((struct box *)*state)->loop;
 	struct tick eager = { .timer = { .cb = again_at_once, .arg = &eager } };
@@ -389,7 +389,7 @@ static void an_eager_timer_starves_nobody(void **state)
 }
 
 /* The timerfd stays set to the one that is gone. */
-static void a_timer_after_one_that_was_deleted(void **state)
+TEST_WITH(a_timer_after_one_that_was_deleted, setup, teardown)
 {
 	struct loop *l = ((struct box *)*state)->loop;
 	struct tick first = { .timer = { .cb = on_tick, .arg = &first } }, second = first;
@@ -411,7 +411,7 @@ static void a_timer_after_one_that_was_deleted(void **state)
 	assert_true(clock_mono() >= second.when);
 }
 
-static void timers_are_limited(void **state)
+TEST_WITH(timers_are_limited, setup, teardown)
 {
 	struct loop *l = ((struct box *)*state)->loop;
 	struct loop_timer *t = calloc(LOOP_TIMERS_MAX + 1, sizeof(*t));
@@ -428,7 +428,7 @@ static void timers_are_limited(void **state)
 	free(t);
 }
 
-static void the_deadline_is_kept(void **state)
+TEST_WITH(the_deadline_is_kept, setup, teardown)
 {
 	struct loop *l = ((struct box *)*state)->loop;
 	struct tick later = { .timer = { .cb = on_tick, .arg = &later } };
@@ -468,7 +468,7 @@ static bool is_blocked(int signo)
 	return sigismember(&now, signo) == 1;
 }
 
-static void signals_are_heard(void **state)
+TEST_WITH(signals_are_heard, setup, teardown)
 {
 	struct loop *l = ((struct box *)*state)->loop;
 	struct heard a = { .src = { .cb = on_signal, .arg = &a } };
@@ -491,7 +491,7 @@ static void signals_are_heard(void **state)
 	assert_false(is_blocked(SIGTERM));
 }
 
-static void one_source_for_a_signal(void **state)
+TEST_WITH(one_source_for_a_signal, setup, teardown)
 {
 	struct loop *l = ((struct box *)*state)->loop;
 	struct heard a = { .src = { .cb = on_signal, .arg = &a } };
@@ -511,7 +511,7 @@ static void one_source_for_a_signal(void **state)
 	loop_del_signal(&b.src);
 }
 
-static void what_was_blocked_stays_blocked(void **state)
+TEST_WITH(what_was_blocked_stays_blocked, setup, teardown)
 {
 	struct loop *l = ((struct box *)*state)->loop;
 	struct heard a = { .src = { .cb = on_signal, .arg = &a } };
@@ -529,7 +529,7 @@ static void what_was_blocked_stays_blocked(void **state)
 	assert_false(is_blocked(SIGUSR1));
 }
 
-static void a_signal_deleted_by_another_is_not_heard(void **state)
+TEST_WITH(a_signal_deleted_by_another_is_not_heard, setup, teardown)
 {
 	struct loop *l = ((struct box *)*state)->loop;
 	struct heard a = { .src = { .cb = on_signal, .arg = &a } };
@@ -561,7 +561,7 @@ static void on_child(struct loop_fd *src, uint32_t events)
 	loop_stop(src->loop, info.si_status);
 }
 
-static void a_child_ends(void **state)
+TEST_WITH(a_child_ends, setup, teardown)
 {
 	struct loop *l = ((struct box *)*state)->loop;
 	const char *const argv[] = { "sh", "-c", "exit 42", NULL };
@@ -589,7 +589,7 @@ static void stop_now(struct loop_fd *src, uint32_t events)
 	loop_stop(src->loop, 7);
 }
 
-static void stop_means_now(void **state)
+TEST_WITH(stop_means_now, setup, teardown)
 {
 	struct loop *l = ((struct box *)*state)->loop;
 	struct tick t = { .timer = { .cb = on_tick, .arg = &t } };
@@ -611,7 +611,7 @@ static void stop_means_now(void **state)
 	loop_del_timer(&t.timer);
 }
 
-static void free_takes_everything_out(void **state)
+TEST(free_takes_everything_out)
 {
 	struct loop *l = NULL;
 	struct heard h = { .src = { .cb = on_signal, .arg = &h } };
@@ -662,7 +662,7 @@ static int whole_life(int fd)
 	return res < 0 ? res : loop_run(l);
 }
 
-static void sweeps(void **state)
+TEST(sweeps)
 {
 	int fds[2];
 	sigset_t none;
@@ -676,7 +676,7 @@ static void sweeps(void **state)
 	assert_int_equal(pthread_sigmask(SIG_SETMASK, &none, NULL), 0);
 }
 
-static void a_signal_that_cannot_be_watched_is_not_blocked(void **state)
+TEST_WITH(a_signal_that_cannot_be_watched_is_not_blocked, setup, teardown)
 {
 	struct loop *l = ((struct box *)*state)->loop;
 	struct loop_signal s = { .cb = stop_on_signal };
@@ -689,38 +689,4 @@ static void a_signal_that_cannot_be_watched_is_not_blocked(void **state)
 	assert_false(is_blocked(SIGUSR1));
 	assert_int_equal(loop_add_signal(l, &s, SIGUSR1), 0);
 	loop_del_signal(&s);
-}
-
-#define in_loop(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		in_loop(a_descriptor_is_reported_while_it_is_ready),
-		in_loop(events_can_be_changed),
-		in_loop(misuse_is_refused),
-		in_loop(a_regular_file_is_refused),
-		in_loop(all_are_served_though_they_are_many),
-		in_loop(what_is_deleted_in_a_round_is_not_called),
-		in_loop(what_is_replaced_in_a_round_is_not_called),
-		in_loop(what_is_muted_in_a_round_is_not_called),
-		in_loop(timers_fire_in_order_and_never_early),
-		in_loop(a_due_timer_fires_when_polled),
-		in_loop(a_timer_deleted_by_another_does_not_fire),
-		in_loop(an_eager_timer_starves_nobody),
-		in_loop(a_timer_after_one_that_was_deleted),
-		in_loop(timers_are_limited),
-		in_loop(the_deadline_is_kept),
-		in_loop(signals_are_heard),
-		in_loop(one_source_for_a_signal),
-		in_loop(what_was_blocked_stays_blocked),
-		in_loop(a_signal_deleted_by_another_is_not_heard),
-		in_loop(a_child_ends),
-		in_loop(stop_means_now),
-		cmocka_unit_test(free_takes_everything_out),
-		cmocka_unit_test(sweeps),
-		in_loop(a_signal_that_cannot_be_watched_is_not_blocked),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

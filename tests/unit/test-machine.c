@@ -35,7 +35,7 @@ static int make_archive(struct buf *b)
 	return cpio_end(&c);
 }
 
-static void test_cpio_is_what_the_kernel_reads(void **state)
+TEST(test_cpio_is_what_the_kernel_reads)
 {
 	static const char want[] =
 		"07070100000001000041ED00000000000000000000000200000000000000000000000000000000"
@@ -83,7 +83,7 @@ static const char *next_entry(const struct buf *b, size_t *at, size_t *ret_n)
 	return name;
 }
 
-static void test_cpio_archives_can_follow_each_other(void **state)
+TEST(test_cpio_archives_can_follow_each_other)
 {
 	static const char *const want[] = { "dev", "dev/console", "init", "TRAILER!!!",
 					    "a",   "bc",	  "def",  "TRAILER!!!" };
@@ -109,7 +109,7 @@ static int make_and_drop(void)
 	return make_archive(&b);
 }
 
-static void test_cpio_without_memory_or_room(void **state)
+TEST(test_cpio_without_memory_or_room)
 {
 	_cleanup_buf_ struct buf small = BUF_INIT(200);
 
@@ -139,7 +139,7 @@ static void make_image(uint8_t image[static IMAGE_SIZE], const void *payload, ui
 	memcpy(image + PAYLOAD, payload, n);
 }
 
-static void test_payload_is_found(void **state)
+TEST(test_payload_is_found)
 {
 	uint8_t image[IMAGE_SIZE];
 	uint64_t at = 0, n = 0;
@@ -154,7 +154,7 @@ static void test_payload_is_found(void **state)
 	assert_int_equal(at, PAYLOAD + 1024);
 }
 
-static void test_payload_outside_is_refused(void **state)
+TEST(test_payload_outside_is_refused)
 {
 	static const struct {
 		size_t at;
@@ -181,7 +181,7 @@ static void test_payload_outside_is_refused(void **state)
 }
 
 /* Whatever the head says, what is found lies in the file. */
-static void test_payload_of_anything_is_inside(void **state)
+TEST(test_payload_of_anything_is_inside)
 {
 	uint8_t image[IMAGE_SIZE];
 	uint64_t at, n, seed = 1;
@@ -229,7 +229,7 @@ static Elf64_Ehdr good_elf(void)
 	return h;
 }
 
-static void test_kernel_is_unpacked(void **state)
+TEST(test_kernel_is_unpacked)
 {
 	Elf64_Ehdr elf = good_elf();
 	uint8_t image[IMAGE_SIZE];
@@ -252,7 +252,7 @@ static void test_kernel_is_unpacked(void **state)
 	assert_non_null(strstr(e.msg, "gzip"));
 }
 
-static void test_packings(void **state)
+TEST(test_packings)
 {
 	(void)state;
 	assert_string_equal(packed_with((const uint8_t *)"\x02\x21\x4c\x18", 4), "lz4");
@@ -272,7 +272,7 @@ static void test_packings(void **state)
 
 /* ---- modules ---- */
 
-static void test_module_says_what_it_needs(void **state)
+TEST(test_module_says_what_it_needs)
 {
 	static const char module[] = "\x7f"
 				     "ELF..\0license=GPL\0depends=a,b-c\0retpoline=Y\0";
@@ -309,7 +309,7 @@ static void make_dirs(const struct unit_dir *d)
 	unit_dir_write(d, "modules.builtin", "kernel/fs/built-in.ko\n", 22);
 }
 
-static void test_modules_come_in_order(void **state)
+TEST_IN_DIR(test_modules_come_in_order)
 {
 	static const char want[] = "/lib/modules/virtio.ko\n/lib/modules/virtio_mmio.ko\n"
 				   "/lib/modules/virtio_console.ko\n/lib/modules/virtio_blk.ko\n"
@@ -337,7 +337,7 @@ static void test_modules_come_in_order(void **state)
 	assert_non_null(memmem(b.data, b.len, want, sizeof(want) - 1));
 }
 
-static void test_modules_in_a_circle(void **state)
+TEST_IN_DIR(test_modules_in_a_circle)
 {
 	const struct unit_dir *d = *state;
 	_cleanup_buf_ struct buf b = BUF_INIT(65536);
@@ -353,7 +353,7 @@ static void test_modules_in_a_circle(void **state)
 
 /* ---- programs ---- */
 
-static void test_tools_and_what_they_say(void **state)
+TEST(test_tools_and_what_they_say)
 {
 	static const char *const good[] = { "true", NULL };
 	static const char *const bad[] = { "ls", "/nowhere/at/all", NULL };
@@ -374,26 +374,4 @@ static void test_tools_and_what_they_say(void **state)
 			 &e),
 		-ENOENT);
 	assert_non_null(strstr(e.msg, "apt-get install a-package"));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_cpio_is_what_the_kernel_reads),
-		cmocka_unit_test(test_cpio_archives_can_follow_each_other),
-		cmocka_unit_test(test_cpio_without_memory_or_room),
-		cmocka_unit_test(test_payload_is_found),
-		cmocka_unit_test(test_payload_outside_is_refused),
-		cmocka_unit_test(test_payload_of_anything_is_inside),
-		cmocka_unit_test(test_kernel_is_unpacked),
-		cmocka_unit_test(test_packings),
-		cmocka_unit_test(test_module_says_what_it_needs),
-		cmocka_unit_test_setup_teardown(test_modules_come_in_order, unit_dir_setup,
-						unit_dir_teardown),
-		cmocka_unit_test_setup_teardown(test_modules_in_a_circle, unit_dir_setup,
-						unit_dir_teardown),
-		cmocka_unit_test(test_tools_and_what_they_say),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,7 +51,7 @@ static void assert_denied(const struct ruleset *s, const char *text)
 		fail_msg("%s is allowed", text);
 }
 
-static void nothing_is_allowed_by_default(void **state)
+TEST(nothing_is_allowed_by_default)
 {
 	_cleanup_ruleset_ struct ruleset *s = NULL;
 	struct verdict v;
@@ -64,7 +64,7 @@ static void nothing_is_allowed_by_default(void **state)
 	assert_denied(s, "1.2.3.4:443");
 }
 
-static void names_match_at_labels(void **state)
+TEST(names_match_at_labels)
 {
 	_cleanup_ruleset_ struct ruleset *s = NULL;
 
@@ -84,7 +84,7 @@ static void names_match_at_labels(void **state)
 	assert_denied(s, "sentry.io:444");
 }
 
-static void deny_wins(void **state)
+TEST(deny_wins)
 {
 	_cleanup_ruleset_ struct ruleset *s = NULL;
 	struct verdict v;
@@ -104,7 +104,7 @@ static void deny_wins(void **state)
 	assert_denied(s, "deep.x.com:443");
 }
 
-static void most_specific_allow_is_named(void **state)
+TEST(most_specific_allow_is_named)
 {
 	_cleanup_ruleset_ struct ruleset *s = NULL;
 
@@ -114,7 +114,7 @@ static void most_specific_allow_is_named(void **state)
 	assert_allowed(s, "c.x.com:443", 0);
 }
 
-static void addresses_are_not_names(void **state)
+TEST(addresses_are_not_names)
 {
 	_cleanup_ruleset_ struct ruleset *s = NULL;
 
@@ -132,7 +132,7 @@ static void addresses_are_not_names(void **state)
 	assert_denied(s, "192.0.2.8:443");
 }
 
-static void repetition_is_dropped(void **state)
+TEST(repetition_is_dropped)
 {
 	_cleanup_ruleset_ struct ruleset *s = NULL;
 	const struct ruleset_entry *v;
@@ -153,7 +153,7 @@ static void repetition_is_dropped(void **state)
 	assert_int_equal(v[6].id, 0);
 }
 
-static void many_ports_of_one_name(void **state)
+TEST(many_ports_of_one_name)
 {
 	struct ruleset_entry *entries = calloc(65535, sizeof(*entries));
 	_cleanup_ruleset_ struct ruleset *s = NULL;
@@ -187,7 +187,7 @@ static bool knows(const struct ruleset *s, const char *text)
 }
 
 /* As long as one port is left. */
-static void a_name_is_known_on_some_port(void **state)
+TEST(a_name_is_known_on_some_port)
 {
 	_cleanup_ruleset_ struct ruleset *s = NULL;
 	char deep[NAME_TEXT_MAX + 1];
@@ -209,7 +209,7 @@ static void a_name_is_known_on_some_port(void **state)
 	assert_true(knows(s, deep + 1));
 }
 
-static void has_a_limit(void **state)
+TEST(has_a_limit)
 {
 	struct ruleset *s = NULL;
 	struct ruleset_entry none = { 0 };
@@ -226,12 +226,12 @@ static int make_and_free(void)
 	return make(RULES("+a.com:443", "-b.com"), &s);
 }
 
-static void survives_failing_calls(void **state)
+TEST(survives_failing_calls)
 {
 	FAIL_SWEEP(make_and_free());
 }
 
-static void the_strictest_protocol_counts(void **state)
+TEST(the_strictest_protocol_counts)
 {
 	_cleanup_ruleset_ struct ruleset *s = NULL;
 
@@ -248,7 +248,7 @@ static void the_strictest_protocol_counts(void **state)
 
 /* Also beside a rule that does not mention it; but only for the host and port that it stands for.
  */
-static void private_is_kept(void **state)
+TEST(private_is_kept)
 {
 	_cleanup_ruleset_ struct ruleset *s = NULL;
 
@@ -264,24 +264,4 @@ static void private_is_kept(void **state)
 	assert_int_equal(rule_proto(&check(s, "y.com:22").allow->rule), RULE_PROTO_ANY);
 	assert_true(check(s, "b.z.com:443").allow->rule.private);
 	assert_false(check(s, "a.z.com:443").allow->rule.private);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_strictest_protocol_counts),
-		cmocka_unit_test(private_is_kept),
-		cmocka_unit_test(nothing_is_allowed_by_default),
-		cmocka_unit_test(names_match_at_labels),
-		cmocka_unit_test(deny_wins),
-		cmocka_unit_test(most_specific_allow_is_named),
-		cmocka_unit_test(addresses_are_not_names),
-		cmocka_unit_test(repetition_is_dropped),
-		cmocka_unit_test(many_ports_of_one_name),
-		cmocka_unit_test(a_name_is_known_on_some_port),
-		cmocka_unit_test(has_a_limit),
-		cmocka_unit_test(survives_failing_calls),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

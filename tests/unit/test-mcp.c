@@ -41,7 +41,7 @@ static void fails(const char *text, int code, const char *id)
 
 /* ---- JSON-RPC ---- */
 
-static void what_is_no_message(void **state)
+TEST(what_is_no_message)
 {
 	fails("", MCP_PARSE_ERROR, "null");
 	fails("{", MCP_PARSE_ERROR, "null");
@@ -62,13 +62,13 @@ static void what_is_no_message(void **state)
 	      "7");
 }
 
-static void batches_are_refused(void **state)
+TEST(batches_are_refused)
 {
 	fails("[]", MCP_INVALID_REQUEST, "null");
 	fails("[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]", MCP_INVALID_REQUEST, "null");
 }
 
-static void ids(void **state)
+TEST(ids)
 {
 	static const char *const good[] = { "0", "-5", "9223372036854775807", "\"\"", "\"a\\nb\"" };
 	static const char *const bad[] = { "null", "true", "1.5", "[1]", "{}" };
@@ -97,7 +97,7 @@ static void ids(void **state)
 	fails(text, MCP_INVALID_REQUEST, "null");
 }
 
-static void depth_and_size(void **state)
+TEST(depth_and_size)
 {
 	static char deep[200000], large[MCP_MESSAGE_MAX + 2];
 	_cleanup_mcp_message_ struct mcp_message m = { 0 };
@@ -111,7 +111,7 @@ static void depth_and_size(void **state)
 	assert_int_equal(code_of(&m), MCP_PARSE_ERROR);
 }
 
-static void nothing_is_said_to_those_who_do_not_ask(void **state)
+TEST(nothing_is_said_to_those_who_do_not_ask)
 {
 	static const char *const quiet[] = {
 		"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}",
@@ -132,7 +132,7 @@ static void nothing_is_said_to_those_who_do_not_ask(void **state)
 	}
 }
 
-static void a_cancellation(void **state)
+TEST(a_cancellation)
 {
 	_cleanup_mcp_message_ struct mcp_message m =
 		handle("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\","
@@ -149,7 +149,7 @@ static void a_cancellation(void **state)
 	"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"" method "\",\"params\":" params "}"
 #define CALL(name, args) REQUEST("tools/call", "{\"name\":\"" name "\",\"arguments\":" args "}")
 
-static void versions(void **state)
+TEST(versions)
 {
 	static const struct {
 		const char *asked, *said;
@@ -177,7 +177,7 @@ static void versions(void **state)
 	      "1");
 }
 
-static void first_things_first(void **state)
+TEST(first_things_first)
 {
 	_cleanup_mcp_message_ struct mcp_message m = handle(CALL("list_sandboxes", "{}"), false);
 
@@ -190,7 +190,7 @@ static void first_things_first(void **state)
 	assert_int_equal(code_of(&m), MCP_INVALID_PARAMS);
 }
 
-static void calls(void **state)
+TEST(calls)
 {
 	static const char *const good[] = {
 		CALL("run_command", "{\"command\":\"ls\"}"),
@@ -233,7 +233,7 @@ static void calls(void **state)
 }
 
 /* A schema says what the check does. */
-static void schemas(void **state)
+TEST(schemas)
 {
 	_cleanup_mcp_message_ struct mcp_message m = handle(REQUEST("tools/list", "{}"), true);
 	const json_t *list = json_object_get(json_object_get(m.reply, "result"), "tools");
@@ -261,7 +261,7 @@ static void check_text(const char *bytes, size_t n, const char *expected)
 	assert_string_equal(json_string_value(j), expected);
 }
 
-static void bytes_become_text(void **state)
+TEST(bytes_become_text)
 {
 	check_text("", 0, "");
 	check_text("a\0b", 3,
@@ -286,7 +286,7 @@ static void put_many(size_t n, size_t piece)
 		output_put(&out, data + i, MIN(piece, n - i));
 }
 
-static void what_fits_is_whole(void **state)
+TEST(what_fits_is_whole)
 {
 	static const size_t sizes[] = { 0, 1, MCP_TEXT_MAX * 3 / 4, MCP_TEXT_MAX * 3 / 4 + 1,
 					MCP_TEXT_MAX };
@@ -305,7 +305,7 @@ static void what_fits_is_whole(void **state)
 	}
 }
 
-static void what_does_not_is_counted(void **state)
+TEST(what_does_not_is_counted)
 {
 	static const size_t sizes[] = { MCP_TEXT_MAX + 1, 100003, 1000000 };
 	static const char *const note = " bytes left out here]\n";
@@ -341,29 +341,7 @@ static int handle_all(void)
 	return r;
 }
 
-static void without_memory(void **state)
+TEST(without_memory)
 {
 	FAIL_SWEEP(handle_all());
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_is_no_message),
-		cmocka_unit_test(batches_are_refused),
-		cmocka_unit_test(ids),
-		cmocka_unit_test(depth_and_size),
-		cmocka_unit_test(nothing_is_said_to_those_who_do_not_ask),
-		cmocka_unit_test(a_cancellation),
-		cmocka_unit_test(versions),
-		cmocka_unit_test(first_things_first),
-		cmocka_unit_test(calls),
-		cmocka_unit_test(schemas),
-		cmocka_unit_test(bytes_become_text),
-		cmocka_unit_test(what_fits_is_whole),
-		cmocka_unit_test(what_does_not_is_counted),
-		cmocka_unit_test(without_memory),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,7 +27,7 @@ static unsigned long status(const char *key)
 	return kib;
 }
 
-static void test_heap(void **state)
+TEST(test_heap)
 {
 	static char *blocks[BLOCKS];
 	unsigned long full, settled;
@@ -51,7 +51,7 @@ static void test_heap(void **state)
 }
 
 /* What the program never writes goes; what it has written stays. */
-static void test_constants(void **state)
+TEST(test_constants)
 {
 	static const char table[TABLE] = { 'a' };
 	static int changed = 1;
@@ -67,14 +67,4 @@ static void test_constants(void **state)
 	assert_true(after + TABLE / 1024 / 2 < before);
 	assert_int_equal(p[0], 'a');
 	assert_int_equal(changed, 2);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_heap),
-		cmocka_unit_test(test_constants),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -72,7 +72,7 @@ static void expect(const char *body, const char *want)
 #define FILE_HEAD(name)	  HEAD("form-data; name=\"file\"; filename=\"" name "\"")
 #define END		  "\r\n" B "--\r\n"
 
-static void test_parts(void **state)
+TEST(test_parts)
 {
 	expect(FILE_HEAD("/a/b.txt") "hello" END, "<file|/a/b.txt>hello</>.");
 	expect(FILE_HEAD("a") "" END, "<file|a></>.");
@@ -86,7 +86,7 @@ static void test_parts(void **state)
 }
 
 /* Contents that look like a delimiter for a while. */
-static void test_almost(void **state)
+TEST(test_almost)
 {
 	expect(FILE_HEAD("a") "\r\n-----\r\n------b\r\r\n------b1\r\n\r\r\n" END,
 	       "<file|a>\r\n-----\r\n------b\r\r\n------b1\r\n\r\r\n</>.");
@@ -94,7 +94,7 @@ static void test_almost(void **state)
 	expect(FILE_HEAD("a") "------b0\r\n" END, "<file|a>------b0\r\n</>.");
 }
 
-static void test_all_bytes(void **state)
+TEST(test_all_bytes)
 {
 	_cleanup_buf_ struct buf body = BUF_INIT(4096), want = BUF_INIT(4096);
 	_cleanup_buf_ struct buf out = BUF_INIT(4096);
@@ -116,7 +116,7 @@ static void test_all_bytes(void **state)
 	}
 }
 
-static void test_names(void **state)
+TEST(test_names)
 {
 	expect(FILE_HEAD("/m/2 \xc3\xbc.txt") END, "<file|/m/2 \xc3\xbc.txt></>.");
 	expect(FILE_HEAD("a%22b%0D%0ac%25") END, "<file|a\"b\r\nc%25></>.");
@@ -126,7 +126,7 @@ static void test_names(void **state)
 }
 
 /* What two readers could take for two things. */
-static void test_refused(void **state)
+TEST(test_refused)
 {
 	static const char with_nul[] = HEAD("form-data; name=\"file\0\"");
 	static const char *const bodies[] = {
@@ -167,7 +167,7 @@ static void test_refused(void **state)
 	expect_n(TYPE, with_nul, sizeof(with_nul) - 1, "!");
 }
 
-static void test_cut_off(void **state)
+TEST(test_cut_off)
 {
 	const char *body = FILE_HEAD("a") "hello" END;
 
@@ -181,7 +181,7 @@ static void test_cut_off(void **state)
 	}
 }
 
-static void test_boundary(void **state)
+TEST(test_boundary)
 {
 	static const char *const good[] = {
 		"multipart/form-data; boundary=x",
@@ -219,7 +219,7 @@ static void test_boundary(void **state)
 	assert_false(multipart_is("application/octet-stream"));
 }
 
-static void test_limits(void **state)
+TEST(test_limits)
 {
 	_cleanup_buf_ struct buf body = BUF_INIT(1 << 20), out = BUF_INIT(1 << 20);
 
@@ -245,22 +245,9 @@ static int all_of_it(void)
 	return render(TYPE, body, sizeof(body) - 1, 0, 3, &out);
 }
 
-static void test_faults(void **state)
+TEST(test_faults)
 {
 	faults = true;
 	FAIL_SWEEP(all_of_it());
 	faults = false;
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_parts),	  cmocka_unit_test(test_almost),
-		cmocka_unit_test(test_all_bytes), cmocka_unit_test(test_names),
-		cmocka_unit_test(test_refused),	  cmocka_unit_test(test_cut_off),
-		cmocka_unit_test(test_boundary),  cmocka_unit_test(test_limits),
-		cmocka_unit_test(test_faults),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

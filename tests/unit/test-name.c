@@ -33,7 +33,7 @@ static void assert_refused(const char *s, size_t n, const char *why)
 
 #define REFUSE(s, why) assert_refused(s, sizeof(s) - 1, why)
 
-static void one_canonical_form(void **state)
+TEST(one_canonical_form)
 {
 	assert_name("github.com", "github.com");
 	assert_name("GitHub.COM", "github.com");
@@ -46,7 +46,7 @@ static void one_canonical_form(void **state)
 	assert_name("x.7a", "x.7a");
 }
 
-static void refuses_other_bytes(void **state)
+TEST(refuses_other_bytes)
 {
 	REFUSE("", "empty");
 	REFUSE("github.com\0.evil.com", "byte 0x00 at 11");
@@ -69,7 +69,7 @@ static void refuses_other_bytes(void **state)
 	REFUSE("\x7f.com", "byte 0x7f at 1");
 }
 
-static void refuses_other_shapes(void **state)
+TEST(refuses_other_shapes)
 {
 	REFUSE("github.com.", "ends in a dot");
 	REFUSE("github..com", "empty");
@@ -83,7 +83,7 @@ static void refuses_other_shapes(void **state)
 	REFUSE("com", "no dot");
 }
 
-static void refuses_numbers_at_the_end(void **state)
+TEST(refuses_numbers_at_the_end)
 {
 	REFUSE("127.0.0.1", "ends in a number");
 	REFUSE("0177.0.0.1", "ends in a number");
@@ -94,7 +94,7 @@ static void refuses_numbers_at_the_end(void **state)
 	REFUSE("foo.09", "ends in a number");
 }
 
-static void knows_its_lengths(void **state)
+TEST(knows_its_lengths)
 {
 	char s[300];
 
@@ -113,17 +113,4 @@ static void knows_its_lengths(void **state)
 	assert_name(s, s);
 	s[253] = 'b';
 	assert_refused(s, 254, "254 bytes");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(one_canonical_form),
-		cmocka_unit_test(refuses_other_bytes),
-		cmocka_unit_test(refuses_other_shapes),
-		cmocka_unit_test(refuses_numbers_at_the_end),
-		cmocka_unit_test(knows_its_lengths),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,7 +46,7 @@ static void compare(const struct ruleset *s, const char *input, size_t n, unsign
 	tally->denied += !v.allowed;
 }
 
-static void both_sides_agree(void **state)
+TEST(both_sides_agree)
 {
 	_cleanup_ruleset_ struct ruleset *s = fast_rules();
 	struct tally tally = { 0 };
@@ -68,11 +68,9 @@ static void both_sides_agree(void **state)
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(both_sides_agree) };
-
 	if (argc > 1)
 		count = strtoul(argv[1], NULL, 10);
 	if (argc > 2)
 		seed = strtoull(argv[2], NULL, 10);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(NULL, NULL);
 }

@@ -40,7 +40,7 @@ static bool allows(const struct ruleset_entry *policy, size_t n, const struct na
 	return ruleset_check(set, &t).allowed;
 }
 
-static void nothing_asked_nothing_changed(void **state)
+TEST(nothing_asked_nothing_changed)
 {
 	const struct ruleset_entry policy[] = { rule("a.example.com:443", false),
 						rule("b.example.com", true) };
@@ -50,7 +50,7 @@ static void nothing_asked_nothing_changed(void **state)
 	assert_false(allows(policy, 2, &none, "b.example.com:443"));
 }
 
-static void only_what_is_named(void **state)
+TEST(only_what_is_named)
 {
 	const struct ruleset_entry policy[] = { rule(".example.com:443", false),
 						rule("one.test.org:22", false),
@@ -76,7 +76,7 @@ static void only_what_is_named(void **state)
 	assert_false(allows(policy, 4, &w, "other.net:443"));
 }
 
-static void what_is_denied(void **state)
+TEST(what_is_denied)
 {
 	const struct ruleset_entry policy[] = { rule("192.0.2.0/24:80", false),
 						rule("example.com:80", false) };
@@ -88,7 +88,7 @@ static void what_is_denied(void **state)
 	assert_true(allows(policy, 2, &w, "example.com:80"));
 }
 
-static void names_end_at_a_dot(void **state)
+TEST(names_end_at_a_dot)
 {
 	const struct ruleset_entry policy[] = { rule(".example.com:443", false) };
 	_cleanup_narrow_ struct narrow w = { 0 };
@@ -101,7 +101,7 @@ static void names_end_at_a_dot(void **state)
 }
 
 /* Whatever is asked for: nothing is allowed that the policy does not allow. */
-static void never_more(void **state)
+TEST(never_more)
 {
 	static const char *const hosts[] = { "a.b.com",	  ".b.com",	"b.com",       ".com.net",
 					     "x.a.b.com", "10.0.0.0/8", "10.1.0.0/16", "10.1.2.3" };
@@ -132,7 +132,7 @@ static void never_more(void **state)
 	}
 }
 
-static void what_is_no_narrowing(void **state)
+TEST(what_is_no_narrowing)
 {
 	static const char *const wrong[] = { "",   "a.b.com",	   "+",	    "-",
 					     "+*", "+a.b.com:443", "-a..b", "+a.b.com/tls",
@@ -168,7 +168,7 @@ static int once(const struct ruleset_entry *policy)
 }
 
 /* What it is made of makes it again. */
-static void its_texts(void **state)
+TEST(its_texts)
 {
 	static const char *const texts[] = { "-*", "+a.example.com", "+.b.example.com",
 					     "-c.b.example.com", "-192.0.2.0/24" };
@@ -187,7 +187,7 @@ static void its_texts(void **state)
 	assert_null(narrow_text(&w, 5, out));
 }
 
-static void without_memory(void **state)
+TEST(without_memory)
 {
 	const struct ruleset_entry policy[] = { rule(".b.com:1", false) };
 
@@ -195,7 +195,7 @@ static void without_memory(void **state)
 }
 
 /* A client can leave out what is private, and never ask for it. */
-static void private_is_the_policys(void **state)
+TEST(private_is_the_policys)
 {
 	const struct ruleset_entry policy[] = { rule(".corp.example:443/private", false),
 						rule("web.example:443", false) };
@@ -214,21 +214,4 @@ static void private_is_the_policys(void **state)
 	assert_string_equal(left[0].rule.name.text, "git.corp.example");
 	assert_true(left[0].rule.private);
 	assert_false(left[1].rule.private);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(nothing_asked_nothing_changed),
-		cmocka_unit_test(only_what_is_named),
-		cmocka_unit_test(what_is_denied),
-		cmocka_unit_test(names_end_at_a_dot),
-		cmocka_unit_test(never_more),
-		cmocka_unit_test(what_is_no_narrowing),
-		cmocka_unit_test(its_texts),
-		cmocka_unit_test(without_memory),
-		cmocka_unit_test(private_is_the_policys),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

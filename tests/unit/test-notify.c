@@ -56,7 +56,7 @@ static int teardown(void **state)
 	return unit_dir_teardown(state);
 }
 
-static void nobody_listens(void **state)
+TEST_WITH(nobody_listens, setup, teardown)
 {
 	_cleanup_notify_ struct notify n = NOTIFY_INIT;
 	struct err e = ERR_INIT;
@@ -91,7 +91,7 @@ static void all_that_is_said(const char *name)
 	assert_string_equal(heard(), "");
 }
 
-static void to_a_path(void **state)
+TEST_WITH(to_a_path, setup, teardown)
 {
 	struct unit_dir *d = *state;
 	char path[UNIT_PATH_MAX + 8];
@@ -100,7 +100,7 @@ static void to_a_path(void **state)
 	all_that_is_said(path);
 }
 
-static void to_an_abstract_name(void **state)
+TEST_WITH(to_an_abstract_name, setup, teardown)
 {
 	char name[64];
 
@@ -108,7 +108,7 @@ static void to_an_abstract_name(void **state)
 	all_that_is_said(name);
 }
 
-static void the_watchdog(void **state)
+TEST_WITH(the_watchdog, setup, teardown)
 {
 	static const struct {
 		const char *usec, *pid;
@@ -147,7 +147,7 @@ static void the_watchdog(void **state)
 	}
 }
 
-static void wrong_addresses(void **state)
+TEST_WITH(wrong_addresses, setup, teardown)
 {
 	char longest[200];
 	const char *const bad[] = { "relative/path", "vsock:2:1234", "@", "/", longest };
@@ -168,7 +168,7 @@ static void wrong_addresses(void **state)
 }
 
 /* A manager that is gone, or does not read: an error, no signal and no waiting for the watchdog. */
-static void a_manager_that_does_not_read(void **state)
+TEST_WITH(a_manager_that_does_not_read, setup, teardown)
 {
 	_cleanup_notify_ struct notify n = NOTIFY_INIT;
 	struct unit_dir *d = *state;
@@ -201,7 +201,7 @@ static int a_word(const char *path)
 	return r;
 }
 
-static void sweeps(void **state)
+TEST_WITH(sweeps, setup, teardown)
 {
 	struct unit_dir *d = *state;
 	char path[UNIT_PATH_MAX + 8];
@@ -209,17 +209,4 @@ static void sweeps(void **state)
 	(void)snprintf(path, sizeof(path), "%s/notify", d->path);
 	listen_at(path);
 	FAIL_SWEEP(a_word(path));
-}
-
-#define test(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		test(nobody_listens), test(to_a_path),	     test(to_an_abstract_name),
-		test(the_watchdog),   test(wrong_addresses), test(a_manager_that_does_not_read),
-		test(sweeps),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -55,7 +55,7 @@ static bool lists(const json_t *array, const char *text)
 	return false;
 }
 
-static void every_namespace_is_new(void **state)
+TEST(every_namespace_is_new)
 {
 	static const char *const all[] = {
 		"cgroup", "ipc", "mount", "network", "pid", "user", "uts"
@@ -72,7 +72,7 @@ static void every_namespace_is_new(void **state)
 	}
 }
 
-static void ids_are_mapped(void **state)
+TEST(ids_are_mapped)
 {
 	_cleanup_json_ json_t *j = config(&spec);
 	const json_t *uid = json_array_get(at(j, "linux", "uidMappings"), 0);
@@ -85,7 +85,7 @@ static void ids_are_mapped(void **state)
 	assert_int_equal(json_array_size(at(j, "linux", "uidMappings")), 1);
 }
 
-static void only_the_user_namespace_can_be_joined(void **state)
+TEST(only_the_user_namespace_can_be_joined)
 {
 	struct oci_spec s = spec;
 	_cleanup_json_ json_t *j = NULL;
@@ -106,7 +106,7 @@ static void only_the_user_namespace_can_be_joined(void **state)
 	assert_int_equal(json_array_size(at(j, "linux", "uidMappings")), 1);
 }
 
-static void apparmor_is_asked_for_where_it_is(void **state)
+TEST(apparmor_is_asked_for_where_it_is)
 {
 	struct oci_spec s = spec;
 	_cleanup_json_ json_t *without = config(&s), *with = NULL;
@@ -118,7 +118,7 @@ static void apparmor_is_asked_for_where_it_is(void **state)
 			    "hutch-sandbox");
 }
 
-static void nothing_of_the_host_is_mounted(void **state)
+TEST(nothing_of_the_host_is_mounted)
 {
 	_cleanup_json_ json_t *j = config(&spec);
 	const json_t *one;
@@ -204,7 +204,7 @@ static bool allows(const json_t *profile, const char *call, size_t index, uint64
 	return allows_call(profile, call, args);
 }
 
-static void ioctl_but_two(void **state)
+TEST(ioctl_but_two)
 {
 	_cleanup_json_ json_t *p = seccomp_profile();
 
@@ -219,7 +219,7 @@ static void ioctl_but_two(void **state)
 	}
 }
 
-static void prctl_but_filters(void **state)
+TEST(prctl_but_filters)
 {
 	_cleanup_json_ json_t *p = seccomp_profile();
 
@@ -234,7 +234,7 @@ static void prctl_but_filters(void **state)
 	assert_false(allows(p, "seccomp", 0, 0));
 }
 
-static void setsockopt_but_filters_and_protocols(void **state)
+TEST(setsockopt_but_filters_and_protocols)
 {
 	_cleanup_json_ json_t *p = seccomp_profile();
 
@@ -258,7 +258,7 @@ static void setsockopt_but_filters_and_protocols(void **state)
 		}
 }
 
-static void limits_but_of_core_files(void **state)
+TEST(limits_but_of_core_files)
 {
 	_cleanup_json_ json_t *p = seccomp_profile();
 
@@ -276,7 +276,7 @@ static void limits_but_of_core_files(void **state)
 		}
 }
 
-static void disks_are_not_synced(void **state)
+TEST(disks_are_not_synced)
 {
 	_cleanup_json_ json_t *p = seccomp_profile();
 	const uint64_t args[3] = { 0 };
@@ -286,7 +286,7 @@ static void disks_are_not_synced(void **state)
 	assert_true(allows_call(p, "fsync", args));
 }
 
-static void core_files_and_handlers_are_off(void **state)
+TEST(core_files_and_handlers_are_off)
 {
 	static const uint64_t own[] = { 0, 1, 4096, INT64_MAX };
 	const json_t *one;
@@ -307,7 +307,7 @@ static void core_files_and_handlers_are_off(void **state)
 	}
 }
 
-static void clone_without_namespaces(void **state)
+TEST(clone_without_namespaces)
 {
 	_cleanup_json_ json_t *p = seccomp_profile();
 
@@ -354,7 +354,7 @@ static void check_sockets(const json_t *p, uint64_t family, uint64_t type, uint6
 	assert_int_equal(allows_call(p, "socketpair", more), pair);
 }
 
-static void named_sockets(void **state)
+TEST(named_sockets)
 {
 	static const uint64_t families[] = { AF_UNIX, AF_INET, AF_INET6 };
 	/* Among them those for which a kernel loads a module, or has code that few have looked at.
@@ -403,29 +403,7 @@ static int make_once(void)
 	return r;
 }
 
-static void no_layer_is_lost(void **state)
+TEST(no_layer_is_lost)
 {
 	FAIL_SWEEP(make_once());
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_namespace_is_new),
-		cmocka_unit_test(ids_are_mapped),
-		cmocka_unit_test(only_the_user_namespace_can_be_joined),
-		cmocka_unit_test(apparmor_is_asked_for_where_it_is),
-		cmocka_unit_test(nothing_of_the_host_is_mounted),
-		cmocka_unit_test(ioctl_but_two),
-		cmocka_unit_test(prctl_but_filters),
-		cmocka_unit_test(setsockopt_but_filters_and_protocols),
-		cmocka_unit_test(limits_but_of_core_files),
-		cmocka_unit_test(disks_are_not_synced),
-		cmocka_unit_test(core_files_and_handlers_are_off),
-		cmocka_unit_test(clone_without_namespaces),
-		cmocka_unit_test(named_sockets),
-		cmocka_unit_test(no_layer_is_lost),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

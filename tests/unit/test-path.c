@@ -32,7 +32,7 @@ static void furnish(const struct unit_dir *d)
 	assert_int_equal(symlinkat("loop", d->fd, "loop"), 0);
 }
 
-static void inside_is_opened(void **state)
+TEST_IN_DIR(inside_is_opened)
 {
 	struct unit_dir *d = *state;
 	open_fn *const both[] = { path_open_beneath, path_open_nofollow };
@@ -48,7 +48,7 @@ static void inside_is_opened(void **state)
 	}
 }
 
-static void outside_is_inside_of_a_root(void **state)
+TEST_IN_DIR(outside_is_inside_of_a_root)
 {
 	struct unit_dir *d = *state;
 
@@ -64,7 +64,7 @@ static void outside_is_inside_of_a_root(void **state)
 	assert_int_equal(try(path_open_in_root, d, "loop"), -ELOOP);
 }
 
-static void outside_is_refused(void **state)
+TEST_IN_DIR(outside_is_refused)
 {
 	struct unit_dir *d = *state;
 	open_fn *const both[] = { path_open_beneath, path_open_nofollow };
@@ -78,7 +78,7 @@ static void outside_is_refused(void **state)
 	}
 }
 
-static void links(void **state)
+TEST_IN_DIR(links)
 {
 	struct unit_dir *d = *state;
 
@@ -93,7 +93,7 @@ static void links(void **state)
 	assert_int_equal(try(path_open_nofollow, d, "out/passwd"), -ELOOP);
 }
 
-static void magic_links_are_refused(void **state)
+TEST(magic_links_are_refused)
 {
 	struct unit_dir proc = { .fd = open("/proc/self", O_RDONLY | O_DIRECTORY | O_CLOEXEC) };
 
@@ -106,7 +106,7 @@ static void magic_links_are_refused(void **state)
 	(void)fd_close(proc.fd);
 }
 
-static void flags_and_modes(void **state)
+TEST_IN_DIR(flags_and_modes)
 {
 	struct unit_dir *d = *state;
 	_cleanup_close_ int made = -EBADF, tmp = -EBADF;
@@ -127,7 +127,7 @@ static void flags_and_modes(void **state)
 	assert_int_equal(fd_close(path_open_beneath(d->fd, "new", O_RDONLY, 0600)), -EBADF);
 }
 
-static void a_lost_race_is_tried_again(void **state)
+TEST_IN_DIR(a_lost_race_is_tried_again)
 {
 	struct unit_dir *d = *state;
 
@@ -138,7 +138,7 @@ static void a_lost_race_is_tried_again(void **state)
 	fail_off();
 }
 
-static void a_lease_does_not_hold_us_for_ever(void **state)
+TEST_IN_DIR(a_lease_does_not_hold_us_for_ever)
 {
 	struct unit_dir *d = *state;
 	_cleanup_close_ int holder = -EBADF;
@@ -152,7 +152,7 @@ static void a_lease_does_not_hold_us_for_ever(void **state)
 	(void)signal(SIGIO, SIG_DFL);
 }
 
-static void directories_are_made(void **state)
+TEST_IN_DIR(directories_are_made)
 {
 	struct unit_dir *d = *state;
 	struct stat st;
@@ -170,7 +170,7 @@ static void directories_are_made(void **state)
 	assert_int_equal(fstatat(d->fd, "a/d", &st, 0), 0);
 }
 
-static void directories_that_cannot_be(void **state)
+TEST_IN_DIR(directories_that_cannot_be)
 {
 	struct unit_dir *d = *state;
 	char name[NAME_MAX + 2];
@@ -206,7 +206,7 @@ static int make_and_open(const struct unit_dir *d)
 	return fd < 0 ? fd : 0;
 }
 
-static void sweeps(void **state)
+TEST_IN_DIR(sweeps)
 {
 	struct unit_dir *d = *state;
 
@@ -215,7 +215,7 @@ static void sweeps(void **state)
 	assert_int_equal(chdir("/"), 0);
 }
 
-static void canonical(void **state)
+TEST(canonical)
 {
 	static const char *const good[][2] = {
 		{ "/", "/" },	    { "///", "/" },	     { "/a", "/a" },
@@ -234,7 +234,7 @@ static void canonical(void **state)
 		assert_int_equal(path_canonical(bad[i], out, sizeof(out)), -EINVAL);
 }
 
-static void canonical_sizes(void **state)
+TEST(canonical_sizes)
 {
 	char name[NAME_MAX + 3] = "/", out[NAME_MAX + 10];
 
@@ -251,7 +251,7 @@ static void canonical_sizes(void **state)
 	assert_int_equal(path_canonical(name, out, sizeof(out)), -ENAMETOOLONG);
 }
 
-static void parents(void **state)
+TEST(parents)
 {
 	static const char *const want[][2] = {
 		{ "a/b", "a" }, { "a", "." },	      { "/a", "/" }, { "/", "/" },
@@ -266,28 +266,4 @@ static void parents(void **state)
 	assert_int_equal(path_parent("abc/d", out, 4), 0);
 	assert_int_equal(path_parent("abc/d", out, 3), -ENAMETOOLONG);
 	assert_int_equal(path_parent("a", out, 1), -ENAMETOOLONG);
-}
-
-#define in_dir(f) cmocka_unit_test_setup_teardown(f, unit_dir_setup, unit_dir_teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		in_dir(inside_is_opened),
-		in_dir(outside_is_inside_of_a_root),
-		in_dir(outside_is_refused),
-		in_dir(links),
-		cmocka_unit_test(magic_links_are_refused),
-		in_dir(flags_and_modes),
-		in_dir(a_lost_race_is_tried_again),
-		in_dir(a_lease_does_not_hold_us_for_ever),
-		in_dir(directories_are_made),
-		in_dir(directories_that_cannot_be),
-		in_dir(sweeps),
-		cmocka_unit_test(canonical),
-		cmocka_unit_test(canonical_sizes),
-		cmocka_unit_test(parents),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -83,7 +83,7 @@ static void on_closed(struct call *c, enum wire_code code, const char *text, voi
 }
 
 /* The first credit that is given back finds nobody; the rest is read all the same. */
-static void the_last_words(void **state)
+TEST(the_last_words)
 {
 	static const struct call_ops ops = { .data = on_data, .closed = on_closed };
 	_cleanup_buf_ struct buf none = BUF_INIT(16);
@@ -110,11 +110,4 @@ static void the_last_words(void **state)
 	(void)peer_free(p);
 	(void)link_free(w.link);
 	(void)loop_free(w.loop);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = { cmocka_unit_test(the_last_words) };
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

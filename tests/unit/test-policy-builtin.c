@@ -5,7 +5,7 @@
 
 #define BUILTIN_STORE POLICY_STORE_INIT(builtin_files, builtin_files_n, NULL)
 
-static void the_table_is_sorted(void **state)
+TEST(the_table_is_sorted)
 {
 	assert_true(builtin_files_n > 0);
 	for (size_t i = 0; i < builtin_files_n; i++) {
@@ -14,7 +14,7 @@ static void the_table_is_sorted(void **state)
 	}
 }
 
-static void every_agent_compiles(void **state)
+TEST(every_agent_compiles)
 {
 	_cleanup_store_ struct policy_store store = BUILTIN_STORE;
 	const char *const *names = NULL;
@@ -44,7 +44,7 @@ static void every_agent_compiles(void **state)
 }
 
 /* Each preset on its own in an agent, and its head. */
-static void every_preset_compiles(void **state)
+TEST(every_preset_compiles)
 {
 	static const char *const section[] = { "egress", "capabilities", "prompt" };
 
@@ -73,15 +73,4 @@ static void every_preset_compiles(void **state)
 			assert_true(kind != PRESET_EGRESS || h.risk);
 		}
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_table_is_sorted),
-		cmocka_unit_test(every_agent_compiles),
-		cmocka_unit_test(every_preset_compiles),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

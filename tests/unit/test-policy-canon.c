@@ -118,7 +118,7 @@ static const char warning[] =
 	"t.yaml:7:25: warning: secrets.KEY.hosts[0]: bound to b.a.example.org, which the egress "
 	"rules do not allow on port 443\n";
 
-static void golden_text(void **state)
+TEST(golden_text)
 {
 	_cleanup_store_ struct policy_store store = SMALL_STORE(NULL);
 	_cleanup_policy_ struct policy *p = compile_with(&store, source, warning);
@@ -132,7 +132,7 @@ static void golden_text(void **state)
 	assert_string_equal(digest, sodium_bin2hex(want, sizeof(want), hash, sizeof(hash)));
 }
 
-static void it_is_json(void **state)
+TEST(it_is_json)
 {
 	_cleanup_json_ json_t *j = NULL;
 	_cleanup_free_ char *again = NULL;
@@ -170,7 +170,7 @@ static void permute(const char **v, size_t n, size_t k, const char *want, size_t
 	}
 }
 
-static void the_order_of_keys_means_nothing(void **state)
+TEST(the_order_of_keys_means_nothing)
 {
 	const char *parts[] = {
 		"agent: {name: a, type: t}\n",
@@ -195,7 +195,7 @@ static void the_order_of_keys_means_nothing(void **state)
 }
 
 /* Pairs that say the same in other words, or do not. */
-static void the_digest_is_of_the_meaning(void **state)
+TEST(the_digest_is_of_the_meaning)
 {
 	static const struct {
 		const char *a, *b;
@@ -270,16 +270,4 @@ static void the_digest_is_of_the_meaning(void **state)
 		if (str_eq(digest[0], digest[1]) != cases[i].same)
 			fail_msg("%s and %s", text[0], text[1]);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(golden_text),
-		cmocka_unit_test(it_is_json),
-		cmocka_unit_test(the_order_of_keys_means_nothing),
-		cmocka_unit_test(the_digest_is_of_the_meaning),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -59,7 +59,7 @@ static void assert_outcome(struct policy_store *store, const struct place *place
 	assert_true((p != NULL) == (r == 0));
 }
 
-static void defaults(void **state)
+TEST(defaults)
 {
 	_cleanup_store_ struct policy_store store = SMALL_STORE(NULL);
 	_cleanup_policy_ struct policy *p = compiled(&store, AGENT);
@@ -88,7 +88,7 @@ static void defaults(void **state)
 	assert_int_equal(p->env.n + p->secrets.n + p->capabilities.packages.n, 0);
 }
 
-static void an_empty_list_stays_empty(void **state)
+TEST(an_empty_list_stays_empty)
 {
 	_cleanup_store_ struct policy_store store = SMALL_STORE(NULL);
 	_cleanup_policy_ struct policy *p =
@@ -126,7 +126,7 @@ static void write_chain(const struct place *place, size_t n)
 	}
 }
 
-static void chains_are_joined_from_the_oldest_down(void **state)
+TEST_IN_DIR(chains_are_joined_from_the_oldest_down)
 {
 	struct place place = place_make(*state);
 	_cleanup_buf_ struct buf packages = BUF_INIT(1000), scripts = BUF_INIT(1000),
@@ -175,7 +175,7 @@ static void chains_are_joined_from_the_oldest_down(void **state)
 	}
 }
 
-static void chains_have_an_end(void **state)
+TEST_IN_DIR(chains_have_an_end)
 {
 	struct place place = place_make(*state);
 	_cleanup_store_ struct policy_store store = SMALL_STORE(place.dirs);
@@ -195,7 +195,7 @@ static void chains_have_an_end(void **state)
 		       "@/agents/a9.yaml: 1 error");
 }
 
-static void cycles(void **state)
+TEST_IN_DIR(cycles)
 {
 	struct place place = place_make(*state);
 	_cleanup_store_ struct policy_store store = SMALL_STORE(place.dirs);
@@ -215,7 +215,7 @@ static void cycles(void **state)
 }
 
 /* Errors of an ancestor stand where they are made. */
-static void broken_ancestors(void **state)
+TEST_IN_DIR(broken_ancestors)
 {
 	struct place place = place_make(*state);
 	_cleanup_store_ struct policy_store store = SMALL_STORE(place.dirs);
@@ -240,7 +240,7 @@ static void broken_ancestors(void **state)
 }
 
 /* An agent that is found by its name bears it; a file that is named by its path need not. */
-static void names_of_files(void **state)
+TEST_IN_DIR(names_of_files)
 {
 	struct place place = place_make(*state);
 	_cleanup_store_ struct policy_store store = SMALL_STORE(place.dirs);
@@ -262,7 +262,7 @@ static void names_of_files(void **state)
 	assert_outcome(&store, &place, path, 0, "", "");
 }
 
-static void a_child_that_isolates_less_is_noted(void **state)
+TEST_IN_DIR(a_child_that_isolates_less_is_noted)
 {
 	struct place place = place_make(*state);
 	_cleanup_store_ struct policy_store store = SMALL_STORE(place.dirs);
@@ -281,7 +281,7 @@ static void a_child_that_isolates_less_is_noted(void **state)
 }
 
 /* A summary describes one agent; an heir without one has none, and the same policy as ever. */
-static void summaries_are_not_inherited(void **state)
+TEST_IN_DIR(summaries_are_not_inherited)
 {
 	struct place place = place_make(*state);
 	_cleanup_store_ struct policy_store store = SMALL_STORE(place.dirs);
@@ -301,7 +301,7 @@ static void summaries_are_not_inherited(void **state)
 	assert_int_equal(policy_canonical(heir, &text, digest), 0);
 }
 
-static void references(void **state)
+TEST_IN_DIR(references)
 {
 	struct place place = place_make(*state);
 	_cleanup_store_ struct policy_store store = SMALL_STORE(place.dirs);
@@ -333,7 +333,7 @@ static void references(void **state)
 		       "rename one");
 }
 
-static void presets_are_added_in_order(void **state)
+TEST(presets_are_added_in_order)
 {
 	_cleanup_store_ struct policy_store store = SMALL_STORE(NULL);
 	_cleanup_policy_ struct policy *p = compiled(
@@ -357,7 +357,7 @@ static void presets_are_added_in_order(void **state)
 	}
 }
 
-static void among_presets_the_first_sets_the_environment(void **state)
+TEST(among_presets_the_first_sets_the_environment)
 {
 	_cleanup_store_ struct policy_store store = SMALL_STORE(NULL);
 	_cleanup_policy_ struct policy *p =
@@ -367,7 +367,7 @@ static void among_presets_the_first_sets_the_environment(void **state)
 	assert_string_equal(p->env.v[0].value, "more");
 }
 
-static void ports_are_of_their_file(void **state)
+TEST(ports_are_of_their_file)
 {
 	_cleanup_store_ struct policy_store store = SMALL_STORE(NULL);
 	_cleanup_policy_ struct policy *p =
@@ -401,7 +401,7 @@ static void ports_are_of_their_file(void **state)
 }
 
 /* Whatever an agent allows, and in whatever words. */
-static void the_floor_stands(void **state)
+TEST(the_floor_stands)
 {
 	static const char text[] = AGENT "egress:\n"
 					 "  ports: [22, 80, 443]\n"
@@ -426,7 +426,7 @@ static void the_floor_stands(void **state)
 	assert_false(may_dial(p, "relay.example.com:22"));
 }
 
-static void no_policy_without_the_floor(void **state)
+TEST_IN_DIR(no_policy_without_the_floor)
 {
 	static const struct builtin_file none[] = { BUILTIN("agents/plain.yaml", NAMED("plain")) };
 	struct place place = place_make(*state);
@@ -447,7 +447,7 @@ static void no_policy_without_the_floor(void **state)
 		       "agents/plain.yaml: 1 error");
 }
 
-static void wrong_presets(void **state)
+TEST_IN_DIR(wrong_presets)
 {
 	struct place place = place_make(*state);
 	_cleanup_store_ struct policy_store store = SMALL_STORE(place.dirs);
@@ -486,7 +486,7 @@ static void wrong_presets(void **state)
 }
 
 /* It has no head, so its place must come from elsewhere. */
-static void presets_that_are_no_mappings(void **state)
+TEST_IN_DIR(presets_that_are_no_mappings)
 {
 	struct place place = place_make(*state);
 	_cleanup_store_ struct policy_store store = SMALL_STORE(place.dirs);
@@ -527,7 +527,7 @@ static void assert_valid(struct policy_store *store, const struct place *place, 
 	assert_int_equal(e.num, want);
 }
 
-static void validates_agents_and_presets(void **state)
+TEST_IN_DIR(validates_agents_and_presets)
 {
 	static const struct {
 		const char *name, *text;
@@ -571,7 +571,7 @@ static void validates_agents_and_presets(void **state)
 	assert_valid(&store, &place, "missing.yaml", -EIO, "");
 }
 
-static void heads(void **state)
+TEST_IN_DIR(heads)
 {
 	struct place place = place_make(*state);
 	_cleanup_store_ struct policy_store store = SMALL_STORE(place.dirs);
@@ -596,7 +596,7 @@ static void heads(void **state)
 	assert_string_equal(h.name, "brief");
 }
 
-static void text_may_hold_anything(void **state)
+TEST(text_may_hold_anything)
 {
 	static const char text[] = "agent: {name: a, type: t}\n\0# behind";
 	_cleanup_store_ struct policy_store store = SMALL_STORE(NULL);
@@ -611,11 +611,9 @@ static void text_may_hold_anything(void **state)
 	assert_null(policy_free(NULL));
 }
 
-#define in_dir(f) cmocka_unit_test_setup_teardown(f, unit_dir_setup, unit_dir_teardown)
-
 /* Only a file has something beside it: text that came over a wire must not reach into our
  * directory. */
-static void text_is_beside_nothing(void **state)
+TEST_IN_DIR(text_is_beside_nothing)
 {
 	const struct unit_dir *dir = *state;
 	_cleanup_store_ struct policy_store store = SMALL_STORE(NULL);
@@ -632,33 +630,4 @@ static void text_is_beside_nothing(void **state)
 	assert_int_equal(fchdir(was), 0);
 	assert_diags(&d, "a.yaml:2:10: error: extends: agent 'lonely' is not known\n");
 	assert_null(p);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(defaults),
-		cmocka_unit_test(an_empty_list_stays_empty),
-		in_dir(text_is_beside_nothing),
-		in_dir(chains_are_joined_from_the_oldest_down),
-		in_dir(chains_have_an_end),
-		in_dir(cycles),
-		in_dir(broken_ancestors),
-		in_dir(names_of_files),
-		in_dir(a_child_that_isolates_less_is_noted),
-		in_dir(summaries_are_not_inherited),
-		in_dir(references),
-		cmocka_unit_test(presets_are_added_in_order),
-		cmocka_unit_test(among_presets_the_first_sets_the_environment),
-		cmocka_unit_test(ports_are_of_their_file),
-		cmocka_unit_test(the_floor_stands),
-		in_dir(no_policy_without_the_floor),
-		in_dir(wrong_presets),
-		in_dir(presets_that_are_no_mappings),
-		in_dir(validates_agents_and_presets),
-		in_dir(heads),
-		cmocka_unit_test(text_may_hold_anything),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,7 +33,7 @@ static void in_text(const struct key *k, const char *path, void *arg)
 		assert_non_null(strstr(arg, k->words[i]));
 }
 
-static void text_holds_every_key(void **state)
+TEST(text_holds_every_key)
 {
 	_cleanup_store_ struct policy_store store = SMALL_STORE(NULL);
 	_cleanup_buf_ struct buf b = BUF_INIT(1024 * 1024);
@@ -82,7 +82,7 @@ static void in_json(const struct key *k, const char *path, void *arg)
 	assert_int_equal(json_array_remove(arg, i), 0);
 }
 
-static void json_holds_every_key(void **state)
+TEST(json_holds_every_key)
 {
 	_cleanup_store_ struct policy_store store = SMALL_STORE(NULL);
 	_cleanup_json_ json_t *j = NULL, *again = NULL;
@@ -106,7 +106,7 @@ static void json_holds_every_key(void **state)
 	}
 }
 
-static void lists_of_presets(void **state)
+TEST(lists_of_presets)
 {
 	_cleanup_store_ struct policy_store store = SMALL_STORE(NULL);
 	_cleanup_json_ json_t *list = NULL;
@@ -125,7 +125,7 @@ static void lists_of_presets(void **state)
 }
 
 /* A wrong preset is told, and nothing half is given. */
-static void a_wrong_preset_is_an_error(void **state)
+TEST(a_wrong_preset_is_an_error)
 {
 	static const struct builtin_file files[] = {
 		BUILTIN("presets/prompts/bad.yaml", "preset: {kind: prompts, name: bad}\n"),
@@ -142,7 +142,7 @@ static void a_wrong_preset_is_an_error(void **state)
 	assert_null(j);
 }
 
-static void a_full_buffer_is_an_error(void **state)
+TEST(a_full_buffer_is_an_error)
 {
 	_cleanup_store_ struct policy_store store = SMALL_STORE(NULL);
 	_cleanup_buf_ struct buf whole = BUF_INIT(1024 * 1024);
@@ -156,7 +156,7 @@ static void a_full_buffer_is_an_error(void **state)
 	}
 }
 
-static void also_without_presets(void **state)
+TEST(also_without_presets)
 {
 	_cleanup_store_ struct policy_store store = POLICY_STORE_INIT(NULL, 0, NULL);
 	_cleanup_buf_ struct buf whole = BUF_INIT(1024 * 1024), little = BUF_INIT(1000);
@@ -164,18 +164,4 @@ static void also_without_presets(void **state)
 
 	assert_int_equal(policy_docs(&store, &whole, &e), 0);
 	assert_true(policy_docs(&store, &little, &e) < 0);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(text_holds_every_key),
-		cmocka_unit_test(json_holds_every_key),
-		cmocka_unit_test(lists_of_presets),
-		cmocka_unit_test(a_wrong_preset_is_an_error),
-		cmocka_unit_test(a_full_buffer_is_an_error),
-		cmocka_unit_test(also_without_presets),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

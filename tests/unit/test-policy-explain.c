@@ -53,7 +53,7 @@ static void assert_origin(const struct origin *o, const char *want)
 	assert_true(!o || o->file->src == o->pos.src);
 }
 
-static void explanations(void **state)
+TEST(explanations)
 {
 	static const struct {
 		const char *where;
@@ -103,7 +103,7 @@ static void explanations(void **state)
 	}
 }
 
-static void lists_have_a_limit(void **state)
+TEST(lists_have_a_limit)
 {
 	_cleanup_store_ struct policy_store store = SMALL_STORE(NULL);
 	_cleanup_policy_ struct policy *p = NULL;
@@ -120,7 +120,7 @@ static void lists_have_a_limit(void **state)
 }
 
 /* A preset that does not compile is not proposed, and stands in nobody's way. */
-static void presets_that_are_wrong(void **state)
+TEST(presets_that_are_wrong)
 {
 	static const struct builtin_file files[] = {
 		BUILTIN("presets/egress/broken.yaml",
@@ -142,15 +142,4 @@ static void presets_that_are_wrong(void **state)
 	assert_int_equal(policy_explain(p, &store, &t, &x, &e), 0);
 	assert_int_equal(x.n_presets, 1);
 	assert_string_equal(x.presets[0], "good");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(explanations),
-		cmocka_unit_test(lists_have_a_limit),
-		cmocka_unit_test(presets_that_are_wrong),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -209,7 +209,7 @@ static int compile_text_once(const struct scene *s, const char *text)
 	return 0;
 }
 
-static void compiling(void **state)
+TEST(compiling)
 {
 	const struct scene *s = *state;
 
@@ -232,7 +232,7 @@ static int refuse_once(const struct scene *s, const char *text)
 	return r == -EINVAL ? 0 : r;
 }
 
-static void refusing(void **state)
+TEST(refusing)
 {
 	const struct scene *s = *state;
 
@@ -255,7 +255,7 @@ static int find_once(const struct scene *s, const char *name)
 	return r == -ENOENT ? 0 : r;
 }
 
-static void not_finding(void **state)
+TEST(not_finding)
 {
 	MEMORY_SWEEP(find_once(*state, "plane"));
 }
@@ -273,7 +273,7 @@ static int validate_once(const struct scene *s, const char *path, size_t diags)
 	return r;
 }
 
-static void validating(void **state)
+TEST(validating)
 {
 	const struct scene *s = *state;
 
@@ -295,7 +295,7 @@ static int canonical_once(const struct scene *s)
 	return r;
 }
 
-static void canonical(void **state)
+TEST(canonical)
 {
 	MEMORY_SWEEP(canonical_once(*state));
 }
@@ -320,7 +320,7 @@ static int explain_once(const struct scene *s, const char *where, size_t ports, 
 	return r;
 }
 
-static void explaining(void **state)
+TEST(explaining)
 {
 	MEMORY_SWEEP(explain_once(*state, "a.example.org:22", 2, 0));
 	MEMORY_SWEEP(explain_once(*state, "web.mail.example.org:444", 1, 0));
@@ -345,7 +345,7 @@ static int head_once(const char *name, const char *risk)
 	return r;
 }
 
-static void heads(void **state)
+TEST(heads)
 {
 	MEMORY_SWEEP(head_once("mail", "Sends mail"));
 	MEMORY_SWEEP(head_once("site", NULL));
@@ -377,7 +377,7 @@ static int docs_json_once(const json_t *want)
 	return r;
 }
 
-static void documenting(void **state)
+TEST(documenting)
 {
 	_cleanup_store_ struct policy_store store = SMALL_STORE(NULL);
 	_cleanup_buf_ struct buf b = BUF_INIT(1024 * 1024);
@@ -404,7 +404,7 @@ static int list_once(const struct scene *s)
 	return r;
 }
 
-static void listing(void **state)
+TEST(listing)
 {
 	MEMORY_SWEEP(list_once(*state));
 	FAIL_SWEEP(list_once(*state));
@@ -412,13 +412,5 @@ static void listing(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(compiling),   cmocka_unit_test(refusing),
-		cmocka_unit_test(not_finding), cmocka_unit_test(validating),
-		cmocka_unit_test(canonical),   cmocka_unit_test(explaining),
-		cmocka_unit_test(heads),       cmocka_unit_test(documenting),
-		cmocka_unit_test(listing),
-	};
-
-	return cmocka_run_group_tests(tests, scene_setup, scene_teardown);
+	return unit_run(scene_setup, scene_teardown);
 }

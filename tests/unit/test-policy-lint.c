@@ -21,7 +21,7 @@ static void assert_lint(const char *text, const char *want)
 
 #define DOMAINS(list) AGENT "egress: {domains: [" list "]}\n"
 
-static void suffixes(void **state)
+TEST(suffixes)
 {
 	static const char *const public_ones[] = { ".co.uk",  ".com.au",      ".gov.uk", ".ck",
 						   ".foo.ck", ".kawasaki.jp", ".com.br" };
@@ -66,13 +66,13 @@ static void suffixes(void **state)
 }
 
 /* What is shut may be as wide as one likes. */
-static void deny_rules_are_not_judged(void **state)
+TEST(deny_rules_are_not_judged)
 {
 	assert_lint(AGENT "egress: {deny: [.co.uk, .github.io, 169.254.169.254, 0.0.0.0/0]}\n", "");
 }
 
 /* Once for each rule, not once for each port; and in every file that writes it. */
-static void a_rule_is_judged_once(void **state)
+TEST(a_rule_is_judged_once)
 {
 	assert_lint(AGENT "egress: {ports: [80, 443, 8080], domains: [.github.io, .github.io]}\n",
 		    "2:44 W '.github.io' is shared by many customers: anybody can have a name "
@@ -81,7 +81,7 @@ static void a_rule_is_judged_once(void **state)
 		    "below it, and receive what the agent sends there\n");
 }
 
-static void addresses(void **state)
+TEST(addresses)
 {
 #define OPENS(class) \
 	" is a " class " address: this opens a part of your own network or host to the agent\n"
@@ -162,7 +162,7 @@ static void assert_credential(const char *text, const char *what)
 #define X16 "abcdEFGH0123_-zz"
 #define X20 X16 "0123"
 
-static void credentials(void **state)
+TEST(credentials)
 {
 	assert_credential("ghp_" X20 X16, "a GitHub token");
 	assert_credential("gho_" X20 X16, "a GitHub token");
@@ -185,7 +185,7 @@ static void credentials(void **state)
 	assert_credential("AKIA! AKIA" X16, "an AWS access key");
 }
 
-static void no_credentials(void **state)
+TEST(no_credentials)
 {
 	assert_credential("ghp_short", NULL);
 	assert_credential("AKIA", NULL);
@@ -202,7 +202,7 @@ static void no_credentials(void **state)
 }
 
 /* Text that ends where a credential would begin: nothing behind it is looked at. */
-static void nothing_behind_the_text_is_read(void **state)
+TEST(nothing_behind_the_text_is_read)
 {
 	static const char *const prefix[] = { "ghp_", "AKIA", "-----BEGIN ", "hf_" };
 
@@ -220,7 +220,7 @@ static void nothing_behind_the_text_is_read(void **state)
 	}
 }
 
-static void secrets(void **state)
+TEST(secrets)
 {
 	static const char head[] = AGENT "egress: {domains: [a.example.org, 'b.example.org:80', "
 					 ".c.example.org]}\n";
@@ -251,7 +251,7 @@ static void secrets(void **state)
 	assert_lint(text, "3:11 E stands under env too: a name is one or the other\n");
 }
 
-static void times(void **state)
+TEST(times)
 {
 	assert_lint(AGENT "resources: {timeout: 2h, ttl: 1h}\n",
 		    "2:22 W a command may run longer than the sandbox lives (ttl)\n");
@@ -260,7 +260,7 @@ static void times(void **state)
 	assert_lint(AGENT "resources: {timeout: 1h, ttl: 1h}\n", "");
 }
 
-static void rules_that_are_overruled(void **state)
+TEST(rules_that_are_overruled)
 {
 	assert_lint(
 		DOMAINS("metadata.example.com"),
@@ -279,7 +279,7 @@ static void rules_that_are_overruled(void **state)
 }
 
 /* A part of a rule is left. */
-static void rules_that_are_overruled_in_part(void **state)
+TEST(rules_that_are_overruled_in_part)
 {
 	assert_lint(AGENT "egress:\n  domains: [.a.example.org]\n  deny: [a.example.org]\n", "");
 	assert_lint(AGENT "egress:\n  domains: [9.1.0.0/16]\n  deny: [9.1.0.0]\n",
@@ -290,7 +290,7 @@ static void rules_that_are_overruled_in_part(void **state)
 		    "");
 }
 
-static void said_once(void **state)
+TEST(said_once)
 {
 	assert_lint(AGENT "egress:\n  ports: [22, 443]\n  domains: [a.example.org]\n"
 			  "  deny: [a.example.org]\n",
@@ -298,7 +298,7 @@ static void said_once(void **state)
 		    "t:5\n");
 }
 
-static void names_of_credentials(void **state)
+TEST(names_of_credentials)
 {
 	static const char want[] =
 		"2:%d W is called like a credential, and none goes into a sandbox\n";
@@ -316,25 +316,4 @@ static void names_of_credentials(void **state)
 	assert_lint(AGENT "env: {TOKEN: x}\nsecrets: {TOKEN: {hosts: [www.example.org]}}\n"
 			  "egress: {presets: [site]}\n",
 		    "3:11 E stands under env too: a name is one or the other\n");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(suffixes),
-		cmocka_unit_test(deny_rules_are_not_judged),
-		cmocka_unit_test(a_rule_is_judged_once),
-		cmocka_unit_test(addresses),
-		cmocka_unit_test(credentials),
-		cmocka_unit_test(no_credentials),
-		cmocka_unit_test(nothing_behind_the_text_is_read),
-		cmocka_unit_test(secrets),
-		cmocka_unit_test(times),
-		cmocka_unit_test(rules_that_are_overruled),
-		cmocka_unit_test(rules_that_are_overruled_in_part),
-		cmocka_unit_test(said_once),
-		cmocka_unit_test(names_of_credentials),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,7 +17,7 @@ static void assert_refusals(const struct refusal *v, size_t n)
 	}
 }
 
-static void heads_and_sections(void **state)
+TEST(heads_and_sections)
 {
 	static const struct refusal cases[] = {
 		{ "agent: x", "t.yaml:1:8: error: agent: expected a mapping, found 'x'\n" },
@@ -87,7 +87,7 @@ static void heads_and_sections(void **state)
 	assert_refusals(cases, ARRAY_SIZE(cases));
 }
 
-static void texts(void **state)
+TEST(texts)
 {
 	static const struct refusal cases[] = {
 		{ "agent: {name: a, type: t, summary: [x]}",
@@ -105,7 +105,7 @@ static void texts(void **state)
 	assert_refusals(cases, ARRAY_SIZE(cases));
 }
 
-static void words(void **state)
+TEST(words)
 {
 	static const struct refusal cases[] = {
 		{ AGENT "isolation: {level: containr}",
@@ -143,7 +143,7 @@ static void words(void **state)
 	assert_refusals(cases, ARRAY_SIZE(cases));
 }
 
-static void numbers(void **state)
+TEST(numbers)
 {
 	static const struct refusal cases[] = {
 		{ AGENT "resources: {cpus: 0}",
@@ -208,7 +208,7 @@ static void numbers(void **state)
 	assert_refusals(cases, ARRAY_SIZE(cases));
 }
 
-static void paths(void **state)
+TEST(paths)
 {
 	static const struct refusal cases[] = {
 		{ AGENT "filesystem: {workspace: work}",
@@ -237,7 +237,7 @@ static void paths(void **state)
 	assert_refusals(cases, ARRAY_SIZE(cases));
 }
 
-static void rules(void **state)
+TEST(rules)
 {
 	static const struct refusal cases[] = {
 		{ AGENT "egress: {domains: www.example.org}",
@@ -298,7 +298,7 @@ static void rules(void **state)
 	assert_refusals(cases, ARRAY_SIZE(cases));
 }
 
-static void presets_and_packages(void **state)
+TEST(presets_and_packages)
 {
 	static const struct refusal cases[] = {
 		{ AGENT "egress: {presets: [Site, [x], '']}",
@@ -356,7 +356,7 @@ static void presets_and_packages(void **state)
 	assert_refusals(cases, ARRAY_SIZE(cases));
 }
 
-static void env_and_secrets(void **state)
+TEST(env_and_secrets)
 {
 	static const struct refusal cases[] = {
 		{ AGENT "env: [A]",
@@ -435,7 +435,7 @@ static void assert_repeated(const char *head, size_t n, const char *one, const c
 		(void)policy_free(compiled(&store, b.data));
 }
 
-static void lengths_are_exact(void **state)
+TEST(lengths_are_exact)
 {
 	static const char summary[] = "agent: {name: a, type: t, summary: ";
 
@@ -461,7 +461,7 @@ static void lengths_are_exact(void **state)
 }
 
 /* A key as long as a text may be is cut where it is shown, and the path comes back behind it. */
-static void long_keys(void **state)
+TEST(long_keys)
 {
 	_cleanup_store_ struct policy_store store = SMALL_STORE(NULL);
 	_cleanup_diags_ struct diags d = { 0 };
@@ -480,7 +480,7 @@ static void long_keys(void **state)
 	assert_string_equal(e.msg, "t.yaml: 2 errors");
 }
 
-static void lists_have_a_limit(void **state)
+TEST(lists_have_a_limit)
 {
 	static const struct {
 		const char *head, *item, *want;
@@ -510,7 +510,7 @@ static void lists_have_a_limit(void **state)
 	}
 }
 
-static void other_lists_have_a_limit(void **state)
+TEST(other_lists_have_a_limit)
 {
 	static const struct {
 		const char *head, *item, *tail, *key, *text;
@@ -542,7 +542,7 @@ static void other_lists_have_a_limit(void **state)
 	}
 }
 
-static void presets_have_a_limit(void **state)
+TEST(presets_have_a_limit)
 {
 	_cleanup_store_ struct policy_store store = SMALL_STORE(NULL);
 	_cleanup_diags_ struct diags d = { 0 };
@@ -562,7 +562,7 @@ static void presets_have_a_limit(void **state)
 	assert_int_equal(said, 1);
 }
 
-static void rules_have_a_limit(void **state)
+TEST(rules_have_a_limit)
 {
 	_cleanup_store_ struct policy_store store = SMALL_STORE(NULL);
 	_cleanup_buf_ struct buf b = BUF_INIT(YAML_TEXT_MAX);
@@ -585,7 +585,7 @@ static void rules_have_a_limit(void **state)
 }
 
 /* Every error of a file is reported, up to a number; the rest is counted. */
-static void all_errors_are_reported(void **state)
+TEST(all_errors_are_reported)
 {
 	_cleanup_store_ struct policy_store store = SMALL_STORE(NULL);
 	_cleanup_diags_ struct diags d = { 0 };
@@ -603,7 +603,7 @@ static void all_errors_are_reported(void **state)
 	assert_string_equal(e.msg, "t.yaml: 250 errors");
 }
 
-static void values_arrive(void **state)
+TEST(values_arrive)
 {
 	static const char text[] =
 		"agent: {name: full, type: test, summary: All of it}\n"
@@ -658,28 +658,4 @@ static void values_arrive(void **state)
 	assert_string_equal(p->env.v[0].value, "");
 	assert_string_equal(p->env.v[1].value, "x\ty");
 	assert_string_equal(p->prompt.role, "Be.");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(heads_and_sections),
-		cmocka_unit_test(texts),
-		cmocka_unit_test(words),
-		cmocka_unit_test(numbers),
-		cmocka_unit_test(paths),
-		cmocka_unit_test(rules),
-		cmocka_unit_test(presets_and_packages),
-		cmocka_unit_test(env_and_secrets),
-		cmocka_unit_test(lengths_are_exact),
-		cmocka_unit_test(long_keys),
-		cmocka_unit_test(lists_have_a_limit),
-		cmocka_unit_test(rules_have_a_limit),
-		cmocka_unit_test(other_lists_have_a_limit),
-		cmocka_unit_test(presets_have_a_limit),
-		cmocka_unit_test(all_errors_are_reported),
-		cmocka_unit_test(values_arrive),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

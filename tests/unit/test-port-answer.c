@@ -18,7 +18,7 @@ static int parse(const char *s)
 	return port_answer_parse(&(struct http_scan){ 0 }, text, strlen(text), &answer, &why);
 }
 
-static void an_answer(void **state)
+TEST(an_answer)
 {
 	const char *s = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n"
 			"Set-Cookie: a=1\r\nSet-Cookie: b=2\r\nConnection: keep-alive\r\n\r\nhello";
@@ -33,7 +33,7 @@ static void an_answer(void **state)
 	assert_false(answer.bodiless);
 }
 
-static void how_long_it_is(void **state)
+TEST(how_long_it_is)
 {
 	assert_true(parse("HTTP/1.1 200 OK\r\n\r\n") > 0);
 	assert_int_equal(answer.length, -2);
@@ -46,7 +46,7 @@ static void how_long_it_is(void **state)
 	assert_int_equal(answer.n_fields, 0);
 }
 
-static void too_few_bytes(void **state)
+TEST(too_few_bytes)
 {
 	const char *s = "HTTP/1.1 200 OK\r\nA: b\r\n\r\n";
 
@@ -57,7 +57,7 @@ static void too_few_bytes(void **state)
 	}
 }
 
-static void what_is_refused(void **state)
+TEST(what_is_refused)
 {
 	static const char *const wrong[] = {
 		"HTTP/2 200 OK\r\n\r\n",
@@ -91,7 +91,7 @@ static void what_is_refused(void **state)
 	}
 }
 
-static void limits(void **state)
+TEST(limits)
 {
 	static char big[PORT_ANSWER_MAX + 16];
 	size_t n = 0;
@@ -113,15 +113,4 @@ static void limits(void **state)
 	memcpy(text, "HTTP/1.1 200 OK\r\nA: \0b\r\n\r\n", 27);
 	assert_int_equal(port_answer_parse(&(struct http_scan){ 0 }, text, 26, &answer, &why),
 			 -EBADMSG);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(an_answer),	 cmocka_unit_test(how_long_it_is),
-		cmocka_unit_test(too_few_bytes), cmocka_unit_test(what_is_refused),
-		cmocka_unit_test(limits),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

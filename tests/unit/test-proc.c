@@ -130,7 +130,7 @@ static bool goes_away(pid_t pid)
 	return false;
 }
 
-static void the_child_has_three_descriptors(void **state)
+TEST(the_child_has_three_descriptors)
 {
 	const char *const argv[] = { "test", "fds", NULL };
 	struct proc_spec spec = spec_of(self, argv);
@@ -143,7 +143,7 @@ static void the_child_has_three_descriptors(void **state)
 	(void)fd_close(777);
 }
 
-static void the_child_has_default_signals(void **state)
+TEST(the_child_has_default_signals)
 {
 	const char *const argv[] = { "test", "signals", NULL };
 	struct proc_spec spec = spec_of(self, argv);
@@ -159,7 +159,7 @@ static void the_child_has_default_signals(void **state)
 	(void)signal(SIGUSR1, SIG_DFL);
 }
 
-static void sessions(void **state)
+TEST(sessions)
 {
 	const char *const argv[] = { "test", "session", NULL };
 	struct proc_spec spec = spec_of(self, argv);
@@ -169,7 +169,7 @@ static void sessions(void **state)
 	assert_says(&spec, "own");
 }
 
-static void environments(void **state)
+TEST(environments)
 {
 	const char *const argv[] = { "env", NULL }, *const env[] = { "A=1", "B=zwei", NULL };
 	struct proc_spec spec = spec_of("/usr/bin/env", argv);
@@ -179,7 +179,7 @@ static void environments(void **state)
 	assert_says(&spec, "A=1\nB=zwei\n");
 }
 
-static void stdin_is_empty_and_stdout_is_nowhere(void **state)
+TEST(stdin_is_empty_and_stdout_is_nowhere)
 {
 	const char *const argv[] = { "sh", "-c",
 				     "read x && exit 1; echo lost >&2 || exit 2; "
@@ -190,7 +190,7 @@ static void stdin_is_empty_and_stdout_is_nowhere(void **state)
 	assert_says(&spec, "/dev/null\n/dev/null\n");
 }
 
-static void input_is_passed(void **state)
+TEST(input_is_passed)
 {
 	const char *const argv[] = { "cat", NULL };
 	struct proc_spec spec = spec_of("/bin/cat", argv);
@@ -206,7 +206,7 @@ static void input_is_passed(void **state)
 
 /* stdout and stderr of this program are the two pipes for a while, and change places in the child.
  */
-static void descriptors_may_change_places(void **state)
+TEST(descriptors_may_change_places)
 {
 	const char *const argv[] = { "sh", "-c", "echo out; echo err >&2", NULL };
 	struct proc_spec spec = spec_of("/bin/sh", argv);
@@ -239,7 +239,7 @@ static void descriptors_may_change_places(void **state)
 	(void)fd_close(b[0]);
 }
 
-static void one_descriptor_for_all(void **state)
+TEST(one_descriptor_for_all)
 {
 	const char *const argv[] = { "sh", "-c", "echo a; echo b >&2", NULL };
 	struct proc_spec spec = spec_of("/bin/sh", argv);
@@ -257,7 +257,7 @@ static void one_descriptor_for_all(void **state)
 	(void)fd_close(fds[0]);
 }
 
-static void exec_failure_is_told_here(void **state)
+TEST(exec_failure_is_told_here)
 {
 	const char *const argv[] = { "x", NULL };
 	struct proc_spec none = spec_of("/nonexistent/x", argv),
@@ -279,7 +279,7 @@ static void exec_failure_is_told_here(void **state)
 	assert_int_equal(errno, ECHILD);
 }
 
-static void a_child_without_pidfd_is_not_left_running(void **state)
+TEST(a_child_without_pidfd_is_not_left_running)
 {
 	struct proc p = PROC_INIT;
 	const char *const argv[] = { "sleep", "100", NULL };
@@ -304,7 +304,7 @@ static void a_child_without_pidfd_is_not_left_running(void **state)
 	assert_int_equal(errno, ECHILD);
 }
 
-static void waiting_ends_at_the_deadline(void **state)
+TEST(waiting_ends_at_the_deadline)
 {
 	_cleanup_proc_ struct proc p = PROC_INIT;
 	uint64_t start = clock_mono();
@@ -319,7 +319,7 @@ static void waiting_ends_at_the_deadline(void **state)
 	assert_int_equal(proc_signal(&p, 0), 0); /* still there */
 }
 
-static void signals_go_through_the_pidfd(void **state)
+TEST(signals_go_through_the_pidfd)
 {
 	_cleanup_proc_ struct proc p = PROC_INIT;
 	siginfo_t info;
@@ -338,7 +338,7 @@ static void signals_go_through_the_pidfd(void **state)
 	assert_int_equal(proc_wait(&p, UINT64_MAX, &info), -ECHILD);
 }
 
-static void signals_that_do_not_exist(void **state)
+TEST(signals_that_do_not_exist)
 {
 	_cleanup_proc_ struct proc p = PROC_INIT;
 
@@ -347,7 +347,7 @@ static void signals_that_do_not_exist(void **state)
 	assert_int_equal(proc_signal(&p, 1000), -EINVAL);
 }
 
-static void a_child_that_others_reaped(void **state)
+TEST(a_child_that_others_reaped)
 {
 	_cleanup_proc_ struct proc p = PROC_INIT;
 	siginfo_t info;
@@ -359,7 +359,7 @@ static void a_child_that_others_reaped(void **state)
 	assert_int_equal(proc_wait(&p, UINT64_MAX, &info), -ECHILD);
 }
 
-static void done_kills_and_reaps(void **state)
+TEST(done_kills_and_reaps)
 {
 	struct proc p = PROC_INIT;
 	pid_t pid;
@@ -375,7 +375,7 @@ static void done_kills_and_reaps(void **state)
 	proc_done(&p);
 }
 
-static void done_does_not_wait_for_what_it_cannot_kill(void **state)
+TEST(done_does_not_wait_for_what_it_cannot_kill)
 {
 	struct proc p = PROC_INIT;
 	pid_t pid;
@@ -390,7 +390,7 @@ static void done_does_not_wait_for_what_it_cannot_kill(void **state)
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
 }
 
-static void capture_gathers(void **state)
+TEST(capture_gathers)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(100), both = BUF_INIT(100);
 	int status = -1;
@@ -405,7 +405,7 @@ static void capture_gathers(void **state)
 	assert_int_equal(status, 128 + SIGKILL);
 }
 
-static void capture_has_a_fixed_environment(void **state)
+TEST(capture_has_a_fixed_environment)
 {
 	const char *const argv[] = { "env", NULL };
 	_cleanup_buf_ struct buf b = BUF_INIT(1000);
@@ -418,7 +418,7 @@ static void capture_has_a_fixed_environment(void **state)
 			    "LC_ALL=C.UTF-8\n");
 }
 
-static void capture_of_much(void **state)
+TEST(capture_of_much)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(1000000);
 	int status = -1;
@@ -429,7 +429,7 @@ static void capture_of_much(void **state)
 	assert_int_equal(b.len, 1000000);
 }
 
-static void capture_of_too_much(void **state)
+TEST(capture_of_too_much)
 {
 	const char *const argv[] = { "cat", "/dev/zero", NULL };
 	_cleanup_buf_ struct buf b = BUF_INIT(100000);
@@ -445,7 +445,7 @@ static void capture_of_too_much(void **state)
 	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* reaped */
 }
 
-static void capture_kills_all_at_the_deadline(void **state)
+TEST(capture_kills_all_at_the_deadline)
 {
 	const char *const argv[] = { "sh", "-c", "sleep 100 & echo $!; wait", NULL };
 	_cleanup_buf_ struct buf b = BUF_INIT(100);
@@ -462,7 +462,7 @@ static void capture_kills_all_at_the_deadline(void **state)
 	assert_true(goes_away((pid_t)pid)); /* the grandchild too */
 }
 
-static void capture_does_not_wait_for_daemons(void **state)
+TEST(capture_does_not_wait_for_daemons)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(100);
 	uint64_t pid, start = clock_mono();
@@ -475,7 +475,7 @@ static void capture_does_not_wait_for_daemons(void **state)
 	assert_int_equal(kill((pid_t)pid, SIGKILL), 0); /* which is still running */
 }
 
-static void capture_waits_for_the_silent(void **state)
+TEST(capture_waits_for_the_silent)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(100);
 	clock_t before = clock();
@@ -488,7 +488,7 @@ static void capture_waits_for_the_silent(void **state)
 	assert_true(clock() - before < CLOCKS_PER_SEC / 4);
 }
 
-static void capture_of_nothing(void **state)
+TEST(capture_of_nothing)
 {
 	const char *const argv[] = { "x", NULL };
 	_cleanup_buf_ struct buf b = BUF_INIT(0);
@@ -501,7 +501,7 @@ static void capture_of_nothing(void **state)
 	assert_string_equal(e.msg, "cannot run '/none': No such file or directory");
 }
 
-static void programs_are_found(void **state)
+TEST(programs_are_found)
 {
 	char out[PATH_MAX], name[2 * PATH_MAX];
 	struct stat st;
@@ -521,7 +521,7 @@ static void programs_are_found(void **state)
 	assert_int_equal(proc_find(name, out, sizeof(out)), -ENAMETOOLONG);
 }
 
-static void a_small_buffer_is_told(void **state)
+TEST(a_small_buffer_is_told)
 {
 	char out[PATH_MAX], small[PATH_MAX] = "old";
 
@@ -560,7 +560,7 @@ static int capture_once(void)
 	return r;
 }
 
-static void sweeps(void **state)
+TEST(sweeps)
 {
 	_cleanup_close_ int in = open("/dev/zero", O_RDONLY | O_CLOEXEC);
 
@@ -573,39 +573,9 @@ static void sweeps(void **state)
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_child_has_three_descriptors),
-		cmocka_unit_test(the_child_has_default_signals),
-		cmocka_unit_test(sessions),
-		cmocka_unit_test(environments),
-		cmocka_unit_test(stdin_is_empty_and_stdout_is_nowhere),
-		cmocka_unit_test(input_is_passed),
-		cmocka_unit_test(descriptors_may_change_places),
-		cmocka_unit_test(one_descriptor_for_all),
-		cmocka_unit_test(exec_failure_is_told_here),
-		cmocka_unit_test(a_child_without_pidfd_is_not_left_running),
-		cmocka_unit_test(waiting_ends_at_the_deadline),
-		cmocka_unit_test(signals_go_through_the_pidfd),
-		cmocka_unit_test(signals_that_do_not_exist),
-		cmocka_unit_test(a_child_that_others_reaped),
-		cmocka_unit_test(done_kills_and_reaps),
-		cmocka_unit_test(done_does_not_wait_for_what_it_cannot_kill),
-		cmocka_unit_test(capture_gathers),
-		cmocka_unit_test(capture_has_a_fixed_environment),
-		cmocka_unit_test(capture_of_much),
-		cmocka_unit_test(capture_of_too_much),
-		cmocka_unit_test(capture_kills_all_at_the_deadline),
-		cmocka_unit_test(capture_does_not_wait_for_daemons),
-		cmocka_unit_test(capture_waits_for_the_silent),
-		cmocka_unit_test(capture_of_nothing),
-		cmocka_unit_test(programs_are_found),
-		cmocka_unit_test(a_small_buffer_is_told),
-		cmocka_unit_test(sweeps),
-	};
-
 	if (argc > 1)
 		return report(argv[1]);
 	if (readlink("/proc/self/exe", self, sizeof(self) - 1) < 0)
 		return 1;
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(NULL, NULL);
 }

@@ -218,176 +218,6 @@ static void expect_text(struct fields *f, enum wire_tag tag, size_t *pos, const 
 	assert_memory_equal(value, text, n);
 }
 
-/* ---- tests ---- */
-
-static void test_what_is_asked_for(void **state)
-{
-	struct fields f;
-	size_t pos = 0;
-
-	start(CAT);
-	assert_int_equal(keeper.op, WIRE_OP_EXEC);
-	f = asked(MESSAGE_EXEC_CLIENT);
-	expect_text(&f, TAG_ARGV, &pos, "cat");
-	expect_text(&f, TAG_ARGV, &pos, "-");
-	pos = 0;
-	expect_text(&f, TAG_ENV, &pos, "E2B_SANDBOX=true");
-	expect_text(&f, TAG_ENV, &pos, "A=b");
-	pos = 0;
-	expect_text(&f, TAG_CWD, &pos, "/tmp");
-	pos = 0;
-	expect_text(&f, TAG_USER, &pos, "root");
-	pos = 0;
-	expect_text(&f, TAG_NAME, &pos, "x");
-	assert_true(fields_has(&f, TAG_STDIN) && fields_has(&f, TAG_DETACH));
-	assert_false(fields_has(&f, TAG_COLUMNS));
-	assert_int_equal(fields_number(&f, TAG_TIMEOUT, 0), 5000);
-	assert_int_equal(client.status, 0);
-	leave_client();
-	start("{\"process\":{\"cmd\":\"x\",\"envs\":{\"E2B_SANDBOX\":\"no\"}},\"stdin\":false}");
-	f = asked(MESSAGE_EXEC_CLIENT);
-	pos = 0;
-	expect_text(&f, TAG_ENV, &pos, "E2B_SANDBOX=no");
-	assert_false(fields_has(&f, TAG_STDIN));
-	leave_client();
-	start("{\"process\":{\"cmd\":\"x\"},\"pty\":{\"size\":{\"cols\":100}}}");
-	f = asked(MESSAGE_EXEC_CLIENT);
-	assert_int_equal(fields_number(&f, TAG_COLUMNS, 0), 100);
-	assert_int_equal(fields_number(&f, TAG_ROWS, 0), 24);
-}
-
-/* One call for all that is said to a command, from its start to its end. */
-static void test_one_line(void **state)
-{
-	write_record();
-	start(CAT);
-	keeper_accepts();
-	assert_int_equal(client.status, 200);
-	assert_true(client.begun);
-	leave_client();
-	unary("/SendInput", "{\"process\":{\"pid\":77},\"input\":{\"stdin\":\"eHk\"}}");
-	assert_string_equal(buf_text(&client.out), "{}");
-	unary("/SendInput", "{\"process\":{\"tag\":\"x\"},\"input\":{\"stdin\":\"eg==\"}}");
-	assert_memory_equal(keeper.data, "xyz", 3);
-	unary("/SendSignal", "{\"process\":{\"pid\":77},\"signal\":\"SIGNAL_SIGTERM\"}");
-	assert_int_equal(keeper.signal, 15);
-	unary("/Update", "{\"process\":{\"pid\":77},\"pty\":{\"size\":{\"cols\":9,\"rows\":8}}}");
-	assert_true(keeper.cols == 9 && keeper.rows == 8);
-	unary("/CloseStdin", "{\"process\":{\"pid\":77}}");
-	assert_int_equal(client.status, 200);
-	assert_int_equal(keeper.eofs, 1);
-	unary("/SendInput", "{\"process\":{\"pid\":77},\"input\":{\"stdin\":\"eHk\"}}");
-	assert_int_equal(client.status, 500);
-	unary("/List", "{}");
-	assert_non_null(strstr(buf_text(&client.out), "\"pid\":77"));
-	assert_int_equal(keeper.opened, 1);
-	keeper_closes(WIRE_DONE, NULL);
-	unary("/SendSignal", "{\"process\":{\"tag\":\"x\"},\"signal\":\"SIGNAL_SIGKILL\"}");
-	assert_int_equal(client.status, 404);
-}
-
-static void test_not_started(void **state)
-{
-	static const struct {
-		enum wire_code code;
-		int status;
-		const char *text;
-	} all[] = {
-		{ WIRE_NO_USER, 401, "{\"code\":\"unauthenticated\",\"message\":\"why\"}" },
-		{ WIRE_NOT_DIRECTORY, 200,
-		  "\"invalid_argument\",\"message\":\"cwd '/tmp' does not exist: why" },
-		{ WIRE_NOT_FOUND, 200, "\"not_found\",\"message\":\"why\"" },
-		{ WIRE_EXISTS, 200, "\"already_exists\"" },
-		{ WIRE_TOO_MANY, 200, "\"resource_exhausted\"" },
-		{ WIRE_GONE, 502, "The sandbox was not found" },
-	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
-		start(CAT);
-		keeper_closes(all[i].code, "why");
-		assert_int_equal(client.status, all[i].status);
-		assert_non_null(
-			memmem(client.out.data, client.out.len, all[i].text, strlen(all[i].text)));
-		assert_null(box.commands->lines);
-	}
-}
-
-/* Who has gone before the answer leaves the command to others. */
-static void test_the_client_goes_first(void **state)
-{
-	write_record();
-	start(CAT);
-	leave_client();
-	assert_null(box.commands->lines->starter);
-	unary("/SendInput", "{\"process\":{\"tag\":\"x\"},\"input\":{\"stdin\":\"eHk\"}}");
-	assert_int_equal(client.status, 0); /* waits for the answer */
-	keeper_accepts();
-	assert_int_equal(client.status, 200);
-	assert_int_equal(keeper.closed, 0);
-}
-
-/* A command of somebody else's. */
-static void test_attach(void **state)
-{
-	struct fields f;
-
-	write_record();
-	unary("/SendInput", "{\"process\":{\"pid\":77},\"input\":{\"stdin\":\"eHk\"}}");
-	assert_int_equal(keeper.op, WIRE_OP_ATTACH);
-	f = asked(MESSAGE_ATTACH);
-	assert_true(fields_has(&f, TAG_STDIN));
-	assert_int_equal(fields_number(&f, TAG_RECORD, 0), NUMBER);
-	keeper_closes(WIRE_EXISTS, "somebody else has its input");
-	assert_int_equal(client.status, 400);
-	assert_non_null(strstr(buf_text(&client.out), "\"failed_precondition\""));
-	unary("/CloseStdin", "{\"process\":{\"pid\":77}}");
-	keeper_closes(WIRE_UNSUPPORTED, "it has none");
-	assert_int_equal(client.status, 500);
-	unary("/SendSignal", "{\"process\":{\"pid\":77},\"signal\":9}");
-	f = asked(MESSAGE_ATTACH);
-	assert_false(fields_has(&f, TAG_STDIN));
-	keeper_accepts();
-	assert_int_equal(client.status, 200);
-	assert_int_equal(keeper.signal, 9);
-	assert_int_equal(keeper.closed, 1); /* it is not kept */
-	assert_null(box.commands->lines);
-}
-
-/* More than the command takes: the answer comes when all of it is on its way. */
-static void test_much_input(void **state)
-{
-	static char body[DEEP / 3 * 4 + 128];
-	size_t n = (size_t)snprintf(body, sizeof(body),
-				    "{\"process\":{\"pid\":77},\"input\":{\"stdin\":\"");
-
-	write_record();
-	memset(body + n, 'A', DEEP / 3 * 4);
-	memcpy(body + n + DEEP / 3 * 4, "\"}}", 4);
-	unary("/SendInput", body);
-	keeper_accepts();
-	assert_int_equal(client.status, 0);
-	assert_int_equal(keeper.bytes, WIRE_CREDIT_START);
-	assert_int_equal(link_consumed(keeper.link, keeper.ch, 0, WIRE_CREDIT_START), 0);
-	settle();
-	assert_int_equal(client.status, 200);
-	assert_int_equal(keeper.bytes, DEEP / 3 * 3);
-	/* And one that goes in between leaves the line in order. */
-	unary("/SendInput", body);
-	leave_client();
-	assert_null(box.commands->lines->errands);
-}
-
-static void test_the_connection_breaks(void **state)
-{
-	write_record();
-	start(CAT);
-	assert_int_equal(shutdown(keeper.socket.fd, SHUT_RDWR), 0);
-	loop_del_fd(&keeper.socket);
-	settle();
-	assert_int_equal(client.status, 502);
-	assert_null(box.commands->lines);
-}
-
 /* ---- set up ---- */
 
 static void on_peer_ended(struct peer *p, void *arg)
@@ -424,15 +254,177 @@ static int teardown(void **state)
 	return unit_dir_teardown((void **)&dir);
 }
 
-#define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
+/* ---- tests ---- */
+
+TEST_WITH(test_what_is_asked_for, setup, teardown)
+{
+	struct fields f;
+	size_t pos = 0;
+
+	start(CAT);
+	assert_int_equal(keeper.op, WIRE_OP_EXEC);
+	f = asked(MESSAGE_EXEC_CLIENT);
+	expect_text(&f, TAG_ARGV, &pos, "cat");
+	expect_text(&f, TAG_ARGV, &pos, "-");
+	pos = 0;
+	expect_text(&f, TAG_ENV, &pos, "E2B_SANDBOX=true");
+	expect_text(&f, TAG_ENV, &pos, "A=b");
+	pos = 0;
+	expect_text(&f, TAG_CWD, &pos, "/tmp");
+	pos = 0;
+	expect_text(&f, TAG_USER, &pos, "root");
+	pos = 0;
+	expect_text(&f, TAG_NAME, &pos, "x");
+	assert_true(fields_has(&f, TAG_STDIN) && fields_has(&f, TAG_DETACH));
+	assert_false(fields_has(&f, TAG_COLUMNS));
+	assert_int_equal(fields_number(&f, TAG_TIMEOUT, 0), 5000);
+	assert_int_equal(client.status, 0);
+	leave_client();
+	start("{\"process\":{\"cmd\":\"x\",\"envs\":{\"E2B_SANDBOX\":\"no\"}},\"stdin\":false}");
+	f = asked(MESSAGE_EXEC_CLIENT);
+	pos = 0;
+	expect_text(&f, TAG_ENV, &pos, "E2B_SANDBOX=no");
+	assert_false(fields_has(&f, TAG_STDIN));
+	leave_client();
+	start("{\"process\":{\"cmd\":\"x\"},\"pty\":{\"size\":{\"cols\":100}}}");
+	f = asked(MESSAGE_EXEC_CLIENT);
+	assert_int_equal(fields_number(&f, TAG_COLUMNS, 0), 100);
+	assert_int_equal(fields_number(&f, TAG_ROWS, 0), 24);
+}
+
+/* One call for all that is said to a command, from its start to its end. */
+TEST_WITH(test_one_line, setup, teardown)
+{
+	write_record();
+	start(CAT);
+	keeper_accepts();
+	assert_int_equal(client.status, 200);
+	assert_true(client.begun);
+	leave_client();
+	unary("/SendInput", "{\"process\":{\"pid\":77},\"input\":{\"stdin\":\"eHk\"}}");
+	assert_string_equal(buf_text(&client.out), "{}");
+	unary("/SendInput", "{\"process\":{\"tag\":\"x\"},\"input\":{\"stdin\":\"eg==\"}}");
+	assert_memory_equal(keeper.data, "xyz", 3);
+	unary("/SendSignal", "{\"process\":{\"pid\":77},\"signal\":\"SIGNAL_SIGTERM\"}");
+	assert_int_equal(keeper.signal, 15);
+	unary("/Update", "{\"process\":{\"pid\":77},\"pty\":{\"size\":{\"cols\":9,\"rows\":8}}}");
+	assert_true(keeper.cols == 9 && keeper.rows == 8);
+	unary("/CloseStdin", "{\"process\":{\"pid\":77}}");
+	assert_int_equal(client.status, 200);
+	assert_int_equal(keeper.eofs, 1);
+	unary("/SendInput", "{\"process\":{\"pid\":77},\"input\":{\"stdin\":\"eHk\"}}");
+	assert_int_equal(client.status, 500);
+	unary("/List", "{}");
+	assert_non_null(strstr(buf_text(&client.out), "\"pid\":77"));
+	assert_int_equal(keeper.opened, 1);
+	keeper_closes(WIRE_DONE, NULL);
+	unary("/SendSignal", "{\"process\":{\"tag\":\"x\"},\"signal\":\"SIGNAL_SIGKILL\"}");
+	assert_int_equal(client.status, 404);
+}
+
+TEST_WITH(test_not_started, setup, teardown)
+{
+	static const struct {
+		enum wire_code code;
+		int status;
+		const char *text;
+	} all[] = {
+		{ WIRE_NO_USER, 401, "{\"code\":\"unauthenticated\",\"message\":\"why\"}" },
+		{ WIRE_NOT_DIRECTORY, 200,
+		  "\"invalid_argument\",\"message\":\"cwd '/tmp' does not exist: why" },
+		{ WIRE_NOT_FOUND, 200, "\"not_found\",\"message\":\"why\"" },
+		{ WIRE_EXISTS, 200, "\"already_exists\"" },
+		{ WIRE_TOO_MANY, 200, "\"resource_exhausted\"" },
+		{ WIRE_GONE, 502, "The sandbox was not found" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
+		start(CAT);
+		keeper_closes(all[i].code, "why");
+		assert_int_equal(client.status, all[i].status);
+		assert_non_null(
+			memmem(client.out.data, client.out.len, all[i].text, strlen(all[i].text)));
+		assert_null(box.commands->lines);
+	}
+}
+
+/* Who has gone before the answer leaves the command to others. */
+TEST_WITH(test_the_client_goes_first, setup, teardown)
+{
+	write_record();
+	start(CAT);
+	leave_client();
+	assert_null(box.commands->lines->starter);
+	unary("/SendInput", "{\"process\":{\"tag\":\"x\"},\"input\":{\"stdin\":\"eHk\"}}");
+	assert_int_equal(client.status, 0); /* waits for the answer */
+	keeper_accepts();
+	assert_int_equal(client.status, 200);
+	assert_int_equal(keeper.closed, 0);
+}
+
+/* A command of somebody else's. */
+TEST_WITH(test_attach, setup, teardown)
+{
+	struct fields f;
+
+	write_record();
+	unary("/SendInput", "{\"process\":{\"pid\":77},\"input\":{\"stdin\":\"eHk\"}}");
+	assert_int_equal(keeper.op, WIRE_OP_ATTACH);
+	f = asked(MESSAGE_ATTACH);
+	assert_true(fields_has(&f, TAG_STDIN));
+	assert_int_equal(fields_number(&f, TAG_RECORD, 0), NUMBER);
+	keeper_closes(WIRE_EXISTS, "somebody else has its input");
+	assert_int_equal(client.status, 400);
+	assert_non_null(strstr(buf_text(&client.out), "\"failed_precondition\""));
+	unary("/CloseStdin", "{\"process\":{\"pid\":77}}");
+	keeper_closes(WIRE_UNSUPPORTED, "it has none");
+	assert_int_equal(client.status, 500);
+	unary("/SendSignal", "{\"process\":{\"pid\":77},\"signal\":9}");
+	f = asked(MESSAGE_ATTACH);
+	assert_false(fields_has(&f, TAG_STDIN));
+	keeper_accepts();
+	assert_int_equal(client.status, 200);
+	assert_int_equal(keeper.signal, 9);
+	assert_int_equal(keeper.closed, 1); /* it is not kept */
+	assert_null(box.commands->lines);
+}
+
+/* More than the command takes: the answer comes when all of it is on its way. */
+TEST_WITH(test_much_input, setup, teardown)
+{
+	static char body[DEEP / 3 * 4 + 128];
+	size_t n = (size_t)snprintf(body, sizeof(body),
+				    "{\"process\":{\"pid\":77},\"input\":{\"stdin\":\"");
+
+	write_record();
+	memset(body + n, 'A', DEEP / 3 * 4);
+	memcpy(body + n + DEEP / 3 * 4, "\"}}", 4);
+	unary("/SendInput", body);
+	keeper_accepts();
+	assert_int_equal(client.status, 0);
+	assert_int_equal(keeper.bytes, WIRE_CREDIT_START);
+	assert_int_equal(link_consumed(keeper.link, keeper.ch, 0, WIRE_CREDIT_START), 0);
+	settle();
+	assert_int_equal(client.status, 200);
+	assert_int_equal(keeper.bytes, DEEP / 3 * 3);
+	/* And one that goes in between leaves the line in order. */
+	unary("/SendInput", body);
+	leave_client();
+	assert_null(box.commands->lines->errands);
+}
+
+TEST_WITH(test_the_connection_breaks, setup, teardown)
+{
+	write_record();
+	start(CAT);
+	assert_int_equal(shutdown(keeper.socket.fd, SHUT_RDWR), 0);
+	loop_del_fd(&keeper.socket);
+	settle();
+	assert_int_equal(client.status, 502);
+	assert_null(box.commands->lines);
+}
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		TEST(test_what_is_asked_for),	  TEST(test_one_line), TEST(test_not_started),
-		TEST(test_the_client_goes_first), TEST(test_attach),   TEST(test_much_input),
-		TEST(test_the_connection_breaks),
-	};
-
-	return cmocka_run_group_tests(tests, api_setup, api_teardown);
+	return unit_run(api_setup, api_teardown);
 }

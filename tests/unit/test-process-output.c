@@ -103,9 +103,24 @@ static void expect_data(size_t *at, const char *name, const void *data, size_t n
 
 #define START "{\"event\":{\"start\":{\"pid\":77}}}"
 
+static int setup(void **state)
+{
+	int r = unit_dir_setup((void **)&dir);
+
+	box = (struct box){ .api = &api, .sandbox = { .dir = r == 0 ? dir->fd : -EBADF } };
+	return r;
+}
+
+static int teardown(void **state)
+{
+	leave_client();
+	commands_drop(&box);
+	return unit_dir_teardown((void **)&dir);
+}
+
 /* ---- tests ---- */
 
-static void test_a_command_that_has_ended(void **state)
+TEST_WITH(test_a_command_that_has_ended, setup, teardown)
 {
 	struct command c;
 	size_t at = 0;
@@ -132,7 +147,7 @@ static void test_a_command_that_has_ended(void **state)
 	assert_int_equal(at, client.out.len);
 }
 
-static void test_ends(void **state)
+TEST_WITH(test_ends, setup, teardown)
 {
 	static const struct {
 		enum record_how how;
@@ -171,7 +186,7 @@ static void test_ends(void **state)
 	}
 }
 
-static void test_woken_by_what_is_written(void **state)
+TEST_WITH(test_woken_by_what_is_written, setup, teardown)
 {
 	struct command c;
 	size_t at = 0;
@@ -191,7 +206,7 @@ static void test_woken_by_what_is_written(void **state)
 	turn(); /* of the watch that went */
 }
 
-static void test_offsets(void **state)
+TEST_WITH(test_offsets, setup, teardown)
 {
 	struct command c;
 	size_t at = 0;
@@ -231,7 +246,7 @@ static bool second_half_comes(size_t *at)
 	return clock_mono() - begin < 500 * NSEC_PER_MSEC;
 }
 
-static void test_characters_stay_whole(void **state)
+TEST_WITH(test_characters_stay_whole, setup, teardown)
 {
 	struct command c;
 	size_t at = 0;
@@ -264,7 +279,7 @@ static void test_characters_stay_whole(void **state)
 	(void)fd_close(c.r.fd);
 }
 
-static void test_large_output_is_cut_into_pieces(void **state)
+TEST_WITH(test_large_output_is_cut_into_pieces, setup, teardown)
 {
 	static char data[300000];
 	struct command c;
@@ -320,7 +335,7 @@ static size_t watches(void)
 }
 
 /* A command that prints on and on wakes nobody who cannot take it. */
-static void test_a_full_client_is_not_woken(void **state)
+TEST_WITH(test_a_full_client_is_not_woken, setup, teardown)
 {
 	struct command c;
 	size_t at = 0;
@@ -348,7 +363,7 @@ static void test_a_full_client_is_not_woken(void **state)
 }
 
 /* A client that does not read is not written to; it goes on where it was. */
-static void test_a_slow_client(void **state)
+TEST_WITH(test_a_slow_client, setup, teardown)
 {
 	struct command c;
 	size_t before;
@@ -369,7 +384,7 @@ static void test_a_slow_client(void **state)
 	assert_true(client.ended);
 }
 
-static void test_a_gap_is_told(void **state)
+TEST_WITH(test_a_gap_is_told, setup, teardown)
 {
 	static char data[20 * RECORD_BLOCK];
 	struct command c;
@@ -392,7 +407,7 @@ static void test_a_gap_is_told(void **state)
 	(void)fd_close(c.r.fd);
 }
 
-static void test_a_damaged_record(void **state)
+TEST_WITH(test_a_damaged_record, setup, teardown)
 {
 	struct command c;
 	char zero[512] = "";
@@ -420,7 +435,7 @@ static void take_out(struct record_reader *s)
 			records_watch_del(&readers[i]);
 }
 
-static void test_readers_may_take_each_other_out(void **state)
+TEST_WITH(test_readers_may_take_each_other_out, setup, teardown)
 {
 	struct command c;
 	struct found f = FOUND_INIT;
@@ -447,7 +462,7 @@ static void test_readers_may_take_each_other_out(void **state)
 
 /* ---- finding ---- */
 
-static void test_find_and_list(void **state)
+TEST_WITH(test_find_and_list, setup, teardown)
 {
 	struct selector pid = { .pid = PID }, none = { .pid = 5 };
 	_cleanup_found_ struct found f = FOUND_INIT;
@@ -475,7 +490,7 @@ static void test_find_and_list(void **state)
 }
 
 /* One that ended long ago is found only by those who ask for all, and then not looked at again. */
-static void test_long_ago(void **state)
+TEST_WITH(test_long_ago, setup, teardown)
 {
 	struct selector s = { .pid = PID };
 	_cleanup_found_ struct found f = FOUND_INIT;
@@ -518,7 +533,7 @@ static int listen_once(void)
 	return k;
 }
 
-static void test_faults(void **state)
+TEST_WITH(test_faults, setup, teardown)
 {
 	struct command c;
 
@@ -529,46 +544,7 @@ static void test_faults(void **state)
 	FAIL_SWEEP(listen_once());
 }
 
-static int setup(void **state)
-{
-	return unit_dir_setup((void **)&dir);
-}
-
-static int teardown(void **state)
-{
-	leave_client();
-	commands_drop(&box);
-	return unit_dir_teardown((void **)&dir);
-}
-
-static int each_setup(void **state)
-{
-	int r = setup(state);
-
-	box = (struct box){ .api = &api, .sandbox = { .dir = r == 0 ? dir->fd : -EBADF } };
-	return r;
-}
-
-#define TEST(fn) cmocka_unit_test_setup_teardown(fn, each_setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		TEST(test_a_command_that_has_ended),
-		TEST(test_ends),
-		TEST(test_woken_by_what_is_written),
-		TEST(test_offsets),
-		TEST(test_characters_stay_whole),
-		TEST(test_large_output_is_cut_into_pieces),
-		TEST(test_a_full_client_is_not_woken),
-		TEST(test_a_slow_client),
-		TEST(test_a_gap_is_told),
-		TEST(test_a_damaged_record),
-		TEST(test_readers_may_take_each_other_out),
-		TEST(test_find_and_list),
-		TEST(test_long_ago),
-		TEST(test_faults),
-	};
-
-	return cmocka_run_group_tests(tests, api_setup, api_teardown);
+	return unit_run(api_setup, api_teardown);
 }

@@ -62,7 +62,7 @@ static void put(int fd, const void *data, size_t n)
 	assert_int_equal(send(fd, data, n, MSG_NOSIGNAL), n);
 }
 
-static void small_both_ways_and_half_close(void **state)
+TEST_WITH(small_both_ways_and_half_close, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	size_t fds = fail_count_fds();
@@ -114,7 +114,7 @@ static void bulk(struct rig *r, int from, int to, size_t n)
 		    }));
 }
 
-static void bulk_is_exact(void **state)
+TEST_WITH(bulk_is_exact, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	struct rig r = { 0 };
@@ -134,7 +134,7 @@ static void bulk_is_exact(void **state)
 	pool.no_pipes = false;
 }
 
-static void resets_are_passed_on(void **state)
+TEST_WITH(resets_are_passed_on, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	struct rig r = { 0 };
@@ -170,7 +170,7 @@ static void stuff(struct rig *r, int from)
 		    }));
 }
 
-static void zero_window_stalls_nobody_else(void **state)
+TEST_WITH(zero_window_stalls_nobody_else, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	struct rig stuck = { 0 }, fine = { 0 };
@@ -193,7 +193,7 @@ static void zero_window_stalls_nobody_else(void **state)
 }
 
 /* The sender is done and gone while the receiver still has not read. */
-static void late_reader_gets_everything(void **state)
+TEST_WITH(late_reader_gets_everything, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	struct rig r = { 0 };
@@ -219,7 +219,7 @@ static void late_reader_gets_everything(void **state)
 	rig_done(&r);
 }
 
-static void timers(void **state)
+TEST_WITH(timers, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	struct rig r = { 0 };
@@ -246,7 +246,7 @@ static void timers(void **state)
 	rig_done(&r);
 }
 
-static void budgets_are_exact(void **state)
+TEST_WITH(budgets_are_exact, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	struct rig r = { .out = 10, .in = 100000 };
@@ -274,7 +274,7 @@ static void budgets_are_exact(void **state)
 }
 
 /* At the end of a budget an end of file is still one. */
-static void spent_budget_and_end(void **state)
+TEST_WITH(spent_budget_and_end, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	struct rig r = { .out = 3, .in = 3 };
@@ -297,20 +297,7 @@ static int pool_done(void **state)
 	return 0;
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, world_setup, world_teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(small_both_ways_and_half_close),
-		CASE(bulk_is_exact),
-		CASE(resets_are_passed_on),
-		CASE(zero_window_stalls_nobody_else),
-		CASE(late_reader_gets_everything),
-		CASE(timers),
-		CASE(budgets_are_exact),
-		CASE(spent_budget_and_end),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, pool_done);
+	return unit_run(NULL, pool_done);
 }

@@ -64,7 +64,7 @@ static const struct {
 	       "-serial none " QMP "-incoming defer " },
 };
 
-static void arguments(void **state)
+TEST(arguments)
 {
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(machines); i++) {
@@ -87,7 +87,7 @@ static int make_arguments(void)
 	return qemu_arguments(&machines[0].m, "qemu", &text, argv);
 }
 
-static void without_memory(void **state)
+TEST(without_memory)
 {
 	_cleanup_buf_ struct buf small = BUF_INIT(100);
 	const char *argv[QEMU_ARGS_MAX];
@@ -137,7 +137,7 @@ static const struct {
 	{ "", QMP_WRONG },
 };
 
-static void words(void **state)
+TEST(words)
 {
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(lines); i++)
@@ -145,7 +145,7 @@ static void words(void **state)
 }
 
 /* What is cut off is wrong, and read no further than it goes. */
-static void cut_words(void **state)
+TEST(cut_words)
 {
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(lines); i++)
@@ -157,16 +157,4 @@ static void cut_words(void **state)
 			else
 				(void)qmp_read_line(copy, n);
 		}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(arguments),
-		cmocka_unit_test(without_memory),
-		cmocka_unit_test(words),
-		cmocka_unit_test(cut_words),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

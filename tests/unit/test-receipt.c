@@ -14,7 +14,7 @@ static void all_yes(struct receipt *r)
 		receipt_yes(r, i, "seen");
 }
 
-static void nothing_is_enforced_at_first(void **state)
+TEST(nothing_is_enforced_at_first)
 {
 	struct receipt r;
 	struct err e = ERR_INIT;
@@ -32,7 +32,7 @@ static void nothing_is_enforced_at_first(void **state)
 	assert_false(r.row[LAYER_SECCOMP].required);
 }
 
-static void one_row_decides(void **state)
+TEST(one_row_decides)
 {
 	struct receipt r;
 	struct err e = ERR_INIT;
@@ -54,7 +54,7 @@ static void one_row_decides(void **state)
 	}
 }
 
-static void the_message_says_what_to_do(void **state)
+TEST(the_message_says_what_to_do)
 {
 	struct receipt r;
 	struct err e = ERR_INIT;
@@ -80,7 +80,7 @@ static void the_message_says_what_to_do(void **state)
 }
 
 /* A limit of the command line: the message names the option, and what gives it up. */
-static void limits_of_the_command_line(void **state)
+TEST(limits_of_the_command_line)
 {
 	const uint64_t limits = BIT(LAYER_CGROUP_MEMORY) | BIT(LAYER_CGROUP_PIDS);
 	struct receipt r;
@@ -105,7 +105,7 @@ static void limits_of_the_command_line(void **state)
 	assert_null(strstr(e.msg, "--best-effort"));
 }
 
-static void best_effort_is_in_the_receipt(void **state)
+TEST(best_effort_is_in_the_receipt)
 {
 	_cleanup_json_ json_t *j = NULL;
 	const json_t *rows, *memory, *pids;
@@ -127,7 +127,7 @@ static void best_effort_is_in_the_receipt(void **state)
 	assert_null(json_object_get(pids, "best_effort"));
 }
 
-static void advice_stays_in_a_long_message(void **state)
+TEST(advice_stays_in_a_long_message)
 {
 	char longest[RECEIPT_SEEN_MAX];
 	struct receipt r;
@@ -144,7 +144,7 @@ static void advice_stays_in_a_long_message(void **state)
 				   "this");
 }
 
-static void texts_are_cut_to_fit(void **state)
+TEST(texts_are_cut_to_fit)
 {
 	char longest[2 * RECEIPT_SEEN_MAX];
 	struct receipt r;
@@ -160,7 +160,7 @@ static void texts_are_cut_to_fit(void **state)
 
 static const struct receipt_head head = { "abc", "container", "crun", "p", "base" };
 
-static void as_json(void **state)
+TEST(as_json)
 {
 	_cleanup_json_ json_t *j = NULL;
 	const json_t *rows, *row;
@@ -200,28 +200,11 @@ static int make_json(const struct receipt *r)
 	return j ? 0 : -ENOMEM;
 }
 
-static void without_memory(void **state)
+TEST(without_memory)
 {
 	struct receipt r;
 
 	receipt_init(&r, 0);
 	receipt_advise(&r, 0, "x");
 	FAIL_SWEEP(make_json(&r));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(nothing_is_enforced_at_first),
-		cmocka_unit_test(one_row_decides),
-		cmocka_unit_test(the_message_says_what_to_do),
-		cmocka_unit_test(limits_of_the_command_line),
-		cmocka_unit_test(best_effort_is_in_the_receipt),
-		cmocka_unit_test(advice_stays_in_a_long_message),
-		cmocka_unit_test(texts_are_cut_to_fit),
-		cmocka_unit_test(as_json),
-		cmocka_unit_test(without_memory),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -109,7 +109,7 @@ static uint64_t read_on(struct record_cursor *c, uint64_t *ret_pieces)
 
 /* ---- without drops ---- */
 
-static void what_is_written_is_read(void **state)
+TEST(what_is_written_is_read)
 {
 	_cleanup_both_ struct both b;
 	struct record_cursor c;
@@ -151,7 +151,7 @@ static void what_is_written_is_read(void **state)
 
 /* Sizes, pauses, limits and starting points by chance: bytes and counts are exact in all of them.
  */
-static void nothing_is_wrong_by_chance(void **state)
+TEST(nothing_is_wrong_by_chance)
 {
 	for (unsigned int i = 0; i < 60; i++) {
 		_cleanup_both_ struct both b;
@@ -197,7 +197,7 @@ static void nothing_is_wrong_by_chance(void **state)
 }
 
 /* Each half has its share: nothing of a file that could hold more is given up too early. */
-static void both_halves_are_kept(void **state)
+TEST(both_halves_are_kept)
 {
 	_cleanup_both_ struct both b;
 	struct record_cursor c;
@@ -242,7 +242,7 @@ static _noreturn_ void flood(struct both *b)
 
 /* In the ring, readers are told of what goes for many blocks at once, not for each; and little more
  * goes than has to. */
-static void ring_moves_in_steps(void **state)
+TEST(ring_moves_in_steps)
 {
 	enum {
 		BLOCKS = 1024,
@@ -268,7 +268,7 @@ static void ring_moves_in_steps(void **state)
 }
 
 /* Readers are overtaken all the time, and never see a byte in a wrong place. */
-static void readers_that_are_overtaken(void **state)
+TEST(readers_that_are_overtaken)
 {
 	_cleanup_both_ struct both b;
 	struct record_info info = { 0 };
@@ -308,7 +308,7 @@ static void spoil(const struct both *b, off_t at)
 	assert_int_equal(pwrite(b->r.fd, &byte, 1, at), 1);
 }
 
-static void half_a_header_is_not_seen(void **state)
+TEST(half_a_header_is_not_seen)
 {
 	_cleanup_both_ struct both b;
 	struct record_info info;
@@ -331,7 +331,7 @@ static void half_a_header_is_not_seen(void **state)
 }
 
 /* Whatever a byte is changed to: an answer or an error, and no byte that was never written. */
-static void any_byte_may_be_wrong(void **state)
+TEST(any_byte_may_be_wrong)
 {
 	for (off_t at = 0; at < 3 * RECORD_BLOCK; at += 1 + (at > 200 && at < 3000 ? 97 : 0)) {
 		_cleanup_both_ struct both b;
@@ -357,7 +357,7 @@ static void any_byte_may_be_wrong(void **state)
 	}
 }
 
-static void names(void **state)
+TEST(names)
 {
 	static const char *const good[] = { "a", "job", "a.b_c-d", "0a", "1.2" };
 	static const char *const bad[] = {
@@ -379,7 +379,7 @@ static void names(void **state)
 /* ---- trouble ---- */
 
 /* A disk that is full: what was kept stays, and what was not is counted. */
-static void what_cannot_be_kept_is_counted(void **state)
+TEST(what_cannot_be_kept_is_counted)
 {
 	_cleanup_both_ struct both b;
 	struct record_info info;
@@ -433,25 +433,7 @@ static int a_whole_life(void)
 	return r < 0 ? r : b.r.error;
 }
 
-static void every_call_may_fail(void **state)
+TEST(every_call_may_fail)
 {
 	FAIL_SWEEP(a_whole_life());
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_is_written_is_read),
-		cmocka_unit_test(nothing_is_wrong_by_chance),
-		cmocka_unit_test(both_halves_are_kept),
-		cmocka_unit_test(ring_moves_in_steps),
-		cmocka_unit_test(readers_that_are_overtaken),
-		cmocka_unit_test(half_a_header_is_not_seen),
-		cmocka_unit_test(any_byte_may_be_wrong),
-		cmocka_unit_test(names),
-		cmocka_unit_test(what_cannot_be_kept_is_counted),
-		cmocka_unit_test(every_call_may_fail),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,7 +51,7 @@ static struct answer ask(struct world *w, const char *text)
 	return res.a;
 }
 
-static void both_families(void **state)
+TEST_WITH(both_families, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	struct answer a = ask(w, "both.example.com");
@@ -62,7 +62,7 @@ static void both_families(void **state)
 	assert_int_equal(w->queries, 2);
 }
 
-static void one_family(void **state)
+TEST_WITH(one_family, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	struct answer a = ask(w, "www.example.com");
@@ -72,14 +72,14 @@ static void one_family(void **state)
 	assert_string_equal(addr_format(&a.v[0], text), "93.184.0.1");
 }
 
-static void answers_are_bounded(void **state)
+TEST_WITH(answers_are_bounded, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 
 	assert_int_equal(ask(w, "many.example.com").n, RESOLVE_ADDRS_MAX);
 }
 
-static void no_address(void **state)
+TEST_WITH(no_address, world_setup, world_teardown)
 {
 	static const char *const rows[][2] = {
 		{ "nx.example.com", "there is no such name" },
@@ -118,7 +118,7 @@ static void no_address(void **state)
 	(void)resolver_free(r);
 }
 
-static void nobody_there(void **state)
+TEST_WITH(nobody_there, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	struct resolver *r = NULL;
@@ -133,7 +133,7 @@ static void nobody_there(void **state)
 	assert_int_equal(resolver_new(w->loop, "no address", &r, &e), -EINVAL);
 }
 
-static void cancelled_calls_nobody(void **state)
+TEST_WITH(cancelled_calls_nobody, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
 	size_t fds = fail_count_fds();
@@ -146,19 +146,4 @@ static void cancelled_calls_nobody(void **state)
 	assert_false(res.done);
 	(void)resolver_free(r); /* with a query under way */
 	assert_int_equal(fail_count_fds(), fds);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(both_families, world_setup, world_teardown),
-		cmocka_unit_test_setup_teardown(one_family, world_setup, world_teardown),
-		cmocka_unit_test_setup_teardown(answers_are_bounded, world_setup, world_teardown),
-		cmocka_unit_test_setup_teardown(no_address, world_setup, world_teardown),
-		cmocka_unit_test_setup_teardown(nobody_there, world_setup, world_teardown),
-		cmocka_unit_test_setup_teardown(cancelled_calls_nobody, world_setup,
-						world_teardown),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

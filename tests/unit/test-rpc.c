@@ -28,7 +28,7 @@ static void read_body(const char *type, const char *body, size_t n, void (*then)
 
 /* ---- one message for another ---- */
 
-static void test_unary(void **state)
+TEST(test_unary)
 {
 	BODY("application/json", "{\"a\":1}", have);
 	assert_int_equal(client.status, 200);
@@ -39,7 +39,7 @@ static void test_unary(void **state)
 	assert_string_equal(buf_text(&client.out), "{}");
 }
 
-static void test_not_a_message(void **state)
+TEST(test_not_a_message)
 {
 	static const char *const wrong[] = {
 		"", "{", "[]", "1", "{}x", "{\"a\":1,\"a\":2}", "{\"a\":\"\xff\"}"
@@ -53,7 +53,7 @@ static void test_not_a_message(void **state)
 	}
 }
 
-static void test_media_types(void **state)
+TEST(test_media_types)
 {
 	static const char *const wrong[] = { "text/plain", "application/jsonx", "application/proto",
 					     "application/connect+proto", "" };
@@ -69,7 +69,7 @@ static void test_media_types(void **state)
 	assert_int_equal(client.status, 415);
 }
 
-static void test_codes(void **state)
+TEST(test_codes)
 {
 	static const struct {
 		enum rpc_code code;
@@ -108,7 +108,7 @@ static void test_codes(void **state)
 	}
 }
 
-static void test_wire_codes(void **state)
+TEST(test_wire_codes)
 {
 	for (unsigned int i = 0; i < 256; i++)
 		assert_true(rpc_of_wire((enum wire_code)i) < RPC_CODE_MAX);
@@ -117,7 +117,7 @@ static void test_wire_codes(void **state)
 	assert_int_equal(rpc_of_wire((enum wire_code)200), RPC_INTERNAL);
 }
 
-static void test_text_of_a_sandbox_is_escaped(void **state)
+TEST(test_text_of_a_sandbox_is_escaped)
 {
 	BODY("application/json", "{}", keep);
 	rpc_fail(client.r, RPC_INTERNAL, "%s", "a\x1b[31m\xff\nb");
@@ -127,7 +127,7 @@ static void test_text_of_a_sandbox_is_escaped(void **state)
 
 /* ---- streams ---- */
 
-static void test_envelopes(void **state)
+TEST(test_envelopes)
 {
 	size_t at = 0;
 
@@ -142,7 +142,7 @@ static void test_envelopes(void **state)
 	assert_int_equal(client.writes, 1);
 }
 
-static void test_broken_envelopes(void **state)
+TEST(test_broken_envelopes)
 {
 	static const struct {
 		const char *data;
@@ -173,7 +173,7 @@ static void test_broken_envelopes(void **state)
 	}
 }
 
-static void test_messages_go_together(void **state)
+TEST(test_messages_go_together)
 {
 	size_t at = 0;
 
@@ -195,7 +195,7 @@ static void test_messages_go_together(void **state)
 	expect_envelope(&at, 2, "{\"error\":{\"code\":\"aborted\",\"message\":\"no\"}}");
 }
 
-static void test_without_memory_it_is_cut(void **state)
+TEST(test_without_memory_it_is_cut)
 {
 	BODY("application/connect+json", "\0\0\0\0\2{}", keep);
 	rpc_send(client.r, json_integer(1));
@@ -210,7 +210,7 @@ static void test_without_memory_it_is_cut(void **state)
 
 /* ---- fields ---- */
 
-static void test_users(void **state)
+TEST(test_users)
 {
 	static const struct {
 		const char *field, *user; /* NULL: refused */
@@ -242,7 +242,7 @@ static void test_users(void **state)
 	}
 }
 
-static void test_timeouts(void **state)
+TEST(test_timeouts)
 {
 	static const struct {
 		const char *field;
@@ -277,7 +277,7 @@ static void on_expired(struct request *r)
 	assert_ptr_equal(r, client.r);
 }
 
-static void test_the_deadline_ends_it(void **state)
+TEST(test_the_deadline_ends_it)
 {
 	size_t at = 0;
 
@@ -295,7 +295,7 @@ static void test_the_deadline_ends_it(void **state)
 		"the request was reached\"}}");
 }
 
-static void test_silence_is_broken(void **state)
+TEST(test_silence_is_broken)
 {
 	uint64_t begin = clock_mono();
 	size_t at = 0;
@@ -334,30 +334,12 @@ static int talk(void)
 	return 0;
 }
 
-static void test_faults(void **state)
+TEST(test_faults)
 {
 	FAIL_SWEEP(talk());
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_unary),
-		cmocka_unit_test(test_not_a_message),
-		cmocka_unit_test(test_media_types),
-		cmocka_unit_test(test_codes),
-		cmocka_unit_test(test_wire_codes),
-		cmocka_unit_test(test_text_of_a_sandbox_is_escaped),
-		cmocka_unit_test(test_envelopes),
-		cmocka_unit_test(test_broken_envelopes),
-		cmocka_unit_test(test_messages_go_together),
-		cmocka_unit_test(test_without_memory_it_is_cut),
-		cmocka_unit_test(test_users),
-		cmocka_unit_test(test_timeouts),
-		cmocka_unit_test(test_the_deadline_ends_it),
-		cmocka_unit_test(test_silence_is_broken),
-		cmocka_unit_test(test_faults),
-	};
-
-	return cmocka_run_group_tests(tests, api_setup, api_teardown);
+	return unit_run(api_setup, api_teardown);
 }

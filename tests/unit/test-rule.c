@@ -27,7 +27,7 @@ static void assert_rule(const char *s, enum rule_kind kind, const char *host, un
 	assert_int_equal(r.port, port);
 }
 
-static void reads_every_kind(void **state)
+TEST(reads_every_kind)
 {
 	assert_rule("github.com", RULE_NAME, "github.com", 0);
 	assert_rule("GitHub.com:22", RULE_NAME, "github.com", 22);
@@ -40,11 +40,9 @@ static void reads_every_kind(void **state)
 	assert_rule("[fd00::/8]:443", RULE_ADDR, "[fd00::/8]", 443);
 }
 
-static void refuses_with_a_reason(void **state)
+TEST(refuses_with_a_reason)
 {
-	static const struct {
-		const char *s, *why;
-	} rows[] = {
+	static const struct unit_row rows[] = {
 		{ "", "empty" },
 		{ ".", "empty" },
 		{ ":443", "empty" },
@@ -107,18 +105,19 @@ static void refuses_with_a_reason(void **state)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		char *copy = unit_copy(rows[i].s, strlen(rows[i].s));
+		char *copy = unit_copy(rows[i].given, strlen(rows[i].given));
 		struct err e = ERR_INIT;
 		struct rule r;
 
-		assert_int_equal(rule_parse(copy, strlen(rows[i].s), &r, &e), -EINVAL);
-		if (!strstr(e.msg, rows[i].why))
-			fail_msg("'%s': expected '%s' in '%s'", rows[i].s, rows[i].why, e.msg);
+		assert_int_equal(rule_parse(copy, strlen(rows[i].given), &r, &e), -EINVAL);
+		if (!strstr(e.msg, rows[i].wanted))
+			fail_msg("'%s': expected '%s' in '%s'", rows[i].given, rows[i].wanted,
+				 e.msg);
 		free(copy);
 	}
 }
 
-static void subtree_leaves_room_below(void **state)
+TEST(subtree_leaves_room_below)
 {
 	char s[256];
 	struct err e = ERR_INIT;
@@ -131,7 +130,7 @@ static void subtree_leaves_room_below(void **state)
 	assert_non_null(strstr(e.msg, "names below it"));
 }
 
-static void targets_are_one_place(void **state)
+TEST(targets_are_one_place)
 {
 	struct err e = ERR_INIT;
 	struct target t;
@@ -151,7 +150,7 @@ static void targets_are_one_place(void **state)
 	assert_int_equal(target_parse("github.com\0:443", 15, &t, &e), -EINVAL);
 }
 
-static void protocols(void **state)
+TEST(protocols)
 {
 	static const struct {
 		const char *s, *text;
@@ -188,7 +187,7 @@ static void protocols(void **state)
 	assert_int_equal(target_parse("1.2.3.4/32:443", 14, &t, &e), 0);
 }
 
-static void private_rules(void **state)
+TEST(private_rules)
 {
 	struct rule plain = parse("x.com:443"), open = parse("x.com:443/private"),
 		    tcp = parse("x.com:443/tcp"), other = parse("x.com:80"),
@@ -211,18 +210,4 @@ static void private_rules(void **state)
 	(void)snprintf(longest, sizeof(longest), "%s:65535/tls+ech/private", name);
 	open = parse(longest);
 	assert_string_equal(rule_format(&open, text), longest);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(protocols),
-		cmocka_unit_test(private_rules),
-		cmocka_unit_test(reads_every_kind),
-		cmocka_unit_test(refuses_with_a_reason),
-		cmocka_unit_test(subtree_leaves_room_below),
-		cmocka_unit_test(targets_are_one_place),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -124,7 +124,7 @@ static void assert_kept(const struct state_root *r, const char *id)
 	assert_true(dir >= 0);
 }
 
-static void a_dead_one_becomes_an_ended_one(void **state)
+TEST_IN_DIR(a_dead_one_becomes_an_ended_one)
 {
 	struct unit_dir *d = *state;
 	_cleanup_state_root_ struct state_root r = STATE_ROOT_INIT;
@@ -146,7 +146,7 @@ static void a_dead_one_becomes_an_ended_one(void **state)
 	assert_kept(&r, s.id);
 }
 
-static void what_nobody_wants_is_removed(void **state)
+TEST_IN_DIR(what_nobody_wants_is_removed)
 {
 	struct unit_dir *d = *state;
 	_cleanup_state_root_ struct state_root r = STATE_ROOT_INIT;
@@ -171,7 +171,7 @@ static void what_nobody_wants_is_removed(void **state)
 	assert_gone(&r, broken.id);
 }
 
-static void the_living_are_left_alone(void **state)
+TEST_IN_DIR(the_living_are_left_alone)
 {
 	struct unit_dir *d = *state;
 	_cleanup_state_root_ struct state_root r = STATE_ROOT_INIT;
@@ -202,7 +202,7 @@ static void make_due(const struct state_root *r)
 	assert_int_equal(utimensat(r->ended, "trimmed", t, 0), 0);
 }
 
-static void old_ones_go(void **state)
+TEST_IN_DIR(old_ones_go)
 {
 	static const struct {
 		unsigned int hours;
@@ -234,7 +234,7 @@ static void old_ones_go(void **state)
 }
 
 /* One with --rm whose client was to read the end of, and did not. */
-static void what_was_to_be_removed_goes_soon(void **state)
+TEST_IN_DIR(what_was_to_be_removed_goes_soon)
 {
 	struct unit_dir *d = *state;
 	_cleanup_state_root_ struct state_root r = STATE_ROOT_INIT;
@@ -267,7 +267,7 @@ static void count_taken(void *arg, enum sandbox_left what, const char *name)
 	t->n[what]++;
 }
 
-static void everything_without_a_warden_goes(void **state)
+TEST_IN_DIR(everything_without_a_warden_goes)
 {
 	struct unit_dir *d = *state;
 	_cleanup_state_root_ struct state_root r = STATE_ROOT_INIT;
@@ -306,7 +306,7 @@ static void everything_without_a_warden_goes(void **state)
 }
 
 /* Children that sweep all at once: everything is taken back, once, by whomever. */
-static void many_sweep_at_once(void **state)
+TEST_IN_DIR(many_sweep_at_once)
 {
 	struct unit_dir *d = *state;
 	_cleanup_state_root_ struct state_root r = STATE_ROOT_INIT;
@@ -338,7 +338,7 @@ static void many_sweep_at_once(void **state)
 	free(ids);
 }
 
-static void killing(void **state)
+TEST_IN_DIR(killing)
 {
 	struct unit_dir *d = *state;
 	_cleanup_state_root_ struct state_root r = STATE_ROOT_INIT;
@@ -371,7 +371,7 @@ static void killing(void **state)
 	}
 }
 
-static void connecting(void **state)
+TEST_IN_DIR(connecting)
 {
 	struct unit_dir *d = *state;
 	_cleanup_state_root_ struct state_root r = STATE_ROOT_INIT;
@@ -430,7 +430,7 @@ static size_t count(const struct state_root *r)
 }
 
 /* What the keeper was given is written to files of the directory, and looked at. */
-static void what_the_keeper_gets(void **state)
+TEST_IN_DIR(what_the_keeper_gets)
 {
 	struct unit_dir *d = *state;
 	_cleanup_state_root_ struct state_root r = STATE_ROOT_INIT;
@@ -493,7 +493,7 @@ static void failing(const struct unit_dir *d, const struct state_root *r, const 
 	assert_int_equal(waitid(P_ALL, 0, &(siginfo_t){ 0 }, WEXITED | WNOHANG), -1);
 }
 
-static void a_start_that_fails(void **state)
+TEST_IN_DIR(a_start_that_fails)
 {
 	struct unit_dir *d = *state;
 	_cleanup_state_root_ struct state_root r = STATE_ROOT_INIT;
@@ -507,7 +507,7 @@ static void a_start_that_fails(void **state)
 	failing(d, &r, "echo '{}' > /proc/self/fd/3/receipt.json; printf late >&4", "late");
 }
 
-static void programs_are_found(void **state)
+TEST_IN_DIR(programs_are_found)
 {
 	struct unit_dir *d = *state;
 	_cleanup_state_root_ struct state_root r = STATE_ROOT_INIT;
@@ -528,7 +528,7 @@ static void programs_are_found(void **state)
 }
 
 /* A start takes back what a dead one left. */
-static void a_start_sweeps(void **state)
+TEST_IN_DIR(a_start_sweeps)
 {
 	struct unit_dir *d = *state;
 	_cleanup_state_root_ struct state_root r = STATE_ROOT_INIT;
@@ -561,7 +561,7 @@ static int start_once(const struct state_root *r)
 }
 
 /* Nothing stays after a start that failed, but what the next sweep finds. */
-static void faults(void **state)
+TEST_IN_DIR(faults)
 {
 	struct unit_dir *d = *state;
 	_cleanup_state_root_ struct state_root r = STATE_ROOT_INIT;
@@ -579,28 +579,4 @@ static void faults(void **state)
 		if (!fail_reached())
 			break;
 	}
-}
-
-#define IN_DIR(f) cmocka_unit_test_setup_teardown(f, unit_dir_setup, unit_dir_teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		IN_DIR(a_dead_one_becomes_an_ended_one),
-		IN_DIR(what_nobody_wants_is_removed),
-		IN_DIR(the_living_are_left_alone),
-		IN_DIR(old_ones_go),
-		IN_DIR(what_was_to_be_removed_goes_soon),
-		IN_DIR(everything_without_a_warden_goes),
-		IN_DIR(many_sweep_at_once),
-		IN_DIR(killing),
-		IN_DIR(connecting),
-		IN_DIR(what_the_keeper_gets),
-		IN_DIR(a_start_that_fails),
-		IN_DIR(programs_are_found),
-		IN_DIR(a_start_sweeps),
-		IN_DIR(faults),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

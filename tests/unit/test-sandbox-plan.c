@@ -73,7 +73,7 @@ static void no_plan(struct policy_store *store, const struct sandbox_options *o,
 	assert_null(s.json);
 }
 
-static void the_default_agent(void **state)
+TEST_WITH(the_default_agent, setup, unit_dir_teardown)
 {
 	struct unit_dir *d = *state;
 	_cleanup_store_ struct policy_store store =
@@ -136,7 +136,7 @@ static const struct builtin_file files[] = {
 
 #define STORE POLICY_STORE_INIT(files, ARRAY_SIZE(files), NULL)
 
-static void the_policys_variables_win(void **state)
+TEST_WITH(the_policys_variables_win, setup, unit_dir_teardown)
 {
 	struct unit_dir *d = *state;
 	_cleanup_store_ struct policy_store store = STORE;
@@ -153,7 +153,7 @@ static void the_policys_variables_win(void **state)
 	assert_true(s.remove);
 }
 
-static void which_image(void **state)
+TEST_WITH(which_image, setup, unit_dir_teardown)
 {
 	struct unit_dir *d = *state;
 	_cleanup_store_ struct policy_store store = STORE;
@@ -187,7 +187,7 @@ static void which_image(void **state)
 	no_plan(&store, &o, -ENOENT, "no image 'base': build it with 'hutch image build base'");
 }
 
-static void users(void **state)
+TEST_WITH(users, setup, unit_dir_teardown)
 {
 	static const struct {
 		const char *info, *option, *want;
@@ -218,7 +218,7 @@ static void users(void **state)
 		"is not the name of a user");
 }
 
-static void resources_of_the_command_line(void **state)
+TEST_WITH(resources_of_the_command_line, setup, unit_dir_teardown)
 {
 	struct unit_dir *d = *state;
 	_cleanup_store_ struct policy_store store = STORE;
@@ -261,7 +261,7 @@ static uint64_t asked_bits(struct policy_store *store, const struct sandbox_opti
 }
 
 /* A limit that is asked for by name is required of the host, unless that is given up by name. */
-static void limits_are_required(void **state)
+TEST_WITH(limits_are_required, setup, unit_dir_teardown)
 {
 	struct unit_dir *d = *state;
 	const uint64_t memory = UINT64_C(1) << LAYER_CGROUP_MEMORY,
@@ -303,7 +303,7 @@ static void limits_are_required(void **state)
 	assert_int_equal(require & memory, memory);
 }
 
-static void wrong_resources(void **state)
+TEST_WITH(wrong_resources, setup, unit_dir_teardown)
 {
 	struct unit_dir *d = *state;
 	_cleanup_store_ struct policy_store store = STORE;
@@ -342,7 +342,7 @@ static bool plans_a_machine(const struct sandbox_options *o)
 }
 
 /* The policy's level, and what may be asked for instead: more, and never less. */
-static void levels_are_raised_and_never_lowered(void **state)
+TEST_WITH(levels_are_raised_and_never_lowered, setup, unit_dir_teardown)
 {
 	static const struct {
 		const char *agent, *level, *env;
@@ -378,7 +378,7 @@ static void levels_are_raised_and_never_lowered(void **state)
 }
 
 /* What is enforced is what is hashed. */
-static void a_level_is_part_of_the_policy(void **state)
+TEST_WITH(a_level_is_part_of_the_policy, setup, unit_dir_teardown)
 {
 	struct unit_dir *d = *state;
 	_cleanup_store_ struct policy_store store = STORE;
@@ -392,7 +392,7 @@ static void a_level_is_part_of_the_policy(void **state)
 }
 
 /* A container is not what somebody gets who asked for more. */
-static void levels_that_are_not_there(void **state)
+TEST_WITH(levels_that_are_not_there, setup, unit_dir_teardown)
 {
 	struct unit_dir *d = *state;
 	_cleanup_store_ struct policy_store store = STORE;
@@ -423,32 +423,11 @@ static int make_plan(void)
 	return sandbox_plan(&store, &o, &d, &s, &e);
 }
 
-static void faults(void **state)
+TEST_WITH(faults, setup, unit_dir_teardown)
 {
 	struct unit_dir *d = *state;
 
 	need_ids();
 	add_image(d, "base", HEX_A, ",\"user\":\"a:b\",\"env\":{\"A\":\"b\"}");
 	FAIL_SWEEP(make_plan());
-}
-
-#define IN_STORE(f) cmocka_unit_test_setup_teardown(f, setup, unit_dir_teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		IN_STORE(the_default_agent),
-		IN_STORE(the_policys_variables_win),
-		IN_STORE(which_image),
-		IN_STORE(users),
-		IN_STORE(resources_of_the_command_line),
-		IN_STORE(limits_are_required),
-		IN_STORE(wrong_resources),
-		IN_STORE(levels_are_raised_and_never_lowered),
-		IN_STORE(a_level_is_part_of_the_policy),
-		IN_STORE(levels_that_are_not_there),
-		IN_STORE(faults),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -168,7 +168,7 @@ static void expect_file(int fd, const char *want)
 
 /* ---- ends ---- */
 
-static void test_exit_status(void **state)
+TEST(test_exit_status)
 {
 	for (unsigned int code = 0; code < 256; code += 51) {
 		_cleanup_box_ struct box b;
@@ -181,7 +181,7 @@ static void test_exit_status(void **state)
 	}
 }
 
-static void test_signals_that_end_it(void **state)
+TEST(test_signals_that_end_it)
 {
 	static const unsigned int sigs[] = { SIGKILL, SIGTERM, SIGSEGV };
 
@@ -206,7 +206,7 @@ static void check_refused(struct session_spec spec, unsigned int code)
 	assert_true(b.result.text[0]);
 }
 
-static void test_refused(void **state)
+TEST(test_refused)
 {
 	const char *nothing[] = { "no-such-program", NULL }, *file[] = { "/etc/passwd", NULL },
 		   *ok[] = { "true", NULL };
@@ -217,7 +217,7 @@ static void test_refused(void **state)
 	check_refused((struct session_spec){ .argv = ok, .cwd = "/no/such" }, WIRE_NOT_DIRECTORY);
 }
 
-static void test_too_long(void **state)
+TEST(test_too_long)
 {
 	_cleanup_free_ char *arg = malloc(100 * 1024);
 	const char *argv[20];
@@ -232,7 +232,7 @@ static void test_too_long(void **state)
 	assert_int_equal(run_spec(&b, (struct session_spec){ .argv = argv }), -E2BIG);
 }
 
-static void test_lost(void **state)
+TEST(test_lost)
 {
 	_cleanup_proc_ struct proc killer = PROC_INIT;
 	_cleanup_box_ struct box b;
@@ -247,7 +247,7 @@ static void test_lost(void **state)
 	expect_file(b.out, "before\n");
 }
 
-static void test_broken_protocol(void **state)
+TEST(test_broken_protocol)
 {
 	_cleanup_box_ struct box b;
 	int pair[2];
@@ -265,7 +265,7 @@ static void test_broken_protocol(void **state)
 
 /* ---- output and input ---- */
 
-static void test_output(void **state)
+TEST(test_output)
 {
 	_cleanup_box_ struct box b;
 
@@ -276,7 +276,7 @@ static void test_output(void **state)
 	expect_file(b.err, "err");
 }
 
-static void test_environment_and_directory(void **state)
+TEST(test_environment_and_directory)
 {
 	const char *argv[] = { "sh", "-c", "echo \"$A $B\"; pwd", NULL };
 	const char *env[] = { "A=1 2", "B=ä", NULL };
@@ -288,7 +288,7 @@ static void test_environment_and_directory(void **state)
 	expect_file(b.out, "1 2 ä\n/usr\n");
 }
 
-static void test_no_input(void **state)
+TEST(test_no_input)
 {
 	_cleanup_box_ struct box b;
 
@@ -302,7 +302,7 @@ static void test_no_input(void **state)
 	assert_int_equal(lseek(b.in, 0, SEEK_CUR), 0);
 }
 
-static void test_input_from_nowhere(void **state)
+TEST(test_input_from_nowhere)
 {
 	_cleanup_box_ struct box b;
 
@@ -312,7 +312,7 @@ static void test_input_from_nowhere(void **state)
 	expect_file(b.out, "end\n");
 }
 
-static void test_input_that_is_closed(void **state)
+TEST(test_input_that_is_closed)
 {
 	_cleanup_box_ struct box b;
 	int p[2];
@@ -328,7 +328,7 @@ static void test_input_that_is_closed(void **state)
 	expect_file(b.out, "last words\nend\n");
 }
 
-static void test_input_that_nobody_reads(void **state)
+TEST(test_input_that_nobody_reads)
 {
 	_cleanup_box_ struct box b;
 	int p[2];
@@ -343,7 +343,7 @@ static void test_input_that_nobody_reads(void **state)
 	(void)fd_close(p[1]);
 }
 
-static void test_input_that_cannot_be_read(void **state)
+TEST(test_input_that_cannot_be_read)
 {
 	const char *argv[] = { "cat", NULL };
 	_cleanup_box_ struct box b;
@@ -368,7 +368,7 @@ static char *big_bytes(void)
 	return data;
 }
 
-static void test_much_through_files(void **state)
+TEST(test_much_through_files)
 {
 	_cleanup_free_ char *data = big_bytes(), *back = malloc(BIG);
 	_cleanup_box_ struct box b;
@@ -433,7 +433,7 @@ static void expect_child(struct proc *p)
 	assert_int_equal(info.si_status, 0);
 }
 
-static void test_much_through_pipes(void **state)
+TEST(test_much_through_pipes)
 {
 	_cleanup_free_ char *data = big_bytes();
 	_cleanup_proc_ struct proc from = PROC_INIT, to = PROC_INIT;
@@ -452,7 +452,7 @@ static void test_much_through_pipes(void **state)
 }
 
 /* Nobody reads for half a second: what passes by then is what fits in the pipe, and the credit. */
-static void test_slow_reader(void **state)
+TEST(test_slow_reader)
 {
 	_cleanup_proc_ struct proc late = PROC_INIT;
 	_cleanup_box_ struct box b;
@@ -482,7 +482,7 @@ static void test_slow_reader(void **state)
 	expect_child(&late);
 }
 
-static void test_reader_that_goes(void **state)
+TEST(test_reader_that_goes)
 {
 	_cleanup_box_ struct box b;
 	int p[2];
@@ -496,7 +496,7 @@ static void test_reader_that_goes(void **state)
 	expect(&b, SESSION_PIPE, SIGPIPE);
 }
 
-static void test_full_disk(void **state)
+TEST(test_full_disk)
 {
 	const char *argv[] = { "echo", "y", NULL };
 	_cleanup_box_ struct box b;
@@ -522,7 +522,7 @@ static void sender(struct proc *p, const int *sigs, size_t n)
 	}
 }
 
-static void test_signal_is_passed_on(void **state)
+TEST(test_signal_is_passed_on)
 {
 	static const int sigs[] = { SIGINT, SIGQUIT, SIGTERM };
 
@@ -541,7 +541,7 @@ static void test_signal_is_passed_on(void **state)
 }
 
 /* The terminal has gone: the command is left alone. */
-static void test_hangup(void **state)
+TEST(test_hangup)
 {
 	static const int sigs[] = { SIGHUP };
 	_cleanup_proc_ struct proc p = PROC_INIT;
@@ -553,7 +553,7 @@ static void test_hangup(void **state)
 	expect(&b, SESSION_HANGUP, SIGHUP);
 }
 
-static void test_term_that_is_not_obeyed(void **state)
+TEST(test_term_that_is_not_obeyed)
 {
 	static const int sigs[] = { SIGTERM, SIGTERM };
 	_cleanup_proc_ struct proc p = PROC_INIT;
@@ -565,7 +565,7 @@ static void test_term_that_is_not_obeyed(void **state)
 	expect(&b, SESSION_STOPPED, SIGTERM);
 }
 
-static void test_ignored_signal_stays_ignored(void **state)
+TEST(test_ignored_signal_stays_ignored)
 {
 	static const int sigs[] = { SIGHUP };
 	_cleanup_proc_ struct proc p = PROC_INIT;
@@ -581,7 +581,7 @@ static void test_ignored_signal_stays_ignored(void **state)
 
 /* ---- terminals ---- */
 
-static void test_terminal(void **state)
+TEST(test_terminal)
 {
 	struct winsize size = { .ws_row = 31, .ws_col = 97 };
 	const char *argv[] = { "sh", "-c", "stty size; read x; echo \"<$x>\"; stty size", NULL };
@@ -622,36 +622,10 @@ static void test_terminal(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_exit_status),
-		cmocka_unit_test(test_signals_that_end_it),
-		cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_too_long),
-		cmocka_unit_test(test_lost),
-		cmocka_unit_test(test_broken_protocol),
-		cmocka_unit_test(test_output),
-		cmocka_unit_test(test_environment_and_directory),
-		cmocka_unit_test(test_no_input),
-		cmocka_unit_test(test_input_from_nowhere),
-		cmocka_unit_test(test_input_that_is_closed),
-		cmocka_unit_test(test_input_that_nobody_reads),
-		cmocka_unit_test(test_input_that_cannot_be_read),
-		cmocka_unit_test(test_much_through_files),
-		cmocka_unit_test(test_much_through_pipes),
-		cmocka_unit_test(test_slow_reader),
-		cmocka_unit_test(test_reader_that_goes),
-		cmocka_unit_test(test_full_disk),
-		cmocka_unit_test(test_signal_is_passed_on),
-		cmocka_unit_test(test_hangup),
-		cmocka_unit_test(test_term_that_is_not_obeyed),
-		cmocka_unit_test(test_ignored_signal_stays_ignored),
-		cmocka_unit_test(test_terminal),
-	};
-
 	/* What runs in the background of a script, or under nohup(1), ignores some of these. */
 	(void)signal(SIGINT, SIG_DFL);
 	(void)signal(SIGQUIT, SIG_DFL);
 	(void)signal(SIGTERM, SIG_DFL);
 	(void)signal(SIGHUP, SIG_DFL);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(NULL, NULL);
 }

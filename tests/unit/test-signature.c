@@ -7,7 +7,7 @@
 #include "unit.h"
 
 /* Made with sha256sum and base64, by the rule of E2B's SDKs. */
-static void test_vectors(void **state)
+TEST(test_vectors)
 {
 	char out[SIGNATURE_TEXT + 1];
 
@@ -27,7 +27,7 @@ static bool matches(const char *query, const char *token, const char *op)
 #define SIGNED \
 	"path=%2Ftmp%2Fa&username=user&signature=v1_QWD6k4p1iDIDKCW6EAOoUosxT0FpphZhN3AN8lEorkI"
 
-static void test_matches(void **state)
+TEST(test_matches)
 {
 	assert_true(matches(SIGNED, "token", "read"));
 	assert_false(matches(SIGNED, "token", "write"));
@@ -61,7 +61,7 @@ static int expired(const char *query)
 	return signature_expired(&x);
 }
 
-static void test_expired(void **state)
+TEST(test_expired)
 {
 	char query[64];
 	unsigned long long now = clock_wall() / NSEC_PER_SEC;
@@ -76,15 +76,4 @@ static void test_expired(void **state)
 	assert_int_equal(expired(query), 0);
 	(void)snprintf(query, sizeof(query), "signature_expiration=%llu", now - 5);
 	assert_int_equal(expired(query), 1);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_vectors),
-		cmocka_unit_test(test_matches),
-		cmocka_unit_test(test_expired),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

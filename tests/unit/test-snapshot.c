@@ -150,7 +150,7 @@ static int file_of(const char *key, const char *name, int flags)
 
 /* ---- tests ---- */
 
-static void test_names(void **state)
+TEST(test_names)
 {
 	static const char *const bad_keys[] = {
 		"",    "..",	   "tmp-1", (KEY_A "a"), "A123456789012345", "s12345678901234",
@@ -168,7 +168,7 @@ static void test_names(void **state)
 	assert_true(snapshot_file_valid("memory") && snapshot_file_valid("box/cmd-12"));
 }
 
-static void test_template(void **state)
+TEST_WITH(test_template, setup, unit_dir_teardown)
 {
 	_cleanup_snapshot_ struct snapshot s = SNAPSHOT_INIT;
 	unsigned char bytes[10], first;
@@ -193,7 +193,7 @@ static void test_template(void **state)
 		    MAP_FAILED);
 }
 
-static void test_saved(void **state)
+TEST_WITH(test_saved, setup, unit_dir_teardown)
 {
 	_cleanup_snapshot_ struct snapshot s = SNAPSHOT_INIT;
 	struct err e = ERR_INIT;
@@ -208,7 +208,7 @@ static void test_saved(void **state)
 }
 
 /* Where the holes are is the file system's: the digest is the same. */
-static void test_holes(void **state)
+TEST_WITH(test_holes, setup, unit_dir_teardown)
 {
 	const struct unit_dir *d = *state;
 	_cleanup_close_ int thin = new_file(d->fd, "thin", MEMORY_SIZE + 5);
@@ -256,7 +256,7 @@ static void check_flips(const char *key, const char *name)
 }
 
 /* One bit anywhere. */
-static void test_flips(void **state)
+TEST_WITH(test_flips, setup, unit_dir_teardown)
 {
 	srandom(7);
 	make(SNAPSHOT_TEMPLATE, KEY_A, 1);
@@ -290,7 +290,7 @@ static void check_cuts(const char *key, const char *name)
 	}
 }
 
-static void test_cuts(void **state)
+TEST_WITH(test_cuts, setup, unit_dir_teardown)
 {
 	make(SNAPSHOT_TEMPLATE, KEY_A, 1);
 	make(SNAPSHOT_SAVED, SAVED, 1);
@@ -313,7 +313,7 @@ static void swap(int a, int b, const char *name)
 }
 
 /* Each is whole, but not what it says. */
-static void test_swapped(void **state)
+TEST_WITH(test_swapped, setup, unit_dir_teardown)
 {
 	static const char *const names[] = { "memory", "state", "meta.json" };
 	_cleanup_close_ int a = -EBADF, b = -EBADF;
@@ -341,7 +341,7 @@ static void test_swapped(void **state)
 	assert_int_equal(open_and_close(KEY_A), -EBADMSG);
 }
 
-static void test_missing_and_more(void **state)
+TEST_WITH(test_missing_and_more, setup, unit_dir_teardown)
 {
 	static const char *const names[] = { "memory", "state", "meta.json" };
 	_cleanup_close_ int a = -EBADF, more = -EBADF;
@@ -366,7 +366,7 @@ static void test_missing_and_more(void **state)
 }
 
 /* Rows of meta.json that agree with themselves, and with nothing else. */
-static void test_wrong_meta(void **state)
+TEST_WITH(test_wrong_meta, setup, unit_dir_teardown)
 {
 	static const struct {
 		const char *key;
@@ -432,7 +432,7 @@ static size_t listed(void)
 	return json_array_size(list);
 }
 
-static void test_locks(void **state)
+TEST_WITH(test_locks, setup, unit_dir_teardown)
 {
 	_cleanup_snapshot_new_ struct snapshot_new n = SNAPSHOT_NEW_INIT;
 	struct snapshot s = SNAPSHOT_INIT;
@@ -458,7 +458,7 @@ static void test_locks(void **state)
 	assert_int_equal(cleaned(), 0);
 }
 
-static void test_two_makers(void **state)
+TEST_WITH(test_two_makers, setup, unit_dir_teardown)
 {
 	_cleanup_snapshot_new_ struct snapshot_new n = SNAPSHOT_NEW_INIT;
 	struct err e = ERR_INIT;
@@ -472,7 +472,7 @@ static void test_two_makers(void **state)
 	assert_int_equal(open_and_close(KEY_A), 0);
 }
 
-static void test_useless(void **state)
+TEST_WITH(test_useless, setup, unit_dir_teardown)
 {
 	const struct unit_dir *d = *state;
 	_cleanup_snapshot_new_ struct snapshot_new n = SNAPSHOT_NEW_INIT;
@@ -534,7 +534,7 @@ static void remove_again(void)
 }
 
 /* Every call fails once; what is half made is never seen. */
-static void test_faults(void **state)
+TEST_WITH(test_faults, setup, unit_dir_teardown)
 {
 	struct err e = ERR_INIT;
 	int n = 0;
@@ -547,25 +547,4 @@ static void test_faults(void **state)
 	remove_again();
 	assert_int_equal(snapshot_clean(count, &n, &e), 0);
 	assert_int_equal(listed(), 1);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_names),
-		cmocka_unit_test_setup_teardown(test_template, setup, unit_dir_teardown),
-		cmocka_unit_test_setup_teardown(test_saved, setup, unit_dir_teardown),
-		cmocka_unit_test_setup_teardown(test_holes, setup, unit_dir_teardown),
-		cmocka_unit_test_setup_teardown(test_flips, setup, unit_dir_teardown),
-		cmocka_unit_test_setup_teardown(test_cuts, setup, unit_dir_teardown),
-		cmocka_unit_test_setup_teardown(test_swapped, setup, unit_dir_teardown),
-		cmocka_unit_test_setup_teardown(test_missing_and_more, setup, unit_dir_teardown),
-		cmocka_unit_test_setup_teardown(test_wrong_meta, setup, unit_dir_teardown),
-		cmocka_unit_test_setup_teardown(test_locks, setup, unit_dir_teardown),
-		cmocka_unit_test_setup_teardown(test_two_makers, setup, unit_dir_teardown),
-		cmocka_unit_test_setup_teardown(test_useless, setup, unit_dir_teardown),
-		cmocka_unit_test_setup_teardown(test_faults, setup, unit_dir_teardown),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

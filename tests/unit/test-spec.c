@@ -86,7 +86,7 @@ static void assert_example(const struct spec *s)
 	assert_false(s->remove);
 }
 
-static void what_is_written_is_read(void **state)
+TEST_IN_DIR(what_is_written_is_read)
 {
 	struct unit_dir *d = *state;
 	_cleanup_free_ char *text = spec_write(&example), *again = NULL;
@@ -105,7 +105,7 @@ static void what_is_written_is_read(void **state)
 }
 
 /* Sandboxes of earlier versions have no deadline. */
-static void an_older_one(void **state)
+TEST(an_older_one)
 {
 	_cleanup_free_ char *text = spec_write(&example), *changed = NULL;
 	_cleanup_json_ json_t *j = json_loads(text, 0, NULL);
@@ -123,7 +123,7 @@ static void an_older_one(void **state)
 	assert_true(s.deadline == 0 && s.on_timeout == ON_TIMEOUT_END);
 }
 
-static void where_files_are(void **state)
+TEST(where_files_are)
 {
 	struct spec disk = example, memory = example, wrong = example;
 	_cleanup_free_ char *a = NULL, *b = NULL, *c = NULL;
@@ -161,7 +161,7 @@ static struct spec machine(void)
 	return s;
 }
 
-static void one_of_a_machine(void **state)
+TEST(one_of_a_machine)
 {
 	struct spec m = machine();
 	_cleanup_free_ char *text = spec_write(&m), *again = NULL;
@@ -186,7 +186,7 @@ static void one_of_a_machine(void **state)
 }
 
 /* One that was resumed has another chain of the audit log than its id's. */
-static void a_chain_of_its_own(void **state)
+TEST(a_chain_of_its_own)
 {
 	char chain[SPEC_CHAIN + 1];
 	struct spec m = machine();
@@ -228,7 +228,7 @@ static void refused(const char *section, const char *key, json_t *value, const c
 	refused_of(&example, section, key, value, want);
 }
 
-static void wrong_machines(void **state)
+TEST(wrong_machines)
 {
 	static const char *const paths[] = { "kernel", "initrd",   "root",
 					     "blank",  "snapshot", "snapshots" };
@@ -259,7 +259,7 @@ static void wrong_machines(void **state)
 		   "'snapshot_space' is not a whole number from 0 on");
 }
 
-static void every_key_is_needed(void **state)
+TEST(every_key_is_needed)
 {
 	_cleanup_free_ char *text = spec_write(&example);
 	_cleanup_json_ json_t *j = json_loads(text, 0, NULL);
@@ -282,7 +282,7 @@ static void every_key_is_needed(void **state)
 	}
 }
 
-static void what_is_wrong_is_refused(void **state)
+TEST(what_is_wrong_is_refused)
 {
 	refused(NULL, "more", json_true(), "unknown key 'more'");
 	refused("limits", "more", json_integer(1), "limits: unknown key 'more'");
@@ -319,7 +319,7 @@ static void what_is_wrong_is_refused(void **state)
 	refused(NULL, "require", json_pack("[i]", 3), "'require' has an entry that is no layer");
 }
 
-static void limits_of_lists_and_files(void **state)
+TEST_IN_DIR(limits_of_lists_and_files)
 {
 	struct unit_dir *d = *state;
 	_cleanup_free_ char *large = malloc(SPEC_FILE_MAX + 1);
@@ -337,7 +337,7 @@ static void limits_of_lists_and_files(void **state)
 }
 
 /* A plan has no id yet; a sandbox on disk must have one. */
-static void without_an_id(void **state)
+TEST_IN_DIR(without_an_id)
 {
 	struct unit_dir *d = *state;
 	struct spec plan = example;
@@ -364,32 +364,11 @@ static int write_and_read(const struct unit_dir *d)
 	return r < 0 ? r : spec_read(d->fd, &t, &e);
 }
 
-static void faults(void **state)
+TEST_IN_DIR(faults)
 {
 	struct unit_dir *d = *state;
 	_cleanup_free_ char *text = spec_write(&example);
 
 	unit_dir_write(d, "spec.json", text, strlen(text));
 	FAIL_SWEEP(write_and_read(d));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(what_is_written_is_read, unit_dir_setup,
-						unit_dir_teardown),
-		cmocka_unit_test(an_older_one),
-		cmocka_unit_test(where_files_are),
-		cmocka_unit_test(one_of_a_machine),
-		cmocka_unit_test(a_chain_of_its_own),
-		cmocka_unit_test(wrong_machines),
-		cmocka_unit_test(every_key_is_needed),
-		cmocka_unit_test(what_is_wrong_is_refused),
-		cmocka_unit_test_setup_teardown(limits_of_lists_and_files, unit_dir_setup,
-						unit_dir_teardown),
-		cmocka_unit_test_setup_teardown(without_an_id, unit_dir_setup, unit_dir_teardown),
-		cmocka_unit_test_setup_teardown(faults, unit_dir_setup, unit_dir_teardown),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

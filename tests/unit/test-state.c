@@ -73,7 +73,7 @@ static void end_of(struct proc *p)
 	proc_done(p);
 }
 
-static void the_root_is_ours_alone(void **state)
+TEST_IN_DIR(the_root_is_ours_alone)
 {
 	struct unit_dir *d = *state;
 	_cleanup_state_root_ struct state_root r = STATE_ROOT_INIT;
@@ -104,7 +104,7 @@ static void the_root_is_ours_alone(void **state)
 }
 
 /* In a child that is nobody in particular: $XDG_RUNTIME_DIR, and /tmp without it. */
-static void the_root_of_a_user(void **state)
+TEST_IN_DIR(the_root_of_a_user)
 {
 	struct unit_dir *d = *state;
 	struct proc p = PROC_INIT;
@@ -143,7 +143,7 @@ static void the_root_of_a_user(void **state)
 	assert_int_equal(info.si_status, 0);
 }
 
-static void new_ones_are_found(void **state)
+TEST_IN_DIR(new_ones_are_found)
 {
 	struct unit_dir *d = *state;
 	_cleanup_state_root_ struct state_root r = STATE_ROOT_INIT;
@@ -175,7 +175,7 @@ static void new_ones_are_found(void **state)
 	assert_int_equal(state_remove(&r, id[0]), 0); /* again */
 }
 
-static void finding_by_a_beginning(void **state)
+TEST_IN_DIR(finding_by_a_beginning)
 {
 	struct unit_dir *d = *state;
 	_cleanup_state_root_ struct state_root r = STATE_ROOT_INIT;
@@ -204,7 +204,7 @@ static void finding_by_a_beginning(void **state)
 	assert_true(state_find(&r, "zz", id, &dir, &e) < 0);
 }
 
-static void only_flat_directories_are_removed(void **state)
+TEST_IN_DIR(only_flat_directories_are_removed)
 {
 	struct unit_dir *d = *state;
 	_cleanup_state_root_ struct state_root r = STATE_ROOT_INIT;
@@ -221,7 +221,7 @@ static void only_flat_directories_are_removed(void **state)
 	assert_int_equal(state_remove(&r, id), 0);
 }
 
-static void the_lock_goes_with_its_process(void **state)
+TEST_IN_DIR(the_lock_goes_with_its_process)
 {
 	struct unit_dir *d = *state;
 	_cleanup_state_root_ struct state_root r = STATE_ROOT_INIT;
@@ -245,7 +245,7 @@ static void the_lock_goes_with_its_process(void **state)
 }
 
 /* The keeper is forked by the warden and must not keep its lock. */
-static void the_lock_is_not_inherited(void **state)
+TEST_IN_DIR(the_lock_is_not_inherited)
 {
 	struct unit_dir *d = *state;
 	_cleanup_close_ int pidfd = -EBADF;
@@ -278,7 +278,7 @@ static void the_lock_is_not_inherited(void **state)
 	assert_int_equal(state_warden(d->fd, &pidfd, &pid), -ESRCH);
 }
 
-static void phases(void **state)
+TEST_IN_DIR(phases)
 {
 	struct unit_dir *d = *state;
 	_cleanup_state_root_ struct state_root r = STATE_ROOT_INIT;
@@ -318,7 +318,7 @@ static void phases(void **state)
 }
 
 /* The maker's lock belongs to what it hands down: no gap if it dies before the warden is ready. */
-static void the_makers_lock_is_handed_down(void **state)
+TEST_IN_DIR(the_makers_lock_is_handed_down)
 {
 	struct unit_dir *d = *state;
 	_cleanup_state_root_ struct state_root r = STATE_ROOT_INIT;
@@ -343,7 +343,7 @@ static void the_makers_lock_is_handed_down(void **state)
 	assert_int_equal(state_claim(dir, &claim), 0);
 }
 
-static void every_range_once(void **state)
+TEST_IN_DIR(every_range_once)
 {
 	struct unit_dir *d = *state;
 	_cleanup_state_root_ struct state_root r = STATE_ROOT_INIT;
@@ -360,7 +360,7 @@ static void every_range_once(void **state)
 }
 
 /* All ranges but one are taken: that one is found, and then none. */
-static void ranges_that_nobody_has_are_removed(void **state)
+TEST_IN_DIR(ranges_that_nobody_has_are_removed)
 {
 	struct unit_dir *d = *state;
 	_cleanup_state_root_ struct state_root r = STATE_ROOT_INIT;
@@ -385,7 +385,7 @@ static void ranges_that_nobody_has_are_removed(void **state)
 }
 
 /* Those who take ranges and those who remove files never let two have the same one. */
-static void cleaning_gives_no_range_twice(void **state)
+TEST_IN_DIR(cleaning_gives_no_range_twice)
 {
 	struct unit_dir *d = *state;
 	_cleanup_state_root_ struct state_root r = STATE_ROOT_INIT;
@@ -414,7 +414,7 @@ static void cleaning_gives_no_range_twice(void **state)
 	assert_int_equal(proc_signal(&cleaner, 0), 0);
 }
 
-static void groups_say_whose_they_are(void **state)
+TEST_IN_DIR(groups_say_whose_they_are)
 {
 	struct unit_dir *d = *state;
 	_cleanup_state_root_ struct state_root r = STATE_ROOT_INIT, other = STATE_ROOT_INIT;
@@ -436,7 +436,7 @@ static void groups_say_whose_they_are(void **state)
 	assert_false(state_group_is_ours(&r, state_group(&other, "abcdefghijklmnop", group), id));
 }
 
-static void the_last_range_and_none(void **state)
+TEST_IN_DIR(the_last_range_and_none)
 {
 	struct unit_dir *d = *state;
 	_cleanup_state_root_ struct state_root r = STATE_ROOT_INIT;
@@ -465,7 +465,7 @@ static void the_last_range_and_none(void **state)
 	free(held);
 }
 
-static void a_tree_is_kept(void **state)
+TEST_IN_DIR(a_tree_is_kept)
 {
 	struct unit_dir *d = *state;
 	_cleanup_close_ int one = -EBADF, two = -EBADF, alone = -EBADF;
@@ -526,7 +526,7 @@ static int list(const struct state_root *r)
 	return k;
 }
 
-static void faults(void **state)
+TEST_IN_DIR(faults)
 {
 	struct unit_dir *d = *state;
 	_cleanup_state_root_ struct state_root r = STATE_ROOT_INIT;
@@ -538,7 +538,7 @@ static void faults(void **state)
 }
 
 /* What cannot be told counts as alive: a fault never makes a living sandbox dead. */
-static void faults_do_not_kill(void **state)
+TEST_IN_DIR(faults_do_not_kill)
 {
 	struct unit_dir *d = *state;
 	struct proc p = PROC_INIT;
@@ -556,31 +556,4 @@ static void faults_do_not_kill(void **state)
 	fail_off();
 	end_of(&p);
 	assert_int_equal(state_phase(d->fd), STATE_DEAD);
-}
-
-#define IN_DIR(f) cmocka_unit_test_setup_teardown(f, unit_dir_setup, unit_dir_teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		IN_DIR(the_root_is_ours_alone),
-		IN_DIR(the_root_of_a_user),
-		IN_DIR(new_ones_are_found),
-		IN_DIR(finding_by_a_beginning),
-		IN_DIR(only_flat_directories_are_removed),
-		IN_DIR(the_lock_goes_with_its_process),
-		IN_DIR(the_lock_is_not_inherited),
-		IN_DIR(phases),
-		IN_DIR(the_makers_lock_is_handed_down),
-		IN_DIR(every_range_once),
-		IN_DIR(ranges_that_nobody_has_are_removed),
-		IN_DIR(cleaning_gives_no_range_twice),
-		IN_DIR(groups_say_whose_they_are),
-		IN_DIR(the_last_range_and_none),
-		IN_DIR(a_tree_is_kept),
-		IN_DIR(faults),
-		IN_DIR(faults_do_not_kill),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

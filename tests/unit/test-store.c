@@ -46,7 +46,7 @@ static void make_places(const struct unit_dir *d, struct places *p)
 	p->dirs[3] = NULL;
 }
 
-static void names(void **state)
+TEST(names)
 {
 	static const char *const good[] = {
 		"a",
@@ -97,7 +97,7 @@ static void assert_no_find(struct policy_store *s, const char *folder, const cha
 	assert_null(src);
 }
 
-static void finds_what_is_built_in(void **state)
+TEST(finds_what_is_built_in)
 {
 	_cleanup_store_ struct policy_store s = STORE(NULL);
 
@@ -114,14 +114,14 @@ static void finds_what_is_built_in(void **state)
 		       "is not a name: names have a-z, 0-9 and hyphens");
 }
 
-static void an_empty_store_knows_nothing(void **state)
+TEST(an_empty_store_knows_nothing)
 {
 	_cleanup_store_ struct policy_store s = POLICY_STORE_INIT(NULL, 0, NULL);
 
 	assert_no_find(&s, "agents", "one", NULL, -ENOENT, "is not known");
 }
 
-static void finds_what_is_in_a_directory(void **state)
+TEST_IN_DIR(finds_what_is_in_a_directory)
 {
 	struct unit_dir *d = *state;
 	struct places p;
@@ -139,7 +139,7 @@ static void finds_what_is_in_a_directory(void **state)
 	assert_no_find(&s, "agents", "local", NULL, -ENOENT, "is not known");
 }
 
-static void one_name_means_one_thing(void **state)
+TEST_IN_DIR(one_name_means_one_thing)
 {
 	struct unit_dir *d = *state;
 	struct places p;
@@ -164,7 +164,7 @@ static void one_name_means_one_thing(void **state)
 	assert_find(&s, "agents", "two", "agents/two.yaml", "two");
 }
 
-static void looks_beside_too(void **state)
+TEST_IN_DIR(looks_beside_too)
 {
 	struct unit_dir *d = *state;
 	struct places p;
@@ -193,7 +193,7 @@ static void looks_beside_too(void **state)
 }
 
 /* What is there and cannot be read is not passed over. */
-static void a_file_that_cannot_be_read_is_an_error(void **state)
+TEST_IN_DIR(a_file_that_cannot_be_read_is_an_error)
 {
 	struct unit_dir *d = *state;
 	struct places p;
@@ -209,7 +209,7 @@ static void a_file_that_cannot_be_read_is_an_error(void **state)
 	assert_null(src);
 }
 
-static void long_paths(void **state)
+TEST(long_paths)
 {
 	char dir[PATH_MAX + 10], beside[PATH_MAX + 10], msg[ERR_MSG_MAX];
 	const char *dirs[] = { dir, NULL };
@@ -231,7 +231,7 @@ static void long_paths(void **state)
 	assert_null(list);
 }
 
-static void reads_files_as_they_are(void **state)
+TEST_IN_DIR(reads_files_as_they_are)
 {
 	struct unit_dir *d = *state;
 	_cleanup_store_ struct policy_store s = STORE(NULL);
@@ -273,7 +273,7 @@ static void assert_list(struct policy_store *s, const char *folder, const char *
 	assert_string_equal(buf_text(&b), want);
 }
 
-static void lists_are_sorted_and_without_repetition(void **state)
+TEST_IN_DIR(lists_are_sorted_and_without_repetition)
 {
 	struct unit_dir *d = *state;
 	struct places p;
@@ -296,7 +296,7 @@ static void lists_are_sorted_and_without_repetition(void **state)
 	assert_list(&s, "agent", "");
 }
 
-static void a_directory_that_cannot_be_listed_is_an_error(void **state)
+TEST_IN_DIR(a_directory_that_cannot_be_listed_is_an_error)
 {
 	struct unit_dir *d = *state;
 	struct places p;
@@ -316,7 +316,7 @@ static void a_directory_that_cannot_be_listed_is_an_error(void **state)
 	assert_int_equal(fchmodat(d->fd, "x/agents", 0755, 0), 0);
 }
 
-static void lists_have_a_limit(void **state)
+TEST(lists_have_a_limit)
 {
 	enum {
 		MANY = 4097
@@ -369,7 +369,7 @@ static int list_once(const struct places *p)
 	return 0;
 }
 
-static void sweeps(void **state)
+TEST_IN_DIR(sweeps)
 {
 	struct unit_dir *d = *state;
 	struct places p;
@@ -379,27 +379,4 @@ static void sweeps(void **state)
 	FAIL_SWEEP(find_once(&p, "one"));
 	FAIL_SWEEP(find_once(&p, "mine"));
 	FAIL_SWEEP(list_once(&p));
-}
-
-#define in_dir(f) cmocka_unit_test_setup_teardown(f, unit_dir_setup, unit_dir_teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(names),
-		cmocka_unit_test(finds_what_is_built_in),
-		cmocka_unit_test(an_empty_store_knows_nothing),
-		in_dir(finds_what_is_in_a_directory),
-		in_dir(one_name_means_one_thing),
-		in_dir(looks_beside_too),
-		in_dir(a_file_that_cannot_be_read_is_an_error),
-		cmocka_unit_test(long_paths),
-		in_dir(reads_files_as_they_are),
-		in_dir(lists_are_sorted_and_without_repetition),
-		in_dir(a_directory_that_cannot_be_listed_is_an_error),
-		cmocka_unit_test(lists_have_a_limit),
-		in_dir(sweeps),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

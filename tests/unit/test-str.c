@@ -11,7 +11,7 @@ static int number(const char *s, uint64_t max, uint64_t *ret)
 	return str_to_u64(raw, strlen(s), max, ret);
 }
 
-static void prefixes_and_suffixes(void **state)
+TEST(prefixes_and_suffixes)
 {
 	assert_true(str_eq("a", "a"));
 	assert_false(str_eq("a", "ab"));
@@ -25,7 +25,7 @@ static void prefixes_and_suffixes(void **state)
 	assert_false(str_has_suffix("hutcH", "h"));
 }
 
-static void ascii_only(void **state)
+TEST(ascii_only)
 {
 	assert_true(ascii_is_digit('0') && ascii_is_digit('9'));
 	assert_false(ascii_is_digit('/') || ascii_is_digit(':'));
@@ -36,7 +36,7 @@ static void ascii_only(void **state)
 	assert_int_equal(ascii_lower('\xc4'), '\xc4');
 }
 
-static void numbers(void **state)
+TEST(numbers)
 {
 	uint64_t v = 1;
 
@@ -48,7 +48,7 @@ static void numbers(void **state)
 	assert_true(v == UINT64_MAX);
 }
 
-static void no_numbers(void **state)
+TEST(no_numbers)
 {
 	static const char *const bad[] = { "",	  "00",	  "01",	 "+1",
 					   "-1",  " 1",	  "1 ",	 "1.0",
@@ -62,7 +62,7 @@ static void no_numbers(void **state)
 	assert_true(v == 7); /* written only on success */
 }
 
-static void numbers_too_large(void **state)
+TEST(numbers_too_large)
 {
 	uint64_t v = 7;
 
@@ -81,7 +81,7 @@ static size_t decode(const char *s, size_t n, uint32_t *ret)
 	return utf8_decode(raw, n, ret);
 }
 
-static void utf8_boundaries(void **state)
+TEST(utf8_boundaries)
 {
 	static const struct {
 		const char *text;
@@ -110,7 +110,7 @@ static void utf8_boundaries(void **state)
 	}
 }
 
-static void not_utf8(void **state)
+TEST(not_utf8)
 {
 	static const char *const bad[] = {
 		"\x80",
@@ -142,7 +142,7 @@ static void not_utf8(void **state)
 	}
 }
 
-static void whole_texts(void **state)
+TEST(whole_texts)
 {
 	assert_true(utf8_valid("", 0));
 	assert_true(utf8_valid("grün \xf0\x9f\x90\xb0", strlen("grün \xf0\x9f\x90\xb0")));
@@ -164,7 +164,7 @@ static void assert_escaped(const char *in, const char *want)
 	assert_escaped_n(in, strlen(in), want);
 }
 
-static void what_can_be_seen_stays(void **state)
+TEST(what_can_be_seen_stays)
 {
 	assert_escaped("", "");
 	assert_escaped("plain text ~ \"quoted\"", "plain text ~ \"quoted\"");
@@ -173,7 +173,7 @@ static void what_can_be_seen_stays(void **state)
 	assert_escaped("\xc2\xae", "\xc2\xae"); /* the one after the soft hyphen */
 }
 
-static void controls_are_escaped(void **state)
+TEST(controls_are_escaped)
 {
 	assert_escaped("a\nb\rc\td", "a\\nb\\rc\\td");
 	assert_escaped("\x1b[31m", "\\x1b[31m");
@@ -184,7 +184,7 @@ static void controls_are_escaped(void **state)
 	assert_escaped("\\n", "\\\\n"); /* cannot be taken for an escaped newline */
 }
 
-static void marks_are_escaped(void **state)
+TEST(marks_are_escaped)
 {
 	assert_escaped("\xe2\x80\xae", "\\u{202e}"); /* right-to-left override */
 	assert_escaped("\xe2\x81\xa6\xe2\x81\xa9", "\\u{2066}\\u{2069}"); /* isolates */
@@ -200,7 +200,7 @@ static void marks_are_escaped(void **state)
 	assert_escaped("\xe3\x85\xa4", "\\u{3164}");	  /* Hangul filler */
 }
 
-static void bytes_are_escaped(void **state)
+TEST(bytes_are_escaped)
 {
 	assert_escaped("a\xff", "a\\xff");
 	assert_escaped("\xe2\x82", "\\xe2\\x82"); /* cut off */
@@ -208,7 +208,7 @@ static void bytes_are_escaped(void **state)
 	assert_escaped("\xed\xa0\x80x", "\\xed\\xa0\\x80x");
 }
 
-static void escaping_is_bounded(void **state)
+TEST(escaping_is_bounded)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(5);
 
@@ -216,7 +216,7 @@ static void escaping_is_bounded(void **state)
 	assert_string_equal(buf_text(&b), "ab"); /* no half of an escape */
 }
 
-static void every_escaped_byte_string_is_one_clean_line(void **state)
+TEST(every_escaped_byte_string_is_one_clean_line)
 {
 	uint32_t seed = 1;
 
@@ -236,7 +236,7 @@ static void every_escaped_byte_string_is_one_clean_line(void **state)
 	}
 }
 
-static void distances(void **state)
+TEST(distances)
 {
 	char word[66];
 
@@ -259,7 +259,7 @@ static void distances(void **state)
 	assert_true(str_distance("x", word) == SIZE_MAX);
 }
 
-static void closest(void **state)
+TEST(closest)
 {
 	static const char *const list[] = { "github", "gitlab", "pypi", "npm", "git", NULL };
 	static const char *const none[] = { NULL };
@@ -280,7 +280,7 @@ static void closest(void **state)
 	assert_null(str_closest("git", none));
 }
 
-static void closest_has_limits(void **state)
+TEST(closest_has_limits)
 {
 	static const char *const list[] = { "q", "ab", "abcdef", "mnopqrs", NULL };
 
@@ -292,7 +292,7 @@ static void closest_has_limits(void **state)
 	assert_null(str_closest("r", list)); /* less than half is right */
 }
 
-static void words(void **state)
+TEST(words)
 {
 	assert_true(str_has_word("cpu,memory pids\n", "cpu"));
 	assert_true(str_has_word("cpu,memory pids\n", "memory"));
@@ -303,37 +303,10 @@ static void words(void **state)
 	assert_false(str_has_word(" ,\n", ""));
 }
 
-static void made_utf8(void **state)
+TEST(made_utf8)
 {
 	char s[] = "a\xc3\xbc\xc3|\xff\xe2\x82";
 
 	str_make_utf8(s);
 	assert_string_equal(s, "a\xc3\xbc?|???");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(prefixes_and_suffixes),
-		cmocka_unit_test(ascii_only),
-		cmocka_unit_test(numbers),
-		cmocka_unit_test(no_numbers),
-		cmocka_unit_test(numbers_too_large),
-		cmocka_unit_test(utf8_boundaries),
-		cmocka_unit_test(not_utf8),
-		cmocka_unit_test(whole_texts),
-		cmocka_unit_test(what_can_be_seen_stays),
-		cmocka_unit_test(controls_are_escaped),
-		cmocka_unit_test(marks_are_escaped),
-		cmocka_unit_test(bytes_are_escaped),
-		cmocka_unit_test(escaping_is_bounded),
-		cmocka_unit_test(every_escaped_byte_string_is_one_clean_line),
-		cmocka_unit_test(distances),
-		cmocka_unit_test(words),
-		cmocka_unit_test(made_utf8),
-		cmocka_unit_test(closest),
-		cmocka_unit_test(closest_has_limits),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -91,7 +91,7 @@ static void make_tree(const struct unit_dir *d)
 	}
 }
 
-static void trees_come_out_as_they_were(void **state)
+TEST_IN_DIR(trees_come_out_as_they_were)
 {
 	const struct timespec t[2] = { { .tv_sec = 1500000000 }, { .tv_sec = 1500000000 } };
 	struct unit_dir *d = *state;
@@ -124,7 +124,7 @@ static void trees_come_out_as_they_were(void **state)
 	assert_int_equal(fchmodat(d->fd, "copy/ro", 0755, 0), 0);
 }
 
-static void a_file_can_be_packed_empty(void **state)
+TEST_IN_DIR(a_file_can_be_packed_empty)
 {
 	struct unit_dir *d = *state;
 	_cleanup_buf_ struct buf b = BUF_INIT(1024 * 1024);
@@ -170,7 +170,7 @@ static bool has_line(const struct buf *b, const char *line)
 }
 
 /* Owners, and what is only there while a sandbox runs. */
-static void roots_are_packed_for_images(void **state)
+TEST_IN_DIR(roots_are_packed_for_images)
 {
 	struct unit_dir *d = *state;
 	_cleanup_buf_ struct buf b = BUF_INIT(65536), lines = BUF_INIT(65536);
@@ -220,7 +220,7 @@ static void roots_are_packed_for_images(void **state)
 	}
 }
 
-static void contents_go_into_the_root(void **state)
+TEST_IN_DIR(contents_go_into_the_root)
 {
 	struct unit_dir *d = *state;
 	_cleanup_buf_ struct buf b = BUF_INIT(65536);
@@ -267,7 +267,7 @@ static const struct {
 	{ '0', "file/x", "", 0644, "not a directory" },
 };
 
-static void what_may_not_be_is_refused(void **state)
+TEST_IN_DIR(what_may_not_be_is_refused)
 {
 	struct unit_dir *d = *state;
 
@@ -295,7 +295,7 @@ static void what_may_not_be_is_refused(void **state)
 	}
 }
 
-static void limits_hold(void **state)
+TEST_IN_DIR(limits_hold)
 {
 	static char data[2000];
 	struct unit_dir *d = *state;
@@ -326,7 +326,7 @@ static void limits_hold(void **state)
 	assert_int_equal(unpack(d, NULL, &large, SIZE_MAX, &e), -EFBIG);
 }
 
-static void one_top_is_one_top(void **state)
+TEST_IN_DIR(one_top_is_one_top)
 {
 	struct unit_dir *d = *state;
 	_cleanup_buf_ struct buf b = BUF_INIT(65536);
@@ -341,7 +341,7 @@ static void one_top_is_one_top(void **state)
 	assert_false(exists(d, "b"));
 }
 
-static void files_are_replaced_whole(void **state)
+TEST_IN_DIR(files_are_replaced_whole)
 {
 	struct unit_dir *d = *state;
 	_cleanup_buf_ struct buf b = BUF_INIT(65536);
@@ -387,7 +387,7 @@ static int64_t get_pipe(void *arg, void *buf, size_t n, struct err *e)
 }
 
 /* The guest's way: the archive in a pipe, and what is large moved between pipe and file. */
-static void large_files_go_by_pipe(void **state)
+TEST_IN_DIR(large_files_go_by_pipe)
 {
 	enum {
 		SIZE = 700 * 1024 + 1
@@ -420,29 +420,4 @@ static void large_files_go_by_pipe(void **state)
 	assert_int_equal(fd_read_file(d->fd, "g", &b, &e), 0);
 	assert_int_equal(b.len, SIZE);
 	assert_memory_equal(b.data, data, SIZE);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(a_file_can_be_packed_empty, unit_dir_setup,
-						unit_dir_teardown),
-		cmocka_unit_test_setup_teardown(trees_come_out_as_they_were, unit_dir_setup,
-						unit_dir_teardown),
-		cmocka_unit_test_setup_teardown(roots_are_packed_for_images, unit_dir_setup,
-						unit_dir_teardown),
-		cmocka_unit_test_setup_teardown(contents_go_into_the_root, unit_dir_setup,
-						unit_dir_teardown),
-		cmocka_unit_test_setup_teardown(what_may_not_be_is_refused, unit_dir_setup,
-						unit_dir_teardown),
-		cmocka_unit_test_setup_teardown(limits_hold, unit_dir_setup, unit_dir_teardown),
-		cmocka_unit_test_setup_teardown(one_top_is_one_top, unit_dir_setup,
-						unit_dir_teardown),
-		cmocka_unit_test_setup_teardown(files_are_replaced_whole, unit_dir_setup,
-						unit_dir_teardown),
-		cmocka_unit_test_setup_teardown(large_files_go_by_pipe, unit_dir_setup,
-						unit_dir_teardown),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

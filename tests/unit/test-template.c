@@ -87,7 +87,7 @@ static void expect_means(const char *ref, const char *build)
 
 /* ---- builds ---- */
 
-static void builds_go_their_way(void **state)
+TEST_WITH(builds_go_their_way, setup, teardown)
 {
 	static const char *const tags[] = { "v1", "V2.0", "v1", NULL };
 	const struct template_request q = {
@@ -126,7 +126,7 @@ static void builds_go_their_way(void **state)
 	assert_int_equal(template_get(&s, b.template, "../x", &again, &e), -EINVAL);
 }
 
-static void errors_have_reasons(void **state)
+TEST_WITH(errors_have_reasons, setup, teardown)
 {
 	struct template_build old = ready("mine"), b = begin("mine");
 	static char large[2 * TEMPLATE_TEXT_MAX];
@@ -147,7 +147,7 @@ static void errors_have_reasons(void **state)
 	expect_means("mine", old.build);
 }
 
-static void wrong_requests(void **state)
+TEST_WITH(wrong_requests, setup, teardown)
 {
 	static const char *const wrong[] = { "a/b", NULL }, *const empty[] = { "", NULL };
 	static const char *many[TEMPLATE_ASKED_MAX + 1];
@@ -179,7 +179,7 @@ static void wrong_requests(void **state)
 }
 
 /* What is on disk is not believed. */
-static void damaged_records(void **state)
+TEST_WITH(damaged_records, setup, teardown)
 {
 	const struct unit_dir builds = { .fd = s.builds }, names = { .fd = s.names };
 	static const char *const records[] = {
@@ -233,7 +233,7 @@ static void damaged_records(void **state)
 
 /* ---- tags ---- */
 
-static void tags_move(void **state)
+TEST_WITH(tags_move, setup, teardown)
 {
 	static const char *const more[] = { "stable", "prod", NULL },
 				 *const one[] = { "prod", NULL },
@@ -267,7 +267,7 @@ static void tags_move(void **state)
 	assert_int_equal(template_remove(&s, "mine", &e), -ENOENT);
 }
 
-static void a_template_has_so_many_tags(void **state)
+TEST_WITH(a_template_has_so_many_tags, setup, teardown)
 {
 	char names[TEMPLATE_TAGS_MAX][8];
 	const char *tags[TEMPLATE_TAGS_MAX + 1] = { NULL };
@@ -308,7 +308,7 @@ static void set_status(const struct template_build *b, const char *from, const c
 	unit_dir_write(&(struct unit_dir){ .fd = s.builds }, file, out.data, out.len);
 }
 
-static void what_was_cut_short_is_finished(void **state)
+TEST_WITH(what_was_cut_short_is_finished, setup, teardown)
 {
 	struct template_build waits = begin("a"), builds = begin("b"), done = begin("c"), b;
 	struct err e = ERR_INIT;
@@ -341,7 +341,7 @@ static void take(const char *image, void *arg)
 	(void)snprintf(t->last, sizeof(t->last), "%s", image);
 }
 
-static void old_builds_go(void **state)
+TEST_WITH(old_builds_go, setup, teardown)
 {
 	uint64_t later = clock_wall() + (TEMPLATE_KEEP_SEC + 1) * NSEC_PER_SEC;
 	struct template_build old = ready("mine"), new = ready("mine"), runs = begin("mine"), b;
@@ -386,7 +386,7 @@ static const char *message(const json_t *list, size_t i)
 	return json_string_value(json_object_get(json_array_get(list, i), "message"));
 }
 
-static void logs_are_read_by_pages(void **state)
+TEST_WITH(logs_are_read_by_pages, setup, teardown)
 {
 	_cleanup_json_ json_t *list = NULL;
 	struct err e = ERR_INIT;
@@ -410,7 +410,7 @@ static void logs_are_read_by_pages(void **state)
 	assert_int_equal(template_log_read(&s, "../x", 0, 1, &list, &e), -EINVAL);
 }
 
-static void half_a_line_is_none(void **state)
+TEST_WITH(half_a_line_is_none, setup, teardown)
 {
 	_cleanup_json_ json_t *list = NULL;
 	const struct unit_dir builds = { .fd = s.builds };
@@ -427,7 +427,7 @@ static void half_a_line_is_none(void **state)
 	assert_string_equal(message(list, 0), "");
 }
 
-static void logs_are_bounded(void **state)
+TEST_WITH(logs_are_bounded, setup, teardown)
 {
 	static char large[2 * TEMPLATE_TEXT_MAX];
 	struct err e = ERR_INIT;
@@ -463,7 +463,7 @@ static void expect_file(const char *hash, const char *text)
 	assert_string_equal(got, text);
 }
 
-static void files_are_kept_whole(void **state)
+TEST_WITH(files_are_kept_whole, setup, teardown)
 {
 	struct template_upload u = TEMPLATE_UPLOAD_INIT;
 	struct err e = ERR_INIT;
@@ -486,7 +486,7 @@ static void files_are_kept_whole(void **state)
 	assert_int_equal(template_file_open(&s, TID, HASH_A "a", &fd, &e), -EINVAL);
 }
 
-static void files_have_limits(void **state)
+TEST_WITH(files_have_limits, setup, teardown)
 {
 	struct template_upload u[TEMPLATE_UPLOADS_MAX + 1];
 	struct err e = ERR_INIT;
@@ -515,7 +515,7 @@ static void files_have_limits(void **state)
 
 /* Whoever has the store's lock holds up the end of an upload, which a child may wait for, with a
  * store of its own; never the beginning. */
-static void an_upload_begins_at_once(void **state)
+TEST_WITH(an_upload_begins_at_once, setup, teardown)
 {
 	_cleanup_template_upload_ struct template_upload u = TEMPLATE_UPLOAD_INIT;
 	_cleanup_template_store_ struct template_store own = TEMPLATE_STORE_INIT;
@@ -554,7 +554,7 @@ static void put_old(const char *name, uint64_t size, time_t when)
 	assert_int_equal(futimens(fd, t), 0);
 }
 
-static void the_oldest_files_go(void **state)
+TEST_WITH(the_oldest_files_go, setup, teardown)
 {
 	struct err e = ERR_INIT;
 	struct stat st;
@@ -609,7 +609,7 @@ static int share_of(const char *owner, const char *ref, struct err *e)
 	return r < 0 ? r : template_share(&own, ref, e);
 }
 
-static void names_are_an_owners(void **state)
+TEST_WITH(names_are_an_owners, setup, teardown)
 {
 	struct template_build a, b;
 	char whole[IMAGE_NAME_MAX + 1], image[IMAGE_NAME_MAX + 1];
@@ -634,7 +634,7 @@ static void names_are_an_owners(void **state)
 }
 
 /* A record as versions before the stores of keys wrote it. */
-static void old_records_are_the_operators(void **state)
+TEST_WITH(old_records_are_the_operators, setup, teardown)
 {
 	static const char old[] = "{\"id\":\"" TID "\",\"name\":\"old\",\"owner\":\"somebody\","
 				  "\"tags\":{},\"when\":1}\n";
@@ -648,7 +648,7 @@ static void old_records_are_the_operators(void **state)
 	assert_int_equal(template_find(&s, "old", id, &e), -ENOENT);
 }
 
-static void stores_are_found_by_ids(void **state)
+TEST_WITH(stores_are_found_by_ids, setup, teardown)
 {
 	_cleanup_template_store_ struct template_store own = TEMPLATE_STORE_INIT;
 	struct template_build a, b;
@@ -665,7 +665,7 @@ static void stores_are_found_by_ids(void **state)
 	assert_int_equal(template_store_with(&own, "a/b", &e), -EINVAL);
 }
 
-static void what_is_shared(void **state)
+TEST_WITH(what_is_shared, setup, teardown)
 {
 	struct template_build a, b;
 	char owner[TEMPLATE_NAME_MAX + 1], id[TEMPLATE_ID + 1];
@@ -704,7 +704,7 @@ static void what_is_shared(void **state)
 	expect_image("c", "mine", NULL);
 }
 
-static void a_damaged_share_is_an_error(void **state)
+TEST_WITH(a_damaged_share_is_an_error, setup, teardown)
 {
 	static const char *const wrong[] = { "{}\n", "[]\n", "{\"owner\":\"a\"}\n",
 					     "{\"owner\":\"a\",\"template\":\"x\"}\n", "{" };
@@ -806,7 +806,7 @@ static int sweep_share(void)
 	return r < 0 ? r : template_unshare("mine", &e);
 }
 
-static void faults_of_sharing(void **state)
+TEST_WITH(faults_of_sharing, setup, teardown)
 {
 	struct template_build a;
 
@@ -816,7 +816,7 @@ static void faults_of_sharing(void **state)
 	assert_int_equal(sweep_share(), 0);
 }
 
-static void faults(void **state)
+TEST_WITH(faults, setup, teardown)
 {
 	FAIL_SWEEP(sweep_open());
 	FAIL_SWEEP(sweep_build());
@@ -831,7 +831,7 @@ static void faults(void **state)
 	assert_int_equal(entries(s.files), 1);
 }
 
-static void others_may_not_write_there(void **state)
+TEST_WITH(others_may_not_write_there, setup, teardown)
 {
 	_cleanup_template_store_ struct template_store own = TEMPLATE_STORE_INIT;
 	struct err e = ERR_INIT;
@@ -840,37 +840,4 @@ static void others_may_not_write_there(void **state)
 	assert_int_equal(template_store_open(&own, "", true, &e), -EPERM);
 	assert_int_equal(setenv("HUTCH_STATE_DIR", "/nonexistent/x", 1), 0);
 	assert_int_equal(template_store_open(&own, "", false, &e), -ENOENT);
-}
-
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		TEST(builds_go_their_way),
-		TEST(errors_have_reasons),
-		TEST(wrong_requests),
-		TEST(damaged_records),
-		TEST(tags_move),
-		TEST(a_template_has_so_many_tags),
-		TEST(what_was_cut_short_is_finished),
-		TEST(old_builds_go),
-		TEST(logs_are_read_by_pages),
-		TEST(half_a_line_is_none),
-		TEST(logs_are_bounded),
-		TEST(files_are_kept_whole),
-		TEST(files_have_limits),
-		TEST(an_upload_begins_at_once),
-		TEST(the_oldest_files_go),
-		TEST(names_are_an_owners),
-		TEST(old_records_are_the_operators),
-		TEST(stores_are_found_by_ids),
-		TEST(what_is_shared),
-		TEST(a_damaged_share_is_an_error),
-		TEST(faults),
-		TEST(faults_of_sharing),
-		TEST(others_may_not_write_there),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

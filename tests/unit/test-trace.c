@@ -40,7 +40,7 @@ static int end(void **state)
 }
 
 #ifdef HUTCH_TRACE
-static void a_line_says_who_and_when(void **state)
+TEST_WITH(a_line_says_who_and_when, begin, end)
 {
 	const struct trace_line *l = seen.line;
 
@@ -58,7 +58,7 @@ static void a_line_says_who_and_when(void **state)
 	assert_true(l[0].us > 0 && l[0].us <= l[1].us);
 }
 
-static void steps_are_timed(void **state)
+TEST_WITH(steps_are_timed, begin, end)
 {
 	assert_int_equal(trace_step("first"), 0);
 	assert_int_equal(seen.line[0].kind, TRACE_TIME);
@@ -73,14 +73,14 @@ static int evaluated(void)
 	return 0;
 }
 
-static void off_evaluates_nothing(void **state)
+TEST_WITH(off_evaluates_nothing, begin, end)
 {
 	trace_to(NULL, NULL);
 	TRACE(TRACE_STATE, "%d", evaluated());
 	assert_int_equal(seen.n, 0);
 }
 
-static void errno_stays(void **state)
+TEST_WITH(errno_stays, begin, end)
 {
 	errno = ENOTTY;
 	TRACE(TRACE_STATE, "x");
@@ -88,7 +88,7 @@ static void errno_stays(void **state)
 }
 
 /* No newline, no escape sequence, no half of a character. */
-static void bytes_of_strangers_are_escaped_and_cut(void **state)
+TEST(bytes_of_strangers_are_escaped_and_cut)
 {
 	char much[2 * TRACE_TEXT_MAX];
 	struct trace_line l = { 0 };
@@ -103,7 +103,7 @@ static void bytes_of_strangers_are_escaped_and_cut(void **state)
 	assert_int_equal(strlen(l.text), TRACE_TEXT_MAX);
 }
 
-static void text_and_back(void **state)
+TEST(text_and_back)
 {
 	struct trace_line l = { .us = 8123000042, .kind = TRACE_VERDICT, .process = "keeper" },
 			  back;
@@ -122,7 +122,7 @@ static void text_and_back(void **state)
 	assert_string_equal(text, "8123.000042 keeper - - verdict denied\n");
 }
 
-static void what_is_no_line(void **state)
+TEST(what_is_no_line)
 {
 	static const char *const wrong[] = {
 		"",
@@ -157,7 +157,7 @@ static void collect(void *arg, const char *line, size_t n)
 	(void)buf_printf(b, "[%.*s]", (int)MIN(n, (size_t)8), line);
 }
 
-static void lines_from_pieces(void **state)
+TEST(lines_from_pieces)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(1000);
 	struct trace_lines l = { 0 };
@@ -173,7 +173,7 @@ static void lines_from_pieces(void **state)
 	assert_string_equal(buf_text(&b), "[abc][][d][xxxxxxxx][last]");
 }
 
-static void request_ids_differ(void **state)
+TEST(request_ids_differ)
 {
 	char a[TRACE_REQUEST + 1], b[TRACE_REQUEST + 1];
 
@@ -181,23 +181,4 @@ static void request_ids_differ(void **state)
 	trace_new_request(b);
 	assert_int_equal(strspn(a, "0123456789abcdef"), TRACE_REQUEST);
 	assert_string_not_equal(a, b);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-#ifdef HUTCH_TRACE
-		cmocka_unit_test_setup_teardown(a_line_says_who_and_when, begin, end),
-		cmocka_unit_test_setup_teardown(steps_are_timed, begin, end),
-#endif
-		cmocka_unit_test_setup_teardown(off_evaluates_nothing, begin, end),
-		cmocka_unit_test_setup_teardown(errno_stays, begin, end),
-		cmocka_unit_test(bytes_of_strangers_are_escaped_and_cut),
-		cmocka_unit_test(text_and_back),
-		cmocka_unit_test(what_is_no_line),
-		cmocka_unit_test(lines_from_pieces),
-		cmocka_unit_test(request_ids_differ),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

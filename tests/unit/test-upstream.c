@@ -9,7 +9,7 @@
 #include "fd.h"
 #include "upstream.h"
 
-static void heads(void **state)
+TEST(heads)
 {
 	static const struct {
 		const char *s, *why;
@@ -109,7 +109,7 @@ static int talk(const char *answer, size_t piece, char rest[static 64])
 	return end.fd < 0 ? end.fd : 0;
 }
 
-static void only_the_head_is_taken(void **state)
+TEST(only_the_head_is_taken)
 {
 	static const char answer[] = "HTTP/1.1 200 Fine\r\nVia: x\r\n\r\nfrom the server";
 	char rest[64];
@@ -123,7 +123,7 @@ static void only_the_head_is_taken(void **state)
 	}
 }
 
-static void what_is_no_answer(void **state)
+TEST(what_is_no_answer)
 {
 	_cleanup_free_ char *long_head = calloc(1, 2 * UPSTREAM_HEAD_MAX);
 	char rest[64];
@@ -135,15 +135,4 @@ static void what_is_no_answer(void **state)
 	memset(long_head, 'a', 2 * UPSTREAM_HEAD_MAX - 1);
 	memcpy(long_head, "HTTP/1.1 200 ", 13);
 	assert_int_equal(talk(long_head, 1000, rest), -EPROTO);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(heads),
-		cmocka_unit_test(only_the_head_is_taken),
-		cmocka_unit_test(what_is_no_answer),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,7 +21,7 @@ static void assert_readings(int (*parse)(const char *, uint64_t *), const struct
 	}
 }
 
-static void sizes(void **state)
+TEST(sizes)
 {
 	static const struct reading cases[] = {
 		{ "0B", 0, 0 },
@@ -55,7 +55,7 @@ static void sizes(void **state)
 	assert_readings(value_size, cases, ARRAY_SIZE(cases));
 }
 
-static void durations(void **state)
+TEST(durations)
 {
 	static const struct reading cases[] = {
 		{ "0ms", 0, 0 },
@@ -77,7 +77,7 @@ static void durations(void **state)
 	assert_readings(value_duration, cases, ARRAY_SIZE(cases));
 }
 
-static void thousandths(void **state)
+TEST(thousandths)
 {
 	static const struct reading cases[] = {
 		{ "0", 0, 0 },
@@ -107,7 +107,7 @@ static void thousandths(void **state)
 	assert_readings(value_thousandths, cases, ARRAY_SIZE(cases));
 }
 
-static void hints(void **state)
+TEST(hints)
 {
 	static const struct {
 		bool (*hint)(const char *, char *);
@@ -155,7 +155,7 @@ static void hints(void **state)
 	}
 }
 
-static void formats(void **state)
+TEST(formats)
 {
 	static const struct {
 		const char *(*format)(uint64_t, char *);
@@ -185,7 +185,7 @@ static void formats(void **state)
 }
 
 /* What is shown can be written. */
-static void formats_are_read_again(void **state)
+TEST(formats_are_read_again)
 {
 	for (uint64_t v = 1; v < UINT64_MAX / 7; v = v * 7 + v % 3) {
 		char out[VALUE_HINT_MAX];
@@ -196,15 +196,4 @@ static void formats_are_read_again(void **state)
 		assert_int_equal(value_duration(value_format_duration(v, out), &again), 0);
 		assert_int_equal(again, v);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(sizes),       cmocka_unit_test(durations),
-		cmocka_unit_test(thousandths), cmocka_unit_test(hints),
-		cmocka_unit_test(formats),     cmocka_unit_test(formats_are_read_again),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

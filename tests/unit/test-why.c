@@ -24,7 +24,7 @@ static struct target target(const char *text)
 	return t;
 }
 
-static void words_and_back(void **state)
+TEST(words_and_back)
 {
 	for (enum why w = WHY_ALLOWED + 1; w < WHY_MAX; w++) {
 		assert_true(why_text(w)[0]);
@@ -35,7 +35,7 @@ static void words_and_back(void **state)
 }
 
 /* The last of the three without which it would be allowed. */
-static void who_took_it_away(void **state)
+TEST(who_took_it_away)
 {
 	const struct ruleset_entry v[] = { rule("web.hutch.test:443", false),
 					   rule("api.hutch.test:443", false),
@@ -65,7 +65,7 @@ static void who_took_it_away(void **state)
 	assert_int_equal(why_denied(&rules, &other), WHY_POLICY);
 }
 
-static void a_narrow_deny(void **state)
+TEST(a_narrow_deny)
 {
 	const struct ruleset_entry v[] = { rule("192.0.2.0/24:443", false) };
 	_cleanup_narrow_ struct narrow w = { 0 };
@@ -78,7 +78,7 @@ static void a_narrow_deny(void **state)
 	assert_int_equal(why_denied(&rules, &port), WHY_POLICY);
 }
 
-static void without_memory(void **state)
+TEST(without_memory)
 {
 	const struct ruleset_entry v[] = { rule("web.hutch.test:443", false) };
 	const struct narrow w = { .only = true };
@@ -90,16 +90,4 @@ static void without_memory(void **state)
 	said = why_denied(&rules, &t);
 	fail_off();
 	assert_int_equal(said, WHY_POLICY);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(words_and_back),
-		cmocka_unit_test(who_took_it_away),
-		cmocka_unit_test(a_narrow_deny),
-		cmocka_unit_test(without_memory),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -45,7 +45,7 @@ static void feed_all(struct end *x, uint32_t ch, unsigned int stream)
 
 /* ---- what they send ---- */
 
-static void all_credit_and_one_byte_more(void **state)
+TEST(all_credit_and_one_byte_more)
 {
 	for (unsigned int i = 0; i < 2 * WIRE_STREAMS; i++) {
 		_cleanup_end_ struct end x = { .l = NULL };
@@ -62,7 +62,7 @@ static void all_credit_and_one_byte_more(void **state)
 	}
 }
 
-static void last_piece_is_one_too_long(void **state)
+TEST(last_piece_is_one_too_long)
 {
 	_cleanup_end_ struct end x = { .l = NULL };
 	uint32_t ch = end_start_open(&x, LINK_KEEPER);
@@ -73,7 +73,7 @@ static void last_piece_is_one_too_long(void **state)
 	assert_int_equal(feed_data(&x, ch, 1, 2), -EPROTO);
 }
 
-static void what_is_consumed_may_come_again(void **state)
+TEST(what_is_consumed_may_come_again)
 {
 	_cleanup_end_ struct end x = { .l = NULL };
 	uint32_t ch = end_start_open(&x, LINK_GUEST);
@@ -99,7 +99,7 @@ static void what_is_consumed_may_come_again(void **state)
 }
 
 /* Who has said EOF needs no credit. */
-static void no_credit_after_their_eof(void **state)
+TEST(no_credit_after_their_eof)
 {
 	_cleanup_end_ struct end x = { .l = NULL };
 	uint32_t ch = end_start_open(&x, LINK_GUEST);
@@ -117,7 +117,7 @@ static void no_credit_after_their_eof(void **state)
 }
 
 /* What comes after our CLOSE counts for nothing, however much it is. */
-static void no_limit_after_our_close(void **state)
+TEST(no_limit_after_our_close)
 {
 	_cleanup_end_ struct end x = { .l = NULL };
 	uint32_t ch = end_start_open(&x, LINK_KEEPER);
@@ -134,7 +134,7 @@ static void no_limit_after_our_close(void **state)
 
 /* ---- what we send ---- */
 
-static void sends_what_credit_allows(void **state)
+TEST(sends_what_credit_allows)
 {
 	for (unsigned int i = 0; i < 2 * WIRE_STREAMS; i++) {
 		_cleanup_end_ struct end x = { .l = NULL };
@@ -160,7 +160,7 @@ static void sends_what_credit_allows(void **state)
 	}
 }
 
-static void credit_has_a_bound(void **state)
+TEST(credit_has_a_bound)
 {
 	static const struct {
 		uint32_t first, second;
@@ -191,7 +191,7 @@ static void credit_has_a_bound(void **state)
 	}
 }
 
-static void nothing_to_send_after_eof(void **state)
+TEST(nothing_to_send_after_eof)
 {
 	_cleanup_end_ struct end x = { .l = NULL };
 	uint32_t ch = end_start_open(&x, LINK_GUEST);
@@ -210,7 +210,7 @@ static void nothing_to_send_after_eof(void **state)
 
 /* ---- the output ---- */
 
-static void no_data_over_the_soft_bound(void **state)
+TEST(no_data_over_the_soft_bound)
 {
 	_cleanup_end_ struct end x = { .l = NULL };
 	size_t sent = 0, n, before;
@@ -247,7 +247,7 @@ static void no_data_over_the_soft_bound(void **state)
 }
 
 /* Frames come out whole and in order, however they are taken. */
-static void written_in_pieces(void **state)
+TEST(written_in_pieces)
 {
 	for (size_t piece = 1; piece < 60; piece += 7) {
 		_cleanup_buf_ struct buf out = BUF_INIT(IN_HAND);
@@ -293,7 +293,7 @@ static void fill(struct end *x)
 	}
 }
 
-static void output_has_a_bound(void **state)
+TEST(output_has_a_bound)
 {
 	_cleanup_end_ struct end x = { .l = NULL };
 	size_t n;
@@ -311,7 +311,7 @@ static void output_has_a_bound(void **state)
 }
 
 /* The bound is on what waits, wherever in the buffer it is. */
-static void what_was_written_does_not_count(void **state)
+TEST(what_was_written_does_not_count)
 {
 	static const size_t written[] = { 20, 2 * IN_HAND, 4 * IN_HAND - 40, 5 * IN_HAND };
 
@@ -332,7 +332,7 @@ static void what_was_written_does_not_count(void **state)
 }
 
 /* Somebody who asks, and does not read the answers. */
-static void questions_without_end(void **state)
+TEST(questions_without_end)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(START);
 	_cleanup_end_ struct end x = { .l = NULL };
@@ -348,7 +348,7 @@ static void questions_without_end(void **state)
 	assert_non_null(strstr(x.e.msg, "the link cannot go on"));
 }
 
-static void openings_without_end(void **state)
+TEST(openings_without_end)
 {
 	_cleanup_end_ struct end x = { .l = NULL };
 	size_t before;
@@ -378,7 +378,7 @@ static void callback_fills(struct link *l, uint64_t token, void *arg)
 	*(size_t *)arg += 1;
 }
 
-static void dies_inside_a_callback(void **state)
+TEST(dies_inside_a_callback)
 {
 	static const struct link_ops ops = { .pong = callback_fills, .data = quiet_data };
 	_cleanup_end_ struct end x = { .role = LINK_GUEST, .log = BUF_INIT(64) };
@@ -395,7 +395,7 @@ static void dies_inside_a_callback(void **state)
 }
 
 /* Data in one piece is not copied, data in two is: the same bytes. */
-static void data_is_delivered(void **state)
+TEST(data_is_delivered)
 {
 	static const struct link_ops ops = { .data = quiet_data };
 	_cleanup_end_ struct end x = { .role = LINK_GUEST, .log = BUF_INIT(64) };
@@ -411,28 +411,4 @@ static void data_is_delivered(void **state)
 		assert_int_equal(link_consumed(x.l, 2, 0, PIECE), 0);
 	}
 	assert_int_equal(heard, 20 * PIECE);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(all_credit_and_one_byte_more),
-		cmocka_unit_test(last_piece_is_one_too_long),
-		cmocka_unit_test(what_is_consumed_may_come_again),
-		cmocka_unit_test(no_credit_after_their_eof),
-		cmocka_unit_test(no_limit_after_our_close),
-		cmocka_unit_test(sends_what_credit_allows),
-		cmocka_unit_test(credit_has_a_bound),
-		cmocka_unit_test(nothing_to_send_after_eof),
-		cmocka_unit_test(no_data_over_the_soft_bound),
-		cmocka_unit_test(written_in_pieces),
-		cmocka_unit_test(output_has_a_bound),
-		cmocka_unit_test(what_was_written_does_not_count),
-		cmocka_unit_test(questions_without_end),
-		cmocka_unit_test(openings_without_end),
-		cmocka_unit_test(dies_inside_a_callback),
-		cmocka_unit_test(data_is_delivered),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

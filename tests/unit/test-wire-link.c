@@ -210,7 +210,7 @@ static bool check_cell(struct end *x, enum st st, unsigned int type, uint32_t ch
 	return true;
 }
 
-static void states_and_types(void **state)
+TEST(states_and_types)
 {
 	for (enum link_role role = LINK_KEEPER; role <= LINK_GUEST; role++)
 		for (enum st st = 0; st < ST_MAX; st++)
@@ -224,7 +224,7 @@ static void states_and_types(void **state)
 }
 
 /* Where a frame led to is seen by what every second frame does there. */
-static void states_follow_states(void **state)
+TEST(states_follow_states)
 {
 	for (enum link_role role = LINK_KEEPER; role <= LINK_GUEST; role++)
 		for (enum st st = 0; st < ST_MAX; st++)
@@ -243,7 +243,7 @@ static void states_follow_states(void **state)
 }
 
 /* What counts as a channel. */
-static void channels_are_counted(void **state)
+TEST(channels_are_counted)
 {
 	for (enum st st = 0; st < ST_MAX; st++) {
 		_cleanup_end_ struct end x = { .l = NULL };
@@ -275,7 +275,7 @@ static void expect_header(enum link_role role, uint32_t len, unsigned int type, 
 		assert_dead(&x, ch, want);
 }
 
-static void lengths_have_limits(void **state)
+TEST(lengths_have_limits)
 {
 	for (enum link_role role = LINK_KEEPER; role <= LINK_GUEST; role++)
 		for (unsigned int type = 1; type < TYPES; type++) {
@@ -292,7 +292,7 @@ static void lengths_have_limits(void **state)
 		}
 }
 
-static void types_and_zeros(void **state)
+TEST(types_and_zeros)
 {
 	for (unsigned int type = 0; type < 256; type++)
 		if (type == 0 || type >= TYPES)
@@ -302,7 +302,7 @@ static void types_and_zeros(void **state)
 }
 
 /* An empty frame is one of EOF, of SLEEP, or of WAKE. */
-static void empty_payloads(void **state)
+TEST(empty_payloads)
 {
 	for (enum link_role role = LINK_KEEPER; role <= LINK_GUEST; role++)
 		for (unsigned int type = 1; type < TYPES; type++) {
@@ -317,7 +317,7 @@ static void empty_payloads(void **state)
 		}
 }
 
-static void payloads_of_the_wrong_size(void **state)
+TEST(payloads_of_the_wrong_size)
 {
 	static const struct {
 		unsigned int type;
@@ -353,7 +353,7 @@ static void payloads_of_the_wrong_size(void **state)
 }
 
 /* What `sub` may be: a stream, an operation, a kind; else 0. */
-static void subs_are_checked(void **state)
+TEST(subs_are_checked)
 {
 	for (enum link_role role = LINK_KEEPER; role <= LINK_GUEST; role++)
 		for (unsigned int type = 1; type < TYPES; type++)
@@ -385,7 +385,7 @@ static void subs_are_checked(void **state)
 			}
 }
 
-static void versions_must_be_equal(void **state)
+TEST(versions_must_be_equal)
 {
 	for (uint64_t version = 0; version < 4; version++) {
 		_cleanup_buf_ struct buf b = BUF_INIT(64);
@@ -399,7 +399,7 @@ static void versions_must_be_equal(void **state)
 	}
 }
 
-static void hello_is_of_the_other_side(void **state)
+TEST(hello_is_of_the_other_side)
 {
 	_cleanup_end_ struct end x = { .l = NULL };
 	_cleanup_buf_ struct buf b = BUF_INIT(256);
@@ -410,7 +410,7 @@ static void hello_is_of_the_other_side(void **state)
 	assert_int_equal(link_hello(x.l, &b), -EPROTO);
 }
 
-static void accepting_says_what_was_asked(void **state)
+TEST(accepting_says_what_was_asked)
 {
 	static const struct {
 		const char *bytes;
@@ -480,7 +480,7 @@ static int play(enum link_role role, const struct buf *b, size_t first, size_t s
 	return r;
 }
 
-static void pieces_do_not_matter(void **state)
+TEST(pieces_do_not_matter)
 {
 	for (unsigned int i = 0; i < 4; i++) {
 		enum link_role role = i % 2 ? LINK_GUEST : LINK_KEEPER;
@@ -508,7 +508,7 @@ static void pieces_do_not_matter(void **state)
 }
 
 /* A script that ends at any byte has said what its whole frames say, and no error. */
-static void cut_anywhere(void **state)
+TEST(cut_anywhere)
 {
 	for (enum link_role role = LINK_KEEPER; role <= LINK_GUEST; role++) {
 		_cleanup_buf_ struct buf b = BUF_INIT(64 * 1024);
@@ -540,7 +540,7 @@ static size_t heap(void)
 }
 
 /* Memory follows the bytes that came, not the length that was announced. */
-static void announcements_cost_nothing(void **state)
+TEST(announcements_cost_nothing)
 {
 	static const char zeros[4096];
 	_cleanup_buf_ struct buf b = BUF_INIT(64);
@@ -561,7 +561,7 @@ static void announcements_cost_nothing(void **state)
 
 /* ---- channels ---- */
 
-static void numbers_go_up(void **state)
+TEST(numbers_go_up)
 {
 	static const struct {
 		uint32_t first, second;
@@ -594,7 +594,7 @@ static void numbers_go_up(void **state)
 	}
 }
 
-static void own_numbers_go_up(void **state)
+TEST(own_numbers_go_up)
 {
 	for (enum link_role role = LINK_KEEPER; role <= LINK_GUEST; role++) {
 		_cleanup_end_ struct end x = { .l = NULL };
@@ -608,7 +608,7 @@ static void own_numbers_go_up(void **state)
 	}
 }
 
-static void guests_ask_for_nothing(void **state)
+TEST(guests_ask_for_nothing)
 {
 	for (unsigned int op = 0; op < 256; op++) {
 		_cleanup_end_ struct end x = { .l = NULL };
@@ -618,7 +618,7 @@ static void guests_ask_for_nothing(void **state)
 	}
 }
 
-static void channels_have_a_limit(void **state)
+TEST(channels_have_a_limit)
 {
 	_cleanup_end_ struct end x = { .l = NULL };
 	uint32_t ch = 2;
@@ -645,7 +645,7 @@ static void channels_have_a_limit(void **state)
 	assert_dead(&x, ch, -EPROTO);
 }
 
-static void opening_has_a_limit(void **state)
+TEST(opening_has_a_limit)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(64);
 	_cleanup_end_ struct end x = { .l = NULL };
@@ -664,7 +664,7 @@ static void opening_has_a_limit(void **state)
 	assert_int_equal(end_open(&x), 2050);
 }
 
-static void cookies_travel(void **state)
+TEST(cookies_travel)
 {
 	_cleanup_end_ struct end x = { .l = NULL };
 	uint32_t ch;
@@ -681,7 +681,7 @@ static void cookies_travel(void **state)
 	assert_null(link_cookie(x.l, ch));
 }
 
-static void what_is_not_open_is_stale(void **state)
+TEST(what_is_not_open_is_stale)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(64);
 	_cleanup_end_ struct end x = { .l = NULL };
@@ -702,7 +702,7 @@ static void what_is_not_open_is_stale(void **state)
 	end_expect(&x, "|");
 }
 
-static void fields_have_limits(void **state)
+TEST(fields_have_limits)
 {
 	_cleanup_buf_ struct buf large = BUF_INIT(2 * MIB), broken = { .err = -ENOMEM };
 	_cleanup_end_ struct end x = { .l = NULL };
@@ -726,7 +726,7 @@ static void fields_have_limits(void **state)
 }
 
 /* The text of a CLOSE, as the other side reads it: valid whatever it was made from. */
-static void closing_texts_are_cut_and_cleaned(void **state)
+TEST(closing_texts_are_cut_and_cleaned)
 {
 	static const struct {
 		const char *bytes;
@@ -765,7 +765,7 @@ static void closing_texts_are_cut_and_cleaned(void **state)
 
 /* ---- closing inside callbacks ---- */
 
-static void closing_inside_callbacks(void **state)
+TEST(closing_inside_callbacks)
 {
 	static const char *const names[] = { "opened", "accepted", "data", "eof",
 					     "credit", "msg",	   "pong", "closed" };
@@ -818,7 +818,7 @@ static void use_in_closed(struct link *l, uint32_t ch, const struct fields *f, v
 		(void)end_open(x);
 }
 
-static void a_closed_channel_is_not_used(void **state)
+TEST(a_closed_channel_is_not_used)
 {
 	struct link_ops ops = { .closed = use_in_closed };
 	_cleanup_end_ struct end x = { .role = LINK_KEEPER, .log = BUF_INIT(64) };
@@ -835,7 +835,7 @@ static void a_closed_channel_is_not_used(void **state)
 }
 
 /* No callback at all is a way to listen, too. */
-static void callbacks_may_be_missing(void **state)
+TEST(callbacks_may_be_missing)
 {
 	struct link_ops ops = { 0 };
 
@@ -906,7 +906,7 @@ static int sweep(const struct buf *b)
 	return r < 0 ? r : link_close(l, ch, WIRE_DONE, NULL);
 }
 
-static void survives_failing_calls(void **state)
+TEST(survives_failing_calls)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(4096);
 
@@ -917,39 +917,4 @@ static void survives_failing_calls(void **state)
 	for (uint32_t ch = 2; ch < 12; ch += 2)
 		frame_to(&b, LINK_GUEST, WIRE_CLOSE, ch);
 	FAIL_SWEEP(sweep(&b));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(states_and_types),
-		cmocka_unit_test(states_follow_states),
-		cmocka_unit_test(channels_are_counted),
-		cmocka_unit_test(lengths_have_limits),
-		cmocka_unit_test(types_and_zeros),
-		cmocka_unit_test(empty_payloads),
-		cmocka_unit_test(payloads_of_the_wrong_size),
-		cmocka_unit_test(subs_are_checked),
-		cmocka_unit_test(versions_must_be_equal),
-		cmocka_unit_test(hello_is_of_the_other_side),
-		cmocka_unit_test(accepting_says_what_was_asked),
-		cmocka_unit_test(pieces_do_not_matter),
-		cmocka_unit_test(cut_anywhere),
-		cmocka_unit_test(announcements_cost_nothing),
-		cmocka_unit_test(numbers_go_up),
-		cmocka_unit_test(own_numbers_go_up),
-		cmocka_unit_test(guests_ask_for_nothing),
-		cmocka_unit_test(channels_have_a_limit),
-		cmocka_unit_test(opening_has_a_limit),
-		cmocka_unit_test(cookies_travel),
-		cmocka_unit_test(what_is_not_open_is_stale),
-		cmocka_unit_test(fields_have_limits),
-		cmocka_unit_test(closing_texts_are_cut_and_cleaned),
-		cmocka_unit_test(closing_inside_callbacks),
-		cmocka_unit_test(a_closed_channel_is_not_used),
-		cmocka_unit_test(callbacks_may_be_missing),
-		cmocka_unit_test(survives_failing_calls),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

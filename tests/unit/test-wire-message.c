@@ -382,7 +382,7 @@ static void check_values(const struct row *row, const struct payload *p)
 }
 
 /* Every range of tags is one piece, and the pieces around it are the rest. */
-static void slices_are_ranges_of_tags(void **state)
+TEST(slices_are_ranges_of_tags)
 {
 	for (const struct row *row = rows; row < rows + MESSAGE_MAX; row++) {
 		_cleanup_buf_ struct buf b = BUF_INIT(PAYLOAD_MAX);
@@ -406,7 +406,7 @@ static void slices_are_ranges_of_tags(void **state)
 	}
 }
 
-static void examples_come_back_as_they_were(void **state)
+TEST(examples_come_back_as_they_were)
 {
 	for (const struct row *row = rows; row < rows + MESSAGE_MAX; row++) {
 		struct payload p = full(row, 0);
@@ -423,7 +423,7 @@ static void examples_come_back_as_they_were(void **state)
 	}
 }
 
-static void needed_fields_are_needed(void **state)
+TEST(needed_fields_are_needed)
 {
 	for_each_field(row, p, i)
 	{
@@ -438,7 +438,7 @@ static void needed_fields_are_needed(void **state)
 	}
 }
 
-static void exit_has_a_code_or_a_signal(void **state)
+TEST(exit_has_a_code_or_a_signal)
 {
 	const struct row *row = &rows[MESSAGE_EXIT];
 	struct payload p = full(row, 0);
@@ -448,7 +448,7 @@ static void exit_has_a_code_or_a_signal(void **state)
 	expect(row, &both, false, "code and signal");
 }
 
-static void terminals_have_two_sides(void **state)
+TEST(terminals_have_two_sides)
 {
 	const struct row *row = &rows[MESSAGE_EXEC];
 	struct payload p = least(row);
@@ -462,7 +462,7 @@ static void terminals_have_two_sides(void **state)
 }
 
 /* Each of the 256 tags that a message does not have, in its place in the order. */
-static void other_fields_do_not_belong(void **state)
+TEST(other_fields_do_not_belong)
 {
 	for (const struct row *row = rows; row < rows + MESSAGE_MAX; row++)
 		for (unsigned int tag = 0; tag < 256; tag++) {
@@ -478,7 +478,7 @@ static void other_fields_do_not_belong(void **state)
 		}
 }
 
-static void order_matters(void **state)
+TEST(order_matters)
 {
 	for_each_field(row, p, i)
 	{
@@ -492,7 +492,7 @@ static void order_matters(void **state)
 	}
 }
 
-static void only_some_are_repeated(void **state)
+TEST(only_some_are_repeated)
 {
 	for_each_field(row, p, i)
 	{
@@ -521,7 +521,7 @@ static void expect_length(const struct row *row, const struct payload *p, size_t
 	expect(row, &q, good, "length of a value");
 }
 
-static void lengths_have_limits(void **state)
+TEST(lengths_have_limits)
 {
 	for_each_field(row, p, i)
 	{
@@ -552,7 +552,7 @@ static void expect_number(const struct row *row, const struct payload *p, size_t
 	expect(row, &q, good, "value of a number");
 }
 
-static void numbers_have_limits(void **state)
+TEST(numbers_have_limits)
 {
 	for_each_field(row, p, i)
 	{
@@ -568,7 +568,7 @@ static void numbers_have_limits(void **state)
 	}
 }
 
-static void texts_are_utf8_without_nul(void **state)
+TEST(texts_are_utf8_without_nul)
 {
 	static const struct {
 		const char *bytes;
@@ -606,7 +606,7 @@ static void texts_are_utf8_without_nul(void **state)
 	}
 }
 
-static void meta_is_a_key_and_a_value(void **state)
+TEST(meta_is_a_key_and_a_value)
 {
 	static const struct {
 		const char *before, *after;
@@ -641,7 +641,7 @@ static void meta_is_a_key_and_a_value(void **state)
 	}
 }
 
-static void a_file_has_so_much_metadata(void **state)
+TEST(a_file_has_so_much_metadata)
 {
 	static const enum wire_message having[] = { MESSAGE_WRITE, MESSAGE_ENTRY, MESSAGE_EVENT };
 
@@ -660,7 +660,7 @@ static void a_file_has_so_much_metadata(void **state)
 }
 
 /* The length of one field says something else than there is. */
-static void lengths_do_not_lie(void **state)
+TEST(lengths_do_not_lie)
 {
 	for_each_field(row, p, i)
 	{
@@ -683,7 +683,7 @@ static void lengths_do_not_lie(void **state)
 	}
 }
 
-static void cut_or_longer_is_wrong(void **state)
+TEST(cut_or_longer_is_wrong)
 {
 	for (const struct row *row = rows; row < rows + MESSAGE_MAX; row++) {
 		_cleanup_buf_ struct buf b = BUF_INIT(PAYLOAD_MAX);
@@ -705,7 +705,7 @@ static void cut_or_longer_is_wrong(void **state)
 	}
 }
 
-static void empty_is_a_message_without_fields(void **state)
+TEST(empty_is_a_message_without_fields)
 {
 	struct fields f = { .present = 1 };
 	struct err e = ERR_INIT;
@@ -719,7 +719,7 @@ static void empty_is_a_message_without_fields(void **state)
 }
 
 /* A position that does not come from fields_next() ends the walk, and no more. */
-static void positions_stay_inside(void **state)
+TEST(positions_stay_inside)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(64);
 	struct err e = ERR_INIT;
@@ -735,7 +735,7 @@ static void positions_stay_inside(void **state)
 	}
 }
 
-static void values_are_copied_with_a_nul(void **state)
+TEST(values_are_copied_with_a_nul)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(64);
 	_cleanup_free_ char *exact = NULL, *path = NULL, *user = NULL;
@@ -770,12 +770,12 @@ static int copy_and_free(void)
 	return oom ? -ENOMEM : 0;
 }
 
-static void survives_failing_calls(void **state)
+TEST(survives_failing_calls)
 {
 	FAIL_SWEEP(copy_and_free());
 }
 
-static void writing_has_limits(void **state)
+TEST(writing_has_limits)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(12);
 
@@ -788,32 +788,4 @@ static void writing_has_limits(void **state)
 	fields_put_bytes(&b, TAG_ENV, "", (size_t)LENGTH_MAX + 1);
 	assert_int_equal(b.err, -ENOBUFS);
 	assert_int_equal(b.len, 0);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(examples_come_back_as_they_were),
-		cmocka_unit_test(slices_are_ranges_of_tags),
-		cmocka_unit_test(needed_fields_are_needed),
-		cmocka_unit_test(exit_has_a_code_or_a_signal),
-		cmocka_unit_test(terminals_have_two_sides),
-		cmocka_unit_test(other_fields_do_not_belong),
-		cmocka_unit_test(order_matters),
-		cmocka_unit_test(only_some_are_repeated),
-		cmocka_unit_test(lengths_have_limits),
-		cmocka_unit_test(numbers_have_limits),
-		cmocka_unit_test(texts_are_utf8_without_nul),
-		cmocka_unit_test(meta_is_a_key_and_a_value),
-		cmocka_unit_test(a_file_has_so_much_metadata),
-		cmocka_unit_test(lengths_do_not_lie),
-		cmocka_unit_test(cut_or_longer_is_wrong),
-		cmocka_unit_test(empty_is_a_message_without_fields),
-		cmocka_unit_test(positions_stay_inside),
-		cmocka_unit_test(values_are_copied_with_a_nul),
-		cmocka_unit_test(survives_failing_calls),
-		cmocka_unit_test(writing_has_limits),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,7 +10,7 @@
 #include "message.h"
 
 /* A tag is a number on the wire: none may change. */
-static void tags_keep_their_numbers(void **state)
+TEST(tags_keep_their_numbers)
 {
 	assert_int_equal(TAG_VERSION, 1);
 	assert_int_equal(TAG_PATH, 10);
@@ -46,7 +46,7 @@ static void tags_keep_their_numbers(void **state)
 	assert_int_equal(TAG_MAX, 63);
 }
 
-static void numbers_name_messages(void **state)
+TEST(numbers_name_messages)
 {
 	static const int opens[] = {
 		-1,
@@ -118,7 +118,7 @@ static void numbers_name_messages(void **state)
 }
 
 /* A client of the keeper has operations of its own, and fields that no guest sees. */
-static void numbers_name_messages_of_clients(void **state)
+TEST(numbers_name_messages_of_clients)
 {
 	for (unsigned int i = 0; i < 256; i++) {
 		enum wire_message of[4] = { MESSAGE_MAX, MESSAGE_MAX, MESSAGE_MAX, MESSAGE_MAX };
@@ -153,7 +153,7 @@ static void numbers_name_messages_of_clients(void **state)
 }
 
 /* A guest asks its keeper for two things, and neither is what a keeper asks of a guest. */
-static void numbers_name_messages_of_guests(void **state)
+TEST(numbers_name_messages_of_guests)
 {
 	assert_int_equal(WIRE_OP_CONNECT, 16);
 	assert_int_equal(WIRE_OP_ASK, 17);
@@ -170,7 +170,7 @@ static void numbers_name_messages_of_guests(void **state)
 }
 
 /* A client says which request it asks for, whatever that is; a guest never hears of it. */
-static void clients_name_their_request(void **state)
+TEST(clients_name_their_request)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(256);
 	struct err e = ERR_INIT;
@@ -191,7 +191,7 @@ static void clients_name_their_request(void **state)
 }
 
 /* So is the type of a frame. */
-static void types_keep_their_numbers(void **state)
+TEST(types_keep_their_numbers)
 {
 	assert_int_equal(WIRE_HELLO, 1);
 	assert_int_equal(WIRE_CLOSE, 10);
@@ -201,7 +201,7 @@ static void types_keep_their_numbers(void **state)
 	assert_int_equal(WIRE_TYPE_MAX, 14);
 }
 
-static void codes_have_names(void **state)
+TEST(codes_have_names)
 {
 	for (unsigned int i = 0; i < WIRE_CODE_MAX; i++) {
 		assert_non_null(wire_code_name(i));
@@ -213,7 +213,7 @@ static void codes_have_names(void **state)
 }
 
 /* What is wrong is said before it is sent, in words. */
-static void own_requests_are_checked(void **state)
+TEST(own_requests_are_checked)
 {
 	static char longest[4097 + 1];
 	const struct {
@@ -245,7 +245,7 @@ static void own_requests_are_checked(void **state)
 	}
 }
 
-static void own_requests_that_were_not_written(void **state)
+TEST(own_requests_that_were_not_written)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(8);
 	struct err e = ERR_INIT;
@@ -255,21 +255,4 @@ static void own_requests_that_were_not_written(void **state)
 	assert_string_equal(e.msg, "all values together are longer than 8 bytes");
 	b.err = -ENOMEM;
 	assert_int_equal(fields_check_open(WIRE_OP_STAT, false, &b, &e), -ENOMEM);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(tags_keep_their_numbers),
-		cmocka_unit_test(numbers_name_messages),
-		cmocka_unit_test(numbers_name_messages_of_clients),
-		cmocka_unit_test(numbers_name_messages_of_guests),
-		cmocka_unit_test(clients_name_their_request),
-		cmocka_unit_test(types_keep_their_numbers),
-		cmocka_unit_test(codes_have_names),
-		cmocka_unit_test(own_requests_are_checked),
-		cmocka_unit_test(own_requests_that_were_not_written),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -448,7 +448,7 @@ static void close_the_rest(struct pair *p)
 	pump_all(p);
 }
 
-static void both_ends_agree(void **state)
+TEST(both_ends_agree)
 {
 	for (uint64_t seed = 1; seed <= SEEDS; seed++) {
 		_cleanup_pair_ struct pair *p = pair_new(seed, CHANNELS);
@@ -520,7 +520,7 @@ static bool next_order(unsigned char order[static LENGTH], unsigned int n)
 }
 
 /* Where a step can do nothing an order ends; those that begin like it are the same one. */
-static void every_order_of_closing(void **state)
+TEST(every_order_of_closing)
 {
 	unsigned char order[LENGTH] = { 0 };
 	unsigned int i, done = 0;
@@ -536,14 +536,4 @@ static void every_order_of_closing(void **state)
 		check_end(p);
 	} while (next_order(order, MIN(i + 1, (unsigned int)LENGTH)));
 	assert_in_range(done, 1000, 1000000);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(both_ends_agree),
-		cmocka_unit_test(every_order_of_closing),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -112,7 +112,7 @@ static const char *effect_of(enum st st, unsigned int type)
 	return NULL;
 }
 
-static void states_and_types(void **state)
+TEST(states_and_types)
 {
 	for (enum st st = 0; st < ST_MAX; st++)
 		for (unsigned int type = 1; type < TYPES; type++) {
@@ -131,7 +131,7 @@ static void states_and_types(void **state)
 }
 
 /* Each of the three on a channel, and with what they do not have. */
-static void on_channel_0_alone(void **state)
+TEST(on_channel_0_alone)
 {
 	static const struct {
 		enum st st;
@@ -159,7 +159,7 @@ static void on_channel_0_alone(void **state)
 		}
 }
 
-static void not_before_both_hellos(void **state)
+TEST(not_before_both_hellos)
 {
 	for (enum link_role role = LINK_KEEPER; role <= LINK_GUEST; role++)
 		for (unsigned int way = 0; way < 3; way++) {
@@ -176,7 +176,7 @@ static void not_before_both_hellos(void **state)
 }
 
 /* A client of the keeper puts nobody to sleep, and wakes nobody. */
-static void not_by_clients(void **state)
+TEST(not_by_clients)
 {
 	for (unsigned int type = WIRE_SLEEP; type <= WIRE_WAKE; type++) {
 		_cleanup_end_ struct end x = { .l = NULL };
@@ -205,7 +205,7 @@ static void say_all(struct end *x)
 
 #define ALL "PING 0\nDATA 2.1\nEOF 2.1\nMSG 2\nCLOSE 2\n"
 
-static void what_is_sent_waits(void **state)
+TEST(what_is_sent_waits)
 {
 	for (unsigned int early = 0; early < 2; early++) {
 		_cleanup_end_ struct end x = { .l = NULL };
@@ -221,7 +221,7 @@ static void what_is_sent_waits(void **state)
 	}
 }
 
-static void so_does_the_guests(void **state)
+TEST(so_does_the_guests)
 {
 	_cleanup_end_ struct end x = { .l = NULL };
 
@@ -236,7 +236,7 @@ static void so_does_the_guests(void **state)
 }
 
 /* What waited was for channels that are no more. */
-static void another_keeper_hears_nothing_of_it(void **state)
+TEST(another_keeper_hears_nothing_of_it)
 {
 	_cleanup_end_ struct end x = { .l = NULL };
 
@@ -260,7 +260,7 @@ static ssize_t count_writes(void *arg, const struct iovec pieces[static 2])
 	return (ssize_t)(pieces[0].iov_len + pieces[1].iov_len);
 }
 
-static void large_data_waits_too(void **state)
+TEST(large_data_waits_too)
 {
 	static const char large[64 * 1024];
 	_cleanup_end_ struct end x = { .l = NULL };
@@ -282,7 +282,7 @@ static void large_data_waits_too(void **state)
 }
 
 /* What waits is output like any other: first DATA stops, then the link. */
-static void what_waits_has_a_limit(void **state)
+TEST(what_waits_has_a_limit)
 {
 	_cleanup_end_ struct end x = { .l = NULL };
 	size_t n = 0;
@@ -298,7 +298,7 @@ static void what_waits_has_a_limit(void **state)
 	assert_int_equal(end_feed_frame(&x, WIRE_ASLEEP, 0), -ENOBUFS);
 }
 
-static void callbacks_may_be_missing(void **state)
+TEST(callbacks_may_be_missing)
 {
 	static const struct link_ops none;
 	_cleanup_buf_ struct buf b = BUF_INIT(256);
@@ -319,22 +319,4 @@ static void callbacks_may_be_missing(void **state)
 	buf_reset(&b);
 	frame_to(&b, LINK_GUEST, WIRE_HELLO, 0);
 	assert_int_equal(link_feed(l, b.data, b.len, &e), 0);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(states_and_types),
-		cmocka_unit_test(on_channel_0_alone),
-		cmocka_unit_test(not_before_both_hellos),
-		cmocka_unit_test(not_by_clients),
-		cmocka_unit_test(what_is_sent_waits),
-		cmocka_unit_test(so_does_the_guests),
-		cmocka_unit_test(another_keeper_hears_nothing_of_it),
-		cmocka_unit_test(large_data_waits_too),
-		cmocka_unit_test(what_waits_has_a_limit),
-		cmocka_unit_test(callbacks_may_be_missing),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,7 +61,7 @@ static void assert_said(struct doc *x, const char *want)
 	assert_string_equal(buf_text(&b), want);
 }
 
-static void trees_and_positions(void **state)
+TEST(trees_and_positions)
 {
 	static const struct {
 		const char *text, *want;
@@ -111,7 +111,7 @@ static void trees_and_positions(void **state)
 	}
 }
 
-static void refusals(void **state)
+TEST(refusals)
 {
 #define CASE(text, want)                            \
 	{                                           \
@@ -193,7 +193,7 @@ static void refusals(void **state)
 }
 
 /* What libyaml refuses before it has a position. */
-static void characters_that_are_none(void **state)
+TEST(characters_that_are_none)
 {
 	static const char *const texts[] = { "a: b\nc: \xef\xbf\xbf", "a: b\nc: \xef\xbf\xbe" };
 
@@ -208,7 +208,7 @@ static void characters_that_are_none(void **state)
 	}
 }
 
-static void duplicate_keys_leave_a_tree(void **state)
+TEST(duplicate_keys_leave_a_tree)
 {
 	static const char text[] = "a: 1\nb: {c: 1, c: 2}\na: 3\na: 4\nl: [x, {k: 1, k: 2}]\n";
 	_cleanup_doc_ struct doc x = { 0 };
@@ -224,7 +224,7 @@ static void duplicate_keys_leave_a_tree(void **state)
 	assert_null(yaml_get(yaml_get(x.root, "a"), "a"));
 }
 
-static void hints(void **state)
+TEST(hints)
 {
 	static const struct {
 		const char *text, *want;
@@ -250,7 +250,7 @@ static void hints(void **state)
 	}
 }
 
-static void describes(void **state)
+TEST(describes)
 {
 	static const char text[] = "[{}, [], x, '', 0]";
 	static const char *const want[] = { "a mapping", "a list", "text", "empty text", "text" };
@@ -284,7 +284,7 @@ static void assert_repeated(const char *head, size_t n, const char *one, const c
 	assert_true((x.root != NULL) == (want[0] == '\0'));
 }
 
-static void limits_are_exact(void **state)
+TEST(limits_are_exact)
 {
 	assert_repeated("a: ", YAML_SCALAR_MAX, "x", "\n", "");
 	assert_repeated("a: ", YAML_SCALAR_MAX + 1, "x", "\n",
@@ -302,7 +302,7 @@ static void limits_are_exact(void **state)
 			"1:1: file of 2097153 bytes, at most 2097152 are read\n");
 }
 
-static void keys_have_a_limit(void **state)
+TEST(keys_have_a_limit)
 {
 	for (int over = 0; over < 2; over++) {
 		_cleanup_buf_ struct buf b = BUF_INIT(1024 * 1024);
@@ -327,24 +327,7 @@ static int read_once(const char *text)
 	return r;
 }
 
-static void sweep(void **state)
+TEST(sweep)
 {
 	FAIL_SWEEP(read_once("a: {b: [c, 'd'], e: f}\ng: h\n"));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(trees_and_positions),
-		cmocka_unit_test(refusals),
-		cmocka_unit_test(characters_that_are_none),
-		cmocka_unit_test(duplicate_keys_leave_a_tree),
-		cmocka_unit_test(hints),
-		cmocka_unit_test(describes),
-		cmocka_unit_test(limits_are_exact),
-		cmocka_unit_test(keys_have_a_limit),
-		cmocka_unit_test(sweep),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,51 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "util.h"
+
+/* By line; cmocka passes over the empty ones behind them. */
+static struct CMUnitTest tests[UNIT_TESTS_MAX];
+static int lines[UNIT_TESTS_MAX];
+static size_t n_tests;
+
+void unit_add(int line, const struct CMUnitTest *test)
+{
+	size_t i;
+
+	assert(n_tests < UNIT_TESTS_MAX);
+	for (i = n_tests++; i > 0 && lines[i - 1] > line; i--) {
+		lines[i] = lines[i - 1];
+		tests[i] = tests[i - 1];
+	}
+	lines[i] = line;
+	tests[i] = *test;
+}
+
+int unit_run(CMFixtureFunction setup, CMFixtureFunction teardown)
+{
+	if (n_tests == 0) {
+		(void)fputs("a test program without tests\n", stderr);
+		return EXIT_FAILURE;
+	}
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
+
+int unit_run_as_root(const char *why, CMFixtureFunction setup, CMFixtureFunction teardown)
+{
+	if (geteuid() == 0)
+		return unit_run(setup, teardown);
+	(void)printf("1..0 # SKIP %s\n", why);
+	return EXIT_SUCCESS;
+}
 
 int unit_dir_setup(void **state)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every unit test includes: cmocka with the headers it wants before it, and a directory. */
+/*
+ * Included by every unit test: cmocka with the headers it needs, tests that register themselves,
+ * and a directory.
+ */
 #pragma once
 
 #include <setjmp.h>
@@ -10,8 +13,39 @@
 
 #include <cmocka.h>
 
+/*
+ * TEST(name) { ... } defines a test with the parameter `void **state` and registers it. A program
+ * runs its tests in the order of its file; setup and teardown are cmocka's. Without a main() of its
+ * own it gets the one in main.c.
+ */
+#define TEST_WITH(name, setup, teardown)                                                    \
+	static void name(void **state);                                                     \
+	__attribute__((constructor)) static void unit_add_##name(void)                      \
+	{                                                                                   \
+		unit_add(__LINE__,                                                          \
+			 &(const struct CMUnitTest){ #name, name, setup, teardown, NULL }); \
+	}                                                                                   \
+	static void name(void **state)
+
+#define TEST(name)	  TEST_WITH(name, NULL, NULL)
+#define TEST_IN_DIR(name) TEST_WITH(name, unit_dir_setup, unit_dir_teardown)
+
+void unit_add(int line, const struct CMUnitTest *test);
+
+/* Runs the registered tests, between both functions of the group; returns the exit status. */
+int unit_run(CMFixtureFunction setup, CMFixtureFunction teardown);
+
+/* The same as root; otherwise reports that the program is skipped because `why`. */
+int unit_run_as_root(const char *why, CMFixtureFunction setup, CMFixtureFunction teardown);
+
 enum {
-	UNIT_PATH_MAX = 64
+	UNIT_PATH_MAX = 64,
+	UNIT_TESTS_MAX = 64
+};
+
+/* A row of a table: what is given, and what must come of it. */
+struct unit_row {
+	const char *given, *wanted;
 };
 
 /* A fresh directory below /tmp, as setup and teardown of a cmocka test or group. */
