@@ -394,7 +394,7 @@ static void env_and_secrets(void **state)
 		  "and '_', no digit first\n" },
 		{ AGENT
 		  "secrets:\n  A: {value: geheim, hosts: [www.example.org]}\n  B: {host: [x]}\n",
-		  "t.yaml:3:7: error: secrets.A.value: values never stand in a policy: remove it, "
+		  "t.yaml:3:7: error: secrets.A.value: a policy never contains values: remove it, "
 		  "and consider it leaked\n"
 		  "t.yaml:3:30: warning: secrets.A.hosts[0]: bound to www.example.org, which the "
 		  "egress rules do not allow on port 443\n"
