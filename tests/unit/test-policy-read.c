@@ -323,8 +323,8 @@ static void presets_and_packages(void **state)
 		  "t.yaml:3:20: error: prompt.presets[0]: preset 'bref' is not known; did you mean "
 		  "'brief'?\n" },
 		{ AGENT "capabilities: {presets: [site]}",
-		  "t.yaml:2:26: error: capabilities.presets[0]: preset 'site' is not known; there "
-		  "is a preset of that name for egress\n" },
+		  "t.yaml:2:26: error: capabilities.presets[0]: preset 'site' is not known; a "
+		  "preset of that name exists for egress\n" },
 		{ AGENT "capabilities: {packages: [a, Git, 'x y', git, '+x', git-, '', [x], "
 			"ppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppp]}",
 		  "t.yaml:2:27: error: capabilities.packages[0]: expected the name of a Debian "
