@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Templates by name and id, and the builds that their tags mean. */
+/* Templates by name and id, and their tags, which point to builds. */
 #include <fcntl.h>
 #include <string.h>
 
@@ -21,20 +21,20 @@ static int check_tags(const json_t *tags, struct err *e)
 	json_t *one;
 
 	if (!json_is_object(tags) || json_object_size(tags) > TEMPLATE_TAGS_MAX)
-		return err_set(e, -EBADMSG, "'tags' are no tags");
+		return err_set(e, -EBADMSG, "'tags' is not an object of tags");
 	json_object_foreach((json_t *)tags, tag, one)
 	{
 		const char *build = json_string_value(json_object_get(one, "build"));
 
 		if (!build || !template_build_valid(build))
-			return err_set(e, -EBADMSG, "the tag '%.63s' means no build", tag);
+			return err_set(e, -EBADMSG, "the tag '%.63s' has no valid build", tag);
 	}
 	return 0;
 }
 
 static int check_record(const json_t *j, const char *name, struct err *e)
 {
-	/* Versions before each key had a store wrote an owner, which counts for nothing now. */
+	/* Versions before per-key stores wrote "owner", which is ignored. */
 	static const char *const keys[] = { "id", "name", "owner", "tags", "when", NULL };
 	const char *id = json_string_value(json_object_get(j, "id"));
 	const char *own = json_string_value(json_object_get(j, "name"));
@@ -42,7 +42,7 @@ static int check_record(const json_t *j, const char *name, struct err *e)
 	if (json_only_keys(j, keys, e) < 0)
 		return e->num;
 	if (!id || !own || !template_id_valid(id) || !str_eq(own, name))
-		return err_set(e, -EBADMSG, "it is not the one of its name");
+		return err_set(e, -EBADMSG, "contents do not match the file name");
 	return check_tags(json_object_get(j, "tags"), e);
 }
 
@@ -72,7 +72,7 @@ static int write_record(const struct template_store *s, const json_t *record, st
 	return template_write(s->names, file, record, e);
 }
 
-/* Calls `fn` for the name of every template, until it gives something else than 0. */
+/* Calls `fn` with the name of every template until it returns nonzero. */
 static int each_name(const struct template_store *s,
 		     int (*fn)(const struct template_store *s, const char *name, void *arg,
 			       struct err *e),
@@ -110,7 +110,7 @@ static int has_id(const struct template_store *s, const char *name, void *arg, s
 
 	if (r == -ENOMEM)
 		return r;
-	/* One that cannot be read hides none of the others. */
+	/* Skip unreadable records: they must not hide the others. */
 	if (r < 0 || !str_eq(json_string_value(json_object_get(j, "id")), search->id))
 		return 0;
 	search->found = TAKE_PTR(j);
@@ -180,7 +180,7 @@ static int put_tag(json_t *record, const char *tag, const char *build, struct er
 		       : 0;
 }
 
-/* Of a template that has been removed meanwhile, nothing is made anew. */
+/* Does nothing if the template was removed meanwhile, and so does not recreate it. */
 int template_set_tags(const struct template_store *s, const struct template_build *b, struct err *e)
 {
 	_cleanup_json_ json_t *record = NULL;
@@ -193,7 +193,7 @@ int template_set_tags(const struct template_store *s, const struct template_buil
 	return r < 0 ? r : write_record(s, record, e);
 }
 
-/* The build that the reference means, and the record it stands in. */
+/* Finds the build that a reference means, and the record of its template. */
 static int resolve(const struct template_store *s, const char *text, json_t **ret_record,
 		   struct template_build *ret, struct err *e)
 {
@@ -262,7 +262,7 @@ int template_tag(const struct template_store *s, const char *ref, const char *co
 	return r;
 }
 
-/* The record that NAME or ID means, without a tag. */
+/* Finds the record of NAME or ID; a tag is an error. */
 static int find(const struct template_store *s, const char *text, json_t **ret, struct err *e)
 {
 	struct template_ref ref;
@@ -347,7 +347,7 @@ int template_remove(const struct template_store *s, const char *ref, struct err 
 	record_file(json_string_value(json_object_get(record, "name")), file);
 	if (unlinkat(s->names, file, 0) < 0)
 		return err_errno(e, "cannot remove '%s/names/%s'", s->path, file);
-	lock = fd_close(lock); /* that of what is shared may be the same */
+	lock = fd_close(lock); /* template_unshare_gone() may take the same lock */
 	return template_unshare_gone(json_string_value(json_object_get(record, "name")),
 				     json_string_value(json_object_get(record, "id")), e);
 }

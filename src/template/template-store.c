@@ -14,7 +14,7 @@ enum {
 	RECORD_MAX = 64 * 1024,
 };
 
-/* What may be an owner: as key_name_valid(). */
+/* Accepts the same names as key_name_valid(). */
 static bool owner_valid(const char *owner)
 {
 	return owner[0] != '\0' && owner[0] != '.' && strlen(owner) <= TEMPLATE_NAME_MAX &&
