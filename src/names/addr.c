@@ -17,14 +17,14 @@ static int parse_prefix(const char *s, size_t n, struct addr *a, struct err *e)
 	struct addr net;
 
 	if (str_to_u64(s, n, max, &prefix) < 0)
-		return err_set(e, -EINVAL, "the network length behind '/' is a number from 0 to %d",
+		return err_set(e, -EINVAL, "the network length after '/' is a number from 0 to %d",
 			       (int)max);
 	net = addr_network(a, (uint8_t)prefix);
 	if (memcmp(net.bytes, a->bytes, sizeof(net.bytes)) != 0) {
 		char text[ADDR_TEXT_MAX];
 
 		return err_set(e, -EINVAL,
-			       "bits are set behind the network length: did you mean %s?",
+			       "bits are set after the network length: did you mean %s?",
 			       addr_format(&net, text));
 	}
 	a->prefix = (uint8_t)prefix;

@@ -102,7 +102,7 @@ static int split_port(const char *s, size_t n, size_t *ret_host, struct rule *ru
 	if (!colon)
 		return 0;
 	if (memchr(colon + 1, ':', n - host - 1))
-		return err_set(e, -EINVAL, "an IPv6 address stands in brackets: [2001:db8::1]:443");
+		return err_set(e, -EINVAL, "write an IPv6 address in brackets: [2001:db8::1]:443");
 	return parse_port(colon + 1, n - host - 1, rule, e);
 }
 
@@ -127,7 +127,8 @@ static int parse_bracketed(const char *s, size_t n, struct addr *ret, struct err
 	if (r < 0)
 		return r;
 	if (a.family != 6)
-		return err_set(e, -EINVAL, "brackets are for IPv6; an IPv4 address stands alone");
+		return err_set(e, -EINVAL,
+			       "brackets are for IPv6; write an IPv4 address without them");
 	if (addr_classify(&a) == ADDR_EMBEDDED)
 		return err_set(e, -EINVAL,
 			       "this IPv6 address carries an IPv4 address: write that one");
