@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Collects the output of a command, and converts it to JSON strings. */
 #include <string.h>
 
 #include "mcp-inner.h"

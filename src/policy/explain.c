@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Explains why a target is allowed or denied, and what would allow it. */
 #include <string.h>
 
 #include "policy.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Opens the stores of templates, locks them, and reads and writes their files. */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/file.h>
