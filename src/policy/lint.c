@@ -129,7 +129,7 @@ static void lint_private(const struct ruleset_entry *entry, struct pos pos, cons
 	if (entry->rule.private)
 		diag_add(d, DIAG_WARNING, pos, key, NULL,
 			 "'%s': the DNS server of the name chooses which private address of your "
-			 "network the agent reaches",
+			 "own network the agent reaches",
 			 rule_format(&entry->rule, text));
 }
 
