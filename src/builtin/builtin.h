@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The agents and presets of this version, compiled in: the program needs no data files, and a name
- * means one thing.
+ * The agents, presets and images of this version, compiled in: the program needs no data files, and
+ * built-in names have the same meaning on every host.
  */
 #pragma once
 

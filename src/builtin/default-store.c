@@ -14,12 +14,12 @@ static int add_dir(struct default_store *s, size_t *n, const char *dir, struct e
 	if (!dir[0])
 		return 0;
 	if (*n == DIRS_MAX)
-		return err_set(e, -E2BIG, "more than %d directories to look in", DIRS_MAX);
+		return err_set(e, -E2BIG, "more than %d directories to search", DIRS_MAX);
 	s->dirs[(*n)++] = dir;
 	return 0;
 }
 
-/* HUTCH_CONFIG_PATH: directories apart by colons. The copy is cut in place. */
+/* Adds the directories of HUTCH_CONFIG_PATH, separated by colons. Splits a copy in place. */
 static int add_path(struct default_store *s, size_t *n, const char *path, struct err *e)
 {
 	char *dir = s->path_copy = strdup(path);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The store that hutch and hutchd use: what is built in, then the directories asked for or
- * HUTCH_CONFIG_PATH, else the user's directory and the system's.
+ * The store of hutch and hutchd: the built-in files, then the directories of `include`, then those
+ * of HUTCH_CONFIG_PATH or, if it is not set, the user's directory and /etc/hutch.
  */
 #pragma once
 
@@ -14,7 +14,7 @@ struct default_store {
 	char *path_copy;
 };
 
-/* `include` may be NULL; it and the environment outlive the store. */
+/* `include` may be NULL; it and the environment must outlive the store. */
 int default_store_open(struct default_store *s, const char *const *include, size_t n,
 		       struct err *e);
 void default_store_close(struct default_store *s);

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A child writes one line of JSON, {"result": ...} or {"errno": n, "message": ...}, and exits. The
- * pipe's end is the job's end; the child is reaped when its pidfd says so, for the loop waits for
- * nobody (SIGCHLD stays its default: wardens that a child has started are nobody's children soon
- * after).
+ * job ends when the pipe closes. The child is reaped when its pidfd becomes readable, because the
+ * loop must not block. SIGCHLD keeps its default: wardens that a child starts are reparented soon.
  *
- * An owner is known while it has a job. The list of owners is in the order in which they were last
- * given a slot. Between two calls no owner waits that could have a slot: whatever frees one calls
- * next().
+ * An owner exists while it has a job. The list of owners is sorted by the time of their last slot,
+ * the oldest first. Invariant between calls: no owner waits that could have a slot, because
+ * everything that frees a slot calls next().
  */
 #include "job.h"
 
@@ -28,7 +27,7 @@
 struct owner {
 	char name[JOB_OWNER_MAX + 1];
 	size_t running, n_waiting;
-	struct job *first, **last; /* of those that wait */
+	struct job *first, **last; /* queue of waiting jobs */
 	struct owner *next;
 };
 
@@ -38,11 +37,11 @@ struct job {
 	const struct job_ops *ops;
 	void *arg;
 	bool abandoned;
-	char request[TRACE_ID_MAX + 1]; /* that it is done for; "": none */
+	char request[TRACE_ID_MAX + 1]; /* trace id of the request, or "" */
 	void (*forget)(void *world, const json_t *result);
 	void *world;
-	struct job *next; /* of those that wait; of those whose child ends */
-	/* of one that runs */
+	struct job *next; /* in owner.first or jobs.ending */
+	/* running jobs only */
 	struct proc proc;
 	struct loop_fd pipe, end;
 	struct buf result;
@@ -52,8 +51,8 @@ struct jobs {
 	struct loop *loop;
 	size_t parallel, running, n_waiting;
 	size_t each, waiting;
-	struct job *ending;   /* told, and not reaped yet */
-	struct owner *owners; /* the first one was served longest ago */
+	struct job *ending;   /* result delivered, child not reaped yet */
+	struct owner *owners; /* served longest ago first */
 };
 
 static void job_free(struct job *j)
@@ -111,7 +110,7 @@ static struct owner *get_owner(struct jobs *jobs, const char *name)
 	return o;
 }
 
-/* One that has no job is forgotten. */
+/* Frees an owner without jobs. */
 static void put_owner(struct jobs *jobs, struct owner *o)
 {
 	if (o->running > 0 || o->n_waiting > 0)
@@ -120,7 +119,7 @@ static void put_owner(struct jobs *jobs, struct owner *o)
 	free(o);
 }
 
-/* The last free slot is for an owner that has none. */
+/* The last free slot is reserved for an owner without a running job. */
 static bool may_run(const struct jobs *jobs, const struct owner *o)
 {
 	const size_t left = jobs->parallel - jobs->running;
@@ -130,7 +129,7 @@ static bool may_run(const struct jobs *jobs, const struct owner *o)
 	return left > 1 || (left == 1 && o->running == 0);
 }
 
-/* The owner whose turn it is, or NULL. */
+/* Returns the owner whose turn it is, or NULL. */
 static struct owner *pick(const struct jobs *jobs)
 {
 	struct owner *best = NULL;
@@ -149,10 +148,10 @@ static void wait_behind(struct job *j)
 	j->jobs->n_waiting++;
 }
 
-/* False: it does not wait. */
+/* Removes a waiting job from its queue; false if it does not wait. */
 static bool leave_queue(struct job *j)
 {
-	struct owner *o = j->owner; /* NULL: it has ended */
+	struct owner *o = j->owner; /* NULL: the job has ended */
 
 	for (struct job **p = o ? &o->first : NULL; p && *p; p = &(*p)->next) {
 		if (*p != j)
@@ -188,7 +187,7 @@ static _noreturn_ void work(const struct job *j, int out)
 
 	(void)sigemptyset(&none);
 	(void)sigprocmask(SIG_SETMASK, &none, NULL);
-	/* Connections of clients are not ours to hold open. */
+	/* Close all other file descriptors: the child must not hold client connections open. */
 	if (out != 3 && dup3(out, 3, O_CLOEXEC) < 0)
 		_exit(1);
 	(void)close_range(4, ~0U, 0);
@@ -212,13 +211,13 @@ static int read_report(const struct job *j, json_t **ret, struct err *e)
 	_cleanup_json_ json_t *all = NULL;
 
 	if (json_read(buf_text(&j->result), j->result.len, &all, &own) < 0)
-		return err_set(e, -EIO, "a process died on the way");
+		return err_set(e, -EIO, "the helper process died without a result");
 	if (json_get_u64(all, "errno", 4095, &number, &own) == 0 && number > 0) {
 		(void)json_get_string(all, "message", ERR_MSG_MAX, &message, &own);
 		return err_set(e, -(int)number, "%s", message ? message : "?");
 	}
 	*ret = json_incref(json_object_get(all, "result"));
-	return *ret ? 0 : err_set(e, -EIO, "a process had no result");
+	return *ret ? 0 : err_set(e, -EIO, "the helper process gave no result");
 }
 
 static void unlink_ending(const struct job *j)
@@ -240,7 +239,7 @@ static void on_end(struct loop_fd *src, uint32_t events)
 	job_free(j);
 }
 
-/* Nobody reads what it would still write: then it ends at once. */
+/* Closes the pipe, so that a child that still writes ends at once, and waits for its end. */
 static void reap(struct job *j)
 {
 	struct jobs *jobs = j->jobs;
@@ -268,7 +267,7 @@ static void finish(struct job *j)
 	j->owner->running--;
 	put_owner(jobs, j->owner);
 	j->owner = NULL;
-	/* Those that wait come before a job that done() starts. */
+	/* Waiting jobs come before a job that done() starts. */
 	next(jobs);
 	if (!j->abandoned)
 		j->ops->done(j->arg, r < 0 ? NULL : result, &e);
@@ -291,7 +290,7 @@ static void on_pipe(struct loop_fd *src, uint32_t events)
 		finish(j);
 }
 
-/* The pipe is in the loop before there is a child: no child works for nobody. */
+/* Adds the pipe to the loop before the fork: if that fails, no child runs in vain. */
 static int start(struct job *j)
 {
 	_cleanup_close_ int in = -EBADF, out = -EBADF;
@@ -304,7 +303,7 @@ static int start(struct job *j)
 	r = loop_add_fd(j->jobs->loop, &j->pipe, in, EPOLLIN);
 	if (r < 0)
 		return r;
-	(void)TAKE_FD(in); /* j->pipe has it */
+	(void)TAKE_FD(in); /* j->pipe owns it */
 	r = proc_fork(&j->proc);
 	if (r > 0)
 		work(j, out);
@@ -351,15 +350,15 @@ static struct job *job_new(struct jobs *jobs, struct owner *o, const struct job_
 	return j;
 }
 
-/* What could fail fails here and not in a callback, if it is its turn. */
+/* Starts the job at once if it can, so that errors reach the caller and not a callback. */
 static int start_or_wait(struct jobs *jobs, struct owner *o, struct job *j, struct err *e)
 {
 	int r;
 
 	if (o->first || !may_run(jobs, o)) {
-		/* However many one owner asks for, there is room for another's. */
+		/* However many jobs one owner has, there is room for another owner. */
 		if (o->n_waiting >= jobs->waiting - jobs->n_waiting)
-			return err_set(e, -EAGAIN, "too much is asked for at once: try again");
+			return err_set(e, -EAGAIN, "too many requests at once: try again");
 		wait_behind(j);
 		return 0;
 	}
@@ -459,7 +458,7 @@ size_t jobs_running(const struct jobs *j)
 	return j->running + j->n_waiting;
 }
 
-/* ---- what clients are not told ---- */
+/* ---- errors hidden from clients ---- */
 
 int job_conceal(bool all, struct err *e, const char *fmt, ...)
 {

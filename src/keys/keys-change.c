@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* New keys, and keys that go: the file is read, changed and replaced under a lock. */
+/* Adds, changes and revokes keys: reads, changes and replaces the file under a lock. */
 #include <fcntl.h>
 #include <sodium.h>
 #include <string.h>
@@ -24,7 +24,7 @@ int key_draw(const char *name, enum key_role role, uint64_t expires,
 			       "'%.80s' is not a name: names have 1 to 63 of a-z, 0-9 and hyphen, "
 			       "and are not 8 hex digits",
 			       name);
-	/* Not libsodium's own: that ends the process when there is no randomness. */
+	/* randombytes_buf() of libsodium would abort the process on failure. */
 	if (RETRY_EINTR(getrandom(random, sizeof(random), 0)) != (ssize_t)sizeof(random))
 		return err_errno(e, "cannot make a key");
 	(void)sodium_bin2hex(digits, sizeof(digits), random, sizeof(random));
@@ -76,7 +76,7 @@ const struct key_entry *keys_find(const struct keys *k, const char *which)
 	return NULL;
 }
 
-/* What is there, with room for one more. */
+/* Copies the list, with room for one more key. */
 static struct key_entry *copy(const struct keys *k)
 {
 	struct key_entry *list = calloc(k->n + 1, sizeof(*list));
@@ -97,7 +97,7 @@ static int add(struct keys *k, const struct key_info *info, const char *text, st
 	if (keys_find(k, info->prefix))
 		return err_set(e, -EEXIST, "another key begins with the same digits: try again");
 	if (k->n >= KEYS_MAX)
-		return err_set(e, -E2BIG, "there are %d keys, more are not kept: revoke some",
+		return err_set(e, -E2BIG, "there are already %d keys, the maximum: revoke some",
 			       KEYS_MAX);
 	list = copy(k);
 	if (!list)
@@ -167,7 +167,7 @@ static int change_grant(struct key_info *info, const struct key_change *c, struc
 	if (info->role != KEY_USER)
 		return err_set(
 			e, -EINVAL,
-			"key '%s' is for %s: agents, levels and limits are for keys of users",
+			"key '%s' has role %s: agents, level and limits apply to role user only",
 			info->name, key_role_names[info->role]);
 	return key_grant_change(&info->grant, c, e);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* keys.json as text, and what may stand in it. */
+/* Reads and writes the text of keys.json, and validates its values. */
 #include <sodium.h>
 #include <string.h>
 
@@ -121,7 +121,7 @@ static int set_agents(struct key_grant *g, const char *text, struct err *e)
 		r = add_agent(&new, text, n, e);
 		text += n;
 		if (*text == ',' && !*++text && r == 0)
-			r = err_set(e, -EINVAL, "an agent is missing behind the last comma");
+			r = err_set(e, -EINVAL, "an agent is missing after the last comma");
 	}
 	if (r == 0)
 		*g = new;
@@ -149,8 +149,7 @@ int key_grant_change(struct key_grant *g, const struct key_change *c, struct err
 		if (!c->quota[i])
 			continue;
 		if (*c->quota[i] > INT64_MAX)
-			return err_set(e, -EINVAL, "'%s' is more than any host has",
-				       quota_names[i]);
+			return err_set(e, -EINVAL, "'%s' is larger than any host", quota_names[i]);
 		new.quota.most[i] = *c->quota[i];
 	}
 	if (r == 0)
@@ -188,7 +187,6 @@ static int read_hash(const json_t *o, uint8_t ret[static KEY_HASH], struct err *
 	return 0;
 }
 
-/* Name, prefix and role. */
 static int read_words(const json_t *o, struct key_info *ret, struct err *e)
 {
 	const char *name = "", *prefix = "", *role = "";
@@ -211,7 +209,7 @@ static int read_words(const json_t *o, struct key_info *ret, struct err *e)
 	return 0;
 }
 
-/* Absent members grant nothing beyond the default. */
+/* Missing members keep the default. */
 static int read_grant(const json_t *o, struct key_grant *ret, struct err *e)
 {
 	const json_t *agents = json_object_get(o, "agents"), *one;
@@ -227,7 +225,8 @@ static int read_grant(const json_t *o, struct key_grant *ret, struct err *e)
 			r = json_is_string(one)
 				    ? add_agent(ret, json_string_value(one),
 						json_string_length(one), e)
-				    : err_set(e, -EINVAL, "'agents' has something that is no name");
+				    : err_set(e, -EINVAL,
+					      "'agents' has an item that is not a name");
 	}
 	if (r == 0 && json_object_get(o, "level"))
 		r = json_get_string(o, "level", KEY_LEVEL_MAX, &level, e);
@@ -255,7 +254,7 @@ static int read_entry(const json_t *o, struct key_entry *ret, struct err *e)
 	return r < 0 ? r : read_time(o, "expires", false, &ret->info.expires, e);
 }
 
-/* A name or prefix says one key, and keys_check() counts on one hash for each. */
+/* Names, prefixes and hashes must be unique; place_of() relies on unique hashes. */
 static int check_new(const struct key_entry *list, size_t n, const struct key_entry *new,
 		     struct err *e)
 {
@@ -276,7 +275,7 @@ static int read_list(const json_t *array, struct key_entry **ret, size_t *ret_n,
 	size_t n = json_array_size(array);
 
 	if (n > KEYS_MAX)
-		return err_set(e, -E2BIG, "%zu keys, at most %d can be kept", n, KEYS_MAX);
+		return err_set(e, -E2BIG, "%zu keys; the maximum is %d", n, KEYS_MAX);
 	list = calloc(MAX(n, (size_t)1), sizeof(*list));
 	if (!list)
 		return err_oom(e);
@@ -307,7 +306,7 @@ int keys_read_text(const char *text, size_t n, struct key_entry **ret, size_t *r
 	if (r < 0)
 		return r;
 	if (version != VERSION)
-		return err_set(e, -EINVAL, "'version' is %llu, this hutch knows %d",
+		return err_set(e, -EINVAL, "'version' is %llu, this hutch supports %d",
 			       (unsigned long long)version, VERSION);
 	array = json_object_get(j, "keys");
 	if (!json_is_array(array))

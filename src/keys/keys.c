@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The file: where it is, that it is ours, when it has changed; and is this a key? */
+/* Opens the key file, checks its owner and mode, detects changes, and checks keys against it. */
 #include "keys.h"
 
 #include <fcntl.h>
@@ -20,14 +20,14 @@ static int check_dir(int fd, const char *path, struct err *e)
 	struct stat st;
 
 	if (fstat(fd, &st) < 0)
-		return err_errno(e, "cannot look at the directory of '%s'", path);
+		return err_errno(e, "cannot stat the directory of '%s'", path);
 	if (st.st_uid != geteuid())
 		return err_set(e, -EPERM,
-			       "the directory of '%s' belongs to uid %u: do this as that user",
+			       "the directory of '%s' belongs to uid %u: run hutch as that user",
 			       path, (unsigned int)st.st_uid);
 	if (st.st_mode & (S_IWGRP | S_IWOTH))
 		return err_set(e, -EPERM,
-			       "others can write in the directory of '%s': make it mode 0700",
+			       "others can write to the directory of '%s': change its mode to 0700",
 			       path);
 	return 0;
 }
@@ -80,13 +80,14 @@ static int check_file(const struct stat *st, struct err *e)
 	if (!S_ISREG(st->st_mode))
 		return err_set(e, -EINVAL, "not a regular file");
 	if (st->st_uid != geteuid())
-		return err_set(e, -EPERM, "belongs to uid %u: refused", (unsigned int)st->st_uid);
+		return err_set(e, -EPERM, "belongs to uid %u, not to you",
+			       (unsigned int)st->st_uid);
 	if (st->st_mode & (S_IRWXG | S_IRWXO))
-		return err_set(e, -EPERM, "others can get at it: make it mode 0600");
+		return err_set(e, -EPERM, "others have access to it: change its mode to 0600");
 	return 0;
 }
 
-/* Reads what `fd` is, unless it is what is known already. */
+/* Reads the file, unless its stamp shows that it is unchanged. */
 static int refresh(struct keys *k, int fd, struct err *e)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(KEYS_FILE_MAX);
@@ -97,7 +98,7 @@ static int refresh(struct keys *k, int fd, struct err *e)
 	int r;
 
 	if (fstat(fd, &st) < 0)
-		return err_errno(e, "cannot look at it");
+		return err_errno(e, "cannot stat it");
 	r = check_file(&st, e);
 	if (r < 0)
 		return r;
@@ -111,7 +112,7 @@ static int refresh(struct keys *k, int fd, struct err *e)
 	r = fd_read_all(fd, &b);
 	if (r < 0)
 		return err_set(e, r, "%s",
-			       r == -EFBIG ? "larger than any list of keys" : strerror(-r));
+			       r == -EFBIG ? "too large for a list of keys" : strerror(-r));
 	r = keys_read_text(buf_text(&b), b.len, &list, &n, e);
 	if (r < 0)
 		return r;
@@ -129,7 +130,7 @@ int keys_load(struct keys *k, struct err *e)
 
 	k->looked = clock_mono();
 	k->trouble = (struct err)ERR_INIT;
-	/* O_NONBLOCK so that a FIFO does not wait for its other end. */
+	/* O_NONBLOCK: opening a FIFO must not block. */
 	fd = RETRY_EINTR(openat(k->dir, KEYS_FILE,
 				O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
 	if (fd < 0 && errno == ENOENT) {
@@ -155,7 +156,7 @@ bool keys_trouble(struct keys *k, struct err *ret)
 	return new;
 }
 
-/* One more than the place of `hash`, or 0. Every entry is compared to its end, whichever it is. */
+/* Returns 1 + the index of `hash`, or 0. Compares all entries in full: the time reveals nothing. */
 static size_t place_of(const struct keys *k, const uint8_t hash[static KEY_HASH])
 {
 	size_t at = 0;
@@ -170,7 +171,7 @@ static size_t place_of(const struct keys *k, const uint8_t hash[static KEY_HASH]
 
 int keys_check(struct keys *k, const char *text, size_t n, struct key_info *ret)
 {
-	struct err ignored = ERR_INIT; /* it stays in k->trouble */
+	struct err ignored = ERR_INIT; /* k->trouble keeps the error */
 	uint8_t hash[KEY_HASH];
 	size_t at;
 
@@ -182,7 +183,7 @@ int keys_check(struct keys *k, const char *text, size_t n, struct key_info *ret)
 		return -ENOKEY;
 	key_hash(text, n, hash);
 	at = place_of(k, hash);
-	/* It may have been made a moment ago; a file that is the same is not read again. */
+	/* The key may be new. An unchanged file is not read again. */
 	if (at == 0 && keys_load(k, &ignored) == 0)
 		at = place_of(k, hash);
 	if (at == 0 || !k->list)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * API keys: who may ask hutchd for what. hutch-keys(5) has the format of the file.
+ * API keys of hutchd and their rights. hutch-keys(5) describes the file.
  *
- * A key is "e2b_" and 40 hex digits, of 160 random bits, and is shown once. What is kept is its
- * BLAKE2b-256 behind a prefix of our own, so a hash that leaked from elsewhere is of no use here.
- * A slow hash is for secrets that people choose; 160 random bits cannot be guessed at any speed.
+ * A key is "e2b_" and 40 hex digits (160 random bits), and is shown once. The file contains its
+ * BLAKE2b-256 hash with our own domain prefix, so a hash leaked from another program is useless
+ * here. Slow hashes protect secrets that people choose; 160 random bits cannot be guessed anyway.
  *
- * Whoever checks keys holds a struct keys, and looks twice a second, when asked, whether the file
- * is another: a key that was revoked stops working within a second, without a signal to anybody.
- * A file that cannot be read or is wrong in any part means that no key is valid.
+ * keys_check() looks for a changed file at most twice a second, so a revoked key stops working
+ * within a second, without a signal to hutchd. If the file is unreadable or any part of it is
+ * invalid, no key is valid.
  */
 #pragma once
 
@@ -22,11 +22,11 @@
 enum {
 	KEY_DIGITS = 40,
 	KEY_TEXT = 4 + KEY_DIGITS,
-	KEY_PREFIX = 8, /* digits that are kept and shown; 128 bits stay secret */
+	KEY_PREFIX = 8, /* digits stored and shown in clear; 128 bits stay secret */
 	KEY_NAME_MAX = 63,
 	KEY_HASH = 32,
 	KEY_AGENTS_MAX = 16,
-	KEY_AGENT_MAX = 63, /* as of a policy's name */
+	KEY_AGENT_MAX = 63, /* same limit as a policy's name */
 	KEY_LEVEL_MAX = 15,
 	KEYS_MAX = 1024,
 	KEYS_FILE_MAX = 1024 * 1024,
@@ -37,8 +37,8 @@ enum {
 #define KEYS_FILE "keys.json"
 
 /*
- * What a key is for. admin: everything. user: the planes that the E2B SDKs speak to, and of what is
- * listed there only the sandboxes of the key's own name. metrics: GET /metrics and nothing else.
+ * Roles. admin: everything. user: the APIs that the E2B SDKs use, limited to the sandboxes of the
+ * key's own name. metrics: GET /metrics and nothing else.
  */
 enum key_role {
 	KEY_ADMIN,
@@ -49,23 +49,23 @@ enum key_role {
 
 extern const char *const key_role_names[KEY_ROLES + 1]; /* ends with NULL */
 
-/* 0, or -EINVAL for a word that is no role. */
+/* Returns 0, or -EINVAL for an unknown role. */
 int key_role_parse(const char *word, enum key_role *ret);
 
 /*
- * What the sandboxes of a key may be; an administrator's key is not bound by it. Whoever asks with
- * the key can narrow this and never widen it.
+ * Limits on the sandboxes of a user's key; a request can narrow and never widen them. They do not
+ * apply to administrators' keys.
  */
 struct key_grant {
-	/* Agents whose policies it may use; the first one unless the template is named like
-	 * another. None: the default agent of hutchd, and no other. */
+	/* Agents whose policies the key may use; the first is the default, unless the template has
+	 * the name of another. None: only hutchd's default agent. */
 	char agents[KEY_AGENTS_MAX][KEY_AGENT_MAX + 1];
 	size_t n_agents;
-	char level[KEY_LEVEL_MAX + 1]; /* the lowest isolation level; "": that of the policy */
-	struct quota quota;	       /* of all its sandboxes together */
+	char level[KEY_LEVEL_MAX + 1]; /* minimum isolation level; "": only the policy's */
+	struct quota quota;	       /* for all its sandboxes together */
 };
 
-/* What is to be changed of a grant; what is NULL stays as it is. */
+/* Changes to a grant; NULL members change nothing. */
 struct key_change {
 	const char *agents;		    /* "a,b" */
 	const char *level;		    /* "" for none */
@@ -85,13 +85,12 @@ struct key_entry {
 	uint8_t hash[KEY_HASH];
 };
 
-/* 1 to 63 of a-z, 0-9 and hyphen, neither first nor last a hyphen, and not what a prefix looks
- * like. */
+/* Valid: 1 to 63 of a-z, 0-9 and hyphen, no hyphen first or last, and not 8 hex digits. */
 bool key_name_valid(const char *name);
 
 /*
- * Draws a key; nothing knows it yet. `name` NULL: "key-PREFIX". The caller shows `text` once and
- * clears it. -EINVAL: not a name.
+ * Generates a key without storing it; keys_add() does. `name` NULL: "key-PREFIX". The caller shows
+ * `ret_text` once and clears it. -EINVAL: invalid name.
  */
 int key_draw(const char *name, enum key_role role, uint64_t expires,
 	     char ret_text[static KEY_TEXT + 1], struct key_info *ret, struct err *e);
@@ -100,10 +99,10 @@ int key_draw(const char *name, enum key_role role, uint64_t expires,
 
 struct keys {
 	int dir;
-	char path[KEYS_PATH_MAX]; /* of the file */
+	char path[KEYS_PATH_MAX]; /* path of the file */
 	struct key_entry *list;
 	size_t n;
-	/* private: the file that `list` is of, when it was looked at, and what is wrong with it */
+	/* private: identity of the file read into `list`, time of the last check, and errors */
 	struct {
 		uint64_t dev, ino, size, mtime, ctime;
 	} stamp;
@@ -118,57 +117,59 @@ struct keys {
 #define _cleanup_keys_ _cleanup_(keys_close)
 
 /*
- * Opens the state directory (base/state-dir.h), with `make` also one that is not there yet (0700).
- * -EPERM if it is not ours or others can write in it. Reads nothing yet.
+ * Opens the state directory (base/state-dir.h); `make` creates a missing one with mode 0700. -EPERM
+ * if another user owns it or can write to it. Does not read the file.
  */
 int keys_open(struct keys *k, bool make, struct err *e);
 void keys_close(struct keys *k);
 
-/* Reads the file now, into k->list. No file: no keys. On an error there are none either. */
+/* Reads the file into k->list. A missing file means no keys; after an error there are none either.
+ */
 int keys_load(struct keys *k, struct err *e);
 
 /*
- * Is `text` a key? 0 and what is known of it, or -ENOKEY: no such key; -EKEYEXPIRED; -EIO: the file
- * cannot be read, so there are no keys (keys_trouble()). Takes as long for each key that is kept.
+ * Checks `text` in constant time for all stored keys. Returns 0 and the key's data, -ENOKEY for an
+ * unknown key, -EKEYEXPIRED, or -EIO if the file is unusable (see keys_trouble()).
  */
 int keys_check(struct keys *k, const char *text, size_t n, struct key_info *ret);
 
-/* True, once for each new reason, if the file cannot be used: for the log. */
+/* Returns true and the error, once per new error, if the file is unusable: for the log. */
 bool keys_trouble(struct keys *k, struct err *ret);
 
 /*
- * Adds a drawn key; under a lock, as one replacement of the file. -EEXIST: name or prefix are
- * taken. -E2BIG at KEYS_MAX. A file that cannot be read is left as it is.
+ * Stores a generated key: replaces the file atomically, under a lock. -EEXIST: name or prefix in
+ * use. -E2BIG at KEYS_MAX. An unreadable file is an error and stays unchanged.
  */
 int keys_add(struct keys *k, const struct key_info *info, const char *text, struct err *e);
 
 /*
- * Changes the grant of the key of that name or prefix, as it is in the file. *ret is what is kept.
- * -ENOENT; -EINVAL for what is none, and for keys that no grant binds.
+ * Changes the grant of the key with this name or prefix in the file; *ret is the changed key.
+ * -ENOENT; -EINVAL for an invalid grant, and for keys of other roles than user.
  */
 int keys_set_grant(struct keys *k, const char *which, const struct key_change *c,
 		   struct key_info *ret, struct err *e);
 
-/* Takes away the key of that name, or of that prefix (with "e2b_" or without). -ENOENT. */
+/* Removes the key with this name or prefix (with or without "e2b_"). -ENOENT. */
 int keys_revoke(struct keys *k, const char *which, struct key_info *ret, struct err *e);
 
-/* The key of that name or prefix in what was loaded, or NULL. */
+/* Returns the loaded key with this name or prefix, or NULL. */
 const struct key_entry *keys_find(const struct keys *k, const char *which);
 
-/* ---- its text; pure ---- */
+/* ---- the file's text; no syscalls ---- */
 
-/* Strict: unknown, missing and duplicate keys, names twice, and all that is out of range are
- * refused. */
+/* Rejects unknown, missing and duplicate members, duplicate names, and values out of range. */
 int keys_read_text(const char *text, size_t n, struct key_entry **ret, size_t *ret_n,
 		   struct err *e);
 
-/* The caller frees it; NULL without memory. */
+/* The caller frees the result; NULL without memory. */
 char *keys_write_text(const struct key_entry *list, size_t n);
 
-/* -EINVAL for what is no name of an agent, one twice, or too many; for what is no isolation level;
- * and for a limit beyond any host. Then the grant is as it was. */
+/*
+ * Applies the changes, or none of them: -EINVAL for invalid, duplicate or too many agents, an
+ * unknown isolation level, or a limit above INT64_MAX.
+ */
 int key_grant_change(struct key_grant *g, const struct key_change *c, struct err *e);
-/* Whether it names this agent. */
+/* Does the grant name this agent? */
 bool key_grant_has(const struct key_grant *g, const char *agent);
 
 /* True for "e2b_" and 40 digits of 0-9a-f. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tools about files of a sandbox. */
+/* Tools for files of a sandbox. */
 #include <string.h>
 
 #include "mcp-inner.h"
 
-/* A path of an argument, made absolute. The caller frees it. */
+/* Makes the argument `path` absolute. The caller frees it. */
 static int take_path(const struct tool_work *w, char **ret, struct err *e)
 {
 	const char *path = work_text(w, "path");
@@ -20,7 +20,7 @@ static int take_path(const struct tool_work *w, char **ret, struct err *e)
 
 /* ---- read, write ---- */
 
-/* What the guest says it is; JSON's readers hold no more. */
+/* The size that the guest reports, limited to the range of JSON integers. */
 static uint64_t size_of(const struct fields *f)
 {
 	return MIN(fields_number(f, TAG_SIZE, 0), (uint64_t)INT64_MAX);
@@ -54,7 +54,7 @@ int tool_read_file(struct tool_work *w, struct err *e)
 	if (r == 0)
 		r = work_add(w, output_bytes(buf_text(&b), b.len), e);
 	if (r == 0 && left > 0)
-		r = work_say(w, e, "%llu bytes follow: read on with offset %llu",
+		r = work_say(w, e, "%llu bytes follow: continue with offset %llu",
 			     (unsigned long long)left, (unsigned long long)end);
 	return r;
 }
@@ -108,8 +108,8 @@ static_assert(ARRAY_SIZE(kind_names) == WIRE_OTHER + 1, "each kind has its name"
 
 struct listing {
 	json_t *entries;
-	size_t bytes;  /* of their paths */
-	uint64_t more; /* than fit */
+	size_t bytes;  /* total length of the paths */
+	uint64_t more; /* entries that did not fit */
 	bool oom;
 };
 
@@ -138,7 +138,7 @@ static void add_entry(void *arg, const struct fields *f)
 		l->oom = true;
 }
 
-/* A line each; a name that has a line end in it is quoted as JSON has it. */
+/* One line per entry; a name that contains a line break is written as a JSON string. */
 static json_t *listing_text(const struct listing *l)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(JSON_SIZE_MAX);

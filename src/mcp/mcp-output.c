@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Collects the output of a command, and converts it to JSON strings. */
 #include <string.h>
 
 #include "mcp-inner.h"
@@ -6,7 +7,7 @@
 
 enum {
 	NOTE_MAX = 128,
-	GROWTH = 3, /* U+FFFD for a byte */
+	GROWTH = 3, /* bytes of U+FFFD, which can replace one byte */
 };
 
 void output_put(struct output *o, const char *data, size_t n)
@@ -15,7 +16,7 @@ void output_put(struct output *o, const char *data, size_t n)
 
 	memcpy(o->head + o->head_len, data, room);
 	o->head_len += room;
-	/* A ring: byte number i of what follows the head is at i modulo its size. */
+	/* The tail is a ring: byte i after the head is at i modulo its size. */
 	for (size_t i = room; i < n; i++)
 		o->tail[(o->total + i - sizeof(o->head)) % sizeof(o->tail)] = data[i];
 	o->total += n;
@@ -26,7 +27,7 @@ uint64_t output_cut(const struct output *o)
 	return o->total > MCP_TEXT_MAX ? o->total - MCP_TEXT_MAX : 0;
 }
 
-/* U+0000 is in no text of ours: readers of JSON differ about it. */
+/* Replaces invalid UTF-8, and also U+0000, which JSON readers treat differently. */
 static void put_utf8(struct buf *b, const char *s, size_t n)
 {
 	for (size_t i = 0; i < n;) {
@@ -61,7 +62,7 @@ json_t *output_text(const struct output *o)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(GROWTH * MCP_TEXT_MAX + NOTE_MAX);
 
-	/* What was not cut is one text, also where head and tail meet within a character. */
+	/* Join an uncut stream first: a character may span head and tail. */
 	if (output_cut(o) == 0) {
 		char *all = malloc(MCP_TEXT_MAX + 1);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a tool does, from its arguments to its result, in a child: tools that run something, and
- * tools about sandboxes. */
+/* Runs a tool in a child process, from its arguments to its result; and the tools that run commands
+ * or manage sandboxes. */
 #include <signal.h>
 #include <string.h>
 
@@ -39,7 +39,7 @@ static int add_stream(struct tool_work *w, const struct output *o, const char *n
 	return o->total == 0 ? 0 : work_add(w, TAKE_PTR(text), e);
 }
 
-/* "12 bytes", and how many of them are not there. */
+/* Writes "12 bytes", and how many of them were left out. */
 static const char *amount(const struct output *o, char out[static AMOUNT_MAX])
 {
 	int n = snprintf(out, AMOUNT_MAX, "%llu bytes", (unsigned long long)o->total);
@@ -63,7 +63,7 @@ static int say_end(struct tool_work *w, const struct running *r, int status, con
 			amount(&r->streams[0], out), amount(&r->streams[1], err));
 }
 
-/* Ours, and what the command printed, are texts of their own: it cannot speak for us. */
+/* Hutch's text and the command's output are separate items: output cannot pose as Hutch's. */
 static int command_result(struct tool_work *w, const struct running *r, int status, const char *why,
 			  struct err *e)
 {
@@ -89,15 +89,19 @@ static int run(struct tool_work *w, const struct runner_command *with, struct er
 	if (!r)
 		return err_oom(e);
 	c.timeout = w->spec.limits.timeout > 0 ? MIN(ms, w->spec.limits.timeout) : ms;
-	(void)alarm((unsigned int)(c.timeout / 1000) + TOOL_S); /* the keeper's limit comes first */
-	c.stop = SIGTERM;					/* mcp_call_cancel() */
+	(void)alarm((unsigned int)(c.timeout / 1000) + TOOL_S); /* the keeper's limit is shorter */
+	c.stop = SIGTERM;					/* sent by mcp_call_cancel() */
 	c.data = on_data;
 	c.arg = r;
 	session_use(&w->box, &w->spec, c.timeout + BUSY_MORE_MS);
 	rc = runner_exec(w->runner, &c, &status, &own);
 	if (c.timeout + BUSY_MORE_MS > w->spec.deadline)
 		session_rest(&w->box, &w->spec);
-	rc = command_result(w, r, status, rc < 0 ? own.msg : status < 0 ? "it was lost" : NULL, e);
+	rc = command_result(w, r, status,
+			    rc < 0	 ? own.msg
+			    : status < 0 ? "it is unknown"
+					 : NULL,
+			    e);
 	free(r);
 	return rc;
 }
@@ -160,7 +164,7 @@ int tool_create_sandbox(struct tool_work *w, struct err *e)
 
 	if (r == 0 && n >= MCP_SANDBOXES_MAX)
 		r = err_set(e, -EAGAIN,
-			    "this session has %zu sandboxes, and may have %d: end one with "
+			    "this session has %zu sandboxes; the limit is %d: end one with "
 			    "kill_sandbox",
 			    n, MCP_SANDBOXES_MAX);
 	if (r == 0)
@@ -205,11 +209,11 @@ int tool_list_sandboxes(struct tool_work *w, struct err *e)
 	if (r == 0)
 		r = session_each(w->session, &w->root, list_one, list, e);
 	if (r == 0 && json_array_size(list) == 0)
-		r = work_say(w, e, "there are none yet: one is made when a tool needs it");
+		r = work_say(w, e, "there are none yet: one is created when a tool needs it");
 	json_array_foreach(list, i, one)
 	{
 		if (r == 0)
-			r = work_say(w, e, "%s  image %s, made %s%s",
+			r = work_say(w, e, "%s  image %s, created %s%s",
 				     json_string_value(json_object_get(one, "sandbox")),
 				     json_string_value(json_object_get(one, "image")),
 				     json_string_value(json_object_get(one, "created")),
@@ -287,13 +291,13 @@ int work_run(const struct session_ref *s, const struct mcp_tool *tool, const jso
 	int r = w.content ? state_root_open(&w.root, &why) : err_oom(&why);
 
 	if (r < 0 && r != -ENOMEM)
-		(void)job_conceal(s->all, &why, "the sandboxes cannot be looked at");
+		(void)job_conceal(s->all, &why, "cannot open the directory of sandboxes");
 	(void)alarm(TOOL_S);
 	if (r == 0 && tool->in_sandbox)
 		r = enter(&w, own, &why);
 	if (r == 0)
 		r = tool->run(&w, &why);
-	/* What a tool could not do is for the model to read, and not an error of the protocol. */
+	/* A tool's failure is a result for the model, not a protocol error. */
 	if (r < 0 && r != -ENOMEM) {
 		w.failed = true;
 		json_decref(w.structured);

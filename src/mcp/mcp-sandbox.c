@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The sandboxes of a session, as their directories tell. All of this is done in a child, and waits.
- * A session sees its own sandboxes and no others, whoever asks for them: what a model was talked
- * into by the text that it read must not reach anybody else's.
+ * The sandboxes of a session, found by their directories. All of this blocks and runs in a child
+ * process. A session sees only its own sandboxes, even for an administrator: a model that malicious
+ * text has taken over must not reach other sandboxes.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -31,7 +31,7 @@ static void draw(char *out, size_t bytes)
 
 	assert(bytes <= sizeof(random));
 	if (RETRY_EINTR(getrandom(random, bytes, 0)) != (ssize_t)bytes)
-		abort(); /* it has been there since Linux 3.17, and never fails for so few */
+		abort(); /* getrandom(2) never fails for up to 256 bytes */
 	for (size_t i = 0; i < bytes; i++) {
 		out[2 * i] = digits[random[i] >> 4];
 		out[2 * i + 1] = digits[random[i] & 15];
@@ -57,7 +57,7 @@ bool mcp_session_of(const json_t *metadata, char ret_id[static MCP_SESSION + 1],
 
 /* ---- start ---- */
 
-/* As hutchd writes it: what is made here is there for the API too, for the same key. */
+/* Same format as hutchd's: the API shows these sandboxes to the same key. */
 static char *api_text(const struct session_ref *s, const char *template, bool own)
 {
 	char token[2 * TOKEN_BYTES + 1];
@@ -124,7 +124,7 @@ int session_start(const struct session_ref *s, const struct state_root *root, co
 	return 0;
 }
 
-/* ---- which are there ---- */
+/* ---- existing sandboxes ---- */
 
 static bool is_ours(const struct session_ref *s, const struct spec *spec)
 {
@@ -213,8 +213,8 @@ static void set_deadline(const struct sandbox *b, uint64_t ms)
 		log_warning("sandbox %s keeps its deadline: %s", b->id, e.msg);
 }
 
-/* Of a new deadline in `ms`: what its policy leaves of that, 0 for nothing. A second may be lost on
- * the way. */
+/* Limits a new deadline to the ttl of the policy, less a second for delays; 0 if nothing is left.
+ */
 static uint64_t within_ttl(const struct spec *spec, uint64_t now, uint64_t ms)
 {
 	const uint64_t ttl = spec->limits.ttl, end = spec->created / NSEC_PER_MSEC + ttl;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The calls of a session run one after the other: the first of the list is at work, the others
- * wait. A call is one job, or two if the session's own sandbox has to be made first; that one is
- * waited for whatever happens, so that no sandbox is made that nobody knows of.
+ * The calls of a session run one after the other: the first of the list runs, the others wait. A
+ * call is one job, or two if the session's own sandbox must be created first. The session always
+ * waits for that job, so that it learns the id of every sandbox it creates.
  *
  *	waiting -> (starting) -> working -> answered
  *
- * A call that is cancelled while it waits or works is forgotten at once; else when its job is done.
+ * A cancelled call is freed at once while it waits or works. While it starts a sandbox, or if its
+ * tool is `whole`, it is freed when its job is done.
  */
 #include <signal.h>
 #include <string.h>
@@ -21,9 +22,9 @@ struct mcp_call {
 	json_t *id, *arguments;
 	void (*done)(void *arg, const json_t *reply); /* NULL: cancelled */
 	void *arg;
-	struct job *job; /* of the one that is at work */
-	bool starting;	 /* the job is to make the session's sandbox */
-	bool renewed;	 /* that sandbox is not the one that earlier calls had */
+	struct job *job; /* running job; NULL: the call waits */
+	bool starting;	 /* the job creates the session's sandbox */
+	bool renewed;	 /* that sandbox replaces one that earlier calls used */
 	struct mcp_call *next;
 };
 
@@ -55,7 +56,7 @@ static void call_free(struct mcp_call *c)
 	free(c);
 }
 
-/* Answers the first call, and goes on with the next. The reply is taken. */
+/* Answers the first call and starts the next one. Takes ownership of the reply. */
 static void finish(struct mcp_call *c, json_t *reply)
 {
 	_cleanup_json_ json_t *r = reply;
@@ -72,7 +73,7 @@ static void finish(struct mcp_call *c, json_t *reply)
 		done(arg, r);
 }
 
-/* What the tool could not do, as its result. */
+/* A tool's failure as its result. */
 static json_t *failed(const struct mcp_call *c, const struct err *e)
 {
 	json_t *text = output_bytes(e->msg, strlen(e->msg));
@@ -95,7 +96,7 @@ static int start_work(void *arg, json_t **ret, struct err *e)
 	int r = state_root_open(&root, e);
 
 	if (r < 0)
-		return job_conceal(s->all, e, "the sandboxes cannot be looked at");
+		return job_conceal(s->all, e, "cannot open the directory of sandboxes");
 	r = session_start(s, &root, NULL, s->deadline, true, id, e);
 	if (r < 0)
 		return r;
@@ -130,21 +131,21 @@ static int call_work(void *arg, json_t **ret, struct err *e)
 {
 	const struct mcp_call *c = arg;
 
-	/* Nobody would hear of its end. */
+	/* Without the server the result would be lost, so die with it. */
 	if (!c->tool->whole)
 		(void)prctl(PR_SET_PDEATHSIG, SIGTERM);
 	return work_run(&c->session->ref, c->tool, c->arguments, c->session->own, ret, e);
 }
 
-/* The model has files in mind that are not there. */
+/* Warns the model, which may rely on files of the former sandbox. */
 static int tell_renewed(const json_t *result)
 {
 	json_t *content = json_object_get(result, "content");
 	json_t *note = JSON_OBJECT(
 		{ "type", json_string("text") },
 		{ "text",
-		  json_string("hutch: the session's sandbox had ended, and this was done "
-			      "in a new one: files and processes of the former are gone") });
+		  json_string("hutch: the session's sandbox had ended, so this call ran in a new "
+			      "one: files and processes of the former sandbox are gone") });
 
 	return note && json_array_insert_new(content, 0, note) == 0 ? 0 : -ENOMEM;
 }
@@ -183,7 +184,7 @@ static int begin(struct mcp_call *c, struct err *e)
 	return job_start(s->calls, s->owner, &call_ops, c, &c->job, e);
 }
 
-/* The first one, if it is not at work already. */
+/* Starts the first call, unless it is already running. */
 static void next(struct mcp_session *s)
 {
 	struct err e = ERR_INIT;
@@ -340,7 +341,7 @@ size_t mcp_session_calls(const struct mcp_session *s)
 	return n;
 }
 
-/* ---- its end ---- */
+/* ---- end of a session ---- */
 
 static int end_work(void *arg, json_t **ret, struct err *e)
 {
@@ -369,7 +370,7 @@ static void end_now(struct mcp_session *s)
 		end_done(s, NULL, &e);
 }
 
-/* Whoever waits for it hears that it will not come. */
+/* Sends an error reply to a client that still waits for the call. */
 static void give_up(struct mcp_call *c)
 {
 	void (*done)(void *arg, const json_t *reply) = c->done;
@@ -390,7 +391,7 @@ void mcp_session_end(struct mcp_session *s, void (*ended)(void *arg, const struc
 	s->ended_arg = arg;
 	for (struct mcp_call *c = s->first; c; c = c->next)
 		give_up(c);
-	/* Those behind the first are not at work; and the first one may have to be waited for. */
+	/* Only the first call runs. If it must not be interrupted, its end calls end_now(). */
 	while (s->first && s->first->next)
 		call_free(s->first->next);
 	if (s->first && (s->first->starting || s->first->tool->whole))

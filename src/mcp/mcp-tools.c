@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One table from which the schemas that clients get, and the check of what they send, are made. */
+/* The table of tools: source of the schemas for clients, and of the checks of their arguments. */
 #include <string.h>
 
 #include "mcp-inner.h"
@@ -25,7 +25,7 @@ const struct mcp_tool mcp_tools[] = {
 	{ .name = "run_command", .title = "Run a command",
 	  .description = "Runs a shell command in a sandbox, waits for it to end, and returns its standard output, standard error and "
 			 "exit status. Each command is a new login shell: files stay, the working directory and variables do not. "
-			 "There is no terminal and no standard input. Of each stream at most 64 KiB are returned, from its beginning "
+			 "There is no terminal and no standard input. At most 64 KiB of each stream are returned, from its beginning "
 			 "and its end. A command that leaves a process in the background should redirect its output.",
 	  .args = { { "command", ARG_TEXT, true, 1, 100 * 1024, NULL, "The command, for the shell (bash)." },
 		    { "cwd", ARG_TEXT, false, 1, TOOL_PATH_MAX, NULL, "The absolute path of the directory to run it in." },
@@ -35,22 +35,22 @@ const struct mcp_tool mcp_tools[] = {
 		    ARG_SANDBOX },
 	  .in_sandbox = true, .destroys = true, .run = tool_run_command },
 	{ .name = "run_code", .title = "Run code",
-	  .description = "Runs a program that is given as text in a sandbox, and returns what run_command returns. Nothing of an "
-			 "earlier program is in memory; files stay. To see a value, print it.",
+	  .description = "Runs a program, given as text, in a sandbox, and returns the same as run_command. Each program starts with "
+			 "empty memory; files stay. To see a value, print it.",
 	  .args = { { "code", ARG_TEXT, true, 1, 1024 * 1024, NULL, "The text of the program." },
-		    { "language", ARG_TEXT, true, 0, 0, languages, "What it is written in." },
+		    { "language", ARG_TEXT, true, 0, 0, languages, "The programming language." },
 		    { "timeout_s", ARG_NUMBER, false, 1, MCP_COMMAND_MAX_S, NULL, "Seconds after which it is killed; 60 if not given." },
 		    ARG_SANDBOX },
 	  .in_sandbox = true, .destroys = true, .run = tool_run_code },
 	{ .name = "read_file", .title = "Read a file",
 	  .description = "Returns the contents of a file in a sandbox as text: at most 64 KiB from `offset` on, and how many bytes "
-			 "follow. What is not UTF-8 is replaced.",
+			 "follow. Bytes that are not UTF-8 are replaced.",
 	  .args = { ARG_PATH("The file."),
 		    { "offset", ARG_NUMBER, false, 0, INT64_MAX, NULL, "The byte to begin at; 0 if not given." },
 		    ARG_SANDBOX },
 	  .in_sandbox = true, .reads_only = true, .run = tool_read_file },
 	{ .name = "write_file", .title = "Write a file",
-	  .description = "Writes a text to a file in a sandbox. A file that is there is replaced; directories that are missing are made.",
+	  .description = "Writes a text to a file in a sandbox. Replaces an existing file and creates missing directories.",
 	  .args = { ARG_PATH("The file."),
 		    { "content", ARG_TEXT, true, 0, MCP_MESSAGE_MAX, NULL, "The whole new contents." },
 		    ARG_SANDBOX },
@@ -61,15 +61,15 @@ const struct mcp_tool mcp_tools[] = {
 		    { "depth", ARG_NUMBER, false, 1, TOOL_DEPTH_MAX, NULL, "How many levels; 1 if not given." },
 		    ARG_SANDBOX },
 	  .in_sandbox = true, .reads_only = true, .run = tool_list_files },
-	{ .name = "create_sandbox", .title = "Make a sandbox",
-	  .description = "Makes a further sandbox, with files of its own, and returns its id for the other tools. The session's own "
-			 "sandbox needs no call: it is made when it is first used. Sandboxes end with the session.",
-	  .args = { { "template", ARG_TEXT, false, 1, TOOL_NAME_MAX, NULL, "The image to start from; the usual one if not given." },
+	{ .name = "create_sandbox", .title = "Create a sandbox",
+	  .description = "Creates another sandbox, with files of its own, and returns its id for the other tools. The session's own "
+			 "sandbox needs no call: it is created when it is first used. Sandboxes end with the session.",
+	  .args = { { "template", ARG_TEXT, false, 1, TOOL_NAME_MAX, NULL, "The image to start from; the default image if not given." },
 		    { "timeout_s", ARG_NUMBER, false, 1, 24 * 3600, NULL,
 		      "Seconds after its last use at which it ends; as the session's own if not given." } },
 	  .whole = true, .run = tool_create_sandbox },
 	{ .name = "list_sandboxes", .title = "List the sandboxes",
-	  .description = "Lists the sandboxes of this session that run.",
+	  .description = "Lists the running sandboxes of this session.",
 	  .reads_only = true, .run = tool_list_sandboxes },
 	{ .name = "kill_sandbox", .title = "End a sandbox",
 	  .description = "Ends a sandbox of this session at once. Its processes and files are gone.",
@@ -102,7 +102,8 @@ static json_t *arg_json(const struct tool_arg *a)
 		r = json_put(j, "enum", choices_json(a->choices));
 	if (r == 0 && number)
 		r = json_put(j, "minimum", json_number(a->min));
-	/* Lengths are counted in bytes here and in characters there. */
+	/* JSON Schema counts characters and check_text() bytes, so the schema is only an upper
+	 * bound. */
 	if (r == 0 && !a->choices && (!number || a->max < INT64_MAX))
 		r = json_put(j, number ? "maximum" : "maxLength", json_number(a->max));
 	return r < 0 ? NULL : TAKE_PTR(j);
@@ -144,14 +145,15 @@ json_t *tools_list(void)
 	return JSON_OBJECT({ "tools", json_incref(list) });
 }
 
-/* ---- what is sent ---- */
+/* ---- checks ---- */
 
 static int check_choice(const struct tool_arg *a, const char *text, struct err *e)
 {
 	for (size_t i = 0; a->choices[i]; i++)
 		if (str_eq(a->choices[i], text))
 			return 0;
-	return err_set(e, -EINVAL, "%s: '%.40s' is none of those that there are", a->name, text);
+	return err_set(e, -EINVAL, "%s: '%.40s' is not a valid value; see tools/list", a->name,
+		       text);
 }
 
 static int check_text(const struct tool_arg *a, const json_t *value, struct err *e)

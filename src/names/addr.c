@@ -17,14 +17,14 @@ static int parse_prefix(const char *s, size_t n, struct addr *a, struct err *e)
 	struct addr net;
 
 	if (str_to_u64(s, n, max, &prefix) < 0)
-		return err_set(e, -EINVAL, "the network length behind '/' is a number from 0 to %d",
+		return err_set(e, -EINVAL, "the network length after '/' is a number from 0 to %d",
 			       (int)max);
 	net = addr_network(a, (uint8_t)prefix);
 	if (memcmp(net.bytes, a->bytes, sizeof(net.bytes)) != 0) {
 		char text[ADDR_TEXT_MAX];
 
 		return err_set(e, -EINVAL,
-			       "bits are set behind the network length: did you mean %s?",
+			       "bits are set after the network length: did you mean %s?",
 			       addr_format(&net, text));
 	}
 	a->prefix = (uint8_t)prefix;
@@ -47,10 +47,7 @@ int addr_parse(const char *s, size_t n, struct addr *ret, struct err *e)
 	if (inet_pton(family_of(a.family), text, a.bytes) != 1)
 		return err_set(e, -EINVAL, "'%s' is not an IPv%d address in its usual spelling",
 			       text, a.family);
-	/*
-	 * inet_pton() takes several spellings of one IPv6 address; we take the one inet_ntop()
-	 * gives.
-	 */
+	/* inet_pton() accepts several spellings of an IPv6 address; accept only inet_ntop()'s. */
 	(void)inet_ntop(family_of(a.family), a.bytes, back, sizeof(back));
 	if (!str_eq(text, back) && addr_classify(&a) == ADDR_EMBEDDED)
 		return err_set(e, -EINVAL, "'%s' carries an IPv4 address: write that one", text);
@@ -79,7 +76,7 @@ const char *addr_format(const struct addr *a, char out[static ADDR_TEXT_MAX])
 	return out;
 }
 
-/* First match wins, so the exceptions stand before the ranges that hold them. */
+/* The first match wins, so exceptions come before the ranges that contain them. */
 /* clang-format off */
 static const struct {
 	const char *net;
@@ -123,18 +120,18 @@ static const struct {
 	{ "2001:20::/28", ADDR_RESERVED },
 	{ "2001:db8::/32", ADDR_RESERVED },
 	{ "3fff::/20", ADDR_RESERVED },
-	{ "2000::/3", ADDR_PUBLIC },		/* all that is handed out; IPv6 outside it is reserved */
+	{ "2000::/3", ADDR_PUBLIC },		/* all allocated IPv6; the rest is reserved */
 };
 /* clang-format on */
 
 static struct addr row(size_t i)
 {
-	static struct addr nets[ARRAY_SIZE(classes)]; /* read at first use: the broker asks often */
+	static struct addr nets[ARRAY_SIZE(classes)]; /* cache: the broker calls this often */
 	struct err e;
 
 	if (nets[i].family == 0 &&
 	    addr_parse(classes[i].net, strlen(classes[i].net), &nets[i], &e) < 0)
-		abort(); /* the table above is ours; a unit test reads every row */
+		abort(); /* a typo in the table; a unit test parses every row */
 	return nets[i];
 }
 
@@ -143,7 +140,7 @@ enum addr_class addr_classify(const struct addr *a)
 	for (size_t i = 0; i < ARRAY_SIZE(classes); i++) {
 		struct addr net = row(i);
 
-		/* A network that only touches a special range counts as that range. */
+		/* A network that overlaps a special range gets its class. */
 		if (addr_within(a, &net) ||
 		    (classes[i].class != ADDR_PUBLIC && addr_within(&net, a)))
 			return classes[i].class;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* IP addresses and networks as policies write them, and what kind of place an address is. */
+/* Parses, formats and classifies the IP addresses and networks of policies. */
 #pragma once
 
 #include <stdbool.h>
@@ -23,39 +23,35 @@ enum addr_class {
 	ADDR_PRIVATE, /* RFC 1918, unique local */
 	ADDR_SHARED,  /* carrier-grade NAT, 100.64.0.0/10 */
 	ADDR_LINK_LOCAL,
-	ADDR_METADATA, /* cloud metadata services, also those in public ranges */
+	ADDR_METADATA, /* cloud metadata services, even in public ranges */
 	ADDR_MULTICAST,
 	ADDR_RESERVED, /* unspecified, documentation, benchmarking, future use */
-	ADDR_EMBEDDED, /* IPv6 that carries an IPv4 address: mapped, NAT64, 6to4, Teredo */
+	ADDR_EMBEDDED, /* IPv6 with an embedded IPv4 address: mapped, NAT64, 6to4, Teredo */
 	ADDR_CLASS_MAX,
 };
 
 /*
- * One spelling each: IPv4 as four decimal numbers without leading zeros, IPv6 as RFC 5952 writes
- * it, without brackets; "/N" behind either makes a network, whose host bits must be zero. Anything
- * else is -EINVAL.
+ * Parses an address in its only accepted spelling: IPv4 as four decimal numbers without leading
+ * zeros, IPv6 as in RFC 5952 without brackets. "/N" makes a network, whose host bits must be zero.
+ * Anything else is -EINVAL.
  */
 int addr_parse(const char *s, size_t n, struct addr *ret, struct err *e);
 
-/* The canonical text; IPv6 in brackets, as in a rule. */
+/* Writes the canonical text, with IPv6 in brackets as in a rule. */
 const char *addr_format(const struct addr *a, char out[static ADDR_TEXT_MAX]);
 
-/*
- * Where an address belongs; a network belongs to the first special range that it touches, metadata
- * services first.
- */
+/* Classifies an address; a network gets the class of the first special range that it overlaps. */
 enum addr_class addr_classify(const struct addr *a);
 const char *addr_class_name(enum addr_class c);
 
 /*
- * Row `i` of the table behind addr_classify(); false behind the last. Of the rows that hold an
- * address the one with the longest prefix counts; an address in none is public if it is of IPv4,
- * and else reserved.
+ * Returns row `i` of addr_classify()'s table, or false past the end. If several rows contain an
+ * address, the longest prefix wins. An address in no row is public (IPv4) or reserved (IPv6).
  */
 bool addr_class_row(size_t i, struct addr *ret, enum addr_class *ret_class);
 
-/* True if `a` lies in network `net` of the same family. */
+/* True if network `net` contains `a`, of the same family. */
 bool addr_within(const struct addr *a, const struct addr *net);
 
-/* `a` with everything behind the first `prefix` bits cleared. */
+/* Returns `a` with all bits after the first `prefix` cleared. */
 struct addr addr_network(const struct addr *a, uint8_t prefix);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Entries are sorted by (deny, host, port), so all entries of one host and verdict stand together:
- * a group. An open hash table maps the text of a host to its allow group and its deny group.
+ * Entries are sorted by (deny, host, port), so that all entries of one host and verb are adjacent:
+ * a group. An open-addressing hash table maps a host to its allow group and its deny group.
  *
- * Names are hashed from their end to their beginning. While the hash of "a.b.c" is being made, the
- * hashes of ".c" and
- * ".b.c" come by, and those are the very texts under which the rules for subtrees are filed.
+ * Names are hashed from their end to their beginning. Hashing "a.b.c" passes through the hashes of
+ * ".c" and ".b.c", which are the hash keys of the subtree rules: one pass gives all of them.
  */
 #include "match.h"
 
@@ -35,7 +34,7 @@ struct ruleset {
 	size_t n;
 	struct slot *slots;
 	size_t mask;
-	/* The network lengths that occur, one bit each: only these are probed. */
+	/* Bit sets of the network lengths in use (IPv4, IPv6): only these are probed. */
 	uint64_t prefixes[2][3];
 };
 
@@ -46,10 +45,7 @@ static uint64_t hash_byte(uint64_t h, char c)
 
 static const uint64_t hash_start = UINT64_C(0xcbf29ce484222325);
 
-/*
- * FNV-1a leaves its low bits poor for short keys; the high ones are folded in before a slot is
- * chosen.
- */
+/* FNV-1a's low bits are weak for short keys, so fold in the high ones. */
 static size_t hash_slot(const struct ruleset *s, uint64_t h)
 {
 	return (size_t)(h ^ h >> 32) & s->mask;
@@ -102,10 +98,7 @@ static int compare_host(const struct rule *a, const struct rule *b)
 	return d != 0 ? d : (int)a->kind - (int)b->kind;
 }
 
-/*
- * Of rules that differ in what must be spoken, the strictest counts: lists that are joined cannot
- * take a check away.
- */
+/* Sorts the strictest protocol first: normalise() keeps it, so joining lists removes no check. */
 static int laxity(const struct rule *r)
 {
 	static const uint8_t order[] = {
@@ -132,7 +125,7 @@ static int compare_entry(const void *x, const void *y)
 	return d;
 }
 
-/* Sorts and drops entries that repeat the one before them. */
+/* Sorts the entries and merges those with the same verb, host and port. */
 static void normalise(struct ruleset *s)
 {
 	size_t kept = 0;
@@ -145,8 +138,8 @@ static void normalise(struct ruleset *s)
 		assert(this->deny || this->rule.port != 0);
 		if (last && last->deny == this->deny && last->rule.port == this->rule.port &&
 		    compare_host(&last->rule, &this->rule) == 0) {
-			/* To allow them is a decision: a rule that does not mention them, such as
-			 * one of a preset, does not take it back. */
+			/* Allowing private addresses is explicit: a rule without the suffix, such
+			 * as a preset's, does not revoke it. */
 			if (this->rule.private && !last->rule.private) {
 				last->rule.private = true;
 				last->id = this->id;
@@ -228,7 +221,7 @@ const struct ruleset_entry *ruleset_entries(const struct ruleset *s, size_t *ret
 	return s->entries;
 }
 
-/* The entry of a group for `port`; the one for every port (0) sorts first and is tried first. */
+/* Finds a group's entry for `port`. An entry for every port (0) sorts first and wins. */
 static const struct ruleset_entry *in_group(const struct ruleset *s, const struct group *g,
 					    uint16_t port)
 {
@@ -250,7 +243,7 @@ static const struct ruleset_entry *in_group(const struct ruleset *s, const struc
 	return NULL;
 }
 
-/* A slot matched: note the first deny rule; the last allow rule is the most specific one. */
+/* Records a match. Slots come least specific first: keep the first deny and the last allow rule. */
 static void note(const struct ruleset *s, const struct slot *slot, uint16_t port, struct verdict *v)
 {
 	const struct ruleset_entry *allow = in_group(s, &slot->group[ALLOW], port);
@@ -261,7 +254,7 @@ static void note(const struct ruleset *s, const struct slot *slot, uint16_t port
 		v->allow = allow;
 }
 
-/* The slot of a name: of exactly `text`, or for RULE_SUBTREE of the `text` that follows the dot. */
+/* Finds the slot of name `text`, or for RULE_SUBTREE of the subtree ".text". */
 static const struct slot *find_name(const struct ruleset *s, uint64_t hash, enum rule_kind kind,
 				    const char *text)
 {
@@ -276,10 +269,10 @@ static const struct slot *find_name(const struct ruleset *s, uint64_t hash, enum
 }
 
 enum {
-	MATCHES_MAX = (NAME_TEXT_MAX + 1) / 2 + 2 /* each label's subtree, the name's, the name */
+	MATCHES_MAX = (NAME_TEXT_MAX + 1) / 2 + 2 /* a subtree per label, and the name */
 };
 
-/* All slots that match, the most specific last. */
+/* Finds all matching slots, the most specific last. */
 static size_t match_name(const struct ruleset *s, const struct name *name,
 			 const struct slot *ret[static MATCHES_MAX])
 {
@@ -337,7 +330,7 @@ struct verdict ruleset_check(const struct ruleset *s, const struct target *t)
 	return v;
 }
 
-/* Denied ports may be fewer than allowed ones, so each that some rule allows is asked for. */
+/* A deny rule may cover only some ports, so check each port that an allow rule names. */
 bool ruleset_knows(const struct ruleset *s, const struct name *name)
 {
 	const struct slot *slots[MATCHES_MAX];

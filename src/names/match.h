@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The matcher: a set of allow and deny rules, and one question: may this target be dialled?
+ * The matcher: decides by a set of allow and deny rules whether the keeper may dial a target.
  *
- * Deny wins over allow, however specific either is; what no rule names is denied. Name rules never
- * match an address, address rules never match a name. A lookup costs one pass over the name and one
- * probe of a hash table per label, whatever the number of rules.
+ * Deny rules win over allow rules, however specific either is; a target without a rule is denied.
+ * Name rules never match an address, address rules never match a name. A lookup takes one pass over
+ * the name and one hash table probe per label, whatever the number of rules.
  */
 #pragma once
 
@@ -17,37 +17,36 @@ enum {
 	RULESET_MAX = 100000
 };
 
-/* One rule of a set, as the verdict points at it. */
+/* One rule of a set. */
 struct ruleset_entry {
 	struct rule rule; /* .port 0: every port (deny rules only) */
 	bool deny;
-	uint32_t id; /* the caller's, e.g. where the rule was written */
+	uint32_t id; /* chosen by the caller, such as an index of the rule's origin */
 };
 
 struct ruleset;
 
 /*
- * Makes a set of `n` entries, which are copied. Of entries for the same host and port the strictest
- * protocol is kept, of equal ones the lowest id; if one of them allows private addresses, so does
- * the kept one, with the id of the first that does. An allow rule without a port is a bug of the
- * caller. 0, -ENOMEM, or -E2BIG past RULESET_MAX.
+ * Makes a set from a copy of `n` entries. Entries with the same host, port and verb are merged: the
+ * result has the strictest protocol, and of equal ones the lowest id. If any of them allows private
+ * addresses, so does the result, with the id of the first that does. Allow rules must have a port.
+ * Returns 0, -ENOMEM, or -E2BIG past RULESET_MAX.
  */
 int ruleset_new(const struct ruleset_entry *entries, size_t n, struct ruleset **ret);
 struct ruleset *ruleset_free(struct ruleset *s);
 
 struct verdict {
 	bool allowed;
-	const struct ruleset_entry *deny; /* the deny rule that matched, if one did */
-	const struct ruleset_entry
-		*allow; /* the most specific allow rule that matched, if one did */
+	const struct ruleset_entry *deny;  /* the least specific matching deny rule, or NULL */
+	const struct ruleset_entry *allow; /* the most specific matching allow rule, or NULL */
 };
 
 struct verdict ruleset_check(const struct ruleset *s, const struct target *t);
 
-/* May anything be dialled by that name, on some port? What decides whether a name resolves. */
+/* Is the name allowed on some port? Only such names resolve in the sandbox. */
 bool ruleset_knows(const struct ruleset *s, const struct name *name);
 
-/* The entries in canonical order: allow rules first, by host, then port. */
+/* Returns the entries in canonical order: allow rules first, by host, then port. */
 const struct ruleset_entry *ruleset_entries(const struct ruleset *s, size_t *ret_n);
 
 static inline void cleanup_ruleset(struct ruleset **s)

@@ -11,10 +11,7 @@ static bool ldh(char c)
 	return ascii_is_lower(c) || ascii_is_digit(c) || c == '-';
 }
 
-/*
- * Byte `at` of the input cannot stand in a name; it is shown by number, for it may not be
- * printable.
- */
+/* Reports byte `at` of the input as invalid in a name. */
 static int bad_byte(unsigned char c, size_t at, struct err *e)
 {
 	if (c == '_')
@@ -46,10 +43,7 @@ static int check_label(const char *label, size_t n, struct err *e)
 	return 0;
 }
 
-/*
- * "ends in a number" as the URL standard has it: decimal, or hexadecimal with 0x, also with no
- * digit behind it.
- */
+/* "Ends in a number" as in the URL standard: decimal, or 0x with any number of hex digits. */
 static bool is_number(const char *label, size_t n)
 {
 	bool hex = n >= 2 && label[0] == '0' && label[1] == 'x';

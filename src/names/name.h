@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names of hosts: one grammar, one canonical form. The policy compiler, the matcher and whatever
- *dials use this and nothing else, so that what was matched is byte for byte what is dialled.
+ * Host names: one grammar, one canonical form. The policy compiler, the matcher and the dialer all
+ * use it, so that the keeper dials byte for byte the name that was matched.
  *
  *	name  = label 1*("." label)	at least two labels, at most 253 bytes
  *	label = 1 to 63 of [a-z0-9-], neither first nor last byte a hyphen
  *
- * Upper case is folded. The last label is not a number in any base, because resolvers read "0x7f.1"
- *and "2130706433" as addresses. Punycode (xn--) passes as what it is: ASCII. Everything else is
- *refused: NUL, space, underscore, percent, "@", a dot at the end, bytes above 0x7f.
+ * Upper case is folded. The last label must not be a number in any base, because resolvers read
+ * "0x7f.1" and "2130706433" as addresses. Punycode (xn--) is plain ASCII. Everything else is
+ * rejected: NUL, space, underscore, percent, "@", a dot at the end, bytes above 0x7f.
  */
 #pragma once
 
@@ -26,11 +26,8 @@ struct name {
 	char text[NAME_TEXT_MAX + 1];
 };
 
-/*
- * The same for what stands behind the first `skip` bytes of `s`; messages count bytes from `s` on.
- */
+/* Parses the `n` bytes of `s` without the first `skip`; messages count bytes from `s`. */
 int name_parse_at(const char *s, size_t n, size_t skip, struct name *ret, struct err *e);
 
-/* Reads exactly `n` bytes of `s`. 0, or -EINVAL with a message that says what is wrong and where.
- */
+/* Parses exactly `n` bytes of `s`. Returns 0, or -EINVAL with the problem and its position. */
 int name_parse(const char *s, size_t n, struct name *ret, struct err *e);

@@ -41,7 +41,7 @@ int narrow_add(struct narrow *w, const char *text, size_t n, struct err *e)
 	if (r < 0)
 		return r;
 	if (rule.port != 0 || rule.proto != RULE_PROTO_DEFAULT || rule.private)
-		return err_set(e, -EINVAL, "'%.*s' has a port: a narrowing is about all of them",
+		return err_set(e, -EINVAL, "'%.*s' has a port: a narrowing applies to all ports",
 			       (int)MIN(n, (size_t)80), text);
 	if (w->n_allow + w->n_deny >= NARROW_MAX)
 		return err_set(e, -E2BIG, "more than %d rules", NARROW_MAX);
@@ -66,7 +66,7 @@ const char *narrow_text(const struct narrow *w, size_t i, char out[static NARROW
 	return out;
 }
 
-/* Is everything that `b` stands for among what `a` does, ports aside? */
+/* Does `a` match every host that `b` matches, ports aside? */
 static bool covers(const struct rule *a, const struct rule *b)
 {
 	size_t n = a->name.len;
@@ -106,7 +106,7 @@ static int put(struct out *o, const struct ruleset_entry *entry)
 	return 0;
 }
 
-/* What `entry`, which allows, and the list have in common. */
+/* Adds the intersections of allow rule `entry` and the list's +RULEs. */
 static int put_common(struct out *o, const struct ruleset_entry *entry, const struct narrow *w)
 {
 	int r = 0;

@@ -49,19 +49,19 @@ enum rule_proto rule_proto(const struct rule *r)
 	return r->proto == RULE_PROTO_DEFAULT ? proto_of_port(r->port) : r->proto;
 }
 
-/* What stands behind "/": one of the names that a rule can write. */
+/* Parses PROTOCOL. */
 static int parse_proto(const char *s, size_t n, struct rule *rule, struct err *e)
 {
 	for (enum rule_proto p = RULE_PROTO_TLS; p < RULE_PROTO_MAX; p++)
 		if (strlen(proto_names[p]) == n && memcmp(proto_names[p], s, n) == 0) {
-			/* One form for one meaning. */
+			/* Keep equal rules equal: the port's own protocol becomes DEFAULT. */
 			rule->proto = p == proto_of_port(rule->port) ? RULE_PROTO_DEFAULT : p;
 			return 0;
 		}
 	return err_set(e, -EINVAL, "after ':PORT/' stands tls, tls+ech, http, tcp or private");
 }
 
-/* PROTOCOL, private, or PROTOCOL/private. */
+/* Parses PROTOCOL, private, or PROTOCOL/private. */
 static int parse_suffix(const char *s, size_t n, struct rule *rule, struct err *e)
 {
 	size_t len = strlen(private_text);
@@ -73,7 +73,7 @@ static int parse_suffix(const char *s, size_t n, struct rule *rule, struct err *
 	return n == len ? 0 : parse_proto(s, n - len - 1, rule, e);
 }
 
-/* PORT, or PORT/SUFFIX. */
+/* Parses PORT, or PORT/SUFFIX. */
 static int parse_port(const char *s, size_t n, struct rule *rule, struct err *e)
 {
 	const char *slash = memchr(s, '/', n);
@@ -85,7 +85,7 @@ static int parse_port(const char *s, size_t n, struct rule *rule, struct err *e)
 
 /*
  * Splits "HOST:PORT" into the length of HOST and the port (0 if there is none). Brackets belong to
- * HOST. Two colons without brackets are an IPv6 address that cannot be told from its port.
+ * HOST. Two colons without brackets are an error: an IPv6 address without brackets is ambiguous.
  */
 static int split_port(const char *s, size_t n, size_t *ret_host, struct rule *rule, struct err *e)
 {
@@ -102,7 +102,7 @@ static int split_port(const char *s, size_t n, size_t *ret_host, struct rule *ru
 	if (!colon)
 		return 0;
 	if (memchr(colon + 1, ':', n - host - 1))
-		return err_set(e, -EINVAL, "an IPv6 address stands in brackets: [2001:db8::1]:443");
+		return err_set(e, -EINVAL, "write an IPv6 address in brackets: [2001:db8::1]:443");
 	return parse_port(colon + 1, n - host - 1, rule, e);
 }
 
@@ -127,7 +127,8 @@ static int parse_bracketed(const char *s, size_t n, struct addr *ret, struct err
 	if (r < 0)
 		return r;
 	if (a.family != 6)
-		return err_set(e, -EINVAL, "brackets are for IPv6; an IPv4 address stands alone");
+		return err_set(e, -EINVAL,
+			       "brackets are for IPv6; write an IPv4 address without them");
 	if (addr_classify(&a) == ADDR_EMBEDDED)
 		return err_set(e, -EINVAL,
 			       "this IPv6 address carries an IPv4 address: write that one");
@@ -137,7 +138,7 @@ static int parse_bracketed(const char *s, size_t n, struct addr *ret, struct err
 
 static int parse_rule(const char *s, size_t n, struct rule *ret, struct err *e);
 
-/* The `n` bytes at `s` as " did you mean '...'?", if they are a rule; else "". */
+/* Writes ": did you mean '...'?" if the `n` bytes at `s` are a valid rule; otherwise "". */
 static const char *suggest(const char *s, size_t n, char *out, size_t size)
 {
 	struct rule rule;
@@ -149,10 +150,7 @@ static const char *suggest(const char *s, size_t n, char *out, size_t size)
 	return out;
 }
 
-/*
- * HOST[:PORT] of a URL: what stands between the scheme, or the user in front of the host, and the
- * path.
- */
+/* Rejects a URL and suggests its HOST[:PORT], without scheme, user and path. */
 static int refuse_url(const char *s, size_t n, const char *scheme, struct err *e)
 {
 	const char *host = scheme + 3, *end = host;
@@ -165,7 +163,7 @@ static int refuse_url(const char *s, size_t n, const char *scheme, struct err *e
 		       suggest(host, (size_t)(end - host), hint, sizeof(hint)));
 }
 
-/* What people write when they mean a rule; the message shows the rule that they probably meant. */
+/* Rejects URLs and '*', which people write by habit, and suggests the intended rule. */
 static int check_habits(const char *s, size_t n, struct err *e)
 {
 	const char *scheme = memmem(s, n, "://", 3);
@@ -194,7 +192,7 @@ static int parse_subtree(const char *s, size_t n, struct rule *ret, struct err *
 		return err_set(e, -EINVAL, "'%.*s' is a whole top-level domain: name the hosts",
 			       (int)MIN(n, (size_t)64), s);
 	r = name_parse_at(s, n, 1, &ret->name, e);
-	/* The dot in front counts too: every name below must still fit. */
+	/* Leave room for one more label and its dot, so that names below can exist. */
 	if (r == 0 && ret->name.len > NAME_TEXT_MAX - 2)
 		return err_set(e, -EINVAL, "the name is too long to have names below it");
 	ret->kind = RULE_SUBTREE;
@@ -227,7 +225,7 @@ static int parse_rule(const char *s, size_t n, struct rule *ret, struct err *e)
 		r = parse_host(s, host, &rule, e);
 	if (r == 0 && rule.private && rule.kind == RULE_ADDR)
 		r = err_set(e, -EINVAL,
-			    "'/private' is for names: a rule for an address allows just that one");
+			    "'/private' is for names: a rule for an address needs no suffix");
 	if (r == 0)
 		*ret = rule;
 	return r;
@@ -261,7 +259,7 @@ int target_parse(const char *s, size_t n, struct target *ret, struct err *e)
 	colon = memrchr(s, ':', n);
 	if (memchr(colon, '/', (size_t)(s + n - colon)))
 		return err_set(e, -EINVAL,
-			       "what follows the port is the rule's to say: write NAME:PORT");
+			       "only rules have a suffix after the port: write NAME:PORT");
 	t.port = rule.port;
 	t.name = rule.name;
 	t.addr = rule.addr;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rules and targets. A rule is what a policy writes:
+ * Rules and targets. A policy contains rules:
  *
  *	github.com		that name
  *	.sentry.io		that name and every name below it
- *	192.0.2.7, 10.1.0.0/16, [2001:db8::1]	an address or a network, for requests that name an
- *address any of them with :PORT	on that port only
- *	NAME:PORT/PROTOCOL	what must be spoken there: tls, tls+ech, http, or tcp for anything
+ *	192.0.2.7, 10.1.0.0/16, [2001:db8::1]	an address or network, for requests by address
+ *	any of them with :PORT	on that port only
+ *	NAME:PORT/PROTOCOL	the required protocol: tls, tls+ech, http, or tcp for anything
  *	NAME:PORT/private, NAME:PORT/PROTOCOL/private	the name may have private addresses
  *
- * A target is what a program asks for: one name or one address, and a port.
+ * A program requests a target: one name or one address, and a port.
  */
 #pragma once
 
@@ -26,22 +26,22 @@ enum {
 	RULE_TEXT_MAX = NAME_TEXT_MAX + 24
 };
 
-/* What a stream is held to before its first byte goes out. */
+/* The protocol that a stream is checked against before its first byte leaves. */
 enum rule_proto {
 	RULE_PROTO_DEFAULT, /* by the port: TLS, HTTP or ANY */
-	RULE_PROTO_ANY,	    /* what looks like TLS or HTTP is held to it; the rest passes */
+	RULE_PROTO_ANY,	    /* checks TLS and HTTP if recognized; other protocols pass */
 	RULE_PROTO_TLS,
 	RULE_PROTO_HTTP,
 	RULE_PROTO_TLS_ECH, /* TLS that may encrypt its ClientHello */
-	RULE_PROTO_TCP,	    /* nothing is looked at */
+	RULE_PROTO_TCP,	    /* no checks */
 	RULE_PROTO_MAX,
 };
 
 struct rule {
 	enum rule_kind kind;
 	uint16_t port;	       /* 0: the rule names none */
-	enum rule_proto proto; /* DEFAULT also where the suffix says what the port means anyway */
-	bool private; /* a name only: private addresses (ADDR_PRIVATE) may be dialled too */
+	enum rule_proto proto; /* DEFAULT also if the suffix names the port's own protocol */
+	bool private;	       /* names only: private addresses (ADDR_PRIVATE) may be dialled too */
 	struct name name;
 	struct addr addr;
 };
@@ -49,33 +49,30 @@ struct rule {
 struct target {
 	bool is_addr;
 	uint16_t port;
-	struct name name; /* exactly one of both */
+	struct name name; /* set unless is_addr; then addr is */
 	struct addr addr;
 };
 
-/*
- * Read exactly `n` bytes. -EINVAL with a message that says what was expected, and what was probably
- * meant.
- */
+/* Parses exactly `n` bytes. -EINVAL with the expected form and, if possible, a suggestion. */
 int rule_parse(const char *s, size_t n, struct rule *ret, struct err *e);
 
-/* NAME:PORT; the port is required. The text form that `hutch config explain` and CONNECT use. */
+/* Parses NAME:PORT, as `hutch config explain` and CONNECT use it; the port is required. */
 int target_parse(const char *s, size_t n, struct target *ret, struct err *e);
 
-/* A decimal number from 1 to 65535 and nothing else. */
+/* Parses a decimal number from 1 to 65535 and nothing else. */
 int port_parse(const char *s, size_t n, uint16_t *ret, struct err *e);
 
-/* The canonical text of the rule without its port. */
+/* Writes the canonical text of the rule without its port. */
 const char *rule_format_host(const struct rule *r, char out[static RULE_TEXT_MAX]);
 
-/* The same with ":PORT", "/PROTOCOL" and "/private" where the rule has them. */
+/* The same with the rule's ":PORT", "/PROTOCOL" and "/private". */
 const char *rule_format(const struct rule *r, char out[static RULE_TEXT_MAX]);
 
-/* Are both about the same host and port, whatever else they say? */
+/* Do both rules have the same host and port? */
 bool rule_same_place(const struct rule *a, const struct rule *b);
 
-/* What a stream that rule `r` allows is held to; never RULE_PROTO_DEFAULT. */
+/* The protocol that `r` requires, with the port's default resolved; never RULE_PROTO_DEFAULT. */
 enum rule_proto rule_proto(const struct rule *r);
 
-/* "tls", "http", ... as in a rule; "any" for what has no suffix. */
+/* "tls", "http", ... as in a rule; "any" and "default" have no suffix in rules. */
 const char *rule_proto_name(enum rule_proto p);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Why a sandbox may not connect. The one table of words for it: the keeper writes them into the
- * audit log, and `hutch egress explain`, `log` and `suggest` print and recognise them.
+ * Why a sandbox may not connect. The keeper writes these texts into the audit log; `hutch egress
+ * explain`, `log` and `suggest` print and recognize them.
  */
 #pragma once
 
@@ -17,22 +17,22 @@ enum why {
 	WHY_MAX,
 };
 
-/* The words; "" for WHY_ALLOWED. */
+/* Text of a reason; "" for WHY_ALLOWED. */
 const char *why_text(enum why w);
 
-/* The reverse. WHY_ALLOWED for any other text, such as the reason of an ended stream. */
+/* Reason of a text; WHY_ALLOWED for any other text, such as the reason of an ended stream. */
 enum why why_parse(const char *text);
 
 /* The rules of a sandbox, by origin. */
 struct why_rules {
-	const struct ruleset_entry *v; /* of the policy, then the added ones */
+	const struct ruleset_entry *v; /* policy rules, then added rules */
 	size_t n_policy, n_added;
 	const struct narrow *narrow;
 };
 
 /*
- * Which of the three took `t` away: the last one without which it would be allowed. The caller
- * knows that the rules do not allow it. With port 0, about a name on any port. WHY_POLICY if memory
- * is short: the strictest answer.
+ * Returns which of policy, added rules and narrowing denies `t`: the last one without which `t`
+ * would be allowed. The three together must deny it. Port 0 means a name on any port. Without
+ * memory returns WHY_POLICY, the strictest answer.
  */
 enum why why_denied(const struct why_rules *r, const struct target *t);

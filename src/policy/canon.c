@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The canonical form: one JSON text for one meaning. Sets are sorted and free of repetition,
- * numbers are whole (thousandths, bytes, milliseconds), sequences whose order matters (scripts,
- * prompt) keep it. Paths, positions and the names of presets are not part of it: two files that
- * mean the same have the same digest.
+ * The canonical form: policies with the same meaning have the same JSON text and digest. Sets are
+ * sorted and without duplicates, numbers are integers (thousandths, bytes, milliseconds), and
+ * sequences whose order matters (scripts, prompt) keep it. File paths, positions and preset names
+ * are left out.
  */
 #include <sodium.h>
 #include <string.h>
@@ -16,13 +16,13 @@ static int compare_text(const void *a, const void *b)
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* An array of the texts as they stand. */
+/* An array in the given order. */
 static json_t *sequence(const struct text_list *list)
 {
 	return json_texts(list->v, list->n);
 }
 
-/* An array of the texts, sorted; the readers leave no repetition. */
+/* A sorted array; the readers have removed duplicates. */
 static json_t *set(const struct text_list *list)
 {
 	struct text_list sorted = *list;
@@ -51,13 +51,13 @@ static json_t *require(const struct policy *p)
 	return set(&list);
 }
 
-/* The ports that entries [i, end) name, all of one host; none: every port. */
+/* Ports of entries [i, end), which have the same host; an empty array means every port. */
 static json_t *ports(const struct ruleset_entry *v, size_t i, size_t end)
 {
 	json_t *a = json_array();
 	int r = 0;
 
-	/* The entry for every port sorts first, and holds the others. */
+	/* An entry for every port sorts first and includes the others. */
 	for (; r == 0 && i < end && v[i].rule.port != 0; i++)
 		r = json_push(a, json_number(v[i].rule.port));
 	if (r == 0)
@@ -66,7 +66,7 @@ static json_t *ports(const struct ruleset_entry *v, size_t i, size_t end)
 	return NULL;
 }
 
-/* Adds {"5432": "tcp"} for those of the entries that name a protocol: most name none. */
+/* Adds {"5432": "tcp"} for the entries that name a protocol. */
 static int put_protocols(json_t *rule, const struct ruleset_entry *v, size_t i, size_t end)
 {
 	json_t *o = NULL;
@@ -87,7 +87,7 @@ static int put_protocols(json_t *rule, const struct ruleset_entry *v, size_t i, 
 	return 0;
 }
 
-/* Adds [443], the ports on which private addresses of the name may be dialled, if there are any. */
+/* Adds [443], the ports on which the keeper may dial private addresses of the name, if any. */
 static int put_private(json_t *rule, const struct ruleset_entry *v, size_t i, size_t end)
 {
 	json_t *a = NULL;
@@ -116,10 +116,7 @@ static json_t *rule_object(const struct ruleset_entry *v, size_t i, size_t end, 
 	return TAKE_PTR(o);
 }
 
-/*
- * The entries with this verb, one object a host: {"host": ".sentry.io", "ports": [443]}. They come
- * sorted.
- */
+/* Allow or deny rules, sorted, one object per host: {"host": ".sentry.io", "ports": [443]}. */
 static json_t *rules(const struct ruleset *s, bool deny)
 {
 	char host[RULE_TEXT_MAX], next[RULE_TEXT_MAX];
@@ -151,7 +148,6 @@ static json_t *env(const struct policy *p)
 	return o;
 }
 
-/* The hosts of a secret, as a set. */
 static json_t *hosts(const struct secret *s)
 {
 	struct text_list list = { .v = calloc(s->hosts.n + 1, sizeof(list.v[0])), .n = s->hosts.n };
@@ -177,7 +173,7 @@ static json_t *secrets(const struct policy *p)
 	return o;
 }
 
-/* The role, then the fragments, a blank line between them: the text an agent is given. */
+/* The agent's prompt: the role and the fragments, separated by blank lines. */
 static json_t *prompt(const struct policy *p)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(1024 * 1024);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From names to a policy: the agent and those it extends are read from the oldest ancestor down,
- * then the presets they name, then what nobody has written is filled in, and the whole is looked at
- * once more.
+ * Compiles an agent into a policy: reads the agent and its ancestors, the oldest first, then their
+ * presets, fills in defaults, and lints the result.
  */
 #include <string.h>
 
@@ -15,7 +14,7 @@ enum {
 	EXTENDS_MAX = 8
 };
 
-static const char floor_preset[] = "floor"; /* deny rules that stand in every policy */
+static const char floor_preset[] = "floor"; /* deny rules of every policy */
 
 struct compilation {
 	struct policy_store *store;
@@ -48,10 +47,7 @@ const char *preset_folder(enum preset_kind kind)
 	return folders[kind];
 }
 
-/*
- * A name that a file uses could not be found: says so where it stands, with what was probably
- * meant.
- */
+/* Reports an unknown agent or preset at the position of its name, with a suggestion. */
 static void not_found(struct compilation *c, struct pos pos, const char *key, const char *folder,
 		      const char *what, const char *name, const struct err *why)
 {
@@ -72,14 +68,13 @@ static void not_found(struct compilation *c, struct pos pos, const char *key, co
 	     kind++)
 		if (store_find(c->store, preset_folder((enum preset_kind)kind), name, NULL, &other,
 			       &e) == 0)
-			(void)snprintf(hint, sizeof(hint), "there is a preset of that name for %s",
+			(void)snprintf(hint, sizeof(hint), "a preset of that name exists for %s",
 				       preset_kind_names[kind]);
 	diag_add(c->d, DIAG_ERROR, pos, key, close || other ? hint : NULL, "%s '%s' %s", what, name,
 		 why->msg);
 }
 
-/* Where SECTION.KEY stands in a file; the section, or the file's beginning, if it has no such key.
- */
+/* Position of SECTION.KEY in a file; without the key, of the section or of the file's beginning. */
 static struct pos pos_of(const struct yaml_node *root, const char *section, const char *key)
 {
 	const struct yaml_node *map = root->kind == YAML_MAP ? yaml_get(root, section) : NULL;
@@ -95,7 +90,7 @@ static bool has_key(const struct yaml_node *root, const char *section, const cha
 	return map && map->kind == YAML_MAP && yaml_get(map, key);
 }
 
-/* "github" of "…/github.yaml". */
+/* Is the file name of `label` NAME.yaml? */
 static bool label_is(const char *label, const char *name)
 {
 	const char *slash = strrchr(label, '/');
@@ -110,7 +105,7 @@ static const struct yaml_node *tree_of(struct compilation *c, const struct sourc
 	return yaml_read(&c->p->arena, src, c->d);
 }
 
-/* Reads a preset's tree into the policy, and checks that it is what its place says. */
+/* Reads a preset's tree into the policy, and checks its name and kind against its path. */
 static void read_preset(struct compilation *c, struct policy_file *f, enum preset_kind kind,
 			const struct yaml_node *root)
 {
@@ -119,11 +114,11 @@ static void read_preset(struct compilation *c, struct policy_file *f, enum prese
 	policy_read(c->p, f, preset_keys[kind], root, c->d);
 	if (f->name && !label_is(f->src->label, f->name))
 		diag_add(c->d, DIAG_ERROR, pos_of(root, "preset", "name"), "preset.name", NULL,
-			 "'%s' stands in a file of another name", f->name);
+			 "'%s' does not match the file name", f->name);
 	if (f->preset_kind != (unsigned int)kind)
 		diag_add(c->d, DIAG_ERROR, pos_of(root, "preset", "kind"), "preset.kind", NULL,
-			 "'%s' stands where presets for %s are", preset_kind_names[f->preset_kind],
-			 preset_kind_names[kind]);
+			 "'%s' preset in the folder of %s presets",
+			 preset_kind_names[f->preset_kind], preset_kind_names[kind]);
 	policy_lint_rules(c->p, from, c->p->egress.list.n, c->d);
 }
 
@@ -131,7 +126,7 @@ static void add_fragment(struct compilation *c, const char *text)
 {
 	struct text_list *list = &c->p->prompt.fragments;
 
-	/* Sized by add_presets(): one for each preset. */
+	/* add_presets() made room for one fragment per preset. */
 	assert(list->n < list->cap);
 	list->v[list->n++] = text;
 }
@@ -220,7 +215,7 @@ struct chain {
 	size_t n;
 };
 
-/* The parent that `child` extends, if it does; *ret_src NULL where the chain ends or breaks. */
+/* Finds the agent that the last one extends; *ret_src is NULL where the chain ends or breaks. */
 static void find_parent(struct compilation *c, const struct chain *chain,
 			const struct source **ret_src)
 {
@@ -232,14 +227,14 @@ static void find_parent(struct compilation *c, const struct chain *chain,
 	*ret_src = NULL;
 	n = root->kind == YAML_MAP ? yaml_get(root, "extends") : NULL;
 	if (!n || n->kind != YAML_SCALAR || !store_name_valid(n->text, n->len))
-		return; /* policy_read() says what is wrong with it */
+		return; /* policy_read() reports the error */
 	if (store_find(c->store, STORE_AGENTS, n->text,
 		       child->src->on_disk ? child->src->label : NULL, &src, &e) < 0)
 		return not_found(c, n->pos, "extends", STORE_AGENTS, "agent", n->text, &e);
 	for (size_t i = 0; i < chain->n; i++)
 		if (str_eq(chain->file[i]->src->label, src->label))
 			return diag_add(c->d, DIAG_ERROR, n->pos, "extends", NULL,
-					"'%s' extends itself, by way of %s", n->text,
+					"'%s' extends itself through %s", n->text,
 					child->src->label);
 	if (chain->n == EXTENDS_MAX)
 		return diag_add(c->d, DIAG_ERROR, n->pos, "extends", NULL,
@@ -247,7 +242,7 @@ static void find_parent(struct compilation *c, const struct chain *chain,
 	*ret_src = src;
 }
 
-/* Reads one agent of the chain over what its ancestors wrote. */
+/* Reads one agent of the chain; its values replace those of its ancestors. */
 static void read_agent(struct compilation *c, struct policy_file *f, const struct yaml_node *root)
 {
 	enum level inherited = c->p->level;
@@ -262,16 +257,16 @@ static void read_agent(struct compilation *c, struct policy_file *f, const struc
 			       has_key(root, "resources", "timeout") ? "timeout" : "ttl");
 	if (c->p->level < inherited)
 		diag_add(c->d, DIAG_WARNING, pos_of(root, "isolation", "level"), "isolation.level",
-			 NULL, "'%s' isolates less than '%s', which the agent it extends asks for",
+			 NULL, "'%s' is weaker than '%s', the level of the agent it extends",
 			 level_names[c->p->level], level_names[inherited]);
 	if (f->by_name && c->p->name && !label_is(f->src->label, c->p->name))
 		diag_add(c->d, DIAG_ERROR, pos_of(root, "agent", "name"), "agent.name", NULL,
-			 "'%s' stands in a file of another name", c->p->name);
+			 "'%s' does not match the file name", c->p->name);
 }
 
 /*
- * Did nobody write agent.type, as far as can be told? Not where an ancestor or the section itself
- * is missing.
+ * Is agent.type missing in the whole chain? False if an ancestor or a section `agent` is missing,
+ * because that is already an error.
  */
 static bool lacks_type(const struct chain *chain)
 {
@@ -317,7 +312,7 @@ static void make_rules(struct compilation *c)
 	struct rule_list *list = &c->p->egress.list;
 	int r = ruleset_new(list->v, list->n, &c->p->egress.rules);
 
-	assert(r != -E2BIG); /* the reader counts */
+	assert(r != -E2BIG); /* rule_add() in read-list.c checks RULESET_MAX */
 	if (r < 0)
 		c->d->oom = true;
 }
@@ -365,13 +360,12 @@ static int compile_source(struct policy_store *store, const struct source *src, 
 	return 0;
 }
 
-/* Anything that looks like a file is one. */
 static bool is_path(const char *ref)
 {
 	return strchr(ref, '/') || str_has_suffix(ref, ".yaml");
 }
 
-/* A file that was asked for by its path and cannot be read is nobody's "no": it is a failure. */
+/* Returns -EIO for an unreadable file: a wrong path is a failure, not the answer "no". */
 static int read_path(struct policy_store *store, const char *path, const struct source **ret,
 		     struct err *e)
 {
@@ -424,7 +418,7 @@ int policy_compile_text(struct policy_store *store, const char *label, const cha
 	return compile_source(store, src, false, d, ret, e);
 }
 
-/* Which preset schema a file asks for by its preset.kind; egress where that cannot be told. */
+/* Kind of preset by the file's preset.kind; egress if that is missing or wrong. */
 static enum preset_kind kind_of(const struct yaml_node *root)
 {
 	const struct yaml_node *head = yaml_get(root, "preset");
@@ -461,10 +455,7 @@ int policy_validate(struct policy_store *store, const char *path, struct diags *
 	r = read_path(store, path, &src, e);
 	if (r < 0)
 		return r;
-	/*
-	 * Read once to see what it is; what is wrong with it is reported by the reading that
-	 * counts.
-	 */
+	/* This pass only distinguishes agents from presets; the next one reports the errors. */
 	root = yaml_read(&p->arena, src, &scratch);
 	d->oom |= scratch.oom;
 	diags_done(&scratch);

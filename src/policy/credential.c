@@ -10,8 +10,8 @@ static const char token[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxy
 /* clang-format off */
 static const struct {
 	const char *prefix;
-	size_t least;	     /* bytes that follow it */
-	const char *of;	     /* what they are made of */
+	size_t least;	     /* at least so many bytes of `of` follow the prefix */
+	const char *of;
 	const char *what;
 } shapes[] = {
 	{ "ghp_", 36, token, "a GitHub token" },

@@ -38,7 +38,7 @@ void diag_add(struct diags *d, enum diag_level level, struct pos pos, const char
 		d->oom = true;
 		return;
 	}
-	/* A long key or value may have been cut in the middle of a character. */
+	/* Truncation may have split a character. */
 	str_make_utf8(k);
 	str_make_utf8(t);
 	d->list[d->n++] =

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Diagnostics: every error and warning of a compilation, each with its position. The compiler goes
- * on after an error so that a person sees all of them at once.
+ * Diagnostics: the errors and warnings of a compilation, each with its position. The compiler
+ * continues after an error, so that users see all errors at once.
  */
 #pragma once
 
@@ -12,7 +12,7 @@
 #include "buf.h"
 #include "err.h"
 
-/* A file that takes part: text given by the caller, shown under `label`. */
+/* The text of an input file; messages show `label`. */
 struct source {
 	const char *label;
 	const char *text;
@@ -21,7 +21,7 @@ struct source {
 	bool on_disk; /* read from the file `label` */
 };
 
-/* Where something stands; lines and columns count from 1. */
+/* A position; lines and columns count from 1. */
 struct pos {
 	const struct source *src;
 	uint32_t line;
@@ -37,8 +37,8 @@ struct diag {
 	enum diag_level level;
 	struct pos pos;
 	const char *key;  /* "egress.domains[2]", "" for the file as a whole */
-	const char *text; /* what is wrong and what was expected */
-	const char *hint; /* "did you mean 'github'?", NULL if there is nothing to say */
+	const char *text; /* the error, and the expected value */
+	const char *hint; /* "did you mean 'github'?", or NULL */
 };
 
 enum {
@@ -49,30 +49,30 @@ struct diags {
 	struct arena arena;
 	struct diag list[DIAG_MAX];
 	size_t n;
-	size_t dropped; /* past DIAG_MAX */
-	size_t errors;	/* of all, also dropped ones */
-	bool oom;	/* something could not be noted, or made, for lack of memory */
+	size_t dropped; /* diagnostics past DIAG_MAX */
+	size_t errors;	/* includes dropped errors */
+	bool oom;	/* memory ran out: diagnostics or results are incomplete */
 };
 
 #define _cleanup_diags_ _cleanup_(diags_done)
 
 void diags_done(struct diags *d);
 
-/* Notes an error or a warning. `hint` may be NULL. Text is copied. */
+/* Adds an error or a warning. `hint` may be NULL. All text is copied. */
 void diag_add(struct diags *d, enum diag_level level, struct pos pos, const char *key,
 	      const char *hint, const char *fmt, ...) _printf_(6, 7);
 
-/* Sorts by file, line and column, so that the order is the reader's. */
+/* Sorts by file, line and column. */
 void diags_sort(struct diags *d);
 
-/* 0 if nothing stands against the result, -ENOMEM, or -EINVAL if there were errors. */
+/* Returns 0 without errors, -ENOMEM, or -EINVAL with errors. */
 int diags_result(const struct diags *d);
 
-/* The same as an error, "LABEL: 2 errors"; sorts them for whoever shows them. */
+/* Sorts the diagnostics, and returns diags_result() with a message: "LABEL: 2 errors". */
 int diags_outcome(struct diags *d, const char *label, struct err *e);
 
-/* `num` with the first error in full, where there is one: for whoever has room for one. */
+/* Returns `num` with the first error, if any, as the message: for callers that show only one. */
 int diags_first(const struct diags *d, int num, struct err *e);
 
-/* "file:line:column: error: key: text; hint", escaped, one line. */
+/* Appends "file:line:column: error: key: text; hint", escaped, in one line. */
 int diag_format(const struct diag *g, struct buf *b);

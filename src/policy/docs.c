@@ -13,8 +13,7 @@ enum {
 
 typedef int key_fn(const struct key *k, const char *path, void *arg);
 
-/* Calls `each` for every key with its full path: single keys first, then each section and what it
- * holds. */
+/* Calls `each` for every key with its full path: single keys first, then sections, recursively. */
 static int walk(const struct key *keys, const char *prefix, key_fn *each, void *arg)
 {
 	for (int sections = 0; sections <= 1; sections++)

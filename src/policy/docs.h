@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The reference of every key and of every preset the store knows, made from what the compiler uses.
- */
+/* Reference of all keys and presets, generated from the compiler's tables and the store. */
 #pragma once
 
 #include "json-util.h"
 #include "policy.h"
 
-/* As Markdown. */
+/* Writes the reference as Markdown. */
 int policy_docs(struct policy_store *store, struct buf *out, struct err *e);
 
 /*

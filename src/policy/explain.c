@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Explains why a target is allowed or denied, and what would allow it. */
 #include <string.h>
 
 #include "policy.h"
 #include "str.h"
 
-/* On which ports is the host of `t` allowed? Every port that some rule names is tried. */
+/* Finds ports on which the host of `t` is allowed, among the ports that the rules name. */
 static void find_ports(const struct ruleset *rules, const struct target *t, struct explanation *x)
 {
 	struct target other = *t;
@@ -23,7 +24,7 @@ static void find_ports(const struct ruleset *rules, const struct target *t, stru
 	}
 }
 
-/* Would an agent with this preset and nothing else be allowed? */
+/* Would an agent with only this preset be allowed? */
 static int preset_allows(struct policy_store *store, const char *name, const struct target *t,
 			 bool *ret, struct err *e)
 {

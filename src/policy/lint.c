@@ -8,9 +8,9 @@
 #include "str.h"
 
 /*
- * Zones in which anybody can have a name, or on which what is shared is the path, that the public
- * suffix list does not hold. A wildcard over one of them, or over a name that holds one, reaches
- * strangers.
+ * Zones missing in the public suffix list in which anyone can get a name, or whose hosts serve
+ * many customers under different paths. A wildcard over one of them, or over a parent of one,
+ * reaches strangers.
  */
 static const char *const shared[] = {
 	"s3.amazonaws.com",
@@ -59,11 +59,11 @@ static void lint_subtree(const psl_ctx_t *psl, const struct ruleset_entry *entry
 
 	if (psl_is_public_suffix2(psl, name, PSL_TYPE_ICANN))
 		diag_add(d, DIAG_ERROR, pos, key, "name the hosts one by one",
-			 "'.%s' is a public suffix: everybody can have a name below it", name);
+			 "'.%s' is a public suffix: anyone can register a name below it", name);
 	else if (is_shared(psl, name))
 		diag_add(d, DIAG_WARNING, pos, key, "name the exact hosts",
-			 "'.%s' is shared by many customers: anybody can have a name below it, and "
-			 "receive what the agent sends there",
+			 "'.%s' is shared by many customers: anyone can get a name below it and "
+			 "receive the agent's data",
 			 name);
 }
 
@@ -82,18 +82,16 @@ static void lint_addr(const struct ruleset_entry *entry, struct pos pos, const c
 	else if (class == ADDR_METADATA && a->prefix == (a->family == 4 ? 32 : 128))
 		diag_add(d, DIAG_ERROR, pos, key, NULL,
 			 "'%s' is a cloud metadata service, which hands out the host's own "
-			 "credentials: it is "
-			 "never reachable",
+			 "credentials: it is never reachable",
 			 text);
 	else if (class == ADDR_METADATA)
 		diag_add(d, DIAG_WARNING, pos, key, NULL,
-			 "'%s' holds a cloud metadata service, which stays denied; the rest of "
-			 "your own network there "
-			 "is opened to the agent",
+			 "'%s' contains a cloud metadata service, which stays denied; this opens "
+			 "the rest of that network to the agent",
 			 text);
 	else if (class == ADDR_PUBLIC)
 		diag_add(d, DIAG_WARNING, pos, key, NULL,
-			 "'%s' is an address: who is there may change, and no certificate is "
+			 "'%s' is an address: its owner may change, and no certificate is "
 			 "checked against it",
 			 text);
 	else
@@ -103,19 +101,19 @@ static void lint_addr(const struct ruleset_entry *entry, struct pos pos, const c
 			 text, addr_class_name(class));
 }
 
-/* A rule after which nobody looks at what is said. */
+/* Warns about rules that turn off the inspection of the stream. */
 static void lint_proto(const struct ruleset_entry *entry, struct pos pos, const char *key,
 		       struct diags *d)
 {
 	char text[RULE_TEXT_MAX];
 
-	if (entry->rule.proto == RULE_PROTO_DEFAULT) /* nearly all */
+	if (entry->rule.proto == RULE_PROTO_DEFAULT)
 		return;
 	rule_format(&entry->rule, text);
 	if (entry->rule.proto == RULE_PROTO_TCP)
 		diag_add(d, DIAG_WARNING, pos, key, NULL,
-			 "'%s': what is spoken there is not looked at; a server that many share is "
-			 "opened with all its names",
+			 "'%s': the stream is not inspected; on a shared server this allows every "
+			 "name of the server",
 			 text);
 	else if (entry->rule.proto == RULE_PROTO_TLS_ECH)
 		diag_add(d, DIAG_WARNING, pos, key, NULL,
@@ -130,7 +128,7 @@ static void lint_private(const struct ruleset_entry *entry, struct pos pos, cons
 
 	if (entry->rule.private)
 		diag_add(d, DIAG_WARNING, pos, key, NULL,
-			 "'%s': whoever answers for the name chooses which private address of your "
+			 "'%s': the DNS server of the name chooses which private address of your "
 			 "own network the agent reaches",
 			 rule_format(&entry->rule, text));
 }
@@ -140,13 +138,13 @@ void policy_lint_rules(const struct policy *p, size_t from, size_t to, struct di
 	const struct rule_list *list = &p->egress.list;
 	const psl_ctx_t *psl = psl_builtin();
 
-	assert(psl); /* Debian and everybody else compile the list in */
+	assert(psl); /* distributions build libpsl with the list */
 	for (size_t i = from; i < to; i++) {
 		const struct ruleset_entry *entry = &list->v[i];
 		struct pos pos = list->origin[i].pos;
 		char key[64];
 
-		/* A rule without a port stands once for each port; it is judged once. */
+		/* A rule without a port has one entry per port; check only the first. */
 		if (entry->deny || (i > from && list->origin[i - 1].pos.line == pos.line &&
 				    list->origin[i - 1].pos.column == pos.column))
 			continue;
@@ -162,7 +160,7 @@ void policy_lint_rules(const struct policy *p, size_t from, size_t to, struct di
 	}
 }
 
-/* A secret that can never be sent is a mistake in one of two places. */
+/* Reports secrets that are also variables, and hosts that the egress rules do not allow. */
 static void lint_secret(const struct policy *p, const struct secret *s, struct diags *d)
 {
 	char key[160];
@@ -171,7 +169,7 @@ static void lint_secret(const struct policy *p, const struct secret *s, struct d
 	for (size_t i = 0; i < p->env.n; i++)
 		if (str_eq(p->env.v[i].key, s->name))
 			diag_add(d, DIAG_ERROR, s->pos, key, NULL,
-				 "stands under env too: a name is one or the other");
+				 "also set under env: a name is a secret or a variable, not both");
 	for (size_t i = 0; i < s->hosts.n; i++) {
 		const struct secret_host *host = &s->hosts.v[i];
 		struct target t = { .port = 443, .name = host->name };
@@ -191,7 +189,7 @@ static void lint_secrets(const struct policy *p, struct diags *d)
 		lint_secret(p, &p->secrets.v[i], d);
 }
 
-/* The deny rule that takes `rule` back entirely, or NULL. The widest one is found first. */
+/* Returns the deny rule that covers all of `rule`, or NULL. ruleset_check() finds the widest. */
 static const struct ruleset_entry *overruled_by(const struct policy *p, const struct rule *rule)
 {
 	struct target t = { rule->kind == RULE_ADDR, rule->port, rule->name, rule->addr };
@@ -217,10 +215,7 @@ static void warn_overruled(const struct policy *p, size_t i, const struct rulese
 		 rule_format_host(&by->rule, other), deny->pos.src->label, deny->pos.line);
 }
 
-/*
- * An agent's own rule that deny rules take back on every port it means: one of both is not what its
- * writer thinks.
- */
+/* Warns about an agent's own allow rules that deny rules cover on all their ports. */
 static void lint_overruled(const struct policy *p, struct diags *d)
 {
 	const struct rule_list *list = &p->egress.list;
@@ -235,7 +230,7 @@ static void lint_overruled(const struct policy *p, struct diags *d)
 				  list->origin[end].pos.column == origin->pos.column;
 		     end++)
 			by = by ? overruled_by(p, &list->v[end].rule) : NULL;
-		/* Metadata services were refused already. */
+		/* lint_addr() has already rejected metadata services. */
 		if (by && !list->v[i].deny && !origin->file->is_preset &&
 		    (rule->kind != RULE_ADDR || addr_classify(&rule->addr) != ADDR_METADATA))
 			warn_overruled(p, i, by, d);
@@ -250,21 +245,21 @@ static bool is_secret(const struct policy *p, const char *name)
 	return false;
 }
 
-/* A variable that is called like a credential, with a value that nobody recognises as one. */
+/* Warns about variables with the name of a credential and a value of unknown form. */
 static void lint_env(const struct policy *p, struct diags *d)
 {
 	for (size_t i = 0; i < p->env.n; i++) {
 		const struct pair *v = &p->env.v[i];
 		char key[160];
 
-		/* No value: there was no memory for it, which is noted. */
+		/* Without a value: memory ran out, and diags.oom is set. */
 		if (!credential_name(v->key) || !v->value || !v->value[0] ||
 		    credential_find(v->value) || is_secret(p, v->key))
 			continue;
 		(void)snprintf(key, sizeof(key), "env.%s", v->key);
 		diag_add(d, DIAG_WARNING, v->pos, key,
 			 "if it is one, bind it to its hosts under 'secrets'",
-			 "is called like a credential, and none goes into a sandbox");
+			 "has the name of a credential; no credential goes into a sandbox");
 	}
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The policy: what one agent may do, compiled from its YAML file, the agents it extends and the
- * presets it names. A struct policy is complete (defaults filled in), checked, and does not change.
+ * The policy of one agent, compiled from its YAML file, the agents that the file extends and the
+ * presets that they name. A struct policy has all defaults filled in, is checked, and is immutable.
  */
 #pragma once
 
@@ -11,7 +11,7 @@
 #include "match.h"
 #include "store.h"
 
-/* Where what a container writes is kept. */
+/* Where a container's writable layer is stored. */
 enum scratch_kind {
 	SCRATCH_UNSET,
 	SCRATCH_DISK,
@@ -30,14 +30,14 @@ enum preset_kind {
 
 extern const char *const preset_kind_names[PRESET_KIND_MAX + 1];
 
-/* A list that grows in the policy's arena. `set`: some file wrote it, be it empty. */
+/* A list in the policy's arena. `set`: some file contains the key, even with an empty list. */
 struct text_list {
 	const char **v;
 	size_t n, cap;
 	bool set;
 };
 
-/* Pairs in the order written: environment. */
+/* Environment variables, or files of an image, in the order written. */
 struct pair {
 	const char *key;
 	const char *value;
@@ -49,11 +49,10 @@ struct pair_list {
 	size_t n, cap;
 };
 
-/* Names of presets, and where they were written. */
 struct preset_ref {
 	const char *name;
 	struct pos pos;
-	uint32_t index; /* in its list */
+	uint32_t index; /* in the list of the file at `pos` */
 };
 
 struct preset_list {
@@ -64,7 +63,7 @@ struct preset_list {
 struct secret_host {
 	struct name name;
 	struct pos pos;
-	uint32_t index; /* in its list */
+	uint32_t index; /* in the list of the file at `pos` */
 };
 
 struct host_list {
@@ -88,37 +87,37 @@ struct port_list {
 	size_t n, cap;
 };
 
-/* One of the files a policy is made of. */
+/* An agent or preset file that is part of a policy. */
 struct policy_file {
 	const struct source *src;
 	bool is_preset;
-	bool by_name;	     /* found under its file name, which it must bear */
+	bool by_name;	     /* looked up by name: agent.name must match the file name */
 	struct pos named_at; /* where another file names this one; .src NULL for the agent itself */
-	unsigned int preset_kind; /* enum preset_kind, as the file says it */
+	unsigned int preset_kind; /* enum preset_kind, from the file */
 	const char *name, *summary, *risk, *text, *extends;
-	struct pos head_pos;	/* of `agent` or `preset` */
-	struct port_list ports; /* what its rules without a port mean */
+	struct pos head_pos;	/* position of `agent` or `preset` */
+	struct port_list ports; /* used for the file's rules without a port */
 };
 
 /* Where a rule comes from; ruleset_entry.id is an index into policy.origins. */
 struct origin {
 	struct pos pos;
 	const struct policy_file *file;
-	uint32_t index;	   /* in its list */
-	bool default_port; /* the rule names no port; it got the file's */
+	uint32_t index;	   /* in the list of `file` */
+	bool default_port; /* the rule names no port: the port comes from policy_file.ports */
 };
 
 struct rule_list {
 	struct ruleset_entry *v;
 	struct origin *origin;
 	size_t n, cap;
-	bool full; /* RULESET_MAX was passed, and said so */
+	bool full; /* RULESET_MAX was exceeded, and the error is reported */
 };
 
 struct policy {
 	struct arena arena;
-	struct pos pos;	       /* of the agent's head: for what has no better place */
-	struct pos limits_pos; /* of the timeout, or else the ttl, that a file wrote last */
+	struct pos pos;	       /* agent's head: for diagnostics without a better position */
+	struct pos limits_pos; /* last timeout written, or else the last ttl */
 	const char *name, *type, *summary;
 	enum level level;
 	uint64_t require; /* bits of enum layer */
@@ -156,17 +155,17 @@ struct policy {
 
 /*
  * Compiles agent `ref`: a name known to the store, or a path (anything with '/' or ending in
- * .yaml). Errors and warnings go to `d`, whose sources live as long as the store. 0, -EINVAL (see
- * d), -ENOENT (no such agent, told in `e`), -EIO (the file cannot be read), -ENOMEM.
+ * .yaml). Errors and warnings go to `d`, whose sources live as long as the store. Returns 0,
+ * -EINVAL (details in `d`), -ENOENT (unknown agent), -EIO (the file cannot be read) or -ENOMEM.
  */
 int policy_compile(struct policy_store *store, const char *ref, struct diags *d,
 		   struct policy **ret, struct err *e);
 
-/* The same from text; `label` is what messages call it. */
+/* Compiles `text`, an agent file that messages call `label`. */
 int policy_compile_text(struct policy_store *store, const char *label, const char *text, size_t len,
 			struct diags *d, struct policy **ret, struct err *e);
 
-/* Checks one file, agent or preset, without keeping anything of it but the diagnostics. */
+/* Checks one agent or preset file; the diagnostics in `d` are the only result. */
 int policy_validate(struct policy_store *store, const char *path, struct diags *d, struct err *e);
 
 struct policy *policy_free(struct policy *p);
@@ -183,45 +182,40 @@ enum {
 };
 
 /*
- * The canonical JSON, with a newline at its end, and the SHA-256 of exactly these bytes. The caller
- * frees *ret_text. Nothing in it depends on the machine, the paths of the files, or the order of
- * their keys.
+ * Returns the canonical JSON with a final newline, and the SHA-256 of exactly these bytes. The
+ * caller frees *ret_text. The text depends neither on the host nor on file paths or key order.
  */
 int policy_canonical(const struct policy *p, char **ret_text,
 		     char ret_digest[static POLICY_DIGEST_HEX + 1]);
 
-/*
- * Heads of preset and agent files, for lists and documentation. The strings live as long as the
- * store.
- */
+/* Head of a preset file, for lists and documentation. The strings live as long as the store. */
 struct policy_head {
 	const char *name, *summary, *risk, *label;
 };
 
-/* "presets/egress", the folder of the store where presets of a kind are. */
+/* Folder of the store that contains the presets of a kind: "presets/egress". */
 const char *preset_folder(enum preset_kind kind);
 
 int policy_preset_head(struct policy_store *store, enum preset_kind kind, const char *name,
 		       struct diags *d, struct policy_head *ret, struct err *e);
 
-/* Why a target may or may not be dialled. Points into the policy and the store. */
 enum {
 	EXPLAIN_MAX = 16
 };
 
+/* Why a target is allowed or denied. Points into the policy and the store. */
 struct explanation {
 	struct verdict verdict;
-	const struct origin *deny,
-		*allow; /* where the rules of the verdict stand; NULL if there is none */
-	uint16_t ports[EXPLAIN_MAX]; /* denied by no rule: where the same host is allowed */
+	const struct origin *deny, *allow; /* origins of the verdict's rules, or NULL */
+	uint16_t ports[EXPLAIN_MAX]; /* if no rule matches: ports on which the host is allowed */
 	size_t n_ports;
-	const char *presets[EXPLAIN_MAX]; /* not allowed: presets that would allow it */
+	const char *presets[EXPLAIN_MAX]; /* if no rule matches: presets that would allow it */
 	size_t n_presets;
 };
 
 int policy_explain(const struct policy *p, struct policy_store *store, const struct target *t,
 		   struct explanation *ret, struct err *e);
 
-/* The same of rules that stand in no file: nothing is known of where they come from. */
+/* The same for rules that come from no file: `deny` and `allow` of the result stay NULL. */
 int policy_explain_rules(const struct ruleset *rules, struct policy_store *store,
 			 const struct target *t, struct explanation *ret, struct err *e);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files that an image gets: a mapping of paths and texts. */
+/* Reads the files that a recipe adds to an image: a mapping of path to text. */
 #include <string.h>
 
 #include "reading.h"

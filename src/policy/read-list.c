@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Readers of lists and of mappings with free keys. */
+/* Readers for lists and for mappings with arbitrary keys. */
 #include <string.h>
 
 #include "reading.h"
@@ -35,7 +35,7 @@ static void list_add(struct reading *rd, struct text_list *list, const char *s)
 
 /* ---- lists ---- */
 
-/* Calls `item` for every item of a list, with the path set. */
+/* Calls `item` for every item of a list, with rd->path and rd->index set. */
 static void each_item(struct reading *rd, const struct key *k, const struct yaml_node *n,
 		      void *field, reader_fn *item)
 {
@@ -79,7 +79,7 @@ void read_path_list(struct reading *rd, const struct key *k, const struct yaml_n
 
 static bool package_valid(const char *s, size_t n)
 {
-	/* Debian policy 5.6.1: lower case letters, digits, plus, minus, points; two at least. */
+	/* Debian policy 5.6.1: at least two of lower case letters, digits, '+', '-' and '.'. */
 	if (n < 2 || n > PACKAGE_MAX || !(ascii_is_lower(s[0]) || ascii_is_digit(s[0])))
 		return false; /* apt reads "sudo-" as "remove sudo". */
 	return s[n - 1] != '-' && strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789+-.") == n;
@@ -170,7 +170,7 @@ static void preset_item(struct reading *rd, const struct key *k, const struct ya
 	for (size_t i = 0; i < list->n; i++) {
 		if (!str_eq(list->v[i].name, s))
 			continue;
-		if (list->v[i].pos.src == rd->f->src) /* not the agent that this one extends */
+		if (list->v[i].pos.src == rd->f->src) /* a parent may name the same preset */
 			reading_wrong(rd, n->pos, NULL, "'%s' is written twice", s);
 		return;
 	}
@@ -207,7 +207,7 @@ static void rule_add(struct reading *rd, struct pos pos, bool deny, const struct
 	if (list->full)
 		return reading_wrong(rd, pos, NULL, "more than %d rules in one policy",
 				     RULESET_MAX);
-	/* Two arrays that grow together. */
+	/* Both arrays have the same capacity. */
 	origin = reading_grow(rd, list->origin, list->n, &cap, sizeof(*origin));
 	cap = list->cap;
 	v = reading_grow(rd, list->v, list->n, &cap, sizeof(*v));
@@ -243,10 +243,10 @@ static void rule_item(struct reading *rd, const struct key *k, const struct yaml
 				     e.msg);
 	if (deny && rule.proto != RULE_PROTO_DEFAULT)
 		return reading_wrong(rd, n->pos, NULL,
-				     "'%s' names a protocol: a deny rule is for all of them", s);
+				     "'%s' names a protocol: a deny rule covers all protocols", s);
 	if (deny && rule.private)
 		return reading_wrong(rd, n->pos, NULL,
-				     "'%s' is about private addresses: a deny rule is for all", s);
+				     "'%s' ends in /private: a deny rule covers all addresses", s);
 	if (rule.port != 0 || deny)
 		return rule_add(rd, n->pos, deny, &rule, false);
 	for (size_t i = 0; i < rd->f->ports.n; i++) {
@@ -260,7 +260,7 @@ void read_rules(struct reading *rd, const struct key *k, const struct yaml_node 
 	each_item(rd, k, n, field, rule_item);
 }
 
-/* ---- mappings with free keys ---- */
+/* ---- mappings with arbitrary keys ---- */
 
 static bool env_name_valid(const char *s)
 {
@@ -279,7 +279,7 @@ static bool check_env_name(struct reading *rd, const struct yaml_node *n)
 	return false;
 }
 
-/* A child's value replaces its parent's; a preset never replaces what an agent has written. */
+/* A child's value replaces its parent's; a preset never replaces an agent's value. */
 static void env_set(struct reading *rd, struct pair_list *list, const struct yaml_node *n)
 {
 	struct pair *slot = NULL;
@@ -344,7 +344,7 @@ static struct secret *secret_get(struct reading *rd, struct secret_list *list,
 	return slot;
 }
 
-/* Names only: what is bound to an address or to a whole zone is bound to nobody. */
+/* Accepts exact names only: a secret must not be bound to an address or a whole zone. */
 static bool parse_host(struct reading *rd, const struct yaml_node *n, struct name *ret)
 {
 	struct rule rule;
@@ -406,7 +406,7 @@ static void read_secret(struct reading *rd, const struct yaml_node *n, struct se
 			hosts = v;
 		else if (str_eq(v->key, "value"))
 			reading_wrong(rd, v->key_pos, NULL,
-				      "values never stand in a policy: remove it, and consider it "
+				      "a policy never contains values: remove it, and consider it "
 				      "leaked");
 		else
 			reading_wrong(rd, v->key_pos, NULL, "unknown key; there is only 'hosts'");

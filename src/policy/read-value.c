@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Readers of single values. */
+/* Readers for single values. */
 #include <string.h>
 
 #include "path.h"
@@ -33,7 +33,7 @@ void read_text(struct reading *rd, const struct key *k, const struct yaml_node *
 	*(const char **)field = reading_keep(rd, s);
 }
 
-/* The index of a word, or -1 and an error that lists the words. */
+/* Returns the index of a word, or -1 after an error that lists the words. */
 static int word_index(struct reading *rd, const struct yaml_node *n, const char *const *words)
 {
 	char all[READING_EXPECTS_MAX] = "one of: ", mean[128];
@@ -77,7 +77,7 @@ void read_word_set(struct reading *rd, const struct key *k, const struct yaml_no
 	}
 }
 
-/* How one number type is read, hinted at and shown. */
+/* Functions to parse, suggest and format the numbers of a type. */
 static const struct {
 	int (*parse)(const char *s, uint64_t *ret);
 	bool (*hint)(const char *s, char out[static VALUE_HINT_MAX]);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Walks over a file's mapping with the schema beside it, and fills in what nobody has written. */
+/* Reads a file's mapping key by key as the schema says, and fills in defaults. */
 #include "read.h"
 
 #include <string.h>
@@ -41,8 +41,8 @@ void reading_unknown_key(struct reading *rd, const struct key *keys, const struc
 }
 
 /*
- * Rules without a port mean 443 unless the file says otherwise; also where what it says is wrong,
- * so that its rules are still looked at.
+ * Gives a file without valid `ports` the port 443. This includes files whose `ports` are wrong, so
+ * that their rules are still checked.
  */
 static void default_ports(struct reading *rd, const struct key *keys)
 {
@@ -59,7 +59,7 @@ static void default_ports(struct reading *rd, const struct key *keys)
 
 static void read_keys(struct reading *rd, const struct key *keys, const struct yaml_node *map)
 {
-	/* `ports` says what rules beside it mean, wherever it stands among them. */
+	/* Read `ports` first: it applies to all rules of its mapping, whatever their order. */
 	const struct yaml_node *ports = yaml_get(map, "ports");
 	const struct key *k = ports ? find_key(keys, "ports") : NULL;
 	char all[READING_EXPECTS_MAX];
@@ -124,10 +124,7 @@ static bool is_unset(const struct key *k, const void *field)
 	}
 }
 
-/*
- * The fallback as the node that a file would have given: a scalar, or a list of the words between
- * spaces.
- */
+/* The fallback as a file's node: a scalar, or a list of its space-separated words. */
 static struct yaml_node *fallback_node(struct policy *p, const struct key *k, struct pos pos)
 {
 	const char *s = k->fallback;

@@ -30,9 +30,9 @@ const char *const preset_kind_names[PRESET_KIND_MAX + 1] = {
 /* clang-format off */
 static const struct key agent_section[] = {
 	{ "name", KEY_NAME, FIELD(name), .required = true,
-	  .doc = "What this agent is called, in lists and records." },
+	  .doc = "Name of the agent, in lists and records." },
 	{ "type", KEY_NAME, FIELD(type),
-	  .doc = "What kind of agent it is, such as debugger; recorded, for your own grouping. Required, unless inherited." },
+	  .doc = "Kind of agent, such as debugger; recorded, for your own grouping. Required, unless inherited." },
 	{ "summary", KEY_LINE, FIELD(summary), .max = 100,
 	  .doc = "One line for people." },
 	{ 0 }
@@ -40,9 +40,9 @@ static const struct key agent_section[] = {
 
 static const struct key isolation_section[] = {
 	{ "level", KEY_WORD, FIELD(level), .words = level_names, .fallback = LEVEL_DEFAULT_NAME,
-	  .doc = "How the code is held: a hardened container, gVisor's user-space kernel, or a virtual machine of its own." },
+	  .doc = "Strength of the boundary: a hardened container, gVisor's user-space kernel, or a VM of its own." },
 	{ "require", KEY_WORD_SET, FIELD(require), .words = layer_names,
-	  .doc = "Layers without which the sandbox must not start. What is not listed is used where the host has it, and the receipt says so." },
+	  .doc = "Layers without which the sandbox must not start. Other layers are used where the host supports them; the receipt lists them." },
 	{ 0 }
 };
 
@@ -55,9 +55,9 @@ static const struct key resources_section[] = {
 	{ "pids", KEY_COUNT, FIELD(resources.pids), .min = 4, .max = 4194304, .fallback = "512",
 	  .doc = "Processes and threads at once." },
 	{ "disk", KEY_SIZE, FIELD(resources.disk), .min = MIB, .max = 64 * TIB, .fallback = "2GiB",
-	  .doc = "What the sandbox may write to its own file system." },
+	  .doc = "Bytes that the sandbox may write to its own file system." },
 	{ "scratch", KEY_WORD, FIELD(resources.scratch), .words = scratch_names, .fallback = "disk",
-	  .doc = "Where a container's own file system is: on a disk, or in memory, where it counts as memory and has three quarters of it at most." },
+	  .doc = "Where a container's writes are stored: on disk, or in memory, where they count as memory and can take at most three quarters of it." },
 	{ "output", KEY_SIZE, FIELD(resources.output), .min = 4 * KIB, .max = TIB, .fallback = "16MiB",
 	  .doc = "Output kept of each command; older output is dropped and counted." },
 	{ "timeout", KEY_DURATION, FIELD(resources.timeout), .min = 100, .max = 365 * DAY, .fallback = "10m",
@@ -65,7 +65,7 @@ static const struct key resources_section[] = {
 	{ "ttl", KEY_DURATION, FIELD(resources.ttl), .min = SEC, .max = 365 * DAY, .fallback = "8h",
 	  .doc = "Longest life of the sandbox, whatever it does." },
 	{ "idle", KEY_DURATION, FIELD(resources.idle), .min = SEC, .max = 365 * DAY, .fallback = "1h",
-	  .doc = "How long the sandbox lives with no command running and nobody attached." },
+	  .doc = "How long the sandbox lives with no command running and no client attached." },
 	{ 0 }
 };
 
@@ -79,7 +79,7 @@ static const struct key budgets_section[] = {
 	{ "streams_per_minute", KEY_COUNT, FIELD(egress.budgets.streams_per_minute), .min = 1, .max = 1000000,
 	  .fallback = "1200", .doc = "New connections in any minute." },
 	{ "names", KEY_COUNT, FIELD(egress.budgets.names), .min = 1, .max = 1000000, .fallback = "512",
-	  .doc = "Different names in the sandbox's life; each looked-up name can carry data out." },
+	  .doc = "Different names in the sandbox's life; each name looked up can carry data out." },
 	{ 0 }
 };
 
@@ -87,8 +87,8 @@ static const char domains_doc[] =
 	"Rules: a name (github.com), a name and all below it (.sentry.io), an address or network (192.0.2.7, "
 	"10.1.0.0/16, [2001:db8::1]), each with an optional port (github.com:22).";
 static const char deny_doc[] =
-	"Rules that win over every allow rule, whichever file it stands in. Without a port: on every port.";
-static const char ports_doc[] = "The ports that rules of this file mean when they name none.";
+	"Rules that win over every allow rule of every file. Without a port: on every port.";
+static const char ports_doc[] = "Ports of this file's rules that name none.";
 
 static const struct key egress_section[] = {
 	{ "presets", KEY_PRESET_LIST, FIELD(egress.presets), .kind = PRESET_EGRESS,
@@ -112,55 +112,55 @@ static const struct key capabilities_section[] = {
 
 static const struct key filesystem_section[] = {
 	{ "workspace", KEY_PATH, FIELD(filesystem.workspace), .fallback = "/workspace",
-	  .doc = "Where commands start, and where the agent's files lie." },
+	  .doc = "Directory in which commands start, with the agent's files." },
 	{ "read", KEY_PATH_LIST, FIELD(filesystem.read), .fallback = "/",
-	  .doc = "What can be read, with all below it." },
+	  .doc = "Readable paths, with all below them." },
 	{ "write", KEY_PATH_LIST, FIELD(filesystem.write), .fallback = "/workspace /tmp /var/tmp /home",
-	  .doc = "What can be written, with all below it." },
+	  .doc = "Writable paths, with all below them." },
 	{ "execute", KEY_PATH_LIST, FIELD(filesystem.execute), .fallback = "/",
-	  .doc = "Where programs can be started from, with all below it." },
+	  .doc = "Paths from which programs can be started, with all below them." },
 	{ 0 }
 };
 
 static const struct key prompt_section[] = {
 	{ "role", KEY_TEXT, FIELD(prompt.role), .max = 16 * KIB,
-	  .doc = "Who the agent is told to be; stands first in its prompt." },
+	  .doc = "The agent's role; comes first in its prompt." },
 	{ "presets", KEY_PRESET_LIST, FIELD(prompt.presets), .kind = PRESET_PROMPTS,
 	  .doc = "Prompt presets, appended in this order." },
 	{ 0 }
 };
 
-static const char env_doc[] = "Environment of every command. Never credentials: those are secrets.";
+static const char env_doc[] = "Environment of every command. Put credentials under secrets, never here.";
 
 const struct key agent_keys[] = {
-	{ "agent", KEY_SECTION, .keys = agent_section, .required = true, .doc = "Who this is." },
+	{ "agent", KEY_SECTION, .keys = agent_section, .required = true, .doc = "Identity of the agent." },
 	{ "extends", KEY_NAME, FILE_FIELD(extends),
 	  .doc = "Another agent to start from. Single values written here replace its values; lists are joined." },
-	{ "isolation", KEY_SECTION, .keys = isolation_section, .doc = "How strongly the code is held." },
-	{ "resources", KEY_SECTION, .keys = resources_section, .doc = "How much it may use." },
+	{ "isolation", KEY_SECTION, .keys = isolation_section, .doc = "Isolation of the sandbox." },
+	{ "resources", KEY_SECTION, .keys = resources_section, .doc = "Limits of the sandbox." },
 	{ "egress", KEY_SECTION, .keys = egress_section,
-	  .doc = "What it may connect to. Nothing is reachable that no rule names." },
-	{ "capabilities", KEY_SECTION, .keys = capabilities_section, .doc = "Which software it has." },
-	{ "filesystem", KEY_SECTION, .keys = filesystem_section, .doc = "Which paths it may use, and how." },
+	  .doc = "Allowed outgoing connections. Everything that no rule allows is denied." },
+	{ "capabilities", KEY_SECTION, .keys = capabilities_section, .doc = "Software in the image." },
+	{ "filesystem", KEY_SECTION, .keys = filesystem_section, .doc = "Paths that commands may read, write and execute." },
 	{ "secrets", KEY_SECRETS, FIELD(secrets),
-	  .doc = "Names of credentials and the hosts each is bound to. Values never stand in this file. Planned: they are kept outside the sandbox and put on the wire only for these hosts; this version sends none." },
+	  .doc = "Names of credentials and the hosts each is bound to. Never write values into this file. Planned: values stay outside the sandbox and are sent only to these hosts; this version sends none." },
 	{ "env", KEY_ENV, FIELD(env), .doc = env_doc },
-	{ "prompt", KEY_SECTION, .keys = prompt_section, .doc = "What the agent is told." },
+	{ "prompt", KEY_SECTION, .keys = prompt_section, .doc = "The agent's prompt." },
 	{ 0 }
 };
 
 static const struct key preset_section[] = {
 	{ "kind", KEY_WORD, FILE_FIELD(preset_kind), .words = preset_kind_names, .required = true,
-	  .doc = "What the preset is for." },
+	  .doc = "Kind of preset." },
 	{ "name", KEY_NAME, FILE_FIELD(name), .required = true, .doc = "The file's name without .yaml." },
 	{ "summary", KEY_LINE, FILE_FIELD(summary), .max = 100, .required = true, .doc = "One line for people." },
 	{ "risk", KEY_LINE, FILE_FIELD(risk), .max = 200,
-	  .doc = "What an attacker gains who has turned the agent; shown by explain." },
+	  .doc = "Gain for an attacker who controls the agent; shown by explain." },
 	{ 0 }
 };
 
 #define PRESET_HEAD \
-	{ "preset", KEY_SECTION, .keys = preset_section, .required = true, .doc = "What this preset is." }
+	{ "preset", KEY_SECTION, .keys = preset_section, .required = true, .doc = "Identity of the preset." }
 
 static const struct key egress_preset_keys[] = {
 	PRESET_HEAD,

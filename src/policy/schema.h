@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The keys of agent and preset files: one table that the reader checks against, `hutch config docs`
- * prints, and "did you mean" searches. A key is added here and nowhere else.
+ * The keys of agent and preset files. The reader checks files against this table, `hutch config
+ * docs` prints it, and "did you mean" searches it. Add new keys here and nowhere else.
  */
 #pragma once
 
@@ -9,14 +9,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* How a value is read; see read.c for what each accepts. */
+/* Types of values; the table `readers` in read.c has a reader for each. */
 enum key_type {
 	KEY_SECTION,
 	KEY_NAME,	 /* [a-z0-9-], 1 to 63 */
 	KEY_LINE,	 /* one line of text */
 	KEY_TEXT,	 /* text */
 	KEY_WORD,	 /* one of `words` */
-	KEY_WORD_SET,	 /* list of them, as bits */
+	KEY_WORD_SET,	 /* list of `words`, stored as bits */
 	KEY_SIZE,	 /* bytes: 512MiB */
 	KEY_DURATION,	 /* milliseconds: 10m */
 	KEY_COUNT,	 /* whole number */
@@ -42,20 +42,17 @@ struct key {
 	bool required;
 	bool in_file; /* `field` is in struct policy_file, not in struct policy */
 	size_t field;
-	uint64_t min, max;	  /* of a number; of a text, its longest */
-	const char *const *words; /* KEY_WORD: NULL-terminated, by value; "" cannot be written */
+	uint64_t min, max;	  /* range of a number; for text, max is its longest length */
+	const char *const *words; /* KEY_WORD: NULL-terminated, by value; "" is not accepted */
 	int kind;		  /* KEY_PRESET_LIST: enum preset_kind */
-	const struct key *keys;	  /* KEY_SECTION: what it holds, ends with .name NULL */
-	const char *fallback;	  /* as it would be written; items of a list apart by spaces */
+	const struct key *keys;	  /* KEY_SECTION: its keys; .name NULL ends the array */
+	const char *fallback; /* default, as a file would contain it; lists: separated by spaces */
 	const char *doc;
 };
 
-/* The top levels. */
+/* Top-level keys. */
 extern const struct key agent_keys[];
 extern const struct key *const preset_keys[]; /* by enum preset_kind */
 
-/*
- * What is expected of a value of this type, for messages and documentation: "a size such as
- * 512MiB".
- */
+/* Describes valid values of a type for messages and documentation: "a size such as 512MiB". */
 const char *key_type_expects(enum key_type type);

@@ -80,7 +80,7 @@ static const struct builtin_file *find_builtin(const struct policy_store *s, con
 	return NULL;
 }
 
-/* A second find is an error that names both, unless it says the same. */
+/* A second file of the same name is an error that names both, unless its contents are the same. */
 static int note_find(const struct source *found, const struct source **first, struct err *e)
 {
 	if (!*first) {
@@ -93,7 +93,7 @@ static int note_find(const struct source *found, const struct source **first, st
 		       (*first)->builtin ? " (built in)" : "", found->label);
 }
 
-/* Takes DIR/RELATIVE, if it is there. A directory of the list need not exist. */
+/* Adds DIR/RELATIVE if it exists. Directories of the list may be missing. */
 static int look_in(struct policy_store *s, const char *dir, const char *relative,
 		   const struct source **first, struct err *e)
 {
@@ -117,7 +117,8 @@ static int look_beside(struct policy_store *s, const char *beside, const char *n
 
 	(void)snprintf(relative, sizeof(relative), "%s%s", name, suffix);
 	if (!strchr(beside, '/')) {
-		/* The bare name, so that a file which extends itself is seen to. */
+		/* Keep the label a bare name, so that find_parent() detects a file extending
+		 * itself. */
 		int r = store_read(s, relative, &found, e);
 
 		return r == -ENOENT ? 0 : r < 0 ? r : note_find(found, first, e);
@@ -159,7 +160,7 @@ struct name_set {
 	size_t n;
 };
 
-/* Adds "NAME.yaml" unless it is there already; other files are none of ours. */
+/* Adds NAME of "NAME.yaml" if it is new; ignores other files. */
 static int add_name(struct name_set *set, const char *file)
 {
 	size_t n = strlen(file);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where agents and presets are found: those compiled into the program, then "agents/NAME.yaml" and
- * "presets/KIND/NAME.yaml" below each directory of a list. One name means one thing: two files of
- * one name and different contents are an error wherever that name is used; neither silently
- * replaces the other.
+ * Finds agents, presets and images: the files compiled into the program, and "agents/NAME.yaml",
+ * "presets/KIND/NAME.yaml" and "images/NAME.yaml" below each directory of a list. Names are unique:
+ * using a name that has two files with different contents is an error, so that no file silently
+ * replaces another.
  */
 #pragma once
 
@@ -25,11 +25,11 @@ struct policy_store {
 	const struct builtin_file *builtins; /* sorted by path */
 	size_t n_builtins;
 	const char *const *dirs; /* NULL-terminated; may be NULL */
-	struct arena arena;	 /* sources that were read */
+	struct arena arena;	 /* owns all sources */
 	struct {
 		const char *folder;
 		const char *const *names;
-	} lists[STORE_FOLDERS_MAX]; /* what store_list() has found out */
+	} lists[STORE_FOLDERS_MAX]; /* cache of store_list() */
 };
 
 #define POLICY_STORE_INIT(files, n, directories)                              \
@@ -45,20 +45,22 @@ void policy_store_done(struct policy_store *s);
 #define STORE_AGENTS "agents"
 #define STORE_IMAGES "images"
 
-/* A name that can be looked up: 1 to 63 of [a-z0-9-], beginning with a letter or digit. */
+/* Valid names have 1 to 63 of [a-z0-9-] and begin with a letter or digit. */
 bool store_name_valid(const char *name, size_t n);
 
 /*
- * Finds "FOLDER/NAME.yaml". -ENOENT if there is none, -EEXIST if there are two (the message names
- * both), -ENOMEM, or what reading the file gave. `beside` (may be NULL) is a path whose directory
- * is searched too: an agent may extend one that lies next to it.
+ * Finds "FOLDER/NAME.yaml". Returns -ENOENT if there is none, -EEXIST for two different files (the
+ * message names both), -ENOMEM, or the error of reading the file. The directory of the path
+ * `beside` (may be NULL) is searched too: an agent may extend one in the same directory.
  */
 int store_find(struct policy_store *s, const char *folder, const char *name, const char *beside,
 	       const struct source **ret, struct err *e);
 
-/* Reads a file by path, as a user names it. */
+/* Reads a file by its path. */
 int store_read(struct policy_store *s, const char *path, const struct source **ret, struct err *e);
 
-/* All names of a folder (a constant), sorted, NULL-terminated, owned by the store; found out once.
+/*
+ * Lists all names of a folder, sorted and NULL-terminated. The store owns the list and caches it by
+ * `folder`, which must stay valid.
  */
 int store_list(struct policy_store *s, const char *folder, const char *const **ret, struct err *e);

@@ -10,12 +10,12 @@ enum {
 };
 
 struct unit {
-	const char *name; /* the one spelling that is read */
+	const char *name; /* the only accepted spelling */
 	uint64_t factor;
-	const char *also; /* other people's spellings, for hints; lower case, each between spaces */
+	const char *also; /* other spellings, for hints; lower case, each between spaces */
 };
 
-/* Largest first, as value_format wants them. */
+/* Largest first, as format() expects them. */
 static const struct unit sizes[] = {
 	{ "TiB", UINT64_C(1) << 40, " t tb ti tib " },
 	{ "GiB", UINT64_C(1) << 30, " g gb gi gib " },
@@ -111,7 +111,7 @@ static bool hint(const char *s, const struct unit *units, size_t n, const char *
 	if (k == 1) {
 		uint64_t value = 0;
 
-		/* A large bare number was meant in the smallest unit. */
+		/* A large number without a unit probably counts bytes or milliseconds. */
 		if (str_to_u64(s, digits, UINT64_MAX, &value) < 0)
 			return false;
 		if (value >= BARE_IS_SMALL)

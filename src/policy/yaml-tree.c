@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libyaml's event parser, and a stack of open collections. libyaml checks encoding and syntax;
- * everything that makes YAML surprising is refused here, at the event where it shows.
+ * Builds the tree from libyaml's events with a stack of open collections. libyaml checks encoding
+ * and syntax; this file rejects YAML's surprising features at the event where they appear.
  */
 #include "yaml-tree.h"
 
@@ -12,9 +12,9 @@
 
 struct frame {
 	struct yaml_node *node;
-	struct yaml_node **tail; /* where the next child goes */
+	struct yaml_node **tail; /* where the next child is linked */
 	size_t count;
-	const char *key; /* mapping: key read, its value comes next */
+	const char *key; /* mapping: key whose value comes next */
 	struct pos key_pos;
 };
 
@@ -33,7 +33,7 @@ static struct pos at(const struct reader_state *s, const yaml_mark_t *m)
 	return (struct pos){ s->src, (uint32_t)m->line + 1, (uint32_t)m->column + 1 };
 }
 
-/* A byte order mark is none of YAML's business. */
+/* Length of the byte order mark, which the parser does not see. */
 static size_t bom(const struct source *src)
 {
 	return src->len >= 3 && memcmp(src->text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
@@ -48,7 +48,7 @@ static int no_memory(struct reader_state *s)
 	return -ENOMEM;
 }
 
-/* libyaml writes !!str out; how much of it to leave away to show it as it was written. */
+/* Length of the prefix to which libyaml expands "!!"; messages show the tag as written. */
 static size_t standard_tag(const yaml_char_t *tag)
 {
 	static const char prefix[] = "tag:yaml.org,2002:";
@@ -56,7 +56,7 @@ static size_t standard_tag(const yaml_char_t *tag)
 	return str_has_prefix((const char *)tag, prefix) ? STRLEN("tag:yaml.org,2002:") : 0;
 }
 
-/* Tags, anchors and control characters: what a scalar or collection may not carry. */
+/* Rejects anchors and tags. */
 static int check_decoration(struct reader_state *s, const yaml_event_t *ev,
 			    const yaml_char_t *anchor, const yaml_char_t *tag)
 {
@@ -71,9 +71,9 @@ static int check_decoration(struct reader_state *s, const yaml_event_t *ev,
 }
 
 /*
- * Characters that make a text look other than it is: control characters, line ends that editors do
- * not show as such but YAML takes for them, and marks that reorder what stands around them. Joiners
- * are needed to write some languages.
+ * Characters that make text look different from what it is: control characters, line breaks that
+ * YAML recognizes and editors do not show, and marks that reorder the text around them. Joiners are
+ * allowed because some languages need them.
  */
 static bool deceives(uint32_t cp)
 {
@@ -110,10 +110,7 @@ static int check_text(struct reader_state *s, const yaml_event_t *ev)
 	return 0;
 }
 
-/*
- * The whole file, comments too, before YAML sees it: libyaml breaks lines at characters that nobody
- * sees.
- */
+/* Checks the whole file, with comments, before libyaml breaks lines at invisible characters. */
 static int check_source(struct reader_state *s)
 {
 	const char *text = s->src->text;
@@ -143,7 +140,7 @@ static int check_source(struct reader_state *s)
 	return 0;
 }
 
-/* Makes a node and hangs it where the parser is now. */
+/* Makes a node and links it into the open collection. */
 static struct yaml_node *attach(struct reader_state *s, enum yaml_kind kind, const yaml_event_t *ev)
 {
 	struct frame *f = s->depth > 0 ? &s->stack[s->depth - 1] : NULL;
@@ -173,7 +170,7 @@ static struct yaml_node *attach(struct reader_state *s, enum yaml_kind kind, con
 	return n;
 }
 
-/* Says so under the full path, which the open collections give. */
+/* Reports a duplicate key under its full path, which comes from the open collections. */
 static void duplicate_key(struct reader_state *s, struct pos pos, const char *key, uint32_t first)
 {
 	_cleanup_buf_ struct buf path = BUF_INIT(1024);
@@ -203,7 +200,7 @@ static int take_key(struct reader_state *s, struct frame *f, const yaml_event_t 
 	if (f->count >= YAML_KEYS_MAX)
 		return refuse(s, &ev->start_mark, "more than %d keys in one mapping",
 			      YAML_KEYS_MAX);
-	/* Noted, and read on: the caller sees the first value under this key first. */
+	/* Continue after the error: yaml_get() returns the first value of the key. */
 	yaml_foreach (n, f->node)
 		if (str_eq(n->key, text)) {
 			duplicate_key(s, pos, text, n->key_pos.line);
@@ -298,7 +295,7 @@ static int on_event(struct reader_state *s, const yaml_event_t *ev)
 	}
 }
 
-/* What libyaml says of the two mistakes that people make most is about its own innards. */
+/* Hints for the two most common mistakes, for which libyaml's messages are unclear. */
 static const char *syntax_hint(const struct reader_state *s, const yaml_parser_t *p)
 {
 	const char *context = p->context ? p->context : "";
@@ -307,8 +304,8 @@ static const char *syntax_hint(const struct reader_state *s, const yaml_parser_t
 	if (i < s->src->len && s->src->text[i] == '\t')
 		return "indent with spaces, not with tabs";
 	if (strstr(context, "alias") || strstr(context, "anchor"))
-		return "text that begins with '*' or '&' stands in quotes; for a name and all "
-		       "below it write '.name'";
+		return "quote text that begins with '*' or '&'; for a name and all below it write "
+		       "'.name'";
 	return NULL;
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A small, strict YAML: block and flow mappings, sequences, scalars, comments; one document.
- * Refused, with position: anchors, aliases, tags, directives, merge keys, keys that are not plain
- * text, duplicate keys, control characters, a second document. Every node knows where it stands.
- * Nothing is guessed: a scalar is text, and what it means is decided by the schema that reads it.
+ * Reads a strict subset of YAML: block and flow mappings, sequences, scalars, comments; one
+ * document. Rejected, with position: anchors, aliases, tags, directives, merge keys, keys that are
+ * not plain text, duplicate keys, control characters, a second document. Scalars have no implicit
+ * type: each is text, which the schema interprets.
  */
 #pragma once
 
@@ -28,20 +28,20 @@ struct yaml_node {
 	struct pos pos;
 	const char *text; /* scalar; NUL-terminated, no NUL inside */
 	size_t len;
-	bool quoted;		 /* scalar was written in quotes or as a block: "" is meant */
-	struct yaml_node *child; /* first item, or first value; its `key` says which */
+	bool quoted;		 /* scalar in quotes or a block: an empty one is intended */
+	struct yaml_node *child; /* first item of a list or first value of a mapping */
 	struct yaml_node *next;	 /* sibling */
-	const char *key;	 /* value in a mapping: its key and where that stands */
+	const char *key;	 /* values of a mapping: the key and its position */
 	struct pos key_pos;
 };
 
-/* Walks over the items of a list or the values of a mapping. */
+/* Iterates over the items of a list or the values of a mapping. */
 #define yaml_foreach(n, parent) for (const struct yaml_node *n = (parent)->child; n; n = n->next)
 
 /*
- * Reads `src` into a tree in `arena`. What is wrong goes to `d`; NULL if no tree could be made. An
- * empty file is an error. A tree may come back together with errors (duplicate keys): the rest is
- * still worth checking.
+ * Reads `src` into a tree in `arena`. Errors go to `d`; an empty file is one. Returns NULL if no
+ * tree could be built. A file with duplicate keys gives errors and a tree, so that the caller can
+ * check the rest.
  */
 struct yaml_node *yaml_read(struct arena *arena, const struct source *src, struct diags *d);
 

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The layers between a sandbox and its host, and their names: what `isolation.require` can insist
- * on, and the further rows of a receipt. */
+/* The layers between a sandbox and its host, and their names: the rows of a receipt. */
 #pragma once
 
 #include "util.h"
 
-/* What `isolation.require` can insist on; a bit each in policy.require. */
+/* Layers that `isolation.require` can name; each is a bit of policy.require. */
 enum layer {
 	LAYER_USER_NAMESPACE,
 	LAYER_PID_NAMESPACE,
@@ -21,27 +20,27 @@ enum layer {
 	LAYER_CGROUP_PIDS,
 	LAYER_DISK_QUOTA,
 	LAYER_KVM,
-	LAYER_DIAL_GUARD, /* the kernel holds the keeper to what may be dialled (dial-guard.h) */
+	LAYER_DIAL_GUARD, /* BPF limits the addresses that the keeper can dial (dial-guard.h) */
 	LAYER_MAX,
 };
 
-/* The rest of a receipt: always asked for, never optional for a policy to give up. */
+/* The other rows of a receipt: always required, whatever the policy says. */
 enum extra_layer {
 	EXTRA_MOUNT_NAMESPACE = LAYER_MAX,
 	EXTRA_IPC_NAMESPACE,
 	EXTRA_UTS_NAMESPACE,
 	EXTRA_CGROUP_NAMESPACE,
 	EXTRA_OWN_IDS,	   /* 65,536 user and group ids that no other sandbox has */
-	EXTRA_MASKED_PROC, /* what /proc tells of the host is covered */
+	EXTRA_MASKED_PROC, /* files of /proc that reveal the host are masked */
 	EXTRA_NO_SYSFS,
-	EXTRA_NO_DEVICES, /* /dev has the seven harmless ones only */
+	EXTRA_NO_DEVICES, /* /dev has only the seven harmless devices */
 	EXTRA_RLIMITS,
-	EXTRA_KEEPER, /* the keeper has locked itself down */
-	EXTRA_AUDIT,  /* what is done is recorded; given up only with HUTCH_AUDIT=off */
+	EXTRA_KEEPER, /* the keeper has dropped its privileges */
+	EXTRA_AUDIT,  /* the audit log is written; optional only with HUTCH_AUDIT=off */
 	RECEIPT_ROWS,
 };
 
 extern const char *const layer_names[LAYER_MAX + 1]; /* NULL at the end */
 
-/* The name of any row of a receipt. */
+/* Name of any row of a receipt. */
 const char *receipt_row_name(unsigned int row);

@@ -12,12 +12,12 @@ enum level {
 	LEVEL_MICROVM,	 /* a VM with a kernel of its own */
 	LEVEL_MAX,
 	LEVEL_FIRST = LEVEL_CONTAINER,
-	LEVEL_DEFAULT = LEVEL_CONTAINER, /* a host must provide this one to be of any use */
+	LEVEL_DEFAULT = LEVEL_CONTAINER, /* every usable host provides this level */
 };
 
 #define LEVEL_DEFAULT_NAME "container"
 
 extern const char *const level_names[LEVEL_MAX + 1]; /* [LEVEL_UNSET] is "", NULL at the end */
 
-/* 0, or -EINVAL if no level has this name. */
+/* Returns 0, or -EINVAL for an unknown name. */
 int level_parse(const char *name, enum level *ret);

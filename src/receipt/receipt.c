@@ -8,7 +8,7 @@
 #include "str.h"
 
 enum {
-	NAMED_MAX = 4 /* rows that the message names; the others it counts */
+	NAMED_MAX = 4 /* rows named in the message; more are counted */
 };
 
 static bool bit(uint64_t set, unsigned int row)
@@ -20,13 +20,13 @@ void receipt_init(struct receipt *r, uint64_t require)
 {
 	static_assert(LAYER_MAX <= 64, "a bit for every layer");
 
-	*r = (struct receipt){ .pause_seen = "nobody has looked" };
+	*r = (struct receipt){ .pause_seen = "not checked" };
 	for (unsigned int i = 0; i < RECEIPT_ROWS; i++) {
 		struct receipt_row *row = &r->row[i];
 
 		row->required = i >= LAYER_MAX || bit(require, i);
 		row->asked = row->required || (i != LAYER_APPARMOR && i != LAYER_KVM);
-		(void)snprintf(row->seen, sizeof(row->seen), "nobody has looked");
+		(void)snprintf(row->seen, sizeof(row->seen), "not checked");
 	}
 }
 
@@ -41,7 +41,7 @@ static bool is_best_effort(const struct receipt_row *row)
 	return row->explicit && !row->required;
 }
 
-/* What was seen may be a file's contents, and may have been cut in the middle of a character. */
+/* The text may be a file's contents, and truncation may split a character: make it UTF-8. */
 static void set_text(char out[static RECEIPT_SEEN_MAX], const char *fmt, va_list args)
 	_printf_(2, 0);
 static void set_text(char out[static RECEIPT_SEEN_MAX], const char *fmt, va_list args)
@@ -98,7 +98,7 @@ static bool is_missing(const struct receipt_row *row)
 	return row->required && !row->enforced;
 }
 
-/* What to do where whoever looked had nothing better to say. */
+/* Default advice for rows without one of their own. */
 static const char *advice_of(unsigned int row)
 {
 	switch (row) {
@@ -113,7 +113,7 @@ static const char *advice_of(unsigned int row)
 	}
 }
 
-/* The option that asks for what the layer enforces. */
+/* The command-line option for the limit that a layer enforces. */
 static const char *option_of(unsigned int row)
 {
 	switch (row) {
@@ -138,7 +138,7 @@ static bool all_explicit(const struct receipt *r)
 	return true;
 }
 
-/* Appends the names of what is missing; returns the first of them, or RECEIPT_ROWS. */
+/* Appends the names of missing rows; returns the first of them, or RECEIPT_ROWS. */
 static unsigned int name_missing(const struct receipt *r, bool options, struct buf *b)
 {
 	unsigned int first = RECEIPT_ROWS, n = 0;
@@ -183,7 +183,7 @@ int receipt_check(const struct receipt *r, struct err *e)
 	advice = first_advice(r, first);
 	n = strlen(before) + names.len + strlen(behind) + strlen(seen) + strlen(advice) +
 	    strlen(last) + STRLEN(" (); ");
-	/* What to do counts more than why. */
+	/* If the message is too long, keep the advice and drop the reason. */
 	if (n >= ERR_MSG_MAX)
 		return err_set(e, -EPERM, "%s%s%s; %s%s", before, buf_text(&names), behind, advice,
 			       last);

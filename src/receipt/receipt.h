@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The receipt of a sandbox: each layer, whether it was asked for and required, and what was seen of
- * it from outside, on the running PID 1. A row that nobody has looked at is not enforced: fail
- * closed.
+ * The receipt of a sandbox: each layer, whether it was asked for and required, and its state as
+ * read from outside on the running PID 1. A row that was not checked counts as not enforced.
  */
 #pragma once
 
@@ -17,29 +16,31 @@ enum {
 };
 
 struct receipt_row {
-	bool asked;    /* this engine gives it where the host lets it */
+	bool asked;    /* wanted, where engine and host support it */
 	bool required; /* the sandbox must not start without it */
-	bool explicit; /* for a limit that was asked for by name, not by the policy */
+	bool explicit; /* enforces a limit from the command line, not only from the policy */
 	bool enforced;
-	char seen[RECEIPT_SEEN_MAX];   /* what was read: "Seccomp: 2"; or why not */
-	char advice[RECEIPT_SEEN_MAX]; /* of one that is not enforced: what to do; may be empty */
+	char seen[RECEIPT_SEEN_MAX];   /* text read, such as "Seccomp: 2", or why it is missing */
+	char advice[RECEIPT_SEEN_MAX]; /* how to get a missing layer; may be empty */
 };
 
 struct receipt {
 	struct receipt_row row[RECEIPT_ROWS];
-	const char *pause; /* what it can be paused by: "freezer"; NULL: by nothing */
+	const char *pause; /* mechanism of pause, such as "freezer"; NULL: none */
 	char pause_seen[RECEIPT_SEEN_MAX];
 };
 
-/* Nothing enforced. `require`: bits of enum layer. Everything is asked for but apparmor and kvm,
- * unless required. The rows from EXTRA_MOUNT_NAMESPACE on are required always (but
- * for EXTRA_AUDIT where the log is switched off: witness.c). */
+/*
+ * Initializes a receipt with no row enforced. `require`: bits of enum layer. All rows are asked
+ * for; apparmor and kvm only if required. The rows from EXTRA_MOUNT_NAMESPACE on are always
+ * required, except EXTRA_AUDIT with HUTCH_AUDIT=off (witness.c).
+ */
 void receipt_init(struct receipt *r, uint64_t require);
 
 /*
- * Marks the layers (bits of enum layer) that enforce limits which the command line names. One of
- * them that is not required is there for as much as the host can do (--best-effort), and its row
- * says so.
+ * Marks the layers (bits of enum layer) that enforce limits from the command line. If such a layer
+ * is not required, it is used as far as the host supports it (--best-effort), and its row has
+ * "best_effort".
  */
 void receipt_explicit(struct receipt *r, uint64_t asked);
 
@@ -47,13 +48,13 @@ void receipt_yes(struct receipt *r, unsigned int row, const char *fmt, ...) _pri
 void receipt_no(struct receipt *r, unsigned int row, const char *fmt, ...) _printf_(3, 4);
 void receipt_advise(struct receipt *r, unsigned int row, const char *fmt, ...) _printf_(3, 4);
 
-/* What it can be paused by (NULL: nothing), and what that does or why not. */
+/* Sets the mechanism of pause (NULL: none), and a description or the reason. */
 void receipt_pause(struct receipt *r, const char *by, const char *fmt, ...) _printf_(3, 4);
 
 /*
- * 0 if all that is required is enforced, else -EPERM: "isolation.require: not enforced on this
- * host: cgroup-cpu, cgroup-memory (REASON of the first); ADVICE of the first that has one". Where
- * all that is missing is explicit: "--memory cannot be enforced on this host (REASON); ADVICE; or
+ * Returns 0 if all required layers are enforced, else -EPERM: "isolation.require: not enforced on
+ * this host: cgroup-cpu, cgroup-memory (REASON of the first); ADVICE of the first that has one". If
+ * all missing layers are explicit: "--memory cannot be enforced on this host (REASON); ADVICE; or
  * use --best-effort".
  */
 int receipt_check(const struct receipt *r, struct err *e);

@@ -64,8 +64,7 @@ static json_t *end_json(const struct end *end)
 	if (j && end->by[0] && json_put(j, "by", json_string(end->by)) < 0)
 		return NULL;
 
-	/* Counters come from the kernel: memory.max_usage of v1 may be "no limit", above what JSON
-	 * holds. */
+	/* Clamp the kernel's counters: memory.max_usage of cgroup v1 can exceed JSON's integers. */
 	for (size_t i = 0; j && i < ARRAY_SIZE(numbers); i++) {
 		uint64_t n = *(const uint64_t *)((const char *)end + numbers[i].at);
 
@@ -123,7 +122,7 @@ static int read_all(const json_t *j, void *ret, struct err *e)
 		r = json_get_bool(j, "disk_full", &end->disk_full, e);
 	if (r == 0)
 		r = json_get_bool(j, "inodes_full", &end->inodes_full, e);
-	/* Only where it is so. */
+	/* Optional. */
 	if (r == 0 && json_object_get(j, "told"))
 		r = json_get_bool(j, "told", &end->told, e);
 	if (r == 0 && json_object_get(j, "by"))

@@ -14,7 +14,7 @@
 
 enum {
 	VERSION = 1,
-	WAIT_S = 30, /* for the service manager */
+	WAIT_S = 30, /* timeout for the service manager */
 	FDS = 4,
 };
 
@@ -56,8 +56,8 @@ int handover_send(const char *path, const struct handover *h, int *ret_pidfd, st
 	if (r == 0 && pidfd < 0)
 		r = -EBADMSG;
 	if (r < 0)
-		return err_set(e, r, "'%s' has started no keeper: %s; see its journal", path,
-			       strerror(-r));
+		return err_set(e, r, "the service at '%s' started no keeper: %s; see its journal",
+			       path, strerror(-r));
 	*ret_pidfd = pidfd;
 	return 0;
 }
@@ -100,10 +100,10 @@ int handover_receive(int sock, struct handover *ret, struct err *e)
 		return r;
 	r = fd_receive(sock, 0, &p, sizeof(p), fds, FDS);
 	if (r < 0)
-		return err_set(e, r, "nothing was handed over: %s", strerror(-r));
+		return err_set(e, r, "cannot receive a sandbox to start: %s", strerror(-r));
 	if (p.version != VERSION || fds[2] < 0 || (fds[3] >= 0) != (p.client != 0) ||
 	    fstat(fds[0], &st) < 0 || !S_ISDIR(st.st_mode))
-		r = err_set(e, -EBADMSG, "what was handed over is no sandbox");
+		r = err_set(e, -EBADMSG, "invalid request to start a sandbox");
 	if (r == 0)
 		r = answer(sock, e);
 	if (r < 0) {

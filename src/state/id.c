@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Ids of sandboxes. */
 #include "spec.h"
 #include "str.h"
 

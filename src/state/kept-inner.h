@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside state/: what kept.c and kept-trim.c share. */
+/* Declarations shared by kept.c and kept-trim.c. */
 #pragma once
 
 #include "kept.h"
@@ -9,11 +9,11 @@
 #define KEPT_TRIMMED "trimmed"
 
 enum {
-	KEPT_DUE = 256, /* sandboxes, and MiB of them, after which room is made at once */
+	KEPT_DUE = 256, /* number of new sandboxes plus their MiB that makes a trim due at once */
 };
 
-/* What is left of removals that were killed. */
+/* Completes interrupted removals. */
 int kept_remove_gone(const struct state_root *r);
 
-/* Removes the records of one; *k says what it is then. 0 or -errno. */
+/* Removes the records of a kept sandbox, and updates *k. Returns 0 or -errno. */
 int kept_cut(const struct state_root *r, const char *id, struct kept *k);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Making room among sandboxes that have ended. To look at all of them costs a small file each, so
- * it is not done at every end: kept_is_due() is two calls, and says when.
+ * Makes room among kept sandboxes. A trim reads a small file of each, so it does not run at every
+ * end of a sandbox: kept_is_due() decides, with two syscalls.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -18,7 +18,7 @@
 enum {
 	SOON_S = 60,
 	SELDOM_S = 3600,
-	PART_OF_DISK = 4, /* run directories are in memory as a rule: never more than a quarter */
+	PART_OF_DISK = 4, /* use at most a quarter: the run directory is usually in memory */
 };
 
 bool kept_is_due(const struct state_root *r)
@@ -30,7 +30,7 @@ bool kept_is_due(const struct state_root *r)
 		since.st_size = 0;
 	if (fstatat(r->ended, KEPT_TRIMMED, &trimmed, AT_SYMLINK_NOFOLLOW) < 0)
 		return since.st_size > 0;
-	/* A clock that was set back is no reason to wait. */
+	/* If the clock was set back, trim at once. */
 	age = now >= (uint64_t)trimmed.st_mtim.tv_sec ? now - (uint64_t)trimmed.st_mtim.tv_sec
 						      : SELDOM_S;
 	return since.st_size >= KEPT_DUE || age >= SELDOM_S || (age >= SOON_S && since.st_size > 0);
@@ -42,9 +42,9 @@ struct entry {
 	struct kept k;
 };
 
-/* One owner's are one behind the other, the oldest first. */
+/* The entries of one owner are adjacent, the oldest first. */
 struct owner {
-	size_t next, end; /* the entries that are left */
+	size_t next, end; /* remaining entries */
 	uint64_t bytes;
 };
 
@@ -57,7 +57,7 @@ struct trim {
 	struct owner *owners;
 	size_t n, left, n_owners;
 	uint64_t bytes;
-	int first; /* error */
+	int first; /* first error */
 };
 
 static int by_owner_and_time(const void *a, const void *b)
@@ -84,7 +84,7 @@ static void drop(struct trim *t, struct entry *x)
 		t->took(t->arg, x->id);
 }
 
-/* What cannot be read or is no directory has no owner, no size, and, as of now, no age. */
+/* Reads all entries. A damaged one has no owner and no size, and counts as ended now. */
 static int load(struct trim *t, uint64_t now, struct err *e)
 {
 	_cleanup_free_ char(*ids)[SPEC_ID + 1] = NULL;
@@ -113,7 +113,7 @@ static int load(struct trim *t, uint64_t now, struct err *e)
 	return 0;
 }
 
-/* Without a time to keep them, all go: also those that are damaged, or whose clock was ahead. */
+/* With a time limit of 0, all go: also damaged ones, and those with a time in the future. */
 static void drop_old(struct trim *t, uint64_t now)
 {
 	for (size_t i = 0; i < t->n; i++) {
@@ -124,7 +124,7 @@ static void drop_old(struct trim *t, uint64_t now)
 	}
 }
 
-/* Those that are left, by owner. */
+/* Groups the remaining entries by owner. */
 static void share_out(struct trim *t)
 {
 	size_t n = 0;
@@ -153,7 +153,7 @@ static void subtract(struct trim *t, struct owner *o, uint64_t bytes)
 	t->bytes -= bytes;
 }
 
-/* Of what is by itself too much for its owner, at least it is known that it was. */
+/* Removes the records of sandboxes larger than their owner's share, and keeps the rest of them. */
 static void cut_large(struct trim *t)
 {
 	uint64_t share = t->n_owners > 0 ? t->limits.space / t->n_owners : 0;
@@ -172,7 +172,7 @@ static void cut_large(struct trim *t)
 		}
 }
 
-/* Who has most: by bytes if those are too many, else by number. */
+/* Returns the owner with the most bytes or the most entries. */
 static struct owner *largest(const struct trim *t, bool by_bytes)
 {
 	struct owner *most = NULL;
@@ -201,7 +201,7 @@ static void make_room(struct trim *t)
 	}
 }
 
-/* No more than a part of the file system, whatever is allowed. */
+/* Limits the allowed space to a part of the file system. */
 static uint64_t space_of(const struct state_root *r, uint64_t allowed)
 {
 	struct statvfs s;
@@ -211,7 +211,7 @@ static uint64_t space_of(const struct state_root *r, uint64_t allowed)
 	return MIN(allowed, (uint64_t)s.f_blocks * s.f_frsize / PART_OF_DISK);
 }
 
-/* -EBUSY: somebody else is at it, and `wait` is not set. *ret_size: how much has come in so far. */
+/* Takes the lock. -EBUSY: another process trims and `wait` is false. *ret_size: size of `since`. */
 static int begin(const struct state_root *r, bool wait, int *ret_lock, off_t *ret_size,
 		 struct err *e)
 {
@@ -225,16 +225,16 @@ static int begin(const struct state_root *r, bool wait, int *ret_lock, off_t *re
 		return errno == EWOULDBLOCK ? -EBUSY
 					    : err_errno(e, "cannot lock '%s/ended'", r->path);
 	if (fstat(fd, &st) < 0)
-		return err_errno(e, "cannot look at '%s/ended/" KEPT_SINCE "'", r->path);
+		return err_errno(e, "cannot stat '%s/ended/" KEPT_SINCE "'", r->path);
 	*ret_lock = TAKE_FD(fd);
 	*ret_size = st.st_size;
 	return 0;
 }
 
 /*
- * Those that came in after the beginning count for the next time. Written once there is room: on a
- * file system that was full, no file could be made before. If it still cannot, the next trim is as
- * due as this one was, which is no error.
+ * Records the trim. Sandboxes that arrived after begin() count for the next one. This comes last
+ * because a full file system has no room for a file before. If the write still fails, the next trim
+ * stays due, which is no error.
  */
 static void finish(struct trim *t, int since, off_t size)
 {

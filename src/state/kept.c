@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sandboxes that have ended: moved there, found, removed. */
+/* Moves, finds and removes kept sandboxes. */
 #include "kept.h"
 
 #include <fcntl.h>
@@ -14,17 +14,19 @@
 
 enum {
 	LINE_MAX_BYTES = 160,
-	DEPTH_MAX = 16, /* of directories in one that is damaged: nothing of ours has any */
+	DEPTH_MAX = 16, /* nested directories; only a damaged sandbox has any */
 	REMOVE_TRIES = 8,
 	NAME_BYTES = SPEC_ID + sizeof(KEPT_GONE),
 };
 
 static const char file[] = "kept";
 
-/* ---- what it is ---- */
+/* ---- the file `kept` ---- */
 
-/* What it takes on disk. `tidy`: what says nothing any more goes: sockets, and files without a
- * byte, such as the lock and records that no command has used. */
+/*
+ * Computes the size on disk. `tidy`: also removes sockets and empty files, such as the lock and
+ * unused records.
+ */
 static int weigh(int dir, bool tidy, uint64_t *ret)
 {
 	DIR *d = fd_list(dir);
@@ -48,7 +50,7 @@ static int weigh(int dir, bool tidy, uint64_t *ret)
 	return 0;
 }
 
-/* What can be found out: of one that is damaged, it has ended when it was last changed. */
+/* Determines the values of `kept`. A damaged sandbox counts as ended at its last change. */
 static int find_out(int dir, bool tidy, struct kept *ret)
 {
 	_cleanup_spec_ struct spec spec = { 0 };
@@ -99,7 +101,7 @@ static int write_line(int dir, const struct kept *k, struct err *e)
 	return state_write(dir, file, line, (size_t)n, e);
 }
 
-/* -EINVAL: it is there, and wrong. */
+/* -EINVAL: the file exists and is invalid. */
 static int read_line(int dir, struct kept *ret)
 {
 	char line[LINE_MAX_BYTES];
@@ -117,7 +119,7 @@ int kept_read(int dir, struct kept *ret, struct err *e)
 	if (r < 0) {
 		r = find_out(dir, false, &k);
 		if (r < 0)
-			return err_set(e, r, "cannot read what is kept: %s", strerror(-r));
+			return err_set(e, r, "cannot read the kept sandbox: %s", strerror(-r));
 		(void)write_line(dir, &k, &ignored);
 	}
 	*ret = k;
@@ -131,10 +133,9 @@ bool kept_is_cut(int dir)
 	return read_line(dir, &k) == 0 && k.cut;
 }
 
-/* ---- in ---- */
+/* ---- adding ---- */
 
-/* Whoever makes room learns from the size of the file how much has come: a byte for each, and for
- * each MiB of it. */
+/* Counts a new sandbox for kept_is_due(): the file grows by a byte, and a byte per MiB. */
 static void count(const struct state_root *r, uint64_t bytes)
 {
 	static const char units[KEPT_DUE];
@@ -146,7 +147,7 @@ static void count(const struct state_root *r, uint64_t bytes)
 		(void)fd_write_all(fd, units, MIN(sizeof(units), (size_t)(1 + (bytes >> 20))));
 }
 
-/* Not any more if somebody has moved it, or removed it: then nothing is written there. */
+/* Is `dir` still sandboxes/ID, or has another process moved or removed it? */
 static bool is_in_place(const struct state_root *r, const char *id, int dir)
 {
 	struct stat a, b;
@@ -163,14 +164,14 @@ int kept_move(const struct state_root *r, const char *id, int dir, struct err *e
 
 	if (!is_in_place(r, id, dir))
 		return 0;
-	/* Without room for the line, it is found out later. */
+	/* If the write fails, kept_read() determines the values later. */
 	if (find_out(dir, true, &k) == 0)
 		(void)write_line(dir, &k, &ignored);
 	n = FAULT("kept-weighed");
 	if (n == 0 && renameat(r->dir, id, r->ended, id) < 0)
 		n = -errno;
 	if (n == -ENOTEMPTY || n == -EEXIST || n == -ENOTDIR) {
-		/* No id is drawn twice: what is there is nobody's. */
+		/* Ids are never reused: the existing entry is garbage. */
 		n = kept_remove(r, id);
 		if (n == 0 && renameat(r->dir, id, r->ended, id) < 0)
 			n = -errno;
@@ -178,14 +179,14 @@ int kept_move(const struct state_root *r, const char *id, int dir, struct err *e
 	if (n == -ENOENT)
 		return 0;
 	if (n < 0)
-		return err_set(e, n, "cannot keep what is left of sandbox %s: %s", id,
+		return err_set(e, n, "cannot keep the directory of sandbox %s: %s", id,
 			       strerror(-n));
 	(void)FAULT("kept-moved");
 	count(r, k.bytes);
 	return 0;
 }
 
-/* ---- found ---- */
+/* ---- finding ---- */
 
 int kept_open(const struct state_root *r, const char *id)
 {
@@ -211,12 +212,12 @@ int kept_find(const struct state_root *r, const char *prefix, char ret_id[static
 	(void)snprintf(what, sizeof(what), "%s/ended", r->path);
 	n = state_find_in(r->ended, what, prefix, ret_id, ret_dir, e);
 	return n == -ELOOP || n == -ENOTDIR
-		       ? err_set(e, n, "what is kept of sandbox %s is damaged: hutch rm %s", ret_id,
+		       ? err_set(e, n, "the kept sandbox %s is damaged: hutch rm %s", ret_id,
 				 ret_id)
 		       : n;
 }
 
-/* ---- out ---- */
+/* ---- removing ---- */
 
 static int remove_all(int top, const char *name, unsigned int depth);
 
@@ -235,8 +236,8 @@ static int empty(int dir, unsigned int depth)
 	return r;
 }
 
-/* A file, a link itself, or a directory with all that is in it. Whoever reads `kept` just now may
- * write it anew. */
+/* Removes a file, a link itself or a directory tree. Retries, because a concurrent kept_read() may
+ * write `kept` again. */
 static int remove_all(int top, const char *name, unsigned int depth)
 {
 	_cleanup_close_ int dir = -EBADF;
@@ -258,14 +259,14 @@ static int remove_all(int top, const char *name, unsigned int depth)
 	return r;
 }
 
-/* Out of the lists first, by one rename: nobody meets half of it. */
+/* Renames first, so that no other process finds a half-removed sandbox. */
 int kept_remove(const struct state_root *r, const char *id)
 {
 	char gone[NAME_BYTES];
 	int n = snprintf(gone, sizeof(gone), "%s" KEPT_GONE, id);
 
 	assert(n > 0 && (size_t)n < sizeof(gone));
-	n = remove_all(r->ended, gone, DEPTH_MAX); /* somebody was killed at it */
+	n = remove_all(r->ended, gone, DEPTH_MAX); /* from an interrupted removal */
 	if (n == 0 && renameat(r->ended, id, r->ended, gone) < 0 && errno != ENOENT)
 		n = -errno;
 	if (n == 0)
@@ -291,7 +292,7 @@ int kept_remove_gone(const struct state_root *r)
 	return first;
 }
 
-/* The records alone: what it was, how it ended and what was enforced stays. */
+/* Removes only the records: spec, end and receipt stay. */
 int kept_cut(const struct state_root *r, const char *id, struct kept *k)
 {
 	_cleanup_close_ int dir = kept_open(r, id);

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is kept of sandboxes that have ended: ended/ID is the directory that was sandboxes/ID, moved
- * by one rename once everything else is given back and recorded. So names, places and lists are
- * free at once, a kill in the middle leaves the one or the other, and whoever has a file of it open
- * reads on.
+ * Kept sandboxes: ended/ID is the directory of an ended sandbox, moved from sandboxes/ID by one
+ * rename after everything else is cleaned up and recorded. A kill leaves it in one place or the
+ * other, and processes that have its files open continue to read.
  *
- *   ended/ID/kept    when it ended, its bytes and its owner: "TIME BYTES WHOLE|CUT OWNER"
- *   ended/ID.gone    one that is being removed
- *   ended/since      grows with each that comes in, and is emptied by whoever makes room: its size
- *                    says whether that is due, and its lock that somebody is at it
- *   ended/trimmed    written when room was last made
+ *   ended/ID/kept    time of the end, size and owner: "TIME BYTES whole|cut OWNER"
+ *   ended/ID.gone    a sandbox that is being removed
+ *   ended/since      grows with each new sandbox; a trim empties it. Its size says whether a trim
+ *                    is due; its flock is held during a trim
+ *   ended/trimmed    its mtime is the time of the last trim
  *
- * Nothing here follows a link. A directory whose files cannot be read is damaged: it is listed, and
+ * Nothing here follows links. A damaged directory, whose files cannot be read, is still listed and
  * can be removed.
  */
 #pragma once
@@ -20,57 +19,58 @@
 #include "state.h"
 
 struct kept {
-	uint64_t time;	/* of its end: wall clock, ns */
+	uint64_t time;	/* end of the sandbox: wall clock, ns */
 	uint64_t bytes; /* on disk */
-	bool cut;	/* its records were removed: they alone took more than its owner's share */
+	bool cut;	/* its records were removed because they exceeded its owner's share */
 	char owner[SPEC_OWNER_MAX + 1];
 };
 
 /*
- * Moves the directory of a sandbox that has ended there. For its warden, as the last thing, or for
- * whoever has claimed it. 0 also if somebody else has done it.
+ * Moves the directory of an ended sandbox to ended/. Called by its warden, as its last step, or by
+ * the process that has claimed the sandbox. Returns 0 also if another process has moved it.
  */
 int kept_move(const struct state_root *r, const char *id, int dir, struct err *e);
 
-/* Opens one by its whole id: a descriptor, -ENOENT, or -ELOOP, -ENOTDIR of one that is damaged. */
+/* Opens a kept sandbox by its full id: a descriptor, -ENOENT, or -ELOOP or -ENOTDIR if damaged. */
 int kept_open(const struct state_root *r, const char *id);
 
-/* As `kept` says; if that cannot be read, it is found out, and written anew. */
+/* Reads the file `kept`; if it is unreadable, determines the values and rewrites it. */
 int kept_read(int dir, struct kept *ret, struct err *e);
 
-/* Whether its records were removed to make room. */
+/* Were its records removed to make room? */
 bool kept_is_cut(int dir);
 
-/* All ids that are there, sorted; the caller frees the array. */
+/* Lists all ids, sorted; the caller frees the array. */
 int kept_list(const struct state_root *r, char (**ret)[SPEC_ID + 1], size_t *ret_n, struct err *e);
 
-/* By its id or the beginning of it, as state_find(). */
+/* Finds a kept sandbox by its id or a prefix of it, like state_find(). */
 int kept_find(const struct state_root *r, const char *prefix, char ret_id[static SPEC_ID + 1],
 	      int *ret_dir, struct err *e);
 
-/* Removes one, whatever it is. 0 also if there is none; -errno. */
+/* Removes a kept sandbox, even a damaged one. Returns 0 also if there is none, or -errno. */
 int kept_remove(const struct state_root *r, const char *id);
 
 /* ---- making room ---- */
 
 struct kept_limits {
-	uint64_t time;	 /* ns; older ones go; 0: all, whatever they are */
-	uint64_t space;	 /* bytes of all together */
-	uint64_t number; /* of all together; 0: KEPT_NUMBER */
+	uint64_t time;	 /* ns; older sandboxes are removed; 0: all, even damaged ones */
+	uint64_t space;	 /* total bytes */
+	uint64_t number; /* of kept sandboxes; 0: KEPT_NUMBER */
 };
 
 enum {
 	KEPT_NUMBER = 10000,
 };
 
-/* Whether it is time to: many have come in, or some and a minute has passed, or an hour. */
+/* Is a trim due? After many new sandboxes, after a minute if there are any, and every hour. */
 bool kept_is_due(const struct state_root *r);
 
 /*
- * Removes what is too old, and then, while there is more than fits, the oldest of the owner who has
- * most: who has no more than an equal share loses nothing to others. Of one that is alone larger
- * than its owner's share, the records go first. `took`, if not NULL, hears of each. 0 also if
- * somebody else is at it; with `wait`, only after that.
+ * Removes sandboxes that are too old. While the limits are still exceeded, removes the oldest
+ * sandbox of the owner who has most, so that an owner within an equal share loses nothing to
+ * others. A sandbox larger than its owner's share first loses its records. Calls `took` (may be
+ * NULL) for each removed sandbox. Returns 0 without trimming if another process trims; with `wait`,
+ * waits for that process and then trims.
  */
 int kept_trim(const struct state_root *r, const struct kept_limits *limits, bool wait,
 	      void (*took)(void *arg, const char *id), void *arg, struct err *e);

@@ -64,7 +64,7 @@ static int read_on_timeout(const json_t *j, enum on_timeout *ret, struct err *e)
 	return r;
 }
 
-/* Not there where nothing was met. */
+/* Optional: missing if no limit was reached. */
 static int read_met(const json_t *j, struct met *ret, struct err *e)
 {
 	static const char *const keys[] = { "oom_kills", "pids_refused", "disk_full", "inodes_full",

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * life.json: whether a sandbox that lives is paused, its deadline, and what its agent says of
- * limits. Written by the warden before the sandbox is ready, and whenever it changes; of one that
- * has ended it says nothing.
+ * life.json: whether a living sandbox is paused, its deadline, and the limits that its guest
+ * reported. The warden writes it before the sandbox is ready, and at every change. It is
+ * meaningless after the end.
  */
 #pragma once
 
 #include "spec.h"
 
-/* Limits that users of a machine have met, by the word of its agent. */
+/* Limits that programs in a VM have reached, as reported by its guest. */
 struct met {
 	uint64_t oom_kills;    /* processes killed for memory */
 	uint64_t pids_refused; /* forks refused */
@@ -17,12 +17,12 @@ struct met {
 
 bool met_anything(const struct met *m);
 
-/* Behind what a machine's agent says: the kernel it speaks of is the sandbox's. */
+/* Added to values that a VM's guest reported: they come from inside the sandbox. */
 #define AGENT_WORD "by the word of the agent inside"
 
 struct life {
 	bool paused;
-	uint64_t deadline; /* wall clock, ms; 0: none, as always while it is paused */
+	uint64_t deadline; /* wall clock, ms; 0: none; always 0 while paused */
 	enum on_timeout on_timeout;
 	struct met met;
 };

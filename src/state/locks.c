@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who is alive. The warden's lock is a POSIX record lock, not one of an open file description: it
- * is not inherited by the keeper that the warden forks, and the kernel says whose it is (F_GETLK).
- * It goes with that process, however that ends.
+ * Locks that show which processes are alive. The warden's lock is a POSIX record lock, not one of
+ * an open file description: the keeper that the warden forks does not inherit it, the kernel
+ * reports its owner (F_GETLK), and it disappears with the warden, however that ends.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -39,12 +39,12 @@ int state_lock(int dir, int *ret_fd, struct err *e)
 	return 0;
 }
 
-/* Who has the lock: 0 and a pid, which is not ours to name (0 or less) in another pid namespace;
- * -ESRCH: nobody. */
+/* Returns 0 and the pid of the lock's owner, which is 0 or less in another pid namespace; -ESRCH if
+ * the lock is free. */
 static int lock_holder(int dir, pid_t *ret)
 {
 	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
-	/* Not to wait at a FIFO, which nobody's lock is. */
+	/* O_NONBLOCK: must not block if the file is a FIFO. */
 	_cleanup_close_ int fd =
 		RETRY_EINTR(openat(dir, lock_file, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
 
@@ -71,7 +71,7 @@ int state_warden(int dir, int *ret_pidfd, pid_t *ret_pid)
 	pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 	if (pidfd < 0)
 		return -errno;
-	/* It had the lock after we held it, so the number was its own in between. */
+	/* It still has the lock after pidfd_open(), so the pid was not reused before. */
 	r = lock_holder(dir, &again);
 	if (r < 0 || again != pid)
 		return r < 0 ? r : -ESRCH;
@@ -85,8 +85,8 @@ static bool has_file(int dir, const char *name)
 	return faccessat(dir, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-/* Whether somebody has the lock. What cannot be told counts as alive: nobody's sandbox is taken
- * from under them because of a file that would not open. */
+/* Does a warden hold the lock? Errors count as yes: an unreadable file must not cause a running
+ * sandbox to be reclaimed. */
 static bool is_alive(int dir)
 {
 	pid_t pid;
@@ -96,7 +96,7 @@ static bool is_alive(int dir)
 
 int state_claim(int dir, int *ret_fd)
 {
-	/* A description of our own: one's own flock never stands in one's way. */
+	/* A new open file description: a flock does not conflict with itself. */
 	_cleanup_close_ int fd = RETRY_EINTR(openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 	struct stat st;
 
@@ -108,14 +108,14 @@ int state_claim(int dir, int *ret_fd)
 		return -errno;
 	if (st.st_nlink == 0)
 		return -ENOENT;
-	/* Nobody makes it, so nobody can become its warden any more. */
+	/* LOCK_EX shows that no process is creating it, so no new warden can appear. */
 	if (is_alive(dir))
 		return -EBUSY;
 	*ret_fd = TAKE_FD(fd);
 	return 0;
 }
 
-/* Of one that has a warden. */
+/* Phase of a sandbox that has a warden. */
 static enum state_phase living_phase(int dir)
 {
 	struct err ignored = ERR_INIT;
@@ -143,7 +143,7 @@ enum state_phase state_phase(int dir)
 		return STATE_PAUSED;
 	if (state_claim(dir, &claim) == 0)
 		return has_file(dir, "end.json") ? STATE_ENDED : STATE_DEAD;
-	/* It may have come to life since we first looked. */
+	/* A warden may have started since the first check. */
 	return is_alive(dir) ? living_phase(dir) : STATE_STARTING;
 }
 
@@ -158,8 +158,8 @@ int state_take_ids(const struct state_root *r, uint32_t *ret, int *ret_fd, struc
 {
 	uint32_t first = 0;
 
-	/* Two that start at once hardly ever meet; and what a range left behind by mistake is not
-	 * the next one's at once. */
+	/* Start at a random range: concurrent starts rarely collide, and ranges are not reused at
+	 * once, in case a sandbox left files behind by mistake. */
 	if (RETRY_EINTR(getrandom(&first, sizeof(first), 0)) != (ssize_t)sizeof(first))
 		return err_errno(e, "no random numbers");
 	for (uint32_t i = 0; i < STATE_IDS_MAX; i++) {
@@ -173,7 +173,7 @@ int state_take_ids(const struct state_root *r, uint32_t *ret, int *ret_fd, struc
 		if (fd < 0)
 			return err_errno(e, "cannot open '%s/ids/%s'", r->path, name);
 		if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
-			/* Removed between our open and our lock: another file is the range now. */
+			/* Removed between open and lock: another file may represent the range. */
 			if (!is_linked(fd))
 				continue;
 			*ret = STATE_IDS_FIRST + n * STATE_IDS_SIZE;
@@ -187,7 +187,7 @@ int state_take_ids(const struct state_root *r, uint32_t *ret, int *ret_fd, struc
 		       STATE_IDS_MAX);
 }
 
-/* 1 if it was removed, 0 if somebody has it. */
+/* Returns 1 if the file was removed, 0 if the range is in use. */
 static int clean_range(int ids, const char *name)
 {
 	_cleanup_close_ int fd =
@@ -197,7 +197,7 @@ static int clean_range(int ids, const char *name)
 		return errno == ENOENT ? 0 : -errno;
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
 		return errno == EWOULDBLOCK ? 0 : -errno;
-	/* One that came after the file of this name is locked by somebody else. */
+	/* Removed already: a newer file of this name may be in use. */
 	if (!is_linked(fd))
 		return 0;
 	return unlinkat(ids, name, 0) < 0 ? -errno : 1;
@@ -222,7 +222,7 @@ int state_clean_ids(const struct state_root *r, size_t *ret_n, struct err *e)
 	return 0;
 }
 
-/* Is the directory that we locked still the one of that name? */
+/* Does `path` still name the locked directory? */
 static bool is_same(int fd, const char *path)
 {
 	struct stat a, b;
@@ -241,7 +241,7 @@ int state_lock_tree(const char *root, int *ret_fd, struct err *e)
 		return err_set(e, r, "'%.80s' is not the tree of an image", root);
 	fd = RETRY_EINTR(openat(AT_FDCWD, tree, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 	r = fd < 0 || flock(fd, LOCK_SH | LOCK_NB) < 0 ? -errno : 0;
-	/* Whoever locks it alone, and whoever has moved it away, removes it. */
+	/* An exclusive lock or a rename means that another process removes the tree. */
 	if (r == -EWOULDBLOCK || (r == 0 && !is_same(fd, tree)))
 		r = -ENOENT;
 	if (r == -ENOENT)

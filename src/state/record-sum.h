@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The checksum of a record's header: FNV-1a, over 64-bit words. Against half a write, not against
- * anybody. */
+/* The checksum of a record's header: FNV-1a over 64-bit words. Detects torn writes, not tampering.
+ */
 #pragma once
 
 #include <string.h>

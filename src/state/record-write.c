@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The keeper's half of a record: pwrite(2) to a descriptor that it was given, and nothing else.
- * Output goes out in one call for each piece of it that lies together in the file; the bytes are
- * not copied.
+ * The keeper's half of a record: it only calls pwrite(2) on a file descriptor that it was given.
+ * Each contiguous piece of output is written in one call, without copying the bytes.
  *
- * A file that cannot be written (no space) is no reason to end a command: what is not kept is
- * counted, and what was kept before stays.
+ * A failed write (no space) does not end the command: the lost output is counted, and the output
+ * written before stays.
  */
 #include <string.h>
 #include <sys/uio.h>
@@ -18,8 +17,8 @@
 
 enum {
 	PIECES = 20,	 /* blocks written at once */
-	STEP_MAX = 64,	 /* blocks of the ring given up at once: readers are told each time, */
-	STEP_SHARE = 16, /* but no more than this part of it */
+	STEP_MAX = 64,	 /* blocks of the ring dropped at once: each time costs a slot write, */
+	STEP_SHARE = 16, /* but at most 1/16 of the ring */
 	FULL = RECORD_BLOCK - sizeof(struct record_block) - sizeof(struct record_chunk),
 };
 
@@ -69,8 +68,7 @@ int record_publish(struct record *r)
 	r->dirty = false;
 	r->slot.sequence++;
 	r->slot.checksum = record_sum(&r->slot, offsetof(struct record_slot, checksum));
-	/* It is only the size of the file that a full disk does not let grow: this part is there.
-	 */
+	/* A full disk does not matter here: the slot's space is already allocated. */
 	(void)FAULT("record-slot");
 	return write_at(r->fd, &r->slot, sizeof(r->slot),
 			RECORD_SLOTS + r->slot.sequence % 2 * RECORD_SLOT);
@@ -116,8 +114,8 @@ int record_list_put(int fd, const struct record_info *i)
 
 struct batch {
 	struct record *r;
-	uint64_t at;	 /* in the file */
-	uint64_t before; /* slot.end without what is in here */
+	uint64_t at;	 /* position in the file */
+	uint64_t before; /* slot.end without this batch */
 	uint64_t data;	 /* bytes of output */
 	size_t bytes;
 	struct iovec v[3 * PIECES];
@@ -168,8 +166,8 @@ static uint64_t place(const struct record_slot *s, uint64_t block)
 	return RECORD_BLOCKS + block * RECORD_BLOCK;
 }
 
-/* Room for block `b`, with `more` behind it. From the limit on old ones are given up, some in
- * advance; readers are told before. */
+/* Makes room for block `b` and `more` blocks after it. At the limit, drops old blocks, some of them
+ * in advance, and publishes that before they are overwritten. */
 static void make_room(struct batch *batch, uint64_t b, uint64_t more)
 {
 	struct record *r = batch->r;
@@ -193,10 +191,10 @@ static void make_room(struct batch *batch, uint64_t b, uint64_t more)
 	r->dirty = true;
 	k = record_publish(r);
 	if (k < 0)
-		failed(r, k); /* what readers are not told of is not done */
+		failed(r, k); /* never overwrite blocks without publishing it first */
 }
 
-/* Puts as much of the output behind `end` as goes into one block. How much that was. */
+/* Appends as much of the output as fits into the current block. Returns its length. */
 static size_t put_piece(struct batch *b, unsigned int stream, const void *data, size_t n,
 			uint32_t ms)
 {
@@ -208,7 +206,7 @@ static size_t put_piece(struct batch *b, unsigned int stream, const void *data, 
 
 	if (fill > 0 && RECORD_BLOCK - fill <= header) {
 		if (b->n == 0)
-			s->end += RECORD_BLOCK - fill; /* nothing is said about these bytes */
+			s->end += RECORD_BLOCK - fill; /* readers ignore these bytes */
 		else
 			batch_add(b, zero, RECORD_BLOCK - fill);
 		fill = 0;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The readers' half of a record. The file may be written at any moment, and by a keeper that is not
- * what it was: nothing in it is believed before it is checked, and nothing that is read twice is
- * expected to be the same.
+ * The readers' half of a record. The file may change at any moment, and a compromised keeper may
+ * write it: check every value before use, and do not expect two reads to give the same.
  */
 #include <string.h>
 #include <sys/stat.h>
@@ -14,7 +13,7 @@
 #define COUNT_MAX (UINT64_C(1) << 60) /* bytes */
 
 enum {
-	TRIES = 1000, /* of something that the writer is always faster than */
+	TRIES = 1000, /* if the writer is always faster */
 };
 
 const char *const record_state_names[] = {
@@ -70,7 +69,7 @@ static bool slot_valid(const struct record_slot *s)
 	       ends(s->text, sizeof(s->text)) && ring_valid(s);
 }
 
-/* Of one page, read at once; both slots can be invalid for a moment only if nobody made them. */
+/* Parses one page from one read. The writer leaves at least one slot valid at any time. */
 static int parse_header(const char *page, struct record_info *ret, struct err *e)
 {
 	struct record_slot slots[2];
@@ -92,7 +91,7 @@ int record_read(int fd, struct record_info *ret, struct err *e)
 {
 	int r = -EBADMSG;
 
-	for (int i = 0; r == -EBADMSG && i < 3; i++) { /* the first write, seen half */
+	for (int i = 0; r == -EBADMSG && i < 3; i++) { /* the first write may be torn */
 		char page[RECORD_BLOCKS];
 		ssize_t n = RETRY_EINTR(pread(fd, page, sizeof(page), 0));
 
@@ -140,8 +139,8 @@ static bool is_there(const struct record_slot *s, uint64_t block)
 }
 
 /*
- * Reads the beginning of a block, at most `n` bytes and as far as it is written. -EAGAIN: the
- * writer has used its place again. `info` is as of afterwards.
+ * Reads the beginning of a block, at most `n` bytes and as far as it is written, and then updates
+ * `info`. -EAGAIN: the writer has overwritten the block.
  */
 static int read_block(int fd, struct record_info *info, uint64_t block, void *to, size_t n,
 		      size_t *ret_n, struct err *e)
@@ -165,7 +164,7 @@ static int read_block(int fd, struct record_info *info, uint64_t block, void *to
 		return damaged(e, "a block is too short");
 	memcpy(&head, to, sizeof(head));
 	if (head.number != block || head.magic != RECORD_MAGIC || head.offset > COUNT_MAX)
-		return damaged(e, "a block is not what it should be");
+		return damaged(e, "the header of a block is wrong");
 	*ret_n = n;
 	return 0;
 }
@@ -181,7 +180,7 @@ static int offset_of(int fd, struct record_info *info, uint64_t block, uint64_t 
 	return r;
 }
 
-/* The last block of [low, high) that begins at or before the offset; `low` if none does. */
+/* Finds the last block of [low, high) that begins at or before the offset; `low` if none does. */
 static int search_range(int fd, struct record_info *info, uint64_t low, uint64_t high,
 			uint64_t offset, uint64_t *ret, struct err *e)
 {
@@ -201,7 +200,7 @@ static int search_range(int fd, struct record_info *info, uint64_t low, uint64_t
 	return r;
 }
 
-/* Where to begin for an offset; there is at least one block. */
+/* Finds the block that contains an offset. The record must have at least one block. */
 static int search(int fd, struct record_info *info, uint64_t offset, uint64_t *ret, struct err *e)
 {
 	const struct record_slot s = info->slot;
@@ -224,8 +223,8 @@ void record_cursor_init(struct record_cursor *c, int fd, uint64_t offset)
 	*c = (struct record_cursor){ .fd = fd, .offset = offset, .block = UINT64_MAX };
 }
 
-/* The chunk at the cursor, as far as it is not before the offset. 0: there is none in what was
- * read. */
+/* Returns the rest of the chunk at the cursor from the offset on. 0: no more chunks in the loaded
+ * data. */
 static int next_chunk(struct record_cursor *c, const struct record_info *info,
 		      struct record_piece *ret, struct err *e)
 {
@@ -264,7 +263,7 @@ static int gap(struct record_cursor *c, uint64_t to, struct record_piece *ret)
 	return 1;
 }
 
-/* Reads a block, or more of it. 1: and a gap is before it. */
+/* Loads a block, or more of the current one. 1: *ret is a gap before the block. */
 static int load(struct record_cursor *c, struct record_info *info, uint64_t block,
 		struct record_piece *ret, struct err *e)
 {
@@ -285,7 +284,7 @@ static int load(struct record_cursor *c, struct record_info *info, uint64_t bloc
 	return head.offset > c->offset ? gap(c, head.offset, ret) : 0;
 }
 
-/* The block to read next: 1; 0: there is none. */
+/* Chooses the next block to read: 1, or 0 if there is none. */
 static int choose(struct record_cursor *c, struct record_info *info, uint64_t *ret, struct err *e)
 {
 	const struct record_slot *s = &info->slot;
@@ -298,7 +297,7 @@ static int choose(struct record_cursor *c, struct record_info *info, uint64_t *r
 		r = search(c->fd, info, c->offset, ret, e);
 		return r < 0 ? r : 1;
 	}
-	/* It may have been the last one when it was read. */
+	/* The writer may have extended the current block. */
 	if (c->len < MIN((uint64_t)RECORD_BLOCK, s->end - c->block * RECORD_BLOCK)) {
 		*ret = c->block;
 		return 1;
@@ -344,7 +343,7 @@ int record_next(struct record_cursor *c, struct record_info *info, struct record
 	return r;
 }
 
-/* The offset behind a block that is full. */
+/* Returns the offset after a full block. */
 static int end_of(int fd, struct record_info *info, uint64_t block, uint64_t *ret, struct err *e)
 {
 	struct record_cursor c;

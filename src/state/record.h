@@ -1,33 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A record: one command of a sandbox and what it printed, in the file cmd-N of its state directory
- * (N = 1, 2, ...). The warden makes the file, the keeper writes it, everybody else reads it at any
- * moment, also while it is written and after the sandbox has ended. Described for others in
- * hutch-state(5); change both.
+ * A record: one command of a sandbox and its output, in the file cmd-N of the sandbox's directory
+ * (N = 1, 2, ...). The warden creates the file, the keeper writes it, and other processes read it
+ * at any time, also during writes and after the sandbox has ended. hutch-state(5) documents the
+ * format; change both.
  *
- * The file is a page of header and blocks of 4,096 bytes. Integers are little-endian, times are
- * nanoseconds. An empty file is a spare that nobody has used yet.
+ * The file is a header of one page and blocks of 4,096 bytes. Integers are little-endian, times are
+ * nanoseconds. An empty file is an unused spare.
  *
- *   0     struct record_head   what was asked for; written once, before anything else
- *   3072  struct record_slot   what has become of it: two of them, written in turns
+ *   0     struct record_head   the command; written once, before anything else
+ *   3072  struct record_slot   the status: two slots, written alternately
  *   3584  struct record_slot
  *   4096  blocks
  *
- * Head and slots end in a checksum. A slot counts if its checksum is right; of two the one with the
- * larger sequence number. So a reader that comes in the middle of a write sees what was before it.
+ * Head and slots end with a checksum. The valid slot with the larger sequence number counts, so a
+ * reader that comes in the middle of a write sees the state before it.
  *
- * Blocks are numbered from 0, as if the file had no end. A block is struct record_block and chunks:
- * struct record_chunk and that many bytes of one stream. A chunk does not cross a block; what is
- * left of a block behind its last chunk, too small for one more, is not used. Chunks are in the
- * order in which the bytes came. The *offset* of a byte counts the output of both streams before
- * it. `end` of the slot says how far chunks go: block * 4096 + bytes of that block. What is before
- * it never changes, as long as its block is not used again.
+ * Blocks are numbered from 0, as if the file had no end. A block is a struct record_block and
+ * chunks, in the order of the output: a struct record_chunk and that many bytes of one stream. A
+ * chunk does not cross a block; the rest of a block that is too small for another chunk is unused.
+ * The *offset* of a byte is the number of bytes of both streams before it. The slot's `end` is the
+ * end of the chunks: block * 4096 + bytes in that block. Bytes before `end` do not change unless
+ * their block is reused.
  *
- * Where a file has reached its limit, at block `head` + `ring`, block i >= head lies where block
- * head + (i - head) % ring was: the first half stays, the second becomes a ring. `first` is the
- * oldest block of the ring that is there. It is written down *before* that block is overwritten: a
- * reader that has read a block and finds afterwards that `first` has not passed it has read the
- * right bytes, and else knows exactly which offset its next byte has: blocks say theirs.
+ * When a file reaches its limit, at block `head` + `ring`, its first half stays and the second half
+ * becomes a ring: block i >= head is stored in place of block head + (i - head) % ring. `first` is
+ * the oldest remaining block of the ring. The writer publishes it *before* it overwrites that
+ * block. A reader that has read a block and then finds that `first` has not passed it has read the
+ * right bytes. Otherwise it skips to `first` and learns the offset from that block.
  */
 #pragma once
 
@@ -41,13 +41,13 @@ enum {
 	RECORD_BLOCK = 4096,
 	RECORD_SLOTS = 3072,
 	RECORD_SLOT = 512,
-	RECORD_BLOCKS = 4096, /* where they begin */
+	RECORD_BLOCKS = 4096, /* position of the first block */
 	RECORD_BLOCKS_MIN = 2,
 	RECORD_NAME_MAX = 63,
 	RECORD_TEXT = 256,
 	RECORD_ARGV = 2048,
 	RECORD_FILE_NAME = 32,
-	RECORDS_MAX = 4096, /* of a sandbox */
+	RECORDS_MAX = 4096, /* per sandbox */
 };
 
 #define RECORD_NUMBER_MAX UINT32_MAX
@@ -55,7 +55,7 @@ enum {
 
 enum record_state {
 	RECORD_UNUSED,
-	RECORD_STARTING, /* the guest was asked */
+	RECORD_STARTING, /* the request was sent to the guest */
 	RECORD_RUNNING,
 	RECORD_ENDED,
 	RECORD_LOST, /* never in a file: neither ended nor anybody there who would say so */
@@ -65,16 +65,16 @@ extern const char *const record_state_names[];
 enum record_how {
 	RECORD_NOT_YET,
 	RECORD_EXITED,	 /* value: exit status */
-	RECORD_SIGNALED, /* value: signal; a text where the keeper knows why */
-	RECORD_CLOSED,	 /* value: an enum wire_code, and a text: it never ran, or the time limit */
+	RECORD_SIGNALED, /* value: signal; text: the reason, if the keeper knows it */
+	RECORD_CLOSED,	 /* value: enum wire_code, with a text: it never ran, or timed out */
 	RECORD_HOWS,
 };
 
 enum {
-	RECORD_INPUT = 1,    /* it has a standard input */
-	RECORD_TERMINAL = 2, /* it has a terminal */
-	RECORD_CUT = 4,	     /* argv or cwd are shown shortened */
-	RECORD_DETACHED = 8, /* nobody waited for its output from the beginning */
+	RECORD_INPUT = 1,    /* has a standard input */
+	RECORD_TERMINAL = 2, /* has a terminal */
+	RECORD_CUT = 4,	     /* argv or cwd is truncated */
+	RECORD_DETACHED = 8, /* started detached, without a client reading its output */
 };
 
 struct record_head {
@@ -82,14 +82,14 @@ struct record_head {
 	uint32_t version, flags;
 	uint64_t number;
 	uint64_t start; /* wall clock */
-	uint64_t limit; /* blocks at most */
+	uint64_t limit; /* in blocks */
 	uint64_t argv_n, argv_bytes;
-	uint64_t argv_hash; /* FNV-1a of all of it with the NULs; tells apart, proves nothing */
-	uint64_t shown;	    /* bytes of `argv` that are used */
+	uint64_t argv_hash; /* FNV-1a of all arguments with their NULs; not cryptographic */
+	uint64_t shown;	    /* bytes used in `argv` */
 	char name[RECORD_NAME_MAX + 1];
 	char user[72];
 	char cwd[512];
-	char argv[RECORD_ARGV]; /* the beginning; every argument ends with a NUL */
+	char argv[RECORD_ARGV]; /* the first bytes; every argument ends with a NUL */
 	char zero[RECORD_SLOTS - 9 * 8 - 64 - 72 - 512 - RECORD_ARGV - 8];
 	uint64_t checksum;
 };
@@ -99,10 +99,10 @@ struct record_slot {
 	uint32_t state, how;
 	uint32_t value, pid;
 	uint64_t ended;		    /* wall clock */
-	uint64_t bytes[2];	    /* of stdout and stderr, kept or not */
-	uint64_t unkept;	    /* of them at the end: could not be written */
-	uint64_t end;		    /* of the chunks */
-	uint64_t head, ring, first; /* blocks; ring is 0 while nothing was dropped */
+	uint64_t bytes[2];	    /* length of stdout and stderr, with lost output */
+	uint64_t unkept;	    /* lost bytes at the end: writing failed */
+	uint64_t end;		    /* end of the chunks */
+	uint64_t head, ring, first; /* blocks; ring is 0 until output is dropped */
 	uint64_t user_us, system_us, max_rss_kib;
 	char text[RECORD_TEXT + 8];
 	char zero[RECORD_SLOT - 14 * 8 - (RECORD_TEXT + 8) - 8];
@@ -111,7 +111,7 @@ struct record_slot {
 
 struct record_block {
 	uint64_t number;
-	uint64_t offset; /* of its first byte of output */
+	uint64_t offset; /* offset of the block's first byte of output */
 	uint64_t magic;
 };
 
@@ -119,7 +119,7 @@ struct record_chunk {
 	uint8_t stream; /* 1 or 2 */
 	uint8_t zero;
 	uint16_t length; /* not 0 */
-	uint32_t ms;	 /* after the start; the largest number stands for all above it too */
+	uint32_t ms;	 /* time since the start; saturates */
 };
 
 static_assert(sizeof(struct record_head) == RECORD_SLOTS, "no holes");
@@ -127,38 +127,38 @@ static_assert(sizeof(struct record_slot) == RECORD_SLOT, "no holes");
 static_assert(sizeof(struct record_block) == 24 && sizeof(struct record_chunk) == 8, "no holes");
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are written as they are");
 
-/* "[a-z0-9][a-z0-9._-]{0,62}" and not a number alone. */
+/* Valid: "[a-z0-9][a-z0-9._-]{0,62}", but not digits only. */
 bool record_name_valid(const char *name, size_t n);
 
 /* "cmd-N" */
 void record_file_name(uint64_t number, char out[static RECORD_FILE_NAME]);
 
-/* ---- writing: for the keeper, which may open nothing ---- */
+/* ---- writing: for the keeper, which cannot open files ---- */
 
 struct record {
-	int fd; /* owned; -EBADF after its end */
+	int fd; /* owned; -EBADF after the command's end */
 	uint64_t number;
 	uint64_t limit; /* blocks */
 	uint64_t start; /* clock_mono() */
-	bool dirty;	/* the slot is to be written */
-	int error;	/* of a write: nothing more is kept */
+	bool dirty;	/* the slot must be written */
+	int error;	/* a write failed: output is no longer kept */
 	char name[RECORD_NAME_MAX + 1];
 	struct record_slot slot;
-	/* Asked for room for one more block. False: the file is as large as it gets. */
+	/* May the file grow by one block? May be NULL: yes, up to `limit`. */
 	bool (*grow)(struct record *r, void *arg);
 	void *arg;
 };
 
-/* Completes `head` (checksum and what is constant) and writes it with the first slot. */
+/* Completes `head` (constants and checksum) and writes it with the first slot. */
 void record_begin(struct record *r, struct record_head *head);
 
-/* Appends output. What cannot be written is counted. record_publish() shows it to readers. */
+/* Appends output, and counts lost bytes. Readers see it after record_publish(). */
 void record_put(struct record *r, unsigned int stream, const void *data, size_t n, uint64_t now);
 
-/* Writes the slot if something has changed. 0 or -errno: then readers see what was before. */
+/* Writes the slot if it has changed. Returns 0 or -errno; then readers see the old state. */
 int record_publish(struct record *r);
 
-/* How large the file is: header and blocks. */
+/* Size of the file: header and blocks. */
 uint64_t record_size(const struct record *r);
 
 /* ---- reading ---- */
@@ -171,17 +171,17 @@ struct record_info {
 /*
  * ---- lists ----
  *
- * The pages of headers, one behind the other, of commands that run in a machine while it is saved:
- * the keeper that continues it takes them over. Written and read from where the descriptor is.
+ * The header pages of the commands that run in a VM while it is saved; the keeper that resumes the
+ * VM takes them over. Written and read at the descriptor's current position.
  */
 int record_list_put(int fd, const struct record_info *i);
 
-/* The next one: 1; 0 at the end; -EBADMSG and so on, as record_read(). */
+/* Reads the next page: 1, 0 at the end, or errors as record_read(). */
 int record_list_next(int fd, struct record_info *ret, struct err *e);
 
 /*
- * What the header says; texts are terminated. -ENODATA: a spare that was not used yet. -EBADMSG:
- * not a record, or damaged; whoever wrote it may have been anybody.
+ * Reads and checks the header; its strings are terminated. -ENODATA: an unused spare. -EBADMSG: not
+ * a record, or damaged. The contents are untrusted: a compromised keeper may have written them.
  */
 int record_read(int fd, struct record_info *ret, struct err *e);
 
@@ -194,29 +194,30 @@ static inline uint64_t record_bytes(const struct record_info *i)
 struct record_cursor {
 	int fd; /* not owned */
 	uint64_t offset;
-	uint64_t start; /* of the command, wall clock */
+	uint64_t start; /* start of the command, wall clock */
 	/* private */
-	uint64_t block; /* the block that was read, UINT64_MAX: none */
-	size_t at, len; /* in it */
-	uint64_t pos;	/* the offset of the chunk at `at` */
+	uint64_t block; /* number of the loaded block; UINT64_MAX: none */
+	size_t at, len; /* position in it, and its loaded length */
+	uint64_t pos;	/* offset of the chunk at `at` */
 	char data[RECORD_BLOCK];
 };
 
 struct record_piece {
-	unsigned int stream; /* 0: a gap of `n` bytes that are not there any more, or never were */
+	unsigned int stream; /* 0: a gap of `n` dropped or lost bytes */
 	uint64_t offset;
-	uint64_t time; /* wall clock, of the chunk */
+	uint64_t time; /* wall clock time of the chunk */
 	size_t n_data;
 	uint64_t n;
 	const char *data; /* valid until the next call */
 };
 
-/* `offset` may lie behind what there is: it is waited for. */
+/* `offset` may be beyond the current end: record_next() then returns 0 until it is reached. */
 void record_cursor_init(struct record_cursor *c, int fd, uint64_t offset);
 
-/* The next piece: 1; 0 if there is none yet; -EBADMSG and so on. `info` is read anew. */
+/* Reads the next piece and updates `info`: 1, 0 if there is none yet, or errors as record_read().
+ */
 int record_next(struct record_cursor *c, struct record_info *info, struct record_piece *ret,
 		struct err *e);
 
-/* Bytes of output that are kept no more. */
+/* Number of output bytes that were dropped or lost. */
 int record_dropped(int fd, const struct record_info *info, uint64_t *ret, struct err *e);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * spec.json and struct spec. The tables say which key goes where, for reading and for writing; what
- * a value must look like is checked at the end, once.
+ * Reads and writes spec.json. Tables map keys to members of struct spec, for both directions;
+ * check() validates the values once, at the end.
  */
 #include "spec.h"
 
@@ -202,7 +202,7 @@ static int read_lists(const json_t *j, struct spec *s, struct err *e)
 
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(lists); i++)
 		r = read_list(j, &lists[i], s, e);
-	/* Sandboxes of an earlier version have none. */
+	/* Specs of earlier versions do not have it. */
 	if (r == 0 && json_object_get(j, narrow.key))
 		r = read_list(j, &narrow, s, e);
 	return r;
@@ -229,7 +229,7 @@ static int read_layers(const json_t *j, const char *key, uint64_t *ret, struct e
 	return r;
 }
 
-/* An object that has exactly the keys of its table, which `read` reads. */
+/* Reads an object that must have exactly the keys of its table. */
 static int read_group(const json_t *j, const char *key, const struct field *f, size_t n,
 		      int (*read)(const json_t *j, const struct field *f, size_t n, struct spec *s,
 				  struct err *e),
@@ -250,7 +250,7 @@ static int read_group(const json_t *j, const char *key, const struct field *f, s
 	return r < 0 ? err_wrap(e, "%s", key) : 0;
 }
 
-/* Sandboxes of an earlier version have none. */
+/* Optional: specs of earlier versions do not have these keys. */
 static int read_api(const json_t *j, struct spec *s, struct err *e)
 {
 	int r = 0;
@@ -270,11 +270,11 @@ static int read_api(const json_t *j, struct spec *s, struct err *e)
 			       (str_has_prefix(s->chain, s->id) &&
 				spec_id_valid(s->chain + strlen(s->id)))
 		       ? r
-		       : err_set(e, -EINVAL, "'chain' is none of this sandbox");
+		       : err_set(e, -EINVAL, "'chain' does not belong to this sandbox");
 }
 
-/* Nor this: all were containers, and each level had one engine. Whether this version has that
- * engine is for the engine table to say (engine_of()). */
+/* Optional: earlier versions had only containers, and one engine per level. engine_of() reports an
+ * unknown engine. */
 static int read_level(const json_t *j, struct spec *s, struct err *e)
 {
 	const char *level = level_names[LEVEL_DEFAULT];
@@ -290,7 +290,7 @@ static int read_level(const json_t *j, struct spec *s, struct err *e)
 	return r;
 }
 
-/* Where what it writes is kept. Sandboxes of an earlier version say nothing of it. */
+/* Where the scratch is. Optional: specs of earlier versions do not have these keys. */
 static int read_scratch(const json_t *j, struct spec *s, struct err *e)
 {
 	int r = 0;
@@ -305,7 +305,7 @@ static int read_scratch(const json_t *j, struct spec *s, struct err *e)
 		       : err_set(e, -EINVAL, "'blank' is no absolute path");
 }
 
-/* Nor these. */
+/* Optional: specs of earlier versions do not have these keys. */
 static int read_deadline(const json_t *j, struct spec *s, struct err *e)
 {
 	const char *then = NULL;
@@ -323,7 +323,7 @@ static int read_deadline(const json_t *j, struct spec *s, struct err *e)
 	return r;
 }
 
-/* ---- what values must look like ---- */
+/* ---- validation ---- */
 
 static bool is_digest(const char *s)
 {
@@ -416,7 +416,7 @@ static int read_all(const json_t *j, struct spec *s, struct err *e)
 		r = read_group(j, "budgets", budgets, ARRAY_SIZE(budgets), read_numbers, s, e);
 	if (r == 0)
 		r = read_level(j, s, e);
-	/* A container has none. */
+	/* Containers do not have it. */
 	if (r == 0 && json_object_get(j, "machine"))
 		r = read_group(j, "machine", machine, ARRAY_SIZE(machine), read_texts, s, e);
 	if (r == 0)
@@ -443,7 +443,7 @@ int spec_parse(const char *text, size_t n, struct spec *ret, struct err *e)
 
 	if (r == 0)
 		r = read_all(s.json, &s, e);
-	/* A key that is missing is no file that is missing. */
+	/* A missing key must not look like a missing file. */
 	if (r < 0)
 		return e->num = r == -ENOENT ? -EINVAL : r;
 	*ret = s;
@@ -460,7 +460,7 @@ int spec_read(int dir, struct spec *ret, struct err *e)
 	if (r < 0)
 		return r;
 	r = spec_parse(buf_text(&b), b.len, &s, e);
-	/* Only a plan that has not been started has none. */
+	/* Only a plan that was not started may have an empty id. */
 	if (r == 0 && !s.id[0])
 		r = err_set(e, -EINVAL, "'id' is empty");
 	if (r < 0)
@@ -578,7 +578,7 @@ const char *spec_chain(const struct spec *s)
 	return s->chain && s->chain[0] ? s->chain : s->id;
 }
 
-/* What hutchd wrote of itself; NULL of a sandbox that it did not make. */
+/* Parses hutchd's data; *ret is NULL if hutchd did not create the sandbox. */
 static int parse_api(const struct spec *s, json_t **ret, struct err *e)
 {
 	*ret = NULL;
@@ -607,7 +607,7 @@ int spec_is_build(const struct spec *s, bool *ret, struct err *e)
 
 void spec_done(struct spec *s)
 {
-	/* The lists of a spec that was not parsed are somebody else's. */
+	/* A spec that was not parsed does not own its lists. */
 	for (size_t i = 0; s->json && i < ARRAY_SIZE(lists); i++)
 		free(((struct spec_list *)member(s, &lists[i]))->v);
 	if (s->json)

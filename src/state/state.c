@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The directories: where they are, new ones, finding and removing them. */
+/* Opens the run directory; creates, finds, lists and removes the directories of sandboxes. */
 #include "state.h"
 
 #include <fcntl.h>
@@ -24,7 +24,9 @@ static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
 
 /* ---- the root ---- */
 
-/* Where it is, and its name below a directory that is there; NULL: the path itself is to be made.
+/*
+ * Determines the run directory: `below` is its name in the existing directory `base`. `below` is ""
+ * if `base` is the run directory itself, which may be missing.
  */
 static int place(struct state_root *r, char *base, size_t n, char *below, size_t n_below,
 		 struct err *e)
@@ -57,7 +59,7 @@ static int check_ours(int fd, const char *what, struct err *e)
 	struct stat st;
 
 	if (fstat(fd, &st) < 0)
-		return err_errno(e, "cannot look at '%s'", what);
+		return err_errno(e, "cannot stat '%s'", what);
 	if (st.st_uid != geteuid())
 		return err_set(e, -EPERM, "'%s' belongs to uid %u: refused", what,
 			       (unsigned int)st.st_uid);
@@ -66,7 +68,7 @@ static int check_ours(int fd, const char *what, struct err *e)
 	return 0;
 }
 
-/* Links above are the administrator's, or the user's own. */
+/* Follows links in the path: they belong to the administrator or to the user. */
 static int open_base(const char *path, bool make, int *ret_fd, struct err *e)
 {
 	_cleanup_close_ int top = -EBADF;
@@ -100,13 +102,13 @@ static int open_below(int at, const char *name, int *ret_fd, struct err *e)
 	return r;
 }
 
-/* The directory itself: no path, which can be moved, and nothing in it, which can be copied. */
+/* Identifies the directory by device and inode: paths can change, and contents can be copied. */
 static int set_tag(struct state_root *r, struct err *e)
 {
 	struct stat st;
 
 	if (fstat(r->dir, &st) < 0)
-		return err_errno(e, "cannot look at 'sandboxes'");
+		return err_errno(e, "cannot stat 'sandboxes'");
 	(void)snprintf(r->tag, sizeof(r->tag), "d%llxi%llx", (unsigned long long)st.st_dev,
 		       (unsigned long long)st.st_ino);
 	return 0;
@@ -194,7 +196,7 @@ int state_read(int dir, const char *name, size_t max,
 	r = json_read(buf_text(&b), b.len, &j, e);
 	if (r == 0)
 		r = read(j, ret, e);
-	/* A key that is missing is no file that is missing. */
+	/* A missing key must not look like a missing file. */
 	if (r < 0) {
 		e->num = r == -ENOENT ? -EINVAL : r;
 		return err_wrap(e, "%s", name);
@@ -228,7 +230,7 @@ int state_write(int dir, const char *name, const void *data, size_t n, struct er
 
 /* ---- sandboxes ---- */
 
-/* Every id is as likely as any other: numbers that would favour some are drawn again. */
+/* Draws uniformly: rejects bytes that would favour some characters. */
 int state_draw_id(char id[static SPEC_ID + 1])
 {
 	size_t n = 0;
@@ -254,7 +256,7 @@ static int open_dir(int top, const char *id)
 	return fd < 0 ? -errno : fd;
 }
 
-/* -EAGAIN: somebody swept it away before it was locked. */
+/* -EAGAIN: the id is in use, or a sweep removed the directory before it was locked. */
 static int make_dir(const struct state_root *r, const char *id, int *ret_dir)
 {
 	_cleanup_close_ int fd = -EBADF;
@@ -297,7 +299,7 @@ int state_new(const struct state_root *r, char ret_id[static SPEC_ID + 1], int *
 	return 0;
 }
 
-/* The beginning of an id, or a whole one. */
+/* Is this a well-formed id or prefix of one? */
 static bool could_be_id(const char *s)
 {
 	size_t n = strlen(s);
@@ -321,7 +323,7 @@ bool state_group_is_ours(const struct state_root *r, const char *group,
 	return true;
 }
 
-/* Calls `fn` with every id; a number other than 0 ends it. */
+/* Calls `fn` with every id until it returns nonzero. */
 static int each_id(int top, int (*fn)(const char *id, void *arg), void *arg)
 {
 	DIR *d = fd_list(top);
@@ -472,5 +474,5 @@ int state_remove(const struct state_root *r, const char *id)
 		k = FAULT("state-emptied");
 	if (k == 0 && unlinkat(r->dir, id, AT_REMOVEDIR) < 0)
 		k = -errno;
-	return k == -ENOENT ? 0 : k; /* somebody else was faster */
+	return k == -ENOENT ? 0 : k; /* another process has removed it */
 }

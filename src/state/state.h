@@ -1,35 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * State is files: one directory a sandbox below $HUTCH_RUN_DIR (absolute), as root /run/hutch, else
- * $XDG_RUNTIME_DIR/hutch (without that, /tmp/hutch-UID, made 0700 and checked to be ours).
+ * State is files: one directory per sandbox below $HUTCH_RUN_DIR (absolute), as root /run/hutch,
+ * else $XDG_RUNTIME_DIR/hutch (without that, /tmp/hutch-UID, created 0700; its owner is checked).
  *
- *   sandboxes/ID/spec.json     what it is to be; there before anything else starts
- *   sandboxes/ID/policy.json   the policy that the spec was made from, as its digest is of it
- *   sandboxes/ID/lock          a POSIX record lock held by the living warden: it goes exactly with
- *                              that process
+ *   sandboxes/ID/spec.json     the plan; exists before anything else starts
+ *   sandboxes/ID/policy.json   the policy of the spec, exactly the bytes of its digest
+ *   sandboxes/ID/lock          POSIX record lock of the living warden; disappears with that process
  *   sandboxes/ID/sock          the keeper's socket
- *   sandboxes/ID/receipt.json  once it runs
+ *   sandboxes/ID/receipt.json  exists once the sandbox runs
  *   sandboxes/ID/life.json     whether it is paused, and its deadline: life.h
  *   sandboxes/ID/cmd-N         the record of a command: record.h
- *   sandboxes/ID/end.json      once it has ended: when, why, which limits it met
- *   sandboxes/ID/suspended     it is a snapshot of this name now: paused, and no warden lives
- *   sandboxes/ID/widened       rules that were added for its keeper's guard, for its next run
- *   sandboxes/ID/spare         it is one, and nobody's yet: spare-pool.h
- *   sandboxes/ID/remove        it was to be removed (--rm), but its client may read the end first
- *   sandboxes/ID/killer        who asked for its end, in words: "uid 0", "key alice"
- *   sandboxes/ID/unsealed      it has ended, but the audit log could not be written: a sweep does
- *   sandboxes/ID/log           what its processes said on stderr
- *   ended/ID                   what is kept of one that has ended: kept.h
- *   ids/N                      flock held by the warden that has the N-th range of 65,536 ids (root
+ *   sandboxes/ID/end.json      exists after the end: when, why, which limits it reached
+ *   sandboxes/ID/suspended     name of its snapshot: it is paused, without a warden
+ *   sandboxes/ID/widened       rules added for its keeper's dial guard, for its next run
+ *   sandboxes/ID/spare         it is a spare without an owner: spare-pool.h
+ *   sandboxes/ID/remove        remove it (--rm), after its client has read the end
+ *   sandboxes/ID/killer        who requested its end: "uid 0", "key alice"
+ *   sandboxes/ID/unsealed      it has ended, but the audit log was not writable: a sweep retries
+ *   sandboxes/ID/log           stderr of its processes
+ *   ended/ID                   the kept sandbox: kept.h
+ *   ids/N                      flock of the warden that uses the N-th range of 65,536 ids (root
  *                              only)
  *
- * Whoever makes a directory holds flock(LOCK_SH) on it, and so does the warden, which inherits the
- * descriptor: there is no moment between the two. Whoever takes it back wants LOCK_EX (state_claim)
- * and so leaves it alone.
+ * The process that creates a directory holds flock(LOCK_SH) on it. The warden inherits that
+ * descriptor, so the lock is held without a gap. A process that reclaims takes LOCK_EX
+ * (state_claim), and fails while the directory is in use.
  *
- * Of a process and a file, POSIX locks go when *any* descriptor of that file is closed: in the
- * warden nobody may open `lock` again, so state_warden(), state_phase() and state_claim() are not
- * for it.
+ * The kernel drops a process's POSIX locks on a file when the process closes *any* descriptor of
+ * the file. The warden must therefore not open `lock` again: it must not call state_warden(),
+ * state_phase() or state_claim().
  */
 #pragma once
 
@@ -44,7 +43,7 @@ enum {
 
 struct state_root {
 	char path[512]; /* for messages */
-	char tag[40];	/* which directory it is, for whatever is not kept in it */
+	char tag[40];	/* identifies the directory in names outside it: state_group() */
 	int dir;	/* sandboxes/ */
 	int ended;	/* ended/: kept.h */
 	int ids;	/* ids/ */
@@ -56,23 +55,25 @@ struct state_root {
 	}
 #define _cleanup_state_root_ _cleanup_(state_root_close)
 
-/* The path of the run directory, as state_root_open() finds it. Makes and opens nothing. */
+/* Returns the path of the run directory, as state_root_open() finds it, without opening it. */
 int state_root_path(char *out, size_t n, struct err *e);
 
-/* Makes what is missing; -EPERM if others could write there. To be called before a user namespace
- * is entered: there everybody is root. */
+/*
+ * Opens the run directory and creates missing parts. -EPERM if others could write there. Call it
+ * before entering a user namespace, where geteuid() is 0 for every user.
+ */
 int state_root_open(struct state_root *ret, struct err *e);
 void state_root_close(struct state_root *r);
 
 /*
- * What the control groups of a sandbox are called: its id, and which run directory it belongs to.
- * All sandboxes of a host have their groups in one place, and a directory may be a copy of another:
- * whoever takes back knows by the name which are its own.
+ * Name of a sandbox's control groups: its id and the tag of its run directory. All sandboxes of a
+ * host have their groups in one place, and a run directory may be a copy of another: the name shows
+ * which groups a sweep may reclaim.
  */
 const char *state_group(const struct state_root *r, const char *id,
 			char out[static STATE_GROUP_MAX]);
 
-/* The other way round: whether a group is of this directory, and of which id. */
+/* The reverse: does a group belong to this run directory, and to which id? */
 bool state_group_is_ours(const struct state_root *r, const char *group,
 			 char ret_id[static SPEC_ID + 1]);
 
@@ -80,87 +81,94 @@ bool state_group_is_ours(const struct state_root *r, const char *group,
 #define STATE_REMOVE	"remove"
 #define STATE_UNSEALED	"unsealed"
 #define STATE_KILLER	"killer"
-/* Allow rules that the operator has added while it ran, a line each, and that the keeper's guard
- * lets through: not the keeper's to write. */
+/* Allow rules that the operator has added at run time and that the dial guard lets through, one per
+ * line. The keeper must not write it. */
 #define STATE_WIDENED "widened"
 enum {
 	STATE_WIDENED_MAX = 4 * 1024 * 1024
 };
 
-/* Writes a file of a sandbox: a reader sees the old contents or the new, whole. Nothing is synced
- * to a disk: a run directory does not outlive the boot, and starting a sandbox should not wait. */
+/*
+ * Replaces a file of a sandbox atomically. It does not sync: the run directory does not survive a
+ * reboot, and starting a sandbox must not wait for the disk.
+ */
 int state_write(int dir, const char *name, const void *data, size_t n, struct err *e);
 
 /*
- * Reads the JSON of a file of a sandbox, of at most `max` bytes, with `read`. -ENOENT means that
- * there is no such file, and never that something is missing in it.
+ * Parses a JSON file of a sandbox, of at most `max` bytes, with `read`. -ENOENT means that the file
+ * is missing, and never that a key is.
  */
 int state_read(int dir, const char *name, size_t max,
 	       int (*read)(const json_t *j, void *ret, struct err *e), void *ret, struct err *e);
 
-/* A random id. 0 or -EIO. */
+/* Draws a random id. Returns 0 or -EIO. */
 int state_draw_id(char id[static SPEC_ID + 1]);
 
-/* The directory of that id, made anew, with flock(LOCK_SH) held on *ret_dir. 0 or -errno. */
+/* Creates the directory of this id; *ret_dir holds flock(LOCK_SH). Returns 0 or -errno. */
 int state_make(const struct state_root *r, const char *id, int *ret_dir);
 
-/* A new directory with a random id, flock(LOCK_SH) held on *ret_dir. */
+/* Creates a directory with a random id; *ret_dir holds flock(LOCK_SH). */
 int state_new(const struct state_root *r, char ret_id[static SPEC_ID + 1], int *ret_dir,
 	      struct err *e);
 
-/* Finds a sandbox by its id or the beginning of it (at least 2 letters, one match). -ENOENT with
- * advice ("hutch ps -a"), -EINVAL for what cannot be an id, -ENOTUNIQ. */
+/* Finds a sandbox by its id or a unique prefix of at least 2 characters. -ENOENT with advice
+ * ("hutch ps -a"), -EINVAL for a malformed id, -ENOTUNIQ. */
 int state_find(const struct state_root *r, const char *prefix, char ret_id[static SPEC_ID + 1],
 	       int *ret_dir, struct err *e);
 
-/* All ids, sorted; the caller frees the array (one block). */
+/* Lists all ids, sorted; the caller frees the array (one block). */
 int state_list(const struct state_root *r, char (**ret)[SPEC_ID + 1], size_t *ret_n, struct err *e);
 
-/* The same of any directory with a name for each sandbox; `what` it is, for messages. */
+/* The same for any directory with one entry per sandbox; `what` is its name in messages. */
 int state_find_in(int top, const char *what, const char *prefix, char ret_id[static SPEC_ID + 1],
 		  int *ret_dir, struct err *e);
 int state_list_in(int top, const char *what, char (**ret)[SPEC_ID + 1], size_t *ret_n,
 		  struct err *e);
 
-/* For the warden: takes the lock; keeps it until the process ends. -EBUSY if somebody has it. */
+/* Takes the warden's lock, which is held until the process ends. -EBUSY if it is taken. */
 int state_lock(int dir, int *ret_fd, struct err *e);
 
-/* The living warden: its pidfd, or -ESRCH. Checked twice around pidfd_open(2), so that it is never
- * another process. */
+/* Returns a pidfd of the living warden, or -ESRCH. Checks the lock before and after pidfd_open(2),
+ * so that a reused pid is never returned. */
 int state_warden(int dir, int *ret_pidfd, pid_t *ret_pid);
 
 enum state_phase {
-	STATE_STARTING, /* somebody makes it, or is taking it back right now */
-	STATE_HELD,	/* a spare: it waits for somebody who wants it */
-	STATE_RUNNING,	/* warden alive and receipt.json there */
-	STATE_PAUSED,	/* the same, and life.json says so; or it is suspended */
-	STATE_ENDED,	/* end.json there, nobody alive */
-	STATE_DEAD,	/* nobody alive and no end.json: killed with -9, to be reclaimed */
+	STATE_STARTING, /* being created, or being reclaimed at this moment */
+	STATE_HELD,	/* a spare that waits for an owner */
+	STATE_RUNNING,	/* the warden lives and receipt.json exists */
+	STATE_PAUSED,	/* the same, and life.json says paused; or suspended */
+	STATE_ENDED,	/* no warden; end.json exists */
+	STATE_DEAD,	/* no warden and no end.json: the warden was killed; to be reclaimed */
 };
 enum state_phase state_phase(int dir);
-/* Whether it names the snapshot that it is, or, while it is resumed or ends, was: see the phase. */
+/* Does the file `suspended` exist? It also does while the sandbox resumes or ends: see the phase.
+ */
 bool state_is_suspended(int dir);
 extern const char *const state_phase_names[];
 
-/* For one who takes back: 0 if it is STATE_DEAD or STATE_ENDED, and stays so while *ret_fd is open;
- * -EBUSY if somebody lives, makes it or takes it back; -ENOENT if it has been removed. */
+/*
+ * Claims a sandbox to reclaim it: 0 if it is STATE_DEAD or STATE_ENDED, which then does not change
+ * while *ret_fd is open. -EBUSY if its warden lives, or another process creates or reclaims it;
+ * -ENOENT if it was removed.
+ */
 int state_claim(int dir, int *ret_fd);
 
-/* Removes the directory of a sandbox with all (flat) that is in it. 0 or -errno. */
+/* Removes the directory of a sandbox and its files; it has no subdirectories. 0 or -errno. */
 int state_remove(const struct state_root *r, const char *id);
 
-/* For the warden as root: a free range; *ret_fd holds it. First id of the range in *ret. */
+/* For a warden as root: takes a free range of ids, held by *ret_fd; *ret is its first id. */
 #define STATE_IDS_FIRST UINT32_C(0x70010000)
 enum {
-	STATE_IDS_MAX =
-		4095, /* ranges; all below 2^31, where some programs take ids for negative */
+	STATE_IDS_MAX = 4095, /* ranges, below 2^31: some programs take higher ids for negative */
 	STATE_IDS_SIZE = 65536,
 };
 int state_take_ids(const struct state_root *r, uint32_t *ret, int *ret_fd, struct err *e);
 
-/* Removes the files of ranges that nobody has; how many. */
+/* Removes the files of unused ranges; *ret_n is their number. */
 int state_clean_ids(const struct state_root *r, size_t *ret_n, struct err *e);
 
-/* Keeps the image's tree at `root` from being removed: a shared flock on the directory that it
- * stands in, held by *ret_fd; image_store_remove() wants it alone. -ENOENT if it is gone. */
+/*
+ * Protects the image's tree at `root` from removal: *ret_fd holds a shared flock on its parent
+ * directory; image_store_remove() needs an exclusive one. -ENOENT if the tree is gone.
+ */
 int state_lock_tree(const char *root, int *ret_fd, struct err *e);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where entries are written: a stack of open directories from the root to the one at hand. An entry
- * of the same directory needs no lookup at all, one of a neighbour only the part that differs. Each
- * step is one openat(2) of one component with O_NOFOLLOW, so a link that somebody puts on the way,
- * at any time, is refused and not followed. A directory of ours gets its mode, which may forbid
+ * The stack of open directories from the root to the current one. An entry in the current directory
+ * needs no lookup, an entry elsewhere only the components that differ. Each step is one openat(2)
+ * of one component with O_NOFOLLOW, so a link that another process creates in the path, at any
+ * time, is rejected and never followed. A created directory gets its mode, which may forbid
  * writing, and its time when it is left.
  */
 #include <fcntl.h>
@@ -45,7 +45,7 @@ int extract_leave(struct extract *x, size_t n)
 	return r;
 }
 
-/* How many levels lead to the first `len` bytes of `name`, the root being one. */
+/* Number of levels, with the root, that are on the path of the first `len` bytes of `name`. */
 static size_t common(const struct extract *x, const char *name, size_t len)
 {
 	size_t n = 1;
@@ -60,7 +60,7 @@ static size_t common(const struct extract *x, const char *name, size_t len)
 	return n;
 }
 
-/* Why a name cannot be entered: a link, or something else that is no directory. */
+/* Error of a failed openat(): -ELOOP for a symbolic link, for which openat() gives ENOTDIR. */
 static int not_entered(int fd, const char *part, int err)
 {
 	struct stat st;
@@ -71,7 +71,7 @@ static int not_entered(int fd, const char *part, int err)
 	return -err;
 }
 
-/* One step down: `part` is the last component of `name`, which has `len` bytes. */
+/* Enters `part`, the last component of the first `len` bytes of `name`; creates it if missing. */
 static int descend(struct extract *x, const char *name, const char *part, size_t len)
 {
 	const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
@@ -95,7 +95,7 @@ static int descend(struct extract *x, const char *name, const char *part, size_t
 	return 0;
 }
 
-/* Makes the first `len` bytes of `name` the directory at hand. */
+/* Makes the directory named by the first `len` bytes of `name` the current one. */
 static int walk_to(struct extract *x, const char *name, size_t len)
 {
 	char part[TAR_PART_MAX + 1];

@@ -14,7 +14,7 @@ enum {
 	MODE_FILE = 0777,
 	MODE_DIR = 01777,
 	TEMP_MAX = sizeof(EXTRACT_TEMP_NEW) + 16,
-	DIRECT_MIN = 64 * 1024, /* from here on, data need not go through the buffer */
+	DIRECT_MIN = 64 * 1024, /* larger reads bypass the buffer */
 };
 
 static int refuse(const struct extract *x, const char *why, struct err *e)
@@ -72,7 +72,7 @@ static int64_t read_archive(void *arg, void *buf, size_t n, struct err *e)
 
 /* ---- names ---- */
 
-/* What of an archive's name lies below its top; NULL if it does not. */
+/* Returns the part of an archive's name below the top-level entry; NULL if it is not below it. */
 static const char *below_top(struct extract *x, const char *name)
 {
 	size_t n = strcspn(name, "/");
@@ -86,7 +86,7 @@ static const char *below_top(struct extract *x, const char *name)
 	return name[n] == '/' ? name + n + 1 : "";
 }
 
-/* The archive's name as one below the root. */
+/* Converts a name of the archive to a name below the root. */
 static int map_name(struct extract *x, const char *name, char out[static TAR_NAME_MAX + 1],
 		    struct err *e)
 {
@@ -95,7 +95,7 @@ static int map_name(struct extract *x, const char *name, char out[static TAR_NAM
 	int len;
 
 	if (!rest)
-		return refuse(x, "lies outside of what was asked for", e);
+		return refuse(x, "lies outside of the requested path", e);
 	len = snprintf(out, TAR_NAME_MAX + 1, "%s%s%s", whole ? "" : x->top,
 		       whole || rest[0] == '\0' ? "" : "/", rest);
 	if (len == 0)
@@ -106,8 +106,8 @@ static int map_name(struct extract *x, const char *name, char out[static TAR_NAM
 /* ---- entries ---- */
 
 /*
- * Moves what it can from the pipe to the file without a copy here. What is left, also where that is
- * not to be had, goes the ordinary way.
+ * Splices data from the pipe to the file without copying it. Where splice(2) does not work, and for
+ * the rest, copy_data() continues.
  */
 static int move_data(struct extract *x, int fd, struct err *e)
 {
@@ -142,7 +142,7 @@ static int copy_data(struct extract *x, int fd, struct err *e)
 	return (int)k;
 }
 
-/* What is in the place of an entry: *ret_there. A directory is never replaced by anything else. */
+/* Does the entry's name exist already? A directory is an error: it is never replaced. */
 static int look(const struct extract *x, int dirfd, const char *base, bool *ret_there,
 		struct err *e)
 {
@@ -151,7 +151,7 @@ static int look(const struct extract *x, int dirfd, const char *base, bool *ret_
 	*ret_there = fstatat(dirfd, base, &st, AT_SYMLINK_NOFOLLOW) == 0;
 	if (!*ret_there)
 		return errno == ENOENT ? 0 : failed(x, -errno, e);
-	return S_ISDIR(st.st_mode) ? refuse(x, "a directory of that name is there", e) : 0;
+	return S_ISDIR(st.st_mode) ? refuse(x, "a directory of that name exists", e) : 0;
 }
 
 static void temp_name(struct extract *x, bool there, char out[static TEMP_MAX])
@@ -177,7 +177,7 @@ static int put_file(struct extract *x, int dirfd, const char *base, struct err *
 	int r;
 
 	if (x->entry.size > x->max_bytes - x->raw)
-		return refuse(x, "with it the archive is larger than allowed", e);
+		return refuse(x, "makes the archive larger than allowed", e);
 	r = look(x, dirfd, base, &there, e);
 	if (r < 0)
 		return r;
@@ -229,9 +229,9 @@ static int put_hardlink(struct extract *x, int dirfd, const char *base, struct e
 	if (path_parent(x->target, parent, sizeof(parent)) == 0)
 		fd = path_open_nofollow(x->root, parent, O_PATH | O_DIRECTORY, 0);
 	if (fd < 0 || fstatat(fd, target, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return refuse(x, "a hard link to what is not there", e);
+		return refuse(x, "a hard link to a missing file", e);
 	if (!S_ISREG(st.st_mode))
-		return refuse(x, "a hard link to what is not a file", e);
+		return refuse(x, "a hard link whose target is not a file", e);
 	r = look(x, dirfd, base, &there, e);
 	if (r == 0 && there && unlinkat(dirfd, base, 0) < 0)
 		r = failed(x, -errno, e);
@@ -245,7 +245,7 @@ static int put_dir(struct extract *x, struct err *e)
 	int r = extract_enter(x, x->name, x->entry.mode & MODE_DIR, x->entry.mtime);
 
 	if (r == -ENOTDIR)
-		return refuse(x, "something that is not a directory is there", e);
+		return refuse(x, "exists and is not a directory", e);
 	return r < 0 ? failed(x, r, e) : 0;
 }
 
@@ -266,11 +266,11 @@ static int put_entry(struct extract *x, struct err *e)
 	case TAR_DIR:
 		return put_dir(x, e);
 	case TAR_DEVICE:
-		return refuse(x, "devices are not taken", e);
+		return refuse(x, "devices are not accepted", e);
 	case TAR_FIFO:
-		return refuse(x, "FIFOs are not taken", e);
+		return refuse(x, "FIFOs are not accepted", e);
 	}
-	return refuse(x, "of unknown type", e);
+	return refuse(x, "unknown type", e);
 }
 
 static int take_entry(struct extract *x, struct err *e)
@@ -282,7 +282,7 @@ static int take_entry(struct extract *x, struct err *e)
 		return err_set(e, -EFBIG, "'%.100s': more than %llu entries", en->name,
 			       (unsigned long long)x->max_entries);
 	if (en->type != TAR_SYMLINK && (en->mode & (S_ISUID | S_ISGID)))
-		return refuse(x, "set-ID bits are not taken", e);
+		return refuse(x, "set-ID bits are not accepted", e);
 	r = map_name(x, en->name, x->name, e);
 	if (r < 0)
 		return r;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The archive grows in one buffer, into which files are read directly; it is handed on when the
- * next header or a good part of a file may not fit. The walk is recursive, and as deep as a reader
- * takes names: each level is an open directory and its stream.
+ * The archive is built in one buffer, into which files are read directly. The buffer is flushed
+ * when the next header or READ_MIN bytes may not fit. The walk is recursive, to at most
+ * TAR_DEPTH_MAX levels, each of which holds one open directory.
  */
 #include "pack.h"
 
@@ -15,7 +15,7 @@
 
 enum {
 	MOVE_MIN = 256 * 1024,
-	READ_MIN = 64 * 1024, /* room for that is made before a file is read on */
+	READ_MIN = 64 * 1024, /* free buffer space ensured before each read */
 	OPEN_FLAGS = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC,
 };
 
@@ -63,7 +63,7 @@ static int failed(struct pack *p, const char *why)
 	return 0;
 }
 
-/* About errno. A root tree is packed while it is in use. */
+/* Counts the error in errno. A root tree is in use, so its files may vanish. */
 static int unreadable(struct pack *p)
 {
 	return p->owners && errno == ENOENT ? 0 : failed(p, strerror(errno));
@@ -100,7 +100,8 @@ static int header(struct pack *p, const struct stat *st, enum tar_type type, con
 	return 1;
 }
 
-/* Moves what it can of a large file to the pipe without a copy here: how many bytes are left. */
+/* Splices a large file to the pipe without copying it; *left is reduced, contents() does the rest.
+ */
 static int move(struct pack *p, int fd, uint64_t *left)
 {
 	int r = p->pipe >= 0 && *left >= MOVE_MIN ? flush(p) : 0;
@@ -108,8 +109,7 @@ static int move(struct pack *p, int fd, uint64_t *left)
 	while (r == 0 && p->pipe >= 0 && *left >= MOVE_MIN) {
 		ssize_t k = RETRY_EINTR(splice(fd, NULL, p->pipe, NULL, (size_t)*left, 0));
 
-		if (k <=
-		    0) /* the end of the file, of the reader, or not to be had: see contents() */
+		if (k <= 0) /* end of file, reader gone or not supported: see contents() */
 			break;
 		p->bytes += (uint64_t)k;
 		*left -= (uint64_t)k;
@@ -117,7 +117,7 @@ static int move(struct pack *p, int fd, uint64_t *left)
 	return r;
 }
 
-/* Exactly as many bytes as the header has promised, whatever happens to the file meanwhile. */
+/* Writes exactly the header's `size` bytes, even if the file changes: pads with zeros. */
 static int contents(struct pack *p, int fd, uint64_t size)
 {
 	uint64_t left = size;
@@ -159,7 +159,7 @@ static int pack_file(struct pack *p, int dirfd, const char *path)
 
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return unreadable(p);
-	if (!S_ISREG(st.st_mode)) /* it was one a moment ago */
+	if (!S_ISREG(st.st_mode)) /* replaced since fstatat() */
 		return special(p);
 	if (p->blank && str_eq(p->name, p->blank))
 		st.st_size = 0;
@@ -200,7 +200,7 @@ static int pack_child(struct pack *p, DIR *d, const char *name, size_t len, unsi
 	return r;
 }
 
-/* `len`: of the directory's own name, which is 0 for "." */
+/* `len`: length of the directory's own name; 0 for "." */
 static int pack_dir(struct pack *p, int dirfd_, const char *path, size_t len, unsigned int depth)
 {
 	int fd = RETRY_EINTR(openat(dirfd_, path, OPEN_FLAGS | O_DIRECTORY));
@@ -225,7 +225,7 @@ static int pack_dir(struct pack *p, int dirfd_, const char *path, size_t len, un
 	return MIN(r, 0);
 }
 
-/* Something is mounted here. Where the kernel does not tell, the names below are all there is. */
+/* Is this a mount point? Kernels without STATX_ATTR_MOUNT_ROOT leave only is_passing(). */
 static bool is_mount(int dirfd, const char *path)
 {
 	struct statx sx;
@@ -234,7 +234,7 @@ static bool is_mount(int dirfd, const char *path)
 	       (sx.stx_attributes & sx.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) != 0;
 }
 
-/* Of a root tree: what is in it comes and goes with a sandbox. */
+/* Does the directory of a root tree have contents that belong to a sandbox and not to the image? */
 static bool is_passing(const char *name)
 {
 	static const char *const names[] = { "dev", "proc", "sys", "tmp" };
@@ -245,7 +245,7 @@ static bool is_passing(const char *name)
 	return false;
 }
 
-/* The directory without what is in it. What is mounted has a mode and an owner of its own. */
+/* Packs an empty directory. A mount hides the directory's own mode and owner: use defaults. */
 static int pack_hollow(struct pack *p, const struct stat *st, bool mounted)
 {
 	struct stat plain = *st;
@@ -268,7 +268,7 @@ static int pack_one(struct pack *p, int dirfd, const char *path, size_t len, uns
 		return pack_hollow(p, &st, mounted);
 	if (mounted)
 		return special(p);
-	/* Sockets and numbers of processes. Directories are the image's: nobody makes them anew. */
+	/* Skip sockets and pid files, but keep directories: the image's programs expect them. */
 	if (p->owners && !S_ISDIR(st.st_mode) && str_has_prefix(p->name, "run/"))
 		return 0;
 	if (S_ISREG(st.st_mode))
@@ -297,7 +297,7 @@ int pack_tree(struct pack *p, int dirfd, const char *path, const char *top, stru
 		r = zeros(p, TAR_END);
 	if (r == 0)
 		r = flush(p);
-	return r < 0 ? err_set(e, r, "nobody takes the archive any more") : 0;
+	return r < 0 ? err_set(e, r, "the receiver no longer accepts the archive") : 0;
 }
 
 void pack_note(const struct pack *p, char *out, size_t n)

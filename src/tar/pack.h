@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Packs a file, a symbolic link or a directory with all that is in it into a tar archive. Symbolic
- * links are packed, never followed. Sockets, FIFOs and devices are left out; so is what cannot be
- * read, is deeper than readers take or has a longer name. Set-ID bits are not packed. All of that
- * is counted.
+ * Packs a file, a symbolic link or a directory tree into a tar archive. Symbolic links are packed,
+ * never followed. Left out and counted: sockets, FIFOs, devices, unreadable files, names that are
+ * too long or too deep for readers, and set-ID bits.
  *
- * With `owners` it is a root tree that is packed, for an image: entries have the owners that they
- * have on disk; of /dev, /proc, /sys, /tmp and of every other mount only the directory is packed,
- * of /run all directories; and what is gone by the time it is looked at is not missed.
+ * With `owners` it packs a root tree for an image: entries keep their owners; /dev, /proc, /sys,
+ * /tmp and all other mounts become empty directories; /run keeps only its directories. The tree is
+ * in use, so files that vanish during packing are no error.
  */
 #pragma once
 
@@ -17,25 +16,24 @@
 
 enum {
 	PACK_BUFFER = 256 * 1024,
-	PACK_ID_MAX = 65534, /* the last owner that an image has */
+	PACK_ID_MAX = 65534, /* highest owner id in an image */
 };
 
-/* Takes all of the bytes. 0 or -errno: then nothing more is packed. */
+/* Writes all bytes. Returns 0, or -errno, which ends the packing. */
 typedef int pack_write_fn(void *arg, const void *data, size_t n);
 
 struct pack {
 	pack_write_fn *write;
 	void *arg;
-	int pipe; /* what `write` writes to, if that is a pipe: large files go past it. Else -EBADF
-		   */
-	void (*tick)(struct pack *p); /* now and then; may be NULL */
+	int pipe; /* pipe that `write` writes to, used to splice large files; else -EBADF */
+	void (*tick)(struct pack *p); /* called after each write; may be NULL */
 	bool owners;
-	const char *blank; /* the name of a file that is packed as empty; or NULL */
+	const char *blank; /* name of a file that is packed as empty, or NULL */
 	uint64_t entries, bytes;
 	uint64_t special;	 /* sockets, FIFOs, devices */
-	uint64_t setids;	 /* entries that lost such bits */
-	uint64_t failed;	 /* could not be read, or changed while it was */
-	char first[ERR_MSG_MAX]; /* of `failed`: which and why */
+	uint64_t setids;	 /* entries that lost their set-ID bits */
+	uint64_t failed;	 /* unreadable, or shortened while they were read */
+	char first[ERR_MSG_MAX]; /* name and error of the first failure */
 	/* private */
 	char name[TAR_NAME_MAX + 1];
 	char link[TAR_NAME_MAX + 1];
@@ -45,9 +43,9 @@ struct pack {
 
 /*
  * Packs `path` below `dirfd` (AT_FDCWD allowed; the last component is not followed) under the name
- * `top`: "." for a directory packs what is in it. The end of the archive is written too.
+ * `top`, or a directory's contents if `top` is ".". Writes the end of the archive too.
  */
 int pack_tree(struct pack *p, int dirfd, const char *path, const char *top, struct err *e);
 
-/* What was left out, for people; "" if nothing was. */
+/* Describes for users what was left out; "" if nothing was. */
 void pack_note(const struct pack *p, char *out, size_t n);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* POSIX.1-2017, pax(1), "ustar Interchange Format"; GNU's differences are in tar(5). */
+/* The header of POSIX.1-2017, pax(1), "ustar Interchange Format"; tar(5) describes GNU's variant.
+ */
 #pragma once
 
 #include "tar.h"

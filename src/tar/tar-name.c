@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Converts the names of entries to their canonical form. */
 #include <string.h>
 
 #include "tar.h"

@@ -19,7 +19,7 @@ enum pax_kind {
 	PAX_UNKNOWN,
 };
 
-/* Keys of pax(1) and of the programs that write them; one that ends in '.' stands for all below. */
+/* Keys of pax(1) and of programs that write archives; a key that ends in '.' is a prefix. */
 static const struct {
 	const char *key;
 	enum pax_kind kind;
@@ -85,7 +85,7 @@ static int take_number(bool *has, uint64_t *out, const char *value, size_t len, 
 	return 0;
 }
 
-/* "1700000000.123": whole seconds are enough; before 1970 is 1970. */
+/* Reads "1700000000.123": drops the fraction; a time before 1970 becomes 1970. */
 static int take_mtime(struct tar_more *m, const char *value, size_t len, struct err *e)
 {
 	const char *point = memchr(value, '.', len);
@@ -115,7 +115,7 @@ static int refuse_key(const char *key, size_t n, const char *why, struct err *e)
 	return err_set(e, -EINVAL, "extended header '%.*s': %s", (int)MIN(n, (size_t)60), key, why);
 }
 
-/* What a header for all entries may say without changing any of them. */
+/* Keys that a header for all entries may have because they are ignored there. */
 static bool global_ok(enum pax_kind kind)
 {
 	return kind == PAX_IGNORE || kind == PAX_MTIME;
@@ -162,7 +162,7 @@ int pax_record(struct tar_more *m, bool global, const char *key, size_t key_len,
 	case PAX_CHARSET:
 		return take_charset(value, len, e);
 	case PAX_SPARSE:
-		return err_set(e, -EINVAL, "sparse files are not taken: pack without --sparse");
+		return err_set(e, -EINVAL, "sparse files are not accepted: pack without --sparse");
 	case PAX_UNKNOWN:
 		break;
 	}

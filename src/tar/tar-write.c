@@ -6,7 +6,7 @@
 #include "tar-header.h"
 
 enum {
-	RECORD_HEAD = 32, /* of a record of a pax header: its length and its key */
+	RECORD_HEAD = 32, /* room for the length and key of a pax record */
 };
 
 #define OCTAL_MAX(field) ((UINT64_C(1) << (3 * (sizeof(field) - 1))) - 1)
@@ -16,7 +16,7 @@ size_t tar_padding(uint64_t size)
 	return (size_t)((TAR_BLOCK - size % TAR_BLOCK) % TAR_BLOCK);
 }
 
-/* Octal digits and a NUL that fill the field. */
+/* Fills the field with octal digits and a NUL. */
 static void put_number(char *field, size_t n, uint64_t value)
 {
 	field[--n] = '\0';
@@ -39,7 +39,7 @@ static void finish(struct tar_header *h)
 	put_number(h->checksum, sizeof(h->checksum) - 1, sum);
 }
 
-/* "LENGTH KEY=VALUE\n", whose length counts its own digits. */
+/* Writes "LENGTH KEY=VALUE\n"; LENGTH includes its own digits. */
 static size_t put_record(char *out, const char *key, const char *value, size_t n)
 {
 	size_t rest = strlen(key) + n + 3, length = rest + 1;
@@ -53,7 +53,7 @@ static size_t put_record(char *out, const char *key, const char *value, size_t n
 	return length;
 }
 
-/* An extended header with what does not fit in the ordinary one; 0 if all does. */
+/* Writes an extended header for values that do not fit into the ordinary one; 0 if all fit. */
 static size_t put_extended(const struct tar_item *item, size_t name_len, char *out)
 {
 	size_t link_len = item->link ? strlen(item->link) : 0, at = TAR_BLOCK;

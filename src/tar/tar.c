@@ -6,7 +6,7 @@
 #include "tar-header.h"
 #include "tar-pax.h"
 
-/* Exactly n bytes: 1, 0 if the input ends before the first of them, or -errno. */
+/* Reads exactly n bytes: 1, 0 if the input ends before the first one, or -errno. */
 static int read_whole(struct tar *t, void *buf, size_t n, struct err *e)
 {
 	size_t have = 0;
@@ -53,7 +53,7 @@ static uint32_t padding_of(uint64_t size)
 	return (uint32_t)((TAR_BLOCK - size % TAR_BLOCK) % TAR_BLOCK);
 }
 
-/* Octal digits, leading spaces, then NUL or space; or GNU's base 256. Empty is 0. */
+/* Parses leading spaces, octal digits, then NUL or space; or GNU's base 256. Empty is 0. */
 static int number(const char *field, size_t n, uint64_t max, const char *what, uint64_t *ret,
 		  struct err *e)
 {
@@ -109,7 +109,7 @@ static bool is_gnu(const struct tar_header *h)
 	return h->magic[5] == ' ';
 }
 
-/* The data of an 'L' or 'K' entry: a name and a NUL. */
+/* Reads the data of an 'L' or 'K' entry: a name and a NUL. */
 static int read_gnu_name(struct tar *t, uint64_t size, bool *has, char *out, size_t *out_len,
 			 struct err *e)
 {
@@ -132,8 +132,8 @@ static int read_gnu_name(struct tar *t, uint64_t size, bool *has, char *out, siz
 }
 
 /*
- * One record of a pax header: "LENGTH KEY=VALUE\n", the length being that of all of it. *left is
- * what remains of the header.
+ * Reads one record of a pax header, "LENGTH KEY=VALUE\n"; LENGTH is that of the whole record.
+ * *left is the unread rest of the header.
  */
 static int read_record(struct tar *t, struct tar_more *m, bool global, uint64_t *left,
 		       struct err *e)
@@ -187,7 +187,7 @@ static int read_pax(struct tar *t, struct tar_more *m, bool global, uint64_t siz
 	return r < 0 ? r : skip(t, padding_of(size), e);
 }
 
-/* What the fields of the header say, where no extended header has said it. */
+/* Takes names from the header's fields unless an extended header has given them. */
 static int fill_names(const struct tar_header *h, struct tar_more *m)
 {
 	size_t n = strnlen(h->name, sizeof(h->name)), at = 0;
@@ -252,7 +252,7 @@ static int type_of(const struct tar_header *h, enum tar_type *ret, struct err *e
 		*ret = TAR_FIFO;
 		return 0;
 	case 'S':
-		return err_set(e, -EINVAL, "sparse files are not taken: pack without --sparse");
+		return err_set(e, -EINVAL, "sparse files are not accepted: pack without --sparse");
 	default:
 		return err_set(e, -EINVAL, "an entry of unknown type 0x%02x",
 			       (unsigned int)(unsigned char)h->type);
@@ -297,7 +297,7 @@ static int make_entry(struct tar *t, const struct tar_header *h, struct tar_more
 	ret->xattrs = m->xattrs;
 	if (m->has_size)
 		size = m->size;
-	/* pax(1): links and the like have no data, whatever the field says; nobody agrees. */
+	/* pax(1) ignores the size field of links and the like; readers differ, so reject data. */
 	if (ret->type != TAR_FILE && size != 0)
 		return err_set(e, -EINVAL, "'%.100s': data where none can be", ret->name);
 	ret->size = t->left = size;
@@ -305,7 +305,7 @@ static int make_entry(struct tar *t, const struct tar_header *h, struct tar_more
 	return 0;
 }
 
-/* Two blocks of zeros end an archive; what follows can only be more of them. */
+/* Two blocks of zeros end an archive; only more of them may follow. */
 static int read_end(struct tar *t, struct err *e)
 {
 	static const char zero[TAR_BLOCK];

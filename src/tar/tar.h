@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A strict reader of tar archives: ustar, pax and GNU long names. Pure: bytes come from a callback,
- * nothing is allocated and no system call is made. What is ambiguous is refused, because two
- * readers that understand one archive differently are how files get past a check: wrong checksums,
- * numbers that are not octal, two names for one entry, NUL in a name, sparse files, old formats
- * without a magic, a missing end, bytes behind the end.
+ * A strict reader of tar archives: ustar, pax and GNU long names. Bytes come from a callback; the
+ * reader allocates nothing and makes no syscalls. It rejects everything ambiguous, because files
+ * can get past a check if two readers interpret an archive differently: wrong checksums, numbers
+ * that are not octal, two names for one entry, NUL in a name, sparse files, old formats without a
+ * magic, a missing end, bytes after the end.
  */
 #pragma once
 
@@ -16,13 +16,13 @@
 enum {
 	TAR_BLOCK = 512,
 	TAR_NAME_MAX = 4095,	    /* bytes of a name or link target */
-	TAR_PART_MAX = 255,	    /* of one component */
-	TAR_DEPTH_MAX = 128,	    /* components */
-	TAR_PAX_MAX = 1024 * 1024,  /* of one extended header */
-	TAR_RECORD_MAX = 64 * 1024, /* of a record in it that is read rather than skipped */
+	TAR_PART_MAX = 255,	    /* bytes of one component */
+	TAR_DEPTH_MAX = 128,	    /* components of a name */
+	TAR_PAX_MAX = 1024 * 1024,  /* bytes of one extended header */
+	TAR_RECORD_MAX = 64 * 1024, /* longer records of it are skipped or rejected unread */
 };
 
-#define TAR_SIZE_MAX (UINT64_C(1) << 42) /* of one file, as a header may claim */
+#define TAR_SIZE_MAX (UINT64_C(1) << 42) /* largest file size accepted in a header */
 #define TAR_ID_MAX   UINT64_C(0xffffffff)
 
 enum tar_type {
@@ -37,35 +37,36 @@ enum tar_type {
 struct tar_entry {
 	enum tar_type type;
 	char name[TAR_NAME_MAX + 1]; /* clean: relative, no ".", "..", "//"; "." is the root */
-	char link[TAR_NAME_MAX + 1]; /* hard link: clean; symbolic link: as it is */
+	char link[TAR_NAME_MAX + 1]; /* hard link: clean; symbolic link: verbatim */
 	uint32_t mode;		     /* 07777 */
 	uint32_t uid, gid;
 	uint64_t size; /* TAR_FILE: bytes to be read with tar_read() */
 	uint64_t mtime;
-	unsigned int xattrs; /* extended attributes, of which nothing is kept */
+	unsigned int xattrs; /* number of extended attributes, which are dropped */
 };
 
-/* Gives 1 to n bytes, 0 at the end, or -errno with `e` set. */
+/* Returns 1 to n bytes read, 0 at the end, or -errno with `e` set. */
 typedef int64_t tar_read_fn(void *arg, void *buf, size_t n, struct err *e);
 
 struct tar {
 	tar_read_fn *read;
 	void *arg;
-	bool relative;	  /* absolute names are refused, rather than taken as relative ones */
+	bool relative;	  /* reject absolute names; otherwise drop their leading slash */
 	uint64_t entries; /* headers so far, for messages */
-	uint64_t left;	  /* of the entry's data */
-	uint32_t padding; /* behind it */
+	uint64_t left;	  /* unread bytes of the entry's data */
+	uint32_t padding; /* bytes after the data */
 	bool ended;
 };
 
-/* The next entry: 1, 0 at the end of the archive, or -EINVAL for what is not an archive. */
+/* Reads the next entry: 1, 0 at the end of the archive, -EINVAL for an invalid one, or -errno. */
 int tar_next(struct tar *t, struct tar_entry *ret, struct err *e);
 
-/* Data of the entry at hand: 1 to n bytes, 0 at its end, or -errno. */
+/* Reads data of the current entry: 1 to n bytes, 0 at the end, or -errno. */
 int64_t tar_read(struct tar *t, void *buf, size_t n, struct err *e);
 
 /*
- * The name of an entry in its one form: leading "/" and "./" go, "//" and "/./" become "/", a slash
- * at the end goes, nothing at all becomes ".". Refused: "..", NUL, what is too long or too deep.
+ * Converts an entry's name to its canonical form: removes leading "/" and "./" and a final slash,
+ * turns "//" and "/./" into "/" and an empty name into ".". Rejects "..", NUL, and names that are
+ * too long or too deep.
  */
 int tar_clean_name(const char *name, size_t n, char out[static TAR_NAME_MAX + 1], struct err *e);

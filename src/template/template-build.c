@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A build goes from waiting to building to ready or error, and never back. Becoming ready is three
- * writes: the build is ready; its tags mean it; the build says so. After a crash between them
- * template_recover() does what is missing, and until then the tags mean what they meant before.
+ * A build goes from waiting to building to ready or error, and never back. Becoming ready takes
+ * three writes: the build's status becomes ready; its tags point to it; the build's `tagged`
+ * becomes true. After a crash between them template_recover() does the missing writes; until then
+ * the tags point to their old builds.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -127,7 +128,7 @@ static int build_parse(const json_t *j, struct template_build *b, struct err *e)
 		r = json_get_u64(j, "cpus", TEMPLATE_CPUS_MAX, &b->cpus, e);
 	if (r == 0)
 		r = json_get_u64(j, "memory", TEMPLATE_MEMORY_MAX, &b->memory, e);
-	/* A missing key of a file that is there is no missing build. */
+	/* A missing key must not look like a missing build. */
 	return r == -ENOENT ? err_set(e, -EBADMSG, "a key is missing") : r;
 }
 
@@ -149,7 +150,7 @@ int template_build_read(const struct template_store *s, const char *build,
 		return r;
 	r = build_parse(j, &b, e);
 	if (r == 0 && (!str_eq(b.build, build) || !template_id_valid(b.template)))
-		r = err_set(e, -EBADMSG, "it is not the one of its name");
+		r = err_set(e, -EBADMSG, "contents do not match the file name");
 	if (r < 0)
 		return err_wrap(e, "the template's '%s'", file);
 	*ret = b;
@@ -174,7 +175,7 @@ void template_image(const struct template_build *b, char ret[static IMAGE_NAME_M
 	(void)snprintf(ret, IMAGE_NAME_MAX + 1, "%s:%s", b->template, b->build);
 }
 
-/* ---- a new one ---- */
+/* ---- new builds ---- */
 
 static int add_tag(struct template_build *b, const char *tag, struct err *e)
 {
@@ -249,7 +250,7 @@ int template_begin(const struct template_store *s, const struct template_request
 	return r;
 }
 
-/* ---- its way ---- */
+/* ---- status changes ---- */
 
 static int read_locked(const struct template_store *s, const char *template, const char *build,
 		       enum template_status want, struct template_build *b, int *ret_lock,
@@ -278,7 +279,7 @@ int template_building(const struct template_store *s, const char *template, cons
 	return build_write(s, &b, e);
 }
 
-/* Text of somebody else's: what is not UTF-8, also where it is cut, becomes '?'. */
+/* Copies untrusted text: invalid UTF-8, also from truncation, becomes '?'. */
 static void put_text(char *out, size_t n, const char *text)
 {
 	(void)snprintf(out, n, "%s", text);
@@ -294,7 +295,7 @@ static int give_tags(const struct template_store *s, struct template_build *b, s
 	if (r == 0)
 		r = FAULT_ERR("template-tagged", e);
 	if (r == -EUSERS) {
-		/* No room for its tags: then nobody could ask for it. */
+		/* No room for its tags: without a tag no client could use the build. */
 		b->status = TEMPLATE_ERROR;
 		put_text(b->reason, sizeof(b->reason), e->msg);
 	} else if (r < 0) {
@@ -329,7 +330,7 @@ int template_end(const struct template_store *s, const char *template, const cha
 	return r < 0 ? r : finish(s, &b, reason, step, e);
 }
 
-/* ---- all of them ---- */
+/* ---- all builds ---- */
 
 struct each {
 	const struct template_store *s;
@@ -340,7 +341,7 @@ struct each {
 	void *arg;
 };
 
-/* One that cannot be read is left alone. The first error is told; none keeps the others from it. */
+/* Skips unreadable builds. Continues after an error of `fn`, and returns the first one. */
 static int each_build(const struct each *a, struct err *e)
 {
 	DIR *d = fd_list(a->s->builds);
@@ -383,7 +384,7 @@ int template_recover(const struct template_store *s, const char *reason, struct 
 		     : each_build(&(struct each){ .s = s, .fn = recover_one, .reason = reason }, e);
 }
 
-/* Whether a tag of its template means it. */
+/* Does a tag of its template point to the build? */
 static bool is_meant(const struct template_store *s, const struct template_build *b)
 {
 	_cleanup_json_ json_t *record = NULL;
@@ -393,7 +394,7 @@ static bool is_meant(const struct template_store *s, const struct template_build
 	int r = template_record(s, b->name, &record, &e);
 
 	if (r < 0)
-		return r != -ENOENT; /* nobody knows: it stays */
+		return r != -ENOENT; /* unknown: keep the build */
 	json_object_foreach(json_object_get(record, "tags"), tag, one)
 	{
 		const char *build = json_string_value(json_object_get(one, "build"));
@@ -412,7 +413,7 @@ static int clean_one(const struct each *a, struct template_build *b, struct err 
 	if (b->status == TEMPLATE_BUILDING || (b->status == TEMPLATE_READY && !b->tagged) ||
 	    last + TEMPLATE_KEEP_SEC * NSEC_PER_SEC > a->now || is_meant(a->s, b))
 		return 0;
-	/* The record last: as long as it is there, this is done again. */
+	/* Remove the record last: while it exists, an interrupted cleanup is repeated. */
 	(void)snprintf(file, sizeof(file), "%s.log", b->build);
 	if (unlinkat(a->s->builds, file, 0) < 0 && errno != ENOENT)
 		return err_errno(e, "cannot remove '%s/builds/%s'", a->s->path, file);
@@ -425,7 +426,7 @@ static int clean_one(const struct each *a, struct template_build *b, struct err 
 	return 0;
 }
 
-/* What a write that was cut short left. Nobody writes without the lock. */
+/* Removes the files of interrupted writes. The lock keeps all writers out. */
 static int clean_temporary(const struct template_store *s, int dir, struct err *e)
 {
 	DIR *d = fd_list(dir);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The hash is its sender's name for what is copied, made of files and not of the archive's bytes:
- * it cannot be checked here. So it counts within one template only, and nobody finds under a hash
- * what somebody else has sent for another.
+ * The files of recipes. The sender's hash covers the copied files and not the archive's bytes, so
+ * it cannot be checked here. It is therefore valid within one template only: a client cannot plant
+ * a file under a hash that another template uses.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -38,14 +38,14 @@ int template_file_open(const struct template_store *s, const char *template, con
 	fd = RETRY_EINTR(openat(s->files, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
 	if (fd < 0)
 		return err_errno(e, "cannot open the file '%s' of a recipe", hash);
-	(void)futimens(fd, NULL); /* used now */
+	(void)futimens(fd, NULL); /* mtime is the time of last use */
 	*ret_fd = fd;
 	return 0;
 }
 
-/* ---- those that are being sent ---- */
+/* ---- uploads in progress ---- */
 
-/* False if somebody receives it. */
+/* Removes the file of an interrupted upload; false if the upload is still running. */
 static bool remove_left(const struct template_store *s, const char *name)
 {
 	_cleanup_close_ int fd =
@@ -56,8 +56,8 @@ static bool remove_left(const struct template_store *s, const char *name)
 	return flock(fd, LOCK_EX | LOCK_NB) == 0 && unlinkat(s->files, name, 0) == 0;
 }
 
-/* New ones are made under a lock of the directory, so that none is removed before it is locked
- * itself. It is held for a moment only, and not waited for. */
+/* Uploads are created under a lock of the directory, so that remove_left() cannot remove one
+ * before its own lock is taken. The lock is held briefly; callers do not wait for it. */
 static int lock_files(const struct template_store *s, int *ret_fd, struct err *e)
 {
 	_cleanup_close_ int fd =
@@ -68,11 +68,11 @@ static int lock_files(const struct template_store *s, int *ret_fd, struct err *e
 		return 0;
 	}
 	if (fd >= 0 && errno == EWOULDBLOCK)
-		return err_set(e, -EAGAIN, "another file is about to be sent: try again");
+		return err_set(e, -EAGAIN, "another upload is starting: try again");
 	return err_errno(e, "cannot lock '%s/files'", s->path);
 }
 
-/* How many are being sent; what was cut short goes. */
+/* Counts running uploads, and removes interrupted ones. */
 static int count_new(const struct template_store *s, size_t *ret, struct err *e)
 {
 	DIR *d = fd_list(s->files);
@@ -125,7 +125,7 @@ int template_upload_begin(const struct template_store *s, const char *template, 
 	if (r == 0)
 		r = count_new(s, &n, e);
 	if (r == 0 && n >= TEMPLATE_UPLOADS_MAX)
-		r = err_set(e, -EBUSY, "too many files are being sent: try again");
+		r = err_set(e, -EBUSY, "too many uploads at once: try again");
 	if (r == 0)
 		r = make_new(&u, e);
 	if (r == 0)
@@ -153,13 +153,13 @@ void template_upload_drop(struct template_upload *u)
 	u->fd = fd_close(u->fd);
 }
 
-/* ---- room ---- */
+/* ---- space ---- */
 
 struct census {
 	uint64_t bytes;
 	size_t n;
 	char oldest[TEMPLATE_ID + TEMPLATE_HASH + 2];
-	struct timespec used; /* the oldest */
+	struct timespec used; /* last use of `oldest` */
 };
 
 static bool before(const struct timespec *a, const struct timespec *b)
@@ -167,7 +167,7 @@ static bool before(const struct timespec *a, const struct timespec *b)
 	return a->tv_sec != b->tv_sec ? a->tv_sec < b->tv_sec : a->tv_nsec < b->tv_nsec;
 }
 
-/* All that is kept but `but`. */
+/* Counts all complete files except `but`. */
 static int take_census(const struct template_store *s, const char *but, struct census *ret,
 		       struct err *e)
 {
@@ -193,7 +193,7 @@ static int take_census(const struct template_store *s, const char *but, struct c
 	return 0;
 }
 
-/* Whoever reads one that goes has it open, and keeps it. */
+/* Removes the least recently used files. A process that has one open can still read it. */
 static int make_room(const struct template_store *s, const struct template_upload *u, struct err *e)
 {
 	struct census c;
@@ -208,7 +208,7 @@ static int make_room(const struct template_store *s, const struct template_uploa
 	return r;
 }
 
-/* By another descriptor than the sender's: it is the file that is written to disk. */
+/* Opens the file itself: a child that ends the upload does not have the sender's descriptor. */
 static int sync_new(const struct template_store *s, const struct template_upload *u, struct err *e)
 {
 	_cleanup_close_ int fd =

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of this directory share. */
+/* Declarations shared by the files of this directory. */
 #pragma once
 
 #include "template.h"
@@ -8,27 +8,27 @@ enum {
 	TEMPLATE_FILE_NAME = 128,
 };
 
-/* Held until the descriptor is closed. */
+/* Locks the store until *ret_fd is closed. */
 int template_lock(const struct template_store *s, int *ret_fd, struct err *e);
 
 bool template_id_valid(const char *id);
 
-/* n letters of [a-z0-9] and a NUL; a UUID of version 4. 0 or -errno. */
+/* Write n random characters of [a-z0-9] and a NUL; a version 4 UUID. Return 0 or -errno. */
 int template_random(char *out, size_t n);
 int template_uuid(char out[static TEMPLATE_BUILD_ID + 1]);
 
 /*
- * A file of JSON below `dir`, which the caller has made sure of the name of. Keys are sorted, and
- * an id is the first: where memory is short, jansson 2.14 does not survive (assert) a number that
- * is longer than every text before it.
+ * Read and write a JSON file below `dir`; the caller has validated the name. Keys are sorted, and
+ * an id comes first: if memory runs out, jansson 2.14 aborts (assert) at a number that is longer
+ * than every string before it.
  */
 int template_read(int dir, const char *file, json_t **ret, struct err *e);
 int template_write(int dir, const char *file, const json_t *j, struct err *e);
 
-/* How many entries a directory has that are no temporary ones. */
+/* Counts the .json files of a directory. */
 int template_count(int dir, size_t *ret, struct err *e);
 
-/* A reference cut in two; `tag` is "default" where it has none. -EINVAL for what cannot be one. */
+/* The parts of a reference NAME[:TAG]; `tag` is "default" if missing. -EINVAL if invalid. */
 struct template_ref {
 	char name[TEMPLATE_NAME_MAX + 1], tag[TEMPLATE_NAME_MAX + 1];
 };
@@ -44,14 +44,14 @@ int template_record_read(const struct template_store *s, const char *name, json_
 			 struct err *e);
 int template_record_write(const struct template_store *s, const json_t *record, struct err *e);
 
-/* The record of the template NAME or ID. -ENOENT. */
+/* Reads the record of the template NAME or ID. -ENOENT. */
 int template_record(const struct template_store *s, const char *name, json_t **ret, struct err *e);
 
-/* By its id alone. -ENOENT. */
+/* Reads the record of the template with this id. -ENOENT. */
 int template_record_of_id(const struct template_store *s, const char *id, json_t **ret,
 			  struct err *e);
 
-/* The one of that name, made if there is none. */
+/* Reads the record of this name, or creates it. */
 int template_record_make(const struct template_store *s, const char *name, json_t **ret,
 			 struct err *e);
 
@@ -64,7 +64,7 @@ int template_set_tags(const struct template_store *s, const struct template_buil
 
 /* ---- template-share.c ---- */
 
-/* Frees the name under which this one was shared, if it was. */
+/* Stops sharing a removed template, if it was shared. */
 int template_unshare_gone(const char *name, const char *id, struct err *e);
 
 /* ---- template-build.c ---- */

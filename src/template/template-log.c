@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A line is written by one write(2) and counts when its newline is there; what a writer that was
- * killed left of one is cut off by the next. Readers count lines from the beginning: a log is small
- * enough for that, and an index would be one more thing to be wrong. It
- * is not JSON: template_read() says why.
+ * The log of a build. An entry is one line, written by one write(2) and complete with its newline;
+ * the next writer truncates a torn line. Readers count lines from the beginning: the log is small,
+ * and an index could get out of step. The format is not JSON because of the bug of jansson that
+ * template-inner.h describes.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 #include "template-inner.h"
 
 enum {
-	LINE_MAX_BYTES = 3 * TEMPLATE_TEXT_MAX, /* a byte may be written as two */
+	LINE_MAX_BYTES = 3 * TEMPLATE_TEXT_MAX, /* escaping may double a message */
 };
 
 static const char *const level_names[TEMPLATE_LEVEL_MAX] = {
@@ -33,7 +33,7 @@ static int log_file(const char *build, char out[static TEMPLATE_FILE_NAME], stru
 	return 0;
 }
 
-/* Where the last whole line ends; the file's end in nearly every case. */
+/* Finds the end of the last complete line; usually the end of the file. */
 static int end_of(int fd, off_t size, off_t *ret)
 {
 	char tail[LINE_MAX_BYTES];
@@ -44,7 +44,7 @@ static int end_of(int fd, off_t size, off_t *ret)
 	if (n < 0)
 		return -errno;
 	newline = n > 0 ? memrchr(tail, '\n', (size_t)n) : NULL;
-	/* No line is that long: where there is none in it, something else has written here. */
+	/* No line of ours is that long: without a newline in it, leave the foreign data alone. */
 	*ret = newline ? from + (newline - tail) + 1 : from > 0 ? size : 0;
 	return 0;
 }
@@ -67,7 +67,7 @@ static int append(int fd, const char *line, size_t n)
 	return fd_write_all(fd, line, n);
 }
 
-/* Text in one field: what separates fields and lines is written as two characters. */
+/* Writes one field; escapes tabs, newlines and backslashes with a backslash. */
 static void put_field(struct buf *b, const char *text, size_t max)
 {
 	static const char plain[] = "\t\n\\", letters[] = "tn\\";
@@ -81,7 +81,7 @@ static void put_field(struct buf *b, const char *text, size_t max)
 	}
 }
 
-/* TIME, level, step and message between tabs. */
+/* Writes time, level, step and message, separated by tabs. */
 static void put_entry(struct buf *b, enum template_level level, const char *step,
 		      const char *message)
 {
@@ -112,7 +112,7 @@ int template_log(const struct template_store *s, const char *build, enum templat
 		     : 0;
 }
 
-/* The field at *at, without what it was written with; *at goes behind it. The caller frees it. */
+/* Reads and unescapes the field at *at and advances *at. The caller frees the result. */
 static char *take_field(const char **at, const char *end)
 {
 	const char *p = *at, *tab = memchr(p, '\t', (size_t)(end - p)), *to = tab ? tab : end;
@@ -132,7 +132,7 @@ static char *take_field(const char **at, const char *end)
 	return out;
 }
 
-/* What a line says. What should not be there reads as it may: it has its number all the same. */
+/* Converts a line to an entry. A malformed line still gives one, so that numbers stay stable. */
 static json_t *entry_of(const char *line, const char *end)
 {
 	_cleanup_free_ char *time = take_field(&line, end), *level = take_field(&line, end),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Templates by name and id, and the builds that their tags mean. */
+/* Templates by name and id, and their tags, which point to builds. */
 #include <fcntl.h>
 #include <string.h>
 
@@ -77,7 +77,7 @@ int template_tag(const struct template_store *s, const char *ref, const char *co
 	return r;
 }
 
-/* The record that NAME or ID means, without a tag. */
+/* Finds the record of NAME or ID; a tag is an error. */
 static int find(const struct template_store *s, const char *text, json_t **ret, struct err *e)
 {
 	struct template_ref ref;
@@ -163,7 +163,7 @@ int template_remove(const struct template_store *s, const char *ref, struct err 
 	template_record_file(json_string_value(json_object_get(record, "name")), file);
 	if (unlinkat(s->names, file, 0) < 0)
 		return err_errno(e, "cannot remove '%s/names/%s'", s->path, file);
-	lock = fd_close(lock); /* that of what is shared may be the same */
+	lock = fd_close(lock); /* template_unshare_gone() may take the same lock */
 	return template_unshare_gone(json_string_value(json_object_get(record, "name")),
 				     json_string_value(json_object_get(record, "id")), e);
 }

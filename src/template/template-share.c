@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a name means across owners. Nobody can give a name a meaning for somebody else, except the
- * operator, who shares a template: then it counts for those who have nothing of that name.
+ * Names across owners. An owner's names are visible to that owner only. The operator can share a
+ * template with all owners; it is used by those who have no template or image of that name.
  */
 #include <string.h>
 
@@ -40,7 +40,7 @@ static int check_shared(const json_t *j, const char **owner, const char **id, st
 		return r;
 	return *owner && *id && strlen(*owner) <= TEMPLATE_NAME_MAX && template_id_valid(*id)
 		       ? 0
-		       : err_set(e, -EBADMSG, "it names no template");
+		       : err_set(e, -EBADMSG, "no valid owner and template");
 }
 
 int template_shared(const char *name, char owner[static TEMPLATE_NAME_MAX + 1],
@@ -70,7 +70,7 @@ int template_shared(const char *name, char owner[static TEMPLATE_NAME_MAX + 1],
 	return 0;
 }
 
-/* The lock of the operator's store is that of what is shared. */
+/* The lock of the operator's store also protects shared/. */
 static int lock_shared(int *ret_lock, int *ret_dir, struct err *e)
 {
 	_cleanup_template_store_ struct template_store s = TEMPLATE_STORE_INIT;
@@ -81,7 +81,7 @@ static int lock_shared(int *ret_lock, int *ret_dir, struct err *e)
 	return r < 0 ? r : open_shared(true, ret_dir, e);
 }
 
-/* Of one that is gone, the name is free. */
+/* Is the name free? It is if its template was removed. */
 static int check_free(const char *name, const char *id, int dir, struct err *e)
 {
 	char owner[TEMPLATE_NAME_MAX + 1], other[TEMPLATE_ID + 1];
@@ -137,7 +137,7 @@ int template_unshare_gone(const char *name, const char *id, struct err *e)
 		r = lock_shared(&lock, &dir, e);
 	if (r < 0)
 		return r;
-	/* What cannot be read is left for the operator. */
+	/* Leave unreadable files to the operator. */
 	if (template_read(dir, file, &j, &ignored) < 0 ||
 	    check_shared(j, &owner, &own, &ignored) < 0 || !str_eq(own, id))
 		return 0;

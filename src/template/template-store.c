@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Opens the stores of templates, locks them, and reads and writes their files. */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/file.h>
@@ -14,7 +15,7 @@ enum {
 	RECORD_MAX = 64 * 1024,
 };
 
-/* What may be an owner: as key_name_valid(). */
+/* Accepts the same names as key_name_valid(). */
 static bool owner_valid(const char *owner)
 {
 	return owner[0] != '\0' && owner[0] != '.' && strlen(owner) <= TEMPLATE_NAME_MAX &&

@@ -380,7 +380,7 @@ class TestFiles(BuildCase):
         self.works("other", "another key")
         self.assertEqual(self.status(place, self.flood)["status"], "building")
         lock.close()
-        self.assertEqual(self.end_of(place, self.flood)["reason"]["message"], "a process died on the way")
+        self.assertEqual(self.end_of(place, self.flood)["reason"]["message"], "the helper process died without a result")
         eventually(lambda: name not in self.sandboxes(), "the end of its sandbox")
 
     def test_no_process_can_be_started(self):

@@ -169,7 +169,7 @@ class Keys(Case):
             self.assertEqual(self.file.read_text(), bad)
         self.file.write_text(good)
         self.file.chmod(0o644)
-        self.assertIn("make it mode 0600", self.key("ls", code=125))
+        self.assertIn("change its mode to 0600", self.key("ls", code=125))
         self.file.chmod(0o600)
         self.assertEqual(len(self.listed()), 1)
 
@@ -193,7 +193,7 @@ class Keys(Case):
     def test_a_directory_of_another_user(self):
         self.key("create")
         os.chown(self.state, 65534, 65534)
-        self.assertIn("belongs to uid 65534: do this as that user", self.key("create", code=125))
+        self.assertIn("belongs to uid 65534: run hutch as that user", self.key("create", code=125))
 
 
 if __name__ == "__main__":

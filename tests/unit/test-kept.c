@@ -171,7 +171,7 @@ TEST_IN_DIR(what_is_damaged_is_listed_and_goes)
 	assert_int_equal(mkdirat(r.ended, "no-id", 0700), 0);
 	assert_string_equal(left(&r, ids), "abc");
 	assert_int_equal(kept_find(&r, "aa", id, &dir, &e), -ENOTDIR);
-	assert_string_equal(e.msg, "what is kept of sandbox aaaaaaaaaaaaaaaa is damaged: "
+	assert_string_equal(e.msg, "the kept sandbox aaaaaaaaaaaaaaaa is damaged: "
 				   "hutch rm aaaaaaaaaaaaaaaa");
 	assert_int_equal(kept_find(&r, "bb", id, &dir, &e), -ENOTDIR);
 	assert_int_equal(kept_find(&r, "cc", id, &dir, &e), 0);

@@ -366,7 +366,7 @@ TEST(texts_that_are_refused)
 		{ "", "line 1" },
 		{ "[]", "object" },
 		{ "{}", "'version' is missing" },
-		{ "{\"version\":2,\"keys\":[]}", "this hutch knows 1" },
+		{ "{\"version\":2,\"keys\":[]}", "this hutch supports 1" },
 		{ "{\"version\":1}", "'keys' is not an array" },
 		{ "{\"version\":1,\"keys\":{}}", "'keys' is not an array" },
 		{ "{\"version\":1,\"keys\":[],\"x\":1}", "unknown key 'x'" },

@@ -205,11 +205,11 @@ TEST_IN_DIR(cycles)
 	put(&place, "agents/y.yaml", NAMED("y") "extends: z\n");
 	put(&place, "agents/z.yaml", NAMED("z") "extends: x\n");
 	assert_outcome(&store, &place, "self", -EINVAL,
-		       "@/agents/self.yaml:2:10: error: extends: 'self' extends itself, by way of "
+		       "@/agents/self.yaml:2:10: error: extends: 'self' extends itself through "
 		       "@/agents/self.yaml\n",
 		       "@/agents/self.yaml: 1 error");
 	assert_outcome(&store, &place, "x", -EINVAL,
-		       "@/agents/z.yaml:2:10: error: extends: 'x' extends itself, by way of "
+		       "@/agents/z.yaml:2:10: error: extends: 'x' extends itself through "
 		       "@/agents/z.yaml\n",
 		       "@/agents/x.yaml: 1 error");
 }
@@ -544,10 +544,10 @@ TEST_IN_DIR(validates_agents_and_presets)
 		  0, "" },
 		{ "p.yaml", "preset: {kind: prompts, name: p, summary: S}\ntext: T\n", 0, "" },
 		{ "w.yaml", "preset: {kind: egress, name: w, summary: S}\ndomains: [8.8.8.8]\n", 0,
-		  "2:11: domains[0]: '8.8.8.8' is an address: who is there may change, and no "
+		  "2:11: domains[0]: '8.8.8.8' is an address: its owner may change, and no "
 		  "certificate is checked against it\n" },
 		{ "n.yaml", "preset: {kind: egress, name: m, summary: S}\n", -EINVAL,
-		  "1:30: preset.name: 'm' stands in a file of another name\n" },
+		  "1:30: preset.name: 'm' does not match the file name\n" },
 		{ "k.yaml", "preset: {kind: egres, name: k, summary: S}\n", -EINVAL,
 		  "1:16: preset.kind: 'egres' is not one of: egress, capabilities, prompts\n" },
 		{ "l.yaml", "preset: {kind: [egress], name: l, summary: S}\n", -EINVAL,

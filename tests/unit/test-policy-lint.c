@@ -41,7 +41,7 @@ TEST(suffixes)
 
 		(void)snprintf(text, sizeof(text), DOMAINS("%s"), public_ones[i]);
 		(void)snprintf(want, sizeof(want),
-			       "2:20 E '%s' is a public suffix: everybody can have a name below "
+			       "2:20 E '%s' is a public suffix: anyone can register a name below "
 			       "it\n",
 			       public_ones[i]);
 		if (memchr(public_ones[i] + 1, '.', strlen(public_ones[i] + 1)))
@@ -52,8 +52,8 @@ TEST(suffixes)
 
 		(void)snprintf(text, sizeof(text), DOMAINS("%s"), shared_ones[i]);
 		(void)snprintf(want, sizeof(want),
-			       "2:20 W '%s' is shared by many customers: anybody can have a name "
-			       "below it, and receive what the agent sends there\n",
+			       "2:20 W '%s' is shared by many customers: anyone can get a name "
+			       "below it and receive the agent's data\n",
 			       shared_ones[i]);
 		assert_lint(text, want);
 	}
@@ -75,20 +75,20 @@ TEST(deny_rules_are_not_judged)
 TEST(a_rule_is_judged_once)
 {
 	assert_lint(AGENT "egress: {ports: [80, 443, 8080], domains: [.github.io, .github.io]}\n",
-		    "2:44 W '.github.io' is shared by many customers: anybody can have a name "
-		    "below it, and receive what the agent sends there\n"
-		    "2:56 W '.github.io' is shared by many customers: anybody can have a name "
-		    "below it, and receive what the agent sends there\n");
+		    "2:44 W '.github.io' is shared by many customers: anyone can get a name "
+		    "below it and receive the agent's data\n"
+		    "2:56 W '.github.io' is shared by many customers: anyone can get a name "
+		    "below it and receive the agent's data\n");
 }
 
 TEST(addresses)
 {
 #define OPENS(class) \
 	" is a " class " address: this opens a part of your own network or host to the agent\n"
-#define HOLDS                                                                                      \
-	" holds a cloud metadata service, which stays denied; the rest of your own network there " \
-	"is opened to the agent\n"
-#define PUBLIC " is an address: who is there may change, and no certificate is checked against it\n"
+#define HOLDS                                                                                  \
+	" contains a cloud metadata service, which stays denied; this opens the rest of that " \
+	"network to the agent\n"
+#define PUBLIC " is an address: its owner may change, and no certificate is checked against it\n"
 	static const struct {
 		const char *rule, *want;
 	} cases[] = {
@@ -242,13 +242,15 @@ TEST(secrets)
 		    "on port 443\n");
 	(void)snprintf(text, sizeof(text),
 		       "%ssecrets: {K: {hosts: [a.example.org]}}\nenv: {K: x, L: y}\n", head);
-	assert_lint(text, "3:11 E stands under env too: a name is one or the other\n");
+	assert_lint(text,
+		    "3:11 E also set under env: a name is a secret or a variable, not both\n");
 	/* also where a preset sets it */
 	(void)snprintf(text, sizeof(text),
 		       "%ssecrets: {WHO: {hosts: [a.example.org]}}\n"
 		       "capabilities: {presets: [tools]}\n",
 		       head);
-	assert_lint(text, "3:11 E stands under env too: a name is one or the other\n");
+	assert_lint(text,
+		    "3:11 E also set under env: a name is a secret or a variable, not both\n");
 }
 
 TEST(times)
@@ -283,7 +285,7 @@ TEST(rules_that_are_overruled_in_part)
 {
 	assert_lint(AGENT "egress:\n  domains: [.a.example.org]\n  deny: [a.example.org]\n", "");
 	assert_lint(AGENT "egress:\n  domains: [9.1.0.0/16]\n  deny: [9.1.0.0]\n",
-		    "3:13 W '9.1.0.0/16' is an address: who is there may change, and no "
+		    "3:13 W '9.1.0.0/16' is an address: its owner may change, and no "
 		    "certificate is checked against it\n");
 	assert_lint(AGENT "egress:\n  ports: [22, 443]\n  domains: [a.example.org]\n"
 			  "  deny: ['a.example.org:22']\n",
@@ -301,7 +303,7 @@ TEST(said_once)
 TEST(names_of_credentials)
 {
 	static const char want[] =
-		"2:%d W is called like a credential, and none goes into a sandbox\n";
+		"2:%d W has the name of a credential; no credential goes into a sandbox\n";
 	static const char *const suspicious[] = { "DB_PASSWORD", "api_key", "X_TOKEN_Y", "SECRET" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(suspicious); i++) {
@@ -315,5 +317,5 @@ TEST(names_of_credentials)
 	/* one complaint about one mistake */
 	assert_lint(AGENT "env: {TOKEN: x}\nsecrets: {TOKEN: {hosts: [www.example.org]}}\n"
 			  "egress: {presets: [site]}\n",
-		    "3:11 E stands under env too: a name is one or the other\n");
+		    "3:11 E also set under env: a name is a secret or a variable, not both\n");
 }

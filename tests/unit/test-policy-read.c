@@ -323,8 +323,8 @@ TEST(presets_and_packages)
 		  "t.yaml:3:20: error: prompt.presets[0]: preset 'bref' is not known; did you mean "
 		  "'brief'?\n" },
 		{ AGENT "capabilities: {presets: [site]}",
-		  "t.yaml:2:26: error: capabilities.presets[0]: preset 'site' is not known; there "
-		  "is a preset of that name for egress\n" },
+		  "t.yaml:2:26: error: capabilities.presets[0]: preset 'site' is not known; a "
+		  "preset of that name exists for egress\n" },
 		{ AGENT "capabilities: {packages: [a, Git, 'x y', git, '+x', git-, '', [x], "
 			"ppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppp]}",
 		  "t.yaml:2:27: error: capabilities.packages[0]: expected the name of a Debian "
@@ -394,7 +394,7 @@ TEST(env_and_secrets)
 		  "and '_', no digit first\n" },
 		{ AGENT
 		  "secrets:\n  A: {value: geheim, hosts: [www.example.org]}\n  B: {host: [x]}\n",
-		  "t.yaml:3:7: error: secrets.A.value: values never stand in a policy: remove it, "
+		  "t.yaml:3:7: error: secrets.A.value: a policy never contains values: remove it, "
 		  "and consider it leaked\n"
 		  "t.yaml:3:30: warning: secrets.A.hosts[0]: bound to www.example.org, which the "
 		  "egress rules do not allow on port 443\n"

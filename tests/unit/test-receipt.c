@@ -24,7 +24,7 @@ TEST(nothing_is_enforced_at_first)
 		assert_false(r.row[i].enforced);
 		assert_int_equal(r.row[i].required, i >= LAYER_MAX);
 		assert_int_equal(r.row[i].asked, i != LAYER_APPARMOR && i != LAYER_KVM);
-		assert_string_equal(r.row[i].seen, "nobody has looked");
+		assert_string_equal(r.row[i].seen, "not checked");
 	}
 	assert_int_equal(receipt_check(&r, &e), -EPERM);
 	receipt_init(&r, BIT(LAYER_KVM));
@@ -177,7 +177,7 @@ TEST(as_json)
 	assert_int_equal(json_object_size(j), 9);
 	row = json_object_get(j, "pause");
 	assert_string_equal(json_string_value(json_object_get(row, "by")), "none");
-	assert_string_equal(json_string_value(json_object_get(row, "seen")), "nobody has looked");
+	assert_string_equal(json_string_value(json_object_get(row, "seen")), "not checked");
 	rows = json_object_get(j, "layers");
 	assert_int_equal(json_array_size(rows), RECEIPT_ROWS);
 	row = json_array_get(rows, LAYER_SECCOMP);

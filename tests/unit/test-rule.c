@@ -74,7 +74,7 @@ TEST(refuses_with_a_reason)
 		{ "[::1", "without ']'" },
 		{ "[::1]x", "only ':PORT'" },
 		{ "[::1]x:3", "only ':PORT'" },
-		{ "[1.2.3.4]", "stands alone" },
+		{ "[1.2.3.4]", "without them" },
 		{ "[::ffff:1.2.3.4]", "carries an IPv4" },
 		{ "[::FFFF:1.2.3.4]", "carries an IPv4" },
 		{ "[2002:102:304::1]", "carries an IPv4" },

@@ -251,9 +251,10 @@ TEST(wrong_machines)
 	refused_of(&m, NULL, "level", json_string("vm"), "'level': 'vm' is not an isolation level");
 	refused_of(&m, NULL, "engine", json_true(), "'engine' is not a string");
 	refused_of(&m, NULL, "level", json_true(), "'level' is not a string");
-	refused_of(&m, NULL, "chain", json_string("../x"), "'chain' is none of this sandbox");
+	refused_of(&m, NULL, "chain", json_string("../x"),
+		   "'chain' does not belong to this sandbox");
 	refused_of(&m, NULL, "chain", json_string("zyxwvuts01234567zyxwvuts01234567"),
-		   "'chain' is none of this sandbox");
+		   "'chain' does not belong to this sandbox");
 	refused_of(&m, NULL, "chain", json_integer(1), "'chain' is not a string");
 	refused_of(&m, NULL, "snapshot_space", json_string("1"),
 		   "'snapshot_space' is not a whole number from 0 on");

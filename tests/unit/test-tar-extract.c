@@ -250,7 +250,7 @@ static const struct {
 	{ '0', "out/y/x", "", 0644, "behind a symbolic link" },
 	{ '5', "out", "", 0755, "behind a symbolic link" },
 	{ '2', "out/l", "x", 0777, "behind a symbolic link" },
-	{ '1', "h", "out/canary", 0644, "not there" },
+	{ '1', "h", "out/canary", 0644, "missing file" },
 	{ '1', "h", "../canary", 0644, "'..'" },
 	{ '1', "h", "/canary", 0644, "absolute" },
 	{ '1', "h", "out", 0644, "not a file" },
@@ -336,7 +336,7 @@ TEST_IN_DIR(one_top_is_one_top)
 	(void)tar_put(&b, '0', "b", "", 0644, "x", 1);
 	tar_end(&b);
 	assert_int_equal(unpack(d, "new", &b, SIZE_MAX, &e), -EINVAL);
-	assert_non_null(strstr(e.msg, "outside of what was asked for"));
+	assert_non_null(strstr(e.msg, "outside of the requested path"));
 	assert_true(exists(d, "new"));
 	assert_false(exists(d, "b"));
 }

@@ -231,10 +231,10 @@ TEST(hints)
 	} cases[] = {
 		{ "a: b\n\tc: d", "indent with spaces, not with tabs" },
 		{ "a:\n\tb: c\n", "indent with spaces, not with tabs" },
-		{ "a: *.example.org\n", "text that begins with '*' or '&' stands in quotes; for a "
-					"name and all below it write '.name'" },
-		{ "a: [*]\n", "text that begins with '*' or '&' stands in quotes; for a name and "
-			      "all below it write '.name'" },
+		{ "a: *.example.org\n", "quote text that begins with '*' or '&'; for a name and "
+					"all below it write '.name'" },
+		{ "a: [*]\n", "quote text that begins with '*' or '&'; for a name and all below "
+			      "it write '.name'" },
 		{ "a: [", NULL },
 	};
 
