@@ -16,19 +16,19 @@ enum {
 struct runner {
 	struct loop *loop;
 	struct peer *peer;
-	struct call *call; /* the one that runs */
+	struct call *call; /* the running call */
 	const struct runner_command *command;
 	struct buf lines[2];
 	bool accepted, ended;
 	enum wire_code code;
 	char text[WIRE_TEXT_MAX + 1];
-	int status; /* -1: not told */
-	/* of what is sent */
+	int status; /* -1: unknown */
+	/* contents to send */
 	runner_read_fn *read;
 	void *arg;
 	struct buf out;
 	bool eof_sent;
-	/* of what is read */
+	/* contents to read */
 	struct buf *in;
 	runner_entry_fn *entry;
 	struct err trouble;
@@ -215,14 +215,14 @@ void runner_put_command(struct buf *b, const struct runner_command *c)
 		fields_put_flag(b, TAG_DETACH);
 }
 
-/* The end of a connection would not end the command; that of its channel does. */
+/* Closing the connection would not end the command; closing its channel does. */
 static void on_stop(struct loop_signal *src, int signo)
 {
 	struct runner *r = src->arg;
 
 	if (!r->call)
 		return;
-	(void)err_set(&r->trouble, -ECANCELED, "it was cancelled");
+	(void)err_set(&r->trouble, -ECANCELED, "cancelled");
 	give_up(r);
 }
 
@@ -271,7 +271,7 @@ int runner_wait(struct runner *r, const char *ready, uint64_t limit_ms, struct e
 
 	for (;;) {
 		now = clock_mono();
-		/* One that hangs has no more time than one that fails. */
+		/* A hanging ready command shares the time of failing ones. */
 		c.timeout = now < end ? (end - now) / NSEC_PER_MSEC + 1 : 1;
 		rc = runner_exec(r, &c, &status, e);
 		if ((rc < 0 && rc != -ETIME) || (rc == 0 && status == 0))
@@ -412,7 +412,7 @@ int runner_new(int fd, struct runner **ret, struct err *e)
 	rc = loop_new(&r->loop);
 	if (rc < 0) {
 		(void)fd_close(fd);
-		rc = err_set(e, rc, "cannot make an event loop: %s", strerror(-rc));
+		rc = err_set(e, rc, "cannot create an event loop: %s", strerror(-rc));
 	} else {
 		rc = peer_new(r->loop, fd, NULL, NULL, &r->peer, e);
 	}
