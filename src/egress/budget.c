@@ -31,7 +31,7 @@ void budget_change(struct budget *b, const struct budget_limits *max)
 	uint64_t out = left(b->max.bytes_out, b->out, max->bytes_out);
 	uint64_t in = left(b->max.bytes_in, b->in, max->bytes_in);
 
-	/* Used bytes count against the new limit, also those above it. */
+	/* Bytes already used count against the new limit, even if they exceed it. */
 	b->out = out;
 	b->in = in;
 	b->max = *max;
@@ -39,7 +39,7 @@ void budget_change(struct budget *b, const struct budget_limits *max)
 
 /* ---- names ---- */
 
-/* The slot of `host`, or the free one where it belongs; the table is never full. */
+/* The slot of `host`, or the free slot for it; the table is never full. */
 static char **slot_of(const struct budget_names *t, const char *host)
 {
 	uint64_t h = UINT64_C(0xcbf29ce484222325);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The listeners. Each is watched while there is room for what it accepts, and takes a few at a
- * time: the loop is level-triggered, so the rest is there in the next round, after everybody else.
+ * The listeners. Each is watched while there is room for its connections, and accepts a few at a
+ * time: the loop is level-triggered, so the rest follows in the next round, after other events.
  *
- * Of a stream that came directly, the address that the program connected to is the socket's own:
- * that is what transparent sockets are for. If it is of our range it stands for a name; if not it
- * is the address that is meant.
+ * A direct stream's socket has the address that the program connected to as its own address:
+ * transparent sockets do this. An address of our range stands for a name; any other is the
+ * destination itself.
  */
 #include "capture-inner.h"
 
@@ -20,7 +20,7 @@ void listener_full(struct listener *l, bool full)
 	if (l->full == full)
 		return;
 	l->full = full;
-	/* Fails only on what is not in the loop, or when it ends. */
+	/* Fails only if the listener is not in the loop, or when the loop ends. */
 	if (l->again.slot == 0)
 		(void)loop_mod_fd(&l->src, full ? 0 : EPOLLIN);
 }
@@ -32,7 +32,7 @@ static void on_again(struct loop_timer *t)
 	(void)loop_mod_fd(&l->src, l->full ? 0 : EPOLLIN);
 }
 
-/* A connection that waits would be reported again at once. */
+/* Without a pause, the waiting connection would be reported again at once. */
 static void pause_listener(struct listener *l)
 {
 	uint64_t when = clock_mono() + PAUSE_MS * NSEC_PER_MSEC;
@@ -60,7 +60,7 @@ static void on_listener(struct loop_fd *src, uint32_t events)
 	}
 }
 
-/* ---- streams that came directly ---- */
+/* ---- direct streams ---- */
 
 int capture_target(const struct capture *c, struct target *t)
 {
@@ -114,7 +114,7 @@ static void stream_accepted(struct capture *c, int fd)
 		c->ops->connect(fd, &t, CAPTURE_DIRECT, c->arg);
 }
 
-/* ---- the whole ---- */
+/* ---- the capture ---- */
 
 static int add_listeners(struct capture *c, struct capture_sockets *s)
 {

@@ -82,7 +82,7 @@ static void answers_are_bounded(void **state)
 static void no_address(void **state)
 {
 	static const char *const rows[][2] = {
-		{ "nx.example.com", "there is no such name" },
+		{ "nx.example.com", "the name does not exist" },
 		{ "servfail.example.com", "no resolver could be reached, or none would answer" },
 		{ "loop.example.com", NULL },
 		{ "stall.example.com", "the resolver did not answer in time" },
