@@ -25,7 +25,7 @@ void worker_tell(struct worker *w, enum image_phase phase, const struct image_co
 	w->told = now;
 	w->phase = phase;
 	m = (struct channel_msg){ .type = CHANNEL_PROGRESS, .phase = phase, .counts = *counts };
-	/* Nobody waits for news: what does not fit is dropped. */
+	/* Progress is best effort: a report that does not fit is dropped. */
 	(void)channel_send(w->sock, &m, -EBADF, false);
 }
 
@@ -39,7 +39,7 @@ int worker_config(struct worker *w, const char *key, const char *value, struct e
 			       "the image's configuration has a text of more than %d bytes",
 			       IMAGE_TEXT_MAX);
 	r = channel_send(w->sock, &m, -EBADF, true);
-	return r < 0 ? err_set(e, r, "cannot talk to the master: %s", strerror(-r)) : 0;
+	return r < 0 ? err_set(e, r, "cannot send to the master: %s", strerror(-r)) : 0;
 }
 
 static int ask_archive(const struct worker *w, const char *name, int *ret_fd, struct err *e)
@@ -66,10 +66,11 @@ int worker_ask(struct worker *w, const char *name, int *ret_fd, struct err *e)
 		r = -EBADMSG;
 	if (r < 0) {
 		(void)fd_close(fd);
-		return err_set(e, r, "cannot talk to the master: %s", strerror(-r));
+		return err_set(e, r, "cannot send to the master: %s", strerror(-r));
 	}
 	if (m.num < 0)
-		return err_set(e, -EINVAL, "the layout's '%.80s': %s", name, strerror(-m.num));
+		return err_set(e, -EINVAL, "cannot open '%.80s' of the layout: %s", name,
+			       strerror(-m.num));
 	*ret_fd = fd;
 	return 0;
 }
@@ -86,7 +87,7 @@ static void tick_digest(void *arg, uint64_t files, uint64_t bytes)
 	worker_tell(arg, PHASE_DIGEST, &counts);
 }
 
-/* Takes the input, to its last byte: whoever writes to a pipe must not be left standing. */
+/* Reads the input to its last byte, so that the writer of a pipe does not block. */
 static int unpack_input(struct unpack *u, int input, struct err *e)
 {
 	_cleanup_stream_ struct stream s = STREAM_INIT;
@@ -94,7 +95,7 @@ static int unpack_input(struct unpack *u, int input, struct err *e)
 	int fd = fcntl(input, F_DUPFD_CLOEXEC, 3), r;
 
 	if (fd < 0)
-		return err_errno(e, "cannot take the input");
+		return err_errno(e, "cannot duplicate the input descriptor");
 	r = stream_open(&s, fd, e);
 	if (r == 0)
 		r = unpack_archive(u, UNPACK_TAR, stream_read, &s, e);
@@ -123,7 +124,7 @@ static int unpack_image(const struct confine_job *job, struct worker *w, struct 
 	return r;
 }
 
-/* A file may be an image as well as a root tree; what comes by a pipe is one that we know. */
+/* A file may be an image or a root tree; a pipe always carries a root tree. */
 static int unpack_file(const struct confine_job *job, struct worker *w, struct unpack *u,
 		       struct err *e)
 {
@@ -133,7 +134,7 @@ static int unpack_file(const struct confine_job *job, struct worker *w, struct u
 	int r = 0;
 
 	if (fstat(job->input, &st) < 0)
-		return err_errno(e, "cannot look at the input");
+		return err_errno(e, "cannot stat the input");
 	if (S_ISREG(st.st_mode))
 		r = archive_look(job->input, &kind, e);
 	if (r < 0)
@@ -141,7 +142,8 @@ static int unpack_file(const struct confine_job *job, struct worker *w, struct u
 	if (kind != ARCHIVE_ROOT)
 		return unpack_image(job, w, u, kind, e);
 	if (spec->tag)
-		return err_set(e, -EINVAL, "a root tree, which has no image '%.80s'", spec->tag);
+		return err_set(e, -EINVAL, "the file is a root tree, which has no image '%.80s'",
+			       spec->tag);
 	return unpack_input(u, job->input, e);
 }
 
@@ -177,13 +179,13 @@ int worker_run(const struct confine_job *job, int sock, struct channel_msg *m, s
 		r = tree_remove(job->work, ARCHIVE_PARTS);
 		if (r == 0 || r == -ENOENT)
 			r = tree_remove(job->work, "root");
-		/* The directory above belongs to the master, who removes what is empty now. */
+		/* The directory above belongs to the master, which removes it once empty. */
 		return r == 0 || r == -EACCES || r == -EPERM
 			       ? 0
 			       : err_set(e, r, "cannot remove the tree: %s", strerror(-r));
 	}
 	if (mkdirat(job->work, "root", 0755) < 0)
-		return err_errno(e, "cannot make the root of the tree");
+		return err_errno(e, "cannot create the root of the tree");
 	root = RETRY_EINTR(
 		openat(job->work, "root", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 	if (root < 0)

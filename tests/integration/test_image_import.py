@@ -191,7 +191,7 @@ class Tarballs(ImageCase):
                               (archive(*self.ORDINARY)[:1000], "cut off"),
                               (archive(*self.ORDINARY) + b"x" * 512, "behind the end")):
             self.refused(data, pattern)
-        self.refused(gzip.compress(archive(*self.ORDINARY))[:-12], "broken|cut off", "tar.gz")
+        self.refused(gzip.compress(archive(*self.ORDINARY))[:-12], "corrupt|cut off", "tar.gz")
         self.refused(gzip.compress(b"x" * 2000), "checksum|number", "tar.gz")
         self.run_fails(1, "image", "import", "x", str(self.dir / "nothing"), env=self.env)
         self.run_fails(1, "image", "import", "x", "/dev/zero", env=self.env)
