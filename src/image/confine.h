@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A worker: a child process that handles untrusted bytes. Before it reads the first of them it has
+ *
  *   - its own user ids, 0 to 65534, mapped to a range that owns nothing else on the host,
  *   - its own mount, network (empty), pid, IPC and UTS namespaces,
  *   - four capabilities in that user namespace (ownership, permissions) and no_new_privs,
- *   - Landlock, if the kernel supports it: writes below the work directory, reads below the input
- *   |  and /usr,
+ *   - Landlock, if supported: writes below the work directory, reads below the input and /usr,
  *   - limits on time, memory, descriptors and file size, and nothing on descriptors 0 to 2,
  *   - a parent-death signal: it ends when its master ends.
  */

@@ -7,7 +7,7 @@
  *   names/NAME.json     the tree of a name, its origin, how to run it
  *   logs/NAME.log       mmdebstrap's messages of the last build
  *   tmp/RANDOM/         a tree being built or removed, locked by the process that does so;
- *   |                   the next build removes unlocked ones
+ *                       the next build removes unlocked ones
  *
  * A tree appears in trees/ by one rename, complete and synced, and a name by another: a crash never
  * leaves half an image.
