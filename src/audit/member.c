@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads the log's own records: flat objects of texts and numbers, as payload.c writes them. Not
- * with jansson: without memory that can give a text that lacks a character, and whoever verifies a
- * log must not take a full memory for a forged record. This allocates nothing.
+ * Reads the log's own records: flat objects of texts and numbers, as written by payload.c. Not with
+ * jansson: out of memory, it may return a text that lacks a character, and a verifier must not take
+ * that for a forged record. This code allocates nothing.
  */
 #include <sodium.h>
 #include <string.h>
@@ -22,7 +22,7 @@ static bool take(struct cursor *c, char want)
 	return true;
 }
 
-/* Behind the first quote: up to the next that is not escaped. */
+/* After the first quote: up to the next unescaped quote. */
 static bool take_text(struct cursor *c, struct audit_value *ret)
 {
 	ret->s = c->p;
@@ -44,7 +44,7 @@ static bool take_value(struct cursor *c, struct audit_value *ret)
 	return ret->n > 0;
 }
 
-/* Goes through all of it: what follows must be right, too, and the key stand there once. */
+/* Reads the whole object: the rest must be valid, too, and the key must occur once. */
 bool audit_get(const char *text, size_t n, const char *key, struct audit_value *ret)
 {
 	struct cursor c = { text, text + n };
