@@ -345,7 +345,7 @@ static void questions_without_end(void **state)
 		;
 	assert_int_equal(r, -ENOBUFS);
 	pending_is(&x, LINK_OUT_MAX / 20 * 20);
-	assert_non_null(strstr(x.e.msg, "the link cannot go on"));
+	assert_non_null(strstr(x.e.msg, "the link cannot continue"));
 }
 
 static void openings_without_end(void **state)
