@@ -132,7 +132,7 @@ static void on_contents(struct call *c, unsigned int stream, const char *data, s
 
 	if (stream == 0 && r->in && buf_put(r->in, data, n) < 0) {
 		(void)err_set(&r->trouble, r->in->err == -ENOMEM ? -ENOMEM : -EFBIG,
-			      "it is larger than %zu bytes", r->in->max);
+			      "the contents are larger than %zu bytes", r->in->max);
 		give_up(r);
 		return;
 	}

@@ -31,9 +31,9 @@ enum capture_may {
 struct capture_ops {
 	/*
 	 * May any port of that name be dialled? Decides whether the name gets an address. If not,
-	 * *ret_reason is a text that outlives the call. Called for every query. After
-	 * CAPTURE_MAY_LATER, which is final, capture_answered() takes that number; it must come
-	 * within a few seconds.
+	 * *ret_reason is a text that outlives the call. Called for every query. A query
+	 * answered with CAPTURE_MAY_LATER is not withdrawn; the caller passes its number to
+	 * capture_answered() within a few seconds.
 	 */
 	enum capture_may (*ask)(const struct name *name, uint64_t number, const char **ret_reason,
 				void *arg);

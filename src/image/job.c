@@ -24,7 +24,7 @@ struct master {
 	enum image_phase phase;
 	struct image_counts counts;
 	bool done;
-	int num; /* exit code of the result */
+	int num; /* result code */
 	char line[256];
 	size_t line_len;
 };

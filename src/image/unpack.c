@@ -150,7 +150,7 @@ static int put_hardlink(struct unpack *u, const struct tar_entry *en, int dirfd,
 		return refuse(en, "a hard link to itself", e);
 	target_dir = unpack_open_parent(u->root, en->link, false, &target_base);
 	if (target_dir < 0 || fstatat(target_dir, target_base, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return refuse(en, "a hard link to what is not in the image", e);
+		return refuse(en, "a hard link to a target that is not in the image", e);
 	if (!S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode))
 		return refuse(en, "a hard link to a directory", e);
 	r = tree_remove(dirfd, base);

@@ -123,7 +123,7 @@ class Tarballs(ImageCase):
                          "hard link to")
         self.refused(archive(entry("h", tarfile.LNKTYPE, linkname="../canary")), r"'\.\.'")
         self.refused(archive(entry("l", tarfile.SYMTYPE, linkname=str(self.dir)),
-                             entry("h", tarfile.LNKTYPE, linkname="l/canary")), "hard link to what is not in the image")
+                             entry("h", tarfile.LNKTYPE, linkname="l/canary")), "hard link to a target that is not in the image")
         # To a link, not to what it leads to: writing to it later must not reach the canary.
         self.import_ok(archive(entry("l", tarfile.SYMTYPE, linkname=str(self.canary)),
                                entry("h", tarfile.LNKTYPE, linkname="l"), entry("h", data=b"dead")))
