@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of this directory share. */
+/* Shared by the files of this directory. */
 #pragma once
 
 #include "audit-read.h"
@@ -7,27 +7,27 @@
 #define AUDIT_KEY    "key"
 #define AUDIT_PUBKEY "key.pub"
 
-/* Bytes of an id that can be part of a file's name. */
+/* Can this id be part of a file name? */
 bool audit_id_valid(const char *id);
 
-/* "host-00000003.log" (id ""), "ID-00000000.log"; and back, false for anything else. */
+/* Builds "host-00000003.log" (id "") or "ID-00000000.log"; and parses it, false for other names. */
 void audit_file_name(const char *id, uint32_t number, char out[static AUDIT_NAME_MAX]);
 bool audit_file_parse(const char *name, struct audit_file *ret);
 
-/* flock(2) on the log; released when *ret_fd is closed. */
+/* flock(2) on the log, until audit_unlock(). */
 int audit_lock(const struct audit_log *l, int how, struct err *e);
 void audit_unlock(const struct audit_log *l);
 
-/* With the lock held. */
+/* Call with the lock held. */
 int audit_host_locked(struct audit_log *l, enum audit_kind kind, const struct audit_payload *p,
 		      struct err *e);
 int audit_checkpoint_locked(struct audit_log *l, struct audit_mark *ret, struct err *e);
 int audit_set_list(const struct audit_log *l, struct audit_set *ret, struct err *e);
 
-/* Holds the log against its cap, if l->check says that it is time. -ENOSPC if nothing helps. */
+/* Enforces the log's cap, if l->check asks for it. -ENOSPC if nothing more can be removed. */
 int audit_gc_locked(struct audit_log *l, struct err *e);
 
-int audit_key_make(const struct audit_log *l, struct err *e); /* unless it is there */
+int audit_key_make(const struct audit_log *l, struct err *e); /* unless it exists */
 int audit_sign(const struct audit_log *l, const struct audit_head *head, struct audit_mark *ret,
 	       struct err *e);
 bool audit_mark_valid(const struct audit_mark *m);
@@ -38,10 +38,10 @@ bool audit_get_hex(const char *text, size_t n, const char *key, uint8_t *out, si
 bool audit_get_id(const char *text, size_t n, char ret[static AUDIT_ID_MAX + 1]);
 bool audit_get_mark(const char *text, size_t n, struct audit_mark *ret);
 
-/* What the host chain says of a sandbox's chain. */
+/* A sandbox's chain, as the host chain describes it. */
 struct audit_life {
 	char id[AUDIT_ID_MAX + 1];
-	uint32_t number; /* the host chain's file with its beginning, where in it, which record */
+	uint32_t number; /* the beginning: file of the host chain, offset in it, record */
 	uint64_t offset, seq;
 	uint8_t first[AUDIT_HASH], last[AUDIT_HASH];
 	bool begun, sealed, dropped;
@@ -50,7 +50,7 @@ struct audit_life {
 
 /* A removed file of the host chain. */
 struct audit_gone {
-	uint64_t seq; /* of the record that says so */
+	uint64_t seq; /* the record about it */
 	struct audit_head head;
 };
 
@@ -63,12 +63,11 @@ struct audit_lives {
 
 void audit_lives_done(struct audit_lives *l);
 
-/* Takes in a record of the host chain. NULL, or what is wrong with it. -ENOMEM is told by *ret_r.
- */
+/* Adds a record of the host chain. NULL, or what is wrong with it. *ret_r is -ENOMEM or 0. */
 const char *audit_lives_add(struct audit_lives *l, const struct audit_file *f, uint64_t offset,
 			    const struct audit_record *rec, int *ret_r);
 
-/* One entry for each id, sorted. NULL, or what is wrong with the entry *ret_at. */
+/* Merges the entries of each id and sorts them. NULL, or what is wrong with the entry *ret_at. */
 const char *audit_lives_fold(struct audit_lives *l, size_t *ret_at);
 
 static inline void cleanup_scan(struct audit_scan **s)

@@ -6,7 +6,7 @@
 
 #include "buf.h"
 
-/* Offsets in the header; numbers are in network order. */
+/* Offsets in the header; numbers are in network byte order. */
 enum {
 	AT_MAGIC = 0,
 	AT_KIND = 4,
@@ -116,7 +116,8 @@ static void decode(const uint8_t *data, struct audit_record *r)
 	r->payload = (const char *)data + AUDIT_HEADER;
 }
 
-/* What is wrong with a whole header, or NULL. The hash comes first: what it covers is then ours. */
+/* The fault of a complete header, or NULL. Checks the hash first: the fields that it covers
+ * can then be trusted. */
 static const char *header_fault(const struct audit_head *head, const uint8_t *data,
 				const struct audit_record *r)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One record, as bytes: a header of a fixed size and a payload. hutch-audit(5) has the table. Pure:
- * no system call, no allocation.
+ * Encodes and decodes one record: a header of fixed size and a payload. hutch-audit(5) has the
+ * format. Pure: no system call, no allocation.
  */
 #pragma once
 
@@ -19,16 +19,16 @@ enum {
 	AUDIT_RECORD_MAX = AUDIT_HEADER + AUDIT_PAYLOAD_MAX,
 };
 
-/* The numbers stand in files: they never change, new ones are added. */
+/* Numbers are stored in files: they never change, new ones are added. */
 enum audit_kind {
-	/* of the log itself */
-	AUDIT_BEGIN = 1,      /* a chain begins; in the host chain also: a sandbox's chain does */
-	AUDIT_SEAL = 2,	      /* host chain: a sandbox's chain has ended here */
+	/* about the log itself */
+	AUDIT_BEGIN = 1,      /* start of a chain; in the host chain also of a sandbox's chain */
+	AUDIT_SEAL = 2,	      /* host chain: end of a sandbox's chain */
 	AUDIT_CHECKPOINT = 3, /* host chain: a signature over everything before it */
-	AUDIT_TORN = 4,	      /* half a record of a writer that was killed was taken away */
-	AUDIT_ROTATE = 5,     /* the first record of a later file */
-	AUDIT_DROPPED = 6,    /* host chain: files were removed, because of the cap */
-	/* of what is done; intents first, outcomes behind them */
+	AUDIT_TORN = 4,	      /* half a record of a killed writer was removed */
+	AUDIT_ROTATE = 5,     /* first record of a later file */
+	AUDIT_DROPPED = 6,    /* host chain: files were removed because of the cap */
+	/* about operations; an intent comes before its outcome */
 	AUDIT_CREATE = 16,
 	AUDIT_POLICY = 17,
 	AUDIT_START = 18,
@@ -48,16 +48,16 @@ enum audit_kind {
 	AUDIT_GC = 32,
 	AUDIT_LIFE = 33,
 	AUDIT_LIFE_END = 34,
-	AUDIT_API_KEY = 40, /* host chain: 35 to 39 are left to what happens to sandboxes */
+	AUDIT_API_KEY = 40, /* host chain; 35 to 39 are reserved for events of sandboxes */
 	AUDIT_KINDS
 };
 
-/* "exec-end"; NULL for a number that this version does not know. */
+/* "exec-end"; NULL for an unknown number. */
 const char *audit_kind_name(unsigned int kind);
 
-/* Where a chain has got to: the last record. All zero: nothing yet. */
+/* The end of a chain: its last record. All zero: empty. */
 struct audit_head {
-	uint64_t count; /* records so far; the next one has this sequence number */
+	uint64_t count; /* records so far, and the next sequence number */
 	uint8_t hash[AUDIT_HASH];
 };
 
@@ -70,17 +70,16 @@ struct audit_record {
 };
 
 /*
- * Encodes `r` (kind, times, boot id and payload are given) as the record behind `head`, which is
- * moved on. The payload has at most AUDIT_PAYLOAD_MAX bytes. Returns its size.
+ * Encodes `r` (kind, times, boot id and payload are set) as the record after `head`, and advances
+ * `head`. The payload has at most AUDIT_PAYLOAD_MAX bytes. Returns the record's size.
  */
 size_t audit_record_write(struct audit_head *head, const struct audit_record *r,
 			  uint8_t out[static AUDIT_RECORD_MAX]);
 
 /*
- * Reads the record at the beginning of `n` bytes of a chain that has got to `head`, checks all of
- * it, and moves `head` on. Gives its size; 0 if the bytes are the beginning of the right record and
- * end before it does (a writer is in the middle of it, or was killed there); -EBADMSG, and *ret_why
- * says what is wrong with it.
+ * Reads and checks the first record in `n` bytes of a chain that continues `head`, and advances
+ * `head`. Returns its size; 0 if the bytes are the start of a valid record that is incomplete
+ * (being written, or its writer was killed); -EBADMSG with the reason in *ret_why.
  */
 ssize_t audit_record_read(struct audit_head *head, const uint8_t *data, size_t n,
 			  struct audit_record *ret, const char **ret_why);

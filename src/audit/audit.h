@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The audit log: what was done, as records in hash chains on the host. hutch-audit(5) tells the
- * format and what is promised.
+ * The audit log: records of all operations in hash chains on the host. hutch-audit(5) describes the
+ * format and the guarantees.
  *
- *   lock                      flock: exclusive to append to the host chain, shared to read it all
- *   key, key.pub              Ed25519, made by the first who opens the log
+ *   lock                      flock: exclusive to append to the host chain, shared to read
+ *   key, key.pub              Ed25519, created by the first process that opens the log
  *   host-NNNNNNNN.log         the host chain: life cycles, seals, checkpoints; any hutch process
  *                             appends to it under the lock
- *   sandbox/ID-NNNNNNNN.log   a sandbox's chain: one writer, which needs no right but to write to a
- *                             descriptor. Where it begins and where it ends are records of the host
- *                             chain, so nobody can take one away or cut it.
+ *   sandbox/ID-NNNNNNNN.log   a sandbox's chain: one writer, which needs only a writable
+ *                             descriptor. The host chain records where it begins and ends, so
+ *                             removing or truncating one is detected.
  *
  * The order is: an intent is appended, and only if that worked, done; then its outcome is appended.
  * A record is in the page cache when the call returns, so it outlives every process, and on disk
@@ -30,15 +30,15 @@ enum {
 
 /* ---- payloads: one line of JSON, made of texts that are escaped for any reader ---- */
 
-/* Values that must not be recorded: wherever a text has one in it, it says [redacted] instead. */
+/* Values that must not be recorded: replaced by [redacted] in every text. */
 struct audit_secrets {
 	const char *const *values;
 	size_t n;
 };
 
 enum {
-	AUDIT_TEXT_MAX = 4096, /* bytes of one text that are kept; then comes "..." */
-	AUDIT_ARGS_MAX = 64,   /* arguments of a command that are kept */
+	AUDIT_TEXT_MAX = 4096, /* longest text recorded; then comes "..." */
+	AUDIT_ARGS_MAX = 64,   /* maximum number of arguments recorded */
 	AUDIT_ARGS_BYTES = 16 * 1024,
 };
 
@@ -57,9 +57,9 @@ void audit_payload_done(struct audit_payload *p);
 void audit_payload_reset(struct audit_payload *p);
 
 /*
- * Members, in the order of the calls. Control bytes, bidirectional and invisible marks, and what is
- * not UTF-8 become visible escapes (str_escape()). Errors stick to p->text.err and are told by
- * audit_append().
+ * Add members, in the order of the calls. Control bytes, bidirectional and invisible marks, and
+ * invalid UTF-8 become visible escapes (str_escape()). Errors stay in p->text.err; audit_append()
+ * returns them.
  */
 void audit_put_text(struct audit_payload *p, const char *key, const char *s);
 void audit_put_bytes(struct audit_payload *p, const char *key, const void *s, size_t n);
@@ -67,21 +67,20 @@ void audit_put_number(struct audit_payload *p, const char *key, uint64_t n);
 void audit_put_hex(struct audit_payload *p, const char *key, const void *data, size_t n);
 
 /*
- * A command: "argv" with as much of it as is kept, "argc" with how many there are, "argv_sha256"
- * over all of them, each with its NUL, secrets taken out before.
+ * Adds a command: "argv" with the recorded part, "argc" with the number of arguments, and
+ * "argv_sha256" over all arguments with their NULs, after redaction.
  */
 void audit_put_argv(struct audit_payload *p, const char *const *argv, size_t n);
 
-/* ---- a chain, for its one writer ---- */
+/* ---- a chain, for its only writer ---- */
 
 struct audit_chain {
-	int fd; /* O_WRONLY | O_APPEND; -EBADF: the log is switched off, and appending does nothing
-		 */
+	int fd; /* O_WRONLY | O_APPEND; -EBADF: the log is off, and appending does nothing */
 	struct audit_head head;
 	uint8_t boot[AUDIT_BOOT];
-	uint32_t number;    /* of the file */
-	uint64_t bytes;	    /* in the file */
-	size_t n_out, done; /* of a record that a full disk has cut: what is still to be written */
+	uint32_t number;    /* number of the file */
+	uint64_t bytes;	    /* size of the file */
+	size_t n_out, done; /* rest of a record that a full disk cut off: still to be written */
 	uint8_t out[AUDIT_RECORD_MAX];
 };
 
@@ -93,18 +92,18 @@ struct audit_chain {
 void audit_chain_close(struct audit_chain *c);
 
 /*
- * Appends a record. Calls write(2) and clock_gettime(2) only. On any error nothing may be done of
- * what the record says: -ENOSPC, -EIO and the like of write(2), -EFBIG when the file is full and no
- * other was given, -ENOBUFS or -ENOMEM of the payload. What was written of a record is completed by
- * the next call, so the chain stays whole (the record then tells of an intent that came to
- * nothing).
+ * Appends a record. Calls only write(2) and clock_gettime(2). After an error the caller must not do
+ * what the record says: errors of write(2) such as -ENOSPC and -EIO, -EFBIG if the file is full and
+ * there is no next one, -ENOBUFS or -ENOMEM of the payload. The next call completes a partly
+ * written record, so the chain stays valid (that record then names an intent that was not carried
+ * out).
  */
 int audit_append(struct audit_chain *c, enum audit_kind kind, const struct audit_payload *p);
 
-/* True once a file of the chain should be followed by another (at half of its size). */
+/* True if the chain should get its next file (at half of the maximum size). */
 bool audit_chain_wants_file(const struct audit_chain *c);
 
-/* Goes on in the file that audit_sandbox_next() has opened. The chain owns `fd` from then on. */
+/* Continues in the file from audit_sandbox_next(). The chain owns `fd` from then on. */
 int audit_chain_switch(struct audit_chain *c, int fd);
 
 /* ---- floods ---- */
@@ -112,15 +111,15 @@ int audit_chain_switch(struct audit_chain *c, int fd);
 enum {
 	AUDIT_TALLY_KEYS = 32,
 	AUDIT_TALLY_TEXT = 128,
-	AUDIT_TALLY_SINGLE = 8, /* events in a window that get a record of their own */
+	AUDIT_TALLY_SINGLE = 8, /* events per window that get their own record */
 };
 
 #define AUDIT_TALLY_WINDOW UINT64_C(1000000000) /* ns */
 
 /*
- * Events that can come in millions. The first few of a second are recorded one by one, the rest is
- * counted by kind and text, exactly, and recorded once, when the second is over. What does not fit
- * into the table is counted too, as "others". Pure: the clock is handed in.
+ * Events that may occur in millions. The first few per second are recorded one by one; the rest is
+ * counted exactly, by kind and text, and recorded once when the second is over. Events that do not
+ * fit into the table are counted as "others". Pure: the caller passes the time.
  */
 struct audit_tally {
 	struct {
@@ -133,16 +132,16 @@ struct audit_tally {
 	uint64_t others, counted, since; /* clock_mono() of the window's first event; 0: none */
 };
 
-/* True: the caller records this event itself. False: it has been counted. */
+/* True: the caller records this event itself. False: it was counted. */
 bool audit_tally_add(struct audit_tally *t, enum audit_kind kind, const char *text, uint64_t now);
 
-/* When audit_tally_record() is to be called (clock_mono()); 0: there is nothing to record. */
+/* When to call audit_tally_record() (clock_mono()); 0: nothing to record. */
 uint64_t audit_tally_due(const struct audit_tally *t);
 
 /*
- * Appends one record of kind `sum` with all counts: {"since": mono, "until": mono, "events": all of
- * them, "keys": [{"kind", "text", "count"}...], "others": n}; and starts anew. On an error the
- * counts stay, for the next try.
+ * Appends one record of kind `sum` with all counts: {"since": mono, "until": mono, "events": total,
+ * "keys": [{"kind", "text", "count"}...], "others": n}; then starts over. After an error the counts
+ * stay for the next call.
  */
 int audit_tally_record(struct audit_tally *t, struct audit_chain *c, enum audit_kind sum,
 		       uint64_t now, struct audit_payload *scratch);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A chain's one writer. A record is put together in c->out and written with one write(2), so that
- * it is in the file whole or, when the disk is full, in part. Then the rest stays in c->out and
- * goes out before anything else does: nothing has to be taken back, which the writer has no right
- * to do.
+ * The only writer of a chain. Builds a record in c->out and writes it with one write(2), so the
+ * file gets all of it or, if the disk is full, a part. Then the rest stays in c->out and is written
+ * before anything else: nothing has to be undone, which the writer has no right to do.
  */
 #include <string.h>
 
@@ -16,7 +15,7 @@ void audit_chain_close(struct audit_chain *c)
 	c->fd = fd_close(c->fd);
 }
 
-/* Writes what is left of the record in c->out. */
+/* Writes the rest of the record in c->out. */
 static int drain(struct audit_chain *c)
 {
 	while (c->done < c->n_out) {
@@ -31,7 +30,7 @@ static int drain(struct audit_chain *c)
 	return 0;
 }
 
-/* The record as it is to be; p->text lacks its last `}`. */
+/* Encodes the record; p->text lacks its closing `}`. */
 static size_t encode(struct audit_chain *c, struct audit_head *head, enum audit_kind kind,
 		     const struct audit_payload *p)
 {
@@ -61,7 +60,7 @@ static int append(struct audit_chain *c, enum audit_kind kind, const struct audi
 	r = FAULT("audit-encoded");
 	if (r == 0)
 		r = drain(c);
-	if (r < 0 && c->done == 0) { /* nothing of it is there: it has not happened */
+	if (r < 0 && c->done == 0) { /* nothing was written: the record does not exist */
 		c->n_out = 0;
 		return r;
 	}

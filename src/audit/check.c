@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the host chain says of the others: where they begin, where they end, what was removed. */
+/* Collects what the host chain says about the other chains: beginnings, ends, removals. */
 #include <string.h>
 
 #include "audit-inner.h"
@@ -9,7 +9,7 @@ enum {
 	LIVES_MAX = 16 * 1024 * 1024
 };
 
-static const char says_not[] = "its payload does not say what such a record must";
+static const char says_not[] = "its payload lacks what such a record must contain";
 
 void audit_lives_done(struct audit_lives *l)
 {
@@ -52,7 +52,7 @@ static int push_gone(struct audit_lives *l, const struct audit_gone *gone)
 	return 0;
 }
 
-/* Where a chain ends: "records" and "last". */
+/* The end of a chain: "records" and "last". */
 static bool get_end(const struct audit_record *r, uint64_t *ret_count,
 		    uint8_t ret_hash[static AUDIT_HASH])
 {
@@ -111,7 +111,7 @@ static int by_id(const void *a, const void *b)
 	return order ? order : x->seq == y->seq ? 0 : x->seq < y->seq ? -1 : 1;
 }
 
-/* Puts what `next` says behind what is known of the same id. */
+/* Merges `next` into the earlier entry of the same id. */
 static const char *join(struct audit_life *life, const struct audit_life *next)
 {
 	if (next->begun) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The directory of the log: where it is, that it is ours, the lock. */
+/* The directory of the log: its path, its owner and mode, its lock. */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/file.h>
@@ -36,7 +36,7 @@ static int place(char *out, size_t n, struct err *e)
 		k = snprintf(out, n, "%s/.local/state/hutch/audit", home);
 	else
 		return err_set(e, -ENOENT,
-			       "there is no place for the audit log: set HOME or HUTCH_AUDIT_DIR");
+			       "no directory for the audit log: set HOME or HUTCH_AUDIT_DIR");
 	if (out[0] != '/')
 		return err_set(e, -EINVAL, "HUTCH_AUDIT_DIR is not an absolute path: '%.80s'", own);
 	if (k < 0 || (size_t)k >= n)
@@ -54,7 +54,7 @@ static int read_max(uint64_t *ret, struct err *e)
 	return 0;
 }
 
-/* "3f1c..-.." as 16 bytes. */
+/* Converts "3f1c..-.." to 16 bytes. */
 static int read_boot(uint8_t out[static AUDIT_BOOT], struct err *e)
 {
 	char text[64];
@@ -82,17 +82,19 @@ static int check_ours(int fd, const char *path, struct err *e)
 	struct stat st;
 
 	if (fstat(fd, &st) < 0)
-		return err_errno(e, "cannot look at '%s'", path);
+		return err_errno(e, "cannot stat '%s'", path);
 	if (st.st_uid != geteuid())
 		return err_set(e, -EPERM, "the audit log '%s' belongs to uid %u: refused", path,
 			       (unsigned int)st.st_uid);
 	if (st.st_mode & (S_IRWXG | S_IRWXO))
-		return err_set(e, -EPERM, "others can get at the audit log '%s': make it mode 0700",
-			       path);
+		return err_set(
+			e, -EPERM,
+			"other users have access to the audit log '%s': set its mode to 0700",
+			path);
 	return 0;
 }
 
-/* Links above are the administrator's, or the user's own. */
+/* Links in the path are trusted: the administrator or the user made them. */
 static int open_dir(const char *path, int *ret_fd, struct err *e)
 {
 	_cleanup_close_ int top = -EBADF, fd = -EBADF;
@@ -103,7 +105,7 @@ static int open_dir(const char *path, int *ret_fd, struct err *e)
 		top = RETRY_EINTR(openat(AT_FDCWD, "/", O_PATH | O_DIRECTORY | O_CLOEXEC));
 		r = top < 0 ? -errno : path_mkdirs(top, path + strspn(path, "/"), 0700);
 		if (r < 0)
-			return err_set(e, r, "cannot make the audit log '%s': %s", path,
+			return err_set(e, r, "cannot create the audit log '%s': %s", path,
 				       strerror(-r));
 		fd = RETRY_EINTR(openat(AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 	}
@@ -115,7 +117,7 @@ static int open_dir(const char *path, int *ret_fd, struct err *e)
 	return r;
 }
 
-/* A log that can only be read can still be shown and verified: a lock needs no right to write. */
+/* Falls back to read-only: a log on a read-only file system can still be shown and verified. */
 static int open_lock(int dir)
 {
 	int fd = path_open_nofollow(dir, "lock", O_RDWR | O_CREAT, 0600);
@@ -171,4 +173,3 @@ void audit_close(struct audit_log *l)
 	l->sandboxes = fd_close(l->sandboxes);
 	l->lock = fd_close(l->lock);
 }
-

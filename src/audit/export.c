@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One stream with everything: a line "hutch-audit-export 1 KEY", and for each file a line
- * "file NAME SIZE" with its bytes behind it. Lines end in '\n'. Read where it stands, not unpacked.
+ * An export is one stream: a line "hutch-audit-export 1 KEY", and for each file a line "file NAME
+ * SIZE" followed by its bytes. Lines end in '\n'. It is read in place, not unpacked.
  */
 #include <fcntl.h>
 #include <sodium.h>
@@ -16,7 +16,7 @@
 enum {
 	LINE_MAX_BYTES = 192,
 	COPY_CHUNK = 64 * 1024,
-	IMPORT_MAX = 1024 * 1024, /* files */
+	IMPORT_MAX = 1024 * 1024, /* maximum number of files */
 };
 
 static int copy(int in, uint64_t base, uint64_t size, int out)
@@ -67,7 +67,7 @@ int audit_export(const struct audit_set *s, int out, struct err *e)
 	return r < 0 ? err_set(e, r, "cannot export the audit log: %s", strerror(-r)) : 0;
 }
 
-/* The line at `*at`, without its end; moves *at behind it. False: there is none. */
+/* Reads the line at `*at`, without its end, and moves *at behind it. False: there is none. */
 static bool read_line(int fd, uint64_t *at, char out[static LINE_MAX_BYTES])
 {
 	ssize_t k = RETRY_EINTR(pread(fd, out, LINE_MAX_BYTES - 1, (off_t)*at));
@@ -98,7 +98,7 @@ static bool read_entry(char *line, uint64_t at, uint64_t size, struct audit_file
 	return ret->size <= size - at;
 }
 
-/* In the order that audit_set_open() gives, so that nothing is there twice. */
+/* Requires the order of audit_set_open(), so that no file appears twice. */
 static bool comes_after(const struct audit_file *a, const struct audit_file *b)
 {
 	int order = strcmp(a->id, b->id);
@@ -148,14 +148,14 @@ int audit_set_import(int fd, struct audit_set *ret, struct err *e)
 	int r;
 
 	if (fstat(fd, &st) < 0)
-		return err_errno(e, "cannot look at the export");
+		return err_errno(e, "cannot stat the export");
 	if (!S_ISREG(st.st_mode))
 		return err_set(e, -EINVAL, "an export is read from a file, not from a pipe");
 	if (!read_line(fd, &at, line) || !str_has_prefix(line, magic) ||
 	    sodium_hex2bin(s.key, AUDIT_PUBLIC, line + strlen(magic), strlen(line + strlen(magic)),
 			   NULL, &n, NULL) < 0 ||
 	    n != AUDIT_PUBLIC)
-		return err_set(e, -EINVAL, "this is not what 'hutch audit export' writes");
+		return err_set(e, -EINVAL, "this is not an export from 'hutch audit export'");
 	s.has_key = true;
 	r = import_files(&s, at, (uint64_t)st.st_size, e);
 	if (r < 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The files of a log, and reading a chain of them. */
+/* Lists the files of a log, and scans the chains in them. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <string.h>
@@ -66,7 +66,7 @@ static int push(struct audit_set *s, size_t *cap, const struct audit_file *f, st
 	return 0;
 }
 
-/* Files of other names are none of ours; one that is not a regular file is refused. */
+/* Ignores files with other names; rejects anything that is not a regular file. */
 static int list_one(struct audit_set *s, size_t *cap, int dir, const char *name, bool host,
 		    struct err *e)
 {
@@ -76,7 +76,7 @@ static int list_one(struct audit_set *s, size_t *cap, int dir, const char *name,
 	if (!audit_file_parse(name, &f) || host != !f.id[0])
 		return 0;
 	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return errno == ENOENT ? 0 : err_errno(e, "cannot look at '%s'", name);
+		return errno == ENOENT ? 0 : err_errno(e, "cannot stat '%s'", name);
 	if (!S_ISREG(st.st_mode))
 		return err_set(e, -EINVAL, "'%s' in the audit log is not a regular file", name);
 	f.size = (uint64_t)st.st_size;
@@ -130,7 +130,7 @@ int audit_set_open(const struct audit_log *l, struct audit_set *ret, struct err 
 	int r;
 
 	if (l->off)
-		return err_set(e, -ENOENT, "the audit log is switched off: HUTCH_AUDIT=off");
+		return err_set(e, -ENOENT, "the audit log is off: HUTCH_AUDIT=off");
 	r = audit_lock(l, LOCK_SH, e);
 	if (r < 0)
 		return r;
@@ -150,7 +150,7 @@ void audit_set_done(struct audit_set *s)
 
 void audit_scan_init(struct audit_scan *s, const struct audit_set *set, size_t first, size_t until)
 {
-	/* A file that was made to go on in, and was not needed, is no end. */
+	/* Ignores an empty last file: it was created for rotation and not used. */
 	while (until > first + 1 && set->files[until - 1].size == 0)
 		until--;
 	s->set = set;
@@ -185,7 +185,7 @@ static int open_file(struct audit_scan *s)
 	return s->fd < 0 ? s->fd : 0;
 }
 
-/* Makes s->data begin at s->offset and hold a whole record, or all that the file has. */
+/* Makes s->data start at s->offset and hold a whole record, or the rest of the file. */
 static int fill(struct audit_scan *s)
 {
 	const struct audit_file *f = &s->set->files[s->file];
@@ -206,7 +206,7 @@ static int fill(struct audit_scan *s)
 		ssize_t k = RETRY_EINTR(
 			pread(s->fd, s->data + s->have, want, (off_t)(f->base + s->at + s->have)));
 
-		if (k <= 0) /* it has become shorter meanwhile: what is missing is missing */
+		if (k <= 0) /* the file has become shorter: the rest is missing */
 			return k < 0 ? -errno : 0;
 		s->have += (size_t)k;
 	}
@@ -222,7 +222,7 @@ int audit_scan_adopt(struct audit_scan *s)
 	return r;
 }
 
-/* The file is at its end: to the next one. */
+/* Moves to the next file at the end of one. */
 static int next_file(struct audit_scan *s, const char **ret_why)
 {
 	const struct audit_file *f = &s->set->files[s->file];
@@ -258,7 +258,7 @@ int audit_scan_next(struct audit_scan *s, struct audit_record *ret, uint64_t *re
 			*ret_why = "the file ends in the middle of it";
 			return s->file + 1 == s->until ? 0 : -EBADMSG;
 		}
-		/* The last file stays the current one, for messages. */
+		/* The last file stays current, for messages. */
 		if (s->file + 1 == s->until)
 			return 0;
 		r = next_file(s, ret_why);

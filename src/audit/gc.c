@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The cap. When the log has more bytes than it may, the oldest chains of sandboxes that have ended
- * are removed, then the oldest files of the host chain, until an eighth is free. A file of the host
- * chain in which a chain begins that is still there stays: otherwise nobody could say where that
- * begins. What is removed is recorded first, with a checkpoint behind it; a removal that nobody
- * signed is damage.
+ * Enforces the cap. If the log is too large, removes the oldest chains of ended sandboxes, then the
+ * oldest files of the host chain, until an eighth is free. Keeps a file of the host chain in which
+ * an existing chain begins: otherwise that beginning could not be verified. Records each removal
+ * first, followed by a checkpoint; an unsigned removal counts as damage.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -17,9 +16,9 @@ struct gc {
 	struct audit_log *log;
 	struct audit_set set;
 	struct audit_lives lives;
-	struct audit_head *ends; /* of each file of the host chain */
+	struct audit_head *ends; /* end of each host chain file */
 	size_t n_host;
-	bool *going; /* files of the set */
+	bool *going; /* files of the set to be removed */
 	uint64_t used, target;
 	bool any;
 };
@@ -32,7 +31,7 @@ static void gc_done(struct gc *g)
 	free(g->going);
 }
 
-/* Reads the host chain: what it says of the sandboxes, and where each of its files ends. */
+/* Reads the host chain to learn about the sandboxes, and where each of its files ends. */
 static int look(struct gc *g, struct err *e)
 {
 	_cleanup_scan_ struct audit_scan *s = malloc(sizeof(*s));
@@ -61,7 +60,7 @@ static int look(struct gc *g, struct err *e)
 	return r < 0 ? err_set(e, r, "cannot read the audit log: %s", strerror(-r)) : 0;
 }
 
-/* Bytes of the chain's files; they are marked if it is to go. */
+/* Size of the chain's files; marks them for removal if `going`. */
 static uint64_t chain_bytes(struct gc *g, const char *id, bool going)
 {
 	uint64_t bytes = 0;
@@ -110,7 +109,7 @@ static int drop_host(struct gc *g, size_t i, struct err *e)
 	return 0;
 }
 
-/* The one that was sealed first and is still there. */
+/* The existing chain that was sealed first. */
 static struct audit_life *oldest(struct gc *g)
 {
 	struct audit_life *best = NULL;
@@ -154,14 +153,14 @@ static int drop_enough(struct gc *g, struct err *e)
 
 static void remove_files(const struct gc *g)
 {
-	/* What cannot be removed now is recorded as removed, and is tried again next time. */
+	/* A file that cannot be removed now stays recorded as removed; the next run tries again. */
 	for (size_t i = 0; i < g->set.n; i++)
 		if (g->going[i])
 			(void)unlinkat(i < g->n_host ? g->log->dir : g->log->sandboxes,
 				       g->set.files[i].name, 0);
 }
 
-/* Files of chains that were recorded as removed by somebody who was killed before he did it. */
+/* Marks files of chains that a process recorded as removed and was killed before removing them. */
 static void mark_leftovers(struct gc *g)
 {
 	for (size_t i = 0; i < g->lives.n; i++)
@@ -223,14 +222,14 @@ int audit_gc_locked(struct audit_log *l, struct err *e)
 	l->check = r < 0 || g.used > l->max;
 	if (r == 0 && g.used > l->max)
 		return err_set(e, -ENOSPC,
-			       "the audit log '%s' has %llu of %llu bytes and nothing may be "
+			       "the audit log '%s' has %llu of %llu bytes and nothing can be "
 			       "removed; nothing is "
 			       "started: end sandboxes, or raise HUTCH_AUDIT_MAX",
 			       l->path, (unsigned long long)g.used, (unsigned long long)l->max);
 	return r;
 }
 
-/* Records, and makes room for it. */
+/* Appends a record, then enforces the cap. */
 int audit_host(struct audit_log *l, enum audit_kind kind, const struct audit_payload *p,
 	       struct err *e)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The host chain has many writers, one at a time by the lock. Each looks for the end of the chain
- * first: it reads the newest file, from where it saw the end last time. Half a record there is what
- * a killed writer left: it is taken away, and a record says so. Anything else that is wrong is
- * damage, and nothing is appended to it.
+ * The host chain has many writers, one at a time under the lock. Each first finds the end of the
+ * chain: it reads the newest file, from the last known end. Half a record there was left by a
+ * killed writer: it is removed, and a record says so. Anything else that is wrong is damage, and
+ * nothing is appended to it.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -18,11 +18,11 @@
 
 enum {
 	CHECK_STEP_MAX = 16 * 1024,
-	CHECK_STEPS = 1024, /* in the cap, at least */
+	CHECK_STEPS = 1024, /* minimum number of steps in the cap */
 	HOST_READ_MAX = AUDIT_HOST_FILE_MAX + 4 * AUDIT_RECORD_MAX,
 };
 
-/* The log is held against its cap when the host chain grows past a multiple of this. */
+/* The cap is checked when the host chain grows past a multiple of this. */
 static uint64_t check_step(const struct audit_log *l)
 {
 	return MIN(MAX(l->max / CHECK_STEPS, UINT64_C(1)), (uint64_t)CHECK_STEP_MAX);
@@ -41,7 +41,7 @@ static int sync_dir(int dir)
 	return RETRY_EINTR(fsync(dir)) < 0 ? -errno : 0;
 }
 
-/* The newest file, made if there is none. */
+/* Opens the newest file, created if there is none. */
 static int open_newest(struct audit_log *l, int *ret_fd, struct err *e)
 {
 	_cleanup_audit_set_ struct audit_set s = AUDIT_SET_INIT;
@@ -58,7 +58,7 @@ static int open_newest(struct audit_log *l, int *ret_fd, struct err *e)
 		l->number = number;
 		l->offset = 0;
 	}
-	/* Others may have rotated since we looked. */
+	/* Other processes may have rotated since we looked. */
 	fd = open_host(l, l->number + 1, O_RDWR | O_APPEND);
 	while (fd >= 0) {
 		(void)fd_close(fd);
@@ -89,7 +89,8 @@ static int read_from(int fd, uint64_t offset, struct buf *b)
 	}
 }
 
-/* Reads file `number` from `*offset` on and moves `head` and `*offset` to its last whole record. */
+/* Reads file `number` from `*offset` on and moves `head` and `*offset` to its last complete record.
+ */
 static int walk(struct audit_log *l, int fd, uint32_t number, struct audit_head *head,
 		uint64_t *offset, size_t *ret_torn, struct err *e)
 {
@@ -121,7 +122,7 @@ static int walk(struct audit_log *l, int fd, uint32_t number, struct audit_head 
 	return 0;
 }
 
-/* A file without a whole header goes on where the one before it ends. */
+/* A file without a complete header continues where the file before it ends. */
 static int end_before(struct audit_log *l, uint32_t number, struct audit_head *head, struct err *e)
 {
 	_cleanup_close_ int fd = -EBADF;
@@ -153,7 +154,7 @@ static int failed(const struct audit_log *l, int r, struct err *e)
 		       l->path, strerror(-r));
 }
 
-/* Appends one record to the file at c->fd, or leaves it as it was. */
+/* Appends one record to the file at c->fd, or leaves the file unchanged. */
 static int put_record(struct audit_log *l, struct audit_chain *c, enum audit_kind kind,
 		      const struct audit_payload *p, struct err *e)
 {
@@ -162,7 +163,7 @@ static int put_record(struct audit_log *l, struct audit_chain *c, enum audit_kin
 	int r = audit_append(c, kind, p);
 
 	if (r < 0) {
-		/* If this fails, the next writer finds half a record, and does it. */
+		/* If this fails, the next writer finds half a record and removes it. */
 		if (c->done > 0 && ftruncate(c->fd, (off_t)before) < 0)
 			c->done = 0;
 		c->head = head;
@@ -187,7 +188,7 @@ static int repair(struct audit_log *l, struct audit_chain *c, size_t torn, struc
 	return put_record(l, c, AUDIT_TORN, &p, e);
 }
 
-/* The first record of a file. */
+/* Writes the first record of a file. */
 static int put_first(struct audit_log *l, struct audit_chain *c, struct err *e)
 {
 	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
@@ -204,7 +205,7 @@ static int put_first(struct audit_log *l, struct audit_chain *c, struct err *e)
 	return put_record(l, c, l->number == 0 ? AUDIT_BEGIN : AUDIT_ROTATE, &p, e);
 }
 
-/* c->fd at the end of the chain, with at least one record in its file. */
+/* Opens c->fd at the end of the chain, with at least one record in the file. */
 static int find_end(struct audit_log *l, struct audit_chain *c, struct err *e)
 {
 	struct audit_head head;
@@ -215,14 +216,14 @@ static int find_end(struct audit_log *l, struct audit_chain *c, struct err *e)
 	if (r < 0)
 		return r;
 	if (fstat(c->fd, &st) < 0)
-		return err_errno(e, "cannot look at the audit log '%s'", l->path);
+		return err_errno(e, "cannot stat the audit log '%s'", l->path);
 	head = l->head;
 	if (l->offset == 0 && st.st_size < AUDIT_HEADER)
 		r = end_before(l, l->number, &head, e);
 	if (r == 0)
 		r = walk(l, c->fd, l->number, &head, &l->offset, &torn, e);
 	if (r < 0) {
-		l->head.count = 0; /* look again from the beginning next time */
+		l->head.count = 0; /* search from the beginning next time */
 		return r;
 	}
 	memcpy(c->boot, l->boot, AUDIT_BOOT);
@@ -253,7 +254,7 @@ static int put_mark(struct audit_log *l, struct audit_chain *c, struct audit_mar
 	return r;
 }
 
-/* A checkpoint ends the old file; the new one goes on. */
+/* Ends the old file with a checkpoint and starts a new one. */
 static int rotate(struct audit_log *l, struct audit_chain *c, struct err *e)
 {
 	int fd, r = put_mark(l, c, NULL, e);
@@ -309,7 +310,7 @@ int audit_checkpoint_locked(struct audit_log *l, struct audit_mark *ret, struct 
 	_cleanup_(free_chain) struct audit_chain *c = NULL;
 	int r = begin(l, &c, e);
 
-	/* A log that gets nothing but checkpoints has files of the same size. */
+	/* A log that gets only checkpoints is rotated at the same size. */
 	if (r == 0 && c->bytes > AUDIT_HOST_FILE_MAX)
 		r = rotate(l, c, e);
 	return r == 0 ? put_mark(l, c, ret, e) : r;
@@ -320,7 +321,7 @@ int audit_checkpoint(struct audit_log *l, struct audit_mark *ret, struct err *e)
 	int r;
 
 	if (l->off)
-		return err_set(e, -ENOENT, "the audit log is switched off: HUTCH_AUDIT=off");
+		return err_set(e, -ENOENT, "the audit log is off: HUTCH_AUDIT=off");
 	r = audit_lock(l, LOCK_EX, e);
 	if (r < 0)
 		return r;
@@ -338,7 +339,7 @@ int audit_sync(struct audit_log *l, const struct audit_chain *c)
 
 	if (l->off)
 		return 0;
-	/* Unless nothing of the host chain was written by us: then it is others' to sync. */
+	/* Skipped if we wrote nothing to the host chain: then its writers sync it. */
 	if (l->head.count > 0) {
 		fd = open_host(l, l->number, O_RDONLY);
 		if (fd < 0)
@@ -346,7 +347,8 @@ int audit_sync(struct audit_log *l, const struct audit_chain *c)
 		if (RETRY_EINTR(fdatasync(fd)) < 0)
 			return -errno;
 	}
-	/* Behind it: a power cut in between must leave no chain that the host chain does not know.
+	/* The host chain first: a power cut in between must not leave a chain that the host chain
+	 * does not know.
 	 */
 	return c && c->fd >= 0 && RETRY_EINTR(fdatasync(c->fd)) < 0 ? -errno : 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The key, and what is signed with it: "hutch-audit-1", a sequence number, the hash of that record.
+/* The log's key. A signature covers "hutch-audit-1", a sequence number and the hash of that record.
  */
 #include <fcntl.h>
 #include <sodium.h>
@@ -20,7 +20,7 @@ enum {
 static_assert(AUDIT_PUBLIC == crypto_sign_PUBLICKEYBYTES && AUDIT_SIGNATURE == crypto_sign_BYTES,
 	      "Ed25519");
 
-/* The second half of an Ed25519 secret, as libsodium has it, is the public key. */
+/* In libsodium, the second half of an Ed25519 secret key is the public key. */
 static int read_secret(const struct audit_log *l, uint8_t out[static SECRET], struct err *e)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(SECRET);
@@ -43,14 +43,14 @@ static int write_pair(const struct audit_log *l, struct err *e)
 	char hex[2 * AUDIT_PUBLIC + 1];
 	int r;
 
-	/* Not libsodium's own: that ends the process when there is no randomness. */
+	/* Not libsodium's generator, which ends the process without randomness. */
 	if (RETRY_EINTR(getrandom(seed, sizeof(seed), 0)) != (ssize_t)sizeof(seed))
-		return err_errno(e, "cannot make a key for the audit log");
+		return err_errno(e, "cannot create a key for the audit log");
 	(void)crypto_sign_seed_keypair(pub, secret, seed);
 	sodium_memzero(seed, sizeof(seed));
 	(void)sodium_bin2hex(hex, sizeof(hex), pub, sizeof(pub));
 	hex[2 * AUDIT_PUBLIC] = '\n';
-	/* The secret last: once it is there, both are. */
+	/* The secret last: once it exists, both exist. */
 	r = fd_replace_file(l->dir, AUDIT_PUBKEY, 0600, hex, sizeof(hex), e);
 	if (r == 0)
 		r = FAULT_ERR("audit-key", e);
@@ -71,7 +71,7 @@ int audit_key_make(const struct audit_log *l, struct err *e)
 		return r;
 	if (faccessat(l->dir, AUDIT_KEY, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
 		r = errno == ENOENT ? write_pair(l, e)
-				    : err_errno(e, "cannot look for the key of the audit log");
+				    : err_errno(e, "cannot check for the key of the audit log");
 	audit_unlock(l);
 	return r;
 }
@@ -131,7 +131,8 @@ int audit_mark_read(const char *text, size_t n, struct audit_mark *ret, struct e
 	if (n > 0 && text[n - 1] == '\n')
 		n--;
 	if (!audit_get_mark(text, n, &m))
-		return err_set(e, -EINVAL, "this is not what 'hutch audit checkpoint' prints");
+		return err_set(e, -EINVAL,
+			       "this is not a checkpoint from 'hutch audit checkpoint'");
 	if (!audit_mark_valid(&m))
 		return err_set(e, -EINVAL, "the signature of this checkpoint is wrong");
 	*ret = m;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads the log's own records: flat objects of texts and numbers, as payload.c writes them. Not
- * with jansson: without memory that can give a text that lacks a character, and whoever verifies a
- * log must not take a full memory for a forged record. This allocates nothing.
+ * Reads the log's own records: flat objects of texts and numbers, as written by payload.c. Not with
+ * jansson: out of memory, it may return a text that lacks a character, and a verifier must not take
+ * that for a forged record. This code allocates nothing.
  */
 #include <sodium.h>
 #include <string.h>

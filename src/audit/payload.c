@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Payloads: JSON as it is written, without a tree, because a keeper writes it. */
+/* Payloads: JSON written directly, without a tree, because the keeper writes it. */
 #include <sodium.h>
 #include <string.h>
 
@@ -18,13 +18,13 @@ void audit_payload_reset(struct audit_payload *p)
 	buf_reset(&p->text);
 }
 
-/* `{` or `,` and the key; the last `}` is put by audit_append(). */
+/* `{` or `,` and the key; audit_append() adds the closing `}`. */
 static void put_key(struct audit_payload *p, const char *key)
 {
 	(void)buf_printf(&p->text, "%c\"%s\":", p->text.len == 0 ? '{' : ',', key);
 }
 
-/* Escaped for people first, then for JSON: of the result only quotes and backslashes are left. */
+/* Escapes for people first, then for JSON, which leaves only quotes and backslashes to escape. */
 static void put_escaped(struct buf *b, const char *s, size_t n)
 {
 	_cleanup_buf_ struct buf shown = BUF_INIT(AUDIT_PAYLOAD_MAX);
@@ -38,7 +38,7 @@ static void put_escaped(struct buf *b, const char *s, size_t n)
 	}
 }
 
-/* The length of the longest secret that stands at `s`; 0: none does. */
+/* Length of the longest secret at `s`; 0: none. */
 static size_t secret_at(const struct audit_secrets *secrets, const char *s, size_t n)
 {
 	size_t longest = 0;
@@ -52,7 +52,7 @@ static size_t secret_at(const struct audit_secrets *secrets, const char *s, size
 	return longest;
 }
 
-/* What of `s` is recorded, as far as `max` bytes; true if that is less than all. */
+/* Redacts `s` up to out->max bytes; true if that is not all of it. */
 static bool redact(const struct audit_secrets *secrets, const char *s, size_t n, struct buf *out)
 {
 	size_t i = 0;
@@ -69,7 +69,7 @@ static bool redact(const struct audit_secrets *secrets, const char *s, size_t n,
 	return i < n;
 }
 
-/* A character that was cut is taken away whole. */
+/* Removes a character that was cut in the middle. */
 static void drop_half(struct buf *b)
 {
 	for (size_t back = 1; back < 4 && back <= b->len; back++) {
@@ -132,7 +132,7 @@ void audit_put_hex(struct audit_payload *p, const char *key, const void *data, s
 	(void)buf_putc(&p->text, '"');
 }
 
-/* All of an argument goes into the hash, but for secrets: a short one could be found from it. */
+/* Hashes all of an argument except secrets: a short secret could be found by brute force. */
 static void hash_argument(const struct audit_secrets *secrets, crypto_hash_sha256_state *h,
 			  const char *s)
 {

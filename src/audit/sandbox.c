@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A sandbox's chain, seen from the host: how it begins, goes on and ends.
+ * A sandbox's chain, seen from the host: its beginning, rotation and end.
  *
- * It begins under the lock: the file with its first record, then the host chain's record with the
- * hash of that. Killed in between, there is a chain of one record that nobody knows, which says
- * nothing and which audit_verify() lets pass. It ends in the other order of trust: whatever its
- * writer did, what is in its files then is what the host chain says of it. A file of mode 0400 has
- * been sealed.
+ * It begins under the lock: first the file with its first record, then a record with its hash in
+ * the host chain. If the process is killed in between, a chain of one record is left that the host
+ * chain does not know; it says nothing, and audit_verify() accepts it. At the end, whatever the
+ * writer did, the host chain records the actual contents of the files. Mode 0400 marks a sealed
+ * file.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -30,7 +30,7 @@ static int new_file(const struct audit_log *l, const char *id, uint32_t number, 
 	if (fd < 0)
 		return err_set(
 			e, fd,
-			"cannot make '%s' in the audit log: %s; nothing is started without it",
+			"cannot create '%s' in the audit log: %s; nothing is started without it",
 			name, strerror(-fd));
 	*ret_fd = fd;
 	return 0;
@@ -82,10 +82,10 @@ static int begin_locked(struct audit_log *l, const char *id, struct audit_chain 
 
 struct ending {
 	struct audit_head head;
-	size_t last; /* its last file that holds a record, in the set */
+	size_t last; /* index of its last file with a record */
 	uint64_t offset;
 	uint64_t torn;
-	const char *why; /* the chain is broken: from here on it is not believed */
+	const char *why; /* why the chain is broken: it is not trusted from here on */
 };
 
 static int look(const struct audit_set *set, size_t first, size_t until, struct ending *ret,
@@ -117,7 +117,7 @@ static int cannot(const struct audit_file *f, int r, struct err *e)
 	return err_set(e, r, "cannot seal '%s' in the audit log: %s", f->name, strerror(-r));
 }
 
-/* Half a record goes, and a record says so. */
+/* Removes half a record, and records that. */
 static int repair(const struct audit_log *l, const struct audit_file *f, struct ending *end,
 		  struct err *e)
 {
@@ -131,8 +131,7 @@ static int repair(const struct audit_log *l, const struct audit_file *f, struct 
 	if (fd < 0 || ftruncate(fd, (off_t)end->offset) < 0)
 		return cannot(f, fd < 0 ? fd : -errno, e);
 	(void)FAULT("audit-cut");
-	/* No chain began here, so there is none to say it in; the seal says that it has no record.
-	 */
+	/* There is no chain to record it in; the seal says that it has no record. */
 	if (end->head.count == 0)
 		return 0;
 	c->fd = fd;
@@ -173,7 +172,7 @@ static int seal_file(const struct audit_log *l, const struct audit_file *f, stru
 	return 0;
 }
 
-/* What the seal speaks of is on disk before the seal can be: otherwise a power cut is a forgery. */
+/* Syncs the files before the seal: otherwise a power cut would look like forgery. */
 static int sync_file(const struct audit_log *l, const struct audit_file *f, struct err *e)
 {
 	_cleanup_close_ int fd =
@@ -192,7 +191,7 @@ static bool is_sealed(const struct audit_log *l, const struct audit_file *f)
 	       (st.st_mode & 07777) == 0400;
 }
 
-/* The files of one chain, found by their names: there may be very many others. */
+/* Finds the files of one chain by name: there may be very many others. */
 static int own_files(const struct audit_log *l, const char *id, struct audit_set *ret,
 		     struct err *e)
 {
@@ -245,7 +244,7 @@ static int tell_end(struct audit_log *l, const char *id, struct err *e)
 	return audit_host_locked(l, AUDIT_END, &p, e);
 }
 
-/* ---- for the world ---- */
+/* ---- public functions ---- */
 
 int audit_sandbox_begin(struct audit_log *l, const char *id, struct audit_chain *ret, struct err *e)
 {
@@ -262,7 +261,7 @@ int audit_sandbox_begin(struct audit_log *l, const char *id, struct audit_chain 
 	r = begin_locked(l, id, ret, e);
 	if (r == 0) {
 		r = audit_gc_locked(l, e);
-		if (r < 0 && tell_end(l, id, &ignored) == 0) /* it has begun, so it ends */
+		if (r < 0 && tell_end(l, id, &ignored) == 0) /* it has begun, so it must end */
 			(void)seal_locked(l, id, &ignored);
 	}
 	audit_unlock(l);
@@ -278,7 +277,7 @@ int audit_sandbox_next(struct audit_log *l, const char *id, uint32_t number, int
 	int r;
 
 	if (l->off)
-		return err_set(e, -ENOENT, "the audit log is switched off");
+		return err_set(e, -ENOENT, "the audit log is off");
 	r = audit_lock(l, LOCK_EX, e);
 	if (r < 0)
 		return r;
@@ -316,7 +315,7 @@ int audit_sandbox_seal(struct audit_log *l, const char *id, struct err *e)
 	if (r < 0)
 		return r;
 	r = seal_locked(l, id, e);
-	/* An end is recorded in any case: that the log is full is for those who begin something. */
+	/* An end is always recorded: only new operations fail if the log is full. */
 	if (r == 0)
 		(void)audit_gc_locked(l, &ignored);
 	audit_unlock(l);

@@ -4,7 +4,7 @@
 #include "audit.h"
 #include "str.h"
 
-/* Texts are compared as far as they are kept. */
+/* Texts are compared up to their recorded length. */
 static void count(struct audit_tally *t, enum audit_kind kind, const char *text)
 {
 	size_t n = strnlen(text, AUDIT_TALLY_TEXT - 1), i = 0;
@@ -29,7 +29,7 @@ static void count(struct audit_tally *t, enum audit_kind kind, const char *text)
 
 bool audit_tally_add(struct audit_tally *t, enum audit_kind kind, const char *text, uint64_t now)
 {
-	/* A window without sums needs no record to end. */
+	/* A window without counts needs no record. */
 	if (t->counted == 0 && (t->since == 0 || now - t->since >= AUDIT_TALLY_WINDOW)) {
 		t->since = MAX(now, UINT64_C(1));
 		t->single = 0;
@@ -51,7 +51,7 @@ static void put_keys(const struct audit_tally *t, struct audit_payload *p)
 {
 	(void)buf_puts(&p->text, ",\"keys\":[");
 	for (size_t i = 0; i < t->n_keys; i++) {
-		/* An object of its own, begun like a payload and put behind the others. */
+		/* Built like a payload, then appended to the list. */
 		_cleanup_audit_payload_ struct audit_payload key = AUDIT_PAYLOAD_INIT(p->secrets);
 
 		audit_put_text(&key, "kind", audit_kind_name(t->keys[i].kind));
@@ -79,7 +79,7 @@ int audit_tally_record(struct audit_tally *t, struct audit_chain *c, enum audit_
 	put_keys(t, scratch);
 	audit_put_number(scratch, "others", t->others);
 	r = audit_append(c, sum, scratch);
-	/* Half a record will be completed, so its counts are told. */
+	/* A partly written record will be completed, so its counts are recorded. */
 	if (r < 0 && c->head.count == before)
 		return r;
 	t->n_keys = 0;

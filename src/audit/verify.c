@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Verification. First the host chain, record by record, with its signatures; that gives what it
- * says of the others (audit_lives). Then each sandbox's chain is held against that: its first
- * record, its last, and that it is there at all. It ends with the first thing that is wrong.
+ * Verification. Checks the host chain first, record by record, with its signatures, and collects
+ * what it says about the other chains (audit_lives). Then checks each sandbox's chain against that:
+ * its first and last record, and that it exists. Stops at the first error.
  */
 #include <string.h>
 
@@ -17,8 +17,8 @@ struct verify {
 	struct audit_scan *scan;
 	struct audit_report *report;
 	struct err *e;
-	uint64_t first_seq, last_mark; /* sequence numbers of the host chain */
-	uint8_t before[AUDIT_HASH];    /* what its first record says was before it */
+	uint64_t first_seq, last_mark; /* sequence numbers in the host chain */
+	uint8_t before[AUDIT_HASH];    /* the hash before its first record, by that record */
 	bool any_mark;
 };
 
@@ -34,7 +34,7 @@ static int bad(struct verify *v, const char *file, uint64_t seq, uint64_t offset
 	return -EBADMSG;
 }
 
-/* 1, 0, or an error that has been told. */
+/* 1, 0, or an error that has been reported. */
 static int next(struct verify *v, struct audit_record *rec, uint64_t *ret_offset)
 {
 	struct audit_scan *s = v->scan;
@@ -61,7 +61,7 @@ static const char *mark_fault(struct verify *v, const struct audit_record *rec)
 	struct audit_mark m = { 0 };
 
 	if (!audit_get_mark(rec->payload, rec->n_payload, &m))
-		return "its payload is no checkpoint";
+		return "its payload is not a checkpoint";
 	if (rec->seq == 0 || m.seq != rec->seq - 1 || memcmp(m.hash, rec->prev, AUDIT_HASH) != 0)
 		return "the checkpoint is about another record than the one before it";
 	if (memcmp(m.key, v->key, AUDIT_PUBLIC) != 0)
@@ -90,7 +90,7 @@ static int host_record(struct verify *v, const struct audit_record *rec, uint64_
 	return why ? bad(v, f->name, rec->seq, offset, why) : 0;
 }
 
-/* Files at the beginning are gone: a signed record says so, and says this end of them. */
+/* If the first files were removed, a signed record must say so and match this beginning. */
 static bool start_is_right(const struct verify *v)
 {
 	if (v->first_seq == 0)
@@ -145,8 +145,7 @@ static int host_chain(struct verify *v, size_t n)
 	if (n == 0)
 		return 0;
 	audit_scan_init(v->scan, v->set, 0, n);
-	/* Only a chain that has lost its first file may begin with another record than the first.
-	 */
+	/* Only a chain that lost its first file may begin with a later record. */
 	r = files[0].number > 0 ? audit_scan_adopt(v->scan) : 0;
 	if (r < 0)
 		return err_set(v->e, r, "cannot read '%s': %s", files[0].name, strerror(-r));
@@ -163,12 +162,12 @@ static int host_chain(struct verify *v, size_t n)
 	v->report->chains++;
 	if (!start_is_right(v))
 		return bad(v, files[0].name, v->first_seq, 0,
-			   "what was before it is missing, and no signed record says why");
+			   "the records before it are missing, and no signed record says why");
 	r = check_from(v, files[n - 1].name);
 	return r < 0 ? r : fold(v);
 }
 
-/* ---- the others ---- */
+/* ---- sandbox chains ---- */
 
 static int at_begin(struct verify *v, const struct audit_life *life, const char *what)
 {
@@ -184,11 +183,11 @@ static int absent(struct verify *v, const struct audit_life *life)
 {
 	v->report->missing++;
 	if (life->dropped && (!v->any_mark || life->dropped_seq > v->last_mark))
-		return at_begin(v, life, "it was removed, and nobody signed that");
+		return at_begin(v, life, "it was removed without a signed record");
 	return life->dropped || !life->begun ? 0 : at_begin(v, life, "its chain is missing");
 }
 
-/* Its first record, against what the host chain says. */
+/* Checks the first record against the host chain. */
 static int first_record(struct verify *v, const struct audit_life *life,
 			const struct audit_record *rec)
 {
@@ -204,13 +203,14 @@ static int first_record(struct verify *v, const struct audit_life *life,
 	return 0;
 }
 
-/* Everything up to the seal was read: is that what it says? */
+/* After reading up to the seal: does the end match? */
 static int at_end(struct verify *v, const struct audit_life *life)
 {
 	const struct audit_scan *s = v->scan;
 	const char *name = v->set->files[s->file].name;
 
-	if (!life) /* its maker was killed before the host chain had it: it may say nothing yet */
+	if (!life) /* its creator was killed before the host chain had it: it must say nothing yet
+		    */
 		return s->head.count <= 1
 			       ? 0
 			       : bad(v, name, 0, 0, "the host chain does not know this sandbox");
@@ -218,7 +218,7 @@ static int at_end(struct verify *v, const struct audit_life *life)
 	if (life->sealed && s->head.count < life->count)
 		return bad(v, name, s->head.count, s->offset, "it ends here, before its seal");
 	if (life->sealed && s->offset < v->set->files[s->file].size)
-		return bad(v, name, s->head.count, s->offset, "there is more behind its seal");
+		return bad(v, name, s->head.count, s->offset, "data follows its seal");
 	return 0;
 }
 
@@ -237,7 +237,7 @@ static int sandbox_chain(struct verify *v, const struct audit_life *life, size_t
 
 		r = rec.seq == 0 ? first_record(v, life, &rec) : 0;
 		if (r == 0 && life && life->sealed && rec.seq >= life->count)
-			r = bad(v, name, rec.seq, offset, "it is behind the seal of its chain");
+			r = bad(v, name, rec.seq, offset, "it comes after the seal of its chain");
 		if (r == 0 && life && life->sealed && rec.seq + 1 == life->count &&
 		    memcmp(rec.hash, life->last, AUDIT_HASH) != 0)
 			r = bad(v, name, rec.seq, offset, "it is not the record that was sealed");
@@ -251,7 +251,7 @@ static int sandbox_chain(struct verify *v, const struct audit_life *life, size_t
 	return r;
 }
 
-/* Both the files and the lives are sorted by id. */
+/* Both files and lives are sorted by id. */
 static int sandbox_chains(struct verify *v, size_t first)
 {
 	const struct audit_file *f = v->set->files;
@@ -267,7 +267,7 @@ static int sandbox_chains(struct verify *v, size_t first)
 			r = absent(v, &v->lives.v[k]);
 		if (k < v->lives.n && str_eq(v->lives.v[k].id, f[i].id))
 			life = &v->lives.v[k++];
-		/* Recorded as removed: it may go at any moment. */
+		/* Recorded as removed: it may disappear at any moment. */
 		if (r == 0 && !(life && life->dropped))
 			r = sandbox_chain(v, life && life->begun ? life : NULL, i, until);
 	}

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One call at a time: the start command until the guest has accepted it, then the ready command to
- * its end, again after a pause if its status is not 0. A timer ends all of it at the limit.
+ * Runs one call at a time: the start command until the guest accepts it, then the ready command
+ * until it exits, repeated after a pause while its status is not 0. The `limit` timer ends the
+ * whole launch.
  */
 #include "launch.h"
 
@@ -19,7 +20,7 @@ struct launch {
 	uint64_t limit_ms;
 	struct loop_timer again, limit;
 	char request[TRACE_ID_MAX + 1];
-	int status; /* of the ready command; -1: not told */
+	int status; /* exit status of the ready command; -1: unknown */
 	void (*done)(void *arg, const struct err *e);
 	void *arg;
 };
@@ -28,7 +29,7 @@ static void finish(struct launch *l, const struct err *e)
 {
 	loop_del_timer(&l->again);
 	loop_del_timer(&l->limit);
-	l->done(l->arg, e); /* `l` may be gone */
+	l->done(l->arg, e); /* done() may have freed `l` */
 }
 
 /* The connection has ended, or the guest refused the command. */
@@ -123,7 +124,7 @@ static void on_started(struct call *c, const struct fields *f, void *arg)
 	struct launch *l = arg;
 	struct err e = ERR_INIT;
 
-	peer_close(c); /* it is detached: it goes on */
+	peer_close(c); /* the command is detached and keeps running */
 	l->call = NULL;
 	if (!l->ready || try_ready(l, &e) < 0)
 		finish(l, &e);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The link calls back from inside link_feed(), where a peer cannot be freed. So peer_free() during
- * a feed only marks it (`dead`), and feed() frees it behind. Calls that were closed by us are freed
- * at once: the link makes no callback for them any more.
+ * The link calls back from inside link_feed(), where a peer cannot be freed. So peer_free() only
+ * sets `dead` during a feed, and feed() frees the peer afterwards. Calls that we closed are freed
+ * at once: the link makes no further callback for them.
  *
- * What is sent goes out at once where the socket takes it (link_set_output()); the rest waits for
- * EPOLLOUT. A frame that came costs one read(2) of up to 64 KiB, shared by all calls.
+ * Frames are sent at once if the socket accepts them (link_set_output()); the rest waits for
+ * EPOLLOUT. One read(2) of up to 64 KiB may carry frames of many calls.
  */
 #include "peer.h"
 
@@ -17,7 +17,7 @@
 enum {
 	CHUNK = 64 * 1024,
 	HELLO_MAX = 64,
-	LAST_READS = 64, /* more than a socket holds */
+	LAST_READS = 64, /* more than a socket buffer holds */
 };
 
 struct call {
@@ -32,12 +32,12 @@ struct peer {
 	struct loop *loop;
 	struct link *link;
 	struct loop_fd socket;
-	struct loop_timer end; /* after a write failed: told from the loop */
+	struct loop_timer end; /* after a failed write: reports the end from the loop */
 	struct call *calls;
 	void (*ended)(struct peer *p, void *arg);
 	void *arg;
 	bool feeding, dead, broken;
-	bool full; /* somebody could not send for want of room, not of credit */
+	bool full; /* a send was cut short because the link was full, not for lack of credit */
 };
 
 /* ---- the list of calls ---- */
@@ -67,7 +67,7 @@ static void call_end(struct call *c, enum wire_code code, const char *text)
 	call_unlink(c);
 }
 
-/* ---- what the other side says ---- */
+/* ---- link callbacks ---- */
 
 static struct call *call_of(struct link *l, uint32_t ch, const struct peer *p)
 {
@@ -200,7 +200,7 @@ static void flush(struct peer *p)
 	(void)loop_mod_fd(&p->socket, n > 0 ? EPOLLIN | EPOLLOUT : EPOLLIN);
 }
 
-/* 1: something was there; 0: nothing; -1: the connection has ended, or the peer is no more. */
+/* 1: read something; 0: nothing to read; -1: the connection has ended, or the peer was freed. */
 static int feed(struct peer *p)
 {
 	struct err e = ERR_INIT;
@@ -226,8 +226,8 @@ static int feed(struct peer *p)
 	return -1;
 }
 
-/* Nothing can be written any more. But what the keeper said last, before it went, is still to be
- * read: output, and how a command ended. */
+/* Writing has failed, but the keeper's last output and the command's result may still be in the
+ * socket: read them first. */
 static void on_end(struct loop_timer *src)
 {
 	struct peer *p = src->arg;
@@ -239,7 +239,7 @@ static void on_end(struct loop_timer *src)
 		tell_end(p);
 }
 
-/* What waited for room has it again. */
+/* Resumes senders that stopped because the link was full. */
 static void tell_room(struct peer *p)
 {
 	struct call *next;
@@ -315,7 +315,7 @@ struct peer *peer_free(struct peer *p)
 
 /* ---- calls ---- */
 
-/* The id of the request goes behind all other fields. */
+/* The request id follows all other fields. */
 static int open_channel(struct peer *p, enum wire_op op, const struct buf *fields, struct call *c)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(WIRE_OPEN_MAX);
@@ -324,7 +324,7 @@ static int open_channel(struct peer *p, enum wire_op op, const struct buf *field
 		return link_open(p->link, op, fields, c, &c->ch);
 	(void)buf_put(&b, fields->data, fields->len);
 	fields_put_text(&b, TAG_REQUEST, trace_request());
-	/* One that is as long as it may be goes without. */
+	/* If the fields fill the whole message, the id is left out. */
 	return link_open(p->link, op, b.err == -ENOBUFS ? fields : &b, c, &c->ch);
 }
 

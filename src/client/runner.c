@@ -14,19 +14,19 @@ enum {
 struct runner {
 	struct loop *loop;
 	struct peer *peer;
-	struct call *call; /* the one that runs */
+	struct call *call; /* the running call */
 	const struct runner_command *command;
 	struct buf lines[2];
 	bool accepted, ended;
 	enum wire_code code;
 	char text[WIRE_TEXT_MAX + 1];
-	int status; /* -1: not told */
-	/* of what is sent */
+	int status; /* -1: unknown */
+	/* contents to send */
 	runner_read_fn *read;
 	void *arg;
 	struct buf out;
 	bool eof_sent;
-	/* of what is read */
+	/* contents to read */
 	struct buf *in;
 	runner_entry_fn *entry;
 	struct err trouble;
@@ -130,7 +130,7 @@ static void on_contents(struct call *c, unsigned int stream, const char *data, s
 
 	if (stream == 0 && r->in && buf_put(r->in, data, n) < 0) {
 		(void)err_set(&r->trouble, r->in->err == -ENOMEM ? -ENOMEM : -EFBIG,
-			      "it is larger than %zu bytes", r->in->max);
+			      "the contents are larger than %zu bytes", r->in->max);
 		give_up(r);
 		return;
 	}
@@ -214,14 +214,14 @@ int runner_put_command(struct buf *b, const struct runner_command *c, struct err
 	return b->err < 0 ? err_set(e, -E2BIG, "the command is longer than 1 MiB") : 0;
 }
 
-/* The end of a connection would not end the command; that of its channel does. */
+/* Closing the connection would not end the command; closing its channel does. */
 static void on_stop(struct loop_signal *src, int signo)
 {
 	struct runner *r = src->arg;
 
 	if (!r->call)
 		return;
-	(void)err_set(&r->trouble, -ECANCELED, "it was cancelled");
+	(void)err_set(&r->trouble, -ECANCELED, "cancelled");
 	give_up(r);
 }
 
@@ -269,7 +269,7 @@ int runner_wait(struct runner *r, const char *ready, uint64_t limit_ms, struct e
 
 	for (;;) {
 		now = clock_mono();
-		/* One that hangs has no more time than one that fails. */
+		/* A hanging ready command shares the time of failing ones. */
 		c.timeout = now < end ? (end - now) / NSEC_PER_MSEC + 1 : 1;
 		rc = runner_exec(r, &c, &status, e);
 		if ((rc < 0 && rc != -ETIME) || (rc == 0 && status == 0))
@@ -410,7 +410,7 @@ int runner_new(int fd, struct runner **ret, struct err *e)
 	rc = loop_new(&r->loop);
 	if (rc < 0) {
 		(void)fd_close(fd);
-		rc = err_set(e, rc, "cannot make an event loop: %s", strerror(-rc));
+		rc = err_set(e, rc, "cannot create an event loop: %s", strerror(-rc));
 	} else {
 		rc = peer_new(r->loop, fd, NULL, NULL, &r->peer, e);
 	}

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Callbacks of the loop and of the link only note what has happened. After each round of the loop,
- * settle() moves what can be moved: output to its sinks (which gives credit back), input to the
- * link as far as there is credit, the link to the socket.
+ * Callbacks of the loop and the link only note events. After each round of the loop, settle() moves
+ * the data: output to its sinks (which returns credit), input to the link as far as credit allows,
+ * and the link's output to the socket.
  *
- * A session is decided (how did it end?) before it is over: what the command wrote is written out
- * first. It need not be the command that decides: a signal to us, a reader that has gone, a
- * connection that ended.
+ * The result of a session is decided before the session is over: all received output is written
+ * first. The result need not come from the command: a signal to us, a closed output pipe or a lost
+ * connection also decide it.
  */
 #include "session.h"
 
@@ -26,14 +26,14 @@
 
 enum {
 	CHUNK = 64 * 1024,
-	GRACE_SEC = 5,	    /* from a SIGTERM that was passed on to our own end */
-	AHEAD = 256 * 1024, /* of a record that waits to be written */
-	LAST_MS = 2000,	    /* for a CLOSE to be sent */
-	KEY_P = 0x10,	    /* Ctrl-P Ctrl-Q: leave, and let it run */
+	GRACE_SEC = 5,	    /* between passing SIGTERM on and our own end */
+	AHEAD = 256 * 1024, /* bytes of a record waiting to be written */
+	LAST_MS = 2000,	    /* to send a CLOSE */
+	KEY_P = 0x10,	    /* Ctrl-P Ctrl-Q: detach, the command continues */
 	KEY_Q = 0x11,
 };
 
-/* What is passed on to the command; the last one only with a terminal. */
+/* Signals passed on to the command; SIGWINCH only with a terminal. */
 static const int forwarded[] = { SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGWINCH };
 
 struct session {
@@ -42,24 +42,24 @@ struct session {
 	struct loop *loop;
 	struct link *link;
 	uint32_t ch;
-	uint32_t trace_ch; /* HUTCH_LOG=debug: lines of the other side; 0: none */
+	uint32_t trace_ch; /* HUTCH_LOG=debug: trace lines of the other side; 0: none */
 	struct trace_lines lines;
 	struct loop_fd socket, input, watch;
 	struct record_cursor cursor;
 	bool closed;	    /* the channel of an attach */
-	bool key;	    /* the first of the two was typed */
+	bool key;	    /* Ctrl-P was typed */
 	struct sink out[2]; /* streams 1 and 2 */
 	struct loop_signal signals[ARRAY_SIZE(forwarded)];
-	struct loop_timer last; /* of our patience */
-	bool started;		/* the command runs */
-	bool input_open;	/* there may be more of it */
-	bool input_ready;	/* to be read without waiting */
-	bool input_file;	/* always ready: epoll has no opinion about regular files */
-	int ending;		/* the signal after which we do not wait for ever */
+	struct loop_timer last; /* ends our wait after SIGTERM */
+	bool started;		/* the command was accepted */
+	bool input_open;	/* input has not ended */
+	bool input_ready;	/* can be read without waiting */
+	bool input_file;	/* a regular file, always ready: epoll rejects it */
+	int ending;		/* the signal passed on that limits our wait */
 	bool decided;
-	bool over;	   /* nothing more comes or goes but what is in the sinks */
-	bool stop;	   /* not even that */
-	struct err *error; /* our own trouble */
+	bool over;	   /* only the sinks' contents are left to write */
+	bool stop;	   /* leave now, without writing the rest */
+	struct err *error; /* our own failure */
 	int failed;
 };
 
@@ -81,7 +81,7 @@ static void fail(struct session *s, int r, const char *what)
 
 static void send_msg(struct session *s, enum wire_msg kind, unsigned int signo);
 
-/* ---- what the other side says ---- */
+/* ---- link callbacks ---- */
 
 static void on_accepted(struct link *l, uint32_t ch, const struct fields *f, void *arg)
 {
@@ -118,9 +118,9 @@ static void on_data(struct link *l, uint32_t ch, unsigned int stream, const void
 	if (ch == s->trace_ch)
 		trace_feed(&s->lines, data, n, pass_line, s);
 	if (ch == s->trace_ch || stream == 0)
-		(void)link_consumed(l, ch, stream, n); /* means nothing */
+		(void)link_consumed(l, ch, stream, n); /* stream 0 carries no output */
 	else if (sink_put(&s->out[stream - 1], data, n) < 0)
-		fail(s, -ENOMEM, "cannot keep output");
+		fail(s, -ENOMEM, "cannot buffer output");
 }
 
 static void on_msg(struct link *l, uint32_t ch, enum wire_msg kind, const struct fields *f,
@@ -150,7 +150,7 @@ static void on_closed(struct link *l, uint32_t ch, const struct fields *f, void 
 		return;
 	s->closed = true;
 	if (s->spec->attach > 0 && s->started)
-		return; /* the record tells the rest */
+		return; /* the record has the rest */
 	if (!s->decided && fields_next(f, TAG_TEXT, &pos, &text, &n))
 		(void)snprintf(s->result->text, sizeof(s->result->text), "%.*s", (int)n, text);
 	if (code == WIRE_TIMEOUT)
@@ -219,7 +219,7 @@ static void flush_link(struct session *s)
 {
 	uint32_t events;
 
-	(void)link_flush(s->link); /* of a connection that has ended, what came is still read */
+	(void)link_flush(s->link); /* on failure: received data is still read */
 	events = waits(s) ? EPOLLIN | EPOLLOUT : EPOLLIN;
 	if (s->socket.loop && s->socket.events != events)
 		(void)loop_mod_fd(&s->socket, events);
@@ -265,8 +265,8 @@ static int take_piece(struct session *s, const struct record_piece *p)
 	return sink_put(&s->out[1], text, (size_t)session_gap(text, sizeof(text), p));
 }
 
-/* As much as is written soon. Its end is when the command's end is written down, or nobody is left
- * who would. */
+/* Reads as much of the record as is written soon. The session is over when the record has the
+ * command's end, or when the channel is closed and no end can follow. */
 static void pump_record(struct session *s)
 {
 	struct err e = ERR_INIT;
@@ -316,7 +316,7 @@ static void flush_sink(struct session *s, unsigned int stream)
 	ssize_t n = sink_flush(&s->out[stream - 1]);
 
 	if (n == -EPIPE) {
-		/* The way a local program would end: at once, with all that hangs on it. */
+		/* End at once with all that depends on us, as a local program would by SIGPIPE. */
 		s->decided = false;
 		decide(s, SESSION_PIPE, SIGPIPE);
 		s->stop = true;
@@ -351,8 +351,8 @@ static void input_end(struct session *s)
 }
 
 /*
- * Looks for the two keys and takes them out; how much is left. What is typed behind them is for
- * nobody. A first key that is not followed by the second goes with what follows it.
+ * Detects the two detach keys and returns how many bytes to pass on. Input after the keys is
+ * dropped. A Ctrl-P without a Ctrl-Q behind it is ordinary input.
  */
 static ssize_t leave(struct session *s, const char *keys, ssize_t n)
 {
@@ -378,16 +378,17 @@ static void read_input(struct session *s)
 		return;
 	if (n < 0 && (errno == EINTR || errno == EAGAIN))
 		return;
-	if (n < 0 && errno != EIO) /* a terminal that has gone */
+	if (n < 0 && errno != EIO) /* EIO: the terminal has hung up */
 		fail(s, -errno, "cannot read standard input");
 	else if (n <= 0)
 		input_end(s);
 	else if (link_data(s->link, s->ch, 0, chunk, (size_t)n) != n)
-		lost(s, "the connection takes no more"); /* credit and room were there */
+		lost(s, "the connection accepts no more data"); /* cannot happen: there was credit
+								   and room */
 }
 
-/* Like a sink, it is in the loop only while it is wanted: an end that was hung up is reported for
- * ever. */
+/* Like a sink, the input is in the loop only while it is wanted: epoll would report a hang-up again
+ * and again. */
 static void pump_input(struct session *s)
 {
 	int r;
@@ -424,7 +425,7 @@ static void send_msg(struct session *s, enum wire_msg kind, unsigned int signo)
 	(void)link_msg(s->link, s->ch, kind, &b);
 }
 
-/* A program that was sent SIGTERM and goes on is not waited for. */
+/* A program that ignores SIGTERM is not waited for. */
 static void on_last(struct loop_timer *src)
 {
 	struct session *s = src->arg;
@@ -463,7 +464,7 @@ static bool is_ignored(int signo)
 	return sigaction(signo, NULL, &old) == 0 && old.sa_handler == SIG_IGN;
 }
 
-/* What whoever started us has made us ignore (nohup(1)) stays ignored. */
+/* Signals that our parent made us ignore (nohup(1)) stay ignored. */
 static int watch_signals(struct session *s)
 {
 	size_t n = ARRAY_SIZE(forwarded) - (s->spec->terminal ? 0 : 1);
@@ -494,7 +495,7 @@ static int send_open(struct session *s, const struct buf *hello, enum wire_op op
 		r = link_open(s->link, WIRE_OP_TRACE, NULL, NULL, &s->trace_ch);
 	if (r == 0)
 		r = link_open(s->link, op, b, NULL, &s->ch);
-	return r < 0 ? err_set(e, r, "cannot ask for the command: %s", strerror(-r)) : 0;
+	return r < 0 ? err_set(e, r, "cannot request the command: %s", strerror(-r)) : 0;
 }
 
 static void put_request(struct buf *b)
@@ -584,13 +585,13 @@ static int serve(struct session *s, struct err *e)
 	for (settle(s); r == 0 && !s->stop; settle(s))
 		r = loop_once(s->loop, UINT64_MAX);
 	if (r < 0)
-		return err_set(e, r, "cannot wait: %s", strerror(-r));
+		return err_set(e, r, "cannot wait for events: %s", strerror(-r));
 	return s->failed;
 }
 
 /*
- * A command whose session ends before it does is ended: a connection that only breaks off would let
- * it go on, which is meant for one whose terminal, or whose hutch, has gone.
+ * Ends the command of a session that ends first. A broken connection alone lets the command
+ * continue, which is meant for a terminal or a hutch process that has gone away.
  */
 static void say_close(struct session *s)
 {
@@ -627,7 +628,7 @@ int session_run(int fd, const struct session_spec *spec, struct session_result *
 		.input_open = spec->input,
 		.watch = { .cb = on_written, .fd = -EBADF },
 	};
-	/* Restored before a signal that still waits can end us. */
+	/* Restored before a pending signal can end us. */
 	_cleanup_terminal_ struct terminal terminal = TERMINAL_INIT;
 	int r;
 

@@ -5,7 +5,7 @@
 #include <poll.h>
 #include <sys/stat.h>
 
-/* The round of the loop is all that is wanted: its owner flushes then. */
+/* Only wakes the loop: the owner flushes after each round. */
 static void on_room(struct loop_fd *src, uint32_t events)
 {
 }
@@ -31,7 +31,7 @@ int sink_put(struct sink *s, const void *data, size_t n)
 	return buf_put(&s->buf, data, n);
 }
 
-/* A pipe that is ready takes PIPE_BUF bytes at once, see pipe(7). */
+/* A pipe reported as ready accepts PIPE_BUF bytes at once, see pipe(7). */
 static size_t room(const struct sink *s, size_t wanted)
 {
 	struct pollfd p = { .fd = s->fd, .events = POLLOUT };
@@ -41,7 +41,8 @@ static size_t room(const struct sink *s, size_t wanted)
 	return poll(&p, 1, 0) > 0 ? MIN(wanted, (size_t)PIPE_BUF) : 0;
 }
 
-/* An end that nobody reads would be reported for ever, so it is watched only while that matters. */
+/* Watches the descriptor only while data waits: epoll would report a pipe without readers again and
+ * again. */
 static int watch(struct sink *s)
 {
 	int r;
@@ -63,7 +64,7 @@ ssize_t sink_flush(struct sink *s)
 		ssize_t wrote = write(s->fd, s->buf.data + done, n);
 
 		if (wrote < 0 && errno == EAGAIN)
-			break; /* somebody else has made it non-blocking */
+			break; /* another process made it non-blocking */
 		if (wrote < 0 && errno != EINTR)
 			return -errno;
 		done += wrote > 0 ? (size_t)wrote : 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Output that somebody else may be slow to read. The descriptor is the one we were given and is
- * shared with other processes, so O_NONBLOCK is not ours to set: it is asked before each write
- * whether there is room, and no more is written than room was promised for.
+ * Buffered output to a descriptor with a possibly slow reader. Other processes share the
+ * descriptor, so we must not set O_NONBLOCK. Instead, each write is preceded by poll(2) and is no
+ * longer than the room that poll(2) promises.
  */
 #pragma once
 
@@ -10,9 +10,9 @@
 #include "loop.h"
 
 struct sink {
-	struct buf buf; /* what waits */
+	struct buf buf; /* data waiting to be written */
 	struct loop *loop;
-	struct loop_fd src; /* in the loop only while something waits */
+	struct loop_fd src; /* in the loop only while data waits */
 	int fd;
 	bool regular;
 };
@@ -23,8 +23,8 @@ void sink_done(struct sink *s);
 /* Keeps a copy of `n` bytes until sink_flush(). */
 int sink_put(struct sink *s, const void *data, size_t n);
 
-/* Writes what can be written now and returns how much that was, or -errno. What is left makes the
- * loop go round when there is room. */
+/* Writes without waiting and returns how much, or -errno. If data is left, the loop wakes up when
+ * there is room. */
 ssize_t sink_flush(struct sink *s);
 
 static inline bool sink_empty(const struct sink *s)

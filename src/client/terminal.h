@@ -9,7 +9,7 @@
 #include "util.h"
 
 struct terminal {
-	int fd; /* -EBADF: nothing to put back */
+	int fd; /* -EBADF: nothing to restore */
 	struct termios before;
 };
 
@@ -19,9 +19,9 @@ struct terminal {
 	}
 #define _cleanup_terminal_ _cleanup_(terminal_restore)
 
-/* Every key becomes a byte, and what is printed is left as it is. 0 or -errno. */
+/* Sets raw mode: every key becomes a byte, output is not changed. 0 or -errno. */
 int terminal_raw(struct terminal *t, int fd);
 void terminal_restore(struct terminal *t);
 
-/* Its size, or 80 by 24 where it does not say. */
+/* Size of the terminal, or 80 by 24 if unknown. */
 void terminal_size(int fd, uint16_t *ret_columns, uint16_t *ret_rows);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The link is fed and emptied by pump(), which waits until the other side says something or takes
- * something. What comes goes straight to whoever waits for it in transfer_read(); more than that is
- * kept, within the credit that the other side has.
+ * pump() feeds and flushes the link; it waits until the other side sends or accepts something.
+ * Incoming contents go straight into the buffer of a waiting transfer_read(). The rest is kept; the
+ * other side's credit limits it.
  */
 #include "transfer.h"
 
@@ -15,7 +15,7 @@ enum {
 	CREDIT_STEP = 64 * 1024, /* less is not worth a frame */
 };
 
-/* ---- what the other side says ---- */
+/* ---- link callbacks ---- */
 
 static void on_accepted(struct link *l, uint32_t ch, const struct fields *f, void *arg)
 {
@@ -37,7 +37,7 @@ static void on_data(struct link *l, uint32_t ch, unsigned int stream, const void
 	size_t k = MIN(n, t->want_n - t->want_done);
 
 	if (stream != 0) {
-		(void)link_consumed(l, ch, stream, n); /* means nothing */
+		(void)link_consumed(l, ch, stream, n); /* carries no contents */
 		return;
 	}
 	if (k > 0)
@@ -95,12 +95,12 @@ static ssize_t send_now(void *arg, const struct iovec pieces[static 2])
 	return k < 0 ? -errno : k;
 }
 
-/* Writes what goes without waiting; how much waits. */
+/* Sends without waiting; returns how many bytes still wait. */
 static size_t flush(struct transfer *t)
 {
 	size_t n;
 
-	(void)link_flush(t->link); /* of a connection that has ended, what came is still read */
+	(void)link_flush(t->link); /* on failure: received data is still read */
 	(void)link_pending(t->link, &n);
 	return n;
 }
@@ -126,7 +126,7 @@ static int take(struct transfer *t, struct err *e)
 	return r;
 }
 
-/* Waits for the other side, and does what it says. */
+/* Waits for the other side and processes its frames. */
 static int pump(struct transfer *t, struct err *e)
 {
 	struct pollfd p[2] = { { .fd = t->fd, .events = POLLIN }, { .fd = t->stop } };
@@ -134,9 +134,9 @@ static int pump(struct transfer *t, struct err *e)
 	if (flush(t) > 0)
 		p[0].events |= POLLOUT;
 	if (RETRY_EINTR(poll(p, 2, -1)) < 0)
-		return err_errno(e, "cannot wait");
+		return err_errno(e, "cannot wait for the sandbox");
 	if (p[1].revents != 0)
-		return err_set(e, -ECANCELED, "given up");
+		return err_set(e, -ECANCELED, "cancelled");
 	if (p[0].revents & (POLLIN | POLLHUP | POLLERR))
 		return take(t, e);
 	return 0;
@@ -169,7 +169,7 @@ static int start(struct transfer *t, struct err *e)
 	return r < 0 ? err_set(e, r, "cannot talk to the sandbox: %s", strerror(-r)) : 0;
 }
 
-/* Asks, and waits for the answer. */
+/* Sends a request and waits for the answer. */
 static int ask(struct transfer *t, enum wire_op op, const struct buf *b, struct err *e)
 {
 	int r = t->link ? 0 : start(t, e);
@@ -185,13 +185,13 @@ static int ask(struct transfer *t, enum wire_op op, const struct buf *b, struct 
 		return e->num;
 	r = link_open(t->link, op, b, NULL, &t->ch);
 	if (r < 0)
-		return err_set(e, r, "cannot ask the sandbox: %s", strerror(-r));
+		return err_set(e, r, "cannot send a request to the sandbox: %s", strerror(-r));
 	while (r == 0 && !t->accepted && !t->closed)
 		r = pump(t, e);
 	return r == 0 && !t->accepted ? refused(t, e) : r;
 }
 
-/* Waits until the other side has ended it. 0 if that went well. */
+/* Waits until the other side closes the operation. 0 on success. */
 static int wait_closed(struct transfer *t, struct err *e)
 {
 	int r = 0;
@@ -329,7 +329,7 @@ int transfer_wait(struct transfer *t, int fd, struct err *e)
 		if (flush(t) > 0)
 			p[0].events |= POLLOUT;
 		if (RETRY_EINTR(poll(p, 2, -1)) < 0)
-			return err_errno(e, "cannot wait");
+			return err_errno(e, "cannot wait for the sandbox");
 		if (p[0].revents & (POLLIN | POLLHUP | POLLERR))
 			r = take(t, e);
 		else if (p[1].revents != 0)

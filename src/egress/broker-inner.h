@@ -16,10 +16,10 @@ struct broker {
 	struct budget budget;
 	struct pump_pool pool;
 	struct stream *streams;
-	uint64_t number; /* of the last stream */
+	uint64_t number; /* last stream number */
 };
 
-/* What was asked for and what was said about it. */
+/* A request with the rule that decided it. */
 struct request {
 	struct broker *broker;
 	uint64_t number, since;
@@ -27,7 +27,7 @@ struct request {
 	enum rule_proto proto;
 	uint32_t rule_id;
 	char rule[RULE_TEXT_MAX];
-	bool private; /* the rule allows private addresses of its name */
+	bool private; /* the rule allows the name's private addresses */
 	bool proxy;
 	void *cookie;
 };
@@ -35,13 +35,13 @@ struct request {
 struct stream {
 	struct request req;
 	struct stream *next, **prev;
-	struct lookup *lookup;	   /* while it looks up */
-	struct dial *dial;	   /* while it dials */
-	struct upstream *upstream; /* while a proxy is asked */
+	struct lookup *lookup;	   /* during the DNS lookup */
+	struct dial *dial;	   /* while dialling */
+	struct upstream *upstream; /* while the HTTP proxy is asked */
 	struct pump pump;
-	struct loop_timer first; /* until the first bytes have passed */
+	struct loop_timer first; /* until the first bytes have passed the filter */
 	bool awaited, dialled, connected;
-	struct addr addr; /* what is dialled first, then what is connected to */
+	struct addr addr; /* first the address dialled first, later the connected address */
 	char detail[PEEK_DETAIL_MAX];
 };
 
@@ -49,9 +49,9 @@ struct stream {
 void broker_report(const struct request *r, enum broker_what what, enum broker_reason reason,
 		   const char *detail, const struct stream *s);
 
-/* Begins a stream of a request that the budgets have counted; takes `fd` in any case. */
+/* Starts a stream for a request that the budgets have counted; takes `fd` in any case. */
 void stream_start(const struct request *r, int fd, const void *early, size_t n_early);
 void stream_end(struct stream *s, enum broker_reason reason, const char *detail);
 
-/* A refused socket: an answer for a proxy's client, a reset for anybody else. */
+/* Refuses a socket: a proxy client gets an answer, any other client a reset. */
 void stream_refuse(const struct request *r, int fd, enum broker_reason reason);

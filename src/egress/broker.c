@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The verdict: rules first, then the address if one was asked for, then the budgets; a request
- * that fails one of them has cost nothing but the look at it, and no packet. What happens to a
- * request that was allowed is in stream.c.
+ * Decides requests: rules first, then the address if one was requested, then the budgets. A refused
+ * request sends no packet. stream.c handles allowed requests.
  */
 #include <string.h>
 
@@ -74,7 +73,7 @@ static const char *budget_text(enum budget_result r)
 	return texts[r];
 }
 
-/* BROKER_OK, or why not, with a word about it. */
+/* BROKER_OK, or the reason for a refusal with a detail. */
 static enum broker_reason judge(struct broker *b, struct request *r, const char **detail)
 {
 	struct verdict v = ruleset_check(b->rules, &r->target);
@@ -124,7 +123,7 @@ void broker_open(struct broker *b, const struct broker_request *req)
 	stream_refuse(&r, req->fd, reason);
 }
 
-/* Would this stream be allowed now, and be held to the same? */
+/* Would this stream be allowed now, under the same protocol? */
 static bool still_allowed(const struct broker *b, struct stream *s)
 {
 	struct verdict v = ruleset_check(b->rules, &s->req.target);

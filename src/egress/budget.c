@@ -21,7 +21,7 @@ void budget_done(struct budget *b)
 
 /* ---- names ---- */
 
-/* The slot of `host`, or the free one where it belongs; the table is never full. */
+/* The slot of `host`, or the free slot for it; the table is never full. */
 static char **slot_of(const struct budget_names *t, const char *host)
 {
 	uint64_t h = UINT64_C(0xcbf29ce484222325);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a sandbox may use of the network in its life, at once and a minute. */
+/* Limits on a sandbox's network use: in total, at the same time and per minute. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,16 +8,17 @@
 
 struct budget_limits {
 	uint64_t bytes_out, bytes_in;
-	uint64_t streams;	     /* at once */
+	uint64_t streams;	     /* at the same time */
 	uint64_t streams_per_minute; /* in any 60 seconds */
-	uint64_t names;		     /* different ones, addresses counted too */
+	uint64_t names;		     /* distinct names and addresses */
 };
 
 enum {
-	BUDGET_SLOTS = 61, /* seconds; the first of them is not over, so one more than a minute */
+	BUDGET_SLOTS =
+		61, /* seconds; one more than a minute, since the current second is not over */
 };
 
-/* The names that were used: an open hash table of texts. */
+/* Names used so far: an open-addressing hash table of strings. */
 struct budget_names {
 	char **v;
 	size_t n, cap;
@@ -25,10 +26,10 @@ struct budget_names {
 
 struct budget {
 	struct budget_limits max;
-	uint64_t out, in; /* bytes left: the pumps take from here */
+	uint64_t out, in; /* bytes left; pumps subtract from it */
 	uint64_t streams;
 	uint32_t opened[BUDGET_SLOTS];
-	uint64_t second, recent; /* the second of the newest slot, the sum of all */
+	uint64_t second, recent; /* second of the newest slot, sum of all slots */
 	struct budget_names names;
 };
 
@@ -49,6 +50,6 @@ void budget_done(struct budget *b);
 void budget_spend(struct budget *b, uint64_t out, uint64_t in);
 int budget_spend_name(struct budget *b, const char *host);
 
-/* Opens a stream to `host` at clock_mono() time `now`, or says which limit stands against it. */
+/* Opens a stream to `host` at clock_mono() time `now`, or returns the limit that forbids it. */
 enum budget_result budget_open(struct budget *b, const char *host, uint64_t now);
 void budget_close(struct budget *b);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Questions, by UDP and TCP. One by TCP is read, answered and the answer sent before the next is
- * looked at: a program that sends and does not read stops itself.
+ * DNS queries by UDP and TCP. A TCP query is read and its answer sent before the next query is
+ * read: a program that sends and does not read blocks itself.
  *
- * Whether a name may be resolved can be known later. Such a question waits in a table, whole, with
- * whom the answer goes to. While the table is full nothing is read by UDP, and a question by TCP
- * fails.
+ * The answer whether a name may be resolved may come later. The query then waits in a table, with a
+ * copy of the query and the address of its sender. While the table is full, no UDP query is read,
+ * and a TCP query fails.
  */
 #include <arpa/inet.h>
 #include <string.h>
@@ -23,7 +23,7 @@ static struct dns_answer denied(const char *reason)
 	return (struct dns_answer){ .rcode = DNS_NXDOMAIN, .reason = reason };
 }
 
-/* RFC 6761: it never leaves the machine. */
+/* RFC 6761: never leaves the sandbox. */
 static struct dns_answer answer_localhost(const struct dns_query *q)
 {
 	struct dns_answer a = { 0 };
@@ -50,13 +50,13 @@ static struct dns_answer answer_reverse(const struct capture *c, const struct dn
 	return (struct dns_answer){ .name = scratch };
 }
 
-/* Of a name that may be resolved. */
+/* Answers for a name that may be resolved. */
 static struct dns_answer answer_address(struct capture *c, const struct dns_query *q,
 					const struct name *name)
 {
 	struct dns_answer a = { 0 };
 	uint32_t addr;
-	/* Also for other types: that it exists is known from now on. */
+	/* Also for other types: the name exists from now on. */
 	int r = pool_add(c->pool, name, &addr);
 
 	if (r == -ENOSPC)
@@ -68,9 +68,9 @@ static struct dns_answer answer_address(struct capture *c, const struct dns_quer
 	return a;
 }
 
-/* ---- those whose answer comes later ---- */
+/* ---- queries answered later ---- */
 
-/* Everything but the number, which makes it one that waits. NULL: there is no room. */
+/* Fills in everything but the number, which marks the entry as used. NULL: the table is full. */
 static struct question *new_question(struct capture *c, const void *data, size_t n,
 				     const struct name *name)
 {
@@ -120,13 +120,13 @@ static bool await(struct question *w, uint64_t number)
 	return true;
 }
 
-/* ---- one question ---- */
+/* ---- one query ---- */
 
-/* What a query is, and who waits for the answer if that comes later. */
+/* A query, and its table entry if the answer comes later. */
 struct asked {
 	const void *data;
 	size_t n;
-	struct question *later; /* set if so */
+	struct question *later; /* set if the answer comes later */
 };
 
 static struct dns_answer answer_name(struct capture *c, const struct dns_query *q, struct asked *a)
@@ -159,7 +159,7 @@ static struct dns_answer choose(struct capture *c, const struct dns_query *q, st
 				struct name *scratch)
 {
 	if (q->plain && q->len == 0)
-		return (struct dns_answer){ 0 }; /* the root is there, and has nothing */
+		return (struct dns_answer){ 0 }; /* the root exists and has no records */
 	if (str_eq(q->text, "localhost") || str_has_suffix(q->text, ".localhost"))
 		return answer_localhost(q);
 	if (str_has_suffix(q->text, ".arpa"))
@@ -167,7 +167,7 @@ static struct dns_answer choose(struct capture *c, const struct dns_query *q, st
 	return answer_name(c, q, asked);
 }
 
-/* Puts the answer to one query into c->out. False: none is due, or (asked->later) not yet. */
+/* Puts the answer to one query into c->out. False: no answer is due, or (asked->later) not yet. */
 static bool answer(struct capture *c, struct asked *asked)
 {
 	struct dns_query q;
@@ -207,7 +207,7 @@ void dns_on_udp(struct loop_fd *src, uint32_t events)
 
 		struct asked asked = { .data = data, .n = n > 0 ? (size_t)n : 0 };
 
-		/* An error is one of an answer that found nobody, or the end of the round. */
+		/* The error belongs to an earlier answer, or the socket is empty. */
 		if (n < 0)
 			return;
 		if (n <= DNS_QUERY_MAX && answer(l->capture, &asked))
@@ -259,7 +259,7 @@ static int put_out(struct dns_client *d)
 	return d->out.err;
 }
 
-/* The first whole question of what came. 1: it is answered; 0: there is none, or the answer comes
+/* Handles the first complete query in the buffer. 1: answered; 0: incomplete, or the answer comes
  * later; or -errno. */
 static int take_one(struct dns_client *d)
 {
@@ -299,10 +299,10 @@ static int want(struct dns_client *d)
 	return events == d->src.events ? 0 : loop_mod_fd(&d->src, events);
 }
 
-/* Answers what is there, as far as it goes. */
+/* Answers buffered queries as far as possible. */
 static void serve(struct dns_client *d, int r)
 {
-	/* The buffer holds one question of full size, or many small ones: the round is short. */
+	/* The buffer holds one query of full size or many small ones, so this loop is short. */
 	while (r == 0) {
 		r = send_out(d);
 		if (r < 0 || d->out.len > 0 || d->question)
@@ -323,7 +323,7 @@ static void on_client(struct loop_fd *src, uint32_t events)
 	struct dns_client *d = src->arg;
 
 	if (d->question && events & (EPOLLHUP | EPOLLERR))
-		dns_close(d); /* it has gone, and would be told for ever */
+		dns_close(d); /* the client has gone, and epoll would report it again and again */
 	else
 		serve(d, d->out.len == 0 && !d->question && d->n < sizeof(d->in) ? read_in(d) : 0);
 }
@@ -340,7 +340,7 @@ void dns_accepted(struct capture *c, int fd)
 
 /* ---- late answers ---- */
 
-/* Says it to whom it is for, and forgets the question. */
+/* Sends a late answer and frees the table entry. */
 static void say_late(struct question *w, enum capture_may may, const char *reason)
 {
 	struct capture *c = w->capture;
@@ -349,7 +349,7 @@ static void say_late(struct question *w, enum capture_may may, const char *reaso
 	struct dns_query q;
 
 	if (dns_parse(w->query, w->n, &q) != DNS_NOERROR)
-		abort(); /* it was one when it came */
+		abort(); /* the query was valid when it came */
 	if (may == CAPTURE_MAY)
 		a = answer_address(c, &q, &w->name);
 	else if (may == CAPTURE_MAY_NOT)
@@ -364,8 +364,8 @@ static void say_late(struct question *w, enum capture_may may, const char *reaso
 }
 
 /*
- * The time is counted in turns of this loop as well: of a process, or a machine, that stood still
- * the clock went on, and the answer may be there to be read.
+ * Counts turns of this loop, too: while the process or the VM was stopped, the clock ran on, and
+ * the answer may already wait to be read.
  */
 static void on_no_answer(struct loop_timer *t)
 {

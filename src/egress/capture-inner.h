@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the capture share. */
+/* Shared by the files of the capture. */
 #pragma once
 
 #include <netinet/in.h>
@@ -8,48 +8,48 @@
 #include "dns.h"
 
 enum {
-	ACCEPTS_MAX = 16,     /* of one listener in a round */
-	QUERIES_MAX = 32,     /* in a round, by UDP */
-	DNS_CLIENTS_MAX = 8,  /* by TCP, at the same time */
-	QUESTIONS_MAX = 64,   /* whose answer comes later */
-	HEADS_MAX = 32,	      /* programs that talk to the proxy and have not said all */
-	CLIENT_MS = 5 * 1000, /* for all of it, whichever it is */
-	ANSWER_MS = 4 * 1000, /* for what is answered later: less than a program waits */
-	ANSWER_TURNS = 4,     /* of the loop, at least */
-	PAUSE_MS = 100,	      /* when the system has no descriptor or memory for one more */
+	ACCEPTS_MAX = 16,     /* per listener and round of the loop */
+	QUERIES_MAX = 32,     /* UDP queries per round */
+	DNS_CLIENTS_MAX = 8,  /* concurrent TCP connections */
+	QUESTIONS_MAX = 64,   /* queries waiting for a late answer */
+	HEADS_MAX = 32,	      /* proxy clients whose request is incomplete */
+	CLIENT_MS = 5 * 1000, /* time limit for one client */
+	ANSWER_MS = 4 * 1000, /* time limit for a late answer: shorter than resolvers wait */
+	ANSWER_TURNS = 4,     /* rounds of the loop, at least */
+	PAUSE_MS = 100,	      /* pause when out of descriptors or memory */
 };
 
-/* Room for one question more than what is being answered; nobody waits with more. */
+/* Room for one query and one answer; more stays in the socket. */
 enum {
 	DNS_IN_MAX = 2 + DNS_QUERY_MAX,
 	DNS_OUT_MAX = 2 + DNS_ANSWER_MAX,
 };
 
-/* A program that asks by TCP. */
+/* A DNS client on TCP. */
 struct dns_client {
 	struct capture *capture;
 	struct loop_fd src; /* .fd is -EBADF in a free one */
 	struct loop_timer deadline;
 	size_t n;
 	uint8_t in[DNS_IN_MAX];
-	struct buf out;		   /* one answer, and sent before the next */
-	struct question *question; /* whose answer it waits for */
+	struct buf out;		   /* one answer, sent before the next query is read */
+	struct question *question; /* waiting for its late answer; or NULL */
 };
 
-/* A question whose answer comes later, with all that the answer is made of. */
+/* A query whose answer comes later, with all that the answer needs. */
 struct question {
 	struct capture *capture;
 	uint64_t number;	   /* 0: free */
-	struct dns_client *client; /* NULL: by UDP, from... */
+	struct dns_client *client; /* NULL: by UDP, from `from` */
 	struct sockaddr_in from;
 	struct loop_timer deadline;
-	unsigned int turns; /* that its deadline has had */
+	unsigned int turns; /* rounds of the deadline so far */
 	struct name name;
 	size_t n;
 	uint8_t query[DNS_QUERY_MAX];
 };
 
-/* A program that talks to the proxy. */
+/* A proxy client whose request is being read. */
 struct head {
 	struct capture *capture;
 	struct loop_fd src; /* as above */
@@ -60,9 +60,9 @@ struct head {
 struct listener {
 	struct capture *capture;
 	struct loop_fd src;
-	struct loop_timer again; /* after a pause */
+	struct loop_timer again; /* ends a pause */
 	void (*accepted)(struct capture *c, int fd);
-	bool full; /* no room for what it accepts, until something ends */
+	bool full; /* no room for another connection until one ends */
 };
 
 struct capture {
@@ -75,7 +75,7 @@ struct capture {
 	struct head heads[HEADS_MAX];
 	struct question questions[QUESTIONS_MAX];
 	size_t n_dns, n_heads, n_questions;
-	uint64_t asked; /* the number of the last question */
+	uint64_t asked; /* number of the last query */
 	struct buf out; /* one answer or reply */
 };
 
@@ -101,8 +101,8 @@ void listener_accept(struct loop_fd *src, uint32_t events);
  */
 int capture_watch(struct capture *c, int fd, struct loop_fd *src, struct loop_timer *deadline);
 
-/* Puts the name in the place of the address that stands for it. -ENOENT for one of our range that
- * stands for nothing, -EACCES for the sandbox's own loopback. */
+/* Replaces an address of our range by its name. -ENOENT for an unassigned address of that range,
+ * -EACCES for the sandbox's own loopback. */
 int capture_target(const struct capture *c, struct target *t);
 
 /* capture-dns.c */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Programs that were told of a proxy. What a program says is looked at where it lies (MSG_PEEK) and
- * taken as far as it belongs to the head: what is behind it is for the other end, and stays in the
+ * Clients of the HTTP and SOCKS5 proxy. Their request is read with MSG_PEEK and only the request
+ * itself is taken from the socket: the bytes behind it are for the destination and stay in the
  * socket.
  */
 #include <string.h>
@@ -14,7 +14,7 @@ enum {
 	PEEK_MAX = 2048
 };
 
-/* Out of the loop; the descriptor stays open. */
+/* Removes the client from the loop; the descriptor stays open. */
 static int release(struct head *h)
 {
 	int fd = h->src.fd;
@@ -42,7 +42,8 @@ static enum capture_how how_of(const struct front *f)
 	return f->kind == FRONT_SOCKS5 ? CAPTURE_BY_SOCKS5 : CAPTURE_BY_CONNECT;
 }
 
-/* A few bytes to somebody who waits for them; where even those do not go, nobody reads. */
+/* Sends a short message to a waiting client. If even that does not fit, the client is not reading:
+ * an error. */
 static int say(int fd, const struct buf *b)
 {
 	ssize_t k;
@@ -53,7 +54,7 @@ static int say(int fd, const struct buf *b)
 	return k < 0 ? -errno : k < (ssize_t)b->len ? -EAGAIN : 0;
 }
 
-/* 0 or -errno: the program has gone, or might as well have. */
+/* Reads from the client. 0, or -errno if the client has gone or must be dropped. */
 static int hear(struct head *h)
 {
 	struct buf *out = &h->capture->out;

@@ -2,9 +2,9 @@
 /*
  * The capture as a whole, and streams that came directly.
  *
- * Of a stream that came directly, the address that the program connected to is the socket's own:
- * that is what transparent sockets are for. If it is of our range it stands for a name; if not it
- * is the address that is meant.
+ * A direct stream's socket has the address that the program connected to as its own address:
+ * transparent sockets do this. An address of our range stands for a name; any other is the
+ * destination itself.
  */
 #include "capture-inner.h"
 
@@ -45,7 +45,7 @@ static void stream_accepted(struct capture *c, int fd)
 		c->ops->connect(fd, &t, CAPTURE_DIRECT, c->arg);
 }
 
-/* ---- the whole ---- */
+/* ---- the capture ---- */
 
 static int add_listeners(struct capture *c, struct capture_sockets *s)
 {

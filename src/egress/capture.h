@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Catches what the programs of a sandbox send out: answers their DNS questions, accepts what they
- * connect to, and hands each stream over with the name or address that it is for. What may be
- * reached is not decided here.
+ * Captures the network use of a sandbox's programs: answers their DNS queries, accepts their
+ * connections and hands each stream over with its name or address. The callbacks decide what may be
+ * reached.
  *
- * Everything is bounded: how much is read, accepted and answered in one round of the loop, how many
- * programs may be in the middle of a question, and for how long.
+ * Everything is bounded: the work in one round of the loop, the number of clients with an
+ * incomplete query or request, and their time.
  */
 #pragma once
 
@@ -14,7 +14,7 @@
 #include "pool.h"
 #include "sockets.h"
 
-/* How a stream came; of the proxy's, the program waits for capture_reply(). */
+/* How a stream arrived; proxy clients wait for capture_reply(). */
 enum capture_how {
 	CAPTURE_DIRECT,
 	CAPTURE_BY_CONNECT,
@@ -24,31 +24,30 @@ enum capture_how {
 enum capture_may {
 	CAPTURE_MAY_NOT,
 	CAPTURE_MAY,
-	CAPTURE_MAY_LATER, /* capture_answered() will say */
+	CAPTURE_MAY_LATER, /* capture_answered() will decide */
 };
 
-/* Called from inside of the capture, which they must not free. */
+/* Called from inside the capture; they must not free it. */
 struct capture_ops {
 	/*
-	 * May anything be dialled by that name, on any port? Decides whether it gets an address.
-	 * If not, *ret_reason is a text that outlives the call. Asked for every question. With
-	 * CAPTURE_MAY_LATER, which is never taken back, the answer has that number; it is not
-	 * waited for longer than a few seconds.
+	 * May any port of that name be dialled? Decides whether the name gets an address. If not,
+	 * *ret_reason is a text that outlives the call. Called for every query. A query
+	 * answered with CAPTURE_MAY_LATER is not withdrawn; the caller passes its number to
+	 * capture_answered() within a few seconds.
 	 */
 	enum capture_may (*ask)(const struct name *name, uint64_t number, const char **ret_reason,
 				void *arg);
 
-	/* A program has connected to `t`. Takes `fd`: non-blocking, CLOEXEC, and nothing of the
-	 * program's own bytes read. The target is valid during the call. */
+	/* A program has connected to `t`. Takes `fd`: non-blocking, CLOEXEC, with all bytes of the
+	 * stream still unread. The target is valid during the call. */
 	void (*connect)(int fd, const struct target *t, enum capture_how how, void *arg);
 };
 
 struct capture;
 
 /*
- * Takes the sockets, also when it fails. Room for `names` names, at most POOL_MAX; `key` is of
- * getrandom(2). Makes no further system call but to add the sockets to the loop. 0, -ENOMEM or
- * -errno.
+ * Takes the sockets, also on failure. Holds at most `names` names, up to POOL_MAX; `key` is random.
+ * Makes no system call except to add the sockets to the loop. 0, -ENOMEM or -errno.
  */
 int capture_new(struct loop *loop, struct capture_sockets *s, size_t names,
 		const uint8_t key[static SIPHASH_KEY], const struct capture_ops *ops, void *arg,
@@ -56,20 +55,19 @@ int capture_new(struct loop *loop, struct capture_sockets *s, size_t names,
 struct capture *capture_free(struct capture *c);
 
 /*
- * The answer to a question that was to be answered later; `reason` (if not) as above, during the
- * call. Nothing if nobody waits for it any more. Not to be called from a callback.
+ * The late answer to query `number`; `reason` is for a refusal and need only be valid during the
+ * call. Does nothing if the query has timed out. Must not be called from a callback.
  */
 void capture_answered(struct capture *c, uint64_t number, bool may, const char *reason);
 
 /*
- * Tells the program how its connect went, once; nothing for CAPTURE_DIRECT. After anything but
- * FRONT_OK the caller closes the descriptor, by capture_refuse(). 0, or -errno: the program has
- * gone.
+ * Reports the result to a proxy client, once; does nothing for CAPTURE_DIRECT. If the result is not
+ * FRONT_OK, use capture_refuse(). 0, or -errno if the program has gone.
  */
 int capture_reply(int fd, enum capture_how how, enum front_result result, const char *reason);
 
-/* Says so (capture_reply()) and closes `fd`; one that came directly is reset, which is how a
- * refused connection looks to a program once it was accepted. */
+/* Calls capture_reply() and closes `fd`. A direct stream is reset, which is what a program sees of
+ * a refusal after accept(2). */
 void capture_refuse(int fd, enum capture_how how, enum front_result result, const char *reason);
 
 static inline void cleanup_capture(struct capture **c)

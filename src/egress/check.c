@@ -18,6 +18,6 @@ const char *check_literal(const struct addr *a)
 
 	if (class == ADDR_METADATA || class == ADDR_EMBEDDED || class == ADDR_MULTICAST)
 		return addr_class_name(class);
-	/* 0.0.0.0 is this host, and the rest of that network nothing that answers. */
+	/* 0.0.0.0 is this host; nothing else in 0.0.0.0/8 answers. */
 	return a->family == 4 && a->bytes[0] == 0 ? addr_class_name(class) : NULL;
 }

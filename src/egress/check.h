@@ -5,15 +5,15 @@
 #include "match.h"
 
 /*
- * An address that a name resolved to: only public ones, and if the rule for the name has `private`
- * also private ones (ADDR_PRIVATE, no other class), that no rule denies. NULL, or what is wrong
- * with it.
+ * Checks an address that a name resolved to. It must be public, or private (ADDR_PRIVATE only) if
+ * the name's rule has `private`, and no rule may deny it. NULL, or the reason for the refusal.
  */
 const char *check_resolved(const struct ruleset *rules, const struct addr *a, uint16_t port,
 			   bool private);
 
 /*
- * An address that a rule allowed by naming it: also one of the own network or host, but never a
- * metadata service, IPv4 in disguise, multicast or "this host". NULL, or what is wrong with it.
+ * Checks an address that a rule names. It may be in the host's network or the host itself, but
+ * never a metadata service, embedded IPv4, multicast or 0.0.0.0/8. NULL, or the reason for the
+ * refusal.
  */
 const char *check_literal(const struct addr *a);

@@ -30,8 +30,8 @@ static socklen_t sock_of(const struct addr *a, uint16_t port, union sock *s)
 }
 
 /*
- * The source address is chosen when connect(2) is called. Where it is the same as the destination,
- * the destination is this host, whatever it is called outside.
+ * connect(2) chooses the source address. If it equals the destination, the destination is this
+ * host, whatever address it has outside.
  */
 static bool has_own_source(int fd, const struct addr *a)
 {
@@ -45,7 +45,7 @@ static bool has_own_source(int fd, const struct addr *a)
 	return memcmp(&s.v6.sin6_addr, a->bytes, sizeof(s.v6.sin6_addr)) == 0;
 }
 
-/* A socket of UDP gets its source without a packet, so that nobody here hears of it. */
+/* Connecting a UDP socket chooses the source without sending a packet. */
 static int check_not_here(const struct addr *a, const union sock *s, socklen_t n)
 {
 	_cleanup_close_ int fd = socket(s->any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, IPPROTO_UDP);
@@ -70,7 +70,7 @@ static int try_connect(const struct dial *d, const struct addr *a, int *ret_fd)
 	(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	if (connect(fd, &s.any, n) < 0 && errno != EINPROGRESS && errno != EINTR)
 		return -errno;
-	/* Once more: the address may have become ours in between. */
+	/* Again: the host may have gained the address meanwhile. */
 	if (d->not_here && has_own_source(fd, a))
 		return -EXDEV;
 	*ret_fd = TAKE_FD(fd);
@@ -112,7 +112,7 @@ static struct dial_attempt *free_attempt(struct dial *d)
 
 static void on_connect(struct loop_fd *src, uint32_t events);
 
-/* Begins the next attempt that can be begun. */
+/* Starts the next attempt that can be started. */
 static void next_attempt(struct dial *d)
 {
 	struct dial_attempt *a = free_attempt(d);
@@ -184,7 +184,7 @@ static void on_connect(struct loop_fd *src, uint32_t events)
 		fail(d, d->last_err);
 }
 
-/* IPv6 and IPv4 in turn, each in the order given. */
+/* Alternates IPv6 and IPv4, each in the given order. */
 static void interleave(struct dial *d, const struct addr *v, size_t n)
 {
 	size_t at[2] = { 0, 0 };

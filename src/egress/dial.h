@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Connects to one of several addresses of a host: Happy Eyeballs, RFC 8305. IPv6 and IPv4 in turn,
- * IPv6 first; the next address is tried when the one before it has failed or has had a quarter of a
- * second. The first that answers is taken, the others are closed. Nothing but the addresses given
- * is ever dialled.
+ * Connects to one of several addresses of a host: Happy Eyeballs, RFC 8305. Alternates IPv6 and
+ * IPv4, IPv6 first; tries the next address when the one before has failed or 250 ms have passed.
+ * Keeps the first connection and closes the others. Dials only the given addresses.
  */
 #pragma once
 
@@ -17,7 +16,7 @@ enum {
 	DIAL_ADDRS_MAX = 8, /* tried at most */
 	DIAL_AT_ONCE = 3,
 	DIAL_STAGGER_MS = 250,
-	DIAL_TIMEOUT_MS = 15000, /* for all of it */
+	DIAL_TIMEOUT_MS = 15000, /* for all attempts together */
 };
 
 struct dial;
@@ -29,15 +28,12 @@ struct dial_attempt {
 
 struct dial {
 	/*
-	 * The last call: a connected socket, which is the callee's, and the address it is connected
-	 * to; or fd = -errno of the last failure, -EXDEV for an address of this host. The dial may
-	 * be freed or used again in it.
+	 * Called last: a connected socket, which the callee owns, and its address; or fd = -errno
+	 * of the last failure, -EXDEV for an address of this host. May free or reuse the dial.
 	 */
 	void (*done)(struct dial *d, int fd, const struct addr *a);
 	void *arg;
-	/*
-	 * Refuses an address to which a socket got the same address of its own: that is this host.
-	 */
+	/* Refuse addresses of this host: those equal to the socket's own source address. */
 	bool not_here;
 	/* private */
 	struct loop *loop;
@@ -50,10 +46,10 @@ struct dial {
 };
 
 /*
- * Begins. done, arg and not_here are set, the rest is zero. 0, or -errno when no attempt could be
- * made: then done() is not called.
+ * Starts. The caller has set done, arg and not_here, the rest is zero. 0, or -errno if no attempt
+ * could be made: then done() is not called.
  */
 int dial_start(struct dial *d, struct loop *l, const struct addr *v, size_t n, uint16_t port);
 
-/* Gives up without a call of done(); also for one that has ended or was never started. */
+/* Stops without calling done(); also allowed after the end or before the start. */
 void dial_stop(struct dial *d);

@@ -9,16 +9,16 @@ enum {
 	HEADER = 12,
 	CLASS_IN = 1,
 	LABEL_KINDS = 0xc0,
-	QUESTION_AT = 0xc000 | HEADER, /* a pointer to the name that was asked for */
+	QUESTION_AT = 0xc000 | HEADER, /* pointer to the queried name */
 
-	/* Bits of the second word of the header. */
+	/* Bits of the header's second word. */
 	FLAG_RESPONSE = 0x8000,
 	FLAG_OPCODE = 0x7800,
 	FLAG_RECURSION = 0x0100,
 	FLAG_AVAILABLE = 0x0080,
 	FLAG_UNCHECKED = 0x0010,
 
-	/* Of the TTL of an OPT record. */
+	/* Bits of an OPT record's TTL. */
 	OPT_VERSION_SHIFT = 16,
 	OPT_RCODE_SHIFT = 24,
 	OPT_DNSSEC = 0x8000,
@@ -26,14 +26,14 @@ enum {
 	ERROR_BLOCKED = 15,
 };
 
-/* ---- the question ---- */
+/* ---- queries ---- */
 
 static bool plain_byte(char c)
 {
 	return ascii_is_lower(c) || ascii_is_digit(c) || c == '-' || c == '_';
 }
 
-/* One label behind the others; a dot inside of one would make two of it. */
+/* Appends one label. A dot inside a label clears `plain`: it would read as two labels. */
 static void add_label(struct dns_query *q, const uint8_t *label, size_t n)
 {
 	if (q->len > 0)
@@ -46,8 +46,8 @@ static void add_label(struct dns_query *q, const uint8_t *label, size_t n)
 	}
 }
 
-/* 255 bytes with the lengths and the root, as the standard says, so at most 253 of text. No
- * pointers: there is nothing before a question that one could point to. */
+/* At most 255 bytes with lengths and root (RFC 1035), so at most 253 bytes of text. No pointers:
+ * nothing before the question could be pointed to. */
 static int read_name(struct reader *r, struct dns_query *q)
 {
 	const uint8_t *start = r->pos;
@@ -85,12 +85,12 @@ static int read_question(struct reader *r, struct dns_query *q)
 	return class == CLASS_IN ? DNS_NOERROR : DNS_NOTIMP;
 }
 
-/* The one record that may follow. Options are for others. */
+/* The only record that may follow. Its options are ignored. */
 static int read_opt(struct reader *r, struct dns_query *q)
 {
 	uint64_t root = reader_be(r, 1), type = reader_be(r, 2), ttl;
 
-	(void)reader_be(r, 2); /* how much they take: more than we send */
+	(void)reader_be(r, 2); /* the client's maximum: more than we send */
 	ttl = reader_be(r, 4);
 	(void)reader_bytes(r, reader_be(r, 2));
 	if (r->err || root != 0 || type != DNS_OPT)
@@ -125,7 +125,7 @@ int dns_parse(const void *data, size_t n, struct dns_query *ret)
 	return opt == DNS_NOERROR ? rcode : opt;
 }
 
-/* ---- the answer ---- */
+/* ---- answers ---- */
 
 static void put_record(struct buf *b, uint16_t type, uint32_t ttl, size_t n)
 {
@@ -135,7 +135,7 @@ static void put_record(struct buf *b, uint16_t type, uint32_t ttl, size_t n)
 	(void)buf_put_be(b, n, 2);
 }
 
-/* Labels of a name that name_parse() has passed. */
+/* Labels of a name that name_parse() accepted. */
 static void put_name(struct buf *b, const struct name *name)
 {
 	for (size_t i = 0; i <= name->len;) {
@@ -163,14 +163,14 @@ static void put_found(struct buf *b, const struct dns_answer *a)
 	}
 }
 
-/* Of the root, which is above every name: how long "there is none" holds. */
+/* SOA of the root, which is above every name: sets how long a negative answer is valid. */
 static void put_soa(struct buf *b)
 {
 	(void)buf_put_be(b, 0, 1);
 	put_record(b, DNS_SOA, DNS_TTL_NEGATIVE, 22);
-	(void)buf_put_be(b, 0, 2);    /* the server and the person: the root */
+	(void)buf_put_be(b, 0, 2);    /* server and mailbox: the root */
 	(void)buf_put_be(b, 1, 4);    /* serial */
-	(void)buf_put_be(b, 3600, 4); /* refresh, retry, expire: for servers */
+	(void)buf_put_be(b, 3600, 4); /* refresh, retry, expire: used by servers only */
 	(void)buf_put_be(b, 600, 4);
 	(void)buf_put_be(b, 86400, 4);
 	(void)buf_put_be(b, DNS_TTL_NEGATIVE, 4);
@@ -216,7 +216,7 @@ void dns_put_answer(struct buf *b, const struct dns_query *q, const struct dns_a
 		put_opt(b, q, a);
 }
 
-/* ---- names of addresses ---- */
+/* ---- reverse names ---- */
 
 int dns_reverse(const struct dns_query *q, uint32_t *ret)
 {

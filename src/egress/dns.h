@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The part of DNS (RFC 1035, EDNS of RFC 6891, errors of RFC 8914) that a stub in a sandbox needs:
- * one question in, one answer out. Answers hold one address or name, or nothing; what is not there
- * comes with an SOA, so that programs know it at once and for how long. None is longer than 512
- * bytes, so nothing is ever truncated.
+ * The part of DNS that a stub resolver in a sandbox needs (RFC 1035, EDNS of RFC 6891, errors of
+ * RFC 8914): one question in, one answer out. An answer has one address or name, or nothing; a
+ * negative answer has an SOA, so that programs need not retry and know how long it is valid. No
+ * answer exceeds 512 bytes, so none is truncated.
  */
 #pragma once
 
@@ -11,11 +11,11 @@
 #include "name.h"
 
 enum {
-	DNS_QUERY_MAX = 1232, /* also what we say that we take */
+	DNS_QUERY_MAX = 1232, /* also the maximum that we advertise */
 	DNS_ANSWER_MAX = 512,
 	DNS_REASON_MAX = 128,
-	DNS_TTL = 300,	      /* an address stays for the life of the sandbox */
-	DNS_TTL_NEGATIVE = 5, /* a policy may change */
+	DNS_TTL = 300,	      /* an address is valid for the life of the sandbox */
+	DNS_TTL_NEGATIVE = 5, /* the policy may change */
 };
 
 enum dns_rcode {
@@ -36,32 +36,31 @@ enum dns_type {
 	DNS_ANY = 255,
 };
 
-/* What was asked. Points into the query, which must outlive it. */
+/* A parsed query. Points into the packet, which must outlive it. */
 struct dns_query {
 	uint16_t id, flags, type;
-	const uint8_t *question; /* name, type and class, as they came; NULL: not understood */
+	const uint8_t *question; /* name, type and class as received; NULL: not understood */
 	size_t question_len;
 	bool edns, dnssec;
 	char text[NAME_TEXT_MAX +
-		  1]; /* the name, lower case; "" for the root or where not `plain` */
+		  1]; /* the name in lower case; "" for the root or if not `plain` */
 	uint8_t len;
-	bool plain; /* has only what a host's name may have in it, or an underscore */
+	bool plain; /* only characters of host names, or underscores */
 };
 
 /*
- * Reads one query. DNS_NOERROR, or what is to be answered without looking at the question; or
- * -EBADMSG for what deserves no answer: no header, or not a query. *ret is written but for
- * -EBADMSG.
+ * Parses one query. DNS_NOERROR, or an error code to answer with; or -EBADMSG if no answer is due:
+ * no header, or not a query. *ret is written except on -EBADMSG.
  */
 int dns_parse(const void *data, size_t n, struct dns_query *ret);
 
-/* What to answer. All zero: no such record, but the name exists. */
+/* The answer to send. All zero: the name exists but has no such record. */
 struct dns_answer {
 	enum dns_rcode rcode;
 	uint32_t addr;		 /* A, in the host's byte order; 0: none */
 	const uint8_t *addr6;	 /* AAAA: 16 bytes; NULL: none */
 	const struct name *name; /* PTR; NULL: none */
-	const char *reason; /* why it is blocked: up to DNS_REASON_MAX bytes; NULL: it is not */
+	const char *reason; /* why it is blocked, up to DNS_REASON_MAX bytes; NULL: not blocked */
 };
 
 /* Appends the answer, at most DNS_ANSWER_MAX bytes; errors stay in `b`. */

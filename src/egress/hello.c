@@ -12,7 +12,7 @@ enum {
 	MESSAGE_HEAD = 4,
 	CLIENT_HELLO = 1,
 	EXT_SERVER_NAME = 0,
-	EXT_ESNI = 0xffce, /* what ECH was called while it was a draft */
+	EXT_ESNI = 0xffce, /* name of ECH as a draft */
 	EXT_ECH = 0xfe0d,
 	FRAGMENT_MAX = 1 << 14,
 };
@@ -23,13 +23,13 @@ static int wrong(const char **ret_why, const char *why)
 	return -EBADMSG;
 }
 
-/* The message, as far as its records are there. */
+/* The message, as far as its records have arrived. */
 struct message {
 	uint8_t data[HELLO_MAX];
 	size_t n;
 };
 
-/* How long the message says it is; SIZE_MAX while that is not known. */
+/* Length of the message by its header; SIZE_MAX while unknown. */
 static size_t whole(const struct message *m)
 {
 	if (m->n < MESSAGE_HEAD)
@@ -37,7 +37,8 @@ static size_t whole(const struct message *m)
 	return MESSAGE_HEAD + ((size_t)m->data[1] << 16 | (size_t)m->data[2] << 8 | m->data[3]);
 }
 
-/* Adds what is there of a record's fragment of `len` bytes. A message that ends in it must end it.
+/* Appends the available part of a fragment of `len` bytes. The message must end where a fragment
+ * ends.
  */
 static int join(struct message *m, struct reader *in, size_t len, const char **why)
 {
@@ -76,7 +77,7 @@ static int read_records(struct message *m, struct reader *in, const char **why)
 	return r;
 }
 
-/* A vector with a length of `bytes` bytes in front. */
+/* A vector preceded by its length in `bytes` bytes. */
 static struct reader vector(struct reader *r, unsigned int bytes)
 {
 	uint64_t n = reader_be(r, bytes);
@@ -87,7 +88,8 @@ static struct reader vector(struct reader *r, unsigned int bytes)
 	return v;
 }
 
-/* One host name and nothing else: RFC 6066 allows a list, and nobody agrees on what it means. */
+/* Accepts exactly one host name: RFC 6066 allows a list, but implementations disagree on its
+ * meaning. */
 static int read_name(struct reader ext, struct hello *ret, const char **why)
 {
 	struct reader list = vector(&ext, 2), name;
@@ -98,7 +100,7 @@ static int read_name(struct reader ext, struct hello *ret, const char **why)
 	if (reader_finish(&ext) < 0 || reader_finish(&list) < 0 || name.err || type != 0)
 		return wrong(why, "a broken list of server names");
 	if (name_parse((const char *)name.pos, reader_left(&name), &ret->name, &e) < 0)
-		return wrong(why, "a server name that is none");
+		return wrong(why, "an invalid server name");
 	ret->has_name = true;
 	return 0;
 }

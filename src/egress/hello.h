@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a TLS ClientHello asks for. The caller gathers the first bytes of a stream and calls again
- * with more of them until there is an answer; records and segments may cut the message anywhere.
+ * Parses a TLS ClientHello. The caller collects the first bytes of a stream and calls again with
+ * more until there is a result; records and segments may split the message anywhere.
  */
 #pragma once
 
@@ -12,17 +12,17 @@
 #include "name.h"
 
 enum {
-	HELLO_MAX = 16 * 1024, /* of the message; no client in use sends a quarter of it */
+	HELLO_MAX = 16 * 1024, /* message size; real clients send less than a quarter */
 };
 
 struct hello {
 	bool has_name;
-	bool ech; /* encrypted ClientHello, or the empty one that hides who uses it */
+	bool ech; /* encrypted ClientHello, or a GREASE one */
 	struct name name;
 };
 
 /*
- * 1 with *ret once the whole message is there, 0 while it is not, or -EBADMSG with the reason in
- * *ret_why (static text): not TLS, broken, too long, an extension twice, a name that is none.
+ * 1 with *ret once the whole message is there, 0 while it is incomplete, or -EBADMSG with a static
+ * text in *ret_why: not TLS, broken, too long, repeated extension, invalid name.
  */
 int hello_parse(const void *data, size_t n, struct hello *ret, const char **ret_why);

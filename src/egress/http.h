@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The head of an HTTP/1 request, as far as it says whom it is for. Strict: what two servers could
- * read in two ways is refused. The caller calls again with more bytes until there is an answer.
+ * Parses the head of an HTTP/1 request to find its host. Strict: rejects a head that two servers
+ * could interpret differently. The caller calls again with more bytes until there is a result.
  */
 #pragma once
 
@@ -14,7 +14,7 @@ enum {
 };
 
 struct http_head {
-	const char *host; /* into the caller's bytes, without spaces around it */
+	const char *host; /* points into the caller's bytes, trimmed */
 	size_t host_len;
 };
 
@@ -25,5 +25,5 @@ struct http_head {
  */
 int http_parse(const char *data, size_t n, struct http_head *ret, const char **ret_why);
 
-/* Can these first bytes still become a request: 1 they are one's, -1 they are not, 0 too few. */
+/* Can these first bytes begin a request? 1: yes, -1: no, 0: too few bytes. */
 int http_looks_like(const char *data, size_t n);

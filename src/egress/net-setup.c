@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Nothing here is executed from a file: netlink(7) takes a few microseconds where nft(8) takes
- * milliseconds.
- */
+/* Uses netlink(7) instead of running ip(8) and nft(8): microseconds instead of milliseconds. */
 #include "net-setup.h"
 
 #include <arpa/inet.h>
@@ -26,9 +23,9 @@
 enum {
 	LOOPBACK_INDEX = 1, /* in every network namespace */
 	BACKLOG = 256,
-	/* Of the listeners of streams, on 198.18.0.1 and ::1. Of no use to anybody else. */
+	/* Port of the stream listeners, on 198.18.0.1 and ::1. No program needs this port. */
 	STREAM_PORT = 1,
-	PRIORITY = -150, /* where changes of routes have their place: before filters */
+	PRIORITY = -150, /* mangle: before filters */
 };
 
 static const struct addr names_network = { .family = 4,
@@ -49,8 +46,8 @@ static int raise_loopback(struct netlink *nl)
 	return netlink_send(nl);
 }
 
-/* Makes every address of a network one of our own. Programs that connect to one come from
- * 127.0.0.1, or ::1, as they do to anything local. */
+/* Makes every address of a network local. Connections to them have the source 127.0.0.1 or ::1, as
+ * all local connections. */
 static int add_route(struct netlink *nl, const struct addr *a)
 {
 	static const uint8_t from4[] = { 127, 0, 0, 1 };
@@ -69,10 +66,10 @@ static int add_route(struct netlink *nl, const struct addr *a)
 	netlink_put(nl, RTA_OIF, &device, sizeof(device));
 	netlink_put(nl, RTA_PREFSRC, v4 ? from4 : loopback6.bytes, v4 ? 4 : 16);
 	r = netlink_send(nl);
-	return r == -EEXIST ? 0 : r; /* two rules of one network */
+	return r == -EEXIST ? 0 : r; /* two rules with the same network */
 }
 
-/* A host may have it switched off: then there is nothing to reach by it either. */
+/* If the host has IPv6 disabled, nothing is reachable by it either. */
 static bool has_ipv6(void)
 {
 	const struct sockaddr_in6 a = { .sin6_family = AF_INET6,
@@ -106,7 +103,7 @@ static int add_routes(const struct addr *networks, size_t n, bool *ret_v6, struc
 			continue;
 		r = add_route(&nl, &networks[i]);
 		if (r < 0)
-			return err_set(e, r, "cannot make %s local: %s",
+			return err_set(e, r, "cannot add a local route to %s: %s",
 				       addr_format(&networks[i], text), strerror(-r));
 		v6 |= networks[i].family == 6;
 	}
@@ -116,12 +113,12 @@ static int add_routes(const struct addr *networks, size_t n, bool *ret_v6, struc
 
 /* ---- nf_tables ---- */
 
-/* What a rule looks at in a packet, and where it sends it. */
+/* Match and target of an nf_tables rule. */
 struct steer {
 	uint8_t family;	      /* NFPROTO_* */
-	uint32_t offset, len; /* of the destination in the header */
-	const uint8_t *own;   /* what begins so is not touched: loopback itself */
-	const uint8_t *to;    /* the listener's address */
+	uint32_t offset, len; /* position of the destination in the header */
+	const uint8_t *own; /* a destination with this prefix is not redirected: loopback itself */
+	const uint8_t *to;  /* the listener's address */
 	uint32_t to_len;
 };
 
@@ -138,7 +135,7 @@ static void begin(struct netlink *nl, uint8_t family, unsigned int what, uint16_
 	netlink_begin(nl, (uint16_t)(NFNL_SUBSYS_NFTABLES << 8 | what), flags, &head, sizeof(head));
 }
 
-/* BEGIN and END of what is done as a whole or not at all. */
+/* BEGIN or END of a transaction. */
 static void put_bracket(struct netlink *nl, uint16_t type)
 {
 	const struct nfgenmsg head = { .version = NFNETLINK_V0,
@@ -248,7 +245,7 @@ static void put_chain(struct netlink *nl, const struct steer *s)
 	netlink_put_text(nl, NFTA_CHAIN_TYPE, "filter");
 }
 
-/* TCP to anything but loopback: the routes say what there is. */
+/* Redirects TCP to anything but loopback; the routes decide which addresses exist. */
 static void put_rule(struct netlink *nl, const struct steer *s)
 {
 	size_t exprs;
@@ -283,7 +280,7 @@ static int steer_streams(bool v6, struct err *e)
 		return err_set(e, -EOPNOTSUPP,
 			       "this kernel has no nf_tables with tproxy, which egress needs: "
 			       "load nft_tproxy");
-	return r < 0 ? err_set(e, r, "cannot steer connections: %s", strerror(-r)) : 0;
+	return r < 0 ? err_set(e, r, "cannot redirect connections: %s", strerror(-r)) : 0;
 }
 
 /* ---- sockets ---- */
@@ -331,7 +328,7 @@ static int make_socket(const struct place *p, int *ret, struct err *e)
 	return 0;
 }
 
-/* ---- the whole ---- */
+/* ---- all of it ---- */
 
 int net_capture(const struct addr *networks, size_t n, struct capture_sockets *ret, struct err *e)
 {
@@ -340,7 +337,7 @@ int net_capture(const struct addr *networks, size_t n, struct capture_sockets *r
 	int r;
 
 	if (n > NET_NETWORKS_MAX)
-		return err_set(e, -E2BIG, "rules name %zu networks, at most %d", n,
+		return err_set(e, -E2BIG, "the rules name %zu networks; at most %d are allowed", n,
 			       NET_NETWORKS_MAX);
 	r = add_routes(networks, n, &v6, e);
 	if (r == 0)

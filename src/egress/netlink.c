@@ -27,7 +27,7 @@ void netlink_done(struct netlink *nl)
 	nl->sock = fd_close(nl->sock);
 }
 
-/* Everything is padded to four bytes; the buffer is zeroed from the beginning. */
+/* Pads to four bytes; the buffer starts zeroed. */
 static void put(struct netlink *nl, const void *data, size_t n)
 {
 	struct nlmsghdr *h;
@@ -85,7 +85,7 @@ void netlink_nest_end(struct netlink *nl, size_t nest)
 	a->nla_len = (uint16_t)(nl->n - nest);
 }
 
-/* What one packet of answers says: 0, or the first error. */
+/* Reads one packet of answers: 0, or the first error. */
 static int read_answers(const uint8_t *data, size_t n)
 {
 	struct nlmsghdr h;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * netlink(7), as much of it as setting up a network namespace takes: messages in a buffer of fixed
- * size, sent at once. What goes in is our own, so a message that does not fit is a bug.
+ * The part of netlink(7) that sets up a network namespace: messages in a buffer of fixed size, sent
+ * at once. All input is our own, so a message that does not fit is a bug.
  */
 #pragma once
 
@@ -16,7 +16,7 @@ enum {
 struct netlink {
 	int sock; /* -EBADF: none */
 	uint32_t seq;
-	size_t n, msg; /* bytes so far; where the message begins that is being written */
+	size_t n, msg; /* bytes so far; start of the current message */
 	_Alignas(8) uint8_t data[NETLINK_BATCH_MAX];
 };
 
@@ -25,25 +25,25 @@ struct netlink {
 		.sock = -EBADF \
 	}
 
-/* `family` is NETLINK_ROUTE or NETLINK_NETFILTER, in the network namespace of the caller. 0 or
- * -errno. */
+/* `family` is NETLINK_ROUTE or NETLINK_NETFILTER, in the caller's network namespace. 0 or -errno.
+ */
 int netlink_open(struct netlink *nl, int family);
 void netlink_done(struct netlink *nl);
 
-/* Begins a message with what stands in front of its attributes. `flags` without NLM_F_REQUEST. */
+/* Begins a message with its fixed header. `flags` without NLM_F_REQUEST. */
 void netlink_begin(struct netlink *nl, uint16_t type, uint16_t flags, const void *head, size_t n);
 
 void netlink_put(struct netlink *nl, uint16_t attr, const void *data, size_t n);
 void netlink_put_text(struct netlink *nl, uint16_t attr, const char *text);
 void netlink_put_be32(struct netlink *nl, uint16_t attr, uint32_t v);
 
-/* Attributes inside of an attribute: what netlink_nest() gave goes to netlink_nest_end(). */
+/* Nested attributes: pass the result of netlink_nest() to netlink_nest_end(). */
 size_t netlink_nest(struct netlink *nl, uint16_t attr);
 void netlink_nest_end(struct netlink *nl, size_t nest);
 
 /*
- * Sends all messages and takes the kernel's answers: 0, or the first error of any of them. One at
- * least must have had NLM_F_ACK.
+ * Sends all messages and reads the kernel's answers: 0, or the first error. At least one message
+ * must have NLM_F_ACK.
  */
 int netlink_send(struct netlink *nl);
 

@@ -30,7 +30,7 @@ static enum peek_result peek_tls(bool ech_allowed, const struct target *t, const
 		return refuse(detail,
 			      "an encrypted ClientHello; only a rule with /tls+ech allows it", "",
 			      0);
-	/* A connection to an address has no name, and must not ask for one. */
+	/* A connection to an address must not ask for a name. */
 	if (h.has_name == t->is_addr)
 		return refuse(detail, t->is_addr ? "asks for a name" : "no server name",
 			      h.name.text, h.name.len);
@@ -39,7 +39,7 @@ static enum peek_result peek_tls(bool ech_allowed, const struct target *t, const
 	return PEEK_PASS;
 }
 
-/* Is `host`, as a request has it, the target? Its port may be left out. */
+/* Does the Host field name the target? The port is optional. */
 static bool host_is(const char *host, size_t n, const struct target *t)
 {
 	char with_port[NAME_TEXT_MAX + 8];
@@ -79,7 +79,7 @@ static enum peek_result peek_http(const struct target *t, const void *data, size
 	return PEEK_PASS;
 }
 
-/* The first byte of TLS is no letter, so at most one of both can be meant. */
+/* The first byte of TLS is not a letter, so at most one of the two protocols matches. */
 static enum peek_result peek_any(const struct target *t, const void *data, size_t n, char *detail)
 {
 	const uint8_t *p = data;
@@ -112,8 +112,8 @@ enum peek_result peek(enum rule_proto proto, const struct target *t, const void 
 		return refuse(detail, "too many bytes before it is clear what they are", "", 0);
 	if (!eof)
 		return PEEK_MORE;
-	/* What has ended before it became a request asks nobody for anything. */
+	/* Bytes that ended before they became a request name no host. */
 	if (proto == RULE_PROTO_ANY)
 		return PEEK_PASS;
-	return refuse(detail, "ended before it said whom it is for", "", 0);
+	return refuse(detail, "ended before it named a host", "", 0);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Do the first bytes of a client ask for what it was allowed to reach? Only looks. */
+/* Checks that a client's first bytes name the allowed destination. Does not change them. */
 #pragma once
 
 #include <stddef.h>
@@ -7,19 +7,19 @@
 #include "rule.h"
 
 enum {
-	PEEK_MAX = 20 * 1024, /* a ClientHello or a head, with room for the records around it */
+	PEEK_MAX = 20 * 1024, /* a ClientHello with its record headers, or an HTTP head */
 	PEEK_DETAIL_MAX = 96,
 };
 
 enum peek_result {
-	PEEK_MORE,   /* too few bytes to say */
-	PEEK_PASS,   /* they may go out */
-	PEEK_REFUSE, /* and why is in the detail */
+	PEEK_MORE,   /* too few bytes to decide */
+	PEEK_PASS,   /* may be sent */
+	PEEK_REFUSE, /* the detail says why */
 };
 
 /*
- * Looks at the `n` bytes that came first; `eof`: no more will come. `detail` is text that may hold
- * bytes of the client, to be escaped.
+ * Inspects the first `n` bytes; `eof`: no further bytes follow. `detail` may hold bytes of the
+ * client: escape it.
  */
 enum peek_result peek(enum rule_proto proto, const struct target *t, const void *data, size_t n,
 		      bool eof, char detail[static PEEK_DETAIL_MAX]);

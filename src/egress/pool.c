@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The names stand in the order they came; the place of one is its address. An open hash table of at
- * least twice as many slots holds place + 1. Nothing is ever deleted, so a probe ends at the first
- * slot that is empty.
+ * Names are stored in the order of arrival; a name's index gives its address. An open-addressing
+ * hash table with at least twice as many slots holds index + 1. Nothing is deleted, so a probe ends
+ * at the first empty slot.
  */
 #include "pool.h"
 
@@ -54,7 +54,7 @@ int pool_new(size_t max, const uint8_t key[static SIPHASH_KEY], struct pool **re
 	return 0;
 }
 
-/* Where `name` is, or would be. */
+/* The slot of `name`, or the empty slot for it. */
 static uint32_t *find_slot(const struct pool *p, const struct name *name, uint32_t hash)
 {
 	for (size_t i = hash & p->mask;; i = (i + 1) & p->mask) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names and the addresses that stand for them inside a sandbox: one of 198.18.0.0/15 each, given at
- * the first question and never taken back. Both ways in constant time. The guest chooses the names,
- * so the hash has a key.
+ * Maps names to the addresses that stand for them inside a sandbox, one of 198.18.0.0/15 each. A
+ * name gets its address at the first query and keeps it. Both directions take constant time. The
+ * guest chooses the names, so the hash is keyed.
  */
 #pragma once
 
@@ -15,7 +15,7 @@
 
 enum {
 	POOL_PREFIX = 15,
-	POOL_FIRST = 256,		   /* those below are ours */
+	POOL_FIRST = 256,		   /* lower addresses are reserved for us */
 	POOL_MAX = (1 << 17) - POOL_FIRST, /* names */
 };
 
@@ -25,10 +25,10 @@ struct pool;
 int pool_new(size_t max, const uint8_t key[static SIPHASH_KEY], struct pool **ret);
 struct pool *pool_free(struct pool *p);
 
-/* The address of `name`, in the host's byte order. -ENOSPC: there are `max` others; -ENOMEM. */
+/* The address of `name`, in the host's byte order. -ENOSPC: the pool is full; -ENOMEM. */
 int pool_add(struct pool *p, const struct name *name, uint32_t *ret);
 
-/* The other way; -ENOENT for an address that stands for nothing. */
+/* The name of an address; -ENOENT for an unassigned one. */
 int pool_find(const struct pool *p, uint32_t addr, struct name *ret);
 
 /* True for an address of 198.18.0.0/15, in the host's byte order. */

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Each direction holds what it has taken and not yet handed on in one of two places: a buffer
- * (first bytes, and what is left of a small read) or a pipe, borrowed from the pool. While it holds
- * anything it takes nothing more, so a receiver that does not read stops its sender, and a stream
- * at rest holds neither buffer nor pipe.
+ * Each direction holds bytes that it has read and not yet written in one of two places: a buffer
+ * (first bytes, and the rest of a small read) or a pipe borrowed from the pool. While it holds
+ * bytes it reads no others, so a receiver that does not read stops its sender, and an idle stream
+ * holds neither buffer nor pipe.
  *
- * A small read goes through memory: one read(2), one write(2). A read that fills the chunk says
- * that there is more, and the following are spliced: socket, pipe, socket, and the bytes are never
- * copied here. The pipe is empty before the next splice into it, so EAGAIN can only mean the
- * socket.
+ * A small read goes through memory: one read(2), one write(2). A read that fills the chunk means
+ * that there is more, and the following bytes are spliced from socket to pipe to socket without a
+ * copy here. The pipe is empty before each splice into it, so EAGAIN can only come from the socket.
  *
- * An end of file is passed on as a shutdown once everything before it was handed on. A socket that
- * has ended both ways leaves the loop: it would report EPOLLHUP for ever.
+ * End of file is passed on as a shutdown after all bytes before it were written. A socket closed in
+ * both directions leaves the loop: epoll would report EPOLLHUP again and again.
  */
 #include "pump.h"
 
@@ -44,7 +43,7 @@ static bool borrow_pipe(struct pump_pool *pool, struct pump_dir *d)
 		d->pipe[0] = pool->pipes[pool->n][0];
 		d->pipe[1] = pool->pipes[pool->n][1];
 	} else {
-		/* No descriptors left: it goes through memory then. */
+		/* Out of descriptors: go through memory. */
 		if (pipe2(d->pipe, O_CLOEXEC | O_NONBLOCK) < 0) {
 			d->pipe[0] = d->pipe[1] = -EBADF;
 			return false;
@@ -55,7 +54,7 @@ static bool borrow_pipe(struct pump_pool *pool, struct pump_dir *d)
 	return true;
 }
 
-/* A pipe that still holds bytes is not used again. */
+/* A pipe that still holds bytes is closed, not reused. */
 static void return_pipe(struct pump_pool *pool, struct pump_dir *d)
 {
 	if (d->pipe[0] < 0)
@@ -95,7 +94,7 @@ static void handed(struct pump *p, struct pump_dir *d, size_t n)
 	p->last = clock_mono();
 }
 
-/* Hands on what is held: 0 when nothing is left, else -errno (-EAGAIN: the receiver is full). */
+/* Writes held bytes: 0 when none is left, else -errno (-EAGAIN: the receiver is full). */
 static int drain(struct pump *p, unsigned int from)
 {
 	struct pump_dir *d = &p->dir[from];
@@ -123,7 +122,7 @@ static int drain(struct pump *p, unsigned int from)
 	return 0;
 }
 
-/* How many bytes may be taken now; -EDQUOT when the budget is spent and there are some. */
+/* How many bytes may be read now; -EDQUOT if the budget is spent and bytes are waiting. */
 static ssize_t may_take(const struct pump *p, unsigned int from, size_t n)
 {
 	uint64_t left = *p->dir[from].budget;
@@ -138,7 +137,7 @@ static ssize_t may_take(const struct pump *p, unsigned int from, size_t n)
 	return r > 0 ? -EDQUOT : 0;
 }
 
-/* Gathers first bytes for the filter: 1 to go on, 0 to wait, or -errno. */
+/* Collects first bytes for the filter. Returns the number read, 0 at end of file, or -errno. */
 static ssize_t take_first(struct pump *p, size_t n)
 {
 	struct pump_dir *d = &p->dir[PUMP_CLIENT];
@@ -166,7 +165,7 @@ static ssize_t take_small(struct pump *p, unsigned int from, size_t n)
 	sent = send(p->side[!from].fd, p->pool->scratch, (size_t)k, MSG_NOSIGNAL);
 	if (sent > 0)
 		handed(p, d, (size_t)sent);
-	/* An error is met again by drain(). */
+	/* drain() meets the error again. */
 	if (sent < k &&
 	    buf_put(&d->wait, p->pool->scratch + MAX(sent, 0), (size_t)(k - MAX(sent, 0))) < 0)
 		return -ENOMEM;
@@ -185,7 +184,7 @@ static ssize_t take_bulk(struct pump *p, unsigned int from, size_t n)
 	return k < 0 ? -errno : k;
 }
 
-/* Takes some bytes: how many, 0 at the end of file, or -errno. */
+/* Reads some bytes and returns how many, 0 at end of file, or -errno. */
 static ssize_t take(struct pump *p, unsigned int from)
 {
 	struct pump_dir *d = &p->dir[from];
@@ -204,7 +203,7 @@ static ssize_t take(struct pump *p, unsigned int from)
 	return n == -EINTR ? -EAGAIN : n;
 }
 
-/* After each look of the filter: 0, or -EACCES. */
+/* Calls the filter: 0, or -EACCES. */
 static int ask_filter(struct pump *p)
 {
 	struct pump_dir *d = &p->dir[PUMP_CLIENT];
@@ -222,13 +221,13 @@ static int pass_eof(struct pump *p, unsigned int from)
 	if (!d->eof || d->shut || holds(d) || filtered(p, from) || !connected(p))
 		return 0;
 	d->shut = true;
-	/* ENOTCONN: the other side has reset meanwhile, which its own event tells. */
+	/* ENOTCONN: the other side was reset; its own event reports that. */
 	if (shutdown(p->side[!from].fd, SHUT_WR) < 0 && errno != ENOTCONN)
 		return -errno;
 	return 0;
 }
 
-/* May this direction take bytes now? */
+/* May this direction read now? */
 static bool takes(const struct pump *p, unsigned int from)
 {
 	const struct pump_dir *d = &p->dir[from];
@@ -264,7 +263,7 @@ static int step(struct pump *p, unsigned int from, bool *ret_more)
 		*ret_more = !p->filter;
 		return *ret_more ? 0 : pass_eof(p, from);
 	}
-	/* Bulk, or something is left to hand on: at once, without asking the loop. */
+	/* Bulk data, or bytes left to write: continue at once, without waiting for an event. */
 	*ret_more = p->dir[from].bulk || holds(&p->dir[from]) || n == 0;
 	return 0;
 }
@@ -282,7 +281,7 @@ static int move(struct pump *p, unsigned int from)
 	return r;
 }
 
-/* ---- both ---- */
+/* ---- both directions ---- */
 
 bool pump_passed(const struct pump *p)
 {
@@ -308,7 +307,7 @@ static int watch(struct pump *p, unsigned int side)
 		loop_del_fd(s);
 		return 0;
 	}
-	if (!s->loop) /* on_socket() has put it aside */
+	if (!s->loop) /* on_socket() removed it */
 		return events == 0 ? 0 : loop_add_fd(p->loop, s, s->fd, events);
 	return events == s->events ? 0 : loop_mod_fd(s, events);
 }
@@ -337,7 +336,7 @@ static void finish(struct pump *p, enum pump_end end)
 	p->end(p, end);
 }
 
-/* Moves what can be moved in the directions of the mask; the last thing that a callback does. */
+/* Moves bytes in the directions of the mask. May free the pump, so callbacks call it last. */
 static void run(struct pump *p, unsigned int mask)
 {
 	for (unsigned int from = 0; from < 2; from++) {
@@ -359,7 +358,8 @@ static void on_socket(struct loop_fd *src, uint32_t events)
 
 	if (events & EPOLLERR)
 		return finish(p, side == PUMP_CLIENT ? PUMP_RESET_CLIENT : PUMP_RESET_SERVER);
-	/* Closed both ways, and what it sent before cannot be taken yet: would be told for ever. */
+	/* Closed in both directions while its last bytes cannot be read yet: epoll would report it
+	 * again and again. */
 	if (events == EPOLLHUP)
 		return loop_del_fd(src);
 	run(p, (events & (EPOLLIN | EPOLLHUP) ? 1U << side : 0) |
@@ -423,7 +423,7 @@ int pump_connect(struct pump *p, int server)
 	}
 	p->last = clock_mono();
 	r = set_timer(p);
-	/* An error is met again with the next event. */
+	/* The next event reports an error again. */
 	if (pump_passed(p))
 		(void)drain(p, PUMP_CLIENT);
 	if (r == 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bytes between two sockets, both ways. The sockets are ours alone, non-blocking, and are closed by
- * the pump: a stream that ended well is closed well, any other with a reset on both sides.
+ * Moves bytes between two sockets in both directions. The pump owns the sockets, which are
+ * non-blocking. It closes a stream that ended normally, and resets both sides of any other.
  */
 #pragma once
 
@@ -12,18 +12,18 @@
 #include "loop.h"
 
 enum {
-	PUMP_POOL_MAX = 32,	 /* idle pipes that are kept */
-	PUMP_CHUNK = 16 * 1024,	 /* read and written at once, while there is no more */
-	PUMP_PIPE = 256 * 1024,	 /* asked of the kernel for a pipe; 64 KiB do, too */
-	PUMP_TURN = 1024 * 1024, /* bytes of one direction before others have their turn */
+	PUMP_POOL_MAX = 32,	 /* idle pipes kept for reuse */
+	PUMP_CHUNK = 16 * 1024,	 /* size of a small read and write */
+	PUMP_PIPE = 256 * 1024,	 /* requested pipe size; 64 KiB work, too */
+	PUMP_TURN = 1024 * 1024, /* bytes of one direction before other events are handled */
 };
 
-/* Pipes and room that all pumps of a process share. */
+/* Pipes and buffer shared by all pumps of a process. */
 struct pump_pool {
 	int pipes[PUMP_POOL_MAX][2];
 	size_t n;
 	size_t lent;   /* pipes in use */
-	bool no_pipes; /* read and write only, for those who measure */
+	bool no_pipes; /* only read and write, for benchmarks */
 	char scratch[PUMP_CHUNK];
 };
 
@@ -33,23 +33,23 @@ enum pump_side {
 };
 
 enum pump_end {
-	PUMP_ENDED,	   /* both sides had their say */
-	PUMP_RESET_CLIENT, /* that side reset the stream, or broke */
+	PUMP_ENDED,	   /* both sides closed */
+	PUMP_RESET_CLIENT, /* that side reset the stream, or failed */
 	PUMP_RESET_SERVER,
 	PUMP_IDLE,
 	PUMP_LIFE,
-	PUMP_SPENT_OUT, /* the budget for client to server */
+	PUMP_SPENT_OUT, /* budget for client to server spent */
 	PUMP_SPENT_IN,
 	PUMP_REFUSED, /* by the filter */
-	PUMP_FAULT,   /* no memory, or an error of the loop */
+	PUMP_FAULT,   /* out of memory, or an error of the loop */
 };
 
-/* One direction; the side it comes from is its index in struct pump. */
+/* One direction, indexed in struct pump by the side it reads from. */
 struct pump_dir {
-	uint64_t bytes;	  /* handed to the other side's socket */
-	uint64_t *budget; /* bytes that may still be taken, shared with others; never NULL */
+	uint64_t bytes;	  /* written to the other side's socket */
+	uint64_t *budget; /* bytes that may still be read, shared with other pumps; never NULL */
 	/* private */
-	struct buf wait; /* taken, not yet handed on */
+	struct buf wait; /* read, not yet written */
 	size_t piped;
 	int pipe[2];
 	bool eof, shut, bulk;
@@ -57,12 +57,12 @@ struct pump_dir {
 
 struct pump {
 	/*
-	 * Asked about the first bytes of the client until it says that they pass (1); 0: more, -1:
-	 * they do not. None of them has gone out by then. NULL: everything passes.
+	 * Called with the client's first bytes until it returns 1 (pass); 0: more bytes needed, -1:
+	 * refuse. No byte is sent before it passes. NULL: everything passes.
 	 */
 	int (*filter)(struct pump *p, const struct buf *b, bool eof);
-	size_t filter_max;				/* bytes that are gathered for it at most */
-	void (*end)(struct pump *p, enum pump_end why); /* the last call: p may be freed in it */
+	size_t filter_max;				/* maximum bytes collected for the filter */
+	void (*end)(struct pump *p, enum pump_end why); /* called last: may free p */
 	void *arg;
 	struct pump_dir dir[2];
 	/* private */
@@ -76,21 +76,21 @@ struct pump {
 void pump_pool_done(struct pump_pool *pool);
 
 /*
- * Takes the client's socket and begins to look at its bytes; filter, end, arg and the budgets are
- * set. `idle` nanoseconds without a byte in either direction or `life` in all end it, with no
- * server too. 0, or -errno and the socket is still the caller's.
+ * Takes the client's socket and starts reading for the filter; the caller has set filter, end, arg
+ * and the budgets. Ends after `idle` nanoseconds without a byte in either direction or `life` in
+ * total, even before a server is connected. 0, or -errno: the caller still owns the socket.
  */
 int pump_start(struct pump *p, struct loop *l, struct pump_pool *pool, int client, uint64_t idle,
 	       uint64_t life);
 
-/* Takes the server's socket: from now on bytes move. 0, or -errno as above. */
+/* Takes the server's socket and starts moving bytes. 0, or -errno as above. */
 int pump_connect(struct pump *p, int server);
 
 /*
- * Ends the pump without a call of end(): both sides are reset, or, with `gently`, the client is
- * sent what was written to it before. What was taken and not handed on goes back to the budget.
+ * Ends the pump without calling end(): resets both sides or, with `gently`, lets data already
+ * written reach them. Returns bytes read and not written to the budget.
  */
 void pump_stop(struct pump *p, bool gently);
 
-/* Has the filter said yes? */
+/* Has the filter passed the stream? */
 bool pump_passed(const struct pump *p);

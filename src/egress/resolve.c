@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One channel of c-ares for all lookups. It tells us which sockets it waits for (on_state) and when
- * it wants to be woken; the sockets are made by us, so that they are born CLOEXEC and non-blocking
- * and cost no further calls. A reply counts only if it comes from the server's address, with the
- * query's number and question: c-ares sees to that.
+ * One c-ares channel for all lookups. c-ares reports which sockets it waits for (on_state) and when
+ * to wake it. We create the sockets, CLOEXEC and non-blocking from the start. c-ares accepts a
+ * reply only from the server's address, with the query's id and question.
  *
- * A lookup is two queries. It is answered when both are, or a moment after the first that found
- * something, or when its time is up. c-ares cannot cancel one query, so a lookup that nobody waits
- * for any more lives on until both of its queries have ended; that they do is c-ares' business, and
- * resolver_free() ends them all.
+ * A lookup is two queries. It is answered when both are, or shortly after the first with a result,
+ * or at its timeout. c-ares cannot cancel a single query, so a cancelled lookup stays allocated
+ * until both queries have ended; resolver_free() ends them all.
  */
 #include "resolve.h"
 
@@ -119,7 +117,8 @@ static struct loop_fd *find_socket(struct resolver *r, int fd)
 	return NULL;
 }
 
-/* c-ares waits for this on that socket from now on. A socket that we cannot watch times out. */
+/* c-ares waits for these events on that socket from now on. A socket that we cannot watch times
+ * out. */
 static void on_state(void *arg, ares_socket_t fd, int readable, int writable)
 {
 	struct resolver *r = arg;
@@ -316,7 +315,7 @@ static void on_time(struct loop_timer *src)
 	finish(src->arg);
 }
 
-/* From resolve_start() it must not call back, and has a loop of timers to do so soon. */
+/* Defers the answer to a timer: resolve_start() must not call back. */
 static void finish_soon(struct lookup *l, uint64_t ms)
 {
 	if (loop_set_timer(l->resolver->loop, &l->timer, clock_mono() + ms * NSEC_PER_MSEC) < 0)
@@ -330,7 +329,7 @@ static const char *say(int status)
 	case ARES_ENODATA:
 		return "the name has no address";
 	case ARES_ENOTFOUND:
-		return "there is no such name";
+		return "the name does not exist";
 	case ARES_ETIMEOUT:
 		return "the resolver did not answer in time";
 	case ARES_ECONNREFUSED:
@@ -354,7 +353,7 @@ static void on_reply(void *arg, int status, int timeouts, unsigned char *reply, 
 		return put_lookup(l);
 	if (status == ARES_SUCCESS)
 		status = resolve_parse(reply, n, q->family, &l->answer);
-	/* What is wrong with the name itself is worth more than what is wrong with the network. */
+	/* A missing name says more than a network error. */
 	if (!l->answer.why || status == ARES_ENOTFOUND)
 		l->answer.why = say(status);
 	if (l->pending == 0)

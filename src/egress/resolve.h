@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Addresses of a name, asked of the host's resolvers with c-ares on our loop. Queries A and AAAA
- * for the name as it stands: no search list, no hosts file, no cache.
+ * Looks up the addresses of a name at the host's resolvers, with c-ares on our loop. Queries A and
+ * AAAA for the name as given: no search list, no hosts file, no cache.
  *
- * resolver_new() reads /etc/resolv.conf and the kernel's random numbers; afterwards no file is
- * opened. Calls made later: socket, connect, sendto, recvfrom, writev, read, close.
+ * resolver_new() reads /etc/resolv.conf and random numbers; later calls open no file. They use only
+ * socket, connect, sendto, recvfrom, writev, read and close.
  */
 #pragma once
 
@@ -13,10 +13,10 @@
 #include "rule.h"
 
 enum {
-	RESOLVE_ADDRS_MAX = 16, /* of each family; more are left out */
-	RESOLVE_TRY_MS = 1000,	/* for one server, the first time */
-	RESOLVE_TRIES = 2,	/* of each server */
-	RESOLVE_DELAY_MS = 50,	/* for the other family, RFC 8305 section 3 */
+	RESOLVE_ADDRS_MAX = 16, /* per family; the rest is dropped */
+	RESOLVE_TRY_MS = 1000,	/* per server, first try */
+	RESOLVE_TRIES = 2,	/* per server */
+	RESOLVE_DELAY_MS = 50,	/* wait for the other family, RFC 8305 section 3 */
 	RESOLVE_TIMEOUT_MS = 6000,
 	RESOLVE_AT_ONCE = 4096, /* lookups; -EBUSY beyond */
 	RESOLVE_SERVERS_MAX = 8,
@@ -26,7 +26,7 @@ struct resolver;
 struct lookup;
 
 struct answer {
-	const char *why; /* NULL, or what went wrong if there is no address */
+	const char *why; /* NULL, or why there is no address */
 	size_t n;
 	struct addr v[2 * RESOLVE_ADDRS_MAX];
 };
@@ -34,19 +34,20 @@ struct answer {
 /* Called once, unless the lookup was cancelled. */
 typedef void resolve_cb(void *arg, const struct answer *a);
 
-/* `server`: "ADDRESS:PORT" to ask instead of what /etc/resolv.conf says; NULL as a rule. */
+/* `server`: "ADDRESS:PORT" instead of /etc/resolv.conf; usually NULL. */
 int resolver_new(struct loop *l, const char *server, struct resolver **ret, struct err *e);
-struct resolver *resolver_free(struct resolver *r); /* every lookup is answered or cancelled */
+struct resolver *resolver_free(struct resolver *r); /* no lookup may be waiting */
 
-/* The servers that resolver_new() would ask, at most RESOLVE_SERVERS_MAX: addresses with ports. */
+/* The servers that resolver_new() would use, at most RESOLVE_SERVERS_MAX: addresses with ports. */
 int resolver_servers(const char *server, struct target ret[static RESOLVE_SERVERS_MAX],
 		     size_t *ret_n, struct err *e);
 
-/* Never calls back before it has returned. 0 or -errno; *ret is valid until the call or cancel. */
+/* Never calls back before it returns. 0 or -errno; *ret is valid until the callback or the cancel.
+ */
 int resolve_start(struct resolver *r, const struct name *name, resolve_cb *cb, void *arg,
 		  struct lookup **ret);
 void resolve_cancel(struct lookup *l);
 
-/* The addresses in one reply to a query for `family` (4 or 6), added to `a`. For the fuzzer, too.
+/* Adds the addresses in one reply to a query for `family` (4 or 6) to `a`. Public for the fuzzer.
  */
 int resolve_parse(const unsigned char *reply, int n, int family, struct answer *a);

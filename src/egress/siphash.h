@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SipHash-2-4: a hash whose collisions nobody finds who does not know the key. */
+/* SipHash-2-4: a keyed hash; without the key, an attacker cannot find collisions. */
 #pragma once
 
 #include <stddef.h>

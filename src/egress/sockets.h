@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The sockets in a sandbox that catch what goes out. Made by the warden before any code of a user
- * runs (net-setup.c), and held by its keeper alone.
+ * The sockets in a sandbox that capture outgoing connections. The warden creates them before any
+ * user code runs (net-setup.c); only the keeper holds them.
  */
 #pragma once
 
@@ -10,8 +10,8 @@
 #include "util.h"
 
 enum capture_socket {
-	CAPTURE_TCP,	 /* whatever is connected to 198.18.0.0/15, or to a network of a rule */
-	CAPTURE_TCP6,	 /* the same for networks of IPv6, if there are rules for any */
+	CAPTURE_TCP,	 /* connections to 198.18.0.0/15 or to a rule's network */
+	CAPTURE_TCP6,	 /* the same for IPv6, if a rule names an IPv6 network */
 	CAPTURE_DNS_UDP, /* 127.0.0.1:53 */
 	CAPTURE_DNS_TCP,
 	CAPTURE_PROXY, /* 127.0.0.1:3128 */
@@ -23,10 +23,10 @@ enum {
 	CAPTURE_PROXY_PORT = 3128,
 };
 
-/* What /etc/resolv.conf of a sandbox says that has a way out. */
+/* /etc/resolv.conf of a sandbox with egress. */
 #define CAPTURE_RESOLVER "nameserver 127.0.0.1\noptions timeout:1 attempts:2\n"
 
-/* Listening, non-blocking, CLOEXEC; -EBADF for one that is not there. */
+/* Listening, non-blocking, CLOEXEC; -EBADF for a missing one. */
 struct capture_sockets {
 	int fds[CAPTURE_SOCKETS];
 };
@@ -42,9 +42,9 @@ static inline void capture_sockets_done(struct capture_sockets *s)
 		s->fds[i] = fd_close(s->fds[i]);
 }
 
-/* For a packet that takes them to another process: which there are. Descriptors arrive without
- * gaps: place() moves them to where the mask says. -EBADMSG if they do not fit it; then nothing has
- * moved. */
+/* To send the sockets to another process: mask() says which exist. Descriptors arrive without gaps;
+ * place() moves them to their places by the mask. -EBADMSG if they do not match the mask; then
+ * nothing has moved. */
 uint8_t capture_sockets_mask(const struct capture_sockets *s);
 int capture_sockets_place(struct capture_sockets *s, uint8_t mask);
 

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The life of an allowed stream: look up, check, dial, connected; and beside it, from the start,
- * the look at the client's first bytes, which wait in the pump until both have said yes. A server
- * that speaks first is heard as soon as it is connected. Whatever goes wrong ends in stream_end(),
- * which undoes what has been begun, reports, and frees the stream; it is the last call of any
- * callback.
+ * The life of an allowed stream: look up, check, dial, connect. Meanwhile the client's first bytes
+ * are inspected; they wait in the pump until the check has passed and the server is connected. A
+ * server that speaks first is heard as soon as it is connected. Every failure ends in stream_end(),
+ * which undoes what was started, reports and frees the stream; callbacks call it last.
  */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -49,7 +48,7 @@ static void forget(struct stream *s)
 	free(s);
 }
 
-/* The same for a stream whose pump has ended: report it and go. */
+/* As stream_end(), for a stream whose pump has ended. */
 static void ended(struct stream *s, enum broker_reason reason, const char *detail)
 {
 	broker_report(&s->req, BROKER_END, reason, detail, s);
@@ -101,7 +100,7 @@ static void on_first(struct loop_timer *src)
 	stream_end(src->arg, BROKER_TIME, "first bytes");
 }
 
-/* From when on the first bytes are awaited: once, also if the time goes by before they come. */
+/* Starts the timeout for the first bytes, once. */
 static void await_first(struct stream *s)
 {
 	const struct broker_conf *c = &s->req.broker->conf;
@@ -131,7 +130,7 @@ static int on_filter(struct pump *p, const struct buf *b, bool eof)
 
 /* ---- look up, check, dial ---- */
 
-/* `fd` carries the stream from now on. */
+/* Connects the client to `fd`. */
 static void carry(struct stream *s, int fd)
 {
 	const struct broker_conf *c = &s->req.broker->conf;
@@ -140,7 +139,7 @@ static void carry(struct stream *s, int fd)
 	s->connected = true;
 	if (s->req.proxy)
 		c->ops->reply(c->arg, s->req.cookie, s->pump.side[PUMP_CLIENT].fd, true, BROKER_OK);
-	/* A client of another protocol may wait for the server, for as long as it likes. */
+	/* With an unknown protocol, the client may wait for the server to speak first. */
 	if (!pump_passed(&s->pump) && s->req.proto != RULE_PROTO_ANY)
 		await_first(s);
 	r = pump_connect(&s->pump, fd);
@@ -196,7 +195,7 @@ static void on_dialled(struct dial *d, int fd, const struct addr *a)
 		carry(s, fd);
 }
 
-/* A proxy may be on this host: the operator has named it. */
+/* A proxy may be on this host, since the operator named it. */
 static void dial(struct stream *s, const struct addr *v, size_t n)
 {
 	const struct target *via = &s->req.broker->conf.upstream;
@@ -231,7 +230,7 @@ static void on_answer(void *arg, const struct answer *a)
 	s->lookup = NULL;
 	if (a->n == 0)
 		return stream_end(s, BROKER_LOOKUP, a->why);
-	/* The operator has named the proxy; where it is, is not the sandbox's choice. */
+	/* The operator named the proxy, so the sandbox does not choose its address. */
 	if (b->conf.upstream.port != 0)
 		return dial(s, a->v, a->n);
 	for (size_t i = 0; i < a->n; i++) {

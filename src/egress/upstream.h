@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Asks an HTTP proxy, to which a socket is connected, for a stream: CONNECT, RFC 9110. Takes
- * exactly the head of the answer from the socket, so that what follows is the server's first bytes.
+ * Requests a stream from an HTTP proxy on a connected socket: CONNECT, RFC 9110. Reads exactly the
+ * head of the answer from the socket; the bytes behind it are the server's.
  */
 #pragma once
 
@@ -18,8 +18,8 @@ enum {
 
 struct upstream {
 	/*
-	 * The last call: the socket, which is the callee's and carries the stream; or -errno, and
-	 * `why` in words that hold no bytes of the proxy's. The upstream may be freed in it.
+	 * Called last: the socket, which the callee owns and which carries the stream; or -errno
+	 * with the reason in `why`, which holds no bytes from the proxy. May free the upstream.
 	 */
 	void (*done)(struct upstream *u, int fd);
 	void *arg;
@@ -32,12 +32,12 @@ struct upstream {
 };
 
 /*
- * Begins. done and arg are set, the rest is zero. 0, and `fd` is taken; or -errno, `fd` stays the
- * caller's, and done() is not called.
+ * Starts. The caller has set done and arg, the rest is zero. 0: `fd` is taken; or -errno: the
+ * caller still owns `fd`, and done() is not called.
  */
 int upstream_start(struct upstream *u, struct loop *l, int fd, const struct target *t);
 
-/* Gives up without a call of done(), and closes the socket; also for one that has ended. */
+/* Stops without calling done(), and closes the socket; also allowed after the end. */
 void upstream_stop(struct upstream *u);
 
 /*

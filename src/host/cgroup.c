@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Control groups: whether limits can be set for a sandbox. */
+/* Control groups: can limits be set for a sandbox? */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -15,7 +15,7 @@ static const char *const mode_names[] = {
 };
 static_assert(ARRAY_SIZE(mode_names) == CGROUP_MODE_MAX, "a mode without a name");
 
-/* A child group that nobody else can mean, made and removed at once. Existing files stay untouched.
+/* Creates a child group with a unique name and removes it at once. Existing files stay untouched.
  */
 static int make_group(const char *parent)
 {
@@ -102,7 +102,7 @@ static bool probe_controllers(const struct probe_ctx *x, struct host_check *c)
 		bool has = has_controller(&l, i);
 
 		(void)buf_printf(has ? &good : &bad, " %s", cgroup_controller_name(i));
-		/* Only io can be done without. */
+		/* Only io is optional. */
 		if (!has && i != CG_IO)
 			worst = HOST_WARN;
 		else if (!has && worst == HOST_OK)
@@ -119,7 +119,7 @@ static bool probe_controllers(const struct probe_ctx *x, struct host_check *c)
 	return true;
 }
 
-/* The first needed controller in which no group could be made, or CG_MAX. */
+/* The first required controller in which no group could be created, or CG_MAX. */
 static enum cg first_refused(const struct host_facts *f, const struct cgroup_layout *l)
 {
 	for (enum cg i = 0; i < CG_IO; i++)

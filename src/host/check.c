@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What probes write and read: the fields of a check, and text files of the host. */
+/* Used by probes: the fields of a check, and text files of the host. */
 #include <stdarg.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "probe.h"
 #include "str.h"
 
-/* Copies what is safe to show; cuts between characters, never within one. */
+/* Escapes unsafe characters; cuts between characters, never within one. */
 void host_set_text(char *out, size_t n, const char *s)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(8 * HOST_DETAIL_MAX);
@@ -89,7 +89,7 @@ const char *host_text(int root_fd, const char *path, struct buf *b)
 {
 	struct err e = ERR_INIT;
 
-	/* A file that is too long is still good for its beginning. */
+	/* The start of a file that is too long is still useful. */
 	(void)fd_read_file(root_fd, path, b, &e);
 	return buf_text(b);
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which known vulnerabilities of an engine (engine.h) a version has. */
+/* Which known vulnerabilities of an engine (engine.h) affect a version. */
 #include <string.h>
 
 #include "probe.h"
 #include "str.h"
 
-/* "1.4.0-rc.2" is { 1, 4, 0 } and a candidate. Missing numbers are 0, unreadable ones too. */
+/* "1.4.0-rc.2" is { 1, 4, 0 } and a release candidate. Missing and unreadable numbers are 0. */
 static bool split_version(const char *s, uint64_t out[static 3])
 {
 	bool candidate = strstr(s, "-rc") || strstr(s, "~rc");
@@ -50,7 +50,8 @@ bool cve_applies(const struct engine_cve *row, const char *version)
 		const char *next = strchr(fix, ' ');
 		bool reached = cve_version_compare(version, fix) >= 0;
 
-		/* Beyond the last one all branches are good; before it only the fixed ones. */
+		/* Beyond the last fix all branches are fixed; before it only the branches with a
+		 * fix. */
 		if (reached && (!next || same_branch(version, fix)))
 			return false;
 		if (!next)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engines: present, which version, and which known vulnerabilities that version has. */
+/* The engines: installed or not, their versions, and the known vulnerabilities of these. */
 #include <string.h>
 
 #include "probe.h"
@@ -27,7 +27,7 @@ bool engine_version(const char *banner, char *out, size_t n)
 	return true;
 }
 
-/* What is open, patched and out of reach, each as a list. */
+/* Lists of open, patched and unreachable vulnerabilities. */
 struct holes {
 	struct buf open, patched, apart;
 	size_t n_open;
@@ -61,7 +61,7 @@ static bool is_apart(const struct engine_cve *rows, size_t i, const char *versio
 	return rows[i].not_us && cve_applies(&rows[i], version) && !(patched & UINT64_C(1) << i);
 }
 
-/* "CVE-1, CVE-2: why; CVE-3: why": each reason once, reasons are compared as pointers. */
+/* "CVE-1, CVE-2: why; CVE-3: why": each reason once; reasons are compared as pointers. */
 static void list_apart(struct holes *h, const struct engine_cve *rows, const char *version,
 		       uint64_t patched)
 {
@@ -148,7 +148,7 @@ static bool judge_version(const struct host_program *p, struct host_check *c, co
 	return true;
 }
 
-/* One engine of a level is enough, and only the default level must be there. */
+/* One engine per level is enough, and only the default level is required. */
 static bool judge_missing(const struct probe_ctx *x, struct host_check *c,
 			  const struct engine *engine)
 {

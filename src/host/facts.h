@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What was tried, and what came of it: 0 where it worked, -errno where it did not, -ENODATA where
- * it was not tried. Facts are plain data, so that a test can invent them and a receipt can use
- * them.
+ * Results of trying things on this host: 0 if it worked, -errno if not, -ENODATA if not tried.
+ * Facts are plain data, so that a test can invent them and a receipt can use them.
  */
 #pragma once
 
@@ -48,14 +47,14 @@ enum host_program_id {
 
 enum {
 	HOST_PATH_MAX = 256,
-	HOST_ENGINES_MAX = 8, /* rows of the engine table that are looked at */
+	HOST_ENGINES_MAX = 8, /* rows of the engine table that are checked */
 };
 
 struct host_program {
 	int found;		    /* 0, or -ENOENT */
 	char path[HOST_PATH_MAX];   /* where */
 	int ran;		    /* `--version`, for engines */
-	char banner[HOST_PATH_MAX]; /* first line of what it said: any bytes */
+	char banner[HOST_PATH_MAX]; /* first line of its output: any bytes */
 	uint64_t patched; /* rows of its CVE table that the distribution's changelog names */
 	bool privileged;  /* set-user-id root or with file capabilities */
 };
@@ -64,30 +63,30 @@ struct host_facts {
 	int userns;	  /* a user namespace with its ids mapped, as the caller */
 	int userns_plain; /* the same as uid 65534, when the caller is root */
 	int ns[HOST_NS_MAX];
-	int overlay_user;   /* overlay with userxattr on tmpfs in one's own user namespace,
-			       unprivileged */
-	int overlay_root;   /* plain overlay on tmpfs, when the caller is root */
-	int idmap;	    /* mount_setattr(2) exists */
-	int seccomp;	    /* a filter was installed */
-	int seccomp_kill;   /* SECCOMP_RET_KILL_PROCESS */
+	int overlay_user; /* overlay with userxattr on tmpfs in its own user namespace, unprivileged
+			   */
+	int overlay_root; /* plain overlay on tmpfs, when the caller is root */
+	int idmap;	  /* mount_setattr(2) exists */
+	int seccomp;	  /* a filter was installed */
+	int seccomp_kill; /* SECCOMP_RET_KILL_PROCESS */
 	int seccomp_notify; /* SECCOMP_RET_USER_NOTIF */
 	int no_new_privs;
 	int landlock; /* ABI number, 1 and up */
-	int apparmor; /* the profile of sandboxes: see apparmor_try() */
+	int apparmor; /* the AppArmor profile of sandboxes: see apparmor_try() */
 	int call[HOST_CALL_MAX];
 	int bpf_filter;	   /* a socket filter was loaded */
 	int bpf_sk_lookup; /* an sk_lookup program was loaded */
-	int bpf_cgroup;	   /* a program for the connections of a group was loaded */
+	int bpf_cgroup;	   /* a program for a group's connections was loaded */
 	int kvm;	   /* API version, 12 on every Linux since 2.6.22 */
-	int cg[CG_MAX];	   /* a child group was made, and removed, in the hierarchy of each */
+	int cg[CG_MAX];	   /* a child group was created and removed in each hierarchy */
 	struct host_program program[HOST_PROGRAM_MAX];
 	struct host_program engine[HOST_ENGINES_MAX]; /* as engines[] */
 };
 
-/* Tries everything as the calling process. Takes some 100 ms; never hangs. */
+/* Tries everything as the calling process. Takes about 100 ms; never hangs. */
 void host_facts_try(struct host_facts *ret);
 
-/* Everything "not tried", every program missing: where a test starts from. */
+/* Sets everything to "not tried" and all programs to missing: the start for a test. */
 void host_facts_clear(struct host_facts *ret);
 
 const char *host_program_name(enum host_program_id p);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hardware: how much there is, and what two sandboxes on it could learn from each other. */
+/* Hardware: its size, and what two sandboxes on it could learn about each other. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "probe.h"
 #include "str.h"
 
-/* "0-3,6" has five. */
+/* "0-3,6" is five. */
 static uint64_t count_range(const char *s)
 {
 	uint64_t n = 0;
@@ -55,7 +55,7 @@ static bool probe_cpu(const struct probe_ctx *x, struct host_check *c)
 		n = count_range(online);
 	if (n > 0)
 		check_value(c, HOST_OK, "%llu%s", (unsigned long long)n,
-			    host_cpu_flag(x, "hypervisor") ? ", in a virtual machine" : "");
+			    host_cpu_flag(x, "hypervisor") ? ", in a VM" : "");
 	else
 		check_value(c, HOST_INFO, "unknown");
 	return true;
@@ -73,7 +73,7 @@ static bool probe_memory(const struct probe_ctx *x, struct host_check *c)
 	check_value(c, swap > 0 ? HOST_INFO : HOST_OK, "%.1f GiB, %.1f GiB available, %s", total,
 		    free, swap > 0 ? "swap on" : "no swap");
 	if (swap > 0)
-		check_detail(c, "what a sandbox holds in memory may reach the disk; where that "
+		check_detail(c, "memory of a sandbox may be written to disk; if that "
 				"matters, encrypt the swap or use swapoff -a");
 	if (total > 0 && total < 1) {
 		c->state = HOST_WARN;
@@ -105,7 +105,7 @@ static bool probe_ksm(const struct probe_ctx *x, struct host_check *c)
 	}
 	check_value(c, HOST_WARN, "on");
 	check_detail(c,
-		     "equal pages are shared, and timing a write tells a sandbox what another one "
+		     "equal pages are shared, so a sandbox can time writes to learn what another "
 		     "holds");
 	check_advice(c, "echo 2 > /sys/kernel/mm/ksm/run");
 	return true;
@@ -125,7 +125,7 @@ static bool probe_thp(const struct probe_ctx *x, struct host_check *c)
 	return true;
 }
 
-/* The part of "Mitigation: ...; BHI: Vulnerable" that admits something, or NULL. */
+/* The part of "Mitigation: ...; BHI: Vulnerable" that admits a vulnerability, or NULL. */
 static const char *admitted(char *line)
 {
 	while (line) {
@@ -187,7 +187,7 @@ static bool probe_flaws(const struct probe_ctx *x, struct host_check *c)
 	}
 	check_value(c, HOST_WARN, "vulnerable: %s", buf_text(&names));
 	check_advice(c, host_cpu_flag(x, "hypervisor")
-				? "ask the owner of the machine below this virtual one for a "
+				? "ask the operator of the physical host for a "
 				  "mitigated kernel and current microcode"
 				: "update the kernel and the microcode (apt-get install "
 				  "intel-microcode or amd64-microcode), then reboot");

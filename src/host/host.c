@@ -48,7 +48,7 @@ static void name_host(const struct probe_ctx *x, struct host_report *r)
 	host_set_text(r->os, sizeof(r->os), text);
 	if (uname(&u) < 0)
 		memset(&u, 0, sizeof(u));
-	/* The file comes first, so that a fixture can say which kernel it shows. */
+	/* The file comes first, so that a fixture can choose the kernel. */
 	if (!host_line(x, "proc/sys/kernel/osrelease", text, sizeof(text)))
 		(void)snprintf(text, sizeof(text), "%s", u.release);
 	host_set_text(r->kernel, sizeof(r->kernel), text);
@@ -58,7 +58,7 @@ static void name_host(const struct probe_ctx *x, struct host_report *r)
 	r->uid = x->uid;
 }
 
-/* The next check of the report, which counts when r->n_checks is raised. */
+/* The next check of the report; it counts once r->n_checks is raised. */
 static struct host_check *next_check(struct host_report *r, const char *id, const char *title,
 				     enum host_area area)
 {

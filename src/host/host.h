@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What this host can really enforce: the library behind `hutch doctor`.
+ * Reports what this host can enforce: the library behind `hutch doctor`.
  *
- * Two steps. facts.h tries things out (namespaces, mounts, programs, a cgroup) and notes the
+ * There are two steps. facts.h tries things (namespaces, mounts, programs, a cgroup) and notes the
  * results; the probes read text files below a root directory and turn both into checks that a
- * person can act on. A test hands in a fixture tree and invented facts and runs the second step
- * alone. Nothing on the host is changed, everything tried has a deadline, and it all works as an
- * ordinary user.
+ * person can act on. A test passes a fixture tree and invented facts and runs only the second step.
+ * Nothing on the host is changed, every attempt has a deadline, and everything works as an ordinary
+ * user.
  */
 #pragma once
 
@@ -35,14 +35,14 @@ enum host_area {
 enum host_state {
 	HOST_OK,   /* works */
 	HOST_INFO, /* worth knowing, nothing to do */
-	HOST_WARN, /* works less well or less safely than it could */
-	HOST_FAIL, /* missing or does not work, and something needs it */
+	HOST_WARN, /* works less well or less safely than possible */
+	HOST_FAIL, /* missing or broken, and something needs it */
 	HOST_STATE_MAX
 };
 
 enum host_verdict {
 	HOST_READY,
-	HOST_LIMITED,	  /* starts, but `why` names what is not enforced or not fast */
+	HOST_LIMITED,	  /* starts, but `why` names what is not enforced or slow */
 	HOST_UNAVAILABLE, /* cannot start here */
 	HOST_VERDICT_MAX
 };
@@ -56,15 +56,15 @@ enum {
 	HOST_WHY_MAX = 384,
 };
 
-/* Every text is UTF-8 without control characters: what came from outside was escaped on entry. */
+/* All texts are UTF-8 without control characters: text from outside was escaped on entry. */
 struct host_check {
 	const char *id;	   /* "ns.user"; stable, for programs */
 	const char *title; /* "user namespaces"; for people */
 	enum host_area area;
 	enum host_state state;
-	char value[HOST_VALUE_MAX];   /* what was found, a few words */
-	char detail[HOST_DETAIL_MAX]; /* what it means; may be empty */
-	char advice[HOST_ADVICE_MAX]; /* what to do next; empty if nothing */
+	char value[HOST_VALUE_MAX];   /* result, a few words */
+	char detail[HOST_DETAIL_MAX]; /* meaning; may be empty */
+	char advice[HOST_ADVICE_MAX]; /* next step; may be empty */
 };
 
 struct host_level_report {
@@ -83,35 +83,35 @@ struct host_report {
 	struct host_level_report levels[LEVEL_MAX]; /* [LEVEL_UNSET] is not used */
 };
 
-/* What is known of virtual machines by who can try one out: libraries above this one. */
+/* Facts about VMs, from libraries above this one that can boot one. */
 struct host_machine {
-	char kernel[HOST_SHORT_MAX]; /* the guest's; "": none is installed */
-	int accel;		     /* 1: KVM; 0: TCG; -errno: no machine starts */
+	char kernel[HOST_SHORT_MAX]; /* guest kernel; "": none is installed */
+	int accel;		     /* 1: KVM; 0: TCG; -errno: no VM can start */
 	char why[HOST_WHY_MAX];	     /* why it is not KVM */
 };
 
 struct host_options {
-	int root_fd;	       /* stands for "/": where text files are read; -EBADF means "/" */
-	uid_t uid;	       /* on whose behalf; only 0 or not 0 and the subordinate ids matter */
-	const char *user;      /* name of that uid; NULL if it has none */
-	const char *state_dir; /* absolute, where images live; NULL: there is none */
-	const char *run_dir;   /* absolute, where sandboxes live; NULL: there is none */
-	const char *state_why; /* why state_dir is NULL */
-	const char *run_why;   /* why run_dir is NULL */
+	int root_fd; /* stands for "/", for text files; -EBADF means "/" */
+	uid_t uid;   /* the user to report for; only 0 or not 0 and the subordinate ids matter */
+	const char *user;		    /* name of that uid; NULL: unknown */
+	const char *state_dir;		    /* absolute path of the images; NULL: none */
+	const char *run_dir;		    /* absolute path of the sandboxes; NULL: none */
+	const char *state_why;		    /* why state_dir is NULL */
+	const char *run_why;		    /* why run_dir is NULL */
 	const struct host_facts *facts;	    /* NULL: try for real */
-	const struct host_machine *machine; /* NULL: no kernel, and nothing tried */
+	const struct host_machine *machine; /* NULL: no kernel, nothing tried */
 	const char *engine; /* the operator's choice (engine_choose()); NULL or "": none */
 };
 
 /*
- * Options for the running process on the real host, but for the directories, which libraries above
- * this one decide. The strings are static.
+ * Options for the running process on the real host, except for the directories, which libraries
+ * above this one set. The strings are static.
  */
 void host_options_default(struct host_options *ret);
 
 /*
- * Probes the host. Fails only for want of memory or of the root directory; what the host lacks is
- * in the report.
+ * Probes the host. Fails only if memory or the root directory is unavailable; the report lists what
+ * the host lacks.
  */
 int host_probe(const struct host_options *o, struct host_report *ret, struct err *e);
 

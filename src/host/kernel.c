@@ -18,7 +18,8 @@ static bool probe_release(const struct probe_ctx *x, struct host_check *c)
 	if (!host_line(x, "proc/sys/kernel/osrelease", release, sizeof(release)))
 		(void)snprintf(release, sizeof(release), "%s", u.release);
 	check_value(c, HOST_OK, "%s %s", release, u.machine);
-	/* 5.11: overlay in a user namespace; 5.10 is the oldest that a distribution still feeds. */
+	/* 5.11: overlay in a user namespace; 5.10 is the oldest kernel that a distribution still
+	 * supports. */
 	if (cve_version_compare(release, "5.11") < 0) {
 		c->state = HOST_WARN;
 		check_detail(c, "older than 5.11: no overlay in a user namespace, no Landlock");
@@ -27,7 +28,7 @@ static bool probe_release(const struct probe_ctx *x, struct host_check *c)
 	return true;
 }
 
-/* Why a user namespace was refused, and what would allow it. One line of /proc/sys at most. */
+/* Explains why a user namespace was refused, and what would allow it: one setting at most. */
 static void explain_userns(const struct probe_ctx *x, struct host_check *c, int r)
 {
 	if (host_number(x, "proc/sys/user/max_user_namespaces") == 0) {
@@ -98,7 +99,7 @@ static bool probe_namespaces(const struct probe_ctx *x, struct host_check *c)
 		bool ok = x->facts->ns[i] == 0;
 
 		(void)buf_printf(ok ? &good : &bad, " %s", names[i]);
-		/* Only the time namespace (5.6) can be done without. */
+		/* Only the time namespace (5.6) is optional. */
 		if (!ok && i != HOST_NS_TIME)
 			worst = HOST_FAIL;
 		else if (!ok && worst == HOST_OK)
@@ -128,7 +129,7 @@ static bool probe_overlay_user(const struct probe_ctx *x, struct host_check *c)
 		check_value(c, HOST_OK, "mounted and written in a user namespace");
 		return true;
 	}
-	/* Root mounts for its sandboxes outside of their user namespace. */
+	/* Root mounts a sandbox's file systems outside its user namespace. */
 	check_value(c, x->uid == 0 ? HOST_INFO : HOST_FAIL, "refused");
 	check_detail(c, "overlay with userxattr in a user namespace: %s", strerror(-r));
 	if (x->uid != 0)
@@ -156,7 +157,7 @@ static bool probe_overlay_root(const struct probe_ctx *x, struct host_check *c)
 static bool probe_idmap(const struct probe_ctx *x, struct host_check *c)
 {
 	if (x->facts->idmap == 0) {
-		check_value(c, HOST_OK, "mount_setattr is there");
+		check_value(c, HOST_OK, "mount_setattr exists");
 		return true;
 	}
 	check_value(c, HOST_INFO, "no mount_setattr (kernel before 5.12)");
@@ -171,7 +172,7 @@ static bool probe_erofs(const struct probe_ctx *x, struct host_check *c)
 
 	if (!str_has_word(host_text(x->root_fd, "proc/filesystems", &b), "erofs")) {
 		check_value(c, HOST_INFO, "not loaded");
-		check_detail(c, "only the host would miss it; a microVM brings its own kernel");
+		check_detail(c, "needed only for mounts on the host; a microVM has its own kernel");
 		check_advice(c, "modprobe erofs");
 		return true;
 	}

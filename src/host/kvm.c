@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * KVM, as far as it can be judged without starting a guest. A /dev/kvm that answers is no proof: a
- * paravirtual one (kvm_pvm) creates a machine, runs it to its first HLT, and boots no kernel. So a
- * vendor module is asked for as well; what a guest has shown is in machine.c.
+ * KVM, as far as it can be judged without starting a guest. A working /dev/kvm is no proof: a
+ * paravirtual one (kvm_pvm) creates a VM and runs it to its first HLT, but boots no kernel. So a
+ * vendor module is required as well; `machine.c` reports the result of a test boot.
  */
 #include <fcntl.h>
 #include <linux/kvm.h>
@@ -27,11 +27,10 @@ static void explain_missing(const struct probe_ctx *x, struct host_check *c)
 	else if (host_cpu_flag(x, "svm"))
 		check_advice(c, "modprobe kvm_amd");
 	else if (host_cpu_flag(x, "hypervisor"))
-		check_advice(c,
-			     "switch on nested virtualisation for this virtual machine, or use a "
-			     "machine of its own");
+		check_advice(c, "enable nested virtualisation for this VM, or use a "
+				"physical host");
 	else
-		check_advice(c, "switch on VT-x or AMD-V in the firmware setup");
+		check_advice(c, "enable VT-x or AMD-V in the firmware setup");
 }
 
 static void explain_refused(const struct probe_ctx *x, struct host_check *c, int r)
@@ -66,7 +65,7 @@ static bool probe_device(const struct probe_ctx *x, struct host_check *c)
 			     "no kvm_intel or kvm_amd behind it%s: such a device may answer and "
 			     "still boot no kernel",
 			     exists(x, "sys/module/kvm_pvm") ? " (but kvm_pvm)" : "");
-		check_advice(c, "for microVMs at full speed use a machine with VT-x or AMD-V");
+		check_advice(c, "for microVMs at full speed use a host with VT-x or AMD-V");
 	} else if (api < 0) {
 		explain_refused(x, c, api);
 	} else {
@@ -92,8 +91,8 @@ static bool probe_nested(const struct probe_ctx *x, struct host_check *c)
 		return true;
 	}
 	check_value(c, HOST_INFO, "on");
-	check_detail(c,
-		     "guests have left KVM through it (CVE-2026-53359), and no sandbox needs it");
+	check_detail(c, "guests have escaped from KVM through it (CVE-2026-53359), and no sandbox "
+			"needs it");
 	check_advice(c, "echo options %s nested=0 > /etc/modprobe.d/hutch-kvm.conf, then reboot",
 		     vendor);
 	return true;

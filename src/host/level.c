@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From checks to verdicts: a table of what each level cannot do without, and what it can but should
- * not. All reasons that apply are named, the hard ones first.
+ * Turns checks into verdicts: a table of what each level requires, and what it should have. Names
+ * all reasons that apply, the hard ones first.
  */
 #include <string.h>
 
 #include "probe.h"
 
-/* Which engines a rule is about, by a trait; ANY: all of them. */
+/* Which engines a rule applies to, by a trait; ANY: all of them. */
 enum {
 	ANY = 0,
 	CONTAINER = ENGINE_SCRATCH,
@@ -31,11 +31,12 @@ static const struct rule {
 	{ ANY, "sec.seccomp", HOST_FAIL, HOST_UNAVAILABLE, "no seccomp filters" },
 	{ CONTAINER, "sec.no-new-privs", HOST_FAIL, HOST_UNAVAILABLE, "no no_new_privs" },
 	{ CONTAINER, "storage.disk", HOST_FAIL, HOST_LIMITED,
-	  "nothing starts but with --scratch memory" },
+	  "sandboxes start only with --scratch memory" },
 	{ VM, "engine.tools", HOST_INFO, HOST_UNAVAILABLE,
-	  "programs that make its disks are missing" },
+	  "programs that create its disks are missing" },
 	{ VM, "engine.kernel", HOST_INFO, HOST_UNAVAILABLE, "no guest kernel is installed" },
-	{ VM, "engine.accel", HOST_FAIL, HOST_UNAVAILABLE, "the accelerator cannot be had" },
+	{ VM, "engine.accel", HOST_FAIL, HOST_UNAVAILABLE,
+	  "the configured accelerator is not usable" },
 	{ VM, "engine.accel", HOST_WARN, HOST_LIMITED,
 	  "no usable KVM: emulated, slow, and with weaker isolation" },
 	{ ANY, "cgroup.mode", HOST_FAIL, HOST_LIMITED, "no memory, CPU and process limits" },
@@ -93,7 +94,7 @@ static void judge_rules(const struct host_report *r, const struct engine *engine
 	}
 }
 
-/* The one that runs sandboxes of this level, or would if it were installed. */
+/* The engine for sandboxes of this level, or the one that would be used if it were installed. */
 static const struct engine *engine_to_judge(const struct probe_ctx *x, enum level level)
 {
 	const int row = host_engine(x, level);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernel: what confines a process, and what steers its connections. */
+/* The kernel: features that confine a process or redirect its connections. */
 #include <string.h>
 
 #include "apparmor.h"
@@ -32,7 +32,7 @@ static bool probe_landlock(const struct probe_ctx *x, struct host_check *c)
 
 	if (abi < 1) {
 		check_value(c, HOST_WARN, "%s", abi == -EOPNOTSUPP ? "switched off" : "missing");
-		check_detail(c, "the keeper of a sandbox has one wall less around it");
+		check_detail(c, "the keeper of a sandbox has one layer of isolation less");
 		check_advice(
 			c,
 			abi == -EOPNOTSUPP
@@ -81,7 +81,7 @@ static bool probe_apparmor(const struct probe_ctx *x, struct host_check *c)
 	int r = x->facts->apparmor;
 
 	if (r == -EOPNOTSUPP || r == -ENODATA)
-		return false; /* "security modules" has said so */
+		return false; /* the row "security modules" reports it */
 	if (r == 0) {
 		check_value(c, HOST_OK, "%s is loaded", APPARMOR_PROFILE);
 		return true;
@@ -118,7 +118,7 @@ static bool probe_steering(const struct probe_ctx *x, struct host_check *c)
 	return true;
 }
 
-/* What holds a keeper that was taken over to what may be dialled. */
+/* The limits on the addresses that a compromised keeper can dial. */
 static bool probe_dial_guard(const struct probe_ctx *x, struct host_check *c)
 {
 	struct cgroup_layout l;
@@ -127,20 +127,20 @@ static bool probe_dial_guard(const struct probe_ctx *x, struct host_check *c)
 	(void)cgroup_layout_read(x->root_fd, &l);
 	if (x->uid != 0) {
 		check_value(c, HOST_INFO, "only for root");
-		check_detail(c, "a keeper that is taken over can dial any address from the host's "
+		check_detail(c, "a compromised keeper can dial any address from the host's "
 				"network");
 		return true;
 	}
 	if (bpf == 0 && l.v2[0]) {
-		check_value(c, HOST_OK, "BPF on a cgroup of the keeper's own");
+		check_value(c, HOST_OK, "BPF on the keeper's own cgroup");
 		return true;
 	}
-	check_value(c, HOST_WARN, "cannot be had");
-	check_detail(c, "%s: a keeper that is taken over can dial any address from here",
+	check_value(c, HOST_WARN, "not available");
+	check_detail(c, "%s: a compromised keeper can dial any address from here",
 		     bpf == 0 ? "no cgroup v2 tree is mounted" : strerror(-bpf));
 	check_advice(c,
 		     bpf == 0 ? "mount -t cgroup2 none /sys/fs/cgroup/unified"
-			      : "use a kernel with CONFIG_CGROUP_BPF, and not inside a container");
+			      : "use a kernel with CONFIG_CGROUP_BPF, and run outside a container");
 	return true;
 }
 
@@ -169,12 +169,12 @@ static bool probe_io_uring(const struct probe_ctx *x, struct host_check *c)
 	if (n < 0 || n >= (long long)ARRAY_SIZE(words)) {
 		check_value(c, HOST_INFO, "open to every user");
 		check_detail(c, "no kernel.io_uring_disabled before 6.6; a sandbox's seccomp list "
-				"has to keep it out");
+				"must block it");
 		return true;
 	}
 	check_value(c, n == 0 ? HOST_INFO : HOST_OK, "%s", words[n]);
 	if (n == 0)
-		check_detail(c, "only the seccomp list keeps it out of a sandbox");
+		check_detail(c, "only the seccomp list blocks it in a sandbox");
 	return true;
 }
 

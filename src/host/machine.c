@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What VMs need beside their engine: programs, a kernel, and KVM that has booted a guest. */
+/* Requirements of VMs besides their engine: programs, a kernel, and KVM that has booted a guest. */
 #include "probe.h"
 
 static bool probe_tools(const struct probe_ctx *x, struct host_check *c)
@@ -8,9 +8,9 @@ static bool probe_tools(const struct probe_ctx *x, struct host_check *c)
 		enum host_program_id id;
 		const char *package;
 	} tools[] = {
-		{ HOST_MKFS_EROFS, "erofs-utils" }, /* the image as a disk */
-		{ HOST_MKFS_EXT4, "e2fsprogs" },    /* what the sandbox writes */
-		{ HOST_LZ4, "lz4" },		    /* the kernel, out of its package */
+		{ HOST_MKFS_EROFS, "erofs-utils" }, /* converts the image to a disk */
+		{ HOST_MKFS_EXT4, "e2fsprogs" },    /* creates the sandbox's disk */
+		{ HOST_LZ4, "lz4" },		    /* unpacks the kernel */
 	};
 	_cleanup_buf_ struct buf good = BUF_INIT(128), bad = BUF_INIT(128), get = BUF_INIT(128);
 
@@ -52,13 +52,13 @@ static bool probe_accel(const struct probe_ctx *x, struct host_check *c)
 		return true;
 	}
 	if (m->accel < 0) {
-		check_value(c, HOST_FAIL, "none: no virtual machine starts");
-		check_advice(c, "correct host.yaml or HUTCH_ACCEL: man hutch-host");
+		check_value(c, HOST_FAIL, "none: no VM can start");
+		check_advice(c, "fix host.yaml or HUTCH_ACCEL: man hutch-host");
 	} else {
 		check_value(c, HOST_WARN, "TCG: microVMs are emulated");
-		/* Without them the row of KVM says what to do. */
+		/* Otherwise the KVM row has the advice. */
 		if (x->facts->kvm >= 0 && host_kvm_vendor(x))
-			check_advice(c, "hutch doctor --probe, to try KVM out");
+			check_advice(c, "run hutch doctor --probe to test KVM");
 	}
 	check_detail(c, "%s", m->why);
 	return true;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside host/: how a probe looks and what it is given. */
+/* Internal to host/: probes and their helpers. */
 #pragma once
 
 #include "buf.h"
@@ -18,14 +18,15 @@ struct probe_ctx {
 	const char *engine; /* may be NULL */
 };
 
-/* Fills in state, value, detail and advice; false: the question does not arise on this host. */
+/* Fills in state, value, detail and advice; returns false if the check does not apply to this host.
+ */
 struct probe {
 	const char *id;
 	const char *title;
 	bool (*run)(const struct probe_ctx *x, struct host_check *c);
 };
 
-/* One table per file, ended by an empty row. */
+/* One table per file, terminated by an empty row. */
 extern const struct probe probe_kernel[];
 extern const struct probe probe_lockdown[];
 extern const struct probe probe_cgroups[];
@@ -35,7 +36,7 @@ extern const struct probe probe_users[];
 extern const struct probe probe_storage[];
 extern const struct probe probe_hardware[];
 
-/* Sets one field. What does not fit ends in "..."; bytes from outside are escaped. */
+/* Set one field. Text that does not fit ends in "..."; bytes from outside are escaped. */
 void check_value(struct host_check *c, enum host_state s, const char *fmt, ...) _printf_(3, 4);
 void check_detail(struct host_check *c, const char *fmt, ...) _printf_(2, 3); /* adds a sentence */
 void check_advice(struct host_check *c, const char *fmt, ...) _printf_(2, 3);
@@ -44,21 +45,21 @@ void host_set_text(char *out, size_t n, const char *s);
 /* The first line of a file below the root; false if it cannot be read. */
 bool host_line(const struct probe_ctx *x, const char *path, char *out, size_t n);
 
-/* A file that holds one number; -1 if it does not. */
+/* The number in a file; -1 if it has none. */
 long long host_number(const struct probe_ctx *x, const char *path);
 
-/* A whole file, or its beginning as far as `b` holds; "" if it cannot be read. */
+/* A whole file, or as much of its start as `b` holds; "" if it cannot be read. */
 const char *host_text(int root_fd, const char *path, struct buf *b);
 
-/* "kvm_intel" or "kvm_amd", if one is loaded, or NULL. */
+/* "kvm_intel" or "kvm_amd" if loaded, or NULL. */
 const char *host_kvm_vendor(const struct probe_ctx *x);
 
 /* True if the first processor has the flag: "vmx", "svm", "hypervisor". */
 bool host_cpu_flag(const struct probe_ctx *x, const char *flag);
 
 /*
- * Runs `fn` in a child of its own and returns what it returned: 0 or -errno. -ETIME after two
- * seconds, -EIO if the child died.
+ * Runs `fn` in a child process and returns its result: 0 or -errno. -ETIME after two seconds, -EIO
+ * if the child died.
  */
 int try_in_child(int (*fn)(long arg), long arg);
 
@@ -72,11 +73,11 @@ void try_cgroups(struct host_facts *f);
 /* engine.c: one row of the engine table; false: another one of its level is installed. */
 bool probe_engine(const struct probe_ctx *x, size_t row, struct host_check *c);
 
-/* The row that sandboxes of this level are started by, as engine_choose() does; -ENOENT: none is
- * installed. */
+/* The row of the engine that starts sandboxes of this level, as engine_choose() decides; -ENOENT:
+ * none is installed. */
 int host_engine(const struct probe_ctx *x, enum level level);
 
-/* engine.c: the version in a banner; false if it has none. "1.8.1", "7.2.22". */
+/* engine.c: the version in a banner, such as "1.8.1" or "7.2.22"; false if it has none. */
 bool engine_version(const char *banner, char *out, size_t n);
 
 /* cve.c */
@@ -87,7 +88,7 @@ bool cve_applies(const struct engine_cve *row, const char *version);
 /* <0, 0, >0, by up to three numbers; a release candidate is older than its release. */
 int cve_version_compare(const char *a, const char *b);
 
-/* One bit for each row whose id stands in `changelog`. */
+/* One bit for each row whose id appears in `changelog`. */
 uint64_t cve_patched(const struct engine_cve *rows, const char *changelog);
 
 /* level.c: the verdicts, from the finished checks. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The report for people. One line per check: sign, title, value; below it, where something is not
- * as it should be, what that means. Then the verdicts, then what to do, in order of urgency.
+ * Prints the report for people. One line per check: sign, title, value; below a bad one, what it
+ * means. Then the verdicts, then what to do, most urgent first.
  */
 #include <string.h>
 #include <sys/ioctl.h>
@@ -48,7 +48,7 @@ static const char *const area_titles[] = {
 };
 static_assert(ARRAY_SIZE(area_titles) == HOST_AREA_MAX, "an area without a title");
 
-/* Characters, which is columns as long as nothing is double-width. */
+/* Counts characters, which equals columns without double-width characters. */
 static size_t columns(const char *s, size_t n)
 {
 	size_t c = 0;
@@ -71,7 +71,7 @@ static void indent(const struct out *o, size_t from, size_t to)
 	(void)fprintf(o->f, "%*s", from < to ? (int)(to - from) : 1, "");
 }
 
-/* Writes `text` from column `at`, broken at spaces; every further line begins at `left`. */
+/* Prints `text` from column `at`, wrapped at spaces; further lines start at `left`. */
 static void wrap(const struct out *o, const char *text, size_t at, size_t left)
 {
 	bool first = true;
@@ -160,7 +160,7 @@ static bool said_before(const struct host_report *r, size_t i)
 	return false;
 }
 
-/* Prints the advice of all checks in one state, counting on from `n`. */
+/* Prints the advice of all checks in one state, numbered from `n` on. */
 static size_t print_steps(const struct out *o, const struct host_report *r, enum host_state s,
 			  size_t n)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The names of things, and the report for programs. */
+/* Names, and the report as JSON. */
 #include "host.h"
 #include "json-util.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Storage: room and file system where images and sandboxes will live, and the tools for images. */
+/* Storage: space and file system for images and sandboxes, and the tools for images. */
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <string.h>
@@ -41,7 +41,7 @@ static const char *type_name(long long magic, bool *ret_foreign)
 	return "another file system";
 }
 
-/* Opens `dir` or the nearest of its parents that exists; its name goes to `found`. */
+/* Opens `dir` or its nearest existing parent; its name goes to `found`. */
 static int open_nearest(int root_fd, const char *dir, char *found, size_t n)
 {
 	char parent[HOST_PATH_MAX];
@@ -78,7 +78,7 @@ static void judge_room(struct host_check *c, const struct statfs *st, uint64_t l
 		check_detail(c, "less than %s", want);
 		check_advice(c, "make room there, or mount a larger file system");
 	}
-	/* File systems without a fixed number of inodes say 0 of 0. */
+	/* File systems without a fixed number of inodes report 0 of 0. */
 	if (st->f_files > 0 && st->f_ffree < INODES_LOW) {
 		c->state = HOST_WARN;
 		check_detail(c, "only %llu inodes are free, and an image takes 20,000",
@@ -110,7 +110,7 @@ static bool judge_dir(const struct probe_ctx *x, struct host_check *c, const cha
 	show_size((uint64_t)st.f_bavail * (uint64_t)st.f_bsize, room, sizeof(room));
 	type = type_name((long long)(unsigned long)st.f_type, &foreign);
 	check_value(c, HOST_OK, "%s: %s free, %s", dir, room, type);
-	/* As the caller and with its capabilities: what counts is whether it can be done. */
+	/* Tested as the caller with its capabilities: the result counts, not the mode. */
 	if (faccessat(x->root_fd, str_eq(found, "/") ? "." : found + 1, W_OK, AT_EACCESS) < 0) {
 		c->state = HOST_FAIL;
 		check_detail(c, "%s: %s", found, strerror(errno));
@@ -145,7 +145,7 @@ static bool is_memory(const struct probe_ctx *x, const char *dir)
 	return fd >= 0 && fstatfs(fd, &st) == 0 && st.f_type == TMPFS_MAGIC;
 }
 
-/* What a container writes to: scratch-disk.c of the engine says what is needed. */
+/* A container's disk: scratch-disk.c of the engine has the requirements. */
 static bool probe_disk(const struct probe_ctx *x, struct host_check *c)
 {
 	enum host_state state = HOST_FAIL;
@@ -153,16 +153,17 @@ static bool probe_disk(const struct probe_ctx *x, struct host_check *c)
 
 	if (x->uid != 0) {
 		check_value(c, HOST_INFO, "containers write to memory");
-		check_detail(c, "only root can mount a disk for a container; a microVM has one");
-		check_advice(c, "run hutch as root, or use --level microvm, where more than three "
-				"quarters of --memory are written");
+		check_detail(c,
+			     "only root can mount a disk for a container; a microVM has its own");
+		check_advice(c, "run hutch as root, or use --level microvm, if sandboxes write "
+				"more than three quarters of --memory");
 		return true;
 	}
 	if (faccessat(x->root_fd, "dev/loop-control", R_OK | W_OK, AT_EACCESS) < 0) {
-		need = "there is no /dev/loop-control";
+		need = "/dev/loop-control is missing";
 		get = "modprobe loop";
 	} else if (x->facts->program[HOST_MKFS_EXT4].found < 0) {
-		need = "there is no mkfs.ext4";
+		need = "mkfs.ext4 is missing";
 		get = "apt-get install e2fsprogs";
 	} else if (x->state_dir && is_memory(x, x->state_dir)) {
 		need = "the directory of images is in memory, on a tmpfs";
@@ -174,7 +175,7 @@ static bool probe_disk(const struct probe_ctx *x, struct host_check *c)
 		check_detail(c, "%s; only --scratch memory starts one", need);
 		check_advice(c, "%s", get);
 	} else {
-		check_value(c, HOST_OK, "ext4 on loop devices; space is taken as it is written");
+		check_value(c, HOST_OK, "ext4 on loop devices; space is allocated on write");
 	}
 	return true;
 }
@@ -189,7 +190,7 @@ static bool probe_tools(const struct probe_ctx *x, struct host_check *c)
 		{ HOST_MMDEBSTRAP, "mmdebstrap", HOST_WARN },
 		{ HOST_TAR, "tar", HOST_WARN },
 		{ HOST_GZIP, "gzip", HOST_WARN },
-		{ HOST_ZSTD, "zstd", HOST_INFO }, /* imports only */
+		{ HOST_ZSTD, "zstd", HOST_INFO }, /* for imports only */
 	};
 	_cleanup_buf_ struct buf good = BUF_INIT(128), bad = BUF_INIT(128), get = BUF_INIT(128);
 	enum host_state worst = HOST_OK;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Trying system calls: seccomp, Landlock, BPF, KVM, and the newer process and file calls. */
+/* Tries system calls: seccomp, Landlock, BPF, KVM, and the newer process and file calls. */
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/bpf.h>
@@ -93,7 +93,7 @@ static int call_pidfd_open(void)
 
 static int call_clone3(void)
 {
-	/* A structure of no size is refused with EINVAL by a kernel that has the call (5.3). */
+	/* A kernel with the call (5.3) rejects a structure of size 0 with EINVAL. */
 	if (syscall(SYS_clone3, NULL, 0) < 0 && errno == EINVAL)
 		return 0;
 	return -errno;

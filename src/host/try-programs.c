@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Programs: where they are, what they call themselves, and which security fixes their package says
- * it carries. A distribution patches old versions, so the number alone would cry wolf.
+ * Programs: their paths, their versions, and the security fixes that their package lists. A
+ * distribution patches old versions, so the version alone would give false alarms.
  */
 #include <string.h>
 #include <sys/stat.h>
@@ -62,7 +62,7 @@ static void read_changelog(const struct engine *engine, struct host_program *p)
 	struct err e = ERR_INIT;
 	int status = 0;
 
-	/* Somebody's own build has nothing to do with the package. */
+	/* A local build does not come from the package. */
 	if (str_has_prefix(p->path, "/usr/local/") || proc_find("gzip", gzip, sizeof(gzip)) < 0)
 		return;
 	(void)snprintf(path, sizeof(path), "/usr/share/doc/%s/changelog.Debian.gz",

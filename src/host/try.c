@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Trying in a child: namespaces and mounts. Each attempt has a process of its own, which is killed
- * at its deadline; what it made (namespaces, mounts) goes with it, so nothing is left behind.
+ * Tries namespaces and mounts in child processes, which are killed at a deadline. Their namespaces
+ * and mounts vanish with them, so nothing is left behind.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -36,7 +36,7 @@ static void wait_or_leave(pid_t pid)
 	const struct timespec pause = { .tv_nsec = 500 * 1000 };
 	uint64_t deadline = clock_mono() + REAP_TIMEOUT_MS * NSEC_PER_MSEC;
 
-	/* A child that sleeps in the kernel outlives SIGKILL; it must not hold us up with it. */
+	/* A child that sleeps in the kernel survives SIGKILL; do not wait for it. */
 	while (waitpid(pid, NULL, WNOHANG) == 0 && clock_mono() < deadline)
 		(void)nanosleep(&pause, NULL);
 }
@@ -81,7 +81,7 @@ int try_in_child(int (*fn)(long arg), long arg)
 	}
 	out = fd_close(out);
 	r = read_result(in, clock_mono() + TRY_TIMEOUT_MS * NSEC_PER_MSEC);
-	/* Our own child, not yet waited for: its number cannot have been reused. */
+	/* Our own child, not yet waited for: its pid cannot have been reused. */
 	(void)kill(pid, SIGKILL);
 	wait_or_leave(pid);
 	return r;
@@ -116,8 +116,8 @@ static int enter_userns(int flags)
 	if (unshare(CLONE_NEWUSER | flags) < 0)
 		return -errno;
 	/*
-	 * unshare() alone proves little: Ubuntu 24.04 lets it pass and takes the capabilities away,
-	 * so that writing the map is what fails.
+	 * A successful unshare() proves little: Ubuntu 24.04 permits it and removes the
+	 * capabilities, so that writing the map fails.
 	 */
 	r = write_file("/proc/self/setgroups", "deny");
 	if (r < 0)
@@ -161,7 +161,7 @@ void try_namespaces(struct host_facts *f)
 		f->ns[i] = try_in_child(child_namespace, flags[i]);
 }
 
-/* In our own mount namespace: a tmpfs over some directory, an overlay on it. */
+/* Mounts a tmpfs over some directory and an overlay on it, in our own mount namespace. */
 static int mount_overlay(const char *options)
 {
 	static const char *const dirs[] = { "lower", "upper", "work", "merged" };
@@ -170,7 +170,7 @@ static int mount_overlay(const char *options)
 
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
 		return -errno;
-	/* Any directory will do: nobody else sees what is mounted on it. */
+	/* Any directory will do: no other process sees this mount. */
 	if (access(on, F_OK) < 0)
 		on = "/dev";
 	if (mount("tmpfs", on, "tmpfs", MS_NOSUID | MS_NODEV, "size=1m") < 0 || chdir(on) < 0)
@@ -181,7 +181,7 @@ static int mount_overlay(const char *options)
 	(void)snprintf(data, sizeof(data), "%slowerdir=lower,upperdir=upper,workdir=work", options);
 	if (mount("overlay", "merged", "overlay", MS_NOSUID | MS_NODEV, data) < 0)
 		return -errno;
-	/* Mounted is not yet writable: a file has to come through. */
+	/* A mounted overlay may still not be writable, so create a directory. */
 	return mkdir("merged/probe", 0700) < 0 ? -errno : 0;
 }
 
@@ -209,7 +209,7 @@ void try_mounts(struct host_facts *f)
 	f->overlay_user = try_in_child(child_overlay_user, root);
 	if (root)
 		f->overlay_root = try_in_child(child_overlay_root, 0);
-	/* Without arguments it fails with EINVAL, without the system call with ENOSYS (< 5.12). */
+	/* The call fails with EINVAL for these arguments, and with ENOSYS if missing (< 5.12). */
 	f->idmap =
 		syscall(SYS_mount_setattr, -1, "", 0, NULL, 0) < 0 && errno == ENOSYS ? -ENOSYS : 0;
 }

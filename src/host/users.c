@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Users: what an ordinary user needs so that a sandbox can have ids of its own. */
+/* Users: requirements for an ordinary user, whose sandboxes need their own ids. */
 #include <string.h>
 
 #include "probe.h"
@@ -12,11 +12,11 @@ enum {
 };
 
 struct subids {
-	uint64_t count; /* the longest range of this user */
-	uint64_t next;	/* behind everybody's ranges: where a new one may begin */
+	uint64_t count; /* longest range of this user */
+	uint64_t next;	/* after all ranges: where a new one may start */
 };
 
-/* One line "name:start:count", where the name may be the number of the uid. */
+/* One line "name:start:count"; the name may be a numeric uid. */
 static void take_line(const struct probe_ctx *x, const char *line, size_t n, struct subids *s)
 {
 	const char *name = line, *end = line + n, *colon = memchr(line, ':', n), *second;
@@ -57,7 +57,7 @@ static bool probe_subids(const struct probe_ctx *x, struct host_check *c)
 	uint64_t from;
 
 	if (x->uid == 0) {
-		check_value(c, HOST_OK, "not needed: root maps what it likes");
+		check_value(c, HOST_OK, "not needed: root can map any id");
 		return true;
 	}
 	read_subids(x, "etc/subuid", &u);
@@ -92,12 +92,13 @@ static bool probe_newidmap(const struct probe_ctx *x, struct host_check *c)
 		return false;
 	if (u->found < 0 || g->found < 0) {
 		check_value(c, HOST_FAIL, "not installed");
-		check_detail(c, "they give a sandbox its subordinate ids");
+		check_detail(c, "they map a sandbox's subordinate ids");
 		check_advice(c, "as root: apt-get install uidmap");
 	} else if (!u->privileged || !g->privileged) {
 		check_value(c, HOST_FAIL, "installed without privileges");
-		check_detail(c,
-			     "neither set-user-id nor with file capabilities, so they cannot map");
+		check_detail(
+			c,
+			"neither set-user-id nor with file capabilities, so they cannot map ids");
 		check_advice(c, "as root: apt-get install --reinstall uidmap");
 	} else {
 		check_value(c, HOST_OK, "%s", u->path);

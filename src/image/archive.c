@@ -14,13 +14,13 @@ enum {
 	NUMBER_MAX = 16,
 };
 
-/* ---- what it is ---- */
+/* ---- detecting the kind ---- */
 
-/* What has been seen of an archive's members. */
+/* Findings from the member names so far. */
 struct look {
 	bool manifest, layout, index, repositories;
 	bool is_root;
-	char strange[128]; /* the first name that no archive of images has */
+	char strange[128]; /* first name that no image archive has */
 };
 
 static bool is_one_of(const char *name, const char *const *names)
@@ -31,7 +31,7 @@ static bool is_one_of(const char *name, const char *const *names)
 	return false;
 }
 
-/* The directories by which a root tree is known. */
+/* The directories that identify a root tree. */
 static bool is_root_dir(const struct tar_entry *en)
 {
 	static const char *const names[] = { "bin", "boot", "dev",  "etc",  "home", "lib",  "lib64",
@@ -48,7 +48,7 @@ static bool is_root_dir(const struct tar_entry *en)
 	       (en->type == TAR_DIR || en->type == TAR_SYMLINK || en->name[n] == '/');
 }
 
-/* "HEX.json", "HEX.tar", "sha256:HEX": configurations and layers at the top. */
+/* "HEX.json", "HEX.tar", "sha256:HEX": configurations and layers at the top level. */
 static bool is_part(const char *name)
 {
 	return !strchr(name, '/') &&
@@ -56,7 +56,7 @@ static bool is_part(const char *name)
 		str_has_suffix(name, ".tar.gz") || str_has_prefix(name, "sha256:"));
 }
 
-/* "ID/layer.tar" and what is beside it, as docker wrote it before version 25. */
+/* "ID/layer.tar" and its neighbours, as docker before version 25 wrote them. */
 static bool is_legacy(const char *name)
 {
 	static const char *const files[] = { "VERSION", "json", "layer.tar", NULL };
@@ -100,10 +100,11 @@ static int judge(const struct look *l, enum archive_kind *ret, struct err *e)
 			       "an archive of docker before version 1.10: save it again with a "
 			       "newer one, or with 'skopeo copy ... oci-archive:FILE'");
 	if (l->strange[0])
-		return err_set(e, -EINVAL,
-			       "it has the %s of an image and '%s', which no archive of an image "
-			       "has: neither that nor a root tree",
-			       docker ? "manifest.json" : "index.json", l->strange);
+		return err_set(
+			e, -EINVAL,
+			"it has the %s of an image, but also '%s', which no image archive has: "
+			"it is neither an image nor a root tree",
+			docker ? "manifest.json" : "index.json", l->strange);
 	*ret = docker ? ARCHIVE_DOCKER : ARCHIVE_OCI;
 	return 0;
 }
@@ -112,7 +113,8 @@ static int open_stream(struct stream *s, int input, struct err *e)
 {
 	int fd = fcntl(input, F_DUPFD_CLOEXEC, 3);
 
-	return fd < 0 ? err_errno(e, "cannot take the input") : stream_open(s, fd, e);
+	return fd < 0 ? err_errno(e, "cannot duplicate the input descriptor")
+		      : stream_open(s, fd, e);
 }
 
 int archive_look(int input, enum archive_kind *ret, struct err *e)
@@ -137,7 +139,7 @@ int archive_look(int input, enum archive_kind *ret, struct err *e)
 						      (unsigned long long)(IMAGE_BYTES_MAX >> 30))
 					    : 0;
 	}
-	/* What is wrong with a root tree, the reading that counts says better. */
+	/* The actual unpacking reports errors in a root tree better. */
 	if (r == -EINVAL && !l.manifest && !l.layout) {
 		*ret = ARCHIVE_ROOT;
 		return 0;
@@ -145,7 +147,7 @@ int archive_look(int input, enum archive_kind *ret, struct err *e)
 	return r < 0 ? r : judge(&l, ret, e);
 }
 
-/* ---- its members ---- */
+/* ---- members ---- */
 
 static const struct archive_member *find(const struct archive *a, const char *name, size_t *ret_i)
 {
@@ -170,7 +172,7 @@ static int add_member(struct archive *a, const struct tar_entry *en, struct err 
 		return err_set(e, -EINVAL, "more than %d files", ARCHIVE_MEMBERS_MAX);
 	m->name = strdup(en->name);
 	m->link = en->type == TAR_SYMLINK ? strdup(en->link) : NULL;
-	a->n++; /* archive_done() frees what there is of it */
+	a->n++; /* archive_done() frees a partial member */
 	return !m->name || (en->type == TAR_SYMLINK && !m->link) ? err_oom(e) : 0;
 }
 
@@ -191,7 +193,7 @@ static int copy_member(const struct archive *a, struct tar *t, char *chunk, stru
 	fd = RETRY_EINTR(openat(a->dir, number(a->n - 1, name),
 				O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
 	if (fd < 0)
-		return err_errno(e, "cannot make a file for '%.100s'", a->v[a->n - 1].name);
+		return err_errno(e, "cannot create a file for '%.100s'", a->v[a->n - 1].name);
 	while ((k = tar_read(t, chunk, COPY_CHUNK, e)) > 0) {
 		counts->bytes += (uint64_t)k;
 		if (counts->bytes > IMAGE_BYTES_MAX)
@@ -243,7 +245,7 @@ int archive_read(struct archive *a, int work, int input, struct worker *w, struc
 	if (!a->v)
 		return err_oom(e);
 	if (mkdirat(work, ARCHIVE_PARTS, 0700) < 0)
-		return err_errno(e, "cannot make a directory for the archive's files");
+		return err_errno(e, "cannot create a directory for the archive's files");
 	a->dir = RETRY_EINTR(
 		openat(work, ARCHIVE_PARTS, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 	if (a->dir < 0)
@@ -253,8 +255,8 @@ int archive_read(struct archive *a, int work, int input, struct worker *w, struc
 }
 
 /*
- * What the link means as a name of the archive: its own directory, and the target in it. By the
- * letters alone, for there is no file system here.
+ * Resolves a link to a name in the archive, relative to the member's directory. Works on the text
+ * only: there is no file system here.
  */
 static int follow(const struct archive_member *m, char out[static TAR_NAME_MAX + 1], struct err *e)
 {
@@ -262,7 +264,7 @@ static int follow(const struct archive_member *m, char out[static TAR_NAME_MAX +
 	char joined[2 * TAR_NAME_MAX];
 	size_t depth = slash ? (size_t)(slash - m->name) : 0;
 
-	/* "ID/layer.tar" is at most one directory deep; ".." of it is the top. */
+	/* "ID/layer.tar" is at most one directory deep, so ".." is the top level. */
 	if (str_has_prefix(to, "../") && depth > 0 && !memchr(m->name, '/', depth)) {
 		to += STRLEN("../");
 		depth = 0;

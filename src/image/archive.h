@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Images in one file: what `docker save` writes (docker-archive), and an OCI layout as a tar
- * archive (oci-archive). Inside a worker only: the bytes are a stranger's.
+ * Images in one file: the output of `docker save` (docker-archive), or an OCI layout as a tar
+ * archive (oci-archive). Used inside a worker only: the bytes are untrusted.
  *
- * The members are copied to files of the work directory that are numbered, not named, and found by
- * their names in a table here. So no name of the archive, or of a manifest in it, is ever a path.
+ * Members are copied to numbered files in the work directory and found by name in a table. So no
+ * name from the archive, or from a manifest in it, is ever used as a path.
  */
 #pragma once
 
@@ -22,17 +22,17 @@ enum archive_kind {
 };
 
 /*
- * Tells by the names of its members what the regular file `input` is. A root tree is known by its
- * first directory. -EINVAL for what looks like an image and is none that can be imported.
+ * Detects the kind of the regular file `input` by its member names. The first directory identifies
+ * a root tree. -EINVAL for an image that cannot be imported.
  */
 int archive_look(int input, enum archive_kind *ret, struct err *e);
 
 struct archive_member {
-	char *name, *link; /* link: NULL, or where a symbolic link points */
+	char *name, *link; /* link: target of a symbolic link, or NULL */
 };
 
 struct archive {
-	int dir; /* where the members are, by number */
+	int dir; /* directory with the members, by number */
 	struct archive_member *v;
 	size_t n;
 };
@@ -43,13 +43,14 @@ struct archive {
 	}
 #define _cleanup_archive_ _cleanup_(archive_done)
 
-/* The name of the directory of members below the work directory. */
+/* Name of the members' directory in the work directory. */
 #define ARCHIVE_PARTS "parts"
 
-/* Copies all members of `input`. Refuses two of one name, and what is neither file nor link. */
+/* Copies all members of `input`. Rejects duplicate names, and members that are neither file nor
+ * link. */
 int archive_read(struct archive *a, int work, int input, struct worker *w, struct err *e);
 
-/* Opens the member of that name, or the one that it links to. The caller owns *ret_fd. */
+/* Opens a member by name, or its link target. The caller owns *ret_fd. */
 int archive_open(const struct archive *a, const char *name, int *ret_fd, struct err *e);
 
 /* Unpacks the image `tag` (NULL: the only one) of a docker-archive. */

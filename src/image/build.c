@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mmdebstrap makes the tree in a user namespace of its own and writes it as a tar archive, which
- * goes straight to a confined worker. Nothing of it touches the host's file system but mmdebstrap's
- * temporary directory, which it removes also when we are killed (setpriv --pdeathsig).
+ * mmdebstrap builds the tree in its own user namespace and writes it as a tar archive straight to a
+ * confined worker. On the host's file system it uses only its temporary directory, which it also
+ * removes if we are killed (setpriv --pdeathsig).
  */
 #include <fcntl.h>
 #include <limits.h>
@@ -20,7 +20,7 @@ enum {
 	INCLUDE_MAX = 120 * 1024,
 };
 
-/* As Debian's "slim" images: pages that nobody reads in a sandbox. Licences stay. */
+/* As in Debian's "slim" images: documentation is left out, licences stay. */
 static const char *const slim[] = {
 	"--dpkgopt=path-exclude=/usr/share/man/*",
 	"--dpkgopt=path-exclude=/usr/share/info/*",
@@ -73,7 +73,7 @@ static void add_include(struct words *w, const struct text_list *packages)
 		add(w, "--include=%s", buf_text(&b));
 }
 
-/* The script's text goes through the environment, so that nothing need be quoted for two shells. */
+/* Passes the script in the environment, so that it needs no quoting for two shells. */
 static void add_hooks(struct words *w, const struct image_spec *s)
 {
 	for (size_t i = 0; i < s->policy.capabilities.scripts.n; i++)
@@ -146,7 +146,7 @@ static int make_pipe(int *ret_from, int *ret_to, struct err *e)
 	int fds[2];
 
 	if (pipe2(fds, O_CLOEXEC) < 0)
-		return err_errno(e, "cannot make a pipe");
+		return err_errno(e, "cannot create a pipe");
 	*ret_from = fds[0];
 	*ret_to = fds[1];
 	return 0;
@@ -162,7 +162,8 @@ static int find_programs(char *setpriv, char *mmdebstrap, size_t n, struct err *
 	return 0;
 }
 
-/* Starts mmdebstrap with the job's input as its output and the job's news as its messages. */
+/* Starts mmdebstrap with its output connected to the job's input, its messages to the job's news.
+ */
 static int start_producer(struct image_making *m, const struct image_build *b, struct proc *ret,
 			  struct err *e)
 {
@@ -194,7 +195,7 @@ static int start_producer(struct image_making *m, const struct image_build *b, s
 			  ret, e);
 }
 
-/* How mmdebstrap ended: 0, or -EIO. If the worker gave up first, it is told to clean up. */
+/* How mmdebstrap ended: 0, or -EIO. With `stop` (the worker failed first), asks it to clean up. */
 static int end_producer(struct proc *p, bool stop, struct err *e)
 {
 	siginfo_t info = { 0 };
@@ -204,7 +205,7 @@ static int end_producer(struct proc *p, bool stop, struct err *e)
 		(void)proc_signal(p, SIGTERM);
 	r = proc_wait(p, clock_mono() + END_TIMEOUT_S * NSEC_PER_SEC, &info);
 	if (r < 0)
-		return err_set(e, r, "mmdebstrap does not end: %s", strerror(-r));
+		return err_set(e, r, "mmdebstrap does not exit: %s", strerror(-r));
 	if (info.si_code != CLD_EXITED || info.si_status != 0)
 		return err_set(e, -EIO, "mmdebstrap failed");
 	return 0;
@@ -239,7 +240,7 @@ static int run(struct image_making *m, const struct image_build *b, struct err *
 	m->job.phase = PHASE_PACKAGES;
 	m->job.reporter = b->reporter;
 	r = job_run(&m->job, &m->result, e);
-	/* An archive that is cut off is the consequence, mmdebstrap's failure the cause. */
+	/* A truncated archive is the consequence, mmdebstrap's failure the cause. */
 	if (end_producer(&producer, r < 0 && r != -EINVAL, &ended) < 0 &&
 	    (r == 0 || r == -EINVAL)) {
 		*e = ended;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a confined worker and its master say to each other, over a SOCK_SEQPACKET socket: packets of
- * one fixed size, so that there is nothing to parse. The master believes no field: text is cut at
- * its end, numbers are only shown, a file is opened only by a name that fits one pattern.
+ * Messages between a confined worker and its master, over a SOCK_SEQPACKET socket. Packets have one
+ * fixed size, so there is nothing to parse. The master trusts no field: it terminates text, only
+ * displays numbers, and opens files only by names that match a pattern.
  */
 #pragma once
 
@@ -13,7 +13,7 @@
 
 enum channel_type {
 	CHANNEL_GO = 1,	  /* to the worker: its ids are mapped */
-	CHANNEL_OPEN,	  /* from it: a file of the layout, `text` says which */
+	CHANNEL_OPEN,	  /* from it: open a file of the layout, named by `text` */
 	CHANNEL_OPENED,	  /* to it: `num` 0 and a descriptor, or -errno */
 	CHANNEL_PROGRESS, /* from it: phase and counts */
 	CHANNEL_CONFIG,	  /* from it: `text` is a line of the image's configuration */
@@ -33,5 +33,5 @@ struct channel_msg {
 /* 0 or -errno; -EAGAIN if `wait` is false and the other side is slow. `fd` may be -EBADF. */
 int channel_send(int sock, const struct channel_msg *m, int fd, bool wait);
 
-/* 0, -EPIPE when the other side is gone, -EBADMSG, or -errno. *ret_fd is -EBADF if none came. */
+/* 0, -EPIPE if the other side has gone, -EBADMSG, or -errno. *ret_fd is -EBADF if none came. */
 int channel_recv(int sock, struct channel_msg *ret, int *ret_fd);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A docker-archive: manifest.json lists images, each with a configuration and layers by the names
- * that they have in the archive. The name of a configuration is its digest, and the configuration
- * has the digest of every layer; so all but manifest.json is checked against something.
+ * A docker-archive: manifest.json lists images, each with a configuration and layers, by member
+ * name. A configuration's name is its digest, and the configuration contains the digest of every
+ * layer; so everything but manifest.json is verified.
  */
 #include <sodium.h>
 #include <string.h>
@@ -13,11 +13,11 @@
 #include "str.h"
 
 enum {
-	PATH_TEXT_MAX = 255, /* of a name in a manifest */
+	PATH_TEXT_MAX = 255, /* longest name in a manifest */
 	READ_CHUNK = 64 * 1024,
 };
 
-/* "name:tag" or the tag alone. */
+/* `tag` is "name:tag" or the tag alone. */
 static bool has_tag(const json_t *image, const char *tag)
 {
 	const json_t *list = json_object_get(image, "RepoTags"), *one;
@@ -59,7 +59,7 @@ static int choose(const json_t *manifest, const char *tag, const json_t **ret, s
 		       n);
 }
 
-/* The digest that a name says: "HEX.json", "sha256:HEX", "blobs/sha256/HEX"; or NULL. */
+/* The digest in a name: "HEX.json", "sha256:HEX", "blobs/sha256/HEX"; or NULL. */
 static const char *digest_of(const char *name)
 {
 	static const char *const before[] = { "blobs/sha256/", "sha256:", "" };
@@ -118,7 +118,7 @@ static int layer(const struct worker *w, struct unpack *u, const json_t *name, s
 	int r;
 
 	if (!path || !digest)
-		r = err_set(e, -EINVAL, "without a name or a digest");
+		r = err_set(e, -EINVAL, "has no name or digest");
 	else
 		r = archive_open(w->archive, path, &fd, e);
 	if (r == 0)

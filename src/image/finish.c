@@ -20,8 +20,8 @@ static int failed(const char *name, int r, struct err *e)
 {
 	if (r == -ELOOP)
 		return err_set(e, -EINVAL,
-			       "'/%.120s' lies behind a symbolic link: write the path it "
-			       "leads to",
+			       "'/%.120s' is behind a symbolic link: name the path it "
+			       "points to",
 			       name);
 	if (r == -EISDIR || r == -ENOTEMPTY)
 		return err_set(e, -EINVAL, "'/%.120s' is a directory", name);
@@ -65,7 +65,7 @@ static int make_dir(int root, const char *name, mode_t mode, unsigned int owner,
 	return r < 0 ? failed(name, r, e) : 0;
 }
 
-/* Has a line the name, or as its third field the id? */
+/* Does a line have this name, or this id as its third field? */
 static bool has_account(const char *text, const char *name, unsigned int id)
 {
 	char number[16];
@@ -103,7 +103,7 @@ static int read_accounts(int root, const char *name, struct buf *b)
 	return fd == -ENOENT ? 0 : fd < 0 ? fd : fd_read_all(fd, b);
 }
 
-/* Adds root, where there is nobody yet, and the user. */
+/* Adds root, if missing, and the user. */
 static int add_account(int root, const char *name, mode_t mode, const char *user,
 		       const char *root_line, const char *user_line, struct err *e)
 {
@@ -148,7 +148,7 @@ static int add_user(int root, const char *user, struct err *e)
 	return r < 0 ? r : make_dir(root, "root", 0700, 0, e);
 }
 
-/* What mmdebstrap copied from the host, or what must differ in each sandbox. */
+/* Files that mmdebstrap copied from the host, or that must differ in each sandbox. */
 static int write_defaults(int root, struct err *e)
 {
 	static const struct {

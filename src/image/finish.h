@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The last touch to a tree that was built: what every sandbox expects, and the files of its spec.
- */
+/* Final changes to a built tree: files that every sandbox expects, and those of the spec. */
 #pragma once
 
 #include "err.h"
 #include "policy.h"
 
 enum {
-	FINISH_UID = 1000 /* of the user that commands run as; the same for the group */
+	FINISH_UID = 1000 /* uid and gid of the user that commands run as */
 };
 
-/* Times of what we write: the same in every build. 2024-01-01. */
+/* Timestamp of files that we write: the same in every build. 2024-01-01. */
 #define FINISH_TIME 1704067200
 
 struct image_finish {
@@ -20,5 +19,5 @@ struct image_finish {
 
 int finish_tree(int root, const struct image_finish *f, struct err *e);
 
-/* The lines of /etc/passwd or /etc/group with `line` added, unless the name or id is there. */
+/* Appends `line` to the text of /etc/passwd or /etc/group, unless the name or id exists. */
 int finish_add_account(struct buf *text, const char *name, unsigned int id, const char *line);

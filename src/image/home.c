@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where this user's hutch keeps things. */
+/* The state directories of the user who runs hutch. */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/file.h>
@@ -22,7 +22,7 @@ int image_home_dir(int at, const char *name, bool make, int *ret_fd, struct err 
 	if (r < 0)
 		return err_set(e, r, "cannot open '%s': %s", name, strerror(-r));
 	if (fstat(fd, &st) < 0)
-		return err_errno(e, "cannot look at '%s'", name);
+		return err_errno(e, "cannot stat '%s'", name);
 	if (st.st_uid != geteuid())
 		return err_set(e, -EPERM, "'%s' belongs to uid %u: refused", name,
 			       (unsigned int)st.st_uid);

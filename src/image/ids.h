@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which ids of the host stand behind the user and group ids of an image. */
+/* Host ids to which the user and group ids of an image are mapped. */
 #pragma once
 
 #include <stdint.h>
@@ -8,20 +8,20 @@
 #include "err.h"
 
 /*
- * Used by root where /etc/subuid has no range for hutch or root. It lies behind the ranges that
- * systemd gives to containers (systemd's UIDS-GIDS).
+ * Used by root if /etc/subuid has no range for hutch or root. It lies above the ranges that systemd
+ * assigns to containers (systemd's UIDS-GIDS).
  */
 #define IDS_DEFAULT UINT32_C(0x70000000)
 
 struct id_ranges {
-	uint32_t uid, gid; /* the first of IMAGE_ID_RANGE */
+	uint32_t uid, gid; /* first of IMAGE_ID_RANGE ids */
 };
 
-/* For the user at hand: own subordinate ranges, for root those above. */
+/* The current user's subordinate ranges, or for root those above. */
 int ids_find(struct id_ranges *ret, struct err *e);
 
-/* The first range of at least IMAGE_ID_RANGE that the text of /etc/subuid has for one of the names
- * (NULL-terminated). -ENOENT if there is none. Lines that make no sense are passed over. */
+/* Finds the first range of at least IMAGE_ID_RANGE ids for one of the names (NULL-terminated) in
+ * the text of /etc/subuid. -ENOENT if there is none. Invalid lines are ignored. */
 int ids_parse(const char *text, const char *const *names, uint32_t *ret);
 
 /* Maps ids 0 to 65534 of the user namespace of process `pid` to the ranges. */

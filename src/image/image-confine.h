@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A worker: a child process for bytes that nobody trusts. Before it reads the first of them it has
- *   - user ids of its own: 0 to 65534, that map to a range which owns nothing else on the host,
- *   - mount, network, pid, IPC and host name namespaces of its own, the network one empty,
- *   - four capabilities in that user namespace (owners, permissions), no new privileges,
- *   - Landlock, where the kernel has it: writes below the work directory, reads below the input and
- * /usr,
- *   - limits on time, memory, descriptors and file size, nothing on descriptors 0 to 2,
- *   - a master whose end is its end.
+ * A worker: a child process that handles untrusted bytes. Before it reads the first of them it has
+ *
+ *   - its own user ids, 0 to 65534, mapped to a range that owns nothing else on the host,
+ *   - its own mount, network (empty), pid, IPC and UTS namespaces,
+ *   - four capabilities in that user namespace (ownership, permissions) and no_new_privs,
+ *   - Landlock, if supported: writes below the work directory, reads below the input and /usr,
+ *   - limits on time, memory, descriptors and file size, and nothing on descriptors 0 to 2,
+ *   - a parent-death signal: it ends when its master ends.
  */
 #pragma once
 
@@ -15,20 +15,20 @@
 #include "ids.h"
 #include "proc.h"
 
-/* Where the worker finds an input that is a directory. */
+/* Where the worker sees an input directory. */
 #define CONFINE_INPUT "/tmp"
 
 struct confine_job {
 	const struct id_ranges *ids;
-	int work;  /* directory that it may write in */
-	int input; /* to read from: a file, or a directory and what is below; or -EBADF */
+	int work;  /* the only writable directory */
+	int input; /* readable: a file, or a directory tree; or -EBADF */
 	/*
-	 * Runs in the worker, which ends with it. Its result and `e` go to the master in the last
-	 * packet, with what it has written to `m`.
+	 * Runs in the worker, which exits afterwards. The result and `e` go to the master in the
+	 * last packet, with the contents of `m`.
 	 */
 	int (*run)(const struct confine_job *job, int sock, struct channel_msg *m, struct err *e);
 	const void *arg;
 };
 
-/* Starts the worker. *ret_sock is the channel; the first packet may already say that it failed. */
+/* Starts the worker. *ret_sock is the channel; its first packet may already report a failure. */
 int confine_start(const struct confine_job *job, struct proc *ret, int *ret_sock, struct err *e);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* New images: built from a spec with mmdebstrap, imported from a file, or sent by a sandbox. */
+/* Creates images: built from a spec with mmdebstrap, imported from a file, or sent by a sandbox. */
 #pragma once
 
 #include "image-spec.h"
@@ -8,7 +8,7 @@
 
 struct image_done {
 	char digest[IMAGE_DIGEST_HEX + 1];
-	bool up_to_date; /* nothing was done */
+	bool up_to_date; /* nothing had to be done */
 	bool is_new;	 /* no image had this tree before */
 	struct image_counts counts;
 	struct tree_info tree;
@@ -17,54 +17,55 @@ struct image_done {
 struct image_build {
 	const struct image_store *store;
 	const struct image_spec *spec;
-	const char *mirror; /* instead of those of the spec; may be NULL */
-	bool force;	    /* also when nothing has changed */
+	const char *mirror; /* overrides the spec's mirrors; may be NULL */
+	bool force;	    /* build even if nothing changed */
 	struct image_reporter reporter;
 };
 
 /*
- * Builds the image and names it. What mmdebstrap says is kept in logs/NAME.log. -EINVAL: what it
- * made was refused; -EIO: it failed; -ENOENT: something is not installed, or -errno.
+ * Builds the image and names it. Keeps mmdebstrap's messages in logs/NAME.log. -EINVAL: the built
+ * tree was refused; -EIO: mmdebstrap failed; -ENOENT: a program is not installed; or -errno.
  */
 int image_build(const struct image_build *b, struct image_done *ret, struct err *e);
 
 /*
- * Imports a root tree: `path` is a tar archive, as it is or compressed with gzip, zstd or xz, or
- * the directory of an OCI layout, with ":TAG" behind it if it has several images.
+ * Imports `path`: a tar archive, uncompressed or with gzip, zstd or xz, that holds a root tree or
+ * images; or the directory of an OCI layout. ":TAG" after the path selects one of several images.
  */
 int image_import(const struct image_store *store, const char *name, const char *path,
 		 struct image_reporter reporter, struct image_done *ret, struct err *e);
 
-/* How an image is run, where that differs from the image it comes from. NULL: as that says. */
+/* How to run an image, as far as it differs from its base image. NULL: as the base image. */
 struct image_config {
-	const char *const *env; /* NAME=value, NULL-terminated; over that one's, name by name */
+	const char *const
+		*env; /* NAME=value, NULL-terminated; overrides the base image's, name by name */
 	const char *user, *workdir;
-	const char *start,
-		*ready; /* for /bin/sh -c: what runs in it, and what tells that it does */
+	const char *start, *ready; /* for /bin/sh -c: start command, and its readiness check */
 };
 
-/* A root tree that somebody is sending. */
+/* A root tree sent as a stream. */
 struct image_stream {
 	const struct image_store *store;
 	const char *name;
-	int input;	     /* a pipe with the archive as it is; closed in any case */
-	const json_t *from;  /* what image_store_get() says of the image it comes from */
-	const char *sandbox; /* that it was in */
+	int input;	     /* a pipe with an uncompressed archive; closed in any case */
+	const json_t *from;  /* image_store_get() of the base image */
+	const char *sandbox; /* id of the sending sandbox */
 	struct image_config config;
 	/*
-	 * Called when the archive has been read or refused (`r`), before anything is kept: 0 if the
-	 * sender has ended well; else what it returns with `e` set is the result. Only where a
-	 * failure of the sender is but a consequence of `r` does it return 0 for that.
+	 * Called when the archive was read or refused (`r`), before anything is stored: 0 if the
+	 * sender succeeded; otherwise its return value, with `e` set, is the result. It also
+	 * returns 0 if the sender's failure only follows from `r`.
 	 */
 	int (*ended)(void *arg, int r, struct err *e);
 	void *arg;
 	struct image_reporter reporter;
 };
 
-/* Makes an image of it. The archive is held to the rules of every import. */
+/* Creates an image from it. The archive must pass the rules for imports. */
 int image_import_stream(const struct image_stream *s, struct image_done *ret, struct err *e);
 
-/* For all of these: runs the job in a new work directory and keeps what it makes under `name`. */
+/* Shared by all of these: runs the job in a new work directory and stores the result under `name`.
+ */
 struct image_making {
 	const struct image_store *store;
 	struct id_ranges ids;
@@ -82,14 +83,14 @@ struct image_making {
 			.log = -EBADF }                \
 	}
 
-/* Removes left-overs, and makes the work directory. */
+/* Removes leftovers and creates the work directory. */
 int image_making_start(struct image_making *m, const struct image_store *store, struct err *e);
 
-/* After a successful job. Takes `info`: what the name says of itself. */
+/* Call after a successful job. Takes `info`, the contents of the name's file. */
 int image_making_keep(struct image_making *m, const char *name, json_t *info,
 		      struct image_done *ret, struct err *e);
 
-/* Always, at the end. */
+/* Call at the end in any case. */
 void image_making_done(struct image_making *m);
 
 #define _cleanup_making_ _cleanup_(image_making_done)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of images, and the trees they mean. */
+/* Names of images, and the trees they refer to. */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/file.h>
@@ -13,7 +13,7 @@
 
 enum {
 	META_MAX = 4 * 1024 * 1024,
-	FILE_NAME_MAX = IMAGE_NAME_MAX + 33, /* of a tree, or of a name with its suffix */
+	FILE_NAME_MAX = IMAGE_NAME_MAX + 33, /* tree, or name with suffix */
 	PART_MAX = 63,
 	DIGEST_TEXT_MAX = 80,
 };
@@ -23,7 +23,7 @@ static void tree_name(const char *digest, char out[static FILE_NAME_MAX])
 	(void)snprintf(out, FILE_NAME_MAX, "sha256-%.64s", digest);
 }
 
-/* The first letter or digit counts for more: no file begins with '.', no option with '-'. */
+/* The first character must be a letter or digit: no hidden files, no options. */
 static bool part_valid(const char *s, size_t n, bool tag)
 {
 	if (n == 0 || n > PART_MAX)
@@ -72,7 +72,7 @@ static int write_object(int dirfd, const char *path, const json_t *j, struct err
 	return text ? fd_replace_file(dirfd, path, 0600, text, strlen(text), e) : err_oom(e);
 }
 
-/* What a name's file says (ret_info may be NULL), and its digest in hex. */
+/* Reads a name's file (ret_info may be NULL) and its digest in hex. */
 static int read_name(const struct image_store *s, const char *name,
 		     char digest[static IMAGE_DIGEST_HEX + 1], json_t **ret_info, struct err *e)
 {
@@ -110,7 +110,7 @@ int image_store_get(const struct image_store *s, const char *name, json_t **ret,
 	(void)snprintf(file, sizeof(file), "%s/meta.json", dir);
 	r = read_object(s->trees, file, &meta, e);
 	if (r < 0)
-		return err_set(e, -EIO, "the tree of image '%s' is gone: build it again", name);
+		return err_set(e, -EIO, "the tree of image '%s' is missing: build it again", name);
 	if (json_object_update(meta, info) < 0 ||
 	    json_put(meta, "root", json_sprintf("%s/trees/%s/root", s->path, dir)) < 0)
 		return err_oom(e);
@@ -124,7 +124,7 @@ static int list_one(const void *store, const char *name, void *arg, struct err *
 	json_t *list = arg, *one = NULL;
 	size_t at = 0;
 
-	/* One that cannot be read hides none of the others. */
+	/* An unreadable image does not hide the others. */
 	if (image_store_get(s, name, &one, e) < 0)
 		one = JSON_OBJECT({ "name", json_string(name) }, { "error", json_string(e->msg) });
 	while (one && at < json_array_size(list) &&
@@ -166,7 +166,7 @@ static int set_name(const struct image_store *s, const struct image_record *reco
 	return r < 0 ? r : write_object(s->names, file, record->info, e);
 }
 
-/* Puts the finished work in its place. -EEXIST: there is one. */
+/* Moves the finished work to its place. -EEXIST: the tree exists. */
 static int place_tree(const struct image_store *s, const struct image_work *w, const char *digest,
 		      const json_t *meta, struct err *e)
 {
@@ -177,7 +177,7 @@ static int place_tree(const struct image_store *s, const struct image_work *w, c
 	if (faccessat(s->trees, dir, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
 		return -EEXIST;
 	if (fchmod(w->fd, 0700) < 0)
-		return err_errno(e, "cannot close the tree's directory");
+		return err_errno(e, "cannot restrict the tree's directory");
 	r = write_object(w->fd, "meta.json", meta, e);
 	if (r < 0)
 		return r;
@@ -198,7 +198,7 @@ int image_store_keep(const struct image_store *s, struct image_work *w, const st
 	if (r < 0 && r != -EEXIST)
 		return r;
 	*ret_new = r == 0;
-	/* What cannot be removed now is left over, and is removed by the next build. */
+	/* If this fails, the next build removes the leftover. */
 	if (r == -EEXIST)
 		(void)image_work_drop(s, w, ids, &ignored);
 	w->fd = fd_close(w->fd);
@@ -222,7 +222,7 @@ static int count_users(const void *store, const char *name, void *arg, struct er
 	return 0;
 }
 
-/* Moves the tree out of trees/ to where left-overs lie, under our lock. */
+/* Moves the tree from trees/ to the leftovers, under our lock. */
 static int take_tree(const struct image_store *s, const char *digest, image_needed_fn *needed,
 		     struct image_work *ret, struct err *e)
 {
@@ -243,7 +243,7 @@ static int take_tree(const struct image_store *s, const char *digest, image_need
 	}
 	(void)snprintf(ret->name, sizeof(ret->name), "%.32s", digest);
 	if (renameat(s->trees, dir, s->tmp, ret->name) < 0)
-		return err_errno(e, "cannot move the tree away");
+		return err_errno(e, "cannot move the tree out of the store");
 	return 0;
 }
 
@@ -313,7 +313,7 @@ static int clean_tree(const struct cleaning *c, const char *dir, struct err *e)
 		return 0;
 	r = take_tree(c->s, digest, c->needed, &w, e);
 	if (r == -EBUSY)
-		return 0; /* its name has gone, but a sandbox still has it, or will */
+		return 0; /* the name is gone, but a sandbox uses the tree, or will */
 	if (r < 0 || w.fd < 0)
 		return r;
 	r = image_work_drop(c->s, &w, c->ids, e);
@@ -322,7 +322,7 @@ static int clean_tree(const struct cleaning *c, const char *dir, struct err *e)
 	return r;
 }
 
-/* What a write of a name left that was cut short. Nobody writes one without the store's lock. */
+/* Removes leftovers of interrupted writes. Names are written only under the store's lock. */
 static int clean_name(const struct cleaning *c, const char *file, struct err *e)
 {
 	if (!str_has_suffix(file, ".tmp"))

@@ -28,7 +28,7 @@ static const struct key head_section[] = {
 };
 
 static const struct key image_keys[] = {
-	{ "image", KEY_SECTION, .keys = head_section, .required = true, .doc = "What this is." },
+	{ "image", KEY_SECTION, .keys = head_section, .required = true, .doc = "Name and summary." },
 	{ "suite", KEY_NAME, FIELD(suite), .fallback = "bookworm", .doc = "Release of Debian." },
 	{ "variant", KEY_WORD, FIELD(variant), .words = variant_names, .fallback = "apt",
 	  .doc = "Which packages are there before any is named." },
@@ -60,7 +60,7 @@ static int compare_text(const void *a, const void *b)
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Sorted, each once: their order in the file changes nothing. */
+/* Sorts and removes duplicates: their order in the file does not matter. */
 static void sort_packages(struct text_list *list)
 {
 	size_t n = 0;
@@ -85,7 +85,7 @@ static json_t *pairs_json(const struct pair_list *list)
 	return object;
 }
 
-/* "build" changes when hutch makes something else of the same spec. */
+/* "build" must change when hutch builds something else from the same spec. */
 static int make_digest(struct image_spec *s)
 {
 	_cleanup_json_ json_t *j = JSON_OBJECT(
@@ -181,7 +181,7 @@ static int add_texts(struct image_spec *s, struct text_list *to, const struct te
 	return 0;
 }
 
-/* The agent's variables replace those of the same name. */
+/* The agent's variables override those with the same name. */
 static int add_pairs(struct image_spec *s, struct pair_list *to, const struct pair_list *more)
 {
 	struct pair *v = arena_calloc(&s->policy.arena, to->n + more->n + 1, sizeof(v[0]));
@@ -234,7 +234,7 @@ static int read_agent(struct policy_store *store, const char *ref, struct diags 
 	return 0;
 }
 
-/* An image file begins with `image:`; what is wrong with the rest is said by its own reader. */
+/* An image file has the key `image`; its own reader reports errors in the rest. */
 static bool is_image(const struct source *src)
 {
 	_cleanup_arena_ struct arena arena = ARENA_INIT;

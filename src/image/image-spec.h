@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What an image is made of: images/NAME.yaml with the capability presets it names, or the image
- * "base" with what an agent's policy asks for. hutch-image(5) describes the file.
+ * The parts of an image: images/NAME.yaml with its capability presets, or the image "base" plus the
+ * capabilities of an agent's policy. hutch-image(5) describes the file.
  */
 #pragma once
 
@@ -21,8 +21,8 @@ extern const char *const variant_names[VARIANT_MAX + 1];
 
 struct image_spec {
 	/*
-	 * First, so that the readers of policy files, which find a field by its offset, fill in the
-	 * rest of the struct too. Used of it: arena, capabilities, env.
+	 * First member, so that the readers of policy files, which find fields by offset, also fill
+	 * in the rest of the struct. Only arena, capabilities and env are used.
 	 */
 	struct policy policy;
 	const char *name, *summary;
@@ -30,11 +30,11 @@ struct image_spec {
 	unsigned int variant; /* enum image_variant */
 	struct text_list mirrors;
 	struct pair_list files;
-	char digest[POLICY_DIGEST_HEX + 1]; /* of the canonical spec: same digest, same image */
+	char digest[POLICY_DIGEST_HEX + 1]; /* canonical spec: same digest, same image */
 };
 
 /*
- * Reads `ref`: the name of an image, of an agent, or a file of either kind (anything with '/' or
+ * Reads `ref`: the name of an image or of an agent, or a file of either kind (anything with '/' or
  * ending in .yaml). -EINVAL (see d), -ENOENT, -EIO, -ENOMEM; as policy_compile().
  */
 int image_spec_read(struct policy_store *store, const char *ref, struct diags *d,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The directories of the store and the work in them. */
+/* The store's directories, and the work directories in it. */
 #include "image-store.h"
 
 #include <fcntl.h>
@@ -52,7 +52,7 @@ static int make_work(const struct image_store *s, struct image_work *w, struct e
 		w->fd = RETRY_EINTR(
 			openat(s->tmp, w->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 	if (w->fd < 0 || fchmod(w->fd, 0777) < 0 || flock(w->fd, LOCK_EX | LOCK_NB) < 0) {
-		int r = err_errno(e, "cannot make a directory in '%s/tmp'", s->path);
+		int r = err_errno(e, "cannot create a directory in '%s/tmp'", s->path);
 
 		w->fd = fd_close(w->fd);
 		return r;
@@ -79,13 +79,13 @@ int image_work_new(const struct image_store *s, struct image_work *ret, struct e
 	int r = image_store_lock(s, &lock, e);
 
 	if (r == 0 && random_name(ret->name) < 0)
-		r = err_set(e, -EIO, "no random numbers");
+		r = err_set(e, -EIO, "cannot get random numbers");
 	return r < 0 ? r : make_work(s, ret, e);
 }
 
 /*
- * Files of the tree belong to the worker's ids. Root may remove them itself, also when the ranges
- * in /etc/subuid have changed since.
+ * The tree's files belong to the worker's ids. Root removes them directly, even if the ranges in
+ * /etc/subuid have changed.
  */
 static int remove_work(const struct image_store *s, const char *name, int fd,
 		       const struct id_ranges *ids, struct err *e)
@@ -112,7 +112,7 @@ int image_work_drop(const struct image_store *s, struct image_work *w, const str
 	return r;
 }
 
-/* 1 if it was removed, 0 if somebody works on it. */
+/* 1 if removed, 0 if another process is using it. */
 static int clean_one(const struct image_store *s, const char *name, const struct id_ranges *ids,
 		     struct err *e)
 {

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where images are kept:
- *   lock                     held (flock) while something below changes
- *   trees/sha256-HEX/        meta.json, and the tree in root/
- *   names/NAME.json          which tree a name means, where it comes from, how to run it
- *   logs/NAME.log            what mmdebstrap said when it was last built
- *   tmp/RANDOM/              a tree in the making, or one on its way out; locked by whoever works
- *                            on it. What nobody locks is left over and is removed by the next
- * build. A tree appears in trees/ by one rename, whole and on disk, and a name by another: whenever
- * a process dies, there is no half image.
+ * Where images are stored:
+ *
+ *   lock                held (flock) while something below changes
+ *   trees/sha256-HEX/   meta.json, and the tree in root/
+ *   names/NAME.json     the tree of a name, its origin, how to run it
+ *   logs/NAME.log       mmdebstrap's messages of the last build
+ *   tmp/RANDOM/         a tree being built or removed, locked by the process that does so;
+ *                       the next build removes unlocked ones
+ *
+ * A tree appears in trees/ by one rename, complete and synced, and a name by another: a crash never
+ * leaves half an image.
  */
 #pragma once
 
@@ -23,12 +25,12 @@ enum {
 };
 
 /*
- * NAME or NAME:TAG. NAME has 1 to 63 of a-z, 0-9, '_' and '-', and a tag those, capitals and '.';
- * neither begins with a sign. So a name is also a file's, and no two are one.
+ * NAME or NAME:TAG. NAME has 1 to 63 of a-z, 0-9, '_' and '-'; a tag may also have capitals and
+ * '.'; neither starts with a sign. So every name is a valid and unique file name.
  */
 bool image_name_valid(const char *name);
 
-/* For messages: what image_name_valid() wants. */
+/* The rule of image_name_valid(), for messages. */
 #define IMAGE_NAME_RULE "names have 1 to 63 of a-z, 0-9, '_' and '-', and perhaps a tag: NAME:TAG"
 
 struct image_store {
@@ -43,13 +45,13 @@ struct image_store {
 #define _cleanup_image_store_ _cleanup_(image_store_close)
 
 /*
- * Opens a directory of what this user's hutch keeps, $HUTCH_STATE_DIR/NAME and so on as below; its
- * path is for messages. -EPERM if others could write there.
+ * Opens a directory of this user's state, $HUTCH_STATE_DIR/NAME and so on as below; `path` is for
+ * messages. -EPERM if other users can write to it.
  */
 int image_home_open(const char *name, bool make, char path[static IMAGE_HOME_MAX], int *ret_fd,
 		    struct err *e);
 
-/* The same for a directory in such a one. */
+/* The same for a directory inside such a directory. */
 int image_home_dir(int at, const char *name, bool make, int *ret_fd, struct err *e);
 
 /* Locks such a directory, whose `path` is for messages, until the descriptor is closed. */
@@ -64,9 +66,9 @@ int image_home_names(int names, const char *path, image_name_fn *fn, const void 
 		     struct err *e);
 
 /*
- * Opens the store of this user: $HUTCH_STATE_DIR/images, as root /var/lib/hutch/images, else
- * $XDG_DATA_HOME/hutch/images. What is missing is made if `make`, else -ENOENT. -EPERM if others
- * could write there.
+ * Opens this user's store: $HUTCH_STATE_DIR/images, as root /var/lib/hutch/images, else
+ * $XDG_DATA_HOME/hutch/images. Creates missing directories if `make`, else -ENOENT. -EPERM if other
+ * users can write to it.
  */
 int image_store_open(struct image_store *s, bool make, struct err *e);
 void image_store_close(struct image_store *s);
@@ -87,52 +89,52 @@ struct image_work {
 
 int image_work_new(const struct image_store *s, struct image_work *ret, struct err *e);
 
-/* Removes the directory and what is in it. */
+/* Removes the directory and its contents. */
 int image_work_drop(const struct image_store *s, struct image_work *w, const struct id_ranges *ids,
 		    struct err *e);
 
-/* Removes what dead processes left in tmp/; `took`, if not NULL, is told each name. */
+/* Removes what dead processes left in tmp/; calls `took`, if not NULL, with each name. */
 int image_store_clean(const struct image_store *s, const struct id_ranges *ids,
 		      void (*took)(const char *name, void *arg), void *arg, struct err *e);
 
-/* Asked before a tree goes: -EBUSY, with who needs it, if it is to stay. */
+/* Called before a tree is removed: -EBUSY, with its user in `e`, if the tree must stay. */
 typedef int image_needed_fn(const char *digest, struct err *e);
 
-/* Removes trees that no name means and nobody has or needs: somebody died between putting a tree in
- * its place and naming it, or the name was given to another. */
+/* Removes trees without a name that no process uses or needs: a process died between storing and
+ * naming a tree, or the name now refers to another tree. */
 int image_store_clean_trees(const struct image_store *s, const struct id_ranges *ids,
 			    image_needed_fn *needed, void (*took)(const char *name, void *arg),
 			    void *arg, struct err *e);
 
-/* A finished tree, and what is written down about it. */
+/* A finished tree and its metadata. */
 struct image_record {
 	const char *name;
 	const char *digest; /* hex */
-	json_t *info;	    /* what the name says; name and digest are added to it */
-	const json_t *meta; /* what is known of the tree */
+	json_t *info;	    /* contents of the name's file; name and digest are added */
+	const json_t *meta; /* metadata of the tree */
 };
 
 /*
- * Makes the tree in `w` the tree of that digest, unless there is one already, and writes the name.
- * `w` is gone afterwards. *ret_new: there was no such tree.
+ * Stores the tree in `w` under its digest, unless it exists, and writes the name. `w` is gone
+ * afterwards. *ret_new: the tree did not exist.
  */
 int image_store_keep(const struct image_store *s, struct image_work *w, const struct id_ranges *ids,
 		     const struct image_record *record, bool *ret_new, struct err *e);
 
-/* What is known of an image: its name's file and meta.json, and `root`, the path of its tree.
- * -ENOENT if there is no such name. */
+/* Metadata of an image: the name's file and meta.json, plus `root`, the path of its tree. -ENOENT
+ * if the name does not exist. */
 int image_store_get(const struct image_store *s, const char *name, json_t **ret, struct err *e);
 
-/* 0 if the store of this user has an image of that name, -ENOENT if not. Any other error means that
- * this cannot be known, and must not be taken for "no". */
+/* 0 if this user's store has an image of that name, -ENOENT if not. Any other error means unknown
+ * and must not be treated as "no". */
 int image_find(const char *name, struct err *e);
 
-/* The same of all names, sorted, in an array. */
+/* The same for all names, sorted, in an array. */
 int image_store_list(const struct image_store *s, json_t **ret, struct err *e);
 
 /*
- * Takes the name away, and the tree if no other name means it; *ret_tree says whether it did.
- * -EBUSY while a sandbox has the tree locked, or `needed` says so.
+ * Removes the name, and the tree if no other name refers to it; *ret_tree says whether the tree was
+ * removed. -EBUSY while a sandbox has the tree locked, or if `needed` says so.
  */
 int image_store_remove(const struct image_store *s, const char *name, const struct id_ranges *ids,
 		       image_needed_fn *needed, bool *ret_tree, struct err *e);

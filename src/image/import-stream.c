@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An image of what somebody sends, with the words of the image it comes from: a tree alone does not
- * say how it is run.
+ * Creates an image from a streamed tree, with the run configuration of its base image: a tree alone
+ * does not say how to run it.
  */
 #include <string.h>
 
@@ -18,7 +18,7 @@ static int check_text(const char *what, const char *text, struct err *e)
 	return 0;
 }
 
-/* `own` if there is one, else what the image had; without either there is no such key. */
+/* Uses `own` if set, else the base image's value; omits the key without either. */
 static int put_text(json_t *info, const json_t *from, const char *key, const char *own,
 		    struct err *e)
 {
@@ -61,7 +61,7 @@ static int put_env(json_t *info, const json_t *from, const char *const *own, str
 	return r;
 }
 
-/* The command of the image that it comes from. */
+/* Copies the base image's command. */
 static int put_words(json_t *info, const json_t *from, const char *key, struct err *e)
 {
 	json_t *list = json_object_get(from, key);
@@ -111,7 +111,7 @@ static int make_info(const struct image_stream *s, json_t **ret, struct err *e)
 	return r;
 }
 
-/* The tree, whole; or why not. */
+/* Unpacks the whole tree. */
 static int take_tree(const struct image_stream *s, struct image_making *m, int input, struct err *e)
 {
 	struct err ended = ERR_INIT;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Importing, and what importing and building have in common. */
+/* Importing, and code shared by importing and building. */
 #include <fcntl.h>
 #include <limits.h>
 #include <sodium.h>
@@ -85,8 +85,8 @@ int image_making_keep(struct image_making *m, const char *name, json_t *info,
 }
 
 /*
- * PATH, PATH:TAG or PATH:NAME:TAG: the longest part of it that is there is the path, since a path
- * may have colons. If none is, what is before the last colon.
+ * PATH, PATH:TAG or PATH:NAME:TAG: the longest existing prefix is the path, since a path may
+ * contain colons. If none exists, the part before the last colon.
  */
 static int split(const char *path, char *dir, size_t n, const char **ret_tag, struct err *e)
 {
@@ -110,21 +110,20 @@ static int split(const char *path, char *dir, size_t n, const char **ret_tag, st
 	return 0;
 }
 
-/* Names what can be done with a directory of another kind. */
+/* Suggests what to do with another kind of directory. */
 static int check_layout(int fd, const char *dir, struct err *e)
 {
 	if (faccessat(fd, "index.json", F_OK, AT_SYMLINK_NOFOLLOW) == 0)
 		return 0;
 	if (faccessat(fd, "manifest.json", F_OK, AT_SYMLINK_NOFOLLOW) == 0)
 		return err_set(e, -EINVAL,
-			       "'%.80s' is no OCI layout: convert it with 'skopeo copy dir:DIR "
+			       "'%.80s' is not an OCI layout: convert it with 'skopeo copy dir:DIR "
 			       "oci:OTHER'",
 			       dir);
-	return err_set(
-		e, -EINVAL,
-		"'%.80s' is no OCI layout; a root tree is imported as an archive: tar -C DIR "
-		"-cf FILE .",
-		dir);
+	return err_set(e, -EINVAL,
+		       "'%.80s' is not an OCI layout; import a root tree as an archive: tar -C DIR "
+		       "-cf FILE .",
+		       dir);
 }
 
 static int open_source(struct image_making *m, const char *path, struct err *e)
@@ -154,7 +153,7 @@ static int open_source(struct image_making *m, const char *path, struct err *e)
 	return 0;
 }
 
-/* A file's name may be anything. */
+/* A file name need not be UTF-8. */
 static json_t *file_json(const char *name)
 {
 	return json_string(utf8_valid(name, strlen(name)) ? name : "(not UTF-8)");

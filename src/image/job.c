@@ -24,7 +24,7 @@ struct master {
 	enum image_phase phase;
 	struct image_counts counts;
 	bool done;
-	int num; /* of the result */
+	int num; /* result code */
 	char line[256];
 	size_t line_len;
 };
@@ -51,7 +51,7 @@ static bool is_digest(const char *s)
 	return strlen(s) == IMAGE_DIGEST_HEX && strspn(s, "0123456789abcdef") == IMAGE_DIGEST_HEX;
 }
 
-/* The worker names a file; there are two kinds of names, and only regular files are given. */
+/* The worker may name only index.json or a digest, and gets only regular files. */
 static int open_layout_file(int layout, const char *name)
 {
 	char path[128] = "index.json";
@@ -80,7 +80,7 @@ static int answer_open(const struct master *m, const char *name)
 	return channel_send(m->sock, &reply, fd, true);
 }
 
-/* ---- what the worker says ---- */
+/* ---- messages from the worker ---- */
 
 static int take_word(const struct master *m, const char *key, const char *word)
 {
@@ -101,7 +101,7 @@ static void take_archive(const struct master *m, const char *kind)
 			m->result->archive = kinds[i];
 }
 
-/* "env A=b", "user x", "workdir /x": shown and passed on, never acted upon here. */
+/* "env A=b", "user x", "workdir /x": displayed and passed on, never interpreted here. */
 static int take_config(struct master *m, char *text)
 {
 	char *value = strchr(text, ' '), *equals;
@@ -133,7 +133,7 @@ static int take_result(struct master *m, struct channel_msg *msg, struct err *e)
 	m->result->landlock = msg->landlock != 0;
 	if (msg->num >= 0)
 		return 0;
-	/* Only these two kinds: whether it is the image's fault or ours. */
+	/* Only these two errors may come from the worker: they mean that the image is at fault. */
 	str_make_utf8(msg->text);
 	return err_set(e, msg->num == -EINVAL || msg->num == -ENOENT ? msg->num : -EIO, "%s",
 		       msg->text);
@@ -144,9 +144,10 @@ static int take_packet(struct master *m, struct err *e)
 	struct channel_msg msg;
 	int fd = -EBADF, r = channel_recv(m->sock, &msg, &fd);
 
-	(void)fd_close(fd); /* it has none to give */
+	(void)fd_close(fd); /* a worker sends no descriptors */
 	if (r < 0)
-		return err_set(e, -EIO, "the worker died%s", r == -EPIPE ? "" : ", mumbling");
+		return err_set(e, -EIO, "the worker died%s",
+			       r == -EPIPE ? "" : ", after an invalid message");
 	switch (msg.type) {
 	case CHANNEL_OPEN:
 		r = answer_open(m, msg.text);
@@ -161,11 +162,11 @@ static int take_packet(struct master *m, struct err *e)
 	case CHANNEL_RESULT:
 		return take_result(m, &msg, e);
 	default:
-		return err_set(e, -EIO, "the worker talks nonsense");
+		return err_set(e, -EIO, "the worker sent an invalid message");
 	}
 }
 
-/* ---- what the producer says ---- */
+/* ---- messages from mmdebstrap ---- */
 
 static void take_line(struct master *m)
 {
@@ -210,7 +211,7 @@ static int serve(struct master *m, uint64_t deadline, struct err *e)
 		if (k < 0 && errno != EINTR)
 			return err_errno(e, "cannot wait for the worker");
 		if (clock_mono() > deadline)
-			return err_set(e, -ETIME, "not done after %llu seconds: given up",
+			return err_set(e, -ETIME, "not done after %llu seconds: stopped",
 				       (unsigned long long)IMAGE_TIME_MAX);
 		if (k <= 0)
 			report(m);

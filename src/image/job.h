@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The master's side of a worker: starts it, serves it, passes on its news, takes its result. */
+/* The master's side of a worker: starts it, serves its requests, reports its progress, takes its
+ * result. */
 #pragma once
 
 #include "image.h"
@@ -12,9 +13,9 @@ struct image_job {
 	int work;		/* directory for the tree */
 	int input;		/* WORK_TAR; closed once the worker has it */
 	int layout;		/* WORK_OCI: the layout's directory; else -EBADF */
-	int news;		/* lines that a producer says, to be shown; or -EBADF */
-	int log;		/* where they are kept */
-	enum image_phase phase; /* before the worker says something */
+	int news;		/* lines of a producer to display; or -EBADF */
+	int log;		/* log file for these lines */
+	enum image_phase phase; /* until the worker reports one */
 	struct image_reporter reporter;
 };
 
@@ -22,13 +23,13 @@ struct job_result {
 	struct image_counts counts;
 	struct tree_info tree;
 	bool landlock;
-	json_t *config; /* env (an object), user, workdir, entrypoint, cmd; the caller drops it */
-	const char *archive; /* "docker-archive", "oci-archive"; NULL: the input was no image */
+	json_t *config; /* env (an object), user, workdir, entrypoint, cmd; the caller frees it */
+	const char *archive; /* "docker-archive", "oci-archive"; NULL: not an image */
 	char line[256];	     /* the last line of the news */
 };
 
-/* Runs the job to its end. -EINVAL: the rules refuse the image; -ETIME, or -errno. */
+/* Runs the job to its end. -EINVAL: the rules reject the image; -ETIME, or -errno. */
 int job_run(struct image_job *job, struct job_result *ret, struct err *e);
 
-/* Removes the tree in a work directory, with the ids that own it. */
+/* Removes the tree in a work directory, using the ids that own it. */
 int job_empty(int work, const struct id_ranges *ids, struct err *e);

@@ -26,9 +26,9 @@ enum {
 
 static const char digest_prefix[] = "sha256:";
 
-/* A descriptor: what a blob is, how large, and its digest. */
+/* A descriptor: type, size and digest of a blob. */
 struct blob {
-	const char *type; /* owned by the JSON it stands in */
+	const char *type; /* owned by the JSON that contains it */
 	const char *hex;
 	uint64_t size;
 };
@@ -48,14 +48,14 @@ static int read_blob(const json_t *j, struct blob *ret, struct err *e)
 	if (r == 0)
 		r = json_get_u64(j, "size", IMAGE_BYTES_MAX, &ret->size, e);
 	if (r < 0 || !ret->type || !digest)
-		return err_set(e, -EINVAL, "a descriptor of the layout is wrong");
+		return err_set(e, -EINVAL, "a descriptor in the layout is invalid");
 	if (!str_has_prefix(digest, digest_prefix) || !is_hex(digest + STRLEN("sha256:")))
 		return err_set(e, -EINVAL, "'%.80s' is not a SHA-256 digest", digest);
 	ret->hex = digest + STRLEN("sha256:");
 	return 0;
 }
 
-/* Reads all of `fd` once and holds it against the descriptor. */
+/* Reads all of `fd` and checks it against the descriptor. */
 static int verify(struct worker *w, int fd, const struct blob *b, struct err *e)
 {
 	_cleanup_free_ char *chunk = malloc(READ_CHUNK);
@@ -183,7 +183,7 @@ static bool fits_here(const json_t *descriptor)
 	return !p || (os && arch && str_eq(os, "linux") && str_eq(arch, OCI_ARCH));
 }
 
-/* The one descriptor of an index that has the tag, or fits this machine. */
+/* The only descriptor of an index that has the tag, or matches this host's platform. */
 static int choose(const json_t *index, const char *tag, const json_t **ret, struct err *e)
 {
 	const json_t *list = json_object_get(index, "manifests"), *found = NULL, *one;
@@ -256,7 +256,7 @@ static int send_env(struct worker *w, const json_t *env, struct err *e)
 	return r;
 }
 
-/* Entrypoint and Cmd: a text each, in their order. */
+/* Entrypoint and Cmd: one text per word, in order. */
 static int send_list(struct worker *w, const char *key, const json_t *list, struct err *e)
 {
 	const json_t *one;
@@ -282,7 +282,7 @@ static int check_machine(const json_t *config, struct err *e)
 
 	if ((os && os[0] && !str_eq(os, "linux")) || (arch && arch[0] && !str_eq(arch, OCI_ARCH)))
 		return err_set(e, -EINVAL,
-			       "an image for %.40s/%.40s, and this machine is linux/" OCI_ARCH
+			       "the image is for %.40s/%.40s, but this host is linux/" OCI_ARCH
 			       ": pull it for that platform",
 			       os ? os : "linux", arch ? arch : "?");
 	return 0;
@@ -325,7 +325,7 @@ static bool is_layer(const char *type)
 	return false;
 }
 
-/* One pass over a layer. `diff_id`: what its SHA-256 is when unpacked; NULL: not looked at. */
+/* One pass over a layer. `diff_id`: expected SHA-256 of the unpacked layer; NULL: not checked. */
 static int pass(struct unpack *u, enum unpack_pass what, int blob, const char *diff_id,
 		struct err *e)
 {
@@ -363,7 +363,7 @@ static int layer(struct worker *w, struct unpack *u, const json_t *descriptor, s
 	int r = read_blob(descriptor, &b, e);
 
 	if (r == 0 && !is_layer(b.type))
-		r = err_set(e, -EINVAL, "of a type that is not known: '%.100s'", b.type);
+		r = err_set(e, -EINVAL, "unknown type '%.100s'", b.type);
 	if (r == 0)
 		r = open_blob(w, &b, &fd, e);
 	if (r == 0)
@@ -377,7 +377,7 @@ int oci_check_layers(const json_t *layers, const json_t *ids, struct err *e)
 		return err_set(e, -EINVAL, "an image has 1 to %d layers, this one %zu",
 			       IMAGE_LAYERS_MAX, json_array_size(layers));
 	if (json_array_size(ids) != json_array_size(layers))
-		return err_set(e, -EINVAL, "the configuration names another number of layers");
+		return err_set(e, -EINVAL, "the configuration lists a different number of layers");
 	return 0;
 }
 

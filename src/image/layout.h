@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Images in the layout of the Open Container Initiative: index, manifest, configuration, layers.
- * Every blob has the size and SHA-256 that whoever named it said, before any of it is used.
+ * Images in the Open Container Initiative layout: index, manifest, configuration, layers. Size and
+ * SHA-256 of every blob are checked against its descriptor before the blob is used.
  */
 #pragma once
 
@@ -14,13 +14,13 @@ enum {
 	OCI_MANIFESTS_MAX = 1024,
 };
 
-/* What archives of images (archive.h) have in common with layouts. */
+/* Shared with image archives (archive.h). */
 int oci_read_json(int fd, const char *what, json_t **ret, struct err *e);
-/* Sends environment, user, directory and command; refuses an image of another machine. */
+/* Sends environment, user, directory and command; rejects images for another platform. */
 int oci_send_config(struct worker *w, const json_t *config, struct err *e);
-/* Are there 1 to IMAGE_LAYERS_MAX layers, and as many digests of them? */
+/* Checks that there are 1 to IMAGE_LAYERS_MAX layers, and a digest for each. */
 int oci_check_layers(const json_t *layers, const json_t *ids, struct err *e);
-/* The i-th layer over those before it; `diff_id`: the digest of what it unpacks to. */
+/* Applies layer `i` on top of the layers before it; `diff_id`: digest of the unpacked layer. */
 int oci_apply_layer(struct unpack *u, int fd, size_t i, const char *diff_id, struct err *e);
 
 /* Unpacks the image `tag` (NULL: the only one) of the layout whose files the master opens. */

@@ -38,10 +38,10 @@ static int start_unpacker(struct stream *s, const struct format *f, struct err *
 	int fds[2], r;
 
 	if (proc_find(f->program, path, sizeof(path)) < 0)
-		return err_set(e, -ENOENT, "%s is needed to read this file: install it",
+		return err_set(e, -ENOENT, "%s is not installed; it is needed to read this file",
 			       f->program);
 	if (pipe2(fds, O_CLOEXEC) < 0)
-		return err_errno(e, "cannot make a pipe");
+		return err_errno(e, "cannot create a pipe");
 	from = fds[0];
 	to = fds[1];
 	r = proc_spawn(
@@ -65,11 +65,11 @@ int stream_open(struct stream *s, int fd, struct err *e)
 	s->fd = fd;
 	(void)crypto_hash_sha256_init(&s->hash);
 	if (fstat(fd, &st) < 0)
-		return err_errno(e, "cannot look at the archive");
+		return err_errno(e, "cannot stat the archive");
 	if (!S_ISREG(st.st_mode))
 		return 0;
 	if (lseek(fd, 0, SEEK_SET) < 0)
-		return err_errno(e, "cannot read the archive from its beginning");
+		return err_errno(e, "cannot seek to the start of the archive");
 	f = format_of(fd);
 	if (!f)
 		return 0;
@@ -102,7 +102,8 @@ int stream_finish(struct stream *s, uint8_t ret_digest[static IMAGE_DIGEST], str
 		if (r < 0)
 			return err_set(e, r, "cannot wait for %s: %s", s->program, strerror(-r));
 		if (info.si_code != CLD_EXITED || info.si_status != 0)
-			return err_set(e, -EINVAL, "%s finds the file broken", s->program);
+			return err_set(e, -EINVAL, "%s reports that the file is corrupt",
+				       s->program);
 	}
 	(void)crypto_hash_sha256_final(&s->hash, ret_digest);
 	return 0;

@@ -38,7 +38,7 @@ static int remove_one(int dirfd, const char *name, int depth)
 			openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 	if (fd < 0)
 		return -errno;
-	(void)fchmod(fd, 0700); /* a mode that forbids it is of no use any more */
+	(void)fchmod(fd, 0700); /* it is removed anyway, so its mode may change */
 	r = empty(fd, depth + 1);
 	if (r < 0)
 		return r;
@@ -89,7 +89,7 @@ static void put(struct walk *w, const char *s, size_t n)
 	(void)crypto_hash_sha256_update(&w->hash, (const unsigned char *)s, n);
 }
 
-/* A field and the NUL behind it, which no field can contain. */
+/* A field and its terminating NUL, which no field can contain. */
 static void put_text(struct walk *w, const char *s)
 {
 	put(w, s, strlen(s) + 1);
@@ -172,7 +172,7 @@ static int walk_one(struct walk *w, int dirfd, const char *name, int depth, stru
 	struct stat st;
 
 	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return err_errno(e, "cannot look at '/%.100s'", w->path);
+		return err_errno(e, "cannot stat '/%.100s'", w->path);
 	if (!S_ISLNK(st.st_mode) && st.st_mode & (S_ISUID | S_ISGID))
 		return err_set(e, -EINVAL, "'/%.100s' has set-ID bits", w->path);
 	if (S_ISREG(st.st_mode))
@@ -220,7 +220,7 @@ static int compare_names(const void *a, const void *b)
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* All names of a directory, sorted by their bytes. */
+/* All names in a directory, sorted by bytes. */
 static int read_names(int fd, struct names *list)
 {
 	struct dirent *entry;
@@ -282,7 +282,7 @@ int tree_digest(int root_fd, void (*tick)(void *arg, uint64_t files, uint64_t by
 	w->tick = tick;
 	w->arg = arg;
 	if (fstat(root_fd, &st) < 0)
-		return err_errno(e, "cannot look at the tree");
+		return err_errno(e, "cannot stat the tree");
 	(void)crypto_hash_sha256_init(&w->hash);
 	put_text(w, "hutch-tree-1");
 	r = walk_dir(w, root_fd, &st, 0, e);

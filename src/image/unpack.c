@@ -18,8 +18,9 @@ enum {
 };
 
 /*
- * A sandbox gets these of its own. A link there would send mounts elsewhere (CVE-2019-19921,
- * CVE-2025-31133), so each must be a directory; what an image has in the first three is never seen.
+ * Every sandbox mounts over these. A link there would redirect the mounts (CVE-2019-19921,
+ * CVE-2025-31133), so each must be a directory; an image's files in the first three are never
+ * visible.
  */
 static const char *const mount_points[] = { "dev", "proc", "sys", "run" };
 
@@ -49,9 +50,9 @@ static int refuse(const struct tar_entry *en, const char *why, struct err *e)
 static int failed(const struct tar_entry *en, int r, struct err *e)
 {
 	if (r == -ELOOP)
-		return refuse(en, "lies behind a symbolic link", e);
+		return refuse(en, "is behind a symbolic link", e);
 	if (r == -ENOTDIR)
-		return refuse(en, "lies below something that is not a directory", e);
+		return refuse(en, "is below something that is not a directory", e);
 	return err_set(e, r, "cannot write '%.120s': %s", en->name, strerror(-r));
 }
 
@@ -106,7 +107,7 @@ static int put_file(struct unpack *u, struct tar *t, const struct tar_entry *en,
 	int r;
 
 	if (en->size > IMAGE_BYTES_MAX - u->counts.bytes)
-		return refuse(en, "with it the image is larger than 64 GiB", e);
+		return refuse(en, "with this file the image is larger than 64 GiB", e);
 	r = tree_remove(dirfd, base);
 	if (r < 0)
 		return failed(en, r, e);
@@ -117,7 +118,7 @@ static int put_file(struct unpack *u, struct tar *t, const struct tar_entry *en,
 	r = copy_data(u, t, fd, e);
 	if (r < 0)
 		return err_wrap(e, "'%.100s'", en->name);
-	/* The owner first: changing it may clear mode bits. */
+	/* Owner first: changing it may clear mode bits. */
 	if (fchown(fd, en->uid, en->gid) < 0 || fchmod(fd, en->mode & OCTAL_FILE) < 0)
 		return failed(en, -errno, e);
 	r = set_times(dirfd, base, en->mtime);
@@ -149,7 +150,7 @@ static int put_hardlink(struct unpack *u, const struct tar_entry *en, int dirfd,
 		return refuse(en, "a hard link to itself", e);
 	target_dir = unpack_open_parent(u->root, en->link, false, &target_base);
 	if (target_dir < 0 || fstatat(target_dir, target_base, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return refuse(en, "a hard link to what is not in the image", e);
+		return refuse(en, "a hard link to a target that is not in the image", e);
 	if (!S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode))
 		return refuse(en, "a hard link to a directory", e);
 	r = tree_remove(dirfd, base);
@@ -190,7 +191,7 @@ static int put_root(struct unpack *u, const struct tar_entry *en, struct err *e)
 	return 0;
 }
 
-/* Takes the way of what is dropped: a file that it would have replaced must not stay. */
+/* Drops an entry, and removes a file that the entry would have replaced. */
 static int drop(const struct tar_entry *en, int dirfd, const char *base, uint64_t *count,
 		struct err *e)
 {
@@ -230,12 +231,10 @@ static int take_entry(struct unpack *u, struct tar *t, const struct tar_entry *e
 	bool below, itself = unpack_is_mount_point(en->name, &below);
 
 	if (en->uid >= IMAGE_ID_COUNT || en->gid >= IMAGE_ID_COUNT)
-		return err_set(e, -EINVAL, "'%.100s': owner %u:%u, and ids go up to %d", en->name,
-			       en->uid, en->gid, IMAGE_ID_COUNT - 1);
+		return err_set(e, -EINVAL, "'%.100s': owner %u:%u is out of range; ids go up to %d",
+			       en->name, en->uid, en->gid, IMAGE_ID_COUNT - 1);
 	if (itself && en->type != TAR_DIR)
-		return err_set(e, -EINVAL,
-			       "'/%s' must be a directory, and is something else here: refused",
-			       en->name);
+		return err_set(e, -EINVAL, "'/%s' must be a directory: refused", en->name);
 	if (below) {
 		u->counts.covered++;
 		return 0;
@@ -249,9 +248,9 @@ static int take_entry(struct unpack *u, struct tar *t, const struct tar_entry *e
 }
 
 /*
- * ".wh.NAME" in a layer: NAME of the layers below is gone; ".wh..wh..opq": all that they have in
- * this directory. Removing is a pass of its own before the layer is written, so that it never
- * touches what the layer itself brings, wherever in it the whiteouts stand.
+ * ".wh.NAME" in a layer removes NAME from the layers below; ".wh..wh..opq" removes all their files
+ * in this directory. A separate pass removes them before the layer is written, so that a whiteout
+ * never affects the layer's own files, whatever the order.
  */
 static int take_whiteout(struct unpack *u, const struct tar_entry *en, const char *mark,
 			 struct err *e)
@@ -279,7 +278,7 @@ static int take_whiteout(struct unpack *u, const struct tar_entry *en, const cha
 	return r < 0 ? failed(en, r, e) : 0;
 }
 
-/* What stands behind ".wh." in the last component, or NULL. */
+/* The part after ".wh." in the last component, or NULL. */
 static const char *whiteout_mark(const char *name)
 {
 	const char *slash = strrchr(name, '/'), *base = slash ? slash + 1 : name;
@@ -323,14 +322,12 @@ int unpack_mount_points(int root, struct err *e)
 		struct stat st;
 
 		if (mkdirat(root, mount_points[i], 0755) < 0 && errno != EEXIST)
-			return err_errno(e, "cannot make '/%s'", mount_points[i]);
+			return err_errno(e, "cannot create '/%s'", mount_points[i]);
 		if (fstatat(root, mount_points[i], &st, AT_SYMLINK_NOFOLLOW) < 0)
-			return err_errno(e, "cannot look at '/%s'", mount_points[i]);
+			return err_errno(e, "cannot stat '/%s'", mount_points[i]);
 		if (!S_ISDIR(st.st_mode))
-			return err_set(
-				e, -EINVAL,
-				"'/%s' must be a directory, and is something else here: refused",
-				mount_points[i]);
+			return err_set(e, -EINVAL, "'/%s' must be a directory: refused",
+				       mount_points[i]);
 	}
 	return 0;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writes the entries of a tar archive below a directory. The rules that hold for every image live
- * here; hutch-image(5) lists them. No path is resolved through a symbolic link, so nothing can be
- * written outside the directory, in whatever order the entries come.
+ * Writes the entries of a tar archive below a directory. Implements the rules for all images;
+ * hutch-image(5) lists them. No path is resolved through a symbolic link, so nothing can be written
+ * outside the directory, in whatever order the entries come.
  */
 #pragma once
 
@@ -10,9 +10,9 @@
 #include "tar.h"
 
 enum unpack_pass {
-	UNPACK_TAR,	  /* an archive by itself */
-	UNPACK_WHITEOUTS, /* of a layer: only removes what the layers below have */
-	UNPACK_LAYER,	  /* of a layer: everything else */
+	UNPACK_TAR,	  /* a complete archive */
+	UNPACK_WHITEOUTS, /* a layer: only its whiteouts */
+	UNPACK_LAYER,	  /* a layer: everything else */
 };
 
 struct unpack {
@@ -22,19 +22,19 @@ struct unpack {
 	void *arg;
 };
 
-/* Reads the archive to its end and writes it. -EINVAL for what the rules refuse, or -errno. */
+/* Reads the archive to its end and writes it. -EINVAL if the rules reject it, or -errno. */
 int unpack_archive(struct unpack *u, enum unpack_pass pass, tar_read_fn *read, void *read_arg,
 		   struct err *e);
 
-/* Makes the directories that every sandbox mounts something on, and refuses what is no directory.
+/* Creates the directories that every sandbox mounts over; rejects anything that is not a directory.
  */
 int unpack_mount_points(int root, struct err *e);
 
-/* Is the clean name dev, proc, sys or run? *ret_below: it lies in one of the first three. */
+/* Is the clean name dev, proc, sys or run? *ret_below: it is inside one of the first three. */
 bool unpack_is_mount_point(const char *name, bool *ret_below);
 
 /*
- * Opens (O_PATH) the directory of a clean name below `root`, and makes what is missing if `make`;
- * *ret_base is the last component. -ELOOP if a symbolic link is on the way, or -errno.
+ * Opens (O_PATH) the parent directory of a clean name below `root`, and creates it if `make`;
+ * *ret_base is the last component. -ELOOP if a symbolic link is in the path, or -errno.
  */
 int unpack_open_parent(int root, const char *name, bool make, const char **ret_base);

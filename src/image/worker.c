@@ -24,7 +24,7 @@ static void tick_digest(void *arg, uint64_t files, uint64_t bytes)
 	worker_tell(arg, PHASE_DIGEST, &counts);
 }
 
-/* Takes the input, to its last byte: whoever writes to a pipe must not be left standing. */
+/* Reads the input to its last byte, so that the writer of a pipe does not block. */
 static int unpack_input(struct unpack *u, int input, struct err *e)
 {
 	_cleanup_stream_ struct stream s = STREAM_INIT;
@@ -32,7 +32,7 @@ static int unpack_input(struct unpack *u, int input, struct err *e)
 	int fd = fcntl(input, F_DUPFD_CLOEXEC, 3), r;
 
 	if (fd < 0)
-		return err_errno(e, "cannot take the input");
+		return err_errno(e, "cannot duplicate the input descriptor");
 	r = stream_open(&s, fd, e);
 	if (r == 0)
 		r = unpack_archive(u, UNPACK_TAR, stream_read, &s, e);
@@ -61,7 +61,7 @@ static int unpack_image(const struct confine_job *job, struct worker *w, struct 
 	return r;
 }
 
-/* A file may be an image as well as a root tree; what comes by a pipe is one that we know. */
+/* A file may be an image or a root tree; a pipe always carries a root tree. */
 static int unpack_file(const struct confine_job *job, struct worker *w, struct unpack *u,
 		       struct err *e)
 {
@@ -71,7 +71,7 @@ static int unpack_file(const struct confine_job *job, struct worker *w, struct u
 	int r = 0;
 
 	if (fstat(job->input, &st) < 0)
-		return err_errno(e, "cannot look at the input");
+		return err_errno(e, "cannot stat the input");
 	if (S_ISREG(st.st_mode))
 		r = archive_look(job->input, &kind, e);
 	if (r < 0)
@@ -79,7 +79,8 @@ static int unpack_file(const struct confine_job *job, struct worker *w, struct u
 	if (kind != ARCHIVE_ROOT)
 		return unpack_image(job, w, u, kind, e);
 	if (spec->tag)
-		return err_set(e, -EINVAL, "a root tree, which has no image '%.80s'", spec->tag);
+		return err_set(e, -EINVAL, "the file is a root tree, which has no image '%.80s'",
+			       spec->tag);
 	return unpack_input(u, job->input, e);
 }
 
@@ -115,13 +116,13 @@ int worker_run(const struct confine_job *job, int sock, struct channel_msg *m, s
 		r = tree_remove(job->work, ARCHIVE_PARTS);
 		if (r == 0 || r == -ENOENT)
 			r = tree_remove(job->work, "root");
-		/* The directory above belongs to the master, who removes what is empty now. */
+		/* The directory above belongs to the master, which removes it once empty. */
 		return r == 0 || r == -EACCES || r == -EPERM
 			       ? 0
 			       : err_set(e, r, "cannot remove the tree: %s", strerror(-r));
 	}
 	if (mkdirat(job->work, "root", 0755) < 0)
-		return err_errno(e, "cannot make the root of the tree");
+		return err_errno(e, "cannot create the root of the tree");
 	root = RETRY_EINTR(
 		openat(job->work, "root", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 	if (root < 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies of disks. Most of a disk is a hole, and so is most of its copy. */
+/* Copies disks. Most of a disk is a hole, and so is most of its copy. */
 #include "disk-copy.h"
 
 #include <fcntl.h>
@@ -22,12 +22,12 @@ static int copy_range(int from, int to, off_t at, off_t end)
 		if (k < 0)
 			return -errno;
 		if (k == 0)
-			return -EIO; /* somebody cuts it off meanwhile */
+			return -EIO; /* another process truncated it */
 	}
 	return 0;
 }
 
-/* What is not a hole. */
+/* Copies everything but holes. */
 static int copy_data(int from, int to, off_t size)
 {
 	off_t at = 0, end;
@@ -51,7 +51,7 @@ int disk_copy(int from, int to, struct err *e)
 	struct stat st;
 	int r = 0;
 
-	if (ioctl(to, FICLONE, from) == 0) /* not every file system can */
+	if (ioctl(to, FICLONE, from) == 0) /* not every file system supports it */
 		return 0;
 	if (fstat(from, &st) < 0 || ftruncate(to, st.st_size) < 0)
 		r = -errno;
@@ -64,7 +64,7 @@ int disk_new(int dir, int from, int *ret_fd, struct err *e)
 {
 	_cleanup_close_ int to =
 		RETRY_EINTR(openat(dir, ".", O_RDWR | O_TMPFILE | O_CLOEXEC, 0600));
-	int r = to < 0 ? err_errno(e, "cannot make the sandbox's disk") : disk_copy(from, to, e);
+	int r = to < 0 ? err_errno(e, "cannot create the sandbox's disk") : disk_copy(from, to, e);
 
 	if (r == 0)
 		*ret_fd = TAKE_FD(to);

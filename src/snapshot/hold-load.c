@@ -8,8 +8,8 @@
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL)
 
-/* A clone of ours opens it anew, by /proc/self/fd and under another id: for a file without a name
- * its mode, which is for everybody, does not matter otherwise. */
+/* Clones open the memfd again, by /proc/self/fd and under another id, so its mode allows everyone;
+ * without a name, the mode gives no other access. */
 int hold_load(int file, uint64_t size, const char *digest, int *ret_memfd)
 {
 	_cleanup_close_ int fd = memfd_create("template", MFD_CLOEXEC | MFD_ALLOW_SEALING);

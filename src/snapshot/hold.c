@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Those who ask a hutch-hold, and start it: hold.h. */
+/* The clients of hutch-hold, which also start it: see hold.h. */
 #include "hold.h"
 
 #include <fcntl.h>
@@ -19,19 +19,19 @@
 
 enum {
 	TRIES = 4,
-	ANSWER_S = 60, /* many GiB are read from a slow disk */
+	ANSWER_S = 60, /* to read many GiB from a slow disk */
 	START_S = 10,
 };
 
 struct want {
 	int sockets; /* RUN/templates */
-	int dir;     /* of the snapshot */
+	int dir;     /* snapshot directory */
 	uint64_t size;
 	const char *digest;
 	char name[HOLD_NAME];
 };
 
-/* ---- the directory of sockets ---- */
+/* ---- the socket directory ---- */
 
 static int open_sockets(const struct state_root *run, bool make, int *ret_fd, struct err *e)
 {
@@ -74,9 +74,9 @@ static int take_lock(int sockets, int *ret_fd, struct err *e)
 	return r;
 }
 
-/* ---- asking ---- */
+/* ---- requests ---- */
 
-/* Through the directory's descriptor: its path may be longer than an address. */
+/* Uses the directory's descriptor: its path may be too long for an address. */
 static struct sockaddr_un address(int sockets, const char *name)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
@@ -93,7 +93,7 @@ static bool is_ours(int sock)
 	return getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &peer, &n) == 0 && peer.uid == geteuid();
 }
 
-/* 0, or -errno: -ENOENT and -ECONNREFUSED mean that nobody is there. */
+/* 0, or -errno: -ENOENT and -ECONNREFUSED mean that no process listens. */
 static int reach(int sockets, const char *name, int *ret_sock)
 {
 	const struct timeval patience = { .tv_sec = ANSWER_S };
@@ -137,8 +137,8 @@ static int ask(const struct want *w, int sock, int *ret_memfd)
 
 /* ---- starting ---- */
 
-/* Where $HUTCH_LIBEXEC_DIR says; beside hutch-keeper, which may be us, or as seen from hutch; or in
- * the tree where it was built. */
+/* Looks in $HUTCH_LIBEXEC_DIR if set; else beside this program (hutch-keeper), in libexec as seen
+ * from hutch, or in the build tree. */
 static int find_program(char out[static PATH_MAX])
 {
 	static const char name[] = "hutch-hold";
@@ -164,7 +164,7 @@ static uint64_t patience(void)
 	return set && str_to_u64(set, strlen(set), 24 * 3600, &s) == 0 ? s : HOLD_SECONDS;
 }
 
-/* It goes on as a child of nobody: what was started forks, and ends at once. */
+/* hutch-hold runs as an orphan: the started process forks and exits at once. */
 static int spawn(const struct want *w, int listener, struct err *e)
 {
 	_cleanup_close_ int memory = -EBADF, lock = -EBADF;
@@ -202,7 +202,7 @@ static int spawn(const struct want *w, int listener, struct err *e)
 	return r < 0 && e->num == 0 ? err_set(e, r, "hutch-hold failed: %s", strerror(-r)) : r;
 }
 
-/* Only our user may connect; the mode is the socket's from its first moment (unix(7)). */
+/* Only our user may connect; the socket has its mode from the start (unix(7)). */
 static int listen_as(const struct want *w, int *ret_fd, struct err *e)
 {
 	const struct sockaddr_un a = address(w->sockets, w->name);
@@ -212,12 +212,13 @@ static int listen_as(const struct want *w, int *ret_fd, struct err *e)
 		return err_errno(e, "cannot remove an old socket of a template");
 	if (s < 0 || fchmod(s, 0600) < 0 || bind(s, (const struct sockaddr *)&a, sizeof(a)) < 0 ||
 	    listen(s, HOLD_BACKLOG) < 0)
-		return err_errno(e, "cannot make a socket for a template");
+		return err_errno(e, "cannot create a socket for a template");
 	*ret_fd = TAKE_FD(s);
 	return 0;
 }
 
-/* Nobody was there; under the lock that is certain, or somebody has come meanwhile. */
+/* Takes the lock, then checks again that no process listens, since one may have started meanwhile.
+ */
 static int start(const struct want *w, int *ret_sock, struct err *e)
 {
 	_cleanup_close_ int lock = -EBADF, listener = -EBADF;
@@ -241,7 +242,7 @@ static bool nobody(int r)
 	return r == -ENOENT || r == -ECONNREFUSED;
 }
 
-/* One that nobody else has: those who share it would share its offset, which each can move. */
+/* Opens its own file description: a shared one shares the offset, which each user can move. */
 static int reopen(int *memfd)
 {
 	char path[32];
@@ -267,7 +268,7 @@ int hold_get(const struct state_root *run, int dir, uint64_t size, const char *d
 		return r;
 	w.sockets = sockets;
 	(void)snprintf(w.name, sizeof(w.name), "%.32s.sock", digest);
-	/* One that ends just now is met again and again only if somebody kills them all. */
+	/* A holder may exit at this moment; this repeats only if something kills every one. */
 	for (int i = 0; i < TRIES; i++) {
 		_cleanup_close_ int sock = -EBADF;
 
@@ -281,15 +282,17 @@ int hold_get(const struct state_root *run, int dir, uint64_t size, const char *d
 		if (r == 0 || r == -EBADMSG)
 			break;
 	}
-	return r < 0 ? err_set(e, r, r == -EBADMSG ? "its memory is damaged" : "hutch-hold: %s",
+	return r < 0 ? err_set(e, r,
+			       r == -EBADMSG ? "the snapshot's memory is damaged"
+					     : "hutch-hold: %s",
 			       strerror(-r))
 		     : 0;
 }
 
-/* ---- ending ---- */
+/* ---- stopping ---- */
 
-/* A socket that nobody listens on: its process was killed. Under the lock nobody can put a living
- * one there. */
+/* Removes a socket without a listener: its process was killed. Under the lock, no process can bind
+ * a new one. */
 static int remove_stale(int sockets, const char *name)
 {
 	_cleanup_close_ int sock = -EBADF, lock = -EBADF;
@@ -302,7 +305,7 @@ static int remove_stale(int sockets, const char *name)
 	return r;
 }
 
-/* 1: it has ended. 0: there was none. */
+/* 1: it has exited. 0: there was none. */
 static int end_one(int sockets, const char *name)
 {
 	_cleanup_close_ int sock = -EBADF;
@@ -344,7 +347,7 @@ int hold_end_all(const struct state_root *run, void (*took)(const char *name, vo
 		if (r > 0)
 			took(entry->d_name, arg);
 		else if (r < 0)
-			(void)err_set(e, r, "cannot end the holder of template '%.40s': %s",
+			(void)err_set(e, r, "cannot stop the holder of template '%.40s': %s",
 				      entry->d_name, strerror(-r));
 	}
 	(void)closedir(d);

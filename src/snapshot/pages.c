@@ -60,7 +60,7 @@ static void hash_page(struct pages *p, const char *page, uint64_t offset)
 	(void)crypto_generichash_update(&p->hash, (const unsigned char *)page, PAGES_SIZE);
 }
 
-/* `n` bytes from `offset` on, at most a chunk: runs of pages that are not zero. */
+/* Handles `n` bytes at `offset`, at most a chunk: hashes non-zero pages and writes runs of them. */
 static int take_chunk(struct pages *p, uint64_t offset, size_t n)
 {
 	size_t whole = (n + PAGES_SIZE - 1) / PAGES_SIZE * PAGES_SIZE, from = 0;
@@ -79,7 +79,7 @@ static int take_chunk(struct pages *p, uint64_t offset, size_t n)
 	return r;
 }
 
-/* From `*pos` on: where data begins and ends, in whole pages. 1; 0: there is no more. */
+/* Finds the next data from `*pos` on, in whole pages. 1; 0: there is none. */
 static int next_data(const struct pages *p, uint64_t *pos, uint64_t *ret_end)
 {
 	off_t data = lseek(p->from, (off_t)*pos, SEEK_DATA), hole;

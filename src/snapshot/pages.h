@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files that are mostly zeros: the memory of a machine, its disk. Only pages that are not zero are
- * read (holes are skipped), hashed and copied, so a file of many GiB costs what is in it.
+ * Handles files that are mostly zeros: a VM's memory or disk. Reads, hashes and copies only
+ * non-zero pages (holes are skipped), so the cost depends on the data, not on the file size.
  *
- * The digest is BLAKE2b-256 of: the size (8 bytes, little endian), then for each page of 4 KiB that
- * is not zero, in their order, its offset (8 bytes) and its bytes, the last one filled up with
- * zeros. It says all about the contents and nothing about where the file has holes, which another
- * file system may see differently.
+ * The digest is BLAKE2b-256 of the size (8 bytes, little endian), then for each non-zero page of 4
+ * KiB, in order, its offset (8 bytes) and its bytes, the last page padded with zeros. It covers all
+ * contents and does not depend on the position of holes, which differs between file systems.
  */
 #pragma once
 
@@ -18,7 +17,7 @@ enum {
 	PAGES_HEX = 2 * PAGES_DIGEST + 1,
 };
 
-/* Reads all of `fd`, which has `size` bytes. With `to` >= 0 what is not zero is written there, at
- * the same places; the caller has made that file `size` bytes of zeros. The offset of `fd` is 0
- * afterwards. 0; -EBADMSG: it is shorter than that; -errno. */
+/* Reads all of `fd`, which has `size` bytes. With `to` >= 0, writes the non-zero pages to the same
+ * offsets there; the caller has set that file to `size` bytes of zeros. Resets the offset of `fd`
+ * to 0. 0; -EBADMSG: the file is shorter; -errno. */
 int pages_digest(int fd, uint64_t size, int to, char ret_hex[static PAGES_HEX]);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which snapshots there are, which of them is meant, and which nobody needs. */
+/* Lists snapshots, and finds those that can be removed. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ enum {
 	FORK_S = 10,
 };
 
-/* ---- a list ---- */
+/* ---- listing ---- */
 
 static int compare_names(const void *a, const void *b)
 {
@@ -31,7 +31,7 @@ static void free_names(char ***names)
 	free(*names);
 }
 
-/* Names in the directory but those with a dot in front, sorted, NULL-terminated. */
+/* Names in the directory without a leading dot, sorted, NULL-terminated. */
 static int list_names(int home, char ***ret, struct err *e)
 {
 	_cleanup_(free_names) char **names = calloc(LIST_MAX + 1, sizeof(*names));
@@ -106,14 +106,14 @@ int snapshot_list(json_t **ret, struct err *e)
 	return 0;
 }
 
-/* ---- which are useless ---- */
+/* ---- unused snapshots ---- */
 
 static bool is_the_same(const json_t *need)
 {
 	const char *path = json_string_value(json_object_get(need, "path"));
 	struct stat st;
 
-	/* What cannot be looked at is not known to be gone. */
+	/* A file that cannot be examined may still exist. */
 	if (!path || stat(path, &st) < 0)
 		return path && errno != ENOENT && errno != ENOTDIR;
 	return (uint64_t)json_integer_value(json_object_get(need, "size")) ==
@@ -122,7 +122,8 @@ static bool is_the_same(const json_t *need)
 		       (uint64_t)st.st_mtim.tv_sec * NSEC_PER_SEC + (uint64_t)st.st_mtim.tv_nsec;
 }
 
-/* Made for copies, by somebody who holds it as long as these start; a moment later than it is made.
+/* Made for a fork, whose process holds it while the copies start. Waits FORK_S after its creation,
+ * since the process locks it a moment later.
  */
 static bool is_of_dead_fork(const json_t *meta)
 {
@@ -133,7 +134,7 @@ static bool is_of_dead_fork(const json_t *meta)
 	       clock_parse(created, &made) == 0 && made + FORK_S * NSEC_PER_SEC < clock_wall();
 }
 
-/* A template that no key leads to any more, or what a fork left. */
+/* A template whose inputs have changed, or a leftover of a fork. */
 static bool is_useless(int home, const char *name)
 {
 	_cleanup_close_ int dir = path_open_nofollow(home, name, O_RDONLY | O_DIRECTORY, 0);

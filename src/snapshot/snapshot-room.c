@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How much of the disk snapshots may take, all of a user's together: `snapshot_space` of host.yaml.
- * What one needs at most is known before anything of it is written. Of others that are being made
- * at the same time counts what is there of them.
+ * Limits the disk space of all snapshots of a user together: `snapshot_space` of host.yaml. The
+ * maximum size of a snapshot is known before it is written. Snapshots being written at the same
+ * time count with what they have written so far.
  */
 #include "snapshot-room.h"
 
@@ -20,7 +20,7 @@ enum {
 	DEPTH_MAX = 3, /* snapshots/NAME/box */
 };
 
-/* What goes away meanwhile does not count. */
+/* Files that disappear meanwhile do not count. */
 static uint64_t bytes_below(int dir, unsigned int depth)
 {
 	DIR *d = depth < DEPTH_MAX ? fd_list(dir) : NULL;

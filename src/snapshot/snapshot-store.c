@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The directory of snapshots: new ones, and their end. */
+/* The directory of snapshots: creating and removing them. */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/file.h>
@@ -20,7 +20,7 @@ enum {
 	BEGIN_TRIES = 8,
 };
 
-/* ---- where ---- */
+/* ---- paths ---- */
 
 int snapshot_home_open(bool make, char path[static 1024], int *ret_fd, struct err *e)
 {
@@ -41,8 +41,9 @@ int snapshot_path(const char *key, char ret[static SNAPSHOT_PATH_MAX], struct er
 {
 	_cleanup_close_ int home = -EBADF;
 	char path[IMAGE_HOME_MAX];
-	int r = snapshot_key_valid(key) ? snapshot_home_open(true, path, &home, e)
-					: err_set(e, -EINVAL, "'%.80s' is no snapshot", key);
+	int r = snapshot_key_valid(key)
+			? snapshot_home_open(true, path, &home, e)
+			: err_set(e, -EINVAL, "'%.80s' is not a snapshot name", key);
 
 	if (r == 0)
 		(void)snprintf(ret, SNAPSHOT_PATH_MAX, "%s/snapshots/%s", path, key);
@@ -60,13 +61,14 @@ int snapshot_open_box(const char *key, int *ret, struct err *e)
 		return r;
 	dir = RETRY_EINTR(open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 	if (dir < 0)
-		return errno == ENOENT ? err_set(e, -ENOENT, "there is no snapshot '%s'", key)
+		return errno == ENOENT ? err_set(e, -ENOENT,
+						 "no snapshot '%s': see 'hutch snapshot ls'", key)
 				       : err_errno(e, "cannot open snapshot '%s'", key);
 	r = snapshot_read_meta(dir, key, &meta, e);
 	if (r < 0)
 		return err_wrap(e, "snapshot '%s'", key);
 	*ret = path_open_nofollow(dir, "box", O_RDONLY | O_DIRECTORY, 0);
-	return *ret < 0 ? err_set(e, -EINVAL, "snapshot '%s' is not one of a sandbox", key) : 0;
+	return *ret < 0 ? err_set(e, -EINVAL, "snapshot '%s' was not made of a sandbox", key) : 0;
 }
 
 int snapshot_spec(const char *key, struct spec *ret, struct err *e)
@@ -80,7 +82,7 @@ int snapshot_spec(const char *key, struct spec *ret, struct err *e)
 	return r < 0 ? err_wrap(e, "snapshot '%s'", key) : 0;
 }
 
-/* ---- in the making ---- */
+/* ---- creating ---- */
 
 static int random_name(char name[static 64])
 {
@@ -101,7 +103,7 @@ static bool still_named(int home, const char *name, int fd)
 	       a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-/* 1; 0: whoever cleans up was faster than our lock. */
+/* 1; 0: a cleanup removed the directory before we locked it. */
 static int try_begin(struct snapshot_new *n)
 {
 	int r = random_name(n->name);
@@ -128,13 +130,13 @@ int snapshot_begin_at(int home, struct snapshot_new *ret, struct err *e)
 
 	n.home = fcntl(home, F_DUPFD_CLOEXEC, 3);
 	if (n.home < 0)
-		return err_errno(e, "cannot make a snapshot");
+		return err_errno(e, "cannot create a snapshot");
 	for (int i = 0; r == 0 && i < BEGIN_TRIES; i++)
 		r = try_begin(&n);
 	if (r == 0)
 		r = -EBUSY;
 	if (r < 0)
-		return err_set(e, r, "cannot make the directory of a snapshot: %s", strerror(-r));
+		return err_set(e, r, "cannot create the directory of a snapshot: %s", strerror(-r));
 	*ret = n;
 	n = (struct snapshot_new)SNAPSHOT_NEW_INIT;
 	return FAULT_ERR("snapshot-begun", e);
@@ -150,7 +152,7 @@ int snapshot_begin(struct snapshot_new *ret, struct err *e)
 
 void snapshot_drop(struct snapshot_new *n)
 {
-	/* What cannot be removed now is left over, and a gc takes it. */
+	/* If this fails, a gc removes the leftover. */
 	if (n->home >= 0 && str_has_prefix(n->name, SNAPSHOT_TMP))
 		(void)tree_remove(n->home, n->name);
 	n->dir = fd_close(n->dir);
@@ -158,7 +160,7 @@ void snapshot_drop(struct snapshot_new *n)
 	n->name[0] = '\0';
 }
 
-/* Its row in meta.json; from now on nobody writes it, and it is on disk. */
+/* Adds the file's row to meta.json. Makes it read-only and syncs it. */
 static int add_file(int dir, const char *name, const char *label, json_t *files, struct err *e)
 {
 	_cleanup_close_ int fd = path_open_nofollow(dir, name, O_RDONLY | O_NONBLOCK, 0);
@@ -229,11 +231,12 @@ static int write_meta(const struct snapshot_new *n, enum snapshot_kind kind, con
 	if (!text)
 		return err_oom(e);
 	if (strlen(text) > SNAPSHOT_META_MAX)
-		return err_set(e, -E2BIG, "too much is to be noted about a snapshot");
+		return err_set(e, -E2BIG, "the metadata of the snapshot is too large");
 	return fd_replace_file(n->dir, SNAPSHOT_META, 0400, text, strlen(text), e);
 }
 
-/* Whoever sees it may open it at once: our lock is shared before it has its name. */
+/* The snapshot may be opened as soon as it is visible, so our lock becomes shared before the
+ * rename. */
 static int put_in_place(struct snapshot_new *n, const char *key, struct err *e)
 {
 	int r;
@@ -241,14 +244,14 @@ static int put_in_place(struct snapshot_new *n, const char *key, struct err *e)
 	if (flock(n->dir, LOCK_SH) < 0)
 		return err_errno(e, "cannot lock a snapshot");
 	if (renameat2(n->home, n->name, n->home, key, RENAME_NOREPLACE) < 0)
-		return errno == EEXIST ? err_set(e, -EEXIST, "there is such a snapshot already")
-				       : err_errno(e, "cannot put a snapshot in its place");
+		return errno == EEXIST ? err_set(e, -EEXIST, "the snapshot exists already")
+				       : err_errno(e, "cannot rename a snapshot into place");
 	if (RETRY_EINTR(fsync(n->home)) < 0)
 		r = err_errno(e, "cannot sync the directory of snapshots");
 	else
 		r = FAULT_ERR("snapshot-placed", e);
 	if (r == 0 || renameat(n->home, key, n->home, n->name) < 0)
-		n->name[0] = '\0'; /* it is not ours to remove any more */
+		n->name[0] = '\0'; /* it is no longer ours to remove */
 	return r;
 }
 
@@ -268,11 +271,11 @@ int snapshot_finish(struct snapshot_new *n, enum snapshot_kind kind, const char 
 	return r < 0 ? r : put_in_place(n, key, e);
 }
 
-/* ---- the end ---- */
+/* ---- removing ---- */
 
 /*
- * Out of sight by one rename, then away: whoever opened it before has it locked, whoever comes
- * later does not find it. A name that is tmp- already stays.
+ * Renames it first, then deletes it: processes that opened it before have it locked, later ones do
+ * not find it. A name that starts with tmp- stays.
  */
 static int remove_locked(int home, const char *name)
 {
@@ -306,7 +309,7 @@ int snapshot_remove(const char *key, struct err *e)
 	if (r == 0)
 		r = snapshot_remove_at(home, key);
 	if (r == -ENOENT)
-		return err_set(e, r, "no snapshot '%.80s': hutch snapshot ls", key);
+		return err_set(e, r, "no snapshot '%.80s': see 'hutch snapshot ls'", key);
 	if (r == -EBUSY)
 		return err_set(e, r, "snapshot '%.80s' is in use by a sandbox", key);
 	return r < 0 && e->num == 0

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening a snapshot: meta.json agrees with itself, and everything else with it. */
+/* Opens snapshots: meta.json must match its own checksum, and all files must match meta.json. */
 #include "snapshot.h"
 
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 #define FILE_SIZE_MAX (UINT64_C(1) << 48)
 
 enum {
-	NAME_MAX_ = 100, /* of a file in box/ */
+	NAME_MAX_ = 100, /* longest file name in box/ */
 	DATE_MAX = 40,
 };
 
@@ -72,7 +72,7 @@ char *snapshot_seal_meta(json_t *meta)
 	return json_put(meta, "sum", json_string(hex)) < 0 ? NULL : json_write_canonical(meta);
 }
 
-/* Byte by byte what we would write: there is no other text that means the same. */
+/* Compares byte by byte with what we would write: the canonical text is unique. */
 static int check_sum(json_t *meta, const struct buf *text, struct err *e)
 {
 	_cleanup_free_ char *again = json_is_object(meta) ? snapshot_seal_meta(meta) : NULL;
@@ -96,7 +96,7 @@ static int check_file_row(const char *name, const json_t *row, struct err *e)
 	if (r == 0)
 		r = json_get_string(row, "blake2b", PAGES_HEX - 1, &digest, e);
 	if (r == 0 && (!snapshot_file_valid(name) || strlen(digest) != PAGES_HEX - 1))
-		r = err_set(e, -EINVAL, "no such file can be in one");
+		r = err_set(e, -EINVAL, "contains an invalid file name or digest");
 	return r;
 }
 
@@ -107,7 +107,7 @@ static int check_files(const json_t *files, struct err *e)
 	int r = 0;
 
 	if (!json_is_object(files) || json_object_size(files) > SNAPSHOT_FILES_MAX)
-		return err_set(e, -EINVAL, "files: not as many as there can be");
+		return err_set(e, -EINVAL, "files: missing, or too many");
 	json_object_foreach((json_t *)files, name, row)
 	{
 		r = check_file_row(name, row, e);
@@ -128,23 +128,24 @@ static int check_meta(const json_t *meta, const char *key, struct err *e)
 	if (r == 0)
 		r = json_get_u64(meta, "format", INT32_MAX, &format, e);
 	if (r == 0 && format != SNAPSHOT_FORMAT)
-		return err_set(e, -EBADMSG, "its format is %u, and this hutch knows %u",
+		return err_set(e, -EBADMSG,
+			       "format %u is not supported by this hutch, which supports %u",
 			       (unsigned int)format, (unsigned int)SNAPSHOT_FORMAT);
 	if (r == 0)
 		r = json_get_string(meta, "id", SNAPSHOT_KEY, &id, e);
 	if (r == 0 && !str_eq(id, key))
-		return err_set(e, -EBADMSG, "it is another one: '%.64s'", id);
+		return err_set(e, -EBADMSG, "it belongs to another snapshot: '%.64s'", id);
 	if (r == 0)
 		r = json_get_string(meta, "kind", DATE_MAX, &kind, e);
 	if (r == 0 && !str_eq(kind, "template") && !str_eq(kind, "saved"))
-		return err_set(e, -EBADMSG, "of no kind that this hutch knows");
+		return err_set(e, -EBADMSG, "its kind is unknown to this hutch");
 	if (r == 0)
 		r = json_get_string(meta, "created", DATE_MAX, &created, e);
 	if (r == 0 && !json_is_object(json_object_get(meta, "info")))
 		r = err_set(e, -EINVAL, "info: not an object");
 	if (r == 0)
 		r = check_files(json_object_get(meta, "files"), e);
-	/* Whatever is missing or odd in it, the one who opens it is told that it is damaged. */
+	/* Missing or invalid values mean a damaged snapshot. */
 	return r == -ENOENT || r == -EINVAL ? (e->num = -EBADMSG) : r;
 }
 
@@ -174,7 +175,7 @@ static int damaged(struct err *e, const char *name, const char *how)
 	return err_set(e, -EBADMSG, "its file '%.100s' %s", name, how);
 }
 
-/* Opens a file that has the size it should have. */
+/* Opens a file and checks its size. */
 static int open_file(int dir, const char *name, uint64_t size, int *ret_fd, struct err *e)
 {
 	_cleanup_close_ int fd = path_open_nofollow(dir, name, O_RDONLY | O_NONBLOCK, 0);
@@ -185,9 +186,9 @@ static int open_file(int dir, const char *name, uint64_t size, int *ret_fd, stru
 	if (fd < 0)
 		return err_set(e, fd, "cannot open '%.100s': %s", name, strerror(-fd));
 	if (fstat(fd, &st) < 0)
-		return err_errno(e, "cannot look at '%.100s'", name);
+		return err_errno(e, "cannot stat '%.100s'", name);
 	if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != size)
-		return damaged(e, name, "has another size");
+		return damaged(e, name, "has the wrong size");
 	*ret_fd = TAKE_FD(fd);
 	return 0;
 }
@@ -202,7 +203,7 @@ static int check_bytes(int fd, const char *name, uint64_t size, const char *dige
 	return r < 0 ? err_set(e, r, "cannot read '%.100s': %s", name, strerror(-r)) : 0;
 }
 
-/* Shared if that can be had; the holder has checked it, once for all. */
+/* Shared memory if possible, which hutch-hold has verified once for all clones. */
 static int take_memory(struct snapshot *s, const struct state_root *run, int fd, uint64_t size,
 		       const char *digest, struct err *e)
 {
@@ -236,7 +237,7 @@ static int take_file(struct snapshot *s, const struct state_root *run, const cha
 	return r;
 }
 
-/* How many there are in a directory, but for meta.json and box; -errno. */
+/* Number of entries in a directory, except meta.json and box; or -errno. */
 static int count_in(int dir)
 {
 	DIR *d = fd_list(dir);
@@ -252,7 +253,7 @@ static int count_in(int dir)
 	return n;
 }
 
-/* Files that meta.json knows nothing of are nobody's. */
+/* Rejects files that meta.json does not list. */
 static int check_no_more(const struct snapshot *s, struct err *e)
 {
 	_cleanup_close_ int box = path_open_nofollow(s->dir, "box", O_RDONLY | O_DIRECTORY, 0);
@@ -262,7 +263,7 @@ static int check_no_more(const struct snapshot *s, struct err *e)
 		return err_set(e, MIN(here, there), "cannot list it: %s",
 			       strerror(-MIN(here, there)));
 	if ((size_t)here + (size_t)there != json_object_size(json_object_get(s->meta, "files")))
-		return err_set(e, -EBADMSG, "it has other files than it should have");
+		return err_set(e, -EBADMSG, "its files do not match meta.json");
 	return 0;
 }
 
@@ -284,13 +285,14 @@ static int take_files(struct snapshot *s, const struct state_root *run, struct e
 	}
 	s->kind = is_template ? SNAPSHOT_TEMPLATE : SNAPSHOT_SAVED;
 	if (s->state < 0 || s->disk < 0 || (s->memory >= 0) != is_template)
-		return err_set(e, -EBADMSG, "it has not the files of its kind");
+		return err_set(e, -EBADMSG, "it lacks files of its kind, or has other files");
 	return 0;
 }
 
-/* ---- the whole ---- */
+/* ---- opening ---- */
 
-/* Held shared, and still what is called so: somebody may have moved it away to remove it. */
+/* Takes the shared lock, then checks that the path still refers to it: it may have been renamed for
+ * removal. */
 int snapshot_lock_shared(const char *path, int *ret_fd, struct err *e)
 {
 	_cleanup_close_ int fd = RETRY_EINTR(
@@ -298,14 +300,14 @@ int snapshot_lock_shared(const char *path, int *ret_fd, struct err *e)
 	struct stat held, named;
 
 	if (fd < 0)
-		return errno == ENOENT ? err_set(e, -ENOENT, "there is none")
+		return errno == ENOENT ? err_set(e, -ENOENT, "it does not exist")
 				       : err_errno(e, "cannot open it");
 	if (RETRY_EINTR(flock(fd, LOCK_SH | LOCK_NB)) < 0)
 		return errno == EWOULDBLOCK ? err_set(e, -EBUSY, "it is being removed")
 					    : err_errno(e, "cannot lock it");
 	if (fstat(fd, &held) < 0 || fstatat(AT_FDCWD, path, &named, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? err_set(e, -ENOENT, "it was removed")
-				       : err_errno(e, "cannot look at it");
+				       : err_errno(e, "cannot stat it");
 	if (held.st_dev != named.st_dev || held.st_ino != named.st_ino)
 		return err_set(e, -EBUSY, "it was replaced just now");
 	if (held.st_uid != geteuid() || (held.st_mode & (S_IWGRP | S_IWOTH)))
@@ -321,7 +323,7 @@ int snapshot_open(const char *path, const struct state_root *run, struct snapsho
 	const char *slash = strrchr(path, '/'), *key = slash ? slash + 1 : path;
 	int r = path[0] == '/' && snapshot_key_valid(key)
 			? snapshot_lock_shared(path, &s.dir, e)
-			: err_set(e, -EINVAL, "no path of a snapshot");
+			: err_set(e, -EINVAL, "not the path of a snapshot");
 
 	if (r == 0)
 		r = snapshot_read_meta(s.dir, key, &s.meta, e);

@@ -1,32 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Snapshots of machines: a directory below machine/snapshots/, written beside its place and put
- * there by one rename, when all of it is on disk. Two kinds:
+ * Snapshots of VMs: directories below `machine/snapshots/`, written under a temporary name and
+ * renamed when everything is synced. Two kinds:
  *
- *   template   a machine that has booted up to its agent, and nobody's yet. `memory` (as large as
- *              the machine's, with holes), `state` (of the devices) and `disk` (with holes). Its
- *              name is the key of all that it depends on: the engine and its arguments, kernel,
- *              initrd, image, CPU, sizes (template-key.c).
- *   saved      a sandbox that ran. `state` (all of its memory too), `disk` (with holes), and in
- *              box/ the spec.json, policy.json and api.json of its state directory, and `commands`:
- *              the headers of the records of what ran. The records are not there.
+ *   template   a VM that has booted up to hutch-guest and has no owner yet. `memory` (the VM's
+ *              size, with holes), `state` (of the devices) and `disk` (with holes). Its name is
+ *              the key of all inputs: the engine and its arguments, kernel, initrd, image, CPU,
+ *              sizes (template-key.c).
+ *   saved      a sandbox that ran. `state` (with its memory), `disk` (with holes), and in box/ the
+ *              files spec.json, policy.json and api.json of its state directory, and `commands`:
+ *              the headers of its command records. The records themselves are not saved.
  *
- * meta.json, the last to be written:
+ * meta.json, written last:
  *
  *   format   1
  *   id       the directory's name
  *   kind     "template", "saved"
- *   created  when
- *   files    name: {"size", "blake2b"} of each file there is, as pages.h has it
- *   info     what its maker says about it
+ *   created  time of creation
+ *   files    name: {"size", "blake2b"} of each file, as in pages.h
+ *   info     details from its creator
  *   sum      BLAKE2b of the canonical text of all of the above
  *
- * Nothing is loaded that does not agree with it: what is cut off, flipped, half written, missing or
- * of another snapshot is refused, before anybody gets a descriptor.
+ * Nothing is loaded that does not match: truncated, modified, missing or foreign files are rejected
+ * before the caller gets a descriptor.
  *
- * Locks (flock on the directory): its maker has it alone; whoever has opened it holds it shared,
- * with the descriptor `dir`; whoever removes it wants it alone. What is in the making or on its way
- * out is called tmp-RANDOM.
+ * Locks (flock on the directory): the creator holds it exclusively; a user holds it shared, with
+ * the descriptor `dir`; a remover needs it exclusively. Snapshots being created or removed are
+ * named tmp-RANDOM.
  */
 #pragma once
 
@@ -38,8 +38,8 @@
 
 enum {
 	SNAPSHOT_FORMAT = 1,
-	SNAPSHOT_KEY = 64,	   /* hex digits, or the id of a snapshot: [a-z][a-z0-9]{15} */
-	SNAPSHOT_FILES_MAX = 8192, /* that a meta.json may name */
+	SNAPSHOT_KEY = 64,	   /* hex digits, or a snapshot id: [a-z][a-z0-9]{15} */
+	SNAPSHOT_FILES_MAX = 8192, /* maximum in a meta.json */
 	SNAPSHOT_META_MAX = 4 * 1024 * 1024,
 	SNAPSHOT_PATH_MAX = 4096,
 };
@@ -50,15 +50,15 @@ enum snapshot_kind {
 	SNAPSHOT_KINDS,
 };
 
-/* Whether this can be the name of one, as a whole. */
+/* Is this a valid snapshot name? */
 bool snapshot_key_valid(const char *key);
 
-/* One that was opened and agrees with its meta.json. Files are read only and at their beginning. */
+/* An opened and verified snapshot. Files are read-only and at offset 0. */
 struct snapshot {
 	enum snapshot_kind kind;
 	int dir; /* keeps it from being removed */
 	int state;
-	int memory; /* template: a sealed memfd, which all clones of this host share; -EBADF */
+	int memory; /* template: a sealed memfd shared by all clones on this host; else -EBADF */
 	int disk;
 	json_t *meta;
 };
@@ -70,24 +70,24 @@ struct snapshot {
 #define _cleanup_snapshot_ _cleanup_(snapshot_done)
 
 /*
- * Opens the snapshot of that absolute path and checks all of it. The memory of a template comes
- * from the process that has it, which is started if there is none (hold.h): so this is to be called
- * before namespaces and groups of a sandbox are entered. Where that cannot be had, or `run` is
- * NULL, it is a copy of one's own. -ENOENT; -EBUSY: it is being removed; -EBADMSG: damaged.
+ * Opens the snapshot at an absolute path and verifies all of it. A template's memory comes from
+ * hutch-hold, which is started if needed (hold.h), so call this before entering a sandbox's
+ * namespaces and groups. If that fails, or `run` is NULL, the memory is a private copy. -ENOENT;
+ * -EBUSY: being removed; -EBADMSG: damaged.
  */
 int snapshot_open(const char *path, const struct state_root *run, struct snapshot *ret,
 		  struct err *e);
 void snapshot_done(struct snapshot *s);
 
-/* What its meta.json says, without looking at the files. `dir`: the directory. */
+/* Reads and checks meta.json, without looking at the files. `dir`: the directory. */
 int snapshot_read_meta(int dir, const char *key, json_t **ret, struct err *e);
 
-/* ---- snapshot-store.c: those of this user ---- */
+/* ---- snapshot-store.c: this user's snapshots ---- */
 
-/* One in the making. */
+/* A snapshot being created. */
 struct snapshot_new {
-	int dir;  /* to put files in, and a directory box/; locked */
-	int home; /* machine/snapshots */
+	int dir;  /* for files and a directory box/; locked */
+	int home; /* `machine/snapshots` */
 	char name[64];
 };
 
@@ -99,40 +99,40 @@ struct snapshot_new {
 
 int snapshot_begin(struct snapshot_new *ret, struct err *e);
 
-/* The same for one who will not be able to open the directory by its path: snapshot_home() before,
- * which makes it if it is not there. */
+/* For a caller that will not be able to open the directory by path: call snapshot_home() first,
+ * which creates it if missing. */
 int snapshot_home(int *ret_fd, struct err *e);
 int snapshot_begin_at(int home, struct snapshot_new *ret, struct err *e);
 
-/* Hashes the files, writes meta.json, syncs, renames to `key`. -EEXIST: somebody else was first,
- * which is as good. */
+/* Hashes the files, writes meta.json, syncs, renames to `key`. -EEXIST: another process has created
+ * the same snapshot, which the caller can use. */
 int snapshot_finish(struct snapshot_new *n, enum snapshot_kind kind, const char *key,
 		    const json_t *info, struct err *e);
 
-/* Removes what was not finished. */
+/* Removes an unfinished snapshot. */
 void snapshot_drop(struct snapshot_new *n);
 
-/* The absolute path of one; -EINVAL for what is no key. Whether it is there is not looked at. */
+/* The absolute path of a snapshot, which need not exist; -EINVAL for an invalid key. */
 int snapshot_path(const char *key, char ret[static SNAPSHOT_PATH_MAX], struct err *e);
 
-/* What the sandbox was that a saved one was made of: its files, its spec. -ENOENT; -EINVAL: it was
- * none. */
+/* The box/ directory or the spec of the sandbox that a saved snapshot was made of. -ENOENT;
+ * -EINVAL: it was not a sandbox. */
 int snapshot_open_box(const char *key, int *ret, struct err *e);
 int snapshot_spec(const char *key, struct spec *ret, struct err *e);
 
-/* All, sorted: [{"id", "kind", "created", "bytes", "info"}]; "error" in place of what cannot be
- * read. `bytes` is what it takes of the disk. */
+/* All snapshots, sorted: [{"id", "kind", "created", "bytes", "info"}]; "error" instead for an
+ * unreadable one. `bytes` is its disk usage. */
 int snapshot_list(json_t **ret, struct err *e);
 int snapshot_remove(const char *key, struct err *e); /* -ENOENT, -EBUSY: in use */
 
 /*
- * Removes what dead makers left, what a fork was made of (info.fork) and nobody holds, and
- * templates that nobody can use any more: one of the files in info.needs, [{"path", "size",
- * "mtime"}], is gone or another. `took` is told each name.
+ * Removes leftovers of dead creators, snapshots of forks (info.fork) that no process holds, and
+ * unusable templates: those with a file in info.needs, [{"path", "size", "mtime"}], that is gone or
+ * has changed. Calls `took` with each name.
  */
 int snapshot_clean(void (*took)(const char *name, void *arg), void *arg, struct err *e);
 
-/* ---- inside ---- */
+/* ---- internal ---- */
 
 #define SNAPSHOT_META "meta.json"
 #define SNAPSHOT_TMP  "tmp-"
@@ -142,14 +142,14 @@ extern const char *const snapshot_kind_names[SNAPSHOT_KINDS + 1];
 /* "memory", "state", "disk", "box/NAME". */
 bool snapshot_file_valid(const char *name);
 
-/* The text of meta.json without `sum` becomes one with it; the caller frees it. */
+/* Adds `sum` to meta.json and returns its text; the caller frees it. */
 char *snapshot_seal_meta(json_t *meta);
 
-/* machine/snapshots, and the path of machine (IMAGE_HOME_MAX) for messages. -ENOENT. */
+/* `machine/snapshots`, and the path of its parent (IMAGE_HOME_MAX) for messages. -ENOENT. */
 int snapshot_home_open(bool make, char path[static 1024], int *ret_fd, struct err *e);
 
-/* Opens it, locked as its users do. */
+/* Opens a snapshot with the shared lock of a user. */
 int snapshot_lock_shared(const char *path, int *ret_fd, struct err *e);
 
-/* 0; -ENOENT; -EBUSY: somebody works on it or with it. */
+/* 0; -ENOENT; -EBUSY: another process creates or uses it. */
 int snapshot_remove_at(int home, const char *name);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A guest, booted to see whether KVM works: the machine that sandboxes have, with the kernel and
- * the initrd that they have, and with empty disks. It is good as soon as its agent has mounted
- * both, locked its kernel down and opened the channel; it is given nothing to do, no code of
- * anybody's runs in it, and it is killed in any case. So QEMU has no jail here: it runs as who
- * asked, with its own filter of system calls.
+ * Boots a guest to test whether KVM works: the same kind of VM, kernel and initrd as for sandboxes,
+ * with empty disks. The test passes when the guest has mounted both disks, locked down its kernel
+ * and opened the channel. It runs no user code and is always killed. So QEMU needs no jail here: it
+ * runs as the caller, with its own syscall filter.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -27,7 +26,7 @@ enum {
 };
 
 struct boot {
-	int channel, qmp, said; /* our ends; `said` is what QEMU writes to its stderr */
+	int channel, qmp, said; /* our ends; `said` reads QEMU's stderr */
 	struct proc qemu;
 	struct buf line;
 	uint64_t deadline;
@@ -42,7 +41,7 @@ static void boot_done(struct boot *b)
 	buf_done(&b->line);
 }
 
-/* What QEMU gets: as 2, and from 3 on. */
+/* QEMU's descriptors: 2, and 3 onwards. */
 struct ends {
 	int err, more[QEMU_FD_DISK - 2];
 };
@@ -54,7 +53,7 @@ static void ends_done(struct ends *n)
 		(void)fd_close(n->more[i]);
 }
 
-/* QEMU takes a descriptor that was opened as it would open the file itself. */
+/* QEMU expects a descriptor opened the way it would open the file itself. */
 static int make_root(int *ret)
 {
 	char root[ACCEL_ROOT_SIZE];
@@ -103,7 +102,7 @@ static int make_ends(struct boot *b, int disk, struct ends *n)
 	return n->more[QEMU_FD_DISK - 3] < 0 ? -errno : 0;
 }
 
-/* The arguments of a sandbox's machine name files of its jail. */
+/* Replaces paths inside the jail by real paths. */
 static void name_files(const char **argv, const char *kernel, const char *initrd)
 {
 	for (; *argv; argv++)
@@ -137,7 +136,7 @@ static int start(struct boot *b, const char *qemu, const char *kernel, const cha
 	return proc_spawn(&spec, &b->qemu, e);
 }
 
-/* The last line of what QEMU has said, of all that a pipe holds. */
+/* The last line of QEMU's stderr, as far as the pipe holds it. */
 static void last_words(struct boot *b, char *out, size_t n)
 {
 	_cleanup_buf_ struct buf shown = BUF_INIT(8192);
@@ -156,7 +155,7 @@ static void last_words(struct boot *b, char *out, size_t n)
 	str_make_utf8(out);
 }
 
-/* What a line of QEMU's decides: ACCEL_NOT_TRIED, if nothing. */
+/* The result that a QMP line decides; ACCEL_NOT_TRIED if none. */
 static enum accel_boot judge_line(const char *line, size_t n)
 {
 	switch (qmp_read_line(line, n)) {
@@ -188,7 +187,7 @@ static enum accel_boot judge_lines(struct boot *b)
 	return r;
 }
 
-/* Reads what is there. QEMU's end closes when it ends. */
+/* Reads what is available. The socket closes when QEMU exits. */
 static enum accel_boot read_some(struct boot *b)
 {
 	char *at = buf_reserve(&b->line, 1024);
@@ -238,7 +237,7 @@ int accel_boot(const char *qemu, const char *kernel, const char *initrd, int dis
 	r = start(&b, qemu, kernel, initrd, disk, e);
 	if (r < 0)
 		return r;
-	/* One that ended at once is told by what is read from it, not by a signal of ours. */
+	/* If QEMU exits at once, its output reports that; SIGPIPE must not kill us. */
 	if (send(b.qmp, go, sizeof(go) - 1, MSG_NOSIGNAL) == (ssize_t)sizeof(go) - 1)
 		tried.boot = listen_for_it(&b);
 	else

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside accel*.c, and for their test: what is seen, what is tried, and what follows from both. */
+/* Shared by accel*.c and their test: facts about the host, results of a test boot, and verdicts. */
 #pragma once
 
 #include <stdint.h>
@@ -8,31 +8,32 @@
 #include "accel.h"
 #include "json-util.h"
 
-/* What is seen of KVM without a guest. */
+/* Facts about KVM found without booting a guest. */
 struct accel_seen {
-	int device;	    /* 0, or the -errno of opening /dev/kvm and asking for its version */
+	int device;	    /* 0, or -errno of opening /dev/kvm and asking for its version */
 	const char *vendor; /* "kvm_intel", "kvm_amd"; NULL: neither is loaded */
-	bool closed; /* to others than its owner and group; QEMU of an ordinary user is another */
+	bool closed; /* /dev/kvm is closed to other users; QEMU of an ordinary user runs under
+			another id */
 };
 
 enum accel_boot {
 	ACCEL_NOT_TRIED,
 	ACCEL_BOOTED,
-	ACCEL_LATE,    /* not at its deadline */
-	ACCEL_STOPPED, /* KVM gave up on it: an internal error */
-	ACCEL_ENDED,   /* QEMU did, and `text` is the end of what it said */
+	ACCEL_LATE,    /* not by the deadline */
+	ACCEL_STOPPED, /* KVM stopped it: an internal error */
+	ACCEL_ENDED,   /* QEMU exited; `text` is its last line of output */
 };
 
 struct accel_tried {
 	enum accel_boot boot;
-	uint64_t deadline_ms; /* how long it was waited for */
+	uint64_t deadline_ms; /* how long the boot was given */
 	char text[128];
 };
 
-/* What a verdict holds for; anything else is another machine. */
+/* Validity of a verdict: if one of these changes, KVM is tested again. */
 struct accel_key {
 	char boot[64];	  /* boot id of the host */
-	char qemu[128];	  /* which file it is, and when it was last changed */
+	char qemu[128];	  /* identity of the file and its modification time */
 	char kernel[128]; /* digest of the guest's kernel and initrd */
 };
 
@@ -41,17 +42,16 @@ struct accel_verdict {
 	char why[ACCEL_WHY_MAX];
 };
 
-/* Below `root_fd`, which stands for "/", on behalf of `uid`. */
+/* Looks below `root_fd`, which stands for "/", on behalf of `uid`. */
 void accel_see(int root_fd, uid_t uid, struct accel_seen *ret);
 
-/* True if it cannot work, whatever a guest does. */
+/* True if KVM cannot work, whatever a guest does. */
 bool accel_hopeless(const struct accel_seen *s);
 
 void accel_judge(const struct accel_seen *s, const struct accel_tried *t,
 		 struct accel_verdict *ret);
 
-/* The verdict for `key` in accel.json of the directory `dir`: -ENOENT if there is none, or none
- * that is whole. */
+/* The verdict for `key` in accel.json of the directory `dir`; -ENOENT if there is no valid one. */
 int accel_load(int dir, const struct accel_key *key, struct accel_verdict *ret);
 int accel_store(int dir, const struct accel_key *key, const struct accel_verdict *v, struct err *e);
 
@@ -59,10 +59,11 @@ enum {
 	ACCEL_ROOT_SIZE = 4096,
 };
 
-/* empty-erofs.c: an image with nothing in it. */
+/* empty-erofs.c: an empty image. */
 void accel_empty_root(char ret[static ACCEL_ROOT_SIZE]);
 
-/* accel-boot.c: boots a guest with KVM until its agent opens its port, at most `deadline_ms`. It
- * writes to `disk`, an empty ext4. An error is one of ours: nothing is known of KVM then. */
+/* accel-boot.c: boots a guest with KVM until it opens its port, for at most `deadline_ms`. The
+ * guest writes to `disk`, an empty ext4. An error means that the test failed to run and says
+ * nothing about KVM. */
 int accel_boot(const char *qemu, const char *kernel, const char *initrd, int disk,
 	       uint64_t deadline_ms, struct accel_tried *ret, struct err *e);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is seen of KVM, what follows from it and from a guest, and the file that keeps it. */
+/* Facts about KVM, the verdict from them and from a test boot, and the file that stores it. */
 #include <fcntl.h>
 #include <linux/kvm.h>
 #include <stdio.h>
@@ -28,8 +28,8 @@ static int try_device(int root_fd)
 }
 
 /*
- * The QEMU of a sandbox has ids of the sandbox's own, and none of its maker's groups. Root gives it
- * a node of its own; an ordinary user cannot.
+ * A sandbox's QEMU runs under the sandbox's ids, without its creator's groups. Root gives it its
+ * own device node; an ordinary user cannot.
  */
 static bool is_closed(int root_fd, uid_t uid)
 {
@@ -43,7 +43,7 @@ void accel_see(int root_fd, uid_t uid, struct accel_seen *ret)
 {
 	*ret = (struct accel_seen){ .device = try_device(root_fd),
 				    .closed = is_closed(root_fd, uid) };
-	/* Built into the kernel they are there too, for their parameters. */
+	/* These directories also exist if the module is built in. */
 	if (faccessat(root_fd, "sys/module/kvm_intel", F_OK, 0) == 0)
 		ret->vendor = "kvm_intel";
 	else if (faccessat(root_fd, "sys/module/kvm_amd", F_OK, 0) == 0)
@@ -58,27 +58,26 @@ bool accel_hopeless(const struct accel_seen *s)
 static void explain_device(const struct accel_seen *s, char *out, size_t n)
 {
 	if (s->device == -ENOENT)
-		(void)snprintf(out, n, "KVM: there is no /dev/kvm");
+		(void)snprintf(out, n, "KVM: /dev/kvm does not exist");
 	else if (s->device < 0)
 		(void)snprintf(out, n, "KVM: /dev/kvm cannot be used: %s", strerror(-s->device));
 	else if (s->closed)
 		(void)snprintf(
 			out, n,
-			"KVM: /dev/kvm is closed to the ids as which machines of an ordinary "
-			"user run: chmod 666 /dev/kvm, or run hutch as root");
+			"KVM: /dev/kvm is closed to the ids under which an ordinary user's VMs "
+			"run: chmod 666 /dev/kvm, or run hutch as root");
 	else if (!s->vendor)
-		(void)snprintf(
-			out, n,
-			"KVM: /dev/kvm is there, but neither kvm_intel nor kvm_amd is loaded "
-			"(a paravirtual device)");
+		(void)snprintf(out, n,
+			       "KVM: /dev/kvm exists, but neither kvm_intel nor kvm_amd is loaded "
+			       "(a paravirtual device)");
 	else
-		(void)snprintf(out, n, "KVM: /dev/kvm is there and %s is loaded", s->vendor);
+		(void)snprintf(out, n, "KVM: /dev/kvm exists and %s is loaded", s->vendor);
 }
 
 static void explain_boot(const struct accel_seen *s, const struct accel_tried *t, char *out,
 			 size_t n)
 {
-	/* A sentence goes on: "..., but a guest did not boot". */
+	/* Continues the sentence: "..., but a guest did not boot". */
 	const char *joint = accel_hopeless(s) ? "; " : ", but ";
 
 	switch (t->boot) {
@@ -95,7 +94,7 @@ static void explain_boot(const struct accel_seen *s, const struct accel_tried *t
 		(void)snprintf(out, n, "%sa guest did not boot: KVM stopped it", joint);
 		break;
 	case ACCEL_ENDED:
-		(void)snprintf(out, n, "%sa guest did not boot: QEMU ended%s%s", joint,
+		(void)snprintf(out, n, "%sa guest did not boot: QEMU exited%s%s", joint,
 			       t->text[0] ? ": " : "", t->text);
 		break;
 	}

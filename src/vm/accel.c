@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The choice. What is seen costs nothing and is looked at each time; what a guest has shown is in
- * accel.json until the host boots again, or QEMU or the kernel changes. Whoever finds no verdict
- * makes it under a lock, so that ten sandboxes that start at once wait for one guest.
+ * Chooses between KVM and TCG. Facts about the host are checked each time; the result of a test
+ * boot stays in accel.json until the host reboots, or QEMU or the kernel changes. A process that
+ * finds no verdict makes one under a lock, so that concurrent starts wait for a single test boot.
  */
 #include "accel.h"
 
@@ -23,10 +23,10 @@
 #include "qemu.h"
 
 enum {
-	DISK_SIZE = 4 << 20, /* of the guest that is booted: the smallest there is */
+	DISK_SIZE = 4 << 20, /* disk of the test guest: the smallest possible */
 };
 
-/* All that a verdict is made of, and where it is kept. */
+/* Everything a verdict depends on, and where it is stored. */
 struct subject {
 	int dir;
 	const struct machine_kernel *kernel;
@@ -101,7 +101,7 @@ static int try_it(const struct subject *s, struct accel_tried *ret, struct err *
 				  config.accel_timeout, ret, e);
 }
 
-/* Boots a guest and keeps what came of it. The lock is held. */
+/* Boots a guest and stores the result. The caller holds the lock. */
 static int make_verdict(const struct subject *s, struct accel_verdict *ret, struct err *e)
 {
 	struct accel_tried tried = { 0 };
@@ -113,7 +113,7 @@ static int make_verdict(const struct subject *s, struct accel_verdict *ret, stru
 	return accel_store(s->dir, &s->key, ret, e);
 }
 
-/* The verdict that is there or, with `probe`, a new one. -ENOENT: there is none. */
+/* The stored verdict or, with `probe`, a new one. -ENOENT: there is none. */
 static int find_verdict(const struct subject *s, bool probe, struct accel_verdict *ret,
 			struct err *e)
 {
@@ -123,7 +123,7 @@ static int find_verdict(const struct subject *s, bool probe, struct accel_verdic
 	if (r == 0)
 		return 0;
 	if (!probe)
-		return err_set(e, -ENOENT, "hutch doctor --probe does it");
+		return err_set(e, -ENOENT, "run 'hutch doctor --probe'");
 	r = lock(s, &held, e);
 	if (r < 0)
 		return r;
@@ -137,7 +137,7 @@ static void see(struct accel_seen *ret)
 	accel_see(root, geteuid(), ret);
 }
 
-/* Whether KVM works, or why not, as far as that is known: *ret_known. */
+/* Whether KVM works, or why not; *ret_known is false if that was not tested yet. */
 static int judge(const struct machine_kernel *kernel, bool probe, struct accel_verdict *ret,
 		 bool *ret_known, struct err *e)
 {
@@ -153,7 +153,7 @@ static int judge(const struct machine_kernel *kernel, bool probe, struct accel_v
 	r = subject_open(&s, probe, e);
 	if (r == 0)
 		r = find_verdict(&s, probe, ret, e);
-	/* What a guest has shown is told if it is known; it does not change this outcome. */
+	/* A stored test result explains more, but cannot change this outcome. */
 	if (hopeless)
 		ret->works = false;
 	*ret_known = hopeless || r == 0;

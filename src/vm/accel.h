@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether KVM works here: not whether there is a /dev/kvm, but whether a guest boots with it. On
- * some hosts a machine can be made and run, and no kernel ever gets anywhere. The verdict is kept
- * for this boot of the host (machine/accel.json: boot id, QEMU, kernel, verdict and reason).
+ * Decides whether KVM works on this host: not whether /dev/kvm exists, but whether a guest boots
+ * with it. On some hosts a VM can be created and run, but no kernel ever boots. The verdict is
+ * stored until the host reboots (`machine/accel.json`: boot id, QEMU, kernel, verdict and reason).
  */
 #pragma once
 
@@ -27,21 +27,18 @@ enum {
 	ACCEL_WHY_MAX = 256,
 };
 
-/* The wish: $HUTCH_ACCEL, else `accel:` of host.yaml (host-config.h), else auto. */
+/* The configured choice: $HUTCH_ACCEL, else `accel:` of host.yaml (host-config.h), else auto. */
 int accel_wish(enum accel_wish *ret, struct err *e);
 
 /*
- * What to use for machines that boot `kernel` (NULL: none is installed). `why` says why it is not
- * KVM, for people; "". -ENOTSUP: KVM was wished for and does not work. `probe` false: a verdict
- * that is there is taken, and none is made (ACCEL_TCG then). True: without one, and if it is not
- * plain that there is no KVM, a guest is booted, which takes until `accel_timeout` (15 s) where it
- * does not boot.
+ * Chooses the accelerator for VMs that boot `kernel` (NULL: none is installed). `why` explains why
+ * it is not KVM, or is "". -ENOTSUP: KVM is configured and does not work. `probe` false: uses a
+ * stored verdict; without one, returns ACCEL_TCG. `probe` true: without a stored verdict, and
+ * unless KVM is obviously missing, boots a guest, which takes up to `accel_timeout` (15 s) if it
+ * fails.
  */
 int accel_choose(const struct machine_kernel *kernel, bool probe, enum accel *ret,
 		 char why[static ACCEL_WHY_MAX], struct err *e);
 
-/*
- * Makes the verdict anew, for `hutch doctor --probe`: boots a guest wherever /dev/kvm can be
- * opened.
- */
+/* Tests again, for `hutch doctor --probe`: boots a guest if /dev/kvm can be opened. */
 int accel_probe(const struct machine_kernel *kernel, struct err *e);

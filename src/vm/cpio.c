@@ -26,9 +26,9 @@ static void put(struct cpio *c, const struct entry *e)
 	size_t name_n = strlen(e->name) + 1;
 
 	assert(e->n <= UINT32_MAX);
-	pad(c); /* behind another archive */
+	pad(c); /* after another archive */
 	c->n++;
-	/* inode, mode, owner, group, links, time, size, device, its own device, name, no sum */
+	/* inode, mode, uid, gid, links, time, size, device, own device, name size, no checksum */
 	(void)buf_printf(c->out, "070701%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X", c->n,
 			 e->mode, 0U, 0U, S_ISDIR(e->mode) ? 2U : 1U, 0U, (uint32_t)e->n, 0U, 0U,
 			 e->major, e->minor, (uint32_t)name_n, 0U);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The disk of a sandbox: an ext4 of the size that its policy allows, which is the whole of what it
- * can write. mkfs takes tens of milliseconds, so an empty one of each size is kept and copied. Most
- * of it is a hole, and so is most of the copy.
+ * A sandbox's disk: an ext4 of the size that its policy allows, which is all the sandbox can write.
+ * mkfs takes tens of milliseconds, so hutch keeps an empty one of each size and copies it. Most of
+ * it is a hole, as is most of the copy.
  *
- * It has no journal: a disk goes with its sandbox, and one that is kept (a snapshot) was stopped
- * with its memory, not cut off. Its tables of inodes count as zeroed, since they are in a hole, so
- * that the guest does not write them either.
+ * It has no journal: the disk is deleted with its sandbox, and a disk in a snapshot was stopped
+ * together with its memory, not cut off. Its inode tables count as zeroed, since they are in a
+ * hole, so the guest does not write them either.
  */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -21,7 +21,7 @@
 
 enum {
 	BLOCK = 4096,
-	INODE_BYTES = 4096, /* of space that there is an inode for, as for a container */
+	INODE_BYTES = 4096, /* bytes per inode, as for a container */
 	INODES_MIN = 4096,
 	INODES_MAX = 1024 * 1024,
 };
@@ -50,7 +50,7 @@ static int make_blank(const char *path, uint64_t size, const int *lock, struct e
 	};
 	uint64_t n = MIN(MAX(size / INODE_BYTES, (uint64_t)INODES_MIN), (uint64_t)INODES_MAX);
 
-	/* A small disk has room for files too. */
+	/* A small disk must have room for file contents, too. */
 	(void)snprintf(inodes, sizeof(inodes), "%" PRIu64, MIN(n, size / (INODE_BYTES / 2)));
 	return tool_run(&(struct tool){ .argv = argv,
 					.package = "e2fsprogs",
@@ -60,7 +60,7 @@ static int make_blank(const char *path, uint64_t size, const int *lock, struct e
 			e);
 }
 
-/* In machine/tmp, then in its place. The caller holds the lock. */
+/* Creates it in `machine/tmp`, then moves it. The caller holds the lock. */
 static int add_blank(int disks, const char *name, uint64_t size, const int *lock, struct err *e)
 {
 	_cleanup_close_ int tmp = -EBADF, fd = -EBADF;
@@ -74,12 +74,12 @@ static int add_blank(int disks, const char *name, uint64_t size, const int *lock
 		return err_errno(e, "cannot remove '%s'", path);
 	fd = openat(tmp, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0 || ftruncate(fd, (off_t)size) < 0)
-		return err_errno(e, "cannot make '%s'", path);
+		return err_errno(e, "cannot create '%s'", path);
 	r = make_blank(path, size, lock, e);
 	if (r < 0)
 		return r;
 	if (fsync(fd) < 0 || renameat(tmp, name, disks, name) < 0 || fsync(disks) < 0)
-		return err_errno(e, "cannot keep '%s'", path);
+		return err_errno(e, "cannot store '%s'", path);
 	return 0;
 }
 
@@ -90,7 +90,7 @@ int machine_blank(uint64_t size, char ret[static 4096], struct err *e)
 	int r;
 
 	if (size < DISK_MIN || size > DISK_MAX)
-		return err_set(e, -EINVAL, "the disk of a sandbox has 1 MiB to 16 TiB");
+		return err_set(e, -EINVAL, "a sandbox's disk must have 1 MiB to 16 TiB");
 	size -= size % BLOCK;
 	r = machine_home_open("disks", true, path, &disks, e);
 	if (r < 0)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The smallest EROFS: one block with a superblock and a root directory that has nothing in it, for
- * a guest that wants to mount its image and has none. The structures are the kernel's
- * (fs/erofs/erofs_fs.h), which are little-endian, as this machine is.
+ * The smallest EROFS: one block with a superblock and an empty root directory, for a test guest
+ * that must mount an image. The structures are the kernel's (fs/erofs/erofs_fs.h), little-endian as
+ * on x86-64.
  */
 #include <string.h>
 
@@ -13,7 +13,7 @@ enum {
 	SUPER_AT = 1024,
 	INODE_SIZE = 32,
 	ROOT_AT = SUPER_AT + 128,
-	FLAT_INLINE = 2 << 1, /* a compact inode, its data right behind it */
+	FLAT_INLINE = 2 << 1, /* compact inode, data inline */
 	TYPE_DIRECTORY = 2,
 };
 static_assert(ACCEL_ROOT_SIZE == 1 << BLOCK_BITS, "one block");

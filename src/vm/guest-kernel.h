@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tools/guest-kernel.config, as it was when this program was built. */
+/* tools/guest-kernel.config as of the build of this program. */
 #pragma once
 
 #include <stddef.h>

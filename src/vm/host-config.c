@@ -36,7 +36,8 @@ static const struct key host_keys[] = {
 };
 /* clang-format on */
 
-/* http://HOST:PORT. A name and password would have to be kept secret, which a spec is not. */
+/* http://HOST:PORT. User name and password are not supported: they would be secret, and a spec is
+ * not. */
 static void read_proxy(struct reading *rd, const struct yaml_node *n, char *ret)
 {
 	static const char scheme[] = "http://";
@@ -47,7 +48,7 @@ static void read_proxy(struct reading *rd, const struct yaml_node *n, char *ret)
 
 	if (!s)
 		return;
-	/* Not quoted: what is wrong with it may be that it has a password. */
+	/* Not quoted in the message: it may contain a password. */
 	if (memchr(s, '@', n->len))
 		return reading_wrong(rd, n->pos, NULL,
 				     "a proxy with a name or password is not supported");
@@ -107,7 +108,7 @@ void host_config_read(const struct source *src, struct host_config *ret, struct 
 		read_key(&rd, n, ret);
 }
 
-/* The first that is there; *ret is NULL if none is. */
+/* The first existing file; *ret is NULL if there is none. */
 static int find(struct default_store *s, const struct source **ret, struct err *e)
 {
 	char path[4096];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * host.yaml: what whoever runs this host has decided for all sandboxes on it; hutch-host(5). The
- * first of the directories in which agents are looked for that has the file.
+ * host.yaml: the operator's settings for all sandboxes on this host; hutch-host(5). The file comes
+ * from the first of the agent directories that has one.
  */
 #pragma once
 
@@ -11,13 +11,13 @@
 #include "spec.h"
 
 struct host_config {
-	unsigned int accel;	 /* enum accel_wish */
-	uint64_t accel_timeout;	 /* milliseconds: how long a guest may take to boot with KVM */
-	uint64_t snapshot_space; /* bytes on disk, of all snapshots of a user */
-	uint64_t keep_ended;	 /* milliseconds: how long what is left of an ended sandbox stays */
-	uint64_t ended_space;	 /* bytes on disk, of all those together */
-	char engine[SPEC_ENGINE_MAX + 1]; /* preferred among those of its level; "": none is */
-	char egress_proxy[RULE_TEXT_MAX]; /* HOST:PORT, as target_parse() takes it; "": none */
+	unsigned int accel;		  /* enum accel_wish */
+	uint64_t accel_timeout;		  /* milliseconds that a guest may take to boot with KVM */
+	uint64_t snapshot_space;	  /* bytes on disk for all snapshots of a user */
+	uint64_t keep_ended;		  /* milliseconds that an ended sandbox's files are kept */
+	uint64_t ended_space;		  /* bytes on disk for all kept sandboxes */
+	char engine[SPEC_ENGINE_MAX + 1]; /* preferred engine among those of a level; "": none */
+	char egress_proxy[RULE_TEXT_MAX]; /* HOST:PORT for target_parse(); "": none */
 };
 
 #define HOST_CONFIG_INIT                                                                           \
@@ -30,11 +30,11 @@ struct host_config {
  * defaults, gets what is right. */
 void host_config_read(const struct source *src, struct host_config *ret, struct diags *d);
 
-/* This host's: all defaults if there is none. -EINVAL with the first thing that is wrong. */
+/* Loads this host's settings: all defaults without a file. -EINVAL with the first error. */
 int host_config_load(struct host_config *ret, struct err *e);
 
-/* The engine that is preferred: $HUTCH_ENGINE, or that of host.yaml; "": none. */
+/* The preferred engine: $HUTCH_ENGINE, else that of host.yaml; "": none. */
 const char *host_config_engine(const struct host_config *c);
 
-/* snapshot_room() with what is allowed here. */
+/* snapshot_room() with this host's limit. */
 int host_snapshot_room(uint64_t need, struct err *e);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The small kernel, built from Debian's source. What a build runs is thousands of lines of make and
- * shell: it has no privileges. Root gives it ids that own nothing on the host and takes all
- * capabilities away; a user's build runs as that user. Neither can gain any (no_new_privs).
+ * Builds the small kernel from Debian's source. A build runs thousands of lines of make and shell,
+ * so it has no privileges. As root, it gets ids that own nothing on the host and loses all
+ * capabilities; an ordinary user's build runs as that user. Neither can gain privileges
+ * (no_new_privs).
  *
- * The build uses absolute paths, and what hutch keeps is closed to other ids, so it stands in
- * $TMPDIR or /var/tmp, in a directory of its own with a known name: one that was interrupted is
- * removed by the next. What it gives is one file, of which size and kind are checked.
+ * The build uses absolute paths, and hutch's own directories are closed to other ids, so it runs in
+ * a directory with a fixed name in $TMPDIR or /var/tmp; the next build removes the directory of an
+ * interrupted one. The result is one file, whose size and type are checked.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -27,19 +28,19 @@
 enum {
 	ARGV_MAX = 32,
 	CONFIG_MAX = 1 << 20,
-	BUILDER = 65534, /* of the ids of images: the one that owns nothing in them either */
+	BUILDER = 65534, /* the image id that owns no files in an image either */
 	COMPILER_S = 10,
 };
 
 struct build {
 	struct kernel_work *work;
-	char path[PATH_MAX];		 /* of the source */
+	char path[PATH_MAX];		 /* source directory */
 	char uid[32], gid[32], jobs[16]; /* arguments */
 	unsigned int count;		 /* files compiled */
-	char error[160];		 /* the first line that looks like one */
+	char error[160];		 /* first line that looks like an error */
 };
 
-/* ---- what has to be there ---- */
+/* ---- required programs ---- */
 
 static const struct {
 	const char *program, *package;
@@ -59,7 +60,9 @@ static int check_programs(struct err *e)
 			(void)buf_printf(&b, " %s", needed[i].package);
 	if (access("/usr/include/libelf.h", F_OK) < 0)
 		(void)buf_puts(&b, " libelf-dev");
-	return b.len > 0 ? err_set(e, -ENOENT, "to build a kernel: apt-get install%s", buf_text(&b))
+	return b.len > 0 ? err_set(e, -ENOENT,
+				   "packages missing to build a kernel: apt-get install%s",
+				   buf_text(&b))
 			 : 0;
 }
 
@@ -71,7 +74,7 @@ int kernel_build_inputs(struct buf *b, struct err *e)
 	int status, r = check_programs(e);
 
 	if (r == 0 && proc_find("gcc", path, sizeof(path)) < 0)
-		r = err_set(e, -ENOENT, "there is no gcc");
+		r = err_set(e, -ENOENT, "gcc is not installed");
 	if (r == 0)
 		r = proc_capture(path, argv, false, clock_mono() + COMPILER_S * NSEC_PER_SEC, &out,
 				 &status, e);
@@ -82,16 +85,16 @@ int kernel_build_inputs(struct buf *b, struct err *e)
 	return 0;
 }
 
-/* ---- the place ---- */
+/* ---- the build directory ---- */
 
-/* Removes one that an interrupted build of ours left. */
+/* Removes the directory of an interrupted build of ours. */
 static int clear_place(int tmp, const char *name, struct err *e)
 {
 	struct stat st;
 	int r;
 
 	if (fstatat(tmp, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return errno == ENOENT ? 0 : err_errno(e, "cannot look at '%s'", name);
+		return errno == ENOENT ? 0 : err_errno(e, "cannot stat '%s'", name);
 	if (st.st_uid != geteuid() && geteuid() != 0)
 		return err_set(e, -EPERM, "'%s' belongs to uid %u: remove it, or set TMPDIR", name,
 			       (unsigned int)st.st_uid);
@@ -99,7 +102,7 @@ static int clear_place(int tmp, const char *name, struct err *e)
 	return r < 0 ? err_set(e, r, "cannot remove '%s': %s", name, strerror(-r)) : 0;
 }
 
-/* The directory, with the configuration in it, belongs to the builder. */
+/* Creates the directory with the configuration in it, owned by the builder. */
 static int make_place(struct build *b, int *ret_tmp, char name[static 64], struct err *e)
 {
 	const char *tmp_path = getenv("TMPDIR");
@@ -120,7 +123,7 @@ static int make_place(struct build *b, int *ret_tmp, char name[static 64], struc
 	if (r < 0)
 		return err_wrap(e, "%.100s", tmp_path);
 	if (mkdirat(tmp, name, 0700) < 0)
-		return err_errno(e, "cannot make '%.100s'", b->path);
+		return err_errno(e, "cannot create '%.100s'", b->path);
 	dir = RETRY_EINTR(openat(tmp, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 	if (dir < 0)
 		return err_errno(e, "cannot open '%.100s'", b->path);
@@ -128,7 +131,7 @@ static int make_place(struct build *b, int *ret_tmp, char name[static 64], struc
 	if (r < 0)
 		return r;
 	if (geteuid() == 0 && fchown(dir, ids.uid + BUILDER, ids.gid + BUILDER) < 0)
-		return err_errno(e, "cannot give '%.100s' away", b->path);
+		return err_errno(e, "cannot change the owner of '%.100s'", b->path);
 	(void)snprintf(b->uid, sizeof(b->uid), "--reuid=%u", ids.uid + BUILDER);
 	(void)snprintf(b->gid, sizeof(b->gid), "--regid=%u", ids.gid + BUILDER);
 	*ret_tmp = TAKE_FD(tmp);
@@ -153,7 +156,7 @@ static int run_as_builder(struct build *b, int in, const char *const *words, str
 	static const char *const dropping[] = { "--clear-groups", "--inh-caps=-all",
 						"--bounding-set=-all" };
 	const char *argv[ARGV_MAX] = { "setpriv", "--no-new-privs", "--pdeathsig",
-				       "KILL" }; /* again: it goes when ids change */
+				       "KILL" }; /* again: changing ids clears it */
 	size_t n = 4;
 	int r;
 
@@ -175,11 +178,11 @@ static int run_as_builder(struct build *b, int in, const char *const *words, str
 				     .line = take_line,
 				     .arg = b },
 		     e);
-	return r == -EIO && b->error[0] ? err_set(e, r, "the kernel was not built: %s", b->error)
+	return r == -EIO && b->error[0] ? err_set(e, r, "the kernel build failed: %s", b->error)
 					: r;
 }
 
-/* usr/src/linux-source-6.1.tar.xz, for linux-source-6.1. */
+/* linux-source-6.1 contains usr/src/linux-source-6.1.tar.xz. */
 static int unpack_source(struct build *b, struct err *e)
 {
 	const char *const words[] = {
@@ -196,7 +199,7 @@ static int unpack_source(struct build *b, struct err *e)
 	return run_as_builder(b, fd, words, e);
 }
 
-/* Options of ours that this version of the kernel does not know, or has under another name. */
+/* Reports options of ours that this kernel version does not know. */
 static void say_missing(const struct build *b, int dir)
 {
 	_cleanup_buf_ struct buf config = BUF_INIT(CONFIG_MAX), text = BUF_INIT(CONFIG_MAX);
@@ -232,7 +235,7 @@ static int configure(struct build *b, int dir, struct err *e)
 	return r;
 }
 
-/* Nothing of the place, the time or the builder goes into it. */
+/* Reproducible: independent of path, time and builder. */
 static int compile(struct build *b, struct err *e)
 {
 	const char *const words[] = { "nice",
@@ -260,7 +263,7 @@ static int take_kernel(const struct build *b, int dir, struct err *e)
 	int r;
 
 	if (from < 0 || fstat(from, &st) < 0 || !S_ISREG(st.st_mode))
-		return err_set(e, -EINVAL, "the build made no vmlinux");
+		return err_set(e, -EINVAL, "the build created no vmlinux");
 	r = kernel_create(b->work, "kernel", &to, e);
 	return r < 0 ? r : kernel_copy(from, to, e);
 }

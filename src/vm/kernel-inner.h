@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the makers of kernels share. */
+/* Shared by the files that create kernels. */
 #pragma once
 
 #include "package.h"
 
-/* A kernel in the making. */
+/* A kernel being created. */
 struct kernel_work {
 	const struct machine_kernel_job *job;
 	struct kernel_package package;
-	char path[IMAGE_HOME_MAX + 64]; /* of the work directory */
-	int dir;			/* the same */
-	int out;			/* directory that becomes the kernel's */
-	int lock;			/* of all this */
+	char path[IMAGE_HOME_MAX + 64]; /* path of the work directory */
+	int dir;			/* the work directory */
+	int out;			/* becomes the kernel's directory */
+	int lock;			/* held during all of this */
 };
 
-/* Written down of a kernel: kernels/NAME.json. `inputs` is also the name of its directory. */
+/* Metadata of a kernel: kernels/NAME.json. `inputs` is also the name of its directory. */
 struct kernel_meta {
 	char inputs[65];
 	char kernel[65], base[65]; /* digests of the two files */
@@ -27,13 +27,14 @@ int kernel_meta_write(enum machine_kernel_kind kind, const struct kernel_meta *m
 /* kernel-output.c: opens a new file of `out`, to be written and read. */
 int kernel_create(const struct kernel_work *w, const char *name, int *ret_fd, struct err *e);
 
-/* Writes base.cpio: directories, /dev/console and, if `modules` is one, what is in there. */
+/* Writes base.cpio: directories, /dev/console and, unless `modules` is -EBADF, the modules in it.
+ */
 int kernel_write_base(const struct kernel_work *w, int modules, struct err *e);
 
 /* The package is unpacked in w->dir/files: makes out/kernel and out/base.cpio. */
 int kernel_build_small(struct kernel_work *w, struct err *e);
 
-/* What a build depends on but for the package: configuration and compiler. */
+/* Inputs of a build besides the package: configuration and compiler. */
 int kernel_build_inputs(struct buf *b, struct err *e);
 
 static inline void kernel_say(const struct kernel_work *w, const char *phase, unsigned int count)

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Makes a kernel: finds the package, fetches it, unpacks it into machine/tmp/NAME, has the kernel
- * and the base of its initrds taken out of it or built, and puts both into kernels/INPUTS. Whoever
- * dies on the way leaves that directory behind, which the next one begins with removing; nobody
- * else works there, for it is locked.
+ * Creates a kernel: finds and fetches the package, unpacks it in `machine/tmp/NAME`, extracts or
+ * builds the kernel and the base of its initrds, and moves both to kernels/INPUTS. If the process
+ * dies, the next one removes the work directory first. A lock keeps other processes out.
  */
 #include <fcntl.h>
 #include <sodium.h>
@@ -26,7 +25,7 @@ enum {
 
 /* ---- Debian's own ---- */
 
-/* lib/ is a link to usr/lib/ on hosts; in a package it may be either. */
+/* lib/ is a link to usr/lib/ on hosts; a package may use either. */
 static int open_modules(const struct kernel_work *w, const char *version, int *ret_fd,
 			struct err *e)
 {
@@ -67,8 +66,7 @@ static int take_cloud(struct kernel_work *w, struct err *e)
 
 /* ---- all kinds ---- */
 
-/* What a kernel is made of, as one digest. The first line changes when this program does its part
- * differently. */
+/* Digest of all inputs of a kernel. Change the first line when this program's part changes. */
 static int digest_inputs(const struct kernel_work *w, char ret[static 65], struct err *e)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(INPUTS_MAX);
@@ -109,7 +107,7 @@ static int open_work(struct kernel_work *w, struct err *e)
 		r = path_mkdirs(w->dir, "out", 0755);
 	if (r == 0)
 		r = w->out = path_open_nofollow(w->dir, "out", O_RDONLY | O_DIRECTORY, 0);
-	return r < 0 ? err_set(e, r, "cannot make '%s': %s", w->path, strerror(-r)) : 0;
+	return r < 0 ? err_set(e, r, "cannot create '%s': %s", w->path, strerror(-r)) : 0;
 }
 
 static int unpack_package(struct kernel_work *w, struct err *e)
@@ -132,7 +130,7 @@ static int unpack_package(struct kernel_work *w, struct err *e)
 	return package_unpack(&w->package, files, &w->lock, e);
 }
 
-/* Removes the directories of kernels that no NAME.json names. */
+/* Removes kernel directories that no NAME.json refers to. */
 static void prune(int kernels)
 {
 	struct kernel_meta metas[MACHINE_KERNEL_MAX] = { { "" } };
@@ -145,7 +143,7 @@ static void prune(int kernels)
 		(void)kernel_meta_read((enum machine_kernel_kind)i, &metas[i], &ignored);
 	}
 	while (d && (entry = readdir(d))) {
-		bool used = strlen(entry->d_name) != 64; /* no digest: not one of these */
+		bool used = strlen(entry->d_name) != 64; /* not a digest: not a kernel directory */
 
 		for (int i = 0; i < MACHINE_KERNEL_MAX; i++)
 			used |= str_eq(entry->d_name, metas[i].inputs);
@@ -156,7 +154,7 @@ static void prune(int kernels)
 		(void)closedir(d);
 }
 
-/* Everything on disk before the name is. */
+/* Syncs everything before it writes the name. */
 static int keep(const struct kernel_work *w, struct kernel_meta *m, struct err *e)
 {
 	_cleanup_close_ int kernels = -EBADF;
@@ -171,11 +169,11 @@ static int keep(const struct kernel_work *w, struct kernel_meta *m, struct err *
 		return r;
 	if (syncfs(w->out) < 0)
 		return err_errno(e, "cannot write the kernel to disk");
-	r = tree_remove(kernels, m->inputs); /* one whose maker died before it wrote the name */
+	r = tree_remove(kernels, m->inputs); /* its creator died before writing the name */
 	if (r < 0)
 		return err_set(e, r, "cannot remove an old kernel: %s", strerror(-r));
 	if (renameat(w->dir, "out", kernels, m->inputs) < 0)
-		return err_errno(e, "cannot put the kernel into '%s'", path);
+		return err_errno(e, "cannot move the kernel to '%s'", path);
 	r = kernel_meta_write(w->job->kind, m, e);
 	if (r == 0)
 		prune(kernels);
@@ -216,11 +214,11 @@ static int check_host(struct err *e)
 	struct utsname u;
 
 	if (uname(&u) < 0 || !str_eq(u.machine, "x86_64"))
-		return err_set(e, -EINVAL, "virtual machines are for x86-64 only");
+		return err_set(e, -EINVAL, "VMs are supported on x86-64 only");
 	return 0;
 }
 
-/* 1 if one of these inputs is there, 0 if it was made. */
+/* 1 if a kernel with these inputs exists, 0 if it was created. */
 static int make_unless_there(struct kernel_work *w, struct err *e)
 {
 	struct kernel_meta m = { .inputs = "" };

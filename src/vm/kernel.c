@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which kernel there is, and the initrd for it. A kernel is made once and kept in a directory that
- * never changes; kernels/NAME.json says which one it is. The initrd is the kernel's base.cpio and,
- * behind it, an archive with hutch-guest: the kernel unpacks any number of archives. It is kept by
- * the digest of both, so a new hutch-guest has a new initrd, and no start ever has an old one.
+ * Finds the installed kernel and its initrd. A kernel is created once, in a directory that never
+ * changes; kernels/NAME.json says which directory. The initrd is the kernel's base.cpio followed by
+ * an archive with hutch-guest: the kernel unpacks any number of archives. It is stored by the
+ * digest of both, so a new hutch-guest gets a new initrd, and no VM starts with an old one.
  */
 #include <fcntl.h>
 #include <sodium.h>
@@ -47,7 +47,7 @@ static int copy_digest(const json_t *obj, const char *key, char out[static 65], 
 	int r = copy_text(obj, key, out, 65, e);
 
 	if (r == 0 && strspn(out, "0123456789abcdef") != 64)
-		r = err_set(e, -EINVAL, "'%s' is no digest", key);
+		r = err_set(e, -EINVAL, "'%s' is not a digest", key);
 	return r;
 }
 
@@ -110,7 +110,7 @@ int kernel_meta_write(enum machine_kernel_kind kind, const struct kernel_meta *m
 
 /* ---- the initrd ---- */
 
-/* BLAKE2b of a text and bytes, hex. */
+/* BLAKE2b of a text and bytes, in hex. */
 static void digest_two(const char *text, const void *data, size_t n, char ret[static 65])
 {
 	crypto_generichash_state state;
@@ -123,7 +123,7 @@ static void digest_two(const char *text, const void *data, size_t n, char ret[st
 	(void)sodium_bin2hex(ret, 65, sum, sizeof(sum));
 }
 
-/* Takes away those that nobody has asked for since long. */
+/* Removes initrds that were not used for a long time. */
 static void prune(int initrds)
 {
 	uint64_t now = clock_wall() / NSEC_PER_SEC;
@@ -158,7 +158,7 @@ static int write_initrd(int initrds, const char *key, const struct kernel_meta *
 	if (cpio_end(&c) < 0)
 		return err_oom(e);
 	prune(initrds);
-	/* For all: whoever runs the machine has other ids than hutch. */
+	/* Readable for all: QEMU runs under other ids than hutch. */
 	return fd_replace_file(initrds, key, 0444, b.data, b.len, e);
 }
 
@@ -176,8 +176,7 @@ static int find_initrd(const struct kernel_meta *m, const char *guest, struct ma
 	if (r < 0)
 		return r;
 	digest_two(m->base, b.data, b.len, key);
-	/* The time of its last use is kept; that of its last change is part of what a template is
-	 * of. */
+	/* Updates only the access time: a template's key depends on the modification time. */
 	if (utimensat(dir, key, used, AT_SYMLINK_NOFOLLOW) < 0)
 		r = write_initrd(dir, key, m, &b, e);
 	if (r < 0)
@@ -201,8 +200,7 @@ static int find_kernel(struct kernel_meta *m, enum machine_kernel_kind *ret, str
 		r = kernel_meta_read(order[i], m, e);
 	}
 	if (r == -ENOENT)
-		return err_set(e, r,
-			       "there is no kernel for virtual machines: run 'hutch image kernel'");
+		return err_set(e, r, "no kernel for VMs is installed: run 'hutch image kernel'");
 	return r;
 }
 

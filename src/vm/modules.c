@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A package has its modules without an index: depmod(8) makes that where the kernel is installed.
- * Here it is not, so the tree is searched, and each module says itself what it depends on.
+ * A package contains its modules without an index: depmod(8) creates it on installation. So this
+ * searches the tree, and reads the dependencies from each module.
  */
 #include "modules.h"
 
@@ -15,22 +15,22 @@
 #include "unpack-kernel.h"
 
 enum {
-	MODULES_MAX = 64, /* that are taken */
+	MODULES_MAX = 64, /* modules taken at most */
 	MODULE_NAME = 56,
-	DEPTH_MAX = 16,	       /* of directories, and of what depends on what */
+	DEPTH_MAX = 16,	       /* of directories, and of dependencies */
 	BUILTIN_MAX = 1 << 20, /* bytes of modules.builtin */
 	MODULE_MAX = 16 << 20,
 };
 
-/* Devices, file systems, and what steers connections to the broker. */
+/* Devices, file systems, and redirection of connections to the broker. */
 static const char *const wanted[] = { "virtio_mmio", "virtio_console", "virtio_blk",
 				      "erofs",	     "overlay",	       "nft_tproxy" };
 
 struct modules {
 	int dir;
 	struct cpio *cpio;
-	struct buf builtin; /* modules.builtin, with '_' for '-' */
-	struct buf list;    /* what goes to modules-list */
+	struct buf builtin; /* modules.builtin, with '_' instead of '-' */
+	struct buf list;    /* contents of modules-list */
 	char names[MODULES_MAX][MODULE_NAME];
 	size_t n;
 };
@@ -42,7 +42,7 @@ static void underscores(char *s)
 			*s = '_';
 }
 
-/* Whether the file `entry` is the module `name`, packed or not. */
+/* Is the file `entry` the module `name`, compressed or not? */
 static bool is_module(const char *entry, const char *name)
 {
 	const char *dot = strchr(entry, '.');
@@ -93,19 +93,19 @@ static int read_module(int from, struct buf *b, struct err *e)
 	int r;
 
 	if (fd < 0)
-		return err_errno(e, "cannot make a file in memory");
+		return err_errno(e, "cannot create a memfd");
 	r = packed_copy(from, fd, e);
 	if (r < 0)
 		return r;
 	if (lseek(fd, 0, SEEK_SET) < 0)
-		return err_errno(e, "cannot rewind");
+		return err_errno(e, "cannot seek");
 	r = fd_read_all(fd, b);
 	return r < 0 ? err_set(e, r, "cannot read: %s", strerror(-r)) : 0;
 }
 
 const char *module_depends(const char *data, size_t n)
 {
-	static const char key[] = "\0depends="; /* a text of .modinfo, between others */
+	static const char key[] = "\0depends="; /* an entry of .modinfo, between others */
 	const char *at = memmem(data, n, key, sizeof(key) - 1), *value;
 
 	if (!at)
@@ -116,7 +116,7 @@ const char *module_depends(const char *data, size_t n)
 
 static int add(struct modules *m, const char *name, int depth, struct err *e);
 
-/* What it depends on comes first. */
+/* Dependencies come first. */
 static int add_depends(struct modules *m, const char *list, int depth, struct err *e)
 {
 	int r = 0;
@@ -158,7 +158,7 @@ static int add_file(struct modules *m, const char *name, int from, int depth, st
 		return err_wrap(e, "module %s", name);
 	depends = module_depends(data.data, data.len);
 	if (!depends)
-		return err_set(e, -EINVAL, "'%s' is no module", name);
+		return err_set(e, -EINVAL, "'%s' is not a module", name);
 	r = add_depends(m, depends, depth, e);
 	if (r < 0)
 		return r;
@@ -178,10 +178,10 @@ static int add(struct modules *m, const char *name, int depth, struct err *e)
 	if (is_known(m, name))
 		return 0;
 	if (depth == 0)
-		return err_set(e, -EINVAL, "modules depend on each other in a circle");
+		return err_set(e, -EINVAL, "modules have circular dependencies");
 	fd = find(m->dir, name, DEPTH_MAX);
 	if (fd < 0)
-		return err_set(e, -EINVAL, "the kernel has no '%s'", name);
+		return err_set(e, -EINVAL, "the kernel has no module '%s'", name);
 	return add_file(m, name, fd, depth, e);
 }
 

@@ -16,8 +16,8 @@ enum {
 };
 
 static const struct {
-	const char *meta;	     /* depends on the one that is current */
-	const char *prefix, *suffix; /* of that one's name */
+	const char *meta;	     /* depends on the current package */
+	const char *prefix, *suffix; /* its name begins and ends so */
 } kinds[] = {
 	[MACHINE_KERNEL_CLOUD] = { "linux-image-cloud-amd64", "linux-image-", "-cloud-amd64" },
 	[MACHINE_KERNEL_SMALL] = { "linux-source", "linux-source-", "" },
@@ -25,7 +25,7 @@ static const struct {
 
 static_assert(ARRAY_SIZE(kinds) == MACHINE_KERNEL_MAX, "every kind has its package");
 
-/* Of one version, not one that only depends on it: linux-image-6.1.0-54-cloud-amd64. */
+/* A package of one version, not one that depends on it: linux-image-6.1.0-54-cloud-amd64. */
 static bool is_kind(enum machine_kernel_kind kind, const char *name)
 {
 	return str_has_prefix(name, kinds[kind].prefix) &&
@@ -40,16 +40,16 @@ static int ask(const char *const *argv, struct buf *out, struct err *e)
 	int status, r;
 
 	if (proc_find(argv[0], path, sizeof(path)) < 0)
-		return err_set(e, -ENOENT, "there is no %s: kernels are made of Debian's packages",
-			       argv[0]);
+		return err_set(e, -ENOENT,
+			       "%s is not installed: kernels come from Debian's packages", argv[0]);
 	r = proc_capture(path, argv, false, clock_mono() + ANSWER_S * NSEC_PER_SEC, out, &status,
 			 e);
 	if (r == 0 && status != 0)
-		return err_set(e, -ENOENT, "%s does not know it", argv[0]);
+		return err_set(e, -ENOENT, "%s failed", argv[0]);
 	return r;
 }
 
-/* The first word behind "KEY: " at the beginning of a line. */
+/* The first word after "KEY: " at the start of a line. */
 static bool field(const char *text, const char *key, char *out, size_t n)
 {
 	size_t key_n = strlen(key), len;
@@ -88,12 +88,12 @@ static int find_by_apt(enum machine_kernel_kind kind, struct kernel_package *p, 
 	int r = ask_apt(kinds[kind].meta, "Depends", p->name, sizeof(p->name), e);
 
 	if (r == 0 && !is_kind(kind, p->name))
-		return err_set(e, -EINVAL, "%s depends on '%.60s', which is not expected",
+		return err_set(e, -EINVAL, "%s depends on the unexpected package '%.60s'",
 			       kinds[kind].meta, p->name);
 	return r < 0 ? r : ask_apt(p->name, "Version", p->version, sizeof(p->version), e);
 }
 
-/* Name and version as the package says them. */
+/* Reads name and version from the package. */
 static int describe(struct kernel_package *p, struct err *e)
 {
 	const char *const argv[] = { "dpkg-deb", "-f", p->file, "Package", "Version", NULL };
@@ -103,10 +103,10 @@ static int describe(struct kernel_package *p, struct err *e)
 	if (r == 0 && (!field(buf_text(&b), "Package", p->name, sizeof(p->name)) ||
 		       !field(buf_text(&b), "Version", p->version, sizeof(p->version))))
 		r = err_set(e, -EINVAL, "no name and version");
-	return r < 0 ? err_wrap(e, "'%.100s' is no package", p->file) : 0;
+	return r < 0 ? err_wrap(e, "'%.100s' is not a package", p->file) : 0;
 }
 
-/* The one file of that kind in the directory. */
+/* The only file of that kind in the directory. */
 static int find_file(enum machine_kernel_kind kind, const char *dir, char *out, size_t n,
 		     struct err *e)
 {
@@ -148,7 +148,8 @@ int package_find(enum machine_kernel_kind kind, const char *from, struct kernel_
 		r = find_by_apt(kind, &p, e);
 	}
 	if (r == 0 && !is_kind(kind, p.name))
-		r = err_set(e, -EINVAL, "'%.100s' has the package '%.60s'", p.file, p.name);
+		r = err_set(e, -EINVAL, "'%.100s' contains the unexpected package '%.60s'", p.file,
+			    p.name);
 	if (r == 0)
 		*ret = p;
 	return r;

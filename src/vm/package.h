@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Debian's packages with kernels in them. */
+/* Debian packages that contain kernels. */
 #pragma once
 
 #include <limits.h>
@@ -8,19 +8,19 @@
 
 struct kernel_package {
 	char name[128], version[128];
-	char file[PATH_MAX]; /* of the package; "": it has to be fetched */
+	char file[PATH_MAX]; /* path of the package; "": must be fetched */
 };
 
 /*
- * Which package a kernel of that kind is made of: the one that is in the directory `from`, or the
- * one that apt knows for this release of Debian. -ENOENT, -EINVAL with advice.
+ * Finds the package for a kernel of that kind: in the directory `from`, or the one apt has for this
+ * Debian release. -ENOENT, -EINVAL with advice.
  */
 int package_find(enum machine_kernel_kind kind, const char *from, struct kernel_package *ret,
 		 struct err *e);
 
 /*
- * Fetches it, if it has no file yet, into the directory `dir`. Only by apt-get, which takes nothing
- * but what the signed index of the release names, by its hash. `hold`: as in struct tool.
+ * Fetches it, unless it has a file, into the directory `dir`. Uses apt-get, which accepts only
+ * packages listed with their hash in the release's signed index. `hold`: as in struct tool.
  */
 int package_fetch(struct kernel_package *p, const char *dir, const int *hold, struct err *e);
 

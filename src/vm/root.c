@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tree of an image as an EROFS, beside the tree and removed with it. mkfs.erofs reads files
- * that nobody trusts, and reads owners as it sees them: it runs in a confined worker whose ids 0 to
- * 65534 are those of the image, so that the file system has them without any shift.
+ * Converts an image's tree to an EROFS, stored beside the tree and removed with it. mkfs.erofs
+ * reads untrusted files, and takes owners as it sees them: it runs in a confined worker whose ids 0
+ * to 65534 are those of the image, so the file system gets them unshifted.
  *
- * The worker writes to a file without a name in its work directory; the name is given afterwards,
- * to exactly that file. A tree gives the same bytes each time: the UUID is fixed, and so is the
- * time at which it says that it was made. Files keep their times, which Python compares with those
- * in its compiled ones. Nothing is compressed: it is read from the host's page cache by all
- * machines of the image, and unpacking would be done by each of them.
+ * The worker writes to an unnamed file in its work directory; the master then gives exactly that
+ * file its name. The output is reproducible: UUID and creation time are fixed. Files keep their
+ * times, which Python compares with those in its compiled files. Nothing is compressed: all VMs of
+ * the image read it through the host's page cache, and each would have to decompress it.
  */
 #include <fcntl.h>
 #include <limits.h>
@@ -37,12 +36,12 @@ struct maker {
 	int out;
 };
 
-/* Says how it ended, in its own words. */
+/* Reports how it ended, with its own message. */
 static int run_mkfs(const struct maker *m, int from, int to, struct err *e)
 {
-	/* Times that are later than this are cut; it becomes the file system's own. */
+	/* Later times are cut to this; it becomes the file system's own time. */
 	static const char *const env[] = { "SOURCE_DATE_EPOCH=4294967295", NULL };
-	/* As descriptor 3. Without extended attributes: an image's tree has none. */
+	/* The output is descriptor 3. No extended attributes: an image's tree has none. */
 	const char *const argv[] = { "mkfs.erofs",
 				     "--quiet",
 				     "--preserve-mtime",
@@ -67,7 +66,7 @@ static int run_mkfs(const struct maker *m, int from, int to, struct err *e)
 	(void)fd_close(to);
 	if (r < 0)
 		return r;
-	(void)fd_read_all(from, &said); /* up to what is worth showing; then it may be cut off */
+	(void)fd_read_all(from, &said); /* at most what a message shows; the rest may be cut off */
 	(void)fd_close(from);
 	r = proc_wait(&p, UINT64_MAX, &info);
 	if (r == 0 && info.si_code == CLD_EXITED && info.si_status == 0)
@@ -83,11 +82,11 @@ static int work(const struct confine_job *job, int sock, struct channel_msg *m, 
 	(void)sock;
 	(void)m;
 	if (pipe2(fds, O_CLOEXEC) < 0)
-		return err_errno(e, "cannot make a pipe");
+		return err_errno(e, "cannot create a pipe");
 	return run_mkfs(job->arg, fds[0], fds[1], e);
 }
 
-/* ---- its master ---- */
+/* ---- the master ---- */
 
 static int await(int sock, struct err *e)
 {
@@ -97,7 +96,7 @@ static int await(int sock, struct err *e)
 
 	r = RETRY_EINTR(poll(&p, 1, (int)(IMAGE_TIME_MAX * 1000)));
 	if (r == 0)
-		return err_set(e, -ETIME, "mkfs.erofs does not end");
+		return err_set(e, -ETIME, "mkfs.erofs does not exit");
 	r = channel_recv(sock, &m, &fd);
 	(void)fd_close(fd);
 	if (r < 0 || m.type != CHANNEL_RESULT)
@@ -136,7 +135,7 @@ static int keep(const struct image_store *s, int place, int file, struct err *e)
 	if (fchmod(file, 0444) < 0 || fsync(file) < 0 ||
 	    linkat(AT_FDCWD, path, place, DISK_NEW, AT_SYMLINK_FOLLOW) < 0 ||
 	    renameat(place, DISK_NEW, place, DISK) < 0 || fsync(place) < 0)
-		return err_errno(e, "cannot keep the image as a disk");
+		return err_errno(e, "cannot store the image as a disk");
 	return 0;
 }
 
@@ -146,9 +145,9 @@ static int make_in(const struct image_store *s, const struct image_work *w, int 
 	_cleanup_close_ int file = openat(w->fd, ".", O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
 	int r;
 
-	/* The worker opens it by its number, with ids of its own. */
+	/* The worker opens it through /proc, under its own ids. */
 	if (file < 0 || fchmod(file, 0666) < 0)
-		return err_errno(e, "cannot make a file in '%s/tmp'", s->path);
+		return err_errno(e, "cannot create a file in '%s/tmp'", s->path);
 	r = make_erofs(tree, ids, w->fd, file, e);
 	return r < 0 ? r : keep(s, place, file, e);
 }
@@ -166,8 +165,8 @@ static int make(int place, struct err *e)
 	if (tree < 0)
 		return err_set(e, tree, "cannot open the tree: %s", strerror(-tree));
 	if (fstat(tree, &st) < 0)
-		return err_errno(e, "cannot look at the tree");
-	/* Its root is the image's, whatever /etc/subuid says now. */
+		return err_errno(e, "cannot stat the tree");
+	/* The owner of the root is the image's id 0, whatever /etc/subuid says now. */
 	ids = (struct id_ranges){ .uid = st.st_uid, .gid = st.st_gid };
 	r = image_store_open(&s, false, e);
 	if (r == 0)
@@ -186,18 +185,18 @@ int machine_root(const char *tree_root, char ret[static 4096], struct err *e)
 	int r = path_parent(tree_root, dir, sizeof(dir)), n;
 
 	if (r < 0)
-		return err_set(e, r, "'%.150s' is no path of a tree", tree_root);
+		return err_set(e, r, "'%.150s' is not the path of a tree", tree_root);
 	place = RETRY_EINTR(open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 	if (place < 0)
 		return err_errno(e, "cannot open '%.150s'", dir);
 	if (faccessat(place, DISK, F_OK, AT_SYMLINK_NOFOLLOW) < 0) {
-		/* One at a time: whoever comes second finds it made. */
+		/* One at a time: the second process finds it done. */
 		r = machine_home_lock("roots", &lock, e);
 		if (r == 0 && faccessat(place, DISK, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
 			r = make(place, e);
 	}
 	if (r < 0)
-		return err_wrap(e, "making a disk of '%.100s'", dir);
+		return err_wrap(e, "cannot convert '%.100s' to a disk", dir);
 	n = snprintf(ret, 4096, "%s/" DISK, dir);
 	return n < 0 || n >= 4096 ? err_set(e, -ENAMETOOLONG, "the path is too long") : 0;
 }

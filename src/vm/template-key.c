@@ -39,7 +39,7 @@ static int list_needs(const struct spec *spec, const char *qemu, json_t **ret, s
 	for (size_t i = 0; needs && i < ARRAY_SIZE(paths); i++) {
 		errno = 0;
 		if (json_push(needs, identity(paths[i])) < 0)
-			return errno == ENOENT ? err_errno(e, "cannot look at '%s'", paths[i])
+			return errno == ENOENT ? err_errno(e, "cannot stat '%s'", paths[i])
 					       : err_oom(e);
 	}
 	*ret = TAKE_PTR(needs);
@@ -48,7 +48,7 @@ static int list_needs(const struct spec *spec, const char *qemu, json_t **ret, s
 
 /* ---- the CPU ---- */
 
-/* The lines of the first processor that say which it is and what it can. */
+/* The first processor's lines with its model and features. */
 static int read_cpu(json_t **ret, struct err *e)
 {
 	static const char *const wanted[] = { "vendor_id",  "cpu family", "model",

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Booting a machine to make a template of it. It runs in the jail that sandboxes run in, and like
- * one of them: with a state directory, ids and groups of its own, which a sweep takes back should
- * we be killed. A child does it, for it enters namespaces; QEMU dies with the child, and the child
- * with us.
+ * Boots a VM to create a template. It runs in the same jail as a sandbox, and has its own state
+ * directory, ids and control groups, which a sweep reclaims if we are killed. A child does this,
+ * because it enters namespaces; QEMU dies with the child, and the child with us.
  *
- * It speaks to QEMU itself, which for a sandbox only its keeper does: nothing of a user's is in
- * this machine, and no file is on its disk.
+ * The child talks to QEMU directly, which for a sandbox only the keeper does: this VM runs no user
+ * code, and its disk has no files.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -27,7 +26,7 @@
 #include "userns.h"
 
 enum {
-	BOOT_S = 120, /* emulated, on a host that has much to do */
+	BOOT_S = 120, /* emulated, on a busy host */
 	QUIT_S = 10,
 	USER_FIRST = 1,	 /* as for a sandbox: src/warden/start.c */
 	AMPLE_MIB = 128, /* Debian's kernel boots with 80 */
@@ -37,21 +36,21 @@ struct maker {
 	const struct spec *spec;
 	const struct engine *engine;
 	const struct state_root *run;
-	int disk, memory, state; /* the caller's */
+	int disk, memory, state; /* owned by the caller */
 	char id[SPEC_ID + 1];
 	int dir, range;
 	uint32_t ids;
 	bool rootless;
 	struct cgroup group;
-	int channel, channel_ours; /* nobody says anything on it */
+	int channel, channel_ours; /* carries no data */
 	int qmp, qmp_ours;
 	struct engine_sandbox box;
 	uint64_t deadline;
-	struct buf in;	   /* what QEMU said and was not read */
+	struct buf in;	   /* unread output of QEMU */
 	unsigned int seen; /* bits of enum qmp_line */
 };
 
-/* ---- speaking with QEMU ---- */
+/* ---- talking to QEMU ---- */
 
 static int more(struct maker *m, struct err *e)
 {
@@ -66,18 +65,18 @@ static int more(struct maker *m, struct err *e)
 	if (n < 0)
 		return err_errno(e, "cannot wait for QEMU");
 	if (n == 0)
-		return err_set(e, -ETIME, "the machine was not ready within %d s", BOOT_S);
+		return err_set(e, -ETIME, "the VM was not ready within %d s", BOOT_S);
 	room = buf_reserve(&m->in, 4096);
 	if (!room)
-		return err_set(e, -EPROTO, "QEMU says too much");
+		return err_set(e, -EPROTO, "QEMU sent too long a line");
 	k = RETRY_EINTR(read(m->qmp_ours, room, 4096));
 	if (k <= 0)
-		return err_set(e, -EPIPE, "QEMU has ended");
+		return err_set(e, -EPIPE, "QEMU has exited");
 	buf_commit(&m->in, (size_t)k);
 	return 0;
 }
 
-/* Reads a line, waits for it if need be, and notes what it was. */
+/* Waits for a line, reads it and notes its kind. */
 static int next_line(struct maker *m, struct err *e)
 {
 	const char *end;
@@ -92,13 +91,13 @@ static int next_line(struct maker *m, struct err *e)
 	buf_consume(&m->in, (size_t)(end - m->in.data) + 1);
 	m->seen |= 1U << line;
 	if (line == QMP_WRONG)
-		return err_set(e, -EPROTO, "QEMU says what is not expected of it");
+		return err_set(e, -EPROTO, "unexpected QMP message");
 	if (line == QMP_ERROR)
-		return err_set(e, -EPROTO, "QEMU refuses what it was told");
+		return err_set(e, -EPROTO, "QEMU rejected a command");
 	if (line == QMP_MIGRATION_FAILED)
-		return err_set(e, -EIO, "QEMU cannot save the machine");
+		return err_set(e, -EIO, "QEMU cannot save the VM");
 	if (line == QMP_SHUTDOWN)
-		return err_set(e, -EIO, "the machine has stopped by itself%s",
+		return err_set(e, -EIO, "the VM has stopped by itself%s",
 			       m->spec->limits.memory < AMPLE_MIB * UINT64_C(1048576)
 				       ? ": it may need more memory, try --memory 128MiB"
 				       : "");
@@ -118,7 +117,7 @@ static int say(struct maker *m, const char *command, int fd, struct err *e)
 {
 	int r = fd_pass(m->qmp_ours, 0, command, strlen(command), &fd, 1);
 
-	return r < 0 ? err_set(e, r, "cannot speak to QEMU: %s", strerror(-r)) : 0;
+	return r < 0 ? err_set(e, r, "cannot send to QEMU: %s", strerror(-r)) : 0;
 }
 
 static int tell(struct maker *m, const char *command, int fd, struct err *e)
@@ -144,7 +143,7 @@ static int boot(struct maker *m, const struct engine_start *s, struct err *e)
 	return r < 0 ? r : FAULT_ERR("template-booted", e);
 }
 
-/* Memory that is a shared file is not in the state: x-ignore-shared. */
+/* x-ignore-shared: memory in a shared file is not part of the state. */
 static int save(struct maker *m, struct err *e)
 {
 	static const char capabilities[] =
@@ -166,7 +165,7 @@ static int save(struct maker *m, struct err *e)
 	return r < 0 ? r : FAULT_ERR("template-saved", e);
 }
 
-/* Its memory is whole when it has gone. */
+/* The memory is complete when QEMU has exited. */
 static int quit(struct maker *m, struct err *e)
 {
 	siginfo_t info;
@@ -174,7 +173,7 @@ static int quit(struct maker *m, struct err *e)
 
 	if (r == 0)
 		r = proc_wait(&m->box.init, clock_mono() + QUIT_S * NSEC_PER_SEC, &info);
-	return r < 0 && e->num == 0 ? err_set(e, r, "QEMU does not end") : r;
+	return r < 0 && e->num == 0 ? err_set(e, r, "QEMU does not exit") : r;
 }
 
 /* ---- the child ---- */
@@ -190,7 +189,7 @@ static int take_namespaces(struct maker *m, struct err *e)
 	r = state_take_ids(m->run, &m->ids, &m->range, e);
 	if (r == 0 &&
 	    (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0))
-		r = err_errno(e, "cannot make a mount namespace");
+		r = err_errno(e, "cannot create a mount namespace");
 	return r;
 }
 
@@ -210,11 +209,11 @@ static int make_sockets(struct maker *m, struct err *e)
 	return 0;
 }
 
-/* After the namespaces: with new rights this is forgotten. */
+/* After entering the namespaces, which clears it. */
 static int die_with(pid_t parent, struct err *e)
 {
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
-		return err_errno(e, "cannot be tied to hutch");
+		return err_errno(e, "cannot set a parent-death signal");
 	return getppid() == parent ? 0 : err_set(e, -ESRCH, "hutch has ended");
 }
 
@@ -263,7 +262,7 @@ static int boot_and_save(struct maker *m, struct err *e)
 	return r;
 }
 
-/* What can be taken back is; the rest is a sweep's. */
+/* Cleans up as far as possible; a sweep does the rest. */
 static void take_back(struct maker *m)
 {
 	struct err ignored = ERR_INIT;
@@ -318,7 +317,7 @@ int template_boot(const struct spec *spec, const struct state_root *run, int dis
 	if (r < 0)
 		return r;
 	if (pipe2(fds, O_CLOEXEC) < 0)
-		return err_errno(e, "cannot make a pipe");
+		return err_errno(e, "cannot create a pipe");
 	from = fds[0];
 	to = fds[1];
 	r = proc_fork(&p);
@@ -327,9 +326,9 @@ int template_boot(const struct spec *spec, const struct state_root *run, int dis
 	if (r < 0)
 		return err_set(e, r, "cannot fork: %s", strerror(-r));
 	to = fd_close(to);
-	/* It has deadlines of its own for all that it does. */
+	/* The child has its own deadlines for everything. */
 	if (RETRY_EINTR(read(from, &said, sizeof(said))) != (ssize_t)sizeof(said))
-		return err_set(e, -EPIPE, "what makes the template was killed");
+		return err_set(e, -EPIPE, "the process that creates the template was killed");
 	if (said.num < 0)
 		*e = said;
 	return said.num;

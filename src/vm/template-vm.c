@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A template is looked for, and made by whoever holds the lock of makers. */
+/* Finds a template; if there is none, creates one under the makers' lock. */
 #include "template-vm.h"
 
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 #include "pages.h"
 #include "qemu.h"
 
-#define LOCK ".make" /* no snapshot is called that */
+#define LOCK ".make" /* not a valid snapshot name */
 
 enum {
 	FIND_TRIES = 3,
@@ -34,7 +34,7 @@ static void want_done(struct want *w)
 	json_decref(TAKE_PTR(w->info));
 }
 
-/* 1: it is there and good, and its memory is held for those who clone it. 0: there is none. */
+/* 1: a valid one exists, and its memory is held for clones. 0: there is none. */
 static int find(const struct want *w, struct err *e)
 {
 	int r = -EBUSY;
@@ -63,12 +63,12 @@ static int new_file(const struct snapshot_new *n, const char *name, int *ret_fd,
 	int fd = RETRY_EINTR(openat(n->dir, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
 
 	if (fd < 0)
-		return err_errno(e, "cannot make '%s' of a template", name);
+		return err_errno(e, "cannot create '%s' of a template", name);
 	*ret_fd = fd;
 	return 0;
 }
 
-/* As it stopped: the machine has mounted it, and knows what is on it. */
+/* A copy of the disk as it stopped: the VM has mounted it and caches its contents. */
 static int write_disk(const struct snapshot_new *n, int disk, struct err *e)
 {
 	_cleanup_close_ int fd = -EBADF;
@@ -77,7 +77,7 @@ static int write_disk(const struct snapshot_new *n, int disk, struct err *e)
 	return r < 0 ? r : disk_copy(disk, fd, e);
 }
 
-/* What is zero is not written: the file has holes there. */
+/* Zero pages are not written: the file has holes there. */
 static int write_memory(const struct snapshot_new *n, int memfd, uint64_t size, struct err *e)
 {
 	_cleanup_close_ int fd = -EBADF;
@@ -111,7 +111,7 @@ static int make(const struct want *w, struct err *e)
 		return r;
 	memory = memfd_create("template", MFD_CLOEXEC);
 	if (memory < 0 || ftruncate(memory, (off_t)m.memory) < 0)
-		return err_errno(e, "cannot make the memory of a template");
+		return err_errno(e, "cannot allocate the memory of a template");
 	r = template_boot(w->spec, &w->run, disk, memory, state, e);
 	if (r == 0)
 		r = write_memory(&n, memory, m.memory, e);
@@ -131,12 +131,12 @@ static int lock_makers(int *ret_fd, struct err *e)
 		return r;
 	fd = RETRY_EINTR(openat(home, LOCK, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
 	if (fd < 0 || RETRY_EINTR(flock(fd, LOCK_EX)) < 0)
-		return err_errno(e, "cannot lock the makers of templates");
+		return err_errno(e, "cannot lock the creation of templates");
 	*ret_fd = TAKE_FD(fd);
 	return 0;
 }
 
-/* Whoever waited for another finds what that one has made. */
+/* A process that waited for another finds the template that the other created. */
 static int make_once(const struct want *w, void (*say)(const char *text, void *arg), void *arg,
 		     struct err *e)
 {
@@ -154,9 +154,9 @@ static int make_once(const struct want *w, void (*say)(const char *text, void *a
 		say(text, arg);
 	r = make(w, e);
 	if (r < 0)
-		return err_wrap(e, "making a template of image '%.60s'", w->spec->image);
+		return err_wrap(e, "cannot create a template of image '%.60s'", w->spec->image);
 	r = find(w, e);
-	return r == 0 ? err_set(e, -ENOENT, "the template has gone") : MIN(r, 0);
+	return r == 0 ? err_set(e, -ENOENT, "the new template has disappeared") : MIN(r, 0);
 }
 
 int template_find_or_make(const struct spec *spec, char ret_path[static SNAPSHOT_PATH_MAX],

@@ -10,7 +10,7 @@
 
 enum {
 	ARGV_MAX = 40,
-	LINE_MAX_BYTES = 160 /* as much as a message has room for */
+	LINE_MAX_BYTES = 160 /* as much as fits into a message */
 };
 
 struct talk {
@@ -85,11 +85,11 @@ int tool_run(const struct tool *t, struct err *e)
 	int fds[2], r;
 
 	if (pipe2(fds, O_CLOEXEC) < 0)
-		return err_errno(e, "cannot make a pipe");
+		return err_errno(e, "cannot create a pipe");
 	from = fds[0];
 	to = fds[1];
 	r = start(t, to, &p, e);
-	to = fd_close(to); /* or the end of what it says never comes */
+	to = fd_close(to); /* or we never see the end of its output */
 	if (r < 0)
 		return r;
 	r = listen_to(&talk, from);

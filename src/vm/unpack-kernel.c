@@ -18,11 +18,11 @@ enum {
 	SETUP_SECTORS = 0x1f1,
 	MAGIC = 0x202,
 	VERSION = 0x206,
-	VERSION_PAYLOAD = 0x208, /* the first that says where it is */
+	VERSION_PAYLOAD = 0x208, /* the first version with a payload offset */
 	PAYLOAD_AT = 0x248,
 	PAYLOAD_SIZE = 0x24c,
 	MAGIC_MAX = 6,
-	SUM = 4, /* bytes behind the payload: its unpacked size */
+	SUM = 4, /* bytes after the payload: its unpacked size */
 };
 
 #define KERNEL_MAX (UINT64_C(256) << 20)
@@ -62,7 +62,7 @@ static uint32_t le32(const uint8_t *p)
 int bzimage_payload(const uint8_t head[static BOOT_HEADER], uint64_t size, uint64_t *ret_at,
 		    uint64_t *ret_n)
 {
-	/* 0 stands for 4, in the words of the document. */
+	/* 0 means 4 (Documentation/x86/boot.rst). */
 	uint64_t sectors = head[SETUP_SECTORS] ? head[SETUP_SECTORS] : 4, at, n;
 
 	if (memcmp(head + MAGIC, "HdrS", 4) != 0 ||
@@ -77,7 +77,7 @@ int bzimage_payload(const uint8_t head[static BOOT_HEADER], uint64_t size, uint6
 	return 0;
 }
 
-/* Copies `n` bytes from `at` on to where `to` stands. */
+/* Copies `n` bytes from offset `at` to the current position of `to`. */
 static int copy_bytes(int from, uint64_t at, uint64_t n, int to, struct err *e)
 {
 	off_t pos = (off_t)at;
@@ -88,13 +88,13 @@ static int copy_bytes(int from, uint64_t at, uint64_t n, int to, struct err *e)
 		if (k < 0)
 			return err_errno(e, "cannot copy");
 		if (k == 0)
-			return err_set(e, -EINVAL, "the file is cut off");
+			return err_set(e, -EINVAL, "the file is truncated");
 		n -= (uint64_t)k;
 	}
 	return 0;
 }
 
-/* prlimit: what would become larger than a kernel can be is something else. */
+/* prlimit: output larger than any kernel is not a kernel. */
 static int run_unpacker(const char *program, int from, int to, struct err *e)
 {
 	const char *const argv[] = { "prlimit", "--fsize=268435456", program, "-dc", NULL };
@@ -116,17 +116,17 @@ static int unpack(int from, uint64_t at, uint64_t n, int to, struct err *e)
 	int r;
 
 	if (in < 0)
-		return err_errno(e, "cannot make a file in memory");
+		return err_errno(e, "cannot create a memfd");
 	if (n > KERNEL_MAX)
 		return err_set(e, -EFBIG, "larger than a kernel can be");
 	r = copy_bytes(from, at, n, in, e);
 	if (r < 0)
 		return r;
 	if (lseek(in, 0, SEEK_SET) < 0 || pread(in, head, sizeof(head), 0) < 0)
-		return err_errno(e, "cannot read what is packed");
+		return err_errno(e, "cannot read the compressed file");
 	program = packed_with(head, sizeof(head));
 	if (!program)
-		return err_set(e, -EINVAL, "packed in a way that is not known here");
+		return err_set(e, -EINVAL, "unknown compression");
 	return program[0] == '\0' ? copy_bytes(in, 0, n, to, e) : run_unpacker(program, in, to, e);
 }
 
@@ -135,7 +135,7 @@ int packed_copy(int from, int to, struct err *e)
 	struct stat st;
 
 	if (fstat(from, &st) < 0)
-		return err_errno(e, "cannot look at what is packed");
+		return err_errno(e, "cannot stat the compressed file");
 	return unpack(from, 0, (uint64_t)st.st_size, to, e);
 }
 
@@ -146,7 +146,7 @@ static int check_elf(int fd, struct err *e)
 	if (pread(fd, &h, sizeof(h), 0) != (ssize_t)sizeof(h) ||
 	    memcmp(h.e_ident, ELFMAG, SELFMAG) != 0 || h.e_ident[EI_CLASS] != ELFCLASS64 ||
 	    h.e_machine != EM_X86_64 || h.e_type != ET_EXEC)
-		return err_set(e, -EINVAL, "what was unpacked is no kernel for x86-64");
+		return err_set(e, -EINVAL, "the unpacked file is not a kernel for x86-64");
 	return 0;
 }
 
@@ -158,10 +158,10 @@ int bzimage_unpack(int from, int to, struct err *e)
 	int r;
 
 	if (fstat(from, &st) < 0)
-		return err_errno(e, "cannot look at the kernel");
+		return err_errno(e, "cannot stat the kernel");
 	if (pread(from, head, sizeof(head), 0) != (ssize_t)sizeof(head) ||
 	    bzimage_payload(head, (uint64_t)st.st_size, &at, &n) < 0)
-		return err_set(e, -EINVAL, "this is no bzImage with a payload");
+		return err_set(e, -EINVAL, "not a bzImage with a payload");
 	r = unpack(from, at, n, to, e);
 	return r < 0 ? r : check_elf(to, e);
 }

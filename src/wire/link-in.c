@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bytes come in pieces of any size. A piece that holds whole frames is read in place; only a frame
- * that is split over two pieces is put together in a buffer, which never holds more than one.
- * Limits are checked on the header, before a byte of payload is kept.
+ * Bytes arrive in pieces of any size. Whole frames in a piece are read in place; only a frame split
+ * over two pieces is assembled in a buffer, which never holds more than one. Limits are checked on
+ * the header, before any payload is stored.
  *
- * A table says what each type of frame does in each state of a channel. Everything else here is
- * what happens when the table says yes.
+ * A table says what each type of frame does in each state of a channel. The rest of this file
+ * handles the allowed frames.
  */
 #include "link-inside.h"
 
@@ -17,8 +17,8 @@ enum action {
 	IGNORE,
 };
 
-/* By state, what a frame of each type that comes in does. HELLO, PING, PONG, SLEEP, ASLEEP and
- * WAKE are on channel 0 only. */
+/* The effect of an incoming frame, by state and type. HELLO, PING, PONG, SLEEP, ASLEEP and WAKE are
+ * on channel 0 only. */
 static const uint8_t table[STATE_MAX][WIRE_TYPE_MAX] = {
 	[STATE_NEW] = { [WIRE_OPEN] = YES },
 	[STATE_ASKING] = { [WIRE_ACCEPT] = YES, [WIRE_CLOSE] = YES },
@@ -47,7 +47,7 @@ struct frame {
 	const uint8_t *payload;
 };
 
-/* Calls a callback if there is one. */
+/* Calls a callback if it is set. */
 #define CALL(l, name, ...)                                        \
 	do {                                                      \
 		if ((l)->ops->name)                               \
@@ -134,8 +134,8 @@ static int on_wake(struct link *l, const struct frame *f, struct err *e)
 }
 
 /*
- * Whether the other side may speak at all. A guest that is asleep hears WAKE or HELLO, and neither
- * before its own ASLEEP has gone out: that was not waited for.
+ * May the other side send this frame? A sleeping guest accepts WAKE or HELLO, and only after its
+ * own ASLEEP was sent: otherwise the keeper has not waited for it.
  */
 static bool may_speak(const struct link *l, const struct frame *f)
 {
@@ -148,8 +148,8 @@ static bool may_speak(const struct link *l, const struct frame *f)
 }
 
 /*
- * Nothing is taken before our own HELLO: an answer to it would come first and be our error, and a
- * guest that could not do what HELLO asks for would go on without.
+ * Nothing is accepted before our own HELLO: an answer would be sent first, which is an error, and a
+ * guest that cannot do what HELLO requires would continue without it.
  */
 static bool started(const struct link *l)
 {
@@ -189,7 +189,8 @@ static int on_open(struct link *l, const struct frame *f, struct err *e)
 	l->next_theirs = (uint64_t)f->channel + 2;
 	if (!link_add(l, f->channel, f->sub, STATE_ASKED))
 		return err_oom(e);
-	/* Refused ones count until they are acknowledged: a peer that never does is at fault. */
+	/* Refused channels count until they are acknowledged: a peer that never does so is at
+	 * fault. */
 	if (l->n_theirs > 2 * WIRE_CHANNELS_MAX)
 		return bad(e, f, "too many channels that were refused");
 	if (l->n_theirs > WIRE_CHANNELS_MAX)
@@ -246,7 +247,7 @@ static int on_credit(struct link *l, struct channel *c, const struct frame *f, s
 	if (reader_finish(&r) < 0 || n == 0 || n > WIRE_CREDIT_MAX - c->streams[f->sub].send)
 		return bad(e, f, "a wrong amount");
 	c->streams[f->sub].send += (uint32_t)n;
-	if (!c->streams[f->sub].sent_eof) /* it was on its way */
+	if (!c->streams[f->sub].sent_eof) /* the frame crossed our EOF */
 		CALL(l, credit, c->id, f->sub);
 	return 0;
 }
@@ -275,7 +276,8 @@ static int on_close(struct link *l, struct channel *c, const struct frame *f, st
 	if (parse(MESSAGE_CLOSE, f, &fields, e) < 0)
 		return e->num;
 	if (c->state != STATE_CLOSING && c->state != STATE_CLOSING_ASKING) {
-		/* Closed for our side too before the callback, so that it cannot send on it. */
+		/* Closed for our side too before the callback, so that it cannot send on the
+		 * channel. */
 		c->state = STATE_CLOSING;
 		r = link_put_close(l, id, WIRE_DONE, NULL);
 		CALL(l, closed, id, &fields);
@@ -313,7 +315,7 @@ static int on_frame(struct link *l, const struct frame *f, struct err *e)
 
 	LINK_TRACE(l, false, f->type, f->channel, f->sub, f->len);
 	if (!may_speak(l, f))
-		return bad(e, f, "from one who is to be silent");
+		return bad(e, f, "the sender must be silent now");
 	if (f->channel == 0)
 		return on_link_frame(l, f, e);
 	if (!started(l))
@@ -345,7 +347,7 @@ static int read_header(const struct link *l, const uint8_t *bytes, struct frame 
 	return 0;
 }
 
-/* The frame at the beginning of `n` bytes: its whole length in *ret_n, 0 if it is not all there. */
+/* The frame at the start of `n` bytes: *ret_n is its total length, 0 if it is incomplete. */
 static int whole_frame(const struct link *l, const uint8_t *bytes, size_t n, struct frame *ret,
 		       size_t *ret_n, struct err *e)
 {
@@ -362,7 +364,7 @@ static int whole_frame(const struct link *l, const uint8_t *bytes, size_t n, str
 	return 0;
 }
 
-/* How many bytes the frame that is being put together still needs: of its header, or all. */
+/* How many bytes the frame being assembled still needs for its header, or in total. */
 static int missing(const struct link *l, size_t *ret, struct err *e)
 {
 	struct frame f = { 0 };
@@ -377,7 +379,7 @@ static int missing(const struct link *l, size_t *ret, struct err *e)
 	return r;
 }
 
-/* Completes the frame in l->in with bytes of the piece; *ret_used says how many it took. */
+/* Completes the frame in l->in with bytes of the piece; *ret_used says how many. */
 static int feed_rest(struct link *l, const uint8_t *bytes, size_t n, size_t *ret_used,
 		     struct err *e)
 {
@@ -412,7 +414,7 @@ static int feed(struct link *l, const uint8_t *bytes, size_t n, struct err *e)
 		if (r == 0)
 			r = used > 0 ? on_frame(l, &f, e) : feed_rest(l, bytes, n, &used, e);
 		if (l->err) /* in a callback, or when we answered */
-			r = err_set(e, l->err, "the link cannot go on: %s", strerror(-l->err));
+			r = err_set(e, l->err, "the link cannot continue: %s", strerror(-l->err));
 		if (r < 0)
 			return r;
 		bytes += used;

@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inside of a link, for link.c (what is sent) and link-in.c (what comes). */
+/* Internals of a link, for link.c (output) and link-in.c (input). */
 #pragma once
 
 #include "link.h"
 #include "trace.h"
 
 enum state {
-	STATE_NEW, /* not in the table of channels: never opened, or gone */
+	STATE_NEW, /* not in the channel table: never opened, or gone */
 	STATE_ASKING,
 	STATE_ASKED,
 	STATE_OPEN,
-	STATE_CLOSING,	      /* we closed an open channel, or one that we were asked for */
-	STATE_CLOSING_ASKING, /* we closed what was not answered yet: an ACCEPT may be on its way */
+	STATE_CLOSING,	      /* we closed an open channel, or one that the other side requested */
+	STATE_CLOSING_ASKING, /* we closed a channel before the answer: an ACCEPT may be on its way
+			       */
 	STATE_MAX,
 };
 
 struct stream {
 	uint32_t send;	  /* bytes that we may send */
-	uint32_t receive; /* bytes that they may send */
+	uint32_t receive; /* bytes that the other side may send */
 	bool sent_eof, got_eof;
 };
 
@@ -34,11 +35,11 @@ enum {
 	SLOTS = 256,
 };
 
-/* Where a link is between SLEEP and what ends it. */
+/* The sleep state of a link. */
 enum sleep {
 	AWAKE,
-	FALLING, /* SLEEP went over; the guest may still speak, the keeper may not */
-	ASLEEP,	 /* so did ASLEEP: nobody speaks but the keeper, with WAKE or HELLO */
+	FALLING, /* SLEEP was sent; the guest may still send, the keeper may not */
+	ASLEEP,	 /* ASLEEP was sent, too: only the keeper may send, WAKE or HELLO */
 };
 
 struct link {
@@ -47,17 +48,17 @@ struct link {
 	void *arg;
 	int err;	/* sticky */
 	struct buf in;	/* part of one frame */
-	struct buf out; /* what waits, from out_done on */
+	struct buf out; /* output waiting to be written, from out_done on */
 	size_t out_done;
-	struct buf held; /* what would be sent by one who may not: it goes out after WAKE */
+	struct buf held; /* frames sent while this side must be silent: written after WAKE */
 	enum sleep sleep;
 	link_write_fn *write;
 	void *write_arg;
 	bool sent_hello, got_hello;
 	bool guest_asks;      /* the guest may open channels: it has its own kernel */
 	bool client;	      /* the other side is a client of the keeper */
-	uint32_t next_own;    /* the least number that may be opened next */
-	uint64_t next_theirs; /* the same, and after the last one there is none */
+	uint32_t next_own;    /* the lowest number for the next channel */
+	uint64_t next_theirs; /* the same; 64 bits, so that it can exceed the last number */
 	size_t n_own, n_theirs;
 	struct channel *slots[SLOTS];
 };
@@ -83,21 +84,22 @@ static inline struct channel *link_find(const struct link *l, uint32_t id)
 	return c;
 }
 
-/* NULL without memory. */
+/* NULL: out of memory. */
 struct channel *link_add(struct link *l, uint32_t id, uint8_t op, enum state state);
 void link_drop(struct link *l, struct channel *c);
 
-/* The guest wakes: what was held goes out. Or it is another's: there is nothing but the link. */
+/* link_release(): the guest wakes, held frames are sent. link_forget(): the guest gets another
+ * keeper, everything but the link is reset. */
 int link_release(struct link *l);
 void link_forget(struct link *l);
 
-/* Does something of ours wait that may go out? */
+/* Is there output that may be written? */
 bool link_has_output(const struct link *l);
 
-/* The link ends with this error, or has ended with an earlier one, which is returned. */
+/* Ends the link with this error; returns the first error, if the link has already ended. */
 int link_dead(struct link *l, int err);
 
-/* A frame as a trace line; LINK_TRACE() where one is sent or has come. */
+/* Writes a frame as a trace line; use LINK_TRACE() where a frame is sent or received. */
 void link_trace(struct link *l, bool out, uint8_t type, uint32_t ch, uint8_t sub, size_t n);
 #define LINK_TRACE(l, out, type, ch, sub, n)                             \
 	do {                                                             \

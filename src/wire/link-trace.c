@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Frames as trace lines: type, operation, channel and length, never what is in them. */
+/* Frames as trace lines: type, operation, channel and length, never the contents. */
 #include "link-inside.h"
 #include "trace.h"
 
@@ -41,7 +41,7 @@ static const char *other_side(const struct link *l)
 	return l->client ? "client" : "keeper";
 }
 
-/* What `sub` says, with a space in front. */
+/* The meaning of `sub`, with a leading space. */
 static void describe_sub(uint8_t type, uint8_t sub, char *out, size_t n)
 {
 	out[0] = '\0';
@@ -54,7 +54,7 @@ static void describe_sub(uint8_t type, uint8_t sub, char *out, size_t n)
 		(void)snprintf(out, n, " stream %u", sub);
 }
 
-/* Trace lines are frames too: the channels that carry them are not looked at. */
+/* Trace lines are frames too: skips the channels that carry them. */
 void link_trace(struct link *l, bool out, uint8_t type, uint32_t ch, uint8_t sub, size_t n)
 {
 	const struct channel *c = link_find(l, ch);

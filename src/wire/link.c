@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The table of channels, and what is sent. Frames wait in one buffer until the owner has written
- * them, and its size is the limit; large DATA goes past it where nothing waits (put_data()). While
- * this side has to be silent (SLEEP, ASLEEP) they wait in a second one, under the same limit.
+ * The channel table, and output. Frames wait in one buffer until the owner has written them; its
+ * size is limited. Large DATA bypasses the buffer if nothing waits (put_data()). While this side
+ * must be silent (SLEEP, ASLEEP), frames wait in a second buffer under the same limit.
  */
 #include "link-inside.h"
 
@@ -11,10 +11,10 @@
 #include "str.h"
 
 enum {
-	DIRECT_MIN = 4096, /* from here on a system call of its own costs less than a copy */
+	DIRECT_MIN = 4096, /* from this size on, a system call costs less than a copy */
 };
 
-/* Of channels: nobody has opened one yet. */
+/* Resets the channel numbers: no channel was opened yet. */
 static void first_numbers(struct link *l)
 {
 	l->next_own = l->role == LINK_KEEPER ? 2 : 1;
@@ -31,7 +31,7 @@ int link_new(enum link_role role, const struct link_ops *ops, void *arg, struct 
 	l->ops = ops;
 	l->arg = arg;
 	l->in.max = WIRE_HEADER + WIRE_OPEN_MAX;
-	l->out.max = 2 * LINK_OUT_MAX; /* what was written is taken away when it is half */
+	l->out.max = 2 * LINK_OUT_MAX; /* written bytes are removed when they are half of it */
 	l->held.max = LINK_OUT_MAX;
 	first_numbers(l);
 	*ret = l;
@@ -112,7 +112,7 @@ void link_drop(struct link *l, struct channel *c)
 	free(c);
 }
 
-/* ---- out ---- */
+/* ---- output ---- */
 
 int link_dead(struct link *l, int err)
 {
@@ -121,13 +121,13 @@ int link_dead(struct link *l, int err)
 	return l->err;
 }
 
-/* May this side speak? The keeper may not from SLEEP on, the guest from ASLEEP on. */
+/* Must this side be silent? The keeper from SLEEP on, the guest from ASLEEP on. */
 static bool silent(const struct link *l)
 {
 	return l->sleep == ASLEEP || (l->sleep == FALLING && l->role == LINK_KEEPER);
 }
 
-/* All that waits: to be written, and to be woken. */
+/* All waiting bytes: to be written, and held until WAKE. */
 static size_t waiting(const struct link *l)
 {
 	return l->out.len - l->out_done + l->held.len;
@@ -138,7 +138,7 @@ bool link_has_output(const struct link *l)
 	return l->out.len > l->out_done;
 }
 
-/* What was written is moved away when it is half of what there is. */
+/* Removes written bytes when they are half of the buffer. */
 static void tidy(struct link *l)
 {
 	if (l->out_done == 0 || l->out_done < l->out.len / 2)
@@ -154,12 +154,12 @@ static int put_frame(struct link *l, enum wire_type type, uint32_t ch, uint8_t s
 
 	if (l->err)
 		return l->err;
-	assert(l->sent_hello); /* the first frame */
+	assert(l->sent_hello); /* HELLO is the first frame */
 	tidy(l);
 	if (WIRE_HEADER + n > LINK_OUT_MAX - waiting(l))
 		return link_dead(l, -ENOBUFS);
 	if (!buf_reserve(b, WIRE_HEADER + n))
-		return link_dead(l, b->err); /* and no half of a frame */
+		return link_dead(l, b->err); /* and no partial frame */
 	(void)buf_put_be(b, n, 4);
 	(void)buf_put_be(b, ch, 4);
 	(void)buf_put_be(b, type, 1);
@@ -180,7 +180,7 @@ int link_release(struct link *l)
 	return 0;
 }
 
-/* A frame of DATA: straight to the other side if it is large and nothing is before it. */
+/* Sends a DATA frame, directly if it is large and no output waits. */
 static int put_data(struct link *l, uint32_t ch, uint8_t stream, const void *payload, size_t n)
 {
 	uint8_t head[WIRE_HEADER] = {
@@ -205,8 +205,8 @@ static int put_data(struct link *l, uint32_t ch, uint8_t stream, const void *pay
 	}
 	if (buf_put(&l->out, (const char *)payload + (done - sizeof(head)),
 		    n - (done - sizeof(head))) < 0)
-		return link_dead(l, l->out.err); /* half a frame is out: there is no way back */
-	LINK_TRACE(l, true, WIRE_DATA, ch, stream, n); /* may send: behind the whole frame */
+		return link_dead(l, l->out.err); /* half a frame was written: cannot be undone */
+	LINK_TRACE(l, true, WIRE_DATA, ch, stream, n); /* may send, so after the whole frame */
 	return 0;
 }
 
@@ -300,7 +300,7 @@ int link_wake(struct link *l, const struct buf *fields)
 	int r;
 
 	assert(l->role == LINK_KEEPER && l->got_hello && l->sleep != FALLING);
-	l->sleep = AWAKE; /* WAKE goes before what was held */
+	l->sleep = AWAKE; /* WAKE goes before held frames */
 	r = put_fields(l, WIRE_WAKE, 0, 0, fields, WIRE_PAYLOAD_MAX);
 	return r < 0 ? r : link_release(l);
 }
@@ -328,7 +328,7 @@ int link_open(struct link *l, enum wire_op op, const struct buf *fields, void *c
 
 	if (l->err)
 		return l->err;
-	/* Numbers are not used again; two thousand million commands are not run by one sandbox. */
+	/* Numbers are not reused; no sandbox runs two billion commands. */
 	if (l->n_own >= WIRE_CHANNELS_MAX || l->next_own > UINT32_MAX - 2)
 		return -EAGAIN;
 	r = put_fields(l, WIRE_OPEN, l->next_own, (uint8_t)op, fields, max);
@@ -336,7 +336,7 @@ int link_open(struct link *l, enum wire_op op, const struct buf *fields, void *c
 		return r;
 	c = link_add(l, l->next_own, (uint8_t)op, STATE_ASKING);
 	if (!c)
-		return link_dead(l, -ENOMEM); /* they know of a channel that we do not */
+		return link_dead(l, -ENOMEM); /* the other side knows a channel that we do not */
 	c->cookie = cookie;
 	l->next_own += 2;
 	*ret_ch = c->id;
@@ -427,8 +427,8 @@ int link_consumed(struct link *l, uint32_t ch, unsigned int stream, size_t n)
 }
 
 /*
- * Text may have bytes of a path in it, and may be too long; the other side would take neither. Cut
- * before a character, not in it.
+ * Makes the text acceptable to the other side: valid UTF-8 (it may contain bytes of a path) and cut
+ * between characters if too long.
  */
 static void put_text(struct buf *b, const char *text)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One end of a guest channel: frames in, frames out, and a table of channels with their states and
- * credit. Does no system call: its owner feeds it the bytes that came and writes out what it has to
- * say. Both ends are this code.
+ * credit. Makes no system calls: its owner feeds it received bytes and writes its output. Both ends
+ * use this code.
  *
  * After the first error (-EPROTO, -ENOMEM, -ENOBUFS) the link is dead: every call fails with the
- * same number, and the owner ends the sandbox. Callbacks may call anything here but link_free() and
- * link_feed().
+ * same number, and the owner ends the sandbox. Callbacks may call any function here except
+ * link_free() and link_feed().
  */
 #pragma once
 
@@ -21,123 +21,122 @@ enum link_role {
 	LINK_GUEST,
 };
 
-/* What the other side says. Fields and data are valid during the call. NULL callbacks are allowed.
- */
+/* Events from the other side. Fields and data are valid during the call. Callbacks may be NULL. */
 struct link_ops {
 	void (*hello)(struct link *l, const struct fields *f, void *arg);
-	/* The other side asks for an operation: answer with link_accept() or link_close(), now or
+	/* The other side requests an operation: answer with link_accept() or link_close(), now or
 	 * later. */
 	void (*opened)(struct link *l, uint32_t ch, enum wire_op op, const struct fields *f,
 		       void *arg);
 	void (*accepted)(struct link *l, uint32_t ch, const struct fields *f, void *arg);
-	/* The bytes count against our credit until link_consumed() gives it back. */
+	/* The bytes use our credit until link_consumed() returns it. */
 	void (*data)(struct link *l, uint32_t ch, unsigned int stream, const void *data, size_t n,
 		     void *arg);
 	void (*eof)(struct link *l, uint32_t ch, unsigned int stream, void *arg);
-	/* More may be sent on this stream than a moment ago. Not called after link_eof(). */
+	/* More may be sent on this stream now. Not called after link_eof(). */
 	void (*credit)(struct link *l, uint32_t ch, unsigned int stream, void *arg);
 	void (*msg)(struct link *l, uint32_t ch, enum wire_msg kind, const struct fields *f,
 		    void *arg);
-	/* The other side closed; the channel is gone after the call. Not called for what we closed
-	 * first. */
+	/* The other side closed; the channel is gone after the call. Not called for channels that
+	 * we closed first. */
 	void (*closed)(struct link *l, uint32_t ch, const struct fields *f, void *arg);
 	void (*pong)(struct link *l, uint64_t token, void *arg);
-	/* The guest's: a snapshot is about to be taken. Answer with link_asleep(), now or later. */
+	/* Guest only: a snapshot is about to be taken. Answer with link_asleep(), now or later. */
 	void (*sleep)(struct link *l, void *arg);
-	/* The keeper's: nothing of the guest's is on its way any more. */
+	/* Keeper only: no frame of the guest is on its way any more. */
 	void (*asleep)(struct link *l, void *arg);
-	/* The guest's: nothing has happened but that time went by. It may have been awake. */
+	/* Guest only: the same sandbox continues after some time. The guest may have been awake. */
 	void (*wake)(struct link *l, const struct fields *f, void *arg);
-	/* The guest's: the keeper is another one, and every channel is gone. Then comes hello. */
+	/* Guest only: there is a new keeper, and every channel is gone. hello() follows. */
 	void (*reset)(struct link *l, void *arg);
-	/* For trace lines: the id of the request that a channel serves, or NULL. */
+	/* For trace lines: the request id of a channel, or NULL. */
 	const char *(*request)(struct link *l, uint32_t ch, void *arg);
 };
 
 enum {
-	LINK_OUT_SOFT = 1024 * 1024, /* no more DATA is taken over that; see link_ready() */
-	LINK_OUT_MAX =
-		8 * 1024 * 1024, /* what waits to be written, at most; over that the link is dead */
+	LINK_OUT_SOFT = 1024 * 1024,	/* no DATA is accepted above this; see link_ready() */
+	LINK_OUT_MAX = 8 * 1024 * 1024, /* maximum output waiting; above it the link is dead */
 };
 
 int link_new(enum link_role role, const struct link_ops *ops, void *arg, struct link **ret);
 struct link *link_free(struct link *l);
 
 /*
- * For both ends of a client's connection to the keeper, which has more fields and operations than
- * a guest's. To be called before anything else.
+ * For both ends of a client's connection to the keeper, which has more fields and operations than a
+ * guest's. Call it before anything else.
  */
 void link_with_client(struct link *l);
 
-/* For the keeper's end: the guest has a kernel of its own, and asks for what goes out. */
+/* For the keeper's end: the guest has its own kernel and requests its outgoing connections. */
 void link_guest_asks(struct link *l);
 
-/* Bytes that came from the other side. 0 or -errno; `e` says which rule was broken. */
+/* Processes received bytes. 0 or -errno; `e` says which rule was broken. */
 int link_feed(struct link *l, const void *data, size_t n, struct err *e);
 
-/* What waits to be written; link_wrote() takes it away. */
+/* Output waiting to be written; link_wrote() removes it. */
 const void *link_pending(const struct link *l, size_t *ret_n);
 void link_wrote(struct link *l, size_t n);
 
 /*
- * How link_flush() writes: both pieces, of which the second may be empty, in order and without
- * waiting. Returns how many bytes it took, or -errno (-EAGAIN: none now). Large DATA goes out that
- * way too, at once and without being copied, where nothing waits before it.
+ * Writes for link_flush(): both pieces in order, without waiting; the second may be empty. Returns
+ * how many bytes it accepted, or -errno (-EAGAIN: none now). Large DATA is also written this way,
+ * directly and without a copy, if no output waits.
  */
 typedef ssize_t link_write_fn(void *arg, const struct iovec pieces[static 2]);
 void link_set_output(struct link *l, link_write_fn *write, void *arg);
 
-/* Writes what waits, as far as it goes without waiting. 0, or what the write failed with. */
+/* Writes waiting output without blocking. 0, or the error of the write. */
 int link_flush(struct link *l);
 
-/* May DATA be sent, as far as the output is concerned? */
+/* Is there room in the output for DATA? */
 bool link_ready(const struct link *l);
 
 /*
- * The first frame: nothing can be sent before it, and nothing but HELLO is taken before it. So a
- * guest answers inside the hello callback, or the link ends with the next frame (-EPROTO).
+ * Sends the first frame: nothing can be sent before it, and only HELLO is accepted before it. So a
+ * guest must answer inside the hello callback, or the next frame ends the link (-EPROTO).
  */
 int link_hello(struct link *l, const struct buf *fields);
 int link_ping(struct link *l, uint64_t token);
 
 /*
- * The keeper's: the guest is to fall asleep. From here to link_wake(), which may be called after
- * the asleep callback, what is sent waits in the link and counts as output: see link_ready(). One
- * that is awake can be woken too: that tells it a seed and the time.
+ * Keeper only: puts the guest to sleep. Until link_wake(), which may be called after the asleep
+ * callback, frames wait in the link and count as output: see link_ready(). link_wake() of an awake
+ * guest sends it a seed and the time.
  */
 int link_sleep(struct link *l);
 int link_wake(struct link *l, const struct buf *fields);
 
-/* The guest's: the last frame until it is woken. What is sent after it waits. */
+/* Guest only: the last frame until WAKE. Later frames wait. */
 int link_asleep(struct link *l);
 
-/* Asks for an operation. -EAGAIN: WIRE_CHANNELS_MAX are open. `cookie` is yours: link_cookie(). */
+/* Requests an operation. -EAGAIN: WIRE_CHANNELS_MAX are open. `cookie` is the caller's:
+ * link_cookie(). */
 int link_open(struct link *l, enum wire_op op, const struct buf *fields, void *cookie,
 	      uint32_t *ret_ch);
 int link_accept(struct link *l, uint32_t ch, const struct buf *fields); /* NULL: no fields */
 int link_msg(struct link *l, uint32_t ch, enum wire_msg kind, const struct buf *fields);
 
-/* Sends as much as credit and output allow, and returns how much that was: 0 to n, or -errno. */
+/* Sends as much as credit and output allow and returns how much: 0 to n, or -errno. */
 ssize_t link_data(struct link *l, uint32_t ch, unsigned int stream, const void *data, size_t n);
 int link_eof(struct link *l, uint32_t ch, unsigned int stream);
 
-/* `n` bytes of DATA have been passed on: the other side may send as many again. */
+/* The caller has passed on `n` bytes of DATA: returns that much credit to the other side. */
 int link_consumed(struct link *l, uint32_t ch, unsigned int stream, size_t n);
 
 /*
- * Closes; text may be NULL, and is cut and made UTF-8 if it has to be. The channel is ours no
- * longer: its callbacks end here. No-op when it is gone.
+ * Closes a channel; text may be NULL, and is shortened and made UTF-8 if needed. No callbacks of
+ * this channel follow. Does nothing if the channel is gone.
  */
 int link_close(struct link *l, uint32_t ch, enum wire_code code, const char *text);
 
-/* How much DATA may be sent on a stream now; 0 after EOF and for a channel that is not open. */
+/* How much DATA may be sent on a stream now; 0 after EOF and if the channel is not open. */
 size_t link_credit(const struct link *l, uint32_t ch, unsigned int stream);
 
-/* A pointer that travels with the channel. */
+/* A pointer stored with the channel. */
 void *link_cookie(const struct link *l, uint32_t ch);
 void link_set_cookie(struct link *l, uint32_t ch, void *cookie);
 
-/* Channels that are not gone. */
+/* Number of channels that are not gone. */
 size_t link_channels(const struct link *l);
 
 static inline void cleanup_link(struct link **l)

@@ -23,8 +23,8 @@ enum {
 /* clang-format off */
 static const struct {
 	enum field_type type;
-	uint64_t max; /* of a number; else the longest value */
-	uint64_t min; /* of a number */
+	uint64_t max; /* largest number; else longest value */
+	uint64_t min; /* smallest number */
 } tags[TAG_MAX] = {
 	[TAG_VERSION] = { FIELD_NUMBER, UINT32_MAX },
 	[TAG_AGENT] = { FIELD_TEXT, 64 },
@@ -99,7 +99,7 @@ static const struct {
 #define EXEC_MAY  (BIT(TAG_CWD) | BIT(TAG_USER) | BIT(TAG_STDIN) | BIT(TAG_COLUMNS) | BIT(TAG_ROWS))
 #define EXEC_MANY (BIT(TAG_ARGV) | BIT(TAG_ENV) | BIT(TAG_RLIMIT))
 
-/* What each message must have, may have once, and may have many times. */
+/* The fields that each message must have, may have once, and may have many times. */
 static const struct {
 	uint64_t needs, may, many;
 } messages[MESSAGE_MAX] = {
@@ -146,7 +146,7 @@ static const struct {
 
 static_assert(TAG_MAX <= 64, "struct fields has a bit for each tag");
 
-/* One field at the reader: its tag and value. */
+/* Reads one field: its tag and value. */
 static int read_field(struct reader *r, uint8_t *ret_tag, const uint8_t **ret, size_t *ret_n)
 {
 	uint8_t tag = (uint8_t)reader_be(r, 1);
@@ -218,7 +218,7 @@ static size_t count_values(const struct fields *f, enum wire_tag tag)
 	return count;
 }
 
-/* What the bits of a message cannot say. */
+/* Rules that the table cannot express. */
 static int check_whole(enum wire_message m, const struct fields *f, struct err *e)
 {
 	if (count_values(f, TAG_META) > WIRE_META_MAX)
@@ -258,7 +258,7 @@ static int parse_with(enum wire_message m, uint64_t more, const void *data, size
 				       "message %d: field %u is out of order or repeated", (int)m,
 				       tag);
 		if (!value_valid(tag, value, len))
-			return err_set(e, -EBADMSG, "message %d: field %u has a wrong value",
+			return err_set(e, -EBADMSG, "message %d: field %u has an invalid value",
 				       (int)m, tag);
 		f.present |= BIT(tag);
 		last = tag;
@@ -286,7 +286,7 @@ int fields_parse_open(enum wire_message m, bool client, const void *data, size_t
 static int wrong_value(uint8_t tag, size_t n, struct err *e)
 {
 	static const char *const names[TAG_MAX] = {
-		[TAG_ARGV] = "an argument",	     [TAG_ENV] = "a variable of the environment",
+		[TAG_ARGV] = "an argument",	     [TAG_ENV] = "an environment variable",
 		[TAG_CWD] = "the working directory", [TAG_PATH] = "the path",
 		[TAG_USER] = "the name of the user", [TAG_META] = "a piece of metadata",
 	};
@@ -318,7 +318,7 @@ int fields_check_open(enum wire_op op, bool client, const struct buf *b, struct 
 	while (reader_left(&r) > 0 && read_field(&r, &tag, &value, &n) == 0 && tag < TAG_MAX)
 		if (!value_valid(tag, value, n))
 			return wrong_value(tag, n, e);
-	return err_set(e, -EINVAL, "the request is not a valid one");
+	return err_set(e, -EINVAL, "the request is invalid");
 }
 
 bool fields_has(const struct fields *f, enum wire_tag tag)
@@ -422,7 +422,7 @@ void fields_put_text(struct buf *b, enum wire_tag tag, const char *text)
 	fields_put_bytes(b, tag, text, strlen(text));
 }
 
-/* One of a list of messages by number; 0 stands for none. */
+/* Looks up a message by number; 0 in the list means none. */
 static int pick(const uint8_t *list, size_t n, uint8_t number, enum wire_message *ret)
 {
 	if (number >= n || list[number] == 0)

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The numbers and limits of the guest channel; PROTOCOL.md says what they mean.
- */
+/* The numbers and limits of the guest channel; PROTOCOL.md explains them. */
 #pragma once
 
 #include <stdint.h>
@@ -10,15 +8,15 @@ enum {
 	WIRE_VERSION = 1,
 	WIRE_HEADER = 12,
 	WIRE_PAYLOAD_MAX = 64 * 1024,
-	WIRE_OPEN_MAX = 1024 * 1024, /* payload of an OPEN that the keeper sends */
-	WIRE_CHANNELS_MAX = 1024,    /* open at once, for each opener */
+	WIRE_OPEN_MAX = 1024 * 1024, /* payload of an OPEN from the keeper */
+	WIRE_CHANNELS_MAX = 1024,    /* open at the same time, for each opener */
 	WIRE_STREAMS = 3,
 	WIRE_CREDIT_START = 256 * 1024,
-	WIRE_CREDIT_MAX = 1024 * 1024, /* in hand at any time */
-	WIRE_TEXT_MAX = 256,	       /* of a CLOSE */
+	WIRE_CREDIT_MAX = 1024 * 1024, /* maximum at any time */
+	WIRE_TEXT_MAX = 256,	       /* text in a CLOSE */
 	WIRE_SEED = 32,
-	WIRE_REQUEST_MAX = 32, /* the id of a request */
-	WIRE_META_MAX = 32,    /* of a file */
+	WIRE_REQUEST_MAX = 32, /* request id */
+	WIRE_META_MAX = 32,    /* entries per file */
 	WIRE_META_KEY_MAX = 64,
 	WIRE_META_VALUE_MAX = 1024,
 	WIRE_META_BYTES = WIRE_META_KEY_MAX + 1 + WIRE_META_VALUE_MAX,
@@ -35,9 +33,9 @@ enum wire_type {
 	WIRE_CREDIT,
 	WIRE_MSG,
 	WIRE_CLOSE,
-	WIRE_SLEEP,  /* the keeper: a snapshot is about to be taken */
-	WIRE_ASLEEP, /* the guest: nothing of mine is on its way any more */
-	WIRE_WAKE,   /* the keeper: go on, you are the same */
+	WIRE_SLEEP,  /* keeper: a snapshot is about to be taken */
+	WIRE_ASLEEP, /* guest: no frame of mine is on its way any more */
+	WIRE_WAKE,   /* keeper: continue as the same sandbox */
 	WIRE_TYPE_MAX,
 };
 
@@ -57,11 +55,11 @@ enum wire_op {
 	WIRE_OP_EGRESS, /* likewise */
 	WIRE_OP_LIFE,	/* likewise */
 	WIRE_OP_PORT,
-	WIRE_OP_CONNECT, /* of a guest that has its own kernel: see message_of_guest_open() */
+	WIRE_OP_CONNECT, /* from a guest with its own kernel: see message_of_guest_open() */
 	WIRE_OP_ASK,	 /* likewise */
 	WIRE_OP_ADOPT,
-	WIRE_OP_SAVE,  /* of a client to the keeper */
-	WIRE_OP_TRACE, /* of a client to the keeper, and of the keeper to the guest */
+	WIRE_OP_SAVE,  /* from a client to the keeper */
+	WIRE_OP_TRACE, /* from a client to the keeper, and from the keeper to the guest */
 	WIRE_OP_MAX,
 };
 
@@ -91,7 +89,7 @@ enum wire_code {
 	WIRE_IO,
 	WIRE_UNSUPPORTED,
 	WIRE_GONE,
-	WIRE_TIMEOUT, /* said by the keeper to its clients, never by a guest */
+	WIRE_TIMEOUT, /* sent by the keeper to its clients, never by a guest */
 	WIRE_CODE_MAX,
 };
 
@@ -102,30 +100,30 @@ enum wire_entry_kind {
 	WIRE_OTHER,
 };
 
-/* What a sandbox's life is to be, or is: `want`. */
+/* The wanted or actual state of a sandbox: `want`. */
 enum wire_want {
 	WIRE_PAUSED = 1,
 	WIRE_RUNNING,
 };
 
-/* What a snapshot is for: `want` of save. */
+/* The purpose of a snapshot: `want` of save. */
 enum wire_save {
 	WIRE_SAVE_KEEP,
-	WIRE_SAVE_SUSPEND = WIRE_PAUSED, /* the sandbox ends, and is continued from it */
-	WIRE_SAVE_FORK = WIRE_RUNNING,	 /* copies start at once; not kept after them */
+	WIRE_SAVE_SUSPEND = WIRE_PAUSED, /* the sandbox ends, to be resumed from it */
+	WIRE_SAVE_FORK = WIRE_RUNNING,	 /* copies start at once; deleted afterwards */
 };
 
-/* What its deadline does: `on_timeout`. */
+/* The effect of the deadline: `on_timeout`. */
 enum wire_on_timeout {
 	WIRE_TIMEOUT_ENDS = 1,
 	WIRE_TIMEOUT_PAUSES,
 };
 
-/* What a guest with a kernel of its own has met: `limit`. */
+/* A limit that users of a guest with its own kernel have reached: `limit`. */
 enum wire_limit {
 	WIRE_LIMIT_MEMORY = 1, /* processes were killed */
 	WIRE_LIMIT_PIDS,       /* forks were refused */
-	WIRE_LIMIT_DISK,       /* is full */
+	WIRE_LIMIT_DISK,       /* it is full */
 	WIRE_LIMIT_INODES,
 };
 

@@ -82,7 +82,7 @@ class Hostile(SandboxCase):
         """It ends before it is ready to be saved: there is no template, and nothing is left of it."""
         before = {path.name for path in (STATE / "snapshots").glob("*")}
         with self.wild("dead", templates="on"):
-            self.assertIn("the machine has stopped by itself", self.refused("run", "--rm", *OPTIONS, "--", "true"))
+            self.assertIn("the VM has stopped by itself", self.refused("run", "--rm", *OPTIONS, "--", "true"))
         self.assertEqual({path.name for path in (STATE / "snapshots").glob("*")}, before)
 
     # ---- in place of an answer ----

@@ -209,7 +209,7 @@ class Archives(ImageCase):
                              "manifest|no image|configuration|archive has no")
 
     def test_neither_an_image_nor_a_tree(self):
-        self.refused(archive(*docker(LAYER), entry("notes.txt", data=b"x")), "manifest.json of an image and 'notes.txt'")
+        self.refused(archive(*docker(LAYER), entry("notes.txt", data=b"x")), "manifest.json of an image, but also 'notes.txt'")
         self.refused(archive(entry("repositories", data=b"{}"), entry("a/layer.tar", data=LAYER)), "docker before version 1.10")
-        self.refused(archive(*docker(LAYER, config={"architecture": "s390x"})), "an image for linux/s390x")
-        self.refused(archive(*docker(LAYER, config={"os": "windows"})), "an image for windows/amd64")
+        self.refused(archive(*docker(LAYER, config={"architecture": "s390x"})), "the image is for linux/s390x")
+        self.refused(archive(*docker(LAYER, config={"os": "windows"})), "the image is for windows/amd64")

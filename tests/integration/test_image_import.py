@@ -123,7 +123,7 @@ class Tarballs(ImageCase):
                          "hard link to")
         self.refused(archive(entry("h", tarfile.LNKTYPE, linkname="../canary")), r"'\.\.'")
         self.refused(archive(entry("l", tarfile.SYMTYPE, linkname=str(self.dir)),
-                             entry("h", tarfile.LNKTYPE, linkname="l/canary")), "hard link to what is not in the image")
+                             entry("h", tarfile.LNKTYPE, linkname="l/canary")), "hard link to a target that is not in the image")
         # To a link, not to what it leads to: writing to it later must not reach the canary.
         self.import_ok(archive(entry("l", tarfile.SYMTYPE, linkname=str(self.canary)),
                                entry("h", tarfile.LNKTYPE, linkname="l"), entry("h", data=b"dead")))
@@ -191,7 +191,7 @@ class Tarballs(ImageCase):
                               (archive(*self.ORDINARY)[:1000], "cut off"),
                               (archive(*self.ORDINARY) + b"x" * 512, "behind the end")):
             self.refused(data, pattern)
-        self.refused(gzip.compress(archive(*self.ORDINARY))[:-12], "broken|cut off", "tar.gz")
+        self.refused(gzip.compress(archive(*self.ORDINARY))[:-12], "corrupt|cut off", "tar.gz")
         self.refused(gzip.compress(b"x" * 2000), "checksum|number", "tar.gz")
         self.run_fails(1, "image", "import", "x", str(self.dir / "nothing"), env=self.env)
         self.run_fails(1, "image", "import", "x", "/dev/zero", env=self.env)

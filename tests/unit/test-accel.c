@@ -57,33 +57,33 @@ TEST(judgement)
 		{ { 0, "kvm_intel" }, { ACCEL_BOOTED, 15000, "" }, NULL },
 		{ { 0, "kvm_amd" },
 		  { ACCEL_LATE, 15000, "" },
-		  "KVM: /dev/kvm is there and kvm_amd is loaded, but a guest did not boot within "
+		  "KVM: /dev/kvm exists and kvm_amd is loaded, but a guest did not boot within "
 		  "15 s" },
 		{ { 0, "kvm_amd" },
 		  { ACCEL_STOPPED, 15000, "" },
-		  "KVM: /dev/kvm is there and kvm_amd is loaded, but a guest did not boot: KVM "
+		  "KVM: /dev/kvm exists and kvm_amd is loaded, but a guest did not boot: KVM "
 		  "stopped it" },
 		{ { 0, "kvm_intel" },
 		  { ACCEL_ENDED, 15000, "no memory" },
-		  "KVM: /dev/kvm is there and kvm_intel is loaded, but a guest did not boot: QEMU "
-		  "ended: no memory" },
+		  "KVM: /dev/kvm exists and kvm_intel is loaded, but a guest did not boot: QEMU "
+		  "exited: no memory" },
 		{ { 0, NULL },
 		  { ACCEL_NOT_TRIED, 0, "" },
-		  "KVM: /dev/kvm is there, but neither kvm_intel nor kvm_amd is loaded (a "
+		  "KVM: /dev/kvm exists, but neither kvm_intel nor kvm_amd is loaded (a "
 		  "paravirtual device)" },
 		{ { 0, NULL },
 		  { ACCEL_LATE, 15000, "" },
-		  "KVM: /dev/kvm is there, but neither kvm_intel nor kvm_amd is loaded (a "
+		  "KVM: /dev/kvm exists, but neither kvm_intel nor kvm_amd is loaded (a "
 		  "paravirtual device); a guest did not boot within 15 s" },
 		{ { 0, NULL },
 		  { ACCEL_BOOTED, 15000, "" },
-		  "KVM: /dev/kvm is there, but neither kvm_intel nor kvm_amd is loaded (a "
+		  "KVM: /dev/kvm exists, but neither kvm_intel nor kvm_amd is loaded (a "
 		  "paravirtual device); a guest boots, which is not enough" },
 		{ { 0, "kvm_intel", true },
 		  { ACCEL_BOOTED, 15000, "" },
-		  "KVM: /dev/kvm is closed to the ids as which machines of an ordinary user run: "
+		  "KVM: /dev/kvm is closed to the ids under which an ordinary user's VMs run: "
 		  "chmod 666 /dev/kvm, or run hutch as root; a guest boots, which is not enough" },
-		{ { -ENOENT, NULL }, { 0 }, "KVM: there is no /dev/kvm" },
+		{ { -ENOENT, NULL }, { 0 }, "KVM: /dev/kvm does not exist" },
 		{ { -EACCES, "kvm_amd" },
 		  { 0 },
 		  "KVM: /dev/kvm cannot be used: Permission denied" },

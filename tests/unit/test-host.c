@@ -242,8 +242,8 @@ TEST_WITH(in_a_container, good_host, unit_dir_teardown)
 	expect_advice(expect("fs.overlay", HOST_FAIL, "refused"), "not inside a container");
 	(void)expect("sys.calls", HOST_FAIL, "missing: clone3");
 	expect_advice(expect("net.steering", HOST_WARN, "neither"), "apt-get install nftables");
-	expect_detail(expect("net.dial-guard", HOST_WARN, "cannot be had"), "not permitted");
-	expect_advice(expect("net.dial-guard", HOST_WARN, "cannot"), "not inside a container");
+	expect_detail(expect("net.dial-guard", HOST_WARN, "not available"), "not permitted");
+	expect_advice(expect("net.dial-guard", HOST_WARN, "not available"), "outside a container");
 	expect_detail(expect("cgroup.create", HOST_WARN, "cannot make"), "Read-only file system");
 	expect_level(LEVEL_CONTAINER, HOST_UNAVAILABLE, "system calls are missing; namespaces");
 }
@@ -253,7 +253,7 @@ TEST_WITH(no_v2_tree, good_host, unit_dir_teardown)
 	put(*state, "proc/self/mountinfo",
 	    "35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n");
 	probe_as(*state, 0, "root");
-	expect_detail(expect("net.dial-guard", HOST_WARN, "cannot be had"), "no cgroup v2 tree");
+	expect_detail(expect("net.dial-guard", HOST_WARN, "not available"), "no cgroup v2 tree");
 	expect_advice(expect("net.dial-guard", HOST_WARN, "cannot"), "mount -t cgroup2");
 }
 
@@ -363,10 +363,10 @@ TEST_WITH(machines, good_host, unit_dir_teardown)
 	machine.accel = -EINVAL;
 	(void)snprintf(machine.why, sizeof(machine.why), "host.yaml:1:8: error: accel: no");
 	probe_as(*state, 0, "root");
-	c = expect("engine.accel", HOST_FAIL, "no virtual machine starts");
+	c = expect("engine.accel", HOST_FAIL, "no VM can start");
 	expect_detail(c, "host.yaml:1:8: error");
 	expect_advice(c, "host.yaml");
-	expect_level(LEVEL_MICROVM, HOST_UNAVAILABLE, "the accelerator cannot be had");
+	expect_level(LEVEL_MICROVM, HOST_UNAVAILABLE, "the configured accelerator is not usable");
 
 	good_facts();
 	machine.kernel[0] = '\0';
@@ -379,8 +379,8 @@ TEST_WITH(machines, good_host, unit_dir_teardown)
 	probe_as(*state, 0, "root");
 	expect_advice(expect("engine.tools", HOST_INFO, "missing: mkfs.ext4 lz4"),
 		      "apt-get install e2fsprogs lz4");
-	expect_level(LEVEL_MICROVM, HOST_UNAVAILABLE, "programs that make its disks");
-	expect_level(LEVEL_CONTAINER, HOST_LIMITED, "nothing starts but with --scratch");
+	expect_level(LEVEL_MICROVM, HOST_UNAVAILABLE, "programs that create its disks");
+	expect_level(LEVEL_CONTAINER, HOST_LIMITED, "sandboxes start only with --scratch");
 }
 
 /* What a container writes to. */

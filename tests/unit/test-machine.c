@@ -241,12 +241,12 @@ TEST(test_kernel_is_unpacked)
 	elf.e_machine = EM_386;
 	make_image(image, &elf, sizeof(elf));
 	assert_int_equal(unpack(image, sizeof(image), &e), -EINVAL);
-	assert_non_null(strstr(e.msg, "no kernel for x86-64"));
+	assert_non_null(strstr(e.msg, "not a kernel for x86-64"));
 	make_image(image, "what", 4);
 	assert_int_equal(unpack(image, sizeof(image), &e), -EINVAL);
-	assert_non_null(strstr(e.msg, "not known"));
+	assert_non_null(strstr(e.msg, "unknown compression"));
 	assert_int_equal(unpack(image, 512, &e), -EINVAL);
-	assert_non_null(strstr(e.msg, "no bzImage"));
+	assert_non_null(strstr(e.msg, "not a bzImage"));
 	make_image(image, "\x1f\x8bthis is no gzip", 17);
 	assert_int_equal(unpack(image, sizeof(image), &e), -EIO);
 	assert_non_null(strstr(e.msg, "gzip"));
@@ -329,7 +329,7 @@ TEST_IN_DIR(test_modules_come_in_order)
 	write_module(d, "kernel/fs/overlay.ko", "");
 	write_module(d, "kernel/nf-a.ko", "");
 	assert_int_equal(modules_add(d->fd, &c, &e), -EINVAL); /* one is missing */
-	assert_string_equal(e.msg, "the kernel has no 'nft_tproxy'");
+	assert_string_equal(e.msg, "the kernel has no module 'nft_tproxy'");
 	write_module(d, "kernel/nft_tproxy.ko", "nf-a");
 	buf_reset(&b);
 	c.n = 0;

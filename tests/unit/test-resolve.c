@@ -82,7 +82,7 @@ TEST_WITH(answers_are_bounded, world_setup, world_teardown)
 TEST_WITH(no_address, world_setup, world_teardown)
 {
 	static const char *const rows[][2] = {
-		{ "nx.example.com", "there is no such name" },
+		{ "nx.example.com", "the name does not exist" },
 		{ "servfail.example.com", "no resolver could be reached, or none would answer" },
 		{ "loop.example.com", NULL },
 		{ "stall.example.com", "the resolver did not answer in time" },

@@ -345,7 +345,7 @@ TEST(questions_without_end)
 		;
 	assert_int_equal(r, -ENOBUFS);
 	pending_is(&x, LINK_OUT_MAX / 20 * 20);
-	assert_non_null(strstr(x.e.msg, "the link cannot go on"));
+	assert_non_null(strstr(x.e.msg, "the link cannot continue"));
 }
 
 TEST(openings_without_end)
