@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #include "dial-guard.h"
-#include "isolate.h"
+#include "keeper-confine.h"
 #include "match.h"
 
 #define ZONE ".taken.test"

@@ -2,6 +2,8 @@
 /* The functions of the HTTP server that a test of the api wraps (ld --wrap). */
 #pragma once
 
+#include "http-server.h"
+
 #include "api-inner.h"
 
 const char *__wrap_http_field(const struct exchange *x, const char *name);
