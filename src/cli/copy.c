@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "clock.h"
+#include "str.h"
+#include "view.h"
 
 #define SHOW_AFTER NSEC_PER_SEC
 #define SHOW_EVERY (200 * NSEC_PER_MSEC)
