@@ -248,16 +248,14 @@ TEST_IN_DIR(names_of_files)
 
 	unit_dir_write(place.d, "agents/mine.yaml", AGENT, strlen(AGENT));
 	put(&place, "agents/child.yaml", NAMED("child") "extends: mine\n");
-	assert_outcome(
-		&store, &place, "mine", -EINVAL,
-		"@/agents/mine.yaml:1:15: error: agent.name: 'a' stands in a file of another "
-		"name\n",
-		"@/agents/mine.yaml: 1 error");
-	assert_outcome(
-		&store, &place, "child", -EINVAL,
-		"@/agents/mine.yaml:1:15: error: agent.name: 'a' stands in a file of another "
-		"name\n",
-		"@/agents/child.yaml: 1 error");
+	assert_outcome(&store, &place, "mine", -EINVAL,
+		       "@/agents/mine.yaml:1:15: error: agent.name: 'a' does not match the file "
+		       "name\n",
+		       "@/agents/mine.yaml: 1 error");
+	assert_outcome(&store, &place, "child", -EINVAL,
+		       "@/agents/mine.yaml:1:15: error: agent.name: 'a' does not match the file "
+		       "name\n",
+		       "@/agents/child.yaml: 1 error");
 	(void)snprintf(path, sizeof(path), "%s/agents/mine.yaml", place.d->path);
 	assert_outcome(&store, &place, path, 0, "", "");
 }
@@ -273,8 +271,8 @@ TEST_IN_DIR(a_child_that_isolates_less_is_noted)
 	put(&place, "agents/more.yaml",
 	    NAMED("more") "extends: plain\nisolation: {level: gvisor}\n");
 	assert_outcome(&store, &place, "less", 0,
-		       "@/agents/less.yaml:3:20: warning: isolation.level: 'gvisor' isolates less "
-		       "than 'microvm', which the agent it extends asks for\n",
+		       "@/agents/less.yaml:3:20: warning: isolation.level: 'gvisor' is weaker "
+		       "than 'microvm', the level of the agent it extends\n",
 		       "");
 	assert_outcome(&store, &place, "same", 0, "", "");
 	assert_outcome(&store, &place, "more", 0, "", "");
@@ -461,10 +459,10 @@ TEST_IN_DIR(wrong_presets)
 	assert_outcome(
 		&store, &place, "u1", -EINVAL,
 		"@/presets/egress/headless.yaml:1:1: error: preset: missing; expected a mapping\n"
-		"@/presets/egress/named.yaml:1:30: error: preset.name: 'other' stands in a file of "
-		"another name\n"
-		"@/presets/egress/placed.yaml:1:16: error: preset.kind: 'prompts' stands where "
-		"presets for egress are\n",
+		"@/presets/egress/named.yaml:1:30: error: preset.name: 'other' does not match the "
+		"file name\n"
+		"@/presets/egress/placed.yaml:1:16: error: preset.kind: 'prompts' preset in "
+		"the folder of egress presets\n",
 		"@/agents/u1.yaml: 3 errors");
 	put(&place, "agents/u2.yaml", NAMED("u2") "capabilities: {presets: [keys, not-yaml]}\n");
 	put(&place, "presets/capabilities/keys.yaml",
@@ -497,8 +495,8 @@ TEST_IN_DIR(presets_that_are_no_mappings)
 	put(&place, "agents/u.yaml", NAMED("u") "capabilities: {presets: [list]}\n");
 	put(&place, "presets/capabilities/list.yaml", "- a\n");
 	assert_outcome(&store, &place, "u", -EINVAL,
-		       "@/presets/capabilities/list.yaml:1:1: error: preset.kind: 'egress' stands "
-		       "where presets for capabilities are\n"
+		       "@/presets/capabilities/list.yaml:1:1: error: preset.kind: 'egress' preset "
+		       "in the folder of capabilities presets\n"
 		       "@/presets/capabilities/list.yaml:1:1: error: expected a mapping, found a "
 		       "list\n",
 		       "@/agents/u.yaml: 2 errors");
