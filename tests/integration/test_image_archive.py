@@ -179,7 +179,7 @@ class Archives(ImageCase):
     def test_wrong_digests(self):
         self.refused(archive(*docker(LAYER, config={"rootfs": {"diff_ids": ["sha256:" + "0" * 64]}})), "layer 1: does not unpack to what the image says")
         for config in ({"rootfs": {"diff_ids": []}}, {"rootfs": {}}):
-            self.refused(archive(*docker(LAYER, config=config)), "another number of layers")
+            self.refused(archive(*docker(LAYER, config=config)), "a different number of layers")
         members = [(i, d + b" " if b"diff_ids" in d else d) for i, d in docker(LAYER)]
         for info, data in members:
             info.size = len(data)

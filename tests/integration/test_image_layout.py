@@ -111,7 +111,7 @@ class Layouts(ImageCase):
             config["config"]["Env"] = ["A=" + "b" * 5000]
 
         self.refused_layout(self.layout(layer, change=other), "does not unpack to what the image says")
-        self.refused_layout(self.layout(layer, change=more), "another number of layers")
+        self.refused_layout(self.layout(layer, change=more), "a different number of layers")
         self.refused_layout(self.layout(layer, change=environ), "more than 256 environment")
         self.refused_layout(self.layout(layer, change=long), "more than 4096 bytes")
         self.refused_layout(self.layout(*[layer] * 129), "1 to 128 layers")

@@ -348,7 +348,7 @@ TEST_IN_DIR(test_modules_in_a_circle)
 	write_module(d, "kernel/virtio.ko", "virtio_mmio");
 	write_module(d, "kernel/virtio_mmio.ko", "virtio");
 	assert_int_equal(modules_add(d->fd, &c, &e), -EINVAL);
-	assert_non_null(strstr(e.msg, "circle"));
+	assert_non_null(strstr(e.msg, "circular"));
 }
 
 /* ---- programs ---- */

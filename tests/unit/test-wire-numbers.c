@@ -226,8 +226,8 @@ TEST(own_requests_are_checked)
 		  "the working directory is longer than 4096 bytes" },
 		{ WIRE_OP_EXEC, TAG_USER, "\x9b", "the name of the user is not valid UTF-8" },
 		{ WIRE_OP_EXEC, TAG_USER, longest, "the name of the user is longer than 64 bytes" },
-		{ WIRE_OP_EXEC, TAG_PATH, "/", "the request is not a valid one" },
-		{ WIRE_OP_WATCH, TAG_PATH, "/", "the request is not a valid one" },
+		{ WIRE_OP_EXEC, TAG_PATH, "/", "the request is invalid" },
+		{ WIRE_OP_WATCH, TAG_PATH, "/", "the request is invalid" },
 	};
 
 	memset(longest, '/', sizeof(longest) - 1);
