@@ -11,11 +11,40 @@ enum {
 	DEFAULT_PORT = 443
 };
 
+static reader_fn read_section;
+
+static reader_fn *const readers[] = {
+	[KEY_SECTION] = read_section,
+	[KEY_NAME] = read_name,
+	[KEY_LINE] = read_text,
+	[KEY_TEXT] = read_text,
+	[KEY_WORD] = read_word,
+	[KEY_WORD_SET] = read_word_set,
+	[KEY_SIZE] = read_number,
+	[KEY_DURATION] = read_number,
+	[KEY_COUNT] = read_number,
+	[KEY_THOUSANDTHS] = read_number,
+	[KEY_PATH] = read_path,
+	[KEY_PATH_LIST] = read_path_list,
+	[KEY_PORT_LIST] = read_port_list,
+	[KEY_ALLOW_LIST] = read_rules,
+	[KEY_DENY_LIST] = read_rules,
+	[KEY_PRESET_LIST] = read_preset_list,
+	[KEY_PACKAGE_LIST] = read_package_list,
+	[KEY_TEXT_LIST] = read_text_list,
+	[KEY_HOST_LIST] = read_host_list,
+	[KEY_ENV] = read_env,
+	[KEY_SECRETS] = read_secrets,
+	[KEY_FILES] = read_files,
+};
+
+static_assert(ARRAY_SIZE(readers) == KEY_TYPE_MAX, "a reader for every type");
+
 static void read_value(struct reading *rd, const struct key *k, const struct yaml_node *n)
 {
 	char *base = k->in_file ? (char *)rd->f : (char *)rd->p;
 
-	key_type_reader(k->type)(rd, k, n, base + k->field);
+	readers[k->type](rd, k, n, base + k->field);
 }
 
 static const struct key *find_key(const struct key *keys, const char *name)
@@ -91,7 +120,8 @@ static void read_keys(struct reading *rd, const struct key *keys, const struct y
 	}
 }
 
-void read_section(struct reading *rd, const struct key *k, const struct yaml_node *n, void *field)
+static void read_section(struct reading *rd, const struct key *k, const struct yaml_node *n,
+			 void *field)
 {
 	if (reading_is_kind(rd, n, YAML_MAP, key_type_expects(k->type)))
 		read_keys(rd, k->keys, n);
@@ -167,7 +197,7 @@ void policy_read_fallbacks(struct policy *p, const struct key *keys, struct diag
 			continue;
 		n = fallback_node(p, keys, (struct pos){ &schema, 1, 1 });
 		if (n)
-			key_type_reader(keys->type)(&rd, keys, n, field);
+			readers[keys->type](&rd, keys, n, field);
 		else
 			d->oom = true;
 	}

@@ -87,10 +87,6 @@ reader_fn read_name, read_text, read_word, read_word_set, read_number, read_path
 reader_fn read_path_list, read_package_list, read_text_list, read_port_list, read_preset_list,
 	read_rules;
 reader_fn read_host_list, read_env, read_secrets, read_files;
-reader_fn read_section; /* read.c */
-
-/* What reads a value of this type. */
-reader_fn *key_type_reader(enum key_type type);
 
 /* Writes an absolute path to `out` in canonical form; reports an error and returns NULL otherwise.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "schema.h"
 
-#include "reading.h"
+#include "policy.h"
 
 #define KIB UINT64_C(1024)
 #define MIB (KIB * 1024)
@@ -195,46 +195,35 @@ const struct key *const preset_keys[] = {
 
 static_assert(ARRAY_SIZE(preset_keys) == PRESET_KIND_MAX, "keys for every kind");
 
-static const char some_rules[] =
-	"a list of rules such as github.com, .sentry.io or db.example.com:5432";
-
-static const struct {
-	const char *expects;
-	reader_fn *read;
-} types[] = {
-	[KEY_SECTION] = { "a mapping", read_section },
-	[KEY_NAME] = { "a name of 1 to 63 letters a-z, digits and hyphens, no hyphen first",
-		       read_name },
-	[KEY_LINE] = { "one line of text", read_text },
-	[KEY_TEXT] = { "text", read_text },
-	[KEY_WORD] = { "one of", read_word },
-	[KEY_WORD_SET] = { "a list of", read_word_set },
-	[KEY_SIZE] = { "a size such as 512MiB (KiB, MiB, GiB, TiB)", read_number },
-	[KEY_DURATION] = { "a duration such as 90s (ms, s, m, h, d)", read_number },
-	[KEY_COUNT] = { "a whole number", read_number },
-	[KEY_THOUSANDTHS] = { "a number such as 2 or 0.5", read_number },
-	[KEY_PATH] = { "an absolute path of at most 1023 bytes, without '.' or '..'", read_path },
-	[KEY_PATH_LIST] = { "a list of absolute paths", read_path_list },
-	[KEY_PORT_LIST] = { "a list of ports", read_port_list },
-	[KEY_ALLOW_LIST] = { some_rules, read_rules },
-	[KEY_DENY_LIST] = { some_rules, read_rules },
-	[KEY_PRESET_LIST] = { "a list of preset names", read_preset_list },
-	[KEY_PACKAGE_LIST] = { "a list of Debian package names", read_package_list },
-	[KEY_TEXT_LIST] = { "a list of texts", read_text_list },
-	[KEY_ENV] = { "a mapping of NAME: text", read_env },
-	[KEY_HOST_LIST] = { "a list of host names", read_host_list },
-	[KEY_SECRETS] = { "a mapping of NAME: {hosts: [...]}", read_secrets },
-	[KEY_FILES] = { "a mapping of /path: text", read_files },
-};
-
-static_assert(ARRAY_SIZE(types) == KEY_TYPE_MAX, "a row for every type");
-
 const char *key_type_expects(enum key_type type)
 {
-	return types[type].expects;
-}
+	static const char *const expects[] = {
+		[KEY_SECTION] = "a mapping",
+		[KEY_NAME] = "a name of 1 to 63 letters a-z, digits and hyphens, no hyphen first",
+		[KEY_LINE] = "one line of text",
+		[KEY_TEXT] = "text",
+		[KEY_WORD] = "one of",
+		[KEY_WORD_SET] = "a list of",
+		[KEY_SIZE] = "a size such as 512MiB (KiB, MiB, GiB, TiB)",
+		[KEY_DURATION] = "a duration such as 90s (ms, s, m, h, d)",
+		[KEY_COUNT] = "a whole number",
+		[KEY_THOUSANDTHS] = "a number such as 2 or 0.5",
+		[KEY_PATH] = "an absolute path of at most 1023 bytes, without '.' or '..'",
+		[KEY_PATH_LIST] = "a list of absolute paths",
+		[KEY_PORT_LIST] = "a list of ports",
+		[KEY_ALLOW_LIST] =
+			"a list of rules such as github.com, .sentry.io or db.example.com:5432",
+		[KEY_DENY_LIST] =
+			"a list of rules such as github.com, .sentry.io or db.example.com:5432",
+		[KEY_PRESET_LIST] = "a list of preset names",
+		[KEY_PACKAGE_LIST] = "a list of Debian package names",
+		[KEY_TEXT_LIST] = "a list of texts",
+		[KEY_ENV] = "a mapping of NAME: text",
+		[KEY_HOST_LIST] = "a list of host names",
+		[KEY_SECRETS] = "a mapping of NAME: {hosts: [...]}",
+		[KEY_FILES] = "a mapping of /path: text",
+	};
 
-reader_fn *key_type_reader(enum key_type type)
-{
-	return types[type].read;
+	static_assert(ARRAY_SIZE(expects) == KEY_TYPE_MAX, "every type says what it expects");
+	return expects[type];
 }
