@@ -4,7 +4,7 @@
  * the job's result, and is answered here. So a handler needs to know nothing of it, as long as it
  * answers before it returns, and changes files and nothing else.
  */
-#include "apart.h"
+#include "api/apart.h"
 
 struct apart {
 	struct request *request;

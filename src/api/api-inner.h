@@ -2,13 +2,13 @@
 /* Shared by all parts of the API: its state, and a sandbox as hutchd knows it (box.h). */
 #pragma once
 
-#include "api-config.h"
-#include "job.h"
-#include "log.h"
-#include "peer.h"
-#include "sandbox.h"
-#include "str.h"
-#include "trace.h"
+#include "api/api-config.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "base/trace.h"
+#include "client/peer.h"
+#include "job/job.h"
+#include "sandbox/sandbox.h"
 
 enum {
 	API_BUCKETS = 4096,

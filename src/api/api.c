@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "api.h"
+#include "api/api.h"
 
 #include <sodium.h>
 
-#include "box.h"
-#include "clock.h"
-#include "kept.h"
-#include "turn.h"
+#include "api/box.h"
+#include "api/turn.h"
+#include "base/clock.h"
+#include "state/kept.h"
 
 enum {
 	SWEEP_S = 60,

@@ -6,9 +6,9 @@
  */
 #pragma once
 
-#include "api-config.h"
-#include "err.h"
-#include "http-server.h"
+#include "api/api-config.h"
+#include "base/err.h"
+#include "http/http-server.h"
 
 /* Finds what is there, reclaims what is dead. `config` and what it points to outlive the api. */
 int api_new(const struct api_config *config, struct api **ret, struct err *e);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "body.h"
+#include "api/body.h"
 
-#include "apart.h"
+#include "api/apart.h"
 
 static void on_collected(struct exchange *x, const char *data, size_t n)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include "request.h"
+#include "api/request.h"
 
 /*
  * Collects the body and reads it as one JSON object (nothing at all counts as {} if `optional`);

@@ -6,17 +6,17 @@
  * (token, metadata) stands in its spec; one that somebody else made (`hutch create`) gets a token,
  * in a file of its own, when it is first asked for over HTTP.
  */
-#include "box.h"
+#include "api/box.h"
 
 #include <fcntl.h>
 #include <sodium.h>
 #include <string.h>
 
-#include "fd.h"
-#include "kept.h"
-#include "life.h"
-#include "request.h"
-#include "turn.h"
+#include "api/request.h"
+#include "api/turn.h"
+#include "base/fd.h"
+#include "state/kept.h"
+#include "state/life.h"
 
 static const char own_file[] = "api.json";
 

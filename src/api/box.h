@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "api-inner.h"
+#include "api/api-inner.h"
 
 /* The one with this id, read from its directory if it is not known yet; NULL: there is none that
  * lives. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "gunzip.h"
+#include "api/gunzip.h"
 
 #include <limits.h>
 #include <zlib.h>

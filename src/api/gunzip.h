@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "err.h"
+#include "base/err.h"
 
 struct gunzip_limits {
 	uint64_t free;	    /* so many bytes may come out of whatever */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Resources in use by a sandbox. Control plane and data plane report the same figures. */
-#include "box.h"
-#include "cgroup.h"
-#include "clock.h"
+#include "api/box.h"
+#include "base/clock.h"
+#include "engine/cgroup.h"
 
 uint64_t box_cpus(const struct box *b)
 {

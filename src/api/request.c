@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "request.h"
+#include "api/request.h"
 
 #include <stdarg.h>
 #include <string.h>
 
-#include "clock.h"
+#include "base/clock.h"
 
 static const char type_json[] = "application/json";
 

@@ -7,10 +7,10 @@
  */
 #pragma once
 
-#include "api-inner.h"
-#include "http-server.h"
-#include "json-util.h"
-#include "keys.h"
+#include "api/api-inner.h"
+#include "base/json-util.h"
+#include "http/http-server.h"
+#include "keys/keys.h"
 
 /* Who asks; bits, for a route says who may. */
 enum role {

@@ -6,19 +6,19 @@
  * A request is for a sandbox (data plane) if the field E2b-Sandbox-Id names one, if its host is
  * PORT-ID.domain, if it has the token of one, or if it is a signed URL. Everything else is for us.
  */
-#include "route.h"
+#include "api/route.h"
 
 #include <sodium.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
 
-#include "apart.h"
-#include "api.h"
-#include "box.h"
-#include "clock.h"
-#include "signature.h"
-#include "wake.h"
+#include "api/apart.h"
+#include "api/api.h"
+#include "api/box.h"
+#include "api/signature.h"
+#include "api/wake.h"
+#include "base/clock.h"
 
 enum {
 	PORT_DIGITS = 5,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include "request.h"
+#include "api/request.h"
 
 /* The role of the client, from the key of the request or from its socket. */
 enum role request_role(struct request *r);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "signature.h"
+#include "api/signature.h"
 
 #include <sodium.h>
 
-#include "clock.h"
-#include "str.h"
+#include "base/clock.h"
+#include "base/str.h"
 
 #define PREFIX "v1_"
 

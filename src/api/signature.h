@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-#include "http-server.h"
+#include "http/http-server.h"
 
 enum {
 	SIGNATURE_TEXT = 46, /* "v1_" and base64 of 32 bytes without padding */

@@ -4,10 +4,10 @@
  * wants it. Both take seconds and are work for jobs; all who want one back at a time share a job.
  * In between there is no warden, and the box is one that is read from its directory alone (box.c).
  */
-#include "suspend.h"
+#include "api/suspend.h"
 
-#include "box.h"
-#include "turn.h"
+#include "api/box.h"
+#include "api/turn.h"
 
 /* One that waits for a turn. */
 struct waiter {

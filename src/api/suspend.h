@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include "request.h"
+#include "api/request.h"
 
 /* A virtual machine goes to disk, and 204 is answered; and comes back, for `then`. The request is
  * of no box meanwhile. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "turn.h"
+#include "api/turn.h"
 
-#include "api-inner.h"
+#include "api/api-inner.h"
 
 void turn_free(struct turn *t)
 {

@@ -2,8 +2,8 @@
 /* Boxes that go to disk or come back, each in a job. */
 #pragma once
 
-#include "job.h"
-#include "spec.h"
+#include "job/job.h"
+#include "state/spec.h"
 
 struct api;
 struct waiter;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "wake.h"
+#include "api/wake.h"
 
-#include "box.h"
-#include "clock.h"
-#include "suspend.h"
+#include "api/box.h"
+#include "api/suspend.h"
+#include "base/clock.h"
 
 enum {
 	SAME_DEADLINE_MS = 5000,

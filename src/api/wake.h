@@ -2,7 +2,7 @@
 /* Deadline, pause and resume of a box: shared by both planes. */
 #pragma once
 
-#include "request.h"
+#include "api/request.h"
 
 enum {
 	WAKE_TIMEOUT_S = 300, /* the deadline of a box that is resumed without one */

@@ -2,7 +2,7 @@
 /* Shared by the files of this directory. */
 #pragma once
 
-#include "audit-read.h"
+#include "audit/audit-read.h"
 
 #define AUDIT_KEY    "key"
 #define AUDIT_PUBKEY "key.pub"

@@ -3,7 +3,7 @@
  * sandboxes begin and end. */
 #pragma once
 
-#include "audit.h"
+#include "audit/audit.h"
 
 enum {
 	AUDIT_ID_MAX = 32,		  /* letters and digits of a sandbox's id */

@@ -2,7 +2,7 @@
 /* Reads, exports and verifies the audit log. Its files are not trusted. */
 #pragma once
 
-#include "audit-log.h"
+#include "audit/audit-log.h"
 
 enum {
 	AUDIT_NAME_MAX = 64, /* of a file, with its NUL */

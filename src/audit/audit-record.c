@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "audit-record.h"
+#include "audit/audit-record.h"
 
 #include <sodium.h>
 #include <string.h>
 
-#include "buf.h"
+#include "base/buf.h"
 
 /* Offsets in the header; numbers are in network byte order. */
 enum {

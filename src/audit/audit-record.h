@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "util.h"
+#include "base/util.h"
 
 enum {
 	AUDIT_HASH = 32, /* SHA-256 */

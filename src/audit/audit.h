@@ -20,9 +20,9 @@
  */
 #pragma once
 
-#include "audit-record.h"
-#include "buf.h"
-#include "err.h"
+#include "audit/audit-record.h"
+#include "base/buf.h"
+#include "base/err.h"
 
 enum {
 	AUDIT_SANDBOX_FILE_MAX = 8 * 1024 * 1024, /* a file of a sandbox's chain is rotated here */

@@ -6,9 +6,9 @@
  */
 #include <string.h>
 
-#include "audit.h"
-#include "clock.h"
-#include "fault.h"
+#include "audit/audit.h"
+#include "base/clock.h"
+#include "base/fault.h"
 
 void audit_chain_close(struct audit_chain *c)
 {

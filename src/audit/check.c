@@ -2,8 +2,8 @@
 /* Collects what the host chain says about the other chains: beginnings, ends, removals. */
 #include <string.h>
 
-#include "audit-inner.h"
-#include "str.h"
+#include "audit/audit-inner.h"
+#include "base/str.h"
 
 enum {
 	LIVES_MAX = 16 * 1024 * 1024

@@ -5,10 +5,10 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
-#include "audit-inner.h"
-#include "fd.h"
-#include "path.h"
-#include "str.h"
+#include "audit/audit-inner.h"
+#include "base/fd.h"
+#include "base/path.h"
+#include "base/str.h"
 
 bool audit_id_valid(const char *id)
 {

@@ -8,10 +8,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "audit-inner.h"
-#include "fd.h"
-#include "path.h"
-#include "str.h"
+#include "audit/audit-inner.h"
+#include "base/fd.h"
+#include "base/path.h"
+#include "base/str.h"
 
 enum {
 	LINE_MAX_BYTES = 192,

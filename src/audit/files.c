@@ -6,9 +6,9 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
-#include "audit-inner.h"
-#include "path.h"
-#include "str.h"
+#include "audit/audit-inner.h"
+#include "base/path.h"
+#include "base/str.h"
 
 enum {
 	FILES_MAX = 4 * 1024 * 1024,

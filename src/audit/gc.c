@@ -8,9 +8,9 @@
 #include <fcntl.h>
 #include <string.h>
 
-#include "audit-inner.h"
-#include "fault.h"
-#include "str.h"
+#include "audit/audit-inner.h"
+#include "base/fault.h"
+#include "base/str.h"
 
 struct gc {
 	struct audit_log *log;

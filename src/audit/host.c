@@ -11,10 +11,10 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
-#include "audit-inner.h"
-#include "fault.h"
-#include "fd.h"
-#include "path.h"
+#include "audit/audit-inner.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "base/path.h"
 
 enum {
 	CHECK_STEP_MAX = 16 * 1024,

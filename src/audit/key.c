@@ -7,10 +7,10 @@
 #include <sys/file.h>
 #include <sys/random.h>
 
-#include "audit-inner.h"
-#include "fault.h"
-#include "fd.h"
-#include "str.h"
+#include "audit/audit-inner.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "base/str.h"
 
 enum {
 	SECRET = crypto_sign_SECRETKEYBYTES,

@@ -2,7 +2,7 @@
 #include <string.h>
 #include <sys/file.h>
 
-#include "audit-inner.h"
+#include "audit/audit-inner.h"
 
 int audit_lock(const struct audit_log *l, int how, struct err *e)
 {

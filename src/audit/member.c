@@ -7,8 +7,8 @@
 #include <sodium.h>
 #include <string.h>
 
-#include "audit-inner.h"
-#include "str.h"
+#include "audit/audit-inner.h"
+#include "base/str.h"
 
 /* A member of a flat object, as it stands in the text: nothing is unescaped. */
 struct value {

@@ -3,8 +3,8 @@
 #include <sodium.h>
 #include <string.h>
 
-#include "audit.h"
-#include "str.h"
+#include "audit/audit.h"
+#include "base/str.h"
 
 static const char redacted[] = "[redacted]", cut[] = "...";
 

@@ -13,9 +13,9 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
-#include "audit-inner.h"
-#include "fault.h"
-#include "path.h"
+#include "audit/audit-inner.h"
+#include "base/fault.h"
+#include "base/path.h"
 
 static int new_file(const struct audit_log *l, const char *id, uint32_t number, int *ret_fd,
 		    struct err *e)

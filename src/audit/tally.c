@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
-#include "audit.h"
-#include "str.h"
+#include "audit/audit.h"
+#include "base/str.h"
 
 /* Texts are compared up to their recorded length. */
 static void count(struct audit_tally *t, enum audit_kind kind, const char *text)

@@ -6,8 +6,8 @@
  */
 #include <string.h>
 
-#include "audit-inner.h"
-#include "str.h"
+#include "audit/audit-inner.h"
+#include "base/str.h"
 
 struct verify {
 	const struct audit_set *set;

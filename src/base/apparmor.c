@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "apparmor.h"
+#include "base/apparmor.h"
 
 #include <fcntl.h>
 #include <string.h>
 
-#include "fd.h"
-#include "util.h"
+#include "base/fd.h"
+#include "base/util.h"
 
 /* Only root can list the profiles; but everybody can ask the kernel for a change of profile, and
  * "permprofile" is to ask without changing. */

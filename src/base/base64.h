@@ -2,7 +2,7 @@
 /* Base64 (RFC 4648): written in one way, read in those that protobuf's JSON allows. */
 #pragma once
 
-#include "buf.h"
+#include "base/buf.h"
 
 /* Appends the standard alphabet, padded. */
 int base64_put(struct buf *b, const void *data, size_t n);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "buf.h"
+#include "base/buf.h"
 
 #include <stdarg.h>
 #include <string.h>

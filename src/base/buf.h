@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "util.h"
+#include "base/util.h"
 
 struct buf {
 	char *data; /* NUL-terminated once anything was put, for the convenience of printf */

@@ -3,12 +3,12 @@
  * Which cgroup hierarchies are mounted where, from three text files: /proc/self/mountinfo (mount
  * points), /proc/self/cgroup (our own group), /proc/cgroups (what the command line switched off).
  */
-#include "cgroup-layout.h"
+#include "base/cgroup-layout.h"
 
 #include <string.h>
 
-#include "fd.h"
-#include "str.h"
+#include "base/fd.h"
+#include "base/str.h"
 
 static const char *const names[] = {
 	[CG_CPU] = "cpu",	  [CG_MEMORY] = "memory", [CG_PIDS] = "pids",

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "util.h"
+#include "base/util.h"
 
 enum cgroup_mode {
 	CGROUP_NONE,

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "clock.h"
+#include "base/clock.h"
 
 #include <stdbool.h>
 #include <string.h>
 #include <time.h>
 
-#include "str.h"
+#include "base/str.h"
 
 static uint64_t now(clockid_t id)
 {

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "util.h"
+#include "base/util.h"
 
 #define NSEC_PER_MSEC UINT64_C(1000000)
 #define NSEC_PER_SEC  UINT64_C(1000000000)

@@ -8,7 +8,7 @@
  */
 #pragma once
 
-#include "util.h"
+#include "base/util.h"
 
 enum {
 	ERR_MSG_MAX = 256

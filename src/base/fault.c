@@ -5,14 +5,14 @@
  * allocated and no file opened, so that a point may stand anywhere: also in the keeper after it has
  * locked itself down, where to die by kill(2) is to die by the filter of system calls.
  */
-#include "fault.h"
+#include "base/fault.h"
 
 #include <signal.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/syscall.h>
 
-#include "str.h"
+#include "base/str.h"
 
 enum {
 	FAULTS_MAX = 8,

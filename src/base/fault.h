@@ -14,8 +14,8 @@
  */
 #pragma once
 
-#include "err.h"
-#include "trace.h"
+#include "base/err.h"
+#include "base/trace.h"
 
 /* 0, or the -errno that was asked for; or does not return. */
 int fault_pass(const char *point);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "fd-pass.h"
+#include "base/fd-pass.h"
 
 #include <string.h>
 #include <sys/socket.h>
 
-#include "util.h"
+#include "base/util.h"
 
 union control {
 	struct cmsghdr align;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "fd.h"
+#include "base/fd.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-#include "path.h"
+#include "base/path.h"
 
 enum {
 	READ_CHUNK = 64 * 1024,

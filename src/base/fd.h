@@ -5,8 +5,8 @@
 #include <dirent.h>
 #include <sys/types.h>
 
-#include "buf.h"
-#include "err.h"
+#include "base/buf.h"
+#include "base/err.h"
 
 /*
  * Writes all `n` bytes, over EINTR and short writes. 0 or -errno; a blocking descriptor is

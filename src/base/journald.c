@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "journald.h"
+#include "base/journald.h"
 
 #include <endian.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include "buf.h"
+#include "base/buf.h"
 
 int journald_open(const char *path, int *ret)
 {

@@ -5,7 +5,7 @@
  * frames, which own nothing but such blocks; those that are newer than the reading are then freed.
  * There is one list because there are no threads.
  */
-#include "json-memory.h"
+#include "base/json-memory.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "util.h"
+#include "base/util.h"
 
 struct block {
 	struct block *next, *prev;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "json-util.h"
+#include "base/json-util.h"
 
 #include <string.h>
 
-#include "buf.h"
-#include "json-memory.h"
+#include "base/buf.h"
+#include "base/json-memory.h"
 
 /*
  * jansson's own depth limit is 2048 and fixed, so nesting is counted before it parses. Brackets

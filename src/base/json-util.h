@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "err.h"
+#include "base/err.h"
 
 enum {
 	JSON_SIZE_MAX = 16 * 1024 * 1024,

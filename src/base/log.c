@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "log.h"
+#include "base/log.h"
 
 #include <stdarg.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "clock.h"
-#include "fd.h"
-#include "journald.h"
-#include "str.h"
-#include "trace.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/journald.h"
+#include "base/str.h"
+#include "base/trace.h"
 
 enum {
 	LOG_LINE_MAX = 4096

@@ -13,7 +13,7 @@
 
 #include <stdbool.h>
 
-#include "util.h"
+#include "base/util.h"
 
 /* The numbers of syslog(3), which journald uses too. */
 enum log_level {

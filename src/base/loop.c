@@ -12,12 +12,12 @@
  * The events that epoll_wait(2) fetched stay in the struct while they are dispatched. Deleting a
  * source blanks its entry there, so its memory may be gone before the round is over.
  */
-#include "loop.h"
+#include "base/loop.h"
 
 #include <sys/signalfd.h>
 #include <sys/timerfd.h>
 
-#include "clock.h"
+#include "base/clock.h"
 
 enum {
 	LOOP_BATCH = 64,       /* events fetched at once */

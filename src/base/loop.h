@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <sys/epoll.h>
 
-#include "util.h"
+#include "base/util.h"
 
 enum {
 	LOOP_TIMERS_MAX = 65536, /* armed at the same time; -ENOSPC beyond */

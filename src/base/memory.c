@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "memory.h"
+#include "base/memory.h"
 
 #include <link.h>
 #include <malloc.h>

@@ -3,7 +3,7 @@
 #include <limits.h>
 #include <string.h>
 
-#include "path.h"
+#include "base/path.h"
 
 int path_canonical(const char *path, char *out, size_t n)
 {

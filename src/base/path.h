@@ -5,7 +5,7 @@
 
 #include <sys/types.h>
 
-#include "err.h"
+#include "base/err.h"
 
 /*
  * Opens `path` strictly beneath `dirfd`: "..", absolute paths and symbolic links that lead out fail

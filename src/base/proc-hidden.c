@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "proc-hidden.h"
+#include "base/proc-hidden.h"
 
 #include <stddef.h>
 

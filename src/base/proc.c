@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "proc.h"
+#include "base/proc.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -12,9 +12,9 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#include "clock.h"
-#include "fd.h"
-#include "path.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/path.h"
 
 enum {
 	N_STDIO = 3,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "quota.h"
+#include "base/quota.h"
 
 #include <stddef.h>
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "state-dir.h"
+#include "base/state-dir.h"
 
 #include <fcntl.h>
 #include <limits.h>
 #include <string.h>
 
-#include "path.h"
+#include "base/path.h"
 
 static int place(char *path, size_t n, const char **ret_prefix, struct err *e)
 {

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "err.h"
+#include "base/err.h"
 
 /* The path of hutch's own directory, as state_dir_open() finds it. Makes and opens nothing. */
 int state_dir_path(char *out, size_t n, struct err *e);

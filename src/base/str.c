@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "str.h"
+#include "base/str.h"
 
 bool str_has_suffix(const char *s, const char *suffix)
 {

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "buf.h"
+#include "base/buf.h"
 
 static inline bool str_eq(const char *a, const char *b)
 {

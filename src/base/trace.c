@@ -3,15 +3,15 @@
  * One state for the process. A sink may cause what would be traced in turn (a line that is sent is
  * a frame): `busy` ends that.
  */
-#include "trace.h"
+#include "base/trace.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 
-#include "clock.h"
-#include "str.h"
+#include "base/clock.h"
+#include "base/str.h"
 
 enum {
 	US = 1000,

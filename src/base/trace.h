@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "util.h"
+#include "base/util.h"
 
 enum trace_kind {
 	TRACE_FRAME,   /* a frame of the wire protocol was sent or received */

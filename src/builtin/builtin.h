@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "store.h"
+#include "policy/store.h"
 
 extern const struct builtin_file builtin_files[];
 extern const size_t builtin_files_n;

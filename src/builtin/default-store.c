@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "default-store.h"
+#include "builtin/default-store.h"
 
 #include <string.h>
 
-#include "builtin.h"
+#include "builtin/builtin.h"
 
 enum {
 	DIRS_MAX = 31

@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "store.h"
+#include "policy/store.h"
 
 struct default_store {
 	struct policy_store store;

@@ -4,16 +4,16 @@
  * texts of a payload were escaped when they were recorded, so backslashes are left as they are; but
  * a file may hold anything, so whatever else must not reach a terminal is escaped once more.
  */
-#include "audit-view.h"
+#include "cli/audit-view.h"
 
 #include <sodium.h>
 #include <string.h>
 
-#include "clock.h"
-#include "spec.h"
-#include "str.h"
-#include "value.h"
-#include "view.h"
+#include "base/clock.h"
+#include "base/str.h"
+#include "cli/view.h"
+#include "policy/value.h"
+#include "state/spec.h"
 
 int audit_view_open(struct audit_log *l, struct audit_set *set, struct err *e)
 {

@@ -2,8 +2,8 @@
 /* Records of the audit log, for people and for programs. */
 #pragma once
 
-#include "audit-read.h"
-#include "cli.h"
+#include "audit/audit-read.h"
+#include "cli/cli.h"
 
 /* The log of this host, and what there is of it now. */
 int audit_view_open(struct audit_log *l, struct audit_set *set, struct err *e);

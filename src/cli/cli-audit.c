@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli-audit.h"
+#include "cli/cli-audit.h"
 
 #include <unistd.h>
 

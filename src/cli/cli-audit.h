@@ -3,8 +3,8 @@
  */
 #pragma once
 
-#include "audit-log.h"
-#include "cli.h"
+#include "audit/audit-log.h"
+#include "cli/cli.h"
 
 /* The beginning of a payload: what is done, to what, and who asks for it. */
 void cli_audit_begin(struct audit_payload *p, const char *op, const char *key, const char *value);

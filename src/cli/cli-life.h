@@ -2,8 +2,8 @@
 /* Deadlines on the command line. EXIT_OK or EXIT_USAGE. */
 #pragma once
 
-#include "cli.h"
-#include "spec.h"
+#include "cli/cli.h"
+#include "state/spec.h"
 
 /* A time of at most 49 days, in ms; `what` is how messages call it. */
 int cli_take_time(const struct invocation *inv, const char *what, const char *text, uint64_t *ret);

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finding records, and waiting for them. Nothing here talks to a keeper. */
-#include "cli-record.h"
+#include "cli/cli-record.h"
 
 #include <fcntl.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/inotify.h>
 
-#include "clock.h"
-#include "fd.h"
-#include "kept.h"
-#include "message.h"
-#include "str.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "state/kept.h"
+#include "wire/message.h"
 
 enum {
 	FILES_MAX = 2 * RECORDS_MAX,

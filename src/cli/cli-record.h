@@ -2,9 +2,9 @@
 /* Commands of sandboxes, found and read by their records. */
 #pragma once
 
-#include "cli-sandbox.h"
-#include "record.h"
-#include "session.h"
+#include "cli/cli-sandbox.h"
+#include "client/session.h"
+#include "state/record.h"
 
 struct handle {
 	struct sandbox b;

@@ -2,8 +2,8 @@
 /* What the commands that look at sandboxes share. */
 #pragma once
 
-#include "cli.h"
-#include "sandbox.h"
+#include "cli/cli.h"
+#include "sandbox/sandbox.h"
 
 /* The state of all sandboxes, with what dead ones left taken back. */
 int cli_state_open(struct state_root *ret, struct err *e);

@@ -3,8 +3,8 @@
 #include <stdarg.h>
 #include <string.h>
 
-#include "cli.h"
-#include "str.h"
+#include "base/str.h"
+#include "cli/cli.h"
 
 const char *cli_option(const struct invocation *inv, const char *name)
 {

@@ -8,10 +8,10 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "default-store.h"
-#include "err.h"
-#include "json-util.h"
-#include "policy.h"
+#include "base/err.h"
+#include "base/json-util.h"
+#include "builtin/default-store.h"
+#include "policy/policy.h"
 
 /* Exit codes, also documented in hutch(1). */
 enum {

@@ -9,11 +9,11 @@
 #include <sys/inotify.h>
 #include <time.h>
 
-#include "audit-view.h"
-#include "clock.h"
-#include "fd.h"
-#include "str.h"
-#include "view.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "cli/audit-view.h"
+#include "cli/view.h"
 
 enum {
 	NAP_MS = 50, /* between two looks at a log that is being written */

@@ -4,10 +4,10 @@
 #include <sodium.h>
 #include <string.h>
 
-#include "audit-read.h"
-#include "audit-view.h"
-#include "fd.h"
-#include "str.h"
+#include "audit/audit-read.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "cli/audit-view.h"
 
 enum {
 	MARK_FILE_MAX = 4096,

@@ -7,11 +7,11 @@
 #include <sodium.h>
 #include <string.h>
 
-#include "cli-record.h"
-#include "clock.h"
-#include "kept.h"
-#include "str.h"
-#include "view.h"
+#include "base/clock.h"
+#include "base/str.h"
+#include "cli/cli-record.h"
+#include "cli/view.h"
+#include "state/kept.h"
 
 enum {
 	REPLAY = 2048, /* bytes of a terminal that is entered again */

@@ -2,10 +2,10 @@
 /* hutch config validate, compile, explain, docs */
 #include <string.h>
 
-#include "cli.h"
-#include "docs.h"
-#include "str.h"
-#include "view.h"
+#include "base/str.h"
+#include "cli/cli.h"
+#include "cli/view.h"
+#include "policy/docs.h"
 
 static json_t *diag_json(const struct diag *g)
 {

@@ -3,12 +3,12 @@
 #include <signal.h>
 #include <string.h>
 
-#include "cli-sandbox.h"
-#include "clock.h"
-#include "copy.h"
-#include "extract.h"
-#include "str.h"
-#include "view.h"
+#include "base/clock.h"
+#include "base/str.h"
+#include "cli/cli-sandbox.h"
+#include "cli/copy.h"
+#include "cli/view.h"
+#include "tar/extract.h"
 
 enum {
 	ID_MAX = 64,

@@ -2,11 +2,11 @@
 /* hutch debug: trace lines of a running sandbox, from its keeper. */
 #include <string.h>
 
-#include "cli-sandbox.h"
-#include "clock.h"
-#include "peer.h"
-#include "str.h"
-#include "trace.h"
+#include "base/clock.h"
+#include "base/str.h"
+#include "base/trace.h"
+#include "cli/cli-sandbox.h"
+#include "client/peer.h"
 
 enum {
 	NOW_MS = 2000, /* --now: for a guest that does not answer: paused, asleep, broken */

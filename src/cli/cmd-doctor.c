@@ -2,14 +2,14 @@
 /* hutch doctor */
 #include <limits.h>
 
-#include "accel.h"
-#include "cli.h"
-#include "host-config.h"
-#include "host.h"
-#include "machine.h"
-#include "sandbox.h"
-#include "state-dir.h"
-#include "state.h"
+#include "base/state-dir.h"
+#include "cli/cli.h"
+#include "host/host.h"
+#include "sandbox/sandbox.h"
+#include "state/state.h"
+#include "vm/accel.h"
+#include "vm/host-config.h"
+#include "vm/machine.h"
 
 /* The kernel that machines would boot; false if there is none. */
 static bool find_kernel(struct machine_kernel *ret)

@@ -7,13 +7,13 @@
 #include <string.h>
 #include <sys/inotify.h>
 
-#include "cli.h"
-#include "clock.h"
-#include "egress-log.h"
-#include "fd.h"
-#include "str.h"
-#include "view.h"
-#include "why.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "cli/cli.h"
+#include "cli/egress-log.h"
+#include "cli/view.h"
+#include "names/why.h"
 
 enum {
 	LOOK_AGAIN = 1000, /* ms: a file that was made since is found that late at most */

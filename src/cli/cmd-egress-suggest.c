@@ -6,9 +6,9 @@
  */
 #include <string.h>
 
-#include "egress-rules.h"
-#include "str.h"
-#include "view.h"
+#include "base/str.h"
+#include "cli/egress-rules.h"
+#include "cli/view.h"
 
 enum {
 	PORT_DEFAULT = 443,

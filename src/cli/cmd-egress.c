@@ -2,11 +2,11 @@
 /* hutch egress explain, allow, deny: the rules of a sandbox */
 #include <string.h>
 
-#include "clock.h"
-#include "egress-rules.h"
-#include "str.h"
-#include "transfer.h"
-#include "view.h"
+#include "base/clock.h"
+#include "base/str.h"
+#include "cli/egress-rules.h"
+#include "cli/view.h"
+#include "client/transfer.h"
 
 enum {
 	PORT_DEFAULT = 443,

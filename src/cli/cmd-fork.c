@@ -2,9 +2,9 @@
 /* hutch fork, hutch snapshot create: copies of a microVM that runs. */
 #include <string.h>
 
-#include "cli-sandbox.h"
-#include "sandbox.h"
-#include "str.h"
+#include "base/str.h"
+#include "cli/cli-sandbox.h"
+#include "sandbox/sandbox.h"
 
 enum {
 	FORKS_MAX = 100,

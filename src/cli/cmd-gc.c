@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hutch gc */
-#include "cli-audit.h"
-#include "cli-sandbox.h"
-#include "str.h"
+#include "base/str.h"
+#include "cli/cli-audit.h"
+#include "cli/cli-sandbox.h"
 
 static const char *const keys[] = {
 	[LEFT_DEAD] = "dead",	 [LEFT_ENDED] = "ended",	[LEFT_GROUP] = "groups",

@@ -3,13 +3,13 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
-#include "cli-audit.h"
-#include "cli-sandbox.h"
-#include "fd.h"
-#include "image-make.h"
-#include "store.h"
-#include "str.h"
-#include "view.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "cli/cli-audit.h"
+#include "cli/cli-sandbox.h"
+#include "cli/view.h"
+#include "image/image-make.h"
+#include "policy/store.h"
 
 enum {
 	LOG_TAIL_LINES = 15,

@@ -3,12 +3,12 @@
 #include <fcntl.h>
 #include <string.h>
 
-#include "cli-record.h"
-#include "clock.h"
-#include "fd.h"
-#include "life.h"
-#include "str.h"
-#include "view.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "cli/cli-record.h"
+#include "cli/view.h"
+#include "state/life.h"
 
 /* All that is known of one sandbox. */
 struct facts {

@@ -2,9 +2,9 @@
 /* hutch image kernel */
 #include <string.h>
 
-#include "cli-audit.h"
-#include "machine.h"
-#include "view.h"
+#include "cli/cli-audit.h"
+#include "cli/view.h"
+#include "vm/machine.h"
 
 struct progress {
 	bool terminal, drawn;

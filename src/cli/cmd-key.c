@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli-audit.h"
-#include "clock.h"
-#include "engine.h"
-#include "keys.h"
-#include "str.h"
-#include "value.h"
+#include "base/clock.h"
+#include "base/str.h"
+#include "cli/cli-audit.h"
+#include "engine/engine.h"
+#include "keys/keys.h"
+#include "policy/value.h"
 
 enum {
 	GRANT_TEXT_MAX = 2048,

@@ -3,12 +3,12 @@
 #include <fcntl.h>
 #include <string.h>
 
-#include "cli-life.h"
-#include "cli-sandbox.h"
-#include "clock.h"
-#include "spec.h"
-#include "transfer.h"
-#include "value.h"
+#include "base/clock.h"
+#include "cli/cli-life.h"
+#include "cli/cli-sandbox.h"
+#include "client/transfer.h"
+#include "policy/value.h"
+#include "state/spec.h"
 
 int cli_take_time(const struct invocation *inv, const char *what, const char *text, uint64_t *ret)
 {

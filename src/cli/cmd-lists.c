@@ -2,9 +2,9 @@
 /* hutch agents, hutch presets */
 #include <string.h>
 
-#include "cli.h"
-#include "docs.h"
-#include "str.h"
+#include "base/str.h"
+#include "cli/cli.h"
+#include "policy/docs.h"
 
 /* Prints the source of `name` if the folder has it. 0, or -ENOENT and worse. */
 static int print_source(struct default_store *s, const char *folder, const char *name, json_t *list,

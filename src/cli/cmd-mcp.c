@@ -13,10 +13,10 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "cli-life.h"
-#include "fd.h"
-#include "log.h"
-#include "mcp.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "cli/cli-life.h"
+#include "mcp/mcp.h"
 
 enum {
 	CHUNK = 64 * 1024,

@@ -2,9 +2,9 @@
 /* hutch pool fill, ls, drain */
 #include <string.h>
 
-#include "cli-sandbox.h"
-#include "spares.h"
-#include "str.h"
+#include "base/str.h"
+#include "cli/cli-sandbox.h"
+#include "sandbox/spares.h"
 
 enum {
 	KEY_SHOWN = 12,

@@ -3,11 +3,11 @@
 #include <fcntl.h>
 #include <string.h>
 
-#include "cli-record.h"
-#include "clock.h"
-#include "kept.h"
-#include "str.h"
-#include "view.h"
+#include "base/clock.h"
+#include "base/str.h"
+#include "cli/cli-record.h"
+#include "cli/view.h"
+#include "state/kept.h"
 
 struct row {
 	char id[SPEC_ID + 1];

@@ -6,15 +6,15 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "cli-life.h"
-#include "cli-record.h"
-#include "clock.h"
-#include "egress-log.h"
-#include "engine.h"
-#include "fault.h"
-#include "message.h"
-#include "str.h"
-#include "view.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/str.h"
+#include "cli/cli-life.h"
+#include "cli/cli-record.h"
+#include "cli/egress-log.h"
+#include "cli/view.h"
+#include "engine/engine.h"
+#include "wire/message.h"
 
 enum {
 	END_WAIT_MS = 10 * 1000, /* for a sandbox that is on its way out */

@@ -3,15 +3,15 @@
 #include <fcntl.h>
 #include <string.h>
 
-#include "cli-audit.h"
-#include "cli-record.h"
-#include "clock.h"
-#include "fault.h"
-#include "fd.h"
-#include "kept.h"
-#include "receipt.h"
-#include "str.h"
-#include "view.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "cli/cli-audit.h"
+#include "cli/cli-record.h"
+#include "cli/view.h"
+#include "receipt/receipt.h"
+#include "state/kept.h"
 
 /*
  * What was left by keepers that were killed is taken back first, so that nothing that is shown is

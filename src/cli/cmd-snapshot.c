@@ -2,13 +2,13 @@
 /* hutch snapshot ls, rm */
 #include <string.h>
 
-#include "cli-audit.h"
-#include "cli-sandbox.h"
-#include "clock.h"
-#include "sandbox.h"
-#include "snapshot.h"
-#include "str.h"
-#include "view.h"
+#include "base/clock.h"
+#include "base/str.h"
+#include "cli/cli-audit.h"
+#include "cli/cli-sandbox.h"
+#include "cli/view.h"
+#include "sandbox/sandbox.h"
+#include "snapshot/snapshot.h"
 
 enum {
 	ID_SHOWN = 16, /* the key of a template is longer: that much of it is as good */

@@ -2,11 +2,11 @@
 /* hutch template: what clients of hutchd have built, and which of it everybody may use. */
 #include <string.h>
 
-#include "cli-audit.h"
-#include "clock.h"
-#include "str.h"
-#include "template.h"
-#include "view.h"
+#include "base/clock.h"
+#include "base/str.h"
+#include "cli/cli-audit.h"
+#include "cli/view.h"
+#include "template/template.h"
 
 /* OWNER/NAME, or NAME of the operator's. Opens the owner's store; *ret is the rest. */
 static int open_store(const char *arg, struct template_store *s, const char **ret, struct err *e)

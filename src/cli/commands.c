@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* All commands, in the order of the help. */
-#include "cli.h"
+#include "cli/cli.h"
 
 const struct command root_command = {
 	.name = "hutch",

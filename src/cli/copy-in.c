@@ -3,10 +3,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "copy.h"
-#include "pack.h"
-#include "path.h"
-#include "str.h"
+#include "base/path.h"
+#include "base/str.h"
+#include "cli/copy.h"
+#include "tar/pack.h"
 
 struct packing {
 	struct pack pack;

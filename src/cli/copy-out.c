@@ -19,15 +19,15 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-#include "clock.h"
-#include "copy.h"
-#include "extract.h"
-#include "fd.h"
-#include "path.h"
-#include "proc.h"
-#include "sandbox-confine.h"
-#include "str.h"
-#include "tree.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/path.h"
+#include "base/proc.h"
+#include "base/str.h"
+#include "cli/copy.h"
+#include "image/tree.h"
+#include "sandbox/sandbox-confine.h"
+#include "tar/extract.h"
 
 #define TELL_EVERY (200 * NSEC_PER_MSEC)
 

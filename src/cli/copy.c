@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What copying in and copying out share. */
-#include "copy.h"
+#include "cli/copy.h"
 
 #include <string.h>
 
-#include "clock.h"
-#include "str.h"
-#include "view.h"
+#include "base/clock.h"
+#include "base/str.h"
+#include "cli/view.h"
 
 #define SHOW_AFTER NSEC_PER_SEC
 #define SHOW_EVERY (200 * NSEC_PER_MSEC)

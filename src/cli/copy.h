@@ -3,8 +3,8 @@
  */
 #pragma once
 
-#include "cli.h"
-#include "transfer.h"
+#include "cli/cli.h"
+#include "client/transfer.h"
 
 struct copy {
 	struct transfer t;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "egress-log.h"
+#include "cli/egress-log.h"
 
 #include <string.h>
 
-#include "audit-read.h"
-#include "str.h"
+#include "audit/audit-read.h"
+#include "base/str.h"
 
 const char *egress_text(const json_t *o, const char *key)
 {

@@ -6,10 +6,10 @@
  */
 #pragma once
 
-#include "audit-log.h"
-#include "json-util.h"
-#include "rule.h"
-#include "spec.h"
+#include "audit/audit-log.h"
+#include "base/json-util.h"
+#include "names/rule.h"
+#include "state/spec.h"
 
 struct egress_event {
 	char id[SPEC_ID + 1]; /* of the sandbox */

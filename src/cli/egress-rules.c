@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "egress-rules.h"
+#include "cli/egress-rules.h"
 
 #include <string.h>
 
-#include "check.h"
-#include "str.h"
+#include "base/str.h"
+#include "egress/check.h"
 
 enum {
 	LIVE_MAX = 4096, /* rules that can have been added: as many as a keeper takes */

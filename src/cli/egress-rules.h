@@ -6,11 +6,11 @@
  */
 #pragma once
 
-#include "cli-sandbox.h"
-#include "egress-log.h"
-#include "policy.h"
-#include "str.h"
-#include "why.h"
+#include "base/str.h"
+#include "cli/cli-sandbox.h"
+#include "cli/egress-log.h"
+#include "names/why.h"
+#include "policy/policy.h"
 
 struct egress_rules {
 	struct sandbox b;

@@ -2,8 +2,8 @@
 /* Help, version and completion, all made from the command table. */
 #include <string.h>
 
-#include "cli.h"
-#include "str.h"
+#include "base/str.h"
+#include "cli/cli.h"
 
 static void print_options(FILE *f, const struct command *cmd)
 {

@@ -6,10 +6,10 @@
 #include <sodium.h>
 #include <string.h>
 
-#include "cli.h"
-#include "log.h"
-#include "str.h"
-#include "trace.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "base/trace.h"
+#include "cli/cli.h"
 
 static const struct option *find_option(const struct command *cmd, const char *name, size_t n,
 					char letter)

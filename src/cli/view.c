@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "view.h"
+#include "cli/view.h"
 
-#include "clock.h"
+#include "base/clock.h"
 
 int cli_since(const struct invocation *inv, uint64_t *ret)
 {

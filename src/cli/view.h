@@ -2,10 +2,10 @@
 /* How numbers, times and ends are shown to people. */
 #pragma once
 
-#include "cli.h"
-#include "end.h"
-#include "spec.h"
-#include "value.h"
+#include "cli/cli.h"
+#include "policy/value.h"
+#include "state/end.h"
+#include "state/spec.h"
 
 #define VIEW_TOLD ", " AGENT_WORD
 

@@ -4,13 +4,13 @@
  * until it exits, repeated after a pause while its status is not 0. The `limit` timer ends the
  * whole launch.
  */
-#include "launch.h"
+#include "client/launch.h"
 
 #include <string.h>
 
-#include "clock.h"
-#include "runner.h"
-#include "trace.h"
+#include "base/clock.h"
+#include "base/trace.h"
+#include "client/runner.h"
 
 struct launch {
 	struct loop *loop;

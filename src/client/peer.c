@@ -7,12 +7,12 @@
  * Frames are sent at once if the socket accepts them (link_set_output()); the rest waits for
  * EPOLLOUT. One read(2) of up to 64 KiB may carry frames of many calls.
  */
-#include "peer.h"
+#include "client/peer.h"
 
 #include <string.h>
 #include <sys/socket.h>
 
-#include "trace.h"
+#include "base/trace.h"
 
 enum {
 	CHUNK = 64 * 1024,

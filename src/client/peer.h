@@ -9,8 +9,8 @@
  */
 #pragma once
 
-#include "link.h"
-#include "loop.h"
+#include "base/loop.h"
+#include "wire/link.h"
 
 struct peer;
 struct call;

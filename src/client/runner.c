@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "runner.h"
+#include "client/runner.h"
 
 #include <string.h>
 
-#include "clock.h"
+#include "base/clock.h"
 
 enum {
 	LINE_MAX_BYTES = 4096,

@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "peer.h"
+#include "client/peer.h"
 
 struct runner;
 

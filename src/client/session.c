@@ -8,7 +8,7 @@
  * first. The result need not come from the command: a signal to us, a closed output pipe or a lost
  * connection also decide it.
  */
-#include "session.h"
+#include "client/session.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -17,12 +17,12 @@
 #include <sys/inotify.h>
 #include <sys/socket.h>
 
-#include "clock.h"
-#include "link.h"
-#include "loop.h"
-#include "sink.h"
-#include "terminal.h"
-#include "trace.h"
+#include "base/clock.h"
+#include "base/loop.h"
+#include "base/trace.h"
+#include "client/sink.h"
+#include "client/terminal.h"
+#include "wire/link.h"
 
 enum {
 	CHUNK = 64 * 1024,

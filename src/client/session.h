@@ -6,9 +6,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "err.h"
-#include "record.h"
-#include "wire.h"
+#include "base/err.h"
+#include "state/record.h"
+#include "wire/wire.h"
 
 struct session_spec {
 	const char *const *argv; /* NULL-terminated, at least one */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "sink.h"
+#include "client/sink.h"
 
 #include <limits.h>
 #include <poll.h>

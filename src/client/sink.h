@@ -6,8 +6,8 @@
  */
 #pragma once
 
-#include "buf.h"
-#include "loop.h"
+#include "base/buf.h"
+#include "base/loop.h"
 
 struct sink {
 	struct buf buf; /* data waiting to be written */

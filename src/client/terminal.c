@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "terminal.h"
+#include "client/terminal.h"
 
 #include <sys/ioctl.h>
 

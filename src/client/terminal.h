@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <termios.h>
 
-#include "util.h"
+#include "base/util.h"
 
 struct terminal {
 	int fd; /* -EBADF: nothing to restore */

@@ -4,7 +4,7 @@
  * Incoming contents go straight into the buffer of a waiting transfer_read(). The rest is kept; the
  * other side's credit limits it.
  */
-#include "transfer.h"
+#include "client/transfer.h"
 
 #include <poll.h>
 #include <string.h>

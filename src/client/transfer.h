@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "link.h"
+#include "wire/link.h"
 
 enum {
 	TRANSFER_NAME = 64,

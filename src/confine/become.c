@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "become.h"
+#include "confine/become.h"
 
 #include <grp.h>
 
-#include "util.h"
+#include "base/util.h"
 
 static int check(uid_t uid, gid_t gid)
 {

@@ -5,12 +5,12 @@
  * nothing: the kernel asks once for each number which of them are allowed whatever their arguments,
  * and then does not run the program for these (seccomp_cache_prepare(), since 5.11).
  */
-#include "calls-filter.h"
+#include "confine/calls-filter.h"
 
 #include <string.h>
 
-#include "calls.h"
-#include "filter.h"
+#include "confine/calls.h"
+#include "confine/filter.h"
 
 static const struct sock_filter head[] = { FILTER_HEAD };
 

@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "err.h"
+#include "base/err.h"
 
 /* Makes the program. To be called before calls_filter_apply(); without it that does nothing. */
 int calls_filter_make(struct err *e);

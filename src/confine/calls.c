@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "calls.h"
+#include "confine/calls.h"
 
 #include <errno.h>
 #include <linux/sched.h>
@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
-#include "util.h"
+#include "base/util.h"
 
 /* Newer than the headers of Debian 12. */
 #ifndef PR_GET_AUXV

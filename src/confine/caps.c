@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "caps.h"
+#include "confine/caps.h"
 
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
-#include "util.h"
+#include "base/util.h"
 
 enum {
 	CAPS_MAX = 64,

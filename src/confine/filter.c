@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "filter.h"
+#include "confine/filter.h"
 
 int filter_apply(const struct sock_filter *filter, size_t n)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "landlock.h"
+#include "confine/landlock.h"
 
 #include <fcntl.h>
 #include <sys/syscall.h>
 
-#include "util.h"
+#include "base/util.h"
 
 int landlock_abi(void)
 {

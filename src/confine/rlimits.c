@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "rlimits.h"
+#include "confine/rlimits.h"
 
-#include "util.h"
+#include "base/util.h"
 
 static int lower(const struct limit *l)
 {

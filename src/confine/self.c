@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "self.h"
+#include "confine/self.h"
 
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
 
-#include "util.h"
+#include "base/util.h"
 
 int self_no_new_privileges(void)
 {

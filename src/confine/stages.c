@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "stages.h"
+#include "confine/stages.h"
 
 #include <string.h>
 
-#include "caps.h"
-#include "landlock.h"
-#include "self.h"
+#include "confine/caps.h"
+#include "confine/landlock.h"
+#include "confine/self.h"
 
 int confine_run(const struct confine_stage *stages, void *arg, const char **ret_at)
 {

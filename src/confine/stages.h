@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "err.h"
+#include "base/err.h"
 
 struct confine_stage {
 	const char *name; /* for messages */

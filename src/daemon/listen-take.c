@@ -4,8 +4,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "listen.h"
-#include "str.h"
+#include "base/str.h"
+#include "daemon/listen.h"
 
 enum {
 	FIRST = 3 /* SD_LISTEN_FDS_START */

@@ -5,7 +5,7 @@
  * Whether one that is there is stale is looked at under a lock that the winner keeps, so two that
  * start at once do not take each other's away.
  */
-#include "listen.h"
+#include "daemon/listen.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -16,8 +16,8 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
-#include "path.h"
-#include "str.h"
+#include "base/path.h"
+#include "base/str.h"
 
 enum {
 	BACKLOG = 4096, /* net.core.somaxconn lowers it */

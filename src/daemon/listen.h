@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "err.h"
+#include "base/err.h"
 
 enum {
 	LISTEN_MAX = 16,

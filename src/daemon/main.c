@@ -11,14 +11,14 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "api.h"
-#include "clock.h"
-#include "e2b.h"
-#include "envd.h"
-#include "listen.h"
-#include "log.h"
-#include "notify.h"
-#include "v1.h"
+#include "api/api.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "daemon/listen.h"
+#include "daemon/notify.h"
+#include "e2b/e2b.h"
+#include "envd/envd.h"
+#include "v1/v1.h"
 
 enum {
 	ASKED_MAX = 8,

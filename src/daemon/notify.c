@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "notify.h"
+#include "daemon/notify.h"
 
 #include <string.h>
 #include <sys/time.h>
 
-#include "str.h"
+#include "base/str.h"
 
 enum {
 	WAIT_SECONDS = 5,

@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include "err.h"
+#include "base/err.h"
 
 struct notify {
 	int fd; /* -EBADF: nobody listens */

@@ -10,11 +10,11 @@
  */
 #include <string.h>
 
-#include "default-store.h"
-#include "e2b.h"
-#include "launch.h"
-#include "life.h"
-#include "template.h"
+#include "builtin/default-store.h"
+#include "client/launch.h"
+#include "e2b/e2b.h"
+#include "state/life.h"
+#include "template/template.h"
 
 enum {
 	READY_MS = 60 * 1000,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The control plane of the E2B API as a part: its routes, and what it looks after. */
-#include "e2b.h"
+#include "e2b/e2b.h"
 
-#include "clock.h"
-#include "image-store.h"
+#include "base/clock.h"
+#include "image/image-store.h"
 
 enum {
 	BUILDS_OF_ONE = 2, /* at once, of one key */

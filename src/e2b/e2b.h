@@ -3,11 +3,11 @@
  */
 #pragma once
 
-#include "body.h"
-#include "box.h"
-#include "life.h"
-#include "template.h"
-#include "wake.h"
+#include "api/body.h"
+#include "api/box.h"
+#include "api/wake.h"
+#include "state/life.h"
+#include "template/template.h"
 
 extern const struct api_part e2b_part;
 

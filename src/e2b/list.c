@@ -5,8 +5,8 @@
  */
 #include <string.h>
 
-#include "clock.h"
-#include "e2b.h"
+#include "base/clock.h"
+#include "e2b/e2b.h"
 
 struct list {
 	const struct request *r;

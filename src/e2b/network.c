@@ -5,10 +5,10 @@
  */
 #include <string.h>
 
-#include "addr.h"
-#include "e2b.h"
-#include "narrow.h"
-#include "route.h"
+#include "api/route.h"
+#include "e2b/e2b.h"
+#include "names/addr.h"
+#include "names/narrow.h"
 
 enum {
 	ENTRIES_MAX = 1000,

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "recipe.h"
+#include "e2b/recipe.h"
 
 #include <stdarg.h>
 #include <string.h>
 
-#include "box.h"
-#include "default-store.h"
-#include "gunzip.h"
-#include "job.h"
-#include "log.h"
-#include "runner.h"
-#include "sandbox.h"
-#include "str.h"
+#include "api/box.h"
+#include "api/gunzip.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "builtin/default-store.h"
+#include "client/runner.h"
+#include "job/job.h"
+#include "sandbox/sandbox.h"
 
 enum {
 	STEP_MS = 30 * 60 * 1000,

@@ -6,8 +6,8 @@
  */
 #pragma once
 
-#include "json-util.h"
-#include "template.h"
+#include "base/json-util.h"
+#include "template/template.h"
 
 enum {
 	RECIPE_STEPS_MAX = 512,

@@ -2,10 +2,10 @@
 /* One sandbox of the E2B API: what is told of it, its end, its deadline, pause and network. */
 #include <string.h>
 
-#include "clock.h"
-#include "e2b.h"
-#include "engine.h"
-#include "suspend.h"
+#include "api/suspend.h"
+#include "base/clock.h"
+#include "e2b/e2b.h"
+#include "engine/engine.h"
 
 /* ---- what is told ---- */
 

@@ -6,10 +6,10 @@
  */
 #include <string.h>
 
-#include "clock.h"
-#include "e2b.h"
-#include "engine.h"
-#include "snapshot.h"
+#include "base/clock.h"
+#include "e2b/e2b.h"
+#include "engine/engine.h"
+#include "snapshot/snapshot.h"
 
 enum {
 	FORKS_MAX = 100,

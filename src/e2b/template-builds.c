@@ -17,10 +17,10 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "clock.h"
-#include "e2b.h"
-#include "quota-enter.h"
-#include "recipe.h"
+#include "base/clock.h"
+#include "e2b/e2b.h"
+#include "e2b/recipe.h"
+#include "sandbox/quota-enter.h"
 
 enum {
 	END_AGAIN_S = 5,

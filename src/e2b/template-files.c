@@ -6,8 +6,8 @@
 #include <sodium.h>
 #include <string.h>
 
-#include "clock.h"
-#include "e2b.h"
+#include "base/clock.h"
+#include "e2b/e2b.h"
 
 enum {
 	TICKET_HEX = 32,

@@ -6,9 +6,9 @@
  */
 #include <string.h>
 
-#include "apart.h"
-#include "clock.h"
-#include "e2b.h"
+#include "api/apart.h"
+#include "base/clock.h"
+#include "e2b/e2b.h"
 
 int e2b_template_store_of(bool all, const char *owner, const char *ref, struct template_store *s,
 			  struct err *e)

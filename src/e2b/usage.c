@@ -3,9 +3,9 @@
 #include <fcntl.h>
 #include <string.h>
 
-#include "clock.h"
-#include "e2b.h"
-#include "record.h"
+#include "base/clock.h"
+#include "e2b/e2b.h"
+#include "state/record.h"
 
 enum {
 	LOG_MAX = 1000,

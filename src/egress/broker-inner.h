@@ -2,12 +2,12 @@
 /* What the files of the broker share. */
 #pragma once
 
-#include "broker.h"
-#include "dial.h"
-#include "peek.h"
-#include "pump.h"
-#include "resolve.h"
-#include "upstream.h"
+#include "egress/broker.h"
+#include "egress/dial.h"
+#include "egress/peek.h"
+#include "egress/pump.h"
+#include "egress/resolve.h"
+#include "egress/upstream.h"
 
 struct broker {
 	struct broker_conf conf;

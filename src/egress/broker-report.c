@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is said about a request: events, and their words. */
-#include "broker-inner.h"
-#include "clock.h"
-#include "why.h"
+#include "base/clock.h"
+#include "egress/broker-inner.h"
+#include "names/why.h"
 
 DEFINE_NAMES(broker_what_name, enum broker_what, BROKER_WHAT_MAX,
 	     "unknown", [BROKER_ALLOW] = "allow", [BROKER_DENY] = "deny", [BROKER_END] = "end");

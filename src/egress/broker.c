@@ -5,9 +5,9 @@
  */
 #include <string.h>
 
-#include "broker-inner.h"
-#include "check.h"
-#include "clock.h"
+#include "base/clock.h"
+#include "egress/broker-inner.h"
+#include "egress/check.h"
 
 int broker_new(const struct broker_conf *c, struct ruleset *rules, struct broker **ret,
 	       struct err *e)

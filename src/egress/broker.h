@@ -6,9 +6,9 @@
  */
 #pragma once
 
-#include "budget.h"
-#include "loop.h"
-#include "match.h"
+#include "base/loop.h"
+#include "egress/budget.h"
+#include "names/match.h"
 
 enum {
 	BROKER_IDLE_MS = 600 * 1000,	   /* without a byte in either direction */

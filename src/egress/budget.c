@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "budget.h"
+#include "egress/budget.h"
 
 #include <string.h>
 
-#include "clock.h"
-#include "str.h"
+#include "base/clock.h"
+#include "base/str.h"
 
 void budget_init(struct budget *b, const struct budget_limits *max)
 {

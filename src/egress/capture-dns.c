@@ -11,9 +11,9 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "capture-inner.h"
-#include "clock.h"
-#include "str.h"
+#include "base/clock.h"
+#include "base/str.h"
+#include "egress/capture-inner.h"
 
 static const uint8_t loopback6[16] = { [15] = 1 };
 static const struct name localhost = { .len = 9, .text = "localhost" };

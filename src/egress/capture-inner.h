@@ -4,8 +4,8 @@
 
 #include <netinet/in.h>
 
-#include "capture.h"
-#include "dns.h"
+#include "egress/capture.h"
+#include "egress/dns.h"
 
 enum {
 	ACCEPTS_MAX = 16,     /* per listener and round of the loop */

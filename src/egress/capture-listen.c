@@ -6,8 +6,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "capture-inner.h"
-#include "clock.h"
+#include "base/clock.h"
+#include "egress/capture-inner.h"
 
 void listener_full(struct listener *l, bool full)
 {

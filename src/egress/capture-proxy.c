@@ -7,8 +7,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "capture-inner.h"
-#include "clock.h"
+#include "base/clock.h"
+#include "egress/capture-inner.h"
 
 enum {
 	PEEK_MAX = 2048

@@ -6,7 +6,7 @@
  * transparent sockets do this. An address of our range stands for a name; any other is the
  * destination itself.
  */
-#include "capture-inner.h"
+#include "egress/capture-inner.h"
 
 #include <netinet/in.h>
 #include <string.h>

@@ -9,10 +9,10 @@
  */
 #pragma once
 
-#include "front.h"
-#include "loop.h"
-#include "pool.h"
-#include "sockets.h"
+#include "base/loop.h"
+#include "egress/front.h"
+#include "egress/pool.h"
+#include "egress/sockets.h"
 
 /* How a stream arrived; proxy clients wait for capture_reply(). */
 enum capture_how {

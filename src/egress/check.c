@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "check.h"
+#include "egress/check.h"
 
 const char *check_resolved(const struct ruleset *rules, const struct addr *a, uint16_t port,
 			   bool private)

@@ -2,7 +2,7 @@
 /* Which addresses may be dialled at all. */
 #pragma once
 
-#include "match.h"
+#include "names/match.h"
 
 /*
  * Checks an address that a name resolved to. It must be public, or private (ADDR_PRIVATE only) if

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "dial.h"
+#include "egress/dial.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <string.h>
 #include <sys/socket.h>
 
-#include "clock.h"
+#include "base/clock.h"
 
 union sock {
 	struct sockaddr any;

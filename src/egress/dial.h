@@ -9,8 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "addr.h"
-#include "loop.h"
+#include "base/loop.h"
+#include "names/addr.h"
 
 enum {
 	DIAL_ADDRS_MAX = 8, /* tried at most */

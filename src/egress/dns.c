@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "dns.h"
+#include "egress/dns.h"
 
 #include <string.h>
 
-#include "str.h"
+#include "base/str.h"
 
 enum {
 	HEADER = 12,

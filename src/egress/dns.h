@@ -7,8 +7,8 @@
  */
 #pragma once
 
-#include "buf.h"
-#include "name.h"
+#include "base/buf.h"
+#include "names/name.h"
 
 enum {
 	DNS_QUERY_MAX = 1232, /* also the maximum that we advertise */

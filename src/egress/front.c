@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "front.h"
+#include "egress/front.h"
 
 #include <string.h>
 
-#include "str.h"
+#include "base/str.h"
 
 #define METHOD "CONNECT "
 

@@ -6,9 +6,9 @@
  */
 #pragma once
 
-#include "buf.h"
-#include "http-lex.h"
-#include "rule.h"
+#include "base/buf.h"
+#include "http-lex/http-lex.h"
+#include "names/rule.h"
 
 enum {
 	FRONT_LINE_MAX = 3 + 255 + 255, /* the longest SOCKS5 message: a password */

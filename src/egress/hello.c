@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* RFC 8446, section 4.1.2 and 5.1; RFC 6066, section 3 (server_name). */
-#include "hello.h"
+#include "egress/hello.h"
 
 #include <string.h>
 
-#include "buf.h"
+#include "base/buf.h"
 
 enum {
 	RECORD_HEAD = 5,

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "name.h"
+#include "names/name.h"
 
 enum {
 	HELLO_MAX = 16 * 1024, /* message size; real clients send less than a quarter */

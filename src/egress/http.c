@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* RFC 9112. */
-#include "http.h"
+#include "egress/http.h"
 
 #include <errno.h>
 #include <string.h>
 
-#include "http-lex.h"
-#include "util.h"
+#include "base/util.h"
+#include "http-lex/http-lex.h"
 
 static int wrong(const char **ret_why, const char *why)
 {

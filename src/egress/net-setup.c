@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Uses netlink(7) instead of running ip(8) and nft(8): microseconds instead of milliseconds. */
-#include "net-setup.h"
+#include "egress/net-setup.h"
 
 #include <arpa/inet.h>
 #include <linux/netfilter.h>
@@ -11,9 +11,9 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "fault.h"
-#include "netlink.h"
-#include "pool.h"
+#include "base/fault.h"
+#include "egress/netlink.h"
+#include "egress/pool.h"
 
 #define TABLE "hutch"
 #define CHAIN "capture"

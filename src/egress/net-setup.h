@@ -14,8 +14,8 @@
  */
 #pragma once
 
-#include "addr.h"
-#include "sockets.h"
+#include "egress/sockets.h"
+#include "names/addr.h"
 
 enum {
 	NET_NETWORKS_MAX = 4096

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "netlink.h"
+#include "egress/netlink.h"
 
 #include <linux/netlink.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/socket.h>
 
-#include "util.h"
+#include "base/util.h"
 
 enum {
 	ANSWERS_MAX = 8192

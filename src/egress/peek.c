@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "peek.h"
+#include "egress/peek.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "hello.h"
-#include "http.h"
-#include "str.h"
+#include "base/str.h"
+#include "egress/hello.h"
+#include "egress/http.h"
 
 static enum peek_result refuse(char *detail, const char *why, const char *what, size_t n)
 {

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-#include "rule.h"
+#include "names/rule.h"
 
 enum {
 	PEEK_MAX = 20 * 1024, /* a ClientHello with its record headers, or an HTTP head */

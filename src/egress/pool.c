@@ -4,7 +4,7 @@
  * hash table with at least twice as many slots holds index + 1. Nothing is deleted, so a probe ends
  * at the first empty slot.
  */
-#include "pool.h"
+#include "egress/pool.h"
 
 #include <string.h>
 

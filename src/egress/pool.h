@@ -8,8 +8,8 @@
 
 #include <stdbool.h>
 
-#include "name.h"
-#include "siphash.h"
+#include "egress/siphash.h"
+#include "names/name.h"
 
 #define POOL_NET UINT32_C(0xc6120000) /* 198.18.0.0 */
 

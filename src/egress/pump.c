@@ -12,14 +12,14 @@
  * End of file is passed on as a shutdown after all bytes before it were written. A socket closed in
  * both directions leaves the loop: epoll would report EPOLLHUP again and again.
  */
-#include "pump.h"
+#include "egress/pump.h"
 
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
-#include "clock.h"
+#include "base/clock.h"
 
 /* ---- pipes ---- */
 

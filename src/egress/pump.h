@@ -8,8 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "buf.h"
-#include "loop.h"
+#include "base/buf.h"
+#include "base/loop.h"
 
 enum {
 	PUMP_POOL_MAX = 32,	 /* idle pipes kept for reuse */

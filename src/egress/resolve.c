@@ -8,7 +8,7 @@
  * or at its timeout. c-ares cannot cancel a single query, so a cancelled lookup stays allocated
  * until both queries have ended; resolver_free() ends them all.
  */
-#include "resolve.h"
+#include "egress/resolve.h"
 
 #include <ares.h>
 #include <arpa/inet.h>
@@ -17,7 +17,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-#include "clock.h"
+#include "base/clock.h"
 
 enum {
 	SOCKETS_MAX = 32, /* a channel has one or two for each server */

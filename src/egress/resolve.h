@@ -8,9 +8,9 @@
  */
 #pragma once
 
-#include "addr.h"
-#include "loop.h"
-#include "rule.h"
+#include "base/loop.h"
+#include "names/addr.h"
+#include "names/rule.h"
 
 enum {
 	RESOLVE_ADDRS_MAX = 16, /* per family; the rest is dropped */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* As in "SipHash: a fast short-input PRF", Aumasson and Bernstein, 2012. */
-#include "siphash.h"
+#include "egress/siphash.h"
 
 struct state {
 	uint64_t a, b, c, d;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "sockets.h"
+#include "egress/sockets.h"
 
 uint8_t capture_sockets_mask(const struct capture_sockets *s)
 {

@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#include "util.h"
+#include "base/util.h"
 
 enum capture_socket {
 	CAPTURE_TCP,	 /* connections to 198.18.0.0/15 or to a rule's network */

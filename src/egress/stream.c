@@ -10,9 +10,9 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "broker-inner.h"
-#include "check.h"
-#include "clock.h"
+#include "base/clock.h"
+#include "egress/broker-inner.h"
+#include "egress/check.h"
 
 void stream_refuse(const struct request *r, int fd, enum broker_reason reason)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "upstream.h"
+#include "egress/upstream.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
 
-#include "clock.h"
-#include "fd.h"
+#include "base/clock.h"
+#include "base/fd.h"
 
 ssize_t upstream_parse(struct http_scan *scan, const char *s, size_t n,
 		       char why[static UPSTREAM_WHY_MAX])

@@ -5,10 +5,10 @@
  */
 #pragma once
 
-#include "buf.h"
-#include "http-lex.h"
-#include "loop.h"
-#include "rule.h"
+#include "base/buf.h"
+#include "base/loop.h"
+#include "http-lex/http-lex.h"
+#include "names/rule.h"
 
 enum {
 	UPSTREAM_HEAD_MAX = 8192,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "bpf.h"
+#include "engine/bpf.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -7,8 +7,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "fd.h"
-#include "str.h"
+#include "base/fd.h"
+#include "base/str.h"
 
 enum {
 	LOG_MAX = 16 * 1024,

@@ -12,11 +12,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "cgroup-inner.h"
-#include "clock.h"
-#include "fault.h"
-#include "fd.h"
-#include "str.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "engine/cgroup-inner.h"
 
 static int ask(const struct cgroup *g, bool frozen)
 {

@@ -2,8 +2,8 @@
 /* Inside cgroup*.c, and for their test: the same with another root than "/". */
 #pragma once
 
-#include "cgroup-layout.h"
-#include "cgroup.h"
+#include "base/cgroup-layout.h"
+#include "engine/cgroup.h"
 
 enum {
 	CGROUP_WHERE_MAX = 2 * CGROUP_PATH_MAX + 64

@@ -10,9 +10,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "cgroup-inner.h"
-#include "fd.h"
-#include "str.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "engine/cgroup-inner.h"
 
 enum {
 	PROCS_MAX = 64 * 1024, /* bytes of cgroup.procs: some thousand processes */

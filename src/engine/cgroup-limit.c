@@ -7,9 +7,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "cgroup-inner.h"
-#include "fd.h"
-#include "str.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "engine/cgroup-inner.h"
 
 enum {
 	PERIOD_US = 100000,

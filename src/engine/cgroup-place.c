@@ -14,10 +14,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "cgroup-inner.h"
-#include "fault.h"
-#include "fd.h"
-#include "str.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "engine/cgroup-inner.h"
 
 #define OPEN_DIR (O_RDONLY | O_DIRECTORY | O_CLOEXEC)
 

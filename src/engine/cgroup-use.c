@@ -8,11 +8,11 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-#include "cgroup-inner.h"
-#include "clock.h"
-#include "fault.h"
-#include "fd.h"
-#include "str.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "engine/cgroup-inner.h"
 
 enum {
 	PROCS_MAX = 64 * 1024, /* bytes of cgroup.procs looked at in one round */

@@ -4,8 +4,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "cgroup-inner.h"
-#include "str.h"
+#include "base/str.h"
+#include "engine/cgroup-inner.h"
 
 void cgroup_because(struct cgroup *g, enum cgroup_part p, const char *fmt, ...)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Control groups: making, opening and removing them. */
-#include "cgroup.h"
+#include "engine/cgroup.h"
 
 #include <fcntl.h>
 #include <stdarg.h>
@@ -8,10 +8,10 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#include "cgroup-inner.h"
-#include "clock.h"
-#include "fault.h"
-#include "str.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/str.h"
+#include "engine/cgroup-inner.h"
 
 #define REMOVE_TIME (2 * NSEC_PER_SEC)
 

@@ -8,7 +8,7 @@
  * pipes of no other use: /dev/null would be the host's. PID 1 inherits them and replaces all but
  * the last.
  */
-#include "container.h"
+#include "engine/container.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -18,15 +18,15 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#include "apparmor.h"
-#include "clock.h"
-#include "fault.h"
-#include "fd.h"
-#include "oci.h"
-#include "scratch.h"
-#include "self.h"
-#include "str.h"
-#include "userns.h"
+#include "base/apparmor.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "confine/self.h"
+#include "engine/oci.h"
+#include "engine/scratch.h"
+#include "engine/userns.h"
 
 #define PID_FILE      SCRATCH_BUNDLE "/pid"
 #define START_TIMEOUT (30 * NSEC_PER_SEC)

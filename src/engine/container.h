@@ -2,8 +2,8 @@
 /* Containers by an OCI runtime: what its row of the engine table is made of. */
 #pragma once
 
-#include "engine.h"
-#include "scratch.h"
+#include "engine/engine.h"
+#include "engine/scratch.h"
 
 /* The sandbox's user namespace, a file descriptor of the runtime. */
 #define OCI_USERNS_FD 4

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The engine crun. */
-#include "container.h"
-#include "scratch.h"
+#include "engine/container.h"
+#include "engine/scratch.h"
 
 static const char no_exec[] = "Hutch never calls crun exec";
 static const char no_krun[] = "Hutch never uses krun";

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "dial-guard.h"
+#include "engine/dial-guard.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
 #include <string.h>
 
-#include "cgroup-inner.h"
-#include "fault.h"
-#include "fd.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "engine/cgroup-inner.h"
 
 enum {
 	PROCS_MAX = 4096

@@ -12,10 +12,10 @@
  */
 #pragma once
 
-#include "dial-programs.h"
-#include "dial-rules.h"
-#include "err.h"
-#include "receipt.h"
+#include "base/err.h"
+#include "engine/dial-programs.h"
+#include "engine/dial-rules.h"
+#include "receipt/receipt.h"
 
 struct dial_guard {
 	int group;     /* -EBADF: there is none */

@@ -8,7 +8,7 @@
  * Jumps to the verdict go forward to the end of the program: "deny" is where a program ends when
  * nothing has allowed it. They are written with offset TO_DENY and set when the end is known.
  */
-#include "dial-programs.h"
+#include "engine/dial-programs.h"
 
 #include <netinet/in.h>
 #include <string.h>

@@ -11,8 +11,8 @@
  */
 #pragma once
 
-#include "bpf.h"
-#include "buf.h"
+#include "base/buf.h"
+#include "engine/bpf.h"
 
 enum {
 	DIAL_PUBLIC = 1,

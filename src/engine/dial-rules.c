@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "dial-rules.h"
+#include "engine/dial-rules.h"
 
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "check.h"
-#include "dial-programs.h"
+#include "egress/check.h"
+#include "engine/dial-programs.h"
 
 enum {
 	PORTS = 65536,

@@ -8,8 +8,8 @@
  */
 #pragma once
 
-#include "rule.h"
-#include "spec.h"
+#include "names/rule.h"
+#include "state/spec.h"
 
 enum {
 	DIAL_ENTRIES_MAX = 256 * 1024, /* more than there are ports and rules; taken as needed */

@@ -9,12 +9,12 @@
  */
 #pragma once
 
-#include "cgroup.h"
-#include "level.h"
-#include "monitor.h"
-#include "proc.h"
-#include "receipt.h"
-#include "spec.h"
+#include "base/proc.h"
+#include "engine/cgroup.h"
+#include "engine/monitor.h"
+#include "receipt/level.h"
+#include "receipt/receipt.h"
+#include "state/spec.h"
 
 /* What the warden has arranged. Missing file descriptors are -EBADF. */
 struct engine_start {

@@ -14,13 +14,13 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "clock.h"
-#include "engine.h"
-#include "fault.h"
-#include "fd.h"
-#include "qemu-jail.h"
-#include "qemu.h"
-#include "str.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "engine/engine.h"
+#include "engine/qemu-jail.h"
+#include "engine/qemu.h"
 
 #define MIB UINT64_C(1048576)
 

@@ -4,15 +4,15 @@
  * namespace below its own, but could not come back to the host's. So a child goes, prepares
  * everything, and sends the sockets; a socket stays in the namespace that it was made in.
  */
-#include "netns.h"
+#include "engine/netns.h"
 
 #include <sched.h>
 #include <string.h>
 #include <sys/socket.h>
 
-#include "fault.h"
-#include "fd-pass.h"
-#include "proc.h"
+#include "base/fault.h"
+#include "base/fd-pass.h"
+#include "base/proc.h"
 
 static_assert((int)CAPTURE_SOCKETS <= (int)FD_PASS_MAX, "all go in one packet");
 

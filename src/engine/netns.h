@@ -2,7 +2,7 @@
 /* The network of a container, which is its own: see net-setup.h for what is made there. */
 #pragma once
 
-#include "net-setup.h"
+#include "egress/net-setup.h"
 
 /*
  * net_capture() in the network namespace of process `pidfd`. To be called by the warden between the

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "oci.h"
+#include "engine/oci.h"
 
 #include <linux/capability.h>
 #include <string.h>
 
-#include "json-util.h"
-#include "proc-hidden.h"
-#include "seccomp.h"
-#include "str.h"
+#include "base/json-util.h"
+#include "base/proc-hidden.h"
+#include "base/str.h"
+#include "engine/seccomp.h"
 
 /*
  * What PID 1 keeps, inside its own user namespace: to become the asked user, to signal, to give

@@ -4,7 +4,7 @@
  * namespace, in new namespaces of all other kinds, and has everything of the warden's open. It
  * builds its root, and gives up all but its descriptors, as the table of stages says.
  */
-#include "qemu-confine.h"
+#include "engine/qemu-confine.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -13,13 +13,13 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-#include "become.h"
-#include "caps.h"
-#include "fault.h"
-#include "filter.h"
-#include "rlimits.h"
-#include "stages.h"
-#include "str.h"
+#include "base/fault.h"
+#include "base/str.h"
+#include "confine/become.h"
+#include "confine/caps.h"
+#include "confine/filter.h"
+#include "confine/rlimits.h"
+#include "confine/stages.h"
 
 /* Where the root is built; as "/" of the jail it is that no more. */
 #define PLACE "/run"

@@ -5,7 +5,7 @@
 
 #include <sched.h>
 
-#include "qemu-jail.h"
+#include "engine/qemu-jail.h"
 
 enum {
 	QEMU_TREES_MAX = 12,

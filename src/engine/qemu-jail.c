@@ -19,7 +19,7 @@
  * QEMU can be traced by its own user inside of the namespace, where nobody else is, and by the
  * warden: execve(2) makes it dumpable again, and nothing later could change that.
  */
-#include "qemu-jail.h"
+#include "engine/qemu-jail.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -30,13 +30,13 @@
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 
-#include "become.h"
-#include "clock.h"
-#include "engine.h"
-#include "fault.h"
-#include "fd.h"
-#include "qemu-confine.h"
-#include "userns.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "confine/become.h"
+#include "engine/engine.h"
+#include "engine/qemu-confine.h"
+#include "engine/userns.h"
 
 #define START_TIMEOUT (30 * NSEC_PER_SEC)
 #define SEAL_TIMEOUT  (10 * NSEC_PER_SEC)

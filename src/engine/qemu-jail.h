@@ -6,9 +6,9 @@
  */
 #pragma once
 
-#include "cgroup.h"
-#include "proc.h"
-#include "qemu.h"
+#include "base/proc.h"
+#include "engine/cgroup.h"
+#include "engine/qemu.h"
 
 /* A directory (with what is mounted below it), file or symbolic link of the host that the jail has
  * until it is sealed, read only. */

@@ -13,13 +13,13 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "clock.h"
-#include "fd-pass.h"
-#include "fd.h"
-#include "log.h"
-#include "loop.h"
-#include "qemu.h"
-#include "qmp.h"
+#include "base/clock.h"
+#include "base/fd-pass.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/loop.h"
+#include "engine/qemu.h"
+#include "engine/qmp.h"
 
 #define TEXT(x)	 TEXT_(x)
 #define TEXT_(x) #x

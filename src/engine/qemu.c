@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "qemu.h"
+#include "engine/qemu.h"
 
 #include <assert.h>
 #include <inttypes.h>

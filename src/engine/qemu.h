@@ -12,8 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "buf.h"
-#include "monitor.h"
+#include "base/buf.h"
+#include "engine/monitor.h"
 
 struct spec;
 

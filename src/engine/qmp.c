@@ -3,11 +3,11 @@
  * QEMU writes its objects in one way: a space behind every colon and comma and nowhere else; in a
  * reply "return" or "error" first; in an event "timestamp", "event", and "data" if there is some.
  */
-#include "qmp.h"
+#include "engine/qmp.h"
 
 #include <string.h>
 
-#include "str.h"
+#include "base/str.h"
 
 struct rest {
 	const char *s;

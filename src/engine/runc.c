@@ -11,7 +11,7 @@
 #include <sys/mount.h>
 #include <sys/syscall.h>
 
-#include "container.h"
+#include "engine/container.h"
 
 static const char no_exec[] = "Hutch never calls runc exec";
 

@@ -21,10 +21,10 @@
 #include <sys/statfs.h>
 #include <sys/sysmacros.h>
 
-#include "engine.h"
-#include "fault.h"
-#include "fd.h"
-#include "scratch.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "engine/engine.h"
+#include "engine/scratch.h"
 
 #define LOOP_CONTROL "/dev/loop-control"
 #define IN_MEMORY    "or keep what it writes in memory: --scratch memory"

@@ -15,13 +15,13 @@
 #include <sys/statfs.h>
 #include <sys/sysmacros.h>
 
-#include "engine.h"
-#include "fault.h"
-#include "fd.h"
-#include "path.h"
-#include "scratch.h"
-#include "sockets.h"
-#include "userns.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "base/path.h"
+#include "egress/sockets.h"
+#include "engine/engine.h"
+#include "engine/scratch.h"
+#include "engine/userns.h"
 
 #define SCRATCH_UPPER SCRATCH_SPACE "/upper"
 #define SCRATCH_WORK  SCRATCH_SPACE "/work"

@@ -13,7 +13,7 @@
  */
 #pragma once
 
-#include "engine.h"
+#include "engine/engine.h"
 
 #define SCRATCH_ROOT   "/run/r"
 #define SCRATCH_GUEST  "/run/g"

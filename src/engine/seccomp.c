@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "seccomp.h"
+#include "engine/seccomp.h"
 
 #include <errno.h>
 
-#include "calls.h"
-#include "json-util.h"
+#include "base/json-util.h"
+#include "confine/calls.h"
 
 static json_t *compare_json(const struct call_compare *c)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The engine table. Rows of one level stand in the order of preference. */
-#include "engine.h"
-#include "str.h"
+#include "base/str.h"
+#include "engine/engine.h"
 
 /* clang-format off */
 #define ROWS(row) \

@@ -19,13 +19,13 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
-#include "become.h"
-#include "clock.h"
-#include "engine.h"
-#include "fault.h"
-#include "fd.h"
-#include "oci.h"
-#include "userns.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "confine/become.h"
+#include "engine/engine.h"
+#include "engine/oci.h"
+#include "engine/userns.h"
 
 #define MAP_TIMEOUT (10 * NSEC_PER_SEC)
 

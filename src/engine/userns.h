@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "err.h"
+#include "base/err.h"
 
 /* For an ordinary user. Puts the calling process into a user and a mount namespace of its
  * own, where id 0 is the user and 1 to 65,536 are the user's subordinate ids, by newuidmap(1) and

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <sys/vfs.h>
 
-#include "fd.h"
-#include "verify.h"
+#include "base/fd.h"
+#include "engine/verify.h"
 
 static const char *const controllers[CGROUP_PARTS] = {
 	[CGROUP_CPU] = "cpu",

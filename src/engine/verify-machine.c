@@ -13,12 +13,12 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
-#include "clock.h"
-#include "fd.h"
-#include "qemu-jail.h"
-#include "qemu.h"
-#include "str.h"
-#include "verify.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "engine/qemu-jail.h"
+#include "engine/qemu.h"
+#include "engine/verify.h"
 
 enum {
 	START_SECONDS = 10,

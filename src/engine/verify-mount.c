@@ -9,12 +9,12 @@
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
 
-#include "oci.h"
-#include "path.h"
-#include "proc-hidden.h"
-#include "scratch.h"
-#include "str.h"
-#include "verify.h"
+#include "base/path.h"
+#include "base/proc-hidden.h"
+#include "base/str.h"
+#include "engine/oci.h"
+#include "engine/scratch.h"
+#include "engine/verify.h"
 
 enum {
 	DEV_NAMES_MAX = 64

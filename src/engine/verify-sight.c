@@ -3,7 +3,7 @@
 #include <fcntl.h>
 #include <stdarg.h>
 
-#include "verify.h"
+#include "engine/verify.h"
 
 int sight_set(struct sight *s, const char *fmt, ...)
 {

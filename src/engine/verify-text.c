@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "verify-text.h"
+#include "engine/verify-text.h"
 
 #include <string.h>
 
-#include "str.h"
+#include "base/str.h"
 
 enum {
 	HEX_DIGITS = 16,

@@ -9,7 +9,7 @@
  * A row is enforced if its look returns 0, and in no other way: what cannot be read or understood
  * is not enforced.
  */
-#include "verify.h"
+#include "engine/verify.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -19,13 +19,13 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
-#include "apparmor.h"
-#include "clock.h"
-#include "container.h"
-#include "fd.h"
-#include "oci.h"
-#include "path.h"
-#include "str.h"
+#include "base/apparmor.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/path.h"
+#include "base/str.h"
+#include "engine/container.h"
+#include "engine/oci.h"
 
 enum {
 	GUEST_SECONDS = 10 /* for the last steps of a runtime that has little of a CPU */

@@ -2,9 +2,9 @@
 /* Between verify.c, which has the table of the rows, and the files that look. */
 #pragma once
 
-#include "buf.h"
-#include "engine.h"
-#include "verify-text.h"
+#include "base/buf.h"
+#include "engine/engine.h"
+#include "engine/verify-text.h"
 
 enum {
 	VERIFY_FILE_MAX = 1024 * 1024

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "entry.h"
+#include "envd/entry.h"
 
 #include <string.h>
 
-#include "box.h"
-#include "clock.h"
-#include "str.h"
+#include "api/box.h"
+#include "base/clock.h"
+#include "base/str.h"
 
 enum {
 	PERMISSIONS_MAX = 16,

@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "request.h"
+#include "api/request.h"
 
 /* EntryInfo of E2B's filesystem service. A path that is relative is below `root`. NULL without
  * memory. */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "envd.h"
+#include "envd/envd.h"
 
-#include "files.h"
-#include "fs.h"
-#include "ports.h"
-#include "process.h"
-#include "watch.h"
+#include "envd/files.h"
+#include "envd/fs.h"
+#include "envd/ports.h"
+#include "envd/process.h"
+#include "envd/watch.h"
 
 static int begin(struct api *a, struct err *e)
 {

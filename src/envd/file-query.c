@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "file-query.h"
+#include "envd/file-query.h"
 
 bool file_query_read(struct request *r, struct file_query *q)
 {

@@ -2,7 +2,7 @@
 /* Shared by the two directions of /files. */
 #pragma once
 
-#include "request.h"
+#include "api/request.h"
 
 struct file_query {
 	char *path; /* NULL: there is none */

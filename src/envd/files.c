@@ -6,15 +6,15 @@
  * back when the client has taken it, so a slow one stops the guest, and nothing is kept here. Files
  * of size 0 may have contents all the same (those of /proc): they are sent in chunks.
  */
-#include "files.h"
+#include "envd/files.h"
 
 #include <string.h>
 
-#include "box.h"
-#include "entry.h"
-#include "file-query.h"
-#include "str.h"
-#include "upload.h"
+#include "api/box.h"
+#include "base/str.h"
+#include "envd/entry.h"
+#include "envd/file-query.h"
+#include "envd/upload.h"
 
 enum {
 	STATUS_OK = 200,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include "request.h"
+#include "api/request.h"
 
 extern const struct route envd_files_routes[];

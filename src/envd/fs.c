@@ -8,11 +8,11 @@
  * which makes those above it. ListDir looks first where the path is relative, because the entries'
  * paths are absolute and only the guest knows the home.
  */
-#include "fs.h"
+#include "envd/fs.h"
 
 #include <strings.h>
 
-#include "str.h"
+#include "base/str.h"
 
 enum {
 	LIST_MAX = 64 * 1024 * 1024,   /* bytes of an answer */

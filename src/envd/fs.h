@@ -2,8 +2,8 @@
 /* What fs.c and watch.c share: the fields of a request of the filesystem service. */
 #pragma once
 
-#include "entry.h"
-#include "rpc.h"
+#include "envd/entry.h"
+#include "envd/rpc.h"
 
 /* Reads the message of a method that is no stream, as rpc_read() does. */
 void fs_read(struct request *r, void (*have)(struct request *r));

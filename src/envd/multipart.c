@@ -4,11 +4,11 @@
  * to be none can only begin again at the byte that did not fit: what was matched so far is
  * contents, and needs not be kept, for it is the beginning of the delimiter.
  */
-#include "multipart.h"
+#include "envd/multipart.h"
 
 #include <strings.h>
 
-#include "str.h"
+#include "base/str.h"
 
 enum state {
 	STATE_FIRST,  /* the first delimiter, of which the line break is there already */

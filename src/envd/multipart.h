@@ -10,9 +10,9 @@
  */
 #pragma once
 
-#include "buf.h"
-#include "err.h"
-#include "http-lex.h"
+#include "base/buf.h"
+#include "base/err.h"
+#include "http-lex/http-lex.h"
 
 enum {
 	MULTIPART_BOUNDARY_MAX = 70,

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "port-answer.h"
+#include "envd/port-answer.h"
 
 #include <errno.h>
 #include <string.h>
 #include <strings.h>
 
-#include "str.h"
-#include "util.h"
+#include "base/str.h"
+#include "base/util.h"
 
 /* About the connection, which is ours to say. */
 static const char *const connection_fields[] = {

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "http-lex.h"
+#include "http-lex/http-lex.h"
 
 enum {
 	PORT_ANSWER_MAX = 32 * 1024,

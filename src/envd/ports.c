@@ -7,16 +7,16 @@
  * A request to upgrade (WebSocket) that is answered with 101 makes both one pair of streams, until
  * either ends.
  */
-#include "ports.h"
+#include "envd/ports.h"
 
 #include <sodium.h>
 #include <string.h>
 #include <strings.h>
 
-#include "box.h"
-#include "http-chunk.h"
-#include "port-answer.h"
-#include "route.h"
+#include "api/box.h"
+#include "api/route.h"
+#include "envd/port-answer.h"
+#include "http/http-chunk.h"
 
 enum {
 	HEAD_MAX = 64 * 1024,

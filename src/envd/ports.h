@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include "request.h"
+#include "api/request.h"
 
 /* Passes a request on to the program that listens on that port of r->box, and its answer back. */
 void ports_handle(struct request *r);

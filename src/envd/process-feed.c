@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "process.h"
+#include "envd/process.h"
 
 enum {
 	MESSAGE_MAX_BYTES = HTTP_SERVER_JSON_MAX,

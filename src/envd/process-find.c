@@ -7,10 +7,10 @@
 #include <fcntl.h>
 #include <string.h>
 
-#include "clock.h"
-#include "fd.h"
-#include "process.h"
-#include "str.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "envd/process.h"
 
 enum {
 	NUMBERS_MAX = 2 * RECORDS_MAX,

@@ -3,9 +3,9 @@
 #include <signal.h>
 #include <string.h>
 
-#include "base64.h"
-#include "process.h"
-#include "str.h"
+#include "base/base64.h"
+#include "base/str.h"
+#include "envd/process.h"
 
 /* ---- a request with one errand ---- */
 

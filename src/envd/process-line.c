@@ -11,8 +11,8 @@
  */
 #include <string.h>
 
-#include "box.h"
-#include "process.h"
+#include "api/box.h"
+#include "envd/process.h"
 
 /* ---- the list ---- */
 

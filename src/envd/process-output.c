@@ -17,10 +17,10 @@
  */
 #include <string.h>
 
-#include "base64.h"
-#include "clock.h"
-#include "process.h"
-#include "str.h"
+#include "base/base64.h"
+#include "base/clock.h"
+#include "base/str.h"
+#include "envd/process.h"
 
 enum {
 	PIECE_MAX = 32 * 1024,

@@ -2,8 +2,8 @@
 /* Members of a message in protobuf's JSON: null is as absent, whole numbers may be text. */
 #include <string.h>
 
-#include "process.h"
-#include "str.h"
+#include "base/str.h"
+#include "envd/process.h"
 
 enum {
 	COLS = 80,

@@ -21,9 +21,9 @@
  */
 #include <string.h>
 
-#include "clock.h"
-#include "process.h"
-#include "str.h"
+#include "base/clock.h"
+#include "base/str.h"
+#include "envd/process.h"
 
 enum {
 	CWD_SHOWN = 200,

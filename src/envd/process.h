@@ -7,9 +7,9 @@
  */
 #pragma once
 
-#include "record.h"
-#include "records-watch.h"
-#include "rpc.h"
+#include "envd/records-watch.h"
+#include "envd/rpc.h"
+#include "state/record.h"
 
 enum {
 	PROCESS_REPLAY_S = 30, /* the end of a command is told again for so long */

@@ -7,7 +7,7 @@
  * A reader that is woken may take out others, and itself. `next` is the one to be woken after it;
  * whoever is taken out steps aside there.
  */
-#include "records-watch.h"
+#include "envd/records-watch.h"
 
 #include <string.h>
 #include <sys/inotify.h>

@@ -2,8 +2,8 @@
 /* Tells who reads a record that something was written to it. One inotify(7) for all of them. */
 #pragma once
 
-#include "err.h"
-#include "loop.h"
+#include "base/err.h"
+#include "base/loop.h"
 
 struct records_watch;
 struct record_file;

@@ -8,15 +8,15 @@
  * fires it looks at when the last one was sent, and waits for the rest. A client that does not read
  * gets none: there is enough on its way already.
  */
-#include "rpc.h"
+#include "envd/rpc.h"
 
 #include <stdarg.h>
 #include <string.h>
 #include <strings.h>
 
-#include "base64.h"
-#include "clock.h"
-#include "str.h"
+#include "base/base64.h"
+#include "base/clock.h"
+#include "base/str.h"
 
 enum {
 	KEEPALIVE_S = 90, /* without the field Keepalive-Ping-Interval */

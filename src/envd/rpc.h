@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "request.h"
+#include "api/request.h"
 
 enum rpc_code {
 	RPC_CANCELED,

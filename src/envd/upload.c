@@ -12,16 +12,16 @@
  * After an error the rest of the body is read and dropped, and the answer comes behind it: a client
  * that is still sending would not see one that comes before. Files that were in place by then stay.
  */
-#include "upload.h"
+#include "envd/upload.h"
 
 #include <string.h>
 #include <strings.h>
 
-#include "entry.h"
-#include "file-query.h"
-#include "gunzip.h"
-#include "multipart.h"
-#include "str.h"
+#include "api/gunzip.h"
+#include "base/str.h"
+#include "envd/entry.h"
+#include "envd/file-query.h"
+#include "envd/multipart.h"
 
 enum {
 	PLAIN = 64 * 1024,	/* of what gunzip gives at once */

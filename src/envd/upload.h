@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include "request.h"
+#include "api/request.h"
 
 /* POST /files. */
 void files_upload(struct request *r);

@@ -8,13 +8,13 @@
  * that does not read its stream loses it; a watcher that nobody asks says that events were lost,
  * and goes on.
  */
-#include "watch.h"
+#include "envd/watch.h"
 
 #include <string.h>
 #include <sys/random.h>
 
-#include "fs.h"
-#include "str.h"
+#include "base/str.h"
+#include "envd/fs.h"
 
 enum {
 	WATCHERS_MAX = 64,	 /* of a box */

@@ -6,11 +6,11 @@
 #include <fcntl.h>
 #include <string.h>
 
-#include "fd.h"
-#include "pack.h"
-#include "str.h"
-#include "vm.h"
-#include "worker.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "guest/vm.h"
+#include "guest/worker.h"
+#include "tar/pack.h"
 
 static int write_pipe(void *arg, const void *data, size_t n)
 {

@@ -9,13 +9,13 @@
 #include <signal.h>
 #include <string.h>
 
-#include "clock.h"
-#include "guest-confine.h"
-#include "guest.h"
-#include "log.h"
-#include "memory.h"
-#include "standby.h"
-#include "vm.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "guest/guest-confine.h"
+#include "guest/guest.h"
+#include "guest/standby.h"
+#include "guest/vm.h"
 
 enum {
 	INPUT_MAX = 128 * 1024, /* read from the channel at once */

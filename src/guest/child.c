@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "child.h"
+#include "guest/child.h"
 
 #include <fcntl.h>
 #include <grp.h>
@@ -11,12 +11,12 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
-#include "become.h"
-#include "buf.h"
-#include "fd.h"
-#include "guest-confine.h"
-#include "str.h"
-#include "vm.h"
+#include "base/buf.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "confine/become.h"
+#include "guest/guest-confine.h"
+#include "guest/vm.h"
 
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 

@@ -5,8 +5,8 @@
  */
 #pragma once
 
-#include "message.h"
-#include "users.h"
+#include "guest/users.h"
+#include "wire/message.h"
 
 /* Why a child could not do what it was asked for. */
 struct failure {

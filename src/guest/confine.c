@@ -9,19 +9,19 @@
  * At another HELLO, of a machine that was asleep, users may have put a link where a path of the
  * policy was. So its ruleset is put on above the first one, and allows nothing that this does not.
  */
-#include "guest-confine.h"
+#include "guest/guest-confine.h"
 
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "calls-filter.h"
-#include "caps.h"
-#include "fd.h"
-#include "landlock.h"
-#include "self.h"
-#include "stages.h"
-#include "str.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "confine/calls-filter.h"
+#include "confine/caps.h"
+#include "confine/landlock.h"
+#include "confine/self.h"
+#include "confine/stages.h"
 
 #define RIGHTS_READ    (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
 #define RIGHTS_EXECUTE (LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE)

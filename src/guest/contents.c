@@ -9,8 +9,8 @@
 #include <sys/socket.h>
 #include <sys/xattr.h>
 
-#include "fd.h"
-#include "worker.h"
+#include "base/fd.h"
+#include "guest/worker.h"
 
 enum {
 	LINKS_MAX = 40, /* as the kernel follows, see path_resolution(7) */

@@ -13,9 +13,9 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 
-#include "capture.h"
-#include "net-setup.h"
-#include "tunnel.h"
+#include "egress/capture.h"
+#include "egress/net-setup.h"
+#include "guest/tunnel.h"
 
 enum {
 	/* Less than WIRE_CHANNELS_MAX: questions have channels too. The policy's limit is less. */

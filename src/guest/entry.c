@@ -5,9 +5,9 @@
 #include <string.h>
 #include <sys/xattr.h>
 
-#include "str.h"
+#include "base/str.h"
 
-#include "worker.h"
+#include "guest/worker.h"
 
 /* What is shown of it, which for a symbolic link may be what that leads to. */
 struct view {

@@ -13,11 +13,11 @@
 #include <sys/ioctl.h>
 #include <sys/wait.h>
 
-#include "child.h"
-#include "clock.h"
-#include "fault.h"
-#include "flow.h"
-#include "standby.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "guest/child.h"
+#include "guest/flow.h"
+#include "guest/standby.h"
 
 enum {
 	GRACE_SEC = 1, /* how long a killed command's output is waited for */

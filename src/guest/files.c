@@ -9,9 +9,9 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "clock.h"
-#include "flow.h"
-#include "worker.h"
+#include "base/clock.h"
+#include "guest/flow.h"
+#include "guest/worker.h"
 
 enum {
 	PIPE_LARGE = 512 * 1024,

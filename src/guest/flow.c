@@ -6,7 +6,7 @@
  * keeper when the bytes are in the pipe, so the queue never exceeds WIRE_CREDIT_START (twice that
  * after an adoption).
  */
-#include "flow.h"
+#include "guest/flow.h"
 
 #include <fcntl.h>
 #include <string.h>

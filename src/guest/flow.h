@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "guest.h"
+#include "guest/guest.h"
 
 /* What a program writes, on its way to the keeper. */
 struct outflow {

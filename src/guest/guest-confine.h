@@ -5,8 +5,8 @@
  */
 #pragma once
 
-#include "err.h"
-#include "message.h"
+#include "base/err.h"
+#include "wire/message.h"
 
 /*
  * At the start of the program: not dumpable, no new privileges, an empty bounding set. What this

@@ -15,8 +15,8 @@
 
 #include <sys/resource.h>
 
-#include "link.h"
-#include "loop.h"
+#include "base/loop.h"
+#include "wire/link.h"
 
 enum {
 	JOBS_MAX = 768,		  /* the keeper has budgets by kind: src/keeper/relay.h */

@@ -3,9 +3,9 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "guest.h"
-#include "standby.h"
-#include "str.h"
+#include "base/str.h"
+#include "guest/guest.h"
+#include "guest/standby.h"
 
 enum {
 	REAP_BATCH = 1024

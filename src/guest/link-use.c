@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every user of the link does: check an answer of its, refuse a channel, hold back small frames. */
+/* What every user of the link does: check an answer of its, refuse a channel, hold back small
+ * frames. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "clock.h"
-#include "guest.h"
-#include "log.h"
-#include "str.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "guest/guest.h"
 
 enum {
 	HOLD_US = 500,

@@ -5,13 +5,13 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-#include "child.h"
-#include "fault.h"
-#include "guest-confine.h"
-#include "guest.h"
-#include "log.h"
-#include "str.h"
-#include "vm.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "guest/child.h"
+#include "guest/guest-confine.h"
+#include "guest/guest.h"
+#include "guest/vm.h"
 
 enum {
 	CHANNEL_FD = 3,

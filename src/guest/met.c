@@ -12,11 +12,11 @@
 #include <string.h>
 #include <sys/statvfs.h>
 
-#include "clock.h"
-#include "fd.h"
-#include "guest.h"
-#include "str.h"
-#include "vm.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "guest/guest.h"
+#include "guest/vm.h"
 
 #define LIMITS ((int)WIRE_LIMIT_INODES + 1)
 

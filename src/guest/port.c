@@ -9,9 +9,9 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "child.h"
-#include "clock.h"
-#include "tunnel.h"
+#include "base/clock.h"
+#include "guest/child.h"
+#include "guest/tunnel.h"
 
 enum {
 	CONNECT_SEC = 10, /* a full queue of a listener does not answer at all */

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "standby.h"
+#include "guest/standby.h"
 
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
 
-#include "child.h"
-#include "clock.h"
-#include "fd.h"
-#include "guest-confine.h"
-#include "vm.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "guest/child.h"
+#include "guest/guest-confine.h"
+#include "guest/vm.h"
 
 static struct {
 	bool wanted;

@@ -13,7 +13,7 @@
 
 #include <limits.h>
 
-#include "guest.h"
+#include "guest/guest.h"
 
 #define STANDBY_NAME "hutch-standby" /* as ps(1) shows it */
 

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fd.h"
-#include "guest.h"
-#include "trace.h"
+#include "base/fd.h"
+#include "base/trace.h"
+#include "guest/guest.h"
 
 /* The numbers of words in /proc/PID/stat: proc(5). */
 enum {

@@ -8,8 +8,8 @@
 #include <fcntl.h>
 #include <string.h>
 
-#include "str.h"
-#include "worker.h"
+#include "base/str.h"
+#include "guest/worker.h"
 
 enum {
 	DEPTH_MAX = 64,

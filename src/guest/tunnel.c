@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tunnel.h"
+#include "guest/tunnel.h"
 
 #include <fcntl.h>
 #include <netinet/in.h>

@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "flow.h"
+#include "guest/flow.h"
 
 /* The first member of the job that owns it. */
 struct tunnel {

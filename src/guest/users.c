@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "users.h"
+#include "guest/users.h"
 
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "become.h"
-#include "clock.h"
-#include "fd.h"
-#include "str.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "confine/become.h"
 
 #define DEFAULT_NAME "user"
 #define NO_HOME	     "/tmp"

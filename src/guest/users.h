@@ -4,7 +4,7 @@
 
 #include <sys/types.h>
 
-#include "err.h"
+#include "base/err.h"
 
 enum {
 	USER_NAME_MAX = 64,

@@ -4,7 +4,7 @@
  * under the same name. The kernel mixes the seed in and throws its key away at once
  * (RNDRESEEDCRNG), so that what was drawn before the copy tells nothing about what comes.
  */
-#include "vm.h"
+#include "guest/vm.h"
 
 #include <fcntl.h>
 #include <linux/random.h>
@@ -13,10 +13,10 @@
 #include <sys/random.h>
 #include <time.h>
 
-#include "clock.h"
-#include "fd.h"
-#include "log.h"
-#include "path.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/path.h"
 
 enum {
 	MACHINE_ID = 32, /* hexadecimal digits */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vm.h"
+#include "guest/vm.h"
 
 #include <fcntl.h>
 #include <string.h>
 
-#include "fd.h"
+#include "base/fd.h"
 
 /*
  * In a machine the sandbox's root is the kernel's root, if without a capability: what is only

@@ -6,7 +6,7 @@
  * It is the same for all sandboxes of an image, and so in its template; the disk of each is a copy
  * of the template's.
  */
-#include "vm.h"
+#include "guest/vm.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -15,10 +15,10 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
-#include "fd.h"
-#include "path.h"
-#include "proc-hidden.h"
-#include "sockets.h"
+#include "base/fd.h"
+#include "base/path.h"
+#include "base/proc-hidden.h"
+#include "egress/sockets.h"
 
 #define NEW   "/new"
 #define SPACE "/space"

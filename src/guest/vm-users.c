@@ -3,7 +3,7 @@
  * One cgroup for all processes of users, so that they can be counted and stopped. It is mounted in
  * the initramfs, which nobody reaches any more; what is left of it is a descriptor.
  */
-#include "vm.h"
+#include "guest/vm.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -12,10 +12,10 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-#include "clock.h"
-#include "fd.h"
-#include "log.h"
-#include "str.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/str.h"
 
 #define CGROUPS "/cgroup"
 #define USERS	CGROUPS "/users"

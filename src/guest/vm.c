@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vm.h"
+#include "guest/vm.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -17,12 +17,12 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-#include "calls-filter.h"
-#include "clock.h"
-#include "fd.h"
-#include "guest-confine.h"
-#include "log.h"
-#include "str.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "confine/calls-filter.h"
+#include "guest/guest-confine.h"
 
 #define MODULES	   "/lib/modules-list"
 #define PORTS	   "/sys/class/virtio-ports"

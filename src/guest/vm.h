@@ -15,8 +15,8 @@
 
 #include <sys/types.h>
 
-#include "err.h"
-#include "message.h"
+#include "base/err.h"
+#include "wire/message.h"
 
 /* /dev, /proc, /sys, and descriptors 0 to 2. */
 int vm_begin(struct err *e);

@@ -11,8 +11,8 @@
 #include <string.h>
 #include <sys/inotify.h>
 
-#include "str.h"
-#include "worker.h"
+#include "base/str.h"
+#include "guest/worker.h"
 
 enum {
 	WATCHES_MAX = 8192,

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <sys/syscall.h>
 
-#include "worker.h"
+#include "guest/worker.h"
 
 enum {
 	CONTROL_FD = 3,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "worker.h"
+#include "guest/worker.h"
 
 #include <fcntl.h>
 #include <string.h>

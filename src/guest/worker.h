@@ -11,8 +11,8 @@
 
 #include <sys/stat.h>
 
-#include "child.h"
-#include "extract.h"
+#include "guest/child.h"
+#include "tar/extract.h"
 
 enum packet {
 	PACKET_ACCEPT = 1,

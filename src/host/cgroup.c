@@ -4,8 +4,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "cgroup-layout.h"
-#include "probe.h"
+#include "base/cgroup-layout.h"
+#include "host/probe.h"
 
 static const char *const mode_names[] = {
 	[CGROUP_NONE] = "none mounted",

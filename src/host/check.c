@@ -3,9 +3,9 @@
 #include <stdarg.h>
 #include <string.h>
 
-#include "fd.h"
-#include "probe.h"
-#include "str.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "host/probe.h"
 
 /* Escapes unsafe characters; cuts between characters, never within one. */
 void host_set_text(char *out, size_t n, const char *s)

@@ -2,8 +2,8 @@
 /* Which known vulnerabilities of an engine (engine.h) affect a version. */
 #include <string.h>
 
-#include "probe.h"
-#include "str.h"
+#include "base/str.h"
+#include "host/probe.h"
 
 /* "1.4.0-rc.2" is { 1, 4, 0 } and a release candidate. Missing and unreadable numbers are 0. */
 static bool split_version(const char *s, uint64_t out[static 3])

@@ -2,8 +2,8 @@
 /* The engines: installed or not, their versions, and the known vulnerabilities of these. */
 #include <string.h>
 
-#include "probe.h"
-#include "str.h"
+#include "base/str.h"
+#include "host/probe.h"
 
 enum {
 	VERSION_MAX = 64,

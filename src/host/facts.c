@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "facts.h"
+#include "host/facts.h"
 
 #include <string.h>
 
-#include "probe.h"
+#include "host/probe.h"
 
 void host_facts_clear(struct host_facts *ret)
 {

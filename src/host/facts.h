@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "cgroup-layout.h"
+#include "base/cgroup-layout.h"
 
 /* Namespaces other than the user namespace. */
 enum host_ns {

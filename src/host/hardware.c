@@ -4,8 +4,8 @@
 #include <fcntl.h>
 #include <string.h>
 
-#include "probe.h"
-#include "str.h"
+#include "base/str.h"
+#include "host/probe.h"
 
 /* "0-3,6" is five. */
 static uint64_t count_range(const char *s)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "host.h"
+#include "host/host.h"
 
 #include <fcntl.h>
 #include <pwd.h>
 #include <string.h>
 #include <sys/utsname.h>
 
-#include "fd.h"
-#include "probe.h"
-#include "str.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "host/probe.h"
 
 static const struct {
 	enum host_area area;

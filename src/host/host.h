@@ -16,9 +16,9 @@
 #include <stdio.h>
 #include <sys/types.h>
 
-#include "err.h"
-#include "level.h"
-#include "util.h"
+#include "base/err.h"
+#include "base/util.h"
+#include "receipt/level.h"
 
 struct host_facts;
 

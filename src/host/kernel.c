@@ -3,8 +3,8 @@
 #include <string.h>
 #include <sys/utsname.h>
 
-#include "probe.h"
-#include "str.h"
+#include "base/str.h"
+#include "host/probe.h"
 
 static const char outside[] = "run hutch on the host itself, not inside a container";
 

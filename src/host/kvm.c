@@ -8,8 +8,8 @@
 #include <linux/kvm.h>
 #include <string.h>
 
-#include "probe.h"
-#include "str.h"
+#include "base/str.h"
+#include "host/probe.h"
 
 static const char tcg[] = "microVMs are emulated (TCG): slower, and with weaker isolation";
 

@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "probe.h"
+#include "host/probe.h"
 
 /* Which engines a rule applies to, by a trait; ANY: all of them. */
 enum {

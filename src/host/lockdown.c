@@ -2,9 +2,9 @@
 /* The kernel: features that confine a process or redirect its connections. */
 #include <string.h>
 
-#include "apparmor.h"
-#include "probe.h"
-#include "str.h"
+#include "base/apparmor.h"
+#include "base/str.h"
+#include "host/probe.h"
 
 static bool probe_seccomp(const struct probe_ctx *x, struct host_check *c)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Requirements of VMs besides their engine: programs, a kernel, and KVM that has booted a guest. */
-#include "probe.h"
+#include "host/probe.h"
 
 static bool probe_tools(const struct probe_ctx *x, struct host_check *c)
 {

@@ -2,10 +2,10 @@
 /* Internal to host/: probes and their helpers. */
 #pragma once
 
-#include "buf.h"
-#include "engine.h"
-#include "facts.h"
-#include "host.h"
+#include "base/buf.h"
+#include "engine/engine.h"
+#include "host/facts.h"
+#include "host/host.h"
 
 struct probe_ctx {
 	int root_fd;

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
-#include "host.h"
-#include "str.h"
+#include "base/str.h"
+#include "host/host.h"
 
 enum {
 	WIDTH_MIN = 60,

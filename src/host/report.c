@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names, and the report as JSON. */
-#include "host.h"
-#include "json-util.h"
+#include "base/json-util.h"
+#include "host/host.h"
 
 static const char *const area_names[] = {
 	[HOST_AREA_KERNEL] = "kernel",	 [HOST_AREA_CGROUPS] = "cgroups",

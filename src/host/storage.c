@@ -5,9 +5,9 @@
 #include <string.h>
 #include <sys/vfs.h>
 
-#include "path.h"
-#include "probe.h"
-#include "str.h"
+#include "base/path.h"
+#include "base/str.h"
+#include "host/probe.h"
 
 #define MIB (UINT64_C(1) << 20)
 #define GIB (UINT64_C(1) << 30)

@@ -9,11 +9,11 @@
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 
-#include "apparmor.h"
-#include "filter.h"
-#include "landlock.h"
-#include "probe.h"
-#include "self.h"
+#include "base/apparmor.h"
+#include "confine/filter.h"
+#include "confine/landlock.h"
+#include "confine/self.h"
+#include "host/probe.h"
 
 static int child_no_new_privs(long unused)
 {

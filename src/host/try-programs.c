@@ -7,10 +7,10 @@
 #include <sys/stat.h>
 #include <sys/xattr.h>
 
-#include "clock.h"
-#include "probe.h"
-#include "proc.h"
-#include "str.h"
+#include "base/clock.h"
+#include "base/proc.h"
+#include "base/str.h"
+#include "host/probe.h"
 
 enum {
 	PROGRAM_TIMEOUT_S = 5,

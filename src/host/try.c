@@ -15,11 +15,11 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#include "become.h"
-#include "clock.h"
-#include "fd.h"
-#include "probe.h"
-#include "self.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "confine/become.h"
+#include "confine/self.h"
+#include "host/probe.h"
 
 #ifndef CLONE_NEWTIME
 #define CLONE_NEWTIME 0x00000080

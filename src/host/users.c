@@ -2,8 +2,8 @@
 /* Users: requirements for an ordinary user, whose sandboxes need their own ids. */
 #include <string.h>
 
-#include "probe.h"
-#include "str.h"
+#include "base/str.h"
+#include "host/probe.h"
 
 enum {
 	SUBIDS_NEEDED = 65536,

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "http-lex.h"
+#include "http-lex/http-lex.h"
 
 #include <errno.h>
 #include <string.h>
 #include <strings.h>
 
-#include "str.h"
-#include "util.h"
+#include "base/str.h"
+#include "base/util.h"
 
 #define DIGITS "0123456789"
 

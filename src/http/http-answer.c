@@ -8,9 +8,9 @@
 #include <strings.h>
 #include <time.h>
 
-#include "clock.h"
-#include "http-inner.h"
-#include "str.h"
+#include "base/clock.h"
+#include "base/str.h"
+#include "http/http-inner.h"
 
 enum {
 	CHUNK_HEAD_MAX = 24,

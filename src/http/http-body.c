@@ -3,8 +3,8 @@
  * The body of a request. It is unframed where it lies in the connection's buffer, piece by piece,
  * and only from the loop: http_collect() and http_body() say what becomes of it, and no more.
  */
-#include "clock.h"
-#include "http-inner.h"
+#include "base/clock.h"
+#include "http/http-inner.h"
 
 void http_body_begin(struct conn *c)
 {

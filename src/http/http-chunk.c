@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "http-chunk.h"
+#include "http/http-chunk.h"
 
-#include "str.h"
+#include "base/str.h"
 
 static void size_byte(struct http_chunk *c, char b)
 {

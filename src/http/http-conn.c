@@ -17,8 +17,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "clock.h"
-#include "http-inner.h"
+#include "base/clock.h"
+#include "http/http-inner.h"
 
 /* ---- the list of those that are idle ---- */
 

@@ -5,14 +5,14 @@
  * is written anew into one piece of memory, of a size that is known before: every name and value
  * stands there with a NUL behind it, where the head had at least as many bytes around it.
  */
-#include "http-head.h"
+#include "http/http-head.h"
 
 #include <arpa/inet.h>
 #include <strings.h>
 
-#include "http-query.h"
-#include "http-server.h"
-#include "str.h"
+#include "base/str.h"
+#include "http/http-query.h"
+#include "http/http-server.h"
 
 enum {
 	/* With a target that is too long by a byte, which http_head_parse() then reports. */

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "http-lex.h"
+#include "http-lex/http-lex.h"
 
 /* Why a request is refused. The text stands in a JSON string as it is: no quotes in it. */
 struct http_refusal {

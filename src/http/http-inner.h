@@ -12,10 +12,10 @@
 
 #include <sys/uio.h>
 
-#include "buf.h"
-#include "http-chunk.h"
-#include "http-head.h"
-#include "http-server.h"
+#include "base/buf.h"
+#include "http/http-chunk.h"
+#include "http/http-head.h"
+#include "http/http-server.h"
 
 enum {
 	HTTP_READ_HEAD = 4 * 1024, /* read at once while nothing but a head is expected */

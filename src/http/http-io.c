@@ -8,8 +8,8 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-#include "clock.h"
-#include "http-inner.h"
+#include "base/clock.h"
+#include "http/http-inner.h"
 
 int http_io_open_tls(struct conn *c, struct http_tls *tls)
 {

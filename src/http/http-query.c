@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "http-query.h"
+#include "http/http-query.h"
 
 #include <string.h>
 
-#include "http-server.h"
-#include "str.h"
+#include "base/str.h"
+#include "http/http-server.h"
 
 static int hex_digit(char c)
 {

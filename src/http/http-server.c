@@ -9,8 +9,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "clock.h"
-#include "http-inner.h"
+#include "base/clock.h"
+#include "http/http-inner.h"
 
 enum {
 	ACCEPTS = 16, /* before others have their turn */

@@ -15,8 +15,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "err.h"
-#include "loop.h"
+#include "base/err.h"
+#include "base/loop.h"
 
 enum {
 	HTTP_SERVER_HEAD_MAX = 32 * 1024, /* request line and fields */

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "http-inner.h"
+#include "http/http-inner.h"
 
 struct http_tls {
 	SSL_CTX *ctx;

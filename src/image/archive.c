@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "archive.h"
+#include "image/archive.h"
 
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "fd.h"
-#include "str.h"
-#include "stream.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "image/stream.h"
 
 enum {
 	COPY_CHUNK = 128 * 1024,

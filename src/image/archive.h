@@ -8,8 +8,8 @@
  */
 #pragma once
 
-#include "unpack.h"
-#include "worker.h"
+#include "image/unpack.h"
+#include "image/worker.h"
 
 enum {
 	ARCHIVE_MEMBERS_MAX = 4096,

@@ -8,10 +8,10 @@
 #include <limits.h>
 #include <string.h>
 
-#include "clock.h"
-#include "fd.h"
-#include "image-make.h"
-#include "str.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "image/image-make.h"
 
 enum {
 	ARGS_MAX = 256,

@@ -8,8 +8,8 @@
 
 #include <stdbool.h>
 
-#include "err.h"
-#include "image.h"
+#include "base/err.h"
+#include "image/image.h"
 
 enum channel_type {
 	CHANNEL_GO = 1,	  /* to the worker: its ids are mapped */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "image-confine.h"
+#include "image/image-confine.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -11,12 +11,12 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-#include "become.h"
-#include "caps.h"
-#include "landlock.h"
-#include "rlimits.h"
-#include "self.h"
-#include "stages.h"
+#include "confine/become.h"
+#include "confine/caps.h"
+#include "confine/landlock.h"
+#include "confine/rlimits.h"
+#include "confine/self.h"
+#include "confine/stages.h"
 
 #define MEMORY_MAX (UINT64_C(2) << 30)
 

@@ -7,10 +7,10 @@
 #include <sodium.h>
 #include <string.h>
 
-#include "archive.h"
-#include "json-util.h"
-#include "layout.h"
-#include "str.h"
+#include "base/json-util.h"
+#include "base/str.h"
+#include "image/archive.h"
+#include "image/layout.h"
 
 enum {
 	PATH_TEXT_MAX = 255, /* longest name in a manifest */

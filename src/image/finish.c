@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "finish.h"
+#include "image/finish.h"
 
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "fd.h"
-#include "path.h"
-#include "str.h"
-#include "tree.h"
-#include "unpack.h"
+#include "base/fd.h"
+#include "base/path.h"
+#include "base/str.h"
+#include "image/tree.h"
+#include "image/unpack.h"
 
 enum {
 	ACCOUNTS_MAX = 1024 * 1024,

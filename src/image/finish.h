@@ -2,8 +2,8 @@
 /* Final changes to a built tree: files that every sandbox expects, and those of the spec. */
 #pragma once
 
-#include "err.h"
-#include "policy.h"
+#include "base/err.h"
+#include "policy/policy.h"
 
 enum {
 	FINISH_UID = 1000 /* uid and gid of the user that commands run as */

@@ -5,11 +5,11 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
-#include "fd.h"
-#include "image-store.h"
-#include "path.h"
-#include "state-dir.h"
-#include "str.h"
+#include "base/fd.h"
+#include "base/path.h"
+#include "base/state-dir.h"
+#include "base/str.h"
+#include "image/image-store.h"
 
 int image_home_dir(int at, const char *name, bool make, int *ret_fd, struct err *e)
 {

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "ids.h"
+#include "image/ids.h"
 
 #include <fcntl.h>
 #include <limits.h>
 #include <pwd.h>
 #include <string.h>
 
-#include "clock.h"
-#include "fd.h"
-#include "image.h"
-#include "proc.h"
-#include "str.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/proc.h"
+#include "base/str.h"
+#include "image/image.h"
 
 enum {
 	SUBID_FILE_MAX = 1024 * 1024,

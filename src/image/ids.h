@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "err.h"
+#include "base/err.h"
 
 /*
  * Used by root if /etc/subuid has no range for hutch or root. It lies above the ranges that systemd

@@ -11,9 +11,9 @@
  */
 #pragma once
 
-#include "channel.h"
-#include "ids.h"
-#include "proc.h"
+#include "base/proc.h"
+#include "image/channel.h"
+#include "image/ids.h"
 
 /* Where the worker sees an input directory. */
 #define CONFINE_INPUT "/tmp"

@@ -2,9 +2,9 @@
 /* Creates images: built from a spec with mmdebstrap, imported from a file, or sent by a sandbox. */
 #pragma once
 
-#include "image-spec.h"
-#include "image-store.h"
-#include "job.h"
+#include "image/image-spec.h"
+#include "image/image-store.h"
+#include "image/job.h"
 
 struct image_done {
 	char digest[IMAGE_DIGEST_HEX + 1];

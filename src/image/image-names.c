@@ -5,11 +5,11 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
-#include "fault.h"
-#include "fd.h"
-#include "image-store.h"
-#include "path.h"
-#include "str.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "base/path.h"
+#include "base/str.h"
+#include "image/image-store.h"
 
 enum {
 	META_MAX = 4 * 1024 * 1024,

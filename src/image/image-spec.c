@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "image-spec.h"
+#include "image/image-spec.h"
 
 #include <sodium.h>
 #include <string.h>
 
-#include "json-util.h"
-#include "read.h"
-#include "str.h"
-#include "unpack.h"
+#include "base/json-util.h"
+#include "base/str.h"
+#include "image/unpack.h"
+#include "policy/read.h"
 
 static const char base_image[] = "base";
 

@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "policy.h"
+#include "policy/policy.h"
 
 enum image_variant {
 	VARIANT_UNSET,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The store's directories, and the work directories in it. */
-#include "image-store.h"
+#include "image/image-store.h"
 
 #include <fcntl.h>
 #include <string.h>
@@ -8,10 +8,10 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 
-#include "fd.h"
-#include "job.h"
-#include "str.h"
-#include "tree.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "image/job.h"
+#include "image/tree.h"
 
 int image_store_open(struct image_store *s, bool make, struct err *e)
 {

@@ -14,9 +14,9 @@
  */
 #pragma once
 
-#include "ids.h"
-#include "image.h"
-#include "json-util.h"
+#include "base/json-util.h"
+#include "image/ids.h"
+#include "image/image.h"
 
 enum {
 	WORK_NAME = 32,

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "util.h"
+#include "base/util.h"
 
 #define IMAGE_ENTRIES_MAX UINT64_C(2000000)
 #define IMAGE_BYTES_MAX	  (UINT64_C(64) << 30) /* unpacked, of all layers together */

@@ -5,9 +5,9 @@
  */
 #include <string.h>
 
-#include "fault.h"
-#include "image-make.h"
-#include "str.h"
+#include "base/fault.h"
+#include "base/str.h"
+#include "image/image-make.h"
 
 static int check_text(const char *what, const char *text, struct err *e)
 {

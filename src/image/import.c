@@ -6,11 +6,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "clock.h"
-#include "fault.h"
-#include "image-make.h"
-#include "path.h"
-#include "str.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/path.h"
+#include "base/str.h"
+#include "image/image-make.h"
 
 int image_making_start(struct image_making *m, const struct image_store *store, struct err *e)
 {

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "job.h"
+#include "image/job.h"
 
 #include <fcntl.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "clock.h"
-#include "fd.h"
-#include "path.h"
-#include "str.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/path.h"
+#include "base/str.h"
 
 enum {
 	TICK_MS = 500,

@@ -3,9 +3,9 @@
  * result. */
 #pragma once
 
-#include "image.h"
-#include "json-util.h"
-#include "worker.h"
+#include "base/json-util.h"
+#include "image/image.h"
+#include "image/worker.h"
 
 struct image_job {
 	struct work_spec spec;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "layout.h"
+#include "image/layout.h"
 
 #include <fcntl.h>
 #include <sodium.h>
 #include <string.h>
 
-#include "archive.h"
-#include "fd.h"
-#include "json-util.h"
-#include "str.h"
-#include "stream.h"
+#include "base/fd.h"
+#include "base/json-util.h"
+#include "base/str.h"
+#include "image/archive.h"
+#include "image/stream.h"
 
 #if defined(__x86_64__)
 #define OCI_ARCH "amd64"

@@ -5,9 +5,9 @@
  */
 #pragma once
 
-#include "json-util.h"
-#include "unpack.h"
-#include "worker.h"
+#include "base/json-util.h"
+#include "image/unpack.h"
+#include "image/worker.h"
 
 enum {
 	OCI_JSON_MAX = 4 * 1024 * 1024,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "stream.h"
+#include "image/stream.h"
 
 #include <fcntl.h>
 #include <limits.h>

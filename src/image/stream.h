@@ -7,8 +7,8 @@
 
 #include <sodium.h>
 
-#include "image.h"
-#include "proc.h"
+#include "base/proc.h"
+#include "image/image.h"
 
 struct stream {
 	int fd; /* source of the bytes; owned by us */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tree.h"
+#include "image/tree.h"
 
 #include <fcntl.h>
 #include <sodium.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "fd.h"
-#include "str.h"
+#include "base/fd.h"
+#include "base/str.h"
 
 enum {
 	READ_CHUNK = 256 * 1024,

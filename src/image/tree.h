@@ -2,8 +2,8 @@
 /* Directory trees: their digest, and their removal. Symbolic links are never followed. */
 #pragma once
 
-#include "err.h"
-#include "image.h"
+#include "base/err.h"
+#include "image/image.h"
 
 enum {
 	TREE_DEPTH_MAX = 256

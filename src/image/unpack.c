@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "unpack.h"
+#include "image/unpack.h"
 
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "fd.h"
-#include "path.h"
-#include "str.h"
-#include "tree.h"
+#include "base/fd.h"
+#include "base/path.h"
+#include "base/str.h"
+#include "image/tree.h"
 
 enum {
 	CHUNK = 256 * 1024,

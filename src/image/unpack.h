@@ -6,8 +6,8 @@
  */
 #pragma once
 
-#include "image.h"
-#include "tar.h"
+#include "image/image.h"
+#include "tar/tar.h"
 
 enum unpack_pass {
 	UNPACK_TAR,	  /* a complete archive */

@@ -2,8 +2,8 @@
 /* What a worker reports to its master. */
 #include <string.h>
 
-#include "clock.h"
-#include "worker.h"
+#include "base/clock.h"
+#include "image/worker.h"
 
 #define TELL_EVERY (200 * NSEC_PER_MSEC)
 

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "worker.h"
+#include "image/worker.h"
 
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "archive.h"
-#include "layout.h"
-#include "str.h"
-#include "stream.h"
-#include "tree.h"
-#include "unpack.h"
+#include "base/str.h"
+#include "image/archive.h"
+#include "image/layout.h"
+#include "image/stream.h"
+#include "image/tree.h"
+#include "image/unpack.h"
 
 static void tick_unpack(void *arg, const struct image_counts *counts)
 {

@@ -2,8 +2,8 @@
 /* The jobs of a confined worker. All of them happen below its work directory. */
 #pragma once
 
-#include "finish.h"
-#include "image-confine.h"
+#include "image/finish.h"
+#include "image/image-confine.h"
 
 enum work_kind {
 	WORK_TAR,   /* the input is a tar archive, maybe compressed: a root tree or an image */

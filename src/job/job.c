@@ -8,7 +8,7 @@
  * the oldest first. Invariant between calls: no owner waits that could have a slot, because
  * everything that frees a slot calls next().
  */
-#include "job.h"
+#include "job/job.h"
 
 #include <fcntl.h>
 #include <stdarg.h>
@@ -16,13 +16,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "buf.h"
-#include "clock.h"
-#include "fd.h"
-#include "log.h"
-#include "proc.h"
-#include "str.h"
-#include "trace.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/proc.h"
+#include "base/str.h"
+#include "base/trace.h"
 
 struct owner {
 	char name[JOB_OWNER_MAX + 1];

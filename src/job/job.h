@@ -6,9 +6,9 @@
  */
 #pragma once
 
-#include "err.h"
-#include "json-util.h"
-#include "loop.h"
+#include "base/err.h"
+#include "base/json-util.h"
+#include "base/loop.h"
 
 struct jobs;
 struct job;

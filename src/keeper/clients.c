@@ -7,12 +7,12 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "clients.h"
-#include "clock.h"
-#include "fault.h"
-#include "log.h"
-#include "relay.h"
-#include "serve.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "keeper/clients.h"
+#include "keeper/relay.h"
+#include "keeper/serve.h"
 
 enum {
 	CLIENT_HELLO_MS = 10 * 1000,

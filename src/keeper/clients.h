@@ -2,7 +2,7 @@
 /* Clients: those that connect to the socket, and the one that is there from the beginning. */
 #pragma once
 
-#include "port.h"
+#include "keeper/port.h"
 
 struct keeper;
 

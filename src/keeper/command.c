@@ -2,9 +2,9 @@
 /* A command's record, from what a client asks for to how it ended. */
 #include <string.h>
 
-#include "clock.h"
-#include "command.h"
-#include "serve.h"
+#include "base/clock.h"
+#include "keeper/command.h"
+#include "keeper/serve.h"
 
 /* The first value of a field, or what the policy has, as much as there is room for. */
 static void copy_text(struct record_head *h, const struct fields *f, enum wire_tag tag,

@@ -2,8 +2,8 @@
 /* What a command's record is told. */
 #pragma once
 
-#include "message.h"
-#include "record.h"
+#include "state/record.h"
+#include "wire/message.h"
 
 struct keeper;
 

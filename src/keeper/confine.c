@@ -25,17 +25,17 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "become.h"
-#include "caps.h"
-#include "engine.h"
-#include "fd.h"
-#include "filter.h"
-#include "keeper-confine.h"
-#include "landlock.h"
-#include "log.h"
-#include "rlimits.h"
-#include "self.h"
-#include "stages.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "confine/become.h"
+#include "confine/caps.h"
+#include "confine/filter.h"
+#include "confine/landlock.h"
+#include "confine/rlimits.h"
+#include "confine/self.h"
+#include "confine/stages.h"
+#include "engine/engine.h"
+#include "keeper/keeper-confine.h"
 
 #define MEMORY_MAX (UINT64_C(512) << 20)
 /* The audit log's, which is the largest but for a record; its own stderr is one too. */

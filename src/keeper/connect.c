@@ -22,9 +22,9 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "connect.h"
-#include "pool.h"
-#include "serve.h"
+#include "egress/pool.h"
+#include "keeper/connect.h"
+#include "keeper/serve.h"
 
 enum {
 	READ_MAX = WIRE_PAYLOAD_MAX, /* of a stream, in one go */

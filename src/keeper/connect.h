@@ -2,8 +2,8 @@
 /* What a guest with its own kernel asks for. */
 #pragma once
 
-#include "broker.h"
-#include "message.h"
+#include "egress/broker.h"
+#include "wire/message.h"
 
 struct keeper;
 

@@ -20,10 +20,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fd.h"
-#include "log.h"
-#include "serve.h"
-#include "str.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "keeper/serve.h"
 
 enum {
 	RECORDED_MAX = 128, /* texts of a narrowing in one record: they fit in a payload */

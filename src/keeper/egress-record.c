@@ -4,9 +4,9 @@
  * is allowed or denied by the rules and, of one that was allowed, one when it has ended. Denials
  * can be had by the million, so beyond a few a second they are counted and recorded as sums.
  */
-#include "clock.h"
-#include "serve.h"
-#include "why.h"
+#include "base/clock.h"
+#include "keeper/serve.h"
+#include "names/why.h"
 
 /*
  * A name that leads where nothing may be dialled, or first bytes that ask for something else: the

@@ -10,10 +10,10 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "clock.h"
-#include "connect.h"
-#include "fault.h"
-#include "serve.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "keeper/connect.h"
+#include "keeper/serve.h"
 
 /* ---- rules ---- */
 

@@ -6,13 +6,13 @@
 #include <sodium.h>
 #include <string.h>
 
-#include "clock.h"
-#include "fault.h"
-#include "greet.h"
-#include "log.h"
-#include "memory.h"
-#include "rule.h"
-#include "serve.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "keeper/greet.h"
+#include "keeper/serve.h"
+#include "names/rule.h"
 
 enum {
 	GUEST_HELLO_MS = 20 * 1000,

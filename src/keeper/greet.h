@@ -2,7 +2,7 @@
 /* From HELLO to "go". */
 #pragma once
 
-#include "buf.h"
+#include "base/buf.h"
 
 struct keeper;
 

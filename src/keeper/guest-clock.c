@@ -8,8 +8,8 @@
 #include <sodium.h>
 #include <sys/random.h>
 
-#include "clock.h"
-#include "serve.h"
+#include "base/clock.h"
+#include "keeper/serve.h"
 
 enum {
 	CLOCK_AGE_S = 5,     /* what it was told may be as old when it begins to serve */

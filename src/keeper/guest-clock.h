@@ -2,7 +2,7 @@
 /* The time of a VM, and the seed of its random numbers. */
 #pragma once
 
-#include "buf.h"
+#include "base/buf.h"
 
 struct keeper;
 

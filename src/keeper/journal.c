@@ -12,11 +12,11 @@
  */
 #include <string.h>
 
-#include "clock.h"
-#include "command.h"
-#include "fault.h"
-#include "log.h"
-#include "serve.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "keeper/command.h"
+#include "keeper/serve.h"
 
 /* Operations that change something, and what they are called in records; NULL: not recorded. */
 static const char *const ops[WIRE_OP_MAX] = {

@@ -4,8 +4,8 @@
 
 #include <sodium.h>
 
-#include "audit.h"
-#include "wire.h"
+#include "audit/audit.h"
+#include "wire/wire.h"
 
 struct keeper;
 struct relay;

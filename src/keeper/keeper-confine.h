@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "keeper.h"
+#include "keeper/keeper.h"
 
 /* First: closes all file descriptors but 2 and those named in `s`. Afterwards the keeper makes its
  * loop, which keeper_confine() forbids. */

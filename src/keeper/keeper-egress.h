@@ -2,12 +2,12 @@
 /* What the sandbox sends out: egress.c, egress-record.c, egress-change.c. */
 #pragma once
 
-#include "audit.h"
-#include "broker.h"
-#include "capture.h"
-#include "engine.h"
-#include "message.h"
-#include "narrow.h"
+#include "audit/audit.h"
+#include "egress/broker.h"
+#include "egress/capture.h"
+#include "engine/engine.h"
+#include "names/narrow.h"
+#include "wire/message.h"
 
 struct client;
 struct connection;

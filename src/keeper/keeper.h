@@ -12,9 +12,9 @@
  */
 #pragma once
 
-#include "audit.h"
-#include "note.h"
-#include "spec.h"
+#include "audit/audit.h"
+#include "keeper/note.h"
+#include "state/spec.h"
 
 /* What the warden gives the keeper, across fork(2). */
 struct keeper_start {

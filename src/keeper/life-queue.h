@@ -2,8 +2,8 @@
 /* Deadline, pause and resume, as clients ask for them: life.c. */
 #pragma once
 
-#include "message.h"
-#include "note.h"
+#include "keeper/note.h"
+#include "wire/message.h"
 
 struct client;
 struct keeper;

@@ -9,9 +9,9 @@
  */
 #include <string.h>
 
-#include "clock.h"
-#include "fault.h"
-#include "serve.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "keeper/serve.h"
 
 static const char *name_of(const struct life_order *o)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
-#include "merge.h"
-#include "serve.h"
+#include "keeper/merge.h"
+#include "keeper/serve.h"
 
 /* Names end at the first '=', or where the text does. */
 static size_t name_length(const char *s, size_t n)

@@ -2,8 +2,8 @@
 /* The policy's defaults in what a client asks for. */
 #pragma once
 
-#include "message.h"
-#include "spec.h"
+#include "state/spec.h"
+#include "wire/message.h"
 
 struct keeper;
 

@@ -5,9 +5,9 @@
  * on to the warden, which writes them down; and no more often than MET_MS, however often they
  * change.
  */
-#include "clock.h"
-#include "engine.h"
-#include "serve.h"
+#include "base/clock.h"
+#include "engine/engine.h"
+#include "keeper/serve.h"
 
 enum {
 	MET_MS = 100,

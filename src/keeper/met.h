@@ -2,9 +2,9 @@
 /* Which limits the users of a machine have met. */
 #pragma once
 
-#include "life.h"
-#include "loop.h"
-#include "message.h"
+#include "base/loop.h"
+#include "state/life.h"
+#include "wire/message.h"
 
 struct keeper;
 

@@ -2,13 +2,13 @@
 /* Notes between warden and keeper: which may come, and what their values mean. */
 #include <sys/socket.h>
 
-#include "fd-pass.h"
-#include "fd.h"
-#include "monitor.h"
-#include "note.h"
-#include "sockets.h"
-#include "trace.h"
-#include "wire.h"
+#include "base/fd-pass.h"
+#include "base/fd.h"
+#include "base/trace.h"
+#include "egress/sockets.h"
+#include "engine/monitor.h"
+#include "keeper/note.h"
+#include "wire/wire.h"
 
 static_assert((int)NOTE_FILES_MAX <= (int)FD_PASS_MAX, "all files of a note go in one packet");
 

@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-#include "err.h"
-#include "life.h"
+#include "base/err.h"
+#include "state/life.h"
 
 /*
  * What the two say to each other: a packet each, of a kind and a number; files go with some. A

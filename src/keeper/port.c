@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "port.h"
-#include "fd.h"
+#include "keeper/port.h"
+#include "base/fd.h"
 
 static ssize_t write_now(void *arg, const struct iovec pieces[static 2])
 {

@@ -2,8 +2,8 @@
 /* A link on a descriptor: the keeper's to its guest, and one to each client. */
 #pragma once
 
-#include "link.h"
-#include "loop.h"
+#include "base/loop.h"
+#include "wire/link.h"
 
 enum {
 	INPUT_MAX = 4 * (WIRE_HEADER + WIRE_PAYLOAD_MAX), /* read at once: whole frames of DATA */

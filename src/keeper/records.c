@@ -10,9 +10,9 @@
  */
 #include <string.h>
 
-#include "command.h"
-#include "log.h"
-#include "serve.h"
+#include "base/log.h"
+#include "keeper/command.h"
+#include "keeper/serve.h"
 
 #define BUDGET_MIN (UINT64_C(64) << 20)
 

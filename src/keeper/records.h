@@ -2,8 +2,8 @@
 /* The files that commands are recorded in. */
 #pragma once
 
-#include "note.h"
-#include "record.h"
+#include "keeper/note.h"
+#include "state/record.h"
 
 struct command;
 struct keeper;

@@ -16,10 +16,10 @@
  */
 #include <string.h>
 
-#include "command.h"
-#include "log.h"
-#include "relay-inner.h"
-#include "serve.h"
+#include "base/log.h"
+#include "keeper/command.h"
+#include "keeper/relay-inner.h"
+#include "keeper/serve.h"
 
 static const char left[] =
 	"the sandbox was suspended; 'hutch resume' lets the command go on, with a "

@@ -2,9 +2,9 @@
 /* What the link of a client says: to a relay, or to what answers an operation by itself. */
 #include <signal.h>
 
-#include "command.h"
-#include "relay-inner.h"
-#include "serve.h"
+#include "keeper/command.h"
+#include "keeper/relay-inner.h"
+#include "keeper/serve.h"
 
 static void open_tracing(struct client *c, uint32_t ch, const struct fields *f)
 {

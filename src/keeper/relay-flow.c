@@ -8,9 +8,9 @@
  * credit, or when a full link has been written out (starved, relays_wake()). Streams that
  * an operation does not use are thrown away, as the protocol has it.
  */
-#include "clock.h"
-#include "relay-inner.h"
-#include "serve.h"
+#include "base/clock.h"
+#include "keeper/relay-inner.h"
+#include "keeper/serve.h"
 
 /* A bit for each stream that an operation uses, by direction. */
 static const uint8_t used[WIRE_OP_MAX][WAYS] = {

@@ -3,12 +3,12 @@
 #include <signal.h>
 #include <string.h>
 
-#include "clock.h"
-#include "command.h"
-#include "connect.h"
-#include "greet.h"
-#include "relay-inner.h"
-#include "serve.h"
+#include "base/clock.h"
+#include "keeper/command.h"
+#include "keeper/connect.h"
+#include "keeper/greet.h"
+#include "keeper/relay-inner.h"
+#include "keeper/serve.h"
 
 enum {
 	/* What may wait for a client that does not read, of messages, which have no credit. The

@@ -2,8 +2,8 @@
 /* What the files of a relay have in common, and nobody else needs. */
 #pragma once
 
-#include "record.h"
-#include "relay.h"
+#include "keeper/relay.h"
+#include "state/record.h"
 
 /* ---- relay.c: its two ends ---- */
 

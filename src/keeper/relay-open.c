@@ -7,11 +7,11 @@
  */
 #include <string.h>
 
-#include "command.h"
-#include "log.h"
-#include "merge.h"
-#include "relay-inner.h"
-#include "serve.h"
+#include "base/log.h"
+#include "keeper/command.h"
+#include "keeper/merge.h"
+#include "keeper/relay-inner.h"
+#include "keeper/serve.h"
 
 /* The client may only shorten what the policy says. */
 static uint64_t limit_of(const struct keeper *k, const struct fields *f)

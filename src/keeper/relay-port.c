@@ -7,9 +7,9 @@
  */
 #include <string.h>
 
-#include "clock.h"
-#include "relay-inner.h"
-#include "serve.h"
+#include "base/clock.h"
+#include "keeper/relay-inner.h"
+#include "keeper/serve.h"
 
 static struct relay *quietest(struct keeper *k)
 {

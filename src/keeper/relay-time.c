@@ -2,9 +2,9 @@
 /* The time limits of commands. They stand still while the sandbox is paused. */
 #include <string.h>
 
-#include "clock.h"
-#include "relay-inner.h"
-#include "serve.h"
+#include "base/clock.h"
+#include "keeper/relay-inner.h"
+#include "keeper/serve.h"
 
 static void on_time(struct loop_timer *t)
 {

@@ -22,10 +22,10 @@
 #include <signal.h>
 #include <string.h>
 
-#include "command.h"
-#include "connect.h"
-#include "relay-inner.h"
-#include "serve.h"
+#include "keeper/command.h"
+#include "keeper/connect.h"
+#include "keeper/relay-inner.h"
+#include "keeper/serve.h"
 
 /* ---- the two ends ---- */
 

@@ -2,8 +2,8 @@
 /* Relays: each joins a channel of a client's link to one of the guest's link. */
 #pragma once
 
-#include "clients.h"
-#include "journal.h"
+#include "keeper/clients.h"
+#include "keeper/journal.h"
 
 enum {
 	RELAYS_EXEC = 256, /* commands: this and the next three are budgets of their own */

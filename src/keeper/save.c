@@ -13,10 +13,10 @@
  */
 #include <string.h>
 
-#include "clock.h"
-#include "fault.h"
-#include "log.h"
-#include "serve.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "keeper/serve.h"
 
 enum {
 	ASLEEP_MS = 20 * 1000,

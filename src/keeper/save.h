@@ -2,9 +2,9 @@
 /* Snapshots of a machine. */
 #pragma once
 
-#include "loop.h"
-#include "message.h"
-#include "note.h"
+#include "base/loop.h"
+#include "keeper/note.h"
+#include "wire/message.h"
 
 struct client;
 struct keeper;

@@ -11,16 +11,16 @@
 #include <signal.h>
 #include <string.h>
 
-#include "clock.h"
-#include "connect.h"
-#include "engine.h"
-#include "fault.h"
-#include "greet.h"
-#include "keeper-confine.h"
-#include "log.h"
-#include "merge.h"
-#include "serve.h"
-#include "take-note.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "engine/engine.h"
+#include "keeper/connect.h"
+#include "keeper/greet.h"
+#include "keeper/keeper-confine.h"
+#include "keeper/merge.h"
+#include "keeper/serve.h"
+#include "keeper/take-note.h"
 
 enum {
 	LAST_WORDS_MS = 1000, /* for what is left when the guest has gone: to read, to be read */

@@ -8,18 +8,18 @@
  */
 #pragma once
 
-#include "clients.h"
-#include "engine.h"
-#include "guest-clock.h"
-#include "journal.h"
-#include "keeper-egress.h"
-#include "life-queue.h"
-#include "met.h"
-#include "records.h"
-#include "relay.h"
-#include "save.h"
-#include "stop.h"
-#include "tracing.h"
+#include "engine/engine.h"
+#include "keeper/clients.h"
+#include "keeper/guest-clock.h"
+#include "keeper/journal.h"
+#include "keeper/keeper-egress.h"
+#include "keeper/life-queue.h"
+#include "keeper/met.h"
+#include "keeper/records.h"
+#include "keeper/relay.h"
+#include "keeper/save.h"
+#include "keeper/stop.h"
+#include "keeper/tracing.h"
 
 /* Of a VM: its monitor, and what its snapshots need. */
 struct keeper_vm {

@@ -2,9 +2,9 @@
 /* How a keeper or one of its clients comes to its end, for all that can find a reason. */
 #include <string.h>
 
-#include "clock.h"
-#include "log.h"
-#include "serve.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "keeper/serve.h"
 
 static const char *end_name(enum keeper_end end)
 {

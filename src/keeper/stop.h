@@ -2,7 +2,7 @@
 /* How the keeper ends, or one of its clients. */
 #pragma once
 
-#include "keeper.h"
+#include "keeper/keeper.h"
 
 struct client;
 struct keeper;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the warden tells the keeper: one function for each kind of note (note.c says when). */
-#include "take-note.h"
-#include "greet.h"
-#include "serve.h"
+#include "keeper/take-note.h"
+#include "keeper/greet.h"
+#include "keeper/serve.h"
 
 static bool on_go(void *arg, uint64_t once, const int *files, size_t n)
 {

@@ -2,8 +2,8 @@
 /* What the warden tells the keeper. */
 #pragma once
 
-#include "loop.h"
-#include "note.h"
+#include "base/loop.h"
+#include "keeper/note.h"
 
 /* A callback of k->warden: takes one note. A note that may not come ends the keeper. */
 void keeper_take_note(struct loop_fd *src, uint32_t events);

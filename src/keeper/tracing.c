@@ -15,11 +15,11 @@
 #include <stdarg.h>
 #include <string.h>
 
-#include "clock.h"
-#include "command.h"
-#include "log.h"
-#include "serve.h"
-#include "trace.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/trace.h"
+#include "keeper/command.h"
+#include "keeper/serve.h"
 
 enum {
 	GUEST_LINES = 2000, /* a second */

@@ -2,8 +2,8 @@
 /* Trace lines for clients. */
 #pragma once
 
-#include "loop.h"
-#include "trace.h"
+#include "base/loop.h"
+#include "base/trace.h"
 
 struct client;
 struct keeper;

@@ -6,11 +6,11 @@
 #include <sys/file.h>
 #include <sys/random.h>
 
-#include "clock.h"
-#include "fd.h"
-#include "keys.h"
-#include "path.h"
-#include "str.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/path.h"
+#include "base/str.h"
+#include "keys/keys.h"
 
 int key_draw(const char *name, enum key_role role, uint64_t expires,
 	     char ret_text[static KEY_TEXT + 1], struct key_info *ret, struct err *e)

@@ -3,11 +3,11 @@
 #include <sodium.h>
 #include <string.h>
 
-#include "clock.h"
-#include "json-util.h"
-#include "keys.h"
-#include "level.h"
-#include "str.h"
+#include "base/clock.h"
+#include "base/json-util.h"
+#include "base/str.h"
+#include "keys/keys.h"
+#include "receipt/level.h"
 
 static_assert(KEY_HASH == crypto_generichash_BYTES, "BLAKE2b-256");
 

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opens the key file, checks its owner and mode, detects changes, and checks keys against it. */
-#include "keys.h"
+#include "keys/keys.h"
 
 #include <fcntl.h>
 #include <sodium.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "clock.h"
-#include "fd.h"
-#include "path.h"
-#include "state-dir.h"
-#include "str.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/path.h"
+#include "base/state-dir.h"
+#include "base/str.h"
 
 #define LOOK_EVERY (500 * NSEC_PER_MSEC)
 

@@ -16,8 +16,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "err.h"
-#include "quota.h"
+#include "base/err.h"
+#include "base/quota.h"
 
 enum {
 	KEY_DIGITS = 40,

@@ -2,7 +2,7 @@
 /* Tools for files of a sandbox. */
 #include <string.h>
 
-#include "mcp-inner.h"
+#include "mcp/mcp-inner.h"
 
 /* Makes the argument `path` absolute. The caller frees it. */
 static int take_path(const struct tool_work *w, char **ret, struct err *e)

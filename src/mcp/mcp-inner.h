@@ -2,9 +2,9 @@
 /* Declarations shared by the files of this directory. */
 #pragma once
 
-#include "mcp.h"
-#include "runner.h"
-#include "sandbox.h"
+#include "client/runner.h"
+#include "mcp/mcp.h"
+#include "sandbox/sandbox.h"
 
 /* ---- tools: mcp-tools.c ---- */
 

@@ -2,8 +2,8 @@
 /* Collects the output of a command, and converts it to JSON strings. */
 #include <string.h>
 
-#include "mcp-inner.h"
-#include "str.h"
+#include "base/str.h"
+#include "mcp/mcp-inner.h"
 
 enum {
 	NOTE_MAX = 128,

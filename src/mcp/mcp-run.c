@@ -4,9 +4,9 @@
 #include <signal.h>
 #include <string.h>
 
-#include "clock.h"
-#include "mcp-inner.h"
-#include "str.h"
+#include "base/clock.h"
+#include "base/str.h"
+#include "mcp/mcp-inner.h"
 
 enum {
 	TOOL_S = 120,		  /* for what is no command: a guest may not answer at all */

@@ -8,14 +8,14 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "clock.h"
-#include "default-store.h"
-#include "life.h"
-#include "log.h"
-#include "mcp-inner.h"
-#include "str.h"
-#include "template.h"
-#include "transfer.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "builtin/default-store.h"
+#include "client/transfer.h"
+#include "mcp/mcp-inner.h"
+#include "state/life.h"
+#include "template/template.h"
 
 enum {
 	TOKEN_BYTES = 20, /* as hutchd draws them: BOX_TOKEN of api/api-inner.h */

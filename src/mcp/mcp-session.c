@@ -13,8 +13,8 @@
 #include <string.h>
 #include <sys/prctl.h>
 
-#include "mcp-inner.h"
-#include "str.h"
+#include "base/str.h"
+#include "mcp/mcp-inner.h"
 
 struct mcp_call {
 	struct mcp_session *session;

@@ -2,8 +2,8 @@
 /* The table of tools: source of the schemas for clients, and of the checks of their arguments. */
 #include <string.h>
 
-#include "mcp-inner.h"
-#include "str.h"
+#include "base/str.h"
+#include "mcp/mcp-inner.h"
 
 static const char *const languages[] = { "python", "javascript", "bash", NULL };
 

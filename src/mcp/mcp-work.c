@@ -3,7 +3,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-#include "mcp-inner.h"
+#include "mcp/mcp-inner.h"
 
 enum {
 	SAY_MAX = 1024,

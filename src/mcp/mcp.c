@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads JSON-RPC 2.0 messages, and answers all methods except calls of tools. */
-#include "mcp.h"
+#include "mcp/mcp.h"
 
 #include <stdarg.h>
 #include <string.h>
 
-#include "mcp-inner.h"
-#include "str.h"
+#include "base/str.h"
+#include "mcp/mcp-inner.h"
 
 /* The newest comes first: clients that ask for an unknown version get it. */
 static const char *const versions[] = { "2025-06-18", "2025-03-26", NULL };

@@ -10,8 +10,8 @@
  */
 #pragma once
 
-#include "job.h"
-#include "spec.h"
+#include "job/job.h"
+#include "state/spec.h"
 
 enum {
 	MCP_MESSAGE_MAX = 4 * 1024 * 1024,

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "addr.h"
+#include "names/addr.h"
 
 #include <arpa/inet.h>
 #include <string.h>
 
-#include "str.h"
+#include "base/str.h"
 
 static int family_of(uint8_t family)
 {

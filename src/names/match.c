@@ -6,11 +6,11 @@
  * Names are hashed from their end to their beginning. Hashing "a.b.c" passes through the hashes of
  * ".c" and ".b.c", which are the hash keys of the subtree rules: one pass gives all of them.
  */
-#include "match.h"
+#include "names/match.h"
 
 #include <string.h>
 
-#include "str.h"
+#include "base/str.h"
 
 enum verb {
 	ALLOW,

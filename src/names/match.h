@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "rule.h"
+#include "names/rule.h"
 
 enum {
 	RULESET_MAX = 100000

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "name.h"
+#include "names/name.h"
 
 #include <stdbool.h>
 #include <string.h>
 
-#include "str.h"
+#include "base/str.h"
 
 static bool ldh(char c)
 {

@@ -14,7 +14,7 @@
 
 #include <stdint.h>
 
-#include "err.h"
+#include "base/err.h"
 
 enum {
 	NAME_TEXT_MAX = 253,

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "narrow.h"
+#include "names/narrow.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "str.h"
+#include "base/str.h"
 
 void narrow_done(struct narrow *w)
 {

@@ -10,7 +10,7 @@
  */
 #pragma once
 
-#include "match.h"
+#include "names/match.h"
 
 enum {
 	NARROW_MAX = 2000, /* texts in a list */

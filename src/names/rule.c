@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "rule.h"
+#include "names/rule.h"
 
 #include <string.h>
 
-#include "str.h"
+#include "base/str.h"
 
 int port_parse(const char *s, size_t n, uint16_t *ret, struct err *e)
 {

@@ -13,8 +13,8 @@
  */
 #pragma once
 
-#include "addr.h"
-#include "name.h"
+#include "names/addr.h"
+#include "names/name.h"
 
 enum rule_kind {
 	RULE_NAME,

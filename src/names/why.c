@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "why.h"
+#include "names/why.h"
 
-#include "str.h"
+#include "base/str.h"
 
 static const char *const texts[] = {
 	[WHY_ALLOWED] = "",

@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "narrow.h"
+#include "names/narrow.h"
 
 enum why {
 	WHY_ALLOWED,

@@ -8,8 +8,8 @@
 #include <sodium.h>
 #include <string.h>
 
-#include "json-util.h"
-#include "policy.h"
+#include "base/json-util.h"
+#include "policy/policy.h"
 
 static int compare_text(const void *a, const void *b)
 {

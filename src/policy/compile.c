@@ -5,10 +5,10 @@
  */
 #include <string.h>
 
-#include "lint.h"
-#include "policy.h"
-#include "read.h"
-#include "str.h"
+#include "base/str.h"
+#include "policy/lint.h"
+#include "policy/policy.h"
+#include "policy/read.h"
 
 enum {
 	EXTENDS_MAX = 8

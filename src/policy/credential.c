@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "credential.h"
+#include "policy/credential.h"
 
 #include <string.h>
 
-#include "str.h"
+#include "base/str.h"
 
 static const char token[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "diag.h"
+#include "policy/diag.h"
 
 #include <stdarg.h>
 #include <string.h>
 
-#include "str.h"
+#include "base/str.h"
 
 enum {
 	DIAG_TEXT_MAX = 512

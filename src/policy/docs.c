@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "docs.h"
+#include "policy/docs.h"
 
 #include <string.h>
 
-#include "schema.h"
-#include "str.h"
-#include "value.h"
+#include "base/str.h"
+#include "policy/schema.h"
+#include "policy/value.h"
 
 enum {
 	DOC_PATH_MAX = 128

@@ -2,8 +2,8 @@
 /* Reference of all keys and presets, generated from the compiler's tables and the store. */
 #pragma once
 
-#include "json-util.h"
-#include "policy.h"
+#include "base/json-util.h"
+#include "policy/policy.h"
 
 /* Writes the reference as Markdown. */
 int policy_docs(struct policy_store *store, struct buf *out, struct err *e);

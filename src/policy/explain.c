@@ -2,8 +2,8 @@
 /* Explains why a target is allowed or denied, and what would allow it. */
 #include <string.h>
 
-#include "policy.h"
-#include "str.h"
+#include "base/str.h"
+#include "policy/policy.h"
 
 /* Finds ports on which the host of `t` is allowed, among the ports that the rules name. */
 static void find_ports(const struct ruleset *rules, const struct target *t, struct explanation *x)

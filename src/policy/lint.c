@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "lint.h"
+#include "policy/lint.h"
 
 #include <libpsl.h>
 #include <string.h>
 
-#include "credential.h"
-#include "str.h"
+#include "base/str.h"
+#include "policy/credential.h"
 
 /*
  * Zones missing in the public suffix list in which anyone can get a name, or whose hosts serve

@@ -2,7 +2,7 @@
 /* Checks for valid but unwise rules, and for values that contradict each other. */
 #pragma once
 
-#include "policy.h"
+#include "policy/policy.h"
 
 /* Checks a whole policy, whose ruleset must exist: adds errors and warnings to `d`. */
 void policy_lint(const struct policy *p, struct diags *d);

@@ -5,11 +5,11 @@
  */
 #pragma once
 
-#include "diag.h"
-#include "layer.h"
-#include "level.h"
-#include "match.h"
-#include "store.h"
+#include "names/match.h"
+#include "policy/diag.h"
+#include "policy/store.h"
+#include "receipt/layer.h"
+#include "receipt/level.h"
 
 /* Where a container's writable layer is stored. */
 enum scratch_kind {

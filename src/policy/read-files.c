@@ -2,8 +2,8 @@
 /* Reads the files that a recipe adds to an image: a mapping of path to text. */
 #include <string.h>
 
-#include "reading.h"
-#include "str.h"
+#include "base/str.h"
+#include "policy/reading.h"
 
 enum {
 	FILES_MAX = 1024

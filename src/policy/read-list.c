@@ -2,8 +2,8 @@
 /* Readers for lists and for mappings with arbitrary keys. */
 #include <string.h>
 
-#include "reading.h"
-#include "str.h"
+#include "base/str.h"
+#include "policy/reading.h"
 
 enum {
 	LIST_MAX = 4096,

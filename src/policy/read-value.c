@@ -2,10 +2,10 @@
 /* Readers for single values. */
 #include <string.h>
 
-#include "path.h"
-#include "reading.h"
-#include "str.h"
-#include "value.h"
+#include "base/path.h"
+#include "base/str.h"
+#include "policy/reading.h"
+#include "policy/value.h"
 
 void read_name(struct reading *rd, const struct key *k, const struct yaml_node *n, void *field)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads a file's mapping key by key as the schema says, and fills in defaults. */
-#include "read.h"
+#include "policy/read.h"
 
 #include <string.h>
 
-#include "reading.h"
-#include "str.h"
+#include "base/str.h"
+#include "policy/reading.h"
 
 enum {
 	DEFAULT_PORT = 443

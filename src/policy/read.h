@@ -2,9 +2,9 @@
 /* Reads YAML trees into a policy, key by key as the schema says. */
 #pragma once
 
-#include "policy.h"
-#include "schema.h"
-#include "yaml-tree.h"
+#include "policy/policy.h"
+#include "policy/schema.h"
+#include "policy/yaml-tree.h"
 
 /*
  * Checks every key of `root` against `keys` and stores its value in `p` or `f`: single values

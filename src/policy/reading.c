@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "reading.h"
+#include "policy/reading.h"
 
 #include <stdarg.h>
 #include <string.h>
 
-#include "credential.h"
+#include "policy/credential.h"
 
 size_t reading_enter(struct reading *rd, const char *name, size_t index)
 {

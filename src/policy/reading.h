@@ -6,9 +6,9 @@
  */
 #pragma once
 
-#include "policy.h"
-#include "schema.h"
-#include "yaml-tree.h"
+#include "policy/policy.h"
+#include "policy/schema.h"
+#include "policy/yaml-tree.h"
 
 enum {
 	READING_PATH_MAX = 256,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "schema.h"
+#include "policy/schema.h"
 
-#include "policy.h"
+#include "policy/policy.h"
 
 #define KIB UINT64_C(1024)
 #define MIB (KIB * 1024)

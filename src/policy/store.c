@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "store.h"
+#include "policy/store.h"
 
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <string.h>
 
-#include "fd.h"
-#include "path.h"
-#include "str.h"
-#include "yaml-tree.h"
+#include "base/fd.h"
+#include "base/path.h"
+#include "base/str.h"
+#include "policy/yaml-tree.h"
 
 enum {
 	STORE_NAME_MAX = 63,

@@ -7,9 +7,9 @@
  */
 #pragma once
 
-#include "arena.h"
-#include "diag.h"
-#include "err.h"
+#include "base/arena.h"
+#include "base/err.h"
+#include "policy/diag.h"
 
 struct builtin_file {
 	const char *path; /* "presets/egress/github.yaml" */

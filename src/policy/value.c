@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "value.h"
+#include "policy/value.h"
 
 #include <string.h>
 
-#include "str.h"
+#include "base/str.h"
 
 enum {
 	BARE_IS_SMALL = 1024 * 1024

@@ -3,12 +3,12 @@
  * Builds the tree from libyaml's events with a stack of open collections. libyaml checks encoding
  * and syntax; this file rejects YAML's surprising features at the event where they appear.
  */
-#include "yaml-tree.h"
+#include "policy/yaml-tree.h"
 
 #include <string.h>
 #include <yaml.h>
 
-#include "str.h"
+#include "base/str.h"
 
 struct frame {
 	struct yaml_node *node;

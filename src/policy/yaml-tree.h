@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#include "diag.h"
+#include "policy/diag.h"
 
 enum {
 	YAML_TEXT_MAX = 2 * 1024 * 1024,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "layer.h"
+#include "receipt/layer.h"
 
 const char *const layer_names[LAYER_MAX + 1] = {
 	[LAYER_USER_NAMESPACE] = "user-namespace",

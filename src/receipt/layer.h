@@ -2,7 +2,7 @@
 /* The layers between a sandbox and its host, and their names: the rows of a receipt. */
 #pragma once
 
-#include "util.h"
+#include "base/util.h"
 
 /* Layers that `isolation.require` can name; each is a bit of policy.require. */
 enum layer {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "level.h"
+#include "receipt/level.h"
 
 #include <errno.h>
 
-#include "str.h"
+#include "base/str.h"
 
 const char *const level_names[LEVEL_MAX + 1] = {
 	[LEVEL_UNSET] = "",

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "receipt.h"
+#include "receipt/receipt.h"
 
 #include <stdarg.h>
 
-#include "buf.h"
-#include "clock.h"
-#include "str.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/str.h"
 
 enum {
 	NAMED_MAX = 4 /* rows named in the message; more are counted */

@@ -7,8 +7,8 @@
 
 #include <stdint.h>
 
-#include "json-util.h"
-#include "layer.h"
+#include "base/json-util.h"
+#include "receipt/layer.h"
 
 enum {
 	RECEIPT_SEEN_MAX = 160,

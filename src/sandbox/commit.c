@@ -20,11 +20,11 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "clock.h"
-#include "fd.h"
-#include "sandbox-confine.h"
-#include "sandbox.h"
-#include "transfer.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "client/transfer.h"
+#include "sandbox/sandbox-confine.h"
+#include "sandbox/sandbox.h"
 
 enum {
 	CHUNK = 256 * 1024,

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "sandbox-confine.h"
+#include "sandbox/sandbox-confine.h"
 
-#include "caps.h"
-#include "fd.h"
-#include "filter.h"
-#include "landlock.h"
-#include "rlimits.h"
-#include "self.h"
-#include "stages.h"
+#include "base/fd.h"
+#include "confine/caps.h"
+#include "confine/filter.h"
+#include "confine/landlock.h"
+#include "confine/rlimits.h"
+#include "confine/self.h"
+#include "confine/stages.h"
 
 #define MEMORY_MAX (UINT64_C(256) << 20)
 

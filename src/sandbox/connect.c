@@ -6,10 +6,10 @@
 #include <sys/time.h>
 #include <sys/un.h>
 
-#include "clock.h"
-#include "fault.h"
-#include "sandbox.h"
-#include "spare-pool.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "sandbox/sandbox.h"
+#include "state/spare-pool.h"
 
 enum {
 	CONNECT_TIMEOUT_S = 10

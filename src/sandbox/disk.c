@@ -4,10 +4,10 @@
 #include <string.h>
 #include <sys/statvfs.h>
 
-#include "engine.h"
-#include "fd.h"
-#include "sandbox.h"
-#include "scratch.h"
+#include "base/fd.h"
+#include "engine/engine.h"
+#include "engine/scratch.h"
+#include "sandbox/sandbox.h"
 
 enum {
 	CHILDREN_MAX = 4096,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finding sandboxes. */
-#include "kept.h"
-#include "sandbox.h"
+#include "sandbox/sandbox.h"
+#include "state/kept.h"
 
 int sandbox_find(const struct state_root *root, const char *prefix, struct sandbox *ret,
 		 struct err *e)

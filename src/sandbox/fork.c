@@ -2,10 +2,10 @@
 /* Copies of a machine that runs: a snapshot, and sandboxes that begin as it. */
 #include <string.h>
 
-#include "engine.h"
-#include "fd.h"
-#include "sandbox.h"
-#include "snapshot.h"
+#include "base/fd.h"
+#include "engine/engine.h"
+#include "sandbox/sandbox.h"
+#include "snapshot/snapshot.h"
 
 enum {
 	POLICY_MAX = 16 * 1024 * 1024,

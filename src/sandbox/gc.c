@@ -10,14 +10,14 @@
  *
  * Ranges of ids and trees of images are locked by whoever uses them; what can be locked is free.
  */
-#include "gc.h"
+#include "sandbox/gc.h"
 
 #include <fcntl.h>
 #include <string.h>
 
-#include "fault.h"
-#include "hold.h"
-#include "snapshot.h"
+#include "base/fault.h"
+#include "snapshot/hold.h"
+#include "snapshot/snapshot.h"
 
 struct groups {
 	const struct state_root *root;

@@ -2,7 +2,7 @@
 /* Inside sandbox/: what `hutch gc` takes back beside sandboxes. */
 #pragma once
 
-#include "sandbox.h"
+#include "sandbox/sandbox.h"
 
 int gc_groups(const struct state_root *root, const struct sandbox_gc *gc, struct err *e);
 int gc_ids(const struct state_root *root, const struct sandbox_gc *gc, struct err *e);

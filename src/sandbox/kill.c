@@ -13,15 +13,15 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-#include "audit-log.h"
-#include "clock.h"
-#include "fault.h"
-#include "fd.h"
-#include "gc.h"
-#include "host-config.h"
-#include "kept.h"
-#include "sandbox.h"
-#include "snapshot.h"
+#include "audit/audit-log.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "sandbox/gc.h"
+#include "sandbox/sandbox.h"
+#include "snapshot/snapshot.h"
+#include "state/kept.h"
+#include "vm/host-config.h"
 
 enum {
 	TERM_S = 10, /* for a warden that was asked */

@@ -7,10 +7,10 @@
 #include <fcntl.h>
 #include <string.h>
 
-#include "fd.h"
-#include "sandbox.h"
-#include "snapshot.h"
-#include "str.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "sandbox/sandbox.h"
+#include "snapshot/snapshot.h"
 
 static bool is_of_image(const json_t *one, const char *digest)
 {

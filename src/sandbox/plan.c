@@ -6,16 +6,16 @@
  */
 #include <string.h>
 
-#include "arena.h"
-#include "clock.h"
-#include "engine.h"
-#include "host-config.h"
-#include "path.h"
-#include "sandbox.h"
-#include "scratch.h"
-#include "snapshot.h"
-#include "str.h"
-#include "value.h"
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/path.h"
+#include "base/str.h"
+#include "engine/engine.h"
+#include "engine/scratch.h"
+#include "policy/value.h"
+#include "sandbox/sandbox.h"
+#include "snapshot/snapshot.h"
+#include "vm/host-config.h"
 
 enum {
 	USER_MAX = 64, /* the guest channel's limit */

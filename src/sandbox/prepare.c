@@ -5,19 +5,19 @@
  * again. It may take minutes the first time, so it is
  * done when a sandbox starts, not when it is planned.
  */
-#include "prepare.h"
+#include "sandbox/prepare.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "accel.h"
-#include "engine.h"
-#include "host-config.h"
-#include "log.h"
-#include "snapshot.h"
-#include "str.h"
-#include "template-vm.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "engine/engine.h"
+#include "snapshot/snapshot.h"
+#include "vm/accel.h"
+#include "vm/host-config.h"
+#include "vm/template-vm.h"
 
 static void say(const char *text, void *arg)
 {

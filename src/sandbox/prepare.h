@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include "machine.h"
-#include "spec.h"
+#include "state/spec.h"
+#include "vm/machine.h"
 
 /* Texts that a spec then points to. */
 struct prepared {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "programs.h"
+#include "sandbox/programs.h"
 
 #include <string.h>
 
-#include "proc.h"
-#include "sandbox.h"
+#include "base/proc.h"
+#include "sandbox/sandbox.h"
 
 int programs_find(struct programs *ret, struct err *e)
 {

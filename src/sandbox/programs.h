@@ -3,7 +3,7 @@
 
 #include <limits.h>
 
-#include "err.h"
+#include "base/err.h"
 
 /* What sandboxes are started with. */
 struct programs {

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "quota-enter.h"
+#include "sandbox/quota-enter.h"
 
 #include <fcntl.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 
-#include "fd.h"
-#include "path.h"
-#include "str.h"
-#include "value.h"
+#include "base/fd.h"
+#include "base/path.h"
+#include "base/str.h"
+#include "policy/value.h"
 
 /* ---- the lock ---- */
 

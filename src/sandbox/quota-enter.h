@@ -8,7 +8,7 @@
  */
 #pragma once
 
-#include "state.h"
+#include "state/state.h"
 
 /*
  * Whether `spec` (its api names the owner, its quota the limits) fits beside what the owner has.

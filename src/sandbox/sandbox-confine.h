@@ -14,7 +14,7 @@
 
 #include <stdbool.h>
 
-#include "err.h"
+#include "base/err.h"
 
 struct jail {
 	int dir; /* what it may write below; -EBADF: nothing at all */

@@ -5,13 +5,13 @@
  */
 #pragma once
 
-#include "cgroup.h"
-#include "end.h"
-#include "image-make.h"
-#include "policy.h"
-#include "proc.h"
-#include "state.h"
-#include "wire.h"
+#include "base/proc.h"
+#include "engine/cgroup.h"
+#include "image/image-make.h"
+#include "policy/policy.h"
+#include "state/end.h"
+#include "state/state.h"
+#include "wire/wire.h"
 
 struct sandbox_options {
 	const char *agent;	      /* NULL: "default" */

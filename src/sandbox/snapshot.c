@@ -10,12 +10,12 @@
 #include <poll.h>
 #include <string.h>
 
-#include "engine.h"
-#include "fd.h"
-#include "host-config.h"
-#include "sandbox.h"
-#include "snapshot.h"
-#include "transfer.h"
+#include "base/fd.h"
+#include "client/transfer.h"
+#include "engine/engine.h"
+#include "sandbox/sandbox.h"
+#include "snapshot/snapshot.h"
+#include "vm/host-config.h"
 
 enum {
 	END_S = 30,

@@ -4,7 +4,7 @@
  * takes a spare holds the pool's directory locked from its choice to the warden's answer
  * (start.c), so a spare has one owner. Both locks go with their process.
  */
-#include "spares.h"
+#include "sandbox/spares.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -16,10 +16,10 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#include "fd.h"
-#include "log.h"
-#include "prepare.h"
-#include "str.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "sandbox/prepare.h"
 
 #define WANT "want"
 

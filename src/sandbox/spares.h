@@ -2,8 +2,8 @@
 /* Pools of spares, from outside; what they are: state/spare-pool.h. */
 #pragma once
 
-#include "sandbox.h"
-#include "spare-pool.h"
+#include "sandbox/sandbox.h"
+#include "state/spare-pool.h"
 
 /* Which pool a plan's spares are in. `guest`: the path of hutch-guest. */
 int spares_key(const struct spec *plan, const char *guest, char ret[static SPARE_KEY + 1],

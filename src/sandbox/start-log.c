@@ -4,13 +4,13 @@
  * sandbox's log, and it is read from there and passed on to whoever has asked, also after the
  * directory of a failed start is gone.
  */
-#include "start-log.h"
+#include "sandbox/start-log.h"
 
 #include <fcntl.h>
 #include <string.h>
 
-#include "fd.h"
-#include "path.h"
+#include "base/fd.h"
+#include "base/path.h"
 
 bool start_log_is_trace(const char *line, size_t n)
 {

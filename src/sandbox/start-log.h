@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include "trace.h"
+#include "base/trace.h"
 
 enum {
 	START_LOG_MS = 100, /* how often it is looked at while the start is waited for */

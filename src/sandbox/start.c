@@ -22,20 +22,20 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
-#include "audit-log.h"
-#include "clock.h"
-#include "fault.h"
-#include "fd.h"
-#include "handover.h"
-#include "path.h"
-#include "prepare.h"
-#include "programs.h"
-#include "quota-enter.h"
-#include "sandbox.h"
-#include "snapshot.h"
-#include "spares.h"
-#include "start-log.h"
-#include "str.h"
+#include "audit/audit-log.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "base/path.h"
+#include "base/str.h"
+#include "sandbox/prepare.h"
+#include "sandbox/programs.h"
+#include "sandbox/quota-enter.h"
+#include "sandbox/sandbox.h"
+#include "sandbox/spares.h"
+#include "sandbox/start-log.h"
+#include "snapshot/snapshot.h"
+#include "state/handover.h"
 
 enum {
 	REPORT_MAX = 4096,

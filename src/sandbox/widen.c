@@ -3,9 +3,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "dial-guard.h"
-#include "fd.h"
-#include "sandbox.h"
+#include "base/fd.h"
+#include "engine/dial-guard.h"
+#include "sandbox/sandbox.h"
 
 /* What goes by the host's proxy reaches nothing else, whatever is added. */
 static int goes_by_proxy(const struct sandbox *s, bool *ret, struct err *e)

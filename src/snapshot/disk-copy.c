@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copies disks. Most of a disk is a hole, and so is most of its copy. */
-#include "disk-copy.h"
+#include "snapshot/disk-copy.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -9,8 +9,8 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 
-#include "path.h"
-#include "util.h"
+#include "base/path.h"
+#include "base/util.h"
 
 static int copy_range(int from, int to, off_t at, off_t end)
 {

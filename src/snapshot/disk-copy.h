@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include "err.h"
+#include "base/err.h"
 
 /* Copies `from` to an unnamed file in the file system of `dir`: *ret_fd, for reading and writing.
  * The file is gone with its last descriptor, so it cannot leak. */

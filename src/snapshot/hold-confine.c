@@ -3,13 +3,13 @@
  * hutch-hold keeps its user, and nothing else: no capability, no file but (Landlock) to remove one
  * in the directory of sockets, some twenty system calls.
  */
-#include "caps.h"
-#include "filter.h"
-#include "hold.h"
-#include "landlock.h"
-#include "rlimits.h"
-#include "self.h"
-#include "stages.h"
+#include "confine/caps.h"
+#include "confine/filter.h"
+#include "confine/landlock.h"
+#include "confine/rlimits.h"
+#include "confine/self.h"
+#include "confine/stages.h"
+#include "snapshot/hold.h"
 
 enum {
 	FILES_MAX = 32,

@@ -17,10 +17,10 @@
 #include <sys/inotify.h>
 #include <sys/socket.h>
 
-#include "clock.h"
-#include "fd-pass.h"
-#include "hold.h"
-#include "str.h"
+#include "base/clock.h"
+#include "base/fd-pass.h"
+#include "base/str.h"
+#include "snapshot/hold.h"
 
 enum {
 	REQUEST_MS = 1000,  /* of one who has connected and does not ask */

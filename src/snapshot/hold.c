@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The clients of hutch-hold, which also start it: see hold.h. */
-#include "hold.h"
+#include "snapshot/hold.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -10,12 +10,12 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
-#include "clock.h"
-#include "fd-pass.h"
-#include "fd.h"
-#include "path.h"
-#include "proc.h"
-#include "str.h"
+#include "base/clock.h"
+#include "base/fd-pass.h"
+#include "base/fd.h"
+#include "base/path.h"
+#include "base/proc.h"
+#include "base/str.h"
 
 enum {
 	TRIES = 4,

@@ -15,9 +15,9 @@
 
 #include <stdint.h>
 
-#include "err.h"
-#include "pages.h"
-#include "state.h"
+#include "base/err.h"
+#include "snapshot/pages.h"
+#include "state/state.h"
 
 enum {
 	HOLD_SECONDS = 600, /* exits after this time without a request; $HUTCH_HOLD_SECONDS */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pages.h"
+#include "snapshot/pages.h"
 
 #include <endian.h>
 #include <sodium.h>
 #include <stdbool.h>
 #include <string.h>
 
-#include "util.h"
+#include "base/util.h"
 
 enum {
 	CHUNK = 1024 * 1024,

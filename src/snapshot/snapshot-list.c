@@ -5,12 +5,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "clock.h"
-#include "fd.h"
-#include "image-store.h"
-#include "path.h"
-#include "snapshot.h"
-#include "str.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/path.h"
+#include "base/str.h"
+#include "image/image-store.h"
+#include "snapshot/snapshot.h"
 
 enum {
 	LIST_MAX = 4096,

@@ -4,15 +4,15 @@
  * maximum size of a snapshot is known before it is written. Snapshots being written at the same
  * time count with what they have written so far.
  */
-#include "snapshot-room.h"
+#include "snapshot/snapshot-room.h"
 
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "fd.h"
-#include "path.h"
-#include "str.h"
+#include "base/fd.h"
+#include "base/path.h"
+#include "base/str.h"
 
 #define MIB UINT64_C(1048576)
 

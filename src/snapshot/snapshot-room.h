@@ -2,7 +2,7 @@
 /* Limit on the disk space of snapshots: hutch-host(5). */
 #pragma once
 
-#include "snapshot.h"
+#include "snapshot/snapshot.h"
 
 /* Checks that a snapshot of at most `need` bytes fits into `space`, which is for all of them.
  * -EDQUOT, with advice. */

@@ -6,15 +6,15 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 
-#include "clock.h"
-#include "fault.h"
-#include "fd.h"
-#include "image-store.h"
-#include "pages.h"
-#include "path.h"
-#include "snapshot.h"
-#include "str.h"
-#include "tree.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "base/path.h"
+#include "base/str.h"
+#include "image/image-store.h"
+#include "image/tree.h"
+#include "snapshot/pages.h"
+#include "snapshot/snapshot.h"
 
 enum {
 	BEGIN_TRIES = 8,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opens snapshots: meta.json must match its own checksum, and all files must match meta.json. */
-#include "snapshot.h"
+#include "snapshot/snapshot.h"
 
 #include <fcntl.h>
 #include <sodium.h>
@@ -8,10 +8,10 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
-#include "fd.h"
-#include "hold.h"
-#include "path.h"
-#include "str.h"
+#include "base/fd.h"
+#include "base/path.h"
+#include "base/str.h"
+#include "snapshot/hold.h"
 
 #define FILE_SIZE_MAX (UINT64_C(1) << 48)
 

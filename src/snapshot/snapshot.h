@@ -30,9 +30,9 @@
  */
 #pragma once
 
-#include "err.h"
-#include "json-util.h"
-#include "state.h"
+#include "base/err.h"
+#include "base/json-util.h"
+#include "state/state.h"
 
 #define MACHINE_HOME "machine" /* below image_home_open(): kernels, disks and snapshots of VMs */
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "end.h"
+#include "state/end.h"
 
 #include <string.h>
 
-#include "fd.h"
-#include "state.h"
-#include "str.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "state/state.h"
 
 enum {
 	END_FILE_MAX = 16 * 1024,

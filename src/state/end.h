@@ -7,8 +7,8 @@
 
 #include <stdint.h>
 
-#include "json-util.h"
-#include "life.h"
+#include "base/json-util.h"
+#include "state/life.h"
 
 enum end_reason {
 	END_KILLED, /* hutch kill, SIGTERM */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "handover.h"
+#include "state/handover.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -9,8 +9,8 @@
 #include <sys/time.h>
 #include <sys/un.h>
 
-#include "fd-pass.h"
-#include "str.h"
+#include "base/fd-pass.h"
+#include "base/str.h"
 
 enum {
 	VERSION = 1,

@@ -9,7 +9,7 @@
  */
 #pragma once
 
-#include "err.h"
+#include "base/err.h"
 
 struct handover {
 	int dir, report, log;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ids of sandboxes. */
-#include "spec.h"
-#include "str.h"
+#include "base/str.h"
+#include "state/spec.h"
 
 bool spec_id_valid(const char *id)
 {

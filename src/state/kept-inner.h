@@ -2,7 +2,7 @@
 /* Declarations shared by kept.c and kept-trim.c. */
 #pragma once
 
-#include "kept.h"
+#include "state/kept.h"
 
 #define KEPT_GONE    ".gone"
 #define KEPT_SINCE   "since"

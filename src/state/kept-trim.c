@@ -9,11 +9,11 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
-#include "clock.h"
-#include "fault.h"
-#include "fd.h"
-#include "kept-inner.h"
-#include "str.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "state/kept-inner.h"
 
 enum {
 	SOON_S = 60,

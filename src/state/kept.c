@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Moves, finds and removes kept sandboxes. */
-#include "kept.h"
+#include "state/kept.h"
 
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "clock.h"
-#include "fault.h"
-#include "fd.h"
-#include "kept-inner.h"
-#include "str.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "state/kept-inner.h"
 
 enum {
 	LINE_MAX_BYTES = 160,

@@ -15,8 +15,8 @@
  */
 #pragma once
 
-#include "end.h"
-#include "state.h"
+#include "state/end.h"
+#include "state/state.h"
 
 struct kept {
 	uint64_t time;	/* end of the sandbox: wall clock, ns */

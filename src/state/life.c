@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "life.h"
+#include "state/life.h"
 
 #include <string.h>
 
-#include "state.h"
-#include "str.h"
+#include "base/str.h"
+#include "state/state.h"
 
 enum {
 	LIFE_FILE_MAX = 4096,

@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "spec.h"
+#include "state/spec.h"
 
 /* Limits that programs in a VM have reached, as reported by its guest. */
 struct met {

@@ -11,9 +11,9 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-#include "life.h"
-#include "path.h"
-#include "spare-pool.h"
+#include "base/path.h"
+#include "state/life.h"
+#include "state/spare-pool.h"
 
 static const char lock_file[] = "lock";
 

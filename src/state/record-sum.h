@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "record.h"
+#include "state/record.h"
 
 static inline uint64_t record_sum(const void *data, size_t n)
 {

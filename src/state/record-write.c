@@ -9,11 +9,11 @@
 #include <string.h>
 #include <sys/uio.h>
 
-#include "clock.h"
-#include "fault.h"
-#include "fd.h"
-#include "record-sum.h"
-#include "str.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "state/record-sum.h"
 
 enum {
 	PIECES = 20,	 /* blocks written at once */

@@ -6,9 +6,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "clock.h"
-#include "record-sum.h"
-#include "str.h"
+#include "base/clock.h"
+#include "base/str.h"
+#include "state/record-sum.h"
 
 #define COUNT_MAX (UINT64_C(1) << 60) /* bytes */
 

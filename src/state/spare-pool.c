@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "spare-pool.h"
+#include "state/spare-pool.h"
 
 #include <fcntl.h>
 #include <string.h>

@@ -13,7 +13,7 @@
  */
 #pragma once
 
-#include "state.h"
+#include "state/state.h"
 
 enum {
 	SPARE_KEY = 32, /* hex digits */

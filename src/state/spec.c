@@ -3,15 +3,15 @@
  * Reads and writes spec.json. Tables map keys to members of struct spec, for both directions;
  * check() validates the values once, at the end.
  */
-#include "spec.h"
+#include "state/spec.h"
 
 #include <string.h>
 
-#include "fd.h"
-#include "layer.h"
-#include "path.h"
-#include "state.h"
-#include "str.h"
+#include "base/fd.h"
+#include "base/path.h"
+#include "base/str.h"
+#include "receipt/layer.h"
+#include "state/state.h"
 
 enum {
 	TEXT_MAX = 4096,

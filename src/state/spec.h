@@ -9,9 +9,9 @@
 
 #include <stdint.h>
 
-#include "json-util.h"
-#include "level.h"
-#include "quota.h"
+#include "base/json-util.h"
+#include "base/quota.h"
+#include "receipt/level.h"
 
 enum {
 	SPEC_ID = 16,			   /* length of an id: [a-z][a-z0-9]{15} */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opens the run directory; creates, finds, lists and removes the directories of sandboxes. */
-#include "state.h"
+#include "state/state.h"
 
 #include <fcntl.h>
 #include <string.h>
@@ -8,10 +8,10 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 
-#include "fault.h"
-#include "fd.h"
-#include "path.h"
-#include "str.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "base/path.h"
+#include "base/str.h"
 
 enum {
 	NEW_TRIES = 16,

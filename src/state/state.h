@@ -35,7 +35,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "spec.h"
+#include "state/spec.h"
 
 enum {
 	STATE_GROUP_MAX = 64,

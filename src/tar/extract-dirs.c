@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "extract.h"
+#include "tar/extract.h"
 
 static struct extract_level *top(struct extract *x)
 {

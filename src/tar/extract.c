@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "extract.h"
+#include "tar/extract.h"
 
 #include <fcntl.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 
-#include "fd.h"
-#include "path.h"
-#include "str.h"
+#include "base/fd.h"
+#include "base/path.h"
+#include "base/str.h"
 
 enum {
 	MODE_FILE = 0777,

@@ -13,7 +13,7 @@
 
 #include <sys/types.h>
 
-#include "tar.h"
+#include "tar/tar.h"
 
 enum {
 	EXTRACT_BUFFER = 256 * 1024,

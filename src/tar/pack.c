@@ -4,14 +4,14 @@
  * when the next header or READ_MIN bytes may not fit. The walk is recursive, to at most
  * TAR_DEPTH_MAX levels, each of which holds one open directory.
  */
-#include "pack.h"
+#include "tar/pack.h"
 
 #include <dirent.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "str.h"
+#include "base/str.h"
 
 enum {
 	MOVE_MIN = 256 * 1024,

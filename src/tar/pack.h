@@ -12,7 +12,7 @@
 
 #include <sys/types.h>
 
-#include "tar-write.h"
+#include "tar/tar-write.h"
 
 enum {
 	PACK_BUFFER = 256 * 1024,

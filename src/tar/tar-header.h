@@ -3,7 +3,7 @@
  */
 #pragma once
 
-#include "tar.h"
+#include "tar/tar.h"
 
 struct tar_header {
 	char name[100];

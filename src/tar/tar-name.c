@@ -2,7 +2,7 @@
 /* Converts the names of entries to their canonical form. */
 #include <string.h>
 
-#include "tar.h"
+#include "tar/tar.h"
 
 int tar_clean_name(const char *name, size_t n, char out[static TAR_NAME_MAX + 1], struct err *e)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tar-pax.h"
+#include "tar/tar-pax.h"
 
 #include <string.h>
 
-#include "str.h"
+#include "base/str.h"
 
 enum pax_kind {
 	PAX_IGNORE,

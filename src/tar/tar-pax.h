@@ -2,7 +2,7 @@
 /* Extended (pax) headers of tar: values for the next entry. */
 #pragma once
 
-#include "tar.h"
+#include "tar/tar.h"
 
 /* Values from the extended headers before an entry. Each may occur once. */
 struct tar_more {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tar-write.h"
+#include "tar/tar-write.h"
 
 #include <string.h>
 
-#include "tar-header.h"
+#include "tar/tar-header.h"
 
 enum {
 	RECORD_HEAD = 32, /* room for the length and key of a pax record */

@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "tar.h"
+#include "tar/tar.h"
 
 enum {
 	TAR_HEADER_MAX = 10 * 1024, /* per entry: two names in an extended header, two blocks */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tar.h"
+#include "tar/tar.h"
 
 #include <string.h>
 
-#include "tar-header.h"
-#include "tar-pax.h"
+#include "tar/tar-header.h"
+#include "tar/tar-pax.h"
 
 /* Reads exactly n bytes: 1, 0 if the input ends before the first one, or -errno. */
 static int read_whole(struct tar *t, void *buf, size_t n, struct err *e)

@@ -8,11 +8,11 @@
 #include <fcntl.h>
 #include <string.h>
 
-#include "clock.h"
-#include "fault.h"
-#include "fd.h"
-#include "str.h"
-#include "template-inner.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "template/template-inner.h"
 
 const char *const template_status_names[TEMPLATE_STATUS_MAX] = {
 	[TEMPLATE_WAITING] = "waiting",

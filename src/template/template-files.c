@@ -9,10 +9,10 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
-#include "fault.h"
-#include "fd.h"
-#include "str.h"
-#include "template-inner.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "template/template-inner.h"
 
 static const char new_prefix[] = ".new-";
 

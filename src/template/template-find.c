@@ -2,7 +2,7 @@
 /* What names and ids mean across owners: a template of one's own, an image, a shared template. */
 #include <string.h>
 
-#include "template-inner.h"
+#include "template/template-inner.h"
 
 struct owner_search {
 	const char *id;

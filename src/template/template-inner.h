@@ -2,7 +2,7 @@
 /* Declarations shared by the files of this directory. */
 #pragma once
 
-#include "template.h"
+#include "template/template.h"
 
 enum {
 	TEMPLATE_FILE_NAME = 128,

@@ -9,10 +9,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "clock.h"
-#include "fd.h"
-#include "str.h"
-#include "template-inner.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "template/template-inner.h"
 
 enum {
 	LINE_MAX_BYTES = 3 * TEMPLATE_TEXT_MAX, /* escaping may double a message */

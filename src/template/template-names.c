@@ -3,10 +3,10 @@
 #include <fcntl.h>
 #include <string.h>
 
-#include "clock.h"
-#include "fd.h"
-#include "str.h"
-#include "template-inner.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "template/template-inner.h"
 
 /* The build that the reference means, and the record it stands in. */
 static int resolve(const struct template_store *s, const char *text, json_t **ret_record,

@@ -2,10 +2,10 @@
 /* Records of templates: a file for each name, with the id and the builds that its tags mean. */
 #include <string.h>
 
-#include "clock.h"
-#include "fd.h"
-#include "str.h"
-#include "template-inner.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "template/template-inner.h"
 
 void template_record_file(const char *name, char out[static TEMPLATE_FILE_NAME])
 {

@@ -5,9 +5,9 @@
  */
 #include <string.h>
 
-#include "fd.h"
-#include "str.h"
-#include "template-inner.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "template/template-inner.h"
 
 static int open_shared(bool make, int *ret_fd, struct err *e)
 {

@@ -5,9 +5,9 @@
 #include <sys/file.h>
 #include <sys/random.h>
 
-#include "fd.h"
-#include "str.h"
-#include "template-inner.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "template/template-inner.h"
 
 #define ID_LETTERS "abcdefghijklmnopqrstuvwxyz0123456789"
 

@@ -28,7 +28,7 @@
  */
 #pragma once
 
-#include "image-store.h"
+#include "image/image-store.h"
 
 enum {
 	TEMPLATE_ID = 20,	/* [a-z0-9] */

@@ -8,14 +8,14 @@
  * was started again) goes on with the next message, unless it had no sandbox yet; then it is 404,
  * and clients begin a new one.
  */
-#include "mcp-http.h"
+#include "v1/mcp-http.h"
 
 #include <string.h>
 #include <strings.h>
 
-#include "box.h"
-#include "clock.h"
-#include "mcp.h"
+#include "api/box.h"
+#include "base/clock.h"
+#include "mcp/mcp.h"
 
 enum {
 	CALLS_AT_ONCE = 16, /* of all sessions */

@@ -2,7 +2,7 @@
 /* The sessions of POST /mcp. */
 #pragma once
 
-#include "request.h"
+#include "api/request.h"
 
 extern const struct route mcp_routes[];
 

@@ -4,16 +4,16 @@
  * is a hutch that is our own child, with a pipe in the loop; a reader that is slow stops the pipe,
  * and with it that one process and nobody else.
  */
-#include "tool.h"
+#include "v1/tool.h"
 
 #include <fcntl.h>
 #include <limits.h>
 #include <string.h>
 
-#include "clock.h"
-#include "fd.h"
-#include "path.h"
-#include "proc.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/path.h"
+#include "base/proc.h"
 
 enum {
 	OUTPUT_MAX = 12 * 1024 * 1024,

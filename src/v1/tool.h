@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "request.h"
+#include "api/request.h"
 
 enum {
 	TOOL_ARGS = 12,

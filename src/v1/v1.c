@@ -3,19 +3,19 @@
  * What the E2B API has no word for: /hutch/v1, /metrics, /health. Most of it is what the command
  * line prints with --json.
  */
-#include "v1.h"
+#include "v1/v1.h"
 
 #include <string.h>
 
-#include "body.h"
-#include "box.h"
-#include "cgroup.h"
-#include "clock.h"
-#include "default-store.h"
-#include "mcp-http.h"
-#include "openapi.h"
-#include "template.h"
-#include "tool.h"
+#include "api/body.h"
+#include "api/box.h"
+#include "base/clock.h"
+#include "builtin/default-store.h"
+#include "engine/cgroup.h"
+#include "template/template.h"
+#include "v1/mcp-http.h"
+#include "v1/openapi.h"
+#include "v1/tool.h"
 
 static const char json[] = "application/json", lines[] = "application/x-ndjson";
 static const char refusal[] = "this host could not do it";

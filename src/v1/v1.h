@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include "api-config.h"
+#include "api/api-config.h"
 
 extern const struct api_part v1_part;

@@ -12,13 +12,13 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
-#include "accel-inner.h"
-#include "clock.h"
-#include "fd.h"
-#include "proc.h"
-#include "qemu.h"
-#include "qmp.h"
-#include "str.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/proc.h"
+#include "base/str.h"
+#include "engine/qemu.h"
+#include "engine/qmp.h"
+#include "vm/accel-inner.h"
 
 enum {
 	GUEST_MEMORY = 256 << 20,

@@ -5,8 +5,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "accel.h"
-#include "json-util.h"
+#include "base/json-util.h"
+#include "vm/accel.h"
 
 /* Facts about KVM found without booting a guest. */
 struct accel_seen {

@@ -7,9 +7,9 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 
-#include "accel-inner.h"
-#include "fd.h"
-#include "str.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "vm/accel-inner.h"
 
 enum {
 	ACCEL_FILE_MAX = 16 * 1024,

@@ -4,7 +4,7 @@
  * boot stays in accel.json until the host reboots, or QEMU or the kernel changes. A process that
  * finds no verdict makes one under a lock, so that concurrent starts wait for a single test boot.
  */
-#include "accel.h"
+#include "vm/accel.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -13,14 +13,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "accel-inner.h"
-#include "disk-copy.h"
-#include "fd.h"
-#include "home.h"
-#include "host-config.h"
-#include "path.h"
-#include "proc.h"
-#include "qemu.h"
+#include "base/fd.h"
+#include "base/path.h"
+#include "base/proc.h"
+#include "engine/qemu.h"
+#include "snapshot/disk-copy.h"
+#include "vm/accel-inner.h"
+#include "vm/home.h"
+#include "vm/host-config.h"
 
 enum {
 	DISK_SIZE = 4 << 20, /* disk of the test guest: the smallest possible */

@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-#include "err.h"
+#include "base/err.h"
 
 struct machine_kernel;
 

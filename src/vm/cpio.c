@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cpio.h"
+#include "vm/cpio.h"
 
 #include <string.h>
 #include <sys/stat.h>

@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "buf.h"
+#include "base/buf.h"
 
 struct cpio {
 	struct buf *out;

@@ -12,9 +12,9 @@
 #include <inttypes.h>
 #include <sys/stat.h>
 
-#include "home.h"
-#include "path.h"
-#include "tool-run.h"
+#include "base/path.h"
+#include "vm/home.h"
+#include "vm/tool-run.h"
 
 #define DISK_MIN (UINT64_C(1) << 20)
 #define DISK_MAX (UINT64_C(16) << 40)

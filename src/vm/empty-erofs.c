@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "accel-inner.h"
+#include "vm/accel-inner.h"
 
 enum {
 	BLOCK_BITS = 12,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "home.h"
+#include "vm/home.h"
 
 #include <fcntl.h>
 #include <sodium.h>

@@ -2,7 +2,7 @@
 /* The directories of `machine.h`, and their locks. */
 #pragma once
 
-#include "machine.h"
+#include "vm/machine.h"
 
 /* Opens `machine/SUB` and returns its path. Creates it if `make`, else -ENOENT. */
 int machine_home_open(const char *sub, bool make, char path[static IMAGE_HOME_MAX], int *ret_fd,

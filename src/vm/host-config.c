@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "host-config.h"
+#include "vm/host-config.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "default-store.h"
-#include "engine.h"
-#include "fd.h"
-#include "reading.h"
-#include "snapshot-room.h"
-#include "str.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "builtin/default-store.h"
+#include "engine/engine.h"
+#include "policy/reading.h"
+#include "snapshot/snapshot-room.h"
 
 static const char *const wish_names[] = {
 	[ACCEL_AUTO] = "auto",

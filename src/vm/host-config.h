@@ -5,10 +5,10 @@
  */
 #pragma once
 
-#include "accel.h"
-#include "diag.h"
-#include "rule.h"
-#include "spec.h"
+#include "names/rule.h"
+#include "policy/diag.h"
+#include "state/spec.h"
+#include "vm/accel.h"
 
 struct host_config {
 	unsigned int accel;		  /* enum accel_wish */

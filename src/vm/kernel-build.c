@@ -13,17 +13,17 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "clock.h"
-#include "fd.h"
-#include "guest-kernel.h"
-#include "ids.h"
-#include "kernel-inner.h"
-#include "path.h"
-#include "proc.h"
-#include "str.h"
-#include "tool-run.h"
-#include "tree.h"
-#include "unpack-kernel.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/path.h"
+#include "base/proc.h"
+#include "base/str.h"
+#include "image/ids.h"
+#include "image/tree.h"
+#include "vm/guest-kernel.h"
+#include "vm/kernel-inner.h"
+#include "vm/tool-run.h"
+#include "vm/unpack-kernel.h"
 
 enum {
 	ARGV_MAX = 32,

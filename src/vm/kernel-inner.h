@@ -2,7 +2,7 @@
 /* Shared by the files that create kernels. */
 #pragma once
 
-#include "package.h"
+#include "vm/package.h"
 
 /* A kernel being created. */
 struct kernel_work {

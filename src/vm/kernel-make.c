@@ -11,13 +11,13 @@
 #include <sys/sysmacros.h>
 #include <sys/utsname.h>
 
-#include "fd.h"
-#include "home.h"
-#include "kernel-inner.h"
-#include "path.h"
-#include "str.h"
-#include "tree.h"
-#include "unpack-kernel.h"
+#include "base/fd.h"
+#include "base/path.h"
+#include "base/str.h"
+#include "image/tree.h"
+#include "vm/home.h"
+#include "vm/kernel-inner.h"
+#include "vm/unpack-kernel.h"
 
 enum {
 	INPUTS_MAX = 65536

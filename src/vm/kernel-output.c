@@ -4,10 +4,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "cpio.h"
-#include "fd.h"
-#include "kernel-inner.h"
-#include "modules.h"
+#include "base/fd.h"
+#include "vm/cpio.h"
+#include "vm/kernel-inner.h"
+#include "vm/modules.h"
 
 enum {
 	BASE_MAX = 64 << 20,

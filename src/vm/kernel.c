@@ -10,12 +10,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "clock.h"
-#include "cpio.h"
-#include "fd.h"
-#include "home.h"
-#include "kernel-inner.h"
-#include "str.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "vm/cpio.h"
+#include "vm/home.h"
+#include "vm/kernel-inner.h"
 
 enum {
 	META_MAX = 65536,

@@ -13,8 +13,8 @@
  */
 #pragma once
 
-#include "image-store.h"
-#include "snapshot.h"
+#include "image/image-store.h"
+#include "snapshot/snapshot.h"
 
 struct machine_kernel {
 	char name[64];

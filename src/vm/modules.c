@@ -3,16 +3,16 @@
  * A package contains its modules without an index: depmod(8) creates it on installation. So this
  * searches the tree, and reads the dependencies from each module.
  */
-#include "modules.h"
+#include "vm/modules.h"
 
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#include "fd.h"
-#include "str.h"
-#include "unpack-kernel.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "vm/unpack-kernel.h"
 
 enum {
 	MODULES_MAX = 64, /* modules taken at most */

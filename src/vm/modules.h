@@ -2,8 +2,8 @@
 /* The modules that a packaged kernel needs in a VM, with their dependencies, in load order. */
 #pragma once
 
-#include "cpio.h"
-#include "err.h"
+#include "base/err.h"
+#include "vm/cpio.h"
 
 /*
  * Adds lib/modules/NAME.ko and lib/modules-list (one path per line, in load order) to the archive.

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "package.h"
+#include "vm/package.h"
 
 #include <fcntl.h>
 #include <string.h>
 
-#include "clock.h"
-#include "fd.h"
-#include "proc.h"
-#include "str.h"
-#include "tool-run.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/proc.h"
+#include "base/str.h"
+#include "vm/tool-run.h"
 
 enum {
 	ANSWER_MAX = 1 << 20,

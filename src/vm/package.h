@@ -4,7 +4,7 @@
 
 #include <limits.h>
 
-#include "machine.h"
+#include "vm/machine.h"
 
 struct kernel_package {
 	char name[128], version[128];

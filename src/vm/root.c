@@ -15,12 +15,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "fd.h"
-#include "home.h"
-#include "image-confine.h"
-#include "path.h"
-#include "proc.h"
-#include "str.h"
+#include "base/fd.h"
+#include "base/path.h"
+#include "base/proc.h"
+#include "base/str.h"
+#include "image/image-confine.h"
+#include "vm/home.h"
 
 #define DISK	 "root.erofs"
 #define DISK_NEW "root.erofs.new"

@@ -5,12 +5,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "clock.h"
-#include "engine.h"
-#include "fd.h"
-#include "qemu.h"
-#include "str.h"
-#include "template-vm.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "engine/engine.h"
+#include "engine/qemu.h"
+#include "vm/template-vm.h"
 
 enum {
 	CPUINFO_MAX = 4 * 1024 * 1024,

@@ -15,15 +15,15 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 
-#include "clock.h"
-#include "engine.h"
-#include "fault.h"
-#include "fd-pass.h"
-#include "fd.h"
-#include "qemu.h"
-#include "qmp.h"
-#include "template-vm.h"
-#include "userns.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/fd-pass.h"
+#include "base/fd.h"
+#include "engine/engine.h"
+#include "engine/qemu.h"
+#include "engine/qmp.h"
+#include "engine/userns.h"
+#include "vm/template-vm.h"
 
 enum {
 	BOOT_S = 120, /* emulated, on a busy host */

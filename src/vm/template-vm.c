@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds a template; if there is none, creates one under the makers' lock. */
-#include "template-vm.h"
+#include "vm/template-vm.h"
 
 #include <fcntl.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 
-#include "disk-copy.h"
-#include "engine.h"
-#include "host-config.h"
-#include "machine.h"
-#include "pages.h"
-#include "qemu.h"
+#include "engine/engine.h"
+#include "engine/qemu.h"
+#include "snapshot/disk-copy.h"
+#include "snapshot/pages.h"
+#include "vm/host-config.h"
+#include "vm/machine.h"
 
 #define LOCK ".make" /* not a valid snapshot name */
 

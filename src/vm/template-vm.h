@@ -11,7 +11,7 @@
  */
 #pragma once
 
-#include "snapshot.h"
+#include "snapshot/snapshot.h"
 
 /*
  * The path of the template for a planned sandbox, whose `machine` is filled in except for the

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tool-run.h"
+#include "vm/tool-run.h"
 
 #include <fcntl.h>
 #include <limits.h>
 #include <string.h>
 
-#include "proc.h"
-#include "str.h"
+#include "base/proc.h"
+#include "base/str.h"
 
 enum {
 	ARGV_MAX = 40,

@@ -2,7 +2,7 @@
 /* Runs programs of the host that do a part of the work. */
 #pragma once
 
-#include "err.h"
+#include "base/err.h"
 
 struct tool {
 	const char *const *argv; /* argv[0] is searched for in the system directories */

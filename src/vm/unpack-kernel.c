@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "unpack-kernel.h"
+#include "vm/unpack-kernel.h"
 
 #include <elf.h>
 #include <endian.h>
@@ -9,9 +9,9 @@
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 
-#include "proc.h"
-#include "str.h"
-#include "tool-run.h"
+#include "base/proc.h"
+#include "base/str.h"
+#include "vm/tool-run.h"
 
 enum {
 	SECTOR = 512,

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "err.h"
+#include "base/err.h"
 
 enum {
 	BOOT_HEADER = 0x250 /* bytes of a bzImage that are read */

@@ -8,13 +8,13 @@
 #include <sys/vfs.h>
 #include <sys/wait.h>
 
-#include "clock.h"
-#include "engine.h"
-#include "fault.h"
-#include "kept.h"
-#include "log.h"
-#include "scratch.h"
-#include "warden.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "engine/engine.h"
+#include "engine/scratch.h"
+#include "state/kept.h"
+#include "warden/warden.h"
 
 enum {
 	FLUSH_S = 2,

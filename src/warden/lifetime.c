@@ -15,10 +15,10 @@
  */
 #include <string.h>
 
-#include "clock.h"
-#include "fault.h"
-#include "log.h"
-#include "warden.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "warden/warden.h"
 
 #define FREEZE_TIME (5 * NSEC_PER_SEC)
 

@@ -11,13 +11,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "fault.h"
-#include "fd.h"
-#include "handover.h"
-#include "log.h"
-#include "str.h"
-#include "trace.h"
-#include "warden.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "base/trace.h"
+#include "state/handover.h"
+#include "warden/warden.h"
 
 enum {
 	FD_STATE = 3,

@@ -12,12 +12,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "fault.h"
-#include "fd.h"
-#include "log.h"
-#include "record.h"
-#include "str.h"
-#include "warden.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "state/record.h"
+#include "warden/warden.h"
 
 enum {
 	FILES_MAX = RECORDS_MAX + 2 * NOTE_FILES_MAX,

@@ -9,16 +9,16 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 
-#include "clock.h"
-#include "disk-copy.h"
-#include "engine.h"
-#include "fault.h"
-#include "fd.h"
-#include "log.h"
-#include "path.h"
-#include "snapshot-room.h"
-#include "str.h"
-#include "warden.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/path.h"
+#include "base/str.h"
+#include "engine/engine.h"
+#include "snapshot/disk-copy.h"
+#include "snapshot/snapshot-room.h"
+#include "warden/warden.h"
 
 #define SAVED_COMMANDS "box/commands"
 #define SAVED_RULES    "box/egress"

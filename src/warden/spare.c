@@ -13,13 +13,13 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include "fault.h"
-#include "fd.h"
-#include "handover.h"
-#include "log.h"
-#include "spare-pool.h"
-#include "str.h"
-#include "warden.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "state/handover.h"
+#include "state/spare-pool.h"
+#include "warden/warden.h"
 
 enum {
 	BACKLOG = 16,

@@ -21,18 +21,18 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
-#include "clock.h"
-#include "disk-copy.h"
-#include "engine.h"
-#include "fault.h"
-#include "fd.h"
-#include "log.h"
-#include "oci.h"
-#include "path.h"
-#include "str.h"
-#include "trace.h"
-#include "userns.h"
-#include "warden.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/path.h"
+#include "base/str.h"
+#include "base/trace.h"
+#include "engine/engine.h"
+#include "engine/oci.h"
+#include "engine/userns.h"
+#include "snapshot/disk-copy.h"
+#include "warden/warden.h"
 
 enum {
 	HELLO_TIMEOUT_S = 30,

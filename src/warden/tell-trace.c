@@ -6,9 +6,9 @@
  */
 #include <fcntl.h>
 
-#include "log.h"
-#include "trace.h"
-#include "warden.h"
+#include "base/log.h"
+#include "base/trace.h"
+#include "warden/warden.h"
 
 static struct {
 	int fd;

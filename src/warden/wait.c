@@ -4,10 +4,10 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "clock.h"
-#include "log.h"
-#include "memory.h"
-#include "warden.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "warden/warden.h"
 
 enum {
 	KEEPER_S = 3, /* for the keeper to follow PID 1 */

@@ -2,16 +2,16 @@
 /* The warden: what it holds of its sandbox from start to end. */
 #pragma once
 
-#include "audit-log.h"
-#include "dial-guard.h"
-#include "end.h"
-#include "engine.h"
-#include "keeper.h"
-#include "life.h"
-#include "loop.h"
-#include "snapshot.h"
-#include "state.h"
-#include "wire.h"
+#include "audit/audit-log.h"
+#include "base/loop.h"
+#include "engine/dial-guard.h"
+#include "engine/engine.h"
+#include "keeper/keeper.h"
+#include "snapshot/snapshot.h"
+#include "state/end.h"
+#include "state/life.h"
+#include "state/state.h"
+#include "wire/wire.h"
 
 /* Times are clock_mono()'s, UINT64_MAX: never; lifetime.c. */
 struct lifetime {

@@ -7,13 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine.h"
-#include "fault.h"
-#include "fd.h"
-#include "netns.h"
-#include "resolve.h"
-#include "rule.h"
-#include "warden.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "egress/resolve.h"
+#include "engine/engine.h"
+#include "engine/netns.h"
+#include "names/rule.h"
+#include "warden/warden.h"
 
 /* The networks that rules name by address: the sandbox needs a route to each. */
 static int find_networks(const struct spec_list *rules, struct addr *ret, size_t *ret_n,

@@ -10,9 +10,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "fault.h"
-#include "log.h"
-#include "warden.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "warden/warden.h"
 
 static void put_deadline(struct audit_payload *p, const struct spec *s)
 {

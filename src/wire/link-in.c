@@ -7,7 +7,7 @@
  * A table says what each type of frame does in each state of a channel. The rest of this file
  * handles the allowed frames.
  */
-#include "link-inside.h"
+#include "wire/link-inside.h"
 
 #include <string.h>
 

@@ -2,8 +2,8 @@
 /* Internals of a link, for link.c (output) and link-in.c (input). */
 #pragma once
 
-#include "link.h"
-#include "trace.h"
+#include "base/trace.h"
+#include "wire/link.h"
 
 enum state {
 	STATE_NEW, /* not in the channel table: never opened, or gone */

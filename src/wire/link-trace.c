@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Frames as trace lines: type, operation, channel and length, never the contents. */
-#include "link-inside.h"
-#include "trace.h"
+#include "base/trace.h"
+#include "wire/link-inside.h"
 
 static const char *const types[WIRE_TYPE_MAX] = {
 	[WIRE_HELLO] = "HELLO", [WIRE_PING] = "PING",	  [WIRE_PONG] = "PONG",

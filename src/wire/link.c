@@ -4,11 +4,11 @@
  * size is limited. Large DATA bypasses the buffer if nothing waits (put_data()). While this side
  * must be silent (SLEEP, ASLEEP), frames wait in a second buffer under the same limit.
  */
-#include "link-inside.h"
+#include "wire/link-inside.h"
 
 #include <string.h>
 
-#include "str.h"
+#include "base/str.h"
 
 enum {
 	DIRECT_MIN = 4096, /* from this size on, a system call costs less than a copy */

@@ -12,7 +12,7 @@
 
 #include <sys/uio.h>
 
-#include "message.h"
+#include "wire/message.h"
 
 struct link;
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "message.h"
+#include "wire/message.h"
 
 #include <string.h>
 
-#include "str.h"
+#include "base/str.h"
 
 enum field_type {
 	FIELD_NUMBER,

@@ -8,9 +8,9 @@
 
 #include <stdbool.h>
 
-#include "buf.h"
-#include "err.h"
-#include "wire.h"
+#include "base/buf.h"
+#include "base/err.h"
+#include "wire/wire.h"
 
 enum wire_tag {
 	TAG_VERSION = 1,

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
-#include "oci.h"
-#include "util.h"
+#include "base/util.h"
+#include "engine/oci.h"
 
 int main(int argc, char **argv)
 {

@@ -16,11 +16,11 @@
  */
 #include <string.h>
 
-#include "engine.h"
-#include "qemu-jail.h"
-#include "qemu.h"
-#include "str.h"
-#include "userns.h"
+#include "base/str.h"
+#include "engine/engine.h"
+#include "engine/qemu-jail.h"
+#include "engine/qemu.h"
+#include "engine/userns.h"
 
 static struct spec spec = { .limits = { .cpus = 1000, .memory = 256 << 20, .disk = 64 << 20 } };
 static struct cgroup group = CGROUP_INIT;

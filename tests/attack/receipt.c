@@ -8,9 +8,9 @@
 #include <string.h>
 #include <sys/syscall.h>
 
-#include "container.h"
-#include "engine.h"
-#include "str.h"
+#include "base/str.h"
+#include "engine/container.h"
+#include "engine/engine.h"
 
 static uint64_t number(const char *text)
 {

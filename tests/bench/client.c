@@ -14,9 +14,9 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include "clock.h"
-#include "fd.h"
-#include "link.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "wire/link.h"
 
 enum {
 	COUNT_MAX = 1000000,

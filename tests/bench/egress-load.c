@@ -20,9 +20,9 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-#include "broker.h"
-#include "clock.h"
-#include "fd.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "egress/broker.h"
 
 enum {
 	CHUNK = 256 * 1024,

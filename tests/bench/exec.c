@@ -18,8 +18,8 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "clock.h"
-#include "err.h"
+#include "base/clock.h"
+#include "base/err.h"
 
 enum {
 	COUNT_MAX = 1000000,

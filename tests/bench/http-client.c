@@ -16,11 +16,11 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "buf.h"
-#include "clock.h"
-#include "fd.h"
-#include "http-chunk.h"
-#include "json-util.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/json-util.h"
+#include "http/http-chunk.h"
 
 enum {
 	COUNT_MAX = 1000000,

@@ -32,16 +32,16 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#include "clock.h"
-#include "disk-copy.h"
-#include "engine.h"
-#include "fd.h"
-#include "ids.h"
-#include "message.h"
-#include "qemu.h"
-#include "qmp.h"
-#include "str.h"
-#include "template-vm.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "engine/engine.h"
+#include "engine/qemu.h"
+#include "engine/qmp.h"
+#include "image/ids.h"
+#include "snapshot/disk-copy.h"
+#include "vm/template-vm.h"
+#include "wire/message.h"
 
 #define MIB UINT64_C(1048576)
 

@@ -12,10 +12,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "builtin.h"
-#include "clock.h"
-#include "policy.h"
-#include "str.h"
+#include "base/clock.h"
+#include "base/str.h"
+#include "builtin/builtin.h"
+#include "policy/policy.h"
 
 enum {
 	MAX_ROUNDS = 10000,

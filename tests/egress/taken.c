@@ -20,9 +20,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "dial-guard.h"
-#include "keeper-confine.h"
-#include "match.h"
+#include "engine/dial-guard.h"
+#include "keeper/keeper-confine.h"
+#include "names/match.h"
 
 #define ZONE ".taken.test"
 

@@ -4,9 +4,9 @@
 #include <limits.h>
 #include <string.h>
 
-#include "check.h"
+#include "egress/check.h"
+#include "egress/resolve.h"
 #include "fuzz.h"
-#include "resolve.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "audit-read.h"
-#include "fd.h"
+#include "audit/audit-read.h"
+#include "base/fd.h"
 #include "fuzz.h"
 
 /* A chain by itself: each record that is accepted is made again from its parts, byte for byte. */

@@ -6,9 +6,9 @@
  */
 #include <string.h>
 
-#include "dns.h"
+#include "base/str.h"
+#include "egress/dns.h"
 #include "fuzz.h"
-#include "str.h"
 
 enum {
 	HEADER = 12

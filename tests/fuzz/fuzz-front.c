@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "front.h"
+#include "egress/front.h"
 #include "fuzz.h"
 
 enum {

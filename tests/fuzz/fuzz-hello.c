@@ -5,9 +5,9 @@
  */
 #include <string.h>
 
+#include "base/str.h"
+#include "egress/hello.h"
 #include "fuzz.h"
-#include "hello.h"
-#include "str.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

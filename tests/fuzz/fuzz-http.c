@@ -2,9 +2,9 @@
 /* The head of a request, cut at every place, and the guess whether it is one. */
 #include <string.h>
 
+#include "egress/http.h"
+#include "egress/peek.h"
 #include "fuzz.h"
-#include "http.h"
-#include "peek.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -2,8 +2,8 @@
 /* What is read can be written, and reading that gives the same value and the same text. */
 #include <string.h>
 
+#include "base/json-util.h"
 #include "fuzz.h"
-#include "json-util.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -4,8 +4,8 @@
  * the second byte is odd the guest has its own kernel, and asks for what goes out. Nothing does:
  * the resolver is a port that nobody has. Some streams are taken as connected nevertheless.
  */
-#include "connect.h"
 #include "keeper-world.h"
+#include "keeper/connect.h"
 
 static const char *const env[] = { "A=1", "B=2", NULL };
 static const char *const allow[] = { ".allowed.test:80/tcp", "web.allowed.test:443" };

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "fuzz.h"
-#include "keys.h"
+#include "keys/keys.h"
 
 static void again(const struct key_entry *list, size_t n)
 {

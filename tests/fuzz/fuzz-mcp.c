@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "fuzz.h"
-#include "mcp-inner.h"
+#include "mcp/mcp-inner.h"
 
 static void check_reply(const struct mcp_message *m)
 {

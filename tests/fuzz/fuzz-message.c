@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "fuzz.h"
-#include "message.h"
+#include "wire/message.h"
 
 static void write_again(const struct fields *f, struct buf *b)
 {

@@ -3,8 +3,8 @@
  * first line behind it the field Content-Type. */
 #include <string.h>
 
+#include "envd/multipart.h"
 #include "fuzz.h"
-#include "multipart.h"
 
 enum {
 	OUT_MAX = 1 << 20,

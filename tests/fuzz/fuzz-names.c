@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "fuzz.h"
-#include "match.h"
+#include "names/match.h"
 
 static void check_name(const char *s, size_t n)
 {

@@ -6,9 +6,9 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/util.h"
+#include "envd/port-answer.h"
 #include "fuzz.h"
-#include "port-answer.h"
-#include "util.h"
 
 static void check_text(const char *s, const char *never)
 {

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 
 #include "fuzz.h"
-#include "record-sum.h"
+#include "state/record-sum.h"
 
 enum {
 	PIECES_MAX = 1 << 16, /* a chunk has a byte at least, and no file here is that large */

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "../unit/http-wrap.h"
+#include "envd/process.h"
 #include "fuzz.h"
-#include "process.h"
 
 enum {
 	METHODS = 8,

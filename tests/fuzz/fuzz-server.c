@@ -4,11 +4,11 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/str.h"
 #include "fuzz.h"
-#include "http-chunk.h"
-#include "http-head.h"
-#include "http-server.h"
-#include "str.h"
+#include "http/http-chunk.h"
+#include "http/http-head.h"
+#include "http/http-server.h"
 
 static void check_text(const char *s)
 {

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "fuzz.h"
-#include "tar.h"
+#include "tar/tar.h"
 
 struct input {
 	const uint8_t *data;

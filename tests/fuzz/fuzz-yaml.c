@@ -5,9 +5,9 @@
  */
 #include <string.h>
 
-#include "builtin.h"
+#include "builtin/builtin.h"
 #include "fuzz.h"
-#include "policy.h"
+#include "policy/policy.h"
 
 static int compile(const uint8_t *data, size_t size, char digest[static POLICY_DIGEST_HEX + 1])
 {

@@ -12,7 +12,7 @@
 
 #include "../unit/unit-engine.h"
 #include "fuzz.h"
-#include "serve.h"
+#include "keeper/serve.h"
 
 enum {
 	CHANNELS = 64

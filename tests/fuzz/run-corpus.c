@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "fd.h"
+#include "base/fd.h"
 #include "fuzz.h"
 
 static unsigned int done;

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "fuzz.h"
-#include "link.h"
+#include "wire/link.h"
 
 struct shadow {
 	uint32_t ch;

@@ -18,12 +18,12 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#include "capture.h"
-#include "clock.h"
-#include "fd.h"
-#include "netns.h"
-#include "proc.h"
-#include "str.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/proc.h"
+#include "base/str.h"
+#include "egress/capture.h"
+#include "engine/netns.h"
 
 enum {
 	NETWORKS_MAX = 8,

@@ -12,10 +12,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "clock.h"
-#include "disk-copy.h"
-#include "machine.h"
-#include "str.h"
+#include "base/clock.h"
+#include "base/str.h"
+#include "snapshot/disk-copy.h"
+#include "vm/machine.h"
 
 static int print_kernel(const char *guest, struct err *e)
 {

@@ -2,9 +2,9 @@
 /* The functions of the HTTP server that a test of the api wraps (ld --wrap). */
 #pragma once
 
-#include "http-server.h"
+#include "http/http-server.h"
 
-#include "api-inner.h"
+#include "api/api-inner.h"
 
 const char *__wrap_http_field(const struct exchange *x, const char *name);
 void __wrap_http_collect(struct exchange *x, size_t max,

@@ -10,11 +10,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "accel-inner.h"
-#include "clock.h"
+#include "base/clock.h"
+#include "base/path.h"
+#include "base/str.h"
 #include "fail.h"
-#include "path.h"
-#include "str.h"
+#include "vm/accel-inner.h"
 
 TEST_IN_DIR(seen)
 {

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "addr.h"
+#include "names/addr.h"
 
 static struct addr parse(const char *s)
 {

@@ -9,11 +9,11 @@
 
 #include <string.h>
 
-#include "clock.h"
+#include "base/clock.h"
+#include "envd/records-watch.h"
+#include "envd/rpc.h"
 #include "fail.h"
 #include "http-wrap.h"
-#include "records-watch.h"
-#include "rpc.h"
 
 enum {
 	OUT_MAX = 8 * 1024 * 1024,

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "apparmor.h"
+#include "base/apparmor.h"
 
 TEST(nobody_has_it)
 {

@@ -4,7 +4,7 @@
 #include <stdalign.h>
 #include <string.h>
 
-#include "arena.h"
+#include "base/arena.h"
 #include "fail.h"
 
 enum {

@@ -6,9 +6,9 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#include "clock.h"
+#include "base/clock.h"
+#include "base/str.h"
 #include "fail.h"
-#include "str.h"
 
 /* ---- full disks, killed writers ---- */
 

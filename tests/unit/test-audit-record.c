@@ -4,7 +4,7 @@
 
 #include <sodium.h>
 
-#include "str.h"
+#include "base/str.h"
 
 /* ---- chains in memory ---- */
 

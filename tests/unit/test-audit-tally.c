@@ -2,7 +2,7 @@
 /* Floods of events: every one is counted. */
 #include "test-audit.h"
 
-#include "clock.h"
+#include "base/clock.h"
 
 /* ---- floods ---- */
 

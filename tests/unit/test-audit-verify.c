@@ -5,7 +5,7 @@
 #include <sodium.h>
 #include <sys/stat.h>
 
-#include "str.h"
+#include "base/str.h"
 
 /* ---- a log in a directory ---- */
 

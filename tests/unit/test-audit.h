@@ -9,8 +9,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "audit-read.h"
-#include "fd.h"
+#include "audit/audit-read.h"
+#include "base/fd.h"
 
 #define HOST "audit/host-00000000.log"
 #define BOX  "audit/sandbox/abc-00000000.log"

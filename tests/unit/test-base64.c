@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "base64.h"
+#include "base/base64.h"
 #include "fail.h"
 
 /* RFC 4648, section 10. */

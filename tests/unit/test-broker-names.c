@@ -11,10 +11,10 @@
 
 #include <sys/socket.h>
 
-#include "broker.h"
-#include "dial.h"
-#include "loop.h"
-#include "resolve.h"
+#include "base/loop.h"
+#include "egress/broker.h"
+#include "egress/dial.h"
+#include "egress/resolve.h"
 
 static unsigned long count = 20000;
 static uint64_t seed = 20261115;

@@ -2,8 +2,8 @@
 /* The verdict, and what stands between it and the first byte. */
 #include "test-broker.h"
 
-#include "check.h"
-#include "peek.h"
+#include "egress/check.h"
+#include "egress/peek.h"
 
 TEST_WITH(denied_names_are_not_looked_up, world_setup, world_teardown)
 {

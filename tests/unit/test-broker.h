@@ -4,7 +4,7 @@
 
 #include "test-egress.h"
 
-#include "broker.h"
+#include "egress/broker.h"
 #include "fail.h"
 
 enum {

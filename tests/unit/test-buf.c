@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "buf.h"
+#include "base/buf.h"
 #include "fail.h"
 
 TEST(an_empty_buffer_is_empty_text)

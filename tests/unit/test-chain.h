@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "audit-record.h"
+#include "audit/audit-record.h"
 
 enum {
 	CHAIN_MAX = 1 << 20

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "clock.h"
+#include "base/clock.h"
 
 /* Nothing is readable behind the text's NUL. */
 static int parse(const char *s, uint64_t *ret)

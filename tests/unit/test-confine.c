@@ -9,13 +9,13 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "become.h"
-#include "caps.h"
-#include "filter.h"
-#include "landlock.h"
-#include "rlimits.h"
-#include "self.h"
-#include "stages.h"
+#include "confine/become.h"
+#include "confine/caps.h"
+#include "confine/filter.h"
+#include "confine/landlock.h"
+#include "confine/rlimits.h"
+#include "confine/self.h"
+#include "confine/stages.h"
 
 enum {
 	ID = 12345,

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "diag.h"
+#include "policy/diag.h"
 
 #include <string.h>
 
+#include "base/str.h"
 #include "fail.h"
-#include "str.h"
 #include "unit.h"
 
 static const struct source file_a = { "a.yaml", "", 0 }, file_b = { "b.yaml", "", 0 };

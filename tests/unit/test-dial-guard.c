@@ -21,14 +21,14 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#include "cgroup.h"
-#include "check.h"
-#include "clock.h"
-#include "dial-guard.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/proc.h"
+#include "base/str.h"
+#include "egress/check.h"
+#include "engine/cgroup.h"
+#include "engine/dial-guard.h"
 #include "fail.h"
-#include "fd.h"
-#include "proc.h"
-#include "str.h"
 
 enum {
 	RULES_MAX = 8,

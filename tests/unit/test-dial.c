@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test-egress.h"
 
-#include "dial.h"
+#include "egress/dial.h"
 #include "fail.h"
 
 struct result {

@@ -11,10 +11,10 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
-#include "capture-inner.h"
-#include "clock.h"
+#include "base/clock.h"
+#include "base/str.h"
+#include "egress/capture-inner.h"
 #include "fail.h"
-#include "str.h"
 
 #define QUERY(name, type) "\x12\x34\1\0\0\1\0\0\0\0\0\0" name "\0\0" type "\0\1"
 #define ALLOWED		  QUERY("\7allowed\4test", "\1")

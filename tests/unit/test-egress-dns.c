@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "dns.h"
+#include "egress/dns.h"
 
 enum {
 	HEADER = 12

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "front.h"
-#include "str.h"
+#include "base/str.h"
+#include "egress/front.h"
 
 static struct front front;
 static struct buf out = BUF_INIT(1024);

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "egress/pool.h"
 #include "fail.h"
-#include "pool.h"
 
 static const uint8_t key[SIPHASH_KEY] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
 

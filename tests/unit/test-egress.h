@@ -19,11 +19,11 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
-#include "clock.h"
-#include "fd.h"
-#include "loop.h"
-#include "proc.h"
-#include "str.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/loop.h"
+#include "base/proc.h"
+#include "base/str.h"
 
 enum {
 	WORLD_DNS_PORT = 5353,

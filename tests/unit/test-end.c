@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
-#include "end.h"
 #include "fail.h"
+#include "state/end.h"
 #include "unit.h"
 
 static const struct end example = {

@@ -11,12 +11,12 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "cgroup-inner.h"
-#include "clock.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/proc.h"
+#include "base/str.h"
+#include "engine/cgroup-inner.h"
 #include "fail.h"
-#include "fd.h"
-#include "proc.h"
-#include "str.h"
 
 enum {
 	MIB = 1024 * 1024

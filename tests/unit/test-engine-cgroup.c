@@ -10,11 +10,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cgroup-inner.h"
-#include "clock.h"
-#include "fd.h"
-#include "proc.h"
-#include "str.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/proc.h"
+#include "base/str.h"
+#include "engine/cgroup-inner.h"
 
 enum {
 	MIB = 1024 * 1024

@@ -27,17 +27,17 @@
 #include <sys/statvfs.h>
 #include <sys/wait.h>
 
-#include "clock.h"
-#include "engine.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "egress/pool.h"
+#include "engine/engine.h"
+#include "engine/netns.h"
+#include "engine/oci.h"
+#include "engine/scratch.h"
+#include "engine/userns.h"
 #include "fail.h"
-#include "fd.h"
-#include "link.h"
-#include "netns.h"
-#include "oci.h"
-#include "pool.h"
-#include "scratch.h"
-#include "str.h"
-#include "userns.h"
+#include "wire/link.h"
 
 enum {
 	IDS = 1600000000, /* of the sandbox */

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "engine.h"
+#include "engine/engine.h"
 
 /* Outside of the table, code relies on these without asking. */
 TEST(every_row_is_whole)

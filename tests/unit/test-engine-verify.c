@@ -9,13 +9,13 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-#include "clock.h"
-#include "engine.h"
+#include "base/clock.h"
+#include "base/proc-hidden.h"
+#include "base/str.h"
+#include "engine/engine.h"
+#include "engine/oci.h"
+#include "engine/verify.h"
 #include "fail.h"
-#include "oci.h"
-#include "proc-hidden.h"
-#include "str.h"
-#include "verify.h"
 
 static struct span at(const char *text, const char *part)
 {

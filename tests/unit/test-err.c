@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "err.h"
-#include "str.h"
+#include "base/err.h"
+#include "base/str.h"
 
 TEST(sets_number_and_message)
 {

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "fault.h"
-#include "proc.h"
+#include "base/fault.h"
+#include "base/proc.h"
 
 /* How a child ends that runs `fn` with this HUTCH_FAULT: its status, or 1000 + a signal. */
 static int in_child(const char *faults, int (*fn)(void))

@@ -4,9 +4,9 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 
+#include "base/fd-pass.h"
+#include "base/util.h"
 #include "fail.h"
-#include "fd-pass.h"
-#include "util.h"
 
 struct pair {
 	int a, b;

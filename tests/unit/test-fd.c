@@ -8,9 +8,9 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
+#include "base/fd.h"
+#include "base/str.h"
 #include "fail.h"
-#include "fd.h"
-#include "str.h"
 
 static mode_t mode_of(const struct unit_dir *d, const char *name)
 {

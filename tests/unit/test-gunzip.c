@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "gunzip.h"
+#include "api/gunzip.h"
 
 #include <string.h>
 #include <zlib.h>
 
-#include "buf.h"
+#include "base/buf.h"
 #include "fail.h"
 #include "unit.h"
 

@@ -9,10 +9,10 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
+#include "base/fd-pass.h"
+#include "base/util.h"
 #include "fail.h"
-#include "fd-pass.h"
-#include "handover.h"
-#include "util.h"
+#include "state/handover.h"
 
 static char path[UNIT_PATH_MAX + 8];
 

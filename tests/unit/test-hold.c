@@ -13,10 +13,10 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
-#include "clock.h"
-#include "fd.h"
-#include "hold.h"
-#include "str.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "snapshot/hold.h"
 
 enum {
 	SIZE = 4 * 1024 * 1024,

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 
 #include "fail.h"
-#include "host-config.h"
+#include "vm/host-config.h"
 
 static void right(const char *text, enum accel_wish accel, uint64_t timeout)
 {

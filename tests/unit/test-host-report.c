@@ -6,10 +6,10 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "clock.h"
-#include "json-util.h"
-#include "probe.h"
-#include "str.h"
+#include "base/clock.h"
+#include "base/json-util.h"
+#include "base/str.h"
+#include "host/probe.h"
 
 static struct host_report report;
 

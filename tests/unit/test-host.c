@@ -8,11 +8,11 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
-#include "facts.h"
-#include "host.h"
-#include "path.h"
-#include "probe.h"
-#include "str.h"
+#include "base/path.h"
+#include "base/str.h"
+#include "host/facts.h"
+#include "host/host.h"
+#include "host/probe.h"
 
 static struct host_report report;
 static struct host_facts facts;

@@ -10,11 +10,11 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "clock.h"
+#include "base/clock.h"
+#include "base/loop.h"
+#include "base/str.h"
 #include "fail.h"
-#include "http-server.h"
-#include "loop.h"
-#include "str.h"
+#include "http/http-server.h"
 
 enum {
 	CLIENTS = 8,

@@ -4,12 +4,12 @@
 
 #include <string.h>
 
+#include "base/str.h"
 #include "fail.h"
-#include "http-chunk.h"
-#include "http-head.h"
-#include "http-query.h"
-#include "http-server.h"
-#include "str.h"
+#include "http/http-chunk.h"
+#include "http/http-head.h"
+#include "http/http-query.h"
+#include "http/http-server.h"
 
 #define END "\r\n\r\n"
 

@@ -5,8 +5,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "http-lex.h"
-#include "util.h"
+#include "base/util.h"
+#include "http-lex/http-lex.h"
 
 #define TEXT(s) ((struct http_text){ s, sizeof(s) - 1 })
 

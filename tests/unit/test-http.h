@@ -9,11 +9,11 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include "clock.h"
+#include "base/clock.h"
+#include "base/loop.h"
+#include "base/str.h"
 #include "fail.h"
-#include "http-server.h"
-#include "loop.h"
-#include "str.h"
+#include "http/http-server.h"
 
 enum {
 	PATIENCE_MS = 120000,

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "fail.h"
-#include "image-make.h"
+#include "image/image-make.h"
 
 #define LONG63 "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 

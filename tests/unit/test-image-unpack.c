@@ -8,11 +8,11 @@
 #include <sys/stat.h>
 
 #include "fail.h"
-#include "finish.h"
-#include "ids.h"
+#include "image/finish.h"
+#include "image/ids.h"
+#include "image/tree.h"
+#include "image/unpack.h"
 #include "test-image.h"
-#include "tree.h"
-#include "unpack.h"
 
 static int unpack(const struct unit_dir *d, enum unpack_pass pass, const struct buf *b,
 		  struct image_counts *counts, struct err *e)

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-#include "buf.h"
-#include "tar.h"
+#include "base/buf.h"
+#include "tar/tar.h"
 
 /* Puts the checksum into a header of 512 bytes. */
 static inline void tar_sum(char *h)

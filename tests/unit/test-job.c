@@ -6,9 +6,9 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "fail.h"
-#include "job.h"
+#include "job/job.h"
 
 struct world {
 	struct loop *loop;

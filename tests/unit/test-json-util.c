@@ -3,9 +3,9 @@
 
 #include <string.h>
 
+#include "base/json-util.h"
+#include "base/str.h"
 #include "fail.h"
-#include "json-util.h"
-#include "str.h"
 
 /* Reads exactly the bytes of the text; NULL and `e` if refused. */
 static json_t *read_n(const char *text, size_t n, struct err *e)

@@ -2,7 +2,7 @@
 /* Commands that ran before, under another keeper. The guest is the test's. */
 #include "test-keeper.h"
 
-#include "command.h"
+#include "keeper/command.h"
 
 static void bench_adopts(struct bench *b)
 {

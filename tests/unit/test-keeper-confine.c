@@ -20,9 +20,9 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#include "keeper-confine.h"
-#include "log.h"
-#include "str.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "keeper/keeper-confine.h"
 #include "unit-engine.h"
 
 enum {

@@ -9,9 +9,9 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#include "connect.h"
 #include "fail.h"
-#include "serve.h"
+#include "keeper/connect.h"
+#include "keeper/serve.h"
 #include "test-chain.h"
 #include "unit-engine.h"
 

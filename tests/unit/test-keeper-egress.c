@@ -12,10 +12,10 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
-#include "clock.h"
+#include "base/clock.h"
+#include "base/str.h"
 #include "fail.h"
-#include "serve.h"
-#include "str.h"
+#include "keeper/serve.h"
 #include "test-chain.h"
 #include "unit-engine.h"
 

@@ -4,9 +4,9 @@
 
 #include <sodium.h>
 
-#include "audit-read.h"
-#include "fd.h"
-#include "str.h"
+#include "audit/audit-read.h"
+#include "base/fd.h"
+#include "base/str.h"
 
 /* ---- a log ---- */
 

@@ -2,8 +2,8 @@
 /* Limits that a machine's agent says were met: what the warden hears of it, and how often. */
 #include <sys/socket.h>
 
-#include "clock.h"
-#include "serve.h"
+#include "base/clock.h"
+#include "keeper/serve.h"
 #include "unit-engine.h"
 #include "unit.h"
 

@@ -8,8 +8,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "note.h"
-#include "take-note.h"
+#include "keeper/note.h"
+#include "keeper/take-note.h"
 
 #define ANY UINT64_MAX
 

@@ -3,8 +3,8 @@
 
 #include <dirent.h>
 
+#include "base/str.h"
 #include "fail.h"
-#include "str.h"
 #include "unit-engine.h"
 
 /* ---- with the real guest ---- */

@@ -5,7 +5,7 @@
  */
 #include "test-keeper.h"
 
-#include "trace.h"
+#include "base/trace.h"
 
 enum {
 	MANY = 8000,  /* lines, more than a reader has credit for */

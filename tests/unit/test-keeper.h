@@ -17,11 +17,11 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
-#include "clock.h"
-#include "keeper.h"
-#include "link.h"
-#include "serve.h"
+#include "base/clock.h"
+#include "keeper/keeper.h"
+#include "keeper/serve.h"
 #include "unit-engine.h"
+#include "wire/link.h"
 
 enum {
 	TALKS_MAX = 800,

@@ -6,11 +6,11 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
-#include "clock.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/str.h"
 #include "fail.h"
-#include "fd.h"
-#include "kept.h"
-#include "str.h"
+#include "state/kept.h"
 #include "unit.h"
 
 #define HEX64 "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"

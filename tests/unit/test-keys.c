@@ -7,11 +7,11 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#include "clock.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/str.h"
 #include "fail.h"
-#include "fd.h"
-#include "keys.h"
-#include "str.h"
+#include "keys/keys.h"
 
 enum {
 	TEXT_MAX = 8192

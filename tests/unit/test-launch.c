@@ -5,10 +5,10 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "clock.h"
+#include "base/clock.h"
+#include "base/str.h"
+#include "client/launch.h"
 #include "fail.h"
-#include "launch.h"
-#include "str.h"
 
 enum {
 	NEVER = -1,	  /* is not answered */

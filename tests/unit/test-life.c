@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "fail.h"
-#include "life.h"
+#include "state/life.h"
 #include "unit.h"
 
 TEST_IN_DIR(what_is_written_is_read)

@@ -10,10 +10,10 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
+#include "base/fd.h"
+#include "base/str.h"
+#include "daemon/listen.h"
 #include "fail.h"
-#include "fd.h"
-#include "listen.h"
-#include "str.h"
 
 enum {
 	PATH = UNIT_PATH_MAX + 32

@@ -9,13 +9,13 @@
 #include <sys/un.h>
 #include <termios.h>
 
-#include "clock.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/journald.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "base/trace.h"
 #include "fail.h"
-#include "fd.h"
-#include "journald.h"
-#include "log.h"
-#include "str.h"
-#include "trace.h"
 
 /* Stderr goes to `fd` between begin() and end(), which gives what was written there. */
 struct capture {

@@ -5,10 +5,10 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "clock.h"
+#include "base/clock.h"
+#include "base/loop.h"
+#include "base/proc.h"
 #include "fail.h"
-#include "loop.h"
-#include "proc.h"
 
 enum {
 	MANY = 2000,

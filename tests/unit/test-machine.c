@@ -8,14 +8,14 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#include "cpio.h"
+#include "base/fd.h"
+#include "base/proc.h"
+#include "base/str.h"
 #include "fail.h"
-#include "fd.h"
-#include "modules.h"
-#include "proc.h"
-#include "str.h"
-#include "tool-run.h"
-#include "unpack-kernel.h"
+#include "vm/cpio.h"
+#include "vm/modules.h"
+#include "vm/tool-run.h"
+#include "vm/unpack-kernel.h"
 
 enum {
 	IMAGE_SIZE = 8192,

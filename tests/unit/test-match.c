@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "fail.h"
-#include "match.h"
+#include "names/match.h"
 
 /* "+github.com:443" allows, "-.x.com" denies; ids count from 0. */
 static int make(const char *const *rules, struct ruleset **ret)

@@ -4,9 +4,9 @@
 
 #include <string.h>
 
+#include "base/str.h"
 #include "fail.h"
-#include "mcp-inner.h"
-#include "str.h"
+#include "mcp/mcp-inner.h"
 
 static struct mcp_message handle_n(const char *text, size_t n, bool begun)
 {

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "memory.h"
-#include "str.h"
+#include "base/memory.h"
+#include "base/str.h"
 
 enum {
 	BLOCKS = 4096,

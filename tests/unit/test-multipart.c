@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "multipart.h"
+#include "envd/multipart.h"
 
 #include <string.h>
 
+#include "base/str.h"
 #include "fail.h"
-#include "str.h"
 #include "unit.h"
 
 #define TYPE "multipart/form-data; boundary=----b0"

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "name.h"
+#include "names/name.h"
 
 static void assert_name(const char *s, const char *want)
 {

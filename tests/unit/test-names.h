@@ -10,8 +10,8 @@
 
 #include <string.h>
 
-#include "match.h"
-#include "str.h"
+#include "base/str.h"
+#include "names/match.h"
 
 static inline uint64_t next_random(uint64_t *s)
 {

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/str.h"
 #include "fail.h"
-#include "narrow.h"
-#include "str.h"
+#include "names/narrow.h"
 
 static struct ruleset_entry rule(const char *text, bool deny)
 {

@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "clock.h"
+#include "base/clock.h"
+#include "base/str.h"
+#include "daemon/notify.h"
 #include "fail.h"
-#include "notify.h"
-#include "str.h"
 
 enum {
 	MESSAGE = 4096

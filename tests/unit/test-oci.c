@@ -11,10 +11,10 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
+#include "base/json-util.h"
+#include "engine/oci.h"
+#include "engine/seccomp.h"
 #include "fail.h"
-#include "json-util.h"
-#include "oci.h"
-#include "seccomp.h"
 
 static const struct oci_spec spec = {
 	.rootfs = "/r",

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/path.h"
 #include "fail.h"
-#include "path.h"
 
 typedef int open_fn(int dirfd, const char *path, int flags, mode_t mode);
 

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "peer.h"
+#include "client/peer.h"
 
 enum {
 	MUCH = 150 * 1024, /* more than is read at once, less than the credit */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What this version has built in is right, down to the last preset. */
-#include "builtin.h"
+#include "builtin/builtin.h"
 #include "test-policy.h"
 
 #define BUILTIN_STORE POLICY_STORE_INIT(builtin_files, builtin_files_n, NULL)

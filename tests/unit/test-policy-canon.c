@@ -4,7 +4,7 @@
 
 #include <sodium.h>
 
-#include "json-util.h"
+#include "base/json-util.h"
 
 static const char golden[] = "{\n"
 			     "  \"agent\": {\n"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The reference holds every key of the schema and every preset of the store. */
-#include "docs.h"
+#include "policy/docs.h"
 
-#include "schema.h"
+#include "policy/schema.h"
 #include "test-policy.h"
 
 /* Calls `each` for every key with its path. */

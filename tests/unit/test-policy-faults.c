@@ -10,8 +10,8 @@
 #include <stdalign.h>
 #include <sys/stat.h>
 
-#include "docs.h"
 #include "fail.h"
+#include "policy/docs.h"
 #include "test-policy.h"
 
 struct arena_block {

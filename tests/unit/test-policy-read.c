@@ -2,7 +2,7 @@
 /* What is said about wrong keys and values, and where; and that right ones arrive. */
 #include "test-policy.h"
 
-#include "yaml-tree.h"
+#include "policy/yaml-tree.h"
 
 struct refusal {
 	const char *text, *want;

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-#include "policy.h"
-#include "str.h"
+#include "base/str.h"
+#include "policy/policy.h"
 #include "unit.h"
 
 #define BUILTIN(path, text)                    \

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "port-answer.h"
-#include "util.h"
+#include "base/util.h"
+#include "envd/port-answer.h"
 
 static struct port_answer answer;
 static const char *why;

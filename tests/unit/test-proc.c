@@ -10,11 +10,11 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#include "clock.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/proc.h"
+#include "base/str.h"
 #include "fail.h"
-#include "fd.h"
-#include "proc.h"
-#include "str.h"
 
 enum {
 	FD_SCAN = 1024

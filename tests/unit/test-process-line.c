@@ -5,8 +5,8 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 
-#include "process.h"
-#include "record.h"
+#include "envd/process.h"
+#include "state/record.h"
 
 enum {
 	PID = 77,

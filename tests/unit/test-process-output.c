@@ -5,9 +5,9 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include "base64.h"
-#include "process.h"
-#include "record.h"
+#include "base/base64.h"
+#include "envd/process.h"
+#include "state/record.h"
 
 enum {
 	PID = 77,

@@ -3,8 +3,8 @@
 
 #include <sys/ioctl.h>
 
+#include "egress/pump.h"
 #include "fail.h"
-#include "pump.h"
 
 /* A pump and the far ends of both of its sockets. */
 struct rig {

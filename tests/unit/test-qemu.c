@@ -4,10 +4,10 @@
 
 #include <string.h>
 
+#include "base/str.h"
+#include "engine/qemu.h"
+#include "engine/qmp.h"
 #include "fail.h"
-#include "qemu.h"
-#include "qmp.h"
-#include "str.h"
 
 #define HEAD                                                                                \
 	"qemu -S -nodefaults -no-user-config -no-reboot -display none -monitor none "       \

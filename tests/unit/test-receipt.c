@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
+#include "base/str.h"
 #include "fail.h"
-#include "receipt.h"
-#include "str.h"
+#include "receipt/receipt.h"
 #include "unit.h"
 
 #define BIT(x) (UINT64_C(1) << (x))

@@ -9,9 +9,9 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "fail.h"
-#include "record.h"
+#include "state/record.h"
 
 enum {
 	BIG = 1 << 20,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test-egress.h"
 
+#include "egress/resolve.h"
 #include "fail.h"
-#include "resolve.h"
 
 struct result {
 	bool done;

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "rule.h"
+#include "names/rule.h"
 
 static struct rule parse(const char *s)
 {

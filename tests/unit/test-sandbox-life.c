@@ -11,12 +11,12 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
-#include "clock.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/str.h"
 #include "fail.h"
-#include "fd.h"
-#include "kept.h"
-#include "sandbox.h"
-#include "str.h"
+#include "sandbox/sandbox.h"
+#include "state/kept.h"
 #include "unit.h"
 
 #define HEX64 "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <sys/stat.h>
 
-#include "builtin.h"
+#include "builtin/builtin.h"
 #include "fail.h"
-#include "ids.h"
-#include "sandbox.h"
+#include "image/ids.h"
+#include "sandbox/sandbox.h"
 #include "test-policy.h"
 
 #define HEX_A "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"

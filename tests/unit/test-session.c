@@ -15,12 +15,12 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "clock.h"
-#include "fd.h"
-#include "link.h"
-#include "proc.h"
-#include "session.h"
-#include "str.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/proc.h"
+#include "base/str.h"
+#include "client/session.h"
+#include "wire/link.h"
 
 enum {
 	BIG = 10 * 1024 * 1024,

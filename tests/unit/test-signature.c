@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "signature.h"
+#include "api/signature.h"
 
 #include <string.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "unit.h"
 
 /* Made with sha256sum and base64, by the rule of E2B's SDKs. */

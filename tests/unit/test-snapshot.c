@@ -10,12 +10,12 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include "base/fd.h"
+#include "base/str.h"
 #include "fail.h"
-#include "fd.h"
-#include "hold.h"
-#include "snapshot.h"
-#include "str.h"
-#include "tree.h"
+#include "image/tree.h"
+#include "snapshot/hold.h"
+#include "snapshot/snapshot.h"
 
 #define KEY_A "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 #define KEY_B "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"

@@ -7,13 +7,13 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "base/fd.h"
+#include "base/path.h"
+#include "base/proc.h"
+#include "base/str.h"
 #include "fail.h"
-#include "fd.h"
-#include "life.h"
-#include "path.h"
-#include "proc.h"
-#include "state.h"
-#include "str.h"
+#include "state/life.h"
+#include "state/state.h"
 #include "unit.h"
 
 /* A root in a fresh directory. */

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "store.h"
+#include "policy/store.h"
 
 #include <fcntl.h>
 #include <limits.h>
 #include <sys/stat.h>
 
+#include "base/str.h"
 #include "fail.h"
-#include "str.h"
+#include "policy/yaml-tree.h"
 #include "unit.h"
-#include "yaml-tree.h"
 
 static const struct builtin_file files[] = {
 	{ "agents/one.yaml", "one", 3 },

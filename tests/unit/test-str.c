@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
-#include "str.h"
+#include "base/str.h"
 
 /* Reads exactly the bytes of `s`, with nothing readable behind them. */
 static int number(const char *s, uint64_t max, uint64_t *ret)

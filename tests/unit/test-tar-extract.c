@@ -7,10 +7,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "extract.h"
+#include "base/fd.h"
 #include "fail.h"
-#include "fd.h"
-#include "pack.h"
+#include "tar/extract.h"
+#include "tar/pack.h"
 #include "test-image.h"
 
 static struct extract x;

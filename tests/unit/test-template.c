@@ -7,11 +7,11 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
-#include "clock.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/str.h"
 #include "fail.h"
-#include "fd.h"
-#include "str.h"
-#include "template.h"
+#include "template/template.h"
 
 #define HASH_A "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 #define HASH_B "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"

@@ -3,9 +3,9 @@
 
 #include <string.h>
 
+#include "base/str.h"
+#include "base/trace.h"
 #include "fail.h"
-#include "str.h"
-#include "trace.h"
 
 enum {
 	LINES_MAX = 64,

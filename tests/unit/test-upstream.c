@@ -5,9 +5,9 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "clock.h"
-#include "fd.h"
-#include "upstream.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "egress/upstream.h"
 
 TEST(heads)
 {

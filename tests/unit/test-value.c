@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "value.h"
+#include "policy/value.h"
 
-#include "str.h"
+#include "base/str.h"
 #include "unit.h"
 
 struct reading {

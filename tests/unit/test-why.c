@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "fail.h"
-#include "why.h"
+#include "names/why.h"
 
 static struct ruleset_entry rule(const char *text, bool deny)
 {

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "fail.h"
-#include "message.h"
+#include "wire/message.h"
 
 enum {
 	PAYLOAD_MAX = 2 * 1024 * 1024,

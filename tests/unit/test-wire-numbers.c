@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "message.h"
+#include "wire/message.h"
 
 /* A tag is a number on the wire: none may change. */
 TEST(tags_keep_their_numbers)

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "link.h"
+#include "wire/link.h"
 
 /* A header, whatever it says. */
 static inline void frame_header(struct buf *b, uint32_t len, uint32_t ch, unsigned int type,

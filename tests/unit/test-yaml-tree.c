@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "yaml-tree.h"
+#include "policy/yaml-tree.h"
 
 #include <string.h>
 

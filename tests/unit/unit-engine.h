@@ -2,7 +2,7 @@
 /* Engines for tests of the keeper, which asks them for their traits only. */
 #pragma once
 
-#include "engine.h"
+#include "engine/engine.h"
 
 static const struct engine unit_container = { .name = "container",
 					      .level = LEVEL_CONTAINER,

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "util.h"
+#include "base/util.h"
 
 /* By line; cmocka passes over the empty ones behind them. */
 static struct CMUnitTest tests[UNIT_TESTS_MAX];
