@@ -188,6 +188,7 @@ house_rules()
 	sources 'tests/*.py' | grep -vE '^tests/(integration/waiting.py$|bench/)' | xargs grep -nE '\btime\.sleep\(|from time import .*sleep' && bad=1
 	sources '*.c' '*.h' '*.py' '*.yaml' '*/meson.build' | grep -v '^tests/\(wrong\|fuzz/corpus\)/' |
 		xargs grep -L 'SPDX-License-Identifier: Apache-2.0' | sed 's/$/: no SPDX line/' | { ! grep .; } || bad=1
+	/usr/bin/python3 tools/rooms.py check || bad=1
 	# Only the engine table and the VM parts below it know engines; all other code asks a row for its traits (docs/ENGINES.md).
 	sources 'src/*.[ch]' 'src/*/meson.build' | grep -vE '^src/(engine|vm)/' | xargs grep -niE '\b(crun|runc|runsc|qemu|qmp|firecracker)' && bad=1
 	sources 'src/*.[ch]' | grep -vE '^src/(engine|vm)/|^src/receipt/level\.' |

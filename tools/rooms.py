@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Check that the directories of src/ depend on each other as their build files declare.
 
-  tools/rooms.py check            includes, declared dependencies, cycles
+  tools/rooms.py check            includes, declared dependencies, cycles, lengths of functions and headers
   tools/rooms.py circles BUILD    pairs of files of one directory that call each other; at most 5 may exist
   tools/rooms.py table            the layout table of docs/ARCHITECTURE.md
   tools/rooms.py table --write    put it there
@@ -24,6 +24,8 @@ SRC = ROOT / "src"
 LAYOUT = ROOT / "docs" / "ARCHITECTURE.md"
 BEGIN, END = "<!-- rooms: made by tools/rooms.py -->\n", "<!-- rooms end -->\n"
 CIRCLES_MAX = 5
+HEADER_MAX = 300
+FUNCTION_MAX = 60
 
 
 def order():
@@ -92,6 +94,25 @@ def check_includes(build):
         for target in sorted(build.needs[room]):
             if build.rooms.index(target) >= build.rooms.index(room):
                 problems.append("src/%s/meson.build: %s is not below %s" % (room, target, room))
+    return problems
+
+
+def check_sizes():
+    """Functions and headers that are too long."""
+    problems = []
+    for path in sorted(SRC.glob("*/*.[ch]")):
+        lines = path.read_text().splitlines()
+        name = path.relative_to(ROOT)
+        if path.suffix == ".h" and len(lines) > HEADER_MAX:
+            problems.append("%s: %d lines; at most %d" % (name, len(lines), HEADER_MAX))
+        begin = None
+        for number, line in enumerate(lines, 1):
+            if line == "{":
+                begin = number
+            elif line == "}" and begin:
+                if number - begin > FUNCTION_MAX:
+                    problems.append("%s:%d: a function of %d lines; at most %d" % (name, begin, number - begin, FUNCTION_MAX))
+                begin = None
     return problems
 
 
@@ -175,7 +196,7 @@ def with_table(text, made):
 
 
 def check(build):
-    problems = check_includes(build)
+    problems = check_includes(build) + check_sizes()
     for part in components(build.needs):
         problems.append("cycle of directories: %s" % ", ".join(part))
     problems += ["cycle of headers: %s" % ", ".join(part) for part in header_cycles()]
