@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The system calls of a container (src/confine/calls.h), as the OCI runtime specification writes them.
+ * The system calls of a container (src/confine/calls.h), as the OCI runtime specification writes
+ * them.
  */
 #pragma once
 
