@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Merges the environment, user and workspace of the policy into the requests of clients. */
 #include <string.h>
 
 #include "keeper/merge.h"

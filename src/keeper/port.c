@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reads and writes a link on its descriptor. */
 #include "keeper/port.h"
 #include "base/fd.h"
 
