@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Clients come to the socket, or one is there from the beginning. Each has a link in the role of a
- * guest. Whatever one does wrong, or does not do in time, costs it its own connection and nothing
- * else: it is marked as gone and cleared away after the round.
+ * Accepts clients. The keeper speaks the guest's role on each client's link. A client that breaks
+ * the protocol or is too slow loses its own connection and nothing else: it is marked as gone and
+ * freed after the round.
  */
 #include <string.h>
 #include <sys/socket.h>
@@ -16,11 +16,12 @@
 
 enum {
 	CLIENT_HELLO_MS = 10 * 1000,
-	ACCEPT_PAUSE_MS = 100, /* when the system has no descriptor or memory for one more */
-	LAST_READS = 16,       /* from a client that has gone; a socket does not hold as much */
+	ACCEPT_PAUSE_MS = 100, /* after accept4() ran out of descriptors or memory */
+	LAST_READS = 16,       /* from a disconnected client; a socket holds less */
 };
 
-/* What the policy allows is not for clients to say, so one that tries is misled about something. */
+/* Only the policy sets these fields. A client that sends them takes the keeper for a guest: drop
+ * it. */
 static void on_hello(struct link *l, const struct fields *f, void *arg)
 {
 	static const enum wire_tag none[] = { TAG_HOSTNAME, TAG_READ, TAG_WRITE, TAG_EXECUTE };
@@ -64,12 +65,12 @@ static void on_client(struct loop_fd *src, uint32_t events)
 
 	if (c->gone)
 		return;
-	/* Where it is not read from, its end would be reported again and again. */
+	/* EPOLLHUP is reported even while input is off: drop the client, or the loop spins. */
 	if (!(src->events & EPOLLIN)) {
 		c->gone = (events & (EPOLLHUP | EPOLLERR)) != 0;
 		return;
 	}
-	/* An earlier one may have filled the guest's link in this very round. */
+	/* Another client may have filled the guest's link in this round. */
 	if (!(events & (EPOLLIN | EPOLLHUP | EPOLLERR)) ||
 	    port_waiting(&c->keeper->guest) > OUTPUT_STOPS_INPUT)
 		return;
@@ -117,7 +118,7 @@ struct client *client_new(struct keeper *k, int fd)
 	return c;
 }
 
-/* Root as this user namespace has it: where a user has started us, that is the user. */
+/* uid 0 of this user namespace; if an ordinary user started the sandbox, that is this user. */
 static bool may_connect(int fd)
 {
 	struct ucred peer;
@@ -134,7 +135,7 @@ static void on_accept_again(struct loop_timer *t)
 		keeper_stop(k, KEEPER_FAILED);
 }
 
-/* The listener stays readable, and what it lacks does not come back at once. */
+/* The listener stays readable and the shortage lasts: without a pause the loop would spin. */
 static void pause_accepting(struct keeper *k)
 {
 	log_warning("cannot take a client: %s", strerror(errno));
@@ -166,8 +167,9 @@ int clients_listen(struct keeper *k)
 }
 
 /*
- * It may have gone while it was not read from, or been found out by a write that failed. What it
- * sent before still counts: a CLOSE ends a command, a connection that breaks off does not.
+ * Reads the last bytes of a disconnected client. The keeper may not have read from it for a while,
+ * or noticed the disconnect by a failed write. A CLOSE in these bytes still counts: it ends a
+ * command, while a disconnect does not.
  */
 static void hear_out(struct client *c)
 {

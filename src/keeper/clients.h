@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Clients: those that connect to the socket, and the one that is there from the beginning. */
+/* Clients: those that connect to the socket, and the first one, which the warden may pass on. */
 #pragma once
 
 #include "keeper/port.h"
@@ -13,23 +13,23 @@ enum {
 struct client {
 	struct keeper *keeper;
 	struct port port;
-	struct loop_timer deadline; /* for its HELLO */
-	bool first;		    /* the one that a sandbox with `once` is for */
-	bool gone;		    /* to be cleared away */
-	bool heard_out;		    /* nothing more can be read from it */
+	struct loop_timer deadline; /* the client must send HELLO by then */
+	bool first;		    /* with `once`, the sandbox ends with this client */
+	bool gone;		    /* freed after the round */
+	bool heard_out;		    /* its input has ended or failed */
 	struct client *prev, *next;
 };
 
 struct clients {
 	struct client *list;
 	size_t n;
-	bool once;	/* the sandbox ends with its first client */
-	bool had_first; /* this client has come */
+	bool once; /* the sandbox ends with its first client */
+	bool had_first;
 	struct loop_fd listener;
 	struct loop_timer accept_again;
 };
 
 int clients_listen(struct keeper *k);
-struct client *client_new(struct keeper *k, int fd); /* takes fd; NULL: closed, no memory */
+struct client *client_new(struct keeper *k, int fd); /* takes fd; NULL: no memory, fd closed */
 void clients_sweep(struct keeper *k);
 void clients_done(struct keeper *k);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A command's record, from what a client asks for to how it ended. */
+/* Keeps a command's record from the client's request to the command's end. */
 #include <string.h>
 
 #include "base/clock.h"
 #include "keeper/command.h"
 #include "keeper/serve.h"
 
-/* The first value of a field, or what the policy has, as much as there is room for. */
+/* Copies the first value of a field, or `otherwise`; sets RECORD_CUT if it does not fit. */
 static void copy_text(struct record_head *h, const struct fields *f, enum wire_tag tag,
 		      const char *otherwise, char *to, size_t room)
 {
@@ -25,7 +25,7 @@ static uint64_t hash(uint64_t h, const char *s, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		h = (h ^ (uint8_t)s[i]) * UINT64_C(0x100000001b3);
-	return h * UINT64_C(0x100000001b3); /* and the NUL */
+	return h * UINT64_C(0x100000001b3); /* the NUL between arguments */
 }
 
 static void copy_argv(struct record_head *h, const struct fields *f)
@@ -98,7 +98,7 @@ void command_asked(struct command *c)
 	if (c->head.start == 0)
 		c->head.start = now;
 	record_begin(&c->record, &c->head);
-	/* Of one that ran before, times count from its start. */
+	/* An adopted command started earlier: its times count from that start. */
 	c->record.start -= now - MIN(now, c->head.start);
 	c->begun = true;
 }

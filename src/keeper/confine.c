@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the keeper gives up before it reads a byte of the guest. In this order:
+ * Confines the keeper before it reads a byte from the guest. In this order:
  *
- * 1. Descriptors: all but stderr and those it was given (keeper_confine_fds(), before the loop is
- * made).
- * 2. Capabilities, with the bounding and the ambient set; no new privileges.
- * 3. Its user: an id of its own that owns nothing, no further groups.
- * 4. Its life ends with the warden's: the kernel kills it. Set after the ids, because a change of
- *    ids forgets it, and checked after that, because the warden may have gone before.
- * 5. It is not dumpable: nobody but root may look into it.
- * 6. Limits: descriptors, processes, memory, and how long its log and a record may get.
- * 7. Landlock, with every right handled and none allowed: no file, no TCP, no abstract socket and
- * no signal to others. A kernel without it has the other stages.
- * 8. seccomp: the system calls of serving, and death for any other.
+ * 1. Descriptors: closes all but stderr and those of keeper_start (keeper_confine_fds(), before the
+ *    loop is created).
+ * 2. The capability bounding set.
+ * 3. User and groups: an id of its own, which owns nothing, and no supplementary groups. Then all
+ *    other capability sets; no new privileges.
+ * 4. Death with the warden: the kernel kills the keeper. Set after the ids, because changing ids
+ *    clears it; checked afterwards, because the warden may already be dead.
+ * 5. Not dumpable: only root can inspect the process.
+ * 6. Limits: descriptors, processes, memory, file size.
+ * 7. Landlock, handling every right and allowing none: no files, no TCP, no abstract sockets, no
+ *    signals to other processes. On a kernel without Landlock the other stages still hold.
+ * 8. seccomp: allows only the system calls of serving; any other kills the keeper.
  *
- * No network namespace: with the calls that make and join sockets gone there is nothing to reach
- * from one, and one for each of a thousand sandboxes costs memory and time. Where something may go
- * out, what can be dialled is held by the guard, which is not the keeper's to give up
- * (engine/dial-guard.h).
+ * There is no network namespace: the filter forbids creating and connecting sockets, so there is
+ * nothing to reach, and one namespace for each of a thousand sandboxes costs memory and time. If
+ * the policy allows egress, the dial guard limits which addresses the keeper can connect to; the
+ * keeper cannot remove it (engine/dial-guard.h).
  */
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -38,16 +39,16 @@
 #include "keeper/keeper-confine.h"
 
 #define MEMORY_MAX (UINT64_C(512) << 20)
-/* The audit log's, which is the largest but for a record; its own stderr is one too. */
+/* The audit log is the largest file but for a record. The limit covers stderr too. */
 #define FILE_MAX      ((uint64_t)AUDIT_SANDBOX_FILE_MAX)
 #define RECORD_HEADER UINT64_C(4096)
 
 enum {
-	FILES_MAX = 512, /* clients, records of commands, and the few of the loop */
+	FILES_MAX = 512, /* clients, records, and the loop's own */
 	KEPT_MAX = 6,
 };
 
-/* Does the policy let anything out? Only then can the keeper make sockets and connect them. */
+/* True if the policy allows egress; only then may the keeper create and connect sockets. */
 static bool has_egress(const struct spec *spec)
 {
 	return spec->egress.allow.n > 0;
@@ -71,10 +72,8 @@ int keeper_confine_fds(const struct keeper_start *s, struct err *e)
 
 /* ---- the guard ---- */
 
-/*
- * Port 0 is in no rule, so whatever the policy says this is refused by the guard, and by nothing
- * else: without one, the answer is that nobody listens.
- */
+/* No rule names port 0, so only the guard refuses this connection (EPERM). Without a guard the
+ * kernel answers ECONNREFUSED. */
 int keeper_try_guard(const struct keeper_start *s, struct err *e)
 {
 	const struct sockaddr_in to = { .sin_family = AF_INET,
@@ -93,7 +92,7 @@ int keeper_try_guard(const struct keeper_start *s, struct err *e)
 		       "net.dial-guard in 'hutch doctor'");
 }
 
-/* ---- 2 to 5: who it is ---- */
+/* ---- 2 to 5: identity ---- */
 
 static int drop_bounding_set(void *arg)
 {
@@ -123,10 +122,10 @@ static int has_warden(void *arg)
 
 /* ---- 6: limits ---- */
 
-/* Two sockets a stream, and two pipes while bytes are on their way both ways. */
+/* Each stream needs two sockets, and two pipes while bytes flow both ways. */
 static uint64_t most_files(const struct keeper_start *s)
 {
-	const uint64_t each = is_vm(s) ? 7 : 6; /* a VM's come by a pair of sockets */
+	const uint64_t each = is_vm(s) ? 7 : 6; /* a VM's stream has a socket pair too */
 
 	return FILES_MAX + (has_egress(s->spec) ? each * s->spec->egress.streams : 0);
 }
@@ -163,7 +162,7 @@ static int forbid_files(void *arg)
 static const struct sock_filter serving[] = {
 	FILTER_HEAD,
 
-	/* Bytes. The most frequent first. */
+	/* Input and output, the most frequent calls first. */
 	ALLOW(read), ALLOW(write), ALLOW(writev), ALLOW(pwritev), ALLOW(pwrite64),
 #ifdef __NR_epoll_wait
 	ALLOW(epoll_wait),
@@ -171,18 +170,19 @@ static const struct sock_filter serving[] = {
 	ALLOW(epoll_pwait), ALLOW(epoll_ctl), ALLOW(timerfd_settime), ALLOW(clock_gettime),
 	ALLOW(accept4), ALLOW(close),
 
-	/* The warden's notes, which bring the files of records. */
+	/* Notes from the warden carry the files of records. */
 	ALLOW(recvmsg),
 
 	ALLOW_MEMORY,
 
-	/* The process itself: its number in log lines, its end, a system call after SIGCONT. */
+	/* The process itself: its pid for log lines, its exit, restarting a system call after
+	 * SIGCONT. */
 	ALLOW(getpid), ALLOW(exit_group), ALLOW(restart_syscall), ALLOW(rt_sigreturn),
 
-	/* Locks of the C library, which never wait: there is one thread. */
+	/* The C library's locks; they never wait, because there is one thread. */
 	ALLOW(futex),
 
-	/* Who is there, what went wrong, and nothing else about a socket. */
+	/* Socket options: only the peer's credentials and pending errors. */
 	UNLESS(__NR_getsockopt, 8),
 	LOAD_ARG(1), UNLESS(SOL_SOCKET, 5),
 	LOAD_ARG(2), UNLESS(SO_PEERCRED, 1),
@@ -193,12 +193,12 @@ static const struct sock_filter serving[] = {
 
 };
 
-/* What egress needs on top; for keepers of sandboxes that nothing may leave, it is not there. */
+/* Added only if the policy allows egress. */
 static const struct sock_filter dialling[] = {
-	/* Bytes between sockets, and the questions and answers of DNS. */
+	/* Moving bytes between sockets, and DNS queries and answers. */
 	ALLOW(splice), ALLOW(recvfrom), ALLOW(sendto), ALLOW(pipe2), ALLOW(shutdown),
 
-	/* Which address a program has connected to; the address that was checked. */
+	/* getsockname: the address that a program connected to. connect: to a checked address. */
 	ALLOW(getsockname), ALLOW(connect),
 
 	/* TCP and UDP, and no other family: no Unix socket, no netlink, nothing raw. */
@@ -213,7 +213,7 @@ static const struct sock_filter dialling[] = {
 	RETURN(SECCOMP_RET_ALLOW),
 	RETURN(OTHERWISE),
 
-	/* No delay; a reset instead of an end. */
+	/* TCP_NODELAY, and SO_LINGER to close with a reset. */
 	UNLESS(__NR_setsockopt, 10),
 	LOAD_ARG(1), UNLESS(IPPROTO_TCP, 3),
 	LOAD_ARG(2), UNLESS(TCP_NODELAY, 4),
@@ -223,15 +223,15 @@ static const struct sock_filter dialling[] = {
 	RETURN(OTHERWISE),
 	RETURN(SECCOMP_RET_ALLOW),
 
-	/* How much a pipe holds. */
+	/* The capacity of a pipe. */
 	UNLESS(__NR_fcntl, 4),
 	LOAD_ARG(1), UNLESS(F_SETPIPE_SZ, 1),
 	RETURN(SECCOMP_RET_ALLOW),
 	RETURN(OTHERWISE),
 };
 
-/* The streams of a machine come by its channel, and the broker takes sockets. A pair of this type
- * is connected to itself for good: it can be joined to nothing else. */
+/* A VM's streams come over its channel, but the broker needs sockets. A pair of this type is
+ * connected for good: neither end can be connected to anything else. */
 static const struct sock_filter pairing[] = {
 	UNLESS(__NR_socketpair, 7),
 	LOAD_ARG(0), UNLESS(AF_UNIX, 4),
@@ -239,7 +239,7 @@ static const struct sock_filter pairing[] = {
 	RETURN(SECCOMP_RET_ALLOW),
 	RETURN(OTHERWISE),
 };
-/* What a machine needs: a seed for its random numbers, a file for its monitor. */
+/* For VMs: random seeds, and passing a file to the monitor. */
 static const struct sock_filter monitoring[] = {
 	ALLOW(getrandom), ALLOW(sendmsg),
 };

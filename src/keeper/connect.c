@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a guest with a kernel of its own asks for: whether a name may be resolved (ask), and a
- * stream to a name or an address (connect). It has caught the program itself; everything else is as
- * for a container: the rules, the look-up, the dialling, the budgets, the records.
+ * Egress of a guest with its own kernel. The guest captures its programs' traffic itself and asks
+ * the keeper two things: may a name be resolved (ask), and a stream to a name or an address
+ * (connect). Rules, lookup, dialling, budgets and records are the same as for a container.
  *
- * The broker moves bytes between sockets, so each stream is a pair of them. One end is the
- * broker's, as if it were a program's. Between the other end and the channel the bytes are moved
- * here: to the guest as far as it has given credit and its link takes them, else they stay in the
- * socket, and the broker's side fills up in turn; from the guest into the socket, and what that
- * does not take is held, never more than the credit that the guest started with.
+ * The broker moves bytes between sockets, so each stream has a socket pair. The broker gets one
+ * end, as if it were a program's socket. This file moves bytes between the other end and the
+ * channel. Towards the guest it reads only as much as the guest's credit and link allow; the rest
+ * stays in the socket, which stops the broker in turn. Bytes from the guest that the socket does
+ * not take are held, never more than the guest's initial credit.
  *
- * How a stream ends is the broker's to say, by its report. A good end is EOF both ways, and then
- * the guest closes; what it sent before may still be on its way out. Any other is CLOSE with a
- * code, which is a reset to the program. If the guest closes before both ends, or with a code, it
- * is the program that has reset it.
+ * The broker's report decides how a stream ends. A good end is EOF both ways, then the guest
+ * closes; bytes it sent before may still be on their way out. Any other end is CLOSE with a code,
+ * which the program sees as a reset. If the guest closes before both EOFs, or with a code, the
+ * program has reset the stream.
  *
- * Nothing of a guest is believed: not that the name is one, not that it asked before, not that it
- * ever gives credit or closes. What it can make us keep is a socket for each stream that the policy
- * allows at the same time, and one small structure for each of its channels.
+ * The keeper trusts nothing that the guest says: the name may be invalid, the guest may not have
+ * asked before, and may never give credit or close. A guest can make the keeper hold at most one
+ * socket for each stream that the policy allows at a time, and one small structure for each
+ * channel.
  */
 #include <string.h>
 #include <sys/socket.h>
@@ -27,29 +28,29 @@
 #include "keeper/serve.h"
 
 enum {
-	READ_MAX = WIRE_PAYLOAD_MAX, /* of a stream, in one go */
-	TURN_MAX = 4,		     /* such goes, before others have their turn */
-	HOST_MAX = 255,		     /* as the protocol has it */
+	READ_MAX = WIRE_PAYLOAD_MAX, /* bytes read from a stream at once */
+	TURN_MAX = 4,		     /* reads before other streams get their turn */
+	HOST_MAX = 255,		     /* the protocol's limit */
 };
 
 struct connection {
 	struct keeper *keeper;
-	uint32_t ch;	    /* 0: gone */
-	struct loop_fd src; /* our end of the pair; -EBADF: closed */
-	struct buf held;    /* what the guest sent and the socket does not take yet */
-	size_t owed;	    /* gone on, and no credit given for it yet */
-	bool theirs_ended;  /* EOF of the guest, behind what is held */
-	bool ours_ended;    /* EOF to the guest */
-	bool open;	    /* the broker has it */
-	bool left;	    /* the guest has closed, after both ends */
-	bool starved;	    /* not read from: no credit, or no room in the link */
-	bool aside;	    /* out of the list, to be freed after the round */
+	uint32_t ch;	    /* 0: closed */
+	struct loop_fd src; /* our end of the pair; fd -EBADF: closed */
+	struct buf held;    /* from the guest, not yet taken by the socket */
+	size_t owed;	    /* passed on, but credit not yet returned */
+	bool theirs_ended;  /* the guest sent EOF; passed on after `held` */
+	bool ours_ended;    /* EOF was sent to the guest */
+	bool open;	    /* the broker still uses it */
+	bool left;	    /* the guest closed after EOF both ways */
+	bool starved;	    /* not read: no credit, or the link is full */
+	bool aside;	    /* unlinked; freed after the round */
 	struct connection *prev, *next;
 };
 
 static uint8_t chunk[READ_MAX];
 
-/* ---- its end ---- */
+/* ---- closing ---- */
 
 static void close_socket(struct connection *c)
 {
@@ -60,10 +61,8 @@ static void close_socket(struct connection *c)
 	c->keeper->egress->n_sockets--;
 }
 
-/*
- * Takes it out of the list. Freed after the round. Once: give_up() of one that the guest has left
- * hears from the broker, whose report puts it aside, too.
- */
+/* Unlinks the connection; connections_sweep() frees it after the round. May be called twice:
+ * give_up() resets the broker's stream, and the broker's report puts the connection aside too. */
 static void put_aside(struct connection *c)
 {
 	struct egress *g = c->keeper->egress;
@@ -84,7 +83,7 @@ static void put_aside(struct connection *c)
 	g->over = c;
 }
 
-/* From our side; the broker has done with it, or never had it. */
+/* Closes the channel. The broker must no longer use the connection. */
 static void cut(struct connection *c, enum wire_code code, const char *text)
 {
 	uint32_t ch = c->ch;
@@ -96,12 +95,12 @@ static void cut(struct connection *c, enum wire_code code, const char *text)
 	put_aside(c);
 }
 
-/* The same for one that the broker may still have: it counts as reset by the sandbox. */
+/* As cut(), but the broker may still use it: the stream counts as reset by the sandbox. */
 static void give_up(struct connection *c, enum wire_code code, const char *text)
 {
 	uint32_t ch = c->ch;
 
-	c->ch = 0; /* so that the report of its end finds nobody to tell */
+	c->ch = 0; /* connection_reported() then sends nothing */
 	if (c->open)
 		broker_reset(c->keeper->egress->broker, c);
 	if (ch != 0)
@@ -138,7 +137,7 @@ static uint32_t wanted(const struct connection *c)
 	return (c->starved || c->ours_ended ? 0 : EPOLLIN) | (c->held.len > 0 ? EPOLLOUT : 0);
 }
 
-/* A socket of which nothing is wanted leaves the loop: it would report its end for ever. */
+/* A socket without wanted events leaves the loop: epoll would report its hang-up for ever. */
 static void watch(struct connection *c)
 {
 	uint32_t events = wanted(c);
@@ -156,7 +155,7 @@ static void watch(struct connection *c)
 		give_up(c, WIRE_TOO_MANY, "no memory");
 }
 
-/* How much may be read for the guest now. */
+/* How many bytes may be read for the guest now; marks the connection as starved if none. */
 static size_t room(struct connection *c)
 {
 	const struct link *l = c->keeper->guest.link;
@@ -169,12 +168,12 @@ static size_t room(struct connection *c)
 	return 0;
 }
 
-/* All that the server sent has gone to the guest. */
+/* Everything that the server sent has reached the guest's link. */
 static void end_to_guest(struct connection *c)
 {
 	c->ours_ended = true;
 	keeper_check(c->keeper, link_eof(c->keeper->guest.link, c->ch, 0));
-	/* Of one that has ended well the guest has the last word. */
+	/* After a good end the guest closes the channel. */
 	if (!c->open)
 		close_socket(c);
 }
@@ -189,11 +188,11 @@ static void read_socket(struct connection *c)
 
 		if (n == 0 || (got < 0 && (errno == EAGAIN || errno == EINTR)))
 			break;
-		if (got <= 0) { /* an error is a broker's end that was closed with bytes in it */
+		if (got <= 0) { /* an error: the broker closed its end with unread bytes */
 			end_to_guest(c);
 			break;
 		}
-		/* One frame, for which there is credit and room: all of it is taken. */
+		/* There is credit and room for one frame, so the link takes all of it. */
 		sent = link_data(k->guest.link, c->ch, 0, chunk, (size_t)got);
 		keeper_check(k, sent < 0 ? (int)sent : 0);
 		if ((size_t)got < n)
@@ -214,7 +213,7 @@ static void give_credit(struct connection *c, size_t n)
 	c->owed = 0;
 }
 
-/* How much the socket takes: all of it, if nobody reads there any more. */
+/* Returns how many bytes the socket took: all of them if its reader has closed. */
 static size_t write_socket(struct connection *c, const void *data, size_t n)
 {
 	ssize_t k =
@@ -302,14 +301,14 @@ void connection_closed(struct keeper *k, uint32_t ch, const struct fields *f)
 
 	if (!c)
 		return;
-	c->ch = 0; /* gone already */
+	c->ch = 0; /* closed by the guest */
 	c->left = c->theirs_ended && c->ours_ended &&
 		  fields_number(f, TAG_CODE, WIRE_IO) == WIRE_DONE;
 	if (!c->left || !c->open)
 		give_up(c, WIRE_DONE, NULL);
 }
 
-/* ---- what the broker says ---- */
+/* ---- callbacks of the broker ---- */
 
 void connection_reported(const struct broker_event *ev)
 {
@@ -322,7 +321,7 @@ void connection_reported(const struct broker_event *ev)
 		put_aside(c);
 		return;
 	}
-	/* A good end is what was read and not passed on yet, and then EOF. */
+	/* Good end: on_socket() still passes on the remaining bytes, then EOF. */
 	if (ev->what == BROKER_END && ev->reason == BROKER_OK && c->ch != 0) {
 		if (c->ours_ended)
 			close_socket(c);
@@ -339,10 +338,10 @@ void connection_reply(void *arg, void *cookie, int fd, bool ok, enum broker_reas
 		keeper_check(c->keeper, link_accept(c->keeper->guest.link, c->ch, NULL));
 }
 
-/* ---- its beginning ---- */
+/* ---- opening ---- */
 
-/* As a rule writes it: a name, or an address, IPv6 in brackets. What is the sandbox's own, its
- * loopback and the addresses that stand for names, is nothing out here. */
+/* Parses the target as a rule would write it: a name or an address, IPv6 in brackets. Refuses
+ * addresses inside the sandbox: its loopback, and the pool of addresses that stand for names. */
 static int parse_target(const struct fields *f, struct target *ret)
 {
 	char text[HOST_MAX + sizeof(":65535")];
@@ -365,7 +364,7 @@ static int parse_target(const struct fields *f, struct target *ret)
 	return 0;
 }
 
-/* A guest that does not take what is left of streams that have ended keeps no place for others. */
+/* Ended streams whose last bytes the guest does not read must not block new ones: cuts them. */
 static void make_place(struct keeper *k)
 {
 	struct egress *g = k->egress;
@@ -455,7 +454,7 @@ void connection_opened(struct keeper *k, uint32_t ch, enum wire_op op, const str
 		open_ask(k, ch, f);
 }
 
-/* ---- all of them ---- */
+/* ---- all connections ---- */
 
 void connections_wake(struct keeper *k)
 {

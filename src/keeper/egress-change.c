@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What becomes of a sandbox's rules while it runs. Some can be added: they stand beside those of
- * the policy, and deny wins over allow as ever. A rule takes back its own opposite, if that was
- * added the same way. And a narrowing can be put in place of another (names/narrow.h).
+ * Changes a sandbox's egress rules while it runs. Clients can add rules beside those of the policy;
+ * deny still wins over allow. A new rule replaces an added rule for the same host and port. A
+ * client can also replace the narrowing (names/narrow.h).
  *
- * A machine that was suspended, or forked, is held to all of that when another keeper continues it,
- * and to what is left of its budgets. The keeper writes it down while the guest is asleep, in lines
- * of text, and the next one reads it before the guest runs:
+ * When another keeper continues a suspended or forked VM, it must enforce the same rules and what
+ * is left of the budgets. The keeper saves them as lines of text while the guest is asleep; the
+ * next keeper reads them before the guest runs:
  *
- *	allow RULE, deny RULE	that were added
- *	narrow TEXT		all of what narrows them
- *	name NAME		that was used
- *	bytes OUT IN		that were used
+ *	allow RULE, deny RULE	added rules
+ *	narrow TEXT		all of the narrowing
+ *	name NAME		a name that was used
+ *	bytes OUT IN		bytes that were used
  *	end
  *
- * What it cannot read, it does not continue. A sandbox of a snapshot that was made to be kept has
- * the rules of its own policy, and no such list.
+ * If the list is damaged, the VM is not continued. A sandbox started from a kept snapshot follows
+ * its own policy and has no such list.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -26,13 +26,13 @@
 #include "keeper/serve.h"
 
 enum {
-	RECORDED_MAX = 128, /* texts of a narrowing in one record: they fit in a payload */
+	RECORDED_MAX = 128, /* rules of a narrowing in one record, to fit in a payload */
 	SAVED_MAX = 16 * 1024 * 1024,
 };
 
-/* ---- rules that are added ---- */
+/* ---- added rules ---- */
 
-/* Takes out what was added before about the same host and port. */
+/* Removes added rules for the same host and port. */
 static void take_back(struct egress *g, const struct rule *rule)
 {
 	struct ruleset_entry *live = g->entries + g->n_policy;
@@ -90,7 +90,8 @@ static void put_live(struct egress *g, struct ruleset_entry entry)
 	g->entries[g->n_policy + g->n_live++] = entry;
 }
 
-/* Adds a rule, or leaves all as it was: a deny rule that it would take back stays in force. */
+/* Adds a rule. On failure the rules stay as they were, including a deny rule it would have
+ * replaced. */
 static int add_live(struct egress *g, struct ruleset_entry entry)
 {
 	static struct ruleset_entry before[EGRESS_LIVE_MAX];
@@ -135,7 +136,8 @@ static int read_narrow(const struct fields *f, struct narrow *ret, struct err *e
 	return r;
 }
 
-/* All texts, word for word, in as many records as that takes: `first` is 0 in the first one. */
+/* Records all rules of a narrowing, in as many records as they need; `first` is the index of the
+ * first rule in each. */
 static int record_narrow(struct keeper *k, const struct narrow *w)
 {
 	char text[NARROW_TEXT_MAX], key[24];
@@ -160,7 +162,7 @@ static int record_narrow(struct keeper *k, const struct narrow *w)
 	return r;
 }
 
-/* Takes the place of what narrowed it before. Where nothing goes out, less cannot either. */
+/* Replaces the narrowing. Without egress there is nothing to narrow. */
 static int narrow(struct keeper *k, const struct fields *f, struct err *e)
 {
 	_cleanup_narrow_ struct narrow next = { 0 };
@@ -206,7 +208,7 @@ void egress_opened(struct client *c, uint32_t ch, const struct fields *f)
 	client_check(c, link_close(l, ch, WIRE_DONE, NULL));
 }
 
-/* ---- saved with a machine ---- */
+/* ---- saved with a VM ---- */
 
 int egress_save(const struct keeper *k, int fd)
 {
@@ -278,7 +280,7 @@ bool egress_restore(struct keeper *k, int fd)
 	int r = fd_read_all(fd, &b);
 
 	if (!g)
-		return true; /* nothing goes out, with or without what is written there */
+		return true; /* no egress: the list does not matter */
 	text = r < 0 ? NULL : strdup(buf_text(&b));
 	narrow_done(&g->narrow);
 	for (rest = text; (line = strsep(&rest, "\n")) && !str_eq(line, "end") && r == 0;)
@@ -286,7 +288,8 @@ bool egress_restore(struct keeper *k, int fd)
 	g->restored = r == 0 && line && take_effect(g) == 0;
 	if (g->restored)
 		return true;
-	log_error("what may go out cannot be continued: %s", e.msg[0] ? e.msg : "it is damaged");
+	log_error("cannot restore the egress rules: %s",
+		  e.msg[0] ? e.msg : "the saved list is damaged");
 	return false;
 }
 

@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Verdicts on what the sandbox sends out, in its chain of the audit log: one record when a stream
- * is allowed or denied by the rules and, of one that was allowed, one when it has ended. Denials
- * can be had by the million, so beyond a few a second they are counted and recorded as sums.
+ * Records egress verdicts in the sandbox's audit chain: one record when a stream is allowed or
+ * denied, and one when an allowed stream ends. A sandbox can cause millions of denials, so beyond a
+ * few each second they are counted and recorded as sums.
  */
 #include "base/clock.h"
 #include "keeper/serve.h"
 #include "names/why.h"
 
-/*
- * A name that leads where nothing may be dialled, or first bytes that ask for something else: the
- * rules allowed the stream, and yet nothing went out, because we did not let it.
- */
+/* The rules allowed the stream, but the keeper stopped it: the name resolved to a forbidden
+ * address, or the first bytes asked for another host. That is a denial, not an end. */
 static enum broker_what verdict_of(const struct broker_event *ev)
 {
 	bool ours = ev->reason == BROKER_ADDRESS || ev->reason == BROKER_CONTENT;
@@ -24,7 +22,7 @@ static const char *host_of(const struct target *t, char text[static ADDR_TEXT_MA
 	return t->is_addr ? addr_format(&t->addr, text) : t->name.text;
 }
 
-/* Which of policy, added rules and narrowing does not allow it. */
+/* Returns which of policy, added rules and narrowing denies the target. */
 static const char *not_allowed(const struct egress *g, const struct target *t)
 {
 	const struct why_rules rules = { g->entries, g->n_policy, g->n_live, &g->narrow };
@@ -79,7 +77,7 @@ void egress_on_tally(struct loop_timer *t)
 		(void)loop_set_timer(k->loop, t, clock_mono() + AUDIT_TALLY_WINDOW);
 }
 
-/* False: it has been counted, and will be recorded with others. */
+/* False: the denial was counted and will be recorded in a sum. */
 static bool is_single(struct keeper *k, const char *host, unsigned int port)
 {
 	struct egress *g = k->egress;
@@ -118,7 +116,7 @@ void egress_on_report(void *arg, const struct broker_event *ev)
 	journal_outcome(k, AUDIT_EGRESS, &p);
 }
 
-/* A question for a name that no rule allows; no connection follows it. */
+/* Records a denied DNS query; no connection follows it. */
 static void record_question(struct keeper *k, const struct name *name)
 {
 	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);

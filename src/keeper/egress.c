@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the sandbox sends out. The sockets that catch it come from the warden with a note
- * (src/egress/capture.c reads them), the broker decides, resolves, dials and moves the bytes, and
- * every verdict is recorded (egress-record.c).
+ * Egress of the sandbox. The warden sends the capturing sockets with a note (src/egress/capture.c
+ * reads them). The broker decides, resolves, dials and moves the bytes. Every verdict is recorded
+ * (egress-record.c).
  *
- * As long as the audit log cannot be written nothing is let out.
+ * Nothing is let out while the audit log cannot be written.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +50,7 @@ static int load_narrow(const struct spec_list *list, struct narrow *ret, struct 
 	return r;
 }
 
-/* A set of its own for questions: the broker has, and frees, another. */
+/* This set is for DNS queries; the broker owns another one. */
 static int load_rules(struct egress *g, const struct spec *s, struct err *e)
 {
 	size_t n = s->egress.allow.n + s->egress.deny.n;
@@ -65,9 +65,9 @@ static int load_rules(struct egress *g, const struct spec *s, struct err *e)
 	return egress_make_rules(g, &g->rules) < 0 ? err_oom(e) : 0;
 }
 
-/* ---- the broker's side ---- */
+/* ---- callbacks of the broker ---- */
 
-/* The same where cookies are connections, which hear of it after the log. */
+/* For guests with their own kernel: the connection hears the report after it is recorded. */
 static void on_asked_report(void *arg, const struct broker_event *ev)
 {
 	egress_on_report(arg, ev);
@@ -81,7 +81,7 @@ static bool is_recorded(void *arg)
 	return k->journal.error == 0;
 }
 
-/* ---- the sandbox's side ---- */
+/* ---- callbacks of the capture ---- */
 
 static enum capture_may on_ask(const struct name *name, uint64_t number, const char **ret_reason,
 			       void *arg)
@@ -109,7 +109,7 @@ static enum front_result result_of(enum broker_reason reason)
 	}
 }
 
-/* What the broker keeps of a stream for us: how it came, as an address. */
+/* The broker's cookies for captured streams: pointers to how the stream came. */
 static enum capture_how cookies[] = { CAPTURE_DIRECT, CAPTURE_BY_CONNECT, CAPTURE_BY_SOCKS5 };
 
 static void on_connect(int fd, const struct target *t, enum capture_how how, void *arg)
@@ -134,7 +134,7 @@ static void on_reply(void *arg, void *cookie, int fd, bool ok, enum broker_reaso
 			    ok ? NULL : broker_reason_text(reason));
 }
 
-/* ---- its life ---- */
+/* ---- start and end ---- */
 
 static int new_broker(struct keeper *k, struct egress *g, struct err *e)
 {
@@ -195,7 +195,7 @@ bool egress_start(struct keeper *k, uint64_t which, const int *files, size_t n)
 	for (unsigned int i = 0; i < CAPTURE_SOCKETS; i++)
 		if (which >> i & 1)
 			s.fds[i] = files[used++];
-	/* It has taken them in any case, so they are not the caller's any more. */
+	/* capture_new() takes the sockets even if it fails. */
 	if (capture_new(k->loop, &s, (size_t)k->spec->egress.names, k->egress->key, &ops, k,
 			&k->egress->capture) < 0 ||
 	    FAULT("egress-taken") < 0)

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * From HELLO to "go": the keeper greets the guest with what the policy says, tells the warden what
- * the guest answered, and takes clients when the warden says so.
- */
+/* From HELLO to "go": the keeper sends the guest the policy's settings, reports the guest's
+ * answer to the warden, and accepts clients once the warden says "go". */
 #include <sodium.h>
 #include <string.h>
 
@@ -26,7 +24,7 @@ static void put_paths(struct buf *b, enum wire_tag tag, const struct spec_list *
 		fields_put_text(b, tag, list->v[i]);
 }
 
-/* What makes a machine this one and no other: another has booted the same memory. */
+/* The VM's own seed, time and machine-id: other VMs booted from the same memory. */
 static void put_identity(const struct spec *s, struct buf *b)
 {
 	uint8_t id[MACHINE_ID_BYTES];
@@ -38,7 +36,7 @@ static void put_identity(const struct spec *s, struct buf *b)
 	fields_put_text(b, TAG_MACHINE, text);
 }
 
-/* Those that rules name by address: the guest needs a route to each. */
+/* Networks that rules name by address: the guest needs a route to each. */
 static void put_networks(const struct spec_list *rules, struct buf *b)
 {
 	char text[ADDR_TEXT_MAX];
@@ -53,7 +51,7 @@ static void put_networks(const struct spec_list *rules, struct buf *b)
 	}
 }
 
-/* In the order of the tags. */
+/* Fields must be in the order of their tags. */
 void greet_put(const struct keeper *k, struct buf *b)
 {
 	const bool machine = engine_has(k->engine, ENGINE_OWN_KERNEL);
@@ -81,7 +79,7 @@ static void on_no_hello(struct loop_timer *t)
 	keeper_stop(t->arg, KEEPER_GUEST_BROKE);
 }
 
-/* A machine boots first, and may have to be emulated. */
+/* A VM has to boot first, perhaps under emulation. */
 static unsigned int hello_ms(const struct keeper *k)
 {
 	return engine_has(k->engine, ENGINE_OWN_KERNEL) ? MACHINE_HELLO_MS : GUEST_HELLO_MS;
@@ -122,7 +120,7 @@ static void ready(struct keeper *k)
 	if (k->warden.fd < 0)
 		greet_clients(k, -EBADF);
 	else if (note_send(k->warden.fd, NOTE_READY, k->landlock, NULL, 0) < 0)
-		keeper_stop(k, KEEPER_FAILED); /* without a warden there is no sandbox */
+		keeper_stop(k, KEEPER_FAILED); /* the warden has ended */
 }
 
 void keeper_ready(struct keeper *k, uint32_t landlock)

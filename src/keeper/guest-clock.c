@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A machine is told the time in HELLO, but hears it only when it has booted, or has found its way
- * back into its code: tenths of a second later, or seconds. So it is told again when it listens,
- * before anybody may ask it for anything. Its clock is late by the time that takes, which is less
- * than the time to its PONG; on a busy host that may be long, and then the next try is better.
+ * Sets the clock of a VM. HELLO carries the time, but the guest reads it only after booting or
+ * resuming, tenths of a second or seconds later. So the keeper sends the time again once the guest
+ * answers, before clients can reach it. The guest's clock is then late by less than the time until
+ * its PONG. On a busy host that may be long; the keeper then tries again.
  */
 #include <sodium.h>
 #include <sys/random.h>
@@ -12,12 +12,11 @@
 #include "keeper/serve.h"
 
 enum {
-	CLOCK_AGE_S = 5,     /* what it was told may be as old when it begins to serve */
-	CLOCK_LATE_MS = 20,  /* more is too much, as often as it is told */
-	CLOCK_TELLINGS = 16, /* enough where every third is late */
+	CLOCK_AGE_S = 5,     /* maximum age of the time sent, when serving begins */
+	CLOCK_LATE_MS = 20,  /* a later PONG means another try */
+	CLOCK_TELLINGS = 16, /* tries; enough if every third one is late */
 };
 
-/* What no two machines may have in common, and no machine twice: a seed, and the time. */
 void guest_clock_put(struct buf *b)
 {
 	uint8_t seed[WIRE_SEED];
@@ -48,7 +47,7 @@ void keeper_wake(struct keeper *k)
 	tell_time(k);
 }
 
-/* A spare may have waited for days, and its clock is only as good as that of its processor. */
+/* A spare may have waited for days, and its clock drifts with its processor's. */
 void keeper_wake_if_old(struct keeper *k)
 {
 	if (engine_has(k->engine, ENGINE_OWN_KERNEL) &&

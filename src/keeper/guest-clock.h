@@ -7,17 +7,18 @@
 struct keeper;
 
 struct guest_clock {
-	uint64_t told_at; /* when the VM was told the time; 0: it has heard it */
+	uint64_t told_at; /* when the time was last sent, as the PING's token; 0: its PONG came */
 	uint64_t told_last;
 	unsigned int tellings;
 };
 
-/* What no two VMs may have in common, and no VM twice: a seed, and the time. */
+/* Puts a new random seed and the time, which no two VMs and no two wake-ups may share. */
 void guest_clock_put(struct buf *b);
 
-/* Lets a VM continue, with a new seed and the time; the second, if it was told too long ago. */
+/* Wakes a VM with a new seed and the time; keeper_wake_if_old() only if the time was sent too
+ * long ago. */
 void keeper_wake(struct keeper *k);
 void keeper_wake_if_old(struct keeper *k);
 
-/* The guest's PONG. True: its clock is right now. */
+/* The guest's PONG came. True: its clock is right now. */
 bool guest_clock_heard(struct keeper *k, uint64_t token);

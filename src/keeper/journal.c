@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the keeper does for clients, in the sandbox's chain of the audit log: a command or a change
- * of a file before the guest is asked for it, and what came of it behind that. If the first cannot
- * be written, the guest is not asked. If the second cannot be written, the next record that can be
- * says how many outcomes are missing.
+ * Records the keeper's work for clients in the sandbox's audit chain: each command or file change
+ * before the guest is asked, and its outcome afterwards. If the request cannot be recorded, the
+ * guest is not asked. If the outcome cannot be recorded, the next successful record says how many
+ * outcomes are missing.
  *
- * Of what a client sends with it, its code on standard input or the contents of a file, there is a
- * hash: BLAKE2b with 32 bytes, as `b2sum -l 256` prints it. Of more than 64 MiB, which no code is,
- * only these are hashed ("hashed" says so): it would be most of the time that a copy takes. Values
- * of variables are never recorded.
+ * The client's input (code on standard input, or the contents of a file) is recorded as a 32-byte
+ * BLAKE2b hash, as `b2sum -l 256` prints it. Beyond 64 MiB, which no code needs, the rest is not
+ * hashed and the record says so ("hashed"): hashing would take most of the time of a copy. Values
+ * of environment variables are never recorded.
  */
 #include <string.h>
 
@@ -18,7 +18,7 @@
 #include "keeper/command.h"
 #include "keeper/serve.h"
 
-/* Operations that change something, and what they are called in records; NULL: not recorded. */
+/* Recorded operations and their names in records; NULL: not recorded. */
 static const char *const ops[WIRE_OP_MAX] = {
 	[WIRE_OP_EXEC] = "exec", [WIRE_OP_WRITE] = "write",   [WIRE_OP_MKDIR] = "mkdir",
 	[WIRE_OP_MOVE] = "move", [WIRE_OP_REMOVE] = "remove", [WIRE_OP_UNPACK] = "unpack",
@@ -39,7 +39,7 @@ bool journal_is_on(const struct keeper *k)
 	return k->journal.chain && k->journal.chain->fd >= 0;
 }
 
-/* Tells the warden, once a second at most: it brings what was written to the disk. */
+/* Asks the warden, at most once a second, to sync the log to disk. */
 static void tell_dirty(struct keeper *k)
 {
 	uint64_t now = clock_mono();
@@ -82,7 +82,7 @@ int journal_append(struct keeper *k, enum audit_kind kind, struct audit_payload 
 	return 0;
 }
 
-/* What has happened is recorded if that is possible; it cannot be undone. */
+/* The event has happened and cannot be undone: a failed write is only counted. */
 void journal_outcome(struct keeper *k, enum audit_kind kind, struct audit_payload *p)
 {
 	if (journal_append(k, kind, p) < 0)
@@ -110,7 +110,7 @@ bool journal_file(struct keeper *k, uint64_t number, const int *files, size_t n)
 {
 	struct journal *j = &k->journal;
 
-	/* There is no room for one now; the next record asks again. */
+	/* The warden has no room for another file; the next record asks again. */
 	if (n == 0 && j->asked) {
 		j->asked = false;
 		return true;
@@ -123,7 +123,7 @@ bool journal_file(struct keeper *k, uint64_t number, const int *files, size_t n)
 	return true;
 }
 
-/* The arguments as texts that end with a NUL. */
+/* Puts the arguments as NUL-terminated strings. */
 static int put_argv(struct audit_payload *p, const struct fields *f)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(2 * WIRE_OPEN_MAX);
@@ -156,7 +156,7 @@ static int put_command(const struct relay *r, struct audit_payload *p, const str
 	return put_argv(p, f);
 }
 
-/* What is left of the arguments of one that ran before. */
+/* Puts an adopted command, with those arguments that its old record kept. */
 static void put_adopted(const struct record_head *h, struct audit_payload *p)
 {
 	const char *argv[RECORD_ARGV];
@@ -256,7 +256,7 @@ static void put_input(struct relay *r, struct audit_payload *p)
 		audit_put_number(p, "hashed", JOURNAL_HASHED);
 }
 
-/* How a command ended, by the word of the guest. */
+/* Puts how the command ended, as reported by the guest. */
 static void put_exit(const struct relay *r, struct audit_payload *p)
 {
 	struct err ignored = ERR_INIT;

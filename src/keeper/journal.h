@@ -14,44 +14,45 @@ enum {
 	JOURNAL_HASH = 32, /* BLAKE2b, bytes */
 };
 
-#define JOURNAL_HASHED (UINT64_C(64) << 20) /* bytes of what a client sends */
+#define JOURNAL_HASHED (UINT64_C(64) << 20) /* at most this many bytes of input are hashed */
 
 struct journal {
-	struct audit_chain *chain; /* NULL, or without a file: the log is off */
-	uint64_t operations;	   /* on files, so far */
-	uint64_t lost;		   /* outcomes that could not be written */
-	uint64_t dirty_until;	   /* the warden knows that there is something to sync */
-	int error;		   /* of the last try */
-	bool asked;		   /* for the next file */
+	struct audit_chain *chain; /* NULL or without a file: auditing is off */
+	uint64_t operations;	   /* file operations so far */
+	uint64_t lost;		   /* outcomes not written since the last record */
+	uint64_t dirty_until;	   /* no NOTE_DIRTY is sent before then */
+	int error;		   /* errno of the last write, negative; 0: it worked */
+	bool asked;		   /* the next file was asked for */
 };
 
-/* What a relay has in the journal. */
+/* A relay's operation in the journal. */
 struct entry {
-	bool open; /* its intent stands there, its outcome does not yet */
+	bool open; /* the request is recorded, its outcome is not */
 	uint64_t number, bytes;
-	crypto_generichash_state hash; /* of what the client sends */
+	crypto_generichash_state hash; /* over the client's input */
 };
 
-/* Records what the guest is about to be asked for, `open`. On an error it must not be asked. */
+/* Records the request `open` before the guest is asked. On an error it must not be asked. */
 int journal_begin(struct relay *r, const struct buf *open);
 
-/* What a client sends along. */
+/* Input, signals and limits of a recorded operation; ignored for operations without a record. */
 void journal_data(struct relay *r, const void *data, size_t n);
 void journal_signal(struct relay *r, uint64_t number);
 void journal_limit(struct relay *r, const char *what);
 
-/* What came of it; nothing if nothing was recorded. */
+/* Records the outcome of an operation, if its request was recorded. */
 void journal_end(struct relay *r, enum wire_code code, const char *text);
 
-/* Records something else: before it is done, or when it has happened. */
+/* Records other events: journal_append() before an action, which must not happen on an error;
+ * journal_outcome() afterwards. */
 int journal_append(struct keeper *k, enum audit_kind kind, struct audit_payload *p);
 void journal_outcome(struct keeper *k, enum audit_kind kind, struct audit_payload *p);
 void journal_tally(struct keeper *k, struct audit_tally *t, struct audit_payload *scratch);
 
 bool journal_is_on(const struct keeper *k);
 
-/* Could the last record be written? Tries again if not. */
+/* True if the log can be written. Tries again if the last write failed. */
 bool journal_works(struct keeper *k);
 
-/* The warden's answer: the next file. Takes it if it returns true. */
+/* The warden sent the next file, or none. Takes it if it returns true. */
 bool journal_file(struct keeper *k, uint64_t number, const int *files, size_t n);

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Takes every privilege from the keeper that serving does not need; confine.c begins with the
- * stages. 0 or -errno: after an error the keeper must exit without having read a byte.
- */
+/* Drops every privilege that serving does not need; confine.c lists the stages. Each function
+ * returns 0 or -errno; after an error the keeper must exit without having read a byte. */
 #pragma once
 
 #include "keeper/keeper.h"
 
-/* First: closes all file descriptors but 2 and those named in `s`. Afterwards the keeper makes its
- * loop, which keeper_confine() forbids. */
+/* First: closes all file descriptors but 2 and those named in `s`. The keeper then creates its
+ * loop, which it cannot do after keeper_confine(). */
 int keeper_confine_fds(const struct keeper_start *s, struct err *e);
-/* Next: checks that the dial guard refuses, if there is one. */
+/* Next: checks that the dial guard, if there is one, refuses a forbidden connection. */
 int keeper_try_guard(const struct keeper_start *s, struct err *e);
-/* Last. */
+/* Last: runs all other stages. */
 int keeper_confine(const struct keeper_start *s, struct err *e);

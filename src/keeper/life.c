@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Deadline, pause and resume, as clients ask for them. All of it is the warden's to decide and to
- * do: an order goes there as a note, orders are answered in their turn, and whoever has asked waits
- * in a queue here. It is recorded before the warden hears of it, and what came of it afterwards.
+ * Handles client requests to change a deadline, pause or resume. The keeper records the request and
+ * forwards it to the warden, which alone decides; the client waits in a queue. The warden answers
+ * in order. The result is recorded before the client sees it.
  *
- * While the sandbox is paused nothing is asked of the guest, which would not answer. Channels stay
- * open, and clocks stand still: those of commands and that of idleness.
+ * A paused guest cannot answer, so nothing is asked of it. Channels stay open; the time limits of
+ * commands and the idle timer stand still.
  */
 #include <string.h>
 
@@ -29,7 +29,7 @@ static struct life_order order_of(const struct fields *f)
 	};
 }
 
-/* One that only asks how things stand. */
+/* True for a request that only reads the current state. */
 static bool is_question(const struct life_order *o)
 {
 	return o->timeout == 0 && o->on_timeout == THEN_AS_BEFORE && o->want == WANT_NOTHING;
@@ -104,7 +104,7 @@ void life_opened(struct client *c, uint32_t ch, const struct fields *f)
 		(void)FAULT("life-recorded");
 	}
 	k->life.queue[k->life.n++] = q;
-	/* Without a warden (a test) others answer. */
+	/* Tests run without a warden and send the answers themselves. */
 	keeper_tell(k, NOTE_LIFE, life_order_pack(&o));
 }
 
@@ -126,7 +126,7 @@ void life_refuse(struct client *c, uint32_t ch)
 	client_check(c, link_close(c->port.link, ch, WIRE_UNSUPPORTED, text));
 }
 
-/* What a client is told that does not get what it wants. */
+/* The code and text for a client whose request failed. */
 static enum wire_code explain(const struct keeper *k, const struct asked *q,
 			      const struct life_answer *a, char text[static WIRE_TEXT_MAX + 1])
 {
@@ -141,12 +141,10 @@ static enum wire_code explain(const struct keeper *k, const struct asked *q,
 			       k->life.no_freezer);
 		return WIRE_UNSUPPORTED;
 	case LIFE_TOO_LATE:
-		(void)snprintf(
-			text, WIRE_TEXT_MAX + 1,
-			"of the ttl of its policy %llu s are left, and no deadline is later: "
-			"not %llu s",
-			(unsigned long long)a->ms / 1000,
-			(unsigned long long)q->order.timeout / 1000);
+		(void)snprintf(text, WIRE_TEXT_MAX + 1,
+			       "the policy's ttl has %llu s left: the deadline cannot be in %llu s",
+			       (unsigned long long)a->ms / 1000,
+			       (unsigned long long)q->order.timeout / 1000);
 		return WIRE_INVALID;
 	default:
 		(void)snprintf(
@@ -190,7 +188,7 @@ bool life_answered(struct keeper *k, uint64_t value)
 	return true;
 }
 
-/* The deadline has done it: nobody waits for an answer. */
+/* The warden paused the sandbox at its deadline; no client waits for an answer. */
 void life_paused(struct keeper *k)
 {
 	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);

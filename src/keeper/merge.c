@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Merges the environment, user and workspace of the policy into the requests of clients. */
 #include <string.h>
 
 #include "keeper/merge.h"
 #include "keeper/serve.h"
 
-/* Names end at the first '=', or where the text does. */
+/* A name ends at the first '=', or with the text. */
 static size_t name_length(const char *s, size_t n)
 {
 	const char *equals = memchr(s, '=', n);
@@ -38,7 +39,7 @@ const char **merge_index(const struct spec *s)
 	return v;
 }
 
-/* The place of a name in the index, or `n`. */
+/* The index of a name in `env`, or `n`. */
 static size_t find_env(const char *const *env, size_t n, const char *name, size_t name_n)
 {
 	size_t low = 0, high = n;
@@ -58,7 +59,7 @@ static size_t find_env(const char *const *env, size_t n, const char *name, size_
 	return n;
 }
 
-/* Those of the policy that the client does not name. One pass over either list. */
+/* Puts the policy's variables that the client does not set. One pass over each list. */
 static void put_env(const struct keeper *k, const struct fields *f, struct buf *b)
 {
 	size_t n = k->spec->env.n, pos = 0, len;
@@ -85,7 +86,8 @@ static void put_slice(const struct fields *f, enum wire_tag first, enum wire_tag
 	(void)buf_put(b, bytes, n);
 }
 
-/* Fields stay in the order of their tags; of what is behind landlock only these are the guest's. */
+/* Fields must stay in the order of their tags. After TAG_LANDLOCK only the four tags below go to
+ * the guest. */
 void merge_open(const struct keeper *k, enum wire_op op, const struct fields *f, struct buf *b)
 {
 	bool exec = op == WIRE_OP_EXEC;

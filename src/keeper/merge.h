@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The policy's defaults in what a client asks for. */
+/* Adds the policy's defaults to a client's request. */
 #pragma once
 
 #include "state/spec.h"
@@ -7,8 +7,8 @@
 
 struct keeper;
 
-/* The environment of the spec sorted by name; the caller frees it. NULL without memory. */
+/* Returns the spec's environment sorted by name; the caller frees it. NULL: no memory. */
 const char **merge_index(const struct spec *s);
 
-/* The OPEN for the guest; errors stay in `b`, whose maximum is its size's. */
+/* Builds the OPEN for the guest. Errors stay in `b`, whose maximum limits the size. */
 void merge_open(const struct keeper *k, enum wire_op op, const struct fields *f, struct buf *b);

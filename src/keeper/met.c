@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which limits the users of a machine have met, by the word of its agent: the kernel that counts is
- * the sandbox's own. Nothing is decided by it. The numbers are cut to what a note holds and passed
- * on to the warden, which writes them down; and no more often than MET_MS, however often they
- * change.
+ * Forwards a VM's reached limits to the warden, which writes them down. The VM's own kernel counts
+ * them and hutch-guest reports them, so no decision depends on them. Numbers are capped to what a
+ * note holds, and the keeper sends at most one note each MET_MS.
  */
 #include "base/clock.h"
 #include "engine/engine.h"
@@ -54,7 +53,7 @@ static void take(struct met *m, uint64_t limit, uint64_t size)
 
 bool met_said(struct keeper *k, const struct fields *f)
 {
-	/* Of a container the host's kernel tells. */
+	/* For a container the host's kernel counts. */
 	if (!engine_has(k->engine, ENGINE_OWN_KERNEL))
 		return false;
 	take(&k->met.now, fields_number(f, TAG_LIMIT, 0), fields_number(f, TAG_SIZE, 0));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which limits the users of a machine have met. */
+/* Limits that a VM's users have reached: met.c. */
 #pragma once
 
 #include "base/loop.h"
@@ -10,10 +10,10 @@ struct keeper;
 
 struct met_told {
 	struct met now;
-	bool changed, waiting; /* since the warden was told; to tell it again */
+	bool changed, waiting; /* changed: not yet reported; waiting: the timer runs */
 	struct loop_timer again;
 };
 
-/* A guest's WIRE_MSG_LIMIT. False if it is not for it to say. */
+/* The guest's WIRE_MSG_LIMIT. False if this engine's guest may not report limits. */
 bool met_said(struct keeper *k, const struct fields *f);
-void met_done(struct keeper *k); /* the last word goes to the warden */
+void met_done(struct keeper *k); /* sends the last change to the warden */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Notes between warden and keeper: which may come, and what their values mean. */
+/* Notes between warden and keeper: the table of allowed notes, and packing their values. */
 #include <sys/socket.h>
 
 #include "base/fd-pass.h"
@@ -13,7 +13,7 @@
 static_assert((int)NOTE_FILES_MAX <= (int)FD_PASS_MAX, "all files of a note go in one packet");
 
 #define ANY    UINT64_MAX
-#define NUMBER ((uint64_t)UINT32_MAX) /* of a record or of a file of the audit log */
+#define NUMBER ((uint64_t)UINT32_MAX) /* the largest number of a record or an audit file */
 
 enum {
 	BOOT = 1 << PHASE_BOOT,
@@ -42,7 +42,7 @@ static const struct note_rule rules[NOTE_KINDS] = {
 	[NOTE_DROP_RECORD] = { "drop record", NOTE_BY_KEEPER, SERVED, 0, 0, NUMBER },
 	[NOTE_WANT_AUDIT] = { "want audit file", NOTE_BY_KEEPER, SERVED, 0, 0, NUMBER },
 	[NOTE_DIRTY] = { "audit log has grown", NOTE_BY_KEEPER, BOOT | HELLO | SERVED, 0, 0, 0 },
-	[NOTE_MACHINE_UP] = { "machine up", NOTE_BY_KEEPER, BOOT, 0, 0, 0 },
+	[NOTE_MACHINE_UP] = { "VM up", NOTE_BY_KEEPER, BOOT, 0, 0, 0 },
 	[NOTE_WANT_SAVE] = { "want snapshot", NOTE_BY_KEEPER, SERVING, 0, 0, WIRE_SAVE_FORK },
 	[NOTE_SAVED] = { "saved", NOTE_BY_KEEPER, SAVING, 0, 0, 1 },
 	[NOTE_LIFE] = { "life", NOTE_BY_KEEPER, SERVED, 0, 0, ANY },
@@ -80,7 +80,7 @@ static void trace_note(const char *way, const struct keeper_note *note, size_t n
 	      (unsigned long long)note->value, n);
 }
 
-/* Without files it is write(2): the keeper has no other way. */
+/* Without files this is write(2): the keeper's filter allows sendmsg(2) only for VMs. */
 int note_send(int fd, enum note_kind kind, uint64_t value, const int *files, size_t n)
 {
 	const struct keeper_note note = { .kind = kind, .value = value };
@@ -157,7 +157,7 @@ enum {
 #define KILLS_MAX ((UINT64_C(1) << MET_KILLS_BITS) - 1)
 #define FORKS_MAX ((UINT64_C(1) << MET_FORKS_BITS) - 1)
 
-/* The next `bits` of a value, which are taken off. */
+/* Removes the lowest `bits` from the value and returns them. */
 static uint64_t take(uint64_t *value, unsigned int bits)
 {
 	uint64_t low = *value & ((UINT64_C(1) << bits) - 1);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reads and writes a link on its descriptor. */
 #include "keeper/port.h"
 #include "base/fd.h"
 
@@ -39,7 +40,7 @@ void port_done(struct port *p)
 
 int port_read(struct port *p, struct err *e)
 {
-	/* One for all: what is not used up within the call is kept by the link. */
+	/* Shared by all ports: the link copies the bytes that it still needs after the call. */
 	static char input[INPUT_MAX];
 	ssize_t n = read(p->src.fd, input, sizeof(input));
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The files of records as the keeper has them: a few that are not used yet, so that a command need
- * not wait for one, and what it knows of those that have ended, which is how large they are.
+ * The keeper's record files: a few spare ones, so that a command need not wait for the warden, and
+ * the sizes of ended records.
  *
- * All records of a sandbox together stay below a budget. A running one is given room block by
- * block; where there is none left, the oldest that have ended are dropped, and when there are none
- * of these, the one that asks has reached its limit. Its first two blocks are always given: that is
- * what the budget can be exceeded by, RELAYS_EXEC times.
+ * A budget limits all records of a sandbox together. A running record gets room in steps of blocks.
+ * If the budget is used up, the oldest ended records are dropped; if there are none, the asking
+ * record has reached its limit. The first two blocks of a record are always given, so RELAYS_EXEC
+ * records can exceed the budget by that much each.
  */
 #include <string.h>
 
@@ -17,9 +17,9 @@
 #define BUDGET_MIN (UINT64_C(64) << 20)
 
 enum {
-	BUDGET_CAPS = 4, /* as many that reach their limit */
-	ROOM_STEP = 16,	 /* blocks given at once */
-	WANTED = 4,	 /* spare files */
+	BUDGET_CAPS = 4, /* the budget, in records of maximum size */
+	ROOM_STEP = 16,	 /* blocks reserved at once */
+	WANTED = 4,	 /* spare files to ask for */
 };
 
 void records_init(struct records *s, uint64_t output)
@@ -56,7 +56,7 @@ static bool make_room(struct keeper *k, uint64_t bytes)
 	return s->bytes + bytes <= s->budget;
 }
 
-/* record.grow: one more block than it has. */
+/* The record's grow callback: reserves one more block. */
 static bool grow(struct record *r, void *arg)
 {
 	struct command *c = arg;
@@ -84,7 +84,7 @@ static void want(struct keeper *k)
 	keeper_tell(k, NOTE_WANT_RECORDS, WANTED);
 }
 
-/* Without a warden (a test) there are numbers and no files. */
+/* Tests run without a warden: numbers without files. */
 static void invent(struct records *s)
 {
 	s->spare[s->n_spare++] = (struct spare){ .number = ++s->invented, .fd = -EBADF };
@@ -100,7 +100,8 @@ bool records_take(struct keeper *k, struct command *c)
 		want(k);
 		return false;
 	}
-	/* A table that is full makes the oldest go; those that run are fewer than it has rows. */
+	/* Drops the oldest record if the table is full; running commands are always fewer than
+	 * its rows. */
 	while (s->n_ended + k->relays.n >= RECORDS_MAX && s->n_ended > 0)
 		drop(k, 0);
 	c->room = RECORD_BLOCKS + RECORD_BLOCKS_MIN * RECORD_BLOCK;
@@ -120,7 +121,7 @@ bool records_take(struct keeper *k, struct command *c)
 	return true;
 }
 
-/* In the order of their numbers. */
+/* Inserts the record by its number, the oldest first. */
 void records_ended(struct keeper *k, struct command *c)
 {
 	struct records *s = &k->records;

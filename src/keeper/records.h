@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The files that commands are recorded in. */
+/* The record files of commands: records.c. */
 #pragma once
 
 #include "keeper/note.h"
@@ -18,11 +18,11 @@ struct ended {
 };
 
 struct records {
-	uint64_t limit;		/* blocks of a record */
-	uint64_t budget, bytes; /* of all of them */
+	uint64_t limit;		/* maximum blocks of one record */
+	uint64_t budget, bytes; /* bytes of all records: maximum and used */
 	struct spare spare[2 * NOTE_FILES_MAX];
 	size_t n_spare;
-	bool asked; /* for more */
+	bool asked; /* more files were asked for */
 	uint64_t invented;
 	struct ended ended[RECORDS_MAX];
 	size_t n_ended;
@@ -31,12 +31,12 @@ struct records {
 void records_init(struct records *s, uint64_t output);
 void records_done(struct records *s);
 
-/* Makes `c` a record with a file. False: there is none yet, and more have been asked for. */
+/* Gives `c` a record file. False: none is left, and more have been asked for. */
 bool records_take(struct keeper *k, struct command *c);
 
-/* Closes the file; it may be dropped from now on. */
+/* Closes the file; the budget may drop the record from now on. */
 void records_ended(struct keeper *k, struct command *c);
 
-/* The warden's answer. Takes the files if it returns true. */
+/* The warden's answers. records_came() takes the files if it returns true. */
 bool records_came(struct keeper *k, uint64_t first, const int *files, size_t n);
 void records_refused(struct keeper *k, uint64_t error);

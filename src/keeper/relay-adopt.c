@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Commands outlive their keeper where a machine is saved and another keeper continues it: a fork, a
- * sandbox of a snapshot, one that was suspended. The guest keeps them, their pipes unread; what it
- * knows of each is a pid. What was asked for is known to the keeper only. So that writes the
- * headers of their records into a list, when the guest is asleep and nothing changes any more, and
- * the list is saved with the machine.
+ * Commands outlive their keeper when another keeper continues a saved VM: a fork, a sandbox started
+ * from a snapshot, a resumed sandbox. The guest keeps the processes, with their output unread in
+ * the pipes, but knows only a pid of each; only the keeper knows the request. So the keeper writes
+ * the record headers of running commands into a list while the guest is asleep, and the list is
+ * saved with the VM.
  *
- * The next keeper gets it before "go" and takes each command over (OPEN adopt): it has a record of
- * its own from there on, with the name, the arguments and the start of the old one, its output
- * since the machine was saved, and its end. It is detached: whoever waited for it waited elsewhere.
- * Of time limits that of the policy begins anew.
+ * The next keeper gets the list before "go" and takes over each command (OPEN adopt). The command
+ * gets a new record with the old one's name, arguments and start, its output since the VM was
+ * saved, and its end. It is detached: its old client is connected elsewhere. The policy's time
+ * limit starts anew.
  *
- * The list comes from a process that may have been anybody's by then. It is checked as a record is,
- * by the one process that has no rights; a pid that is none is refused by the guest, whose it is.
+ * The list is untrusted: an attacker may have controlled the keeper that wrote it. The unprivileged
+ * keeper checks it like any record, and the guest refuses an unknown pid.
  */
 #include <string.h>
 
@@ -22,8 +22,7 @@
 #include "keeper/serve.h"
 
 static const char left[] =
-	"the sandbox was suspended; 'hutch resume' lets the command go on, with a "
-	"new record";
+	"the sandbox was suspended; 'hutch resume' continues the command, with a new record";
 
 static bool runs(const struct relay *r)
 {

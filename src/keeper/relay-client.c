@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the link of a client says: to a relay, or to what answers an operation by itself. */
+/* Callbacks of a client's link: they reach a relay, or an operation that the keeper answers
+ * itself. */
 #include <signal.h>
 
 #include "keeper/command.h"
@@ -12,14 +13,14 @@ static void open_tracing(struct client *c, uint32_t ch, const struct fields *f)
 	tracing_opened(c, ch);
 }
 
-/* The keeper's own. */
+/* Only the keeper itself may open this operation. */
 static void open_nothing(struct client *c, uint32_t ch, const struct fields *f)
 {
 	(void)f;
 	client_check(c, link_close(c->port.link, ch, WIRE_UNSUPPORTED, NULL));
 }
 
-/* Operations that the guest is not asked for. */
+/* Operations that the keeper answers without the guest. */
 static void (*const open_own[WIRE_OP_MAX])(struct client *c, uint32_t ch,
 					   const struct fields *f) = {
 	[WIRE_OP_ADOPT] = open_nothing, [WIRE_OP_EGRESS] = egress_opened,
@@ -41,7 +42,7 @@ void relay_client_opened(struct link *l, uint32_t ch, enum wire_op op, const str
 		relay_open(c, ch, op, f);
 }
 
-/* Whom the input of a channel is for. */
+/* The relay that takes the input of a channel, or NULL. */
 static struct relay *receiver(struct link *l, uint32_t ch)
 {
 	struct relay *r = link_cookie(l, ch);
@@ -99,7 +100,7 @@ void relay_client_closed(struct link *l, uint32_t ch, const struct fields *f, vo
 	struct relay *r = link_cookie(l, ch);
 
 	if (!r) {
-		life_drop(arg, ch); /* if it is one of those */
+		life_drop(arg, ch); /* each ignores a channel that it does not know */
 		tracing_drop(arg, ch);
 		save_drop(arg, ch);
 		return;
@@ -108,7 +109,7 @@ void relay_client_closed(struct link *l, uint32_t ch, const struct fields *f, vo
 		relay_detach(r);
 		return;
 	}
-	r->client_ch = 0; /* gone already */
+	r->client_ch = 0; /* closed by the client */
 	if (r->command)
 		command_over(r->command, RECORD_SIGNALED, SIGKILL, "its client ended it");
 	relay_cut(r, WIRE_DONE, NULL);

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Flow control goes from end to end. DATA is passed on as far as the other link takes it, which is
- * the usual case and costs no copy here. The rest is held, and credit for it is given back only
- * when it has gone on; so no more is held of a stream than the credit that its sender started with.
- * All relays of a kind hold at most relay_held_max() together: the one that would exceed it is
- * closed (too many), and none of another kind. What is held moves on when the receiver gives
- * credit, or when a full link has been written out (starved, relays_wake()). Streams that
- * an operation does not use are thrown away, as the protocol has it.
+ * Flow control works end to end. DATA is passed on directly as far as the other link takes it,
+ * which is the usual case and needs no copy. The rest is held, and its sender gets credit only
+ * after it was passed on, so a stream never holds more than its sender's initial credit.
+ * relay_held_max() limits all relays of a kind together: a relay that would exceed it is closed
+ * (too many); other kinds are not affected. Held bytes move when the receiver gives credit, or when
+ * a full link has been written out (starved, relays_wake()). Bytes on streams that an operation
+ * does not use are dropped, as the protocol says.
  */
 #include "base/clock.h"
 #include "keeper/relay-inner.h"
 #include "keeper/serve.h"
 
-/* A bit for each stream that an operation uses, by direction. */
+/* A bit for each used stream, by operation and direction. */
 static const uint8_t used[WIRE_OP_MAX][WAYS] = {
 	[WIRE_OP_EXEC] = { [TO_CLIENT] = 1 << 1 | 1 << 2, [TO_GUEST] = 1 << 0 },
 	[WIRE_OP_READ] = { [TO_CLIENT] = 1 << 0 },
@@ -50,7 +50,7 @@ bool flow_is_used(enum wire_op op, enum way way, unsigned int stream)
 	return used[op][way] >> stream & 1;
 }
 
-/* Where a flow goes. The channel is 0 if nobody listens. */
+/* The link and the channel that a flow goes to; channel 0: no receiver. */
 static struct link *link_to(const struct relay *r, enum way way)
 {
 	return way == TO_CLIENT ? r->client->port.link : r->keeper->guest.link;
@@ -92,7 +92,7 @@ bool flows_empty(const struct relay *r, enum way way)
 	return true;
 }
 
-/* The sender has three quarters of its credit left when it gets the fourth back. */
+/* Returns credit in quarters: the sender still has the other three. */
 void flow_credit(struct relay *r, enum way way, unsigned int stream, size_t n)
 {
 	struct flow *f = &r->flows[way][stream];
@@ -120,7 +120,8 @@ void flow_set_input(struct relay *r, struct client *c, uint32_t ch)
 	f->nobodys = f->held.len - f->done;
 }
 
-/* Sends to one end, for credit to the other. How much is taken; all, where nobody listens. */
+/* Sends to one end and returns credit to the other. Returns how many bytes were taken; all of
+ * them without a receiver. */
 static size_t pass_on(struct relay *r, enum way way, unsigned int stream, const void *data,
 		      size_t n)
 {
@@ -141,7 +142,7 @@ static bool hold(struct relay *r, struct flow *f, enum way way, const void *data
 	size_t *sum = &k->relays.held[relay_kind(r->op)];
 
 	k->relays.starved |= !link_ready(link_to(r, way));
-	f->held.max = 2 * WIRE_CREDIT_START; /* what has gone on is in front of it */
+	f->held.max = 2 * WIRE_CREDIT_START; /* bytes already passed on are still in front */
 	if (f->done >= f->held.len / 2) {
 		buf_consume(&f->held, f->done);
 		f->done = 0;

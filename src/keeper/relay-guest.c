@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the guest's link says: to a relay, to a connection of its own, to the keeper. */
+/* Callbacks of the guest's link: for relays, connections that the guest opened, and the keeper. */
 #include <signal.h>
 #include <string.h>
 
@@ -11,8 +11,8 @@
 #include "keeper/serve.h"
 
 enum {
-	/* What may wait for a client that does not read, of messages, which have no credit. The
-	 * rest of LINK_OUT_MAX is for what cannot be left out. */
+	/* Messages have no credit, so this limits those waiting for a client that does not read.
+	 * The rest of LINK_OUT_MAX is for frames that must not be dropped. */
 	RELAY_MESSAGES_MAX = 4 * 1024 * 1024,
 };
 static_assert((int)RELAY_MESSAGES_MAX < (int)LINK_OUT_MAX, "a client is not lost by a listing");
@@ -137,7 +137,7 @@ static void guest_msg(struct link *l, uint32_t ch, enum wire_msg kind, const str
 	if (kind == WIRE_MSG_EXIT)
 		on_exit_msg(r, f);
 	else if (r->client_ch == 0)
-		return; /* entries or events of a command: nonsense */
+		return; /* entries or events from a command make no sense */
 	else if (port_waiting(&r->client->port) > RELAY_MESSAGES_MAX)
 		relay_cut(r, WIRE_TOO_MANY, "too many entries or events wait to be read");
 	else
@@ -156,9 +156,9 @@ static void guest_closed(struct link *l, uint32_t ch, const struct fields *f, vo
 	tracing_guest_closed(arg, ch);
 	if (!r)
 		return;
-	r->guest_ch = 0; /* gone already */
+	r->guest_ch = 0; /* closed by the guest */
 	(void)fields_next(f, TAG_TEXT, &pos, &text, &n);
-	/* What only we may say, and numbers that nobody knows. */
+	/* Codes that only the keeper may send, and unknown ones, become WIRE_IO. */
 	relay_finish(r, code >= WIRE_TIMEOUT ? WIRE_IO : (enum wire_code)code, text, n);
 }
 

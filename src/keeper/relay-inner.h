@@ -1,89 +1,89 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of a relay have in common, and nobody else needs. */
+/* Shared by the relay*.c files only. */
 #pragma once
 
 #include "keeper/relay.h"
 #include "state/record.h"
 
-/* ---- relay.c: its two ends ---- */
+/* ---- relay.c: the two ends of a relay ---- */
 
-/* The guest's end is over. The client hears it after everything else. */
+/* The guest's end is closed. The client sees the code after all output. */
 void relay_finish(struct relay *r, enum wire_code code, const char *text, size_t n);
 
-/* What goes behind the output, once that has gone. May put the relay aside. */
+/* Sends the exit message and the CLOSE once all output has been passed on. May put the relay
+ * aside. */
 void relay_settle(struct relay *r);
 
-/* Ends a relay at both ends, without regard to what is held. */
+/* Closes both ends and drops held bytes. */
 void relay_cut(struct relay *r, enum wire_code code, const char *text);
 
-/* Both ends are closed. Freed after the round: a caller may still look at it. */
+/* Both ends are closed. The relay is freed after the round, because a caller may still use it. */
 void relay_put_aside(struct relay *r);
 
-/* Its place in the budgets is free before it is cleared away. */
+/* Frees its place in the budget before the relay itself is freed. */
 void relay_leave(struct relay *r);
 
-/* What one side sent: goes on, or is held. May put the relay aside. */
+/* Passes on or holds bytes from one side. May put the relay aside. */
 void relay_data(struct relay *r, enum way way, unsigned int stream, const void *data, size_t n);
 
-/* Moves on what is held. True if something moved. May put the relay aside. */
+/* Passes on held bytes. True if any moved. May put the relay aside. */
 bool relay_pump(struct relay *r, enum way way, unsigned int stream);
 
-/* Takes the client away from it. What its command prints goes to the record alone. */
+/* Disconnects the relay from its client. The command's output then goes only to the record. */
 void relay_detach(struct relay *r);
 
-/* Tells the client of `r` which command it has, which is that of `of`. */
+/* Accepts the channel of `r` with the pid and record number of the command of `of`. */
 void relay_accept_command(struct relay *r, const struct relay *of);
 
-/* A view of a payload that was checked, to be sent as it came. */
+/* A view of a checked payload, to send it unchanged. */
 static inline struct buf relay_raw(const struct fields *f)
 {
 	return (struct buf){ .data = (char *)f->data, .len = f->len, .max = f->len };
 }
 
-/* ---- relay-open.c: how it begins ---- */
+/* ---- relay-open.c: opening ---- */
 
-/* What a client asks for: refused, or a relay. */
+/* Handles a client's request: creates a relay or refuses. */
 void relay_open(struct client *c, uint32_t ch, enum wire_op op, const struct fields *f);
 
-/* Begins to take over a command that ran before: relays_recordable() goes on. 0 or -errno. */
+/* Prepares to take over an earlier keeper's command; relays_recordable() continues. 0 or -errno. */
 int relay_adopt(struct keeper *k, const struct record_info *was);
 
 /* ---- relay-time.c ---- */
 
-/* The clock of a command runs from now on. 0 or -errno. */
+/* Starts the time limit of a command. 0 or -errno. */
 int relay_start_timer(struct relay *r);
 
 /* ---- relay-port.c: connections to ports ---- */
 
-/* Whether there is room for one more; it may have been made. */
+/* True if one more connection fits; may close a quiet one for it. */
 bool relay_port_room(struct keeper *k, bool public);
 
-/* Its clock runs from now on. 0 or -errno. */
+/* Starts the idle timer. 0 or -errno. */
 int relay_port_begin(struct relay *r);
 
-/* ---- relay-flow.c: its streams ---- */
+/* ---- relay-flow.c: streams ---- */
 
-/* Of which budget an operation is. */
+/* The kind, and so the budget, of an operation. */
 enum relay_kind relay_kind(enum wire_op op);
 
-/* Whether it uses that stream; others are thrown away. */
+/* True if the operation uses that stream; bytes on other streams are dropped. */
 bool flow_is_used(enum wire_op op, enum way way, unsigned int stream);
 
-/* What one side sent: goes on, or is held. False: there is no room, and the relay is to be cut. */
+/* Passes on or holds bytes from one side. False: no room, and the caller must cut the relay. */
 bool flow_data(struct relay *r, enum way way, unsigned int stream, const void *data, size_t n);
 void flow_eof(struct relay *r, enum way way, unsigned int stream);
 
-/* Moves on what is held. True if something moved; relay_settle() then comes next. */
+/* Passes on held bytes. True if any moved; call relay_settle() next. */
 bool flow_pump(struct relay *r, enum way way, unsigned int stream);
 
-/* `n` bytes have gone on, or are thrown away: whoever sent them gets credit for them. */
+/* `n` bytes were passed on or dropped: returns credit to their sender. */
 void flow_credit(struct relay *r, enum way way, unsigned int stream, size_t n);
 
-/* Throws away what is held. */
+/* Drops held bytes. */
 void flow_forget(struct relay *r, struct flow *f);
 void flows_forget(struct relay *r, enum way way);
 bool flows_empty(const struct relay *r, enum way way);
 
-/* Input comes from somebody else from now on, or (a channel of 0) from nobody. What came before is
- * still passed on. */
+/* Input now comes from another client, or (channel 0) from none. Held bytes are still passed on. */
 void flow_set_input(struct relay *r, struct client *c, uint32_t ch);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A client asks for an operation: it is refused, or becomes a relay. Nothing is asked of the guest
- * that the journal has not taken. A command needs a file for its record first; while there is none
- * it waits, with what it would ask for, and relays_recordable() goes on with it or refuses it. To
- * attach asks nothing of the guest: it is for a command that a relay has already.
+ * Turns a client's request into a relay, or refuses it. The guest is asked only after the journal
+ * has recorded the request. A command needs a record file first; until one comes, the relay keeps
+ * the request, and relays_recordable() then sends or refuses it. Attach uses the relay of a running
+ * command and asks nothing of the guest.
  */
 #include <string.h>
 
@@ -13,7 +13,7 @@
 #include "keeper/relay-inner.h"
 #include "keeper/serve.h"
 
-/* The client may only shorten what the policy says. */
+/* A client may only shorten the policy's time limit. */
 static uint64_t limit_of(const struct keeper *k, const struct fields *f)
 {
 	uint64_t most = k->spec->limits.timeout;
@@ -35,7 +35,7 @@ static void add(struct relay *r)
 	k->relays.n_kind[relay_kind(r->op)]++;
 }
 
-/* A new one, if the budget of its kind and the memory have room. */
+/* Allocates a relay if the budget of its kind has room. */
 static struct relay *relay_new(struct keeper *k, enum wire_op op, bool public)
 {
 	static const size_t most[RELAY_KINDS] = {
@@ -50,13 +50,13 @@ static struct relay *relay_new(struct keeper *k, enum wire_op op, bool public)
 	return room ? calloc(1, sizeof(struct relay)) : NULL;
 }
 
-/* Asks the guest. 0, or -errno: then the guest was not asked. */
+/* Sends the request to the guest. On -errno the guest was not asked. */
 static int ask(struct relay *r, const struct buf *b)
 {
 	struct keeper *k = r->keeper;
 	int err;
 
-	/* A short OPEN becomes a long one with the policy's environment. */
+	/* The policy's environment can make a short OPEN a long one. */
 	if (port_waiting(&k->guest) + b->len > OUTPUT_STOPS_INPUT)
 		keeper_check(k, port_flush(&k->guest));
 	if (port_waiting(&k->guest) + b->len > OUTPUT_STOPS_INPUT)
@@ -83,7 +83,7 @@ static int ask(struct relay *r, const struct buf *b)
 	return err;
 }
 
-/* Keeps what would be asked for, until there is a file for the record. */
+/* Keeps the request until a record file comes. */
 static int wait_for_record(struct relay *r, struct buf *b)
 {
 	struct keeper *k = r->keeper;
@@ -121,7 +121,7 @@ static int refuse(struct relay *r, int err)
 		{ -EEXIST, WIRE_EXISTS, "a command of this name is running" },
 		{ -ENOENT, WIRE_NOT_FOUND, "no such command is running" },
 		{ -ENODEV, WIRE_UNSUPPORTED, "the command has no input, or it has ended" },
-		{ -EBUSY, WIRE_EXISTS, "somebody else has its input" },
+		{ -EBUSY, WIRE_EXISTS, "another client has its input" },
 		{ -ENOSPC, WIRE_NO_SPACE, "there is no file for the record of the command" },
 		{ -ENODATA, WIRE_IO, "the audit log cannot be written, so nothing is done" },
 		{ 0, WIRE_TOO_MANY, NULL },
@@ -182,7 +182,7 @@ static int open_exec(struct relay *r, const struct fields *f, struct buf *b)
 	return records_take(r->keeper, r->command) ? ask(r, b) : wait_for_record(r, b);
 }
 
-/* Input and signals for a command that runs. */
+/* Attaches to a running command, for input and signals. */
 static int open_attach(struct relay *r, const struct fields *f)
 {
 	struct relay *t = find_command(r->keeper, f);
@@ -285,7 +285,7 @@ int relay_adopt(struct keeper *k, const struct record_info *was)
 	return 0;
 }
 
-/* One that waits for a record: asked for now, or refused. */
+/* Sends or refuses the request of a relay that waited for a record file. */
 static void go_on(struct relay *r, int err)
 {
 	struct buf b = r->open;
@@ -306,7 +306,7 @@ static void go_on(struct relay *r, int err)
 	relay_put_aside(r);
 }
 
-/* The one that has waited longest. */
+/* Returns the relay that has waited longest for a record file. */
 static struct relay *waiting(struct keeper *k)
 {
 	struct relay *found = NULL;

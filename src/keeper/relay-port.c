@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Connections to ports of the sandbox. Strangers may open them, as many as they like and without
- * ever saying a word, so they have an end: one that was quiet for PORT_IDLE_MS is closed, and where
- * there is no room, the one that was quiet for longest makes room, after PORT_QUIET_MS. Some of the
- * room is never a stranger's: the owner of a sandbox gets to its ports whatever others do.
+ * Connections to ports of the sandbox. Clients without the owner's credentials may open any number
+ * of them and never send a byte, so connections are limited: one that was quiet for PORT_IDLE_MS is
+ * closed, and if there is no room, the one quiet for longest is closed after PORT_QUIET_MS. Some
+ * room is reserved for the sandbox's owner.
  */
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The time limits of commands. They stand still while the sandbox is paused. */
+/* Time limits of commands. They stand still while the sandbox is paused. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -48,7 +48,7 @@ static int set_clock(struct relay *r, bool stop, uint64_t now)
 		return 0;
 	}
 	r->clock.left = 0;
-	/* It may have come to its end meanwhile. */
+	/* The command may have ended during the pause. */
 	return left > 0 && r->guest_ch != 0
 		       ? loop_set_timer(r->keeper->loop, &r->clock.timer, now + left)
 		       : 0;

@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A relay joins a channel of a client's link to one of the guest's link. What one side says is said
- * to the other; the numbers of channels differ, the bytes do not. Here are its two ends.
- * relay-open.c begins one, relay-flow.c moves the bytes, relay-time.c limits the time of commands,
- * relay-port.c is about ports; relay-guest.c and relay-client.c hear what the links say.
+ * A relay connects a channel of a client's link with one of the guest's link. It forwards each
+ * side's messages to the other; channel numbers differ, the bytes do not. This file handles the two
+ * ends. relay-open.c opens relays, relay-flow.c moves bytes, relay-time.c limits the time of
+ * commands, relay-port.c limits connections to ports; relay-guest.c and relay-client.c are the
+ * links' callbacks.
  *
- * MSG has no credit. An exit is sent once and behind all output, as are the guest's CLOSE and the
- * end of a time limit: they wait in the relay until its flows are empty. Entries and events go at
- * once; where the client's link is full, the channel is closed (too many): to wait would mean to
- * stop reading the guest, for everybody.
+ * MSG has no credit. Three things wait in the relay until its flows are empty, so that the client
+ * reads them after all output: the exit message, sent once, the guest's CLOSE, and the end of a
+ * time limit. Entries and events are sent at once. If the client's link is full, the keeper closes
+ * the channel (too many): waiting would stop reading from the guest for all clients.
  *
- * A relay has two ends. The guest's is over (guest_ch is 0) when the guest closed, or we did, and
- * then the client may still have to read. The client's is over (client_ch is 0) when the client
- * closed or has gone: then the guest's is closed at once, and the relay with it. Numbers of
- * channels are never used again and the link forgets the cookie of what is closed, so nothing that
- * comes late finds a relay that is over.
+ * The guest's end is closed (guest_ch is 0) when the guest or the keeper closed it; the client may
+ * then still have output to read. The client's end is closed (client_ch is 0) when the client
+ * closed it or disconnected; the keeper then closes the guest's end at once, unless the command
+ * continues detached. Channel numbers are never reused and the link forgets the cookie of a closed
+ * channel, so a late frame never finds a closed relay.
  *
- * Callbacks of one link call functions of the other, but these call nobody back: bytes are only
- * taken in by link_feed(), in the round of their own port. So callbacks are never nested.
+ * Callbacks of one link call functions of the other link, but these never call back: only
+ * link_feed() does, in the round of its own port. So callbacks are never nested.
  */
 #include <signal.h>
 #include <string.h>
@@ -59,7 +60,7 @@ void relay_put_aside(struct relay *r)
 	if (r->end.due)
 		journal_end(r, r->end.code, r->end.text);
 	else
-		journal_end(r, WIRE_GONE, "given up by its client");
+		journal_end(r, WIRE_GONE, "closed by its client");
 	loop_del_timer(&r->clock.timer);
 	flows_forget(r, TO_CLIENT);
 	flows_forget(r, TO_GUEST);
@@ -82,8 +83,8 @@ static void close_guest(struct relay *r)
 		keeper_check(r->keeper, link_close(r->keeper->guest.link, ch, WIRE_DONE, NULL));
 }
 
-/* Who has attached to a command hears of its end; how it was is in the record. Others may be going
- * through the list: relays_sweep() takes them out. */
+/* Closes all attached channels of an ended command; its record says how it ended. Callers may be
+ * walking the list, so relays_sweep() unlinks the attach relays later. */
 static void cut_attached(struct relay *r)
 {
 	for (struct relay *a = r->keeper->relays.list; a; a = a->next) {
@@ -124,7 +125,7 @@ void relay_settle(struct relay *r)
 		return;
 	if (r->exit.came && !r->exit.sent && r->client_ch != 0) {
 		r->exit.sent = true;
-		/* Who hears of the end finds in the log what was denied until then. */
+		/* The client must find all denials so far in the log once it sees the exit. */
 		egress_record_sums(r->keeper);
 		client_check(r->client,
 			     link_msg(r->client->port.link, r->client_ch, WIRE_MSG_EXIT, &b));
@@ -149,7 +150,6 @@ void relay_finish(struct relay *r, enum wire_code code, const char *text, size_t
 	relay_settle(r);
 }
 
-/* Takes the client away from a relay. What its command prints goes to the record alone. */
 void relay_detach(struct relay *r)
 {
 	struct relay *t = r->target ? r->target : r;
@@ -206,7 +206,7 @@ const char *relay_request_of(struct link *l, uint32_t ch, void *arg)
 	return r ? r->request : NULL;
 }
 
-/* ---- all of them ---- */
+/* ---- all relays ---- */
 
 bool relays_wake(struct keeper *k)
 {
@@ -225,7 +225,7 @@ bool relays_wake(struct keeper *k)
 				break;
 		}
 	}
-	/* Another one is the first to fill the link the next time. */
+	/* Rotate the list, so that another relay is the first to fill the link next time. */
 	r = k->relays.list;
 	if (r && r->next) {
 		struct relay *last = r->next;
@@ -258,7 +258,7 @@ void relays_drop(struct keeper *k, const struct client *c)
 	}
 }
 
-/* What has not ended is lost, and readers see that by themselves. */
+/* Records of running commands stay without an end; readers detect that. */
 void relays_guest_gone(struct keeper *k)
 {
 	const char *text = k->end == KEEPER_GUEST_BROKE

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A snapshot of a running machine, as a client or its deadline asks for it. The warden makes the
- * directory and copies the disk; between, the guest is put to sleep and the VM's memory is written:
+ * Makes a snapshot of a running VM for a client or for its deadline. The warden creates the
+ * directory and copies the disk; in between, the guest sleeps and the hypervisor writes the VM's
+ * memory:
  *
- *   client: save  ->  warden: a file  ->  guest: asleep  ->  VM: stopped, written  ->  warden:
- * the disk and the rest, all of it on disk  ->  the VM goes on, the guest is woken  ->  client: its
- * name
+ *	client: save -> warden: files -> guest: asleep -> VM: stopped, state written
+ *	-> warden: disk copied, all synced -> VM: resumed, guest woken -> client: the name
  *
- * One at a time. What goes wrong on the way leaves the machine as it was, awake; but a guest that
- * does not fall asleep is at fault, and ends. One that is to be suspended does not go on: the
- * warden ends it when its snapshot is whole.
+ * One snapshot at a time. If a step fails, the VM wakes up and continues as before; but a guest
+ * that does not fall asleep is at fault, and its sandbox ends. A VM that is suspended does not
+ * continue: the warden ends it when its snapshot is complete.
  */
 #include <string.h>
 
@@ -22,7 +22,7 @@ enum {
 	ASLEEP_MS = 20 * 1000,
 };
 
-/* ---- the end ---- */
+/* ---- reporting the result ---- */
 
 static const char *operation(enum wire_save what_for)
 {
@@ -73,7 +73,7 @@ static void go_on(struct keeper *k)
 		keeper_stop(k, KEEPER_FAILED);
 }
 
-/* ---- the way there ---- */
+/* ---- making the snapshot ---- */
 
 static void on_saved(void *arg, bool saved)
 {
@@ -95,9 +95,8 @@ static void on_awake(struct loop_timer *t)
 	struct keeper *k = t->arg;
 
 	log_error("the guest does not fall asleep");
-	give_up(k, "the machine's agent did not stop its programs in time: no snapshot "
-		   "was made, and the sandbox, which could not go on, was ended; start a new "
-		   "one, or one of an earlier snapshot");
+	give_up(k, "hutch-guest did not stop the VM's programs in time: no snapshot was made, and "
+		   "the sandbox was ended; start a new one, or one from an earlier snapshot");
 	keeper_stop(k, KEEPER_GUEST_BROKE);
 }
 
@@ -151,14 +150,14 @@ void save_finished(struct keeper *k, uint64_t number)
 	if (number != 0)
 		save_name(number, k->save.name);
 	if (k->save.what_for == WIRE_SAVE_SUSPEND && !k->save.failed) {
-		tell(k, NULL); /* the warden ends it */
+		tell(k, NULL); /* the warden ends the sandbox */
 		adopt_leave(k);
 	} else {
 		go_on(k);
 	}
 }
 
-/* ---- who wants one ---- */
+/* ---- requests ---- */
 
 static int record_wish(struct keeper *k, uint64_t number, enum wire_save what_for, bool deadline)
 {
@@ -178,7 +177,7 @@ static const char *obstacle(const struct keeper *k)
 	return k->save.active ? "a snapshot is being made" : NULL;
 }
 
-/* Without a client it is the deadline's. NULL, or why there will be none. */
+/* Asks for a snapshot; `c` is NULL for the deadline. Returns NULL, or why it is refused. */
 static const char *want(struct keeper *k, enum wire_save what_for, struct client *c, uint32_t ch)
 {
 	const uint64_t number = k->save.orders + 1;
@@ -197,7 +196,7 @@ static const char *want(struct keeper *k, enum wire_save what_for, struct client
 				 .file = -EBADF,
 				 .list = -EBADF,
 				 .rules = -EBADF };
-	loop_del_timer(&k->idle); /* it is not idle, and must not end in the midst of it */
+	loop_del_timer(&k->idle); /* the sandbox must not end while it is saved */
 	if (note_send(k->warden.fd, NOTE_WANT_SAVE, what_for, NULL, 0) < 0)
 		keeper_stop(k, KEEPER_FAILED);
 	return NULL;
@@ -220,7 +219,8 @@ void save_at_deadline(struct keeper *k)
 {
 	const char *why = want(k, WIRE_SAVE_SUSPEND, NULL, 0);
 
-	/* The warden waits for no answer: it pauses a sandbox that still runs in a while. */
+	/* The warden does not wait for an answer: it pauses a sandbox that still runs after a
+	 * while. */
 	if (why)
 		log_error("the deadline cannot suspend it: %s", why);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Snapshots of a machine. */
+/* Snapshots of a VM: save.c. */
 #pragma once
 
 #include "base/loop.h"
@@ -10,28 +10,28 @@ struct client;
 struct keeper;
 
 struct save {
-	bool active; /* somebody wants one */
-	bool begun;  /* the guest was told */
+	bool active; /* a snapshot was asked for */
+	bool begun;  /* SLEEP was sent to the guest */
 	bool failed;
 	enum wire_save what_for;
-	struct client *client; /* NULL: it has gone */
+	struct client *client; /* NULL: the deadline asked, or the client disconnected */
 	uint32_t ch;
 	uint64_t number, orders; /* in the journal */
-	int file;		 /* for the VM's state */
-	int list;		 /* for what runs */
-	int rules; /* for what may go out; -EBADF: it is kept, and nobody continues it */
+	int file;		 /* receives the VM's state */
+	int list;		 /* receives the list of running commands */
+	int rules; /* receives the egress rules; -EBADF for a kept snapshot, which has none */
 	char name[SAVE_NAME];
 	struct loop_timer timer;
 };
 
 void save_opened(struct client *c, uint32_t ch, const struct fields *f);
 void save_at_deadline(struct keeper *k);
-void save_drop(const struct client *c, uint32_t ch); /* it has closed that channel; 0: all */
-void save_asleep(struct keeper *k);		     /* the guest has fallen asleep */
-void save_guest_gone(struct keeper *k);		     /* whoever waits for one is told */
+void save_drop(const struct client *c, uint32_t ch); /* it closed `ch`; 0: it disconnected */
+void save_asleep(struct keeper *k);		     /* the guest is asleep */
+void save_guest_gone(struct keeper *k);		     /* reports the failure to the waiting client */
 void save_done(struct keeper *k);
 
-/* The warden's answers: two or three files, which are taken, or none (one: false); the snapshot's
- * number, or 0. */
+/* The warden's answers. save_begin() takes two or three files; no files: no snapshot; one file
+ * is an error (false). save_finished() gets the snapshot's number, or 0. */
 bool save_begin(struct keeper *k, const int *files, size_t n);
 void save_finished(struct keeper *k, uint64_t number);

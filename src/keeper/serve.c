@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The keeper process from its first instruction to its last. It says HELLO to the guest, tells
- * the warden what the guest answered, waits for "go", and serves clients until there is a reason to
- * end; the reason is its exit status. Frames that a round of the loop produces are written at its
- * end, in one write for each link.
+ * The keeper process from start to end. It sends HELLO to the guest, reports the guest's answer to
+ * the warden, waits for "go", and serves clients until it has a reason to end, which becomes its
+ * exit status. Frames that a round of the loop produces are written at the end of the round, in one
+ * write for each link.
  *
- * When the guest goes, what it said before is still passed on: clients have a second to read it.
+ * When the guest ends, clients have a second to read the output that it sent before.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -23,7 +23,7 @@
 #include "keeper/take-note.h"
 
 enum {
-	LAST_WORDS_MS = 1000, /* for what is left when the guest has gone: to read, to be read */
+	LAST_WORDS_MS = 1000, /* to read a deaf guest's last output, and for clients to read it */
 };
 
 /* ---- the guest ---- */
@@ -42,7 +42,7 @@ static void on_guest(struct loop_fd *src, uint32_t events)
 	else if (r == -EPROTO)
 		log_error("the guest broke the protocol: %s", e.msg);
 	else if (r < 0)
-		log_error("the guest's link cannot go on: %s", e.msg);
+		log_error("the guest's link failed: %s", e.msg);
 	if (r < 0)
 		keeper_stop(k, r == -EPROTO ? KEEPER_GUEST_BROKE : KEEPER_FAILED);
 }
@@ -63,7 +63,8 @@ static void on_vm_failed(void *arg, const char *why)
 	keeper_stop(arg, KEEPER_FAILED);
 }
 
-/* The channel ends too: what the guest said last is read there, once it has said HELLO. */
+/* The guest's channel ends too. After HELLO the keeper reads the guest's last output there
+ * first. */
 static void on_vm_gone(void *arg, bool in_the_middle)
 {
 	struct keeper *k = arg;
@@ -83,9 +84,9 @@ static int start_monitor(struct keeper *k)
 	return k->vm.monitor ? 0 : -ENOMEM;
 }
 
-/* ---- the life ---- */
+/* ---- start and end ---- */
 
-/* What the policy says goes over the wire with every command: wrong once, wrong always. */
+/* Checks the policy's settings once: they go over the wire with every command. */
 static int check_spec(const struct keeper *k, struct err *e)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(WIRE_OPEN_MAX), argv = BUF_INIT(16);
@@ -197,9 +198,9 @@ static void on_deaf(struct loop_timer *t)
 }
 
 /*
- * What cannot be written is forgotten: to wait for a socket that reports itself as ready, and takes
- * nothing, is to spin. What the guest said before it ended is still read; but one that has only
- * closed its ears would never end.
+ * Drops output that cannot be written: waiting for a socket that reports itself ready and takes
+ * nothing would spin. The keeper still reads what the guest sent before it ended. A guest that only
+ * stopped reading would never end, so a timer ends it.
  */
 static void flush_guest(struct keeper *k)
 {
@@ -235,13 +236,13 @@ void keeper_round(struct keeper *k)
 		flush_guest(k);
 		room = port_waiting(&k->guest) <= OUTPUT_STOPS_INPUT;
 		keeper_check(k, port_want(&k->guest, room));
-		relays_publish(k); /* what a client is told, others find in the records */
+		relays_publish(k); /* records must show it before a client hears it */
 		flush_clients(k, room);
 	} while (relays_wake(k) || any_gone(k));
 	connections_wake(k);
 	relays_sweep(k);
 	connections_sweep(k);
-	if (k->tracing.n > 0) /* lines that this has caused */
+	if (k->tracing.n > 0) /* trace lines caused by this round */
 		flush_clients(k, port_waiting(&k->guest) <= OUTPUT_STOPS_INPUT);
 }
 
@@ -256,13 +257,13 @@ static bool anything_waits(const struct keeper *k)
 	return false;
 }
 
-/* The guest has gone: clients get what it said, and that it has gone, if they read it soon. */
+/* The guest has ended: gives clients a moment to read its last output and the end. */
 static void last_words(struct keeper *k)
 {
 	uint64_t deadline = clock_mono() + LAST_WORDS_MS * NSEC_PER_MSEC;
 
 	(void)FAULT("keeper-last-words");
-	loop_del_fd(&k->guest.src); /* the link stays: clients may still ask */
+	loop_del_fd(&k->guest.src); /* the link stays: clients may still send requests */
 	loop_del_fd(&k->clients.listener);
 	loop_del_fd(&k->warden);
 	relays_guest_gone(k);
@@ -290,11 +291,11 @@ enum keeper_end keeper_serve(struct keeper *k)
 	met_done(k);
 	if (k->end == KEEPER_GUEST_GONE || k->end == KEEPER_GUEST_BROKE)
 		last_words(k);
-	egress_done(k); /* streams that are still open have an end too, and counts are recorded */
+	egress_done(k); /* ends open streams and records counted denials */
 	return k->end;
 }
 
-/* Written to in turns, so that nobody waits for anybody. */
+/* The loop serves all sockets in turn and must never block on one. */
 static int set_nonblocking(const struct keeper_start *s, struct err *e)
 {
 	const int fds[] = { s->guest, s->monitor, s->listener };
@@ -313,7 +314,7 @@ void keeper_run(const struct keeper_start *s)
 
 	trace_set_process("keeper");
 	(void)signal(SIGPIPE, SIG_IGN);
-	(void)signal(SIGXFSZ, SIG_IGN); /* a log that is full is no reason to end */
+	(void)signal(SIGXFSZ, SIG_IGN); /* a full log must not kill the keeper */
 	if (FAULT_ERR("keeper-begin", &e) == 0 && keeper_confine_fds(s, &e) == 0 &&
 	    FAULT_ERR("keeper-fds", &e) == 0 && set_nonblocking(s, &e) == 0 &&
 	    keeper_try_guard(s, &e) == 0 && keeper_init(&k, s, &e) == 0 &&

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The inside of the keeper process: one loop, one link to the guest, up to 64 to clients, and
- * relays between channels of the one and of the others.
+ * The state of the keeper process: one loop, one link to the guest, up to 64 links to clients, and
+ * relays between their channels.
  *
- * Nothing here is freed inside a callback. A client that has to go is marked, a relay that is over
- * is put aside, and keeper_round(), which runs after every round of the loop, clears away.
+ * Nothing is freed inside a callback. A client is marked as gone, a relay is put aside, and
+ * keeper_round(), which runs after every round of the loop, frees them.
  */
 #pragma once
 
@@ -21,30 +21,30 @@
 #include "keeper/stop.h"
 #include "keeper/tracing.h"
 
-/* Of a VM: its monitor, and what its snapshots need. */
+/* A VM's monitor, and the state that its snapshots need. */
 struct keeper_vm {
-	int fd;			  /* of the monitor, until that takes it */
+	int fd;			  /* the monitor's socket, until monitor->start() takes it */
 	struct monitor *monitor;  /* NULL: the engine has none */
-	const char *no_snapshots; /* why none can be made; "" */
-	int adopt;		  /* the list of commands to be taken over, until "go" */
+	const char *no_snapshots; /* why no snapshot can be made, or "" */
+	int adopt;		  /* the list of commands to adopt, until "go" */
 };
 
 struct keeper {
 	const struct spec *spec;
 	const struct engine *engine;
-	const char **env; /* of the spec, by name */
+	const char **env; /* the spec's environment, sorted by name */
 	struct loop *loop;
 	struct loop_fd warden;
 
-	enum note_phase phase; /* without those of a snapshot, which save.c knows */
+	enum note_phase phase; /* without the snapshot phases: phase_of() adds them */
 	bool ended;	       /* stop.c */
 	enum keeper_end end;
 	struct loop_timer idle;
 
 	struct port guest;
-	uint32_t landlock;	    /* the version in force there */
-	bool deaf;		    /* nothing more can be written to the guest */
-	struct loop_timer deadline; /* for its HELLO; once it is deaf, for its end */
+	uint32_t landlock;	    /* the guest's Landlock version */
+	bool deaf;		    /* writing to the guest has failed */
+	struct loop_timer deadline; /* for the guest's HELLO; once `deaf`, for its end */
 	struct guest_clock clock;
 	struct keeper_vm vm;
 	struct met_told met;
@@ -57,16 +57,14 @@ struct keeper {
 
 	struct records records;
 	struct journal journal;
-	struct egress *egress; /* NULL: the policy allows nothing */
+	struct egress *egress; /* NULL: the policy allows no egress */
 };
 
-/*
- * Makes everything that serving needs, before keeper_confine() forbids it; reads nothing. Takes the
- * descriptors of `s`, also when it fails; those may be -EBADF.
- */
+/* Creates everything that serving needs, before keeper_confine() forbids it; reads nothing.
+ * Takes the descriptors of `s`, each of which may be -EBADF, even if it fails. */
 int keeper_init(struct keeper *k, const struct keeper_start *s, struct err *e);
 void keeper_done(struct keeper *k);
 enum keeper_end keeper_serve(struct keeper *k);
 
-/* Clears away, moves on what is held, writes. */
+/* Frees ended clients and relays, passes on held bytes, writes pending output. */
 void keeper_round(struct keeper *k);

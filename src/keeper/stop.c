@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a keeper or one of its clients comes to its end, for all that can find a reason. */
+/* Ends the keeper or one of its clients, for every file that can find a reason. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -35,14 +35,14 @@ void keeper_check(struct keeper *k, int r)
 {
 	if (r >= 0 || r == -ESTALE || k->ended)
 		return;
-	log_error("the guest's link cannot go on: %s", strerror(-r));
+	log_error("the guest's link failed: %s", strerror(-r));
 	keeper_stop(k, KEEPER_FAILED);
 }
 
 void keeper_tell(struct keeper *k, enum note_kind kind, uint64_t value)
 {
 	if (k->warden.fd >= 0 && note_send(k->warden.fd, kind, value, NULL, 0) < 0)
-		keeper_stop(k, KEEPER_FAILED); /* without a warden there is no sandbox */
+		keeper_stop(k, KEEPER_FAILED);
 }
 
 void client_check(struct client *c, int r)
@@ -56,7 +56,7 @@ static void on_idle(struct loop_timer *t)
 	keeper_stop(t->arg, KEEPER_IDLE);
 }
 
-/* Commands that run without a client are no idleness. */
+/* A sandbox with running commands is not idle, even without a client. */
 void idle_arm(struct keeper *k)
 {
 	uint64_t ms = k->spec->limits.idle;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the keeper ends, or one of its clients. */
+/* Ending the keeper or one of its clients. */
 #pragma once
 
 #include "keeper/keeper.h"
@@ -7,15 +7,16 @@
 struct client;
 struct keeper;
 
-/* The keeper ends with the round; the first reason counts. */
+/* Ends the keeper after this round; the first reason counts. */
 void keeper_stop(struct keeper *k, enum keeper_end end);
 
-/* For results of link_*() on the guest's link. -ESTALE, the channel is gone, is nothing. */
+/* Checks the result of a link_*() call on the guest's link. -ESTALE (channel closed) is no
+ * error. */
 void keeper_check(struct keeper *k, int r);
 void client_check(struct client *c, int r); /* the same for a client's link */
 
-/* Tells the warden something, without files. Without a warden there is no sandbox. */
+/* Sends a note without files. A failure ends the keeper: without a warden there is no sandbox. */
 void keeper_tell(struct keeper *k, enum note_kind kind, uint64_t value);
 
-/* Starts the clock of idleness, if the sandbox is idle. */
+/* Starts the idle timer if the sandbox is idle. */
 void idle_arm(struct keeper *k);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the warden tells the keeper: one function for each kind of note (note.c says when). */
+/* Handlers for the warden's notes, one for each kind. note.c says which may come when. */
 #include "keeper/take-note.h"
 #include "keeper/greet.h"
 #include "keeper/serve.h"

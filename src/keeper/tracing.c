@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Trace lines for clients: `hutch debug`. A client that opens the operation trace reads lines as
- * DATA for as long as its channel is open. With the first reader the keeper turns on its own lines,
- * asks the guest for lines on a channel of the same operation, and the warden by a note, which
- * answers with the reading end of a pipe. With the last reader all three end.
+ * DATA until its channel closes. With the first reader the keeper turns on its own lines, asks the
+ * guest for lines on a channel of the same operation, and asks the warden by a note; the warden
+ * answers with the read end of a pipe. After the last reader all three stop.
  *
- * Nothing waits for a reader. A line that finds no credit, or no room in the client's link, is
- * dropped and counted, and the next line that goes out says how many were. What the guest sends is
- * text of a stranger: the keeper stamps, escapes and cuts it, and drops what comes too fast.
+ * Nothing waits for a reader. A line without credit, or without room in the client's link, is
+ * dropped and counted, and the next line sent says how many were dropped. The guest's lines are
+ * untrusted: the keeper stamps, escapes and cuts them, and drops those that come too fast.
  *
- * During a start with HUTCH_LOG=debug lines go to stderr, the sandbox's log, without a reader. The
- * keeper asks the guest then too, right behind HELLO, until the sandbox serves.
+ * During a start with HUTCH_LOG=debug, lines go to stderr, the sandbox's log, without a reader. The
+ * keeper then asks the guest too, right after HELLO, until the sandbox serves.
  */
 #include <stdarg.h>
 #include <string.h>
@@ -22,13 +22,13 @@
 #include "keeper/serve.h"
 
 enum {
-	GUEST_LINES = 2000, /* a second */
+	GUEST_LINES = 2000, /* per second */
 	LAST_READS = 32,    /* more than a pipe holds */
 };
 
 /* ---- to the readers ---- */
 
-/* False: it does not fit now. */
+/* False: no credit or no room now. */
 static bool send_text(struct trace_reader *r, const char *text, size_t n)
 {
 	struct link *l = r->client->port.link;
@@ -72,7 +72,7 @@ static void on_line(void *arg, const struct trace_line *line)
 		send_line(&k->tracing.readers[i], line);
 }
 
-/* ---- what a reader hears first ---- */
+/* ---- the current state, for a new reader ---- */
 
 static void tell(struct keeper *k, struct trace_reader *r, const char *request, const char *fmt,
 		 ...) _printf_(4, 5);
@@ -107,7 +107,7 @@ static const char *input_of(const struct relay *r)
 		return "none";
 	if (r->flows[TO_GUEST][0].eof)
 		return "ended";
-	return r->input_ch != 0 ? "open" : "open, and nobody is there to send it";
+	return r->input_ch != 0 ? "open" : "open, no client attached";
 }
 
 static void tell_relay(struct keeper *k, struct trace_reader *reader, const struct relay *r)
@@ -170,7 +170,7 @@ static void guest_line(void *arg, const char *text, size_t n)
 		t->guest_lost++;
 		return;
 	}
-	/* "KIND TEXT"; what has no kind is shown as it is. */
+	/* A line is "KIND TEXT"; one without a kind is shown unchanged. */
 	for (unsigned int i = 0; i < TRACE_KINDS; i++) {
 		const size_t len = strlen(trace_kind_names[i]);
 
@@ -209,14 +209,14 @@ static void close_guest(struct keeper *k)
 		keeper_check(k, link_close(k->guest.link, ch, WIRE_DONE, NULL));
 }
 
-/* A new channel for each reader: the guest then says what it has. */
+/* Opens a new channel for each reader: the guest then reports its current state. */
 static void ask_guest(struct keeper *k)
 {
 	close_guest(k);
 	k->tracing.guest.n = 0;
 	if (!k->save.begun && !k->ended &&
 	    link_open(k->guest.link, WIRE_OP_TRACE, NULL, NULL, &k->tracing.guest_ch) < 0)
-		k->tracing.guest_ch = 0; /* so be it */
+		k->tracing.guest_ch = 0; /* tracing works without the guest's lines */
 }
 
 /* ---- from the warden ---- */
@@ -265,7 +265,7 @@ void tracing_last(struct keeper *k)
 bool tracing_warden(struct keeper *k, int fd)
 {
 	close_pipe(k);
-	if (k->tracing.n == 0) { /* the last reader has gone meanwhile */
+	if (k->tracing.n == 0) { /* the last reader closed meanwhile */
 		(void)fd_close(fd);
 		return true;
 	}

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The end of a sandbox. PID 1 first: with it goes everything inside. The keeper may then hand out
- * what it still has, for a moment. What mounts there are goes with us.
- */
+/* Ends a sandbox. The warden kills PID 1 first, and all processes inside die with it. The keeper
+ * then has a moment to deliver its last output. The mounts go with the warden's mount namespace. */
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/vfs.h>
@@ -33,7 +31,7 @@ static void kill_init(struct warden *w)
 	if (w->box.init.pid <= 0)
 		return;
 	(void)proc_signal(&w->box.init, SIGKILL);
-	/* What is frozen on v1 dies when it is thawed. */
+	/* A frozen process on cgroup v1 dies only when it is thawed. */
 	if (w->life.paused)
 		(void)w->engine->resume(&w->group, in_seconds(KILL_S));
 	(void)FAULT("end-thawed");
@@ -48,7 +46,7 @@ static bool on_met(void *arg, uint64_t value, const int *files, size_t n)
 	return met_unpack(value, &w->met);
 }
 
-/* What the agent of a machine said last; the rest is of no use any more. */
+/* Reads the last limits that a VM's hutch-guest reported; all other notes are ignored. */
 static void last_notes(struct warden *w)
 {
 	static note_handler *const ending[NOTE_KINDS] = { [NOTE_MET] = on_met };
@@ -64,7 +62,7 @@ static void end_keeper(struct warden *w)
 	siginfo_t info;
 
 	if (w->note >= 0)
-		(void)shutdown(w->note, SHUT_WR); /* it ends, and may have a word to say first */
+		(void)shutdown(w->note, SHUT_WR); /* it may send a last note first */
 	if (w->keeper.pid > 0 && proc_wait(&w->keeper, in_seconds(FLUSH_S), &info) < 0)
 		(void)proc_signal(&w->keeper, SIGKILL);
 	proc_done(&w->keeper);
@@ -88,7 +86,7 @@ static void measure(const struct warden *w, struct end *end)
 	end->memory_peak = u.memory_peak;
 	end->cpu_us = u.cpu_us;
 	end_add_met(end, &w->met);
-	/* How full the disk of a VM is, only the VM knows: its agent reports it. */
+	/* Only a VM's own kernel knows how full its disk is: hutch-guest reports it. */
 	if (has_scratch(w) && statfs(SCRATCH_ROOT, &fs) == 0) {
 		end->disk_full = scratch_is_full((uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize);
 		end->inodes_full = fs.f_ffree == 0;
@@ -96,9 +94,9 @@ static void measure(const struct warden *w, struct end *end)
 }
 
 /*
- * Of a sandbox with --rm nothing stays. But `hutch run`, if it is still there, wants to read why
- * its sandbox ended before it expected it to, and removes the directory itself then, or the next
- * sweep does. What the audit log lacks keeps it too. Of others the directory moves to ended/.
+ * A sandbox with --rm leaves no files. But if the sandbox ended unexpectedly, a running `hutch run`
+ * still reads why, then removes the directory itself, or the next sweep does. An incomplete audit
+ * log keeps the directory too. Other sandboxes' directories move to ended/.
  */
 static void write_down(struct warden *w, const struct end *end, bool sealed)
 {
@@ -114,7 +112,7 @@ static void write_down(struct warden *w, const struct end *end, bool sealed)
 	if (w->spec.remove && told && sealed)
 		(void)state_remove(&w->root, w->spec.id);
 	(void)FAULT("end-removed");
-	/* Until it is recorded it stays where a sweep looks. */
+	/* Until the end is recorded, the directory stays where a sweep looks. */
 	if (!w->spec.remove && sealed && written && kept_move(&w->root, w->spec.id, w->dir, &e) < 0)
 		log_error("%s", e.msg);
 }
@@ -148,7 +146,7 @@ void warden_end(struct warden *w, enum end_reason reason, bool started)
 	(void)FAULT("end-sealed");
 	if (started && reason != END_SUSPENDED)
 		write_down(w, &end, sealed);
-	else if (started && sealed) /* the sign that nothing is left to be taken back */
+	else if (started && sealed) /* a missing socket means: nothing is left to clean up */
 		(void)unlinkat(w->dir, "sock", 0);
 	spec_done(&w->spec);
 	state_root_close(&w->root);

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The warden's part in the life of a sandbox: how long it has, and whether it is paused. The keeper
- * passes on what clients want; what may be is decided here, because the keeper is not believed.
+ * Deadline and pause of a sandbox. The keeper forwards clients' requests; the warden decides,
+ * because the keeper is not trusted.
  *
- * There are two times at which something happens. The ttl is the policy's: it ends the sandbox, and
- * nobody moves it. The deadline is its owner's, is never later, and ends the sandbox or pauses it.
- * Both stand still while it is paused: they are as of `paused_at` then, and are moved on by the
- * length of the pause when it is over. What is said about a deadline in the meantime counts from
- * `paused_at`, too, and so from the moment it goes on.
+ * Two times matter. The ttl is the policy's: it ends the sandbox and cannot be moved. The deadline
+ * is the owner's: it is never later than the ttl, and ends or pauses the sandbox. Both stand still
+ * during a pause: the sandbox's clock stays at `paused_at`, and resuming moves both by the length
+ * of the pause. So a deadline that is set during a pause counts from the resume.
  *
- * life.json never says "paused" of one that runs for longer than it takes to write it: it is
- * written when all has stopped, and again before anything goes on. If it cannot be written, nothing
- * is changed.
+ * life.json says "paused" of a running sandbox for no longer than one write takes: it is written
+ * after everything has stopped, and again before anything resumes. If it cannot be written, nothing
+ * changes.
  */
 #include <string.h>
 
@@ -24,7 +23,7 @@
 
 #define NEVER UINT64_MAX
 
-/* The time as the sandbox has it. */
+/* The sandbox's time: it stands still during a pause. */
 static uint64_t own_clock(const struct lifetime *l)
 {
 	return l->paused ? l->paused_at : clock_mono();
@@ -35,7 +34,7 @@ uint64_t lifetime_due(const struct lifetime *l)
 	return l->paused ? NEVER : MIN(l->deadline, l->ttl);
 }
 
-/* As others are told: wall clock, milliseconds. */
+/* The deadline as clients see it: wall clock, milliseconds. */
 static uint64_t shown_deadline(const struct lifetime *l)
 {
 	const uint64_t due = lifetime_due(l), now = clock_mono();
@@ -85,7 +84,7 @@ void lifetime_met(struct warden *w, uint64_t value)
 		log_error("%s", e.msg);
 }
 
-/* ---- stopping and going on ---- */
+/* ---- pause and resume ---- */
 
 static int freeze(const struct warden *w, struct err *e)
 {
@@ -121,7 +120,7 @@ static int stop(const struct warden *w, struct lifetime *next, struct err *e)
 	return r;
 }
 
-/* A deadline that has paused it is over. */
+/* Resumes. A deadline that caused the pause is cleared. */
 static int go_on(const struct warden *w, struct lifetime *next, struct err *e)
 {
 	const uint64_t pause = clock_mono() - next->paused_at;
@@ -145,9 +144,9 @@ static int go_on(const struct warden *w, struct lifetime *next, struct err *e)
 	return r;
 }
 
-/* ---- what is wanted ---- */
+/* ---- requests ---- */
 
-/* Whether it may be; takes over what it says. */
+/* Checks a request and applies it to `next`. */
 static enum life_result judge(const struct warden *w, const struct life_order *o,
 			      struct lifetime *next)
 {
@@ -156,7 +155,7 @@ static enum life_result judge(const struct warden *w, const struct life_order *o
 	if (o->want != WANT_NOTHING && next->paused == (o->want == WANT_PAUSED))
 		return LIFE_ALREADY;
 	if (o->want == WANT_PAUSED && w->saving.active) {
-		/* A stopped VM would never finish it. */
+		/* A stopped VM would never finish the snapshot. */
 		log_warning("it cannot be paused while a snapshot of it is made");
 		return LIFE_FAILED;
 	}
@@ -212,7 +211,7 @@ void lifetime_rest(const struct lifetime *l, struct spec *ret)
 	if (l->deadline != NEVER && l->deadline > now)
 		ret->deadline = MAX((l->deadline - now) / NSEC_PER_MSEC, UINT64_C(1));
 	else if (l->deadline != NEVER && l->on_timeout == ON_TIMEOUT_END)
-		ret->deadline = 1; /* it was to end it, and does */
+		ret->deadline = 1; /* the deadline has passed: end at once */
 	ret->ttl_left = l->ttl != NEVER ? MAX(left_of_ttl(l), UINT64_C(1)) : 0;
 }
 

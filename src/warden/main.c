@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hutch-keeper: started by hutch with the state directory as descriptor 3, a pipe to report on as 4
- * and, with --client, the first client as 5. It tells how the start went by what it writes to the
- * pipe before it closes it: nothing, or what went wrong. With --socket it is started by a service
- * manager, and gets the same over standard input (state/handover.h).
+ * hutch-keeper: started by hutch with the state directory as descriptor 3, a pipe for the report as
+ * 4 and, with --client, the first client as 5. The report says how the start went: the warden
+ * writes an error message to the pipe, or nothing, and closes it. With --socket a service manager
+ * starts the program, and the descriptors come over standard input (state/handover.h).
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -50,7 +50,7 @@ static int parse(int argc, char **argv, struct warden *w, bool *ret_socket)
 	return w->guest && !(*ret_socket && w->client >= 0) ? 0 : -EINVAL;
 }
 
-/* What a parent would have given comes over standard input; from then on we are as its child is. */
+/* Receives over standard input the descriptors that a parent would have given. */
 static int take_handover(struct warden *w, struct err *e)
 {
 	_cleanup_close_ int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -73,7 +73,7 @@ static int take_handover(struct warden *w, struct err *e)
 	return r;
 }
 
-/* The descriptors are there, and none of them goes into a child by itself. */
+/* Checks that the descriptors exist, and keeps children from inheriting them. */
 static int take_fds(const struct warden *w)
 {
 	struct stat st;
@@ -86,10 +86,8 @@ static int take_fds(const struct warden *w)
 	return 0;
 }
 
-/*
- * Others know of the sandbox before warden_wait() listens: a wish to end it that comes earlier
- * waits until then, and does not kill the one who would clean up.
- */
+/* Other processes see the sandbox before warden_wait() handles signals. A signal that comes
+ * earlier stays pending until then, and does not kill the warden, which has to clean up. */
 static void hold_signals(void)
 {
 	sigset_t set;
@@ -100,7 +98,8 @@ static void hold_signals(void)
 	(void)sigprocmask(SIG_BLOCK, &set, NULL);
 }
 
-/* Up to a sandbox that serves. A spare may end before somebody wants it: then `*ret_reason`. */
+/* Starts the sandbox until it serves. A spare may have to end before it is taken: then *ret_over
+ * is true and *ret_reason says why. */
 static int start(struct warden *w, bool *ret_over, enum end_reason *ret_reason, struct err *e)
 {
 	int r = warden_start(w, e);
@@ -145,17 +144,17 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	(void)signal(SIGPIPE, SIG_IGN);
-	(void)signal(SIGXFSZ, SIG_IGN); /* a file that is too long is an error like others */
+	(void)signal(SIGXFSZ, SIG_IGN); /* a file above its limit is an ordinary error */
 	hold_signals();
 	(void)umask(077);
 	(void)!chdir("/");
-	/* Before the first hash: it chooses the code for this processor. The keeper inherits it. */
+	/* Before the first hash: it picks the code for this processor, for the keeper too. */
 	r = sodium_init() < 0 ? err_set(&e, -ENOSYS, "libsodium does not work here")
 			      : FAULT_ERR("warden-begin", &e);
 	if (r == 0)
 		r = start(&w, &over, &reason, &e);
 	report(&w, r < 0 ? &e : NULL);
-	if (r == 0) { /* from here on: `hutch debug` */
+	if (r == 0) { /* the start is over; from here on `hutch debug` traces */
 		log_trace(false);
 		trace_set_request("");
 	}

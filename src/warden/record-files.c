@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The warden's part in the records of commands: it makes the files, hands them to the keeper and
- * removes those that the keeper gives up. It never reads one. However the keeper behaves, there are
- * no more than RECORDS_MAX and a few spare ones, each below the limit that keeper/confine.c sets.
+ * The warden's part in the records of commands: it creates the files, passes them to the keeper and
+ * removes those that the keeper drops. It never reads one. Whatever the keeper does, there are at
+ * most RECORDS_MAX files and a few spare ones, each below the limit that keeper/confine.c sets.
  *
- * Its keeper does not know the records of a sandbox's earlier runs, before it was suspended. They
- * stay, half as many as there may be, and together no larger than all of one run.
+ * The keeper does not know the records of earlier runs, before a suspend. The warden keeps up to
+ * half of RECORDS_MAX of them, together no larger than `limits.output`.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -70,7 +70,7 @@ static int newest_first(const void *a, const void *b)
 	return (x->number < y->number) - (x->number > y->number);
 }
 
-/* Up to FILES_MAX of them. */
+/* Lists up to FILES_MAX records. */
 static size_t list_records(const struct warden *w, struct old *v)
 {
 	DIR *d = fd_list(w->dir);
@@ -105,7 +105,7 @@ void warden_take_records(struct warden *w)
 	w->records.n = n;
 	for (size_t i = 0; i < n; i++) {
 		bytes += v[i].size;
-		/* Those without a byte were never used. */
+		/* Empty files were never used. */
 		if (v[i].size == 0 || i >= RECORDS_MAX / 2 || bytes > w->spec.limits.output)
 			warden_drop_record(w, v[i].number);
 	}

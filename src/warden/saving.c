@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The warden's part in a snapshot: the directory, the disk, and the files of the sandbox that
- * belong to it. The VM's process writes the state into a file that the keeper got from here; it is
- * read only to be hashed. The guest sleeps meanwhile, and its disk does not change.
+ * The warden's part in a snapshot: it creates the directory, copies the disk and adds the sandbox's
+ * files. The hypervisor writes the VM's state into a file that the warden passes on; the warden
+ * reads it only to hash it. The guest sleeps meanwhile, so its disk does not change.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -24,13 +24,13 @@
 #define SAVED_RULES    "box/egress"
 
 enum {
-	SAVING_S = 600, /* a deadline waits no longer for the keeper's part */
+	SAVING_S = 600, /* how long a deadline waits for a snapshot */
 };
 
-/* What a sandbox that is made of the snapshot begins with: the rest is of this run. */
+/* Files that a sandbox started from the snapshot needs; the others belong to this run. */
 static const char *const box_files[] = { "spec.json", "policy.json", "api.json", STATE_WIDENED };
 
-/* They are the keeper's to read. */
+/* Opens a file of the snapshot for the keeper, which reads it. -ENOENT is no error. */
 static int open_saved(const struct warden *w, const char *name, int *ret, struct err *e)
 {
 	*ret = path_open_nofollow(w->origin.from.dir, name, O_RDONLY, 0);
@@ -73,12 +73,13 @@ static int make_file(int dir, const char *name, int *ret, struct err *e)
 	return 0;
 }
 
-/* Files for what only the keeper knows: `n` of them. */
+/* Creates the `n` files that the keeper and the VM fill. */
 static int begin(struct warden *w, int files[static 3], size_t *n, struct err *e)
 {
-	if (w->life.paused) /* a stopped VM would never write it */
+	if (w->life.paused) /* a stopped VM would never write its state */
 		return err_set(e, -EBUSY, "the sandbox has been paused");
-	/* Who asks was told before; but it is not for a keeper to say. */
+	/* Clients check the room too, but the warden does not trust the keeper that passes
+	 * requests on. */
 	if (snapshot_room(w->saving.dir, w->spec.snapshot_space,
 			  w->spec.limits.memory + w->spec.limits.disk, e) < 0 ||
 	    snapshot_begin_at(w->saving.dir, &w->saving.made, e) < 0)
@@ -93,7 +94,7 @@ static int begin(struct warden *w, int files[static 3], size_t *n, struct err *e
 	if (make_file(w->saving.made.dir, SAVED_COMMANDS, &files[1], e) < 0)
 		return e->num;
 	*n = 2;
-	/* What begins with one that is kept has the rules of its own policy. */
+	/* A sandbox started from a kept snapshot follows its own policy's rules. */
 	if (w->saving.what_for == WIRE_SAVE_KEEP)
 		return 0;
 	return make_file(w->saving.made.dir, SAVED_RULES, &files[(*n)++], e);
@@ -116,7 +117,7 @@ void warden_save_begin(struct warden *w, enum wire_save what_for)
 		(void)fd_close(files[i]);
 }
 
-/* Tried once for a deadline: what fails then is paused in memory. */
+/* Tried once for each deadline: if it fails, the sandbox is paused in memory. */
 bool warden_suspend(struct warden *w)
 {
 	if (!engine_has(w->engine, ENGINE_SNAPSHOTS) || w->saving.tried == w->life.deadline)
@@ -144,7 +145,7 @@ static int copy_box(const struct warden *w, struct err *e)
 		const char *name = box_files[i];
 		int r;
 
-		/* What begins with one that is kept has the rules of its own policy. */
+		/* A sandbox started from a kept snapshot follows its own policy's rules. */
 		if (w->saving.what_for == WIRE_SAVE_KEEP && str_eq(name, STATE_WIDENED))
 			continue;
 		r = fd_read_file(w->dir, name, &b, e);
@@ -177,9 +178,9 @@ static json_t *describe(const struct warden *w)
 }
 
 /*
- * The name of what it is suspended in is written first: whoever comes after a warden that was
- * killed in between finds a name that leads nowhere, and a dead sandbox. The other way round there
- * would be a snapshot that no sandbox has, and that would come back as one after a restart.
+ * Suspend writes the snapshot's name first. If the warden is killed in between, the name leads
+ * nowhere and the sandbox is dead. In the other order there would be a snapshot without a sandbox,
+ * which would come back as a sandbox after a restart.
  */
 static int put_in_place(struct warden *w, const char *name, const json_t *info, struct err *e)
 {
@@ -202,7 +203,7 @@ static int put_in_place(struct warden *w, const char *name, const json_t *info, 
 	return r;
 }
 
-/* The snapshot first, for the same reason. */
+/* Removes the snapshot before its name, for the same reason. */
 void warden_forget_suspended(struct warden *w)
 {
 	int r;
@@ -220,7 +221,7 @@ void warden_forget_suspended(struct warden *w)
 	w->saving.suspended[0] = '\0';
 }
 
-/* What it has left of its deadline, it has when it goes on; one that is over, is over. */
+/* Saves the rest of the deadline and ttl for the resumed sandbox. */
 static int write_rest(const struct warden *w, struct err *e)
 {
 	struct spec next = w->spec;
@@ -234,7 +235,7 @@ static int finish(struct warden *w, uint64_t *ret, struct err *e)
 	_cleanup_json_ json_t *info = describe(w);
 	char name[SAVE_NAME];
 
-	/* 0 means that there is none. */
+	/* 0 means no snapshot, so the number is made odd. */
 	if (!info || getrandom(ret, sizeof(*ret), 0) != (ssize_t)sizeof(*ret))
 		return err_oom(e);
 	*ret |= 1;
@@ -258,7 +259,7 @@ bool warden_saved(struct warden *w, bool failed)
 		log_error("no snapshot: %s", e.msg);
 		number = 0;
 	}
-	warden_save_drop(w); /* lets go of one that is whole */
+	warden_save_drop(w); /* releases a complete snapshot too */
 	(void)note_send(w->note, NOTE_SAVE_END, number, NULL, 0);
 	return r == 0 && w->saving.what_for == WIRE_SAVE_SUSPEND;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A spare waits where a start would go on: its machine runs, its receipt is checked, and its keeper
- * has not been told to serve. Whoever takes it has written the spec that it is to have from now on,
- * and hands over what a parent would have given (state/handover.h). From then on it is as if that
- * one had started it.
+ * A spare waits before the last step of a start: its VM runs, its receipt is checked, and its
+ * keeper does not serve yet. The process that takes it first writes the spare's new spec, then
+ * hands over the descriptors that a parent would have given (state/handover.h). From then on that
+ * process counts as its starter.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -39,7 +39,7 @@ int spare_find_pool(struct warden *w, struct err *e)
 		     : 0;
 }
 
-/* It has its name when it listens, not before. */
+/* The socket gets its final name only once it listens. */
 static int listen_in_pool(struct warden *w, int *ret_fd, struct err *e)
 {
 	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -66,7 +66,7 @@ static int open_signals(int *ret_fd, struct err *e)
 	return *ret_fd < 0 ? err_errno(e, "cannot listen to signals") : 0;
 }
 
-/* 0: taken, and then nobody else can. -EAGAIN: whoever it was has changed their mind. */
+/* 0: taken, and no other process can take it. -EAGAIN: the connection brought no handover. */
 static int accept_one(struct warden *w, int listener, struct err *e)
 {
 	_cleanup_close_ int sock = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
@@ -81,7 +81,7 @@ static int accept_one(struct warden *w, int listener, struct err *e)
 	return 0;
 }
 
-/* What its owner has said about it. */
+/* Reads the spec again, which the new owner has changed. */
 static int read_again(struct warden *w, struct err *e)
 {
 	_cleanup_spec_ struct spec spec = { 0 };
@@ -108,7 +108,7 @@ bool spare_wait(struct warden *w, enum end_reason *ret_reason, struct err *e)
 		r = listen_in_pool(w, &listener, e);
 	if (r < 0)
 		return false;
-	w->report = fd_close(w->report); /* whoever has started it need not wait any longer */
+	w->report = fd_close(w->report); /* the parent need not wait any longer */
 	for (r = -EAGAIN; r == -EAGAIN;) {
 		struct pollfd fds[] = { { .fd = listener, .events = POLLIN },
 					{ .fd = signals, .events = POLLIN },

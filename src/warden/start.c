@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The start of a sandbox, in this order, because each step wants what is above it:
+ * Starts a sandbox in this order; each step needs the ones above it:
  *
- *   lock, spec, image, socket   what needs the host's file system as it is
- *   ids, namespaces             from here on mounts are ours alone, and go with us
- *   groups, guard               before the first process of the sandbox, and before the keeper
- *   keeper                      forked while nothing of the sandbox runs; locks itself, and waits
- *   engine                      the sandbox up to its agent, which waits for HELLO
- *   receipt                     what is seen of the running PID 1, the keeper and Landlock;
- *                               refused if something required is missing
- *   go                          only now the keeper takes what clients ask for
+ *   lock, spec, image, socket   need the host's file system unchanged
+ *   ids, namespaces             from here on mounts end with the warden
+ *   groups                      before the sandbox's first process
+ *   engine                      starts the sandbox up to hutch-guest, which waits for HELLO
+ *   guard, keeper               meanwhile: the keeper, guarded, confines itself and waits
+ *   receipt                     verified from the running PID 1, the keeper and Landlock;
+ *                               the start fails if a required layer is missing
+ *   go                          only now the keeper serves clients
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -36,12 +36,11 @@
 
 enum {
 	HELLO_TIMEOUT_S = 30,
-	MACHINE_TIMEOUT_S = 90, /* it boots, and may be emulated */
+	MACHINE_TIMEOUT_S = 90, /* a VM boots, perhaps under emulation */
 	KEEPER_END_S = 2,
 	BACKLOG = 64,
 	STATUS_MAX = 16 * 1024,
-	USER_FIRST =
-		1, /* what id 0 of the sandbox is in a user's own namespace; see userns_enter() */
+	USER_FIRST = 1, /* the sandbox's id 0 in a user's own namespace; see userns_enter() */
 };
 
 static int take_state(struct warden *w, struct err *e)
@@ -57,8 +56,8 @@ static int take_state(struct warden *w, struct err *e)
 	return warden_take_snapshots(w, e);
 }
 
-/* Through the directory's descriptor: the path of a state directory may be longer than an address
- * of a socket. */
+/* Binds through the directory's descriptor: the path of a state directory may be too long for a
+ * socket address. */
 static int listen_in(struct warden *w, struct err *e)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
@@ -81,16 +80,14 @@ static int take_namespaces(struct warden *w, struct err *e)
 	if (state_take_ids(&w->root, &w->ids, &w->held.range, e) < 0 ||
 	    FAULT_ERR("warden-ids", e) < 0)
 		return e->num;
-	/* Slave, not private: what the host unmounts goes here too, and is not held by us. */
+	/* Slave, not private: a file system that the host unmounts must not stay mounted here. */
 	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
 		return err_errno(e, "cannot make a mount namespace");
 	return 0;
 }
 
-/*
- * Inside, the guest makes the workspace, and has no words for why it could not. What it will meet
- * is asked here of the tree that the image's disk was made of; no link leads out of that.
- */
+/* The guest creates the workspace, but cannot report why it failed. So the warden checks the
+ * path first in the directory tree that the image's disk was made from; no link leads out of it. */
 static int check_workspace(const struct spec *spec, struct err *e)
 {
 	_cleanup_close_ int root = open(spec->root, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -111,7 +108,7 @@ static int check_workspace(const struct spec *spec, struct err *e)
 		       strerror(-plain));
 }
 
-/* What a container writes to, in a file without a name; in memory only if that was asked for, or
+/* Creates a container's disk, an unnamed file. Memory is used instead if the spec says so, or
  * for an ordinary user, who can mount nothing else. */
 static int make_disk(struct warden *w, struct err *e)
 {
@@ -124,7 +121,8 @@ static int make_disk(struct warden *w, struct err *e)
 	return disk_new_beside(w->spec.blank, &w->disk, e);
 }
 
-/* The monitor of a VM, and its disk: a file without a name, which goes with its last holder. */
+/* Creates a VM's monitor socket pair and its disk, an unnamed file that ends with its last
+ * holder. */
 static int make_machine(struct warden *w, struct err *e)
 {
 	int q[2], r;
@@ -135,7 +133,7 @@ static int make_machine(struct warden *w, struct err *e)
 		return err_errno(e, "cannot make the VM's monitor");
 	w->ends.monitor_keeper = q[0];
 	w->ends.monitor = q[1];
-	/* One that ran, and was saved with its memory in its state, has it. */
+	/* A saved VM that ran before already has its workspace. */
 	r = w->origin.from.state < 0 || w->origin.from.memory >= 0 ? check_workspace(&w->spec, e)
 								   : 0;
 	if (r < 0)
@@ -151,13 +149,13 @@ static int make_channels(struct warden *w, struct err *e)
 		return err_errno(e, "cannot make the guest's channel");
 	if (fd_socket_pair(SOCK_SEQPACKET, &w->note, &w->ends.note_keeper) < 0)
 		return err_errno(e, "cannot make the keeper's channel");
-	/* A keeper that does not listen must not hold up the warden, who has its life to end. */
+	/* A keeper that does not read must not block the warden, which may have to end it. */
 	return fcntl(w->note, F_SETFL, O_RDWR | O_NONBLOCK) < 0
 		       ? err_errno(e, "cannot make the keeper's channel")
 		       : 0;
 }
 
-/* "": it can. */
+/* Writes why the engine cannot make snapshots, or "". */
 static void why_no_snapshots(const struct engine *engine, char *ret, size_t n)
 {
 	const struct engine *other = engine_with(ENGINE_SNAPSHOTS);
@@ -196,7 +194,7 @@ static int start_keeper(struct warden *w, struct err *e)
 		keeper_run(&s);
 	if (r < 0)
 		return err_set(e, r, "cannot start the keeper: %s", strerror(-r));
-	/* What only the keeper holds ends with it. */
+	/* From now on only the keeper holds these: they close when it ends. */
 	w->ends.guest_keeper = fd_close(w->ends.guest_keeper);
 	w->ends.monitor_keeper = fd_close(w->ends.monitor_keeper);
 	w->ends.note_keeper = fd_close(w->ends.note_keeper);
@@ -204,8 +202,8 @@ static int start_keeper(struct warden *w, struct err *e)
 	return 0;
 }
 
-/* The keeper is guarded from its first instruction, and reads nothing of the guest before it has
- * locked itself down: so it can start while the guest does. */
+/* The keeper can start while the guest does: the guard holds from its first instruction, and it
+ * reads nothing from the guest before it is confined. */
 static int guard_and_start_keeper(void *arg, struct err *e)
 {
 	struct warden *w = arg;
@@ -247,11 +245,11 @@ static int start_engine(struct warden *w, struct err *e)
 	w->ends.guest = fd_close(w->ends.guest);
 	w->ends.monitor = fd_close(w->ends.monitor);
 	if (engine_has(w->engine, ENGINE_SCRATCH))
-		w->disk = fd_close(w->disk); /* its loop device has it */
+		w->disk = fd_close(w->disk); /* the loop device holds it */
 	return r;
 }
 
-/* Adds what the engine's process printed last. */
+/* Adds the last output of the engine's process to the error. */
 static int with_last_words(struct warden *w, struct err *e)
 {
 	char words[ERR_MSG_MAX / 2] = "";
@@ -262,7 +260,7 @@ static int with_last_words(struct warden *w, struct err *e)
 			: e->num;
 }
 
-/* The keeper has ended, or is about to: what its exit status tells. */
+/* The keeper has ended or is about to: turns its exit status into an error. */
 static int keeper_ended(struct warden *w, struct err *e)
 {
 	siginfo_t info = { 0 };
@@ -293,7 +291,7 @@ static bool on_expected(void *arg, uint64_t value, const int *files, size_t n)
 	return true;
 }
 
-/* Programs of a machine that is continued run already, and what they ask for is recorded. */
+/* The programs of a resumed VM run already, and their requests are recorded. */
 static bool on_dirty(void *arg, uint64_t value, const int *files, size_t n)
 {
 	struct expected *x = arg;
@@ -308,7 +306,7 @@ static note_handler *const starting[NOTE_KINDS] = {
 	[NOTE_DIRTY] = on_dirty,
 };
 
-/* The next thing that the keeper says; until then either of them may die. */
+/* Receives the keeper's next note; keeper or PID 1 may die meanwhile. */
 static int receive(struct expected *x, enum note_phase phase, uint64_t until, struct err *e)
 {
 	struct warden *w = x->w;
@@ -330,7 +328,7 @@ static int receive(struct expected *x, enum note_phase phase, uint64_t until, st
 	return r < 0 ? keeper_ended(w, e) : 0;
 }
 
-/* The note that ends the phase. */
+/* Waits for the note that ends the phase. */
 static int wait_for_note(struct warden *w, enum note_phase phase, int seconds, uint64_t *ret,
 			 struct err *e)
 {
@@ -351,7 +349,8 @@ static int machine_s(const struct warden *w)
 	return MACHINE_TIMEOUT_S + (int)spec_transfer_s(&w->spec);
 }
 
-/* Of a machine nothing has run yet; now what only its start has needed is taken away. */
+/* Lets a VM's guest run. No guest code has run yet; first the engine removes everything that
+ * only the start of its process needed. */
 static int run_machine(struct warden *w, struct err *e)
 {
 	uint64_t ignored;
@@ -369,7 +368,7 @@ static int run_machine(struct warden *w, struct err *e)
 	return note_send(w->note, NOTE_RUN, w->box.how, NULL, 0) < 0 ? keeper_ended(w, e) : 0;
 }
 
-/* The keeper's own row: what /proc shows of it. */
+/* Fills in the keeper's row of the receipt, from /proc. */
 static void verify_keeper(struct warden *w)
 {
 	static const char *const wanted[] = { "\nSeccomp:\t2\n", "\nNoNewPrivs:\t1\n",
@@ -420,12 +419,12 @@ static int check_receipt(struct warden *w, struct err *e)
 	uint64_t landlock = 0;
 	int r;
 
-	/* The agent inside has by now given up what it gives up, so what is seen is what stays. */
+	/* By now hutch-guest has dropped its privileges, so the receipt shows the final state. */
 	if (run_machine(w, e) < 0 || wait_for_note(w, PHASE_HELLO, seconds, &landlock, e) < 0 ||
 	    FAULT_ERR("warden-note", e) < 0)
 		return e->num;
 	FAULT_KILL("guest-noted", w->box.init.pidfd);
-	/* It has its own memory and disk by now: what it began as may be removed. */
+	/* The VM has its own memory and disk by now: its snapshot may be removed. */
 	snapshot_done(&w->origin.from);
 	receipt_init(&w->receipt, w->spec.require);
 	receipt_explicit(&w->receipt, w->spec.limits_asked);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The warden's trace lines for readers. The keeper asks for them by a note and gets the reading end
- * of a pipe. Each line is one write(2), which a pipe takes whole or not at all, and the warden
- * never waits: what does not fit is dropped and counted.
+ * The warden's trace lines for readers. The keeper asks for them by a note and gets the read end of
+ * a pipe. Each line is one write(2), which the pipe takes whole or not at all. The warden never
+ * waits: a line that does not fit is dropped and counted.
  */
 #include <fcntl.h>
 
@@ -60,7 +60,7 @@ void warden_trace(const struct warden *w, bool on)
 		trace_to(on_line, NULL);
 }
 
-/* The trace lines of this process, and of the keeper, which is forked from it. */
+/* Names the sandbox and request in the trace lines of the warden and of its child, the keeper. */
 void warden_name_lines(const struct spec *s)
 {
 	trace_set_sandbox(s->id);

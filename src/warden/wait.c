@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What ends a sandbox: its time, somebody's wish, its first process, its keeper. Nobody has to be
- * watching. */
+/* Waits for a reason to end the sandbox: its deadline or ttl, a signal, the end of PID 1 or of
+ * the keeper. Works without any client. */
 #include <string.h>
 #include <sys/wait.h>
 
@@ -10,8 +10,8 @@
 #include "warden/warden.h"
 
 enum {
-	KEEPER_S = 3, /* for the keeper to follow PID 1 */
-	ASK_S = 5,    /* for it to ask for a snapshot */
+	KEEPER_S = 3, /* for the keeper to end after PID 1 */
+	ASK_S = 5,    /* for the keeper to ask for a snapshot */
 };
 
 struct waiting {
@@ -28,7 +28,7 @@ static void on_signal(struct loop_signal *src, int signo)
 	loop_stop(((struct waiting *)src->arg)->loop, END_KILLED);
 }
 
-/* Everything that was recorded in the last second goes to the disk together. */
+/* Syncs all audit records of the last second together. */
 static void on_sync(struct loop_timer *src)
 {
 	witness_sync(((struct waiting *)src->arg)->w);
@@ -46,13 +46,13 @@ static void on_due(struct loop_timer *src)
 {
 	struct waiting *s = src->arg;
 
-	/* It is being saved: in a moment. */
+	/* A snapshot is being made: try again in a second. */
 	if (s->w->saving.active && clock_mono() < MIN(s->w->life.ttl, s->w->saving.until)) {
 		(void)loop_set_timer(s->loop, src, clock_mono() + NSEC_PER_SEC);
 		return;
 	}
-	/* A machine goes to disk, where it needs no memory and outlives the host's running: its
-	 * keeper asks for a snapshot now. */
+	/* A VM is suspended to disk, where it needs no memory and survives a restart of the
+	 * host: the keeper now asks for a snapshot. */
 	if (lifetime_pauses(&s->w->life) && warden_suspend(s->w)) {
 		(void)loop_set_timer(s->loop, src, clock_mono() + ASK_S * NSEC_PER_SEC);
 		return;
@@ -64,8 +64,9 @@ static void on_due(struct loop_timer *src)
 }
 
 /*
- * Whatever loses its parent here becomes ours: a helper of the runtime, and the sandbox's processes
- * if PID 1 does not take them. PID 1 and the keeper are waited for by their pidfds, and left alone.
+ * The warden is a subreaper: it inherits orphaned helpers of the runtime, and processes of the
+ * sandbox that PID 1 does not adopt. PID 1 and the keeper are reaped through their pidfds, not
+ * here.
  */
 static void reap_others(const struct warden *w)
 {
@@ -103,7 +104,7 @@ static enum end_reason reason_of(const siginfo_t *info)
 	}
 }
 
-/* ---- notes; note.c says which may come ---- */
+/* ---- notes; note.c says which are allowed ---- */
 
 static bool on_want_records(void *arg, uint64_t wanted, const int *files, size_t n)
 {
@@ -195,7 +196,7 @@ static note_handler *const serving[NOTE_KINDS] = {
 	[NOTE_WANT_TRACE] = on_want_trace,
 };
 
-/* A keeper that says what it should not is ended. One that has ended is on_keeper()'s. */
+/* An invalid note ends the sandbox. on_keeper() handles a keeper that has ended. */
 static void on_note(struct loop_fd *src, uint32_t events)
 {
 	struct waiting *s = src->arg;
@@ -206,10 +207,10 @@ static void on_note(struct loop_fd *src, uint32_t events)
 	if (r == -EBADMSG)
 		loop_stop(s->loop, END_KEEPER);
 	else if (r < 0 && r != -EAGAIN)
-		loop_del_fd(src); /* it has ended, perhaps with a note unread */
+		loop_del_fd(src); /* the keeper has ended, perhaps with a note unread */
 }
 
-/* ---- its end ---- */
+/* ---- the end of PID 1 or the keeper ---- */
 
 static void on_keeper(struct loop_fd *src, uint32_t events)
 {
@@ -224,8 +225,9 @@ static void on_keeper(struct loop_fd *src, uint32_t events)
 }
 
 /*
- * The keeper sees the end of PID 1 too and tells clients; or it was the keeper's own end that PID 1
- * died of, for the guest goes with its channel. Either way the keeper knows why.
+ * The keeper sees the end of PID 1 too and reports it to clients; or PID 1 died because the keeper
+ * ended, as the guest does when its channel closes. Either way the keeper's exit status has the
+ * reason.
  */
 static void on_init(struct loop_fd *src, uint32_t events)
 {
@@ -271,7 +273,7 @@ enum end_reason warden_wait(struct warden *w)
 	if (r == 0)
 		r = arrange(&s);
 	if (r == 0) {
-		reap_others(w); /* what ended before we listened */
+		reap_others(w); /* children that ended before the loop ran */
 		memory_settle();
 		r = loop_run(loop);
 	}

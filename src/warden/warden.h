@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The warden: what it holds of its sandbox from start to end. */
+/* The warden's state of its sandbox, from start to end. */
 #pragma once
 
 #include "audit/audit-log.h"
@@ -13,7 +13,7 @@
 #include "state/state.h"
 #include "wire/wire.h"
 
-/* Times are clock_mono()'s, UINT64_MAX: never; lifetime.c. */
+/* Times are clock_mono(); UINT64_MAX: never. See lifetime.c. */
 struct lifetime {
 	bool paused;
 	enum on_timeout on_timeout;
@@ -21,67 +21,67 @@ struct lifetime {
 	uint64_t paused_at;
 };
 
-/* Locks that are held, and never used: start.c. */
+/* Descriptors of locks, held until the warden ends: start.c. */
 struct warden_held {
 	int lock, tree, range;
 };
 
-/* Descriptors for other processes, each closed once they have it: start.c. */
+/* Descriptors for other processes, closed once they are passed on: start.c. */
 struct warden_ends {
-	int listener; /* the keeper's */
+	int listener; /* for the keeper */
 	int guest, guest_keeper;
-	int monitor, monitor_keeper; /* of a VM: the engine's end of its monitor, the keeper's */
+	int monitor, monitor_keeper; /* VMs only: both ends of the monitor */
 	int note_keeper;
 };
 
-/* What a VM was started from. */
+/* The snapshot or template that a VM starts from. */
 struct warden_origin {
 	struct snapshot from;
-	int commands; /* that were running then, or -EBADF */
-	int rules;    /* what may go out, of one that is continued, or -EBADF */
+	int commands; /* the list of commands that ran when it was saved, or -EBADF */
+	int rules;    /* the egress rules saved with it; -EBADF unless a fork or resume */
 };
 
-/* Snapshots of a VM: saving.c. */
+/* Making snapshots of the VM: saving.c. */
 struct saving {
-	int dir; /* of all snapshots */
+	int dir; /* the directory of all snapshots */
 	bool active;
 	uint64_t until;
-	uint64_t tried; /* the deadline that was to suspend it, whether or not it could */
+	uint64_t tried; /* the last deadline for which a suspend was tried */
 	enum wire_save what_for;
 	struct snapshot_new made;
-	char suspended[SAVE_NAME]; /* it is resumed: the snapshot that it was suspended in */
+	char suspended[SAVE_NAME]; /* the snapshot that the sandbox was resumed from, or "" */
 };
 
-/* Files made for commands: record-files.c. */
+/* Record files of commands: record-files.c. */
 struct record_files {
-	uint64_t last; /* number */
-	uint64_t n;    /* those there */
+	uint64_t last; /* the highest number so far */
+	uint64_t n;    /* existing files */
 };
 
 /* The audit log: witness.c. */
 struct witness {
 	struct audit_log log;
-	struct audit_chain chain; /* the keeper's from its fork on; our descriptor is for syncing */
-	uint32_t file;		  /* the number of its last file */
+	struct audit_chain chain; /* the keeper writes it; our descriptor only syncs */
+	uint32_t file;		  /* the number of the chain's last file */
 };
 
 struct warden {
-	/* Given by its parent, or by whoever takes a spare. */
+	/* Given by the parent, or by the process that takes a spare. */
 	const char *guest; /* path of hutch-guest */
 	int dir;	   /* the state directory */
-	int report;	   /* to whoever waits for the start; -EBADF once it was told */
+	int report;	   /* to the process that waits for the start; -EBADF once reported */
 	int client;	   /* the first client, or -EBADF */
 
 	struct state_root root;
 	struct spec spec;
-	int pool; /* of a spare: the directory of those like it; or -EBADF */
+	int pool; /* spares only: the directory of the pool; or -EBADF */
 	struct warden_held held;
 	bool rootless;
 	uint32_t ids;
 
 	struct warden_ends ends;
 	struct warden_origin origin;
-	int disk; /* what the sandbox writes to; it has no name */
+	int disk; /* the sandbox's disk, an unnamed file */
 
 	const struct engine *engine;
 	struct engine_start start;
@@ -90,11 +90,11 @@ struct warden {
 	struct receipt receipt;
 
 	struct proc keeper;
-	int note;		 /* to and from the keeper */
-	struct dial_guard guard; /* of the keeper */
+	int note;		 /* socket for notes to and from the keeper */
+	struct dial_guard guard; /* limits the keeper's connections */
 
 	struct lifetime life;
-	struct met met; /* of a machine, as its agent says */
+	struct met met; /* limits that a VM's users reached, as hutch-guest reports them */
 	struct saving saving;
 	struct record_files records;
 	struct witness witness;
@@ -117,64 +117,64 @@ struct warden {
 		.witness = { .log = AUDIT_LOG_INIT, .chain = AUDIT_CHAIN_INIT },                  \
 	}
 
-/* start.c: everything up to a sandbox that is as it should be, and then up to one that serves. What
- * was made is in `w` also on failure; warden_end() takes it back. */
+/* start.c. warden_start() builds and verifies the sandbox, warden_go() makes it serve. On
+ * failure `w` holds what was created; warden_end() cleans up. */
 int warden_start(struct warden *w, struct err *e);
 int warden_go(struct warden *w, struct err *e);
 void warden_name_lines(const struct spec *s);
 
-/* spare.c. Between the two, if `pool` is one: true when it was taken; otherwise why it is to end.
- */
+/* spare.c: called between the two if `pool` is set. spare_wait() returns true when the spare was
+ * taken; otherwise *ret_reason says why it ends. */
 int spare_find_pool(struct warden *w, struct err *e);
 bool spare_wait(struct warden *w, enum end_reason *ret_reason, struct err *e);
 void spare_done(struct warden *w, bool taken);
 
-/* record-files.c: what the keeper asks for. */
-void warden_take_records(struct warden *w); /* those of earlier runs */
+/* record-files.c: record files for the keeper. */
+void warden_take_records(struct warden *w); /* counts and prunes those of earlier runs */
 void warden_give_records(struct warden *w, uint64_t wanted);
 void warden_drop_record(struct warden *w, uint64_t number);
 
-/* way-out.c: gives the keeper the sockets that catch what goes out, if anything may. */
+/* way-out.c: gives the keeper the capturing sockets, if the policy allows egress. */
 int warden_open_egress(struct warden *w, struct err *e);
 
-/* way-out.c: what the kernel lets the keeper dial; before the keeper is started. */
+/* way-out.c: sets up the dial guard; before the keeper is started. */
 int warden_guard_keeper(struct warden *w, const char *group, struct err *e);
 
-/* witness.c: the audit log. What cannot be recorded is not started. */
+/* witness.c: the audit log. A start that cannot be recorded fails. */
 int witness_create(struct warden *w, struct err *e);
 int witness_taken(struct warden *w, struct err *e);
 void witness_receipt(struct warden *w);
 void witness_refused(struct warden *w, const struct err *why);
 void witness_next_file(struct warden *w, uint64_t number);
 void witness_sync(struct warden *w);
-/* False if something of that could not be recorded; STATE_UNSEALED then says so. */
+/* False if a record or the seal could not be written; the file STATE_UNSEALED then says so. */
 bool witness_end(struct warden *w, const struct end *end, bool started);
 
-/* lifetime.c. Writes life.json: before the sandbox is ready, after its receipt is known. */
+/* lifetime.c. lifetime_begin() writes life.json, after the receipt and before "go". */
 int lifetime_begin(struct warden *w, struct err *e);
 struct life_answer lifetime_order(struct warden *w, const struct life_order *o);
-void lifetime_met(struct warden *w, uint64_t value); /* of NOTE_MET */
-uint64_t lifetime_due(const struct lifetime *l);     /* when lifetime_over() is to be called */
-void lifetime_rest(const struct lifetime *l, struct spec *ret); /* what another run would have */
-bool lifetime_pauses(const struct lifetime *l);			/* what is due is not its end */
-bool lifetime_over(struct warden *w); /* true: it has to end; else it was paused */
+void lifetime_met(struct warden *w, uint64_t value);		/* the value of NOTE_MET */
+uint64_t lifetime_due(const struct lifetime *l);		/* when to call lifetime_over() */
+void lifetime_rest(const struct lifetime *l, struct spec *ret); /* the rest, for the next run */
+bool lifetime_pauses(const struct lifetime *l);			/* the deadline pauses, not ends */
+bool lifetime_over(struct warden *w); /* true: end the sandbox; false: it is paused now */
 
-/* saving.c: snapshots of a machine. */
+/* saving.c: snapshots of a VM. */
 #define SAVED_WIDENED "box/" STATE_WIDENED
-/* Before namespaces are entered, in which the host's files look different. */
+/* Call it before entering namespaces, where the host's files look different. */
 int warden_take_snapshots(struct warden *w, struct err *e);
 void warden_save_begin(struct warden *w, enum wire_save what_for);
-bool warden_saved(struct warden *w, bool failed); /* true: it is to end now */
-bool warden_suspend(struct warden *w); /* its deadline wants it on disk. False: it cannot be */
+bool warden_saved(struct warden *w, bool failed); /* true: suspended, end it now */
+bool warden_suspend(struct warden *w); /* at its deadline; false: it cannot be suspended */
 void warden_save_drop(struct warden *w);
-void warden_forget_suspended(struct warden *w); /* it runs, and what it was saved in is not it */
+void warden_forget_suspended(struct warden *w); /* deletes the snapshot that it was resumed from */
 
-/* tell-trace.c: its trace lines go to the keeper, or nowhere. */
+/* tell-trace.c: starts or stops sending trace lines to the keeper. */
 void warden_trace(const struct warden *w, bool on);
 
-/* wait.c: returns when the sandbox has to end, and why. */
+/* wait.c: waits until the sandbox has to end; returns why. */
 enum end_reason warden_wait(struct warden *w);
 
-/* end.c: kills, writes down, gives back. `started` is false if nobody was ever told that it runs:
- * then nothing is written. */
+/* end.c: kills the sandbox, writes down how it ended, cleans up. `started` is false if the start
+ * failed: then nothing is written down. */
 void warden_end(struct warden *w, enum end_reason reason, bool started);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The warden's part in what goes out: it makes the sockets that catch it, in the network namespace
- * of the sandbox and before any code of a user runs, and gives them to the keeper. It reads nothing
- * from them.
+ * The warden's part in egress: it creates the capturing sockets in the sandbox's network namespace,
+ * before any user code runs, and passes them to the keeper. It reads nothing from them.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +14,7 @@
 #include "names/rule.h"
 #include "warden/warden.h"
 
-/* The networks that rules name by address: the sandbox needs a route to each. */
+/* Collects the networks that rules name by address: the sandbox needs a route to each. */
 static int find_networks(const struct spec_list *rules, struct addr *ret, size_t *ret_n,
 			 struct err *e)
 {
@@ -49,14 +48,15 @@ static int hand_over(struct warden *w, const struct capture_sockets *s)
 	return note_send(w->note, NOTE_EGRESS, which, files, n);
 }
 
-/* An ordinary user's warden may not load programs, root though it is in its own namespace. */
+/* A warden of an ordinary user, though root in its own namespace, may not load BPF programs. */
 static int no_guard(struct dial_guard *g, const char *why)
 {
 	(void)snprintf(g->why, sizeof(g->why), "%s", why);
 	return 0;
 }
 
-/* The file of the run before goes with a snapshot that is continued; what is kept has none. */
+/* Takes over the list of added rules from a fork's or resumed VM's snapshot; a kept snapshot has
+ * none. */
 static int take_over_widened(struct warden *w, struct err *e)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(STATE_WIDENED_MAX);
@@ -71,7 +71,7 @@ static int take_over_widened(struct warden *w, struct err *e)
 	return r == -ENOENT ? 0 : (*e = own).num;
 }
 
-/* What the operator has added before, as rules; the text is cut in place. */
+/* Reads the rules that the operator has added; cuts `text` into strings in place. */
 static int read_widened(struct warden *w, struct buf *text, struct spec_list *ret, struct err *e)
 {
 	struct err own = ERR_INIT;
@@ -125,7 +125,7 @@ int warden_open_egress(struct warden *w, struct err *e)
 	size_t n = 0;
 	int r;
 
-	/* In a VM its agent makes them, in its own kernel. */
+	/* In a VM hutch-guest creates them, in the VM's kernel. */
 	if (rules->n == 0 || engine_has(w->engine, ENGINE_OWN_KERNEL))
 		return 0;
 	networks = calloc(NET_NETWORKS_MAX, sizeof(*networks));

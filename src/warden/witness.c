@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The warden's part in the audit log: that the sandbox is made, before anything of it is; which
- * limits it met and how it ended; and the seal on the chain that its keeper has written meanwhile.
- * These are records of the host chain, because between the two the sandbox's chain is the keeper's.
+ * The warden's part in the audit log. It records the creation of the sandbox before anything of it
+ * exists, reached limits, how the sandbox ended, and the seal of the chain that the keeper wrote.
+ * These are records of the host chain, because the sandbox's own chain belongs to the keeper
+ * meanwhile.
  *
- * To seal, the warden reads what the keeper wrote. It checks fixed headers and hashes and looks
- * into no payload: what a keeper in wrong hands can do is to end its own chain early.
+ * To seal the chain, the warden reads the keeper's records. It checks fixed headers and hashes and
+ * parses no payload: an attacker who controls the keeper can only end its own chain early.
  */
 #include <string.h>
 #include <sys/stat.h>
@@ -33,7 +34,7 @@ static void put_limits(struct audit_payload *p, const struct spec *s)
 	put_deadline(p, s);
 }
 
-/* The API key that asked for it, by its name; of others, `uid` says who. */
+/* Puts the name of the API key that requested the sandbox; without one, `uid` says who did. */
 static int put_key(struct audit_payload *p, const struct spec *s, struct err *e)
 {
 	char owner[SPEC_OWNER_MAX + 1];
@@ -76,7 +77,7 @@ int witness_create(struct warden *w, struct err *e)
 		     : audit_sandbox_begin(&w->witness.log, spec_chain(s), &w->witness.chain, e);
 }
 
-/* A spare has an owner now. */
+/* A spare was taken: records its owner. */
 int witness_taken(struct warden *w, struct err *e)
 {
 	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
@@ -92,7 +93,7 @@ int witness_taken(struct warden *w, struct err *e)
 	return w->witness.log.off ? 0 : audit_host(&w->witness.log, AUDIT_START, &p, e);
 }
 
-/* What is seen of it: the file is where it should be, and has what was appended. */
+/* Verifies that the chain's file still exists and holds all appended bytes. */
 void witness_receipt(struct warden *w)
 {
 	struct receipt_row *row = &w->receipt.row[EXTRA_AUDIT];
@@ -114,7 +115,7 @@ void witness_receipt(struct warden *w)
 	}
 }
 
-/* A start that came to nothing, and why: a layer is missing, the engine failed. */
+/* Records a failed start and why: a missing layer, a failed engine. */
 void witness_refused(struct warden *w, const struct err *why)
 {
 	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
@@ -135,7 +136,7 @@ void witness_next_file(struct warden *w, uint64_t number)
 	_cleanup_close_ int fd = -EBADF;
 	struct err e = ERR_INIT;
 
-	/* Of a keeper that asks for what is not next it is the sandbox alone that suffers. */
+	/* A keeper that asks for a wrong number harms only its own sandbox. */
 	if (number == (uint64_t)w->witness.file + 1 && number <= UINT32_MAX &&
 	    FAULT_ERR("witness-next", &e) == 0 &&
 	    audit_sandbox_next(&w->witness.log, spec_chain(&w->spec), (uint32_t)number, &fd, &e) ==
@@ -145,7 +146,7 @@ void witness_next_file(struct warden *w, uint64_t number)
 		return;
 	}
 	log_error("no further file for the audit log: %s", e.msg);
-	(void)note_send(w->note, NOTE_AUDIT, number, NULL, 0); /* it asks again */
+	(void)note_send(w->note, NOTE_AUDIT, number, NULL, 0); /* the keeper asks again */
 }
 
 void witness_sync(struct warden *w)
@@ -156,7 +157,7 @@ void witness_sync(struct warden *w)
 		log_error("cannot sync the audit log: %s", strerror(-r));
 }
 
-/* The limits of the sandbox as a whole; those of commands are in its chain. */
+/* Records a reached limit of the whole sandbox; limits of commands are in its own chain. */
 static void tell_limit(struct warden *w, const char *limit, uint64_t times, bool told)
 {
 	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
@@ -173,7 +174,7 @@ static void tell_limit(struct warden *w, const char *limit, uint64_t times, bool
 		log_error("%s", e.msg);
 }
 
-/* Whoever comes next makes up for it: sandbox/kill.c. */
+/* Marks the end as unrecorded; the next hutch process records it: sandbox/kill.c. */
 static bool owe(struct warden *w, bool ended, const struct err *why)
 {
 	struct err e = ERR_INIT;

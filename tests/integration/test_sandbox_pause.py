@@ -313,7 +313,7 @@ class Deadline(PauseCase):
 
     def test_is_never_behind_the_ttl(self):
         sandbox = self.create("--ttl", "1h")
-        self.assertRegex(self.refused("ttl", sandbox, "61m"), "of the ttl of its policy 3[0-9]{3} s are left")
+        self.assertRegex(self.refused("ttl", sandbox, "61m"), "the policy's ttl has 3[0-9]{3} s left")
         self.assertGreater(self.deadline(sandbox), time.time() + 1800)
         self.assertIn("later than the ttl of agent 'default', 60 s", self.refused("create", "--ttl", "1m", "--deadline", "2m", code=1))
 

@@ -166,7 +166,7 @@ TEST_IN_DIR(refusals_say_why)
 		{ LIFE_NO_FREEZER, WIRE_UNSUPPORTED,
 		  "this sandbox cannot be paused, there is no freezer: see 'hutch receipt'" },
 		{ LIFE_TOO_LATE, WIRE_INVALID,
-		  "of the ttl of its policy 60 s are left, and no deadline is later: not 90 s" },
+		  "the policy's ttl has 60 s left: the deadline cannot be in 90 s" },
 		{ LIFE_FAILED, WIRE_IO,
 		  "it did not work, and nothing is changed: the sandbox's log says why" },
 	};

@@ -373,7 +373,7 @@ TEST_WITH(test_attach, setup, teardown)
 	f = asked(MESSAGE_ATTACH);
 	assert_true(fields_has(&f, TAG_STDIN));
 	assert_int_equal(fields_number(&f, TAG_RECORD, 0), NUMBER);
-	keeper_closes(WIRE_EXISTS, "somebody else has its input");
+	keeper_closes(WIRE_EXISTS, "another client has its input");
 	assert_int_equal(client.status, 400);
 	assert_non_null(strstr(buf_text(&client.out), "\"failed_precondition\""));
 	unary("/CloseStdin", "{\"process\":{\"pid\":77}}");
