@@ -7,8 +7,8 @@
 #include "base/fd.h"
 #include "base/util.h"
 
-/* Only root can list the profiles; but everybody can ask the kernel for a change of profile, and
- * "permprofile" is to ask without changing. */
+/* Only root can list profiles, but any process can ask the kernel whether it may change to one:
+ * "permprofile" asks without changing. */
 int apparmor_try(const char *profile)
 {
 	_cleanup_close_ int fd = -EBADF;
@@ -22,6 +22,6 @@ int apparmor_try(const char *profile)
 	if (fd < 0)
 		return errno == ENOENT ? -EOPNOTSUPP : -errno;
 	r = fd_write_all(fd, text, (size_t)n);
-	/* An AppArmor that was built in and is off does not answer at all. */
+	/* AppArmor that is built in but disabled rejects the write. */
 	return r == -EINVAL ? -EOPNOTSUPP : r;
 }

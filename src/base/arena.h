@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory that is given back all at once. For things that live and die together: the tree of one
- * YAML file, one compiled policy. Nothing in an arena is freed alone; arena_done() frees
- * everything.
+ * Memory that is freed all at once, for objects with the same lifetime: the tree of one YAML file,
+ * one compiled policy. No object in an arena is freed alone; arena_done() frees them all.
  */
 #pragma once
 
@@ -22,10 +21,10 @@ struct arena {
 
 void arena_done(struct arena *a);
 
-/* Zeroed memory, aligned for anything; NULL when there is none. */
+/* Returns zeroed memory, aligned for any type; NULL without memory. */
 void *arena_alloc(struct arena *a, size_t size);
 
-/* The same for `n` things of `size` bytes; a product that overflows is "no memory". */
+/* Same for `n` objects of `size` bytes; NULL if the product overflows. */
 void *arena_calloc(struct arena *a, size_t n, size_t size);
 
 /* A NUL-terminated copy of `n` bytes. */

@@ -41,7 +41,7 @@ static int value_of(char c)
 	return c == '/' || c == '_' ? 63 : -1;
 }
 
-/* Without the padding; SIZE_MAX if that is wrong. */
+/* Returns the length without padding; SIZE_MAX if the padding is wrong. */
 static size_t strip(const char *text, size_t n)
 {
 	size_t pad = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Base64 (RFC 4648): written in one way, read in those that protobuf's JSON allows. */
+/* Base64 (RFC 4648): writes one form, reads every form that protobuf's JSON allows. */
 #pragma once
 
 #include "base/buf.h"
@@ -8,8 +8,8 @@
 int base64_put(struct buf *b, const void *data, size_t n);
 
 /*
- * Reads exactly `n` characters of the standard or the URL-safe alphabet, with all of its padding
- * or none. -EINVAL for everything else, also for bits that belong to no byte; -ENOMEM. The caller
- * frees the bytes, which have a NUL behind them.
+ * Decodes exactly `n` characters of the standard or the URL-safe alphabet, with full padding or
+ * none. -EINVAL for any other input, including leftover bits; -ENOMEM. The caller frees the bytes,
+ * which are followed by a NUL.
  */
 int base64_decode(const char *text, size_t n, char **ret, size_t *ret_n);

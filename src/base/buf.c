@@ -29,8 +29,8 @@ char *buf_reserve(struct buf *b, size_t n)
 
 	if (b->err)
 		return NULL;
-	/* Half the address space is out of reach for malloc and keeps the sums below from wrapping.
-	 */
+	/* malloc() never returns half the address space, and the limit keeps the sums below from
+	 * wrapping. */
 	if (n > b->max - b->len || n > PTRDIFF_MAX / 2) {
 		b->err = -ENOBUFS;
 		return NULL;
@@ -137,7 +137,7 @@ char *buf_take(struct buf *b)
 
 struct reader reader_of(const void *data, size_t n)
 {
-	/* An empty input may come with NULL; end == pos says all there is to say. */
+	/* An empty input may be NULL; readers only check end == pos. */
 	const uint8_t *p = data ? data : (const uint8_t *)"";
 
 	return (struct reader){ .pos = p, .end = p + n };

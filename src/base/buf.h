@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bytes, bounded. A buffer is created with its maximum size and refuses to grow beyond it
- * (-ENOBUFS); a reader walks over bytes it does not own and refuses to leave them (-EBADMSG).
+ * Bounded bytes. A buffer has a maximum size and fails to grow beyond it (-ENOBUFS); a reader walks
+ * over bytes it does not own and fails to read past them (-EBADMSG).
  *
- * Both are sticky: after the first failure every further call fails with the same number and
+ * Errors are sticky: after the first failure every further call fails with the same number and
  * changes nothing, so a sequence of puts or gets needs one check at its end.
  */
 #pragma once
@@ -14,10 +14,10 @@
 #include "base/util.h"
 
 struct buf {
-	char *data; /* NUL-terminated once anything was put, for the convenience of printf */
+	char *data; /* NUL-terminated after the first put, for printf */
 	size_t len;
 	size_t cap;
-	size_t max; /* bytes of payload, without the NUL */
+	size_t max; /* maximum payload in bytes, without the NUL */
 	int err;    /* 0, -ENOBUFS or -ENOMEM */
 };
 
@@ -29,12 +29,12 @@ struct buf {
 
 void buf_done(struct buf *b);
 
-/* Forgets contents and error, keeps the memory. */
+/* Clears contents and error, keeps the memory. */
 void buf_reset(struct buf *b);
 
 /*
- * Makes room for `n` more bytes and returns where they go, or NULL; buf_commit() says how many
- * came.
+ * Makes room for `n` more bytes and returns a pointer to it, or NULL; buf_commit() adds the bytes
+ * written there.
  */
 char *buf_reserve(struct buf *b, size_t n);
 void buf_commit(struct buf *b, size_t n);
@@ -45,10 +45,10 @@ int buf_putc(struct buf *b, char c);
 int buf_printf(struct buf *b, const char *fmt, ...) _printf_(2, 3);
 int buf_put_be(struct buf *b, uint64_t value, unsigned int bytes); /* 1 to 8 bytes, network order */
 
-/* Takes `n` bytes away from the front. */
+/* Removes `n` bytes from the front. */
 void buf_consume(struct buf *b, size_t n);
 
-/* The text so far, "" if none; valid until the next put. */
+/* Returns the text so far, "" if none; valid until the next put. */
 const char *buf_text(const struct buf *b);
 
 /* Hands the text to the caller (who frees it) and resets the buffer; NULL if an error is pending.
@@ -67,5 +67,5 @@ uint64_t reader_be(struct reader *r,
 const uint8_t *reader_bytes(struct reader *r, size_t n); /* NULL on error */
 size_t reader_left(const struct reader *r);
 
-/* 0 if nothing failed and nothing is left over, else -EBADMSG. */
+/* Returns 0 if no read failed and no byte is left, else -EBADMSG. */
 int reader_finish(const struct reader *r);

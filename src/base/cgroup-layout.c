@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which cgroup hierarchies are mounted where, from three text files: /proc/self/mountinfo (mount
- * points), /proc/self/cgroup (our own group), /proc/cgroups (what the command line switched off).
+ * Finds the mounted cgroup hierarchies from three text files: /proc/self/mountinfo (mount points),
+ * /proc/self/cgroup (our own group), /proc/cgroups (controllers disabled on the kernel command
+ * line).
  */
 #include "base/cgroup-layout.h"
 
@@ -31,7 +32,7 @@ static const char *v1_name(enum cg c)
 	return c == CG_IO ? "blkio" : names[c];
 }
 
-/* Cuts a line into at most LINE_FIELDS words, in place. */
+/* Splits a line into at most LINE_FIELDS words, in place. */
 static size_t split(char *line, char *ret[static LINE_FIELDS])
 {
 	size_t n = 0;
@@ -84,7 +85,7 @@ static void take_own(struct cgroup_layout *l, char *line)
 
 	if (!str_has_prefix(line, "0::/") || !l->v2[0])
 		return;
-	/* A group outside of our cgroup namespace shows as /../x: take the mount point then. */
+	/* A group outside of our cgroup namespace shows as /../x: use the mount point instead. */
 	if (strstr(path, "..") || str_eq(path, "/"))
 		path = "";
 	if (strlen(l->v2) + strlen(path) < sizeof(l->own))
@@ -110,7 +111,7 @@ static int read_lines(int root_fd, const char *path, struct cgroup_layout *l,
 	struct err e = ERR_INIT;
 	int r = fd_read_file(root_fd, path, &b, &e);
 
-	/* One that is too long is good for its beginning. */
+	/* The beginning of a file that is too long is still used. */
 	if (b.len > 0)
 		for_lines(b.data, l, fn);
 	return r == -ENOENT || r == -EFBIG ? 0 : r;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which cgroup hierarchies are mounted where. */
+/* Finds the mounted cgroup hierarchies. */
 #pragma once
 
 #include <stdbool.h>
@@ -31,15 +31,15 @@ enum {
 struct cgroup_layout {
 	enum cgroup_mode mode;
 	char v2[CGROUP_PATH_MAX];	  /* mount point of cgroup2; "" if none */
-	char own[2 * CGROUP_PATH_MAX];	  /* our own group in it, as a path */
+	char own[2 * CGROUP_PATH_MAX];	  /* path of our own group in it */
 	char v1[CG_MAX][CGROUP_PATH_MAX]; /* mount point for each controller; "" if not v1 */
 	bool v2_has[CG_MAX];		  /* offered to our own v2 group */
-	bool disabled[CG_MAX];		  /* switched off on the kernel's command line */
+	bool disabled[CG_MAX];		  /* on the kernel command line */
 };
 
 /*
- * Reads it from /proc below `root_fd`. Always fills in *ret; what is not in the files, and a file
- * that does not exist, is not there. -errno if a file is there and could not be read.
+ * Reads the layout from /proc below `root_fd`. Always fills in *ret; a missing file counts as
+ * empty. -errno if an existing file cannot be read.
  */
 int cgroup_layout_read(int root_fd, struct cgroup_layout *ret);
 const char *cgroup_controller_name(enum cg c);

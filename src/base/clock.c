@@ -38,7 +38,7 @@ static unsigned int days_of(unsigned int year, unsigned int month)
 	return days[month] + (month == 1 && is_leap(year));
 }
 
-/* Not gmtime_r(3) and strftime(3): both read /etc/localtime, and a keeper may open no file. */
+/* Avoids gmtime_r(3) and strftime(3): both read /etc/localtime, and a keeper cannot open files. */
 const char *clock_format(uint64_t wall, char out[static CLOCK_RFC3339_MAX])
 {
 	uint64_t sec = wall / NSEC_PER_SEC;
@@ -55,7 +55,7 @@ const char *clock_format(uint64_t wall, char out[static CLOCK_RFC3339_MAX])
 	return out;
 }
 
-/* `n` digits at *s, a value of at most `max`, followed by `sep`; moves *s behind it. */
+/* Reads `n` digits at *s, a value of at most `max`, followed by `sep`; moves *s behind them. */
 static bool field(const char **s, size_t n, unsigned int max, char sep, int *ret)
 {
 	int value = 0;
@@ -94,7 +94,7 @@ int clock_parse(const char *s, uint64_t *ret)
 	    !field(&s, 2, 31, 'T', &tm.tm_mday) || !field(&s, 2, 23, ':', &tm.tm_hour) ||
 	    !field(&s, 2, 59, ':', &tm.tm_min))
 		return -EINVAL;
-	/* The seconds end in 'Z' or in a point and a fraction. */
+	/* The seconds end in 'Z', or in a point and a fraction. */
 	if (field(&s, 2, 59, '.', &tm.tm_sec) ? !fraction(s, &nsec)
 					      : !field(&s, 2, 59, 'Z', &tm.tm_sec) || *s != '\0')
 		return -EINVAL;
@@ -106,7 +106,7 @@ int clock_parse(const char *s, uint64_t *ret)
 	sec = timegm(&tm);
 	if (tm.tm_mday != check.tm_mday) /* 30 February: timegm() moved it into March */
 		return -EINVAL;
-	/* 64 bits end in July 2554. */
+	/* 64 bits of nanoseconds overflow in July 2554. */
 	if (__builtin_mul_overflow((uint64_t)sec, NSEC_PER_SEC, &wall) ||
 	    __builtin_add_overflow(wall, nsec, &wall))
 		return -EINVAL;

@@ -16,8 +16,8 @@ enum {
 uint64_t clock_mono(void); /* CLOCK_MONOTONIC */
 uint64_t clock_wall(void); /* CLOCK_REALTIME, since 1970 */
 
-/* "2026-11-15T08:00:00.123456789Z". Text that round-trips through clock_parse(). */
+/* Formats as "2026-11-15T08:00:00.123456789Z"; clock_parse() returns the same time. */
 const char *clock_format(uint64_t wall, char out[static CLOCK_RFC3339_MAX]);
 
-/* Reads what clock_format() writes, with 0 to 9 digits after the point. 0 or -EINVAL. */
+/* Parses the format of clock_format(), with 0 to 9 digits after the point. 0 or -EINVAL. */
 int clock_parse(const char *s, uint64_t *ret);

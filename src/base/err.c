@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-/* vsnprintf that marks a cut with "..." instead of ending in mid-word. */
+/* vsnprintf() that marks truncated text with "...". */
 _printf_(2, 0) static void format(char buf[ERR_MSG_MAX], const char *fmt, va_list ap)
 {
 	int n = vsnprintf(buf, ERR_MSG_MAX, fmt, ap);
@@ -14,8 +14,7 @@ _printf_(2, 0) static void format(char buf[ERR_MSG_MAX], const char *fmt, va_lis
 		buf[0] = '\0';
 	if (n < ERR_MSG_MAX)
 		return;
-	/* Before a character, not in it: half of one would not be UTF-8, and no JSON could hold it.
-	 */
+	/* Cut between characters: half a character is not UTF-8, and JSON could not hold it. */
 	while (cut > buf && ((unsigned char)*cut & 0xc0) == 0x80)
 		cut--;
 	memcpy(cut, "...", sizeof("..."));

@@ -2,9 +2,9 @@
 /*
  * Errors above base/: a number (negative errno) and a message, on the caller's stack.
  *
- * The function that knows the cause calls err_set() or err_errno() once; those above it add context
- * with err_wrap(); somebody at the top prints e.msg once. `e` is never NULL. Every function here
- * returns the negative errno, so that `return err_set(...)` reads well.
+ * The function that knows the cause calls err_set() or err_errno() once; its callers add context
+ * with err_wrap(); the top-level caller prints e.msg once. `e` is never NULL. Every function here
+ * returns the negative errno, for `return err_set(...)`.
  */
 #pragma once
 
@@ -15,7 +15,7 @@ enum {
 };
 
 struct err {
-	int num; /* negative errno, 0 while nothing went wrong */
+	int num; /* negative errno; 0: no error */
 	char msg[ERR_MSG_MAX];
 };
 
@@ -24,7 +24,7 @@ struct err {
 		.num = 0, .msg = "" \
 	}
 
-/* Tells compilers and analyzers what the functions below promise: the result is an error. */
+/* Shows compilers and analyzers that the functions below always return an error. */
 static inline int err_negative(int num)
 {
 	if (num >= 0)
@@ -32,17 +32,16 @@ static inline int err_negative(int num)
 	return num;
 }
 
-/* Sets `e` to `num` (negative errno) and a message; a message that does not fit ends in "...". */
+/* Sets `e` to `num` (negative errno) and a message; a truncated message ends in "...". */
 int err_set_(struct err *e, int num, const char *fmt, ...) _printf_(3, 4);
 
-/* The same with the current errno, whose text is added: "cannot open x: No such file or directory".
- */
+/* Same with the current errno, whose text is added: "cannot open x: No such file or directory". */
 int err_errno_(struct err *e, const char *fmt, ...) _printf_(2, 3);
 
-/* Puts context in front of what `e` says: "starting sandbox x: " + message. Keeps the number. */
+/* Puts context before the message of `e`: "starting sandbox x: " + message. Keeps the number. */
 int err_wrap_(struct err *e, const char *fmt, ...) _printf_(2, 3);
 
-/* -ENOMEM with the one message everybody uses. */
+/* Sets -ENOMEM with the standard message. */
 int err_oom_(struct err *e);
 
 #define err_set(...)   err_negative(err_set_(__VA_ARGS__))

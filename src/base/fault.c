@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What HUTCH_FAULT asks for is read once, at the first point that a process passes, into a table
- * of fixed size; a child has the table of its parent, counted as far as that one got. No memory is
- * allocated and no file opened, so that a point may stand anywhere: also in the keeper after it has
- * locked itself down, where to die by kill(2) is to die by the filter of system calls.
+ * The first fault point that a process passes reads HUTCH_FAULT into a table of fixed size; a child
+ * inherits the table with its counters. No memory is allocated and no file opened, so a point may
+ * be anywhere, even in the keeper after it has confined itself: there the syscall filter rejects
+ * kill(2) and thereby kills the process.
  */
 #include "base/fault.h"
 
@@ -17,13 +17,13 @@
 enum {
 	FAULTS_MAX = 8,
 	POINT_MAX = 48,
-	DEADLY = 1, /* no -errno */
+	DEADLY = 1, /* kill the process; other values are -errno */
 	STATUS_KILLED = 128 + SIGKILL,
 };
 
 struct fault {
 	char point[POINT_MAX];
-	uint64_t left; /* passings until it strikes; 0: it has */
+	uint64_t left; /* passes until it strikes; 0: it has struck */
 	int what;
 };
 
@@ -51,7 +51,7 @@ static int kind_of(const char *name, size_t n)
 	return 0;
 }
 
-/* One "POINT[:N]=WHAT" of `n` bytes. */
+/* Parses one "POINT[:N]=WHAT" of `n` bytes. */
 static int add(const char *s, size_t n)
 {
 	const char *equals = memchr(s, '=', n), *colon = memchr(s, ':', n);
@@ -84,7 +84,7 @@ static void read_faults(void)
 	while (s && *s) {
 		size_t n = strcspn(s, ",");
 
-		/* A test that asks for something else than it thinks would pass. */
+		/* Ignoring an invalid request would let the test pass without its fault. */
 		if (add(s, n) < 0) {
 			(void)dprintf(STDERR_FILENO, "HUTCH_FAULT: '%.*s' is not POINT[:N]=WHAT\n",
 				      (int)n, s);
@@ -94,7 +94,7 @@ static void read_faults(void)
 	}
 }
 
-/* One write(2), which the keeper may still do. */
+/* One write(2), which the keeper's syscall filter allows. */
 static void say(const char *what, const char *point)
 {
 	char line[POINT_MAX + 48];
@@ -127,8 +127,7 @@ int fault_pass(const char *point)
 	if (what != DEADLY)
 		return what;
 	(void)kill(getpid(), SIGKILL);
-	_exit(STATUS_KILLED); /* the first process of a PID namespace cannot be killed from inside
-			       */
+	_exit(STATUS_KILLED); /* PID 1 of a PID namespace ignores its own SIGKILL */
 }
 
 int fault_err(const char *point, struct err *e)

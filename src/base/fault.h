@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fault points: places with a name at which a test makes the process die, or the step fail. They
- * are compiled in by -Dfault=true only; without it each is the number 0. Each is a trace point too
- * (trace.h): it says that its step is done, and how long that took.
+ * Fault points: named places at which a test kills the process or makes the step fail. They are
+ * compiled in by -Dfault=true only; otherwise each is the number 0. Each is a trace point too
+ * (trace.h), which reports that its step is done and how long it took.
  *
- *   HUTCH_FAULT=POINT[:N]=kill|ERRNO[,...]   at the N-th passing of the point (the first, without
- *                                            N) the process kills itself as kill -9 would, or the
- *                                            point gives -ERRNO (ENOSPC, EIO, ...), once
- *   HUTCH_FAULT_LIST=1                       says "fault point NAME in PID" on stderr when it is
- *                                            passed; that one struck is always said
+ *   HUTCH_FAULT=POINT[:N]=kill|ERRNO[,...]   at the N-th pass of the point (default 1) the process
+ *                                            kills itself as kill -9 would, or the point returns
+ *                                            -ERRNO (ENOSPC, EIO, ...), once
+ *   HUTCH_FAULT_LIST=1                       prints "fault point NAME in PID" on stderr at each
+ *                                            pass; a fault that strikes is always printed
  *
- * A point stands behind the step that it is named after: what that step made is there.
+ * A point follows the step that it is named after, so the results of that step exist.
  */
 #pragma once
 
 #include "base/err.h"
 #include "base/trace.h"
 
-/* 0, or the -errno that was asked for; or does not return. */
+/* Returns 0 or the requested -errno; does not return if the fault is a kill. */
 int fault_pass(const char *point);
 
-/* The same with a message. */
+/* Same with a message. */
 int fault_err(const char *point, struct err *e);
 
-/* The one to die is the process behind `pidfd`; an error cannot be asked for. */
+/* Kills the process behind `pidfd` instead of this one; errors are not supported. */
 void fault_kill(const char *point, int pidfd);
 
 #ifdef HUTCH_FAULT_POINTS

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Descriptors that go to another process, over a SOCK_SEQPACKET socket. */
+/* Passes file descriptors to another process over a SOCK_SEQPACKET socket. */
 #pragma once
 
 #include <stddef.h>
@@ -8,13 +8,13 @@ enum {
 	FD_PASS_MAX = 8
 };
 
-/* Sends `n` bytes, at least one, with those of the `n_fds` descriptors that are not negative.
- * `flags` as for send(2). 0 or -errno. */
+/* Sends `n` bytes, at least one, with the `n_fds` descriptors; negative ones are left out. `flags`
+ * as for send(2). 0 or -errno. */
 int fd_pass(int sock, int flags, const void *data, size_t n, const int *fds, size_t n_fds);
 
 /*
- * Receives one packet of exactly `n` bytes with at most `n_fds` descriptors, in their order,
- * CLOEXEC; the rest of `fds` becomes -EBADF. The caller owns them. 0; -EPIPE when the other end is
- * closed; -EBADMSG for anything else, whose descriptors are closed; -errno. `flags` as for recv(2).
+ * Receives one packet of exactly `n` bytes with at most `n_fds` descriptors, in order, CLOEXEC; the
+ * rest of `fds` becomes -EBADF. The caller owns them. 0; -EPIPE if the peer has closed; -EBADMSG
+ * for any other packet, whose descriptors are closed; -errno. `flags` as for recv(2).
  */
 int fd_receive(int sock, int flags, void *data, size_t n, int *fds, size_t n_fds);

@@ -37,7 +37,7 @@ int fd_write_all(int fd, const void *data, size_t n)
 int fd_read_all(int fd, struct buf *b)
 {
 	for (;;) {
-		/* One byte more than is left tells "full" from "too large". */
+		/* Once the buffer is full, one more byte distinguishes "full" from "too large". */
 		size_t want = MIN((size_t)READ_CHUNK, b->max - b->len);
 		char spare = 0, *p = want > 0 ? buf_reserve(b, want) : &spare;
 		ssize_t k;
@@ -120,7 +120,7 @@ static int write_temporary(int dirfd, const char *tmp, mode_t mode, const void *
 		openat(dirfd, tmp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
 	if (fd < 0)
 		return -errno;
-	/* The mode asked for, not what the umask left of it. */
+	/* Set the requested mode despite the umask. */
 	if (fchmod(fd, mode) < 0)
 		return -errno;
 	r = fd_write_all(fd, data, n);

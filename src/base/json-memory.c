@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * jansson's memory. Every block has a header by which it stands in one list, the newest first.
- * While a text is read, a block that cannot be had ends the reading by longjmp(3), past jansson's
- * frames, which own nothing but such blocks; those that are newer than the reading are then freed.
- * There is one list because there are no threads.
+ * Memory allocation for jansson. Every block has a header that links it into one list, newest
+ * first. If an allocation fails while a text is parsed, longjmp(3) leaves jansson's frames, which
+ * own nothing but such blocks; all blocks newer than the parse are then freed. One list is enough
+ * because there are no threads.
  */
 #include "base/json-memory.h"
 
@@ -19,10 +19,10 @@ struct block {
 	struct block *next, *prev;
 };
 
-static_assert(sizeof(struct block) % _Alignof(max_align_t) == 0, "what follows it is aligned");
+static_assert(sizeof(struct block) % _Alignof(max_align_t) == 0, "the memory after it is aligned");
 
 static struct block blocks = { &blocks, &blocks };
-static jmp_buf *way_out; /* of the reading that goes on, or NULL */
+static jmp_buf *way_out; /* exit from the current parse, or NULL */
 
 static void *take(size_t n)
 {

@@ -64,8 +64,8 @@ static int append(const char *text, size_t n, void *arg)
 }
 
 /*
- * json_dumps() of jansson 2.14 does not look at every result of its own buffer: short of memory for
- * a moment, it leaves out a key and goes on. Our buffer stays failed.
+ * json_dumps() of jansson 2.14 does not check every result of its own buffer: after a transient
+ * allocation failure it omits a key and continues. Our buffer keeps the error.
  */
 static char *write_json(const json_t *j, size_t flags)
 {

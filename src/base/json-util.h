@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * JSON, strictly: limits before parsing, no duplicate or unknown keys, no trailing bytes, and one
- * canonical way of writing. The values are jansson's.
+ * Strict JSON: limits before parsing, no duplicate or unknown keys, no trailing bytes, one
+ * canonical output format. The values are jansson's.
  */
 #pragma once
 
@@ -24,31 +24,31 @@ static inline void cleanup_json(json_t **j)
 #define _cleanup_json_ _cleanup_(cleanup_json)
 
 /*
- * Reads one JSON value of exactly `n` bytes. Refused with the position: larger than JSON_SIZE_MAX,
- * deeper than JSON_DEPTH_MAX, bad UTF-8, U+0000, duplicate keys, numbers out of range, anything
- * behind the value.
+ * Parses one JSON value of exactly `n` bytes. Rejects, with the position: size beyond
+ * JSON_SIZE_MAX, depth beyond JSON_DEPTH_MAX, bad UTF-8, U+0000, duplicate keys, numbers out of
+ * range, bytes after the value.
  */
 int json_read(const char *text, size_t n, json_t **ret, struct err *e);
 
 /*
- * The canonical text: keys sorted by byte, ASCII only, two spaces of indentation, no newline at the
- * end.
+ * Writes the canonical text: keys sorted by byte, ASCII only, two spaces of indentation, no newline
+ * at the end.
  */
 char *json_write_canonical(const json_t *j);
 
-/* The same value on one line, for programs and logs. The caller frees both; NULL past JSON_SIZE_MAX
- * or without memory. */
+/* Writes the value on one line, for programs and logs. The caller frees both texts; NULL beyond
+ * JSON_SIZE_MAX or without memory. */
 char *json_write_line(const json_t *j);
 
 /*
- * Fails, naming the key, if `obj` is not an object or holds a key that is not in the
- * NULL-terminated list.
+ * Fails, naming the key, if `obj` is not an object or holds a key missing from the NULL-terminated
+ * list.
  */
 int json_only_keys(const json_t *obj, const char *const *keys, struct err *e);
 
 /*
- * Members of an object by type. A missing key is -ENOENT, a wrong type or range -EINVAL, with a
- * message that names the key. The string stays owned by `obj`.
+ * Returns a member of an object by type. A missing key is -ENOENT, a wrong type or range -EINVAL,
+ * with a message that names the key. The string stays owned by `obj`.
  */
 int json_get_string(const json_t *obj, const char *key, size_t max, const char **ret,
 		    struct err *e);
@@ -56,16 +56,16 @@ int json_get_u64(const json_t *obj, const char *key, uint64_t max, uint64_t *ret
 int json_get_bool(const json_t *obj, const char *key, bool *ret, struct err *e);
 
 /*
- * Building: like jansson's *_set_new and *_append_new (the value is taken, also on failure), with
- * -ENOMEM for a NULL value or a failed insertion, so that a sequence can be or-ed together.
+ * Like jansson's *_set_new and *_append_new (they always consume the value), with -ENOMEM for a
+ * NULL value or a failed insertion, so that results can be or-ed together.
  */
 int json_put(json_t *obj, const char *key, json_t *value);
 int json_push(json_t *array, json_t *value);
 
-/* An array of texts; NULL without memory. */
+/* Makes an array of strings; NULL without memory. */
 json_t *json_texts(const char *const *list, size_t n);
 
-/* A whole number; one that JSON's readers could not hold is a bug of the caller. */
+/* Makes an integer; a value beyond JSON's integer range is a bug of the caller. */
 json_t *json_number(uint64_t n);
 
 struct json_member {
@@ -74,8 +74,8 @@ struct json_member {
 };
 
 /*
- * An object of `n` members, whose values are taken also on failure; NULL if one is NULL or memory
- * is short.
+ * Makes an object of `n` members and consumes their values, also on failure; NULL if a value is
+ * NULL or without memory.
  */
 json_t *json_object_from(const struct json_member *members, size_t n);
 

@@ -26,7 +26,7 @@ static struct {
 	enum log_level level;
 	enum log_form form;
 	const char *path; /* of journald's socket */
-	int journal;	  /* -EBADF: not there, and the stream of stderr will do */
+	int journal;	  /* journald's socket; -EBADF: write to stderr instead */
 } state = { .program = "hutch", .level = LOG_LEVEL_INFO, .journal = -EBADF };
 
 static const char *level_name(enum log_level level)
@@ -43,8 +43,7 @@ static const char *level_name(enum log_level level)
 	}
 }
 
-/* JOURNAL_STREAM is "device:inode" of the socket; it is inherited also by those whose stderr is
- * another. */
+/* JOURNAL_STREAM is "device:inode" of the socket; processes with another stderr inherit it too. */
 static bool to_journal(void)
 {
 	const char *stream = getenv("JOURNAL_STREAM");
@@ -88,7 +87,7 @@ void log_to_journal(const char *path)
 
 void log_forked(void)
 {
-	/* Whatever has that number now is somebody else's. */
+	/* After the fork this number may belong to another file: do not close it. */
 	state.journal = -EBADF;
 	if (state.form == FORM_JOURNAL)
 		(void)journald_open(state.path, &state.journal);
@@ -114,7 +113,7 @@ static void put_head(struct buf *b, enum log_level level)
 				 level == LOG_LEVEL_INFO ? "" : ": ");
 }
 
-/* 0, or -errno: it has to go to the stream of stderr. */
+/* Returns 0, or -errno if the entry must go to stderr instead. */
 static int send_entry(enum log_level level, const struct log_where *w, const struct trace_line *t,
 		      const char *text)
 {
@@ -176,7 +175,7 @@ static bool entry_sent(enum log_level level, const struct log_where *w, const ch
 
 void log_write(enum log_level level, const struct log_where *where, const char *fmt, ...)
 {
-	/* Escaping may make four bytes of one. */
+	/* Escaping may turn one byte into four. */
 	_cleanup_buf_ struct buf line = BUF_INIT(LOG_LINE_MAX * 4 + 128);
 	char text[LOG_LINE_MAX];
 	int saved = errno;

@@ -2,10 +2,10 @@
 /*
  * Log lines on stderr, one write(2) each, so that lines of several processes do not mix.
  *
- * On a terminal: "hutch: message". Under systemd (stderr is what JOURNAL_STREAM says) an entry of
- * the journal, with fields; if journald's socket cannot be used, "<4>message", the form that
- * journald reads priorities from. Otherwise with a timestamp. Text is escaped: a guest's bytes
- * cannot forge a line. Library code below the top of a program does not log; it returns errors.
+ * On a terminal: "hutch: message". Under systemd (stderr is the stream of JOURNAL_STREAM): a
+ * journal entry with fields; if journald's socket cannot be used, "<4>message", from which journald
+ * reads the priority. Otherwise with a timestamp. Text is escaped, so bytes from a guest cannot
+ * forge a line. Library code below the top level of a program does not log; it returns errors.
  *
  * HUTCH_LOG=debug adds trace lines (trace.h).
  */
@@ -29,21 +29,20 @@ enum log_level {
  */
 void log_open(const char *program, enum log_level level);
 
-/* Entries go to journald's socket at `path`, which stays the caller's; log_open() does that where
- * it is due. */
+/* Sends entries to journald's socket at `path`, which the caller keeps alive; log_open() calls this
+ * under systemd. */
 void log_to_journal(const char *path);
 
-/* For a forked process that has closed the descriptors of its parent, and with them that socket:
- * connects anew. */
+/* Reconnects to journald's socket in a forked process that has closed its parent's descriptors. */
 void log_forked(void);
 
 /*
- * True where a message of that level would be written; for arguments that cost something to
+ * Returns true if a message of that level would be written; for arguments that are expensive to
  * compute.
  */
 bool log_wants(enum log_level level);
 
-/* What an entry of the journal says beside its text. */
+/* Additional fields of a journal entry. */
 struct log_where {
 	const char *file;
 	int line;
@@ -53,7 +52,7 @@ struct log_where {
 void log_write(enum log_level level, const struct log_where *where, const char *fmt, ...)
 	_printf_(3, 4);
 
-/* Trace lines go to stderr or the journal, too. */
+/* Writes trace lines to stderr or the journal, too. */
 void log_trace(bool on);
 
 #define LOG_HERE(sandbox_, request_) \
@@ -62,6 +61,6 @@ void log_trace(bool on);
 #define log_warning(...) log_write(LOG_LEVEL_WARNING, LOG_HERE(NULL, NULL), __VA_ARGS__)
 #define log_info(...)	 log_write(LOG_LEVEL_INFO, LOG_HERE(NULL, NULL), __VA_ARGS__)
 
-/* The same about a request, in a sandbox; either may be NULL. */
+/* Same for a request in a sandbox; either may be NULL. */
 #define log_error_of(sandbox, request, ...) \
 	log_write(LOG_LEVEL_ERROR, LOG_HERE(sandbox, request), __VA_ARGS__)

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Everything is a loop_fd in one epoll set, also the loop's own timerfd and signalfd.
+ * Every source is a loop_fd in one epoll set, including the loop's own timerfd and signalfd.
  *
- * Timers sit in a binary heap, the earliest first. Before each wait the timerfd is set to the first
- * timer or the caller's deadline, whichever comes earlier, unless it is set to an earlier time
- * already; so setting and deleting timers is free of system calls, and deleting cannot fail. The
- * timerfd only wakes us up: which timers are due is decided by the clock, and to be woken up for
- * one that was deleted costs less than to set the timerfd anew for every timeout that is not
- * reached.
+ * Timers are in a binary heap, the earliest first. Before each wait the timerfd is set to the first
+ * timer or the caller's deadline, whichever is earlier, unless it is set to an earlier time
+ * already. So setting and deleting timers needs no system call, and deleting cannot fail. The
+ * timerfd only wakes the loop; the clock decides which timers are due. A wake-up for a deleted
+ * timer costs less than setting the timerfd for every timeout that is never reached.
  *
- * The events that epoll_wait(2) fetched stay in the struct while they are dispatched. Deleting a
- * source blanks its entry there, so its memory may be gone before the round is over.
+ * The events that epoll_wait(2) returned stay in the struct while they are dispatched. Deleting a
+ * source clears its entry there, so its memory may be freed before the round is over.
  */
 #include "base/loop.h"
 
@@ -21,7 +20,7 @@
 
 enum {
 	LOOP_BATCH = 64,       /* events fetched at once */
-	LOOP_TIMERS_FIRST = 16 /* room in a new heap */
+	LOOP_TIMERS_FIRST = 16 /* slots in a new heap */
 };
 
 struct loop {
@@ -31,14 +30,14 @@ struct loop {
 
 	struct loop_timer **heap;
 	size_t n_timers, cap_timers;
-	uint64_t armed; /* what the timerfd is set to; UINT64_MAX: off */
-	uint64_t round; /* the time up to which timers have fired */
+	uint64_t armed; /* time the timerfd is set to; UINT64_MAX: off */
+	uint64_t round; /* timers up to this time have fired */
 
 	struct loop_signal *signals[NSIG];
 	sigset_t watched, was_blocked;
 
 	struct epoll_event batch[LOOP_BATCH];
-	int n_batch, next; /* batch[next] is the first that is not dispatched yet */
+	int n_batch, next; /* batch[next] is the first undispatched event */
 	bool dispatching, stopping;
 	int result;
 };
@@ -68,7 +67,7 @@ int loop_mod_fd(struct loop_fd *src, uint32_t events)
 
 	if (!src->loop)
 		return -ENOENT;
-	if (src->events == events) /* level-triggered: to say it again changes nothing */
+	if (src->events == events) /* level-triggered: no change */
 		return 0;
 	if (epoll_ctl(src->loop->epfd, EPOLL_CTL_MOD, src->fd, &ev) < 0)
 		return -errno;
@@ -102,8 +101,7 @@ static void heap_put(struct loop *l, size_t i, struct loop_timer *t)
 	t->slot = i + 1;
 }
 
-/* Puts `t` into the hole at `i`, or where the hole moves to until no timer comes before its parent.
- */
+/* Puts `t` into the hole at `i`, moving the hole until no timer precedes its parent. */
 static void heap_settle(struct loop *l, size_t i, struct loop_timer *t)
 {
 	for (; i > 0 && l->heap[(i - 1) / 2]->when > t->when; i = (i - 1) / 2)
@@ -151,7 +149,7 @@ int loop_set_timer(struct loop *l, struct loop_timer *src, uint64_t when)
 		i = l->n_timers++;
 	}
 	src->loop = l;
-	/* Not in the round under way: a timer that is always due would keep everything else out. */
+	/* Not in the current round: a timer that is always due would starve other sources. */
 	src->when = MAX(when, l->round + 1);
 	heap_settle(l, i, src);
 	return 0;
@@ -215,7 +213,7 @@ void loop_del_signal(struct loop_signal *src)
 	if (!l)
 		return;
 	(void)sigdelset(&l->watched, src->signo);
-	/* Changing the mask of an open signalfd has no way to fail. */
+	/* Changing the mask of an open signalfd cannot fail. */
 	(void)signalfd(l->signal_src.fd, &l->watched, 0);
 	l->signals[src->signo] = NULL;
 	src->loop = NULL;
@@ -228,12 +226,12 @@ static void on_timerfd(struct loop_fd *src, uint32_t events)
 	struct loop *l = src->arg;
 	uint64_t count;
 
-	/* Only to make it unreadable again; the heap is looked at after every wait. */
+	/* Read only to clear it; the heap is checked after every wait. */
 	(void)!read(src->fd, &count, sizeof(count));
 	l->armed = UINT64_MAX;
 }
 
-/* One signal each time: the callback may delete any source, and the rest is still there next time.
+/* Reads one signal per call: the callback may delete any source, and further signals stay queued.
  */
 static void on_signalfd(struct loop_fd *src, uint32_t events)
 {
@@ -248,7 +246,7 @@ static void on_signalfd(struct loop_fd *src, uint32_t events)
 		s->cb(s, s->signo);
 }
 
-/* Adds a descriptor of the loop's own; `fd` may be -1 with errno from the call that made it. */
+/* Adds a descriptor that the loop owns; `fd` may be -1 with errno from the call that made it. */
 static int add_own(struct loop *l, struct loop_fd *src, int fd,
 		   void (*cb)(struct loop_fd *src, uint32_t events))
 {
@@ -318,7 +316,7 @@ static int arm(struct loop *l, uint64_t when)
 
 	if (when >= l->armed)
 		return 0;
-	/* All zero would turn the timer off; the caller never arms for the past, so never for 0. */
+	/* All zero would disarm the timer; the caller never arms for the past, so never for 0. */
 	if (timerfd_settime(l->timer_src.fd, TFD_TIMER_ABSTIME, &spec, NULL) < 0)
 		return -errno;
 	l->armed = when;
@@ -334,7 +332,7 @@ static void dispatch_fds(struct loop *l)
 
 		if (!src)
 			continue;
-		/* An earlier callback may have called loop_mod_fd() on what was already fetched. */
+		/* An earlier callback may have called loop_mod_fd() on a source in this batch. */
 		events = ev->events & (src->events | EPOLLERR | EPOLLHUP);
 		if (events)
 			src->cb(src, events);
@@ -363,7 +361,7 @@ int loop_once(struct loop *l, uint64_t deadline)
 	r = wait ? arm(l, wake) : 0;
 	if (r < 0)
 		return r;
-	/* EINTR also after SIGSTOP and SIGCONT, see signal(7). */
+	/* Without a handler, EINTR still occurs after SIGSTOP and SIGCONT, see signal(7). */
 	r = RETRY_EINTR(epoll_wait(l->epfd, l->batch, LOOP_BATCH, wait ? -1 : 0));
 	if (r < 0)
 		return -errno;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The event loop: epoll(7), one timerfd for all timers, one signalfd for all signals, pidfds for
- * children. Single-threaded and level-triggered. Sources are owned by the caller, start zeroed
- * (but cb and arg) and live until loop_del_*() or loop_free(); a callback may delete any source,
- * also its own: events already fetched for a deleted source are dropped.
+ * children. Single-threaded and level-triggered. The caller owns the sources: they start zeroed
+ * (except cb and arg) and live until loop_del_*() or loop_free(). A callback may delete any source,
+ * also its own; events already fetched for a deleted source are dropped.
  */
 #pragma once
 
@@ -20,7 +20,7 @@ enum {
 
 struct loop;
 
-/* A descriptor. `events` are EPOLLIN, EPOLLOUT, ...; the callback gets what epoll reported. */
+/* A descriptor. `events` are EPOLLIN, EPOLLOUT, ...; the callback gets the reported events. */
 struct loop_fd {
 	void (*cb)(struct loop_fd *src, uint32_t events);
 	void *arg;
@@ -43,8 +43,7 @@ struct loop_timer {
 
 /*
  * A signal, blocked and read from the signalfd while registered; one source per signal number.
- * loop_del_signal() puts the mask back as it was: a signal still pending then takes its ordinary
- * course.
+ * loop_del_signal() restores the mask; a signal still pending is then delivered normally.
  */
 struct loop_signal {
 	void (*cb)(struct loop_signal *src, int signo);
@@ -55,37 +54,37 @@ struct loop_signal {
 };
 
 /*
- * Every function returns 0 or -errno. loop_free() takes NULL, returns NULL, and takes out what was
- * not deleted: deleting it later is a no-op, as for everything that is not added.
+ * Every function returns 0 or -errno. loop_free() accepts NULL, returns NULL, and removes the
+ * remaining sources. Deleting a source that is not registered is a no-op.
  */
 int loop_new(struct loop **ret);
 struct loop *loop_free(struct loop *l);
 
-/* -EEXIST when `src` is added already, -EPERM for what epoll cannot watch (regular files). */
+/* -EEXIST if `src` is already added, -EPERM for files that epoll cannot watch (regular files). */
 int loop_add_fd(struct loop *l, struct loop_fd *src, int fd, uint32_t events);
-int loop_mod_fd(struct loop_fd *src, uint32_t events); /* -ENOENT when not added */
-void loop_del_fd(struct loop_fd *src);		       /* before the descriptor is closed */
+int loop_mod_fd(struct loop_fd *src, uint32_t events); /* -ENOENT if not added */
+void loop_del_fd(struct loop_fd *src);		       /* call before closing the descriptor */
 
 /*
- * Arms the timer, or moves it to another time. One set by a timer's callback waits for the next
- * round, even if it is due. Timers of the same time fire in any order.
+ * Arms the timer, or moves it to another time. A timer set by a timer's callback waits for the next
+ * round, even if it is due. Timers for the same time fire in any order.
  */
 int loop_set_timer(struct loop *l, struct loop_timer *src, uint64_t when);
 void loop_del_timer(struct loop_timer *src);
 
-/* -EBUSY when the signal has a source already, -EINVAL for what cannot be blocked. */
+/* -EBUSY if the signal has a source already, -EINVAL for signals that cannot be blocked. */
 int loop_add_signal(struct loop *l, struct loop_signal *src, int signo);
 void loop_del_signal(struct loop_signal *src);
 
 /*
- * Waits for events at most until `deadline` (clock_mono(); 0: poll, UINT64_MAX: for ever) and
- * dispatches one round of them. Not to be called from a callback.
+ * Waits for events at most until `deadline` (clock_mono(); 0: poll, UINT64_MAX: no limit) and
+ * dispatches one round of them. Must not be called from a callback.
  */
 int loop_once(struct loop *l, uint64_t deadline);
 
 /*
- * Dispatches until loop_stop(); returns the number given there, or -errno. After loop_stop() no
- * further callback is made; what was ready stays ready for the next loop_run().
+ * Dispatches until loop_stop(); returns its `result`, or -errno. After loop_stop() no callback
+ * runs; pending events wait for the next loop_run().
  */
 int loop_run(struct loop *l);
 void loop_stop(struct loop *l, int result);

@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 /*
- * Segments that are not writable hold nothing but pages of the file: the dynamic linker's changes
- * are all in the writable one (PT_GNU_RELRO is a part of that). So dropping them loses nothing.
+ * Read-only segments hold only pages of the file: the dynamic linker writes only to writable ones
+ * (which include PT_GNU_RELRO). So dropping them loses nothing.
  */
 static int drop_constant(struct dl_phdr_info *info, size_t size, void *arg)
 {
@@ -26,7 +26,7 @@ static int drop_constant(struct dl_phdr_info *info, size_t size, void *arg)
 			/* NOLINTNEXTLINE(performance-no-int-to-ptr) */
 			(void)madvise((void *)from, to - from, MADV_DONTNEED);
 	}
-	return 1; /* the program comes first; libraries are shared with everybody else */
+	return 1; /* the program comes first; libraries are shared with other processes */
 }
 
 void memory_settle(void)

@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * Gives back the memory that starting a process took and that waiting does not need: free heap
- * pages, and this program's mapped pages of code and constants. Code that runs again is mapped
- * again from the page cache. Called once, before a process that lives long begins to wait.
+ * Releases memory that start-up needed and waiting does not: free heap pages, and this program's
+ * mapped pages of code and constants. Code that runs again is mapped again from the page cache.
+ * Call once, before a long-lived process begins to wait.
  */
 void memory_settle(void);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Paths as texts; no system call. */
+/* Paths as text, without system calls. */
 #include <limits.h>
 #include <string.h>
 

@@ -27,8 +27,9 @@ static int open_how(int dirfd, const char *path, int flags, mode_t mode, uint64_
 	long fd = -1;
 
 	/*
-	 * EAGAIN: a rename or mount raced with the lookup of ".."; the man page says to try again.
-	 * Not for ever: whoever renames in a loop, or holds a lease on the file, would hold us too.
+	 * EAGAIN: a rename or mount raced with the lookup of "..", and openat2(2) advises to retry.
+	 * Limited, because a process that renames in a loop or holds a lease on the file could
+	 * block us.
 	 */
 	errno = EAGAIN;
 	for (int i = 0; fd < 0 && errno == EAGAIN && i < OPEN_TRIES; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Paths: opened beneath a directory with openat2(2), never followed out of it; and checked as text.
+/* Paths: opens them beneath a directory with openat2(2), never outside it, and checks them as text.
  */
 #pragma once
 
@@ -8,37 +8,37 @@
 #include "base/err.h"
 
 /*
- * Opens `path` strictly beneath `dirfd`: "..", absolute paths and symbolic links that lead out fail
- * with -EXDEV, magic links (/proc/N/fd) with -ELOOP. O_CLOEXEC is added. Returns a descriptor or
+ * Opens `path` strictly beneath `dirfd`: "..", absolute paths and symbolic links that leave it fail
+ * with -EXDEV, magic links (/proc/N/fd) with -ELOOP. Adds O_CLOEXEC. Returns a descriptor or
  * -errno.
  */
 int path_open_beneath(int dirfd, const char *path, int flags, mode_t mode);
 
-/* The same with `dirfd` as "/": what leads out of it is resolved inside. */
+/* Same with `dirfd` as "/": absolute links and ".." resolve inside it. */
 int path_open_in_root(int dirfd, const char *path, int flags, mode_t mode);
 
-/* Strictly beneath, and no symbolic link at all on the way: -ELOOP. */
+/* Strictly beneath, with no symbolic link in the path: -ELOOP. */
 int path_open_nofollow(int dirfd, const char *path, int flags, mode_t mode);
 
 /*
- * Makes every missing directory of `path` beneath `dirfd` with `mode`; symbolic links are refused.
- * 0 or -errno.
+ * Creates every missing directory of `path` beneath `dirfd` with `mode`; rejects symbolic links. 0
+ * or -errno.
  */
 int path_mkdirs(int dirfd, const char *path, mode_t mode);
 
 /*
- * Puts a file with this text into directory `dir` (made if it is not there) beneath `dirfd`, in the
- * place of what has its name; symbolic links are refused on the way and replaced at its end. For a
- * tree that nobody uses yet. 0 or -errno.
+ * Writes a file into directory `dir` beneath `dirfd`, creating the directory and replacing an
+ * existing file. Rejects symbolic links in `dir`, replaces one called `name`. Only for a tree that
+ * no other process uses yet. 0 or -errno.
  */
 int path_replace(int dirfd, const char *dir, const char *name, mode_t mode, const char *text,
 		 size_t n);
 
 /*
- * The canonical text of an absolute path: one slash between components, none at the end (but "/"
- * itself). -EINVAL for a relative path or one with "." or ".." in it, -ENAMETOOLONG past `n`.
+ * Writes the canonical form of an absolute path: one slash between components, none at the end
+ * (except "/" itself). -EINVAL for a relative path or one with "." or "..", -ENAMETOOLONG past `n`.
  */
 int path_canonical(const char *path, char *out, size_t n);
 
-/* Everything before the last component: "a/b" gives "a", "a" gives ".", "/a" gives "/". */
+/* Writes the path without its last component: "a/b" gives "a", "a" gives ".", "/a" gives "/". */
 int path_parent(const char *path, char *out, size_t n);

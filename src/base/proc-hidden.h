@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What of /proc no sandbox sees, and what none writes, whichever engine runs it. NULL at the end.
- */
+/* Files of /proc that sandboxes cannot see, and that they cannot write, with any engine. End with
+ * NULL. */
 #pragma once
 
 extern const char *const proc_masked[], *const proc_readonly[];

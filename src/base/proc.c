@@ -24,8 +24,9 @@ enum {
 #define SYSTEM_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 /*
- * What the child does with descriptors. A source below the last target could be overwritten by an
- * earlier dup2(), so it is copied up first; the copy goes to own[] and is the caller's to close.
+ * Plans the descriptors of the child. An earlier dup2() could overwrite a source below the last
+ * target, so such a source is duplicated above it first; own[] holds the duplicates, which the
+ * caller closes.
  */
 static int plan_fds(const struct proc_spec *spec, posix_spawn_file_actions_t *fa, int own[N_FDS])
 {
@@ -106,7 +107,7 @@ static int spawn_planned(const struct proc_spec *spec, pid_t *ret_pid)
 	return r;
 }
 
-/* The number is safe to use here and only here: nobody else can have reaped the child yet. */
+/* The number is safe only here: the child cannot have been reaped yet. */
 static int hold(pid_t pid, struct proc *ret)
 {
 	long fd = syscall(SYS_pidfd_open, pid, 0);
@@ -147,8 +148,8 @@ int proc_fork(struct proc *ret)
 	return hold(pid, ret);
 }
 
-/* Moving a process costs milliseconds, and leaves a moment in which it is elsewhere. There is one
- * thread, so that nothing is lost by going past the C library. */
+/* Moving a process after fork costs milliseconds and leaves it briefly in the wrong group.
+ * Bypassing the C library is safe because there is only one thread. */
 int proc_fork_into(int group, struct proc *ret)
 {
 	struct clone_args args = { .flags = CLONE_INTO_CGROUP,
@@ -181,12 +182,12 @@ int proc_signal(const struct proc *p, int sig)
 	return syscall(SYS_pidfd_send_signal, p->pidfd, sig, NULL, 0) < 0 ? -errno : 0;
 }
 
-/* poll(2) with an absolute deadline: 0 once something is ready, -ETIME, or -errno. */
+/* poll(2) with an absolute deadline: 0 once a descriptor is ready, -ETIME, or -errno. */
 static int poll_until(struct pollfd *fds, nfds_t n, uint64_t deadline)
 {
 	for (;;) {
 		uint64_t now = clock_mono(), left = deadline > now ? deadline - now : 0;
-		/* Rounded up, or the last millisecond would be spent spinning. */
+		/* Round up, or the last millisecond would be spent spinning. */
 		uint64_t ms = left / NSEC_PER_MSEC + (left % NSEC_PER_MSEC > 0);
 		int k = poll(fds, n, deadline == UINT64_MAX ? -1 : (int)MIN(ms, (uint64_t)INT_MAX));
 
@@ -240,8 +241,8 @@ static int gather(const struct proc *p, int fd, uint64_t deadline, struct buf *o
 		bool ended = fds[0].revents != 0;
 
 		/*
-		 * Asked before reading: what an ended process wrote is in the pipe by now. Its end
-		 * of the pipe may stay open in processes that it left behind.
+		 * Checked before reading: all output of an ended process is in the pipe by now.
+		 * Processes that it left behind may keep the pipe open.
 		 */
 		if (r == 0 && fds[1].fd >= 0)
 			r = fd_read_all(fd, out);
@@ -304,9 +305,9 @@ int proc_capture(const char *path, const char *const *argv, bool with_stderr, ui
 		       &p, e);
 	if (r < 0)
 		return r;
-	to = fd_close(to); /* or its end of file never comes */
+	to = fd_close(to); /* otherwise we never see end of file */
 	r = gather(&p, from, deadline, out);
-	/* The child leads its group and is not reaped: the number is still its own. */
+	/* The child leads its group and is not reaped, so the number is not reused. */
 	if (r < 0)
 		(void)kill(-p.pid, SIGKILL);
 	else

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Child processes: started without a shell, held by pidfd, never signalled by a number that may
- * have been reused.
+ * Child processes: started without a shell, held by pidfd, never signalled by a pid that may have
+ * been reused.
  */
 #pragma once
 
@@ -29,7 +29,7 @@ enum {
 	PROC_MORE_MAX = 5
 };
 
-/* What a child gets; everything not named here it does not get. */
+/* Everything a child receives. */
 struct proc_spec {
 	const char *path;	 /* absolute; no PATH search (see proc_find) */
 	const char *const *argv; /* NULL-terminated */
@@ -46,49 +46,50 @@ struct proc_spec {
  */
 int proc_spawn(const struct proc_spec *spec, struct proc *ret, struct err *e);
 
-/* fork(2). Returns 1 in the child; 0 in the parent, who owns *ret; or -errno. */
+/* fork(2). Returns 1 in the child; 0 in the parent, which owns *ret; or -errno. */
 int proc_fork(struct proc *ret);
 
-/* The same, with the child in the v2 control group `group` from its first instruction on. */
+/* Same, with the child in the v2 control group `group` from its first instruction on. */
 int proc_fork_into(int group, struct proc *ret);
 
-/* Holds a child that somebody else has made for us: only we can reap it, so the number is its own.
- * 0, -ECHILD: it is not ours, or -errno. */
+/* Holds a child that another process made for us. Only we can reap it, so the number is not reused.
+ * 0; -ECHILD if it is not our child; or -errno. */
 int proc_adopt(pid_t pid, struct proc *ret);
 
 /* Sends a signal through the pidfd. 0 or -errno (-ESRCH: it has ended). */
 int proc_signal(const struct proc *p, int sig);
 
 /*
- * Waits until the process ends, at most until `deadline` (clock_mono(); UINT64_MAX is for ever) and
- * reaps it. *ret_info as from waitid(2). -ETIME when the deadline passed: the process still runs.
- * The pidfd stays open until proc_done(), for it may be in an event loop. -ECHILD: reaped before.
+ * Waits until the process ends, at most until `deadline` (clock_mono(); UINT64_MAX: no limit) and
+ * reaps it. *ret_info as from waitid(2). -ETIME if the deadline passed and the process still runs;
+ * -ECHILD if it was reaped before. The pidfd stays open until proc_done(), because it may be in an
+ * event loop.
  */
 int proc_wait(struct proc *p, uint64_t deadline, siginfo_t *ret_info);
 
 /*
- * Kills and reaps what still runs, closes the pidfd; for _cleanup_proc_. A child that we may not
- * signal (setuid) is left alone rather than waited for.
+ * Kills and reaps a running process, closes the pidfd; for _cleanup_proc_. A child that we may not
+ * signal (setuid) is left alone, not waited for.
  */
 void proc_done(struct proc *p);
 
 /*
- * Runs a program to its end with stdin from /dev/null and gathers stdout (and stderr, if
- * `with_stderr`) in `out`, up to out->max. Its environment is PATH and LC_ALL=C.UTF-8, its session
- * its own. Killed, with its process group, at the deadline (-ETIME) or when it writes more
- * (-EFBIG). *ret_status is the exit status, or 128 + signal. Processes it leaves behind are not
- * waited for.
+ * Runs a program to its end with stdin from /dev/null and collects stdout (and stderr, if
+ * `with_stderr`) in `out`, up to out->max. Its environment is PATH and LC_ALL=C.UTF-8; it has its
+ * own session. Kills it, with its process group, at the deadline (-ETIME) or when it writes more
+ * (-EFBIG). *ret_status is the exit status, or 128 + signal. Does not wait for processes it leaves
+ * behind.
  */
 int proc_capture(const char *path, const char *const *argv, bool with_stderr, uint64_t deadline,
 		 struct buf *out, int *ret_status, struct err *e);
 
-/* For a child before it executes: nothing is ignored and nothing blocked. */
+/* For a child before it executes: no signal is ignored or blocked. */
 void proc_reset_signals(void);
 
-/* The directory that this program's file is in. 0 or -errno. */
+/* Returns the directory of this program's file. 0 or -errno. */
 int proc_own_directory(char ret[static PATH_MAX]);
 
-/* Whether there is a program DIR/BELOW/NAME; its path without links. */
+/* Returns whether the program DIR/BELOW/NAME exists, and its path without links. */
 bool proc_find_in(const char *dir, const char *below, const char *name, char ret[static PATH_MAX]);
 
 /*

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an owner of sandboxes may have, all of them together. */
+/* Limits on all sandboxes of an owner together. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,19 +10,19 @@ enum quota_kind {
 	QUOTA_CPUS,   /* thousandths */
 	QUOTA_MEMORY, /* bytes */
 	QUOTA_DISK,
-	QUOTA_BUILDS, /* of templates, at once */
+	QUOTA_BUILDS, /* concurrent template builds */
 	QUOTA_KINDS,
 };
 
-/* As options and as keys of files; ends with NULL. */
+/* Names for options and for keys of files; ends with NULL. */
 extern const char *const quota_names[QUOTA_KINDS + 1];
 
 struct quota {
 	uint64_t most[QUOTA_KINDS]; /* 0: no limit */
 };
 
-/* Whether it is of things, and not of an amount. */
+/* Returns whether the quota counts objects rather than an amount. */
 bool quota_is_count(enum quota_kind kind);
 
-/* Whether there is any limit. */
+/* Returns whether any limit is set. */
 bool quota_limits(const struct quota *q);

@@ -98,9 +98,9 @@ void str_make_utf8(char *s)
 }
 
 /*
- * Code points that change how the text around them is shown, or that cannot be seen at all: the
- * controls, Unicode's Default_Ignorable_Code_Point (bidirectional and zero-width marks, fillers,
- * variation selectors, tags), line separators and interlinear marks. Sorted.
+ * Code points that change how the surrounding text is displayed, or that are invisible: controls,
+ * Unicode's Default_Ignorable_Code_Point (bidirectional and zero-width marks, fillers, variation
+ * selectors, tags), line separators and interlinear marks. Sorted.
  */
 static bool invisible(uint32_t cp)
 {

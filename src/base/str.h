@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text: strict numbers, UTF-8, what may be shown to a person, and what they may have meant. */
+/* Text: strict numbers, UTF-8, escaping for display, and spelling suggestions. */
 #pragma once
 
 #include <stdbool.h>
@@ -20,7 +20,7 @@ static inline bool str_has_prefix(const char *s, const char *prefix)
 
 bool str_has_suffix(const char *s, const char *suffix);
 
-/* True if `word` stands in `list` between separators (space, comma, newline, tab). */
+/* Returns true if `word` is in `list`, between separators (space, comma, newline, tab). */
 bool str_has_word(const char *list, const char *word);
 
 static inline bool ascii_is_digit(char c)
@@ -44,15 +44,14 @@ static inline char ascii_lower(char c)
 }
 
 /*
- * Decimal digits and nothing else: no sign, no space, no leading zero (but "0"), at most `max`.
- * Reads `n` bytes of `s`. -EINVAL for anything that is not such a number, -ERANGE for one above
- * `max`.
+ * Parses `n` bytes of `s`: decimal digits only, no sign, no space, no leading zero (except "0"), at
+ * most `max`. -EINVAL if it is not such a number, -ERANGE if it is above `max`.
  */
 int str_to_u64(const char *s, size_t n, uint64_t max, uint64_t *ret);
 
 /*
- * Length of the UTF-8 sequence at `s` (1 to 4) and its code point, or 0 where the bytes are not
- * UTF-8.
+ * Returns the length of the UTF-8 sequence at `s` (1 to 4) and its code point, or 0 if the bytes
+ * are not UTF-8.
  */
 size_t utf8_decode(const char *s, size_t n, uint32_t *ret);
 bool utf8_valid(const char *s, size_t n);
@@ -61,24 +60,25 @@ bool utf8_valid(const char *s, size_t n);
 void str_make_utf8(char *s);
 
 /*
- * Appends text from outside so that it can be shown: control bytes, C1, bidirectional and
- * zero-width marks and bytes that are not UTF-8 become \n, \x1b, \u{202e}; a backslash becomes two.
- * One line stays one line.
+ * Appends untrusted text escaped for display: control bytes, C1, bidirectional and zero-width marks
+ * and bytes that are not UTF-8 become \n, \x1b, \u{202e}; a backslash becomes two. One line stays
+ * one line.
  */
 int str_escape(struct buf *b, const char *s, size_t n);
 
-/* Whether it is UTF-8 that a terminal shows as it is: nothing that str_escape() would hide. */
+/* Returns whether a terminal shows the text unchanged: valid UTF-8 that str_escape() would not
+ * escape. */
 bool str_is_visible(const char *s, size_t n);
 
 /*
- * Edits (insert, delete, replace, swap of neighbours) between two short words; SIZE_MAX past 64
- * bytes.
+ * Returns the number of edits (insert, delete, replace, swap of neighbours) between two short
+ * words; SIZE_MAX past 64 bytes.
  */
 size_t str_distance(const char *a, const char *b);
 
 /*
- * The word of a NULL-terminated list that `word` most probably meant, or NULL: the one that differs
- * least, by at most one edit for every three letters begun and with half of it right; else the
- * first that begins with it. "pipy" finds pypi, "mem" finds memory, "foo" finds nothing.
+ * Returns the word of a NULL-terminated list that `word` probably meant, or NULL: the closest one,
+ * by at most one edit for every three letters begun and with half of it right; else the first with
+ * `word` as prefix. "pipy" finds pypi, "mem" finds memory, "foo" finds nothing.
  */
 const char *str_closest(const char *word, const char *const *list);

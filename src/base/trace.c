@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One state for the process. A sink may cause what would be traced in turn (a line that is sent is
- * a frame): `busy` ends that.
+ * One state per process. A sink may itself cause trace lines (sending a line sends a frame); `busy`
+ * stops that recursion.
  */
 #include "base/trace.h"
 
@@ -37,7 +37,7 @@ static struct {
 	bool busy;
 	trace_sink *sink;
 	void *arg;
-	uint64_t last; /* step, us */
+	uint64_t last; /* time of the last step, us */
 } state = { .process = "hutch" };
 
 /* ---- settings ---- */
@@ -90,7 +90,7 @@ bool trace_has_sink(void)
 
 /* ---- lines ---- */
 
-/* Cut before a character or an escape, not in it: each is at most 10 bytes long. */
+/* Cuts between characters or escapes; each is at most 10 bytes long. */
 void trace_fill(struct trace_line *line, enum trace_kind kind, const char *text, size_t n)
 {
 	size_t used = 0;
@@ -256,7 +256,7 @@ int trace_parse(const char *text, size_t n, struct trace_line *ret)
 		while (at < n && text[at] == ' ')
 			at++;
 	}
-	/* A keeper that was taken over writes what it likes. */
+	/* A compromised keeper may send any bytes. */
 	if (n - at > TRACE_TEXT_MAX || !str_is_visible(text + at, n - at) ||
 	    parse_time(words[0], lens[0], &l.us) < 0 ||
 	    copy_column(words[1], lens[1], l.process, sizeof(l.process)) < 0 ||

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The idiom of this tree: owning locals clean up after themselves, and are handed over by TAKE_*.
- */
+/* Cleanup attributes: owning locals free themselves, and TAKE_*() transfers ownership. */
 #pragma once
 
 #include <assert.h>
@@ -16,7 +15,7 @@
 #define _printf_(fmt, first) __attribute__((format(printf, fmt, first)))
 #define _noreturn_	     __attribute__((noreturn))
 
-/* Built with AddressSanitizer, whose runtime wants more of a process than the program does. */
+/* Built with AddressSanitizer, whose runtime needs more privileges than the program. */
 #if defined(__SANITIZE_ADDRESS__)
 #define SANITIZED 1
 #elif defined(__has_feature)
@@ -30,7 +29,7 @@
 
 /*
  * Defines `const char *fn(type i)`, the name of each value of an enum: [VALUE] = "name", ... for
- * all below `n`. Any other value is `other`.
+ * all below `n`. Any other value gives `other`.
  */
 #define DEFINE_NAMES(fn, type, n, other, ...)                                      \
 	const char *fn(type i)                                                     \
@@ -42,7 +41,7 @@
 	}                                                                          \
 	struct hutch_semicolon
 
-/* Each argument is evaluated once; the names are made unique so that uses can be nested. */
+/* Evaluates each argument once; unique names allow nested uses. */
 #define PASTE_(a, b) a##b
 #define PASTE(a, b)  PASTE_(a, b)
 #define COMPARE_(x, op, y, a, b)             \
@@ -54,7 +53,7 @@
 #define MIN(x, y) COMPARE_(x, <, y, PASTE(min_a_, __COUNTER__), PASTE(min_b_, __COUNTER__))
 #define MAX(x, y) COMPARE_(x, >, y, PASTE(max_a_, __COUNTER__), PASTE(max_b_, __COUNTER__))
 
-/* Hands the pointer over to the caller's caller: the cleanup attribute then sees NULL. */
+/* Transfers ownership to the caller's caller: the cleanup attribute then sees NULL. */
 #define TAKE_PTR(p)                              \
 	({                                       \
 		__typeof__(p) *_take_p = &(p);   \
@@ -63,7 +62,7 @@
 		_taken;                          \
 	})
 
-/* The same for a file descriptor; -EBADF stands for "none" everywhere in this tree. */
+/* Same for a file descriptor; -EBADF means "none" everywhere in this tree. */
 #define TAKE_FD(fd)                     \
 	({                              \
 		int *_take_fd = &(fd);  \
@@ -91,8 +90,7 @@
 	}                                \
 	struct hutch_semicolon
 
-/* Closes a valid descriptor and keeps errno; returns -EBADF so that `fd = fd_close(fd)` reads well.
- */
+/* Closes a valid descriptor and keeps errno; returns -EBADF for `fd = fd_close(fd)`. */
 static inline int fd_close(int fd)
 {
 	if (fd >= 0) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A record on a line: time, sandbox, kind, and then its members, each by what it is (forms[]). The
- * texts of a payload were escaped when they were recorded, so backslashes are left as they are; but
- * a file may hold anything, so whatever else must not reach a terminal is escaped once more.
+ * Prints a record on one line: time, sandbox, kind, and then its members, each in its form
+ * (forms[]). Texts of a payload were escaped when they were recorded, so backslashes are kept; but
+ * a file may hold any bytes, so other bytes that must not reach a terminal are escaped again.
  */
 #include "cli/audit-view.h"
 
@@ -35,7 +35,7 @@ enum form {
 	FORM_MODE,
 	FORM_DIGEST,
 	FORM_TEXT,   /* the rest of the line, without its key */
-	FORM_HIDDEN, /* stands elsewhere on the line, or is for programs */
+	FORM_HIDDEN, /* shown elsewhere on the line, or only for programs */
 };
 
 static const struct {
@@ -82,7 +82,7 @@ static const struct {
 
 /* ---- texts ---- */
 
-/* As it stands but for what must not be shown: a backslash stays one. */
+/* Appends the text with unsafe bytes escaped; a backslash stays one. */
 static void put_once(struct buf *b, const char *s, size_t n)
 {
 	size_t from = 0;
@@ -105,7 +105,7 @@ static bool is_plain(const char *s)
 	return s[0] && s[strspn(s, safe)] == '\0';
 }
 
-/* True if nothing but backslashes was escaped: then a shell's '...' shows it as it was. */
+/* Returns true if only backslashes were escaped: then a shell's '...' shows the original. */
 static bool is_literal(const char *s)
 {
 	for (; *s; s++)
@@ -114,7 +114,7 @@ static bool is_literal(const char *s)
 	return true;
 }
 
-/* Of a text that is shown in part, no character and no escape is cut. */
+/* Returns the length of the beginning of a text without cutting a character or an escape. */
 static size_t part_of(const char *s, size_t max)
 {
 	size_t i = 0;
@@ -128,7 +128,7 @@ static size_t part_of(const char *s, size_t max)
 	return i;
 }
 
-/* A word as one would type it. */
+/* Appends a word as one would type it in a shell. */
 static void put_word(const struct audit_view *v, struct buf *b, const char *s)
 {
 	size_t n = v->all ? strlen(s) : part_of(s, ARGUMENT_SHOWN);
@@ -203,7 +203,7 @@ static void put_value(const struct audit_view *v, struct buf *b, enum form form,
 		put_once(b, buf_text(&text), text.len);
 }
 
-/* What was not set is not shown. */
+/* Unset values are not shown. */
 static bool is_nothing(enum form form, const json_t *value)
 {
 	return json_is_integer(value) && json_integer_value(value) == 0 &&
@@ -264,7 +264,7 @@ static void put_members(const struct audit_view *v, struct buf *b, const char *k
 	put_command(v, b, o);
 	json_object_foreach(o, key, value)
 	{
-		/* What the kind says already. */
+		/* The kind includes the operation. */
 		if (v->all || !str_eq(key, "op") || !op || !str_has_prefix(kind, op))
 			put_member(v, b, key, value);
 	}
@@ -287,7 +287,7 @@ static const char *kind_of(const struct audit_record *r, char *spare, size_t n)
 	return name ? name : spare;
 }
 
-/* What went wrong, what was ended; what the log says of itself is quiet. */
+/* Red: failures and denials. Yellow: kills. Green: changes. Dim: records about the log itself. */
 static const char *colour_of(unsigned int kind, const json_t *o)
 {
 	const char *verdict = json_string_value(json_object_get(o, "verdict"));
@@ -371,7 +371,7 @@ static int print_json(const struct audit_file *f, const struct audit_record *r, 
 int audit_view_print(const struct audit_view *v, const struct audit_file *f,
 		     const struct audit_record *r, json_t *payload)
 {
-	/* A sandbox's chain begins with a record that says so; so does the host chain's of it. */
+	/* The first record of a sandbox's chain repeats one of the host chain. */
 	if (!v->json && !v->all && f->id[0] && r->kind == AUDIT_BEGIN)
 		return 0;
 	return v->json ? print_json(f, r, payload) : print_text(v, f, r, payload);

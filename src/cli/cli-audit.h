@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What commands put into the host chain of the audit log: what is to be done, and what came of it.
- */
+/* Records of CLI commands in the host chain of the audit log: the intent before, and the result. */
 #pragma once
 
 #include "audit/audit-log.h"
 #include "cli/cli.h"
 
-/* The beginning of a payload: what is done, to what, and who asks for it. */
+/* Begins a payload: the operation, its object, and the user who asks for it. */
 void cli_audit_begin(struct audit_payload *p, const char *op, const char *key, const char *value);
 
-/* An intent: on an error the caller does nothing. */
+/* Records an intent: on an error the caller must do nothing. */
 int cli_audit(enum audit_kind kind, const struct audit_payload *p, struct err *e);
 
-/* What has happened, or must: if it cannot be recorded, a warning says so. */
+/* Records an event or an action that cannot wait; prints a warning if recording fails. */
 void cli_audit_try(const struct invocation *inv, enum audit_kind kind,
 		   const struct audit_payload *p);

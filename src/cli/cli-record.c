@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finding records, and waiting for them. Nothing here talks to a keeper. */
+/* Finds records and waits for them. Nothing here talks to a keeper. */
 #include "cli/cli-record.h"
 
 #include <fcntl.h>
@@ -17,9 +17,9 @@ enum {
 	FILES_MAX = 2 * RECORDS_MAX,
 };
 
-/* ---- one ---- */
+/* ---- one record ---- */
 
-/* Nobody has the lock: what is not written down by now is not written any more. */
+/* If no warden holds the lock, the record is final. */
 static bool nobody_lives(const struct sandbox *b)
 {
 	_cleanup_close_ int pidfd = -EBADF;
@@ -37,7 +37,7 @@ int handle_refresh(struct handle *h, struct err *e)
 	return r;
 }
 
-/* -ENODATA: not used yet. */
+/* -ENODATA: the record is not used yet. */
 static int open_number(const struct sandbox *b, uint64_t number, struct handle *ret, struct err *e)
 {
 	char name[RECORD_FILE_NAME];
@@ -113,7 +113,7 @@ int handle_open(const struct state_root *root, const char *text, struct handle *
 	return find_name(slash + 1, ret, e);
 }
 
-/* ---- all ---- */
+/* ---- all records ---- */
 
 static int compare_numbers(const void *a, const void *b)
 {
@@ -144,7 +144,7 @@ static int read_numbers(int dir, uint64_t *list, size_t max, size_t *ret_n)
 void record_list_free(struct handle *list, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		list[i].fd = fd_close(list[i].fd); /* the directory is the sandbox's */
+		list[i].fd = fd_close(list[i].fd); /* the directory belongs to the sandbox */
 	free(list);
 }
 
@@ -213,7 +213,7 @@ int follow_open(const struct handle *h, struct follow *ret, struct err *e)
 	ret->inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
 	if (ret->inotify < 0 || inotify_add_watch(ret->inotify, path, IN_MODIFY) < 0)
 		return err_errno(e, "cannot watch the record");
-	(void)state_warden(h->b.dir, &ret->warden, &pid); /* -EBADF: it has gone */
+	(void)state_warden(h->b.dir, &ret->warden, &pid); /* -EBADF: it has ended */
 	return 0;
 }
 
@@ -275,7 +275,7 @@ static json_t *time_json(uint64_t time)
 	return time > 0 ? json_string(clock_format(time, text)) : json_null();
 }
 
-/* A number from a file that anybody may have written. */
+/* A number from an untrusted file. */
 static json_t *number_json(uint64_t n)
 {
 	return json_number(MIN(n, (uint64_t)INT64_MAX));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commands of sandboxes, found and read by their records. */
+/* Finds and reads commands of sandboxes by their records. */
 #pragma once
 
 #include "cli/cli-sandbox.h"
@@ -10,7 +10,7 @@ struct handle {
 	struct sandbox b;
 	int fd; /* the record */
 	struct record_info info;
-	bool lost; /* it did not end, and nobody is left who runs it */
+	bool lost; /* the command did not end, and no process runs it */
 };
 
 #define HANDLE_INIT                             \
@@ -20,13 +20,13 @@ struct handle {
 #define _cleanup_handle_ _cleanup_(handle_close)
 
 /*
- * ID/NUMBER or ID/NAME; of several of one name the one that lives, else the last. -ENOENT with
- * advice.
+ * Opens ID/NUMBER or ID/NAME; if several have the name, the running one, else the last. -ENOENT
+ * with advice.
  */
 int handle_open(const struct state_root *root, const char *text, struct handle *ret, struct err *e);
 void handle_close(struct handle *h);
 
-/* Reads the record anew. */
+/* Reads the record again. */
 int handle_refresh(struct handle *h, struct err *e);
 
 static inline bool handle_lives(const struct handle *h)
@@ -34,15 +34,16 @@ static inline bool handle_lives(const struct handle *h)
 	return h->info.slot.state != RECORD_ENDED && !h->lost;
 }
 
-/* All records of a sandbox that were used, by number. The caller frees both. `ret_dropped`: how
- * many there were before and are no more. */
+/* Lists all used records of a sandbox by number. record_list_free() frees the list. `ret_dropped`:
+ * number of older records that were dropped. */
 int record_list(const struct sandbox *b, struct handle **ret, size_t *ret_n, uint64_t *ret_dropped,
 		struct err *e);
-/* The last that was used; its directory stays the caller's, `fd` is to be closed. -ENOENT: none. */
+/* Opens the last used record; its directory still belongs to the caller, who closes `fd`. -ENOENT
+ * if there is none. */
 int record_newest(const struct sandbox *b, struct handle *ret, struct err *e);
 void record_list_free(struct handle *list, size_t n);
 
-/* Waits for the record to be written or for its sandbox to end. */
+/* Waits until the record is written or its sandbox ends. */
 struct follow {
 	int inotify, warden;
 };
@@ -56,21 +57,21 @@ void follow_close(struct follow *f);
 	}
 #define _cleanup_follow_ _cleanup_(follow_close)
 
-/* How it stands with a command, in a word or two: "running", "exit 0", "signal 9", "lost". */
+/* Describes the state of a command: "running", "exit 0", "signal 9", "lost". */
 const char *record_outcome(const struct handle *h, char out[static 32]);
 json_t *record_json(const struct handle *h);
 
-/* hutch's exit status for it, and a message where there is something to say. */
+/* Returns hutch's exit status for the result, and prints a message if needed. */
 int cli_report(const struct invocation *inv, const struct spec *spec, const struct sandbox *b,
 	       const struct session_result *result, bool memory);
 
-/* The status alone, without a word. */
+/* Returns the exit status only. */
 int cli_exit_code(const struct session_result *result);
 
 /* hutch ps -e */
 int cli_list_commands(struct invocation *inv);
 
-/* Starts a command in a sandbox without waiting for its end; with `s` filled in but descriptors,
- * environment and options of the command line. */
+/* Starts a command in a sandbox without waiting for its end. The caller fills in `s` except
+ * descriptors, environment and command line options. */
 int cli_exec(struct invocation *inv, const struct state_root *root, const struct spec *spec,
 	     const struct sandbox *b, struct session_spec *s, struct session_result *result);

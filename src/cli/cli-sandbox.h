@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the commands that look at sandboxes share. */
+/* Shared by the commands that read sandboxes. */
 #pragma once
 
 #include "cli/cli.h"
 #include "sandbox/sandbox.h"
 
-/* The state of all sandboxes, with what dead ones left taken back. */
+/* Opens the state of all sandboxes, after reclaiming the remains of dead ones. */
 int cli_state_open(struct state_root *ret, struct err *e);
 
 /* Options that cli_plan() reads. */
@@ -21,22 +21,22 @@ int cli_state_open(struct state_root *ret, struct err *e);
 	{ "level", 0, "LEVEL", "isolate it at least so: container, microvm" },           \
 	{ "memory", 'm', "SIZE", "memory, such as 256MiB" },                            \
 	{ "cpus", 0, "N", "processors, such as 0.5" },                                  \
-	{ "disk", 0, "SIZE", "what it may write" },                                     \
-	{ "scratch", 0, "KIND", "where that is kept: disk, memory" },                   \
+	{ "disk", 0, "SIZE", "space for written files" },                               \
+	{ "scratch", 0, "KIND", "where written files are kept: disk, memory" },         \
 	{ "pids", 0, "N", "processes and threads" },                                    \
 	{ "best-effort", 0, NULL, "start even if this host cannot enforce these limits" }, \
-	{ "timeout", 0, "TIME", "of a command, such as 30s" },                          \
-	{ "ttl", 0, "TIME", "of the sandbox" }
+	{ "timeout", 0, "TIME", "time limit of a command, such as 30s" },               \
+	{ "ttl", 0, "TIME", "maximum lifetime of the sandbox" }
 /* clang-format on */
 
-/* A sandbox as the options of `hutch create` or, `once`, `hutch run` say. */
+/* A sandbox as requested by the options of `hutch create` or, if `once`, `hutch run`. */
 struct cli_plan {
-	struct spec policy; /* as the policy and the image are */
-	struct spec with;   /* the same, with the options on top; what it points to is elsewhere */
+	struct spec policy; /* from the policy and the image */
+	struct spec with;   /* the same with the options applied; borrows its texts */
 	const char *const *env;
 };
 int cli_plan(const struct invocation *inv, bool once, struct cli_plan *ret);
 void cli_plan_done(struct cli_plan *p);
 
-/* --count: 1 to `max`, without it 1. */
+/* Reads --count: 1 to `max`, default 1. */
 int cli_take_count(const struct invocation *inv, unsigned int max, unsigned int *ret);

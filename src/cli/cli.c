@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What commands share: options that were given, messages, output. */
+/* Shared by all commands: given options, messages, output. */
 #include <stdarg.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The command line. A command is a struct beside its handler, in a file cmd-*.c, and a word in the
- * list of commands.c; parsing, help, completion and the test of the manual page are made from it.
+ * The command line. A command is a struct next to its handler, in a file cmd-*.c, and an entry in
+ * the list of commands.c. Parsing, help, completion and the test of the manual page use it.
  */
 #pragma once
 
@@ -16,19 +16,19 @@
 /* Exit codes, also documented in hutch(1). */
 enum {
 	EXIT_OK = 0,
-	EXIT_NO = 1,	/* the answer is no: file wrong, connection denied, host lacks something */
-	EXIT_USAGE = 2, /* the command line is wrong */
-	EXIT_TIMEOUT = 124,	 /* of a command in a sandbox: its time limit */
+	EXIT_NO = 1,	/* negative result: invalid file, denied connection, host lacks a feature */
+	EXIT_USAGE = 2, /* invalid command line */
+	EXIT_TIMEOUT = 124,	 /* a command in a sandbox reached its time limit */
 	EXIT_HUTCH = 125,	 /* hutch itself failed: file not readable, out of memory */
-	EXIT_NOT_EXECUTED = 126, /* it is there and cannot be run */
+	EXIT_NOT_EXECUTED = 126, /* the command exists but cannot run */
 	EXIT_NOT_FOUND = 127,
-	EXIT_SIGNAL = 128, /* and the number of the signal that ended it */
+	EXIT_SIGNAL = 128, /* plus the number of the signal that ended it */
 };
 
 struct option {
 	const char *name; /* long form, without dashes */
 	char letter;	  /* short form, or 0 */
-	const char *arg;  /* what its argument is called; NULL: it has none */
+	const char *arg;  /* name of its argument; NULL: none */
 	const char *help;
 };
 
@@ -39,9 +39,9 @@ struct command {
 	const char *args; /* "AGENT NAME:PORT"; "" for none */
 	int min_args, max_args;
 	/*
-	 * The arguments end with the words of another command, which are nobody's options: from the
-	 * first word behind `own_args` others, or from "--". A failure of ours is then EXIT_HUTCH
-	 * always, because small numbers are the other command's.
+	 * The arguments end with the words of another command, which are not parsed as options:
+	 * from the first word after `own_args` others, or from "--". A failure of ours is then
+	 * always EXIT_HUTCH, because small numbers belong to the other command.
 	 */
 	bool passes_on;
 	int own_args;
@@ -80,41 +80,36 @@ struct invocation {
 	bool color; /* stdout is a terminal and NO_COLOR is not set */
 };
 
-/* The value of an option ("" for one without argument; the last one), or NULL if it was not given.
- */
+/* Returns the last value of an option ("" without argument), or NULL if it was not given. */
 const char *cli_option(const struct invocation *inv, const char *name);
 
-/* Prints "hutch config explain: message" and where to read on, on stderr; returns EXIT_USAGE. */
+/* Prints "hutch config explain: message" and a hint to --help on stderr; returns EXIT_USAGE. */
 int cli_usage(const struct invocation *inv, const char *fmt, ...) _printf_(2, 3);
 
 /* Prints errors and warnings of a policy. */
 void cli_diags(FILE *f, const struct diags *d);
 
 /*
- * Prints what `e` says on stderr, escaped; returns EXIT_NO for a -EINVAL or -ENOENT, else
+ * Prints the message of `e` on stderr, escaped; returns EXIT_NO for -EINVAL or -ENOENT, else
  * EXIT_HUTCH.
  */
 int cli_fail(const struct invocation *inv, const struct err *e);
 
 /*
- * Prints a value as canonical JSON on stdout and drops it; NULL is "out of memory". Returns `code`
- * or EXIT_HUTCH.
+ * Prints a value as canonical JSON on stdout and releases it; NULL means out of memory. Returns
+ * `code` or EXIT_HUTCH.
  */
 int cli_print_json(json_t *j, int code);
 
-/*
- * Flushes stdout and says so if what was printed did not arrive (a full disk). Returns `code` or
- * EXIT_HUTCH.
- */
+/* Flushes stdout and reports a write error (a full disk). Returns `code` or EXIT_HUTCH. */
 int cli_finish(int code);
 
 /*
- * Text from outside as a JSON string; what is not UTF-8 (the name of a file may be anything) is
- * escaped.
+ * Makes a JSON string of untrusted text; bytes that are not UTF-8 (as in file names) are escaped.
  */
 json_t *cli_json_text(const char *s);
 
-/* Prints text from outside, escaped. */
+/* Prints untrusted text, escaped. */
 void cli_puts(FILE *f, const char *s);
 
 /* SGR codes, empty without colour. */
@@ -122,16 +117,16 @@ const char *cli_style(const struct invocation *inv, const char *sgr);
 
 void help_print(FILE *f, const struct command *const *chain, int depth);
 
-/* The command below `cmd` of that name, or NULL; and the one that was probably meant. */
+/* Returns the subcommand of that name, or NULL; and the one that was probably meant. */
 const struct command *cli_find_command(const struct command *cmd, const char *name);
 const char *cli_closest_command(const struct command *cmd, const char *name);
 
-/* The store every command uses: -I DIR and so on, default-store.h. */
+/* Opens the store that every command uses: -I DIR and so on, default-store.h. */
 int cli_store_open(struct default_store *s, const struct invocation *inv, struct err *e);
 
 extern const struct command root_command;
 
-/* Commands that another file lists: commands.c, or the file of the command above. */
+/* Commands listed in another file: commands.c, or the file of the parent command. */
 extern const struct command cmd_run, cmd_create, cmd_exec, cmd_shell, cmd_attach, cmd_logs,
 	cmd_wait, cmd_signal, cmd_cp, cmd_commit, cmd_watch, cmd_ps, cmd_inspect, cmd_debug,
 	cmd_receipt, cmd_pause, cmd_suspend, cmd_resume, cmd_ttl, cmd_kill, cmd_rm, cmd_gc,

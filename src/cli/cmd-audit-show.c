@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hutch audit show. A first pass notes where the records are and when; sorted by time, they are
- * read once more to be printed, so that what is kept in memory is small. Where each chain ended is
- * remembered: with -f, when a file of the log changes, all of it is done again from there on.
+ * hutch audit show. A first pass notes place and time of each record; sorted by time, the records
+ * are read again to be printed, which keeps memory use small. The end of each chain is remembered:
+ * with -f, when a file of the log changes, both passes continue from there.
  */
 #include <poll.h>
 #include <string.h>
@@ -16,10 +16,10 @@
 #include "cli/view.h"
 
 enum {
-	NAP_MS = 50, /* between two looks at a log that is being written */
+	NAP_MS = 50, /* between two scans of a log that is being written */
 };
 
-/* Where a record is; sorted by time, then as they stand. */
+/* Place of a record; sorted by time, then by position. */
 struct place {
 	uint64_t wall, seq;
 	size_t first, until; /* the files of its chain */
@@ -37,15 +37,15 @@ struct show {
 	struct audit_view view;
 	struct place *v;
 	size_t n, cap;
-	struct tail *tails, *next; /* sorted by id; as found last time, as found now */
+	struct tail *tails, *next; /* sorted by id; from the last pass, from this one */
 	size_t n_tails, n_next;
 	uint64_t since;
-	const char *sandbox; /* the beginning of an id, or NULL */
+	const char *sandbox; /* prefix of an id, or NULL */
 };
 
 /*
- * Each chain is ordered by itself, and a clock can be set back: so a chain's own order is kept, and
- * a record is shown at the latest time that its chain has reached.
+ * Each chain is ordered, but a clock can be set back. To keep a chain's order, a record is shown at
+ * the latest time that its chain has reached.
  */
 static int by_time(const void *a, const void *b)
 {
@@ -78,7 +78,7 @@ static int by_id(const void *key, const void *tail)
 	return strcmp(key, ((const struct tail *)tail)->id);
 }
 
-/* Puts the scan to where the chain was read to; a chain that is new is read from its beginning. */
+/* Positions the scan where the last pass stopped; a new chain is read from its beginning. */
 static int resume(const struct show *w, struct audit_scan *s, const struct audit_set *set,
 		  size_t first, size_t until)
 {
@@ -108,7 +108,7 @@ static int damaged(const struct audit_scan *s, int r, const char *why, struct er
 	return err_set(e, r, "cannot read '%s': %s", name, strerror(-r));
 }
 
-/* Files of sandboxes are told apart by their names, records of the host chain by what they say. */
+/* Files of sandboxes are selected by name, records of the host chain by their contents. */
 static bool is_wanted(const struct show *w, const struct audit_file *f,
 		      const struct audit_record *rec)
 {
@@ -123,7 +123,7 @@ static bool is_wanted(const struct show *w, const struct audit_file *f,
 	return str_has_prefix(audit_view_sandbox(f, o), w->sandbox);
 }
 
-/* Chains come in the order of their ids. */
+/* Chains come sorted by id. */
 static int remember(struct show *w, const struct audit_scan *s, struct err *e)
 {
 	const struct audit_file *f = &s->set->files[s->file];
@@ -159,7 +159,7 @@ static int gather(struct show *w, struct audit_scan *s, size_t first, size_t unt
 	return r < 0 && !e->num ? damaged(s, r, why, e) : r;
 }
 
-/* One scan goes through a chain while the records come from it. */
+/* A scan that walks through one chain as its records are printed. */
 struct cursor {
 	struct audit_scan scan;
 	size_t first;
@@ -229,7 +229,7 @@ static int print_place(struct show *w, struct cursor **all, const struct audit_s
 	return 0;
 }
 
-/* The end of the chain that begins at `first`. */
+/* Returns the end of the chain that begins at `first`. */
 static size_t chain_end(const struct audit_set *set, size_t first)
 {
 	size_t until = first + 1;
@@ -244,7 +244,7 @@ static bool is_chain_wanted(const struct show *w, const struct audit_file *f)
 	return !w->sandbox || !f->id[0] || str_has_prefix(f->id, w->sandbox);
 }
 
-/* What is right before the damage is shown all the same; it is told at the end. */
+/* Records before the damage are still shown; the damage is reported at the end. */
 static void gather_all(struct show *w, struct audit_scan *s, const struct audit_set *set,
 		       struct err *broken)
 {
@@ -301,7 +301,7 @@ static int watch(const struct audit_log *l, int *ret_fd, struct err *e)
 	return 0;
 }
 
-/* Until something has changed. */
+/* Waits until the log changes. */
 static int wait_for_news(int fd, struct err *e)
 {
 	const struct timespec nap = { .tv_nsec = NAP_MS * (long)NSEC_PER_MSEC };
@@ -348,7 +348,7 @@ static int run_audit_show(struct invocation *inv)
 	if (cli_since(inv, &w.since) != EXIT_OK)
 		return EXIT_USAGE;
 	r = audit_view_open(&l, &set, &e);
-	/* Before the first look, so that nothing is missed in between. */
+	/* Watch before the first scan, so that no change is missed in between. */
 	if (r == 0 && follows)
 		r = watch(&l, &events, &e);
 	if (r == 0)
@@ -370,7 +370,7 @@ const struct command cmd_audit_show = {
 		OPT_JSON,
 		{ "sandbox", 's', "ID", "only of this sandbox, by the beginning of its id" },
 		{ "since", 0, "TIME", "only from then on: 30m, 2h, 7d, 2026-11-15T08:00:00Z" },
-		{ "follow", 'f', NULL, "go on with what is recorded from now on" },
+		{ "follow", 'f', NULL, "continue with new records as they are written" },
 		{ "verbose", 'v', NULL, "digests, arguments and times in full, and signatures" }),
 	.run = run_audit_show,
 };

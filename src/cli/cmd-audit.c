@@ -37,7 +37,7 @@ static int read_key(const char *hex, uint8_t ret[static AUDIT_PUBLIC], struct er
 	return 0;
 }
 
-/* The log of this host, or an export. */
+/* Opens this host's log, or an export. */
 static int open_what(const struct invocation *inv, struct audit_log *l, struct audit_set *set,
 		     struct err *e)
 {
@@ -94,7 +94,8 @@ static int report_text(const struct audit_report *r)
 		(void)printf("%llu chains were removed at the cap, and that is recorded\n",
 			     (unsigned long long)r->missing);
 	if (r->from_gone)
-		(void)printf("what the checkpoint was made of has been removed at the cap\n");
+		(void)printf(
+			"the records that the checkpoint covers were removed at the size limit\n");
 	return EXIT_OK;
 }
 
@@ -198,8 +199,8 @@ static const struct command cmd_audit_export = {
 static const struct command cmd_audit_checkpoint = {
 	.name = "checkpoint", .args = "",
 	.summary = "sign what has been recorded so far, and print the signature",
-	.help = "Keep what it prints on another machine: 'hutch audit verify --from' then finds whatever happens to the log\n"
-		"up to here.",
+	.help = "Keep the output on another host: 'hutch audit verify --from' then detects any change to the log up to this\n"
+		"point.",
 	.run = run_audit_checkpoint,
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hutch attach, logs, wait, signal, shell, and ps -e: commands that run without us. What they print
- * is read from their records; only input, signals and the size of a terminal go by the keeper.
+ * hutch attach, logs, wait, signal, shell, and ps -e: commands that run without hutch. Output is
+ * read from their records; only input, signals and the terminal size pass through the keeper.
  */
 #include <signal.h>
 #include <sodium.h>
@@ -14,7 +14,7 @@
 #include "state/kept.h"
 
 enum {
-	REPLAY = 2048, /* bytes of a terminal that is entered again */
+	REPLAY = 2048, /* bytes of output shown when a terminal is re-entered */
 };
 
 static int open_handle(const struct invocation *inv, struct handle *h)
@@ -30,7 +30,7 @@ static int open_handle(const struct invocation *inv, struct handle *h)
 /* ---- output ---- */
 
 struct printing {
-	bool streams[3]; /* 0: say what was dropped */
+	bool streams[3]; /* 0: report dropped output */
 	bool json;
 	uint64_t since;
 };
@@ -49,7 +49,7 @@ static json_t *bytes_json(const struct record_piece *p, bool text)
 					     sodium_base64_VARIANT_ORIGINAL));
 }
 
-/* A line for each piece; what is not text is in base64. */
+/* Prints one line per piece; bytes that are not text are in base64. */
 static int print_json(const struct record_piece *p)
 {
 	char time[CLOCK_RFC3339_MAX];
@@ -83,7 +83,7 @@ static int print_piece(const struct printing *how, const struct record_piece *p)
 	return fputs(text, stderr) >= 0 ? 0 : -EIO;
 }
 
-/* Prints what there is from the cursor on, and flushes. 0 or -errno. */
+/* Prints the output from the cursor on, and flushes. 0 or -errno. */
 static int print_all(const struct printing *how, struct record_cursor *c, struct handle *h,
 		     struct err *e)
 {
@@ -98,9 +98,7 @@ static int print_all(const struct printing *how, struct record_cursor *c, struct
 	return r;
 }
 
-/* Prints, and goes on until the end of the command or of its sandbox. `how` may be NULL: only
- * waits.
- */
+/* Prints until the command or its sandbox ends. If `how` is NULL, only waits. */
 static int follow(const struct printing *how, uint64_t from, struct handle *h, struct err *e)
 {
 	_cleanup_follow_ struct follow f = FOLLOW_INIT;
@@ -112,7 +110,7 @@ static int follow(const struct printing *how, uint64_t from, struct handle *h, s
 		r = handle_refresh(h, e);
 		if (r == 0 && how)
 			r = print_all(how, &c, h, e);
-		/* Asked before it was printed: what came in between is still to come. */
+		/* The state was read before printing, so print once more for output in between. */
 		if (r == 0 && h->lost)
 			return 0;
 		if (r == 0 && h->info.slot.state == RECORD_ENDED)
@@ -123,7 +121,7 @@ static int follow(const struct printing *how, uint64_t from, struct handle *h, s
 	return r;
 }
 
-/* hutch's exit status for a command that has ended, or is lost. */
+/* Returns hutch's exit status for a command that has ended or is lost. */
 static int outcome(const struct invocation *inv, const struct handle *h)
 {
 	_cleanup_spec_ struct spec spec = { 0 };
@@ -186,7 +184,7 @@ static int run_wait(struct invocation *inv)
 
 /* ---- attach ---- */
 
-/* By the keeper: input, signals, a terminal. */
+/* Attaches through the keeper: input, signals, a terminal. */
 static int attach_live(const struct invocation *inv, struct handle *h, uint64_t from, bool input)
 {
 	_cleanup_spec_ struct spec spec = { 0 };
@@ -209,13 +207,13 @@ static int attach_live(const struct invocation *inv, struct handle *h, uint64_t 
 	    session_run(fd, &s, &result, &e) < 0)
 		return cli_fail(inv, &e);
 	if (result.how == SESSION_DETACHED) {
-		(void)fprintf(stderr, "\r\nhutch: left %s/%llu, which goes on\r\n", h->b.id,
+		(void)fprintf(stderr, "\r\nhutch: left %s/%llu, which keeps running\r\n", h->b.id,
 			      (unsigned long long)h->info.head.number);
 		return EXIT_OK;
 	}
 	if (result.how == SESSION_REFUSED && result.number == WIRE_NOT_FOUND &&
 	    handle_refresh(h, &e) == 0 && !handle_lives(h))
-		return -EAGAIN; /* ended meanwhile */
+		return -EAGAIN; /* it has ended since */
 	return cli_report(inv, &spec, &h->b, &result, false);
 }
 
@@ -331,7 +329,7 @@ static int find_shell(struct invocation *inv, const char *name, struct handle *h
 		if (r == 0)
 			r = handle_open(&root, text, h, &e);
 		if (r == -ENOENT && h->b.dir >= 0)
-			return EXIT_OK; /* the sandbox is there, the command is not */
+			return EXIT_OK; /* the sandbox exists, the command does not */
 		return r < 0 ? cli_fail(inv, &e) : EXIT_OK;
 	}
 }
@@ -355,7 +353,7 @@ static int run_shell(struct invocation *inv)
 	}
 	if (code != EXIT_OK)
 		return code;
-	if (h.fd < 0) /* gone within a moment, and dropped */
+	if (h.fd < 0) /* it ended at once, and its record was dropped */
 		return EXIT_HUTCH;
 	total = record_bytes(&h.info);
 	from = total > REPLAY ? total - REPLAY : 0;
@@ -389,7 +387,7 @@ static void print_command(const struct handle *h)
 	print_argv(&h->info.head);
 }
 
-/* The commands of one sandbox. */
+/* Lists the commands of one sandbox. */
 static int list_one(const struct sandbox *b, json_t *list, struct err *e)
 {
 	struct handle *records = NULL;
@@ -404,7 +402,7 @@ static int list_one(const struct sandbox *b, json_t *list, struct err *e)
 			r = err_oom(e);
 	}
 	if (r == 0 && !list && dropped > 0)
-		(void)fprintf(stderr, "hutch: %llu older commands of %s are kept no more\n",
+		(void)fprintf(stderr, "hutch: %llu older commands of %s are no longer kept\n",
 			      (unsigned long long)dropped, b->id);
 	record_list_free(records, n);
 	return r;
@@ -484,9 +482,9 @@ int cli_list_commands(struct invocation *inv)
 const struct command cmd_shell = {
 	.name = "shell", .args = "ID", .min_args = 1, .max_args = 1,
 	.summary = "enter a shell of a sandbox, which can be left and entered again",
-	.help = "Ctrl-P Ctrl-Q leaves it, and so does the end of the terminal. It goes on until it exits.",
+	.help = "Ctrl-P Ctrl-Q or closing the terminal leaves the shell, which keeps running until it exits.",
 	.options = OPTIONS(
-		{ "name", 'n', "NAME", "of the shell; without it, 'shell'" },
+		{ "name", 'n', "NAME", "name of the shell, default 'shell'" },
 		{ "env", 'e', "NAME=VALUE", "set a variable (can be repeated)" },
 		{ "user", 'u', "USER", "run as this user: a name, UID or UID:GID" },
 		{ "workdir", 'w', "DIR", "start in this directory" }),
@@ -496,8 +494,8 @@ const struct command cmd_shell = {
 const struct command cmd_attach = {
 	.name = "attach", .args = "HANDLE", .min_args = 1, .max_args = 1,
 	.summary = "follow the output of a command to its end, and exit as it does",
-	.help = "HANDLE is ID/NUMBER or ID/NAME. A command with a terminal gets this one; Ctrl-P Ctrl-Q leaves it. Whoever\n"
-		"reads, or does not, never holds up the command.",
+	.help = "HANDLE is ID/NUMBER or ID/NAME. A command with a terminal gets this one; Ctrl-P Ctrl-Q leaves it. A slow\n"
+		"reader never blocks the command.",
 	.options = OPTIONS(
 		{ "interactive", 'i', NULL, "pass standard input on" },
 		OPT_FROM),
@@ -511,7 +509,7 @@ const struct command cmd_logs = {
 		"how much.",
 	.options = OPTIONS(
 		OPT_JSON,
-		{ "follow", 'f', NULL, "go on until the command ends" },
+		{ "follow", 'f', NULL, "continue until the command ends" },
 		OPT_FROM,
 		{ "since", 0, "TIME", "only what came later; an RFC 3339 time, or a time ago such as 5m" },
 		{ "stdout", 0, NULL, "only standard output" },

@@ -31,7 +31,7 @@ static int push_diags(json_t *list, const struct diags *d)
 	return r;
 }
 
-/* Warnings belong to stderr: stdout is the policy, or the answer. */
+/* Warnings go to stderr: stdout is the policy, or the result. */
 static int compile(const struct invocation *inv, struct default_store *s, struct policy **ret)
 {
 	_cleanup_diags_ struct diags d = { 0 };
@@ -44,7 +44,7 @@ static int compile(const struct invocation *inv, struct default_store *s, struct
 	return r < 0 ? cli_fail(inv, &e) : EXIT_OK;
 }
 
-/* A file that could not be read at all: there is no position in it. */
+/* Reports an unreadable file, without a position in it. */
 static int validate_unread(const struct invocation *inv, const char *path, const struct err *e,
 			   json_t *list)
 {
@@ -283,8 +283,8 @@ static const struct command cmd_config_validate = {
 static const struct command cmd_config_compile = {
 	.name = "compile", .args = "AGENT", .min_args = 1, .max_args = 1,
 	.summary = "print the canonical policy of an agent",
-	.help = "The text on stdout is the policy: sorted JSON, the same bytes on every machine. Its SHA-256, which\n"
-		"names it in records, goes to stderr; 'hutch config compile AGENT | sha256sum' gives the same.",
+	.help = "Prints the policy on stdout: sorted JSON, the same bytes on every host. Prints its SHA-256, which names it\n"
+		"in records, on stderr; 'hutch config compile AGENT | sha256sum' gives the same.",
 	.options = OPTIONS(
 		OPT_JSON, OPT_INCLUDE,
 		{ "digest", 'd', NULL, "print only the SHA-256 of the policy" }),
@@ -294,8 +294,8 @@ static const struct command cmd_config_compile = {
 static const struct command cmd_config_explain = {
 	.name = "explain", .args = "AGENT NAME:PORT", .min_args = 2, .max_args = 2,
 	.summary = "say whether an agent may connect, and why",
-	.help = "Shows the rule that decides, the file and line it stands in, and which preset brought it. For what is\n"
-		"denied, shows which preset would allow it. Exits 0 if allowed, 1 if denied.",
+	.help = "Shows the rule that decides, its file and line, and the preset it came from. If denied, shows which preset\n"
+		"would allow it. Exits 0 if allowed, 1 if denied.",
 	.options = OPTIONS(OPT_JSON, OPT_INCLUDE), .run = run_config_explain,
 };
 

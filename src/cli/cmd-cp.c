@@ -14,7 +14,7 @@ enum {
 	ID_MAX = 64,
 };
 
-/* Cuts ID:PATH in two: false if it is a local path. A ':' behind a '/' belongs to a name. */
+/* Splits ID:PATH; false if it is a local path. A ':' after a '/' belongs to a name. */
 static bool take_remote(const char *text, char id[static ID_MAX], const char **ret_path)
 {
 	size_t n = strcspn(text, ":/");
@@ -138,7 +138,7 @@ static void print_event(const struct fields *f, void *arg)
 		(void)putchar('\n');
 	}
 	(void)fflush(stdout);
-	if (ferror(stdout)) /* whoever read it has gone */
+	if (ferror(stdout)) /* the reader has gone */
 		exit(EXIT_SIGNAL + SIGPIPE);
 }
 

@@ -9,7 +9,7 @@
 #include "client/peer.h"
 
 enum {
-	NOW_MS = 2000, /* --now: for a guest that does not answer: paused, asleep, broken */
+	NOW_MS = 2000, /* --now: limit for a guest that does not answer (paused, broken) */
 };
 
 struct debug {
@@ -55,7 +55,7 @@ static void on_line(void *arg, const char *text, size_t n)
 		print_json(&l);
 	else if (wanted(d, &l))
 		(void)fwrite(out, 1, trace_format(&l, out), stdout);
-	/* The guest's list is the last of what is there now. */
+	/* The guest's list is the last line about the current state. */
 	if (d->now && str_eq(l.process, "guest") && str_has_prefix(l.text, "jobs: "))
 		loop_stop(d->loop, 0);
 }
@@ -69,7 +69,7 @@ static void on_data(struct call *c, unsigned int stream, const char *data, size_
 	peer_consumed(c, stream, n);
 }
 
-/* A sandbox that has ended is no failure of ours. */
+/* The end of the sandbox is not an error. */
 static void on_closed(struct call *c, enum wire_code code, const char *text, void *arg)
 {
 	struct debug *d = arg;

@@ -11,7 +11,7 @@
 #include "vm/host-config.h"
 #include "vm/machine.h"
 
-/* The kernel that machines would boot; false if there is none. */
+/* Finds the kernel that VMs boot; false if there is none. */
 static bool find_kernel(struct machine_kernel *ret)
 {
 	struct err e = ERR_INIT;
@@ -20,7 +20,7 @@ static bool find_kernel(struct machine_kernel *ret)
 	return sandbox_find_guest(guest, &e) == 0 && machine_kernel_find(guest, ret, &e) == 0;
 }
 
-/* What is known of machines; with `probe`, after one was booted. */
+/* Collects facts about VMs; with `probe`, boots one first. */
 static void look_at_machines(bool probe, struct host_machine *ret)
 {
 	struct machine_kernel found, *kernel = find_kernel(&found) ? &found : NULL;
@@ -40,7 +40,7 @@ static void look_at_machines(bool probe, struct host_machine *ret)
 	(void)snprintf(ret->why, sizeof(ret->why), "%s", r < 0 ? e.msg : why);
 }
 
-/* The directories that every other command of this user works in. */
+/* The directories that all other commands of this user use. */
 struct places {
 	char state[PATH_MAX], run[PATH_MAX];
 	struct err no_state, no_run;
@@ -73,7 +73,7 @@ static int run_doctor(struct invocation *inv)
 	look_at_machines(cli_option(inv, "probe"), &machine);
 	host_options_default(&options);
 	options.machine = &machine;
-	/* What is wrong with host.yaml, the row of the accelerator says. */
+	/* The row of the accelerator reports errors of host.yaml. */
 	if (host_config_load(&config, &ignored) == 0)
 		options.engine = host_config_engine(&config);
 	find_places(&places, &options);
@@ -89,9 +89,9 @@ static int run_doctor(struct invocation *inv)
 const struct command cmd_doctor = {
 	.name = "doctor", .args = "",
 	.summary = "show what this host can enforce, and what to do about the rest",
-	.help = "Tries things out rather than believing version numbers; changes nothing, but that the initrd of microVMs is\n"
-		"made if it is not there, as after an upgrade, and that what --probe finds out is kept until the host boots\n"
-		"again. Exits 0 if sandboxes can be had at level 'container', 1 if not.",
+	.help = "Tests features instead of trusting version numbers. Changes nothing, except that it makes a missing initrd\n"
+		"for microVMs, as after an upgrade, and keeps the result of --probe until the host reboots. Exits 0 if\n"
+		"level 'container' is available, 1 if not.",
 	.options = OPTIONS(
 		OPT_JSON,
 		{ "probe", 0, NULL, "boot a virtual machine, to see whether KVM works" }),

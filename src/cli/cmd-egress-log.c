@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hutch egress log: a line for each stream. Its beginning and its end are two records, which become
- * one line; with -f they are told as they come.
+ * hutch egress log: one line per stream. The records of its beginning and its end are merged into
+ * one line; with -f each is printed as it comes.
  */
 #include <poll.h>
 #include <string.h>
@@ -16,7 +16,7 @@
 #include "names/why.h"
 
 enum {
-	LOOK_AGAIN = 1000, /* ms: a file that was made since is found that late at most */
+	LOOK_AGAIN = 1000, /* ms: a new file is found within this time */
 };
 
 struct line {
@@ -38,7 +38,7 @@ static const char *verdict_of(const json_t *o)
 {
 	if (str_eq(egress_text(o, "verdict"), "deny"))
 		return "denied";
-	/* Allowed, and it came to nothing: no address, nobody there. */
+	/* Allowed, but the connection failed: no address, or no server there. */
 	if (str_eq(egress_text(o, "verdict"), "end") && !egress_text(o, "address")[0])
 		return "failed";
 	return "allowed";
@@ -118,9 +118,9 @@ static int print_line(const struct lines *w, const struct line *l)
 	return 0;
 }
 
-/* ---- records into lines ---- */
+/* ---- turning records into lines ---- */
 
-/* Takes `o` over. */
+/* Consumes `o`. */
 static int add(struct lines *w, const struct egress_event *ev, json_t *o)
 {
 	struct line *v, l = { .time = ev->time, .order = w->n, .o = o };
@@ -147,7 +147,7 @@ static int add(struct lines *w, const struct egress_event *ev, json_t *o)
 	return 0;
 }
 
-/* The line of a stream that has not ended yet; streams that end soon are near the end. */
+/* Finds the line of a stream that has not ended; short streams are near the end. */
 static struct line *open_line(struct lines *w, const struct egress_event *ev)
 {
 	for (size_t i = w->n; i-- > 0;)
@@ -158,7 +158,7 @@ static struct line *open_line(struct lines *w, const struct egress_event *ev)
 	return NULL;
 }
 
-/* What a record calls a host is the name of a line. */
+/* The "host" of a record is the "name" of a line. */
 static json_t *members_of(const json_t *o)
 {
 	json_t *copy = json_copy((json_t *)o), *host = json_object_get(o, "host");
@@ -188,7 +188,7 @@ static int add_event(struct lines *w, const struct egress_event *ev)
 	return r < 0 ? -ENOMEM : 0;
 }
 
-/* "name:port" of a sum; port 0 is a question by DNS. */
+/* "name:port" of a sum; port 0 is a DNS query. */
 static json_t *summed(const char *text, uint64_t count)
 {
 	const char *colon = strrchr(text, ':');
@@ -225,7 +225,7 @@ static int on_event(const struct egress_event *ev, void *arg)
 	return ev->kind == AUDIT_EGRESS_SUM ? add_sum(arg, ev) : 0;
 }
 
-/* ---- all of them ---- */
+/* ---- all lines ---- */
 
 static int by_time(const void *a, const void *b)
 {
@@ -253,7 +253,7 @@ static int print_all(struct lines *w, struct err *e)
 	return r < 0 ? err_oom(e) : 0;
 }
 
-/* Until somebody ends us. */
+/* Runs until hutch is interrupted. */
 static int follow(struct egress_reader *reader, struct audit_log *l, struct err *e)
 {
 	_cleanup_close_ int watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
@@ -275,7 +275,7 @@ static int follow(struct egress_reader *reader, struct audit_log *l, struct err 
 	return r;
 }
 
-/* An empty log has two meanings: nothing was tried, or there is nothing to try it with. */
+/* An empty log has two meanings: no connection was tried, or the sandbox has no network. */
 static int say_no_network(const struct invocation *inv, struct audit_log *l, struct err *e)
 {
 	char id[AUDIT_ID_MAX + 1];
@@ -301,7 +301,7 @@ static int run_egress_log(struct invocation *inv)
 	r = audit_open(&l, &e);
 	if (r == 0)
 		r = egress_read(&reader, &l, &e);
-	/* What is right before a damage is shown all the same. */
+	/* Records before the damage are still shown. */
 	if (print_all(&w, &print) < 0 && r == 0) {
 		e = print;
 		r = e.num;
@@ -322,7 +322,7 @@ const struct command cmd_egress_log = {
 		"With -f the beginning and the end of a stream are a line each. Also of sandboxes that have ended.",
 	.options = OPTIONS(
 		OPT_JSON,
-		{ "follow", 'f', NULL, "go on with what comes" },
+		{ "follow", 'f', NULL, "continue with new connections" },
 		{ "since", 0, "TIME", "only what came later; an RFC 3339 time, or a time ago such as 5m" }),
 	.run = run_egress_log,
 };

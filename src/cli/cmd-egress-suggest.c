@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hutch egress suggest: rules that would allow what a sandbox was denied. While the sandbox is
- * there, its rules decide what is said about a target, as in 'hutch egress explain'; afterwards the
- * log.
+ * hutch egress suggest: rules that would allow denied connections of a sandbox. While the sandbox
+ * exists, its rules decide, as in 'hutch egress explain'; afterwards the log.
  */
 #include <string.h>
 
@@ -12,14 +11,14 @@
 
 enum {
 	PORT_DEFAULT = 443,
-	WANTED_MAX = 1000, /* names; more are not read by anybody */
+	WANTED_MAX = 1000, /* names; a longer list is useless */
 };
 
 struct wanted {
 	char id[AUDIT_ID_MAX + 1];
 	uint64_t time, count;
-	struct target t; /* port 0: it got no further than a question for the name */
-	enum why why;	 /* of the last record; WHY_ALLOWED: only sums, which have no reason */
+	struct target t; /* port 0: only a DNS query */
+	enum why why;	 /* from the last record; WHY_ALLOWED: only sums, without a reason */
 	char detail[64];
 };
 
@@ -28,9 +27,9 @@ struct denials {
 	size_t n;
 };
 
-/* ---- what was denied ---- */
+/* ---- denied connections ---- */
 
-/* A record of one denial has a reason, a sum has none. */
+/* A single denial has a reason, a sum has none. */
 static void merge(struct wanted *into, const struct wanted *w)
 {
 	if (w->t.port > 0)
@@ -91,7 +90,7 @@ static int want_sum(struct denials *d, const struct egress_event *ev)
 	return r;
 }
 
-/* Other reasons, such as a spent budget, are not about what may be connected to. */
+/* Ignores reasons other than rules, such as a spent budget. */
 static int on_denial(const struct egress_event *ev, void *arg)
 {
 	uint64_t port = egress_number(ev->o, "port");
@@ -105,7 +104,7 @@ static int on_denial(const struct egress_event *ev, void *arg)
 	return want(arg, ev, egress_text(ev->o, "host"), port, 1);
 }
 
-/* Leaves what is of the sandbox that was denied something last. */
+/* Keeps only the sandbox with the latest denial. */
 static void keep_last(struct denials *d)
 {
 	char id[AUDIT_ID_MAX + 1] = "";
@@ -123,16 +122,16 @@ static void keep_last(struct denials *d)
 	d->n = n;
 }
 
-/* ---- what would allow it ---- */
+/* ---- rules to allow them ---- */
 
 struct adviser {
 	struct default_store store;
-	struct policy *floor;	   /* the part of every policy, and nothing else */
-	struct egress_rules rules; /* of the sandbox, if `there` */
+	struct policy *floor;	   /* the common part of all policies */
+	struct egress_rules rules; /* the sandbox's, if `there` */
 	bool there;
 };
 
-/* Why it is denied: as explain says it while the sandbox is there, else as the log does. */
+/* Finds why it is denied: like explain while the sandbox exists, else from the log. */
 static int ask_why(struct adviser *a, const struct wanted *w, const struct target *t,
 		   struct egress_why *ret, struct err *e)
 {
@@ -148,7 +147,7 @@ static void print_presets(const struct explanation *x)
 		(void)printf("%s%s", i == 0 ? "; or preset " : ", ", x->presets[i]);
 }
 
-/* Would a rule in the policy change this? */
+/* Returns whether a rule in the policy would change this. */
 static bool helps(const struct egress_why *w, const struct verdict *floor)
 {
 	return !floor->deny &&
@@ -209,7 +208,7 @@ static int suggest_all(struct adviser *a, const struct denials *d, struct err *e
 	a->there = r == 0;
 	if (r < 0 && r != -ENOENT)
 		return r;
-	(void)printf("# what sandbox %s was denied\negress:\n  domains:\n", d->v[0].id);
+	(void)printf("# denied connections of sandbox %s\negress:\n  domains:\n", d->v[0].id);
 	r = 0;
 	for (size_t i = 0; r == 0 && i < d->n; i++)
 		r = suggest_one(a, &d->v[i], e);

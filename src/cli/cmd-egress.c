@@ -41,7 +41,7 @@ static void print_rule(const struct egress_rules *r, const struct ruleset_entry 
 	print_from(r, entry);
 }
 
-/* The words of the log, and what a person can do. */
+/* Prints the reason in the words of the log, and what a person can do. */
 static void print_because(const struct egress_rules *r, const struct egress_why *w,
 			  const struct target *t)
 {
@@ -142,7 +142,7 @@ static int run_egress_explain(struct invocation *inv)
 
 /* ---- allow, deny ---- */
 
-/* What the compiler says of the rule in a file: a public suffix, an address of the own network. */
+/* Prints the compiler's warnings about the rule: a public suffix, an address of the own network. */
 static int lint(const struct invocation *inv, const char *rule, struct err *e)
 {
 	_cleanup_default_store_ struct default_store s = { 0 };
@@ -173,7 +173,7 @@ static bool has_route(const struct egress_rules *r, const struct addr *a)
 	return false;
 }
 
-/* The rule holds; what else is there to know of it? */
+/* The rule is in force; reports other rules that limit its effect. */
 static int tell_effect(const struct invocation *inv, const struct rule *rule, const char *text,
 		       struct err *e)
 {
@@ -271,16 +271,16 @@ static const struct command cmd_egress_explain = {
 static const struct command cmd_egress_allow = {
 	.name = "allow", .args = "ID RULE", .min_args = 2, .max_args = 2,
 	.summary = "let a sandbox that runs connect to more",
-	.help = "RULE is written as in egress.domains of an agent file; without a port it means 443. It takes back the same\n"
-		"rule of 'hutch egress deny'. What the policy denies stays denied: that exits 1, and says so. A sandbox whose\n"
-		"policy allows nothing has no way out that could be opened.",
+	.help = "RULE is written as in egress.domains of an agent file; without a port it means 443. It revokes the same\n"
+		"rule of 'hutch egress deny'. The command exits 1 with a message if the policy denies the target: a denial\n"
+		"cannot be overridden. A sandbox whose policy allows nothing has no network that a rule could open.",
 	.run = run_egress_allow,
 };
 
 static const struct command cmd_egress_deny = {
 	.name = "deny", .args = "ID RULE", .min_args = 2, .max_args = 2,
 	.summary = "let a sandbox that runs connect to less, and end what it has there",
-	.help = "Without a port the rule means all ports. It takes back the same rule of 'hutch egress allow'.",
+	.help = "Without a port the rule means all ports. It revokes the same rule of 'hutch egress allow'.",
 	.run = run_egress_deny,
 };
 

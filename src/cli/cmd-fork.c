@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hutch fork, hutch snapshot create: copies of a microVM that runs. */
+/* hutch fork, hutch snapshot create: copies of a running microVM. */
 #include <string.h>
 
 #include "base/str.h"
@@ -62,21 +62,20 @@ static int run_fork(struct invocation *inv)
 /* clang-format off */
 const struct command cmd_snapshot_create = {
 	.name = "create", .args = "ID", .min_args = 1, .max_args = 1,
-	.summary = "save a microVM that runs: its memory and its disk",
-	.help = "The sandbox stands still meanwhile and then goes on. Prints the snapshot's name: 'hutch create --snapshot\n"
-		"NAME' begins a sandbox as it, also after a restart of the host. What such a sandbox may do is decided by\n"
-		"the policy of that time.",
+	.summary = "save the memory and the disk of a running microVM",
+	.help = "The sandbox pauses while it is saved. Prints the name of the snapshot: 'hutch create --snapshot NAME'\n"
+		"starts a sandbox from it, even after a reboot of the host, with the policy that its agent has then.",
 	.run = run_snapshot_create,
 };
 
 const struct command cmd_fork = {
 	.name = "fork", .args = "ID", .min_args = 1, .max_args = 1,
-	.summary = "make copies of a microVM that runs",
-	.help = "Each copy has the memory, processes and files of the original, and its policy; its own name, random numbers,\n"
-		"limits and records. The original goes on. Commands that were started in the original go on in each copy, in\n"
-		"records of its own.",
+	.summary = "make copies of a running microVM",
+	.help = "Each copy has the memory, processes, files and policy of the original, but its own name, random numbers,\n"
+		"limits and records. The original keeps running. Its commands continue in each copy, in records of the\n"
+		"copy.",
 	.options = OPTIONS(
-		{ "count", 'n', "N", "how many; without it, one" }),
+		{ "count", 'n', "N", "number of copies, default 1" }),
 	.run = run_fork,
 };
 /* clang-format on */

@@ -21,7 +21,7 @@ static_assert(ARRAY_SIZE(words) == LEFT_MAX, "each has words");
 
 struct found {
 	const struct invocation *inv;
-	json_t *lists; /* NULL: for people */
+	json_t *lists; /* NULL: output for people */
 	uint64_t ids;
 	int r;
 };
@@ -64,7 +64,7 @@ static int run_gc(struct invocation *inv)
 
 	if (cli_option(inv, "json") && !(f.lists = make_lists()))
 		return cli_fail(inv, (err_oom(&e), &e));
-	/* It makes room: a log that is full must not keep it from that. */
+	/* gc frees space, so a full log must not prevent it. */
 	cli_audit_begin(&p, "gc", NULL, NULL);
 	cli_audit_try(inv, AUDIT_GC, &p);
 	r = state_root_open(&root, &e);
@@ -74,7 +74,7 @@ static int run_gc(struct invocation *inv)
 	code = r < 0 ? cli_fail(inv, &e) : EXIT_OK;
 	if (!f.lists)
 		return code;
-	/* What was taken back is told also when something else could not be. */
+	/* Reclaimed objects are reported even if others could not be reclaimed. */
 	f.r |= json_put(f.lists, keys[LEFT_IDS], json_number(f.ids));
 	if (f.r < 0)
 		json_decref(TAKE_PTR(f.lists));
@@ -84,14 +84,14 @@ static int run_gc(struct invocation *inv)
 /* clang-format off */
 const struct command cmd_gc = {
 	.name = "gc", .args = "",
-	.summary = "take back everything that no living sandbox has, and say what",
-	.help = "What sandboxes have left whose warden was killed; what is kept of sandboxes that have ended, once it is older\n"
-		"or more than host.yaml allows, or all of it with --ended; control groups, id ranges, half-made images and\n"
-		"snapshots that nobody has; templates of microVMs whose image or kernel is gone, and the memory of templates\n"
-		"that is kept for the next start. What lives, and what is being made, is left alone.",
+	.summary = "reclaim everything that no running sandbox uses, and list it",
+	.help = "Removes the remains of sandboxes whose warden was killed; records of ended sandboxes beyond the age or\n"
+		"number that host.yaml allows, or all with --ended; unused control groups, id ranges and incomplete images\n"
+		"and snapshots; microVM templates whose image or kernel is gone, and cached memory of templates. Running\n"
+		"sandboxes and builds in progress are not touched.",
 	.options = OPTIONS(
 		OPT_JSON,
-		{ "ended", 0, NULL, "also all that is kept of sandboxes that have ended" }),
+		{ "ended", 0, NULL, "also remove everything kept of ended sandboxes" }),
 	.run = run_gc,
 };
 /* clang-format on */

@@ -41,7 +41,7 @@ static int columns(void)
 	return ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 20 ? w.ws_col : COLUMNS;
 }
 
-/* One line that is drawn again and again. */
+/* Redraws one line. */
 static void draw(struct progress *p, const struct image_progress *now)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(4096);
@@ -57,7 +57,7 @@ static void draw(struct progress *p, const struct image_progress *now)
 		(void)buf_puts(&b, "  ");
 		(void)str_escape(&b, now->line, strlen(now->line));
 	}
-	/* Cut at bytes: a character in the middle of which it ends is not shown by terminals. */
+	/* Cut by bytes: terminals do not show an incomplete character. */
 	(void)fprintf(stderr, "\r\033[K%.*s", columns() - 1, buf_text(&b));
 	p->drawn = true;
 }
@@ -68,7 +68,7 @@ static void plain(struct progress *p, const struct image_progress *now)
 		(void)fprintf(stderr, "%s\n", phases[now->phase]);
 	if (now->line && strcmp(now->line, p->line) != 0 && now->phase == PHASE_PACKAGES) {
 		(void)snprintf(p->line, sizeof(p->line), "%s", now->line);
-		/* mmdebstrap's own words; what apt and dpkg print is in the log. */
+		/* mmdebstrap's own messages; the output of apt and dpkg is in the log. */
 		if (str_has_prefix(now->line, "I: ")) {
 			cli_puts(stderr, now->line);
 			(void)fputc('\n', stderr);
@@ -125,7 +125,7 @@ static int print_done(const struct invocation *inv, const char *name, const stru
 	return EXIT_OK;
 }
 
-/* The end of mmdebstrap's messages. */
+/* Prints the end of mmdebstrap's messages. */
 static void print_log(const struct image_store *s, const char *name)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(LOG_BYTES_MAX);
@@ -157,7 +157,7 @@ static void print_log(const struct image_store *s, const char *name)
 
 /* ---- the audit log ---- */
 
-/* An image is changed only if that can be recorded before. */
+/* Records the intent to change an image; on failure the image must not change. */
 static int intend(const char *op, const char *name, const char *key, const char *value,
 		  struct err *e)
 {
@@ -302,7 +302,7 @@ static int run_image_ls(struct invocation *inv)
 
 /* ---- commit ---- */
 
-/* `env` has room for all that can be given. */
+/* `env` has room for all given options. */
 static int commit_options(const struct invocation *inv, struct sandbox_commit *c, const char **env)
 {
 	const char *size = cli_option(inv, "max-size");
@@ -358,7 +358,7 @@ static int run_commit(struct invocation *inv)
 	return print_done(inv, c.name, &done);
 }
 
-/* Without a store there is no image. */
+/* Without a store no image exists. */
 static int open_existing(const char *name, struct image_store *s, struct err *e)
 {
 	int r = image_store_open(s, false, e);
@@ -366,7 +366,7 @@ static int open_existing(const char *name, struct image_store *s, struct err *e)
 	return r == -ENOENT ? err_set(e, r, "no image '%s'", name) : r;
 }
 
-/* As a shell has them, roughly: one with a space in it is quoted. */
+/* Prints words roughly as in a shell: a word with a space is quoted. */
 static void print_words(const json_t *list)
 {
 	json_t *word;
@@ -444,7 +444,7 @@ static int run_image_rm(struct invocation *inv)
 
 	if (r == 0)
 		r = ids_find(&ids, &e);
-	/* Of one whose description is damaged there is no digest. */
+	/* An image with a damaged description has no digest. */
 	if (r == 0)
 		(void)image_store_get(&images, inv->args[0], &one, &ignored);
 	if (r == 0)
@@ -465,9 +465,9 @@ static int run_image_rm(struct invocation *inv)
 static const struct command cmd_image_build = {
 	.name = "build", .args = "IMAGE", .min_args = 1, .max_args = 1,
 	.summary = "build the image of a file images/NAME.yaml or of an agent",
-	.help = "IMAGE is the name of an image file or of an agent, or a path to a file of either kind. An agent's\n"
-		"image is 'base' with the packages, scripts and environment of its policy. Needs mmdebstrap. What has not\n"
-		"changed since it was built is not built again.",
+	.help = "IMAGE is the name of an image file or of an agent, or a path to a file of either kind. An agent's image is\n"
+		"'base' with the packages, scripts and environment of its policy. Needs mmdebstrap. An unchanged image is\n"
+		"not built again.",
 	.options = OPTIONS(
 		OPT_JSON, OPT_INCLUDE,
 		{ "force", 'f', NULL, "build also when nothing has changed" },
@@ -504,16 +504,16 @@ static const struct command cmd_image_rm = {
 const struct command cmd_commit = {
 	.name = "commit", .args = "ID NAME", .min_args = 2, .max_args = 2,
 	.summary = "make an image of what a sandbox's files are now",
-	.help = "Owners, modes and links are kept. Left out are what is in /dev, /proc, /sys and /tmp, files in /run, and\n"
-		"set-ID bits. Variables, user, working directory and commands are those of the image that the sandbox\n"
-		"came from, unless options say otherwise. NAME may have a tag: NAME:TAG. The sandbox goes on.",
+	.help = "Owners, modes and links are kept. The image omits the contents of /dev, /proc, /sys and /tmp, files in\n"
+		"/run, and set-ID bits. Variables, user, working directory and commands are those of the sandbox's image,\n"
+		"unless options change them. NAME may have a tag: NAME:TAG. The sandbox keeps running.",
 	.options = OPTIONS(
 		OPT_JSON,
 		{ "env", 'e', "NAME=VALUE", "set a variable of the image (can be repeated)" },
 		{ "user", 'u', "USER", "who commands run as" },
 		{ "workdir", 'w', "DIR", "the working directory that the image names" },
-		{ "start", 0, "COMMAND", "what is to run in a sandbox of the image, for /bin/sh -c" },
-		{ "ready", 0, "COMMAND", "what ends well when that is ready, for /bin/sh -c" },
+		{ "start", 0, "COMMAND", "command to start in sandboxes of the image, for /bin/sh -c" },
+		{ "ready", 0, "COMMAND", "readiness check: exits 0 when that is ready, for /bin/sh -c" },
 		{ "max-size", 0, "SIZE", "bytes to take out of the sandbox at most" }),
 	.run = run_commit,
 };

@@ -10,18 +10,18 @@
 #include "cli/view.h"
 #include "state/life.h"
 
-/* All that is known of one sandbox. */
+/* Everything known about one sandbox. */
 struct facts {
 	struct sandbox b;
 	struct spec spec;
 	enum state_phase phase;
-	struct life life; /* of one that lives */
-	bool ended;	  /* `end` says how; of one that runs, it has the limits met so far */
+	struct life life; /* while it is alive */
+	bool ended;	  /* `end` is final; while running, it has the limits reached so far */
 	struct end end;
 	struct cgroup_usage use;
 	bool disk_known;
 	struct sandbox_disk disk;
-	uint64_t commands, running, dropped; /* kept, of them running, and not kept any more */
+	uint64_t commands, running, dropped; /* kept records, running ones, dropped ones */
 };
 
 static void facts_done(struct facts *f)
@@ -75,7 +75,7 @@ static int gather(const char *prefix, struct facts *f, struct err *e)
 		return r;
 	f->phase = state_phase(f->b.dir);
 	f->life.on_timeout = f->spec.on_timeout;
-	(void)life_read(f->b.dir, &f->life, &ignored); /* an older one has none */
+	(void)life_read(f->b.dir, &f->life, &ignored); /* missing in older sandboxes */
 	r = end_read(f->b.dir, &f->end, e);
 	if (r < 0 && r != -ENOENT)
 		return r;
@@ -122,7 +122,7 @@ static json_t *met_json(const struct end *met)
 		{ "told_by_agent", json_boolean(met->told) });
 }
 
-/* What end.json says, and the same in words. */
+/* The contents of end.json, and the reason in words. */
 static json_t *end_json(const struct facts *f)
 {
 	char time[CLOCK_RFC3339_MAX], why[128];
@@ -153,14 +153,14 @@ static json_t *deadline_json(const struct facts *f)
 			       : json_null();
 }
 
-/* The spec, and what has become of it. */
+/* Prints the spec with the current state. */
 static int print_json(const struct facts *f)
 {
 	_cleanup_json_ json_t *j = spec_as_json(&f->spec);
 	char time[CLOCK_RFC3339_MAX];
 	int r = 0;
 
-	(void)json_object_del(j, "api"); /* it has the token of its data plane */
+	(void)json_object_del(j, "api"); /* it holds the token of the data plane */
 	r |= json_put(j, "created", json_string(clock_format(f->spec.created, time)));
 	r |= json_put(j, "state", json_string(state_phase_names[f->phase]));
 	r |= json_put(j, "deadline", deadline_json(f));
@@ -199,7 +199,7 @@ static void print_state(const struct facts *f)
 	}
 }
 
-/* One limit, what is used of it, and what happened there. */
+/* Prints one limit, its usage, and events at the limit. */
 static void print_limit(const char *name, const char *limit, const char *used, const char *met)
 {
 	if (met[0])
@@ -210,7 +210,7 @@ static void print_limit(const char *name, const char *limit, const char *used, c
 		(void)printf("%-10s  %s\n", name, limit);
 }
 
-/* Nobody else has counted. */
+/* Marks numbers that only the guest's agent reported. */
 static const char *told(const struct facts *f)
 {
 	return f->end.told ? VIEW_TOLD : "";

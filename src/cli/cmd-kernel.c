@@ -12,10 +12,10 @@ struct progress {
 };
 
 enum {
-	TELL_EVERY = 100 /* files, where no line can be drawn again */
+	TELL_EVERY = 100 /* files per line without a terminal */
 };
 
-/* One line for each phase; a count is drawn over the one before. */
+/* Prints one line per phase; on a terminal, a count overwrites the last one. */
 static void show(const char *phase, unsigned int count, void *arg)
 {
 	struct progress *p = arg;
@@ -98,9 +98,9 @@ static int run_image_kernel(struct invocation *inv)
 const struct command cmd_image_kernel = {
 	.name = "kernel", .args = "",
 	.summary = "make the kernel of virtual machines from Debian's packages",
-	.help = "Debian's kernel for clouds, unpacked; with --small one that is built from Debian's source, which takes minutes\n"
-		"and needs a compiler. The small one is used if it is there. What has not changed is not made again. Packages\n"
-		"come by apt-get, which checks them; those of --from are taken as they are.",
+	.help = "Unpacks Debian's cloud kernel; with --small, builds a smaller kernel from Debian's source, which takes\n"
+		"minutes and needs a compiler. Hutch uses the small kernel if it exists. An unchanged kernel is not made\n"
+		"again. apt-get fetches and verifies packages; packages from --from are not verified.",
 	.options = OPTIONS(
 		OPT_JSON,
 		{ "small", 0, NULL, "build a small one from source, with nothing that a guest does not need" },

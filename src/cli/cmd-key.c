@@ -15,7 +15,7 @@ enum {
 	GRANT_TEXT_MAX = 2048,
 };
 
-/* "2026-11-15T08:00:00Z": the second is enough to look at. */
+/* "2026-11-15T08:00:00Z": seconds are precise enough for people. */
 static const char *shown(uint64_t wall, char out[static CLOCK_RFC3339_MAX])
 {
 	(void)clock_format(wall, out);
@@ -42,7 +42,7 @@ static int read_expiry(const struct invocation *inv, uint64_t *ret)
 	return *ret > now ? EXIT_OK : cli_usage(inv, "--expires '%s': that is over", text);
 }
 
-/* What the options ask for. */
+/* Values from the options. */
 struct wish {
 	struct key_change change;
 	uint64_t quota[QUOTA_KINDS];
@@ -58,7 +58,7 @@ static int read_number(const char *s, uint64_t *ret)
 	return ascii_is_digit(s[0]) && !*end && errno == 0 ? 0 : -EINVAL;
 }
 
-/* "" and 0 are no limit. */
+/* "" and 0 mean no limit. */
 static int read_quota(const struct invocation *inv, enum quota_kind kind, struct wish *w)
 {
 	static const char *const expected[QUOTA_KINDS] = { [QUOTA_SANDBOXES] =
@@ -110,7 +110,7 @@ static int read_wish(const struct invocation *inv, struct wish *w)
 	return EXIT_OK;
 }
 
-/* The options, over what `g` has. */
+/* Applies the options to `g`. */
 static int read_grant(const struct invocation *inv, enum key_role role, const struct wish *w,
 		      struct key_grant *g)
 {
@@ -146,7 +146,7 @@ static void quota_text(const struct quota *q, struct buf *b)
 	}
 }
 
-/* "agents e2b,devops, level microvm", or what a key without a grant has. */
+/* "agents e2b,devops, level microvm", or the defaults of a key without a grant. */
 static void grant_text(const struct key_info *i, struct buf *b)
 {
 	const struct key_grant *g = &i->grant;
@@ -163,7 +163,7 @@ static void grant_text(const struct key_info *i, struct buf *b)
 	quota_text(&g->quota, b);
 }
 
-/* Keys are changed only if that can be recorded before. */
+/* Records the intent to change a key; on failure the key must not change. */
 static int intend(const char *op, const struct key_info *info, struct err *e)
 {
 	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
@@ -189,7 +189,7 @@ static void outcome(const struct invocation *inv, const struct key_info *info, c
 	cli_audit_try(inv, AUDIT_API_KEY, &p);
 }
 
-/* Only what is limited; cpus in thousandths, as in the file. */
+/* Only limited kinds; cpus in thousandths, as in the file. */
 static json_t *quota_json(const struct quota *q)
 {
 	json_t *o = json_object();
@@ -279,7 +279,7 @@ static int run_key_create(struct invocation *inv)
 	return r;
 }
 
-/* Without a directory there are no keys. */
+/* Without a directory no keys exist. */
 static int open_existing(struct keys *k, struct err *e)
 {
 	int r = keys_open(k, false, e);
@@ -408,7 +408,7 @@ static const struct command cmd_key_create = {
 		"for everything.",
 	.options = OPTIONS(
 		OPT_JSON,
-		{ "name", 'n', "NAME", "what it is called, and whose its sandboxes are" },
+		{ "name", 'n', "NAME", "name of the key, and owner of its sandboxes" },
 		{ "role", 'r', "ROLE", "admin, user or metrics; without it, user" },
 		{ "expires", 0, "TIME", "an RFC 3339 time, or a time from now such as 30d" },
 		{ "agent", 'a', "A,B", "whose policies it may use, the first by default" },

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hutch pause, resume, ttl: asked of the keeper, which the warden decides for. */
+/* hutch pause, resume, ttl: requests to the keeper; the warden decides. */
 #include <fcntl.h>
 #include <string.h>
 
@@ -52,7 +52,7 @@ static int ask(const struct state_root *root, const char *prefix, const struct t
 	return 0;
 }
 
-/* Each of the arguments, also when one before it failed. */
+/* Handles each argument, even after a failure. */
 static int for_each(const struct invocation *inv, const struct transfer_life *life)
 {
 	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
@@ -144,15 +144,16 @@ const struct command cmd_pause = {
 const struct command cmd_suspend = {
 	.name = "suspend", .args = "ID...", .min_args = 1, .max_args = ARGS_MAX,
 	.summary = "save microVMs to disk and end them, until they are resumed",
-	.help = "Memory and disk are kept, also over a restart of the host, and take nothing but space. Processes go on where\n"
-		"they were after 'hutch resume'; commands that ran go on in records of their own.",
+	.help = "Memory and disk are kept, even across a reboot of the host, and use only disk space. After 'hutch resume'\n"
+		"processes continue where they were; running commands continue in new records.",
 	.run = run_suspend,
 };
 
 const struct command cmd_resume = {
 	.name = "resume", .args = "ID...", .min_args = 1, .max_args = ARGS_MAX,
-	.summary = "let paused and suspended sandboxes go on",
-	.help = "With what was left of the deadline, or with a new one. One that its deadline has paused has none any more.",
+	.summary = "resume paused and suspended sandboxes",
+	.help = "A sandbox keeps the rest of its deadline, or gets a new one. A sandbox that its deadline has paused has no\n"
+		"deadline afterwards.",
 	.options = OPTIONS(
 		{ "deadline", 0, "TIME", "a new one, such as 10m, from now" }),
 	.run = run_resume,
@@ -164,7 +165,7 @@ const struct command cmd_ttl = {
 	.help = "Earlier or later than the one it has, but not behind the end of the ttl of its policy, for which pauses do\n"
 		"not count. Prints when it is.",
 	.options = OPTIONS(
-		{ "on-timeout", 0, "WHAT", "what the deadline does: end, or pause" }),
+		{ "on-timeout", 0, "WHAT", "action at the deadline: end, or pause" }),
 	.run = run_ttl,
 };
 /* clang-format on */

@@ -6,7 +6,7 @@
 #include "cli/cli.h"
 #include "policy/docs.h"
 
-/* Prints the source of `name` if the folder has it. 0, or -ENOENT and worse. */
+/* Prints the source of `name` if the folder has it. 0, -ENOENT or another error. */
 static int print_source(struct default_store *s, const char *folder, const char *name, json_t *list,
 			struct err *e)
 {
@@ -44,7 +44,7 @@ static int not_known(const struct invocation *inv, struct default_store *s,
 	return cli_fail(inv, &e);
 }
 
-/* The files that the argument names, from all folders that have one. */
+/* Prints the files of that name from all folders. */
 static int show(const struct invocation *inv, struct default_store *s, const char *const *folders)
 {
 	_cleanup_json_ json_t *list = cli_option(inv, "json") ? json_array() : NULL;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hutch mcp: the Model Context Protocol over standard input and output, a message a line. Tools run
- * in children (mcp-session.c), so that a ping is answered and the end of the client is noticed
- * while one is at work.
+ * hutch mcp: the Model Context Protocol over standard input and output, one message per line. Tools
+ * run in children (mcp-session.c), so that hutch answers a ping and notices the end of the client
+ * while a tool runs.
  *
- * The end of standard input is the end of the session: calls that are under way are answered first
- * if somebody still reads. SIGTERM, or that nobody reads any more, ends it at once. In each case
- * its sandboxes end before we do.
+ * The end of standard input ends the session: pending calls are answered first if the client still
+ * reads. SIGTERM, or a client that stopped reading, ends it at once. In all cases its sandboxes end
+ * before hutch does.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -20,9 +20,9 @@
 
 enum {
 	CHUNK = 64 * 1024,
-	PIECE = 4096, /* a pipe that epoll calls writable has room for that */
+	PIECE = 4096, /* a pipe that epoll reports writable has room for this */
 	OUT_MAX = 64 * 1024 * 1024,
-	OUT_ENOUGH = 1024 * 1024, /* nothing is read while so much waits to be written */
+	OUT_ENOUGH = 1024 * 1024, /* stops reading while this many bytes wait to be written */
 };
 
 struct server {
@@ -30,8 +30,8 @@ struct server {
 	struct mcp_session *session;
 	struct loop_fd in, out;
 	struct buf line, reply;
-	bool skip;  /* the rest of a line that was too long */
-	bool begun; /* initialize */
+	bool skip;  /* skip the rest of an overlong line */
+	bool begun; /* initialize was received */
 	bool eof, ending, over;
 	int trouble;
 };
@@ -58,7 +58,7 @@ static void end(struct server *s)
 	mcp_session_end(s->session, ended, s);
 }
 
-/* All is answered, and nothing more will come. */
+/* Ends the session once input has ended and all calls are answered. */
 static void end_if_done(struct server *s)
 {
 	if (s->eof && !s->ending && mcp_session_calls(s->session) == 0 && s->reply.len == 0)
@@ -72,7 +72,7 @@ static void on_signal(struct loop_signal *src, int signo)
 
 /* ---- out ---- */
 
-/* What stdout is, is the client's choice; that it is not made non-blocking for others is ours. */
+/* stdout may be shared with other processes, so it must not be made non-blocking. */
 static ssize_t write_some(struct server *s)
 {
 	ssize_t n = RETRY_EINTR(
@@ -226,7 +226,7 @@ static void on_input(struct loop_fd *src, uint32_t events)
 
 /* ---- life ---- */
 
-/* epoll does not take files, which need not be waited for either. */
+/* epoll does not support regular files, which are always ready. */
 static int add_streams(struct server *s, struct err *e)
 {
 	int r = loop_add_fd(s->loop, &s->out, STDOUT_FILENO, 0);
@@ -318,8 +318,8 @@ const struct command cmd_mcp = {
 		"and all its sandboxes; should hutch be killed, their deadline does.",
 	.options = OPTIONS(
 		{ "agent", 'a', "AGENT", "the policy of its sandboxes" },
-		{ "image", 'i', "IMAGE", "what they start from, unless the client names a template" },
-		{ "deadline", 0, "TIME", "of a sandbox, after its last use; without it, 1h" }),
+		{ "image", 'i', "IMAGE", "their image, unless the client names a template" },
+		{ "deadline", 0, "TIME", "lifetime of a sandbox after its last use, default 1h" }),
 	.run = run_mcp,
 };
 /* clang-format on */

@@ -75,7 +75,7 @@ static int run_pool_ls(struct invocation *inv)
 	return EXIT_OK;
 }
 
-/* Whether the command line names it; nothing names all. */
+/* Returns whether the command line names the key; without arguments, all keys. */
 static bool is_meant(const struct invocation *inv, const char *key, bool *found)
 {
 	bool meant = inv->n_args == 0;
@@ -114,14 +114,14 @@ static int run_pool_drain(struct invocation *inv)
 /* clang-format off */
 static const struct command cmd_pool_fill = {
 	.name = "fill", .args = "",
-	.summary = "have spares of a kind of sandbox, from now on",
-	.help = "A 'hutch run', 'hutch create' or request to hutchd with the same options, policy and image gets one that is\n"
-		"ready, and another takes its place. What a spare cannot know does not matter: deadline, --rm, metadata.\n"
-		"Returns when they are there.",
+	.summary = "keep spares of a kind of sandbox from now on",
+	.help = "A 'hutch run', 'hutch create' or request to hutchd with the same options, policy and image gets a ready\n"
+		"spare, and a new spare replaces it. Deadline, --rm and metadata may differ. Returns when the spares are\n"
+		"ready.",
 	.options = OPTIONS(
-		{ "count", 'n', "N", "how many spares there are to be; without it, one" },
+		{ "count", 'n', "N", "number of spares, default 1" },
 		OPTS_COMMANDS, OPTS_SANDBOX,
-		{ "idle", 0, "TIME", "of the sandbox, when nothing runs in it" }),
+		{ "idle", 0, "TIME", "maximum time without a running command" }),
 	.run = run_pool_fill,
 };
 
@@ -139,7 +139,7 @@ static const struct command cmd_pool_drain = {
 
 const struct command cmd_pool = {
 	.name = "pool", .args = "",
-	.summary = "keep sandboxes ready before somebody wants them",
+	.summary = "keep spare sandboxes ready",
 	.sub = COMMANDS(&cmd_pool_fill, &cmd_pool_ls, &cmd_pool_drain),
 };
 /* clang-format on */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hutch ps: the sandboxes that live, and with --all those that have ended and are kept. */
+/* hutch ps: lists running sandboxes, and with --all also ended ones that are kept. */
 #include <fcntl.h>
 #include <string.h>
 
@@ -14,9 +14,9 @@ struct row {
 	char agent[64], image[IMAGE_NAME_MAX + 1], owner[SPEC_OWNER_MAX + 1];
 	const char *state;
 	uint64_t created, ended_at;
-	enum end_reason ended; /* END_REASONS: it has not */
+	enum end_reason ended; /* END_REASONS: not ended */
 	char why[192];	       /* the same in words */
-	int exit;	       /* of its last command; -1: there was none */
+	int exit;	       /* status of its last command; -1: none */
 };
 
 /* ---- reading ---- */
@@ -31,7 +31,7 @@ static void read_spec(struct row *row, const struct spec *spec)
 	(void)spec_owner(spec, row->owner, &ignored);
 }
 
-/* Of its last command, as `hutch wait` would end. */
+/* Returns the exit status of the last command, as `hutch wait` would. */
 static int last_exit(const struct sandbox *b)
 {
 	_cleanup_close_ int fd = -EBADF;
@@ -64,7 +64,7 @@ static struct row row_of(const char *id)
 	return row;
 }
 
-/* One of sandboxes/. False if it is not to be shown, or has gone meanwhile. */
+/* Reads an entry of sandboxes/. False if it is not shown, or has gone since. */
 static bool read_living(const struct state_root *root, const char *id, bool all, struct row *ret)
 {
 	_cleanup_spec_ struct spec spec = { 0 };
@@ -85,7 +85,7 @@ static bool read_living(const struct state_root *root, const char *id, bool all,
 	return all || phase == STATE_RUNNING || phase == STATE_PAUSED || phase == STATE_STARTING;
 }
 
-/* One of ended/. What cannot be read is shown all the same, to be removed. */
+/* Reads an entry of ended/. Unreadable ones are shown too, so that they can be removed. */
 static bool read_kept(const struct state_root *root, const char *id, struct row *ret)
 {
 	_cleanup_spec_ struct spec spec = { 0 };
@@ -128,7 +128,7 @@ static int read_rows(const struct state_root *root, bool all, struct row **ret, 
 	size_t n = 0, n_ended = 0, living;
 	struct row *rows;
 
-	/* In this order: one that ends meanwhile is in both lists, and not in none. */
+	/* In this order, a sandbox that ends now is in both lists, never in neither. */
 	if (state_list(root, &ids, &n, e) < 0 || (all && kept_list(root, &ended, &n_ended, e) < 0))
 		return e->num;
 	rows = calloc(n + n_ended + 1, sizeof(*rows));

@@ -17,7 +17,7 @@
 #include "wire/message.h"
 
 enum {
-	END_WAIT_MS = 10 * 1000, /* for a sandbox that is on its way out */
+	END_WAIT_MS = 10 * 1000, /* for a sandbox that is ending */
 };
 
 /* ---- options ---- */
@@ -35,7 +35,7 @@ static bool env_valid(const char *text)
 	return true;
 }
 
-/* Adds NAME=value; one of the same name is replaced. */
+/* Adds NAME=value, replacing one of the same name. */
 static void set_env(const char **list, size_t *n, const char *text)
 {
 	size_t name = strcspn(text, "=") + 1;
@@ -48,7 +48,7 @@ static void set_env(const char **list, size_t *n, const char *text)
 	list[(*n)++] = text;
 }
 
-/* `before`, and every -e on top of it. The caller frees the list, not the texts. */
+/* Returns `before` with every -e applied. The caller frees the list, not the texts. */
 static int take_env(const struct invocation *inv, const struct spec_list *before,
 		    const char *const **ret, size_t *ret_n)
 {
@@ -92,7 +92,7 @@ static int take_timeout(const struct invocation *inv, uint64_t *ret)
 
 /* ---- how it ended ---- */
 
-/* The keeper of a sandbox, or -EBADF when it has gone. */
+/* Returns the keeper of a sandbox, or -EBADF if it has gone. */
 static int keeper_of(const struct sandbox *b)
 {
 	int pidfd = -EBADF;
@@ -101,7 +101,8 @@ static int keeper_of(const struct sandbox *b)
 	return state_warden(b->dir, &pidfd, &pid) < 0 ? -EBADF : pidfd;
 }
 
-/* Waits until a keeper has cleaned up, and reaps it if it is ours: not every PID 1 is quick. */
+/* Waits until a keeper has cleaned up, and reaps it if it is our child: PID 1 may be slow to reap.
+ */
 static void wait_for_end(int keeper)
 {
 	struct pollfd p = { .fd = keeper, .events = POLLIN };
@@ -150,7 +151,7 @@ static int report_lost(const struct invocation *inv, const struct spec *spec,
 	char why[128] = "";
 
 	if (result->text[0] && result->number != WIRE_GONE)
-		return say(inv, "the command was given up", result->text, EXIT_HUTCH);
+		return say(inv, "the command was aborted", result->text, EXIT_HUTCH);
 	wait_for_end(keeper);
 	if (end_read(b->dir, &end, &ignored) == 0) {
 		memory = end.reason == END_GUEST && end.oom_kills > 0;
@@ -165,7 +166,8 @@ static int report_lost(const struct invocation *inv, const struct spec *spec,
 
 static int refused_code(const struct session_result *result)
 {
-	/* 126 and 127 are about the command. The codes are the same for where it is to start. */
+	/* 126 and 127 concern the command. Errors of the start directory have the same wire codes.
+	 */
 	if (!str_has_prefix(result->text, "cannot run "))
 		return EXIT_HUTCH;
 	switch (result->number) {
@@ -182,8 +184,8 @@ static int refused_code(const struct session_result *result)
 }
 
 /*
- * A command that is missing from the default image may be in the agent's own, which was not built:
- * then says how to build it.
+ * A command missing from the default image may be in the agent's own image: if that is not built,
+ * prints how to build it.
  */
 static void hint_image(const struct invocation *inv, const struct spec *spec)
 {
@@ -221,7 +223,7 @@ int cli_exit_code(const struct session_result *result)
 	}
 }
 
-/* `memory`: processes were killed for it. */
+/* `memory`: processes were killed at the memory limit. */
 int cli_report(const struct invocation *inv, const struct spec *spec, const struct sandbox *b,
 	       const struct session_result *result, bool memory)
 {
@@ -244,7 +246,7 @@ int cli_report(const struct invocation *inv, const struct spec *spec, const stru
 	}
 }
 
-/* Ends the way a program does that writes to nobody. */
+/* Ends by SIGPIPE like a program whose reader has gone. */
 static int finish(const struct session_result *result, int code)
 {
 	if (result->how == SESSION_PIPE) {
@@ -255,9 +257,9 @@ static int finish(const struct session_result *result, int code)
 }
 
 /*
- * A command that failed may have failed for this. The number is the keeper's, from the audit log,
- * so it cannot be forged inside. If it cannot be read, the command's own failure is all there is to
- * say.
+ * Reports denied connections, a possible cause of a failed command. The keeper counts them in the
+ * audit log, so code inside cannot forge the number. If it cannot be read, only the command's own
+ * failure is reported.
  */
 static void say_denied(const struct invocation *inv, const struct spec *spec,
 		       const struct sandbox *b, uint64_t since)
@@ -274,7 +276,7 @@ static void say_denied(const struct invocation *inv, const struct spec *spec,
 
 /* ---- one command ---- */
 
-/* `before`: processes that were killed for memory earlier. */
+/* `before`: processes killed at the memory limit earlier. */
 static int run_command(const struct invocation *inv, const struct state_root *root,
 		       const struct spec *spec, const struct sandbox *b, uint64_t before, int fd,
 		       struct session_spec *s, struct session_result *result)
@@ -303,7 +305,7 @@ static int run_command(const struct invocation *inv, const struct state_root *ro
 	s->env = env;
 	if (session_run(fd, s, result, &e) < 0)
 		return cli_fail(inv, &e);
-	/* One that went well need not be looked into. */
+	/* A successful command needs no report. */
 	if (result->how == SESSION_DETACHED ||
 	    (result->how == SESSION_EXITED && result->number == 0))
 		return EXIT_OK;
@@ -317,8 +319,8 @@ static int run_command(const struct invocation *inv, const struct state_root *ro
 /* ---- commands ---- */
 
 /*
- * Limits of the command line are checked as if they stood in a file; where that is wrong is of no
- * use to anybody who has not written it.
+ * Limits of the command line are checked as if they were in a file; errors omit the position in
+ * that generated text.
  */
 static size_t option_errors(const struct invocation *inv, const struct diags *d)
 {
@@ -397,12 +399,12 @@ int cli_plan(const struct invocation *inv, bool once, struct cli_plan *ret)
 		code = plan(inv, once, &ret->policy);
 	if (code != EXIT_OK)
 		return code;
-	ret->with = ret->policy; /* what it points to stays that of the other */
+	ret->with = ret->policy; /* the borrowed texts still belong to `policy` */
 	code = take_env(inv, &ret->policy.env, &ret->env, &ret->with.env.n);
 	if (code != EXIT_OK)
 		return code;
 	ret->with.env.v = (const char **)ret->env;
-	if (dir && !once) /* it is made if it is not there; one command starts where it can */
+	if (dir && !once) /* a missing directory is made, but not for a single command */
 		ret->with.workspace = dir;
 	return EXIT_OK;
 }
@@ -413,7 +415,7 @@ void cli_plan_done(struct cli_plan *p)
 	spec_done(&p->policy);
 }
 
-/* Plans and starts. The caller ends *ret_spec, *root and *ret. */
+/* Plans and starts. The caller releases *ret_spec, *root and *ret. */
 static int start(const struct invocation *inv, bool once, struct state_root *root,
 		 struct spec *ret_spec, struct sandbox *ret, int *ret_client)
 {
@@ -449,14 +451,14 @@ static int run_run(struct invocation *inv)
 	(void)FAULT("run-done");
 	wait_for_end(keeper);
 	(void)FAULT("run-ended");
-	/* One that ended before its command is left for us to tell why. */
+	/* A sandbox that ended before its command is left for hutch to report why. */
 	if (spec.remove && state_phase(b.dir) == STATE_ENDED &&
 	    faccessat(b.dir, STATE_UNSEALED, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
 		(void)state_remove(&root, b.id);
 	return finish(&result, code);
 }
 
-/* Whoever did not get the ID would not end it. */
+/* The caller did not get the ID and could not end the sandbox. */
 static int take_back(const struct invocation *inv, const struct state_root *root,
 		     const struct sandbox *b)
 {
@@ -590,23 +592,23 @@ const struct command cmd_create = {
 		OPT_JSON,
 		{ "rm", 0, NULL, "keep nothing of the sandbox when it has ended" },
 		OPTS_COMMANDS, OPTS_SANDBOX, OPT_SNAPSHOT,
-		{ "idle", 0, "TIME", "of the sandbox, when nothing runs in it" },
-		{ "deadline", 0, "TIME", "of the sandbox, within its ttl; can be changed: hutch ttl" },
-		{ "on-timeout", 0, "WHAT", "what the deadline does: end, or pause" }),
+		{ "idle", 0, "TIME", "maximum time without a running command" },
+		{ "deadline", 0, "TIME", "deadline of the sandbox, within its ttl; hutch ttl changes it" },
+		{ "on-timeout", 0, "WHAT", "action at the deadline: end, or pause" }),
 	.run = run_create,
 };
 
 const struct command cmd_exec = {
 	.name = "exec", .args = "ID [--] COMMAND [ARG...]", .min_args = 2, .max_args = ARGS_MAX, .passes_on = true, .own_args = 1,
-	.summary = "run a command in a sandbox that is there",
-	.help = "ID is an id or the beginning of one. Exits like 'hutch run'. The command is recorded, and goes on if hutch\n"
-		"is killed or its terminal goes; SIGINT and SIGTERM are passed on to it. With --detach its handle is printed,\n"
-		"ID/NUMBER; with a name, ID/NAME is another one.",
+	.summary = "run a command in an existing sandbox",
+	.help = "ID is an id or a prefix of one. Exits like 'hutch run'. The command is recorded, and continues if hutch is\n"
+		"killed or its terminal closes; SIGINT and SIGTERM are passed on to it. --detach prints its handle,\n"
+		"ID/NUMBER; with a name, ID/NAME works too.",
 	.options = OPTIONS(
 		OPT_JSON, OPT_QUIET, OPTS_SESSION,
 		{ "detach", 'd', NULL, "do not wait for it; print its handle" },
-		{ "name", 'n', "NAME", "of the command, for handles" },
-		{ "timeout", 0, "TIME", "of the command, such as 30s; not over that of the sandbox" }),
+		{ "name", 'n', "NAME", "name of the command, for handles" },
+		{ "timeout", 0, "TIME", "time limit, such as 30s; not above that of the sandbox" }),
 	.run = run_exec,
 };
 /* clang-format on */

@@ -14,8 +14,8 @@
 #include "state/kept.h"
 
 /*
- * What was left by keepers that were killed is taken back first, so that nothing that is shown is
- * a ghost. If that fails, what there is is shown all the same.
+ * Reclaims the remains of killed keepers first, so that no dead sandbox is shown. If that fails,
+ * lists the sandboxes anyway.
  */
 int cli_state_open(struct state_root *ret, struct err *e)
 {
@@ -65,7 +65,7 @@ static void print_layer(const struct invocation *inv, const json_t *layer)
 	}
 }
 
-/* No layer: whether it can be paused, and by what. */
+/* Not a layer: whether the sandbox can be paused, and by which mechanism. */
 static void print_pause(const json_t *receipt)
 {
 	const json_t *pause = json_object_get(receipt, "pause");
@@ -93,7 +93,7 @@ static void print_head(const json_t *receipt)
 	(void)fputc('\n', stdout);
 }
 
-/* receipt.json; the caller owns *ret. -ENOENT if it never ran. */
+/* Reads receipt.json; the caller owns *ret. -ENOENT if the sandbox never ran. */
 static int read_receipt(const struct sandbox *b, json_t **ret, struct err *e)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(RECEIPT_FILE_MAX);
@@ -128,7 +128,7 @@ static int run_receipt(struct invocation *inv)
 
 /* ---- kill, rm ---- */
 
-/* Who asks for it, before it is done; and it is done also if that cannot be recorded. */
+/* Records who asks, before acting; a failure to record does not prevent the kill. */
 static void record(const struct invocation *inv, const struct sandbox *b)
 {
 	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
@@ -164,7 +164,7 @@ static int kill_one(const struct invocation *inv, const struct state_root *root,
 	return 0;
 }
 
-/* Of one that has ended, or is damaged. */
+/* Removes a sandbox that has ended or is damaged. */
 static int forget(const struct invocation *inv, const struct state_root *root,
 		  const struct sandbox *b, struct err *e)
 {
@@ -178,7 +178,7 @@ static int forget(const struct invocation *inv, const struct state_root *root,
 	return 0;
 }
 
-/* Ended and removed for good, without being kept. */
+/* Ends a sandbox and removes it without keeping its records. */
 static int end_and_remove(const struct invocation *inv, const struct state_root *root,
 			  const struct sandbox *b, struct err *e)
 {
@@ -192,11 +192,11 @@ static int end_and_remove(const struct invocation *inv, const struct state_root 
 		return err_set(e, owed.num,
 			       "sandbox %s has ended, and stays until that can be recorded: %s",
 			       b->id, owed.msg);
-	/* It has ended, but there is no room to write that down: removing it makes some. */
+	/* It has ended, but the disk is too full to record that: removing it frees space. */
 	if (r < 0 && r != -ENOSPC && r != -EDQUOT)
 		return r;
 	(void)FAULT("rm-killed");
-	r = state_remove(root, b->id); /* nothing, if it was moved, or started with --rm */
+	r = state_remove(root, b->id); /* no-op if it was moved, or started with --rm */
 	if (r == 0)
 		r = kept_remove(root, b->id);
 	if (r < 0)
@@ -224,7 +224,7 @@ static int remove_one(const struct invocation *inv, const struct state_root *roo
 	return end_and_remove(inv, root, &b, e);
 }
 
-/* Each of the arguments, also when one before it failed. */
+/* Handles each argument, even after a failure. */
 static int for_each(const struct invocation *inv, bool removing)
 {
 	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;

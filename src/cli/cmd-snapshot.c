@@ -11,7 +11,7 @@
 #include "snapshot/snapshot.h"
 
 enum {
-	ID_SHOWN = 16, /* the key of a template is longer: that much of it is as good */
+	ID_SHOWN = 16, /* digits of a template's longer key; still unique */
 };
 
 static const char *text_of(const json_t *o, const char *key)
@@ -57,7 +57,7 @@ static int run_snapshot_ls(struct invocation *inv)
 	return EXIT_OK;
 }
 
-/* The one id that begins so. */
+/* Finds the one id with this prefix. */
 static int find(const char *prefix, char ret[static SNAPSHOT_KEY + 1], struct err *e)
 {
 	_cleanup_json_ json_t *list = NULL;
@@ -80,7 +80,7 @@ static int find(const char *prefix, char ret[static SNAPSHOT_KEY + 1], struct er
 	return ret[0] ? 0 : err_set(e, -ENOENT, "no snapshot '%.80s': hutch snapshot ls", prefix);
 }
 
-/* It is removed only if that can be recorded before. */
+/* Removes a snapshot only after the intent is recorded. */
 static int remove_one(const struct invocation *inv, const char *prefix)
 {
 	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
@@ -118,15 +118,15 @@ static int run_snapshot_rm(struct invocation *inv)
 static const struct command cmd_snapshot_ls = {
 	.name = "ls", .args = "",
 	.summary = "list templates and snapshots of microVMs",
-	.help = "A template is a machine that has booted and is nobody's yet: sandboxes of level microvm begin as clones of\n"
-		"one. It is made when it is first needed. Shown are id, kind, what it takes of the disk, age and image.",
+	.help = "A template is a booted VM that no sandbox uses: sandboxes of level microvm start as clones of one. Hutch\n"
+		"makes a template when it is first needed. Prints id, kind, disk usage, age and image.",
 	.options = OPTIONS(OPT_JSON), .run = run_snapshot_ls,
 };
 
 static const struct command cmd_snapshot_rm = {
 	.name = "rm", .args = "ID...", .min_args = 1, .max_args = ARGS_MAX,
 	.summary = "remove templates and snapshots",
-	.help = "ID is an id or the beginning of one. What a sandbox was started from stays as long as that lives.",
+	.help = "ID is an id or a prefix of one. A snapshot in use by a sandbox stays until that sandbox ends.",
 	.run = run_snapshot_rm,
 };
 

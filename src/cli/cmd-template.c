@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hutch template: what clients of hutchd have built, and which of it everybody may use. */
+/* hutch template: templates built by clients of hutchd, and which of them all keys may use. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -8,7 +8,7 @@
 #include "cli/view.h"
 #include "template/template.h"
 
-/* OWNER/NAME, or NAME of the operator's. Opens the owner's store; *ret is the rest. */
+/* Opens the store of OWNER/NAME, or of the operator for NAME; *ret is the name. */
 static int open_store(const char *arg, struct template_store *s, const char **ret, struct err *e)
 {
 	const char *slash = strchr(arg, '/');
@@ -87,7 +87,7 @@ static int run_template_ls(struct invocation *inv)
 	return EXIT_OK;
 }
 
-/* ---- share, unshare, rm: done only if that can be recorded before ---- */
+/* ---- share, unshare, rm: only after the intent is recorded ---- */
 
 static int record(const char *op, const char *arg, struct err *e)
 {
@@ -125,7 +125,7 @@ static int change(struct invocation *inv, const char *op, const char *done,
 
 static int run_template_share(struct invocation *inv)
 {
-	return change(inv, "share", "everybody may use it", template_share);
+	return change(inv, "share", "all keys may use it", template_share);
 }
 
 static int run_template_rm(struct invocation *inv)
@@ -133,7 +133,7 @@ static int run_template_rm(struct invocation *inv)
 	return change(inv, "rm", "removed", template_remove);
 }
 
-/* OWNER/NAME must be the one that is shared; NAME is it, whoever's. */
+/* OWNER/NAME must be the shared template; NAME is the shared one of any owner. */
 static int check_shared(const char *arg, const char **ret_name, struct err *e)
 {
 	const char *slash = strchr(arg, '/');
@@ -187,23 +187,23 @@ static const struct command cmd_template_share = {
 
 static const struct command cmd_template_unshare = {
 	.name = "unshare", .args = "NAME...", .min_args = 1, .max_args = ARGS_MAX,
-	.summary = "take that back",
-	.help = "Sandboxes that were made of it go on.",
+	.summary = "stop sharing a template",
+	.help = "Existing sandboxes of the template keep running.",
 	.run = run_template_unshare,
 };
 
 static const struct command cmd_template_rm = {
 	.name = "rm", .args = "OWNER/NAME...", .min_args = 1, .max_args = ARGS_MAX,
 	.summary = "remove templates",
-	.help = "The images of its builds go a day later, with a start of hutchd. Sandboxes that were made of it go on.",
+	.help = "The images of its builds are removed a day later, at a start of hutchd. Existing sandboxes keep running.",
 	.run = run_template_rm,
 };
 
 const struct command cmd_template = {
 	.name = "template", .args = "",
 	.summary = "list and share what API keys have built",
-	.help = "A template is an image that a client of hutchd has built, under a name that only its API key knows. What the\n"
-		"operator has built through the Unix socket has no OWNER/ before its name.",
+	.help = "A template is an image that a client of hutchd has built, under a name that only its API key knows.\n"
+		"Templates that the operator built through the Unix socket have no OWNER/ before their name.",
 	.sub = COMMANDS(&cmd_template_ls, &cmd_template_share, &cmd_template_unshare, &cmd_template_rm),
 };
 /* clang-format on */

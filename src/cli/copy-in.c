@@ -26,7 +26,7 @@ static void tick(struct pack *p)
 	copy_tick(((struct packing *)p)->copy, p->entries, p->bytes);
 }
 
-/* Where it goes to: below which directory of the sandbox, under which name. */
+/* Finds the target directory in the sandbox, and the name there. */
 static int place(struct copy *c, const char *src, const char *dst, char dir[static TAR_NAME_MAX],
 		 char top[static TAR_NAME_MAX], struct err *e)
 {
@@ -36,7 +36,7 @@ static int place(struct copy *c, const char *src, const char *dst, char dir[stat
 	if (snprintf(dir, TAR_NAME_MAX, "%s/.", dst) >= TAR_NAME_MAX ||
 	    !copy_base(src, top, TAR_NAME_MAX))
 		return err_set(e, -ENAMETOOLONG, "the path is too long");
-	/* A path through a directory follows links, as whoever writes there does. */
+	/* A path through a directory follows links, as a write there does. */
 	r = transfer_open(&c->t, WIRE_OP_STAT, dir, c->user, false, e);
 	if (r == 0)
 		return transfer_finish(&c->t, e);
@@ -64,7 +64,7 @@ static int send_tree(struct copy *c, const char *src, const char *top, struct er
 		.copy = c,
 		.e = &why
 	};
-	/* With a slash at its end it is what a link leads to. */
+	/* A trailing slash refers to the target of a link. */
 	(void)snprintf(path, sizeof(path), "%s%s", src, src[n - 1] == '/' ? "." : "");
 	r = pack_tree(&p->pack, AT_FDCWD, path, top, e);
 	if (r < 0 && why.num < 0)

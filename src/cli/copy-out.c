@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a sandbox sends is unpacked by a child without power (sandbox-confine.h), which can write
- * below one directory and nowhere else. Where a directory is copied onto one that is there, that is
- * it. Else it is a new one beside the destination, and what has been unpacked there takes its place
- * in one rename; after a failure it is removed with all that is in it. So what appears under its
- * name is whole.
+ * A child without privileges (sandbox-confine.h) unpacks the sandbox's data; it can write below one
+ * directory only. If a directory is copied onto an existing one, that is the directory. Otherwise
+ * it is a new directory next to the destination, and one rename moves the unpacked result into
+ * place; after a failure the new directory is removed with its contents. So a result under its
+ * final name is complete.
  *
- * The parent waits. It asks for the archive, so that it knows whether a directory comes, and reads
- * nothing of it. On its socket the child says how far it is; its end of that socket is how the
- * child knows that nobody waits any more.
+ * The parent waits. It requests the archive, to learn whether a directory comes, but reads no byte
+ * of it. The child reports progress on a socket, and stops when the parent closes its end.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -36,12 +35,12 @@ enum {
 	STAGE_TRIES = 8,
 };
 
-/* What the child says: how far it is, and at last how it ended. */
+/* Report of the child: progress, and finally the result. */
 struct report {
 	bool last;
 	int result;
 	uint64_t entries, bytes;
-	char text[ERR_MSG_MAX]; /* why not */
+	char text[ERR_MSG_MAX]; /* the error */
 	char note[ERR_MSG_MAX];
 };
 
@@ -76,7 +75,7 @@ static int unpack(struct copy *c, struct unpacking *u, const struct jail *j, str
 
 	if (r == 0)
 		r = extract_archive(&u->extract, e);
-	/* An archive that breaks off: the other side says why behind it. */
+	/* After a truncated archive the sandbox reports the cause. */
 	if (r == 0 || (r == -EINVAL && c->t.ended)) {
 		struct err why = ERR_INIT;
 		int k = transfer_finish(&c->t, &why);
@@ -95,7 +94,7 @@ static _noreturn_ void child(struct copy *c, const struct jail *j, const char *t
 	struct report last = { .last = true };
 	struct err e = ERR_INIT;
 
-	/* The parent decides about signals; when it ends, so do we. */
+	/* The parent handles signals; when it ends, so does the child. */
 	c->t.stop = u.sock = j->keep[1];
 	u.extract = (struct extract){ .root = j->dir,
 				      .top = top,
@@ -117,7 +116,7 @@ static _noreturn_ void child(struct copy *c, const struct jail *j, const char *t
 
 /* ---- the parent ---- */
 
-/* Takes one packet. 1: it was the last; 0; -EPIPE: the child has ended without one. */
+/* Receives one packet. 1: it was the last; 0: more follow; -EPIPE: the child ended without one. */
 static int take_report(struct copy *c, int sock, struct report *ret)
 {
 	ssize_t n = RETRY_EINTR(recv(sock, ret, sizeof(*ret), 0));
@@ -131,7 +130,7 @@ static int take_report(struct copy *c, int sock, struct report *ret)
 	return ret->last;
 }
 
-/* Until the child has ended, or we are told to: *ret_signal. */
+/* Waits until the child has ended or a signal arrives: *ret_signal. */
 static int wait_for(struct copy *c, int sock, int signals, int *ret_signal, struct err *e)
 {
 	struct pollfd p[2] = { { .fd = sock, .events = POLLIN },
@@ -145,7 +144,7 @@ static int wait_for(struct copy *c, int sock, int signals, int *ret_signal, stru
 			return err_errno(e, "cannot wait");
 		if (p[1].revents & POLLIN && read(signals, &info, sizeof(info)) == sizeof(info)) {
 			*ret_signal = (int)info.ssi_signo;
-			return err_set(e, -ECANCELED, "given up");
+			return err_set(e, -ECANCELED, "interrupted");
 		}
 		if (p[0].revents != 0)
 			r = take_report(c, sock, &report);
@@ -156,7 +155,7 @@ static int wait_for(struct copy *c, int sock, int signals, int *ret_signal, stru
 	return report.result < 0 ? err_set(e, report.result, "%s", report.text) : 0;
 }
 
-/* Runs the child to its end. SIGINT and the like are blocked, for there may be something to remove.
+/* Runs the child to its end. SIGINT and the like are blocked, because files may have to be removed.
  */
 static int unpack_below(struct copy *c, int dir, const char *top, bool directory, bool override,
 			int *ret_signal, int signals, struct err *e)
@@ -188,9 +187,9 @@ static int unpack_below(struct copy *c, int dir, const char *top, bool directory
 	return r;
 }
 
-/* ---- where to ---- */
+/* ---- destination ---- */
 
-/* A new directory beside the destination. */
+/* Creates a new directory next to the destination. */
 static int make_stage(int parent, char out[static NAME], struct err *e)
 {
 	for (int i = 0; i < STAGE_TRIES; i++) {
@@ -211,7 +210,7 @@ static int make_stage(int parent, char out[static NAME], struct err *e)
 	return err_errno(e, "cannot write in the destination's directory");
 }
 
-/* To move a directory is to write in it (its ".."), which its mode may forbid. */
+/* Moving a directory changes its "..", so its mode must allow writing. */
 static int put_in_place(int stage, int parent, const char *base, struct err *e)
 {
 	struct stat st;
@@ -228,7 +227,7 @@ static int put_in_place(int stage, int parent, const char *base, struct err *e)
 	return r < 0 ? err_set(e, r, "cannot write '%.150s': %s", base, strerror(-r)) : 0;
 }
 
-/* Unpacks beside `base` and puts it in its place. */
+/* Unpacks next to `base` and moves the result into place. */
 static int unpack_new(struct copy *c, int parent, const char *base, bool directory, int *ret_signal,
 		      int signals, struct err *e)
 {
@@ -248,7 +247,7 @@ static int unpack_new(struct copy *c, int parent, const char *base, bool directo
 	return r;
 }
 
-/* Root may write into a directory of somebody else's; its child, without capabilities, may not. */
+/* Root may write into another user's directory; its child, without capabilities, may not. */
 static bool needs_override(int dir)
 {
 	struct stat st;
@@ -270,9 +269,9 @@ static int unpack_into(struct copy *c, int dir, int *ret_signal, int signals, st
 }
 
 struct destination {
-	int parent;	 /* of what is to appear */
-	char base[NAME]; /* its name there; "." is `parent` itself */
-	int dir;	 /* it is there and a directory; else -EBADF */
+	int parent;	 /* directory of the result */
+	char base[NAME]; /* name of the result there; "." is `parent` itself */
+	int dir;	 /* the existing directory, else -EBADF */
 };
 
 static void destination_done(struct destination *d)
@@ -281,7 +280,7 @@ static void destination_done(struct destination *d)
 	d->dir = fd_close(d->dir);
 }
 
-/* Like cp(1): into a directory that is there, or to a name whose directory is there. */
+/* Like cp(1): into an existing directory, or to a name in an existing directory. */
 static int find(const char *src, const char *dst, struct destination *ret, struct err *e)
 {
 	const int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
@@ -377,6 +376,6 @@ int copy_out(struct copy *c, const char *src, const char *dst, struct err *e)
 		r = unpack_to(c, &d, dst, &got, signals, e);
 	(void)sigprocmask(SIG_SETMASK, &old, NULL);
 	if (got > 0)
-		(void)raise(got); /* as if it had come now, when nothing is left to do */
+		(void)raise(got); /* deliver the signal now that cleanup is done */
 	return r;
 }

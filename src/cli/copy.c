@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What copying in and copying out share. */
+/* Shared by copying in and copying out. */
 #include "cli/copy.h"
 
 #include <string.h>

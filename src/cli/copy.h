@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hutch cp: what goes in is packed here and unpacked in the sandbox, what comes out the other way.
+/* hutch cp: copies in by packing here and unpacking in the sandbox, copies out the other way round.
  */
 #pragma once
 
@@ -8,11 +8,11 @@
 
 struct copy {
 	struct transfer t;
-	const char *user;		 /* in the sandbox; NULL: its own */
-	uint64_t max_entries, max_bytes; /* of what comes out */
+	const char *user;		 /* user in the sandbox; NULL: its default */
+	uint64_t max_entries, max_bytes; /* limits for copying out */
 	uint64_t entries, bytes;	 /* so far */
-	char note[ERR_MSG_MAX];		 /* what was left out; from the sandbox: escape it */
-	/* A line on the terminal. */
+	char note[ERR_MSG_MAX];		 /* omitted files; from the sandbox: escape it */
+	/* progress line on the terminal */
 	bool show, drawn;
 	uint64_t began, told; /* clock_mono() */
 };
@@ -28,11 +28,11 @@ int copy_in(struct copy *c, const char *src, const char *dst, struct err *e);
 /* Unpacks `src` of the sandbox at the local `dst` ("-": writes the archive to standard output). */
 int copy_out(struct copy *c, const char *src, const char *dst, struct err *e);
 
-/* Shows how far it is, where somebody looks at it. */
+/* Shows progress, if stderr is a terminal. */
 void copy_tick(struct copy *c, uint64_t entries, uint64_t bytes);
 
 /*
- * The name that a path gives to what it leads to: the last component, or "." for what is in a
+ * Returns the name for the target of a path: the last component, or "." for the contents of a
  * directory: "/", "a/.", "..". False if it is too long.
  */
 bool copy_base(const char *path, char *out, size_t n);

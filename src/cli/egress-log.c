@@ -127,7 +127,8 @@ void egress_reader_done(struct egress_reader *r)
 	free(r->seen);
 }
 
-/* 1 if this record is of a sandbox without rules, 0 if of one with rules, -EAGAIN if of none. */
+/* Returns 1 if this record creates the sandbox without rules, 0 if with rules, -EAGAIN if it is
+ * another record. */
 static int made_without(const struct audit_record *rec, const char *sandbox,
 			char id[static AUDIT_ID_MAX + 1])
 {
@@ -177,10 +178,10 @@ int egress_no_network(struct audit_log *l, const char *sandbox,
 		       : found;
 }
 
-/* ---- what was denied lately ---- */
+/* ---- recent denials ---- */
 
 enum {
-	NAMES_MAX = 1000, /* that did not resolve; more are not told apart */
+	NAMES_MAX = 1000, /* unresolved names; further ones are not distinguished */
 };
 
 struct count {
@@ -210,7 +211,7 @@ static int count_name(struct count *c, const char *name, size_t n)
 	return 0;
 }
 
-/* "name:port", with port 0 for a question by DNS. */
+/* Keys are "name:port", with port 0 for a DNS query. */
 static int count_sum(struct count *c, const json_t *o)
 {
 	json_t *key;

@@ -7,8 +7,8 @@
 #include "egress/check.h"
 
 enum {
-	LIVE_MAX = 4096, /* rules that can have been added: as many as a keeper takes */
-	SEEN_MAX = 1000, /* names that led to a bad address */
+	LIVE_MAX = 4096, /* maximum of added rules that a keeper accepts */
+	SEEN_MAX = 1000, /* names that resolved to a bad address */
 };
 
 void egress_rules_done(struct egress_rules *r)
@@ -31,7 +31,7 @@ bool egress_same_host(const struct target *a, const struct target *b)
 			  : str_eq(a->name.text, b->name.text);
 }
 
-/* Records have an IPv6 address in brackets, as rules do. */
+/* Records write an IPv6 address in brackets, as rules do. */
 int egress_host(const char *text, struct target *ret)
 {
 	struct err ignored = ERR_INIT;
@@ -58,9 +58,9 @@ static int take_list(struct egress_rules *r, const struct spec_list *list, bool 
 	return 0;
 }
 
-/* ---- what changed while it ran ---- */
+/* ---- changes at run time ---- */
 
-/* A rule takes the place of what was added about the same host and port before. */
+/* A rule replaces an earlier added one for the same host and port. */
 static void take_rule(struct egress_rules *r, const struct egress_event *ev)
 {
 	const char *text = egress_text(ev->o, "rule");
@@ -80,7 +80,7 @@ static void take_rule(struct egress_rules *r, const struct egress_event *ev)
 	r->n = MAX(r->n, i + 1);
 }
 
-/* A narrowing of many texts is several records; it takes the place of the one before. */
+/* A long narrowing spans several records; it replaces the previous one. */
 static int take_narrow(struct egress_rules *r, const struct egress_event *ev)
 {
 	uint64_t first = egress_number(ev->o, "first"), n = egress_number(ev->o, "rules");
@@ -119,7 +119,7 @@ static struct egress_seen_address *find_seen(const struct egress_rules *r, const
 	return NULL;
 }
 
-/* Remembers where a name has led, if it ever led where nothing may be dialled. */
+/* Remembers the result of a name that ever resolved to a forbidden address. */
 static int take_outcome(struct egress_rules *r, const struct egress_event *ev)
 {
 	bool bad = str_eq(egress_text(ev->o, "verdict"), "deny") &&
@@ -219,7 +219,7 @@ int egress_rules_open(const char *id, struct egress_rules *r, struct err *e)
 
 /* ---- why ---- */
 
-/* The rules allow it; may what it is, or has led to, be dialled? */
+/* The rules allow it; checks whether its address may be dialled. */
 static void check_address(const struct egress_rules *r, const struct target *t,
 			  struct egress_why *w)
 {
@@ -228,7 +228,7 @@ static void check_address(const struct egress_rules *r, const struct target *t,
 			  : s && s->detail[0] ? s->detail
 					      : NULL;
 
-	/* What was seen before a rule about it was added says nothing about that rule. */
+	/* Results from before the rule was added do not apply to it. */
 	if (!bad || (s && s->time < r->times[w->x.verdict.allow->id]))
 		return;
 	w->why = WHY_ADDRESS;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a sandbox may connect to now, and why. The policy's rules are in its spec; added rules and
- * narrowings are in its chain of the audit log, where the keeper wrote them before they took
- * effect. The same chain says which allowed names led to addresses that may not be dialled.
+ * The current egress rules of a sandbox, and explanations. The policy's rules are in its spec;
+ * added rules and narrowings are in its chain of the audit log, where the keeper recorded them
+ * before they took effect. The chain also shows which allowed names resolved to forbidden
+ * addresses.
  */
 #pragma once
 
@@ -15,18 +16,18 @@
 struct egress_rules {
 	struct sandbox b;
 	struct spec spec;
-	struct ruleset_entry *v; /* of the policy, then the added ones; .id: the index here */
-	uint64_t *times;	 /* when a rule was added, by index; 0: it is the policy's */
+	struct ruleset_entry *v; /* policy rules, then added ones; .id: the index here */
+	uint64_t *times;	 /* when a rule was added, by index; 0: policy rule */
 	size_t n, n_policy;
 	struct narrow narrow;
 	uint64_t narrowed;   /* when; 0: before the sandbox started, or never */
-	struct ruleset *set; /* of all three; an id from `n` on is a rule of the narrowing */
+	struct ruleset *set; /* all three together; ids from `n` on belong to the narrowing */
 	/* private */
-	struct narrow next; /* a narrowing that is not read to its end */
+	struct narrow next; /* a narrowing not yet read completely */
 	struct egress_seen_address {
 		struct target t;
 		uint64_t time;
-		char detail[64]; /* "": it led to a good one since */
+		char detail[64]; /* "": resolved to a good address since */
 	} * seen;
 	size_t n_seen;
 };
@@ -37,29 +38,29 @@ struct egress_rules {
 	}
 #define _cleanup_egress_rules_ _cleanup_(egress_rules_done)
 
-/* -ENOENT if there is no such sandbox (any more). */
+/* -ENOENT if the sandbox does not exist. */
 int egress_rules_open(const char *id, struct egress_rules *ret, struct err *e);
 void egress_rules_done(struct egress_rules *r);
 
 struct egress_why {
 	enum why why;
 	struct explanation x;
-	const char *detail; /* of WHY_ADDRESS: the kind of address; else "" */
-	uint64_t seen;	    /* of WHY_ADDRESS of a name: when it led there; else 0 */
+	const char *detail; /* WHY_ADDRESS: the kind of address; else "" */
+	uint64_t seen;	    /* WHY_ADDRESS for a name: when it resolved there; else 0 */
 };
 
-/* Would a rule with /private change that? */
+/* Returns whether a rule with /private would change that. */
 static inline bool egress_wants_private(const struct egress_why *w, const struct target *t)
 {
 	return w->why == WHY_ADDRESS && !t->is_addr &&
 	       str_eq(w->detail, addr_class_name(ADDR_PRIVATE));
 }
 
-/* Whether the sandbox may connect to `t`. *ret points into `r` and the store. */
+/* Explains whether the sandbox may connect to `t`. *ret points into `r` and the store. */
 int egress_explain(const struct egress_rules *r, struct policy_store *store, const struct target *t,
 		   struct egress_why *ret, struct err *e);
 
 bool egress_same_host(const struct target *a, const struct target *b);
 
-/* Reads the host of a record. */
+/* Parses the host of a record. */
 int egress_host(const char *text, struct target *ret);

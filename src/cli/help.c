@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Help, version and completion, all made from the command table. */
+/* Help, version and completion, generated from the command table. */
 #include <string.h>
 
 #include "base/str.h"
@@ -73,7 +73,7 @@ static int run_version(struct invocation *inv)
 	return EXIT_OK;
 }
 
-/* The words that can follow "hutch A B" as one case of the script. */
+/* Prints the words that can follow "hutch A B" as one case of the script. */
 static void completion_case(const char *path, const struct command *cmd)
 {
 	(void)printf("\t'%s') words='", path);
@@ -91,8 +91,8 @@ static void completion_case(const char *path, const struct command *cmd)
 }
 
 /*
- * The script walks over the words typed so far as long as they name commands, then offers what can
- * follow. Where an agent or a sandbox is expected it asks hutch for their names.
+ * The script follows the words typed so far as long as they name commands, then offers their
+ * completions. For an agent or a sandbox it asks hutch for their names.
  */
 static int run_completion(struct invocation *inv)
 {

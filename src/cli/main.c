@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the command, reads its options, runs it. */
+/* Finds the command, parses its options, runs it. */
 #include <fcntl.h>
 #include <locale.h>
 #include <signal.h>
@@ -44,7 +44,7 @@ static int unknown_option(const struct invocation *inv, const char *word)
 	return cli_usage(inv, "unknown option '%s'", word);
 }
 
-/* Notes an option; its argument is `value`, or the next word. EXIT_OK, or that of cli_usage(). */
+/* Notes an option; its argument is `value`, or the next word. Returns EXIT_OK or EXIT_USAGE. */
 static int note_option(struct invocation *inv, const struct option *o, const char *value,
 		       char **argv, int argc, int *i)
 {
@@ -61,7 +61,8 @@ static int note_option(struct invocation *inv, const struct option *o, const cha
 	return EXIT_OK;
 }
 
-/* "-it": letters up to one that has an argument, which is the rest of the word or the next one. */
+/* Parses "-it": letters up to one with an argument, which is the rest of the word or the next one.
+ */
 static int take_letters(struct invocation *inv, char **argv, int argc, int *i)
 {
 	const char *word = argv[*i];
@@ -79,7 +80,7 @@ static int take_letters(struct invocation *inv, char **argv, int argc, int *i)
 	return r;
 }
 
-/* One word that begins with a dash. Moves *i when the option's argument is the next word. */
+/* Parses one word that begins with a dash. Moves *i if the option's argument is the next word. */
 static int take_option(struct invocation *inv, char **argv, int argc, int *i)
 {
 	const char *word = argv[*i];
@@ -105,7 +106,7 @@ static bool is_option(const char *word)
 	return word[0] == '-' && word[1];
 }
 
-/* Does the word at *i take the next one as its argument? Then that is no word of its own. */
+/* Returns whether the option takes the next word as its argument. */
 static bool takes_next(const struct command *cmd, const char *word)
 {
 	const struct option *o;
@@ -122,7 +123,7 @@ static bool takes_next(const struct command *cmd, const char *word)
 	return false;
 }
 
-/* Help is given whatever else stands there, but not for a word that is passed on. */
+/* Help is shown whatever the other words are, but not for a word that is passed on. */
 static bool help_wanted(const struct command *cmd, char **argv, int argc)
 {
 	int words = 0;
@@ -140,9 +141,8 @@ static bool help_wanted(const struct command *cmd, char **argv, int argc)
 }
 
 /*
- * Reads options and arguments of the command found; options may stand anywhere before "--", or
- * before what is passed on. The arguments are gathered at the beginning of argv, which has room
- * for them.
+ * Parses options and arguments of the command; options may be anywhere before "--", or before the
+ * words that are passed on. Collects the arguments at the beginning of argv.
  */
 static int take_words(struct invocation *inv, char **argv, int argc)
 {
@@ -202,8 +202,8 @@ static int dispatch(struct invocation *inv, char **argv, int argc)
 	return i == EXIT_OK ? inv->cmd->run(inv) : i;
 }
 
-/* So that nothing that is opened later is taken for standard output; using these fails as before.
- */
+/* Opens missing standard descriptors so that later files do not become standard output; using them
+ * still fails. */
 static void fill_standard(void)
 {
 	for (int fd = 0; fd <= 2; fd++)
@@ -217,11 +217,11 @@ int main(int argc, char **argv)
 	char request[TRACE_REQUEST + 1];
 
 	fill_standard();
-	if (sodium_init() < 0) { /* it chooses the code for this processor */
+	if (sodium_init() < 0) { /* selects code for this processor */
 		(void)fputs("hutch: libsodium does not work here\n", stderr);
 		return EXIT_HUTCH;
 	}
-	(void)signal(SIGXFSZ, SIG_IGN); /* a file that is too long is an error like others */
+	(void)signal(SIGXFSZ, SIG_IGN); /* a file size limit is an ordinary write error */
 	(void)setlocale(LC_CTYPE, "C.UTF-8");
 	log_open("hutch", LOG_LEVEL_WARNING);
 	trace_set_process("cli");

@@ -39,7 +39,7 @@ const char *view_age(uint64_t then, char out[static VALUE_HINT_MAX])
 	uint64_t now = clock_wall(), age = now > then ? (now - then) / NSEC_PER_SEC : 0;
 	size_t i = 0;
 
-	/* Two of a unit at least: 90m says more than 1h. */
+	/* At least two of a unit: 90m is more precise than 1h. */
 	while (i + 1 < ARRAY_SIZE(units) && age < 2 * units[i].seconds)
 		i++;
 	(void)snprintf(out, VALUE_HINT_MAX, "%llu%c", (unsigned long long)(age / units[i].seconds),

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Straight on, rule by rule: each is skipped if it is about another call, or an argument is
- * another. Calls that depend on arguments come first. That the list of the others is long costs
- * nothing: the kernel asks once for each number which of them are allowed whatever their arguments,
- * and then does not run the program for these (seccomp_cache_prepare(), since 5.11).
+ * The program is linear, one rule after another: a rule is skipped if the call or an argument
+ * differs. Rules with arguments come first. The long list of the others costs nothing: the kernel
+ * finds once which calls are allowed with any arguments, and does not run the program for these
+ * (seccomp_cache_prepare(), since 5.11).
  */
 #include "confine/calls-filter.h"
 
@@ -43,13 +43,13 @@ static void put_return(uint32_t action)
 	put(BPF_RET | BPF_K, action, 0, 0);
 }
 
-/* Half of an argument: the lower one first. */
+/* Offset of one half of an argument; 0 is the lower half. */
 static size_t half(int argument, unsigned int which)
 {
 	return offsetof(struct seccomp_data, args) + 8 * (size_t)argument + 4 * (size_t)which;
 }
 
-/* How many instructions a comparison takes. */
+/* Number of instructions of a comparison. */
 static size_t size_of(const struct call_compare *c)
 {
 	if (c->mask == 0)
@@ -57,7 +57,7 @@ static size_t size_of(const struct call_compare *c)
 	return ((uint32_t)c->mask ? 3 : 0) + (c->mask >> 32 ? 3 : 0);
 }
 
-/* Goes on behind itself if it holds, and else skips `rest` more. */
+/* Continues after the comparison if it holds, else skips `rest` more instructions. */
 static void put_compare(const struct call_compare *c, size_t rest)
 {
 	size_t end = length + size_of(c);
@@ -83,7 +83,7 @@ static void put_compare(const struct call_compare *c, size_t rest)
 
 static int put_rule(const struct call_rule *rule, void *arg)
 {
-	size_t rest = 1; /* the return */
+	size_t rest = 1; /* the return instruction */
 
 	for (size_t i = 0; i < rule->n; i++)
 		rest += size_of(&rule->compare[i]);
@@ -107,7 +107,7 @@ static void put_list(const struct call *list, uint32_t action)
 
 int calls_filter_make(struct err *e)
 {
-	/* Calls by another ABI kill the process. */
+	/* A call through another ABI kills the process. */
 	memcpy(program, head, sizeof(head));
 	length = ARRAY_SIZE(head);
 	(void)calls_conditional(put_rule, NULL);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The system calls of calls.h as a program of the kernel's, for a guest that nobody else puts a
- * filter on: a container comes with one.
+ * The system calls of calls.h as a seccomp program, for a guest in a VM; the engine installs the
+ * filter of a container.
  */
 #pragma once
 
 #include "base/err.h"
 
-/* Makes the program. To be called before calls_filter_apply(); without it that does nothing. */
+/* Builds the program. Call before calls_filter_apply(), which otherwise does nothing. */
 int calls_filter_make(struct err *e);
 
-/* In a child, which has no new privileges: from here on, for good. 0 or -errno. */
+/* Applies the filter permanently, in a child with no_new_privs set. 0 or -errno. */
 int calls_filter_apply(void);

@@ -14,7 +14,7 @@
 
 #include "base/util.h"
 
-/* Newer than the headers of Debian 12. */
+/* Missing from the headers of Debian 12. */
 #ifndef PR_GET_AUXV
 #define PR_GET_AUXV 0x41555856
 #endif
@@ -26,7 +26,7 @@
 #define CALL_OF(name) ((struct call)CALL(name))
 
 /* clang-format off */
-/* Sorted, so that a missing one is seen at a glance. */
+/* Sorted, so that a missing call is easy to see. */
 const struct call calls_allowed[] = {
 	CALL(accept), CALL(accept4), CALL(bind), CALL(brk), CALL(capget), CALL(capset), CALL(chdir),
 	CALL(clock_getres), CALL(clock_gettime), CALL(clock_nanosleep), CALL(close), CALL(close_range),
@@ -72,7 +72,7 @@ const struct call calls_allowed[] = {
 	CALL(timerfd_create), CALL(timerfd_gettime), CALL(timerfd_settime), CALL(times), CALL(tkill),
 	CALL(truncate), CALL(umask), CALL(uname), CALL(unlinkat), CALL(utimensat), CALL(vmsplice),
 	CALL(wait4), CALL(waitid), CALL(write), CALL(writev),
-#ifdef SYS_open /* and so on: what newer machines never had */
+#ifdef SYS_open /* and other calls that newer architectures never had */
 	CALL(access), CALL(alarm), CALL(arch_prctl), CALL(chmod), CALL(chown), CALL(creat), CALL(dup2),
 	CALL(epoll_create), CALL(epoll_wait), CALL(eventfd), CALL(fork), CALL(futimesat), CALL(getdents),
 	CALL(getpgrp), CALL(inotify_init), CALL(lchown), CALL(link), CALL(lstat), CALL(mkdir),
@@ -83,29 +83,29 @@ const struct call calls_allowed[] = {
 	{ NULL, 0 },
 };
 
-/* clone3 cannot be looked into by a filter. */
+/* A filter cannot inspect the arguments of clone3. */
 const struct call calls_absent[] = {
 	CALL(clone3), CALL(io_uring_enter), CALL(io_uring_register), CALL(io_uring_setup), { NULL, 0 },
 };
 /* clang-format on */
 
 /*
- * Nothing in a sandbox outlives it, so there is nothing to sync; but sync(2) writes out every disk
- * of the host, and syncfs(2) the one that hutch-guest is on.
+ * No file of a sandbox outlives it, so syncing is useless; but sync(2) writes out every disk of the
+ * host, and syncfs(2) the one that hutch-guest is on.
  */
 const struct call calls_ignored[] = { CALL(sync), CALL(syncfs), { NULL, 0 } };
 
-/* Every flag with which clone(2) makes a namespace; CLONE_NEWTIME lies in the byte of the exit
- * signal and is not one. */
+/* Every flag with which clone(2) makes a namespace. CLONE_NEWTIME is not one: its bit is in the
+ * exit signal. */
 #define NAMESPACES                                                                     \
 	(CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | \
 	 CLONE_NEWPID | CLONE_NEWNET)
 
 /*
- * The sockets of a sandbox, one by one. Nothing less specific will do: the kernel makes a socket,
- * and loads a module for it, by any of the three numbers. With protocol 0 the type alone chooses
- * (SOCK_SEQPACKET is SCTP, SOCK_DCCP is DCCP), and another protocol has code that few have looked
- * at (MPTCP). SOCK_RAW is refused here rather than by the kernel's own check.
+ * The allowed sockets of a sandbox. All three numbers must match: the kernel selects the socket,
+ * and loads a module for it, by any of them. With protocol 0 the type alone selects it
+ * (SOCK_SEQPACKET is SCTP, SOCK_DCCP is DCCP), and other protocols have rarely reviewed code
+ * (MPTCP). SOCK_RAW is rejected here, not only by the kernel's own check.
  */
 static const struct socket_kind {
 	uint64_t family, type, protocol;
@@ -128,13 +128,13 @@ static const struct socket_kind {
 	{ AF_INET6, SOCK_DGRAM, IPPROTO_ICMPV6 },
 };
 
-/* The flags that may stand beside a type; the kernel refuses every other bit. */
+/* Flags allowed with a type; the kernel rejects every other bit. */
 static const uint64_t socket_flags = SOCK_CLOEXEC | SOCK_NONBLOCK;
 
-/* What debuggers and old programs ask for; 0xffffffff asks what it is now. */
+/* Values for debuggers and old programs; 0xffffffff queries the current one. */
 static const uint64_t personalities[] = { 0, 0x8, 0x20000, 0x20008, 0x40000, 0xffffffff };
 
-/* Whoever takes the rules. */
+/* Receiver of the rules. */
 struct taker {
 	call_rule_fn *take;
 	void *arg;
@@ -146,14 +146,14 @@ static int allow_if(const struct taker *t, struct call call, const struct call_c
 	return t->take(&(struct call_rule){ call, true, c, n }, t->arg);
 }
 
-/* Like calls_ignored, if they hold. */
+/* Makes `call` succeed without effect, like calls_ignored, if all comparisons hold. */
 static int ignore_if(const struct taker *t, struct call call, const struct call_compare *c,
 		     size_t n)
 {
 	return t->take(&(struct call_rule){ call, false, c, n }, t->arg);
 }
 
-/* Allows `call` for values of its first argument, of which the kernel looks at 32 bits. */
+/* Allows `call` for some values of its first argument, of which the kernel uses 32 bits. */
 static int allow_values(const struct taker *t, struct call call, const uint64_t *values, size_t n)
 {
 	int r = 0;
@@ -164,17 +164,17 @@ static int allow_values(const struct taker *t, struct call call, const uint64_t 
 }
 
 /*
- * All values but some. "Not equal" compares 64 bits while the kernel looks at 32, so that a bit
- * above them would slip through. Instead: the largest blocks of values, with the same upper bits,
- * that hold none of those.
+ * Allows all values except some. "Not equal" compares 64 bits while the kernel uses 32, so setting
+ * an upper bit would bypass it. Instead, this allows the largest blocks of values with common upper
+ * bits that contain no refused value.
  */
 struct but {
 	struct call call;
 	int argument;
-	unsigned int bits; /* values that need more are refused as well */
+	unsigned int bits; /* larger values are refused as well */
 	uint64_t refused[4];
 	size_t n;
-	const struct call_compare *first; /* holds too; may be NULL */
+	const struct call_compare *first; /* must hold too; may be NULL */
 };
 
 static bool refuses(const struct but *b, uint64_t block, unsigned int bits)
@@ -185,7 +185,7 @@ static bool refuses(const struct but *b, uint64_t block, unsigned int bits)
 	return false;
 }
 
-/* The 2^bits values from `block` on. */
+/* Allows the 2^bits values from `block` on. */
 static int allow_block(const struct taker *t, const struct but *b, uint64_t block,
 		       unsigned int bits)
 {
@@ -212,8 +212,8 @@ static int allow_but(const struct taker *t, const struct but *b)
 }
 
 /*
- * Pairs are made of unix sockets only. A family that has no pairs refuses them too late:
- * socketpair(2) first makes two sockets of it (vsock, AF_ALG), and TIPC has pairs.
+ * Only unix sockets come in pairs. Other families fail too late: socketpair(2) first creates two
+ * sockets (vsock, AF_ALG), and TIPC supports pairs.
  */
 static int allow_sockets(const struct taker *t)
 {
@@ -232,7 +232,7 @@ static int allow_sockets(const struct taker *t)
 	return r;
 }
 
-/* Not the two that put words into a terminal. */
+/* All except the two that insert input into a terminal. */
 static int allow_ioctl(const struct taker *t)
 {
 	return allow_but(t, &(struct but){ .call = CALL_OF(ioctl),
@@ -243,12 +243,12 @@ static int allow_ioctl(const struct taker *t)
 }
 
 /*
- * No filter programs, neither by seccomp(2) nor by these: they run in the kernel, and to free
- * thousands of them, one upon the other, locks up some (seen on 6.18).
+ * No filter programs, neither by seccomp(2) nor by prctl(2): they run in the kernel, and freeing
+ * thousands of stacked ones locks up some kernels (seen on 6.18).
  */
 static int allow_prctl(const struct taker *t)
 {
-	/* The others are small numbers: 80 or so, of which the last came in 2025. */
+	/* The other options are small numbers: about 80, the latest from 2025. */
 	static const uint64_t words[] = { PR_SET_PTRACER, PR_SET_VMA, PR_GET_AUXV };
 	int r = allow_but(t, &(struct but){ .call = CALL_OF(prctl),
 					    .argument = 0,
@@ -260,12 +260,12 @@ static int allow_prctl(const struct taker *t)
 }
 
 /*
- * No filter programs; and not the two that put another protocol's parser on top of an ordinary
- * socket, without any right: TLS in the kernel, and ESP in UDP. Programs do without them.
+ * No filter programs, and no TLS in the kernel or ESP in UDP, which put another protocol's parser
+ * on an ordinary socket without any privilege. Programs work without them.
  */
 static int allow_setsockopt(const struct taker *t)
 {
-	/* The same numbers mean other things on other levels, of which the last is 287: 26 is
+	/* The same numbers have other meanings on other levels (the highest is 287): 26 is
 	 * IPV6_V6ONLY. */
 	static const struct call_compare level[] = { { 1, UINT32_MAX, SOL_SOCKET },
 						     { 1, UINT32_MAX, IPPROTO_TCP },
@@ -296,8 +296,8 @@ static int allow_setsockopt(const struct taker *t)
 }
 
 /*
- * The limit of core files stays what it is, see src/engine/oci.c. Programs that keep secrets set it
- * to 0 and give up if they cannot (gpg, ssh-agent): they are told that they have.
+ * The core file limit cannot change, see src/engine/oci.c. Programs that keep secrets set it to 0
+ * and exit if that fails (gpg, ssh-agent), so the call pretends to succeed.
  */
 static int allow_limits(const struct taker *t)
 {

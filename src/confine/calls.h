@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The system calls of a sandbox, whichever engine runs it: what is allowed, and EPERM for
- * everything else. Tighter than what container engines ship: no namespaces by any call, no
- * io_uring, no sockets but unix, TCP, UDP and ping ones, no typing into terminals, one ABI.
+ * The system calls allowed in a sandbox, with any engine; all others fail with EPERM. Stricter than
+ * the defaults of container engines: no new namespaces, no io_uring, only unix, TCP, UDP and ping
+ * sockets, no input into terminals, one ABI.
  */
 #pragma once
 
@@ -15,8 +15,8 @@ struct call {
 	int number;
 };
 
-/* Up to one without a name: allowed whatever their arguments; "not there" rather than "not allowed"
- * (ENOSYS), so that callers fall back to what is; done, without doing it. */
+/* Lists that end with an entry without a name. Allowed calls: with any arguments. Absent calls fail
+ * with ENOSYS, so that callers fall back. Ignored calls succeed without effect. */
 extern const struct call calls_allowed[], calls_absent[], calls_ignored[];
 
 /* Holds if (argument & mask) == value; without a mask, if the argument is anything but 0. */
@@ -25,7 +25,7 @@ struct call_compare {
 	uint64_t mask, value;
 };
 
-/* Where all comparisons hold, the call is allowed, or else done without doing it. */
+/* If all comparisons hold, the call is allowed, or (`allow` false) succeeds without effect. */
 struct call_rule {
 	struct call call;
 	bool allow;
@@ -33,6 +33,7 @@ struct call_rule {
 	size_t n;
 };
 
-/* Gives all rules for calls that depend on their arguments to `take`, which returns 0 or -errno. */
+/* Passes all rules for calls that depend on their arguments to `take`, which returns 0 or -errno.
+ */
 typedef int call_rule_fn(const struct call_rule *rule, void *arg);
 int calls_conditional(call_rule_fn *take, void *arg);

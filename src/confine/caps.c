@@ -34,7 +34,7 @@ int caps_bound(uint64_t keep)
 {
 	for (unsigned long cap = 0; cap < CAPS_MAX; cap++)
 		if (!(keep & CAPS_BIT(cap)) && prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0)
-			return errno == EINVAL ? 0 : -errno; /* the kernel has no more */
+			return errno == EINVAL ? 0 : -errno; /* past the kernel's last one */
 	return 0;
 }
 

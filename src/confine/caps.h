@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The capabilities of this process. A set of them is a mask. All functions return 0 or -errno. */
+/* Capabilities of this process; a set is a bit mask. All functions return 0 or -errno. */
 #pragma once
 
 #include <linux/capability.h>
@@ -11,14 +11,14 @@
 int caps_bound(uint64_t keep);
 
 /*
- * Permits exactly `keep`, all of them in effect. None stays inheritable or ambient. -EPERM if one
+ * Permits exactly `keep`, all of them effective. None stays inheritable or ambient. -EPERM if one
  * of `keep` is not permitted now.
  */
 int caps_only(uint64_t keep);
 
-/* Keeps of the permitted ones those in `keep`, of which those in `use` are in effect. None stays
- * inheritable, and so none ambient. */
+/* Limits the permitted set to `keep`, and the effective set to `use`. None stays inheritable, so
+ * none ambient. */
 int caps_limit(uint64_t keep, uint64_t use);
 
-/* -EPERM if any but `keep` is permitted, in effect or inheritable. */
+/* -EPERM if a capability outside `keep` is permitted, effective or inheritable. */
 int caps_check(uint64_t keep);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lists of the system calls that a process of ours may make, as filters for seccomp(2):
- * FILTER_HEAD, then what is allowed, the most frequent first, then RETURN(OTHERWISE).
+ * Syscall filters for seccomp(2), for our own processes: FILTER_HEAD, then the allowed calls, the
+ * most frequent first, then RETURN(OTHERWISE).
  */
 #pragma once
 
@@ -22,11 +22,11 @@
 #error "no list of system calls for this architecture"
 #endif
 
-/* A sanitizer's runtime calls what it likes: there a list is only tried out. */
+/* A sanitizer's runtime makes other calls, so its builds only log violations. */
 #define OTHERWISE (SANITIZED ? SECCOMP_RET_LOG : SECCOMP_RET_KILL_PROCESS)
 
 #define LOAD(field) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field))
-/* The lower half, on a machine that puts it first; the flags looked at are all in it. */
+/* The lower half on little-endian hosts; it contains all flags checked. */
 #define LOAD_ARG(n)	    LOAD(args[n])
 #define RETURN(what)	    BPF_STMT(BPF_RET | BPF_K, what)
 #define UNLESS(value, skip) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, skip)
@@ -35,7 +35,7 @@
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "LOAD_ARG() takes the lower half");
 
 /* clang-format off */
-/* Numbers of x32 begin at 0x40000000. No number of another list is that large. */
+/* x32 calls begin at 0x40000000; no other table has numbers that large. */
 #define FILTER_HEAD							\
 	LOAD(arch),							\
 	UNLESS(FILTER_ARCH, 2),						\
@@ -43,7 +43,7 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "LOAD_ARG() takes the l
 	BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x40000000, 0, 1),		\
 	RETURN(SECCOMP_RET_KILL_PROCESS)
 
-/* Memory, by malloc(3): not executable and of no file. */
+/* Memory for malloc(3): anonymous and not executable. */
 #define ALLOW_MEMORY									\
 	ALLOW(brk), ALLOW(munmap), ALLOW(mremap), ALLOW(madvise),			\
 	UNLESS(__NR_mmap, 6),								\
@@ -53,6 +53,6 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "LOAD_ARG() takes the l
 	RETURN(OTHERWISE)
 /* clang-format on */
 
-/* Puts the filter on this process, for good. It needs no_new_privs or CAP_SYS_ADMIN. 0 or -errno.
+/* Applies the filter to this process permanently. Needs no_new_privs or CAP_SYS_ADMIN. 0 or -errno.
  */
 int filter_apply(const struct sock_filter *filter, size_t n);

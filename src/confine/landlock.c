@@ -15,7 +15,7 @@ int landlock_abi(void)
 
 uint64_t landlock_file_rights(int abi)
 {
-	/* 13 at first; then refer, truncate, and (5) ioctl of devices. */
+	/* 13 in version 1; then refer (2), truncate (3) and ioctl of devices (5). */
 	unsigned int n = abi >= 5 ? 16 : abi >= 3 ? 15 : abi >= 2 ? 14 : 13;
 
 	return (UINT64_C(1) << n) - 1;
@@ -34,7 +34,7 @@ struct landlock_rights landlock_all_rights(int abi, bool connect)
 
 int landlock_ruleset(const struct landlock_rights *r)
 {
-	/* The structure has grown: every kernel takes as much of it as it knows. */
+	/* The structure has grown: pass only the part that this kernel knows. */
 	size_t n = r->scoped ? sizeof(*r) : r->net ? 2 * sizeof(r->fs) : sizeof(r->fs);
 	long fd = syscall(SYS_landlock_create_ruleset, r, n, 0);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Limits on the resources of this process, see setrlimit(2). */
+/* Resource limits of this process, see setrlimit(2). */
 #pragma once
 
 #include <stddef.h>
@@ -12,8 +12,8 @@ struct limit {
 };
 
 /*
- * Lowers both the soft and the hard limit to `value`, or to the current hard limit if that is less,
- * one row after the other. The limit on address space is skipped under a sanitizer, whose shadow is
- * terabytes large. 0 or -errno.
+ * Lowers both the soft and the hard limit to `value`, or to the current hard limit if that is
+ * lower, in table order. Skips the address space limit under a sanitizer, whose shadow memory takes
+ * terabytes. 0 or -errno.
  */
 int rlimits_lower(const struct limit *limits, size_t n);

@@ -36,7 +36,7 @@ int self_null_stdio(int n)
 	for (int fd = 0; r == 0 && fd < n; fd++)
 		if (fd != null && dup2(null, fd) < 0)
 			r = -errno;
-	/* One of the three was closed before: it stays /dev/null. */
+	/* If one of the three was closed before, `null` took its place and stays open. */
 	if (null > STDERR_FILENO)
 		(void)fd_close(null);
 	return r;

@@ -2,7 +2,8 @@
 /* Attributes of this process that confine it. All functions return 0 or -errno. */
 #pragma once
 
-/* Executing a program gives no privileges any more. self_check_privileges(): -EPERM if it could. */
+/* Sets no_new_privs: execve(2) grants no privileges. self_check_privileges(): -EPERM if it is not
+ * set. */
 int self_no_new_privileges(void);
 int self_check_privileges(void);
 
@@ -11,9 +12,9 @@ int self_not_dumpable(void);
 
 /*
  * The kernel kills this process when its parent ends. A change of ids resets this. The parent may
- * have ended before: the caller checks that afterwards.
+ * have ended already: the caller must check that afterwards.
  */
 int self_die_with_parent(void);
 
-/* Makes descriptors 0 to `n` - 1, at most 2, /dev/null. */
+/* Redirects descriptors 0 to `n` - 1, at most 2, to /dev/null. */
 int self_null_stdio(int n);

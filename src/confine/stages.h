@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How a process is confined: as a table of stages that run in order. A process that fails at one
- * must end without having run or read what it is confined for.
+ * Confines a process by a table of stages that run in order. A process whose stage fails must exit
+ * before it runs or reads anything untrusted.
  */
 #pragma once
 
@@ -10,22 +10,22 @@
 struct confine_stage {
 	const char *name; /* for messages */
 	int (*run)(void *arg);
-	int (*check)(void *arg); /* must hold when the stage has run; may be NULL */
+	int (*check)(void *arg); /* must succeed after `run`; may be NULL */
 };
 
 /*
- * Runs each stage and its check, both of which return 0 or -errno, up to the first that fails or a
- * row without a name. 0, or -errno with the name of the stage in *ret_at, which may be NULL.
+ * Runs each stage and its check, both of which return 0 or -errno, up to the first failure or a row
+ * without a name. 0, or -errno with the name of the stage in *ret_at, which may be NULL.
  */
 int confine_run(const struct confine_stage *stages, void *arg, const char **ret_at);
 
-/* The same with a message: "WHAT, STAGE: reason". */
+/* Same with a message: "WHAT, STAGE: reason". */
 int confine_run_err(const struct confine_stage *stages, void *arg, const char *what, struct err *e);
 
-/* Runs and checks of stages that several processes have. Their argument is not used. */
+/* Stages and checks shared by several processes. They ignore their argument. */
 
-/* No capability is permitted, inheritable or ambient, and executing a program gives none. The
- * bounding set stays. */
+/* Drops all permitted, inheritable and ambient capabilities and sets no_new_privs. Keeps the
+ * bounding set. */
 int stage_drop_privileges(void *arg);
 int stage_has_no_privileges(void *arg);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sockets from a service manager. */
+/* Sockets passed by a service manager. */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -31,7 +31,7 @@ static int make_ours(int fd, struct err *e)
 	return 0;
 }
 
-/* `called` has `n` bytes; other names than these two say nothing about what it is. */
+/* `called` has `n` bytes; names other than these two do not restrict the kind. */
 static int take_one(struct listeners *l, int fd, const char *called, size_t n, struct err *e)
 {
 	struct listener *one = listen_add(l, e);
@@ -51,7 +51,7 @@ static int take_one(struct listeners *l, int fd, const char *called, size_t n, s
 	return 0;
 }
 
-/* All are made ours first: on any error none may leak into a child. */
+/* Sets up all of them first: on an error none may leak into a child. */
 static int take_all(struct listeners *l, int n, struct err *e)
 {
 	const char *names = getenv("LISTEN_FDNAMES");

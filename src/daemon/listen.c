@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sockets of our own. A unix socket is bound by the descriptor of its directory, gets its mode and
- * group, and only then listens: before that nobody can connect, so no umask opens it for a moment.
- * Whether one that is there is stale is looked at under a lock that the winner keeps, so two that
- * start at once do not take each other's away.
+ * Sockets made by hutchd itself. A unix socket is bound through the descriptor of its directory,
+ * gets its mode and group, and only then listens: no client can connect before, whatever the umask.
+ * An existing socket is checked under a lock that the winner keeps, so two processes that start at
+ * once cannot remove each other's socket.
  */
 #include "daemon/listen.h"
 
@@ -36,7 +36,7 @@ void listeners_close(struct listeners *l)
 	for (size_t i = 0; i < l->n; i++) {
 		struct listener *one = &l->list[i];
 
-		/* The lock is ours, so the socket is. */
+		/* We hold the lock, so the socket is ours. */
 		if (one->lock >= 0)
 			(void)unlinkat(one->dir, last_part(one->name), 0);
 		one->fd = fd_close(one->fd);
@@ -59,7 +59,7 @@ struct listener *listen_add(struct listeners *l, struct err *e)
 	return one;
 }
 
-/* ---- what a socket is ---- */
+/* ---- kind of a socket ---- */
 
 static int option(int fd, int name, int *ret)
 {
@@ -191,7 +191,7 @@ static int address_of(int dir, const char *path, struct sockaddr_un *ret, struct
 	return 0;
 }
 
-/* Nobody is asked anything: a connection that is made, or would have to wait, is an answer. */
+/* Only tries to connect: success, or having to wait, means that a process listens. */
 static bool answers(const struct sockaddr_un *a)
 {
 	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -271,7 +271,7 @@ int listen_unix(struct listeners *l, const char *path, gid_t group, struct err *
 
 /* ---- TCP ---- */
 
-/* "ADDRESS:PORT" in two: the address without brackets, "127.0.0.1" if there is none. */
+/* Splits "ADDRESS:PORT": the address without brackets, "127.0.0.1" if missing. */
 static int split(const char *where, char host[static INET6_ADDRSTRLEN], uint64_t *ret_port)
 {
 	const char *colon = strrchr(where, ':'), *port = colon ? colon + 1 : where;

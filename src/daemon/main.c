@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hutchd: the E2B API and /hutch/v1 for the sandboxes of one user of one host. It may be killed and
- * started again at any time: sandboxes, their commands and their output go on without it.
+ * hutchd: serves the E2B API and /hutch/v1 for the sandboxes of one user of one host. It may be
+ * killed and restarted at any time: sandboxes, their commands and their output continue without it.
  */
 #include <fcntl.h>
 #include <getopt.h>
@@ -44,7 +44,7 @@ struct daemon {
 	struct api *api;
 };
 
-/* Routes are looked at, and printed, in this order. */
+/* Routes are matched, and printed, in this order. */
 static const struct api_part *const parts[] = { &e2b_part, &envd_part, &v1_part, NULL };
 
 static const char usage[] =
@@ -63,7 +63,7 @@ static const struct option options[] = {
 	{ 0 },
 };
 
-/* -1: go on; else the exit status. */
+/* Returns -1 to continue, else the exit status. */
 static int take_options(struct daemon *d, int argc, char **argv)
 {
 	int c;
@@ -111,7 +111,7 @@ static int take_options(struct daemon *d, int argc, char **argv)
 
 /* ---- listening ---- */
 
-/* The place of the socket if nobody says another: in the run directory. */
+/* Default path of the socket, in the run directory. */
 static const char *default_socket(char out[static PATH_MAX])
 {
 	const char *run = getenv("HUTCH_RUN_DIR"), *xdg = getenv("XDG_RUNTIME_DIR");
@@ -127,7 +127,7 @@ static const char *default_socket(char out[static PATH_MAX])
 	return out;
 }
 
-/* What was handed over, and what was asked for; with neither, the socket of the run directory. */
+/* Listens on passed and configured sockets; without any, on the socket of the run directory. */
 static int listen_all(struct daemon *d, struct err *e)
 {
 	char path[PATH_MAX];
@@ -141,8 +141,7 @@ static int listen_all(struct daemon *d, struct err *e)
 	return r;
 }
 
-/* Without --domain: names below localhost lead to this machine, with the port of the first TCP
- * socket. */
+/* Without --domain, uses names below localhost, with the port of the first TCP socket. */
 static void find_domain(struct daemon *d)
 {
 	d->config.told_domain = d->config.domain;
@@ -169,7 +168,7 @@ static int serve_all(struct daemon *d, struct err *e)
 		if (fd < 0)
 			return err_errno(e, "cannot listen on %s", l->name);
 		if (tcp && !l->loopback && !d->tls)
-			log_warning("%s can be reached from other machines, and keys go there in "
+			log_warning("%s can be reached from other hosts, and keys go there in "
 				    "the clear: give --tls-cert and --tls-key",
 				    l->name);
 		log_info("listening on %s", l->name);
@@ -257,7 +256,7 @@ static int run(struct daemon *d, struct err *e)
 	return r;
 }
 
-/* Each stream of a client is a descriptor, and so is each record that is read. */
+/* Each client stream needs a descriptor, and so does each record being read. */
 static void raise_files(void)
 {
 	struct rlimit l;

@@ -27,11 +27,11 @@ static int address(const char *text, struct notify *n, struct err *e)
 	if (text[0] == '@')
 		n->to.sun_path[0] = '\0';
 	else
-		n->n_to++; /* a path has its NUL */
+		n->n_to++; /* a path includes its NUL */
 	return 0;
 }
 
-/* WATCHDOG_PID says whom it is meant for; without it, us. */
+/* WATCHDOG_PID names the process that the variable is for; without it, this one. */
 static int watchdog(struct notify *n, struct err *e)
 {
 	const char *usec = getenv("WATCHDOG_USEC"), *pid = getenv("WATCHDOG_PID");

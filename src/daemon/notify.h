@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a service tells its manager: the protocol of sd_notify(3), datagrams of "NAME=value" lines.
- * Without NOTIFY_SOCKET everything here does nothing and succeeds.
+ * Notifies the service manager with the protocol of sd_notify(3), datagrams of "NAME=value" lines.
+ * Without NOTIFY_SOCKET every function does nothing and succeeds.
  */
 #pragma once
 
@@ -12,11 +12,10 @@
 #include "base/err.h"
 
 struct notify {
-	int fd; /* -EBADF: nobody listens */
+	int fd; /* -EBADF: no NOTIFY_SOCKET */
 	struct sockaddr_un to;
 	socklen_t n_to;
-	uint64_t watchdog; /* ns between two notify_watchdog(): half of what is allowed; 0: none
-			      wanted */
+	uint64_t watchdog; /* ns between two notify_watchdog(): half the timeout; 0: none */
 };
 
 #define NOTIFY_INIT           \
@@ -27,15 +26,15 @@ struct notify {
 
 /*
  * Reads NOTIFY_SOCKET (a path, or '@' and an abstract name), WATCHDOG_USEC and WATCHDOG_PID, and
- * takes them out of the environment: they are not for children.
+ * removes them from the environment: they are not for children.
  */
 int notify_open(struct notify *n, struct err *e);
 void notify_close(struct notify *n);
 
 /*
- * 0 or -errno, which a service goes on after. `status` is one line for people, or NULL; what would
- * be another line is escaped. Those that change a state wait a few seconds for a manager that is
- * busy, the others do not.
+ * 0 or -errno; a service continues after an error. `status` is one line for people, or NULL;
+ * newlines are escaped. Functions that change a state wait a few seconds for a busy manager, the
+ * others do not.
  */
 int notify_ready(const struct notify *n, const char *status);
 int notify_stopping(const struct notify *n, const char *status);

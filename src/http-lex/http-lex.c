@@ -117,7 +117,7 @@ int http_request_line_parse(struct http_text line, struct http_request_line *ret
 
 int http_status_parse(const char *head, size_t n)
 {
-	/* What each byte may be. */
+	/* The bytes allowed at each position. */
 	static const char *const forms[] = {
 		"H", "T", "T", "P", "/", "1", ".", "01", " ", "12345", DIGITS, DIGITS, " \r",
 	};

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The lexer for heads of HTTP/1 (RFC 9112), shared by every reader of requests, answers and parts
- * of forms. Pure functions: they allocate nothing, copy nothing and make no system call.
+ * The lexer for HTTP/1 heads (RFC 9112), shared by all parsers of requests, responses and form
+ * parts. Pure functions: they allocate nothing, copy nothing and make no system call.
  *
  * Strict for all callers: a line ends in CR LF, and contains no other CR or LF and no control
  * character except tab; no blank may precede a field's colon; folded lines are rejected. Each
- * caller sets its own limits, through the number of bytes it passes, and decides what a head means.
+ * caller sets its own limits, through the number of bytes it passes, and interprets the head.
  */
 #pragma once
 
@@ -22,7 +22,7 @@ struct http_text {
 	size_t n;
 };
 
-/* Ignores the case of ASCII letters, as names of fields want. */
+/* Ignores the case of ASCII letters, as field names require. */
 bool http_text_same(struct http_text a, struct http_text b);
 bool http_text_is(struct http_text t, const char *word);
 
@@ -38,7 +38,7 @@ static inline bool http_is_control(char c)
 	return (unsigned char)c < 0x20 || c == 0x7f;
 }
 
-/* How many of the `n` bytes from `s` on are a token: RFC 9110, 5.6.2. */
+/* Returns how many of the `n` bytes at `s` form a token: RFC 9110, 5.6.2. */
 size_t http_token_len(const char *s, size_t n);
 
 /* No control character except tab: RFC 9110, 5.5. */
@@ -65,21 +65,21 @@ enum http_scanned {
 	HTTP_SCAN_CONTROL, /* a control character */
 };
 
-/* Scans one byte, for a caller that does not keep the others. Does not pass a bad byte. */
+/* Scans one byte, for a caller that does not keep the others. Does not advance past a bad byte. */
 enum http_scanned http_scan_byte(struct http_scan *s, char c);
 
 /*
- * Scans on to the end of the line. `data` is the head so far, from its beginning, of which `n`
- * bytes may be scanned: no byte is scanned twice. *ret is the line without CR LF, if it is
+ * Continues to the end of the line. `data` is the head so far, from its beginning, of which `n`
+ * bytes may be scanned; no byte is scanned twice. *ret is the line without CR LF, if it is
  * complete.
  */
 enum http_scanned http_scan_line(struct http_scan *s, const char *data, size_t n,
 				 struct http_text *ret);
 
-/* The same to the end of the head: never HTTP_SCAN_LINE. */
+/* Same up to the end of the head: never returns HTTP_SCAN_LINE. */
 enum http_scanned http_scan_head(struct http_scan *s, const char *data, size_t n);
 
-/* ---- what a line says ---- */
+/* ---- contents of a line ---- */
 
 struct http_request_line {
 	struct http_text method; /* a token of 1 to HTTP_METHOD_MAX_LEN bytes */
@@ -91,8 +91,8 @@ struct http_request_line {
 int http_request_line_parse(struct http_text line, struct http_request_line *ret);
 
 /*
- * The status, 100 to 599, of an answer that begins with the `n` bytes of `head`; 0 if they are too
- * few to tell, or -EBADMSG if they cannot become HTTP/1.0 or HTTP/1.1, SP, STATUS, and SP or CR.
+ * Returns the status, 100 to 599, of a response that begins with the `n` bytes of `head`; 0 if more
+ * bytes are needed; -EBADMSG if they cannot become HTTP/1.0 or HTTP/1.1, SP, STATUS, and SP or CR.
  */
 int http_status_parse(const char *head, size_t n);
 
@@ -101,5 +101,5 @@ struct http_header {
 	struct http_text value; /* without blanks around it */
 };
 
-/* NAME: VALUE, or -EBADMSG; a folded line is one that begins with a blank. */
+/* NAME: VALUE, or -EBADMSG, also for a folded line, which begins with a blank. */
 int http_header_parse(struct http_text line, struct http_header *ret);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The answer. It is written through at once; what the socket does not take waits in the
- * connection's buffer. None of these calls back: what follows from them (the next request, room(),
- * the end of the connection) comes from the loop.
+ * Responses. Bytes are written at once; bytes that the socket does not accept wait in the
+ * connection's buffer. None of these functions calls the handler back: the loop starts the next
+ * request, calls room() and ends the connection.
  */
 #include <string.h>
 #include <strings.h>
@@ -76,7 +76,7 @@ void http_answer_reset(struct conn *c)
 	c->room = NULL;
 }
 
-/* The names of days and months without the locale. */
+/* Writes names of days and months independent of the locale. */
 static void put_date(struct buf *b)
 {
 	static const char days[] = "SunMonTueWedThuFriSat";
@@ -96,7 +96,7 @@ static bool text_valid(const char *s)
 	return http_value_valid(s, strlen(s));
 }
 
-/* How long an answer is, and whether another follows, is for us to say. */
+/* Only this file sets the headers for the length of a response and for keeping the connection. */
 static bool name_valid(const char *s)
 {
 	size_t n = strlen(s);
@@ -115,14 +115,15 @@ void http_add_field(struct exchange *x, const char *name, const char *value)
 		c->bad_fields = true;
 }
 
-/* Whether the connection can go on when the body that nobody reads has been dropped. */
+/* Returns whether the connection can be kept after dropping the unread body. */
 static bool can_keep(const struct conn *c)
 {
 	if (!c->head.keep || c->server->stopping)
 		return false;
 	if (c->body_done)
 		return true;
-	/* A client that waits for 100 may send the body or not: nobody knows what comes next. */
+	/* A client that waits for 100 may or may not send the body, so the next byte is ambiguous.
+	 */
 	return !c->head.expect && (c->head.length < 0 || c->left <= HTTP_SERVER_DRAIN);
 }
 
@@ -137,7 +138,7 @@ static void put_framing(struct conn *c, struct buf *b, int64_t length)
 	(void)buf_puts(b, "\r\n");
 }
 
-/* Begins the answer, and writes its head into `b`. */
+/* Begins the response and writes its head into `b`. */
 static void put_head(struct conn *c, struct buf *b, int status, const char *type, int64_t length)
 {
 	bool empty = status == 204 || status == 304;
@@ -192,7 +193,7 @@ void http_answer_refusal(struct conn *c, const struct http_refusal *why)
 	send_whole(c, why->status, "application/json", text, (size_t)n);
 }
 
-/* Ours is the bug; the client is told no more than that. */
+/* A bug of ours; the client learns no details. */
 static const struct http_refusal ours = { 500, "the answer cannot be sent" };
 
 void http_answer(struct exchange *x, int status, const char *type, const void *data, size_t n)
@@ -249,7 +250,7 @@ void http_write(struct exchange *x, const void *data, size_t n)
 		return;
 	assert(c->held && (c->phase == CONN_TUNNEL || c->answer == ANSWER_BEGUN));
 	if (c->answer_left >= 0 && (uint64_t)c->answer_left < n) {
-		/* More than was announced would be read as the next answer. */
+		/* The client would read excess bytes as the next response. */
 		c->broken = true;
 	} else if (c->chunked) {
 		send_chunk(c, data, n, "\r\n");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The body of a request. It is unframed where it lies in the connection's buffer, piece by piece,
- * and only from the loop: http_collect() and http_body() say what becomes of it, and no more.
+ * Request bodies. The loop alone unframes the body, in place in the connection's buffer, piece by
+ * piece; http_collect() and http_body() only set how it is used.
  */
 #include "base/clock.h"
 #include "http/http-inner.h"
@@ -24,7 +24,7 @@ void http_body_reset(struct conn *c)
 	c->body_ops = (struct http_body){ 0 };
 }
 
-/* Whether more of it is to be read from the socket. */
+/* Returns whether more of the body should be read from the socket. */
 bool http_body_wanted(const struct conn *c)
 {
 	if (c->body_done || c->fault.status > 0)
@@ -52,7 +52,7 @@ static void take(struct conn *c, const char *data, size_t n)
 	}
 }
 
-/* One piece of the input. The handler may do anything in take(), but nothing that moves `in`. */
+/* Unframes one piece of input. The handler's data() may call anything that does not move `in`. */
 static void unframe(struct conn *c)
 {
 	const char *piece = c->in.data;
@@ -103,7 +103,7 @@ bool http_body_step(struct conn *c)
 	return true;
 }
 
-/* The client may be waiting to be asked for it. */
+/* Sends 100 Continue if the client waits for it. */
 static void ask(struct conn *c, enum body_use use)
 {
 	static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";

@@ -23,7 +23,7 @@ static void expect(struct http_chunk *c, bool met, enum http_chunk_state next)
 	c->state = met ? next : HTTP_CHUNK_BAD;
 }
 
-/* A byte that is no data. */
+/* Handles a framing byte. */
 static void frame_byte(struct http_chunk *c, char b)
 {
 	switch (c->state) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The chunked coding of a body, unframed. Strict: a size is 1 to 13 hexadecimal digits and CR LF,
- * without extensions, and no trailers follow the last chunk: nobody we know sends either, and
- * servers have read them differently. Pure.
+ * Decodes the chunked coding of a body. Strict: a size is 1 to 13 hexadecimal digits and CR LF,
+ * without extensions, and no trailers follow the last chunk. No known client sends either, and
+ * servers have interpreted them differently. Pure functions.
  */
 #pragma once
 
@@ -30,12 +30,12 @@ enum http_chunk_state {
 struct http_chunk {
 	enum http_chunk_state state;
 	unsigned int digits;
-	uint64_t left; /* of this chunk */
+	uint64_t left; /* bytes of this chunk */
 };
 
 /*
- * Takes bytes up to the end of a piece of data, of the body or of the input, and returns how many;
- * the piece is *ret_data, *ret_n (0: none). Takes nothing in the states DONE and BAD.
+ * Consumes bytes up to the end of a piece of body data or of the input, and returns their number;
+ * the piece is *ret_data, *ret_n (0: none). Consumes nothing in the states DONE and BAD.
  */
 size_t http_chunk_feed(struct http_chunk *c, const char *data, size_t n, const char **ret_data,
 		       size_t *ret_n);

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The life of a connection. conn_run() is called by the loop, for an event, the deadline or a kick,
- * and does one small step after the other until there is nothing left to do; then it says what to
- * wait for. All callbacks of the handler's are made by these steps. What the handler calls changes
- * the state, writes bytes, and kicks; so no step is ever made inside another, and a connection is
- * freed in one place only, at the end of conn_run().
+ * The life of a connection. The loop calls conn_run() for an event, the deadline or a kick. It
+ * makes one small step after another until none is left, then sets what to wait for. Only these
+ * steps call the handler. Functions that the handler calls change the state, write bytes and kick,
+ * so steps never nest, and a connection is freed in one place only, at the end of conn_run().
  *
- * While a request is answered nothing is read but its body, if it is wanted: requests behind it
- * stay in the kernel's buffer. That the client closes its end shows there all the same, as
- * EPOLLRDHUP, and counts as having gone, as it does for nginx: a client that cancels does nothing
- * else, and one that shuts down its half and waits for the answer cannot be told from it. An
- * answer that is given at once, before the loop comes round, still reaches it.
+ * While a request is answered, only its body is read, and only if it is wanted: further requests
+ * stay in the kernel's buffer. A client that closes its end still shows as EPOLLRDHUP, and counts
+ * as gone, as in nginx: a client that cancels does nothing else, and a client that shuts down its
+ * half and waits for the response looks the same. A response that is sent at once, before the loop
+ * continues, still reaches it.
  */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -20,7 +19,7 @@
 #include "base/clock.h"
 #include "http/http-inner.h"
 
-/* ---- the list of those that are idle ---- */
+/* ---- list of idle connections ---- */
 
 static void idle_leave(struct conn *c)
 {
@@ -44,7 +43,7 @@ static void idle_enter(struct conn *c)
 	c->idle = true;
 }
 
-/* ---- its end ---- */
+/* ---- end of a connection ---- */
 
 void http_conn_close(struct conn *c)
 {
@@ -72,7 +71,7 @@ static void conn_free(struct conn *c)
 	free(c);
 }
 
-/* The client is lost, and so is the answer, if it is not complete. */
+/* The client is lost, and with it a response that is not complete. */
 static void lose(struct conn *c)
 {
 	bool held = c->held;
@@ -93,7 +92,7 @@ void http_conn_kick(struct conn *c)
 {
 	int r = loop_set_timer(c->server->config.loop, &c->timer, 0);
 
-	assert(r == 0); /* it is armed, and only moves */
+	assert(r == 0); /* it is armed already, and only moves */
 }
 
 /* ---- heads ---- */
@@ -104,7 +103,7 @@ static void enter(struct conn *c, enum conn_phase phase)
 	c->began = clock_mono();
 }
 
-/* Answers in the place of the handler, and ends the connection. */
+/* Answers instead of the handler, and ends the connection. */
 static void refuse(struct conn *c, const struct http_refusal *why)
 {
 	enter(c, CONN_EXCHANGE);
@@ -172,7 +171,7 @@ static bool head_step(struct conn *c)
 
 /* ---- exchanges ---- */
 
-/* Something the handler has not done wrong ends its exchange. */
+/* Ends the exchange after an error of the client. */
 static bool fault_step(struct conn *c)
 {
 	struct http_refusal why = c->fault;
@@ -212,7 +211,8 @@ static bool drop_more(const struct conn *c)
 	return !c->eof && c->dropped <= HTTP_LINGER_MAX;
 }
 
-/* The handler has answered: what is left of the body, of the answer, and what comes then. */
+/* After the handler has answered: drops the rest of the body, sends the rest of the response, and
+ * decides how the connection continues. */
 static bool answered_step(struct conn *c)
 {
 	if (c->keep && !c->body_done) {
@@ -240,7 +240,7 @@ static bool exchange_step(struct conn *c)
 		return answered_step(c);
 	if (room_step(c, c->room) || http_body_step(c))
 		return true;
-	if (c->eof && http_body_wanted(c)) /* in the middle of it */
+	if (c->eof && http_body_wanted(c)) /* in the middle of the body */
 		lose(c);
 	return false;
 }
@@ -256,7 +256,7 @@ static bool linger_step(struct conn *c)
 
 static bool tunnel_reads(const struct conn *c)
 {
-	/* When nobody is there any more a pause has no end; what is left to read is little. */
+	/* After a hang-up a pause would never end; few bytes are left to read. */
 	return !c->paused || c->hup;
 }
 
@@ -294,7 +294,7 @@ static bool handshake_step(struct conn *c)
 	return r == 1;
 }
 
-/* ---- all together ---- */
+/* ---- dispatch ---- */
 
 static bool step(struct conn *c)
 {
@@ -349,7 +349,7 @@ static bool read_more(struct conn *c, unsigned int *reads)
 	return http_io_fill(c, c->phase == CONN_HEAD ? HTTP_READ_HEAD : HTTP_READ_BODY);
 }
 
-/* What epoll says of the client where we read nothing and so do not see it. */
+/* Uses epoll's report to notice that the client has gone while nothing is read. */
 static void look_for_client(struct conn *c)
 {
 	bool waits = c->phase == CONN_EXCHANGE || c->phase == CONN_TUNNEL;
@@ -364,7 +364,7 @@ static uint64_t after(uint64_t when, uint64_t ms)
 	return when + ms * NSEC_PER_MSEC;
 }
 
-/* What is collected is small, and has to come at 1000 bytes a second at least. */
+/* A collected body is small, and must arrive at 1000 bytes per second or more. */
 static uint64_t body_deadline(const struct conn *c)
 {
 	uint64_t body_ms = c->server->config.body_ms, when = after(c->read_at, body_ms);
@@ -425,14 +425,15 @@ static uint32_t events_of(const struct conn *c)
 	return events;
 }
 
-/* Says what to wait for; a connection for which that fails goes the way of one that broke. */
+/* Sets what to wait for; if that fails, the connection is treated as broken. */
 static void wait_for(struct conn *c)
 {
 	uint32_t events = events_of(c);
 
 	if (events != c->src.events && loop_mod_fd(&c->src, events) < 0)
 		c->broken = true;
-	/* Half a head is nothing either: else heads that never end would keep everybody out. */
+	/* A partial head counts as idle, so that heads that never end cannot lock out other
+	 * clients. */
 	if (c->phase == CONN_HEAD || c->phase == CONN_HANDSHAKE)
 		idle_enter(c);
 	if (c->broken || (wants_input(c) && http_io_pending(c)))
@@ -484,9 +485,9 @@ static void on_timer(struct loop_timer *src)
 {
 	struct conn *c = src->arg;
 
-	/* Armed again before anything else happens, in the place that it has just left. */
+	/* Rearm first, into the slot that was just freed, so that it cannot fail. */
 	(void)loop_set_timer(c->server->config.loop, src, UINT64_MAX);
-	/* If it was we who did not run, there may be something to read or room to write. */
+	/* If we were not scheduled for a while, there may be input to read or room to write. */
 	if (is_due(c)) {
 		c->readable = true;
 		if (c->phase != CONN_HANDSHAKE)
@@ -498,7 +499,7 @@ static void on_timer(struct loop_timer *src)
 	conn_run(c);
 }
 
-/* ---- its beginning ---- */
+/* ---- start of a connection ---- */
 
 static int know_peer(struct conn *c, const struct http_listener *l)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A head is looked over byte by byte as it comes (http_head_scan), so that one which is broken or
- * too long is refused at once, and read when it is complete (http_head_parse). What is kept of it
- * is written anew into one piece of memory, of a size that is known before: every name and value
- * stands there with a NUL behind it, where the head had at least as many bytes around it.
+ * http_head_scan() checks a head byte by byte as it arrives, so that a broken or overlong head is
+ * rejected at once; http_head_parse() reads the complete head. It copies the parts it keeps into
+ * one allocation, whose size is known in advance: each name and value gets a NUL, for which the
+ * head had at least one byte of framing.
  */
 #include "http/http-head.h"
 
@@ -15,16 +15,16 @@
 #include "http/http-server.h"
 
 enum {
-	/* With a target that is too long by a byte, which http_head_parse() then reports. */
+	/* One byte more than the longest target, so that http_head_parse() reports it. */
 	REQUEST_LINE_MAX =
 		HTTP_METHOD_MAX_LEN + HTTP_SERVER_TARGET_MAX + STRLEN("  HTTP/1.1\r\n") + 1,
 	HOST_NAME_MAX_LEN = 253,
 	PORT_MAX = 65535,
 };
 
-#define LENGTH_MAX (UINT64_C(1) << 53) /* what a JavaScript number holds */
+#define LENGTH_MAX (UINT64_C(1) << 53) /* the largest exact integer in JavaScript */
 
-/* Fields whose grammar is a list: several are one, joined. Any other may come once. */
+/* Fields whose grammar is a list: repeated ones are joined. Any other field may come once. */
 static const struct {
 	const char *name, *joint;
 } lists[] = {
@@ -64,9 +64,9 @@ static int refuse(struct http_refusal *r, int status, const char *why)
 	return -EBADMSG;
 }
 
-/* ---- where it ends ---- */
+/* ---- finding the end ---- */
 
-/* The limit that `s` has reached, with bytes left. */
+/* Reports the limit that `s` has reached. */
 static int refuse_long(const struct http_scan *s, struct http_refusal *why)
 {
 	return s->lines == 0 ? refuse(why, 414, "the target of the request is too long")
@@ -96,9 +96,9 @@ int http_head_scan(struct http_scan *s, const char *data, size_t n, struct http_
 	}
 }
 
-/* ---- what it says ---- */
+/* ---- reading the parts ---- */
 
-/* The memory that texts go to, one behind the other. */
+/* Memory for the texts, filled front to back. */
 struct area {
 	char *pos;
 	size_t left;
@@ -121,7 +121,7 @@ static const char *area_text(struct area *a, struct http_text t)
 	return text;
 }
 
-/* A component of nothing but one or two dots, also if somebody below us would decode it again. */
+/* Returns whether a component is one or two dots, even after a second decoding further down. */
 static bool is_dots(const char *s, size_t n)
 {
 	size_t dots = 0, i = 0;
@@ -168,7 +168,7 @@ static int read_path(struct http_head *h, struct area *a, struct http_refusal *w
 	return 0;
 }
 
-/* Origin form only: we are nobody's proxy. */
+/* Origin form only: this server is not a proxy. */
 static int read_target(struct http_head *h, struct area *a, struct http_text t,
 		       struct http_refusal *why)
 {
@@ -200,7 +200,7 @@ static int read_request_line(struct http_head *h, struct area *a, struct http_te
 	return read_target(h, a, l.target, why);
 }
 
-/* A field as it stands in the head. */
+/* A field of the head. */
 struct line {
 	struct http_header field;
 	bool taken;
@@ -214,7 +214,7 @@ static const char *list_joint(struct http_text name)
 	return NULL;
 }
 
-/* Writes the field of the first of `n` lines, with the others of its name. */
+/* Writes the field of the first of `n` lines, joined with other lines of the same name. */
 static int put_field(struct http_head *h, struct area *a, struct line *l, size_t n,
 		     struct http_refusal *why)
 {
@@ -237,7 +237,7 @@ static int put_field(struct http_head *h, struct area *a, struct line *l, size_t
 	return 0;
 }
 
-/* Reads the rest of the head, behind the request line. */
+/* Reads the rest of the head, after the request line. */
 static int read_fields(struct http_head *h, struct area *a, struct http_scan *scan,
 		       const char *data, size_t n, struct http_refusal *why)
 {
@@ -273,7 +273,7 @@ const char *http_head_field(const struct http_head *h, const char *name)
 	return NULL;
 }
 
-/* ---- what it means ---- */
+/* ---- interpreting it ---- */
 
 static bool name_valid(const char *s, size_t n)
 {
@@ -297,7 +297,7 @@ static bool ipv6_valid(const char *s, size_t n)
 	return inet_pton(AF_INET6, text, &addr) == 1;
 }
 
-/* NAME, ADDRESS or [ADDRESS], and :PORT or not. */
+/* NAME, ADDRESS or [ADDRESS], with or without :PORT. */
 static bool host_valid(const char *s)
 {
 	bool bracket = s[0] == '[';
@@ -376,7 +376,7 @@ int http_head_parse(const char *data, size_t n, struct http_head *ret, struct ht
 	int r;
 
 	assert(first == HTTP_SCAN_LINE);
-	/* The request line is kept twice, as it came and as a path. */
+	/* The target is kept twice: raw, and decoded as a path. */
 	a.left = n + line.n;
 	a.pos = h.text = malloc(a.left);
 	if (!h.text)

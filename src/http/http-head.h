@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The head of a request: request line and fields, RFC 9112. Pure, no input or output. Strict: what
- * two servers could read in two ways is refused, with the status that the client is told.
+ * The head of a request: request line and fields, RFC 9112. Pure functions, no input or output.
+ * Strict: a head that two servers could read differently is rejected, with the status for the
+ * client.
  */
 #pragma once
 
@@ -11,37 +12,37 @@
 
 #include "http-lex/http-lex.h"
 
-/* Why a request is refused. The text stands in a JSON string as it is: no quotes in it. */
+/* Why a request is rejected. The text goes into a JSON string unescaped: no quotes in it. */
 struct http_refusal {
 	int status;
 	const char *why;
 };
 
 /*
- * Looks at what came since the last time: 1 when the head is complete and s->pos bytes long, 0 when
- * more is needed, or -EBADMSG with *ret_why: over a limit, a control character, a line that does
- * not end in CR LF.
+ * Scans the bytes that came since the last call. Returns 1 if the head is complete and s->pos bytes
+ * long, 0 if more bytes are needed, or -EBADMSG with *ret_why: over a limit, a control character, a
+ * line that does not end in CR LF.
  */
 int http_head_scan(struct http_scan *s, const char *data, size_t n, struct http_refusal *ret_why);
 
 struct http_field {
-	const char *name; /* as it came */
+	const char *name; /* spelled as received */
 	const char *value;
 };
 
 struct http_head {
-	char *text; /* what the others point into */
+	char *text; /* memory of the other texts */
 	const char *method, *target, *path, *query;
 	const char *host; /* "" for HTTP/1.0 without one */
 	struct http_field *fields;
 	size_t n_fields;
 	int64_t length; /* -1: chunked */
 	int minor;	/* HTTP/1.minor */
-	bool keep;	/* the connection may go on */
+	bool keep;	/* the connection may be kept */
 	bool expect;	/* the client waits for 100 */
 };
 
-/* Reads a head that http_head_scan() found complete. 0, -ENOMEM, or -EBADMSG with *ret_why. */
+/* Parses a head that http_head_scan() found complete. 0, -ENOMEM, or -EBADMSG with *ret_why. */
 int http_head_parse(const char *data, size_t n, struct http_head *ret,
 		    struct http_refusal *ret_why);
 void http_head_done(struct http_head *h);

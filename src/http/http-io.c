@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bytes from and to the socket. Nothing here calls a handler: what goes wrong is remembered in
- * `broken`, and the loop comes back to it. Both buffers are given back when they are empty, so a
- * connection that waits holds none.
+ * Bytes from and to the socket. Nothing here calls a handler: errors set `broken`, which the loop
+ * handles. Both buffers are freed when empty, so a waiting connection holds none.
  */
 #include <string.h>
 #include <sys/socket.h>
@@ -78,7 +77,7 @@ static ssize_t transmit(struct conn *c, struct iovec *iov, size_t n)
 	return k < 0 ? -errno : k;
 }
 
-/* What was sent, or 0 when nothing can be; breaks the connection where it never will. */
+/* Returns the bytes sent, 0 if it would block; a permanent error breaks the connection. */
 static size_t try_send(struct conn *c, struct iovec *iov, size_t n)
 {
 	ssize_t k = transmit(c, iov, n);
@@ -96,7 +95,7 @@ static void keep(struct conn *c, const char *data, size_t n)
 		return;
 	if (http_io_waiting(c) == 0)
 		c->sent_at = clock_mono();
-	/* Bytes that are sent already leave before the buffer grows. */
+	/* Discard sent bytes before the buffer grows. */
 	if (c->sent > c->out.len / 2) {
 		buf_consume(&c->out, c->sent);
 		c->sent = 0;
@@ -129,7 +128,7 @@ void http_io_send(struct conn *c, struct iovec *iov, size_t n)
 
 	if (c->broken || c->phase == CONN_DEAD)
 		return;
-	/* TLS makes records of what it gets at once: it all goes through the buffer. */
+	/* TLS makes one record per write, so everything goes through the buffer. */
 	if (!c->ssl && http_io_waiting(c) == 0)
 		k = try_send(c, iov, n);
 	for (size_t i = 0; i < n; i++) {

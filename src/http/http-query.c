@@ -52,7 +52,7 @@ int http_decode(const char *text, size_t n, bool form, char **ret)
 	return 0;
 }
 
-/* 1 if the encoded `text` means `name`, 0 if not, or an error. */
+/* Returns 1 if the encoded `text` decodes to `name`, 0 if not, or an error. */
 static int means(const char *text, size_t n, const char *name)
 {
 	_cleanup_free_ char *decoded = NULL;

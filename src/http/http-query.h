@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Percent escapes, into memory that is there. */
+/* Decodes percent escapes without allocating. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,6 +7,6 @@
 
 /*
  * Decodes `n` bytes once into `out`, which has room for as many and a NUL; '+' is a space in a
- * form. Returns the length, or -EINVAL: an escape that is none, a NUL.
+ * form. Returns the length, or -EINVAL for a bad escape or a NUL.
  */
 ssize_t http_unescape(const char *text, size_t n, bool form, char *out);

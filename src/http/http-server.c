@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Listeners and the number of connections. A connection over the limit takes the place of the one
- * that is idle longest, or longest in the middle of a head. Where there is none, a few more are let
- * in (SURPLUS) to be told 503 when their request has come, so that they see it; the rest is closed
- * at once.
+ * Listeners and the number of connections. A connection over the limit replaces the one that has
+ * been idle, or in the middle of a head, for longest. If there is none, a few more are accepted
+ * (SURPLUS) and get 503 after their request has arrived, so that the client reads it; the rest are
+ * closed at once.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "http/http-inner.h"
 
 enum {
-	ACCEPTS = 16, /* before others have their turn */
+	ACCEPTS = 16, /* per turn, before other sources run */
 	SURPLUS = 64,
 	AGAIN_MS = 100,
 };
@@ -26,7 +26,8 @@ static void listen_again(struct loop_timer *src)
 		(void)loop_mod_fd(&l->src, EPOLLIN);
 }
 
-/* The connection stays in the queue and the listener readable: so it is not watched for a while. */
+/* Out of descriptors: the connection stays in the queue and the listener readable, so listeners are
+ * not watched for a while. */
 static void rest(struct http_server *s)
 {
 	if (s->idle_first)
@@ -66,7 +67,7 @@ static void on_listener(struct loop_fd *src, uint32_t events)
 		} else if (errno == EAGAIN) {
 			return;
 		}
-		/* Anything else is about a connection that is not there any more: accept(2). */
+		/* Other errors concern a connection that has already gone: accept(2). */
 	}
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * TLS by OpenSSL, without blocking. The socket is read and written by a BIO of our own, for
- * OpenSSL's uses write(2), and a client that has gone would raise SIGPIPE. No tickets and no cache
- * of sessions: clients keep their connections, and nothing secret outlives one.
+ * Non-blocking TLS with OpenSSL. Our own BIO reads and writes the socket, because OpenSSL's uses
+ * write(2), which raises SIGPIPE if the client has gone. No tickets and no session cache: clients
+ * keep their connections, and no secret outlives one.
  */
 #include <openssl/bio.h>
 #include <openssl/err.h>
@@ -19,7 +19,7 @@ struct http_tls {
 
 static const unsigned char protocols[] = "\x08http/1.1";
 
-/* ---- the socket, as OpenSSL sees it ---- */
+/* ---- OpenSSL's access to the socket ---- */
 
 static int socket_of(BIO *b)
 {
@@ -66,7 +66,7 @@ static BIO_METHOD *socket_method(void)
 
 /* ---- the certificate ---- */
 
-/* A key with a password would be asked for on the terminal. */
+/* Otherwise OpenSSL would ask for the key's password on the terminal. */
 static int no_password(char *out, int n, int writing, void *arg)
 {
 	return 0;
@@ -163,7 +163,8 @@ void http_tls_close(struct ssl_st *s)
 	ERR_clear_error();
 }
 
-/* What a call that gave `r` means: 0 the end, -EAGAIN, or a connection that is of no use. */
+/* Interprets the result `r` of a call: 0 for end of file, -EAGAIN, or an error that ends the
+ * connection. */
 static int outcome(SSL *s, int r, bool *ret_wants_out)
 {
 	int error = SSL_get_error(s, r);

@@ -108,7 +108,7 @@ class Commands(EgressCase):
         self.assertEqual(self.egress("suggest", box)[0], "# nothing was denied\n")
         run(box, "sh", "-c", "curl -sS https://pypi.org/; curl -sS https://metadata.google.internal/; curl -sS -x 127.0.0.1:3128 https://web.hutch.test:8443/")
         text, _ = self.egress("suggest", box)
-        self.assertRegex(text, rf"^# what sandbox {box} was denied\negress:\n  domains:\n")
+        self.assertRegex(text, rf"^# denied connections of sandbox {box}\negress:\n  domains:\n")
         self.assertRegex(text, r'(?m)^    - "pypi\.org:443"  # denied \d+ time.*; or preset .*pypi')
         self.assertRegex(text, r'(?m)^    - "web\.hutch\.test:8443"  # denied 1 time$')
         self.assertRegex(text, r'(?m)^    # - "metadata\.google\.internal:443" .*no rule overcomes$')

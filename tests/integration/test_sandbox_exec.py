@@ -351,7 +351,7 @@ class Shell(SharedCase, ExecCase):
         t.type(b"echo $((6*7))-a; mine=yes\n")
         t.until(b"42-a")
         t.type(b"\x10\x11")
-        t.until(b"which goes on")
+        t.until(b"which keeps running")
         self.assertEqual(t.end(), 0)
         t = Terminal("shell", self.sandbox)
         t.type(b"echo $((6*7))-$mine\n")
