@@ -67,8 +67,7 @@ static int write_config(const struct engine_start *s, struct err *e)
 	spec.shm = MIN(SHM_MAX, s->spec->limits.memory / 4);
 	spec.nofile = runtime->limits_inherited ? 0 : nofile.rlim_max;
 	spec.core = core.rlim_max;
-	/* A sandbox runs without AppArmor unless the policy requires it; the receipt shows which.
-	 */
+	/* Without AppArmor a sandbox runs unless the policy requires it; the receipt shows it. */
 	spec.apparmor = apparmor_try(APPARMOR_PROFILE) == 0 ? APPARMOR_PROFILE : NULL;
 	text = oci_config(&spec);
 	if (!text)

@@ -9,8 +9,7 @@
 #include "state/spec.h"
 
 enum {
-	DIAL_ENTRIES_MAX =
-		256 * 1024, /* above the number of ports and rules; allocated as needed */
+	DIAL_ENTRIES_MAX = 256 * 1024, /* more than ports and rules; allocated as needed */
 };
 
 struct dial_rules {

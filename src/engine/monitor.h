@@ -21,11 +21,9 @@ enum vm_start {
 
 /* Called from the loop. */
 struct monitor_user {
-	void (*up)(void *arg);			     /* the VM exists, and its guest does not run
-						      * yet */
+	void (*up)(void *arg);			     /* the VM exists, its guest is stopped */
 	void (*failed)(void *arg, const char *why);  /* the VM can no longer be trusted */
-	void (*gone)(void *arg, bool in_the_middle); /* the VM ended, with an order unfinished or
-						      * not */
+	void (*gone)(void *arg, bool in_the_middle); /* the VM ended, in the middle of an order */
 };
 
 struct monitor;

@@ -52,8 +52,7 @@ static json_t *mounts(const struct oci_spec *s)
 	char shm[32];
 	int r;
 
-	/* The kernel has 4,096 terminals in all: without "max" one sandbox could use them all up.
-	 */
+	/* The kernel has 4,096 terminals in all: without "max" one sandbox could take all. */
 	(void)snprintf(shm, sizeof(shm), "size=%llu", (unsigned long long)s->shm);
 	r = json_push(a, mount("/proc", "proc", "proc", TEXTS("nosuid", "noexec", "nodev")));
 	if (r == 0)

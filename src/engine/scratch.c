@@ -132,8 +132,7 @@ static int mount_space(const struct engine_start *s, uint64_t *ret_disk, struct 
 static int mount_root(const struct engine_start *s, struct err *e)
 {
 #define OVERLAY "lowerdir=" SCRATCH_LOWER ",upperdir=" SCRATCH_UPPER ",workdir=" SCRATCH_WORK
-	/* Only the initial user namespace may write the attributes that overlayfs uses by default.
-	 */
+	/* Only the initial user namespace may write overlayfs's default attributes. */
 	const char *options = s->rootless ? OVERLAY ",userxattr" : OVERLAY;
 
 	if (mount("hutch", SCRATCH_ROOT, "overlay", MS_NOSUID | MS_NODEV, options) < 0)
