@@ -2,8 +2,8 @@
 /* The programs of the dial guard. The kernel runs them for every socket that the keeper makes and
  * for each of its packets. They look up two entries in one trie, which dial-rules.c fills:
  *
- * 	(DIAL_KIND, address)		kind of the address: one DIAL_* bit
- * 	(protocol and port, address)	kinds that this port may reach: DIAL_* bits
+ *	(DIAL_KIND, address)		kind of the address: one DIAL_* bit
+ *	(protocol and port, address)	kinds that this port may reach: DIAL_* bits
  *
  * The longest prefix of the address wins in both, and the two values must share a bit. IPv4
  * addresses are stored as ::ffff:a.b.c.d. A missing entry denies. */

@@ -2,14 +2,14 @@
 /* The root directory of a container, in the warden's mount namespace, on a tmpfs mounted over /run
  * there:
  *
- * 	/run/r	the merged tree: overlay of the image below and the scratch above
- * 	/run/s	the scratch: an ext4 on a loop device (scratch-disk.c), or a tmpfs, with a limited
- * 		size and number of inodes
- * 	/run/l	the image's tree, with its ids shifted to those of the sandbox (root), or unchanged
- * 	/run/g	hutch-guest
- * 	/run/b	the bundle
- * 	/run/c	the runtime's state
- * 	/run/d	devices */
+ *	/run/r	the merged tree: overlay of the image below and the scratch above
+ *	/run/s	the scratch: an ext4 on a loop device (scratch-disk.c), or a tmpfs, with a limited
+ *		size and number of inodes
+ *	/run/l	the image's tree, with its ids shifted to those of the sandbox (root), or unchanged
+ *	/run/g	hutch-guest
+ *	/run/b	the bundle
+ *	/run/c	the runtime's state
+ *	/run/d	devices */
 #pragma once
 
 #include "engine/engine.h"
