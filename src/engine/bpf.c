@@ -63,7 +63,7 @@ int bpf_map_get(int map, const void *key, void *ret_value)
 	return call(BPF_MAP_LOOKUP_ELEM, &attr);
 }
 
-/* The verifier's log ends with a line of statistics; the one before it says what is wrong. */
+/* The last line of the verifier's log has statistics; the line before it names the problem. */
 static void last_words(char *log, char words[static BPF_WORDS_MAX])
 {
 	char *at = strstr(log, "\nprocessed ");
@@ -90,7 +90,7 @@ int bpf_load(const struct bpf_program *p, char words[static BPF_WORDS_MAX])
 	r = call(BPF_PROG_LOAD, &attr);
 	if (r != -EACCES && r != -EINVAL)
 		return r;
-	/* Once more, for its reasons: asking for them always costs time. */
+	/* Load again with a log. Asking for the log on every load costs time. */
 	attr.log_buf = address(log);
 	attr.log_size = sizeof(log);
 	attr.log_level = 1;

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The freezer: a controller of its own on v1, a file of every group on v2. What was asked for is
- * not what is so: v1 says FREEZING, and v2 "frozen 0", until the last process has stopped. On v1 a
- * frozen process does not even die before it is thawed; on v2 it does.
+/* The freezer: a separate controller on v1, a file of every group on v2. Freezing takes time: until
+ * the last process has stopped, v1 reads FREEZING and v2 "frozen 0". A killed process of a frozen
+ * group dies only after the thaw on v1, and at once on v2.
  *
- * v1 can stay in FREEZING for good: a process that begins to wait for its vfork(2) child just after
+ * v1 can stay in FREEZING forever: a process that starts to wait for its vfork(2) child just after
  * the request does not stop by itself, and counts as frozen only if it is asked while it waits. So
- * the request is repeated until the group is frozen.
- */
+ * we repeat the request until the group is frozen. */
 #include <fcntl.h>
 #include <string.h>
 #include <time.h>
@@ -29,7 +27,7 @@ static int ask(const struct cgroup *g, bool frozen)
 	return fd < 0 ? -errno : fd_write_all(fd, text, strlen(text));
 }
 
-/* 1 if the group is frozen, 0 if nothing in it is, -EAGAIN in between, or -errno. */
+/* 1: the group is frozen; 0: no process in it is; -EAGAIN: in transition; or -errno. */
 static int look(const struct cgroup *g)
 {
 	char text[64];
@@ -41,7 +39,7 @@ static int look(const struct cgroup *g)
 		r = fd_read_line(g->dir[CGROUP_FREEZER], "cgroup.freeze", text, sizeof(text));
 		if (r < 0)
 			return r;
-		/* Thawed is thawed at once. */
+		/* A thaw takes effect at once. */
 		return str_eq(text, "0") ? 0 : frozen == 1 ? 1 : -EAGAIN;
 	}
 	r = fd_read_line(g->dir[CGROUP_FREEZER], "freezer.state", text, sizeof(text));
@@ -78,7 +76,7 @@ int cgroup_freeze(const struct cgroup *g, uint64_t deadline)
 		r = FAULT("cgroup-freezing");
 	if (r == 0)
 		r = wait_for(g, true, deadline);
-	/* Half of it stopped is worse than nothing. */
+	/* A half-frozen group is worse than a running one. */
 	if (r < 0 && r != -EOPNOTSUPP)
 		(void)ask(g, false);
 	return r;

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * A service with Delegate=yes has its processes in the very group that was delegated, and from a
- * group with processes the kernel hands nothing down (cgroups(7), "no internal processes"); or,
- * worse, only cpu and pids, whereupon no group below it can have processes. systemd 254 and later
- * puts them below where DelegateSubgroup= says so; with an older one it is the service's to do, and
- * the service is us and whoever started us.
- */
+/* Empties our own delegated group. A service with Delegate=yes has its processes in the delegated
+ * group itself, and the kernel hands no controllers down from a group with processes (cgroups(7),
+ * "no internal processes"), or, worse, only cpu and pids, and then no group below can have
+ * processes. systemd 254 and later moves the processes down with DelegateSubgroup=. With an older
+ * systemd the service does that itself: here, for us and the processes that started us. */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -16,13 +14,13 @@
 
 enum {
 	PROCS_MAX = 64 * 1024, /* bytes of cgroup.procs: some thousand processes */
-	ROUNDS = 8,	       /* what was forked meanwhile is found by the next one */
+	ROUNDS = 8,	       /* each round finds processes forked during the last */
 };
 
-/* The name that DelegateSubgroup= has in hutch-starter@.service. */
+/* Same name as DelegateSubgroup= in hutch-starter@.service. */
 static const char leaf_name[] = "warden";
 
-/* Moves one process; one that has ended is none. */
+/* Moves one process; ignores one that has exited. */
 static int move(int leaf, const char *pid)
 {
 	_cleanup_close_ int fd = RETRY_EINTR(openat(leaf, "cgroup.procs", O_WRONLY | O_CLOEXEC));
@@ -31,8 +29,8 @@ static int move(int leaf, const char *pid)
 	return r == -ESRCH ? 0 : r;
 }
 
-/* Those that are in `top` now: how many, or -errno. A process of another pid namespace, "0", would
- * be us. */
+/* Moves the processes that are in `top` now. Returns their number or -errno. "0" stands for a
+ * process of another pid namespace and is skipped: written to cgroup.procs, it would move us. */
 static int move_all(int top, int leaf)
 {
 	_cleanup_buf_ struct buf procs = BUF_INIT(PROCS_MAX);
@@ -75,7 +73,7 @@ int cgroup_make_room(int top, bool ours)
 	struct err e = ERR_INIT;
 	int r;
 
-	/* The root of all groups has no type, and may have both. */
+	/* The root group has no cgroup.type; it may have processes and controllers. */
 	if (faccessat(top, "cgroup.type", F_OK, 0) < 0)
 		return 0;
 	r = fd_read_file(top, "cgroup.procs", &procs, &e);

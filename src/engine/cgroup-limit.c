@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The limits: a few files for each controller, written and read back. A limit counts only when all
- * of its files say what was asked for or less.
- */
+/* Limits: each controller has a few files, which we write and read back. A limit counts only if all
+ * its files then read the requested value or less. */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
@@ -18,17 +16,17 @@ enum {
 #define PERIOD_TEXT " 100000"
 
 enum row_kind {
-	ROW_LIMIT,    /* must be there, and read at most the value */
-	ROW_EXACT,    /* must be there, and read the value */
-	ROW_OPTIONAL, /* like a limit, but the kernel may be built without it */
-	ROW_INSTEAD,  /* like an optional one, only if the one before it was not there */
+	ROW_LIMIT,    /* must exist and read at most the value */
+	ROW_EXACT,    /* must exist and read exactly the value */
+	ROW_OPTIONAL, /* like ROW_LIMIT, but the kernel may lack the file */
+	ROW_INSTEAD,  /* like ROW_OPTIONAL, written only if the row before was missing */
 };
 
 struct row {
 	const char *file;
 	enum row_kind kind;
 	uint64_t value;
-	const char *rest; /* what follows the number in the file */
+	const char *rest; /* text after the number in the file */
 };
 
 static size_t add(struct row *rows, size_t n, const char *file, enum row_kind kind, uint64_t value)
@@ -45,12 +43,11 @@ static size_t memory_rows(bool v2, uint64_t bytes, struct row rows[static ROWS_M
 		n = add(rows, n, "memory.max", ROW_LIMIT, bytes);
 		return add(rows, n, "memory.swap.max", ROW_OPTIONAL, 0);
 	}
-	/* memsw is memory and swap together and cannot be below the limit of memory: in this order.
-	 */
+	/* memsw limits memory plus swap and cannot be below the memory limit: keep this order. */
 	n = add(rows, n, "memory.limit_in_bytes", ROW_LIMIT, bytes);
 	n = add(rows, n, "memory.memsw.limit_in_bytes", ROW_OPTIONAL, bytes);
 	n = add(rows, n, "memory.swappiness", ROW_INSTEAD, 0);
-	/* v1 counts the buffers of TCP apart from everything else. */
+	/* v1 counts TCP buffers separately. */
 	return add(rows, n, "memory.kmem.tcp.limit_in_bytes", ROW_OPTIONAL, bytes);
 }
 
@@ -59,7 +56,7 @@ static size_t cpu_rows(bool v2, uint64_t thousandths, struct row rows[static ROW
 	uint64_t quota;
 	size_t n = 0;
 
-	/* What does not fit is refused by the kernel. */
+	/* The kernel rejects a value that is too large. */
 	if (__builtin_mul_overflow(thousandths, PERIOD_US / 1000U, &quota))
 		quota = UINT64_MAX;
 	if (v2) {
@@ -99,7 +96,7 @@ static int write_row(int dir, const struct row *row)
 	return fd_write_all(fd, text, strlen(text));
 }
 
-/* 0; -ERANGE, and what it reads, if that is not what was asked for; or -errno. */
+/* 0; -ERANGE with the file's line in `text` if the value is not the requested one; or -errno. */
 static int check_row(int dir, const struct row *row, char *text, size_t size)
 {
 	int r = fd_read_line(dir, row->file, text, size);
@@ -115,7 +112,7 @@ static int check_row(int dir, const struct row *row, char *text, size_t size)
 	return 0;
 }
 
-/* Writes a row and reads it back; 0 with g->why[p] if that did not work. 1 if it is not there. */
+/* Writes a row and reads it back. 0, with g->why[p] set on failure; 1: the file is missing. */
 static int apply_row(struct cgroup *g, enum cgroup_part p, const struct row *row, const char *path,
 		     struct err *e)
 {

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Where the groups are. A v1 controller has a mount point, and only root can make groups there. On
- * v2 there is one tree; we start at its mount point and go down towards our own group until there
- * is a directory in which we may make groups and hand controllers down: the mount point itself for
- * root, user@1000.service for a user of systemd. The highest one, because every other process of
- * the same user finds it in the same way when it cleans up. Nobody is asked for a uid: the warden
- * of an ordinary user is root in a namespace of its own.
+/* Finds the place of the groups. A v1 controller has a mount point, where only root can make
+ * groups. v2 has one tree: we descend from its mount point towards our own group, to the first
+ * directory in which we may make groups and hand controllers down. That is the mount point itself
+ * for root and user@1000.service for a systemd user. We take the highest one because every other
+ * process of the same user finds the same one when it cleans up. We do not check the uid: the
+ * warden of an ordinary user is root in its own user namespace.
  *
- * "hutch" below that stays for ever, so that two of us cannot trip over its removal.
- */
+ * The group "hutch" below that stays forever, so that two processes cannot race to remove it. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <string.h>
@@ -22,7 +20,7 @@
 #define OPEN_DIR (O_RDONLY | O_DIRECTORY | O_CLOEXEC)
 
 static const char group_name[] = "hutch";
-/* Groups of keepers are not below it: they have no limits, and may not be taken for a sandbox's. */
+/* Groups of keepers are elsewhere: they have no limits, and must not look like a sandbox's. */
 static const char keepers_name[] = "hutch-keepers";
 
 static_assert((int)CGROUP_CPU == CG_CPU && (int)CGROUP_MEMORY == CG_MEMORY &&
@@ -75,7 +73,7 @@ static int make_group(int hutch, const char *id)
 	return fd;
 }
 
-/* An earlier part whose v1 hierarchy is the same ("cpu,memory"), or CGROUP_PARTS. */
+/* An earlier part on the same v1 hierarchy ("cpu,memory"), or CGROUP_PARTS. */
 static enum cgroup_part same_mount(const struct place *m, enum cgroup_part p)
 {
 	for (enum cgroup_part i = 0; i < p; i++)
@@ -132,11 +130,10 @@ static int hand_down(int dir, enum cgroup_part p)
 	return fd_write_all(fd, text, strlen(text));
 }
 
-/*
- * Hands the controllers down to the children of `dir`, one at a time: one that is refused must not
- * take the others with it. What cannot be is taken out of `want`. 0 if any is left. The freezer of
- * v2 is no controller: it is had with any other, or alone where no other is wanted.
- */
+/* Hands the controllers down to the children of `dir`, one at a time, so that a refused one does
+ * not block the others. Clears `want` for each controller that is unavailable. 0 if any is left.
+ * The v2 freezer is not a controller: we get it along with any controller, or alone if no
+ * controller is wanted. */
 static int hand_down_all(int dir, bool want[static CGROUP_PARTS])
 {
 	int worst = -ENODATA;
@@ -157,7 +154,7 @@ static int hand_down_all(int dir, bool want[static CGROUP_PARTS])
 	return any || !others ? 0 : worst;
 }
 
-/* Whether groups can be made here and processes moved below it, before anything is changed. */
+/* Checks, before we change anything, that we can make groups here and move processes below. */
 static int may_use(int top)
 {
 	if (faccessat(top, ".", W_OK, 0) < 0 || faccessat(top, "cgroup.procs", W_OK, 0) < 0)
@@ -165,13 +162,13 @@ static int may_use(int top)
 	return 0;
 }
 
-/* Makes the group below `top`, for as many of the controllers as there are. */
+/* Makes the group below `top` with as many of the wanted controllers as are available. */
 static int make_v2_in(struct place *m, const char *top_path, bool want[static CGROUP_PARTS])
 {
 	_cleanup_close_ int top = open_dir(m->root_fd, top_path + 1), hutch = -EBADF;
 	int fd, r = top < 0 ? top : may_use(top);
 
-	/* The top of the tree as a container sees it is full of strangers, and not ours. */
+	/* A container sees other processes at the top of its tree: that group is not ours. */
 	if (r == 0)
 		r = cgroup_make_room(top, str_eq(top_path, m->l.own) && !str_eq(top_path, m->l.v2));
 	if (r == 0)
@@ -196,10 +193,8 @@ static int make_v2_in(struct place *m, const char *top_path, bool want[static CG
 	return 0;
 }
 
-/*
- * Steps through the groups from the mount point down to our own: cuts `path` at the next one.
- * False behind the last.
- */
+/* Steps from the mount point down to our own group: extends `path` by one group. False after the
+ * last. */
 static bool next_top(const struct cgroup_layout *l, char path[static 2 * CGROUP_PATH_MAX])
 {
 	const char *own = l->own[0] ? l->own : l->v2;
@@ -245,7 +240,7 @@ static int make_v2(struct place *m, const bool want[static CGROUP_PARTS])
 		memcpy(got, want, sizeof(got));
 		r = make_v2_in(m, path, got);
 		done = r == 0 || r == -EEXIST || cgroup_full(r);
-		/* Something else than a closed door says more. */
+		/* Any other error says more than a permission error. */
 		if (done || is_denied(why)) {
 			why = r;
 			memcpy(at, path, sizeof(at));
@@ -306,7 +301,7 @@ int cgroup_place_make(int root_fd, const char *id, struct cgroup *g, struct cgro
 	return 0;
 }
 
-/* Where we may not even look we have made nothing: root's hutch/ may be closed to others. */
+/* We cannot have made a group where we may not look: root may have closed hutch/ to other users. */
 static int open_below(const struct place *m, const char *top)
 {
 	char path[CGROUP_WHERE_MAX];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Control groups in use: entering, killing and what was used. */
+/* Uses control groups: enters them, kills their processes, reads their usage. */
 #include <fcntl.h>
 #include <linux/sched.h>
 #include <signal.h>
@@ -15,10 +15,10 @@
 #include "engine/cgroup-inner.h"
 
 enum {
-	PROCS_MAX = 64 * 1024, /* bytes of cgroup.procs looked at in one round */
+	PROCS_MAX = 64 * 1024, /* bytes of cgroup.procs read in one round */
 	STAT_MAX = 64 * 1024,
 	KILL_BATCH = 64,
-	KILL_PATIENCE = 3 /* rounds before forks are refused */
+	KILL_PATIENCE = 3 /* rounds before we forbid forks */
 };
 
 bool cgroup_first(const struct cgroup *g, enum cgroup_part p)
@@ -55,7 +55,7 @@ int cgroup_enter(const struct cgroup *g)
 
 void cgroup_warm(struct cgroup *g)
 {
-	/* Without an exit signal: the caller's SIGCHLD and its waits do not see this child. */
+	/* Without an exit signal, the caller's SIGCHLD handler and waits do not see this child. */
 	struct clone_args args = { .exit_signal = 0 };
 	long pid;
 
@@ -71,18 +71,18 @@ void cgroup_warm(struct cgroup *g)
 		g->warm = (pid_t)pid;
 }
 
-/* False if it could not be looked at. */
+/* False if the list could not be read. */
 static bool read_procs(int dir, struct buf *b)
 {
 	struct err e = ERR_INIT;
 	int r = fd_read_file(dir, "cgroup.procs", b, &e);
 
-	/* The beginning of a long list will do: the next round gets the rest. A group that has been
-	 * removed meanwhile is empty. */
+	/* The beginning of a long list is enough: the next round reads the rest. A group removed in
+	 * the meantime is empty. */
 	return r == 0 || r == -EFBIG || r == -ENODEV || r == -ENOENT;
 }
 
-/* The numbers in cgroup.procs, as text, cut in place; pids of other namespaces are 0. */
+/* Splits cgroup.procs into pids, in place; skips pids of other namespaces, which read 0. */
 static size_t split_pids(char *text, char *ret[static KILL_BATCH])
 {
 	size_t n = 0;
@@ -105,11 +105,9 @@ static int open_pid(const char *word)
 	return (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
 }
 
-/*
- * Kills the first processes of the list. A pid is a mere number, and may be another process's by
- * now; but one that is in the list after we hold the pidfd is the process that we hold, or that one
- * has ended and the signal goes nowhere.
- */
+/* Kills the first processes of the list. A pid may have been reused by now. So we open the pidfd,
+ * read the list again, and signal only a pid that is still listed: it is the process that we hold,
+ * or that process has ended and the signal goes nowhere. */
 static bool kill_listed(int dir)
 {
 	_cleanup_buf_ struct buf before = BUF_INIT(PROCS_MAX), after = BUF_INIT(PROCS_MAX);
@@ -118,7 +116,7 @@ static bool kill_listed(int dir)
 	size_t n;
 
 	if (!read_procs(dir, &before))
-		return true; /* no memory, no descriptor: ask again */
+		return true; /* no memory or no descriptor: try again */
 	if (before.len == 0)
 		return false;
 	n = split_pids(before.data, word);
@@ -133,7 +131,7 @@ static bool kill_listed(int dir)
 	return true;
 }
 
-/* The number behind `key` in lines "key number"; 0 if it is not there. */
+/* The number after `key` in lines "key number"; 0 if missing. */
 static uint64_t keyed(const struct buf *b, const char *key)
 {
 	size_t n = strlen(key);
@@ -164,12 +162,12 @@ static uint64_t number(int dir, const char *file)
 	return value;
 }
 
-/* True while there was something to kill. */
+/* True while there were processes to kill. */
 static bool kill_group(int dir, bool v2)
 {
 	if (v2 && cgroup_keyed(dir, "cgroup.events", "populated") == 0)
 		return kill_listed(dir);
-	/* cgroup.kill (5.14) gets everything at once, also what is being forked. */
+	/* cgroup.kill (Linux 5.14) kills all at once, including processes being forked. */
 	if (v2 && put(dir, "cgroup.kill", "1") == 0)
 		return true;
 	return kill_listed(dir);
@@ -185,15 +183,15 @@ int cgroup_kill(const struct cgroup *g, uint64_t deadline)
 		for (enum cgroup_part p = 0; p < CGROUP_PARTS; p++)
 			if (cgroup_first(g, p) && kill_group(g->dir[p], g->v2[p]))
 				any = true;
-		/* What is frozen on v1 dies when it is thawed. */
+		/* On v1 a frozen process dies only after a thaw. */
 		if (g->dir[CGROUP_FREEZER] >= 0 && !g->v2[CGROUP_FREEZER])
 			(void)put(g->dir[CGROUP_FREEZER], "freezer.state", "THAWED");
 		if (!any)
 			return 0;
 		if (clock_mono() >= deadline)
 			return -ETIME;
-		/* What forks faster than we kill: no more of that. Not at once, for it would count
-		 * as a refused fork of the sandbox. */
+		/* The sandbox forks faster than we kill: forbid forks. Not at once, because it
+		 * would count as a fork refused by the sandbox's own limit. */
 		if (round == KILL_PATIENCE && g->dir[CGROUP_PIDS] >= 0)
 			(void)put(g->dir[CGROUP_PIDS], "pids.max", "0");
 		(void)nanosleep(&pause, NULL);
@@ -205,10 +203,8 @@ static uint64_t less(uint64_t a, uint64_t b)
 	return a - MIN(a, b);
 }
 
-/*
- * All that is charged, the kernel's memory as well, but for what is dropped when memory is short:
- * copies of what is on a disk. v1 does not tell which of the kernel's memory is of that kind.
- */
+/* Memory is all that is charged, including kernel memory, without reclaimable caches of files on
+ * disk. v1 does not show which part of the kernel memory is reclaimable. */
 static void usage_memory(int dir, bool v2, struct cgroup_usage *u)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(STAT_MAX);
@@ -230,7 +226,7 @@ static void usage_v1(const struct cgroup *g, enum cgroup_part p, struct cgroup_u
 		u->memory_peak = number(dir, "memory.max_usage_in_bytes");
 		u->oom_kills = cgroup_keyed(dir, "memory.oom_control", "oom_kill");
 	} else if (p == CGROUP_CPU) {
-		/* Only where one hierarchy has both cpu and cpuacct. */
+		/* Only if cpu and cpuacct share a hierarchy. */
 		u->cpu_us = number(dir, "cpuacct.usage") / 1000;
 		u->throttled = cgroup_keyed(dir, "cpu.stat", "nr_throttled");
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Why a limit is not there. */
+/* Records why a limit is missing. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>

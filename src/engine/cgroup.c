@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Control groups: making, opening and removing them. */
+/* Makes, opens and removes control groups. */
 #include "engine/cgroup.h"
 
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 
 #define REMOVE_TIME (2 * NSEC_PER_SEC)
 
-/* It becomes a path. */
+/* The id becomes part of a path. */
 static bool id_valid(const char *id)
 {
 	size_t n = strlen(id);
@@ -33,7 +33,7 @@ static int open_root(void)
 	return fd < 0 ? -errno : fd;
 }
 
-/* Removes a group through its own directory, so that nothing else can be meant. */
+/* Removes a group through its own directory, so that we cannot remove any other group. */
 static int remove_group(int dir, const char *id)
 {
 	char path[CGROUP_NAME_MAX + 8];
@@ -98,7 +98,7 @@ void cgroup_open(const char *id, struct cgroup *ret)
 		(void)cgroup_open_at(root, id, ret, &where);
 }
 
-/* A process that has just been killed keeps its group busy for a moment. */
+/* A process that was just killed keeps its group busy for a moment. */
 static int remove_patiently(int dir, const char *id, uint64_t deadline)
 {
 	const struct timespec pause = { .tv_nsec = (long)NSEC_PER_MSEC };
@@ -171,14 +171,14 @@ int cgroup_remove_at(int root_fd, const char *id, struct err *e)
 	if (first < 0)
 		first = err_set(e, first, "cannot look for the control groups of '%s': %s", id,
 				strerror(-first));
-	(void)cgroup_kill(&g, deadline); /* what does not end shows below */
+	(void)cgroup_kill(&g, deadline); /* a survivor makes the removal below fail */
 	if (first == 0)
 		first = FAULT_ERR("cgroup-killed", e);
 	for (enum cgroup_part p = 0; p < CGROUP_PARTS; p++) {
 		int r = cgroup_first(&g, p) ? remove_patiently(g.dir[p], id, deadline) : 0;
 
 		(void)FAULT("cgroup-removed");
-		/* One that stays does not keep the others. */
+		/* Continue with the other groups after a failure. */
 		if (r < 0 && first == 0)
 			first = err_set(e, r, "cannot remove %s: %s", where.path[p], strerror(-r));
 	}

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What engines that are OCI runtimes share: the runtime starts hutch-guest as PID 1 of a bundle and
- * exits. We are a subreaper, so PID 1 then is our child. The rows (crun.c, ...) say how a runtime
- * is called.
+/* Common part of the OCI engines: the runtime starts hutch-guest as PID 1 of a bundle and exits.
+ * The warden is a subreaper, so PID 1 becomes its child. Each row (crun.c, ...) says how to call
+ * its runtime.
  *
- * A runtime may chown the file behind its standard descriptors to the sandbox's root, so these are
- * pipes of no other use: /dev/null would be the host's. PID 1 inherits them and replaces all but
- * the last.
- */
+ * A runtime may chown the files behind its standard descriptors to the sandbox's root. So these are
+ * pipes made for this purpose; /dev/null would be the host's. PID 1 inherits them and replaces all
+ * but stderr. */
 #include "engine/container.h"
 
 #include <fcntl.h>
@@ -32,7 +30,7 @@
 #define START_TIMEOUT (30 * NSEC_PER_SEC)
 #define SHM_MAX	      (UINT64_C(64) << 20)
 
-/* What the runtime is started with; it passes on all up to the channel. */
+/* The runtime's descriptors; it passes on those up to the channel. */
 enum {
 	FD_CHANNEL = 3,
 	FD_USERNS = OCI_USERNS_FD,
@@ -41,7 +39,7 @@ enum {
 	NOFILE_MAX = 16384,
 };
 
-/* What PID 1 is to have: no more than we have, for few may raise a hard limit. */
+/* The limits of PID 1: never above our own, since few processes may raise a hard limit. */
 static int read_limits(struct rlimit *nofile, struct rlimit *core)
 {
 	if (getrlimit(RLIMIT_NOFILE, nofile) < 0 || getrlimit(RLIMIT_CORE, core) < 0)
@@ -69,7 +67,7 @@ static int write_config(const struct engine_start *s, struct err *e)
 	spec.shm = MIN(SHM_MAX, s->spec->limits.memory / 4);
 	spec.nofile = runtime->limits_inherited ? 0 : nofile.rlim_max;
 	spec.core = core.rlim_max;
-	/* Without it a sandbox runs if no policy requires it; the receipt tells. */
+	/* Without AppArmor a sandbox runs unless the policy requires it; the receipt shows it. */
 	spec.apparmor = apparmor_try(APPARMOR_PROFILE) == 0 ? APPARMOR_PROFILE : NULL;
 	text = oci_config(&spec);
 	if (!text)
@@ -80,12 +78,12 @@ static int write_config(const struct engine_start *s, struct err *e)
 
 /* ---- the child that becomes the runtime ---- */
 
-/* Descriptors 0 to N_FDS - 1 become `fds`, and nothing else stays open. */
+/* Moves `fds` to descriptors 0 to N_FDS - 1 and closes all others. */
 static int arrange_fds(const int fds[static N_FDS])
 {
 	int high[N_FDS];
 
-	/* First out of the way of each other. */
+	/* First move them out of each other's way. */
 	for (int i = 0; i < N_FDS; i++) {
 		high[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, N_FDS);
 		if (high[i] < 0)
@@ -171,7 +169,7 @@ struct said {
 	size_t n;
 };
 
-/* What can be read now, as far as there is room. */
+/* Reads the available bytes, as far as they fit. */
 static void hear(int fd, struct said *s)
 {
 	ssize_t k;
@@ -184,7 +182,7 @@ static void hear(int fd, struct said *s)
 	}
 }
 
-/* Not until end of file: PID 1 keeps the other end. */
+/* Does not wait for end of file: PID 1 keeps the other end open. */
 static int await_end(struct proc *runtime, int from, struct said *said, siginfo_t *ret)
 {
 	struct pollfd fds[] = { { .fd = runtime->pidfd, .events = POLLIN },
@@ -204,7 +202,7 @@ static int await_end(struct proc *runtime, int from, struct said *said, siginfo_
 	return proc_wait(runtime, deadline, ret);
 }
 
-/* The last line that is not empty. */
+/* The last non-empty line. */
 static const char *last_line(struct said *s)
 {
 	char *nl;

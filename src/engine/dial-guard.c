@@ -15,7 +15,7 @@ enum {
 
 #define MAP_NAME "hutch_dial"
 
-/* What this host does not have, or does not let us have. */
+/* Sets `why`: the host does not support the guard, or does not let us use it. */
 static int not_here(struct dial_guard *g, int r, const char *fmt, ...) _printf_(3, 4);
 static int not_here(struct dial_guard *g, int r, const char *fmt, ...)
 {
@@ -126,7 +126,7 @@ void dial_guard_close(struct dial_guard *g)
 	g->group = fd_close(g->group);
 }
 
-/* ---- what is seen of it ---- */
+/* ---- verification ---- */
 
 static int check_attached(const struct dial_guard *g, size_t i, struct err *e)
 {
@@ -174,10 +174,10 @@ void dial_guard_verify(const struct dial_guard *g, pid_t keeper, struct receipt 
 		receipt_no(r, LAYER_DIAL_GUARD, "%s", e.msg);
 }
 
-/* ---- the operator's ---- */
+/* ---- requests of the operator ---- */
 
-/* The map of the guard: there is one, and all programs that ask use it. */
-/* Others may have attached programs to the group, too. */
+/* Opens the guard's map, which all its programs share. */
+/* Other processes may have attached programs to the group, too. */
 static int open_map(int group)
 {
 	uint32_t ids[BPF_IDS_MAX];

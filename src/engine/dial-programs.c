@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Written as instructions, so that nothing but a C compiler is needed and nobody wonders what the
- * compiler made of it. Registers: r6 the context, r7 protocol and port, r8 whether the packet stays
- * on this host, r9 the kind of place. On the stack, from the top: the key of the trie, and below it
- * the heads of a packet.
+/* The BPF programs as instructions: the build needs only a C compiler, and no compiler comes
+ * between the source and the code. Registers: r6 context, r7 protocol and port, r8 whether the
+ * packet stays on this host, r9 kind of place. The stack holds, from the top, the trie's key and
+ * the packet's headers.
  *
- * Jumps to the verdict go forward to the end of the program: "deny" is where a program ends when
- * nothing has allowed it. They are written with offset TO_DENY and set when the end is known.
- */
+ * A program ends with "deny", unless an instruction before has allowed. Jumps to "deny" go forward
+ * to the end; they are written with the offset TO_DENY and fixed up when the end is known. */
 #include "engine/dial-programs.h"
 
 #include <netinet/in.h>
@@ -18,11 +16,11 @@ enum {
 	KEY = -24, /* struct dial_key */
 	KEY_WHAT = KEY + 4,
 	KEY_ADDR = KEY + 8,
-	HEADS = KEY - 48, /* 40 bytes of IPv6, and the ports */
+	HEADS = KEY - 48, /* 40 bytes of IPv6 header, and the ports */
 
 	V4_HEADS = 24,
 	V6_HEADS = 44,
-	V4_FLAGS = 20 + 13, /* of TCP */
+	V4_FLAGS = 20 + 13, /* TCP flags */
 	V6_FLAGS = 40 + 13,
 	SYN_ACK = 0x12,
 	SYN = 0x02,
@@ -56,7 +54,7 @@ static void put(struct buf *b, struct bpf_insn i)
 #define EXIT()              INSN(BPF_JMP | BPF_EXIT, 0, 0, 0, 0)
 /* clang-format on */
 
-/* The end of every program; all jumps to it are set now. */
+/* Ends every program and fixes up the jumps to its end. */
 static void put_end(struct buf *b)
 {
 	size_t n = b->len / sizeof(struct bpf_insn);
@@ -71,7 +69,7 @@ static void put_end(struct buf *b)
 	EXIT();
 }
 
-/* r0 = the entry for the key on the stack; none: denied. */
+/* r0 = the entry for the key on the stack; denies if there is none. */
 static void put_lookup(struct buf *b, int map)
 {
 	INSN(BPF_LD | BPF_DW | BPF_IMM, BPF_REG_1, BPF_PSEUDO_MAP_FD, 0, map);
@@ -83,7 +81,7 @@ static void put_lookup(struct buf *b, int map)
 	LOAD(BPF_B, BPF_REG_0, BPF_REG_0, 0);
 }
 
-/* The address is in the key; r7 and r8 are set. */
+/* Expects the address in the key, and r7 and r8 set. */
 static void put_verdict(struct buf *b, int map)
 {
 	STORE_NUMBER(KEY, DIAL_KEY_BITS + 128);
@@ -118,7 +116,7 @@ static void put_wanted(struct buf *b, int protocol)
 	LOAD(BPF_W, BPF_REG_7, BPF_REG_6, offsetof(struct bpf_sock_addr, user_port));
 	TO_HOST16(BPF_REG_7);
 	OR(BPF_REG_7, protocol << 16);
-	SET(BPF_REG_8, 0); /* only a packet has a device */
+	SET(BPF_REG_8, 0); /* only packets have a device */
 }
 
 static void put_v4_socket(struct buf *b, int map, int protocol)
@@ -141,10 +139,8 @@ static void put_v6_socket(struct buf *b, int map, int protocol)
 	put_verdict(b, map);
 }
 
-/*
- * A socket of UDP may be connected where one of TCP may: that sends nothing, and shows by which of
- * our own addresses it would go (src/egress/dial.c). What it sends is write_out()'s to judge.
- */
+/* UDP sockets may connect wherever TCP sockets may: connecting sends nothing, and shows which local
+ * address the host would use (src/egress/dial.c). write_out() checks the packets. */
 static void write_connect4(struct buf *b, int map)
 {
 	put_v4_socket(b, map, IPPROTO_TCP);
@@ -165,13 +161,13 @@ static void write_sendmsg6(struct buf *b, int map)
 	put_v6_socket(b, map, IPPROTO_UDP);
 }
 
-/* A keeper only dials: no address is its own. */
+/* A keeper only dials and never binds. */
 static void write_nothing(struct buf *b, int map)
 {
 	put_end(b);
 }
 
-/* TCP and UDP; nothing raw, no SCTP, no MPTCP, which makes connections of its own. */
+/* Allows TCP and UDP: no raw sockets, no SCTP, no MPTCP, which opens connections on its own. */
 static void write_socket(struct buf *b, int map)
 {
 	LOAD(BPF_W, BPF_REG_2, BPF_REG_1, offsetof(struct bpf_sock, type));
@@ -188,7 +184,7 @@ static void write_socket(struct buf *b, int map)
 
 /* ---- packets ---- */
 
-/* `n` bytes from `from` on, to the stack; a packet that has less is denied. */
+/* Copies `n` bytes at `from` to the stack; denies a shorter packet. */
 static void put_read(struct buf *b, int from, int n)
 {
 	MOV(BPF_REG_1, BPF_REG_6);
@@ -208,7 +204,7 @@ static void put_copy(struct buf *b, int from, int n)
 	}
 }
 
-/* r7 from the protocol's and the port's place in the heads. */
+/* Sets r7 from the offsets of protocol and port in the headers. */
 static void put_port(struct buf *b, int protocol, int port)
 {
 	LOAD(BPF_B, BPF_REG_7, BPF_REG_10, HEADS + protocol);
@@ -218,10 +214,8 @@ static void put_port(struct buf *b, int protocol, int port)
 	OR_REG(BPF_REG_7, BPF_REG_1);
 }
 
-/*
- * Options of IPv4 can hold a route by other hosts, and the true destination with it; and behind a
- * first fragment there are others without ports. The keeper needs neither.
- */
+/* Denies IPv4 options, which can hold a source route with the real destination, and fragments,
+ * since later ones have no ports. The keeper needs neither. */
 static void put_plain_v4(struct buf *b)
 {
 	LOAD(BPF_B, BPF_REG_1, BPF_REG_10, HEADS);
@@ -232,7 +226,7 @@ static void put_plain_v4(struct buf *b)
 	IF(BPF_JNE, BPF_REG_1, 0, TO_DENY);
 }
 
-/* Jumps behind what `write_this` writes, unless the packet is of IPv4. */
+/* Starts a block for IPv4 packets; put_else() sets where other packets continue. */
 static size_t put_if_v4(struct buf *b)
 {
 	put_read(b, 0, V4_HEADS);
@@ -265,9 +259,9 @@ static void put_context(struct buf *b)
 	SET(BPF_REG_8, 0);
 }
 
-/* The last word: whatever way a packet came to be, it goes where a rule says, or nowhere. Behind a
- * first head of IPv6 there is TCP or UDP; others, which can hold a route, are no entry's protocol.
- */
+/* The final check: a packet leaves only if a rule allows its destination, however it was made. The
+ * first IPv6 header must be followed by TCP or UDP: extension headers, which can hold a route,
+ * match no entry. */
 static void write_out(struct buf *b, int map)
 {
 	size_t v4, v6;
@@ -291,7 +285,7 @@ static void write_out(struct buf *b, int map)
 	put_verdict(b, map);
 }
 
-/* What may come in: what belongs to a connection that the keeper began, and answers of DNS. */
+/* Incoming packets: only those of connections that the keeper opened, and DNS answers. */
 static void put_unless_syn(struct buf *b, int protocol, int flags)
 {
 	size_t other;

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The programs of the dial guard, which the kernel runs for every socket that the keeper makes, and
- * for each of its packets. They ask one trie, which dial-rules.c fills:
+/* The programs of the dial guard. The kernel runs them for every socket that the keeper makes and
+ * for each of its packets. They look up two entries in one trie, which dial-rules.c fills:
  *
- *	(DIAL_KIND, address)		what kind of place it is: one DIAL_* bit
- *	(protocol and port, address)	which kinds may be reached there: DIAL_* bits
+ *	(DIAL_KIND, address)		kind of the address: one DIAL_* bit
+ *	(protocol and port, address)	kinds that this port may reach: DIAL_* bits
  *
- * Both are found by the longest prefix of the address, and both must have a bit in common. IPv4
- * addresses are in the trie as ::ffff:a.b.c.d. What is not found is denied.
- */
+ * The longest prefix of the address wins in both, and the two values must share a bit. IPv4
+ * addresses are stored as ::ffff:a.b.c.d. A missing entry denies. */
 #pragma once
 
 #include "base/buf.h"
@@ -16,20 +14,20 @@
 
 enum {
 	DIAL_PUBLIC = 1,
-	DIAL_PRIVATE = 2, /* ADDR_PRIVATE: names with /private may have such an address */
+	DIAL_PRIVATE = 2, /* ADDR_PRIVATE: allowed for names with /private */
 	DIAL_SHARED = 4,  /* carrier-grade NAT */
-	DIAL_NAMED = 8,	  /* loopback, link-local, reserved: only where a rule names the address */
-	DIAL_NEVER = 16,  /* metadata, multicast, embedded IPv4: only where the host's own
-			     configuration names the address */
-	DIAL_HERE = 32,	  /* of a port: also by the loopback device, whatever the address */
+	DIAL_NAMED = 8,	  /* loopback, link-local, reserved: only if a rule names the address */
+	DIAL_NEVER = 16,  /* metadata, multicast, embedded IPv4: only for the host's own
+			   * configuration */
+	DIAL_HERE = 32,	  /* for ports: also through the loopback device, any address */
 
-	DIAL_KIND = 1 << 24, /* no dial_what(): a protocol has 8 bits */
-	DIAL_KEY_BITS = 32,  /* before the address */
+	DIAL_KIND = 1 << 24, /* never a dial_what(): a protocol has 8 bits */
+	DIAL_KEY_BITS = 32,  /* bits before the address */
 	DIAL_CODE_MAX = 4096 * sizeof(struct bpf_insn),
 };
 
 struct dial_key {
-	uint32_t prefix; /* DIAL_KEY_BITS and those of the address */
+	uint32_t prefix; /* DIAL_KEY_BITS plus the address's prefix */
 	uint32_t what;	 /* dial_what(), or DIAL_KIND */
 	uint8_t addr[16];
 };
@@ -44,7 +42,7 @@ struct dial_program {
 	const char *name;
 	enum bpf_prog_type type;
 	enum bpf_attach_type at;
-	void (*write)(struct buf *b, int map); /* appends its instructions */
+	void (*write)(struct buf *b, int map); /* appends the instructions */
 };
 
 enum {

@@ -10,7 +10,7 @@
 
 enum {
 	PORTS = 65536,
-	/* A longer prefix hides a shorter one, so each of these holds all of those above it. */
+	/* A longer prefix hides a shorter one, so each set includes the sets above it. */
 	BY_NAME = DIAL_PUBLIC,
 	BY_PRIVATE_NAME = BY_NAME | DIAL_PRIVATE,
 	BY_PROXY_NAME = BY_PRIVATE_NAME | DIAL_SHARED | DIAL_HERE,
@@ -39,7 +39,7 @@ static int put(int map, struct dial_key k, uint8_t kinds)
 
 /* ---- kinds of places ---- */
 
-/* Of a row by its first address: a network as a whole touches others. */
+/* The kind of a row's first address: a whole network overlaps other rows. */
 static uint8_t kind_of(struct addr a, enum addr_class class)
 {
 	a.prefix = a.family == 4 ? 32 : 128;
@@ -64,8 +64,8 @@ static bool is_mapped(const struct addr *net)
 	return net->family == 6 && net->prefix == 96 && memcmp(net->bytes, head, sizeof(head)) == 0;
 }
 
-/* Those of the table, and what is in none of its rows; IPv4 is where the table has what carries
- * IPv4 in the address of a socket, which is the same to the kernel. */
+/* Enters the rows of the address table and a default for the rest. Skips the row of IPv4-mapped
+ * addresses: to the kernel they are IPv4, which has its own rows. */
 static int put_kinds(int map)
 {
 	static const struct addr v4 = { .family = 4 }, v6 = { .family = 6 };
@@ -83,8 +83,8 @@ static int put_kinds(int map)
 
 /* ---- rules ---- */
 
-/* Adds to what the same entry allows already. A look-up finds a shorter one as well: this one
- * hides it, and so takes over what it allows. */
+/* Adds to an entry. bpf_map_get() may find a shorter prefix, which the new entry hides and must
+ * therefore include. */
 static int widen(int map, struct dial_key k, uint8_t kinds)
 {
 	uint8_t had = 0;
@@ -111,7 +111,7 @@ int dial_rules_add(int map, const struct rule *rule)
 	return widen(map, port_key(rule->port), kinds_at_port(rule));
 }
 
-/* A policy may have a hundred thousand names, and has few ports. */
+/* Joins rules by port first: a policy may have a hundred thousand names, but few ports. */
 static int put_rules(int map, const struct spec_list *list, struct err *e)
 {
 	_cleanup_free_ uint8_t *ports = calloc(PORTS, 1);
@@ -149,7 +149,7 @@ static int put_servers(int map, const struct dial_rules *rules)
 	return r;
 }
 
-/* Where a proxy is that has a name, is for DNS to say; not on loopback, though. */
+/* DNS decides the address of a proxy given by name; loopback stays excluded. */
 static int put_proxy(int map, const char *text, struct err *e)
 {
 	struct target proxy;

@@ -16,7 +16,7 @@
 #include "receipt/receipt.h"
 #include "state/spec.h"
 
-/* What the warden has arranged. Missing file descriptors are -EBADF. */
+/* Input of start(), from the warden. Missing file descriptors are -EBADF. */
 struct engine_start {
 	const struct engine *engine;
 	const struct spec *spec;
@@ -25,9 +25,8 @@ struct engine_start {
 	int channel;		    /* the guest's end of the channel: descriptor 3 of PID 1 */
 	uint32_t ids;  /* host id of the sandbox's id 0, as the warden sees it: 65,536 follow */
 	bool rootless; /* the warden is root only in a user namespace of its own */
-	bool egress;   /* netns_capture() follows: names are asked for on loopback */
-	/* The sandbox's writable disk, a file without a name. -EBADF: a container writes to memory.
-	 */
+	bool egress;   /* netns_capture() follows: the sandbox's resolver is on loopback */
+	/* The sandbox's writable disk, an unnamed file. -EBADF: a container writes to memory. */
 	int disk;
 	int monitor; /* the engine's end of the monitor, if it has one */
 	/* Memory and state: clone. Only memory: build a template in that file. Only state: resume.
@@ -35,8 +34,8 @@ struct engine_start {
 	 * memfd permits that. */
 	int memory, state;
 	bool console; /* keep the guest kernel's messages, for the keeper to ask for */
-	/* The warden's own work, which start() calls once, while the runtime makes the sandbox: it
-	 * takes milliseconds that would be added otherwise. Its error is start()'s. May be NULL. */
+	/* The warden's own work, which start() calls once while the runtime makes the sandbox: that
+	 * saves milliseconds. If it fails, start() fails with its error. May be NULL. */
 	int (*meanwhile)(void *arg, struct err *e);
 	void *arg;
 };
@@ -52,12 +51,12 @@ enum engine_file {
 
 struct engine_sandbox {
 	struct proc init; /* PID 1 of the sandbox: reaped by the warden */
-	uint64_t disk;	  /* bytes that can be written, as the mount says */
+	uint64_t disk;	  /* writable bytes, as the mount reports */
 	enum vm_start how;
 	int said; /* stderr of the engine's process, or -EBADF; the warden closes it */
 	struct {
 		dev_t dev;
-		ino_t ino; /* 0: there is none */
+		ino_t ino; /* 0: none */
 	} file[ENGINE_FILES];
 };
 
@@ -66,9 +65,9 @@ enum engine_trait {
 	/* The root directory is an overlay on the host, and its writable layer ("scratch") is a
 	 * disk or, where asked for, memory; the host can measure it. */
 	ENGINE_SCRATCH = 1 << 0,
-	/* A VM: needs a guest kernel, the image as a disk, and an accelerator. Its kernel limits
-	 * its memory and processes, its agent captures what goes out, and its clock is set by us.
-	 */
+	/* A VM: needs a guest kernel, the image as a disk, and an accelerator. Its own kernel
+	 * limits its memory and processes, hutch-guest captures its egress, and the keeper sets its
+	 * clock. */
 	ENGINE_OWN_KERNEL = 1 << 1,
 	ENGINE_SNAPSHOTS = 1 << 2, /* a running sandbox can be saved with its memory, and resumed */
 	ENGINE_FORKS = 1 << 3,	   /* and copied while it runs */
@@ -78,7 +77,7 @@ enum engine_trait {
 struct engine_cve {
 	const char *id;
 	const char *fixed;  /* versions that fixed it, oldest branch first: "7.2.11 8.2.3" */
-	const char *what;   /* what an attacker gains */
+	const char *what;   /* the attacker's gain */
 	const char *not_us; /* why sandboxes cannot reach it; NULL: they can */
 };
 
@@ -87,7 +86,7 @@ struct engine {
 	enum level level;
 	unsigned int traits; /* enum engine_trait */
 
-	/* What doctor looks for and prints. */
+	/* For doctor: what to look for and print. */
 	const char *title;   /* "QEMU" */
 	const char *check;   /* the id of doctor's check: "engine.NAME" */
 	const char *program; /* found by proc_find() */
@@ -96,15 +95,13 @@ struct engine {
 
 	/* The limits of the sandbox's control groups, for the engine's own processes too. */
 	struct cgroup_limits (*limits)(const struct spec *spec);
-	/*
-	 * Starts the sandbox up to hutch-guest waiting for HELLO: no code of a user has run. An
-	 * error says what the runtime said. Nothing stays behind on failure that does not go with
-	 * the warden. A runtime's helpers that outlive it by a moment become children of the
-	 * warden, as subreaper: it must reap whatever ends, known or not.
-	 */
+	/* Starts the sandbox up to hutch-guest waiting for HELLO: no user code has run. An error
+	 * contains the runtime's message. On failure, everything left ends with the warden. A
+	 * runtime's helpers that outlive it for a moment become children of the warden, a
+	 * subreaper, which must reap every child, known or not. */
 	int (*start)(const struct engine_start *s, struct engine_sandbox *ret, struct err *e);
-	/* Takes away what only the start needed, before anything of the sandbox runs: called when
-	 * the monitor has answered. NULL without a monitor. */
+	/* Removes what only the start needed, before anything of the sandbox runs: called when the
+	 * monitor has answered. NULL without a monitor. */
 	int (*seal)(const struct engine_start *s, const struct engine_sandbox *b, struct err *e);
 	/* The last line that the runtime printed, escaped, or "": for the message about a failed
 	 * start or an unexpected end. NULL: start() reports everything. */

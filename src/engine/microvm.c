@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The engine of virtual machines: QEMU in a jail. It is PID 1 of the jail's pid namespace and so
- * what the warden holds; the guest's kernel, agent and processes are all inside of it.
+/* The VM engine: QEMU in a jail. QEMU is PID 1 of the jail's pid namespace, and the process that
+ * the warden holds; the guest's kernel, agent and processes run inside it.
  *
- * start() ends with QEMU executing, and waiting for a word of the keeper's. When that has heard
- * QEMU's first answer, everything is open that it will ever open, and seal() empties its root; only
- * then is the machine told to go. (The greeting comes from a thread of the monitor's, while the
- * main one still makes the machine.)
- */
+ * start() returns when QEMU executes and waits for a command of the keeper. When the keeper has
+ * QEMU's first answer, QEMU has opened every file that it will ever open; seal() then empties its
+ * root directory, and only then does the keeper start the guest. (The greeting is not enough: a
+ * monitor thread sends it while the main thread still builds the VM.) */
 #include <fcntl.h>
 #include <limits.h>
 #include <string.h>
@@ -25,17 +23,15 @@
 #define MIB UINT64_C(1048576)
 
 enum {
-	/*
-	 * What QEMU takes beside the guest's memory: 58 MiB were measured after a boot with TCG
-	 * (its data, devices, page tables, half of the translated code), 20 MiB in a clone. It must
-	 * never be what the group's limit kills for: so twice that, and all translated code twice.
-	 */
+	/* QEMU's memory beside the guest's: measured 58 MiB after a boot with TCG (data, devices,
+	 * page tables, half of the translated code) and 20 MiB in a clone. The group's limit must
+	 * never kill because of it, so allow twice that, and twice the translated code. */
 	OVERHEAD_KVM_MIB = 128,
 	OVERHEAD_TCG_MIB = 128 + 2 * QEMU_TB_MIB,
-	/* Threads: of the disks (64 at most), of saving and restoring, QEMU's own. A thread for
-	 * each CPU comes on top. */
+	/* Threads for the disks (64 at most), for saving and restoring, and QEMU's own. One per CPU
+	 * comes on top. */
 	THREADS = 96,
-	STATE_MIB = 64, /* of a saved machine, beside its memory */
+	STATE_MIB = 64, /* saved VM's state beside its memory */
 	VCPUS_MAX = 64,
 	SAID_MAX = 4096,
 	SAID_READS = 64,
@@ -47,7 +43,7 @@ static bool uses_kvm(const struct spec *spec)
 	return spec->machine.accel && str_eq(spec->machine.accel, "kvm");
 }
 
-/* A CPU for each that is begun; the group has the exact limit. */
+/* Rounds up to whole CPUs; the control group has the exact limit. */
 static unsigned int vcpus(const struct spec *spec)
 {
 	uint64_t n = (spec->limits.cpus + 999) / 1000;
@@ -64,10 +60,10 @@ static struct cgroup_limits microvm_limits(const struct spec *spec)
 				       .pids = THREADS + vcpus(spec) };
 }
 
-/* ---- the machine ---- */
+/* ---- the VM ---- */
 
-/* The counter that the emulated CPU shows to the guest is the host's. There is no system call that
- * tells its rate, and not every CPU tells it: it is measured. */
+/* The emulated CPU shows the host's TSC to the guest. No system call reports its rate, and not
+ * every CPU does: measure it. */
 static uint64_t tsc_khz(void)
 {
 #if defined(__x86_64__)
@@ -115,7 +111,7 @@ static struct qemu_machine machine_of(const struct engine_start *s)
 
 /* ---- the start ---- */
 
-/* What QEMU is loaded from; and what the machine boots. */
+/* The files that QEMU is loaded from and, if it boots, those that the VM boots. */
 static void choose_files(const struct engine_start *s, bool boots,
 			 struct qemu_jail_file files[static 8])
 {
@@ -131,7 +127,7 @@ static void choose_files(const struct engine_start *s, bool boots,
 	files[n] = (struct qemu_jail_file){ 0 };
 }
 
-/* Nothing that QEMU writes is larger than its disk or a state with all memory in it. */
+/* QEMU writes no file larger than its disk, or a state that includes all memory. */
 static uint64_t largest_file(const struct spec *spec)
 {
 	return MAX(spec->limits.disk, spec->limits.memory + STATE_MIB * MIB);
@@ -152,7 +148,7 @@ static int know_files(const struct engine_start *s, int root, struct engine_sand
 		if (fds[i] < 0)
 			continue;
 		if (fstat(fds[i], &st) < 0)
-			return err_errno(e, "cannot look at a file of the machine");
+			return err_errno(e, "cannot inspect a file of the VM");
 		b->file[i].dev = st.st_dev;
 		b->file[i].ino = st.st_ino;
 	}
@@ -227,7 +223,7 @@ static int microvm_seal(const struct engine_start *s, const struct engine_sandbo
 	return qemu_jail_seal(&b->init, e);
 }
 
-/* What QEMU writes may be its guest's choice by now. */
+/* The guest may control by now what QEMU prints, so escape it. */
 static void microvm_last_words(const struct engine_sandbox *b, char *ret, size_t n)
 {
 	_cleanup_buf_ struct buf shown = BUF_INIT(4 * SAID_MAX);
@@ -235,7 +231,7 @@ static void microvm_last_words(const struct engine_sandbox *b, char *ret, size_t
 	size_t end = 0, start;
 	ssize_t k;
 
-	/* The last of it: what is before is overwritten. It may live, and write on. */
+	/* Keep the last read. Bounded, since QEMU may be alive and keep writing. */
 	for (int i = 0; i < SAID_READS && (k = RETRY_EINTR(read(b->said, text, sizeof(text)))) > 0;
 	     i++)
 		end = (size_t)k;

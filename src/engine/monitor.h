@@ -14,28 +14,29 @@ struct loop;
 /* How the guest begins to run. */
 enum vm_start {
 	VM_BOOT,     /* the kernel boots; or a stopped VM continues */
-	VM_TEMPLATE, /* the same, with its memory in a file that is kept */
-	VM_CLONE,    /* of a template: memory is a private mapping of that file */
-	VM_RESTORE,  /* of a saved VM: everything is in the state */
+	VM_TEMPLATE, /* the same, with memory in a file to keep */
+	VM_CLONE,    /* clones a template: maps its memory file privately */
+	VM_RESTORE,  /* continues a saved VM: all is in the state */
 };
 
 /* Called from the loop. */
 struct monitor_user {
-	void (*up)(void *arg);			     /* the VM is there, and nothing runs in it */
-	void (*failed)(void *arg, const char *why);  /* the VM cannot be trusted any more */
-	void (*gone)(void *arg, bool in_the_middle); /* of what it was told to do */
+	void (*up)(void *arg);			     /* the VM exists, its guest is stopped */
+	void (*failed)(void *arg, const char *why);  /* the VM can no longer be trusted */
+	void (*gone)(void *arg, bool in_the_middle); /* the VM ended, in the middle of an order */
 };
 
 struct monitor;
 
 struct monitor_ops {
-	/* Takes `fd`. `patience` is how many seconds one step may take. NULL without memory. */
+	/* Takes over `fd`. `patience`: extra seconds for each step. NULL: out of memory. */
 	struct monitor *(*start)(struct loop *loop, int fd, uint64_t patience,
 				 const struct monitor_user *user, void *arg);
-	/* Both are false if the monitor is busy; else `done` is called once, unless it failed. */
+	/* run() and save() return false if the monitor is busy. Else they call `done` once, unless
+	 * failed() is called. */
 	bool (*run)(struct monitor *m, enum vm_start how, void (*done)(void *arg));
-	/* Stops the guest and writes everything but its disk to `file`, which it takes. */
+	/* Stops the guest and writes all but its disk to `file`, which it takes over. */
 	bool (*save)(struct monitor *m, int file, void (*done)(void *arg, bool saved));
 	bool (*idle)(const struct monitor *m);
-	void (*free)(struct monitor *m); /* NULL is nothing */
+	void (*free)(struct monitor *m); /* accepts NULL */
 };

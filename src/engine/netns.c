@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * A warden without privileges may enter the sandbox's network namespace, which belongs to a user
- * namespace below its own, but could not come back to the host's. So a child goes, prepares
- * everything, and sends the sockets; a socket stays in the namespace that it was made in.
- */
+/* Prepares a container's network namespace. An unprivileged warden may enter that namespace,
+ * which belongs to a user namespace below its own, but could not return to the host's. So a
+ * child enters, prepares everything and sends the sockets back; a socket stays in the namespace
+ * it was made in. */
 #include "engine/netns.h"
 
 #include <sched.h>
@@ -52,7 +51,7 @@ static int take(int sock, struct capture_sockets *ret, struct err *e)
 	if (r == 0)
 		r = capture_sockets_place(&s, report.sockets);
 	if (r < 0)
-		return err_set(e, r, "what prepares the sandbox's network has failed: %s",
+		return err_set(e, r, "the process that prepares the sandbox's network failed: %s",
 			       strerror(-r));
 	if (report.e.num < 0) {
 		*e = report.e;

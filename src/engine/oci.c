@@ -9,10 +9,8 @@
 #include "base/str.h"
 #include "engine/seccomp.h"
 
-/*
- * What PID 1 keeps, inside its own user namespace: to become the asked user, to signal, to give
- * files away, and to read all of them for an image. Commands are started without any of it.
- */
+/* Capabilities that PID 1 keeps in its own user namespace: to change to a command's user, to
+ * signal, to chown files, and to read all files for an image. Commands start with none. */
 static const struct {
 	const char *name;
 	unsigned int number;
@@ -47,16 +45,14 @@ static json_t *mount(const char *destination, const char *type, const char *sour
 			   { "options", options });
 }
 
-/* No sysfs: it tells of the host's hardware and is needed by nobody. An empty directory stands in
- * its place. */
+/* No sysfs: it reveals the host's hardware, and no program needs it. /sys is an empty directory. */
 static json_t *mounts(const struct oci_spec *s)
 {
 	_cleanup_json_ json_t *a = json_array();
 	char shm[32];
 	int r;
 
-	/* The kernel has 4,096 terminals for all: without "max" one sandbox takes them from the
-	 * others. */
+	/* The kernel has 4,096 terminals in all: without "max" one sandbox could take all. */
 	(void)snprintf(shm, sizeof(shm), "size=%llu", (unsigned long long)s->shm);
 	r = json_push(a, mount("/proc", "proc", "proc", TEXTS("nosuid", "noexec", "nodev")));
 	if (r == 0)
@@ -114,15 +110,15 @@ static json_t *rlimits(const struct oci_spec *s)
 		return TAKE_PTR(a);
 	r = json_push(a, rlimit("RLIMIT_NOFILE", s->nofile));
 
-	/* Not 0: a limit of 1 also keeps the kernel from starting the host's crash handler, which
-	 * is root's and would parse what a stranger's process left. See core(5) and fs/coredump.c.
-	 */
+	/* Not 0: a limit of 1 also stops the kernel from starting the host's crash handler,
+	 * which runs as root and would parse data of an untrusted process. See core(5) and
+	 * fs/coredump.c. */
 	if (r == 0)
 		r = json_push(a, rlimit("RLIMIT_CORE", MIN(s->core, (uint64_t)OCI_CORE)));
 	return r < 0 ? NULL : TAKE_PTR(a);
 }
 
-/* PID 1's own; commands get theirs over the channel. */
+/* For PID 1; commands get their environment over the channel. */
 static json_t *environment(void)
 {
 	static const char *const path = "PATH=/usr/sbin:/usr/bin:/sbin:/bin";
@@ -184,7 +180,7 @@ static json_t *namespace_list(const struct oci_spec *s)
 	return TAKE_PTR(a);
 }
 
-/* The texts up to NULL. */
+/* A NULL-terminated list of texts. */
 static json_t *json_list(const char *const *list)
 {
 	size_t n = 0;

@@ -1,43 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The OCI bundle of a sandbox: what crun is told. Nothing in it comes from a user
- * as JSON; a policy has no key for a mount, a device, a capability or a namespace. Control groups
- * are not the runtime's: it is started inside of them.
- */
+/* The OCI bundle of a sandbox, config.json for crun or runc. Nothing in it is JSON from a user; a
+ * policy has no key for a mount, device, capability or namespace. The runtime makes no control
+ * groups: the warden starts it inside the sandbox's. */
 #pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Where the guest agent is found inside; on the sandbox's own /dev, so that the image is not
- * touched. */
+/* Path of hutch-guest inside, on the sandbox's own /dev, so that the image stays unchanged. */
 #define OCI_GUEST_PATH "/dev/hutch-guest"
 
 struct oci_spec {
 	const char *rootfs; /* absolute: the merged tree */
 	const char *guest;  /* absolute: hutch-guest on the host; a static program */
 	const char *hostname;
-	uint32_t host_uid, host_gid; /* what id 0 inside is outside; OCI_IDS of each */
-	const char *user_namespace;  /* path of one with these ids to join; NULL: a new one */
+	uint32_t host_uid, host_gid; /* host ids of id 0 inside; OCI_IDS of each */
+	const char *user_namespace;  /* path of the namespace to join; NULL: a new one */
 	const char *apparmor;	     /* profile; NULL: none */
 	uint64_t shm;		     /* bytes of /dev/shm */
-	uint64_t nofile; /* descriptors of a process; at most our own hard limit, for few may raise
-			    that. 0: PID 1 inherits all its limits */
-	uint64_t core;	 /* our own hard limit of core files, for the same reason */
+	uint64_t nofile; /* descriptors per process, at most our own hard limit, which few may
+			  * raise. 0: PID 1 inherits all its limits */
+	uint64_t core;	 /* our own hard limit of core files, likewise */
 };
 
 enum {
-	OCI_IDS_RANGE = 65536,	     /* ids that a sandbox takes on the host */
-	OCI_IDS = OCI_IDS_RANGE - 1, /* those that exist inside: 0 to 65534 */
-	/* The last one is the keeper's. It is not mapped, so no process inside can become it, and
-	 * signal the keeper or be counted with it. */
+	OCI_IDS_RANGE = 65536,	     /* host ids per sandbox */
+	OCI_IDS = OCI_IDS_RANGE - 1, /* ids that exist inside: 0 to 65534 */
+	/* The last id is the keeper's. It is not mapped, so no process inside can become it, signal
+	 * the keeper or share its per-user limits. */
 	OCI_KEEPER_OFFSET = OCI_IDS_RANGE - 1,
-	OCI_CORE = 1, /* the most that a core file may have: none is written, and no handler run */
+	OCI_CORE = 1, /* bytes of a core file: nothing is written, no handler runs */
 };
 
-/* The text of config.json; NULL without memory. The caller frees it. */
+/* The text of config.json, which the caller frees; NULL: out of memory. */
 char *oci_config(const struct oci_spec *spec);
 
-/* The bits of the capabilities that PID 1 keeps, within its own user namespace. */
+/* The capabilities that PID 1 keeps in its own user namespace, as bits. */
 uint64_t oci_guest_capabilities(void);

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The inmate of QEMU's jail (qemu-jail.c), on its way to QEMU: it is root of the sandbox's user
- * namespace, in new namespaces of all other kinds, and has everything of the warden's open. It
- * builds its root, and gives up all but its descriptors, as the table of stages says.
- */
+/* Confines the process that becomes QEMU, the inmate of qemu-jail.c. It starts as root of the
+ * sandbox's user namespace, in new namespaces of all other kinds, with the warden's files open. The
+ * table of stages builds its root directory and drops everything but its descriptors. */
 #include "engine/qemu-confine.h"
 
 #include <fcntl.h>
@@ -21,14 +19,14 @@
 #include "confine/rlimits.h"
 #include "confine/stages.h"
 
-/* Where the root is built; as "/" of the jail it is that no more. */
+/* Where the root is built. The path means nothing after it becomes "/". */
 #define PLACE "/run"
 
 struct inmate {
 	const struct qemu_jail *jail;
 	const struct qemu_trees *trees;
 	struct qemu_pipes *pipes;
-	const char *tree; /* that is being put into the root */
+	const char *tree; /* tree being mounted, for messages */
 };
 
 /* ---- its root ---- */
@@ -55,7 +53,7 @@ static int put_tree(const struct qemu_tree *t)
 	return move_mount(t->fd, "", AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH) < 0 ? -errno : 0;
 }
 
-/* Of this pid namespace, and nothing but its processes. */
+/* A /proc of this pid namespace that shows processes only. */
 static int put_proc(void *arg)
 {
 	const struct inmate *in = arg;
@@ -69,7 +67,7 @@ static int put_proc(void *arg)
 	return 0;
 }
 
-/* pivot_root(2), "pivot_root(".", ".")". */
+/* As described in pivot_root(2), "pivot_root(".", ".")". */
 int qemu_enter_root(const char *path)
 {
 	if (chdir(path) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 ||
@@ -110,14 +108,14 @@ static int enter_root(void *arg)
 	return r < 0 ? r : FAULT("jail-root");
 }
 
-/* ---- what it gives up ---- */
+/* ---- dropping privileges ---- */
 
 static int become_root(void *arg)
 {
 	return become(0);
 }
 
-/* The host's are as good as its address. */
+/* The host's name could identify the host. */
 static int forget_names(void *arg)
 {
 	static const char name[] = "hutch";
@@ -125,7 +123,7 @@ static int forget_names(void *arg)
 	return sethostname(name, STRLEN("hutch")) < 0 || setdomainname("", 0) < 0 ? -errno : 0;
 }
 
-/* As many user namespaces as it may make below its own; not on every kernel. */
+/* The limit of user namespaces below its own; not every kernel has the file. */
 static int forbid_namespaces(void *arg)
 {
 	_cleanup_close_ int fd = open("/proc/sys/user/max_user_namespaces", O_WRONLY | O_CLOEXEC);
@@ -146,7 +144,7 @@ static int set_limits(void *arg)
 	return rlimits_lower(limits, ARRAY_SIZE(limits));
 }
 
-/* The bounding set first: it takes a capability. */
+/* The bounding set first: changing it needs a capability. */
 static int drop_all(void *arg)
 {
 	int r = caps_bound(0);
@@ -156,7 +154,7 @@ static int drop_all(void *arg)
 	return r < 0 ? r : stage_drop_privileges(NULL);
 }
 
-/* The warden has no number in this pid namespace. */
+/* The warden has no pid in this pid namespace, so ask its pidfd. */
 static int has_warden(void *arg)
 {
 	const struct inmate *in = arg;
@@ -167,13 +165,13 @@ static int has_warden(void *arg)
 	return p.revents ? -ESRCH : 0;
 }
 
-/* Behind this nobody would read what a fault says. */
+/* The last stage after which a fault's message can still be read. */
 static int pass_fault(void *arg)
 {
 	return FAULT("jail-dropped");
 }
 
-/* 0 to 2, then those of qemu.h, then what tells of a failure, which execve(2) closes. */
+/* Descriptors 0 to 2, those of qemu.h, then the pipe for failure reports, closed by execve(2). */
 static int arrange_fds(void *arg)
 {
 	const struct inmate *in = arg;
@@ -200,13 +198,11 @@ static int arrange_fds(void *arg)
 
 /* clang-format off */
 #define DENY(name) UNLESS(__NR_##name, 1), RETURN(SECCOMP_RET_ERRNO | EPERM)
-/* As if this kernel did not have it: then QEMU and the C library do without. */
+/* Reported as missing from the kernel, so that QEMU and the C library use alternatives. */
 #define LACK(name) UNLESS(__NR_##name, 1), RETURN(SECCOMP_RET_ERRNO | ENOSYS)
 
-/*
- * What no QEMU needs that was handed all it uses. It is its own second filter (-sandbox) that
- * forbids what it needs for its start alone, execve(2) before all.
- */
+/* Denies what QEMU does not need after it got all its files. QEMU's own second filter (-sandbox)
+ * denies calls that only its start needs, above all execve(2). */
 static const struct sock_filter filter[] = {
 	FILTER_HEAD,
 
@@ -223,18 +219,18 @@ static const struct sock_filter filter[] = {
 	DENY(ptrace), DENY(process_vm_readv), DENY(process_vm_writev), DENY(kcmp), DENY(pidfd_open),
 	DENY(pidfd_getfd), DENY(pidfd_send_signal), DENY(process_madvise), DENY(execveat),
 
-	/* Files by number, networks, keys. */
+	/* Files by handle, networks, keys. */
 	DENY(name_to_handle_at), DENY(open_by_handle_at), DENY(socket), DENY(connect), DENY(bind),
 	DENY(listen), DENY(add_key), DENY(request_key), DENY(keyctl), DENY(quotactl),
 
-	/* Parts of the kernel that had more holes than others. */
+	/* Parts of the kernel with a poor security record. */
 	LACK(io_uring_setup), LACK(io_uring_enter), LACK(io_uring_register), DENY(bpf),
 	DENY(perf_event_open), DENY(userfaultfd), DENY(fanotify_init), DENY(inotify_init),
 	DENY(inotify_init1), DENY(vhangup), DENY(sync), DENY(syncfs),
 	DENY(syslog), DENY(acct), DENY(swapon), DENY(swapoff), DENY(reboot), DENY(kexec_load), DENY(kexec_file_load),
 	DENY(init_module), DENY(finit_module), DENY(delete_module), DENY(personality),
 
-	/* Locks and leases: on files that machines share, they would be words. */
+	/* Locks and leases: a covert channel on files that VMs share. */
 	DENY(flock),
 	UNLESS(__NR_fcntl, 8),
 	LOAD_ARG(1),
@@ -244,7 +240,7 @@ static const struct sock_filter filter[] = {
 	RETURN(SECCOMP_RET_ERRNO | EPERM),
 	LOAD(nr),
 
-	/* Clocks and names of the machine. */
+	/* The host's clocks and names. */
 	DENY(settimeofday), DENY(clock_settime), DENY(clock_adjtime), DENY(adjtimex), DENY(sethostname),
 	DENY(setdomainname),
 
@@ -267,8 +263,8 @@ static const struct confine_stage stages[] = {
 	{ "mounting a /proc of its own", put_proc },
 	{ "entering its root", enter_root },
 	{ "limits", set_limits },
-	{ "giving up capabilities", drop_all, stage_has_no_privileges },
-	/* Once more: a change of ids forgets it. */
+	{ "dropping capabilities", drop_all, stage_has_no_privileges },
+	/* Again: a change of ids clears the setting. */
 	{ "asking to die with the warden", stage_die_with_parent, has_warden },
 	{ "asking to die with the warden", pass_fault },
 	{ "arranging descriptors", arrange_fds },

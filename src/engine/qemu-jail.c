@@ -1,24 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * From the warden to QEMU it is two steps, because a process cannot put itself into a pid
- * namespace:
+/* Starts QEMU in its jail, in two steps, because a process cannot enter a new pid namespace itself:
  *
  *   porter   a child of the warden: enters the control groups and the sandbox's user namespace,
- *            has a child with namespaces of all other kinds, says its number and is done
- *   inmate   that child, which by CLONE_PARENT is the warden's: builds its root, gives up all but
- *            its descriptors (qemu-confine.c), and becomes QEMU
+ *            clones a child with new namespaces of all other kinds, reports its pid and exits
+ *   inmate   that child, by CLONE_PARENT a child of the warden: builds its root directory, drops
+ *            all but its descriptors (qemu-confine.c) and executes QEMU
  *
- * Both say what goes wrong by a pipe that is closed by their end, or by the execution of QEMU; so
- * its end of file means that all is done.
+ * Both report failures through one pipe, which closes when they exit or QEMU executes: end of file
+ * means that both are done.
  *
- * What is bound into the root was cloned as detached mounts by the warden: the inmate, who is root
- * only in the sandbox's user namespace, could not choose what it is shown. All of it
- * is taken away by a process that enters QEMU's namespaces from outside (qemu_jail_seal()), when
- * QEMU has its files open and the guest has not run yet.
+ * The warden clones the trees for the root directory as detached mounts: the inmate, root only in
+ * the sandbox's user namespace, cannot choose what it sees. When QEMU has its files open and before
+ * the guest runs, a process that enters QEMU's namespaces from outside removes all of them
+ * (qemu_jail_seal()).
  *
- * QEMU can be traced by its own user inside of the namespace, where nobody else is, and by the
- * warden: execve(2) makes it dumpable again, and nothing later could change that.
- */
+ * QEMU can be traced by its own user inside the namespace, where no other process runs, and by the
+ * warden: execve(2) makes it dumpable again, and nothing after that can change it. */
 #include "engine/qemu-jail.h"
 
 #include <fcntl.h>
@@ -41,7 +38,7 @@
 #define START_TIMEOUT (30 * NSEC_PER_SEC)
 #define SEAL_TIMEOUT  (10 * NSEC_PER_SEC)
 
-/* What covers it in the end. */
+/* Mount point of the final, empty root. */
 #define EMPTY "/empty"
 
 enum {
@@ -49,14 +46,14 @@ enum {
 	KVM_MINOR = 232,
 };
 
-/* What the two say, in one write each. */
+/* A report of porter or inmate, written at once. */
 struct report {
-	pid_t pid; /* of the inmate, from the porter */
+	pid_t pid; /* inmate's pid, from the porter */
 	int num;   /* -errno */
 	char at[64];
 };
 
-/* ---- the warden: what goes in ---- */
+/* ---- the warden: files for the jail ---- */
 
 static void trees_done(struct qemu_trees *all)
 {
@@ -64,7 +61,7 @@ static void trees_done(struct qemu_trees *all)
 		(void)fd_close(all->t[--all->n].fd);
 }
 
-/* With what is mounted below it: else a mount that we may not take off would have to be. */
+/* Includes mounts below the path: a user namespace may not split them from it. */
 static int clone_tree(const char *path, uint64_t attributes, struct qemu_tree *t, struct err *e)
 {
 	struct mount_attr attr = { .attr_set = attributes };
@@ -106,10 +103,8 @@ static int take_file(struct qemu_trees *all, const struct qemu_jail_file *f, str
 	return 0;
 }
 
-/*
- * A device of the sandbox's own, in a file system that has nothing else: the host's can be locked
- * and watched by all who have it. An ordinary user cannot make one.
- */
+/* A device of the sandbox's own on an otherwise empty file system: every process that can open the
+ * host's could lock and watch it. An ordinary user cannot make one. */
 static int make_kvm(const struct qemu_jail *j, struct qemu_trees *all, struct err *e)
 {
 	const uint32_t id = j->ids + QEMU_JAIL_ID;
@@ -206,7 +201,7 @@ static _noreturn_ void porter(const struct qemu_jail *j, const struct qemu_trees
 
 /* ---- the warden ---- */
 
-/* 1: a report; 0: there will be none; or an error. */
+/* 1: a report; 0: end of file; or an error. */
 static int next_report(int fd, uint64_t deadline, struct report *ret, struct err *e)
 {
 	uint64_t now = clock_mono();
@@ -329,13 +324,11 @@ int qemu_jail_start(const struct qemu_jail *j, struct proc *ret, int *ret_said, 
 	return r;
 }
 
-/* ---- the end of the start ---- */
+/* ---- sealing ---- */
 
-/*
- * One that is empty becomes the root of all who are in the mount namespace, and what was the root
- * goes with everything in it: pivot_root(2) changes the root of every process that had the old one.
- * One umount2(2) waits for other CPUs once; to take off each mount alone would be as many waits.
- */
+/* Makes an empty directory the root of all processes in the mount namespace and removes the old
+ * root with all mounts: pivot_root(2) changes the root of every process that had the old one. One
+ * umount2(2) waits once for the other CPUs; unmounting each mount would wait once for each. */
 static int replace_root(void)
 {
 	if (mkdir(EMPTY, 0755) < 0 ||

@@ -1,47 +1,43 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What QEMU runs in. A QEMU that its guest has taken over has: an empty root that nobody can write,
- * a network without a device, no process but its own, no capability, ids that nobody else has, the
- * descriptors of qemu.h, and system calls without what a machine does not need.
- */
+/* The jail that QEMU runs in. A guest that has taken over its QEMU process has: an empty read-only
+ * root directory, a network namespace without devices, no other process, no capability, ids that no
+ * other process uses, the descriptors of qemu.h, and a reduced set of system calls. */
 #pragma once
 
 #include "base/proc.h"
 #include "engine/cgroup.h"
 #include "engine/qemu.h"
 
-/* A directory (with what is mounted below it), file or symbolic link of the host that the jail has
- * until it is sealed, read only. */
+/* A directory (with mounts below), file or symbolic link of the host, read-only in the jail until
+ * it is sealed. */
 struct qemu_jail_file {
 	const char *from, *to; /* absolute; `to` has one component */
-	bool optional;	       /* where the host does not have it, the jail has not either */
+	bool optional;	       /* skipped if the host lacks it */
 };
 
 struct qemu_jail {
-	const struct cgroup *group; /* it is in it from its birth */
-	uint32_t ids;		    /* what id 0 of its user namespace is in ours */
-	bool rootless;		    /* we are root only in a user namespace of our own */
-	uint64_t pids; /* the most processes of its user namespace; 0: the group has the limit */
-	uint64_t file; /* no file that it writes grows beyond that */
-	const char *program, *const *argv;  /* a path of the jail; no environment */
-	const struct qemu_jail_file *files; /* up to one without `from` */
-	const int *fds;			    /* QEMU_FDS; from 3 on; -EBADF: none */
-	bool proc;			    /* it needs /proc/self/fd until it is sealed */
-	bool kvm;			    /* and /dev/kvm */
+	const struct cgroup *group; /* entered before QEMU starts */
+	uint32_t ids;		    /* id 0 of its user namespace, as we see it */
+	bool rootless;		    /* we are root only in our own user namespace */
+	uint64_t pids; /* limit of processes in its user namespace; 0: the group has it */
+	uint64_t file; /* largest file that it may write */
+	const char *program, *const *argv;  /* a path inside the jail; no environment */
+	const struct qemu_jail_file *files; /* ends with an entry without `from` */
+	const int *fds;			    /* QEMU_FDS entries, used from 3 on; -EBADF: none */
+	bool proc;			    /* needs /proc/self/fd until it is sealed */
+	bool kvm;			    /* needs /dev/kvm */
 };
 
 enum {
-	QEMU_JAIL_ID = 1, /* of the user namespace: QEMU's user and group */
+	QEMU_JAIL_ID = 1, /* QEMU's user and group in the user namespace */
 	QEMU_JAIL_NOFILE = 256,
 };
 
-/*
- * Starts the program; it has executed when this returns. It is our child, and dies with us. What
- * it says on stdout and stderr is in *ret_said (a pipe that does not wait: what is too much is
- * lost), which the caller owns. Nothing stays behind on failure.
- */
+/* Starts the program and returns after its execve(2). It is our child and dies with us. *ret_said,
+ * which the caller owns, is a pipe with its stdout and stderr; it never blocks QEMU, which loses
+ * output when the pipe is full. Leaves nothing behind on failure. */
 int qemu_jail_start(const struct qemu_jail *j, struct proc *ret, int *ret_said, struct err *e);
 
-/* Takes away all that the jail has been given by `files`, `proc` and `kvm`: its root is empty and
- * read only then. */
+/* Removes all that `files`, `proc` and `kvm` provided: the root directory is then empty and
+ * read-only. */
 int qemu_jail_seal(const struct proc *qemu, struct err *e);

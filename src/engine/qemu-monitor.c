@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * QEMU's monitor (QMP), as the keeper uses it: monitor.h. The warden has started QEMU stopped; the
- * keeper waits for its greeting and, when told that the jail is closed, lets the guest run. Later
- * it saves snapshots.
+/* QEMU's monitor (QMP), as the keeper uses it: monitor.h. The warden starts QEMU with its guest
+ * stopped; the keeper waits for QEMU's greeting and, once the jail is sealed, lets the guest
+ * run. Later it saves snapshots.
  *
- * An order is a list of steps. A step is a command; it is over when QEMU has answered and, for
- * some, when an event confirms the effect. A guest may have broken into its QEMU, so nothing here
- * is trusted: an answer out of turn, a malformed line or an unexpected error ends the VM.
- */
+ * An order is a list of steps. A step sends a command and ends when QEMU has answered and, for
+ * some, when an event confirms the effect. A guest may have broken into its QEMU process, so
+ * nothing is trusted: an answer out of turn, a malformed line or an unexpected error ends the
+ * VM. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,9 +32,9 @@
 			     "x-ignore-shared", ignore_shared) "]")
 
 struct step {
-	const char *send;    /* NULL: nothing */
-	bool file;	     /* monitor.file goes with it */
-	enum qmp_line until; /* the event that has to come too; QMP_RETURN: none */
+	const char *send;    /* NULL: none */
+	bool file;	     /* passes monitor.file along */
+	enum qmp_line until; /* event to wait for as well; QMP_RETURN: none */
 };
 
 struct monitor {
@@ -47,9 +46,9 @@ struct monitor {
 	uint64_t patience;
 	const struct step *step; /* the first unfinished one */
 	size_t left;		 /* unfinished steps */
-	bool answered, seen;	 /* of the current step: QEMU's answer, its event */
+	bool answered, seen;	 /* the current step's answer and event */
 	bool failed;		 /* the last snapshot */
-	bool broken;		 /* reported as failed: nothing follows */
+	bool broken;		 /* failed() was called: no further calls */
 	void (*done)(void *arg);
 	void (*saved)(void *arg, bool saved);
 	int file;
@@ -58,10 +57,10 @@ struct monitor {
 };
 
 enum {
-	STEP_S = 60, /* without what is read or written */
+	STEP_S = 60, /* without time to read or write data */
 };
 
-/* The number is that of QEMU_FD_STATE: a text cannot be made of an enum. */
+/* QEMU_FD_STATE as a literal: the preprocessor cannot print an enum. */
 #define STATE_FD 8
 static_assert(STATE_FD == QEMU_FD_STATE, "the descriptor in the command below");
 
@@ -122,7 +121,7 @@ static void finish(struct monitor *m)
 	void (*saved)(void *, bool) = m->saved;
 
 	loop_del_timer(&m->timer);
-	m->file = fd_close(m->file); /* a finished snapshot is not ours to write to */
+	m->file = fd_close(m->file); /* we must not write to a finished snapshot */
 	m->done = NULL;
 	m->saved = NULL;
 	if (saved)
@@ -186,7 +185,7 @@ static void on_line(struct monitor *m, enum qmp_line line)
 {
 	if (line == QMP_OTHER)
 		return;
-	if (line == QMP_SHUTDOWN) /* the end of the channel follows */
+	if (line == QMP_SHUTDOWN) /* the channel ends next */
 		return;
 	if (line == QMP_RETURN && m->left > 0 && !m->answered)
 		m->answered = true;

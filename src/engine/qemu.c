@@ -5,9 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/*
- * Where the arguments begin in the text, which moves while it grows.
- */
+/* Offsets of the arguments in `text`, which may move while it grows. */
 struct args {
 	struct buf *text;
 	size_t at[QEMU_ARGS_MAX];
@@ -33,18 +31,16 @@ static void put_all(struct args *a, const char *const *list)
 		put(a, *list);
 }
 
-/* ---- what a snapshot depends on: the same however the machine starts ---- */
+/* ---- snapshots depend on this: the same for every kind of start ---- */
 
-/*
- * acpi=on, for Debian's kernel finds virtio-mmio in no other way; a clock (rtc), for without one
- * the kernel waits two seconds for it. No memory is merged with another sandbox's (KSM tells who
- * has what), and none is in a core dump.
+/* acpi=on: Debian's kernel finds virtio-mmio in no other way. rtc: without a clock the kernel waits
+ * two seconds for one. No memory is merged with another sandbox's (KSM reveals equal pages) or
+ * included in a core dump.
  *
- * pit: an emulated CPU has no TSC deadline timer, so the kernel measures the rate of the APIC's. If
- * QEMU is not scheduled at that moment the result is wrong, for as long as the machine and all its
- * clones live: sleeps that take twice their time, or a kernel without a timer. With a PIT it
- * notices, and uses that.
- */
+ * pit: an emulated CPU has no TSC deadline timer, so the kernel measures the APIC timer's rate. If
+ * QEMU is not scheduled at that moment, the rate is wrong for the whole life of the VM and of its
+ * clones: sleeps take twice as long, or the kernel has no timer. With a PIT the kernel notices and
+ * uses that. */
 static void put_machine(struct args *a, const struct qemu_machine *m)
 {
 	char text[192];
@@ -60,7 +56,7 @@ static void put_machine(struct args *a, const struct qemu_machine *m)
 	} else {
 		(void)snprintf(text, sizeof(text), "tcg,tb-size=%d", QEMU_TB_MIB);
 		put_pair(a, "-accel", text);
-		/* rdrand: or the guest waits for entropy. arat: or it never sleeps for long. */
+		/* rdrand: else the guest waits for entropy. arat: else it never sleeps for long. */
 		put_pair(a, "-cpu", "qemu64,+rdrand,+arat");
 	}
 	(void)snprintf(text, sizeof(text), "%u", m->vcpus);
@@ -69,7 +65,7 @@ static void put_machine(struct args *a, const struct qemu_machine *m)
 	put_pair(a, "-m", text);
 }
 
-/* One name for all kinds of memory, or a state would not find its own. */
+/* One id for all kinds of memory, so that a state finds its memory. */
 static void put_memory(struct args *a, const struct qemu_machine *m)
 {
 	bool file = m->start == VM_TEMPLATE || m->start == VM_CLONE;
@@ -94,14 +90,14 @@ static void put_disk(struct args *a, int fd, bool read_only)
 		       "driver=raw,node-name=disk%d,read-only=%s,file.driver=file,"
 		       "file.filename=/dev/fdset/%d,file.locking=off%s",
 		       fd, read_only ? "on" : "off", fd,
-		       /* What the guest discards is a hole again. */
+		       /* Discarded blocks become holes. */
 		       read_only ? "" : ",discard=unmap,file.discard=unmap");
 	put_pair(a, "-blockdev", text);
 	(void)snprintf(text, sizeof(text), "virtio-blk-device,drive=disk%d", fd);
 	put_pair(a, "-device", text);
 }
 
-/* The guest finds them in this order: the first disk is /dev/vda. */
+/* The guest numbers devices in this order: the first disk is /dev/vda. */
 static void put_devices(struct args *a, const struct qemu_machine *m)
 {
 	char text[96];
@@ -135,7 +131,7 @@ static void put_monitor(struct args *a)
 
 static void put_kernel(struct args *a, const struct qemu_machine *m)
 {
-	/* The emulated CPU counts as the host's does, which the guest has nothing to measure by. */
+	/* The emulated TSC runs at the host's rate, which the guest cannot measure. */
 	char text[256], tsc[48] = "";
 
 	if (!m->kvm && m->tsc_khz)

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * How QEMU is started: a machine of virtio devices and nothing else. All that is QEMU's own stands
- * in qemu.c (its arguments), qemu-jail.h (what it can reach) and qmp.h (how it is spoken to);
- * another monitor would be other files beside them.
+/* How Hutch starts QEMU: a VM with virtio devices only. All code specific to QEMU is in qemu.c
+ * (arguments), qemu-jail.h (confinement) and qmp.h (monitor protocol); another VM monitor would
+ * have its own files beside them.
  *
- * Everything it uses is a descriptor that it inherits, at these numbers, or a file of the jail that
- * is taken away before the guest runs.
- */
+ * QEMU uses only descriptors inherited at these numbers, and files in its jail that are removed
+ * before the guest runs. */
 #pragma once
 
 #include <stdbool.h>
@@ -20,16 +18,16 @@ struct spec;
 #define QEMU_PROGRAM "qemu-system-x86_64"
 
 enum {
-	QEMU_FD_CHANNEL = 3, /* the guest's channel: a virtio-serial port called "hutch" */
+	QEMU_FD_CHANNEL = 3, /* guest channel: virtio-serial port "hutch" */
 	QEMU_FD_QMP,
 	QEMU_FD_ROOT,	/* EROFS, read only: /dev/vda */
 	QEMU_FD_DISK,	/* /dev/vdb */
-	QEMU_FD_MEMORY, /* of a template in the making, or a sealed memfd of one; or none */
-	QEMU_FD_STATE,	/* what a clone continues from; or none */
+	QEMU_FD_MEMORY, /* a template's memory file, or a sealed memfd; or none */
+	QEMU_FD_STATE,	/* saved state to continue from; or none */
 	QEMU_FDS,
 };
 
-/* What the jail has while QEMU starts, and not after. */
+/* Present in the jail only while QEMU starts. */
 #define QEMU_KERNEL "/kernel"
 #define QEMU_INITRD "/initrd"
 
@@ -38,31 +36,29 @@ struct qemu_machine {
 	bool kvm;
 	uint64_t memory; /* bytes, whole MiB */
 	unsigned int vcpus;
-	/* What the guest's kernel says is kept by QEMU, the last QEMU_CONSOLE bytes of it: QMP's
-	 * ringbuf-read of "console" has them. Nobody has to read them, and no flood grows. */
+	/* QEMU keeps the last QEMU_CONSOLE bytes of the guest kernel's messages; QMP's ringbuf-read
+	 * of "console" returns them. They need no reader, and a flood uses no more memory. */
 	bool console;
-	uint64_t tsc_khz; /* of this host, for a kernel that boots with TCG; 0: it finds out */
+	uint64_t tsc_khz; /* the host's TSC rate, for booting with TCG; 0: unknown */
 };
 
 enum {
 	QEMU_ARGS_MAX = 64,
 	QEMU_TEXT_MAX = 4096,
 	QEMU_CONSOLE = 64 * 1024,
-	QEMU_TB_MIB = 64, /* what TCG keeps of translated code; without it, a GiB is reserved */
+	QEMU_TB_MIB = 64, /* cache of translated code; QEMU's default reserves a GiB */
 };
 
-/*
- * Arguments of a machine, NULL-terminated, with `program` as the first; the texts belong to `text`
- * and stay as long as nothing is put into it. It waits (-S) until it is told to continue. All that
- * a snapshot depends on is the same for each `start`. -ENOMEM, -ENOBUFS.
- */
+/* Writes QEMU's arguments, NULL-terminated, `program` first. The strings are in `text` and valid
+ * until it changes. The VM waits (-S) for a monitor command to run. All arguments that a snapshot
+ * depends on are the same for each `start`. -ENOMEM, -ENOBUFS. */
 int qemu_arguments(const struct qemu_machine *m, const char *program, struct buf *text,
 		   const char *argv[static QEMU_ARGS_MAX]);
 
-/* microvm.c: what QEMU is told of the VM of a spec, but for what is measured. */
+/* microvm.c: fills in the VM of a spec, without measured values. */
 void qemu_describe(const struct spec *spec, enum vm_start start, struct qemu_machine *ret);
 
-/* verify-machine.c */
+/* `verify-machine.c` */
 struct engine_start;
 struct engine_sandbox;
 struct receipt;

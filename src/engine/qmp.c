@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * QEMU writes its objects in one way: a space behind every colon and comma and nowhere else; in a
- * reply "return" or "error" first; in an event "timestamp", "event", and "data" if there is some.
- */
+/* QEMU formats its objects in one way: a space after every colon and comma and nowhere else; in a
+ * reply "return" or "error" first; in an event "timestamp", "event", and "data" if there is any. */
 #include "engine/qmp.h"
 
 #include <string.h>
@@ -51,7 +49,7 @@ static enum qmp_line read_migration(const struct rest *r)
 	return QMP_OTHER;
 }
 
-/* There is one port. */
+/* There is only one port. */
 static enum qmp_line read_port(struct rest r)
 {
 	return take(&r, ", \"data\": {\"open\": true") ? QMP_PORT_OPEN : QMP_OTHER;

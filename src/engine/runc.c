@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The engine runc. It cannot be told to leave control groups alone: it is told that it has no
- * privileges, and then accepts that it cannot make groups. So it sees them read-only, in a mount
- * namespace of its own; the sandbox's processes are in the warden's groups already. The process
- * that joins the user namespace is a child of runc's that inherits no descriptor: the namespace is
- * mounted where it finds it.
- */
+/* The engine runc. It has no option to leave control groups alone. In rootless mode it accepts that
+ * it cannot make groups, so we make them read-only for it, in a mount namespace of its own; the
+ * sandbox's processes are already in the warden's groups. A child of runc joins the user namespace
+ * and inherits no descriptor, so we bind-mount the namespace at a path. */
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mount.h>
@@ -50,7 +47,7 @@ const struct engine engine_runc = {
 	.program = "runc",
 	.package = "runc",
 	.cves = cves,
-	/* It would set them by prlimit(2) from outside, which needs CAP_SYS_RESOURCE. */
+	/* runc would set them with prlimit(2) from outside, which needs CAP_SYS_RESOURCE. */
 	.own = &(const struct oci_runtime){ .option = "--rootless=true",
 					    .limits_inherited = true,
 					    .userns = USERNS,

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The scratch of a container on a disk: an ext4 in a file without a name, through a loop device.
- * The size of the file is the hard cap of what the sandbox can write.
+/* A container's scratch on disk: an ext4 file system in an unnamed file, through a loop device. The
+ * file's size is the hard cap of what the sandbox can write.
  *
  * The loop device holds the file, the mount holds the loop device, and the warden's mount namespace
- * holds the mount. With LO_FLAGS_AUTOCLEAR the kernel detaches the device with the last of them,
- * so kill -9 of any process leaves neither mount, device nor file.
+ * holds the mount. With LO_FLAGS_AUTOCLEAR the kernel detaches the device when the mount ends, so
+ * kill -9 of any process leaks no mount, device or file.
  *
- * The file system ends with its sandbox, so nothing is written for a crash: no journal
- * (vm/disk.c), no barriers. Blocks that are freed inside are punched out of the file at once.
- */
+ * The file system ends with its sandbox, so it is not prepared for a crash: no journal (vm/disk.c),
+ * no barriers. Blocks freed inside are punched out of the file at once. */
 #include <fcntl.h>
 #include <linux/loop.h>
 #include <linux/magic.h>
@@ -30,14 +28,14 @@
 #define IN_MEMORY    "or keep what it writes in memory: --scratch memory"
 
 enum {
-	TRIES_MAX = 64,	     /* others take loop devices too */
-	LOOP_BLOCK = 4096,   /* what direct I/O can write, on any disk */
+	TRIES_MAX = 64,	     /* other processes take loop devices, too */
+	LOOP_BLOCK = 4096,   /* a block size that direct I/O supports on any disk */
 	SHUTDOWN_NO_LOG = 2, /* EXT4_GOING_FLAGS_NOLOGFLUSH */
 };
 
 #define EXT4_SHUTDOWN _IOR('X', 125, uint32_t)
 
-/* Direct I/O, or pages would be cached twice; a file system that cannot do it is used without. */
+/* Direct I/O keeps pages from being cached twice; the kernel does without where unsupported. */
 static int configure(int device, int file)
 {
 	struct loop_config config = {
@@ -49,7 +47,7 @@ static int configure(int device, int file)
 	return ioctl(device, LOOP_CONFIGURE, &config) < 0 ? -errno : 0;
 }
 
-/* -EBUSY, -ENXIO, -ENOENT: it is another's by now, or is being removed. */
+/* -EBUSY, -ENXIO, -ENOENT: another process took the device, or it is being removed. */
 static int try_device(int number, int file, char path[static 32], int *ret_fd)
 {
 	_cleanup_close_ int fd = -EBADF;
@@ -84,7 +82,7 @@ static int attach_loop(int file, char path[static 32], int *ret_fd, struct err *
 		     : 0;
 }
 
-/* What is kept on a tmpfs is memory of the host that no sandbox is charged for. */
+/* A tmpfs would use host memory that no sandbox is charged for. */
 static int check_file(int file, struct err *e)
 {
 	struct statfs fs;
@@ -126,7 +124,7 @@ void scratch_disk_drop(void)
 	struct statfs fs;
 	struct stat st;
 
-	/* Never a file system of the host's, whatever the caller believes. */
+	/* Never shut down a file system of the host, even if the caller is wrong. */
 	if (fd >= 0 && fstat(fd, &st) == 0 && major(st.st_dev) == LOOP_MAJOR &&
 	    fstatfs(fd, &fs) == 0 && fs.f_type == EXT4_SUPER_MAGIC)
 		(void)ioctl(fd, EXT4_SHUTDOWN, &how);

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The root of a container. What is mounted here goes with the warden's mount namespace; nothing of
- * it is ever seen by the host.
+/* The root directory of a container. All mounts made here end with the warden's mount namespace;
+ * the host never sees them.
  *
- * The image and the guest may lie below /run themselves, so they are cloned as detached mounts
- * before /run is covered, and put in place after that. All paths from then on are our own: none can
- * hold what a mount option would take for a separator.
- */
+ * The image and the guest may themselves be below /run, so they are cloned as detached mounts
+ * before a tmpfs covers /run, and attached afterwards. All later paths are our own: none can
+ * contain a character that mount options treat as a separator. */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/fsuid.h>
@@ -29,16 +27,16 @@
 #define CONTROLLERS "/sys/fs/cgroup/unified/cgroup.controllers"
 
 enum {
-	INODE_BYTES = 4096, /* of space that there is an inode for */
+	INODE_BYTES = 4096, /* one inode for this much space */
 	INODES_MIN = 4096,
 	FULL_BELOW = 64 * 1024,
-	INODES_MAX = 1024 * 1024, /* each takes about a KiB of the kernel's memory */
+	INODES_MAX = 1024 * 1024, /* each takes about a KiB of kernel memory */
 };
 
 static const char *const directories[] = { SCRATCH_ROOT,  SCRATCH_BUNDLE, SCRATCH_STATE,
 					   SCRATCH_LOWER, SCRATCH_SPACE,  SCRATCH_DEV };
 
-/* Detached and read-only. Without mounts below it: there are none in an image. */
+/* Clones a mount, detached and read-only. Without mounts below: an image has none. */
 static int clone_mount(const char *path, int *ret_fd, struct err *e)
 {
 	struct mount_attr attr = { .attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID |
@@ -51,7 +49,7 @@ static int clone_mount(const char *path, int *ret_fd, struct err *e)
 	return 0;
 }
 
-/* Files of the image's ids on disk look, in this mount, like files of the sandbox's ids. */
+/* Maps the image's ids on disk to the sandbox's ids in this mount. */
 static int shift_ids(const struct engine_start *s, int tree, struct err *e)
 {
 	struct mount_attr attr = { .attr_set = MOUNT_ATTR_IDMAP };
@@ -122,7 +120,7 @@ static int mount_space(const struct engine_start *s, uint64_t *ret_disk, struct 
 
 	if (r < 0)
 		return r;
-	/* The upper directory is what the sandbox sees as "/". */
+	/* The sandbox sees the upper directory as "/". */
 	if (mkdir(SCRATCH_UPPER, 0755) < 0 || mkdir(SCRATCH_WORK, 0700) < 0 ||
 	    chmod(SCRATCH_UPPER, 0755) < 0 || chown(SCRATCH_UPPER, s->ids, s->ids) < 0 ||
 	    chown(SCRATCH_WORK, s->ids, s->ids) < 0 || statfs(SCRATCH_SPACE, &fs) < 0)
@@ -134,7 +132,7 @@ static int mount_space(const struct engine_start *s, uint64_t *ret_disk, struct 
 static int mount_root(const struct engine_start *s, struct err *e)
 {
 #define OVERLAY "lowerdir=" SCRATCH_LOWER ",upperdir=" SCRATCH_UPPER ",workdir=" SCRATCH_WORK
-	/* Only the initial user namespace may write the attributes that overlays use by default. */
+	/* Only the initial user namespace may write overlayfs's default attributes. */
 	const char *options = s->rootless ? OVERLAY ",userxattr" : OVERLAY;
 
 	if (mount("hutch", SCRATCH_ROOT, "overlay", MS_NOSUID | MS_NODEV, options) < 0)
@@ -143,8 +141,7 @@ static int mount_root(const struct engine_start *s, struct err *e)
 #undef OVERLAY
 }
 
-/* As seen from inside: a link of the image's means another place of the image's, not of the host's.
- */
+/* Resolves links as the sandbox would: inside the image, never on the host. */
 static bool is_there(int root, const char *path)
 {
 	_cleanup_close_ int fd = path_open_in_root(root, path, O_PATH, 0);
@@ -152,10 +149,8 @@ static bool is_there(int root, const char *path)
 	return fd >= 0;
 }
 
-/*
- * Where commands start. As id 0 of the sandbox, for whom the tree is; never through a symbolic
- * link, for the image is a stranger's. One that the image brings stays as it is.
- */
+/* Makes the directory in which commands start, owned by id 0 of the sandbox. Never follows a
+ * symbolic link, since the image is untrusted. Leaves a directory of the image as it is. */
 static int make_workspace(const struct engine_start *s, struct err *e)
 {
 	const char *path = s->spec->workspace + 1;
@@ -189,11 +184,8 @@ static int replace_resolver(int root)
 			    STRLEN(CAPTURE_RESOLVER));
 }
 
-/*
- * Where names are asked for: the capture, on loopback. In the scratch, over what the image has
- * there, which may be a link to nowhere; a file that the sandbox may change, to nobody's harm but
- * its own.
- */
+/* Points the resolver to the capture on loopback. Replaces the image's file, which may be a
+ * dangling link, in the scratch. The sandbox may change it and then harms only itself. */
 static int write_resolver(const struct engine_start *s, struct err *e)
 {
 	_cleanup_close_ int root = open(SCRATCH_ROOT, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -252,7 +244,7 @@ int scratch_hide_controllers(struct err *e)
 {
 	char line[256];
 
-	/* Where crun looks, and the only place it looks at. */
+	/* The only place where crun looks. */
 	if (fd_read_line(AT_FDCWD, CONTROLLERS, line, sizeof(line)) < 0 || line[0] == '\0')
 		return 0;
 	if (mount("/dev/null", CONTROLLERS, NULL, MS_BIND, NULL) < 0)
@@ -266,7 +258,7 @@ static int own_device(const char *name, unsigned int major, unsigned int minor)
 
 	(void)snprintf(own, sizeof(own), SCRATCH_DEV "/%s", name);
 	(void)snprintf(path, sizeof(path), "/dev/%s", name);
-	/* The file mode mask is not empty. */
+	/* chmod() because of the umask. */
 	if (mknod(own, S_IFCHR | 0600, makedev(major, minor)) < 0 || chmod(own, 0666) < 0 ||
 	    mount(own, path, NULL, MS_BIND, NULL) < 0)
 		return -errno;

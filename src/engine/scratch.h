@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The root directory of a container, in the warden's mount namespace, on a tmpfs mounted over /run
+/* The root directory of a container, in the warden's mount namespace, on a tmpfs mounted over /run
  * there:
+ *
  *	/run/r	the merged tree: overlay of the image below and the scratch above
- *	/run/s	the scratch: an ext4 on a loop device (scratch-disk.c), or a tmpfs, of its own, with
- *		a size and a number of inodes
- *	/run/l	the image's tree, with its ids shifted to those of the sandbox (root), or as it is
+ *	/run/s	the scratch: an ext4 on a loop device (scratch-disk.c), or a tmpfs, with a limited
+ *		size and number of inodes
+ *	/run/l	the image's tree, with its ids shifted to those of the sandbox (root), or unchanged
  *	/run/g	hutch-guest
  *	/run/b	the bundle
  *	/run/c	the runtime's state
- *	/run/d	devices
- */
+ *	/run/d	devices */
 #pragma once
 
 #include "engine/engine.h"
@@ -25,27 +24,26 @@
 
 int scratch_mount(const struct engine_start *s, uint64_t *ret_disk, struct err *e);
 
-/* Bytes of a scratch in memory. It counts as memory of the sandbox, and a part of that is left for
- * its processes. */
+/* Size in bytes of a scratch in memory. It counts as the sandbox's memory, so it leaves a part of
+ * that for the processes. */
 uint64_t scratch_in_memory(uint64_t disk, uint64_t memory);
 
-/* Whether a scratch with so many bytes left is full: ext4 takes large folios in whole. */
+/* Whether a scratch with this many bytes left counts as full: ext4 allocates whole large folios. */
 bool scratch_is_full(uint64_t left);
 
-/* scratch-disk.c: mounts the ext4 in `file` at SCRATCH_SPACE. The file may be closed then. */
+/* scratch-disk.c: mounts the ext4 in `file` at SCRATCH_SPACE. The caller may close the file
+ * afterwards. */
 int scratch_disk_mount(int file, struct err *e);
 
-/* At the end of a sandbox, of which nothing runs: forgets what was not written to its disk yet, so
- * that the kernel does not write it first. */
+/* Discards dirty pages of the sandbox's disk, so that the kernel does not write them first. Call
+ * after the last process of the sandbox has ended. */
 void scratch_disk_drop(void);
 
-/* On a hybrid host crun refuses to start while unified/cgroup.controllers lists something: covers
- * that file, in this mount namespace. */
+/* crun refuses to start on a hybrid host while unified/cgroup.controllers lists a controller:
+ * covers that file in this mount namespace. */
 int scratch_hide_controllers(struct err *e);
 
-/*
- * Covers the six devices that the runtime will hand in by others that are this sandbox's alone, in
- * this mount namespace. The nodes of the host would be seen by all: whoever watches or locks one
- * (inotify(7), flock(2)) sees what everybody else does with it. Only root can make devices.
- */
+/* Covers the six devices that the runtime passes in with nodes of this sandbox's own, in this mount
+ * namespace. All sandboxes would share the host's nodes, and a process that watches or locks one
+ * (inotify(7), flock(2)) would notice what the others do. Only root can make devices. */
 int scratch_own_devices(struct err *e);

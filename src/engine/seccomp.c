@@ -17,7 +17,7 @@ static json_t *compare_json(const struct call_compare *c)
 		{ "value", json_number(c->mask) }, { "valueTwo", json_number(c->value) });
 }
 
-/* NULL without memory. */
+/* NULL: out of memory. */
 static json_t *comparisons(const struct call_compare *c, size_t n)
 {
 	_cleanup_json_ json_t *args = json_array();
@@ -40,7 +40,7 @@ static int put_rule(const struct call_rule *rule, void *rules)
 	return json_push(rules, TAKE_PTR(j));
 }
 
-/* One rule for all calls of a list. */
+/* Adds one rule for all calls of a list. */
 static int put_list(json_t *rules, const struct call *list, const char *action, int number)
 {
 	_cleanup_json_ json_t *names = json_array(), *j = NULL;
@@ -70,13 +70,13 @@ static json_t *rules(void)
 
 json_t *seccomp_profile(void)
 {
-	/* One ABI: calls by another one (i386, x32) kill the process. */
+	/* One ABI: a call through another one (i386, x32) kills the process. */
 #if defined(__x86_64__)
 	static const char *const architectures[] = { "SCMP_ARCH_X86_64" };
 #elif defined(__aarch64__)
 	static const char *const architectures[] = { "SCMP_ARCH_AARCH64" };
 #else
-#error "say here which system call ABI this machine has"
+#error "name the system call ABI of this architecture here"
 #endif
 	return JSON_OBJECT(
 		{ "defaultAction", json_string("SCMP_ACT_ERRNO") },

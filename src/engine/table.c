@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine table. Rows of one level stand in the order of preference. */
+/* The engine table. Rows of one level are in order of preference. */
 #include "base/str.h"
 #include "engine/engine.h"
 

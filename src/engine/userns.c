@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * User namespaces. Their maps can only be written from outside, by somebody with rights in the
- * namespace above; so each takes two processes and a socket between them.
+/* User namespaces. Only a process with privileges in the namespace above can write the id maps, so
+ * each function needs two processes and a socket between them.
  *
  * userns_make() and userns_idmap(): a child makes the namespace and waits; we write its maps, open
- * the namespace and let the child go. The descriptor keeps the namespace.
+ * the namespace and release the child. The descriptor keeps the namespace alive.
  *
- * userns_enter(): the other way round. We make the namespace for ourselves, and a child that was
- * forked before, and so is still outside, has newuidmap(1) and newgidmap(1) write the maps.
- */
+ * userns_enter(): the other way round. We make the namespace for ourselves; a child forked before,
+ * and so still outside, runs newuidmap(1) and newgidmap(1) to write the maps. */
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/securebits.h>
@@ -44,20 +42,18 @@ static int sockets(int *ret_ours, int *ret_theirs)
 	return 0;
 }
 
-/* ---- namespaces that others will be in ---- */
+/* ---- namespaces for other processes ---- */
 
 struct maps {
-	uint32_t owner;	   /* whose the namespace is */
+	uint32_t owner;	   /* owner of the namespace */
 	uint64_t uid, gid; /* first ids inside */
-	uint32_t ids;	   /* what they are outside */
-	uint64_t pids;	   /* the most processes inside; 0: no limit of its own */
+	uint32_t ids;	   /* the host ids that they map to */
+	uint64_t pids;	   /* limit of processes inside; 0: none of its own */
 };
 
-/*
- * The namespace belongs to the effective user id of its maker. Capabilities stay over the change
- * of ids, for there are hosts where only root may make user namespaces; the child runs no other
- * code. /proc/PID of a process that changed ids is root's, until it says that it is dumpable.
- */
+/* A namespace belongs to the effective user id of its maker. Capabilities survive the change of
+ * ids, because some hosts let only root make user namespaces; the child runs no other code.
+ * /proc/PID of a process that changed ids belongs to root until it is dumpable again. */
 static int become_owner(uint32_t id)
 {
 	int r;
@@ -72,11 +68,9 @@ static int become_owner(uint32_t id)
 	return prctl(PR_SET_DUMPABLE, 1) < 0 ? -errno : 0;
 }
 
-/*
- * A user namespace keeps its maker's limit for all processes that are ever in it together, whatever
- * their ids (set_userns_rlimit_max() in kernel/fork.c, since 5.14). It does not count them as a
- * control group does; it is there where that cannot be had.
- */
+/* A user namespace keeps its maker's limit for all its processes together, whatever their ids
+ * (set_userns_rlimit_max() in kernel/fork.c, since Linux 5.14). It counts differently than a
+ * control group, and is used where that is unavailable. */
 static int limit_processes(uint64_t pids)
 {
 	struct rlimit own;
@@ -89,7 +83,7 @@ static int limit_processes(uint64_t pids)
 	return setrlimit(RLIMIT_NPROC, &own) < 0 ? -errno : 0;
 }
 
-/* The child: ends when `sock` does, also with a parent that was killed. */
+/* The child. It ends when `sock` closes, also if the parent is killed. */
 static _noreturn_ void hold_namespace(const struct maps *m, int sock)
 {
 	int r = become_owner(m->owner);
@@ -113,7 +107,7 @@ static int write_map(pid_t pid, const char *file, uint64_t inside, uint32_t outs
 
 	(void)snprintf(path, sizeof(path), "/proc/%d/%s", pid, file);
 	fd = open(path, O_WRONLY | O_CLOEXEC);
-	/* One write: the kernel takes the whole map at once or not at all. */
+	/* One write: the kernel accepts a map whole or not at all. */
 	return fd < 0 || write(fd, line, (size_t)n) != n ? -errno : 0;
 }
 
@@ -174,7 +168,7 @@ int userns_idmap(uint64_t uid, uint64_t gid, uint32_t ids, int *ret_fd, struct e
 	return make(&m, ret_fd, e);
 }
 
-/* ---- our own ---- */
+/* ---- our own namespace ---- */
 
 static int run_helper(const char *name, pid_t pid, uint64_t own, uint64_t sub, struct err *e)
 {
@@ -188,7 +182,7 @@ static int run_helper(const char *name, pid_t pid, uint64_t own, uint64_t sub, s
 	(void)snprintf(target, sizeof(target), "%d", pid);
 	(void)snprintf(first, sizeof(first), "%llu", (unsigned long long)own);
 	(void)snprintf(rest, sizeof(rest), "%llu", (unsigned long long)sub);
-	(void)snprintf(count, sizeof(count), "%d", OCI_IDS_RANGE); /* the keeper's id, too */
+	(void)snprintf(count, sizeof(count), "%d", OCI_IDS_RANGE); /* includes the keeper's id */
 	r = proc_capture(path, argv, true, clock_mono() + MAP_TIMEOUT, &out, &status, e);
 	if (r < 0)
 		return r;
@@ -196,11 +190,11 @@ static int run_helper(const char *name, pid_t pid, uint64_t own, uint64_t sub, s
 		return 0;
 	if (out.len == 0)
 		return err_set(e, -EPERM, "%s failed without a word", name);
-	/* It says its name itself. */
+	/* The helper's message starts with its name. */
 	return err_set(e, -EPERM, "%.*s", (int)strcspn(buf_text(&out), "\n"), buf_text(&out));
 }
 
-/* The child, outside of the new namespace: waits until there is one. */
+/* The child, outside the new namespace: waits until the namespace exists. */
 static _noreturn_ void map_from_outside(int sock, pid_t pid, uint64_t sub_uid, uint64_t sub_gid)
 {
 	struct err e = ERR_INIT;
@@ -221,7 +215,7 @@ static int await_maps(int sock, struct err *e)
 	if (send(sock, "", 1, MSG_NOSIGNAL) == 1)
 		n = RETRY_EINTR(recv(sock, &answer, sizeof(answer), 0));
 	if (n != (ssize_t)sizeof(answer))
-		return err_set(e, -EPIPE, "what runs newuidmap and newgidmap has died");
+		return err_set(e, -EPIPE, "the process that runs newuidmap and newgidmap has died");
 	if (answer.num == 0)
 		return 0;
 	*e = answer;

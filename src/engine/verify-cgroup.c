@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rows of a receipt about control groups: that PID 1 is in the group, as the kernel lists it on
- * both sides, and that the group has the limit now. */
+/* Receipt rows about control groups: PID 1 is in the group, as both /proc/PID/cgroup and the group
+ * report, and the group has its limit now. */
 #include <inttypes.h>
 #include <linux/magic.h>
 #include <string.h>
@@ -16,7 +16,7 @@ static const char *const controllers[CGROUP_PARTS] = {
 	[CGROUP_FREEZER] = "freezer",
 };
 
-/* /proc/PID/cgroup says hutch/NAME, and the group's own list says PID. */
+/* /proc/PID/cgroup names hutch/NAME, and the group lists PID. */
 static int check_member(const struct verify *v, enum cgroup_part part, struct err *e)
 {
 	_cleanup_buf_ struct buf of_process = BUF_INIT(VERIFY_FILE_MAX);
@@ -41,7 +41,7 @@ static int check_member(const struct verify *v, enum cgroup_part part, struct er
 	return err_set(e, -EPERM, "the control group %s does not list PID 1", end + 1);
 }
 
-/* A file with one number. One that says "max" or "-1" is no limit. */
+/* Reads a file with one number. "max" or "-1" means no limit, and is an error. */
 static int read_number(int dir, const char *file, uint64_t *ret, struct err *e)
 {
 	char line[64];
@@ -95,10 +95,10 @@ static int check_cpu(const struct verify *v, struct sight *ret, struct err *e)
 	    __builtin_mul_overflow(v->limits.cpus, period, &asked) || used > asked)
 		return err_set(e, -EPERM, "%" PRIu64 " of %" PRIu64 " us, more than was asked for",
 			       quota, period);
-	return sight_set(ret, "%" PRIu64 " of every %" PRIu64 " us", quota, period);
+	return sight_set(ret, "%" PRIu64 " us of every %" PRIu64 " us", quota, period);
 }
 
-/* Without a limit of swap, that of memory would only move it there. */
+/* Without a swap limit, a memory limit would only move pages to swap. */
 static int check_memory(const struct verify *v, struct sight *ret, struct err *e)
 {
 	const struct cgroup *g = v->s->group;
@@ -125,7 +125,7 @@ static int check_pids(const struct verify *v, struct sight *ret, struct err *e)
 	return sight_set(ret, "pids.max: %" PRIu64, pids);
 }
 
-/* What an ordinary user can do about a group that cannot be made. Root has the reason alone. */
+/* Advice for an ordinary user whose group could not be made. For root the reason is enough. */
 static void advise(const struct verify *v, struct sight *ret)
 {
 	struct statfs fs;

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The receipt of a virtual machine: of QEMU, which is all of it that the host has to hold. What is
- * inside has a kernel of its own, and is not looked at: whatever it does, it reaches no further
- * than QEMU does. So most rows are those of any sandbox; what a container has in its root, a
- * machine has in its descriptors.
- */
+/* The receipt of a VM. The host confines QEMU, so the rows inspect the QEMU process. The guest has
+ * its own kernel and is not inspected: it reaches no further than QEMU does. Most rows are shared
+ * with containers; those about a container's root directory check QEMU's descriptors instead. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -33,10 +30,10 @@ enum {
 struct open_file {
 	struct stat st;
 	uint64_t mode;	 /* O_ACCMODE of its flags */
-	char target[64]; /* what it is called, cut off */
+	char target[64]; /* link target, truncated */
 };
 
-/* fdinfo: "flags:	0100002", in octal. */
+/* fdinfo: "flags:\t0100002", in octal. */
 static int read_mode(int info, const char *name, uint64_t *ret, struct err *e)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(VERIFY_FILE_MAX);
@@ -46,7 +43,7 @@ static int read_mode(int info, const char *name, uint64_t *ret, struct err *e)
 		return e->num;
 	if (!text_field(buf_text(&b), "flags:", &flags) || flags.n == 0)
 		return err_set(e, -EBADMSG, "no flags of descriptor %s of QEMU", name);
-	/* The last digit has the two bits. */
+	/* The last digit holds the two bits. */
 	*ret = (uint64_t)(flags.s[flags.n - 1] - '0') & O_ACCMODE;
 	return 0;
 }
@@ -72,7 +69,7 @@ static void close_dir(DIR *const *d)
 		(void)closedir(*d);
 }
 
-/* Calls `fn` with everything that QEMU has open, until it finds fault. */
+/* Calls `fn` for each open descriptor of QEMU, until it returns an error. */
 static int each_file(const struct verify *v,
 		     int (*fn)(const struct verify *v, const struct open_file *f, void *arg,
 			       struct err *e),
@@ -94,7 +91,7 @@ static int each_file(const struct verify *v,
 			return err_set(e, -E2BIG, "QEMU has more than %d descriptors", FILES_MAX);
 		r = read_file(fds, info, entry->d_name, &f, e);
 		if (r == -ENOENT)
-			continue; /* closed meanwhile */
+			continue; /* closed in the meantime */
 		if (r < 0 || fn(v, &f, arg, e) < 0)
 			return e->num;
 	}
@@ -107,7 +104,7 @@ static bool is_file(const struct verify *v, enum engine_file which, const struct
 	       f->st.st_dev == v->b->file[which].dev;
 }
 
-/* The image is open for reading alone, and no file is open that is not the machine's. */
+/* The image is open read-only, and all other open files belong to the VM. */
 static int check_file(const struct verify *v, const struct open_file *f, void *arg, struct err *e)
 {
 	size_t *images = arg;
@@ -119,11 +116,11 @@ static int check_file(const struct verify *v, const struct open_file *f, void *a
 		return 0;
 	}
 	if (!S_ISREG(f->st.st_mode) && !S_ISDIR(f->st.st_mode))
-		return 0; /* anonymous inodes have no kind; devices are another row's */
+		return 0; /* anonymous inodes have no type; another row checks devices */
 	for (enum engine_file i = 0; i < ENGINE_FILES; i++)
 		if (is_file(v, i, f))
 			return 0;
-	return err_set(e, -EPERM, "QEMU has a file open that is not the machine's: %s", f->target);
+	return err_set(e, -EPERM, "QEMU has a file open that is not the VM's: %s", f->target);
 }
 
 static int look_image(const struct verify *v, unsigned int row, struct sight *ret, struct err *e)
@@ -135,7 +132,7 @@ static int look_image(const struct verify *v, unsigned int row, struct sight *re
 	if (images == 0)
 		return err_set(e, -EPERM, "QEMU does not have the image's disk open");
 	return sight_set(ret, "/dev/vda is the image, opened read-only; no other file is open but "
-			      "the machine's own");
+			      "the VM's own");
 }
 
 static int find_disk(const struct verify *v, const struct open_file *f, void *arg, struct err *e)
@@ -192,9 +189,9 @@ static int look_kvm(const struct verify *v, unsigned int row, struct sight *ret,
 	return sight_set(ret, "anon_inode:kvm-vm: the guest runs on the CPU itself");
 }
 
-/* ---- its root ---- */
+/* ---- its root directory ---- */
 
-/* No name in it at all. */
+/* The directory has no entries. */
 static int check_empty(const struct verify *v, struct err *e)
 {
 	_cleanup_close_ int root = verify_open_root(v, e);
@@ -214,7 +211,7 @@ static int check_empty(const struct verify *v, struct err *e)
 	return errno ? err_errno(e, "cannot list the root of QEMU") : 0;
 }
 
-/* One mount, that nobody can write. */
+/* QEMU has one mount, and it is read-only. */
 static int check_mounts(const struct verify *v, struct err *e)
 {
 	const struct text_mount *m = text_mount_at(&v->mounts, "/");
@@ -252,7 +249,7 @@ static int look_devices(const struct verify *v, unsigned int row, struct sight *
 
 /* ---- the process ---- */
 
-/* What QEMU inherits from us does not count. */
+/* Filters inherited from us do not count. */
 static int look_seccomp(const struct verify *v, unsigned int row, struct sight *ret, struct err *e)
 {
 	_cleanup_buf_ struct buf own = BUF_INIT(VERIFY_FILE_MAX);
@@ -309,7 +306,7 @@ static const struct verify_row rows[] = {
 	{ EXTRA_NO_DEVICES, look_devices },
 	{ EXTRA_RLIMITS, verify_rlimits },
 };
-static_assert(ARRAY_SIZE(rows) == VERIFY_ROWS, "a row that nobody looks at");
+static_assert(ARRAY_SIZE(rows) == VERIFY_ROWS, "a row without a check");
 
 static bool is_qemu(const struct verify *v)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rows of a receipt about what PID 1 has mounted. */
+/* Receipt rows about the mounts of PID 1. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -20,7 +20,7 @@ enum {
 	DEV_NAMES_MAX = 64
 };
 
-/* What /dev may have, and nothing else of the kernel's. */
+/* The only device nodes allowed in /dev. */
 static const struct {
 	const char *name, *path;
 	unsigned int major, minor;
@@ -30,10 +30,8 @@ static const struct {
 	{ "urandom", "/dev/urandom", 1, 9 }, { "tty", "/dev/tty", 5, 0 },
 };
 
-/*
- * The image is the lower layer of an overlay: the kernel never writes there. What is written goes
- * to the scratch, which is the upper one.
- */
+/* The image is the lower layer of an overlay, where the kernel never writes. Writes go to the upper
+ * layer, the scratch. */
 int verify_root(const struct verify *v, unsigned int row, struct sight *ret, struct err *e)
 {
 	const struct text_mount *m = text_mount_at(&v->mounts, "/");
@@ -41,7 +39,7 @@ int verify_root(const struct verify *v, unsigned int row, struct sight *ret, str
 
 	if (!m || !span_is(m->type, "overlay"))
 		return err_set(e, -EPERM, "the root of PID 1 is not an overlay");
-	/* As mount(2) was told it, and as fsconfig(2) was. */
+	/* The option's name depends on the call: mount(2) or fsconfig(2). */
 	if (!(span_option(m->super, "lowerdir", &lower) ||
 	      span_option(m->super, "lowerdir+", &lower)) ||
 	    !span_is(lower, SCRATCH_LOWER) || !span_option(m->super, "upperdir", &upper) ||
@@ -53,8 +51,8 @@ int verify_root(const struct verify *v, unsigned int row, struct sight *ret, str
 			 (int)lower.n, lower.s);
 }
 
-/* A tmpfs that can be written has a size: without one it takes half of the memory, with a size of 0
- * all of it. */
+/* Finds a writable tmpfs without a size limit: its default is half of the memory, and size 0 means
+ * unlimited. */
 static const struct text_mount *without_size(const struct text_mounts *all)
 {
 	for (size_t i = 0; i < all->n; i++) {
@@ -69,7 +67,7 @@ static const struct text_mount *without_size(const struct text_mounts *all)
 	return NULL;
 }
 
-/* Where the upper layer of the root is: the scratch, as this mount namespace has it. */
+/* Checks the file system of the root's upper layer, the scratch, in this mount namespace. */
 static int check_kind(const struct verify *v, const char **ret, struct err *e)
 {
 	struct statfs fs;
@@ -99,7 +97,7 @@ int verify_disk(const struct verify *v, unsigned int row, struct sight *ret, str
 		return e->num;
 	if (fstatfs(root, &fs) < 0)
 		return err_errno(e, "cannot ask for the size of the root of PID 1");
-	/* A tmpfs without a limit says 0. */
+	/* A tmpfs without a limit reports 0. */
 	if (fs.f_blocks == 0 || fs.f_files == 0)
 		return err_set(e, -EPERM, "the root of PID 1 has no limit of %s",
 			       fs.f_blocks == 0 ? "blocks" : "inodes");
@@ -123,7 +121,7 @@ static bool is_device(const struct stat *st, size_t i)
 	       minor(st->st_rdev) == devices[i].minor;
 }
 
-/* A path of PID 1 without following anything in it. 0, -ENOENT, or an error. */
+/* Looks at a path of PID 1 without following links. 0, -ENOENT, or an error. */
 static int stat_inside(int root, const char *path, struct stat *ret, struct err *e)
 {
 	_cleanup_close_ int fd = path_open_nofollow(root, path + 1, O_PATH | O_NOFOLLOW, 0);
@@ -135,7 +133,7 @@ static int stat_inside(int root, const char *path, struct stat *ret, struct err 
 	return fstat(fd, ret) < 0 ? err_errno(e, "cannot look at %s of PID 1", path) : 0;
 }
 
-/* Covered by /dev/null, or by an empty directory that is read-only. */
+/* Covered by /dev/null or by an empty, read-only directory. */
 static int check_masked(const struct verify *v, int root, const char *path, struct err *e)
 {
 	const struct text_mount *m = text_mount_at(&v->mounts, path);
@@ -143,7 +141,7 @@ static int check_masked(const struct verify *v, int root, const char *path, stru
 	int r = stat_inside(root, path, &st, e);
 
 	if (r == -ENOENT)
-		return 0; /* not on this kernel */
+		return 0; /* missing on this kernel */
 	if (r < 0)
 		return r;
 	if (m && is_device(&st, 0))
@@ -198,7 +196,8 @@ static bool in_list(struct span s, const char *const *list)
 	return *list;
 }
 
-/* Whether a mount belongs into a container. What is bound from the host is known by its place. */
+/* Whether a mount belongs in a container. Bind mounts from the host are recognized by their mount
+ * point. */
 static bool mount_allowed(const struct text_mount *m)
 {
 	static const char *const own[] = { "tmpfs", "devpts", "mqueue", NULL };
@@ -232,7 +231,7 @@ int verify_mounts(const struct verify *v, unsigned int row, struct sight *ret, s
 			 v->mounts.n);
 }
 
-/* One name of /dev. Directories are mounts of their own, which the mounts' row has seen. */
+/* Checks one name in /dev. Directories are mounts, which verify_mounts() checks. */
 static int check_name(int dir, const char *name, struct err *e)
 {
 	static const char *const directories[] = { ".", "..", "mqueue", "pts", "shm", NULL };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every look at PID 1 uses. */
+/* Helpers of all verify-*.c files. */
 #include <fcntl.h>
 #include <stdarg.h>
 

@@ -94,7 +94,7 @@ bool span_hex(struct span s, uint64_t *ret)
 	return true;
 }
 
-/* The next part of a list with commas. */
+/* Takes the next item off a comma-separated list. */
 static bool next_item(struct span *rest, struct span *ret)
 {
 	const char *end;
@@ -225,7 +225,7 @@ bool text_other_device(const char *text, enum text_net kind, struct span *ret)
 			name = last_word(line);
 		else if (!span_word(&line, &name))
 			continue;
-		/* A long number of bytes may follow the colon without a space. */
+		/* The byte count may follow the colon without a space. */
 		if (kind == TEXT_NET_DEV ? span_begins(name, "lo:") : span_is(name, "lo"))
 			continue;
 		*ret = name;
@@ -278,7 +278,7 @@ static bool mount_line(struct span line, struct text_mount *ret)
 		if (!span_word(&line, &word) || ++optional > MOUNT_OPTIONAL_MAX)
 			return false;
 	} while (!span_is(word, "-"));
-	/* The source may be empty: then two blanks follow each other, and it is not a word. */
+	/* An empty source leaves two blanks in a row, and is not a word. */
 	if (!span_word(&line, &ret->type))
 		return false;
 	ret->super = last_word(line);

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The receipt of a sandbox, from the outside: what the kernel says of the running PID 1 in
- * /proc/PID, whatever the runtime was told. Everything is read through one descriptor of that
- * directory, which never comes to mean another process; that the process lived before and after is
- * known by its pidfd. The rows here are those of a container and those that all engines share. No
- * code of a user has run yet, but the files below its root and its /dev are read as if one had.
+/* The receipt of a sandbox, checked from outside: what the kernel reports about the running PID
+ * 1 in /proc/PID, independent of the runtime's configuration. All files are read through one
+ * descriptor of that directory, which can never refer to another process; the pidfd shows that
+ * the process was alive before and after. This file has the rows of a container and those that
+ * all engines share. No user code has run yet, but the files below its root and its /dev are
+ * treated as untrusted.
  *
- * A row is enforced if its look returns 0, and in no other way: what cannot be read or understood
- * is not enforced.
- */
+ * A row is enforced only if its check returns 0: whatever cannot be read or parsed is not
+ * enforced. */
 #include "engine/verify.h"
 
 #include <fcntl.h>
@@ -28,10 +27,10 @@
 #include "engine/oci.h"
 
 enum {
-	GUEST_SECONDS = 10 /* for the last steps of a runtime that has little of a CPU */
+	GUEST_SECONDS = 10 /* a slow runtime may need this long for its last steps */
 };
 
-/* Whether PID 1 and we are in different namespaces of the kind `name`. */
+/* Checks that PID 1 and we are in different namespaces of the kind `name`. */
 static int check_namespace(const struct verify *v, const char *name, ino_t *ret, struct err *e)
 {
 	char path[32], own[48];
@@ -82,8 +81,8 @@ int verify_pid_namespace(const struct verify *v, unsigned int row, struct sight 
 	return sight_set(ret, "pid:[%ju], not the host's; it is PID 1 there", (uintmax_t)ns);
 }
 
-/* The map has one line, which gives the sandbox the ids from v->s->ids on, as we see them: the
- * kernel translates the file for the user namespace of its reader. */
+/* Checks that the map has one line, which gives the sandbox the ids from v->s->ids on, as we see
+ * them: the kernel translates the file for the reader's user namespace. */
 static int check_map(const struct verify *v, const char *path, struct err *e)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(VERIFY_FILE_MAX);
@@ -111,8 +110,8 @@ int verify_user_namespace(const struct verify *v, unsigned int row, struct sight
 			 OCI_IDS);
 }
 
-/* PID 1 has one of the ids, and we have none of them. Its saved group may be another one of them:
- * see confine_self() of the guest. */
+/* Checks that PID 1 runs as one of the sandbox's ids, and we as none of them. Its saved group may
+ * be another of them: see confine_self() of the guest. */
 int verify_ids(const struct verify *v, uint32_t offset, struct sight *ret, struct err *e)
 {
 	uint64_t first = v->s->ids, last = first + OCI_IDS - 1, own = first + offset, group;
@@ -141,8 +140,8 @@ static int look_ids(const struct verify *v, unsigned int row, struct sight *ret,
 	return verify_ids(v, 0, ret, e);
 }
 
-/* Whether a file below net/ names no device but lo. One that this kernel does not have names none,
- * where it may be missing. */
+/* Checks that a file below net/ names no device but lo. A missing file is an error, which the
+ * caller may ignore. */
 static int check_devices(const struct verify *v, const char *path, enum text_net kind,
 			 struct err *e)
 {
@@ -167,7 +166,7 @@ int verify_network(const struct verify *v, unsigned int row, struct sight *ret, 
 	    check_devices(v, "net/route", TEXT_NET_ROUTE, e) < 0)
 		return e->num;
 	for (size_t i = 0; i < ARRAY_SIZE(v6); i++) {
-		/* A kernel may be without IPv6. */
+		/* The kernel may lack IPv6. */
 		int r = check_devices(v, v6[i], TEXT_NET_INET6, e);
 
 		if (r < 0 && r != -ENOENT)
@@ -216,7 +215,7 @@ int verify_capabilities(const struct verify *v, uint64_t may, uint64_t *ret, str
 		     { "CapAmb:", false },
 		     { "CapBnd:", true },
 		     { "CapEff:", true },
-		     { "CapPrm:", true } }; /* the last: what is told */
+		     { "CapPrm:", true } }; /* last: its bits are reported */
 	uint64_t bits = 0;
 	ino_t ns;
 
@@ -236,11 +235,8 @@ int verify_capabilities(const struct verify *v, uint64_t may, uint64_t *ret, str
 	return 0;
 }
 
-/*
- * PID 1 keeps a few, to start commands as the users they ask for; in a user namespace of its own
- * they are worth nothing outside. That it starts commands without any is hutch-guest's to do, and
- * not to be seen here.
- */
+/* PID 1 keeps a few capabilities, to start commands as the requested users; they are limited to its
+ * own user namespace. hutch-guest starts commands without any, which cannot be verified here. */
 static int look_capabilities(const struct verify *v, unsigned int row, struct sight *ret,
 			     struct err *e)
 {
@@ -259,8 +255,8 @@ static int look_apparmor(const struct verify *v, unsigned int row, struct sight 
 	char profile[256];
 	int r = fd_read_line(v->proc, "attr/apparmor/current", profile, sizeof(profile));
 
-	/* The directory is the kernel's (5.1); a file in it that cannot be read is an AppArmor that
-	 * was built in and is off. */
+	/* The kernel has the directory since 5.1; an unreadable file in it means that AppArmor is
+	 * built in but off. */
 	if (r == -ENOENT || r == -EINVAL) {
 		(void)snprintf(ret->advice, sizeof(ret->advice),
 			       "boot with apparmor=1 security=apparmor, then " APPARMOR_LOAD);
@@ -333,9 +329,9 @@ static const struct verify_row rows[] = {
 	{ EXTRA_NO_DEVICES, verify_devices },
 	{ EXTRA_RLIMITS, verify_rlimits },
 };
-static_assert(ARRAY_SIZE(rows) == VERIFY_ROWS, "a row that nobody looks at");
+static_assert(ARRAY_SIZE(rows) == VERIFY_ROWS, "a row without a check");
 
-/* Nobody has reaped it: until then its number is not another's. Waits that long for its end. */
+/* PID 1 is alive and not reaped, so its pid still belongs to it. Waits up to `msec` for its end. */
 static int check_alive(const struct engine_sandbox *b, int msec, struct err *e)
 {
 	struct pollfd p = { .fd = b->init.pidfd, .events = POLLIN };
@@ -343,13 +339,13 @@ static int check_alive(const struct engine_sandbox *b, int msec, struct err *e)
 
 	r = RETRY_EINTR(poll(&p, 1, msec));
 	if (r < 0)
-		return err_errno(e, "cannot tell whether PID 1 lives");
+		return err_errno(e, "cannot check whether PID 1 is alive");
 	if (r > 0)
 		return err_set(e, -ESRCH, "PID 1 has ended");
 	return 0;
 }
 
-/* /proc/PID. */
+/* Opens /proc/PID. */
 static int open_process(struct verify *v, struct err *e)
 {
 	char path[32];
@@ -367,7 +363,7 @@ static int open_process(struct verify *v, struct err *e)
 	return check_alive(v->b, 0, e);
 }
 
-/* Whether it runs what is bound to the guest's place, inside. */
+/* Whether PID 1 runs the program that is bind-mounted at OCI_GUEST_PATH. */
 static bool is_guest(const struct verify *v)
 {
 	struct err e = ERR_INIT;
@@ -381,8 +377,8 @@ static bool is_guest(const struct verify *v)
 	       runs.st_dev == guest.st_dev && runs.st_ino == guest.st_ino;
 }
 
-/* A runtime says that it has started the process when that still has its last steps before it:
- * capabilities, seccomp, execve(2). */
+/* A runtime reports a started process before the process's last steps: capabilities, seccomp,
+ * execve(2). */
 static int await_program(const struct verify *v, const struct verify_table *t, uint64_t deadline,
 			 struct err *e)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Between verify.c, which has the table of the rows, and the files that look. */
+/* Interface between verify.c and the other verify-*.c files. */
 #pragma once
 
 #include "base/buf.h"
@@ -15,23 +15,23 @@ struct verify {
 	const struct engine_start *s;
 	const struct engine_sandbox *b;
 	int proc;	   /* /proc/PID */
-	struct buf status; /* what of /proc/PID more than one row needs */
+	struct buf status; /* files of /proc/PID that several rows need */
 	struct buf mountinfo;
-	struct text_mounts mounts;   /* of mountinfo; none where it could not be read */
-	struct cgroup_limits limits; /* what its groups were to be given */
+	struct text_mounts mounts;   /* parsed mountinfo */
+	struct cgroup_limits limits; /* the limits requested for its groups */
 };
 
-/* What a look has found. */
+/* The result of a check. */
 struct sight {
 	char seen[RECEIPT_SEEN_MAX];
-	char advice[RECEIPT_SEEN_MAX]; /* of a layer that is missing; may be empty */
+	char advice[RECEIPT_SEEN_MAX]; /* for a missing layer; may be empty */
 };
 
-/* One for each row of the table. 0: it is enforced, and sight->seen says what was seen. An error:
- * it is not, or nobody can know; the message is the reason. */
+/* Checks one row of the receipt. 0: enforced, and sight->seen says what was seen. An error: not
+ * enforced or unknown; its message is the reason. */
 typedef int verify_look(const struct verify *v, unsigned int row, struct sight *ret, struct err *e);
 
-/* Notes what was seen; 0. */
+/* Stores what was seen; returns 0. */
 int sight_set(struct sight *s, const char *fmt, ...) _printf_(2, 3);
 
 struct verify_row {
@@ -39,38 +39,37 @@ struct verify_row {
 	verify_look *look;
 };
 
-/* What an engine looks at: VERIFY_ROWS of them, every row but landlock, dial-guard, keeper-locked
- * and audit. */
+/* An engine checks VERIFY_ROWS rows: all but landlock, dial-guard, keeper-locked and audit. */
 enum {
 	VERIFY_ROWS = RECEIPT_ROWS - 4
 };
 struct verify_table {
 	const struct verify_row *rows;
-	bool (*runs)(const struct verify *v); /* PID 1 is what it has to become */
-	const char *program;		      /* its name */
+	bool (*runs)(const struct verify *v); /* PID 1 runs its final program */
+	const char *program;		      /* the program's name */
 };
 
 extern const struct verify_table verify_of_container, verify_of_machine;
 
-/* Fills the receipt once PID 1 has become its program, which may take until `deadline`
- * (clock_mono()). 0, for tests: looks at any process, at once. */
+/* Fills in the receipt after PID 1 has executed its program, at most until `deadline`
+ * (clock_mono()). `deadline` 0, for tests, checks any process at once. */
 void verify_process(const struct verify_table *t, const struct engine_start *s,
 		    const struct engine_sandbox *b, uint64_t deadline, struct receipt *r);
 
-/* verify.c: rows of every engine. */
+/* verify.c: rows of all engines. */
 verify_look verify_user_namespace, verify_pid_namespace, verify_network, verify_no_new_privileges,
 	verify_namespace, verify_rlimits;
 
-/* The sandbox's ids are its own, and PID 1 runs as the one that is `offset` above the first. */
+/* Checks that the sandbox's ids are its own, and that PID 1 runs as the first one plus `offset`. */
 int verify_ids(const struct verify *v, uint32_t offset, struct sight *ret, struct err *e);
 
-/* Nothing but `may` in what PID 1 has and can get of capabilities; *ret: what it has. */
+/* Checks that no capability set of PID 1 exceeds `may`; *ret: the permitted set. */
 int verify_capabilities(const struct verify *v, uint64_t may, uint64_t *ret, struct err *e);
 
-/* As many filters of system calls at least. */
+/* Checks that at least `filters` seccomp filters are active. */
 int verify_seccomp(const struct verify *v, uint64_t filters, struct sight *ret, struct err *e);
 
-/* A descriptor (O_PATH) of what PID 1 has as "/", or an error. */
+/* Opens the root directory of PID 1 (O_PATH), or fails. */
 int verify_open_root(const struct verify *v, struct err *e);
 
 /* verify-mount.c */
@@ -78,4 +77,4 @@ verify_look verify_root, verify_disk, verify_masked_proc, verify_mounts, verify_
 
 /* verify-cgroup.c */
 verify_look verify_cgroup;
-verify_look verify_pause; /* no layer, and so no row: how it would be paused, or why not */
+verify_look verify_pause; /* not a layer, so without a row: how to pause, or why not */

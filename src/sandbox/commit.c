@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * A sandbox becomes an image. Three processes, and only two of them see what the sandbox sends:
+/* Makes an image of a sandbox. Of three processes, only two see the sandbox's bytes:
  *
  *   keeper --- socket --> feeder --- pipe --> worker of the image store
  *                           |                    |
  *                         report               result
  *                           +----> we <----------+
  *
- * The feeder is a child without power (sandbox-confine.h) that takes frames apart and passes the
- * archive on. The worker, confined by src/image, reads that. We parse nothing: both say how it went
- * in packets of a fixed size, and the image is kept only if both say that it went well.
+ * The feeder is a confined child (sandbox-confine.h) that unpacks frames and passes the archive on.
+ * The worker, confined by src/image, reads the archive. We parse nothing: both report in packets of
+ * fixed size, and the image is kept only if both succeed.
  *
- * Whatever dies, the rest follows: the feeder's socket to us and its pipe to the worker are how it
- * knows. What is left in the store is what every import leaves, and goes with the next one.
- */
+ * If any of them dies, the others end too: the feeder notices by its socket to us and its pipe to
+ * the worker. The leftovers in the store are those of any interrupted import; the next import
+ * removes them. */
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -28,14 +27,14 @@
 
 enum {
 	CHUNK = 256 * 1024,
-	LAST_S = 60,   /* from the end of the archive to the feeder's word */
-	REFUSED_S = 1, /* the same, where the archive was not taken */
+	LAST_S = 60,   /* from the end of the archive to the feeder's report */
+	REFUSED_S = 1, /* the same, if the worker rejected the archive */
 };
 
 struct report {
 	int result;
-	int nobody;		/* not 0: it failed because the worker takes no more */
-	char text[ERR_MSG_MAX]; /* why */
+	int nobody;		/* not 0: failed because the worker stopped reading */
+	char text[ERR_MSG_MAX]; /* reason */
 	char note[ERR_MSG_MAX];
 };
 
@@ -50,7 +49,7 @@ struct feed {
 struct feeder {
 	struct transfer t;
 	int pipe;
-	uint64_t left; /* of what it may pass on */
+	uint64_t left; /* bytes that it may still pass on */
 	bool nobody;
 };
 
@@ -81,7 +80,8 @@ static int feed(struct feeder *f, const struct jail *j, struct err *e)
 		r = transfer_open_root(&f->t, e);
 	if (r == 0)
 		r = pass_on(f, e);
-	/* The end of the archive is seen by the worker; whether it is whole is said behind it. */
+	/* The worker sees the end of the archive; only the result after it says whether it is
+	 * complete. */
 	return r < 0 ? r : transfer_finish(&f->t, e);
 }
 
@@ -102,7 +102,7 @@ static _noreturn_ void feeder(int conn, int pipe, int sock, uint64_t max)
 	_exit(last.result < 0);
 }
 
-/* Starts it; the caller owns the feed, and the end of the pipe that has the archive. */
+/* Starts the feeder. The caller owns the feed and the pipe's end that delivers the archive. */
 static int start(int conn, uint64_t max, struct feed *f, int *ret_pipe, struct err *e)
 {
 	_cleanup_close_ int ours = -EBADF, theirs = -EBADF, from = -EBADF, to = -EBADF;
@@ -129,14 +129,14 @@ static int start(int conn, uint64_t max, struct feed *f, int *ret_pipe, struct e
 
 /* ---- the end ---- */
 
-/* An ended() of struct image_stream. */
+/* The ended() of struct image_stream. */
 static int ended(void *arg, int r, struct err *e)
 {
 	const struct feed *f = arg;
 	struct pollfd p = { .fd = f->sock, .events = POLLIN };
 	struct report report = { 0 };
 
-	/* One that waits for a sandbox that says nothing more is not waited for. */
+	/* Do not wait long for a feeder that waits for a silent sandbox. */
 	if (RETRY_EINTR(poll(&p, 1, (r < 0 ? REFUSED_S : LAST_S) * 1000)) <= 0)
 		return r < 0 ? 0 : err_set(e, -ETIME, "the sandbox does not say that all is sent");
 	if (RETRY_EINTR(recv(f->sock, &report, sizeof(report), 0)) != (ssize_t)sizeof(report))
@@ -154,7 +154,7 @@ static void feed_done(struct feed *f)
 	f->sock = fd_close(f->sock);
 }
 
-/* Twice, for headers, padding and what is linked more than once. */
+/* Twice the size, for headers, padding and files with several links. */
 static uint64_t limit_of(const struct spec *spec, const json_t *image)
 {
 	uint64_t size = (uint64_t)json_integer_value(json_object_get(image, "size"));

@@ -12,7 +12,7 @@
 #define MEMORY_MAX (UINT64_C(256) << 20)
 
 enum {
-	FILES_MAX = 256, /* a directory for each level of the tree, and the few others */
+	FILES_MAX = 256, /* one per directory level of the tree, plus a few */
 	KEPT = 4,
 };
 
@@ -38,7 +38,7 @@ static int drop_capabilities(void *arg)
 {
 	int r;
 
-	(void)caps_bound(0); /* -EPERM: there is none to drop */
+	(void)caps_bound(0); /* -EPERM: nothing to drop */
 	r = caps_only(kept_caps(arg));
 	if (r == 0)
 		r = self_no_new_privileges();
@@ -83,7 +83,7 @@ static int allow_writing(void *arg)
 static const struct sock_filter filter[] = {
 	FILTER_HEAD,
 
-	/* Bytes from the connection, news to the parent. */
+	/* Bytes from the connection, reports to the parent. */
 	ALLOW(recvfrom), ALLOW(write), ALLOW(sendto), ALLOW(sendmsg), ALLOW(ppoll),
 #ifdef __NR_poll
 	ALLOW(poll),
@@ -100,7 +100,7 @@ static const struct sock_filter filter[] = {
 
 	ALLOW_MEMORY,
 
-	/* The end, and locks of the C library, which never wait. */
+	/* Exit, and locks of the C library, which never block. */
 	ALLOW(exit_group), ALLOW(restart_syscall), ALLOW(rt_sigreturn), ALLOW(futex),
 
 	RETURN(OTHERWISE),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Talking to a sandbox. */
+/* Connects to a sandbox. */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -15,7 +15,7 @@ enum {
 	CONNECT_TIMEOUT_S = 10
 };
 
-/* Nobody listens: says why. */
+/* Reports why no keeper is listening. */
 static int has_ended(const struct sandbox *s, struct err *e)
 {
 	char time[CLOCK_RFC3339_MAX];
@@ -40,7 +40,7 @@ static int set_timeout(int fd, int seconds)
 	return setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &t, sizeof(t));
 }
 
-/* Through the directory's descriptor: a path may be longer than the address of a socket. */
+/* Connects through the directory's descriptor: a path may be longer than a socket address. */
 int sandbox_connect(const struct sandbox *s, int *ret_fd, struct err *e)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
@@ -48,10 +48,10 @@ int sandbox_connect(const struct sandbox *s, int *ret_fd, struct err *e)
 	int r;
 
 	(void)snprintf(a.sun_path, sizeof(a.sun_path), "/proc/self/fd/%d/sock", s->dir);
-	/* Its keeper would hear nobody before it has an owner. */
+	/* A spare's keeper accepts no client before the spare has an owner. */
 	if (faccessat(s->dir, STATE_SPARE, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
 		return err_set(e, -ESRCH, "sandbox %s is a spare: hutch pool ls", s->id);
-	/* A queue that nobody serves is no reason to wait for ever. */
+	/* Do not wait forever on a listening socket that no process accepts from. */
 	if (fd < 0 || set_timeout(fd, CONNECT_TIMEOUT_S) < 0)
 		return err_errno(e, "cannot connect to sandbox %s", s->id);
 	r = RETRY_EINTR(connect(fd, (const struct sockaddr *)&a, sizeof(a)));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The disk of a container that runs, by way of its PID 1: the numbers that df shows inside. */
+/* Measures a running container's disk through its PID 1: the numbers that df shows inside. */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/statvfs.h>
@@ -14,7 +14,7 @@ enum {
 	STATUS_MAX = 16 * 1024,
 };
 
-/* Is it the first process of a PID namespace below ours? Its numbers in all of them end in 1. */
+/* Whether this is PID 1 of a pid namespace below ours: the last of its pids is 1. */
 static bool is_init(const char *pid)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(STATUS_MAX);
@@ -51,7 +51,7 @@ bool sandbox_disk(int dir, const struct spec *spec, struct sandbox_disk *ret)
 	char path[64], children[CHILDREN_MAX], *pid, *rest = children;
 	pid_t warden;
 
-	/* Of a VM's file system the host knows only the size. */
+	/* The host knows only the size of a VM's file system. */
 	if (!engine_can(spec, ENGINE_SCRATCH) || state_warden(dir, &pidfd, &warden) < 0)
 		return false;
 	(void)snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)warden, (int)warden);

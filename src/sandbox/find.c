@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finding sandboxes. */
+/* Finds sandboxes. */
 #include "sandbox/sandbox.h"
 #include "state/kept.h"
 
@@ -9,7 +9,7 @@ int sandbox_find(const struct state_root *root, const char *prefix, struct sandb
 	struct err ignored = ERR_INIT;
 	int r = state_find(root, prefix, ret->id, &ret->dir, e);
 
-	/* One that was suspended is only on disk after a restart of the host. */
+	/* After a restart of the host, a suspended sandbox exists only as a snapshot. */
 	if (r == -ENOENT && sandbox_restore(root, &ignored) == 0)
 		r = state_find(root, prefix, ret->id, &ret->dir, e);
 	ret->ended = r == -ENOENT;

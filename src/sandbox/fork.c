@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies of a machine that runs: a snapshot, and sandboxes that begin as it. */
+/* Forks a running VM: makes a snapshot, and starts sandboxes from it. */
 #include <string.h>
 
 #include "base/fd.h"
@@ -30,7 +30,8 @@ int sandbox_read_plan(int dir, struct spec *ret, struct err *e)
 	return ret->policy_text ? 0 : err_oom(e);
 }
 
-/* Who is killed from here on lets go of it, and a gc takes it. */
+/* Holds the snapshot by a lock. If this process is killed, the lock is released, and a gc removes
+ * the snapshot. */
 static int hold(struct sandbox_fork *f, struct err *e)
 {
 	char path[SNAPSHOT_PATH_MAX];
@@ -65,7 +66,7 @@ int sandbox_fork_begin(const struct sandbox *s, struct sandbox_fork *ret, struct
 		r = sandbox_use_snapshot(ret->snapshot, &ret->plan, e);
 	if (r < 0)
 		sandbox_fork_end(ret);
-	ret->plan.once = false; /* who the original ends with is not a client of its copies */
+	ret->plan.once = false; /* the original's client is not a client of its copies */
 	return r;
 }
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What is left beside the directories of sandboxes.
+/* Reclaims everything that `hutch gc` finds outside the directories of sandboxes.
  *
- * Control groups: those of our run directory, by their name, whose sandbox has no directory. A
- * directory is made before its groups and removed after them, and an id is never used twice: a
- * group that was there before its directory was looked for and not found has nobody.
+ * Control groups: those named after our run directory whose sandbox has no directory. A directory
+ * is made before its groups and removed after them, and ids are never reused. So if a group exists
+ * and its directory is then not found, the sandbox is gone.
  *
- * Snapshots: those in the making are locked by their maker. Holders of memory are asked to end.
+ * Snapshots: an unfinished one is locked by its maker. Processes that hold template memory are
+ * asked to end.
  *
- * Ranges of ids and trees of images are locked by whoever uses them; what can be locked is free.
- */
+ * Id ranges and image trees are locked by the processes that use them; if we can lock one, it is
+ * free. */
 #include "sandbox/gc.h"
 
 #include <fcntl.h>
@@ -23,7 +23,7 @@ struct groups {
 	const struct state_root *root;
 	const struct sandbox_gc *gc;
 	struct err *e;
-	int first; /* error */
+	int first; /* first error */
 };
 
 static int look_at_group(const char *name, void *arg)
@@ -35,7 +35,7 @@ static int look_at_group(const char *name, void *arg)
 	if (!state_group_is_ours(g->root, name, id) ||
 	    faccessat(g->root->dir, id, F_OK, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT)
 		return 0;
-	/* Removes those of that name in all hierarchies; in the next one it is not found again. */
+	/* Removes the groups of that name in all hierarchies, so the next ones do not list it. */
 	if (cgroup_remove(name, &one) == 0)
 		g->gc->took(g->gc->arg, LEFT_GROUP, name);
 	else if (g->first == 0)
@@ -85,7 +85,7 @@ int gc_images(const struct sandbox_gc *gc, struct err *e)
 	int r = image_store_open(&images, false, &none);
 
 	if (r == -ENOENT)
-		return 0; /* nobody has made one */
+		return 0; /* no process has made a store */
 	if (r < 0)
 		return (*e = none).num;
 	r = FAULT_ERR("gc-images", e);
@@ -112,7 +112,7 @@ static void took_memory(const char *name, void *arg)
 	gc->took(gc->arg, LEFT_MEMORY, name);
 }
 
-/* Memory first: it belongs to nobody, and the next clone reads it again. */
+/* Memory first: no process depends on it, and the next clone reads it again. */
 int gc_snapshots(const struct state_root *root, const struct sandbox_gc *gc, struct err *e)
 {
 	int r = FAULT_ERR("gc-snapshots", e);

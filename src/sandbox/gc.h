@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside sandbox/: what `hutch gc` takes back beside sandboxes. */
+/* Internal to sandbox/: what `hutch gc` reclaims besides sandboxes. */
 #pragma once
 
 #include "sandbox/sandbox.h"

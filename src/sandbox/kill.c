@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Ending a sandbox, and taking back what a warden left that was killed itself. A warden that is
- * asked (SIGTERM) cleans up and writes down how it ended. If it does not, or cannot, whoever comes
- * next does it: every start sweeps, and a sweep that finds nothing costs a look at each directory.
+/* Ends sandboxes, and reclaims those whose warden was killed. A warden that gets SIGTERM cleans up
+ * and records how the sandbox ended. If it does not or cannot, another process does it later: every
+ * start sweeps, and a sweep without work costs one look at each directory.
  *
- * A directory that is taken back is claimed first (state_claim): of two who sweep, one does it.
- */
+ * A process claims a directory (state_claim) before it reclaims it, so only one of two concurrent
+ * sweeps does it. */
 #include <fcntl.h>
 #include <poll.h>
 #include <string.h>
@@ -24,11 +23,11 @@
 #include "vm/host-config.h"
 
 enum {
-	TERM_S = 10, /* for a warden that was asked */
+	TERM_S = 10, /* for a warden after SIGTERM */
 	KILL_S = 5,
 	CLAIM_S = 10,
 	NAP_MS = 5,
-	LAST_LOOK_S = 10, /* for a client to read why its sandbox ended */
+	LAST_LOOK_S = 10, /* time for a client to read why its sandbox ended */
 };
 
 static uint64_t in_seconds(unsigned int s)
@@ -43,9 +42,9 @@ static void nap(void)
 	(void)nanosleep(&t, NULL);
 }
 
-/* ---- taking back ---- */
+/* ---- reclaiming ---- */
 
-/* What the kernel counted is still in the groups. */
+/* The kernel's counters are still in the groups. */
 static void measure(const char *group, int dir, struct end *end)
 {
 	_cleanup_cgroup_ struct cgroup g = CGROUP_INIT;
@@ -69,7 +68,7 @@ static bool has_end(int dir)
 	return faccessat(dir, "end.json", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-/* Of a directory whose spec cannot be read nothing can be told: it was being made, or removed. */
+/* A directory without a readable spec was being made or removed, so there is nothing to keep. */
 static bool is_kept(int dir)
 {
 	_cleanup_spec_ struct spec spec = { 0 };
@@ -85,9 +84,10 @@ static int remove_dir(const struct state_root *root, const char *id, struct err 
 	return r < 0 ? err_set(e, r, "cannot remove the state of '%s': %s", id, strerror(-r)) : 0;
 }
 
-/* ---- what is owed to the audit log ---- */
+/* ---- pending audit records ---- */
 
-/* True if it has ended without a seal; *ret_end: the end is recorded, only the seal is missing. */
+/* True if the sandbox ended without a seal; *ret_end: the end is recorded, only the seal is
+ * missing. */
 static bool is_owed(int dir, bool *ret_end)
 {
 	struct stat st;
@@ -98,7 +98,7 @@ static bool is_owed(int dir, bool *ret_end)
 	return true;
 }
 
-/* Its chain of the audit log ends here, if its warden did not get to that. */
+/* Ends the sandbox's audit chain, if its warden did not. */
 static int seal(const char *id, int dir, struct err *e)
 {
 	_cleanup_spec_ struct spec spec = { 0 };
@@ -121,10 +121,8 @@ static int seal(const char *id, int dir, struct err *e)
 	return r < 0 ? r : audit_sandbox_seal(&log, chain, e);
 }
 
-/*
- * That the log cannot be written keeps nothing alive: it stays owed, and *owed says why. 1 if it
- * was owed and is not any more.
- */
+/* Seals the chain. If the audit log cannot be written, reclaiming continues: the seal stays pending
+ * (STATE_UNSEALED), and *owed says why. 1 if it was pending and is now done. */
 static int settle(const char *id, int dir, struct err *owed, struct err *e)
 {
 	bool recorded, was = is_owed(dir, &recorded);
@@ -136,7 +134,7 @@ static int settle(const char *id, int dir, struct err *owed, struct err *e)
 	return was;
 }
 
-/* One that was suspended, and is not to be resumed any more. */
+/* Removes the snapshot of a suspended sandbox that will not be resumed. */
 static int drop_snapshot(int dir, struct err *e)
 {
 	char name[SANDBOX_SNAPSHOT];
@@ -144,7 +142,7 @@ static int drop_snapshot(int dir, struct err *e)
 
 	if (fd_read_line(dir, STATE_SUSPENDED, name, sizeof(name)) < 0)
 		return 0;
-	/* As long as it is there, the sandbox would come back. */
+	/* While the snapshot exists, the sandbox would come back. */
 	r = snapshot_remove(name, e);
 	if (r < 0 && r != -ENOENT)
 		return r;
@@ -152,7 +150,8 @@ static int drop_snapshot(int dir, struct err *e)
 	return 0;
 }
 
-/* One that was to be removed (--rm), and is there only for its client to read why it ended. */
+/* True if the sandbox is to be removed (--rm), and is left only for its client to read why it
+ * ended. */
 static bool is_last_look(int dir)
 {
 	struct stat st;
@@ -161,7 +160,7 @@ static bool is_last_look(int dir)
 	       (uint64_t)st.st_mtim.tv_sec + LAST_LOOK_S >= clock_wall() / NSEC_PER_SEC;
 }
 
-/* What is left of one that has nothing any more but its files. `now`: nobody may look first. */
+/* Keeps or removes the files of an ended sandbox. `now`: do not wait for a client to read them. */
 static int conclude(const struct state_root *root, const char *id, int dir, bool now, struct err *e)
 {
 	if (is_kept(dir))
@@ -169,7 +168,7 @@ static int conclude(const struct state_root *root, const char *id, int dir, bool
 	return !now && is_last_look(dir) ? 0 : remove_dir(root, id, e);
 }
 
-/* Of one that is claimed, and dead. */
+/* Reclaims a dead sandbox that the caller has claimed. */
 static int take_back(const struct state_root *root, const char *id, int dir, bool now,
 		     struct err *owed, struct err *e)
 {
@@ -179,7 +178,7 @@ static int take_back(const struct state_root *root, const char *id, int dir, boo
 
 	measure(state_group(root, id, group), dir, &end);
 	r = FAULT_ERR("reclaim-claimed", e);
-	/* Also of one that has ended: its warden may not have been able to. */
+	/* Also if the sandbox has ended: its warden may have failed to remove them. */
 	if (r == 0)
 		r = cgroup_remove(group, e);
 	if (r == 0)
@@ -189,21 +188,19 @@ static int take_back(const struct state_root *root, const char *id, int dir, boo
 	if (r == 0)
 		r = FAULT_ERR("reclaim-sealed", e);
 	if (r < 0 || drop_snapshot(dir, e) < 0)
-		return err_wrap(e, "taking back sandbox %s", id);
+		return err_wrap(e, "cannot reclaim sandbox %s", id);
 	if (!has_end(dir) && (owed->num || is_kept(dir))) {
 		r = end_write(dir, &end, e);
 		if (r < 0)
 			return r;
 		(void)FAULT("reclaim-written");
 	}
-	/* What is owed is why it stays: a sweep looks here. */
+	/* A pending record keeps the directory here, where sweeps look. */
 	return owed->num ? 0 : conclude(root, id, dir, now, e);
 }
 
-/*
- * One that was being suspended, or resumed, when its warden was killed: the name of a snapshot is
- * there, and the snapshot is not. Whoever has it claimed knows; before, it is a guess.
- */
+/* True if the warden was killed during suspend or resume: the directory names a snapshot that does
+ * not exist. Certain only if the caller has claimed the directory. */
 static bool is_lost(int dir)
 {
 	char name[SANDBOX_SNAPSHOT], path[SNAPSHOT_PATH_MAX];
@@ -214,14 +211,14 @@ static bool is_lost(int dir)
 	       errno == ENOENT;
 }
 
-/* One that is suspended, by a warden that was killed before it had given back everything: it
- * removes its socket last. */
+/* True for a suspended sandbox whose warden was killed before it had cleaned up: it removes its
+ * socket last. */
 static bool is_left(int dir)
 {
 	return state_is_suspended(dir) && faccessat(dir, "sock", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-/* What such a one has beside its snapshot. It stays suspended. */
+/* Reclaims everything but the snapshot of such a sandbox, which stays suspended. */
 static int give_back(const struct state_root *root, const char *id, int dir, struct err *e)
 {
 	struct err owed = ERR_INIT;
@@ -231,7 +228,7 @@ static int give_back(const struct state_root *root, const char *id, int dir, str
 	if (r == 0)
 		r = settle(id, dir, &owed, e);
 	if (r < 0)
-		return err_wrap(e, "taking back sandbox %s", id);
+		return err_wrap(e, "cannot reclaim sandbox %s", id);
 	if (owed.num)
 		return err_set(e, owed.num,
 			       "sandbox %s is suspended, which is not recorded yet: %s", id,
@@ -239,7 +236,7 @@ static int give_back(const struct state_root *root, const char *id, int dir, str
 	return unlinkat(dir, "sock", 0) < 0 ? err_errno(e, "cannot remove a socket") : 0;
 }
 
-/* `now`: also what a client may still look at. *ret: what it was, if it was taken back. */
+/* `now`: also directories that a client may still read. *ret: the phase of a reclaimed sandbox. */
 static int sweep_one(const struct state_root *root, const char *id, bool now, enum state_phase *ret,
 		     struct err *e)
 {
@@ -257,7 +254,7 @@ static int sweep_one(const struct state_root *root, const char *id, bool now, en
 	if (!now && phase == STATE_ENDED && is_last_look(dir))
 		return 0;
 	if (state_claim(dir, &claim) < 0)
-		return 0; /* somebody else does it */
+		return 0; /* another process is doing it */
 	if (phase != STATE_DEAD && phase != STATE_ENDED) {
 		if (!is_lost(dir))
 			return is_left(dir) ? give_back(root, id, dir, e) : 0;
@@ -278,7 +275,7 @@ static int sweep(const struct state_root *root, const struct sandbox_gc *gc, str
 	size_t n = 0;
 	int r = state_list(root, &ids, &n, e);
 
-	/* One that cannot be taken back hides none of the others; the first is told. */
+	/* A failure does not stop the sweep; the first one is reported. */
 	for (size_t i = 0; i < n; i++) {
 		enum state_phase was = STATE_RUNNING;
 		struct err one = ERR_INIT;
@@ -287,14 +284,14 @@ static int sweep(const struct state_root *root, const struct sandbox_gc *gc, str
 			*e = one;
 			r = one.num;
 		}
-		/* One that had ended is only moved; if it goes, that is told then. */
+		/* An ended sandbox is only moved to ended/; its removal is reported later. */
 		if (gc && was == STATE_DEAD)
 			gc->took(gc->arg, LEFT_DEAD, ids[i]);
 	}
 	return r;
 }
 
-/* ---- what is kept ---- */
+/* ---- ended sandboxes ---- */
 
 static void took_ended(void *arg, const char *id)
 {
@@ -304,7 +301,8 @@ static void took_ended(void *arg, const char *id)
 		gc->took(gc->arg, LEFT_ENDED, id);
 }
 
-/* As host.yaml says. While that is wrong, nothing goes: no sandbox starts either. */
+/* Deletes by the limits of host.yaml. If that is invalid, nothing is deleted: no sandbox starts
+ * then, either. */
 static int trim(const struct state_root *root, const struct sandbox_gc *gc, struct err *e)
 {
 	struct host_config config = HOST_CONFIG_INIT;
@@ -334,7 +332,7 @@ int sandbox_reclaim_all(const struct state_root *root, const struct sandbox_gc *
 	int first = sweep(root, gc, e);
 	struct err more = ERR_INIT;
 
-	/* What cannot be taken back hides none of the rest. */
+	/* A failure does not stop the rest. */
 	if (trim(root, gc, &more) < 0 && first == 0)
 		first = (*e = more).num;
 	if (gc_groups(root, gc, &more) < 0 && first == 0)
@@ -350,7 +348,7 @@ int sandbox_reclaim_all(const struct state_root *root, const struct sandbox_gc *
 
 /* ---- killing ---- */
 
-/* 0 once the process has ended, -ETIME, or -errno. */
+/* 0 after the process has ended; -ETIME; or -errno. */
 static int wait_pidfd(int pidfd, uint64_t deadline)
 {
 	for (;;) {
@@ -368,7 +366,7 @@ static int wait_pidfd(int pidfd, uint64_t deadline)
 	}
 }
 
-/* Asks first; a process that has ended in between is what was wanted. */
+/* SIGTERM first. A process that has already ended is a success. */
 static int end_warden(int pidfd)
 {
 	static const struct {
@@ -387,7 +385,7 @@ static int end_warden(int pidfd)
 	return r;
 }
 
-/* -EAGAIN: it is in between two states; ask again. */
+/* -EAGAIN: the sandbox is between two states; try again. */
 static int try_kill(const struct state_root *root, const struct sandbox *s, struct err *owed,
 		    struct err *e)
 {
@@ -404,7 +402,7 @@ static int try_kill(const struct state_root *root, const struct sandbox *s, stru
 	(void)FAULT("kill-ended");
 	r = state_claim(s->dir, &claim);
 	if (r == -ENOENT)
-		return 0; /* removed with all there was */
+		return 0; /* the warden removed everything */
 	if (r == -EBUSY)
 		return -EAGAIN;
 	if (r < 0)
@@ -412,8 +410,8 @@ static int try_kill(const struct state_root *root, const struct sandbox *s, stru
 	return take_back(root, s->id, s->dir, false, owed, e);
 }
 
-/* Before its warden hears of it, which writes it into end.json. Of one that has ended it is not
- * asked any more. */
+/* Records who kills the sandbox, before the warden gets the signal: it copies that to end.json. Not
+ * needed after the end. */
 static void name_killer(const struct sandbox *s, const char *by)
 {
 	struct err ignored = ERR_INIT;

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Who needs what is on disk though no process has it. What is saved of machines needs an image:
- * their root is the image, as a disk, which lies in the image's tree. A sandbox that is suspended
- * needs its snapshot.
- */
+/* Finds what saved VMs need on disk without a process holding it. A saved VM needs its image:
+ * its root is the image as a disk, a file in the image's tree. A suspended sandbox needs its
+ * snapshot. */
 #include <fcntl.h>
 #include <string.h>
 
@@ -18,7 +16,7 @@ static bool is_of_image(const json_t *one, const char *digest)
 	const char *name = json_string_value(json_object_get(one, "id"));
 	struct err ignored = ERR_INIT;
 
-	/* What cannot be read cannot be started. */
+	/* An unreadable snapshot cannot be started. */
 	return str_eq(json_string_value(json_object_get(one, "kind")), "saved") && name &&
 	       snapshot_spec(name, &was, &ignored) == 0 && str_eq(was.image_digest, digest);
 }
@@ -69,7 +67,7 @@ int sandbox_needs_snapshot(const char *name, struct err *e)
 	char named[SANDBOX_SNAPSHOT];
 	int r;
 
-	/* Of what cannot be read nothing can begin. */
+	/* Nothing can start from an unreadable snapshot. */
 	if (snapshot_spec(name, &was, &ignored) < 0)
 		return 0;
 	r = state_root_open(&root, e);

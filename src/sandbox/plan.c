@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * From what a person asks for to a spec: the policy is compiled, the image found, and what both say
- * is put together. The spec is then written and read back, so that it owns its texts, and so that
- * what a warden would refuse is refused here.
- */
+/* Turns a request into a spec: compiles the policy, finds the image and combines both. The spec is
+ * then written and parsed again, so that it owns its strings, and so that a spec that a warden
+ * would reject is rejected here. */
 #include <string.h>
 
 #include "base/arena.h"
@@ -35,7 +33,7 @@ static const char default_agent[] = "default", default_image[] = "base";
 static const struct {
 	const char *key;
 	size_t at, size;
-	enum layer layer; /* of the receipt, that enforces it; LAYER_MAX: we do, on any host */
+	enum layer layer; /* receipt layer that enforces it; LAYER_MAX: Hutch itself, on any host */
 } resources[] = {
 	RESOURCE(cpus, LAYER_CGROUP_CPU), RESOURCE(memory, LAYER_CGROUP_MEMORY),
 	RESOURCE(disk, LAYER_DISK_QUOTA), RESOURCE(scratch, LAYER_MAX),
@@ -53,8 +51,7 @@ static size_t count_resources(const struct sandbox_options *o)
 	return n;
 }
 
-/* Letters, digits and points: what every right value is made of, and nothing that means anything to
- * YAML. */
+/* Letters, digits and dots: enough for every valid value, and nothing special to YAML. */
 static bool is_plain(const char *s)
 {
 	size_t n = 0;
@@ -64,8 +61,8 @@ static bool is_plain(const char *s)
 	return n > 0 && s[n] == '\0';
 }
 
-/* The resources of the command line as the text of an agent: they are read, checked and explained
- * like those of a file. */
+/* The command line's resources as an agent file, so that they are parsed, checked and explained
+ * like a file's. */
 static int resources_text(const struct sandbox_options *o, struct buf *b, struct err *e)
 {
 	(void)buf_puts(b, "agent: {name: command-line, type: command-line}\nresources:\n");
@@ -87,11 +84,9 @@ static int compile_resources(struct policy_store *store, const struct buf *text,
 	return policy_compile_text(store, "command line", buf_text(text), text->len, d, ret, e);
 }
 
-/*
- * Puts the resources of the command line over those of the policy. Warnings are dropped (the text
- * stands alone: "timeout" without a ttl would be held against the default ttl); only what is wrong
- * is compiled again, to be told.
- */
+/* Overrides the policy's resources with those of the command line. Warnings are dropped, because
+ * the text stands alone: a "timeout" without a ttl would be checked against the default ttl. Only
+ * invalid text is compiled again, into `d`, to report its errors. */
 static int overlay(struct policy_store *store, const struct sandbox_options *o, struct policy *p,
 		   struct diags *d, struct err *e)
 {
@@ -114,11 +109,9 @@ static int overlay(struct policy_store *store, const struct sandbox_options *o, 
 	return 0;
 }
 
-/*
- * The layers of a receipt that the resources of the command line rest on. A virtual machine has no
- * more memory and processors than it was made with, and its own kernel counts its processes: there
- * only parts of a processor need the host's control groups.
- */
+/* The receipt layers that the command line's resources depend on. A VM has a fixed amount of memory
+ * and CPUs, and its own kernel limits its processes: there, only fractions of a CPU need the host's
+ * control groups. */
 static uint64_t asked_layers(const struct sandbox_options *o, const struct policy *p,
 			     const struct engine *engine)
 {
@@ -134,10 +127,10 @@ static uint64_t asked_layers(const struct sandbox_options *o, const struct polic
 				set |= UINT64_C(1) << resources[i].layer;
 	if (engine_has(engine, ENGINE_OWN_KERNEL))
 		set &= ~by_machine;
-	return set & ~p->require; /* that is the policy's, whatever is asked for */
+	return set & ~p->require; /* those are required by the policy anyway */
 }
 
-/* What the command line says of it; NULL: nothing. */
+/* The command line's value of a resource; NULL: none. */
 static const char *asked_value(const struct sandbox_options *o, const char *key)
 {
 	for (size_t k = 0; k < count_resources(o); k++)
@@ -146,10 +139,8 @@ static const char *asked_value(const struct sandbox_options *o, const char *key)
 	return NULL;
 }
 
-/*
- * Only root can mount a file system that is on a disk. What an ordinary user's container writes is
- * in memory: a disk that was asked for, and is more than that can be, is refused.
- */
+/* Only root can mount a file system on a disk. An ordinary user's container writes to memory:
+ * reject a requested disk that is larger than memory allows. */
 static int check_scratch(const struct sandbox_options *o, const struct policy *p,
 			 const struct engine *engine, struct err *e)
 {
@@ -180,7 +171,8 @@ static int check_scratch(const struct sandbox_options *o, const struct policy *p
 		       memory ? "use --scratch disk" : "run hutch as root, use --level microvm");
 }
 
-/* The policy's level, or a higher one that was asked for, by $HUTCH_LEVEL for all of a host. */
+/* Raises the policy's level to the requested one or to $HUTCH_LEVEL, which holds for all of a
+ * host. */
 static int raise_level(const struct sandbox_options *o, struct policy *p, struct err *e)
 {
 	const char *const wishes[] = { o->level, getenv("HUTCH_LEVEL") };
@@ -226,7 +218,7 @@ static int check_deadline(const struct sandbox_options *o, const struct policy *
 
 /* ---- the image ---- */
 
-/* Does the agent's own image have more than the default one? */
+/* Whether the agent's own image contains more than the default image. */
 static bool adds_to_image(const struct policy *p)
 {
 	return p->capabilities.packages.n > 0 || p->capabilities.scripts.n > 0;
@@ -243,13 +235,13 @@ static int no_image(const struct sandbox_options *o, const struct policy *p, con
 		       name);
 }
 
-/* The one asked for; else the agent's own, if there is one, else the default. */
+/* The requested image; else the agent's own, if it exists; else the default. */
 static int get_image(const struct sandbox_options *o, const struct policy *p, const char **ret_name,
 		     json_t **ret, struct err *e)
 {
 	_cleanup_image_store_ struct image_store s = IMAGE_STORE_INIT;
 	const char *name = o->image ? o->image : p->name;
-	struct err own = ERR_INIT; /* an image of the agent's that is not there is no error */
+	struct err own = ERR_INIT; /* the agent may have no image of its own */
 	bool is_open;
 	int r = image_store_open(&s, false, &own);
 
@@ -279,7 +271,7 @@ static bool is_digits(const char *s, size_t n)
 	return n > 0 && i == n;
 }
 
-/* The user of an image may be "name:group", of which the guest knows the name only. */
+/* The guest accepts a name, a uid or "uid:gid": cuts the group off "name:group". */
 static const char *image_user(const json_t *image, struct arena *a)
 {
 	const char *user = json_string_value(json_object_get(image, "user"));
@@ -305,7 +297,7 @@ static const char *variable(struct arena *a, const char *name, const char *value
 	return s;
 }
 
-/* Adds NAME=value; one of the same name is replaced. */
+/* Adds NAME=value, or replaces the one of the same name. */
 static void set_env(struct spec_list *list, const char *text)
 {
 	size_t name = strcspn(text, "=") + 1, i = 0;
@@ -325,7 +317,7 @@ static size_t count_env(const struct sandbox_options *o)
 	return n;
 }
 
-/* The image's variables, then the policy's, then those asked for: the later wins. */
+/* The image's variables, then the policy's, then the requested ones: later ones win. */
 static int make_env(const struct sandbox_options *o, const json_t *image, const struct policy *p,
 		    struct arena *a, struct spec_list *ret)
 {
@@ -357,7 +349,7 @@ static int make_env(const struct sandbox_options *o, const json_t *image, const 
 	return 0;
 }
 
-/* The rules of one kind, as texts. */
+/* The allow or the deny rules, as texts. */
 static int make_rules(const struct policy *p, bool deny, struct arena *a, struct spec_list *ret)
 {
 	size_t n = 0, kept = 0;
@@ -388,7 +380,7 @@ static int make_egress(const struct policy *p, struct arena *a, struct spec *s)
 	return make_rules(p, true, a, &s->egress.deny);
 }
 
-/* The lists of a spec that is written are only read. */
+/* spec_write() only reads the list, so the cast is safe. */
 static struct spec_list narrow_of(const struct sandbox_options *o)
 {
 	struct spec_list l = { (const char **)o->narrow, 0 };
@@ -424,7 +416,7 @@ static void take_policy(const struct policy *p, const struct engine *engine, str
 	s->execute = list_of(&p->filesystem.execute);
 }
 
-/* `root` gets the path of the tree, in the one form that a spec has. */
+/* `root` gets the path of the tree in the canonical form that a spec requires. */
 static int take_image(const json_t *image, char root[static ROOT_MAX], struct spec *s,
 		      struct err *e)
 {
@@ -438,7 +430,7 @@ static int take_image(const json_t *image, char root[static ROOT_MAX], struct sp
 	s->image_uid = ids.uid;
 	s->image_gid = ids.gid;
 	s->root = root;
-	/* image_store_get() has checked the one and made the other. */
+	/* image_store_get() has checked the digest and set the root. */
 	assert(path && s->image_digest);
 	r = path_canonical(path, root, ROOT_MAX);
 	return r < 0 ? err_set(e, r, "the path of the image's tree is not in order: '%.120s'", path)
@@ -451,7 +443,7 @@ static int take_user(const struct sandbox_options *o, const json_t *image, struc
 	s->user = o->user ? o->user : image_user(image, a);
 	if (!s->user)
 		return err_oom(e);
-	/* An image may have an empty one, which is the default; who asks for one means somebody. */
+	/* An image's user may be empty, which means the default; a requested user may not. */
 	if ((o->user && str_eq(o->user, "")) || strlen(s->user) > USER_MAX ||
 	    !utf8_valid(s->user, strlen(s->user)))
 		return err_set(e, -EINVAL, "'%.80s' is not the name of a user", s->user);
@@ -471,12 +463,12 @@ static int load_config(struct host_config *ret, struct err *e)
 
 	if (r == 0)
 		return 0;
-	/* The operator's mistake, which a client of the API must not read: not -EINVAL. */
+	/* Not -EINVAL: this is the operator's mistake, which an API client must not see. */
 	e->num = r == -ENOMEM ? r : -EIO;
 	return err_wrap(e, "the configuration of this host");
 }
 
-/* One that provides less than the policy's level is no answer. */
+/* Never an engine below the policy's level. */
 static int choose_engine(const struct policy *p, const struct host_config *config,
 			 const struct engine **ret, struct err *e)
 {
@@ -485,7 +477,7 @@ static int choose_engine(const struct policy *p, const struct host_config *confi
 	return r < 0 ? err_wrap(e, "agent '%s'", p->name) : 0;
 }
 
-/* Whether the policy and this host can have it so; loads the host's configuration for that. */
+/* Loads the host's configuration, and checks that the policy and this host support the options. */
 static int check_options(const struct sandbox_options *o, const struct policy *p,
 			 struct host_config *config, const struct engine **ret, struct err *e)
 {

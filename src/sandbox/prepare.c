@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What a virtual machine is started with: a kernel, the image as a disk, an empty disk, and a
- * template to clone; and what a container is: the empty disk alone. Each is made once and found
- * again. It may take minutes the first time, so it is
- * done when a sandbox starts, not when it is planned.
- */
+/* Prepares the parts of a VM: kernel, image as a disk, empty disk, and template to clone; and the
+ * empty disk of a container. Each part is made once and then reused. The first time may take
+ * minutes, so this happens when a sandbox starts, not when it is planned. */
 #include "sandbox/prepare.h"
 
 #include <stdlib.h>
@@ -25,7 +22,8 @@ static void say(const char *text, void *arg)
 	log_info("%s", text);
 }
 
-/* "off": every machine boots. For measurements, and for whoever trusts no template. */
+/* HUTCH_TEMPLATES=off boots every VM: for measurements, and for users who do not trust
+ * templates. */
 static bool wants_template(void)
 {
 	const char *set = getenv("HUTCH_TEMPLATES");
@@ -44,7 +42,7 @@ static int find_snapshots(struct prepared *p, struct err *e)
 	return r;
 }
 
-/* An ordinary user cannot mount it. */
+/* Only for root: an ordinary user cannot mount the disk. */
 static int prepare_scratch(struct prepared *p, struct spec *s, struct err *e)
 {
 	int r;
@@ -98,7 +96,7 @@ int prepare_parts(const char *guest, struct prepared *p, struct spec *s, struct 
 	return r < 0 ? err_wrap(e, "level %s", level_names[s->level]) : 0;
 }
 
-/* `parts` are new: not those of a snapshot that the sandbox begins with. */
+/* `parts`: the parts are new, not those of a snapshot that the sandbox starts from. */
 static int use_template(struct prepared *p, bool parts, struct spec *s, struct err *e)
 {
 	struct host_config config = HOST_CONFIG_INIT;

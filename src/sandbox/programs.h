@@ -5,10 +5,11 @@
 
 #include "base/err.h"
 
-/* What sandboxes are started with. */
+/* The programs that sandboxes are started with. */
 struct programs {
 	char keeper[PATH_MAX], guest[PATH_MAX];
 };
 
-/* Where $HUTCH_LIBEXEC_DIR says; or beside us, as installed; or in the tree where we were built. */
+/* Looks in $HUTCH_LIBEXEC_DIR; else beside our own program, as installed; else in the build
+ * tree. */
 int programs_find(struct programs *ret, struct err *e);

@@ -33,7 +33,7 @@ static int lock(const struct state_root *root, const char *owner, int *ret, stru
 	return 0;
 }
 
-/* ---- what there is ---- */
+/* ---- the owner's sandboxes ---- */
 
 static void add(const struct spec *s, bool build, struct quota *sum)
 {
@@ -55,7 +55,7 @@ static bool has_place(int dir)
 	return phase != STATE_ENDED && phase != STATE_DEAD;
 }
 
-/* One that cannot be read may be the owner's: then nothing more is let in. */
+/* An unreadable sandbox may be the owner's: reject new ones. */
 static int add_one(const struct state_root *root, const char *id, const char *owner,
 		   struct quota *sum, struct err *e)
 {
@@ -68,7 +68,7 @@ static int add_one(const struct state_root *root, const char *id, const char *ow
 	dir = RETRY_EINTR(openat(root->dir, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 	if (dir < 0)
 		return errno == ENOENT ? 0 : err_errno(e, "cannot open sandbox %s", id);
-	/* Of another owner, if it has no spec yet: ours are made under the lock. */
+	/* Without a spec it has another owner: this owner's specs are written under the lock. */
 	if (faccessat(dir, "spec.json", F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
 		return 0;
 	r = spec_read(dir, &s, e);
@@ -95,7 +95,7 @@ static int add_all(const struct state_root *root, const char *owner, struct quot
 	return r;
 }
 
-/* ---- what fits ---- */
+/* ---- comparing ---- */
 
 static const char *shown(enum quota_kind kind, uint64_t value, char out[static VALUE_HINT_MAX])
 {

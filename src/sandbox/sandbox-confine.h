@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * For a child that reads what a sandbox says, and perhaps writes files: it keeps its user and loses
- * the rest.
+/* Confines a child that reads a sandbox's bytes and may write files. It keeps its user and drops
+ * the rest:
+ *
  *   - Descriptors: only those it is given, nothing on 0 and 1.
- *   - Capabilities, also the bounding and ambient sets; no new privileges; nobody may look into it.
+ *   - Capabilities, including the bounding and ambient sets; no new privileges; not dumpable.
  *   - Limits: descriptors, processes, memory, no core.
- *   - Landlock, where the kernel has it: files, directories and links may be made and removed below
- *     one directory. No file is read or executed, no device, socket or FIFO made, no TCP, no
- * signal.
- *   - seccomp: the system calls of that work, and death for any other.
- */
+ *   - Landlock, where the kernel has it: it may make and remove files, directories and links below
+ *     one directory. No reading or executing files, no devices, sockets or FIFOs, no TCP, no
+ *     signals.
+ *   - seccomp: the system calls of that work; any other kills the process. */
 #pragma once
 
 #include <stdbool.h>
@@ -17,9 +16,9 @@
 #include "base/err.h"
 
 struct jail {
-	int dir; /* what it may write below; -EBADF: nothing at all */
+	int dir; /* directory that it may write below; -EBADF: none */
 	int keep[3];
-	/* Keep the right to write in directories of others: only where root copies into one. */
+	/* Keeps CAP_DAC_OVERRIDE: only when root copies into another user's directory. */
 	bool override;
 };
 

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Sandboxes that begin as a snapshot of another one. The machine is that of the snapshot; all else
- * is of the plan, which was made now: a policy that has been changed or taken back since does not
- * come back with the memory of a machine. So plan and snapshot have to agree on what the machine is
- * made of.
- */
+/* Starts sandboxes from a snapshot of another one. The VM comes from the snapshot, everything else
+ * from the plan, which is made now: a policy that was changed or revoked since does not come back
+ * with the VM's memory. So plan and snapshot must agree on the VM's parts. */
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
@@ -21,7 +18,7 @@ enum {
 	END_S = 30,
 };
 
-/* Its memory and its disk, if both are full. */
+/* Checks for room for all of its memory and disk. */
 static int has_room(const struct sandbox *s, struct err *e)
 {
 	_cleanup_spec_ struct spec spec = { 0 };
@@ -55,7 +52,7 @@ int sandbox_save(const struct sandbox *s, enum wire_save what_for,
 	t.fd = fd;
 	if (transfer_save(&t, what_for, ret, e) < 0)
 		return err_wrap(e, "sandbox %s", s->id);
-	/* It can be resumed when its warden has given everything back. */
+	/* It can be resumed after its warden has released everything. */
 	p.fd = warden;
 	if (suspend && RETRY_EINTR(poll(&p, 1, END_S * 1000)) == 0)
 		return err_set(e, -ETIME, "sandbox %s is saved, but does not end", s->id);
@@ -81,7 +78,7 @@ static int agree(const struct spec *plan, const struct spec *was, struct err *e)
 	return 0;
 }
 
-/* The plan, with the machine of the snapshot and the tree of its image. */
+/* The plan, with the snapshot's VM and the tree of its image. */
 static int combine(const struct spec *plan, const struct spec *was, const char *path,
 		   struct spec *ret, struct err *e)
 {
@@ -122,7 +119,8 @@ int sandbox_use_snapshot(const char *name, struct spec *plan, struct err *e)
 
 /* ---- after a restart of the host ---- */
 
-/* Somebody puts it back now (-EBUSY), or was killed while doing so. */
+/* Claims a half-restored directory. -EBUSY: another process restores it now; else that process was
+ * killed. */
 static int take_half(const struct state_root *root, const char *id, int *ret_dir)
 {
 	_cleanup_close_ int dir =
@@ -131,7 +129,8 @@ static int take_half(const struct state_root *root, const char *id, int *ret_dir
 	return dir < 0 ? -errno : state_claim(dir, ret_dir);
 }
 
-/* The rest of keeper/saving.c's list, but for the spec. */
+/* Copies the files that the warden saved (warden/saving.c), but for the spec; the next warden
+ * restores STATE_WIDENED itself. */
 static int copy_back(const char *name, int dir, struct err *e)
 {
 	static const char *const files[] = { "policy.json", "api.json" };
@@ -151,7 +150,7 @@ static int copy_back(const char *name, int dir, struct err *e)
 	return r;
 }
 
-/* The spec last: without one, it is half. */
+/* Writes the spec last: without it, the directory is incomplete. */
 static int put_back(const struct state_root *root, const char *id, const char *name, struct err *e)
 {
 	_cleanup_close_ int dir = -EBADF;
@@ -174,7 +173,7 @@ static int put_back(const struct state_root *root, const char *id, const char *n
 	return r < 0 ? r : spec_store(dir, &was, e);
 }
 
-/* The spec is what is put back last. */
+/* The spec is written last, so it shows a complete directory. */
 static bool is_there(const struct state_root *root, const char *id)
 {
 	char path[SPEC_ID + 16];

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Whoever fills a pool holds its file `filling` locked, so there is one of them at a time. Whoever
- * takes a spare holds the pool's directory locked from its choice to the warden's answer
- * (start.c), so a spare has one owner. Both locks go with their process.
- */
+/* Pools of spares. A process that fills a pool locks the pool's file `filling`, so only one does at
+ * a time. A process that takes a spare locks the pool's directory from its choice to the warden's
+ * answer (start.c), so a spare gets one owner. Both locks end with their process. */
 #include "sandbox/spares.h"
 
 #include <dirent.h>
@@ -23,11 +21,12 @@
 
 #define WANT "want"
 
-static const char nobody[] = "aaaaaaaaaaaaaaaa"; /* a plan's id, where there must be one */
+static const char nobody[] = "aaaaaaaaaaaaaaaa"; /* placeholder id of a plan */
 
 /* ---- the plan ---- */
 
-/* Without what is its owner's. A spare that nobody has taken leaves nothing. */
+/* The plan without its owner's parts. A spare that was never taken leaves nothing behind
+ * (remove). */
 static struct spec common(const struct spec *plan)
 {
 	struct spec s = *plan;
@@ -43,8 +42,8 @@ static struct spec common(const struct spec *plan)
 	return s;
 }
 
-/* With the kernel, the disk and the accelerator that it would be started with now: what has changed
- * since is another plan. */
+/* Includes the kernel, disk and accelerator that it would start with now: if one changes, the plan
+ * is another. */
 static char *describe(const struct spec *plan, const char *guest, struct err *e)
 {
 	_cleanup_free_ struct prepared *p = calloc(1, sizeof(*p));
@@ -90,9 +89,9 @@ static int write_plan(int pool, const char *text, const struct spec *plan, struc
 	return r;
 }
 
-/* ---- what is there ---- */
+/* ---- existing spares ---- */
 
-/* The directory of the sandbox `name`, if it is a spare that lives; else -EBADF. */
+/* The directory of the sandbox `name` if it is a living spare; else -EBADF. */
 static int open_spare(const struct state_root *root, const char *name)
 {
 	_cleanup_close_ int dir = RETRY_EINTR(
@@ -114,7 +113,7 @@ int spares_next(const struct state_root *root, int pool, char ret[static SPEC_ID
 		if (dir >= 0)
 			memcpy(ret, de->d_name, SPEC_ID + 1);
 		else
-			(void)unlinkat(pool, de->d_name, 0); /* its warden has gone */
+			(void)unlinkat(pool, de->d_name, 0); /* its warden has ended */
 	}
 	if (d)
 		(void)closedir(d);
@@ -139,7 +138,7 @@ static unsigned int count(const struct state_root *root, int pool)
 	return n;
 }
 
-/* 0 when the pool was given up. */
+/* 0 if the pool was dropped. */
 static unsigned int wanted(int pool)
 {
 	char text[16];
@@ -172,7 +171,8 @@ static int lock_filling(int pool, bool wait, int *ret_fd, struct err *e)
 	return 0;
 }
 
-/* Until there are as many as are wanted now: somebody may change that meanwhile. */
+/* Starts spares until there are as many as wanted; another process may change that number
+ * meanwhile. */
 static int fill(const struct state_root *root, int pool, const char *key, bool wait,
 		spares_start_fn *start, void (*say)(unsigned int there, unsigned int want),
 		struct err *e)
@@ -184,7 +184,7 @@ static int fill(const struct state_root *root, int pool, const char *key, bool w
 
 	if (r == 0)
 		r = sandbox_read_plan(pool, &plan, e);
-	plan.machine.kernel = NULL; /* what it is made of is found anew */
+	plan.machine.kernel = NULL; /* find the current parts again */
 	while (r == 0 && (there = count(root, pool)) < (want = wanted(pool))) {
 		if (say)
 			say(there, want);
@@ -222,7 +222,7 @@ static _noreturn_ void refill(const char *key, spares_start_fn *start)
 	_cleanup_close_ int pool = -EBADF;
 	struct err e = ERR_INIT;
 
-	/* Not a descriptor of the caller's: somebody may wait for the end of one. */
+	/* Close the caller's descriptors: another process may wait for the end of one. */
 	(void)syscall(SYS_close_range, 0, ~0U, 0);
 	for (int i = 0; i <= STDERR_FILENO; i++)
 		(void)open("/dev/null", O_RDWR);
@@ -233,7 +233,7 @@ static _noreturn_ void refill(const char *key, spares_start_fn *start)
 	_exit(EXIT_SUCCESS);
 }
 
-/* The child's child is nobody's. */
+/* Forks twice, so that the caller need not reap the process that refills. */
 void spares_refill_later(const char *key, spares_start_fn *start)
 {
 	pid_t pid = fork();
@@ -278,7 +278,7 @@ int spares_list(const struct state_root *root, struct spares **ret, size_t *ret_
 	*ret = NULL;
 	*ret_n = 0;
 	if (spare_pool_open(root, NULL, false, &pools) < 0)
-		return 0; /* nobody has ever wanted one */
+		return 0; /* no pool was ever made */
 	d = fd_list(pools);
 	while (d && (de = readdir(d))) {
 		struct spares *more;
@@ -336,7 +336,7 @@ int spares_drain(const struct state_root *root, const char *key, struct err *e)
 		r = spare_pool_open(root, key, false, &pool);
 	if (r < 0)
 		return err_set(e, r, "no pool '%s': hutch pool ls", key);
-	/* Whoever fills it stops then, and is waited for. */
+	/* The process that fills the pool stops then; wait for it. */
 	(void)unlinkat(pool, WANT, 0);
 	r = lock_filling(pool, true, &lock, e);
 	if (r == 0 && RETRY_EINTR(flock(pool, LOCK_EX)) < 0)

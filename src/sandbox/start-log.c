@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * With HUTCH_LOG=debug, what warden, keeper and guest trace of a start: they write it to the
- * sandbox's log, and it is read from there and passed on to whoever has asked, also after the
- * directory of a failed start is gone.
- */
+/* Shows a start's trace with HUTCH_LOG=debug: warden, keeper and guest write it to the sandbox's
+ * log, and the starting process reads it there and passes it on, also after the directory of a
+ * failed start is gone. */
 #include "sandbox/start-log.h"
 
 #include <fcntl.h>
@@ -24,7 +22,7 @@ void start_log_open(struct start_log *l, int dir)
 	if (!trace_on)
 		return;
 	l->fd = path_open_nofollow(dir, "log", O_RDONLY, 0);
-	/* A spare's has lines already, of the time before it had an owner. */
+	/* A spare's log already has lines, from before it had an owner. */
 	if (l->fd >= 0)
 		(void)lseek(l->fd, 0, SEEK_END);
 }

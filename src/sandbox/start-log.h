@@ -4,11 +4,11 @@
 #include "base/trace.h"
 
 enum {
-	START_LOG_MS = 100, /* how often it is looked at while the start is waited for */
+	START_LOG_MS = 100, /* interval between reads during a start */
 };
 
 struct start_log {
-	int fd; /* -EBADF: nobody wants it */
+	int fd; /* -EBADF: not wanted */
 	struct trace_lines lines;
 };
 
@@ -17,10 +17,10 @@ struct start_log {
 		.fd = -EBADF \
 	}
 
-/* Nothing unless trace lines are wanted here. */
+/* Does nothing unless this process traces. */
 void start_log_open(struct start_log *l, int dir);
 void start_log_follow(struct start_log *l);
-void start_log_done(struct start_log *l); /* after a last look */
+void start_log_done(struct start_log *l); /* reads once more */
 
-/* Is that a trace line, and not one of the log? */
+/* Whether this is a trace line, not a log line. */
 bool start_log_is_trace(const char *line, size_t n);

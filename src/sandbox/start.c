@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Starting a sandbox: a directory with its spec, and a hutch-keeper that takes it from there. What
- * the keeper gets are descriptors: 3 the directory, 4 a pipe to report on, 5 the first client.
+/* Starts a sandbox: makes a directory with its spec, and runs a hutch-keeper, which does the rest.
+ * The keeper gets descriptors: 3 the directory, 4 a pipe for its report, 5 the first client.
  *
  * The directory is locked (LOCK_SH) from its first moment. The lock belongs to the open file
- * description, which the warden inherits as descriptor 3 and keeps: between us and the warden there
- * is no moment in which a sweep could take the directory for a dead one. For that reason nobody
- * here keeps that description after the start; what the caller gets is opened anew.
+ * description, which the warden inherits as descriptor 3 and keeps, so at no moment can a sweep
+ * mistake the directory for a dead one. For the same reason no process but the warden keeps that
+ * description after the start; the caller gets the directory opened anew.
  *
  * With $HUTCH_STARTER the keeper is not our child: state/handover.h.
  *
- * The image's tree is not locked here: the warden does it first thing (state_lock_tree), and then
- * either has it or says that the image was removed.
- */
+ * We do not lock the image's tree: the warden does that first (state_lock_tree), and either gets it
+ * or reports that the image was removed. */
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
@@ -39,8 +37,8 @@
 
 enum {
 	REPORT_MAX = 4096,
-	READY_S = 120,	/* for the keeper's report; a machine may boot, emulated */
-	GIVE_UP_S = 10, /* for a keeper that has failed to clean up */
+	READY_S = 120,	/* for the keeper's report; an emulated VM may boot */
+	GIVE_UP_S = 10, /* for a failed keeper to clean up */
 	LOG_MAX = 64 * 1024,
 	ENV_TEXT = 1024,
 };
@@ -51,14 +49,14 @@ struct start {
 	const struct state_root *root;
 	struct programs programs;
 	char id[SPEC_ID + 1];
-	const char *spare;	    /* it is to be one, of the pool of this key; or NULL */
-	bool resumed;		    /* its directory was there before, and stays if this fails */
-	char chain[SPEC_CHAIN + 1]; /* of one that is resumed: a new one of the audit log */
-	int dir;		    /* as state_new() gave it */
+	const char *spare;	    /* makes a spare for the pool of this key; or NULL */
+	bool resumed;		    /* its directory existed before, and stays on failure */
+	char chain[SPEC_CHAIN + 1]; /* resumed: a new chain of the audit log */
+	int dir;		    /* as state_new() returned it */
 	int log;		    /* the keeper's stderr */
 	int report;		    /* our end of the pipe */
 	int client, keeper_client;  /* both ends of the first client's connection */
-	int *quota; /* the lock of its owner, held until its spec stands there; or NULL */
+	int *quota;		    /* the owner's lock, held until the spec is stored; or NULL */
 	struct proc keeper;
 	struct start_log lines;
 };
@@ -80,7 +78,7 @@ static void start_done(struct start *s)
 	s->keeper_client = fd_close(s->keeper_client);
 }
 
-/* Others of the same owner may be let in: this one counts. */
+/* This sandbox counts now: releases the quota lock for others of the same owner. */
 static void counts(const struct start *s)
 {
 	if (s->quota)
@@ -89,7 +87,7 @@ static void counts(const struct start *s)
 
 static int write_spec(const struct start *s, const struct spec *spec, struct err *e)
 {
-	struct spec own = *spec; /* its texts and lists stay the caller's */
+	struct spec own = *spec; /* strings and lists stay the caller's */
 	_cleanup_free_ struct prepared *p = calloc(1, sizeof(*p));
 	int r = p ? prepare_machine(s->programs.guest, p, &own, e) : err_oom(e);
 
@@ -101,20 +99,20 @@ static int write_spec(const struct start *s, const struct spec *spec, struct err
 	if (s->resumed) {
 		own.chain = s->chain;
 	} else {
-		own.chain = ""; /* of what it is a fork of */
+		own.chain = ""; /* not the original's, if this is a fork */
 		own.ttl_left = 0;
 		own.created = clock_wall();
 	}
 	return spec_store(s->dir, &own, e);
 }
 
-/* Of a spare, before there is anybody who reads it. */
+/* Marks a spare, before any process reads the directory. */
 static int write_spare(const struct start *s, struct err *e)
 {
 	return s->spare ? state_write(s->dir, STATE_SPARE, s->spare, strlen(s->spare), e) : 0;
 }
 
-/* What the digest in the spec, the receipt and the audit log is of. */
+/* Stores the policy whose digest is in the spec, the receipt and the audit log. */
 static int write_policy(const struct start *s, const struct spec *spec, struct err *e)
 {
 	if (!spec->policy_text)
@@ -143,7 +141,7 @@ static int make_client(struct start *s, struct err *e)
 	return 0;
 }
 
-/* Variables of ours that the keeper gets too. */
+/* Variables passed on to the keeper. */
 static const char *const passed_on[] = {
 	"XDG_RUNTIME_DIR", "HUTCH_LOG",	       "HUTCH_AUDIT", "HUTCH_AUDIT_DIR",
 	"HUTCH_AUDIT_MAX", "XDG_STATE_HOME",   "HOME",	      "HUTCH_RESOLVER",
@@ -153,7 +151,7 @@ static const char *const passed_on[] = {
 #endif
 };
 
-/* Fills in `env`, whose first `n` are there. -E2BIG for one that is too long to be passed on. */
+/* Appends to `env`, which has `n` entries. -E2BIG if a variable is too long. */
 static int pass_on(char texts[static ARRAY_SIZE(passed_on)][ENV_TEXT], const char **env, size_t n,
 		   struct err *e)
 {
@@ -169,8 +167,8 @@ static int pass_on(char texts[static ARRAY_SIZE(passed_on)][ENV_TEXT], const cha
 	return 0;
 }
 
-/* To the service manager, if we are told of one, or to the warden of a spare: not our child then,
- * but with a pidfd all the same. */
+/* Hands the start over to the service manager, if there is one, or to a spare's warden. The keeper
+ * is then not our child, but we get a pidfd. */
 static int hand_over(struct start *s, const char *to, int report, struct err *e)
 {
 	const struct handover h = {
@@ -194,7 +192,7 @@ static int spawn(struct start *s, int report, struct err *e)
 
 	if (r < 0)
 		return r;
-	/* The root that we have, however we found it. */
+	/* The root that we use, however we found it. */
 	(void)snprintf(run_dir, sizeof(run_dir), "HUTCH_RUN_DIR=%s", s->root->path);
 	return proc_spawn(&(struct proc_spec){ .path = s->programs.keeper,
 					       .argv = argv,
@@ -208,7 +206,7 @@ static int spawn(struct start *s, int report, struct err *e)
 			  &s->keeper, e);
 }
 
-/* `starter`: the socket of whoever starts it; NULL: we do. */
+/* `starter`: socket of the process that starts the keeper; NULL: we do. */
 static int start_keeper(struct start *s, const char *starter, struct err *e)
 {
 	_cleanup_close_ int to = -EBADF;
@@ -221,14 +219,14 @@ static int start_keeper(struct start *s, const char *starter, struct err *e)
 	if (fcntl(s->report, F_SETFL, O_NONBLOCK) < 0)
 		return err_errno(e, "cannot make a pipe");
 	r = starter ? hand_over(s, starter, to, e) : spawn(s, to, e);
-	/* Ours only until here: whoever reads waits for the last one who could write. */
+	/* Close our copies: a reader sees the end only after the last writer has closed. */
 	s->keeper_client = fd_close(s->keeper_client);
 	return r;
 }
 
 /* ---- its report ---- */
 
-/* Reads to the end: of the pipe, or of the process. 0, -ETIME, -EFBIG or -errno. */
+/* Reads to the end of the pipe or of the process. 0, -ETIME, -EFBIG or -errno. */
 static int gather(struct start *s, uint64_t deadline, struct buf *b)
 {
 	struct pollfd fds[] = { { .fd = s->report, .events = POLLIN },
@@ -246,7 +244,8 @@ static int gather(struct start *s, uint64_t deadline, struct buf *b)
 			continue;
 		if (n == 0)
 			return -ETIME;
-		/* Looked at before reading: what an ended process wrote is in the pipe by now. */
+		/* poll() came before the read: the bytes of an ended process are in the pipe by
+		 * now. */
 		r = fd_read_all(s->report, b);
 		if (r != -EAGAIN)
 			return r;
@@ -255,7 +254,7 @@ static int gather(struct start *s, uint64_t deadline, struct buf *b)
 	}
 }
 
-/* The last line that the keeper logged, for a person who wonders why it died. */
+/* The keeper's last log line, for the message about its death. */
 static void last_words(const struct start *s, char *out, size_t n)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(LOG_MAX), shown = BUF_INIT(LOG_MAX);
@@ -278,10 +277,8 @@ static void last_words(const struct start *s, char *out, size_t n)
 		(void)snprintf(out, n, ": %s", buf_text(&shown));
 }
 
-/*
- * An empty report means ready, but a keeper that was killed has also said nothing: the receipt,
- * written before, tells one from the other.
- */
+/* An empty report means ready, but a killed keeper reports nothing, either. The receipt, written
+ * before, makes the difference. */
 static int judge(const struct start *s, int r, unsigned int seconds, const struct buf *b,
 		 struct err *e)
 {
@@ -303,7 +300,7 @@ static int judge(const struct start *s, int r, unsigned int seconds, const struc
 	return err_set(e, -EIO, "the keeper ended before the sandbox was ready%s", words);
 }
 
-/* A machine that was saved is read twice: once to see that it is whole. */
+/* A saved VM is read twice: the first time to check that it is complete. */
 static int wait_ready(struct start *s, const struct spec *spec, struct err *e)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(REPORT_MAX);
@@ -312,8 +309,7 @@ static int wait_ready(struct start *s, const struct spec *spec, struct err *e)
 	return judge(s, gather(s, clock_mono() + seconds * NSEC_PER_SEC, &b), seconds, &b, e);
 }
 
-/* The warden may have been killed after it had begun a chain of the audit log: that has an end too.
- */
+/* The warden may have been killed after it began an audit chain: ends that chain. */
 static int seal(const struct start *s, struct err *e)
 {
 	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
@@ -321,7 +317,7 @@ static int seal(const struct start *s, struct err *e)
 	const char *chain = s->resumed ? s->chain : s->id;
 	int r;
 
-	/* A log that cannot be opened now was none to begin a chain in. */
+	/* If the log cannot be opened now, the warden could not begin a chain. */
 	if (audit_open(&log, e) < 0 || !audit_sandbox_open(&log, chain))
 		return 0;
 	audit_put_text(&p, "sandbox", s->id);
@@ -330,7 +326,7 @@ static int seal(const struct start *s, struct err *e)
 	return r < 0 ? r : audit_sandbox_seal(&log, chain, e);
 }
 
-/* The same for one that is not our child: it is asked or killed, and waited for by its pidfd. */
+/* Ends a keeper that is not our child: signals it and waits by its pidfd. */
 static void end_other(const struct start *s, bool hangs)
 {
 	struct pollfd p = { .fd = s->keeper.pidfd, .events = POLLIN };
@@ -341,10 +337,8 @@ static void end_other(const struct start *s, bool hangs)
 	(void)RETRY_EINTR(poll(&p, 1, GIVE_UP_S * 1000));
 }
 
-/*
- * Takes back what there is after a failure. A keeper that has said what went wrong is giving back
- * what it took, and must not be disturbed; one that says nothing is killed.
- */
+/* Cleans up after a failure. A keeper that has reported its failure is cleaning up and must not be
+ * disturbed; one that reported nothing is killed. */
 static void give_up(struct start *s, bool hangs)
 {
 	char group[STATE_GROUP_MAX];
@@ -354,12 +348,12 @@ static void give_up(struct start *s, bool hangs)
 	s->client = fd_close(s->client);
 	if (s->keeper.pid == 0)
 		end_other(s, hangs);
-	/* If it is us who failed, it knows nothing of that: it has to be asked to end. One that is
-	 * cleaning up does not hear it. */
+	/* If the failure is ours, the keeper does not know: ask it to end. While it cleans up, it
+	 * ignores the signal. */
 	if (!hangs && proc_signal(&s->keeper, SIGTERM) == 0)
 		(void)proc_wait(&s->keeper, clock_mono() + GIVE_UP_S * NSEC_PER_SEC, &info);
 	proc_done(&s->keeper);
-	/* While there is a group, or a chain without its end, there is a directory that says so. */
+	/* Keep the directory while there is a group or an unfinished chain. */
 	if (cgroup_remove(state_group(s->root, s->id, group), &ignored) == 0 &&
 	    seal(s, &ignored) == 0 && !s->resumed)
 		(void)state_remove(s->root, s->id);
@@ -394,7 +388,7 @@ static int run(struct start *s, const struct spec *spec, bool client, struct err
 	return r;
 }
 
-/* Without our lock on it. */
+/* Opens the directory again, without our lock. */
 static int reopen(const struct start *s, int *ret_dir, struct err *e)
 {
 	int fd = RETRY_EINTR(openat(s->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -405,16 +399,16 @@ static int reopen(const struct start *s, int *ret_dir, struct err *e)
 	return 0;
 }
 
-/* It goes on without us. */
+/* Detaches from the keeper, which continues without us. */
 static void let_go(struct start *s)
 {
 	s->keeper.pidfd = fd_close(s->keeper.pidfd);
 	s->keeper = (struct proc)PROC_INIT;
 }
 
-/* ---- one that is ready ---- */
+/* ---- spares ---- */
 
-/* A spare's spec, with what its owner says about it. */
+/* Adds the owner's settings to a spare's spec. */
 static int write_owner(const struct start *s, const struct spec *spec, struct err *e)
 {
 	_cleanup_spec_ struct spec own = { 0 };
@@ -445,7 +439,7 @@ static int take_one(struct start *s, int pool, const struct spec *spec, bool cli
 	if (r == 0 && client)
 		r = make_client(s, e);
 	if (r < 0)
-		return r; /* it waits on */
+		return r; /* the spare keeps waiting */
 	r = start_keeper(s, path, e);
 	(void)unlinkat(pool, s->id, 0);
 	if (r == 0)
@@ -453,7 +447,7 @@ static int take_one(struct start *s, int pool, const struct spec *spec, bool cli
 	return r < 0 ? r : FAULT_ERR("start-taken", e);
 }
 
-/* From the pool of its key: 1. 0: there is none, and one is to be started. */
+/* Takes a spare from the pool of this key. 1; 0: there is none, and the caller starts a new one. */
 static int take_spare(struct start *s, const struct spec *spec, bool client, const char *key,
 		      struct err *e)
 {
@@ -476,7 +470,7 @@ static int take_spare(struct start *s, const struct spec *spec, bool client, con
 	return r == 0;
 }
 
-/* Only a plan that anybody could have made is one that spares are made of. */
+/* Only plans without parts of their own, such as a snapshot's, have pools. */
 static int start_from_pool(struct start *s, const struct spec *spec, bool client, struct err *e)
 {
 	_cleanup_close_ int pools = -EBADF;
@@ -533,7 +527,7 @@ int sandbox_start(const struct state_root *root, const struct spec *spec, struct
 	s.quota = &quota;
 	TRACE(TRACE_STATE, "start: agent '%s', image '%s', %s", spec->agent, spec->image,
 	      level_names[spec->level]);
-	/* What cannot be taken back is no reason not to start another one. */
+	/* Start even if other sandboxes cannot be reclaimed. */
 	(void)sandbox_reclaim(root, &ignored);
 	if (spec->quota)
 		r = quota_enter(root, spec, &quota, e);
@@ -558,9 +552,9 @@ int sandbox_start(const struct state_root *root, const struct spec *spec, struct
 	return 0;
 }
 
-/* ---- one that was suspended ---- */
+/* ---- suspended sandboxes ---- */
 
-/* What is of its last run. */
+/* Removes files of the last run. */
 static int forget_last_run(int dir, struct err *e)
 {
 	static const char *const files[] = { "sock", "receipt.json", "life.json", "end.json" };
@@ -571,7 +565,7 @@ static int forget_last_run(int dir, struct err *e)
 	return 0;
 }
 
-/* The plan of its last run, to begin as its snapshot. */
+/* The plan of the last run, to start from its snapshot. */
 static int plan_again(int dir, struct spec *ret, struct err *e)
 {
 	_cleanup_spec_ struct spec spec = { 0 };
@@ -585,7 +579,7 @@ static int plan_again(int dir, struct spec *ret, struct err *e)
 		r = sandbox_use_snapshot(name, &spec, e);
 	if (r < 0)
 		return r;
-	spec.once = false; /* who it was to end with has gone */
+	spec.once = false; /* the client that it was to end with is gone */
 	*ret = spec;
 	spec = (struct spec){ 0 };
 	return 0;
@@ -599,13 +593,13 @@ int sandbox_resume(const struct state_root *root, const struct sandbox *b, uint6
 	struct err ignored = ERR_INIT;
 	int r = programs_find(&s.programs, e);
 
-	/* Its last warden may have been killed before it had given back everything. */
+	/* The last warden may have been killed before it had cleaned up. */
 	(void)sandbox_reclaim(root, &ignored);
 	s.resumed = true;
 	memcpy(s.id, b->id, sizeof(s.id));
 	if (r == 0 && state_claim(b->dir, &s.dir) < 0)
-		r = err_set(e, -EBUSY, "somebody else resumes or ends sandbox %s", b->id);
-	/* From the only one who has it to one of those who keep it, as the warden will. */
+		r = err_set(e, -EBUSY, "another process resumes or ends sandbox %s", b->id);
+	/* Downgrade our exclusive lock to the shared one that the warden will keep. */
 	if (r == 0 && flock(s.dir, LOCK_SH) < 0)
 		r = err_errno(e, "cannot lock sandbox %s", b->id);
 	if (r == 0)

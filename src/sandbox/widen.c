@@ -7,7 +7,7 @@
 #include "engine/dial-guard.h"
 #include "sandbox/sandbox.h"
 
-/* What goes by the host's proxy reaches nothing else, whatever is added. */
+/* A sandbox that uses the host's proxy can reach nothing else, whatever is added. */
 static int goes_by_proxy(const struct sandbox *s, bool *ret, struct err *e)
 {
 	_cleanup_spec_ struct spec spec = { 0 };
@@ -18,7 +18,7 @@ static int goes_by_proxy(const struct sandbox *s, bool *ret, struct err *e)
 	return r;
 }
 
-/* One write: two of us at once make two lines. */
+/* One write, so that two concurrent processes write two lines. */
 static int write_down(const struct sandbox *s, const struct rule *rule, struct err *e)
 {
 	_cleanup_close_ int fd =
@@ -54,7 +54,7 @@ int sandbox_widen(const struct state_root *root, const struct sandbox *s, const 
 	if (r <= 0)
 		return r;
 	r = write_down(s, rule, e);
-	/* It is in the kernel already. */
+	/* The rule is already in the kernel. */
 	return r < 0 ? err_wrap(e, "the rule holds until the sandbox is suspended; it could not be "
 				   "written down")
 		     : 0;

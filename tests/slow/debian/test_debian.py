@@ -182,7 +182,7 @@ class Test3Profile(Guest):
         self.assertEqual([n for n, row in rows.items() if not row["enforced"]], ["kvm", "dial-guard"], json.dumps(rows, indent=1))
         self.assertEqual([n for n, row in rows.items() if n in REQUIRED and not row["required"]], [])
         self.assertEqual(rows["apparmor"]["seen"], "profile hutch-sandbox (enforce)")
-        self.assertEqual(rows["cgroup-cpu"]["seen"], "50000 of every 100000 us")
+        self.assertEqual(rows["cgroup-cpu"]["seen"], "50000 us of every 100000 us")
         self.assertEqual(rows["cgroup-memory"]["seen"][:14], "67108864 bytes")
         self.assertEqual(rows["cgroup-pids"]["seen"], "pids.max: 32")
 
