@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """
-Prints "passed failed skipped" of a meson junit.xml; no file or no case counts as a failure.
+Prints "passed failed skipped" of a meson junit.xml. A file without cases counts as one failure.
 """
 import sys
 import xml.etree.ElementTree as tree

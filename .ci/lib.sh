@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# What .ci/run, .ci/quick, .ci/nightly and .ci/selftest share: packages, images, builds, steps and how they are counted.
+# Functions shared by .ci/run, .ci/quick, .ci/nightly and .ci/selftest: packages, images, builds,
+# steps and their counts.
 #
-# A step writes its counts to $OUT/counts/NAME, so that steps in the background count like those in front. What a script announced with `expect`
-# and no step counted has failed: a part of CI that does not run is no part that passes. Nothing is tried twice.
+# A step writes its counts to $OUT/counts/NAME, so that background steps count too. A step announced
+# with `expect` fails if it has no counts: a step that does not run must not pass. Nothing is
+# retried.
 
 OUT=${CI_OUT:-$(mktemp -d)}
 mkdir -p "$OUT/counts"
-# Only what this script says decides what is tested; a variable of the caller's shell does not.
+# Variables of the caller's shell must not influence the tests.
 for name in "${!HUTCH_@}"; do unset "$name"; done
 CACHE=${CI_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/hutch-ci}
 PYTHON=/usr/bin/python3
@@ -18,13 +20,13 @@ PACKAGES=(meson ninja-build gcc ccache clang clang-tidy clang-format libclang-rt
 
 say() { printf '\n== %s\n' "$*"; }
 
-# expect NAME...: steps that must be counted by the end.
+# expect NAME...: announces steps that must have counts at the end.
 expect() { printf '%s\n' "$@" >>"$OUT/expected"; }
 
 # count NAME PASSED FAILED SKIPPED
 count() { printf '%d %d %d\n' "$2" "$3" "$4" >"$OUT/counts/$1"; }
 
-# step NAME COMMAND...: runs it, keeps its output, counts it as one check.
+# step NAME COMMAND...: runs the command, keeps its output and counts it as one check.
 step()
 {
 	local name=$1 start=$SECONDS
@@ -39,7 +41,7 @@ step()
 	fi
 }
 
-# why LOG: what failed tests said of it, the last lines of each.
+# why LOG: prints the last lines of each failed test.
 why()
 {
 	awk 'function tell() { for (i = n > 12 ? n - 12 : 0; i < n; i++) print line[i]; n = 0 }
@@ -48,7 +50,7 @@ why()
 		{ tell(); told = 0 }' "$1" | cut -c1-400 | tail -n 120
 }
 
-# tests NAME DIR [MESON ARGUMENT...]: runs tests of a build and counts every case in them.
+# tests NAME DIR [MESON ARGUMENT...]: runs tests of a build and counts every case.
 tests()
 {
 	local name=$1 dir=$2 start=$SECONDS status counts p f s failures=
@@ -58,7 +60,8 @@ tests()
 	status=$?
 	counts=$("$PYTHON" .ci/count.py "$dir/meson-logs/$name.junit.xml") || counts="0 1 0"
 	read -r p f s <<<"$counts"
-	# A program whose cases all passed and that failed all the same, or came to no end, is in meson's word only.
+	# Only meson's exit status shows a program that failed or timed out although its cases
+	# passed.
 	[ $status = 0 ] || [ "$f" != 0 ] || f=1
 	count "$name" "$p" "$f" "$s"
 	[ "$f" = 0 ] || failures=$'\n'$(grep -hE '(FAIL|ERROR|TIMEOUT)\b' "$OUT/$name.log" | tail -n 40; why "$dir/meson-logs/$name.txt")
@@ -66,7 +69,7 @@ tests()
 		"$([ "$f" = 0 ] && echo ok || echo FAILED)" "$name" $((SECONDS - start)) "$p" "$f" "$s" "$failures"
 }
 
-# total: the last line, and whether all is well.
+# total: prints the last line; succeeds if nothing failed.
 total()
 {
 	local passed=0 failed=0 skipped=0 p f s name
@@ -77,7 +80,7 @@ total()
 		read -r p f s <"$name"
 		passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
 	done
-	# Nothing is skipped on such a machine: a skip would hide a missing part.
+	# A CI host has everything that tests need: a skip would hide a missing part.
 	if [ $skipped -gt 0 ]; then
 		echo "FAILED  tests were skipped that must run here"
 		grep -h '# SKIP' "$OUT"/*.log | sort | uniq -c | head -n 20
@@ -100,10 +103,10 @@ install_packages()
 
 sources() { git ls-files -- "$@"; }
 
-# What another clone of this tree has compiled counts here too: the paths in the debugging information, which differ, are of no use to a test.
+# All clones of this tree share ccache entries: tests do not use the paths in debugging information.
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 
-# build DIR COMPILER [MESON OPTION...]; $TARGETS: only these.
+# build DIR COMPILER [MESON OPTION...]: builds $TARGETS, or everything if it is unset.
 build()
 {
 	local dir=$1 compiler=$2
@@ -112,9 +115,10 @@ build()
 	CC="${CACHER-ccache }$compiler" meson setup "$dir" --werror "$@" && ninja -C "$dir" ${TARGETS:-}
 }
 
-# ---- what takes the network: made once, kept outside the tree under the digest of its recipe, and checked before each use ----
+# ---- downloads, kept outside the tree under the digest of their recipe and checked before use ----
 
-# cached NAME RECIPE COMMAND...: the path of a directory that `COMMAND... DIRECTORY` has filled. RECIPE is the file that decides what is in it.
+# cached NAME RECIPE COMMAND...: prints the path of a directory that `COMMAND... DIRECTORY` filled.
+# The digest of the file RECIPE is part of the path.
 cached()
 {
 	local dir lock
@@ -134,14 +138,15 @@ cached()
 	echo "$dir"
 }
 
-# In mounts of its own: what others have of them while it works would keep mmdebstrap from unmounting its own.
+# In its own mount namespace: copies of its mounts elsewhere would keep mmdebstrap from unmounting.
 make_image() { if [ "$(id -u)" = 0 ]; then unshare --mount bash "$1" "$2/image.tar"; else bash "$1" "$2/image.tar"; fi; }
 
-# The package that `hutch image kernel` is made of. Its name has the version, and a new one is another recipe.
+# The package behind `hutch image kernel`. Its name contains the version, so a new version is a new
+# recipe.
 kernel_package() { apt-cache show --no-all-versions linux-image-cloud-amd64 | sed -n 's/^Depends: \([^ ]*\).*/\1/p'; }
 fetch_kernel() { cd "$1" && apt-get -q download "$(kernel_package)"; }
 
-# Paths of all, in $OUT/images, for use_images.
+# Writes the paths of all images to $OUT/images, for use_images.
 make_images()
 {
 	local name dir
@@ -167,7 +172,7 @@ shell() { sources '.ci/*' 'tests/*.sh' | grep -v '\.py$' | xargs shellcheck -S w
 
 tidy() { sources 'src/*.c' | xargs "$PYTHON" .ci/tidy.py "$1" "$CACHE/tidy"; }
 
-# memleak: cppcheck does not know __attribute__((cleanup)); LeakSanitizer looks for leaks.
+# memleak is off: cppcheck does not know __attribute__((cleanup)); LeakSanitizer finds leaks.
 analyse()
 {
 	cppcheck --project="$1/compile_commands.json" -D__x86_64__ --enable=warning,performance,portability \
@@ -175,7 +180,8 @@ analyse()
 		--error-exitcode=1
 }
 
-# Past 1000 lines something wants to be split; strcpy and friends are not used; no file is large; tests wait in one place.
+# At most 1000 lines per file, no strcpy and similar functions, no large file, no sleep in tests
+# outside waiting.py.
 house_rules()
 {
 	local bad=0 lines file
@@ -189,18 +195,19 @@ house_rules()
 	sources '*.c' '*.h' '*.py' '*.yaml' '*/meson.build' | grep -v '^tests/\(wrong\|fuzz/corpus\)/' |
 		xargs grep -L 'SPDX-License-Identifier: Apache-2.0' | sed 's/$/: no SPDX line/' | { ! grep .; } || bad=1
 	/usr/bin/python3 tools/rooms.py check || bad=1
-	# Only the engine table and the VM parts below it know engines; all other code asks a row for its traits (docs/ENGINES.md).
+	# Only the engine table and the VM parts name engines; other code tests traits
+	# (docs/ENGINES.md).
 	sources 'src/*.[ch]' 'src/*/meson.build' | grep -vE '^src/(engine|vm)/' | xargs grep -niE '\b(crun|runc|runsc|qemu|qmp|firecracker)' && bad=1
 	sources 'src/*.[ch]' | grep -vE '^src/(engine|vm)/|^src/receipt/level\.' |
 		xargs grep -nE '\bLEVEL_(CONTAINER|GVISOR|MICROVM)\b|"(container|gvisor|microvm)"' && bad=1
-	# A key that a test made once stood in a commit.
+	# A private key made by a test was once committed.
 	sources | grep -v '^tests/' | xargs grep -lE '^-----BEGIN .*PRIVATE KEY' && bad=1
-	# What a script can make again is not kept here: an image once stood in a commit, and none of it could land.
+	# Do not commit what a script can make again: a committed image once blocked a whole branch.
 	sources | tr '\n' '\0' | xargs -0 stat -c '%s %n' | awk '$1 > 1048576 { print $2 " is too large"; n++ } END { exit n > 0 }' || bad=1
 	return $bad
 }
 
-# Lines of base, wire, names and policy that no test reaches: less than one in ten.
+# Tests must reach at least 90 % of the lines of base, wire, names and policy.
 coverage()
 {
 	local dir=$1 module
@@ -214,8 +221,8 @@ coverage()
 
 FUZZERS="yaml json names keys audit record dns front hello http answer tar message wire-keeper wire-guest keeper client server mcp multipart rpc port"
 
-# fuzz NAME DIR SECONDS: libFuzzer for a while, on a copy of the corpus. One that sees only its own few branches is blind: the code under it was not
-# instrumented.
+# fuzz NAME DIR SECONDS: runs libFuzzer on a copy of the corpus. Fails if it sees fewer than 100
+# branches: then the code under test was not instrumented.
 fuzz()
 {
 	local corpus=$OUT/corpus-$1 seeds=(tests/fuzz/corpus/"$1") log=$OUT/fuzzing-$1.log cov
@@ -228,7 +235,7 @@ fuzz()
 	[ "${cov:-0}" -ge 100 ]
 }
 
-# fuzz_all DIR SECONDS: four at a time: with more, none would get far on two cores.
+# fuzz_all DIR SECONDS: runs four fuzzers at a time; with more, none gets far on two cores.
 fuzz_all()
 {
 	local target running=0
@@ -240,7 +247,7 @@ fuzz_all()
 	wait
 }
 
-# The README's quick start, in a clean clone, as written there.
+# Runs the README's quick start, as written there, in a clean clone.
 quick_start()
 {
 	local dir r

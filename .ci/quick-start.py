@@ -3,9 +3,9 @@
 """
 Runs the quick start of a README as a new user would: quick-start.py README REPOSITORY EMPTY-FOLDER.
 
-The commands are the lines of the first ```sh block under "## Quick start". The address of the repository is replaced by
-the path of this one, "sudo" by nothing when we are root. At most 5 commands; the last must print 1. Images and state go to
-the folder, not to the system.
+The commands are the lines of the first ```sh block under "## Quick start", at most 5; the last must
+print 1. The script replaces the address of the repository by the path of this one and, as root,
+removes "sudo". Images and state go to the folder, not to the system.
 """
 import os
 import re

@@ -1,11 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """
-tidy.py BUILD CACHE FILE...: clang-tidy over the files, as the build compiles them, two at a time.
+tidy.py BUILD CACHE FILE...: runs clang-tidy on the files as the build compiles them, two at a time.
 
-Most of its time is clang's static analyzer, which takes as long the second time as the first. So a file that passed is not looked
-at again while nothing has changed that its verdict depends on: clang-tidy itself, its configuration, the command that compiles the file, and every
-byte of the file and of all headers that it includes. What failed is never kept.
+Most of the time goes to clang's static analyzer. So tidy.py skips a file that has passed, until
+something changes that the result depends on: clang-tidy, its configuration, the command that
+compiles the file, or any byte of the file and of the headers that it includes. Failures are not
+cached.
 """
 
 import concurrent.futures
@@ -23,7 +24,7 @@ KEPT_DAYS = 30
 
 
 def flags(entry):
-    """What the compiler is asked for, without its name, the file, and what it writes."""
+    """The compiler's options, without its name, the source file and the output files."""
     args, skip = [], False
     for arg in itertools.dropwhile(lambda arg: not arg.startswith("-"), shlex.split(entry["command"])):
         if skip or arg in ("-o", "-MF", "-MQ", "-MT"):
@@ -34,7 +35,7 @@ def flags(entry):
 
 
 def included(entry):
-    """The file and all that it includes."""
+    """The file and all headers that it includes."""
     done = subprocess.run(["clang", *flags(entry), "-M", entry["file"]], cwd=entry["directory"], capture_output=True, text=True)
     if done.returncode != 0:
         raise ValueError(f"{entry['file']}: clang cannot tell what it includes:\n{done.stderr}")
@@ -45,7 +46,7 @@ def included(entry):
 def key(entries, common):
     sum_ = hashlib.sha256(common)
     for entry in entries:
-        # Directories differ from clone to clone; what is found in them is in the sum.
+        # Without -I, which differs between clones; the headers themselves are in the sum.
         sum_.update(" ".join(arg for arg in flags(entry) if not arg.startswith("-I")).encode())
         for path in included(entry):
             data = path.read_bytes()
@@ -54,7 +55,7 @@ def key(entries, common):
 
 
 def look_at(path, entries, build, common, cache):
-    """Whether it had to be looked at."""
+    """Check a file. False if it has passed before, unchanged."""
     mark = cache / key(entries, common)
     if mark.exists():
         mark.touch()
@@ -67,7 +68,7 @@ def look_at(path, entries, build, common, cache):
 
 
 def forget(cache):
-    """What no run asked for in a long time."""
+    """Remove results that no run has used for KEPT_DAYS."""
     for mark in cache.iterdir():
         if time.time() - mark.stat().st_mtime > KEPT_DAYS * 86400:
             mark.unlink(missing_ok=True)

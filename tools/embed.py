@@ -1,9 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """
-Turns text files into a C table: embed.py OUTPUT ROOT FILE..., sorted by path relative to ROOT.
-Or one file into a text: embed.py --one NAME OUTPUT FILE, declared in NAME.h as NAME_json, of NAME_json_n
-bytes, or NAME_text if it is not JSON; '-' in NAME becomes '_' there.
+Turns text files into C.
+
+  embed.py OUTPUT ROOT FILE...      a table of the files, sorted by path relative to ROOT
+  embed.py --one NAME OUTPUT FILE   one file as a string
+
+The string is NAME_json for a JSON file, otherwise NAME_text, and its length NAME_json_n or
+NAME_text_n; NAME.h declares both. '-' in NAME becomes '_' in the symbols.
 """
 import os
 import sys

@@ -34,7 +34,7 @@ def order():
 
 
 class Build:
-    """What the meson.build files say."""
+    """Rooms, their libraries and dependencies, read from the meson.build files."""
 
     def __init__(self):
         self.rooms = order()
@@ -71,7 +71,7 @@ def includes(path):
 
 
 def check_includes(build):
-    """Problems of single files, and which room includes which."""
+    """Wrong includes, and declared dependencies that are missing, unused or not below."""
     problems, used = [], collections.defaultdict(set)
     for path in sorted(SRC.glob("*/*.[ch]")) + sorted(ROOT.glob("tests/*/*.[ch]")):
         room = path.parent.name if path.parent.parent == SRC else None
