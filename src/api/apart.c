@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The handler runs in a job's child, on the child's copy of the request. What it answers there is
- * the job's result, and is answered here. So a handler needs to know nothing of it, as long as it
- * answers before it returns, and changes files and nothing else.
+ * Runs a handler in a job's child, on the child's copy of the request. The handler's answer is the
+ * job's result, which the parent sends. A handler needs no changes for this, if it answers before
+ * it returns and changes nothing but files.
  */
 #include "api/apart.h"
 
@@ -10,7 +10,7 @@ struct apart {
 	struct request *request;
 	struct job *job;
 	void (*handle)(struct request *r);
-	json_t *told; /* in the child */
+	json_t *told; /* the answer, in the child */
 };
 
 static void tell(struct request *r, int status, const char *type, const char *text, size_t n)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Handlers that wait for files: on the loop they would keep everybody waiting (route.apart). */
+/* Handlers that wait for files run in a child, to not block the loop (route.apart). */
 #pragma once
 
 #include "api/request.h"
 
-/* Calls `handle` apart from the loop, and answers what it answers. */
+/* Calls `handle` in a child, and sends its answer. */
 void request_apart(struct request *r, void (*handle)(struct request *r));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Settings of the API, and the parts that hutchd puts it together from. */
+/* Settings of the API, and the parts that hutchd combines. */
 #pragma once
 
 struct api;
@@ -14,10 +14,10 @@ struct route;
 struct api_config {
 	struct loop *loop;
 	const char *domain; /* sandboxes are PORT-ID.domain; NULL: none */
-	/* The domain in answers; NULL: hutch.invalid. Without one, an SDK makes names in the domain
-	 * of the service it was written for, whose owner would see the traffic. */
+	/* The domain in answers; NULL: hutch.invalid. Without a domain, an SDK uses names of the
+	 * original service, whose owner would see the traffic. */
 	const char *told_domain;
-	const char *agent; /* the policy of sandboxes whose template has no agent of its own */
+	const char *agent; /* default policy, if the template has no agent of its own */
 	struct keys *keys;
 	const struct api_part *const *parts; /* the last one is NULL */
 };
@@ -28,15 +28,15 @@ enum api_plane {
 	PLANES,
 };
 
-/* One part. Members that it does not need are NULL. */
+/* One part. Unused members are NULL. */
 struct api_part {
-	/* Tables, the last one NULL; a table ends with a row without a method. */
+	/* NULL-terminated list of tables; a table ends with a row without a method. */
 	const struct route *const *routes[PLANES];
-	/* Answers a request to another port of r->box than envd's. Exactly one part has it. */
+	/* Handles a request to a port of r->box other than envd's. Exactly one part has it. */
 	void (*port)(struct request *r);
-	/* Make and free its state: begin() once the sandboxes are found, end() after all boxes
-	 * and before jobs, also if begin() failed or was not called. */
+	/* Create and free the part's state. begin() runs once the sandboxes are found; end() runs
+	 * after all boxes and before jobs are freed, even if begin() failed or was not called. */
 	int (*begin)(struct api *a, struct err *e);
 	void (*end)(struct api *a);
-	void (*box_gone)(struct box *b); /* frees the state that the part hung on it */
+	void (*box_gone)(struct box *b); /* frees the part's state of a box */
 };

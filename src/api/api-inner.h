@@ -15,16 +15,15 @@ enum {
 	API_ENVD_PORT = 49983,
 };
 
-#define API_ENVD_VERSION "0.6.13" /* what the SDKs hold their features against */
+#define API_ENVD_VERSION "0.6.13" /* the SDKs derive their features from it */
 
-/* What jobs wait for each other for: each has its own slots, shared by owners (job.h). What takes
- * long never holds up what is short. */
+/* Pools of jobs, each with its own slots (job.h): long jobs never delay short ones. */
 enum pool {
-	POOL_START, /* new sandboxes */
-	POOL_END,   /* their ends */
-	POOL_LIFE,  /* virtual machines go to disk and come back */
-	POOL_LOOK,  /* what reads files, or runs hutch */
-	POOL_BUILD, /* of templates */
+	POOL_START, /* start sandboxes */
+	POOL_END,   /* end sandboxes */
+	POOL_LIFE,  /* suspend and resume VMs */
+	POOL_LOOK,  /* read files or run hutch */
+	POOL_BUILD, /* build templates */
 	POOLS,
 };
 
@@ -32,20 +31,20 @@ struct api {
 	const struct api_config *config;
 	struct state_root root;
 	struct jobs *pools[POOLS];
-	unsigned char secret[32]; /* of addresses that we give out */
+	unsigned char secret[32]; /* signs the addresses that we issue */
 	struct box *boxes[API_BUCKETS];
 	size_t n_boxes;
 	uint64_t started;	 /* wall clock */
-	struct loop_timer sweep; /* api.c: what is left of ended sandboxes does not grow */
-	struct turn *turns;	 /* boxes that go to disk or come back: turn.c */
+	struct loop_timer sweep; /* api.c: removes old kept sandboxes */
+	struct turn *turns;	 /* boxes being suspended or resumed: turn.c */
 	struct {
 		uint64_t requests, refused, created, killed;
 	} counts;
 	/* owned by the parts */
-	struct build *builds;	       /* that have not ended */
-	struct records_watch *records; /* who waits for output */
+	struct build *builds;	       /* running builds */
+	struct records_watch *records; /* readers that wait for output */
 	struct mcp_sessions *mcp;
-	size_t n_followers; /* of events */
+	size_t n_followers; /* clients that follow events */
 };
 
 enum {
@@ -62,26 +61,26 @@ struct box {
 	struct api *api;
 	struct sandbox sandbox;
 	struct spec spec;
-	char template[128];	     /* of the request, or the image's name */
-	char owner[64];		     /* the name of the key it was made with, or "" */
-	char token[BOX_TOKEN + 1];   /* of its data plane */
-	char traffic[BOX_TOKEN + 1]; /* of its ports; "" if they are public */
-	bool build;		     /* a template is built in it: for administrators only */
+	char template[128];	     /* as requested, or the image's name */
+	char owner[64];		     /* name of the key that created it, or "" */
+	char token[BOX_TOKEN + 1];   /* for its data plane */
+	char traffic[BOX_TOKEN + 1]; /* for its ports; "" if they are public */
+	bool build;		     /* builds a template: for administrators only */
 	json_t *metadata;	     /* object of texts; never NULL */
-	json_t *network;	     /* as it was asked for; may be NULL */
+	json_t *network;	     /* as requested; may be NULL */
 	enum box_state state;
-	bool suspended;	   /* paused, on disk: it has no warden */
+	bool suspended;	   /* saved on disk, without a warden */
 	uint64_t deadline; /* wall clock ms; 0: none */
 	bool pause_at_deadline, auto_resume;
-	bool internet; /* as it was asked for */
+	bool internet; /* as requested */
 	struct request *requests;
-	struct watcher *watchers;  /* owned by a part: those that are polled */
+	struct watcher *watchers;  /* owned by a part: polled watchers */
 	struct commands *commands; /* owned by a part */
-	uint64_t sampled, cpu_us;  /* the last metrics */
+	uint64_t sampled, cpu_us;  /* at the last metrics request */
 	/* private */
 	json_t *own; /* api.json */
 	struct peer *peer;
-	struct trace_lines lines; /* of keeper, warden and guest, with HUTCH_LOG=debug */
+	struct trace_lines lines; /* from keeper, warden and guest, with HUTCH_LOG=debug */
 	struct loop_fd warden;
-	struct box *next; /* of its hash chain */
+	struct box *next; /* in its hash chain */
 };

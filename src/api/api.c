@@ -12,7 +12,7 @@ enum {
 	SWEEP_S = 60,
 };
 
-/* One slot of each is only for owners that have no job there. */
+/* One slot of each pool is reserved for owners without a job in it. */
 static const size_t pool_slots[POOLS] = {
 	[POOL_START] = 8, [POOL_END] = 8, [POOL_LIFE] = 8, [POOL_LOOK] = 8, [POOL_BUILD] = 6,
 };
@@ -23,14 +23,14 @@ static int count(struct box *b, void *arg)
 	return 0;
 }
 
-/* What is dead is taken back at our start, and not at anybody's stop; what lives is found. */
+/* Reclaims dead sandboxes, which happens at a start and never at a stop, and finds the living. */
 static void look_around(struct api *a)
 {
 	struct err e = ERR_INIT;
 	size_t n = 0;
 
 	if (sandbox_reclaim(&a->root, &e) < 0)
-		log_warning("cannot take back what dead sandboxes left: %s", e.msg);
+		log_warning("cannot reclaim dead sandboxes: %s", e.msg);
 	if (sandbox_restore(&a->root, &e) < 0)
 		log_warning("cannot find suspended sandboxes: %s", e.msg);
 	(void)box_each(a, count, &n);
@@ -38,7 +38,7 @@ static void look_around(struct api *a)
 		log_info("%zu sandboxes found", n);
 }
 
-/* ---- what has ended ---- */
+/* ---- ended sandboxes ---- */
 
 static int sweep_work(void *arg, json_t **ret, struct err *e)
 {
@@ -54,7 +54,7 @@ static void sweep_done(void *arg, const json_t *result, const struct err *e)
 		log_warning("cannot remove old ended sandboxes: %s; try 'hutch gc'", e->msg);
 }
 
-/* Every start does it too: this is for a hutchd of whom nobody wants anything. */
+/* Each start reclaims too; this timer is for an idle hutchd. */
 static void sweep(struct loop_timer *t)
 {
 	static const struct job_ops ops = { .work = sweep_work, .done = sweep_done };

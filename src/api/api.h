@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The API of hutchd, over an HTTP server that its owner has set up: routing, and the state that all
- * parts share. The parts answer (api-config.h). The API holds no truth: all its state is read from
- * the files of the sandboxes, again after each start.
+ * The API of hutchd on an HTTP server that the caller has set up: routing, and the state that all
+ * parts share. The parts answer requests (api-config.h). The API holds no truth: it reads all state
+ * from the files of the sandboxes, again after each start.
  */
 #pragma once
 
@@ -10,7 +10,7 @@
 #include "base/err.h"
 #include "http/http-server.h"
 
-/* Finds what is there, reclaims what is dead. `config` and what it points to outlive the api. */
+/* Finds living sandboxes and reclaims dead ones. `config` must outlive the api. */
 int api_new(const struct api_config *config, struct api **ret, struct err *e);
 struct api *api_free(struct api *a);
 
@@ -18,5 +18,5 @@ struct api *api_free(struct api *a);
 void api_handle(struct exchange *x, void *arg);
 void api_gone(struct exchange *x, void *arg);
 
-/* One line for each route: method, path, who may. For the test that knows them all. */
+/* Prints method, path and roles of each route, for the test that checks them all. */
 int api_print_routes(const struct api_part *const *parts, FILE *f);

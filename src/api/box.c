@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A box is known from the first time that somebody asks for it, or that all were looked at, until
- * its warden ends, which its pidfd tells at once. One that is suspended has no warden: whether it
- * still is, is looked at each time that it is asked for. What was written down when it was made
- * (token, metadata) stands in its spec; one that somebody else made (`hutch create`) gets a token,
- * in a file of its own, when it is first asked for over HTTP.
+ * A box exists from the first request for its sandbox, or the first listing, until the warden's
+ * pidfd reports the warden's end. A suspended sandbox has no warden, so each lookup checks its
+ * state again. The token and metadata are in the sandbox's spec. A sandbox that hutchd did not
+ * create (`hutch create`) gets a token, in a file of its own, at the first HTTP request for it.
  */
 #include "api/box.h"
 
@@ -29,7 +28,7 @@ static size_t bucket(const char *id)
 	return h % API_BUCKETS;
 }
 
-/* ---- the end of one ---- */
+/* ---- end of a box ---- */
 
 static void box_free(struct box *b)
 {
@@ -67,7 +66,7 @@ void boxes_free(struct api *a)
 			box_free(a->boxes[i]);
 }
 
-/* ---- what is written down ---- */
+/* ---- files of a box ---- */
 
 static int read_json(int dir, const char *name, json_t **ret, struct err *e)
 {
@@ -102,7 +101,7 @@ int box_save(struct box *b, struct err *e)
 	return text ? state_write(b->sandbox.dir, own_file, text, strlen(text), e) : err_oom(e);
 }
 
-/* Of one that hutchd did not make. */
+/* Draws a token for a sandbox that hutchd did not create. */
 static int draw_own(struct box *b, struct err *e)
 {
 	char token[BOX_TOKEN + 1];
@@ -131,8 +130,8 @@ int box_read_api(const char *made, int dir, json_t **ret, struct err *e)
 }
 
 /*
- * spec.api is what it was made with; api.json what has changed since, member by member: network,
- * and the token of one that we did not make.
+ * Merges spec.api, written at creation, and api.json, which replaces single members later: network,
+ * and the token of a sandbox that hutchd did not create.
  */
 static int read_own(struct box *b, struct err *e)
 {
@@ -194,7 +193,7 @@ void box_refresh(struct box *b)
 
 /* ---- loading ---- */
 
-/* A warden that has just begun has not removed the file yet. */
+/* A warden that has just started has not removed the file yet. */
 static bool is_suspended(const struct box *b)
 {
 	return state_phase(b->sandbox.dir) == STATE_PAUSED && state_is_suspended(b->sandbox.dir);
@@ -214,7 +213,7 @@ static int watch_warden(struct box *b, struct err *e)
 	return loop_add_fd(b->api->config->loop, &b->warden, pidfd, EPOLLIN) < 0 ? err_oom(e) : 0;
 }
 
-/* Everything that can fail; box_free() is for one that is in the table. */
+/* All steps that can fail; box_free() is only for a box in the table. */
 static int load(struct box *b, struct err *e)
 {
 	enum state_phase phase;
@@ -272,10 +271,9 @@ struct box *box_find(struct api *a, const char *id)
 	struct err e = ERR_INIT;
 	struct box *b = spec_id_valid(id) ? known(a, id) : NULL;
 
-	/* One that comes back stays what it was until it is there: whoever asks for it waits too.
-	 */
+	/* A resuming box stays suspended until it runs: later requests for it wait too. */
 	if (b && b->suspended && !turn_is_on(a, id) && !is_suspended(b)) {
-		box_free(b); /* it goes on, or has ended */
+		box_free(b); /* it runs again, or has ended */
 		b = NULL;
 	}
 	if (b || !spec_id_valid(id))
@@ -311,7 +309,7 @@ static int match_token(struct box *b, void *arg)
 {
 	struct token *t = arg;
 
-	/* All of them are looked at: how long it takes says nothing. */
+	/* Compares with every box, so that the time taken reveals nothing. */
 	if (sodium_memcmp(b->token, t->text, BOX_TOKEN) == 0)
 		t->found = b;
 	return 0;
@@ -326,23 +324,23 @@ struct box *box_by_token(struct api *a, const char *token)
 	return t.found;
 }
 
-/* ---- its keeper ---- */
+/* ---- connection to the keeper ---- */
 
 static void on_peer_ended(struct peer *p, void *arg)
 {
 	struct box *b = arg;
 
-	/* It was one client too slow, or the sandbox ends: its pidfd will tell. */
+	/* This client was too slow, or the sandbox ends: then the pidfd reports it. */
 	b->peer = peer_free(p);
 }
 
-/* HUTCH_LOG=debug: the lines of keeper, warden and guest, for as long as we are connected. */
+/* HUTCH_LOG=debug: trace lines of keeper, warden and guest, while connected. */
 static void pass_line(void *arg, const char *text, size_t n)
 {
 	const struct box *b = arg;
 	struct trace_line line;
 
-	/* Whose line it is, we know; a keeper's word is not taken for it. */
+	/* The sandbox's id is ours; the keeper's word for it is not trusted. */
 	if (trace_parse(text, n, &line) < 0 ||
 	    (!str_eq(line.process, "keeper") && !str_eq(line.process, "warden") &&
 	     !str_eq(line.process, "guest")))
@@ -413,7 +411,7 @@ struct box *request_box(struct request *r)
 	return NULL;
 }
 
-/* One that has ended: there is no box of it. */
+/* Opens the directory of an ended sandbox, which has no box. */
 static int open_kept(struct request *r)
 {
 	_cleanup_close_ int dir =

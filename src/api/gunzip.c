@@ -5,17 +5,17 @@
 #include <zlib.h>
 
 enum {
-	GZIP_ONLY = 16, /* added to the window's bits; see inflateInit2() */
+	GZIP_ONLY = 16, /* added to the window bits; see inflateInit2() */
 };
 
 struct gunzip {
 	z_stream z;
 	struct gunzip_limits limits;
 	uint64_t in, out;
-	bool between; /* members: one has ended, and another may begin */
+	bool between; /* a member has ended, and another may follow */
 };
 
-/* zlib's own would do, but tests make calloc() fail. */
+/* Tests make calloc() fail, so zlib must use it too. */
 static void *allocate(void *arg, unsigned int n, unsigned int size)
 {
 	return calloc(n, size);
@@ -55,7 +55,7 @@ static bool over(const struct gunzip *g)
 	return g->out > g->limits.free && g->out / g->limits.ratio > g->in;
 }
 
-/* One call of inflate(); how many bytes came out. */
+/* Calls inflate() once; returns the number of output bytes. */
 static ssize_t inflate_once(struct gunzip *g, const char **data, size_t *n, char *out, size_t size,
 			    struct err *e)
 {
@@ -69,7 +69,7 @@ static ssize_t inflate_once(struct gunzip *g, const char **data, size_t *n, char
 	size = g->z.avail_out;
 	r = inflate(&g->z, Z_NO_FLUSH);
 	used = have - g->z.avail_in;
-	if (used > 0) /* NULL may be given without bytes */
+	if (used > 0) /* data may be NULL if there is no input */
 		*data += used;
 	*n -= used;
 	g->in += used;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gzip (RFC 1952), taken apart as it comes, with a bound for how much may come out of how little.
- * The caller pulls, as from a multipart.
+ * Streaming gzip (RFC 1952) decoder with a limit on the expansion ratio. The caller pulls output,
+ * as from a multipart.
  */
 #pragma once
 
@@ -12,8 +12,8 @@
 #include "base/err.h"
 
 struct gunzip_limits {
-	uint64_t free;	    /* so many bytes may come out of whatever */
-	unsigned int ratio; /* and over that, so many for each that went in */
+	uint64_t free;	    /* output bytes that are always allowed */
+	unsigned int ratio; /* above that, output bytes per input byte */
 };
 
 struct gunzip;
@@ -22,12 +22,12 @@ int gunzip_new(const struct gunzip_limits *limits, struct gunzip **ret);
 struct gunzip *gunzip_free(struct gunzip *g);
 
 /*
- * Takes from *data and *n and writes up to `size` bytes to `out`: how many, 0 when it needs more
- * input, or -EBADMSG (not gzip, or damaged), -EFBIG (over the limits), -ENOMEM. To be called until
- * it says 0, also with no input left.
+ * Consumes *data and *n and writes up to `size` bytes to `out`. Returns their number, 0 if it needs
+ * more input, -EBADMSG (not gzip, or damaged), -EFBIG (over the limits) or -ENOMEM. Call it until
+ * it returns 0, also without input left.
  */
 ssize_t gunzip_next(struct gunzip *g, const char **data, size_t *n, char *out, size_t size,
 		    struct err *e);
 
-/* After the last byte: was it whole? */
+/* After the last byte: whether the stream was complete. */
 bool gunzip_whole(const struct gunzip *g);

@@ -9,7 +9,7 @@ uint64_t box_cpus(const struct box *b)
 	return MAX((b->spec.limits.cpus + 999) / 1000, UINT64_C(1));
 }
 
-/* Of one CPU, since this was last asked for, or since the start. */
+/* In percent of one CPU, since the last call, or since the start. */
 static double cpu_percent(struct box *b, uint64_t cpu_us)
 {
 	uint64_t now = clock_wall();

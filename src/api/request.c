@@ -66,7 +66,7 @@ void request_free(struct request *r)
 	free(r);
 }
 
-/* The answer is complete: the exchange is not ours any more. */
+/* Ends a request whose answer is complete: the exchange is not ours any more. */
 #define FINISH(r, call)                       \
 	do {                                  \
 		struct exchange *x_ = (r)->x; \
@@ -91,8 +91,7 @@ void request_text(struct request *r, int status, const char *type, const char *t
 		return;
 	}
 	trace_answer(r, status);
-	/* The text may belong to what is freed with the request, so that goes last; but by then the
-	 * exchange is not ours. */
+	/* The text may be freed with the request, so free that last, when x is not ours. */
 	x->cookie = NULL;
 	r->x = NULL;
 	http_answer(x, status, type, text, n);
@@ -169,13 +168,13 @@ static int status_of(int num)
 	}
 }
 
-/* These are set where the text was written for clients, although the status is 500. */
+/* The text of these errors is meant for clients, although the status is 500. */
 static bool is_told(int num)
 {
 	return num == -ETIME || num == -ECANCELED || num == -ENOEXEC || num == -ENOMEM;
 }
 
-/* A slash that begins a word: "'/var/lib/hutch': ..." does, "10.0.0.0/8" does not. */
+/* Finds a slash at the start of a word: in "'/var/lib/hutch': ...", not in "10.0.0.0/8". */
 static bool names_a_path(const char *text)
 {
 	for (const char *s = strchr(text, '/'); s; s = strchr(s + 1, '/'))
@@ -249,7 +248,7 @@ void request_gone(struct request *r)
 				   { "code", json_integer(502) }));
 }
 
-/* ---- in pieces ---- */
+/* ---- streamed answers ---- */
 
 static void on_room(struct exchange *x)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From a request to its handler, in this order: which sandbox it is for, if any; who asks; which
- * row of the tables it is. Nothing is handled that no row allows.
+ * Finds the handler of a request: first the sandbox, if any, then the client's role, then the row
+ * of the tables. A request that no row allows is refused.
  *
- * A request is for a sandbox (data plane) if the field E2b-Sandbox-Id names one, if its host is
- * PORT-ID.domain, if it has the token of one, or if it is a signed URL. Everything else is for us.
+ * A request goes to a sandbox (data plane) if the field E2b-Sandbox-Id names one, if its host is
+ * PORT-ID.domain, if it has a sandbox's token, or if it is a signed URL. Others go to hutchd.
  */
 #include "api/route.h"
 
@@ -26,7 +26,7 @@ enum {
 
 /* ---- rows ---- */
 
-/* One component of each; false where they differ. A "{}" takes what is there, decoded. */
+/* Matches one component of each. "{}" matches any component, and stores it decoded. */
 static bool match_part(const char **path, const char **target, struct request *r, size_t *n_args)
 {
 	size_t a = strcspn(*path, "/"), b = strcspn(*target, "/");
@@ -72,7 +72,7 @@ static const struct route *find_in(const struct route *table, struct request *r,
 	return NULL;
 }
 
-/* The row of a request; *ret_other: there is one, for another method. */
+/* Finds the row of a request; *ret_other: a row exists for another method. */
 static const struct route *find_row(enum api_plane plane, struct request *r, bool *ret_other)
 {
 	const struct route *row = NULL;
@@ -113,9 +113,9 @@ static void dispatch(struct request *r, enum api_plane plane)
 		r->route->handle(r);
 }
 
-/* ---- who asks ---- */
+/* ---- role of the client ---- */
 
-/* The key of a request, or NULL. *ret_presented: the request carries a credential of some kind. */
+/* Returns the key of a request, or NULL. *ret_presented: it carries a credential of some kind. */
 static const char *key_of(const struct exchange *x, bool *ret_presented)
 {
 	const char *key = http_field(x, "x-api-key");
@@ -127,7 +127,7 @@ static const char *key_of(const struct exchange *x, bool *ret_presented)
 	return key;
 }
 
-/* A presented credential decides alone: a wrong key on the Unix socket is a wrong key. */
+/* A presented credential decides alone: a wrong key is refused even on the Unix socket. */
 enum role request_role(struct request *r)
 {
 	static const enum role roles[KEY_ROLES] = {
@@ -153,9 +153,9 @@ enum role request_role(struct request *r)
 	return roles[info.role];
 }
 
-/* ---- which sandbox ---- */
+/* ---- sandbox of the request ---- */
 
-/* "3000-id.domain": 1 with both; 0 if it is no such name. */
+/* Splits "3000-id.domain": 1 with both parts; 0 if the host has another form. */
 static int split_host(const struct api *a, const char *host, uint64_t *ret_port,
 		      char ret_id[static REQUEST_ARG_MAX + 1])
 {
@@ -197,8 +197,7 @@ static struct box *by_signature(struct request *r)
 	return s.found;
 }
 
-/* What X-Access-Token, or else a signature, makes of whoever asks. A wrong token is not made good
- * by anything else. */
+/* Returns the role from X-Access-Token, or else a signature. A wrong token decides alone. */
 static enum role role_in(const struct request *r, const struct box *b)
 {
 	const char *token = http_field(r->x, "x-access-token");
@@ -273,7 +272,7 @@ static void data_plane(struct request *r, struct box *b)
 	go_on(r);
 }
 
-/* True: it was for a sandbox. */
+/* Returns true if the request was for a sandbox. */
 static bool route_data(struct request *r)
 {
 	const char *id = http_field(r->x, "e2b-sandbox-id");
@@ -308,9 +307,9 @@ static bool route_data(struct request *r)
 /* ---- in and out ---- */
 
 /*
- * A page of somebody's in a browser can make it send requests here, with a name that leads to us
- * (DNS rebinding) or straight to our address. No browser has business with the API: what says that
- * it comes from a page is refused, and so is a name that we were not told is ours.
+ * A web page can make a browser send requests here, by a name that resolves to us (DNS rebinding)
+ * or directly to our address. The API is not for browsers: requests that come from a page are
+ * refused, and so are host names that are not configured as ours.
  */
 static bool is_ours(const struct api *a, const char *host)
 {

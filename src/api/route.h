@@ -3,8 +3,8 @@
 
 #include "api/request.h"
 
-/* The role of the client, from the key of the request or from its socket. */
+/* Returns the client's role, from the key of the request or from its socket. */
 enum role request_role(struct request *r);
 
-/* Has it the token that traffic to ports of that sandbox needs, if any? */
+/* Whether the request has the token for the sandbox's ports, if one is needed. */
 bool request_may_pass(const struct request *r, const struct box *b);

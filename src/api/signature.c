@@ -33,7 +33,7 @@ void signature_make(const char *path, const char *op, const char *user, const ch
 	sodium_memzero(&state, sizeof(state));
 }
 
-/* A value of the query; `otherwise` (may be NULL) without one. */
+/* Reads a value of the query; `otherwise` (may be NULL) is the default. */
 static int value(const struct exchange *x, const char *name, const char *otherwise, char **ret)
 {
 	int r = http_query(x, name, ret);

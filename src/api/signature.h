@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Signed URLs of files: whoever has one may read or write that file as that user, and nothing else.
- * A signature is made with the token of a sandbox, which the URL does not name, so each token that
- * could be it is tried.
+ * Signed URLs of files: a URL allows reading or writing one file as one user. It is signed with a
+ * sandbox's token but does not name the sandbox, so each possible token is tried.
  */
 #pragma once
 
@@ -14,13 +13,13 @@ enum {
 	SIGNATURE_TEXT = 46, /* "v1_" and base64 of 32 bytes without padding */
 };
 
-/* `expiration` may be NULL: none. All of it as it stands in the query, decoded. */
+/* `expiration` may be NULL. All texts are as in the query, decoded. */
 void signature_make(const char *path, const char *op, const char *user, const char *token,
 		    const char *expiration, char ret[static SIGNATURE_TEXT + 1]);
 
-/* Was the query of this request signed with `token` for `op` ("read", "write")? What is no
- * signature, or has no memory to be looked at, was not. Says nothing about its time. */
+/* Whether the query was signed with `token` for `op` ("read", "write"). False also if the signature
+ * is malformed or memory is short. Does not check the expiration. */
 bool signature_matches(const struct exchange *x, const char *token, const char *op);
 
-/* 1: its time is over, 0: it is not, or has no end; -EINVAL: that cannot be read; -ENOMEM. */
+/* 1: expired; 0: valid or without expiration; -EINVAL: malformed; -ENOMEM. */
 int signature_expired(const struct exchange *x);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The pause of a virtual machine: it goes to disk and ends, and is started again when somebody
- * wants it. Both take seconds and are work for jobs; all who want one back at a time share a job.
- * In between there is no warden, and the box is one that is read from its directory alone (box.c).
+ * Suspends VMs to disk and resumes them on demand. Both take seconds, so jobs do them; clients that
+ * want the same VM resumed share a job. A suspended sandbox has no warden, and its box is read from
+ * its directory alone (box.c).
  */
 #include "api/suspend.h"
 
 #include "api/box.h"
 #include "api/turn.h"
 
-/* One that waits for a turn. */
+/* A request that waits for a turn. */
 struct waiter {
 	struct request *request;
 	struct turn *turn;
@@ -28,7 +28,7 @@ static void waiter_drop(struct request *r)
 	free(w);
 }
 
-/* Back to whoever asked, with the box as it is now. */
+/* Continues a waiting request, with the box as it is now. */
 static void answer(struct turn *t, struct waiter *w, const struct err *e)
 {
 	struct request *r = w->request;
@@ -49,7 +49,7 @@ static void answer(struct turn *t, struct waiter *w, const struct err *e)
 	}
 }
 
-/* Those who come while others are answered have a turn of their own. */
+/* Requests that arrive while others are answered get a new turn. */
 static void finish(struct turn *t, const struct err *e)
 {
 	t->ops = NULL;
@@ -58,7 +58,7 @@ static void finish(struct turn *t, const struct err *e)
 	turn_free(t);
 }
 
-/* `shared`: with those that wait for the same already. */
+/* `shared`: joins a running turn of the same kind. */
 static void start(struct request *r, const struct box *b, bool shared, uint64_t deadline,
 		  const struct job_ops *ops, void (*then)(struct request *r, struct box *b))
 {
@@ -88,7 +88,7 @@ static int find(const struct turn *t, struct state_root *root, struct sandbox *b
 	return r < 0 ? r : sandbox_find(root, t->id, b, e);
 }
 
-/* ---- to disk ---- */
+/* ---- suspend ---- */
 
 static int suspend_work(void *arg, json_t **ret, struct err *e)
 {
@@ -119,7 +119,7 @@ void box_suspend(struct request *r, const struct box *b)
 	start(r, b, false, 0, &ops, suspended);
 }
 
-/* ---- and back ---- */
+/* ---- resume ---- */
 
 static int resume_work(void *arg, json_t **ret, struct err *e)
 {
@@ -131,13 +131,13 @@ static int resume_work(void *arg, json_t **ret, struct err *e)
 	return r < 0 ? r : sandbox_resume(&root, &b, ((struct turn *)arg)->deadline, e);
 }
 
-/* Somebody else, with hutch, may have resumed it meanwhile: that is enough. */
+/* `hutch resume` may have resumed it meanwhile; that counts as success. */
 static void resume_done(void *arg, const json_t *result, const struct err *e)
 {
 	struct turn *t = arg;
 	const struct box *b;
 
-	t->ops = NULL; /* the box is looked at again */
+	t->ops = NULL; /* reads the box again */
 	b = result ? NULL : box_find(t->api, t->id);
 	finish(t, result || (b && !b->suspended) ? NULL : e);
 }

@@ -3,8 +3,7 @@
 
 #include "api/request.h"
 
-/* A virtual machine goes to disk, and 204 is answered; and comes back, for `then`. The request is
- * of no box meanwhile. */
+/* Suspends a VM and answers 204; resumes it and calls `then`. Detaches the request from its box. */
 void box_suspend(struct request *r, const struct box *b);
 void box_unsuspend(struct request *r, const struct box *b, uint64_t deadline,
 		   void (*then)(struct request *r, struct box *b));

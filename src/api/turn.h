@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Boxes that go to disk or come back, each in a job. */
+/* Boxes being suspended or resumed, each by a job. */
 #pragma once
 
 #include "job/job.h"
@@ -12,19 +12,19 @@ struct waiter;
 struct turn {
 	struct api *api;
 	struct job *job;
-	const struct job_ops *ops; /* NULL: it is over */
+	const struct job_ops *ops; /* NULL: finished */
 	char id[SPEC_ID + 1];
-	uint64_t deadline; /* ms after it continues */
+	uint64_t deadline; /* ms after it is resumed */
 	struct waiter *waiting;
 	struct turn *next; /* in the list of the api */
 };
 
-/* Starts the job, for `owner`; NULL with `e`. */
+/* Starts the job for `owner`; NULL with `e`. */
 struct turn *turn_new(struct api *a, const char *id, const char *owner, uint64_t deadline,
 		      const struct job_ops *ops, struct err *e);
 void turn_free(struct turn *t);
 void turns_free(struct api *a);
 
-/* The turn of that box with these ops, or NULL; and whether any turn of it is not over. */
+/* Returns the box's turn with these ops, or NULL; and whether the box has an unfinished turn. */
 struct turn *turn_find(const struct api *a, const char *id, const struct job_ops *ops);
 bool turn_is_on(const struct api *a, const char *id);

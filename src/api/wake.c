@@ -69,7 +69,7 @@ void box_life(struct request *r, struct box *b, uint64_t timeout_ms, unsigned in
 	}
 	if (rc < 0) {
 		free(l);
-		if (rc == -EPIPE) /* it has ended since it was found */
+		if (rc == -EPIPE) /* it has ended since the lookup */
 			request_no_box(r);
 		else
 			request_fail_err(r, &e);

@@ -32,7 +32,7 @@ int audit_sign(const struct audit_log *l, const struct audit_head *head, struct 
 	       struct err *e);
 bool audit_mark_valid(const struct audit_mark *m);
 
-/* The one member `key` of `n` bytes of text; false also if the text is no such object. */
+/* Read the member `key` of an object in `n` bytes of text; false if the object is invalid. */
 bool audit_get_number(const char *text, size_t n, const char *key, uint64_t *ret);
 bool audit_get_hex(const char *text, size_t n, const char *key, uint8_t *out, size_t bytes);
 bool audit_get_id(const char *text, size_t n, char ret[static AUDIT_ID_MAX + 1]);
@@ -63,11 +63,11 @@ struct audit_lives {
 
 void audit_lives_done(struct audit_lives *l);
 
-/* Adds a record of the host chain. NULL, or what is wrong with it. *ret_r is -ENOMEM or 0. */
+/* Adds a record of the host chain. NULL, or the fault; *ret_r is -ENOMEM or 0. */
 const char *audit_lives_add(struct audit_lives *l, const struct audit_file *f, uint64_t offset,
 			    const struct audit_record *rec, int *ret_r);
 
-/* Merges the entries of each id and sorts them. NULL, or what is wrong with the entry *ret_at. */
+/* Merges the entries of each id and sorts them. NULL, or the fault of the entry *ret_at. */
 const char *audit_lives_fold(struct audit_lives *l, size_t *ret_at);
 
 static inline void cleanup_scan(struct audit_scan **s)

@@ -10,7 +10,7 @@
 #include "audit/audit-inner.h"
 #include "base/str.h"
 
-/* A member of a flat object, as it stands in the text: nothing is unescaped. */
+/* A member of a flat object, still escaped. */
 struct value {
 	const char *s;
 	size_t n;
@@ -29,7 +29,7 @@ static bool take(struct cursor *c, char want)
 	return true;
 }
 
-/* Behind the first quote: up to the next that is not escaped. */
+/* Takes a text after its opening quote, up to the closing quote. */
 static bool take_text(struct cursor *c, struct value *ret)
 {
 	ret->s = c->p;
@@ -51,7 +51,7 @@ static bool take_value(struct cursor *c, struct value *ret)
 	return ret->n > 0;
 }
 
-/* Goes through all of it: what follows must be right, too, and the key stand there once. */
+/* Checks the whole object: it must be valid, and have the key exactly once. */
 static bool get(const char *text, size_t n, const char *key, struct value *ret)
 {
 	struct cursor c = { text, text + n };

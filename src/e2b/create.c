@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A new sandbox. The template is the name of an image; the policy is that of the agent of the same
- * name, if there is one and the key is granted it, else the first that the key is granted, else the
- * one hutchd was started with. What is asked for narrows the policy and never widens it.
+ * Creates a sandbox. The template is the name of an image. The policy is the agent of the same
+ * name, if it exists and is granted to the key; else the first agent granted to the key; else
+ * hutchd's default. The request can narrow the policy but never widen it.
  *
- * The start is a job's. The template's start and ready commands are then awaited on the loop: they
- * are the client's, and may hang. If whoever asked has gone before it is done, the sandbox is ended
- * again: nobody else knows of it.
+ * A job starts the sandbox. The loop then waits for the template's start and ready commands, which
+ * belong to the client and may hang. If the client disconnects before the end, the sandbox is
+ * killed, because no other client knows it.
  */
 #include <string.h>
 
@@ -24,13 +24,13 @@ struct create {
 	struct api *api;
 	struct request *request;
 	struct job *job;
-	struct launch *launch; /* of the sandbox `id` */
+	struct launch *launch; /* waits for the start and ready commands in `id` */
 	char id[SPEC_ID + 1];
 	char template[E2B_TEMPLATE_MAX + 1];
 	char owner[64];
-	bool all; /* an administrator */
+	bool all; /* administrator */
 	struct key_grant grant;
-	char agent[256];   /* unless the template's name is another's */
+	char agent[256];   /* unless the template's name is an agent */
 	uint64_t deadline; /* ms */
 	enum on_timeout on_timeout;
 	json_t *narrow; /* texts */
@@ -50,8 +50,8 @@ static void create_free(struct create *c)
 
 /* ---- in the child ---- */
 
-/* Only "there is no such agent" leaves the default policy. An agent file that cannot be read, or
- * two of one name, fail: the client would get a policy that nobody meant for this template. */
+/* Only a missing agent leaves the default policy. An unreadable agent file or an ambiguous name is
+ * an error: the client would get a policy not meant for this template. */
 static int find_agent(struct default_store *s, const struct create *c, const char **agent,
 		      struct err *e)
 {
@@ -60,7 +60,7 @@ static int find_agent(struct default_store *s, const struct create *c, const cha
 	struct err own = ERR_INIT;
 	int r;
 
-	/* The name is the client's to choose, who builds templates: it selects what is granted. */
+	/* Clients that build templates choose the name: it may select only granted agents. */
 	if (!c->all && !key_grant_has(&c->grant, name))
 		return 0;
 	r = store_find(&s->store, STORE_AGENTS, name, NULL, &src, &own);
@@ -72,7 +72,7 @@ static int find_agent(struct default_store *s, const struct create *c, const cha
 	return 0;
 }
 
-/* What the policy, or the image, is wrong in is the operator's to read. */
+/* Errors in the policy or the image are for the operator only. */
 static int plan_failed(const struct create *c, const char *agent, const struct diags *d, int r,
 		       struct err *e)
 {
@@ -85,7 +85,7 @@ static int plan_failed(const struct create *c, const char *agent, const struct d
 	return job_conceal(c->all, e, "template '%s' cannot be started on this host", c->template);
 }
 
-/* NULL-terminated; the texts stay the list's. */
+/* NULL-terminated; the texts belong to the list. */
 static const char **texts_of(const json_t *list)
 {
 	const char **v = calloc(json_array_size(list) + 1, sizeof(v[0]));
@@ -140,7 +140,7 @@ static int bound(const struct create *c, struct spec *spec, struct err *e)
 	return 0;
 }
 
-/* What a template says is to run in its sandboxes. */
+/* Adds the start and ready commands of the template to the result. */
 static int put_commands(const char *image, json_t *result, struct err *e)
 {
 	static const char *const keys[] = { "start", "ready" };
@@ -193,7 +193,7 @@ static int work(void *arg, json_t **ret, struct err *e)
 	return r;
 }
 
-/* ---- it runs ---- */
+/* ---- started ---- */
 
 static void answer(struct create *c)
 {
@@ -297,7 +297,7 @@ static void drop(struct request *r)
 	create_free(c);
 }
 
-/* ---- what was asked for ---- */
+/* ---- request ---- */
 
 static int take_template(const json_t *body, struct create *c, struct err *e)
 {
@@ -390,7 +390,7 @@ static int take_life(const json_t *body, uint64_t otherwise, struct create *c, s
 	return 0;
 }
 
-/* What is kept in the sandbox's spec. */
+/* Makes the JSON that is kept in the sandbox's spec. */
 static int make_api(const struct request *r, const json_t *body, struct create *c, struct err *e)
 {
 	const json_t *metadata = json_object_get(body, "metadata");

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The control plane of the E2B API as a part: its routes, and what it looks after. */
+/* The control plane of the E2B API as a part: its routes and its stores. */
 #include "e2b/e2b.h"
 
 #include "base/clock.h"
 #include "image/image-store.h"
 
 enum {
-	BUILDS_OF_ONE = 2, /* at once, of one key */
+	BUILDS_OF_ONE = 2, /* running at the same time, per key */
 	BUILDS_WAITING = 64,
 	KEYS = ROLE_USER | ROLE_ADMIN,
 	ANYBODY = ROLE_NOBODY | ROLE_USER | ROLE_ADMIN, /* the ticket decides */
@@ -70,7 +70,7 @@ static void remove_image(const char *name, void *arg)
 		log_warning("cannot remove the image of an old build: %s", e.msg);
 }
 
-/* Builds that died with who served before us have failed, and old ones that nobody means go. */
+/* Marks builds that died with the previous hutchd as failed; removes old unreferenced ones. */
 static int look_at_store(const struct template_store *s, void *arg, struct err *e)
 {
 	struct err own = ERR_INIT;
@@ -87,7 +87,7 @@ static int begin(struct api *a, struct err *e)
 {
 	struct err own = ERR_INIT;
 
-	/* They take hours, and a recipe waits in memory. */
+	/* Builds take hours, and each waiting recipe takes memory. */
 	jobs_limit(a->pools[POOL_BUILD], BUILDS_OF_ONE, BUILDS_WAITING);
 	if (template_each_store(look_at_store, NULL, &own) < 0)
 		log_warning("templates: %s", own.msg);

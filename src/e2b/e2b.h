@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The control plane of the E2B API: what its files share. Handlers are rows of the tables in e2b.c.
- */
+/* Shared by the files of the E2B control plane. Handlers are rows of the tables in e2b.c. */
 #pragma once
 
 #include "api/body.h"
@@ -22,26 +21,25 @@ enum {
 	E2B_PAGE_MAX = 100,
 };
 
-/* "Sandbox": what create and connect answer. NULL without memory. */
+/* "Sandbox": the answer of create and connect. NULL: out of memory. */
 json_t *e2b_sandbox(const struct box *b);
 /* "ListedSandbox", and with `detail` "SandboxDetail". */
 json_t *e2b_info(struct box *b, bool detail);
 
-/* Seconds from a body: 0 and *ret, or -EINVAL with a message. */
+/* Reads seconds from a body: 0 and *ret, or -EINVAL with a message. */
 int e2b_timeout(const json_t *body, const char *key, uint64_t otherwise, uint64_t *ret,
 		struct err *e);
 
-/* Checks and takes the network settings of a body: a new object, or NULL in *ret if there are none.
- */
+/* Checks and copies the network settings of a body; *ret is NULL if there are none. */
 int e2b_network(const json_t *network, json_t **ret, struct err *e);
 
-/* The same as a narrowing (names/narrow.h): texts, in a new list. `network` may be NULL. -EINVAL
- * for what is no rule. */
+/* Converts them to a narrowing (names/narrow.h): a new list of texts. `network` may be NULL.
+ * -EINVAL for an invalid rule. */
 int e2b_narrow(const json_t *network, bool internet, json_t **ret, struct err *e);
 
-/* Ends a sandbox whose maker, of that key, has gone. */
+/* Kills a sandbox whose client, with that key, disconnected during creation. */
 void e2b_kill_unwanted(struct api *a, const char *owner, const char *id);
-/* Ends a sandbox that is not what the request asked for, and then answers why. */
+/* Kills a sandbox that does not fulfil the request, and then answers with the reason. */
 void e2b_kill_failed(struct request *r, const char *id, const struct err *why);
 
 void e2b_get(struct request *r);
@@ -64,18 +62,17 @@ void e2b_snapshot(struct request *r);
 void e2b_snapshots(struct request *r);
 void e2b_fork(struct request *r);
 
-/* 1 if there is such a snapshot, and it is for that key (`all`: whoever's it is); 0 if not; or what
- * keeps it from being read. */
+/* 1 if the snapshot exists and is for that key (`all`: for any); 0 if not; or an error. */
 int e2b_snapshot_is_for(const char *name, const char *owner, bool all, struct err *e);
-/* False: there is none for whoever asks; nothing was answered. */
+/* False: the client has no such snapshot; nothing was answered. */
 bool e2b_remove_snapshot(struct request *r, const char *name);
 void e2b_teams(struct request *r);
 
-/* The store of whoever asks; of an administrator who gives the id of somebody's template, that one.
- */
+/* Opens the client's template store. If an administrator names another key's template by id, opens
+ * the store of that key. */
 int e2b_template_store(const struct request *r, const char *ref, struct template_store *s,
 		       struct err *e);
-/* The same without a request; `all`: an administrator. */
+/* The same without a request; `all`: for an administrator. */
 int e2b_template_store_of(bool all, const char *owner, const char *ref, struct template_store *s,
 			  struct err *e);
 void e2b_template_ask_file(struct request *r);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lists of sandboxes: by state, metadata, template and time, in pages. The token of the next page
- * is the start time and the id of the last one: what is made or ends in between moves nothing.
+ * Lists sandboxes by state, metadata, template and time, in pages. The token of the next page is
+ * the start time and id of the last entry, so a start or end in between shifts no page.
  */
 #include <string.h>
 
@@ -11,12 +11,12 @@
 struct list {
 	const struct request *r;
 	bool running, paused, descending;
-	uint64_t after; /* started after this; 0: any */
+	uint64_t after; /* started after this; 0: any time */
 	uint64_t limit;
 	uint64_t token_time;
 	char token_id[SPEC_ID + 1];
 	char *template;
-	json_t *metadata; /* object of texts that must be equal */
+	json_t *metadata; /* texts that must match */
 	struct box **found;
 	size_t n, cap;
 };
@@ -92,7 +92,7 @@ static int by_time(const void *a, const void *b, void *arg)
 	return compare(arg, one->spec.created, one->sandbox.id, *(struct box *const *)b);
 }
 
-/* ---- what was asked for ---- */
+/* ---- query ---- */
 
 /* "running,paused" */
 static int take_state(const struct request *r, struct list *l)
@@ -111,7 +111,7 @@ static int take_state(const struct request *r, struct list *l)
 	return l->running || l->paused ? 0 : -EINVAL;
 }
 
-/* Once more, for these texts were encoded three times. */
+/* Decodes two more times, because these texts are encoded three times. */
 static int decode_twice(const char *text, size_t n, char **ret)
 {
 	_cleanup_free_ char *once = NULL;
@@ -199,7 +199,7 @@ static int take_token(const struct request *r, struct list *l)
 	return 0;
 }
 
-/* The name of what is wrong, or NULL. */
+/* Returns the name of the invalid parameter, or NULL. */
 static const char *take_query(const struct request *r, struct list *l)
 {
 	int rc;

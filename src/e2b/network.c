@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Network settings of the E2B API. They narrow what the policy allows and never widen it: denyOut
- * names addresses that are denied, and "0.0.0.0/0" there denies everything but what allowOut names.
+ * Network settings of the E2B API. They narrow the policy and never widen it: denyOut lists denied
+ * addresses, and "0.0.0.0/0" there denies everything except allowOut.
  */
 #include <string.h>
 
@@ -134,9 +134,9 @@ int e2b_network(const json_t *network, json_t **ret, struct err *e)
 	return *ret ? 0 : err_oom(e);
 }
 
-/* ---- what it means ---- */
+/* ---- conversion to rules ---- */
 
-/* "*.example.com" is a subtree, with the name at its top: a rule cannot say less. */
+/* "*.example.com" also covers example.com itself, because rules have no narrower form. */
 static int push_rule(json_t *list, char sign, const char *entry)
 {
 	char text[ENTRY_MAX + 4];
@@ -151,7 +151,7 @@ static int push_rule(json_t *list, char sign, const char *entry)
 	return json_push(list, json_string(text));
 }
 
-/* As the sandbox's keeper will read it: what is wrong is the client's, and is said here. */
+/* Parses the rules as the keeper will, to report errors to the client. */
 static int check_rules(const json_t *list, struct err *e)
 {
 	_cleanup_narrow_ struct narrow w = { 0 };
@@ -194,7 +194,7 @@ int e2b_narrow(const json_t *network, bool internet, json_t **ret, struct err *e
 	return r;
 }
 
-/* ---- while it runs ---- */
+/* ---- change of a running sandbox ---- */
 
 struct change {
 	struct request *request;
@@ -213,7 +213,7 @@ static void change_drop(struct request *r)
 	free(c);
 }
 
-/* Requests for ports that would not be let in any more, and streams that were. */
+/* Ends requests and streams to ports that may not pass any more. */
 static void cut_ports(struct box *b)
 {
 	struct request *r = b->requests;
@@ -228,9 +228,8 @@ static void cut_ports(struct box *b)
 }
 
 /*
- * allowPublicTraffic: false closes the ports with a token, which stays the same if there is one;
- * true opens them; a change that does not name it leaves them as they are. `token` is what holds
- * from now on, "" for open ports.
+ * allowPublicTraffic: false protects the ports by a token, keeping an existing one; true opens
+ * them; if absent, nothing changes. `token` is the resulting token, "" for open ports.
  */
 static int take_public(const struct box *b, json_t *network, char token[static BOX_TOKEN + 1])
 {
@@ -246,7 +245,7 @@ static int take_public(const struct box *b, json_t *network, char token[static B
 	return json_put(network, "allowPublicTraffic", json_false());
 }
 
-/* It holds in the keeper: now it is written down. */
+/* The keeper applies the change already: now it is saved. */
 static void changed(struct request *r, struct change *c)
 {
 	_cleanup_json_ json_t *network = c->network ? json_incref(c->network) : json_object();

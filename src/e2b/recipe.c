@@ -22,13 +22,13 @@ enum {
 
 #define UNPACKED_MAX (UINT64_C(4) << 30)
 
-/* Unpacked into a directory of its own first: the archive's names are those of the sender's
- * directory, and what they become is COPY's to say. */
+/* Unpacked into a separate directory first: the archive has the names of the sender's directory,
+ * and COPY decides where they go. */
 static const char copy_dir[] = "/tmp/.hutch-copy";
 static const char copy_script[] = "set -e\n"
 				  "src=$1 dest=$2 owner=$3 mode=$4\n"
 				  "cd /tmp/.hutch-copy\n"
-				  "set -- $src\n" /* a pattern, as the sender has used it */
+				  "set -- $src\n" /* a pattern, as the sender used it */
 				  "case $dest in */) mkdir -p -- \"$dest\" ;; *) mkdir -p -- "
 				  "\"$(dirname -- \"$dest\")\" ;; esac\n"
 				  "[ $# -gt 1 ] && mkdir -p -- \"$dest\"\n"
@@ -48,8 +48,8 @@ struct recipe {
 	const struct recipe_terms *terms;
 	struct sandbox sandbox;
 	struct runner *runner;
-	char step[TEMPLATE_STEP_MAX + 1]; /* that is at work */
-	const char *user;		  /* of the steps that follow */
+	char step[TEMPLATE_STEP_MAX + 1]; /* current step */
+	const char *user;		  /* for the following steps */
 	const char *workdir;
 	char *env[RECIPE_ENV_MAX + 1];
 	size_t n_env;
@@ -78,7 +78,7 @@ static void on_line(void *arg, unsigned int stream, const char *line)
 	say(arg, TEMPLATE_INFO, "[%s] %s", stream == 1 ? "stdout" : "stderr", line);
 }
 
-/* ---- what it may be ---- */
+/* ---- validation ---- */
 
 static int check_text(const json_t *j, const char *key, struct err *e)
 {
@@ -179,7 +179,7 @@ static int step_run(struct recipe *r, const json_t *step, const json_t *args, st
 	return in_sandbox(r, &c, e);
 }
 
-/* An archive, with gzip around it or not: by its first two bytes, which no tar begins with. */
+/* A tar archive, plain or gzipped: gzip has its own first two bytes, which no tar begins with. */
 struct archive {
 	int fd;
 	struct gunzip *gunzip;
@@ -339,9 +339,9 @@ static int do_steps(struct recipe *r, const json_t *recipe, struct err *e)
 	return rc;
 }
 
-/* ---- before and after ---- */
+/* ---- start and end of a build ---- */
 
-/* An image is not fetched from anywhere: NAME:TAG is what this host has under that name. */
+/* Images are never downloaded: NAME:TAG is looked up on this host. */
 static int no_image(const char *image, struct err *e)
 {
 	return err_set(e, -ENOENT,
@@ -360,14 +360,14 @@ static int find_image(const char *owner, const json_t *recipe, char ret[static I
 		return template_find_image(owner, from, ret, e);
 	if (strlen(image) > IMAGE_NAME_MAX)
 		return err_set(e, -EINVAL, "'%.80s' is not the name of an image", image);
-	/* The image of a build belongs to its template, which may be somebody else's. */
+	/* The image of a build belongs to its template, possibly another key's. */
 	if (template_is_image(image))
 		return no_image(image, e);
 	(void)snprintf(ret, IMAGE_NAME_MAX + 1, "%s", image);
 	return 0;
 }
 
-/* Whose it is, and that nobody but administrators sees it. */
+/* Sets the owner, and hides the sandbox from all but administrators. */
 static char *api_text(const struct recipe *r)
 {
 	_cleanup_json_ json_t *j = NULL;
@@ -482,7 +482,7 @@ static void end_sandbox(struct recipe *r)
 	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
 	struct err e = ERR_INIT, owed = ERR_INIT;
 
-	/* One that ended before we did is left for us to remove. */
+	/* If the sandbox ended first, its directory is ours to remove. */
 	if (state_root_open(&root, &e) == 0 &&
 	    sandbox_kill(&root, &r->sandbox, NULL, &owed, &e) == 0 && owed.num == 0)
 		(void)state_remove(&root, r->sandbox.id);

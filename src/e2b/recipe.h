@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A template's recipe: steps that are run one after the other inside a sandbox of the image it
- * begins with, and an image made of what came out. For a job: it waits. The sandbox ends with the
- * process that builds, however that ends.
+ * A template's recipe: steps that run one after the other in a sandbox of the base image, whose
+ * result becomes an image. Blocks, so run it in a job. The sandbox ends with the building process,
+ * however that ends.
  */
 #pragma once
 
@@ -16,20 +16,20 @@ enum {
 	RECIPE_ENV_MAX = 256,
 };
 
-/* Is this a recipe? {fromImage | fromTemplate, steps: [{type, args, filesHash?}], startCmd?,
- * readyCmd?}; other members are nobody's. */
+/* Checks a recipe: {fromImage | fromTemplate, steps: [{type, args, filesHash?}], startCmd?,
+ * readyCmd?}; other members are ignored. */
 int recipe_check(const json_t *recipe, struct err *e);
 
 struct recipe_terms {
-	const char *agent;	   /* whose policy the build is under */
-	const char *owner;	   /* whose templates it may begin with */
-	const char *level;	   /* the lowest isolation level; "": that of the policy */
-	bool all;		   /* an administrator's: its log may have details of the host */
-	const char *key;	   /* whose build it is: its sandbox counts for this key */
-	const struct quota *quota; /* what that key may have in all; NULL: no limit */
+	const char *agent;	   /* its policy applies to the build */
+	const char *owner;	   /* the base template must belong to this owner */
+	const char *level;	   /* minimum isolation level; "": the policy's */
+	bool all;		   /* administrator: the log may show details of the host */
+	const char *key;	   /* the build's sandbox counts for this key */
+	const struct quota *quota; /* limits of that key; NULL: none */
 };
 
-/* Builds it; what happens is told in the build's log, and so is the end. An error is the build's
- * too, unless it could not be written down. */
+/* Builds the recipe. Progress and result go to the build's log; an error fails the build, and is
+ * returned only if it could not be recorded. */
 int recipe_run(const struct template_store *store, const struct template_build *b,
 	       const json_t *recipe, const struct recipe_terms *terms, struct err *e);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One sandbox of the E2B API: what is told of it, its end, its deadline, pause and network. */
+/* One sandbox of the E2B API: its description, end, deadline, pause and network. */
 #include <string.h>
 
 #include "api/suspend.h"
@@ -7,13 +7,13 @@
 #include "e2b/e2b.h"
 #include "engine/engine.h"
 
-/* ---- what is told ---- */
+/* ---- description ---- */
 
 static json_t *domain_json(const struct box *b)
 {
 	const char *told = b->api->config->told_domain;
 
-	return json_string(told ? told : "hutch.invalid"); /* RFC 2606: nobody has it */
+	return json_string(told ? told : "hutch.invalid"); /* RFC 2606: reserved */
 }
 
 json_t *e2b_sandbox(const struct box *b)
@@ -34,7 +34,7 @@ static json_t *time_json(uint64_t wall)
 	return json_string(clock_format(wall, text));
 }
 
-/* Paused ones have no end; E2B wants a time all the same. */
+/* A paused sandbox has no end, but E2B requires a time. */
 static uint64_t end_of(const struct box *b)
 {
 	if (b->deadline > 0)
@@ -96,10 +96,10 @@ static const char by_hutchd[] = "hutchd";
 
 struct kill {
 	char id[SPEC_ID + 1];
-	char by[KILL_BY];	 /* who asked for it */
-	struct request *request; /* NULL: nobody waits */
+	char by[KILL_BY];	 /* who requested it */
+	struct request *request; /* NULL: no client waits */
 	struct job *job;
-	struct err why; /* what is answered then; none: 204 */
+	struct err why; /* the error to answer with; none: 204 */
 };
 
 static int kill_work(void *arg, json_t **ret, struct err *e)
@@ -139,7 +139,7 @@ static void kill_done(void *arg, const json_t *result, const struct err *e)
 
 static const struct job_ops kill_ops = { .work = kill_work, .done = kill_done };
 
-/* The end goes on, whoever asked for it. */
+/* The kill continues without its client. */
 static void kill_drop(struct request *r)
 {
 	struct kill *k = r->data;
@@ -149,7 +149,7 @@ static void kill_drop(struct request *r)
 		free(k);
 }
 
-/* `by`: who asked for it, in words. */
+/* `by`: who requested it, as text. */
 static struct kill *kill_start(struct api *a, const char *owner, const char *id, const char *by,
 			       struct err *e)
 {
@@ -173,7 +173,7 @@ void e2b_kill_unwanted(struct api *a, const char *owner, const char *id)
 		log_error("cannot end sandbox %s: %s", id, e.msg);
 }
 
-/* Whose key it was; without one it came by the Unix socket, from a user of this host. */
+/* Names the key, or the local user for a request by the Unix socket without a key. */
 static const char *killer_of(const struct request *r, char out[static KILL_BY])
 {
 	if (r->owner[0])
@@ -185,7 +185,7 @@ static const char *killer_of(const struct request *r, char out[static KILL_BY])
 	return out;
 }
 
-/* `why`: what failed before, so that hutchd itself ends it. False: it was answered why not. */
+/* `why`: an earlier failure, so hutchd itself is the killer. False: failed, and was answered. */
 static bool kill_for(struct request *r, const char *id, const struct err *why)
 {
 	char by[KILL_BY];
@@ -285,7 +285,7 @@ void e2b_set_timeout(struct request *r)
 	request_json(r, false, have_timeout);
 }
 
-/* The new deadline, if it is later than the old one: ms from now, else 0. */
+/* Returns the new deadline in ms from now if it is later than the old one, else 0. */
 static uint64_t later(struct box *b, uint64_t seconds)
 {
 	uint64_t now = clock_wall() / NSEC_PER_MSEC;
@@ -327,7 +327,7 @@ static void paused(struct request *r, struct box *b, enum wire_code code, const 
 		return;
 	}
 	request_empty(r, 204);
-	/* Nothing that is under way in there goes on. */
+	/* No running request of the sandbox continues. */
 	for (struct request *one = b->requests; one; one = next) {
 		next = one->next;
 		request_gone(one);
@@ -373,7 +373,7 @@ static void prolonged(struct request *r, struct box *b, enum wire_code code, con
 		life_failed(r, code, text);
 }
 
-/* It runs again. If it was another request that had it, its deadline is that one's. */
+/* The VM runs again. If another request resumed it, that request set the deadline. */
 static void unsuspended(struct request *r, struct box *b)
 {
 	struct err ignored = ERR_INIT;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Snapshots and forks of the E2B API. A snapshot belongs to whoever the sandbox belonged to that it
- * was made of: that stands in the spec that is kept with it. All of it is work for jobs: memory is
- * written to disk, and machines are started.
+ * Snapshots and forks of the E2B API. A snapshot belongs to the owner of its sandbox, which the
+ * spec saved with it names. Jobs do all the work: they write memory to disk and start VMs.
  */
 #include <string.h>
 
@@ -15,14 +14,14 @@ enum {
 	FORKS_MAX = 100,
 };
 
-/* What one of these jobs is about, and what it is to do. */
+/* Object and parameters of one of these jobs. */
 struct snap {
 	struct api *api;
 	struct request *request;
 	struct job *job;
 	char id[SPEC_ID + 1];
 	char owner[64];
-	bool all; /* an administrator: whoever it belongs to */
+	bool all; /* administrator: of any owner */
 	struct quota quota;
 	char name[SANDBOX_SNAPSHOT];
 	uint64_t count, deadline;
@@ -78,7 +77,7 @@ static void snap_start(struct snap *s, enum pool pool, const struct job_ops *ops
 		request_fail_err(s->request, &e);
 }
 
-/* ---- whose it is ---- */
+/* ---- owner ---- */
 
 int e2b_snapshot_is_for(const char *name, const char *owner, bool all, struct err *e)
 {
@@ -97,7 +96,7 @@ int e2b_snapshot_is_for(const char *name, const char *owner, bool all, struct er
 	if (all)
 		return 1;
 	if (!was.api[0])
-		return 0; /* hutch made it: an administrator's */
+		return 0; /* made by hutch: for administrators only */
 	r = json_read(was.api, strlen(was.api), &api, e);
 	return r < 0 ? r : str_eq(json_string_value(json_object_get(api, "owner")) ?: "", owner);
 }
@@ -152,12 +151,12 @@ void e2b_snapshot(struct request *r)
 	request_json(r, true, have_save);
 }
 
-/* ---- what there is ---- */
+/* ---- list ---- */
 
 static int list_work(void *arg, json_t **ret, struct err *e)
 {
 	_cleanup_json_ json_t *all = NULL, *list = json_array();
-	struct err ignored = ERR_INIT; /* one that cannot be read hides none of the others */
+	struct err ignored = ERR_INIT; /* an unreadable snapshot does not hide the others */
 	const struct snap *s = arg;
 	const json_t *one;
 	size_t i;
@@ -171,7 +170,7 @@ static int list_work(void *arg, json_t **ret, struct err *e)
 		const char *name = json_string_value(json_object_get(one, "id"));
 		const char *of = json_string_value(json_object_get(info, "sandbox"));
 
-		/* What a paused one is kept in, or a fork is made of, is nobody's to begin with. */
+		/* Not for clients: snapshots of suspended sandboxes and of forks. */
 		if (!name || !of || json_is_true(json_object_get(info, "fork")) ||
 		    json_is_true(json_object_get(info, "suspended")) ||
 		    (s->id[0] && !str_eq(of, s->id)) ||
@@ -203,7 +202,7 @@ void e2b_snapshots(struct request *r)
 	snap_start(s, POOL_LOOK, &ops);
 }
 
-/* ---- its end ---- */
+/* ---- removal ---- */
 
 static int remove_work(void *arg, json_t **ret, struct err *e)
 {
@@ -240,8 +239,7 @@ bool e2b_remove_snapshot(struct request *r, const char *name)
 
 /* ---- forks ---- */
 
-/* What hutchd knows of the original, with tokens of its own; of one that hutch made it is nothing.
- */
+/* Copies hutchd's data of the original, with new tokens; "" if hutch created the original. */
 static char *own_api(const char *text, int dir, struct err *e)
 {
 	char token[BOX_TOKEN + 1];

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Builds of templates. Their files are under a lock that others may hold, and the loop waits for
- * none; so each step is a job:
+ * Builds of templates. Another process may hold the lock on their files, and the loop must not
+ * block, so each step is a job:
  *
- *   take   POOL_LOOK    the build was waiting for its recipe, and is building from now on
+ *   take   POOL_LOOK    marks the waiting build as building
  *
- *   run    POOL_BUILD   the recipe, which says how it ended; the client was answered before
+ *   run    POOL_BUILD   runs the recipe, which records the result; the client was answered before
  *
- *   end    POOL_LOOK    if one of these died, or could not be started: the build has failed
+ *   end    POOL_LOOK    marks the build as failed if one of these died or could not be started
  *
- * A build goes on without the client who asked for it. If hutchd dies, the first two die with it,
- * and the next hutchd says that what is building has failed.
+ * A build continues without its client. If hutchd dies, take and run die with it, and the next
+ * hutchd marks the build as failed.
  */
 #include <signal.h>
 #include <string.h>
@@ -28,7 +28,7 @@ enum {
 
 struct build {
 	struct api *api;
-	struct request *request; /* NULL: it was answered, or its client has gone */
+	struct request *request; /* NULL: answered, or the client is gone */
 	char trace[TRACE_REQUEST + 1];
 	pid_t hutchd;
 	struct recipe_terms terms;
@@ -37,10 +37,10 @@ struct build {
 	char template[REQUEST_ARG_MAX + 1], id[REQUEST_ARG_MAX + 1];
 	json_t *recipe;
 	bool taken;			   /* it is building, for us */
-	char owner[TEMPLATE_NAME_MAX + 1]; /* whose the template is, once it is taken */
+	char owner[TEMPLATE_NAME_MAX + 1]; /* the template's, set by take */
 	struct err failure;
-	struct loop_timer again; /* its end */
-	struct build *next;	 /* of the api's */
+	struct loop_timer again; /* retries end */
+	struct build *next;	 /* in the api's list */
 };
 
 static void build_free(struct build *b)
@@ -80,7 +80,7 @@ static void answer(struct build *b)
 		request_empty(b->request, 202);
 }
 
-/* In a child: whoever serves next says that the build has failed, so it does not go on. */
+/* In a child: dies with hutchd, because the next hutchd marks the build as failed. */
 static int die_with_hutchd(const struct build *b, struct err *e)
 {
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != b->hutchd)
@@ -113,8 +113,7 @@ static void on_again(struct loop_timer *t)
 	end(t->arg);
 }
 
-/* No build is left that is building for ever. Its client does not wait for more than one attempt.
- */
+/* Retries, so that no build stays "building" for ever. The client waits for one attempt only. */
 static void end_later(struct build *b, const struct err *e)
 {
 	log_error("cannot end build %s, trying again: %s", b->id, e->msg);
@@ -128,7 +127,7 @@ static void end_done(void *arg, const json_t *result, const struct err *e)
 {
 	struct build *b = arg;
 
-	/* It has ended itself, or was never taken; or it is no more. */
+	/* The build has ended itself, was never taken, or is gone. */
 	if (!result && e->num != -EALREADY && e->num != -ENOENT) {
 		end_later(b, e);
 		return;
@@ -198,7 +197,7 @@ static int take(const struct build *b, struct template_store *s, struct err *e)
 	return r < 0 ? r : template_building(s, b->template, b->id, e);
 }
 
-/* A refusal is a result, too: one without a result has died, and who knows how far it was. */
+/* A refusal is a result too. A job without a result has died at an unknown point. */
 static int take_work(void *arg, json_t **ret, struct err *e)
 {
 	_cleanup_template_store_ struct template_store s = TEMPLATE_STORE_INIT;
@@ -210,7 +209,7 @@ static int take_work(void *arg, json_t **ret, struct err *e)
 	return *ret ? 0 : err_oom(e);
 }
 
-/* Another request has taken the same build: it is not ours to end. */
+/* Another request has taken the same build: this one must not end it. */
 static bool is_taken(const struct build *b)
 {
 	const struct build *o = b->api->builds;
@@ -299,7 +298,7 @@ static int start_build(struct request *r, struct err *e)
 	struct build *b = NULL;
 	int rc = recipe_check(r->body, e);
 
-	/* Here and not in a child, whose errors are UTF-8. */
+	/* Checked here, because errors from a child must be UTF-8. */
 	if (rc == 0 && !template_build_valid(r->args[1]))
 		rc = err_set(e, -EINVAL, "'%.80s' is not the id of a build", r->args[1]);
 	if (rc == 0)
@@ -333,7 +332,7 @@ void e2b_template_build(struct request *r)
 	request_json(r, false, have_recipe);
 }
 
-/* ---- what became of it ---- */
+/* ---- status ---- */
 
 static json_t *log_entry(const json_t *one)
 {
@@ -401,7 +400,7 @@ void e2b_template_status(struct request *r)
 		return;
 	}
 	rc = e2b_template_store(r, r->args[0], &s, &e);
-	/* What it is first, then what it said: so its last words are never missed. */
+	/* Reads the state before the log, so that a finished build's log is complete. */
 	if (rc == 0)
 		rc = template_get(&s, r->args[0], r->args[1], &b, &e);
 	if (rc == 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Archives for COPY of a recipe. They are sent to an address that holds for an hour and for that
- * archive only, because SDKs send no key along with them.
+ * Archives for COPY steps of a recipe. SDKs upload them without a key, so each upload URL is valid
+ * for one archive and one hour.
  */
 #include <sodium.h>
 #include <string.h>
@@ -14,7 +14,7 @@ enum {
 	TICKET_S = 3600,
 };
 
-/* Proves that we gave out this address, for whose store, and until when it holds. */
+/* Proves that hutchd issued this URL, for which store, and until when it is valid. */
 static void ticket(const struct request *r, const char *owner, uint64_t until,
 		   char out[static TICKET_HEX + 1])
 {
@@ -42,7 +42,7 @@ static json_t *upload_url(const struct request *r, const char *owner)
 	return json_string(url);
 }
 
-/* Only for a template that there is: nobody fills a store with files of others. */
+/* Requires an existing template, so that a client cannot fill another key's store. */
 static int has_file(const struct request *r, const struct template_store *s, bool *ret,
 		    struct err *e)
 {
@@ -76,13 +76,13 @@ void e2b_template_ask_file(struct request *r)
 					   { "url", upload_url(r, s.owner) }));
 }
 
-/* The loop makes the file, which waits for nothing, and writes to it. A job ends it, for that waits
+/* The loop creates and writes the file, which does not block. A job finishes it, because that waits
  * for the disk and for the lock of the owner's templates. */
 struct upload {
 	struct request *request;
 	struct template_store store;
 	struct template_upload upload;
-	struct job *job; /* that ends it */
+	struct job *job; /* finishes the upload */
 	struct err error;
 };
 
@@ -135,7 +135,7 @@ static void upload_end(struct exchange *x)
 	struct err e = u->error;
 
 	request_enter(r);
-	/* It is the owner's, although no key came with it. */
+	/* The job counts for the owner, although the request has no key. */
 	if (e.num < 0 ||
 	    job_start(r->api->pools[POOL_LOOK], u->store.owner, &ops, u, &u->job, &e) < 0)
 		request_fail_err(r, &e);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Templates of the E2B API. What is known of them is in files (template.h), in a store for each
- * key: what another key has is not there, for it cannot be found. Builds are in
- * template-builds.c, archives for COPY in template-files.c.
+ * Templates of the E2B API. Their data is in files (template.h), in one store per key, so templates
+ * of another key are not found. Builds are in template-builds.c, archives for COPY in
+ * template-files.c.
  */
 #include <string.h>
 
@@ -27,7 +27,7 @@ int e2b_template_store(const struct request *r, const char *ref, struct template
 	return e2b_template_store_of(r->role == ROLE_ADMIN, r->owner, ref, s, e);
 }
 
-/* A uint that may be absent. */
+/* Reads an optional unsigned number. */
 static int take_u64(const json_t *body, const char *key, uint64_t max, uint64_t *ret, struct err *e)
 {
 	const json_t *value = json_object_get(body, key);
@@ -36,7 +36,7 @@ static int take_u64(const json_t *body, const char *key, uint64_t max, uint64_t 
 	return !value || json_is_null(value) ? 0 : json_get_u64(body, key, max, ret, e);
 }
 
-/* Texts of a list, NULL-terminated; absent is none. They belong to the body. */
+/* Reads an optional list of texts, NULL-terminated. They belong to the body. */
 static int take_texts(const json_t *body, const char *key, const char **list, size_t max,
 		      struct err *e)
 {
@@ -123,7 +123,7 @@ void e2b_template_new(struct request *r)
 
 /* ---- names and tags ---- */
 
-/* What a name means to whoever asks: as template_find_image(). */
+/* Resolves a name for the client, as template_find_image() does. */
 static int find_alias(const struct request *r, char ret[static IMAGE_NAME_MAX + 1], bool *shared,
 		      struct err *e)
 {
@@ -282,7 +282,7 @@ static json_t *template_json(const json_t *one, bool shared)
 struct listing {
 	json_t *list;
 	bool shared;
-	const char *only; /* this one; NULL: all */
+	const char *only; /* list only this one; NULL: all */
 };
 
 static int list_store(const struct template_store *s, void *arg, struct err *e)
@@ -301,7 +301,7 @@ static int list_store(const struct template_store *s, void *arg, struct err *e)
 	return rc;
 }
 
-/* Those of others that everybody may use, unless all are listed anyway. */
+/* Adds shared templates of other keys, unless all are listed anyway. */
 static int list_shared(const struct request *r, json_t *list, struct err *e)
 {
 	_cleanup_json_ json_t *names = NULL;
@@ -318,7 +318,7 @@ static int list_shared(const struct request *r, json_t *list, struct err *e)
 
 		if (template_shared(json_string_value(one), owner, id, &own) < 0 ||
 		    str_eq(owner, r->owner) || template_store_open(&s, owner, false, &own) < 0)
-			continue; /* one that cannot be read hides none of the others */
+			continue; /* an unreadable template does not hide the others */
 		rc = list_store(&s, &l, e);
 		if (rc < 0)
 			return rc;

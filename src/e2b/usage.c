@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What sandboxes of the E2B API use, and what was done in them. */
+/* Resource usage and logs of E2B sandboxes. */
 #include <fcntl.h>
 #include <string.h>
 
@@ -58,7 +58,7 @@ void e2b_metrics_all(struct request *r)
 		       rc == 0 && all ? JSON_OBJECT({ "sandboxes", json_incref(all) }) : NULL);
 }
 
-/* ---- logs: the commands that were run, also of one that has ended ---- */
+/* ---- logs: commands that were run, also in an ended sandbox ---- */
 
 static json_t *entry(uint64_t when, const char *message, const struct record_info *info)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the broker share. */
+/* Shared by the files of the broker. */
 #pragma once
 
 #include "egress/broker.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is said about a request: events, and their words. */
+/* Reports events of a request, and names their values. */
 #include "base/clock.h"
 #include "egress/broker-inner.h"
 #include "names/why.h"

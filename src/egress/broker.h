@@ -108,10 +108,10 @@ void broker_open(struct broker *b, const struct broker_request *req);
  * exists. Must not be called from a callback. */
 void broker_reset(struct broker *b, const void *cookie);
 
-/* Other rules (which it takes over), at once: streams they do not allow are cut. */
+/* Replaces the rules at once and takes ownership; streams that they do not allow are cut. */
 void broker_set_rules(struct broker *b, struct ruleset *rules);
 
-/* What is left of its limits, and how many streams there are. */
+/* Returns the budget: limits left, and the number of streams. */
 struct budget *broker_budget(struct broker *b);
 
 const char *broker_what_name(enum broker_what w);

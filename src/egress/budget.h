@@ -46,7 +46,7 @@ enum budget_result {
 void budget_init(struct budget *b, const struct budget_limits *max);
 void budget_done(struct budget *b);
 
-/* What was used before, elsewhere; -ENOMEM. */
+/* Count earlier use of a resumed sandbox; -ENOMEM. */
 void budget_spend(struct budget *b, uint64_t out, uint64_t in);
 int budget_spend_name(struct budget *b, const char *host);
 

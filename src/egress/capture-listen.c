@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The listeners. Each is watched while there is room for what it accepts, and takes a few at a
- * time: the loop is level-triggered, so the rest is there in the next round, after everybody else.
+ * The listeners. Each is watched while there is room for new connections, and accepts a few at a
+ * time: the loop is level-triggered, so the rest follows in the next round, after other sources.
  */
 #include <string.h>
 #include <sys/socket.h>
@@ -14,7 +14,7 @@ void listener_full(struct listener *l, bool full)
 	if (l->full == full)
 		return;
 	l->full = full;
-	/* Fails only on what is not in the loop, or when it ends. */
+	/* Fails only if the source is not in the loop, or the loop ends. */
 	if (l->again.slot == 0)
 		(void)loop_mod_fd(&l->src, full ? 0 : EPOLLIN);
 }
@@ -40,7 +40,7 @@ static void on_again(struct loop_timer *t)
 	(void)loop_mod_fd(&l->src, l->full ? 0 : EPOLLIN);
 }
 
-/* A connection that waits would be reported again at once. */
+/* Pauses, because the loop would report a waiting connection again at once. */
 static void pause_listener(struct listener *l)
 {
 	uint64_t when = clock_mono() + PAUSE_MS * NSEC_PER_MSEC;

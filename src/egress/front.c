@@ -19,7 +19,7 @@ enum {
 	SOCKS_IPV6 = 4,
 };
 
-/* The messages of SOCKS5, in their order. */
+/* The messages of SOCKS5, in order. */
 enum step {
 	STEP_METHODS,
 	STEP_PASSWORD,
@@ -67,10 +67,10 @@ static void read_request_line(struct front *f)
 	else if (http_request_line_parse(line, &l) < 0 || l.major != '1' || l.minor > '1')
 		bad(f, FRONT_MALFORMED, "the request line is not CONNECT NAME:PORT HTTP/1.1");
 	else if (target_parse(l.target.s, l.target.n, &f->target, &e) < 0)
-		bad(f, FRONT_MALFORMED, "what CONNECT asks for is not NAME:PORT");
+		bad(f, FRONT_MALFORMED, "the target of CONNECT is not NAME:PORT");
 }
 
-/* Header fields are not kept: nothing depends on them, and none is sent on. */
+/* Header fields are dropped: nothing depends on them, and none is forwarded. */
 static void feed_http(struct front *f, uint8_t c)
 {
 	bool first = f->scan.lines == 0;
@@ -90,7 +90,7 @@ static void feed_http(struct front *f, uint8_t c)
 		return;
 	case HTTP_SCAN_HEAD:
 		if (first)
-			read_request_line(f); /* an empty one */
+			read_request_line(f); /* an empty line */
 		else
 			done(f);
 		return;
@@ -105,7 +105,7 @@ static void feed_http(struct front *f, uint8_t c)
 
 /* ---- SOCKS5 ---- */
 
-/* How long the message is, as far as can be told from what is there; then more is asked for. */
+/* Returns the message's length as far as the received bytes show it; more bytes may show more. */
 static size_t message_length(const struct front *f)
 {
 	const uint8_t *m = f->line;
@@ -193,7 +193,7 @@ static void read_request(struct front *f)
 		memcpy(t.addr.bytes, m + 4, t.addr.prefix / 8);
 	}
 	if (r < 0 || t.port == 0) {
-		bad(f, FRONT_MALFORMED, "what is asked for is no name or address and port");
+		bad(f, FRONT_MALFORMED, "the request has no valid name or address and port");
 		return;
 	}
 	f->target = t;
@@ -204,7 +204,7 @@ static void feed_socks(struct front *f, uint8_t c, struct buf *out)
 {
 	assert(f->n < sizeof(f->line));
 	f->line[f->n++] = c;
-	/* Before its length is believed. */
+	/* Checked before the length that depends on it. */
 	if (f->step == STEP_REQUEST && f->n == 4 && c != SOCKS_IPV4 && c != SOCKS_NAME &&
 	    c != SOCKS_IPV6) {
 		bad(f, FRONT_MALFORMED, "the kind of address is not known");
@@ -239,7 +239,7 @@ size_t front_feed(struct front *f, const void *data, size_t n, struct buf *out)
 	return i;
 }
 
-/* One line of plain ASCII, whatever it is made of. Returns its length. */
+/* Copies a reason as one line of printable ASCII. Returns its length. */
 static size_t plain_reason(const char *reason, char out[static FRONT_REASON_MAX])
 {
 	size_t n = reason ? strnlen(reason, FRONT_REASON_MAX) : 0;

@@ -91,8 +91,8 @@ int http_parse(const char *data, size_t n, struct http_head *ret, const char **r
 }
 
 /*
- * Wide on purpose: a server may skip empty lines and take any word for a method. A first line that
- * ends in a version of HTTP is a request, and one that cannot is not.
+ * Deliberately tolerant: a server may skip empty lines and accept any word as a method. A first
+ * line is a request if it contains a version of HTTP.
  */
 int http_looks_like(const char *data, size_t n)
 {
@@ -108,7 +108,7 @@ int http_looks_like(const char *data, size_t n)
 	    (data[at + word] != ' ' && data[at + word] != '\t'))
 		return -1;
 	lf = memchr(data + at, '\n', n - at);
-	if (!lf || lf - data - (ptrdiff_t)at > HTTP_LINE_MAX) /* the strict reader says the rest */
+	if (!lf || lf - data - (ptrdiff_t)at > HTTP_LINE_MAX) /* http_parse() rejects long lines */
 		return n - at > HTTP_LINE_MAX ? 1 : 0;
 	return memmem(data + at, (size_t)(lf - data) - at, "HTTP/", 5) ? 1 : -1;
 }

@@ -19,9 +19,8 @@ struct http_head {
 };
 
 /*
- * 1 with *ret once the whole head is there, 0 while it is not, or -EBADMSG with the reason in
- * *ret_why: no Host or two of them, a target that is a URL, a folded line, a control character, a
- * line that ends without CR, HTTP/2.
+ * 1 with *ret once the head is complete, 0 before, or -EBADMSG with the reason in *ret_why: no or
+ * two Host fields, a URL as target, a folded line, a control character, a line without CR, HTTP/2.
  */
 int http_parse(const char *data, size_t n, struct http_head *ret, const char **ret_why);
 

@@ -51,7 +51,7 @@ static void on_timeout(struct loop_timer *t)
 	fail(t->arg, -ETIMEDOUT, "the proxy did not answer");
 }
 
-/* Looks at what has come, and takes from the socket no more than belongs to the head. */
+/* Peeks at the received bytes, and reads only those of the head from the socket. */
 static void on_readable(struct loop_fd *src, uint32_t events)
 {
 	struct upstream *u = src->arg;

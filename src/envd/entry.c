@@ -56,7 +56,7 @@ static const char *name_of(const char *path)
 
 /* ---- modes ---- */
 
-/* As Go's fs.FileMode writes them; a link that was followed is still shown as one. */
+/* Formats permissions as Go's fs.FileMode does; a followed link is still shown as a link. */
 static const char *permissions(const struct fields *f, char out[static PERMISSIONS_MAX])
 {
 	static const char bits[] = "rwxrwxrwx", link[] = "Lrwxrwxrwx";
@@ -91,14 +91,14 @@ static const char *type_of(const struct fields *f)
 		return "FILE_TYPE_FILE";
 	case WIRE_DIRECTORY:
 		return "FILE_TYPE_DIRECTORY";
-	default: /* also a link: one that leads nowhere, for the others were followed */
+	default: /* also a dangling link; other links were followed */
 		return "FILE_TYPE_UNSPECIFIED";
 	}
 }
 
 /* ---- the parts of an entry ---- */
 
-/* The name that the guest gave, or else the number. */
+/* Returns the name that the guest sent, or else the number. */
 static json_t *who(const struct fields *f, enum wire_tag name, enum wire_tag number)
 {
 	_cleanup_free_ char *text = envd_text(f, name);
@@ -107,7 +107,7 @@ static json_t *who(const struct fields *f, enum wire_tag name, enum wire_tag num
 		    : json_sprintf("%llu", (unsigned long long)fields_number(f, number, 0));
 }
 
-/* Each "key=value"; NULL without memory. */
+/* Each "key=value"; NULL: out of memory. */
 static json_t *metadata(const struct fields *f)
 {
 	json_t *all = json_object();
@@ -193,7 +193,7 @@ int envd_call(struct request *r, enum wire_op op, const struct buf *fields,
 	struct peer *p = NULL;
 	int k = box_peer(r->box, &p, e);
 
-	/* An upload calls from elsewhere, one file after the other. */
+	/* An upload calls from other contexts, one file after the other. */
 	(void)snprintf(before, sizeof(before), "%s", trace_request());
 	request_enter(r);
 	if (k == 0)

@@ -3,5 +3,5 @@
 
 #include "api/api-config.h"
 
-/* The requests of SDKs to a sandbox, as E2B's envd answers them, and its ports. */
+/* SDK requests to a sandbox, answered as by E2B's envd, and its ports. */
 extern const struct api_part envd_part;

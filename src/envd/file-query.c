@@ -9,7 +9,7 @@ bool file_query_read(struct request *r, struct file_query *q)
 	if ((path == 0 || path == -ENOENT) && (user == 0 || user == -ENOENT)) {
 		if (!q->user || q->user[0])
 			return true;
-		free(q->user); /* "username=" is as none */
+		free(q->user); /* "username=" counts as absent */
 		q->user = NULL;
 		return true;
 	}

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by the two directions of /files. */
+/* Shared by upload and download of /files. */
 #pragma once
 
 #include "api/request.h"
 
 struct file_query {
-	char *path; /* NULL: there is none */
-	char *user; /* NULL: there is none */
+	char *path; /* NULL: absent */
+	char *user; /* NULL: absent */
 };
 
-/* `path` and `username` of the query. False: the request has been failed. */
+/* Reads `path` and `username` of the query. False: the request was answered with an error. */
 bool file_query_read(struct request *r, struct file_query *q);
 void file_query_done(struct file_query *q);
 
-/* The status that a guest's code, or the errno of a call that could not be made, is answered with;
- * 502: the sandbox has ended. */
+/* HTTP status for a guest's code, or for a failed call's errno; 502: the sandbox has ended. */
 int file_status(enum wire_code code);
 int file_status_errno(int num);

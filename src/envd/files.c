@@ -2,9 +2,9 @@
 /*
  * The plain endpoints of E2B's envd: GET and POST of /files, health, metrics and environment.
  *
- * A download has as many bytes as the file had when it was opened. Credit for what came is given
- * back when the client has taken it, so a slow one stops the guest, and nothing is kept here. Files
- * of size 0 may have contents all the same (those of /proc): they are sent in chunks.
+ * A download has as many bytes as the file had when it was opened. The guest gets credit back when
+ * the client has read the bytes, so a slow client stops the guest, and nothing is buffered here.
+ * Files of size 0 may still have contents (those of /proc): they are sent in chunks.
  */
 #include "envd/files.h"
 
@@ -36,8 +36,8 @@ struct download {
 	struct request *r;
 	struct call *call;
 	uint64_t left;
-	bool chunked; /* the file says that it is empty */
-	size_t owed;  /* bytes that the client has not taken yet, and the guest has no credit for */
+	bool chunked; /* the file's size is 0 */
+	size_t owed;  /* bytes that the client has not read, without credit for the guest */
 };
 
 static void on_drop(struct request *r)
@@ -84,7 +84,7 @@ static void on_data(struct call *c, unsigned int stream, const char *data, size_
 	request_write(d->r, data, k);
 	d->left -= d->chunked ? 0 : k;
 	if (!d->chunked && d->left == 0) {
-		request_end(d->r); /* what the file has grown by is nobody's */
+		request_end(d->r); /* ignores what was appended since */
 		return;
 	}
 	d->owed += n;
@@ -145,7 +145,7 @@ static void files_download(struct request *r)
 		download(r, &q);
 }
 
-/* ---- the rest ---- */
+/* ---- other endpoints ---- */
 
 static void health(struct request *r)
 {
@@ -162,14 +162,14 @@ static void envs(struct request *r)
 		_cleanup_free_ char *name =
 			equal ? strndup(env->v[i], (size_t)(equal - env->v[i])) : NULL;
 
-		/* A value that is not UTF-8 cannot be said in JSON. */
+		/* JSON cannot express a value that is not UTF-8. */
 		if (name)
 			(void)json_put(all, name, json_string(equal + 1));
 	}
 	request_answer(r, STATUS_OK, all);
 }
 
-/* The same figures as the control plane's, under other names. */
+/* The same figures as in the control plane, under other names. */
 static void metrics(struct request *r)
 {
 	static const char *const names[][2] = {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * filesystem.Filesystem of E2B's envd, but for its watches: each method is one or two operations of
- * the guest. A method has a struct method with what it asks first and what follows when the guest
- * has closed the call; what the guest said in between is kept in struct fs.
+ * filesystem.Filesystem of E2B's envd, except its watches. Each method is one or two guest
+ * operations: struct method has its first step and what follows when the guest closes the call;
+ * struct fs keeps what the guest sent in between.
  *
- * MakeDir looks first, because a directory that exists is an error here and none to the guest,
- * which makes those above it. ListDir looks first where the path is relative, because the entries'
- * paths are absolute and only the guest knows the home.
+ * MakeDir starts with a stat, because an existing directory is an error here but not for the guest,
+ * which creates parents. ListDir starts with a stat if the path is relative, because entries have
+ * absolute paths and only the guest knows the home directory.
  */
 #include "envd/fs.h"
 
@@ -15,15 +15,15 @@
 #include "base/str.h"
 
 enum {
-	LIST_MAX = 64 * 1024 * 1024,   /* bytes of an answer */
-	LISTS_MAX = 256 * 1024 * 1024, /* and of all that are put together or sent */
+	LIST_MAX = 64 * 1024 * 1024,   /* size of an answer */
+	LISTS_MAX = 256 * 1024 * 1024, /* total of all unsent answers */
 	LIST_PIECE = 64 * 1024,
 	DEPTH_MAX = 64,
 	LIST_TRIES = 5, /* see list_done() */
 	STATUS_MEDIA_TYPE = 415,
 };
 
-/* Bytes of all listings, which stay here until their clients have read them. */
+/* Size of all listings, which stay in memory until their clients have read them. */
 static size_t lists;
 
 struct fs;
@@ -38,14 +38,14 @@ struct fs {
 	struct request *r;
 	const struct method *method;
 	struct call *call;
-	enum wire_op op; /* that was asked for last */
-	json_t *entry;	 /* of its ACCEPT */
-	char *root;	 /* of a listing, absolute */
+	enum wire_op op; /* last call */
+	json_t *entry;	 /* from its ACCEPT */
+	char *root;	 /* absolute path of a listing */
 	struct buf list; /* the text of the answer */
-	size_t sent;	 /* of it */
+	size_t sent;	 /* bytes of `list` */
 	size_t listed;
 	unsigned int tries;
-	int err; /* of the entries */
+	int err; /* in an entry */
 };
 
 /* ---- the message ---- */
@@ -170,7 +170,7 @@ static void list_forget(struct fs *f)
 	f->listed = 0;
 }
 
-/* One entry of a listing becomes text at once: as values they would be several times as large. */
+/* Converts an entry of a listing to text at once: JSON values would take far more memory. */
 static void on_msg(struct call *c, enum wire_msg kind, const struct fields *fields, void *arg)
 {
 	struct fs *f = arg;
@@ -222,7 +222,7 @@ static void ask(struct fs *f, enum wire_op op, const struct buf *fields)
 		fs_fail(f->r, &e);
 }
 
-/* The entry of the path that the message has, as its target says. */
+/* Asks for the entry of the message's path, following links. */
 static void ask_stat(struct fs *f)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(WIRE_OPEN_MAX);
@@ -303,7 +303,7 @@ static void remove_done(struct fs *f, enum wire_code code, const char *text)
 
 /* ---- ListDir ---- */
 
-/* 1 to DEPTH_MAX, or 0: the request has been failed. */
+/* 1 to DEPTH_MAX, or 0: the request was answered with an error. */
 static uint64_t list_depth(struct request *r)
 {
 	const json_t *j = fs_member(r, "depth", NULL);
@@ -347,7 +347,7 @@ static void list_start(struct fs *f)
 		ask_stat(f);
 }
 
-/* As the client takes it. */
+/* Writes as much as the client reads. */
 static void list_write(struct request *r)
 {
 	struct fs *f = r->data;
@@ -378,8 +378,8 @@ static void list_answer(struct fs *f)
 }
 
 /*
- * Entries have no credit: where we were not given the CPU for long enough, the keeper gives up a
- * large listing. By the time we read that, we have read everything, and ask again.
+ * Entries have no flow control: if hutchd did not get the CPU for long, the keeper aborts a large
+ * listing. When hutchd sees that, it has read everything, and asks again.
  */
 static void list_done(struct fs *f, enum wire_code code, const char *text)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The delimiter is CR LF -- and the boundary. A boundary has no CR, so a delimiter that turns out
- * to be none can only begin again at the byte that did not fit: what was matched so far is
- * contents, and needs not be kept, for it is the beginning of the delimiter.
+ * The delimiter is CR LF -- and the boundary. A boundary contains no CR, so after a mismatch a
+ * delimiter can only begin at the byte that did not match. The bytes matched so far are contents;
+ * they equal the start of the delimiter, so they need not be stored.
  */
 #include "envd/multipart.h"
 
@@ -11,12 +11,12 @@
 #include "base/str.h"
 
 enum state {
-	STATE_FIRST,  /* the first delimiter, of which the line break is there already */
-	STATE_BEHIND, /* a delimiter: CR LF, or -- for the last */
+	STATE_FIRST,  /* the first delimiter, without its leading line break */
+	STATE_BEHIND, /* after a delimiter: CR LF, or -- for the last */
 	STATE_HEAD,
 	STATE_DATA,
-	STATE_ENDED, /* a part has: to be said */
-	STATE_LAST,  /* behind the last delimiter, a line break may come */
+	STATE_ENDED, /* a part has ended, to be reported */
+	STATE_LAST,  /* after the last delimiter; a line break may follow */
 	STATE_OVER,
 };
 
@@ -44,7 +44,7 @@ static struct http_text take_token(struct text *t)
 	return word;
 }
 
-/* Only these two are escapes: \ before anything else is itself, for some send it so. */
+/* Only \" and \\ are escapes: some clients send \ unescaped before other characters. */
 static int take_quoted(struct text *t, struct buf *out)
 {
 	for (t->pos++; t->pos < t->end && *t->pos != '"'; t->pos++) {
@@ -103,7 +103,7 @@ bool multipart_is(const char *content_type)
 	return is_form(&t);
 }
 
-/* bchars of RFC 2046, 5.1.1; a space not at the end. */
+/* bchars of RFC 2046, 5.1.1; no space at the end. */
 static bool boundary_valid(const char *s, size_t n)
 {
 	static const char marks[] = "'()+_,-./:=? ";
@@ -161,7 +161,7 @@ void multipart_done(struct multipart *m)
 
 /* ---- the head of a part ---- */
 
-/* How browsers write what cannot stand between quotes; no other escape is one. */
+/* Decodes the escapes that browsers use inside quotes; there are no others. */
 static void unescape(char *s)
 {
 	static const char escapes[][4] = { "%22", "%0d", "%0a" }, means[] = "\"\r\n";
@@ -239,7 +239,7 @@ static int read_line(struct multipart *m, struct http_text line, struct err *e)
 	return 0;
 }
 
-/* The empty line has come. */
+/* Handles the empty line after a part's head. */
 static int end_head(struct multipart *m, struct err *e)
 {
 	if (!m->name)
@@ -316,8 +316,8 @@ static int do_head(struct multipart *m, const char **data, size_t *n, struct err
 }
 
 /*
- * How many bytes are contents for sure: up to a delimiter, or what is the beginning of one as far
- * as there are bytes.
+ * Returns how many bytes are certainly contents: those before a delimiter, or before its beginning
+ * at the end of the data.
  */
 static size_t plain_length(const struct multipart *m, const char *data, size_t n)
 {

@@ -8,7 +8,7 @@
 #include "base/str.h"
 #include "base/util.h"
 
-/* About the connection, which is ours to say. */
+/* Fields about the connection, which hutchd sets itself. */
 static const char *const connection_fields[] = {
 	"connection",	     "keep-alive",     "proxy-connection", "te",   "trailer",
 	"transfer-encoding", "content-length", "upgrade",	   "date", "alt-svc",
@@ -54,7 +54,7 @@ static int take_field(const char *name, const char *value, struct port_answer *a
 	return 0;
 }
 
-/* Takes the fields behind the first line apart, and puts a NUL behind each name and value. */
+/* Parses the fields after the status line, and puts a NUL after each name and value. */
 static int read_fields(char *data, size_t n, struct port_answer *a, const char **why)
 {
 	struct http_scan scan = { 0 };

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The head of an answer that a program in a sandbox gave to a request for one of its ports. Nothing
- * of it reaches a client as it came: what can be read in one way only is taken apart here, and
- * the answer is written anew by src/http. So a program that sends two answers, or says how long
- * the connection lasts, reaches nobody but the client that asked, with one answer. Pure.
+ * Parses the head of an answer from a program on a sandbox's port. No byte of it reaches a client
+ * unparsed: only unambiguous heads are accepted, and src/http writes the answer anew. So a program
+ * that sends two answers, or connection fields, can affect only its own client. Pure.
  */
 #pragma once
 
@@ -21,17 +20,16 @@ enum {
 struct port_answer {
 	int status; /* 100 to 599 */
 	bool bodiless;
-	int64_t length; /* -1: chunked, -2: until the end of the connection */
+	int64_t length; /* -1: chunked, -2: until the connection ends */
 	struct {
-		const char *name, *value; /* end with a NUL */
-	} fields[PORT_ANSWER_FIELDS];	  /* without those that are about the connection */
+		const char *name, *value; /* NUL-terminated */
+	} fields[PORT_ANSWER_FIELDS];	  /* without those about the connection */
 	size_t n_fields;
 };
 
 /*
- * Looks for a whole head in the `n` bytes that came so far, and takes it apart in place: how many
- * bytes it has, 0 if there are too few, or -EBADMSG with *ret_why. `scan` starts zeroed, and is so
- * again after a head.
+ * Parses a complete head in the first `n` bytes, in place. Returns its length, 0 if it is
+ * incomplete, or -EBADMSG with *ret_why. `scan` starts zeroed, and is zeroed after a head.
  */
 int port_answer_parse(struct http_scan *scan, char *data, size_t n, struct port_answer *ret,
 		      const char **ret_why);

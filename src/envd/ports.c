@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ports of a sandbox: a request for one is written anew for the program there, and its answer is
- * read and written anew for the client (port-answer.h). The connection to the program is for this
- * one request; that to the client can go on, because where the answer ends is ours to say.
+ * Ports of a sandbox. hutchd writes each request anew for the program, and parses the answer and
+ * writes it anew for the client (port-answer.h). The connection to the program serves one request;
+ * the client's connection can be reused, because hutchd knows where the answer ends.
  *
- * A request to upgrade (WebSocket) that is answered with 101 makes both one pair of streams, until
- * either ends.
+ * If an upgrade request (WebSocket) is answered with 101, both connections become one pair of
+ * streams, until either ends.
  */
 #include "envd/ports.h"
 
@@ -20,12 +20,12 @@
 
 enum {
 	HEAD_MAX = 64 * 1024,
-	AHEAD_MAX = 256 * 1024, /* of a request, that the program has not taken: we read no more */
-	INTERIM_MAX = 16,	/* answers of 1xx before the one that counts */
+	AHEAD_MAX = 256 * 1024, /* request bytes not taken by the program, before reading stops */
+	INTERIM_MAX = 16,	/* 1xx answers before the final one */
 };
 
 enum stage {
-	STAGE_HEAD, /* of the answer */
+	STAGE_HEAD, /* reading the answer's head */
 	STAGE_BODY,
 	STAGE_STREAM, /* after 101 */
 };
@@ -35,31 +35,31 @@ struct port {
 	struct call *call;
 	unsigned int number;
 	enum stage stage;
-	bool accepted;	 /* the program has taken the connection */
-	bool upgrade;	 /* was asked for */
+	bool accepted;	 /* the program has accepted the connection */
+	bool upgrade;	 /* requested by the client */
 	bool chunked;	 /* the request's body */
-	bool body_ended; /* all of the request has been put into `out` */
+	bool body_ended; /* the whole request is in `out` */
 	bool eof_sent;
 	struct buf out;	       /* to the program */
-	struct buf head;       /* of the answer, so far */
-	struct http_scan scan; /* of `head` */
+	struct buf head;       /* the answer's, so far */
+	struct http_scan scan; /* for `head` */
 	struct port_answer answer;
 	struct http_chunk chunk;
-	uint64_t left;	      /* of an answer with a length */
-	unsigned int interim; /* answers of 1xx so far */
-	size_t held;	      /* bytes that the program gets no credit for yet */
+	uint64_t left;	      /* rest of an answer with a length */
+	unsigned int interim; /* 1xx answers so far */
+	size_t held;	      /* bytes without credit for the program yet */
 };
 
 /* ---- to the program ---- */
 
-/* About the connection, or for us alone: a program in a sandbox sees no credential of ours. */
+/* Fields about the connection, and credentials of ours, which programs must not see. */
 static const char *const not_passed_on[] = {
 	"connection", "keep-alive",	   "proxy-connection", "te",
 	"trailer",    "transfer-encoding", "content-length",   "upgrade",
 	"expect",     "x-access-token",	   "x-api-key",	       "proxy-authorization",
 };
 
-/* What Authorization says is for the program, unless it is one of our keys. */
+/* Authorization is for the program, unless it is one of our keys. */
 static bool is_our_key(const char *name, const char *value)
 {
 	return strcasecmp(name, "authorization") == 0 && strncasecmp(value, "bearer ", 7) == 0 &&
@@ -198,7 +198,7 @@ static const struct http_tunnel tunnel_ops = { .data = stream_data,
 					       .eof = stream_eof,
 					       .room = stream_room };
 
-/* The head of 101 is the last thing that is written anew. */
+/* Writes the head of the 101 answer; all later bytes are passed unchanged. */
 static bool switch_over(struct port *p, const char *rest, size_t n)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(HEAD_MAX);
@@ -266,7 +266,7 @@ static bool body_data(struct port *p, const char *data, size_t n)
 	return true;
 }
 
-/* `len` bytes of what came are the head. False: the request has ended. */
+/* The first `len` bytes are the head. False: the request has ended. */
 static bool begin_body(struct port *p, size_t len)
 {
 	const struct port_answer *a = &p->answer;
@@ -305,8 +305,8 @@ static bool head_data(struct port *p, const char *data, size_t n)
 		if (p->answer.status >= 200)
 			break;
 		if (p->answer.status == 101 || ++p->interim > INTERIM_MAX)
-			return bad_answer(p, "a status of 1xx that nobody asked for"), false;
-		buf_consume(&p->head, (size_t)len); /* 100 Continue and its like */
+			return bad_answer(p, "an unexpected status of 1xx"), false;
+		buf_consume(&p->head, (size_t)len); /* 100 Continue etc. */
 	} while (p->head.len > 0);
 	return p->answer.status < 200 || begin_body(p, (size_t)len);
 }
@@ -337,7 +337,7 @@ static void on_data(struct call *c, unsigned int stream, const char *data, size_
 		give_credit(p);
 }
 
-/* The program says no more. */
+/* The program has closed its side. */
 static void finish(struct port *p)
 {
 	struct request *r = p->request;
@@ -379,7 +379,7 @@ static void on_closed(struct call *c, enum wire_code code, const char *text, voi
 	p->call = NULL;
 	if (p->accepted) {
 		if (p->stage == STAGE_STREAM)
-			request_end(r); /* behind what the client has not taken yet */
+			request_end(r); /* after the bytes that the client has not read yet */
 		else
 			finish(p);
 	} else if (code == WIRE_NOT_FOUND) {
@@ -413,16 +413,15 @@ static void drop(struct request *r)
 	free(p);
 }
 
-/* ---- in ---- */
+/* ---- start ---- */
 
-/* Who presents a token of the sandbox, or a key that it belongs to, is no stranger. */
+/* Whether the client presents a token of the sandbox, or a key that owns it. */
 static bool is_owner(const struct request *r)
 {
-	struct request asks =
-		*r; /* for who that is: `r` itself stays a stranger's to the program */
+	struct request asks = *r; /* request_role() sets its owner */
 	const char *token = http_field(r->x, "x-access-token");
 
-	if (r->box->traffic[0]) /* route.c has seen the token */
+	if (r->box->traffic[0]) /* route.c has checked the token */
 		return true;
 	if (token && strlen(token) == BOX_TOKEN &&
 	    sodium_memcmp(token, r->box->token, BOX_TOKEN) == 0)

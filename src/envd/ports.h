@@ -3,5 +3,5 @@
 
 #include "api/request.h"
 
-/* Passes a request on to the program that listens on that port of r->box, and its answer back. */
+/* Forwards a request to the program that listens on that port of r->box, and its answer back. */
 void ports_handle(struct request *r);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * StreamInput: a stream of messages from the client, of which the first names the command and each
- * of the others has input for it. One is sent at a time, and no more of the body is read while it
- * waits for its turn; so a command that does not read stops its client, and the order is kept.
+ * StreamInput: a stream of client messages. The first names the command, each other has input for
+ * it. One message is sent at a time, and the body is not read while it waits. So a command that
+ * does not read blocks its client, and the order is kept.
  */
 #include <string.h>
 
@@ -10,18 +10,18 @@
 
 enum {
 	MESSAGE_MAX_BYTES = HTTP_SERVER_JSON_MAX,
-	BODY_MAX = MESSAGE_MAX_BYTES + 1024 * 1024, /* and what came with it */
+	BODY_MAX = MESSAGE_MAX_BYTES + 1024 * 1024, /* plus bytes received with it */
 };
 
 struct feed {
 	struct errand errand;
 	struct buf in;
-	json_t *first; /* holds what the selector points to */
+	json_t *first; /* holds the selector's text */
 	struct selector selector;
-	bool busy;    /* the errand is on its way */
-	bool parsing; /* somebody below goes on with it */
+	bool busy;    /* the errand is being sent */
+	bool parsing; /* parse() is running */
 	bool ended;
-	bool dropped; /* by what parse() did: it frees */
+	bool dropped; /* dropped during parse(), which frees it */
 };
 
 static void parse(struct feed *f);
@@ -71,7 +71,7 @@ static int take_start(struct feed *f, json_t *message, struct err *e)
 	return selector_read(start, &f->selector, e);
 }
 
-/* 1: there is something to be sent. */
+/* 1: there is something to send. */
 static int take_data(struct feed *f, const json_t *message, struct err *e)
 {
 	const json_t *data = NULL;
@@ -96,7 +96,7 @@ static int take_message(struct feed *f, const char *text, size_t n, struct err *
 	return f->first ? take_data(f, message, e) : take_start(f, message, e);
 }
 
-/* The next whole envelope: 1 if it has something to send, 0 if it has not; -EAGAIN: not there. */
+/* Reads the next envelope: 1 if it has something to send, 0 if not; -EAGAIN: incomplete. */
 static int next(struct feed *f, struct err *e)
 {
 	struct reader in = reader_of(f->in.data, f->in.len);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finding commands by their records. A sandbox keeps thousands of those that have ended, and few
- * are asked for: so a box remembers the numbers of all that are not over, which are looked at each
- * time, and up to which number it knows them; only new names are taken from the directory.
+ * Finds commands by their records. A sandbox keeps thousands of ended commands, and few are asked
+ * for. So a box remembers the numbers of unfinished commands, which it checks each time, and the
+ * highest known number; it reads only newer names from the directory.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -61,7 +61,7 @@ bool selector_matches(const struct selector *s, uint32_t pid, const char *name)
 	return s->tag ? name[0] != '\0' && str_eq(s->tag, name) : pid == s->pid;
 }
 
-/* ---- all that matter ---- */
+/* ---- relevant commands ---- */
 
 struct commands *commands_of(struct box *b)
 {
@@ -70,7 +70,7 @@ struct commands *commands_of(struct box *b)
 	return b->commands;
 }
 
-/* Their calls go with the connection, without a word. */
+/* Calls are closed with the connection, without a message. */
 void commands_drop(struct box *b)
 {
 	struct commands *c = TAKE_PTR(b->commands);
@@ -94,7 +94,7 @@ static int compare(const void *a, const void *b)
 	return (*x > *y) - (*x < *y);
 }
 
-/* Numbers above `above`, ascending, behind those that are in the list already. */
+/* Appends the numbers above `above` to the list, ascending. */
 static int read_numbers(int dir, uint64_t above, uint64_t *list, size_t *n)
 {
 	const size_t before = *n;
@@ -115,11 +115,11 @@ static int read_numbers(int dir, uint64_t above, uint64_t *list, size_t *n)
 	return 0;
 }
 
-/* Not over: it may still be asked for. */
+/* Whether a command may still be asked for: not ended, or ended just now. */
 static bool matters(int r, const struct record_info *info)
 {
 	if (r < 0)
-		return r != -ENOENT; /* a spare one, or one that is just being written */
+		return r != -ENOENT; /* a spare record, or one being written */
 	return info->slot.state != RECORD_ENDED ||
 	       clock_wall() < info->slot.ended + PROCESS_REPLAY_S * NSEC_PER_SEC;
 }
@@ -140,7 +140,7 @@ static int learn(struct box *b, struct commands *c, struct err *e)
 	return 0;
 }
 
-/* Calls fn for each, the newest first, until it gives 1; forgets those that are over. */
+/* Calls fn for each, newest first, until it returns 1; drops those that are over. */
 static int each(struct box *b, int (*fn)(struct found *f, void *arg), void *arg, struct err *e)
 {
 	struct commands *c = commands_of(b);
@@ -180,7 +180,7 @@ static int take_match(struct found *f, void *arg)
 	return 1;
 }
 
-/* Of all that are kept. */
+/* Searches all kept records. */
 static int search(struct box *b, struct finding *x, struct err *e)
 {
 	_cleanup_free_ uint64_t *list = calloc(NUMBERS_MAX, sizeof(*list));
@@ -213,7 +213,7 @@ int command_find(struct box *b, const struct selector *s, bool all, struct found
 
 /* ---- list ---- */
 
-/* Text of a command, which may be any bytes. */
+/* Converts a command's text, which may be any bytes. */
 static json_t *text_json(const char *text)
 {
 	_cleanup_free_ char *copy = strdup(text);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is said to a command: input, its end, signals, the size of a terminal. */
+/* Requests to a command: input, end of input, signals, terminal size. */
 #include <signal.h>
 #include <string.h>
 
@@ -23,7 +23,7 @@ static void on_drop(struct request *r)
 	free(e);
 }
 
-/* NULL: r has ended. */
+/* NULL: r was answered with an error. */
 static struct errand *errand_new(struct request *r, struct selector *ret_selector)
 {
 	struct errand *e;
@@ -47,7 +47,7 @@ static struct errand *errand_new(struct request *r, struct selector *ret_selecto
 
 /* ---- input ---- */
 
-/* "Input": bytes for stdin or for a terminal, of which a command has one. */
+/* "Input": bytes for stdin or for a terminal; a command has one of them. */
 int input_read(const json_t *message, struct errand *e, struct err *err)
 {
 	const json_t *input = NULL;
@@ -150,7 +150,7 @@ static void have_update(struct request *r)
 		return;
 	e->msg = WIRE_MSG_RESIZE;
 	if (!member(r->body, "pty"))
-		rpc_answer(r, json_object()); /* nothing is to be changed */
+		rpc_answer(r, json_object()); /* nothing to change */
 	else if (size_read(r->body, &e->cols, &e->rows, &err) < 0)
 		rpc_fail(r, RPC_INVALID_ARGUMENT, "%s", err.msg);
 	else

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A line is a call to the keeper that stands for one command. The exec that started it stays open
- * as long as the command runs, and holds its input; so what is typed keeps its order, and a signal
- * costs one message. For a command that somebody else has started (the command line, or a hutchd
- * that is no more) a line is made by attaching: for input it is kept until the command ends, for a
- * signal it goes at once.
+ * A line is a call to the keeper for one command. The exec that started the command stays open
+ * while it runs, and carries its input; so input keeps its order, and a signal costs one message.
+ * If another process started the command (the command line, or an earlier hutchd), hutchd attaches
+ * a line: for input it stays until the command ends, for a signal it closes at once.
  *
- * A request that goes takes its errand along; what was sent of it has been sent. A line does not
- * need a request to live.
+ * A dropped request takes its errand along; bytes already sent stay sent. A line does not need a
+ * request to live.
  */
 #include <string.h>
 
@@ -42,7 +41,7 @@ static void line_free(struct line *l)
 	free(l);
 }
 
-/* One that signals are sent by, or input. A pid belongs to the newest. */
+/* Finds a line for signals or input. A pid means its newest command. */
 static struct line *find(struct box *b, const struct selector *s, bool input)
 {
 	for (struct line *l = b->commands ? b->commands->lines : NULL; l; l = l->next)
@@ -78,14 +77,14 @@ static void send_msg(const struct line *l, const struct errand *e)
 		peer_msg(l->call, e->msg, &b);
 }
 
-/* False: not all of it yet. */
+/* False: not everything is sent yet. */
 static bool send_input(struct line *l, struct errand *e)
 {
 	while (e->sent < e->n) {
 		ssize_t n = peer_send(l->call, 0, e->data + e->sent, e->n - e->sent);
 
 		if (n <= 0)
-			return false; /* credit() goes on, or closed() ends it */
+			return false; /* credit() continues, or closed() ends it */
 		e->sent += (size_t)n;
 	}
 	if (e->eof)
@@ -101,7 +100,7 @@ static const char *input_refusal(const struct line *l)
 	return l->eof ? "the stdin of the process is closed" : NULL;
 }
 
-/* Does what can be done. True: the line is no more. */
+/* Runs as many errands as possible. True: the line was freed. */
 static bool run(struct line *l)
 {
 	while (l->accepted && l->errands) {
@@ -144,7 +143,7 @@ static void fail_errands(struct line *l, enum wire_code code, const char *text)
 	}
 }
 
-/* ---- what the keeper says ---- */
+/* ---- answers of the keeper ---- */
 
 static void on_accepted(struct call *c, const struct fields *f, void *arg)
 {
@@ -187,7 +186,7 @@ static const struct call_ops ops = {
 	.closed = on_closed,
 };
 
-/* ---- making one ---- */
+/* ---- creating a line ---- */
 
 void process_unreachable(struct request *r, const struct err *e)
 {
@@ -265,8 +264,7 @@ static int get_line(struct box *b, const struct selector *s, bool input, struct 
 	*ret = find(b, s, input);
 	if (*ret && (input || !(*ret)->accepted))
 		return 0;
-	/* A line is there until we hear of the end; the record, which others see, tells it first.
-	 */
+	/* The record, which other clients see, shows the end before the line does. */
 	if (*ret ? record_open(b, (*ret)->record, &f, e) < 0 : command_find(b, s, false, &f, e) < 0)
 		return e->num;
 	if (f.info.slot.state == RECORD_ENDED)

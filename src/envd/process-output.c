@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a command prints, from its record to a client. Each client has a cursor of its own and is
- * read for as long as its connection takes bytes: one that is slow, or has stopped, costs neither
- * the command nor anybody else anything. When something was written to the record, or when there
- * is room again, pump() goes on; while there is no room the record is not watched, so a command
- * that prints without end wakes nobody who cannot take it. There is no other clock but the two uses
- * of `again`:
+ * Sends a command's output from its record to a client. Each client has its own cursor and is
+ * served while its connection takes bytes, so a slow or stopped client delays neither the command
+ * nor other clients. pump() continues when the record grows or the connection has room; without
+ * room the record is not watched, so an endless command causes no wakeups. The timer `again` has
+ * two uses:
  *
- * - a client that reads as fast as a command writes would keep us for ever: after TURN_MAX bytes
- *   it is somebody else's turn;
- * - a piece of data ends between two characters if it can, because older clients decode each one
- *   for itself. What may be the beginning of a character waits for the rest, HOLD_MS at most.
+ * - A client that reads as fast as a command writes would block the loop: after TURN_MAX bytes the
+ *   loop serves others.
+ * - A piece of data ends between two characters if possible, because older clients decode each
+ * piece separately. A possible start of a character waits for the rest, HOLD_MS at most.
  *
- * Bytes that are not in the record any more end the stream with an error that says how many and
- * where: silence would make wrong output look right.
+ * Missing bytes of the record end the stream with an error that says how many and where; otherwise
+ * wrong output would look right.
  */
 #include <string.h>
 
@@ -38,11 +37,11 @@ struct output {
 	struct record_cursor cursor;
 	struct record_info info;
 	struct loop_timer again;
-	bool holding, late; /* `again` is for what is held; and that has been long enough */
+	bool holding, late; /* `again` is for held bytes; HOLD_MS is over */
 	unsigned int stream;
 	uint64_t offset; /* of piece[0] */
 	size_t n;
-	char *piece; /* of PIECE_MAX; NULL while there is nothing in it: most streams wait */
+	char *piece; /* PIECE_MAX bytes; NULL while empty, as in most streams */
 };
 
 static const char keepalive[] = "{\"event\":{\"keepalive\":{}}}";
@@ -55,7 +54,7 @@ static void put_start(struct request *r, uint32_t pid)
 	rpc_close(r);
 }
 
-/* Sends the first `n` bytes of what was gathered. */
+/* Sends the first `n` collected bytes. */
 static void put_data(struct output *o, size_t n)
 {
 	const char *name = o->terminal ? "pty" : o->stream == 1 ? "stdout" : "stderr";
@@ -77,7 +76,7 @@ static void put_data(struct output *o, size_t n)
 		rpc_flush(o->r);
 }
 
-/* As Go's os.ProcessState has it, which is what clients know. */
+/* Names signals as Go's os.ProcessState does, because clients expect that. */
 static void signal_text(unsigned int number, char out[static STATUS_TEXT])
 {
 	static const char *const names[] = {
@@ -104,7 +103,7 @@ static void signal_text(unsigned int number, char out[static STATUS_TEXT])
 		(void)snprintf(out, STATUS_TEXT, "signal: signal %u", number);
 }
 
-/* Where the keeper knows why a signal came, the error says that too. */
+/* If the keeper knows the reason of a signal, the error includes it. */
 static json_t *error_json(const struct record_slot *s, const char *status)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(2048);
@@ -135,7 +134,7 @@ static void put_end(struct output *o)
 	rpc_put(o->r, JSON_OBJECT({ "event", JSON_OBJECT({ "end", end }) }));
 }
 
-/* ---- ends: the output is no more afterwards ---- */
+/* ---- ends: the output is freed ---- */
 
 static void end_output(struct output *o)
 {
@@ -158,14 +157,14 @@ static void end_gap(struct output *o, const struct record_piece *p)
 	put_data(o, o->n);
 	rpc_fail(o->r, RPC_ABORTED,
 		 "%llu bytes of output from offset %llu on are not kept: the command printed more "
-		 "than this client read. Raise 'output' in the policy, or go on at offset %llu",
+		 "than this client read. Raise 'output' in the policy, or continue at offset %llu",
 		 (unsigned long long)p->n, (unsigned long long)p->offset,
 		 (unsigned long long)behind);
 }
 
 /* ---- from the record ---- */
 
-/* How many of `n` bytes end with a whole character, or with what never becomes one. */
+/* Returns how many of `n` bytes do not end inside a character. Invalid bytes count as whole. */
 static size_t whole(const char *s, size_t n)
 {
 	for (size_t k = 1; k <= MIN(n, (size_t)3); k++) {
@@ -210,7 +209,7 @@ static void drop_piece(struct output *o)
 	o->piece = NULL;
 }
 
-/* All that there is was gathered, and the command goes on. */
+/* All available output is collected, and the command still runs. */
 static void rest(struct output *o)
 {
 	put_data(o, o->late ? o->n : whole(o->piece, o->n));
@@ -241,7 +240,7 @@ static bool has_room(const struct output *o)
 	return !o->r->begun || !http_full(o->r->x);
 }
 
-/* Sends what there is and can be sent. May end the request. */
+/* Sends as much as possible. May end the request. */
 static void pump(struct output *o)
 {
 	struct record_piece p;
@@ -289,7 +288,7 @@ static int watch(struct output *o)
 	return o->reader.file ? 0 : records_watch_add(o->r->api->records, &o->reader, o->fd, &e);
 }
 
-/* Watched before it is read: what comes meanwhile is seen by one of the two. */
+/* Watches before reading, so that no write is missed. */
 static void on_room(struct request *r)
 {
 	struct output *o = r->data;
@@ -300,7 +299,7 @@ static void on_room(struct request *r)
 		pump(o);
 }
 
-/* ---- its life ---- */
+/* ---- life of an output ---- */
 
 static void output_free(struct output *o)
 {

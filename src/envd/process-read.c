@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Members of a message in protobuf's JSON: null is as absent, whole numbers may be text. */
+/* Reads members of a message in protobuf's JSON: null counts as absent, numbers may be text. */
 #include <string.h>
 
 #include "base/str.h"

@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * process.Process, as E2B's envd has it: commands. Start asks the keeper for a detached command
- * and then answers from its record, as Connect does; so nothing that a client does, or that
- * becomes of hutchd, reaches the command. The time limit of a Start goes to the keeper with it,
- * which kills the command whoever is still there.
+ * process.Process of E2B's envd: commands. Start asks the keeper for a detached command and then
+ * answers from its record, as Connect does; so the command is independent of its clients and of
+ * hutchd. The keeper enforces the time limit of a Start, even if no client is left.
  *
- * A tag is the name of the command: it has the grammar of names, and of those that run no two have
- * the same.
+ * A tag is the name of the command: it has the grammar of names, and is unique among running
+ * commands.
  *
- * What is added to E2B's protocol, for clients that want to miss nothing:
+ * Extensions of E2B's protocol, for clients that must not miss output:
  *
- * - Start and Connect may have "offsets": true. Each event with data has an "offset" then, beside
- *   the bytes (a decimal string): where its first byte lies in all that the command has printed,
- *   stdout and stderr counted together.
- * - Connect may have an "offset" (decimal string or number), which implies the above: output is
- *   sent from there on, not from now on. It also finds commands that have ended long ago, as long
- *   as their record is kept.
- * - Output that is not kept any more ends a stream with the code aborted, and a text that says how
- *   many bytes are missing and at which offset it goes on.
+ * - Start and Connect accept "offsets": true. Each event with data then has an "offset" beside the
+ *   bytes (a decimal string): the position of its first byte in all output of the command, stdout
+ * and stderr counted together.
+ * - Connect accepts an "offset" (decimal string or number), which implies "offsets": output starts
+ *   there and not at the current end. It also finds commands that ended long ago, while their
+ * record is kept.
+ * - Output that is no longer kept ends a stream with the code aborted, and a text that says how
+ * many bytes are missing and at which offset the rest begins.
  */
 #include <string.h>
 
@@ -29,7 +28,7 @@ enum {
 	CWD_SHOWN = 200,
 };
 
-/* ---- Start: what is asked for ---- */
+/* ---- Start: request ---- */
 
 struct start {
 	struct line *line; /* NULL: the keeper has answered */
@@ -128,7 +127,7 @@ static int put_name(struct buf *b, const json_t *message, struct line *like, str
 	return 0;
 }
 
-/* The fields of an exec, in the order of their tags. `like` gets what the line has to know. */
+/* Puts the fields of an exec, in the order of their tags, and the line's settings into `like`. */
 static int put_exec(struct buf *b, const struct request *r, const char *user, struct start *s,
 		    struct line *like, struct err *e)
 {
@@ -156,9 +155,9 @@ static int put_exec(struct buf *b, const struct request *r, const char *user, st
 	return b->err ? err_oom(e) : 0;
 }
 
-/* ---- Start: what becomes of it ---- */
+/* ---- Start: result ---- */
 
-/* The client has gone before the keeper answered: the command runs all the same. */
+/* The client is gone before the keeper answered: the command still runs. */
 static void drop_start(struct request *r)
 {
 	struct start *s = r->data;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernel has one watch for a file, however often it is asked for, and gives the same number
- * again. So files are found by that number, and the watch goes with a file's last reader. Numbers
- * are not used again for a long time: an event that was under way finds nobody.
+ * Wakes readers of records by inotify(7). The kernel has one watch per file, and returns the same
+ * number for each request. So files are found by that number, and the watch is removed with a
+ * file's last reader. Numbers are not reused for a long time: a late event finds no reader.
  *
- * A reader that is woken may take out others, and itself. `next` is the one to be woken after it;
- * whoever is taken out steps aside there.
+ * A woken reader may remove other readers and itself. `next` is the next one to wake; removing that
+ * one moves `next` on.
  */
 #include "envd/records-watch.h"
 
@@ -21,7 +21,7 @@ struct record_file {
 	struct records_watch *watch;
 	int wd;
 	struct record_reader *readers;
-	struct record_file *next; /* of its bucket */
+	struct record_file *next; /* in its bucket */
 };
 
 struct records_watch {
@@ -53,8 +53,8 @@ static void wake(struct records_watch *w, const struct record_file *f)
 	w->next = NULL;
 }
 
-/* Events were lost. A file may go while it is woken, and the one behind it: begins again with the
- * next number. */
+/* Events were lost. Waking a file's readers may free it and the next one, so each step searches for
+ * the next higher number. */
 static void wake_all(struct records_watch *w)
 {
 	for (size_t i = 0; i < BUCKETS; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tells who reads a record that something was written to it. One inotify(7) for all of them. */
+/* Notifies readers of records of new data, by one inotify(7) for all of them. */
 #pragma once
 
 #include "base/err.h"
@@ -8,9 +8,9 @@
 struct records_watch;
 struct record_file;
 
-/* One that reads a record. Starts zeroed but for wake and arg. */
+/* A reader of a record. Starts zeroed except for wake and arg. */
 struct record_reader {
-	void (*wake)(struct record_reader *s); /* may end any reader, its own too */
+	void (*wake)(struct record_reader *s); /* may remove any reader, also itself */
 	void *arg;
 	/* private */
 	struct record_file *file;
@@ -18,10 +18,10 @@ struct record_reader {
 };
 
 int records_watch_new(struct loop *loop, struct records_watch **ret, struct err *e);
-/* There are no readers any more. */
+/* All readers must be gone. */
 struct records_watch *records_watch_free(struct records_watch *w);
 
-/* `fd` is the record, opened for reading; it is not needed afterwards. What was written before may
- * have been missed: look at it after this. */
+/* `fd` is the record, opened for reading; it is not needed afterwards. Earlier writes are not
+ * reported: read the record after this. */
 int records_watch_add(struct records_watch *w, struct record_reader *s, int fd, struct err *e);
-void records_watch_del(struct record_reader *s); /* nothing, if it was not added */
+void records_watch_del(struct record_reader *s); /* does nothing if it was not added */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a stream sends is put into `out` first, envelope by envelope, and written by rpc_flush(): so
- * a command that printed little and has ended is one answer with a length, in one write. The
- * length of an envelope is filled in when it is closed (`open_at` is where it begins).
+ * A stream collects its messages in `out`, envelope by envelope, and rpc_flush() writes them: so a
+ * short command is one answer with a length, in one write. The length of an envelope is filled in
+ * when it is closed (`open_at` is its start).
  *
- * Two clocks belong to a stream. The keepalive's timer is not moved with every message: when it
- * fires it looks at when the last one was sent, and waits for the rest. A client that does not read
- * gets none: there is enough on its way already.
+ * A stream has two timers. The keepalive timer is not reset with every message: when it fires, it
+ * checks when the last one was sent, and waits for the rest. A client that does not read gets no
+ * keepalive, because enough bytes are queued for it.
  */
 #include "envd/rpc.h"
 
@@ -19,7 +19,7 @@
 #include "base/str.h"
 
 enum {
-	KEEPALIVE_S = 90, /* without the field Keepalive-Ping-Interval */
+	KEEPALIVE_S = 90, /* default of Keepalive-Ping-Interval */
 	KEEPALIVE_MAX_S = 24 * 3600,
 	FLAG_END = 2,
 	AUTHORIZATION_MAX = 1024,
@@ -85,7 +85,7 @@ enum rpc_code rpc_of_wire(enum wire_code code)
 	return (size_t)code < ARRAY_SIZE(of) ? of[code] : RPC_INTERNAL;
 }
 
-/* ---- the life of it ---- */
+/* ---- life of a stream ---- */
 
 static void on_deadline(struct loop_timer *t);
 static void on_silence(struct loop_timer *t);
@@ -151,7 +151,7 @@ size_t rpc_waiting(const struct request *r)
 	return r->rpc->out.len;
 }
 
-/* Appends a value; one that is NULL, for want of memory, is an error of the buffer. */
+/* Appends a value; NULL (out of memory) becomes an error of the buffer. */
 static void put_json(struct buf *b, json_t *value)
 {
 	_cleanup_json_ json_t *j = value;
@@ -167,7 +167,7 @@ void rpc_flush(struct request *r)
 {
 	struct rpc *rpc = r->rpc;
 
-	if (rpc->out.err) /* cut from the loop: the caller goes on with r */
+	if (rpc->out.err) /* cut from the loop, because the caller still uses r */
 		(void)loop_set_timer(r->api->config->loop, &rpc->deadline, 0);
 	if (rpc->out.err || rpc->out.len == 0)
 		return;
@@ -272,7 +272,7 @@ void rpc_answer(struct request *r, json_t *message)
 
 /* ---- the request ---- */
 
-/* "application/json", with parameters or without. */
+/* Compares the content type, ignoring parameters. */
 static bool type_is(const struct request *r, const char *type)
 {
 	const char *field = http_field(r->x, "content-type");
@@ -282,7 +282,7 @@ static bool type_is(const struct request *r, const char *type)
 	       (field[n] == '\0' || field[n] == ';' || field[n] == ' ');
 }
 
-/* The one envelope of a request. */
+/* Reads the single envelope of a request. */
 static int unwrap(const char *data, size_t n, const char **ret, size_t *ret_n, struct err *e)
 {
 	struct reader in = reader_of(data, n);
@@ -379,7 +379,7 @@ int rpc_user(const struct request *r, char user[static RPC_USER_MAX + 1])
 	return 0;
 }
 
-/* ---- clocks ---- */
+/* ---- timers ---- */
 
 uint64_t rpc_timeout(const struct request *r)
 {

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * POST /files: bytes of a body become files, one after the other, each a write of the guest.
+ * POST /files: writes the files of a body, one after the other, each by one write of the guest.
  *
  *     http -> raw -> (gunzip) -> text -> (multipart) -> contents -> peer_send()
  *
- * pump() moves them as far as it can, and is called again by whatever it waits for: more of the
- * body, the guest's word that a file is open or in place, credit. Meanwhile the body is paused and
- * what came of it last is kept: one piece of http's, and one of what gunzip made. So an upload of
- * any size takes the same memory.
+ * pump() moves bytes as far as possible, and runs again after each event it waits for: more of the
+ * body, a file opened or in place, credit. Meanwhile the body is paused, and its last piece and
+ * gunzip's last output are kept. So an upload of any size takes the same memory.
  *
- * After an error the rest of the body is read and dropped, and the answer comes behind it: a client
- * that is still sending would not see one that comes before. Files that were in place by then stay.
+ * After an error the rest of the body is read and dropped before the answer, because a client that
+ * is still sending would not see an earlier one. Files that are already in place stay.
  */
 #include "envd/upload.h"
 
@@ -24,22 +23,22 @@
 #include "envd/multipart.h"
 
 enum {
-	PLAIN = 64 * 1024,	/* of what gunzip gives at once */
-	KEPT_MAX = 1024 * 1024, /* of the body, while it is paused */
+	PLAIN = 64 * 1024,	/* gunzip output per call */
+	KEPT_MAX = 1024 * 1024, /* rest of the body while paused */
 	WHY_MAX = 300,
 };
 
 #define METADATA "x-metadata-"
 
-/* What a body may unpack to: a gibibyte of zeros if need be, but not a disk full of them. */
+/* Limits expansion: a gibibyte of zeros is allowed, a disk full of them is not. */
 static const struct gunzip_limits limits = { .free = UINT64_C(1) << 30, .ratio = 100 };
 
 enum part {
 	PART_NONE,
-	PART_ASKED, /* the guest has not said yet that the file is open */
+	PART_ASKED, /* waits for the guest to open the file */
 	PART_OPEN,
-	PART_CLOSING, /* nor that it is in place */
-	PART_SKIPPED, /* not a file: nobody wants it */
+	PART_CLOSING, /* waits for the guest to put it in place */
+	PART_SKIPPED, /* not a file: ignored */
 };
 
 struct slice {
@@ -56,15 +55,15 @@ struct upload {
 	bool form;
 	struct multipart multipart;
 	struct gunzip *gunzip;
-	char *plain; /* what gunzip made */
+	char *plain; /* gunzip's output */
 	struct buf kept;
-	struct slice raw, text; /* what is left of the body, and of what it unpacks to */
-	struct slice contents;	/* of the file, not sent yet */
-	bool begun;		/* the file of a body that is one file */
+	struct slice raw, text; /* unused rest of the body, and of its unpacked form */
+	struct slice contents;	/* the file's, not sent yet */
+	bool begun;		/* a body without a form: its file has begun */
 	bool placed;		/* the file is in place */
-	bool ended;		/* the body */
+	bool ended;		/* the body's end was reached */
 	json_t *files;
-	int status; /* of the error that is to be answered; 0: none */
+	int status; /* to answer after an error; 0: none */
 	char why[WHY_MAX];
 };
 
@@ -87,7 +86,7 @@ static void on_drop(struct request *r)
 
 /* ---- errors ---- */
 
-/* The first one counts. The file that is open is given up, and stays as it was. */
+/* Keeps the first error. The open file is abandoned, and its old contents stay. */
 static void fail(struct upload *u, int status, const char *text)
 {
 	if (u->status)
@@ -200,13 +199,13 @@ static void begin_part(struct upload *u)
 
 /* ---- the body ---- */
 
-/* What the file is made of, or its form. */
+/* Returns the unpacked body: the file, or a form. */
 static struct slice *source(struct upload *u)
 {
 	return u->gunzip ? &u->text : &u->raw;
 }
 
-/* Is there something to take apart? If not, and gunzip can make more, then there is. */
+/* Whether there are bytes to parse, after running gunzip if necessary. */
 static bool refill(struct upload *u)
 {
 	struct err e = ERR_INIT;
@@ -223,7 +222,7 @@ static bool refill(struct upload *u)
 	return k > 0;
 }
 
-/* Takes the next thing off the body. False: there is nothing. */
+/* Parses the next event of the body. False: it needs more bytes. */
 static bool take_form(struct upload *u)
 {
 	struct slice *s = source(u);
@@ -233,7 +232,7 @@ static bool take_form(struct upload *u)
 
 	if (u->status)
 		return true;
-	/* Also where there is no more: that a part has ended may be still to be said. */
+	/* Also without input: the end of a part may still be pending. */
 	event = multipart_next(&u->multipart, &s->p, &s->n, &u->contents.p, &u->contents.n, &e);
 	if (event < 0)
 		fail_err(u, &e);
@@ -260,8 +259,8 @@ static bool take_file(struct upload *u)
 }
 
 /*
- * Sends contents; false: not all of them. What is left goes back where it came from, which is kept
- * while we wait; only the beginning of a delimiter that was none is not from there, but lasts.
+ * Sends contents. False: not all of them. The rest returns to its source, which is kept while
+ * waiting; only a false start of a delimiter is not from there, but it persists.
  */
 static bool send_contents(struct upload *u)
 {
@@ -284,7 +283,7 @@ static bool send_contents(struct upload *u)
 	return false;
 }
 
-/* The body is at its end and all of it taken. False: something is still to come. */
+/* The whole body is consumed. False: an answer of the guest is still missing. */
 static bool finish(struct upload *u)
 {
 	if (u->gunzip && !gunzip_whole(u->gunzip))
@@ -324,7 +323,7 @@ static enum move move(struct upload *u)
 	return u->ended ? MOVE_DONE : MOVE_MORE;
 }
 
-/* False: it has been answered, and is no more. */
+/* False: the request was answered and freed. */
 static bool pump(struct upload *u)
 {
 	enum move m = move(u);
@@ -340,7 +339,7 @@ static bool pump(struct upload *u)
 	return m != MOVE_DONE;
 }
 
-/* The bytes of http's are its own again after the call: what is left of them is copied. */
+/* http reuses its bytes after the call: copies what is left of them. */
 static void keep(struct upload *u)
 {
 	buf_reset(&u->kept);
@@ -357,7 +356,7 @@ static void on_data(struct exchange *x, const char *data, size_t n)
 {
 	struct upload *u = ((struct request *)x->cookie)->data;
 
-	assert(u->raw.n == 0); /* paused until all of it is taken */
+	assert(u->raw.n == 0); /* paused until all bytes are consumed */
 	u->raw = (struct slice){ data, n };
 	if (pump(u) && u->raw.n > 0)
 		keep(u);
@@ -380,7 +379,7 @@ static void put_meta(struct upload *u, char *pair)
 	fields_put_text(&u->meta, TAG_META, pair);
 }
 
-/* X-Metadata-KEY: VALUE, all of them. */
+/* Reads all fields X-Metadata-KEY: VALUE. */
 static void read_metadata(struct upload *u)
 {
 	const char *name, *value;

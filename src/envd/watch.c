@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Watches of directories. WatchDir is a stream, and a watch that lives as long as its request.
- * CreateWatcher makes one that stays with the box when its request has been answered, and keeps
- * what it sees until it is asked for. Both are a struct watcher with one call to the guest.
+ * Watches of directories. WatchDir is a stream, with a watch that lives as long as its request.
+ * CreateWatcher makes a watch that stays with the box after the answer, and queues its events until
+ * a client polls them. Both are a struct watcher with one call to the guest.
  *
- * Nothing stops a guest that sees too much: events have no credit. So both are bounded. A client
- * that does not read its stream loses it; a watcher that nobody asks says that events were lost,
- * and goes on.
+ * Events have no flow control, so both are bounded. A client that does not read loses its stream; a
+ * watcher that no client polls reports lost events and continues.
  */
 #include "envd/watch.h"
 
@@ -17,28 +16,28 @@
 #include "envd/fs.h"
 
 enum {
-	WATCHERS_MAX = 64,	 /* of a box */
-	QUEUE_EVENTS_MAX = 4096, /* of a watcher that is polled */
-	QUEUE_MAX = 1024 * 1024, /* bytes of their fields, waiting for either kind of client */
+	WATCHERS_MAX = 64,	 /* per box */
+	QUEUE_EVENTS_MAX = 4096, /* per polled watcher */
+	QUEUE_MAX = 1024 * 1024, /* size of their fields, waiting for either kind of client */
 	ID_LEN = 16,
-	OPENED_MAX = 1000, /* directories in one place, one after the other */
+	OPENED_MAX = 1000, /* reopened watches of one stream */
 };
 
 struct watcher {
-	struct request *r; /* the stream; or CreateWatcher, until that is answered */
+	struct request *r; /* the stream; or CreateWatcher, until answered */
 	struct box *box;
 	struct call *call;
-	enum wire_op op; /* of the call */
+	enum wire_op op; /* current call */
 	bool stream, entries, started;
 	bool open;	     /* the call was accepted */
-	unsigned int opened; /* how many calls there were */
-	char *root;	     /* absolute, where entries are asked for */
-	size_t waiting;	     /* bytes in the queue, or of a stream since its client does not read */
-	/* of one that is polled */
+	unsigned int opened; /* number of calls so far */
+	char *root;	     /* absolute if entries are requested */
+	size_t waiting;	     /* bytes in the queue, or unread by the stream's client */
+	/* only of a polled watcher */
 	char id[ID_LEN + 1];
 	json_t *queue;
 	bool lost;
-	char why[WIRE_TEXT_MAX + 1]; /* it has ended */
+	char why[WIRE_TEXT_MAX + 1]; /* set when the watch has ended */
 	struct watcher *next;
 };
 
@@ -56,7 +55,7 @@ static void on_drop(struct request *r)
 	watcher_free(r->data);
 }
 
-/* ---- what is seen ---- */
+/* ---- events ---- */
 
 static const char *type_of(const struct fields *f)
 {
@@ -70,7 +69,7 @@ static const char *type_of(const struct fields *f)
 	return event < ARRAY_SIZE(names) ? names[event] : NULL;
 }
 
-/* NULL without memory. */
+/* NULL: out of memory. */
 static json_t *event_json(const struct watcher *w, const struct fields *f)
 {
 	_cleanup_free_ char *name = envd_text(f, TAG_PATH);
@@ -166,8 +165,8 @@ static void on_msg(struct call *c, enum wire_msg kind, const struct fields *f, v
 }
 
 /*
- * A stream whose directory has gone, or was moved, looks for another in its place. The guest says
- * then that there is none, or that the sandbox ends; the code alone does not tell these apart.
+ * If a stream's directory is removed or moved, opens the path again. The guest then reports that it
+ * is missing, or that the sandbox ends; the first code alone does not show which.
  */
 static void on_closed(struct call *c, enum wire_code code, const char *text, void *arg)
 {
@@ -212,7 +211,7 @@ static void open_watch(struct watcher *w)
 	ask(w, WIRE_OP_WATCH, &b);
 }
 
-/* Entries have absolute paths, and only the guest knows the home. */
+/* Entries have absolute paths, and only the guest knows the home directory. */
 static void start(struct watcher *w)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(WIRE_OPEN_MAX);
@@ -264,7 +263,7 @@ static void watch_dir(struct request *r)
 	rpc_read_stream(r, have_watch_dir);
 }
 
-/* ---- those that are polled ---- */
+/* ---- polled watchers ---- */
 
 static bool draw_id(char out[static ID_LEN + 1])
 {
@@ -309,7 +308,7 @@ static void watch_create(struct request *r)
 	fs_read(r, have_create);
 }
 
-/* Where the one that the message names hangs, or NULL: the request has been failed. */
+/* Returns the link to the watcher named in the message, or NULL after answering with an error. */
 static struct watcher **find(struct request *r)
 {
 	const json_t *id = fs_member(r, "watcherId", "watcher_id");

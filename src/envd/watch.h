@@ -5,5 +5,5 @@
 
 extern const struct route envd_watch_routes[];
 
-/* Ends those that a box has. */
+/* Ends all watchers of a box. */
 void watchers_drop(struct box *b);

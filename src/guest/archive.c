@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Packing and unpacking trees in a worker: the user's rights and Landlock decide what is reached,
- * src/tar what an archive may say.
+ * Packs and unpacks directory trees in a worker. The user's permissions and Landlock limit which
+ * files it reaches; src/tar checks the archive's contents.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -33,9 +33,9 @@ static int fail_err(struct worker *w, const struct err *e)
 }
 
 /*
- * What the top of the archive is called: the last component of the path, or "." where that names
- * the contents of a directory: "/", "/a/.". A slash at the end is cut off, and says that the last
- * component is to be followed.
+ * Returns the name of the archive's top entry: the last component of the path, or "." if the path
+ * names the contents of a directory ("/", "/a/."). Cuts off a trailing slash, which means: follow
+ * the last component.
  */
 static const char *split(char *path, bool *ret_follow)
 {
@@ -70,11 +70,11 @@ int worker_pack(struct worker *w)
 	p.arg = w;
 	p.pipe = w->pipe;
 	p.owners = fields_has(w->fields, TAG_OWNERS);
-	/* A machine's own number; empty, as machine-id(5) wants it of an image. */
+	/* An image's machine-id must be empty: machine-id(5). */
 	p.blank = p.owners && vm_is_running() ? "etc/machine-id" : NULL;
 	if (pack_tree(&p, AT_FDCWD, path, top, &e) < 0)
 		return fail_err(w, &e);
-	/* An image that lacks something is none. */
+	/* An incomplete image is an error. */
 	if (p.owners && p.failed > 0)
 		return fail_with(&w->fail, WIRE_IO, "cannot read %s", p.first);
 	pack_note(&p, w->note, sizeof(w->note));
@@ -96,6 +96,6 @@ int worker_unpack(struct worker *w)
 	x.read = read_pipe;
 	x.arg = w;
 	x.pipe = w->pipe;
-	x.max_entries = x.max_bytes = UINT64_MAX; /* the sandbox's own limits hold it */
+	x.max_entries = x.max_bytes = UINT64_MAX; /* the sandbox's own limits apply */
 	return extract_archive(&x, &e) < 0 ? fail_err(w, &e) : 0;
 }

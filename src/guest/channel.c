@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The link and the loop. Frames that a round of the loop produces are written at its end, in one
- * write. What does not go out waits in the link; programs are not read from while that is much
- * (link_ready), and the keeper is not read from while it is very much: its requests have answers.
+ * The link and the loop. Each round of the loop writes all its frames in one write. The link queues
+ * the rest. While much is queued, the guest reads no program output (link_ready); while very much
+ * is queued, it reads no requests of the keeper either, because they add answers.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -18,9 +18,9 @@
 #include "guest/vm.h"
 
 enum {
-	INPUT_MAX = 128 * 1024, /* read from the channel at once */
+	INPUT_MAX = 128 * 1024, /* per read of the channel */
 	OUTPUT_STOPS_INPUT =
-		LINK_OUT_MAX / 2, /* what one such read asks for fits in the other half */
+		LINK_OUT_MAX / 2, /* the other half holds the answers to one such read */
 };
 
 static void end(struct guest *g, int result)
@@ -149,7 +149,7 @@ static void on_sleep(struct link *l, void *arg)
 {
 	struct guest *g = arg;
 
-	/* What else this round of the loop brings still goes out before ASLEEP. */
+	/* The frames of this round still go out before ASLEEP. */
 	g->falling = true;
 }
 
@@ -212,7 +212,7 @@ static void watch(struct guest *g, bool writing, bool input_stopped)
 	guest_check(g, r);
 }
 
-/* Whether all that waits may wait on. */
+/* Whether the queued bytes may still wait: guest_hold(). */
 static bool holds(struct guest *g)
 {
 	size_t n;
@@ -224,7 +224,7 @@ static bool holds(struct guest *g)
 	return false;
 }
 
-/* Writes what the link has to say, as far as it goes without waiting. */
+/* Writes queued bytes, as many as the channel takes without blocking. */
 static void flush(struct guest *g)
 {
 	size_t n;
@@ -287,7 +287,7 @@ static void fall_asleep(struct guest *g)
 
 	g->falling = false;
 	g->asleep = true;
-	standby_drop(g); /* what wakes up may be another sandbox, with other rules */
+	standby_drop(g); /* the VM may wake up as another sandbox, with other rules */
 	if (vm_users_freeze(&e) < 0)
 		give_up(g, &e);
 	else
@@ -295,8 +295,8 @@ static void fall_asleep(struct guest *g)
 }
 
 /*
- * Asleep: nothing is read from a program, no child is reaped and no time limit looked at, for
- * whatever would be said about it would be lost with the link.
+ * Waits while asleep. The guest reads no program, reaps no child and checks no time limit: messages
+ * about them would be lost with the link.
  */
 static void doze(struct guest *g)
 {
@@ -326,7 +326,7 @@ int guest_serve(struct guest *g)
 		}
 		standby_make(g);
 	}
-	/* PID 1's end is everybody's; this is for --not-init. */
+	/* If PID 1 ends, the kernel kills all processes; this loop is for --not-init. */
 	for (const struct job *j = g->jobs; j; j = j->next) {
 		job_signal_group(j, j->pid, SIGKILL);
 		if (j->pid > 0)

@@ -24,7 +24,7 @@ enum {
 	NOFILE_OWN = 8192,
 	ENV_ADDED = 4, /* HOME, USER, LOGNAME, PATH */
 	RLIMIT_BYTES = 8,
-	CWD_BYTES = 4096, /* with the NUL, as the kernel takes it */
+	CWD_BYTES = 4096, /* with the NUL, the kernel's limit */
 };
 
 static struct rlimit nofile;
@@ -95,7 +95,7 @@ int fail_with(struct failure *ret, enum wire_code code, const char *fmt, ...)
 
 int fail_errno(struct failure *ret, int err, const char *what, const char *which)
 {
-	/* The reason matters more than the end of a long name. */
+	/* Long names are cut off, so that the reason fits. */
 	return fail_with(ret, code_of_errno(err), "cannot %s '%.180s': %s", what, which,
 			 strerror(err));
 }
@@ -107,7 +107,7 @@ static int set_limits(const struct fields *f, struct failure *fail)
 	const char *value;
 	size_t pos = 0, n;
 
-	/* The guest's own limit is nobody else's; a limit that is asked for comes after it. */
+	/* Children do not inherit the guest's raised limit; a requested limit overrides it. */
 	if (nofile_raised)
 		(void)setrlimit(RLIMIT_NOFILE, &nofile);
 	while (fields_next(f, TAG_RLIMIT, &pos, &value, &n)) {
@@ -133,8 +133,7 @@ static int switch_user(const struct user *u, struct failure *fail)
 	const char *name = u->name[0] ? u->name : "that number";
 	int r;
 
-	/* In a user namespace of one, setgroups(2) is not allowed, nor is there a group to leave.
-	 */
+	/* A user namespace with one user allows no setgroups(2), and has no group to leave. */
 	if (setgroups(u->n_groups, u->groups) < 0 && !same)
 		return fail_errno(fail, errno == EINVAL ? EPERM : errno, "take the groups of",
 				  name);
@@ -154,7 +153,7 @@ int child_become(const struct fields *f, int terminal, struct user *ret, struct 
 		return fail_with(fail, WIRE_TOO_MANY, "no memory");
 	if (user_find(name, ret, &e) < 0)
 		return fail_with(fail, WIRE_NO_USER, "%s", e.msg);
-	/* Without the right to do so the user still has it as 0, 1 and 2. */
+	/* If fchown() is not permitted, the user still has the terminal as 0, 1 and 2. */
 	if (terminal >= 0 && ret->uid != geteuid())
 		(void)!fchown(terminal, ret->uid, (gid_t)-1);
 	r = vm_users_join();
@@ -179,7 +178,7 @@ int child_path(const struct fields *f, enum wire_tag tag, const struct user *u, 
 	(void)fields_next(f, tag, &pos, &path, &n);
 	r = user_path(u, path, n, ret, size);
 	if (r == -EINVAL)
-		return fail_with(fail, WIRE_INVALID, "'%.*s' is the home of somebody else",
+		return fail_with(fail, WIRE_INVALID, "'%.*s' is another user's home directory",
 				 (int)MIN(n, (size_t)100), path);
 	return r < 0 ? fail_with(fail, WIRE_INVALID, "the path '%.*s...' is too long",
 				 (int)MIN(n, (size_t)100), path)
@@ -201,16 +200,16 @@ static int set_stdio(const struct child_spec *spec, struct failure *fail)
 		child_session();
 	if (spec->terminal && ioctl(spec->in, TIOCSCTTY, 0) < 0)
 		return fail_errno(fail, errno, "take", "the terminal");
-	/* Descriptors 0 to 2 of the guest are its own: what is wanted here is above them. */
+	/* Descriptors 0 to 2 belong to the guest; the wanted ones are above them. */
 	for (int i = 0; i < 3; i++)
 		if (dup2(want[i], i) < 0)
 			return fail_errno(fail, errno, "set up", "standard streams");
-	/* Everything is CLOEXEC from birth; this is for the one that will be forgotten. */
+	/* All descriptors are opened with CLOEXEC; this catches a forgotten one. */
 	(void)syscall(SYS_close_range, 3, ~0U, CLOSE_RANGE_CLOEXEC);
 	return 0;
 }
 
-/* The values of a tag as a vector with `extra` free places; one block, never freed. */
+/* Returns the values of a tag as a vector with `extra` free places; one block, never freed. */
 static char **collect(const struct fields *f, enum wire_tag tag, size_t extra, size_t *ret_n)
 {
 	size_t count = 0, pos = 0, n;
@@ -219,7 +218,7 @@ static char **collect(const struct fields *f, enum wire_tag tag, size_t extra, s
 
 	while (fields_next(f, tag, &pos, &value, &n))
 		count++;
-	/* A value and its NUL take less than the value and its header of 4 bytes did. */
+	/* A value and its NUL are shorter than the value and its 4-byte header. */
 	list = malloc((count + extra + 1) * sizeof(*list) + f->len);
 	if (!list)
 		return NULL;
@@ -245,7 +244,7 @@ static const char *env_get(char *const *env, const char *name)
 	return NULL;
 }
 
-/* Adds NAME=value where the environment has no NAME. */
+/* Adds NAME=value unless the environment has NAME. */
 static void env_default(char **env, size_t *count, const char *name, const char *value)
 {
 	if (env_get(env, name) || asprintf(&env[*count], "%s=%s", name, value) < 0) {
@@ -276,7 +275,7 @@ static int make_env(const struct fields *f, const struct user *u, char ***ret, s
 	return 0;
 }
 
-/* A directory that was asked for and cannot be entered is told from a program that is not there. */
+/* Enters the working directory. The client can tell a bad directory from a missing program. */
 static int enter(const struct fields *f, const struct user *u, struct failure *fail)
 {
 	char cwd[CWD_BYTES];
@@ -293,13 +292,13 @@ static int enter(const struct fields *f, const struct user *u, struct failure *f
 	return -1;
 }
 
-/* Tries every directory of PATH as execvpe(3) does; the errno that says most. */
+/* Tries each directory of PATH as execvpe(3) does. Returns the most specific errno. */
 static int run_in_path(char *const *argv, char *const *env)
 {
 	const char *dirs = env_get(env, "PATH");
 	int best = ENOENT;
 
-	if (!dirs) /* memory was too short to add it */
+	if (!dirs) /* env_default() ran out of memory */
 		return ENOMEM;
 	for (;;) {
 		size_t n = strcspn(dirs, ":");
@@ -325,7 +324,7 @@ static int run(char *const *argv, char *const *env, struct failure *fail)
 	bool path;
 	int err;
 
-	assert(argv[0]); /* the message has one argument at least */
+	assert(argv[0]); /* the message check requires at least one argument */
 	path = strchr(argv[0], '/') != NULL;
 	if (argv[0][0] == '\0')
 		return fail_with(fail, WIRE_NOT_FOUND, "the program has no name");
@@ -337,17 +336,14 @@ static int run(char *const *argv, char *const *env, struct failure *fail)
 	}
 	if (err == ENOENT && path && access(argv[0], F_OK) == 0)
 		return fail_with(fail, WIRE_CANNOT_EXECUTE,
-				 "cannot run '%.180s': its interpreter is not there", argv[0]);
+				 "cannot run '%.180s': its interpreter is missing", argv[0]);
 	(void)fail_errno(fail, err, "run", argv[0]);
 	if (err != ENOENT && err != EACCES && err != EPERM)
 		fail->code = WIRE_CANNOT_EXECUTE;
 	return -1;
 }
 
-/*
- * From here on paths are the client's, and /proc/self/fd would lead to whatever is still open, were
- * it a directory that nobody should enter.
- */
+/* The client chooses the paths from here on; /proc/self/fd must not offer open directories. */
 static int close_others(const struct child_spec *spec, struct failure *fail)
 {
 	const unsigned int report = (unsigned int)spec->report;

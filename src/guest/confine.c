@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The ruleset is made once, from the paths of HELLO, and every child puts it on itself before it
- * runs anything of the user's. A domain is inherited over fork and exec and cannot be taken off, so
- * what a script calls is as confined as the script.
+ * Confines user code. The guest builds the Landlock ruleset once, from the paths of HELLO, and
+ * every child applies it before it runs user code. A Landlock domain is inherited over fork and
+ * exec and cannot be removed.
  *
- * A path that does not exist has no rule: what is created there later is denied, not allowed.
+ * A path that does not exist gets no rule: a file that is created there later is denied.
  *
- * At another HELLO, of a machine that was asleep, users may have put a link where a path of the
- * policy was. So its ruleset is put on above the first one, and allows nothing that this does not.
+ * Before a resumed VM receives its next HELLO, users may have replaced a path of the policy by a
+ * symbolic link. So children apply the new ruleset on top of the first: it cannot widen that.
  */
 #include "guest/guest-confine.h"
 
@@ -32,10 +32,10 @@
 #define RIGHTS_DEVICE                                                   \
 	(LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE | \
 	 LANDLOCK_ACCESS_FS_TRUNCATE | LANDLOCK_ACCESS_FS_IOCTL_DEV)
-/* What a rule on something that is not a directory may hold. */
+/* The rights that a rule on a non-directory may contain. */
 #define RIGHTS_OF_FILE (RIGHTS_DEVICE | LANDLOCK_ACCESS_FS_EXECUTE)
 
-/* What every program takes for granted. Nothing here can be executed. */
+/* Files that every program needs. None of them can be executed. */
 static const struct {
 	const char *path;
 	uint64_t rights;
@@ -55,12 +55,12 @@ static const struct {
 static struct {
 	unsigned int abi;
 	uint64_t handled;
-	int ruleset;	/* of the last HELLO */
-	int first;	/* and of the first one, if that was another */
-	uint64_t spare; /* capabilities that are kept and not in use: confine_raise() */
+	int ruleset;	/* from the last HELLO */
+	int first;	/* from the first HELLO, if that was another one */
+	uint64_t spare; /* capabilities kept but not raised: confine_raise() */
 } state = { .ruleset = -EBADF, .first = -EBADF };
 
-/* To become users, hand them their terminal, raise their limits, and end them. */
+/* To become users, hand them their terminal, raise their limits, and kill their processes. */
 #define IN_USE                                                               \
 	(CAPS_BIT(CAP_SETUID) | CAPS_BIT(CAP_SETGID) | CAPS_BIT(CAP_CHOWN) | \
 	 CAPS_BIT(CAP_SYS_RESOURCE) | CAPS_BIT(CAP_KILL))
@@ -112,7 +112,7 @@ static int make_ruleset(const struct fields *hello, struct err *e)
 	int r, abi = landlock_abi();
 
 	if (abi < 1)
-		return 0; /* the keeper is told, and decides */
+		return 0; /* the guest reports this to the keeper, which decides */
 	if (state.first < 0)
 		state.first = TAKE_FD(state.ruleset);
 	state.ruleset = fd_close(state.ruleset);
@@ -140,14 +140,14 @@ int confine_start(const struct fields *hello, struct err *e)
 	size_t pos = 0, n;
 	int r;
 
-	/* Containers come with their name and without the right to change it. */
+	/* A container has its host name already, and may not change it. */
 	if (fields_next(hello, TAG_HOSTNAME, &pos, &name, &n))
 		(void)!sethostname(name, n);
 	if (make_ruleset(hello, e) < 0)
 		return e->num;
-	/* The second one is for a child: see confine_child(). */
+	/* CAP_DAC_READ_SEARCH is for a child: see confine_child(). */
 	r = caps_limit(IN_USE | CAPS_BIT(CAP_DAC_READ_SEARCH) | state.spare, IN_USE);
-	return r < 0 ? err_set(e, r, "cannot give up capabilities: %s", strerror(-r)) : 0;
+	return r < 0 ? err_set(e, r, "cannot drop capabilities: %s", strerror(-r)) : 0;
 }
 
 void confine_keep(uint64_t capabilities)
@@ -166,17 +166,17 @@ void confine_self(void)
 	(void)caps_bound(0);
 	(void)self_no_new_privileges();
 	/*
-	 * prlimit(2) on another process wants all its numbers to be the caller's; a saved group
-	 * that nobody has keeps a root without capabilities from starving the guest.
+	 * prlimit(2) on another process requires that all its ids match the caller's. A saved group
+	 * that no process has protects the guest's limits from a root user without capabilities.
 	 */
 	(void)!setresgid((gid_t)-1, (gid_t)-1, 65534);
-	/* After the last change of numbers, which sets it to fs.suid_dumpable. */
+	/* Must follow the last change of ids, which resets the flag to fs.suid_dumpable. */
 	(void)self_not_dumpable();
 }
 
 /* ---- a child ---- */
 
-/* A copy of the guest's memory, and by now the user's process. */
+/* The child is a copy of the guest's memory and now belongs to the user. */
 static int hide_memory(void *arg)
 {
 	(void)self_not_dumpable();

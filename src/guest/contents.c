@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading and writing files in a worker. A write goes to a temporary file beside its target, which
- * takes the target's place in one rename; until then nobody sees any of it.
+ * Reads and writes files in a worker. A write goes to a temporary file beside its target; a rename
+ * makes the complete file visible at once.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "guest/worker.h"
 
 enum {
-	LINKS_MAX = 40, /* as the kernel follows, see path_resolution(7) */
+	LINKS_MAX = 40, /* the kernel's limit, see path_resolution(7) */
 	BUFFER = 64 * 1024,
 };
 
@@ -26,8 +26,8 @@ static int not_regular(struct worker *w, mode_t mode)
 	return fail_with(&w->fail, WIRE_INVALID, "'%.180s' is not a regular file", w->path);
 }
 
-/* Looks before it opens, for to open a device is to use it; and again, for it may be another by
- * then. */
+/* Checks the type before it opens the file, because opening a device may have effects, and again
+ * afterwards, because the file may have been replaced. */
 static int open_regular(struct worker *w, int *ret_fd, struct stat *ret)
 {
 	_cleanup_close_ int fd = -EBADF;
@@ -68,13 +68,13 @@ int worker_read(struct worker *w)
 		if (k == 0)
 			break;
 		if (fd_write_all(w->pipe, buffer, (size_t)k) < 0)
-			return fail_with(&w->fail, WIRE_IO, "nobody reads any more");
+			return fail_with(&w->fail, WIRE_IO, "the reader is gone");
 		left -= (uint64_t)k;
 	}
 	return 0;
 }
 
-/* Follows symbolic links at the end of w->path, also one that leads nowhere yet, into w->target. */
+/* Follows symbolic links at the end of w->path, also dangling ones, into w->target. */
 static int follow(struct worker *w)
 {
 	char link[WORKER_PATH_MAX], joined[WORKER_PATH_MAX];
@@ -100,7 +100,7 @@ static int follow(struct worker *w)
 	return worker_fail(w, "write");
 }
 
-/* The old file at w->target: *ret_there. Refused is what is no file, or not the user's to write. */
+/* Checks the old file at w->target: it must be a regular file that the user may write. */
 static int look(struct worker *w, bool *ret_there, mode_t *ret_mode)
 {
 	struct stat st;
@@ -140,7 +140,7 @@ static int make_temp(struct worker *w, bool there, char out[static WORKER_PATH_M
 	return 0;
 }
 
-/* A new file has none yet; done before its mode may keep its own user from it. */
+/* Sets the metadata of a new file. Call it before the file's mode can lock out its own user. */
 static int put_meta(struct worker *w, int fd)
 {
 	const char *value;
@@ -161,7 +161,7 @@ static int put_meta(struct worker *w, int fd)
 	return 0;
 }
 
-/* Takes contents up to their end. A pipe that ends without a word on the socket was cut off. */
+/* Receives the contents. They are incomplete if the pipe ends without a byte on the socket. */
 static int receive(struct worker *w, int fd)
 {
 	char word;
@@ -189,8 +189,7 @@ static int fill(struct worker *w, const char *temp, int fd, mode_t mode)
 {
 	struct stat st;
 
-	/* The last word on the mode comes after the last byte, which takes set-user-ID bits away.
-	 */
+	/* The final mode is set after the last write, because a write clears set-user-ID bits. */
 	if (fchmod(fd, mode & 0777) < 0 || fstat(fd, &st) < 0)
 		return worker_fail(w, "write");
 	if (worker_send(w, PACKET_ACCEPT, AT_FDCWD, w->path, w->path, &st) < 0 ||

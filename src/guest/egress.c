@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What goes out, in a sandbox with a kernel of its own: the sockets that catch it are made here,
- * and the capture half of src/egress runs in this process. It decides nothing. Whether a name may
- * be resolved is asked of the keeper (ask), and every stream is a channel to it (connect): ACCEPT
- * when it is connected, CLOSE with a code if it is not, or is reset.
+ * Outgoing connections of a sandbox with its own kernel. The guest creates the capturing sockets
+ * and runs the capture half of src/egress, but decides nothing. It asks the keeper whether a name
+ * may be resolved (ask), and opens a channel for each stream (connect). The keeper answers ACCEPT
+ * when it is connected, or CLOSE with a code if the connection failed or was reset.
  *
- * Until ACCEPT nothing is read from the program, and its end is watched for. Then the stream is a
- * tunnel; a program that breaks its connection closes it before both directions have ended.
+ * Until ACCEPT the guest reads nothing from the program and only watches for its end. After that
+ * the stream is a tunnel. A program that breaks its connection closes the channel before both
+ * directions have ended.
  */
 #include <netinet/in.h>
 #include <string.h>
@@ -18,9 +19,9 @@
 #include "guest/tunnel.h"
 
 enum {
-	/* Less than WIRE_CHANNELS_MAX: questions have channels too. The policy's limit is less. */
+	/* Below WIRE_CHANNELS_MAX: questions need channels too. The policy's limit is lower. */
 	STREAMS_MAX = 896,
-	NAMES_MAX = 16384, /* that have an address; the policy's limit is the keeper's to check */
+	NAMES_MAX = 16384, /* names with an address; the keeper enforces the policy's limit */
 	HOST_FIELDS_MAX = 320,
 };
 static_assert((int)STREAMS_MAX < (int)WIRE_CHANNELS_MAX, "some are left for questions");
@@ -28,8 +29,8 @@ static_assert((int)STREAMS_MAX < (int)WIRE_CHANNELS_MAX, "some are left for ques
 struct stream {
 	struct tunnel tunnel;
 	enum capture_how how;
-	struct loop_fd waiting; /* the program, until ACCEPT */
-	bool told;		/* how it ended; else the keeper is another one by now */
+	struct loop_fd waiting; /* the program's socket, until ACCEPT */
+	bool told;		/* the result was reported; otherwise the keeper has changed */
 };
 
 static struct stream *stream_of(struct job *j)
@@ -37,7 +38,7 @@ static struct stream *stream_of(struct job *j)
 	return (struct stream *)j;
 }
 
-/* ---- its end ---- */
+/* ---- end of a stream ---- */
 
 static void make_reset(int fd)
 {
@@ -59,7 +60,7 @@ static void release(struct stream *s)
 	tunnel_done(&s->tunnel);
 }
 
-/* ---- what the keeper says ---- */
+/* ---- answers of the keeper ---- */
 
 static enum front_result result_of(enum wire_code code)
 {
@@ -128,9 +129,9 @@ static const struct job_ops stream_ops = {
 	.done = stream_done,
 };
 
-/* ---- how it begins ---- */
+/* ---- start of a stream ---- */
 
-/* Nothing is asked of it: this is its end. */
+/* No events are requested, so this is a hangup or an error. */
 static void on_waiting(struct loop_fd *src, uint32_t events)
 {
 	struct stream *s = src->arg;
@@ -147,7 +148,7 @@ static void put_host(struct buf *b, const struct target *t)
 	fields_put_text(b, TAG_HOST, t->is_addr ? addr_format(&t->addr, text) : t->name.text);
 }
 
-/* 0, or -errno: there is none. Takes `fd` on success. */
+/* 0 or -errno. Takes `fd` on success. */
 static int stream_open(struct guest *g, int fd, const struct target *t, enum capture_how how)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(HOST_FIELDS_MAX);
@@ -260,7 +261,7 @@ int egress_open(struct guest *g, const struct fields *hello, struct err *e)
 	size_t n = 0;
 	int r;
 
-	/* One that was saved has its sockets. */
+	/* A resumed VM still has its sockets. */
 	if (!fields_has(hello, TAG_EGRESS) || g->capture)
 		return 0;
 	networks = calloc(NET_NETWORKS_MAX, sizeof(*networks));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is said about a file: the fields of an entry, or of an event with one. */
+/* Encodes the attributes of a file: the fields of an entry, or of an event with an entry. */
 #include <fcntl.h>
 #include <limits.h>
 #include <string.h>
@@ -9,11 +9,11 @@
 
 #include "guest/worker.h"
 
-/* What is shown of it, which for a symbolic link may be what that leads to. */
+/* The shown attributes; for a symbolic link they may be those of its target. */
 struct view {
 	mode_t mode;
 	off_t size;
-	char target[WORKER_PATH_MAX]; /* "": it is no link */
+	char target[WORKER_PATH_MAX]; /* "": not a link */
 };
 
 static enum wire_entry_kind kind_of(mode_t mode)
@@ -32,7 +32,7 @@ static uint64_t mtime_of(const struct stat *st)
 	return (uint64_t)st->st_mtim.tv_sec * 1000000000 + (uint64_t)st->st_mtim.tv_nsec;
 }
 
-/* Where an entry's path is found: that of a list or a watch is relative to what was asked for. */
+/* Makes an entry's path absolute: those of a list or a watch are relative to w->path. */
 static int whole(const struct worker *w, const char *path, char out[static WORKER_PATH_MAX])
 {
 	bool absolute = path[0] == '/';
@@ -42,13 +42,13 @@ static int whole(const struct worker *w, const char *path, char out[static WORKE
 	return n > 0 && n < WORKER_PATH_MAX ? 0 : -ENAMETOOLONG;
 }
 
-/* The end of a link, if there is one and the user may go there. */
+/* Finds the target of a link, if it exists and the user may access it. */
 static bool follow(const struct worker *w, const char *path, struct view *v)
 {
 	char full[WORKER_PATH_MAX];
 	struct stat st;
 
-	static_assert(PATH_MAX <= sizeof(v->target), "what realpath(3) fills fits");
+	static_assert(PATH_MAX <= sizeof(v->target), "realpath(3) needs PATH_MAX bytes");
 	if (!fields_has(w->fields, TAG_FOLLOW) || whole(w, path, full) < 0 ||
 	    !realpath(full, v->target) || lstat(v->target, &st) < 0 || S_ISLNK(st.st_mode))
 		return false;
@@ -71,7 +71,7 @@ static void look(const struct worker *w, int dirfd, const char *name, const char
 	v->target[MAX(k, (ssize_t)0)] = '\0';
 }
 
-/* One attribute as "key=value"; left out if no write of ours would have made it so. */
+/* Adds one attribute as "key=value"; skips one that our own write would not have accepted. */
 static bool put_attribute(struct buf *b, const char *full, const char *name)
 {
 	char text[WIRE_META_BYTES];
@@ -91,7 +91,7 @@ static bool put_attribute(struct buf *b, const char *full, const char *name)
 	return true;
 }
 
-/* Also of a file that a link leads to, where it is the file that is described. */
+/* Adds the metadata, also of a link's target if the entry describes the target. */
 static void put_meta(struct worker *w, const char *path)
 {
 	static char names[XATTR_LIST_MAX];

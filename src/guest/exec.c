@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A command goes through three stages: it is forked; it has executed its program (the report pipe
- * closes without a word: ACCEPT) or has failed to (CLOSE with the reason); it has ended. The
- * channel is closed when its process is reaped and its output is at an end, in whichever order.
+ * Commands. A command is forked; then it has executed its program (the report pipe closes empty:
+ * ACCEPT) or has failed to (CLOSE with the reason); then it has ended. The channel is closed once
+ * the process is reaped and its output has ended, in either order.
  *
- * The child is a fork, not a vfork: between becoming the user and execve(2) it can be stopped by
- * the user's other processes, and PID 1 must not wait for it.
+ * The child is a fork, not a vfork: between becoming the user and execve(2) the user's other
+ * processes can stop it, and PID 1 must not wait for it.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -20,7 +20,7 @@
 #include "guest/standby.h"
 
 enum {
-	GRACE_SEC = 1, /* how long a killed command's output is waited for */
+	GRACE_SEC = 1, /* how long to wait for a killed command's output */
 };
 
 struct command {
@@ -30,7 +30,7 @@ struct command {
 	struct loop_timer grace;
 	struct inflow in;
 	struct outflow out, err;
-	int terminal; /* for its size; not for reading */
+	int terminal; /* used to set the size, not for reading */
 	bool started, ended;
 	int status;
 	struct rusage usage;
@@ -58,7 +58,7 @@ static void put_exit(const struct command *c, struct buf *b)
 	fields_put_number(b, TAG_MAX_RSS, (uint64_t)c->usage.ru_maxrss);
 }
 
-/* Says goodbye once the process and its output have ended. May free the command. */
+/* Sends the result once the process and its output have ended. May free the command. */
 static void finish(struct job *j)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(128);
@@ -67,7 +67,7 @@ static void finish(struct job *j)
 
 	if (j->ch == 0 || !c->started || outflow_running(&c->out) || outflow_running(&c->err))
 		return;
-	/* The end of its output is mostly its own: then all of it goes to the keeper at once. */
+	/* Output mostly ends with the process. Reaping it now sends all frames together. */
 	if (!c->ended) {
 		job_reap(j);
 		return;
@@ -86,8 +86,8 @@ static void stop_reporting(struct command *c)
 }
 
 /*
- * What the child says: nothing (it runs the program now), or why it cannot. False when the command
- * may have been freed.
+ * Reads the child's report: empty (the program runs now) or the reason of a failure. Returns false
+ * if the command may have been freed.
  */
 static bool take_report(struct command *c)
 {
@@ -123,18 +123,18 @@ static void on_report(struct loop_fd *src, uint32_t events)
 	(void)take_report(src->arg);
 }
 
-/* The second is over: what is in the pipes is sent, whoever else still holds them. */
+/* The grace period is over: sends what is in the pipes, even if others still hold them open. */
 static void on_grace(struct loop_timer *t)
 {
 	struct command *c = t->arg;
 
-	/* Either may be the last thing that the command waits for, and end it. */
+	/* Limiting one may end the command, if it was the last thing to wait for. */
 	if (outflow_running(&c->err) && outflow_running(&c->out))
 		outflow_limit(&c->err);
 	outflow_limit(outflow_running(&c->out) ? &c->out : &c->err);
 }
 
-/* The process has ended: what is left is its output. May free the command. */
+/* The process has ended, only its output is left. May free the command. */
 static void wind_up(struct command *c)
 {
 	uint64_t end = clock_mono() + GRACE_SEC * NSEC_PER_SEC;
@@ -153,7 +153,7 @@ static void command_ended(struct job *j, int status, const struct rusage *usage)
 	c->ended = true;
 	c->status = status;
 	c->usage = *usage;
-	/* SIGCHLD may be seen before the report: whatever it says is there by now. */
+	/* SIGCHLD may arrive before the report was read; the report is complete by now. */
 	if (!c->started && !take_report(c))
 		return;
 	if (!j->orphan)
@@ -215,12 +215,12 @@ static void command_closed(struct job *j)
 	struct command *c = command_of(j);
 
 	job_signal_group(j, c->group, SIGKILL);
-	if (j->pid > 0) /* it may not lead a group yet */
+	if (j->pid > 0) /* the child may not lead a group yet */
 		(void)kill(j->pid, SIGKILL);
 	release(c);
 }
 
-/* Nobody has heard of one that has not started yet. Of the others nothing is read any more. */
+/* Stops reading a command. One that has not started is unknown to clients, and not adopted. */
 static bool command_orphaned(struct job *j)
 {
 	struct command *c = command_of(j);
@@ -310,7 +310,7 @@ static pid_t fork_command(const struct guest *g, const struct fields *f, const s
 	return pid < 0 ? -errno : pid;
 }
 
-/* The number of the process, or -errno; our ends are in *x. */
+/* Returns the pid or -errno; our ends are in *x. */
 static pid_t start(struct guest *g, const struct fields *f, struct ends *x)
 {
 	pid_t pid = standby_take(g, f, x);
@@ -322,7 +322,7 @@ static pid_t start(struct guest *g, const struct fields *f, struct ends *x)
 	return r < 0 ? r : fork_command(g, f, x);
 }
 
-/* Makes a command of what has been started; takes our ends. */
+/* Turns the started process into a command; takes our ends. */
 static void adopt(struct guest *g, struct command *c, uint32_t ch, pid_t pid, bool terminal,
 		  struct ends *x)
 {
@@ -386,7 +386,7 @@ void exec_adopt(struct guest *g, uint32_t ch, const struct fields *f)
 	job_adopt(&c->job, ch);
 	fields_put_number(&b, TAG_PID, (uint64_t)c->group);
 	guest_check(g, b.err ? b.err : link_accept(g->link, ch, &b));
-	/* What had ended before is said again on this channel. */
+	/* Repeats the ends of streams on the new channel. */
 	if (!outflow_running(&c->out))
 		guest_check(g, link_eof(g->link, ch, 1));
 	if (!outflow_running(&c->err) && c->terminal < 0)

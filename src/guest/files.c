@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * PID 1's side of file operations: it starts a worker, passes on what that says, and opens no path
- * itself. The worker is a process of the user's, so what it says is checked like anything else
- * before it becomes a frame.
+ * PID 1's side of file operations: it starts a worker, forwards its packets, and opens no path
+ * itself. The worker is a process of the user, so PID 1 checks each packet before it becomes a
+ * frame.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -15,7 +15,7 @@
 
 enum {
 	PIPE_LARGE = 512 * 1024,
-	ABORT_SEC = 5, /* how long what was given up may take to tidy up */
+	ABORT_SEC = 5, /* how long an aborted operation may take to clean up */
 };
 
 struct file_job {
@@ -52,7 +52,7 @@ static void release(struct file_job *f)
 	inflow_done(&f->in);
 }
 
-/* Closes the channel once the worker has said its last and all contents are sent. May free. */
+/* Closes the channel once the worker has sent its result and all contents are sent. May free. */
 static void finish(struct job *j)
 {
 	struct file_job *f = file_of(j);
@@ -63,7 +63,7 @@ static void finish(struct job *j)
 	job_close(j, f->result.code, f->result.text[0] ? f->result.text : NULL);
 }
 
-/* The worker said nothing fit to be passed on, or is no more. May free. */
+/* The worker sent an invalid packet or has ended. May free. */
 static void give_up(struct file_job *f)
 {
 	f->done = true;
@@ -81,7 +81,7 @@ static enum wire_message accept_message(enum wire_op op)
 	return m;
 }
 
-/* Passes one packet on. False if it is none that the operation may send now. */
+/* Forwards one packet. Returns false if the operation may not send it now. */
 static bool take_packet(struct file_job *f, char *data, size_t n)
 {
 	struct guest *g = f->job.guest;
@@ -149,7 +149,7 @@ static void file_data(struct job *j, unsigned int stream, const void *data, size
 		guest_check(j->guest, link_consumed(j->guest->link, j->ch, stream, n));
 }
 
-/* Everything is in the pipe: now the worker may put the file in place when it has read it. */
+/* All bytes are in the pipe: the worker may rename the file into place when it has read them. */
 static void commit(struct job *j)
 {
 	(void)!send(file_of(j)->control.fd, "", 1, MSG_NOSIGNAL);
@@ -161,7 +161,7 @@ static void file_eof(struct job *j, unsigned int stream)
 
 	if (stream != 0 || !takes_contents(f->op))
 		return;
-	if (f->in.fd < 0) /* some of it is lost */
+	if (f->in.fd < 0) /* some bytes are lost */
 		(void)shutdown(f->control.fd, SHUT_WR);
 	inflow_eof(&f->in);
 }
@@ -190,13 +190,13 @@ static void file_closed(struct job *j)
 	struct file_job *f = file_of(j);
 
 	release(f);
-	/* One that has not got all takes its temporary file away by itself. */
+	/* A worker with incomplete contents removes its temporary file itself. */
 	if (!takes_contents(f->op) ||
 	    loop_set_timer(j->guest->loop, &f->abort, clock_mono() + ABORT_SEC * NSEC_PER_SEC) < 0)
 		on_abort(&f->abort);
 }
 
-/* The end of the control socket says the same, after what is still in it. */
+/* Nothing to do: the end of the control socket reports the same, after its last packet. */
 static void file_ended(struct job *j, int status, const struct rusage *usage)
 {
 }
@@ -216,7 +216,7 @@ static const struct job_ops ops = {
 	.done = file_done,
 };
 
-/* The pipe of contents: [0] is ours. */
+/* Makes the pipe for contents: [0] is ours. */
 static int make_pipe(enum wire_op op, int ret[2])
 {
 	int p[2], ours = gives_contents(op) ? 0 : 1;
@@ -227,7 +227,7 @@ static int make_pipe(enum wire_op op, int ret[2])
 		return -errno;
 	ret[0] = p[ours];
 	ret[1] = p[1 - ours];
-	(void)fcntl(p[0], F_SETPIPE_SZ, PIPE_LARGE); /* fails harmlessly where that is rationed */
+	(void)fcntl(p[0], F_SETPIPE_SZ, PIPE_LARGE); /* may fail at the user's limit */
 	return fcntl(ret[0], F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
 }
 
@@ -269,8 +269,8 @@ void files_open(struct guest *g, uint32_t ch, enum wire_op op, const struct fiel
 	f->control = (struct loop_fd){ .cb = on_control, .arg = f, .fd = control[0] };
 	outflow_init(&f->out, &f->job, 0, gives_contents(op) ? contents[0] : -EBADF, finish);
 	inflow_init(&f->in, &f->job, 0, takes_contents(op) ? contents[0] : -EBADF);
-	if (op == WIRE_OP_WRITE) /* an archive has an end of its own; a word that nobody reads is a
-				    reset */
+	/* An archive marks its own end, and an unread byte would reset the socket. */
+	if (op == WIRE_OP_WRITE)
 		f->in.drained = commit;
 	file_wake(&f->job);
 }

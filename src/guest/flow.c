@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An outflow is watched only while it may send: without credit, or with a full link, its descriptor
- * is taken out of the loop (epoll reports EPOLLHUP whatever it is asked for), and the program
- * blocks on its own pipe. An inflow queues what the pipe does not take; credit goes back to the
- * keeper when the bytes are in the pipe, so the queue never exceeds WIRE_CREDIT_START (twice that
- * after an adoption).
+ * Moves bytes under flow control. The loop watches an outflow only while it may send: without
+ * credit, or with a full link, its descriptor is removed from the loop (epoll always reports
+ * EPOLLHUP), and the program blocks on its own pipe. An inflow queues the bytes that the pipe does
+ * not take. The keeper gets credit back when bytes are in the pipe, so the queue never exceeds
+ * WIRE_CREDIT_START (twice that after an adoption).
  */
 #include "guest/flow.h"
 
@@ -27,7 +27,7 @@ static void out_end(struct outflow *o)
 	o->ended(o->job);
 }
 
-/* How many bytes may be read now; 0 takes the flow out of the loop until outflow_wake(). */
+/* Returns how many bytes may be read now; 0 removes the flow from the loop until outflow_wake(). */
 static size_t out_room(struct outflow *o)
 {
 	struct guest *g = o->job->guest;
@@ -55,17 +55,17 @@ static void on_readable(struct loop_fd *src, uint32_t events)
 	k = room > 0 ? read(o->fd, g->chunk, room) : 0;
 	if (k < 0 && (errno == EINTR || (errno == EAGAIN && !o->limited)))
 		return;
-	if (k <= 0) { /* a terminal without a slave is EIO */
+	if (k <= 0) { /* a terminal without a slave returns EIO */
 		out_end(o);
 		return;
 	}
-	/* One frame, for which there is credit and room: all of it is taken. */
+	/* One frame, with credit and room: link_data() takes all of it. */
 	sent = link_data(g->link, o->job->ch, o->stream, g->chunk, (size_t)k);
 	guest_check(g, sent < 0 ? (int)sent : 0);
 	if (o->limited)
 		o->left -= (size_t)k;
 	if (k == CHUNK && !o->large) {
-		/* A program with much to say; fails harmlessly where large pipes are rationed. */
+		/* A program with much output. May fail harmlessly at the user's pipe limit. */
 		o->large = true;
 		(void)fcntl(o->fd, F_SETPIPE_SZ, PIPE_LARGE);
 	}
@@ -91,7 +91,7 @@ void outflow_wake(struct outflow *o)
 
 	if (o->fd < 0 || o->src.loop || out_room(o) == 0)
 		return;
-	/* Only memory can be short; the program then waits until there is credit next time. */
+	/* Only memory can be short; the program then waits for the next credit. */
 	if (loop_add_fd(g->loop, &o->src, o->fd, EPOLLIN) < 0)
 		g->starved = true;
 }
@@ -124,7 +124,7 @@ static void in_close(struct inflow *i)
 	i->fd = fd_close(i->fd);
 }
 
-/* So many bytes of the queue are gone: credit for those that this channel has brought. */
+/* Returns credit for `n` bytes that left the queue, but only for bytes of the current channel. */
 static void in_credit(struct inflow *i, size_t n)
 {
 	struct guest *g = i->job->guest;
@@ -134,7 +134,7 @@ static void in_credit(struct inflow *i, size_t n)
 	guest_check(g, link_consumed(g->link, i->job->ch, i->stream, n - old));
 }
 
-/* Nobody reads any more: what waits is thrown away, and the keeper may go on sending. */
+/* The reader is gone: drops queued bytes and returns their credit to the keeper. */
 static void in_drop(struct inflow *i)
 {
 	in_close(i);
@@ -144,7 +144,7 @@ static void in_drop(struct inflow *i)
 		i->dropped(i->job);
 }
 
-/* All is in the pipe, and no more comes. */
+/* All bytes up to EOF are in the pipe. */
 static void in_finish(struct inflow *i)
 {
 	if (i->terminal) {
@@ -157,7 +157,7 @@ static void in_finish(struct inflow *i)
 		i->drained(i->job);
 }
 
-/* Writes what it can: the number of bytes, or -errno when nobody reads. */
+/* Returns the number of bytes written, or -errno if the reader is gone. */
 static ssize_t in_write(struct inflow *i, const void *data, size_t n)
 {
 	ssize_t k = RETRY_EINTR(write(i->fd, data, n));
@@ -188,7 +188,7 @@ static void on_writable(struct loop_fd *src, uint32_t events)
 void inflow_init(struct inflow *i, struct job *j, unsigned int stream, int fd)
 {
 	*i = (struct inflow){ .job = j, .stream = stream, .fd = fd };
-	i->queue.max = 2 * WIRE_CREDIT_START; /* that of an earlier channel, and of this one */
+	i->queue.max = 2 * WIRE_CREDIT_START; /* an earlier channel's and this one's */
 	i->src.cb = on_writable;
 	i->src.arg = i;
 }
@@ -215,7 +215,7 @@ void inflow_data(struct inflow *i, const void *data, size_t n)
 	if (k >= 0 && buf_put(&i->queue, (const char *)data + k, n - (size_t)k) == 0 &&
 	    (i->src.loop || loop_add_fd(g->loop, &i->src, i->fd, EPOLLOUT) == 0))
 		return;
-	/* Nobody reads, or memory is short: then the program sees its input end. */
+	/* The reader is gone or memory is short: then the program's input ends. */
 	if (k < 0 || i->queue.err) {
 		size_t lost = n - (k > 0 ? (size_t)k : 0);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What user code may not do, by the kernel's hand: Landlock on the paths of the policy, no
- * capabilities, no new privileges; and what the guest gives up itself.
+ * Kernel restrictions on user code: Landlock on the paths of the policy, no capabilities, no new
+ * privileges; and the privileges that the guest drops itself.
  */
 #pragma once
 
@@ -9,30 +9,30 @@
 #include "wire/message.h"
 
 /*
- * At the start of the program: not dumpable, no new privileges, an empty bounding set. What this
- * process lacks the rights for is not an error: then its children lack them too.
+ * At the start of the program: not dumpable, no new privileges, an empty bounding set. Missing
+ * privileges are not an error: then the children lack them too.
  */
 void confine_self(void);
 
-/* At HELLO: the ruleset, the host name; then every capability goes that is not needed to serve. */
+/* At HELLO: builds the ruleset, sets the host name, drops capabilities not needed to serve. */
 int confine_start(const struct fields *hello, struct err *e);
 
 /*
- * In a virtual machine: capabilities that confine_start() leaves, for nothing but what is between
- * confine_raise(true) and confine_raise(false). No child has them.
+ * In a VM: capabilities that confine_start() keeps, raised only between confine_raise(true) and
+ * confine_raise(false). Children never have them.
  */
 void confine_keep(uint64_t capabilities);
 void confine_raise(bool raise);
 
-/* The version of Landlock that is in force; 0: this kernel has none. */
+/* The Landlock version in force; 0: the kernel has none. */
 unsigned int confine_abi(void);
 
-/* Descriptors that confine_child() needs, 0 and 1; -EBADF where there is none. */
+/* File descriptors 0 and 1 that confine_child() needs, or -EBADF. */
 int confine_fd(unsigned int i);
 
 /*
- * In a child, as whoever it has become: no capabilities, Landlock, the filter of a machine. Only
- * one that packs the root for an image keeps one, `read_all`, to read what modes keep from it. 0 or
- * -errno.
+ * In a child that has become its user: drops capabilities, applies Landlock and a VM's syscall
+ * filter. With `read_all` the child keeps CAP_DAC_READ_SEARCH, to pack the root directory for an
+ * image. 0 or -errno.
  */
 int confine_child(bool read_all);

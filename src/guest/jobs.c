@@ -27,7 +27,7 @@ void job_add(struct guest *g, struct job *j, const struct job_ops *ops, pid_t pi
 	link_set_cookie(g->link, ch, j);
 }
 
-/* Frees the job once nothing is left of it. */
+/* Frees the job once its process and channel are gone. */
 static void release(struct job *j)
 {
 	struct guest *g = j->guest;
@@ -109,8 +109,7 @@ static struct job *find(const struct guest *g, pid_t pid)
 
 static void reaped(struct job *j, int status, const struct rusage *usage)
 {
-	/* The channel is held open by ended(), or closed by it: either way release() is due once.
-	 */
+	/* ended() holds the channel open or closes it; either way release() runs once. */
 	j->pid = 0;
 	if (j->ch != 0 || j->orphan)
 		j->ops->ended(j, status, usage);
@@ -142,11 +141,11 @@ void jobs_reap(struct guest *g)
 		else
 			standby_ended(g, pid);
 	}
-	/* There may be more; let the others have their turn first. */
+	/* There may be more children; the other sources of the loop get their turn first. */
 	(void)kill(getpid(), SIGCHLD);
 }
 
-/* The first becomes the last. */
+/* Moves the first job to the end. */
 static void rotate(struct guest *g)
 {
 	struct job *first = g->jobs, *last = first;
@@ -162,7 +161,7 @@ static void rotate(struct guest *g)
 	last->next = first;
 }
 
-/* Those that come first fill the link again; the next time others do. */
+/* The first jobs fill the link again, so the list rotates to let others be first next time. */
 void jobs_wake(struct guest *g)
 {
 	struct job *next;
@@ -180,8 +179,8 @@ void job_signal_group(const struct job *j, pid_t group, int sig)
 	const struct job *other = find(j->guest, group);
 
 	/*
-	 * Once its leader is reaped and its last member has gone, a group's number may be given to
-	 * another process; if that is one of ours, the group that was meant is no more.
+	 * Once the leader is reaped and the last member is gone, the kernel may reuse the group's
+	 * number. If another job has that pid, the intended group no longer exists.
 	 */
 	if (group > 0 && (!other || other == j))
 		(void)kill(-group, sig);

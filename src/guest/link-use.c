@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every user of the link does: check an answer of its, refuse a channel, hold back small
- * frames. */
+/* Common uses of the link: check a result, refuse a channel, hold back small frames. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +16,7 @@ void guest_check(struct guest *g, int r)
 {
 	if (r >= 0 || r == -ESTALE || g->ended)
 		return;
-	log_error("the link cannot go on: %s", strerror(-r));
+	log_error("the link to the keeper failed: %s", strerror(-r));
 	g->ended = true;
 	g->result = EXIT_FAILURE;
 }
@@ -34,7 +33,7 @@ void guest_hold(struct guest *g, bool more)
 		g->held = clock_mono() + HOLD_US * NSEC_PER_MSEC / 1000;
 }
 
-/* A text that goes over the wire is UTF-8 and short, whatever file names are in it. */
+/* Makes a text fit for the wire: valid UTF-8 of limited length. File names in it may be neither. */
 static const char *fit(const char *text, char out[static WIRE_TEXT_MAX + 1])
 {
 	size_t n = strnlen(text, WIRE_TEXT_MAX);

@@ -45,15 +45,14 @@ static int parse(int argc, char **argv, struct options *ret)
 }
 
 /*
- * /init is what the kernel runs of an initramfs: this is a virtual machine. Arguments are what is
- * left of the kernel's command line.
+ * In a VM the kernel runs /init of the initramfs, with the rest of its command line as arguments.
  */
 static bool is_machine(const char *name)
 {
 	return getpid() == 1 && name && str_eq(name, "/init");
 }
 
-/* A machine's channel is opened last: until then something stands in its place. */
+/* A VM opens its channel last; /dev/null is the placeholder until then. */
 static int begin_machine(void)
 {
 	struct err e = ERR_INIT;
@@ -98,8 +97,8 @@ static int open_channel(const char *channel)
 }
 
 /*
- * Leaves the channel as descriptor 3 and nothing above it; 0 and 1 become /dev/null, which is also
- * kept as *ret_null. 2 stays, for messages.
+ * Makes the channel descriptor 3 and closes everything above; 0 and 1 become /dev/null, which is
+ * also kept as *ret_null. 2 stays, for messages.
  */
 static int arrange_fds(int channel, int *ret_null)
 {
@@ -107,7 +106,7 @@ static int arrange_fds(int channel, int *ret_null)
 
 	if (null < 0)
 		return -errno;
-	/* The channel may be one of those that are about to be replaced. */
+	/* The channel may be one of the descriptors to be replaced. */
 	channel = fcntl(channel, F_DUPFD_CLOEXEC, CHANNEL_FD + 2);
 	if (channel < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0)
 		return -errno;
@@ -121,8 +120,8 @@ static int arrange_fds(int channel, int *ret_null)
 }
 
 /*
- * Every signal is blocked for good; only SIGCHLD is looked at. Dispositions go back to the default,
- * because children inherit what is ignored.
+ * Blocks every signal for good; the loop handles only SIGCHLD. Resets dispositions, because
+ * children inherit ignored signals.
  */
 static void arrange_signals(void)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Limits that the users of a machine have met. In a container the host's kernel counts; here it is
- * ours, and the keeper has only our word: WIRE_MSG_LIMIT, on the channel of every command, for each
- * number that has changed since it was last told. That is looked at before a command's exit is
- * said, and once a second while commands run: one that never ends may be killed by its time limit,
- * and leaves no exit.
+ * Limits that users of a VM have hit. The host's kernel counts for a container; for a VM the guest
+ * counts, and the keeper has to trust it. The guest sends WIRE_MSG_LIMIT on the channel of every
+ * command for each count that has changed since the last report. It checks before it sends a
+ * command's exit, and once a second while commands run, because a command killed by its time limit
+ * sends no exit.
  *
- * A machine that goes on as another sandbox begins at nothing again.
+ * The counts start at zero again when the VM resumes as another sandbox.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -36,7 +36,7 @@ int met_open(int users, struct err *e)
 	return pids_events < 0 ? err_errno(e, "cannot open pids.events") : 0;
 }
 
-/* The number behind `key` in a file of lines "key number"; 0 if it is not there. */
+/* Returns the number after `key` in a file of lines "key number"; 0 if the key is missing. */
 static uint64_t keyed(int fd, const char *key)
 {
 	static char text[16 * 1024];
@@ -55,7 +55,7 @@ static void count(uint64_t ret[static LIMITS])
 {
 	struct statvfs fs;
 
-	/* Of all processes that this kernel killed for memory: it has no others than users'. */
+	/* Counts all processes that this kernel killed for memory; all are users'. */
 	ret[WIRE_LIMIT_MEMORY] = keyed(vmstat, "oom_kill");
 	ret[WIRE_LIMIT_PIDS] = keyed(pids_events, "max");
 	ret[WIRE_LIMIT_DISK] = ret[WIRE_LIMIT_INODES] = 0;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A connection to a port of the sandbox's loopback. No path is opened for it and nobody's rights
- * count, so there is no worker: PID 1 connects itself, without waiting, to 127.0.0.1 and, where
- * nothing listens there, to ::1.
- * Then it is a tunnel.
+ * A connection to a port on the sandbox's loopback. It opens no path and needs no user's
+ * permissions, so there is no worker: PID 1 connects itself, without blocking, to 127.0.0.1 and, if
+ * nothing listens there, to ::1. Then it is a tunnel.
  */
 #include <netinet/in.h>
 #include <string.h>
@@ -14,13 +13,13 @@
 #include "guest/tunnel.h"
 
 enum {
-	CONNECT_SEC = 10, /* a full queue of a listener does not answer at all */
+	CONNECT_SEC = 10, /* a listener with a full queue never answers */
 };
 
 struct connection {
 	struct tunnel tunnel;
 	uint16_t port;
-	sa_family_t family; /* of the address that is being tried */
+	sa_family_t family; /* tried now */
 	struct loop_fd socket;
 	struct loop_timer limit;
 };
@@ -53,7 +52,7 @@ static const struct job_ops ops = {
 	.done = connection_closed,
 };
 
-/* ---- how it begins ---- */
+/* ---- connecting ---- */
 
 static void refuse(struct connection *c, int err)
 {
@@ -68,7 +67,7 @@ static void refuse(struct connection *c, int err)
 	job_close(&c->tunnel.job, nobody ? WIRE_NOT_FOUND : code_of_errno(err), text);
 }
 
-/* 0, or -errno: the address cannot be tried. */
+/* 0, or -errno if the address cannot be tried. */
 static int try_address(struct connection *c, sa_family_t family)
 {
 	const struct sockaddr_in v4 = { .sin_family = AF_INET,
@@ -93,7 +92,7 @@ static int try_address(struct connection *c, sa_family_t family)
 	return r;
 }
 
-/* The address of c->family is none. The other one may not even exist. May free. */
+/* The connection to c->family failed. The other family may not even exist. May free. */
 static void try_next(struct connection *c, int err)
 {
 	int r;
@@ -110,15 +109,15 @@ static void try_next(struct connection *c, int err)
 }
 
 /*
- * Where nothing listens, the kernel may have given us the very port as our own, and connected us to
- * ourselves: a simultaneous open, see RFC 9293, 3.5.
+ * If nothing listens, the kernel may have assigned the same port to our end and connected the
+ * socket to itself: a simultaneous open, see RFC 9293, 3.5.
  */
 static bool is_own(int fd)
 {
 	struct sockaddr_in6 ours = { 0 }, theirs = { 0 };
 	socklen_t n = sizeof(ours), m = sizeof(theirs);
 
-	/* The port is at the same place in either family. */
+	/* Both families have the port at the same offset. */
 	static_assert(offsetof(struct sockaddr_in, sin_port) ==
 			      offsetof(struct sockaddr_in6, sin6_port),
 		      "one structure for both");

@@ -13,11 +13,11 @@
 
 static struct {
 	bool wanted;
-	uint64_t last; /* when a command was started */
-	pid_t pid;     /* 0: there is none */
-	int order;     /* where its OPEN goes */
+	uint64_t last; /* when the last command was started */
+	pid_t pid;     /* 0: no standby */
+	int order;     /* the pipe for its OPEN */
 	struct ends ends;
-	struct loop_fd report; /* readable while it waits: it has ended */
+	struct loop_fd report; /* becomes readable when the waiting standby ends */
 	struct loop_timer idle;
 } standby = { .order = -EBADF, .ends = ENDS_INIT, .report.fd = -EBADF };
 
@@ -43,8 +43,8 @@ int ends_pipe(int ours, int *ret_ours, int *ret_theirs)
 /* ---- the child ---- */
 
 /*
- * Other commands run meanwhile: whoever holds an end of their pipes keeps them from seeing the
- * other one's end. And PID 1's end of `order` is what this process ends with.
+ * Closes inherited descriptors: an open copy of another command's pipe would hide its EOF. The
+ * standby also ends when PID 1 closes `order`, so it must not hold that end itself.
  */
 static int close_others(const struct guest *g, int order)
 {
@@ -68,7 +68,7 @@ _noreturn_ static void wait_for_order(const struct guest *g, int order)
 	if (close_others(g, order) < 0)
 		_exit(0);
 	child_session();
-	(void)user_find(NULL, &u, &e); /* reads the files, which are looked at again */
+	(void)user_find(NULL, &u, &e); /* reads the files early; rechecked later */
 	n = RETRY_EINTR(read(order, open, sizeof(open)));
 	if (n <= 0 || fields_parse(MESSAGE_EXEC, open, (size_t)n, &f, &e) < 0)
 		_exit(0);
@@ -106,7 +106,7 @@ void standby_drop(struct guest *g)
 	stop_watching();
 	standby.order = fd_close(standby.order);
 	ends_close(&standby.ends);
-	/* Not reaped yet, or standby_ended() had been called. It may have been stopped. */
+	/* Not reaped yet, else standby_ended() would have been called. It may be stopped. */
 	if (standby.pid > 0)
 		(void)kill(standby.pid, SIGKILL);
 	standby.pid = 0;
@@ -191,12 +191,12 @@ pid_t standby_take(struct guest *g, const struct fields *f, struct ends *ret)
 
 	if (pid <= 0 || f->len > STANDBY_OPEN_MAX || fields_has(f, TAG_COLUMNS))
 		return 0;
-	/* Whole; or not at all, if it has just ended. */
+	/* The pipe takes the whole OPEN, or nothing if the standby has just ended. */
 	if (write(standby.order, f->data, f->len) != (ssize_t)f->len) {
 		standby_drop(g);
 		return 0;
 	}
-	/* A root of the sandbox may have stopped it, which it cannot do to PID 1. */
+	/* A root user of the sandbox may have stopped it, which is not possible with PID 1. */
 	(void)kill(pid, SIGCONT);
 	stop_watching();
 	standby.order = fd_close(standby.order);

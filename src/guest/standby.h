@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A standby is a child that is forked before there is a command for it. A command that follows
- * another one soon finds the fork, the pipes and the reading of /etc/passwd done.
+ * A standby is a child forked before there is a command for it. A command that soon follows another
+ * one finds the fork, the pipes and the reading of /etc/passwd done.
  *
- * There is at most one. It is made when a command has been started that followed another within
- * STANDBY_MS, gets ready beside it, and ends after STANDBY_MS without a command: a sandbox that
- * waits, runs one command, or works for long, has no process more. Until it has its command it
- * holds the rights of PID 1, as every child does before child_become(), and no descriptor of
- * others. If it fails in any way, the next command is forked instead.
+ * There is at most one. The guest forks it when a command starts within STANDBY_MS of the previous
+ * one, and it exits after STANDBY_MS without a command. So an idle sandbox, and one that runs a
+ * single or a long command, has no extra process. Until it gets its command the standby has the
+ * privileges of PID 1, as every child does before child_become(), and no descriptors of other
+ * commands. If it fails, the guest forks the next command as usual.
  */
 #pragma once
 
@@ -19,8 +19,7 @@
 
 enum {
 	STANDBY_MS = 1000,
-	/* An OPEN that a pipe takes whole or not at all, however small the kernel has made it: a
-	 * user with many pipes gets short ones. */
+	/* A pipe takes such an OPEN whole or not at all, even a short one at the user's limit. */
 	STANDBY_OPEN_MAX = PIPE_BUF,
 };
 
@@ -37,23 +36,23 @@ struct ends {
 
 void ends_close(struct ends *x);
 
-/* A pipe whose end `ours` (0 or 1) does not block. */
+/* Makes a pipe whose end `ours` (0 or 1) is non-blocking. */
 int ends_pipe(int ours, int *ret_ours, int *ret_theirs);
 
-/* Makes one if it is wanted, and there is none. */
+/* Forks a standby if one is wanted and none exists. */
 void standby_make(struct guest *g);
 
-/* A command has been started: another one may follow. */
+/* Call when a command has started: another one may follow. */
 void standby_want(struct guest *g);
 
-/* It ends by itself, and is reaped like other children. Nothing if there is none. */
+/* Ends the standby, if any. It is reaped like other children. */
 void standby_drop(struct guest *g);
 
-/* It was reaped. */
+/* The process `pid` was reaped. */
 void standby_ended(struct guest *g, pid_t pid);
 
 /*
- * Hands an OPEN exec to the standby. Its number, with our ends of its pipes in *ret; 0 if there is
- * none, or the command is not for it.
+ * Hands an OPEN exec to the standby. Returns its pid, with our ends of its pipes in *ret; 0 if
+ * there is no standby, or it cannot run this command.
  */
 pid_t standby_take(struct guest *g, const struct fields *f, struct ends *ret);

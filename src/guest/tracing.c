@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Trace lines for the keeper, on a channel of the operation trace, as "KIND TEXT". There is one
- * such channel at a time. What finds no credit, or no room in the link, is dropped and counted. A
- * new channel first says what runs here.
+ * Sends trace lines to the keeper as "KIND TEXT", on the channel of a trace operation. At most one
+ * such channel is open. Lines without credit or room in the link are dropped and counted. A new
+ * channel first lists the running jobs.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -12,9 +12,9 @@
 #include "base/trace.h"
 #include "guest/guest.h"
 
-/* The numbers of words in /proc/PID/stat: proc(5). */
+/* Field numbers of /proc/PID/stat: proc(5). */
 enum {
-	STAT_STATE = 3, /* the first behind the name */
+	STAT_STATE = 3, /* the first after the name */
 	STAT_USER = 14,
 	STAT_SYSTEM = 15,
 };
@@ -49,17 +49,17 @@ static void on_line(void *arg, const struct trace_line *line)
 	g->trace_lost += !send_text(g, trace_kind_names[line->kind], line->text);
 }
 
-/* What /proc says of a process: its state, and the time that it has used. */
+/* Traces a process's state and CPU time from /proc. */
 static void look_at(const struct job *j)
 {
-	static const long tick_ms = 10; /* USER_HZ is 100 on every platform that we have */
+	static const long tick_ms = 10; /* USER_HZ is 100 on all supported platforms */
 	char path[32], text[512] = "", state = '?';
 	unsigned long user = 0, system = 0;
 	const char *rest;
 
 	(void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)j->pid);
 	(void)fd_read_line(AT_FDCWD, path, text, sizeof(text));
-	rest = strrchr(text, ')'); /* the name before it is the program's to choose */
+	rest = strrchr(text, ')'); /* the program chooses the name before it */
 	if (rest && rest[1] == ' ' && rest[2])
 		state = rest[2];
 	for (int word = STAT_STATE; rest && word <= STAT_SYSTEM; word++) {

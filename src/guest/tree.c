@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Listing and removing trees in a worker. Both walk with a stack of open directories and never
- * follow a symbolic link below the top. The stack has an end: listing stops there, as asked for;
- * removing moves what lies deeper up to the top and finds it again there.
+ * Lists and removes directory trees in a worker. Both walk with a stack of open directories and
+ * never follow a symbolic link below the top. The stack is limited: listing stops at the requested
+ * depth; removing moves deeper directories up to the top and finds them there again.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -18,8 +18,8 @@ enum {
 
 struct level {
 	DIR *dir;
-	size_t path_len;	 /* list: of the directory's path, with a slash behind it */
-	char name[NAME_MAX + 1]; /* remove: what it is called in the directory above */
+	size_t path_len;	 /* list: length of the directory's path with its slash */
+	char name[NAME_MAX + 1]; /* remove: its name in the parent directory */
 };
 
 struct walk {
@@ -27,12 +27,12 @@ struct walk {
 	struct level stack[DEPTH_MAX];
 	size_t n;
 	char path[LIST_PATH_MAX + 1];
-	int err;       /* remove: why something is still there */
-	bool progress; /* remove: something has gone */
+	int err;       /* remove: why an entry could not be removed */
+	bool progress; /* remove: an entry was removed */
 	uint64_t moved;
 };
 
-/* Opens a directory below the top of the stack and puts it on top. 0 or -errno. */
+/* Opens a directory and pushes it on the stack. 0 or -errno. */
 static int push(struct walk *x, int dirfd, const char *name, int flags)
 {
 	int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC | flags);
@@ -124,7 +124,7 @@ static bool gone(struct walk *x, int dirfd, const char *name, int flags)
 	return true;
 }
 
-/* A directory on the lowest level that we go down to: its place is changed to the top. */
+/* Moves a directory from the lowest level of the stack to the top of the tree. */
 static void lift(struct walk *x, int dirfd_, const char *name)
 {
 	char new[64];
@@ -158,7 +158,7 @@ static void remove_entry(struct walk *x, const struct dirent *d)
 		(void)snprintf(x->stack[x->n - 1].name, sizeof(x->stack[0].name), "%s", d->d_name);
 }
 
-/* Removes what it can of everything below the directory w->path. */
+/* Removes as much as possible below the directory w->path. */
 static int remove_below(struct walk *x)
 {
 	int r = push(x, AT_FDCWD, x->w->path, O_NOFOLLOW);

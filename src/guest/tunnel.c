@@ -21,7 +21,7 @@ static void finish(struct job *j)
 		job_close(j, t->reset ? WIRE_GONE : WIRE_DONE, NULL);
 }
 
-/* The program sends no more. One that has also gone takes no more: do not wait for it. */
+/* The program sends nothing more. If it has also closed its end, do not wait for it to receive. */
 static void sent_all(struct job *j)
 {
 	struct tunnel *t = tunnel_of(j);
@@ -44,7 +44,7 @@ static void received_all(struct job *j)
 	finish(j);
 }
 
-/* The program has gone. To a peer that hears of resets, the program's last bytes are of no use. */
+/* The program is gone. If the peer is informed of resets, the program's last bytes are useless. */
 static void dropped(struct job *j)
 {
 	struct tunnel *t = tunnel_of(j);

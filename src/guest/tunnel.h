@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A job that moves the bytes of a program's socket in both directions. Each direction has its own
- * file descriptor of the one socket and ends on its own; after both the channel is closed.
+ * A job that moves bytes between a program's socket and its channel. Each direction has its own
+ * file descriptor and ends on its own; when both have ended, the channel is closed.
  */
 #pragma once
 
 #include "guest/flow.h"
 
-/* The first member of the job that owns it. */
+/* Must be the first member of the job that owns it. */
 struct tunnel {
 	struct job job;
-	bool passes_resets; /* the peer is told by WIRE_GONE that the connection was reset */
+	bool passes_resets; /* report a reset connection to the peer by WIRE_GONE */
 	bool reset;	    /* by the program or by the peer; only with passes_resets */
 	struct outflow out;
 	struct inflow in;

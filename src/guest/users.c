@@ -18,17 +18,17 @@ enum {
 	DEFAULT_ID = 1000,
 	PASSWD_FIELDS = 7, /* name, password, uid, gid, gecos, home, shell */
 	GROUP_FIELDS = 4,  /* name, password, gid, members */
-	NAMES_KEPT = 64,   /* of either kind, so that a list does not search for each entry */
+	NAMES_KEPT = 64,   /* of users and of groups; saves a search for each listed entry */
 };
 
-#define ID_MAX (UINT32_MAX - 1) /* -1 means "leave it" to the kernel */
+#define ID_MAX (UINT32_MAX - 1) /* the kernel takes -1 as "leave unchanged" */
 
 static bool may_switch;
 
-/* Only a child ever reads them. */
+/* Read only by children. */
 static struct buf passwd_file = BUF_INIT(USER_FILE_MAX), group_file = BUF_INIT(USER_FILE_MAX);
 
-/* Of a file that was read: reading it again would give the same while all of this is the same. */
+/* Identifies a version of a file. While all members are equal, the file need not be read again. */
 struct version {
 	bool known;
 	dev_t dev;
@@ -41,7 +41,7 @@ static struct version passwd_version, group_version;
 
 struct kept_name {
 	uint32_t id;
-	char name[USER_NAME_MAX + 1]; /* "" in an unused place */
+	char name[USER_NAME_MAX + 1]; /* "": unused */
 };
 
 struct part {
@@ -98,7 +98,7 @@ static bool to_id(const struct part *p, uint32_t *ret)
 	return true;
 }
 
-/* A file that changed a moment ago may change again without its time telling. */
+/* A file modified a moment ago is unknown: it may change again within the same timestamp. */
 static struct version version_of(const char *path)
 {
 	const time_t now = (time_t)(clock_wall() / NSEC_PER_SEC);
@@ -126,7 +126,7 @@ static bool same_version(const struct version *a, const struct version *b)
 	       same_time(&a->modified, &b->modified) && same_time(&a->changed, &b->changed);
 }
 
-/* A file that is not there, too large or strange has no entries. */
+/* Reads a file. A missing, oversized or unreadable file has no entries. */
 static void load(const char *path, struct buf *ret, struct version *have)
 {
 	struct err ignored = ERR_INIT;
@@ -134,7 +134,7 @@ static void load(const char *path, struct buf *ret, struct version *have)
 
 	if (same_version(have, &now))
 		return;
-	*have = now; /* of before it is read: what changes meanwhile is seen the next time */
+	*have = now; /* taken before reading, so that a concurrent change is seen the next time */
 	buf_reset(ret);
 	if (fd_read_file(AT_FDCWD, path, ret, &ignored) < 0)
 		buf_reset(ret);
@@ -154,7 +154,7 @@ static bool take_entry(const struct part p[PASSWD_FIELDS], struct user *u)
 	return true;
 }
 
-/* The first entry with this name or, without a name, with this number. */
+/* Finds the first entry with this name or, without a name, with this uid. */
 static bool find_entry(const char *name, uid_t uid, struct user *u)
 {
 	struct part line, p[PASSWD_FIELDS];
@@ -187,7 +187,7 @@ static bool is_member(struct part list, const char *name)
 	return false;
 }
 
-/* Its own group and those that name it, as initgroups(3) would give; at most USER_GROUPS_MAX. */
+/* Finds the user's own group and those that list the user, like initgroups(3). */
 static void find_groups(struct user *u)
 {
 	struct part line, p[GROUP_FIELDS];
@@ -206,7 +206,7 @@ static void find_groups(struct user *u)
 	}
 }
 
-/* "UID" or "UID:GID". A number without an entry has the group of the same number. */
+/* Parses "UID" or "UID:GID". A uid without an entry gets the gid of the same number. */
 static bool find_number(const char *spec, struct user *u)
 {
 	struct part p[2] = { 0 };
@@ -251,7 +251,7 @@ int user_find(const char *spec, struct user *ret, struct err *e)
 	return 0;
 }
 
-/* The name in the first line for a number, if it can be sent as text. */
+/* Finds the name in the first line with this id, if it is valid text. */
 static void find_name(const struct buf *file, size_t columns, uint32_t id, struct kept_name *ret)
 {
 	struct part line, p[PASSWD_FIELDS];
@@ -315,7 +315,7 @@ void users_start(void)
 	pid_t pid = fork();
 	int status = 1;
 
-	/* Tried, because uid maps, capabilities and other kernels all have a say in it. */
+	/* The child tries it: uid maps, capabilities and other kernels all affect the result. */
 	if (pid == 0)
 		_exit(become_ids(DEFAULT_ID, DEFAULT_ID) < 0);
 	if (pid > 0 && RETRY_EINTR(waitpid(pid, &status, 0)) == pid)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who a command or a file operation runs as: from /etc/passwd and /etc/group, without NSS. */
+/* The user of a command or a file operation: from /etc/passwd and /etc/group, without NSS. */
 #pragma once
 
 #include <sys/types.h>
@@ -10,7 +10,7 @@ enum {
 	USER_NAME_MAX = 64,
 	USER_HOME_MAX = 1024,
 	USER_GROUPS_MAX = 64,
-	USER_FILE_MAX = 1024 * 1024, /* of /etc/passwd and /etc/group */
+	USER_FILE_MAX = 1024 * 1024, /* size of /etc/passwd and of /etc/group */
 };
 
 struct user {
@@ -18,31 +18,31 @@ struct user {
 	gid_t gid;
 	gid_t groups[USER_GROUPS_MAX];
 	size_t n_groups;
-	char name[USER_NAME_MAX + 1]; /* "" for a number without an entry */
+	char name[USER_NAME_MAX + 1]; /* "" for a uid without an entry */
 	char home[USER_HOME_MAX];
 };
 
 /*
- * Finds a user by name, "UID" or "UID:GID"; NULL is the sandbox's default user. -ENOENT: there is
- * none of that name; -EINVAL: not a name, an unmapped number, or 2^32 - 1.
+ * Finds a user by name, "UID" or "UID:GID"; NULL is the sandbox's default user. -ENOENT: no such
+ * user; -EINVAL: an invalid name, an unmapped uid, or 2^32 - 1.
  */
 int user_find(const char *spec, struct user *ret, struct err *e);
 
 /*
- * What a number is called, or the number itself as text. Good until the next call. The files are
- * those that user_find() has read: a worker that has become the user may not be able to any more.
+ * Returns the name of an id, or the number as text; valid until the next call. Uses the files that
+ * user_find() has read, because a worker that has become the user may not be able to read them.
  */
 const char *user_name(uid_t uid);
 const char *group_name(gid_t gid);
 
 /*
- * What a user means by a path, as an absolute one: "", "~" and what is relative are at home. Links
- * and dots stay as they are. -EINVAL: the home of somebody else ("~name"); -ENAMETOOLONG.
+ * Makes a user's path absolute: "", "~" and relative paths are below the home directory. Links and
+ * dots stay. -EINVAL: another user's home ("~name"); -ENAMETOOLONG.
  */
 int user_path(const struct user *u, const char *path, size_t n, char *ret, size_t size);
 
 /*
- * Finds out, once and at the start, whether this process may become somebody else at all: the
- * default user is the guest's own where it may not (a user namespace of one).
+ * Checks once, at the start, whether this process may change its uid. If not (a user namespace with
+ * one uid), the default user is the guest's own.
  */
 void users_start(void);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two machines that are copies of one state would draw the same random numbers, at the same time,
- * under the same name. The kernel mixes the seed in and throws its key away at once
- * (RNDRESEEDCRNG), so that what was drawn before the copy tells nothing about what comes.
+ * Gives each copy of a saved VM its own identity. Without it, two copies would draw the same random
+ * numbers and have the same time and name. The kernel mixes in the seed and replaces its key at
+ * once (RNDRESEEDCRNG), so that numbers drawn before the copy do not reveal later ones.
  */
 #include "guest/vm.h"
 
@@ -22,7 +22,7 @@ enum {
 	MACHINE_ID = 32, /* hexadecimal digits */
 };
 
-/* Opened once, in the initramfs: users may put something else in its place. */
+/* Opened once, in the initramfs, because users may replace the file later. */
 static int device = -EBADF;
 
 int vm_random_open(struct err *e)
@@ -32,8 +32,8 @@ int vm_random_open(struct err *e)
 }
 
 /*
- * The kernel draws its boot id when it is first read, and keeps it: copies of a machine in which
- * somebody has read it would have the same one. So users see a file of ours in its place.
+ * The kernel draws its boot id at the first read and keeps it. If a process has read it, all copies
+ * of the VM share it. So users see a file of ours in its place.
  */
 static int boot_id = -EBADF;
 
@@ -43,7 +43,7 @@ int vm_boot_id_open(const char *path, struct err *e)
 	return boot_id < 0 ? err_errno(e, "cannot make %s", path) : 0;
 }
 
-/* A UUID of version 4, as the kernel's is. */
+/* Draws a version 4 UUID, like the kernel's. */
 static int new_boot_id(void)
 {
 	unsigned char u[16] = { 0 };
@@ -123,7 +123,7 @@ int vm_name(const struct fields *hello, struct err *e)
 	memcpy(text, value, n);
 	text[n] = '\n';
 	r = root < 0 ? -errno : path_replace(root, "etc", "machine-id", 0444, text, n + 1);
-	/* Its /etc is the sandbox's own: who has spoilt it has an old number, and goes on. */
+	/* The sandbox owns its /etc. If a user has damaged it, the VM keeps the old machine-id. */
 	if (r < 0)
 		log_warning("cannot write /etc/machine-id: %s", strerror(-r));
 	return 0;

@@ -7,31 +7,31 @@
 #include "base/fd.h"
 
 /*
- * In a machine the sandbox's root is the kernel's root, if without a capability: what is only
- * guarded by the number 0 is closed here, and /proc/sys is read-only for everybody afterwards. Each
- * is one way only, or needs what nobody has any more to be turned back.
+ * In a VM, the sandbox's root is uid 0 of the kernel, without capabilities. These settings disable
+ * whatever the kernel protects only by uid 0; afterwards /proc/sys is read-only for all users. Each
+ * setting is permanent, or reverting it needs a capability that no process has any more.
  */
 static const struct {
 	const char *path, *value;
 } settings[] = {
-	/* No program is started by the kernel; one that is all the same has no capability. */
+	/* The kernel starts no helper program; if it does, the helper has no capabilities. */
 	{ "kernel/modprobe", "\n" },
 	{ "kernel/core_pattern", "core" },
 	{ "kernel/usermodehelper/bset", "0 0" },
 	{ "kernel/usermodehelper/inheritable", "0 0" },
-	/* The kernel stays the one that was started, and keeps its addresses to itself. */
+	/* The running kernel cannot be replaced or extended, and hides its addresses. */
 	{ "kernel/modules_disabled", "1" },
 	{ "kernel/kexec_load_disabled", "1" },
 	{ "kernel/sysrq", "0" },
 	{ "kernel/dmesg_restrict", "1" },
 	{ "kernel/kptr_restrict", "2" },
 	{ "kernel/panic_on_oops", "1" },
-	/* What an attack on it begins with. */
+	/* Interfaces that attacks on the kernel often start with. */
 	{ "kernel/unprivileged_bpf_disabled", "1" },
 	{ "kernel/perf_event_paranoid", "3" },
 	{ "vm/unprivileged_userfaultfd", "0" },
 	{ "user/max_user_namespaces", "0" },
-	/* As a distribution has it. */
+	/* As distributions set them. */
 	{ "fs/protected_hardlinks", "1" },
 	{ "fs/protected_symlinks", "1" },
 	{ "fs/protected_fifos", "1" },
@@ -47,7 +47,7 @@ int vm_lock(struct err *e)
 
 		(void)snprintf(path, sizeof(path), "/proc/sys/%s", settings[i].path);
 		fd = open(path, O_WRONLY | O_CLOEXEC);
-		if (fd < 0 && errno == ENOENT) /* this kernel has not what it is about */
+		if (fd < 0 && errno == ENOENT) /* this kernel lacks the feature */
 			continue;
 		r = fd < 0 ? -errno
 			   : fd_write_all(fd, settings[i].value, strlen(settings[i].value));

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The root that users see: an overlay of the image and the machine's own disk, with what a
- * container has in it (src/engine/oci.c, scratch.c). The image is a stranger's: no link of it is
- * followed while this is put together. Everything is made below NEW, which then becomes the root.
- * It is the same for all sandboxes of an image, and so in its template; the disk of each is a copy
- * of the template's.
+ * Builds the root directory that users see: an overlay of the image and the VM's own disk, with the
+ * same contents as a container's (src/engine/oci.c, scratch.c). The image is untrusted: no symbolic
+ * link in it is followed. Everything is built below NEW, which then becomes the root directory. It
+ * is the same for all sandboxes of an image, so it is part of the template; each VM's disk is a
+ * copy of the template's.
  */
 #include "guest/vm.h"
 
@@ -49,7 +49,7 @@ static int mount_overlay(const char *lower, const char *disk, struct err *e)
 	return 0;
 }
 
-/* On the directory `dir` of the new root, which is made if it is not there. */
+/* Mounts on the directory `dir` of the new root, and creates it if it is missing. */
 static int mount_in(int root, const char *dir, const char *type, unsigned long flags,
 		    const char *options)
 {
@@ -120,7 +120,7 @@ static int make_devices(struct err *e)
 	return 0;
 }
 
-/* The file at `from` is seen at `path`, and not written. */
+/* Shows the file at `from` read-only at `path`. */
 static int show(const char *from, const char *path)
 {
 	if (mount(from, path, NULL, MS_BIND, NULL) < 0 ||
@@ -129,7 +129,7 @@ static int show(const char *from, const char *path)
 	return 0;
 }
 
-/* By an empty file, which cannot be written either: of /dev/null, everybody may. */
+/* Hides a path by an empty read-only file; every user can write /dev/null. */
 static int cover(const char *path)
 {
 	struct stat st;
@@ -153,7 +153,7 @@ static int make_readonly(const char *path)
 	return 0;
 }
 
-/* Of /proc: what no sandbox sees, and what none writes. */
+/* Hides paths of /proc, and makes others read-only. */
 static int cover_all(struct err *e)
 {
 	_cleanup_close_ int mask = open(MASK, O_RDONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
@@ -184,7 +184,7 @@ static int cover_all(struct err *e)
 
 /* ---- moving in ---- */
 
-/* Removes what is below `fd`, which it takes, of the same file system. It is memory. */
+/* Removes everything below `fd` on the same file system, to free its memory. Takes `fd`. */
 static void empty(int fd, dev_t dev)
 {
 	DIR *d = fdopendir(fd);
@@ -219,7 +219,7 @@ static int move_in(struct err *e)
 
 	if (old < 0 || fstat(old, &st) < 0)
 		return err_errno(e, "cannot open the initramfs");
-	/* Not a block device, a port or a setting of the kernel stays within anybody's reach. */
+	/* No process can reach a block device, a port or a kernel setting from here on. */
 	if (umount2("/dev", MNT_DETACH) < 0 || umount2("/proc", MNT_DETACH) < 0)
 		return err_errno(e, "cannot unmount /dev and /proc");
 	if (chdir(NEW) < 0 || mount(".", "/", NULL, MS_MOVE, NULL) < 0 || chroot(".") < 0 ||
@@ -252,7 +252,7 @@ int vm_root(const char *lower, const char *disk, struct err *e)
 
 /* ---- HELLO ---- */
 
-/* Where commands start: made for everybody if the image has nothing there. */
+/* Creates the working directory of commands, writable by all users, if the image has none. */
 static int make_workspace(int root, const struct fields *hello, struct err *e)
 {
 	_cleanup_close_ int there = -EBADF, dir = -EBADF;

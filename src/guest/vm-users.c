@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One cgroup for all processes of users, so that they can be counted and stopped. It is mounted in
- * the initramfs, which nobody reaches any more; what is left of it is a descriptor.
+ * One cgroup for all processes of users, to count and freeze them. It is mounted in the initramfs,
+ * which no process can reach any more; the guest keeps only a file descriptor.
  */
 #include "guest/vm.h"
 
@@ -79,10 +79,10 @@ int vm_users_join(void)
 
 	if (users < 0)
 		return 0;
-	if (setpriority(PRIO_PROCESS, 0, 0) < 0) /* not PID 1's */
+	if (setpriority(PRIO_PROCESS, 0, 0) < 0) /* children do not keep PID 1's priority */
 		return -errno;
 	r = put(users, "cgroup.procs", "0");
-	/* The limit is one of fork(2); coming from outside is not refused. */
+	/* The kernel applies pids.max to fork(2) but not to joining the group, so check here. */
 	if (r == 0 && users_max > 0)
 		r = fd_read_line(users, "pids.current", now, sizeof(now));
 	if (r == 0 && users_max > 0)
@@ -102,8 +102,8 @@ static bool frozen(int events)
 }
 
 /*
- * A process that is not stopped after all this time waits in the kernel for something, and stops
- * before it runs again: nothing of the user's runs either way.
+ * A process that is still not frozen is blocked in the kernel, and freezes before it returns to
+ * user space. So no user code runs either way.
  */
 static void wait_frozen(int events)
 {
@@ -138,5 +138,5 @@ int vm_users_thaw(struct err *e)
 {
 	int r = users < 0 ? 0 : put(users, "cgroup.freeze", "0");
 
-	return r < 0 ? err_set(e, r, "cannot let the users' processes go on: %s", strerror(-r)) : 0;
+	return r < 0 ? err_set(e, r, "cannot thaw the users' processes: %s", strerror(-r)) : 0;
 }

@@ -32,18 +32,18 @@
 #define OWN_DISK   "/dev/vdb"
 
 enum {
-	DEVICE_SEC = 20, /* how long a device may take to appear */
+	DEVICE_SEC = 20, /* how long to wait for a device */
 	DEVICE_STEP_US = 2000,
-	MODULES_MAX = 16 * 1024, /* bytes of the list */
-	NOFILE = 16384,		 /* as containers have it */
+	MODULES_MAX = 16 * 1024, /* size of the list */
+	NOFILE = 16384,		 /* as in containers */
 };
 
-/* To take an identity, at HELLO and after a sleep, and to end the machine. */
+/* To set the identity, at HELLO and after a sleep, and to power off the VM. */
 #define VM_CAPABILITIES \
 	(UINT64_C(1) << CAP_SYS_ADMIN | UINT64_C(1) << CAP_SYS_TIME | UINT64_C(1) << CAP_SYS_BOOT)
 
 static bool running;
-static int port = -EBADF; /* O_PATH: opened when all else is done */
+static int port = -EBADF; /* O_PATH; opened for use when all else is done */
 
 /* ---- boot ---- */
 
@@ -80,12 +80,12 @@ static void load_module(const char *path)
 {
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
 
-	/* One that is missed is missed by name later: by a port or a disk that does not come. */
+	/* If it is needed, waiting for its port or disk fails later, with its name. */
 	if (fd < 0 || (syscall(SYS_finit_module, fd, "", 0) < 0 && errno != EEXIST))
 		log_warning("cannot load %s: %s", path, strerror(errno));
 }
 
-/* In the order of the list; a kernel of ours has none. */
+/* Loads modules in the order of the list; Hutch's own kernel needs none. */
 static int load_modules(struct err *e)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(MODULES_MAX);
@@ -106,7 +106,7 @@ static int load_modules(struct err *e)
 	return 0;
 }
 
-/* Whether an entry of PORTS is ours; then its device in `ret`. */
+/* Whether an entry of PORTS is ours; then `ret` is its device. */
 static bool is_port(const char *entry, char *ret, size_t size)
 {
 	char path[sizeof(PORTS) + NAME_MAX + 8], name[64];
@@ -136,7 +136,7 @@ static bool find_disks(char *ret, size_t size)
 	return access(IMAGE_DISK, F_OK) == 0 && access(OWN_DISK, F_OK) == 0;
 }
 
-/* Devices appear when their drivers have found them, some time after that was loaded. */
+/* Waits for a device, which appears some time after its driver was loaded. */
 static int wait_for(bool (*there)(char *ret, size_t size), char *ret, size_t size)
 {
 	const struct timespec step = { .tv_nsec = DEVICE_STEP_US * 1000 };
@@ -162,7 +162,7 @@ static int mount_image(struct err *e)
 	return 0;
 }
 
-/* Where it is; opened it is said to be there. */
+/* Finds the port without opening it: an open port signals that the guest is ready. */
 static int find_channel(struct err *e)
 {
 	char path[NAME_MAX + 8];
@@ -190,15 +190,15 @@ int vm_begin(struct err *e)
 {
 	const struct rlimit files = { NOFILE, NOFILE }, core = { 0, 0 };
 
-	/* Kernel threads have shared the root directory with PID 1 so far, and start programs in it
-	 * (modprobe, request-key). Theirs is to stay the initramfs, where there is none. */
+	/* Kernel threads share PID 1's root directory so far, and start programs in it (modprobe,
+	 * request-key). They must stay in the initramfs, which has no such programs. */
 	if (unshare(CLONE_FS) < 0)
 		return err_errno(e, "cannot have a root directory of my own");
 	(void)setrlimit(RLIMIT_NOFILE, &files);
 	(void)setrlimit(RLIMIT_CORE, &core);
-	(void)prctl(PR_SET_NAME, "hutch-guest"); /* as in a container: the file is called init */
-	/* What answers for the machine does not wait in a row with its users, of whom there may be
-	 * hundreds. They have the usual one: vm_users_join(). */
+	(void)prctl(PR_SET_NAME, "hutch-guest"); /* as in a container, not "init" */
+	/* PID 1 answers for the VM and must not queue behind hundreds of user processes, which run
+	 * at normal priority: vm_users_join(). */
 	(void)setpriority(PRIO_PROCESS, 0, PRIO_MIN);
 	return mount_basics(e) < 0 ? e->num : fill_stdio(e);
 }
@@ -230,7 +230,7 @@ int vm_open_channel(int number, struct err *e)
 
 /* ---- HELLO ---- */
 
-/* For the first time: what of the sandbox is not the same for all of the image. */
+/* At the first HELLO: applies the settings that differ between sandboxes of an image. */
 static int settle_first(const struct fields *hello, struct err *e)
 {
 	int r = vm_users_limit(fields_number(hello, TAG_PIDS, 0), e);
@@ -255,7 +255,7 @@ int vm_settle(const struct fields *hello, struct err *e)
 	if (settled)
 		confine_raise(false);
 	met_begin();
-	settled = true; /* another HELLO is that of another sandbox; its users go on at WAKE */
+	settled = true; /* another HELLO means another sandbox; its processes continue at WAKE */
 	return r;
 }
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hutch-guest as /init of a virtual machine. Its life has two parts:
+ * hutch-guest as /init of a VM. Its life has two parts:
  *
- * - vm_boot(): what all machines of an image and a size have in common, which is nearly all: the
- *   root that users see, and a kernel that is locked down. There is no way back to the initramfs.
- *   The port is opened last; from then on the machine may be saved as a template, and each copy of
- *   it goes on from here, with a copy of its disk. So no random number is drawn before.
- * - vm_settle(), at HELLO: the seed, the time, the name, the limits.
+ * - vm_boot() does everything that VMs of one image and size have in common: it builds the root
+ *   directory that users see and locks down the kernel. There is no way back to the initramfs. It
+ *   opens the port last; from then on the VM may be saved as a template, and each copy continues
+ * from here, with a copy of the disk. So the guest draws no random number before.
+ * - vm_settle(), at HELLO, sets the seed, the time, the name and the limits.
  *
- * Users see what they see in a container: a /dev of harmless devices, /proc with the same places
- * covered, no sysfs, and no block device, port or cgroup anywhere.
+ * Users see the same as in a container: a /dev with harmless devices, /proc with the same paths
+ * hidden, no sysfs, and no block device, port or cgroup.
  */
 #pragma once
 
@@ -18,72 +18,68 @@
 #include "base/err.h"
 #include "wire/message.h"
 
-/* /dev, /proc, /sys, and descriptors 0 to 2. */
+/* Mounts /dev, /proc and /sys, and opens descriptors 0 to 2. */
 int vm_begin(struct err *e);
 int vm_boot(struct err *e);
 
-/* The port becomes descriptor `number`. */
+/* Opens the port as descriptor `number`. */
 int vm_open_channel(int number, struct err *e);
 
-/* The rest, from the keeper's HELLO. Nothing in other guests. */
+/* Applies the settings of the keeper's HELLO. Does nothing outside a VM. */
 int vm_settle(const struct fields *hello, struct err *e);
 
-/* On WAKE: the machine goes on, with the time of this moment. Stops and starts are nothing to other
- * guests either. */
+/* At WAKE: sets the clock and continues the VM. Does nothing outside a VM. */
 int vm_wake(const struct fields *f, struct err *e);
 
-/* Whether there is one. */
+/* Whether the guest runs in a VM. */
 bool vm_is_running(void);
 
-/* Ends the machine; returns only where there is none. */
+/* Powers off the VM; returns only outside a VM. */
 void vm_end(void);
 
 /* ---- vm-root.c ---- */
 
-/* Makes the root that users see of the image at `lower` and the disk, and moves into it. */
+/* Builds the users' root directory from the image at `lower` and the disk, and moves into it. */
 int vm_root(const char *lower, const char *disk, struct err *e);
 
-/* The workspace, and who answers for names: at the first HELLO. */
+/* At the first HELLO: creates the workspace and configures name resolution. */
 int vm_root_settle(const struct fields *hello, struct err *e);
 
 /* ---- vm-lock.c ---- */
 
-/* What the kernel offers to nobody from here on. Needs /proc. */
+/* Disables kernel interfaces for all processes. Needs /proc. */
 int vm_lock(struct err *e);
 
 /* ---- vm-identity.c ---- */
 
-/* While /dev is the kernel's. */
+/* Needs the kernel's own /dev. */
 int vm_random_open(struct err *e);
 
-/* Makes the file, still empty, that users see as /proc/sys/kernel/random/boot_id. */
+/* Creates the file, still empty, that users see as /proc/sys/kernel/random/boot_id. */
 int vm_boot_id_open(const char *path, struct err *e);
 
-/*
- * What a copy must not share with another: random numbers first, then the time. For HELLO and for
- * WAKE.
- */
+/* At HELLO and WAKE: replaces state that copies must not share: random numbers, then the time. */
 int vm_refresh(const struct fields *f, struct err *e);
 
-/* The name, the boot id and the machine-id: at HELLO. In the root that users see. */
+/* At HELLO: sets the host name, boot id and machine-id in the root directory that users see. */
 int vm_name(const struct fields *hello, struct err *e);
 
-/* ---- vm-users.c: the cgroup that users' processes are in ---- */
+/* ---- vm-users.c: the cgroup of users' processes ---- */
 
 int vm_users_make(struct err *e);
-int vm_users_limit(uint64_t pids, struct err *e); /* 0: none */
+int vm_users_limit(uint64_t pids, struct err *e); /* 0: no limit */
 
-/* In a child: moves there. 0 or -errno; -EAGAIN when there are too many. */
+/* In a child: joins the cgroup. 0 or -errno; -EAGAIN if it has too many processes. */
 int vm_users_join(void);
-int vm_users_fd(void); /* which that needs, or -EBADF */
+int vm_users_fd(void); /* needed by vm_users_join(), or -EBADF */
 
-/* ---- met.c: limits that they meet. `users` is the directory of that group. ---- */
+/* ---- met.c: limits that users hit. `users` is the directory of their cgroup. ---- */
 
 int met_open(int users, struct err *e);
-void met_begin(void); /* from here on it is another sandbox's */
+void met_begin(void); /* the counts start again for another sandbox */
 
 /* ---- vm-users.c again ---- */
 
-/* Stops them all, or lets them go on. */
+/* Freezes or thaws all processes of users. */
 int vm_users_freeze(struct err *e);
 int vm_users_thaw(struct err *e);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Watching a directory in a worker, with inotify(7). One watch a directory; the table of watches is
- * also the queue of directories that are still to be looked into, in the order in which they came.
+ * Watches a directory in a worker, with inotify(7). Each directory has one watch. The table of
+ * watches is also the queue of directories still to be scanned, in order of discovery.
  *
- * When PID 1 does not take events the worker blocks, the kernel's queue runs over, and the keeper
- * is told that events were lost.
+ * If PID 1 does not read events, the worker blocks, the kernel's queue overflows, and the worker
+ * reports lost events to the keeper.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -33,14 +33,14 @@ static struct {
 	int inotify;
 	bool recursive;
 	struct watched table[WATCHES_MAX];
-	size_t n, looked; /* table[looked] is the first not looked into */
+	size_t n, looked; /* table[looked] is the first unscanned directory */
 	bool lost;	  /* a directory could not be watched */
-	uint32_t cookie;  /* of the last temporary file that was renamed */
+	uint32_t cookie;  /* from the last rename of a temporary file */
 	bool cookie_new;
 } x;
 
-/* The whole path of what is `path` below the top. No descriptor is kept: the end of a directory
- * that somebody holds open is not reported. */
+/* Makes `path` below the top absolute. No descriptor is kept, because inotify does not report the
+ * deletion of an open directory. */
 static int whole(const char *path, char out[static WORKER_PATH_MAX])
 {
 	int n = snprintf(out, WORKER_PATH_MAX, "%s/%s", x.w->path, path);
@@ -57,7 +57,7 @@ static int event(enum wire_event kind, const char *path)
 	return worker_send_event(x.w, kind, full, path);
 }
 
-/* "dir/name", or the one of them that is not empty; false if that is too long. */
+/* Joins "dir/name"; either may be empty. Returns false if the result is too long. */
 static bool join(char out[static EVENT_PATH_MAX + 1], const char *dir, const char *name)
 {
 	int n = snprintf(out, EVENT_PATH_MAX + 1, "%s%s%s", dir, dir[0] && name[0] ? "/" : "",
@@ -77,7 +77,7 @@ static int add(const char *path)
 		return r;
 	if (x.n == WATCHES_MAX)
 		return -ENOSPC;
-	/* The slash at the end of the top's path makes a link to a directory the directory. */
+	/* The slash after the top's path follows a symbolic link to a directory. */
 	wd = inotify_add_watch(x.inotify, full, MASK);
 	if (wd < 0)
 		return -errno;
@@ -102,7 +102,7 @@ static void forget(size_t i)
 		x.looked--;
 }
 
-/* The directory `path` is no longer here: nor are those below it. */
+/* The directory `path` is gone, with all directories below it. */
 static void forget_below(const char *path)
 {
 	size_t len = strlen(path);
@@ -122,12 +122,12 @@ static void add_or_lose(const char *path)
 {
 	int r = add(path);
 
-	/* Gone again, or not the user's to look into: no event of it could be seen anyway. */
+	/* A missing or unreadable directory has no visible events anyway. */
 	if (r < 0 && r != -ENOENT && r != -ENOTDIR && r != -EACCES)
 		x.lost = true;
 }
 
-/* Watches the directories in table[looked]; says what is found, if it is `news`. */
+/* Adds watches for the subdirectories of `path`; with `news`, reports the entries found. */
 static int look_into(const char *path, bool news)
 {
 	char full[WORKER_PATH_MAX];
@@ -161,7 +161,7 @@ static int look_into(const char *path, bool news)
 	return r;
 }
 
-/* Looks into everything in the table that was not looked into yet. */
+/* Scans all directories in the table that have not been scanned. */
 static int look(bool news)
 {
 	while (x.recursive && x.looked < x.n) {
@@ -203,7 +203,7 @@ static int on_moved_to(const struct inotify_event *ev, const char *path)
 	return written ? event(WIRE_WRITTEN, path) : 0;
 }
 
-/* Something in a directory. */
+/* Handles an event of an entry in a watched directory. */
 static int on_entry(const struct inotify_event *ev, const char *path)
 {
 	bool is_new;
@@ -245,7 +245,7 @@ static int on_event(const struct inotify_event *ev)
 		return 0;
 	if (ev->len > 0)
 		return join(path, x.table[i].path, ev->name) ? on_entry(ev, path) : 0;
-	/* A directory itself: others than the top are seen from the one above, too. */
+	/* An event of the directory itself; except for the top, its parent reports it too. */
 	if (i == 0 && (ev->mask & (IN_DELETE_SELF | IN_MOVE_SELF | IN_UNMOUNT | IN_IGNORED)))
 		return fail_with(&x.w->fail, WIRE_GONE, "'%.180s' is gone", x.w->path);
 	if (i == 0)
@@ -265,7 +265,7 @@ static int on_events(void)
 	for (ssize_t at = 0; at < n;) {
 		const struct inotify_event *ev = (const void *)(events + at);
 
-		/* Directories that this event brings are looked into at once, before their own. */
+		/* New directories are scanned at once, before their own events. */
 		if (on_event(ev) < 0 || look(true) < 0 || tell_lost() < 0)
 			return -1;
 		at += (ssize_t)(sizeof(*ev) + ev->len);
@@ -279,7 +279,7 @@ int worker_watch(struct worker *w)
 
 	x.w = w;
 	x.recursive = fields_has(w->fields, TAG_RECURSIVE);
-	/* inotify(7) asks only for permission bits; to open it also asks Landlock. */
+	/* inotify(7) checks only permission bits; opening the directory also checks Landlock. */
 	if (fd < 0)
 		return worker_fail(w, "watch");
 	(void)close(fd);

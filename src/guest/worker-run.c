@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The life of a worker, its table of operations, and the small ones. */
+/* The life of a worker, its table of operations, and the small operations. */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -11,7 +11,7 @@ enum {
 	PIPE_FD = 4,
 };
 
-/* ACCEPT with the entry of `path`, not followed. */
+/* Sends ACCEPT with the entry of `path`, without following a link. */
 static int accept_path(struct worker *w, const char *path)
 {
 	struct stat st;
@@ -56,7 +56,7 @@ static int worker_mkdir(struct worker *w)
 			errno = err;
 			return worker_fail(w, "make");
 		}
-	} else if (chmod(w->path, mode) < 0) { /* exactly, whatever the umask */
+	} else if (chmod(w->path, mode) < 0) { /* exact, ignoring the umask */
 		return worker_fail(w, "set the mode of");
 	}
 	return accept_path(w, w->path);
@@ -78,7 +78,7 @@ static int work(struct worker *w, enum wire_op op)
 		return -1;
 	if (fields_has(w->fields, TAG_OWNERS) && user.uid != 0)
 		return fail_with(&w->fail, WIRE_PERMISSION, "only root packs an image");
-	/* Now the ruleset is of no more use, nor is anything else of PID 1's. */
+	/* The ruleset and other descriptors of PID 1 are not needed any more. */
 	if (syscall(SYS_close_range, w->pipe >= 0 ? PIPE_FD + 1 : PIPE_FD, ~0U, 0) < 0)
 		return fail_with(&w->fail, WIRE_IO, "cannot close descriptors");
 	if (child_path(w->fields, TAG_PATH, &user, w->path, sizeof(w->path), &w->fail) < 0 ||
@@ -89,8 +89,8 @@ static int work(struct worker *w, enum wire_op op)
 }
 
 /*
- * The worker's descriptors become 3 and 4: there the channel to the keeper was, which is closed by
- * that before anything else happens.
+ * Makes the worker's descriptors 3 and 4. Descriptor 3 was the channel to the keeper; replacing it
+ * closes the channel before anything else happens.
  */
 static bool arrange_fds(int control, int contents)
 {

@@ -10,9 +10,9 @@ int worker_fail(struct worker *w, const char *what)
 	return fail_errno(&w->fail, errno, what, w->path);
 }
 
-/* ---- what is said to PID 1 ---- */
+/* ---- packets to PID 1 ---- */
 
-/* Waits until PID 1 takes it; when that has closed, nobody is interested any more. */
+/* Blocks until PID 1 takes the packet. Fails if PID 1 has closed the socket. */
 static int send_packet(struct worker *w)
 {
 	if (!w->packet.err &&
@@ -60,7 +60,7 @@ int worker_make_parents(const char *path)
 
 		memcpy(part, path, n);
 		part[n] = '\0';
-		/* A read-only file system says so before it says that the directory is there. */
+		/* A read-only file system fails with EROFS even if the directory exists. */
 		if (mkdir(part, 0755) < 0 && errno != EEXIST && access(part, F_OK) < 0)
 			return -1;
 	}

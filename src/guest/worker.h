@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A worker does one file operation as the user who asks for it, and says what came of it to PID 1.
- * It is a fork without exec: confined like a command, it opens what the user may open.
+ * A worker does one file operation as the requesting user and reports the result to PID 1. It is a
+ * fork without exec, confined like a command, so it can open only what the user may open.
  *
- * Packets on the control socket (SOCK_SEQPACKET), from the worker: a byte of enum packet, then
- * fields or, for PACKET_END, a struct failure. To the worker, for a write: one byte, "all has
- * come". Contents go through a pipe.
+ * The control socket (SOCK_SEQPACKET) carries packets from the worker: a byte of enum packet, then
+ * fields or, for PACKET_END, a struct failure. For a write, one byte to the worker means "all
+ * contents sent". Contents go through a pipe.
  */
 #pragma once
 
@@ -19,7 +19,7 @@ enum packet {
 	PACKET_ENTRY,
 	PACKET_EVENT,
 	PACKET_END,
-	PACKET_BYTES = 48 * 1024, /* the longest: an entry with two paths and all metadata */
+	PACKET_BYTES = 48 * 1024, /* the longest packet: an entry with two paths and all metadata */
 };
 
 enum {
@@ -29,34 +29,34 @@ enum {
 struct worker {
 	const struct fields *fields;
 	int control;
-	int pipe; /* contents, in or out; -EBADF */
+	int pipe; /* contents, in or out; may be -EBADF */
 	struct buf packet;
 	char path[WORKER_PATH_MAX], target[WORKER_PATH_MAX]; /* absolute */
 	struct failure fail;
-	char note[ERR_MSG_MAX]; /* goes with success */
+	char note[ERR_MSG_MAX]; /* sent with success */
 };
 
-/* Never returns. Descriptors are the worker's; everything else that is open is closed. */
+/* Never returns. Takes the descriptors and closes all others. */
 _noreturn_ void worker_run(enum wire_op op, const struct fields *f, int control, int pipe);
 
-/* Sends a packet: with the entry `st` called `path` unless it is NULL. -1 with w->fail. */
+/* Sends a packet, with the entry `st` named `path` unless `st` is NULL. -1 with w->fail. */
 int worker_send(struct worker *w, enum packet kind, int dirfd, const char *name, const char *path,
 		const struct stat *st);
 
-/* The same for an event; `full` is where `path` is found, or "". */
+/* Sends an event; `full` is where `path` is found, or "". */
 int worker_send_event(struct worker *w, enum wire_event event, const char *full, const char *path);
 
-/* The last packet: w->fail. */
+/* Sends the last packet: w->fail. */
 int worker_send_end(struct worker *w);
 
 /*
- * Adds the fields of an entry to w->packet (entry.c): `path` is what it is called there, `name` in
- * `dirfd` where it is found. Without `st` an event has its path only.
+ * Adds the fields of an entry to w->packet (entry.c). `path` is its reported name; `name` in
+ * `dirfd` is where it is found. Without `st`, an event has only its path.
  */
 void entry_put(struct worker *w, enum wire_event event, int dirfd, const char *name,
 	       const char *path, const struct stat *st);
 
-/* w->fail from errno, about w->path; returns -1. */
+/* Sets w->fail from errno and w->path; returns -1. */
 int worker_fail(struct worker *w, const char *what);
 
 /* Operations: 0, or -1 with w->fail. */
@@ -68,14 +68,13 @@ int worker_watch(struct worker *w);
 int worker_pack(struct worker *w);
 int worker_unpack(struct worker *w);
 
-/* Makes the missing directories above `path`. 0 or -1 with errno. */
+/* Creates the missing parent directories of `path`. 0 or -1 with errno. */
 int worker_make_parents(const char *path);
 
-/* Where a file's metadata is kept: one extended attribute for each key. */
+/* A file's metadata: one extended attribute for each key. */
 #define META_PREFIX "user.e2b."
 
-/* What a write's temporary file is called: whether it replaces something is in its name, for
- * watches. */
+/* Name prefixes of a write's temporary file: they tell watches if a file is replaced. */
 #define TEMP_NEW EXTRACT_TEMP_NEW
 #define TEMP_OLD EXTRACT_TEMP_OLD
 enum {

@@ -28,14 +28,14 @@ enum {
 	(CAPS_BIT(CAP_CHOWN) | CAPS_BIT(CAP_DAC_OVERRIDE) | CAPS_BIT(CAP_FOWNER) | \
 	 CAPS_BIT(CAP_FSETID))
 
-/* What the stages take. */
+/* Arguments of the stages. */
 struct worker_start {
 	const struct confine_job *job;
 	int sock;
 	struct channel_msg *m; /* for the result */
 };
 
-/* Where gzip and what it is linked with live. */
+/* The directories of gzip and its libraries. */
 static const char *const readable[] = { "/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache" };
 
 static int allow_reading(int ruleset)
@@ -47,7 +47,7 @@ static int allow_reading(int ruleset)
 		int r;
 
 		if (fd < 0)
-			continue; /* not every machine has all of them */
+			continue; /* not every host has all of them */
 		if (fstat(fd, &st) == 0 && S_ISDIR(st.st_mode))
 			access |= LANDLOCK_ACCESS_FS_READ_DIR;
 		r = landlock_allow(ruleset, fd, access);
@@ -57,7 +57,7 @@ static int allow_reading(int ruleset)
 	return 0;
 }
 
-/* The input, where it is a directory: what is in there is to be read by name. */
+/* Allows reading the input by name, if it is a directory. */
 static int allow_input(int ruleset, int input)
 {
 	struct stat st;
@@ -73,7 +73,7 @@ static int forbid_files(void *arg)
 	const struct worker_start *w = arg;
 	_cleanup_close_ int ruleset = -EBADF;
 	int r, abi = landlock_abi();
-	/* Files alone: the worker has namespaces of its own for the rest. */
+	/* Only files: the worker's namespaces cover the rest. */
 	const struct landlock_rights rights = { .fs = landlock_file_rights(MIN(abi, 3)) };
 
 	if (abi < 1)
@@ -81,7 +81,7 @@ static int forbid_files(void *arg)
 	ruleset = landlock_ruleset(&rights);
 	if (ruleset < 0)
 		return ruleset;
-	/* Devices, sockets and FIFOs are never made. */
+	/* The worker never creates devices, sockets or FIFOs. */
 	r = landlock_allow(ruleset, w->job->work,
 			   rights.fs & ~(uint64_t)(LANDLOCK_ACCESS_FS_MAKE_CHAR |
 						   LANDLOCK_ACCESS_FS_MAKE_BLOCK |
@@ -123,7 +123,7 @@ static int has_no_others(void *arg)
 static int set_limits(void *arg)
 {
 	static const struct limit limits[] = {
-		{ RLIMIT_CORE, 1 }, /* not 0: a handler would still be started, see core(5) */
+		{ RLIMIT_CORE, 1 }, /* not 0: that would still start a handler, see core(5) */
 		{ RLIMIT_CPU, IMAGE_TIME_MAX },
 		{ RLIMIT_FSIZE, IMAGE_BYTES_MAX },
 		{ RLIMIT_NOFILE, FILES_MAX },
@@ -134,9 +134,9 @@ static int set_limits(void *arg)
 }
 
 /*
- * Puts an input that is a directory where the worker's ids can reach it. Done with the master's own
- * id, which may still go where the path leads; by path, because the descriptor is one of the
- * master's mount namespace, of which nothing can be mounted here.
+ * Mounts an input directory where the worker's ids can reach it. Runs with the master's id, which
+ * can still follow the path; uses the path, because the descriptor belongs to the master's mount
+ * namespace and cannot be mounted here.
  */
 static int mount_input(int input)
 {
@@ -187,7 +187,7 @@ static int await_master(void *arg)
 	return r == 0 && m.type != CHANNEL_GO ? -EBADMSG : r;
 }
 
-/* In the worker: all of the list in image-confine.h, one after the other. */
+/* In the worker: all stages listed in image-confine.h, in order. */
 static const struct confine_stage stages[] = {
 	{ "waiting for the master", await_master },
 	{ "taking user ids", become_root },
@@ -196,8 +196,7 @@ static const struct confine_stage stages[] = {
 	{ "dropping capabilities", drop_caps, has_no_others },
 	{ "Landlock", forbid_files },
 	{ "setting limits", set_limits },
-	/* Last: the kernel forgets it when ids change. A master that died before is seen on the
-	 * channel. */
+	/* Last: a change of ids clears it. The channel reveals a master that died before. */
 	{ "tying itself to its master", stage_die_with_parent },
 	{ NULL },
 };
@@ -222,7 +221,7 @@ static _noreturn_ void worker(const struct confine_job *job, int sock)
 	_exit(r < 0);
 }
 
-/* clone(2) as fork(2), with namespaces. We have no threads, so glibc need not know of it. */
+/* Like fork(2), with namespaces. There are no threads, so glibc need not know. */
 static pid_t clone_worker(void)
 {
 	const unsigned long flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWPID |

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a worker reports to its master. */
+/* Reports of a worker to its master. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -17,7 +17,7 @@ void worker_tell(struct worker *w, enum image_phase phase, const struct image_co
 	w->told = now;
 	w->phase = phase;
 	m = (struct channel_msg){ .type = CHANNEL_PROGRESS, .phase = phase, .counts = *counts };
-	/* Nobody waits for news: what does not fit is dropped. */
+	/* Progress is optional: a message that does not fit is dropped. */
 	(void)channel_send(w->sock, &m, -EBADF, false);
 }
 

@@ -9,8 +9,8 @@
 #include "mcp/mcp-inner.h"
 
 enum {
-	TOOL_S = 120,		  /* for what is no command: a guest may not answer at all */
-	BUSY_MORE_MS = 10 * 1000, /* to start a command, and to tell its end */
+	TOOL_S = 120,		  /* tools other than commands: a guest may never answer */
+	BUSY_MORE_MS = 10 * 1000, /* to start a command, and to report its end */
 	AMOUNT_MAX = 80,
 };
 

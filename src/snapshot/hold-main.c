@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hutch-hold NAME.sock DIGEST SIZE SECONDS: holds the memory of one template, and hands it out to
- * its own user (hold.h). Reads the file once, checks its digest on the way, seals what it has, and
- * then waits. Ends when nobody has asked for SECONDS, when the snapshot is removed or put
- * elsewhere, when it is asked to, or if the file is damaged. Its socket goes with it.
+ * hutch-hold NAME.sock DIGEST SIZE SECONDS: holds the memory of one template and gives it to
+ * processes of its own user (hold.h). It reads the file once, verifies its digest, seals the
+ * memory, and then waits for requests. It exits after SECONDS without a request, when the snapshot
+ * is removed or moved, when asked to, or if the file is damaged, and removes its socket.
  *
- * It keeps its user, and nothing else (hold-confine.c). It reads nothing of anybody else's but one
- * byte of a request.
+ * It keeps its user id and no other privilege (hold-confine.c). The only untrusted input is one
+ * byte per request.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -23,8 +23,8 @@
 #include "snapshot/hold.h"
 
 enum {
-	REQUEST_MS = 1000,  /* of one who has connected and does not ask */
-	BAD_NEWS_MS = 1000, /* those who wait are told, and then it ends */
+	REQUEST_MS = 1000,  /* for a connected client to send its request */
+	BAD_NEWS_MS = 1000, /* to inform waiting clients of a failure before it exits */
 };
 
 struct hold {
@@ -36,8 +36,8 @@ struct hold {
 
 /* ---- serving ---- */
 
-/* What it waits for: requests, and the end of the snapshot. The watch goes with the directory's
- * last name; a descriptor of the directory would keep it. */
+/* Watches for the removal of the snapshot. The watch reports the removal of the directory's last
+ * name; an open descriptor of the directory would prevent that. */
 static int watch_snapshot(struct hold *h)
 {
 	char path[32];
@@ -59,7 +59,7 @@ static void load(struct hold *h)
 	h->answer.error = r;
 }
 
-/* Whether it was asked to end; `sock` then stays open until it has. */
+/* Returns whether the client asked it to exit; `sock` then stays open until it does. */
 static bool serve_one(const struct hold *h, int sock)
 {
 	const struct timeval patience = { .tv_sec = REQUEST_MS / 1000 };
@@ -76,7 +76,7 @@ static bool serve_one(const struct hold *h, int sock)
 	return what == HOLD_END;
 }
 
-/* Returns the connection of the one who wants its end, or -EBADF. */
+/* Returns the connection of the client that asked it to exit, or -EBADF. */
 static int serve(const struct hold *h)
 {
 	const uint64_t ms = h->answer.status == HOLD_OK ? h->seconds * 1000 : BAD_NEWS_MS;
@@ -138,8 +138,8 @@ int main(int argc, char **argv)
 		return 1;
 	load(&h);
 	(void)serve(&h);
-	/* Whoever holds the lock has another in its place, or is about to. The listener is still
-	 * open: who connects now is told by its end. */
+	/* If another process holds the lock, it has replaced the socket or is about to. The
+	 * listener is still open: clients that connect now see the connection close. */
 	if (flock(HOLD_FD_LOCK, LOCK_EX | LOCK_NB) == 0)
 		(void)unlinkat(HOLD_FD_SOCKETS, h.name, 0);
 	_exit(0);

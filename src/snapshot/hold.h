@@ -55,10 +55,10 @@ enum {
  * `size` bytes. -EBADMSG: the digest does not match. */
 int hold_load(int file, uint64_t size, const char *digest, int *ret_memfd);
 
-/* hold-confine.c. Takes away all that hutch-hold does not need. 0, or -errno: then it must end. */
+/* hold-confine.c: drops every privilege that hutch-hold does not need. -errno: it must exit. */
 int hold_confine(void);
 
-/* Whether this is a memfd of that size that nobody can change any more. */
+/* Whether this is a memfd of that size, sealed against changes. */
 bool hold_is_sealed(int memfd, uint64_t size);
 
 /* The same, shared: from hutch-hold, which is started if needed. `dir`: the snapshot. -EBADMSG as

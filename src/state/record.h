@@ -58,7 +58,7 @@ enum record_state {
 	RECORD_STARTING, /* the request was sent to the guest */
 	RECORD_RUNNING,
 	RECORD_ENDED,
-	RECORD_LOST, /* never in a file: neither ended nor anybody there who would say so */
+	RECORD_LOST, /* never in a file: not ended, and its keeper is gone */
 };
 extern const char *const record_state_names[];
 

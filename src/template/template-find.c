@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What names and ids mean across owners: a template of one's own, an image, a shared template. */
+/* Resolves names and ids across owners: an own template, an image, or a shared template. */
 #include <string.h>
 
 #include "template/template-inner.h"
@@ -85,7 +85,7 @@ int template_find_image(const char *owner, const char *ref, char ret[static IMAG
 	if (template_is_image(ref))
 		return err_set(e, -ENOENT, "no template '%s'", ref);
 	r = image_of(owner, ref, ret, &own);
-	/* What cannot be read is not replaced by what comes after it. */
+	/* An unreadable match is an error; the next kind is tried only if there is no match. */
 	if (r == -ENOENT) {
 		r = image_find(ref, &own);
 		if (r == 0 || r == -ENOENT)

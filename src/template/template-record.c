@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Records of templates: a file for each name, with the id and the builds that its tags mean. */
+/* Records of templates: one file per name, with the id and the builds of its tags. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -31,7 +31,7 @@ static int check_tags(const json_t *tags, struct err *e)
 
 static int check_record(const json_t *j, const char *name, struct err *e)
 {
-	/* Versions before each key had a store wrote an owner, which counts for nothing now. */
+	/* Versions before per-key stores wrote an owner, which is ignored. */
 	static const char *const keys[] = { "id", "name", "owner", "tags", "when", NULL };
 	const char *id = json_string_value(json_object_get(j, "id"));
 	const char *own = json_string_value(json_object_get(j, "name"));
@@ -85,7 +85,7 @@ static int has_id(const void *store, const char *name, void *arg, struct err *e)
 
 	if (r == -ENOMEM)
 		return r;
-	/* One that cannot be read hides none of the others. */
+	/* An unreadable record does not hide the others. */
 	if (r < 0 || !str_eq(json_string_value(json_object_get(j, "id")), search->id))
 		return 0;
 	search->found = TAKE_PTR(j);
@@ -153,7 +153,7 @@ int template_put_tag(json_t *record, const char *tag, const char *build, struct 
 		       : 0;
 }
 
-/* Of a template that has been removed meanwhile, nothing is made anew. */
+/* Sets the tags, unless the template has been removed meanwhile. */
 int template_set_tags(const struct template_store *s, const struct template_build *b, struct err *e)
 {
 	_cleanup_json_ json_t *record = NULL;

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The Model Context Protocol over HTTP ("streamable HTTP"): a message is a POST, and its answer is
- * JSON. We send nothing that was not asked for, so there are no streams of events: GET is 405.
+ * JSON. The server sends nothing unasked, so there are no event streams: GET is 405.
  *
- * A session is the key's that it was begun with. What we know of one is its id and which sandbox is
- * its own, and both stand in the specs of its sandboxes: one that we do not know any more (hutchd
- * was started again) goes on with the next message, unless it had no sandbox yet; then it is 404,
- * and clients begin a new one.
+ * A session belongs to the key that started it. Its id, and which sandbox is its own, are recorded
+ * in the specs of its sandboxes. So a session survives a restart of hutchd with its next message,
+ * unless it had no sandbox yet; then the answer is 404, and clients start a new one.
  */
 #include "v1/mcp-http.h"
 
@@ -18,12 +17,12 @@
 #include "mcp/mcp.h"
 
 enum {
-	CALLS_AT_ONCE = 16, /* of all sessions */
+	CALLS_AT_ONCE = 16, /* total of all sessions */
 	SESSIONS_MAX = 256,
 	SESSIONS_OF_KEY = 64,
 };
 
-static const uint64_t idle_ns = 3600 * NSEC_PER_SEC; /* then it may be forgotten for a new one */
+static const uint64_t idle_ns = 3600 * NSEC_PER_SEC; /* after that a new session may replace it */
 
 struct entry {
 	struct mcp_session *session;
@@ -67,8 +66,8 @@ static void remove_at(struct mcp_sessions *m, size_t i)
 	m->list[i] = m->list[--m->n];
 }
 
-/* Room for one more of this key: the one that was idle longest, if long enough, is forgotten. Its
- * sandboxes have their deadline. */
+/* Makes room for a session of this key, by dropping the one that has been idle longest, if long
+ * enough. Its sandboxes end by their deadlines. */
 static bool make_room(struct mcp_sessions *m, const char *owner)
 {
 	const uint64_t now = clock_mono();
@@ -155,12 +154,12 @@ static struct mcp_session *find(struct request *r, const char *id)
 		    !str_eq(mcp_session_owner(one->session), r->owner))
 			continue;
 		one->used = clock_mono();
-		/* A key's grant may have changed since the session began. */
+		/* The key's grant may have changed since the session started. */
 		return mcp_session_grant(one->session, &c, &e) < 0 ? NULL : one->session;
 	}
 	(void)box_each(r->api, look, &s);
 	if (s.found && add(r, id, s.own, &found, &e) < 0)
-		log_warning("an MCP session cannot go on: %s", e.msg);
+		log_warning("cannot continue an MCP session: %s", e.msg);
 	return found;
 }
 
@@ -204,7 +203,7 @@ static void call(struct request *r, struct mcp_session *s, const struct mcp_mess
 		request_answer(r, 200, mcp_error(m->id, MCP_INTERNAL, "%s", e.msg));
 }
 
-/* Its request has to be answered all the same, for HTTP. */
+/* The cancelled call's HTTP request still needs an answer. */
 static void cancel(const struct mcp_session *s, const json_t *id)
 {
 	struct mcp_call *c = mcp_session_find(s, id);
@@ -290,10 +289,10 @@ static void post(struct request *r)
 		http_collect(r->x, HTTP_SERVER_JSON_MAX, collected);
 }
 
-/* ---- the end ---- */
+/* ---- end of a session ---- */
 
 struct ending {
-	struct request *request; /* NULL: it has gone */
+	struct request *request; /* NULL: the client is gone */
 };
 
 static void ended(void *arg, const struct err *e)

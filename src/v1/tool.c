@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An answer is a job: a child of hutchd runs hutch and gathers what it prints. A stream of events
- * is a hutch that is our own child, with a pipe in the loop; a reader that is slow stops the pipe,
- * and with it that one process and nobody else.
+ * Runs hutch for answers and event streams. For an answer, a job runs hutch and collects its
+ * output. For an event stream, hutch is hutchd's own child, with a pipe in the loop; a slow reader
+ * blocks only that pipe and that process.
  */
 #include "v1/tool.h"
 
@@ -21,8 +21,8 @@ enum {
 	DEADLINE_S = 60,
 	LINE_MAX_BYTES = 256 * 1024,
 	CHUNK = 16 * 1024,
-	NO = 1,	   /* hutch's "the answer is no", with an answer all the same */
-	USAGE = 2, /* what was asked for is nothing that can be asked for */
+	NO = 1,	   /* hutch's exit status for "no", with an answer */
+	USAGE = 2, /* invalid arguments */
 };
 
 struct tool {
@@ -58,7 +58,7 @@ static struct tool *tool_new(struct request *r, const char *const *argv)
 	return t;
 }
 
-/* Beside us, as installed, or in the tree where we were built. */
+/* Finds hutch beside hutchd, as installed, or in the build tree. */
 static int find_hutch(char out[static PATH_MAX], struct err *e)
 {
 	char dir[PATH_MAX];
@@ -87,7 +87,7 @@ static int spawn(char *const *argv, int out, int err, struct proc *ret, struct e
 
 /* ---- answers ---- */
 
-/* What it says on stderr fits into its pipe, so that can be read when stdout has ended. */
+/* Its stderr fits into the pipe buffer, so it can be read after stdout has ended. */
 static int gather(char *const *argv, struct buf *out, struct buf *said, int *ret_status,
 		  struct err *e)
 {
@@ -220,7 +220,7 @@ struct follow {
 	struct loop_fd pipe;
 	struct loop_timer beat;
 	struct buf line;
-	bool waiting; /* for the client */
+	bool waiting; /* for the client to read */
 };
 
 static const uint64_t beat_ns = 30 * NSEC_PER_SEC;
@@ -238,7 +238,7 @@ static void follow_drop(struct request *r)
 	free(f);
 }
 
-/* A line of JSON has no line end in it, so an event is what it says it is. */
+/* A line of JSON contains no line break, so each line is one event. */
 static void put_events(struct follow *f)
 {
 	char *end;
@@ -279,7 +279,7 @@ static void on_room(struct request *r)
 		f->waiting = false;
 }
 
-/* So that both ends, and what stands between them, know that the other is there. */
+/* A heartbeat: shows the client, the server and proxies that the connection is alive. */
 static void on_beat(struct loop_timer *src)
 {
 	struct follow *f = src->arg;

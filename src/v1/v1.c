@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the E2B API has no word for: /hutch/v1, /metrics, /health. Most of it is what the command
- * line prints with --json.
+ * Hutch's additions to the E2B API: /hutch/v1, /metrics, /health. Most of it is the output of the
+ * command line with --json.
  */
 #include "v1/v1.h"
 
@@ -35,7 +35,7 @@ static void doctor(struct request *r)
 	tool_answer(r, json, refusal, (const char *const[]){ "doctor", "--json", NULL });
 }
 
-/* Where things are on this host, and by which ids, is the operator's to know. */
+/* Only the operator may see paths and ids of the host. */
 static void without_places(const struct request *r, json_t *j)
 {
 	static const char *const places[] = { "root",	   "ids",     "image_uid", "blank",
@@ -51,8 +51,7 @@ static void without_places(const struct request *r, json_t *j)
 		(void)json_object_del(j, places[i]);
 }
 
-/* The image of a build belongs to its template, which may be another key's; why one cannot be read
- * may name files of the host. */
+/* A build's image belongs to its template, maybe another key's; errors may name host files. */
 static void images_of_all(const struct request *r, json_t *list)
 {
 	for (size_t i = json_array_size(list); i > 0; i--) {
@@ -87,7 +86,7 @@ static void image(struct request *r)
 							    r->args[0], NULL });
 }
 
-/* Whether who asks may have sandboxes of this agent; then its policy is no secret. */
+/* Whether the client may create sandboxes of this agent; then its policy is not secret. */
 static bool is_granted(const struct request *r, const char *agent)
 {
 	return r->role == ROLE_ADMIN || str_eq(agent, request_agent(r)) ||
@@ -112,7 +111,7 @@ static void policies(struct request *r)
 			     (const char *const[]){ "agents", "--json", NULL });
 }
 
-/* By its name only: hutch would also take a path, and quotes what it cannot compile. */
+/* Accepts names only: hutch would also accept a path, and quotes files that it cannot compile. */
 static int find_policy(const char *name, struct err *e)
 {
 	_cleanup_default_store_ struct default_store store = { 0 };
@@ -137,7 +136,7 @@ static void policy(struct request *r)
 			    (const char *const[]){ "config", "compile", "--", r->args[0], NULL });
 }
 
-/* ---- one sandbox, also one that has ended ---- */
+/* ---- one sandbox, also an ended one ---- */
 
 static void of_box(struct request *r, const char *command)
 {
@@ -191,7 +190,7 @@ static void egress_rule(struct request *r)
 
 /* ---- the audit log ---- */
 
-/* Only what can be an id or a time becomes a word of a command. */
+/* Only possible ids and times become arguments of a command. */
 static bool is_plain(const char *s)
 {
 	return s[0] && strlen(s) < 64 &&
@@ -285,7 +284,7 @@ static void metrics(struct request *r)
 	put_metric(&b, "hutch_sandboxes_oom_kills", "gauge",
 		   "Processes killed by a memory limit, of the sandboxes that live.",
 		   (double)t.oom_kills);
-	put_metric(&b, "hutchd_jobs", "gauge", "Starts, ends and builds that go on or wait.",
+	put_metric(&b, "hutchd_jobs", "gauge", "Running and waiting starts, ends and builds.",
 		   (double)jobs);
 	put_metric(&b, "hutchd_requests_total", "counter", "Requests since the start of hutchd.",
 		   (double)a->counts.requests);

@@ -26,8 +26,7 @@ struct host_config {
 		.keep_ended = UINT64_C(7) * 24 * 3600 * 1000, .ended_space = UINT64_C(1) << 30     \
 	}
 
-/* Reads one file. What is wrong goes to `d`, all of it; *ret, which has the
- * defaults, gets what is right. */
+/* Reads one file. Reports all errors to `d`; valid settings replace the defaults in *ret. */
 void host_config_read(const struct source *src, struct host_config *ret, struct diags *d);
 
 /* Loads this host's settings: all defaults without a file. -EINVAL with the first error. */

@@ -170,8 +170,8 @@ void fields_put_flag(struct buf *b, enum wire_tag tag);
 void fields_put_bytes(struct buf *b, enum wire_tag tag, const void *data, size_t n);
 void fields_put_text(struct buf *b, enum wire_tag tag, const char *text);
 
-/* Which message an OPEN (of the keeper; of a client to the keeper), its ACCEPT, or a MSG carries;
- * -EBADMSG for a number that is none. */
+/* Return the message in an OPEN (from the keeper; from a client to the keeper), its ACCEPT, or a
+ * MSG; -EBADMSG for an unknown number. */
 int message_of_open(uint8_t op, bool client, enum wire_message *ret);
 /* The same for requests from a guest to its keeper. */
 int message_of_guest_open(uint8_t op, enum wire_message *ret);

@@ -34,7 +34,7 @@ enum wire_type {
 	WIRE_MSG,
 	WIRE_CLOSE,
 	WIRE_SLEEP,  /* keeper: a snapshot is about to be taken */
-	WIRE_ASLEEP, /* guest: no frame of mine is on its way any more */
+	WIRE_ASLEEP, /* guest: all its frames have been sent */
 	WIRE_WAKE,   /* keeper: continue as the same sandbox */
 	WIRE_TYPE_MAX,
 };
@@ -51,7 +51,7 @@ enum wire_op {
 	WIRE_OP_WATCH,
 	WIRE_OP_PACK,
 	WIRE_OP_UNPACK,
-	WIRE_OP_ATTACH, /* of a client to the keeper; see message_of_open() */
+	WIRE_OP_ATTACH, /* from a client to the keeper; see message_of_open() */
 	WIRE_OP_EGRESS, /* likewise */
 	WIRE_OP_LIFE,	/* likewise */
 	WIRE_OP_PORT,

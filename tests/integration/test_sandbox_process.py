@@ -267,7 +267,7 @@ class ProcessCase(sandbox.SandboxCase):
             if offset + size == total:
                 return size, total
         self.assertEqual(events.trailer["error"]["code"], "aborted")
-        said = re.match(r"(\d+) bytes of output from offset (\d+) on are not kept.* go on at offset (\d+)$", events.trailer["error"]["message"])
+        said = re.match(r"(\d+) bytes of output from offset (\d+) on are not kept.* continue at offset (\d+)$", events.trailer["error"]["message"])
         self.assertEqual(int(said[2]), offset + size)
         self.assertEqual(int(said[1]) + int(said[2]), int(said[3]))
         return size, int(said[3])
