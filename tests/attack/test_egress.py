@@ -293,7 +293,7 @@ class Resolving(Probing):
                 self.assertIn(name, self.asked())
 
     def test_metadata(self):
-        """76, also if the policy names the host, and also by the host's own address in a public
+        """76, also if the policy names the host, and also for a metadata address in a public
         range."""
         box = self.box([".hutch.test:80", ".hutch.test"])
         for i, address in enumerate(METADATA):

@@ -227,7 +227,7 @@ class Processes(SandboxCase):
         held.communicate(b"", timeout=LONG)
 
     def test_a_bomb_that_goes_on_is_ended(self):
-        """Also row 64: the end of a sandbox depends on no signal handler."""
+        """Also row 64: rm works although all processes ignore SIGTERM."""
         sandbox = self.create(*LOOSE, "--pids", "64", "--cpus", "1")
         bomb = start("exec", sandbox, "--", "python3", "-c", FOREVER, stdout=subprocess.PIPE)
         self.assertEqual(bomb.stdout.readline(), b"full\n")
@@ -267,7 +267,7 @@ print(subprocess.run(['ps', '-eo', 'stat='], capture_output=True).stdout.count(b
 
     @as_root
     def test_what_is_stopped_is_ended(self):
-        """Rows 65 and 173: a stopped PID 1 and a stopped keeper do not respond. Control: after
+        """Rows 65 and 173: rm ends a sandbox whose PID 1 and keeper are stopped. Control: after
         SIGCONT they work."""
         sandbox = self.create()
         warden = warden_of(sandbox)
