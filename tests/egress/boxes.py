@@ -123,7 +123,7 @@ class EgressCase(SandboxCase):
         if device == "lo" and 53 in (sport, dport) and {src, dst} == {"127.0.0.1"} and proto in ("udp", "tcp"):
             return
         if device == "lo" and proto == "icmp" and {src, dst} == {"127.0.0.1"}:
-            return  # the resolver sees an ICMP error: the client did not wait because its sandbox had ended
+            return  # ICMP error to the resolver: the asking sandbox had ended
         what = f"{count} packets, {size} bytes: {device} {way} {proto} {src} {sport} > {dst} {dport}"
         peer = (dst, dport) if way == "out" else (src, sport)
         self.assertEqual((device, proto), ("out", "tcp"), what)
