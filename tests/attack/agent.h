@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shared by agents that are wholly the attacker's: frames of the guest channel, written byte by
- * byte, so that any of them can be wrong.
+ * Shared by hostile agents. They write frames of the guest channel byte by byte, so that any field
+ * can be wrong.
  */
 #pragma once
 
@@ -20,7 +20,7 @@ enum {
 	OPEN,
 	ACCEPT,
 	DATA,
-	END, /* EOF is stdio's */
+	END, /* not EOF: stdio.h defines it */
 	CREDIT,
 	MSG,
 	CLOSE,
@@ -50,14 +50,14 @@ struct payload {
 };
 
 extern int channel;
-extern unsigned char bytes[PAYLOAD_MAX]; /* to send, whatever they are */
+extern unsigned char bytes[PAYLOAD_MAX]; /* payload to send */
 
-/* The word behind the last NUL of the file that runs. */
+/* Returns the text after the last NUL byte of the running program's own file. */
 const char *mode_of(const char *path);
 
 void forever(void);
 
-/* Waits for ever once the channel is closed: whether we are ended is tested. */
+/* Blocks for ever once the channel is closed: the tests check that the host kills the agent. */
 void put(const void *data, size_t n);
 void put_head(uint32_t length, uint32_t ch, int type, int sub, int zero);
 void frame(uint32_t ch, int type, int sub, const void *data, size_t n);
@@ -66,11 +66,11 @@ void frame_of(uint32_t ch, int type, int sub, const struct payload *p);
 void add_bytes(struct payload *p, int tag, const void *value, size_t n);
 void add_number(struct payload *p, int tag, uint64_t value);
 
-/* Messages of an agent that behaves. */
+/* Messages of a well-behaved agent. */
 void say_hello(const char *name, uint64_t version);
 void say_accepted(uint32_t ch);
 void say_exit(uint32_t ch, int with_code, int with_signal);
 void say_closed(uint32_t ch, uint64_t code, const char *text);
 
-/* Random bytes for ever. */
+/* Sends random bytes for ever. */
 void say_garbage(void);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-A hutchd under attack: on TCP and on its Unix socket, with a key of each role, and bytes to and from it as they are.
+Starts the hutchd under attack, on TCP and on its Unix socket, with one key for each role. Sends raw
+bytes to it and returns its raw answers.
 """
 
 import base64
@@ -30,7 +31,8 @@ def new_key(name, *opts):
 
 
 class Answers:
-    """What came until the server closed, taken apart by its own lengths; `rest` is what is no answer."""
+    """Splits everything the server sent before it closed into answers, by their stated lengths.
+    `rest` holds the bytes that are not an answer."""
 
     def __init__(self, data):
         self.list = []
@@ -58,7 +60,7 @@ class Answers:
 
 
 def read_all(s):
-    """Until the other end closes; a reset is an end, too."""
+    """Reads until the peer closes or resets the connection."""
     data = bytearray()
     try:
         while piece := s.recv(1 << 16):
@@ -69,7 +71,7 @@ def read_all(s):
 
 
 def send_all(s, data):
-    """What the other end does not want to have any more is not sent."""
+    """Sends until the peer closes or resets the connection."""
     try:
         s.sendall(data)
     except (BrokenPipeError, ConnectionResetError):
@@ -77,15 +79,16 @@ def send_all(s, data):
 
 
 class Daemon:
-    """One hutchd; what it logs is in `log`."""
+    """One running hutchd. log() returns its log."""
 
     def __init__(self, *options, files=None, domain=DOMAIN, tcp=True):
-        # Stays bound, and never listens: nobody else gets the port before hutchd has it.
+        # This socket stays bound and never listens, so that no other process takes the port before
+        # hutchd.
         self.reserved = socket.socket()
         self.reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.reserved.bind(("127.0.0.1", 0))
         self.port = self.reserved.getsockname()[1]
-        self.number = next(NUMBERS)  # a port may come again
+        self.number = next(NUMBERS)  # a port number may be reused
         place = Path(os.environ["TMPDIR"]) / f"hutchd-{self.number}"
         place.mkdir(mode=0o700)
         self.unix, self.log_file = place / "sock", place / "log"
@@ -126,7 +129,7 @@ class Daemon:
         return int(re.search(rf"(?m)^{name}:\s+(\d+)", Path(f"/proc/{self.process.pid}/status").read_text())[1])
 
     def peak(self):
-        """The most memory it ever had, in KiB."""
+        """Returns the peak memory use in KiB."""
         return self.status("VmHWM")
 
     def clear_peak(self):
@@ -142,13 +145,13 @@ class Daemon:
         return s
 
     def raw(self, data, unix=False):
-        """These bytes, and everything that comes back until hutchd closes."""
+        """Sends these bytes and returns everything hutchd sends until it closes."""
         with self.connect(unix) as s:
             send_all(s, data)
             return Answers(read_all(s))
 
     def head(self, method, target, fields=(), body=b"", unix=False):
-        """The status of an answer; of its contents, which may have no end, nothing is waited for."""
+        """Returns the status of the answer. Does not wait for the body, which may never end."""
         with self.connect(unix) as s:
             send_all(s, request(method, target, *fields, body=body))
             data = b""
@@ -160,7 +163,7 @@ class Daemon:
             return int(data[9:12])
 
     def ask(self, method, target, body=None, key=None, **fields):
-        """(status, contents) of a request in the usual way, over a connection of its own."""
+        """Sends an ordinary request over a new connection and returns (status, body)."""
         c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=LONG)
         named = {name.replace("_", "-"): value for name, value in fields.items()}
         if key:
@@ -191,7 +194,7 @@ class Box:
         return [("E2b-Sandbox-Id", self.id), ("E2b-Sandbox-Port", str(port))]
 
     def signed(self, path, op, user="user", until=None, token=None):
-        """The query of a signed URL, as the SDKs make it."""
+        """Returns the query of a signed URL, built the way the SDKs build it."""
         parts = [path, op, user, token or self.token] + ([str(until)] if until is not None else [])
         mark = base64.b64encode(hashlib.sha256(":".join(parts).encode()).digest()).rstrip(b"=").decode()
         query = f"path={path}&username={user}&signature=v1_{mark.replace('+', '%2B')}"
@@ -206,7 +209,7 @@ def request(method, target, *fields, body=b"", host="127.0.0.1"):
 
 
 class ApiCase(SandboxCase):
-    """One hutchd for all tests of a class, and two sandboxes of two owners."""
+    """All tests of a class share one hutchd and two sandboxes with different owners."""
 
     @classmethod
     def setUpClass(cls):
@@ -222,7 +225,7 @@ class ApiCase(SandboxCase):
         return box
 
     def is_well(self):
-        """It lives, and serves others."""
+        """Checks that hutchd is alive and serves other clients."""
         self.assertIsNone(self.daemon.process.poll(), self.daemon.log())
         status, text = self.daemon.ask("GET", f"/sandboxes/{self.box.id}", key="user")
         self.assertEqual(status, 200, text)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Takes all there is of one thing, until it is refused or killed: bomb
- * fork|memory|disk|inodes|descriptors|cpu|flood [DIR]. Prints "LIMIT COUNT ERRNO" when it was
- * refused, and then goes on asking for two seconds, as a real one would.
+ * Uses up one resource until the kernel refuses or kills it: bomb
+ * fork|memory|disk|inodes|descriptors|cpu|flood [DIR]. Prints "LIMIT COUNT ERRNO" when refused,
+ * then keeps trying for two seconds, as a real attacker would.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -31,7 +31,7 @@ static void refused(const char *what, long count)
 	fflush(stdout);
 }
 
-/* Calls `take` until it fails, says so, and goes on for two seconds. */
+/* Calls `take` until it fails, reports that, and keeps calling for two seconds. */
 static int until_refused(const char *what, int (*take)(long i))
 {
 	long n = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prints the config.json of a sandbox: bundle ROOTFS GUEST HOST-ID */
+/* Prints a sandbox's config.json: bundle ROOTFS GUEST HOST-ID */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * In place of QEMU in its jail: what could a QEMU do that its guest has taken over? Waits for a
- * line with the number of a process of the host's on descriptor 3, tries, and writes a line each
- * there: "what: result", which is the name of an error, "ok", or what was seen. Harmless: nothing
- * is kept, and what would do something outlasting is done with arguments that are refused later.
+ * Runs in QEMU's place in the jail and tries what a QEMU taken over by its guest could try. Reads
+ * the pid of a host process from descriptor 3, then writes one line for each try to it: "what:
+ * result". The result is the name of an error, "ok", or the observed value. It does no harm:
+ * nothing persists, and calls with a lasting effect get arguments that the kernel rejects later.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -41,7 +41,7 @@ static void tell_number(const char *what, long n)
 	dprintf(LINK, "%s: %ld\n", what, n);
 }
 
-/* In a child, for what cannot be taken back. */
+/* Runs `fn` in a child process because its effect cannot be undone. */
 static void tell_child(const char *what, long (*fn)(void))
 {
 	pid_t pid = fork();
@@ -100,7 +100,7 @@ static void descriptors(void)
 	dprintf(LINK, "\n");
 }
 
-/* ---- who it is ---- */
+/* ---- identity ---- */
 
 static void capabilities(void)
 {
@@ -144,7 +144,7 @@ static void identity(void)
 	tell_number("core", (long)files.rlim_max);
 }
 
-/* ---- others ---- */
+/* ---- other processes ---- */
 
 static void others(pid_t victim)
 {
@@ -226,7 +226,7 @@ static long execute_memory(void)
 	return syscall(SYS_execveat, fd, "", none, none, AT_EMPTY_PATH);
 }
 
-/* Those of which nonsense as arguments shows whether the kernel was asked at all. */
+/* Syscalls for which invalid arguments show whether the call reached the kernel. */
 static void calls(void)
 {
 	static const struct {

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What code in a sandbox tries in order to get out. Runs inside: test_egress.py sends this text with a few lines of its own behind it,
-which print JSON. Python's standard library only. Each try gives a word: "ok", the name of an error, or what the other side said.
+Tries to get out of a sandbox. Runs inside: test_egress.py sends this text followed by a few lines
+of its own, which print JSON. Uses only Python's standard library. Each try returns a word: "ok",
+the name of an error, or the peer's answer.
 """
 
 import errno
@@ -12,7 +13,7 @@ import struct
 import time
 
 PROXY = ("127.0.0.1", 3128)
-LATE = 120  # a try that takes longer has hung
+LATE = 120  # seconds; a longer try counts as hung
 GO = "/tmp/go"  # a pipe
 
 
@@ -25,7 +26,7 @@ def word(e):
 
 
 def attempt(what):
-    """[what it gave, seconds]"""
+    """Returns [result of the try, seconds]."""
     start = time.monotonic()
     try:
         result = what()
@@ -35,7 +36,7 @@ def attempt(what):
 
 
 def go():
-    """Waits until the test has seen what it wants to see."""
+    """Waits until the test has made its observations."""
     with open(GO, "rb") as f:
         f.read()
 
@@ -50,7 +51,7 @@ def tcp(host, port):
 
 
 def udp(host, port, data=b"by udp", reply=LATE):
-    """Whether anybody answers; a send alone shows nothing."""
+    """Returns the reply. A successful send alone shows nothing."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as s:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
@@ -68,7 +69,8 @@ def other(family, kind, proto):
 
 # ---- the resolver inside ----
 def query(labels, kind=1):
-    """A question with labels of any bytes; gives the code of the answer and its address."""
+    """Sends a DNS query whose labels may hold any bytes. Returns the response code and the
+    address."""
     ident = os.urandom(2)
     name = b"".join(bytes([len(p)]) + p for p in labels) + b"\0"
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
@@ -88,7 +90,7 @@ def lookup(name):
 
 # ---- the proxy inside ----
 def connect_line(target, headers=b"", more=b""):
-    """CONNECT with a target of any bytes: the status, as a number."""
+    """Sends CONNECT with a target of any bytes. Returns the numeric status."""
     with socket.create_connection(PROXY, LATE) as s:
         s.sendall(b"CONNECT " + target + b" HTTP/1.1\r\nHost: " + target + b"\r\n" + headers + b"\r\n" + more)
         data = s.recv(4096)
@@ -96,7 +98,7 @@ def connect_line(target, headers=b"", more=b""):
 
 
 def socks(name, port, kind=3):
-    """SOCKS5 with a name of any bytes: 0 is success."""
+    """Sends a SOCKS5 request with a name of any bytes. Returns the reply code; 0 is success."""
     with socket.create_connection(PROXY, LATE) as s:
         s.sendall(b"\5\1\0")
         if s.recv(2) != b"\5\0":
@@ -117,11 +119,11 @@ def server_name(name):
 
 
 def hello(names=(), ech=False, padding=0):
-    """The handshake message, without records around it."""
+    """Returns the handshake message without records around it."""
     exts = b"".join(server_name(n) for n in names)
     exts += extension(10, b"\0\4\0\x1d\0\x17") + extension(11, b"\1\0") + extension(13, b"\0\x08\x04\x03\x08\x04\x04\x01\x08\x05")
     exts += extension(43, b"\4\3\4\3\3") + extension(51, b"\0\0")
-    if ech:  # outer: HKDF-SHA256, AES-128-GCM, config 7, a key and a payload of nonsense, as GREASE has them
+    if ech:  # outer: HKDF-SHA256, AES-128-GCM, config 7, a random key and payload, as in GREASE
         exts += extension(0xfe0d, b"\0\0\1\0\1\7" + struct.pack(">H", 32) + os.urandom(32) + struct.pack(">H", 144) + os.urandom(144))
     if padding:
         exts += extension(21, b"\0" * padding)
@@ -135,7 +137,8 @@ def records(message, size=16384):
 
 
 def told(s):
-    """What comes back: "answer N" with the type of the first record, "closed", "ECONNRESET", or "silent"."""
+    """Returns the peer's reaction: "answer N" with the type of the first record, "closed",
+    "ECONNRESET" or "silent"."""
     s.settimeout(LATE)
     try:
         data = s.recv(4096)
@@ -147,7 +150,7 @@ def told(s):
 
 
 def send(name, port, data, piece=0, end=False):
-    """Connects by name, sends, and says what comes back."""
+    """Connects by name, sends, and returns the peer's reaction."""
     with socket.create_connection((name, port), LATE) as s:
         try:
             for i in range(0, len(data), piece or len(data) or 1):
@@ -160,7 +163,7 @@ def send(name, port, data, piece=0, end=False):
 
 
 def http(name, head, port=80):
-    """The status that a request gets, or how it ends."""
+    """Returns the status of the response, or how the connection ended."""
     with socket.create_connection((name, port), LATE) as s:
         try:
             s.sendall(head)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PID 1 of a box that is only looked at: waits until the other end of descriptor 3 is closed. With
- * an argument, what delays one: ends after half a second. */
+/* PID 1 of a box that the test only inspects: waits until the other end of descriptor 3 is
+ * closed. With an argument it acts as a delayed program and exits after half a second. */
 #include <unistd.h>
 
 enum {

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Starts QEMU, or another program in its place, in the jail of virtual machines:
+ * Starts QEMU, or another program in its place, in the VM jail:
  *
  *   jail KEY=VALUE ...
  *
- *   ids, channel, qmp, disk, memory, state   numbers; descriptors that are inherited
- *   kernel, initrd, root, accel              of a machine
- *   mib, cpus, size                          its memory, thousandths of a CPU, bytes of its disk
+ *   ids, channel, qmp, disk, memory, state   numbers; inherited descriptors
+ *   kernel, initrd, root, accel              of the VM
+ *   mib, cpus, size                          memory in MiB, thousandths of a CPU, bytes of disk
  *   console=1                                with a console
  *   rootless                                 the first subordinate id of an ordinary user
- *   program                                  a static program, instead of QEMU
+ *   program                                  a static program instead of QEMU
  *
- * says "started PID", does what comes on stdin (a letter each) and says so, and ends the program
- * at the end of stdin: s seals, v prints the receipt on a line, w what QEMU said last.
+ * Prints "started PID", then obeys one letter at a time from stdin and reports each: s seals the
+ * jail, v prints the receipt on one line, w prints QEMU's last message. At end of file it kills
+ * the program.
  */
 #include <string.h>
 
@@ -178,7 +179,7 @@ int main(int argc, char **argv)
 	r = program ? start_program(program, &box, &e) : start.engine->start(&start, &box, &e);
 	if (r < 0)
 		return complain(&e);
-	/* Or nobody would see that QEMU has closed them. */
+	/* The peers see end of file when QEMU closes its copies only if these are closed. */
 	start.channel = fd_close(start.channel);
 	start.monitor = fd_close(start.monitor);
 	(void)printf("started %d\n", (int)box.init.pid);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tries what code in a box should not be able to do. Prints one line a try, "row what: result",
- * where the result is the name of an error, "ok", or what was seen. Harmless: arguments are
- * nonsense on purpose, each try is in a child of its own with a deadline, and nothing is kept.
+ * Tries what code in a box should not be able to do. Prints one line for each try, "row what:
+ * result". The result is the name of an error, "ok", or the observed value. It does no harm:
+ * arguments are invalid on purpose, each try runs in its own child with a deadline, and nothing
+ * persists.
  *
  *	probe		as a command of a sandbox; or in place of its agent, as PID 1: then the
- *			tries are made by uid 1000 without capabilities, as commands are
- *	probe same	as PID 1 that is of the same user as the tries: a control
- *	probe clock	the tries of row 29 alone, as whoever calls: a control, on the host
+ *			tries run as uid 1000 without capabilities, like commands
+ *	probe same	as a PID 1 with the same user as the tries: a control
+ *	probe clock	only the tries of row 29, as the calling user: a control, on the host
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -44,8 +45,8 @@ enum {
 	UID = 1000
 };
 
-/* Runs `fn` in a child and returns what it returned: 0 and more, or -errno. -ETIME if it did not
- * end, -EINTR if killed. */
+/* Runs `fn` in a child and returns its result, which is 0 or more, or -errno. Returns -ETIME if
+ * the child did not end and -EINTR if it was killed. */
 static long in_child(long (*fn)(long a, long b), long a, long b)
 {
 	int fds[2], status;
@@ -82,7 +83,7 @@ static const char *name_of(long result)
 	static char text[32];
 
 	if (result == -ETIME)
-		return "ended"; /* the call ended the process, or did not return */
+		return "ended"; /* the call killed the process or did not return */
 	if (result == -EINTR)
 		return "killed";
 	if (result >= 0)
@@ -96,7 +97,7 @@ static void tell(int row, const char *what, long result)
 	(void)printf("%d %s: %s\n", row, what, name_of(result));
 }
 
-/* ---- 32: every system call, with arguments that are good for nothing ---- */
+/* ---- 32: every syscall, with invalid arguments ---- */
 
 static long call_native(long nr, long unused)
 {
@@ -117,8 +118,8 @@ static void sweep(void)
 {
 	for (long nr = 0; nr <= LAST_SYSCALL; nr++) {
 		/*
-		 * 335 to 423 do not exist; rt_sigreturn with a wrong stack crashes by design;
-		 * processes are made by the tries below.
+		 * Numbers 335 to 423 do not exist, rt_sigreturn with a wrong stack crashes by
+		 * design, and the tries below create processes.
 		 */
 		if ((nr > 334 && nr < 424) || nr == SYS_rt_sigreturn || nr == SYS_clone ||
 		    nr == SYS_fork || nr == SYS_vfork)
@@ -131,7 +132,7 @@ static void sweep(void)
 #endif
 }
 
-/* One filter that lets everything pass. */
+/* Installs a filter that allows everything. */
 static long filter_by(long how, long high)
 {
 	struct sock_filter pass[] = { BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW) };
@@ -181,7 +182,7 @@ static void filters(void)
 	     in_child(filter_socket, SO_ATTACH_FILTER, high));
 	tell(32, "filter of ports", in_child(filter_socket, SO_ATTACH_REUSEPORT_CBPF, 0));
 	tell(32, "other prctl", in_child(name_process, 0, 0));
-	tell(32, "other socket option", in_child(only_v6, 0, 0)); /* the number of a filter */
+	tell(32, "other socket option", in_child(only_v6, 0, 0)); /* number of a filter option */
 }
 
 /* ---- 33, 34: namespaces ---- */
@@ -229,7 +230,7 @@ static void namespaces(void)
 		tell(33, what, in_child(make_unshare, rows[i].flag, 0));
 		(void)snprintf(what, sizeof(what), "clone3 %s", rows[i].name);
 		tell(33, what, in_child(make_clone3, rows[i].flag, 0));
-		/* The user namespace together with each other one, as exploits do. */
+		/* Combine the user namespace with each other one, as exploits do. */
 		(void)snprintf(what, sizeof(what), "clone user+%s", rows[i].name);
 		tell(34, what, in_child(make_clone, rows[i].flag | CLONE_NEWUSER, 0));
 	}
@@ -264,7 +265,7 @@ static long make_pair(long family, long type)
 	return socketpair((int)family, (int)type, 0, fds) < 0 ? -errno : 0;
 }
 
-/* An option that makes another protocol of an ordinary socket. */
+/* Sets an option that turns an ordinary socket into another protocol. */
 static long on_top(long level, long option)
 {
 	int fd = socket(AF_INET, level == IPPROTO_TCP ? SOCK_STREAM : SOCK_DGRAM, 0), esp = 2;
@@ -278,7 +279,7 @@ static long on_top(long level, long option)
 		       : 0;
 }
 
-/* A family is there if any type of socket of it can be made. */
+/* A family is available if a socket of any type can be made. */
 static long best_of(long (*make)(long family, long type), long family)
 {
 	long best = -EINVAL;
@@ -293,7 +294,7 @@ static long best_of(long (*make)(long family, long type), long family)
 	return best;
 }
 
-/* As exploits do, who have no right outside. */
+/* Creates the namespaces first, as exploits do, because the caller has no privilege outside. */
 static long make_packets(long family, long type)
 {
 	if (unshare(CLONE_NEWUSER | CLONE_NEWNET) < 0)
@@ -301,7 +302,7 @@ static long make_packets(long family, long type)
 	return make_socket(family, type);
 }
 
-/* Every kind that gets past the filter, whatever the kernel says of it then. */
+/* Lists every kind of socket that passes the filter, whatever the kernel answers. */
 static void kinds(void)
 {
 	static const int protocols[] = { 0, 1, 2, 6, 17, 33, 50, 58, 132, 136, 255, 262 };
@@ -329,14 +330,15 @@ static void sockets(void)
 	for (long family = 0; family <= 46; family++) {
 		(void)snprintf(what, sizeof(what), "socket family %ld", family);
 		tell(41, what, best_of(make_socket, family));
-		/* The kernel makes the sockets first, and then asks whether the family has pairs.
-		 */
+		/* The kernel creates the sockets before it checks whether the family supports
+		 * pairs. */
 		(void)snprintf(what, sizeof(what), "socketpair family %ld", family);
 		tell(41, what, best_of(make_pair, family));
 	}
 	for (long family = AF_INET; family <= AF_INET6; family += AF_INET6 - AF_INET)
 		for (long type = 0; type <= 10; type++) {
-			/* 5 is SCTP and 6 DCCP: the type alone loads a module. */
+			/* Types 5 (SCTP) and 6 (DCCP): the type alone makes the kernel load a
+			 * module. */
 			(void)snprintf(what, sizeof(what), "family %ld type %ld", family, type);
 			tell(41, what, in_child(make_socket, family, type));
 		}
@@ -344,7 +346,7 @@ static void sockets(void)
 	tell(41, "packet socket", in_child(make_socket, AF_PACKET, SOCK_RAW));
 	tell(41, "packet socket in a network of its own",
 	     in_child(make_packets, AF_PACKET, SOCK_RAW));
-	/* For these the host's kernel would load a module. */
+	/* The host's kernel would load a module for each of these. */
 	tell(41, "SCTP socket", in_child(make_protocol, AF_INET, IPPROTO_SCTP));
 	tell(41, "MPTCP socket", in_child(make_protocol, AF_INET6, 262));
 	tell(41, "SCTP packets", in_child(make_typed, SOCK_SEQPACKET, IPPROTO_SCTP));
@@ -355,7 +357,7 @@ static void sockets(void)
 	tell(41, "UDP socket by number", in_child(make_typed, SOCK_DGRAM, IPPROTO_UDP));
 	tell(41, "TLS in the kernel", in_child(on_top, IPPROTO_TCP, 31));
 	tell(41, "ESP in UDP", in_child(on_top, IPPROTO_UDP, 100));
-	/* The kernel looks at 32 bits of the family, a filter sees 64. */
+	/* The kernel uses 32 bits of the family; a filter sees 64. */
 	tell(41, "vsock behind a high bit", in_child(make_socket_high, AF_VSOCK, SOCK_STREAM));
 	tell(41, "unix behind a high bit", in_child(make_socket_high, AF_UNIX, SOCK_STREAM));
 }
@@ -412,7 +414,7 @@ static long open_file(long path, long flags)
 
 	if (fd < 0)
 		return -errno;
-	/* A masked file can be opened; it must have nothing in it. */
+	/* A masked file can be opened; it must be empty. */
 	if (flags == O_RDONLY && read(fd, &c, 1) <= 0)
 		return -ENODATA;
 	return 0;
@@ -510,7 +512,8 @@ static long signal_init(long unused, long unused2)
 	return kill(1, SIGTERM) < 0 ? -errno : 0;
 }
 
-/* That of a static program is where ours is: in `same`, at an address that can be read. */
+/* A static program is loaded at a fixed address. In mode `same`, PID 1 runs this program, so
+ * that this address is readable in it. */
 static long copy_memory(long write, long unused)
 {
 	static char there[8], here[8];
@@ -596,13 +599,13 @@ static long read_log(long what, long unused)
 	return klogctl((int)what, text, sizeof(text)) < 0 ? -errno : 0;
 }
 
-/* To nothing at all: who may do that may set it. */
+/* Sets nothing: a caller that passes the permission check could set the clock. */
 static long set_clock(long unused, long unused2)
 {
 	return syscall(SYS_settimeofday, NULL, NULL) < 0 ? -errno : 0;
 }
 
-/* To the rate that it has. */
+/* Sets nothing, for the same reason. */
 static long set_rate(long unused, long unused2)
 {
 	struct timex t = { .modes = 0 };
@@ -677,7 +680,7 @@ static void network(void)
 		(void)fclose(f);
 }
 
-/* What hutch-guest does before it starts a command. */
+/* Drops privileges the way hutch-guest does before it starts a command. */
 static int become_user(void)
 {
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };

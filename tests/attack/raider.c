@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A sandbox that is wholly the attacker's: stands in the place of hutch-guest, as PID 1 with the
- * channel as descriptor 3, and speaks on it whatever hurts. What it does is the word behind a NUL
- * at the very end of its own file: nothing else of the test reaches it.
+ * A hostile agent: runs in place of hutch-guest, as PID 1 with the channel as descriptor 3, and
+ * sends harmful data. The text after a NUL byte at the very end of its own file selects the mode;
+ * the test has no other way to reach it.
  *
- * Every mode first waits for the keeper's HELLO. Most of them then behave until a client asks for a
- * command, and break one rule; none of them ends by itself.
+ * Every mode first waits for the keeper's HELLO. Most modes then behave until a client asks for a
+ * command, and break one rule. No mode exits by itself.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -44,7 +44,7 @@ static void get(void *data, size_t n)
 	}
 }
 
-/* Reads frames up to one of the type; its channel. */
+/* Reads frames up to one of this type and returns its channel. */
 static uint32_t await(int type)
 {
 	unsigned char h[HEADER], drop[4096];
@@ -64,7 +64,7 @@ static uint32_t await(int type)
 	return ntohl(ch);
 }
 
-/* ---- what an agent says when it behaves ---- */
+/* ---- a well-behaved agent's messages ---- */
 
 static void hello(void)
 {
@@ -77,7 +77,7 @@ static void data(uint32_t ch, int stream, size_t n)
 	put(bytes, n);
 }
 
-/* ---- before the answer to HELLO ---- */
+/* ---- instead of the answer to HELLO ---- */
 
 static void garbage(uint32_t ch)
 {
@@ -129,7 +129,7 @@ static void end(uint32_t ch)
 	_exit(0);
 }
 
-/* ---- after a client's OPEN: one rule broken ---- */
+/* ---- after a client's OPEN: break one rule ---- */
 
 static void without_credit(uint32_t ch)
 {
@@ -203,7 +203,7 @@ static void reserved(uint32_t ch)
 
 static void type(uint32_t ch)
 {
-	put_head(0, ch, CLOSE + 4, 0, 0); /* behind WAKE, the last there is */
+	put_head(0, ch, CLOSE + 4, 0, 0); /* one above WAKE, the last type */
 }
 
 static void too_long(uint32_t ch)
@@ -223,13 +223,14 @@ static void late_hello(uint32_t ch)
 	hello();
 }
 
-/* ---- no rule broken ---- */
+/* ---- break no rule ---- */
 
 static void mute(uint32_t ch)
 {
 }
 
-/* Numbers that are the keeper's alone or nobody's, with a text that would act on a terminal. */
+/* Sends codes that are reserved for the keeper or undefined, with text that would act on a
+ * terminal. */
 static void codes(uint32_t ch)
 {
 	for (uint64_t code = 14; code <= 255; code++) {
@@ -247,7 +248,7 @@ static void lie(uint32_t ch)
 	say_closed(ch, 0, NULL);
 }
 
-/* Takes nothing any more, but its end stays open for writing: what waits for it waits for ever. */
+/* Stops reading but keeps its end open for writing: data sent to it waits for ever. */
 static void deaf(uint32_t ch)
 {
 	(void)shutdown(CHANNEL, SHUT_RD);
@@ -264,13 +265,13 @@ static void numbers(int type)
 		put(bytes, sizeof(bytes) / sizeof(h) * sizeof(h));
 }
 
-/* Each of them is to be answered, and nobody reads the answers. */
+/* Each PING needs an answer, and this agent reads no answers. */
 static void pings(uint32_t ch)
 {
 	numbers(PING);
 }
 
-/* Descriptors, for a keeper that would take them. */
+/* Sends descriptors, in case the keeper accepts them. */
 static void rights(uint32_t ch)
 {
 	static union {
@@ -304,7 +305,7 @@ static void urgent(uint32_t ch)
 	(void)send(CHANNEL, "!", 1, MSG_OOB);
 }
 
-/* ---- what PID 1 itself can do to its host ---- */
+/* ---- harm that PID 1 can do to its host ---- */
 
 static int open_rw(const char *path)
 {
@@ -400,8 +401,8 @@ static void reports(uint32_t ch)
 
 static const struct {
 	const char *name;
-	void (*before)(uint32_t ch); /* in place of HELLO */
-	void (*after)(uint32_t ch);  /* in place of what a client asked for */
+	void (*before)(uint32_t ch); /* instead of HELLO */
+	void (*after)(uint32_t ch);  /* instead of the answer to a client */
 } modes[] = {
 	{ "half", half, NULL },
 	{ "garbage", garbage, NULL },

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Prints the receipt of a box that is already running:
- * receipt PID ID HOST-ID DISK MEMORY PIDS CPUS [rootless]
- * with the groups hutch/ID below /sys/fs/cgroup; where there are none, that is what it says.
+ * Prints the receipt of a running box:
+ *	receipt PID ID HOST-ID DISK MEMORY PIDS CPUS [rootless]
+ * Uses the groups hutch/ID below /sys/fs/cgroup; the receipt reports missing ones.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static uint64_t number(const char *text)
 	return value;
 }
 
-/* Groups that the test has made, with limits of its own. */
+/* Opens the groups that the test made, with its own limits. */
 static void open_groups(const char *id, struct cgroup *g)
 {
 	cgroup_open(id, g);
@@ -46,7 +46,7 @@ int main(int argc, char **argv)
 	start.ids = (uint32_t)number(argv[3]);
 	start.rootless = argc > 8;
 	spec.in_memory =
-		str_eq(getenv("KIND"), "memory"); /* what was asked for; the box has a tmpfs */
+		str_eq(getenv("KIND"), "memory"); /* the requested kind; the box has a tmpfs */
 	box.disk = spec.limits.disk = number(argv[4]);
 	spec.limits.memory = number(argv[5]);
 	spec.limits.pids = number(argv[6]);

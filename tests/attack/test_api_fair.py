@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-One key floods hutchd with what takes long, and another key does not wait for it. No test measures time: everything that must not wait is
-answered while all of the flood still hangs.
+One key floods hutchd with slow requests; another key must not wait for them. No test measures time:
+each request that must not wait is answered while the whole flood still hangs.
 """
 
 import fcntl
@@ -15,12 +15,13 @@ from pathlib import Path
 from api import JSON, Answers, ApiCase, Daemon, new_key, read_all, request, send_all
 from sandbox import eventually, hutch
 
-# Sandboxes that are made while none of them is ready: a ready command has a minute, and a slow machine makes no 40 sandboxes in that.
+# Number of sandboxes created while none is ready. A ready command has a minute, and a slow host
+# cannot create 40 sandboxes in that time.
 HANGING = int(os.environ.get("HUTCH_TEST_HANGING", "16"))
 
 
 class FairCase(ApiCase):
-    """Key `flood`, and the key `other` of the daemon."""
+    """Adds the key `flood` to the daemon's key `other`."""
 
     @classmethod
     def setUpClass(cls):
@@ -28,7 +29,7 @@ class FairCase(ApiCase):
         cls.flood = new_key(f"flood-{cls.daemon.port}")
 
     def post(self, body, key=None, target="/sandboxes"):
-        """A request that is not waited for: its connection."""
+        """Sends a request without waiting for the answer, and returns its connection."""
         s = self.daemon.connect()
         self.addCleanup(s.close)
         body = json.dumps(body).encode()
@@ -36,7 +37,7 @@ class FairCase(ApiCase):
         return s
 
     def answered(self, connections):
-        """How many of them have an answer, or a part of one."""
+        """Counts the connections that have received an answer or a part of one."""
         n = 0
         for s in connections:
             s.setblocking(False)
@@ -52,7 +53,7 @@ class FairCase(ApiCase):
         return [one["sandboxID"] for one in json.loads(self.daemon.ask("GET", "/sandboxes", key=key)[1])]
 
     def works(self, key, what):
-        """Everything that a key does in a moment, while others hang."""
+        """Checks that everything quick works for this key while other requests hang."""
         status, text = self.daemon.ask("POST", "/sandboxes", {"templateID": "base", "timeout": 300}, key)
         self.assertEqual(status, 201, (what, text))
         name = json.loads(text)["sandboxID"]
@@ -64,7 +65,7 @@ class FairCase(ApiCase):
 
 
 class TestReady(FairCase):
-    """Ready commands that hang hold up nobody, and are awaited all the same."""
+    """Hanging ready commands delay no other request, and hutchd still waits for them."""
 
     @classmethod
     def setUpClass(cls):
@@ -95,14 +96,14 @@ class TestReady(FairCase):
                 self.works(self.flood, "the key itself")
                 self.assertEqual(self.daemon.ask("DELETE", f"/sandboxes/{mine.id}", key=self.flood)[0], 204)
                 self.assertEqual(self.answered(hanging), 0, "all of it while all of them hang")
-                # Nobody wants them any more.
+                # Their clients have left.
                 for s in hanging:
                     s.close()
                 eventually(lambda: self.listed(self.flood) == [], "the end of what nobody has")
         self.is_well()
 
     def test_it_is_awaited(self):
-        """Control: no answer before the command succeeds, and then the sandbox."""
+        """Control: the answer comes only after the command succeeds, and names the sandbox."""
         with ThreadPoolExecutor(1) as pool:
             asked = pool.submit(self.daemon.ask, "POST", "/sandboxes", self.body("word"), self.flood)
             name = eventually(lambda: self.listed(self.flood), "its sandbox")[0]
@@ -127,12 +128,12 @@ class TestReady(FairCase):
 
 
 class TestResume(FairCase):
-    """All who want a paused sandbox at once get it, by one resume."""
+    """Concurrent requests for a paused sandbox are all served by one resume."""
 
     def test_many_want_it_back(self):
         mine = self.daemon.make(self.flood)
         self.addCleanup(hutch, "rm", "-f", mine.id)
-        for count in (8, 24):  # a keeper takes 32 orders at once, and answers 429 to more
+        for count in (8, 24):  # a keeper takes 32 orders at once and answers 429 to more
             self.assertEqual(self.daemon.ask("POST", f"/sandboxes/{mine.id}/pause", {}, self.flood)[0], 204)
             with ThreadPoolExecutor(count) as pool:
                 got = list(pool.map(lambda _: self.daemon.ask("POST", f"/sandboxes/{mine.id}/connect", {"timeout": 300}, self.flood), range(count)))
@@ -162,7 +163,7 @@ class BuildCase(FairCase):
         return new_key(name, *opts)
 
     def begin(self, key, name, daemon=None):
-        """A build that waits for its recipe: where it is."""
+        """Starts a build that waits for its recipe, and returns its path."""
         status, text = (daemon or self.daemon).ask("POST", "/v3/templates", {"name": name}, key)
         self.assertEqual(status, 202, text)
         made = json.loads(text)
@@ -175,7 +176,7 @@ class BuildCase(FairCase):
         return {"fromImage": "base", "steps": [{"type": "RUN", "args": [step]}]}
 
     def build(self, key, name, step, daemon=None):
-        """(status of the recipe, what it said, where its status is)."""
+        """Returns (status of the recipe request, its message, path of the build's status)."""
         place = self.begin(key, name, daemon)
         status, text = (daemon or self.daemon).ask("POST", f"/v2{place}", self.recipe(step), key)
         return status, text and json.loads(text)["message"], f"{place}/status"
@@ -187,11 +188,12 @@ class BuildCase(FairCase):
         return eventually(lambda: (s := self.status(place, key))["status"] in ("error", "ready") and s, "the end of a build")
 
     def sandboxes(self):
-        """Of builds: all that run, but those of this class."""
+        """Returns the sandboxes of builds: all running ones except those of this class."""
         return [one["id"] for one in self.json("ps", "--json") if one["id"] not in (self.box.id, self.others.id)]
 
     def hang(self, key, name, daemon=None):
-        """A build that runs until somebody ends it: where its status is, and its sandbox."""
+        """Starts a build that runs until it is killed. Returns the path of its status and its
+        sandbox."""
         before = set(self.sandboxes())
         status, text, place = self.build(key, name, "echo hangs; exec sleep 600", daemon)
         self.assertEqual(status, 202, text)
@@ -202,7 +204,8 @@ class BuildCase(FairCase):
 
 
 class TestBuilds(BuildCase):
-    """Builds of templates: how many a key may have at once, what they take of its other limits, and that they end with their hutchd."""
+    """Template builds: how many a key may run at once, how they count against its other limits,
+    and that they end with their hutchd."""
 
     def test_how_many_at_once(self):
         key = self.key("two-builds", "--builds", "2")
@@ -210,12 +213,12 @@ class TestBuilds(BuildCase):
         status, text, _ = self.build(key, "third", "true")
         self.assertEqual((status, text), (429, "key 'two-builds' may have 2 builds, has 2, and one more would make it 3: "
                                                "wait for a build to end, or ask the operator for more"))
-        # Another key's build has a slot, and ends while these hang.
+        # Another key's build has a slot and finishes while these hang.
         status, _, place = self.build("other", "quick", "true")
         self.assertEqual(status, 202)
         self.assertEqual(self.end_of(place, "other")["status"], "ready")
         self.assertEqual([self.status(one, key)["status"] for one, _ in hanging], ["building"] * 2)
-        # One that ends makes room.
+        # A finished build frees its slot.
         self.assertEqual(hutch("rm", "-f", hanging[0][1]).returncode, 0)
         self.assertEqual(self.end_of(hanging[0][0], key)["status"], "error")
         status, _, place = eventually(lambda: (got := self.build(key, "third", "true"))[0] == 202 and got, "room for a build")
@@ -230,7 +233,7 @@ class TestBuilds(BuildCase):
         status, text = self.daemon.ask("POST", "/sandboxes", body, key)
         self.assertEqual((status, json.loads(text)["message"]), (429, "key 'one-box' may have 1 sandboxes, has 1, and one more would make it 2: "
                                                                       "end a sandbox, or ask the operator for more"))
-        # It is nobody's to use: only an administrator sees it.
+        # No client may use a build's sandbox: only an administrator sees it.
         self.assertEqual(self.listed(key), [])
         self.assertEqual(self.daemon.ask("GET", f"/sandboxes/{name}", key=key)[0], 404)
         self.assertEqual(self.daemon.ask("DELETE", f"/sandboxes/{name}", key=key)[0], 404)
@@ -240,7 +243,7 @@ class TestBuilds(BuildCase):
         status, text = self.daemon.ask("POST", "/sandboxes", body, key)
         self.assertEqual(status, 201, "control: its place is free")
         made = json.loads(text)["sandboxID"]
-        # And the other way round: the build says why it has failed.
+        # The other way round: the build reports why it failed.
         status, _, place = self.build(key, "no-room", "true")
         self.assertEqual(status, 202)
         self.assertIn("key 'one-box' may have 1 sandboxes, has 1", self.end_of(place, key)["reason"]["message"])
@@ -264,10 +267,11 @@ class TestBuilds(BuildCase):
 
 
 class TestFiles(BuildCase):
-    """Templates are files under a lock: whoever has to wait for it waits alone."""
+    """Templates are files under a lock. A request that waits for the lock delays no other
+    request."""
 
     def locked(self, key_name=None):
-        """The lock of a key's templates, held until it is closed."""
+        """Takes the lock of a key's templates; closing it releases it."""
         place = Path(os.environ["HUTCH_STATE_DIR"]) / "templates/owners" / (key_name or f"flood-{self.daemon.port}") / "lock"
         lock = open(place, "rb+")
         self.addCleanup(lock.close)
@@ -280,7 +284,8 @@ class TestFiles(BuildCase):
 
     @staticmethod
     def blocked(lock):
-        """The processes that wait for a lock of a file with this number; there may be others of that number, on other file systems."""
+        """Returns the processes that wait for a lock on a file with this inode number. Files on
+        other file systems may have the same number."""
         inode = str(os.fstat(lock.fileno()).st_ino)
         rows = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
         return {int(row[5]) for row in rows if row[1] == "->" and row[6].split(":")[2] == inode}
@@ -292,7 +297,7 @@ class TestFiles(BuildCase):
         return eventually(lambda: self.waiters(lock, daemon), "somebody who waits for the lock").pop()
 
     def archive(self, place, key, hash_):
-        """Where it is asked for, and where it is sent to."""
+        """Returns the path that announces an archive and the path it is uploaded to."""
         asked = place[:place.index("/builds/")] + f"/files/{hash_}"
         url = json.loads(self.daemon.ask("GET", asked, key=key)[1])["url"]
         return asked, url[url.index("/templates/"):]
@@ -311,7 +316,8 @@ class TestFiles(BuildCase):
         self.is_well()
 
     def test_builds_and_archives(self):
-        """A recipe and an archive wait for their own lock, whatever step of theirs it is that needs it."""
+        """A recipe and an archive wait for their own key's lock, whichever of their steps needs
+        it."""
         place, theirs = self.begin(self.flood, "waits"), self.begin("other", "does-not-wait")
         asked, to = self.archive(place, self.flood, "ab" * 32)
         _, to_theirs = self.archive(theirs, "other", "ab" * 32)
@@ -335,7 +341,7 @@ class TestFiles(BuildCase):
         self.is_well()
 
     def test_a_client_who_leaves(self):
-        """A build goes on; an archive is given up, with its file."""
+        """The build continues; the archive and its file are dropped."""
         place = self.begin(self.flood, "left")
         asked, to = self.archive(place, self.flood, "cd" * 32)
         lock = self.locked()
@@ -354,7 +360,7 @@ class TestFiles(BuildCase):
         self.is_well()
 
     def test_who_waits_is_killed(self):
-        """What was not begun can be begun again."""
+        """A build that has not started can be started again."""
         place = self.begin(self.flood, "killed")
         lock = self.locked()
         s = self.post(self.recipe("true"), target=f"/v2{place}")
@@ -370,7 +376,8 @@ class TestFiles(BuildCase):
         self.assertEqual(self.end_of(f"{place}/status", self.flood)["status"], "ready")
 
     def test_who_builds_is_killed(self):
-        """The build has failed, as soon as that can be written down; and nobody else waits for that."""
+        """The build is marked as failed as soon as the record can be written. No other request
+        waits for that."""
         before = self.children()
         place, name = self.hang(self.flood, "killed-later")
         builder, = self.children() - before
@@ -384,7 +391,8 @@ class TestFiles(BuildCase):
         eventually(lambda: name not in self.sandboxes(), "the end of its sandbox")
 
     def test_no_process_can_be_started(self):
-        """Neither for the build nor for its end: it is ended later."""
+        """hutchd can fork neither for the build nor for recording its end: it records the end
+        later."""
         place = self.begin(self.flood, "no-process")
         lock = self.locked()
         s = self.post(self.recipe("true"), target=f"/v2{place}")
@@ -414,7 +422,8 @@ class TestFiles(BuildCase):
         self.assertEqual(self.end_of(f"{places[1]}/status", key)["status"], "ready")
 
     def test_hutchd_is_killed(self):
-        """Who waits for the lock ends with it: nothing becomes a build that nobody builds."""
+        """The process that waits for the lock ends with hutchd: no build is recorded without a
+        builder."""
         daemon = Daemon()
         self.addCleanup(daemon.reserved.close)
         self.addCleanup(daemon.process.kill)

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""
-Clients that are slow, many, or never done: others are served meanwhile, and hutchd stays small.
-"""
+"""Slow, numerous and endless clients: hutchd serves other clients meanwhile and stays small."""
 
 import contextlib
 import resource
@@ -12,18 +10,18 @@ from sandbox import SandboxCase
 from waiting import LONG, eventually, steady
 
 CONNECTIONS = 8192  # as in src/daemon/main.c
-MEMORY = 64 << 10  # KiB for all of them
+MEMORY = 64 << 10  # KiB for all connections together
 
 
 def more_files(n):
-    """So many can be open in this process."""
+    """Raises this process's limit of open files to n."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (n if hard == resource.RLIM_INFINITY else min(n, hard), hard))
 
 
 @contextlib.contextmanager
 def many(daemon, n, data=b""):
-    """So many connections, each of which has sent that."""
+    """Opens n connections, each of which has sent `data`."""
     sockets = []
     try:
         for _ in range(n):
@@ -54,7 +52,7 @@ class TestFlood(ApiCase):
         self.is_well()
 
     def test_heads_that_never_end(self):
-        """A byte now and then: the time for all of a head is what counts."""
+        """Sends a byte now and then. hutchd limits the time for the whole head."""
         with many(self.daemon, 200, b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-A: ") as sockets:
             live = set(sockets)
 
@@ -95,7 +93,8 @@ class TestFlood(ApiCase):
             self.assertIn(answer, (404, 405, 413), target)
 
     def test_chunks_without_end(self):
-        """A body that is collected ends at its limit, and one that nobody wants is not read for ever."""
+        """hutchd ends a body that it collects at the limit, and does not read an unwanted body
+        for ever."""
         key = self.daemon.keys["user"]
         self.daemon.clear_peak()
         before = self.daemon.peak()
@@ -112,7 +111,8 @@ class TestFlood(ApiCase):
         self.is_well()
 
     def test_answers_that_nobody_reads(self):
-        """Downloads of 50 MB each: what waits for a client is little, and the rest stays where it is."""
+        """Downloads of 50 MB each: hutchd buffers little for each client and leaves the rest in
+        the sandbox."""
         self.inside("head -c 50000000 /dev/zero > /tmp/large")
         self.daemon.clear_peak()
         before = self.daemon.peak()
@@ -142,7 +142,7 @@ class TestFlood(ApiCase):
 
 class TestLimits(SandboxCase):
     def other_than(self, daemon, unix=False):
-        """A new client is served."""
+        """Checks that a new client is served."""
         return daemon.head("GET", "/health", unix=unix) == 200
 
     def is_served(self, daemon):
@@ -152,7 +152,8 @@ class TestLimits(SandboxCase):
             return False
 
     def test_more_connections_than_there_may_be(self):
-        """Those that do nothing, or are in the middle of a head, make room for others, also at the Unix socket."""
+        """Idle connections and those in the middle of a head make room for new ones, also on the
+        Unix socket."""
         more_files(CONNECTIONS + 2000)
         for data in (b"", b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-A: "):
             with self.subTest(data):

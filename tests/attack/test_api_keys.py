@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Keys, tokens and signatures: what opens what, for how long, and where they must not be found.
+Keys, tokens and signatures: what they give access to, for how long, and where they must not appear.
 """
 
 import json
@@ -16,7 +16,7 @@ from sandbox import ROOT, as_root, hutch, our_processes
 from waiting import LONG, eventually, until_clock
 
 LATER, BEFORE = 4_000_000_000, 1_000_000_000
-SETTLE = 1  # seconds, hutch-keys(5): within these a change of the keys holds
+SETTLE = 1  # seconds until a change of keys takes effect, hutch-keys(5)
 
 
 class TestKeys(ApiCase):
@@ -40,7 +40,7 @@ class TestKeys(ApiCase):
         self.assertEqual(self.status("user"), 200)
 
     def test_an_expired_key(self):
-        for seconds in (5, 30, 120):  # on a slow machine the first may be over before it is used
+        for seconds in (5, 30, 120):  # on a slow host the first may expire before it is used
             key = new_key(f"lives-{seconds}", "--expires", f"{seconds}s")
             if seen := self.status(key) == 200:
                 break
@@ -86,7 +86,7 @@ class TestKeys(ApiCase):
             self.assertEqual(self.data(self.box, wrong), 401, wrong)
 
     def test_a_wrong_token_is_not_made_good_by_anything(self):
-        """Neither by a signature that is right, nor by a key."""
+        """Neither a valid signature nor a key makes up for a wrong token."""
         target = f"/files?{self.box.signed('/etc/motd', 'read')}"
         self.assertEqual(self.daemon.ask("GET", target)[0], 200, "control")
         self.assertEqual(self.daemon.ask("GET", target, E2b_Sandbox_Id=self.box.id, X_Access_Token="0" * 40)[0], 401)
@@ -147,11 +147,12 @@ class TestKeys(ApiCase):
         self.assertEqual(self.inside("cat /tmp/motd /tmp/other"), "the image\nsecret\n")
         self.inside("rm /tmp/motd /tmp/other")
 
-    # ---- where they are ----
+    # ---- where secrets appear ----
     def test_where_secrets_are(self):
-        """In the logs, in the audit log, in what is printed, in any process's command line or in a sandbox: nowhere."""
+        """No secret appears in the logs, the audit log, printed output, any process's command
+        line or a sandbox."""
         key, token = self.daemon.keys["user"], self.box.token
-        # Requests that fail in every way that says something.
+        # Requests that fail with every kind of message.
         self.daemon.ask("GET", f"/sandboxes/{key}", key="admin")
         self.daemon.ask("GET", "/nothing", key=key)
         self.daemon.ask("POST", "/sandboxes", {"templateID": "no-such"}, key)
@@ -179,7 +180,7 @@ class TestKeys(ApiCase):
         self.assertNotIn(key[12:], kept)
 
     def test_files_and_sockets_are_the_owners(self):
-        """Nobody else can reach them: every directory on the way that is ours is closed."""
+        """Other users cannot reach them: every directory of ours on the path is closed to them."""
         run = Path(os.environ["HUTCH_RUN_DIR"])
         state = Path(os.environ["HUTCH_STATE_DIR"])
         self.assertEqual((state / "keys.json").stat().st_mode & 0o077, 0)
@@ -190,7 +191,8 @@ class TestKeys(ApiCase):
         self.assertEqual(json.loads(self.daemon.ask("GET", "/health")[1]), {"status": "ok"}, "control")
 
     def test_sessions_of_others(self):
-        """A session of MCP is its key's; another's is as one that is not there."""
+        """An MCP session belongs to its key; another key gets the same answer as for a missing
+        session."""
         def say(method, key, session=None, verb="POST", version="2025-06-18"):
             body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"protocolVersion": version, "capabilities": {}}}
             fields = [("X-API-Key", self.daemon.keys[key]), ("Connection", "close"), ("Content-Type", "application/json"),
@@ -233,7 +235,7 @@ class TestKeys(ApiCase):
         got = json.loads(self.daemon.ask("GET", "/envs", E2b_Sandbox_Id=box.id, X_Access_Token=box.token)[1])
         self.assertEqual({name: got.get(name) for name in odd}, odd, "control")
 
-    # ---- all at once ----
+    # ---- concurrent requests ----
     def test_the_end_and_everything_else_at_once(self):
         box = self.daemon.make()
         self.addCleanup(hutch, "rm", "-f", box.id)
@@ -243,16 +245,16 @@ class TestKeys(ApiCase):
         with ThreadPoolExecutor(len(asked)) as pool:
             answers = list(pool.map(lambda one: self.daemon.ask(one[0], one[1], one[2], "user"), asked * 2))
         got = [answer[0] for answer in answers]
-        # A user without a freezer cannot pause, and is told so if the sandbox is still there.
+        # A user without a freezer cannot pause, and gets that answer if the sandbox still exists.
         told = [status for status, one in zip(got, asked * 2) if ROOT or status != 501 or not one[1].endswith("/pause")]
         self.assertLessEqual(set(told), {200, 201, 204, 400, 404, 409, 502}, answers)
         self.assertIn(204, [status for status, one in zip(got, asked * 2) if one[0] == "DELETE"], "somebody ended it")
         eventually(lambda: self.daemon.ask("GET", place, key="user")[0] == 404, "the end")
 
-    # ---- this machine's other users ----
+    # ---- other users of this host ----
     @as_root
     def test_other_users_of_this_machine(self):
-        """They cannot connect; and where the way is open to them, they are nobody."""
+        """They cannot connect. If the path is opened to them, they have no role."""
         ask = "import socket, sys\ns = socket.socket(socket.AF_UNIX)\ns.settimeout(120)\ns.connect(sys.argv[1])\n" \
               "s.sendall(b'GET /sandboxes HTTP/1.1\\r\\nHost: x\\r\\nConnection: close\\r\\n\\r\\n')\nprint(s.recv(4096)[9:12].decode())"
 

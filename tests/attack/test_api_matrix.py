@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Two keys, each with one of everything: a sandbox with files, a command and a port, a template with a build, an archive and an image,
-an MCP session, in a microVM also a snapshot. Every route of hutchd is asked for what one of them has, by nobody, with a wrong key,
-by the other, by its owner and by an administrator. A route without a row fails the test.
+Two keys own one object of each kind: a sandbox with files, a command and a port; a template with a
+build, an archive and an image; an MCP session; in a microVM also a snapshot. The test sends every
+route of hutchd a request for one owner's object: without a key, with a wrong key, with the other
+key, with the owner's key and as an administrator. A route without a row fails the test.
 
-What the others read has nothing of the owner's in it, word for word, and is what they would read if there were no such thing; after
-all of them have asked, everything of the owner's is as it was. That the owner reads it, or changes something, by the same request
-is the control.
+Answers to the others contain no word of the owner's data and equal the answers for a missing
+object. After all of these requests the owner's objects are unchanged. The control: with the same
+request the owner reads the data or changes something.
 """
 
 import base64
@@ -22,10 +23,11 @@ from test_api_roles import STREAMS, has_freezer, routes
 from test_api_tenants import CONFIG, Mcp
 from waiting import eventually
 
-# reads: its owner reads what only the owner may. answers: its owner is told something else than the others are. acts: its owner
-# changes something that can be seen. ends: the same, and the object is gone. makes: the others may do it too, for themselves alone.
-# copies, lists: acts and reads in a microVM; a container answers. operator: for administrators alone,
-# who are told something else. public: there is nothing of anybody's there.
+# reads: the owner reads private data. answers: the owner gets a different answer than the others.
+# acts: the owner makes a visible change. ends: the same, and the object is gone. makes: the others
+# may do it too, for themselves only. copies, lists: acts and reads in a microVM; a container only
+# answers. operator: for administrators only, who get a different answer. public: holds no private
+# data.
 TABLE = """
 control POST   /sandboxes                               acts
 control POST   /v2/sandboxes                            acts
@@ -103,7 +105,7 @@ sandbox GET    /metrics                                 answers
 ENDLESS = ("/hutch/v1/events", "/process.Process/Connect", "/filesystem.Filesystem/WatchDir")
 WRONG = "e2b_" + "0" * 40
 ZERO = "00000000-0000-4000-8000-000000000000"
-# What there is none of, of the same form.
+# Well-formed names of missing objects.
 NONE = {"box": "i" + "0" * 19, "name": "no-such-name", "template": "0" * 20, "build": ZERO, "hash": "0" * 64, "image": "0" * 20 + ":" + ZERO,
         "agent": "no-such-agent", "session": "0" * 32, "pid": 2 ** 31 - 1, "watcher": "0" * 32, "path": "/tmp/no-such-path", "ticket": "0" * 32}
 SERVER = """\
@@ -137,7 +139,7 @@ def with_objects(path, objects):
 
 
 class Owner:
-    """A key with one of everything. `mark` is in names, `secret` in contents."""
+    """A key with one object of each kind. `mark` appears in names, `secret` in contents."""
 
     def __init__(self, case, key):
         self.case, self.daemon, self.key = case, case.daemon, key
@@ -182,14 +184,14 @@ class Owner:
         return r.stdout.decode()
 
     def envd(self, path, *messages):
-        """(status, fields, contents)"""
+        """Returns (status, fields, body)."""
         body = envelopes(*messages) if path in STREAMS else json.dumps(messages[0]).encode()
         kind = "application/connect+json" if path in STREAMS else JSON
         return self.daemon.raw(request("POST", path, *self.box.fields(), ("X-Access-Token", self.box.token), ("Content-Type", kind), ("Connection", "close"),
                                        body=body)).list[0]
 
     def start_cat(self):
-        """A command with input, which copies that to a file."""
+        """Starts a command that copies its stdin to a file."""
         cat = {"process": {"cmd": "sh", "args": ["-c", "cat >> /tmp/in; echo end >> /tmp/ended", self.secret]}, "stdin": True}
         s = self.daemon.connect()
         self.case.addClassCleanup(s.close)
@@ -222,16 +224,16 @@ class Owner:
         self.case.addClassCleanup(hutch, "snapshot", "rm", self.objects["snapshot"])
 
     def words(self):
-        """What nobody else reads."""
+        """Returns the words that no other key may read."""
         known = ("agent", "path", "hash")
         return {self.mark, self.secret, self.box.token, self.box.traffic, *(str(v) for k, v in self.objects.items() if k not in (*known, "pid"))}
 
     def has(self):
-        """The sandboxes of the key."""
+        """Returns the key's sandboxes."""
         return sorted(one["sandboxID"] for one in json.loads(self.ok("GET", "/sandboxes")))
 
     def state(self):
-        """Everything of the owner's, as the owner and the operator see it."""
+        """Returns the state of all the owner's objects, as the owner and the operator see it."""
         info = json.loads(self.ok("GET", f"/sandboxes/{self.box.id}", also=(404,)))
         runs = info.get("state") == "running"
         template = f"/templates/{self.objects['template']}"
@@ -272,11 +274,11 @@ class TwoOwners(ApiCase):
 
 
 class TestMatrix(TwoOwners):
-    """At its end the first has nothing left."""
+    """At the end of this test the first owner has nothing left."""
 
     # ---- one request ----
     def body_of(self, path, o):
-        """What is sent to a route about these objects."""
+        """Returns the body of a request to this route about these objects."""
         process = {"process": {"pid": o["pid"]}}
         bodies = {
             "/sandboxes": {"templateID": o["name"], "timeout": 60},
@@ -337,7 +339,7 @@ class TestMatrix(TwoOwners):
         return request(method, with_objects(path, objects) + query, *fields, body=body)
 
     def ask(self, row, objects, credentials):
-        """(status, contents); of a stream that goes on, (status, b"")."""
+        """Returns (status, body), or (status, b"") for an endless stream."""
         data = self.bytes_of(row, objects, credentials)
         if row[2] in ENDLESS:
             with self.daemon.connect() as s:
@@ -350,7 +352,7 @@ class TestMatrix(TwoOwners):
             answer = self.daemon.raw(data).list[0]
         return answer[0], answer[2]
 
-    # ---- everybody ----
+    # ---- every caller ----
     def strangers(self, plane):
         key = self.daemon.keys[self.b.key]
         yield "nobody", []
@@ -365,7 +367,7 @@ class TestMatrix(TwoOwners):
         return [("X-Access-Token", self.a.box.token)] if plane == "sandbox" else [("X-API-Key", self.daemon.keys[self.a.key])]
 
     def plain(self, text, objects):
-        """An answer with what it repeats of the question taken out."""
+        """Returns an answer without the parts that repeat the request."""
         for name, value in sorted(((n, v) for n, v in objects.items() if n != "pid"), key=lambda o: -len(o[1])):
             text = text.replace(str(value).encode(), f"<{name}>".encode())
         return text
@@ -376,27 +378,28 @@ class TestMatrix(TwoOwners):
         words = [w for w in self.a.words() if w.encode() not in asked]
         told = {}
         for who, credentials in self.strangers(plane):
-            # Who has the ticket may send: what others have is one of their own.
+            # A ticket authorizes its holder to send, so strangers use a ticket of their own.
             status, text = self.ask(row, {**self.a.objects, "ticket": self.b.objects["ticket"]}, credentials)
             told[who] = (status, text)
             for word in words:
                 self.assertNotIn(word.encode(), text, f"{who} reads it: {status}")
             if kind == "makes":
                 self.forget(who, status, text)
-            elif kind != "public" and plane == "control":  # that a sandbox runs, its address says
+            elif kind != "public" and plane == "control":  # an address shows that a sandbox runs
                 none = self.ask(row, NONE, credentials)
                 self.assertEqual((status, self.plain(text, self.a.objects)), (none[0], self.plain(none[1], NONE)), f"{who} learns that it exists")
         self.assertEqual(self.a.state(), before, "somebody has changed it")
         return told["the other's key"]
 
     def forget(self, who, status, text):
-        """What the other key has made for itself."""
+        """Deletes what the other key made for itself."""
         self.assertEqual(status, 202 if who == "the other's key" else 401, who)
         if status == 202:
             self.b.ok("DELETE", f"/templates/{json.loads(text)['templateID']}")
 
     def by_owner(self, row, before, stranger):
-        """The control: by the same request its owner, or an administrator, reads or changes something."""
+        """The control: the same request lets the owner, or an administrator, read or change
+        something."""
         plane, method, path, kind = row
         asked = self.bytes_of(row, self.a.objects, [])
         status, text = self.ask(row, self.a.objects, [("X-API-Key", self.daemon.keys["admin"])] if kind == "operator" else self.owner(plane))
@@ -413,7 +416,7 @@ class TestMatrix(TwoOwners):
             self.assertNotEqual((status, text), stranger, "the owner is told what everybody is told")
 
     def clean_up(self, row):
-        """What the owner's request has left is taken away, and what it took is made again."""
+        """Removes the effects of the owner's request and restores what it deleted."""
         path = row[2]
         for name in set(self.a.has()) - {self.a.box.id}:
             hutch("rm", "-f", name)
@@ -448,10 +451,10 @@ class TestMatrix(TwoOwners):
 
 
 class TestOthers(TwoOwners):
-    """What is reached by no route of its own."""
+    """Objects without a route of their own."""
 
     def test_ports(self):
-        """A port that is not public is for who has its token."""
+        """A port that is not public needs its token."""
         def get(*fields):
             answer = self.daemon.raw(request("GET", "/", *self.a.box.fields(3000), *fields, ("Connection", "close"))).list[0]
             return answer[0], answer[2]
@@ -463,7 +466,7 @@ class TestOthers(TwoOwners):
             self.assertEqual((status, self.a.secret.encode() in text), (403, False), fields)
 
     def test_file_urls(self):
-        """A URL is signed for a sandbox, a file and what is done to it."""
+        """A URL is signed for one sandbox, file and operation."""
         def get(query, box=self.a.box, method="GET"):
             answer = self.daemon.raw(request(method, f"/files?{query}", *box.fields(), ("Connection", "close"))).list[0]
             return answer[0], answer[2]
@@ -482,7 +485,7 @@ class TestOthers(TwoOwners):
         self.assertEqual(self.a.state(), before)
 
     def test_sandboxes_of_a_session(self):
-        """Tools of MCP find the sandboxes of their key, and no others."""
+        """MCP tools find only the sandboxes of their key."""
         for owner in (self.a, self.b):
             self.addCleanup(lambda o=owner: [hutch("rm", "-f", name) for name in set(o.has()) - {o.box.id}])
         mine, theirs = (Mcp(self.daemon, self.daemon.keys[o.key]) for o in (self.a, self.b))

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Programs in a sandbox that answer on a port as no server may: whoever asks them gets one answer or an error, and not a byte of
-theirs comes in an answer of somebody else's, be it over the same connection. They see no credential.
+Programs in a sandbox that send invalid HTTP on a port. The client gets one answer or an error, and
+no byte of the program appears in an answer to another request, even over the same connection. The
+programs see no credential.
 """
 
 import json
@@ -16,7 +17,8 @@ SECOND = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\nX-Poison: POISON\r\n\r\nPOISO
 WELL = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 FLOOD = 100_000
 
-# Each connection gets the bytes of a file, as they are; what was asked is kept, and that all of it was sent, or not wanted.
+# Sends the bytes of a file to each connection. Records the request, and notes when all bytes were
+# sent or refused.
 SERVER = """
 import os, socket, sys, threading
 def serve(s):
@@ -44,7 +46,7 @@ print('ready', flush=True)
 while True:
     threading.Thread(target=serve, args=(l.accept()[0],), daemon=True).start()
 """
-# (answer of the program, statuses that the client may see)
+# (the program's answer, statuses that the client may see)
 ANSWERS = {
     "two answers": (WELL + SECOND, (200,)),
     "two answers in chunks": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n" + SECOND, (200,)),
@@ -79,7 +81,7 @@ ANSWERS = {
     "100 and 103": (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nX-Poison: POISON\r\n\r\n" + WELL, (200,)),
     "101 that was not asked for": (b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n" + SECOND, (502,)),
 }
-# The head is right, and what follows is not: the connection ends in the middle.
+# A valid head with an invalid body: the connection ends in the middle.
 CUT = {
     "less than its length": b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\nhello",
     "a chunk that is none": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhelloPOISON\r\n0\r\n\r\n" + SECOND,
@@ -105,7 +107,7 @@ class TestPorts(ApiCase):
             raise AssertionError("no server in the sandbox")
 
     def answer(self, data, box=None):
-        """What the program will answer from now on."""
+        """Sets the program's answer from now on."""
         box = box or self.box
         r = hutch("exec", "-i", box.id, "--", "sh", "-c", "cat > /tmp/new && mv /tmp/new /tmp/answer && rm -f /tmp/asked /tmp/served", input=data)
         self.assertEqual(r.returncode, 0, r.stderr)
@@ -117,7 +119,8 @@ class TestPorts(ApiCase):
         return request(method, target, *self.box.fields(3000), *fields)
 
     def followed(self, data=None):
-        """Asks for the port, and then, over the same connection, as others would, for the other sandbox and for the control plane."""
+        """Asks for the port, and then, over the same connection, for the other sandbox and for
+        the control plane."""
         others = request("GET", "/files?path=/etc/motd&username=user", *self.others.fields(), ("X-Access-Token", self.others.token))
         api = request("GET", "/sandboxes", ("X-API-Key", self.daemon.keys["user"]), ("Connection", "close"))
         with self.daemon.connect() as s:
@@ -128,7 +131,7 @@ class TestPorts(ApiCase):
                 if not piece:
                     break
                 got += piece
-            # What comes too much is on its way before somebody else asks.
+            # Surplus bytes are on their way before the next request is sent.
             eventually(lambda: self.inside("ls /tmp").split().count("served"), "the end of the program's answer")
             send_all(s, others)
             send_all(s, api)
@@ -208,7 +211,7 @@ class TestPorts(ApiCase):
             self.assertIn(own, self.asked(), "control: what is for the program comes")
 
     def test_requests_are_one_request(self):
-        """Nothing in a request makes a second one for the program."""
+        """Nothing in a request becomes a second request to the program."""
         self.answer(WELL)
         for data in (self.get(target="/x%0d%0aX-Smuggled:%201"), self.get(("X-A", "b\r X-Smuggled: 1")),
                      self.get(("Content-Length", "5"), ("Transfer-Encoding", "chunked")) + b"0\r\n\r\nGET /smuggled HTTP/1.1\r\n\r\n"):
@@ -231,7 +234,7 @@ class TestPorts(ApiCase):
         head, rest = got.split(b"\r\n\r\n", 1)
         self.assertTrue(head.startswith(b"HTTP/1.1 101 "), head)
         self.assertEqual(rest, SECOND, "control: a stream, and what came with its head is the first of it")
-        # Asked for an upgrade, and answered as if not; and the other way round, where what follows is no stream.
+        # An upgrade request with an ordinary answer, and the reverse, where no stream follows.
         self.answer(WELL)
         with self.daemon.connect() as s:
             send_all(s, self.get(*upgrade) + request("GET", "/health", ("Connection", "close")))
@@ -241,7 +244,7 @@ class TestPorts(ApiCase):
         self.assertNotIn(POISON, answers.list[0][2])
 
     def test_an_upgrade_is_for_its_sandbox_alone(self):
-        """After 101 everything goes to the program, also what looks like a request for us."""
+        """After 101 all bytes go to the program, also those that look like a request to hutchd."""
         self.answer(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n")
         with self.daemon.connect() as s:
             send_all(s, self.get(("Upgrade", "x"), ("Connection", "Upgrade")))
@@ -261,7 +264,8 @@ class TestPorts(ApiCase):
             with self.subTest(host):
                 answers = self.daemon.raw(request("GET", "/sandboxes", ("Connection", "close"), host=f"{host}.{DOMAIN}"))
                 self.assertIn(answers.statuses, ([400], [421], [502]))
-        # The port of files and commands is not one of the sandbox's, however it is written, and needs its token.
+        # The port for files and commands does not belong to the sandbox, in any spelling, and needs
+        # its token.
         for port in ("49983", "049983"):
             fields = (("E2b-Sandbox-Id", self.box.id), ("E2b-Sandbox-Port", port), ("Connection", "close"))
             self.assertIn(self.daemon.raw(request("GET", "/envs", *fields)).statuses, ([401], [400]))
@@ -285,7 +289,7 @@ class TestPorts(ApiCase):
         self.assertNotIn(box.traffic, self.inside("cat /tmp/asked", box))
 
     def test_an_answer_without_end_that_nobody_reads(self):
-        """The program waits, hutchd does not grow, others are served."""
+        """The program waits, hutchd does not grow, and other clients are served."""
         self.inside(f"python3 -c 'f = open(\"/tmp/new\", \"wb\"); f.write(b\"HTTP/1.1 200 OK\\r\\n\\r\\n\"); "
                     f"[f.write(bytes(1000)) for _ in range({FLOOD})]' && mv /tmp/new /tmp/answer")
         self.daemon.clear_peak()
@@ -325,7 +329,8 @@ asyncio.run(main())
 
 
 class TestFlood(ApiCase):
-    """Strangers take all that strangers may have of a sandbox's ports, and are never quiet for long."""
+    """Strangers use all of a sandbox's port connections open to them, and are never idle for
+    long."""
 
     STRANGERS, ALL = 192, 300
 
@@ -352,12 +357,12 @@ class TestFlood(ApiCase):
         for what, fields in {"a wrong token": ("X-Access-Token", "0" * 40), "another sandbox's": ("X-Access-Token", self.others.token),
                              "another key": ("X-API-Key", self.daemon.keys["other"])}.items():
             self.assertEqual(self.get(fields)[0], 429, what)
-        # Commands and files are as ever.
+        # Commands and files still work.
         self.assertEqual(self.inside("echo well"), "well\n")
         status, text = self.daemon.ask("GET", f"/files?{self.box.signed('/etc/hostname', 'read')}", E2b_Sandbox_Id=self.box.id, E2b_Sandbox_Port="49983")
         self.assertEqual(status, 200, text)
         self.is_well()
-        # Their end is room for others.
+        # Closing them makes room for other clients.
         for s in many:
             s.close()
         eventually(lambda: self.get()[2] == b"hello", "room for a stranger")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the sandboxes of a key may take together: never exceeded, however many are asked for at once, and given back however one ends."""
+"""Limits on the sum of a key's sandboxes: never exceeded, however many requests arrive at once,
+and released however a sandbox ends."""
 
 import json
 import os
@@ -36,7 +37,8 @@ class TestQuota(ApiCase):
         self.assertEqual(free.result()[0], 201, "another key is not bound by it")
         refused = next(text["message"] for status, text in got if status == 429)
         self.assertEqual(refused, "key 'five' may have 5 sandboxes, has 5, and one more would make it 6: end a sandbox, or ask the operator for more")
-        # An administrator is bound by no key's limit, and what it makes is not this key's.
+        # No key's limit applies to an administrator, and the administrator's sandboxes do not count
+        # for this key.
         self.assertEqual(self.create("admin")[0], 201)
 
     def test_given_back_however_one_ends(self):
@@ -89,7 +91,7 @@ class TestQuota(ApiCase):
         self.assertEqual([self.create(key, daemon)[0] for _ in range(3)], [201, 201, 429])
         daemon.process.kill()
         daemon.process.wait()
-        # The other one of this host counts the same sandboxes.
+        # A second hutchd of this host counts the same sandboxes.
         self.assertEqual(self.create(key)[0], 429)
         self.assertEqual(hutch("key", "set", "changed", "--sandboxes", "3").returncode, 0)
         eventually(lambda: self.create(key)[0] == 201, "a larger quota")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Who may do what, asked of a running hutchd: every route it has, by everybody there is. A route that is not in the table fails the
-test, and so does one that is there no more.
+Asks a running hutchd for every route in every role and compares the status with a table. A route
+missing from the table fails the test, and so does a row without a route.
 """
 
 import json
@@ -13,11 +13,12 @@ from api import JSON, ApiCase, new_key
 from sandbox import MACHINE, create, hutch
 from waiting import eventually
 
-# nobody, a wrong key, a key for metrics, a user's key that is another's, the owner's key, an administrator's, the Unix socket of the
-# daemon's own user; the sandbox's token, the token of another sandbox, a signed URL for one file.
+# No credential, a wrong key, a key for metrics, another user's key, the owner's key, an
+# administrator's key, the Unix socket of the daemon's own user, the sandbox's token, another
+# sandbox's token, a signed URL for one file.
 ROLES = ("nobody", "wrong", "metrics", "other", "user", "admin", "unix", "token", "stranger", "signed")
-# With a token, and nothing that says which sandbox, a request is for the sandbox that has this token. There, too, is nothing of
-# the control plane; /health and /metrics are paths of both.
+# A request with a token and no sandbox name goes to the sandbox that has this token, where the
+# control plane's paths do not exist. /health and /metrics exist on both planes.
 TABLE = """
 control POST   /sandboxes                               401 401 403 404 404 404 404 404 404 401
 control POST   /v2/sandboxes                            401 401 403 404 404 404 404 404 404 401
@@ -93,11 +94,12 @@ sandbox GET    /envs                                    401 401 401 401 401 401 
 sandbox GET    /metrics                                 401 401 401 401 401 401 401 200 401 401
 """
 
-# Whoever was somebody once is treated as whoever never was: a key that was revoked, one that has expired, a URL whose signature has,
-# the token of a sandbox that has ended.
+# Expired credentials are treated like invalid ones: a revoked key, an expired key, a URL with an
+# expired signature, the token of a sandbox that has ended.
 OVER = {"revoked": "wrong", "expired": "wrong", "late": "wrong", "ended": "stranger"}
 
-# What is asked for where the route has a {}, and what is sent: requests that succeed for whoever may, and change little.
+# Values for the {} of a route, and request bodies: they succeed for permitted roles and change
+# little.
 ARGS = {
     "/templates": ("no-such-template", "0" * 64),
     "/v2/templates": ("no-such-template", "no-such-build"),
@@ -132,7 +134,7 @@ def rows():
 
 
 def routes():
-    """What hutchd says that it has."""
+    """Yields the routes that hutchd reports."""
     printed = subprocess.run([os.environ["HUTCHD"], "--print-routes"], check=True, capture_output=True, stdin=subprocess.DEVNULL)
     for line in printed.stdout.decode().splitlines():
         plane, method, path, roles = line.split("\t")
@@ -140,7 +142,7 @@ def routes():
 
 
 def has_freezer():
-    """An ordinary user without control groups of their own cannot pause."""
+    """An ordinary user without delegated control groups cannot pause."""
     sandbox = create()
     r = hutch("pause", sandbox)
     hutch("rm", "-f", sandbox)
@@ -157,7 +159,7 @@ class TestRoles(ApiCase):
         return path
 
     def who(self, role, plane, op):
-        """(fields, query) of somebody."""
+        """Returns (fields, query) of a role."""
         box = self.box.fields() if plane == "sandbox" else []
         if role in self.over:
             return [self.over[role], *box], ""
@@ -174,7 +176,7 @@ class TestRoles(ApiCase):
         return box, self.box.signed("/tmp/f", op) if role == "signed" else ""
 
     def one(self, route, role, box):
-        """The status of one request."""
+        """Sends one request and returns its status."""
         plane, method, path = route
         fields, query = self.who(role, plane, "read" if method == "GET" else "write")
         body = b""
@@ -193,7 +195,8 @@ class TestRoles(ApiCase):
         return self.daemon.head(method, target + ("?" + query if query else ""), fields, body, unix=role == "unix")
 
     def statuses(self, route):
-        """What each role gets. What ends a sandbox gets one of its own each time."""
+        """Returns the status that each role gets. A request that ends a sandbox gets a new
+        sandbox each time."""
         plane, method, path = route
         got = []
         for role in ROLES:
@@ -204,7 +207,7 @@ class TestRoles(ApiCase):
         return got
 
     def forget_copies(self, before):
-        """Of a machine: those that were made of it, and what was saved."""
+        """Removes the VMs that were forked and the snapshots that were taken."""
         for sandbox in set(self.ps("-a")) - before:
             self.ended(hutch("rm", "-f", sandbox), 0)
         for row in self.json("snapshot", "ls", "--json"):
@@ -215,7 +218,7 @@ class TestRoles(ApiCase):
         self.assertEqual(sorted(route for route, _ in routes()), sorted(route for route, _ in rows()))
 
     def test_every_route_by_everybody(self):
-        self.box = self.daemon.make()  # what is left of all this goes with it
+        self.box = self.daemon.make()  # leftovers go away with the old one
         self.addCleanup(hutch, "rm", "-f", self.box.id)
         self.addCleanup(self.forget_copies, set(self.ps("-a")))
         self.inside("echo x > /tmp/f")
@@ -224,7 +227,7 @@ class TestRoles(ApiCase):
         if not has_freezer():
             pause = ("control", "POST", "/sandboxes/{}/pause")
             table[pause] = [501 if status == 204 else status for status in table[pause]]
-        for what in ("snapshots", "fork") if MACHINE else ():  # a container cannot be copied
+        for what in ("snapshots", "fork") if MACHINE else ():  # a container cannot be snapshotted
             route = ("control", "POST", f"/sandboxes/{{}}/{what}")
             table[route] = [201 if status == 400 else status for status in table[route]]
         for route, got in seen:
@@ -248,23 +251,24 @@ class TestRoles(ApiCase):
         for route, expected in rows():
             for role, like in OVER.items():
                 if role == "ended" and route[0] == "control":
-                    continue  # says which sandbox, of which there is none any more: 502
+                    continue  # names a sandbox that has ended: 502
                 with self.subTest(" ".join(route), role=role):
                     self.assertEqual(self.one(route, role, self.box), expected[ROLES.index(like)])
         self.assertEqual((self.inside("find /tmp /home -type f | sort"), self.daemon.ask("GET", "/sandboxes", key="admin")), before)
         self.assertEqual(self.daemon.head("GET", "/files?" + self.box.signed("/tmp/f", "read", until=4_000_000_000)), 200, "control: a URL in time")
 
     def test_the_table_and_the_roles_of_hutchd_agree(self):
-        """Whoever is named by a row of hutchd's is let in by it, and nobody else: 401 and 403 are said at the door."""
+        """hutchd admits exactly the roles that its own row names. Callers without access get 401
+        or 403."""
         table = dict(rows())
         for route, named in routes():
             if route == ("control", "PUT", "/templates/{}/files/{}"):
-                continue  # by a ticket that is asked for before, and not by role
+                continue  # needs a ticket requested earlier, not a role
             for role, status in zip(ROLES, table[route]):
                 plane = route[0]
                 is_key = role in ("metrics", "other", "user", "admin", "unix")
                 if plane == "control" and role in ("token", "stranger") or plane == "sandbox" and role == "stranger":
-                    continue  # the other plane's, and nobody's: their status says it all
+                    continue  # these belong to the other plane or have no role; the status shows it
                 kind = "nobody" if role == "wrong" or plane == "sandbox" and is_key or plane == "control" and role == "signed" else \
                     {"other": "user", "unix": "admin"}.get(role, role)
                 if route[2] != "/files" and role == "signed" and plane == "sandbox":

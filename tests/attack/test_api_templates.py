@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Templates of two keys with the same name: what one builds is nothing to the other, until the operator shares it.
+Templates of two keys with the same name: one key's build does not affect the other key until the
+operator shares it.
 """
 
 import json
@@ -11,7 +12,7 @@ from waiting import eventually
 
 
 class TestNames(ApiCase):
-    """Real builds of two owners, all with one name."""
+    """Real builds of two owners, all with the same name."""
 
     @classmethod
     def setUpClass(cls):
@@ -22,7 +23,8 @@ class TestNames(ApiCase):
 
     @classmethod
     def build(cls, key, name, begins=None):
-        """A template in which /who has the name of its key; or why there is none."""
+        """Builds a template whose /who holds the name of its key, and returns it with its final
+        status."""
         status, text = cls.daemon.ask("POST", "/v3/templates", {"name": name}, key)
         if status != 202:
             raise AssertionError((status, text))
@@ -38,7 +40,7 @@ class TestNames(ApiCase):
         return made
 
     def who(self, key, template):
-        """(status, what /who of a new sandbox has, or the answer)."""
+        """Creates a sandbox and returns (status, contents of /who, or the answer)."""
         status, text = self.daemon.ask("POST", "/sandboxes", {"templateID": template, "timeout": 60}, key)
         if status != 201:
             return status, text.decode()
@@ -59,7 +61,7 @@ class TestNames(ApiCase):
             self.assertEqual(json.loads(self.daemon.ask("GET", f"/templates/aliases/{self.name}", key=key)[1])["templateID"], own["templateID"])
 
     def test_nothing_of_others(self):
-        """No id, no build and no image of another key's template is of any use."""
+        """Another key's template cannot be used by its id, its build or its image."""
         theirs, build = self.theirs["templateID"], self.theirs["buildID"]
         before = self.daemon.ask("GET", f"/templates/{theirs}/tags", key="other")
         self.assertEqual(before[0], 200, before)
@@ -107,11 +109,12 @@ class TestNames(ApiCase):
         self.addCleanup(hutch, "template", "unshare", name)
         self.assertEqual(self.who("other", name), (201, "user\n"))
         self.assertIn([name], [one["names"] for one in json.loads(self.daemon.ask("GET", "/templates", key="other")[1]) if one["public"]])
-        # To use it is not to change it.
+        # Permission to use a template is not permission to change it.
         for method, place, body in (("DELETE", f"/templates/{name}", None), ("DELETE", f"/templates/{made['templateID']}", None),
                                     ("POST", "/templates/tags", {"target": name, "tags": ["planted"]})):
             self.assertEqual(self.daemon.ask(method, place, body, "other")[0], 404, place)
-        # A name of one's own comes first, and a second one of that name is not shared.
+        # A key's own name takes precedence, and a second template of a shared name cannot be
+        # shared.
         own = self.build("other", name)
         self.assertEqual(own["end"]["status"], "ready", own)
         self.assertEqual(self.who("other", name), (201, "other\n"))
@@ -125,7 +128,7 @@ class TestNames(ApiCase):
         self.assertEqual(self.who("user", name), (201, "user\n"), "control: its owner's as before")
 
     def test_archives_are_the_owners(self):
-        """An address to send to is for the store of the key that asked, and of no other."""
+        """An upload address belongs to the store of the key that asked for it."""
         hash_ = "cd" * 32
         url = json.loads(self.daemon.ask("GET", f"/templates/{self.mine['templateID']}/files/{hash_}", key="user")[1])["url"]
         path = url[url.index("/templates/"):]
@@ -135,7 +138,7 @@ class TestNames(ApiCase):
         self.assertFalse(json.loads(self.daemon.ask("GET", f"/templates/{self.theirs['templateID']}/files/{hash_}", key="other")[1])["present"])
 
     def test_an_administrator(self):
-        """Sees all of them, and changes each by its id."""
+        """An administrator sees all templates and changes each by its id."""
         listed = {one["templateID"] for one in json.loads(self.daemon.ask("GET", "/templates", key="admin")[1])}
         self.assertLessEqual({self.mine["templateID"], self.theirs["templateID"]}, listed)
         self.assertEqual(self.daemon.ask("GET", f"/templates/{self.theirs['templateID']}/tags", key="admin")[0], 200)

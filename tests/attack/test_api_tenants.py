@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Two tenants on one hutchd: what a key can learn of the host and of other keys, and what it can get beyond what it was given. Real objects
-of both keys exist, answers are compared as a whole, and each refusal has a control that succeeds.
+Two tenants on one hutchd: what a key can learn about the host and about other keys, and what it can
+get beyond its grants. Both keys own real objects, answers are compared as a whole, and each refusal
+has a control that succeeds.
 """
 
 import datetime
@@ -17,7 +18,7 @@ WRONG = "e2b_" + "0" * 40
 
 
 class Mcp:
-    """A session over HTTP."""
+    """An MCP session over HTTP."""
 
     def __init__(self, daemon, key):
         self.daemon, self.key = daemon, key
@@ -36,7 +37,8 @@ class Mcp:
 
 
 class TestCredentials(ApiCase):
-    """A presented credential decides, also on the Unix socket, where the daemon's own user and root need none."""
+    """A credential in the request decides, also on the Unix socket, where root and the daemon's
+    own user need none."""
 
     def on_unix(self, *fields, target="/sandboxes"):
         answer = self.daemon.raw(request("GET", target, ("Connection", "close"), *fields), unix=True).list[0]
@@ -68,7 +70,8 @@ class TestCredentials(ApiCase):
 
 
 class TestErrorsAreNoDefaults(ApiCase):
-    """Only "there is no such agent" leaves the default policy, and only "there is no such image" leaves the templates of clients."""
+    """Only "no such agent" falls back to the default policy, and only "no such image" falls back
+    to the templates of clients."""
 
     def agent_of_new(self):
         box = self.daemon.make()
@@ -78,7 +81,8 @@ class TestErrorsAreNoDefaults(ApiCase):
             hutch("rm", "-f", box.id)
 
     def test_an_agent_that_cannot_be_read(self):
-        """The template base, with something named like its agent that is none: no sandbox, under no policy."""
+        """An invalid file in place of the agent of template base: no sandbox starts, under any
+        policy."""
         self.assertEqual(self.agent_of_new(), "e2b", "control: without an agent of the template's name, the default")
         place = CONFIG / "agents" / "base.yaml"
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -107,7 +111,8 @@ class TestErrorsAreNoDefaults(ApiCase):
         self.assertEqual(self.agent_of_new(), "e2b", "control: the default again")
 
     def test_an_image_that_cannot_be_read(self):
-        """An image of the operator's that is broken is an error; no client's template of that name takes its place."""
+        """A broken image of the operator is an error; no client's template of that name replaces
+        it."""
         names = Path(os.environ["HUTCH_STATE_DIR"]) / "images" / "names"
         record = next(p for p in names.iterdir() if p.name.startswith("base"))
         text = record.read_bytes()
@@ -123,7 +128,8 @@ class TestErrorsAreNoDefaults(ApiCase):
 
 
 class TestWhatErrorsSay(ApiCase):
-    """No text that a user's key gets has a path of the host or a piece of its files; an administrator reads the details, and so does the log."""
+    """Messages to a user's key hold no host path and no contents of host files. An administrator
+    and the log get the details."""
 
     SECRET = "hunter2-in-a-file"
 
@@ -153,7 +159,7 @@ class TestWhatErrorsSay(ApiCase):
         self.assertEqual((status, json.loads(text)["agent"]["name"]), (200, "e2b"), "control")
 
     def test_policies_of_agents_that_are_granted(self):
-        """Others may name what is inside the operator's network."""
+        """Policies of other agents may name hosts of the operator's network."""
         agent("inner", "egress: {domains: ['git.corp.example:443/private']}\n")
         self.addCleanup((CONFIG / "agents" / "inner.yaml").unlink)
         granted = new_key("inner", "--agent", "e2b,inner")
@@ -213,13 +219,13 @@ class TestWhatErrorsSay(ApiCase):
         self.assertIn(self.SECRET, self.daemon.log(), "control: the log has the details")
 
     def tool(self, key):
-        """What the MCP tool create_sandbox says."""
+        """Returns the message of the MCP tool create_sandbox."""
         answer = Mcp(self.daemon, self.daemon.keys[key]).call("create_sandbox")
         self.assertTrue(answer["isError"], answer)
         return answer["content"][0]["text"]
 
     def build(self, key):
-        """Why a build that cannot begin has failed, and its log."""
+        """Returns why a build that cannot start failed, and its log."""
         status, text = self.daemon.ask("POST", "/v3/templates", {"name": f"built-by-{key}"}, key)
         self.assertEqual(status, 202, text)
         made = json.loads(text)
@@ -232,7 +238,8 @@ class TestWhatErrorsSay(ApiCase):
         return json.dumps(status)
 
     def test_an_agent_that_is_in_two_places(self):
-        """The default agent, which everything but a template with an agent of its own is made with."""
+        """The default agent, which applies to every sandbox except those of a template with its
+        own agent."""
         self.write_agent("e2b", f"agent:\n  name: e2b\n  type: test\n  summary: {self.SECRET}\n")
         for what, ask in {
             "create": lambda key: self.daemon.ask("POST", "/sandboxes", {"templateID": "base", "timeout": 60}, key)[1].decode(),
@@ -248,7 +255,7 @@ class TestWhatErrorsSay(ApiCase):
 
 
 class TestPublicTraffic(ApiCase):
-    """Ports are closed, and opened again, while a sandbox runs."""
+    """Ports of a running sandbox are closed and opened again."""
 
     SERVER = "import http.server\nclass H(http.server.BaseHTTPRequestHandler):\n  def do_GET(self):\n" \
              "    self.send_response(200)\n    self.send_header('Content-Length', '5')\n    self.end_headers()\n" \
@@ -290,11 +297,11 @@ class TestPublicTraffic(ApiCase):
         self.assertEqual(self.port(token="0" * 40)[0], 403)
         info = json.loads(self.daemon.ask("GET", f"/sandboxes/{self.mine.id}", key="user")[1])
         self.assertIs(info["network"]["allowPublicTraffic"], False)
-        # What does not name it leaves it, and a second time the token stays.
+        # A body that does not name it leaves the setting, and repeating it keeps the token.
         for body in ({"denyOut": ["192.0.2.1/32"]}, {"allowPublicTraffic": None}, {"allowPublicTraffic": False}):
             self.assertEqual(self.put(body)[0], 204, body)
             self.assertEqual((self.port()[0], self.token()), (403, token), body)
-        # It is written down: another hutchd finds it so.
+        # The setting is stored: another hutchd finds it.
         other = Daemon()
         self.addCleanup(other.stop)
         self.assertEqual((self.port(other)[0], self.port(other, token)), (403, (200, b"hello")))
@@ -319,7 +326,7 @@ class TestPublicTraffic(ApiCase):
 
 class TestTemplates(ApiCase):
     def test_the_list_of_templates(self):
-        """It can be read when there are templates, with when they were made."""
+        """The list is readable when there are templates, and has their creation times."""
         made = json.loads(self.daemon.ask("POST", "/v3/templates", {"name": "listed"}, "user")[1])
         self.addCleanup(self.daemon.ask, "DELETE", f"/templates/{made['templateID']}", None, "user")
         status, text = self.daemon.ask("GET", "/templates", key="user")
@@ -331,10 +338,11 @@ class TestTemplates(ApiCase):
 
 
 class TestDomain(ApiCase):
-    """The SDKs make the names of ports from the domain that they are told, and without one from that of a service of somebody else's."""
+    """The SDKs build host names of ports from the reported domain. Without one they use the
+    domain of a third-party service."""
 
     def told(self, daemon):
-        """What creating, connecting and looking tell."""
+        """Returns the domains that create, connect and get report."""
         def ask(method, target, body=b""):
             fields = [("Content-Type", "application/json"), ("Connection", "close")]
             return json.loads(daemon.raw(request(method, target, *fields, body=body), unix=True).list[0][2])
@@ -350,7 +358,8 @@ class TestDomain(ApiCase):
         self.addCleanup(local.stop)
         name, domains = self.told(local)
         self.assertEqual(domains, {f"localhost:{local.port}"})
-        # What getHost() makes of it leads to the sandbox: nothing listens there, and hutchd says so for the port.
+        # The name that getHost() builds leads to the sandbox: no program listens there, and hutchd
+        # reports that for the port.
         answers = [local.raw(request("GET", "/", ("Connection", "close"), host=f"3000-{one}.localhost:{local.port}")).list[0]
                    for one in (name, "a" * 16)]
         self.assertEqual([status for status, _, _ in answers], [502, 502])
@@ -362,7 +371,8 @@ class TestDomain(ApiCase):
 
 
 class TestGrants(ApiCase):
-    """A template named like an agent has that agent's policy only if the key is granted the agent."""
+    """A template with an agent's name gets that agent's policy only if the key is granted the
+    agent."""
 
     def agent_of(self, key, template="wide", daemon=None):
         status, text = (daemon or self.daemon).ask("POST", "/sandboxes", {"templateID": template, "timeout": 60}, key)
@@ -378,7 +388,7 @@ class TestGrants(ApiCase):
         return new_key(name, *opts)
 
     def build(self, key, name):
-        """A template of this name, as a client makes it."""
+        """Builds a template of this name, as a client does."""
         made = json.loads(self.daemon.ask("POST", "/v3/templates", {"name": name}, key)[1])
         place = f"/templates/{made['templateID']}"
         self.addCleanup(hutch, "image", "rm", f"{made['templateID']}:{made['buildID']}")
@@ -400,7 +410,7 @@ class TestGrants(ApiCase):
         self.assertEqual(self.agent_of(self.key("granted", "--agent", "locked,wide")), "wide", "control: granted")
         self.assertEqual(self.agent_of("admin"), "wide", "control: an administrator")
         self.assertEqual(self.agent_of(self.key("two", "--agent", "locked,wide"), "base"), "locked", "the first is the default")
-        # It can be changed while hutchd runs.
+        # The grant can be changed while hutchd runs.
         self.assertEqual(hutch("key", "set", "plain", "--agent", "e2b,wide").returncode, 0)
         eventually(lambda: self.agent_of(plain) == "wide", "the new grant")
         self.assertEqual(hutch("key", "set", "plain", "--agent", "").returncode, 0)
@@ -424,7 +434,7 @@ class TestGrants(ApiCase):
         eventually(lambda: agent_of_new() == "e2b", "the new grant")
 
     def test_a_level_is_a_minimum(self):
-        """A key of level microvm gets no container: where there is no machine to be had, it gets nothing."""
+        """A key of level microvm gets no container: if no VM can be started, the request fails."""
         key = self.key("strong", "--level", "microvm")
         before = self.ps("-a")
         status, text = self.daemon.ask("POST", "/sandboxes", {"templateID": "base", "timeout": 60}, key)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Bytes that are no HTTP, or HTTP that two readers can read in two ways: refused, and nothing behind them is read as a request.
-Contents that are small on the wire and large in memory, and numbers and names that are none.
+Bytes that are not HTTP and ambiguous HTTP: hutchd rejects them and reads nothing after them as a
+request. Also bodies that are small on the wire and large in memory, and invalid numbers and names.
 """
 
 import gzip
@@ -15,13 +15,13 @@ from api import DOMAIN, JSON, ApiCase, request
 from sandbox import PATIENCE, RUN
 from test_api_roles import ARGS, routes
 
-MEMORY = 24 << 10  # KiB that hutchd may grow by, whatever is sent: a body of JSON is 4 MiB at most, and its values some times that
+MEMORY = 24 << 10  # KiB of growth; a JSON body of at most 4 MiB takes a few times that
 SECOND = b"GET /sandboxes HTTP/1.1\r\nHost: 127.0.0.1\r\nX-API-Key: %(key)s\r\n\r\n"
 BODY = b'{"timeout":600}'
 LINE = b"POST /sandboxes/%(id)s/timeout HTTP/1.1\r\n"
 USUAL = b"Host: 127.0.0.1\r\nX-API-Key: %(key)s\r\n"
 
-# Behind each is SECOND, which would be answered with 200 by whoever takes it for a request.
+# SECOND follows each of these. A reader that takes it for a request answers it with 200.
 FRAMING = {
     "both lengths": b"Content-Length: 15\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     "both, the other way round": b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
@@ -127,7 +127,8 @@ PATHS = {
     "/templates/..%2fx/tags": 400, "/templates/%2e%2e/tags": 400, "/templates/aliases/..%2fbase": 400, "/templates/aliases/-base": 404,
     "/templates/x/files/..%2f..%2fkeys.json": 400, "/templates/x/builds/..%2f/status": 400,
 }
-# In the place of every id of every route: out of a directory, decoded once, twice or not at all; and what is no id.
+# Replaces every id of every route: paths out of a directory, encoded once, twice or not at all, and
+# invalid ids.
 IDS = ("..", ".", "%2e%2e", "%2E%2e%2fkeys.json", "..%2f..%2fkeys.json", "%2fetc%2fpasswd", "%252e%252e%252fkeys.json", "%c0%ae%c0%ae%c0%afkeys.json",
        "%e0%80%ae", "a%2f..%2fb", "..%5c..", "%00", "keys%00.json", "keys.json", "-rf", "--help", ".hidden", "%e2%80%ae", "%ff", "a" * 300, "%0a")
 
@@ -137,7 +138,7 @@ class TestWire(ApiCase):
         return data.replace(b"%(id)s", self.box.id.encode()).replace(b"%(key)s", self.daemon.keys["user"].encode())
 
     def refused(self, data, statuses=(400,), behind=SECOND):
-        """One answer that is a refusal, and then the end."""
+        """Expects one answer, a refusal, and then the end of the connection."""
         answers = self.daemon.raw(self.filled(data + behind))
         self.assertEqual(len(answers.list), 1, answers.list)
         status, fields, _ = answers.list[0]
@@ -217,14 +218,15 @@ class TestWire(ApiCase):
                          "control: decoded, once")
 
     def state(self):
-        """The names of all that hutchd keeps."""
+        """Returns the names of all files that hutchd keeps."""
         return {str(p) for top in (RUN / "sandboxes", Path(os.environ["HUTCH_STATE_DIR"])) for p in top.rglob("*") if "audit" not in p.parts}
 
     def test_every_id_of_every_route(self):
-        """Row 136: as an administrator, who could have anything. No answer is a file's, and nothing has come or gone."""
+        """Row 136, as an administrator, who has access to everything. No answer contains a file,
+        and no file appears or disappears."""
         canary = b"hash"  # a word of keys.json
         self.assertIn(canary, (Path(os.environ["HUTCH_STATE_DIR"]) / "keys.json").read_bytes())
-        # The shelf of this key is made when it is first used, with its lock.
+        # The first use of this key's template directory creates it, with its lock.
         self.assertEqual(self.daemon.ask("DELETE", "/templates/none", key="admin")[0], 404)
         before, tried = self.state(), 0
         for (plane, method, path), _ in routes():
@@ -238,7 +240,7 @@ class TestWire(ApiCase):
                     answers = self.daemon.raw(request(method, target, *fields, body=b"{}" if method in ("POST", "PUT") else b""))
                     with self.subTest(f"{method} {target}"[:100]):
                         [(status, _, text)] = answers.list
-                        # 401: an upload has a ticket of its own, which is looked at first.
+                        # 401: an upload needs its own ticket, which is checked first.
                         self.assertIn(status, (400, 404) if method != "PUT" or "/files/" not in path else (400, 401, 404), text)
                         self.assertNotIn(canary, text)
                     tried += 1
@@ -247,7 +249,8 @@ class TestWire(ApiCase):
         self.is_well()
 
     def test_files_by_path(self):
-        """Row 136: whatever a path says, it is a path of the sandbox. That it is one of a file there is the control."""
+        """Row 136: every path is resolved inside the sandbox. Control: the same request reads a
+        file there."""
         with tempfile.TemporaryDirectory() as outside:
             canary = Path(outside) / "canary"
             canary.write_text("of the host")
@@ -280,7 +283,8 @@ class TestWire(ApiCase):
             self.assertEqual(self.daemon.ask("POST", "/sandboxes", {"templateID": wrong}, "user")[0], 400, wrong)
 
     def test_sandboxes_of_others_are_as_if_they_were_not(self):
-        """The same answer, but for the name, as for one that is not there; also in lists and metrics."""
+        """The answer equals that for a missing sandbox, except for the name; also in lists and
+        metrics."""
         absent = self.others.id[:-1] + ("a" if self.others.id[-1] != "a" else "b")
         for method, what, body in (("GET", "", None), ("DELETE", "", None), ("POST", "/connect", {"timeout": 60}),
                                    ("POST", "/timeout", {"timeout": 0}), ("POST", "/pause", {}), ("GET", "/logs", None),
@@ -306,7 +310,7 @@ class TestWire(ApiCase):
                 for path in (place, f"/sandboxes/{self.box.id}/connect", "/sandboxes"):
                     body = b'{"templateID":"base","timeout":' + text.encode() + b"}"
                     if text == "null" and path != place:
-                        continue  # as if it were not there
+                        continue  # as if the field were missing
                     self.assertEqual(self.daemon.ask("POST", path, body, "user", Content_Type=JSON)[0], 400, path)
         for query in ("limit=0", "limit=-1", "limit=101", "limit=x", "limit=1.5", "limit=9223372036854775808", "limit=%20" + "1", "limit=1%20"):
             self.assertEqual(self.daemon.ask("GET", "/v2/sandboxes?" + query, key="user")[0], 400, query)
@@ -353,7 +357,8 @@ class TestWire(ApiCase):
         self.assertEqual(self.daemon.ask("POST", place, b'{"timeout":600,"a":' + b"[" * 20 + b"]" * 20 + b"}", "user")[0], 204, "control")
 
     def test_a_million_keys_and_values(self):
-        """What is small on the wire and large as values: within the limit of a body, and given back."""
+        """JSON that is small on the wire and large in memory: stays within the body limit, and
+        the memory is released."""
         self.daemon.clear_peak()
         before = self.daemon.peak()
         keys = b"{" + b",".join(b'"%d":1' % i for i in range(300_000)) + b',"timeout":600}'
@@ -375,7 +380,8 @@ class TestWire(ApiCase):
         return b"--b\r\nContent-Disposition: form-data; " + name.encode() + b"\r\n" + more + b"\r\n" + data + b"\r\n"
 
     def test_archives_that_are_bombs(self):
-        """A GB of zeros is 1 MB: it ends at the limit of the sandbox's disk and never is in hutchd's memory. To a machine a fifth of it takes as long."""
+        """1 MB that unpacks to 1 GB of zeros: ends at the sandbox's disk limit and is never held
+        in hutchd's memory. A VM gets a fifth of it, which takes as long."""
         packer = zlib.compressobj(9, wbits=31)
         bomb = b"".join(packer.compress(bytes(1 << 20)) for _ in range(1024 // PATIENCE)) + packer.flush()
         self.assertLess(len(bomb), 2 << 20)
@@ -435,7 +441,8 @@ class TestWire(ApiCase):
                 self.assertEqual(self.daemon.raw(request("GET", "/sandboxes", key, ("Connection", "close"), host=host)).statuses, [200])
 
     def test_pages(self):
-        """Whatever says that it comes from a page is refused, with or without a key, and no answer invites one."""
+        """Requests that say they come from a web page are refused, with or without a key, and no
+        answer has a header that permits one."""
         key = ("X-API-Key", self.daemon.keys["user"])
         for origin in ("http://evil.example", "null", "http://127.0.0.1", "http://localhost", "", "file://"):
             for more in ((), (("Content-Type", "text/plain"),), (("Upgrade", "websocket"), ("Connection", "Upgrade"))):

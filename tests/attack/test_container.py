@@ -1,12 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """
-What code in a container can reach, tried from inside with the bundle that sandboxes get and the real crun.
+Tries from inside a container, with the bundle that sandboxes get and the real crun.
 
-tests/attack/probe.c tries; container.expected says what must be seen. Every kind of try has a positive control: the
-same try in a box with that one layer taken away succeeds, or the test would prove nothing.
+tests/attack/probe.c makes the tries; container.expected lists the results. Every kind of try has a
+positive control: the same try succeeds in a box without that one layer.
 
-BUNDLE and PROBE are the programs; HUTCH_UPDATE=1 writes the table anew.
+BUNDLE and PROBE are the programs; HUTCH_UPDATE=1 rewrites the table.
 """
 import contextlib
 import json
@@ -23,11 +23,12 @@ HERE = pathlib.Path(__file__).parent
 EXPECTED = HERE / "container.expected"
 HOST_ID = 1_000_000_000
 
-# Family, type and protocol of the sockets that a sandbox has, of all families and types with a dozen protocols each: unix sockets; TCP,
-# UDP and ping, by IPv4 and IPv6.
+# Family, type and protocol of the sockets that a sandbox may create, out of all families and types
+# with a dozen protocols each: unix sockets; TCP, UDP and ping over IPv4 and IPv6.
 KINDS = "1/1/0 1/1/1 1/2/0 1/2/1 1/5/0 1/5/1 2/1/0 2/1/6 2/2/0 2/2/1 2/2/17 10/1/0 10/1/6 10/2/0 10/2/17 10/2/58".split()
-# Row 43. Vulnerabilities of kernels by which containers were left, after gVisor's public record (cve-track-record.yml), by the first
-# step that each of them needs. Only that step is tried: it is refused here, and is not without the filter of system calls.
+# Row 43. Kernel vulnerabilities used for container escapes, from gVisor's public record
+# (cve-track-record.yml), by the first step that each needs. The test tries only that step: it is
+# refused here and succeeds without the syscall filter.
 FIRST_STEPS = {
     "34 clone user+network": """
         CVE-2022-1055 CVE-2022-27666 CVE-2022-29581 CVE-2023-1281 CVE-2023-4015 CVE-2023-4147 CVE-2023-4206 CVE-2023-4207 CVE-2023-4208
@@ -39,21 +40,23 @@ FIRST_STEPS = {
     "34 clone user+mount": "CVE-2021-4154 CVE-2021-33909 CVE-2022-0185 CVE-2022-0492",
     "32 syscall 425": """CVE-2022-1116 CVE-2022-1786 CVE-2022-2327 CVE-2022-2602 CVE-2022-3176 CVE-2022-20409 CVE-2022-29582
         CVE-2025-40364""",  # io_uring_setup
-    "32 filter by seccomp": "CVE-2022-23222 CVE-2023-52447",  # programs of BPF; bpf(2) itself wants a right as well
+    "32 filter by seccomp": "CVE-2022-23222 CVE-2023-52447",  # BPF; bpf(2) also needs a privilege
     "41 packet socket in a network of its own": "CVE-2020-14386 CVE-2021-22600 CVE-2025-38617 CVE-2026-31504",
     "41 TLS in the kernel": "CVE-2024-26583 CVE-2024-26584 CVE-2024-26585 CVE-2024-26800 CVE-2025-38616 CVE-2025-39946 CVE-2026-31533",
     "41 socketpair family 40": "CVE-2025-21756 CVE-2025-38618",  # vsock
     "41 socketpair family 38": "CVE-2025-39964 CVE-2025-40019 CVE-2026-23060 CVE-2026-31431",  # AF_ALG
     "41 socketpair family 33": "CVE-2026-43500",  # RxRPC
 }
-# The first step of these is what every program does: memory, pipes, futexes, timers, waiting, unix and internet sockets. Only a patched
-# kernel, or another one (level microvm), stops them: docs/THREAT-MODEL.md, "A hole in the kernel". test_files.py tries CVE-2022-0847.
+# The first step of these is something every program does: memory, pipes, futexes, timers, waiting,
+# unix and internet sockets. Only a patched kernel, or a separate one (level microvm), stops them:
+# docs/THREAT-MODEL.md, "A hole in the kernel". test_files.py tries CVE-2022-0847.
 LEFT_TO_THE_KERNEL = """CVE-2016-5195 CVE-2017-5123 CVE-2022-0847 CVE-2022-2585 CVE-2023-4622 CVE-2025-40214 CVE-2026-23240 CVE-2026-23394
     CVE-2026-31419 CVE-2026-43499 CVE-2026-43503"""
 
-# In a mount namespace of its own: a root of empty directories, and crun's view of a hybrid host mended: it refuses to
-# start where the v2 side has controllers. Standard input is a pipe: crun gives the file behind it to the sandbox's user,
-# and /dev/null is the host's.
+# Runs in a new mount namespace with a root of empty directories. It also corrects crun's view of a
+# hybrid host, because crun refuses to start if the v2 hierarchy has controllers. Standard input is
+# a pipe: crun changes the owner of the file behind it to the sandbox's user, and /dev/null belongs
+# to the host.
 SCRIPT = """
 set -e
 mount -t tmpfs tmpfs "$1/root"
@@ -67,7 +70,8 @@ if [ -e $c ]; then mount --bind /dev/null $c; fi
 
 
 def run(weaken=lambda config: None, network=False, probe_id=0):
-    """{"41 socket family 2": "ok", ...} as seen from inside a box. The probe's file belongs to `probe_id` of the host."""
+    """Runs the probe in a box and returns {"41 socket family 2": "ok", ...}. The probe's file
+    belongs to host uid `probe_id`."""
     name = f"hutch-attack-{os.getpid()}"
     with tempfile.TemporaryDirectory() as tmp:
         for d in ("root", "bundle", "crun"):
@@ -80,7 +84,8 @@ def run(weaken=lambda config: None, network=False, probe_id=0):
         weaken(config)
         with open(f"{tmp}/bundle/config.json", "w") as f:
             json.dump(config, f)
-        # A network of the test's own, with a device in it, stands for the host's where a control needs one.
+        # A network namespace with a device stands in for the host's network where a control needs
+        # one.
         outer = ["unshare", "--mount", "--propagation", "private", *(["--net"] if network else [])]
         script = ("ip link add canary0 type veth peer name canary1\n" if network else "") + SCRIPT
         r = subprocess.run([*outer, "bash", "-c", script, "-", tmp, name],
@@ -89,7 +94,7 @@ def run(weaken=lambda config: None, network=False, probe_id=0):
 
 
 def parse(said, errors=""):
-    """What the probe has printed, by row and try."""
+    """Parses the probe's output into results by row and try."""
     seen = {}
     for line in said.splitlines():
         m = re.match(r"(\d+ .*?): *\t?(.*)$", line)
@@ -103,7 +108,8 @@ def parse(said, errors=""):
 
 
 def classify(seen):
-    """Errors that a call gives for nonsense differ from kernel to kernel; whether it was reached does not."""
+    """Errors of a call with invalid arguments differ between kernels; whether the call was
+    reached does not."""
     return {k: v if not k.startswith("32 syscall") or v in ("EPERM", "ENOSYS", "killed") else "reached"
             for k, v in seen.items()}
 
@@ -131,7 +137,7 @@ class Container(unittest.TestCase):
         self.assertEqual(EXPECTED.read_text(), table(self.hard))
 
     def test_nothing_is_reached_that_should_not_be(self):
-        """The table itself is not taken on trust."""
+        """Checks the rules that the table itself must meet."""
         for what, result in self.hard.items():
             if re.match(r"(33|34) .*(mount|uts|ipc|user|pid|network|cgroup)", what):
                 self.assertIn(result, ("EPERM", "ENOSYS"), what)
@@ -168,7 +174,8 @@ class Container(unittest.TestCase):
         self.assertEqual(self.hard["41 kinds"].split(), KINDS)
         self.assertGreater(len(weak["41 kinds"].split()), 100)
         self.assertLess(set(KINDS), set(weak["41 kinds"].split()))
-        # There or not, the kernel itself answers: by then it has looked for a module, or made the socket. Families 38 and 40 are AF_ALG and vsock.
+        # Whatever its answer, the kernel handled the call: it looked for a module or created the
+        # socket. Families 38 and 40 are AF_ALG and vsock.
         for what in ("41 TLS in the kernel", "41 ESP in UDP", "41 SCTP socket", "41 MPTCP socket", "41 SCTP packets", "41 DCCP socket", "41 UDP-Lite socket", "41 family 2 type 5",
                      "41 family 10 type 6", "41 socketpair family 2", "41 socketpair family 30", "41 socketpair family 38", "41 socketpair family 40"):
             self.assertEqual(self.hard[what], "EPERM", what)
@@ -193,7 +200,8 @@ class Container(unittest.TestCase):
             self.assertNotEqual(weak[what], self.hard[what], what)
 
     def test_control_with_an_agent_of_the_same_user(self):
-        """Rows 21, 22, 37. Its file is the user's too and can be written: only that it runs is in the way of a write."""
+        """Rows 21, 22, 37. The user owns the agent's file and may write it; only its execution
+        (ETXTBSY) prevents a write."""
         def weaken(c):
             c["process"]["args"].append("same")
             c["linux"].pop("seccomp")
@@ -220,13 +228,15 @@ class Container(unittest.TestCase):
         self.assertIn("ok", [weak[k] for k in weak if k.startswith("26 /sys/fs/cgroup")])
 
     def test_control_of_the_clock(self):
-        """Row 29, on the host: as root, the kernel's log can be read and the clock set (to what it is)."""
+        """Row 29, on the host: root can read the kernel log and set the clock (to the current
+        time)."""
         said = parse(subprocess.check_output([os.environ["PROBE"], "clock"], text=True))
         self.assertEqual({k for k in said if said[k] != "ok"}, set())
         self.assertEqual(set(said) - {"0 end"}, {k for k in self.hard if k.startswith("29 ")})
 
     def test_control_of_root_outside(self):
-        """Rows 20, 25, 27, 28, 38, 39: what is refused inside is there outside, for who may."""
+        """Rows 20, 25, 27, 28, 38, 39: objects refused inside exist outside, for a privileged
+        caller."""
         def opened(row, how):
             found = []
             for path in (k.partition(" ")[2] for k in self.hard if k.startswith(f"{row} /") and self.hard[k] != "ok"):

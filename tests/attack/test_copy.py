@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Attacks by way of `hutch cp` and `hutch commit`: archives that break out of other programs, into a sandbox and out of one whose agent is the attacker's,
-links that are put in the way in the middle of a copy, and things that are no files. The control is Python's tarfile without its
-filter, which writes outside with the same archives.
+Attacks through `hutch cp` and `hutch commit`: archives that break out of other programs, copied
+into a sandbox and out of one with a hostile agent; links planted in the middle of a copy; special
+files. The control is Python's tarfile without its filter, which writes outside with the same
+archives.
 """
 
 import contextlib
@@ -20,7 +21,7 @@ import wire
 from sandbox import RUN, SharedCase, hutch, start
 from waiting import LONG, eventually
 
-# Newer versions have to be told.
+# Newer versions filter by default.
 TRUSTING = {"filter": "fully_trusted"} if hasattr(tarfile, "fully_trusted_filter") else {}
 ENTRY = {"kind": wire.DIRECTORY, "size": 0, "mode": 0o755, "uid": 0, "gid": 0, "mtime_ns": 0}
 
@@ -41,7 +42,7 @@ def archive(*members, form=tarfile.PAX_FORMAT):
 
 
 def hostile(canary):
-    """What each archive tries, and what is said about it. The top is `d`."""
+    """Returns each attack's archive and the expected message. The top directory is `d`."""
     up = os.path.relpath(canary, os.path.dirname(canary))
     top = member("d", tarfile.DIRTYPE, mode=0o755)
     return {
@@ -69,11 +70,11 @@ def hostile(canary):
 
 
 class Fake(threading.Thread):
-    """A keeper whose guest is the attacker's: it answers every OPEN with one archive."""
+    """A keeper with a hostile guest: it answers every OPEN with one archive."""
 
     def __init__(self, path, data, kind=wire.DIRECTORY, silent=False):
         super().__init__(daemon=True)
-        self.data, self.kind, self.silent = data, kind, silent  # silent: says no more behind the data
+        self.data, self.kind, self.silent = data, kind, silent  # silent: sends nothing after the data
         self.server = socket.socket(socket.AF_UNIX)
         self.server.bind(path)
         self.server.listen()
@@ -135,7 +136,7 @@ class FakeCase(SharedCase):
 
 class CopyAttack(FakeCase):
     def out_of(self, data, *opts, **more):
-        """hutch cp from a sandbox that sends `data`."""
+        """Runs hutch cp from a sandbox that sends `data`."""
         return self.from_fake(data, "cp", *opts, f"{self.sandbox}:/d", str(self.dir / "in"), **more)
 
     def test_control_the_archives_do_harm(self):
@@ -165,13 +166,13 @@ class CopyAttack(FakeCase):
         self.assertEqual((self.dir / "in" / "d" / "f").read_text(), "evil")
 
     def test_onto_a_directory_that_is_there(self):
-        """With a link in it that leads out, which is not followed."""
+        """The directory holds a link that leads out; hutch does not follow it."""
         (self.dir / "in" / "d").mkdir()
         (self.dir / "in" / "d" / "l").symlink_to("../..")
         r = self.out_of(archive(member("d", tarfile.DIRTYPE, mode=0o755), member("d/l/canary")))
         self.assertIn("symbolic link", r.stderr.decode())
         self.unharmed()
-        self.out_of(archive(member("d", tarfile.DIRTYPE, mode=0o777), member("d/l")), code=0)  # takes the link's place
+        self.out_of(archive(member("d", tarfile.DIRTYPE, mode=0o777), member("d/l")), code=0)  # replaces the link
         self.assertFalse((self.dir / "in" / "d" / "l").is_symlink())
         self.unharmed()
 
@@ -205,7 +206,8 @@ class CopyAttack(FakeCase):
         self.sh(self.sandbox, "rm -r /tmp/c")
 
     def test_a_parent_is_swapped_for_a_link(self):
-        """While a thousand files are written below it, a directory becomes a link and back, without end. Nothing follows the link."""
+        """A directory is swapped for a link and back in a loop while a thousand files are
+        written below it. hutch never follows the link."""
         self.sh(self.sandbox, "mkdir -p /tmp/s/in/d/sub /tmp/s/out")
         swap = start("exec", self.sandbox, "--", "sh", "-c", "cd /tmp/s/in/d; ln -s ../../out l; while :; do mv sub away; mv -T l sub; mv -T sub l; mv away sub; done",
                      stderr=subprocess.DEVNULL)
@@ -234,12 +236,13 @@ class CopyAttack(FakeCase):
         self.sh(self.sandbox, "rm -r /tmp/n")
 
     def test_the_child_has_no_power(self):
-        """Of the process that unpacks: no capabilities, a filter, no new privileges, three descriptors and those it writes."""
+        """The unpacking process has no capabilities, a syscall filter, no new privileges, three
+        standard descriptors and those it writes."""
         self.sh(self.sandbox, "truncate -s 1T /tmp/sparse")
         p = start("cp", "--max-size", "2TiB", f"{self.sandbox}:/tmp/sparse", str(self.dir / "in"))
 
         def filtered():
-            """The status of the child, once it has its filter."""
+            """Returns the status of the child once its filter is installed."""
             with contextlib.suppress(OSError, IndexError):
                 child = Path(f"/proc/{p.pid}/task/{p.pid}/children").read_text().split()[0]
                 status = dict(line.split(":\t", 1) for line in Path(f"/proc/{child}/status").read_text().splitlines() if ":\t" in line)
@@ -258,11 +261,11 @@ class CopyAttack(FakeCase):
 
 
 def root_tree(*members):
-    """What a sandbox that becomes an image would send."""
+    """Returns the archive that a sandbox sends for a commit."""
     return archive(member(".", tarfile.DIRTYPE, mode=0o755), member("etc", tarfile.DIRTYPE, mode=0o755), *members)
 
 
-# Files that programs of the host run, or obey, where they find them: each would leave a mark.
+# Files that programs on the host run or obey where they find them: each would leave a mark.
 POISON = {".git/hooks/post-checkout": "#!/bin/sh\n{0}", ".git/hooks/pre-commit": "#!/bin/sh\n{0}", ".git/config": "[core]\n\tfsmonitor = {0}\n", ".envrc": "{0}",
           ".profile": "{0}", ".bashrc": "{0}", "Makefile": "all:\n\t{0}\n", "host.yaml": "egress_proxy: http://127.0.0.1:1\n",
           "agents/default.yaml": "agent:\n  name: default\n  type: coding\negress:\n  domains: [evil.example]\n", "hutch": "#!/bin/sh\n{0}", "crun": "#!/bin/sh\n{0}",
@@ -270,7 +273,8 @@ POISON = {".git/hooks/post-checkout": "#!/bin/sh\n{0}", ".git/hooks/pre-commit":
 
 
 class Poison(SharedCase):
-    """Row 144. Hutch brings out what it is told to, and runs and obeys nothing of it, also from there. Whoever else does: docs/THREAT-MODEL.md."""
+    """Row 144. Hutch copies out the requested files, and neither runs nor obeys any of them,
+    also when started in that directory. docs/THREAT-MODEL.md covers other programs."""
 
     def test_what_comes_out_is_not_run(self):
         with tempfile.TemporaryDirectory() as top:
@@ -292,7 +296,8 @@ class Poison(SharedCase):
 
 
 class CommitAttack(FakeCase):
-    """The same for what becomes an image: what reads it has no power, and nothing of what is refused is kept."""
+    """The same attacks on a commit: the process that reads the archive has no privileges, and
+    hutch keeps no part of a rejected archive."""
 
     state = Path(os.environ.get("HUTCH_STATE_DIR", "/nonexistent")) / "images"
 
@@ -315,7 +320,7 @@ class CommitAttack(FakeCase):
             "hard link through a link": (root_tree(link, member("h", tarfile.LNKTYPE, "l/canary")), "not in the image"),
             "dev is a link": (root_tree(member("dev", tarfile.SYMTYPE, "/dev")), "must be a directory"),
             "proc is a file": (root_tree(member("proc")), "must be a directory"),
-            "nobody's": (root_tree(owner), "ids go up to"),
+            "owner too large": (root_tree(owner), "ids go up to"),
             "sparse": (root_tree(member("s", tarfile.GNUTYPE_SPARSE)), "sparse"),
             "too deep": (root_tree(member("x/" * 200 + "f")), "deep"),
             "cut": (root_tree(member("f"))[:1700], "cut off"),
@@ -347,6 +352,6 @@ class CommitAttack(FakeCase):
         self.assertEqual(self.images(), before)
 
     def test_one_that_says_no_more(self):
-        """Refused, and the rest never comes: nobody waits for that."""
+        """hutch rejects the archive and does not wait for the rest, which never comes."""
         r = self.commit(root_tree(member("../x")), silent=True)
         self.assertIn("'..'", r.stderr.decode())

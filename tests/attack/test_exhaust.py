@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Rows 51 to 65: taking what others need. What the kernel counts for a sandbox is refused to it at its limit; what the kernel counts
-for everybody (terminals, disks, the nodes of devices, crash handlers) is out of its reach. Bombs that are measured against a
-neighbour are those of tests/integration/test_sandbox_bombs.py. Run by run_as.py, as root and as an ordinary user.
+Rows 51 to 65: exhausting resources. The kernel refuses a sandbox more than its limit of the
+resources it counts for each sandbox; resources of the whole host (terminals, disks, device nodes,
+crash handlers) are out of its reach. tests/integration/test_sandbox_bombs.py measures bombs against
+a neighbour. Run by run_as.py, as root and as an ordinary user.
 """
 
 import fcntl
@@ -16,7 +17,7 @@ import sys
 from sandbox import BOX, MACHINE, LOOSE, RUN, SandboxCase, SharedCase, as_root, children_of, hutch, start, warden_of
 from waiting import LONG, eventually, quiet_for, without_error
 
-# Takes memory of one kind up to a number of MiB, and says "all" if it got it.
+# Allocates memory of one kind up to a number of MiB and prints "all" if it got it.
 TAKE = """
 import ctypes, mmap, os, socket, sys
 kind, most = sys.argv[1], int(sys.argv[2]) << 20
@@ -53,7 +54,7 @@ while taken < most:
     taken += globals()[kind]()
 print('all')
 """
-# Names that are not there, each of which the kernel remembers.
+# Looks up missing names, each of which the kernel caches.
 FORGET = """
 import os
 for i in range(150000):
@@ -62,7 +63,8 @@ for i in range(150000):
     except FileNotFoundError:
         pass
 """
-# Takes a number of processes or threads that stay, and says how many there were and why no more. Ends them.
+# Creates processes or threads that stay, prints how many it got and which error stopped it, and
+# ends them.
 MANY = """
 import errno, os, signal, sys, threading, time
 most, pids, threads, why = int(sys.argv[2]), [], 0, 'no'
@@ -86,7 +88,8 @@ end.set()
 for pid in pids:
     os.kill(pid, signal.SIGKILL)
 """
-# Never less than it can have, and nobody hears SIGTERM. The first one tells when there can be no more.
+# Keeps the number of processes at the limit; all of them ignore SIGTERM. The first one reports when
+# fork fails.
 FOREVER = """
 import os, signal
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -125,7 +128,7 @@ except OSError as e:
     print(len(held), errno.errorcode[e.errno], flush=True)
 sys.stdin.read()
 """
-# Watches what others do with the six devices: how many events of opening there were until end of input.
+# Watches the six devices with inotify and prints the number of open events at end of input.
 WATCH = """
 import ctypes, os, sys
 libc = ctypes.CDLL(None)
@@ -140,7 +143,7 @@ except BlockingIOError:
     print(0)
 """
 DEVICES = [f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom")]
-# What is asked for of a limit, and what it is then.
+# Sets a limit to several values and prints the results and the limit.
 CORE = """
 import ctypes, errno, json, resource, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -163,11 +166,12 @@ print('ok' if libc.syncfs(-1) == 0 else errno.errorcode[ctypes.get_errno()])
 
 @as_root
 class Memory(SandboxCase):
-    """Row 52. As an ordinary user there is a limit only where control groups are delegated, as the receipt says."""
+    """Row 52. An ordinary user has a limit only with delegated control groups; the receipt shows
+    that."""
 
     def test_every_kind_of_memory_is_counted(self):
-        """The control is the same in a sandbox that may have it. Buffers of TCP are in docs/THREAT-MODEL.md."""
-        limit = "128MiB" if MACHINE else "48MiB"  # with its own kernel in it
+        """The control is a sandbox with a higher limit. docs/THREAT-MODEL.md covers TCP buffers."""
+        limit = "128MiB" if MACHINE else "48MiB"  # includes the guest's kernel
         small, large = self.create(*LOOSE, "--memory", limit), self.create(*LOOSE, "--memory", "512MiB")
         for kind in ("anonymous", "memfd", "pipes", "sockets", "segments"):
             with self.subTest(kind=kind):
@@ -178,15 +182,16 @@ class Memory(SandboxCase):
         self.assertEqual(self.inspect(small)["state"], "running")
         self.assertGreaterEqual(self.inspect(small)["met"]["memory"]["killed"], 5)
         self.assertEqual(self.inspect(large)["met"]["memory"]["killed"], 0)
-        if MACHINE:  # has all its memory at once
+        if MACHINE:  # all its memory is allocated at start
             return
-        # What was left in segments is still there, and still counts; the sandbox is there too.
+        # The segments still exist and still count, and the sandbox still runs.
         self.assertLessEqual(self.inspect(small)["usage"]["memory"], 48 << 20)
 
     def test_what_the_kernel_remembers_is_counted(self):
         """
-        Row 62. 150,000 names take over 60 MiB; they are given up for what is needed, and go with the sandbox's group. On a busy machine the kernel
-        may give them up too late, and kills the program for its limit instead: they were counted all the same.
+        Row 62. 150,000 names take over 60 MiB; the kernel reclaims them under memory pressure and
+        with the sandbox's group. On a busy host it may reclaim them too late and kill the program
+        for its limit instead, which also shows that they count.
         """
         small, large = self.create(*LOOSE, "--memory", "48MiB"), self.create(*LOOSE, "--memory", "512MiB")
         self.assertIn(hutch("exec", small, "--", "python3", "-c", FORGET).returncode, (0, 137))
@@ -197,7 +202,8 @@ class Memory(SandboxCase):
 
 class Processes(SandboxCase):
     def test_processes_and_threads_are_counted(self):
-        """Row 51. By a control group, or without one by the user namespace. The control is a sandbox that may have more."""
+        """Row 51. Counted by a control group, or without one by the user namespace. The control
+        is a sandbox with a higher limit."""
         small, large = self.create(*LOOSE, "--pids", "40"), self.create(*LOOSE, "--pids", "400")
         for kind in ("processes", "threads"):
             with self.subTest(kind=kind):
@@ -221,7 +227,7 @@ class Processes(SandboxCase):
         held.communicate(b"", timeout=LONG)
 
     def test_a_bomb_that_goes_on_is_ended(self):
-        """Row 64 too: nobody has to hear a signal."""
+        """Also row 64: rm works although all processes ignore SIGTERM."""
         sandbox = self.create(*LOOSE, "--pids", "64", "--cpus", "1")
         bomb = start("exec", sandbox, "--", "python3", "-c", FOREVER, stdout=subprocess.PIPE)
         self.assertEqual(bomb.stdout.readline(), b"full\n")
@@ -244,7 +250,8 @@ print(subprocess.run(['ps', '-eo', 'stat='], capture_output=True).stdout.count(b
         self.assertEqual(said, "3\n")
 
     def test_signals_end_at_the_sandbox(self):
-        """To everybody, by root and by a user. What does hear it, another command of theirs, is the control."""
+        """Signals sent to all processes, by root and by a user. Control: another command of the
+        same sandbox receives them."""
         sandbox = self.create()
         outside = subprocess.Popen(["sleep", "4321"])
         self.addCleanup(outside.wait)
@@ -260,7 +267,8 @@ print(subprocess.run(['ps', '-eo', 'stat='], capture_output=True).stdout.count(b
 
     @as_root
     def test_what_is_stopped_is_ended(self):
-        """Rows 65 and 173: PID 1 and the keeper neither listen nor answer. Who is no more stopped is well: the control."""
+        """Rows 65 and 173: rm ends a sandbox whose PID 1 and keeper are stopped. Control: after
+        SIGCONT they work."""
         sandbox = self.create()
         warden = warden_of(sandbox)
         parts = children_of(warden, "hutch-keeper", BOX)
@@ -282,7 +290,8 @@ class Records(SandboxCase):
         return sum(p.stat().st_blocks * 512 for p in (RUN / "sandboxes" / sandbox).iterdir() if not p.is_socket())
 
     def test_output_that_is_recorded_has_a_limit(self):
-        """Rows 11 and 56. Of one command, and of all that ever were. The last of it is there."""
+        """Rows 11 and 56: a limit for each command and for all commands together. The end of the
+        output is kept."""
         sandbox = self.create()
         for _ in range(3):
             handles = [self.sh_detached(sandbox, "echo first; head -c 40000000 /dev/zero; echo last") for _ in range(3)]
@@ -304,7 +313,7 @@ class Records(SandboxCase):
 
 
 class Everybodys(SharedCase):
-    """What the kernel has once for the whole host."""
+    """Resources that the kernel has once for the whole host."""
 
     def hold(self, sandbox, script, *args):
         p = start("exec", "-i", sandbox, "--", "python3", "-c", script, *map(str, args), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -312,7 +321,7 @@ class Everybodys(SharedCase):
         return p, p.stdout.readline().decode().strip()
 
     def test_terminals(self):
-        """The kernel has 4,096 for all, of which 1,024 are the host's own."""
+        """The kernel has 4,096 for all, of which 1,024 are reserved for the host."""
         p, said = self.hold(self.sandbox, TERMINALS, 5000)
         self.assertEqual(said, "128 ENOSPC")
         other = self.create()
@@ -325,7 +334,8 @@ class Everybodys(SharedCase):
         self.assertEqual(p.communicate(timeout=LONG)[0], b"all\n")
 
     def test_disks_are_not_written_out(self):
-        """Row 60. syncfs(2) of nothing succeeds: it was never made. On the host it fails."""
+        """Row 60. syncfs(2) with an invalid descriptor succeeds: the filter answers without
+        calling the kernel. On the host it fails."""
         self.assertEqual(self.python(self.sandbox, SYNC), "ok\n")
         file = "/dev/null" if MACHINE else "/dev/hutch-guest"
         self.assertEqual(self.sh(self.sandbox, f"sync && sync -f {file} && echo done"), "done\n")
@@ -333,13 +343,14 @@ class Everybodys(SharedCase):
 
     def test_crashes_are_nobodys_business(self):
         """
-        Row 159. Neither a file nor the host's handler (core_pattern with a pipe): that is started whatever the limit, but 1. To set it
-        to 0 seems to work, also behind bits that the kernel ignores.
+        Row 159. A crash leaves no core file and does not start the host's handler (core_pattern
+        with a pipe), which runs at every limit except 1. Setting the limit to 0 seems to work, also
+        with high bits that the kernel ignores.
         """
         said, limit = json.loads(self.python(self.sandbox, CORE))
         self.assertEqual(said, ["ok"] * 4)
         hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
-        # The kernel of a machine has no handler: there it is 0.
+        # A VM's kernel has no handler: there the limit is 0.
         self.assertEqual(limit, [0 if MACHINE else min(1, hard) if hard != resource.RLIM_INFINITY else 1] * 2)
         self.exec_(self.sandbox, "sh", "-c", "cd /tmp; kill -SEGV $$", code=139)
         self.assertEqual(self.sh(self.sandbox, "ls /tmp /workspace | grep -c core; true"), "0\n")
@@ -351,7 +362,8 @@ class Everybodys(SharedCase):
 
     @as_root
     def test_devices_are_its_own(self):
-        """What the host and others do with theirs cannot be watched, and not be held up by a lock. What it does itself is the control."""
+        """A sandbox can neither watch nor lock the devices of the host and of other sandboxes.
+        Control: it sees its own use."""
         watch, said = self.hold(self.sandbox, WATCH, *DEVICES)
         self.assertEqual(said, "watching")
         other = self.create()
@@ -370,8 +382,8 @@ fcntl.flock(held, fcntl.LOCK_EX)
 print('held', flush=True)
 sys.stdin.read()""")
         self.assertEqual(said, "held")
-        with open("/dev/null", "rb") as f:  # the host's, which others on it may lock too, for a moment
+        with open("/dev/null", "rb") as f:  # other processes of the host may lock it for a moment
             without_error(lambda: fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB), BlockingIOError, "a lock on the host's device")
-        with self.assertRaises(AssertionError):  # the control: the same lock, from inside
+        with self.assertRaises(AssertionError):  # the control: the same lock, taken inside
             self.python(self.sandbox, "import fcntl; fcntl.flock(open('/dev/null', 'rb'), fcntl.LOCK_EX | fcntl.LOCK_NB)")
         lock.communicate(timeout=LONG)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Rows 1 to 18: ways to files of the host, to those of other sandboxes, and into what hutch does with files itself. As root inside
-and as an ordinary user inside. Run by run_as.py, as root and as an ordinary user.
+Rows 1 to 18: attempts to reach files of the host and of other sandboxes, and attacks on hutch's own
+file handling. Run inside as root and as an ordinary user, by run_as.py as root and as an ordinary
+user.
 """
 
 import hashlib
@@ -16,7 +17,7 @@ from pathlib import Path
 from sandbox import LOOSE, RUN, SandboxCase, SharedCase, agent, as_root, hutch
 
 LONG_AGO = 1_000_000_000
-# Tries to read a path in every way that leads elsewhere in a box with a hole: prints {way: what was read, or the error}.
+# Tries to read a path in every way that works in a leaky box. Prints {way: contents or error}.
 READ = """
 import errno, json, os, sys
 path = sys.argv[1]
@@ -45,7 +46,7 @@ print(json.dumps({way: read(name) for way, name in ways.items()}))
 os.unlink('/tmp/link')
 os.rmdir('/tmp/moved')
 """
-# Tries to change a file and a directory of the image in every way there is.
+# Tries to change a file and a directory of the image in every possible way.
 CHANGE = """
 import ctypes, json, mmap, os
 libc = ctypes.CDLL(None)
@@ -90,7 +91,8 @@ attempt('rename', lambda: os.rename('/etc/skel', '/etc/gone'))
 attempt('exchange', lambda: libc.renameat2(-100, b'/etc/motd', -100, b'/etc/passwd', 2))
 print(json.dumps(done))
 """
-# CVE-2022-0847: a page of a file, which may only be read, becomes a part of a pipe that was full once, and the pipe is written to.
+# CVE-2022-0847: splices a page of a read-only file into a pipe that was full before, then writes to
+# the pipe.
 PIPE = """
 import json, os
 page = os.open('/etc/shells', os.O_RDONLY)
@@ -111,7 +113,7 @@ for way in ('splice', 'sendfile'):
     said[way + ' since'] = os.pread(page, 100, 0) == text
 print(json.dumps(said))
 """
-# A tree that nobody can walk with a stack, and names that nobody can put together.
+# Makes a tree too deep to walk recursively, with paths too long for one name.
 DEEP = """
 import os, sys
 os.chdir('/tmp')
@@ -125,7 +127,8 @@ for i in range(int(sys.argv[2])):
     os.symlink('/', f'wide/{i:0255}')
 print(len(os.listdir('wide')))
 """
-# What is mounted: (point, whether it is read-only); then tries to make them writable, and to take off what covers others.
+# Lists the mounts as (mount point, read-only), then tries to make them writable and to unmount
+# those that cover others.
 REMOUNT = """
 import ctypes, errno, json, os, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -145,7 +148,7 @@ print(json.dumps(said))
 
 
 def anywhere():
-    """An agent that may write wherever its user may."""
+    """Returns an agent that may write wherever its user may."""
     return agent("anywhere", "filesystem:\n  write: [/]\n")
 
 
@@ -170,7 +173,7 @@ class Canary(SharedCase):
         os.utime(self.canary, (LONG_AGO, LONG_AGO))
 
     def test_a_file_of_the_host(self):
-        """Row 1. No way leads to it, and nobody has read it."""
+        """Row 1. No way leads to it, and its access time is unchanged."""
         for user in ("user", "root"):
             said = json.loads(self.python(self.sandbox, READ, str(self.canary), opts=["-u", user]))
             self.assertEqual({k: v for k, v in said.items() if v not in ("ENOENT", "EACCES", "ENOTDIR", "ELOOP")}, {})
@@ -188,7 +191,7 @@ class Canary(SharedCase):
             self.assertNotEqual(self.canary.stat().st_atime, LONG_AGO)
 
     def test_what_is_read_only_stays_so(self):
-        """Row 2. Also what covers parts of /proc stays where it is."""
+        """Row 2. The mounts that mask parts of /proc also stay."""
         said = json.loads(self.python(self.sandbox, REMOUNT, opts=["-u", "root"]))
         self.assertEqual({k: v for k, v in said.items() if v not in ("EPERM", "EACCES")}, {})
         self.assertGreater(len(said), 40)
@@ -205,7 +208,8 @@ class Canary(SharedCase):
         self.assertEqual(set(json.loads(out).values()), {"ok"})
 
     def test_links_to_the_host_are_not_followed_when_it_is_removed(self):
-        """Row 14. What is planted everywhere: links to the canary, its directory, and to what hutch itself has."""
+        """Row 14. Plants links to the canary, its directory and hutch's own directories
+        everywhere."""
         sandbox = self.create("--agent", anywhere())
         targets = [self.canary, self.dir, "/", RUN, self.inspect(sandbox)["root"], "/proc/self/fd", "/dev"]
         self.python(sandbox, """
@@ -226,7 +230,8 @@ for where in ('/tmp', '/', '/run', '/dev/shm', '/etc'):
 
 class Image(SandboxCase):
     def test_an_image_is_not_changed_from_inside(self):
-        """Row 16. What is done is done to the sandbox's own layer; that it was done at all is the control. No Landlock in the way."""
+        """Row 16. Changes go to the sandbox's own layer; control: they are visible there.
+        Landlock does not interfere."""
         sandbox = self.create("--agent", anywhere())
         tree = Path(self.inspect(sandbox)["root"])
         files = [tree / "etc" / name for name in ("motd", "passwd", "group", "shells")]
@@ -236,7 +241,7 @@ class Image(SandboxCase):
         self.assertLessEqual({"write", "append", "map", "mode", "times", "truncate", "remove", "replace"}, set(done))
         self.assertNotEqual(self.sh(sandbox, "cat /etc/motd /etc/passwd"), "the image\n")
         now = [(f.lstat(), digest(f)) for f in files] + [(tree / "etc").lstat()]
-        # The time of reading is nobody's secret, and digest() has read.
+        # Ignore access times: digest() has read the files.
         plain = [(b[0].st_mtime_ns, b[0].st_ctime_ns, b[0].st_mode, b[0].st_uid, b[0].st_size, b[1]) for b in before[:-1]]
         self.assertEqual(plain, [(b[0].st_mtime_ns, b[0].st_ctime_ns, b[0].st_mode, b[0].st_uid, b[0].st_size, b[1]) for b in now[:-1]])
         self.assertEqual(before[-1].st_mtime_ns, now[-1].st_mtime_ns)
@@ -244,7 +249,7 @@ class Image(SandboxCase):
         self.assertEqual(self.out("cat", "/etc/motd"), "the image\n")
 
     def test_an_image_is_not_changed_through_a_pipe(self):
-        """Row 42. What comes out of the pipe shows that the page was in it: the control."""
+        """Row 42. Control: reading the pipe shows that the page was in it."""
         sandbox = self.create()
         file = Path(self.inspect(sandbox)["root"]) / "etc/shells"
         text, before = file.read_text(), digest(file)
@@ -256,7 +261,8 @@ class Image(SandboxCase):
         self.assertEqual(self.out("cat", "/etc/shells"), text)
 
     def hostile(self, *entries):
-        """An image with nothing but a shell's worth of directories, and these entries: (name, link's target)."""
+        """Imports an image with a minimal set of directories and these entries: (name, link
+        target)."""
         with tempfile.NamedTemporaryFile(suffix=".tar") as file:
             self.write_tar(file, entries)
             r = hutch("image", "import", "hostile", file.name)
@@ -277,7 +283,8 @@ class Image(SandboxCase):
         file.flush()
 
     def test_places_of_mounts_that_lead_elsewhere(self):
-        """Rows 3 and 4: the ways of CVE-2019-19921, CVE-2023-27561, CVE-2025-31133. Such an image does not come in."""
+        """Rows 3 and 4: the method of CVE-2019-19921, CVE-2023-27561, CVE-2025-31133. Import
+        rejects such an image."""
         for name in ("proc", "sys", "dev", "run"):
             for target in ("/etc", "../../../etc", "/proc/1/root", "bin"):
                 with self.subTest(name=name, target=target):
@@ -295,7 +302,8 @@ class Image(SandboxCase):
         self.assertEqual(os.readlink(Path(self.json("image", "inspect", "--json", "hostile")["root"]) / "elsewhere"), "/etc")
 
     def test_a_workspace_that_leads_elsewhere(self):
-        """The one path of an image that hutch makes: nothing is made outside, and what is outside is not asked for."""
+        """The only path of an image that hutch creates: hutch makes nothing outside and does not
+        look outside."""
         where = Path(tempfile.mkdtemp())
         self.addCleanup(where.rmdir)
         for target in (f"{where}/made", "/proc/self/cwd/made", "../../../../made"):
@@ -304,7 +312,8 @@ class Image(SandboxCase):
                 r = hutch("create", "--image", "hostile")
                 self.assertNotEqual(r.returncode, 0)
                 self.assertIn(b"workspace", r.stderr)
-        # A place that the host has and the image does not: as above, and one that it does have is found inside.
+        # A path that exists on the host but not in the image fails as above; one in the image is
+        # found inside.
         self.ended(self.hostile(("workspace", "/usr")), 0)
         self.assertIn(b"workspace", hutch("create", "--image", "hostile").stderr)
         self.ended(self.hostile(("workspace", "/etc")), 0)
@@ -314,7 +323,8 @@ class Image(SandboxCase):
 
 class Trees(SandboxCase):
     def test_deep_and_wide_trees_are_removed(self):
-        """Row 13. Nobody walks them: they go with their file system. (Landlock makes deeper ones slow to make, in the sandbox's time.)"""
+        """Row 13. hutch does not walk the trees; they go away with their file system. (Landlock
+        slows down the creation of deeper ones, on the sandbox's time.)"""
         sandbox = self.create(*LOOSE, "--memory", "1GiB", "--disk", "700MiB")
         self.assertEqual(self.python(sandbox, DEEP, "4000", "20000"), "20000\n")
         self.ended(hutch("rm", "-f", sandbox), 0)
@@ -331,7 +341,8 @@ class SetId(SandboxCase):
             "print(oct(os.stat('{0}').st_mode & 0o7777))")
 
     def test_setuid_files_give_nothing(self):
-        """Row 15. Made by root inside, run by another user inside; capabilities of files cannot be given at all."""
+        """Row 15. Root inside makes the files, another user inside runs them; file capabilities
+        cannot be set at all."""
         sandbox = self.create()
         self.assertEqual(self.python(sandbox, self.COPY.format("/tmp/cat"), opts=["-u", "root"]), "0o6755\n")
         said = self.exec_(sandbox, "/tmp/cat", "/proc/self/status").stdout.decode()
@@ -355,7 +366,7 @@ os.setxattr('/tmp/cat', 'security.capability', bytes.fromhex('000000020000008000
 
 
 class Names(SandboxCase):
-    """Row 18. What is no name is refused as that: nothing of that name is looked for."""
+    """Row 18. Invalid names are rejected as such, without a lookup."""
 
     WRONG = ["..", ".", "../../etc", "/etc", "a/b", "-x", ".hidden", "A" * 16, "a" * 300, "a" * 100000, "", " ", "a\nb", "a\tb",
              "\x1b]0;x\x07", "\u202etxt", "\uff41" * 16, "\u0661" * 16, "a%2fb", "a\\b", "*", "~", "a\u0000".replace("\0", "\x01")]
@@ -387,7 +398,8 @@ class Names(SandboxCase):
 
 
 class State(SandboxCase):
-    """What is planted among the sandboxes: nobody waits at it, follows it, or is kept from what is right."""
+    """Foreign objects among the sandboxes: hutch does not block on them, does not follow them,
+    and handles the valid sandboxes."""
 
     def plant(self, name, make):
         make(RUN / "sandboxes" / name)

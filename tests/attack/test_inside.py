@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The tries of test_container.py, and more, from inside a real sandbox: as a command that a user of hutch could start. The table is
-the same but for what is named here. Run by run_as.py, as root and as an ordinary user.
+The tries of test_container.py, and more, from inside a real sandbox, as a command that a hutch user
+could start. The table is the same except for the differences named here. Run by run_as.py, as root
+and as an ordinary user.
 """
 
 import hashlib
@@ -18,25 +19,27 @@ from sandbox import MACHINE, RUN, SharedCase, hutch
 from test_container import classify, parse
 
 EXPECTED = pathlib.Path(__file__).parent / "container.expected"
-# The hand-made box has no Landlock, which comes first here and gives its own error.
+# The hand-made box has no Landlock, which checks first here and returns its own error.
 DIFFERENT = {"27 mknod block device": "EACCES"}
-# In a machine it is another kernel, which has other things: one is not there, or is covered, or cannot be written. Root inside is that
-# kernel's root, whom no mode keeps out: what does is that /proc is read-only, and Landlock behind it. The group of all users has a name there.
+# A VM has another kernel: a file may be missing, masked or not writable. Root inside is that
+# kernel's root, whom file modes do not stop; the read-only /proc does, and Landlock after it. The
+# control group of all users has a name there.
 REFUSALS = {"19 /proc/": ("ENOENT", "ENODATA"), "20 /proc": ("ENOENT", "EACCES", "EROFS"),
             "22 write /dev/hutch-guest": ("ENOENT", "EACCES")}
 IN_MACHINES = {"26 paths of groups": "/users"}
 
-# What can be read of the host and of its kernel below /proc, as docs/THREAT-MODEL.md says. Processes and `self` aside.
+# Files about the host and its kernel that a sandbox can read below /proc, as documented in
+# docs/THREAT-MODEL.md, apart from processes and `self`.
 VISIBLE = {
-    "the kernel: version, what it is made of": {"cgroups", "consoles", "crypto", "devices", "dma", "execdomains", "fb", "filesystems",
+    "the kernel: version, and its components": {"cgroups", "consoles", "crypto", "devices", "dma", "execdomains", "fb", "filesystems",
                                                 "misc", "version", "driver", "tty"},
     "CPUs and memory": {"cpuinfo", "meminfo", "mtrr", "swaps"},
-    "what it does: load, time, statistics": {"loadavg", "locks", "pressure", "schedstat", "softirqs", "stat", "uptime", "vmstat"},
+    "activity: load, time, statistics": {"loadavg", "locks", "pressure", "schedstat", "softirqs", "stat", "uptime", "vmstat"},
     "its buses": {"bus", "irq"},
     "settings": {"sys", "fs"},
     "the sandbox's own": {"mounts", "net", "sysvipc", "self", "thread-self"},
 }
-# Prints each thing below /proc that has anything in it, and in which files of all that can be read a canary stands.
+# Prints each non-empty entry below /proc, and the readable files that contain a canary.
 SEARCH = """
 import json, os, sys
 canaries = json.loads(sys.argv[1])
@@ -80,7 +83,7 @@ print(json.dumps({'some': [n for n in names if some('/proc/' + n)], 'found': fou
 
 
 def alike(table):
-    """One word for what kernels refuse in different ways, if sandboxes are machines."""
+    """Replaces refusals that differ between kernels by one word if sandboxes are VMs."""
     if not MACHINE:
         return table
     return {what: "refused" if any(what.startswith(row) and result in errors for row, errors in REFUSALS.items()) else result
@@ -92,7 +95,7 @@ def digest(path):
 
 
 def canaries():
-    """What tells this host from every other one."""
+    """Returns values that identify this host."""
     found = {"the name of the host": socket.gethostname(),
              "the kernel's command line": pathlib.Path("/proc/cmdline").read_text().strip()[:60],
              "the run directory": str(RUN)}
@@ -103,7 +106,7 @@ def canaries():
         except OSError:
             continue
         found[str(place)] = value
-    # What is short stands anywhere.
+    # Short values match by accident.
     return {k: v for k, v in found.items() if len(v) >= 8 and v != "00:00:00:00:00:00"}
 
 
@@ -136,7 +139,8 @@ class Inside(SharedCase):
         self.files_of_the_host_are_as_they_were()
 
     def test_table_of_root_inside(self):
-        """Root inside is nobody. It may send signals, which PID 1 has blocked, and see the numbers of PID 1's descriptors."""
+        """Root inside maps to an unprivileged host user. It may send signals, which PID 1
+        blocks, and see the numbers of PID 1's descriptors."""
         seen = self.probe("-u", "root", "-i")
         self.assertEqual({k: v for k, v in seen.items() if v != self.expected()[k]}, {"37 signal PID 1": "ok", "21 /proc/1/fd": "ok"})
         self.assertEqual(set(seen), set(self.expected()))
@@ -148,7 +152,8 @@ class Inside(SharedCase):
 
     # ---- 22 ----
     def test_the_agents_file_is_not_written_through_a_process_that_runs_it(self):
-        """The way of CVE-2019-5736. There is no runtime to catch: commands are started by the agent inside."""
+        """The method of CVE-2019-5736. No runtime can be caught: the agent inside starts
+        commands."""
         said = json.loads(self.python(self.sandbox, """
 import errno, json, os, subprocess
 def attempt(path, flags):
@@ -174,7 +179,8 @@ print(json.dumps(said))"""))
 
     # ---- 23 ----
     def test_no_descriptor_is_a_way_out(self):
-        """The way of CVE-2024-21626: a working directory, or a program, behind a descriptor that was left open."""
+        """The method of CVE-2024-21626: a working directory or a program behind a descriptor
+        that was left open."""
         link = self.client()
         numbers = list(range(3, 1024))
         for i in range(0, len(numbers), 100):
@@ -212,7 +218,8 @@ print(json.dumps(said))"""))
         self.assertIn("cmdline", said["some"])
 
     def test_paths_of_the_host(self):
-        """The agent's file is the only thing of the host's that is mounted, beside six devices; its path can be seen. In a machine there is nothing."""
+        """The agent's file is the only host file that is mounted, besides six devices; its path
+        is visible. A VM has none."""
         roots = [line.split()[3:5] for line in self.sh(self.sandbox, "cat /proc/self/mountinfo").splitlines()]
         of_the_host = {(root, point) for root, point in roots if root != "/" and not point.startswith("/proc/")}
         devices = {(f"/{n}", f"/dev/{n}") for n in ("null", "zero", "full", "tty", "random", "urandom")}
@@ -220,7 +227,8 @@ print(json.dumps(said))"""))
 
     # ---- 45 ----
     def test_users_that_are_none(self):
-        """Nobody becomes root, or anybody, who did not ask for it by name or number. Root inside is no root: test_sandbox_inside.py."""
+        """A command runs as root or another user only if the caller asks for it by name or
+        number. Root inside is not root: test_sandbox_inside.py."""
         for wrong in ("-1", "4294967295", "4294967296", "-0", "+0", "0x0", " 0", "0 ", "00", "1000:", ":0", ":", "1000:-1", "1000:4294967295", "0:0:0",
                       "root:", "user:0:0", "\u0660", "\uff10", "nobody-at-all", "root\n", "ROOT", "", "1e3", "18446744073709551616"):
             for command in (["exec", "-u", wrong, self.sandbox], ["run", "--rm", "-u", wrong]):
@@ -245,7 +253,7 @@ for p in filter(str.isdigit, os.listdir('/proc')):
         print(p, type(e).__name__)
 print(*open('/proc/net/unix').read().splitlines()[1:])""", opts=["-u", user, "-i"])
             self.assertNotIn("socket:", said)
-            self.assertRegex(said, r"(?m)^1 PermissionError$")  # at the first link, if not before
+            self.assertRegex(said, r"(?m)^1 PermissionError$")  # at the first link or before
             self.assertRegex(said, r"(?m)^\d+ pipe:")
             self.assertTrue(said.endswith("\n\n"), said)
         self.assertEqual(self.sh(self.sandbox, "find / -xdev -type s 2>/dev/null; true", opts=["-u", "root"]), "")

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The jail of virtual machines, as root and as an ordinary user: what a QEMU that its guest has taken over could reach, tried by
-tests/attack/cell.c in its place; and the receipt of the real QEMU, with what it must say when something is missing.
+The VM jail, as root and as an ordinary user. tests/attack/cell.c tries, in QEMU's place, what a
+QEMU taken over by its guest could reach. Also the receipt of the real QEMU, and its rows when a
+layer is missing.
 
-Controls: the same tries in no jail at all (in namespaces of the test's own, so that nothing is done to the host), and in one
-that is not sealed.
+Controls: the same tries without a jail (in the test's own namespaces, so that the host is not
+harmed), and in a jail that is not sealed.
 
 JAIL and CELL are the programs.
 """
@@ -28,9 +29,9 @@ NEVER = ("landlock", "apparmor", "kvm", "cgroup-cpu", "cgroup-memory", "cgroup-p
 
 
 def whose():
-    """The ids of the sandbox, as a warden would have them."""
+    """Returns the ids of the sandbox, as a warden passes them."""
     if os.geteuid() == 0:
-        return [f"ids={1_900_000_000 + os.getpid() % 1000 * 65536}"]  # of this run alone
+        return [f"ids={1_900_000_000 + os.getpid() % 1000 * 65536}"]  # unique to this run
     for line in pathlib.Path("/etc/subuid").read_text().splitlines():
         name, first, _ = line.split(":")
         if name in (getpass.getuser(), str(os.getuid())):
@@ -39,7 +40,7 @@ def whose():
 
 
 class Jail:
-    """A program in the jail; `fds` are handed over by their keys."""
+    """A program in the jail; `fds` are passed on under their keys."""
 
     def __init__(self, *args, **fds):
         self.ours, theirs = socket.socketpair()
@@ -72,7 +73,7 @@ class Jail:
 
 
 def tries(link, victim):
-    """{"open /usr": "ENOENT", ...}, as cell.c tells it."""
+    """Returns cell.c's results: {"open /usr": "ENOENT", ...}."""
     link.sendall(f"{victim}\n".encode())
     said = b""
     while not said.endswith(b"\nend: ok\n"):
@@ -84,7 +85,7 @@ def tries(link, victim):
 
 
 class Cell(unittest.TestCase):
-    """What cell.c sees."""
+    """Results of cell.c."""
 
     @classmethod
     def setUpClass(cls):
@@ -106,7 +107,8 @@ class Cell(unittest.TestCase):
 
     @classmethod
     def outside(cls):
-        """No jail: as root, of a user namespace where we are not; the victim's pid namespace is ours."""
+        """Runs without a jail, in new namespaces as root. The pid namespace is that of the
+        victim."""
         ours, theirs = socket.socketpair()
         ours.settimeout(DEADLINE)
         spaces = ["unshare", "--mount", "--net", "--ipc", "--uts"] + ([] if os.geteuid() == 0 else ["--user", "--map-root-user"])
@@ -130,7 +132,7 @@ class Cell(unittest.TestCase):
             else:
                 self.assertEqual(result, "EPERM", what)
         self.assertEqual(expected.keys() - self.hard.keys(), set())
-        # Another architecture's call ends the process before it can tell.
+        # A syscall of another architecture kills the process before it can report.
         self.assertNotIn("i386", self.hard)
 
     def test_control_without_a_jail(self):
@@ -149,7 +151,7 @@ class Cell(unittest.TestCase):
         for what in ("open /usr", "open /proc/self/status", "open /usr/bin/true", "open /program"):
             self.assertEqual(weak[what], "ok", what)
         self.assertNotEqual(weak["names in the root"], "0")
-        # What else there is of a host is not there even then.
+        # The rest of the host is missing even then.
         for what in ("open /etc/passwd", "open /dev/null", "open /sys/kernel"):
             self.assertEqual(weak[what], "ENOENT", what)
 
@@ -172,7 +174,7 @@ class Cell(unittest.TestCase):
 
 @unittest.skipUnless(shutil.which("qemu-system-x86_64"), "QEMU is not installed")
 class Machine(unittest.TestCase):
-    """The real QEMU, waiting for a state that never comes: all of the jail, and no guest."""
+    """The real QEMU, waiting for a state that never comes: the whole jail without a guest."""
 
     def setUp(self):
         self.stack = contextlib.ExitStack()
@@ -189,7 +191,8 @@ class Machine(unittest.TestCase):
         return fd
 
     def start(self, *args, memory=None, disk=None):
-        """QEMU, up to its first answer, which comes when the machine is made (the greeting does not wait for that); what it said."""
+        """Starts QEMU and returns its first answer, which comes once the VM is set up (the
+        greeting comes earlier)."""
         ours, theirs = socket.socketpair()
         self.stack.enter_context(ours)
         ours.settimeout(DEADLINE)
@@ -232,7 +235,7 @@ class Machine(unittest.TestCase):
         self.assertFalse(jail.receipt()["disk-quota"]["enforced"])
 
     def test_says_what_qemu_said(self):
-        """Memory that QEMU, who is nobody, may not open."""
+        """QEMU's user may not open this memory file."""
         with tempfile.TemporaryFile() as f:
             f.truncate(64 * MIB)
             jail, greeting = self.start(memory=f.fileno())

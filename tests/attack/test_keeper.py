@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Attacks on a keeper's socket, by somebody who is not its owner and by an owner's program gone wild: the sandbox goes on, other clients
-are served, and the keeper's memory and descriptors are bounded.
+Attacks on a keeper's socket, by another user and by a runaway program of the owner: the sandbox
+continues, other clients are served, and the keeper's memory and descriptors are bounded.
 """
 
 import array
@@ -19,7 +19,7 @@ from test_raider import cpu, keeper_of, peak
 from waiting import LONG, eventually, quiet_for
 
 HELLO = wire.HEADER.pack(12, 0, wire.HELLO, 0, 0) + wire.encode(version=wire.VERSION)
-MEMORY = 96 << 20  # forty OPENs of 1 MiB, sixty streams of 256 KiB each way, and the links
+MEMORY = 96 << 20  # forty OPENs of 1 MiB, sixty streams of 256 KiB in each direction, and the links
 CONNECT = """
 import socket, sys
 s = socket.socket(socket.AF_UNIX)
@@ -37,7 +37,7 @@ def frame(kind, channel=0, sub=0, payload=b"", length=None, zero=0):
     return wire.HEADER.pack(len(payload) if length is None else length, channel, kind, sub, zero) + payload
 
 
-# What a client may not say, on a connection of its own.
+# Invalid client data, each sent on its own connection.
 WRONG = {
     "noise": random.Random(1).randbytes(4096),
     "zeros": bytes(4096),
@@ -86,7 +86,7 @@ class Socket(SharedCase):
         return link
 
     def closed(self, s):
-        """Reads to the end, which must come."""
+        """Reads to end of file, which must come."""
         try:
             while s.recv(65536):
                 pass
@@ -94,30 +94,30 @@ class Socket(SharedCase):
             pass
 
     def well(self, link=None):
-        """A client that was there before is served."""
+        """Checks that an existing client is served."""
         ch = (link or self.good).open("exec", argv=["echo", "well"], env=[])
         self.assertEqual((ch.wait_closed(), ch.out()), (wire.DONE, b"well\n"))
 
     def waits(self):
-        """The keeper has nothing to do, and does nothing."""
+        """Checks that an idle keeper uses no CPU."""
         before = cpu(self.keeper)
         quiet_for(1, lambda: cpu(self.keeper) - before > 0.5, "the keeper is busy")
 
     def still_well(self):
-        """And so is a new one, by the same keeper."""
+        """Checks that the same keeper serves a new client."""
         eventually(lambda: hutch("exec", self.sandbox, "--", "echo", "well").stdout == b"well\n", "an answer")
         self.assertEqual(keeper_of(self.sandbox), self.keeper)
         self.assertLess(peak(self.keeper), MEMORY)
         self.end_commands()
 
     def end_commands(self):
-        """A command outlives a client that is gone without having closed it: they are there to be ended."""
+        """Kills commands whose client disconnected without closing them: they keep running."""
         for command in json.loads(hutch("ps", "-e", "--json", self.sandbox).stdout):
             if command["state"] not in ("ended", "lost"):
                 hutch("signal", command["handle"], "KILL")
         eventually(lambda: self.commands_in(self.sandbox) == [], "the end of every command")
 
-    # ---- others ----
+    # ---- other users ----
     def test_modes(self):
         """Row 138."""
         for path in (RUN, RUN / "sandboxes", RUN / "sandboxes" / self.sandbox):
@@ -133,7 +133,8 @@ class Socket(SharedCase):
 
     @as_root
     def test_other_users(self):
-        """Who gets past the directories is turned away by the keeper. Root is the control."""
+        """The keeper rejects another user who gets past the directories. Control: root is
+        accepted."""
         self.assertEqual(self.other(12345), "PermissionError")
         self.assertEqual(self.other(0), "answered")
         opened = [*list((RUN / "sandboxes" / self.sandbox).parents)[:3], RUN / "sandboxes" / self.sandbox, self.path]
@@ -158,14 +159,16 @@ class Socket(SharedCase):
         self.well(self.link())
 
     def test_pieces(self):
-        """Every frame in bytes of one is still a frame: it is not the size of the pieces that is refused above."""
+        """Frames sent one byte at a time are still valid: the refusals above are not due to the
+        size of the pieces."""
         s = self.connect()
         for b in HELLO:
             s.sendall(bytes([b]))
         self.assertEqual(s.recv(12)[8], wire.HELLO)
 
     def test_silent_clients(self):
-        """64 are taken. Those that say nothing, or half of HELLO, have ten seconds."""
+        """The keeper accepts 64. Silent clients and those that sent half a HELLO have ten
+        seconds."""
         silent = [self.connect() for _ in range(100)]
         for s in silent[::2]:
             try:
@@ -187,14 +190,15 @@ class Socket(SharedCase):
         self.well(links[-1])
 
     def test_a_flood_of_questions(self):
-        """Over 128 at once are refused, also to others, who have to ask again; over 2,048 that the asker leaves open cost its connection."""
+        """More than 128 requests at once are refused, also to other clients, who must retry;
+        more than 2,048 left open cost the client its connection."""
         s = self.connect()
         s.sendall(HELLO)
         ask = wire.encode(path="/")
         try:
             for i in range(1, 20000):
                 s.sendall(frame(wire.OPEN, 2 * i, wire.OPS.index("stat"), ask))
-        except OSError:  # closed, or nothing is taken while nothing is read: either will do
+        except OSError:  # closed, or the keeper has stopped reading: both are fine
             pass
         eventually(lambda: self.good.open("exec", argv=["true"], env=[]).wait_closed() == wire.DONE, "room for another")
         self.well()
@@ -220,7 +224,7 @@ class Socket(SharedCase):
         self.well()
 
     def test_readers_that_do_not_read(self):
-        """Sixty commands with more output than anybody takes."""
+        """Sixty commands with more output than their clients read."""
         clients = []
         for _ in range(20):
             s = self.connect()
@@ -235,7 +239,7 @@ class Socket(SharedCase):
         self.end_commands()
 
     def test_half_a_question(self):
-        """The largest OPEN, but for its last byte, from many."""
+        """The largest OPEN without its last byte, from many clients."""
         big = frame(wire.OPEN, 2, 1, b"", length=wire.OPEN_MAX) + bytes(wire.OPEN_MAX - 1)
         for _ in range(40):
             s = self.connect()
@@ -259,7 +263,7 @@ class Socket(SharedCase):
         self.well()
 
     def test_one_ear(self):
-        """Clients that shut down one side: the keeper neither waits nor spins."""
+        """Clients that shut down one direction: the keeper neither blocks nor spins."""
         for how in (socket.SHUT_RD, socket.SHUT_WR):
             s = self.connect()
             s.sendall(HELLO + frame(wire.OPEN, 2, 1, wire.encode(argv=["sh", "-c", "echo x; sleep 1000"])))

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-A virtual machine that is the attacker's from its first instruction on: wild.c is /init of its initrd, in the place of hutch-guest, on a
-kernel that does what it wants. Whatever it does, hutch tells what happened, the sandbox ends in time, the keeper stays small, nothing is
-left, and what machines share (the image's disk, the memory of a template) is what it was.
+A VM under the attacker's control from its first instruction: wild.c is /init of its initrd, in
+place of hutch-guest, on a kernel that obeys it. In every case hutch reports the result, the sandbox
+ends in time, the keeper stays small, nothing is left behind, and data that VMs share (the image's
+disk, the memory of a template) is unchanged.
 
-One that obeys behaves until a client names what it is to do; it is cloned from one template, which is the positive control as well: the
-harness works with an agent that answers. Run with HUTCH_TEST_LEVEL=microvm.
+In mode `obey` it behaves until a client names an attack. Those VMs are clones of one template,
+which is the positive control as well: the harness works with an agent that answers. Run with
+HUTCH_TEST_LEVEL=microvm.
 """
 
 import contextlib
@@ -23,7 +25,7 @@ GONE = "ended before it answered"
 
 
 def digests(*patterns):
-    """Of what machines share."""
+    """Returns digests of the data that VMs share."""
     files = {path for pattern in patterns for path in STATE.parent.glob(pattern)}
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
@@ -31,7 +33,8 @@ def digests(*patterns):
 class Hostile(SandboxCase):
     @contextlib.contextmanager
     def wild(self, mode, templates="off"):
-        """hutch with another agent. What holds the memory of templates stays between sandboxes, and is ended by gc."""
+        """Runs hutch with another agent. The process that holds template memory outlives
+        sandboxes; gc ends it."""
         was = os.environ["HUTCH_GUEST"]
         with tempfile.TemporaryDirectory(dir=Path(os.environ["WILD"]).parent if os.geteuid() == 0 else None) as lib:
             os.chmod(lib, 0o755)
@@ -50,7 +53,7 @@ class Hostile(SandboxCase):
 
     @contextlib.contextmanager
     def sandbox(self):
-        """One that obeys, a clone."""
+        """A clone in mode `obey`."""
         with self.wild("obey", templates="on"):
             sandbox = create(*OPTIONS)
             try:
@@ -62,7 +65,7 @@ class Hostile(SandboxCase):
         self.assertLess(peak(keeper), SMALL)
 
     def still_ended(self, sandbox):
-        """It does not answer, but can be ended."""
+        """The VM does not answer, but can be killed."""
         self.ended(hutch("kill", sandbox), 0)
         self.gone(sandbox, "killed")
 
@@ -72,20 +75,20 @@ class Hostile(SandboxCase):
             self.assertEqual(self.exec_(sandbox, "well").stdout, b"well\n")
             self.small(keeper_of(sandbox))
 
-    # ---- before it has said HELLO ----
+    # ---- before HELLO ----
     def test_instead_of_a_hello(self):
         for mode, said in {"garbage": BROKE, "leave": GONE, "panic": GONE}.items():
             with self.subTest(mode=mode), self.wild(mode):
                 self.assertRegex(self.refused("run", "--rm", *OPTIONS, "--", "true"), said)
 
     def test_instead_of_a_template(self):
-        """It ends before it is ready to be saved: there is no template, and nothing is left of it."""
+        """The VM ends before it can be saved: no template is made, and nothing is left behind."""
         before = {path.name for path in (STATE / "snapshots").glob("*")}
         with self.wild("dead", templates="on"):
             self.assertIn("the VM has stopped by itself", self.refused("run", "--rm", *OPTIONS, "--", "true"))
         self.assertEqual({path.name for path in (STATE / "snapshots").glob("*")}, before)
 
-    # ---- in place of an answer ----
+    # ---- instead of an answer ----
     def test_garbage(self):
         with self.sandbox() as sandbox:
             self.assertRegex(self.refused("exec", sandbox, "--", "garbage"), BROKE)
@@ -93,7 +96,8 @@ class Hostile(SandboxCase):
             self.assertIn("the guest broke the protocol", log_of(sandbox))
 
     def test_floods_the_port(self):
-        """PINGs without an end. They are read as fast as it goes, and cost no memory; the command has its time limit."""
+        """Endless PINGs. The keeper reads them as fast as it can and uses no memory for them;
+        the command has its time limit."""
         with self.sandbox() as sandbox:
             keeper = keeper_of(sandbox)
             r = hutch("exec", "--timeout", "2s", sandbox, "--", "flood")
@@ -106,7 +110,8 @@ class Hostile(SandboxCase):
                 self.gone(sandbox, "protocol")
 
     def test_does_not_answer(self):
-        """Silent, without interrupts, or busy with its console; the keeper has nothing to do with any of it."""
+        """Silent, without interrupts, or busy with its console: none of these costs the keeper
+        CPU time."""
         for mode in ("mute", "spin", "console"):
             with self.subTest(mode=mode), self.sandbox() as sandbox:
                 keeper = keeper_of(sandbox)
@@ -122,9 +127,10 @@ class Hostile(SandboxCase):
                 self.assertIn("ended", self.refused("exec", sandbox, "--", mode))
                 self.gone(sandbox, "guest-ended")
 
-    # ---- what is shared ----
+    # ---- shared data ----
     def test_disks(self):
-        """As root of its kernel. Its own disk is the control; the image's digest is what it was."""
+        """As root of the VM's kernel. Control: its own disk is writable; the image's digest is
+        unchanged."""
         with self.sandbox() as sandbox:
             before = digests("images/trees/*/*.erofs", "machine/disks/*")
             self.assertTrue(any("erofs" in path for path in before) and len(before) > 1, before)
@@ -134,7 +140,8 @@ class Hostile(SandboxCase):
         self.assertEqual(digests("images/trees/*/*.erofs", "machine/disks/*"), before)
 
     def test_devices(self):
-        """Without its kernel, which would not try: it asks the disks themselves. 0 is done, 1 an error; its own disk is the control."""
+        """Without the VM's kernel, which would not try: wild.c talks to the disks directly. 0 is
+        success, 1 an error; control: its own disk."""
         with self.sandbox() as sandbox:
             before = digests("images/trees/*/*.erofs", "machine/disks/*")
             said = self.exec_(sandbox, "devices").stdout.decode().splitlines()
@@ -142,7 +149,7 @@ class Hostile(SandboxCase):
             self.assertEqual(digests("images/trees/*/*.erofs", "machine/disks/*"), before)
 
     def test_memory(self):
-        """A clone writes all over its memory; the next one finds what the template had."""
+        """A clone overwrites its memory; the next clone finds the template's contents."""
         with self.sandbox() as first:
             before = digests("machine/snapshots/*/memory")
             self.assertGreater(len(before), 0)
@@ -152,7 +159,7 @@ class Hostile(SandboxCase):
             self.assertEqual(digests("machine/snapshots/*/memory"), before)
 
     def test_does_not_fall_asleep(self):
-        """Asked for a snapshot: within its deadline there is a refusal, no snapshot, and no sandbox any more."""
+        """A snapshot request fails within its deadline, makes no snapshot, and ends the sandbox."""
         with self.sandbox() as sandbox:
             before = set(os.listdir(STATE / "snapshots"))
             self.assertIn("did not stop its programs in time: no snapshot was made, and the sandbox", self.refused("snapshot", "create", sandbox))

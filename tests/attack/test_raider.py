@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-A sandbox that is the attacker's from its first process on: raider.c in the place of hutch-guest. Whatever it says, hutch tells what
-happened, the sandbox ends, the keeper stays small, and nothing is left.
+A sandbox under the attacker's control from its first process: raider.c in place of hutch-guest.
+Whatever it sends, hutch reports the result, the sandbox ends, the keeper stays small, and nothing
+is left behind.
 """
 
 import contextlib
@@ -17,24 +18,24 @@ from sandbox import RUN, SandboxCase, as_root, children_of, create, hutch, log_o
 from waiting import LONG, eventually
 
 BROKE = "broke the protocol"
-# In place of HELLO: the sandbox never starts.
+# Instead of HELLO: the sandbox never starts.
 EARLY = {"garbage": BROKE, "version": BROKE, "early": BROKE, "huge": BROKE, "fields": BROKE,
          "leave": "ended before it answered", "end": "ended before it answered"}
-# In place of an answer to a command. The keeper's log names the rule.
+# Instead of an answer to a command. The keeper's log names the rule.
 LATE = {"unknown-channel": "not in this state", "accept-twice": "not in this state", "data-first": "not in this state",
         "after-eof": "after EOF", "after-close": "not in this state", "own-open": "no such operation", "credit": "wrong amount",
         "no-credit": "wrong amount", "stream": "no such stream", "reserved": "not a frame", "type": "not a frame", "too-long": "too long",
         "two-ends": "a code or a signal", "late-hello": "a second HELLO", "late-garbage": ""}
-SMALL = 24 << 20  # of a keeper that was lied to; it has 2 MiB at rest, and its buffers
+SMALL = 24 << 20  # limit for a keeper under attack; an idle one uses 2 MiB plus buffers
 
 
 def peak(pid):
-    """The most memory that a process ever had."""
+    """Returns the peak memory use of a process."""
     return int(re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())[1]) << 10
 
 
 def cpu(pid):
-    """Seconds of CPU time."""
+    """Returns the CPU time in seconds."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -46,7 +47,7 @@ def keeper_of(sandbox):
 class Raid(SandboxCase):
     @contextlib.contextmanager
     def raider(self, mode):
-        """hutch with another agent."""
+        """Runs hutch with another agent."""
         with self.instead_of("guest", Path(os.environ["RAIDER"]), b"\0" + mode.encode()):
             yield
 
@@ -74,13 +75,13 @@ class Raid(SandboxCase):
                 self.assertRegex(self.refused("run", "--rm", "--", "true"), said)
 
     def test_hello_for_ever(self):
-        """Between the first and the second one the sandbox may have started."""
+        """The sandbox may start between the first and the second HELLO."""
         with self.raider("hellos"):
             self.assertRegex(self.refused("run", "--rm", "--", "true"), BROKE)
 
     @as_root
     def test_no_hello(self):
-        """Three bytes of it, and no more. It is waited for."""
+        """Sends three bytes of HELLO and nothing else. The keeper waits for the rest."""
         with self.raider("half"):
             self.assertRegex(self.refused("run", "--rm", "--", "true"), BROKE)
 
@@ -117,10 +118,12 @@ class Raid(SandboxCase):
                 self.gone(sandbox, "killed")
 
     def test_does_not_make_the_keeper_spin(self):
-        """Deaf, with something to say to it. The control is one that listens and does not answer: nothing to do, no time used."""
+        """A deaf agent with pending data. The control listens and does not answer: the keeper is
+        idle and uses no CPU time."""
         with self.sandbox("deaf") as sandbox:
             keeper, begun = keeper_of(sandbox), time.monotonic()
-            # The first makes it deaf; when, is its own business: the keeper notices when it has something to say after that.
+            # The first command makes the agent deaf at an unknown time; the keeper notices with the
+            # next data it sends.
             clients, used = [], 0
 
             def noticed():
@@ -138,7 +141,7 @@ class Raid(SandboxCase):
 
     def test_codes_and_texts_of_its_own(self):
         with self.sandbox("codes") as sandbox:
-            for i in range(4):  # 14 to 17: what a guest may say, what only the keeper may, what nobody does
+            for i in range(4):  # 14 to 17: the guest's, the keeper's, undefined
                 said = self.refused("exec", sandbox, "--", "true")
                 self.assertEqual(said.count("\n"), 1, said)
                 self.assertNotRegex(said, "[\x00-\x09\x0b-\x1f\x7f\u202e]")
@@ -163,14 +166,15 @@ class Raid(SandboxCase):
             self.assertLess(peak(keeper), SMALL)
 
     def test_urgent_bytes(self):
-        """Out of band: they come in line or not at all, and end the sandbox at most."""
+        """Out-of-band bytes arrive in line or not at all. At worst they end the sandbox."""
         with self.sandbox("urgent") as sandbox:
             r = hutch("exec", "--timeout", "3s", sandbox, "--", "true")
             self.assertIn(r.returncode, (124, 125))
 
-    # ---- what PID 1 can do ----
+    # ---- PID 1 ----
     def test_pid_1_cannot_touch_its_host(self):
-        """With all that it has of capabilities. The last line is the control: it does write what is its own."""
+        """Tries with all capabilities it has. The last line is the control: it can write its own
+        file."""
         guest_before = Path(os.environ["RAIDER"]).read_bytes()
         null = os.stat("/dev/null")
         with self.raider("reports"):

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What the receipt says of a running container, and that it says so because it looked.
+Checks the receipt of a running container, and that it is based on inspection.
 
-A box is made as a sandbox's is (tmpfs over /run, overlay of image and scratch, the bundle of src/engine, the real crun),
-and tests/attack/receipt.c looks at it. Every layer that can be taken away alone is taken away: exactly its rows must
-then say no.
+The test makes a box the way a sandbox is made (tmpfs over /run, overlay of image and scratch, the
+bundle of src/engine, the real crun), and tests/attack/receipt.c inspects it. Each layer that can be
+removed alone is removed: exactly its rows must then say no.
 
 BUNDLE, HOLD and RECEIPT are the programs.
 """
@@ -26,15 +26,16 @@ PARTS = ("cpu", "memory", "pids")
 CGROUP = pathlib.Path("/sys/fs/cgroup")
 V2 = (CGROUP / "cgroup.controllers").exists()
 
-# Rows that this engine cannot give, that the host may not have, and that others fill in.
+# Rows that this engine cannot provide, that the host may lack, and that other programs fill in.
 NEVER = {"kvm", "landlock", "dial-guard", "keeper-locked", "audit"}
 APPARMOR = {"apparmor"}
 
-# Without one crun also mounts the root anew, and with other flags: in one, they are locked.
+# Without a user namespace crun also remounts the root with other flags; in one they are locked.
 NO_USER_NAMESPACE = ["user-namespace", "no-capabilities", "own-ids", "read-only-root"]
 
-# In a mount namespace of its own. $1: the groups to enter; $2: options of the overlay; $3: of the scratch. Standard
-# output and input are pipes, for crun gives what is behind them to the sandbox's user.
+# Runs in a new mount namespace. $1: the groups to enter; $2: options of the overlay; $3: options of
+# the scratch. Standard output and input are pipes because crun changes the owner of the files
+# behind them to the sandbox's user.
 SCRIPT = """
 set -e
 read -r _ <&8
@@ -67,7 +68,7 @@ def group_dirs(name):
 
 
 def make_groups(name, factor):
-    """hutch/NAME with its limits, `factor` of what is asked for."""
+    """Makes the group hutch/NAME with limits of `factor` times the requested ones."""
     if V2:
         (CGROUP / "hutch").mkdir(exist_ok=True)
         for d in (CGROUP, CGROUP / "hutch"):
@@ -93,7 +94,7 @@ def remove_groups(name):
 
 
 def removed(group):
-    """A group stays while its last process is still ending."""
+    """A group cannot be removed until its last process has exited."""
     try:
         group.rmdir()
     except FileNotFoundError:
@@ -104,7 +105,7 @@ def removed(group):
 
 
 def map_ids(pid):
-    """As newuidmap(1) does, once the process has its own user namespace."""
+    """Maps ids as newuidmap(1) does, once the process is in its own user namespace."""
     ours = os.readlink("/proc/self/ns/user")
     eventually(lambda: os.readlink(f"/proc/{pid}/ns/user") != ours, "a user namespace of its own")
     for kind in ("uid_map", "gid_map"):
@@ -115,8 +116,8 @@ def look(weaken=lambda config: None, *, network=False, enter=None, factor=1,
          overlay="nosuid,nodev,lowerdir=/run/l", scratch=f"size={DISK},nr_inodes=4096", before="", after="",
          ids=HOST_ID, rootless=False, kind="memory"):
     """
-    {"seccomp": {"enforced": True, "seen": ...}, ...} of a box. Rootless: made from within a user namespace, where 0 is
-    the caller and 1 is HOST_ID.
+    Returns the receipt of a box: {"seccomp": {"enforced": True, "seen": ...}, ...}. Rootless boxes
+    are made inside a user namespace, where 0 is the caller and 1 is HOST_ID.
     """
     name = f"receipt{os.getpid()}"
     config = json.loads(subprocess.check_output(
@@ -233,7 +234,7 @@ class Receipt(unittest.TestCase):
     def test_with_a_device(self):
         def weaken(c):
             c["linux"]["devices"] = [{"path": "/dev/kmsg", "type": "c", "major": 1, "minor": 11}]
-        # It is bound from a tmpfs that crun makes for it, which has no size.
+        # crun binds it from its own tmpfs, which has no size limit.
         self.check(["no-devices", "no-sysfs", "disk-quota"], weaken, says="1:11")
 
     def test_with_the_network_outside(self):
@@ -313,7 +314,8 @@ class Receipt(unittest.TestCase):
             self.assertIn("asked for", receipt[f"cgroup-{part}"]["seen"])
 
     def test_slow_start(self):
-        """crun has gone when the process takes its last steps before execve(): a hook makes that sure."""
+        """A hook makes sure that crun has exited before the process takes its last steps to
+        execve()."""
         def weaken(c):
             c["hooks"] = {"startContainer": [{"path": "/delay", "args": ["delay", "it"]}]}
         self.check([], weaken, before="cp $HOLD /run/r/delay")

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Rows 157 to 173, as far as they are about one host: what terminals and logs are shown, where secrets stand, and lives that end at the
-wrong moment. kill -9 of every part is in tests/integration/test_sandbox_life.py. Run by run_as.py, as root and as an ordinary user.
+Rows 157 to 173, as far as they concern one host: escaping on terminals and in logs, where secrets
+appear, and ends at the wrong moment. tests/integration/test_sandbox_life.py kills every part with
+SIGKILL. Run by run_as.py, as root and as an ordinary user.
 """
 
 import concurrent.futures
@@ -16,22 +17,22 @@ from pathlib import Path
 from sandbox import BOX, MACHINE, PATIENCE, RUN, SandboxCase, SharedCase, as_root, children_of, hutch, settle, start, warden_of
 from waiting import LONG, readable
 
-# The title of a terminal, the clipboard, colours, a DCS, C1 in one byte and in two, a bidirectional override, a new line and what
-# looks like a line of ours.
+# A terminal title, the clipboard, colours, a DCS, C1 in one byte and in two, a bidirectional
+# override, a newline and a forged line of hutch.
 BYTES = b"\x1b]0;owned\x07\x1b]52;c;b3duZWQ=\x07\x1b[31m\x1bPq\x1b\\\x9b31m\xc2\x9b31m\xe2\x80\xae\r\nhutch: forged\n2026-01-01T00:00:00Z forged"
 ACTIVE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufffd]")
 SECRET = "canary-9f1c77d2e5"
 
 
 def texts(sandbox):
-    """Every file that hutch has of a sandbox."""
+    """Returns the text of every file that hutch keeps for a sandbox."""
     where = RUN / "sandboxes" / sandbox
     return {p.name: p.read_text(errors="replace") for p in where.iterdir() if p.is_file()}
 
 
 class Terminals(SharedCase):
     def quiet(self, said, lines=None):
-        """Nothing that acts on a terminal, and no line that was not hutch's."""
+        """Checks that the output has no terminal control characters and no forged line."""
         text = said.decode(errors="replace")
         self.assertNotRegex(text, ACTIVE)
         self.assertEqual([line for line in text.splitlines() if line.startswith(("hutch: forged", "2026-01"))], [])
@@ -59,7 +60,7 @@ class Terminals(SharedCase):
                 self.quiet(hutch("run", "--rm", "--", "true", env={name: wrong}).stderr)
 
     def test_commands_are_shown_escaped(self):
-        """What was asked for, and by which name, in the lists of commands."""
+        """Command lines and names in the lists of commands."""
         handle = self.exec_(self.sandbox, "sh", "-c", "true", os.fsdecode(BYTES), opts=["-d"]).stdout.decode().strip()
         shown = self.ended(hutch("ps", "-e", self.sandbox), 0).stdout
         self.assertIn(handle, self.quiet(shown))
@@ -73,7 +74,7 @@ class Terminals(SharedCase):
                     self.quiet(r.stderr, lines=1)
 
     def test_logs_are_lines(self):
-        """Row 158, in what the keeper writes down of clients and sandboxes that say wrong things."""
+        """Row 158, in the keeper's log of misbehaving clients and sandboxes."""
         with socket.socket(socket.AF_UNIX) as s:
             s.connect(str(RUN / "sandboxes" / self.sandbox / "sock"))
             s.sendall(BYTES)
@@ -86,12 +87,13 @@ class Terminals(SharedCase):
             self.assertRegex(line, r"^\d{4}-\d\d-\d\dT[0-9:.]+Z hutch-keeper\[\d+\] (info|warning|error): ")
 
     def test_control_output_is_a_commands_own(self):
-        """What a command prints is passed on as it is: that, and only that, is not hutch's."""
+        """hutch passes on a command's output unchanged, and only that."""
         r = self.exec_(self.sandbox, "python3", "-c", f"import sys; sys.stdout.buffer.write({BYTES!r})")
         self.assertEqual(r.stdout, BYTES)
 
     def test_names_that_a_sandbox_gives_itself(self):
-        """Processes and files are named inside, and shown by commands inside: hutch ps and inspect show none of it."""
+        """Names of processes and files inside are shown only by commands inside: hutch ps and
+        inspect show none."""
         self.python(self.sandbox, f"""
 import ctypes, os
 ctypes.CDLL(None).prctl(15, {BYTES[:15]!r})
@@ -101,10 +103,10 @@ open(b'/tmp/' + {BYTES.replace(b'/', b'')!r}, 'w').close()""")
 
 
 class Secrets(SandboxCase):
-    """Row 159. A secret that is given to a command is where it must be, and nowhere else."""
+    """Row 159. A secret given to a command appears only where it must."""
 
     def whereabouts(self, sandbox):
-        """Where the secret stands, of all that hutch has of a sandbox outside of it."""
+        """Returns the places outside the sandbox that hold the secret."""
         found = {f"file {name}" for name, text in texts(sandbox).items() if SECRET in text}
         warden = warden_of(sandbox)
         for pid in [warden, *children_of(warden, "hutch-keeper", BOX)]:
@@ -132,7 +134,8 @@ class Secrets(SandboxCase):
         self.assertEqual(self.whereabouts(sandbox), set())
 
     def test_of_a_whole_sandbox(self):
-        """The control: it is in the sandbox's specification, which only its owner can read, and it is found there."""
+        """The control: a sandbox's secret is found in its specification, which only the owner
+        can read."""
         sandbox = self.create("-e", f"TOKEN={SECRET}")
         self.assertEqual(self.sh(sandbox, "echo ${#TOKEN}"), f"{len(SECRET)}\n")
         self.assertEqual(self.whereabouts(sandbox), {"file spec.json"})
@@ -141,14 +144,15 @@ class Secrets(SandboxCase):
         self.assertEqual(subprocess.run(["grep", "-rl", SECRET, RUN], capture_output=True, check=False).stdout, b"")
 
     def test_the_callers_variables_stay_outside(self):
-        """Row 46: neither into the sandbox, nor to the programs around it."""
+        """Row 46: the caller's variables reach neither the sandbox nor the programs around it."""
         sandbox = self.create(env={"TOKEN": SECRET, "LD_PRELOAD": f"/{SECRET}", "BASH_ENV": SECRET, "PYTHONPATH": SECRET})
         self.assertEqual(self.whereabouts(sandbox), set())
         r = hutch("exec", sandbox, "--", "env", env={"TOKEN": SECRET})
         self.assertNotIn(SECRET.encode(), r.stdout)
 
     def test_variables_that_steer_programs(self):
-        """Row 46: those of a sandbox and of a command are its commands' alone. That these have them is the control."""
+        """Row 46: variables of a sandbox or a command reach only its commands. Control: these
+        have them."""
         names = ("LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT", "BASH_ENV", "ENV", "GCONV_PATH", "PATH", "PYTHONPATH", "GLIBC_TUNABLES", "HUTCH_RUN_DIR", "TMPDIR")
         given = [word for name in names for word in ("-e", f"{name}=/{SECRET}")]
         sandbox = self.create(*given)
@@ -163,7 +167,7 @@ class Secrets(SandboxCase):
         self.ended(hutch("cp", str(source), f"{sandbox}:/tmp/copied"), 0)
 
 
-# Leaves a word wherever something could stay, and waits to be ended.
+# Leaves a word in every place where data could persist, and waits to be killed.
 LEAVE = """
 import ctypes, os, signal, socket, sys
 word = sys.argv[1]
@@ -181,7 +185,7 @@ s.bind('\\0' + word)
 print('left', flush=True)
 signal.pause()
 """
-# Where is it? The word is put together here, or the search would find itself.
+# Searches for the word. It is assembled here, so that the search does not find itself.
 FIND = """
 import ctypes, os, sys
 word = sys.argv[1] + sys.argv[2]
@@ -232,7 +236,8 @@ class Leftovers(SandboxCase):
 
 class Races(SandboxCase):
     def test_removed_by_many_at_once(self):
-        """Row 171. Everybody is told that it is gone; whoever comes late, that there is none."""
+        """Row 171. Each concurrent caller succeeds or gets the error that no such sandbox
+        exists."""
         for _ in range(3):
             sandbox = self.create()
             with concurrent.futures.ThreadPoolExecutor(8) as pool:
@@ -243,7 +248,7 @@ class Races(SandboxCase):
             self.assertEqual(settle(self.before), set())
 
     def test_removed_while_commands_start(self):
-        """Each has its own result, or is told that the sandbox ended; nobody waits."""
+        """Each command has its own result or reports that the sandbox ended; none hangs."""
         for started in (0, 1, 4):
             sandbox = self.create()
             running = [start("exec", sandbox, "--", "sh", "-c", "echo started; sleep 0.2", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -257,7 +262,8 @@ class Races(SandboxCase):
                 self.assertTrue(p.returncode == 0 or b"sandbox" in said, said)
 
     def test_a_number_that_is_somebody_elses_now(self):
-        """Row 168. No number of a process is written down, so that none can be wrong: who holds the lock is asked of the kernel."""
+        """Row 168. hutch stores no pid, so none can be stale: it asks the kernel which process
+        holds the lock."""
         sandbox = self.create()
         warden = warden_of(sandbox)
         known = {str(warden), *map(str, children_of(warden, "hutch-keeper", BOX))}
@@ -265,14 +271,14 @@ class Races(SandboxCase):
             numbers = set(re.findall(r"\b\d+\b", text)) if name != "log" else set()
             self.assertEqual(numbers & known, set(), name)
         with open(RUN / "sandboxes" / sandbox / "lock", "w") as f:
-            f.write(str(os.getpid()))  # whatever stands there
+            f.write(str(os.getpid()))  # the contents do not matter
         self.ended(hutch("rm", "-f", sandbox), 0)
 
     def test_clocks(self):
-        """Row 172. A time limit is by a clock that nobody sets: what is written down of the time does not matter."""
+        """Row 172. Time limits use the monotonic clock: recorded times do not affect them."""
         lasting, short = self.create("--ttl", "1h"), self.create("--ttl", f"{3 * PATIENCE}s")
         for sandbox in (short, lasting):
-            with open(RUN / "sandboxes" / sandbox / "spec.json", "r+", encoding="utf-8") as spec:  # also where it is when the sandbox has ended
+            with open(RUN / "sandboxes" / sandbox / "spec.json", "r+", encoding="utf-8") as spec:  # also after the sandbox has ended
                 text = json.loads(spec.read())
                 for created in (0, 1 << 62):
                     spec.seek(0)
@@ -290,7 +296,8 @@ class Races(SandboxCase):
 
 
 class Faults(SandboxCase):
-    """Row 170, from outside: what hutch is not given. An error, or success; nothing is left, and nobody waits."""
+    """Row 170, from outside: missing resources. The result is an error or success; nothing is
+    left behind, and no command hangs."""
 
     def tried(self, before, *cmd, **more):
         r = subprocess.run([*before, os.environ["HUTCH"], *cmd], capture_output=True, stdin=subprocess.DEVNULL, timeout=LONG,
@@ -298,7 +305,7 @@ class Faults(SandboxCase):
         if r.returncode != 0:
             self.assertNotIn(r.returncode, (-11, -6), r.stderr)
             self.assertTrue(r.stderr, r)
-        # What could not be taken back without descriptors, the next command takes back.
+        # The next command cleans up what this one could not for lack of descriptors.
         self.ended(hutch("ps"), 0)
         self.assertEqual(settle(self.before), set(), (before, r.stderr))
         return r.returncode
@@ -309,7 +316,8 @@ class Faults(SandboxCase):
         self.assertEqual(self.tried(["prlimit", "--nofile=256"], "run", "--rm", "--", "true"), 0)
 
     def test_short_files(self):
-        """Nobody dies of the signal that comes with it. A disk is a file of its full size; only a user's container has none."""
+        """No process dies of SIGXFSZ. A disk is a file of its full size; only an ordinary user's
+        container has none."""
         disk = MACHINE or os.geteuid() == 0
         for n in (0, 100, 1200, *([1000000] if disk else [])):
             self.assertEqual(self.tried(["prlimit", f"--fsize={n}"], "run", "--rm", "--", "true"), 125, n)
@@ -317,7 +325,7 @@ class Faults(SandboxCase):
         self.assertEqual(self.tried(["prlimit", f"--fsize={enough}"], "run", "--rm", "--", "true"), 0)
 
     def test_no_standard_descriptors(self):
-        """What is opened next must not become somebody's output."""
+        """A descriptor that hutch opens must not become the command's standard stream."""
         for closed in ("<&-", "2>&-", "<&- 2>&-"):
             r = subprocess.run(["sh", "-c", f'exec "$0" run --rm -- echo out {closed}', os.environ["HUTCH"]],
                                capture_output=True, timeout=LONG, check=False)
@@ -329,7 +337,8 @@ class Faults(SandboxCase):
 
     @as_root
     def test_a_full_run_directory(self):
-        """At every number of free KiB up to where it works; and one that fills up later does not keep a sandbox from ending."""
+        """Tries every amount of free KiB up to the first that works. A run directory that fills
+        up later does not keep a sandbox from ending."""
         script = """
 set -e
 mount -t tmpfs -o mode=700,size=$2,nr_inodes=64 tmpfs "$1"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A driver for virtio-mmio disks of a dozen lines, with none of a kernel's scruples: what a disk is
- * told here is what a guest whose kernel is the attacker's can tell it. The registers are those of
- * virtio 1.1, section 4.2.2; they are reached through /dev/mem once no driver has them.
+ * A minimal driver for virtio-mmio disks without a kernel's checks: it sends requests that a guest
+ * with a hostile kernel could send. The registers are those of virtio 1.1, section 4.2.2; it uses
+ * /dev/mem after it has unbound the kernel's drivers.
  */
 #include "wild.h"
 
@@ -18,7 +18,7 @@
 #define DRIVER "/sys/bus/platform/drivers/virtio-mmio/"
 
 enum {
-	BASE = 0xfeb00000, /* of QEMU's microvm */
+	BASE = 0xfeb00000, /* in QEMU's microvm */
 	SLOT = 512,
 	SLOTS = 24,
 	PAGE = 4096,
@@ -41,12 +41,12 @@ enum {
 	USED = 0x0a0,
 	/* values */
 	IS_DISK = 2,
-	READ_ONLY = 1 << 5, /* a feature */
+	READ_ONLY = 1 << 5, /* a feature bit */
 	ENTRIES = 8,
 	IN = 0,
 	OUT = 1,
 	PENDING = 0xff,
-	/* where things are in our page */
+	/* offsets in our page */
 	AT_AVAILABLE = 256,
 	AT_USED = 512,
 	AT_REQUEST = 1024,
@@ -66,7 +66,7 @@ static volatile uint32_t *at(volatile unsigned char *slot, int reg)
 	return (volatile uint32_t *)(slot + reg);
 }
 
-/* The physical address of a page that stays where it is. */
+/* Returns the physical address of a page that is locked in memory. */
 static uint64_t physical(const void *page)
 {
 	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
@@ -83,7 +83,7 @@ static void set_address(volatile unsigned char *slot, int reg, uint64_t address)
 	*at(slot, reg + 4) = (uint32_t)(address >> 32);
 }
 
-/* As the specification has it, but that no feature is taken: not READ_ONLY either. */
+/* Follows the specification but accepts no feature, not even READ_ONLY. */
 static void begin(volatile unsigned char *slot, uint64_t page)
 {
 	*at(slot, STATUS) = 0;
@@ -102,7 +102,7 @@ static void begin(volatile unsigned char *slot, uint64_t page)
 	*at(slot, STATUS) = 1 | 2 | 4 | 8;
 }
 
-/* What the disk says to a request for its first sector: 0 is yes. */
+/* Returns the disk's status for a request on its first sector: 0 is success. */
 static int ask(volatile unsigned char *slot, unsigned char *page, uint32_t what)
 {
 	const uint64_t base = physical(page);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A virtual machine that is wholly the attacker's: /init of its initrd in the place of hutch-guest,
- * with its own kernel below it and nothing given up. What it does is the word behind a NUL at the
- * very end of its own file, or, of one that obeys, the first word of the command that a client asks
- * for. See test_machine_hostile.py.
+ * A hostile VM: /init of its initrd in place of hutch-guest, with its own kernel and all
+ * privileges. The text after a NUL byte at the very end of its own file selects its mode; in mode
+ * `obey` the first word of the command that a client asks for does. See test_machine_hostile.py.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -26,15 +25,15 @@
 #include "wild.h"
 
 enum {
-	TRIES = 20000, /* of a millisecond, until a device is there */
+	TRIES = 20000, /* milliseconds to wait for a device */
 	BLOCK = 4096,
 	DEVICES = 8,
-	SCRIBBLE = 16 << 20, /* of memory */
+	SCRIBBLE = 16 << 20, /* bytes of memory */
 	COM1 = 0x3f8,
-	DEBUG_PORT = 0x402, /* of firmware */
+	DEBUG_PORT = 0x402, /* the firmware's */
 };
 
-static char word[64]; /* what a client asked for */
+static char word[64]; /* the client's command */
 
 /* ---- frames ---- */
 
@@ -49,12 +48,12 @@ static void get(void *data, size_t n)
 			p += k;
 			n -= (size_t)k;
 		} else {
-			(void)usleep(1000); /* nobody is at the other end yet */
+			(void)usleep(1000); /* the host end is not open yet */
 		}
 	}
 }
 
-/* The first argument of an OPEN, should this be one. */
+/* Stores the first argument if this is an OPEN. */
 static void note_word(const unsigned char *p, size_t n)
 {
 	while (n >= 4) {
@@ -72,7 +71,7 @@ static void note_word(const unsigned char *p, size_t n)
 	}
 }
 
-/* Reads frames up to one of these types; its channel. */
+/* Reads frames up to one of these types and returns its channel. */
 static uint32_t await(int type, int other)
 {
 	static unsigned char payload[1 << 20];
@@ -97,9 +96,9 @@ static uint32_t await(int type, int other)
 	return ntohl(ch);
 }
 
-/* ---- what an agent says when it behaves ---- */
+/* ---- a well-behaved agent's messages ---- */
 
-/* A command that printed this and ended well. */
+/* Answers as a command that printed `text` and succeeded. */
 static void answer(uint32_t ch, const char *text)
 {
 	say_accepted(ch);
@@ -108,7 +107,7 @@ static void answer(uint32_t ch, const char *text)
 	say_closed(ch, 0, NULL);
 }
 
-/* ---- what it does ---- */
+/* ---- attacks ---- */
 
 static void well(uint32_t ch)
 {
@@ -121,7 +120,7 @@ static void garbage(uint32_t ch)
 	say_garbage();
 }
 
-/* Frames in good order, as fast as they go, and never reads what is said to them. */
+/* Sends valid frames as fast as possible and never reads. */
 static void flood(uint32_t ch)
 {
 	(void)ch;
@@ -135,7 +134,7 @@ static void mute(uint32_t ch)
 	forever();
 }
 
-/* No interrupt ever again. */
+/* Turns off interrupts for ever. */
 static void spin(uint32_t ch)
 {
 	(void)ch;
@@ -145,7 +144,7 @@ static void spin(uint32_t ch)
 		__asm__ volatile("");
 }
 
-/* Whatever a console might be. */
+/* Floods every possible console. */
 static void console(uint32_t ch)
 {
 	int fds[] = { open("/dev/console", O_WRONLY | O_CLOEXEC),
@@ -244,7 +243,7 @@ static void open_port(void)
 		_exit(3);
 }
 
-/* Without the kernel. The port goes and comes with the disks. */
+/* Bypasses the kernel. The channel's device is unbound and bound together with the disks. */
 static void devices(uint32_t ch)
 {
 	char text[1024] = "";
@@ -258,7 +257,7 @@ static void devices(uint32_t ch)
 
 /* ---- memory ---- */
 
-/* What a clone has in common with others until it writes: says what was there, and writes. */
+/* Reports and then overwrites memory that a clone shares with others until it writes. */
 static void memory(uint32_t ch)
 {
 	static char mark[] = "clean";
@@ -336,7 +335,7 @@ int main(void)
 	if (strcmp(name, "dead") == 0)
 		return 0;
 	boot();
-	if (strcmp(name, "obey") != 0) { /* at once, whatever the keeper says */
+	if (strcmp(name, "obey") != 0) { /* at once, without waiting for the keeper */
 		act(name, 0);
 		forever();
 	}

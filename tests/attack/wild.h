@@ -4,7 +4,8 @@
 #include <stddef.h>
 
 /*
- * Takes the machine's devices from its kernel, asks each disk itself to write a sector, having
- * declined to know that one is read-only, and gives the devices back. A line each in `text`.
+ * Takes the VM's devices from its kernel, asks each disk directly to write a sector without
+ * accepting the read-only feature, and returns the devices. Writes one line for each disk to
+ * `text`.
  */
 void virtio_disks(char *text, size_t size);

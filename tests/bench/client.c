@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A client of a keeper's socket that does nothing but run one command after the other and look at
- * the clock: prints how many nanoseconds all of them took and how many bytes they wrote.
+ * A client of a keeper's socket that runs one command after the other and prints how many
+ * nanoseconds all of them took and how many bytes they wrote.
  *
  *   bench-client SOCKET COUNT PROGRAM [ARGUMENT...]
  *
- * SOCKET is a path, or fd:NUMBER for a descriptor that is there already (a guest without a keeper).
- * The connection is made and HELLO exchanged before the clock starts. A command that fails, in
- * whatever way, ends the measurement.
+ * SOCKET is a path, or fd:NUMBER for an inherited descriptor (a guest without a keeper). The client
+ * connects and exchanges HELLO before the clock starts. A failed command ends the measurement.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -20,16 +19,16 @@
 
 enum {
 	COUNT_MAX = 1000000,
-	READ_SIZE = 128 * 1024, /* a whole frame of DATA and more */
+	READ_SIZE = 128 * 1024, /* more than a whole DATA frame */
 };
 
 struct client {
 	int fd;
 	char **argv;
-	bool direct; /* to a guest */
+	bool direct; /* connected to a guest */
 	bool greeted, running, exited;
 	uint64_t bytes;
-	struct err e; /* what a callback found wrong */
+	struct err e; /* set by a callback that found an error */
 };
 
 static void on_hello(struct link *l, const struct fields *f, void *arg)
@@ -104,7 +103,8 @@ static int dial(const char *name, int *ret, struct err *e)
 	return 0;
 }
 
-/* Says what there is to say, then hears once. What is said is little: it never blocks for long. */
+/* Writes all pending data, then reads once. Pending data is small, so the write never blocks for
+ * long. */
 static int turn(struct client *c, struct link *l)
 {
 	static char block[READ_SIZE];
@@ -133,7 +133,7 @@ static int greet(struct client *c, struct link *l)
 	int r;
 
 	fields_put_number(&b, TAG_VERSION, WIRE_VERSION);
-	/* For a guest; a keeper has told its own already, and lets no client say it. */
+	/* Only for a guest: a keeper has sent its own and accepts none from a client. */
 	if (c->direct) {
 		fields_put_text(&b, TAG_WRITE, "/");
 		fields_put_text(&b, TAG_EXECUTE, "/");

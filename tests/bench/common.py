@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared by the benchmarks: running programs, a scratch directory with its sandboxes, and looking at processes."""
+"""Shared by the benchmarks: runs programs, makes a scratch directory with sandboxes, inspects
+processes."""
 
 import contextlib
 import fcntl
@@ -37,7 +38,7 @@ def call(*args, **more):
 
 
 def patiently(done, what=None):
-    """Retries for five seconds; reports what could not be removed."""
+    """Retries for five seconds; reports a failure to remove `what`."""
     for _ in range(50):
         if done():
             return True
@@ -48,7 +49,7 @@ def patiently(done, what=None):
 
 
 def memory(pid, field="Pss"):
-    """Of one process, in KiB."""
+    """Returns a field of one process's smaps_rollup, in KiB."""
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
         if line.startswith(f"{field}:"):
             return int(line.split()[1])
@@ -56,7 +57,7 @@ def memory(pid, field="Pss"):
 
 
 class Place:
-    """A build, and a scratch directory with images and sandboxes of its own; `stack` removes both."""
+    """A build, and a scratch directory with its own images and sandboxes; `stack` removes both."""
 
     def __init__(self, options, stack, *programs):
         self.options = options
@@ -68,7 +69,8 @@ class Place:
         stack.callback(patiently, lambda: shutil.rmtree(self.tmp, ignore_errors=True) or not self.tmp.exists(), self.tmp)
         self.tmp.chmod(0o755)
         (self.tmp / "state").mkdir()
-        # /run, where an installed Hutch keeps its sandboxes, is memory; so is what crun and podman write to here.
+        # An installed Hutch keeps its sandboxes below /run, which is memory; so use memory here,
+        # also for crun and podman.
         self.run_dir = Path(tempfile.mkdtemp(prefix="hutch-bench-", dir="/dev/shm" if os.path.ismount("/dev/shm") else None))
         stack.callback(shutil.rmtree, self.run_dir, ignore_errors=True)
         self.env = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "HOME": str(self.tmp), "HUTCH_CONFIG_PATH": "",
@@ -87,7 +89,7 @@ class Place:
             print(f"# {text}", file=sys.stderr, flush=True)
 
     def image(self):
-        """The tarball of the test image; made if missing."""
+        """Returns the tarball of the test image; makes a missing one."""
         given = Path(os.environ.get("HUTCH_TEST_IMAGE") or self.build / "test-image.tar")
         if not given.exists():
             self.say(f"making {given}")
@@ -116,7 +118,7 @@ class Place:
             time.sleep(0.3)
 
     def warden(self, sandbox):
-        """The process that holds the sandbox's lock."""
+        """Returns the pid of the process that holds the sandbox's lock."""
         with open(self.directory(sandbox) / "lock", "rb+") as f:
             asked = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
             kind, _, _, _, pid = struct.unpack("hhqqi4x", fcntl.fcntl(f, fcntl.F_GETLK, asked))
@@ -125,7 +127,7 @@ class Place:
         return pid
 
     def processes(self, sandbox):
-        """{pid: name} of the warden and its children."""
+        """Returns {pid: name} of the warden and its children."""
         warden = self.warden(sandbox)
         found = {warden: "warden"}
         for pid in Path(f"/proc/{warden}/task/{warden}/children").read_text().split():

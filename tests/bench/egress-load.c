@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What tests/bench/egress measures with, all over loopback:
+ * The load generator of tests/bench/egress, all over loopback:
  *
  *	bench-egress server PORT		answers streams, four at a time
- *	bench-egress broker PORT SERVER-PORT	the broker, for whoever connects
- *	bench-egress decide RULES		microseconds of a verdict, the 99th of a hundred
+ *	bench-egress broker PORT SERVER-PORT	the broker, for every client
+ *	bench-egress decide RULES		microseconds of a verdict, 99th percentile
  *	bench-egress get|put|open PORT COUNT BYTES [PROXY-TARGET-PORT]
  *
- * A stream is a ClientHello, a command and a number. get and put print MiB/s, open the median of
- * microseconds from connect(2) to the first byte of the server. With a target port it asks for it
- *by CONNECT first.
+ * A stream is a ClientHello, a command and a number. get and put print MiB/s; open prints the
+ * median of microseconds from connect(2) to the server's first byte. With a target port it first
+ * sends CONNECT for that port.
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -64,12 +64,12 @@ static bool read_whole(int fd, void *data, size_t n)
 	return n == 0 || recv(fd, data, n, MSG_WAITALL) == (ssize_t)n;
 }
 
-/* A ClientHello without a name, as for an address, and behind it a command. */
+/* A ClientHello without a name, as for an address, followed by a command. */
 struct __attribute__((packed)) opening {
 	uint8_t record[5];
 	uint8_t head[4];
 	uint8_t body[2 + 32 + 1 + 4 + 2 + 2 + 7];
-	uint8_t data[5]; /* a record, so that it looks like early data */
+	uint8_t data[5]; /* a record header, so that the command looks like early data */
 	char command;
 	uint64_t bytes;
 };
@@ -207,7 +207,7 @@ static int compare(const void *a, const void *b)
 	return (*x > *y) - (*x < *y);
 }
 
-/* From the request to the report, for names that a rule denies and names that none knows. */
+/* Measures from the request to the report, for names that a rule denies and for unknown names. */
 static int run_decide(unsigned int n)
 {
 	static const struct broker_ops ops = { .report = on_report_nothing };
@@ -308,7 +308,7 @@ static void get_all(int fd, uint64_t n)
 	}
 }
 
-/* One stream; nanoseconds. */
+/* Runs one stream and returns its nanoseconds. */
 static uint64_t one(char command, const char *port, uint64_t bytes, const char *proxy_target)
 {
 	uint64_t start = clock_mono(), end;

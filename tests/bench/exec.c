@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The stopwatch of the benchmarks: starts a program, waits for it, as often as asked, and prints
- * how many nanoseconds and how many bytes of output that was. Nothing else is between the two looks
- * at the clock but posix_spawn(3), read(2) and wait(2), so it is also the bare side of what an exec
- * in a sandbox is held against.
+ * The stopwatch of the benchmarks: runs a program as often as asked and prints the nanoseconds and
+ * the bytes of output. Only posix_spawn(3), read(2) and wait(2) lie between the two readings of the
+ * clock, so this is also the bare operation that an exec in a sandbox is compared with.
  *
  *   bench-exec [-n COUNT] [-m FILE] [-r DIR] [-b] PROGRAM [ARGUMENT...]
  *
- * -m: in the mount namespace that FILE refers to; -r: in this root; -b: reads the output while the
- * program runs, to its end. The program's input is a pipe at its end and its output a pipe: never
- * /dev/null or a file, which crun would give away to the user of the container.
+ * -m: in the mount namespace that FILE refers to; -r: in this root; -b: reads the output to its end
+ * while the program runs. The program's input is a pipe at end of file and its output is a pipe,
+ * never /dev/null or a file: crun would change their owner to the container's user.
  */
 #include <fcntl.h>
 #include <sched.h>
@@ -143,7 +142,7 @@ static int measure(struct watch *w, const posix_spawn_file_actions_t *files, str
 	return r;
 }
 
-/* What a program that failed has said. */
+/* Prints the output of a failed program. */
 static void show(const struct watch *w)
 {
 	char text[4096];

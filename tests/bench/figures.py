@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Figures of the benchmarks: how they are computed, printed, judged and recorded. Every benchmark uses this module, so all of them have
-the same options, table, JSON, CSV and exit status.
+Computes, prints, judges and records the figures of all benchmarks, so that all have the same
+options, table, JSON, CSV and exit status.
 
-A figure is a ratio of two medians wherever possible: both sides are measured in turn, so a busy machine slows both. A figure may have a
-bar, `most` or `least`. With --short, the bar is `short`, or SLACK times looser than usual: a busy machine must not miss it. Memory and
-counts, which load does not change, have a `short` close to their bar.
+A figure is a ratio of two medians wherever possible: both sides are measured in turn, so a busy
+host slows both. A figure may have a bar, `most` or `least`. With --short, the bar is `short`, or
+SLACK times looser than usual: a busy host must not miss it. Memory and counts, which load does not
+change, have a `short` close to their bar.
 
---csv FILE appends one line for each figure, in the columns of FIELDS. tests/bench/report makes docs/BENCHMARKS.md of it.
+--csv FILE appends one line for each figure, in the columns of FIELDS. tests/bench/report makes
+docs/BENCHMARKS.md of it.
 """
 
 import argparse
@@ -33,7 +35,7 @@ FIELDS = ("date", "commit", "load", "cores", "kernel", "bench", "part", "figure"
 
 
 def number(value):
-    """As it stands in the CSV; a figure is judged by that."""
+    """Formats a value for the CSV; a figure is judged by this form."""
     return f"{value:.5g}" if abs(value) < 1e5 else f"{value:.0f}"
 
 
@@ -42,7 +44,7 @@ def brief(value):
 
 
 def shown(value, unit=""):
-    """For a table; ratios near 1 with one digit more."""
+    """Formats a value for a table; ratios near 1 have one more digit."""
     if unit or value == round(value):
         return f"{brief(value)} {unit}".rstrip()
     return f"{value:.3f}" if abs(value - 1) < 0.1 else f"{value:.2f}"
@@ -58,7 +60,7 @@ def holds(value, bar, bound):
 
 
 class Figure:
-    """A value of None is a figure that could not be measured here; `sides` says why."""
+    """A figure. A value of None means that it could not be measured here; `sides` says why."""
 
     def __init__(self, part, name, value, most=None, least=None, spread=None, n=1, sides="", unit="", short=None):
         self.part, self.name, self.n, self.sides, self.unit, self.short = part, name, n, sides, unit, short
@@ -67,7 +69,7 @@ class Figure:
         self.bar, self.bound = (most, "at most") if most is not None else (least, "at least") if least is not None else (None, "")
 
     def loosen(self):
-        """The bar of --short."""
+        """Applies the bar of --short."""
         if self.short is not None:
             self.bar = self.short
         elif self.bar is not None:
@@ -98,7 +100,8 @@ class Figure:
 
 
 def ratio(part, name, above, below, scale=1e3, unit="ms", sides=None, **bar):
-    """The ratio of the medians of two series measured in turn; its spread is that of the rounds, from the 10th to the 90th percentile."""
+    """Returns the ratio of the medians of two series measured in turn. Its spread is that of the
+    rounds, from the 10th to the 90th percentile."""
     a, b = statistics.median(above), statistics.median(below)
     each = [x / y for x, y in zip(above, below)]
     return Figure(part, name, a / b, spread=(percentile(each, 10), percentile(each, 90)), n=len(each),
@@ -106,7 +109,8 @@ def ratio(part, name, above, below, scale=1e3, unit="ms", sides=None, **bar):
 
 
 def in_turn(rounds, say, **sides):
-    """Measures every side once a round, each round in another order; the first round is a warm-up."""
+    """Measures every side once in each round, in a different order each time; the first round is
+    a warm-up."""
     series = {name: [] for name in sides}
     names = list(sides)
     for i in range(rounds + 1):
@@ -118,9 +122,9 @@ def in_turn(rounds, say, **sides):
     return series
 
 
-# ---- what is recorded ----
+# ---- records ----
 def commit():
-    """Of the source; with a + if the programs' source differs from it."""
+    """Returns the commit of the source, with a + if the programs' source differs from it."""
     def git(*args):
         return subprocess.run(["git", "-c", f"safe.directory={SOURCE}", "-C", SOURCE, *args], stdout=subprocess.PIPE,
                               stderr=subprocess.DEVNULL, check=False, text=True).stdout.strip()
@@ -130,14 +134,15 @@ def commit():
 
 
 def surroundings(bench, short):
-    """The columns that all figures of a run share. The load is that of the minute before: the run itself does not count."""
+    """Returns the columns that all figures of a run share. The load is that of the minute before
+    the run."""
     return {"date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"), "commit": commit(),
             "load": f"{os.getloadavg()[0]:.1f}", "cores": len(os.sched_getaffinity(0)), "kernel": os.uname().release, "bench": bench,
             "run": "short" if short else "full"}
 
 
 def check_csv(path):
-    """Refuses a file that is not ours before anything is measured."""
+    """Rejects a file with other columns before anything is measured."""
     if path.exists() and path.stat().st_size > 0:
         with open(path, newline="", encoding="utf-8") as f:
             if tuple(next(csv.reader(f), ())) != FIELDS:
@@ -145,7 +150,7 @@ def check_csv(path):
 
 
 def append(path, shared, figures):
-    """All lines in one write, under a lock: runs may end at the same time."""
+    """Appends all lines in one write under a lock, because runs may end at the same time."""
     with open(path, "a", newline="", encoding="utf-8") as f:
         fcntl.flock(f, fcntl.LOCK_EX)
         text = io.StringIO()
@@ -184,7 +189,7 @@ def table(figures):
 
 
 def measure(name, options, begin, parts):
-    """(figures, whether something failed) of all parts chosen."""
+    """Returns (figures, whether something failed) of all selected parts."""
     found, trouble = [], False
     with contextlib.ExitStack() as stack:
         bench = begin(options, stack)
@@ -201,10 +206,11 @@ def measure(name, options, begin, parts):
 
 def run(name, options, begin, parts):
     """
-    Measures, prints and records; returns the exit status. `begin(options, stack)` makes what the parts share, and registers its cleanup
-    with the stack; a part is a function of that which yields figures.
+    Measures, prints and records; returns the exit status. `begin(options, stack)` makes the object
+    that the parts share and registers its cleanup with the stack. A part takes this object and
+    yields figures.
     """
-    for n in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C: clean up
+    for n in (signal.SIGTERM, signal.SIGHUP):  # like Ctrl-C: clean up
         signal.signal(n, signal.default_int_handler)
     try:
         if options.csv:

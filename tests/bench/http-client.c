@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A client of hutchd that does what bench-client does, over HTTP: one command after the other on
- * one connection, as process.Process/Start with a Connect stream. Prints how many nanoseconds all
- * of them took and how many bytes of answers came.
+ * A client of hutchd that does over HTTP what bench-client does: runs one command after the other
+ * on one connection, as process.Process/Start with a Connect stream. Prints how many nanoseconds
+ * all of them took and how many bytes of answers came.
  *
  *   bench-http PORT SANDBOX TOKEN COUNT PROGRAM [ARGUMENT...]
  *
- * PORT is one of 127.0.0.1. The connection is made before the clock starts. An answer counts when
- * all of it is there: its last envelope, and before that the end of the command with status 0.
- * Anything else ends the measurement.
+ * PORT is on 127.0.0.1. The client connects before the clock starts. An answer counts when it is
+ * complete: the end of the command with status 0, then the last envelope. Anything else ends the
+ * measurement.
  */
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -34,8 +34,8 @@ enum {
 struct client {
 	int fd;
 	struct buf request;
-	struct buf in;	 /* as it came, from the head of the answer on */
-	struct buf body; /* without its coding */
+	struct buf in;	 /* raw bytes, from the head of the answer on */
+	struct buf body; /* with the transfer coding removed */
 	uint64_t bytes;
 };
 
@@ -109,7 +109,7 @@ static int more(struct client *c, struct err *e)
 	return 0;
 }
 
-/* Reads the head, and leaves what is behind it. */
+/* Reads the head and keeps the bytes after it. */
 static int read_head(struct client *c, bool *ret_chunked, size_t *ret_length, struct err *e)
 {
 	const char *end = NULL, *length;
@@ -168,8 +168,8 @@ static int read_body(struct client *c, struct err *e)
 	return r;
 }
 
-/* The last envelope is the end of the stream, without an error; the one before it that of the
- * command. */
+/* The last envelope must be the end of the stream without an error, the one before it the end of
+ * the command. */
 static int check(const struct client *c, struct err *e)
 {
 	struct reader in = reader_of(c->body.data, c->body.len);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The first process of a machine that is measured: loads the modules that the initrd lists, as
- * hutch-guest does, opens the port, and says back what it hears.
+ * The first process of a measured VM: loads the modules that the initrd lists, as hutch-guest does,
+ * opens the port, and echoes its input.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -41,7 +41,7 @@ int main(void)
 	for (;;) {
 		ssize_t n = read(fd, &byte, 1);
 
-		/* Nobody is at the other end: 0. */
+		/* read() returns 0 while the host end is closed. */
 		if (n != 1)
 			(void)nanosleep(&pause, NULL);
 		else if (write(fd, &byte, 1) != 1)

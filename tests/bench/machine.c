@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Templates and clones of machines, without sandboxes around them: what the script `machine`
- * measures, and tests/integration/test_machine.py checks.
+ * Templates and clones of VMs without sandboxes around them, for the script `tests/bench/machine`
+ * and for tests/integration/test_machine.py.
  *
- *   bench-machine template KERNEL INITRD ROOT BLANK MIB
+ *   `bench-machine template KERNEL INITRD ROOT BLANK MIB`
  *       finds or makes the template; prints its path and how long that took
- *   bench-machine clones PATH KERNEL INITRD ROOT BLANK MIB N bare|jail
- *       N clones, one after another, all of them kept: ms from the start of each to its first
- *       answer, and the PSS of each when all are there. "bare" is QEMU as it is, "jail" what a
- *       sandbox has. Each is told a byte and must say it back.
- *   bench-machine turns PATH KERNEL INITRD ROOT BLANK MIB N
- *       the same times, of a bare one and one in a jail in turn, each ended before the next: pairs
- *   bench-machine boots KERNEL INITRD ROOT BLANK MIB N
- *       bare machines that boot, each ended before the next: ms from the start to the first answer
- *   bench-machine open PATH
+ *   `bench-machine clones PATH KERNEL INITRD ROOT BLANK MIB N bare|jail`
+ *       starts N clones, one after another, and keeps all: prints the ms from the start of each
+ *       to its first answer, and the PSS of each when all run. "bare" is plain QEMU, "jail" the
+ *       jail of a sandbox. Each must echo a byte.
+ *   `bench-machine turns PATH KERNEL INITRD ROOT BLANK MIB N`
+ *       prints the same times in pairs, a bare clone and one in a jail in turn, each ended before
+ *       the next
+ *   `bench-machine boots KERNEL INITRD ROOT BLANK MIB N`
+ *       boots bare VMs, each ended before the next: ms from the start to the first answer
+ *   `bench-machine open PATH`
  *       opens the snapshot, as a start does
  *
- * With -a before the rest the machine's first process is hutch-guest, which hears no byte, but
- * HELLO, and answers that when it is ready.
+ * With -a before the rest, the VM's first process is hutch-guest. It gets HELLO instead of a byte
+ * and answers it when it is ready.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -60,7 +61,7 @@ static double ms_since(uint64_t then)
 
 static _noreturn_ void die(const struct err *e)
 {
-	(void)fprintf(stderr, "bench-machine: %s\n", e->msg);
+	(void)fprintf(stderr, "benchmark failed: %s\n", e->msg);
 	exit(1);
 }
 
@@ -141,7 +142,7 @@ static int run_open(const char *path)
 struct clone {
 	struct proc qemu;
 	int channel, qmp;
-	int seen[QMP_WRONG + 1]; /* lines of QEMU's */
+	int seen[QMP_WRONG + 1]; /* number of QEMU's lines of each kind */
 	double ms;
 };
 
@@ -151,10 +152,10 @@ struct clones {
 	struct cgroup group;
 	bool jail;
 	uint32_t ids;
-	uint64_t tsc_khz; /* of machines that boot */
+	uint64_t tsc_khz; /* for VMs that boot */
 };
 
-/* What a keeper says first, to a sandbox that may do all. */
+/* Writes a keeper's first message, with all permissions. */
 static void put_hello(struct buf *b)
 {
 	uint8_t seed[WIRE_SEED];
@@ -173,7 +174,7 @@ static void put_hello(struct buf *b)
 	fields_put_number(b, TAG_PIDS, 64);
 }
 
-/* A byte goes in, and the same comes back. Or HELLO goes in, and the guest's comes back. */
+/* Sends a byte and expects the same back, or sends HELLO and expects the guest's. */
 static void ping(struct clone *c)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(4096);
@@ -193,10 +194,10 @@ static void ping(struct clone *c)
 	if (write(c->channel, head, n) != (ssize_t)n ||
 	    write(c->channel, b.data, b.len) != (ssize_t)b.len || poll(&p, 1, ANSWER_MS) != 1 ||
 	    recv(c->channel, head, n, MSG_WAITALL) != (ssize_t)n || head[type] != wanted)
-		die_errno("a machine does not answer");
+		die_errno("the VM does not answer");
 }
 
-/* Reads on until that line has come so often since the machine started. */
+/* Reads until this line has come so often since the VM started. */
 static void expect(struct clone *c, enum qmp_line wanted, int times)
 {
 	static char line[QMP_LINE_MAX];
@@ -211,7 +212,7 @@ static void expect(struct clone *c, enum qmp_line wanted, int times)
 		}
 		c->seen[qmp_read_line(line, n)]++;
 		if (c->seen[QMP_ERROR] + c->seen[QMP_WRONG] + c->seen[QMP_MIGRATION_FAILED] > 0) {
-			(void)fprintf(stderr, "bench-machine: QEMU: %.*s\n", (int)n, line);
+			(void)fprintf(stderr, "QEMU: %.*s\n", (int)n, line);
 			exit(1);
 		}
 		n = 0;
@@ -224,7 +225,7 @@ static void tell(struct clone *c, const char *text)
 		die_errno("QMP");
 }
 
-/* As a keeper does it. */
+/* Resumes the VM as a keeper does. */
 static void resume(struct clone *c, bool jail, const struct engine_start *s,
 		   const struct engine_sandbox *b)
 {
@@ -247,7 +248,7 @@ static void resume(struct clone *c, bool jail, const struct engine_start *s,
 	expect(c, QMP_RESUME, 1);
 }
 
-/* QEMU with the same arguments and descriptors, and nothing around it. */
+/* Starts QEMU with the same arguments and descriptors, without a jail. */
 static void start_bare(const struct clones *all, const struct engine_start *s, int root,
 		       struct proc *ret)
 {
@@ -262,7 +263,7 @@ static void start_bare(const struct clones *all, const struct engine_start *s, i
 	if (proc_find(QEMU_PROGRAM, program, sizeof(program)) < 0 ||
 	    qemu_arguments(&m, program, &text, argv) < 0)
 		die_errno("arguments");
-	/* There is no jail that has them at its root. */
+	/* Without a jail these files are not in the root directory. */
 	for (size_t i = 0; argv[i]; i++)
 		if (str_eq(argv[i], QEMU_KERNEL) || str_eq(argv[i], QEMU_INITRD))
 			argv[i] = str_eq(argv[i], QEMU_KERNEL) ? all->spec.machine.kernel
@@ -291,7 +292,7 @@ static void start_one(struct clones *all, struct clone *c)
 	int a[2], b[2];
 	char path[64];
 
-	/* A position of its own in the file. */
+	/* Opens the file again to get a separate file position. */
 	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", all->from.state);
 	if (all->from.state >= 0 && (state = open(path, O_RDONLY | O_CLOEXEC)) < 0)
 		die_errno("the state of a clone");
@@ -338,7 +339,7 @@ static unsigned long pss_kib(const struct clone *c)
 	return at ? strtoul(at + STRLEN("\nPss:"), NULL, 10) : 0;
 }
 
-/* What a warden has when it starts an engine: ids, mounts and groups of its own. */
+/* Sets up what a warden has when it starts an engine: its own ids, mounts and groups. */
 static void become_warden(struct clones *all, const struct state_root *run, int *ret_range)
 {
 	const struct cgroup_limits limits = { .cpus = 16000, .memory = 16384 * MIB, .pids = 16384 };
@@ -353,7 +354,7 @@ static void become_warden(struct clones *all, const struct state_root *run, int 
 		die_errno("mounts");
 }
 
-/* Closes what a clone has; QEMU is killed. */
+/* Closes a clone's descriptors and kills QEMU. */
 static void end_one(struct clone *c)
 {
 	proc_done(&c->qemu);
@@ -417,7 +418,7 @@ static int run_clones(const char *path, char **v)
 	return 0;
 }
 
-/* Hutch measures it at every boot; here it is no part of what is measured. */
+/* Hutch measures it at every boot; this benchmark excludes it. */
 static uint64_t tsc_khz(void)
 {
 #if defined(__x86_64__)
@@ -468,6 +469,6 @@ int main(int argc, char **argv)
 		return run_open(argv[2]);
 	if ((argc == 10 && str_eq(argv[1], "clones")) || (argc == 9 && str_eq(argv[1], "turns")))
 		return run_clones(argv[2], argv + 3);
-	(void)fputs("usage: see the script tests/bench/machine\n", stderr);
+	(void)fputs("usage: see the script `tests/bench/machine`\n", stderr);
 	return 2;
 }

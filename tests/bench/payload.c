@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the benchmarks run inside and outside of sandboxes. Static, so that a start is the kernel's
- * work and nothing of a dynamic linker's: payload true | write BYTES | sleep SECONDS
+ * The program that benchmarks run inside and outside of sandboxes. Static, so that its start costs
+ * only the kernel's work and no dynamic linking: payload true | write BYTES | sleep SECONDS
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -5,8 +5,8 @@
  *	bench-policy ROUNDS
  *
  * prints one line for each measurement, "NAME VALUE": compile-AGENT, compile-10000 and compile-1000
- * (rules) in milliseconds, lookup-10000 and lookup-100 in nanoseconds, all of processor time, which
- * other load changes least. Sizes that are compared are measured in turn.
+ * (rules) in milliseconds, lookup-10000 and lookup-100 in nanoseconds. All are processor time,
+ * which other load affects least. Compared sizes are measured in turn.
  */
 #include <stdio.h>
 #include <string.h>
@@ -25,7 +25,7 @@ enum {
 	FEW = 100
 };
 
-/* Processor time of this process in nanoseconds. */
+/* Returns the processor time of this process in nanoseconds. */
 static uint64_t spent(void)
 {
 	struct timespec t;
@@ -35,7 +35,7 @@ static uint64_t spent(void)
 	return (uint64_t)t.tv_sec * NSEC_PER_SEC + (uint64_t)t.tv_nsec;
 }
 
-/* One compilation, from the text or the name of an agent to the digest; milliseconds. */
+/* Compiles once, from the text or the name of an agent to the digest; returns milliseconds. */
 static double compile_once(const char *name, const char *text)
 {
 	struct policy_store store = POLICY_STORE_INIT(builtin_files, builtin_files_n, NULL);
@@ -109,7 +109,7 @@ static struct ruleset *make_rules(unsigned int n)
 	return s;
 }
 
-/* Nanoseconds a lookup, half of them hits, spread over all rules. */
+/* Returns nanoseconds for each lookup; half are hits, spread over all rules. */
 static double lookups(const struct ruleset *s, const struct target *t)
 {
 	uint64_t start = spent();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Commands: what they print and return, how they are started, fed, left, found again and ended.
+// Commands: their output and results, and how clients start, feed, leave, find and end them.
 import assert from 'node:assert/strict'
 import { create, kill, skipTest, sleep, test, throws, unique, until } from './harness.mjs'
 

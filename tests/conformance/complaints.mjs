@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What users of other systems complain about, each as a test. Run by complaints.py, which says with HUTCHD_PID and
-// HUTCHD_RUN_DIR where the server is: some of it shows only there.
+// Complaints by users of other systems, each as a test. Run by complaints.py, which sets HUTCHD_PID
+// and HUTCHD_RUN_DIR: some effects show only in the server.
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { createHash } from 'node:crypto'
@@ -20,13 +20,13 @@ const serverPid = process.env.HUTCHD_PID
 const runDir = process.env.HUTCHD_RUN_DIR
 const ERROR_AT_END = ['TimeoutError', 'SandboxError', 'SandboxNotFoundError']
 
-// ---- a client of its own, in a process of its own ----
+// ---- a client in its own process ----
 const [role, ...roleArguments] = process.argv.slice(2)
 if (role) {
   await { background: startAndStay, subscribe: subscribeAndStay }[role](...roleArguments)
 }
 
-/** Starts a command in the background, tells its number, and does not end by itself. */
+/** Starts a command in the background, prints its pid, and never exits by itself. */
 async function startAndStay(id, command) {
   const sandbox = await Sandbox.connect(id)
   const handle = await sandbox.commands.run(command, { background: true, timeoutMs: 0 })
@@ -41,7 +41,7 @@ async function subscribeAndStay(id, pid) {
   await sleep(600_000)
 }
 
-/** A child that plays such a role: itself, and its first line. */
+/** Starts a child process in such a role. Returns it and its first line. */
 async function startClient(...args) {
   const script = fileURLToPath(import.meta.url)
   const child = spawn(process.execPath, [script, ...args], { stdio: ['ignore', 'pipe', 'inherit'] })
@@ -61,12 +61,12 @@ function memoryPeak() {
   return Number(/^VmHWM:\s+(\d+) kB/m.exec(status)[1]) / 1024
 }
 
-/** The peak from here on. */
+/** Restarts the measurement of the peak. */
 function resetMemoryPeak() {
   fs.writeFileSync(`/proc/${serverPid}/clear_refs`, '5')
 }
 
-/** Bytes that compress badly and repeat nowhere, by number, without keeping them. */
+/** Returns block `number` of incompressible, non-repeating bytes, without keeping them. */
 function block(number) {
   const bytes = Buffer.alloc(MEGABYTE)
   let state = (number + 1) * 2654435761 >>> 0
@@ -77,7 +77,7 @@ function block(number) {
   return bytes
 }
 
-/** A stream of `count` blocks, and the hash of what was taken from it. */
+/** A stream of `count` blocks, and the hash of the bytes read from it. */
 function blocks(count) {
   const hash = createHash('sha256')
   let number = 0
@@ -95,7 +95,7 @@ function blocks(count) {
   return { stream, hash }
 }
 
-/** Asks for the output of a command, on a connection that is never read from. */
+/** Asks for the output of a command on a connection that it never reads. */
 async function subscribeAndNeverRead(sandbox, pid) {
   const message = Buffer.from(JSON.stringify({ process: { pid } }))
   const envelope = Buffer.alloc(5)
@@ -239,13 +239,13 @@ async function complaints() {
       setTimeout(() => controller.abort(), race * 20)
       await errorOf(request.then((response) => response.text()))
     }
-    // Nobody knows their ids: they are ended at once, or at their deadline.
+    // No client knows their ids: they end at once or at their deadline.
     const paginator = () => Sandbox.list({ query: { metadata: { tag } } })
     await until(async () => (await paginator().nextItems()).length === 0, 60_000, 500)
   }, 120_000)
 }
 
-/** The process that holds the lock of the sandbox's directory. */
+/** Returns the pid of the process that holds the lock of the sandbox's directory. */
 function wardenOf(sandbox) {
   const { ino } = fs.statSync(`${runDir}/sandboxes/${sandbox.sandboxId}/lock`)
   const locks = fs.readFileSync('/proc/locks', 'utf8').split('\n').map((line) => line.trim().split(/\s+/))
@@ -260,7 +260,7 @@ function descendants(pid) {
   return [pid, ...children.flatMap(descendants)]
 }
 
-/** Kills PID 1 of the sandbox from outside, as the kernel does when memory is short. */
+/** Kills PID 1 of the sandbox from outside, as the kernel does when memory runs out. */
 async function killInit(sandbox) {
   const isInit = (pid) => /^NSpid:\t\d+\t1$/m.test(fs.readFileSync(`/proc/${pid}/status`, 'utf8'))
   const inits = descendants(wardenOf(sandbox)).filter(isInit)
@@ -276,7 +276,10 @@ function directories() {
   }
 }
 
-/** Deletes a sandbox as soon as its directory is there. Whether that was before its create was answered. */
+/**
+ * Deletes a sandbox as soon as its directory exists. Returns whether that was before create was
+ * answered.
+ */
 async function deleteDuringCreate(race) {
   const before = directories()
   let answered = false

@@ -1,8 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """
-complaints.py [--as root|user] [--long]: what users of other systems complain about, as tests with the SDK from npm (complaints.mjs)
-against a hutchd that is started for it. With --long, the upload has 1 GB instead of 256 MB. Prints TAP.
+complaints.py [--as root|user] [--long]: complaints by users of other systems, as tests with the SDK
+from npm (complaints.mjs) against its own hutchd. With --long, the upload has 1 GB instead of 256
+MB. Prints TAP.
 """
 
 import sys

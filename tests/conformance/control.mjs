@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sandboxes as such: made, listed, connected to, given time, ended; and what is refused.
+// Creates, lists, connects to, extends and ends sandboxes; and requests that are refused.
 import assert from 'node:assert/strict'
 import {
   Sandbox, addressOf, collect, create, forget, keep, kill, settings, skipTest, test, throws, unique, withSandbox,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The desktop, which is a package of its own.
+// The desktop, a separate package.
 import assert from 'node:assert/strict'
 import { create, kill, optional, settings, skipTest, test } from './harness.mjs'
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files: written, read, listed, moved and removed, in every form that the SDK has.
+// Writes, reads, lists, moves and removes files in every form that the SDK has.
 import assert from 'node:assert/strict'
 import { create, decode, encode, kill, sdk, skipTest, test, throws, unique } from './harness.mjs'
 
@@ -13,7 +13,7 @@ async function readStream(stream) {
   return Buffer.concat(chunks)
 }
 
-/** All byte values, line ends, and what looks like the boundary of a form. */
+/** Returns all byte values, line ends, and bytes that look like a form boundary. */
 function awkwardBytes() {
   const bytes = new Uint8Array(70_000)
   for (let index = 0; index < bytes.length; index++) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the sections share: settings, sandboxes that are ended in any case, tests as TAP.
+// Shared by the sections: settings, sandboxes that are always killed at the end, tests as TAP.
 import assert from 'node:assert/strict'
 
 const environment = process.env
@@ -8,10 +8,10 @@ if (!environment.E2B_API_URL) {
   console.error('E2B_API_URL is not set: it names the server under test, as in http://127.0.0.1:3000')
   process.exit(2)
 }
-// One endpoint for both planes, unless told otherwise. The key has the form that older SDKs ask for.
+// One endpoint for both planes by default. The key has the form that older SDKs require.
 environment.E2B_SANDBOX_URL ||= environment.E2B_API_URL
 environment.E2B_API_KEY ||= 'e2b_' + '0'.repeat(40)
-// It would make the SDK talk to no server at all.
+// With it the SDK would talk to no server at all.
 delete environment.E2B_DEBUG
 
 export const settings = {
@@ -31,7 +31,9 @@ export const settings = {
 export const sdk = await import('e2b')
 export const { Sandbox } = sdk
 
-/** A package that need not be installed; null if it is not. Any other failure to load it is a failure. */
+/**
+ * Imports an optional package; returns null if it is not installed. Any other error is a failure.
+ */
 export async function optional(name) {
   try {
     return await import(name)
@@ -51,7 +53,7 @@ let currentSection = ''
 
 class Skip extends Error {}
 
-/** Ends the test that calls it: what it needs is not in this SDK or not set up. */
+/** Skips the calling test: its requirement is missing in this SDK or not set up. */
 export function skipTest(reason) {
   throw new Skip(reason)
 }
@@ -102,7 +104,9 @@ export async function test(name, work, milliseconds = DEADLINE) {
   }
 }
 
-/** Runs the tests of a section, if it was asked for. What fails outside a test counts as a failed one. */
+/**
+ * Runs the tests of a section if it was selected. An error outside a test counts as a failed test.
+ */
 export async function section(name, work) {
   if ((settings.only && !settings.only.includes(name)) || settings.skip.includes(name)) {
     return
@@ -116,7 +120,7 @@ export async function section(name, work) {
   }
 }
 
-/** Ends what is left and prints the counts. Gives the exit code. */
+/** Kills the remaining sandboxes and prints the counts. Returns the exit code. */
 export async function finish() {
   await Promise.allSettled([...living].map((sandbox) => sandbox.kill()))
   const { passed, failed, skipped } = counts
@@ -125,7 +129,7 @@ export async function finish() {
   return failed > 0 || passed + skipped === 0 ? 1 : 0
 }
 
-// A promise of the SDK that nobody waits for must not fail unseen, nor end the run.
+// An SDK promise without a handler must neither fail unseen nor end the run.
 process.on('unhandledRejection', (error) => tellFailure('a promise that nobody waited for was rejected', error))
 
 // ---- sandboxes ----
@@ -136,7 +140,7 @@ export async function create(options = {}, template = settings.template, Sandbox
   return keep(sandbox)
 }
 
-/** Has the sandbox killed at the end, if the test does not do it. */
+/** Kills the sandbox at the end if the test does not. */
 export function keep(sandbox) {
   living.add(sandbox)
   return sandbox
@@ -153,7 +157,7 @@ export async function kill(sandbox) {
   return killed
 }
 
-/** Runs `work` with a sandbox that is killed afterwards, whatever happens. */
+/** Runs `work` with a sandbox and kills it afterwards in any case. */
 export async function withSandbox(options, work) {
   const sandbox = await create(options)
   try {
@@ -163,7 +167,7 @@ export async function withSandbox(options, work) {
   }
 }
 
-/** The header fields by which a request finds a sandbox's own services. */
+/** Returns the header fields that address a sandbox's own services. */
 export function addressOf(sandbox) {
   return { 'e2b-sandbox-id': sandbox.sandboxId, 'e2b-sandbox-port': '49983' }
 }
@@ -173,7 +177,9 @@ export function sleep(milliseconds) {
   return new Promise((resolve) => setTimeout(resolve, milliseconds))
 }
 
-/** Waits until `condition` gives something, and gives it back. Patient: machines of tests do much else. */
+/**
+ * Waits until `condition` returns a value, and returns it. Patient, because test hosts are busy.
+ */
 export async function until(condition, milliseconds = 20_000, step = 50) {
   const end = Date.now() + milliseconds
   for (;;) {
@@ -189,8 +195,8 @@ export async function until(condition, milliseconds = 20_000, step = 50) {
 }
 
 /**
- * The error that `work` throws, whose class must have one of the names. Compared by name, not by class: other
- * packages bring copies of e2b of their own.
+ * Returns the error that `work` throws; its class must have one of the names. Compares names, not
+ * classes: other packages bring their own copies of e2b.
  */
 export async function throws(work, names, pattern) {
   const wanted = [names].flat()
@@ -220,7 +226,7 @@ export function unique() {
   return 'c' + Math.random().toString(36).slice(2, 10)
 }
 
-/** All items of a paginator. */
+/** Returns all items of a paginator. */
 export async function collect(paginator, maxPages = 50) {
   const items = []
   for (let page = 0; paginator.hasNext; page++) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The code interpreter, which is a package of its own.
+// The code interpreter, a separate package.
 import assert from 'node:assert/strict'
 import { create, kill, optional, settings, skipTest, test, throws } from './harness.mjs'
 

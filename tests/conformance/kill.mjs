@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The load for kill.py: clients that go on while the server dies every few seconds. Each has a sandbox with a command
-// that counts, follows its output, comes back when the stream is cut, and does other work meanwhile. At the end it
-// prints a line of JSON: the id, the number of the command, what was seen of its output (in pieces, one a stream), and
-// how often it had to try again.
+// The load for kill.py: clients that keep working while the server dies every few seconds. Each has
+// a sandbox with a counting command, follows its output, reconnects when the stream is cut, and
+// does other work meanwhile. At the end it prints a line of JSON: the id, the pid of the command,
+// the output it saw (in pieces, one for each stream), and how often it had to retry.
 import { Sandbox, create, forget, sleep } from './harness.mjs'
 
 const CLIENTS = Number(process.env.KILL_CLIENTS || 5)
@@ -11,7 +11,7 @@ const PATIENCE = 120_000
 const COMMAND = `for i in $(seq 1 ${LINES}); do echo line $i; sleep 0.02; done`
 const AFTER_THE_END = ['NotFoundError', 'CommandExitError']
 
-/** Tries again while the server is away. What it refuses is not tried again. */
+/** Retries while the server is away. A refusal is not retried. */
 async function retry(counts, work) {
   const end = Date.now() + PATIENCE
   for (;;) {
@@ -27,7 +27,10 @@ async function retry(counts, work) {
   }
 }
 
-/** A create that was cut may have been done: the sandbox is looked for by its mark before another one is made. */
+/**
+ * An interrupted create may have succeeded: looks for the sandbox by its mark before it makes
+ * another.
+ */
 async function createMarked(counts, mark) {
   return retry(counts, async () => {
     const [found] = await Sandbox.list({ query: { metadata: { mark } } }).nextItems()
@@ -38,7 +41,7 @@ async function createMarked(counts, mark) {
   })
 }
 
-/** The command of the sandbox; one that was started without our hearing of it is found in the list. */
+/** Returns the sandbox's command. If its start was not confirmed, finds it in the list. */
 async function startOnce(counts, sandbox) {
   return retry(counts, async () => {
     const started = (await sandbox.commands.list()).find((process) => process.args.includes(COMMAND))
@@ -66,7 +69,7 @@ async function follow(counts, sandbox, pid, pieces) {
   try {
     await retry(counts, toTheEnd)
   } catch (error) {
-    // It ended while nobody could ask, and so long ago that its end is no more told.
+    // It ended while no server ran, so long ago that its end is no longer reported.
     if (error.name !== 'NotFoundError') {
       throw error
     }

@@ -1,10 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """
-kill.py [--as root|user] [--short]: hutchd is killed (SIGKILL) every three seconds and started again, while clients work (kill.mjs, with the
-SDK from npm). No sandbox is lost, no command's output has a gap or a repeat, and clients that try again finish. Then, how long it takes
-until a new hutchd knows the sandboxes that are there: 300 of them, or 30 in short; that is a small part of the time that they took to
-make. Prints TAP.
+kill.py [--as root|user] [--short]: kills hutchd (SIGKILL) every three seconds and restarts it while
+clients work (kill.mjs, with the SDK from npm). No sandbox is lost, no command's output has a gap or
+a repeat, and clients that retry finish. Then measures how long a new hutchd takes to find the
+existing sandboxes: 300 of them, or 30 with --short; that must be a small part of the time it took
+to make them. Prints TAP.
 """
 
 import concurrent.futures
@@ -18,7 +19,7 @@ import sdk
 
 INTERVAL = 3
 CLIENTS = 5
-ADOPTION_BAR = 0.5  # of the time that it takes to make them
+ADOPTION_BAR = 0.5  # fraction of the time it takes to make them
 PATIENCE = 600
 
 
@@ -27,7 +28,7 @@ def output(lines):
 
 
 def kill_while(client, running, interval):
-    """Until the client has ended; how often."""
+    """Kills hutchd until the client has ended. Returns the number of kills."""
     kills = 0
     while True:
         try:
@@ -42,7 +43,8 @@ def kill_while(client, running, interval):
 
 
 def check_pieces(pieces, expected):
-    """What is wrong with the pieces of an output, each of which was seen by one stream: they follow each other and do not overlap."""
+    """Returns the errors in the pieces of an output, one piece for each stream: they must follow
+    each other and not overlap."""
     at = 0
     for number, piece in enumerate(pieces):
         text = piece["text"]
@@ -52,14 +54,15 @@ def check_pieces(pieces, expected):
             return [f"piece {number} repeats what came before byte {at}: it is at {where}" if where >= 0 else
                     f"piece {number}, {len(text)} bytes after byte {at}, has a gap or a repeat inside"]
         at = found + len(text)
-    # One that began behind the last byte was told the end alone: the rest came while there was no server, and nobody followed.
+    # A stream that started after the last byte reported only the end: the rest was written while no
+    # server ran and no client followed.
     if pieces and pieces[-1]["ended"] and pieces[-1]["text"] and at != len(expected):
         return [f"the last stream ended well at byte {at} of {len(expected)}"]
     return []
 
 
 def recorded(running, sandbox, command):
-    """The whole output of a command, by its record."""
+    """Returns the whole recorded output of a command."""
     listed = json.loads(running.hutch("ps", "--json", "-a", "-e", sandbox))
     handles = [row["handle"] for row in listed if command in json.dumps(row)]
     if len(handles) != 1:
@@ -91,7 +94,7 @@ def load(tap, running, lines):
 
 
 def works(running, sandbox):
-    """Whether its PID 1 is reached: it is asked for its commands."""
+    """Checks that PID 1 of the sandbox answers: asks it for its commands."""
     return running.call(sandbox, "/process.Process/List", {})[0] == 200
 
 

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known to be missing, in old SDKs and in Hutch. A run with --known fails where this is not what comes."""
+"""Features known to be missing in old SDKs and in Hutch. A run with --known fails if the results
+differ from this."""
 
 import os
 
-# With HUTCH_TEST_LEVEL=microvm sandboxes are virtual machines, which have snapshots.
+# With HUTCH_TEST_LEVEL=microvm sandboxes are VMs, which have snapshots.
 MACHINES = os.environ.get("HUTCH_TEST_LEVEL") == "microvm"
-# What works with Hutch, and must.
+# Sections that must pass with Hutch.
 SECTIONS = ("control", "commands", "pty", "files", "watch", "urls", "lifecycle", "network", "template", "load") + (("snapshot",) if MACHINES else ())
-# Those that take seconds.
+# Sections that take seconds.
 QUICK = ("control", "commands", "pty", "files", "watch", "urls", "network")
-# What Hutch does not have, and why.
+# Features that Hutch lacks, and why.
 MISSING = {
     **({} if MACHINES else {"snapshot": "only sandboxes of level microvm have snapshots and forks"}),
     "interpreter": "the code interpreter's image is not made yet",
@@ -18,9 +19,9 @@ MISSING = {
     "secret": "there are no secrets",
 }
 ALL = (*SECTIONS, *MISSING)
-# Templates are built from images that were imported; there is no registry.
+# Templates are built from imported images; there is no registry.
 BUILD_IMAGE = "base"
-# Tests that a version of the SDK has no function for: skipped by the client, as "section: test".
+# Tests of functions that a version of the SDK lacks: the client skips them, as "section: test".
 NOT_IN_SDK = {
     "2.30.5": {"files: metadata round trip", "watch: watchDir: includeEntry"},
     "2.46.1": set(),
@@ -28,7 +29,7 @@ NOT_IN_SDK = {
 }
 
 
-# On a host with cgroup v1 an ordinary user has no freezer, and what needs one is refused.
+# On a host with cgroup v1 an ordinary user has no freezer, and requests that need one are refused.
 NEEDS_FREEZER = {
     "control: lifecycle options are reported",
     "lifecycle: pause and resume keep files and processes",
@@ -45,7 +46,7 @@ def has_freezer(who):
 
 
 def judge_one(result, absent, refused):
-    """What a run that expects this makes of a result: the outcome, and why."""
+    """Returns the outcome of a result under these expectations, and why."""
     name = f"{result.section}: {result.name}"
     if name in absent:
         return ("passed", "this SDK does not have it") if result.outcome == "skipped" else ("failed", "this SDK should not have it")
@@ -56,7 +57,8 @@ def judge_one(result, absent, refused):
 
 
 def judge(version, who, results):
-    """The results without skips: what is known to be missing has passed if it is missing, and failed if it is not."""
+    """Resolves skips: a feature known to be missing passes if it is missing, and fails if it is
+    not."""
     for result in results:
         result.outcome, why = judge_one(result, NOT_IN_SDK.get(version, set()), set() if has_freezer(who) else NEEDS_FREEZER)
         if why and result.outcome == "passed":

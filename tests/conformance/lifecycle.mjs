@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pause, resume, the end by time and by kill. Forks need memory snapshots: see snapshot.mjs.
+// Pause, resume, and the end by timeout and by kill. Forks need memory snapshots: see snapshot.mjs.
 import assert from 'node:assert/strict'
 import {
   Sandbox, collect, create, forget, kill, skipTest, sleep, test, throws, unique, until, withSandbox,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many at a time.
+// Many sandboxes and commands at a time.
 import assert from 'node:assert/strict'
 import { create, kill, test, unique } from './harness.mjs'
 
@@ -7,7 +7,7 @@ const SANDBOXES = 5
 const STREAMS = 12
 const COMMANDS = 10
 
-/** What `work` gives for 0 to count - 1, all at once. */
+/** Calls `work` with 0 to count - 1, all at once, and returns the results. */
 function each(count, work) {
   return Promise.all(Array.from({ length: count }, (_, index) => work(index)))
 }

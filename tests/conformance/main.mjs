@@ -1,19 +1,19 @@
 #!/usr/bin/env node
 // SPDX-License-Identifier: Apache-2.0
-// Drives the E2B SDK, as its users have it, against a server of ours, and prints TAP and a last line
-// "N passed, N failed, N skipped". The package e2b (and @e2b/code-interpreter, @e2b/desktop) must be in a node_modules
+// Runs the unmodified E2B SDK against our server. Prints TAP and a last line "N passed, N failed,
+// N skipped". The package e2b (and @e2b/code-interpreter, @e2b/desktop) must be in a node_modules
 // directory beside this file or above it: run.py sees to that.
 //
 //   E2B_API_URL=http://127.0.0.1:3000 node main.mjs
 //
-// E2B_API_URL           the control plane; needed
-// E2B_SANDBOX_URL       the data plane, if it is elsewhere
+// E2B_API_URL           the control plane; required
+// E2B_SANDBOX_URL       the data plane, if separate
 // E2B_API_KEY           a key of the server
-// CONF_ONLY, CONF_SKIP  lists of sections, with commas
-// CONF_VERBOSE=1        stack traces, and how long each test took
+// CONF_ONLY, CONF_SKIP  comma-separated lists of sections
+// CONF_VERBOSE=1        stack traces, and the time of each test
 // CONF_TEMPLATE         the template of the sandboxes (base)
 // CONF_IMAGE            the image that templates are built from (ubuntu:22.04)
-// CONF_CI_TEMPLATE, CONF_DESKTOP_TEMPLATE  those of the interpreter and the desktop
+// CONF_CI_TEMPLATE, CONF_DESKTOP_TEMPLATE  templates of the interpreter and the desktop
 // CONF_VOLUME=1, CONF_SECRET=1             the server has volumes, secrets
 import { finish, section, settings } from './harness.mjs'
 import { commands } from './commands.mjs'

@@ -1,11 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes the root tree that the E2B conformance tests start sandboxes from, as a tar file: Debian with bash, git, python3 and a user
-# "user" (1000) whose shell is bash, as the images of E2B have it. One that is already there is left as it is.
+# Makes the root tree for the sandboxes of the E2B conformance tests, as a tar file: Debian with
+# bash, git, python3 and a user "user" (1000) whose shell is bash, like E2B's images. An existing
+# file is kept.
 set -euo pipefail
 file=${1:?usage: make-image.sh FILE}
 [ ! -s "$file" ] || exit 0
-# Of suites that start at once, one makes it.
+# If several suites start at once, one of them makes the file.
 exec 9>"$file.lock"
 flock 9
 [ ! -s "$file" ] || exit 0

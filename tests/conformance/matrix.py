@@ -1,8 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """
-matrix.py [--as root|user] [--write FILE] [VERSION...]: runs every section with every version of the E2B SDK, one after the other, and
-prints a table in Markdown: passed / failed / skipped. With --write it replaces what is between the marks in FILE (docs/E2B.md).
+matrix.py [--as root|user] [--write FILE] [VERSION...]: runs every section with every version of the
+E2B SDK, one after the other, and prints a table in Markdown: passed / failed / skipped. With
+--write it replaces the text between the marks in FILE (docs/E2B.md).
 """
 
 import datetime
@@ -23,7 +24,7 @@ def cell(results, section):
 
 
 def table(by_version):
-    """Rows are sections, columns versions."""
+    """Returns the table: rows are sections, columns are versions."""
     lines = ["| section | " + " | ".join(f"e2b {version}" for version in by_version) + " |", "|---" * (len(by_version) + 1) + "|"]
     for section in known.ALL:
         lines.append(f"| {section} | " + " | ".join(cell(results, section) for results in by_version.values()) + " |")
@@ -34,7 +35,8 @@ def table(by_version):
 
 
 def explain(by_version):
-    """What failed or was skipped of the sections that must pass; the others are explained in the text."""
+    """Prints failed and skipped tests of the sections that must pass; the text explains the
+    others."""
     for version, results in by_version.items():
         for outcome in ("failed", "skipped"):
             names = [f"{r.section}: {r.name}" for r in results if r.outcome == outcome and r.section in known.SECTIONS]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules for what goes out, and the names of ports that come in.
+// Egress rules, and host names of ports.
 import assert from 'node:assert/strict'
 import { Sandbox, create, kill, settings, skipTest, test, throws, until, withSandbox } from './harness.mjs'
 

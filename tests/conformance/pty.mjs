@@ -9,7 +9,7 @@ export async function pty() {
   const sandbox = await create()
   const type = (pid, text) => sandbox.pty.sendInput(pid, encode(text))
 
-  /** A terminal whose output is in `.output`. */
+  /** Opens a terminal that collects its output in `.output`. */
   async function open(options = {}) {
     const terminal = { output: '' }
     const onData = (bytes) => {
@@ -44,7 +44,8 @@ export async function pty() {
 
   await test('Ctrl-C reaches the foreground process', async () => {
     const terminal = await open()
-    // Once it has printed something it runs: before that, the key takes away what was typed.
+    // The program runs once it has printed something: before that, the key would discard the typed
+    // input.
     await type(terminal.pid, 'echo up-$((1+1)); sleep 100\n')
     await until(() => terminal.output.includes('up-2'))
     await sleep(600)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the scripts of this directory share: TAP, and a run with a server that must leave nothing behind."""
+"""Shared by the scripts of this directory: TAP, and a run with a server that must leave nothing
+behind."""
 
 import argparse
 import json
@@ -46,13 +47,15 @@ def options(description):
 
 
 def nothing_runs(tap, running, after):
-    """Clients end what they made; what else there is was forgotten by somebody, and would wait for its deadline."""
+    """Clients end the sandboxes they make. Any other was leaked and would stay until its
+    deadline."""
     left = json.loads(running.hutch("ps", "--json"))
     tap.check(not left, f"no sandbox is left by {after}", [json.dumps(row) for row in left])
 
 
 def with_server(chosen, work):
-    """Calls work(tap, server). Whatever it raises, and whatever is left on the machine, is told as a failed test."""
+    """Calls work(tap, server). Reports an exception, and anything left on the host, as a failed
+    test."""
     tap = Tap()
     try:
         with server.Place(chosen.who, chosen.log) as place:

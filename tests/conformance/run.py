@@ -1,11 +1,13 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """
-run.py [--as root|user] [--version V]... [--only SECTIONS] [--skip SECTIONS] [--known] [--parallel] [-v]: the E2B SDK from npm, in each
-version (`latest` by default), against a hutchd that is started for it; see server.py for what it needs. Prints TAP and a last line
-"N passed, N failed, N skipped". What is left on the machine afterwards is a failure.
+run.py [--as root|user] [--version V]... [--only SECTIONS] [--skip SECTIONS] [--known] [--parallel]
+[-v]: runs the E2B SDK from npm, in each version (`latest` by default), against its own hutchd; see
+server.py for its requirements. Prints TAP and a last line "N passed, N failed, N skipped". Anything
+left on the host afterwards is a failure.
 
-With --known, nothing is skipped: what known.py says is not in a version, or not in Hutch, must be so, and anything else must pass.
+With --known, no test is skipped: features that known.py lists as missing in a version or in Hutch
+must be missing, and everything else must pass.
 """
 
 import concurrent.futures
@@ -33,7 +35,7 @@ def parse(args):
 
 
 def plan(options):
-    """Which version runs which sections."""
+    """Returns which version runs which sections."""
     latest = sdk.latest()
     if options.short:
         return [(latest, known.SECTIONS), *((version, known.QUICK) for version in sdk.OLD)]

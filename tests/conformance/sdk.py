@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The E2B SDK from npm, in the versions that are asked for, and the client (main.mjs) that runs with it."""
+"""The E2B SDK from npm, in the requested versions, and the client (main.mjs) that runs with it."""
 
 import contextlib
 import fcntl
@@ -21,7 +21,7 @@ DIGEST = ".digest"
 
 
 def cache():
-    """What is installed stays for the next run."""
+    """Installed packages are kept for the next run."""
     path = Path(os.environ.get("CONF_CACHE") or Path.home() / ".cache/hutch-ci/npm")
     path.mkdir(parents=True, exist_ok=True)
     return path
@@ -39,7 +39,7 @@ def latest():
 
 
 def digest(directory):
-    """Of all files below it, and their names."""
+    """Returns the digest of all files below a directory, and of their names."""
     total = hashlib.sha256()
     for path in sorted(p for p in directory.rglob("*") if p.is_file() and p.name != DIGEST):
         total.update(f"{path.relative_to(directory)}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
@@ -47,12 +47,13 @@ def digest(directory):
 
 
 def sound(directory):
-    """Whether it is there, and as it was installed."""
+    """Checks that it exists and is as it was installed."""
     return (directory / DIGEST).is_file() and (directory / DIGEST).read_text() == digest(directory)
 
 
 def modules(name, *packages):
-    """The node_modules directory with these packages, kept under this name; installed if it is not there, once also if two want it."""
+    """Returns the node_modules directory with these packages, kept under this name. Installs it
+    if missing; concurrent callers install it once."""
     target = cache() / name
     with open(cache() / f".{name}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -69,7 +70,7 @@ def modules(name, *packages):
 
 
 def installed(version, extra=()):
-    """The node_modules directory with this version of the SDK."""
+    """Returns the node_modules directory with this version of the SDK."""
     found = modules("-".join([version, *sorted(extra)]), f"e2b@{version}", *(EXTRA[x] for x in extra))
     there = json.loads((found / "e2b/package.json").read_text())["version"]
     if there != version:
@@ -79,7 +80,7 @@ def installed(version, extra=()):
 
 @contextlib.contextmanager
 def scratch(modules):
-    """The client beside a node_modules directory, where its imports are looked for."""
+    """Copies the client beside a node_modules directory, where its imports are resolved."""
     with tempfile.TemporaryDirectory(prefix="hutch-conformance-") as directory:
         for path in HERE.glob("*.mjs"):
             shutil.copy(path, directory)
@@ -88,7 +89,7 @@ def scratch(modules):
 
 
 def environment(server, **more):
-    """What a user of the SDK sets, and nothing of ours."""
+    """Returns the variables that a user of the SDK sets, and none of ours."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("E2B_", "HUTCH"))}
     env.update(E2B_API_URL=server.url, E2B_SANDBOX_URL=server.url, E2B_API_KEY=server.key)
     env.update({k: str(v) for k, v in more.items() if v is not None})
@@ -105,7 +106,8 @@ class Result:
 
 
 def run(version, server, sections=None, skip=(), timeout=1800, script="main.mjs", verbose=False, **more):
-    """Runs the client; what it says of each test. A client that does not come to its last line has failed."""
+    """Runs the client and returns the result of each test. A client that does not print its last
+    line has failed."""
     extra = [s for s in EXTRA if (not sections or s in sections) and s not in skip]
     env = environment(server, CONF_ONLY=",".join(sections) if sections else None, CONF_SKIP=",".join(skip) or None,
                       CONF_VERBOSE=1 if verbose else None, **more)

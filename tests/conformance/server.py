@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-A hutchd of our own, for tests: copies of the programs, directories, an image `base` and a key that nobody else has, on a free port
-of the loopback device. What it leaves on the machine is found with the ledger of tests/integration/sandbox.py.
+Runs a hutchd for tests: with its own copies of the programs, directories, image `base` and key, on
+a free loopback port. The ledger of tests/integration/sandbox.py finds anything that it leaves on
+the host.
 
-HUTCH, HUTCHD, HUTCH_KEEPER and HUTCH_GUEST are the programs; HUTCH_E2B_IMAGE the tarball of make-image.sh, made if it is not there.
+HUTCH, HUTCHD, HUTCH_KEEPER and HUTCH_GUEST are the programs; HUTCH_E2B_IMAGE is the tarball of
+make-image.sh, made if missing.
 """
 
 import contextlib
@@ -24,7 +26,7 @@ import run_as  # noqa: E402
 from waiting import LONG as PATIENCE  # noqa: E402
 from waiting import eventually  # noqa: E402
 
-DOMAIN = "hutch.test"  # nobody looks it up: what asks for a port of a sandbox is sent to us
+DOMAIN = "hutch.test"  # never looked up: requests for ports go to hutchd directly
 
 
 def image():
@@ -34,11 +36,12 @@ def image():
 
 
 class Server:
-    """hutchd, which can be killed and started again at the same place."""
+    """A hutchd that can be killed and restarted on the same port."""
 
     def __init__(self, env, who, log):
         self.env, self.who, self.log = env, who, log
-        # Stays bound, and never listens: nobody else gets the port, also while there is no hutchd.
+        # This socket stays bound and never listens, so that no other process takes the port, also
+        # while hutchd is down.
         self.reserved = socket.socket()
         self.reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.reserved.bind(("127.0.0.1", 0))
@@ -55,7 +58,8 @@ class Server:
         return r.stdout.decode()
 
     def make_key(self, name="conformance", role="user"):
-        """It may use the policy that policy() makes for the template `base`; an administrator may use all."""
+        """Makes a key. A user's key may use the policy that policy() makes for the template
+        `base`; an administrator may use all."""
         agents = ["--agent", "e2b,base"] if role == "user" else []
         printed = self.hutch("key", "create", "--name", name, "--role", role, *agents).strip()
         if not re.fullmatch("e2b_[0-9a-f]{40}", printed):
@@ -63,7 +67,7 @@ class Server:
         return printed
 
     def spawn(self):
-        """Starts it and does not wait."""
+        """Starts hutchd without waiting for it."""
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen([self.env["HUTCHD"], "--listen", f"127.0.0.1:{self.port}", "--domain", f"{DOMAIN}:{self.port}"],
                                             env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, **self.who)
@@ -84,7 +88,8 @@ class Server:
         return False
 
     def request(self, method, path, body=None, headers=None):
-        """A request to the control plane, or with other headers to anywhere: the status, the header and the JSON of the answer."""
+        """Sends a request to the control plane, or with other headers anywhere. Returns the
+        status, the headers and the JSON of the answer."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         try:
             headers = {**({"X-API-Key": self.key} if headers is None else headers), "Content-Type": "application/json"}
@@ -95,7 +100,7 @@ class Server:
             connection.close()
 
     def make(self, key=None, **more):
-        """A sandbox, as POST /sandboxes gives it."""
+        """Makes a sandbox and returns the answer of POST /sandboxes."""
         body = {"templateID": "base", "timeout": 300, "secure": True, **more}
         status, _, made = self.request("POST", "/sandboxes", body, {"X-API-Key": key or self.key})
         if status != 201:
@@ -103,12 +108,12 @@ class Server:
         return made
 
     def call(self, sandbox, method, body):
-        """A call of the data plane that is answered by one message."""
+        """Makes a data-plane call that is answered by one message."""
         headers = {"E2b-Sandbox-Id": sandbox["sandboxID"], "E2b-Sandbox-Port": "49983", "X-Access-Token": sandbox["envdAccessToken"]}
         return self.request("POST", method, body, headers)
 
     def sandboxes(self, key=None):
-        """The ids of all that the key may see, page by page."""
+        """Returns the ids of all sandboxes that the key may see, page by page."""
         ids, token = [], ""
         while True:
             status, headers, listed = self.request("GET", f"/v2/sandboxes?limit=100{token}", headers={"X-API-Key": key or self.key})
@@ -120,18 +125,18 @@ class Server:
             token = f"&nextToken={headers['x-next-token']}"
 
     def kill(self):
-        """As a crash would."""
+        """Kills hutchd, like a crash."""
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
     def end(self):
-        """By force, if nothing ended it before."""
+        """Kills hutchd if it still runs."""
         if self.process and self.process.poll() is None:
             self.kill()
         self.reserved.close()
 
     def stop(self):
-        """As an administrator does. It must end by itself, and well."""
+        """Stops hutchd as an administrator does. It must exit by itself, with success."""
         self.process.terminate()
         try:
             code = self.process.wait(PATIENCE)
@@ -145,13 +150,14 @@ class Server:
         return Path(self.log).read_text(errors="replace")[-4000:]
 
     def status(self, name):
-        """A line of /proc/PID/status, in KiB."""
+        """Returns a line of /proc/PID/status, in KiB."""
         text = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(re.search(rf"(?m)^{name}:\s+(\d+) kB", text)[1])
 
     @contextlib.contextmanager
     def policy(self, text):
-        """Sandboxes of the template `base` have the policy of the agent with that name, while there is one."""
+        """Gives sandboxes of the template `base` the policy of the agent with that name, while
+        this context lasts."""
         path = Path(self.env["HUTCH_CONFIG_PATH"]) / "agents/base.yaml"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.parent.parent.chmod(0o755)
@@ -166,7 +172,7 @@ class Server:
 
 
 class Place:
-    """Where a server lives: a context, which fails if anything is left behind it."""
+    """A server's environment, as a context; fails if anything is left behind."""
 
     def __init__(self, who="root", log=None):
         self.who, self.log = who, log
@@ -177,7 +183,7 @@ class Place:
             user = stack.enter_context(run_as.account()) if self.who == "user" and run_as.ROOT else None
             env, place, _ = run_as.prepare([], image(), user, stack)
             os.environ.update({k: v for k, v in env.items() if k.startswith("HUTCH")})
-            # It looks at the environment when it is read.
+            # The module reads the environment when it is loaded.
             self.sandbox = importlib.reload(importlib.import_module("sandbox"))
             self.before = self.sandbox.ledger()
             log = self.log or str(Path(env["HOME"]) / "hutchd.log")
@@ -188,11 +194,11 @@ class Place:
         return self
 
     def left(self):
-        """What is there of sandboxes, and was not at the beginning."""
+        """Returns sandbox objects that did not exist at the beginning."""
         return self.sandbox.settle(self.before | self.own())
 
     def own(self):
-        """The server itself is no leftover."""
+        """The server itself is not a leftover."""
         return {str(p) for p in self.sandbox.found([self.server.process.pid])}
 
     def __exit__(self, kind, *_):

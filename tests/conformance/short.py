@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """
-short.py [--as root|user]: what CI runs, with one hutchd for all of it. As root: the latest SDK with every section that must pass, older
-ones with the quick sections (run.py --short), complaints.py, kill.py --short, sides.py. As a user, who has the same hutchd: the latest SDK
-and sides.py.
+short.py [--as root|user]: the tests that CI runs, all with one hutchd. As root: the latest SDK with
+every section that must pass, older ones with the quick sections (run.py --short), complaints.py,
+kill.py --short, sides.py. As a user, with the same hutchd: the latest SDK and sides.py.
 """
 
 import shutil

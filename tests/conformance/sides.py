@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """
-sides.py [--as root|user]: the command line and the API see the same sandboxes, as far as each may; and what docs/E2B.md says of both.
-Prints TAP.
+sides.py [--as root|user]: the command line and the API see the same sandboxes, within their
+permissions; also checks what docs/E2B.md says about both. Prints TAP.
 """
 
 import json
@@ -15,12 +15,12 @@ NAMES = ("ok.hutch.test", "no.hutch.test")
 
 
 def key_gets(running, key, status):
-    """Waits until hutchd has read the file of keys."""
+    """Waits until hutchd has reloaded the keys."""
     equals(lambda: running.request("GET", "/sandboxes", headers={"X-API-Key": key})[0], status, "an answer to the key")
 
 
 def same_sandboxes(tap, running):
-    """What one makes, the other has."""
+    """Each side sees the sandboxes that the other makes."""
     made = running.make(metadata={"from": "api"})
     by_hand = running.hutch("create").strip()
     listed = {row["id"] for row in json.loads(running.hutch("ps", "--json"))}
@@ -39,7 +39,7 @@ def same_sandboxes(tap, running):
 
 
 def other_people(tap, running):
-    """A key has to do with the sandboxes that were made with it."""
+    """A key has access only to the sandboxes made with it."""
     made = running.make()
     other = running.make_key("other")
     key_gets(running, other, 200)
@@ -56,12 +56,13 @@ def other_people(tap, running):
 
 
 def resolves(running, sandbox, name):
-    """Whether a name is one that may be connected to: the others do not exist inside."""
+    """Returns whether a sandbox may connect to a name: other names do not exist inside."""
     return running.hutch("exec", sandbox["sandboxID"], "--", "getent", "hosts", name, check=False) != ""
 
 
 def reached(running, **settings):
-    """Which of two names a sandbox with such settings may connect to: the first is allowed by its policy."""
+    """Returns which of two names a sandbox with these settings may connect to. Its policy allows
+    the first."""
     made = running.make(**settings)
     found = [name for name in NAMES if resolves(running, made, name)]
     running.request("DELETE", f"/sandboxes/{made['sandboxID']}")
@@ -69,7 +70,8 @@ def reached(running, **settings):
 
 
 def network(tap, running):
-    """Settings of the SDK narrow the policy and never widen it, here that of the agent with the template's name."""
+    """Settings of the SDK narrow the policy and never widen it. The policy is that of the agent
+    with the template's name."""
     allowed, denied = NAMES
     everything = ["0.0.0.0/0"]
     cases = {
@@ -92,7 +94,7 @@ def network(tap, running):
 
 
 def not_supported(tap, running):
-    """What is not there is refused, not ignored."""
+    """Unsupported settings are rejected, not ignored."""
     settings = {"rules": {"a.test": [{"transform": {"headers": {"x": "y"}}}]}, "egressProxy": {"address": "a.test:1"},
                 "maskRequestHost": "a.test", "httpsPorts": [443]}
     answers = {}
@@ -102,7 +104,7 @@ def not_supported(tap, running):
 
 
 def time_goes_on(tap, running):
-    """A deadline holds without hutchd."""
+    """A deadline is enforced without hutchd."""
     made = running.make(timeout=3)
     running.kill()
     eventually(lambda: made["sandboxID"] not in running.hutch("ps"), "the end of a sandbox by its deadline")

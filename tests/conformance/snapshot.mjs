@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Snapshots, and forks, which are made of them.
+// Snapshots, and forks made from them.
 import assert from 'node:assert/strict'
 import { Sandbox, collect, create, keep, kill, skipTest, test, unique, until, withSandbox } from './harness.mjs'
 
@@ -68,7 +68,7 @@ export async function snapshot() {
         keep(fork)
         assert.equal(await fork.isRunning(), true)
         assert.equal(await fork.files.read('/tmp/forked'), 'f')
-        // What ran goes on, and is a command of the fork.
+        // Running programs continue and are commands of the fork.
         await until(async () => (await fork.commands.list()).some((one) => one.pid === job.pid))
         const same = await fork.commands.connect(job.pid)
         await fork.files.write('/tmp/go', '')

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Templates: built from an image by steps, and started from.
+// Builds templates from an image by steps, and starts sandboxes from them.
 import assert from 'node:assert/strict'
 import fs from 'node:fs'
 import os from 'node:os'
@@ -12,7 +12,7 @@ export async function template() {
   const { Template } = sdk
   const name = 'conf-' + unique()
 
-  /** A directory with one file in it, for COPY. */
+  /** Makes a directory with one file, for COPY. */
   async function withContext(work) {
     const directory = fs.mkdtempSync(path.join(os.tmpdir(), 'conf-'))
     try {

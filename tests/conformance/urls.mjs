@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Signed URLs: a file for those who have no key.
+// Signed URLs: access to one file without a key.
 import assert from 'node:assert/strict'
 import { create, kill, test, unique } from './harness.mjs'
 

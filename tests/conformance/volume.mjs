@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Volumes, which a server need not have.
+// Volumes, which are optional for a server.
 import assert from 'node:assert/strict'
 import { sdk, settings, skipTest, test, unique } from './harness.mjs'
 

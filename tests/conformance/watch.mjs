@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Watches of directories, as streams and by polling.
+// Watches directories, as streams and by polling.
 import assert from 'node:assert/strict'
 import {
   addressOf, create, kill, sdk, settings, skipTest, sleep, test, throws, unique, until,
@@ -11,7 +11,7 @@ export async function watch() {
   const top = '/tmp/' + unique()
   await fs.makeDir(top)
 
-  /** A watch whose events are in `.events`. */
+  /** Opens a watch that collects its events in `.events`. */
   async function open(options) {
     const watcher = { events: [] }
     const onEvent = (event) => {

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Sandboxes in the world: real ones, made by hutch, and what must hold for all of them. After each test every packet that left the
-host must belong to a stream that `hutch egress log` tells of, no canary was reached, and nothing was looked up that was denied.
+Real sandboxes in the test's internet, and checks that apply to all of them. After each test every
+packet that left the host must belong to a stream in `hutch egress log`, no canary was reached, and
+no denied name was looked up.
 """
 
 import ipaddress
@@ -15,7 +16,7 @@ from sandbox import PATIENCE, SandboxCase, agent, create, hutch
 from waiting import LONG, eventually
 
 RESOLVER = "127.0.0.1:53"
-# The words of src/egress/broker-report.c and src/names/why.c, as these tests say them.
+# Reasons and verdicts of src/egress/broker-report.c and src/names/why.c, as these tests name them.
 VERDICTS = {"allow": "allowed", "end": "allowed", "deny": "denied"}
 BY_RULES = ("not allowed by the policy", "denied by a rule added", "narrowed by an API client")
 WORLD = World()
@@ -30,14 +31,14 @@ def policy(name, domains=(), deny=(), more=""):
 
 
 def run(sandbox, *argv, data="", opts=(), timeout=LONG * PATIENCE):
-    """A command in a sandbox: .code, .out, .err, .took"""
+    """Runs a command in a sandbox: .code, .out, .err, .took"""
     start = time.monotonic()
     r = hutch("exec", "-i", *opts, sandbox, "--", *argv, input=data.encode("latin-1"), timeout=timeout)
     return SimpleNamespace(code=r.returncode, out=r.stdout.decode("latin-1"), err=r.stderr.decode("latin-1"), took=time.monotonic() - start)
 
 
 def log(sandbox):
-    """The streams of a sandbox, as dictionaries."""
+    """Returns the streams of a sandbox as dictionaries."""
     r = hutch("egress", "log", "--json", sandbox)
     if r.returncode != 0:
         raise AssertionError(f"hutch egress log: {r.stderr.decode()}")
@@ -46,7 +47,7 @@ def log(sandbox):
 
 
 def put(sandbox):
-    """Programs of the tests' own into a sandbox, where clients.py looks for them."""
+    """Copies the tests' own programs into a sandbox, where clients.py expects them."""
     for name in ("DIAL", "DIAL_MUSL"):
         with open(os.environ[name], "rb") as f:
             r = hutch("exec", "-i", sandbox, "--", "sh", "-c", f"cat >/tmp/{name.lower()} && chmod 755 /tmp/{name.lower()}", stdin=f)
@@ -55,10 +56,10 @@ def put(sandbox):
 
 
 class EgressCase(SandboxCase):
-    """A test after which everything on the wire is accounted for."""
+    """After each of these tests everything on the wire is accounted for."""
 
-    sandboxes = ()  # of the class
-    private = ()  # addresses that are not public and were meant
+    sandboxes = ()  # shared by the class
+    private = ()  # non-public addresses that the test expects
 
     def setUp(self):
         super().setUp()
@@ -68,14 +69,15 @@ class EgressCase(SandboxCase):
         self.heard = set()  # names that the resolver was asked for
 
     def box(self, domains=(), deny=(), more="", name=None):
-        """A sandbox of this test's own with these rules."""
+        """Makes a sandbox with these rules for this test."""
         made = policy(name or f"egress-{len(self.own)}", domains, deny, more)
         sandbox = self.create("--agent", made)
         self.own.append(sandbox)
         return sandbox
 
     def create(self, *opts, **more):
-        # Before any of them is gone, and its log with it: cleanups run last in, first out, and the first time is the one.
+        # account_once() needs the logs, so it must run before any sandbox is removed. Cleanups run
+        # in reverse order, and only the first call has an effect.
         sandbox = super().create(*opts, **more)
         self.addCleanup(self.account_once)
         return sandbox
@@ -90,7 +92,7 @@ class EgressCase(SandboxCase):
             self.account()
 
     def account(self):
-        """Each packet is of the resolver, or of a stream that was allowed."""
+        """Checks that each packet belongs to the resolver or to an allowed stream."""
         found = WORLD("packets")
         self.assertEqual(found["lost"], 0)
         streams, dialled = self.streams({tuple(p[5:7]) for p in found["packets"] if p[:3] == ["out", "out", "tcp"]})
@@ -103,7 +105,8 @@ class EgressCase(SandboxCase):
         self.assertEqual(WORLD("canaries"), [])
 
     def streams(self, peers):
-        """All lines, and whom they say was dialled. The log has the address of a stream when that is over, so it may take a moment."""
+        """Returns all lines and the addresses they name. The log has a stream's address once it
+        ends, which may take a moment."""
         streams, dialled = [], set()
 
         def told():
@@ -120,7 +123,7 @@ class EgressCase(SandboxCase):
         if device == "lo" and 53 in (sport, dport) and {src, dst} == {"127.0.0.1"} and proto in ("udp", "tcp"):
             return
         if device == "lo" and proto == "icmp" and {src, dst} == {"127.0.0.1"}:
-            return  # the resolver is told that who asked has not waited for the answer: its sandbox had ended
+            return  # ICMP error to the resolver: the asking sandbox had ended
         what = f"{count} packets, {size} bytes: {device} {way} {proto} {src} {sport} > {dst} {dport}"
         peer = (dst, dport) if way == "out" else (src, sport)
         self.assertEqual((device, proto), ("out", "tcp"), what)
@@ -128,7 +131,7 @@ class EgressCase(SandboxCase):
         self.assertTrue(ipaddress.ip_address(peer[0]).is_global or peer[0] in self.private, what)
 
     def logged(self, sandbox, over=False, **wanted):
-        """Waits for a line of the log that has these values; of a stream that is over, if that is asked for."""
+        """Waits for a log line with these values; with `over`, for a line of an ended stream."""
         def look():
             return [line for line in log(sandbox) if all(str(line.get(k)) == str(v) for k, v in wanted.items())
                     and (not over or "bytes_out" in line)]
@@ -136,7 +139,7 @@ class EgressCase(SandboxCase):
 
 
 class SharedEgress(EgressCase):
-    """Tests that share one sandbox with these rules."""
+    """These tests share one sandbox with these rules."""
 
     rules = ()
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Every packet on every device of a namespace, as one line each: what it was, from where, to where, how many bytes of payload. Bytes of TCP
-count once, also where the kernel has sent them again because an answer was late.
+Captures every packet on every device of a namespace and counts packets and payload bytes for each
+source and destination. TCP bytes count once, also when the kernel retransmits them.
 """
 
 import socket
@@ -15,7 +15,7 @@ PROTOCOLS = {1: "icmp", 6: "tcp", 17: "udp", 58: "icmp6"}
 
 
 def parse(data, kind):
-    """(protocol, source, port, destination, port, payload) of an Ethernet frame."""
+    """Returns (protocol, source, port, destination, port, payload) of an Ethernet frame."""
     if kind == 0x0800:
         size, proto = (data[14] & 15) * 4, data[23]
         total = struct.unpack(">H", data[16:18])[0]
@@ -36,7 +36,7 @@ def parse(data, kind):
 
 
 def sequence(data, kind):
-    """(number of the first byte, SYN) of a TCP packet."""
+    """Returns (sequence number, SYN flag) of a TCP packet."""
     at = 14 + (data[14] & 15) * 4 if kind == 0x0800 else 54
     return struct.unpack(">I", data[at + 4:at + 8])[0], data[at + 13] & 2
 
@@ -45,17 +45,17 @@ class Capture:
     def __init__(self, ns):
         with ns:
             self.s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
-        self.s.setsockopt(socket.SOL_SOCKET, 33, 64 << 20)  # SO_RCVBUFFORCE: nothing may be lost
+        self.s.setsockopt(socket.SOL_SOCKET, 33, 64 << 20)  # SO_RCVBUFFORCE: no packet may be lost
         self.lock, self.packets, self.lost = threading.Lock(), {}, 0
-        self.next = {}  # of a TCP stream: the number behind the last byte that was seen
-        self.marks = {}  # payload that is looked for -> how often it was seen
+        self.next = {}  # next expected sequence number of each TCP stream
+        self.marks = {}  # payload to look for -> number of times seen
         threading.Thread(target=self.watch, daemon=True).start()
 
     def watch(self):
         while True:
             data, (device, kind, direction, _, _) = self.s.recvfrom(1 << 17)
             if direction == OUTGOING and device == "lo":
-                continue  # seen again as it comes in
+                continue  # seen again when it comes in
             try:
                 proto, src, sport, dst, dport, payload = parse(data, kind)
             except (IndexError, struct.error):
@@ -68,7 +68,7 @@ class Capture:
                     self.marks[mark] += mark in payload
 
     def fresh(self, key, data, kind, payload):
-        """How many bytes of a packet were not there before."""
+        """Returns the number of bytes of a packet that are not a retransmission."""
         if key[2] != "tcp":
             return len(payload)
         first, syn = sequence(data, kind)
@@ -79,7 +79,8 @@ class Capture:
         return min(max(behind, 0), len(payload))
 
     def take(self):
-        """[[device, direction, protocol, source, port, destination, port, packets, bytes], ...] since the last call."""
+        """Returns [[device, direction, protocol, source, port, destination, port, packets,
+        bytes], ...] since the last call."""
         _, lost = struct.unpack("II", self.s.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8))
         with self.lock:
             self.lost += lost

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The clients that people use, each with what it needs, what it prints when all is well, and how it fails when its host is not to be
-found: with the exit code and the words that its users know.
+Common network clients: what each needs, what it prints on success, and the exit code and message
+with which it fails if its host is not found.
 """
 
 from dataclasses import dataclass, field
@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Client:
-    script: str  # for sh, with $T a directory of its own
-    rules: list  # of egress.domains
-    works: str  # in what it prints
-    code: int  # if the name is not there
-    says: str  # a regular expression, in what it complains
+    script: str  # for sh, with its own directory $T
+    rules: list  # for egress.domains
+    works: str  # expected in the output
+    code: int  # exit code if the name does not exist
+    says: str  # a regular expression for its error message
     files: dict = field(default_factory=dict)
 
     @property
@@ -97,6 +97,6 @@ def clients(world):
 
 
 def wrap(client):
-    """(argv, input): a script with its own directory and files."""
+    """Returns (argv, input) of a script with its own directory and files."""
     files = "".join(f"cat >$T/{name} <<'END OF FILE'\n{text.rstrip()}\nEND OF FILE\n" for name, text in client.files.items())
     return ["sh"], f"export T=$(mktemp -d); trap 'rm -rf $T' EXIT\n{files}{client.script}\n"

@@ -2,8 +2,8 @@
 /*
  * dial NAME PORT [TEXT]: looks the name up with libc's own resolver, connects, sends the text and
  * prints the first bytes that come. Static, once with glibc and once with musl: two resolvers that
- * no setting of the environment reaches. Ends with 1 if the name is not found, with 2 if nobody
- * answers there.
+ * environment variables do not affect. Exits with 1 if the name is not found and with 2 if the
+ * connection fails.
  */
 #include <netdb.h>
 #include <stdio.h>

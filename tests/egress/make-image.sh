@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# make-image.sh FILE [PACKAGE...]: the root tree of the sandboxes that go out to the test's own internet, as a tarball: Debian with the
-# clients that people use. Beside it FILE.ca.pem and FILE.ca.key: the authority that the tree trusts and the test's servers are signed by.
-# It takes a minute and the network, so it is made once for all runs; a FILE that is there is left as it is.
+# make-image.sh FILE [PACKAGE...]: makes a tarball of the root tree for sandboxes in the test's
+# internet: Debian with common network clients. It also writes FILE.ca.pem and FILE.ca.key, the
+# authority that the tree trusts and that signs the test servers' certificates. This takes a minute
+# and the network, so it is done once for all runs; an existing FILE is kept.
 set -euo pipefail
 file=${1:?usage: make-image.sh FILE [PACKAGE...]}
 shift
 [ ! -s "$file" ] || exit 0
-# Of suites that start at once, one makes it.
+# If several suites start at once, one of them makes the file.
 exec 9>"$file.lock"
 flock 9
 [ ! -s "$file" ] || exit 0
@@ -17,8 +18,8 @@ openssl req -x509 -newkey rsa:2048 -nodes -days 3650 -subj '/CN=the authority of
 	-addext 'keyUsage=critical,keyCertSign,cRLSign' 2>/dev/null
 chmod 644 "$file.ca.pem"
 
-# What `hutch image build` gives every image, and the authority. npm brings 25,000 files; those of compilers, of checkers and of their
-# types are most of them, and nothing here runs them.
+# Adds the entries that `hutch image build` adds to every image, and the authority. npm brings
+# 25,000 files; most belong to compilers, checkers and their types, which no test runs.
 hook='set -e
 echo "user:x:1000:1000::/home/user:/bin/sh" >>"$1/etc/passwd"
 echo "user:x:1000:" >>"$1/etc/group"

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Network namespaces of the test's own. Nothing here has a way to a real network:
+The test's own network namespaces. None of them has a route to a real network:
 
     host      hutch, its wardens and keepers; the resolver on 127.0.0.1:53; canaries on its loopback
       | veth
-    internet  the servers; every address there is belongs to it, so that whatever leaves `host` is answered or counted
+    internet  the servers; all addresses belong to it, so that every packet from `host` is answered
+              or counted
       | veth
-    plain     a box with a network device and a resolver that names everything: the positive control of what a sandbox must not have
+    plain     a box with a network device and a resolver that knows all names: the positive control
 
-A namespace is a descriptor. Sockets stay in the one that they were made in, so one process serves in all three. No neighbour
-discovery: entries are permanent, and addresses are on loopback devices, so that each packet on a wire is somebody's deed.
+A namespace is a descriptor. Sockets stay in the namespace they were made in, so one process serves
+all three. There is no neighbour discovery: entries are permanent and addresses are on loopback
+devices, so that a process under test caused each packet on a wire.
 """
 
 import ctypes
@@ -20,7 +22,7 @@ import threading
 CLONE_NEWNET = 0x40000000
 libc = ctypes.CDLL(None, use_errno=True)
 
-# Public as far as names/addr.c goes; they exist in these namespaces only.
+# names/addr.c treats these as public; they exist only in these namespaces.
 ADDRESSES = {"host": ("93.184.215.2", "2606:2800:220:1::2"), "plain": ("93.184.215.3", "2606:2800:220:1::3")}
 GATEWAY = ("93.184.215.1", "2606:2800:220:1::1")
 MACS = {"host": "02:00:00:00:00:02", "plain": "02:00:00:00:00:03", "internet-host": "02:00:00:00:01:02", "internet-plain": "02:00:00:00:01:03"}
@@ -34,7 +36,7 @@ def check(result):
 class Namespace:
     def __init__(self, name):
         self.name = name
-        done = threading.Thread(target=self.make)  # the thread leaves its namespace, we stay
+        done = threading.Thread(target=self.make)  # only the thread changes its namespace
         done.start()
         done.join()
 
@@ -47,7 +49,7 @@ class Namespace:
         return f"/proc/{os.getpid()}/fd/{self.fd}"
 
     def __enter__(self):
-        """This thread makes its sockets here."""
+        """Makes this thread create its sockets in this namespace."""
         self.back = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         check(libc.setns(self.fd, CLONE_NEWNET))
         return self
@@ -70,7 +72,7 @@ class Namespace:
 
 
 def wire(internet, inner):
-    """A cable between `internet` and `inner`, and nothing that the kernels say to each other on it."""
+    """Connects `internet` and `inner` by a veth pair without any traffic of the kernels' own."""
     name = inner.name
     v4, v6 = ADDRESSES[name]
     for ns, device in ((internet, name), (inner, "out")):
@@ -89,7 +91,7 @@ def wire(internet, inner):
 
 
 def make():
-    """(host, internet, plain), connected."""
+    """Returns (host, internet, plain), connected."""
     host, internet, plain = Namespace("host"), Namespace("internet"), Namespace("plain")
     internet.ip("link set lo up", "route add local 0.0.0.0/0 dev lo table local", "route add local ::/0 dev lo table local")
     internet.sysctl("ipv6/ip_nonlocal_bind", 1)
@@ -103,7 +105,7 @@ def make():
 
 
 def canary_rules(internet, services, port):
-    """All TCP and UDP that is for none of the services goes to one port, whatever its address was."""
+    """Redirects all TCP and UDP that is not for a service to one port, whatever its address."""
     pairs = ", ".join(f"{a} . {p}" for a, p in services if ":" not in a)
     pairs6 = ", ".join(f"{a} . {p}" for a, p in services if ":" in a)
     internet.run("nft", "-f", "-", input=f"""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The world, as seen by tests: what they ask world.py to do, and what it has seen."""
+"""The tests' access to the world: sends requests to world.py and returns its observations."""
 
 import json
 import os
@@ -24,7 +24,7 @@ class World:
         return answer["ok"]
 
     def box(self, *argv, **more):
-        """A command in the plain box: .code, .out, .err"""
+        """Runs a command in the plain box: .code, .out, .err"""
         return SimpleNamespace(**self("box", argv=argv, **more))
 
     def asked(self):

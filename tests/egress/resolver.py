@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-A DNS server that says what a test tells it to, and remembers every question. UDP and TCP.
+A DNS server that answers as the test sets it up and records every question. UDP and TCP.
 
-A name's entry: {"a": [...], "aaaa": [...], "cname": NAME, "ttl": N} and, for servers that are not honest or not well:
+A name's entry: {"a": [...], "aaaa": [...], "cname": NAME, "ttl": N} and, for dishonest or broken
+servers:
   "then": ENTRY        the answers after the first one of each type (rebinding)
   "silent": true       no answer
   "rcode": N           an error
-  "truncated": true    over UDP, only the bit that says so
+  "truncated": true    over UDP, only the truncation bit
   "wrong": "id" | "question" | "garbage" | "loop" | "long"
-  "extra": {NAME: A}   records that nobody asked for, in all three sections
+  "extra": {NAME: A}   unrequested records, in all three sections
 A name without an entry does not exist.
 """
 
@@ -47,7 +48,7 @@ class Resolver:
     def __init__(self, entries):
         self.entries = {k.lower(): v for k, v in entries.items()}
         self.asked = []  # (time, name as asked, type, "udp" or "tcp")
-        self.seen = {}  # how often a name and type were asked
+        self.seen = {}  # number of questions for each name and type
         self.lock = threading.Lock()
 
     def listen(self, ns, address="127.0.0.1", port=53):
@@ -109,7 +110,7 @@ class Resolver:
         return entry
 
     def answers(self, data, end, name, kind, entry, how):
-        """The bytes of each answer; most often there is one."""
+        """Yields the bytes of each answer; usually there is one."""
         ident, question = data[:2], data[12:end]
         if entry is None or "rcode" in entry:
             yield ident + struct.pack(">HHHHH", 0x8580 | (NXDOMAIN if entry is None else entry["rcode"]), 1, 0, 0, 0) + question

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Real servers that are not the web: sshd with a git repository, PostgreSQL, and some plain TCP. And the canaries: what must not be
-reached, and says so if it is.
+Real servers other than the web: sshd with a git repository, PostgreSQL and plain TCP. Also the
+canaries, which must not be reached and record it if they are.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ def wait_for(ns, address, port, child):
 
 @contextlib.contextmanager
 def child(ns, *argv, **more):
-    """A server in a namespace that ends with us, also if we are killed."""
+    """Runs a server in a namespace. It ends with this process, also if this process is killed."""
     p = subprocess.Popen(["setpriv", "--pdeathsig", "TERM", *ns.argv(*argv)], stdin=subprocess.DEVNULL, **more)
     try:
         yield p
@@ -49,7 +49,7 @@ def child(ns, *argv, **more):
 
 @contextlib.contextmanager
 def account():
-    """Somebody for sshd to log in; `*` is a password that nobody has, where `!` would be a locked account."""
+    """Makes a user for sshd. No password matches `*`; `!` would lock the account."""
     name = f"hutch-git-{os.getpid()}"
     subprocess.run(["useradd", "--no-create-home", "--home-dir", "/nonexistent", "--shell", "/bin/sh", "-p", "*", name], check=True)
     try:
@@ -60,7 +60,8 @@ def account():
 
 @contextlib.contextmanager
 def sshd(ns, where, address, repository):
-    """Its user's only command is git. Gives back (user, private key, line for known_hosts)."""
+    """Runs an sshd whose user can only run git. Yields (user, private key, line for
+    known_hosts)."""
     with account() as user:
         place = where / "ssh"
         place.mkdir()
@@ -85,7 +86,7 @@ PasswordAuthentication no
 
 @contextlib.contextmanager
 def postgres(ns, where, address, cert, key):
-    """PostgreSQL as its own user, with TLS. Files in memory are enough, and faster."""
+    """Runs PostgreSQL with TLS as its own user, with files in memory, which is faster."""
     who = pwd.getpwnam("postgres")
     programs = sorted(Path("/usr/lib/postgresql").glob("*/bin"))[-1]
     place = where / "postgres"
@@ -107,7 +108,7 @@ def postgres(ns, where, address, cert, key):
 
 
 class Tcp:
-    """A listener with a thread for each connection; remembers them."""
+    """A listener with a thread for each connection, which it records."""
 
     def __init__(self, ns, address, port, serve):
         self.log, self.serve = [], serve
@@ -134,7 +135,7 @@ class Tcp:
 
 
 def original(s):
-    """Where the client has connected to, before any redirection."""
+    """Returns the address that the client connected to, before any redirection."""
     here = s.getsockname()
     try:
         if here[0].startswith("::ffff:") or s.family == socket.AF_INET:
@@ -153,7 +154,7 @@ def note_data(note, data):
 
 
 def banner(s, note):
-    """The server speaks first; then it says everything again."""
+    """The server speaks first, then echoes."""
     s.sendall(b"220 this is the banner\r\n")
     echo(s, note)
 
@@ -166,7 +167,7 @@ def echo(s, note):
 
 
 def count(s, note):
-    """Reads to the end, however late it comes, and only then answers: half-closed connections."""
+    """Reads to end of file, however late, and only then answers: tests half-closed connections."""
     while data := s.recv(65536):
         note_data(note, data)
     note["end"] = "end of file"
@@ -174,13 +175,13 @@ def count(s, note):
 
 
 def source(s, note):
-    """Bytes without end, counted as they are sent."""
+    """Sends endless bytes and counts them."""
     while True:
         note["bytes"] += s.send(b"x" * 65536)
 
 
 def canary(s, note):
-    """Answers as a web server would, or with a banner, so that a probe knows that it was here."""
+    """Answers like a web server or with a banner, so that a probe notices that it got here."""
     s.settimeout(1)
     with contextlib.suppress(TimeoutError):
         note_data(note, s.recv(65536))
@@ -207,7 +208,8 @@ class UdpCanary:
 
 
 class NaiveProxy:
-    """A proxy as many are written, for the plain box: no policy, and a name ends where C's strings end. The positive control of ours."""
+    """A naive proxy for the plain box: it has no policy, and treats names as C strings. The
+    positive control for hutch's proxy."""
 
     def __init__(self, ns, port, entries, address="127.0.0.1"):
         self.ns, self.entries, self.asked = ns, entries, []
@@ -247,7 +249,7 @@ class NaiveProxy:
         entry = self.entries.get(name, {})
         for address in entry.get("a", []) or [name]:
             with contextlib.suppress(OSError, ValueError), self.ns:
-                # A number in any spelling is an address, as inet_aton() has it.
+                # A number in any spelling that inet_aton() accepts is an address.
                 address = socket.inet_ntoa(socket.inet_aton(address)) if ":" not in address else address
                 return socket.create_connection((address, port), 120)
         return None

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hutch-keeper-taken: the keeper with all its code, in the hands of the sandbox. Asked by DNS for a
- * name NUMBER.WHAT.ADDRESS.PORT.taken.test (the address in hex), it does that and writes what came
- * of it to its log: "taken: NAME: ok", or the name of an error. tests/egress/test_taken.py asks.
+ * hutch-keeper-taken: the real keeper, under the sandbox's control. A DNS question for a name
+ * NUMBER.WHAT.ADDRESS.PORT.taken.test (the address in hex) makes it perform the action and log the
+ * result: "taken: NAME: ok", or the name of an error. tests/egress/test_taken.py asks.
  *
- * Linked with --wrap: what is here stands before the functions of the same name. What the last
- * bytes of the file say is taken away: "bare", all that the keeper gives up by itself, so that it
- * has every right; "unguarded", the guard.
+ * Linked with --wrap: functions here replace those of the same name. The last bytes of the file
+ * disable protections: "bare" keeps all privileges that the keeper drops by itself; "unguarded"
+ * removes the guard.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -27,7 +27,7 @@
 #define ZONE ".taken.test"
 
 enum {
-	WAIT_MS = 3000, /* for a connection that nobody answers */
+	WAIT_MS = 3000, /* for a connection without an answer */
 	MODE_MAX = 64,
 };
 
@@ -42,7 +42,7 @@ __attribute__((constructor)) static void read_mode(void)
 	if (size > MODE_MAX)
 		(void)!pread(fd, mode, MODE_MAX, size - MODE_MAX);
 	(void)close(fd);
-	for (size_t i = 0; i < MODE_MAX; i++) /* behind the last NUL */
+	for (size_t i = 0; i < MODE_MAX; i++) /* after the last NUL */
 		if (!mode[i])
 			mode[i] = ' ';
 }
@@ -52,7 +52,7 @@ static bool has_mode(const char *word)
 	return strstr(mode, word);
 }
 
-/* ---- what it does ---- */
+/* ---- actions ---- */
 
 struct where {
 	union {
@@ -77,7 +77,8 @@ static struct where where(const char *hex, const char *port)
 	for (size_t i = 0; hex[2 * i] && i < 16; i++)
 		bytes[i] = (uint8_t)(digit(hex[2 * i]) << 4 | digit(hex[2 * i + 1]));
 	w.to.any.sa_family = (sa_family_t)w.family;
-	w.to.v4.sin_port = htons((uint16_t)strtoul(port, NULL, 10)); /* at the same place in both */
+	w.to.v4.sin_port =
+		htons((uint16_t)strtoul(port, NULL, 10)); /* same offset in both structs */
 	w.n = w.family == AF_INET ? sizeof(w.to.v4) : sizeof(w.to.v6);
 	if (w.family == AF_INET)
 		memcpy(&w.to.v4.sin_addr, bytes, 4);
@@ -91,7 +92,7 @@ static int result(long r)
 	return r < 0 ? errno : 0;
 }
 
-/* Waits for a connection in the making, and says something there. */
+/* Waits until the connection is established, then sends something. */
 static int say_hello(int fd)
 {
 	struct epoll_event ev = { .events = EPOLLOUT };
@@ -126,7 +127,7 @@ static int do_send(int fd, const struct where *w)
 	return result(sendto(fd, "taken\n", 6, 0, &w->to.any, w->n));
 }
 
-/* Connected to where it may be, and another place named with the packet. */
+/* Connects to an allowed address and names another one in the packet. */
 static int do_redirect(int fd, const struct where *w)
 {
 	const struct where web = where("5db8d80a", "443");
@@ -148,7 +149,7 @@ static int do_bind(int fd, const struct where *w)
 	return result(bind(fd, &w->to.any, w->n));
 }
 
-/* Without an address, by which bind() and what looks at it are left out. */
+/* Listens without bind(), so that no check of bind() applies. */
 static int do_listen(int fd, const struct where *w)
 {
 	struct sockaddr_in at = { 0 };
@@ -209,7 +210,7 @@ static int run(const char *what, const struct where *w)
 	return r;
 }
 
-/* Each name once: a program asks for it twice, for each family of addresses. */
+/* Performs each name once: a program asks for it twice, once for each address family. */
 static void obey(const char *text)
 {
 	static char last[NAME_TEXT_MAX];
@@ -231,7 +232,7 @@ static void obey(const char *text)
 	(void)fprintf(stderr, "taken: %s: %s\n", text, r == 0 ? "ok" : strerrorname_np(r));
 }
 
-/* ---- what it stands before ---- */
+/* ---- wrapped functions ---- */
 
 bool __wrap_ruleset_knows(const struct ruleset *s, const struct name *name);
 bool __real_ruleset_knows(const struct ruleset *s, const struct name *name);
@@ -259,7 +260,7 @@ int __wrap_keeper_confine(const struct keeper_start *s, struct err *e)
 	return has_mode("bare") ? 0 : __real_keeper_confine(s, e);
 }
 
-/* The receipt of a bare one says what is missing, and so it would not start. */
+/* The receipt of a bare keeper reports missing layers, so it would not start. */
 int __wrap_receipt_check(const struct receipt *r, struct err *e)
 {
 	return has_mode("bare") ? 0 : __real_receipt_check(r, e);

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Every client in a sandbox: it works when the policy names its host. When it does not, it fails at once, with the exit code and the
-words that its users know, the reason is in `hutch egress log`, and the resolver has not heard the name. When it is allowed while the
-sandbox runs, it works. test_world.py shows the same clients in a box with a network device.
+Every client in a sandbox works if the policy names its host. If not, it fails at once with its
+usual exit code and message, `hutch egress log` has the reason, and the resolver has not seen the
+name. After the name is allowed in the running sandbox, the client works. test_world.py runs the
+same clients in a box with a network device.
 """
 
 import time
@@ -14,8 +15,8 @@ from waiting import eventually
 
 CLIENTS = clients(WORLD)
 OTHER = "other.hutch.test"
-# A denial is fast: what the same client takes in the plain box, for a name that is not there, is measured beside it, as a busy
-# machine hits both. The best of some tries.
+# A denial is fast. The same client's time in the plain box for a missing name is measured
+# alongside, because a busy host slows both. The best of several tries counts.
 SECONDS, FACTOR, TRIES = 1, 5, 5
 
 
@@ -25,7 +26,8 @@ def try_in(sandbox, client):
 
 
 def time_in_plain_box(client):
-    """How long it takes to fail where there is a network device, and no such name."""
+    """Returns how long the client takes to fail in a box with a network device if the name does
+    not exist."""
     argv, text = wrap(client)
     for name in client.names:
         WORLD("plain_dns", name=name, entry=None)
@@ -49,15 +51,15 @@ class Allowed(SharedEgress):
         self.assertLessEqual(client.names, self.asked())
 
     def test_log_for_people(self):
-        """One line a stream."""
+        """One line for each stream."""
         self.check(CLIENTS["curl"])
         text = hutch("egress", "log", self.sandbox).stdout.decode()
         self.assertRegex(text, r"(?m)^.*web\.hutch\.test.*93\.184\.216\.10.*443.*allowed.*$")
         self.assertEqual(sum("hutch.test" in line for line in text.splitlines()), len(log(self.sandbox)))
 
     def test_many_at_once(self):
-        # A program that gets no processor gives up on its question by itself; and in an emulated machine 40 of them share one so slow that
-        # none has said the first word of TLS after the 30 s that it has for it.
+        # A program starved of CPU time abandons its DNS query. In an emulated VM 40 clients share a
+        # processor so slow that none sends its ClientHello within the limit of 30 s.
         n = 6 if MACHINE else 40
         r = run(self.sandbox, "sh", "-c", f"for i in $(seq {n}); do curl -sS https://web.hutch.test/ & done; wait",
                 opts=("-e", f"RES_OPTIONS=timeout:{5 * PATIENCE}"))
@@ -71,7 +73,7 @@ class Allowed(SharedEgress):
 
 
 class Denied(SharedEgress):
-    """One sandbox for all of them: what was allowed for one client is denied again for the next."""
+    """All tests share one sandbox: names allowed for one client are denied again for the next."""
 
     rules = [OTHER]
 
@@ -80,7 +82,8 @@ class Denied(SharedEgress):
         took = self.fails_at_once(self.sandbox, client)
         self.assertEqual(client.names & self.asked(), set(), "looked up, though denied")
         for name in client.names:
-            # Of many denials in a second only the first have a line of their own; that of the others comes a little later.
+            # Only the first of many denials in a second have a line of their own; the line for the
+            # others comes a little later.
             denied = eventually(lambda n=name: [line for line in log(self.sandbox)[known:] if line["name"] == n and line["verdict"] == "denied"],
                                 f"a line of the log about {name}")
             self.assertTrue(denied[0]["reason"], denied)
@@ -90,7 +93,7 @@ class Denied(SharedEgress):
         r = try_in(self.sandbox, client)
         self.assertEqual(r.code, 0, r)
         self.assertIn(client.works, r.out)
-        if MACHINE:  # which may be emulated, as the plain box is not: what it takes to succeed is the measure
+        if MACHINE:  # may be emulated, unlike the plain box: compare with its time to succeed
             self.assertLess(took, SECONDS * PATIENCE + FACTOR * r.took)
 
     def fails_at_once(self, box, client):
@@ -112,7 +115,8 @@ class Denied(SharedEgress):
         self.assertIn('- "db.hutch.test:443"', hutch("egress", "suggest", box).stdout.decode())
 
     def test_no_policy(self):
-        """Row 68: an agent without egress reaches nothing, at once, and nothing can be opened; it is said why."""
+        """Row 68: an agent without egress reaches nothing and fails at once; no name can be
+        allowed, and the error says why."""
         box = self.create("--agent", policy("egress-nothing"))
         r = run(box, "curl", "-sS", "https://web.hutch.test/")
         self.assertEqual(r.code, 6, r)
@@ -124,4 +128,4 @@ class Denied(SharedEgress):
 for _name, _client in CLIENTS.items():
     for _class in (Allowed, Denied):
         setattr(_class, f"test_{_name}", lambda self, c=_client: self.check(c))
-del _class  # or its tests would be found once more, by this name
+del _class  # otherwise its tests would be found again under this name

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""hutch egress: what its commands print, and what they do to a sandbox that runs."""
+"""hutch egress: the output of its commands, and their effect on a running sandbox."""
 
 import json
 import os
@@ -14,7 +14,7 @@ WEB = "https://web.hutch.test/"
 
 class Commands(EgressCase):
     def egress(self, *args, code=0):
-        """(what it prints, what it complains)"""
+        """Returns (stdout, stderr)."""
         r = self.ended(hutch("egress", *args), code)
         return r.stdout.decode(), r.stderr.decode()
 
@@ -59,7 +59,7 @@ class Commands(EgressCase):
         box = self.box(["web.hutch.test"])
         run(box, "curl", "-sS", WEB, "https://api.hutch.test/")
         self.logged(box, over=True, name="web.hutch.test")
-        allowed, denied, *_ = log(box)  # of a name that is denied, both families are asked for
+        allowed, denied, *_ = log(box)  # a denied name is asked for in both families
         self.assertEqual({k: allowed[k] for k in ("sandbox", "name", "address", "port", "rule")},
                          {"sandbox": box, "name": "web.hutch.test", "address": "93.184.216.10", "port": 443, "rule": "web.hutch.test:443"})
         self.assertGreater(allowed["bytes_out"], 200)
@@ -91,7 +91,7 @@ class Commands(EgressCase):
             self.assertEqual(*(line["stream"] for line in lines()))
 
     def test_flood(self):
-        """What is not recorded one by one is counted, to the last."""
+        """Denials without a line of their own are all counted."""
         box = self.box(["web.hutch.test"])
         run(box, "python3", "-c", "import socket\nfor _ in range(200):\n    try:\n        socket.gethostbyname('evil.canary.test')\n    except OSError:\n        pass")
 

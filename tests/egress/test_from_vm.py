@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The same world, and a sandbox that is a virtual machine: its own kernel catches what goes out, and asks. What is on the wire and in the
-log must be what it is for a container. HUTCH_TEST_KERNEL is a directory with the package of Debian's cloud kernel.
+The same world with a sandbox in a VM: the VM's own kernel catches outgoing connections and asks.
+Packets and log must be the same as for a container. HUTCH_TEST_KERNEL is a directory with the
+package of Debian's cloud kernel.
 """
 
 import os
@@ -11,7 +12,7 @@ from boxes import WORLD, SharedEgress, log, policy, run
 from sandbox import create, hutch
 from test_wire import SEND, payload
 
-START = 300  # seconds: the machine may be emulated
+START = 300  # seconds: the VM may be emulated
 BANNER = "import socket; print(socket.create_connection(('tcp.hutch.test', 25)).recv(3).decode())"
 REQUESTS = "import requests; print(requests.get('https://web.hutch.test/').status_code)"
 REFUSED = """
@@ -44,7 +45,7 @@ class Machine(SharedEgress):
         return run(self.sandbox, "python3", "-c", program)
 
     def test_clients(self):
-        """curl and requests, with TLS to its end; a server that speaks first."""
+        """curl and requests with complete TLS sessions, and a server that speaks first."""
         r = run(self.sandbox, "curl", "-sS", "-o", "/dev/null", "-w", "%{http_code}", "https://web.hutch.test/")
         self.assertEqual((r.code, r.out), (0, "200"), r)
         self.assertEqual(self.python(REQUESTS).out, "200\n")
@@ -62,7 +63,8 @@ class Machine(SharedEgress):
         self.assertEqual(payload(found, "93.184.216.21", 7000), (2 * 64 * 4096, 2 * len(f"{64 * 4096}\n")))
 
     def test_denied(self):
-        """By name, by address and by proxy: nothing is looked up, nothing goes out; canaries see to that."""
+        """By name, by address and by proxy: nothing is looked up and nothing goes out, as the
+        canaries show."""
         r = run(self.sandbox, "curl", "-sS", "https://www.canary.test/")
         self.assertEqual(r.code, 6, r)
         self.assertEqual(self.python(REFUSED).out, "HTTP/1.1 403\n")

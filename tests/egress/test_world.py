@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The world by itself: every client reaches its server from a box with a network device, and fails as its users know it when the
-name is not there. What the tests of sandboxes find is worth as much as this. Run by world.py, by root alone.
+Tests of the world itself: every client reaches its server from a box with a network device, and
+fails with its usual message if the name does not exist. The tests of sandboxes depend on this. Run
+by world.py, only as root.
 """
 
 import re
@@ -16,7 +17,7 @@ WORLD = World()
 
 
 class Clients(unittest.TestCase):
-    """A test a client: it fails, the name appears, it works."""
+    """One test for each client: it fails, the name appears, it works."""
 
     def setUp(self):
         self.addCleanup(self.restore)
@@ -49,7 +50,7 @@ for client_name, client_ in clients(WORLD).items():
 
 
 class Canaries(unittest.TestCase):
-    """Whatever is reached from a box with a network device is seen: by a canary, and by the capture."""
+    """Canary and capture record every connection from a box with a network device."""
 
     def setUp(self):
         WORLD("canaries")
@@ -90,7 +91,7 @@ print(s.recv(100))""")
             self.assertEqual(len(WORLD("canaries")), 1)
 
     def test_a_quiet_wire(self):
-        """Nothing is on it that nobody has sent: so whatever is there, is somebody's."""
+        """An idle wire is empty, so every packet on it was sent by a process under test."""
         def seen():
             found = WORLD("packets")
             return found["packets"] or found["lost"]
@@ -114,7 +115,7 @@ print(s.recv(100))""")
 
 
 class Resolver(unittest.TestCase):
-    """The answers that are not honest are what they are said to be."""
+    """Dishonest answers are as configured."""
 
     def lookup(self, name):
         r = WORLD.box("python3", "-c", f"""

@@ -2,11 +2,11 @@
 """
 The web of the test's internet: one HTTP server for all its names, with and without TLS. By path:
 
-  /            who answers             /big?BYTES    that many bytes          /sink   takes what is posted
-  /git/        git http-backend        /simple/      an index of pip's        /npm/   a registry of npm's
-  /debian/     an archive of apt's     /to?URL       a redirection
+  /            the server's name       /big?BYTES    that many bytes      /sink   accepts a POST
+  /git/        git http-backend        /simple/      a pip index          /npm/   an npm registry
+  /debian/     an apt archive          /to?URL       a redirection
 
-Everything that is asked for is remembered, and so is what arrives before there is a request.
+It records every request, and bytes that arrive before there is a request.
 """
 
 import base64
@@ -26,9 +26,9 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 
-# ---- what is served ----
+# ---- contents ----
 def wheel(where):
-    """A package of pip's with one function, by hand."""
+    """Makes a pip package with one function, by hand."""
     files = {"demo_egress.py": "def answer():\n    return 42\n",
              "demo_egress-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: demo-egress\nVersion: 1.0\n",
              "demo_egress-1.0.dist-info/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"}
@@ -62,7 +62,7 @@ def npm_package(where, base):
 
 
 def archive(where):
-    """A flat archive of apt's with one package."""
+    """Makes a flat apt archive with one package."""
     place, tree = where / "debian", where / "tree"
     place.mkdir()
     (tree / "DEBIAN").mkdir(parents=True)
@@ -96,7 +96,7 @@ def repository(where):
 
 
 def certificate(where, ca, names):
-    """A key and a certificate for all of them, signed by the image's authority."""
+    """Makes a key and a certificate for all names, signed by the image's authority."""
     key, request, cert, ext = (where / n for n in ("web.key", "web.csr", "web.pem", "web.ext"))
     subprocess.run(["openssl", "req", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=web", "-keyout", key, "-out", request],
                    check=True, capture_output=True)
@@ -121,7 +121,7 @@ class Web(ThreadingHTTPServer):
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def finish_request(self, request, client_address):
-        """In a thread of its own, so that a slow hello holds up nobody."""
+        """Runs in the connection's own thread, so that a slow hello delays no other client."""
         conn = {"time": time.time(), "port": self.port, "to": plain(request.getsockname()[0]), "peer": plain(client_address[0]),
                 "sni": None, "error": None, "first": ""}
         self.connections.append(conn)
@@ -146,7 +146,8 @@ def plain(address):
 
 
 def tls_with(cert, key):
-    """Wraps a connection and notes the name that the client has asked for. A context each: the note is the connection's."""
+    """Wraps connections and records the server name that the client asked for. Each connection
+    has its own context, because the callback writes to that connection's record."""
     def wrap(s, conn):
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(cert, key)
@@ -172,7 +173,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def body(self):
-        """How much came, and the first of it; git posts in chunks."""
+        """Reads the body and returns its size and beginning; git posts in chunks."""
         if self.headers.get("Transfer-Encoding") == "chunked":
             data = b""
             while size := int(self.rfile.readline().split(b";")[0], 16):
@@ -205,7 +206,7 @@ class Handler(BaseHTTPRequestHandler):
     do_POST = do_HEAD = do_PUT = do_GET
 
     def sink(self, note):
-        """As much as comes, counted while it comes: a connection may be cut."""
+        """Counts bytes as they arrive: a connection may be cut."""
         left = int(self.headers.get("Content-Length") or 0)
         while left and (data := self.rfile.read1(min(left, 65536))):
             note["bytes"] += len(data)

@@ -1,11 +1,13 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """
-world.py COMMAND...: makes the test's own internet (nets.py says what it looks like), runs the command in the namespace `host`, and
-takes everything down again. Needs root. WORLD in the command's environment is a socket; outside.py is the other end of it.
+world.py COMMAND...: makes the test's own internet (see nets.py), runs the command in the namespace
+`host`, and takes everything down again. Needs root. WORLD in the command's environment is a socket;
+outside.py is the other end of it.
 
-HUTCH_EGRESS_IMAGE is the tarball of make-image.sh, made if it is not there; DIAL and DIAL_MUSL are programs that tests put into
-sandboxes. Everything a command needs is copied below a public directory, as it may run as somebody else.
+HUTCH_EGRESS_IMAGE is the tarball of make-image.sh, made if missing; DIAL and DIAL_MUSL are programs
+that tests put into sandboxes. All files that a command needs are copied below a public directory,
+because it may run as another user.
 """
 
 import contextlib
@@ -31,7 +33,8 @@ sys.path.append(str(HERE.parent / "integration"))
 import run_as  # noqa: E402
 
 CANARY_PORT = 65000
-# Each name has an address of its own, so that a packet tells who was meant. What is not listed here is a canary.
+# Each name has its own address, so that a packet shows which name it was for. All other addresses
+# are canaries.
 WEB = {"web.hutch.test": "93.184.216.10", "api.hutch.test": "93.184.216.11", "pip.hutch.test": "93.184.216.12",
        "npm.hutch.test": "93.184.216.13", "apt.hutch.test": "93.184.216.14", "git.hutch.test": "93.184.216.15",
        "upload.hutch.test": "93.184.216.16", "other.hutch.test": "93.184.216.17", "a.wild.hutch.test": "93.184.216.18",
@@ -84,14 +87,15 @@ class World:
         self.ssh = self.stack.enter_context(servers.sshd(self.internet, self.where, WEB["git.hutch.test"], repository))
         self.stack.enter_context(servers.postgres(self.internet, self.where, DB, cert, key))
 
-    # ---- what tests ask for; the arguments and the answers are JSON ----
+    # ---- requests of tests; arguments and answers are JSON ----
     def do_about(self):
         user, key, host_key = self.ssh
         return {"names": names(), "ssh": {"user": user, "key": key, "host": host_key}, "host": nets.ADDRESSES["host"],
                 "git": str(self.where / "site/git/demo.git")}
 
     def do_dns(self, name, entry):
-        """Sets a name's entry; None makes it vanish. For the control's resolver too, which starts from the same names."""
+        """Sets a name's entry; None removes it. Also for the control's resolver, which starts
+        with the same names."""
         for r in (self.resolver, self.plain_resolver):
             with r.lock:
                 r.entries[name] = entry
@@ -107,7 +111,7 @@ class World:
                 self.plain_resolver.entries[name] = entry
 
     def do_asked(self):
-        """Each question that the host's resolver has heard since the last time."""
+        """Returns the questions to the host's resolver since the last call."""
         with self.resolver.lock:
             asked, self.resolver.asked = self.resolver.asked, []
         return asked
@@ -122,7 +126,7 @@ class World:
         return {"packets": c.take(), "lost": c.lost}
 
     def do_mark(self, text):
-        """From now on, packets with this in them are counted, in all captures."""
+        """Starts counting packets with this payload, in all captures."""
         for c in self.captures.values():
             with c.lock:
                 c.marks[text.encode()] = 0
@@ -131,22 +135,23 @@ class World:
         return {m.decode(): sum(c.marks[m] for c in self.captures.values()) for m in self.captures["host"].marks}
 
     def do_canaries(self):
-        """What has reached one since the last time."""
+        """Returns everything that reached a canary since the last call."""
         return [note for c in (*self.canaries, *self.udp) for note in take(c.log)]
 
     def do_web(self):
         return {"requests": [r for w in self.web for r in take(w.requests)], "connections": [c for w in self.web for c in take(w.connections)]}
 
     def do_proxy(self):
-        """What the proxy of the internet was asked for since the last time."""
+        """Returns the requests to the internet's proxy since the last call."""
         return take(self.proxy.asked)
 
     def do_tcp(self, port):
-        """Connections so far, also those that live."""
+        """Returns all connections so far, including open ones."""
         return self.tcp[port].log
 
     def do_box(self, argv, data="", timeout=600, root=False, host=False):
-        """Runs a command in the image's tree, in a namespace with a network device: the positive control."""
+        """Runs a command in the image's tree, in a namespace with a network device: the positive
+        control."""
         with self.tree_lock:
             self.tree = self.tree or self.unpack()
         ns = self.host if host else self.plain
@@ -185,7 +190,7 @@ class Request(socketserver.StreamRequestHandler):
             asked = json.loads(line)
             try:
                 answer = {"ok": getattr(self.server.world, "do_" + asked.pop("do"))(**asked)}
-            except Exception as e:  # the test is to hear of it, whatever it is
+            except Exception as e:  # every error goes to the test
                 answer = {"error": f"{type(e).__name__}: {e}"}
             self.wfile.write(json.dumps(answer).encode() + b"\n")
 
@@ -197,7 +202,7 @@ def image():
 
 
 def public(where, stack):
-    """What the command needs, where anybody may read it."""
+    """Copies the command's files to a world-readable directory."""
     place = Path(tempfile.mkdtemp(prefix="hutch-world-", dir="/tmp"))
     stack.callback(shutil.rmtree, place)
     place.chmod(0o755)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// client.mjs CONFIG: the official client of the protocol against a server of ours. CONFIG is JSON: {"command", "args", "env"} for stdio,
-// or {"url", "key"} for HTTP. Prints a line of TAP for each test, and "done" at the end.
+// client.mjs CONFIG: runs the official MCP client against our server. CONFIG is JSON: {"command",
+// "args", "env"} for stdio, or {"url", "key"} for HTTP. Prints a line of TAP for each test, and
+// "done" at the end.
 import assert from 'node:assert/strict'
 import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js'

@@ -1,9 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """
-run.py [--as root|user]: the official client of the Model Context Protocol from npm, against `hutch mcp` and against POST /mcp of a
-hutchd that is started for it; and what no client would send. Prints TAP. What is left on the machine afterwards is a failure. See
-tests/conformance/server.py for what it needs.
+run.py [--as root|user]: runs the official client of the Model Context Protocol from npm against
+`hutch mcp` and against POST /mcp of its own hutchd, and sends requests that no client would send.
+Prints TAP. Anything left on the host afterwards is a failure. See tests/conformance/server.py for
+its requirements.
 """
 
 import contextlib
@@ -42,7 +43,7 @@ def client(config):
 
 
 def run_client(tap, name, config):
-    """Each of its lines as one of ours."""
+    """Reports each of the client's lines as one of ours."""
     last, failed = "", []
     with client(config) as process:
         for line in process.stdout:
@@ -58,7 +59,7 @@ def run_client(tap, name, config):
 
 
 class Stdio:
-    """hutch mcp, spoken to line by line."""
+    """A hutch mcp process; sends and reads lines."""
 
     def __init__(self, server, *args):
         self.process = subprocess.Popen([server.env["HUTCH"], "mcp", *args], env=server.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -87,7 +88,7 @@ class Stdio:
         return self.ask("tools/call", name=name, arguments=arguments)["result"]
 
     def end(self):
-        """By the end of its input: the exit code."""
+        """Closes its input and returns the exit code."""
         self.process.stdin.close()
         code = self.process.wait(PATIENCE)
         self.process.stdout.close()
@@ -147,7 +148,7 @@ def endings(tap, server):
     tap.check(code == 0 and running(server) == before, "stdio: SIGTERM ends it while a command runs, which it does not wait for, and nothing is left")
     m.end()
 
-    for seconds in (4, 30, 120):  # on a slow machine the first may be over before anybody looks
+    for seconds in (4, 30, 120):  # on a slow host the first may expire before the test looks
         m = Stdio(server, "--deadline", f"{seconds}s").begin()
         m.tool("run_command", command="true")
         m.process.kill()
@@ -170,7 +171,7 @@ def sandbox_killed(tap, server):
     said = m.answer()
     result = said.get("result", {})
     tap.check(said.get("id") == 99 and result.get("isError") and result["structuredContent"]["exitStatus"] is None,
-              "stdio: a command whose sandbox is killed is told as an error", [str(said)])
+              "stdio: a command whose sandbox is killed is reported as an error", [str(said)])
     tap.check(not m.tool("run_command", command="true")["isError"], "stdio: and the next one has a new sandbox")
     tap.check(m.end() == 0 and running(server) == before, "stdio: which ends too")
 

@@ -1,16 +1,20 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """
-clones.py [-n N] [--at-once N] [--control N] [--of template|saved]: N clones (1,000) of one template, some at a time, as root. What must not be the same
-in two of them is not: random numbers, machine-id, boot id, UUIDs, where programs are in memory, ssh host keys, what TLS draws. The clock of each is
-within 50 ms of the host's, and nothing has run in it before its first command but its first process. Nothing is left afterwards.
+clones.py [-n N] [--at-once N] [--control N] [--of template|saved]: starts N clones (1,000) of one
+template, some at a time, as root. No two clones may share random numbers, machine-id, boot id,
+UUIDs, program addresses, ssh host keys or TLS randomness. The clock of each is within 50 ms of the
+host's, and only its first process ran before its first command. Nothing is left afterwards.
 
-The control: some clones (12) whose agent keeps the seed from its kernel. Their first random numbers must be found to be the same.
+The control: some clones (12) whose agent withholds the seed from its kernel. The test must find
+that their first random numbers are equal.
 
---of saved: not of a template, but of a snapshot of a sandbox in which a program runs that has used all of these, and uses them on.
+--of saved: clones a snapshot of a sandbox instead of a template. A program in it has used all of
+these, and continues to.
 
-HUTCH, HUTCH_KEEPER, HUTCH_GUEST, HUTCH_HOLD and HUTCH_TEST_KERNEL_DIR as for tests/integration/run_as.py; HUTCH_GUEST_UNSEEDED: the agent of the
-control (tests/slow/unseeded.c); HUTCH_CLONES_IMAGE: where the image is, which has ssh-keygen, made if it is not there.
+HUTCH, HUTCH_KEEPER, HUTCH_GUEST, HUTCH_HOLD and HUTCH_TEST_KERNEL_DIR as for
+tests/integration/run_as.py; HUTCH_GUEST_UNSEEDED: the agent of the control (tests/slow/unseeded.c);
+HUTCH_CLONES_IMAGE: path of the image with ssh-keygen, made if missing.
 """
 
 import argparse
@@ -47,11 +51,12 @@ seen["ssh"] = read(key + ".pub").split()[1]
 diary = open("/dev/shm/diary").read().split("\n")[:-1] if os.path.exists("/dev/shm/diary") else []
 print(json.dumps({"distinct": seen, "others": others, "diary": diary}))
 """
-# The first thing that runs in a clone, and a small one.
+# The first and small command of each clone.
 FIRST = "head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \\n'"
-# What the agent of the control drew in the place of the seed. A command might be late: after a second or so a kernel seeds itself again.
+# The control's agent draws a random number instead of using the seed. A command might be too late:
+# a kernel reseeds itself after about a second.
 DRAWN = "/dev/shm/first"
-# What runs in a sandbox when it is saved: it writes down who it is, and a random number, all the time.
+# Runs in a sandbox while it is saved: keeps writing its boot id and a random number.
 DIARY = r"""
 import os, signal
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
@@ -76,7 +81,8 @@ def look(sandbox, name):
 
 
 def save(sandbox):
-    """A sandbox in which all is used that its copies must not share: its snapshot, and what was seen in it."""
+    """Saves a sandbox that has used everything that clones must not share. Returns its snapshot
+    and its values."""
     name = say(sandbox, "create", "--rm", *OPTIONS)
     try:
         say(sandbox, "exec", "-d", name, "--", "python3", "-c", DIARY)
@@ -87,7 +93,7 @@ def save(sandbox):
 
 
 def clone(sandbox, saved):
-    """One clone, from its start to its end: what was seen in it, and how far its clock was off."""
+    """Starts, inspects and ends one clone. Returns its values and the offset of its clock."""
     name = say(sandbox, "create", "--rm", *OPTIONS, *(("--snapshot", saved) if saved else ()))
     try:
         first = say(sandbox, "exec", name, "--", "sh", "-c", FIRST)
@@ -99,7 +105,7 @@ def clone(sandbox, saved):
 
 
 def unseeded(sandbox, n):
-    """What each of n clones without a seed draws first."""
+    """Returns the first random number of each of n clones without a seed."""
     names = {"hutch-guest": "HUTCH_GUEST_UNSEEDED", "hutch-keeper": "HUTCH_KEEPER", "hutch-hold": "HUTCH_HOLD"}
     guest = os.environ["HUTCH_GUEST"]
     with tempfile.TemporaryDirectory(dir=Path(guest).parent) as lib:
@@ -121,7 +127,8 @@ def unseeded(sandbox, n):
 
 # ---- judging ----
 def judge_diaries(seen, original):
-    """What was running goes on as somebody else: not a line was written between the copy and the moment in which it was told who it is."""
+    """A running program continues with the clone's new identity: it wrote no line between the
+    copy and the new identity."""
     boot = original["distinct"]["boot"]
     old = {tuple(line for line in one["diary"] if line.startswith(boot)) for one in seen}
     yield f"what the original wrote: {len(old)} version", len(old) == 1 and all(old)

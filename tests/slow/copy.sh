@@ -1,10 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# copy.sh HUTCH [IMAGE] [DIRECTORY]: how fast hutch cp is, as ratios to pipes that copy the same below DIRECTORY (/dev/shm).
+# copy.sh HUTCH [IMAGE] [DIRECTORY]: compares the speed of hutch cp with pipes that copy the same
+# data below DIRECTORY (/dev/shm).
 #   1 GB in and out, against   cat FILE | cat > FILE            at least 50 % of its speed
 #   100,000 files in and out, against   tar c | tar x           at most 3 times its time
-# Measured in turn, so that a busy machine hits all sides; medians of ROUNDS (5). Needs 3 GB there and 3 GB for the sandbox. Tells the
-# largest memory of the client, too. Fails if a bar is missed.
+# Both sides are measured in turn, so that a busy host slows both; medians of ROUNDS (5). Needs 3 GB
+# there and 3 GB for the sandbox. Also prints the client's peak memory. Fails if a bar is missed.
 set -eu
 hutch=$(realpath "$1")
 image=${2:-base}
@@ -16,7 +17,7 @@ id=$("$hutch" create --image "$image" --memory 4GiB --disk 4GiB)
 trap '"$hutch" rm -f "$id" > /dev/null; rm -rf "$work"' EXIT
 cd "$work"
 
-# Milliseconds of a command are appended to the file $1.
+# Runs a command and appends its milliseconds to the file $1.
 took() {
 	local to=$1 from
 	shift

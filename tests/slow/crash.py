@@ -1,31 +1,37 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """
-crash.py [--build DIR] [--as root|user] [--short] [--part NAME]... [--count N] [--seed N] [--point NAME]: the programs die and fail
-at every point, and nothing is left of them. As root, on a build with -Dfault=true. Without arguments everything, about an hour.
+crash.py [--build DIR] [--as root|user] [--short] [--part NAME]... [--count N] [--seed N]
+[--point NAME]: makes the programs die and fail at every point and checks that nothing is left. As
+root, on a build with -Dfault=true. Without arguments it runs everything, which takes about an hour.
 
 Parts:
-  control  every line of the ledger is seen when there is something to see, a signal to an innocent process is noticed, and an audit
+  control  the ledger notices every kind of leftover, a signal to an unrelated process, and an audit
            log that lacks an end or was changed
   cycles   create, exec, destroy, 1,000 times
-  kill     the process dies (kill -9) at each fault point, 5 times each: hutch, warden, keeper, the child that becomes crun, PID 1
-  crun     crun is killed at its N-th system call of each kind that changes something
+  kill     the process dies (kill -9) at each fault point, 5 times each: hutch, warden, keeper, the
+           child that becomes crun, PID 1
+  crun     crun is killed at its N-th syscall of each kind that changes something
   errno    1,000 errors at fault points: ENOSPC, EMFILE, ENOMEM, EIO, EINTR
-  syscall  1,000 system calls of any of our processes, or of crun, that fail (strace --inject); as root only, for a program that
-           is traced gets no rights by its set-user-ID bit
-  power    200 copies of the run directory and the audit log at random instants, opened by ps, inspect, gc and audit verify: never a
-           crash, all taken back, no living sandbox touched, and nothing called forged
-  reuse    the numbers of a sandbox's dead processes are given to innocent ones, which nobody may signal
-  disk     the disk of the audit log is full at a random moment: nothing is started, the reason is told, and with room all goes on
-  torn     a record of the audit log is cut short before the next start: that is said in the log, and it is good
+  syscall  1,000 failing syscalls of our processes or of crun (strace --inject); only as root,
+           because the set-user-ID bit has no effect on a traced program
+  power    200 copies of the run directory and the audit log at random instants, opened by ps,
+           inspect, gc and audit verify: no crash, everything is reclaimed, no live sandbox is
+           touched, and nothing is reported as forged
+  reuse    unrelated processes get the pids of a sandbox's dead processes and must get no signal
+  disk     the disk of the audit log is full at a random moment: hutch starts nothing, reports the
+           reason, and continues once there is space
+  torn     a record of the audit log is cut short before the next start: the log says so and is
+           valid
 
-After each case the ledger is as before: processes, namespaces, sockets, control groups, mounts, files. `hutch audit verify` finds the
-audit log good, and every sandbox that began has its end and its seal in there. The ledger is kept in a PID, a mount and a network
-namespace made for it, so that all that is in there is ours. Its first process reaps; a second one stays root and hands out pid numbers;
-the third is the suite, as root or as a user made for it.
+After each case the ledger is as before: processes, namespaces, sockets, control groups, mounts,
+files. `hutch audit verify` accepts the audit log, which has the end and the seal of every sandbox
+that began. The suite runs in its own PID, mount and network namespaces, so that everything in them
+is ours. The first process there reaps; a second one stays root and hands out pids; the third is the
+suite, as root or as a user made for it.
 
-crash_ledger.py has the ledger, crash_scenes.py what is done, crash_trace.py and crash_log.py some of the parts, crash_pids.py the first
-two processes.
+crash_ledger.py has the ledger, crash_scenes.py the operations, crash_trace.py and crash_log.py some
+of the parts, crash_pids.py the first two processes.
 """
 
 import argparse
@@ -67,7 +73,7 @@ class Suite(Traced, Logged):
         return self.args.count or (short if self.args.short else full)
 
     def check(self, name, fn):
-        """One line of TAP."""
+        """Runs one check and prints one line of TAP."""
         began = time.monotonic()
         self.number += 1
         try:
@@ -79,7 +85,7 @@ class Suite(Traced, Logged):
             self.rescue()
 
     def rescue(self):
-        """One failure is not everybody's."""
+        """Cleans up after a failure, so that it does not affect the next check."""
         for _ in range(3):
             with contextlib.suppress(Failure, OSError):
                 for sandbox in ps("-a"):
@@ -163,7 +169,8 @@ class Suite(Traced, Logged):
         raise Failure("it was not noticed")
 
     def control_log(self):
-        """Of a log that is good, without its last records: one began and has no end; with another byte: it is forged."""
+        """A valid log without its last records lacks the end of a sandbox; with a changed byte
+        it is forged."""
         log = LOGS / "control"
         sandbox = good("create", env={"HUTCH_AUDIT_DIR": str(log)}).strip()
         unended = LOGS / "unended"
@@ -208,7 +215,8 @@ class Suite(Traced, Logged):
         tidy(self.ledger, f"{fault} in {scene}", s.log)
 
     def strike(self, point, scene, n, what):
-        """How often a point is passed may depend on the time that things take: then the first passing it is."""
+        """The number of passes of a point may depend on timing: if N is not reached, use the
+        first pass."""
         for i in sorted({n, 1}, reverse=True):
             fault = f"{point}:{i}={what}"
             s = act(self.ledger, scene, fault=fault)
@@ -234,7 +242,7 @@ class Suite(Traced, Logged):
             raise Failure(f"only {len(points)} fault points were found: is this a build with -Dfault=true?")
         if self.args.point:
             points = {p: v for p, v in points.items() if p in self.args.point}
-        if self.args.short:  # the slow scene only for what nothing else reaches
+        if self.args.short:  # the slow scene only for points that no other scene reaches
             points = {p: [place for place in places if place[0] != "more"] or places for p, places in points.items()}
         print(f"# {len(points)} fault points", flush=True)
         return points
@@ -284,7 +292,8 @@ class Suite(Traced, Logged):
 
     @contextlib.contextmanager
     def innocents(self, pids):
-        """Processes with these numbers (0: any), of the suite's user, that block all signals: one that was sent stays pending."""
+        """Starts processes of the suite's user with these pids (0: any). They block all signals,
+        so that a signal sent to them stays pending."""
         taken = [self.taker.take(pid) for pid in pids]
         self.ledger.innocent |= set(taken)
         try:
@@ -301,9 +310,9 @@ class Suite(Traced, Logged):
         [keeper], [guest] = children_of(warden, "hutch-keeper"), children_of(warden, "hutch-guest")
         victims = {"warden": [warden], "keeper": [keeper], "guest": [guest], "all": [warden, keeper, guest]}[what]
         for pid in victims:
-            with contextlib.suppress(ProcessLookupError):  # gone with the one before
+            with contextlib.suppress(ProcessLookupError):  # gone with the previous one
                 os.kill(pid, signal.SIGKILL)
-        self.ledger.zero("kill -9", "process")  # all of it goes with any of them
+        self.ledger.zero("kill -9", "process")  # killing any of them ends the sandbox
         with self.innocents([warden, keeper, guest]) as pids:
             if sorted(pids) != sorted([warden, keeper, guest]):
                 raise Failure("the numbers were not taken")
@@ -315,7 +324,8 @@ class Suite(Traced, Logged):
 
 
 def struck(s, point):
-    """Whether it did. Of those who can tell nobody (PID 1, the child that becomes crun) others tell what became of them."""
+    """Returns whether the fault struck. PID 1 and the child that becomes crun cannot report it;
+    other processes report how they ended."""
     told = f"struck at {point} " in s.said or f"fault point {point}: " in s.said
     return told or point in SILENT and any(s.codes) and bool(GONE.search(s.said))
 
@@ -402,7 +412,7 @@ def main():
     p.add_argument("--seed", type=int, help="of what is chosen by chance; the short form has always the same")
     p.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     args = p.parse_args()
-    if args.seed is None:  # what lands must not depend on chance
+    if args.seed is None:  # the short run always makes the same choices
         args.seed = 1 if args.short else random.randrange(1 << 32)
     if os.geteuid() != 0:
         print("1..0 # SKIP needs root")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What crash.py knows: hutch as it is run there, the ledger of what there is, and the audit log, read by the format of hutch-audit(5) and
-not by the code that wrote it.
+Shared by crash.py's parts: running hutch, the ledger of existing objects, and the audit log, read
+by the format in hutch-audit(5) and not by the code that wrote it.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from waiting import LONG, eventually
 PATIENCE = LONG  # for one command; far above what it takes
 ERRORS = ("ENOSPC", "EMFILE", "ENOMEM", "EIO", "EINTR")
 FOREVER = ("sleep", "4321")
-LOG_MAX = 1 << 20  # a new audit log is begun then: to verify it takes as long as it is
+LOG_MAX = 1 << 20  # then begin a new audit log: the time to verify grows with its size
 GROUPS = Path("/sys/fs/cgroup")
 RUN = Path(os.environ.get("HUTCH_RUN_DIR", "/nonexistent"))
 STATE = Path(os.environ.get("HUTCH_STATE_DIR", "/nonexistent"))
@@ -41,7 +41,7 @@ def hutch(*args, fault=None, env=None, prefix=(), timeout=PATIENCE):
                            check=False, text=True, errors="replace")
     except subprocess.TimeoutExpired as e:
         raise Failure(f"hutch {' '.join(args)} (fault {fault}) did not end within {timeout} s: {e.stderr}") from e
-    # A crash is never an answer; kill -9 is what was asked for, 141 a closed pipe.
+    # hutch must never crash; kill -9 was requested, and 141 is a closed pipe.
     if r.returncode < 0 and r.returncode != -signal.SIGKILL or "Assertion" in r.stderr:
         raise Failure(f"hutch {' '.join(args)} (fault {fault}) crashed: {r.returncode} {r.stderr}")
     if r.returncode not in (0, -signal.SIGKILL) and not r.stderr and args[:2] != ("audit", "verify"):
@@ -61,7 +61,7 @@ def ps(*args, **more):
 
 
 def warden_of(sandbox):
-    from sandbox import warden_of as ask  # its module wants the environment
+    from sandbox import warden_of as ask  # the module needs the environment
     return ask(sandbox)
 
 
@@ -72,7 +72,7 @@ BEGIN, SEAL, TORN, DROPPED, CREATE, END = 1, 2, 4, 6, 16, 19
 
 
 def records(path):
-    """The whole records of a file: (offset, kind, payload)."""
+    """Yields the complete records of a file: (offset, kind, payload)."""
     data, at = path.read_bytes(), 0
     while at + HEADER <= len(data):
         magic, kind, _, n = struct.unpack_from(">4sHHI", data, at)
@@ -87,7 +87,7 @@ def host_files(log):
 
 
 def verify(log, what):
-    """`hutch audit verify`: its report; that something is wrong is a failure."""
+    """Returns the report of `hutch audit verify`; an invalid log is a failure."""
     r = hutch("audit", "verify", "--json", env={"HUTCH_AUDIT_DIR": str(log)})
     if r.returncode != 0:
         raise Failure(f"{what}: the audit log is not good: {r.stdout} {r.stderr}")
@@ -98,7 +98,7 @@ def verify(log, what):
 
 
 def lives(log):
-    """What the host chain says of each sandbox that began: the kinds of its records."""
+    """Returns the kinds of the host chain's records for each sandbox that began."""
     found = {}
     for file in host_files(log):
         for _, kind, payload in records(file):
@@ -108,14 +108,15 @@ def lives(log):
 
 
 def new_log(log=AUDIT):
-    """An empty one, with its key."""
+    """Empties the log and makes its key."""
     for path in [*host_files(log), *log.glob("sandbox/*")]:
         path.unlink()
     good("audit", "key", env={"HUTCH_AUDIT_DIR": str(log)})
 
 
 def audited(log, what, listed=tuple):
-    """The log is good, and whoever began and is not listed has an end and a seal. Asked in this order: who is listed may be gone a moment later."""
+    """Checks that the log is valid and that each sandbox that began and is not listed has an end
+    and a seal. Lists first, because a listed sandbox may be gone a moment later."""
     if not host_files(log):
         return None
     known = set(listed())
@@ -140,7 +141,7 @@ def names(path):
 
 
 class Ledger:
-    """What there is, as lines. Only the suite's own processes are known by name."""
+    """Existing objects, as lines. Only the suite's own processes are known by name."""
 
     def __init__(self):
         (RUN / "sandboxes").mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -166,7 +167,7 @@ class Ledger:
             for kind in names(f"/proc/{pid}/ns"):
                 with contextlib.suppress(OSError):
                     lines.add(f"namespace {os.readlink(f'/proc/{pid}/ns/{kind}')}")
-            # The mounts of every namespace there is.
+            # The mounts of every namespace.
             with contextlib.suppress(OSError):
                 lines.update(f"mount {line.split(' - ')[0]}" for line in Path(f"/proc/{pid}/mountinfo").read_text().splitlines())
         lines.update(f"socket {line.split(maxsplit=6)[6]}" for line in Path("/proc/net/unix").read_text().splitlines()[1:])
@@ -175,14 +176,15 @@ class Ledger:
         for place in (RUN / "sandboxes", RUN / "ids", *(STATE / "images" / name for name in ("tmp", "trees", "names")),
                       Path(os.environ["TMPDIR"])):
             lines.update(f"file {place / name}" for name in names(place))
-        # What has ended is kept, until `gc --ended`; beside it are two files that say when room was made.
+        # Ended sandboxes are kept until `gc --ended`; the two files beside them record when space
+        # was made.
         lines.update(f"file {RUN / 'ended' / name}" for name in names(RUN / "ended") if name not in ("since", "trimmed"))
-        # What belongs into the audit log is no rest: audited() looks at it.
+        # Files of the audit log are not leftovers: audited() checks them.
         for place, ours in ((AUDIT, r"lock|key|key\.pub|sandbox|host-\d{8}\.log"), (AUDIT / "sandbox", r"[a-z0-9]{16}-\d{8}\.log")):
             lines.update(f"file {place / name}" for name in names(place) if not re.fullmatch(ours, name))
         for place in ("/run/crun", f"{os.environ['XDG_RUNTIME_DIR']}/crun"):
             lines.update(f"state of crun {place}/{name}" for name in names(place) if ID.fullmatch(name))
-        st = os.stat("/dev/null")  # a runtime may give it away
+        st = os.stat("/dev/null")  # a runtime may change its owner
         lines.add(f"/dev/null {st.st_uid}:{st.st_gid} {st.st_mode:o}")
         return lines
 
@@ -194,7 +196,7 @@ class Ledger:
 
 
 def until(test, what, timeout=LONG, **more):
-    """eventually(), and what does not happen is a failure of the case."""
+    """Like eventually(), but a timeout is a failure of the case."""
     try:
         return eventually(test, what, timeout, **more)
     except AssertionError as e:
@@ -202,9 +204,10 @@ def until(test, what, timeout=LONG, **more):
 
 
 def orphans_end(ledger, what, help_them=lambda: None):
-    """What lost its warden ends by itself: no command of hutch has to come by, and a user without control groups could not."""
+    """Waits until processes without a warden end by themselves, without a hutch command; a user
+    without control groups could not end them."""
     def ended():
-        if not ledger.more("process") or any(map(has_warden, names(RUN / "sandboxes"))):  # each time: one that was just started takes its lock in a moment
+        if not ledger.more("process") or any(map(has_warden, names(RUN / "sandboxes"))):  # it may still take its lock
             return True
         help_them()
         return False
@@ -220,19 +223,20 @@ def has_warden(sandbox):
 
 
 def removed(ledger, what, env):
-    """Removes every sandbox that there is; whether nobody is left."""
+    """Removes all sandboxes; returns whether no process is left."""
     good("pool", "drain", env=env)
     for sandbox in ps(env=env):
         r = hutch("rm", "-f", sandbox, env=env)
-        if r.returncode != 0 and sandbox in ps("-a", env=env):  # one that has nobody left ends by itself
+        if r.returncode != 0 and sandbox in ps("-a", env=env):  # may end by itself
             raise Failure(f"{what}: {r.stderr}")
     return not ledger.more("process")
 
 
 def tidy(ledger, what, log=AUDIT):
     """
-    After whatever happened: ps and gc work, gc leaves the living alone, and then everything goes, and all of it is in the audit log. What
-    still begins when its maker is killed gets ready, or ends, a moment later.
+    Cleans up after a case: ps and gc work, gc leaves live sandboxes alone, then everything is
+    removed and the audit log is complete. A sandbox whose creator was killed becomes ready, or
+    ends, a moment later.
     """
     env, alive = {"HUTCH_AUDIT_DIR": str(log)}, {}
 
@@ -242,7 +246,7 @@ def tidy(ledger, what, log=AUDIT):
         alive.update(ps(env=env))
 
     def settled():
-        if any(map(has_warden, names(RUN / "sandboxes"))):  # others have to end with nobody's help
+        if any(map(has_warden, names(RUN / "sandboxes"))):  # the others must end by themselves
             look()
         return any(row["state"] in ("running", "paused", "starting") for row in alive.values()) or \
             not ledger.more("process", "namespace", "mount", "socket")
@@ -250,11 +254,11 @@ def tidy(ledger, what, log=AUDIT):
     look()
     until(settled, f"an end of all after {what}, before gc", also=lambda: (alive, sorted(ledger.more())))
     took = json.loads(good("gc", "--ended", "--json", env=env))
-    # It may have ended by itself since; but then it says so.
+    # A sandbox may have ended by itself since; gc then reports it as ended, not as dead.
     wrong = [i for i, row in alive.items() if row["state"] in ("running", "paused") and i in took["dead"]]
     if wrong:
         raise Failure(f"{what}: gc took {wrong}, which lived")
-    # Whatever is still listed gets its end later.
+    # Sandboxes that are still listed get their end later.
     audited(log, f"{what}, after gc", lambda: ps("-a", env=env))
     until(lambda: removed(ledger, what, env), f"an end of all after {what}", also=lambda: sorted(ledger.more("process")))
     good("gc", "--ended", env=env)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of crash.py about what is on a disk: power cuts, a full disk, half a record."""
+"""The parts of crash.py about disks: power cuts, a full disk, torn records."""
 
 import collections
 import contextlib
@@ -20,11 +20,11 @@ from crash_scenes import cut
 
 
 class Logged:
-    """Of Suite."""
+    """Part of Suite."""
 
     # ---- power ----
     def power(self):
-        n, round_ = self.count(200, 8), 25  # what has ended is kept, and copied: so it begins anew now and then
+        n, round_ = self.count(200, 8), 25  # ended sandboxes are copied too, so start afresh
         for i in range(0, n, round_):
             self.check("power", lambda i=i: self.power_cuts(min(round_, n - i)))
 
@@ -73,7 +73,7 @@ class Logged:
         return f"{n} times, {dict(kinds)}"
 
     def power_cut(self, copy):
-        """The copy as it would be found."""
+        """Opens a copy as found after a power cut."""
         def copy_file(a, b, **_):
             with contextlib.suppress(OSError):
                 st = os.lstat(a)
@@ -92,7 +92,7 @@ class Logged:
                 with contextlib.suppress(shutil.Error, OSError):
                     shutil.copytree(RUN, copy, copy_function=copy_file, symlinks=True)
                 shutil.copytree(AUDIT, log)
-                if not running():  # nobody has been started meanwhile
+                if not running():  # no process was started meanwhile
                     break
         for place in (copy, copy / "sandboxes", copy / "ids", *copy.glob("sandboxes/*")):
             if place.is_dir():
@@ -125,7 +125,8 @@ class Logged:
 
     @contextlib.contextmanager
     def stopped(self):
-        """Nobody writes meanwhile; a write that was under way is over. One that waits for a stopped child (vfork) does neither."""
+        """Stops all writers; writes in progress complete. A process that waits in vfork() for a
+        stopped child does not stop, but does not write either."""
         held = set()
 
         def running():
@@ -160,7 +161,8 @@ class Logged:
             self.check(f"torn record: {which}", lambda which=which: check(which))
 
     def one_torn(self, which, i):
-        """A sandbox that was used, or (every other time) whose chain has one record only, of which there may be nothing left."""
+        """Cuts the log of a used sandbox, or every other time of one whose chain has a single
+        record, which may vanish completely."""
         sandbox = good("create").strip()
         if i % 2 == 0:
             good("exec", sandbox, "--", "true")
@@ -185,7 +187,7 @@ class Logged:
     # ---- disk ----
     def disk(self):
         if os.geteuid() != 0:
-            return  # it has to be mounted
+            return  # mount(2) needs root
         log = LOGS / "small"
         log.mkdir(mode=0o700)
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m,mode=0700", "crash", log], check=True)
@@ -228,12 +230,12 @@ class Logged:
                     hutch("rm", "-f", sandbox, env=env)
             stop.set()
             filler.join()
-            # With no room at all: refused, and with the reason.
+            # With no space at all: hutch refuses and says why.
             with open(fill, "ab", buffering=0) as f, contextlib.suppress(OSError):
                 while True:
                     f.write(bytes(4096))
             r = None
-            for _ in range(40):  # there may be room in the last page of a file
+            for _ in range(40):  # the last page of a file may have space
                 r = hutch("create", env=env)
                 if r.returncode != 0:
                     break
@@ -256,12 +258,13 @@ class Logged:
 
 
 def size_of(log):
-    """Of all that is in an audit log."""
+    """Returns the size of all files of an audit log."""
     return sum(path.stat().st_size for path in (*host_files(log), *log.glob("sandbox/*")))
 
 
 def lose(log):
-    """What a power cut may take of a copy: the end of the host chain, if no other chain follows from it, and of chains that live."""
+    """Removes what a power cut may lose from a copy: the end of the host chain, if no other
+    chain depends on it, and the ends of chains of live sandboxes."""
     torn, sealed = 0, {sandbox for sandbox, kinds in lives(log).items() if SEAL in kinds}
     for file in [*host_files(log)[-1:], *log.glob("sandbox/*")]:
         host = file.parent == log

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The processes of crash.py itself: one that stays root and gives pid numbers to innocent processes, and one that reaps."""
+"""The processes of crash.py itself: one stays root and gives pids to unrelated processes, one
+reaps."""
 
 import contextlib
 import os
@@ -10,7 +11,7 @@ from crash_ledger import Failure
 
 
 class Taker:
-    """Asks the process that stayed root: it gives pid numbers to new processes (ns_last_pid)."""
+    """Asks the root process to start processes with given pids (ns_last_pid)."""
 
     def __init__(self, sock):
         self.file = sock.makefile("rw")
@@ -59,7 +60,7 @@ def take(pid, ids):
 
 
 def serve_pids(sock, ids):
-    signal.pthread_sigmask(signal.SIG_BLOCK, set(signal.Signals))  # children have it from birth
+    signal.pthread_sigmask(signal.SIG_BLOCK, set(signal.Signals))  # children inherit it
     file = sock.makefile("rw")
     for line in file:
         what, pid = line.split()

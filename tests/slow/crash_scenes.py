@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What crash.py does to hutch while something fails: scenes of commands, with which the fault points there are get found."""
+"""Scenes for crash.py: sequences of hutch commands during which a fault strikes. Running them
+without a fault also lists the fault points."""
 
 import collections
 import contextlib
@@ -19,8 +20,8 @@ from crash_ledger import (AUDIT, FOREVER, ID, LOGS, RUN, STATE, Failure, audited
                           records, tidy, until, warden_of)
 from waiting import ended
 
-HOST_FILE = 256 << 10  # a file of the host chain is full then
-NEXT_FILE = 4 << 20  # a sandbox's chain wants another file then
+HOST_FILE = 256 << 10  # size at which a file of the host chain is full
+NEXT_FILE = 4 << 20  # size at which a sandbox's chain needs another file
 
 
 IN_CREATE, IN_ONLYDIR = 0x100, 0x1000000
@@ -28,7 +29,8 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Logs:
-    """The log of each sandbox, opened as soon as it is there, for it goes with its directory: what wardens and keepers say."""
+    """Opens the log of each sandbox as soon as it exists, because it is removed with its
+    directory: holds the messages of wardens and keepers."""
 
     def __init__(self):
         self.files = {}
@@ -38,7 +40,7 @@ class Logs:
         self.thread = threading.Thread(target=self.watch)
 
     def add(self, path):
-        """What is made there from now on wakes us. Once more does no harm."""
+        """Watches a directory for new entries. Adding it twice does no harm."""
         libc.inotify_add_watch(self.fd, os.fsencode(path), IN_CREATE | IN_ONLYDIR)
 
     def look(self):
@@ -70,12 +72,13 @@ class Logs:
 
 
 class Scene:
-    """Commands with a fault, what was said by all of them, also by the processes behind them, and the exit codes."""
+    """Runs commands with a fault and collects exit codes and the messages of all processes
+    involved."""
 
     def __init__(self, ledger, fault, env):
         self.ledger, self.fault, self.env, self.log = ledger, fault, dict(env or {}), AUDIT
         self.stderr, self.codes, self.logs = "", [], Logs()
-        self.frozen = False  # what it leaves may be frozen, and cannot end by itself
+        self.frozen = False  # its leftovers may be frozen and then cannot end by themselves
 
     def step(self, *args, **env):
         r = hutch(*args, fault=self.fault, env={**self.env, **env})
@@ -86,22 +89,23 @@ class Scene:
         return r.stdout.strip()
 
     def settle(self, what, env):
-        """What is frozen ends with somebody's help; a deadline may freeze it, and the fault strike, just after that."""
+        """Frozen processes need a hutch command to end: a deadline may freeze them just before
+        the fault strikes."""
         orphans_end(self.ledger, what, (lambda: good("ps", env=env)) if self.frozen else lambda: None)
 
     def quick(self, *args):
-        """One of many."""
+        """Runs one of many commands."""
         r = hutch(*args, fault=self.fault, env=self.env)
         self.stderr += r.stderr
         if r.returncode:
             self.codes.append(r.returncode)
 
     def use_log(self, path):
-        """Another audit log from here on."""
+        """Switches to another audit log."""
         self.log, self.env["HUTCH_AUDIT_DIR"] = path, str(path)
 
     def look(self, sandbox):
-        """Reads all there is of a sandbox, in whatever state: an answer or a refusal, never a crash."""
+        """Reads everything about a sandbox in any state: an answer or a refusal, never a crash."""
         for command in (["ps", "-e"], ["inspect", sandbox], ["receipt", sandbox], ["logs", f"{sandbox}/1"], ["logs", f"{sandbox}/2"]):
             hutch(*command, fault=self.fault, env=self.env)
 
@@ -111,7 +115,7 @@ class Scene:
 
 
 def life(s):
-    """Made, used, ended, forgotten."""
+    """Creates, uses, ends and forgets a sandbox."""
     sandbox = s.step("create")
     if not ID.fullmatch(sandbox):
         sandbox = next(iter(ps()), None)
@@ -136,7 +140,7 @@ def once(s):
 
 
 def pool(s):
-    """A spare is made, taken and used, another takes its place, and all go."""
+    """Makes, takes and uses a spare; another one replaces it; removes all."""
     s.step("pool", "fill")
     sandbox = s.step("create", "--rm")
     if ID.fullmatch(sandbox):
@@ -146,7 +150,7 @@ def pool(s):
 
 
 def lost(s):
-    """The warden is killed, and somebody else takes back."""
+    """Kills the warden; another command reclaims the sandbox."""
     sandbox = good("create").strip()
     os.kill(warden_of(sandbox), signal.SIGKILL)
     s.ledger.zero("kill -9", "process")
@@ -155,7 +159,7 @@ def lost(s):
 
 
 def paused(s):
-    """Stopped, gone on, stopped by its deadline, and ended while it was stopped."""
+    """Pauses, resumes, lets the deadline pause, and ends a paused sandbox."""
     s.frozen = True
     sandbox = s.step("create")
     if not ID.fullmatch(sandbox):
@@ -177,14 +181,15 @@ def paused(s):
 
 
 def lost_paused(s):
-    """The warden of a paused one is killed: what is frozen stays until somebody takes it back."""
+    """Kills the warden of a paused sandbox: the frozen processes stay until a command reclaims
+    them."""
     s.frozen = True
     sandbox = good("create").strip()
     good("exec", "-d", sandbox, "--", *FOREVER)
     good("pause", sandbox)
     warden = warden_of(sandbox)
     os.kill(warden, signal.SIGKILL)
-    ended(warden, "the warden")  # the process: its lock goes earlier
+    ended(warden, "the warden")  # wait for the process: it drops its lock earlier
     s.step("ps", "-a")
     s.step("rm", sandbox)
 
@@ -202,11 +207,12 @@ def image(s):
 
 
 def egress(s):
-    """One with a way out, to names that nobody answers for, and to an address that is nowhere. Nothing is sent: there is loopback only."""
+    """A sandbox with egress to names without a server and to an unreachable address. Nothing is
+    sent: there is only loopback."""
     s.env["HUTCH_RESOLVER"] = "127.0.0.1:53"
     sandbox = s.step("create", "-a", egress_agent())
     if ID.fullmatch(sandbox):
-        # One name that is allowed and one that is not, and a stream: each gets an answer, and none is yes.
+        # An allowed name, a denied name and a stream: each gets an answer, and all fail.
         ask = "import socket\nfor host, port in (('crash.example', 443), ('other.example', 443), ('192.0.2.1', 443)):\n" \
               "    s = socket.socket()\n    s.settimeout(120)\n    try:\n        s.connect((host, port))\n    except OSError:\n        pass\n"
         s.step("exec", sandbox, "--", "python3", "-c", ask)
@@ -220,7 +226,8 @@ def egress_agent():
 
 # ---- scenes of the audit log ----
 class Template:
-    """A log whose host file is full but for a record, with sandboxes in it that have ended: made once, copied for each scene."""
+    """A log with ended sandboxes whose host file has space for one record: made once, copied for
+    each scene."""
 
     path = None
 
@@ -241,7 +248,7 @@ class Template:
 
 
 def log(s):
-    """The key is made; the host chain goes on in another file; what is too much is removed."""
+    """Makes the key, continues the host chain in another file, and removes the excess."""
     s.use_log(Template.copy())
     fresh = LOGS / "fresh"
     s.step("audit", "key", HUTCH_AUDIT_DIR=str(fresh))
@@ -253,18 +260,18 @@ def log(s):
 
 
 def more(s):
-    """A sandbox's chain goes on in another file."""
+    """Continues a sandbox's chain in another file."""
     sandbox = s.step("create")
     if not ID.fullmatch(sandbox):
         return
-    argument = "\x01" * 2900  # in the record each becomes an escape
+    argument = "\x01" * 2900  # the record holds an escape for each
     for _ in range(400):
         first = AUDIT / "sandbox" / f"{sandbox}-00000000.log"
         if not first.exists() or first.stat().st_size >= NEXT_FILE or any(s.codes):
             break
         s.quick("exec", sandbox, "--", "true", argument, argument, argument)
     second = AUDIT / "sandbox" / f"{sandbox}-00000001.log"
-    for _ in range(200):  # it is made while others are written
+    for _ in range(200):  # the new file is made while other records are written
         if any(s.codes) or second.exists() and second.stat().st_size > 0:
             break
         s.quick("exec", sandbox, "--", "true")
@@ -274,14 +281,14 @@ def more(s):
 
 
 def cut(path, at_least=1):
-    """The file ends in the middle of its last record, as a power cut leaves it."""
+    """Cuts the file in the middle of its last record, as a power cut does."""
     *_, (offset, _, _) = records(path)
     size = path.stat().st_size
     os.truncate(path, random.randrange(offset + at_least, size))
 
 
 def torn(s):
-    """Half a record at the end of the host chain, and at the end of a chain whose sandbox died."""
+    """A torn record at the end of the host chain, and at the end of a dead sandbox's chain."""
     sandbox = good("create").strip()
     good("exec", sandbox, "--", "true")
     os.kill(warden_of(sandbox), signal.SIGKILL)
@@ -305,15 +312,16 @@ def act(ledger, scene, fault=None, env=None):
     return s
 
 
-# PID 1 and the child that becomes crun have nobody to tell which points they pass.
+# PID 1 and the child that becomes crun cannot report which points they pass.
 SILENT = {"guest-begin": "life", "guest-ready": "life", "guest-exec": "life", "guest-forked": "life", "guest-reaped": "life",
           "runtime-exec": "life"}
-# What kills another process; an error cannot be asked for.
+# A fault at these points kills another process; they cannot return an error.
 OTHERS = re.compile(r"^(runtime-forked|warden-spawned|guest-(started|noted|receipt)|keeper-receipt|netns-child)$")
 
 
 def discover(ledger):
-    """Which points there are: {point: [(scene, N)...]}, N the passings in one process, up to three; all, of the audit log."""
+    """Finds the fault points: {point: [(scene, N)...]}. N counts the passes in one process, up
+    to three, or all for the audit log."""
     found = collections.defaultdict(list)
     for scene in SCENES:
         if scene in FREEZING and os.geteuid() != 0:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of crash.py that need strace: crun is killed at a system call, and system calls fail."""
+"""The parts of crash.py that need strace: kills crun at a syscall, and makes syscalls fail."""
 
 import collections
 import contextlib
@@ -14,7 +14,7 @@ from crash_ledger import ERRORS, PATIENCE, Failure, good, hutch, tidy, until
 
 
 class Traced:
-    """Of Suite."""
+    """Part of Suite."""
 
     # ---- crun ----
     def crun(self):
@@ -41,7 +41,7 @@ class Traced:
         self.check("crun was killed often enough", enough)
 
     def crun_killed(self, calls, n):
-        """Whether it was; the tracer may come too late, and tries again."""
+        """Returns whether crun was killed. Retries, because the tracer may attach too late."""
         for _ in range(4):
             code, hits = self.traced_crun(calls, n)
             tidy(self.ledger, f"crun killed at {calls} {n}: {code}")
@@ -50,7 +50,8 @@ class Traced:
         return 0
 
     def traced_crun(self, calls, n):
-        """Attaches to crun as soon as there is one, but for what nobody else calls: hutch and its warden are not to be killed here."""
+        """Attaches to crun as soon as it runs. Calls that only crun makes are traced from the
+        start. hutch and its warden must not be killed here."""
         trace = Path(os.environ["TMPDIR"]) / "trace"
         strace = ["strace", "-f", "-q", "-o", trace, "-e", f"trace={calls}", "-e", "signal=SIGKILL",
                   "-e", f"inject={calls}:signal=KILL:when={n}"]
@@ -89,12 +90,12 @@ class Traced:
         calls = random.sample(sorted(most), len(most))
         for i in range(total):
             call = calls[i % len(calls)]
-            # A wait that fails otherwise is no kernel's.
+            # No kernel returns another error here.
             error = "EINTR" if call in ("wait4", "waitid") else random.choice(ERRORS)
             n = min(int(random.expovariate(0.25)) + 1, most[call])
-            if call == "mmap":  # those of the dynamic loader are not ours to survive
+            if call == "mmap":  # the dynamic loader's calls cannot be handled
                 n = min(n + 40, most[call])
-            if call == "getrandom":  # nor those of libsodium's start, which abort(3)s
+            if call == "getrandom":  # nor those of libsodium's start, which calls abort(3)
                 n = min(n + 2, most[call])
             name = f"{call}:error={error}:when={n}"
             try:
@@ -120,7 +121,7 @@ class Traced:
         self.check("enough system calls failed", enough)
 
     def calls_made(self):
-        """How often each is called by the process that does so most."""
+        """Returns for each call how often the process that makes it most often does so."""
         trace, most = Path(os.environ["TMPDIR"]) / "trace", collections.Counter()
         good("run", "--rm", "--", "true", prefix=["strace", "-f", "-qqq", "-o", trace, "-e", f"trace={','.join(self.CALLS)}",
                                                   "-e", "signal=none"])
@@ -133,7 +134,7 @@ class Traced:
         return most
 
     def traced(self, call, inject):
-        """hutch run under strace; how many calls failed for us."""
+        """Runs hutch run under strace; returns how many calls failed for us."""
         trace = Path(os.environ["TMPDIR"]) / "trace"
         try:
             r = hutch("run", "--rm", "--", "true", prefix=["strace", "-f", "-qqq", "-o", trace, "-e", f"trace={call}", "-e", "signal=none",
@@ -144,7 +145,7 @@ class Traced:
 
 
 def attach(strace, pid):
-    """It waits meanwhile: it is there for a few milliseconds only."""
+    """Stops the process while strace attaches: it runs for a few milliseconds only."""
     with contextlib.suppress(OSError):
         os.kill(pid, signal.SIGSTOP)
     tracer = subprocess.Popen([*strace, "-p", str(pid)], stderr=subprocess.DEVNULL)

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# debian-guest.sh BUILD [TEST...]: Hutch in a Debian 12 of its own, with its systemd, control groups v2 alone and AppArmor, which few
-# machines that build it have: an emulated machine (QEMU, no KVM) that runs debian/test_debian.py and tells its results as TAP.
-# The disk is made once and kept in HUTCH_GUEST_CACHE (~/.cache/hutch-guest), under the hash of what it is made from: some minutes,
-# the network, and root. The guest has no network device. Needs qemu-system-x86_64, mmdebstrap, e2fsprogs, cpio.
+# debian-guest.sh BUILD [TEST...]: tests Hutch in Debian 12 with systemd, only control groups v2,
+# and AppArmor, which few build hosts have. Runs debian/test_debian.py in an emulated VM (QEMU, no
+# KVM) and prints its results as TAP. The disk is made once and kept in HUTCH_GUEST_CACHE
+# (~/.cache/hutch-guest) under the hash of its inputs; that takes some minutes, the network, and
+# root. The guest has no network device. Needs qemu-system-x86_64, mmdebstrap, e2fsprogs, cpio.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 top=$here/../..
@@ -17,9 +18,10 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 began=$SECONDS
 
-# ---- the disk: Debian, and a service that runs what is on the second disk ----
+# ---- the disk: Debian, and a service that runs the second disk's script ----
 
-# In the new system, as root of it. No device manager: every unit that waits for a device would wait for ever.
+# Runs in the new system as root. There is no device manager: every unit that waits for a device
+# would wait for ever.
 customize()
 {
 	cat <<'HOOK'
@@ -50,13 +52,13 @@ ln -s ../payload.service "$1/etc/systemd/system/multi-user.target.wants/payload.
 HOOK
 }
 
-# insmod in the order in which they need each other. $1: the root.
+# Lists modules for insmod in the order of their dependencies. $1: the root.
 put_modules()
 {
 	local dir name path
 	dir=$(echo "$1"/lib/modules/*)
 	for name in $modules; do
-		# "kernel/a.ko: kernel/b.ko kernel/c.ko", where c.ko comes first. What is built in has no line.
+		# "kernel/a.ko: kernel/b.ko kernel/c.ko", where c.ko comes first. Built-in ones have no line.
 		sed -n "s|^\(.*/$name\.ko\): *\(.*\)|\1 \2|p" "$dir/modules.dep" | tr ' ' '\n' | tac
 	done | awk 'NF && !seen[$0]++' | while read -r path; do
 		cp "$dir/$path" "$work/initrd/modules/"
@@ -97,7 +99,7 @@ make_disk()
 	rm -rf "$root" "$work/initrd"
 }
 
-# ---- what is run: the programs, what packages carry, the image of the sandboxes, the tests ----
+# ---- the payload: the programs, files of packages, the image of the sandboxes, the tests ----
 make_payload()
 {
 	local to=$work/payload name
@@ -109,7 +111,7 @@ make_payload()
 	cp -r "$top/dist" "$to/"
 	cp "$build/tests/slow/module" "$to/"
 	cp "$here/debian/test_debian.py" "$top"/tests/integration/{run,not_in_machines,waiting}.py "$to/tests/"
-	# A root tree as small as one can be: what counts here is around it.
+	# A minimal root tree: the tests are about the host around it.
 	cp "$build/tests/integration/bomb" "$build/tests/slow/module" "$disk/busybox" "$work/image/bin/"
 	for name in sh cat echo head id nslookup sleep stty timeout true; do ln -s busybox "$work/image/bin/$name"; done
 	printf 'root:x:0:0::/:/bin/sh\nuser:x:1000:1000::/home/user:/bin/sh\n' >"$work/image/etc/passwd"
@@ -122,7 +124,8 @@ make_payload()
 
 boot()
 {
-	# norandmaps: programs start four times as fast. q35 has clocks that a kernel can measure others by.
+	# norandmaps: programs start four times as fast. q35 has clocks that the kernel can calibrate
+	# others with.
 	local append='console=ttyS0 loglevel=4 rw panic=-1 apparmor=1 security=apparmor systemd.unified_cgroup_hierarchy=1'
 	append+=' norandmaps mitigations=off no_timer_check tsc=reliable cryptomgr.notests=1 systemd.show_status=error'
 	timeout "$seconds" qemu-system-x86_64 -M q35 -accel tcg,thread=multi,tb-size=256 -smp 2 -m 1G -cpu qemu64,-svm,+rdrand,+arat \

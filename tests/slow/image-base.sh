@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds the image "base" twice and holds the digests against each other: two or three minutes, and the network.
-# bash tests/slow/image-base.sh [HUTCH], as root or as a user with subordinate ids.
+# Builds the image "base" twice and compares the digests: takes two or three minutes and the
+# network. bash tests/slow/image-base.sh [HUTCH], as root or as a user with subordinate ids.
 set -euo pipefail
 hutch=${1:-build/src/cli/hutch}
 state=$(mktemp -d)

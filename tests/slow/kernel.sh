@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# kernel.sh BUILD [DIRECTORY]: both kernels from nothing, and how fast they boot. BUILD is the build directory; packages come from
-# DIRECTORY if it is given, else from the network. The small kernel must have everything that a sandbox needs (machine-init.c) and
-# be ready in at most half of the time of Debian's own. Measured in turn, medians of ROUNDS (5). Needs QEMU, a compiler, 3 GB in
-# /var/tmp and 5 to 20 minutes; with KERNELS=DIR it uses and keeps what is there.
+# kernel.sh BUILD [DIRECTORY]: builds both kernels from scratch and measures how fast they boot.
+# BUILD is the build directory; packages come from DIRECTORY if given, else from the network. The
+# small kernel must have everything that a sandbox needs (`machine-init.c`) and be ready in at most
+# half the time of Debian's own. Measured in turn, medians of ROUNDS (5). Needs QEMU, a compiler, 3
+# GB in /var/tmp and 5 to 20 minutes; with KERNELS=DIR it uses and keeps existing kernels.
 set -eu
 build=$(realpath "$1")
 from=${2:+--from $(realpath "$2")}

@@ -1,7 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# machine.sh BUILD [root|user] [TEST...]: the suites of sandboxes (integration, attack, egress, E2B) with every sandbox a virtual machine, but for what
-# tests/integration/not_in_machines.py names. Emulated, it takes hours. HUTCH_TEST_KERNEL_DIR has the package of a kernel; without it, it is fetched.
+# `machine.sh` BUILD [root|user] [TEST...]: runs the sandbox suites (integration, attack, egress,
+# E2B) with every sandbox in a VM, except the tests that tests/integration/not_in_machines.py names.
+# Emulated, it takes hours. HUTCH_TEST_KERNEL_DIR has the package of a kernel; without it, the
+# package is downloaded.
 set -eu
 build=$(realpath "$1")
 who=${2:-root}

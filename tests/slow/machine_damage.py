@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For machine_kill.py: snapshots that are damaged, fault points, and a guest that says nothing."""
+"""Parts of machine_kill.py: damaged snapshots, fault points, and a silent guest."""
 
 import contextlib
 import os
@@ -30,7 +30,7 @@ def drop(path):
 
 @contextlib.contextmanager
 def damaged(path, how):
-    """The file is as it was afterwards, unless somebody has made another."""
+    """Damages a file and restores it afterwards if its directory still exists."""
     mode = path.stat().st_mode
     shutil.copy2(path, home().parent / "spare")
     path.chmod(0o600)
@@ -66,7 +66,8 @@ def refused(saved, path, how):
 
 
 def made_anew(key, path, how):
-    """gc ends what has it in memory: the next one reads the file."""
+    """Damages a template and checks that it is rebuilt. gc ends the process that holds its
+    memory, so that the next start reads the file."""
     good("gc")
     beside = home() / key / ("state" if path.name == "meta.json" else "meta.json")
     made = beside.stat().st_ctime_ns
@@ -95,18 +96,19 @@ def part_damage(short):
 
 
 # ---- fault points ----
-# Passed by the child that becomes QEMU, who has nobody to tell; and by a warden that lives on, and takes its log with it: QEMU is struck.
+# The child that becomes QEMU passes these and cannot report it; so does a warden that survives and
+# removes its log: there QEMU is struck.
 SILENT = {"jail-root": "clone", "jail-dropped": "clone", "jail-groups": "clone", "jail-cloned": "clone", "machine-run": "clone"}
 MACHINE = re.compile(r"^(jail|machine|save|snapshot|template|suspend|resume)-|^warden-snapshot$")
-# What is passed in others first, and leaves something else here.
+# Points that another operation passes first and that leave something different here.
 MORE = (("snapshot-written", "suspend"), ("snapshot-placed", "suspend"), ("save-finished", "suspend"), ("snapshot-placed", "fork"))
 FEW = ("jail-cloned", "machine-sealed", "save-disk", "snapshot-hashed", "template-booted")
 
 
 def perform(op, env):
     """
-    An operation with a fault in all that takes part; what hutch and the logs of its sandboxes said, whether it went well, and what was saved
-    before.
+    Runs an operation with a fault in all processes that take part. Returns the messages of hutch
+    and of its sandboxes' logs, the exit code, and the snapshots that existed before.
     """
     faulty = {**op.env, **env}
     args = op.prepare(env)
@@ -117,7 +119,8 @@ def perform(op, env):
 
 
 def discover():
-    """{point: operation}: the points of machines, each where it is passed first."""
+    """Returns {point: operation}: the fault points of VMs, each with the first operation that
+    passes it."""
     found = {}
     for name in ("template", "clone", "snapshot", "restore", "fork", "suspend", "wake"):
         said, code, _ = perform(OPERATIONS[name], {"HUTCH_FAULT_LIST": "1"})

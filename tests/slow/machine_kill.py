@@ -1,20 +1,26 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """
-machine_kill.py [--rounds N] [--short] [--seed N] [--part kill|damage|fault|silent]...: virtual machines and kill -9, as root. 60 rounds take
-about ten minutes; --short is ten rounds, one for each operation, and no other part.
+machine_kill.py [--rounds N] [--short] [--seed N] [--part kill|damage|fault|silent]...: VMs and
+kill -9, as root. 60 rounds take about ten minutes; --short is ten rounds, one for each operation,
+and no other part.
 
 Parts:
-  kill    one of: boot, clone, template, pause, resume, suspend, wake (resume of a suspended one), snapshot, restore, fork; and kill -9 of one
-          of those who take part: hutch, hutchd, its job, the process that makes a template, warden, keeper, QEMU, hutch-hold. What lost
-          its warden ends with nobody's help; `hutch ps` takes back the rest; nothing is left. Each snapshot that is there then is whole
-          and starts, what is paused goes on, and what a dead maker left is removed by `hutch gc`.
-  damage  a bit of each file of a snapshot is flipped, each is cut short, each is taken away: `--snapshot` refuses it, and a template is
-          made anew. The control is the one that was not touched.
-  fault   kill -9 at each fault point that only machines have, of whoever passes it; on a build with -Dfault=true, and only if asked for
-  silent  a guest that never says HELLO is ended within its deadline, with the reason. Takes a minute.
+  kill    performs one of: boot, clone, template, pause, resume, suspend, wake (resume of a
+          suspended VM), snapshot, restore, fork; and kills (kill -9) one of the processes that
+          take part: hutch, hutchd, its job, the process that makes a template, warden, keeper,
+          QEMU, hutch-hold. Processes without a warden end by themselves; `hutch ps` reclaims the
+          rest; nothing is left. Each snapshot is then complete and starts, paused VMs resume, and
+          `hutch gc` removes the leftovers of a dead creator.
+  damage  flips a bit of each file of a snapshot, truncates each, removes each: `--snapshot` refuses
+          it, and a template is rebuilt. The control is the undamaged snapshot.
+  fault   kill -9 at each fault point that only VMs have, of the process that passes it; on a build
+          with -Dfault=true, and only on request
+  silent  a guest that never says HELLO is killed within its deadline, with the reason. Takes a
+          minute.
 
-HUTCH, HUTCHD, HUTCH_KEEPER, HUTCH_GUEST, HUTCH_HOLD, WILD (attack-wild) and HUTCH_TEST_KERNEL_DIR as for tests/integration/run_as.py.
+HUTCH, HUTCHD, HUTCH_KEEPER, HUTCH_GUEST, HUTCH_HOLD, WILD (attack-wild) and HUTCH_TEST_KERNEL_DIR
+as for tests/integration/run_as.py.
 """
 
 import argparse
@@ -32,8 +38,8 @@ import run_as  # noqa: E402
 
 
 def run(args):
-    """How many went wrong, and of how many."""
-    import machine_damage as damage  # they want the environment
+    """Returns the number of failures and of checks."""
+    import machine_damage as damage  # they need the environment
     import machine_ops as ops
     import machine_rounds as rounds
     import sandbox

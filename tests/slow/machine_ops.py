@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-For machine_kill.py: what is done to machines, asked of hutch or of hutchd, and who takes part in it. run_as.prepare() comes first: the
-modules of tests/integration want the environment.
+Operations on VMs for machine_kill.py, requested from hutch or from hutchd, and the processes that
+take part. Call run_as.prepare() first: the modules of tests/integration need the environment.
 """
 
 import collections
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import hutchd
 import sandbox
-from waiting import LONG as PATIENCE  # for one command, on a machine that does much else
+from waiting import LONG as PATIENCE  # for one command, on a busy host
 from waiting import eventually
 
 AGENT = "struck"
@@ -44,9 +44,10 @@ def home():
     return Path(os.environ["HUTCH_STATE_DIR"]) / "machine" / "snapshots"
 
 
-# ---- what is done ----
+# ---- operations ----
 class Operation:
-    """What comes before, and what is struck: a command of hutch, and a request to hutchd if there is one for it."""
+    """The preparation and the operation under attack: a hutch command, and a request to hutchd
+    if there is one."""
 
     env = {}
     parts = ("hutch", "warden", "keeper", "qemu", "hutchd", "job")
@@ -66,7 +67,7 @@ class Boot(Operation):
 
 
 class Clone(Operation):
-    """The first since its memory was let go: hutch-hold is started too."""
+    """The first clone after the template's memory was released: also starts hutch-hold."""
 
     parts = (*Operation.parts, "hold")
 
@@ -76,7 +77,7 @@ class Clone(Operation):
 
 
 class Template(Operation):
-    """The first of its kind."""
+    """The first VM of its kind, which makes the template."""
 
     parts = ("hutch", "maker", "warden", "keeper", "qemu", "hold", "hutchd", "job")
 
@@ -88,14 +89,14 @@ class Template(Operation):
 
 
 class Running(Operation):
-    """Of one that runs: who saves it has this environment."""
+    """An operation on a running VM. The process that saves it gets this environment."""
 
     def prepare(self, env=None):
         return (good("create", *OPTIONS, env=env),)
 
 
 class Pause(Running):
-    parts = ("hutch", "warden", "keeper", "qemu")  # hutchd suspends
+    parts = ("hutch", "warden", "keeper", "qemu")  # hutchd suspends instead
 
     def command(self, box):
         return ("pause", box)
@@ -125,7 +126,7 @@ class Suspend(Running):
 
 
 class Wake(Running):
-    """Resume of one that is suspended."""
+    """Resumes a suspended VM."""
 
     def prepare(self, env=None):
         [box] = super().prepare()
@@ -174,7 +175,7 @@ OPERATIONS = {"boot": Boot(), "template": Template(), "clone": Clone(), "pause":
 
 
 class ByHutch:
-    """An operation that a hutch does."""
+    """An operation performed by a hutch command."""
 
     first = "hutch"
 
@@ -191,7 +192,7 @@ class ByHutch:
         self.child.kill()
 
     def end(self):
-        """What it said: its status."""
+        """Returns its exit status."""
         try:
             return f"exit {self.child.wait(PATIENCE)}"
         finally:
@@ -200,7 +201,7 @@ class ByHutch:
 
 
 class ByHutchd:
-    """An operation that a hutchd is asked for."""
+    """An operation requested from a hutchd."""
 
     first = "hutchd"
 
@@ -225,7 +226,7 @@ class ByHutchd:
         self.server.kill()
 
     def end(self):
-        """One that was killed is there again, and answers."""
+        """Restarts a killed hutchd and checks that it answers."""
         self.thread.join(PATIENCE)
         if self.thread.is_alive():
             raise Failure("hutchd does not answer")
@@ -235,7 +236,7 @@ class ByHutchd:
         return self.said
 
 
-# ---- who takes part ----
+# ---- processes that take part ----
 def same_file(p, name):
     st = os.stat(os.environ[name])
     return p.exe == (st.st_dev, st.st_ino)
@@ -246,7 +247,8 @@ def holders():
 
 
 def cast(first):
-    """{part: [process]} of what runs now. `first`: the process that was asked."""
+    """Returns {part: [process]} of the running processes. `first` is the process that got the
+    request."""
     ours = list(sandbox.our_processes())
     keepers = {p.pid for p in ours if p.comm == "hutch-keeper"}
     found = collections.defaultdict(list)
@@ -264,7 +266,8 @@ def cast(first):
 
 
 def windows(op):
-    """How long it takes, undisturbed, and {part: [first seen, last seen]}, both ways of asking for it together."""
+    """Returns how long the operation takes undisturbed, and {part: [first seen, last seen]},
+    over both ways to request it."""
     seen, took, began_with = {}, 0.0, set()
     for way in (ByHutch, ByHutchd) if "hutchd" in op.parts else (ByHutch,):
         args = op.prepare()
@@ -292,7 +295,7 @@ def windows(op):
 
 
 def kill(p):
-    """By descriptor: the number may be somebody else's by now."""
+    """Kills by descriptor, because the pid may have been reused."""
     with contextlib.suppress(ProcessLookupError):
         fd = os.pidfd_open(p.pid)
         try:
@@ -306,9 +309,9 @@ def kill(p):
     return False
 
 
-# ---- taking back ----
+# ---- cleanup ----
 def yield_back():
-    """Ends all sandboxes, and removes what was saved."""
+    """Ends all sandboxes and removes all snapshots."""
     for row in json.loads(good("ps", "-a", "--json")):
         r = sandbox.hutch("rm", "-f", row["id"])
         if r.returncode != 0 and b"no sandbox" not in r.stderr:

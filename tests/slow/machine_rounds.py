@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-For machine_kill.py: one operation, one kill -9, and what is there afterwards. Whom it strikes is chosen first, each part as likely as any
-other, and then the moment: any within the time in which that part was there when the operation was not disturbed.
+Rounds of machine_kill.py: one operation, one kill -9, and a check of the result. A round first
+picks the process to kill, each part with the same probability, and then the moment: any time during
+which that part ran in an undisturbed operation.
 """
 
 import collections
@@ -15,17 +16,18 @@ import sandbox
 from machine_ops import OPERATIONS, OPTIONS, PATIENCE, ByHutch, ByHutchd, Failure, cast, good, holders, home, kill, snapshots, windows, yield_back
 from waiting import eventually
 
-LATE = 1.1  # how far behind its usual time a part is struck at the latest
-SOON = 0.3  # seconds: within these, where nothing was measured
+LATE = 1.1  # latest moment of a kill, as a factor of the part's usual end
+SOON = 0.3  # seconds; used if nothing was measured
 
 
 # ---- when ----
 class Usual:
-    """What is known of operations that nothing disturbs. Without `measured` nothing is, and all of it happens soon."""
+    """The times of undisturbed operations. Without `measured` none is known, and every kill
+    comes within SOON."""
 
     def __init__(self, measured):
         self.took, self.seen = {}, {}
-        good("run", "--rm", *OPTIONS, "--", "true")  # what is made once is there
+        good("run", "--rm", *OPTIONS, "--", "true")  # makes everything that is made only once
         for name, op in OPERATIONS.items() if measured else ():
             self.took[name], self.seen[name] = windows(op)
         print("# seconds: " + ", ".join(f"{name} {s:.1f}" for name, s in self.took.items()), flush=True)
@@ -37,12 +39,13 @@ class Usual:
 
 # ---- the kill ----
 def strike(work, part, delay):
-    """Kills one of that part at that moment; if there is none yet, when there is. The moment, or None: there was none until the end."""
+    """Kills a process of that part at that moment or as soon as one runs. Returns the moment, or
+    None if there was none until the end."""
     began = time.monotonic()
     eventually(lambda: not work.runs() or time.monotonic() - began >= delay, f"{delay} s, or the end", pause_max=0.005)
 
     def struck():
-        """("yes", when), ("over", None), or nothing yet."""
+        """Returns ("yes", when), ("over", None), or None for not yet."""
         running = work.runs()
         if part == work.first and work.pid() > 0:
             work.kill()
@@ -55,9 +58,10 @@ def strike(work, part, delay):
     return eventually(struck, f"a {part}", pause_max=0)[1]
 
 
-# ---- what is left ----
+# ---- leftovers ----
 def is_frozen(p):
-    """By a freezer of version 1: it dies when somebody thaws it, which without its warden is the next hutch."""
+    """Frozen by a freezer of version 1: a killed process dies once it is thawed; without its
+    warden the next hutch command does that."""
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{p.pid}/cgroup").read_text().splitlines():
             _, kind, group = line.split(":", 2)
@@ -67,7 +71,7 @@ def is_frozen(p):
 
 
 def orphans(before):
-    """Processes of ours that no living warden has."""
+    """Returns processes of ours without a live warden."""
     wardens = set()
     for name in sandbox.list_dir(sandbox.RUN / "sandboxes"):
         with contextlib.suppress(OSError):
@@ -96,7 +100,7 @@ def boxes():
 
 
 def start_saved(known):
-    """Every one that is there can be started: it is whole."""
+    """Checks that every existing snapshot is complete: starts it."""
     for key, one in snapshots().items():
         if "error" in one:
             raise Failure(f"snapshot {key}: {one['error']}")
@@ -112,13 +116,13 @@ def resume_all():
     for box, state in boxes().items():
         if state != "paused" or all(sandbox.hutch(*cmd, timeout=PATIENCE).returncode == 0 for cmd in (("resume", box), ("exec", box, "--", "true"))):
             continue
-        # What is frozen dies when it thaws, and the end of a sandbox takes a moment.
+        # Frozen processes die once thawed, and the end of a sandbox takes a moment.
         wait_gone(lambda box=box: {box: boxes()[box]} if boxes()[box] != "ended" else None, "what was to go on")
 
 
 def go_on():
-    """What is paused goes on when it is told to, and is the only one that a snapshot is kept for. Who asked for it may have been killed while
-    the warden was still at it: then it is paused a moment later."""
+    """Resumes paused sandboxes; only these may have a snapshot. The client may have been killed
+    while the warden was still pausing: then the sandbox is paused a moment later."""
     def gone_on():
         resume_all()
         return not suspended()
@@ -127,14 +131,15 @@ def go_on():
 
 
 def left_over(known, may_stay):
-    """What was saved and nobody knows of, after gc."""
+    """Returns snapshots without an owner, after gc."""
     good("gc")
     new = saved() - known
     return set() if may_stay and len(new) == 1 else new
 
 
 def settled(what, before, known, may_stay=False):
-    """After whatever happened: `hutch ps` takes back, what was saved is whole, and nothing is left."""
+    """Checks the state after a kill: `hutch ps` reclaims, snapshots are complete, and nothing is
+    left."""
     wait_gone(lambda: orphans(before), f"{what}, with nobody's help")
     wait_gone(lambda: [box for box, state in boxes().items() if state == "starting"], f"{what}, not ready")
     states = sorted(boxes().values())
@@ -152,7 +157,7 @@ def settled(what, before, known, may_stay=False):
 
 # ---- rounds ----
 def one_round(name, part, delay, before):
-    """What came of it; None if the part was not there."""
+    """Runs one round. Returns a description of the result, or None if the part did not run."""
     op = OPERATIONS[name]
     args = op.prepare()
     known = saved() if name == "restore" else set()
@@ -166,7 +171,8 @@ def one_round(name, part, delay, before):
 
 
 def plan(rounds):
-    """(operation, part) for each round: every operation in turn, and every part of it before one comes again."""
+    """Returns (operation, part) for each round: every operation in turn, and every part of it
+    before one repeats."""
     decks = {name: [] for name in OPERATIONS}
     for i in range(rounds):
         name = list(OPERATIONS)[i % len(OPERATIONS)]
@@ -175,20 +181,20 @@ def plan(rounds):
         yield name, decks[name].pop()
 
 
-# Every operation and every part once, for who has little time.
+# Every operation and every part once, for a short run.
 SHORT = (("boot", "qemu"), ("clone", "hold"), ("pause", "warden"), ("resume", "hutchd"), ("suspend", "warden"), ("wake", "keeper"),
          ("snapshot", "hutch"), ("fork", "job"), ("restore", "keeper"), ("template", "maker"))
 
 
 def run(pairs, usual):
-    """The number of rounds that went wrong, and of all."""
+    """Returns the number of failed rounds and of all rounds."""
     before = sandbox.ledger()
     struck, failed, n = collections.Counter(), 0, 0
     for name, part in pairs:
         n += 1
         try:
             said = None
-            for i in range(5):  # to look who is there takes time too: earlier, if it was over
+            for i in range(5):  # strike earlier if it was over: finding the processes takes time
                 said = said or one_round(name, part, usual.moment(name, part) / 2**i, before)
             if not said:
                 raise Failure(f"there was no {part} in {name}")

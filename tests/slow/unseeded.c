@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hutch-guest as it is, but for the seed: it hears of one and keeps it from the kernel. The control
- * of clones.py: clones with this agent draw the same random numbers, and the test has to find that.
- * What the kernel would give the first program is drawn at that moment and kept in /dev/shm/first:
- * about a second later a kernel seeds itself again, and a command may be that late on a busy host.
+ * hutch-guest without the seed: it receives one and withholds it from the kernel. The control of
+ * clones.py: clones with this agent draw the same random numbers, and the test must find that. It
+ * draws the first random number at that moment and keeps it in /dev/shm/first: a kernel reseeds
+ * itself about a second later, and a command may be that late on a busy host.
  */
 #include <fcntl.h>
 #include <linux/random.h>
@@ -13,7 +13,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-/* The linker's names for what src/guest calls ioctl(), and for what that was. */
+/* The linker's names for the wrapped and for the real ioctl(). */
 int __wrap_ioctl(int fd, unsigned long request, ...);
 int __real_ioctl(int fd, unsigned long request, ...);
 

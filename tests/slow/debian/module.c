@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Makes a socket of SCTP, which is a module that the kernel of the host loads for whoever asks. No
- * namespace and no capability is in the way, and seccomp sees an internet socket like any other.
- * Prints "made", or the name of the error.
+ * Makes an SCTP socket, which causes the host's kernel to load a module for any caller. Namespaces
+ * and capabilities do not prevent it, and seccomp sees an ordinary internet socket. Prints "made",
+ * or the name of the error.
  */
 #include <errno.h>
 #include <netinet/in.h>

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Hutch on a real Debian with systemd, control groups v2 alone and AppArmor: run as root in the guest of debian-guest.sh, which is this
-test's alone. The first part is a service user of no other right, in services with Delegate=yes; the second the units as they are shipped.
-The tests are in an order: those of the profile unload it and load it again.
+Tests Hutch on a real Debian with systemd, only control groups v2, and AppArmor: run as root in the
+guest of debian-guest.sh, which exists only for this test. The first part uses an unprivileged
+service user in services with Delegate=yes, the second the shipped units. The order matters: the
+tests of the profile unload it and load it again.
 """
 
 import http.client
@@ -22,8 +23,8 @@ PROFILE = Path("/etc/apparmor.d/hutch-sandbox")
 PATIENCE = LONG
 REQUIRED = ("user-namespace", "pid-namespace", "no-network-device", "seccomp", "no-capabilities", "no-new-privileges", "read-only-root",
             "landlock", "apparmor", "cgroup-cpu", "cgroup-memory", "cgroup-pids", "disk-quota")
-IDS = {"worker": 200000, "hutch": 1000000}  # where their subordinate ids begin
-# What no other layer stops: the rhythm of the host's interrupts.
+IDS = {"worker": 200000, "hutch": 1000000}  # first subordinate id of each user
+# An act that no other layer stops: reads the host's interrupt counts.
 ACT = "hutch exec $id -- head -n 1 /proc/softirqs 2>&1 || :"
 AGENT = """agent: {name: %s, type: example}
 egress: {domains: [allowed.example:443]}
@@ -51,7 +52,7 @@ def environment(user):
 
 
 def service(script, user="worker"):
-    """A shell script as the main process of a service of systemd with an ordinary user."""
+    """Runs a shell script as the main process of a systemd service with an ordinary user."""
     env = [f"--setenv={k}={v}" for k, v in environment(user).items()]
     return run("systemd-run", "--quiet", "--wait", "--pipe", "--collect", f"--uid={user}", "-p", "Delegate=yes", *env, "sh", "-c", script)
 
@@ -85,7 +86,8 @@ def has_module(name):
 
 
 def left_behind():
-    """What there is of sandboxes: processes with their ids and those around them, groups, mounts, state."""
+    """Returns leftovers of sandboxes: their processes and those around them, groups, mounts,
+    state."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
@@ -113,7 +115,8 @@ class Guest(unittest.TestCase):
         equals(left_behind, [], "what is left")
 
     def box(self, script, options="--agent some", code=0):
-        """Runs a script with $id, a sandbox, in a service. What it said, and what `inspect` and `receipt` say of the sandbox."""
+        """Runs a script with $id, a sandbox, in a service. Returns its output and what `inspect`
+        and `receipt` report about the sandbox."""
         r = service(f"""set -u
 id=$(hutch create {options}) || exit
 ( {script}
@@ -133,7 +136,7 @@ exit $code""")
 
 
 class Test1Host(Guest):
-    """What this guest is for."""
+    """The properties that this guest exists for."""
 
     def test_it_is_what_it_should_be(self):
         self.assertEqual(Path("/sys/module/apparmor/parameters/enabled").read_text(), "Y\n")
@@ -143,7 +146,7 @@ class Test1Host(Guest):
         self.assertNotEqual(pwd.getpwnam("worker").pw_uid, 0)
 
     def test_the_ledger_has_what_lives(self):
-        """The control of what every test ends with."""
+        """The control for the check at the end of every test."""
         command = ["systemd-run", "--quiet", "--wait", "--pipe", "--collect", "--uid=worker", "-p", "Delegate=yes",
                    *(f"--setenv={k}={v}" for k, v in environment("worker").items()), "hutch", "run", "--agent", "some", "--rm", "-i", "--", "cat"]
         with subprocess.Popen(command, stdin=subprocess.PIPE) as p:
@@ -156,7 +159,7 @@ class Test1Host(Guest):
 
 
 class Test2WithoutProfile(Guest):
-    """On a host with AppArmor where nobody has loaded the profile."""
+    """A host with AppArmor on which the profile is not loaded."""
 
     def test_it_is_not_claimed(self):
         row = self.doctor("sec.apparmor")
@@ -170,7 +173,7 @@ class Test2WithoutProfile(Guest):
 
 
 class Test3Profile(Guest):
-    """With the profile: loaded by root, put on by a user."""
+    """With the profile: root loads it, a user applies it."""
 
     @classmethod
     def setUpClass(cls):
@@ -192,7 +195,7 @@ class Test3Profile(Guest):
         self.assertRegex(must("dmesg"), r'apparmor="DENIED" operation="open" profile="hutch-sandbox" name="/proc/softirqs".*comm="head"')
 
     def test_what_sandboxes_do_goes_on(self):
-        """Files in both directions, a terminal, users, signals, a name that is asked for."""
+        """Files in both directions, a terminal, users, signals, a name lookup."""
         said, _, _ = self.box("""exec 2>&1
 echo in >/tmp/worker.in
 hutch cp /tmp/worker.in $id:/workspace/a
@@ -207,7 +210,7 @@ hutch egress log $id | grep -c 'denied.example.*denied'""", "--agent all")
 
 
 class Test4Limits(Guest):
-    """Each limit, met for real by an ordinary user, and counted by the kernel."""
+    """An ordinary user really hits each limit, and the kernel counts it."""
 
     def test_memory(self):
         said, inspect, _ = self.box("hutch exec $id -- bomb memory; echo $?; hutch exec $id -- echo alive")
@@ -215,7 +218,7 @@ class Test4Limits(Guest):
         self.assertGreaterEqual(inspect["end"]["oom_kills"], 1)
 
     def test_processes(self):
-        # Its children keep its output, until the time limit ends them.
+        # Its children keep its output open until the time limit ends them.
         said, inspect, _ = self.box("hutch exec $id -- bomb fork", "--agent some --timeout 15s", 124)
         count = re.match(r"fork (\d+) EAGAIN\n", said)
         self.assertTrue(count and int(count[1]) < 32, said)
@@ -224,7 +227,7 @@ class Test4Limits(Guest):
     def test_cpu(self):
         _, inspect, _ = self.box("hutch exec $id -- timeout -s KILL 5 bomb cpu", "--agent some --cpus 0.2", 137)
         self.assertGreaterEqual(inspect["end"]["throttled"], 10)
-        self.assertLess(inspect["usage"]["cpu_us"], 2.5e6)  # of five seconds
+        self.assertLess(inspect["usage"]["cpu_us"], 2.5e6)  # out of five seconds
 
     def test_disk(self):
         said, _, _ = self.box("hutch exec $id -- bomb disk /workspace")
@@ -240,7 +243,7 @@ class Connection(http.client.HTTPConnection):
 
 
 class Test5Units(Guest):
-    """The units as they are shipped."""
+    """The shipped units."""
 
     @classmethod
     def setUpClass(cls):
@@ -277,7 +280,7 @@ class Test5Units(Guest):
 
 
 class Test6Controls(Guest):
-    """The same sandbox, the same act, and nothing else in the way."""
+    """The same sandbox and the same act with nothing else to stop it."""
 
     def act(self):
         said, _, rows = self.box(ACT)
@@ -296,7 +299,8 @@ class Test6Controls(Guest):
         self.assertIn("unconfined, not", self.act())
 
     def test_no_module_for_a_sandbox(self):
-        """seccomp, without AppArmor; and the control: an ordinary user of the host has the kernel load it."""
+        """seccomp without AppArmor; control: an ordinary user of the host makes the kernel load
+        it."""
         self.assertFalse(has_module("sctp"))
         self.assertEqual(self.box("hutch exec $id -- module")[0], "EPERM\n")
         self.assertFalse(has_module("sctp"))
