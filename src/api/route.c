@@ -231,9 +231,12 @@ static void pass_on(struct request *r)
 		request_fail(r, 403, "this port is not public: send E2B-Traffic-Access-Token");
 		return;
 	}
-	while (!(*part)->port)
+	while (*part && !(*part)->port)
 		part++;
-	(*part)->port(r);
+	if (*part)
+		(*part)->port(r);
+	else
+		request_fail(r, 404, "no part of this server serves ports");
 }
 
 static void go_on(struct request *r)

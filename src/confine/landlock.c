@@ -82,5 +82,7 @@ int landlock_check(void)
 	if (landlock_abi() < 1)
 		return 0;
 	fd = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return fd < 0 ? 0 : -EPERM;
+	if (fd >= 0)
+		return -EPERM;
+	return errno == EACCES ? 0 : -errno;
 }

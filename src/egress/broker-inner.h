@@ -43,6 +43,7 @@ struct stream {
 	bool awaited, dialled, connected;
 	struct addr addr; /* first the address dialled first, later the connected address */
 	char detail[PEEK_DETAIL_MAX];
+	struct http_reading http; /* the first bytes, if they are a request */
 };
 
 /* broker-report.c */

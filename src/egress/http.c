@@ -29,7 +29,8 @@ static int check_request(struct http_text line, const char **why)
 	return wrong(why, "a request for a proxy"); /* a URL, or CONNECT */
 }
 
-static int check_field(struct http_text line, struct http_head *ret, const char **why)
+static int check_field(struct http_text line, const char *data, struct http_reading *rd,
+		       const char **why)
 {
 	struct http_header field;
 
@@ -38,10 +39,11 @@ static int check_field(struct http_text line, struct http_head *ret, const char 
 			     http_is_blank(line.s[0]) ? "a folded line" : "a broken header field");
 	if (!http_text_is(field.name, "host"))
 		return 0;
-	if (ret->host)
+	if (rd->has_host)
 		return wrong(why, "two Host fields");
-	ret->host = field.value.s;
-	ret->host_len = field.value.n;
+	rd->has_host = true;
+	rd->host = (size_t)(field.value.s - data);
+	rd->host_len = field.value.n;
 	return 0;
 }
 
@@ -68,25 +70,26 @@ static int next_line(struct http_scan *s, const char *data, size_t n, struct htt
 	return wrong(why, "a control character in the head of a request");
 }
 
-int http_parse(const char *data, size_t n, struct http_head *ret, const char **ret_why)
+int http_parse(struct http_reading *rd, const char *data, size_t n, struct http_head *ret,
+	       const char **ret_why)
 {
-	struct http_head h = { 0 };
-	struct http_scan s = { 0 };
 	struct http_text line = { 0 };
-	int r = next_line(&s, data, n, &line, ret_why);
+	int r;
 
+	while ((r = next_line(&rd->scan, data, n, &line, ret_why)) > 0) {
+		const bool first = line.s == data;
+
+		if (!first && line.n == 0)
+			break;
+		r = first ? check_request(line, ret_why) : check_field(line, data, rd, ret_why);
+		if (r < 0)
+			return r;
+	}
 	if (r <= 0)
 		return r;
-	if (check_request(line, ret_why) < 0)
-		return -EBADMSG;
-	while ((r = next_line(&s, data, n, &line, ret_why)) > 0 && line.n > 0)
-		if (check_field(line, &h, ret_why) < 0)
-			return -EBADMSG;
-	if (r <= 0)
-		return r;
-	if (!h.host)
+	if (!rd->has_host)
 		return wrong(ret_why, "no Host field");
-	*ret = h;
+	*ret = (struct http_head){ data + rd->host, rd->host_len };
 	return 1;
 }
 

@@ -6,7 +6,6 @@
 
 #include "base/str.h"
 #include "egress/hello.h"
-#include "egress/http.h"
 
 static enum peek_result refuse(char *detail, const char *why, const char *what, size_t n)
 {
@@ -64,11 +63,12 @@ static bool host_is(const char *host, size_t n, const struct target *t)
 	return str_eq(asked.name.text, t->name.text);
 }
 
-static enum peek_result peek_http(const struct target *t, const void *data, size_t n, char *detail)
+static enum peek_result peek_http(const struct target *t, struct http_reading *rd, const void *data,
+				  size_t n, char *detail)
 {
 	struct http_head h = { 0 };
 	const char *why = "";
-	int r = http_parse(data, n, &h, &why);
+	int r = http_parse(rd, data, n, &h, &why);
 
 	if (r < 0)
 		return refuse(detail, why, "", 0);
@@ -80,7 +80,8 @@ static enum peek_result peek_http(const struct target *t, const void *data, size
 }
 
 /* The first byte of TLS is not a letter, so at most one of the two protocols matches. */
-static enum peek_result peek_any(const struct target *t, const void *data, size_t n, char *detail)
+static enum peek_result peek_any(const struct target *t, struct http_reading *rd, const void *data,
+				 size_t n, char *detail)
 {
 	const uint8_t *p = data;
 	int r;
@@ -89,21 +90,21 @@ static enum peek_result peek_any(const struct target *t, const void *data, size_
 		return peek_tls(false, t, data, n, detail);
 	r = n > 0 ? http_looks_like(data, n) : 0;
 	if (r > 0)
-		return peek_http(t, data, n, detail);
+		return peek_http(t, rd, data, n, detail);
 	return r < 0 ? PEEK_PASS : PEEK_MORE;
 }
 
-enum peek_result peek(enum rule_proto proto, const struct target *t, const void *data, size_t n,
-		      bool eof, char detail[static PEEK_DETAIL_MAX])
+enum peek_result peek(enum rule_proto proto, const struct target *t, struct http_reading *rd,
+		      const void *data, size_t n, bool eof, char detail[static PEEK_DETAIL_MAX])
 {
 	enum peek_result r;
 
 	if (proto == RULE_PROTO_TCP)
 		return PEEK_PASS;
 	if (proto == RULE_PROTO_ANY)
-		r = peek_any(t, data, n, detail);
+		r = peek_any(t, rd, data, n, detail);
 	else if (proto == RULE_PROTO_HTTP)
-		r = peek_http(t, data, n, detail);
+		r = peek_http(t, rd, data, n, detail);
 	else
 		r = peek_tls(proto == RULE_PROTO_TLS_ECH, t, data, n, detail);
 	if (r != PEEK_MORE)

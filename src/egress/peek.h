@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 
+#include "egress/http.h"
 #include "names/rule.h"
 
 enum {
@@ -18,8 +19,8 @@ enum peek_result {
 };
 
 /*
- * Inspects the first `n` bytes; `eof`: no further bytes follow. `detail` may hold bytes of the
- * client: escape it.
+ * Inspects the first `n` bytes; `eof`: no further bytes follow. `rd` belongs to the stream and
+ * starts zeroed. `detail` may hold bytes of the client: escape it.
  */
-enum peek_result peek(enum rule_proto proto, const struct target *t, const void *data, size_t n,
-		      bool eof, char detail[static PEEK_DETAIL_MAX]);
+enum peek_result peek(enum rule_proto proto, const struct target *t, struct http_reading *rd,
+		      const void *data, size_t n, bool eof, char detail[static PEEK_DETAIL_MAX]);

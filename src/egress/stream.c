@@ -115,7 +115,7 @@ static int on_filter(struct pump *p, const struct buf *b, bool eof)
 {
 	struct stream *s = p->arg;
 
-	switch (peek(s->req.proto, &s->req.target, b->data, b->len, eof, s->detail)) {
+	switch (peek(s->req.proto, &s->req.target, &s->http, b->data, b->len, eof, s->detail)) {
 	case PEEK_PASS:
 		loop_del_timer(&s->first);
 		return 1;

@@ -72,6 +72,8 @@ int image_home_names(int names, const char *path, image_name_fn *fn, const void 
 		if (!str_has_suffix(entry->d_name, ".json"))
 			continue;
 		entry->d_name[strlen(entry->d_name) - STRLEN(".json")] = '\0';
+		if (strlen(entry->d_name) > IMAGE_NAME_MAX)
+			continue;
 		r = fn(store, entry->d_name, arg, e);
 	}
 	(void)closedir(d);

@@ -12,7 +12,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	const char *s = (const char *)data, *why = NULL;
 	char detail[PEEK_DETAIL_MAX];
 	struct http_head h = { 0 }, part;
-	int r = http_parse(s, size, &h, &why), looks = http_looks_like(s, size);
+	struct http_reading whole = { 0 }, rd = { 0 }, other = { 0 };
+	int r = http_parse(&whole, s, size, &h, &why), looks = http_looks_like(s, size);
 	size_t step = size / 64 + 1;
 
 	assert(r >= 0 || (r == -EBADMSG && why));
@@ -23,15 +24,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		assert(looks == 1);
 	}
 	for (size_t n = 0; n < size; n += step) {
-		int k = http_parse(s, n, &part, &why);
+		int k = http_parse(&rd, s, n, &part, &why);
 
 		assert(k <= 0 || (r == 1 && part.host == h.host && part.host_len == h.host_len));
 		assert(k >= 0 || r < 0);
+		if (k != 0)
+			rd = (struct http_reading){ 0 };
 		k = http_looks_like(s, n);
 		assert(k == 0 || k == looks);
 	}
-	if (peek(RULE_PROTO_HTTP, &t, data, size, false, detail) == PEEK_PASS)
+	rd = (struct http_reading){ 0 };
+	if (peek(RULE_PROTO_HTTP, &t, &rd, data, size, false, detail) == PEEK_PASS)
 		assert(r == 1 && h.host_len >= 5 && strncasecmp(h.host, "a.com", 5) == 0);
-	(void)peek(RULE_PROTO_ANY, &t, data, size, true, detail);
+	(void)peek(RULE_PROTO_ANY, &t, &other, data, size, true, detail);
 	return 0;
 }
