@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * capture-box [-4] RESOLV.CONF [-a NETWORK]... COMMAND [ARGUMENT...]: runs a command where a
- * sandbox would run it, as far as the network goes: in a user and a network namespace of its own
- * with nothing but what netns_capture() made there, and with the capture answering it. As root, or
- * as a user the way a warden of a user does it: from a user namespace of its own.
+ * capture-box [-4] RESOLV.CONF [-a NETWORK]... COMMAND [ARGUMENT...]: runs a command with a
+ * sandbox's network: a user and a network namespace of its own that contain only what
+ * netns_capture() creates, with the capture answering. Root calls it directly; for an ordinary user
+ * it enters a user namespace first, as that user's warden does.
  *
- * Allowed are allowed.test, what is below it, and addresses. Whoever connects is told in HTTP what
- * they connected to and how. With -4 the box has no IPv6. With -t: makes 200 networks instead, and
- * prints the median cost in microseconds.
+ * The box allows allowed.test, its subdomains, and addresses. Each connection gets an HTTP response
+ * that names the destination and how it was reached. -4 leaves out IPv6. -t creates 200 networks
+ * instead and prints the median cost in microseconds.
  */
 #include <fcntl.h>
 #include <sched.h>

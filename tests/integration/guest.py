@@ -63,15 +63,16 @@ def namespaces_work():
 
 
 def environment():
-    """LeakSanitizer looks at a process by tracing it, which nobody may do to the guest."""
+    """LeakSanitizer works by ptrace, and no process may trace the guest."""
     return {**os.environ, "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"}
 
 
 class Guest:
     """
-    A running guest. `dir` is a directory that anybody may write, `home` that of the default user, `small` a
-    file system of one megabyte, `plain` one without extended attributes. Only the guest sees what is in them.
-    With `ports` it has a network of its own, where connections come from these.
+    A running guest. `dir` is a world-writable directory, `home` the home of the default user,
+    `small` a file system of one megabyte, `plain` one without extended attributes. Only the guest
+    sees their contents. With `ports` the guest has its own network namespace, and connections to it
+    come from these ports.
     """
 
     def __init__(self, ports=""):
@@ -120,7 +121,7 @@ class GuestCase(unittest.TestCase):
             self.link.hello(**hello)
 
     def end(self, guest):
-        """Of one that ended by itself, how: no test says."""
+        """No test reports how a guest ended that exited on its own; print it here."""
         itself = guest.link.ended
         code, said = guest.end()
         if itself:
@@ -146,7 +147,7 @@ class GuestCase(unittest.TestCase):
         return self.run_("/bin/sh", "-c", script, **more)
 
     def ok(self, script, **more):
-        """What a script writes, which must end well."""
+        """The output of a script, which must exit 0 and write nothing to stderr."""
         ch = self.sh(script, **more)
         self.assertEqual((ch.closed, ch.exit and ch.exit.get("code"), ch.out(2)), ({"code": 0}, 0, b""), script)
         return ch.out().decode()

@@ -25,7 +25,8 @@ class Server:
     def __init__(self, *options, role="user", env=None):
         self.options = options
         self.env = {**os.environ, **(env or {})}
-        # Kept, without listening, as long as there may be a hutchd on it: nobody else gets this port, also between two of them.
+        # Reserves the port, without listening, for as long as a hutchd may use it, so that no other
+        # process gets it between a stop and the next start.
         self.kept = socket.socket()
         self.kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.kept.bind(("127.0.0.1", 0))
@@ -66,12 +67,12 @@ class Server:
             return answer.status, json.loads(text) if text else None
 
     def memory(self):
-        """What it has of it, in KiB, now."""
+        """Its resident memory in KiB."""
         return int(re.search(r"(?m)^VmRSS:\s+(\d+)", Path(f"/proc/{self.process.pid}/status").read_text())[1])
 
 
 def envelope(message):
-    """Of a message, or of bytes that are none."""
+    """An envelope around a message, or around bytes that are not a message."""
     text = message if isinstance(message, bytes) else json.dumps(message).encode()
     return b"\0" + struct.pack(">I", len(text)) + text
 

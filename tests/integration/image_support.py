@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of images share: archives in memory, and a store of their own."""
+"""Shared by the image tests: archives in memory, and a separate store for each test."""
 
 import io
 import json

@@ -20,7 +20,7 @@ from pathlib import Path
 from not_in_machines import LEFT_OUT
 
 HERE = Path(__file__).resolve().parent
-SLOW = 5  # seconds, from which on it is told
+SLOW = 5  # seconds; slower tests are reported
 
 
 class TapResult(unittest.TestResult):
@@ -77,7 +77,8 @@ def every_test(suite):
 
 
 def exists(name):
-    """Whether there is such a test; one that is None (as_root, as_user) is for somebody else. What was not loaded is not judged."""
+    """Whether the test exists. A test that is None (as_root, as_user) exists for another user.
+    Modules that were not loaded are not checked."""
     module, *rest = name.split(".")
     thing = sys.modules.get(module)
     for part in rest if thing else []:
@@ -90,7 +91,7 @@ def exists(name):
 
 
 def without_machines(tests):
-    """What can be run in virtual machines, if that is what sandboxes are."""
+    """The tests that can run with microVM sandboxes, if HUTCH_TEST_LEVEL asks for them."""
     if os.environ.get("HUTCH_TEST_LEVEL") != "microvm":
         return tests
     for name in LEFT_OUT:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of the program share: where it is, and how it is run."""
+"""Shared by the tests of the hutch program: where it is, and how to run it."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ from waiting import LONG
 ROOT = Path(__file__).resolve().parents[2]
 WRONG = ROOT / "tests" / "wrong"
 
-# Directories that hold nothing, so that no file of this machine takes part in a test.
+# Missing directories, so that no file of this host affects a test.
 NOWHERE = "/nonexistent/hutch"
 
 AGENT = "agent:\n  name: mine\n  type: debugger\n"
@@ -29,7 +29,7 @@ def hutch_path():
 def environment(**more):
     """A small environment. None takes a variable away."""
     env = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "HOME": NOWHERE, "HUTCH_CONFIG_PATH": ""}
-    # Sanitizers and coverage are told by these what to do.
+    # Keep the options of sanitizers and coverage.
     for name in os.environ:
         if name.endswith("SAN_OPTIONS") or name.startswith(("GCOV_", "LLVM_PROFILE_")):
             env[name] = os.environ[name]

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# systemd-box.sh DIR IMAGE: becomes a systemd that is PID 1 of namespaces of its own, in a control group of its own, DIR's name below the top.
-# Its root is this machine's, below a layer in memory: nothing of it stays. DIR is at /mnt in it, IMAGE at /image.tar.
+# systemd-box.sh DIR IMAGE: become a systemd that is PID 1 of its own namespaces, in a top-level
+# control group with the name of DIR. Its root is the host's below an overlay in memory, so no change
+# persists. DIR is mounted at /mnt, IMAGE at /image.tar.
 set -e
 if [ "${3:-}" != inside ]; then
 	top=/sys/fs/cgroup

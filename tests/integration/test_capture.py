@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What programs see of egress: real ones, in a network namespace with what netns_capture() makes there and the capture behind it
-(capture-box.c). As who runs the tests, and for root also as an ordinary user. Allowed are allowed.test, what is below it, and
-addresses that a rule names.
+Egress as programs see it: real programs in a network namespace that netns_capture() prepared, with
+the capture behind it (capture-box.c). The tests run as the current user, and for root also as an
+ordinary user. Allowed are allowed.test, its subdomains, and addresses that a rule names.
 """
 
 import json
@@ -183,7 +183,7 @@ print(json.dumps([fetch(u) for u in ("http://192.0.2.1:81/", "http://127.0.0.1:8
 """, networks=["0.0.0.0/0"])
         self.assertEqual(found, ["192.0.2.1:81 direct\n", "ECONNREFUSED", "allowed.test:80 direct\n"])
 
-    # ---- what a program does in its own network ----
+    # ---- programs in their own network ----
 
     def test_loopback_is_the_sandboxs_own(self):
         """Servers of its own work, and take nothing of what goes out; nor does the address that a program comes from."""

@@ -593,7 +593,7 @@ class Colour(Case):
     }
 
     def on_terminal(self, *args, **more):
-        """What a call prints when stdout is a terminal."""
+        """The output of a call with a terminal as stdout."""
         main, side = pty.openpty()
         env = environment(TERM="xterm-256color", **more)
         child = subprocess.Popen(
@@ -604,7 +604,7 @@ class Colour(Case):
         while True:
             try:
                 chunk = os.read(main, 65536)
-            except OSError:  # EIO: nobody holds the other end any more
+            except OSError:  # EIO: the other end is closed
                 break
             if not chunk:
                 break
@@ -727,7 +727,7 @@ class Completion(Case):
         self.script = self.write("script", self.run_ok("completion", "bash"))
 
     def complete(self, *words):
-        """What TAB offers behind `words`, the last of which is being typed."""
+        """The completions that TAB offers after `words`; the last word is incomplete."""
         command = (
             'source "$1" || exit 1; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); '
             'COMPREPLY=(); _hutch; printf "%s\\n" "${COMPREPLY[@]}"'

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What goes out of a sandbox that has its own kernel, the guest's half: hutch-guest makes the sockets that catch it, in a network namespace
-of its own, and asks the keeper, which is this test. Programs are real ones. Allowed are allowed.test, what is below it, and addresses.
+Egress of a sandbox with its own kernel, the guest's half: hutch-guest, in its own network
+namespace, makes the sockets that capture connections and asks the keeper, which this test plays.
+The programs are real. Allowed are allowed.test, its subdomains, and addresses.
 """
 
 import json
@@ -222,7 +223,7 @@ print(json.dumps([len(got), hashlib.sha256(got).digest() == hashlib.sha256(data)
         self.gone()
 
     def test_half_closed(self):
-        """What is sent after the other side's end arrives, in either direction."""
+        """Bytes sent after the other side's end of stream still arrive, in either direction."""
         def serve(ch):
             ch.accept()
             if ch.fields["port"] == 1:  # the server ends first
@@ -303,7 +304,8 @@ for port in (1, 2):
         self.link.wait(lambda: all(c.closed for c in self.link.asked), "its end")
 
     def test_many_at_once(self):
-        """More than the jobs that a guest takes, and commands still run; over the limit programs are told."""
+        """More connections than the guest has jobs for, and commands still run; over the limit,
+        programs get an error."""
         self.begin(lambda ch: ch.accept())
         many = self.link.open("exec", argv=["python3", "-c", PRELUDE + """
 import resource

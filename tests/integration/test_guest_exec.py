@@ -98,7 +98,7 @@ class TestExec(GuestCase):
         self.assertEqual(ch.wait_closed(), 0)
 
     def test_stdin_queue_is_bounded(self):
-        """A program that does not read gets what fits into pipe and credit, and no more."""
+        """A program that does not read gets only as much as pipe and credit hold."""
         ch = self.link.open("exec", argv=["sleep", "1000"], stdin=True)
         ch.wait_accepted()
         sent = empty = 0
@@ -110,7 +110,7 @@ class TestExec(GuestCase):
                 empty = 0
             else:
                 empty += 1
-                self.link.ping(sent + empty)  # what was sent has been looked at, and credit for it would have come
+                self.link.ping(sent + empty)  # credit for all bytes sent would have arrived
         self.assertTrue(wire.CREDIT_START <= sent < 2_000_000, sent)
         self.ok("true")
         ch.close()
@@ -227,7 +227,7 @@ class TestExec(GuestCase):
         self.assertEqual((ch.streams[1].total, ch.exit["code"]), (20000000, 0))
 
     def test_a_blocked_command_can_be_killed(self):
-        """What is in its pipe is still delivered when there is credit again."""
+        """The rest of its pipe is delivered as soon as there is credit again."""
         ch = self.link.open("exec", argv=["head", "-c", "20000000", "/dev/zero"], give_credit=False)
         self.link.wait(lambda: ch.streams[1].total == wire.CREDIT_START, "all that there is credit for")
         eventually(lambda: self.state_of("head") == "S", "a full pipe", also=self.processes)
@@ -387,7 +387,8 @@ class TestStandby(GuestCase):
     """The child that is forked before there is a command for it."""
 
     def standby(self):
-        """Its number, as seen from the host. A command that soon follows another one makes it, and it lives for a second: on a slow machine, not at once."""
+        """The standby's pid on the host. The guest forks it when one command soon follows
+        another, and it lives for a second; a slow host may need several tries."""
         return eventually(self.look_for_standby, "a standby")
 
     def look_for_standby(self):

@@ -129,7 +129,7 @@ class TestFiles(GuestCase):
         self.assertEqual(listed, {b"f": want, b"home": [], b"l": want})
         self.assertEqual(meta(self.op("stat", f"{self.dir}/l").accepted), [])
         self.assertEqual(self.python(f"import os\nprint(os.getxattr('{path}', 'user.e2b.a'))"), "b'1'\n")
-        # What somebody else has put there, as far as it can be said.
+        # Attributes that other programs have set are listed if the protocol can express them.
         self.write(path := f"{self.dir}/g", b"2", meta=["b=2"])
         self.python(f"""import os
 for name, value in (("e2b.theirs", b"3"), ("e2b.Upper", b"4"), ("e2b.nul", bytes(1)), ("e2b.", b"5"), ("e2bx", b"6"), ("other", b"7"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What user code cannot do, what the keeper may not send, and how the guest ends."""
+"""User code is confined, the keeper cannot send invalid messages, and the guest ends cleanly."""
 
 import fcntl
 import os
@@ -153,7 +153,8 @@ except PermissionError:
 
 
 class TestIsolation(GuestCase):
-    """What user code can do to the agent: nothing. As the default user, and as root without its powers."""
+    """User code cannot affect the agent: neither as the default user, nor as root without
+    capabilities."""
 
     def setUp(self):
         self.start(greet=False)

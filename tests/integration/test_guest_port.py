@@ -15,7 +15,8 @@ from waiting import eventually
 
 
 def deaf_socket():
-    """A socket that keeps a port, in both families where there are two, and does not listen: nobody else can."""
+    """A socket that reserves a port, for IPv4 and IPv6 if the host has both, and does not
+    listen, so that no other process can."""
     with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
         s = stack.enter_context(socket.socket(socket.AF_INET6))
         s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)

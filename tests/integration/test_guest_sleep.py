@@ -179,7 +179,7 @@ class TestSleep(GuestCase):
             for _ in range(100):
                 self.start_("exit 0")
             self.again()
-        # what nobody asks for any more makes room for what is new
+        # Results that no client asks for are dropped to make room for new ones.
         chs = [self.start_("sleep 0.2") for _ in range(250)]
         for ch in chs:
             self.assertEqual(ch.wait_closed(), 0)

@@ -97,7 +97,7 @@ class Build(ImageCase):
         self.assertEqual(tree.stat().st_uid, account.pw_uid)
         owner = (tree / "root").stat().st_uid
         self.assertNotIn(owner, (0, account.pw_uid))
-        # What this user cannot remove by hand, hutch can.
+        # hutch can remove a tree that this user cannot remove by hand.
         self.run_ok("image", "rm", "tiny", **more)
         self.assertEqual(os.listdir(tree.parent), [])
         self.assertEqual(os.listdir(tree.parent.parent / "tmp"), [])

@@ -56,7 +56,7 @@ class Archives(ImageCase):
             tar.add(path, arcname=".")
         return out
 
-    # ---- what is imported ----
+    # ---- imports ----
     def test_an_oci_archive_is_what_its_layout_is(self):
         path = self.layout(LAYER, ABOVE)
         want = self.image("import", "dir", path)["sha256"]
@@ -139,7 +139,7 @@ class Archives(ImageCase):
         copy(f"dir:{self.dir}/other")
         self.assertIn("skopeo copy dir:DIR oci:OTHER", self.run_fails(1, "image", "import", "z", str(self.dir / "other"), env=self.env))
 
-    # ---- what is refused ----
+    # ---- refused ----
     def test_directories_that_are_no_layout(self):
         (self.dir / "tree/usr").mkdir(parents=True)
         self.assertIn("tar -C DIR -cf FILE .", self.run_fails(1, "image", "import", "z", str(self.dir / "tree"), env=self.env))

@@ -83,7 +83,7 @@ class Tarballs(ImageCase):
         self.assertEqual([(root / p).read_bytes() for p in ("etc/a", "etc/b", "c")], [b"1", b"2", b"3"])
 
     def test_the_attacks_are_real(self):
-        """The same archives, unpacked by a tar that was told to trust them, do reach a file outside."""
+        """Positive control: a tar with its checks turned off does reach a file outside."""
         for i, attack in enumerate((
                 [entry("../canary", data=b"dead")],
                 [entry("l", tarfile.SYMTYPE, linkname=".."), entry("l/canary", data=b"dead")],
@@ -232,7 +232,7 @@ class Tarballs(ImageCase):
         self.assertLess(costs[1], 4 * costs[0])
 
     def seen_at_work(self, path):
-        """An import, and what was seen of its worker: nothing, if the machine did not let us look in time."""
+        """Runs an import. Returns what was seen of its worker, or None if a busy host hid it."""
         seen = None
         with subprocess.Popen([hutch_path(), "image", "import", "x", path], env=self.env, stderr=subprocess.DEVNULL,
                               stdout=subprocess.DEVNULL) as p:

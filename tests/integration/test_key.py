@@ -90,7 +90,8 @@ class Keys(Case):
         self.assertFalse(self.file.exists())
 
     def test_grants(self):
-        """What a key may have: given at its start, changed later, shown; a file of before has none."""
+        """A key's limits: set when it is created, changed later, shown. A key file of an older
+        version has none."""
         self.key("create", "-n", "a", "--agent", "e2b,devops", "--level", "microvm")
         self.key("create", "-n", "b")
         self.key("create", "-n", "c", "-r", "admin")
@@ -144,7 +145,7 @@ class Keys(Case):
             self.assertIn("keys.json", hutch("key", "ls", env=self.env).stderr.decode(), bad)
 
     def test_grants_that_are_changed_at_once(self):
-        """What is not given stays, also if it is just being changed."""
+        """Options that are not given stay as they are, also during a concurrent change."""
         self.key("create", "-n", "a")
         for level, agents in (("microvm", "e2b"), ("container", "locked"), ("", "e2b,locked"), ("microvm", "devops")) * 5:
             both = [subprocess.Popen([os.environ["HUTCH"], "key", "set", "a", *words], env={**os.environ, **self.env}, stdout=subprocess.DEVNULL)

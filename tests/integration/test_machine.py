@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What virtual machines are made of: kernels from packages, initrds, images as disks, empty disks. The package is the one in
-HUTCH_TEST_KERNEL_DIR; without it, apt-get downloads it.
+The parts of a VM: kernels from packages, initrds, images as disks, empty disks. The package is in
+HUTCH_TEST_KERNEL_DIR; otherwise apt-get downloads it.
 """
 
 import concurrent.futures
@@ -123,7 +123,7 @@ class Kernels(Parts):
         _, second, other = self.find()
         self.assertNotEqual((first, digest), (second, other))
         self.assertEqual(cpio(second.read_bytes())["init"][1], old + b"!")
-        # What nobody has used for long goes when the next one is made.
+        # Making a new one deletes those that have been unused for long.
         os.utime(first, (1, 1))
         Path(self.guest).write_bytes(old + b"?")
         self.find()

@@ -158,7 +158,8 @@ class Suspended(MachineCase):
         self.assertLess(clock_of(sandbox), CLOCK)
 
     def test_by_its_deadline(self):
-        """Which is over then: it goes on without one, or with a new one."""
+        """The deadline has passed then: the sandbox continues without a deadline, or with a new
+        one."""
         sandbox = self.create("--deadline", "1h", "--on-timeout", "pause")
         self.exec_(sandbox, "sh", "-c", "echo $$ >/tmp/pid; exec sleep 4321", opts=["-d"])
         eventually(lambda: self.sh(sandbox, "cat /tmp/pid 2>/dev/null || true"), "its start")
@@ -169,7 +170,7 @@ class Suspended(MachineCase):
         self.say("resume", sandbox)
         self.assertGreater(self.json("inspect", "--json", sandbox)["deadline"], time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 3600)))
         self.assertEqual(self.sh(sandbox, "kill -0 $(cat /tmp/pid) && echo alive"), "alive\n")
-        # Of one that somebody suspends, the rest counts from when it goes on.
+        # After an explicit suspend, the remaining time counts from the resume.
         self.say("ttl", sandbox, "30m")
         self.say("suspend", sandbox)
         self.say("resume", sandbox)
@@ -189,7 +190,8 @@ class Suspended(MachineCase):
         self.refused("resume", sandbox, code=1)
 
     def test_its_snapshot_stays(self):
-        """Somebody else takes it away: what is left is a dead sandbox, as after a kill in the midst of it."""
+        """Another process removes the snapshot: a dead sandbox remains, as after a kill during
+        the suspend."""
         sandbox = self.create()
         self.say("suspend", sandbox)
         [name] = self.saved()
@@ -209,7 +211,7 @@ class Suspended(MachineCase):
 
 
 class Held(MachineCase):
-    """What it is held to when it is saved, it is held to when it goes on, and so are its copies."""
+    """Policy and limits of a saved sandbox hold after resume, and for its forks."""
 
     def may(self, sandbox, name):
         """Whether the name has an address inside, which it has if any rule allows it."""
@@ -235,7 +237,8 @@ class Held(MachineCase):
         # And one that was resumed can be forked.
         [again] = self.fork(box, 1)
         self.assertFalse(self.may(again, "one.example.com"))
-        # What the keeper's guard lets through beside the policy comes from the operator, by a file that the keeper cannot write.
+        # The dial guard allows more than the policy only by a file of the operator, which the
+        # keeper cannot write.
         for sandbox in (box, fork, again, fresh):
             widened = RUN / "sandboxes" / sandbox / "widened"
             self.assertEqual(widened.read_text() if widened.exists() else "", "three.example.com:443\n" if ROOT and sandbox != fresh else "")
@@ -267,7 +270,8 @@ class Held(MachineCase):
 
 
 class Commands(MachineCase):
-    """What runs when a machine is saved is a command of whatever goes on from there."""
+    """A command that runs during a snapshot is a command of every sandbox that continues from
+    it."""
     SCRIPT = "echo before; while [ ! -e /tmp/go ]; do sleep 0.2; done; echo after; exit 7"
 
     def commands(self, sandbox, state):
@@ -362,7 +366,7 @@ class Templates(MachineCase):
 
 
 class Api(SandboxCase):
-    """hutchd: a machine is paused to disk."""
+    """hutchd: pause suspends a VM to disk."""
 
     def test_pause_and_connect(self):
         server = hutchd.Server("--default-agent", agent("narrowed", "extends: e2b-microvm\negress:\n  domains: [one.example.com]\n"))
@@ -386,7 +390,7 @@ class Api(SandboxCase):
         self.assertEqual((status, again.get("envdAccessToken")), (201, made["envdAccessToken"]), again)
         self.assertEqual(self.sh(sandbox, "cat /tmp/file"), "kept\n")
         self.exec_(sandbox, "getent", "hosts", "one.example.com", code=2)
-        # A copy that somebody else makes is nobody's who has a token of the original.
+        # A token of the original does not work for a fork that another user makes.
         fork = self.ended(hutch("fork", sandbox), 0).stdout.decode().strip()
         self.assertEqual(json.loads((RUN / "sandboxes" / fork / "spec.json").read_text())["api"], "")
         self.ended(hutch("rm", "-f", fork), 0)
@@ -396,8 +400,9 @@ class Api(SandboxCase):
         self.assertEqual(server.api("GET", f"/sandboxes/{sandbox}")[0], 404)
 
     def test_what_is_saved_has_no_credential(self):
-        """Row 153: neither the key nor the token by which it was made and reached is in its memory or on its disk; the token is in hutch's own file
-        beside them, for the same sandbox to go on with. What a program in it has in memory is there: the control."""
+        """Row 153: the snapshot's memory and disk contain neither the API key nor the access
+        token. Hutch keeps the token in a file of its own beside them, for the same sandbox to
+        continue with. Positive control: the memory of a program inside is in the snapshot."""
         server = hutchd.Server("--default-agent", "e2b-microvm")
         self.addCleanup(server.stop)
         status, made = server.api("POST", "/sandboxes", {"templateID": "base", "timeout": 600})

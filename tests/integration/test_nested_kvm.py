@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The KVM path where there is no KVM: a machine that QEMU emulates in software has a processor with AMD's SVM, so that Linux in it loads
-kvm-amd and runs machines of its own on KVM, which is slow and the real thing. That Linux is Debian's cloud kernel, the one that
-`hutch image kernel` makes; its root is made of the programs of this host (and what they load), copied into an EROFS. Nothing is
-downloaded here: HUTCH_TEST_KERNEL_DIR has the kernel's package.
+Tests the KVM path on hosts without KVM. QEMU emulates, in software, a VM whose CPU has AMD's SVM.
+Linux in it loads kvm-amd and runs inner VMs on KVM: slow, but real. That Linux is Debian's cloud
+kernel, as `hutch image kernel` makes it. Its root is an EROFS with programs of this host and their
+libraries. Nothing is downloaded: HUTCH_TEST_KERNEL_DIR has the kernel's package.
 
-One machine runs the script STEPS, which prints a line for each step; a test each looks at what came of it.
+One outer VM runs the script STEPS, which prints a line for each step; each test checks one result.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ import time
 import unittest
 from pathlib import Path
 
-DEADLINE = 600  # seconds, for a busy machine; it takes 60 on an idle one
+DEADLINE = 600  # seconds, for a busy host; an idle one takes 60
 MEMORY = "2G"
 CPU = "max,-ssse3,-sse4.1,-sse4.2,-avx,-avx2"  # SVM is in it; hashes are twice as fast without vectors, which are emulated one by one
 DISK = 64 << 20
@@ -41,7 +41,7 @@ accel: kvm
 accel_timeout: 5m
 """
 
-# The inner machine without anything of ours: does the outer one have a KVM that boots a kernel?
+# The inner VM without any Hutch code: does KVM in the outer VM boot a kernel?
 BARE = (
     "qemu-system-x86_64 -M microvm,acpi=on,pit=off,pic=off,rtc=on,isa-serial=off,x-option-roms=off -accel kvm -cpu host -m 256M -nodefaults"
     " -no-user-config -display none -no-reboot -serial none -global virtio-mmio.force-legacy=false -kernel /boot/kernel -initrd /boot/bare"
@@ -193,7 +193,8 @@ def program(name):
 
 
 def make_state(work, state):
-    """What hutch keeps, made here, where it is fast: kernel, initrd, image, disks. The path of the kernel."""
+    """Makes hutch's stored state here, where it is fast: kernel, initrd, image, disks. Returns
+    the path of the kernel."""
     env = {"HUTCH_STATE_DIR": str(state), "HUTCH_AUDIT": "off", "PATH": os.environ["PATH"], "HOME": str(work)}
 
     def run(*args):
@@ -211,7 +212,7 @@ def make_state(work, state):
 
 
 def make(work):
-    """The machine's kernel, initrd and root in `work`."""
+    """The outer VM's kernel, initrd and root in `work`."""
     modules = Kernel(package(), work / "package")
     root = Root(work / "root")
     kernel = make_state(work, root.at / "state")
@@ -235,7 +236,7 @@ def make(work):
 
 
 def start(work, kernel):
-    """The outer machine to its end: what its console said, and how long it took."""
+    """Runs the outer VM to its end. Returns its console output and the seconds it took."""
     tsc = subprocess.run([program("NESTED_INIT"), "tsc"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
     append = f"console=ttyS0 reboot=t panic=-1 loglevel=4 cryptomgr.notests=1 no_timer_check tsc=reliable tsc_early_khz={tsc}"
     args = [

@@ -28,7 +28,8 @@ class AuditCase(SandboxCase):
     """With a log of its own."""
 
     def setUp(self):
-        # Where other suites on this machine do not take what is mounted here for theirs.
+        # Outside the run directory, so that other suites on this host do not count these mounts as
+        # theirs.
         top = tempfile.mkdtemp(prefix="audit-", dir="/tmp")
         self.addCleanup(shutil.rmtree, top)
         self.log = Path(top) / "audit"
@@ -305,7 +306,7 @@ class Killed(AuditCase):
 
     def test_the_command_line(self):
         sandbox, run = self.kept_busy()
-        run.kill()  # what it asked for goes on
+        run.kill()  # the operation that it requested continues
         run.wait(LONG)
         self.ended(hutch("kill", sandbox), 0)
         self.ended_well(sandbox)
@@ -325,7 +326,8 @@ class Killed(AuditCase):
 
 
 class Unwritable(AuditCase):
-    """A log that cannot be written: what would need a record is refused, the rest goes on, and all goes on afterwards."""
+    """An unwritable log: hutch refuses operations that need a record, allows the others, and
+    recovers afterwards."""
 
     @contextlib.contextmanager
     def unwritable(self):
@@ -481,8 +483,9 @@ class Tampering(AuditCase):
 
 
     def test_every_record(self):
-        """Row 160: of both chains each record is changed, taken away, doubled, moved, and cut off; the first that is wrong is named. Whoever
-        cuts the end of the host's chain off is found by a checkpoint that was kept elsewhere."""
+        """Row 160: each record of both chains is changed, removed, duplicated, moved and cut
+        off; verify names the first bad record. A checkpoint stored elsewhere detects a truncated
+        host chain."""
         kept = self.log.parent / "kept"
         kept.write_bytes(self.ended(hutch("audit", "checkpoint"), 0).stdout)
         tried = 0

@@ -77,7 +77,8 @@ class CommitCase(SandboxCase):
         self.nothing_half_made()
 
     def nothing_half_made(self):
-        """gc takes what nobody works on any more, and a worker whose master was killed ends in a moment."""
+        """gc removes abandoned work directories; a worker whose parent was killed ends within a
+        moment."""
         eventually(lambda: self.ended(hutch("gc"), 0) and not os.listdir(STATE / "images/tmp"), "the end of the workers")
 
     def commit(self, sandbox, name, *opts, code=0, **more):
@@ -140,7 +141,7 @@ class Commit(CommitCase):
                          ("1", "two=2", "root", "/srv", "sleep 9 & wait", "true"))
         self.assertEqual({**one["source"], "sha256": ""}, {"kind": "commit", "sandbox": sandbox, "image": "base", "sha256": ""})
         self.assertEqual(self.out("sh", "-c", "id -un; echo $A $B", opts=("--image", "one")), "root\n1 two=2\n")
-        # What nobody says otherwise stays.
+        # Settings without an option stay as they are.
         two = self.create("--image", "one")
         self.commit(two, "two", "-e", "B=3")
         self.assertEqual({k: self.image("two")[k] for k in ("env", "user", "workdir", "start", "ready")},
@@ -179,7 +180,7 @@ class Commit(CommitCase):
         self.assertIn("too deep", self.refused("commit", sandbox, "never"))
 
     def test_only_root_and_only_the_root(self):
-        """What reads everything is for this and nothing else; whoever runs inside has no such right."""
+        """The right to read every file is for commit only; programs inside do not get it."""
         sandbox = self.create("-a", "builder")
         with socket.socket(socket.AF_UNIX) as s:
             s.connect(str(RUN / "sandboxes" / sandbox / "sock"))
@@ -222,7 +223,7 @@ class Commit(CommitCase):
         return True
 
     def cut_off(self):
-        """What a commit says whose sandbox was killed; nothing, if that was too late."""
+        """The error of a commit whose sandbox was killed; None if the kill came too late."""
         sandbox = self.create("-a", "builder")
         self.sh(sandbox, "dd if=/dev/zero of=/opt/large bs=1M count=200 2>/dev/null", opts=("-u", "0"))
         p = start("commit", sandbox, "half", stderr=subprocess.PIPE)

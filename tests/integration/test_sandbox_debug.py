@@ -20,7 +20,7 @@ SOON = 30 * PATIENCE
 
 def normal(line):
     """Without what differs each time: ids, times, numbers."""
-    line = re.sub(r"\b(?:[a-z][a-z0-9]{15}|[0-9a-f]{16})\b", "ID", line)  # of a sandbox, of a request
+    line = re.sub(r"\b(?:[a-z][a-z0-9]{15}|[0-9a-f]{16})\b", "ID", line)  # ids of sandboxes and requests
     line = re.sub(r"^\d+\.\d{6} ", "TIME ", line)
     return re.sub(r"\d+", "N", line).rstrip()
 
@@ -56,7 +56,7 @@ ASLEEP = "until hutch debug --now --kind state $id | grep -q 'state S'; do :; do
 
 class Page(SandboxCase):
     def play(self, files, steps):
-        """What each step prints, in one shell."""
+        """The output of each step, all run in one shell."""
         mark = "@@step"
         script = "".join(f"echo '{mark}'; {{ {command}\n}} 2>&1\n{ASLEEP if command.startswith('hutch exec -d') else ''}" for command, _ in steps)
         with tempfile.TemporaryDirectory() as work:

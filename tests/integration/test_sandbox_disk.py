@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The disk of a container: as root an ext4 of its own on a loop device, whose size is a hard cap; in memory for an ordinary user, and for
-whoever asks for it.
+A container's disk: for root an ext4 file system on a loop device, with its size as a hard limit; in
+memory for ordinary users, and for sandboxes that request it.
 """
 
 import json
@@ -87,7 +87,7 @@ class Cap(DiskCase):
         self.assertEqual(self.write(sandbox, "/tmp/big", 800 * MIB)[0], "no")
         found = self.inspect(sandbox)
         self.assertEqual(found["met"]["memory"]["killed"], 0)
-        # What is kept of files is no memory of the sandbox's.
+        # The page cache does not count as the sandbox's memory.
         self.assertLess(found["usage"]["memory"], 64 * MIB)
         self.assertGreater(found["usage"]["memory_cache"], 0)
 
@@ -212,7 +212,7 @@ class SmallHost(DiskCase):
 
 @as_root
 class Closed(DiskCase):
-    """What the host lacks is said, and never made up for in memory."""
+    """A missing host feature is reported, and never replaced by memory."""
 
     def without(self, path, *args):
         """hutch with that file of the host's covered."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands that outlive whoever started them: records, handles, and everything that reads them."""
+"""Commands that outlive the client that started them: records, handles, and their readers."""
 
 import json
 import os
@@ -211,7 +211,7 @@ class Readers(SharedCase, ExecCase):
         gate = "import sys; open('/tmp/gate').read()\n"
         self.sh(self.sandbox, "mkfifo /tmp/gate")
         handle = self.detach(self.sandbox, "python3", "-c", gate + script)
-        asleep = [start("attach", handle, stdout=subprocess.PIPE) for _ in range(49)]  # nobody reads these pipes
+        asleep = [start("attach", handle, stdout=subprocess.PIPE) for _ in range(49)]  # never read
         reads = start("attach", handle, stdout=subprocess.PIPE)
         for p in asleep[:25]:
             p.send_signal(signal.SIGSTOP)
@@ -245,7 +245,7 @@ class Limits(ExecCase):
         self.assertTrue(r.stdout[:head] == want[:head], "the head")
         self.assertTrue(r.stdout[head:] == want[head + dropped:], "the tail")
         self.assertGreater(head, 120 << 10)
-        # Of the ring's 128 KiB a sixteenth may be given up in advance; and there are heads of blocks.
+        # The ring may drop a sixteenth of its 128 KiB in advance, and block headers take space.
         self.assertGreater(len(r.stdout) - head, 112 << 10)
         self.assertLessEqual(len(r.stdout), 256 << 10)
         number = int(handle.split("/")[1])

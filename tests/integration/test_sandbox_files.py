@@ -49,7 +49,7 @@ class FilesCase(BoxCase):
         self.assertEqual((status, answer[0]["path"]), (200, path))
 
     def message(self, answer):
-        """What an error of /files says."""
+        """The status and message of an error of /files."""
         status, body = answer
         body = json.loads(body) if isinstance(body, bytes) else body
         self.assertEqual(body["code"], status)
@@ -462,7 +462,8 @@ class WatchTest(FilesCase):
             return {"name": "f", "type": f"EVENT_TYPE_{kind}"} in seen
 
         eventually(lambda: saw("CREATE"), "the file")
-        # More than is kept, while nobody asks: said once, and then it goes on.
+        # More events than are kept, with no client asking: the loss is reported once, then events
+        # continue.
         def lost():
             self.inside(f"cd {self.dir}; seq 1 5000 | xargs touch")
             return self.rpc(FS + "GetWatcherEvents", ask)[1].get("code") == "resource_exhausted"

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the code of a user sees and can do in a sandbox. Every "cannot" has a "can" beside it, or it would show nothing."""
+"""User code in a sandbox: what it sees and can do. Every "cannot" has a "can" as positive
+control."""
 
 import json
 import os
@@ -63,7 +64,8 @@ print(json.dumps(attempt(lambda: socket.create_connection(listener.getsockname()
                              "ECONNREFUSED")
 
     def test_no_other_processes(self):
-        """But the threads of a machine's own kernel, which have no memory, and so no command line, and the agent's child for a next command."""
+        """Except kernel threads of a VM, which have no memory and so no command line, and the
+        agent's standby for the next command."""
         pids = self.python(self.sandbox, """
 import contextlib, os
 for p in filter(str.isdigit, os.listdir('/proc')):
@@ -131,7 +133,8 @@ print(json.dumps([n for n in os.listdir('/dev') if stat.S_IFMT(os.lstat('/dev/' 
             said = self.status(pid)
             self.assertEqual({k: said[k] for k in said if k.startswith("Cap") and k not in ("CapPrm", "CapEff")},
                              {k: "0" * 16 for k in ("CapInh", "CapBnd", "CapAmb")}, pid)
-            # The first process of a machine has its own kernel's calls to make; what it starts has not.
+            # PID 1 of a VM runs without a syscall filter, because it needs calls of its own kernel;
+            # its children have one.
             self.assertEqual((said["NoNewPrivs"], said["Seccomp"]), ("1", "0" if MACHINE and pid == "1" else "2"), pid)
         self.assertEqual((self.status()["CapPrm"], self.status()["CapEff"]), ("0" * 16, "0" * 16))
 
@@ -166,7 +169,7 @@ class Outside(SharedCase):
     """The same from the host."""
 
     def found(self, command):
-        """Of a virtual machine, the command is no process of the host: what there is instead is the emulator."""
+        """A command in a VM is not a process of the host; QEMU is."""
         commands = [q for q in processes() if cmdline(q.pid) == command]
         if MACHINE:
             self.assertEqual(commands, [])
@@ -174,7 +177,7 @@ class Outside(SharedCase):
         return commands
 
     def test_the_ids_of_a_command(self):
-        seconds = f"43{os.getpid()}"  # nobody else's
+        seconds = f"43{os.getpid()}"  # unique to this run
         p = subprocess.Popen([os.environ["HUTCH"], "exec", self.sandbox, "--", "sh", "-c", f"echo; sleep {seconds}"],
                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
         p.stdout.readline()
@@ -268,7 +271,7 @@ class Paths(Tries):
         super().tearDownClass()
 
     def both(self, script, **more):
-        """What a shell script prints in the narrow one and in the wide one."""
+        """The output of a shell script in the narrow and in the wide sandbox."""
         return tuple(self.exec_(s, "sh", "-c", f"({script}) 2>&1; true", **more).stdout.decode() for s in (self.sandbox, self.wide))
 
     def test_reading(self):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What is kept of sandboxes that have ended: however they ended, whoever made them, what can be looked at is the same as before the end; and it
-goes by age, by space and by number, each owner's own first.
+Kept sandboxes: all that can be inspected stays the same after the end, however the sandbox ended
+and whatever created it. Kept sandboxes are deleted by age, size and number, each owner's own first.
 """
 
 import concurrent.futures
@@ -28,7 +28,8 @@ SCRIPT = "printf 'one\\n'; printf 'two\\n' >&2; exit 3"
 
 
 def looks(sandbox, *more):
-    """What can be looked at of one that has run a command, byte by byte; of `inspect` what does not change with the time."""
+    """All output about a sandbox that has run a command, byte for byte; of `inspect`, the fields
+    that do not change over time."""
     found = {" ".join(args): hutch(*args, sandbox) for args in (("receipt",), ("receipt", "--json"), *more)}
     found["logs"] = hutch("logs", f"{sandbox}/1")
     found["ps -e"] = hutch("ps", "--json", "-e", sandbox)
@@ -121,7 +122,7 @@ class Ways(KeptCase):
         self.assertEqual(hutch("logs", f"{sandbox}/1").stdout, b"ready\n")
 
     def test_lost(self):
-        """kill -9 of the warden: whoever comes next writes down that it ended."""
+        """kill -9 of the warden: the next command records the end."""
         sandbox, before = self.worked()
         os.kill(warden_of(sandbox), signal.SIGKILL)
         self.kept(sandbox, before, "its keeper was killed", 3)
@@ -181,7 +182,8 @@ class Commands(KeptCase):
         self.assertEqual(self.ps("-a"), {}, "nothing is kept of it")
 
     def test_many_at_once(self):
-        """Killed, listed, removed and looked through by many: nobody fails, and each is there or not."""
+        """Concurrent kill, list, remove and inspect: none fails, and each sandbox is either
+        listed or gone."""
         boxes = [self.create() for _ in range(4)]
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
             done = list(pool.map(lambda i: hutch(*(["kill", boxes[i % 4]], ["ps", "-a"], ["gc"], ["inspect", boxes[i % 4]])[i // 4]), range(16)))
@@ -253,7 +255,7 @@ def host_yaml(text):
 
 
 def say(sandbox, age=0, size=4096, owner=None):
-    """What is kept says that it is so old, and so large."""
+    """Sets the age and size that a kept sandbox's file states."""
     _, _, whole, name = (ENDED / sandbox / "kept").read_text().rstrip("\n").split(" ", 3)
     (ENDED / sandbox / "kept").write_text(f"{time.time_ns() - age} {size} {whole} {name if owner is None else owner}\n")
 
@@ -408,7 +410,7 @@ class Tenants(KeptCase):
         server.kill()
         os.kill(warden, signal.SIGKILL)
         eventually(lambda: not named("hutch-keeper", BOX), "the end of all processes")
-        server.start()  # which takes back what is dead
+        server.start()  # which reclaims dead sandboxes
         eventually(lambda: (ENDED / sandbox).exists(), "hutchd, which takes back")
         self.kept(sandbox, before, "its keeper was killed", 3)
 

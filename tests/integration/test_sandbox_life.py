@@ -99,7 +99,7 @@ class Life(SandboxCase):
         with concurrent.futures.ThreadPoolExecutor(6) as pool:
             ids = list(pool.map(lambda _: self.create(), range(6)))
         self.assertEqual(set(self.ps()), set(ids))
-        # Machines have kernels of their own, with the same numbers in them.
+        # VMs have their own kernels, and so the same ids inside.
         own = "cat /proc/sys/kernel/random/boot_id" if MACHINE else "cat /proc/self/uid_map; readlink /proc/self/ns/net"
         said = {self.sh(i, own) for i in ids}
         self.assertEqual(len(said), 6, "each has its own")
@@ -206,7 +206,7 @@ class Clocks(SandboxCase):
 
 
 class Force(SandboxCase):
-    """kill -9 of each part. What nobody could take back at once, the next command does."""
+    """kill -9 of each process. The next command cleans up all that the survivors could not."""
 
     def setUp(self):
         super().setUp()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deadlines that are changed, and sandboxes that are paused: processes that stop and go on, clocks that stand still, and ends that come in between."""
+"""Changed deadlines and paused sandboxes: processes that stop and continue, clocks that stand
+still, and ends during a pause."""
 
 import json
 import os
@@ -39,7 +40,8 @@ class PauseCase(SandboxCase):
         return moment(self.inspect(sandbox)["deadline"])
 
     def assert_behind(self, when, seconds, began):
-        """It is so many seconds behind something that was done between `began` and now. What is read may have whole seconds only."""
+        """`when` is `seconds` after a moment between `began` and now. It may have whole seconds
+        only."""
         self.assertTrue(began + seconds - 1 <= when <= time.time() + seconds + 1, (began, seconds, when, time.time()))
 
     def made_in_time(self, clock, do):
@@ -56,8 +58,8 @@ class PauseCase(SandboxCase):
 class Pause(PauseCase):
     def count(self, sandbox):
         """
-        What the counter says, read from outside: by way of PID 1's root, nothing in the sandbox has to run. Into a virtual machine
-        nobody sees: there it is the time that the emulator ran for.
+        The counter, read from outside through PID 1's root, so that nothing in the sandbox has to
+        run. The files of a VM cannot be read from outside: there it is QEMU's CPU time.
         """
         [init] = children_of(warden_of(sandbox), BOX)
         if MACHINE:
@@ -229,7 +231,7 @@ class Pause(PauseCase):
         self.assertEqual(self.sh(sandbox, "echo alive"), "alive\n")
 
     def test_many_at_once(self):
-        """Whoever comes second finds it done: one of each pair, never both and never none."""
+        """Exactly one of the concurrent requests succeeds; the others find it done."""
         sandbox = self.create()
         for command in ("pause", "resume"):
             pairs = [start(command, sandbox) for _ in range(6)]
@@ -264,7 +266,7 @@ class Pause(PauseCase):
         self.assertEqual(now["want"], 2)
         self.assert_behind(now["deadline"] / 1000, 600, began)
         self.assertEqual(link.open("stat", path="/").wait_closed(), wire.DONE)
-        # Nobody waits for the answer, and nobody minds.
+        # The client does not wait for the answer; the request still takes effect.
         link.open("life", want=1).close()
         eventually(lambda: life(sandbox)["state"] == "paused", "the pause")
         ask(want=2)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""hutch pool: spares are there before somebody wants them, are used once, and leave nothing."""
+"""hutch pool: spares exist before a request, are used once, and leave nothing behind."""
 
 import concurrent.futures
 import os
@@ -117,7 +117,7 @@ class Pool(SandboxCase):
         self.fill(2)
 
     def test_hutchd_takes_them(self):
-        """With what its client says: metadata, a timeout."""
+        """With the settings of its client: metadata, a timeout."""
         server = hutchd.Server("--default-agent", "e2b")
         self.addCleanup(server.stop)
         spares = self.fill(1, "--agent", "e2b", "--image", "base")

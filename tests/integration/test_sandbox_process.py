@@ -30,7 +30,7 @@ class Events(hutchd.Messages):
         return next(self)["start"]["pid"]
 
     def outcome(self):
-        """(what it printed on each stream, its end or None, the error's code or None)"""
+        """Returns the output on each stream, its end or None, and the error's code or None."""
         out, end = {"stdout": b"", "stderr": b"", "pty": b""}, None
         for event in self:
             for name, text in event.get("data", {}).items():
@@ -246,7 +246,7 @@ class ProcessCase(sandbox.SandboxCase):
         pid = other.pid()
         self.assertEqual(self.start("echo fine").outcome()[0]["stdout"], b"fine\n")
         eventually(lambda: "sleep" in hutch("exec", self.box, "--", "cat", f"/proc/{pid}/comm").stdout.decode(), "the end of the output")
-        # It was told to go on while the command still printed, so there may be more than one gap.
+        # The client was resumed while the command still printed, so there may be more than one gap.
         kept, next_ = 0, 0
         while True:
             size, next_ = self.read_to_gap(events, next_, total)
@@ -260,7 +260,8 @@ class ProcessCase(sandbox.SandboxCase):
         self.done("SendSignal", {"process": {"pid": pid}, "signal": "SIGNAL_SIGKILL"})
 
     def read_to_gap(self, events, offset, total):
-        """How much came, and where to go on, from an offset to the next gap or to the end."""
+        """The number of bytes from an offset to the next gap or to the end, and the offset to
+        continue at."""
         size = 0
         for event in events:
             size += len(base64.b64decode(event["data"]["stdout"]))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Templates of machines with a real QEMU and a real kernel, without sandboxes around them: bench-machine makes, opens and clones them.
-The first process of the machine says back what it hears. HUTCH_VM_KERNEL and HUTCH_VM_INITRD as in vm.py.
+VM templates with a real QEMU and kernel, without sandboxes: 'bench-machine' makes, opens and clones
+them. PID 1 of the VM echoes its input. HUTCH_VM_KERNEL and HUTCH_VM_INITRD as in vm.py.
 """
 
 import json
@@ -115,7 +115,7 @@ class Templates(unittest.TestCase):
     def test_damaged_is_made_anew(self):
         for name, at in (("state", 5000), ("memory", 0x100000), ("meta.json", 30)):
             with self.subTest(name):
-                # Its memory is checked when it is loaded, once for all: nobody has it now.
+                # Its memory is checked once, when it is loaded; no process holds it now.
                 self.gc()
                 file = Path(self.path, name)
                 file.chmod(0o600)

@@ -12,7 +12,8 @@ from waiting import LONG
 
 ROOT = Path(__file__).resolve().parents[2]
 UNITS = ROOT / "dist" / "systemd"
-# What 'systemd-analyze security' gives, at most. The second has rootless containers in it: its file says why it cannot be better.
+# The highest allowed scores of 'systemd-analyze security'. The second unit runs rootless
+# containers; its file says why its score cannot be better.
 SCORES = {"hutchd.service": 1.4, "hutch-starter@.service": 6.5}
 
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-hutch-guest in a virtual machine: one boot, saved before HELLO, and copies of it; one of them is put to sleep, saved as
-it runs and continued twice. What else a guest does is in test_guest_*.py: the code is the same.
+hutch-guest in a VM: one boot, saved before HELLO, and clones of it. One clone is put to sleep,
+saved while it runs, and continued twice. test_guest_*.py tests the rest of the guest with the same
+code.
 """
 
 import hashlib
@@ -58,7 +59,7 @@ class TestMachine(unittest.TestCase):
         cls.machines.remove(m)
         m.kill()
 
-    # ---- in a machine ----
+    # ---- in a VM ----
     def run_(self, *argv, of=None, **more):
         ch = (of or self.a).link.open("exec", argv=list(argv), **more)
         ch.wait_closed(vm.BOOT)
@@ -69,7 +70,7 @@ class TestMachine(unittest.TestCase):
         self.assertEqual((ch.closed, ch.exit and ch.exit.get("code"), ch.out(2)), ({"code": 0}, 0, b""), script)
         return ch.out().decode()
 
-    # ---- what it is ----
+    # ---- identity ----
     def test_identity(self):
         self.assertEqual(self.ok("hostname; cat /etc/machine-id"), "one\n" + "a" * 32 + "\n")
         self.assertIn(int(self.ok("date +%s")) - 1_700_000_000, range(100_000))
@@ -85,7 +86,7 @@ class TestMachine(unittest.TestCase):
         one, two = self.ok(draw, of=b), self.ok(draw, of=c)
         self.assertEqual([x for x in zip(one.splitlines(), two.splitlines()) if x[0] == x[1]], [], (one, two))
         self.assertFalse(set(one.split()[:1]) & set(two.split()[:1]))
-        # What one writes is nobody else's, and the end of the channel is the end of the machine.
+        # Clones do not see each other's writes, and a VM ends with its channel.
         self.ok("echo b > /work/mine", of=b)
         self.assertEqual(self.run_("cat", "/work/mine", of=c).exit["code"], 1)
         for m in (b, c):
@@ -152,7 +153,7 @@ class TestMachine(unittest.TestCase):
             c.wait_closed(vm.BOOT)
         eventually(lambda: self.run_("sh", "-c", "echo yes").out() == b"yes\n", "room for more")
 
-    # ---- what it does ----
+    # ---- operations ----
     def test_streams(self):
         data = secrets.token_bytes(1_500_000)
         ch = self.a.link.open("exec", argv=["cat"], stdin=True)
@@ -211,7 +212,7 @@ class TestMachine(unittest.TestCase):
     def test_saved_as_it_runs(self):
         m = self.clone("runs")
         m.hello(hostname="first", machine="1" * 32)
-        # What root may spoil of its own /dev and /etc spoils no copy.
+        # Damage that root does to its own /dev and /etc must not affect the clones.
         self.ok("cd /dev; ln -sf /nowhere urandom; chmod 0 /etc", of=m, user="root")
         counting = m.link.open("exec", argv=["sh", "-c", "echo kept > /work/kept; i=0; while :; do i=$((i+1)); echo $i; done"])
         draws = m.link.open("exec", argv=["sh", "-c", "read go; head -c 32 /dev/random | od -An -tx1; exit 7"], stdin=True)
@@ -227,7 +228,7 @@ class TestMachine(unittest.TestCase):
             results.append(self.continued(copy, name, seen, counting.accepted["pid"], draws.accepted["pid"]))
             self.drop(copy)
         self.assertNotEqual(*results)
-        # The first one was not touched by that, and goes on.
+        # The first VM is unaffected and continues.
         m.qmp("cont")
         m.link.wake(seed=secrets.token_bytes(32), time=time.time_ns())
         m.link.wait(lambda: len(counting.out()) > len(seen) + 1000, "more", vm.BOOT)
@@ -241,7 +242,8 @@ class TestMachine(unittest.TestCase):
         return ch.out()
 
     def continued(self, copy, name, seen, counting, draws):
-        """What a copy draws, before anything else: without the seed it is the same. Its commands are what they were."""
+        """The first random bytes of a copy; without a new seed they would repeat. Its commands
+        still run."""
         ch = copy.link.open("adopt", pid=draws)
         self.assertIsNotNone(ch.wait_accepted(vm.BOOT))
         drawn = self.drawn(ch)

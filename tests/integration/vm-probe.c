@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tries what no user of a machine may do (and some that all may), and prints for each "NAME yes" or
- * "NAME errno". In the image of test_vm.py as root; with an argument, only what is harmless in
- * namespaces of its own: the positive control.
+ * Tries calls that no user of a VM may make, and some that all may, and prints "NAME yes" or "NAME
+ * errno" for each. Runs as root in the image of test_vm.py. With an argument it tries only calls
+ * that are harmless in its own namespaces: the positive control.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -187,7 +187,7 @@ static long try_userfaultfd(void)
 	return syscall(SYS_userfaultfd, 0);
 }
 
-/* ---- what everybody may ---- */
+/* ---- allowed for all users ---- */
 
 static long may_connect(void)
 {

@@ -21,7 +21,7 @@ import wire
 from waiting import eventually
 
 MEMORY = 256
-BOOT = 180  # seconds that anything may take here: the machine is emulated, and the host may be busy
+BOOT = 180  # seconds, limit for any step: the VM is emulated, and the host may be busy
 MACHINE = "microvm,acpi=on,pit=off,pic=off,rtc=on,isa-serial=off,x-option-roms=off"
 APPEND = "reboot=t panic=-1 no_timer_check quiet loglevel=0 cryptomgr.notests=1 tsc_early_khz={} tsc=reliable 8250.nr_uarts=0"
 
@@ -67,7 +67,7 @@ def make_initrd(guest, extra, path):
 
 
 def copy_program(root, path):
-    """A program of this machine with its libraries."""
+    """Copies a program of this host with its libraries."""
     text = subprocess.run(["ldd", path], capture_output=True, text=True, check=False).stdout
     for p in [path, *(w for w in text.split() if w.startswith("/"))]:
         to = Path(root, p.lstrip("/"))
@@ -93,7 +93,8 @@ def make_image(top, programs, probe):
     os.chmod(root / "tmp", 0o1777)
     if os.geteuid() == 0:
         os.chown(root / "home/user", 1000, 1000)
-    # --all-root: whoever makes it; /home/user is then root's, and the tests write elsewhere
+    # --all-root: independent of the user who makes it. /home/user then belongs to root, and the
+    # tests write elsewhere.
     subprocess.run(["mkfs.erofs", "--all-root", f"{top}/image.erofs", str(root)], check=True, capture_output=True)
 
 
@@ -182,7 +183,7 @@ class Machine:
                                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         theirs.close()
         yours.close()
-        # What hangs is ended, and everything that waits for it fails with it.
+        # Kill a hung VM, so that every wait for it fails.
         self.watchdog = threading.Timer(4 * BOOT, self.process.kill)
         self.watchdog.daemon = True
         self.watchdog.start()
@@ -213,7 +214,8 @@ class Machine:
         return self.link.guest
 
     def save(self, state):
-        """Of a machine that is asleep, or waits for HELLO: stopped, with all that it is but its disk."""
+        """Saves a VM that sleeps or waits for HELLO: stops it, and saves its state without the
+        disk."""
         self.qmp("stop")
         self.qmp.migrate(f"exec:cat > {state}", self.shared)
 
@@ -233,7 +235,7 @@ class Machine:
 
 
 class Parts:
-    """What machines are made of, in a directory of its own."""
+    """The parts that VMs need, in a directory of their own."""
 
     def __init__(self, guest, probe, programs):
         self.top = tempfile.mkdtemp(prefix="hutch-vm-")

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-How tests wait: for something to happen, never for time to pass. No other file of the tests sleeps.
+How tests wait: for an event, never for time to pass. No other test file sleeps.
 
-The deadlines are far above what anything takes, also on a slow machine that does much else: a test that meets one has failed, and says what it
-saw last. A test that has to show that something does NOT happen waits for an event behind which it would have happened (an answer to a later
-request, a record of the next command), and only where there is none, with quiet_for().
+The deadlines are far above the expected time, also on a slow and busy host: a test that reaches one
+has failed, and reports what it saw last. A test that shows that something does NOT happen waits for
+a later event (the answer to a later request, the record of the next command). quiet_for() is for
+cases without such an event.
 """
 
 import contextlib
@@ -75,7 +76,8 @@ def readable(f, what, timeout=LONG):
 
 
 def quiet_for(seconds, test, what):
-    """Nothing comes of `test` for this long: where there is no event that shows it. A busy machine can make this blind, not wrong."""
+    """`test` stays false for this long; for cases without an event that shows it. A busy host
+    can hide a failure, never cause one."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if value := test():
@@ -84,7 +86,8 @@ def quiet_for(seconds, test, what):
 
 
 def steady(look, what, seconds=1, timeout=LONG):
-    """Waits until `look` has given the same value for so long, and returns it: for buffers that fill up to their limit. Blind on a busy machine, not wrong."""
+    """Waits until `look` has returned the same value for this long, and returns it: for buffers
+    that fill up to their limit. A busy host can hide a failure, never cause one."""
     since, value = time.monotonic(), look()
 
     def test():

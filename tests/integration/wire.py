@@ -51,7 +51,7 @@ NAMES = {tag: (name, kind) for name, (tag, kind) in TAGS.items()}
 
 ENTRY_FIELDS = {"path", "kind", "size", "mode", "uid", "gid", "mtime_ns"}
 ENTRY_MAY = {"target", "owner", "group", "meta"}
-REPEATED = {"meta"}  # of what a guest sends
+REPEATED = {"meta"}  # fields that a guest may repeat
 EXIT_FIELDS = {"user_us", "system_us", "max_rss_kib"}
 
 
@@ -122,7 +122,7 @@ class Channel:
         self.closed = None  # fields
         self.sent_close = False
         self.give_credit = True
-        self.keep = True  # what comes; else it is only counted
+        self.keep = True  # keep the received bytes; otherwise only count them
 
     # ---- sending ----
     def send(self, data, stream=0):
@@ -154,7 +154,7 @@ class Channel:
         self.link.frame(MSG, self.number, RESIZE, encode(columns=columns, rows=rows))
 
     def accept(self):
-        """What the guest asked for, and has not taken back."""
+        """Accept a request of the guest, unless the guest has withdrawn it."""
         with self.link.lock:
             if self.sent_close:
                 return False
@@ -212,13 +212,13 @@ class Link:
         self.guest = None  # HELLO
         self.pongs = []
         self.may_ask = False  # the guest has a kernel of its own, and there is a way out
-        self.asked = []  # what it has opened
+        self.asked = []  # requests that the guest has opened
         self.ended = False
         self.sleeping = self.asleep = False  # SLEEP was sent; ASLEEP has come
         self.held = []  # frames that wait for WAKE
         self.over = set()  # channels that CLOSE was sent on
         self.answered = set()  # those that the guest had closed first: what a test had still to say there comes to nothing
-        self.broken = None  # what the guest did wrong
+        self.broken = None  # the guest's protocol violation
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
 
@@ -429,7 +429,7 @@ class Link:
             good = ch.op in ("exec", "adopt") and names - {"code", "signal"} == EXIT_FIELDS and len(names) == 4
         elif kind == ENTRY:
             good = ch.op in ("list", "write") and names - ENTRY_MAY == ENTRY_FIELDS
-        elif kind == LIMIT:  # of a machine, whenever it is met
+        elif kind == LIMIT:  # VMs only; can come at any time
             good = ch.op in ("exec", "adopt") and names == {"size", "limit"}
         else:
             good = kind == EVENT and ch.op == "watch" and {"event", "path"} <= names
