@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An export from a stranger: everything that is read of a log. What is found wrong is said where.
- */
+/* An audit export from an untrusted sender, through all readers of a log. Each error has a
+ * position. */
 #include <fcntl.h>
 #include <sodium.h>
 #include <string.h>

@@ -43,7 +43,8 @@ static void act_exit(struct world *w, size_t i)
 	(void)link_msg(w->ours, w->ch[i], WIRE_MSG_EXIT, &b);
 }
 
-/* Answers what was asked, whoever still waits for it; an answer to nothing is refused. */
+/* Answers a pending request, even if its client has gone; an answer without a request is
+ * refused. */
 static void act_warden(struct world *w)
 {
 	const struct life_answer a = { .result = (enum life_result)draw(w, LIFE_RESULTS),

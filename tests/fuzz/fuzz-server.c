@@ -57,7 +57,7 @@ static void check_query(const struct http_head *h)
 struct unchunked {
 	struct http_chunk chunk;
 	size_t used, len;
-	uint64_t sum; /* of what came, in its order */
+	uint64_t sum; /* over the received bytes, in order */
 };
 
 static struct unchunked unchunk(const char *s, size_t n, size_t step)

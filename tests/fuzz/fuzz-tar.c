@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An archive from anybody. Whatever the bytes: names come out in their one form, sizes within their
- * limits, and how the input is cut into reads changes nothing.
+ * An archive from an untrusted sender. For any bytes, names come out in canonical form and sizes
+ * within their limits, and the split of the input into reads changes nothing.
  */
 #include <string.h>
 

@@ -29,7 +29,7 @@ struct world {
 	bool open[CHANNELS], eof[CHANNELS][WIRE_STREAMS];
 	size_t unread[CHANNELS][WIRE_STREAMS];
 	unsigned int exits[CHANNELS];
-	bool connected[CHANNELS]; /* of the guest's channels */
+	bool connected[CHANNELS]; /* by guest channel */
 	size_t n;
 	uint32_t seed;
 };
@@ -95,7 +95,7 @@ static void ours_closed(struct link *l, uint32_t ch, const struct fields *f, voi
 	struct world *w = arg;
 	size_t i = index_of(w, ch);
 
-	/* No timer runs here, so nobody may say that one has. */
+	/* No timer runs here, so no timeout may be reported. */
 	assert(fields_number(f, TAG_CODE, 0) < WIRE_TIMEOUT);
 	if (i < CHANNELS)
 		w->open[i] = false;
@@ -171,7 +171,7 @@ static void world_start(struct world *w, const struct spec *spec, enum link_role
 	assert(keeper_init(&w->k, &s, &e) == 0);
 	assert(link_new(LINK_GUEST, &ours_ops, w, &g) == 0);
 	assert(link_hello(w->k.guest.link, &keeper) == 0 && link_hello(g, &guest) == 0);
-	do /* a machine is told the time, perhaps more than once */
+	do /* the keeper sends a VM the time, perhaps more than once */
 		(void)move(w->k.guest.link, g);
 	while (move(g, w->k.guest.link));
 	assert(w->k.phase == PHASE_SERVING);

@@ -98,7 +98,7 @@ static void shadow_send(struct world *w, struct shadow *s, unsigned int stream)
 		assert(link_credit(w->l, s->ch, stream) == credit - (size_t)n);
 }
 
-/* What an owner may do, whenever it likes. */
+/* One operation that the owner of a link may do at any time. */
 static void shadow_act(struct world *w, struct shadow *s)
 {
 	unsigned int stream = world_draw(w, WIRE_STREAMS), what = world_draw(w, 16);
@@ -365,7 +365,7 @@ static void put_frame(struct buf *b, enum wire_type type, uint32_t ch, uint8_t s
 	assert(buf_put(b, fields->data, fields->len) == 0);
 }
 
-/* A keeper that was told so wakes its guest, some time. */
+/* After ASLEEP, the keeper wakes its guest at some point. */
 static void world_wake(struct world *w)
 {
 	if (w->ended || !w->heard_asleep || world_draw(w, 3) == 0)
