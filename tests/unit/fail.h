@@ -33,10 +33,10 @@ bool fail_step(int r, int error, unsigned int n, size_t fds, const char *what, c
 	       int line);
 
 /*
- * Runs `expr`, an operation that gives 0 or more, or -errno, and cleans up behind itself, with a
- * fault in its first, second, third ... call until it makes no more. Each run must end in success
- * or in a clean error, and leave no descriptor open (leaked memory is found by LeakSanitizer). An
- * interrupted call must not be seen at all.
+ * Runs `expr`, which returns 0 or more, or -errno, and cleans up after itself. Each run injects a
+ * fault into the first, second, third ... call, until no call is left. Each run must succeed or
+ * fail cleanly and leave no file descriptor open; LeakSanitizer finds leaked memory. An interrupted
+ * call must have no effect.
  */
 #define FAIL_SWEEP(expr)                  \
 	do {                              \

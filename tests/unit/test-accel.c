@@ -36,7 +36,7 @@ TEST_IN_DIR(seen)
 	assert_int_equal(path_mkdirs(d->fd, "sys/module/kvm_intel", 0755), 0);
 	accel_see(d->fd, 0, &s);
 	assert_string_equal(s.vendor, "kvm_intel");
-	/* An ordinary user's machines are run by others than that user. */
+	/* QEMU runs under other ids than the ordinary user's, so /dev/kvm must be open to all. */
 	assert_int_equal(fchmodat(d->fd, "dev/kvm", 0660, 0), 0);
 	accel_see(d->fd, 0, &s);
 	assert_false(s.closed);

@@ -20,7 +20,7 @@ enum {
 	FIELDS = 4,
 };
 
-/* What became of the one request of a test. */
+/* The state of a test's single request. */
 struct client {
 	struct exchange x;
 	struct request *r; /* NULL: it has ended */
@@ -163,7 +163,7 @@ static int api_teardown(void **state)
 	return 0;
 }
 
-/* ---- what was answered ---- */
+/* ---- responses ---- */
 
 /* The next envelope from *at on; the caller frees the text. */
 static inline char *next_envelope(size_t *at, unsigned int *ret_flags)

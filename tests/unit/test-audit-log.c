@@ -90,7 +90,7 @@ TEST_WITH(test_torn, setup, unit_dir_teardown)
 	buf_done(&good);
 }
 
-/* What is damaged is not taken for torn, and nothing is written behind it. */
+/* Damage is not mistaken for a torn write, and nothing is appended after it. */
 TEST_WITH(test_damage_is_not_torn, setup, unit_dir_teardown)
 {
 	const struct unit_dir *d = *state;
@@ -250,7 +250,7 @@ TEST_WITH(test_sandbox_rotation, setup, unit_dir_teardown)
 		assert_int_equal(box(&c, text), 0);
 	must(audit_sandbox_next(&l, "abc", 1, &fd, &e), &e);
 	assert_int_equal(audit_chain_switch(&c, fd), 0);
-	/* Nobody brings another: it ends, and says so. */
+	/* No new file comes: the chain ends with an error. */
 	for (; box(&c, text) == 0; n++)
 		assert_true(n < 10000);
 	assert_int_equal(box(&c, text), -EFBIG);

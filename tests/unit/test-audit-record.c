@@ -59,8 +59,8 @@ static ssize_t read_as(const struct book *book, size_t k, size_t n, const char *
 }
 
 /*
- * What is before the flipped bit is as it was, so the reader gets to that record in the state of
- * before[k]: to look at this record is to look at the whole log.
+ * The bytes before the flipped bit are unchanged, so the reader reaches that record in state
+ * before[k]. Checking this one record is as good as checking the whole log.
  */
 TEST(test_every_bit)
 {

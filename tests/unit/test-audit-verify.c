@@ -151,7 +151,7 @@ TEST_WITH(test_another_key, setup, unit_dir_teardown)
 	assert_bad(&r, "host-00000000.log", 2, "another key");
 }
 
-/* What a signature says cannot be said of another record. */
+/* A signature is not valid for another record. */
 TEST_WITH(test_forged_mark, setup, unit_dir_teardown)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(4096);

@@ -96,7 +96,8 @@ TEST_WITH(budget_of_bytes, world_setup, world_teardown)
 		    }));
 	assert_true(arrived <= 100000);
 	assert_string_equal(desk_last(&d)->detail, "bytes_out");
-	/* What the one that was cut had taken and not sent is there for the others. */
+	/* The budget that the aborted stream had reserved and not sent is available to the
+	 * others. */
 	open_and_refuse(&d, "a.example.com:22", "bytes_out");
 	for (int i = 0; i < 3; i++) {
 		(void)fd_close(fd[i]);
@@ -333,12 +334,12 @@ TEST_WITH(faults, world_setup, world_teardown)
 	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_##name, 0, 1), \
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
 
-/* What a stream may call once the broker is made; anything else is death. */
+/* The syscalls that a stream may make once the broker exists; any other kills the process. */
 static bool lock_down(void)
 {
 	static const struct sock_filter filter[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		/* What every user of the loop needs. */
+		/* Needed by every user of the loop. */
 		ALLOW(read),
 		ALLOW(write),
 		ALLOW(close),

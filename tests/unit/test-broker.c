@@ -71,7 +71,8 @@ TEST_WITH(addresses_are_checked, world_setup, world_teardown)
 		print_message("# %s: %s\n", what, desk_last(&d)->detail);
 	}
 	refused(&d, "nx.example.com:22", "", 0, BROKER_LOOKUP);
-	/* Of several only the good one is dialled: the first connection that anybody saw. */
+	/* The broker dials only the good address of several: it is the first connection to
+	 * arrive. */
 	fd = desk_open(&d, "mixed.example.com:22");
 	WORLD_UNTIL(w, ({
 			    struct sockaddr_in at;

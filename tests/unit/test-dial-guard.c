@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The dial guard on this host, as root: the rules become the trie that they should, the programs
- * judge packets as it says, and sockets of a process in the group are held to it. What is refused
- * is tried without the guard first.
+ * The dial guard on this host, as root: rules become the expected trie, the programs judge packets
+ * by it, and the guard limits the sockets of processes in the group. Every refused connection is
+ * first shown to work without the guard.
  */
 #include "unit.h"
 
@@ -33,7 +33,7 @@
 enum {
 	RULES_MAX = 8,
 	PACKET_MAX = 64,
-	START_MS = 20, /* a bar against ten times as much: a busy machine passes it */
+	START_MS = 20, /* detects a tenfold slowdown; a busy host still passes */
 };
 
 /* ---- rules ---- */
@@ -50,7 +50,7 @@ static struct addr addr_of(const char *text)
 	struct err e = ERR_INIT;
 
 	if (addr_parse(text, strlen(text), &a, &e) < 0) {
-		/* What policies may not write, a program can connect to. */
+		/* Programs can connect to addresses that a policy cannot contain. */
 		a = (struct addr){ .family = 6, .prefix = 128 };
 		assert_int_equal(inet_pton(AF_INET6, text, a.bytes), 1);
 	}
@@ -99,7 +99,7 @@ static uint8_t find(int map, uint32_t what, const struct addr *a)
 	return bpf_map_get(map, &k, &found) < 0 ? 0 : found;
 }
 
-/* What the programs decide, by hand. */
+/* Decides from the map as the programs do. */
 static bool may(int map, unsigned int protocol, const char *text, uint16_t port)
 {
 	struct addr a = addr_of(text);
@@ -220,7 +220,7 @@ TEST(test_rules)
 	assert_false(may(map, IPPROTO_TCP, "127.0.0.1", 443));
 }
 
-/* What goes by a proxy goes to that, and nowhere else. */
+/* Connections through a proxy may reach the proxy only. */
 TEST(test_proxies)
 {
 	static const struct given by_addr = { .v = { "github.com:443", "10.1.0.0/16:22" },
@@ -441,7 +441,7 @@ static int listen_at(struct sockaddr_in *ret)
 	return fd;
 }
 
-/* What a connection to the address gives, in a process in the group (-1: in none). */
+/* The result of a connect() to the address, by a process in the group (-1: in no group). */
 static int connects(int group, const struct sockaddr_in *to)
 {
 	struct proc p = PROC_INIT;
@@ -605,7 +605,7 @@ TEST(test_packets_that_leave)
 	odd.bytes[0] = 0x46; /* options, which may be a route */
 	assert_int_equal(judge(fd, &odd, out), 0);
 	odd.bytes[0] = 0x45;
-	odd.bytes[7] = 8; /* of a fragment, what is there is no port */
+	odd.bytes[7] = 8; /* a fragment has no port at this place */
 	assert_int_equal(judge(fd, &odd, out), 0);
 	odd.bytes[6] = 0x40;
 	odd.bytes[7] = 0; /* not to be fragmented, as all TCP is */

@@ -26,8 +26,8 @@ struct world {
 	struct sockaddr_in at[CAPTURE_SOCKETS];
 	unsigned int asked, connected;
 	bool later;
-	uint64_t number; /* of the last question */
-	int fd;		 /* of the last connect */
+	uint64_t number; /* the last question's */
+	int fd;		 /* the last connection's */
 	struct target target;
 	enum capture_how how;
 };
@@ -373,7 +373,7 @@ TEST_WITH(a_late_answer, setup, teardown)
 	capture_answered(w->capture, first, true, NULL);
 	assert_int_equal(code_of(w, fd), DNS_NOERROR);
 	assert_int_equal(w->capture->n_questions, 0);
-	/* Numbers that nobody waits for, or ever had. */
+	/* Unknown numbers, and one that no question waits for. */
 	capture_answered(w->capture, first, true, NULL);
 	capture_answered(w->capture, 0, true, NULL);
 	capture_answered(w->capture, UINT64_MAX, true, NULL);
@@ -429,7 +429,7 @@ TEST_WITH(late_answers_are_limited, setup, teardown)
 	assert_int_equal(code_of(w, fd), DNS_NOERROR);
 	settle(w);
 	assert_int_equal(w->asked, QUESTIONS_MAX + 1);
-	/* Nobody answers: that is said, before the program gives up. */
+	/* No answer comes: the capture reports that before the program's own timeout. */
 	assert_int_equal(code_of(w, fd), DNS_SERVFAIL);
 	for (size_t i = 0; w->capture->n_questions > 0; i++) {
 		assert_true(i < 1000);
@@ -484,7 +484,8 @@ TEST_WITH(socks_in_steps, setup, teardown)
 	assert_int_equal(hear(w, fd, out, sizeof(out)), 0);
 }
 
-/* What a program resolved itself is still a name; what stands for nothing is nothing. */
+/* An address of ours stands for its name even if the program connects by address; an unassigned
+ * address is refused. */
 TEST_WITH(addresses_of_ours_are_names, setup, teardown)
 {
 	struct world *w = *state;
@@ -600,7 +601,7 @@ TEST(sockets_find_their_places)
 
 /* ---- faults ---- */
 
-/* One of each, as far as they get; with a fault somebody is turned away, and nothing is left. */
+/* Uses each socket once; with a fault a client is turned away, and nothing leaks. */
 static int use_all(void)
 {
 	static const enum capture_socket which[] = { CAPTURE_TCP, CAPTURE_DNS_TCP, CAPTURE_PROXY };

@@ -19,7 +19,7 @@ enum {
 /* A literal with its length; parsed from memory of just that size. */
 #define PARSE(text, q) parse(text, sizeof(text) - 1, q)
 
-static char *bytes; /* what the last query points into */
+static char *bytes; /* the buffer that the last query points into */
 
 static int parse(const char *text, size_t n, struct dns_query *q)
 {
@@ -48,7 +48,7 @@ TEST(a_question_is_read)
 
 	assert_int_equal(PARSE(QUERY_OPT NAME IN_A OPT, &q), DNS_NOERROR);
 	assert_true(q.edns && q.dnssec);
-	/* A cookie, which is somebody else's. */
+	/* A cookie, which the parser ignores. */
 	assert_int_equal(PARSE(QUERY_OPT NAME IN_A "\0\0\x29\x10\0\0\0\0\0\0\x0c\0\x0a\0\x08"
 						   "12345678",
 			       &q),

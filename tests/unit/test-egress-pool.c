@@ -85,7 +85,7 @@ TEST(a_full_pool_is_full)
 	assert_int_equal(pool_find(p, addr, &back), 0);
 	assert_string_equal(back.text, "n130815.example");
 	back = named("n7.example");
-	assert_int_equal(pool_add(p, &back, &addr), 0); /* one that is there */
+	assert_int_equal(pool_add(p, &back, &addr), 0); /* existing */
 	assert_true(addr == POOL_NET + POOL_FIRST + 7);
 }
 

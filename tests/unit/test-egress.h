@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A small world for tests of egress: a network namespace in which public addresses are reachable
- * over loopback, a resolver whose answers are told by the name asked for, and a client and a server
+ * A small world for egress tests: a network namespace in which public addresses are reachable over
+ * loopback, a resolver that chooses its answer by the name in the query, and a client and a server
  * that the test plays itself, all on one loop.
  *
  * 93.184.0.0/16 and 2606:2800::/32 are routed to loopback with 127.0.0.1 and ::1 as the source, so
- * they look like hosts elsewhere; 93.185.0.0/16 has itself as the source: an address of this host.
+ * they look like other hosts; 93.185.0.0/16 has itself as the source, like an address of this host.
  */
 #pragma once
 

@@ -38,7 +38,7 @@ static void new_id(char id[static 32])
 	(void)snprintf(id, 32, "unittest%dx%u", getpid(), count++);
 }
 
-/* What a machine lacks is said by name. */
+/* Names the controllers that this host lacks. */
 static bool usable(const struct cgroup *g)
 {
 	for (enum cgroup_part p = 0; p < CGROUP_PARTS; p++)
@@ -393,7 +393,7 @@ static int make_as_nobody(void)
 	return cgroup_remove("nobodysgroup", &e) < 0 || any_left("nobodysgroup") ? 3 : 0;
 }
 
-/* hutch/ is there by now, and still nobody may make anything in it. */
+/* hutch/ exists by now, and user `nobody` still cannot create groups in it. */
 TEST_WITH(nobody_gets_reasons, setup, teardown)
 {
 	_cleanup_proc_ struct proc p = PROC_INIT;

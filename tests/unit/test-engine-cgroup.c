@@ -108,7 +108,7 @@ TEST_IN_DIR(mixed_tree)
 	assert_return_code(cgroup_remove_at(d->fd, "a1", &e), 0);
 }
 
-/* One that is there already is somebody else's; what we made before we saw it goes again. */
+/* An existing group belongs to another sandbox; groups made before it was found are removed. */
 TEST_IN_DIR(existing_group)
 {
 	const struct unit_dir *d = *state;
@@ -169,7 +169,7 @@ TEST_IN_DIR(v2_tree_as_root)
 	assert_false(there(d, "sys/fs/cgroup/hutch/a1"));
 }
 
-/* Runs `fn` as nobody and returns what it returned. A failed assertion is an abort. */
+/* Runs `fn` as user `nobody` and returns its result. A failed assertion aborts. */
 static int as_nobody(int (*fn)(const struct unit_dir *d), const struct unit_dir *d)
 {
 	_cleanup_proc_ struct proc p = PROC_INIT;
@@ -351,7 +351,7 @@ static void check_limits(const struct unit_dir *d, bool v2, bool good)
 	}
 }
 
-/* What is written to which file, in a directory that is only a directory. */
+/* Checks which value goes to which file, in an ordinary directory. */
 TEST_IN_DIR(limits_v2)
 {
 	const struct unit_dir *d = *state;
@@ -412,7 +412,7 @@ TEST_IN_DIR(limits_that_do_not_stick)
 	assert_false(g.has[CGROUP_PIDS]);
 }
 
-/* What was asked for counts only when it reads so; else it is taken back. */
+/* The requested state counts only when it reads back; otherwise the request is undone. */
 TEST_IN_DIR(freezer_v1)
 {
 	const struct unit_dir *d = *state;
@@ -435,9 +435,9 @@ TEST_IN_DIR(freezer_v1)
 }
 
 /*
- * The kernel's part: it takes the first request, and stays on the way until there is a second one.
- * In a mere file, whoever writes leaves what is behind: "FROZEN" over six other characters is the
- * end.
+ * Plays the kernel: accepts the first request, and stays in FREEZING until there is a second one. A
+ * write to an ordinary file leaves the bytes after it, so that "FROZEN" over six other characters
+ * is the end.
  */
 static void half_frozen(const struct unit_dir *d)
 {

@@ -40,7 +40,7 @@
 #include "wire/link.h"
 
 enum {
-	IDS = 1600000000, /* of the sandbox */
+	IDS = 1600000000, /* the sandbox's first id */
 	IMAGE = 1500000000,
 	MIB = 1024 * 1024,
 	DEADLINE = 20,
@@ -98,7 +98,7 @@ static void make_image(const struct unit_dir *d, char path[static 128])
 	CHECK(fchownat(d->fd, IMAGE_DIR "/file", IMAGE + 1000, IMAGE + 1007, 0) == 0);
 }
 
-/* What the tests have in common; the paths are valid until the next one. */
+/* Shared by the tests; the paths are valid until the next call. */
 static struct engine_start plan(const struct unit_dir *d, struct spec *spec)
 {
 	static struct cgroup group = CGROUP_INIT;
@@ -145,7 +145,7 @@ TEST_IN_DIR(namespace_belongs_to_the_ids)
 
 static void in_foreign_ids(const struct unit_dir *d)
 {
-	CHECK(userns_enter(5, 5, &last) == -EPERM); /* nobody's subordinate ids begin there */
+	CHECK(userns_enter(5, 5, &last) == -EPERM); /* no subordinate ids begin there */
 	CHECK(str_has_prefix(last.msg, "cannot map subordinate ids: newuidmap: "));
 }
 
@@ -258,7 +258,7 @@ TEST_IN_DIR(scratch_is_a_disk)
 	const struct unit_dir *d = *state;
 	struct statfs fs;
 
-	/* What is on a tmpfs is no disk. */
+	/* A tmpfs is not a disk. */
 	if (fstatfs(d->fd, &fs) < 0 || fs.f_type == TMPFS_MAGIC)
 		skip();
 	check_in_child(d, in_scratch_on_disk);
@@ -421,7 +421,7 @@ static void reap_rest(void)
 	CHECK(errno == ECHILD);
 }
 
-/* Kills PID 1, after which there must be nobody. */
+/* Kills PID 1, after which no process may be left. */
 static void end(struct engine_sandbox *b)
 {
 	siginfo_t info;
@@ -503,7 +503,7 @@ static void in_captured_sandbox(const struct unit_dir *d)
 	CHECK(fd >= 0 && getsockname(fd, (struct sockaddr *)&got, &n) == 0);
 	CHECK(got.sin_port == to.sin_port && got.sin_addr.s_addr == to.sin_addr.s_addr);
 	CHECK(waitpid(pid, NULL, 0) == pid);
-	/* Once for a sandbox: the second time somebody listens there. */
+	/* Once per sandbox: the second call finds the port in use. */
 	CHECK(netns_capture(b.init.pidfd, NULL, 0, &s, &last) == -EADDRINUSE);
 	(void)close(fd);
 	end(&b);

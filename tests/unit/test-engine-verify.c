@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The texts of /proc, and what is said of a process that is no container. What is said of one that
- * is, and of one with a layer less, is in tests/attack/test_receipt.py. */
+/* Parsers of /proc, and the rows of a process that is not in a container.
+ * tests/attack/test_receipt.py checks the rows of real containers, complete and with a layer
+ * removed. */
 #include "unit.h"
 
 #include <fcntl.h>
@@ -227,13 +228,13 @@ TEST(what_the_bundle_gives)
 	assert_null(proc_readonly[3]);
 }
 
-/* What is asked for is the least that is possible, so that nothing has it by chance. */
+/* The smallest limits possible, so that no process has them by chance. */
 static const struct spec spec = {
 	.id = "abcdefghijklmnop",
 	.limits = { .cpus = 1, .memory = 1, .disk = 1, .pids = 1 },
 };
 
-/* Whose rows: a container's, or a machine's. */
+/* The table under test: a container's or a VM's. */
 static const struct verify_table *table = &verify_of_container;
 
 static int of_container(void **state)
@@ -289,7 +290,7 @@ static bool has_by_inheritance(unsigned int row)
 	struct rlimit core, files;
 
 	switch (row) {
-	case LAYER_SECCOMP: /* a machine's are counted beside those */
+	case LAYER_SECCOMP: /* a VM needs filters in addition to ours */
 		return table == &verify_of_container && prctl(PR_GET_SECCOMP) == 2;
 	case LAYER_NO_NEW_PRIVILEGES:
 		return prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1;
@@ -372,7 +373,7 @@ TEST_WITH(reasons_of_a_machine, of_machine, of_container)
 	expect_all(&r, "PID 1 does not run qemu-system-x86_64");
 }
 
-/* The groups of a machine have to hold QEMU too. */
+/* A VM's control groups must have room for QEMU too. */
 TEST(limits)
 {
 	struct spec s = { .limits = { .cpus = 1500, .memory = 1 << 30, .pids = 7 } };

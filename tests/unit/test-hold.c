@@ -27,7 +27,7 @@ enum {
 struct fixture {
 	struct unit_dir *d;
 	struct state_root run;
-	int dir; /* of a template */
+	int dir; /* the template's directory */
 	char digest[PAGES_HEX];
 };
 
@@ -220,7 +220,7 @@ TEST_WITH(test_at_once, setup, teardown)
 	assert_int_equal(end_all(), 1);
 }
 
-/* The next one makes another; a socket without a process is in nobody's way. */
+/* The next caller makes a new holder; a socket without a process does no harm. */
 TEST_WITH(test_killed, setup, teardown)
 {
 	ino_t before = get(NULL), after;
@@ -240,7 +240,7 @@ TEST_WITH(test_killed, setup, teardown)
 	assert_int_equal(sockets(), 0);
 }
 
-/* At any moment: whoever asks gets it in the end, or could not have it, and never hangs. */
+/* Killed at any moment: a caller gets the memory in the end or an error, and never hangs. */
 TEST_WITH(test_killed_at_random, setup, teardown)
 {
 	srandom(3);
@@ -299,7 +299,7 @@ TEST_WITH(test_ends_with_its_snapshot, setup, teardown)
 	assert_true(eventually_gone());
 }
 
-/* Those who say nothing, or something else, keep nobody waiting. */
+/* Clients that send nothing, or something else, delay no other client. */
 TEST_WITH(test_odd_clients, setup, teardown)
 {
 	ino_t one = get(NULL);
@@ -316,7 +316,7 @@ TEST_WITH(test_odd_clients, setup, teardown)
 	assert_int_equal(get(NULL), one);
 }
 
-/* What /proc shows of it. */
+/* Checks its confinement in /proc. */
 TEST_WITH(test_locked_down, setup, teardown)
 {
 	static const char *const wanted[] = { "\nSeccomp:\t2\n", "\nNoNewPrivs:\t1\n",

@@ -154,7 +154,7 @@ TEST_WITH(all_good, good_host, unit_dir_teardown)
 	for (size_t i = 0; i < report.n_checks; i++) {
 		const struct host_check *c = &report.checks[i];
 
-		/* The disk of whoever runs the tests is not invented. */
+		/* The test does not fake the disk of the user who runs it. */
 		if (c->area != HOST_AREA_STORAGE && c->state != HOST_OK)
 			fail_msg("%s: state %d '%s' '%s'", c->id, (int)c->state, c->value,
 				 c->detail);
@@ -347,7 +347,7 @@ TEST_WITH(machines, good_host, unit_dir_teardown)
 {
 	const struct host_check *c;
 
-	/* Nobody has tried it yet, or a guest did not boot: it can be tried again. */
+	/* Not tried yet, or a guest did not boot: a retry may work. */
 	machine.accel = 0;
 	(void)snprintf(machine.why, sizeof(machine.why), "KVM: a guest did not boot\033[31m");
 	probe_as(*state, 0, "root");
@@ -383,7 +383,7 @@ TEST_WITH(machines, good_host, unit_dir_teardown)
 	expect_level(LEVEL_CONTAINER, HOST_LIMITED, "sandboxes start only with --scratch");
 }
 
-/* What a container writes to. */
+/* The file systems that containers write to. */
 TEST_WITH(disks, good_host, unit_dir_teardown)
 {
 	struct unit_dir *d = *state;

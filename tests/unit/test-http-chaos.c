@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Clients and a handler that do anything at any time, from a seed. What must hold whatever they do:
- * every exchange ends once, by the handler or by gone(), nothing is called back behind that or from
- * inside a call of the handler's, and nothing is left.
+ * Clients and a handler that act at random, from a seed. Invariants: every exchange ends once, by
+ * the handler or by gone(); no callback comes after that or from inside a call of the handler;
+ * nothing leaks.
  */
 #include "unit.h"
 

@@ -74,7 +74,7 @@ TEST(test_request)
 	assert_null(http_head_field(&h, "x"));
 }
 
-/* What stands between "GET " and the version, and the path that is made of it; NULL: refused. */
+/* The text between "GET " and the version, and the resulting path; NULL: refused. */
 TEST(test_targets)
 {
 	static const struct unit_row row[] = {
@@ -183,7 +183,7 @@ TEST(test_hosts)
 
 #define HEAD "POST / HTTP/1.1\r\nHost: h\r\n"
 
-/* What has let one server see another request than the next: all of it is refused. */
+/* Known request smuggling: text that two servers parse differently. All of it is refused. */
 TEST(test_smuggling)
 {
 	static const struct {

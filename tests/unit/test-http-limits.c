@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Clients that are slow, many, rude or gone, and a machine that has nothing left. */
+/* Slow, many, rude and disconnected clients, and exhausted resources. */
 #include "test-http.h"
 
 #include <malloc.h>
@@ -161,7 +161,8 @@ TEST(test_reader_stalls)
 	assert_int_equal(http_server_connections(box.server), 0);
 }
 
-/* One that never takes its answer is not waited for, though the handler has long gone on. */
+/* The server does not wait for a client that never reads its answer, although the handler is
+ * long done. */
 TEST(test_answer_is_not_taken)
 {
 	BOX;
@@ -247,7 +248,7 @@ TEST(test_flood)
 	wait_until(&box, http_server_connections(box.server) == 0);
 }
 
-/* Half a head keeps nobody out. */
+/* Incomplete heads keep no other client out. */
 TEST(test_half_heads)
 {
 	BOX;
@@ -293,7 +294,7 @@ TEST(test_no_descriptors)
 	hear(&box, fd, &r, "hello");
 }
 
-/* ---- what is refused ---- */
+/* ---- refused ---- */
 
 /* The connection ends with it: what stands behind is never taken for a request. */
 static void refused(const char *text, const char *status)
@@ -407,7 +408,7 @@ TEST_IN_DIR(test_local)
 	assert_int_equal(box.x->listener, 0);
 }
 
-/* What a client wrote before it went is not lost, though it went in a pause. */
+/* Bytes that a client wrote before it disconnected are not lost, even during a pause. */
 TEST_IN_DIR(test_local_tunnel)
 {
 	BOX;
@@ -539,7 +540,7 @@ static int faulty_exchange(struct box *b, int fd, struct buf *r)
 			b->stream = NULL;
 		}
 	}
-	return -ETIME; /* nobody may be left waiting */
+	return -ETIME; /* no client may be left waiting */
 }
 
 static int faulty_life(int listener, const struct sockaddr_in *addr)

@@ -254,7 +254,8 @@ TEST(test_expect)
 	assert_has_not(&r, "100 Continue");
 }
 
-/* A body that nobody wants is read up to a limit; past that, so that the answer is seen. */
+/* The server drops an unwanted body up to a limit. Past it, the server closes the connection,
+ * but without a reset, so that the client sees the answer. */
 TEST(test_body_dropped)
 {
 	BOX;
@@ -382,7 +383,8 @@ TEST(test_finish)
 	assert_has(&r, "\r\n\r\nabc");
 }
 
-/* What does not fit into the socket waits; the writer is told when to stop and when to go on. */
+/* Bytes that do not fit into the socket wait; the writer learns when to stop and when to
+ * continue. */
 TEST(test_full_and_room)
 {
 	BOX;
@@ -474,7 +476,7 @@ TEST(test_bad_field_is_500)
 	}
 }
 
-/* The handler goes on writing, and hears of it from the loop. */
+/* The handler continues to write, and learns of the error from the loop. */
 TEST(test_bad_field_in_pieces)
 {
 	BOX;
@@ -534,7 +536,7 @@ TEST(test_client_goes)
 	static const char *const requests[] = {
 		GET("/wait"),
 		GET("/stream"),
-		GET("/wait") GET("/hello"), /* bytes that nobody reads are in front of the end */
+		GET("/wait") GET("/hello"), /* unread bytes come before the end */
 		"POST /wait HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nabc",
 		"POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nabc",
 		"POST /pass HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nabc",

@@ -293,7 +293,7 @@ TEST(test_client_goes)
 	wait_until(&box, http_server_connections(box.server) == 0);
 }
 
-/* Written to before the loop has seen it: the second time nobody takes it. */
+/* The peer is gone before the loop has seen it: the second write must not raise SIGPIPE. */
 TEST(test_no_signal)
 {
 	PEER;

@@ -29,7 +29,7 @@ struct box {
 	int handled, gone, ended, eofs, rooms;
 	struct exchange *x;	 /* the last one */
 	struct exchange *stream; /* the one that is answered in pieces */
-	struct buf got;		 /* what data() was given */
+	struct buf got;		 /* bytes that data() received */
 };
 
 /* There is one at a time, and callbacks of a body have no argument. */

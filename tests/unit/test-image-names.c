@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which names images can have, and what a name says of an image that somebody has sent. */
+/* Valid names of images, and names that a received image claims. */
 #include "unit.h"
 
 #include <string.h>

@@ -171,7 +171,7 @@ static void task_done(void *arg, const json_t *result, const struct err *e)
 	const bool refused = strncmp(e->msg, "cannot start", 12) == 0;
 	struct task *t = arg;
 
-	/* Whoever wants no answer may say so still; its owner is not known any more. */
+	/* A refused job has no owner any more; abandoning it is still allowed. */
 	if (refused)
 		job_abandon(t->job, NULL, NULL);
 	t->job = NULL;
@@ -199,7 +199,7 @@ static void let_go(struct task *t)
 	t->job = NULL;
 }
 
-/* One owner alone leaves a slot; whoever comes finds it, and the order is that of each owner. */
+/* A single owner leaves a slot free for a newcomer; each owner's jobs keep their order. */
 TEST_WITH(a_newcomer_finds_a_slot, setup_four, teardown)
 {
 	struct world *w = *state;
@@ -237,8 +237,8 @@ TEST_WITH(slots_are_shared, setup_four, teardown)
 		(void)ask(w, &b[i], bn[i], i < 1 ? &gate_ops : &quick_ops);
 	for (size_t i = 0; i < 3; i++)
 		(void)ask(w, &c[i], cn[i], &quick_ops);
-	/* a0 a1 a2 b0 run. One slot comes free: c has none, so it is c's until it has no more; the
-	 * others would take the last slot. */
+	/* a0 a1 a2 b0 run. The free slot goes to c, which has none, until c has no jobs left;
+	 * the other owners would take the last slot. */
 	let_go(&a[0]);
 	run(w, 3);
 	assert_string_equal(w->order, "c0c1c2");
@@ -328,7 +328,7 @@ TEST_WITH(a_result_that_is_too_large, setup, teardown)
 	reap_all(w);
 }
 
-/* No owner has more than its most, and no more wait than may. */
+/* No owner exceeds its limit, and the queue has a limit. */
 TEST_WITH(limits_of_a_pool, setup_four, teardown)
 {
 	struct world *w = *state;
@@ -369,7 +369,7 @@ TEST_WITH(every_failure_of_a_start, setup, teardown)
 	FAIL_SWEEP(start_one(*state));
 }
 
-/* One that waits and cannot be started then is told so, and whoever asks later is served. */
+/* A queued job that fails to start reports an error, and later jobs still run. */
 TEST_WITH(a_start_that_fails_later, setup, teardown)
 {
 	struct world *w = *state;

@@ -97,7 +97,8 @@ TEST_IN_DIR(is_taken_over)
 	assert_int_equal(i.slot.value, 5);
 }
 
-/* What has ended, or never ran, is nobody's. One that the guest does not know has ended. */
+/* An ended or unknown command cannot be adopted. A command that the guest does not know has
+ * ended. */
 TEST_IN_DIR(only_what_runs)
 {
 	_cleanup_bench_ struct bench b;
@@ -157,7 +158,7 @@ TEST_IN_DIR(too_many_are_left)
 	assert_int_equal(b.guest->n, RELAYS_EXEC);
 }
 
-/* Without a record nothing is asked for, and everything else goes on. */
+/* A command without a record is not adopted, and everything else continues. */
 TEST_IN_DIR(not_without_a_record)
 {
 	_cleanup_bench_ struct bench b;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What an isolated keeper can still do. Each try runs twice: in a child that is isolated, where it
- * must die or fail, and in one that is not, where it must work; else it proves nothing.
+ * Confinement of the keeper. Each attempt runs twice: in a confined child, where it must die or
+ * fail, and in an unconfined one, where it must work, as the positive control.
  */
 #include "unit.h"
 
@@ -140,7 +140,7 @@ static bool try_send_files(void)
 	return sendmsg(3, &m, 0) == 1;
 }
 
-/* ---- what it must be able to do ---- */
+/* ---- allowed ---- */
 
 /* Writing a record, as far as a limit. */
 static bool try_record(void)
@@ -207,10 +207,10 @@ static bool try_clock(void)
 	return syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &t) == 0;
 }
 
-/* Too much memory fails and kills nobody. */
+/* A too large allocation fails and kills no process. */
 static bool try_much_memory(void)
 {
-	void *volatile p = malloc((size_t)1 << 30); /* or clang knows that nobody uses it */
+	void *volatile p = malloc((size_t)1 << 30); /* or clang removes the unused malloc() */
 
 	return p != NULL;
 }
@@ -445,7 +445,7 @@ static bool try_pair(void)
 	       send(fds[0], "x", 1, MSG_NOSIGNAL) == 1 && shutdown(fds[0], SHUT_WR) == 0;
 }
 
-/* Of these, connect(2) would go anywhere. */
+/* connect(2) on a datagram pair could go anywhere. */
 static bool try_packet_pair(void)
 {
 	int fds[2];
@@ -479,7 +479,7 @@ static bool try_rejoin(void)
 	return connect(fds[0], (struct sockaddr *)&somebody, somebody_len) == 0;
 }
 
-/* Only the keeper of a machine that something may leave has pairs. */
+/* Only the keeper of a VM with egress may create socket pairs. */
 TEST(who_pairs)
 {
 	_cleanup_close_ int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -627,7 +627,7 @@ TEST(it_dies_with_its_parent)
 	(void)close(fds[0]);
 }
 
-/* One that has lost its parent already is told so. */
+/* A keeper whose parent has already ended exits. */
 TEST(an_orphan_does_not_start)
 {
 	pid_t pid = fork();

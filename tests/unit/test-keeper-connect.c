@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a guest with its own kernel asks of a keeper. The guest is a link of the test's, moved by
+ * Requests of a guest with its own kernel to a keeper. The guest is a link that the test moves by
  * hand; servers and the resolver are those of test-egress.h, in a network namespace where public
  * addresses are reachable.
  */
@@ -19,7 +19,7 @@ enum {
 	TALKS_MAX = 64,
 	PORT = 7000,
 	PATIENCE_S = 30,
-	TELLINGS_MAX = 16, /* of the time */
+	TELLINGS_MAX = 16, /* messages with the time */
 };
 
 struct talk {
@@ -41,7 +41,7 @@ struct box {
 	struct talk talks[TALKS_MAX];
 	size_t n;
 	unsigned int woken;
-	uint64_t time; /* that it was told then */
+	uint64_t time; /* sent with the last wake */
 };
 
 static const char *allow[] = { "93.184.0.1:7000/tcp", ".allowed.test:7000/tcp",
@@ -128,7 +128,7 @@ static int move(struct link *from, struct link *to)
 	return r;
 }
 
-/* A round of everybody; what move() of the guest's bytes says. */
+/* One round of all parties; returns the result of move() of the guest's bytes. */
 static int turn(struct box *b)
 {
 	int r = move(b->guest, b->k.guest.link);
@@ -225,7 +225,7 @@ static struct box *box_greet(struct world *w, int log, bool machine)
 	return b;
 }
 
-/* One that serves: a machine has heard the time. */
+/* A serving keeper; a VM has received the time. */
 static struct box *box_new(struct world *w, int log, bool machine)
 {
 	struct box *b = box_greet(w, log, machine);
@@ -265,7 +265,7 @@ static size_t read_some(int fd, size_t *total)
 
 /* ---- the time ---- */
 
-/* Both ends have heard what the other had to say; true if a machine was woken by that. */
+/* Exchanges all pending bytes; returns true if that woke a VM. */
 static bool told(struct box *b)
 {
 	unsigned int before = b->woken;
@@ -290,8 +290,8 @@ TEST_WITH(containers_have_the_time, world_setup, world_teardown)
 	box_free(b);
 }
 
-/* A machine hears what time it is when it has said HELLO, and not when that was said to it. It
- * serves when it has heard it; one that is slow hears it again, but not for ever. */
+/* A VM gets the time after its own HELLO, not with the keeper's. The keeper serves once the VM
+ * has it; a slow VM gets it again, but not for ever. */
 TEST_WITH(told_the_time, world_setup, world_teardown)
 {
 	uint64_t before = clock_wall();
@@ -310,7 +310,7 @@ TEST_WITH(told_the_time, world_setup, world_teardown)
 	box_free(b);
 }
 
-/* What a guest says of itself is no answer. */
+/* An unsolicited message of the guest is not an answer. */
 TEST_WITH(only_an_answer_counts, world_setup, world_teardown)
 {
 	struct box *b = box_greet(WORLD(state), memory_log(), true);
@@ -323,7 +323,7 @@ TEST_WITH(only_an_answer_counts, world_setup, world_teardown)
 	box_free(b);
 }
 
-/* While it is put to sleep for a snapshot it is told nothing: it will be, when it wakes. */
+/* A guest on its way to sleep for a snapshot gets no time; it gets it when it wakes. */
 TEST_WITH(not_on_its_way_to_sleep, world_setup, world_teardown)
 {
 	struct box *b = box_new(WORLD(state), memory_log(), true);
@@ -353,7 +353,7 @@ TEST_WITH(questions, world_setup, world_teardown)
 	assert_int_equal(outcome(b, WIRE_OP_ASK, "denied.test", 0), WIRE_PERMISSION);
 	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_EGRESS, "\"host\":\"denied.test\""), 1);
 	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_EGRESS, "asked for by DNS"), 1);
-	/* What is no name is nobody's business, as in a container. */
+	/* The keeper does not look up invalid names, as for a container. */
 	memset(longest, 'a', sizeof(longest) - 1);
 	longest[255] = '\0';
 	for (size_t i = 0; i < 255; i += 5)
@@ -368,7 +368,7 @@ TEST_WITH(questions, world_setup, world_teardown)
 	box_free(b);
 }
 
-/* ---- what is refused ---- */
+/* ---- refused ---- */
 
 TEST_WITH(refused, world_setup, world_teardown)
 {
@@ -525,7 +525,7 @@ TEST_WITH(a_reset_from_outside, world_setup, world_teardown)
 	box_free(b);
 }
 
-/* With a server that would never have ended; then before anybody was dialled. */
+/* With a server that would never have ended; then before any dial. */
 TEST_WITH(a_reset_from_inside, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
@@ -571,7 +571,7 @@ TEST_WITH(a_policy_that_changes, world_setup, world_teardown)
 	box_free(b);
 }
 
-/* A request for another name: nothing of it goes out, and the guest is told. */
+/* A request for another name: nothing of it is sent, and the guest gets an error. */
 TEST_WITH(first_bytes, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
@@ -626,7 +626,7 @@ TEST_WITH(a_server_that_does_not_read, world_setup, world_teardown)
 	box_free(b);
 }
 
-/* A guest that gives no credit stops its own stream; another one goes on. */
+/* A guest that gives no credit stops its own stream; another stream continues. */
 TEST_WITH(a_guest_that_gives_no_credit, world_setup, world_teardown)
 {
 	static const char bytes[65536];
@@ -664,8 +664,8 @@ TEST_WITH(a_guest_that_gives_no_credit, world_setup, world_teardown)
 }
 
 /*
- * Streams that have ended, and whose last bytes a guest never takes, keep no place: as many as the
- * policy allows can be opened again, and no more.
+ * Ended streams whose last bytes the guest never reads take no place: exactly as many as the policy
+ * allows can be opened again.
  */
 TEST_WITH(ends_that_are_never_read, world_setup, world_teardown)
 {
@@ -741,7 +741,7 @@ TEST_WITH(many_channels, world_setup, world_teardown)
 	box_free(b);
 }
 
-/* Bytes are the policy's to count, whoever carries them. */
+/* The policy's budget counts all bytes, on any stream. */
 TEST_WITH(the_budget_of_bytes, world_setup, world_teardown)
 {
 	static const char bytes[65536];
@@ -819,7 +819,7 @@ static void try_one(struct box *b, int server)
 	assert_true(b->k.ended || t->closed || t->eof);
 }
 
-/* Whatever fails on the way, the guest is told or the keeper ends, and nothing is left. */
+/* With a fault anywhere, the guest gets an error or the keeper ends, and nothing leaks. */
 TEST_WITH(anything_may_fail, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a keeper makes of rules, of its sockets, of a log that cannot be written and of floods of
- * denials. No guest: a client's link is moved by hand, a program of the sandbox is a socket that
- * talks to the proxy, and the resolver is a socket that only counts what it is asked.
+ * A keeper's rules, sockets, unwritable log and floods of denials. There is no guest: the test
+ * moves a client's link by hand, a socket to the proxy plays the sandbox's program, and the
+ * resolver is a socket that only counts queries.
  */
 #include "unit.h"
 
@@ -301,7 +301,8 @@ TEST(live_rules)
 	assert_int_equal(add(b, "api.hutch.test:443", false), WIRE_DONE);
 	assert_true(may(b, "api.hutch.test:443"));
 	assert_int_equal(b->k.egress->n_live, 1);
-	/* What the policy says is not taken back by anything. */
+	/* Added rules never override a deny rule of the policy; an added deny rule can be
+	 * reverted. */
 	assert_int_equal(add(b, "no.wild.hutch.test:443", false), WIRE_DONE);
 	assert_false(may(b, "no.wild.hutch.test:443"));
 	assert_int_equal(add(b, "web.hutch.test:443", true), WIRE_DONE);
@@ -422,7 +423,7 @@ TEST(a_log_that_can)
 	box_free(b);
 }
 
-/* Of a flood a few are recorded, and the rest is counted, exactly. */
+/* A few denials of a flood are recorded; the rest is counted exactly. */
 TEST(a_flood)
 {
 	enum {
@@ -448,7 +449,7 @@ TEST(a_flood)
 	box_free(b);
 }
 
-/* What the warden would never send; the sockets stay the caller's. */
+/* Notes that a warden would never send; the caller keeps the sockets. */
 TEST(bad_notes)
 {
 	struct box *b = box_new(memory_log());

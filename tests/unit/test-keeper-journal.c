@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a keeper records: with the real guest, and its functions by themselves. */
+/* The keeper's records: with the real guest, and the functions alone. */
 #include "test-keeper.h"
 
 #include <sodium.h>
@@ -191,7 +191,7 @@ TEST_IN_DIR(nothing_is_asked_without_a_record)
 	UNTIL2(b.client, b.guest, t->closed);
 	assert_int_equal(t->code, WIRE_IO);
 	assert_int_equal(b.guest->n, asked);
-	/* What changes nothing needs no record: the control. */
+	/* An operation that changes nothing needs no record: the positive control. */
 	t = peer_open(b.client, WIRE_OP_READ, &f);
 	UNTIL2(b.client, b.guest, b.guest->n == asked + 1);
 }
@@ -297,7 +297,7 @@ TEST_IN_DIR(the_next_file_is_asked_for_in_time)
 	book_open(&book, *state);
 	half_open(&h, &book.chain);
 	memset(big, 'x', sizeof(big) - 1);
-	assert_false(journal_file(&h.k, 1, &fd, 1)); /* nobody asked */
+	assert_false(journal_file(&h.k, 1, &fd, 1)); /* no request was made */
 	while (!h.k.journal.asked)
 		assert_int_equal(append(&h, big), 0);
 	do

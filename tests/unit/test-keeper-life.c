@@ -185,7 +185,7 @@ TEST_IN_DIR(refusals_say_why)
 	}
 }
 
-/* Answers come in the order of the questions; those of somebody who has gone are for nobody. */
+/* Answers come in the order of the requests; answers to a disconnected client are dropped. */
 TEST_IN_DIR(everybody_gets_their_own)
 {
 	_cleanup_bench_ struct bench b;
@@ -261,7 +261,7 @@ TEST_IN_DIR(nothing_is_asked_of_a_paused_guest)
 	(void)change(&b, WIRE_RUNNING, false);
 	(void)peer_exec(b.client, .script = "true");
 	UNTIL2(b.client, b.guest, b.guest->n == 1);
-	/* Its deadline does the same, and nobody has asked. */
+	/* The deadline does the same without a request. */
 	assert_int_equal(note_send(b.warden, NOTE_PAUSED, 0, NULL, 0), 0);
 	do {
 		t = peer_open(b.client, WIRE_OP_STAT, &f);

@@ -132,7 +132,7 @@ static void try(const int ends[2], uint64_t kind, size_t n, enum note_sender by,
 		assert_int_equal(handler.n, n);
 }
 
-/* Kind 0 and those behind the last are nobody's. */
+/* Kind 0 and kinds after the last are invalid. */
 static void only_the_table_comes(void **state)
 {
 	const size_t before = open_files();

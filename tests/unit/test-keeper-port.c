@@ -31,7 +31,7 @@ static void expect_refused(struct bench *b, struct talk *t, const char *text)
 
 static const char full[] = "too many connections to ports of the sandbox at once";
 
-/* Connections to a port that nobody answers leave commands and files their room, and back. */
+/* Connections to a port that does not answer leave room for commands and files, and vice versa. */
 TEST(ports_take_no_room_from_others)
 {
 	_cleanup_bench_ struct bench b;
@@ -65,7 +65,7 @@ static void fill(struct bench *b)
 	UNTIL2(b->guest, b->client, b->guest->n == RELAYS_PUBLIC);
 }
 
-/* What strangers have opened leaves the owner room. */
+/* Connections of strangers leave room for the owner. */
 TEST(some_room_is_the_owners)
 {
 	_cleanup_bench_ struct bench b;
@@ -149,7 +149,7 @@ TEST(who_is_quiet_makes_room)
 	assert_false(b.client->talks[3].closed);
 }
 
-/* No owner's connection makes room for anybody. */
+/* The owner's connections are never closed to make room. */
 TEST(the_owners_stay)
 {
 	_cleanup_bench_ struct bench b;

@@ -550,7 +550,7 @@ TEST(an_open_that_grows_too_long)
 	assert_int_equal(b.guest->n, 0);
 }
 
-/* Fills the guest's link, which the test does not read, until nobody is read from any more. */
+/* Fills the guest's link, which the test does not read, until the keeper reads from no client. */
 static void fill_guest(struct bench *b, const struct talk *t)
 {
 	struct pollfd p = { .fd = b->client->fd, .events = POLLOUT };
@@ -565,7 +565,7 @@ static void fill_guest(struct bench *b, const struct talk *t)
 	}
 }
 
-/* Else a command that was to end would go on, for nobody. */
+/* Otherwise a command that should end would continue without a client. */
 TEST(a_close_counts_after_its_client_has_gone)
 {
 	_cleanup_bench_ struct bench b;
@@ -717,7 +717,7 @@ TEST(sixty_four_clients)
 		peer_free(all[i]);
 }
 
-/* In a child: says HELLO as somebody; does anybody answer? */
+/* In a child: sends HELLO as `uid`, and checks whether the keeper answers. */
 static _noreturn_ void hello_as(uid_t uid, const char *path)
 {
 	static const uint8_t hello[] = { 0, 0, 0, 12, 0, 0, 0, 0, WIRE_HELLO, 0, 0, 0,

@@ -154,7 +154,7 @@ TEST_IN_DIR(there_is_a_most_of_readers)
 	assert_int_equal(t->code, WIRE_TOO_MANY);
 }
 
-/* One that reads nothing costs nobody anything; what it has missed is counted. */
+/* A reader that reads nothing slows no one down; its lost lines are counted. */
 TEST_IN_DIR(a_reader_that_does_not_read)
 {
 	_cleanup_bench_ struct bench b;

@@ -222,7 +222,7 @@ static inline void peer_step(struct peer *p, int ms)
 	peer_write(p);
 }
 
-/* Goes on with up to two peers until something is so. */
+/* Moves bytes of up to two peers until the condition holds. */
 #define UNTIL2(a, b, condition)                                                        \
 	do {                                                                           \
 		uint64_t end_ = clock_mono() + PATIENCE_S * NSEC_PER_SEC;              \
@@ -288,11 +288,11 @@ struct bench {
 	int warden;
 	struct audit_chain *chain; /* or NULL: the log is off */
 	bool no_records;	   /* there are no files to be had for them */
-	int adopt;		   /* what ran before, or -EBADF; ran_before() */
+	int adopt;		   /* commands from before, or -EBADF; ran_before() */
 	char path[UNIT_PATH_MAX + 8];
 	struct peer *guest;  /* where the test is the guest */
 	struct peer *client; /* the first one */
-	int client_end;	     /* what the keeper gets of it, with "go" */
+	int client_end;	     /* the keeper's end, sent with "go" */
 };
 
 static const char *const everywhere[] = { "/", NULL };
@@ -575,7 +575,7 @@ static inline void bench_scripted(struct bench *b, void **state)
 	bench_go(b);
 }
 
-/* What that guest is asked next. */
+/* The guest's next request. */
 static inline struct talk *asked(struct bench *b)
 {
 	size_t n = b->guest->n;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is kept of sandboxes that have ended: in by one rename, found, and out by age, owner, space
- * and number. */
+/* Kept sandboxes: moved in by one rename, found, and deleted by age, owner, size and number. */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/file.h>
@@ -107,7 +106,7 @@ TEST_IN_DIR(moved_by_one_rename)
 	assert_int_equal(state_write(dir, "cmd-1", "record", 6, &e), 0);
 	assert_int_equal(state_write(dir, "cmd-2", "", 0, &e), 0); /* of no command yet */
 	assert_int_equal(kept_move(&r, "aaaaaaaaaaaaaaaa", dir, &e), 0);
-	assert_int_equal(kept_move(&r, "aaaaaaaaaaaaaaaa", dir, &e), 0); /* somebody was faster */
+	assert_int_equal(kept_move(&r, "aaaaaaaaaaaaaaaa", dir, &e), 0); /* lost the race */
 	assert_int_equal(faccessat(r.dir, "aaaaaaaaaaaaaaaa", F_OK, 0), -1);
 	assert_int_equal(kept_find(&r, "aaa", id, &found, &e), 0);
 	assert_string_equal(id, "aaaaaaaaaaaaaaaa");
@@ -125,7 +124,7 @@ TEST_IN_DIR(moved_by_one_rename)
 	assert_int_equal(kept_find(&r, "aaa", id, &found, &e), -ENOENT);
 }
 
-/* What stands in the way, in whatever shape, is nobody's. */
+/* An obstacle of any type at the target is removed. */
 TEST_IN_DIR(the_way_is_free)
 {
 	struct unit_dir *d = *state;
@@ -333,7 +332,7 @@ TEST_IN_DIR(not_at_every_end)
 	trim(&r, &plenty);
 	assert_int_equal(state_write(r.ended, "since", many, sizeof(many), &e), 0);
 	assert_true(kept_is_due(&r));
-	/* while somebody is at it, others go on */
+	/* a trim does nothing while another process trims */
 	since = openat(r.ended, "since", O_RDWR | O_CLOEXEC);
 	assert_int_equal(flock(since, LOCK_EX), 0);
 	trim(&r, &(struct kept_limits){ .space = 0 });
@@ -360,7 +359,7 @@ TEST_IN_DIR(when_nothing_can_be_written)
 	assert_int_equal(st.st_size, 2); /* as due as before */
 }
 
-/* What fails before all are known leaves it as due as it was. */
+/* A failure before the list is complete leaves the trim due. */
 TEST_IN_DIR(a_failure_leaves_it_due)
 {
 	struct unit_dir *d = *state;

@@ -229,7 +229,7 @@ TEST_WITH(what_another_process_does_is_seen, setup, unit_dir_teardown)
 	/* One that is not known is looked for at once. */
 	assert_int_equal(keys_check(&daemon, text, KEY_TEXT, &got), 0);
 	assert_int_equal(keys_revoke(&cli, "a", &got, &e), 0);
-	sleep_ms(600); /* of those that are, it looks twice a second */
+	sleep_ms(600); /* changes to known keys are seen twice a second */
 	assert_int_equal(keys_check(&daemon, text, KEY_TEXT, &got), -ENOKEY);
 }
 

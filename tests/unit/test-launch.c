@@ -20,9 +20,9 @@ enum {
 
 struct world {
 	struct loop *loop;
-	struct link *link; /* of the keeper */
+	struct link *link; /* the keeper's */
 	struct loop_fd socket;
-	const int *plan; /* what becomes of each command: an exit status, or one of the above */
+	const int *plan; /* the result of each command: an exit status, or one of the above */
 	char said[256];	 /* the scripts that were asked for; '&' behind one that is detached */
 	unsigned int closed;
 	struct launch *launch;
@@ -246,7 +246,7 @@ TEST(refused_and_gone)
 	}
 }
 
-/* Nobody waits any more: the command that hangs is ended, and nobody is told. */
+/* No caller waits: the hung command is ended, and no callback comes. */
 TEST(dropped)
 {
 	const struct launch_terms t = { .ready = "r", .limit_ms = LIMIT_MS };

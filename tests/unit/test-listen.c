@@ -115,8 +115,7 @@ TEST_IN_DIR(a_socket_that_answers_does_not)
 	struct listeners l = { 0 }, other = { 0 };
 	struct err e = ERR_INIT;
 
-	/* Of a program that knows nothing of our lock; its queue gets full, and it still answers.
-	 */
+	/* A program without our lock: its queue fills up, and it still answers. */
 	(void)snprintf(a.sun_path, sizeof(a.sun_path), "%s", path);
 	assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof(a)), 0);
 	assert_int_equal(listen(fd, 0), 0);

@@ -157,7 +157,7 @@ TEST_WITH(all_are_served_though_they_are_many, setup, teardown)
 	}
 }
 
-/* Frees itself and its victim: the memory is gone when the round goes on. */
+/* Frees itself and its victim: the memory is gone when the round continues. */
 static int kills;
 
 static void kill_both(struct loop_fd *src, uint32_t events)
@@ -383,7 +383,7 @@ TEST_WITH(an_eager_timer_starves_nobody, setup, teardown)
 	while (other.hits == 0)
 		assert_int_equal(loop_once(l, UINT64_MAX), 0);
 	assert_true(eager.hits > 1);
-	assert_int_equal(eager.hits, r.hits); /* once a round, like everybody */
+	assert_int_equal(eager.hits, r.hits); /* once a round, like all others */
 	loop_del_timer(&eager.timer);
 	ready_done(&r);
 }
@@ -601,7 +601,7 @@ TEST_WITH(stop_means_now, setup, teardown)
 	assert_int_equal(loop_run(l), 7);
 	assert_int_equal(a.hits + b.hits, 1);
 	assert_int_equal(t.hits, 0);
-	assert_int_equal(loop_run(l), 7); /* what was ready is still ready */
+	assert_int_equal(loop_run(l), 7); /* events not handled are still ready */
 	assert_int_equal(a.hits + b.hits, 2);
 	ready_done(&a);
 	ready_done(&b);

@@ -252,7 +252,7 @@ TEST(schemas)
 	}
 }
 
-/* ---- what a sandbox prints ---- */
+/* ---- output of a sandbox ---- */
 
 static void check_text(const char *bytes, size_t n, const char *expected)
 {

@@ -50,7 +50,7 @@ TEST(test_heap)
 	assert_true(settled < full - BLOCKS * BLOCK / 1024 / 2);
 }
 
-/* What the program never writes goes; what it has written stays. */
+/* Pages that the program never writes are dropped; written pages stay. */
 TEST(test_constants)
 {
 	static const char table[TABLE] = { 'a' };

@@ -125,7 +125,7 @@ TEST(test_names)
 	expect(HEAD("form-data; name=file;filename=\"a;b=c\"") END, "<file|a;b=c></>.");
 }
 
-/* What two readers could take for two things. */
+/* Texts that two readers could parse differently. */
 TEST(test_refused)
 {
 	static const char with_nul[] = HEAD("form-data; name=\"file\0\"");

@@ -31,7 +31,7 @@ static void compare(const struct ruleset *s, const char *input, size_t n, unsign
 	tally->refused += !is_name;
 	if (!is_name)
 		return;
-	/* What would be dialled is t.name: byte for byte what the slow side matches. */
+	/* The broker would dial t.name: byte for byte the name that the slow side matches. */
 	assert_int_equal(t.name.len, strlen(canonical));
 	assert_memory_equal(t.name.text, canonical, t.name.len + 1);
 	v = ruleset_check(s, &t);

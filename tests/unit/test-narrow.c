@@ -167,7 +167,7 @@ static int once(const struct ruleset_entry *policy)
 	return r;
 }
 
-/* What it is made of makes it again. */
+/* Its texts build the same set again. */
 TEST(its_texts)
 {
 	static const char *const texts[] = { "-*", "+a.example.com", "+.b.example.com",

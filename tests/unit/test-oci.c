@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The bundle, as data. What it does when a runtime is given it is shown by tests/attack. */
+/* The bundle, as data. tests/attack shows its effect in a real runtime. */
 #include "unit.h"
 
 #include <netinet/in.h>
@@ -325,8 +325,7 @@ TEST(clone_without_namespaces)
 	assert_true(allows(p, "read", 0, 0));
 }
 
-/* What programs use, by family, type and protocol. All else is refused before the kernel sees it.
- */
+/* Sockets that programs use, by family, type and protocol. The filter refuses all others. */
 static bool is_good_socket(uint64_t family, uint64_t type, uint64_t protocol)
 {
 	if (family == AF_UNIX)

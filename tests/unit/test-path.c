@@ -123,7 +123,7 @@ TEST_IN_DIR(flags_and_modes)
 	assert_true(tmp >= 0 || tmp == -EOPNOTSUPP);
 	assert_int_equal(path_open_beneath(d->fd, "new", O_WRONLY | O_CREAT | O_EXCL, 0666),
 			 -EEXIST);
-	/* A mode without O_CREAT is not an error here, as it is none for open(2). */
+	/* A mode without O_CREAT is no error, as for open(2). */
 	assert_int_equal(fd_close(path_open_beneath(d->fd, "new", O_RDONLY, 0600)), -EBADF);
 }
 
@@ -145,7 +145,7 @@ TEST_IN_DIR(a_lease_does_not_hold_us_for_ever)
 
 	furnish(d);
 	holder = openat(d->fd, "in/f", O_RDONLY | O_CLOEXEC);
-	(void)signal(SIGIO, SIG_IGN); /* what the holder of a broken lease gets */
+	(void)signal(SIGIO, SIG_IGN); /* sent to the holder of a broken lease */
 	if (fcntl(holder, F_SETLEASE, F_RDLCK) < 0)
 		skip();
 	assert_int_equal(path_open_beneath(d->fd, "in/f", O_WRONLY | O_NONBLOCK, 0), -EAGAIN);

@@ -14,7 +14,7 @@ enum {
 
 struct world {
 	struct loop *loop;
-	struct link *link; /* of the keeper */
+	struct link *link; /* the keeper's */
 	int fd;
 	size_t got;
 	enum wire_code code;
@@ -82,7 +82,7 @@ static void on_closed(struct call *c, enum wire_code code, const char *text, voi
 	loop_stop(w->loop, 0);
 }
 
-/* The first credit that is given back finds nobody; the rest is read all the same. */
+/* The keeper is gone when the first credit is returned; the remaining bytes are still read. */
 TEST(the_last_words)
 {
 	static const struct call_ops ops = { .data = on_data, .closed = on_closed };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What this version has built in is right, down to the last preset. */
+/* All built-in agents and presets of this version compile. */
 #include "builtin/builtin.h"
 #include "test-policy.h"
 

@@ -235,7 +235,7 @@ TEST(the_digest_is_of_the_meaning)
 		  AGENT "egress: {domains: ['a.example.org:443/private']}\n", false },
 		{ AGENT "egress: {domains: [a.example.org, 'a.example.org:443/private']}\n",
 		  AGENT "egress: {domains: ['a.example.org:443/tls/private']}\n", true },
-		/* what is spoken: as the port says anyway, or not */
+		/* protocols: the port's default or another */
 		{ AGENT "egress: {domains: [a.example.org]}\n",
 		  AGENT "egress: {domains: ['a.example.org:443/tls']}\n", true },
 		{ AGENT "egress: {domains: ['a.example.org:22']}\n",

@@ -29,7 +29,7 @@ static void put(const struct place *p, const char *name, const char *text)
 	unit_dir_write(p->d, name, text, strlen(text));
 }
 
-/* What is said by a compilation of `ref`; "@" stands for the directory. */
+/* Compiles `ref` and compares the diagnostics; "@" stands for the directory. */
 static void assert_outcome(struct policy_store *store, const struct place *place, const char *ref,
 			   int want, const char *said, const char *msg)
 {
@@ -415,7 +415,7 @@ TEST(the_floor_stands)
 	struct err e = ERR_INIT;
 
 	assert_int_equal(policy_compile_text(&store, "t", text, strlen(text), &d, &p, &e), 0);
-	assert_true(d.n > 0); /* it is told so */
+	assert_true(d.n > 0); /* with a diagnostic */
 	assert_true(may_dial(p, "www.example.com:443"));
 	assert_false(may_dial(p, "metadata.example.com:443"));
 	assert_false(may_dial(p, "a.metadata.example.com:80"));

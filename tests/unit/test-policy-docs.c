@@ -96,7 +96,7 @@ TEST(json_holds_every_key)
 	assert_true(json_equal(j, again));
 	keys = json_object_get(j, "agent");
 	each_key(agent_keys, "", in_json, keys);
-	assert_int_equal(json_array_size(keys), 0); /* and no more */
+	assert_int_equal(json_array_size(keys), 0); /* and no others */
 	presets = json_object_get(j, "presets");
 	assert_int_equal(json_object_size(presets), PRESET_KIND_MAX);
 	for (size_t i = 0; i < PRESET_KIND_MAX; i++) {
@@ -124,7 +124,7 @@ TEST(lists_of_presets)
 		"]");
 }
 
-/* A wrong preset is told, and nothing half is given. */
+/* A wrong preset is reported, without partial output. */
 TEST(a_wrong_preset_is_an_error)
 {
 	static const struct builtin_file files[] = {

@@ -80,7 +80,7 @@ TEST(explanations)
 		{ "c.b.example.org:443", false, "", "", "22 8443 ", "" },
 		{ "relay.example.com:80", false, "", "", "443 ", "" },
 		{ "9.9.9.9:53", false, "", "", "80 443 ", "" },
-		/* what would open it */
+		/* presets that would allow it */
 		{ "mail.example.org:465", false, "", "", "", "mail " },
 		{ "mail.example.org:443", false, "", "", "", "" },
 		{ "web.mail.example.org:443", false, "", "", "", "mail " },
@@ -119,7 +119,7 @@ TEST(lists_have_a_limit)
 	assert_int_equal(x.ports[15], 16);
 }
 
-/* A preset that does not compile is not proposed, and stands in nobody's way. */
+/* A preset that does not compile is not suggested, and does not affect the others. */
 TEST(presets_that_are_wrong)
 {
 	static const struct builtin_file files[] = {

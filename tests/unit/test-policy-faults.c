@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every allocation and every system call of the compiler fails once. What comes out is a clean
- * error or the same policy as without the fault, and never a wider one.
+ * Every allocation and every syscall of the compiler fails once. The result is a clean error or the
+ * same policy as without the fault, never a wider one.
  *
- * The arena of this program takes a malloc() for each piece, in place of one for each block: so
- * each piece can fail, and AddressSanitizer knows where it ends.
+ * The arena of this program calls malloc() for each piece instead of each block, so that each piece
+ * can fail and AddressSanitizer knows where it ends.
  */
 #include <limits.h>
 #include <stdalign.h>

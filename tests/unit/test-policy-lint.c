@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is legal but unwise, or legal one by one but not together. */
+/* Policies that are legal but unwise, or whose parts are legal only on their own. */
 #include "test-policy.h"
 
 /* Level and text of each diagnostic of a compilation that may have errors, a line each. */
@@ -65,7 +65,7 @@ TEST(suffixes)
 	}
 }
 
-/* What is shut may be as wide as one likes. */
+/* Deny rules may be as wide as the author likes. */
 TEST(deny_rules_are_not_judged)
 {
 	assert_lint(AGENT "egress: {deny: [.co.uk, .github.io, 169.254.169.254, 0.0.0.0/0]}\n", "");

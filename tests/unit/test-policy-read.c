@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is said about wrong keys and values, and where; and that right ones arrive. */
+/* Diagnostics of wrong keys and values, with positions; right ones are read. */
 #include "test-policy.h"
 
 #include "policy/yaml-tree.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of the policy compiler share: a small store, and diagnostics as text. */
+/* Shared by the policy compiler's tests: a small store, and diagnostics as text. */
 #pragma once
 
 #include <string.h>
@@ -49,7 +49,7 @@ static const struct builtin_file small_files[] = {
 
 #define SMALL_STORE(dirs) POLICY_STORE_INIT(small_files, ARRAY_SIZE(small_files), dirs)
 
-/* What most agents of these tests begin with. */
+/* The first line of most agents in these tests. */
 #define AGENT "agent: {name: a, type: t}\n"
 
 /* All of them, a line each. */

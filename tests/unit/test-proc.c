@@ -113,7 +113,7 @@ static void start_sleep(struct proc *p)
 	assert_int_equal(proc_spawn(&spec, p, &e), 0);
 }
 
-/* True once `pid` runs no more; a zombie nobody reaps counts as gone. */
+/* True once `pid` has ended; an unreaped zombie counts as ended. */
 static bool goes_away(pid_t pid)
 {
 	for (int i = 0; i < 500; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What hutchd says to a keeper about commands, with a keeper of the test's at the other end. */
+/* Messages of hutchd to a keeper about commands; the test plays the keeper. */
 #include "test-api.h"
 
 #include <fcntl.h>
@@ -362,7 +362,7 @@ TEST_WITH(test_the_client_goes_first, setup, teardown)
 	assert_int_equal(keeper.closed, 0);
 }
 
-/* A command of somebody else's. */
+/* A command that another client started. */
 TEST_WITH(test_attach, setup, teardown)
 {
 	struct fields f;

@@ -203,7 +203,7 @@ TEST_WITH(test_woken_by_what_is_written, setup, teardown)
 	turn();
 	expect_data(&at, "stdout", "b", 1);
 	assert_true(client.ended);
-	turn(); /* of the watch that went */
+	turn(); /* for the removed watch */
 }
 
 TEST_WITH(test_offsets, setup, teardown)
@@ -264,7 +264,8 @@ TEST_WITH(test_characters_stay_whole, setup, teardown)
 	while (at == client.out.len)
 		turn();
 	expect_data(&at, "stdout", "\xe2\x82", 2);
-	/* What is no beginning of a character does not wait, nor what another stream follows. */
+	/* Bytes that cannot begin a character are not held back, nor are those that another
+	 * stream follows. */
 	PRINTS(&c, 1, "\xff\x80\x80\x80");
 	while (at == client.out.len)
 		turn();
@@ -334,7 +335,7 @@ static size_t watches(void)
 	return n;
 }
 
-/* A command that prints on and on wakes nobody who cannot take it. */
+/* A command that prints without end does not wake a client with a full buffer. */
 TEST_WITH(test_a_full_client_is_not_woken, setup, teardown)
 {
 	struct command c;
@@ -362,7 +363,7 @@ TEST_WITH(test_a_full_client_is_not_woken, setup, teardown)
 	assert_int_equal(watches(), 0);
 }
 
-/* A client that does not read is not written to; it goes on where it was. */
+/* A slow client gets no writes until it reads; then it continues where it was. */
 TEST_WITH(test_a_slow_client, setup, teardown)
 {
 	struct command c;

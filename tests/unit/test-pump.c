@@ -75,7 +75,7 @@ TEST_WITH(small_both_ways_and_half_close, world_setup, world_teardown)
 	world_expect(w, r.client, "welcome", 7);
 	assert_int_equal(shutdown(r.client, SHUT_WR), 0);
 	world_expect_end(w, r.server, 0);
-	/* The other half goes on. */
+	/* The other direction continues. */
 	put(r.server, "and more", 8);
 	world_expect(w, r.client, "and more", 8);
 	assert_false(r.ended);

@@ -96,7 +96,7 @@ TEST(limits_of_the_command_line)
 	assert_int_equal(receipt_check(&r, &e), -EPERM);
 	assert_string_equal(e.msg, "--memory, --pids cannot be enforced on this host (Permission "
 				   "denied); run hutch as root; or use --best-effort");
-	/* What the policy requires cannot be given up by an option. */
+	/* No option can waive a layer that the policy requires. */
 	receipt_explicit(&r, BIT(LAYER_CGROUP_PIDS));
 	assert_int_equal(receipt_check(&r, &e), -EPERM);
 	assert_non_null(strstr(e.msg,

@@ -35,7 +35,7 @@ struct both {
 	struct record r;
 	int fd; /* for reading */
 	uint64_t total;
-	uint64_t limit; /* of the budget, in blocks; 0: none */
+	uint64_t limit; /* the budget in blocks; 0: no limit */
 };
 
 static bool grow(struct record *r, void *arg)
@@ -82,8 +82,7 @@ static void put(struct both *b, unsigned int stream, size_t n)
 	b->total += n;
 }
 
-/* Reads what there is from the cursor; checks every byte; gives back the bytes that were not there.
- */
+/* Reads from the cursor to the end and checks every byte; returns the number of missing bytes. */
 static uint64_t read_on(struct record_cursor *c, uint64_t *ret_pieces)
 {
 	struct record_info info;
@@ -196,7 +195,7 @@ TEST(nothing_is_wrong_by_chance)
 	}
 }
 
-/* Each half has its share: nothing of a file that could hold more is given up too early. */
+/* Each half has its share: a file with room left drops nothing early. */
 TEST(both_halves_are_kept)
 {
 	_cleanup_both_ struct both b;
@@ -240,8 +239,7 @@ static _noreturn_ void flood(struct both *b)
 	_exit(0);
 }
 
-/* In the ring, readers are told of what goes for many blocks at once, not for each; and little more
- * goes than has to. */
+/* The ring reports dropped blocks to readers many at a time, and drops little more than it must. */
 TEST(ring_moves_in_steps)
 {
 	enum {

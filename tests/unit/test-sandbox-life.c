@@ -305,7 +305,7 @@ TEST_IN_DIR(everything_without_a_warden_goes)
 	assert_int_equal(state_phase(made.dir), STATE_STARTING);
 }
 
-/* Children that sweep all at once: everything is taken back, once, by whomever. */
+/* Children sweep concurrently: everything is reclaimed exactly once, by any of them. */
 TEST_IN_DIR(many_sweep_at_once)
 {
 	struct unit_dir *d = *state;
@@ -429,7 +429,7 @@ static size_t count(const struct state_root *r)
 	return n;
 }
 
-/* What the keeper was given is written to files of the directory, and looked at. */
+/* Writes what the keeper received to files of the directory, and checks them. */
 TEST_IN_DIR(what_the_keeper_gets)
 {
 	struct unit_dir *d = *state;
@@ -527,7 +527,7 @@ TEST_IN_DIR(programs_are_found)
 	assert_int_equal(count(&r), 0);
 }
 
-/* A start takes back what a dead one left. */
+/* A start reclaims the leftovers of a dead sandbox. */
 TEST_IN_DIR(a_start_sweeps)
 {
 	struct unit_dir *d = *state;

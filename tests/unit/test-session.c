@@ -451,7 +451,7 @@ TEST(test_much_through_pipes)
 	expect_child(&to);
 }
 
-/* Nobody reads for half a second: what passes by then is what fits in the pipe, and the credit. */
+/* While the client does not read, only as much passes as the pipe and the credit hold. */
 TEST(test_slow_reader)
 {
 	_cleanup_proc_ struct proc late = PROC_INIT;
@@ -510,7 +510,7 @@ TEST(test_full_disk)
 
 /* ---- signals ---- */
 
-/* Sends signals to this process, a second apart: time for a shell to start on a busy machine. */
+/* Sends signals to this process, a second apart: time for a shell to start on a busy host. */
 static void sender(struct proc *p, const int *sigs, size_t n)
 {
 	if (proc_fork(p) == 1) {
@@ -622,7 +622,7 @@ TEST(test_terminal)
 
 int main(void)
 {
-	/* What runs in the background of a script, or under nohup(1), ignores some of these. */
+	/* A background job of a script, or a program under nohup(1), ignores some of these. */
 	(void)signal(SIGINT, SIG_DFL);
 	(void)signal(SIGQUIT, SIG_DFL);
 	(void)signal(SIGTERM, SIG_DFL);

@@ -22,8 +22,8 @@ static const struct builtin_file files[] = {
 #define STORE(dirs) POLICY_STORE_INIT(files, ARRAY_SIZE(files), dirs)
 
 /*
- * Two directories of the list, "x" and "y", below the test's, with what a store has; and one that
- * is not there.
+ * Two search directories, "x" and "y", below the test's, with the contents of a store; and one that
+ * does not exist.
  */
 struct places {
 	char x[UNIT_PATH_MAX + 8], y[UNIT_PATH_MAX + 8], none[UNIT_PATH_MAX + 8];
@@ -192,7 +192,7 @@ TEST_IN_DIR(looks_beside_too)
 	assert_no_find(&s, "agents", "parent", NULL, -ENOENT, "is not known");
 }
 
-/* What is there and cannot be read is not passed over. */
+/* An unreadable file is an error and is not skipped. */
 TEST_IN_DIR(a_file_that_cannot_be_read_is_an_error)
 {
 	struct unit_dir *d = *state;

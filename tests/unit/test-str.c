@@ -230,7 +230,7 @@ TEST(every_escaped_byte_string_is_one_clean_line)
 		}
 		assert_int_equal(str_escape(&b, in, sizeof(in)), 0);
 		assert_true(utf8_valid(b.data, b.len));
-		assert_true(b.len <= 4 * sizeof(in)); /* what log.c counts on */
+		assert_true(b.len <= 4 * sizeof(in)); /* log.c relies on this */
 		for (size_t i = 0; i < b.len; i++)
 			assert_true((unsigned char)b.data[i] >= 0x20 && b.data[i] != 0x7f);
 	}

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is packed comes out as it was; what an archive may not say is refused, and writes nothing.
- */
+/* A packed tree is extracted unchanged; an invalid archive is refused and writes nothing. */
 #include "unit.h"
 
 #include <fcntl.h>
@@ -140,7 +139,7 @@ TEST_IN_DIR(a_file_can_be_packed_empty)
 	expect_text(d, "copy/f", "text");
 }
 
-/* What an archive of memory says, one line an entry. */
+/* Lists an archive in memory, one line for each entry. */
 static void list(const struct buf *b, struct buf *out)
 {
 	static struct tar_entry en;
@@ -203,7 +202,7 @@ TEST_IN_DIR(roots_are_packed_for_images)
 	assert_false(has_line(&lines, "gone"));
 	assert_false(has_line(&lines, "null"));
 	assert_int_equal(p.failed, 0);
-	/* Without that, nobody is told whose it is, and nothing is left out. */
+	/* pack() writes 0:0 as the owner and leaves nothing out. */
 	buf_reset(&b);
 	buf_reset(&lines);
 	assert_int_equal(pack(d, "root", ".", &b, &e), 0);

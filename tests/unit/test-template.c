@@ -178,7 +178,7 @@ TEST_WITH(wrong_requests, setup, teardown)
 	assert_int_equal(entries(s.builds), 0);
 }
 
-/* What is on disk is not believed. */
+/* Files on disk are not trusted. */
 TEST_WITH(damaged_records, setup, teardown)
 {
 	const struct unit_dir builds = { .fd = s.builds }, names = { .fd = s.names };
@@ -507,14 +507,14 @@ TEST_WITH(files_have_limits, setup, teardown)
 	assert_int_equal(n, TEMPLATE_UPLOADS_MAX);
 	while (n > 0)
 		template_upload_drop(&u[--n]);
-	/* What nobody receives any more is removed by the next. */
+	/* The next upload removes abandoned ones. */
 	unit_dir_write(&(struct unit_dir){ .fd = s.files }, ".new-left", "x", 1);
 	assert_int_equal(send_file(HASH_A, "x", &e), 0);
 	assert_int_equal(entries(s.files), 1);
 }
 
-/* Whoever has the store's lock holds up the end of an upload, which a child may wait for, with a
- * store of its own; never the beginning. */
+/* A held store lock delays only the end of an upload, which a child with its own store can wait
+ * for; never the beginning. */
 TEST_WITH(an_upload_begins_at_once, setup, teardown)
 {
 	_cleanup_template_upload_ struct template_upload u = TEMPLATE_UPLOAD_INIT;
@@ -536,7 +536,7 @@ TEST_WITH(an_upload_begins_at_once, setup, teardown)
 	template_upload_drop(&u);
 	expect_file(HASH_A, "late");
 	assert_int_equal(entries(s.files), 1);
-	/* It was given up meanwhile: nothing is kept. */
+	/* The upload was dropped meanwhile: nothing is kept. */
 	assert_int_equal(template_upload_begin(&s, TID, HASH_B, 0, &u, &e), 0);
 	template_upload_drop(&u);
 	assert_int_equal(template_upload_end(&own, &u, &e), -ENOENT);
@@ -827,7 +827,7 @@ TEST_WITH(faults, setup, teardown)
 	FAIL_SWEEP(sweep_log());
 	FAIL_SWEEP(sweep_file());
 	/* Whatever failed on the way, it is all in order now. */
-	assert_int_equal(entries(s.builds), 2); /* what "mine" means, and the log */
+	assert_int_equal(entries(s.builds), 2); /* the target of "mine", and the log */
 	assert_int_equal(entries(s.files), 1);
 }
 

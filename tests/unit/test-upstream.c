@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an HTTP proxy answers, whole, in pieces and wrong. */
+/* Responses of an HTTP proxy: whole, in pieces, and wrong. */
 #include "unit.h"
 
 #include <string.h>
@@ -118,7 +118,7 @@ TEST(only_the_head_is_taken)
 	assert_string_equal(rest, "from the server");
 	for (size_t piece = 1; piece < 32; piece++) {
 		assert_int_equal(talk(answer, piece, rest), 0);
-		/* What was not sent yet cannot have been taken. */
+		/* Bytes that were not sent yet cannot have been consumed. */
 		assert_memory_equal(rest, "from the server", strlen(rest));
 	}
 }

@@ -43,7 +43,7 @@ static void feed_all(struct end *x, uint32_t ch, unsigned int stream)
 		assert_int_equal(feed_data(x, ch, stream, PIECE), 0);
 }
 
-/* ---- what they send ---- */
+/* ---- received ---- */
 
 TEST(all_credit_and_one_byte_more)
 {
@@ -116,7 +116,7 @@ TEST(no_credit_after_their_eof)
 	assert_int_equal(feed_data(&x, ch, 0, 1), -EPROTO);
 }
 
-/* What comes after our CLOSE counts for nothing, however much it is. */
+/* Bytes after our CLOSE count for nothing, in any amount. */
 TEST(no_limit_after_our_close)
 {
 	_cleanup_end_ struct end x = { .l = NULL };
@@ -132,7 +132,7 @@ TEST(no_limit_after_our_close)
 	end_expect(&x, "|");
 }
 
-/* ---- what we send ---- */
+/* ---- sent ---- */
 
 TEST(sends_what_credit_allows)
 {
@@ -331,7 +331,7 @@ TEST(what_was_written_does_not_count)
 	}
 }
 
-/* Somebody who asks, and does not read the answers. */
+/* A peer that sends requests and does not read the answers. */
 TEST(questions_without_end)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(START);

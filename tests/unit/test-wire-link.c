@@ -14,7 +14,7 @@ enum {
 /* ---- every state and every type ---- */
 
 enum st {
-	ST_FIRST, /* nobody said HELLO; the frame is on channel 0 */
+	ST_FIRST, /* no HELLO yet; the frame is on channel 0 */
 	ST_FIRST_CHANNEL,
 	ST_HALF, /* they did, we did not */
 	ST_HALF_CHANNEL,
@@ -37,7 +37,7 @@ enum st {
 	ST_MAX,
 };
 
-/* What a frame does: "heard|SAID", '#' for the channel; nothing at all is an error. */
+/* The effect of a frame: "heard|SAID", '#' for the channel; an empty cell is an error. */
 static const struct cell {
 	const char *effect;
 	enum st next;
@@ -242,7 +242,7 @@ TEST(states_follow_states)
 			}
 }
 
-/* What counts as a channel. */
+/* Which states count as a channel. */
 TEST(channels_are_counted)
 {
 	for (enum st st = 0; st < ST_MAX; st++) {
@@ -352,7 +352,7 @@ TEST(payloads_of_the_wrong_size)
 	}
 }
 
-/* What `sub` may be: a stream, an operation, a kind; else 0. */
+/* Valid values of `sub`: a stream, an operation, a kind; otherwise 0. */
 TEST(subs_are_checked)
 {
 	for (enum link_role role = LINK_KEEPER; role <= LINK_GUEST; role++)
@@ -528,7 +528,7 @@ TEST(cut_anywhere)
 	}
 }
 
-/* Of the sanitizer if it is there, else of glibc. */
+/* The sanitizer's count if there is one, otherwise glibc's. */
 size_t __sanitizer_get_current_allocated_bytes(void) __attribute__((weak));
 
 static size_t heap(void)

@@ -27,7 +27,7 @@ enum kind {
 
 static const struct {
 	enum kind kind;
-	uint64_t min, max; /* of a number; else of the length */
+	uint64_t min, max; /* limits of a number, otherwise of the length */
 } kinds[TAG_MAX] = {
 	[TAG_VERSION] = { NUMBER, 0, UINT32_MAX },
 	[TAG_AGENT] = { TEXT, 0, 64 },
@@ -348,7 +348,7 @@ static struct payload with(const struct payload *p, size_t i, struct field f)
 	return q;
 }
 
-/* What comes out is what went in, value by value. */
+/* The decoded values equal the encoded ones. */
 static void check_values(const struct row *row, const struct payload *p)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(PAYLOAD_MAX);
@@ -610,7 +610,7 @@ TEST(meta_is_a_key_and_a_value)
 {
 	static const struct {
 		const char *before, *after;
-		size_t n; /* of the x between them */
+		size_t n; /* number of x between them */
 		bool good;
 	} values[] = {
 		{ "k=", "", 0, true },	       { "k=", "", 1024, true },
@@ -718,7 +718,7 @@ TEST(empty_is_a_message_without_fields)
 	assert_int_equal(fields_parse(MESSAGE_STAT, NULL, 0, &f, &e), -EBADMSG);
 }
 
-/* A position that does not come from fields_next() ends the walk, and no more. */
+/* A position that does not come from fields_next() ends the walk and has no other effect. */
 TEST(positions_stay_inside)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(64);

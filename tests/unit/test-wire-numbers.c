@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What the numbers on the wire stand for, and what is said about a request of our own that is
- * wrong.
- */
+/* Names of the numbers on the wire, and errors for our own invalid requests. */
 #include "unit.h"
 
 #include <string.h>
@@ -212,7 +209,7 @@ TEST(codes_have_names)
 	assert_string_equal(wire_code_name(UINT64_MAX), "unknown code");
 }
 
-/* What is wrong is said before it is sent, in words. */
+/* An invalid request is reported in words before it is sent. */
 TEST(own_requests_are_checked)
 {
 	static char longest[4097 + 1];

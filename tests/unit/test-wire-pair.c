@@ -16,7 +16,7 @@ enum {
 	START = 262144,
 };
 
-/* What one side did and heard on one channel. */
+/* Events of one side on one channel. */
 struct half {
 	uint64_t sent[WIRE_STREAMS], heard[WIRE_STREAMS], consumed[WIRE_STREAMS];
 	bool eof_sent[WIRE_STREAMS], eof_heard[WIRE_STREAMS];
@@ -267,7 +267,7 @@ static void pair_free(struct pair **p)
 
 #define _cleanup_pair_ _cleanup_(pair_free)
 
-/* ---- what owners do ---- */
+/* ---- owner operations ---- */
 
 static void do_open(struct pair *p)
 {
@@ -382,7 +382,7 @@ static void do_something(struct pair *p)
 		close_channel(s, ch);
 }
 
-/* ---- what must be true ---- */
+/* ---- invariants ---- */
 
 /* With nothing on its way: what one may send is what the other has not in hand. */
 static void check_credit(struct pair *p)

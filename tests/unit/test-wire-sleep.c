@@ -61,7 +61,7 @@ static void enter(struct end *x, enum st st)
 	end_drain(x);
 }
 
-/* What is legal, and what is heard and said then. All that is not here ends the link. */
+/* Legal frames, with the events heard and frames sent then. Any other frame ends the link. */
 static const struct {
 	enum st st;
 	unsigned int type;
@@ -96,7 +96,7 @@ static const struct {
 	{ GUEST_WOKEN, WIRE_CREDIT, "credit 2.0\n|" },
 	{ GUEST_WOKEN, WIRE_MSG, "msg 2\n|" },
 	{ GUEST_WOKEN, WIRE_CLOSE, "closed 2\n|CLOSE 2\n" },
-	/* Channel 2 is no more, and its number is new. */
+	/* Channel 2 is gone, and its number is new. */
 	{ GUEST_AGAIN, WIRE_PING, "|PONG 0\n" },
 	{ GUEST_AGAIN, WIRE_PONG, "pong 0\n|" },
 	{ GUEST_AGAIN, WIRE_SLEEP, "sleep 0\n|" },
@@ -125,7 +125,7 @@ TEST(states_and_types)
 			r = end_feed_frame(&x, type, on_link ? 0 : 2);
 			if (r != (effect ? 0 : -EPROTO))
 				fail_msg("state %d, type %u: %d %s", (int)st, type, r, x.e.msg);
-			if (st != GUEST_EARLY) /* what waits there is no answer */
+			if (st != GUEST_EARLY) /* the frames held there are not answers */
 				end_expect(&x, effect ? effect : "|");
 		}
 }
@@ -175,7 +175,7 @@ TEST(not_before_both_hellos)
 		}
 }
 
-/* A client of the keeper puts nobody to sleep, and wakes nobody. */
+/* A client cannot put its keeper to sleep or wake it. */
 TEST(not_by_clients)
 {
 	for (unsigned int type = WIRE_SLEEP; type <= WIRE_WAKE; type++) {
@@ -235,7 +235,7 @@ TEST(so_does_the_guests)
 	end_expect(&x, "wake 0\n|" ALL);
 }
 
-/* What waited was for channels that are no more. */
+/* The held frames were for channels that are gone. */
 TEST(another_keeper_hears_nothing_of_it)
 {
 	_cleanup_end_ struct end x = { .l = NULL };
@@ -281,7 +281,7 @@ TEST(large_data_waits_too)
 	assert_int_equal(written, WIRE_HEADER + sizeof(large));
 }
 
-/* What waits is output like any other: first DATA stops, then the link. */
+/* Held frames count as output: at the limit DATA stops first, then the link. */
 TEST(what_waits_has_a_limit)
 {
 	_cleanup_end_ struct end x = { .l = NULL };

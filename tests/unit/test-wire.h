@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of the link share: frames made by hand, and an end that writes down what it hears.
- */
+/* Shared by the link tests: frames made by hand, and an end that logs what it hears. */
 #pragma once
 
 #include "unit.h"
@@ -339,7 +338,7 @@ static inline void end_drain(struct end *x)
 	buf_reset(&x->log);
 }
 
-/* What was heard and said since the last time, against "heard\n|SAID\n". */
+/* Compares the events and frames since the last call with "heard\n|SAID\n". */
 static inline void end_expect(struct end *x, const char *want)
 {
 	_cleanup_buf_ struct buf all = BUF_INIT(32 * 1024 * 1024);

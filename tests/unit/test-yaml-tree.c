@@ -192,7 +192,7 @@ TEST(refusals)
 	}
 }
 
-/* What libyaml refuses before it has a position. */
+/* Input that libyaml rejects before it has a position. */
 TEST(characters_that_are_none)
 {
 	static const char *const texts[] = { "a: b\nc: \xef\xbf\xbf", "a: b\nc: \xef\xbf\xbe" };
