@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A keeper that hears a client, before a guest of ours that does what it is asked for. */
+/* A keeper that receives fuzzed bytes from a client; our guest does every operation requested of
+ * it. */
 #include "keeper-world.h"
 
 static const char *const env[] = { "A=1", "B=2", NULL };

@@ -14,7 +14,7 @@ enum {
 	HEADER = 12
 };
 
-/* A second reader of the name: labels joined by dots. */
+/* Parses the name a second time: labels joined by dots. */
 static void check_name(const struct dns_query *q)
 {
 	const uint8_t *p = q->question;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The head of a request, cut at every place, and the guess whether it is one. */
+/* The head of a request, cut at every place, and the guess whether bytes are a request. */
 #include <string.h>
 
 #include "egress/http.h"

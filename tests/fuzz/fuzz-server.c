@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A request as hutchd's server reads it: head, chunks behind it, query. Cuts change nothing. */
+/* A request as hutchd's server reads it: head, chunks, query. The split of the input changes
+ * nothing. */
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>

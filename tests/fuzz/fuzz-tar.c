@@ -33,7 +33,7 @@ static void check_name(const char *name)
 	assert(tar_clean_name(name, strlen(name), again, &e) == 0 && strcmp(name, again) == 0);
 }
 
-/* A number that depends on all that was read. */
+/* A checksum over all results. */
 static uint64_t walk(const uint8_t *data, size_t size, size_t step)
 {
 	static struct tar_entry en;
