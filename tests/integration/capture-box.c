@@ -76,7 +76,7 @@ static void say_where(int fd, const struct target *t, enum capture_how how)
 	(void)dprintf(fd, "HTTP/1.0 200 OK\r\nContent-Length: %d\r\n\r\n%s", n, body);
 }
 
-/* In a process of its own, so that nothing waits for a program that is slow. */
+/* In a child, so that a slow program blocks nothing. */
 static void on_connect(int fd, const struct target *t, enum capture_how how, void *arg)
 {
 	const struct timeval limit = { .tv_sec = REQUEST_S };
@@ -125,7 +125,7 @@ static void become_root(int flags)
 	write_text("/proc/self/uid_map", map);
 }
 
-/* A child in namespaces of its own. It waits for a byte, then runs `argv`. */
+/* Starts a child in its own namespaces, which waits for a byte and then runs `argv`. */
 static pid_t start(const char *resolv, char **argv, int *ret_pidfd, int *ret_go)
 {
 	int go[2], ready[2];

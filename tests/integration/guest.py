@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-hutch-guest as PID 1 of real namespaces, spoken to over its channel by wire.py. As root, commands run as
-other users; as an ordinary user, in a user namespace of one, and what needs a second user is skipped.
+hutch-guest as PID 1 of real namespaces, driven by wire.py over its channel. For root, commands run
+as other users. For an ordinary user, the namespace has one user, and tests that need a second one
+are skipped.
 """
 
 import os
@@ -94,7 +95,7 @@ class Guest:
         self.link = wire.Link(ours)
 
     def end(self, timeout=LONG):
-        """Closes the channel; how the guest ended, and what it said."""
+        """Closes the channel. Returns the guest's exit status and its messages."""
         self.link.close()
         try:
             said = self.process.communicate(timeout=timeout)[1]
@@ -133,7 +134,7 @@ class GuestCase(unittest.TestCase):
 
     # ---- commands ----
     def run_(self, *argv, stdin=None, timeout=wire.TIMEOUT, **more):
-        """Runs a command to its end."""
+        """Runs a command and waits for its end."""
         if stdin is not None:
             more["stdin"] = True
         ch = self.link.open("exec", argv=list(argv), **more)
@@ -159,7 +160,7 @@ class GuestCase(unittest.TestCase):
 
     # ---- files ----
     def op(self, op, path, data=None, **more):
-        """A file operation to its end."""
+        """Runs a file operation and waits for its end."""
         ch = self.link.open(op, path=path, **more)
         if op == "write" and ch.wait_accepted() is not None:
             try:
@@ -186,7 +187,8 @@ class GuestCase(unittest.TestCase):
 
     # ---- waiting ----
     def processes(self):
-        """(pid, state, name) of everything in the sandbox but what asks, and the child that waits for a next command."""
+        """(pid, state, name) of all processes in the sandbox, without this command and the
+        standby for the next command."""
         return [line.split(" ", 2) for line in self.python(PROCESSES).splitlines()]
 
     def alone(self):

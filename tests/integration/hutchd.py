@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-A hutchd for tests, spoken to byte by byte. Its sandboxes are those of the directories that run_as.py has set.
+A hutchd for tests, driven byte by byte. Its sandboxes are in the directories that run_as.py sets.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ JSON = "application/json"
 
 
 class Server:
-    """hutchd with these options, which can be killed and started again at the same place."""
+    """hutchd with these options; it can be killed and restarted at the same port."""
 
     def __init__(self, *options, role="user", env=None):
         self.options = options
@@ -78,7 +78,7 @@ def envelope(message):
 
 
 class Messages:
-    """The envelopes of an answer, one after the other, as they come; `trailer` is what the last one says."""
+    """The envelopes of a response, as they arrive; `trailer` is the content of the last one."""
 
     def __init__(self, connection):
         self.connection = connection
@@ -128,7 +128,7 @@ class BoxCase(SandboxCase):
         return {"E2b-Sandbox-Id": name, "E2b-Sandbox-Port": "49983", "X-Access-Token": token, **named}
 
     def inside(self, script, user="user", timeout=LONG):
-        """A shell in the sandbox; what it prints."""
+        """Runs a shell script in the sandbox; returns its output."""
         r = hutch("exec", "--user", user, self.box, "--", "sh", "-c", script, timeout=timeout)
         self.assertEqual(r.returncode, 0, r.stderr.decode(errors="replace"))
         return r.stdout

@@ -95,7 +95,7 @@ int main(void)
 	try_files();
 	try_rest();
 	say("end", 0);
-	(void)usleep(100000); /* until the host has taken it */
+	(void)usleep(100000); /* time for the host to read the output */
 	(void)reboot(RB_AUTOBOOT);
 	return 1;
 }

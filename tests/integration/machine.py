@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A bare boot of a kernel: QEMU without any jail, and a process 1 that says what there is."""
+"""Boots a kernel in QEMU without confinement; PID 1 reports what the kernel supports."""
 
 import contextlib
 import re

@@ -23,7 +23,7 @@
 #include <x86intrin.h>
 
 enum {
-	DISK_MS = 30 * 1000, /* until the disk is there */
+	DISK_MS = 30 * 1000, /* until the disk appears */
 };
 
 static void check(int r, const char *what)
@@ -144,7 +144,7 @@ int main(int argc, char **args)
 	check(pid < 0 ? -1 : 0, "fork");
 	if (pid == 0)
 		run();
-	/* Orphans come to us: they are reaped until the shell is. */
+	/* Reap orphans until the shell ends. */
 	while (wait(&status) != pid)
 		continue;
 	printf("nested: end %d\n", WIFEXITED(status) ? WEXITSTATUS(status) : 128);

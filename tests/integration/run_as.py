@@ -33,7 +33,7 @@ from waiting import eventually
 HERE = Path(__file__).resolve().parent
 ROOT = os.geteuid() == 0
 CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 0x40000
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # an interpreter from root's home is of no use to others
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # others cannot reach root's home
 PROGRAMS = {"HUTCH": "src/cli/hutch", "HUTCH_KEEPER": "src/warden/hutch-keeper", "HUTCH_GUEST": "src/guest/hutch-guest",
             "HUTCHD": "src/daemon/hutchd", "HUTCH_HOLD": "src/snapshot/hutch-hold", "PROBE": "probe", "RAIDER": "raider", "BOMB": "bomb", "CELL": "cell",
             "JAIL": "jail", "WILD": "wild", "TAKEN": "taken"}
@@ -47,7 +47,7 @@ def image():
 
 @contextlib.contextmanager
 def account():
-    """A new user, with subordinate ids as useradd gives them."""
+    """Creates a user, with subordinate ids from useradd."""
     name = f"hutch-{os.getpid()}"
     subprocess.run(["useradd", "--no-create-home", "--home-dir", "/nonexistent", "--shell", "/bin/sh", name], check=True)
     try:
@@ -72,7 +72,7 @@ def directory(parent, owner, mode):
 
 
 def copy(public, where):
-    """The programs where they find each other, and the tests."""
+    """Copies the programs, at paths where they find each other, and the tests."""
     env = {}
     for name, place in PROGRAMS.items():
         if name not in os.environ:
@@ -85,7 +85,7 @@ def copy(public, where):
     for tests in {HERE, *where}:
         shutil.copytree(tests, public / "tests" / tests.name, ignore=shutil.ignore_patterns("__pycache__"))
     (public / "docs").mkdir()
-    shutil.copy(HERE.parents[1] / "docs/DEBUGGING.md", public / "docs")  # its sessions are played
+    shutil.copy(HERE.parents[1] / "docs/DEBUGGING.md", public / "docs")  # a test runs its sessions
     for path in [public, *public.rglob("*")]:
         path.chmod(0o755 if path.is_dir() or os.access(path, os.X_OK) else 0o644)
     return env
@@ -113,7 +113,7 @@ def end(user):
 
 
 def make_machines(env, work, who):
-    """A kernel, and the level for all that is started."""
+    """Makes a kernel, and sets the level for all child processes."""
     packages = os.environ.get("HUTCH_TEST_KERNEL_DIR")
     subprocess.run([env["HUTCH"], "image", "kernel", *(["--from", packages] if packages else [])], env=env, check=True, cwd=work,
                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **who)
@@ -129,7 +129,8 @@ def own_mounts():
 
 
 def prepare(where, tarball, user, stack):
-    """Programs, tests, directories and the image: the environment, where to be and who, and where the copies are."""
+    """Prepares programs, tests, directories and the image. Returns the environment, the working
+    directory and user, and the place of the copies."""
     if ROOT:
         own_mounts()
     public = stack.enter_context(directory("/tmp", None, 0o755))
@@ -151,7 +152,8 @@ def prepare(where, tarball, user, stack):
                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **who)
     if env.get("HUTCH_TEST_LEVEL") == "microvm":
         make_machines(env, work, who)
-    # Makes the run directory. Its number may have been that of another, which was removed: what still bears it goes before the first test looks.
+    # Creates the run directory. Its inode number may be that of a removed one; gc removes leftovers
+    # with that number before the first test looks.
     subprocess.run([env["HUTCH"], "gc"], env=env, check=True, cwd=work, stdout=subprocess.DEVNULL, **who)
     stack.callback(subprocess.run, [env["HUTCH"], "image", "rm", "base"], env=env, check=True, cwd=work,
                    stdout=subprocess.DEVNULL, **who)

@@ -28,7 +28,7 @@ STATE = Path(os.environ.get("HUTCH_STATE_DIR", "/nonexistent"))
 RUN = Path(os.environ.get("HUTCH_RUN_DIR", "/nonexistent"))
 CONFIG = Path(os.environ.get("HUTCH_CONFIG_PATH", "/nonexistent"))
 ID = re.compile(r"[a-z][a-z0-9]{15}")
-# Every sandbox is a virtual machine, emulated where there is no KVM.
+# Every sandbox is a VM, emulated on hosts without KVM.
 MACHINE = os.environ.get("HUTCH_LEVEL") == "microvm"
 ENGINE = os.environ.get("HUTCH_ENGINE") or "crun"  # of containers
 # The process that the host sees for a sandbox: PID 1 of a container, or QEMU.
@@ -38,13 +38,15 @@ BOX = "qemu-system-x86" if MACHINE else "hutch-guest"
 PATIENCE = 5 if MACHINE else 1
 # Far above the expected time, for busy hosts.
 LONG = 300 if MACHINE else 120
-# Beside limits of the command line: an ordinary user has no control groups on many hosts, where such limits are refused.
+# With limits on the command line: on many hosts an ordinary user has no control groups, and hutch
+# refuses such limits.
 LOOSE = () if ROOT else ("--best-effort",)
 IDS_FIRST = 0x70010000  # of sandboxes of root
 IDS = 65535
 ENGINES = ("crun", "qemu-system-x86")
 COMMS = ("hutch", "hutchd", "hutch-keeper", "hutch-guest", "newuidmap", "newgidmap")
-# Writes so many bytes into a file, and to the disk; says with which error that failed, or "no", and after how many.
+# Writes this many bytes to a file and syncs it. Prints the error or "no", and the number of bytes
+# written.
 FILL = """
 import errno, os, sys
 n, most = 0, int(sys.argv[2])
@@ -74,7 +76,7 @@ def in_machine(thing):
 
 
 def hutch(*args, timeout=LONG, env=None, **more):
-    """Runs hutch to its end; `input` goes to its stdin, which is empty otherwise."""
+    """Runs hutch to its end; stdin is `input`, or empty."""
     if "input" not in more:
         more.setdefault("stdin", subprocess.DEVNULL)
     return subprocess.run([os.environ["HUTCH"], *args], timeout=timeout, check=False, capture_output=True,
@@ -94,8 +96,9 @@ NOW = "import sys, time\nfor line in sys.stdin: print(time.time(), flush=True)"
 
 def clock_of(sandbox):
     """
-    How far its clock is off, at least, in seconds. A command is asked for it, which runs already: the start of one takes so long that a clock
-    that is a second slow would still be between two readings of ours. The quickest of some answers counts.
+    The minimum error of the sandbox's clock in seconds. A command that already runs answers:
+    starting one takes so long that a clock that is a second slow would still fall between our two
+    readings. The quickest of several answers counts.
     """
     times = []
     with start("exec", "-i", sandbox, "--", "python3", "-uc", NOW, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as p:
@@ -132,7 +135,7 @@ class Process:
 
 
 def found(pids):
-    """Those of them that live."""
+    """The living ones among these processes."""
     for pid in pids:
         with contextlib.suppress(OSError, ValueError):
             p = Process(int(pid))
@@ -151,7 +154,7 @@ def programs():
 
 
 def subordinate():
-    """The ids of our sandboxes, as an ordinary user."""
+    """The subordinate ids of our sandboxes, for an ordinary user."""
     name = pwd.getpwuid(os.getuid()).pw_name
     for line in Path("/etc/subuid").read_text().splitlines():
         who, first, count = line.split(":")
@@ -185,7 +188,8 @@ def grouped(p, end):
 
 
 def our_processes():
-    """Root sees which file a process runs. A user sees only whose it is, and has ids of their own."""
+    """Root sees which file a process runs. An ordinary user sees only its uid, and has its own
+    subordinate ids."""
     mine, inside, end = programs(), None if ROOT else subordinate(), tag()
     for p in processes():
         if p.exe in mine or p.comm in ENGINES and (below(p, mine) or grouped(p, end) if ROOT else os.getuid() in p.uids):
@@ -199,7 +203,7 @@ def named(*names):
 
 
 def warden_of(sandbox):
-    """The process that holds the lock, as fcntl(2) tells."""
+    """The process that holds the lock, according to fcntl(2)."""
     with open(RUN / "sandboxes" / sandbox / "lock", "rb+") as f:
         asked = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
         kind, _, _, _, pid = struct.unpack("hhqqi4x", fcntl.fcntl(f, fcntl.F_GETLK, asked))
@@ -248,7 +252,7 @@ def groups():
 
 
 def loops():
-    """Loop devices of sandboxes' disks: their files are below our state directory, and have no name."""
+    """Loop devices of sandbox disks: their files are unnamed and below our state directory."""
     found = []
     for file in Path("/sys/block").glob("loop*/loop/backing_file"):
         with contextlib.suppress(OSError):  # it has just gone
@@ -271,7 +275,7 @@ def ledger():
         lines.update(f"file {sandbox}/{name}" for name in ["", *kept])
     for place in ("/run/crun", f"/run/user/{os.getuid()}/crun", f"{os.environ.get('XDG_RUNTIME_DIR')}/crun"):
         lines.update(f"state of crun {place}/{name}" for name in list_dir(place) if ID.fullmatch(name))
-    # A runtime that gets the host's /dev/null as a stdin gives it to the sandbox's user.
+    # A runtime that gets the host's /dev/null as stdin would chown it to the sandbox's user.
     st = os.stat("/dev/null")
     lines.add(f"/dev/null {st.st_uid}:{st.st_gid} {st.st_mode:o}")
     return lines
@@ -333,7 +337,8 @@ class SandboxCase(unittest.TestCase):
 
     @contextlib.contextmanager
     def instead_of(self, role, program, tail):
-        """hutch with `program` and these bytes behind it as its guest or keeper. The ledger knows our processes by their files."""
+        """Runs hutch with `program`, these bytes appended, as its guest or keeper. The ledger
+        recognises our processes by their files."""
         variable = f"HUTCH_{role.upper()}"
         was, other = os.environ[variable], {"guest": "keeper", "keeper": "guest"}[role]
         with tempfile.TemporaryDirectory(dir=program.parent if os.geteuid() == 0 else None) as lib:
@@ -428,7 +433,7 @@ def create(*opts, **more):
 
 
 def agent(name, text=""):
-    """Writes a policy file where hutch looks for agents, and gives back the name."""
+    """Writes a policy file where hutch looks for agents, and returns its name."""
     (CONFIG / "agents").mkdir(parents=True, exist_ok=True)
     (CONFIG / "agents" / f"{name}.yaml").write_text(f"agent:\n  name: {name}\n  type: test\n{text}")
     return name

@@ -27,7 +27,7 @@ def hutch_path():
 
 
 def environment(**more):
-    """A small environment. None takes a variable away."""
+    """A small environment; a value of None removes the variable."""
     env = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "HOME": NOWHERE, "HUTCH_CONFIG_PATH": ""}
     # Keep the options of sanitizers and coverage.
     for name in os.environ:
@@ -57,7 +57,7 @@ def hutch(*args, cwd=None, env=None, **more):
 
 
 class Case(unittest.TestCase):
-    """A test with a directory of its own."""
+    """A test with its own directory."""
 
     maxDiff = None
 
@@ -77,7 +77,7 @@ class Case(unittest.TestCase):
         return r.stdout.decode()
 
     def run_fails(self, code, *args, **more):
-        """Runs what must end with `code`, and gives back what it says on stderr."""
+        """Runs a command that must exit with `code`; returns its stderr."""
         r = hutch(*args, **more)
         said = r.stderr.decode(errors="replace")
         self.assertEqual(r.returncode, code, said + r.stdout.decode(errors="replace"))

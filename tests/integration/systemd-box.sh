@@ -39,7 +39,7 @@ rm -rf "$root"/etc/systemd/system/*
 echo 0123456789abcdef0123456789abcdef >"$root/etc/machine-id"
 printf '[Unit]\nDefaultDependencies=no\n' >"$root/etc/systemd/system/box.target"
 cp "$dir"/give/systemd/* "$root/etc/systemd/system/"
-# Not chroot(2): the kernel makes no user namespace for a process in one.
+# Not chroot(2): the kernel denies user namespaces to a process in a chroot.
 cd "$root"
 pivot_root . gone
 umount -l /gone

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""hutch audit; and a verifier that was written from hutch-audit(5) alone."""
+"""hutch audit, checked by a verifier that was written from hutch-audit(5) alone."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ HEADER = struct.Struct(">4sHHIIQ16sQQ32s32s32s")
 
 
 def records(data):
-    """The records of a chain's bytes; an AssertionError where the page is not kept to."""
+    """Parses the records of a chain; an AssertionError where they violate the page."""
     at, seq, prev = 0, 0, bytes(32)
     while at < len(data):
         magic, kind, zero, length, zero2, number, _boot, _wall, _mono, digest, before, own = \
@@ -77,7 +77,7 @@ def signed(key, message, signature):
 
 
 def host_chain(directory, key):
-    """Rules 1, 2 and 4 of the page for a log that nothing was removed from: (records, checkpoints)."""
+    """Rules 1, 2 and 4 of the page for a complete log: (records, checkpoints)."""
     files = sorted(Path(directory).glob("host-*.log"))
     assert [f.name for f in files] == [f"host-{i:08d}.log" for i in range(len(files))]
     count, marks, before = 0, 0, None

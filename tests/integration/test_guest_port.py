@@ -30,7 +30,7 @@ def deaf_socket():
 
 class TestPort(GuestCase):
     def serve(self, how, **more):
-        """A server in the sandbox: its port, and the command."""
+        """Starts a server in the sandbox; returns its port and the command."""
         ch = self.link.open("exec", argv=["python3", "-c", server(how, **more)])
         return int(ch.wait_data(b"\n").split()[0]), ch
 
@@ -92,7 +92,7 @@ class TestPort(GuestCase):
     def test_nobody_is_connected_to_himself(self):
         self.restart(ports="40000 40000")
         self.assertEqual(self.link.open("port", port=40000).wait_closed(), wire.NOT_FOUND)
-        # The control: this is what happens to one who does not look.
+        # The positive control: without the check, a socket connects to itself.
         self.restart(ports="40000 40000")
         self.assertEqual(self.python("import socket\nprint(socket.create_connection(('127.0.0.1', 40000)).getsockname())"),
                          "('127.0.0.1', 40000)\n")
@@ -119,7 +119,7 @@ class TestPort(GuestCase):
         ch = self.connect(port)
         ch.send(b"x")
         self.ends_well(ch)
-        # The other way: the program notices.
+        # In the other direction: the program notices the close.
         port, program = self.serve(TELL)
         ch = self.connect(port)
         ch.send(b"12345")
@@ -177,11 +177,11 @@ class TestPort(GuestCase):
         echo, _ = self.serve(ECHO)
         flooding = [self.link.open("port", port=flood, give_credit=False) for _ in range(40)]
         silent = [self.connect(deaf) for _ in range(40)]
-        for ch in silent:  # as much as the credit allows, which does not come back
+        for ch in silent:  # all of the credit, which is not returned
             ch.send(bytes(wire.CREDIT_START))
-        # The control: they flood, as far as they may; nothing more is read of those that are not listened to.
+        # The control: they flood up to their credit; the rest of their bytes is not read.
         self.link.wait(lambda: all(c.streams[0].total == wire.CREDIT_START for c in flooding), "the flood")
-        greedy = [self.connect(flood) for _ in range(3)]  # and these without an end
+        greedy = [self.connect(flood) for _ in range(3)]  # these flood without end
         for ch in greedy:
             ch.keep = False
         for _ in range(10):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""hutch key; and a reader of keys.json that was written from hutch-keys(5) alone."""
+"""hutch key, checked by a reader of keys.json that was written from hutch-keys(5) alone."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ from support import Case, environment, hutch, hutch_path
 
 
 def known(path, key):
-    """The entry of a key, by the page."""
+    """The entry of a key, found as the page describes."""
     digest = hashlib.blake2b(b"hutch-api-key-1\0" + key.encode(), digest_size=32).hexdigest()
     return [k for k in json.loads(Path(path).read_text())["keys"] if k["hash"] == digest]
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Sandboxes that are virtual machines: what is different from a container, from outside. Snapshots, forks, suspended ones; what is damaged
-is not loaded. Run by run_as.py with HUTCH_TEST_LEVEL=microvm.
+VM sandboxes from outside, where they differ from containers: snapshots, forks, suspend; damaged
+snapshots are not loaded. run_as.py runs these tests with HUTCH_TEST_LEVEL=microvm.
 """
 
 import json
@@ -15,7 +15,7 @@ import hutchd
 from sandbox import CONFIG, LONG, LOOSE, ROOT, RUN, SandboxCase, agent, children_of, clock_of, eventually, hutch, ledger, named, start, warden_of
 
 SNAPSHOTS = Path(os.environ.get("HUTCH_STATE_DIR", "/nonexistent")) / "machine/snapshots"
-CLOCK = 0.05  # seconds that one may be off
+CLOCK = 0.05  # seconds, the allowed error of a clock
 IDENTITY = """
 import hashlib, os, uuid
 print(os.getrandom(32).hex(), open("/etc/machine-id").read().strip(), open("/proc/sys/kernel/random/boot_id").read().strip(), uuid.uuid4(), os.uname().nodename)
@@ -56,7 +56,8 @@ class Boots(MachineCase):
         self.assertNotEqual(self.out("uname", "-r"), os.uname().release + "\n")
 
     def test_timers_are_right_where_cpu_time_is_scarce(self):
-        """An emulated kernel measures its timer while it boots, and is held back meanwhile: sleeps took twice their time, in every clone."""
+        """An emulated kernel calibrates its timer at boot, while the host throttles it: sleeps
+        took twice their time, in every clone."""
         self.assertLess(float(self.run_("python3", "-c", SLEEP, opts=[*LOOSE, "--cpus", "0.3"]).stdout), 1.5, "the shortest of many")
 
     def test_receipt(self):
@@ -78,11 +79,11 @@ class Boots(MachineCase):
 
 class Snapshots(MachineCase):
     def test_fork(self):
-        """Files, memory and processes are the original's; what tells one from another is not."""
+        """Files, memory and processes are copied; identities are not."""
         sandbox = self.create()
         self.sh(sandbox, "echo kept >/tmp/file; mkdir /dev/shm/d")
         self.exec_(sandbox, "sleep", "4321", opts=["-d"])
-        boot = self.sh(sandbox, "cat /proc/sys/kernel/random/boot_id")  # which a kernel keeps once it was read
+        boot = self.sh(sandbox, "cat /proc/sys/kernel/random/boot_id")  # a kernel keeps it once it was read
         forks = self.fork(sandbox, 2)
         self.assertEqual(len(set(forks) | {sandbox}), 3)
         seen = []
@@ -137,7 +138,7 @@ class Snapshots(MachineCase):
 
 class Suspended(MachineCase):
     def test_goes_on(self):
-        """Also after a restart of the host, which takes the run directory away."""
+        """Also after a reboot of the host, which removes the run directory."""
         sandbox = self.create()
         self.exec_(sandbox, "sh", "-c", "i=0; while :; do i=$((i+1)); echo $i >/tmp/m; mv /tmp/m /tmp/n; sleep 0.2; done", opts=["-d"])
         eventually(lambda: self.sh(sandbox, "cat /tmp/n 2>/dev/null || true").strip(), "the counter")
@@ -201,7 +202,7 @@ class Suspended(MachineCase):
         self.refused("resume", sandbox)
 
     def test_damaged(self):
-        """It stays as it is, and says so."""
+        """The sandbox stays suspended, and the error says so."""
         sandbox = self.create()
         self.say("suspend", sandbox)
         [name] = self.saved()
@@ -214,7 +215,7 @@ class Held(MachineCase):
     """Policy and limits of a saved sandbox hold after resume, and for its forks."""
 
     def may(self, sandbox, name):
-        """Whether the name has an address inside, which it has if any rule allows it."""
+        """Whether the name resolves inside, which it does if any rule allows it."""
         r = hutch("exec", sandbox, "--", "getent", "hosts", name)
         self.assertIn(r.returncode, (0, 2), r.stderr)
         return r.returncode == 0
@@ -231,10 +232,10 @@ class Held(MachineCase):
         for sandbox in (box, fork):
             self.assertEqual({name: self.may(sandbox, name) for name in names}, names)
             self.assertIn("denied", hutch("egress", "explain", sandbox, "one.example.com:443").stdout.decode())
-        # One of a snapshot has the rules of its own policy, and no others.
+        # A sandbox from a snapshot has the rules of its own policy, and no others.
         fresh = self.create("-a", "held", "--snapshot", kept)
         self.assertEqual({name: self.may(fresh, name) for name in names}, {**names, "one.example.com": True, "three.example.com": False})
-        # And one that was resumed can be forked.
+        # A resumed sandbox can be forked.
         [again] = self.fork(box, 1)
         self.assertFalse(self.may(again, "one.example.com"))
         # The dial guard allows more than the policy only by a file of the operator, which the
@@ -255,7 +256,7 @@ class Held(MachineCase):
         self.assertNotIn("ttl_left", json.loads((RUN / "sandboxes" / fork / "spec.json").read_text()))
 
     def test_who_ends_it(self):
-        """Not the first client of a copy, nor of one that was resumed, if it was the original's."""
+        """A fork or a resumed sandbox does not end with the first client of the original."""
         run = start("run", "--", "sleep", "4321")
         self.addCleanup(run.kill)
         box = eventually(lambda: next(iter(self.ps()), None), "the sandbox")
@@ -278,7 +279,7 @@ class Commands(MachineCase):
         return [row for row in self.json("ps", "-e", "--json", sandbox) if row["name"] == "job" and row["state"] == state]
 
     def finish(self, sandbox, was):
-        """It is there with all that it was, prints on, and ends."""
+        """The command is complete, continues to print, and ends."""
         [job] = eventually(lambda: self.commands(sandbox, "running"), "the command in ps -e")
         self.assertEqual([job[key] for key in ("pid", "argv", "user", "cwd", "started")], [was[key] for key in ("pid", "argv", "user", "cwd", "started")])
         self.sh(sandbox, "touch /tmp/go")
@@ -304,7 +305,7 @@ class Commands(MachineCase):
 
 
 class Space(MachineCase):
-    """snapshot_space of host.yaml, and what keeps an image."""
+    """snapshot_space of host.yaml, and references that keep an image."""
 
     def allow(self, size):
         CONFIG.mkdir(parents=True, exist_ok=True)
@@ -336,7 +337,7 @@ class Space(MachineCase):
         self.assertEqual(self.sh(sandbox, "echo goes on"), "goes on\n")
 
     def test_an_image_that_is_needed_stays(self):
-        """Also by gc, when its name means another tree."""
+        """Also by gc, when its name refers to another tree."""
         [base] = [row for row in self.json("image", "ls", "--json") if row["name"] == "base"]
         sandbox = self.create()
         name = self.snapshot(sandbox)

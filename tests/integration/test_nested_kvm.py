@@ -22,7 +22,7 @@ from pathlib import Path
 
 DEADLINE = 600  # seconds, for a busy host; an idle one takes 60
 MEMORY = "2G"
-CPU = "max,-ssse3,-sse4.1,-sse4.2,-avx,-avx2"  # SVM is in it; hashes are twice as fast without vectors, which are emulated one by one
+CPU = "max,-ssse3,-sse4.1,-sse4.2,-avx,-avx2"  # has SVM; hashing is twice as fast without emulated vectors
 DISK = 64 << 20
 QEMU = "/usr/bin/qemu-system-x86_64"
 FIRMWARE = Path("/usr/share/qemu")
@@ -35,7 +35,7 @@ isolation: {{level: microvm}}
 resources: {{memory: 96MiB, disk: {DISK >> 20}MiB}}
 """
 
-# A KVM that is emulated needs its time.
+# Emulated KVM is slow.
 HOST = """
 accel: kvm
 accel_timeout: 5m
@@ -86,7 +86,8 @@ echo
 
 
 def cpio(entries):
-    """An archive of (name, mode, bytes) for the kernel: "newc"; with the device that a console needs."""
+    """A "newc" archive of (name, mode, bytes) for the kernel, with the device that a console
+    needs."""
     out = bytearray()
     for i, (name, mode, data) in enumerate([*entries, ("dev/console", 0o020600, b""), ("TRAILER!!!", 0, b"")]):
         device = (5, 1) if mode == 0o020600 else (0, 0)
@@ -98,7 +99,7 @@ def cpio(entries):
 
 
 class Kernel:
-    """The modules of the package, which is unpacked."""
+    """The modules of the unpacked package."""
 
     def __init__(self, package, into):
         subprocess.run(["dpkg-deb", "-x", package, into], check=True)
@@ -110,7 +111,7 @@ class Kernel:
         return path.name.split(".ko")[0].replace("-", "_")
 
     def needs(self, name):
-        """The modules that must be there before `name`, and itself: as .modinfo says, which modules.dep is made of."""
+        """`name` and the modules that it depends on, in load order, from .modinfo."""
         path = self.files.get(name.replace("-", "_"))
         if not path:  # built in
             return []
@@ -132,7 +133,7 @@ class Kernel:
 
 
 class Root:
-    """A tree of this host's programs, with the libraries that each of them names."""
+    """A tree of this host's programs and their libraries."""
 
     def __init__(self, at):
         self.at = at
@@ -142,7 +143,7 @@ class Root:
             (at / d).symlink_to(f"usr/{d}")
 
     def file(self, source, to=None):
-        """A copy at the place where it is on this host, or at `to`."""
+        """Copies a file to the same path as on this host, or to `to`."""
         place = str(to or source)
         if not place.startswith("/usr/") and place.startswith(("/bin/", "/sbin/", "/lib/", "/lib64/")):
             place = "/usr" + place
@@ -162,7 +163,7 @@ class Root:
 
 
 def package():
-    """The kernel's package, of HUTCH_TEST_KERNEL_DIR."""
+    """The kernel's package in HUTCH_TEST_KERNEL_DIR."""
     where = os.environ.get("HUTCH_TEST_KERNEL_DIR")
     found = sorted(Path(where).glob("linux-image-[0-9]*-cloud-amd64_*.deb")) if where else []
     if not found:
@@ -206,7 +207,7 @@ def make_state(work, state):
     run(program("HUTCH"), "image", "kernel", "--from", package().parent)
     kernel = run(program("MACHINE_PARTS"), "kernel", program("HUTCH_GUEST"))[1]
     run(program("MACHINE_PARTS"), "root", next((state / "images/trees").glob("*/root")))
-    for size in (DISK, 4 << 20):  # the second is that of the live check
+    for size in (DISK, 4 << 20):  # the second is for the live check
         run(program("MACHINE_PARTS"), "blank", str(size))
     return Path(kernel)
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The audit log of real sandboxes: what is done leaves its records, before and after; and without a record nothing is done."""
+"""The audit log of real sandboxes: every operation has a record before and after it; without a
+record, an operation is refused."""
 
 import contextlib
 import hashlib
@@ -25,7 +26,7 @@ def blake2b(data):
 
 
 class AuditCase(SandboxCase):
-    """With a log of its own."""
+    """Tests with their own log."""
 
     def setUp(self):
         # Outside the run directory, so that other suites on this host do not count these mounts as
@@ -61,7 +62,7 @@ class AuditCase(SandboxCase):
         self.assertEqual((said["good"], said["live"]), (True, live), said)
 
     def sealed(self, sandbox):
-        """It has an end and, behind that, a seal."""
+        """The chain has an end record, and a seal after it."""
         kinds = [r["kind"] for r in self.records("--sandbox", sandbox) if r["chain"] == "host"]
         self.assertEqual([k for k in kinds if k in ("end", "seal")], ["end", "seal"], kinds)
 
@@ -103,7 +104,7 @@ class Acts(AuditCase):
         self.assertEqual(seen, {("file", 1): [0, 1], **{("exec", n): [0, 1] for n in range(1, 5)}})
 
     def test_nothing_runs_before_its_record(self):
-        """The first thing that a command does is older than no record of it."""
+        """A command's record is older than its first action."""
         sandbox = self.create()
         began = int(self.sh(sandbox, "date +%s%N"))
         [record] = [r for r in self.records("--sandbox", sandbox) if r["kind"] == "exec"]
@@ -116,7 +117,7 @@ class Acts(AuditCase):
         self.exec_(sandbox, "sleep", "1000", code=124, opts=["--timeout", "1s"])
         run = start("exec", "-n", "long", sandbox, "--", "sleep", "4321")
         eventually(lambda: self.kinds(sandbox).count("exec") == 2, "the record of a command")
-        # It is recorded before it runs, and a signal is for one that runs.
+        # The record is written before the command runs; a signal reaches only a running command.
         eventually(lambda: hutch("signal", f"{sandbox}/long", "TERM").returncode == 0, "its beginning")
         run.wait(LONG)
         said = [(r["kind"], r["payload"]["n"]) for r in self.records("--sandbox", sandbox) if "n" in r["payload"]]
@@ -250,7 +251,7 @@ class Acts(AuditCase):
 
 
 class Night(AuditCase):
-    """The session of docs/INVESTIGATE.md, and the questions that are asked there."""
+    """The session of docs/INVESTIGATE.md and its questions."""
 
     def test_what_did_it_do_last_night(self):
         night = Path(__file__).resolve().parent / "night.sh"
@@ -277,7 +278,8 @@ class Night(AuditCase):
 
 
 class Killed(AuditCase):
-    """Whatever is killed, and whenever: the log is whole, and has an end and a seal after the next command."""
+    """Any process is killed at any moment: the log is intact, and after the next command it has
+    an end and a seal."""
 
     def kept_busy(self):
         sandbox = self.create()
@@ -331,7 +333,8 @@ class Unwritable(AuditCase):
 
     @contextlib.contextmanager
     def unwritable(self):
-        """As a user: the files of the log are read-only. As root, who may write to any: a full disk, see below."""
+        """For a user, makes the files of the log read-only. Root can write to any file and gets
+        a full disk: see below."""
         files = list(self.log.glob("host-*.log"))
         for file in files:
             file.chmod(0o400)
@@ -356,7 +359,7 @@ class Unwritable(AuditCase):
         self.addCleanup(subprocess.run, ["umount", self.log], check=True)
 
     def fill(self, *sandboxes):
-        """Every page, and what is left in the last page of each chain: then no record fits anywhere."""
+        """Fills every page, and the last page of each chain: then no record fits anywhere."""
         with open(self.log / "fill", "wb", buffering=0) as f, contextlib.suppress(OSError):
             while True:
                 f.write(b"x" * 4096)
@@ -492,7 +495,7 @@ class Tampering(AuditCase):
         for file in (self.chain, self.log / "host-00000000.log"):
             good = file.read_bytes()
             records = pieces(good)
-            # The record of the checkpoint itself is behind what it is about.
+            # The checkpoint's own record follows the records that it covers.
             n = len(records) - (file != self.chain)
             self.assertGreater(n, 2)
             for first, change, data in changes(records, n):
@@ -517,7 +520,7 @@ def pieces(data):
 
 
 def changes(records, n):
-    """(the first wrong record, what was done, the chain) for the first n records of a chain."""
+    """(first bad record, change, chain) for the first n records of a chain."""
     for k, (before, one, after) in enumerate((records[:k], records[k], records[k + 1:]) for k in range(n)):
         for bit in range(k % 89, 8 * len(one), 89):
             flipped = one[:bit // 8] + bytes([one[bit // 8] ^ 1 << bit % 8]) + one[bit // 8 + 1:]
@@ -532,7 +535,7 @@ def changes(records, n):
 
 class Load(AuditCase):
     def test_a_chain_goes_over_files(self):
-        """Records of 4 KiB each and more, from several at once, past what a file may have."""
+        """Concurrent records of 4 KiB and more, past the size limit of a file."""
         sandbox = self.create()
         script = "for i in $(seq 700); do \"$0\" exec \"$1\" -- true \"$2\" \"$2\" \"$2\" \"$2\" || exit; done"
         runs = [subprocess.Popen(["sh", "-c", script, os.environ["HUTCH"], sandbox, chr(97 + i) * 4000]) for i in range(2)]

@@ -33,7 +33,7 @@ def connect(sandbox):
 
 
 def round_trip(link, rounds=ROUNDS):
-    """The median time of a command of the neighbour."""
+    """The median time of the neighbour's commands."""
     times = []
     for _ in range(rounds):
         start = time.monotonic()
@@ -96,9 +96,9 @@ class Bombs(SandboxCase):
         return int(count)
 
     def test_fork(self):
-        """Its children hold its output, so that it lasts until its time is over, and they end with it."""
+        """Its children hold its output, so it runs until its time limit, and they end with it."""
         self.assertLess(self.refused("fork", "EAGAIN", closed=wire.TIME_LIMIT, timeout=20000 * PATIENCE), 64)
-        if MACHINE:  # whose threads are what the host counts
+        if MACHINE:  # the host counts its threads
             eventually(lambda: self.commands_in(self.sandbox) == [], "the end of all but PID 1")
         else:
             eventually(lambda: self.inspect(self.sandbox)["usage"]["pids"] == 1, "the end of all but PID 1")

@@ -13,7 +13,7 @@ import uuid
 from sandbox import BOX, LONG, PATIENCE, RUN, SandboxCase, SharedCase, agent, children_of, eventually, hutch, start, warden_of
 from waiting import readable, without_error
 
-# A line says which one it is, and what offset it has: 16 bytes each.
+# Each line of 16 bytes contains its number, and so its offset.
 LINES = "import sys\nfor i in range({n}): sys.stdout.buffer.write(b'%015d\\n' % i)"
 SLOW = "import select, sys\nfor i in range({n}):\n  sys.stdout.buffer.write(b'%015d\\n' % i)\n" \
        "  if i % {every} == 0: sys.stdout.flush(); select.select([], [], [], {pause})"
@@ -30,7 +30,7 @@ class ExecCase(SandboxCase):
         return handle
 
     def gate(self):
-        """A line of a script that lasts until the command is run which comes second."""
+        """A line of a script that blocks until the returned command runs."""
         path = f"/tmp/gate-{uuid.uuid4().hex}"
         return f"until [ -e {path} ]; do sleep 0.05; done", ("touch", path)
 
@@ -78,7 +78,7 @@ class Detached(SharedCase, ExecCase):
                 self.refused("exec", "-d", f"--name={wrong}", self.sandbox, "--", "true")
         self.ended(hutch("signal", f"{self.sandbox}/busy", "SIGTERM"), 0)
         self.wait(f"{self.sandbox}/busy", 128 + 15)
-        again = self.detach(self.sandbox, "true", opts=["-n", "busy"])  # the name is free again, and means the newer one
+        again = self.detach(self.sandbox, "true", opts=["-n", "busy"])  # the name is free again, and means the newer command
         self.wait(again)
         self.wait(f"{self.sandbox}/busy")
 
@@ -316,7 +316,7 @@ class Ends(ExecCase):
 
 
 class Terminal:
-    """hutch at a terminal of its own."""
+    """hutch on its own terminal."""
 
     def __init__(self, *args):
         self.pid, self.fd = pty.fork()
@@ -356,7 +356,7 @@ class Shell(SharedCase, ExecCase):
         t = Terminal("shell", self.sandbox)
         t.type(b"echo $((6*7))-$mine\n")
         t.until(b"42-yes")
-        os.kill(t.pid, signal.SIGKILL)  # a terminal that goes is no end either
+        os.kill(t.pid, signal.SIGKILL)  # closing the terminal does not end the command either
         t.end()
         t = without_error(self.entered, AssertionError, "the terminal is free")
         t.type(b"echo $((6*7))-$mine-again; exit 4\n")

@@ -40,7 +40,7 @@ class Gc(SandboxCase):
     def test_one_that_is_being_made_stays(self):
         for _ in range(5):
             p = start("run", "--rm", "--", "true")
-            while p.poll() is None:  # a directory without a lock yet may go: then another one is made
+            while p.poll() is None:  # gc may remove a directory without a lock; create then makes another one
                 gc()
             self.assertEqual(p.wait(LONG), 0)
 

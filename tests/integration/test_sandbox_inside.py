@@ -12,7 +12,7 @@ from pathlib import Path
 from sandbox import (BOX, IDS, IDS_FIRST, MACHINE, ROOT, SandboxCase, SharedCase, agent, children_of, create, eventually, hutch, processes, settle,
                      subordinate, warden_of)
 
-# Tries a list of things; {"what": "ok" or the name of the error}.
+# Tries a list of operations; prints {"operation": "ok" or the name of the error}.
 TRY = """
 import errno, json, os, socket, subprocess, sys
 def attempt(f):
@@ -144,7 +144,7 @@ print(json.dumps([n for n in os.listdir('/dev') if stat.S_IFMT(os.lstat('/dev/' 
 
     def test_ids_that_are_nobody_on_the_host(self):
         inside, outside, count = (int(x) for x in self.sh(self.sandbox, "cat /proc/self/uid_map").split())
-        if MACHINE:  # whose ids are not the host's at all
+        if MACHINE:  # its ids are not host ids
             self.assertEqual((inside, outside, count), (0, 0, 2 ** 32 - 1))
             return
         self.assertEqual((inside, count), (0, IDS))
@@ -183,7 +183,7 @@ class Outside(SharedCase):
         p.stdout.readline()
         found = eventually(lambda: self.found(f"sleep\0{seconds}\0".encode()), "the command")
         uids = set().union(*(q.uids for q in found))
-        p.terminate()  # which ends the command too
+        p.terminate()  # also ends the command
         p.wait()
         p.stdout.close()
         self.assertEqual(len(uids), 1)
@@ -193,7 +193,7 @@ class Outside(SharedCase):
             self.assertIn(min(uids), subordinate())
 
     def test_the_keepers_id_is_none_of_the_sandboxs(self):
-        """Who had it could send signals to the keeper, or use up what the kernel counts for it."""
+        """A process with the keeper's ids could send it signals, or use up its per-user limits."""
         keeper = children_of(warden_of(self.sandbox), "hutch-keeper")[0]
         ids = {int(x) for kind in ("Uid", "Gid") for x in re.findall(rf"^{kind}:(.*)$", Path(f"/proc/{keeper}/status").read_text(), re.M)[0].split()}
         inside = next(p for p in children_of(warden_of(self.sandbox), BOX))
@@ -257,7 +257,8 @@ POLICY = """filesystem:
 
 
 class Paths(Tries):
-    """The policy's filesystem section, on commands and on what they call. The wide one is the control."""
+    """The policy's filesystem section applies to commands and their children. The wide sandbox
+    is the control."""
 
     @classmethod
     def setUpClass(cls):
@@ -332,7 +333,7 @@ class Paths(Tries):
         self.assertEqual(narrow.count("Permission denied"), 2, narrow)
 
     def test_the_workspace_is_where_the_policy_says(self):
-        """And is made if the image has none."""
+        """The workspace is created if the image lacks it."""
         name = agent("elsewhere", "filesystem:\n  workspace: /srv/project\n  write: [/srv/project]\n")
         self.assertEqual(self.out("sh", "-c", "pwd; echo x >x && cat /srv/project/x", opts=["--agent", name]), "/srv/project\nx\n")
 

@@ -15,7 +15,7 @@ import wire
 from sandbox import BOX, LONG, MACHINE, LOOSE, RUN, SandboxCase, as_root, as_user, children_of, eventually, hutch, named, start, warden_of
 from waiting import quiet_for, until_clock
 
-# A number that grows as long as it runs.
+# A number that grows while the sandbox runs.
 COUNTER = "i=0; while :; do i=$((i+1)); echo $i >/tmp/count.new; mv /tmp/count.new /tmp/count; sleep 0.05; done"
 
 
@@ -45,7 +45,8 @@ class PauseCase(SandboxCase):
         self.assertTrue(began + seconds - 1 <= when <= time.time() + seconds + 1, (began, seconds, when, time.time()))
 
     def made_in_time(self, clock, do):
-        """A sandbox with this clock, and how many seconds it had, in which `do` came before the clock was over; what was too late is refused."""
+        """A sandbox with this clock in which `do` came in time, and the seconds it had; a late
+        `do` is refused."""
         def attempt(seconds):
             sandbox = self.create(*clock(seconds))
             return (sandbox, seconds) if do(sandbox).returncode == 0 else self.gone(sandbox, self.over)
@@ -169,7 +170,7 @@ class Pause(PauseCase):
         self.assert_behind(self.deadline(sandbox), 600, began)
         self.ended(hutch("ttl", sandbox, "1s"), 0)
         eventually(lambda: self.ps()[sandbox]["state"] == "paused", "the second pause")
-        # The deadline is over: what is left is the ttl of the policy.
+        # The deadline has passed: the policy's ttl remains.
         self.resume(sandbox)
         self.assertGreater(self.deadline(sandbox), time.time() + 3600)
         self.assertEqual(self.sh(sandbox, "echo alive"), "alive\n")
@@ -334,7 +335,7 @@ class Deadline(PauseCase):
 
 @as_user
 class NoFreezer(PauseCase):
-    """Where control groups are not the user's to make."""
+    """Where the user cannot create control groups."""
 
     def test_is_said_by_name(self):
         sandbox = self.create()

@@ -42,7 +42,7 @@ class Pool(SandboxCase):
         self.assertTrue(hutch("receipt", sandbox).stdout)
 
     def test_what_the_owner_says(self):
-        """Deadline, --rm, a single command: known only when it is taken."""
+        """Settings that are known only when a spare is taken: deadline, --rm, a single command."""
         self.fill(1)
         sandbox = self.create("--deadline", "1h")
         self.assertTrue(self.inspect(sandbox)["deadline"])
@@ -84,7 +84,7 @@ class Pool(SandboxCase):
         self.assertNotIn(spare, self.ps("-a"))
 
     def test_who_takes_it_is_killed(self):
-        """At any moment: it is a sandbox or a spare then, and can be ended."""
+        """Killed at any moment: it is a sandbox or a spare then, and can be ended."""
         self.fill(2)
         began = time.monotonic()
         self.create()

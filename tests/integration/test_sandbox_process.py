@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-process.Process of hutchd, spoken to byte by byte: what the SDKs do not show. The SDKs themselves are tests/conformance's.
+process.Process of hutchd, byte by byte: behaviour that the SDKs do not show. tests/conformance
+tests the SDKs.
 """
 
 import base64
@@ -18,7 +19,7 @@ from sandbox import PATIENCE, eventually, hutch
 
 
 class Events(hutchd.Messages):
-    """The events of a stream, one after the other, as they come."""
+    """The events of a stream, as they arrive."""
 
     def close(self):
         self.connection.close()
@@ -228,7 +229,7 @@ class ProcessCase(sandbox.SandboxCase):
                 (name, text), = data.items()
                 for i, byte in enumerate(base64.b64decode(text)):
                     pieces[offset + i] = (name, byte)
-                if len(pieces) % 3 == 0 and gates:  # all of one stream was seen: now for the other
+                if len(pieces) % 3 == 0 and gates:  # one stream is complete: continue with the other
                     self.assertEqual(hutch("exec", self.box, "--", "touch", gates.pop(0)).returncode, 0)
         whole = [("stdout", c) for c in b"abc"] + [("stderr", c) for c in b"def"] + [("stdout", c) for c in b"ghi"]
         self.assertEqual(pieces, dict(enumerate(whole)))

@@ -81,7 +81,7 @@ class Files(Client, SharedCase):
         self.assertEqual((listed[b"ol"], listed[b"broken"]), (wire.FILE, wire.SYMLINK))
 
     def test_metadata(self):
-        """Wherever a user writes: the root's overlay, and what is mounted."""
+        """Everywhere a user can write: the root's overlay, and mounts."""
         for top in ("/home/user", "/workspace", "/tmp"):
             with self.subTest(top=top):
                 path = f"{top}/meta"
@@ -157,7 +157,7 @@ class Ports(Client, SharedCase):
 
 
 class PortsBesideEgress(Client, SharedCase):
-    """Where connections to anything but loopback are captured."""
+    """A sandbox in which connections to all but loopback are captured."""
 
     @classmethod
     def setUpClass(cls):

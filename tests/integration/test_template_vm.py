@@ -23,7 +23,7 @@ PATIENCE = 600
 
 
 def left_processes(top):
-    """Processes that have something of this test open or in their arguments, but ours."""
+    """Other processes that have a file of this test open or in their arguments."""
     found = []
     for p in Path("/proc").glob("[0-9]*"):
         try:
@@ -71,7 +71,7 @@ class Templates(unittest.TestCase):
 
     @classmethod
     def template(cls):
-        """Its path, and whether it was made."""
+        """The template's path, and whether it was built."""
         code, out, said = cls.run_one("template", *cls.machine)
         if code:
             raise AssertionError(said)
@@ -133,7 +133,7 @@ class Templates(unittest.TestCase):
     def test_in_use(self):
         p = self.start("clones", self.path, *self.machine, 40, "bare")
         eventually(lambda: left_qemu(p.pid), "a clone")
-        p.send_signal(signal.SIGSTOP)  # it has it for as long as it takes
+        p.send_signal(signal.SIGSTOP)  # it holds the template meanwhile
         done = hutch("snapshot", "rm", os.path.basename(self.path), env=self.env)
         p.kill()
         p.communicate()

@@ -122,7 +122,7 @@ class TestMachine(unittest.TestCase):
         self.assertEqual(self.ok("echo still here"), "still here\n")
 
     def test_the_kernel_is_locked(self):
-        """As far as it has what is locked: a kernel without modules has none of their settings."""
+        """Only existing settings: a kernel without modules has none of theirs."""
         want = {"kernel/modprobe": "", "kernel/modules_disabled": "1", "kernel/kexec_load_disabled": "1", "kernel/sysrq": "0",
                 "kernel/dmesg_restrict": "1", "kernel/usermodehelper/bset": "0\t0", "kernel/panic_on_oops": "1", "user/max_user_namespaces": "0"}
         script = 'cd /proc/sys; for n in %s; do [ ! -e $n ] || { echo "$n=$(cat $n)"; }; done' % " ".join(want)
@@ -142,7 +142,7 @@ class TestMachine(unittest.TestCase):
         ch = self.a.link.open("exec", argv=["sh", "-c", loop], stdin=True)
         self.addCleanup(ch.close)
         self.assertNotIn(b"all", ch.wait_data(b"done", timeout=vm.BOOT))
-        # The one that could not fork has ended, and made room for one.
+        # The command that could not fork has ended and made room for another.
         room = self.a.link.open("exec", argv=["sleep", "1000"])
         self.addCleanup(room.close)
         self.assertIsNotNone(room.wait_accepted(vm.BOOT))
@@ -188,7 +188,7 @@ class TestMachine(unittest.TestCase):
     def test_network_is_loopback(self):
         lines = self.ok("cat /proc/net/dev").splitlines()
         self.assertEqual([line.split(":")[0].strip() for line in lines[2:]], ["lo"])
-        # Down, it would be another code: see PROTOCOL.md, port.
+        # If the interface were down, the code would differ: see PROTOCOL.md, port.
         self.assertEqual(self.a.link.open("port", port=9).wait_closed(vm.BOOT), wire.NOT_FOUND)
 
     # ---- sleep ----
@@ -204,7 +204,7 @@ class TestMachine(unittest.TestCase):
         ch.close()
         ch.wait_closed(vm.BOOT)
         times = [float(x) for x in ch.out().split()]
-        # Nothing was written while it slept, and nothing waited in the pipe.
+        # Nothing was written during the sleep, and nothing waited in the pipe.
         self.assertGreater(max(b - a for a, b in zip(times, times[1:])), 0.9)
         self.a.link.sleep(vm.BOOT)
         self.a.link.wake(time=1_700_000_000_000_000_000)

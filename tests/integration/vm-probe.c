@@ -67,7 +67,7 @@ static long try_user_namespace(void)
 	return unshare(CLONE_NEWUSER);
 }
 
-/* A masked file is /dev/null: it opens, and has nothing. */
+/* A masked file is /dev/null: it opens, and is empty. */
 static long try_kallsyms(void)
 {
 	int fd = open("/proc/kallsyms", O_RDONLY | O_CLOEXEC);
@@ -157,7 +157,7 @@ static long try_algorithms(void)
 	return socket(AF_ALG, SOCK_SEQPACKET, 0);
 }
 
-/* Bits that the kernel does not look at do not help. */
+/* Bits that the kernel ignores do not help. */
 static long try_typing(void)
 {
 	return syscall(SYS_ioctl, 0, TIOCSTI | 1UL << 32, "x");
@@ -285,7 +285,7 @@ int main(int argc, char **argv)
 		if (argc > 1 && !list[i].control)
 			continue;
 		(void)fflush(stdout);
-		/* Each in a process of its own: what one gets does not help the next. */
+		/* Each in its own process: one success does not help the next attempt. */
 		if (fork() == 0) {
 			long r = list[i].try ? list[i].try()
 					     : open(list[i].path, list[i].flags | O_CLOEXEC);

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-hutch-guest as /init of a virtual machine, under a QEMU without a jail, spoken to over its port by wire.py and
-stopped, saved and continued by QMP. HUTCH_VM_KERNEL names a kernel, HUTCH_VM_INITRD (optional) a directory of
-what its initrd has beside /init: modules.
+hutch-guest as /init of a VM, under QEMU without confinement. wire.py drives it over its port; QMP
+stops, saves and continues it. HUTCH_VM_KERNEL names a kernel, HUTCH_VM_INITRD (optional) a
+directory with further initrd files: modules.
 """
 
 import json
@@ -42,7 +42,7 @@ def tsc_khz():
 
 
 def cpio(entries):
-    """An archive as the kernel unpacks it: (name, mode, data)."""
+    """A cpio archive for the kernel: (name, mode, data)."""
     out = bytearray()
     for i, (name, mode, data) in enumerate([*entries, ("TRAILER!!!", 0, b"")]):
         raw = name.encode() + b"\0"
@@ -138,7 +138,8 @@ class Qmp:
             self.events.append(json.loads(line))
 
     def ignore_shared(self, state):
-        """Whether memory is in a file of its own. Said each time: a copy that is saved in turn has all in one."""
+        """Whether memory is in its own file. Set each time: a copy that is saved in turn has all
+        in one file."""
         self("migrate-set-capabilities", capabilities=[{"capability": "x-ignore-shared", "state": state}])
 
     def migrate(self, uri, shared):
@@ -151,8 +152,8 @@ class Qmp:
 
 class Machine:
     """
-    One QEMU. `memory` is a file that holds the guest's memory: shared while a template is made, private for its
-    copies. With `state` it continues from there and runs no kernel of its own.
+    One QEMU. `memory` is a file with the guest's memory: shared while a template is made, private
+    for its clones. With `state` the VM continues from there and boots no kernel.
     """
 
     def __init__(self, parts, disk, memory=None, state=None, shared=False, console=None):
@@ -161,7 +162,7 @@ class Machine:
         mine, yours = socket.socketpair()
         for s in (mine, ours):
             s.settimeout(None)
-        # Memory has the same name whatever it is: a saved state asks for it.
+        # The memory backend has the same name in all cases: a saved state refers to it.
         machine = MACHINE + ",memory-backend=mem0"
         args = ["qemu-system-x86_64", "-M", machine, "-accel", "tcg,tb-size=64", "-cpu", "qemu64,+rdrand,+arat", "-m", f"{MEMORY}M",
                 "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "none",
@@ -220,7 +221,7 @@ class Machine:
         self.qmp.migrate(f"exec:cat > {state}", self.shared)
 
     def ended(self, timeout=BOOT):
-        """How QEMU ended by itself."""
+        """QEMU's exit status; it must end on its own."""
         return self.process.wait(timeout)
 
     def kill(self):

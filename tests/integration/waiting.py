@@ -14,14 +14,14 @@ import select
 import time
 
 LONG = 300
-# Between two looks: short at first, for most of what tests wait for takes milliseconds.
+# Seconds between two checks: short at first, because most waits take milliseconds.
 FIRST, LAST = 0.002, 0.1
 
 
 def eventually(test, what, timeout=LONG, also=None, pause_max=LAST):
     """
-    Waits until `test` gives something, and gives it back; after `timeout` seconds fails with `what`, and with what test, or `also`, gave last.
-    With a small `pause_max` it sees what is there only for a moment.
+    Waits until `test` returns a true value, and returns it. After `timeout` seconds fails with
+    `what` and the last value of `test` or `also`. A small `pause_max` catches short-lived states.
     """
     end, pause = time.monotonic() + timeout, min(FIRST, pause_max)
     while not (value := test()):
@@ -34,7 +34,7 @@ def eventually(test, what, timeout=LONG, also=None, pause_max=LAST):
 
 
 def equals(look, wanted, what, timeout=LONG):
-    """Waits until `look` gives `wanted`; says what it gave last otherwise."""
+    """Waits until `look` returns `wanted`; on failure reports the last value."""
     seen = []
 
     def test():
@@ -45,7 +45,8 @@ def equals(look, wanted, what, timeout=LONG):
 
 
 def without_error(call, errors, what, timeout=LONG):
-    """Calls until it does not raise one of `errors`, and gives back what it gives: for servers that are just starting."""
+    """Calls until none of `errors` is raised, and returns the result: for servers that are
+    starting."""
     last = []
 
     def test():
@@ -101,6 +102,7 @@ def steady(look, what, seconds=1, timeout=LONG):
 
 
 def until_clock(when):
-    """Waits for a moment of the monotonic clock: for tests whose subject is time itself (deadlines, ttl, clocks)."""
+    """Waits for a moment of the monotonic clock: for tests of time itself (deadlines, ttl,
+    clocks)."""
     while (left := when - time.monotonic()) > 0:
         time.sleep(left)
