@@ -114,7 +114,7 @@ TEST(the_list_is_bounded_and_counts_on)
 	assert_int_equal(d.dropped, 0);
 	diag_add(&d, DIAG_WARNING, (struct pos){ &file_a, 900, 1 }, "", NULL, "w");
 	assert_int_equal(diags_result(&d), 0);
-	/* An error that is not kept still counts. */
+	/* An error beyond the limit still counts. */
 	diag_add(&d, DIAG_ERROR, (struct pos){ &file_a, 901, 1 }, "", NULL, "e");
 	assert_int_equal(d.n, DIAG_MAX);
 	assert_int_equal(d.dropped, 2);

@@ -60,7 +60,7 @@ TEST_WITH(v6_comes_first, world_setup, world_teardown)
 	assert_int_equal(r.a.family, 6);
 	(void)fd_close(r.fd);
 	fds = fail_count_fds();
-	/* Refused at once: the next at once. */
+	/* After an immediate refusal, the next address is tried at once. */
 	r = dial_all(w, true, ADDRS("93.184.0.1", "2606:2800::9"));
 	assert_true(r.fd >= 0);
 	assert_int_equal(r.a.family, 4);
@@ -68,7 +68,7 @@ TEST_WITH(v6_comes_first, world_setup, world_teardown)
 	assert_int_equal(fail_count_fds(), fds);
 }
 
-/* A listener whose queue is full: what is sent to it is not answered. */
+/* A listener with a full queue: connections to it get no answer. */
 static int listen_full(const char *text, int fillers[3])
 {
 	int fd = world_listen(text, 4433);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The capture on sockets of loopback, with programs that ask by hand. Streams that come directly
- * need a network of their own: those are in test_capture.py.
+ * The capture on loopback sockets, with hand-made requests. Direct streams need their own network:
+ * test_capture.py tests them.
  */
 #include "unit.h"
 
@@ -126,7 +126,7 @@ static int dial(struct world *w, enum capture_socket which)
 	return fd;
 }
 
-/* Rounds, until `fd` can be read. */
+/* Runs the loop until `fd` is readable. */
 static void turn(struct world *w, int fd)
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN };
@@ -162,7 +162,7 @@ static void say(int fd, const void *data, size_t n)
 
 /* ---- DNS ---- */
 
-/* Asks; gives the code of the answer, and the address if there is one, else 0. */
+/* Sends a query; returns the code of the answer, and its address or 0. */
 static unsigned int resolve(struct world *w, int fd, const void *query, size_t n, uint32_t *ret)
 {
 	uint8_t out[DNS_ANSWER_MAX];
@@ -200,7 +200,7 @@ TEST_WITH(names_get_addresses, setup, teardown)
 	assert_true(addr == INADDR_LOOPBACK);
 	assert_int_equal(RESOLVE(w, fd, QUERY("", "\2"), &addr), DNS_NOERROR);
 	assert_int_equal(RESOLVE(w, fd, QUERY("\3nas", "\1"), &addr), DNS_NXDOMAIN);
-	assert_int_equal(w->asked, 4); /* none of these is a name that could be allowed */
+	assert_int_equal(w->asked, 4); /* none of these is a valid name */
 }
 
 TEST_WITH(addresses_have_names, setup, teardown)
@@ -251,7 +251,7 @@ TEST_WITH(wrong_datagrams, setup, teardown)
 	SAY(fd, "x");
 	SAY(fd, "\x12\x34\x81\0\0\1\0\0\0\0\0\0");
 	say(fd, large, sizeof(large));
-	/* None of them has an answer: the next one is that of the next question. */
+	/* These get no answer: the next answer belongs to the next query. */
 	assert_int_equal(RESOLVE(w, fd, QUERY("\xc0\x0c", "\1"), &addr), DNS_FORMERR);
 	say(fd, large, sizeof(large) - 1);
 	assert_int_equal(RESOLVE(w, fd, ALLOWED, &addr), DNS_FORMERR);
@@ -309,7 +309,7 @@ TEST_WITH(wrong_questions_by_tcp, setup, teardown)
 		_cleanup_close_ int fd = dial(w, CAPTURE_DNS_TCP);
 
 		say(fd, wrong[i], 2);
-		if (i == 2) { /* long enough, but no query */
+		if (i == 2) { /* long enough, but not a query */
 			char zeros[0x1ff] = { 0, 0, (char)0x80 };
 
 			say(fd, zeros, sizeof(zeros));
@@ -318,7 +318,7 @@ TEST_WITH(wrong_questions_by_tcp, setup, teardown)
 	}
 }
 
-/* One more than there is room for waits until one goes, and that is in time. */
+/* One connection too many waits until another ends. */
 TEST_WITH(rooms_are_limited, setup, teardown)
 {
 	struct world *w = *state;
@@ -366,7 +366,7 @@ TEST_WITH(a_late_answer, setup, teardown)
 	assert_int_equal(w->asked, 2);
 	assert_int_equal(w->capture->n_questions, 2);
 	assert_true(recv(fd, out, sizeof(out), MSG_DONTWAIT) < 0);
-	/* In any order; each to the one that asked. */
+	/* In any order; each answer goes to its client. */
 	capture_answered(w->capture, w->number, false, "not on the list");
 	assert_int_equal(code_of(w, other), DNS_NXDOMAIN);
 	assert_true(recv(fd, out, sizeof(out), MSG_DONTWAIT) < 0);
@@ -380,7 +380,7 @@ TEST_WITH(a_late_answer, setup, teardown)
 	assert_true(recv(fd, out, sizeof(out), MSG_DONTWAIT) < 0);
 }
 
-/* One question of a client at a time; one that has gone takes its question with it. */
+/* One question per client at a time; a client's disconnect drops its question. */
 TEST_WITH(late_answers_by_tcp, setup, teardown)
 {
 	struct world *w = *state;
@@ -409,7 +409,7 @@ TEST_WITH(late_answers_by_tcp, setup, teardown)
 	capture_answered(w->capture, w->number, true, NULL);
 }
 
-/* A full table stops UDP until there is an answer, and fails what comes by TCP at once. */
+/* A full table stops UDP until there is an answer, and fails TCP queries at once. */
 TEST_WITH(late_answers_are_limited, setup, teardown)
 {
 	struct world *w = *state;
@@ -522,7 +522,7 @@ TEST_WITH(wrong_heads, setup, teardown)
 	SAY(method, "\5\1\1");
 	assert_int_equal(hear(w, method, out, sizeof(out)), 2);
 	assert_int_equal(hear(w, method, out, sizeof(out)), 0);
-	/* A stream that came for the sandbox's own loopback. */
+	/* A stream to the sandbox's own loopback. */
 	turn(w, direct);
 	assert_true(recv(direct, out, sizeof(out), 0) < 0 && errno == ECONNRESET);
 	assert_int_equal(w->connected, 0);
@@ -545,7 +545,7 @@ TEST_WITH(heads_are_limited_and_in_time, setup, teardown)
 	(void)close(fds[0]);
 	settle(w);
 	assert_int_equal(w->connected, 1);
-	/* The others say nothing, nor does the one that could ask: until their time is over. */
+	/* Silent clients are closed at their timeout. */
 	for (size_t i = 1; i < HEADS_MAX; i++) {
 		assert_int_equal(hear(w, fds[i], out, sizeof(out)), 0);
 		(void)close(fds[i]);
@@ -557,7 +557,8 @@ TEST_WITH(heads_are_limited_and_in_time, setup, teardown)
 
 /* ---- descriptors ---- */
 
-/* When there are none left, what waits is not looked at over and over, nor lost. */
+/* Without free file descriptors, pending connections wait: the loop does not spin, and none is
+ * lost. */
 TEST_WITH(without_descriptors_it_waits, setup, teardown)
 {
 	struct world *w = *state;
@@ -581,7 +582,7 @@ TEST_WITH(without_descriptors_it_waits, setup, teardown)
 	assert_int_equal(w->connected, 1);
 }
 
-/* As they come out of a packet: one after the other. */
+/* In the order of a packet. */
 TEST(sockets_find_their_places)
 {
 	struct capture_sockets s = CAPTURE_SOCKETS_INIT;

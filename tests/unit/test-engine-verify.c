@@ -199,7 +199,7 @@ TEST(too_many_mounts)
 	assert_int_equal(text_mounts(buf_text(&b), &all), -E2BIG);
 }
 
-/* Every beginning of a text, without a NUL behind it where a span ends. */
+/* Every prefix of a text, without a NUL after a span. */
 TEST(cut_anywhere)
 {
 	static const char text[] =
@@ -265,7 +265,7 @@ static void look_until(const struct proc *p, bool rootless, uint64_t deadline, s
 	for (size_t i = 0; i < CGROUP_PARTS; i++)
 		(void)snprintf(group.why[i], sizeof(group.why[i]), "no group %zu", i);
 	receipt_init(ret, 0);
-	/* A row that is left alone would be seen. */
+	/* A row that is not filled in would be noticed. */
 	for (unsigned int i = 0; i < RECEIPT_ROWS; i++)
 		receipt_yes(ret, i, "untouched");
 	verify_process(table, &start, &box, deadline, ret);
@@ -284,7 +284,7 @@ static void wait_for_ever(struct proc *ret)
 	assert_true(ret->pid > 0);
 }
 
-/* Where these tests run in a container themselves, a child has some layers of that one. */
+/* If these tests run in a container, a child inherits some of its layers. */
 static bool has_by_inheritance(unsigned int row)
 {
 	struct rlimit core, files;
@@ -404,7 +404,7 @@ TEST(not_the_guest)
 	look_until(&p, false, start + 20 * NSEC_PER_MSEC, &r);
 	assert_true(clock_mono() >= start + 20 * NSEC_PER_MSEC);
 	expect_all(&r, "PID 1 does not run hutch-guest");
-	/* One that ends is not waited for. */
+	/* An ended process is not waited for. */
 	assert_int_equal(proc_signal(&p, SIGKILL), 0);
 	look_until(&p, false, UINT64_MAX, &r);
 	expect_all(&r, "PID 1 has ended");
@@ -419,7 +419,7 @@ TEST(ended_child)
 	(void)state;
 	wait_for_ever(&p);
 	assert_int_equal(proc_signal(&p, SIGKILL), 0);
-	/* Not reaped: /proc still has it, with some of what is looked for. */
+	/* Not reaped: /proc still has an entry with part of the data. */
 	assert_int_equal(waitid(P_PID, (id_t)p.pid, &info, WEXITED | WNOWAIT), 0);
 	look_at(&p, false, &r);
 	expect_all(&r, "PID 1 has ended");
@@ -428,7 +428,7 @@ TEST(ended_child)
 	expect_all(&r, "there is no PID 1");
 }
 
-/* The number of a process and the pidfd of another that has ended: the pidfd decides. */
+/* The number of one process and the pidfd of another, ended one: the pidfd decides. */
 TEST(reused_number)
 {
 	_cleanup_proc_ struct proc p = PROC_INIT, other = PROC_INIT;
@@ -445,7 +445,7 @@ TEST(reused_number)
 	expect_all(&r, "PID 1 has ended");
 }
 
-/* Nothing is enforced because of a fault; an interrupted call is not seen at all. */
+/* A fault never makes a layer count as enforced; an interrupted call has no effect. */
 static int look_again(const struct proc *p, const struct receipt *before, bool same)
 {
 	static struct receipt r;

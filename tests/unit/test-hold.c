@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hutch-hold, the real one: one memory for all, its races and its ends. */
+/* The real hutch-hold: one shared memory for all clients, races, and its end. */
 #include "unit.h"
 
 #include <fcntl.h>
@@ -61,7 +61,7 @@ static void count(const char *name, void *arg)
 	++*(int *)arg;
 }
 
-/* How many it had to end. */
+/* Ends all holders; returns how many there were. */
 static int end_all(void)
 {
 	struct err e = ERR_INIT;
@@ -88,7 +88,7 @@ static ino_t inode(int fd)
 	return st.st_ino;
 }
 
-/* Which memory it is; 0 if there is none. */
+/* Inode of the memory; 0 if there is none. */
 static ino_t get(int *ret_r)
 {
 	struct err e = ERR_INIT;
@@ -187,13 +187,13 @@ TEST_WITH(test_shared, setup, teardown)
 	assert_int_equal(end_all(), 1);
 	assert_true(eventually_gone());
 	assert_int_equal(sockets(), 0);
-	/* Who has it mapped does not notice. */
+	/* Existing mappings are unaffected. */
 	assert_string_equal(p + SIZE / 2, f.d->path);
 	(void)munmap((void *)p, SIZE);
 	assert_true(get(NULL) != inode(a));
 }
 
-/* Started by one of them, and one only. */
+/* Exactly one of the clients starts it. */
 TEST_WITH(test_at_once, setup, teardown)
 {
 	int pipes[2];
@@ -251,7 +251,7 @@ TEST_WITH(test_killed_at_random, setup, teardown)
 		if (asker == 0) {
 			int r;
 
-			/* -EIO: it was killed before it had begun. */
+			/* -EIO: killed before it had begun. */
 			_exit(get(&r) == 0 && r != -EPIPE && r != -ECONNRESET && r != -EIO);
 		}
 		(void)poll(NULL, 0, (int)(random() % 12));

@@ -371,10 +371,10 @@ TEST(test_chaos)
 		handled += world.handled;
 	}
 	assert_int_equal(fail_count_fds(), fds);
-	assert_in_range(handled, seeds * 20, SIZE_MAX); /* it is not all refused */
+	assert_in_range(handled, seeds * 20, SIZE_MAX); /* most requests are accepted */
 }
 
-/* By hand with more seeds: test-http-chaos 100000. */
+/* More seeds by hand: test-http-chaos 100000. */
 int main(int argc, char **argv)
 {
 	if (argc > 1 && str_to_u64(argv[1], strlen(argv[1]), 1000000, &seeds) < 0)

@@ -45,7 +45,7 @@ static int ended(void *arg, int r, struct err *e)
 	return 0;
 }
 
-/* Refused before anything is read or made; the pipe is closed all the same. */
+/* Refused before anything is read or created; the pipe is closed nevertheless. */
 TEST(what_is_said_is_checked)
 {
 	static char large[IMAGE_TEXT_MAX + 10];

@@ -122,7 +122,7 @@ TEST_WITH(results_and_errors, setup, teardown)
 	assert_int_equal(w->e.num, -EIO);
 }
 
-/* The one that is killed does not hold up those behind it, and is not heard of. */
+/* A killed job does not block the next ones, and has no callback. */
 TEST_WITH(one_that_is_killed, setup, teardown)
 {
 	struct world *w = *state;
@@ -159,7 +159,7 @@ TEST_WITH(one_that_nobody_wants, setup, teardown)
 
 /* ---- owners ---- */
 
-/* A job that writes down when it ended; one of gate_ops ends when it is let go. */
+/* A job that logs its end; a job of gate_ops ends when it is released. */
 struct task {
 	struct world *w;
 	const char *name;
@@ -223,7 +223,7 @@ TEST_WITH(a_newcomer_finds_a_slot, setup_four, teardown)
 	assert_string_equal(w->order, "b0b1b2");
 }
 
-/* Slots that come free go to the owner that has the fewest, in turn. */
+/* A free slot goes to the owner with the fewest jobs, in turn. */
 TEST_WITH(slots_are_shared, setup_four, teardown)
 {
 	struct world *w = *state;
@@ -242,7 +242,7 @@ TEST_WITH(slots_are_shared, setup_four, teardown)
 	let_go(&a[0]);
 	run(w, 3);
 	assert_string_equal(w->order, "c0c1c2");
-	/* A second: a and b have one each, and take turns, with one slot left. */
+	/* A second free slot: a and b have one each and take turns, with one slot left. */
 	let_go(&a[1]);
 	run(w, 5);
 	assert_int_equal(strlen(w->order), 16);
@@ -256,7 +256,7 @@ TEST_WITH(slots_are_shared, setup_four, teardown)
 		assert_int_equal(loop_once(w->loop, UINT64_MAX), 0);
 }
 
-/* However many one owner asks for, another one may wait, too. */
+/* An owner with many jobs cannot keep another out of the queue. */
 TEST_WITH(an_owner_cannot_fill_the_queue, setup_four, teardown)
 {
 	struct world *w = *state;
@@ -278,7 +278,7 @@ TEST_WITH(an_owner_cannot_fill_the_queue, setup_four, teardown)
 	assert_int_equal(job_start(w->jobs, "c", &work_ops, w, &waiting[n], &e), 0);
 	n++;
 	assert_int_equal(jobs_running(w->jobs), n + 4);
-	/* Those that wait are forgotten, whichever: from the middle, the first, the last. */
+	/* Waiting jobs can be dropped: from the middle, the first, the last. */
 	for (size_t i = 0; i < n; i++)
 		job_abandon(waiting[(i * 1021) % n], NULL, NULL);
 	assert_int_equal(jobs_running(w->jobs), 4);
@@ -291,7 +291,7 @@ TEST_WITH(an_owner_cannot_fill_the_queue, setup_four, teardown)
 
 /* ---- failures ---- */
 
-/* Until no child is left, not even a dead one. */
+/* Waits until no child is left, not even a zombie. */
 static void reap_all(struct world *w)
 {
 	siginfo_t info;
@@ -311,7 +311,7 @@ static int large(void *arg, json_t **ret, struct err *e)
 	return 0;
 }
 
-/* It is an error, its child is gone, and the next one is served. */
+/* An error; its child is gone, and the next job runs. */
 TEST_WITH(a_result_that_is_too_large, setup, teardown)
 {
 	static const struct job_ops large_ops = { .work = large, .done = finish };
