@@ -207,7 +207,6 @@ TEST_IN_DIR(root_is_the_image_and_a_bounded_scratch)
 	assert_int_equal(st.st_uid, IMAGE + 1000);
 }
 
-/* The memory limit also limits the scratch; both may be below covered directories. */
 /* An empty ext4, as vm/disk.c makes it. */
 static int make_disk(const struct unit_dir *d)
 {
@@ -283,6 +282,7 @@ TEST_IN_DIR(what_is_no_disk_is_refused)
 	check_in_child(*state, in_no_disk);
 }
 
+/* The memory limit bounds the scratch too; image and guest may be below /run, which is covered. */
 static void in_scratch_below_run(const struct unit_dir *d)
 {
 	struct unit_dir run = { .path = "/run" };

@@ -142,7 +142,7 @@ static bool try_send_files(void)
 
 /* ---- allowed ---- */
 
-/* Writing a record, as far as a limit. */
+/* Writes a record, up to a limit. */
 static bool try_record(void)
 {
 	char byte = 'x';
@@ -158,7 +158,7 @@ static bool try_long_record(void)
 	return pwrite(4, &byte, 1, 64 << 20) == 1;
 }
 
-/* A descriptor comes from the warden. */
+/* Receives a file descriptor from the warden. */
 static bool try_note(void)
 {
 	int files[NOTE_FILES_MAX];
@@ -266,7 +266,7 @@ struct deed {
 	bool (*try)(void);
 };
 
-/* Each works in a process, and kills it once that is isolated. */
+/* Each deed works in an unconfined process, and kills a confined one. */
 static void assert_deeds_kill(const struct deed *rows, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -325,7 +325,7 @@ static bool try_netlink(void)
 	return socket(AF_NETLINK, SOCK_RAW, 0) >= 0;
 }
 
-/* Some of them a kernel may not have; that it was asked is what is looked for. */
+/* A kernel may lack some of them; the call itself is what counts. */
 static bool try_raw(void)
 {
 	return socket(AF_INET, SOCK_RAW, IPPROTO_ICMP) >= 0 || errno != ENOSYS;
@@ -423,7 +423,7 @@ TEST(what_kills_one_that_dials)
 	spec.egress.allow.n = 0;
 }
 
-/* The same, where something may leave the sandbox and where nothing may. */
+/* The same with and without egress. */
 TEST(what_dials)
 {
 	bool (*const tries[])(void) = { try_tcp, try_udp, try_connect, try_nodelay, try_pipe };
@@ -436,7 +436,7 @@ TEST(what_dials)
 	}
 }
 
-/* A pair of sockets that are connected to each other, and can be to nothing else. */
+/* A pair of sockets, connected to each other, that can connect to nothing else. */
 static bool try_pair(void)
 {
 	int fds[2];
@@ -593,7 +593,7 @@ TEST(what_the_kernel_says)
 	(void)close(fds[1]);
 }
 
-/* The warden is killed: so is the keeper. */
+/* The keeper is killed with its warden. */
 TEST(it_dies_with_its_parent)
 {
 	int fds[2];
@@ -622,7 +622,7 @@ TEST(it_dies_with_its_parent)
 	assert_int_equal(read(fds[0], &byte, 1), 1);
 	assert_int_equal(kill(warden, SIGKILL), 0);
 	assert_int_equal(waitpid(warden, NULL, 0), warden);
-	/* The only other holder of the socket is gone when this ends. */
+	/* The only other holder of the socket has ended. */
 	assert_true(read(fds[0], &byte, 1) <= 0);
 	(void)close(fds[0]);
 }

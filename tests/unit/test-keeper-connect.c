@@ -164,7 +164,7 @@ static struct talk *ask(struct box *b, enum wire_op op, const char *host, unsign
 	return t;
 }
 
-/* The code that it is closed with. */
+/* Opens a channel; returns the code with which it is closed. */
 static uint64_t outcome(struct box *b, enum wire_op op, const char *host, unsigned int port)
 {
 	struct talk *t = ask(b, op, host, port);
@@ -403,7 +403,7 @@ TEST_WITH(refused, world_setup, world_teardown)
 	assert_int_equal(outcome(b, WIRE_OP_CONNECT, "93.184.0.2", PORT), WIRE_PERMISSION);
 	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_EGRESS, "\"verdict\":\"deny\""), 3);
 	assert_int_equal(w->queries, before);
-	/* Allowed, and goes nowhere. */
+	/* Allowed, but the name does not exist. */
 	assert_int_equal(outcome(b, WIRE_OP_CONNECT, "nx.allowed.test", PORT), WIRE_NOT_FOUND);
 	assert_int_equal(outcome(b, WIRE_OP_CONNECT, "private.allowed.test", PORT),
 			 WIRE_PERMISSION);
@@ -426,7 +426,7 @@ TEST_WITH(no_log_no_egress, world_setup, world_teardown)
 	box_free(b);
 }
 
-/* A container's guest may open nothing: there it is the end of the link. */
+/* A container's guest may open no channel: doing so ends the link. */
 TEST_WITH(containers_ask_nothing, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
@@ -456,7 +456,7 @@ TEST_WITH(a_stream, world_setup, world_teardown)
 	assert_memory_equal(t->first, "220", 3);
 	send_all(b, t, "request", 7);
 	UNTIL(b, read_some(fd, &got) == 7);
-	/* The server's end first; what the guest sends behind it still arrives, with its end. */
+	/* The server ends first; later bytes of the guest still arrive, with their end. */
 	assert_int_equal(shutdown(fd, SHUT_WR), 0);
 	UNTIL(b, t->eof);
 	send_all(b, t, "more", 4);
@@ -477,7 +477,7 @@ TEST_WITH(a_stream, world_setup, world_teardown)
 	box_free(b);
 }
 
-/* The guest ends first; what the server sends behind it arrives, and the guest closes. */
+/* The guest ends first; later bytes of the server arrive, and the guest closes. */
 TEST_WITH(the_other_half, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
@@ -497,7 +497,7 @@ TEST_WITH(the_other_half, world_setup, world_teardown)
 	assert_int_equal(t->got, 6);
 	assert_false(t->closed);
 	assert_int_equal(b->k.egress->n_sockets, 0);
-	assert_non_null(b->k.egress->connections); /* until the guest says so */
+	assert_non_null(b->k.egress->connections); /* until the guest closes it */
 	assert_int_equal(link_close(b->guest, t->ch, WIRE_DONE, NULL), 0);
 	UNTIL(b, !b->k.egress->connections);
 	assert_int_equal(
@@ -595,7 +595,7 @@ TEST_WITH(first_bytes, world_setup, world_teardown)
 
 /* ---- too much ---- */
 
-/* A server that does not read stops the guest at its credit; nothing but that is kept. */
+/* A server that does not read stops the guest at its credit; the keeper buffers no more bytes. */
 TEST_WITH(a_server_that_does_not_read, world_setup, world_teardown)
 {
 	static const char bytes[65536];
@@ -653,7 +653,7 @@ TEST_WITH(a_guest_that_gives_no_credit, world_setup, world_teardown)
 	UNTIL(b, other->accepted);
 	assert_int_equal(send(second, "hello", 5, MSG_NOSIGNAL), 5);
 	UNTIL(b, other->got == 5);
-	/* And then it reads after all. */
+	/* Then the server reads. */
 	(void)fd_close(fd);
 	t->lazy = false;
 	assert_int_equal(link_consumed(b->guest, t->ch, 0, t->unread), 0);
@@ -669,8 +669,8 @@ TEST_WITH(a_guest_that_gives_no_credit, world_setup, world_teardown)
  */
 TEST_WITH(ends_that_are_never_read, world_setup, world_teardown)
 {
-	/* So few too many that the pair of sockets takes them whatever state it is in: one that was
-	 * full can be written to again only when three quarters of it were read, by whole skbs. */
+	/* Slightly more than the credit, so that the socket pair accepts it in any state: a full
+	 * pair is writable again only after three quarters were read, by whole skbs. */
 	static const char bytes[WIRE_CREDIT_START + 1024];
 	struct world *w = WORLD(state);
 	struct box *b = box_new(w, memory_log(), true);
@@ -712,7 +712,7 @@ TEST_WITH(ends_that_are_never_read, world_setup, world_teardown)
 	box_free(b);
 }
 
-/* As many channels as there are numbers for: refused, and what is refused is bounded too. */
+/* A channel for every number: refused, and the number of refusals is limited too. */
 TEST_WITH(many_channels, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
@@ -723,7 +723,7 @@ TEST_WITH(many_channels, world_setup, world_teardown)
 
 	fields_put_number(&f, TAG_PORT, PORT);
 	fields_put_text(&f, TAG_HOST, "stall.allowed.test");
-	/* Frames made by hand: a link of ours would not. It answers no CLOSE. */
+	/* Hand-made frames, because our link would not send them. They answer no CLOSE. */
 	for (uint32_t ch = 1; r == 0 && ch < 2 * 4096; ch += 2) {
 		buf_reset(&frame);
 		(void)buf_put_be(&frame, f.len, 4);
@@ -793,7 +793,7 @@ TEST_WITH(an_end_with_streams, world_setup, world_teardown)
 	box_free(b);
 }
 
-/* A stream from its question to its end, or as far as it gets. */
+/* A stream from its request to its end, or as far as it gets. */
 static void try_one(struct box *b, int server)
 {
 	_cleanup_buf_ struct buf f = BUF_INIT(512);
@@ -841,8 +841,8 @@ TEST_WITH(anything_may_fail, world_setup, world_teardown)
 }
 
 /*
- * A stream that the guest has left, both ways ended, while bytes for a slow server are still held:
- * the broker has it, and so has the keeper. Then everything in turn fails.
+ * A stream that the guest has closed in both directions, with bytes for a slow server pending:
+ * broker and keeper both hold it. Then each call fails in turn.
  */
 static struct box *box_left(struct world *w, int server, int *ret_fd)
 {
@@ -896,7 +896,7 @@ TEST_WITH(one_that_was_left_may_fail, world_setup, world_teardown)
 	}
 }
 
-/* It is taken out of the keeper's list once, although broker and keeper both have reason to. */
+/* The stream leaves the keeper's list once, although broker and keeper both remove it. */
 TEST_WITH(one_that_was_left_is_given_up_once, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
@@ -904,7 +904,7 @@ TEST_WITH(one_that_was_left_is_given_up_once, world_setup, world_teardown)
 	int fd = -EBADF;
 	struct box *b = box_left(w, server, &fd);
 
-	connections_done(&b->k); /* the broker is there yet, and reports */
+	connections_done(&b->k); /* the broker still exists, and reports */
 	assert_null(b->k.egress->connections);
 	assert_null(b->k.egress->over);
 	assert_int_equal(b->k.egress->n_sockets, 0);

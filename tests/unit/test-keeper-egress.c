@@ -21,7 +21,7 @@
 
 enum {
 	PATIENCE_S = 30,
-	QUIET_MS = 300, /* in which what should not happen would have happened */
+	QUIET_MS = 300, /* long enough for an unwanted event to happen */
 };
 
 struct box {
@@ -33,7 +33,7 @@ struct box {
 	bool accepted, closed;
 	uint64_t code;
 	char text[WIRE_TEXT_MAX + 1];
-	int resolver, proxy; /* the keeper has a copy of the latter's descriptor */
+	int resolver, proxy; /* the keeper has a copy of the proxy's file descriptor */
 };
 
 static const char *allow[] = { "web.hutch.test:443", ".wild.hutch.test:443", "10.1.0.0/16:5432" };
@@ -76,7 +76,7 @@ static void move(struct link *from, struct link *to)
 	}
 }
 
-/* The code that the keeper closes it with. */
+/* Adds a rule; returns the code with which the keeper closes the channel. */
 static uint64_t add(struct box *b, const char *rule, bool denied)
 {
 	_cleanup_buf_ struct buf f = BUF_INIT(4096);
@@ -205,7 +205,7 @@ static int ask_proxy(const struct box *b, const char *target)
 	return fd;
 }
 
-/* The proxy's answer: its number. */
+/* The status code of the proxy's answer. */
 static unsigned int answer(struct box *b, int fd)
 {
 	uint64_t end = clock_mono() + PATIENCE_S * NSEC_PER_SEC;
@@ -266,7 +266,7 @@ TEST(wrong_specs)
 	}
 }
 
-/* Without an allow rule there is no broker, no socket is taken, and no rule can be added. */
+/* Without an allow rule there is no broker, no socket is accepted, and no rule can be added. */
 TEST(nothing_allowed)
 {
 	struct box b = { .spec = { .user = "user", .workspace = "/" }, .chain = AUDIT_CHAIN_INIT };
@@ -294,7 +294,7 @@ TEST(live_rules)
 	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_POLICY,
 					"\"change\":\"allow\",\"rule\":\"api.hutch.test:443\""),
 			 1);
-	/* The opposite takes its place, and that in turn. */
+	/* The opposite rule replaces it, and is replaced in turn. */
 	assert_int_equal(add(b, "api.hutch.test:443", true), WIRE_DONE);
 	assert_false(may(b, "api.hutch.test:443"));
 	assert_int_equal(b->k.egress->n_live, 1);
@@ -313,7 +313,7 @@ TEST(live_rules)
 	box_free(b);
 }
 
-/* Sends a rule and moves what is said, as far as that goes. Whether the keeper has closed it. */
+/* Sends a rule and moves all pending bytes; returns whether the keeper has closed the channel. */
 static bool try_to_add(struct box *b, const char *rule)
 {
 	_cleanup_buf_ struct buf f = BUF_INIT(4096);
@@ -339,7 +339,7 @@ static bool try_to_add(struct box *b, const char *rule)
 	return b->closed;
 }
 
-/* An allow rule without memory for it leaves the deny rule that it would have replaced. */
+/* If an allow rule fails for lack of memory, the deny rule that it would replace stays. */
 TEST(a_deny_is_not_forgotten)
 {
 	bool more = true;
@@ -358,7 +358,7 @@ TEST(a_deny_is_not_forgotten)
 		changed = told && b->code == WIRE_DONE;
 		if (told && b->code == WIRE_INVALID && strstr(b->text, "memory"))
 			refused++;
-		/* The next change of any rule builds all of them anew. */
+		/* The next change of any rule rebuilds all of them. */
 		if (told && !changed) {
 			assert_false(may(b, "web.hutch.test:443"));
 			assert_int_equal(add(b, "other.hutch.test:443", false), WIRE_DONE);
@@ -385,7 +385,7 @@ TEST(wrong_live_rules)
 	box_free(b);
 }
 
-/* A log that is full: no rule is added, and an allowed stream is refused before it is looked up. */
+/* A full log: no rule is added, and an allowed stream is refused before the lookup. */
 TEST(a_log_that_cannot_be_written)
 {
 	struct box *b = box_new(open("/dev/full", O_WRONLY | O_APPEND | O_CLOEXEC));
@@ -400,7 +400,7 @@ TEST(a_log_that_cannot_be_written)
 	box_free(b);
 }
 
-/* The same with a log: the resolver is asked, which shows that the test above can fail. */
+/* The positive control, with a working log: the resolver gets a query. */
 TEST(a_log_that_can)
 {
 	struct box *b = box_new(memory_log());

@@ -41,7 +41,7 @@ static void book_done(struct book *b)
 
 #define _cleanup_book_ _cleanup_(book_done)
 
-/* "exec {...}\n" for each record of the sandbox's chain; the chain must be whole. */
+/* "exec {...}\n" for each record of the sandbox's chain, which must be intact. */
 static const char *book_text(const struct book *b)
 {
 	static char text[256 * 1024];
@@ -70,7 +70,7 @@ static const char *book_text(const struct book *b)
 	return text;
 }
 
-/* Waits for a record, and gives the rest of its line and what follows. */
+/* Waits for a record; returns the rest of its line and all that follows. */
 static const char *book_wait(const struct book *b, const char *what)
 {
 	uint64_t end = clock_mono() + PATIENCE_S * NSEC_PER_SEC;
@@ -116,7 +116,7 @@ TEST_IN_DIR(a_command_is_recorded)
 	assert_null(strstr(book_text(&book), "s3cr3t"));
 }
 
-/* One that ran before, under another keeper: what is known of it, and its end. */
+/* A command from before, under another keeper: its record, and its end. */
 TEST_IN_DIR(a_command_that_ran_before_is_recorded)
 {
 	_cleanup_bench_ struct bench b;
@@ -217,7 +217,7 @@ static void half_done(struct half *h)
 
 #define _cleanup_half_ _cleanup_(half_done)
 
-/* The next note that the keeper has sent; NOTE_READY: none. */
+/* The keeper's next note; NOTE_READY if there is none. */
 static struct keeper_note half_note(struct half *h)
 {
 	struct keeper_note note = { .kind = NOTE_READY };
@@ -307,7 +307,7 @@ TEST_IN_DIR(the_next_file_is_asked_for_in_time)
 	assert_int_equal(note.value, 1);
 	must(audit_sandbox_next(&book.log, "abc", 1, &fd, &e), &e);
 	assert_false(journal_file(&h.k, 2, &fd, 1));
-	assert_true(journal_file(&h.k, 1, NULL, 0)); /* it could not be made: asked for again */
+	assert_true(journal_file(&h.k, 1, NULL, 0)); /* not made: requested again */
 	assert_false(journal_file(&h.k, 1, NULL, 0));
 	assert_int_equal(append(&h, "again"), 0);
 	assert_int_equal(half_note(&h).kind, NOTE_WANT_AUDIT);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Deadline, pause and resume between clients and a warden, which is the test: what the keeper
- * passes on, what it makes of answers, and what it does not do while the sandbox is paused.
+ * Deadline, pause and resume between clients and a warden, which the test plays: requests that the
+ * keeper forwards, its handling of answers, and operations that it refuses during a pause.
  */
 #include "test-keeper.h"
 
@@ -10,7 +10,7 @@ enum {
 	LONGER_MS = 1200,
 };
 
-/* The next note that is about life; records are given without a word. */
+/* The next note about life; requests for records are answered silently. */
 static uint64_t next_order(struct bench *b)
 {
 	static uint64_t last = 100;
@@ -54,7 +54,7 @@ static struct talk *ask(struct peer *p, uint64_t timeout, uint64_t then, uint64_
 	return peer_open(p, WIRE_OP_LIFE, &f);
 }
 
-/* A keeper that serves, with a guest and a warden that are the test's. */
+/* A serving keeper; the test plays guest and warden. */
 static void begin(struct bench *b, void **state)
 {
 	struct keeper_note note = { 0 };
@@ -71,7 +71,7 @@ static void begin(struct bench *b, void **state)
 	UNTIL(b->client, b->client->hello);
 }
 
-/* One order to its end. */
+/* Runs one order to its end. */
 static struct talk *change(struct bench *b, uint64_t want, bool paused)
 {
 	struct talk *t = ask(b->client, 0, 0, want);
@@ -205,7 +205,7 @@ TEST_IN_DIR(everybody_gets_their_own)
 	other = ask(second, 3000, 0, 0);
 	peer_write(second);
 	assert_int_equal(next_order(&b), 3000);
-	/* One that is closed by its client before its answer. */
+	/* A request that its client closes before the answer. */
 	third = ask(b.client, 4000, 0, 0);
 	assert_int_equal(next_order(&b), 4000);
 	assert_int_equal(link_close(b.client->l, third->ch, WIRE_DONE, NULL), 0);
@@ -312,7 +312,7 @@ TEST_IN_DIR(idleness_stands_still)
 	assert_int_equal(bench_end(&b), KEEPER_IDLE);
 }
 
-/* The warden is believed, but only what makes sense. */
+/* The keeper trusts the warden, but ignores answers that make no sense. */
 TEST_IN_DIR(answers_that_nobody_has_asked_for)
 {
 	for (int i = 0; i < 2; i++) {

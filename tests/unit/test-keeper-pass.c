@@ -2,7 +2,7 @@
 /* Operations that the keeper only passes on, to a guest that the test plays. */
 #include "test-keeper.h"
 
-/* Every field that a client may send with an operation of the guest's is there, and the user. */
+/* Passes on every field that a client may send with an operation, and adds the user. */
 TEST(what_files_need_is_passed_on)
 {
 	static const struct {

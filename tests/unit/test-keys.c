@@ -216,7 +216,7 @@ TEST_WITH(revoked_by_name_or_prefix, setup, unit_dir_teardown)
 	assert_int_equal(keys_revoke(&k, "", &got, &e), -ENOENT);
 }
 
-/* The daemon and the command line: what one revokes, the other does not take a second later. */
+/* Daemon and command line: the daemon rejects a revoked key a second later. */
 TEST_WITH(what_another_process_does_is_seen, setup, unit_dir_teardown)
 {
 	_cleanup_keys_ struct keys daemon = opened(), cli = opened();
@@ -226,7 +226,7 @@ TEST_WITH(what_another_process_does_is_seen, setup, unit_dir_teardown)
 
 	assert_int_equal(keys_check(&daemon, "x", 1, &got), -ENOKEY);
 	(void)added(&cli, "a", KEY_USER, 0, text);
-	/* One that is not known is looked for at once. */
+	/* An unknown key is looked up at once. */
 	assert_int_equal(keys_check(&daemon, text, KEY_TEXT, &got), 0);
 	assert_int_equal(keys_revoke(&cli, "a", &got, &e), 0);
 	sleep_ms(600); /* changes to known keys are seen twice a second */
@@ -481,7 +481,7 @@ TEST_WITH(writers_do_not_lose_each_others_keys, setup, unit_dir_teardown)
 	assert_int_equal(k.n, WRITERS * EACH);
 }
 
-/* A key comes, is used and goes. */
+/* A key is created, used and revoked. */
 static int a_life(void)
 {
 	_cleanup_keys_ struct keys k = KEYS_INIT;

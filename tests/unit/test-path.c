@@ -20,7 +20,8 @@ static int try(open_fn *f, const struct unit_dir *d, const char *path)
 	return fd < 0 ? fd : 0;
 }
 
-/* A file, and links to it, to its directory, out of the directory in two ways, and to itself. */
+/* A file, and symbolic links to it, to its directory, out of the directory in two ways, and to
+ * itself. */
 static void furnish(const struct unit_dir *d)
 {
 	assert_int_equal(mkdirat(d->fd, "in", 0755), 0);
@@ -59,7 +60,7 @@ TEST_IN_DIR(outside_is_inside_of_a_root)
 	assert_int_equal(try(path_open_in_root, d, "above"), 0);
 	assert_int_equal(try(path_open_in_root, d, "/in/f"), 0);
 	assert_int_equal(try(path_open_in_root, d, "up/in/f"), 0);
-	assert_int_equal(try(path_open_in_root, d, "out"), -ENOENT); /* there is an /etc outside */
+	assert_int_equal(try(path_open_in_root, d, "out"), -ENOENT); /* /etc exists outside */
 	assert_int_equal(try(path_open_in_root, d, "out/passwd"), -ENOENT);
 	assert_int_equal(try(path_open_in_root, d, "loop"), -ELOOP);
 }
@@ -195,7 +196,7 @@ static int make_and_open(const struct unit_dir *d)
 	_cleanup_close_ int fd = -EBADF;
 	int r;
 
-	/* Straight to the kernel's rmdir, so that every run starts with none. */
+	/* rmdir(2) directly, so that every run starts without them. */
 	(void)rmdir("sweep/a/b");
 	(void)rmdir("sweep/a");
 	(void)rmdir("sweep");

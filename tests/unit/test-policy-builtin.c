@@ -43,7 +43,7 @@ TEST(every_agent_compiles)
 	}
 }
 
-/* Each preset on its own in an agent, and its head. */
+/* Each preset alone in an agent, and its head. */
 TEST(every_preset_compiles)
 {
 	static const char *const section[] = { "egress", "capabilities", "prompt" };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One text for one meaning, and another for another. */
+/* Equal policies have the same canonical text, and different ones do not. */
 #include "test-policy.h"
 
 #include <sodium.h>
@@ -144,7 +144,7 @@ TEST(it_is_json)
 	assert_memory_equal(again, golden, strlen(again));
 }
 
-/* Heap's algorithm over the top keys; every order must give the same digest. */
+/* Heap's algorithm over the top-level keys; every order must give the same digest. */
 static void permute(const char **v, size_t n, size_t k, const char *want, size_t *count)
 {
 	if (k == 1) {
@@ -194,7 +194,7 @@ TEST(the_order_of_keys_means_nothing)
 	assert_int_equal(count, 120);
 }
 
-/* Pairs that say the same in other words, or do not. */
+/* Pairs of texts with the same meaning, or not. */
 TEST(the_digest_is_of_the_meaning)
 {
 	static const struct {

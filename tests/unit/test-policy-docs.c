@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The reference holds every key of the schema and every preset of the store. */
+/* The reference contains every key of the schema and every preset of the store. */
 #include "policy/docs.h"
 
 #include "policy/schema.h"
@@ -56,7 +56,7 @@ TEST(text_holds_every_key)
 	assert_null(strstr(b.data, "(null)"));
 }
 
-/* Takes it out of the list, so that what is left over was never in the schema. */
+/* Removes it from the list, so that the rest was never in the schema. */
 static void in_json(const struct key *k, const char *path, void *arg)
 {
 	json_t *o = NULL;

@@ -226,7 +226,7 @@ TEST_WITH(test_offsets, setup, teardown)
 		"0\"}}}");
 }
 
-/* False: this took so long that the first half could not wait any more. */
+/* False: this took so long that the first half was already sent. */
 static bool second_half_comes(size_t *at)
 {
 	uint64_t begin;
@@ -259,7 +259,7 @@ TEST_WITH(test_characters_stay_whole, setup, teardown)
 	listen_to(4, 0, false);
 	at = 0;
 	expect_envelope(&at, 0, START);
-	/* Nothing follows: it is sent as it is, soon. */
+	/* Nothing follows: it is soon sent as it is. */
 	PRINTS(&c, 1, "\xe2\x82");
 	while (at == client.out.len)
 		turn();
@@ -316,7 +316,7 @@ TEST_WITH(test_large_output_is_cut_into_pieces, setup, teardown)
 	assert_true(largest <= 32 * 1024);
 }
 
-/* How many files are watched, by all of this process. */
+/* Number of files that this process watches. */
 static size_t watches(void)
 {
 	char path[64], line[256];
@@ -490,7 +490,7 @@ TEST_WITH(test_find_and_list, setup, teardown)
 	command_ends(&running, RECORD_EXITED, 1, "");
 }
 
-/* One that ended long ago is found only by those who ask for all, and then not looked at again. */
+/* A command that ended long ago is found only by a request for all, and is not watched. */
 TEST_WITH(test_long_ago, setup, teardown)
 {
 	struct selector s = { .pid = PID };

@@ -25,7 +25,7 @@ static void add_image(const struct unit_dir *d, const char *name, const char *di
 	unit_dir_write(d, path, text, strlen(text));
 }
 
-/* A directory for the image store, with its directories in it. */
+/* A directory for the image store. */
 static int setup(void **state)
 {
 	_cleanup_image_store_ struct image_store s = IMAGE_STORE_INIT;
@@ -40,7 +40,7 @@ static int setup(void **state)
 	return image_store_open(&s, true, &e);
 }
 
-/* A user without subordinate ids cannot have images at all. */
+/* A user without subordinate ids cannot have images. */
 static void need_ids(void)
 {
 	struct id_ranges ids;
@@ -100,7 +100,7 @@ TEST_WITH(the_default_agent, setup, unit_dir_teardown)
 	assert_int_equal(ids_find(&ids, &e), 0);
 	assert_int_equal(s.image_uid, ids.uid);
 	assert_int_equal(s.image_gid, ids.gid);
-	/* an ordinary user of a hybrid host has neither of these */
+	/* an ordinary user of a hybrid host lacks both */
 	assert_int_equal(s.require & optional, 0);
 	assert_true(s.require & UINT64_C(1) << LAYER_SECCOMP);
 	assert_true(s.require & UINT64_C(1) << LAYER_READ_ONLY_ROOT);
@@ -162,7 +162,7 @@ TEST_WITH(which_image, setup, unit_dir_teardown)
 
 	need_ids();
 	no_plan(&store, &o, -ENOENT, "no image 'base': build it with 'hutch image build base'");
-	/* An agent with packages of its own wants its own image, not the default one. */
+	/* An agent with its own packages needs its own image, not the default one. */
 	no_plan(&store, &(struct sandbox_options){ .agent = "tools" }, -ENOENT,
 		"agent 'tools' has no image: build it with 'hutch image build tools'");
 	no_plan(&store, &(struct sandbox_options){ .agent = "tools", .image = "base" }, -ENOENT,
@@ -288,7 +288,7 @@ TEST_WITH(limits_are_required, setup, unit_dir_teardown)
 	o.best_effort = true;
 	assert_int_equal(asked_bits(&store, &o, &require), all);
 	assert_int_equal(require & all, 0);
-	/* A virtual machine has its own memory and processes, and whole processors. */
+	/* A VM has its own memory and processes, and whole CPUs. */
 	o.best_effort = false;
 	o.level = "microvm";
 	assert_int_equal(asked_bits(&store, &o, &require), cpu | disk);
@@ -341,7 +341,7 @@ static bool plans_a_machine(const struct sandbox_options *o)
 	return s.level == LEVEL_MICROVM;
 }
 
-/* The policy's level, and what may be asked for instead: more, and never less. */
+/* The policy's level; a request may raise it, and never lower it. */
 TEST_WITH(levels_are_raised_and_never_lowered, setup, unit_dir_teardown)
 {
 	static const struct {

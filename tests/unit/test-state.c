@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Several processes and one directory: locks are tried with real children. */
+/* Several processes share a directory: locks are tested with real children. */
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
@@ -41,7 +41,7 @@ static int reopen(const struct state_root *r, const char *id)
 	return fd;
 }
 
-/* A child that takes the lock, says so, and waits to be killed. */
+/* A child that takes the lock, reports it, and waits to be killed. */
 static void fake_warden(int dir, struct proc *ret)
 {
 	_cleanup_close_ int from = -EBADF;
@@ -244,7 +244,7 @@ TEST_IN_DIR(the_lock_goes_with_its_process)
 	assert_int_equal(state_lock(dir, &lock, &e), 0);
 }
 
-/* The keeper is forked by the warden and must not keep its lock. */
+/* The warden forks the keeper, which must not hold its lock. */
 TEST_IN_DIR(the_lock_is_not_inherited)
 {
 	struct unit_dir *d = *state;
@@ -264,7 +264,7 @@ TEST_IN_DIR(the_lock_is_not_inherited)
 
 		if (state_lock(d->fd, &lock, &e) < 0 || proc_fork(&keeper) < 0)
 			_exit(1);
-		if (keeper.pid == 0) { /* lives on, with every descriptor of its parent */
+		if (keeper.pid == 0) { /* stays alive, with every file descriptor of its parent */
 			(void)fd_write_all(fds[1], "k", 1);
 			(void)close(fds[1]);
 			(void)sleep(2);
@@ -317,7 +317,7 @@ TEST_IN_DIR(phases)
 	assert_string_equal(state_phase_names[STATE_DEAD], "dead");
 }
 
-/* The maker's lock belongs to what it hands down: no gap if it dies before the warden is ready. */
+/* The maker passes its lock on: no gap if it dies before the warden is ready. */
 TEST_IN_DIR(the_makers_lock_is_handed_down)
 {
 	struct unit_dir *d = *state;
@@ -384,7 +384,7 @@ TEST_IN_DIR(ranges_that_nobody_has_are_removed)
 	assert_int_equal(n, 0);
 }
 
-/* Those who take ranges and those who remove files never let two have the same one. */
+/* Concurrent takers of ranges and removers of files never give a range to two sandboxes. */
 TEST_IN_DIR(cleaning_gives_no_range_twice)
 {
 	struct unit_dir *d = *state;

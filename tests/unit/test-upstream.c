@@ -37,7 +37,7 @@ TEST(heads)
 		char why[UPSTREAM_WHY_MAX] = "";
 		ssize_t r = 0;
 
-		/* Each beginning, and no byte behind it is looked at. */
+		/* Every prefix; the bytes after it are not read. */
 		for (size_t k = 1; k <= n && r == 0; k++) {
 			char *copy = unit_copy(rows[i].s, k);
 
@@ -66,7 +66,7 @@ static void on_done(struct upstream *u, int fd)
 	end->fd = fd;
 }
 
-/* Sends `answer` in pieces of `piece` bytes; what is left on the socket afterwards is in `rest`. */
+/* Sends `answer` in pieces of `piece` bytes; `rest` gets what is left on the socket. */
 static int talk(const char *answer, size_t piece, char rest[static 64])
 {
 	struct target t = { .port = 443, .name = { 7, "web.xyz" } };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tables below say again what PROTOCOL.md says. From them come a valid example of every message
- * and every way to break one field of it.
+ * The tables below repeat PROTOCOL.md. They generate a valid example of every message, and every
+ * way to break one of its fields.
  */
 #include "unit.h"
 
@@ -224,7 +224,7 @@ struct payload {
 static const uint8_t one[8] = { 0, 0, 0, 0, 0, 0, 0, 1 };
 static const char raw[32] = "\x07\0\0\0\0\0\0\x04\0\0\0\0\0\0\0\x10"; /* its beginning is a limit */
 
-/* The k-th value of a field: short, and not the same twice. */
+/* The k-th value of a field: short and unique. */
 static struct field example(uint8_t tag, unsigned int k)
 {
 	static const char *const texts[] = { "a\xc3\xa4z", "second" };
@@ -247,7 +247,7 @@ static struct field example(uint8_t tag, unsigned int k)
 	}
 }
 
-/* Everything a message may have, what is repeated twice; of "just one" the `which`-th. */
+/* Every field of a message, repeated ones twice; of "just one" the `which`-th. */
 static struct payload full(const struct row *row, unsigned int which)
 {
 	struct payload p = { .n = 0 };
@@ -291,7 +291,7 @@ static void encode(const struct payload *p, struct buf *b)
 	assert_int_equal(b->err, 0);
 }
 
-/* Parses a copy that has nothing behind it. A message that is refused leaves the result alone. */
+/* Parses a copy without readable memory after it. A refused message leaves the result unchanged. */
 static int parse_bytes(const struct row *row, const void *data, size_t n)
 {
 	_cleanup_free_ char *exact = unit_copy(data, n);
@@ -381,7 +381,7 @@ static void check_values(const struct row *row, const struct payload *p)
 	}
 }
 
-/* Every range of tags is one piece, and the pieces around it are the rest. */
+/* Every range of tags is one slice; the slices around it are the rest. */
 TEST(slices_are_ranges_of_tags)
 {
 	for (const struct row *row = rows; row < rows + MESSAGE_MAX; row++) {
@@ -461,7 +461,7 @@ TEST(terminals_have_two_sides)
 	expect(row, &both, true, "columns and rows");
 }
 
-/* Each of the 256 tags that a message does not have, in its place in the order. */
+/* Each of the 256 tags that a message lacks, at its place in the order. */
 TEST(other_fields_do_not_belong)
 {
 	for (const struct row *row = rows; row < rows + MESSAGE_MAX; row++)
@@ -659,7 +659,7 @@ TEST(a_file_has_so_much_metadata)
 	}
 }
 
-/* The length of one field says something else than there is. */
+/* The length of a field does not match its contents. */
 TEST(lengths_do_not_lie)
 {
 	for_each_field(row, p, i)

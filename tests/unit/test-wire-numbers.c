@@ -6,7 +6,7 @@
 
 #include "wire/message.h"
 
-/* A tag is a number on the wire: none may change. */
+/* Tags are numbers on the wire: none may change. */
 TEST(tags_keep_their_numbers)
 {
 	assert_int_equal(TAG_VERSION, 1);
@@ -114,7 +114,7 @@ TEST(numbers_name_messages)
 	}
 }
 
-/* A client of the keeper has operations of its own, and fields that no guest sees. */
+/* A keeper's client has its own operations, and fields that no guest sees. */
 TEST(numbers_name_messages_of_clients)
 {
 	for (unsigned int i = 0; i < 256; i++) {
@@ -149,7 +149,7 @@ TEST(numbers_name_messages_of_clients)
 	assert_int_equal(WIRE_OP_TRACE, 20);
 }
 
-/* A guest asks its keeper for two things, and neither is what a keeper asks of a guest. */
+/* A guest has two requests to its keeper; a keeper sends neither to a guest. */
 TEST(numbers_name_messages_of_guests)
 {
 	assert_int_equal(WIRE_OP_CONNECT, 16);
@@ -166,7 +166,7 @@ TEST(numbers_name_messages_of_guests)
 	}
 }
 
-/* A client says which request it asks for, whatever that is; a guest never hears of it. */
+/* A client may give its request any id; the guest never sees it. */
 TEST(clients_name_their_request)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(256);
@@ -187,7 +187,7 @@ TEST(clients_name_their_request)
 	assert_int_equal(fields_check_open(WIRE_OP_STAT, true, &b, &e), -EINVAL);
 }
 
-/* So is the type of a frame. */
+/* Types of frames must not change either. */
 TEST(types_keep_their_numbers)
 {
 	assert_int_equal(WIRE_HELLO, 1);
