@@ -30,7 +30,7 @@ CONFIG = Path(os.environ.get("HUTCH_CONFIG_PATH", "/nonexistent"))
 ID = re.compile(r"[a-z][a-z0-9]{15}")
 # Every sandbox is a VM, emulated on hosts without KVM.
 MACHINE = os.environ.get("HUTCH_LEVEL") == "microvm"
-ENGINE = os.environ.get("HUTCH_ENGINE") or "crun"  # of containers
+ENGINE = os.environ.get("HUTCH_ENGINE") or "crun"  # the container engine
 # The process that the host sees for a sandbox: PID 1 of a container, or QEMU.
 BOX = "qemu-system-x86" if MACHINE else "hutch-guest"
 # How much longer a VM may take than a container, because its CPU may be emulated. Every limit in
@@ -41,7 +41,7 @@ LONG = 300 if MACHINE else 120
 # With limits on the command line: on many hosts an ordinary user has no control groups, and hutch
 # refuses such limits.
 LOOSE = () if ROOT else ("--best-effort",)
-IDS_FIRST = 0x70010000  # of sandboxes of root
+IDS_FIRST = 0x70010000  # for root's sandboxes
 IDS = 65535
 ENGINES = ("crun", "qemu-system-x86")
 COMMS = ("hutch", "hutchd", "hutch-keeper", "hutch-guest", "newuidmap", "newgidmap")
@@ -255,7 +255,7 @@ def loops():
     """Loop devices of sandbox disks: their files are unnamed and below our state directory."""
     found = []
     for file in Path("/sys/block").glob("loop*/loop/backing_file"):
-        with contextlib.suppress(OSError):  # it has just gone
+        with contextlib.suppress(OSError):  # it has just ended
             path = file.read_text().strip()
             if path.startswith(f"{STATE}/machine/disks/"):
                 found.append(f"{file.parts[3]} {path}")
@@ -378,7 +378,7 @@ class SandboxCase(unittest.TestCase):
         self.assertRegex(said, r"(?m)^hutch ", "says who speaks")
         return said
 
-    # ---- sandboxes that stay ----
+    # ---- long-running sandboxes ----
     def create(self, *opts, **more):
         sandbox = create(*opts, **more)
         self.addCleanup(hutch, "rm", "-f", sandbox)

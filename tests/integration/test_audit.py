@@ -29,7 +29,7 @@ def records(data):
         at, seq, prev = at + HEADER.size + length, seq + 1, own
 
 
-# ---- Ed25519, as RFC 8032 has it; slow, and enough for a few signatures ----
+# ---- Ed25519 (RFC 8032); slow, but enough for a few signatures ----
 
 P, Q = 2**255 - 19, 2**252 + 27742317777372353535851937790883648493
 D = -121665 * pow(121666, P - 2, P) % P

@@ -327,7 +327,7 @@ class Space(MachineCase):
         self.snapshot(sandbox)
 
     def test_a_deadline_without_it_pauses_in_memory(self):
-        self.run_("true")  # its template is there
+        self.run_("true")  # makes its template
         self.allow("1MiB")
         sandbox = self.create("--deadline", "3s", "--on-timeout", "pause")
         eventually(lambda: self.ps()[sandbox]["state"] == "paused", "its pause")

@@ -58,7 +58,7 @@ class Receipt(SharedCase):
         for name in REQUIRABLE + EXTRA:
             self.assertRegex(said, rf"(?m)^.*\b{re.escape(name)}\b")
 
-    # ---- held against the kernel ----
+    # ---- compared with the kernel ----
     @property
     def init(self):
         [pid] = children_of(warden_of(self.sandbox), BOX)

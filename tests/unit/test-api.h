@@ -36,7 +36,7 @@ struct client {
 };
 
 static struct client client;
-static char memory[OUT_MAX]; /* of client.out */
+static char memory[OUT_MAX]; /* memory of client.out */
 static struct api_config config;
 static struct api api;
 

@@ -55,7 +55,7 @@ TEST(text_is_copied_and_cut)
 	char text[600], key[] = "key", hint[] = "hint";
 
 	memset(text, 'x', sizeof(text));
-	memcpy(text + 510, "\xc3\xa4", 2); /* is cut in two */
+	memcpy(text + 510, "\xc3\xa4", 2); /* truncated in the middle */
 	text[sizeof(text) - 1] = '\0';
 	diag_add(&d, DIAG_ERROR, (struct pos){ &file_a, 1, 1 }, key, hint, "%s", text);
 	memset(text, 'y', 20);

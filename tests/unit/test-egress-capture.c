@@ -340,7 +340,7 @@ TEST_WITH(rooms_are_limited, setup, teardown)
 	assert_int_equal(w->capture->n_dns, 0);
 }
 
-/* ---- answers that come later ---- */
+/* ---- late answers ---- */
 
 static unsigned int code_of(struct world *w, int fd)
 {
@@ -555,7 +555,7 @@ TEST_WITH(heads_are_limited_and_in_time, setup, teardown)
 	(void)close(fds[HEADS_MAX]);
 }
 
-/* ---- descriptors ---- */
+/* ---- file descriptors ---- */
 
 /* Without free file descriptors, pending connections wait: the loop does not spin, and none is
  * lost. */

@@ -604,7 +604,7 @@ TEST_IN_DIR(an_image_that_cannot_be_had_is_named)
 	check_in_child(*state, in_missing_image);
 }
 
-/* ---- how long it takes ---- */
+/* ---- duration ---- */
 
 static void in_measure(const struct unit_dir *d)
 {

@@ -215,7 +215,7 @@ static void headers(void **state)
 		{ TEXT("A: \t "), "A", "" },
 		{ TEXT("A: b: c\td"), "A", "b: c\td" },
 		{ TEXT("A: \xc3\xa4"), "A", "\xc3\xa4" },
-		{ TEXT("Content-Length: 1, 1"), "Content-Length", "1, 1" }, /* is no number */
+		{ TEXT("Content-Length: 1, 1"), "Content-Length", "1, 1" }, /* not a number */
 		{ TEXT(""), NULL, NULL },
 		{ TEXT("A"), NULL, NULL },
 		{ TEXT(":"), NULL, NULL },

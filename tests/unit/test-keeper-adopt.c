@@ -187,7 +187,7 @@ TEST_IN_DIR(not_after_go)
 	assert_int_equal(bench_end(&b), KEEPER_FAILED);
 }
 
-/* ---- the other half: what is written down ---- */
+/* ---- the other half: records ---- */
 
 TEST(what_runs_is_written_down)
 {

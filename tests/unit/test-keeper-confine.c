@@ -35,7 +35,7 @@ enum {
 
 static struct spec spec;
 
-/* ---- tries: true if it works ---- */
+/* ---- attempts: true on success ---- */
 
 static bool try_open(void)
 {

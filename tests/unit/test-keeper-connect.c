@@ -27,7 +27,7 @@ struct talk {
 	bool accepted, closed, eof;
 	uint64_t code;
 	char text[WIRE_TEXT_MAX + 1];
-	size_t got, unread; /* bytes, of stream 0 */
+	size_t got, unread; /* bytes of stream 0 */
 	char first[64];
 	bool lazy; /* gives no credit */
 };
@@ -461,7 +461,7 @@ TEST_WITH(a_stream, world_setup, world_teardown)
 	UNTIL(b, t->eof);
 	send_all(b, t, "more", 4);
 	assert_int_equal(link_eof(b->guest, t->ch, 0), 0);
-	assert_int_equal(link_close(b->guest, t->ch, WIRE_DONE, NULL), 0); /* in one breath */
+	assert_int_equal(link_close(b->guest, t->ch, WIRE_DONE, NULL), 0); /* in the same round */
 	UNTIL(b, read_some(fd, &got) == 11);
 	UNTIL(b, broker_budget(b->k.egress->broker)->streams == 0);
 	assert_int_equal(recv(fd, &got, 1, 0), 0);

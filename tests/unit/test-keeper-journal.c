@@ -163,7 +163,7 @@ TEST_IN_DIR(signals_and_limits_are_recorded)
 	(void)book_wait(&book, "exec-end {\"n\":2");
 }
 
-/* ---- a guest of the test's: what is asked of it ---- */
+/* ---- the test plays the guest: its requests ---- */
 
 TEST_IN_DIR(nothing_is_asked_without_a_record)
 {

@@ -209,7 +209,7 @@ TEST_IN_DIR(everybody_gets_their_own)
 	third = ask(b.client, 4000, 0, 0);
 	assert_int_equal(next_order(&b), 4000);
 	assert_int_equal(link_close(b.client->l, third->ch, WIRE_DONE, NULL), 0);
-	fourth = ask(b.client, 5000, 0, 0); /* behind that close */
+	fourth = ask(b.client, 5000, 0, 0); /* after that close */
 	assert_int_equal(next_order(&b), 5000);
 	for (uint64_t i = 1; i <= 5; i++)
 		answer(&b, LIFE_DONE, false, i);

@@ -447,7 +447,7 @@ TEST(idle_ends)
 	assert_true(clock_mono() - before >= 290 * NSEC_PER_MSEC);
 }
 
-/* ---- with a guest of the test's ---- */
+/* ---- the test plays the guest ---- */
 
 static void accept_exec(struct bench *b, uint32_t ch)
 {

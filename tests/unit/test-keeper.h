@@ -34,7 +34,7 @@ struct talk {
 	uint32_t ch;
 	enum wire_op op;
 	bool accepted, closed, lazy; /* lazy: gives no credit */
-	bool opened;		     /* by the other side */
+	bool opened;		     /* by the peer */
 	uint64_t code;
 	char text[WIRE_TEXT_MAX + 1];
 	char out[WIRE_STREAMS][4096]; /* the first bytes received */

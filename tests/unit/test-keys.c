@@ -233,7 +233,7 @@ TEST_WITH(what_another_process_does_is_seen, setup, unit_dir_teardown)
 	assert_int_equal(keys_check(&daemon, text, KEY_TEXT, &got), -ENOKEY);
 }
 
-/* ---- closed when in doubt ---- */
+/* ---- fail closed ---- */
 
 static int look_again(struct keys *k, const char *text, struct key_info *got)
 {
@@ -259,7 +259,7 @@ TEST_WITH(in_doubt_nobody_gets_in, setup, unit_dir_teardown)
 	assert_true(keys_trouble(&k, &e));
 	assert_non_null(strstr(e.msg, "0600"));
 	assert_int_equal(look_again(&k, text, &got), -EIO);
-	assert_false(keys_trouble(&k, &e)); /* said once */
+	assert_false(keys_trouble(&k, &e)); /* reported once */
 	assert_int_equal(fchmodat(d->fd, KEYS_FILE, 0600, 0), 0);
 	assert_int_equal(look_again(&k, text, &got), 0);
 	assert_false(keys_trouble(&k, &e));
@@ -450,7 +450,7 @@ TEST_WITH(a_file_that_is_too_large, setup, unit_dir_teardown)
 	assert_int_equal(keys_load(&k, &e), -EFBIG);
 }
 
-/* ---- two at once, and whatever can fail ---- */
+/* ---- concurrency and faults ---- */
 
 TEST_WITH(writers_do_not_lose_each_others_keys, setup, unit_dir_teardown)
 {

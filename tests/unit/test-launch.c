@@ -11,7 +11,7 @@
 #include "fail.h"
 
 enum {
-	NEVER = -1,	  /* is not answered */
+	NEVER = -1,	  /* gets no answer */
 	REFUSED = -2,	  /* closed instead of accepted */
 	GOES = -3,	  /* the connection ends */
 	HANGS = -4,	  /* accepted, and nothing else */

@@ -121,7 +121,7 @@ TEST_WITH(misuse_is_refused, setup, teardown)
 
 	ready_init(l, &r, count_fd);
 	assert_int_equal(loop_add_fd(l, &r.src, r.src.fd, EPOLLIN), -EEXIST);
-	assert_int_equal(loop_add_fd(l, &none, r.src.fd, EPOLLIN), -EEXIST); /* epoll's own */
+	assert_int_equal(loop_add_fd(l, &none, r.src.fd, EPOLLIN), -EEXIST); /* error of epoll */
 	assert_int_equal(loop_add_fd(l, &none, -1, EPOLLIN), -EBADF);
 	assert_int_equal(loop_mod_fd(&none, EPOLLIN), -ENOENT);
 	loop_del_fd(&none);

@@ -315,7 +315,7 @@ TEST(waiting_ends_at_the_deadline)
 	assert_int_equal(proc_wait(&p, in_ms(20), &info), -ETIME);
 	assert_true(clock_mono() >= start + 20 * NSEC_PER_MSEC);
 	assert_int_equal(info.si_pid, 77);
-	assert_int_equal(proc_signal(&p, 0), 0); /* still there */
+	assert_int_equal(proc_signal(&p, 0), 0); /* still alive */
 }
 
 TEST(signals_go_through_the_pidfd)

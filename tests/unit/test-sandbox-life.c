@@ -133,7 +133,7 @@ TEST_IN_DIR(a_dead_one_becomes_an_ended_one)
 	struct end end = { 0 };
 
 	open_root(d, &r);
-	assert_int_equal(sandbox_reclaim(&r, &e), 0); /* nothing there */
+	assert_int_equal(sandbox_reclaim(&r, &e), 0); /* nothing to do */
 	make_dead(&r, &example, &s);
 	assert_int_equal(sandbox_reclaim(&r, &e), 0);
 	assert_int_equal(state_phase(s.dir), STATE_ENDED);

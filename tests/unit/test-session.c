@@ -356,7 +356,7 @@ TEST(test_input_that_cannot_be_read)
 	assert_non_null(strstr(b.e.msg, "standard input"));
 }
 
-/* ---- much of it ---- */
+/* ---- large amounts ---- */
 
 static char *big_bytes(void)
 {

@@ -483,7 +483,7 @@ TEST_IN_DIR(a_tree_is_kept)
 	one = fd_close(one);
 	two = fd_close(two);
 	assert_int_equal(flock(alone, LOCK_EX | LOCK_NB), 0);
-	assert_int_equal(state_lock_tree(root, &one, &e), -ENOENT); /* on its way out */
+	assert_int_equal(state_lock_tree(root, &one, &e), -ENOENT); /* being removed */
 }
 
 static int make_and_remove(const struct state_root *r)

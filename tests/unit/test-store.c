@@ -70,7 +70,7 @@ TEST(names)
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
 		assert_false(store_name_valid(bad[i], strlen(bad[i])));
 	assert_false(store_name_valid("a\0b", 3));
-	assert_true(store_name_valid("a/b", 1)); /* of so many bytes */
+	assert_true(store_name_valid("a/b", 1)); /* of this many bytes */
 }
 
 static void assert_find(struct policy_store *s, const char *folder, const char *name,
@@ -150,7 +150,7 @@ TEST_IN_DIR(one_name_means_one_thing)
 	unit_dir_write(d, "x/agents/one.yaml", "fake", 4);
 	unit_dir_write(d, "x/agents/mine.yaml", "mine", 4);
 	unit_dir_write(d, "y/agents/mine.yaml", "mein", 4);
-	unit_dir_write(d, "x/agents/two.yaml", "two", 3); /* says the same */
+	unit_dir_write(d, "x/agents/two.yaml", "two", 3); /* same contents */
 	unit_dir_write(d, "y/agents/two.yaml", "two", 3);
 	(void)snprintf(
 		msg, sizeof(msg),

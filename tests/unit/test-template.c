@@ -567,7 +567,7 @@ TEST_WITH(the_oldest_files_go, setup, teardown)
 	assert_int_equal(send_file(HASH_A, "new", &e), 0);
 	expect_file(HASH_A, "new");
 	assert_int_equal(entries(s.files), 8);
-	(void)snprintf(name, sizeof(name), TID "-%064x", 0); /* the first by time */
+	(void)snprintf(name, sizeof(name), TID "-%064x", 0); /* the oldest */
 	assert_int_equal(fstatat(s.files, name, &st, 0), -1);
 	/* Replacing a file needs no space of others. */
 	assert_int_equal(send_file(HASH_A, "newer", &e), 0);
