@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a resolver sends, through c-ares and the check of addresses: only public ones are left. */
+/* A resolver's response, through c-ares and the address check: only public addresses may pass. */
 #include <ares.h>
 #include <limits.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An export from a stranger: everything that is read of a log. What is found wrong is said where.
- */
+/* An audit export from an untrusted sender, through all readers of a log. Each error has a
+ * position. */
 #include <fcntl.h>
 #include <sodium.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "base/fd.h"
 #include "fuzz.h"
 
-/* A chain by itself: each record that is accepted is made again from its parts, byte for byte. */
+/* A single chain: each accepted record can be rebuilt from its parts, byte for byte. */
 static void walk(const uint8_t *data, size_t size)
 {
 	static uint8_t out[AUDIT_RECORD_MAX];

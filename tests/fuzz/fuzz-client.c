@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A keeper that hears a client, before a guest of ours that does what it is asked for. */
+/* A keeper that receives fuzzed bytes from a client; our guest does every operation requested of
+ * it. */
 #include "keeper-world.h"
 
 static const char *const env[] = { "A=1", "B=2", NULL };
@@ -43,7 +44,8 @@ static void act_exit(struct world *w, size_t i)
 	(void)link_msg(w->ours, w->ch[i], WIRE_MSG_EXIT, &b);
 }
 
-/* Answers what was asked, whoever still waits for it; an answer to nothing is refused. */
+/* Answers a pending request, even if its client has gone; an answer without a request is
+ * refused. */
 static void act_warden(struct world *w)
 {
 	const struct life_answer a = { .result = (enum life_result)draw(w, LIFE_RESULTS),

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A DNS query: whatever it is, what is answered is short, has its id and its question byte for
- * byte, and is an answer, so that it is not answered again. What was read of the name is what
- * stands there.
+ * A DNS query. For any input, the reply is short, repeats the query's id and question byte for
+ * byte, and has the response bit set, so that no server replies to it. The parsed name matches the
+ * bytes of the query.
  */
 #include <string.h>
 
@@ -14,7 +14,7 @@ enum {
 	HEADER = 12
 };
 
-/* A second reader of the name: labels joined by dots. */
+/* Parses the name a second time: labels joined by dots. */
 static void check_name(const struct dns_query *q)
 {
 	const uint8_t *p = q->question;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The head of a proxy's stream: in one piece or byte by byte, the same comes of it, the same is
- * said, and what is asked for has the one form that names and addresses have.
+ * The head of a proxy stream: whole or byte by byte, the result and the reply are the same, and the
+ * target has the canonical form of names and addresses.
  */
 #include <string.h>
 

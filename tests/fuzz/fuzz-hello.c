@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A ClientHello, cut at every place: what is said of the whole is never contradicted by what was
- * said of a part of it.
+ * A ClientHello, cut at every place: the result for a part never contradicts the result for the
+ * whole.
  */
 #include <string.h>
 

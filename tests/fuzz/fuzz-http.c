@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The head of a request, cut at every place, and the guess whether it is one. */
+/* The head of a request, cut at every place, and the guess whether bytes are a request. */
 #include <string.h>
 
 #include "egress/http.h"
@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (r == 1) {
 		assert(h.host >= s && h.host + h.host_len <= s + size);
 		assert(!memchr(h.host, '\0', h.host_len) && !memchr(h.host, '\n', h.host_len));
-		/* What a server would take for a request is not let through as something else. */
+		/* Input that a server would take for a request must not pass as anything else. */
 		assert(looks == 1);
 	}
 	for (size_t n = 0; n < size; n += step) {

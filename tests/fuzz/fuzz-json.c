@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is read can be written, and reading that gives the same value and the same text. */
+/* A parsed value can be written, and parsing the result gives the same value and the same text. */
 #include <string.h>
 
 #include "base/json-util.h"

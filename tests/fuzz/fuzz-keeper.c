@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A keeper that hears a guest, while a client of ours has asked for one thing of every kind. Where
- * the second byte is odd the guest has its own kernel, and asks for what goes out. Nothing does:
- * the resolver is a port that nobody has. Some streams are taken as connected nevertheless.
+ * A keeper that receives fuzzed bytes from a guest while our client has one operation of every kind
+ * open. If the second byte is odd, the guest has its own kernel and requests connections. None
+ * leaves the host: the resolver's port is unused. Some streams are marked as connected
+ * nevertheless.
  */
 #include "keeper-world.h"
 #include "keeper/connect.h"
@@ -46,7 +47,7 @@ static void ask(struct world *w, enum wire_op op)
 	w->n++;
 }
 
-/* As the broker would say it; the look-up goes on. */
+/* Reports a connection, as the broker would; the lookup continues. */
 static void connect_one(struct world *w)
 {
 	uint32_t ch = 1 + 2 * draw(w, CHANNELS);

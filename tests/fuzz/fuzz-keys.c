@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* keys.json: what is read can be written, and reading that gives the same keys. */
+/* keys.json: parsed keys can be written, and parsing the result gives the same keys. */
 #include <string.h>
 
 #include "fuzz.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whatever comes, what is said to it is one JSON-RPC answer, or nothing; and any bytes are text. */
+/* For any input the reply is one JSON-RPC answer or nothing; and any bytes can be made text. */
 #include <string.h>
 
 #include "fuzz.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A payload of fields: the first byte says of which message. What is taken has one form: writing
- * its fields again gives the same bytes.
+ * A payload of fields; the first byte selects the message. An accepted payload has one encoding:
+ * encoding its fields again gives the same bytes.
  */
 #include <string.h>
 

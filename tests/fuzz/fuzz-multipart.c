@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A form, whole and in pieces: both say the same. The first byte is the length of a piece, the
- * first line behind it the field Content-Type. */
+/* A form, whole and in pieces: both give the same result. The first byte is the length of a
+ * piece, the first line after it the Content-Type. */
 #include <string.h>
 
 #include "envd/multipart.h"
@@ -10,7 +10,7 @@ enum {
 	OUT_MAX = 1 << 20,
 };
 
-/* Everything that was said, as text. */
+/* All callbacks, as text. */
 static int render(const char *type, const char *body, size_t n, size_t step, struct buf *out)
 {
 	struct multipart m;

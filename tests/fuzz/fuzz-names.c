@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names, addresses, rules and targets: what is read has one form, which reads as itself; and it
- * matches itself only.
+ * Names, addresses, rules and targets: each parsed value has one canonical form, which parses to
+ * the same value and matches only itself.
  */
 #include <string.h>
 
@@ -22,7 +22,7 @@ static void check_name(const char *s, size_t n)
 	       strcmp(name.text, again.text) == 0);
 }
 
-/* A set with just this rule allows just what the rule names. */
+/* A set with only this rule allows only the targets that the rule names. */
 static void check_match(const struct rule *rule)
 {
 	struct ruleset_entry entry = { .rule = *rule };

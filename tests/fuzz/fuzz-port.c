@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The answer of a program in a sandbox: what is taken from it can be written into a head of ours
- * without becoming anything else, and with fewer bytes it is not taken for whole.
+ * The response of a program in a sandbox: each accepted field can be written into our own head
+ * without changing its meaning, and a truncated head is not accepted as complete.
  */
 #include <string.h>
 #include <strings.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A record as anybody may have written it. The first byte says from which offset it is read; the
- * checksums are made right where they are wrong, for the reader is not kept out by them: whoever
- * can write a record can write those too.
+ * A command record with arbitrary contents. The first byte selects the offset at which the reader
+ * starts. Wrong checksums are corrected first, because they do not protect the reader: an attacker
+ * who can write a record can write its checksums too.
  */
 #include <string.h>
 #include <sys/mman.h>

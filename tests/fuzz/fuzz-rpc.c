@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Requests of process.Process, as bodies: the first byte is the method, the second the content type
- * and how the body is cut into pieces. There is no sandbox behind it, so what is understood ends in
- * an error; whatever comes, there is one answer, and a stream has a last envelope.
+ * Bodies of process.Process requests: the first byte selects the method, the second the content
+ * type and the split into pieces. There is no sandbox, so a valid request ends in an error. For any
+ * input there is one answer, and a stream has a last envelope.
  */
 #include <assert.h>
 #include <string.h>

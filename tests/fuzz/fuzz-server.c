@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A request as hutchd's server reads it: head, chunks behind it, query. Cuts change nothing. */
+/* A request as hutchd's server reads it: head, chunks, query. The split of the input changes
+ * nothing. */
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -57,7 +58,7 @@ static void check_query(const struct http_head *h)
 struct unchunked {
 	struct http_chunk chunk;
 	size_t used, len;
-	uint64_t sum; /* of what came, in its order */
+	uint64_t sum; /* over the received bytes, in order */
 };
 
 static struct unchunked unchunk(const char *s, size_t n, size_t step)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An archive from anybody. Whatever the bytes: names come out in their one form, sizes within their
- * limits, and how the input is cut into reads changes nothing.
+ * An archive from an untrusted sender. For any bytes, names come out in canonical form and sizes
+ * within their limits, and the split of the input into reads changes nothing.
  */
 #include <string.h>
 
@@ -33,7 +33,7 @@ static void check_name(const char *name)
 	assert(tar_clean_name(name, strlen(name), again, &e) == 0 && strcmp(name, again) == 0);
 }
 
-/* A number that depends on all that was read. */
+/* A checksum over all results. */
 static uint64_t walk(const uint8_t *data, size_t size, size_t step)
 {
 	static struct tar_entry en;

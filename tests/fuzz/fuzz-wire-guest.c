@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The guest's end, which hears a keeper: after HELLO, with nothing open. */
+/* The guest's end of the link, which receives the keeper's bytes: after HELLO, with nothing
+ * open. */
 #include "wire-shadow.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The keeper's end, which hears what a guest says: nothing on this machine is trusted less. It has
- * asked for every operation once (channels 2 to 22, and 26: a port), and channel 24 is a command
- * that runs. Where the second byte is odd, the guest has its own kernel and may ask.
+ * The keeper's end of the link, which receives the guest's bytes, the least trusted input of all.
+ * It has opened every operation once (channels 2 to 22, and 26: a port), and channel 24 is a
+ * running command. If the second byte is odd, the guest has its own kernel and may open channels.
  */
 #include "wire-shadow.h"
 

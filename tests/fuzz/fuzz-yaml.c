@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An agent file from anybody. Whatever the bytes: every message has a position inside the file or
- * in a built-in one, and what compiles has a canonical form that is the same the second time.
+ * An agent file from an untrusted author. For any bytes, every message has a position in the file
+ * or in a built-in file, and a file that compiles has a canonical form that stays the same when
+ * compiled again.
  */
 #include <string.h>
 

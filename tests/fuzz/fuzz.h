@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A fuzz target is this one function. libFuzzer calls it, or run-corpus.c does for every file of a
+ * A fuzz target is this one function. libFuzzer calls it, or run-corpus.c for every file of a
  * corpus.
  */
 #pragma once
@@ -10,5 +10,5 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* A broken promise ends the process, as a crash does; asserts are compiled in. */
+/* A violated property aborts the process, like a crash; asserts are always compiled in. */
 #include <assert.h>

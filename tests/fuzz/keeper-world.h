@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A keeper without descriptors: the bytes of its links are moved by hand. A stranger is at one end,
- * as guest or as client; at the other end is a link of our own, which dies of the first frame that
- * the protocol does not allow. So whatever the stranger says, the keeper must not pass it on. The
- * first two bytes of an input say how the rest is cut into pieces and what our end does between
- * them.
+ * A keeper without file descriptors: the test moves the bytes of its links by hand. At one end the
+ * fuzzed input plays guest or client. At the other end is our own link, which dies of the first
+ * frame that the protocol does not allow: so the keeper must not pass invalid input on. The first
+ * two bytes of an input select its split into pieces and the actions of our end between them.
  */
 #pragma once
 
@@ -22,14 +21,14 @@ struct world {
 	struct keeper k;
 	struct client *client;
 	bool guest_is_ours;
-	struct link *ours;   /* the end that is not the stranger's */
-	struct link *theirs; /* the keeper's end that the stranger talks to */
+	struct link *ours;   /* our end */
+	struct link *theirs; /* the keeper's end that gets the fuzzed bytes */
 	uint32_t ch[CHANNELS];
 	enum wire_op op[CHANNELS];
 	bool open[CHANNELS], eof[CHANNELS][WIRE_STREAMS];
 	size_t unread[CHANNELS][WIRE_STREAMS];
 	unsigned int exits[CHANNELS];
-	bool connected[CHANNELS]; /* of the guest's channels */
+	bool connected[CHANNELS]; /* by guest channel */
 	size_t n;
 	uint32_t seed;
 };
@@ -95,7 +94,7 @@ static void ours_closed(struct link *l, uint32_t ch, const struct fields *f, voi
 	struct world *w = arg;
 	size_t i = index_of(w, ch);
 
-	/* No timer runs here, so nobody may say that one has. */
+	/* No timer runs here, so no timeout may be reported. */
 	assert(fields_number(f, TAG_CODE, 0) < WIRE_TIMEOUT);
 	if (i < CHANNELS)
 		w->open[i] = false;
@@ -118,7 +117,7 @@ static struct link *keeper_end(struct world *w, bool ours)
 	return w->k.clients.list ? w->client->port.link : NULL;
 }
 
-/* Takes what waits in a link; true if there was something. */
+/* Moves the pending bytes of a link; returns true if there were any. */
 static bool move(struct link *from, struct link *to)
 {
 	struct err e = ERR_INIT;
@@ -171,7 +170,7 @@ static void world_start(struct world *w, const struct spec *spec, enum link_role
 	assert(keeper_init(&w->k, &s, &e) == 0);
 	assert(link_new(LINK_GUEST, &ours_ops, w, &g) == 0);
 	assert(link_hello(w->k.guest.link, &keeper) == 0 && link_hello(g, &guest) == 0);
-	do /* a machine is told the time, perhaps more than once */
+	do /* the keeper sends a VM the time, perhaps more than once */
 		(void)move(w->k.guest.link, g);
 	while (move(g, w->k.guest.link));
 	assert(w->k.phase == PHASE_SERVING);
@@ -233,7 +232,7 @@ static void act_close(struct world *w, size_t i)
 	w->ch[i] = 0;
 }
 
-/* Feeds the input in pieces; `act` does what our end does of itself. */
+/* Feeds the input in pieces; `act` does the actions of our end. */
 static void world_run(struct world *w, const uint8_t *data, size_t size,
 		      void (*act)(struct world *w))
 {
@@ -241,7 +240,7 @@ static void world_run(struct world *w, const uint8_t *data, size_t size,
 
 	if (size < 2)
 		return;
-	/* Not for every byte of a long input: a round is what costs. */
+	/* Not for every byte of a long input: each round is expensive. */
 	step = data[0] == 0 ? size : MAX((size_t)data[0], size / 64);
 	w->seed = data[1];
 	for (size_t at = 2; at < size && !w->k.ended && w->k.clients.list; at += step) {

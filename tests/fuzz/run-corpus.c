@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs a fuzz target over every file of the directories given, as a unit test: what the fuzzer once
- * found stays found. Prints TAP, one line a file.
+ * Runs a fuzz target over every file of the given directories, as a regression test for earlier
+ * findings. Prints TAP, one line for each file.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -23,7 +23,7 @@ static int run_file(int dirfd, const char *dir, const char *name)
 		(void)printf("not ok %u - %s/%s # %s\n", ++done, dir, name, e.msg);
 		return -1;
 	}
-	/* Exactly as long as the input, so that the sanitizer sees who reads too far. */
+	/* Exactly as long as the input, so that the sanitizer detects overreads. */
 	exact = malloc(b.len > 0 ? b.len : 1);
 	if (!exact)
 		return -1;

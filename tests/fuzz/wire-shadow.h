@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One end of a link against a stranger's bytes, and beside it a shadow: what PROTOCOL.md says its
- * owner may hear. The first two bytes of an input say how the rest is cut into pieces and what the
- * owner does when it hears something.
+ * One end of a link that receives fuzzed bytes, and a shadow of each channel: the events that
+ * PROTOCOL.md allows its owner. The first two bytes of an input select its split into pieces and
+ * the actions of the owner.
  */
 #pragma once
 
@@ -17,7 +17,7 @@ struct shadow {
 		SHADOW_ASKING,
 		SHADOW_ASKED,
 		SHADOW_OPEN,
-		SHADOW_OVER, /* closed by one of the two: nothing may be heard */
+		SHADOW_OVER, /* closed by either side: no event may come */
 	} state;
 	uint64_t heard[WIRE_STREAMS], consumed[WIRE_STREAMS];
 	bool eof_heard[WIRE_STREAMS], eof_sent[WIRE_STREAMS];
@@ -30,13 +30,13 @@ struct world {
 	struct link *l;
 	struct shadow *all;
 	size_t live;	     /* shadows that are not over */
-	uint32_t last_heard; /* the highest number they opened */
+	uint32_t last_heard; /* the highest number that the peer opened */
 	uint32_t seed;
-	bool asked; /* the keeper's end may be asked for something */
+	bool asked; /* the guest may open channels to the keeper's end */
 	bool ended; /* the link is dead */
 	bool sleeping, said_asleep, heard_asleep;
-	bool silent; /* it has said that it will be */
-	bool again;  /* the keeper is not the first one */
+	bool silent; /* it has announced sleep */
+	bool again;  /* a second keeper */
 };
 
 static uint32_t world_draw(struct world *w, uint32_t below)
@@ -98,7 +98,7 @@ static void shadow_send(struct world *w, struct shadow *s, unsigned int stream)
 		assert(link_credit(w->l, s->ch, stream) == credit - (size_t)n);
 }
 
-/* What an owner may do, whenever it likes. */
+/* One operation that the owner of a link may do at any time. */
 static void shadow_act(struct world *w, struct shadow *s)
 {
 	unsigned int stream = world_draw(w, WIRE_STREAMS), what = world_draw(w, 16);
@@ -287,7 +287,7 @@ static const struct link_ops shadow_ops = {
 	.closed = on_closed,
 };
 
-/* Nothing after CLOSE on a channel; and a CLOSE that the other side can read. */
+/* No frame follows CLOSE on a channel, and the peer can parse the CLOSE. */
 static void check_frame(struct world *w, uint32_t ch, uint8_t type, const uint8_t *payload,
 			size_t n)
 {
@@ -308,7 +308,7 @@ static void check_frame(struct world *w, uint32_t ch, uint8_t type, const uint8_
 	s->said_close = type == WIRE_CLOSE;
 }
 
-/* Takes the output: whole frames, within the limits. */
+/* Takes the output and checks it: whole frames, within the limits. */
 static void world_drain(struct world *w)
 {
 	size_t n;
@@ -365,7 +365,7 @@ static void put_frame(struct buf *b, enum wire_type type, uint32_t ch, uint8_t s
 	assert(buf_put(b, fields->data, fields->len) == 0);
 }
 
-/* A keeper that was told so wakes its guest, some time. */
+/* After ASLEEP, the keeper wakes its guest at some point. */
 static void world_wake(struct world *w)
 {
 	if (w->ended || !w->heard_asleep || world_draw(w, 3) == 0)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * capture-box [-4] RESOLV.CONF [-a NETWORK]... COMMAND [ARGUMENT...]: runs a command where a
- * sandbox would run it, as far as the network goes: in a user and a network namespace of its own
- * with nothing but what netns_capture() made there, and with the capture answering it. As root, or
- * as a user the way a warden of a user does it: from a user namespace of its own.
+ * capture-box [-4] RESOLV.CONF [-a NETWORK]... COMMAND [ARGUMENT...]: runs a command with a
+ * sandbox's network: a user and a network namespace of its own that contain only what
+ * netns_capture() creates, with the capture answering. Root calls it directly; for an ordinary user
+ * it enters a user namespace first, as that user's warden does.
  *
- * Allowed are allowed.test, what is below it, and addresses. Whoever connects is told in HTTP what
- * they connected to and how. With -4 the box has no IPv6. With -t: makes 200 networks instead, and
- * prints the median cost in microseconds.
+ * The box allows allowed.test, its subdomains, and addresses. Each connection gets an HTTP response
+ * that names the destination and how it was reached. -4 leaves out IPv6. -t creates 200 networks
+ * instead and prints the median cost in microseconds.
  */
 #include <fcntl.h>
 #include <sched.h>
@@ -76,7 +76,7 @@ static void say_where(int fd, const struct target *t, enum capture_how how)
 	(void)dprintf(fd, "HTTP/1.0 200 OK\r\nContent-Length: %d\r\n\r\n%s", n, body);
 }
 
-/* In a process of its own, so that nothing waits for a program that is slow. */
+/* In a child, so that a slow program blocks nothing. */
 static void on_connect(int fd, const struct target *t, enum capture_how how, void *arg)
 {
 	const struct timeval limit = { .tv_sec = REQUEST_S };
@@ -125,7 +125,7 @@ static void become_root(int flags)
 	write_text("/proc/self/uid_map", map);
 }
 
-/* A child in namespaces of its own. It waits for a byte, then runs `argv`. */
+/* Starts a child in its own namespaces, which waits for a byte and then runs `argv`. */
 static pid_t start(const char *resolv, char **argv, int *ret_pidfd, int *ret_go)
 {
 	int go[2], ready[2];

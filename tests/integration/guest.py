@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-hutch-guest as PID 1 of real namespaces, spoken to over its channel by wire.py. As root, commands run as
-other users; as an ordinary user, in a user namespace of one, and what needs a second user is skipped.
+hutch-guest as PID 1 of real namespaces, driven by wire.py over its channel. For root, commands run
+as other users. For an ordinary user, the namespace has one user, and tests that need a second one
+are skipped.
 """
 
 import os
@@ -63,15 +64,16 @@ def namespaces_work():
 
 
 def environment():
-    """LeakSanitizer looks at a process by tracing it, which nobody may do to the guest."""
+    """LeakSanitizer works by ptrace, and no process may trace the guest."""
     return {**os.environ, "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"}
 
 
 class Guest:
     """
-    A running guest. `dir` is a directory that anybody may write, `home` that of the default user, `small` a
-    file system of one megabyte, `plain` one without extended attributes. Only the guest sees what is in them.
-    With `ports` it has a network of its own, where connections come from these.
+    A running guest. `dir` is a world-writable directory, `home` the home of the default user,
+    `small` a file system of one megabyte, `plain` one without extended attributes. Only the guest
+    sees their contents. With `ports` the guest has its own network namespace, and connections to it
+    come from these ports.
     """
 
     def __init__(self, ports=""):
@@ -93,7 +95,7 @@ class Guest:
         self.link = wire.Link(ours)
 
     def end(self, timeout=LONG):
-        """Closes the channel; how the guest ended, and what it said."""
+        """Closes the channel. Returns the guest's exit status and its messages."""
         self.link.close()
         try:
             said = self.process.communicate(timeout=timeout)[1]
@@ -120,7 +122,7 @@ class GuestCase(unittest.TestCase):
             self.link.hello(**hello)
 
     def end(self, guest):
-        """Of one that ended by itself, how: no test says."""
+        """No test reports how a guest ended that exited on its own; print it here."""
         itself = guest.link.ended
         code, said = guest.end()
         if itself:
@@ -132,7 +134,7 @@ class GuestCase(unittest.TestCase):
 
     # ---- commands ----
     def run_(self, *argv, stdin=None, timeout=wire.TIMEOUT, **more):
-        """Runs a command to its end."""
+        """Runs a command and waits for its end."""
         if stdin is not None:
             more["stdin"] = True
         ch = self.link.open("exec", argv=list(argv), **more)
@@ -146,7 +148,7 @@ class GuestCase(unittest.TestCase):
         return self.run_("/bin/sh", "-c", script, **more)
 
     def ok(self, script, **more):
-        """What a script writes, which must end well."""
+        """The output of a script, which must exit 0 and write nothing to stderr."""
         ch = self.sh(script, **more)
         self.assertEqual((ch.closed, ch.exit and ch.exit.get("code"), ch.out(2)), ({"code": 0}, 0, b""), script)
         return ch.out().decode()
@@ -158,7 +160,7 @@ class GuestCase(unittest.TestCase):
 
     # ---- files ----
     def op(self, op, path, data=None, **more):
-        """A file operation to its end."""
+        """Runs a file operation and waits for its end."""
         ch = self.link.open(op, path=path, **more)
         if op == "write" and ch.wait_accepted() is not None:
             try:
@@ -185,7 +187,8 @@ class GuestCase(unittest.TestCase):
 
     # ---- waiting ----
     def processes(self):
-        """(pid, state, name) of everything in the sandbox but what asks, and the child that waits for a next command."""
+        """(pid, state, name) of all processes in the sandbox, without this command and the
+        standby for the next command."""
         return [line.split(" ", 2) for line in self.python(PROCESSES).splitlines()]
 
     def alone(self):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-A hutchd for tests, spoken to byte by byte. Its sandboxes are those of the directories that run_as.py has set.
+A hutchd for tests, driven byte by byte. Its sandboxes are in the directories that run_as.py sets.
 """
 
 import contextlib
@@ -20,12 +20,13 @@ JSON = "application/json"
 
 
 class Server:
-    """hutchd with these options, which can be killed and started again at the same place."""
+    """hutchd with these options; it can be killed and restarted at the same port."""
 
     def __init__(self, *options, role="user", env=None):
         self.options = options
         self.env = {**os.environ, **(env or {})}
-        # Kept, without listening, as long as there may be a hutchd on it: nobody else gets this port, also between two of them.
+        # Reserves the port, without listening, for as long as a hutchd may use it, so that no other
+        # process gets it between a stop and the next start.
         self.kept = socket.socket()
         self.kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.kept.bind(("127.0.0.1", 0))
@@ -66,18 +67,18 @@ class Server:
             return answer.status, json.loads(text) if text else None
 
     def memory(self):
-        """What it has of it, in KiB, now."""
+        """Its resident memory in KiB."""
         return int(re.search(r"(?m)^VmRSS:\s+(\d+)", Path(f"/proc/{self.process.pid}/status").read_text())[1])
 
 
 def envelope(message):
-    """Of a message, or of bytes that are none."""
+    """An envelope around a message, or around bytes that are not a message."""
     text = message if isinstance(message, bytes) else json.dumps(message).encode()
     return b"\0" + struct.pack(">I", len(text)) + text
 
 
 class Messages:
-    """The envelopes of an answer, one after the other, as they come; `trailer` is what the last one says."""
+    """The envelopes of a response, as they arrive; `trailer` is the content of the last one."""
 
     def __init__(self, connection):
         self.connection = connection
@@ -127,7 +128,7 @@ class BoxCase(SandboxCase):
         return {"E2b-Sandbox-Id": name, "E2b-Sandbox-Port": "49983", "X-Access-Token": token, **named}
 
     def inside(self, script, user="user", timeout=LONG):
-        """A shell in the sandbox; what it prints."""
+        """Runs a shell script in the sandbox; returns its output."""
         r = hutch("exec", "--user", user, self.box, "--", "sh", "-c", script, timeout=timeout)
         self.assertEqual(r.returncode, 0, r.stderr.decode(errors="replace"))
         return r.stdout

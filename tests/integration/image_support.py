@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of images share: archives in memory, and a store of their own."""
+"""Shared by the image tests: archives in memory, and a separate store for each test."""
 
 import io
 import json
@@ -35,7 +35,7 @@ def archive(*entries, form=tarfile.PAX_FORMAT):
 
 
 def page_digest():
-    """The function of hutch-image(5) that computes the digest of a tree."""
+    """Extracts the function of hutch-image(5) that computes the digest of a tree."""
     lines = (ROOT / "man/hutch-image.5").read_text().splitlines()
     at = next(i for i, line in enumerate(lines) if line.startswith("import hashlib"))
     end = next(i for i in range(at, len(lines)) if lines[i].startswith(".Ed"))
@@ -45,7 +45,7 @@ def page_digest():
 
 
 class ImageCase(Case):
-    """A test with a store of its own, and a file beside it that must stay as it is."""
+    """A test with its own store, and a canary file beside it that must not change."""
 
     def setUp(self):
         super().setUp()
@@ -57,7 +57,7 @@ class ImageCase(Case):
         self.addCleanup(self.clean)
 
     def clean(self):
-        """Files of trees belong to other ids; as an ordinary user only hutch can remove them."""
+        """Files of trees belong to other ids; an ordinary user needs hutch to remove them."""
         for name in self.names():
             hutch("image", "rm", name, env=self.env)
 
@@ -86,14 +86,15 @@ class ImageCase(Case):
         return self.image("import", name, self.write(f"{name}.{suffix}", data))
 
     def refused(self, data, pattern, suffix="tar"):
-        """An import that must be refused, and leaves nothing behind anywhere."""
+        """Imports an image, which must be refused and leave nothing behind."""
         said = self.run_fails(1, "image", "import", "x", self.write(f"x.{suffix}", data), env=self.env)
         self.assertRegex(said, pattern)
         self.nothing_left()
         return said
 
     def killed(self, *args, at=(0.1, 0.4, 0.7, 0.9), before=lambda: None):
-        """Runs hutch, which is killed at each of these parts of the time that it takes, with `before` done before each. Gives back after each kill."""
+        """Runs hutch once for each of these fractions of its run time and kills it then; calls
+        `before` before each run and yields after each kill."""
         began = time.monotonic()
         self.run_ok(*args, env=self.env)
         took = time.monotonic() - began
@@ -106,7 +107,7 @@ class ImageCase(Case):
         eventually(lambda: not self.processes(), "the end of those who worked for it", also=self.processes)
 
     def processes(self):
-        """Of this store: workers, and mmdebstrap's that were started for it."""
+        """Processes of this store: workers, and those of mmdebstrap started for it."""
         found = []
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Process 1 of a machine that a test boots: loads the modules there are, tries what a sandbox
- * needs, and says what came of it on the port, a line each: "ready" first, then a name and 0 or
- * errno.
+ * PID 1 of a test VM: loads the modules of the initrd, tries each kernel feature that a sandbox
+ * needs, and reports on the port, one line each: "ready" first, then a name and 0 or errno.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +17,7 @@
 #include <unistd.h>
 
 enum {
-	PORT_TRIES = 5000 /* of a millisecond */
+	PORT_TRIES = 5000 /* one millisecond each */
 };
 
 static int port = -1;
@@ -70,8 +69,8 @@ static void try_files(void)
 	say("image", access("/all/etc/hello", R_OK));
 }
 
-/* nf_tables with tproxy is asked for by whoever steers connections; here it is enough to see that
- * the kernel has a way to ask, and sockets for it. */
+/* The capture itself sets up nf_tables with tproxy. This only checks that the kernel accepts the
+ * request, and that it has the sockets for it. */
 static void try_rest(void)
 {
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
@@ -96,7 +95,7 @@ int main(void)
 	try_files();
 	try_rest();
 	say("end", 0);
-	(void)usleep(100000); /* until the host has taken it */
+	(void)usleep(100000); /* time for the host to read the output */
 	(void)reboot(RB_AUTOBOOT);
 	return 1;
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a machine is made of, for test_machine.py, which has no other way to ask for one part alone.
- *   machine-parts kernel GUEST   lines: name, kernel, initrd, digest
- *   machine-parts root TREE      the path of the EROFS
- *   machine-parts blank SIZE     the path of the empty disk
- *   machine-parts disk BLANK     copies it onto standard output's file, and says what it takes
+ * Makes one part of a VM, for test_machine.py; no hutch command makes a single part.
+ *
+ *   `machine-parts kernel GUEST`   lines: name, kernel, initrd, digest
+ *   `machine-parts root TREE`      the path of the EROFS
+ *   `machine-parts blank SIZE`     the path of the empty disk
+ *   `machine-parts disk BLANK`     copies it to the file on standard output, prints its size
  */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -45,7 +46,7 @@ static int print_disk(const char *blank, struct err *e)
 		     (uintmax_t)st.st_size, (uintmax_t)st.st_blocks * 512, (uintmax_t)st.st_nlink,
 		     getpid(), fd);
 	(void)fflush(stdout);
-	(void)getchar(); /* until whoever asked has seen it */
+	(void)getchar(); /* until the test has seen it */
 	(void)close(fd);
 	return 0;
 }

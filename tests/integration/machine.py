@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A bare boot of a kernel: QEMU without any jail, and a process 1 that says what there is."""
+"""Boots a kernel in QEMU without confinement; PID 1 reports what the kernel supports."""
 
 import contextlib
 import re
@@ -32,7 +32,7 @@ def command(kernel, initrd, disks, fd):
 
 
 def boot(kernel, initrd, disks):
-    """What process 1 said, as a mapping, and the seconds until it was ready."""
+    """The lines of PID 1 as a mapping, and the seconds until it was ready."""
     ours, theirs = socket.socketpair()
     start, ready, said = time.monotonic(), None, b""
     with ours, contextlib.ExitStack() as stack:
@@ -52,7 +52,7 @@ def boot(kernel, initrd, disks):
     return {line.split()[0]: int(line.split()[1]) for line in said.decode().splitlines()}, ready
 
 
-if __name__ == "__main__":  # machine.py KERNEL INITRD EROFS EXT4: seconds until ready
+if __name__ == "__main__":  # `machine.py KERNEL INITRD EROFS EXT4`: seconds until ready
     result, seconds = boot(*sys.argv[1:3], [(sys.argv[3], "on"), (sys.argv[4], "off")])
     print(f"{seconds:.2f}")
     bad = {name: number for name, number in result.items() if number != 0}

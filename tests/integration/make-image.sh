@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# make-image.sh FILE [PACKAGE...]: the root tree of the sandboxes of these tests, as a tarball: Debian with Python, vim and top, and these
-# packages. It takes half a minute and the network, so it is made once for all runs; a FILE that is there is left as it is.
+# make-image.sh FILE [PACKAGE...]: make the root directory of the test sandboxes as a tarball: Debian
+# with Python, vim, top and the given packages. This takes half a minute and the network, so it
+# happens once for all runs; an existing FILE is left as it is.
 set -euo pipefail
 file=${1:?usage: make-image.sh FILE [PACKAGE...]}
 shift
 [ ! -s "$file" ] || exit 0
-# Of suites that start at once, one makes it.
+# If several suites start at once, one of them makes it.
 exec 9>"$file.lock"
 flock 9
 [ ! -s "$file" ] || exit 0
 
-# What `hutch image build` gives every image: a user with number 1000 and a workspace.
+# `hutch image build` gives every image a user with uid 1000 and a workspace.
 hook='set -e
 echo "user:x:1000:1000::/home/user:/bin/sh" >>"$1/etc/passwd"
 echo "user:x:1000:" >>"$1/etc/group"

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * PID 1 of the machine of test_nested_kvm.py: loads the modules of its initrd, in the order of
- * /modules, takes the EROFS on /dev/vda as root and runs /nested there with the shell. What that
- * says goes to the console; the machine ends with it.
+ * PID 1 of the outer VM of test_nested_kvm.py: loads the initrd's modules in the order of /modules,
+ * mounts the EROFS on /dev/vda as root and runs /nested there with the shell. The output goes to
+ * the console; the VM ends with the script.
  *
- * With the argument "agent" (a word of the kernel's command line), the smallest agent of a machine
- * in that machine: it opens the port of its channel, and that is all. With "tsc", on the host: how
- * many times a millisecond its processor counts, which an emulated one does too and which the
- * kernel on it has nothing to measure by.
+ * With the argument "agent" (a word of the kernel command line) it is the agent of the inner VM: it
+ * opens the port of its channel and does nothing else. With "tsc", on the host, it prints the TSC
+ * frequency in kHz: an emulated CPU counts at the same rate, and the kernel on it has no clock to
+ * measure the rate with.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@
 #include <x86intrin.h>
 
 enum {
-	DISK_MS = 30 * 1000, /* until the disk is there */
+	DISK_MS = 30 * 1000, /* until the disk appears */
 };
 
 static void check(int r, const char *what)
@@ -144,7 +144,7 @@ int main(int argc, char **args)
 	check(pid < 0 ? -1 : 0, "fork");
 	if (pid == 0)
 		run();
-	/* Orphans come to us: they are reaped until the shell is. */
+	/* Reap orphans until the shell ends. */
 	while (wait(&status) != pid)
 		continue;
 	printf("nested: end %d\n", WIFEXITED(status) ? WEXITSTATUS(status) : 128);

@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A night of an agent, for docs/INVESTIGATE.md and the test of the audit log: work on a file, a program
-# on standard input, a look at what it should not see, a try to send something out, a command that runs
-# for too long. Nothing leaves the machine: the name is refused before anybody looks it up.
-# HUTCH is the program, NIGHT_TIMEOUT the time that a command may take. Prints the sandbox's id; it is ended,
-# and its records are kept.
+# An agent's night, for docs/INVESTIGATE.md and the test of the audit log: it edits a file, runs a
+# program from standard input, reads a forbidden file, tries to send data out and runs a command for
+# too long. Nothing leaves the host: the keeper refuses the name before any DNS query. HUTCH is the
+# program, NIGHT_TIMEOUT the time limit of a command. Prints the id of the ended sandbox, whose
+# records are kept.
 set -eu
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The tests of sandboxes that are not run with virtual machines (HUTCH_TEST_LEVEL=microvm), each with its reason. Everything else is.
-A name is that of a test, or of all in a class or a file.
-run.py reads it, tells what it left out, and fails if a name is one that there is not.
+Sandbox tests that do not run with VMs (HUTCH_TEST_LEVEL=microvm), each with the reason. All others
+do. A name stands for a test, or for all tests of a class or a file. run.py reads this table,
+reports the tests that it left out, and fails if a name does not exist.
 """
 
 LEFT_OUT = {

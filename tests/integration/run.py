@@ -1,12 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """
-Runs every test_*.py of this directory, or of those that the first arguments name, and prints TAP,
-so that meson counts single tests. The program under test is named by HUTCH, or by an argument.
-Further arguments choose tests by a part of their name; with a minus sign in front, they leave them out.
+Runs every test_*.py of this directory, or of the directories in the first arguments, and prints
+TAP, so that meson counts single tests. HUTCH or an argument names the program under test. Further
+arguments select tests by a part of their name; a leading minus sign excludes them.
 
-With HUTCH_TEST_LEVEL=microvm, those of not_in_machines.py are left out, and named.
-With HUTCH_TEST_REPEAT=N each test runs N times, in N rounds with fixtures of their own: to find those that fail now and then.
+HUTCH_TEST_LEVEL=microvm leaves out the tests of not_in_machines.py and names them.
+HUTCH_TEST_REPEAT=N runs each test N times, in N rounds with new fixtures, to find flaky tests.
 """
 
 import copy
@@ -20,7 +20,7 @@ from pathlib import Path
 from not_in_machines import LEFT_OUT
 
 HERE = Path(__file__).resolve().parent
-SLOW = 5  # seconds, from which on it is told
+SLOW = 5  # seconds; slower tests are reported
 
 
 class TapResult(unittest.TestResult):
@@ -77,7 +77,8 @@ def every_test(suite):
 
 
 def exists(name):
-    """Whether there is such a test; one that is None (as_root, as_user) is for somebody else. What was not loaded is not judged."""
+    """Whether the test exists. A test that is None (as_root, as_user) exists for another user.
+    Modules that were not loaded are not checked."""
     module, *rest = name.split(".")
     thing = sys.modules.get(module)
     for part in rest if thing else []:
@@ -90,7 +91,7 @@ def exists(name):
 
 
 def without_machines(tests):
-    """What can be run in virtual machines, if that is what sandboxes are."""
+    """The tests that can run with microVM sandboxes, if HUTCH_TEST_LEVEL asks for them."""
     if os.environ.get("HUTCH_TEST_LEVEL") != "microvm":
         return tests
     for name in LEFT_OUT:
@@ -107,7 +108,7 @@ def without_machines(tests):
 
 
 def rounds(tests, times):
-    """All of them, so many times, with a number behind their names."""
+    """All tests, N times, with a number after each name."""
     if times < 1:
         sys.exit("Bail out! HUTCH_TEST_REPEAT is a number from 1 on")
     for k in range(1, times + 1):
@@ -118,7 +119,8 @@ def rounds(tests, times):
 
 
 def take_signals():
-    """A script's background, or nohup(1), ignores some, and programs that are started here would inherit that."""
+    """A background job of a script, or nohup(1), ignores some signals, and child processes would
+    inherit that."""
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
@@ -136,7 +138,7 @@ def main(args):
         return 1
     sys.path.insert(0, str(HERE))
     sys.dont_write_bytecode = True
-    # A loader for each: one remembers its first directory.
+    # One loader for each: a loader remembers its first directory.
     found = [unittest.TestLoader().discover(w, pattern="test_*.py") for w in where or [str(HERE)]]
     wanted, unwanted = [a for a in args if a[0] != "-"], [a[1:] for a in args if a[0] == "-"]
     chosen = [t for t in every_test(found) if not any(a in t.id() for a in unwanted)
@@ -146,7 +148,7 @@ def main(args):
     start = time.monotonic()
     for suite in rounds(chosen, int(os.environ.get("HUTCH_TEST_REPEAT") or 1)):
         suite.run(result)
-        result._previousTestClass = None  # or a round of one class would find its fixtures gone
+        result._previousTestClass = None  # otherwise a second round of a class has no fixtures
     print(f"1..{result.count}")
     print(f"# {result.count - result.failed} passed, {result.failed} failed", end="")
     print(f", {time.monotonic() - start:.1f} s")

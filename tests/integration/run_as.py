@@ -1,20 +1,20 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """
-run_as.py root|user [DIRECTORY...] [TEST...]: the tests of sandboxes (test_sandbox_*.py) as root, or as an ordinary user who is made
-for it, with subordinate ids and directories of its own, and removed afterwards. An ordinary user runs `user` as who they are.
-With directories, the tests that are there.
+run_as.py root|user [DIRECTORY...] [TEST...]: run the sandbox tests (test_sandbox_*.py) as root, or
+as an ordinary user. Started by root, `user` creates a temporary user with subordinate ids and its
+own directories, and removes it afterwards. Started by an ordinary user, `user` runs the tests as
+that user. With directories, run the tests in those.
 
-The programs and the tests are copied to a public directory first. A build below a private one (CI's mktemp -d, a home) cannot be
-reached by another user, and to open it would open what is not ours to open. The copies also tell our processes from those
-of everybody else: the program behind a process is one of these files.
+The programs and tests are copied to a public directory first: another user cannot reach a build in
+a private directory (CI's mktemp -d, a home), and the tests must not change its mode. The copies
+also identify our processes: each runs one of these files.
 
-With HUTCH_TEST_LEVEL=microvm every sandbox is a virtual machine; the package of the kernel is in HUTCH_TEST_KERNEL_DIR.
-HUTCH_TEST_ENGINE names the engine that runs containers.
-HUTCH_TEST_REPEAT=N runs each test N times.
+HUTCH_TEST_LEVEL=microvm makes every sandbox a VM; the kernel's package is in HUTCH_TEST_KERNEL_DIR.
+HUTCH_TEST_ENGINE names the container engine. HUTCH_TEST_REPEAT=N runs each test N times.
 
-HUTCH, HUTCH_KEEPER, HUTCH_GUEST, HUTCH_HOLD and HUTCHD are the programs, PROBE, RAIDER and BOMB those of the attacks; HUTCH_TEST_IMAGE the tarball of
-make-image.sh, made if it is not there.
+HUTCH, HUTCH_KEEPER, HUTCH_GUEST, HUTCH_HOLD and HUTCHD are the programs, PROBE, RAIDER and BOMB
+those of the attacks. HUTCH_TEST_IMAGE is the tarball of make-image.sh, made if it is missing.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ from waiting import eventually
 HERE = Path(__file__).resolve().parent
 ROOT = os.geteuid() == 0
 CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 0x40000
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # an interpreter from root's home is of no use to others
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # others cannot reach root's home
 PROGRAMS = {"HUTCH": "src/cli/hutch", "HUTCH_KEEPER": "src/warden/hutch-keeper", "HUTCH_GUEST": "src/guest/hutch-guest",
             "HUTCHD": "src/daemon/hutchd", "HUTCH_HOLD": "src/snapshot/hutch-hold", "PROBE": "probe", "RAIDER": "raider", "BOMB": "bomb", "CELL": "cell",
             "JAIL": "jail", "WILD": "wild", "TAKEN": "taken"}
@@ -47,7 +47,7 @@ def image():
 
 @contextlib.contextmanager
 def account():
-    """A new user, with subordinate ids as useradd gives them."""
+    """Creates a user, with subordinate ids from useradd."""
     name = f"hutch-{os.getpid()}"
     subprocess.run(["useradd", "--no-create-home", "--home-dir", "/nonexistent", "--shell", "/bin/sh", name], check=True)
     try:
@@ -72,7 +72,7 @@ def directory(parent, owner, mode):
 
 
 def copy(public, where):
-    """The programs where they find each other, and the tests."""
+    """Copies the programs, at paths where they find each other, and the tests."""
     env = {}
     for name, place in PROGRAMS.items():
         if name not in os.environ:
@@ -85,14 +85,14 @@ def copy(public, where):
     for tests in {HERE, *where}:
         shutil.copytree(tests, public / "tests" / tests.name, ignore=shutil.ignore_patterns("__pycache__"))
     (public / "docs").mkdir()
-    shutil.copy(HERE.parents[1] / "docs/DEBUGGING.md", public / "docs")  # its sessions are played
+    shutil.copy(HERE.parents[1] / "docs/DEBUGGING.md", public / "docs")  # a test runs its sessions
     for path in [public, *public.rglob("*")]:
         path.chmod(0o755 if path.is_dir() or os.access(path, os.X_OK) else 0o644)
     return env
 
 
 def processes(user):
-    """Those of the user that was made for us; nobody else has this id."""
+    """The processes of the temporary user; no other user has this uid."""
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             status = (entry / "status").read_text()
@@ -101,7 +101,7 @@ def processes(user):
 
 
 def end(user):
-    """What is left of the user's processes, which should be nothing, would keep the user."""
+    """A leftover process, which is a bug, would prevent the removal of the user."""
     with contextlib.suppress(AssertionError):
         eventually(lambda: not list(processes(user)), "the end of the user's processes", 120)
     left = list(processes(user))
@@ -113,7 +113,7 @@ def end(user):
 
 
 def make_machines(env, work, who):
-    """A kernel, and the level for all that is started."""
+    """Makes a kernel, and sets the level for all child processes."""
     packages = os.environ.get("HUTCH_TEST_KERNEL_DIR")
     subprocess.run([env["HUTCH"], "image", "kernel", *(["--from", packages] if packages else [])], env=env, check=True, cwd=work,
                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **who)
@@ -121,20 +121,22 @@ def make_machines(env, work, who):
 
 
 def own_mounts():
-    """From here on mounts are this suite's alone: the ledger does not see what others mount and unmount on this machine meanwhile."""
+    """Give this suite its own mount namespace, so that the ledger does not see mounts of other
+    processes."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(CLONE_NEWNS) != 0 or libc.mount(None, b"/", None, MS_REC | MS_PRIVATE, None) != 0:
         raise OSError(ctypes.get_errno(), "cannot make a mount namespace")
 
 
 def prepare(where, tarball, user, stack):
-    """Programs, tests, directories and the image: the environment, where to be and who, and where the copies are."""
+    """Prepares programs, tests, directories and the image. Returns the environment, the working
+    directory and user, and the place of the copies."""
     if ROOT:
         own_mounts()
     public = stack.enter_context(directory("/tmp", None, 0o755))
     env = {k: v for k, v in os.environ.items() if k in ("HUTCH_BAR", "HUTCH_TEST_KERNEL", "HUTCH_TEST_CREATES", "HUTCH_TEST_ENGINE", "HUTCH_TEST_LEVEL", "HUTCH_TEST_REPEAT") or not k.startswith(("HUTCH", "XDG_", "SUDO_"))}
     env.update(copy(public, where), PYTHONDONTWRITEBYTECODE="1", PATH=PATH, HUTCH_ENGINE=env.get("HUTCH_TEST_ENGINE", ""))
-    # Where the system's own would be: what is mounted over /run by somebody must not hide it.
+    # Beside the system's own run directory, so that a mount over /run does not hide it.
     run_dir = stack.enter_context(directory("/run" if ROOT else "/tmp", user, 0o700))
     work = stack.enter_context(directory("/tmp", user, 0o700))
     env.update(HOME=str(work), HUTCH_RUN_DIR=str(run_dir / "run"), HUTCH_STATE_DIR=str(work / "state"),
@@ -144,13 +146,14 @@ def prepare(where, tarball, user, stack):
     if user:
         os.chown(work / "state", user.pw_uid, user.pw_gid)
         env.update(USER=user.pw_name, LOGNAME=user.pw_name)
-    # Handed over open: its path may lead through directories of somebody else.
+    # Passed as an open file: the user may be unable to reach its path.
     with open(tarball, "rb") as f:
         subprocess.run([env["HUTCH"], "image", "import", "base", "/dev/stdin"], stdin=f, env=env, check=True, cwd=work,
                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **who)
     if env.get("HUTCH_TEST_LEVEL") == "microvm":
         make_machines(env, work, who)
-    # Makes the run directory. Its number may have been that of another, which was removed: what still bears it goes before the first test looks.
+    # Creates the run directory. Its inode number may be that of a removed one; gc removes leftovers
+    # with that number before the first test looks.
     subprocess.run([env["HUTCH"], "gc"], env=env, check=True, cwd=work, stdout=subprocess.DEVNULL, **who)
     stack.callback(subprocess.run, [env["HUTCH"], "image", "rm", "base"], env=env, check=True, cwd=work,
                    stdout=subprocess.DEVNULL, **who)
@@ -168,7 +171,7 @@ def run(tests, tarball, user, stack):
         r = subprocess.run([python, public / "tests/integration/run.py", *(public / "tests" / w.name for w in where),
                             *(tests or ["test_sandbox"])], env=env, check=False, stdin=subprocess.DEVNULL, **place).returncode
     finally:
-        # What holds the memory of templates.
+        # Ends the processes that hold the memory of templates.
         subprocess.run([env["HUTCH"], "gc"], env=env, check=True, stdout=subprocess.DEVNULL, **place)
     left = end(user) if user else []
     if left:

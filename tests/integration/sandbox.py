@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What the tests of sandboxes share: hutch as its users run it, with the real engine, and the ledger.
+Shared by the sandbox tests: hutch as users run it, with the real engine, and the ledger.
 
-The ledger says what there is of sandboxes on this machine: processes, control groups, mounts, loop devices, files, ids. Every test must leave
-it as it was. Run by run_as.py, which sets the directories.
+The ledger lists everything that sandboxes hold on this host: processes, control groups, mounts,
+loop devices, files, ids. Every test must leave it unchanged. run_as.py runs these tests and sets
+the directories.
 """
 
 import contextlib
@@ -27,22 +28,25 @@ STATE = Path(os.environ.get("HUTCH_STATE_DIR", "/nonexistent"))
 RUN = Path(os.environ.get("HUTCH_RUN_DIR", "/nonexistent"))
 CONFIG = Path(os.environ.get("HUTCH_CONFIG_PATH", "/nonexistent"))
 ID = re.compile(r"[a-z][a-z0-9]{15}")
-# Every sandbox is a virtual machine, emulated where there is no KVM.
+# Every sandbox is a VM, emulated on hosts without KVM.
 MACHINE = os.environ.get("HUTCH_LEVEL") == "microvm"
-ENGINE = os.environ.get("HUTCH_ENGINE") or "crun"  # of containers
-# What the host sees of the inside: the sandbox's first process, or the emulator around all of them.
+ENGINE = os.environ.get("HUTCH_ENGINE") or "crun"  # the container engine
+# The process that the host sees for a sandbox: PID 1 of a container, or QEMU.
 BOX = "qemu-system-x86" if MACHINE else "hutch-guest"
-# How much longer than a container a machine may take, whose CPU may be emulated: every limit in seconds is times this.
+# How much longer a VM may take than a container, because its CPU may be emulated. Every limit in
+# seconds is multiplied by this.
 PATIENCE = 5 if MACHINE else 1
-# Far above what anything takes, for machines that do much else.
+# Far above the expected time, for busy hosts.
 LONG = 300 if MACHINE else 120
-# Beside limits of the command line: an ordinary user has no control groups on many hosts, where such limits are refused.
+# With limits on the command line: on many hosts an ordinary user has no control groups, and hutch
+# refuses such limits.
 LOOSE = () if ROOT else ("--best-effort",)
-IDS_FIRST = 0x70010000  # of sandboxes of root
+IDS_FIRST = 0x70010000  # for root's sandboxes
 IDS = 65535
 ENGINES = ("crun", "qemu-system-x86")
 COMMS = ("hutch", "hutchd", "hutch-keeper", "hutch-guest", "newuidmap", "newgidmap")
-# Writes so many bytes into a file, and to the disk; says with which error that failed, or "no", and after how many.
+# Writes this many bytes to a file and syncs it. Prints the error or "no", and the number of bytes
+# written.
 FILL = """
 import errno, os, sys
 n, most = 0, int(sys.argv[2])
@@ -58,7 +62,8 @@ except OSError as e:
 
 
 def as_root(thing):
-    """What only root has: there is no such test for others, so that none is skipped."""
+    """For tests that need root. For other users the test does not exist, so that none is
+    skipped."""
     return thing if ROOT else None
 
 
@@ -71,7 +76,7 @@ def in_machine(thing):
 
 
 def hutch(*args, timeout=LONG, env=None, **more):
-    """Runs hutch to its end; `input` goes to its stdin, which is empty otherwise."""
+    """Runs hutch to its end; stdin is `input`, or empty."""
     if "input" not in more:
         more.setdefault("stdin", subprocess.DEVNULL)
     return subprocess.run([os.environ["HUTCH"], *args], timeout=timeout, check=False, capture_output=True,
@@ -91,8 +96,9 @@ NOW = "import sys, time\nfor line in sys.stdin: print(time.time(), flush=True)"
 
 def clock_of(sandbox):
     """
-    How far its clock is off, at least, in seconds. A command is asked for it, which runs already: the start of one takes so long that a clock
-    that is a second slow would still be between two readings of ours. The quickest of some answers counts.
+    The minimum error of the sandbox's clock in seconds. A command that already runs answers:
+    starting one takes so long that a clock that is a second slow would still fall between our two
+    readings. The quickest of several answers counts.
     """
     times = []
     with start("exec", "-i", sandbox, "--", "python3", "-uc", NOW, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as p:
@@ -129,7 +135,7 @@ class Process:
 
 
 def found(pids):
-    """Those of them that live."""
+    """The living ones among these processes."""
     for pid in pids:
         with contextlib.suppress(OSError, ValueError):
             p = Process(int(pid))
@@ -148,7 +154,7 @@ def programs():
 
 
 def subordinate():
-    """The ids of our sandboxes, as an ordinary user."""
+    """The subordinate ids of our sandboxes, for an ordinary user."""
     name = pwd.getpwuid(os.getuid()).pw_name
     for line in Path("/etc/subuid").read_text().splitlines():
         who, first, count = line.split(":")
@@ -158,7 +164,8 @@ def subordinate():
 
 
 def below(p, mine):
-    """Whether one of our programs started it, or what started it: there may be other people's crun on this machine."""
+    """Whether one of our programs is a near ancestor of it: other users may run crun on this
+    host."""
     for _ in range(3):
         with contextlib.suppress(OSError, ValueError):
             p = Process(p.parent)
@@ -168,20 +175,21 @@ def below(p, mine):
 
 
 def tag():
-    """What ends the names of control groups of sandboxes in our run directory: its number."""
+    """The suffix of our sandboxes' control group names: the identity of our run directory."""
     st = os.stat(RUN / "sandboxes") if (RUN / "sandboxes").is_dir() else None
     return f"-d{st.st_dev:x}i{st.st_ino:x}" if st else None
 
 
 def grouped(p, end):
-    """Whether it is in a control group of ours. Nobody's child any more, it still is."""
+    """Whether it is in one of our control groups, even if its parent has ended."""
     with contextlib.suppress(OSError):
         return bool(end) and any(line.endswith(end) or f"{end}/" in line for line in Path(f"/proc/{p.pid}/cgroup").read_text().splitlines())
     return False
 
 
 def our_processes():
-    """Root sees which file a process runs. A user sees only whose it is, and has ids of their own."""
+    """Root sees which file a process runs. An ordinary user sees only its uid, and has its own
+    subordinate ids."""
     mine, inside, end = programs(), None if ROOT else subordinate(), tag()
     for p in processes():
         if p.exe in mine or p.comm in ENGINES and (below(p, mine) or grouped(p, end) if ROOT else os.getuid() in p.uids):
@@ -195,7 +203,7 @@ def named(*names):
 
 
 def warden_of(sandbox):
-    """The process that holds the lock, as fcntl(2) tells."""
+    """The process that holds the lock, according to fcntl(2)."""
     with open(RUN / "sandboxes" / sandbox / "lock", "rb+") as f:
         asked = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
         kind, _, _, _, pid = struct.unpack("hhqqi4x", fcntl.fcntl(f, fcntl.F_GETLK, asked))
@@ -210,12 +218,12 @@ def children_of(pid, *names):
 def list_dir(path):
     try:
         return os.listdir(path)
-    except OSError:  # not there, or no more
+    except OSError:  # missing, or ended meanwhile
         return []
 
 
 def mounts():
-    """The host's. Below /tmp anybody mounts what they like."""
+    """The host's mounts, without those of other programs below /tmp."""
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         _, _, device, root, point, rest = line.split(" ", 5)
         if not point.startswith("/tmp/") or "hutch" in point:
@@ -223,7 +231,7 @@ def mounts():
 
 
 def held(path):
-    """Whether somebody has a lock on the file."""
+    """Whether a process holds a lock on the file."""
     with open(path, "rb") as f:
         try:
             fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -233,7 +241,7 @@ def held(path):
 
 
 def groups():
-    """Control groups of sandboxes in our run directory; others are somebody else's."""
+    """Control groups of sandboxes in our run directory only."""
     top, end = Path("/sys/fs/cgroup"), tag()
     own = [top / line.split(":", 2)[2].lstrip("/") for line in Path("/proc/self/cgroup").read_text().splitlines()]
     for place in {above / name for above in {top, *top.glob("*/"), *own} for name in ("hutch", "hutch-keepers")}:
@@ -244,10 +252,10 @@ def groups():
 
 
 def loops():
-    """Loop devices of sandboxes' disks: their files are below our state directory, and have no name."""
+    """Loop devices of sandbox disks: their files are unnamed and below our state directory."""
     found = []
     for file in Path("/sys/block").glob("loop*/loop/backing_file"):
-        with contextlib.suppress(OSError):  # it has just gone
+        with contextlib.suppress(OSError):  # it has just ended
             path = file.read_text().strip()
             if path.startswith(f"{STATE}/machine/disks/"):
                 found.append(f"{file.parts[3]} {path}")
@@ -255,26 +263,27 @@ def loops():
 
 
 def ledger():
-    """A set of lines about everything that sandboxes have on this machine."""
+    """A set of lines, one for each thing that sandboxes hold on this host."""
     lines = {str(p) for p in our_processes()}
     lines.update(f"control group {group}" for group in groups())
     lines.update(f"mount {line}" for line in mounts())
     lines.update(f"loop device {line}" for line in loops())
     lines.update(f"ids {name} are held" for name in list_dir(RUN / "ids") if held(RUN / "ids" / name))
     for sandbox in list_dir(RUN / "sandboxes"):
-        # What is kept of commands, and of rules that were added, goes with the sandbox.
+        # The sandbox's removal also removes command records and added rules.
         kept = [name for name in list_dir(RUN / "sandboxes" / sandbox) if not name.startswith(("cmd-", "widened"))]
         lines.update(f"file {sandbox}/{name}" for name in ["", *kept])
     for place in ("/run/crun", f"/run/user/{os.getuid()}/crun", f"{os.environ.get('XDG_RUNTIME_DIR')}/crun"):
         lines.update(f"state of crun {place}/{name}" for name in list_dir(place) if ID.fullmatch(name))
-    # A runtime that gets the host's /dev/null as a stdin gives it to the sandbox's user.
+    # A runtime that gets the host's /dev/null as stdin would chown it to the sandbox's user.
     st = os.stat("/dev/null")
     lines.add(f"/dev/null {st.st_uid}:{st.st_gid} {st.st_mode:o}")
     return lines
 
 
 def log_of(sandbox):
-    """What its warden and keeper said. Of one that ends, the directory moves at any moment."""
+    """The log of its warden and keeper. The directory of an ending sandbox can move at any
+    moment."""
     for place in ("sandboxes", "ended", "sandboxes"):
         try:
             return (RUN / place / sandbox / "log").read_text(errors="replace")
@@ -284,14 +293,14 @@ def log_of(sandbox):
 
 
 def forget_ended():
-    """What other tests have left in ended/ on purpose: sandboxes that ended are kept."""
+    """Removes kept sandboxes that earlier tests left in ended/ on purpose."""
     for sandbox in list_dir(RUN / "ended"):
         if ID.fullmatch(sandbox):
             shutil.rmtree(RUN / "ended" / sandbox, ignore_errors=True)
 
 
 def settle(before, timeout=LONG):
-    """What is on this machine and was not before; {} if it goes within the time."""
+    """Ledger lines that are new since `before`; {} if they disappear within the time."""
     more = set()
 
     def over():
@@ -304,13 +313,13 @@ def settle(before, timeout=LONG):
     return more
 
 
-# Of a clock that runs while a test prepares what it does before the clock is over: the first of these seconds with which that was in time. A machine
-# that is busy gets another try, with more of them.
+# Limits in seconds for a clock that runs while a test prepares: the first limit that leaves enough
+# time is used. A busy host retries with a longer one.
 LIMITS = tuple(seconds * PATIENCE for seconds in (3, 15, 60, 240))
 
 
 class SandboxCase(unittest.TestCase):
-    """A test that leaves the machine as it found it, by itself: no later command has to clean up."""
+    """A test that leaves no trace on the host, without the help of a later command."""
 
     maxDiff = None
 
@@ -322,13 +331,14 @@ class SandboxCase(unittest.TestCase):
     def nothing_is_left(self):
         left = settle(self.before)
         for sandbox in {line.split()[1].split("/")[0] for line in left if line.startswith("file")}:
-            hutch("rm", "-f", sandbox)  # one failure is not everybody's
+            hutch("rm", "-f", sandbox)  # one failure must not fail the tests after it
         self.assertEqual(left, set(), "left behind")
         self.assertLessEqual({m for m in self.before if m.startswith(("mount", "/dev"))}, ledger(), "taken away")
 
     @contextlib.contextmanager
     def instead_of(self, role, program, tail):
-        """hutch with `program` and these bytes behind it as its guest or keeper. The ledger knows our processes by their files."""
+        """Runs hutch with `program`, these bytes appended, as its guest or keeper. The ledger
+        recognises our processes by their files."""
         variable = f"HUTCH_{role.upper()}"
         was, other = os.environ[variable], {"guest": "keeper", "keeper": "guest"}[role]
         with tempfile.TemporaryDirectory(dir=program.parent if os.geteuid() == 0 else None) as lib:
@@ -355,20 +365,20 @@ class SandboxCase(unittest.TestCase):
         return self.ended(hutch("run", "--rm", *opts, "--", *cmd, **more), code)
 
     def out(self, *cmd, **more):
-        """What a command prints, which must end well and not complain."""
+        """The output of a command, which must exit 0 and write nothing to stderr."""
         r = self.run_(*cmd, **more)
         self.assertEqual(r.stderr, b"")
         return r.stdout.decode()
 
     def refused(self, *args, code=125, **more):
-        """What hutch says about something that it does not do."""
+        """The error message of a hutch command that must fail."""
         r = self.ended(hutch(*args, **more), code)
         said = r.stderr.decode()
         self.assertEqual(r.stdout, b"")
         self.assertRegex(said, r"(?m)^hutch ", "says who speaks")
         return said
 
-    # ---- sandboxes that stay ----
+    # ---- long-running sandboxes ----
     def create(self, *opts, **more):
         sandbox = create(*opts, **more)
         self.addCleanup(hutch, "rm", "-f", sandbox)
@@ -398,14 +408,16 @@ class SandboxCase(unittest.TestCase):
         self.assertEqual(self.inspect(sandbox)["end"]["reason"], reason)
 
     def first_in_time(self, attempt):
-        """What attempt(SECONDS) gives, of the first that gives something: None means that the clock was over first."""
+        """The first value of attempt(SECONDS) that is not None; None means that the clock ran
+        out first."""
         for seconds in LIMITS:
             if (value := attempt(seconds)) is not None:
                 return value
         self.fail(f"{LIMITS[-1]} s were not enough")
 
     def commands_in(self, sandbox):
-        """What runs inside, but PID 1 and what it forked for the next command, threads of a kernel, and what asks."""
+        """Processes inside, without PID 1, its standby for the next command, kernel threads and
+        this ps."""
         rows = self.sh(sandbox, "exec ps -eo pid=,ppid=,comm=,args=").splitlines()
         rows = [row.split(None, 3) for row in rows]
         kernel = "2" if MACHINE else None
@@ -421,14 +433,14 @@ def create(*opts, **more):
 
 
 def agent(name, text=""):
-    """Writes a policy file where hutch looks for agents, and gives back the name."""
+    """Writes a policy file where hutch looks for agents, and returns its name."""
     (CONFIG / "agents").mkdir(parents=True, exist_ok=True)
     (CONFIG / "agents" / f"{name}.yaml").write_text(f"agent:\n  name: {name}\n  type: test\n{text}")
     return name
 
 
 class SharedCase(SandboxCase):
-    """Tests that look at one sandbox, which is there before them and after them."""
+    """Tests that share one existing sandbox and must leave it running."""
 
     options = ()
 

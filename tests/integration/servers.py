@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that listen on a port of a sandbox, which is theirs to choose: they print it."""
+"""Programs that listen on a port of a sandbox. They choose the port and print it."""
 
-# Serves each connection in a thread with the function `serve`, and says on which port.
+# Serves each connection in a thread with the function `serve`, and prints the port.
 SERVER = """
 import os, signal, socket, struct, sys, threading
 family = socket.AF_INET6 if {six} else socket.AF_INET

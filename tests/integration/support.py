@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of the program share: where it is, and how it is run."""
+"""Shared by the tests of the hutch program: where it is, and how to run it."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ from waiting import LONG
 ROOT = Path(__file__).resolve().parents[2]
 WRONG = ROOT / "tests" / "wrong"
 
-# Directories that hold nothing, so that no file of this machine takes part in a test.
+# Missing directories, so that no file of this host affects a test.
 NOWHERE = "/nonexistent/hutch"
 
 AGENT = "agent:\n  name: mine\n  type: debugger\n"
@@ -27,9 +27,9 @@ def hutch_path():
 
 
 def environment(**more):
-    """A small environment. None takes a variable away."""
+    """A small environment; a value of None removes the variable."""
     env = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "HOME": NOWHERE, "HUTCH_CONFIG_PATH": ""}
-    # Sanitizers and coverage are told by these what to do.
+    # Keep the options of sanitizers and coverage.
     for name in os.environ:
         if name.endswith("SAN_OPTIONS") or name.startswith(("GCOV_", "LLVM_PROFILE_")):
             env[name] = os.environ[name]
@@ -57,7 +57,7 @@ def hutch(*args, cwd=None, env=None, **more):
 
 
 class Case(unittest.TestCase):
-    """A test with a directory of its own."""
+    """A test with its own directory."""
 
     maxDiff = None
 
@@ -77,7 +77,7 @@ class Case(unittest.TestCase):
         return r.stdout.decode()
 
     def run_fails(self, code, *args, **more):
-        """Runs what must end with `code`, and gives back what it says on stderr."""
+        """Runs a command that must exit with `code`; returns its stderr."""
         r = hutch(*args, **more)
         said = r.stderr.decode(errors="replace")
         self.assertEqual(r.returncode, code, said + r.stdout.decode(errors="replace"))

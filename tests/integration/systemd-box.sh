@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# systemd-box.sh DIR IMAGE: becomes a systemd that is PID 1 of namespaces of its own, in a control group of its own, DIR's name below the top.
-# Its root is this machine's, below a layer in memory: nothing of it stays. DIR is at /mnt in it, IMAGE at /image.tar.
+# systemd-box.sh DIR IMAGE: become a systemd that is PID 1 of its own namespaces, in a top-level
+# control group with the name of DIR. Its root is the host's below an overlay in memory, so no change
+# persists. DIR is mounted at /mnt, IMAGE at /image.tar.
 set -e
 if [ "${3:-}" != inside ]; then
 	top=/sys/fs/cgroup
@@ -38,7 +39,7 @@ rm -rf "$root"/etc/systemd/system/*
 echo 0123456789abcdef0123456789abcdef >"$root/etc/machine-id"
 printf '[Unit]\nDefaultDependencies=no\n' >"$root/etc/systemd/system/box.target"
 cp "$dir"/give/systemd/* "$root/etc/systemd/system/"
-# Not chroot(2): the kernel makes no user namespace for a process in one.
+# Not chroot(2): the kernel denies user namespaces to a process in a chroot.
 cd "$root"
 pivot_root . gone
 umount -l /gone

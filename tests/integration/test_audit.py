@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""hutch audit; and a verifier that was written from hutch-audit(5) alone."""
+"""hutch audit, checked by a verifier that was written from hutch-audit(5) alone."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ HEADER = struct.Struct(">4sHHIIQ16sQQ32s32s32s")
 
 
 def records(data):
-    """The records of a chain's bytes; an AssertionError where the page is not kept to."""
+    """Parses the records of a chain; an AssertionError where they violate the page."""
     at, seq, prev = 0, 0, bytes(32)
     while at < len(data):
         magic, kind, zero, length, zero2, number, _boot, _wall, _mono, digest, before, own = \
@@ -29,7 +29,7 @@ def records(data):
         at, seq, prev = at + HEADER.size + length, seq + 1, own
 
 
-# ---- Ed25519, as RFC 8032 has it; slow, and enough for a few signatures ----
+# ---- Ed25519 (RFC 8032); slow, but enough for a few signatures ----
 
 P, Q = 2**255 - 19, 2**252 + 27742317777372353535851937790883648493
 D = -121665 * pow(121666, P - 2, P) % P
@@ -77,7 +77,7 @@ def signed(key, message, signature):
 
 
 def host_chain(directory, key):
-    """Rules 1, 2 and 4 of the page for a log that nothing was removed from: (records, checkpoints)."""
+    """Rules 1, 2 and 4 of the page for a complete log: (records, checkpoints)."""
     files = sorted(Path(directory).glob("host-*.log"))
     assert [f.name for f in files] == [f"host-{i:08d}.log" for i in range(len(files))]
     count, marks, before = 0, 0, None

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmarks' CSV, and tests/bench/report, which makes tables and a picture of it. Nothing is measured here."""
+"""The benchmarks' CSV, and tests/bench/report, which makes tables and a picture of it. Nothing
+is measured here."""
 
 import argparse
 import contextlib
@@ -48,7 +49,7 @@ def options(**more):
 
 
 def run(bench, found, **more):
-    """Records figures as a benchmark does; (status, what it prints)."""
+    """Records figures as a benchmark does; returns (status, output)."""
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(out), mock.patch("signal.signal"):
         status = figures.run(bench, options(**more), lambda *_: None, {"only": lambda _: iter(found)})
     return status, out.getvalue()
@@ -234,7 +235,7 @@ class Drawing(Case):
     def test_history_against_the_bar(self):
         for value in (1, 2, 4):
             self.record("start", figures.Figure("exec", "static", value, most=2))
-            self.edit(-1, date=f"2026-01-0{value}T00:00:00Z")  # runs in the same second would be one
+            self.edit(-1, date=f"2026-01-0{value}T00:00:00Z")  # runs in the same second would count as one
         self.draw()
         bar, points = self.marks()
         self.assertEqual(len(points), 3)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What programs see of egress: real ones, in a network namespace with what netns_capture() makes there and the capture behind it
-(capture-box.c). As who runs the tests, and for root also as an ordinary user. Allowed are allowed.test, what is below it, and
-addresses that a rule names.
+Egress as programs see it: real programs in a network namespace that netns_capture() prepared, with
+the capture behind it (capture-box.c). The tests run as the current user, and for root also as an
+ordinary user. Allowed are allowed.test, its subdomains, and addresses that a rule names.
 """
 
 import json
@@ -47,7 +47,7 @@ int main(int argc, char **argv)
 
 
 class Box:
-    """Mixed in below: the same tests for two users."""
+    """Mixed in below, to run the same tests for two users."""
 
     who = {}
 
@@ -58,7 +58,7 @@ class Box:
         self.resolv = self.dir / "resolv.conf"
         self.resolv.write_text(RESOLV)
         self.resolv.chmod(0o644)
-        # A build below a private directory cannot be reached by another user.
+        # Another user cannot reach a build in a private directory.
         self.box = self.dir / "capture-box"
         shutil.copy(os.environ["CAPTURE_BOX"], self.box)
         self.box.chmod(0o755)
@@ -70,7 +70,7 @@ class Box:
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=LONG, check=False, text=True, **self.who)
 
     def python(self, program, **more):
-        """Runs a program and gives what it prints as JSON."""
+        """Runs a program and parses its output as JSON."""
         r = self.run_in(PYTHON, "-I", "-c", "import errno, json, socket, urllib.request\n" + program, **more)
         self.assertEqual(r.returncode, 0, r.stderr)
         return json.loads(r.stdout)
@@ -99,7 +99,7 @@ print(json.dumps([a, b, ask("A.allowed.TEST"), socket.gethostbyaddr(a[0])[0]]))
         self.assertEqual(found, [["198.18.1.0"], ["198.18.1.1"], ["198.18.1.0"], "a.allowed.test"])
 
     def test_a_name_that_is_denied_is_not_there(self):
-        """Not EAI_AGAIN, which is what a resolver says after it has waited."""
+        """Not EAI_AGAIN, which a resolver returns after a timeout."""
         self.assertEqual(self.python("""
 def ask(name):
     try:
@@ -131,7 +131,8 @@ print(json.dumps([ask("denied.test"), ask("nas"), ask("_x._tcp.allowed.test")]))
         proxies = {("--proxytunnel", "--proxy", "http://127.0.0.1:3128"): ("connect", 56),
                    ("--proxy", "socks5h://127.0.0.1:3128"): ("socks5", 97),
                    ("--proxy", "socks5h://user:secret@127.0.0.1:3128"): ("socks5", 97),
-                   # Resolves itself: what is asked for is an address of ours, which is a name.
+                   # The client resolves the name itself and sends our address, which stands for the
+                   # name.
                    ("--proxy", "socks5://127.0.0.1:3128"): ("socks5", None)}
         for args, (how, denied) in proxies.items():
             with self.subTest(args):
@@ -142,7 +143,7 @@ print(json.dumps([ask("denied.test"), ask("nas"), ask("_x._tcp.allowed.test")]))
     # ---- addresses ----
 
     def test_everything_else_is_unreachable_at_once(self):
-        """Whatever the protocol; and what is allowed has no UDP."""
+        """For every protocol; allowed destinations have no UDP either."""
         found = self.python("""
 def attempt(host, kind):
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -183,10 +184,11 @@ print(json.dumps([fetch(u) for u in ("http://192.0.2.1:81/", "http://127.0.0.1:8
 """, networks=["0.0.0.0/0"])
         self.assertEqual(found, ["192.0.2.1:81 direct\n", "ECONNREFUSED", "allowed.test:80 direct\n"])
 
-    # ---- what a program does in its own network ----
+    # ---- programs in their own network ----
 
     def test_loopback_is_the_sandboxs_own(self):
-        """Servers of its own work, and take nothing of what goes out; nor does the address that a program comes from."""
+        """Its own servers work and get no outgoing connections, nor does the program's own
+        source address."""
         found = self.python("""
 addr = socket.gethostbyname("allowed.test")
 own = socket.create_server(("", 8080))
@@ -202,7 +204,7 @@ print(json.dumps([got, fetch(8080, None), fetch(8081, None), fetch(8082, ("198.1
         self.assertEqual(found, [["127.0.0.1", 8080]] + [f"allowed.test:{port} direct" for port in (8080, 8081, 8082, 8083)])
 
     def test_the_ports_are_taken(self):
-        """By an ordinary program: one without capabilities, as all of a sandbox are."""
+        """By a program without capabilities, like all programs of a sandbox."""
         found = self.python("""
 import ctypes
 assert ctypes.CDLL(None).setresuid(0, 0, 0) == 0
@@ -226,7 +228,7 @@ print(json.dumps([attempt(socket.SOCK_DGRAM, "127.0.0.1", 53), attempt(socket.SO
         self.assertEqual(found, ["EACCES", "EACCES", "EADDRINUSE", "EACCES", "EPERM", "bound"])
 
     def test_many_at_once(self):
-        """Three hundred connections and as many questions, all answered."""
+        """Three hundred connections and as many DNS queries, all answered."""
         self.assertEqual(self.python("""
 streams = [socket.create_connection(("allowed.test", 1000 + i)) for i in range(300)]
 for s in streams:

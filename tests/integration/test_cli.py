@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line: help, usage, exit codes, JSON, what is compiled, what is explained."""
+"""The command line: help, usage, exit codes, JSON, compile and explain."""
 
 import hashlib
 import json
@@ -86,8 +86,8 @@ COMMANDS = {
     "help": [],
     "version": [],
 }
-# Commands of images need a store, and a network, those of sandboxes an engine: test_image.py, test_sandbox_run.py and their
-# neighbours run them.
+# Image commands need a store and a network, sandbox commands an engine: test_image.py,
+# test_sandbox_run.py and others run them.
 SANDBOX = ("run", "create", "exec", "shell", "attach", "logs", "wait", "signal", "cp", "commit", "watch", "ps", "inspect", "debug", "receipt", "pause", "suspend", "resume", "ttl",
            "kill", "rm", "gc", "fork", "mcp")
 LEAVES = [c for c, args in COMMANDS.items() if args is not None and not c.startswith(("image ", "snapshot ", "template ", "pool ", "egress ", "audit ", "key ")) and c not in SANDBOX]
@@ -100,7 +100,7 @@ def method(prefix, name):
 
 
 def arguments(command):
-    """The words of a call of `command` that does its work."""
+    """The words of a call of `command` that succeeds."""
     agent = str(ROOT / "agents" / "devops.yaml")
     return command.split() + [agent if a == "FILE" else a for a in COMMANDS[command]]
 
@@ -120,7 +120,7 @@ class Help(Case):
             self.assertRegex(text, rf"\b{code}\b")
 
     def test_every_command_is_known_here(self):
-        """A command that is added to the program is added to these tests."""
+        """A new command of the program must be added to these tests."""
         found = set()
         for path in ("", "config", "image", "snapshot", "template", "pool", "egress", "key", "audit"):
             text = self.run_ok(*path.split(), "--help")
@@ -146,7 +146,7 @@ class Help(Case):
         self.assertIn(f"Usage: hutch {command}", text)
         self.assertEqual(text, self.run_ok(*words, "-h"))
         self.assertEqual(text, self.run_ok("help", *words))
-        # Help is given whatever else stands there.
+        # --help wins over all other words.
         self.assertEqual(text, self.run_ok(*words, "--nonsense", "--help"))
 
 
@@ -249,7 +249,7 @@ class PassedOn(Case):
         self.assertIn("'nosuch'", self.fails("run", "--agent", "nosuch", "true"))
 
     def test_options_of_the_other_command(self):
-        """They do not reach ours: what is said is that there is no image, or no sandbox."""
+        """These options belong to the command: the error is a missing image or sandbox."""
         for words in (["true", "--json"], ["--", "--json"], ["true", "--help"], ["--memory", "64MiB", "true", "-h"],
                       ["x", "--", "--"], ["-e", "A=--help", "true"]):
             self.assertIn("no image", self.fails("run", *words))
@@ -347,7 +347,7 @@ class Failures(Case):
         self.assertEqual(told["dropped"], 100)
 
     def used(self, text):
-        """Processor time and memory that refusing a file takes: (seconds, bytes)."""
+        """CPU time and memory that hutch needs to refuse a file: (seconds, bytes)."""
         path = self.write("a.yaml", AGENT + text)
         child = subprocess.Popen(
             [hutch_path(), "config", "validate", path],
@@ -406,7 +406,7 @@ class Json(Case):
         self.run_fails(2, "help", "--json")
 
     def test_named_agent_or_preset(self):
-        """--json means JSON, or is refused; it is never ignored."""
+        """--json prints JSON or is refused, and is never ignored."""
         for args in (["agents", "devops"], ["presets", "github"]):
             r = hutch(*args, "--json")
             if r.returncode != 2:
@@ -501,14 +501,14 @@ class Json(Case):
 
 
 class Shipped(Case):
-    """Every agent and preset of ours is right, and gives no warning."""
+    """All built-in agents and presets are valid, without warnings."""
 
     def check(self, file):
         self.assertEqual(self.run_ok("config", "validate", str(file)), f"{file}: valid\n")
 
 
 class Escaping(Case):
-    """Nothing from outside reaches a terminal as it is."""
+    """Text from outside is escaped before it reaches a terminal."""
 
     EVIL = "a\x1b[31m\x07\r\nb\u202e\x9b.yaml"
 
@@ -593,7 +593,7 @@ class Colour(Case):
     }
 
     def on_terminal(self, *args, **more):
-        """What a call prints when stdout is a terminal."""
+        """The output of a call with a terminal as stdout."""
         main, side = pty.openpty()
         env = environment(TERM="xterm-256color", **more)
         child = subprocess.Popen(
@@ -604,7 +604,7 @@ class Colour(Case):
         while True:
             try:
                 chunk = os.read(main, 65536)
-            except OSError:  # EIO: nobody holds the other end any more
+            except OSError:  # EIO: the other end is closed
                 break
             if not chunk:
                 break
@@ -642,7 +642,7 @@ class Doctor(Case):
             self.assertIn(check["state"], ("ok", "info", "warn", "fail"))
         ids = [check["id"] for check in told["checks"]]
         self.assertEqual(len(ids), len(set(ids)))
-        # Only engines that can run sandboxes are judged, and none runs gVisor.
+        # Only engines that can run sandboxes are checked, and none runs gVisor.
         self.assertNotIn("engine.runsc", ids)
         self.assertEqual(levels["gvisor"]["state"], "unavailable")
         return told
@@ -662,7 +662,7 @@ class Doctor(Case):
         hutch("doctor", cwd=self.dir)
         self.assertEqual(os.listdir(self.dir), [])
         left = [n for n in set(os.listdir("/tmp")) - set(before) if "hutch" in n]
-        others = ("hutch-test-", "hutch-unit-", "hutch-guest-", "hutch-attack-", "hutch-suite-", "hutch-bench-")  # tests that run beside this one
+        others = ("hutch-test-", "hutch-unit-", "hutch-guest-", "hutch-attack-", "hutch-suite-", "hutch-bench-")  # tests that run concurrently
         self.assertEqual([n for n in left if not n.startswith(others)], [])
 
     def places(self, **env):
@@ -727,7 +727,7 @@ class Completion(Case):
         self.script = self.write("script", self.run_ok("completion", "bash"))
 
     def complete(self, *words):
-        """What TAB offers behind `words`, the last of which is being typed."""
+        """The completions that TAB offers after `words`; the last word is incomplete."""
         command = (
             'source "$1" || exit 1; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); '
             'COMPREPLY=(); _hutch; printf "%s\\n" "${COMPREPLY[@]}"'

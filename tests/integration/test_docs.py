@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""The manual pages and the guide say what the program does.
+"""
+The manual pages and the guide match the program.
 
 HUTCH is the program, HUTCH_SOURCE the source tree (by default the one this file is in).
 """
@@ -23,7 +24,7 @@ GUIDE = SOURCE / "docs/POLICY.md"
 README = SOURCE / "README.md"
 INVESTIGATE = SOURCE / "docs/INVESTIGATE.md"
 CATALOGUE = SOURCE / "tests/attack/CATALOGUE.md"
-ATTACKS = 181  # the project's list of them; what has no number is of our own
+ATTACKS = 181  # in the project's list; additional attacks have no number
 
 
 def hutch(*args):
@@ -35,7 +36,7 @@ def hutch(*args):
 # ---- the program ----
 
 def commands(path=()):
-    """{("config", "validate"): [("I", "include"), ...]}, from what the help shows."""
+    """{("config", "validate"): [("I", "include"), ...]}, from the help."""
     text = hutch("help", *path)
     options = re.findall(r"^  (?:-(\w), |    )--([\w-]+)", text, re.M)
     listed = re.search(r"^Commands:\n((?:  .*\n)+)", text, re.M)
@@ -81,7 +82,7 @@ def entries(source, macro):
 
 
 def headings(source, level):
-    """{heading: the lines below it}, with what stands before the first under ""."""
+    """{heading: lines below it}; the lines before the first heading are under ""."""
     found, at = {"": []}, ""
     for line in source:
         if line.startswith(f".{level} "):
@@ -118,7 +119,8 @@ def page_examples(page):
 
 
 def guide_examples(page):
-    """The same of a Markdown file: ```yaml blocks are the file named last, ```console blocks sessions."""
+    """The same for a Markdown file: ```yaml blocks are the file named last, ```console blocks
+    are sessions."""
     text, at = page.read_text(), 0
     for m in re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.M | re.S):
         names = re.findall(r"`([\w/.-]+\.yaml)`", text[at:m.start()])
@@ -126,7 +128,7 @@ def guide_examples(page):
             yield "file", names[-1] if names else None, m[2]
         elif m[1] == "console":
             yield "session", m[2]
-        elif not (page == README and m[1] == "sh"):  # the quick start, which CI runs in a clean clone
+        elif not (page == README and m[1] == "sh"):  # the quick start; CI runs it in a clean clone
             raise ValueError(f"{page.name}: a block that is neither yaml nor console: {m[0]!r}")
         at = m.end()
 
@@ -134,14 +136,15 @@ def guide_examples(page):
 # ---- the catalogue of attacks ----
 
 def attacks(table):
-    """(numbers, the cells behind them) of each row of a table of the catalogue: "3, 5 to 7" is 3, 5, 6 and 7."""
+    """(numbers, remaining cells) of each row of a catalogue table: "3, 5 to 7" is 3, 5, 6 and 7."""
     for line in re.findall(r"^\| (?!#)(.*) \|$", table, re.M):
         numbers, *cells = re.split(r" ?\| ", line)
         yield [n for a, b in re.findall(r"(\d+)(?: to (\d+))?", numbers) for n in range(int(a), int(b or a) + 1)], cells
 
 
 def files_of(cell, known):
-    """The files, and the directories, that a cell names as tests. A name without a directory is one of `known`."""
+    """The test files and directories that a cell names. A name without a directory is one of
+    `known`."""
     for name in re.findall(r"[\w.-]*(?:/[\w.-]+)+|[\w-]+\.(?:py|c|yaml)\b|\bfuzz-[\w-]+", cell):
         found = [SOURCE / name] if "/" in name else [f for f in known if f.name in (name, f"{name}.c")]
         yield name, [f for f in found if f.exists()]
@@ -265,7 +268,8 @@ class Docs(unittest.TestCase):
         self.assertGreater(self.run_examples(guide_examples(README)), 3)
 
     def test_commands_of_the_investigation(self):
-        """Its night is played by test_sandbox_audit; here: every command and option is there, and what needs no sandbox works."""
+        """test_sandbox_audit plays its night. This test checks that every command and option
+        exists, and runs those that need no sandbox."""
         text, known = INVESTIGATE.read_text(), commands()
         shown = re.findall(r"^\$ (.*)$", text, re.M)
         self.assertGreater(len(shown), 10)
@@ -285,7 +289,8 @@ class Docs(unittest.TestCase):
             self.assertIn("all good", r.stdout)
 
     def test_every_attack_is_in_the_catalogue(self):
-        """In one of its two tables: with the tests that show it and their control, or with the reason why there is none."""
+        """Every row is in one of the two tables: with its tests and their control, or with the
+        reason why there is none."""
         tested, excused = CATALOGUE.read_text().split("\n## Rows that cannot apply, and why\n")
         numbers = [{n for row, _ in attacks(table) for n in row} for table in (tested, excused)]
         self.assertEqual(numbers[0] & numbers[1], set(), "in both")
@@ -301,7 +306,7 @@ class Docs(unittest.TestCase):
                 self.check_tests(cells[2], known)
 
     def check_tests(self, cell, known):
-        """Files and cases that a row names are there."""
+        """Files and cases that a row names exist."""
         named = list(files_of(cell, known))
         self.assertTrue(named)
         self.assertEqual([name for name, found in named if not found], [], "no such file")
@@ -320,7 +325,8 @@ class Docs(unittest.TestCase):
             with self.subTest(page=name):
                 r = subprocess.run(["mandoc", "-T", "lint", "-W", "style", page], text=True,
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-                # Whether these pages are installed is no matter; test_references_lead_somewhere knows.
+                # The pages need not be installed; test_references_lead_somewhere checks the
+                # references.
                 said = [line for line in r.stdout.splitlines()
                         if not re.search(r"referenced manual not found: Xr (?:hutch 1|hutch-(?:agent|audit|host|image|keys|state) 5|hutchd 8)\b", line)]
                 self.assertEqual(said, [])

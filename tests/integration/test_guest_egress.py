@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What goes out of a sandbox that has its own kernel, the guest's half: hutch-guest makes the sockets that catch it, in a network namespace
-of its own, and asks the keeper, which is this test. Programs are real ones. Allowed are allowed.test, what is below it, and addresses.
+Egress of a sandbox with its own kernel, the guest's half: hutch-guest, in its own network
+namespace, makes the sockets that capture connections and asks the keeper, which this test plays.
+The programs are real. Allowed are allowed.test, its subdomains, and addresses.
 """
 
 import json
@@ -27,7 +28,7 @@ def fate(host, port=443, say=b""):  # a reset may come before the program knows 
 
 
 class Keeper(threading.Thread):
-    """Answers what a guest asks; `serve(channel)` has the streams."""
+    """Answers requests of a guest; `serve(channel)` handles the streams."""
 
     def __init__(self, link, serve, ask=None):
         super().__init__(daemon=True)
@@ -73,7 +74,7 @@ def deny(ch):
 
 
 def echo(ch):
-    """Everything back, and the end behind it."""
+    """Echoes everything, then ends the stream."""
     ch.accept()
     s, sent = ch.streams[0], 0
     while True:
@@ -90,7 +91,7 @@ def echo(ch):
 
 
 def web(ch):
-    """Says in HTTP what was connected to."""
+    """Returns the destination as an HTTP response."""
     ch.accept()
     ch.wait_data(b"\r\n\r\n", 0)
     body = f"{ch.fields['host']}:{ch.fields['port']}\n".encode()
@@ -112,7 +113,7 @@ class GuestEgress(GuestCase):
         return json.loads(self.python(PRELUDE + script, **more))
 
     def gone(self, n=1):
-        """All the guest's channels are closed by both sides."""
+        """Both sides have closed all channels of the guest."""
         self.link.wait(lambda: len(self.link.asked) >= n and all(c.closed for c in self.link.asked), "the end of all channels")
         self.assertEqual(self.keeper.failed, [])
 
@@ -133,7 +134,7 @@ print(json.dumps([ask("allowed.test"), ask("Sub.Allowed.Test"), ask("denied.test
         self.gone()
 
     def test_nobody_answers(self):
-        """The program hears that, and those who ask after it are answered."""
+        """The program gets an error, and later queries are answered."""
         self.begin(ask=lambda name: None if name == "silent.test" else True)
         found = self.program("""
 try:
@@ -154,14 +155,14 @@ except socket.gaierror as e:
         self.assertEqual(self.ok(f"{curl} -g 'http://[2001:db8::7]/'"), "[2001:db8::7]:80\n")
         self.assertEqual(self.ok(f"{curl} -p -x http://127.0.0.1:3128 http://proxied.test/"), "proxied.test:80\n")
         self.assertEqual(self.ok(f"{curl} -x socks5h://127.0.0.1:3128 http://proxied.test/"), "proxied.test:80\n")
-        # No route, so nothing that could be asked for.
+        # There is no route, so the guest makes no request.
         self.assertEqual(self.sh(f"{curl} http://192.0.3.7/").exit["code"], 7)
         self.gone()
         self.assertEqual([host for host, _ in self.keeper.streams],
                          ["allowed.test", "allowed.test", "192.0.2.7", "[2001:db8::7]", "proxied.test", "proxied.test"])
 
     def test_denied(self):
-        """Directly it is a reset; a proxy says it."""
+        """A direct connection is reset; a proxy reports the refusal."""
         self.begin(serve=deny)
         self.assertEqual(self.program('print(json.dumps(fate("allowed.test")))'), "ECONNRESET")
         said = self.program("""
@@ -205,7 +206,8 @@ print(json.dumps([first, s.makefile("rb").read().decode()]))
         self.gone()
 
     def test_much_both_ways(self):
-        """Far more than any buffer, with both sides at it at once; the sum is of every byte."""
+        """Far more bytes than all buffers hold, in both directions at once; the sum covers every
+        byte."""
         self.begin(echo)
         self.assertEqual(self.program("""
 import hashlib, threading
@@ -222,7 +224,7 @@ print(json.dumps([len(got), hashlib.sha256(got).digest() == hashlib.sha256(data)
         self.gone()
 
     def test_half_closed(self):
-        """What is sent after the other side's end arrives, in either direction."""
+        """Bytes sent after the other side's end of stream still arrive, in either direction."""
         def serve(ch):
             ch.accept()
             if ch.fields["port"] == 1:  # the server ends first
@@ -256,7 +258,7 @@ print(json.dumps([first, b.makefile("rb").read().decode()]))
         self.gone()
 
     def test_reset_from_inside(self):
-        """Also while nothing has been answered yet: then the keeper need not dial any more."""
+        """Also before an answer: then the keeper need not dial."""
         self.begin(lambda ch: ch.accept() if ch.fields["port"] == 1 else None)
         program = self.link.open("exec", argv=["python3", "-uc", PRELUDE + """
 for port in (1, 2):
@@ -270,14 +272,14 @@ for port in (1, 2):
             eventually(lambda n=n: len(self.keeper.streams) == n and self.link.asked[-1].op == "connect", "a connection")
             if n == 1:
                 eventually(lambda: self.link.asked[-1].accepted is not None, "its answer")
-            self.link.ping(n)  # the guest has heard the answer
+            self.link.ping(n)  # the guest has received the answer
             program.send(b"reset\n")
         self.assertEqual(program.wait_closed(), 0)
         self.gone()
         self.assertEqual([c.closed["code"] for c in self.link.asked if c.op == "connect"], [wire.GONE, wire.GONE])
 
     def test_a_program_that_does_not_read(self):
-        """It stops its own stream at the credit, and nothing else."""
+        """It stops only its own stream, when the credit is used up."""
         def serve(ch):
             ch.accept()
             if ch.fields["port"] == 80:
@@ -299,11 +301,12 @@ for port in (1, 2):
         sleeper.wait_data(b"1")
         self.assertTrue(stalled.wait(LONG))
         self.assertEqual(self.ok("curl --silent --max-time 120 http://allowed.test/"), "fine")
-        sleeper.close()  # kills it: with bytes unread, which is a reset
+        sleeper.close()  # kills it with unread bytes, which causes a reset
         self.link.wait(lambda: all(c.closed for c in self.link.asked), "its end")
 
     def test_many_at_once(self):
-        """More than the jobs that a guest takes, and commands still run; over the limit programs are told."""
+        """More connections than the guest has jobs for, and commands still run; over the limit,
+        programs get an error."""
         self.begin(lambda ch: ch.accept())
         many = self.link.open("exec", argv=["python3", "-c", PRELUDE + """
 import resource

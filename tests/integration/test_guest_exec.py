@@ -64,7 +64,7 @@ class TestExec(GuestCase):
         ch.wait_closed()
         self.assertEqual(ch.exit["signal"], 9)
         self.alone()
-        # The child says itself that it got it: nothing but the signal ends either of them.
+        # The child reports the signal itself; only the signal ends the two processes.
         child = "trap 'echo child; exit' USR1; echo ready; while :; do sleep 0.1; done"
         ch = self.link.open("exec", argv=["sh", "-c", f'trap "wait; echo parent; exit 7" USR1; sh -c "{child}" & wait'])
         ch.wait_data(b"ready\n")
@@ -98,7 +98,7 @@ class TestExec(GuestCase):
         self.assertEqual(ch.wait_closed(), 0)
 
     def test_stdin_queue_is_bounded(self):
-        """A program that does not read gets what fits into pipe and credit, and no more."""
+        """A program that does not read gets only as much as pipe and credit hold."""
         ch = self.link.open("exec", argv=["sleep", "1000"], stdin=True)
         ch.wait_accepted()
         sent = empty = 0
@@ -110,7 +110,7 @@ class TestExec(GuestCase):
                 empty = 0
             else:
                 empty += 1
-                self.link.ping(sent + empty)  # what was sent has been looked at, and credit for it would have come
+                self.link.ping(sent + empty)  # credit for all bytes sent would have arrived
         self.assertTrue(wire.CREDIT_START <= sent < 2_000_000, sent)
         self.ok("true")
         ch.close()
@@ -159,7 +159,7 @@ class TestExec(GuestCase):
             ch = self.sh("pwd", cwd=cwd)
             self.assertEqual((ch.closed["code"], ch.accepted), (code, None), ch.closed)
             self.assertIn(cwd[:100], ch.closed["text"])
-        # Nothing else about a command has this code.
+        # No other failure of a command has this code.
         for program, code in (("/nonexistent", wire.NOT_FOUND), ("/etc/passwd/x", wire.CANNOT_EXECUTE)):
             self.assertEqual(self.run_(program).closed["code"], code, program)
 
@@ -227,13 +227,13 @@ class TestExec(GuestCase):
         self.assertEqual((ch.streams[1].total, ch.exit["code"]), (20000000, 0))
 
     def test_a_blocked_command_can_be_killed(self):
-        """What is in its pipe is still delivered when there is credit again."""
+        """The rest of its pipe is delivered as soon as there is credit again."""
         ch = self.link.open("exec", argv=["head", "-c", "20000000", "/dev/zero"], give_credit=False)
         self.link.wait(lambda: ch.streams[1].total == wire.CREDIT_START, "all that there is credit for")
         eventually(lambda: self.state_of("head") == "S", "a full pipe", also=self.processes)
         ch.signal(signal.SIGKILL)
         eventually(lambda: not self.state_of("head"), "its end", also=self.processes)
-        until_clock(time.monotonic() + 1.2)  # longer than others who have its output are waited for
+        until_clock(time.monotonic() + 1.2)  # longer than the guest waits for other holders of its output
         self.ok("true")
         ch.give_credit = True
         ch.credit(wire.CREDIT_START, 1)
@@ -384,10 +384,11 @@ class TestUsers(GuestCase):
 
 
 class TestStandby(GuestCase):
-    """The child that is forked before there is a command for it."""
+    """The child that the guest forks before there is a command for it."""
 
     def standby(self):
-        """Its number, as seen from the host. A command that soon follows another one makes it, and it lives for a second: on a slow machine, not at once."""
+        """The standby's pid on the host. The guest forks it when one command soon follows
+        another, and it lives for a second; a slow host may need several tries."""
         return eventually(self.look_for_standby, "a standby")
 
     def look_for_standby(self):
@@ -420,12 +421,12 @@ class TestStandby(GuestCase):
             self.ok("true")
 
     def test_long_ones_are_forked(self):
-        """Longer than a pipe takes whole, however small the kernel makes it."""
+        """Longer than any pipe, however small the kernel makes it."""
         for n in (10, 3000, *range(4000, 4100, 7), 5000, 9000, 30_000, 40_000, 10):
             self.assertEqual(self.ok("printf %s ${#V}", env=["V=" + "x" * n]), str(n))
 
     def test_it_holds_nothing_of_other_commands(self):
-        """A command sees the end of its input while a standby is there that was forked beside it."""
+        """A command sees the end of its input although a standby was forked beside it."""
         self.ok("true")
         ch = self.link.open("exec", argv=["cat"], stdin=True)
         ch.wait_accepted()
@@ -447,7 +448,7 @@ class TestStandby(GuestCase):
         self.assertEqual(self.ok("echo here"), "here\n")
 
     def test_stopped(self):
-        """Which a root of the sandbox can do to it, and not to PID 1."""
+        """Root in the sandbox can kill the standby, but not PID 1."""
         pid = self.standby()
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGSTOP)

@@ -100,7 +100,7 @@ class TestFiles(GuestCase):
         ch.close()
         if ROOT:
             self.op("mkdir", f"{self.dir}/open", mode=0o777)
-            # By number, with a group that has a name; one whose name is no text; numbers that have none.
+            # By number: a group with a name, a name that is not UTF-8, numbers without a name.
             for who, want in ((f"{UID + 1}:{UID + 7}", ("other", "team")), (f"{UID + 9}:{UID + 9}", (f"{UID + 9}", f"{UID + 9}")),
                               ("4000000000:0", ("4000000000", "root")), (f"1:{UID}", ("daemon", "user"))):
                 entry = self.write(f"{self.dir}/open/{who}", b"", user=who)
@@ -129,23 +129,23 @@ class TestFiles(GuestCase):
         self.assertEqual(listed, {b"f": want, b"home": [], b"l": want})
         self.assertEqual(meta(self.op("stat", f"{self.dir}/l").accepted), [])
         self.assertEqual(self.python(f"import os\nprint(os.getxattr('{path}', 'user.e2b.a'))"), "b'1'\n")
-        # What somebody else has put there, as far as it can be said.
+        # Attributes that other programs have set are listed if the protocol can express them.
         self.write(path := f"{self.dir}/g", b"2", meta=["b=2"])
         self.python(f"""import os
 for name, value in (("e2b.theirs", b"3"), ("e2b.Upper", b"4"), ("e2b.nul", bytes(1)), ("e2b.", b"5"), ("e2bx", b"6"), ("other", b"7"),
                     ("e2b.long", b"8" * 1025), ("e2b." + "k" * 65, b"9")):
     os.setxattr({path!r}, "user." + name, value)""")
         self.assertEqual(meta(self.op("stat", path).accepted), [b"b=2", b"theirs=3"])
-        # Nothing stays of a file that is replaced.
+        # A replaced file loses its attributes.
         self.assertEqual(meta(self.write(path, b"3", meta=["c=3"])), [b"c=3"])
         self.assertEqual(meta(self.write(path, b"4")), [])
         self.assertEqual(self.python(f"import os\nprint(os.listxattr({path!r}))"), "[]\n")
-        # As much as there may be, and more than that by other hands.
+        # The maximum, and more than that set by another program.
         most = [f"{'k' * 62}{i:02}=".encode() + b"v" * 1024 for i in range(32)]
         self.assertEqual(meta(self.write(path, b"5", meta=most)), most)
         self.python(f"import os\nfor i in range(20): os.setxattr({path!r}, f'user.e2b.more-{{i}}', b'')")
         self.assertEqual(len(meta(self.op("stat", path).accepted)), 32)
-        # Through a link it is the file's.
+        # Through a link, the attributes are those of the file.
         self.ok(f"ln -s g {self.dir}/gl")
         self.assertEqual(meta(self.write(f"{self.dir}/gl", b"6", meta=["d=4"])), [b"d=4"])
         self.assertEqual(meta(self.op("stat", path).accepted), [b"d=4"])
@@ -247,7 +247,7 @@ for name, value in (("e2b.theirs", b"3"), ("e2b.Upper", b"4"), ("e2b.nul", bytes
             plain = self.op("stat", f"{self.dir}/{name}").accepted
             self.assertEqual(plain["kind"], wire.SYMLINK if w[3] else w[0], name)
             self.assertEqual({k: plain[k] for k in ("uid", "mtime_ns")}, {k: entry[k] for k in ("uid", "mtime_ns")})
-        self.assertNotIn("dl/f", listed)  # described, not gone into
+        self.assertNotIn("dl/f", listed)  # listed, not followed
         self.assertEqual(self.op("stat", f"{self.dir}/fl").accepted["target"], b"dl/f")
 
     def test_only_regular_files(self):
@@ -318,7 +318,7 @@ for name, value in (("e2b.theirs", b"3"), ("e2b.Upper", b"4"), ("e2b.nul", bytes
         self.assertEqual(sorted(self.names(top, 2)), ["a", "a/b", "a/g", "a/root", "f"])
         deep = self.names(top, 64)
         self.assertEqual(sorted(deep), ["a", "a/b", "a/b/c", "a/b/p", "a/g", "a/root", "f"])
-        for name in deep:  # a directory comes before what is in it
+        for name in deep:  # a directory comes before its entries
             parent = os.path.dirname(name)
             self.assertTrue(parent == "" or deep.index(parent) < deep.index(name))
         entries = {e["path"]: e for e in self.op("list", top, depth=2).entries()}

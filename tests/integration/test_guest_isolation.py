@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What user code cannot do, what the keeper may not send, and how the guest ends."""
+"""User code is confined, the keeper cannot send invalid messages, and the guest ends cleanly."""
 
 import fcntl
 import os
@@ -18,7 +18,7 @@ SYSTEM = ["/usr", "/bin", "/lib", "/lib64"]
 
 
 class TestConfinement(GuestCase):
-    """Landlock on the paths of the policy; each probe is seen to succeed where it is allowed."""
+    """Landlock on the policy's paths; each probe succeeds where it is allowed."""
 
     def setUp(self):
         pass
@@ -61,10 +61,10 @@ class TestConfinement(GuestCase):
             self.assertEqual(self.run_(path).closed["code"], wire.PERMISSION)
             self.assertFalse(self.can(path))
             self.assertFalse(self.can(f"env sh -c {path}"))
-        self.assertEqual(self.sh(f"sh {self.dir}/script").out(), b"ran\n")  # read by a shell, as data
+        self.assertEqual(self.sh(f"sh {self.dir}/script").out(), b"ran\n")  # a shell reads it as data
 
     def test_execute_is_what_stops_it(self):
-        """The control of the test above."""
+        """The positive control of the test above."""
         self.start_with(write=["@"], execute=[*SYSTEM, "@"])
         self.ok(f"cp /bin/true {self.dir}/true; env sh -c {self.dir}/true")
         self.assertEqual(self.run_(f"{self.dir}/true").exit["code"], 0)
@@ -153,7 +153,8 @@ except PermissionError:
 
 
 class TestIsolation(GuestCase):
-    """What user code can do to the agent: nothing. As the default user, and as root without its powers."""
+    """User code cannot affect the agent: neither as the default user, nor as root without
+    capabilities."""
 
     def setUp(self):
         self.start(greet=False)
@@ -187,7 +188,7 @@ class TestIsolation(GuestCase):
         for ch, user in self.each(MEMORY):
             said = ch.out().splitlines()
             if user == "root" or not ROOT:
-                # That a descriptor has a number is no secret from root; where it leads is.
+                # Root can see that a file descriptor exists, but not where it leads.
                 said = [line for line in said if not line.startswith(b"fd [")]
             self.assertEqual((said, ch.out(2)), ([], b""), user)
 
@@ -196,7 +197,7 @@ class TestIsolation(GuestCase):
             self.assertEqual(ch.out(), b"-1 -1\nTrue -1\n-1 -1\n", (user, ch.out(2)))
 
     def test_an_ordinary_process_can_be_reached(self):
-        """The control of the tests above."""
+        """The positive control of the tests above."""
         self.assertEqual(self.python(OWN_CHILD), "True True\n-9\n")
 
     @unittest.skipUnless(ROOT, "in a user namespace of one, everybody is the same user")
@@ -310,7 +311,7 @@ class TestLife(GuestCase):
         return n
 
     def ends(self, what):
-        """The link ends, and the guest says why."""
+        """The link ends, and the guest reports the reason."""
         self.link.wait_ended()
         code, said = self.guest.end()
         self.assertEqual(code, 1, (what, said))
@@ -346,7 +347,7 @@ class TestLife(GuestCase):
         self.ends("data beyond credit")
 
     def taken(self):
-        """Whether the guest has read all that was sent: see unix(7), SIOCOUTQ."""
+        """Whether the guest has read all bytes sent: see unix(7), SIOCOUTQ."""
         return struct.unpack("i", fcntl.ioctl(self.link.sock, termios.TIOCOUTQ, b"\0\0\0\0"))[0] == 0
 
     def test_bytes_in_small_pieces(self):
@@ -360,7 +361,7 @@ class TestLife(GuestCase):
         self.link.ping(1)
 
     def test_a_keeper_that_does_not_read(self):
-        """Answers pile up to a bound, then the guest stops listening; nothing is lost."""
+        """Answers accumulate up to a limit, then the guest stops reading; nothing is lost."""
         done = threading.Event()
         n = 300_000
 

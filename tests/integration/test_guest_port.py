@@ -15,7 +15,8 @@ from waiting import eventually
 
 
 def deaf_socket():
-    """A socket that keeps a port, in both families where there are two, and does not listen: nobody else can."""
+    """A socket that reserves a port, for IPv4 and IPv6 if the host has both, and does not
+    listen, so that no other process can."""
     with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
         s = stack.enter_context(socket.socket(socket.AF_INET6))
         s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
@@ -29,7 +30,7 @@ def deaf_socket():
 
 class TestPort(GuestCase):
     def serve(self, how, **more):
-        """A server in the sandbox: its port, and the command."""
+        """Starts a server in the sandbox; returns its port and the command."""
         ch = self.link.open("exec", argv=["python3", "-c", server(how, **more)])
         return int(ch.wait_data(b"\n").split()[0]), ch
 
@@ -91,7 +92,7 @@ class TestPort(GuestCase):
     def test_nobody_is_connected_to_himself(self):
         self.restart(ports="40000 40000")
         self.assertEqual(self.link.open("port", port=40000).wait_closed(), wire.NOT_FOUND)
-        # The control: this is what happens to one who does not look.
+        # The positive control: without the check, a socket connects to itself.
         self.restart(ports="40000 40000")
         self.assertEqual(self.python("import socket\nprint(socket.create_connection(('127.0.0.1', 40000)).getsockname())"),
                          "('127.0.0.1', 40000)\n")
@@ -118,7 +119,7 @@ class TestPort(GuestCase):
         ch = self.connect(port)
         ch.send(b"x")
         self.ends_well(ch)
-        # The other way: the program notices.
+        # In the other direction: the program notices the close.
         port, program = self.serve(TELL)
         ch = self.connect(port)
         ch.send(b"12345")
@@ -176,11 +177,11 @@ class TestPort(GuestCase):
         echo, _ = self.serve(ECHO)
         flooding = [self.link.open("port", port=flood, give_credit=False) for _ in range(40)]
         silent = [self.connect(deaf) for _ in range(40)]
-        for ch in silent:  # as much as the credit allows, which does not come back
+        for ch in silent:  # all of the credit, which is not returned
             ch.send(bytes(wire.CREDIT_START))
-        # The control: they flood, as far as they may; nothing more is read of those that are not listened to.
+        # The control: they flood up to their credit; the rest of their bytes is not read.
         self.link.wait(lambda: all(c.streams[0].total == wire.CREDIT_START for c in flooding), "the flood")
-        greedy = [self.connect(flood) for _ in range(3)]  # and these without an end
+        greedy = [self.connect(flood) for _ in range(3)]  # these flood without end
         for ch in greedy:
             ch.keep = False
         for _ in range(10):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sleep, and what a command is to the keeper that comes after it. Here nothing is stopped: see test_vm.py for that."""
+"""Sleep, and commands that a later keeper adopts. Nothing is stopped here: see test_vm.py for
+that."""
 
 import hashlib
 import os
@@ -120,7 +121,7 @@ class TestSleep(GuestCase):
 
     def test_killed_while_its_output_is_held(self):
         def caught():
-            """One that was killed, and asleep before its channel was closed for that."""
+            """A command that was killed, with the guest asleep before its channel was closed."""
             ch = self.start_("sleep 1000 & echo on; kill -KILL $$")
             self.link.sleep()
             if not ch.closed:
@@ -179,7 +180,7 @@ class TestSleep(GuestCase):
             for _ in range(100):
                 self.start_("exit 0")
             self.again()
-        # what nobody asks for any more makes room for what is new
+        # Results that no client asks for are dropped to make room for new ones.
         chs = [self.start_("sleep 0.2") for _ in range(250)]
         for ch in chs:
             self.assertEqual(ch.wait_closed(), 0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images: real builds with mmdebstrap, as root and as an ordinary user, and image files that are wrong."""
+"""Images: real builds with mmdebstrap, as root and as an ordinary user, and invalid image files."""
 
 import json
 import os
@@ -97,7 +97,7 @@ class Build(ImageCase):
         self.assertEqual(tree.stat().st_uid, account.pw_uid)
         owner = (tree / "root").stat().st_uid
         self.assertNotIn(owner, (0, account.pw_uid))
-        # What this user cannot remove by hand, hutch can.
+        # hutch can remove a tree that this user cannot remove by hand.
         self.run_ok("image", "rm", "tiny", **more)
         self.assertEqual(os.listdir(tree.parent), [])
         self.assertEqual(os.listdir(tree.parent.parent / "tmp"), [])
@@ -121,7 +121,8 @@ class Build(ImageCase):
         self.assertNotIn("\x1b", r.stderr.decode())
 
     def test_killed_while_it_works(self):
-        """Whenever it dies: no half image, no process, and the next build removes what is left."""
+        """Killed at any moment: no partial image, no process, and the next build removes the
+        leftovers."""
         for part in self.killed("image", "build", "--force", self.spec):
             for tree in self.trees():
                 self.assertTrue((self.state / "images/trees" / tree / "meta.json").exists(), part)

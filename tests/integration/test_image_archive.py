@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images in one file: docker-archive and oci-archive, made by hand and with skopeo; and what only looks like one."""
+"""Images in one file: docker-archive and oci-archive, made by hand and with skopeo; and files
+that only look like one."""
 
 import gzip
 import hashlib
@@ -22,7 +23,8 @@ def sha(data):
 
 
 def docker(*layers, legacy=False, config=None, tags=("app:v1",), change=lambda manifest: None, more=()):
-    """The members of a docker-archive: as docker writes it now, or before version 25, with a layer that is a link."""
+    """The members of a docker-archive, in docker's current format or that before version 25,
+    with a layer that is a link."""
     own = {"architecture": "amd64", "os": "linux", "config": COMMAND, "rootfs": {"type": "layers", "diff_ids": ["sha256:" + sha(x) for x in layers]}}
     own.update(config or {})
     text = json.dumps(own).encode()
@@ -56,7 +58,7 @@ class Archives(ImageCase):
             tar.add(path, arcname=".")
         return out
 
-    # ---- what is imported ----
+    # ---- imports ----
     def test_an_oci_archive_is_what_its_layout_is(self):
         path = self.layout(LAYER, ABOVE)
         want = self.image("import", "dir", path)["sha256"]
@@ -93,7 +95,7 @@ class Archives(ImageCase):
         self.assertIn("no image 'v3'", self.run_fails(1, "image", "import", "z", f"{file}:v3", env=self.env))
 
     def test_a_root_tree_stays_one(self):
-        """Also with files of these names at its top, and without directories that every system has."""
+        """Also with files of these names at its top, and without the standard directories."""
         self.import_ok(archive(*docker(LAYER), entry("usr", tarfile.DIRTYPE), entry("usr/x", data=b"x")))
         self.assertTrue((self.root("x") / "manifest.json").exists())
         self.assertEqual(self.inspect("x")["source"]["kind"], "tar")
@@ -139,7 +141,7 @@ class Archives(ImageCase):
         copy(f"dir:{self.dir}/other")
         self.assertIn("skopeo copy dir:DIR oci:OTHER", self.run_fails(1, "image", "import", "z", str(self.dir / "other"), env=self.env))
 
-    # ---- what is refused ----
+    # ---- refused ----
     def test_directories_that_are_no_layout(self):
         (self.dir / "tree/usr").mkdir(parents=True)
         self.assertIn("tar -C DIR -cf FILE .", self.run_fails(1, "image", "import", "z", str(self.dir / "tree"), env=self.env))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images from root tarballs: formats, the rules, and archives made to break out."""
+"""Images from root tarballs: formats, rules, and archives that try to escape."""
 
 import contextlib
 import gzip
@@ -83,7 +83,7 @@ class Tarballs(ImageCase):
         self.assertEqual([(root / p).read_bytes() for p in ("etc/a", "etc/b", "c")], [b"1", b"2", b"3"])
 
     def test_the_attacks_are_real(self):
-        """The same archives, unpacked by a tar that was told to trust them, do reach a file outside."""
+        """Positive control: a tar with its checks turned off does reach a file outside."""
         for i, attack in enumerate((
                 [entry("../canary", data=b"dead")],
                 [entry("l", tarfile.SYMTYPE, linkname=".."), entry("l/canary", data=b"dead")],
@@ -124,7 +124,8 @@ class Tarballs(ImageCase):
         self.refused(archive(entry("h", tarfile.LNKTYPE, linkname="../canary")), r"'\.\.'")
         self.refused(archive(entry("l", tarfile.SYMTYPE, linkname=str(self.dir)),
                              entry("h", tarfile.LNKTYPE, linkname="l/canary")), "hard link to a target that is not in the image")
-        # To a link, not to what it leads to: writing to it later must not reach the canary.
+        # A hard link to a symbolic link, not to its target: a later write must not reach the
+        # canary.
         self.import_ok(archive(entry("l", tarfile.SYMTYPE, linkname=str(self.canary)),
                                entry("h", tarfile.LNKTYPE, linkname="l"), entry("h", data=b"dead")))
         self.assertEqual(self.canary.read_text(), "alive")
@@ -140,7 +141,7 @@ class Tarballs(ImageCase):
         self.refused(archive(entry("dev", tarfile.CHRTYPE)), "must be a directory")
 
     def test_one_name_one_file(self):
-        """The last entry of a name counts, whatever stood there."""
+        """The last entry of a name counts, whatever the earlier ones were."""
         self.import_ok(archive(entry("a", data=b"1"), entry("a", data=b"2"), entry("./a", data=b"3"), entry("d/x", data=b"x"),
                                entry("d", data=b"file now"), entry("e", data=b"y"), entry("e", tarfile.DIRTYPE)))
         root = self.root("x")
@@ -197,7 +198,8 @@ class Tarballs(ImageCase):
         self.run_fails(1, "image", "import", "x", "/dev/zero", env=self.env)
 
     def test_bomb(self):
-        """1 GiB of zeros in a megabyte, three ways: stopped by what comes out of how little."""
+        """1 GiB of zeros in a megabyte, in three formats: the limit on the compression ratio
+        stops it."""
         info, _ = entry("zeros")
         info.size = 1 << 34
         head = info.tobuf(tarfile.GNU_FORMAT)
@@ -215,7 +217,8 @@ class Tarballs(ImageCase):
         self.nothing_left()
 
     def test_a_hundred_thousand_entries(self):
-        """One costs no more than one of ten times fewer, or not much: in CPU time, which others do not take part in."""
+        """An entry costs about the same in an archive with ten times as many. Measured in CPU
+        time, which other load does not affect."""
         costs = []
         for n in (10_000, 100_000):
             data = io.BytesIO()
@@ -232,7 +235,7 @@ class Tarballs(ImageCase):
         self.assertLess(costs[1], 4 * costs[0])
 
     def seen_at_work(self, path):
-        """An import, and what was seen of its worker: nothing, if the machine did not let us look in time."""
+        """Runs an import. Returns what was seen of its worker, or None if a busy host hid it."""
         seen = None
         with subprocess.Popen([hutch_path(), "image", "import", "x", path], env=self.env, stderr=subprocess.DEVNULL,
                               stdout=subprocess.DEVNULL) as p:
@@ -240,14 +243,16 @@ class Tarballs(ImageCase):
                 with contextlib.suppress(OSError):
                     for child in Path(f"/proc/{p.pid}/task/{p.pid}/children").read_text().split():
                         status = dict(line.split(":\t", 1) for line in Path(f"/proc/{child}/status").read_text().splitlines())
-                        # It confines itself step by step; capabilities go last, and only four are left.
+                        # The worker confines itself step by step; it drops capabilities last, and
+                        # keeps only four.
                         if status.get("NoNewPrivs") == "1" and int(status["CapEff"], 16) == 0b11011:
                             seen = (status, {n: os.readlink(f"/proc/{child}/ns/{n}") for n in ("user", "mnt", "net", "pid", "ipc", "uts")},
                                     {os.readlink(f"/proc/{child}/fd/{n}") for n in (0, 1)})
         return seen
 
     def test_who_unpacks_has_no_power(self):
-        """Looked at from outside while it works: ids, capabilities, namespaces, descriptors."""
+        """Inspects the worker from outside while it runs: ids, capabilities, namespaces, file
+        descriptors."""
         path = self.write("big.tar", archive(*(entry(f"f{i}", data=bytes(1 << 20)) for i in range(300))))
         seen, own, stdio = eventually(lambda: self.seen_at_work(path), "that the worker is seen confined")
         first = str(self.inspect("x")["ids"]["uid"])

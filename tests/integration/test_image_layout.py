@@ -49,7 +49,7 @@ class Layouts(ImageCase):
         below = archive(entry("etc", tarfile.DIRTYPE), entry("etc/a", data=b"1"), entry("etc/b", data=b"1"),
                         entry("opt/old/x", data=b"1"), entry("opt/old/y", data=b"1"), entry("gone/z", data=b"1"),
                         entry("var", data=b"file"))
-        # The opaque mark stands behind what the layer itself brings: that must stay.
+        # The opaque whiteout follows entries of the same layer, which must stay.
         above = archive(entry("opt/old/new", data=b"2"), entry("opt/old/.wh..wh..opq"), entry("etc/.wh.a"),
                         entry("etc/b", data=b"2"), entry(".wh.gone"), entry(".wh.never-was"), entry("var", tarfile.DIRTYPE),
                         entry("none/.wh.x"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""hutch key; and a reader of keys.json that was written from hutch-keys(5) alone."""
+"""hutch key, checked by a reader of keys.json that was written from hutch-keys(5) alone."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ from support import Case, environment, hutch, hutch_path
 
 
 def known(path, key):
-    """The entry of a key, by the page."""
+    """The entry of a key, found as the page describes."""
     digest = hashlib.blake2b(b"hutch-api-key-1\0" + key.encode(), digest_size=32).hexdigest()
     return [k for k in json.loads(Path(path).read_text())["keys"] if k["hash"] == digest]
 
@@ -90,7 +90,8 @@ class Keys(Case):
         self.assertFalse(self.file.exists())
 
     def test_grants(self):
-        """What a key may have: given at its start, changed later, shown; a file of before has none."""
+        """A key's limits: set when it is created, changed later, shown. A key file of an older
+        version has none."""
         self.key("create", "-n", "a", "--agent", "e2b,devops", "--level", "microvm")
         self.key("create", "-n", "b")
         self.key("create", "-n", "c", "-r", "admin")
@@ -144,7 +145,7 @@ class Keys(Case):
             self.assertIn("keys.json", hutch("key", "ls", env=self.env).stderr.decode(), bad)
 
     def test_grants_that_are_changed_at_once(self):
-        """What is not given stays, also if it is just being changed."""
+        """Options that are not given stay as they are, also during a concurrent change."""
         self.key("create", "-n", "a")
         for level, agents in (("microvm", "e2b"), ("container", "locked"), ("", "e2b,locked"), ("microvm", "devops")) * 5:
             both = [subprocess.Popen([os.environ["HUTCH"], "key", "set", "a", *words], env={**os.environ, **self.env}, stdout=subprocess.DEVNULL)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What virtual machines are made of: kernels from packages, initrds, images as disks, empty disks. The package is the one in
-HUTCH_TEST_KERNEL_DIR; without it, apt-get downloads it.
+The parts of a VM: kernels from packages, initrds, images as disks, empty disks. The package is in
+HUTCH_TEST_KERNEL_DIR; otherwise apt-get downloads it.
 """
 
 import concurrent.futures
@@ -63,7 +63,7 @@ class Parts(ImageCase):
 
 
 class Kernels(Parts):
-    """One kernel for all of them: it takes seconds to unpack."""
+    """One kernel for all tests: unpacking it takes seconds."""
 
     @classmethod
     def setUpClass(cls):
@@ -123,7 +123,7 @@ class Kernels(Parts):
         _, second, other = self.find()
         self.assertNotEqual((first, digest), (second, other))
         self.assertEqual(cpio(second.read_bytes())["init"][1], old + b"!")
-        # What nobody has used for long goes when the next one is made.
+        # Making a new one deletes those that have been unused for long.
         os.utime(first, (1, 1))
         Path(self.guest).write_bytes(old + b"?")
         self.find()
@@ -183,7 +183,7 @@ class NoKernel(Parts):
 
     @unittest.skipUnless(os.environ.get("HUTCH_TEST_KERNEL_DIR"), "needs the package at hand")
     def test_killed_on_the_way(self):
-        """There is a whole kernel, or none."""
+        """The kernel is complete or absent."""
         kernels = self.state / "machine/kernels"
         for part in self.killed("image", "kernel", *packages(), at=(0.1, 0.4), before=lambda: shutil.rmtree(self.state / "machine")):
             for place in kernels.glob("*/"):
@@ -204,7 +204,7 @@ class Disks(Parts):
         facts = subprocess.run(["dumpe2fs", blank], check=True, capture_output=True, text=True).stdout
         self.assertNotIn("has_journal", facts)
         self.assertRegex(facts, r"Reserved block count: *0\n")
-        # The guest's kernel would write tables that do not count as zeroed.
+        # Otherwise the guest's kernel would zero the inode tables itself.
         groups = [line for line in facts.splitlines() if re.match(r"Group \d+:", line)]
         self.assertTrue(groups and all("ITABLE_ZEROED" in line for line in groups), groups)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Sandboxes that are virtual machines: what is different from a container, from outside. Snapshots, forks, suspended ones; what is damaged
-is not loaded. Run by run_as.py with HUTCH_TEST_LEVEL=microvm.
+VM sandboxes from outside, where they differ from containers: snapshots, forks, suspend; damaged
+snapshots are not loaded. run_as.py runs these tests with HUTCH_TEST_LEVEL=microvm.
 """
 
 import json
@@ -15,7 +15,7 @@ import hutchd
 from sandbox import CONFIG, LONG, LOOSE, ROOT, RUN, SandboxCase, agent, children_of, clock_of, eventually, hutch, ledger, named, start, warden_of
 
 SNAPSHOTS = Path(os.environ.get("HUTCH_STATE_DIR", "/nonexistent")) / "machine/snapshots"
-CLOCK = 0.05  # seconds that one may be off
+CLOCK = 0.05  # seconds, the allowed error of a clock
 IDENTITY = """
 import hashlib, os, uuid
 print(os.getrandom(32).hex(), open("/etc/machine-id").read().strip(), open("/proc/sys/kernel/random/boot_id").read().strip(), uuid.uuid4(), os.uname().nodename)
@@ -56,7 +56,8 @@ class Boots(MachineCase):
         self.assertNotEqual(self.out("uname", "-r"), os.uname().release + "\n")
 
     def test_timers_are_right_where_cpu_time_is_scarce(self):
-        """An emulated kernel measures its timer while it boots, and is held back meanwhile: sleeps took twice their time, in every clone."""
+        """An emulated kernel calibrates its timer at boot, while the host throttles it: sleeps
+        took twice their time, in every clone."""
         self.assertLess(float(self.run_("python3", "-c", SLEEP, opts=[*LOOSE, "--cpus", "0.3"]).stdout), 1.5, "the shortest of many")
 
     def test_receipt(self):
@@ -78,11 +79,11 @@ class Boots(MachineCase):
 
 class Snapshots(MachineCase):
     def test_fork(self):
-        """Files, memory and processes are the original's; what tells one from another is not."""
+        """Files, memory and processes are copied; identities are not."""
         sandbox = self.create()
         self.sh(sandbox, "echo kept >/tmp/file; mkdir /dev/shm/d")
         self.exec_(sandbox, "sleep", "4321", opts=["-d"])
-        boot = self.sh(sandbox, "cat /proc/sys/kernel/random/boot_id")  # which a kernel keeps once it was read
+        boot = self.sh(sandbox, "cat /proc/sys/kernel/random/boot_id")  # a kernel keeps it once it was read
         forks = self.fork(sandbox, 2)
         self.assertEqual(len(set(forks) | {sandbox}), 3)
         seen = []
@@ -137,7 +138,7 @@ class Snapshots(MachineCase):
 
 class Suspended(MachineCase):
     def test_goes_on(self):
-        """Also after a restart of the host, which takes the run directory away."""
+        """Also after a reboot of the host, which removes the run directory."""
         sandbox = self.create()
         self.exec_(sandbox, "sh", "-c", "i=0; while :; do i=$((i+1)); echo $i >/tmp/m; mv /tmp/m /tmp/n; sleep 0.2; done", opts=["-d"])
         eventually(lambda: self.sh(sandbox, "cat /tmp/n 2>/dev/null || true").strip(), "the counter")
@@ -158,7 +159,8 @@ class Suspended(MachineCase):
         self.assertLess(clock_of(sandbox), CLOCK)
 
     def test_by_its_deadline(self):
-        """Which is over then: it goes on without one, or with a new one."""
+        """The deadline has passed then: the sandbox continues without a deadline, or with a new
+        one."""
         sandbox = self.create("--deadline", "1h", "--on-timeout", "pause")
         self.exec_(sandbox, "sh", "-c", "echo $$ >/tmp/pid; exec sleep 4321", opts=["-d"])
         eventually(lambda: self.sh(sandbox, "cat /tmp/pid 2>/dev/null || true"), "its start")
@@ -169,7 +171,7 @@ class Suspended(MachineCase):
         self.say("resume", sandbox)
         self.assertGreater(self.json("inspect", "--json", sandbox)["deadline"], time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 3600)))
         self.assertEqual(self.sh(sandbox, "kill -0 $(cat /tmp/pid) && echo alive"), "alive\n")
-        # Of one that somebody suspends, the rest counts from when it goes on.
+        # After an explicit suspend, the remaining time counts from the resume.
         self.say("ttl", sandbox, "30m")
         self.say("suspend", sandbox)
         self.say("resume", sandbox)
@@ -189,7 +191,8 @@ class Suspended(MachineCase):
         self.refused("resume", sandbox, code=1)
 
     def test_its_snapshot_stays(self):
-        """Somebody else takes it away: what is left is a dead sandbox, as after a kill in the midst of it."""
+        """Another process removes the snapshot: a dead sandbox remains, as after a kill during
+        the suspend."""
         sandbox = self.create()
         self.say("suspend", sandbox)
         [name] = self.saved()
@@ -199,7 +202,7 @@ class Suspended(MachineCase):
         self.refused("resume", sandbox)
 
     def test_damaged(self):
-        """It stays as it is, and says so."""
+        """The sandbox stays suspended, and the error says so."""
         sandbox = self.create()
         self.say("suspend", sandbox)
         [name] = self.saved()
@@ -209,10 +212,10 @@ class Suspended(MachineCase):
 
 
 class Held(MachineCase):
-    """What it is held to when it is saved, it is held to when it goes on, and so are its copies."""
+    """Policy and limits of a saved sandbox hold after resume, and for its forks."""
 
     def may(self, sandbox, name):
-        """Whether the name has an address inside, which it has if any rule allows it."""
+        """Whether the name resolves inside, which it does if any rule allows it."""
         r = hutch("exec", sandbox, "--", "getent", "hosts", name)
         self.assertIn(r.returncode, (0, 2), r.stderr)
         return r.returncode == 0
@@ -229,13 +232,14 @@ class Held(MachineCase):
         for sandbox in (box, fork):
             self.assertEqual({name: self.may(sandbox, name) for name in names}, names)
             self.assertIn("denied", hutch("egress", "explain", sandbox, "one.example.com:443").stdout.decode())
-        # One of a snapshot has the rules of its own policy, and no others.
+        # A sandbox from a snapshot has the rules of its own policy, and no others.
         fresh = self.create("-a", "held", "--snapshot", kept)
         self.assertEqual({name: self.may(fresh, name) for name in names}, {**names, "one.example.com": True, "three.example.com": False})
-        # And one that was resumed can be forked.
+        # A resumed sandbox can be forked.
         [again] = self.fork(box, 1)
         self.assertFalse(self.may(again, "one.example.com"))
-        # What the keeper's guard lets through beside the policy comes from the operator, by a file that the keeper cannot write.
+        # The dial guard allows more than the policy only by a file of the operator, which the
+        # keeper cannot write.
         for sandbox in (box, fork, again, fresh):
             widened = RUN / "sandboxes" / sandbox / "widened"
             self.assertEqual(widened.read_text() if widened.exists() else "", "three.example.com:443\n" if ROOT and sandbox != fresh else "")
@@ -252,7 +256,7 @@ class Held(MachineCase):
         self.assertNotIn("ttl_left", json.loads((RUN / "sandboxes" / fork / "spec.json").read_text()))
 
     def test_who_ends_it(self):
-        """Not the first client of a copy, nor of one that was resumed, if it was the original's."""
+        """A fork or a resumed sandbox does not end with the first client of the original."""
         run = start("run", "--", "sleep", "4321")
         self.addCleanup(run.kill)
         box = eventually(lambda: next(iter(self.ps()), None), "the sandbox")
@@ -267,14 +271,15 @@ class Held(MachineCase):
 
 
 class Commands(MachineCase):
-    """What runs when a machine is saved is a command of whatever goes on from there."""
+    """A command that runs during a snapshot is a command of every sandbox that continues from
+    it."""
     SCRIPT = "echo before; while [ ! -e /tmp/go ]; do sleep 0.2; done; echo after; exit 7"
 
     def commands(self, sandbox, state):
         return [row for row in self.json("ps", "-e", "--json", sandbox) if row["name"] == "job" and row["state"] == state]
 
     def finish(self, sandbox, was):
-        """It is there with all that it was, prints on, and ends."""
+        """The command is complete, continues to print, and ends."""
         [job] = eventually(lambda: self.commands(sandbox, "running"), "the command in ps -e")
         self.assertEqual([job[key] for key in ("pid", "argv", "user", "cwd", "started")], [was[key] for key in ("pid", "argv", "user", "cwd", "started")])
         self.sh(sandbox, "touch /tmp/go")
@@ -300,7 +305,7 @@ class Commands(MachineCase):
 
 
 class Space(MachineCase):
-    """snapshot_space of host.yaml, and what keeps an image."""
+    """snapshot_space of host.yaml, and references that keep an image."""
 
     def allow(self, size):
         CONFIG.mkdir(parents=True, exist_ok=True)
@@ -322,7 +327,7 @@ class Space(MachineCase):
         self.snapshot(sandbox)
 
     def test_a_deadline_without_it_pauses_in_memory(self):
-        self.run_("true")  # its template is there
+        self.run_("true")  # makes its template
         self.allow("1MiB")
         sandbox = self.create("--deadline", "3s", "--on-timeout", "pause")
         eventually(lambda: self.ps()[sandbox]["state"] == "paused", "its pause")
@@ -332,7 +337,7 @@ class Space(MachineCase):
         self.assertEqual(self.sh(sandbox, "echo goes on"), "goes on\n")
 
     def test_an_image_that_is_needed_stays(self):
-        """Also by gc, when its name means another tree."""
+        """Also by gc, when its name refers to another tree."""
         [base] = [row for row in self.json("image", "ls", "--json") if row["name"] == "base"]
         sandbox = self.create()
         name = self.snapshot(sandbox)
@@ -362,7 +367,7 @@ class Templates(MachineCase):
 
 
 class Api(SandboxCase):
-    """hutchd: a machine is paused to disk."""
+    """hutchd: pause suspends a VM to disk."""
 
     def test_pause_and_connect(self):
         server = hutchd.Server("--default-agent", agent("narrowed", "extends: e2b-microvm\negress:\n  domains: [one.example.com]\n"))
@@ -386,7 +391,7 @@ class Api(SandboxCase):
         self.assertEqual((status, again.get("envdAccessToken")), (201, made["envdAccessToken"]), again)
         self.assertEqual(self.sh(sandbox, "cat /tmp/file"), "kept\n")
         self.exec_(sandbox, "getent", "hosts", "one.example.com", code=2)
-        # A copy that somebody else makes is nobody's who has a token of the original.
+        # A token of the original does not work for a fork that another user makes.
         fork = self.ended(hutch("fork", sandbox), 0).stdout.decode().strip()
         self.assertEqual(json.loads((RUN / "sandboxes" / fork / "spec.json").read_text())["api"], "")
         self.ended(hutch("rm", "-f", fork), 0)
@@ -396,8 +401,9 @@ class Api(SandboxCase):
         self.assertEqual(server.api("GET", f"/sandboxes/{sandbox}")[0], 404)
 
     def test_what_is_saved_has_no_credential(self):
-        """Row 153: neither the key nor the token by which it was made and reached is in its memory or on its disk; the token is in hutch's own file
-        beside them, for the same sandbox to go on with. What a program in it has in memory is there: the control."""
+        """Row 153: the snapshot's memory and disk contain neither the API key nor the access
+        token. Hutch keeps the token in a file of its own beside them, for the same sandbox to
+        continue with. Positive control: the memory of a program inside is in the snapshot."""
         server = hutchd.Server("--default-agent", "e2b-microvm")
         self.addCleanup(server.stop)
         status, made = server.api("POST", "/sandboxes", {"templateID": "base", "timeout": 600})

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The KVM path where there is no KVM: a machine that QEMU emulates in software has a processor with AMD's SVM, so that Linux in it loads
-kvm-amd and runs machines of its own on KVM, which is slow and the real thing. That Linux is Debian's cloud kernel, the one that
-`hutch image kernel` makes; its root is made of the programs of this host (and what they load), copied into an EROFS. Nothing is
-downloaded here: HUTCH_TEST_KERNEL_DIR has the kernel's package.
+Tests the KVM path on hosts without KVM. QEMU emulates, in software, a VM whose CPU has AMD's SVM.
+Linux in it loads kvm-amd and runs inner VMs on KVM: slow, but real. That Linux is Debian's cloud
+kernel, as `hutch image kernel` makes it. Its root is an EROFS with programs of this host and their
+libraries. Nothing is downloaded: HUTCH_TEST_KERNEL_DIR has the kernel's package.
 
-One machine runs the script STEPS, which prints a line for each step; a test each looks at what came of it.
+One outer VM runs the script STEPS, which prints a line for each step; each test checks one result.
 """
 
 import contextlib
@@ -20,9 +20,9 @@ import time
 import unittest
 from pathlib import Path
 
-DEADLINE = 600  # seconds, for a busy machine; it takes 60 on an idle one
+DEADLINE = 600  # seconds, for a busy host; an idle one takes 60
 MEMORY = "2G"
-CPU = "max,-ssse3,-sse4.1,-sse4.2,-avx,-avx2"  # SVM is in it; hashes are twice as fast without vectors, which are emulated one by one
+CPU = "max,-ssse3,-sse4.1,-sse4.2,-avx,-avx2"  # has SVM; hashing is twice as fast without emulated vectors
 DISK = 64 << 20
 QEMU = "/usr/bin/qemu-system-x86_64"
 FIRMWARE = Path("/usr/share/qemu")
@@ -35,13 +35,13 @@ isolation: {{level: microvm}}
 resources: {{memory: 96MiB, disk: {DISK >> 20}MiB}}
 """
 
-# A KVM that is emulated needs its time.
+# Emulated KVM is slow.
 HOST = """
 accel: kvm
 accel_timeout: 5m
 """
 
-# The inner machine without anything of ours: does the outer one have a KVM that boots a kernel?
+# The inner VM without any Hutch code: does KVM in the outer VM boot a kernel?
 BARE = (
     "qemu-system-x86_64 -M microvm,acpi=on,pit=off,pic=off,rtc=on,isa-serial=off,x-option-roms=off -accel kvm -cpu host -m 256M -nodefaults"
     " -no-user-config -display none -no-reboot -serial none -global virtio-mmio.force-legacy=false -kernel /boot/kernel -initrd /boot/bare"
@@ -86,7 +86,8 @@ echo
 
 
 def cpio(entries):
-    """An archive of (name, mode, bytes) for the kernel: "newc"; with the device that a console needs."""
+    """A "newc" archive of (name, mode, bytes) for the kernel, with the device that a console
+    needs."""
     out = bytearray()
     for i, (name, mode, data) in enumerate([*entries, ("dev/console", 0o020600, b""), ("TRAILER!!!", 0, b"")]):
         device = (5, 1) if mode == 0o020600 else (0, 0)
@@ -98,7 +99,7 @@ def cpio(entries):
 
 
 class Kernel:
-    """The modules of the package, which is unpacked."""
+    """The modules of the unpacked package."""
 
     def __init__(self, package, into):
         subprocess.run(["dpkg-deb", "-x", package, into], check=True)
@@ -110,7 +111,7 @@ class Kernel:
         return path.name.split(".ko")[0].replace("-", "_")
 
     def needs(self, name):
-        """The modules that must be there before `name`, and itself: as .modinfo says, which modules.dep is made of."""
+        """`name` and the modules that it depends on, in load order, from .modinfo."""
         path = self.files.get(name.replace("-", "_"))
         if not path:  # built in
             return []
@@ -132,7 +133,7 @@ class Kernel:
 
 
 class Root:
-    """A tree of this host's programs, with the libraries that each of them names."""
+    """A tree of this host's programs and their libraries."""
 
     def __init__(self, at):
         self.at = at
@@ -142,7 +143,7 @@ class Root:
             (at / d).symlink_to(f"usr/{d}")
 
     def file(self, source, to=None):
-        """A copy at the place where it is on this host, or at `to`."""
+        """Copies a file to the same path as on this host, or to `to`."""
         place = str(to or source)
         if not place.startswith("/usr/") and place.startswith(("/bin/", "/sbin/", "/lib/", "/lib64/")):
             place = "/usr" + place
@@ -162,7 +163,7 @@ class Root:
 
 
 def package():
-    """The kernel's package, of HUTCH_TEST_KERNEL_DIR."""
+    """The kernel's package in HUTCH_TEST_KERNEL_DIR."""
     where = os.environ.get("HUTCH_TEST_KERNEL_DIR")
     found = sorted(Path(where).glob("linux-image-[0-9]*-cloud-amd64_*.deb")) if where else []
     if not found:
@@ -193,7 +194,8 @@ def program(name):
 
 
 def make_state(work, state):
-    """What hutch keeps, made here, where it is fast: kernel, initrd, image, disks. The path of the kernel."""
+    """Makes hutch's stored state here, where it is fast: kernel, initrd, image, disks. Returns
+    the path of the kernel."""
     env = {"HUTCH_STATE_DIR": str(state), "HUTCH_AUDIT": "off", "PATH": os.environ["PATH"], "HOME": str(work)}
 
     def run(*args):
@@ -205,13 +207,13 @@ def make_state(work, state):
     run(program("HUTCH"), "image", "kernel", "--from", package().parent)
     kernel = run(program("MACHINE_PARTS"), "kernel", program("HUTCH_GUEST"))[1]
     run(program("MACHINE_PARTS"), "root", next((state / "images/trees").glob("*/root")))
-    for size in (DISK, 4 << 20):  # the second is that of the live check
+    for size in (DISK, 4 << 20):  # the second is for the live check
         run(program("MACHINE_PARTS"), "blank", str(size))
     return Path(kernel)
 
 
 def make(work):
-    """The machine's kernel, initrd and root in `work`."""
+    """The outer VM's kernel, initrd and root in `work`."""
     modules = Kernel(package(), work / "package")
     root = Root(work / "root")
     kernel = make_state(work, root.at / "state")
@@ -235,7 +237,7 @@ def make(work):
 
 
 def start(work, kernel):
-    """The outer machine to its end: what its console said, and how long it took."""
+    """Runs the outer VM to its end. Returns its console output and the seconds it took."""
     tsc = subprocess.run([program("NESTED_INIT"), "tsc"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
     append = f"console=ttyS0 reboot=t panic=-1 loglevel=4 cryptomgr.notests=1 no_timer_check tsc=reliable tsc_early_khz={tsc}"
     args = [

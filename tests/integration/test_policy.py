@@ -47,7 +47,7 @@ prompt:
   presets: [test-first, plan-first]
 """
 
-# The same, every mapping in another order, sets in another order, other quotes.
+# The same policy with mappings and sets in another order and other quotes.
 TURNED = """\
 # A comment
 prompt: {presets: [test-first, plan-first], role: "You test."}
@@ -299,7 +299,8 @@ class Explain(Case):
         self.explain("[2001:db8::1]:443", 1, file)
 
     def test_metadata_is_never_allowed(self):
-        """A network that holds a metadata service: refused as a whole, or the service stays shut."""
+        """A network that contains a metadata service: refused as a whole, or the service stays
+        denied."""
         for net, address in (
             ("169.254.0.0/16", "169.254.169.254"),
             ("168.63.0.0/16", "168.63.129.16"),
@@ -403,11 +404,11 @@ class Store(Case):
             self.assertIn("github", said)
             self.assertIn("built in", said)
             self.assertIn(path, said)
-        # Who does not name it is not troubled.
+        # Agents that do not use it are unaffected.
         self.run_ok("config", "compile", "locked", "-I", two)
 
     def test_shadowed_floor(self):
-        """The rules that stand in every policy cannot be replaced: no policy is made at all."""
+        """The floor of every policy cannot be replaced: compilation fails."""
         path = self.preset("two", "egress", "floor", "deny: []\n")
         r = hutch("config", "compile", "locked", "-I", str(self.dir / "two"))
         self.assertEqual(r.returncode, 1)
@@ -429,7 +430,7 @@ class Store(Case):
         self.assertIn(f"{self.one}/agents/ours.yaml", r.stderr.decode())
 
     def test_directory_given_twice(self):
-        """The same directory again is no second place."""
+        """The same directory twice is one place."""
         self.run_ok("config", "compile", "ours", "-I", self.one, "-I", self.one)
 
     def test_extends_builtin(self):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The audit log of real sandboxes: what is done leaves its records, before and after; and without a record nothing is done."""
+"""The audit log of real sandboxes: every operation has a record before and after it; without a
+record, an operation is refused."""
 
 import contextlib
 import hashlib
@@ -25,10 +26,11 @@ def blake2b(data):
 
 
 class AuditCase(SandboxCase):
-    """With a log of its own."""
+    """Tests with their own log."""
 
     def setUp(self):
-        # Where other suites on this machine do not take what is mounted here for theirs.
+        # Outside the run directory, so that other suites on this host do not count these mounts as
+        # theirs.
         top = tempfile.mkdtemp(prefix="audit-", dir="/tmp")
         self.addCleanup(shutil.rmtree, top)
         self.log = Path(top) / "audit"
@@ -60,7 +62,7 @@ class AuditCase(SandboxCase):
         self.assertEqual((said["good"], said["live"]), (True, live), said)
 
     def sealed(self, sandbox):
-        """It has an end and, behind that, a seal."""
+        """The chain has an end record, and a seal after it."""
         kinds = [r["kind"] for r in self.records("--sandbox", sandbox) if r["chain"] == "host"]
         self.assertEqual([k for k in kinds if k in ("end", "seal")], ["end", "seal"], kinds)
 
@@ -102,7 +104,7 @@ class Acts(AuditCase):
         self.assertEqual(seen, {("file", 1): [0, 1], **{("exec", n): [0, 1] for n in range(1, 5)}})
 
     def test_nothing_runs_before_its_record(self):
-        """The first thing that a command does is older than no record of it."""
+        """A command's record is older than its first action."""
         sandbox = self.create()
         began = int(self.sh(sandbox, "date +%s%N"))
         [record] = [r for r in self.records("--sandbox", sandbox) if r["kind"] == "exec"]
@@ -115,7 +117,7 @@ class Acts(AuditCase):
         self.exec_(sandbox, "sleep", "1000", code=124, opts=["--timeout", "1s"])
         run = start("exec", "-n", "long", sandbox, "--", "sleep", "4321")
         eventually(lambda: self.kinds(sandbox).count("exec") == 2, "the record of a command")
-        # It is recorded before it runs, and a signal is for one that runs.
+        # The record is written before the command runs; a signal reaches only a running command.
         eventually(lambda: hutch("signal", f"{sandbox}/long", "TERM").returncode == 0, "its beginning")
         run.wait(LONG)
         said = [(r["kind"], r["payload"]["n"]) for r in self.records("--sandbox", sandbox) if "n" in r["payload"]]
@@ -249,7 +251,7 @@ class Acts(AuditCase):
 
 
 class Night(AuditCase):
-    """The session of docs/INVESTIGATE.md, and the questions that are asked there."""
+    """The session of docs/INVESTIGATE.md and its questions."""
 
     def test_what_did_it_do_last_night(self):
         night = Path(__file__).resolve().parent / "night.sh"
@@ -276,7 +278,8 @@ class Night(AuditCase):
 
 
 class Killed(AuditCase):
-    """Whatever is killed, and whenever: the log is whole, and has an end and a seal after the next command."""
+    """Any process is killed at any moment: the log is intact, and after the next command it has
+    an end and a seal."""
 
     def kept_busy(self):
         sandbox = self.create()
@@ -305,7 +308,7 @@ class Killed(AuditCase):
 
     def test_the_command_line(self):
         sandbox, run = self.kept_busy()
-        run.kill()  # what it asked for goes on
+        run.kill()  # the operation that it requested continues
         run.wait(LONG)
         self.ended(hutch("kill", sandbox), 0)
         self.ended_well(sandbox)
@@ -325,11 +328,13 @@ class Killed(AuditCase):
 
 
 class Unwritable(AuditCase):
-    """A log that cannot be written: what would need a record is refused, the rest goes on, and all goes on afterwards."""
+    """An unwritable log: hutch refuses operations that need a record, allows the others, and
+    recovers afterwards."""
 
     @contextlib.contextmanager
     def unwritable(self):
-        """As a user: the files of the log are read-only. As root, who may write to any: a full disk, see below."""
+        """For a user, makes the files of the log read-only. Root can write to any file and gets
+        a full disk: see below."""
         files = list(self.log.glob("host-*.log"))
         for file in files:
             file.chmod(0o400)
@@ -354,7 +359,7 @@ class Unwritable(AuditCase):
         self.addCleanup(subprocess.run, ["umount", self.log], check=True)
 
     def fill(self, *sandboxes):
-        """Every page, and what is left in the last page of each chain: then no record fits anywhere."""
+        """Fills every page, and the last page of each chain: then no record fits anywhere."""
         with open(self.log / "fill", "wb", buffering=0) as f, contextlib.suppress(OSError):
             while True:
                 f.write(b"x" * 4096)
@@ -481,15 +486,16 @@ class Tampering(AuditCase):
 
 
     def test_every_record(self):
-        """Row 160: of both chains each record is changed, taken away, doubled, moved, and cut off; the first that is wrong is named. Whoever
-        cuts the end of the host's chain off is found by a checkpoint that was kept elsewhere."""
+        """Row 160: each record of both chains is changed, removed, duplicated, moved and cut
+        off; verify names the first bad record. A checkpoint stored elsewhere detects a truncated
+        host chain."""
         kept = self.log.parent / "kept"
         kept.write_bytes(self.ended(hutch("audit", "checkpoint"), 0).stdout)
         tried = 0
         for file in (self.chain, self.log / "host-00000000.log"):
             good = file.read_bytes()
             records = pieces(good)
-            # The record of the checkpoint itself is behind what it is about.
+            # The checkpoint's own record follows the records that it covers.
             n = len(records) - (file != self.chain)
             self.assertGreater(n, 2)
             for first, change, data in changes(records, n):
@@ -514,7 +520,7 @@ def pieces(data):
 
 
 def changes(records, n):
-    """(the first wrong record, what was done, the chain) for the first n records of a chain."""
+    """(first bad record, change, chain) for the first n records of a chain."""
     for k, (before, one, after) in enumerate((records[:k], records[k], records[k + 1:]) for k in range(n)):
         for bit in range(k % 89, 8 * len(one), 89):
             flipped = one[:bit // 8] + bytes([one[bit // 8] ^ 1 << bit % 8]) + one[bit // 8 + 1:]
@@ -529,7 +535,7 @@ def changes(records, n):
 
 class Load(AuditCase):
     def test_a_chain_goes_over_files(self):
-        """Records of 4 KiB each and more, from several at once, past what a file may have."""
+        """Concurrent records of 4 KiB and more, past the size limit of a file."""
         sandbox = self.create()
         script = "for i in $(seq 700); do \"$0\" exec \"$1\" -- true \"$2\" \"$2\" \"$2\" \"$2\" || exit; done"
         runs = [subprocess.Popen(["sh", "-c", script, os.environ["HUTCH"], sandbox, chr(97 + i) * 4000]) for i in range(2)]

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-A sandbox that takes all there is of one thing: each bomb ends by its named limit, which `hutch inspect` reports, the keeper does not grow, and a
-neighbour goes on. In a virtual machine that is what its agent says, but for CPU time. tests/attack/bomb.c is the bomb; BOMB its program. HUTCH_BAR is
-the most that a neighbour's commands may take, in times of what they take in peace: 2 in tests/slow/bombs.sh, more in CI, whose machines do other things too.
+A sandbox that exhausts one resource: each bomb hits its named limit, `hutch inspect` reports it,
+the keeper does not grow, and a neighbour stays responsive. In a VM the agent reports the limit,
+except for CPU time. BOMB is the program of tests/attack/bomb.c. HUTCH_BAR is the allowed slowdown
+of a neighbour's commands: 2 in tests/slow/bombs.sh, more in CI, whose hosts are busy.
 """
 import os
 import socket
@@ -32,7 +33,7 @@ def connect(sandbox):
 
 
 def round_trip(link, rounds=ROUNDS):
-    """The median time of a command of the neighbour."""
+    """The median time of the neighbour's commands."""
     times = []
     for _ in range(rounds):
         start = time.monotonic()
@@ -42,7 +43,7 @@ def round_trip(link, rounds=ROUNDS):
 
 
 def rss(pid):
-    """What a process has of its own, in KiB."""
+    """Anonymous memory of a process in KiB."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("RssAnon:"):
             return int(line.split()[1])
@@ -68,7 +69,7 @@ class Bombs(SandboxCase):
         return self.link.open("exec", argv=["/tmp/bomb", what], **more)
 
     def neighbour_is_well(self):
-        # What others do on this machine may be in one of these, and what the bomb does is in all.
+        # Other load on the host slows some of these; the bomb slows all of them.
         times = min(self.ratios())
         print(f"# {self.id().rsplit('_', 1)[1]}: a neighbour's command takes {times:.2f} times what it took, "
               f"the keeper has grown by {rss(self.keeper) - self.size} KiB")
@@ -85,7 +86,7 @@ class Bombs(SandboxCase):
         return self.inspect(self.sandbox)["met"]
 
     def refused(self, what, errno, closed=0, **more):
-        """The bomb says that it was refused, while a neighbour goes on."""
+        """The bomb reports that it was refused, while a neighbour stays responsive."""
         bomb = self.set_off(what, **more)
         eventually(lambda: b"\n" in bomb.out(), f"the end of what there is of {what}")
         self.neighbour_is_well()
@@ -95,9 +96,9 @@ class Bombs(SandboxCase):
         return int(count)
 
     def test_fork(self):
-        """Its children hold its output, so that it lasts until its time is over, and they end with it."""
+        """Its children hold its output, so it runs until its time limit, and they end with it."""
         self.assertLess(self.refused("fork", "EAGAIN", closed=wire.TIME_LIMIT, timeout=20000 * PATIENCE), 64)
-        if MACHINE:  # whose threads are what the host counts
+        if MACHINE:  # the host counts its threads
             eventually(lambda: self.commands_in(self.sandbox) == [], "the end of all but PID 1")
         else:
             eventually(lambda: self.inspect(self.sandbox)["usage"]["pids"] == 1, "the end of all but PID 1")
@@ -119,7 +120,8 @@ class Bombs(SandboxCase):
         eventually(lambda: self.met()["disk"]["inodes_full"], "a word")
 
     def test_descriptors(self):
-        """No limit of the sandbox but of each process: the program is told, and there is nothing to report."""
+        """A limit of each process, not of the sandbox: the program gets an error, and hutch
+        reports nothing."""
         self.assertLess(self.refused("descriptors", "EMFILE"), 16384)
 
     def test_cpu(self):
@@ -129,7 +131,7 @@ class Bombs(SandboxCase):
         bomb.close()
 
     def test_flood(self):
-        """Nobody reads: the program is stopped by what fits between, not by the keeper's memory."""
+        """No client reads: full buffers stop the program, and the keeper's memory does not grow."""
         ready = hutch("exec", self.sandbox, "--", "true")
         self.ended(ready, 0)
         bomb = self.set_off("flood", give_credit=False)

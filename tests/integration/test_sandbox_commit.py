@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`hutch commit`: what a sandbox's files are becomes an image, and a sandbox of that has them."""
+"""`hutch commit` makes an image of a sandbox's files, and a sandbox of that image has them."""
 
 import json
 import os
@@ -12,7 +12,7 @@ import wire
 from sandbox import LONG, MACHINE, RUN, SandboxCase, agent, eventually, hutch, start
 
 STATE = Path(os.environ.get("HUTCH_STATE_DIR", "/nonexistent"))
-# Owner, mode and kind of everything that is asked for, and what is in it; names as bytes.
+# Owner, mode, type and contents of all given paths; names as bytes.
 LOOK = r"""
 import os, stat, sys
 for top in sys.argv[1:]:
@@ -52,7 +52,7 @@ open('/run/passing', 'w').write('x')
 os.remove('/etc/motd') if os.path.exists('/etc/motd') else None
 os.rmdir('/mnt')
 """
-# Not for root to read without a capability.
+# Root cannot read it without a capability.
 MAKE_HOME = r"""
 import os
 os.mkdir('/home/user/private', 0o700)
@@ -77,7 +77,8 @@ class CommitCase(SandboxCase):
         self.nothing_half_made()
 
     def nothing_half_made(self):
-        """gc takes what nobody works on any more, and a worker whose master was killed ends in a moment."""
+        """gc removes abandoned work directories; a worker whose parent was killed ends within a
+        moment."""
         eventually(lambda: self.ended(hutch("gc"), 0) and not os.listdir(STATE / "images/tmp"), "the end of the workers")
 
     def commit(self, sandbox, name, *opts, code=0, **more):
@@ -112,13 +113,13 @@ class Commit(CommitCase):
         private = self.look(sandbox, "/home/user", user="user")
         self.assertIn("of the user", private)
         after = self.create("-a", "builder", "--image", "made:v1.0")
-        if MACHINE:  # which has a number of its own, in the place of that of the image
+        if MACHINE:  # the VM has its own machine-id in place of the image's
             before = before.replace(self.sh(sandbox, "cat /etc/machine-id").strip(), self.sh(after, "cat /etc/machine-id").strip())
         self.assertEqual(self.look(after, "/opt", "/etc", "/var", "/home"), before)
         self.assertEqual(self.look(after, "/home/user", user="user"), private)
         self.assertEqual(self.sh(after, "/opt/tool/again; ls -A /tmp; ls -d /run/*; ls -d /mnt 2>&1; true"),
                          "it runs\n/run/lock\nls: cannot access '/mnt': No such file or directory\n")
-        # A file that its owner may not read is there all the same.
+        # A file that its owner cannot read is copied too.
         self.assertEqual(self.sh(after, "chmod 400 /opt/tool/closed/zero && cat /opt/tool/closed/zero", opts=("-u", "0")), "hidden")
         self.assertEqual(self.ps()[after]["image"], "made:v1.0")
 
@@ -127,7 +128,7 @@ class Commit(CommitCase):
         first = self.digest(sandbox, "first")
         self.sh(sandbox, "touch /etc/added /opt/tool; echo passing >/tmp/more", opts=("-u", "0"))
         self.assertEqual(self.digest(sandbox, "second"), first)
-        # Also from a sandbox of the image, which a start changes nothing of.
+        # Also from a sandbox of the image: starting it changes nothing.
         self.assertEqual(self.digest(self.create("-a", "builder", "--image", "first"), "third"), first)
         self.sh(sandbox, "chmod 600 /etc/added", opts=("-u", "0"))
         self.assertNotEqual(self.digest(sandbox, "fourth"), first)
@@ -140,7 +141,7 @@ class Commit(CommitCase):
                          ("1", "two=2", "root", "/srv", "sleep 9 & wait", "true"))
         self.assertEqual({**one["source"], "sha256": ""}, {"kind": "commit", "sandbox": sandbox, "image": "base", "sha256": ""})
         self.assertEqual(self.out("sh", "-c", "id -un; echo $A $B", opts=("--image", "one")), "root\n1 two=2\n")
-        # What nobody says otherwise stays.
+        # Settings without an option stay as they are.
         two = self.create("--image", "one")
         self.commit(two, "two", "-e", "B=3")
         self.assertEqual({k: self.image("two")[k] for k in ("env", "user", "workdir", "start", "ready")},
@@ -166,7 +167,7 @@ class Commit(CommitCase):
         self.refused("commit", "nosuchsandbox", "never", code=1)
 
     def test_more_than_the_disk_has(self):
-        """Files with holes, and files with many names, are small inside and large in an archive."""
+        """Sparse files and hard links are small inside and large in an archive."""
         sandbox = self.create("-a", "builder", "--disk", "64MiB")
         self.sh(sandbox, "truncate -s 20G /opt/hole", opts=("-u", "0"))
         self.assertIn("more than its image and its disk", self.refused("commit", sandbox, "never", timeout=4 * LONG))
@@ -179,7 +180,7 @@ class Commit(CommitCase):
         self.assertIn("too deep", self.refused("commit", sandbox, "never"))
 
     def test_only_root_and_only_the_root(self):
-        """What reads everything is for this and nothing else; whoever runs inside has no such right."""
+        """The right to read every file is for commit only; programs inside do not get it."""
         sandbox = self.create("-a", "builder")
         with socket.socket(socket.AF_UNIX) as s:
             s.connect(str(RUN / "sandboxes" / sandbox / "sock"))
@@ -212,7 +213,7 @@ class Commit(CommitCase):
         self.commit(sandbox, "half")
 
     def half_done(self, sandbox, sig):
-        """A commit that is sent a signal when it has begun to write, and whether that was in time."""
+        """Sends a signal to a commit that has begun to write; returns whether that was in time."""
         p = start("commit", sandbox, "half")
         eventually(lambda: p.poll() is not None or list((STATE / "images/tmp").glob("*/root/*")), "its beginning")
         p.send_signal(sig)
@@ -222,7 +223,7 @@ class Commit(CommitCase):
         return True
 
     def cut_off(self):
-        """What a commit says whose sandbox was killed; nothing, if that was too late."""
+        """The error of a commit whose sandbox was killed; None if the kill came too late."""
         sandbox = self.create("-a", "builder")
         self.sh(sandbox, "dd if=/dev/zero of=/opt/large bs=1M count=200 2>/dev/null", opts=("-u", "0"))
         p = start("commit", sandbox, "half", stderr=subprocess.PIPE)

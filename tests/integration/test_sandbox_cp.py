@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`hutch cp` and `hutch watch`: trees in and out of a sandbox, byte for byte, and what is left when it goes wrong."""
+"""`hutch cp` and `hutch watch`: trees in and out of a sandbox, byte for byte, and the state
+after failures."""
 
 import contextlib
 import hashlib
@@ -16,13 +17,13 @@ from pathlib import Path
 from sandbox import LONG, SharedCase, SandboxCase, eventually, hutch, start
 
 MANY = 20 << 20
-# A name for every byte but NUL and slash, and one that has them all.
+# A name for every byte except NUL and slash, and one name with all of them.
 NAMES = [bytes([c]) + b"name" for c in range(1, 256) if c != ord("/")]
 NAMES.append(bytes(c for c in range(1, 256) if c != ord("/")))
 
 
 def listing(top):
-    """Everything below a directory: kind, mode, time, contents or target by name."""
+    """Everything below a directory by name: type, mode, time, contents or target."""
     found = {}
     for where, dirs, files in os.walk(os.fsencode(top)):
         for name in [b"."] + [d for d in dirs if os.path.islink(os.path.join(where, d))] + files:
@@ -48,7 +49,7 @@ class CopyCase(SharedCase):
         subprocess.run(["chmod", "-R", "u+rwX", self.dir], check=True)
         subprocess.run(["rm", "-r", self.dir], check=True)
         self.sh(self.sandbox, f"chmod -R u+rwX {self.inside}; rm -r {self.inside}")
-        # A worker that was killed is seen until it has been reaped.
+        # A killed worker is listed until it has been reaped.
         eventually(lambda: self.commands_in(self.sandbox) == [], "the end of all commands")
 
     def box(self, path=""):
@@ -222,7 +223,7 @@ def half_an_archive():
 
 class Interrupted(CopyCase):
     def fifo_source(self):
-        """A copy in that is half done and waits for more: its archive comes from a pipe."""
+        """Starts a copy into the sandbox that stops halfway: its archive comes from a pipe."""
         p = start("cp", "-", self.box(), stdin=subprocess.PIPE, stderr=subprocess.PIPE)
         self.addCleanup(p.stderr.close)
         p.stdin.write(half_an_archive())
@@ -292,7 +293,7 @@ class Watch(CopyCase):
     @contextlib.contextmanager
     def watching(self, *opts):
         p = start("watch", *opts, self.box(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        # There is no other sign of its being there than what it sees.
+        # The only sign that the watch works is its output.
         os.set_blocking(p.stdout.fileno(), False)
         seen = b""
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""hutch debug and HUTCH_LOG=debug: the sessions of docs/DEBUGGING.md, and what they do not show."""
+"""hutch debug and HUTCH_LOG=debug: the sessions of docs/DEBUGGING.md, and secrets that they do
+not show."""
 
 import json
 import os
@@ -19,8 +20,8 @@ SOON = 30 * PATIENCE
 
 
 def normal(line):
-    """Without what differs each time: ids, times, numbers."""
-    line = re.sub(r"\b(?:[a-z][a-z0-9]{15}|[0-9a-f]{16})\b", "ID", line)  # of a sandbox, of a request
+    """Masks all that differs between runs: ids, times, numbers."""
+    line = re.sub(r"\b(?:[a-z][a-z0-9]{15}|[0-9a-f]{16})\b", "ID", line)  # ids of sandboxes and requests
     line = re.sub(r"^\d+\.\d{6} ", "TIME ", line)
     return re.sub(r"\d+", "N", line).rstrip()
 
@@ -35,7 +36,7 @@ def matches(wanted, seen):
 
 
 def sections(text):
-    """(title, {file: text}, [(command, [line])]) of each part of the page that has a session."""
+    """(title, {file: text}, [(command, [line])]) of each section with a session."""
     files = {}
     for part in re.split(r"(?m)^## ", text)[1:]:
         files |= dict(re.findall(r"(?ms)`([\w.-]+\.yaml)`[^`]*```yaml\n(.*?)^```$", part))
@@ -50,13 +51,14 @@ def sections(text):
             yield part.splitlines()[0], dict(files), steps
 
 
-# A reader of the page types the next command later than this shell does: what was started in the background waits for its input by then.
+# A reader types the next command later than this shell: by then the background command waits for
+# its input.
 ASLEEP = "until hutch debug --now --kind state $id | grep -q 'state S'; do :; done\n"
 
 
 class Page(SandboxCase):
     def play(self, files, steps):
-        """What each step prints, in one shell."""
+        """The output of each step, all run in one shell."""
         mark = "@@step"
         script = "".join(f"echo '{mark}'; {{ {command}\n}} 2>&1\n{ASLEEP if command.startswith('hutch exec -d') else ''}" for command, _ in steps)
         with tempfile.TemporaryDirectory() as work:
@@ -68,7 +70,7 @@ class Page(SandboxCase):
         return [part.splitlines()[1:] for part in r.stdout.split(mark)[1:]]
 
     def test_the_sessions_of_the_page(self):
-        self.addCleanup(hutch, "gc")  # the page ends its sandboxes, and leaves the records of them
+        self.addCleanup(hutch, "gc")  # the page ends its sandboxes, but leaves their records
         found = list(sections(PAGE.read_text()))
         self.assertEqual([title for title, _, _ in found], ["A start fails", "A connection is denied", "A command hangs"])
         for title, files, steps in found:
@@ -171,7 +173,8 @@ class Ends(SandboxCase):
     def test_it_ends_with_the_sandbox(self):
         sandbox = self.create()
         p = start("debug", sandbox, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        # The first lines are the keeper's own: the warden, which says why it ends, sends its lines from here on.
+        # The keeper sends the first lines. The warden, which reports the reason of the end, sends
+        # its lines from here on.
         self.assertTrue(any(b"received: trace lines" in line for line in p.stdout))
         self.ended(hutch("kill", sandbox), 0)
         out, err = p.communicate(timeout=60 * PATIENCE)

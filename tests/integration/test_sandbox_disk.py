@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The disk of a container: as root an ext4 of its own on a loop device, whose size is a hard cap; in memory for an ordinary user, and for
-whoever asks for it.
+A container's disk: for root an ext4 file system on a loop device, with its size as a hard limit; in
+memory for ordinary users, and for sandboxes that request it.
 """
 
 import json
@@ -30,7 +30,7 @@ SIZE = "import os; s = os.statvfs('/'); print(s.f_blocks * s.f_frsize, (s.f_bloc
 
 class DiskCase(SandboxCase):
     def df(self, sandbox):
-        """Bytes in all, used, available."""
+        """Bytes: total, used, available."""
         return tuple(int(x) for x in self.python(sandbox, SIZE).split())
 
     def write(self, sandbox, path, n):
@@ -87,7 +87,7 @@ class Cap(DiskCase):
         self.assertEqual(self.write(sandbox, "/tmp/big", 800 * MIB)[0], "no")
         found = self.inspect(sandbox)
         self.assertEqual(found["met"]["memory"]["killed"], 0)
-        # What is kept of files is no memory of the sandbox's.
+        # The page cache does not count as the sandbox's memory.
         self.assertLess(found["usage"]["memory"], 64 * MIB)
         self.assertGreater(found["usage"]["memory_cache"], 0)
 
@@ -120,7 +120,7 @@ class Device(DiskCase):
         self.assertIn("overlay", self.sh(sandbox, "cat /proc/mounts"))
 
     def test_one_for_each_of_many(self):
-        made = [self.create("--disk", "32MiB") for _ in range(10)]  # a kernel begins with eight
+        made = [self.create("--disk", "32MiB") for _ in range(10)]  # a kernel starts with eight loop devices
         self.assertEqual(len(loops()), len(made))
         for i, sandbox in enumerate(made):
             self.sh(sandbox, f"echo {i} >/tmp/mine")
@@ -155,7 +155,7 @@ class Device(DiskCase):
 
 
 class SmallHost(DiskCase):
-    """Where disks are kept is a file system of the test's own."""
+    """Disks are stored on a file system that the test mounts."""
 
     def keep_on(self, *mount):
         home = STATE / "machine"
@@ -212,10 +212,10 @@ class SmallHost(DiskCase):
 
 @as_root
 class Closed(DiskCase):
-    """What the host lacks is said, and never made up for in memory."""
+    """A missing host feature is reported, and never replaced by memory."""
 
     def without(self, path, *args):
-        """hutch with that file of the host's covered."""
+        """Runs hutch with that file of the host hidden."""
         script = 'mount --bind /dev/null "$(realpath "$0")" && exec "$@"'
         return subprocess.run(["unshare", "--mount", "sh", "-c", script, path, os.environ["HUTCH"], *args], capture_output=True,
                               timeout=LONG, check=False)

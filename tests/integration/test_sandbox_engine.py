@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Engines of one level: which one runs a sandbox, and that the receipt says so."""
+"""Engines of one level: which one runs a sandbox, and its name in the receipt."""
 import json
 import os
 import subprocess

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands that outlive whoever started them: records, handles, and everything that reads them."""
+"""Commands that outlive the client that started them: records, handles, and their readers."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import uuid
 from sandbox import BOX, LONG, PATIENCE, RUN, SandboxCase, SharedCase, agent, children_of, eventually, hutch, start, warden_of
 from waiting import readable, without_error
 
-# A line says which one it is, and what offset it has: 16 bytes each.
+# Each line of 16 bytes contains its number, and so its offset.
 LINES = "import sys\nfor i in range({n}): sys.stdout.buffer.write(b'%015d\\n' % i)"
 SLOW = "import select, sys\nfor i in range({n}):\n  sys.stdout.buffer.write(b'%015d\\n' % i)\n" \
        "  if i % {every} == 0: sys.stdout.flush(); select.select([], [], [], {pause})"
@@ -30,7 +30,7 @@ class ExecCase(SandboxCase):
         return handle
 
     def gate(self):
-        """A line of a script that lasts until the command is run which comes second."""
+        """A line of a script that blocks until the returned command runs."""
         path = f"/tmp/gate-{uuid.uuid4().hex}"
         return f"until [ -e {path} ]; do sleep 0.05; done", ("touch", path)
 
@@ -78,7 +78,7 @@ class Detached(SharedCase, ExecCase):
                 self.refused("exec", "-d", f"--name={wrong}", self.sandbox, "--", "true")
         self.ended(hutch("signal", f"{self.sandbox}/busy", "SIGTERM"), 0)
         self.wait(f"{self.sandbox}/busy", 128 + 15)
-        again = self.detach(self.sandbox, "true", opts=["-n", "busy"])  # the name is free again, and means the newer one
+        again = self.detach(self.sandbox, "true", opts=["-n", "busy"])  # the name is free again, and means the newer command
         self.wait(again)
         self.wait(f"{self.sandbox}/busy")
 
@@ -211,7 +211,7 @@ class Readers(SharedCase, ExecCase):
         gate = "import sys; open('/tmp/gate').read()\n"
         self.sh(self.sandbox, "mkfifo /tmp/gate")
         handle = self.detach(self.sandbox, "python3", "-c", gate + script)
-        asleep = [start("attach", handle, stdout=subprocess.PIPE) for _ in range(49)]  # nobody reads these pipes
+        asleep = [start("attach", handle, stdout=subprocess.PIPE) for _ in range(49)]  # never read
         reads = start("attach", handle, stdout=subprocess.PIPE)
         for p in asleep[:25]:
             p.send_signal(signal.SIGSTOP)
@@ -245,7 +245,7 @@ class Limits(ExecCase):
         self.assertTrue(r.stdout[:head] == want[:head], "the head")
         self.assertTrue(r.stdout[head:] == want[head + dropped:], "the tail")
         self.assertGreater(head, 120 << 10)
-        # Of the ring's 128 KiB a sixteenth may be given up in advance; and there are heads of blocks.
+        # The ring may drop a sixteenth of its 128 KiB in advance, and block headers take space.
         self.assertGreater(len(r.stdout) - head, 112 << 10)
         self.assertLessEqual(len(r.stdout), 256 << 10)
         number = int(handle.split("/")[1])
@@ -316,7 +316,7 @@ class Ends(ExecCase):
 
 
 class Terminal:
-    """hutch at a terminal of its own."""
+    """hutch on its own terminal."""
 
     def __init__(self, *args):
         self.pid, self.fd = pty.fork()
@@ -356,7 +356,7 @@ class Shell(SharedCase, ExecCase):
         t = Terminal("shell", self.sandbox)
         t.type(b"echo $((6*7))-$mine\n")
         t.until(b"42-yes")
-        os.kill(t.pid, signal.SIGKILL)  # a terminal that goes is no end either
+        os.kill(t.pid, signal.SIGKILL)  # closing the terminal does not end the command either
         t.end()
         t = without_error(self.entered, AssertionError, "the terminal is free")
         t.type(b"echo $((6*7))-$mine-again; exit 4\n")

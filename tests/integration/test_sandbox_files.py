@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Files of a sandbox over HTTP, byte by byte: what the SDKs do not show. The SDKs themselves are tests/conformance's.
+Files of a sandbox over HTTP, byte by byte: behaviour that the SDKs do not show. tests/conformance
+tests the SDKs.
 """
 
 import base64
@@ -20,7 +21,7 @@ FS = "/filesystem.Filesystem/"
 OCTETS = "application/octet-stream"
 FORM = "multipart/form-data; boundary=xx"
 MIB = 1024 * 1024
-SLACK = 24 * 1024  # KiB that hutchd may take for whatever it does
+SLACK = 24 * 1024  # KiB that hutchd may grow by
 
 
 def part(filename, contents, name="file"):
@@ -49,7 +50,7 @@ class FilesCase(BoxCase):
         self.assertEqual((status, answer[0]["path"]), (200, path))
 
     def message(self, answer):
-        """What an error of /files says."""
+        """The status and message of an error of /files."""
         status, body = answer
         body = json.loads(body) if isinstance(body, bytes) else body
         self.assertEqual(body["code"], status)
@@ -199,7 +200,7 @@ class TransferTest(FilesCase):
             self.addCleanup(c.close)
             c.request("GET", self.query(f"{self.dir}/f"), headers=self.headers())
             slow.append(c)
-        self.assertEqual(len(self.get(f"{self.dir}/f")[1]), 64 * MIB)  # of which there was time to read as much for each of them
+        self.assertEqual(len(self.get(f"{self.dir}/f")[1]), 64 * MIB)  # each had enough time to read as much
         self.assertEqual(self.ask("GET", "/health")[0], 204)
         self.assertEqual(self.get("/etc/motd"), (200, b"the image\n"))
         self.assertLess(self.server.memory() - before, SLACK)
@@ -227,7 +228,7 @@ class TransferTest(FilesCase):
             self.assertLess(self.length(answer), 512 * MIB)
 
     def length(self, answer):
-        """How much comes of it."""
+        """The number of bytes that arrive."""
         n = 0
         with contextlib.suppress(ConnectionResetError):
             while piece := answer.read(MIB):
@@ -404,7 +405,7 @@ class WatchTest(FilesCase):
         events = self.stream(FS + "WatchDir", {"path": "w", "includeEntry": True, "recursive": True})
         next(events)
         self.inside("mkdir ~/w/d")
-        self.until(events, "CREATE", "d")  # which is watched by now
+        self.until(events, "CREATE", "d")  # d is watched by now
         self.inside("printf abc > ~/w/d/f; rm ~/w/d/f")
         entry = self.until(events, "WRITE", "d/f").get("entry")
         if entry:  # it may be gone by then
@@ -420,10 +421,10 @@ class WatchTest(FilesCase):
 
     def test_a_directory_that_goes_and_one_that_comes_in_its_place(self):
         events = self.started()
-        self.inside(f"mkdir {self.dir}.new && mv -T {self.dir}.new {self.dir}")  # there is one at any time
+        self.inside(f"mkdir {self.dir}.new && mv -T {self.dir}.new {self.dir}")  # the directory exists at any time
         seen = threading.Event()
 
-        def write():  # the new watch may be in place only after the first of them
+        def write():  # the new watch may start only after the first write
             while not seen.wait(0.1):
                 self.inside(f"rm -f {self.dir}/f; echo > {self.dir}/f")
 
@@ -447,7 +448,7 @@ class WatchTest(FilesCase):
         try:
             self.assertIn(self.code(events), ("resource_exhausted", "internal"))
         except http.client.IncompleteRead:
-            self.assertTrue(MACHINE, "cut off")  # it took minutes, in which nothing was read: the connection was ended for that
+            self.assertTrue(MACHINE, "cut off")  # it took minutes without a read, and hutchd closed the connection
 
     def test_a_watch_that_is_polled(self):
         status, answer = self.rpc(FS + "CreateWatcher", {"path": self.dir})
@@ -462,7 +463,8 @@ class WatchTest(FilesCase):
             return {"name": "f", "type": f"EVENT_TYPE_{kind}"} in seen
 
         eventually(lambda: saw("CREATE"), "the file")
-        # More than is kept, while nobody asks: said once, and then it goes on.
+        # More events than are kept, with no client asking: the loss is reported once, then events
+        # continue.
         def lost():
             self.inside(f"cd {self.dir}; seq 1 5000 | xargs touch")
             return self.rpc(FS + "GetWatcherEvents", ask)[1].get("code") == "resource_exhausted"

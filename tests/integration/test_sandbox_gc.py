@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""hutch gc: what has no living warden goes, and is told; what lives stays."""
+"""hutch gc removes and reports sandboxes without a living warden, and leaves living ones alone."""
 
 import json
 import os
@@ -40,13 +40,13 @@ class Gc(SandboxCase):
     def test_one_that_is_being_made_stays(self):
         for _ in range(5):
             p = start("run", "--rm", "--", "true")
-            while p.poll() is None:  # a directory without a lock yet may go: then another one is made
+            while p.poll() is None:  # gc may remove a directory without a lock; create then makes another one
                 gc()
             self.assertEqual(p.wait(LONG), 0)
 
     @as_root
     def test_a_group_without_a_sandbox(self):
-        """Somebody has removed the directory from under a sandbox."""
+        """Another process has removed the directory of a running sandbox."""
         sandbox = self.create()
         shutil.rmtree(RUN / "sandboxes" / sandbox)
         [group] = gc()["groups"]
@@ -61,7 +61,8 @@ class Gc(SandboxCase):
             self.assertEqual(self.sh(sandbox, "echo alive"), "alive\n")
 
     def test_a_copy_of_the_run_directory_touches_nothing(self):
-        """The same ids, and nobody who holds them: taken back there, and untouched here."""
+        """Another run directory uses the same ids and has no living owner: gc reclaims there and
+        changes nothing here."""
         sandbox = self.create()
         before = ledger()
         with tempfile.TemporaryDirectory() as other:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the code of a user sees and can do in a sandbox. Every "cannot" has a "can" beside it, or it would show nothing."""
+"""User code in a sandbox: what it sees and can do. Every "cannot" has a "can" as positive
+control."""
 
 import json
 import os
@@ -11,7 +12,7 @@ from pathlib import Path
 from sandbox import (BOX, IDS, IDS_FIRST, MACHINE, ROOT, SandboxCase, SharedCase, agent, children_of, create, eventually, hutch, processes, settle,
                      subordinate, warden_of)
 
-# Tries a list of things; {"what": "ok" or the name of the error}.
+# Tries a list of operations; prints {"operation": "ok" or the name of the error}.
 TRY = """
 import errno, json, os, socket, subprocess, sys
 def attempt(f):
@@ -63,7 +64,8 @@ print(json.dumps(attempt(lambda: socket.create_connection(listener.getsockname()
                              "ECONNREFUSED")
 
     def test_no_other_processes(self):
-        """But the threads of a machine's own kernel, which have no memory, and so no command line, and the agent's child for a next command."""
+        """Except kernel threads of a VM, which have no memory and so no command line, and the
+        agent's standby for the next command."""
         pids = self.python(self.sandbox, """
 import contextlib, os
 for p in filter(str.isdigit, os.listdir('/proc')):
@@ -131,7 +133,8 @@ print(json.dumps([n for n in os.listdir('/dev') if stat.S_IFMT(os.lstat('/dev/' 
             said = self.status(pid)
             self.assertEqual({k: said[k] for k in said if k.startswith("Cap") and k not in ("CapPrm", "CapEff")},
                              {k: "0" * 16 for k in ("CapInh", "CapBnd", "CapAmb")}, pid)
-            # The first process of a machine has its own kernel's calls to make; what it starts has not.
+            # PID 1 of a VM runs without a syscall filter, because it needs calls of its own kernel;
+            # its children have one.
             self.assertEqual((said["NoNewPrivs"], said["Seccomp"]), ("1", "0" if MACHINE and pid == "1" else "2"), pid)
         self.assertEqual((self.status()["CapPrm"], self.status()["CapEff"]), ("0" * 16, "0" * 16))
 
@@ -141,7 +144,7 @@ print(json.dumps([n for n in os.listdir('/dev') if stat.S_IFMT(os.lstat('/dev/' 
 
     def test_ids_that_are_nobody_on_the_host(self):
         inside, outside, count = (int(x) for x in self.sh(self.sandbox, "cat /proc/self/uid_map").split())
-        if MACHINE:  # whose ids are not the host's at all
+        if MACHINE:  # its ids are not host ids
             self.assertEqual((inside, outside, count), (0, 0, 2 ** 32 - 1))
             return
         self.assertEqual((inside, count), (0, IDS))
@@ -166,7 +169,7 @@ class Outside(SharedCase):
     """The same from the host."""
 
     def found(self, command):
-        """Of a virtual machine, the command is no process of the host: what there is instead is the emulator."""
+        """A command in a VM is not a process of the host; QEMU is."""
         commands = [q for q in processes() if cmdline(q.pid) == command]
         if MACHINE:
             self.assertEqual(commands, [])
@@ -174,13 +177,13 @@ class Outside(SharedCase):
         return commands
 
     def test_the_ids_of_a_command(self):
-        seconds = f"43{os.getpid()}"  # nobody else's
+        seconds = f"43{os.getpid()}"  # unique to this run
         p = subprocess.Popen([os.environ["HUTCH"], "exec", self.sandbox, "--", "sh", "-c", f"echo; sleep {seconds}"],
                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
         p.stdout.readline()
         found = eventually(lambda: self.found(f"sleep\0{seconds}\0".encode()), "the command")
         uids = set().union(*(q.uids for q in found))
-        p.terminate()  # which ends the command too
+        p.terminate()  # also ends the command
         p.wait()
         p.stdout.close()
         self.assertEqual(len(uids), 1)
@@ -190,7 +193,7 @@ class Outside(SharedCase):
             self.assertIn(min(uids), subordinate())
 
     def test_the_keepers_id_is_none_of_the_sandboxs(self):
-        """Who had it could send signals to the keeper, or use up what the kernel counts for it."""
+        """A process with the keeper's ids could send it signals, or use up its per-user limits."""
         keeper = children_of(warden_of(self.sandbox), "hutch-keeper")[0]
         ids = {int(x) for kind in ("Uid", "Gid") for x in re.findall(rf"^{kind}:(.*)$", Path(f"/proc/{keeper}/status").read_text(), re.M)[0].split()}
         inside = next(p for p in children_of(warden_of(self.sandbox), BOX))
@@ -254,7 +257,8 @@ POLICY = """filesystem:
 
 
 class Paths(Tries):
-    """The policy's filesystem section, on commands and on what they call. The wide one is the control."""
+    """The policy's filesystem section applies to commands and their children. The wide sandbox
+    is the control."""
 
     @classmethod
     def setUpClass(cls):
@@ -268,7 +272,7 @@ class Paths(Tries):
         super().tearDownClass()
 
     def both(self, script, **more):
-        """What a shell script prints in the narrow one and in the wide one."""
+        """The output of a shell script in the narrow and in the wide sandbox."""
         return tuple(self.exec_(s, "sh", "-c", f"({script}) 2>&1; true", **more).stdout.decode() for s in (self.sandbox, self.wide))
 
     def test_reading(self):
@@ -329,7 +333,7 @@ class Paths(Tries):
         self.assertEqual(narrow.count("Permission denied"), 2, narrow)
 
     def test_the_workspace_is_where_the_policy_says(self):
-        """And is made if the image has none."""
+        """The workspace is created if the image lacks it."""
         name = agent("elsewhere", "filesystem:\n  workspace: /srv/project\n  write: [/srv/project]\n")
         self.assertEqual(self.out("sh", "-c", "pwd; echo x >x && cat /srv/project/x", opts=["--agent", name]), "/srv/project\nx\n")
 

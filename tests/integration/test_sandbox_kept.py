@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What is kept of sandboxes that have ended: however they ended, whoever made them, what can be looked at is the same as before the end; and it
-goes by age, by space and by number, each owner's own first.
+Kept sandboxes: all that can be inspected stays the same after the end, however the sandbox ended
+and whatever created it. Kept sandboxes are deleted by age, size and number, each owner's own first.
 """
 
 import concurrent.futures
@@ -28,7 +28,8 @@ SCRIPT = "printf 'one\\n'; printf 'two\\n' >&2; exit 3"
 
 
 def looks(sandbox, *more):
-    """What can be looked at of one that has run a command, byte by byte; of `inspect` what does not change with the time."""
+    """All output about a sandbox that has run a command, byte for byte; of `inspect`, the fields
+    that do not change over time."""
     found = {" ".join(args): hutch(*args, sandbox) for args in (("receipt",), ("receipt", "--json"), *more)}
     found["logs"] = hutch("logs", f"{sandbox}/1")
     found["ps -e"] = hutch("ps", "--json", "-e", sandbox)
@@ -48,7 +49,7 @@ class KeptCase(SandboxCase):
         return self.ps("-a")[sandbox]
 
     def worked(self, *opts):
-        """A sandbox with a command behind it, and what can be looked at of it."""
+        """A sandbox that has run a command, and all output about it."""
         sandbox = self.create(*opts)
         self.exec_(sandbox, "sh", "-c", SCRIPT, code=3)
         before = looks(sandbox)
@@ -56,7 +57,7 @@ class KeptCase(SandboxCase):
         return sandbox, before
 
     def kept(self, sandbox, before, reason, code):
-        """It has ended, in this way, and everything is as it was."""
+        """The sandbox has ended in this way, and all output is unchanged."""
         eventually(lambda: self.row(sandbox)["state"] == "ended", f"the end of {sandbox}")
         row = self.row(sandbox)
         self.assertEqual((row["exit"], row["reason"]), (code, reason))
@@ -121,14 +122,14 @@ class Ways(KeptCase):
         self.assertEqual(hutch("logs", f"{sandbox}/1").stdout, b"ready\n")
 
     def test_lost(self):
-        """kill -9 of the warden: whoever comes next writes down that it ended."""
+        """kill -9 of the warden: the next command records the end."""
         sandbox, before = self.worked()
         os.kill(warden_of(sandbox), signal.SIGKILL)
         self.kept(sandbox, before, "its keeper was killed", 3)
         self.assertEqual(self.inspect(sandbox)["end"]["reason"], "warden")
 
     def test_memory(self):
-        """PID 1 is killed for memory, as end.json says then."""
+        """PID 1 is killed for memory, and end.json says so."""
         sandbox, before = self.worked()
         self.ended(hutch("kill", sandbox), 0)
         end = json.loads((ENDED / sandbox / "end.json").read_text())
@@ -138,7 +139,8 @@ class Ways(KeptCase):
         self.kept(sandbox, before, f"memory limit of {limit} reached", 3)
 
     def test_in_the_middle(self):
-        """end.json is there and the warden was killed before it moved the directory: the next hutch does."""
+        """end.json exists, and the warden was killed before it moved the directory: the next
+        hutch moves it."""
         sandbox, before = self.worked()
         self.ended(hutch("kill", sandbox), 0)
         os.rename(ENDED / sandbox, RUN / "sandboxes" / sandbox)
@@ -181,7 +183,8 @@ class Commands(KeptCase):
         self.assertEqual(self.ps("-a"), {}, "nothing is kept of it")
 
     def test_many_at_once(self):
-        """Killed, listed, removed and looked through by many: nobody fails, and each is there or not."""
+        """Concurrent kill, list, remove and inspect: none fails, and each sandbox is either
+        listed or gone."""
         boxes = [self.create() for _ in range(4)]
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
             done = list(pool.map(lambda i: hutch(*(["kill", boxes[i % 4]], ["ps", "-a"], ["gc"], ["inspect", boxes[i % 4]])[i // 4]), range(16)))
@@ -219,7 +222,7 @@ class Damaged(KeptCase):
         self.assertEqual((self.ps("-a"), (target / "file").read_text()), ({}, "mine"))
 
     def test_gc_removes_all(self):
-        """Whatever it is, and whenever it says that it ended."""
+        """Damaged entries, with any end time."""
         boxes = [self.create() for _ in range(4)]
         self.ended(hutch("kill", *boxes), 0)
         link, empty, file, ahead = boxes
@@ -238,7 +241,7 @@ class Damaged(KeptCase):
 
 @contextlib.contextmanager
 def host_yaml(text):
-    """The host's configuration, for a moment."""
+    """Sets the host's configuration for a moment."""
     file = CONFIG / "host.yaml"
     was = file.read_text() if file.exists() else None
     CONFIG.mkdir(parents=True, exist_ok=True)
@@ -253,7 +256,7 @@ def host_yaml(text):
 
 
 def say(sandbox, age=0, size=4096, owner=None):
-    """What is kept says that it is so old, and so large."""
+    """Sets the age and size that a kept sandbox's file states."""
     _, _, whole, name = (ENDED / sandbox / "kept").read_text().rstrip("\n").split(" ", 3)
     (ENDED / sandbox / "kept").write_text(f"{time.time_ns() - age} {size} {whole} {name if owner is None else owner}\n")
 
@@ -275,7 +278,7 @@ class Retention(KeptCase):
         self.assertEqual(self.ps("-a"), {})
 
     def test_without_gc(self):
-        """Any hutch that lists, and any start, makes room; but not each time."""
+        """Listing and starting sandboxes trims, but not each time."""
         [old] = self.make(1)
         self.ended(hutch("gc"), 0)
         say(old, 8 * DAY)
@@ -320,7 +323,7 @@ class Retention(KeptCase):
         self.assertEqual(set(self.ps("-a")), set(boxes[1:]), "the oldest has gone")
 
     def test_more_than_a_share(self):
-        """One that is too large by itself: its output goes, and that is said."""
+        """A sandbox that alone exceeds the limit loses its output, and hutch says so."""
         sandbox, before = self.worked()
         self.ended(hutch("kill", sandbox), 0)
         say(sandbox, size=2 << 30)
@@ -331,7 +334,7 @@ class Retention(KeptCase):
         self.assertEqual((0, hutch("receipt", sandbox).stdout), before["receipt"][:2])
 
     def test_by_number(self):
-        """10,000 at most: the oldest go. All but one of them are empty."""
+        """10,000 at most: the oldest are deleted. All but one of them are empty."""
         [ended] = self.make(1)
         say(ended, 10**12)
         copies = [f"z{i:015d}" for i in range(10000)]
@@ -344,7 +347,7 @@ class Retention(KeptCase):
 
 
 class Tenants(KeptCase):
-    """Sandboxes of the API, of two keys."""
+    """Sandboxes of two API keys."""
 
     @classmethod
     def setUpClass(cls):
@@ -384,7 +387,7 @@ class Tenants(KeptCase):
         self.assertEqual(self.row(sandbox)["key"], self.names["alice"])
 
     def test_deleted_over_the_unix_socket(self):
-        """Without a key: the user is who asked."""
+        """Without a key, the Unix user is the owner."""
         sandbox, before = self.work("alice")
         with contextlib.closing(self.server.connection()) as c:
             c.sock = socket.socket(socket.AF_UNIX)
@@ -408,7 +411,7 @@ class Tenants(KeptCase):
         server.kill()
         os.kill(warden, signal.SIGKILL)
         eventually(lambda: not named("hutch-keeper", BOX), "the end of all processes")
-        server.start()  # which takes back what is dead
+        server.start()  # which reclaims dead sandboxes
         eventually(lambda: (ENDED / sandbox).exists(), "hutchd, which takes back")
         self.kept(sandbox, before, "its keeper was killed", 3)
 

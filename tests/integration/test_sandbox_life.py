@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The life of sandboxes that stay: made, used, looked at, ended; and ended by force at any moment."""
+"""The life of long-running sandboxes: created, used, inspected, ended; and killed at any moment."""
 
 import concurrent.futures
 import contextlib
@@ -99,7 +99,7 @@ class Life(SandboxCase):
         with concurrent.futures.ThreadPoolExecutor(6) as pool:
             ids = list(pool.map(lambda _: self.create(), range(6)))
         self.assertEqual(set(self.ps()), set(ids))
-        # Machines have kernels of their own, with the same numbers in them.
+        # VMs have their own kernels, and so the same ids inside.
         own = "cat /proc/sys/kernel/random/boot_id" if MACHINE else "cat /proc/self/uid_map; readlink /proc/self/ns/net"
         said = {self.sh(i, own) for i in ids}
         self.assertEqual(len(said), 6, "each has its own")
@@ -206,7 +206,7 @@ class Clocks(SandboxCase):
 
 
 class Force(SandboxCase):
-    """kill -9 of each part. What nobody could take back at once, the next command does."""
+    """kill -9 of each process. The next command cleans up all that the survivors could not."""
 
     def setUp(self):
         super().setUp()
@@ -226,7 +226,7 @@ class Force(SandboxCase):
         eventually(lambda: len(self.commands_in(self.sandbox)) == 3, "the command")
         p.kill()
         p.wait()
-        for _ in range(3):  # a command begins and ends behind it: the keeper knows by then
+        for _ in range(3):  # a command starts and ends after it: by then the keeper knows
             self.assertEqual(len(self.commands_in(self.sandbox)), 3)
         self.ended(hutch("signal", f"{self.sandbox}/job", "KILL"), 0)
         eventually(lambda: self.commands_in(self.sandbox) == [], "the end of the command")
@@ -278,7 +278,7 @@ class Force(SandboxCase):
         self.gone(self.sandbox, "warden")
 
     def test_of_a_warden_that_is_stopped(self):
-        """hutch asks it first, and then does not."""
+        """hutch asks the warden first, and then kills it."""
         os.kill(self.parts()[0], signal.SIGSTOP)
         self.ended(hutch("rm", "-f", self.sandbox), 0)
         self.assertEqual(self.ps("-a"), {})
@@ -300,7 +300,7 @@ class ForceOnce(SandboxCase):
         p = self.begin("--rm")
         p.kill()
         self.finish(p)
-        self.nothing_is_left()  # before any other command
+        self.nothing_is_left()  # before any other command cleans up
 
     def test_of_hutch_run_without_rm(self):
         p = self.begin()
@@ -329,7 +329,7 @@ class ForceOnce(SandboxCase):
 
 
 class ForceAtStart(SandboxCase):
-    """At any moment between the first process and the first command."""
+    """Kills at any moment between the first process and the first command."""
 
     def moments(self):
         began = time.monotonic()
@@ -358,7 +358,8 @@ class ForceAtStart(SandboxCase):
             victim = random.choice(victims) if victims else None
             with contextlib.suppress(ProcessLookupError):
                 kill(victim.pid if victim else p.pid)
-            # One that has done its work already (crun, who held a namespace open) is not missed: then all of it works, and ends with its client.
+            # A process that has done its work (crun, the holder of a namespace) is not missed: then
+            # the sandbox works, and ends with its client.
             eventually(lambda p=p: p.poll() is not None or self.works(), f"an end, or a sandbox that works, after {victim} was killed", also=self.ps)
             p.kill()
             self.assertNotEqual(p.wait(LONG), 0)
@@ -379,7 +380,7 @@ class ForceAtStart(SandboxCase):
 
 
 class Ledger(SandboxCase):
-    """The ledger itself sees what there is of a living sandbox, or all of the above shows nothing."""
+    """Positive control: the ledger sees a living sandbox."""
 
     def test_it_sees_a_living_one(self):
         sandbox = self.create()

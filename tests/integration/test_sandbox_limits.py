@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits, met for real."""
+"""Limits that real programs reach."""
 
 import json
 
 from sandbox import FILL, LOOSE, MACHINE, PATIENCE, ROOT, SandboxCase, as_root, eventually, hutch
 
-# A kernel of one's own wants its share.
+# The VM's own kernel needs memory too.
 SMALL = "128MiB" if MACHINE else "64MiB"
-# Behind what its own kernel has counted.
+# Appended to counts of the VM's own kernel.
 TOLD = ", by the word of the agent inside" if MACHINE else ""
 GROW = "x = []\nwhile True: x.append(bytearray(1 << 20))"
 MUCH = str(256 << 20)  # bytes, more than any limit here
@@ -66,7 +66,7 @@ class LimitCase(SandboxCase):
 
 
 class Asked(LimitCase):
-    """A limit of the command line is enforced, or refused; one of the policy is as the host can."""
+    """A limit of the command line is enforced or refused; a limit of the policy is best effort."""
     ROWS = {"--memory": ("128MiB", "cgroup-memory"), "--pids": ("64", "cgroup-pids"), "--cpus": ("0.5", "cgroup-cpu"), "--disk": ("32MiB", "disk-quota")}
 
     def rows(self, sandbox):
@@ -160,7 +160,7 @@ class Cpu(SandboxCase):
         sandbox = self.create(*LOOSE, "--cpus", "0.1")
         used = float(self.exec_(sandbox, "python3", "-c", SPIN).stdout)
         self.ended(hutch("kill", sandbox), 0)
-        if not MACHINE:  # which counts the time that it was not given as its own
+        if not MACHINE:  # a VM counts stolen time as its own
             self.assertLess(used, 1.5, "three seconds with a tenth of a processor")
         self.assertGreater(self.inspect(sandbox)["end"]["throttled"], 0)
         control = self.create(*LOOSE, "--cpus", "2")
@@ -210,7 +210,7 @@ class Disk(LimitCase):
         self.assertGreater(n, 1 << 20)
 
     def test_no_other_place_can_be_written(self):
-        """Or the limit could be walked around."""
+        """Otherwise the limit could be bypassed."""
         places = self.out("python3", "-c", """
 import json, os
 found = []

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deadlines that are changed, and sandboxes that are paused: processes that stop and go on, clocks that stand still, and ends that come in between."""
+"""Changed deadlines and paused sandboxes: processes that stop and continue, clocks that stand
+still, and ends during a pause."""
 
 import json
 import os
@@ -14,7 +15,7 @@ import wire
 from sandbox import BOX, LONG, MACHINE, LOOSE, RUN, SandboxCase, as_root, as_user, children_of, eventually, hutch, named, start, warden_of
 from waiting import quiet_for, until_clock
 
-# A number that grows as long as it runs.
+# A number that grows while the sandbox runs.
 COUNTER = "i=0; while :; do i=$((i+1)); echo $i >/tmp/count.new; mv /tmp/count.new /tmp/count; sleep 0.05; done"
 
 
@@ -39,11 +40,13 @@ class PauseCase(SandboxCase):
         return moment(self.inspect(sandbox)["deadline"])
 
     def assert_behind(self, when, seconds, began):
-        """It is so many seconds behind something that was done between `began` and now. What is read may have whole seconds only."""
+        """`when` is `seconds` after a moment between `began` and now. It may have whole seconds
+        only."""
         self.assertTrue(began + seconds - 1 <= when <= time.time() + seconds + 1, (began, seconds, when, time.time()))
 
     def made_in_time(self, clock, do):
-        """A sandbox with this clock, and how many seconds it had, in which `do` came before the clock was over; what was too late is refused."""
+        """A sandbox with this clock in which `do` came in time, and the seconds it had; a late
+        `do` is refused."""
         def attempt(seconds):
             sandbox = self.create(*clock(seconds))
             return (sandbox, seconds) if do(sandbox).returncode == 0 else self.gone(sandbox, self.over)
@@ -56,8 +59,8 @@ class PauseCase(SandboxCase):
 class Pause(PauseCase):
     def count(self, sandbox):
         """
-        What the counter says, read from outside: by way of PID 1's root, nothing in the sandbox has to run. Into a virtual machine
-        nobody sees: there it is the time that the emulator ran for.
+        The counter, read from outside through PID 1's root, so that nothing in the sandbox has to
+        run. The files of a VM cannot be read from outside: there it is QEMU's CPU time.
         """
         [init] = children_of(warden_of(sandbox), BOX)
         if MACHINE:
@@ -167,7 +170,7 @@ class Pause(PauseCase):
         self.assert_behind(self.deadline(sandbox), 600, began)
         self.ended(hutch("ttl", sandbox, "1s"), 0)
         eventually(lambda: self.ps()[sandbox]["state"] == "paused", "the second pause")
-        # The deadline is over: what is left is the ttl of the policy.
+        # The deadline has passed: the policy's ttl remains.
         self.resume(sandbox)
         self.assertGreater(self.deadline(sandbox), time.time() + 3600)
         self.assertEqual(self.sh(sandbox, "echo alive"), "alive\n")
@@ -229,7 +232,7 @@ class Pause(PauseCase):
         self.assertEqual(self.sh(sandbox, "echo alive"), "alive\n")
 
     def test_many_at_once(self):
-        """Whoever comes second finds it done: one of each pair, never both and never none."""
+        """Exactly one of the concurrent requests succeeds; the others find it done."""
         sandbox = self.create()
         for command in ("pause", "resume"):
             pairs = [start(command, sandbox) for _ in range(6)]
@@ -264,7 +267,7 @@ class Pause(PauseCase):
         self.assertEqual(now["want"], 2)
         self.assert_behind(now["deadline"] / 1000, 600, began)
         self.assertEqual(link.open("stat", path="/").wait_closed(), wire.DONE)
-        # Nobody waits for the answer, and nobody minds.
+        # The client does not wait for the answer; the request still takes effect.
         link.open("life", want=1).close()
         eventually(lambda: life(sandbox)["state"] == "paused", "the pause")
         ask(want=2)
@@ -332,7 +335,7 @@ class Deadline(PauseCase):
 
 @as_user
 class NoFreezer(PauseCase):
-    """Where control groups are not the user's to make."""
+    """Where the user cannot create control groups."""
 
     def test_is_said_by_name(self):
         sandbox = self.create()

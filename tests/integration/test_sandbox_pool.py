@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""hutch pool: spares are there before somebody wants them, are used once, and leave nothing."""
+"""hutch pool: spares exist before a request, are used once, and leave nothing behind."""
 
 import concurrent.futures
 import os
@@ -42,7 +42,7 @@ class Pool(SandboxCase):
         self.assertTrue(hutch("receipt", sandbox).stdout)
 
     def test_what_the_owner_says(self):
-        """Deadline, --rm, a single command: known only when it is taken."""
+        """Settings that are known only when a spare is taken: deadline, --rm, a single command."""
         self.fill(1)
         sandbox = self.create("--deadline", "1h")
         self.assertTrue(self.inspect(sandbox)["deadline"])
@@ -84,7 +84,7 @@ class Pool(SandboxCase):
         self.assertNotIn(spare, self.ps("-a"))
 
     def test_who_takes_it_is_killed(self):
-        """At any moment: it is a sandbox or a spare then, and can be ended."""
+        """Killed at any moment: it is a sandbox or a spare then, and can be ended."""
         self.fill(2)
         began = time.monotonic()
         self.create()
@@ -117,7 +117,7 @@ class Pool(SandboxCase):
         self.fill(2)
 
     def test_hutchd_takes_them(self):
-        """With what its client says: metadata, a timeout."""
+        """With the settings of its client: metadata, a timeout."""
         server = hutchd.Server("--default-agent", "e2b")
         self.addCleanup(server.stop)
         spares = self.fill(1, "--agent", "e2b", "--image", "base")

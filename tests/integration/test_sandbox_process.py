@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-process.Process of hutchd, spoken to byte by byte: what the SDKs do not show. The SDKs themselves are tests/conformance's.
+process.Process of hutchd, byte by byte: behaviour that the SDKs do not show. tests/conformance
+tests the SDKs.
 """
 
 import base64
@@ -18,7 +19,7 @@ from sandbox import PATIENCE, eventually, hutch
 
 
 class Events(hutchd.Messages):
-    """The events of a stream, one after the other, as they come."""
+    """The events of a stream, as they arrive."""
 
     def close(self):
         self.connection.close()
@@ -30,7 +31,7 @@ class Events(hutchd.Messages):
         return next(self)["start"]["pid"]
 
     def outcome(self):
-        """(what it printed on each stream, its end or None, the error's code or None)"""
+        """Returns the output on each stream, its end or None, and the error's code or None."""
         out, end = {"stdout": b"", "stderr": b"", "pty": b""}, None
         for event in self:
             for name, text in event.get("data", {}).items():
@@ -228,7 +229,7 @@ class ProcessCase(sandbox.SandboxCase):
                 (name, text), = data.items()
                 for i, byte in enumerate(base64.b64decode(text)):
                     pieces[offset + i] = (name, byte)
-                if len(pieces) % 3 == 0 and gates:  # all of one stream was seen: now for the other
+                if len(pieces) % 3 == 0 and gates:  # one stream is complete: continue with the other
                     self.assertEqual(hutch("exec", self.box, "--", "touch", gates.pop(0)).returncode, 0)
         whole = [("stdout", c) for c in b"abc"] + [("stderr", c) for c in b"def"] + [("stdout", c) for c in b"ghi"]
         self.assertEqual(pieces, dict(enumerate(whole)))
@@ -246,7 +247,7 @@ class ProcessCase(sandbox.SandboxCase):
         pid = other.pid()
         self.assertEqual(self.start("echo fine").outcome()[0]["stdout"], b"fine\n")
         eventually(lambda: "sleep" in hutch("exec", self.box, "--", "cat", f"/proc/{pid}/comm").stdout.decode(), "the end of the output")
-        # It was told to go on while the command still printed, so there may be more than one gap.
+        # The client was resumed while the command still printed, so there may be more than one gap.
         kept, next_ = 0, 0
         while True:
             size, next_ = self.read_to_gap(events, next_, total)
@@ -260,7 +261,8 @@ class ProcessCase(sandbox.SandboxCase):
         self.done("SendSignal", {"process": {"pid": pid}, "signal": "SIGNAL_SIGKILL"})
 
     def read_to_gap(self, events, offset, total):
-        """How much came, and where to go on, from an offset to the next gap or to the end."""
+        """The number of bytes from an offset to the next gap or to the end, and the offset to
+        continue at."""
         size = 0
         for event in events:
             size += len(base64.b64decode(event["data"]["stdout"]))

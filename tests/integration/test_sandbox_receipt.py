@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The receipt: what is really enforced on a sandbox, held against what the kernel says about its PID 1."""
+"""The receipt, compared with the kernel's view of PID 1 of the sandbox."""
 
 import os
 import re
@@ -58,7 +58,7 @@ class Receipt(SharedCase):
         for name in REQUIRABLE + EXTRA:
             self.assertRegex(said, rf"(?m)^.*\b{re.escape(name)}\b")
 
-    # ---- held against the kernel ----
+    # ---- compared with the kernel ----
     @property
     def init(self):
         [pid] = children_of(warden_of(self.sandbox), BOX)
@@ -91,7 +91,7 @@ class Receipt(SharedCase):
         self.assertEqual((said["Seccomp"], said["NoNewPrivs"], said["CapEff"], said["CapBnd"]), ("2", "1", "0" * 16, "0" * 16))
         self.assertNotIn("0", said["Uid"].split())
         links = [os.readlink(f"/proc/{keeper}/fd/{fd}") for fd in os.listdir(f"/proc/{keeper}/fd")]
-        # Its log, its sandbox's chain of the audit log, the files for records: open to be written, and nothing else.
+        # Only its log, its sandbox's audit chain and its record files are open for writing.
         own = re.compile(rf".*/{self.sandbox}(/log|/cmd-\d+|-\d+\.log)")
         self.assertEqual([link for link in links if link.startswith("/") and not link.startswith("/dev/null")
                           and not own.fullmatch(link)], [], "files of the host")
@@ -105,7 +105,8 @@ class Receipt(SharedCase):
 
 
 class Demands(SandboxCase):
-    """isolation.require: refused if the host cannot, and nothing is left of the attempt."""
+    """isolation.require: refused if the host cannot enforce it, and the attempt leaves nothing
+    behind."""
 
     def demand(self, layer):
         return agent(f"wants-{layer}", f"isolation:\n  require: [{layer}]\n")
@@ -122,7 +123,7 @@ class Demands(SandboxCase):
         self.check_refused("kvm")
 
     def test_a_profile_of_apparmor(self):
-        """Where it is loaded: tests/slow/debian."""
+        """tests/slow/debian tests hosts that have it loaded."""
         loaded = {c["id"]: c["state"] for c in self.json("doctor", "--json")["checks"]}.get("sec.apparmor") == "ok"
         if MACHINE:
             self.assertIn("QEMU runs under no AppArmor profile of ours", self.check_refused("apparmor"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`hutch run`: one command in a sandbox of its own, as if it ran here."""
+"""`hutch run`: one command in its own sandbox, as if it ran here."""
 
 import hashlib
 import json
@@ -10,7 +10,7 @@ from sandbox import LONG, SandboxCase, SharedCase, hutch, start
 from waiting import quiet_for
 
 MANY = 20 << 20
-# The same bytes on both sides, and no block like another.
+# Generates the same bytes on both sides, with no two equal blocks.
 BYTES = """
 import hashlib, sys
 def blocks(n):
@@ -177,7 +177,7 @@ class Surroundings(SandboxCase):
 
 
 class Arguments(SharedCase):
-    """Each as it was written, whatever is in it."""
+    """Each argument arrives unchanged, with any contents."""
 
     def check(self, *args):
         r = self.exec_(self.sandbox, "python3", "-c", ARGUMENTS, *args)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Terminals: `hutch run -it` typed at by a person, who is tmux."""
+"""Terminals: `hutch run -it` used interactively; tmux plays the person."""
 
 import os
 import re
@@ -87,7 +87,7 @@ class Programs(TerminalCase):
     def test_top_draws_and_quits(self):
         t = self.terminal("run --rm -it -- top")
         t.wait(r"PID +USER")
-        # A kernel of one's own has threads, too.
+        # The VM's kernel threads count too.
         t.wait(r"Tasks: +[1-9]\d+ total" if MACHINE else r"Tasks: +2 total")
         t.type("q")
         self.assertEqual(t.exit(), 0)
@@ -97,7 +97,7 @@ class Programs(TerminalCase):
         t.wait("^>>>")
         t.type("6 * 7", "Enter")
         t.wait("^42$")
-        # Once it has printed something it runs: the key would also take away what is typed and not read yet.
+        # After its first output it runs: earlier, the key would also discard typed input.
         t.type("while not print('r' + 'uns'): __import__('time').sleep(4321)", "Enter")
         t.type("", "Enter")
         t.wait("^runs$")
@@ -118,7 +118,7 @@ class Programs(TerminalCase):
     def test_ctrl_z_stays_inside(self):
         t = self.terminal("run --rm -it -- bash --norc -i")
         t.wait("[$#] ?$")
-        # Once it has printed something it has the terminal, and the key is for it.
+        # After its first output it owns the terminal, and gets the key.
         t.type("sh -c 'echo go; sleep 4321'", "Enter")
         t.wait("^go$")
         t.type("", "C-z")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a client asks a real keeper for, and what comes back from the guest: file operations and ports."""
+"""Requests of a client to a real keeper, and the guest's answers: file operations and ports."""
 
 import os
 import socket
@@ -81,7 +81,7 @@ class Files(Client, SharedCase):
         self.assertEqual((listed[b"ol"], listed[b"broken"]), (wire.FILE, wire.SYMLINK))
 
     def test_metadata(self):
-        """Wherever a user writes: the root's overlay, and what is mounted."""
+        """Everywhere a user can write: the root's overlay, and mounts."""
         for top in ("/home/user", "/workspace", "/tmp"):
             with self.subTest(top=top):
                 path = f"{top}/meta"
@@ -109,7 +109,7 @@ class Ports(Client, SharedCase):
         self.assertEqual((ch.wait_closed(), ch.closed["text"]), (wire.NOT_FOUND, "nothing listens on port 7"))
 
     def test_it_is_the_sandbox_that_is_connected_to(self):
-        """Not the machine, where something listens on the same number."""
+        """Not the host, where a server listens on the same port."""
         with socket.create_server(("127.0.0.1", 0)) as here:
             self.assertEqual(self.link.open("port", port=here.getsockname()[1]).wait_closed(), wire.NOT_FOUND)
 
@@ -157,7 +157,7 @@ class Ports(Client, SharedCase):
 
 
 class PortsBesideEgress(Client, SharedCase):
-    """Where connections to anything but loopback are captured."""
+    """A sandbox in which connections to all but loopback are captured."""
 
     @classmethod
     def setUpClass(cls):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The units as they are shipped, under a real systemd that is PID 1 of namespaces of its own (systemd-box.sh): a locked-down hutchd, and
-sandboxes that are units. HUTCHD, HUTCH, HUTCH_KEEPER, HUTCH_GUEST are the programs, HUTCH_TEST_IMAGE the root tree."""
+"""The shipped units under a real systemd, PID 1 of its own namespaces (systemd-box.sh): a
+confined hutchd, and sandboxes that are units. HUTCHD, HUTCH, HUTCH_KEEPER, HUTCH_GUEST are the
+programs, HUTCH_TEST_IMAGE the root directory."""
 
 import contextlib
 import json
@@ -77,7 +78,8 @@ class Systemd(unittest.TestCase):
 
     @classmethod
     def remove(cls, group):
-        """Whether the group, with all below it, is gone: what was killed may still be in one."""
+        """Whether the group with all groups below it is gone; killed processes may still be in
+        one."""
         with contextlib.suppress(OSError):
             for below in sorted((p for p in group.rglob("*") if p.is_dir()), key=lambda p: -len(p.parts)):
                 below.rmdir()
@@ -148,7 +150,8 @@ class Systemd(unittest.TestCase):
         self.assertNotEqual(self.inside(*AS_HUTCH, "exec", box, "--", "true").returncode, 0)
 
     def test_hutchd_itself_could_not_start_one(self):
-        """The positive control: what is closed there is closed. Without the starter a sandbox does not start."""
+        """The positive control: the unit's restrictions hold. Without the starter, a sandbox
+        does not start."""
         drop_in = "/run/systemd/system/hutchd.service.d"
         self.must("bash", "-c", f"mkdir -p {drop_in}; printf '[Service]\\nUnsetEnvironment=HUTCH_STARTER\\n' >{drop_in}/x.conf; "
                                 "systemctl daemon-reload; systemctl restart hutchd.service")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Templates of machines with a real QEMU and a real kernel, without sandboxes around them: bench-machine makes, opens and clones them.
-The first process of the machine says back what it hears. HUTCH_VM_KERNEL and HUTCH_VM_INITRD as in vm.py.
+VM templates with a real QEMU and kernel, without sandboxes: 'bench-machine' makes, opens and clones
+them. PID 1 of the VM echoes its input. HUTCH_VM_KERNEL and HUTCH_VM_INITRD as in vm.py.
 """
 
 import json
@@ -23,7 +23,7 @@ PATIENCE = 600
 
 
 def left_processes(top):
-    """Processes that have something of this test open or in their arguments, but ours."""
+    """Other processes that have a file of this test open or in their arguments."""
     found = []
     for p in Path("/proc").glob("[0-9]*"):
         try:
@@ -71,7 +71,7 @@ class Templates(unittest.TestCase):
 
     @classmethod
     def template(cls):
-        """Its path, and whether it was made."""
+        """The template's path, and whether it was built."""
         code, out, said = cls.run_one("template", *cls.machine)
         if code:
             raise AssertionError(said)
@@ -115,7 +115,7 @@ class Templates(unittest.TestCase):
     def test_damaged_is_made_anew(self):
         for name, at in (("state", 5000), ("memory", 0x100000), ("meta.json", 30)):
             with self.subTest(name):
-                # Its memory is checked when it is loaded, once for all: nobody has it now.
+                # Its memory is checked once, when it is loaded; no process holds it now.
                 self.gc()
                 file = Path(self.path, name)
                 file.chmod(0o600)
@@ -133,7 +133,7 @@ class Templates(unittest.TestCase):
     def test_in_use(self):
         p = self.start("clones", self.path, *self.machine, 40, "bare")
         eventually(lambda: left_qemu(p.pid), "a clone")
-        p.send_signal(signal.SIGSTOP)  # it has it for as long as it takes
+        p.send_signal(signal.SIGSTOP)  # it holds the template meanwhile
         done = hutch("snapshot", "rm", os.path.basename(self.path), env=self.env)
         p.kill()
         p.communicate()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The units of systemd: what they close, and that they say what systemd understands. test_systemd.py runs them."""
+"""The systemd units: their restrictions, and that systemd accepts them. test_systemd.py runs
+them."""
 
 import re
 import shutil
@@ -12,7 +13,8 @@ from waiting import LONG
 
 ROOT = Path(__file__).resolve().parents[2]
 UNITS = ROOT / "dist" / "systemd"
-# What 'systemd-analyze security' gives, at most. The second has rootless containers in it: its file says why it cannot be better.
+# The highest allowed scores of 'systemd-analyze security'. The second unit runs rootless
+# containers; its file says why its score cannot be better.
 SCORES = {"hutchd.service": 1.4, "hutch-starter@.service": 6.5}
 
 
@@ -42,7 +44,7 @@ class Units(unittest.TestCase):
 
     def test_systemd_understands_them(self):
         r = self.analyze("verify", "--man=no", *sorted(UNITS.glob("*")))
-        # Programs that are not installed, and a key that systemd before 254 does not know, are no mistakes.
+        # Missing programs, and a key that systemd before 254 does not know, are not errors.
         said = [line for line in r.stderr.splitlines()
                 if "is not executable" not in line and "Unknown key 'DelegateSubgroup'" not in line and "hutch" in line]
         self.assertEqual(said, [])

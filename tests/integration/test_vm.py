@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-hutch-guest in a virtual machine: one boot, saved before HELLO, and copies of it; one of them is put to sleep, saved as
-it runs and continued twice. What else a guest does is in test_guest_*.py: the code is the same.
+hutch-guest in a VM: one boot, saved before HELLO, and clones of it. One clone is put to sleep,
+saved while it runs, and continued twice. test_guest_*.py tests the rest of the guest with the same
+code.
 """
 
 import hashlib
@@ -58,7 +59,7 @@ class TestMachine(unittest.TestCase):
         cls.machines.remove(m)
         m.kill()
 
-    # ---- in a machine ----
+    # ---- in a VM ----
     def run_(self, *argv, of=None, **more):
         ch = (of or self.a).link.open("exec", argv=list(argv), **more)
         ch.wait_closed(vm.BOOT)
@@ -69,7 +70,7 @@ class TestMachine(unittest.TestCase):
         self.assertEqual((ch.closed, ch.exit and ch.exit.get("code"), ch.out(2)), ({"code": 0}, 0, b""), script)
         return ch.out().decode()
 
-    # ---- what it is ----
+    # ---- identity ----
     def test_identity(self):
         self.assertEqual(self.ok("hostname; cat /etc/machine-id"), "one\n" + "a" * 32 + "\n")
         self.assertIn(int(self.ok("date +%s")) - 1_700_000_000, range(100_000))
@@ -85,7 +86,7 @@ class TestMachine(unittest.TestCase):
         one, two = self.ok(draw, of=b), self.ok(draw, of=c)
         self.assertEqual([x for x in zip(one.splitlines(), two.splitlines()) if x[0] == x[1]], [], (one, two))
         self.assertFalse(set(one.split()[:1]) & set(two.split()[:1]))
-        # What one writes is nobody else's, and the end of the channel is the end of the machine.
+        # Clones do not see each other's writes, and a VM ends with its channel.
         self.ok("echo b > /work/mine", of=b)
         self.assertEqual(self.run_("cat", "/work/mine", of=c).exit["code"], 1)
         for m in (b, c):
@@ -121,7 +122,7 @@ class TestMachine(unittest.TestCase):
         self.assertEqual(self.ok("echo still here"), "still here\n")
 
     def test_the_kernel_is_locked(self):
-        """As far as it has what is locked: a kernel without modules has none of their settings."""
+        """Only existing settings: a kernel without modules has none of theirs."""
         want = {"kernel/modprobe": "", "kernel/modules_disabled": "1", "kernel/kexec_load_disabled": "1", "kernel/sysrq": "0",
                 "kernel/dmesg_restrict": "1", "kernel/usermodehelper/bset": "0\t0", "kernel/panic_on_oops": "1", "user/max_user_namespaces": "0"}
         script = 'cd /proc/sys; for n in %s; do [ ! -e $n ] || { echo "$n=$(cat $n)"; }; done' % " ".join(want)
@@ -141,7 +142,7 @@ class TestMachine(unittest.TestCase):
         ch = self.a.link.open("exec", argv=["sh", "-c", loop], stdin=True)
         self.addCleanup(ch.close)
         self.assertNotIn(b"all", ch.wait_data(b"done", timeout=vm.BOOT))
-        # The one that could not fork has ended, and made room for one.
+        # The command that could not fork has ended and made room for another.
         room = self.a.link.open("exec", argv=["sleep", "1000"])
         self.addCleanup(room.close)
         self.assertIsNotNone(room.wait_accepted(vm.BOOT))
@@ -152,7 +153,7 @@ class TestMachine(unittest.TestCase):
             c.wait_closed(vm.BOOT)
         eventually(lambda: self.run_("sh", "-c", "echo yes").out() == b"yes\n", "room for more")
 
-    # ---- what it does ----
+    # ---- operations ----
     def test_streams(self):
         data = secrets.token_bytes(1_500_000)
         ch = self.a.link.open("exec", argv=["cat"], stdin=True)
@@ -187,7 +188,7 @@ class TestMachine(unittest.TestCase):
     def test_network_is_loopback(self):
         lines = self.ok("cat /proc/net/dev").splitlines()
         self.assertEqual([line.split(":")[0].strip() for line in lines[2:]], ["lo"])
-        # Down, it would be another code: see PROTOCOL.md, port.
+        # If the interface were down, the code would differ: see PROTOCOL.md, port.
         self.assertEqual(self.a.link.open("port", port=9).wait_closed(vm.BOOT), wire.NOT_FOUND)
 
     # ---- sleep ----
@@ -203,7 +204,7 @@ class TestMachine(unittest.TestCase):
         ch.close()
         ch.wait_closed(vm.BOOT)
         times = [float(x) for x in ch.out().split()]
-        # Nothing was written while it slept, and nothing waited in the pipe.
+        # Nothing was written during the sleep, and nothing waited in the pipe.
         self.assertGreater(max(b - a for a, b in zip(times, times[1:])), 0.9)
         self.a.link.sleep(vm.BOOT)
         self.a.link.wake(time=1_700_000_000_000_000_000)
@@ -211,7 +212,7 @@ class TestMachine(unittest.TestCase):
     def test_saved_as_it_runs(self):
         m = self.clone("runs")
         m.hello(hostname="first", machine="1" * 32)
-        # What root may spoil of its own /dev and /etc spoils no copy.
+        # Damage that root does to its own /dev and /etc must not affect the clones.
         self.ok("cd /dev; ln -sf /nowhere urandom; chmod 0 /etc", of=m, user="root")
         counting = m.link.open("exec", argv=["sh", "-c", "echo kept > /work/kept; i=0; while :; do i=$((i+1)); echo $i; done"])
         draws = m.link.open("exec", argv=["sh", "-c", "read go; head -c 32 /dev/random | od -An -tx1; exit 7"], stdin=True)
@@ -227,7 +228,7 @@ class TestMachine(unittest.TestCase):
             results.append(self.continued(copy, name, seen, counting.accepted["pid"], draws.accepted["pid"]))
             self.drop(copy)
         self.assertNotEqual(*results)
-        # The first one was not touched by that, and goes on.
+        # The first VM is unaffected and continues.
         m.qmp("cont")
         m.link.wake(seed=secrets.token_bytes(32), time=time.time_ns())
         m.link.wait(lambda: len(counting.out()) > len(seen) + 1000, "more", vm.BOOT)
@@ -241,7 +242,8 @@ class TestMachine(unittest.TestCase):
         return ch.out()
 
     def continued(self, copy, name, seen, counting, draws):
-        """What a copy draws, before anything else: without the seed it is the same. Its commands are what they were."""
+        """The first random bytes of a copy; without a new seed they would repeat. Its commands
+        still run."""
         ch = copy.link.open("adopt", pid=draws)
         self.assertIsNotNone(ch.wait_accepted(vm.BOOT))
         drawn = self.drawn(ch)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Every file in tests/wrong is wrong, and NAME.expect says what `hutch config validate` says about it.
-It is run in tests/wrong with HUTCH_CONFIG_PATH=lib, so that labels are bare file names and
-tests/wrong/lib has the agents and presets that the files refer to.
+Every file in tests/wrong is wrong, and NAME.expect contains the output of `hutch config validate`
+for it. The command runs in tests/wrong with HUTCH_CONFIG_PATH=lib, so that labels are bare file
+names; tests/wrong/lib has the agents and presets that the files refer to.
 """
 
 import json
@@ -16,7 +16,7 @@ LINE = re.compile(r"^[^:]+:\d+:\d+: (error|warning): ")
 
 
 def escape(text):
-    """As str_escape() in src/base/str.c does it."""
+    """Escapes as str_escape() in src/base/str.c does."""
     names = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\"}
     out = []
     for c in text:
@@ -30,7 +30,7 @@ def escape(text):
 
 
 def line_of(diagnostic):
-    """The line that says what an object of --json says."""
+    """The text line for an object of --json."""
     d = diagnostic
     key = escape(d["key"]) + ": " if d["key"] else ""
     hint = "; " + escape(d["hint"]) if "hint" in d else ""

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tries what no user of a machine may do (and some that all may), and prints for each "NAME yes" or
- * "NAME errno". In the image of test_vm.py as root; with an argument, only what is harmless in
- * namespaces of its own: the positive control.
+ * Tries calls that no user of a VM may make, and some that all may, and prints "NAME yes" or "NAME
+ * errno" for each. Runs as root in the image of test_vm.py. With an argument it tries only calls
+ * that are harmless in its own namespaces: the positive control.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -67,7 +67,7 @@ static long try_user_namespace(void)
 	return unshare(CLONE_NEWUSER);
 }
 
-/* A masked file is /dev/null: it opens, and has nothing. */
+/* A masked file is /dev/null: it opens, and is empty. */
 static long try_kallsyms(void)
 {
 	int fd = open("/proc/kallsyms", O_RDONLY | O_CLOEXEC);
@@ -157,7 +157,7 @@ static long try_algorithms(void)
 	return socket(AF_ALG, SOCK_SEQPACKET, 0);
 }
 
-/* Bits that the kernel does not look at do not help. */
+/* Bits that the kernel ignores do not help. */
 static long try_typing(void)
 {
 	return syscall(SYS_ioctl, 0, TIOCSTI | 1UL << 32, "x");
@@ -187,7 +187,7 @@ static long try_userfaultfd(void)
 	return syscall(SYS_userfaultfd, 0);
 }
 
-/* ---- what everybody may ---- */
+/* ---- allowed for all users ---- */
 
 static long may_connect(void)
 {
@@ -285,7 +285,7 @@ int main(int argc, char **argv)
 		if (argc > 1 && !list[i].control)
 			continue;
 		(void)fflush(stdout);
-		/* Each in a process of its own: what one gets does not help the next. */
+		/* Each in its own process: one success does not help the next attempt. */
 		if (fork() == 0) {
 			long r = list[i].try ? list[i].try()
 					     : open(list[i].path, list[i].flags | O_CLOEXEC);

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-hutch-guest as /init of a virtual machine, under a QEMU without a jail, spoken to over its port by wire.py and
-stopped, saved and continued by QMP. HUTCH_VM_KERNEL names a kernel, HUTCH_VM_INITRD (optional) a directory of
-what its initrd has beside /init: modules.
+hutch-guest as /init of a VM, under QEMU without confinement. wire.py drives it over its port; QMP
+stops, saves and continues it. HUTCH_VM_KERNEL names a kernel, HUTCH_VM_INITRD (optional) a
+directory with further initrd files: modules.
 """
 
 import json
@@ -21,7 +21,7 @@ import wire
 from waiting import eventually
 
 MEMORY = 256
-BOOT = 180  # seconds that anything may take here: the machine is emulated, and the host may be busy
+BOOT = 180  # seconds, limit for any step: the VM is emulated, and the host may be busy
 MACHINE = "microvm,acpi=on,pit=off,pic=off,rtc=on,isa-serial=off,x-option-roms=off"
 APPEND = "reboot=t panic=-1 no_timer_check quiet loglevel=0 cryptomgr.notests=1 tsc_early_khz={} tsc=reliable 8250.nr_uarts=0"
 
@@ -42,7 +42,7 @@ def tsc_khz():
 
 
 def cpio(entries):
-    """An archive as the kernel unpacks it: (name, mode, data)."""
+    """A cpio archive for the kernel: (name, mode, data)."""
     out = bytearray()
     for i, (name, mode, data) in enumerate([*entries, ("TRAILER!!!", 0, b"")]):
         raw = name.encode() + b"\0"
@@ -67,7 +67,7 @@ def make_initrd(guest, extra, path):
 
 
 def copy_program(root, path):
-    """A program of this machine with its libraries."""
+    """Copies a program of this host with its libraries."""
     text = subprocess.run(["ldd", path], capture_output=True, text=True, check=False).stdout
     for p in [path, *(w for w in text.split() if w.startswith("/"))]:
         to = Path(root, p.lstrip("/"))
@@ -93,7 +93,8 @@ def make_image(top, programs, probe):
     os.chmod(root / "tmp", 0o1777)
     if os.geteuid() == 0:
         os.chown(root / "home/user", 1000, 1000)
-    # --all-root: whoever makes it; /home/user is then root's, and the tests write elsewhere
+    # --all-root: independent of the user who makes it. /home/user then belongs to root, and the
+    # tests write elsewhere.
     subprocess.run(["mkfs.erofs", "--all-root", f"{top}/image.erofs", str(root)], check=True, capture_output=True)
 
 
@@ -137,7 +138,8 @@ class Qmp:
             self.events.append(json.loads(line))
 
     def ignore_shared(self, state):
-        """Whether memory is in a file of its own. Said each time: a copy that is saved in turn has all in one."""
+        """Whether memory is in its own file. Set each time: a copy that is saved in turn has all
+        in one file."""
         self("migrate-set-capabilities", capabilities=[{"capability": "x-ignore-shared", "state": state}])
 
     def migrate(self, uri, shared):
@@ -150,8 +152,8 @@ class Qmp:
 
 class Machine:
     """
-    One QEMU. `memory` is a file that holds the guest's memory: shared while a template is made, private for its
-    copies. With `state` it continues from there and runs no kernel of its own.
+    One QEMU. `memory` is a file with the guest's memory: shared while a template is made, private
+    for its clones. With `state` the VM continues from there and boots no kernel.
     """
 
     def __init__(self, parts, disk, memory=None, state=None, shared=False, console=None):
@@ -160,7 +162,7 @@ class Machine:
         mine, yours = socket.socketpair()
         for s in (mine, ours):
             s.settimeout(None)
-        # Memory has the same name whatever it is: a saved state asks for it.
+        # The memory backend has the same name in all cases: a saved state refers to it.
         machine = MACHINE + ",memory-backend=mem0"
         args = ["qemu-system-x86_64", "-M", machine, "-accel", "tcg,tb-size=64", "-cpu", "qemu64,+rdrand,+arat", "-m", f"{MEMORY}M",
                 "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "none",
@@ -182,7 +184,7 @@ class Machine:
                                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         theirs.close()
         yours.close()
-        # What hangs is ended, and everything that waits for it fails with it.
+        # Kill a hung VM, so that every wait for it fails.
         self.watchdog = threading.Timer(4 * BOOT, self.process.kill)
         self.watchdog.daemon = True
         self.watchdog.start()
@@ -213,12 +215,13 @@ class Machine:
         return self.link.guest
 
     def save(self, state):
-        """Of a machine that is asleep, or waits for HELLO: stopped, with all that it is but its disk."""
+        """Saves a VM that sleeps or waits for HELLO: stops it, and saves its state without the
+        disk."""
         self.qmp("stop")
         self.qmp.migrate(f"exec:cat > {state}", self.shared)
 
     def ended(self, timeout=BOOT):
-        """How QEMU ended by itself."""
+        """QEMU's exit status; it must end on its own."""
         return self.process.wait(timeout)
 
     def kill(self):
@@ -233,7 +236,7 @@ class Machine:
 
 
 class Parts:
-    """What machines are made of, in a directory of its own."""
+    """The parts that VMs need, in a directory of their own."""
 
     def __init__(self, guest, probe, programs):
         self.top = tempfile.mkdtemp(prefix="hutch-vm-")

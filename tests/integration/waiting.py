@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-How tests wait: for something to happen, never for time to pass. No other file of the tests sleeps.
+How tests wait: for an event, never for time to pass. No other test file sleeps.
 
-The deadlines are far above what anything takes, also on a slow machine that does much else: a test that meets one has failed, and says what it
-saw last. A test that has to show that something does NOT happen waits for an event behind which it would have happened (an answer to a later
-request, a record of the next command), and only where there is none, with quiet_for().
+The deadlines are far above the expected time, also on a slow and busy host: a test that reaches one
+has failed, and reports what it saw last. A test that shows that something does NOT happen waits for
+a later event (the answer to a later request, the record of the next command). quiet_for() is for
+cases without such an event.
 """
 
 import contextlib
@@ -13,14 +14,14 @@ import select
 import time
 
 LONG = 300
-# Between two looks: short at first, for most of what tests wait for takes milliseconds.
+# Seconds between two checks: short at first, because most waits take milliseconds.
 FIRST, LAST = 0.002, 0.1
 
 
 def eventually(test, what, timeout=LONG, also=None, pause_max=LAST):
     """
-    Waits until `test` gives something, and gives it back; after `timeout` seconds fails with `what`, and with what test, or `also`, gave last.
-    With a small `pause_max` it sees what is there only for a moment.
+    Waits until `test` returns a true value, and returns it. After `timeout` seconds fails with
+    `what` and the last value of `test` or `also`. A small `pause_max` catches short-lived states.
     """
     end, pause = time.monotonic() + timeout, min(FIRST, pause_max)
     while not (value := test()):
@@ -33,7 +34,7 @@ def eventually(test, what, timeout=LONG, also=None, pause_max=LAST):
 
 
 def equals(look, wanted, what, timeout=LONG):
-    """Waits until `look` gives `wanted`; says what it gave last otherwise."""
+    """Waits until `look` returns `wanted`; on failure reports the last value."""
     seen = []
 
     def test():
@@ -44,7 +45,8 @@ def equals(look, wanted, what, timeout=LONG):
 
 
 def without_error(call, errors, what, timeout=LONG):
-    """Calls until it does not raise one of `errors`, and gives back what it gives: for servers that are just starting."""
+    """Calls until none of `errors` is raised, and returns the result: for servers that are
+    starting."""
     last = []
 
     def test():
@@ -75,7 +77,8 @@ def readable(f, what, timeout=LONG):
 
 
 def quiet_for(seconds, test, what):
-    """Nothing comes of `test` for this long: where there is no event that shows it. A busy machine can make this blind, not wrong."""
+    """`test` stays false for this long; for cases without an event that shows it. A busy host
+    can hide a failure, never cause one."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if value := test():
@@ -84,7 +87,8 @@ def quiet_for(seconds, test, what):
 
 
 def steady(look, what, seconds=1, timeout=LONG):
-    """Waits until `look` has given the same value for so long, and returns it: for buffers that fill up to their limit. Blind on a busy machine, not wrong."""
+    """Waits until `look` has returned the same value for this long, and returns it: for buffers
+    that fill up to their limit. A busy host can hide a failure, never cause one."""
     since, value = time.monotonic(), look()
 
     def test():
@@ -98,6 +102,7 @@ def steady(look, what, seconds=1, timeout=LONG):
 
 
 def until_clock(when):
-    """Waits for a moment of the monotonic clock: for tests whose subject is time itself (deadlines, ttl, clocks)."""
+    """Waits for a moment of the monotonic clock: for tests of time itself (deadlines, ttl,
+    clocks)."""
     while (left := when - time.monotonic()) > 0:
         time.sleep(left)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The keeper's end of the guest channel, written from src/wire/PROTOCOL.md and nothing else: a second
-implementation that keeps the page honest. A thread reads; everything else waits with a deadline.
+The keeper's end of the guest channel, written from src/wire/PROTOCOL.md alone: a second
+implementation that checks the page. A thread reads; everything else waits with a deadline.
 """
 
 import socket
@@ -51,12 +51,12 @@ NAMES = {tag: (name, kind) for name, (tag, kind) in TAGS.items()}
 
 ENTRY_FIELDS = {"path", "kind", "size", "mode", "uid", "gid", "mtime_ns"}
 ENTRY_MAY = {"target", "owner", "group", "meta"}
-REPEATED = {"meta"}  # of what a guest sends
+REPEATED = {"meta"}  # fields that a guest may repeat
 EXIT_FIELDS = {"user_us", "system_us", "max_rss_kib"}
 
 
 class Broken(Exception):
-    """The guest broke the rules."""
+    """The guest violated the protocol."""
 
 
 def as_bytes(value):
@@ -122,7 +122,7 @@ class Channel:
         self.closed = None  # fields
         self.sent_close = False
         self.give_credit = True
-        self.keep = True  # what comes; else it is only counted
+        self.keep = True  # keep the received bytes; otherwise only count them
 
     # ---- sending ----
     def send(self, data, stream=0):
@@ -154,7 +154,7 @@ class Channel:
         self.link.frame(MSG, self.number, RESIZE, encode(columns=columns, rows=rows))
 
     def accept(self):
-        """What the guest asked for, and has not taken back."""
+        """Accept a request of the guest, unless the guest has withdrawn it."""
         with self.link.lock:
             if self.sent_close:
                 return False
@@ -179,7 +179,7 @@ class Channel:
         return self.closed["code"]
 
     def wait_data(self, what, stream=1, timeout=TIMEOUT):
-        """Until the bytes `what` have come; gives back all that came."""
+        """Waits until the bytes `what` have arrived; returns all bytes so far."""
         s = self.streams[stream]
         self.link.wait(lambda: what in s.data or self.closed, repr(what), timeout)
         if what not in s.data:
@@ -211,14 +211,14 @@ class Link:
         self.next = 2
         self.guest = None  # HELLO
         self.pongs = []
-        self.may_ask = False  # the guest has a kernel of its own, and there is a way out
-        self.asked = []  # what it has opened
+        self.may_ask = False  # the guest has its own kernel, and egress is allowed
+        self.asked = []  # requests that the guest has opened
         self.ended = False
-        self.sleeping = self.asleep = False  # SLEEP was sent; ASLEEP has come
-        self.held = []  # frames that wait for WAKE
-        self.over = set()  # channels that CLOSE was sent on
-        self.answered = set()  # those that the guest had closed first: what a test had still to say there comes to nothing
-        self.broken = None  # what the guest did wrong
+        self.sleeping = self.asleep = False  # SLEEP was sent; ASLEEP was received
+        self.held = []  # frames held until WAKE
+        self.over = set()  # channels on which CLOSE was sent
+        self.answered = set()  # channels that the guest closed first: later frames of a test are dropped
+        self.broken = None  # the guest's protocol violation
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
 
@@ -228,7 +228,7 @@ class Link:
             self.sock.sendall(data)
 
     def frame(self, kind, channel=0, sub=0, payload=b"", answer=False):
-        """`answer`: by the thread that reads; the channel may have been closed since it was thought of."""
+        """`answer`: called by the reading thread; the channel may have been closed meanwhile."""
         data = HEADER.pack(len(payload), channel, kind, sub, 0) + bytes(payload)
         with self.write_lock:
             if channel in self.answered or (answer and kind == CREDIT and channel in self.over):
@@ -263,7 +263,7 @@ class Link:
         self.frame(WAKE, 0, 0, encode(**fields))
 
     def hello_again(self, timeout=TIMEOUT, **fields):
-        """To a guest that is asleep: another sandbox from here on."""
+        """Continues with a sleeping guest as another sandbox."""
         with self.lock:
             self.channels, self.next, self.guest = {}, 2, None
             self.asleep = False
@@ -334,7 +334,7 @@ class Link:
                     self.frame(*a, answer=True)
         except (EOFError, OSError):
             pass
-        except Exception as e:  # the tests see it as the reason why nothing comes any more
+        except Exception as e:  # tests report it as the reason why nothing arrives
             self.broken = f"{type(e).__name__}: {e}"
         with self.changed:
             self.ended = True
@@ -429,7 +429,7 @@ class Link:
             good = ch.op in ("exec", "adopt") and names - {"code", "signal"} == EXIT_FIELDS and len(names) == 4
         elif kind == ENTRY:
             good = ch.op in ("list", "write") and names - ENTRY_MAY == ENTRY_FIELDS
-        elif kind == LIMIT:  # of a machine, whenever it is met
+        elif kind == LIMIT:  # VMs only; can come at any time
             good = ch.op in ("exec", "adopt") and names == {"size", "limit"}
         else:
             good = kind == EVENT and ch.op == "watch" and {"event", "path"} <= names

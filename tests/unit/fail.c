@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The linker turns each call of x into one of __wrap_x, and __real_x into x. FORTIFY and 64-bit
- * file offsets give some calls other names; these are wrapped too. A name that is added here must
- * be added to fail_wrapped in meson.build.
+ * The linker turns each call of x into __wrap_x, and __real_x into x. FORTIFY and 64-bit file
+ * offsets rename some calls; these are wrapped too. A name added here must be added to fail_wrapped
+ * in meson.build.
  */
 #include "fail.h"
 
@@ -26,7 +26,7 @@
 #include "unit.h"
 
 enum kind {
-	MEMORY, /* fails with ENOMEM, whatever was asked for */
+	MEMORY, /* always fails with ENOMEM */
 	PLAIN,
 	SLOW, /* may be interrupted */
 };
@@ -54,7 +54,7 @@ void fail_off(void)
 	state.left = 0;
 }
 
-/* True, with errno set, where the call must fail. */
+/* Returns true, with errno set, if this call must fail. */
 static bool strikes(enum kind kind)
 {
 	if (state.left == 0 || (state.error == EINTR && kind != SLOW))
@@ -141,7 +141,7 @@ WRAP(PLAIN, int, posix_spawnattr_setsigdefault, (posix_spawnattr_t * attr, const
 WRAP(PLAIN, int, posix_spawnattr_setsigmask, (posix_spawnattr_t * attr, const sigset_t *set),
      (attr, set), errno);
 
-/* The variadic ones: an argument that was not given is passed on as garbage, and not looked at. */
+/* The variadic calls: a missing argument is passed on as garbage, which the callee ignores. */
 #define WRAP_OPENAT(name)                                            \
 	int __real_##name(int fd, const char *path, int flags, ...); \
 	int __wrap_##name(int fd, const char *path, int flags, ...); \
@@ -182,8 +182,7 @@ WRAP_FCNTL(fcntl64);
 
 long __real_syscall(long nr, ...);
 long __wrap_syscall(long nr, ...);
-/* The sixth would come from the caller's stack, where AddressSanitizer sees nothing that is ours.
- */
+/* A missing sixth argument is read from the caller's stack, which AddressSanitizer would report. */
 __attribute__((no_sanitize("address"))) long __wrap_syscall(long nr, ...)
 {
 	va_list ap;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Faults on demand. The test program is linked with --wrap for the calls listed in meson.build
- * (fail_wrap_args), and jansson allocates through base/json-memory.c; so the n-th call from now on
- * can be made to fail, and a sweep over n walks through every error path of an operation.
+ * Fault injection. The test program is linked with --wrap for the calls listed in meson.build
+ * (fail_wrap_args), and jansson allocates through base/json-memory.c. A test can make the n-th call
+ * fail, and a sweep over n reaches every error path of an operation.
  */
 #pragma once
 
@@ -11,32 +11,32 @@
 #include <stddef.h>
 
 enum {
-	FAIL_SWEEP_MAX = 100000 /* more faults than that in one operation: it does not end */
+	FAIL_SWEEP_MAX = 100000 /* more faults in one operation: an endless loop */
 };
 
 /*
- * The n-th wrapped call (from 1) after this one fails with `error`, once; memory always fails with
- * ENOMEM. With EINTR only calls are counted that a signal can interrupt.
+ * Makes the n-th wrapped call (from 1) after this one fail with `error`, once; allocations always
+ * fail with ENOMEM. EINTR counts only calls that a signal can interrupt.
  */
 void fail_arm(unsigned int n, int error);
 bool fail_reached(void); /* since fail_arm() */
 void fail_off(void);
 
-/* Open descriptors of this process. */
+/* Number of open file descriptors of this process. */
 size_t fail_count_fds(void);
 
 /*
- * One step of FAIL_SWEEP: checks the result `r` of a run that had `fds` descriptors before it and
- * `error` armed. Returns whether there is a next step.
+ * One step of FAIL_SWEEP: checks the result `r` of a run with `error` armed that started with `fds`
+ * open file descriptors. Returns whether there is a next step.
  */
 bool fail_step(int r, int error, unsigned int n, size_t fds, const char *what, const char *file,
 	       int line);
 
 /*
- * Runs `expr`, an operation that gives 0 or more, or -errno, and cleans up behind itself, with a
- * fault in its first, second, third ... call until it makes no more. Each run must end in success
- * or in a clean error, and leave no descriptor open (leaked memory is found by LeakSanitizer). An
- * interrupted call must not be seen at all.
+ * Runs `expr`, which returns 0 or more, or -errno, and cleans up after itself. Each run injects a
+ * fault into the first, second, third ... call, until no call is left. Each run must succeed or
+ * fail cleanly and leave no file descriptor open; LeakSanitizer finds leaked memory. An interrupted
+ * call must have no effect.
  */
 #define FAIL_SWEEP(expr)                  \
 	do {                              \

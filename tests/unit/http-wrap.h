@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The functions of the HTTP server that a test of the api wraps (ld --wrap). */
+/* The functions of the HTTP server that API tests wrap (ld --wrap). */
 #pragma once
 
 #include "http/http-server.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The main() of test programs that have nothing else to do than to run their tests. */
+/* main() of test programs without their own. */
 #include "unit.h"
 
 int main(void)

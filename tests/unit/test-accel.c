@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether KVM works: what is seen below an invented root, what follows from it, the file that keeps
- * it, and a guest's boot, with programs in QEMU's place that do what QEMU does on a bad day.
+ * Whether KVM works: the checks below an invented root, the conclusion, the file that caches it,
+ * and a guest's boot, with scripts that imitate QEMU's failures.
  */
 #include "unit.h"
 
@@ -25,7 +25,7 @@ TEST_IN_DIR(seen)
 	assert_int_equal(s.device, -ENOENT);
 	assert_null(s.vendor);
 	assert_true(accel_hopeless(&s));
-	/* Something else of that name. */
+	/* A file of another type with that name. */
 	assert_int_equal(path_mkdirs(d->fd, "dev", 0755), 0);
 	unit_dir_write(d, "dev/kvm", "", 0);
 	assert_int_equal(path_mkdirs(d->fd, "sys/module/kvm_amd", 0755), 0);
@@ -36,7 +36,7 @@ TEST_IN_DIR(seen)
 	assert_int_equal(path_mkdirs(d->fd, "sys/module/kvm_intel", 0755), 0);
 	accel_see(d->fd, 0, &s);
 	assert_string_equal(s.vendor, "kvm_intel");
-	/* An ordinary user's machines are run by others than that user. */
+	/* QEMU runs under other ids than the ordinary user's, so /dev/kvm must be open to all. */
 	assert_int_equal(fchmodat(d->fd, "dev/kvm", 0660, 0), 0);
 	accel_see(d->fd, 0, &s);
 	assert_false(s.closed);
@@ -123,7 +123,7 @@ TEST_IN_DIR(kept)
 		assert_int_equal(accel_load(d->fd, &other[i], &got), -ENOENT);
 }
 
-/* A file that was damaged is none. */
+/* A damaged file is ignored. */
 TEST_IN_DIR(damaged)
 {
 	static const char good[] = "{\"version\": 1, \"boot\": \"boot-1\", \"qemu\": \"qemu-1\", "
@@ -173,7 +173,7 @@ TEST_IN_DIR(faults)
 	FAIL_SWEEP(store_and_load(d->fd));
 }
 
-/* A script that QMP is spoken with by descriptor 4, as with QEMU. */
+/* A script in QEMU's place, with QMP on file descriptor 4. */
 static void boot_with(const struct unit_dir *d, const char *script, uint64_t ms,
 		      struct accel_tried *ret)
 {
@@ -221,7 +221,7 @@ TEST_IN_DIR(boots)
 	assert_int_equal(t.boot, ACCEL_ENDED);
 	assert_string_equal(t.text, "no \\x1bKVM here");
 
-	/* More than a line can be. */
+	/* Longer than a line may be. */
 	boot_with(d, "#!/bin/sh\ncat /dev/zero >&4\n", 30000, &t);
 	assert_int_equal(t.boot, ACCEL_ENDED);
 }

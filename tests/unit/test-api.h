@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A request without a connection: what the api answers is caught at the functions of the HTTP
- * server, which are wrapped (meson.build: api_wrap_args). Everything between is real.
+ * A request without a connection: the wrapped functions of the HTTP server (meson.build:
+ * api_wrap_args) collect the API's response. All code in between is real.
  */
 #pragma once
 
@@ -20,7 +20,7 @@ enum {
 	FIELDS = 4,
 };
 
-/* What became of the one request of a test. */
+/* The state of a test's single request. */
 struct client {
 	struct exchange x;
 	struct request *r; /* NULL: it has ended */
@@ -36,7 +36,7 @@ struct client {
 };
 
 static struct client client;
-static char memory[OUT_MAX]; /* of client.out */
+static char memory[OUT_MAX]; /* memory of client.out */
 static struct api_config config;
 static struct api api;
 
@@ -129,7 +129,7 @@ static struct request *ask(const char *type)
 		.r = r,
 	};
 	if (!r)
-		return NULL; /* a fault that is asked for */
+		return NULL; /* an injected fault */
 	client.fields[0][0] = "content-type";
 	client.fields[0][1] = type;
 	client.x.cookie = r;
@@ -137,7 +137,7 @@ static struct request *ask(const char *type)
 	return r;
 }
 
-/* The client goes, if it is still there. */
+/* Disconnects the client, if it is still connected. */
 static void leave_client(void)
 {
 	if (client.r)
@@ -163,9 +163,9 @@ static int api_teardown(void **state)
 	return 0;
 }
 
-/* ---- what was answered ---- */
+/* ---- responses ---- */
 
-/* The next envelope from *at on; the caller frees the text. */
+/* The next envelope after *at; the caller frees the text. */
 static inline char *next_envelope(size_t *at, unsigned int *ret_flags)
 {
 	struct reader in = reader_of(client.out.data + *at, client.out.len - *at);

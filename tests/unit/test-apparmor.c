@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* That a profile which is loaded is found is shown where there is AppArmor: tests/slow/debian. */
+/* tests/slow/debian, on a host with AppArmor, tests that a loaded profile is found. */
 #include "unit.h"
 
 #include <errno.h>

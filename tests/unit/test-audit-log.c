@@ -28,7 +28,7 @@ TEST_WITH(test_full_disk, setup, unit_dir_teardown)
 		limit_size(c.bytes + more);
 		assert_int_equal(box(&c, "/does not fit, or only just"), -EFBIG);
 		assert_int_equal(box(&c, "/still full"), -EFBIG);
-		/* A record that has begun counts, one that has not does not. */
+		/* A record that was begun counts. */
 		assert_int_equal(c.head.count, before + (more > 0));
 		assert_false(look(&l, NULL).bad);
 		limit_size(0);
@@ -62,7 +62,7 @@ TEST_WITH(test_full_disk_of_host_chain, setup, unit_dir_teardown)
 	assert_good(&l, 3, 1);
 }
 
-/* Half a record at the end of the host chain, cut at every byte. */
+/* A torn record at the end of the host chain, cut at every byte. */
 TEST_WITH(test_torn, setup, unit_dir_teardown)
 {
 	const struct unit_dir *d = *state;
@@ -90,7 +90,7 @@ TEST_WITH(test_torn, setup, unit_dir_teardown)
 	buf_done(&good);
 }
 
-/* What is damaged is not taken for torn, and nothing is written behind it. */
+/* Damage is not mistaken for a torn write, and nothing is appended after it. */
 TEST_WITH(test_damage_is_not_torn, setup, unit_dir_teardown)
 {
 	const struct unit_dir *d = *state;
@@ -207,7 +207,7 @@ TEST_WITH(test_rotation, setup, unit_dir_teardown)
 	assert_true(r.checkpoints >= 3);
 	assert_true(l.number >= 3);
 	assert_int_equal(late.number, l.number);
-	/* A file in the middle, at the end, at the beginning. */
+	/* A missing file in the middle, at the end, at the beginning. */
 	assert_int_equal(renameat(d->fd, "audit/host-00000001.log", d->fd, "audit/x"), 0);
 	r = look(&l, NULL);
 	assert_bad(&r, "host-00000002.log", r.seq, "a file is missing");
@@ -250,7 +250,7 @@ TEST_WITH(test_sandbox_rotation, setup, unit_dir_teardown)
 		assert_int_equal(box(&c, text), 0);
 	must(audit_sandbox_next(&l, "abc", 1, &fd, &e), &e);
 	assert_int_equal(audit_chain_switch(&c, fd), 0);
-	/* Nobody brings another: it ends, and says so. */
+	/* No new file comes: the chain ends with an error. */
 	for (; box(&c, text) == 0; n++)
 		assert_true(n < 10000);
 	assert_int_equal(box(&c, text), -EFBIG);
@@ -305,7 +305,7 @@ TEST_WITH(test_cap, setup, unit_dir_teardown)
 		fail_msg("%s %llu: %s", r.file, (unsigned long long)r.seq, r.what);
 	assert_true(r.missing > 0);
 	must(audit_set_open(&l, &set, &e), &e);
-	assert_true(set.files[0].number > 0); /* files of the host chain have gone, too */
+	assert_true(set.files[0].number > 0); /* files of the host chain were deleted too */
 }
 
 TEST_WITH(test_cap_without_anything_to_remove, setup, unit_dir_teardown)
@@ -366,7 +366,7 @@ TEST_WITH(test_not_ours, setup, unit_dir_teardown)
 
 /* ---- faults ---- */
 
-/* In a log of its own each time, so that the many runs do not read each other's records. */
+/* Each run has its own log, so that it does not read the records of the others. */
 static int whole_life(const struct unit_dir *d)
 {
 	_cleanup_audit_log_ struct audit_log l = AUDIT_LOG_INIT;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Records and chains as bytes: any change of them is found; what payloads say. */
+/* Records and chains as bytes: every change is detected; contents of payloads. */
 #include "test-audit.h"
 
 #include <sodium.h>
@@ -13,8 +13,8 @@ enum {
 };
 
 /*
- * A log of MANY records, and where each of them begins. Its clocks jump and go back, and it has
- * boots that come again: what order records have is said by their numbers and hashes alone.
+ * A log of MANY records, with the offset of each. Its clock jumps back and forth and boot ids
+ * repeat: only numbers and hashes define the order of records.
  */
 struct book {
 	struct buf bytes;
@@ -48,7 +48,7 @@ static void write_book(struct book *book)
 	free(out);
 }
 
-/* Reads the record at `k` of the book as the one that comes when `n` were read before it. */
+/* Reads record `k` of the book as the one after `n` records. */
 static ssize_t read_as(const struct book *book, size_t k, size_t n, const char **ret_why)
 {
 	struct audit_head head = book->before[n];
@@ -59,8 +59,8 @@ static ssize_t read_as(const struct book *book, size_t k, size_t n, const char *
 }
 
 /*
- * What is before the flipped bit is as it was, so the reader gets to that record in the state of
- * before[k]: to look at this record is to look at the whole log.
+ * The bytes before the flipped bit are unchanged, so the reader reaches that record in state
+ * before[k]. Checking this one record is as good as checking the whole log.
  */
 TEST(test_every_bit)
 {
@@ -95,7 +95,7 @@ TEST(test_every_deletion_swap_duplicate)
 
 	write_book(&book);
 	for (size_t k = 0; k + 1 < MANY; k++) {
-		/* Record k is gone, or stands behind its neighbour; k is there twice. */
+		/* Record k is missing, swapped with its neighbour, or duplicated. */
 		assert_int_equal(read_as(&book, k + 1, k, &why), -EBADMSG);
 		assert_string_equal(why, "records are missing before it");
 		assert_int_equal(read_as(&book, k, k + 1, &why), -EBADMSG);
@@ -104,7 +104,7 @@ TEST(test_every_deletion_swap_duplicate)
 	buf_done(&book.bytes);
 }
 
-/* A part of the right record is an end; a part of another is not. */
+/* A truncated valid record is the end of the log; a truncated other record is an error. */
 TEST(test_every_cut)
 {
 	struct book book;

@@ -24,7 +24,7 @@ static uint64_t sum_counts(const char *text)
 	return sum;
 }
 
-/* A million in sixty seconds, to names that mostly never come again. */
+/* A million events in sixty seconds, to names that mostly do not repeat. */
 TEST_WITH(test_million, setup, unit_dir_teardown)
 {
 	_cleanup_audit_log_ struct audit_log l = AUDIT_LOG_INIT;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The audit log in a directory: what verification finds, and names. */
+/* The audit log in a directory: errors that verification finds and names. */
 #include "test-audit.h"
 
 #include <sodium.h>
@@ -67,7 +67,7 @@ TEST_WITH(test_verify_names_the_record, setup, unit_dir_teardown)
 	assert_good(&l, 101, 1);
 }
 
-/* Writes the chain anew from record `k` on, with another text in it and all hashes right. */
+/* Rewrites the chain from record `k` on, with another text in it and valid hashes. */
 static void rechain(const struct unit_dir *d, const char *name, uint64_t k)
 {
 	_cleanup_buf_ struct buf old = slurp(d, name), new = BUF_INIT(64 * 1024 * 1024);
@@ -151,7 +151,7 @@ TEST_WITH(test_another_key, setup, unit_dir_teardown)
 	assert_bad(&r, "host-00000000.log", 2, "another key");
 }
 
-/* What a signature says cannot be said of another record. */
+/* A signature is not valid for another record. */
 TEST_WITH(test_forged_mark, setup, unit_dir_teardown)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(4096);
@@ -191,7 +191,7 @@ TEST_WITH(test_truncated, setup, unit_dir_teardown)
 	assert_int_equal(m.seq, 2);
 	assert_false(look(&l, &m).bad);
 	good = slurp(d, HOST);
-	/* Cut anywhere: it is found as far as the checkpoint sees. */
+	/* Cut anywhere: detected for all records that the checkpoint covers. */
 	for (size_t n = 0; n < good.len; n++) {
 		spill(d, HOST, good.data, n);
 		assert_int_equal(look(&l, &m).bad, n < covered);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An audit log of a test's own, and what is done with it. */
+/* An audit log for a test, and operations on it. */
 #pragma once
 
 #include "unit.h"

@@ -66,7 +66,7 @@ TEST(minutes_pass)
 	budget_done(&b);
 }
 
-/* Three streams share the bytes; what arrives is never more than the budget, and all of it. */
+/* Three streams share the budget; together they deliver all of it and not a byte more. */
 TEST_WITH(budget_of_bytes, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
@@ -96,7 +96,8 @@ TEST_WITH(budget_of_bytes, world_setup, world_teardown)
 		    }));
 	assert_true(arrived <= 100000);
 	assert_string_equal(desk_last(&d)->detail, "bytes_out");
-	/* What the one that was cut had taken and not sent is there for the others. */
+	/* The budget that the aborted stream had reserved and not sent is available to the
+	 * others. */
 	open_and_refuse(&d, "a.example.com:22", "bytes_out");
 	for (int i = 0; i < 3; i++) {
 		(void)fd_close(fd[i]);
@@ -131,7 +132,7 @@ TEST_WITH(new_rules_cut, world_setup, world_teardown)
 	world_expect_end(w, x, -ECONNRESET);
 	desk_put(srv_a, "y", 1);
 	world_expect(w, a, "y", 1);
-	/* A deny rule for the address that was dialled, and a stricter protocol. */
+	/* A deny rule for the dialled address, and a stricter protocol. */
 	broker_set_rules(d.b, RULES("+.example.com:22", "-93.184.0.0/16"));
 	assert_int_equal(d.ended, 3);
 	world_expect_end(w, srv_a, -ECONNRESET);
@@ -180,7 +181,7 @@ TEST_WITH(slow_and_dead_peers, world_setup, world_teardown)
 	for (size_t i = 0; i < d.n_seen; i++)
 		if (d.seen[i].what == BROKER_END)
 			assert_string_equal(d.seen[i].detail, "first bytes");
-	/* One that behaves is served meanwhile. */
+	/* A well-behaved client is served meanwhile. */
 	fine = desk_open(&d, "www.example.com:22");
 	desk_put(fine, "\1\2\3", 3);
 	do
@@ -203,7 +204,7 @@ TEST_WITH(slow_and_dead_peers, world_setup, world_teardown)
 	assert_int_equal(fail_count_fds(), fds);
 }
 
-/* A client that leaves at any stage leaves nothing behind. */
+/* A client that disconnects at any stage leaks nothing. */
 TEST_WITH(clients_that_leave, world_setup, world_teardown)
 {
 	static const char *const names[] = { "stall.example.com:22", "a.example.com:22",
@@ -220,7 +221,7 @@ TEST_WITH(clients_that_leave, world_setup, world_teardown)
 	}
 	for (int i = 0; i < 3; i++)
 		(void)fd_close(desk_open(&d, "stall.example.com:22"));
-	(void)broker_free(d.b); /* in the middle of it */
+	(void)broker_free(d.b); /* with streams open */
 	assert_int_equal(d.ended, 6);
 	assert_int_equal(fail_count_fds(), fds);
 }
@@ -256,7 +257,7 @@ TEST_WITH(many_at_once, world_setup, world_teardown)
 	before = resident();
 	for (int i = 0; i < MANY; i++) {
 		fd[i] = desk_open(&d, "a.example.com:22");
-		/* Not more at once than the resolver of this test has room for. */
+		/* At most as many at once as this test's resolver has room for. */
 		for (int j = i - 63; i % 64 == 63 && j <= i; j++)
 			srv[j] = world_accept(w, l);
 	}
@@ -279,7 +280,7 @@ TEST_WITH(many_at_once, world_setup, world_teardown)
 	(void)broker_free(d.b);
 }
 
-/* One stream from its request to its end, with a fault somewhere in it. */
+/* One stream from request to end, with one fault. */
 static int live_once(struct world *w, int l)
 {
 	struct desk d = { 0 };
@@ -304,7 +305,7 @@ static int live_once(struct world *w, int l)
 	broker_open(d.b, &req);
 	(void)!send(fds[0], "\1\2\3", 3, MSG_NOSIGNAL);
 	(void)shutdown(fds[0], SHUT_WR);
-	/* A reply that got lost is asked for again after a second. */
+	/* A lost reply is requested again after a second. */
 	until = clock_mono() + 20 * NSEC_PER_SEC;
 	while (d.ended == 0 && desk_last(&d)->what != BROKER_DENY && clock_mono() < until) {
 		r = loop_once(w->loop, clock_mono() + NSEC_PER_MSEC);
@@ -316,7 +317,7 @@ static int live_once(struct world *w, int l)
 	}
 	(void)broker_free(d.b);
 	(void)fd_close(fds[0]);
-	/* Whatever happened: one verdict, and one end for a yes. */
+	/* In all cases: one verdict, and one end if it was allowed. */
 	assert_int_equal(d.n_seen, d.seen[0].what == BROKER_ALLOW ? 2 : 1);
 	return r;
 }
@@ -333,12 +334,12 @@ TEST_WITH(faults, world_setup, world_teardown)
 	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_##name, 0, 1), \
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
 
-/* What a stream may call once the broker is made; anything else is death. */
+/* The syscalls that a stream may make once the broker exists; any other kills the process. */
 static bool lock_down(void)
 {
 	static const struct sock_filter filter[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		/* What every user of the loop needs. */
+		/* Needed by every user of the loop. */
 		ALLOW(read),
 		ALLOW(write),
 		ALLOW(close),
@@ -370,7 +371,7 @@ static bool lock_down(void)
 		ALLOW(splice),
 		ALLOW(pipe2),
 		ALLOW(fcntl),
-		/* A sanitizer's runtime calls what it likes. */
+		/* A sanitizer's runtime makes arbitrary calls. */
 		BPF_STMT(BPF_RET | BPF_K, SANITIZED ? SECCOMP_RET_LOG : SECCOMP_RET_KILL_PROCESS),
 	};
 	struct sock_fprog prog = { ARRAY_SIZE(filter), (struct sock_filter *)filter };
@@ -379,7 +380,7 @@ static bool lock_down(void)
 	       syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog) == 0;
 }
 
-/* The child: a stream by name with enough bytes to be spliced, and one that is refused. */
+/* The child: one stream by name with enough bytes for splice(), and one that is refused. */
 static int locked_child(struct desk *d, int client, int l)
 {
 	static char data[300000];

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Generated names through the whole of the broker. The calls between its parts are wrapped: the
- * look-up answers with an address made of the name it was asked for, and with one that must be
- * sorted out; the dialling ends there. For every input: what was matched is what is looked up, what
- * is looked up is what is dialled, and what is denied is neither.
+ * Generated names through the whole broker. The calls between its parts are wrapped: the lookup
+ * answers with an address derived from the name, and with one that must be filtered out; dialling
+ * ends the test. For every input, the matched name is looked up, the looked-up address is dialled,
+ * and a denied name is neither.
  *
- *	test-broker-names [COUNT [SEED]]
+ * test-broker-names [COUNT [SEED]]
  */
 #include "test-names.h"
 

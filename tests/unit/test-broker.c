@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The verdict, and what stands between it and the first byte. */
+/* The verdict, and the checks between it and the first byte. */
 #include "test-broker.h"
 
 #include "egress/check.h"
@@ -35,7 +35,7 @@ TEST_WITH(denied_names_are_not_looked_up, world_setup, world_teardown)
 	assert_int_equal(fail_count_fds(), fds);
 }
 
-/* Asks for `what` with the first bytes; the stream must end for that reason, with a reset. */
+/* Opens `what` and sends the first bytes; the stream must end with a reset for that reason. */
 static void refused(struct desk *d, const char *what, const void *first, size_t n,
 		    enum broker_reason reason)
 {
@@ -71,7 +71,8 @@ TEST_WITH(addresses_are_checked, world_setup, world_teardown)
 		print_message("# %s: %s\n", what, desk_last(&d)->detail);
 	}
 	refused(&d, "nx.example.com:22", "", 0, BROKER_LOOKUP);
-	/* Of several only the good one is dialled: the first connection that anybody saw. */
+	/* The broker dials only the good address of several: it is the first connection to
+	 * arrive. */
 	fd = desk_open(&d, "mixed.example.com:22");
 	WORLD_UNTIL(w, ({
 			    struct sockaddr_in at;
@@ -83,8 +84,8 @@ TEST_WITH(addresses_are_checked, world_setup, world_teardown)
 				    assert_int_equal(getsockname(got, (struct sockaddr *)&at, &n),
 						     0);
 				    good = ntohl(at.sin_addr.s_addr) == 0x5db80001;
-				    /* The address of this host is connected to before it is known
-				     * as such. */
+				    /* An address of this host is recognised only after the
+				     * connect(). */
 				    assert_true(good || ntohl(at.sin_addr.s_addr) == 0x5db90001);
 				    (void)fd_close(got);
 			    }
@@ -155,7 +156,7 @@ TEST(private_addresses)
 	assert_null(resolved(denies, "10.0.1.1", true));
 }
 
-/* The rule that allowed the stream decides, also when it changes. */
+/* The rule that allowed the stream decides, also after a change of rules. */
 TEST_WITH(private_by_rule, world_setup, world_teardown)
 {
 	static const char *const still[] = { "loopback", "metadata", "shared", "embedded", "here" };
@@ -238,7 +239,7 @@ TEST_WITH(tls_must_ask_for_the_name, world_setup, world_teardown)
 	n = desk_hello("www.example.com", true, 1000, hello);
 	refused(&d, "www.example.com:443", hello, n, BROKER_CONTENT);
 	refused(&d, "www.example.com:443", "GET / HTTP/1.1\r\n\r\n", 18, BROKER_CONTENT);
-	/* Nothing of all that has reached the server. */
+	/* Nothing of this has reached the server. */
 	for (int i = 0; i < 5; i++) {
 		char byte;
 
@@ -247,7 +248,7 @@ TEST_WITH(tls_must_ask_for_the_name, world_setup, world_teardown)
 			assert_true(recv(srv, &byte, 1, 0) <= 0);
 		(void)fd_close(srv);
 	}
-	/* One byte a record, one byte a segment. */
+	/* One byte per TLS record, one byte per segment. */
 	n = desk_hello("WWW.example.com", false, 1, hello);
 	fd = desk_open(&d, "www.example.com:443");
 	for (size_t i = 0; i < n; i++) {
@@ -331,7 +332,7 @@ TEST_WITH(server_may_speak_first, world_setup, world_teardown)
 	world_expect(w, fd, "SSH-2.0-x\r\n", 11);
 	desk_put(fd, "SSH-2.0-y\r\n", 11);
 	world_expect(w, srv, "SSH-2.0-y\r\n", 11);
-	desk_put(fd, "\x16\x03GET / HTTP/1.1\r\n", 18); /* not its first bytes */
+	desk_put(fd, "\x16\x03GET / HTTP/1.1\r\n", 18); /* not the first bytes of the stream */
 	world_expect(w, srv, "\x16\x03GET / HTTP/1.1\r\n", 18);
 	(void)fd_close(fd);
 	world_expect_end(w, srv, 0);
@@ -370,7 +371,7 @@ TEST_WITH(proxies_are_answered, world_setup, world_teardown)
 	(void)fd_close(srv);
 	WORLD_UNTIL(w, d.ended == 1);
 	assert_int_equal(desk_last(&d)->out, n);
-	/* Refused by the rules, by the resolver, and for its first bytes. */
+	/* Refused by the rules, by the resolver, and for the first bytes. */
 	for (int i = 0; i < 3; i++) {
 		static const char *const what[] = { "x.org:443", "nx.example.com:443",
 						    "api.example.com:443" };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A broker in the world of test-egress.h, and a record of what it reports. */
+/* A broker in the world of test-egress.h, with a log of its reports. */
 #pragma once
 
 #include "test-egress.h"
@@ -97,7 +97,7 @@ static inline void desk_start(struct desk *d, const struct broker_conf *c, struc
 		fail_msg("%s", e.msg);
 }
 
-/* Asks for `what`; the client's end of the socket. */
+/* Opens a stream to `what`; returns the client's end of the socket. */
 static inline int desk_open(struct desk *d, const char *what)
 {
 	struct broker_request req = { 0 };

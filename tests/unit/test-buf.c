@@ -159,7 +159,7 @@ TEST(a_reader_stays_inside)
 	assert_int_equal(reader_finish(&r), -EBADMSG); /* left over */
 	assert_int_equal(reader_be(&r, 2), 0);
 	assert_int_equal(r.err, -EBADMSG);
-	assert_null(reader_bytes(&r, 1)); /* sticks, though one byte is there */
+	assert_null(reader_bytes(&r, 1)); /* the error persists, although one byte is left */
 	assert_null(reader_bytes(&r, 0));
 	assert_int_equal(reader_left(&r), 1);
 	assert_int_equal(reader_finish(&r), -EBADMSG);

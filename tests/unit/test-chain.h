@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An audit chain in memory, for a keeper of the test's. */
+/* An audit chain in memory, for a keeper in a test. */
 #pragma once
 
 #include "unit.h"
@@ -22,7 +22,7 @@ static inline int memory_log(void)
 	return fd;
 }
 
-/* The number of records of that kind that say `what`. */
+/* Number of records of that kind that contain `what`. */
 static inline unsigned int chain_recorded(int fd, unsigned int kind, const char *what)
 {
 	_cleanup_free_ uint8_t *data = malloc(CHAIN_MAX);

@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 
-/* Nothing is readable behind the text's NUL. */
+/* The memory after the NUL is not readable. */
 static int parse(const char *s, uint64_t *ret)
 {
 	_cleanup_free_ char *raw = unit_copy(s, strlen(s) + 1);

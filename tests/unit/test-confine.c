@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts that confined processes are made of. Whatever changes a process is tried in a child. */
+/* The steps of confinement. Each change of a process is tested in a child. */
 #include "unit.h"
 
 #include <fcntl.h>
@@ -21,7 +21,7 @@ enum {
 	ID = 12345,
 };
 
-/* 0, or the line of the first EXPECT() that does not hold. */
+/* Runs `fn`, which returns 0 or the line of the first failed EXPECT(). */
 static void in_child(int (*fn)(void))
 {
 	pid_t pid = fork();
@@ -119,7 +119,7 @@ static int no_capabilities(void)
 		EXPECT(caps_only(CAPS_BIT(CAP_CHOWN) | CAPS_BIT(CAP_KILL)) == 0);
 		EXPECT(caps_check(CAPS_BIT(CAP_CHOWN) | CAPS_BIT(CAP_KILL)) == 0);
 		EXPECT(caps_check(CAPS_BIT(CAP_CHOWN)) == -EPERM);
-		/* Permitted, and not in effect. */
+		/* Permitted, but not effective. */
 		EXPECT(caps_limit(CAPS_BIT(CAP_CHOWN) | CAPS_BIT(CAP_FOWNER), 0) == 0);
 		EXPECT(caps_check(CAPS_BIT(CAP_CHOWN)) == 0 && caps_check(0) == -EPERM);
 	}
@@ -152,7 +152,7 @@ static int another_user(void)
 	EXPECT(getgroups(0, NULL) == 0);
 	EXPECT(getuid() == ID && geteuid() == ID && getgid() == ID && getegid() == ID);
 	EXPECT(become_ids(0, 0) == -EPERM);
-	EXPECT(become(ID) == -EPERM); /* other groups are no longer its to drop */
+	EXPECT(become(ID) == -EPERM); /* it can no longer drop supplementary groups */
 	return 0;
 }
 
@@ -183,7 +183,7 @@ static bool is_null(int fd)
 
 static int no_stdio(void)
 {
-	/* It gets the number of the one that is closed, which must stay open. */
+	/* The new file gets the number that was closed, and must stay open. */
 	EXPECT(close(0) == 0 && self_null_stdio(2) == 0);
 	EXPECT(is_null(0) && is_null(1));
 	EXPECT(close(2) == 0 && self_null_stdio(3) == 0);

@@ -55,7 +55,7 @@ TEST(text_is_copied_and_cut)
 	char text[600], key[] = "key", hint[] = "hint";
 
 	memset(text, 'x', sizeof(text));
-	memcpy(text + 510, "\xc3\xa4", 2); /* is cut in two */
+	memcpy(text + 510, "\xc3\xa4", 2); /* truncated in the middle */
 	text[sizeof(text) - 1] = '\0';
 	diag_add(&d, DIAG_ERROR, (struct pos){ &file_a, 1, 1 }, key, hint, "%s", text);
 	memset(text, 'y', 20);
@@ -114,7 +114,7 @@ TEST(the_list_is_bounded_and_counts_on)
 	assert_int_equal(d.dropped, 0);
 	diag_add(&d, DIAG_WARNING, (struct pos){ &file_a, 900, 1 }, "", NULL, "w");
 	assert_int_equal(diags_result(&d), 0);
-	/* An error that is not kept still counts. */
+	/* An error beyond the limit still counts. */
 	diag_add(&d, DIAG_ERROR, (struct pos){ &file_a, 901, 1 }, "", NULL, "e");
 	assert_int_equal(d.n, DIAG_MAX);
 	assert_int_equal(d.dropped, 2);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The dial guard on this host, as root: the rules become the trie that they should, the programs
- * judge packets as it says, and sockets of a process in the group are held to it. What is refused
- * is tried without the guard first.
+ * The dial guard on this host, as root: rules become the expected trie, the programs judge packets
+ * by it, and the guard limits the sockets of processes in the group. Every refused connection is
+ * first shown to work without the guard.
  */
 #include "unit.h"
 
@@ -33,7 +33,7 @@
 enum {
 	RULES_MAX = 8,
 	PACKET_MAX = 64,
-	START_MS = 20, /* a bar against ten times as much: a busy machine passes it */
+	START_MS = 20, /* detects a tenfold slowdown; a busy host still passes */
 };
 
 /* ---- rules ---- */
@@ -41,7 +41,7 @@ enum {
 struct given {
 	const char *v[RULES_MAX];
 	const char *proxy, *server;
-	const char *more; /* a rule that was added in the run before */
+	const char *more; /* a rule that was added in an earlier run */
 };
 
 static struct addr addr_of(const char *text)
@@ -50,7 +50,7 @@ static struct addr addr_of(const char *text)
 	struct err e = ERR_INIT;
 
 	if (addr_parse(text, strlen(text), &a, &e) < 0) {
-		/* What policies may not write, a program can connect to. */
+		/* Programs can connect to addresses that a policy cannot contain. */
 		a = (struct addr){ .family = 6, .prefix = 128 };
 		assert_int_equal(inet_pton(AF_INET6, text, a.bytes), 1);
 	}
@@ -99,7 +99,7 @@ static uint8_t find(int map, uint32_t what, const struct addr *a)
 	return bpf_map_get(map, &k, &found) < 0 ? 0 : found;
 }
 
-/* What the programs decide, by hand. */
+/* Decides from the map as the programs do. */
 static bool may(int map, unsigned int protocol, const char *text, uint16_t port)
 {
 	struct addr a = addr_of(text);
@@ -107,7 +107,7 @@ static bool may(int map, unsigned int protocol, const char *text, uint16_t port)
 	return find(map, DIAL_KIND, &a) & find(map, dial_what(protocol, port), &a) & ~DIAL_HERE;
 }
 
-/* The trie and addr_classify() say the same of any address. */
+/* The trie and addr_classify() agree on every address. */
 TEST(test_kinds_are_those_of_the_table)
 {
 	static const struct given none = { .v = { NULL } };
@@ -120,7 +120,7 @@ TEST(test_kinds_are_those_of_the_table)
 		size_t row = (size_t)rand_r(&seed) % 64;
 		uint8_t kind;
 
-		/* Anywhere, and near each row: in it, or a bit away. */
+		/* Random addresses, and addresses in each row or one bit away from it. */
 		if (!addr_class_row(row, &a, &class))
 			a = (struct addr){ .family = row % 2 ? 4 : 6 };
 		for (unsigned int bit = a.prefix; bit < (a.family == 4 ? 32U : 128U); bit++)
@@ -132,7 +132,7 @@ TEST(test_kinds_are_those_of_the_table)
 		kind = find(map, DIAL_KIND, &a);
 		class = addr_classify(&a);
 		if (a.family == 6 && memcmp(a.bytes, "\0\0\0\0\0\0\0\0\0\0\xff\xff", 12) == 0)
-			continue; /* is IPv4 to the kernel, and looked at as that */
+			continue; /* the kernel treats it as IPv4 */
 		assert_int_equal(kind == DIAL_PUBLIC, class == ADDR_PUBLIC);
 		assert_int_equal(kind == DIAL_PRIVATE, class == ADDR_PRIVATE);
 		assert_int_equal(kind == DIAL_SHARED, class == ADDR_SHARED);
@@ -206,7 +206,7 @@ TEST(test_rules)
 	assert_false(may(map, IPPROTO_UDP, "93.184.216.34", 443));
 	assert_false(may(map, IPPROTO_UDP, "93.184.216.34", 53));
 	assert_false(may(map, IPPROTO_ICMP, "93.184.216.34", 443));
-	/* More, while it runs, and no less of what there was. */
+	/* A rule can be added while it runs; the existing ones stay. */
 	assert_int_equal(rule_parse("10.1.2.3:443", 12, &rule, &e), 0);
 	assert_int_equal(dial_rules_add(map, &rule), 0);
 	assert_true(may(map, IPPROTO_TCP, "10.1.2.3", 443));
@@ -220,7 +220,7 @@ TEST(test_rules)
 	assert_false(may(map, IPPROTO_TCP, "127.0.0.1", 443));
 }
 
-/* What goes by a proxy goes to that, and nowhere else. */
+/* Connections through a proxy may reach the proxy only. */
 TEST(test_proxies)
 {
 	static const struct given by_addr = { .v = { "github.com:443", "10.1.0.0/16:22" },
@@ -268,7 +268,7 @@ struct packet {
 	size_t n;
 };
 
-/* Where a version of IP has what the guard looks at. */
+/* Offsets of the fields that the guard checks, by version of IP. */
 static const struct packet_form {
 	int family;
 	uint8_t version;
@@ -308,8 +308,8 @@ static int load(const struct dial_program *p, int map)
 }
 
 /*
- * Runs it over a packet that leaves, or comes, by the device of that number. The kernel wants the
- * head of an Ethernet frame, which the programs do not see.
+ * Runs the program over a packet that leaves or arrives by the device of that number. The kernel
+ * requires an Ethernet header, which the programs do not see.
  */
 static int judge(int program, const struct packet *p, unsigned int device)
 {
@@ -329,7 +329,7 @@ static int judge(int program, const struct packet *p, unsigned int device)
 	return (int)attr.test.retval;
 }
 
-/* A namespace with a device that is not the loopback's: its number. */
+/* Makes a namespace with a device other than loopback; returns its number. */
 static unsigned int new_device(int *ret_fd)
 {
 	struct ifreq r = { .ifr_flags = IFF_TUN | IFF_NO_PI, .ifr_name = "out" };
@@ -383,7 +383,7 @@ TEST(test_packets_that_come)
 			fail_msg("packet %zu", i);
 }
 
-/* A program that the verifier refuses is refused with its words. */
+/* The error for a rejected program contains the verifier's message. */
 TEST(test_a_wrong_program)
 {
 	static const struct bpf_insn code[] = { { .code = BPF_JMP | BPF_EXIT } };
@@ -441,7 +441,7 @@ static int listen_at(struct sockaddr_in *ret)
 	return fd;
 }
 
-/* What a connection to the address gives, in a process in the group (-1: in none). */
+/* The result of a connect() to the address, by a process in the group (-1: in no group). */
 static int connects(int group, const struct sockaddr_in *to)
 {
 	struct proc p = PROC_INIT;
@@ -512,7 +512,7 @@ TEST(test_what_is_seen)
 	assert_false(r.row[LAYER_DIAL_GUARD].enforced);
 	assert_string_equal(r.row[LAYER_DIAL_GUARD].seen, "no reason");
 	assert_true(r.row[LAYER_DIAL_GUARD].advice[0]);
-	/* It takes the process with it, as for a keeper whose warden was killed. */
+	/* Removing the group kills the process, as for a keeper whose warden was killed. */
 	assert_int_equal(cgroup_keeper_remove(name, &e), 0);
 	assert_int_equal(proc_wait(&p, clock_mono() + 10 * NSEC_PER_SEC, &(siginfo_t){ 0 }), 0);
 	proc_done(&p);
@@ -537,7 +537,7 @@ TEST(test_each_call_fails)
 	assert_int_equal(cgroup_keeper_open(name), -ENOENT);
 }
 
-/* It must not be felt when a sandbox starts. */
+/* Making a guard must not slow down the start of a sandbox. */
 TEST(test_it_is_made_in_no_time)
 {
 	uint64_t best = UINT64_MAX;
@@ -556,7 +556,7 @@ TEST(test_it_is_made_in_no_time)
 	assert_true(best < START_MS * NSEC_PER_MSEC);
 }
 
-/* The last: it leaves its network. */
+/* Runs last, because it leaves its network namespace. */
 TEST(test_packets_that_leave)
 {
 	_cleanup_close_ int map = new_map(&some), fd = load(&dial_programs[0], map), tun = -EBADF;
@@ -589,7 +589,7 @@ TEST(test_packets_that_leave)
 		{ packet(&v6, HOST6, "::1", TCP, 40000, 5432, SYN), LO, 1 },
 		{ packet(&v6, HOST6, "64:ff9b::a01:203", TCP, 40000, 443, SYN), out, 0 },
 		{ packet(&v6, HOST6, "fe80::1", TCP, 40000, 443, SYN), out, 0 },
-		/* A protocol and a port that together are 0. */
+		/* Protocol and port both 0. */
 		{ packet(&v6, HOST6, FAR6, IPPROTO_HOPOPTS, 0x1100, 0, SYN), out, 0 },
 		{ packet(&v6, HOST6, "fd00::1", IPPROTO_HOPOPTS, 0x1100, 0, SYN), out, 0 },
 		{ packet(&v4, HOST4, "169.254.169.254", 0, 1, 0, 0), out, 0 },
@@ -602,13 +602,13 @@ TEST(test_packets_that_leave)
 	for (size_t i = 0; i < ARRAY_SIZE(tries); i++)
 		if (judge(fd, &tries[i].p, tries[i].device) != tries[i].want)
 			fail_msg("packet %zu", i);
-	odd.bytes[0] = 0x46; /* options, which may be a route */
+	odd.bytes[0] = 0x46; /* IP options, which may contain a source route */
 	assert_int_equal(judge(fd, &odd, out), 0);
 	odd.bytes[0] = 0x45;
-	odd.bytes[7] = 8; /* of a fragment, what is there is no port */
+	odd.bytes[7] = 8; /* a fragment has no port at this place */
 	assert_int_equal(judge(fd, &odd, out), 0);
 	odd.bytes[6] = 0x40;
-	odd.bytes[7] = 0; /* not to be fragmented, as all TCP is */
+	odd.bytes[7] = 0; /* don't-fragment, as for all TCP */
 	assert_int_equal(judge(fd, &odd, out), 1);
 }
 

@@ -60,7 +60,7 @@ TEST_WITH(v6_comes_first, world_setup, world_teardown)
 	assert_int_equal(r.a.family, 6);
 	(void)fd_close(r.fd);
 	fds = fail_count_fds();
-	/* Refused at once: the next at once. */
+	/* After an immediate refusal, the next address is tried at once. */
 	r = dial_all(w, true, ADDRS("93.184.0.1", "2606:2800::9"));
 	assert_true(r.fd >= 0);
 	assert_int_equal(r.a.family, 4);
@@ -68,7 +68,7 @@ TEST_WITH(v6_comes_first, world_setup, world_teardown)
 	assert_int_equal(fail_count_fds(), fds);
 }
 
-/* A listener whose queue is full: what is sent to it is not answered. */
+/* A listener with a full queue: connections to it get no answer. */
 static int listen_full(const char *text, int fillers[3])
 {
 	int fd = world_listen(text, 4433);
@@ -99,7 +99,7 @@ TEST_WITH(silent_addresses_are_overtaken, world_setup, world_teardown)
 	assert_int_equal(r.a.bytes[3], 1);
 	assert_true(clock_mono() - start >= DIAL_STAGGER_MS * NSEC_PER_MSEC);
 	(void)fd_close(r.fd);
-	/* What cannot even be begun costs no time. */
+	/* An address that cannot even be tried costs no time. */
 	r = dial_all(w, true, ADDRS("2606:2801::1", "93.184.0.1"));
 	assert_true(r.fd >= 0);
 	(void)fd_close(r.fd);
@@ -124,7 +124,7 @@ TEST_WITH(own_addresses_are_known, world_setup, world_teardown)
 	struct result r;
 
 	assert_int_equal(dial_all(w, true, ADDRS("93.185.0.1")).fd, -EXDEV);
-	/* And whoever listens there has not heard of it. */
+	/* The listener has seen no connection. */
 	assert_int_equal(accept4(l, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC), -1);
 	assert_int_equal(errno, EAGAIN);
 	r = dial_all(w, false, ADDRS("93.185.0.1"));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The capture on sockets of loopback, with programs that ask by hand. Streams that come directly
- * need a network of their own: those are in test_capture.py.
+ * The capture on loopback sockets, with hand-made requests. Direct streams need their own network:
+ * test_capture.py tests them.
  */
 #include "unit.h"
 
@@ -26,8 +26,8 @@ struct world {
 	struct sockaddr_in at[CAPTURE_SOCKETS];
 	unsigned int asked, connected;
 	bool later;
-	uint64_t number; /* of the last question */
-	int fd;		 /* of the last connect */
+	uint64_t number; /* the last question's */
+	int fd;		 /* the last connection's */
 	struct target target;
 	enum capture_how how;
 };
@@ -126,7 +126,7 @@ static int dial(struct world *w, enum capture_socket which)
 	return fd;
 }
 
-/* Rounds, until `fd` can be read. */
+/* Runs the loop until `fd` is readable. */
 static void turn(struct world *w, int fd)
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN };
@@ -162,7 +162,7 @@ static void say(int fd, const void *data, size_t n)
 
 /* ---- DNS ---- */
 
-/* Asks; gives the code of the answer, and the address if there is one, else 0. */
+/* Sends a query; returns the code of the answer, and its address or 0. */
 static unsigned int resolve(struct world *w, int fd, const void *query, size_t n, uint32_t *ret)
 {
 	uint8_t out[DNS_ANSWER_MAX];
@@ -200,7 +200,7 @@ TEST_WITH(names_get_addresses, setup, teardown)
 	assert_true(addr == INADDR_LOOPBACK);
 	assert_int_equal(RESOLVE(w, fd, QUERY("", "\2"), &addr), DNS_NOERROR);
 	assert_int_equal(RESOLVE(w, fd, QUERY("\3nas", "\1"), &addr), DNS_NXDOMAIN);
-	assert_int_equal(w->asked, 4); /* none of these is a name that could be allowed */
+	assert_int_equal(w->asked, 4); /* none of these is a valid name */
 }
 
 TEST_WITH(addresses_have_names, setup, teardown)
@@ -251,7 +251,7 @@ TEST_WITH(wrong_datagrams, setup, teardown)
 	SAY(fd, "x");
 	SAY(fd, "\x12\x34\x81\0\0\1\0\0\0\0\0\0");
 	say(fd, large, sizeof(large));
-	/* None of them has an answer: the next one is that of the next question. */
+	/* These get no answer: the next answer belongs to the next query. */
 	assert_int_equal(RESOLVE(w, fd, QUERY("\xc0\x0c", "\1"), &addr), DNS_FORMERR);
 	say(fd, large, sizeof(large) - 1);
 	assert_int_equal(RESOLVE(w, fd, ALLOWED, &addr), DNS_FORMERR);
@@ -309,7 +309,7 @@ TEST_WITH(wrong_questions_by_tcp, setup, teardown)
 		_cleanup_close_ int fd = dial(w, CAPTURE_DNS_TCP);
 
 		say(fd, wrong[i], 2);
-		if (i == 2) { /* long enough, but no query */
+		if (i == 2) { /* long enough, but not a query */
 			char zeros[0x1ff] = { 0, 0, (char)0x80 };
 
 			say(fd, zeros, sizeof(zeros));
@@ -318,7 +318,7 @@ TEST_WITH(wrong_questions_by_tcp, setup, teardown)
 	}
 }
 
-/* One more than there is room for waits until one goes, and that is in time. */
+/* One connection too many waits until another ends. */
 TEST_WITH(rooms_are_limited, setup, teardown)
 {
 	struct world *w = *state;
@@ -340,7 +340,7 @@ TEST_WITH(rooms_are_limited, setup, teardown)
 	assert_int_equal(w->capture->n_dns, 0);
 }
 
-/* ---- answers that come later ---- */
+/* ---- late answers ---- */
 
 static unsigned int code_of(struct world *w, int fd)
 {
@@ -366,21 +366,21 @@ TEST_WITH(a_late_answer, setup, teardown)
 	assert_int_equal(w->asked, 2);
 	assert_int_equal(w->capture->n_questions, 2);
 	assert_true(recv(fd, out, sizeof(out), MSG_DONTWAIT) < 0);
-	/* In any order; each to the one that asked. */
+	/* In any order; each answer goes to its client. */
 	capture_answered(w->capture, w->number, false, "not on the list");
 	assert_int_equal(code_of(w, other), DNS_NXDOMAIN);
 	assert_true(recv(fd, out, sizeof(out), MSG_DONTWAIT) < 0);
 	capture_answered(w->capture, first, true, NULL);
 	assert_int_equal(code_of(w, fd), DNS_NOERROR);
 	assert_int_equal(w->capture->n_questions, 0);
-	/* Numbers that nobody waits for, or ever had. */
+	/* Unknown numbers, and one that no question waits for. */
 	capture_answered(w->capture, first, true, NULL);
 	capture_answered(w->capture, 0, true, NULL);
 	capture_answered(w->capture, UINT64_MAX, true, NULL);
 	assert_true(recv(fd, out, sizeof(out), MSG_DONTWAIT) < 0);
 }
 
-/* One question of a client at a time; one that has gone takes its question with it. */
+/* One question per client at a time; a client's disconnect drops its question. */
 TEST_WITH(late_answers_by_tcp, setup, teardown)
 {
 	struct world *w = *state;
@@ -409,7 +409,7 @@ TEST_WITH(late_answers_by_tcp, setup, teardown)
 	capture_answered(w->capture, w->number, true, NULL);
 }
 
-/* A full table stops UDP until there is an answer, and fails what comes by TCP at once. */
+/* A full table stops UDP until there is an answer, and fails TCP queries at once. */
 TEST_WITH(late_answers_are_limited, setup, teardown)
 {
 	struct world *w = *state;
@@ -429,7 +429,7 @@ TEST_WITH(late_answers_are_limited, setup, teardown)
 	assert_int_equal(code_of(w, fd), DNS_NOERROR);
 	settle(w);
 	assert_int_equal(w->asked, QUESTIONS_MAX + 1);
-	/* Nobody answers: that is said, before the program gives up. */
+	/* No answer comes: the capture reports that before the program's own timeout. */
 	assert_int_equal(code_of(w, fd), DNS_SERVFAIL);
 	for (size_t i = 0; w->capture->n_questions > 0; i++) {
 		assert_true(i < 1000);
@@ -484,7 +484,8 @@ TEST_WITH(socks_in_steps, setup, teardown)
 	assert_int_equal(hear(w, fd, out, sizeof(out)), 0);
 }
 
-/* What a program resolved itself is still a name; what stands for nothing is nothing. */
+/* An address of ours stands for its name even if the program connects by address; an unassigned
+ * address is refused. */
 TEST_WITH(addresses_of_ours_are_names, setup, teardown)
 {
 	struct world *w = *state;
@@ -521,7 +522,7 @@ TEST_WITH(wrong_heads, setup, teardown)
 	SAY(method, "\5\1\1");
 	assert_int_equal(hear(w, method, out, sizeof(out)), 2);
 	assert_int_equal(hear(w, method, out, sizeof(out)), 0);
-	/* A stream that came for the sandbox's own loopback. */
+	/* A stream to the sandbox's own loopback. */
 	turn(w, direct);
 	assert_true(recv(direct, out, sizeof(out), 0) < 0 && errno == ECONNRESET);
 	assert_int_equal(w->connected, 0);
@@ -544,7 +545,7 @@ TEST_WITH(heads_are_limited_and_in_time, setup, teardown)
 	(void)close(fds[0]);
 	settle(w);
 	assert_int_equal(w->connected, 1);
-	/* The others say nothing, nor does the one that could ask: until their time is over. */
+	/* Silent clients are closed at their timeout. */
 	for (size_t i = 1; i < HEADS_MAX; i++) {
 		assert_int_equal(hear(w, fds[i], out, sizeof(out)), 0);
 		(void)close(fds[i]);
@@ -554,9 +555,10 @@ TEST_WITH(heads_are_limited_and_in_time, setup, teardown)
 	(void)close(fds[HEADS_MAX]);
 }
 
-/* ---- descriptors ---- */
+/* ---- file descriptors ---- */
 
-/* When there are none left, what waits is not looked at over and over, nor lost. */
+/* Without free file descriptors, pending connections wait: the loop does not spin, and none is
+ * lost. */
 TEST_WITH(without_descriptors_it_waits, setup, teardown)
 {
 	struct world *w = *state;
@@ -580,7 +582,7 @@ TEST_WITH(without_descriptors_it_waits, setup, teardown)
 	assert_int_equal(w->connected, 1);
 }
 
-/* As they come out of a packet: one after the other. */
+/* In the order of a packet. */
 TEST(sockets_find_their_places)
 {
 	struct capture_sockets s = CAPTURE_SOCKETS_INIT;
@@ -600,7 +602,7 @@ TEST(sockets_find_their_places)
 
 /* ---- faults ---- */
 
-/* One of each, as far as they get; with a fault somebody is turned away, and nothing is left. */
+/* Uses each socket once; with a fault a client is turned away, and nothing leaks. */
 static int use_all(void)
 {
 	static const enum capture_socket which[] = { CAPTURE_TCP, CAPTURE_DNS_TCP, CAPTURE_PROXY };

@@ -16,10 +16,10 @@ enum {
 #define IN_A		    "\0\1\0\1"
 #define OPT		    "\0\0\x29\x04\xd0\0\0\x80\0\0\0"
 
-/* A literal with its length; parsed from memory of just that size. */
+/* Parses a literal with its length, from memory of exactly that size. */
 #define PARSE(text, q) parse(text, sizeof(text) - 1, q)
 
-static char *bytes; /* what the last query points into */
+static char *bytes; /* the buffer that the last query points into */
 
 static int parse(const char *text, size_t n, struct dns_query *q)
 {
@@ -48,7 +48,7 @@ TEST(a_question_is_read)
 
 	assert_int_equal(PARSE(QUERY_OPT NAME IN_A OPT, &q), DNS_NOERROR);
 	assert_true(q.edns && q.dnssec);
-	/* A cookie, which is somebody else's. */
+	/* A cookie, which the parser ignores. */
 	assert_int_equal(PARSE(QUERY_OPT NAME IN_A "\0\0\x29\x10\0\0\0\0\0\0\x0c\0\x0a\0\x08"
 						   "12345678",
 			       &q),
@@ -62,7 +62,7 @@ TEST(odd_names_are_not_plain)
 {
 	struct dns_query q;
 
-	/* A dot inside of a label would make it "a.b.com", which it is not. */
+	/* A dot inside a label must not make it "a.b.com". */
 	assert_int_equal(PARSE(QUERY "\3a.b\3com\0" IN_A, &q), DNS_NOERROR);
 	assert_true(!q.plain && q.len == 0);
 	assert_int_equal(PARSE(QUERY "\3a\0b\3com\0" IN_A, &q), DNS_NOERROR);
@@ -80,7 +80,7 @@ TEST(the_longest_name)
 	struct dns_query q;
 	char *p = text + HEADER;
 
-	/* 3 * 64 + 62 + 1 is 255: as long as it gets, 253 of text. */
+	/* 3 * 64 + 62 + 1 is 255: the maximum, 253 characters of text. */
 	for (size_t i = 0; i < 4; i++) {
 		size_t n = i < 3 ? 63 : 61;
 
@@ -148,7 +148,8 @@ TEST(answers)
 	struct dns_query q;
 
 	assert_int_equal(PARSE(QUERY NAME IN_A, &q), 0);
-	/* The question comes back as it was written: some mix its case to know their answers. */
+	/* The question is returned unchanged: some clients mix its case to recognise their
+	 * answers. */
 	CHECK(&q,
 	      ANSWER("\x81\x90", "\1", "\0", "\0") "\xc0\x0c\0\1\0\1\0\0\x01\x2c\0\4\xc6\x12\1\2",
 	      .addr = 0xc6120102);
@@ -176,7 +177,7 @@ TEST(answers_with_edns)
 			 DNS_BADVERS);
 	CHECK(&q, ANSWER("\x81\x80", "\0", "\0", "\1") "\0\0\x29\4\xd0\1\0\0\0\0\0",
 	      .rcode = DNS_BADVERS);
-	/* One that was not understood comes back without its question. */
+	/* A malformed query is answered without its question. */
 	assert_int_equal(PARSE(QUERY "\xc0\x0c" IN_A, &q), DNS_FORMERR);
 	CHECK(&q, "\x12\x34\x81\x91\0\0\0\0\0\0\0\0", .rcode = DNS_FORMERR);
 }

@@ -9,7 +9,7 @@
 static struct front front;
 static struct buf out = BUF_INIT(1024);
 
-/* All at once, or a byte at a time: the same comes of it. Returns how many were taken. */
+/* Feeds all bytes at once or one at a time, with the same result. Returns the number consumed. */
 static size_t feed(const char *data, size_t n, size_t step)
 {
 	_cleanup_free_ char *copy = unit_copy(data, n);
@@ -91,7 +91,7 @@ TEST(wrong_http)
 	REFUSES("CONNECT .github.com:443" VERSION_AND_END, FRONT_MALFORMED);
 }
 
-/* A head may be long, but not for ever; a first line may not even be that. */
+/* A head has a maximum length, and its first line a smaller one. */
 TEST(long_http)
 {
 	static char head[FRONT_HEAD_MAX + 1];
@@ -146,7 +146,7 @@ TEST(wrong_socks)
 	REFUSES("\5\1\1", FRONT_UNSUPPORTED);
 	assert_int_equal(out.len, 2);
 	assert_int_equal((uint8_t)out.data[1], 0xff);
-	assert_null(front.reason); /* that was the answer */
+	assert_null(front.reason); /* the answer was sent */
 	REFUSES("\5\1\2\2\0\0", FRONT_MALFORMED);
 	REFUSES(HELLO "\5\2\0\1\xc0\0\2\1\0\x50", FRONT_UNSUPPORTED); /* BIND */
 	REFUSES(HELLO "\5\3\0\1\xc0\0\2\1\0\x50", FRONT_UNSUPPORTED); /* UDP */

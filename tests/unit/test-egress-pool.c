@@ -18,7 +18,7 @@ static struct name named(const char *text)
 	return name;
 }
 
-/* From the paper that describes it, and from its reference implementation. */
+/* Test vectors of the SipHash paper and its reference implementation. */
 TEST(siphash_is_siphash)
 {
 	static const uint8_t input[] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14 };
@@ -65,7 +65,7 @@ TEST(others_stand_for_nothing)
 	assert_false(pool_has(POOL_NET - 1) || pool_has(POOL_NET + (1 << 17)));
 }
 
-/* All of the range, and not one more. */
+/* Exactly the whole range is used. */
 TEST(a_full_pool_is_full)
 {
 	_cleanup_pool_ struct pool *p = NULL;
@@ -85,7 +85,7 @@ TEST(a_full_pool_is_full)
 	assert_int_equal(pool_find(p, addr, &back), 0);
 	assert_string_equal(back.text, "n130815.example");
 	back = named("n7.example");
-	assert_int_equal(pool_add(p, &back, &addr), 0); /* one that is there */
+	assert_int_equal(pool_add(p, &back, &addr), 0); /* existing */
 	assert_true(addr == POOL_NET + POOL_FIRST + 7);
 }
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A small world for tests of egress: a network namespace in which public addresses are reachable
- * over loopback, a resolver whose answers are told by the name asked for, and a client and a server
+ * A small world for egress tests: a network namespace in which public addresses are reachable over
+ * loopback, a resolver that chooses its answer by the name in the query, and a client and a server
  * that the test plays itself, all on one loop.
  *
  * 93.184.0.0/16 and 2606:2800::/32 are routed to loopback with 127.0.0.1 and ::1 as the source, so
- * they look like hosts elsewhere; 93.185.0.0/16 has itself as the source: an address of this host.
+ * they look like other hosts; 93.185.0.0/16 has itself as the source, like an address of this host.
  */
 #pragma once
 
@@ -35,7 +35,7 @@ struct world {
 	struct loop_fd dns;
 	unsigned int queries;
 	char asked[300];  /* the last name */
-	struct buf reply; /* kept, so that faults are met by others only */
+	struct buf reply; /* allocated once, so that injected faults hit other code */
 };
 
 static inline int world_write(const char *path, const char *text)
@@ -62,7 +62,7 @@ static inline int world_ip(const char *command)
 	return status;
 }
 
-/* Enters the namespace, once for the process; false where that is not allowed. */
+/* Enters the namespace, once per process; false if that is not permitted. */
 static inline bool world_enter(void)
 {
 	static const char *const commands[] = {
@@ -117,7 +117,7 @@ static inline struct sockaddr_storage world_addr(const char *text, uint16_t port
 	return ss;
 }
 
-/* An owning local that the test only has to be there. */
+/* A local socket that only has to exist. */
 #define _listening_ __attribute__((unused)) _cleanup_close_ int
 
 static inline int world_listen(const char *addr, uint16_t port)
@@ -128,7 +128,7 @@ static inline int world_listen(const char *addr, uint16_t port)
 
 	assert_true(fd >= 0);
 	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)), 0);
-	/* IPv6 knows routes, but no addresses behind them. */
+	/* IPv6 has routes, but no addresses for them. */
 	if (ss.ss_family == AF_INET6)
 		assert_int_equal(setsockopt(fd, IPPROTO_IPV6, IPV6_FREEBIND, &one, sizeof(one)), 0);
 	assert_int_equal(bind(fd, (struct sockaddr *)&ss, n), 0);
@@ -147,8 +147,7 @@ static inline void world_pair(int fds[2])
 	fds[0] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	assert_true(fds[0] >= 0);
 	assert_int_equal(connect(fds[0], (struct sockaddr *)&at, sizeof(at)), 0);
-	assert_int_equal(ioctl(fds[0], FIONBIO, &(int){ 1 }),
-			 0); /* not a call that fails on demand */
+	assert_int_equal(ioctl(fds[0], FIONBIO, &(int){ 1 }), 0); /* cannot be made to fail */
 	fds[1] = accept4(l, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 	assert_true(fds[1] >= 0);
 }
@@ -182,7 +181,7 @@ static inline void world_rest(struct world *w, unsigned int ms)
 		assert_int_equal(loop_once(w->loop, until), 0);
 }
 
-/* recv(2) that gives -errno; -EAGAIN while there is nothing. */
+/* recv(2) that returns -errno; -EAGAIN if there is no data. */
 static inline ssize_t world_recv(int fd, void *data, size_t n)
 {
 	ssize_t k = recv(fd, data, n, 0);
@@ -253,7 +252,7 @@ static inline unsigned int dns_address(struct buf *b, unsigned int type, const c
 	return 1;
 }
 
-/* The records for the first label of a name: what the tests call the cases. */
+/* The records for a name: its first label selects the test case. */
 static inline unsigned int dns_answers(struct buf *b, unsigned int type, const char *label)
 {
 	static const char *const rows[][5] = {
@@ -332,7 +331,7 @@ static inline void dns_reply(struct world *w, const uint8_t *q, size_t n, struct
 		memset(b->data + 12, 0xee, b->len - 12);
 	if (str_eq(label, "short"))
 		b->len = 13;
-	if (str_eq(label, "halved")) /* the record ends within its address */
+	if (str_eq(label, "halved")) /* the record ends inside its address */
 		b->len -= 2;
 	if (str_eq(label, "loop")) {
 		b->len = at;
@@ -399,7 +398,7 @@ static inline int world_teardown(void **state)
 	return 0;
 }
 
-/* Where namespaces cannot be made the test is skipped, by name. */
+/* The test is skipped where namespaces cannot be created. */
 #define WORLD(state)                      \
 	({                                \
 		if (!*(state))            \

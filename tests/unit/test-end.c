@@ -44,7 +44,7 @@ TEST_IN_DIR(what_is_written_is_read)
 	assert_null(end_reason_names[END_REASONS]);
 }
 
-/* The kernel's "no limit" of v1 is above what JSON's readers hold. */
+/* The v1 kernel's "no limit" is too large for many JSON readers. */
 TEST_IN_DIR(large_counters)
 {
 	struct unit_dir *d = *state;
@@ -109,6 +109,6 @@ TEST_IN_DIR(faults)
 	struct unit_dir *d = *state;
 
 	FAIL_SWEEP(write_and_read(d));
-	/* nothing half is left behind: the old file, or the new one */
+	/* either the complete old file or the complete new one */
 	assert_int_equal(unit_dir_entries(d), 1);
 }

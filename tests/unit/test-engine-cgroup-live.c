@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Control groups of this host, as root: the limits hold, and nothing stays behind. */
+/* Control groups of this host, as root: the limits hold, and nothing is left behind. */
 #include "unit.h"
 
 #include <fcntl.h>
@@ -38,7 +38,7 @@ static void new_id(char id[static 32])
 	(void)snprintf(id, 32, "unittest%dx%u", getpid(), count++);
 }
 
-/* What a machine lacks is said by name. */
+/* Names the controllers that this host lacks. */
 static bool usable(const struct cgroup *g)
 {
 	for (enum cgroup_part p = 0; p < CGROUP_PARTS; p++)
@@ -86,7 +86,7 @@ static int teardown(void **state)
 	return any_left(live.id) ? -1 : 0;
 }
 
-/* A child in the groups that runs `fn`; 100 if it could not enter. */
+/* Runs `fn` in a child in the groups; 100 if it could not enter. */
 static void enter_and(struct proc *ret, int (*fn)(void))
 {
 	int r = proc_fork(ret);
@@ -129,7 +129,7 @@ TEST_WITH(limits_are_there, setup, teardown)
 	assert_int_equal(value_of(CGROUP_MEMORY, "memory.limit_in_bytes", "memory.max"), 32 * MIB);
 	assert_int_equal(value_of(CGROUP_PIDS, "pids.max", "pids.max"), 20);
 	assert_int_equal(value_of(CGROUP_CPU, "cpu.cfs_quota_us", "cpu.max"), 50000);
-	/* The same id again is refused and leaves the first alone. */
+	/* The same id again is refused, and the first group is untouched. */
 	assert_int_equal(cgroup_make(live.id, &limits, &again, &e), -EEXIST);
 	assert_true(any_left(live.id));
 }
@@ -202,7 +202,7 @@ TEST_WITH(memory_limit_kills, setup, teardown)
 	assert_true(u.memory_peak > 24 * MIB && u.memory_peak <= 32 * MIB);
 }
 
-/* How many forks work; the children stay. */
+/* Counts successful forks; the children stay. */
 static int fork_until_refused(void)
 {
 	for (int n = 0; n < 100; n++) {
@@ -228,7 +228,7 @@ TEST_WITH(pids_limit_refuses, setup, teardown)
 	cgroup_usage(&live.g, &u);
 	assert_int_equal(u.pids, 19);
 	assert_true(u.pids_refused >= 1);
-	/* Their parent has ended: only the group finds them. */
+	/* Their parent has ended: they can be found only by the group. */
 	assert_return_code(cgroup_kill(&live.g, clock_mono() + 5 * NSEC_PER_SEC), 0);
 	wait_for_pids(0);
 }
@@ -240,7 +240,7 @@ static int fork_for_ever(void)
 	return 0;
 }
 
-/* A fork bomb, which the limit of processes holds. */
+/* A fork bomb, held by the limit on processes. */
 TEST_WITH(kill_gets_what_forks, setup, teardown)
 {
 	_cleanup_proc_ struct proc p = PROC_INIT;
@@ -290,7 +290,7 @@ TEST_WITH(frozen_is_still, setup, teardown)
 	assert_int_equal(*counter, before);
 	assert_return_code(cgroup_thaw(&live.g, clock_mono() + 20 * NSEC_PER_SEC), 0);
 	wait_for_more();
-	/* Frozen again, it is killed all the same. */
+	/* A frozen group can be killed too. */
 	assert_return_code(cgroup_freeze(&live.g, clock_mono() + 20 * NSEC_PER_SEC), 0);
 	assert_return_code(cgroup_kill(&live.g, clock_mono() + 20 * NSEC_PER_SEC), 0);
 	assert_int_equal(result(&p), 128 + SIGKILL);
@@ -320,7 +320,7 @@ static bool sigchld_pending(void)
 	return sigismember(&set, SIGCHLD);
 }
 
-/* The child of cgroup_warm() is not seen by the caller's waits, and is gone after the close. */
+/* The caller's wait calls do not see the child of cgroup_warm(), and close ends it. */
 TEST_WITH(warm_is_not_seen, setup, teardown)
 {
 	sigset_t chld, old;
@@ -344,7 +344,7 @@ TEST_WITH(warm_is_not_seen, setup, teardown)
 	assert_return_code(sigprocmask(SIG_SETMASK, &old, NULL), 0);
 }
 
-/* Makes and removes some, as fast as it goes, beside another who does the same. */
+/* Makes and removes groups as fast as possible, concurrently with another process. */
 static int make_many(void)
 {
 	struct err e = ERR_INIT;
@@ -393,7 +393,7 @@ static int make_as_nobody(void)
 	return cgroup_remove("nobodysgroup", &e) < 0 || any_left("nobodysgroup") ? 3 : 0;
 }
 
-/* hutch/ is there by now, and still nobody may make anything in it. */
+/* hutch/ exists by now, and user `nobody` still cannot create groups in it. */
 TEST_WITH(nobody_gets_reasons, setup, teardown)
 {
 	_cleanup_proc_ struct proc p = PROC_INIT;
@@ -415,7 +415,7 @@ static int make_and_remove(const char *id)
 		assert_int_equal(r, e.num);
 	if (k < 0)
 		assert_int_equal(k, e2.num);
-	/* Either it says so, or nothing is left. A fault happens once, so the next try works. */
+	/* Either an error, or nothing is left. A fault happens once, so the retry works. */
 	fail_off();
 	if (k == 0)
 		assert_false(any_left(id));
@@ -434,7 +434,7 @@ TEST_WITH(faults, setup, teardown)
 	FAIL_SWEEP(make_and_remove(id));
 }
 
-/* A v2 group, with whatever controllers: cgroup.kill and one entry for all parts. */
+/* A v2 group with any controllers: cgroup.kill, and one entry for all parts. */
 TEST_WITH(v2_group, setup, teardown)
 {
 	_cleanup_close_ int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC), top = -EBADF;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Control groups in invented trees: the layouts that this host does not have. */
+/* Control groups in invented trees, for layouts that this host lacks. */
 #include "unit.h"
 
 #include <fcntl.h>
@@ -69,7 +69,7 @@ static bool there(const struct unit_dir *d, const char *path)
 
 static const char v2_mount[] = "41 31 0:38 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
 
-/* cpu and memory in one v1 hierarchy, pids on v2: each where it is, and no group made twice. */
+/* cpu and memory in one v1 hierarchy, pids on v2: each is found, and no group is made twice. */
 TEST_IN_DIR(mixed_tree)
 {
 	const struct unit_dir *d = *state;
@@ -90,7 +90,7 @@ TEST_IN_DIR(mixed_tree)
 	assert_true(g.dir[CGROUP_CPU] >= 0 && g.dir[CGROUP_CPU] == g.dir[CGROUP_MEMORY]);
 	assert_int_not_equal(g.dir[CGROUP_PIDS], g.dir[CGROUP_CPU]);
 	assert_true(g.v2[CGROUP_PIDS] && !g.v2[CGROUP_CPU] && !g.v2[CGROUP_MEMORY]);
-	/* It is not a control group, so no limit can be written. */
+	/* An ordinary directory, so no limit can be written. */
 	assert_false(g.has[CGROUP_CPU] || g.has[CGROUP_MEMORY] || g.has[CGROUP_PIDS]);
 	assert_string_equal(g.why[CGROUP_MEMORY],
 			    "/cg/both/hutch/a1/memory.limit_in_bytes: No such file or directory");
@@ -108,7 +108,7 @@ TEST_IN_DIR(mixed_tree)
 	assert_return_code(cgroup_remove_at(d->fd, "a1", &e), 0);
 }
 
-/* One that is there already is somebody else's; what we made before we saw it goes again. */
+/* An existing group belongs to another sandbox; groups made before it was found are removed. */
 TEST_IN_DIR(existing_group)
 {
 	const struct unit_dir *d = *state;
@@ -129,7 +129,7 @@ TEST_IN_DIR(existing_group)
 	assert_string_equal(g.why[CGROUP_MEMORY],
 			    "memory is switched off on the kernel's command line");
 	cgroup_close(&g);
-	/* An error names the path, and does not keep the others. */
+	/* An error names the path, and the other groups are still removed. */
 	put(d, "cg/pids/hutch/a2/x", "");
 	assert_int_equal(cgroup_remove_at(d->fd, "a2", &e), -ENOTEMPTY);
 	assert_non_null(strstr(e.msg, "/cg/pids/hutch/a2"));
@@ -145,7 +145,7 @@ static void fake_v2(const struct unit_dir *d)
 	fake_group(d, "sys/fs/cgroup/user.slice/u1/s1", "memory pids", "");
 }
 
-/* Root: at the top, and what the top does not hand down yet is asked for. */
+/* Root: at the top, which enables missing controllers for its children. */
 TEST_IN_DIR(v2_tree_as_root)
 {
 	const struct unit_dir *d = *state;
@@ -160,7 +160,7 @@ TEST_IN_DIR(v2_tree_as_root)
 	assert_true(g.dir[0] >= 0 && g.dir[0] == g.dir[1] && g.dir[1] == g.dir[2]);
 	assert_return_code(
 		fd_read_line(d->fd, "sys/fs/cgroup/cgroup.subtree_control", line, sizeof(line)), 0);
-	assert_true(str_has_prefix(line, "+pids")); /* the last of three, in a mere file */
+	assert_true(str_has_prefix(line, "+pids")); /* the last of three */
 	assert_return_code(fd_read_line(d->fd, "sys/fs/cgroup/hutch/cgroup.subtree_control", line,
 					sizeof(line)),
 			   0);
@@ -169,7 +169,7 @@ TEST_IN_DIR(v2_tree_as_root)
 	assert_false(there(d, "sys/fs/cgroup/hutch/a1"));
 }
 
-/* Runs `fn` as nobody and returns what it returned. A failed assertion is an abort. */
+/* Runs `fn` as user `nobody` and returns its result. A failed assertion aborts. */
 static int as_nobody(int (*fn)(const struct unit_dir *d), const struct unit_dir *d)
 {
 	_cleanup_proc_ struct proc p = PROC_INIT;
@@ -243,7 +243,7 @@ TEST_IN_DIR(v2_tree_as_user)
 	assert_int_equal(as_nobody(make_delegated, d), 0);
 }
 
-/* The group of a service, with its processes in it: they are moved, and "0" is not. */
+/* The group of a service with its processes: they are moved, except "0". */
 TEST_IN_DIR(own_group_is_emptied)
 {
 	const struct unit_dir *d = *state;
@@ -258,7 +258,7 @@ TEST_IN_DIR(own_group_is_emptied)
 	assert_false(there(d, "g/warden"));
 	assert_int_equal(make_room(d, "g", true), -ENOENT); /* no file in a mere directory */
 	put(d, "g/warden/cgroup.procs", "");
-	/* A mere file is never empty, and there is an end to trying. */
+	/* An ordinary file never becomes empty, and the retries end. */
 	assert_int_equal(make_room(d, "g", true), -EBUSY);
 	assert_return_code(fd_read_line(d->fd, "g/warden/cgroup.procs", line, sizeof(line)), 0);
 	assert_string_equal(line, "13"); /* the last */
@@ -274,7 +274,7 @@ static int make_in_own_group(const struct unit_dir *d)
 	return strstr(g.why[CGROUP_PIDS], "has processes of its own") ? 0 : 3;
 }
 
-/* Nothing is handed down from a group with processes, and only our own is emptied. */
+/* A group with processes delegates no controllers, and only our own is emptied. */
 TEST_IN_DIR(busy_with_ourselves)
 {
 	static const char *const own[] = { "", "/cgroup.procs", "/cgroup.subtree_control",
@@ -307,7 +307,7 @@ TEST_IN_DIR(busy_with_ourselves)
 	assert_string_equal(line, "none");
 }
 
-/* No hierarchy at all, and ids that would be paths. */
+/* No hierarchy at all, and ids that contain a path. */
 TEST_IN_DIR(nothing_there)
 {
 	static const char *const bad[] = { "", "..", "a/b", "A", "a.b", "-ab", "\xc3\xa4" };
@@ -351,7 +351,7 @@ static void check_limits(const struct unit_dir *d, bool v2, bool good)
 	}
 }
 
-/* What is written to which file, in a directory that is only a directory. */
+/* Checks which value goes to which file, in an ordinary directory. */
 TEST_IN_DIR(limits_v2)
 {
 	const struct unit_dir *d = *state;
@@ -395,7 +395,7 @@ TEST_IN_DIR(limits_v1)
 	check_file(d, "pids.max", "20");
 }
 
-/* A file that does not take what is written: the limit does not count. */
+/* A file that does not keep the written value: the limit does not count. */
 TEST_IN_DIR(limits_that_do_not_stick)
 {
 	const struct unit_dir *d = *state;
@@ -403,7 +403,7 @@ TEST_IN_DIR(limits_that_do_not_stick)
 	struct err e = ERR_INIT;
 
 	g.dir[CGROUP_PIDS] = d->fd;
-	put(d, "pids.max", "99999"); /* "20" on top of it reads 20999 */
+	put(d, "pids.max", "99999"); /* an ordinary file: "20" over it reads 20999 */
 	assert_return_code(cgroup_limit(&g, CGROUP_PIDS, &limits, "/g", &e), 0);
 	assert_false(g.has[CGROUP_PIDS]);
 	assert_string_equal(g.why[CGROUP_PIDS], "/g/pids.max: 20 was written, but it reads 20999");
@@ -412,7 +412,7 @@ TEST_IN_DIR(limits_that_do_not_stick)
 	assert_false(g.has[CGROUP_PIDS]);
 }
 
-/* What was asked for counts only when it reads so; else it is taken back. */
+/* The requested state counts only when it reads back; otherwise the request is undone. */
 TEST_IN_DIR(freezer_v1)
 {
 	const struct unit_dir *d = *state;
@@ -427,7 +427,7 @@ TEST_IN_DIR(freezer_v1)
 	check_file(d, "freezer.state", "FROZEN");
 	assert_return_code(cgroup_thaw(&g, 0), 0);
 	check_file(d, "freezer.state", "THAWED");
-	/* One that never gets there: in a mere file the rest of what was there stays. */
+	/* A state that is never reached: an ordinary file keeps the rest of its old contents. */
 	put(d, "freezer.state", "THAWED, FREEZING\n");
 	assert_int_equal(cgroup_freeze(&g, 0), -ETIME);
 	check_file(d, "freezer.state", "THAWED, FREEZING");
@@ -435,9 +435,9 @@ TEST_IN_DIR(freezer_v1)
 }
 
 /*
- * The kernel's part: it takes the first request, and stays on the way until there is a second one.
- * In a mere file, whoever writes leaves what is behind: "FROZEN" over six other characters is the
- * end.
+ * Plays the kernel: accepts the first request, and stays in FREEZING until there is a second one. A
+ * write to an ordinary file leaves the bytes after it, so that "FROZEN" over six other characters
+ * is the end.
  */
 static void half_frozen(const struct unit_dir *d)
 {
@@ -490,7 +490,7 @@ TEST_IN_DIR(freezer_v2)
 	check_file(d, "cgroup.freeze", "0");
 }
 
-/* The freezer is where the host has it: a v2 group of its own beside limits of v1, or none. */
+/* The freezer's place depends on the host: its own v2 group beside v1 limits, or none. */
 TEST_IN_DIR(freezer_places)
 {
 	const struct unit_dir *d = *state;
@@ -506,7 +506,7 @@ TEST_IN_DIR(freezer_places)
 	assert_return_code(cgroup_make_at(d->fd, "a1", &limits, &g, &e), 0);
 	assert_true(g.v2[CGROUP_FREEZER] && g.dir[CGROUP_FREEZER] >= 0);
 	assert_true(there(d, "cg/unified/hutch/a1"));
-	assert_false(g.has[CGROUP_FREEZER]); /* there is no file in it */
+	assert_false(g.has[CGROUP_FREEZER]); /* the file is missing */
 	assert_string_equal(g.why[CGROUP_FREEZER],
 			    "/cg/unified/hutch/a1: No such file or directory");
 	assert_return_code(cgroup_remove_at(d->fd, "a1", &e), 0);

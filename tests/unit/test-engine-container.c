@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The container engine against the real crun, in an image with nothing in it but directories and
- * one file. Each test is a warden: a child in a mount namespace of its own, whose checks end it.
+ * The container engine with the real crun, in an image of directories and one file. Each test is a
+ * warden: a child in its own mount namespace, which exits at a failed check.
  *
- * HUTCH_GUEST is hutch-guest, or empty where it is not static. With a number as argument the
- * program starts that many sandboxes and prints how long each took to its HELLO.
+ * HUTCH_GUEST is hutch-guest, or empty if it is not static. With a number as argument the program
+ * starts that many sandboxes and prints the time that each took to its HELLO.
  */
 #include "unit.h"
 
@@ -40,13 +40,13 @@
 #include "wire/link.h"
 
 enum {
-	IDS = 1600000000, /* of the sandbox */
+	IDS = 1600000000, /* the sandbox's first id */
 	IMAGE = 1500000000,
 	MIB = 1024 * 1024,
 	DEADLINE = 20,
 };
 
-/* The odd name shows that no part of it is taken for an option of a mount. */
+/* The odd name shows that no part of it is parsed as a mount option. */
 #define IMAGE_DIR "a,b:c\\d"
 
 static const char *guest;
@@ -98,7 +98,7 @@ static void make_image(const struct unit_dir *d, char path[static 128])
 	CHECK(fchownat(d->fd, IMAGE_DIR "/file", IMAGE + 1000, IMAGE + 1007, 0) == 0);
 }
 
-/* What the tests have in common; the paths are valid until the next one. */
+/* Shared by the tests; the paths are valid until the next call. */
 static struct engine_start plan(const struct unit_dir *d, struct spec *spec)
 {
 	static struct cgroup group = CGROUP_INIT;
@@ -145,7 +145,7 @@ TEST_IN_DIR(namespace_belongs_to_the_ids)
 
 static void in_foreign_ids(const struct unit_dir *d)
 {
-	CHECK(userns_enter(5, 5, &last) == -EPERM); /* nobody's subordinate ids begin there */
+	CHECK(userns_enter(5, 5, &last) == -EPERM); /* no subordinate ids begin there */
 	CHECK(str_has_prefix(last.msg, "cannot map subordinate ids: newuidmap: "));
 }
 
@@ -207,7 +207,6 @@ TEST_IN_DIR(root_is_the_image_and_a_bounded_scratch)
 	assert_int_equal(st.st_uid, IMAGE + 1000);
 }
 
-/* Memory bounds the scratch too, and both may lie below what is covered. */
 /* An empty ext4, as vm/disk.c makes it. */
 static int make_disk(const struct unit_dir *d)
 {
@@ -258,7 +257,7 @@ TEST_IN_DIR(scratch_is_a_disk)
 	const struct unit_dir *d = *state;
 	struct statfs fs;
 
-	/* What is on a tmpfs is no disk. */
+	/* A tmpfs is not a disk. */
 	if (fstatfs(d->fd, &fs) < 0 || fs.f_type == TMPFS_MAGIC)
 		skip();
 	check_in_child(d, in_scratch_on_disk);
@@ -271,7 +270,7 @@ static void in_no_disk(const struct unit_dir *d)
 
 	CHECK(memory >= 0 && scratch_disk_mount(memory, &last) == -EOPNOTSUPP);
 	CHECK(strstr(last.msg, "--scratch memory"));
-	/* Nothing of the host's is a disk of ours, and is left alone. */
+	/* Mounts of the host are not ours and stay. */
 	scratch_disk_drop();
 	CHECK(mount("none", "/run", "tmpfs", 0, "size=64k") == 0 && mkdir("/run/s", 0700) == 0);
 	CHECK(ftruncate(empty, MIB) == 0);
@@ -283,6 +282,7 @@ TEST_IN_DIR(what_is_no_disk_is_refused)
 	check_in_child(*state, in_no_disk);
 }
 
+/* The memory limit bounds the scratch too; image and guest may be below /run, which is covered. */
 static void in_scratch_below_run(const struct unit_dir *d)
 {
 	struct unit_dir run = { .path = "/run" };
@@ -318,7 +318,8 @@ static void in_controllers(const struct unit_dir *d)
 			   sizeof(line)) < 0);
 }
 
-/* The image is a stranger's: what it has in the way is replaced in the scratch, never followed. */
+/* The image is untrusted: obstacles in it are replaced in the scratch, and links are never
+ * followed. */
 static void in_resolver(const struct unit_dir *d)
 {
 	char canary[128], path[192], line[64];
@@ -413,7 +414,7 @@ static bool status_says(pid_t pid, const char *line)
 	return fd_read_file(AT_FDCWD, path, &b, &last) == 0 && strstr(buf_text(&b), line);
 }
 
-/* crun leaves a process that ends at once; one that lives on would hold the test up for ever. */
+/* crun leaves a process that ends at once; a longer-lived one would block the test for ever. */
 static void reap_rest(void)
 {
 	while (waitpid(-1, NULL, 0) > 0)
@@ -421,7 +422,7 @@ static void reap_rest(void)
 	CHECK(errno == ECHILD);
 }
 
-/* Kills PID 1, after which there must be nobody. */
+/* Kills PID 1, after which no process may be left. */
 static void end(struct engine_sandbox *b)
 {
 	siginfo_t info;
@@ -465,7 +466,7 @@ static void in_sandbox(const struct unit_dir *d)
 	end(&b);
 }
 
-/* From the sandbox's own network: a connection to an address that stands for a name. */
+/* Connects from the sandbox's own network to an address that stands for a name. */
 static void connect_inside(int pidfd, const struct sockaddr_in *to)
 {
 	_cleanup_close_ int sock = -EBADF;
@@ -503,7 +504,7 @@ static void in_captured_sandbox(const struct unit_dir *d)
 	CHECK(fd >= 0 && getsockname(fd, (struct sockaddr *)&got, &n) == 0);
 	CHECK(got.sin_port == to.sin_port && got.sin_addr.s_addr == to.sin_addr.s_addr);
 	CHECK(waitpid(pid, NULL, 0) == pid);
-	/* Once for a sandbox: the second time somebody listens there. */
+	/* Once per sandbox: the second call finds the port in use. */
 	CHECK(netns_capture(b.init.pidfd, NULL, 0, &s, &last) == -EADDRINUSE);
 	(void)close(fd);
 	end(&b);
@@ -527,7 +528,7 @@ TEST_IN_DIR(says_hello_and_leaves_nothing)
 	check_in_child(*state, in_sandbox);
 	assert_int_equal(fd_read_file(AT_FDCWD, "/proc/self/mountinfo", &after, &e), 0);
 	assert_string_equal(buf_text(&before), buf_text(&after));
-	assert_true(owned("/dev/null", 0, 0)); /* crun gives away what it has as standard input */
+	assert_true(owned("/dev/null", 0, 0)); /* crun would chown its own stdin */
 }
 
 TEST_IN_DIR(what_goes_out_is_captured)
@@ -540,7 +541,7 @@ TEST_IN_DIR(what_goes_out_is_captured)
 	check_in_child(*state, in_captured_sandbox);
 }
 
-/* Its channel gone, the guest ends by itself: so it does when a warden is killed. */
+/* The guest ends when its channel closes, as when a warden is killed. */
 static void in_sandbox_without_keeper(const struct unit_dir *d)
 {
 	struct engine_sandbox b;
@@ -603,7 +604,7 @@ TEST_IN_DIR(an_image_that_cannot_be_had_is_named)
 	check_in_child(*state, in_missing_image);
 }
 
-/* ---- how long it takes ---- */
+/* ---- duration ---- */
 
 static void in_measure(const struct unit_dir *d)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine table: what every row must have, and how a row is found. */
+/* The engine table: required fields of every row, and how a row is found. */
 #include "unit.h"
 
 #include <string.h>
 
 #include "engine/engine.h"
 
-/* Outside of the table, code relies on these without asking. */
+/* Code outside the table uses these without a check. */
 TEST(every_row_is_whole)
 {
 	for (size_t i = 0; engines[i]; i++) {
@@ -23,7 +23,7 @@ TEST(every_row_is_whole)
 		assert_non_null(row->package);
 		assert_non_null(row->cves);
 		assert_true(row->limits && row->start && row->verify && row->pause && row->resume);
-		/* A sandbox has a root directory on the host, or a kernel of its own. */
+		/* A sandbox has a root directory on the host, or its own kernel. */
 		assert_true(vm != engine_has(row, ENGINE_SCRATCH));
 		assert_true(vm == (row->seal != NULL) && vm == (row->monitor != NULL));
 		assert_true(vm || !(row->traits & (ENGINE_SNAPSHOTS | ENGINE_FORKS)));
@@ -46,7 +46,7 @@ TEST(the_wish_counts_for_its_level)
 		assert_int_equal(engine_choose(engines[i]->level, engines[i]->name, &ret, &e), 0);
 		assert_ptr_equal(ret, engines[i]);
 	}
-	/* A preference for one level says nothing about another. */
+	/* A preference for one level does not affect another. */
 	assert_int_equal(engine_choose(LEVEL_MICROVM, first->name, &ret, &e), 0);
 	assert_ptr_equal(ret, vm);
 	ret = NULL;
@@ -65,7 +65,7 @@ TEST(of_a_spec)
 	const struct engine *ret = NULL;
 	struct err e = ERR_INIT;
 
-	/* Written by a version that had one engine for each level. */
+	/* Written by a version with one engine for each level. */
 	assert_int_equal(engine_of(&s, &ret, &e), 0);
 	assert_ptr_equal(ret, engine_first(LEVEL_MICROVM));
 	s.engine = engine_first(LEVEL_CONTAINER)->name;
@@ -78,7 +78,7 @@ TEST(of_a_spec)
 	assert_int_equal(engine_of(&s, &ret, &e), -EINVAL);
 }
 
-/* A spec for a VM is never started as a container, or the other way round. */
+/* A VM's spec never starts a container, nor the other way round. */
 TEST(level_and_machine_fit)
 {
 	struct spec s = { .level = LEVEL_MICROVM, .machine.kernel = "/kernel" };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The texts of /proc, and what is said of a process that is no container. What is said of one that
- * is, and of one with a layer less, is in tests/attack/test_receipt.py. */
+/* Parsers of /proc, and the rows of a process that is not in a container.
+ * tests/attack/test_receipt.py checks the rows of real containers, complete and with a layer
+ * removed. */
 #include "unit.h"
 
 #include <fcntl.h>
@@ -198,7 +199,7 @@ TEST(too_many_mounts)
 	assert_int_equal(text_mounts(buf_text(&b), &all), -E2BIG);
 }
 
-/* Every beginning of a text, without a NUL behind it where a span ends. */
+/* Every prefix of a text, without a NUL after a span. */
 TEST(cut_anywhere)
 {
 	static const char text[] =
@@ -227,13 +228,13 @@ TEST(what_the_bundle_gives)
 	assert_null(proc_readonly[3]);
 }
 
-/* What is asked for is the least that is possible, so that nothing has it by chance. */
+/* The smallest limits possible, so that no process has them by chance. */
 static const struct spec spec = {
 	.id = "abcdefghijklmnop",
 	.limits = { .cpus = 1, .memory = 1, .disk = 1, .pids = 1 },
 };
 
-/* Whose rows: a container's, or a machine's. */
+/* The table under test: a container's or a VM's. */
 static const struct verify_table *table = &verify_of_container;
 
 static int of_container(void **state)
@@ -264,7 +265,7 @@ static void look_until(const struct proc *p, bool rootless, uint64_t deadline, s
 	for (size_t i = 0; i < CGROUP_PARTS; i++)
 		(void)snprintf(group.why[i], sizeof(group.why[i]), "no group %zu", i);
 	receipt_init(ret, 0);
-	/* A row that is left alone would be seen. */
+	/* A row that is not filled in would be noticed. */
 	for (unsigned int i = 0; i < RECEIPT_ROWS; i++)
 		receipt_yes(ret, i, "untouched");
 	verify_process(table, &start, &box, deadline, ret);
@@ -283,13 +284,13 @@ static void wait_for_ever(struct proc *ret)
 	assert_true(ret->pid > 0);
 }
 
-/* Where these tests run in a container themselves, a child has some layers of that one. */
+/* If these tests run in a container, a child inherits some of its layers. */
 static bool has_by_inheritance(unsigned int row)
 {
 	struct rlimit core, files;
 
 	switch (row) {
-	case LAYER_SECCOMP: /* a machine's are counted beside those */
+	case LAYER_SECCOMP: /* a VM needs filters in addition to ours */
 		return table == &verify_of_container && prctl(PR_GET_SECCOMP) == 2;
 	case LAYER_NO_NEW_PRIVILEGES:
 		return prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1;
@@ -372,7 +373,7 @@ TEST_WITH(reasons_of_a_machine, of_machine, of_container)
 	expect_all(&r, "PID 1 does not run qemu-system-x86_64");
 }
 
-/* The groups of a machine have to hold QEMU too. */
+/* A VM's control groups must have room for QEMU too. */
 TEST(limits)
 {
 	struct spec s = { .limits = { .cpus = 1500, .memory = 1 << 30, .pids = 7 } };
@@ -403,7 +404,7 @@ TEST(not_the_guest)
 	look_until(&p, false, start + 20 * NSEC_PER_MSEC, &r);
 	assert_true(clock_mono() >= start + 20 * NSEC_PER_MSEC);
 	expect_all(&r, "PID 1 does not run hutch-guest");
-	/* One that ends is not waited for. */
+	/* An ended process is not waited for. */
 	assert_int_equal(proc_signal(&p, SIGKILL), 0);
 	look_until(&p, false, UINT64_MAX, &r);
 	expect_all(&r, "PID 1 has ended");
@@ -418,7 +419,7 @@ TEST(ended_child)
 	(void)state;
 	wait_for_ever(&p);
 	assert_int_equal(proc_signal(&p, SIGKILL), 0);
-	/* Not reaped: /proc still has it, with some of what is looked for. */
+	/* Not reaped: /proc still has an entry with part of the data. */
 	assert_int_equal(waitid(P_PID, (id_t)p.pid, &info, WEXITED | WNOWAIT), 0);
 	look_at(&p, false, &r);
 	expect_all(&r, "PID 1 has ended");
@@ -427,7 +428,7 @@ TEST(ended_child)
 	expect_all(&r, "there is no PID 1");
 }
 
-/* The number of a process and the pidfd of another that has ended: the pidfd decides. */
+/* The number of one process and the pidfd of another, ended one: the pidfd decides. */
 TEST(reused_number)
 {
 	_cleanup_proc_ struct proc p = PROC_INIT, other = PROC_INIT;
@@ -444,7 +445,7 @@ TEST(reused_number)
 	expect_all(&r, "PID 1 has ended");
 }
 
-/* Nothing is enforced because of a fault; an interrupted call is not seen at all. */
+/* A fault never makes a layer count as enforced; an interrupted call has no effect. */
 static int look_again(const struct proc *p, const struct receipt *before, bool same)
 {
 	static struct receipt r;

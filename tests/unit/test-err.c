@@ -42,7 +42,7 @@ TEST(a_long_message_ends_in_dots)
 
 TEST(a_cut_does_not_split_a_character)
 {
-	/* All offsets of a four-byte character against the end. */
+	/* Every offset of a four-byte character at the end of the buffer. */
 	for (int shift = 0; shift < 4; shift++) {
 		char text[2 * ERR_MSG_MAX] = "";
 		struct err e = ERR_INIT;
@@ -120,7 +120,7 @@ TEST(out_of_memory)
 
 TEST(a_format_that_fails_gives_no_text)
 {
-	static const wchar_t lone[] = { 0xd800, 0 }; /* a surrogate: no locale can write it */
+	static const wchar_t lone[] = { 0xd800, 0 }; /* a surrogate, which no locale can write */
 	struct err e = ERR_INIT;
 
 	assert_int_equal(err_set(&e, -EIO, "%ls", lone), -EIO);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fault points, as -Dfault=true compiles them in. Each case is a child: the table is read once. */
+/* Fault points, compiled in by -Dfault=true. Each case is a child, because the table is read
+ * once. */
 #include "unit.h"
 
 #include <string.h>
@@ -8,7 +9,7 @@
 #include "base/fault.h"
 #include "base/proc.h"
 
-/* How a child ends that runs `fn` with this HUTCH_FAULT: its status, or 1000 + a signal. */
+/* Runs `fn` in a child with this HUTCH_FAULT; returns its status, or 1000 + a signal. */
 static int in_child(const char *faults, int (*fn)(void))
 {
 	pid_t pid = fork();
@@ -24,7 +25,7 @@ static int in_child(const char *faults, int (*fn)(void))
 	return WIFSIGNALED(status) ? 1000 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/* Two points, three times each; the number of the first passing that failed, by tens. */
+/* Passes two points three times each; returns the number of each one's first failure, by tens. */
 static int walk(void)
 {
 	int first = 0;

@@ -232,7 +232,7 @@ TEST_IN_DIR(replace_leaves_nothing_behind)
 	assert_int_equal(unit_dir_entries(d), 1);
 }
 
-/* Old or new, whole; and never a temporary file. */
+/* The complete old or new file, and never a temporary file. */
 TEST_IN_DIR(faults_leave_the_old_file_or_the_new)
 {
 	struct unit_dir *d = *state;
@@ -289,7 +289,7 @@ static bool is_open(int fd)
 	return fcntl(fd, F_GETFD) >= 0;
 }
 
-/* In a process of its own: it closes what cmocka has open, too. */
+/* In a child, because it also closes cmocka's files. */
 static int closes_others(void)
 {
 	int fds[6], kept[4];

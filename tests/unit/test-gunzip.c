@@ -27,7 +27,7 @@ static void pack(struct buf *b, const void *data, size_t n)
 	(void)deflateEnd(&z);
 }
 
-/* In pieces of `step`, into pieces of `room`. 1: and it was whole. */
+/* Input in pieces of `step`, output in pieces of `room`. Returns 1 if the input was complete. */
 static int unpack(const struct gunzip_limits *limits, const struct buf *in, size_t step,
 		  size_t room, struct buf *out)
 {
@@ -78,7 +78,7 @@ TEST(test_pieces)
 	}
 }
 
-/* Of members one may follow another, also an empty one. */
+/* A member may follow another, also an empty one. */
 TEST(test_members)
 {
 	_cleanup_buf_ struct buf in = BUF_INIT(1 << 20), out = BUF_INIT(1 << 20);
@@ -112,13 +112,13 @@ TEST(test_damage)
 		assert_int_equal(unpack(&wide, &in, 100, 100, &out), 0); /* not whole */
 	in.data[in.len - 5] ^= 1;					 /* the checksum */
 	assert_int_equal(unpack(&wide, &in, 100, 100, &out), -EBADMSG);
-	/* zlib's own format is another one. */
+	/* zlib's own format is different. */
 	buf_reset(&in);
 	(void)buf_put(&in, "\x78\x9c\x03\x00\x00\x00\x00\x01", 8);
 	assert_int_equal(unpack(&wide, &in, 100, 100, &out), -EBADMSG);
 }
 
-/* A megabyte of zeros is a kilobyte: allowed below the free size, or with the ratio it has. */
+/* A megabyte of zeros is a kilobyte: allowed below the free size, or by a high enough ratio. */
 TEST(test_bomb)
 {
 	const struct gunzip_limits narrow = { .free = 1 << 16, .ratio = 100 };
@@ -131,7 +131,7 @@ TEST(test_bomb)
 	pack(&in, zeros, 1 << 20);
 	assert_in_range(in.len, 900, 1100);
 	assert_int_equal(unpack(&narrow, &in, 100, 4096, &out), -EFBIG);
-	/* Stopped where the limit is met, not behind it. */
+	/* Stops exactly at the limit. */
 	assert_in_range(out.len, 1 << 15, (1 << 16) + 100 * 100);
 	buf_reset(&out);
 	assert_int_equal(unpack(&enough, &in, 100, 4096, &out), 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One child is the service manager and the keeper that it starts; the test is hutchd. */
+/* One child plays the service manager and the keeper that it starts; the test plays hutchd. */
 #include "unit.h"
 
 #include <fcntl.h>
@@ -28,7 +28,7 @@ static int listen_here(const struct unit_dir *d)
 	return fd;
 }
 
-/* Takes one connection, says on the report what it has got, and ends. */
+/* Accepts one connection, reports what it received, and exits. */
 static void keeper(int listener)
 {
 	struct handover h = { 0 };

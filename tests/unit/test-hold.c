@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hutch-hold, the real one: one memory for all, its races and its ends. */
+/* The real hutch-hold: one shared memory for all clients, races, and its end. */
 #include "unit.h"
 
 #include <fcntl.h>
@@ -27,7 +27,7 @@ enum {
 struct fixture {
 	struct unit_dir *d;
 	struct state_root run;
-	int dir; /* of a template */
+	int dir; /* the template's directory */
 	char digest[PAGES_HEX];
 };
 
@@ -61,7 +61,7 @@ static void count(const char *name, void *arg)
 	++*(int *)arg;
 }
 
-/* How many it had to end. */
+/* Ends all holders; returns how many there were. */
 static int end_all(void)
 {
 	struct err e = ERR_INIT;
@@ -88,7 +88,7 @@ static ino_t inode(int fd)
 	return st.st_ino;
 }
 
-/* Which memory it is; 0 if there is none. */
+/* Inode of the memory; 0 if there is none. */
 static ino_t get(int *ret_r)
 {
 	struct err e = ERR_INIT;
@@ -187,13 +187,13 @@ TEST_WITH(test_shared, setup, teardown)
 	assert_int_equal(end_all(), 1);
 	assert_true(eventually_gone());
 	assert_int_equal(sockets(), 0);
-	/* Who has it mapped does not notice. */
+	/* Existing mappings are unaffected. */
 	assert_string_equal(p + SIZE / 2, f.d->path);
 	(void)munmap((void *)p, SIZE);
 	assert_true(get(NULL) != inode(a));
 }
 
-/* Started by one of them, and one only. */
+/* Exactly one of the clients starts it. */
 TEST_WITH(test_at_once, setup, teardown)
 {
 	int pipes[2];
@@ -220,7 +220,7 @@ TEST_WITH(test_at_once, setup, teardown)
 	assert_int_equal(end_all(), 1);
 }
 
-/* The next one makes another; a socket without a process is in nobody's way. */
+/* The next caller makes a new holder; a socket without a process does no harm. */
 TEST_WITH(test_killed, setup, teardown)
 {
 	ino_t before = get(NULL), after;
@@ -240,7 +240,7 @@ TEST_WITH(test_killed, setup, teardown)
 	assert_int_equal(sockets(), 0);
 }
 
-/* At any moment: whoever asks gets it in the end, or could not have it, and never hangs. */
+/* Killed at any moment: a caller gets the memory in the end or an error, and never hangs. */
 TEST_WITH(test_killed_at_random, setup, teardown)
 {
 	srandom(3);
@@ -251,7 +251,7 @@ TEST_WITH(test_killed_at_random, setup, teardown)
 		if (asker == 0) {
 			int r;
 
-			/* -EIO: it was killed before it had begun. */
+			/* -EIO: killed before it had begun. */
 			_exit(get(&r) == 0 && r != -EPIPE && r != -ECONNRESET && r != -EIO);
 		}
 		(void)poll(NULL, 0, (int)(random() % 12));
@@ -299,7 +299,7 @@ TEST_WITH(test_ends_with_its_snapshot, setup, teardown)
 	assert_true(eventually_gone());
 }
 
-/* Those who say nothing, or something else, keep nobody waiting. */
+/* Clients that send nothing, or something else, delay no other client. */
 TEST_WITH(test_odd_clients, setup, teardown)
 {
 	ino_t one = get(NULL);
@@ -316,7 +316,7 @@ TEST_WITH(test_odd_clients, setup, teardown)
 	assert_int_equal(get(NULL), one);
 }
 
-/* What /proc shows of it. */
+/* Checks its confinement in /proc. */
 TEST_WITH(test_locked_down, setup, teardown)
 {
 	static const char *const wanted[] = { "\nSeccomp:\t2\n", "\nNoNewPrivs:\t1\n",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* host.yaml: what is right, every message for what is not, and which of several files counts. */
+/* host.yaml: valid files, every error message, and which of several files counts. */
 #include "unit.h"
 
 #include <string.h>
@@ -48,7 +48,7 @@ TEST(how_much_space)
 	space("snapshot_space: 500GiB\n", UINT64_C(500) << 30);
 }
 
-/* All that is said of a file, a line each. */
+/* Expects these diagnostics of a file, a line each. */
 static void wrong(const char *text, const char *expected)
 {
 	const struct source src = { .label = "host.yaml", .text = text, .len = strlen(text) };
@@ -101,7 +101,7 @@ TEST(what_is_wrong)
 	wrong("", "host.yaml:1:1: error: the file is empty\n");
 	wrong("accel: &a kvm\n",
 	      "host.yaml:1:8: error: anchors (&a) are not used here: write the value out\n");
-	/* All of them, and not only the first. */
+	/* All errors are reported, not only the first. */
 	wrong("accel: x\naccel_timeout: soon\nmore: 1\n",
 	      "host.yaml:1:8: error: accel: 'x' is not one of: auto, kvm, tcg\n"
 	      "host.yaml:2:16: error: accel_timeout: expected a duration such as 90s (ms, s, m, h, "
@@ -190,7 +190,7 @@ TEST_IN_DIR(which_file)
 	unit_dir_write(d, "a/host.yaml", "accel: kvm\n", 11);
 	assert_int_equal(host_config_load(&config, &e), 0);
 	assert_int_equal(config.accel, ACCEL_WANT_KVM);
-	/* The first counts, also when it is wrong. */
+	/* The first file counts, even if it is wrong. */
 	unit_dir_write(d, "a/host.yaml", "accel: x\n", 9);
 	assert_int_equal(host_config_load(&config, &e), -EINVAL);
 	(void)snprintf(path, sizeof(path), "%s/a/host.yaml:1:8: error: accel: 'x' is not one of",

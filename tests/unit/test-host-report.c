@@ -48,7 +48,7 @@ TEST(changelogs)
 	assert_true(cve_patched(rows, "CVE-2024-2; CVE-2024-21626") == 1);
 }
 
-/* A row that is out of order or without a number would never match anything. */
+/* A row out of order or without a number would never match. */
 TEST(tables)
 {
 	for (size_t i = 0; engines[i]; i++) {
@@ -231,7 +231,7 @@ TEST(children)
 	assert_int_equal(try_in_child(dies, 1), -EIO);
 	assert_int_equal(try_in_child(sleeps, 60), -ETIME);
 	assert_true(clock_mono() - start < 10 * NSEC_PER_SEC);
-	/* None is left, dead or alive. */
+	/* No child is left, dead or alive. */
 	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
 	assert_int_equal(errno, ECHILD);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The probes against invented hosts: a tree of text files and a set of facts for each. */
+/* The probes on invented hosts: a tree of text files and a set of facts for each. */
 #include "unit.h"
 
 #include <fcntl.h>
@@ -49,7 +49,7 @@ static void install_engine(const char *name, const char *banner)
 	install(program_of(name), engine_find(name)->program, banner);
 }
 
-/* Everything works, on a plain Debian with cgroups v2 and real KVM; tests then take things away. */
+/* Everything works, on a plain Debian with cgroups v2 and KVM; each test then removes something. */
 static void good_facts(void)
 {
 	memset(&facts, 0, sizeof(facts));
@@ -154,7 +154,7 @@ TEST_WITH(all_good, good_host, unit_dir_teardown)
 	for (size_t i = 0; i < report.n_checks; i++) {
 		const struct host_check *c = &report.checks[i];
 
-		/* The disk of whoever runs the tests is not invented. */
+		/* The test does not fake the disk of the user who runs it. */
 		if (c->area != HOST_AREA_STORAGE && c->state != HOST_OK)
 			fail_msg("%s: state %d '%s' '%s'", c->id, (int)c->state, c->value,
 				 c->detail);
@@ -176,8 +176,7 @@ TEST_WITH(all_good, good_host, unit_dir_teardown)
 	(void)expect("engine.kernel", HOST_OK, "small 6.1.190");
 	(void)expect("engine.tools", HOST_OK, "mkfs.erofs mkfs.ext4 lz4");
 	expect_level(LEVEL_CONTAINER, HOST_READY, "crun 1.30.1");
-	/* No engine of ours runs it, whatever is installed: an installed runsc or runc is not
-	 * asked. */
+	/* No engine of ours runs it: an installed runsc or runc is not probed. */
 	expect_level(LEVEL_GVISOR, HOST_UNAVAILABLE, "not supported by this version");
 	assert_null(host_report_find(&report, "engine.runc"));
 	assert_null(host_report_find(&report, "engine.runsc"));
@@ -203,7 +202,7 @@ TEST_WITH(ubuntu_apparmor, good_host, unit_dir_teardown)
 	(void)expect("fs.overlay-user", HOST_FAIL, "refused");
 	expect_level(LEVEL_CONTAINER, HOST_UNAVAILABLE, "no user namespaces");
 
-	/* Root is not restricted; it learns that its users are. */
+	/* Root is not restricted, but the report says that users are. */
 	good_facts();
 	facts.userns_plain = facts.overlay_user = -EACCES;
 	probe_as(*state, 0, "root");
@@ -289,7 +288,7 @@ TEST_WITH(other_cgroups, good_host, unit_dir_teardown)
 {
 	const struct host_check *c;
 
-	/* A session scope of systemd: readable, not ours. */
+	/* A session scope of systemd: readable, but not ours. */
 	for (size_t i = 0; i < CG_MAX; i++)
 		facts.cg[i] = -EACCES;
 	probe_as(*state, 1000, "alice");
@@ -302,7 +301,7 @@ TEST_WITH(other_cgroups, good_host, unit_dir_teardown)
 	probe_as(*state, 0, "root");
 	expect_advice(expect("cgroup.controllers", HOST_WARN, "missing: memory"),
 		      "cgroup_disable=memory");
-	/* Nothing at all, and lines that are none. */
+	/* An empty file, and malformed lines. */
 	put(*state, "proc/self/mountinfo", "24 1 8:1 / / rw - ext4\n- - -\n\ncgroup2\n");
 	probe_as(*state, 0, "root");
 	(void)expect("cgroup.mode", HOST_FAIL, "none");
@@ -330,7 +329,7 @@ TEST_WITH(kvm_states, good_host, unit_dir_teardown)
 	expect_advice(expect("engine.kvm", HOST_WARN, "no /dev/kvm"), "nested virtualisation");
 	expect_level(LEVEL_MICROVM, HOST_LIMITED, "no usable KVM");
 
-	/* A paravirtual KVM: answers, and boots nothing. */
+	/* A paravirtual KVM that answers but boots nothing. */
 	(void)snprintf(dir, sizeof(dir), "%s/sys/module/kvm_intel", d->path);
 	(void)unlinkat(d->fd, "sys/module/kvm_intel/parameters/nested", 0);
 	(void)unlinkat(d->fd, "sys/module/kvm_intel/parameters", AT_REMOVEDIR);
@@ -347,7 +346,7 @@ TEST_WITH(machines, good_host, unit_dir_teardown)
 {
 	const struct host_check *c;
 
-	/* Nobody has tried it yet, or a guest did not boot: it can be tried again. */
+	/* Not tried yet, or a guest did not boot: a retry may work. */
 	machine.accel = 0;
 	(void)snprintf(machine.why, sizeof(machine.why), "KVM: a guest did not boot\033[31m");
 	probe_as(*state, 0, "root");
@@ -355,7 +354,7 @@ TEST_WITH(machines, good_host, unit_dir_teardown)
 	expect_detail(c, "KVM: a guest did not boot\\x1b[31m");
 	expect_advice(c, "hutch doctor --probe");
 	expect_level(LEVEL_MICROVM, HOST_LIMITED, "no usable KVM: emulated, slow");
-	/* With nothing to try, the row of KVM has the advice. */
+	/* If nothing can be tried, the KVM row has the advice. */
 	facts.kvm = -ENOENT;
 	probe_as(*state, 0, "root");
 	assert_string_equal(expect("engine.accel", HOST_WARN, "TCG")->advice, "");
@@ -383,7 +382,7 @@ TEST_WITH(machines, good_host, unit_dir_teardown)
 	expect_level(LEVEL_CONTAINER, HOST_LIMITED, "sandboxes start only with --scratch");
 }
 
-/* What a container writes to. */
+/* The file systems that containers write to. */
 TEST_WITH(disks, good_host, unit_dir_teardown)
 {
 	struct unit_dir *d = *state;
@@ -412,7 +411,7 @@ TEST_WITH(subordinate_ids, good_host, unit_dir_teardown)
 
 	probe_as(*state, 1000, "alice");
 	(void)expect("user.subids", HOST_OK, "65536 uids, 65536 gids");
-	/* bob has his uids by name and his gids by number. */
+	/* bob has uids by name and gids by number. */
 	probe_as(*state, 1001, "bob");
 	(void)expect("user.subids", HOST_OK, "65536 uids");
 	probe_as(*state, 1002, "carol");
@@ -467,7 +466,7 @@ TEST_WITH(versions_of_engines, good_host, unit_dir_teardown)
 	(void)expect("engine.crun", HOST_FAIL, "does not run");
 }
 
-/* The operator's choice is judged, installed or not: sandboxes are started by no other. */
+/* The operator's choice is checked, installed or not: no other engine starts sandboxes. */
 TEST_WITH(an_engine_that_was_chosen, good_host, unit_dir_teardown)
 {
 	install_engine("runc", "runc version 1.4.0");
@@ -529,7 +528,7 @@ TEST_WITH(apparmor_profile, good_host, unit_dir_teardown)
 	(void)expect("sec.apparmor", HOST_OK, "hutch-sandbox is loaded");
 }
 
-/* An empty root and no facts: nothing crashes, nothing is called good that was not seen. */
+/* An empty root and no facts: no crash, and nothing unseen is reported as good. */
 TEST_IN_DIR(empty_host)
 {
 	struct unit_dir *d = *state;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Clients and a handler that do anything at any time, from a seed. What must hold whatever they do:
- * every exchange ends once, by the handler or by gone(), nothing is called back behind that or from
- * inside a call of the handler's, and nothing is left.
+ * Clients and a handler that act at random, from a seed. Invariants: every exchange ends once, by
+ * the handler or by gone(); no callback comes after that or from inside a call of the handler;
+ * nothing leaks.
  */
 #include "unit.h"
 
@@ -371,10 +371,10 @@ TEST(test_chaos)
 		handled += world.handled;
 	}
 	assert_int_equal(fail_count_fds(), fds);
-	assert_in_range(handled, seeds * 20, SIZE_MAX); /* it is not all refused */
+	assert_in_range(handled, seeds * 20, SIZE_MAX); /* most requests are accepted */
 }
 
-/* By hand with more seeds: test-http-chaos 100000. */
+/* More seeds by hand: test-http-chaos 100000. */
 int main(int argc, char **argv)
 {
 	if (argc > 1 && str_to_u64(argv[1], strlen(argv[1]), 1000000, &seeds) < 0)

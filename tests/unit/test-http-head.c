@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Heads, chunks and queries: what is read of them, and above all what is refused. */
+/* Heads, chunks and queries: how they are parsed, and above all which are refused. */
 #include "unit.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@
 
 #define END "\r\n\r\n"
 
-/* The status it is refused with, or 0 with the head; -1 if it is not complete. */
+/* Returns the status of the refusal, or 0 with the head; -1 if it is incomplete. */
 static int parse_n(const char *text, size_t n, struct http_head *h)
 {
 	_cleanup_free_ char *copy = unit_copy(text, n);
@@ -74,7 +74,7 @@ TEST(test_request)
 	assert_null(http_head_field(&h, "x"));
 }
 
-/* What stands between "GET " and the version, and the path that is made of it; NULL: refused. */
+/* The text between "GET " and the version, and the resulting path; NULL: refused. */
 TEST(test_targets)
 {
 	static const struct unit_row row[] = {
@@ -183,7 +183,7 @@ TEST(test_hosts)
 
 #define HEAD "POST / HTTP/1.1\r\nHost: h\r\n"
 
-/* What has let one server see another request than the next: all of it is refused. */
+/* Known request smuggling: text that two servers parse differently. All of it is refused. */
 TEST(test_smuggling)
 {
 	static const struct {
@@ -262,7 +262,7 @@ TEST(test_smuggling)
 		{ HEAD "E2b-Sandbox-Id: a\r\nE2b-Sandbox-Id: b" END, 400 },
 		{ HEAD "E2b-Sandbox-Port: 1\r\nE2b-Sandbox-Port: 2" END, 400 },
 		{ HEAD "Expect: 200-ok" END, 417 },
-		/* and what looks like it and is fine */
+		/* similar but valid */
 		{ HEAD "Content-Length: 0" END, 0 },
 		{ HEAD "Content-Length: 9007199254740992" END, 0 },
 		{ HEAD "Content-Length:1\t " END, 0 },
@@ -350,7 +350,7 @@ TEST(test_limits)
 	assert_int_equal(sized(1, 1, HTTP_SERVER_HEAD_MAX - 26), 431);
 }
 
-/* Byte by byte, and broken ones as soon as they are. */
+/* Byte by byte; a malformed head is refused at its first bad byte. */
 TEST(test_scan)
 {
 	static const char good[] = "GET / HTTP/1.1\r\nHost: h\r\n\r\nbody";
@@ -368,7 +368,7 @@ TEST(test_scan)
 	assert_int_equal(http_head_scan(&s, "\x16\x03\x01", 3, &why), -EBADMSG);
 }
 
-/* The body, or NULL where it is refused or not complete; fed in pieces of `step`. */
+/* The body, fed in pieces of `step`; NULL if it is refused or incomplete. */
 static const char *unchunk(const char *text, size_t step, char *out, size_t *ret_used)
 {
 	struct http_chunk c = { 0 };

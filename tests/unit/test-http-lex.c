@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The lexer for heads of HTTP: above all what no caller can let through. */
+/* The lexer for HTTP heads: above all, input that no caller can let pass. */
 #include "unit.h"
 
 #include <errno.h>
@@ -39,7 +39,7 @@ static void classes(void **state)
 	assert_false(http_text_is(TEXT("Hosts"), "host"));
 }
 
-/* Scans all of it at once and byte by byte, which must agree; *ret_pos is how far it came. */
+/* Scans all bytes at once and one by one, which must agree; *ret_pos is the end of the scan. */
 static enum http_scanned scan(const char *data, size_t n, size_t *ret_pos)
 {
 	_cleanup_free_ char *copy = unit_copy(data, n);
@@ -66,7 +66,7 @@ static void ends_of_heads(void **state)
 		size_t pos;
 	} row[] = {
 		{ TEXT("A\r\nB\r\n\r\nrest"), HTTP_SCAN_HEAD, 8 },
-		{ TEXT("\r\n\n"), HTTP_SCAN_HEAD, 2 }, /* the caller says whether it may be empty */
+		{ TEXT("\r\n\n"), HTTP_SCAN_HEAD, 2 }, /* an empty head is the caller's decision */
 		{ TEXT("A\xc3\xa4\t \xff\r\n\r\n"), HTTP_SCAN_HEAD, 10 },
 		{ TEXT(""), HTTP_SCAN_MORE, 0 },
 		{ TEXT("A\r\nB\r\n\r"), HTTP_SCAN_MORE, 7 },
@@ -192,7 +192,7 @@ static void statuses(void **state)
 		size_t n = strlen(row[i].head);
 		int r = 0;
 
-		/* Each beginning: an error is found at the first byte that does not fit. */
+		/* Every prefix: an error is found at the first bad byte. */
 		for (size_t k = 0; k <= n && r == 0; k++) {
 			_cleanup_free_ char *copy = unit_copy(row[i].head, k);
 
@@ -215,7 +215,7 @@ static void headers(void **state)
 		{ TEXT("A: \t "), "A", "" },
 		{ TEXT("A: b: c\td"), "A", "b: c\td" },
 		{ TEXT("A: \xc3\xa4"), "A", "\xc3\xa4" },
-		{ TEXT("Content-Length: 1, 1"), "Content-Length", "1, 1" }, /* is no number */
+		{ TEXT("Content-Length: 1, 1"), "Content-Length", "1, 1" }, /* not a number */
 		{ TEXT(""), NULL, NULL },
 		{ TEXT("A"), NULL, NULL },
 		{ TEXT(":"), NULL, NULL },
@@ -245,7 +245,7 @@ static void headers(void **state)
 	}
 }
 
-/* Two fields of one name, and two ways to say a length, are two fields: the caller rejects them. */
+/* Two fields of one name, and two forms of a length, stay two fields: the caller rejects them. */
 static void nothing_is_merged(void **state)
 {
 	static const char head[] = "Content-Length: 5\r\ncontent-length: 6\r\n"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Clients that are slow, many, rude or gone, and a machine that has nothing left. */
+/* Slow, many, rude and disconnected clients, and exhausted resources. */
 #include "test-http.h"
 
 #include <malloc.h>
@@ -11,7 +11,7 @@
 enum {
 	SHORT_MS = 60,
 	CROWD = 20,
-	IDLE_MAX = 2 * 1024, /* bytes of heap that a connection which waits may cost */
+	IDLE_MAX = 2 * 1024, /* maximum heap bytes of an idle connection */
 };
 
 /* ---- time ---- */
@@ -30,7 +30,7 @@ TEST(test_idle_is_closed)
 	assert_int_equal(http_server_connections(box.server), 0);
 }
 
-/* A head that comes byte by byte has a deadline of its own, whatever comes. */
+/* A head that arrives byte by byte has a total deadline. */
 TEST(test_slow_head)
 {
 	BOX;
@@ -70,7 +70,7 @@ TEST(test_slow_body)
 	slow_body(POST("/pass") "Transfer-Encoding: chunked\r\n\r\n5\r\nab");
 }
 
-/* Always a little progress is not enough for what is collected. */
+/* Slow progress is not enough for a collected body. */
 TEST(test_dripping_body)
 {
 	BOX;
@@ -94,7 +94,7 @@ TEST(test_dripping_body)
 	assert_int_equal(box.gone, 1);
 }
 
-/* A handler may take its time, before the body and behind it. */
+/* A handler may take its time, before the body and after it. */
 TEST(test_slow_handler)
 {
 	BOX;
@@ -118,7 +118,7 @@ TEST(test_slow_handler)
 	hear(&box, fd, &r, "passed");
 }
 
-/* A client that has a short time for bodies, with its request in the hands of the handler. */
+/* A client with a short timeout for bodies, whose request the handler has. */
 static int slow_client(struct box *box, const char *request)
 {
 	int fd;
@@ -131,7 +131,7 @@ static int slow_client(struct box *box, const char *request)
 	return fd;
 }
 
-/* Nor is the client to blame where the loop did not come round. */
+/* A delay of the loop does not count against the client. */
 TEST(test_slow_loop)
 {
 	BOX;
@@ -161,7 +161,8 @@ TEST(test_reader_stalls)
 	assert_int_equal(http_server_connections(box.server), 0);
 }
 
-/* One that never takes its answer is not waited for, though the handler has long gone on. */
+/* The server does not wait for a client that never reads its answer, although the handler is
+ * long done. */
 TEST(test_answer_is_not_taken)
 {
 	BOX;
@@ -247,7 +248,7 @@ TEST(test_flood)
 	wait_until(&box, http_server_connections(box.server) == 0);
 }
 
-/* Half a head keeps nobody out. */
+/* Incomplete heads keep no other client out. */
 TEST(test_half_heads)
 {
 	BOX;
@@ -269,7 +270,7 @@ TEST(test_half_heads)
 		(void)fd_close(half[i]);
 }
 
-/* Without descriptors connections wait in the queue, and the loop does not spin. */
+/* Without free file descriptors, connections wait in the queue and the loop does not spin. */
 TEST(test_no_descriptors)
 {
 	BOX;
@@ -293,9 +294,9 @@ TEST(test_no_descriptors)
 	hear(&box, fd, &r, "hello");
 }
 
-/* ---- what is refused ---- */
+/* ---- refused ---- */
 
-/* The connection ends with it: what stands behind is never taken for a request. */
+/* The connection ends with it: later bytes are never parsed as a request. */
 static void refused(const char *text, const char *status)
 {
 	BOX;
@@ -327,7 +328,7 @@ TEST(test_refused)
 		"Content-Length : 5\r\n\r\n",
 		"Host: other\r\n\r\n",
 		"X: \x01\r\n\r\n",
-		/* and behind a head that is fine */
+		/* after a valid head */
 		"Transfer-Encoding: chunked\r\n\r\n0\n\n",
 		"Transfer-Encoding: chunked\r\n\r\n0;x\r\n\r\n",
 		"Transfer-Encoding: chunked\r\n\r\n0\r\nX: y\r\n\r\n",
@@ -343,7 +344,7 @@ TEST(test_refused)
 	refused("\x16\x03\x01\x02", " 400 ");
 }
 
-/* Chunks that break while the answer is under way leave no way to say so. */
+/* Malformed chunks after the answer has begun cannot be reported. */
 TEST(test_breaks_behind_the_answer)
 {
 	BOX;
@@ -407,7 +408,7 @@ TEST_IN_DIR(test_local)
 	assert_int_equal(box.x->listener, 0);
 }
 
-/* What a client wrote before it went is not lost, though it went in a pause. */
+/* Bytes that a client wrote before it disconnected are not lost, even during a pause. */
 TEST_IN_DIR(test_local_tunnel)
 {
 	BOX;
@@ -539,7 +540,7 @@ static int faulty_exchange(struct box *b, int fd, struct buf *r)
 			b->stream = NULL;
 		}
 	}
-	return -ETIME; /* nobody may be left waiting */
+	return -ETIME; /* no client may be left waiting */
 }
 
 static int faulty_life(int listener, const struct sockaddr_in *addr)
@@ -549,7 +550,7 @@ static int faulty_life(int listener, const struct sockaddr_in *addr)
 			 "3\r\nabc\r\n0\r\n\r\n" POST("/pass") "Content-Length: 3\r\n\r\nabc"
 							       "GET /stream HTTP/1.1\r\nHost: "
 							       "h\r\nConnection: close\r\n\r\n";
-	/* The client's memory is not part of it. */
+	/* The client's memory does not count. */
 	static char reply[4096], got[16];
 	struct buf r = { .data = reply, .cap = sizeof(reply), .max = sizeof(reply) - 1 };
 	struct box b = { .got = { .data = got, .cap = sizeof(got), .max = sizeof(got) - 1 } };

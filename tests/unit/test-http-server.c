@@ -75,7 +75,7 @@ TEST(test_fields)
 	assert_int_equal(box.x->length, 0);
 }
 
-/* All at once: they are answered one after the other, in order. */
+/* Requests sent at once are answered one after the other, in order. */
 TEST(test_pipelining)
 {
 	BOX;
@@ -95,7 +95,7 @@ TEST(test_pipelining)
 	assert_int_equal(box.handled, 3);
 }
 
-/* Nor is the next one looked at while the answer before waits to be taken. */
+/* The next request is not parsed while the answer before waits to be read. */
 TEST(test_pipelining_behind_much)
 {
 	BOX;
@@ -163,7 +163,7 @@ TEST(test_collect)
 	assert_int_equal(box.gone, 0);
 }
 
-/* The answer comes before the body was sent, and the client gets to see it. */
+/* The answer comes before the body was sent, and the client can read it. */
 static void collect_too_much(const char *request)
 {
 	BOX;
@@ -254,7 +254,8 @@ TEST(test_expect)
 	assert_has_not(&r, "100 Continue");
 }
 
-/* A body that nobody wants is read up to a limit; past that, so that the answer is seen. */
+/* The server drops an unwanted body up to a limit. Past it, the server closes the connection,
+ * but without a reset, so that the client sees the answer. */
 TEST(test_body_dropped)
 {
 	BOX;
@@ -280,7 +281,7 @@ TEST(test_body_dropped)
 	wait_until(&box, http_server_connections(box.server) == 1);
 }
 
-/* How much is taken of a body without end, before the connection is cut. */
+/* Bytes read of an endless body before the connection is cut. */
 static size_t endless(uint64_t head_ms)
 {
 	BOX;
@@ -346,7 +347,7 @@ TEST(test_stream)
 	assert_int_equal(box.gone, 0);
 }
 
-/* The last piece and the end of the answer, whatever its framing is. */
+/* The last piece and the end of the answer, with any framing. */
 TEST(test_finish)
 {
 	BOX;
@@ -382,7 +383,8 @@ TEST(test_finish)
 	assert_has(&r, "\r\n\r\nabc");
 }
 
-/* What does not fit into the socket waits; the writer is told when to stop and when to go on. */
+/* Bytes that do not fit into the socket wait; the writer learns when to stop and when to
+ * continue. */
 TEST(test_full_and_room)
 {
 	BOX;
@@ -416,7 +418,7 @@ TEST(test_full_and_room)
 	assert_int_equal(box.rooms, 1);
 }
 
-/* Fewer bytes than announced, or more, are no whole answer. */
+/* Fewer or more bytes than announced are an incomplete answer. */
 TEST(test_wrong_length)
 {
 	BOX;
@@ -474,7 +476,7 @@ TEST(test_bad_field_is_500)
 	}
 }
 
-/* The handler goes on writing, and hears of it from the loop. */
+/* The handler continues to write, and learns of the error from the loop. */
 TEST(test_bad_field_in_pieces)
 {
 	BOX;
@@ -493,7 +495,7 @@ TEST(test_bad_field_in_pieces)
 	assert_has_not(&r, "X: y");
 }
 
-/* The head as for GET, and nothing behind it that would be read as the next answer. */
+/* The same head as for GET, and no body that would be parsed as the next answer. */
 TEST(test_head_in_pieces)
 {
 	BOX;
@@ -509,7 +511,7 @@ TEST(test_head_in_pieces)
 	assert_has(&r, "chunked\r\n\r\nHTTP/1.1 200 OK");
 }
 
-/* A client that closes its connection is noticed, whatever we are doing. */
+/* The server notices a client's disconnect in every state. */
 static void client_goes(const char *request, bool reset)
 {
 	BOX;
@@ -534,7 +536,7 @@ TEST(test_client_goes)
 	static const char *const requests[] = {
 		GET("/wait"),
 		GET("/stream"),
-		GET("/wait") GET("/hello"), /* bytes that nobody reads are in front of the end */
+		GET("/wait") GET("/hello"), /* unread bytes come before the end */
 		"POST /wait HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nabc",
 		"POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nabc",
 		"POST /pass HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nabc",
@@ -548,7 +550,7 @@ TEST(test_client_goes)
 	client_goes(GET("/tunnel"), true);
 }
 
-/* An answer that is given at once reaches also one that only waits for it. */
+/* An immediate answer reaches a client that has closed its sending side. */
 TEST(test_half_close)
 {
 	BOX;
@@ -592,7 +594,7 @@ TEST(test_tunnel)
 	fd = client(&box);
 	say(&box, fd, GET("/tunnel") "first");
 	hear(&box, fd, &r, "first");
-	assert_string_equal(buf_text(&r), "first"); /* and nothing of ours */
+	assert_string_equal(buf_text(&r), "first"); /* no bytes of ours */
 	say(&box, fd, "second");
 	hear(&box, fd, &r, "second");
 	http_body_pause(box.x, true);
@@ -613,7 +615,7 @@ TEST(test_tunnel)
 	wait_until(&box, http_server_connections(box.server) == 0);
 }
 
-/* The end of ours, with much still to be sent. */
+/* Our end of the tunnel, with much data pending. */
 TEST(test_tunnel_end)
 {
 	BOX;
@@ -636,7 +638,7 @@ TEST(test_tunnel_end)
 	wait_until(&box, http_server_connections(box.server) == 0);
 }
 
-/* Half closed first: that the rest of it goes too is seen though nothing is read any more. */
+/* Half closed first: the full close is noticed although nothing is read. */
 TEST(test_tunnel_client_goes)
 {
 	BOX;

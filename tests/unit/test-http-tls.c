@@ -122,7 +122,7 @@ static void peer_open(struct box *b, struct peer *p, int version, const char *al
 				 0);
 }
 
-/* True if it should be tried again. */
+/* True if the operation should be retried. */
 static bool again(struct box *b, const struct peer *p, int r)
 {
 	int error = SSL_get_error(p->ssl, r);
@@ -160,7 +160,7 @@ static void tell(struct box *b, struct peer *p, const char *s)
 	tell_n(b, p, s, strlen(s));
 }
 
-/* Until `text` came, or the end; false if that was not announced. */
+/* Reads until `text` or the end; false if the end came without close_notify. */
 static bool listen_for(struct box *b, struct peer *p, struct buf *r, const char *text)
 {
 	static char part[65536];
@@ -178,7 +178,7 @@ static bool listen_for(struct box *b, struct peer *p, struct buf *r, const char 
 	return true;
 }
 
-/* Until bytes came that end in `end`, at least `least` of them. */
+/* Reads at least `least` bytes, until they end in `end`. */
 static void listen_bytes(struct box *b, struct peer *p, struct buf *r, const char *end, size_t n,
 			 size_t least)
 {
@@ -278,7 +278,7 @@ TEST(test_slow_handshake)
 	assert_int_equal(http_server_connections(box.server), 0);
 }
 
-/* Without a goodbye, and while we send nothing. */
+/* Without close_notify, while we send nothing. */
 TEST(test_client_goes)
 {
 	PEER;
@@ -293,7 +293,7 @@ TEST(test_client_goes)
 	wait_until(&box, http_server_connections(box.server) == 0);
 }
 
-/* Written to before the loop has seen it: the second time nobody takes it. */
+/* The peer is gone before the loop has seen it: the second write must not raise SIGPIPE. */
 TEST(test_no_signal)
 {
 	PEER;
@@ -311,7 +311,7 @@ TEST(test_no_signal)
 	wait_until(&box, box.gone == 1);
 }
 
-/* The goodbye comes in the middle of a body, and the connection stays open. */
+/* close_notify comes in the middle of a body, and the connection stays open. */
 TEST(test_body_ends_early)
 {
 	PEER;
@@ -326,8 +326,8 @@ TEST(test_body_ends_early)
 	assert_int_equal(box.ended, 0);
 }
 
-/* A record that OpenSSL holds and the socket does not is read to its end: a small one and two large
- * are one read more than a connection is given at once. */
+/* A record that OpenSSL has buffered is read to its end: one small and two large records are one
+ * read more than a connection gets at once. */
 TEST(test_records_in_pieces)
 {
 	PEER;
@@ -388,7 +388,7 @@ TEST(test_tunnel)
 	wait_until(&box, box.gone == 1);
 }
 
-/* The end of the connection without close_notify is no end of the data: it may have been cut. */
+/* A connection that ends without close_notify may have been truncated: not an end of the data. */
 TEST(test_tunnel_is_cut)
 {
 	PEER;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A server on a loop with a handler that does what the path says, and clients of it. */
+/* A server on a loop whose handler does what the path says, and its clients. */
 #pragma once
 
 #include "unit.h"
@@ -28,11 +28,11 @@ struct box {
 	int port;
 	int handled, gone, ended, eofs, rooms;
 	struct exchange *x;	 /* the last one */
-	struct exchange *stream; /* the one that is answered in pieces */
-	struct buf got;		 /* what data() was given */
+	struct exchange *stream; /* answered in pieces */
+	struct buf got;		 /* bytes that data() received */
 };
 
-/* There is one at a time, and callbacks of a body have no argument. */
+/* There is one box at a time; callbacks of a body have no argument. */
 static struct box *the_box;
 
 static void answer_text(struct exchange *x, int status, const char *text)
@@ -220,7 +220,7 @@ static void say(struct box *b, int fd, const char *s)
 	say_n(b, fd, s, strlen(s));
 }
 
-/* Adds what has come to `r`; false at the end, or when the connection was reset. */
+/* Appends received bytes to `r`; false at the end, or after a reset. */
 static bool hear_some(int fd, struct buf *r)
 {
 	char part[16 * 1024];
@@ -234,12 +234,12 @@ static bool hear_some(int fd, struct buf *r)
 	return true;
 }
 
-/* Until `text` has come, or the end of everything (NULL). */
+/* Reads until `text`, or until the end (NULL). */
 static void hear(struct box *b, int fd, struct buf *r, const char *text)
 {
 	uint64_t give_up = clock_mono() + 2 * (uint64_t)PATIENCE_MS * NSEC_PER_MSEC;
 	const size_t n = text ? strlen(text) : 0;
-	size_t looked = 0; /* much may come, and is not looked at again for every piece of it */
+	size_t looked = 0; /* bytes already searched, so that much data is not searched again */
 	bool open = true, found = false;
 
 	while (open && !found) {

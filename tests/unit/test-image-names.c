@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which names images can have, and what a name says of an image that somebody has sent. */
+/* Valid names of images, and names that a received image claims. */
 #include "unit.h"
 
 #include <string.h>
@@ -45,7 +45,7 @@ static int ended(void *arg, int r, struct err *e)
 	return 0;
 }
 
-/* Refused before anything is read or made; the pipe is closed all the same. */
+/* Refused before anything is read or created; the pipe is closed nevertheless. */
 TEST(what_is_said_is_checked)
 {
 	static char large[IMAGE_TEXT_MAX + 10];

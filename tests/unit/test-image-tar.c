@@ -7,7 +7,7 @@
 
 static struct tar_entry en;
 
-/* The result of reading all of it: the number of entries, or -errno with `e` set. */
+/* Reads the whole archive: the number of entries, or -errno with `e` set. */
 static int walk(const struct buf *b, size_t step, struct err *e)
 {
 	struct memory m = { b->data, b->len, step };
@@ -96,7 +96,7 @@ TEST(every_flipped_bit_of_a_header_is_seen)
 	tar_end(&b);
 	for (size_t i = 0; i < TAR_BLOCK; i++) {
 		if (i >= 148 && i < 156)
-			continue; /* the checksum itself: 0 and space may stand for each other */
+			continue; /* the checksum itself, in which 0 and space are equivalent */
 		b.data[i] ^= 1;
 		assert_int_equal(walk(&b, 4096, &e), -EINVAL);
 		b.data[i] ^= 1;
@@ -201,7 +201,7 @@ TEST(gnu_names)
 	expect_error(&b, "for nothing");
 }
 
-/* Replaces bytes of the header and sums it up again. */
+/* Replaces bytes of the header and updates its checksum. */
 static void changed(size_t at, const char *bytes, size_t n, const char *words)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(65536);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rules, applied in this process below a directory; what needs other ids is tested from
- * outside. */
+/* The rules, applied in this process below a directory; integration tests cover other ids. */
 #include "unit.h"
 
 #include <fcntl.h>

@@ -122,7 +122,7 @@ TEST_WITH(results_and_errors, setup, teardown)
 	assert_int_equal(w->e.num, -EIO);
 }
 
-/* The one that is killed does not hold up those behind it, and is not heard of. */
+/* A killed job does not block the next ones, and has no callback. */
 TEST_WITH(one_that_is_killed, setup, teardown)
 {
 	struct world *w = *state;
@@ -159,7 +159,7 @@ TEST_WITH(one_that_nobody_wants, setup, teardown)
 
 /* ---- owners ---- */
 
-/* A job that writes down when it ended; one of gate_ops ends when it is let go. */
+/* A job that logs its end; a job of gate_ops ends when it is released. */
 struct task {
 	struct world *w;
 	const char *name;
@@ -171,7 +171,7 @@ static void task_done(void *arg, const json_t *result, const struct err *e)
 	const bool refused = strncmp(e->msg, "cannot start", 12) == 0;
 	struct task *t = arg;
 
-	/* Whoever wants no answer may say so still; its owner is not known any more. */
+	/* A refused job has no owner any more; abandoning it is still allowed. */
 	if (refused)
 		job_abandon(t->job, NULL, NULL);
 	t->job = NULL;
@@ -199,7 +199,7 @@ static void let_go(struct task *t)
 	t->job = NULL;
 }
 
-/* One owner alone leaves a slot; whoever comes finds it, and the order is that of each owner. */
+/* A single owner leaves a slot free for a newcomer; each owner's jobs keep their order. */
 TEST_WITH(a_newcomer_finds_a_slot, setup_four, teardown)
 {
 	struct world *w = *state;
@@ -223,7 +223,7 @@ TEST_WITH(a_newcomer_finds_a_slot, setup_four, teardown)
 	assert_string_equal(w->order, "b0b1b2");
 }
 
-/* Slots that come free go to the owner that has the fewest, in turn. */
+/* A free slot goes to the owner with the fewest jobs, in turn. */
 TEST_WITH(slots_are_shared, setup_four, teardown)
 {
 	struct world *w = *state;
@@ -237,12 +237,12 @@ TEST_WITH(slots_are_shared, setup_four, teardown)
 		(void)ask(w, &b[i], bn[i], i < 1 ? &gate_ops : &quick_ops);
 	for (size_t i = 0; i < 3; i++)
 		(void)ask(w, &c[i], cn[i], &quick_ops);
-	/* a0 a1 a2 b0 run. One slot comes free: c has none, so it is c's until it has no more; the
-	 * others would take the last slot. */
+	/* a0 a1 a2 b0 run. The free slot goes to c, which has none, until c has no jobs left;
+	 * the other owners would take the last slot. */
 	let_go(&a[0]);
 	run(w, 3);
 	assert_string_equal(w->order, "c0c1c2");
-	/* A second: a and b have one each, and take turns, with one slot left. */
+	/* A second free slot: a and b have one each and take turns, with one slot left. */
 	let_go(&a[1]);
 	run(w, 5);
 	assert_int_equal(strlen(w->order), 16);
@@ -256,7 +256,7 @@ TEST_WITH(slots_are_shared, setup_four, teardown)
 		assert_int_equal(loop_once(w->loop, UINT64_MAX), 0);
 }
 
-/* However many one owner asks for, another one may wait, too. */
+/* An owner with many jobs cannot keep another out of the queue. */
 TEST_WITH(an_owner_cannot_fill_the_queue, setup_four, teardown)
 {
 	struct world *w = *state;
@@ -278,7 +278,7 @@ TEST_WITH(an_owner_cannot_fill_the_queue, setup_four, teardown)
 	assert_int_equal(job_start(w->jobs, "c", &work_ops, w, &waiting[n], &e), 0);
 	n++;
 	assert_int_equal(jobs_running(w->jobs), n + 4);
-	/* Those that wait are forgotten, whichever: from the middle, the first, the last. */
+	/* Waiting jobs can be dropped: from the middle, the first, the last. */
 	for (size_t i = 0; i < n; i++)
 		job_abandon(waiting[(i * 1021) % n], NULL, NULL);
 	assert_int_equal(jobs_running(w->jobs), 4);
@@ -291,7 +291,7 @@ TEST_WITH(an_owner_cannot_fill_the_queue, setup_four, teardown)
 
 /* ---- failures ---- */
 
-/* Until no child is left, not even a dead one. */
+/* Waits until no child is left, not even a zombie. */
 static void reap_all(struct world *w)
 {
 	siginfo_t info;
@@ -311,7 +311,7 @@ static int large(void *arg, json_t **ret, struct err *e)
 	return 0;
 }
 
-/* It is an error, its child is gone, and the next one is served. */
+/* An error; its child is gone, and the next job runs. */
 TEST_WITH(a_result_that_is_too_large, setup, teardown)
 {
 	static const struct job_ops large_ops = { .work = large, .done = finish };
@@ -328,7 +328,7 @@ TEST_WITH(a_result_that_is_too_large, setup, teardown)
 	reap_all(w);
 }
 
-/* No owner has more than its most, and no more wait than may. */
+/* No owner exceeds its limit, and the queue has a limit. */
 TEST_WITH(limits_of_a_pool, setup_four, teardown)
 {
 	struct world *w = *state;
@@ -369,7 +369,7 @@ TEST_WITH(every_failure_of_a_start, setup, teardown)
 	FAIL_SWEEP(start_one(*state));
 }
 
-/* One that waits and cannot be started then is told so, and whoever asks later is served. */
+/* A queued job that fails to start reports an error, and later jobs still run. */
 TEST_WITH(a_start_that_fails_later, setup, teardown)
 {
 	struct world *w = *state;

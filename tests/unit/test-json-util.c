@@ -7,7 +7,7 @@
 #include "base/str.h"
 #include "fail.h"
 
-/* Reads exactly the bytes of the text; NULL and `e` if refused. */
+/* Parses exactly the bytes of the text; NULL and `e` if refused. */
 static json_t *read_n(const char *text, size_t n, struct err *e)
 {
 	_cleanup_free_ char *raw = unit_copy(text, n);
@@ -127,7 +127,7 @@ TEST(brackets_in_text_do_not_count)
 	j = read_n(b.data, b.len, &e);
 	assert_non_null(j);
 	json_decref(j);
-	/* Side by side is not deep. */
+	/* Siblings do not count as depth. */
 	buf_reset(&b);
 	(void)buf_puts(&b, "[0");
 	for (int i = 0; i < 100; i++)
@@ -250,7 +250,7 @@ TEST(building)
 	assert_int_equal(json_put(obj, "a", json_integer(1)), 0);
 	assert_int_equal(json_put(obj, "a", json_true()), 0); /* replaces */
 	assert_int_equal(json_put(obj, "b", NULL), -ENOMEM);
-	assert_int_equal(json_put(NULL, "b", json_integer(1)), -ENOMEM); /* takes it all the same */
+	assert_int_equal(json_put(NULL, "b", json_integer(1)), -ENOMEM); /* still frees it */
 	assert_int_equal(json_push(list, json_string("x")), 0);
 	assert_int_equal(json_push(list, NULL), -ENOMEM);
 	assert_int_equal(json_push(NULL, json_integer(1)), -ENOMEM);
@@ -267,7 +267,7 @@ static int build_write_read(void)
 	int r = 0;
 
 	r |= json_push(list, json_string("some text"));
-	/* With its quotes 32 bytes: jansson's buffer grows for the last quote. */
+	/* 32 bytes with its quotes: jansson's buffer grows for the last quote. */
 	r |= json_push(list, json_string("2026-11-15T20:10:56.106459942Z"));
 	r |= json_push(list, json_pack("{s:i}", "k", 1));
 	r |= json_put(obj, "list", list);

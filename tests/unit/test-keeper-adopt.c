@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commands that ran before, under another keeper. The guest is the test's. */
+/* Commands from before, under another keeper. The test plays the guest. */
 #include "test-keeper.h"
 
 #include "keeper/command.h"
@@ -10,7 +10,7 @@ static void bench_adopts(struct bench *b)
 	bench_go(b);
 }
 
-/* The pid that the guest is asked for. */
+/* The pid in the request to the guest. */
 static uint64_t pid_of(const struct talk *t)
 {
 	struct err e = ERR_INIT;
@@ -63,7 +63,7 @@ static struct talk *attach(struct peer *p, const char *name)
 	return peer_open(p, WIRE_OP_ATTACH, &b);
 }
 
-/* It is a command as any other: a record, input, an end. */
+/* An adopted command is like any other: it has a record, input, an end. */
 TEST_IN_DIR(is_taken_over)
 {
 	_cleanup_bench_ struct bench b;
@@ -97,7 +97,8 @@ TEST_IN_DIR(is_taken_over)
 	assert_int_equal(i.slot.value, 5);
 }
 
-/* What has ended, or never ran, is nobody's. One that the guest does not know has ended. */
+/* An ended or unknown command cannot be adopted. A command that the guest does not know has
+ * ended. */
 TEST_IN_DIR(only_what_runs)
 {
 	_cleanup_bench_ struct bench b;
@@ -119,7 +120,7 @@ TEST_IN_DIR(only_what_runs)
 	assert_int_equal(b.guest->n, 1);
 }
 
-/* Which does no harm: the rest is taken over, and clients are served. */
+/* A wrong list does no harm: the rest is adopted, and clients are served. */
 TEST_IN_DIR(the_list_may_be_wrong)
 {
 	for (unsigned int way = 0; way < 2; way++) {
@@ -157,7 +158,7 @@ TEST_IN_DIR(too_many_are_left)
 	assert_int_equal(b.guest->n, RELAYS_EXEC);
 }
 
-/* Without a record nothing is asked for, and everything else goes on. */
+/* A command without a record is not adopted, and everything else continues. */
 TEST_IN_DIR(not_without_a_record)
 {
 	_cleanup_bench_ struct bench b;
@@ -186,7 +187,7 @@ TEST_IN_DIR(not_after_go)
 	assert_int_equal(bench_end(&b), KEEPER_FAILED);
 }
 
-/* ---- the other half: what is written down ---- */
+/* ---- the other half: records ---- */
 
 TEST(what_runs_is_written_down)
 {

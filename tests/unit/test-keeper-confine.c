@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What an isolated keeper can still do. Each try runs twice: in a child that is isolated, where it
- * must die or fail, and in one that is not, where it must work; else it proves nothing.
+ * Confinement of the keeper. Each attempt runs twice: in a confined child, where it must die or
+ * fail, and in an unconfined one, where it must work, as the positive control.
  */
 #include "unit.h"
 
@@ -35,7 +35,7 @@ enum {
 
 static struct spec spec;
 
-/* ---- tries: true if it works ---- */
+/* ---- attempts: true on success ---- */
 
 static bool try_open(void)
 {
@@ -140,9 +140,9 @@ static bool try_send_files(void)
 	return sendmsg(3, &m, 0) == 1;
 }
 
-/* ---- what it must be able to do ---- */
+/* ---- allowed ---- */
 
-/* Writing a record, as far as a limit. */
+/* Writes a record, up to a limit. */
 static bool try_record(void)
 {
 	char byte = 'x';
@@ -158,7 +158,7 @@ static bool try_long_record(void)
 	return pwrite(4, &byte, 1, 64 << 20) == 1;
 }
 
-/* A descriptor comes from the warden. */
+/* Receives a file descriptor from the warden. */
 static bool try_note(void)
 {
 	int files[NOTE_FILES_MAX];
@@ -207,10 +207,10 @@ static bool try_clock(void)
 	return syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &t) == 0;
 }
 
-/* Too much memory fails and kills nobody. */
+/* A too large allocation fails and kills no process. */
 static bool try_much_memory(void)
 {
-	void *volatile p = malloc((size_t)1 << 30); /* or clang knows that nobody uses it */
+	void *volatile p = malloc((size_t)1 << 30); /* or clang removes the unused malloc() */
 
 	return p != NULL;
 }
@@ -266,7 +266,7 @@ struct deed {
 	bool (*try)(void);
 };
 
-/* Each works in a process, and kills it once that is isolated. */
+/* Each deed works in an unconfined process, and kills a confined one. */
 static void assert_deeds_kill(const struct deed *rows, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -325,7 +325,7 @@ static bool try_netlink(void)
 	return socket(AF_NETLINK, SOCK_RAW, 0) >= 0;
 }
 
-/* Some of them a kernel may not have; that it was asked is what is looked for. */
+/* A kernel may lack some of them; the call itself is what counts. */
 static bool try_raw(void)
 {
 	return socket(AF_INET, SOCK_RAW, IPPROTO_ICMP) >= 0 || errno != ENOSYS;
@@ -423,7 +423,7 @@ TEST(what_kills_one_that_dials)
 	spec.egress.allow.n = 0;
 }
 
-/* The same, where something may leave the sandbox and where nothing may. */
+/* The same with and without egress. */
 TEST(what_dials)
 {
 	bool (*const tries[])(void) = { try_tcp, try_udp, try_connect, try_nodelay, try_pipe };
@@ -436,7 +436,7 @@ TEST(what_dials)
 	}
 }
 
-/* A pair of sockets that are connected to each other, and can be to nothing else. */
+/* A pair of sockets, connected to each other, that can connect to nothing else. */
 static bool try_pair(void)
 {
 	int fds[2];
@@ -445,7 +445,7 @@ static bool try_pair(void)
 	       send(fds[0], "x", 1, MSG_NOSIGNAL) == 1 && shutdown(fds[0], SHUT_WR) == 0;
 }
 
-/* Of these, connect(2) would go anywhere. */
+/* connect(2) on a datagram pair could go anywhere. */
 static bool try_packet_pair(void)
 {
 	int fds[2];
@@ -479,7 +479,7 @@ static bool try_rejoin(void)
 	return connect(fds[0], (struct sockaddr *)&somebody, somebody_len) == 0;
 }
 
-/* Only the keeper of a machine that something may leave has pairs. */
+/* Only the keeper of a VM with egress may create socket pairs. */
 TEST(who_pairs)
 {
 	_cleanup_close_ int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -593,7 +593,7 @@ TEST(what_the_kernel_says)
 	(void)close(fds[1]);
 }
 
-/* The warden is killed: so is the keeper. */
+/* The keeper is killed with its warden. */
 TEST(it_dies_with_its_parent)
 {
 	int fds[2];
@@ -622,12 +622,12 @@ TEST(it_dies_with_its_parent)
 	assert_int_equal(read(fds[0], &byte, 1), 1);
 	assert_int_equal(kill(warden, SIGKILL), 0);
 	assert_int_equal(waitpid(warden, NULL, 0), warden);
-	/* The only other holder of the socket is gone when this ends. */
+	/* The only other holder of the socket has ended. */
 	assert_true(read(fds[0], &byte, 1) <= 0);
 	(void)close(fds[0]);
 }
 
-/* One that has lost its parent already is told so. */
+/* A keeper whose parent has already ended exits. */
 TEST(an_orphan_does_not_start)
 {
 	pid_t pid = fork();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a guest with its own kernel asks of a keeper. The guest is a link of the test's, moved by
+ * Requests of a guest with its own kernel to a keeper. The guest is a link that the test moves by
  * hand; servers and the resolver are those of test-egress.h, in a network namespace where public
  * addresses are reachable.
  */
@@ -19,7 +19,7 @@ enum {
 	TALKS_MAX = 64,
 	PORT = 7000,
 	PATIENCE_S = 30,
-	TELLINGS_MAX = 16, /* of the time */
+	TELLINGS_MAX = 16, /* messages with the time */
 };
 
 struct talk {
@@ -27,7 +27,7 @@ struct talk {
 	bool accepted, closed, eof;
 	uint64_t code;
 	char text[WIRE_TEXT_MAX + 1];
-	size_t got, unread; /* bytes, of stream 0 */
+	size_t got, unread; /* bytes of stream 0 */
 	char first[64];
 	bool lazy; /* gives no credit */
 };
@@ -41,7 +41,7 @@ struct box {
 	struct talk talks[TALKS_MAX];
 	size_t n;
 	unsigned int woken;
-	uint64_t time; /* that it was told then */
+	uint64_t time; /* sent with the last wake */
 };
 
 static const char *allow[] = { "93.184.0.1:7000/tcp", ".allowed.test:7000/tcp",
@@ -128,7 +128,7 @@ static int move(struct link *from, struct link *to)
 	return r;
 }
 
-/* A round of everybody; what move() of the guest's bytes says. */
+/* One round of all parties; returns the result of move() of the guest's bytes. */
 static int turn(struct box *b)
 {
 	int r = move(b->guest, b->k.guest.link);
@@ -164,7 +164,7 @@ static struct talk *ask(struct box *b, enum wire_op op, const char *host, unsign
 	return t;
 }
 
-/* The code that it is closed with. */
+/* Opens a channel; returns the code with which it is closed. */
 static uint64_t outcome(struct box *b, enum wire_op op, const char *host, unsigned int port)
 {
 	struct talk *t = ask(b, op, host, port);
@@ -225,7 +225,7 @@ static struct box *box_greet(struct world *w, int log, bool machine)
 	return b;
 }
 
-/* One that serves: a machine has heard the time. */
+/* A serving keeper; a VM has received the time. */
 static struct box *box_new(struct world *w, int log, bool machine)
 {
 	struct box *b = box_greet(w, log, machine);
@@ -265,7 +265,7 @@ static size_t read_some(int fd, size_t *total)
 
 /* ---- the time ---- */
 
-/* Both ends have heard what the other had to say; true if a machine was woken by that. */
+/* Exchanges all pending bytes; returns true if that woke a VM. */
 static bool told(struct box *b)
 {
 	unsigned int before = b->woken;
@@ -290,8 +290,8 @@ TEST_WITH(containers_have_the_time, world_setup, world_teardown)
 	box_free(b);
 }
 
-/* A machine hears what time it is when it has said HELLO, and not when that was said to it. It
- * serves when it has heard it; one that is slow hears it again, but not for ever. */
+/* A VM gets the time after its own HELLO, not with the keeper's. The keeper serves once the VM
+ * has it; a slow VM gets it again, but not for ever. */
 TEST_WITH(told_the_time, world_setup, world_teardown)
 {
 	uint64_t before = clock_wall();
@@ -310,7 +310,7 @@ TEST_WITH(told_the_time, world_setup, world_teardown)
 	box_free(b);
 }
 
-/* What a guest says of itself is no answer. */
+/* An unsolicited message of the guest is not an answer. */
 TEST_WITH(only_an_answer_counts, world_setup, world_teardown)
 {
 	struct box *b = box_greet(WORLD(state), memory_log(), true);
@@ -323,7 +323,7 @@ TEST_WITH(only_an_answer_counts, world_setup, world_teardown)
 	box_free(b);
 }
 
-/* While it is put to sleep for a snapshot it is told nothing: it will be, when it wakes. */
+/* A guest on its way to sleep for a snapshot gets no time; it gets it when it wakes. */
 TEST_WITH(not_on_its_way_to_sleep, world_setup, world_teardown)
 {
 	struct box *b = box_new(WORLD(state), memory_log(), true);
@@ -353,7 +353,7 @@ TEST_WITH(questions, world_setup, world_teardown)
 	assert_int_equal(outcome(b, WIRE_OP_ASK, "denied.test", 0), WIRE_PERMISSION);
 	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_EGRESS, "\"host\":\"denied.test\""), 1);
 	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_EGRESS, "asked for by DNS"), 1);
-	/* What is no name is nobody's business, as in a container. */
+	/* The keeper does not look up invalid names, as for a container. */
 	memset(longest, 'a', sizeof(longest) - 1);
 	longest[255] = '\0';
 	for (size_t i = 0; i < 255; i += 5)
@@ -368,7 +368,7 @@ TEST_WITH(questions, world_setup, world_teardown)
 	box_free(b);
 }
 
-/* ---- what is refused ---- */
+/* ---- refused ---- */
 
 TEST_WITH(refused, world_setup, world_teardown)
 {
@@ -403,7 +403,7 @@ TEST_WITH(refused, world_setup, world_teardown)
 	assert_int_equal(outcome(b, WIRE_OP_CONNECT, "93.184.0.2", PORT), WIRE_PERMISSION);
 	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_EGRESS, "\"verdict\":\"deny\""), 3);
 	assert_int_equal(w->queries, before);
-	/* Allowed, and goes nowhere. */
+	/* Allowed, but the name does not exist. */
 	assert_int_equal(outcome(b, WIRE_OP_CONNECT, "nx.allowed.test", PORT), WIRE_NOT_FOUND);
 	assert_int_equal(outcome(b, WIRE_OP_CONNECT, "private.allowed.test", PORT),
 			 WIRE_PERMISSION);
@@ -426,7 +426,7 @@ TEST_WITH(no_log_no_egress, world_setup, world_teardown)
 	box_free(b);
 }
 
-/* A container's guest may open nothing: there it is the end of the link. */
+/* A container's guest may open no channel: doing so ends the link. */
 TEST_WITH(containers_ask_nothing, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
@@ -456,12 +456,12 @@ TEST_WITH(a_stream, world_setup, world_teardown)
 	assert_memory_equal(t->first, "220", 3);
 	send_all(b, t, "request", 7);
 	UNTIL(b, read_some(fd, &got) == 7);
-	/* The server's end first; what the guest sends behind it still arrives, with its end. */
+	/* The server ends first; later bytes of the guest still arrive, with their end. */
 	assert_int_equal(shutdown(fd, SHUT_WR), 0);
 	UNTIL(b, t->eof);
 	send_all(b, t, "more", 4);
 	assert_int_equal(link_eof(b->guest, t->ch, 0), 0);
-	assert_int_equal(link_close(b->guest, t->ch, WIRE_DONE, NULL), 0); /* in one breath */
+	assert_int_equal(link_close(b->guest, t->ch, WIRE_DONE, NULL), 0); /* in the same round */
 	UNTIL(b, read_some(fd, &got) == 11);
 	UNTIL(b, broker_budget(b->k.egress->broker)->streams == 0);
 	assert_int_equal(recv(fd, &got, 1, 0), 0);
@@ -477,7 +477,7 @@ TEST_WITH(a_stream, world_setup, world_teardown)
 	box_free(b);
 }
 
-/* The guest ends first; what the server sends behind it arrives, and the guest closes. */
+/* The guest ends first; later bytes of the server arrive, and the guest closes. */
 TEST_WITH(the_other_half, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
@@ -497,7 +497,7 @@ TEST_WITH(the_other_half, world_setup, world_teardown)
 	assert_int_equal(t->got, 6);
 	assert_false(t->closed);
 	assert_int_equal(b->k.egress->n_sockets, 0);
-	assert_non_null(b->k.egress->connections); /* until the guest says so */
+	assert_non_null(b->k.egress->connections); /* until the guest closes it */
 	assert_int_equal(link_close(b->guest, t->ch, WIRE_DONE, NULL), 0);
 	UNTIL(b, !b->k.egress->connections);
 	assert_int_equal(
@@ -525,7 +525,7 @@ TEST_WITH(a_reset_from_outside, world_setup, world_teardown)
 	box_free(b);
 }
 
-/* With a server that would never have ended; then before anybody was dialled. */
+/* With a server that would never have ended; then before any dial. */
 TEST_WITH(a_reset_from_inside, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
@@ -571,7 +571,7 @@ TEST_WITH(a_policy_that_changes, world_setup, world_teardown)
 	box_free(b);
 }
 
-/* A request for another name: nothing of it goes out, and the guest is told. */
+/* A request for another name: nothing of it is sent, and the guest gets an error. */
 TEST_WITH(first_bytes, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
@@ -595,7 +595,7 @@ TEST_WITH(first_bytes, world_setup, world_teardown)
 
 /* ---- too much ---- */
 
-/* A server that does not read stops the guest at its credit; nothing but that is kept. */
+/* A server that does not read stops the guest at its credit; the keeper buffers no more bytes. */
 TEST_WITH(a_server_that_does_not_read, world_setup, world_teardown)
 {
 	static const char bytes[65536];
@@ -626,7 +626,7 @@ TEST_WITH(a_server_that_does_not_read, world_setup, world_teardown)
 	box_free(b);
 }
 
-/* A guest that gives no credit stops its own stream; another one goes on. */
+/* A guest that gives no credit stops its own stream; another stream continues. */
 TEST_WITH(a_guest_that_gives_no_credit, world_setup, world_teardown)
 {
 	static const char bytes[65536];
@@ -653,7 +653,7 @@ TEST_WITH(a_guest_that_gives_no_credit, world_setup, world_teardown)
 	UNTIL(b, other->accepted);
 	assert_int_equal(send(second, "hello", 5, MSG_NOSIGNAL), 5);
 	UNTIL(b, other->got == 5);
-	/* And then it reads after all. */
+	/* Then the server reads. */
 	(void)fd_close(fd);
 	t->lazy = false;
 	assert_int_equal(link_consumed(b->guest, t->ch, 0, t->unread), 0);
@@ -664,13 +664,13 @@ TEST_WITH(a_guest_that_gives_no_credit, world_setup, world_teardown)
 }
 
 /*
- * Streams that have ended, and whose last bytes a guest never takes, keep no place: as many as the
- * policy allows can be opened again, and no more.
+ * Ended streams whose last bytes the guest never reads take no place: exactly as many as the policy
+ * allows can be opened again.
  */
 TEST_WITH(ends_that_are_never_read, world_setup, world_teardown)
 {
-	/* So few too many that the pair of sockets takes them whatever state it is in: one that was
-	 * full can be written to again only when three quarters of it were read, by whole skbs. */
+	/* Slightly more than the credit, so that the socket pair accepts it in any state: a full
+	 * pair is writable again only after three quarters were read, by whole skbs. */
 	static const char bytes[WIRE_CREDIT_START + 1024];
 	struct world *w = WORLD(state);
 	struct box *b = box_new(w, memory_log(), true);
@@ -712,7 +712,7 @@ TEST_WITH(ends_that_are_never_read, world_setup, world_teardown)
 	box_free(b);
 }
 
-/* As many channels as there are numbers for: refused, and what is refused is bounded too. */
+/* A channel for every number: refused, and the number of refusals is limited too. */
 TEST_WITH(many_channels, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
@@ -723,7 +723,7 @@ TEST_WITH(many_channels, world_setup, world_teardown)
 
 	fields_put_number(&f, TAG_PORT, PORT);
 	fields_put_text(&f, TAG_HOST, "stall.allowed.test");
-	/* Frames made by hand: a link of ours would not. It answers no CLOSE. */
+	/* Hand-made frames, because our link would not send them. They answer no CLOSE. */
 	for (uint32_t ch = 1; r == 0 && ch < 2 * 4096; ch += 2) {
 		buf_reset(&frame);
 		(void)buf_put_be(&frame, f.len, 4);
@@ -741,7 +741,7 @@ TEST_WITH(many_channels, world_setup, world_teardown)
 	box_free(b);
 }
 
-/* Bytes are the policy's to count, whoever carries them. */
+/* The policy's budget counts all bytes, on any stream. */
 TEST_WITH(the_budget_of_bytes, world_setup, world_teardown)
 {
 	static const char bytes[65536];
@@ -793,7 +793,7 @@ TEST_WITH(an_end_with_streams, world_setup, world_teardown)
 	box_free(b);
 }
 
-/* A stream from its question to its end, or as far as it gets. */
+/* A stream from its request to its end, or as far as it gets. */
 static void try_one(struct box *b, int server)
 {
 	_cleanup_buf_ struct buf f = BUF_INIT(512);
@@ -819,7 +819,7 @@ static void try_one(struct box *b, int server)
 	assert_true(b->k.ended || t->closed || t->eof);
 }
 
-/* Whatever fails on the way, the guest is told or the keeper ends, and nothing is left. */
+/* With a fault anywhere, the guest gets an error or the keeper ends, and nothing leaks. */
 TEST_WITH(anything_may_fail, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
@@ -841,8 +841,8 @@ TEST_WITH(anything_may_fail, world_setup, world_teardown)
 }
 
 /*
- * A stream that the guest has left, both ways ended, while bytes for a slow server are still held:
- * the broker has it, and so has the keeper. Then everything in turn fails.
+ * A stream that the guest has closed in both directions, with bytes for a slow server pending:
+ * broker and keeper both hold it. Then each call fails in turn.
  */
 static struct box *box_left(struct world *w, int server, int *ret_fd)
 {
@@ -896,7 +896,7 @@ TEST_WITH(one_that_was_left_may_fail, world_setup, world_teardown)
 	}
 }
 
-/* It is taken out of the keeper's list once, although broker and keeper both have reason to. */
+/* The stream leaves the keeper's list once, although broker and keeper both remove it. */
 TEST_WITH(one_that_was_left_is_given_up_once, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
@@ -904,7 +904,7 @@ TEST_WITH(one_that_was_left_is_given_up_once, world_setup, world_teardown)
 	int fd = -EBADF;
 	struct box *b = box_left(w, server, &fd);
 
-	connections_done(&b->k); /* the broker is there yet, and reports */
+	connections_done(&b->k); /* the broker still exists, and reports */
 	assert_null(b->k.egress->connections);
 	assert_null(b->k.egress->over);
 	assert_int_equal(b->k.egress->n_sockets, 0);

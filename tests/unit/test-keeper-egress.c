@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a keeper makes of rules, of its sockets, of a log that cannot be written and of floods of
- * denials. No guest: a client's link is moved by hand, a program of the sandbox is a socket that
- * talks to the proxy, and the resolver is a socket that only counts what it is asked.
+ * A keeper's rules, sockets, unwritable log and floods of denials. There is no guest: the test
+ * moves a client's link by hand, a socket to the proxy plays the sandbox's program, and the
+ * resolver is a socket that only counts queries.
  */
 #include "unit.h"
 
@@ -21,7 +21,7 @@
 
 enum {
 	PATIENCE_S = 30,
-	QUIET_MS = 300, /* in which what should not happen would have happened */
+	QUIET_MS = 300, /* long enough for an unwanted event to happen */
 };
 
 struct box {
@@ -33,7 +33,7 @@ struct box {
 	bool accepted, closed;
 	uint64_t code;
 	char text[WIRE_TEXT_MAX + 1];
-	int resolver, proxy; /* the keeper has a copy of the latter's descriptor */
+	int resolver, proxy; /* the keeper has a copy of the proxy's file descriptor */
 };
 
 static const char *allow[] = { "web.hutch.test:443", ".wild.hutch.test:443", "10.1.0.0/16:5432" };
@@ -76,7 +76,7 @@ static void move(struct link *from, struct link *to)
 	}
 }
 
-/* The code that the keeper closes it with. */
+/* Adds a rule; returns the code with which the keeper closes the channel. */
 static uint64_t add(struct box *b, const char *rule, bool denied)
 {
 	_cleanup_buf_ struct buf f = BUF_INIT(4096);
@@ -205,7 +205,7 @@ static int ask_proxy(const struct box *b, const char *target)
 	return fd;
 }
 
-/* The proxy's answer: its number. */
+/* The status code of the proxy's answer. */
 static unsigned int answer(struct box *b, int fd)
 {
 	uint64_t end = clock_mono() + PATIENCE_S * NSEC_PER_SEC;
@@ -266,7 +266,7 @@ TEST(wrong_specs)
 	}
 }
 
-/* Without an allow rule there is no broker, no socket is taken, and no rule can be added. */
+/* Without an allow rule there is no broker, no socket is accepted, and no rule can be added. */
 TEST(nothing_allowed)
 {
 	struct box b = { .spec = { .user = "user", .workspace = "/" }, .chain = AUDIT_CHAIN_INIT };
@@ -294,14 +294,15 @@ TEST(live_rules)
 	assert_int_equal(chain_recorded(b->chain.fd, AUDIT_POLICY,
 					"\"change\":\"allow\",\"rule\":\"api.hutch.test:443\""),
 			 1);
-	/* The opposite takes its place, and that in turn. */
+	/* The opposite rule replaces it, and is replaced in turn. */
 	assert_int_equal(add(b, "api.hutch.test:443", true), WIRE_DONE);
 	assert_false(may(b, "api.hutch.test:443"));
 	assert_int_equal(b->k.egress->n_live, 1);
 	assert_int_equal(add(b, "api.hutch.test:443", false), WIRE_DONE);
 	assert_true(may(b, "api.hutch.test:443"));
 	assert_int_equal(b->k.egress->n_live, 1);
-	/* What the policy says is not taken back by anything. */
+	/* Added rules never override a deny rule of the policy; an added deny rule can be
+	 * reverted. */
 	assert_int_equal(add(b, "no.wild.hutch.test:443", false), WIRE_DONE);
 	assert_false(may(b, "no.wild.hutch.test:443"));
 	assert_int_equal(add(b, "web.hutch.test:443", true), WIRE_DONE);
@@ -312,7 +313,7 @@ TEST(live_rules)
 	box_free(b);
 }
 
-/* Sends a rule and moves what is said, as far as that goes. Whether the keeper has closed it. */
+/* Sends a rule and moves all pending bytes; returns whether the keeper has closed the channel. */
 static bool try_to_add(struct box *b, const char *rule)
 {
 	_cleanup_buf_ struct buf f = BUF_INIT(4096);
@@ -338,7 +339,7 @@ static bool try_to_add(struct box *b, const char *rule)
 	return b->closed;
 }
 
-/* An allow rule without memory for it leaves the deny rule that it would have replaced. */
+/* If an allow rule fails for lack of memory, the deny rule that it would replace stays. */
 TEST(a_deny_is_not_forgotten)
 {
 	bool more = true;
@@ -357,7 +358,7 @@ TEST(a_deny_is_not_forgotten)
 		changed = told && b->code == WIRE_DONE;
 		if (told && b->code == WIRE_INVALID && strstr(b->text, "memory"))
 			refused++;
-		/* The next change of any rule builds all of them anew. */
+		/* The next change of any rule rebuilds all of them. */
 		if (told && !changed) {
 			assert_false(may(b, "web.hutch.test:443"));
 			assert_int_equal(add(b, "other.hutch.test:443", false), WIRE_DONE);
@@ -384,7 +385,7 @@ TEST(wrong_live_rules)
 	box_free(b);
 }
 
-/* A log that is full: no rule is added, and an allowed stream is refused before it is looked up. */
+/* A full log: no rule is added, and an allowed stream is refused before the lookup. */
 TEST(a_log_that_cannot_be_written)
 {
 	struct box *b = box_new(open("/dev/full", O_WRONLY | O_APPEND | O_CLOEXEC));
@@ -399,7 +400,7 @@ TEST(a_log_that_cannot_be_written)
 	box_free(b);
 }
 
-/* The same with a log: the resolver is asked, which shows that the test above can fail. */
+/* The positive control, with a working log: the resolver gets a query. */
 TEST(a_log_that_can)
 {
 	struct box *b = box_new(memory_log());
@@ -422,7 +423,7 @@ TEST(a_log_that_can)
 	box_free(b);
 }
 
-/* Of a flood a few are recorded, and the rest is counted, exactly. */
+/* A few denials of a flood are recorded; the rest is counted exactly. */
 TEST(a_flood)
 {
 	enum {
@@ -448,7 +449,7 @@ TEST(a_flood)
 	box_free(b);
 }
 
-/* What the warden would never send; the sockets stay the caller's. */
+/* Notes that a warden would never send; the caller keeps the sockets. */
 TEST(bad_notes)
 {
 	struct box *b = box_new(memory_log());

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a keeper records: with the real guest, and its functions by themselves. */
+/* The keeper's records: with the real guest, and the functions alone. */
 #include "test-keeper.h"
 
 #include <sodium.h>
@@ -41,7 +41,7 @@ static void book_done(struct book *b)
 
 #define _cleanup_book_ _cleanup_(book_done)
 
-/* "exec {...}\n" for each record of the sandbox's chain; the chain must be whole. */
+/* "exec {...}\n" for each record of the sandbox's chain, which must be intact. */
 static const char *book_text(const struct book *b)
 {
 	static char text[256 * 1024];
@@ -70,7 +70,7 @@ static const char *book_text(const struct book *b)
 	return text;
 }
 
-/* Waits for a record, and gives the rest of its line and what follows. */
+/* Waits for a record; returns the rest of its line and all that follows. */
 static const char *book_wait(const struct book *b, const char *what)
 {
 	uint64_t end = clock_mono() + PATIENCE_S * NSEC_PER_SEC;
@@ -116,7 +116,7 @@ TEST_IN_DIR(a_command_is_recorded)
 	assert_null(strstr(book_text(&book), "s3cr3t"));
 }
 
-/* One that ran before, under another keeper: what is known of it, and its end. */
+/* A command from before, under another keeper: its record, and its end. */
 TEST_IN_DIR(a_command_that_ran_before_is_recorded)
 {
 	_cleanup_bench_ struct bench b;
@@ -163,7 +163,7 @@ TEST_IN_DIR(signals_and_limits_are_recorded)
 	(void)book_wait(&book, "exec-end {\"n\":2");
 }
 
-/* ---- a guest of the test's: what is asked of it ---- */
+/* ---- the test plays the guest: its requests ---- */
 
 TEST_IN_DIR(nothing_is_asked_without_a_record)
 {
@@ -191,7 +191,7 @@ TEST_IN_DIR(nothing_is_asked_without_a_record)
 	UNTIL2(b.client, b.guest, t->closed);
 	assert_int_equal(t->code, WIRE_IO);
 	assert_int_equal(b.guest->n, asked);
-	/* What changes nothing needs no record: the control. */
+	/* An operation that changes nothing needs no record: the positive control. */
 	t = peer_open(b.client, WIRE_OP_READ, &f);
 	UNTIL2(b.client, b.guest, b.guest->n == asked + 1);
 }
@@ -217,7 +217,7 @@ static void half_done(struct half *h)
 
 #define _cleanup_half_ _cleanup_(half_done)
 
-/* The next note that the keeper has sent; NOTE_READY: none. */
+/* The keeper's next note; NOTE_READY if there is none. */
 static struct keeper_note half_note(struct half *h)
 {
 	struct keeper_note note = { .kind = NOTE_READY };
@@ -297,7 +297,7 @@ TEST_IN_DIR(the_next_file_is_asked_for_in_time)
 	book_open(&book, *state);
 	half_open(&h, &book.chain);
 	memset(big, 'x', sizeof(big) - 1);
-	assert_false(journal_file(&h.k, 1, &fd, 1)); /* nobody asked */
+	assert_false(journal_file(&h.k, 1, &fd, 1)); /* no request was made */
 	while (!h.k.journal.asked)
 		assert_int_equal(append(&h, big), 0);
 	do
@@ -307,7 +307,7 @@ TEST_IN_DIR(the_next_file_is_asked_for_in_time)
 	assert_int_equal(note.value, 1);
 	must(audit_sandbox_next(&book.log, "abc", 1, &fd, &e), &e);
 	assert_false(journal_file(&h.k, 2, &fd, 1));
-	assert_true(journal_file(&h.k, 1, NULL, 0)); /* it could not be made: asked for again */
+	assert_true(journal_file(&h.k, 1, NULL, 0)); /* not made: requested again */
 	assert_false(journal_file(&h.k, 1, NULL, 0));
 	assert_int_equal(append(&h, "again"), 0);
 	assert_int_equal(half_note(&h).kind, NOTE_WANT_AUDIT);

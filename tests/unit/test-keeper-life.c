@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Deadline, pause and resume between clients and a warden, which is the test: what the keeper
- * passes on, what it makes of answers, and what it does not do while the sandbox is paused.
+ * Deadline, pause and resume between clients and a warden, which the test plays: requests that the
+ * keeper forwards, its handling of answers, and operations that it refuses during a pause.
  */
 #include "test-keeper.h"
 
@@ -10,7 +10,7 @@ enum {
 	LONGER_MS = 1200,
 };
 
-/* The next note that is about life; records are given without a word. */
+/* The next note about life; requests for records are answered silently. */
 static uint64_t next_order(struct bench *b)
 {
 	static uint64_t last = 100;
@@ -54,7 +54,7 @@ static struct talk *ask(struct peer *p, uint64_t timeout, uint64_t then, uint64_
 	return peer_open(p, WIRE_OP_LIFE, &f);
 }
 
-/* A keeper that serves, with a guest and a warden that are the test's. */
+/* A serving keeper; the test plays guest and warden. */
 static void begin(struct bench *b, void **state)
 {
 	struct keeper_note note = { 0 };
@@ -71,7 +71,7 @@ static void begin(struct bench *b, void **state)
 	UNTIL(b->client, b->client->hello);
 }
 
-/* One order to its end. */
+/* Runs one order to its end. */
 static struct talk *change(struct bench *b, uint64_t want, bool paused)
 {
 	struct talk *t = ask(b->client, 0, 0, want);
@@ -185,7 +185,7 @@ TEST_IN_DIR(refusals_say_why)
 	}
 }
 
-/* Answers come in the order of the questions; those of somebody who has gone are for nobody. */
+/* Answers come in the order of the requests; answers to a disconnected client are dropped. */
 TEST_IN_DIR(everybody_gets_their_own)
 {
 	_cleanup_bench_ struct bench b;
@@ -205,11 +205,11 @@ TEST_IN_DIR(everybody_gets_their_own)
 	other = ask(second, 3000, 0, 0);
 	peer_write(second);
 	assert_int_equal(next_order(&b), 3000);
-	/* One that is closed by its client before its answer. */
+	/* A request that its client closes before the answer. */
 	third = ask(b.client, 4000, 0, 0);
 	assert_int_equal(next_order(&b), 4000);
 	assert_int_equal(link_close(b.client->l, third->ch, WIRE_DONE, NULL), 0);
-	fourth = ask(b.client, 5000, 0, 0); /* behind that close */
+	fourth = ask(b.client, 5000, 0, 0); /* after that close */
 	assert_int_equal(next_order(&b), 5000);
 	for (uint64_t i = 1; i <= 5; i++)
 		answer(&b, LIFE_DONE, false, i);
@@ -261,7 +261,7 @@ TEST_IN_DIR(nothing_is_asked_of_a_paused_guest)
 	(void)change(&b, WIRE_RUNNING, false);
 	(void)peer_exec(b.client, .script = "true");
 	UNTIL2(b.client, b.guest, b.guest->n == 1);
-	/* Its deadline does the same, and nobody has asked. */
+	/* The deadline does the same without a request. */
 	assert_int_equal(note_send(b.warden, NOTE_PAUSED, 0, NULL, 0), 0);
 	do {
 		t = peer_open(b.client, WIRE_OP_STAT, &f);
@@ -312,7 +312,7 @@ TEST_IN_DIR(idleness_stands_still)
 	assert_int_equal(bench_end(&b), KEEPER_IDLE);
 }
 
-/* The warden is believed, but only what makes sense. */
+/* The keeper trusts the warden, but ignores answers that make no sense. */
 TEST_IN_DIR(answers_that_nobody_has_asked_for)
 {
 	for (int i = 0; i < 2; i++) {

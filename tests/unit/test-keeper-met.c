@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Limits that a machine's agent says were met: what the warden hears of it, and how often. */
+/* Limits that a VM's agent reports: what the warden receives, and how often. */
 #include <sys/socket.h>
 
 #include "base/clock.h"
@@ -91,7 +91,7 @@ TEST_WITH(the_warden_hears_it, setup, teardown)
 	assert_true(heard(&got));
 	assert_int_equal(got.oom_kills, 3);
 	assert_false(heard(&got));
-	/* What follows at once waits for its turn, and is not lost at the end. */
+	/* A report that follows at once is delayed, and not lost at the end. */
 	assert_true(say(WIRE_LIMIT_PIDS, 5));
 	assert_true(say(WIRE_LIMIT_DISK, 1));
 	assert_false(heard(&got));

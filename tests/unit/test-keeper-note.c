@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which notes may come between warden and keeper: every kind, in every phase, with every number of
- * files. */
+/* Valid notes between warden and keeper: every kind, in every phase, with every number of files. */
 #include "unit.h"
 
 #include <dirent.h>
@@ -13,7 +12,7 @@
 
 #define ANY UINT64_MAX
 
-/* Written down once more, so that a change of the table is seen. */
+/* A second copy of the table, so that a change of it is noticed. */
 static const struct {
 	enum note_kind kind;
 	enum note_sender by;
@@ -132,7 +131,7 @@ static void try(const int ends[2], uint64_t kind, size_t n, enum note_sender by,
 		assert_int_equal(handler.n, n);
 }
 
-/* Kind 0 and those behind the last are nobody's. */
+/* Kind 0 and kinds after the last are invalid. */
 static void only_the_table_comes(void **state)
 {
 	const size_t before = open_files();
@@ -148,7 +147,7 @@ static void only_the_table_comes(void **state)
 					    (enum note_phase)phase);
 	try(ends, UINT64_MAX, 0, NOTE_BY_KEEPER, PHASE_SERVING);
 	disconnect(ends);
-	assert_int_equal(open_files(), before); /* files of what is refused are closed */
+	assert_int_equal(open_files(), before); /* files of a refused note are closed */
 }
 
 static void values_have_an_end(void **state)

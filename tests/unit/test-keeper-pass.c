@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the keeper passes on of operations that it has no part in, to a guest of the test's. */
+/* Operations that the keeper only passes on, to a guest that the test plays. */
 #include "test-keeper.h"
 
-/* Every field that a client may send with an operation of the guest's is there, and the user. */
+/* Passes on every field that a client may send with an operation, and adds the user. */
 TEST(what_files_need_is_passed_on)
 {
 	static const struct {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Connections to ports: their room, what of it is the owner's, and when they end. */
+/* Connections to ports: their limit, the owner's share of it, and when they end. */
 #include "test-keeper.h"
 
 #include <sys/mman.h>
@@ -31,7 +31,7 @@ static void expect_refused(struct bench *b, struct talk *t, const char *text)
 
 static const char full[] = "too many connections to ports of the sandbox at once";
 
-/* Connections to a port that nobody answers leave commands and files their room, and back. */
+/* Connections to a port that does not answer leave room for commands and files, and vice versa. */
 TEST(ports_take_no_room_from_others)
 {
 	_cleanup_bench_ struct bench b;
@@ -50,7 +50,7 @@ TEST(ports_take_no_room_from_others)
 		(void)ask_stat(b.client);
 	UNTIL2(b.guest, b.client, b.guest->n == RELAYS_PORT + RELAYS_EXEC + RELAYS_FILES);
 	expect_refused(&b, ask_stat(b.client), "too many operations on files at once");
-	/* One connection ends, and there is room for one. */
+	/* One connection ends, which makes room for one. */
 	assert_int_equal(link_close(b.client->l, b.client->talks[0].ch, WIRE_DONE, NULL), 0);
 	UNTIL2(b.guest, b.client, b.guest->talks[0].closed);
 	t = open_port(b.client, true);
@@ -65,7 +65,7 @@ static void fill(struct bench *b)
 	UNTIL2(b->guest, b->client, b->guest->n == RELAYS_PUBLIC);
 }
 
-/* What strangers have opened leaves the owner room. */
+/* Connections of strangers leave room for the owner. */
 TEST(some_room_is_the_owners)
 {
 	_cleanup_bench_ struct bench b;
@@ -80,12 +80,12 @@ TEST(some_room_is_the_owners)
 		(void)open_port(b.client, true);
 	UNTIL2(b.guest, b.client, b.guest->n == RELAYS_PORT);
 	expect_refused(&b, open_port(b.client, true), full);
-	/* The guest is not told whose it is. */
+	/* The guest does not learn whose connection it is. */
 	last = &b.guest->talks[RELAYS_PORT - 1];
 	assert_int_equal(fields_parse(MESSAGE_PORT, last->open.data, last->open.len, &f, &e), 0);
 }
 
-/* Time that has passed for the keeper, which is another process, and for us. */
+/* Time skipped for the keeper, which is another process, and for us. */
 static _Atomic uint64_t *skipped;
 
 uint64_t __wrap_clock_mono(void);
@@ -96,7 +96,7 @@ uint64_t __wrap_clock_mono(void)
 	return __real_clock_mono() + *skipped;
 }
 
-/* So much time passes, and the keeper notices. */
+/* Skips this much time; the keeper notices. */
 static void pass_time(struct bench *b, uint64_t ms)
 {
 	struct talk *t;
@@ -107,7 +107,7 @@ static void pass_time(struct bench *b, uint64_t ms)
 	UNTIL2(b->guest, b->client, t->closed);
 }
 
-/* A byte from the program at a port. */
+/* Sends a byte from the program at a port. */
 static void say(struct bench *b, size_t i)
 {
 	size_t before = b->client->talks[i].got[0];
@@ -126,7 +126,7 @@ static void expect_let_in(struct bench *b, bool owner)
 	assert_false(t->closed);
 }
 
-/* The quietest of the strangers makes room, for a stranger and for the owner. */
+/* The longest idle stranger makes room, for a stranger and for the owner. */
 TEST(who_is_quiet_makes_room)
 {
 	_cleanup_bench_ struct bench b;
@@ -149,7 +149,7 @@ TEST(who_is_quiet_makes_room)
 	assert_false(b.client->talks[3].closed);
 }
 
-/* No owner's connection makes room for anybody. */
+/* The owner's connections are never closed to make room. */
 TEST(the_owners_stay)
 {
 	_cleanup_bench_ struct bench b;
@@ -163,7 +163,7 @@ TEST(the_owners_stay)
 	expect_refused(&b, open_port(b.client, false), full);
 }
 
-/* It ends only if no byte has gone meanwhile. */
+/* A connection ends only if no byte was transferred meanwhile. */
 TEST(who_says_nothing_is_closed)
 {
 	_cleanup_bench_ struct bench b;

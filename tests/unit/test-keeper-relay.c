@@ -149,10 +149,10 @@ TEST(one_that_does_not_read_stops_itself_alone)
 		UNTIL(good, t->closed);
 		assert_string_equal(t->out[1], "fine\n");
 	}
-	/* 40 times the credit, and what waits in one link; sanitizers keep what is freed. */
+	/* 40 times the credit, plus the buffer of one link; sanitizers keep freed memory. */
 	if (HUTCH_PLAIN)
 		assert_true(rss_of(b.keeper) < before + 40 * 512 + 4096);
-	/* It reads again, and everything moves on: none is forgotten for the others. */
+	/* The client reads again, and all commands continue; none is forgotten. */
 	for (int i = 0; i < 40; i++)
 		UNTIL(b.client, b.client->talks[i].got[1] > 1024 * 1024);
 }
@@ -166,7 +166,7 @@ TEST(a_flood_comes_through_in_order)
 	bench_start(&b, true);
 	bench_go(&b);
 	t = peer_exec(b.client, .script = "head -c 50000000 /dev/zero; exit 3");
-	/* Slowly at first: everything is held somewhere, the exit too. */
+	/* Slowly at first: all bytes are held somewhere, and the exit too. */
 	for (int i = 0; i < 20; i++) {
 		peer_step(b.client, 0);
 		(void)usleep(5000);
@@ -201,7 +201,7 @@ TEST(time_limits_end_commands)
 	assert_string_equal(v->text, "time limit of 700ms reached");
 }
 
-/* Is a process with this text in its command line alive? */
+/* Whether a process with this text in its command line is alive. */
 static bool runs(const char *text)
 {
 	DIR *d = opendir("/proc");
@@ -247,7 +247,7 @@ static void put_signal(struct peer *p, const struct talk *t, unsigned int number
 	assert_int_equal(link_msg(p->l, t->ch, WIRE_MSG_SIGNAL, &b), 0);
 }
 
-/* A connection that breaks off is not the command's end; CLOSE is. */
+/* A broken connection does not end the command; CLOSE does. */
 TEST(a_client_that_goes_leaves_its_commands)
 {
 	_cleanup_bench_ struct bench b;
@@ -292,7 +292,7 @@ static int record_of(const struct bench *b, uint64_t number, struct record_info 
 	return fd < 0 ? -errno : record_read(fd, ret, &e);
 }
 
-/* Its client need not stay: the record has its output and its end. */
+/* Its client may leave: the record has its output and its end. */
 TEST(a_detached_command_is_recorded)
 {
 	_cleanup_bench_ struct bench b;
@@ -324,7 +324,7 @@ TEST(a_detached_command_is_recorded)
 	assert_int_equal(again->code, WIRE_DONE);
 }
 
-/* One at a time has the input, and what one has typed is not lost with them. */
+/* One client at a time has the input, and its typed bytes are not lost when it leaves. */
 TEST(input_is_handed_over)
 {
 	_cleanup_bench_ struct bench b;
@@ -364,7 +364,7 @@ TEST(input_is_handed_over)
 	}
 }
 
-/* More commands at once than there are files, and then none at all. */
+/* More concurrent commands than record files, then no files at all. */
 TEST(commands_wait_for_records)
 {
 	_cleanup_bench_ struct bench b;
@@ -447,7 +447,7 @@ TEST(idle_ends)
 	assert_true(clock_mono() - before >= 290 * NSEC_PER_MSEC);
 }
 
-/* ---- with a guest of the test's ---- */
+/* ---- the test plays the guest ---- */
 
 static void accept_exec(struct bench *b, uint32_t ch)
 {
@@ -516,7 +516,7 @@ TEST(too_many_are_refused)
 	UNTIL2(b.guest, b.client, t->closed);
 	assert_int_equal(t->code, WIRE_TOO_MANY);
 	assert_int_equal(b.guest->n, RELAYS_EXEC);
-	/* One goes, and there is room for one. */
+	/* One ends, which makes room for one. */
 	assert_int_equal(link_close(b.client->l, b.client->talks[9].ch, WIRE_DONE, NULL), 0);
 	UNTIL2(b.guest, b.client, b.guest->talks[9].closed);
 	t = peer_exec(b.client, .script = "x");
@@ -550,14 +550,14 @@ TEST(an_open_that_grows_too_long)
 	assert_int_equal(b.guest->n, 0);
 }
 
-/* Fills the guest's link, which the test does not read, until nobody is read from any more. */
+/* Fills the guest's link, which the test does not read, until the keeper reads from no client. */
 static void fill_guest(struct bench *b, const struct talk *t)
 {
 	struct pollfd p = { .fd = b->client->fd, .events = POLLOUT };
 	size_t left = 0;
 
 	for (int i = 0; left == 0 || poll(&p, 1, 300) > 0; i++) {
-		assert_true(i < 1000); /* there is an end to it */
+		assert_true(i < 1000); /* it ends at some point */
 		for (int n = 0; n < 1000 && left == 0; n++)
 			put_signal(b->client, t, SIGCONT);
 		peer_write(b->client);
@@ -565,7 +565,7 @@ static void fill_guest(struct bench *b, const struct talk *t)
 	}
 }
 
-/* Else a command that was to end would go on, for nobody. */
+/* Otherwise a command that should end would continue without a client. */
 TEST(a_close_counts_after_its_client_has_gone)
 {
 	_cleanup_bench_ struct bench b;
@@ -647,7 +647,8 @@ TEST(events_that_nobody_reads)
 	UNTIL2(b.guest, b.client, t->accepted);
 	fields_put_bytes(&ev, TAG_PATH, path, sizeof(path));
 	fields_put_number(&ev, TAG_EVENT, WIRE_CREATED);
-	/* The client reads nothing; after some megabytes its channel is closed, not the client. */
+	/* The client reads nothing; after some megabytes the keeper closes the channel, not the
+	 * client. */
 	for (int i = 0; i < 20000 && !g->closed; i++) {
 		UNTIL(b.guest, g->closed || link_ready(b.guest->l));
 		if (!g->closed)
@@ -684,7 +685,7 @@ TEST(a_client_that_breaks_the_rules)
 	c = bench_client(&b);
 	assert_int_equal(send(c->fd, "not a frame at all", 18, 0), 18);
 	UNTIL2(c, b.client, c->ended);
-	/* Rights are not a client's to give. */
+	/* A client cannot pass file descriptors. */
 	d = bench_connect(&b);
 	fields_put_number(&hello, TAG_VERSION, WIRE_VERSION);
 	fields_put_text(&hello, TAG_WRITE, "/");
@@ -717,7 +718,7 @@ TEST(sixty_four_clients)
 		peer_free(all[i]);
 }
 
-/* In a child: says HELLO as somebody; does anybody answer? */
+/* In a child: sends HELLO as `uid`, and checks whether the keeper answers. */
 static _noreturn_ void hello_as(uid_t uid, const char *path)
 {
 	static const uint8_t hello[] = { 0, 0, 0, 12, 0, 0, 0, 0, WIRE_HELLO, 0, 0, 0,
@@ -819,7 +820,7 @@ TEST(no_start_leaves_anything_behind)
 	FAIL_SWEEP(init_and_done());
 }
 
-/* A policy that would break the protocol with every command stops at the start. */
+/* A policy that would break the protocol with every command fails at the start. */
 TEST(a_policy_that_does_not_fit)
 {
 	static char longer[130 * 1024];

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Trace lines for clients: who gets them, what is asked of the guest and of the warden for them,
- * and that nothing waits for a reader. Guest and warden are the test's.
+ * Trace lines for clients: who gets them, what the keeper requests from guest and warden for them,
+ * and that nothing waits for a reader. The test plays guest and warden.
  */
 #include "test-keeper.h"
 
 #include "base/trace.h"
 
 enum {
-	MANY = 8000,  /* lines, more than a reader has credit for */
-	BURST = 3000, /* lines at once, more than a guest may send in a second */
+	MANY = 8000,  /* lines, more than a reader's credit */
+	BURST = 3000, /* lines at once, more than a guest's limit per second */
 };
 
 static void begin(struct bench *b, void **state)
@@ -27,7 +27,7 @@ static void begin(struct bench *b, void **state)
 	UNTIL(b->client, b->client->hello);
 }
 
-/* The next note but those about records. */
+/* The next note, except those about records. */
 static struct keeper_note next_note(struct bench *b)
 {
 	struct pollfd p = { .fd = b->warden, .events = POLLIN };
@@ -53,7 +53,7 @@ static struct talk *read_lines(struct bench *b, struct peer *client)
 	return t;
 }
 
-/* The channel that the guest's lines are wanted on. */
+/* The channel on which the keeper requests the guest's lines. */
 static struct talk *wanted(struct bench *b)
 {
 	struct talk *t;
@@ -94,7 +94,7 @@ TEST_IN_DIR(a_reader_hears_all_three)
 	(void)close(fds[0]);
 	assert_true(write(fds[1], line, trace_format(&own, line)) > 0);
 	UNTIL(b.client, strstr(t->out[0], "0.000005 warden - - note    hello\n"));
-	/* Bytes of a stranger: no line of its own making, no escape sequence. */
+	/* Untrusted bytes cannot forge a line or contain an escape sequence. */
 	guest = wanted(&b);
 	say(&b, guest, "state in\033[31mside\nnonsense\n9.000001 warden - - state forged\n");
 	UNTIL2(b.client, b.guest, strstr(t->out[0], "forged"));
@@ -103,7 +103,7 @@ TEST_IN_DIR(a_reader_hears_all_three)
 	assert_non_null(
 		strstr(t->out[0],
 		       " guest  abcdefghijklmnop - log     9.000001 warden - - state forged\n"));
-	/* With the last reader it ends everywhere. */
+	/* Tracing ends everywhere with the last reader. */
 	assert_int_equal(link_close(b.client->l, t->ch, WIRE_DONE, NULL), 0);
 	UNTIL2(b.client, b.guest, guest->closed);
 	note = next_note(&b);
@@ -112,7 +112,7 @@ TEST_IN_DIR(a_reader_hears_all_three)
 	(void)close(fds[1]);
 }
 
-/* The pipe, a line in it and the end of the guest all come while the keeper has no processor. */
+/* The pipe, a line in it and the end of the guest all arrive while the keeper is not scheduled. */
 TEST_IN_DIR(the_last_line_of_the_warden)
 {
 	const struct trace_line own = {
@@ -154,7 +154,7 @@ TEST_IN_DIR(there_is_a_most_of_readers)
 	assert_int_equal(t->code, WIRE_TOO_MANY);
 }
 
-/* One that reads nothing costs nobody anything; what it has missed is counted. */
+/* A reader that reads nothing slows no one down; its lost lines are counted. */
 TEST_IN_DIR(a_reader_that_does_not_read)
 {
 	_cleanup_bench_ struct bench b;
@@ -174,7 +174,7 @@ TEST_IN_DIR(a_reader_that_does_not_read)
 		if (i % 64 == 0)
 			peer_step(other, 1);
 	}
-	/* Others are served, and what came stays within the credit. */
+	/* Others are served, and the bytes received stay within the credit. */
 	UNTIL2(b.client, other, t->got[0] - before > WIRE_CREDIT_START - TRACE_LINE_MAX);
 	fields_put_text(&path, TAG_PATH, "/tmp");
 	(void)peer_open(other, WIRE_OP_STAT, &path);
@@ -190,7 +190,7 @@ TEST_IN_DIR(a_reader_that_does_not_read)
 	assert_non_null(strstr(t->out[0], " lines dropped: they were not read\n"));
 }
 
-/* Nor does a guest that says too much. */
+/* A flooding guest slows no one down either. */
 TEST_IN_DIR(a_guest_that_floods)
 {
 	_cleanup_bench_ struct bench b;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A keeper in a child process, with a guest that is the real program or a link of the test's, and
- * clients that are links of the test's. Everything waits with a deadline.
+ * A keeper in a child process. Its guest is the real program or a link of the test; its clients are
+ * links of the test. Every wait has a deadline.
  */
 #pragma once
 
@@ -29,21 +29,21 @@ enum {
 	KEEPER_ID = 0x70000001,
 };
 
-/* One channel, as the end that talks sees it. */
+/* One channel, as seen by this end. */
 struct talk {
 	uint32_t ch;
 	enum wire_op op;
 	bool accepted, closed, lazy; /* lazy: gives no credit */
-	bool opened;		     /* by the other side */
+	bool opened;		     /* by the peer */
 	uint64_t code;
 	char text[WIRE_TEXT_MAX + 1];
-	char out[WIRE_STREAMS][4096]; /* the beginning of what came */
+	char out[WIRE_STREAMS][4096]; /* the first bytes received */
 	size_t got[WIRE_STREAMS];
 	bool eof[WIRE_STREAMS];
 	unsigned int msgs, credits;
 	bool exited;
 	uint64_t exit_code, record, want, deadline;
-	struct buf open; /* fields of an OPEN that came */
+	struct buf open; /* fields of a received OPEN */
 };
 
 struct peer {
@@ -199,7 +199,7 @@ static inline void peer_write(struct peer *p)
 	}
 }
 
-/* Writes and reads what there is, and waits a little if there is nothing. */
+/* Writes and reads all that is possible, and waits a little if there is nothing. */
 static inline void peer_step(struct peer *p, int ms)
 {
 	static char bytes[256 * 1024];
@@ -222,7 +222,7 @@ static inline void peer_step(struct peer *p, int ms)
 	peer_write(p);
 }
 
-/* Goes on with up to two peers until something is so. */
+/* Moves bytes of up to two peers until the condition holds. */
 #define UNTIL2(a, b, condition)                                                        \
 	do {                                                                           \
 		uint64_t end_ = clock_mono() + PATIENCE_S * NSEC_PER_SEC;              \
@@ -284,15 +284,15 @@ static inline struct talk *peer_exec_(struct peer *p, const struct exec *x)
 struct bench {
 	struct unit_dir *dir;
 	struct spec spec;
-	pid_t keeper, guest_pid, helper; /* the last answers the keeper as a warden does */
+	pid_t keeper, guest_pid, helper; /* `helper` answers the keeper as a warden does */
 	int warden;
 	struct audit_chain *chain; /* or NULL: the log is off */
-	bool no_records;	   /* there are no files to be had for them */
-	int adopt;		   /* what ran before, or -EBADF; ran_before() */
+	bool no_records;	   /* the warden has no files for them */
+	int adopt;		   /* commands from before, or -EBADF; ran_before() */
 	char path[UNIT_PATH_MAX + 8];
-	struct peer *guest;  /* where the test is the guest */
+	struct peer *guest;  /* if the test plays the guest */
 	struct peer *client; /* the first one */
-	int client_end;	     /* what the keeper gets of it, with "go" */
+	int client_end;	     /* the keeper's end, sent with "go" */
 };
 
 static const char *const everywhere[] = { "/", NULL };
@@ -348,7 +348,7 @@ static inline void bench_guest(struct bench *b, int fd)
 	assert_true(b->guest_pid > 0);
 }
 
-/* Starts both; with `real` the guest is the program. The first client has said HELLO. */
+/* Starts both; with `real` the guest is the program. The first client has sent HELLO. */
 static inline void bench_start(struct bench *b, bool real)
 {
 	int guest, client;
@@ -391,7 +391,7 @@ static inline void peer_say_hello(struct peer *p, bool guest)
 	assert_int_equal(link_hello(p->l, &b), 0);
 }
 
-/* The guest answers, and the warden hears of it. */
+/* The guest answers, and the keeper notifies the warden. */
 static inline void bench_greet(struct bench *b, struct keeper_note *ret)
 {
 	struct pollfd p = { .fd = b->warden, .events = POLLIN };
@@ -460,7 +460,7 @@ static inline void bench_helper_end(struct bench *b)
 	b->helper = 0;
 }
 
-/* With its first client, as hutch run has one. */
+/* With its first client, as for hutch run. */
 static inline void bench_say_go(struct bench *b)
 {
 	assert_int_equal(note_send(b->warden, NOTE_GO, b->spec.once, &b->client_end, 1), 0);
@@ -488,7 +488,7 @@ static inline void bench_go(struct bench *b)
 	assert_int_equal(b->client->landlock, note.value);
 }
 
-/* A command of another keeper, with "run" and "it" as arguments, for the list of this one. */
+/* Adds a command of an earlier keeper, with "run" and "it" as arguments, to this keeper's list. */
 static inline void ran_before(struct bench *b, uint32_t pid, const char *name,
 			      enum record_state state)
 {
@@ -531,7 +531,7 @@ static inline struct peer *bench_client(const struct bench *b)
 	return p;
 }
 
-/* Waits for the keeper; its exit status, or 1000 + signal. */
+/* Waits for the keeper; returns its exit status, or 1000 + signal. */
 static inline int bench_end(struct bench *b)
 {
 	uint64_t end = clock_mono() + PATIENCE_S * NSEC_PER_SEC;
@@ -567,7 +567,7 @@ static inline void bench_done(struct bench *b)
 
 #define _cleanup_bench_ _cleanup_(bench_done)
 
-/* With a guest that is the test's. */
+/* The test plays the guest. */
 static inline void bench_scripted(struct bench *b, void **state)
 {
 	bench_init(b, state);
@@ -575,7 +575,7 @@ static inline void bench_scripted(struct bench *b, void **state)
 	bench_go(b);
 }
 
-/* What that guest is asked next. */
+/* The guest's next request. */
 static inline struct talk *asked(struct bench *b)
 {
 	size_t n = b->guest->n;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is kept of sandboxes that have ended: in by one rename, found, and out by age, owner, space
- * and number. */
+/* Kept sandboxes: moved in by one rename, found, and deleted by age, owner, size and number. */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/file.h>
@@ -27,7 +26,7 @@ static void open_root(const struct unit_dir *d, struct state_root *ret)
 	assert_int_equal(state_root_open(ret, &e), 0);
 }
 
-/* One that has ended, and still is where it was. */
+/* Makes an ended sandbox that was not moved yet. */
 static void make(const struct state_root *r, const char *id, const char *owner, uint64_t time,
 		 int *ret_dir)
 {
@@ -50,7 +49,7 @@ static void make(const struct state_root *r, const char *id, const char *owner, 
 	assert_int_equal(end_write(*ret_dir, &end, &e), 0);
 }
 
-/* One that is kept and says of itself that it has so many bytes. */
+/* Makes a kept sandbox whose file states this many bytes. */
 static void keep(const struct state_root *r, const char *id, const char *owner, uint64_t time,
 		 uint64_t bytes)
 {
@@ -67,7 +66,7 @@ static void keep(const struct state_root *r, const char *id, const char *owner, 
 	assert_int_equal(state_write(dir, "cmd-1", "record", 6, &e), 0);
 }
 
-/* The ids that are left, by their first letters. */
+/* The first letters of the remaining ids. */
 static const char *left(const struct state_root *r, char out[static 64])
 {
 	_cleanup_free_ char(*ids)[SPEC_ID + 1] = NULL;
@@ -107,7 +106,7 @@ TEST_IN_DIR(moved_by_one_rename)
 	assert_int_equal(state_write(dir, "cmd-1", "record", 6, &e), 0);
 	assert_int_equal(state_write(dir, "cmd-2", "", 0, &e), 0); /* of no command yet */
 	assert_int_equal(kept_move(&r, "aaaaaaaaaaaaaaaa", dir, &e), 0);
-	assert_int_equal(kept_move(&r, "aaaaaaaaaaaaaaaa", dir, &e), 0); /* somebody was faster */
+	assert_int_equal(kept_move(&r, "aaaaaaaaaaaaaaaa", dir, &e), 0); /* lost the race */
 	assert_int_equal(faccessat(r.dir, "aaaaaaaaaaaaaaaa", F_OK, 0), -1);
 	assert_int_equal(kept_find(&r, "aaa", id, &found, &e), 0);
 	assert_string_equal(id, "aaaaaaaaaaaaaaaa");
@@ -125,7 +124,7 @@ TEST_IN_DIR(moved_by_one_rename)
 	assert_int_equal(kept_find(&r, "aaa", id, &found, &e), -ENOENT);
 }
 
-/* What stands in the way, in whatever shape, is nobody's. */
+/* An obstacle of any type at the target is removed. */
 TEST_IN_DIR(the_way_is_free)
 {
 	struct unit_dir *d = *state;
@@ -243,7 +242,7 @@ TEST_IN_DIR(by_age)
 	assert_string_equal(left(&r, ids), "");
 }
 
-/* Who has no more than a share loses nothing, however much others bring. */
+/* An owner within its share loses nothing, however much others add. */
 TEST_IN_DIR(by_space_and_owner)
 {
 	struct unit_dir *d = *state;
@@ -284,7 +283,7 @@ TEST_IN_DIR(by_number_and_owner)
 	assert_string_equal(left(&r, ids), "acd");
 }
 
-/* One that is too large alone: it is known that it was, and how it ended. */
+/* A sandbox that alone is too large: its existence and its end stay known. */
 TEST_IN_DIR(what_is_too_large_is_cut)
 {
 	struct unit_dir *d = *state;
@@ -333,15 +332,15 @@ TEST_IN_DIR(not_at_every_end)
 	trim(&r, &plenty);
 	assert_int_equal(state_write(r.ended, "since", many, sizeof(many), &e), 0);
 	assert_true(kept_is_due(&r));
-	/* while somebody is at it, others go on */
+	/* a trim does nothing while another process trims */
 	since = openat(r.ended, "since", O_RDWR | O_CLOEXEC);
 	assert_int_equal(flock(since, LOCK_EX), 0);
 	trim(&r, &(struct kept_limits){ .space = 0 });
 	assert_string_equal(left(&r, ids), "a");
 }
 
-/* A file system without room for one more file is when it matters: a directory in the way of
- * `trimmed` fails as that does. */
+/* This matters on a file system without room for one more file: a directory in place of
+ * `trimmed` fails in the same way. */
 TEST_IN_DIR(when_nothing_can_be_written)
 {
 	struct unit_dir *d = *state;
@@ -360,7 +359,7 @@ TEST_IN_DIR(when_nothing_can_be_written)
 	assert_int_equal(st.st_size, 2); /* as due as before */
 }
 
-/* What fails before all are known leaves it as due as it was. */
+/* A failure before the list is complete leaves the trim due. */
 TEST_IN_DIR(a_failure_leaves_it_due)
 {
 	struct unit_dir *d = *state;
@@ -388,7 +387,7 @@ TEST_IN_DIR(a_failure_leaves_it_due)
 	assert_true(failed > 3);
 }
 
-/* Half a removal is in no list, and goes with the next. */
+/* A partial removal is not listed, and the next trim completes it. */
 TEST_IN_DIR(half_a_removal)
 {
 	struct unit_dir *d = *state;
@@ -404,7 +403,7 @@ TEST_IN_DIR(half_a_removal)
 	assert_int_equal(faccessat(r.ended, "aaaaaaaaaaaaaaaa.gone", F_OK, 0), -1);
 }
 
-/* In, looked through, and out again. */
+/* Moves one in, lists it, and removes it. */
 static int in_and_out(const struct state_root *r, int *calls)
 {
 	static const char id[] = "aaaaaaaaaaaaaaaa";
@@ -418,7 +417,7 @@ static int in_and_out(const struct state_root *r, int *calls)
 	make(r, id, "alice", 1, &dir);
 	fail_arm((unsigned int)++*calls, EIO);
 	k = kept_move(r, id, dir, &e);
-	/* It is in one place, whatever failed. */
+	/* The sandbox is in exactly one place, whatever failed. */
 	fail_arm((unsigned int)*calls + 100000, EIO);
 	assert_true((faccessat(r->dir, id, F_OK, 0) == 0) !=
 		    (faccessat(r->ended, id, F_OK, 0) == 0));

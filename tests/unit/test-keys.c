@@ -216,7 +216,7 @@ TEST_WITH(revoked_by_name_or_prefix, setup, unit_dir_teardown)
 	assert_int_equal(keys_revoke(&k, "", &got, &e), -ENOENT);
 }
 
-/* The daemon and the command line: what one revokes, the other does not take a second later. */
+/* Daemon and command line: the daemon rejects a revoked key a second later. */
 TEST_WITH(what_another_process_does_is_seen, setup, unit_dir_teardown)
 {
 	_cleanup_keys_ struct keys daemon = opened(), cli = opened();
@@ -226,14 +226,14 @@ TEST_WITH(what_another_process_does_is_seen, setup, unit_dir_teardown)
 
 	assert_int_equal(keys_check(&daemon, "x", 1, &got), -ENOKEY);
 	(void)added(&cli, "a", KEY_USER, 0, text);
-	/* One that is not known is looked for at once. */
+	/* An unknown key is looked up at once. */
 	assert_int_equal(keys_check(&daemon, text, KEY_TEXT, &got), 0);
 	assert_int_equal(keys_revoke(&cli, "a", &got, &e), 0);
-	sleep_ms(600); /* of those that are, it looks twice a second */
+	sleep_ms(600); /* changes to known keys are seen twice a second */
 	assert_int_equal(keys_check(&daemon, text, KEY_TEXT, &got), -ENOKEY);
 }
 
-/* ---- closed when in doubt ---- */
+/* ---- fail closed ---- */
 
 static int look_again(struct keys *k, const char *text, struct key_info *got)
 {
@@ -259,7 +259,7 @@ TEST_WITH(in_doubt_nobody_gets_in, setup, unit_dir_teardown)
 	assert_true(keys_trouble(&k, &e));
 	assert_non_null(strstr(e.msg, "0600"));
 	assert_int_equal(look_again(&k, text, &got), -EIO);
-	assert_false(keys_trouble(&k, &e)); /* said once */
+	assert_false(keys_trouble(&k, &e)); /* reported once */
 	assert_int_equal(fchmodat(d->fd, KEYS_FILE, 0600, 0), 0);
 	assert_int_equal(look_again(&k, text, &got), 0);
 	assert_false(keys_trouble(&k, &e));
@@ -450,7 +450,7 @@ TEST_WITH(a_file_that_is_too_large, setup, unit_dir_teardown)
 	assert_int_equal(keys_load(&k, &e), -EFBIG);
 }
 
-/* ---- two at once, and whatever can fail ---- */
+/* ---- concurrency and faults ---- */
 
 TEST_WITH(writers_do_not_lose_each_others_keys, setup, unit_dir_teardown)
 {
@@ -481,7 +481,7 @@ TEST_WITH(writers_do_not_lose_each_others_keys, setup, unit_dir_teardown)
 	assert_int_equal(k.n, WRITERS * EACH);
 }
 
-/* A key comes, is used and goes. */
+/* A key is created, used and revoked. */
 static int a_life(void)
 {
 	_cleanup_keys_ struct keys k = KEYS_INIT;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Start and ready commands, with a keeper of the test's own at the other end of the connection. */
+/* Start and ready commands; the test plays the keeper at the other end of the connection. */
 #include "unit.h"
 
 #include <string.h>
@@ -11,19 +11,19 @@
 #include "fail.h"
 
 enum {
-	NEVER = -1,	  /* is not answered */
+	NEVER = -1,	  /* gets no answer */
 	REFUSED = -2,	  /* closed instead of accepted */
 	GOES = -3,	  /* the connection ends */
-	HANGS = -4,	  /* accepted, and not more */
+	HANGS = -4,	  /* accepted, and nothing else */
 	LIMIT_MS = 60000, /* longer than any test */
 };
 
 struct world {
 	struct loop *loop;
-	struct link *link; /* of the keeper */
+	struct link *link; /* the keeper's */
 	struct loop_fd socket;
-	const int *plan; /* what becomes of each command: an exit status, or one of the above */
-	char said[256];	 /* the scripts that were asked for; '&' behind one that is detached */
+	const int *plan; /* the result of each command: an exit status, or one of the above */
+	char said[256];	 /* the requested scripts; '&' after a detached one */
 	unsigned int closed;
 	struct launch *launch;
 	bool done;
@@ -37,7 +37,7 @@ static void flush(struct world *w)
 	size_t n = 0;
 	const void *data = link_pending(w->link, &n);
 
-	/* The launch may have gone. */
+	/* The launch may have been freed. */
 	if (n > 0)
 		(void)send(w->socket.fd, data, n, MSG_NOSIGNAL);
 	link_wrote(w->link, n);
@@ -157,7 +157,7 @@ static void end(struct world *w)
 	(void)loop_free(w->loop);
 }
 
-/* Runs it to its end; what it said is to be freed with end(). */
+/* Runs a launch to its end; end() frees the result. */
 static void run(struct world *w, const int *plan, const char *start, const char *ready,
 		uint64_t limit)
 {
@@ -165,7 +165,7 @@ static void run(struct world *w, const int *plan, const char *start, const char 
 	struct err e = ERR_INIT;
 
 	assert_int_equal(begin(w, plan, &t, &e), 0);
-	assert_false(w->done); /* only ever from the loop */
+	assert_false(w->done); /* callbacks come only from the loop */
 	assert_int_equal(loop_run(w->loop), 0);
 	assert_true(w->done);
 }
@@ -189,7 +189,7 @@ TEST(both_commands)
 	}
 }
 
-/* Again until it says yes, after a pause each time. */
+/* Repeated until it succeeds, after a pause each time. */
 TEST(not_ready_yet)
 {
 	uint64_t before = clock_mono();
@@ -202,8 +202,7 @@ TEST(not_ready_yet)
 	end(&w);
 }
 
-/* The limit ends a command that hangs, one that never says yes, and a guest that does not answer.
- */
+/* The limit ends a hung command, one that never succeeds, and a guest that does not answer. */
 TEST(the_limit)
 {
 	static const struct {
@@ -246,7 +245,7 @@ TEST(refused_and_gone)
 	}
 }
 
-/* Nobody waits any more: the command that hangs is ended, and nobody is told. */
+/* No caller waits: the hung command is ended, and no callback comes. */
 TEST(dropped)
 {
 	const struct launch_terms t = { .ready = "r", .limit_ms = LIMIT_MS };
@@ -278,7 +277,7 @@ TEST(too_long)
 	end(&w);
 }
 
-/* One that cannot begin leaves nothing open, its connection neither. */
+/* A launch that cannot begin leaves nothing open, including its connection. */
 static int sweep_new(struct loop *loop)
 {
 	const struct launch_terms t = { .start = "s", .ready = "r", .limit_ms = LIMIT_MS };

@@ -115,15 +115,14 @@ TEST_IN_DIR(a_socket_that_answers_does_not)
 	struct listeners l = { 0 }, other = { 0 };
 	struct err e = ERR_INIT;
 
-	/* Of a program that knows nothing of our lock; its queue gets full, and it still answers.
-	 */
+	/* A program without our lock: its queue fills up, and it still answers. */
 	(void)snprintf(a.sun_path, sizeof(a.sun_path), "%s", path);
 	assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof(a)), 0);
 	assert_int_equal(listen(fd, 0), 0);
 	for (int i = 0; i < 4; i++)
 		assert_int_equal(listen_unix(&l, path, (gid_t)-1, &e), -EADDRINUSE);
 	assert_int_equal(unlink(path), 0);
-	/* Of our own, by the lock. */
+	/* Another process of ours, found by the lock. */
 	assert_int_equal(listen_unix(&l, path, (gid_t)-1, &e), 0);
 	assert_int_equal(listen_unix(&other, path, (gid_t)-1, &e), -EADDRINUSE);
 	assert_int_equal(connect_to(path), 0);
@@ -265,7 +264,7 @@ static void say(const char *fds, const char *names)
 		(void)unsetenv("LISTEN_FDNAMES");
 }
 
-/* Puts `fd` at 3, 4, ..., as a manager does: without CLOEXEC, blocking. */
+/* Puts `fd` at 3, 4, ... as a service manager does: without CLOEXEC, blocking. */
 static void at(int place, int fd)
 {
 	if (fd != place) {
@@ -296,7 +295,7 @@ static int a_tcp(int family)
 	return fd;
 }
 
-/* Runs `f` in a child, whose descriptors from 3 on are free. */
+/* Runs `f` in a child, in which the file descriptors from 3 on are free. */
 static void in_child(void (*f)(void **), void **state)
 {
 	int status;
@@ -344,7 +343,7 @@ static void take_good(void **state)
 	for (size_t i = 0; i < l.n; i++)
 		CHECK(l.list[i].fd == 3 + (int)i && has_flags(l.list[i].fd));
 	listeners_close(&l);
-	/* It belongs to the manager. */
+	/* It belongs to the service manager. */
 	CHECK(connect_to(path) == -ECONNREFUSED);
 }
 
@@ -368,7 +367,7 @@ static void take_none(void **state)
 	say("1", "tcp");
 	(void)setenv("LISTEN_PID", "1", 1);
 	CHECK(listen_take(&l, &e) == 0 && l.n == 0 && unset());
-	CHECK(fcntl(3, F_GETFD) == 0); /* not ours, not touched */
+	CHECK(fcntl(3, F_GETFD) == 0); /* not ours, and unchanged */
 }
 
 static void refused(const char *fds, const char *names)

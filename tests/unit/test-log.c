@@ -17,7 +17,7 @@
 #include "base/trace.h"
 #include "fail.h"
 
-/* Stderr goes to `fd` between begin() and end(), which gives what was written there. */
+/* Redirects stderr to `fd` between begin() and end(), which returns the output. */
 struct capture {
 	int saved, fd;
 	struct buf text;
@@ -75,7 +75,7 @@ TEST(for_the_journal)
 
 	form(true);
 	log_open("prog", LOG_LEVEL_INFO);
-	log_to_journal("/nonexistent/socket"); /* the stream of stderr is what there is */
+	log_to_journal("/nonexistent/socket"); /* the stream of stderr is the fallback */
 	log_error("e %d", 1);
 	log_warning("w");
 	log_info("i");
@@ -140,7 +140,7 @@ TEST(entries_have_fields)
 	assert_string_equal(end(&c), ""); /* not twice */
 }
 
-/* A journal that takes nothing is no reason to say nothing. */
+/* If the journal accepts nothing, the text goes to stderr. */
 TEST(a_full_journal_falls_back)
 {
 	_cleanup_(capture_done) struct capture c = begin(memory_file());
@@ -268,7 +268,7 @@ TEST(on_a_terminal)
 	log_info("hello");
 	log_error("oh");
 	assert_int_equal(dup2(c.saved, STDERR_FILENO), STDERR_FILENO);
-	/* The kernel hands it over in its own time and in pieces. */
+	/* The kernel delivers it later and in pieces. */
 	for (size_t n = 0; n < STRLEN("prog: hello\nprog: error: oh\n");) {
 		ssize_t k = read(pty, out + n, sizeof(out) - 1 - n);
 
@@ -367,7 +367,7 @@ TEST(sweeps)
 	form(true);
 	log_open("prog", LOG_LEVEL_INFO);
 	FAIL_SWEEP(one_line());
-	/* Struck: no memory, no write; whole: the run after these, the interrupted one, the last.
-	 */
+	/* Failed: the allocation, the write. Written: the run after these, the interrupted one,
+	 * the last. */
 	assert_string_equal(end(&c), "<3>text\n<3>text\n<3>text\n");
 }

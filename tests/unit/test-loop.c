@@ -36,7 +36,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* A descriptor that is readable for ever, and its source. */
+/* A file descriptor that is always readable, and its source. */
 struct ready {
 	struct loop_fd src;
 	struct ready *victim;
@@ -107,7 +107,7 @@ TEST_WITH(events_can_be_changed, setup, teardown)
 	assert_int_equal(loop_mod_fd(&r.src, 0), 0);
 	(void)fd_close(fds[0]);
 	assert_int_equal(loop_once(l, 0), 0);
-	assert_int_equal(r.last, EPOLLERR); /* which cannot be switched off */
+	assert_int_equal(r.last, EPOLLERR); /* EPOLLERR cannot be masked */
 	ready_done(&r);
 }
 
@@ -121,7 +121,7 @@ TEST_WITH(misuse_is_refused, setup, teardown)
 
 	ready_init(l, &r, count_fd);
 	assert_int_equal(loop_add_fd(l, &r.src, r.src.fd, EPOLLIN), -EEXIST);
-	assert_int_equal(loop_add_fd(l, &none, r.src.fd, EPOLLIN), -EEXIST); /* epoll's own */
+	assert_int_equal(loop_add_fd(l, &none, r.src.fd, EPOLLIN), -EEXIST); /* error of epoll */
 	assert_int_equal(loop_add_fd(l, &none, -1, EPOLLIN), -EBADF);
 	assert_int_equal(loop_mod_fd(&none, EPOLLIN), -ENOENT);
 	loop_del_fd(&none);
@@ -157,7 +157,7 @@ TEST_WITH(all_are_served_though_they_are_many, setup, teardown)
 	}
 }
 
-/* Frees itself and its victim: the memory is gone when the round goes on. */
+/* Frees itself and its victim: the memory is gone when the round continues. */
 static int kills;
 
 static void kill_both(struct loop_fd *src, uint32_t events)
@@ -189,7 +189,7 @@ TEST_WITH(what_is_deleted_in_a_round_is_not_called, setup, teardown)
 
 static int quiet[2];
 
-/* Takes the other source out and adds it again, for a descriptor with nothing to read. */
+/* Removes the other source and adds it again, for a file descriptor without data. */
 static void replace_other(struct loop_fd *src, uint32_t events)
 {
 	struct ready *r = src->arg, *victim = r->victim;
@@ -226,7 +226,7 @@ static void mute_other(struct loop_fd *src, uint32_t events)
 
 static int full_pipe[2];
 
-/* Sources whose descriptor has no hang-up, so that a changed mask leaves nothing to report. */
+/* Sources whose file descriptor has no hang-up, so that a changed mask leaves nothing to report. */
 TEST_WITH(what_is_muted_in_a_round_is_not_called, setup, teardown)
 {
 	struct loop *l = ((struct box *)*state)->loop;
@@ -383,12 +383,12 @@ TEST_WITH(an_eager_timer_starves_nobody, setup, teardown)
 	while (other.hits == 0)
 		assert_int_equal(loop_once(l, UINT64_MAX), 0);
 	assert_true(eager.hits > 1);
-	assert_int_equal(eager.hits, r.hits); /* once a round, like everybody */
+	assert_int_equal(eager.hits, r.hits); /* once a round, like all others */
 	loop_del_timer(&eager.timer);
 	ready_done(&r);
 }
 
-/* The timerfd stays set to the one that is gone. */
+/* The timerfd stays armed for the deleted timer. */
 TEST_WITH(a_timer_after_one_that_was_deleted, setup, teardown)
 {
 	struct loop *l = ((struct box *)*state)->loop;
@@ -419,7 +419,7 @@ TEST_WITH(timers_are_limited, setup, teardown)
 	for (size_t i = 0; i < LOOP_TIMERS_MAX; i++)
 		assert_int_equal(loop_set_timer(l, &t[i], UINT64_MAX - i), 0);
 	assert_int_equal(loop_set_timer(l, &t[LOOP_TIMERS_MAX], 1), -ENOSPC);
-	assert_int_equal(loop_set_timer(l, &t[7], UINT64_MAX), 0); /* moving needs no room */
+	assert_int_equal(loop_set_timer(l, &t[7], UINT64_MAX), 0); /* no allocation */
 	loop_del_timer(&t[0]);
 	assert_int_equal(loop_set_timer(l, &t[LOOP_TIMERS_MAX], UINT64_MAX), 0);
 	assert_int_equal(loop_once(l, 0), 0);
@@ -535,7 +535,7 @@ TEST_WITH(a_signal_deleted_by_another_is_not_heard, setup, teardown)
 	struct heard a = { .src = { .cb = on_signal, .arg = &a } };
 	struct heard b = { .src = { .cb = on_signal, .arg = &b } };
 
-	/* Both ignored, so that the one that goes back to its ordinary course does no harm. */
+	/* Both signals are ignored, so that restoring the default action is harmless. */
 	(void)signal(SIGWINCH, SIG_DFL);
 	(void)signal(SIGURG, SIG_DFL);
 	a.victim = &b.src;
@@ -601,7 +601,7 @@ TEST_WITH(stop_means_now, setup, teardown)
 	assert_int_equal(loop_run(l), 7);
 	assert_int_equal(a.hits + b.hits, 1);
 	assert_int_equal(t.hits, 0);
-	assert_int_equal(loop_run(l), 7); /* what was ready is still ready */
+	assert_int_equal(loop_run(l), 7); /* events not handled are still ready */
 	assert_int_equal(a.hits + b.hits, 2);
 	ready_done(&a);
 	ready_done(&b);
@@ -642,7 +642,7 @@ static void raise_on_tick(struct loop_timer *src)
 	(void)raise(SIGURG);
 }
 
-/* Descriptor, timer and signal: the timer raises the signal, the signal stops the loop. */
+/* File descriptor, timer and signal: the timer raises the signal, the signal stops the loop. */
 static int whole_life(int fd)
 {
 	struct ready r = { .src = { .cb = count_fd, .arg = &r } };
@@ -671,7 +671,7 @@ TEST(sweeps)
 	FAIL_SWEEP(whole_life(fds[0]));
 	(void)fd_close(fds[0]);
 	(void)fd_close(fds[1]);
-	/* One run was made unable to put the mask back. */
+	/* One run could not restore the mask. */
 	(void)sigemptyset(&none);
 	assert_int_equal(pthread_sigmask(SIG_SETMASK, &none, NULL), 0);
 }

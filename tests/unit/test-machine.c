@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Archives for the kernel, kernels in their wrapping, and what modules say of themselves. */
+/* Archives for the kernel, compressed kernels, and the dependencies of modules. */
 #include "unit.h"
 
 #include <elf.h>
@@ -57,7 +57,7 @@ TEST(test_cpio_is_what_the_kernel_reads)
 	assert_memory_equal(b.data, want, b.len);
 }
 
-/* As the kernel does it: a head, a name, data, each from a multiple of four on. */
+/* Parses like the kernel: a head, a name, data, each aligned to four bytes. */
 static const char *next_entry(const struct buf *b, size_t *at, size_t *ret_n)
 {
 	char hex[9] = "";
@@ -180,7 +180,7 @@ TEST(test_payload_outside_is_refused)
 	assert_int_equal(bzimage_payload(image, IMAGE_SIZE - 1, &at, &n), -EINVAL);
 }
 
-/* Whatever the head says, what is found lies in the file. */
+/* For any head, the payload found is inside the file. */
 TEST(test_payload_of_anything_is_inside)
 {
 	uint8_t image[IMAGE_SIZE];

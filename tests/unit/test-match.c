@@ -98,7 +98,7 @@ TEST(deny_wins)
 	assert_false(v.allowed);
 	assert_int_equal(v.deny->id, 1);
 	assert_int_equal(v.allow->id, 0);
-	assert_allowed(s, "a.bad.x.com:443", 2); /* "bad.x.com" is that name alone */
+	assert_allowed(s, "a.bad.x.com:443", 2); /* "bad.x.com" is only that name */
 	assert_denied(s, "ok.deep.x.com:443");	 /* however specific the allow rule */
 	assert_allowed(s, "ok.deep.x.com:80", 5);
 	assert_denied(s, "deep.x.com:443");
@@ -186,7 +186,7 @@ static bool knows(const struct ruleset *s, const char *text)
 	return ruleset_knows(s, &name);
 }
 
-/* As long as one port is left. */
+/* A name is allowed as long as one port is. */
 TEST(a_name_is_known_on_some_port)
 {
 	_cleanup_ruleset_ struct ruleset *s = NULL;
@@ -241,13 +241,12 @@ TEST(the_strictest_protocol_counts)
 			 0);
 	assert_int_equal(rule_proto(&check(s, "x.com:22").allow->rule), RULE_PROTO_TLS);
 	assert_int_equal(rule_proto(&check(s, "y.com:443").allow->rule), RULE_PROTO_TLS);
-	/* Of different hosts the most specific counts, as ever. */
+	/* Among different hosts the most specific counts. */
 	assert_int_equal(rule_proto(&check(s, "b.z.com:443").allow->rule), RULE_PROTO_TCP);
 	assert_int_equal(rule_proto(&check(s, "a.z.com:443").allow->rule), RULE_PROTO_TLS);
 }
 
-/* Also beside a rule that does not mention it; but only for the host and port that it stands for.
- */
+/* `private` also holds beside a rule without it, but only for its own host and port. */
 TEST(private_is_kept)
 {
 	_cleanup_ruleset_ struct ruleset *s = NULL;

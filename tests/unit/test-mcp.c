@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages of MCP, and what becomes of a sandbox's bytes. Tools themselves: tests/mcp. */
+/* MCP messages, and the conversion of a sandbox's bytes. tests/mcp tests the tools. */
 #include "unit.h"
 
 #include <string.h>
@@ -232,7 +232,7 @@ TEST(calls)
 	fails(REQUEST("prompts/list", "{}"), MCP_NO_METHOD, "1");
 }
 
-/* A schema says what the check does. */
+/* The schemas match the checks. */
 TEST(schemas)
 {
 	_cleanup_mcp_message_ struct mcp_message m = handle(REQUEST("tools/list", "{}"), true);
@@ -252,7 +252,7 @@ TEST(schemas)
 	}
 }
 
-/* ---- what a sandbox prints ---- */
+/* ---- output of a sandbox ---- */
 
 static void check_text(const char *bytes, size_t n, const char *expected)
 {

@@ -9,10 +9,10 @@
 enum {
 	BLOCKS = 4096,
 	TABLE = 1024 * 1024,
-	BLOCK = 1024, /* small: from the heap, not a mapping of its own */
+	BLOCK = 1024, /* small: allocated from the heap, not by mmap */
 };
 
-/* Kilobytes behind `key` in /proc/self/status. */
+/* The value of `key` in /proc/self/status, in kilobytes. */
 static unsigned long status(const char *key)
 {
 	FILE *f = fopen("/proc/self/status", "re");
@@ -32,7 +32,7 @@ TEST(test_heap)
 	static char *blocks[BLOCKS];
 	unsigned long full, settled;
 
-	if (SANITIZED) /* it has a heap of its own, and keeps what is freed */
+	if (SANITIZED) /* a sanitizer has its own heap and keeps freed memory */
 		return;
 	for (size_t i = 0; i < BLOCKS; i++) {
 		blocks[i] = malloc(BLOCK);
@@ -40,7 +40,7 @@ TEST(test_heap)
 		memset(blocks[i], 1, BLOCK);
 	}
 	full = status("RssAnon:");
-	/* All but the last, which keeps free(3) from lowering the end of the heap. */
+	/* All but the last block, which keeps free(3) from lowering the end of the heap. */
 	for (size_t i = 0; i + 1 < BLOCKS; i++)
 		free(blocks[i]);
 	memory_settle();
@@ -50,7 +50,7 @@ TEST(test_heap)
 	assert_true(settled < full - BLOCKS * BLOCK / 1024 / 2);
 }
 
-/* What the program never writes goes; what it has written stays. */
+/* Pages that the program never writes are dropped; written pages stay. */
 TEST(test_constants)
 {
 	static const char table[TABLE] = { 'a' };

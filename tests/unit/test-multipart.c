@@ -10,11 +10,11 @@
 #define TYPE "multipart/form-data; boundary=----b0"
 #define B    "------b0"
 
-static bool faults; /* are armed: the test itself allocates nothing */
+static bool faults; /* faults are armed: the test itself allocates nothing */
 
-/* Everything that a body is, in one text: "<name|filename>contents</>" for each part, "." for the
- * end, "!" for an error, "?" if it is not whole. Fed in pieces of `step` after a first of `first`.
- */
+/* Renders a body as text: "<name|filename>contents</>" for each part, "." for the end, "!" for
+ * an error, "?" if it is incomplete. The body is fed in pieces of `step` after a first one of
+ * `first`. */
 static int render(const char *type, const char *body, size_t n, size_t first, size_t step,
 		  struct buf *out)
 {
@@ -52,7 +52,7 @@ static int render(const char *type, const char *body, size_t n, size_t first, si
 	return r == -ENOMEM || out->err == -ENOMEM ? -ENOMEM : 0;
 }
 
-/* Whole, by bytes, and cut once at each place: always the same. */
+/* Whole, byte by byte, and cut once at each place: always the same result. */
 static void expect_n(const char *type, const char *body, size_t n, const char *want)
 {
 	for (size_t cut = 0; cut <= n; cut++) {
@@ -85,7 +85,7 @@ TEST(test_parts)
 	       "<file|x></>.");
 }
 
-/* Contents that look like a delimiter for a while. */
+/* Contents that begin like a delimiter. */
 TEST(test_almost)
 {
 	expect(FILE_HEAD("a") "\r\n-----\r\n------b\r\r\n------b1\r\n\r\r\n" END,
@@ -125,7 +125,7 @@ TEST(test_names)
 	expect(HEAD("form-data; name=file;filename=\"a;b=c\"") END, "<file|a;b=c></>.");
 }
 
-/* What two readers could take for two things. */
+/* Texts that two readers could parse differently. */
 TEST(test_refused)
 {
 	static const char with_nul[] = HEAD("form-data; name=\"file\0\"");

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Generated names against a second implementation, see test-names.h. For every input both must
- * agree whether it is a name, which bytes would be dialled, and whether that is allowed.
+ * Generated names, compared with a second implementation: see test-names.h. For every input both
+ * must agree whether it is a name, which bytes would be dialled, and whether that is allowed.
  *
- *	test-names-property [COUNT [SEED]]
+ * test-names-property [COUNT [SEED]]
  */
 #include "test-names.h"
 
@@ -31,13 +31,13 @@ static void compare(const struct ruleset *s, const char *input, size_t n, unsign
 	tally->refused += !is_name;
 	if (!is_name)
 		return;
-	/* What would be dialled is t.name: byte for byte what the slow side matches. */
+	/* The broker would dial t.name: byte for byte the name that the slow side matches. */
 	assert_int_equal(t.name.len, strlen(canonical));
 	assert_memory_equal(t.name.text, canonical, t.name.len + 1);
 	v = ruleset_check(s, &t);
 	if (v.allowed != slow_allowed(canonical, port))
 		fail_msg("%s:%u: the matchers disagree", canonical, port);
-	/* The rule that is named as the reason does cover the name. */
+	/* The rule given as the reason covers the name. */
 	if (v.allowed)
 		assert_true(slow_covers(rules[v.allow->id] + 1, canonical, port));
 	if (v.deny)
@@ -61,7 +61,7 @@ TEST(both_sides_agree)
 	print_message(
 		"# %lu inputs: %lu names (%lu allowed, %lu denied), %lu refused, 0 differences\n",
 		count, tally.names, tally.allowed, tally.denied, tally.refused);
-	/* A generator that makes only one kind of input would prove nothing. */
+	/* A generator with only one kind of input would prove nothing. */
 	assert_true(tally.allowed > count / 100 && tally.denied > count / 100 &&
 		    tally.refused > count / 100);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Generated names, and a second implementation of the grammar and the matcher that is slow and
- * obviously right: it works on the text of the rules, one rule after the other, with nothing but
- * strcmp.
+ * Generated names, and a second implementation of the grammar and the matcher, slow and obviously
+ * right: it works on the text of the rules, one after the other, with strcmp.
  */
 #pragma once
 

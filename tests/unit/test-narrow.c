@@ -24,7 +24,7 @@ static void add(struct narrow *w, const char *text)
 	assert_int_equal(narrow_add(w, text, strlen(text), &e), 0);
 }
 
-/* Does the set made of the policy and the narrowing allow this? */
+/* Whether the policy with the narrowing allows this. */
 static bool allows(const struct ruleset_entry *policy, size_t n, const struct narrow *w,
 		   const char *text)
 {
@@ -100,7 +100,7 @@ TEST(names_end_at_a_dot)
 	assert_false(allows(policy, 1, &w, "a.example.com:443"));
 }
 
-/* Whatever is asked for: nothing is allowed that the policy does not allow. */
+/* No narrowing allows more than the policy. */
 TEST(never_more)
 {
 	static const char *const hosts[] = { "a.b.com",	  ".b.com",	"b.com",       ".com.net",
@@ -167,7 +167,7 @@ static int once(const struct ruleset_entry *policy)
 	return r;
 }
 
-/* What it is made of makes it again. */
+/* Its texts build the same set again. */
 TEST(its_texts)
 {
 	static const char *const texts[] = { "-*", "+a.example.com", "+.b.example.com",
@@ -194,7 +194,7 @@ TEST(without_memory)
 	FAIL_SWEEP(once(policy));
 }
 
-/* A client can leave out what is private, and never ask for it. */
+/* A client can exclude private addresses, and never add them. */
 TEST(private_is_the_policys)
 {
 	const struct ruleset_entry policy[] = { rule(".corp.example:443/private", false),

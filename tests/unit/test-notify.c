@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A manager is a datagram socket that the test reads. */
+/* The service manager is a datagram socket that the test reads. */
 #include "unit.h"
 
 #include <stdio.h>
@@ -167,7 +167,7 @@ TEST_WITH(wrong_addresses, setup, teardown)
 	}
 }
 
-/* A manager that is gone, or does not read: an error, no signal and no waiting for the watchdog. */
+/* A manager that is gone or does not read: an error, without a signal or a blocked watchdog. */
 TEST_WITH(a_manager_that_does_not_read, setup, teardown)
 {
 	_cleanup_notify_ struct notify n = NOTIFY_INIT;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The bundle, as data. What it does when a runtime is given it is shown by tests/attack. */
+/* The bundle, as data. tests/attack shows its effect in a real runtime. */
 #include "unit.h"
 
 #include <netinet/in.h>
@@ -158,7 +158,7 @@ static bool holds(const json_t *comparison, const uint64_t args[static 3])
 	return (args[index] & mask) == want;
 }
 
-/* The rules that hold for a call: the filter's own arithmetic, done by hand. One at most. */
+/* The rule that applies to a call, evaluated by hand; there is at most one. */
 static const json_t *rule_of(const json_t *profile, const char *call, const uint64_t args[static 3])
 {
 	const json_t *rule, *arg, *found = NULL;
@@ -187,7 +187,7 @@ static bool allows_call(const json_t *profile, const char *call, const uint64_t 
 	return action && strcmp(json_string_value(action), "SCMP_ACT_ALLOW") == 0;
 }
 
-/* Says that it was done. */
+/* Whether the call is faked as successful. */
 static bool ignores_call(const json_t *profile, const char *call, const uint64_t args[static 3])
 {
 	const json_t *number = json_object_get(rule_of(profile, call, args), "errnoRet");
@@ -208,8 +208,8 @@ TEST(ioctl_but_two)
 {
 	_cleanup_json_ json_t *p = seccomp_profile();
 
-	/* All that differ from either in up to their lowest 16 bits, alone and behind bits that the
-	 * kernel ignores. */
+	/* All values that differ from either in up to their lowest 16 bits, alone and with bits
+	 * that the kernel ignores. */
 	for (uint64_t v = 0; v < 0x10000; v += v < 0x5400 || v > 0x5500 ? 251 : 1) {
 		bool typing = v == TIOCSTI || v == TIOCLINUX;
 
@@ -325,8 +325,7 @@ TEST(clone_without_namespaces)
 	assert_true(allows(p, "read", 0, 0));
 }
 
-/* What programs use, by family, type and protocol. All else is refused before the kernel sees it.
- */
+/* Sockets that programs use, by family, type and protocol. The filter refuses all others. */
 static bool is_good_socket(uint64_t family, uint64_t type, uint64_t protocol)
 {
 	if (family == AF_UNIX)
@@ -357,8 +356,7 @@ static void check_sockets(const json_t *p, uint64_t family, uint64_t type, uint6
 TEST(named_sockets)
 {
 	static const uint64_t families[] = { AF_UNIX, AF_INET, AF_INET6 };
-	/* Among them those for which a kernel loads a module, or has code that few have looked at.
-	 */
+	/* Among them families for which a kernel loads a module, or has rarely reviewed code. */
 	static const uint64_t protocols[] = { PF_UNIX,
 					      2,
 					      IPPROTO_TCP,
@@ -381,7 +379,7 @@ TEST(named_sockets)
 		for (uint64_t type = 0; type < 16; type++)
 			for (size_t k = 0; k < ARRAY_SIZE(protocols); k++)
 				check_sockets(p, families[i], type, protocols[k]);
-	/* A type behind flags that are none. */
+	/* Only valid flags may be added to a type. */
 	for (unsigned int bit = 4; bit < 32; bit++) {
 		const uint64_t flag = UINT64_C(1) << bit,
 			       inet[] = { AF_INET, SOCK_STREAM | flag, 0 };

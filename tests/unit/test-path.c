@@ -20,7 +20,8 @@ static int try(open_fn *f, const struct unit_dir *d, const char *path)
 	return fd < 0 ? fd : 0;
 }
 
-/* A file, and links to it, to its directory, out of the directory in two ways, and to itself. */
+/* A file, and symbolic links to it, to its directory, out of the directory in two ways, and to
+ * itself. */
 static void furnish(const struct unit_dir *d)
 {
 	assert_int_equal(mkdirat(d->fd, "in", 0755), 0);
@@ -59,7 +60,7 @@ TEST_IN_DIR(outside_is_inside_of_a_root)
 	assert_int_equal(try(path_open_in_root, d, "above"), 0);
 	assert_int_equal(try(path_open_in_root, d, "/in/f"), 0);
 	assert_int_equal(try(path_open_in_root, d, "up/in/f"), 0);
-	assert_int_equal(try(path_open_in_root, d, "out"), -ENOENT); /* there is an /etc outside */
+	assert_int_equal(try(path_open_in_root, d, "out"), -ENOENT); /* /etc exists outside */
 	assert_int_equal(try(path_open_in_root, d, "out/passwd"), -ENOENT);
 	assert_int_equal(try(path_open_in_root, d, "loop"), -ELOOP);
 }
@@ -123,7 +124,7 @@ TEST_IN_DIR(flags_and_modes)
 	assert_true(tmp >= 0 || tmp == -EOPNOTSUPP);
 	assert_int_equal(path_open_beneath(d->fd, "new", O_WRONLY | O_CREAT | O_EXCL, 0666),
 			 -EEXIST);
-	/* A mode without O_CREAT is not an error here, as it is none for open(2). */
+	/* A mode without O_CREAT is no error, as for open(2). */
 	assert_int_equal(fd_close(path_open_beneath(d->fd, "new", O_RDONLY, 0600)), -EBADF);
 }
 
@@ -145,7 +146,7 @@ TEST_IN_DIR(a_lease_does_not_hold_us_for_ever)
 
 	furnish(d);
 	holder = openat(d->fd, "in/f", O_RDONLY | O_CLOEXEC);
-	(void)signal(SIGIO, SIG_IGN); /* what the holder of a broken lease gets */
+	(void)signal(SIGIO, SIG_IGN); /* sent to the holder of a broken lease */
 	if (fcntl(holder, F_SETLEASE, F_RDLCK) < 0)
 		skip();
 	assert_int_equal(path_open_beneath(d->fd, "in/f", O_WRONLY | O_NONBLOCK, 0), -EAGAIN);
@@ -195,7 +196,7 @@ static int make_and_open(const struct unit_dir *d)
 	_cleanup_close_ int fd = -EBADF;
 	int r;
 
-	/* Straight to the kernel's rmdir, so that every run starts with none. */
+	/* rmdir(2) directly, so that every run starts without them. */
 	(void)rmdir("sweep/a/b");
 	(void)rmdir("sweep/a");
 	(void)rmdir("sweep");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A connection to a keeper, with a keeper of the test's own at the other end. */
+/* A connection to a keeper, which the test plays. */
 #include "unit.h"
 
 #include <string.h>
@@ -8,13 +8,13 @@
 #include "client/peer.h"
 
 enum {
-	MUCH = 150 * 1024, /* more than is read at once, less than the credit */
+	MUCH = 150 * 1024, /* more than one read, less than the credit */
 	ROOM = 1024 * 1024,
 };
 
 struct world {
 	struct loop *loop;
-	struct link *link; /* of the keeper */
+	struct link *link; /* the keeper's */
 	int fd;
 	size_t got;
 	enum wire_code code;
@@ -33,7 +33,7 @@ static void on_hello(struct link *l, const struct fields *f, void *arg)
 	assert_int_equal(link_hello(l, &b), 0);
 }
 
-/* Everything that it has to say, at once. */
+/* Sends everything at once. */
 static void on_opened(struct link *l, uint32_t ch, enum wire_op op, const struct fields *f,
 		      void *arg)
 {
@@ -47,7 +47,7 @@ static void on_opened(struct link *l, uint32_t ch, enum wire_op op, const struct
 
 static const struct link_ops keeper_ops = { .hello = on_hello, .opened = on_opened };
 
-/* Takes what there is, answers, and goes. */
+/* Reads the request, answers, and disconnects. */
 static void answer_and_go(struct world *w)
 {
 	struct err e = ERR_INIT;
@@ -82,7 +82,7 @@ static void on_closed(struct call *c, enum wire_code code, const char *text, voi
 	loop_stop(w->loop, 0);
 }
 
-/* The first credit that is given back finds nobody; the rest is read all the same. */
+/* The keeper is gone when the first credit is returned; the remaining bytes are still read. */
 TEST(the_last_words)
 {
 	static const struct call_ops ops = { .data = on_data, .closed = on_closed };

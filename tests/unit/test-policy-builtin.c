@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What this version has built in is right, down to the last preset. */
+/* All built-in agents and presets of this version compile. */
 #include "builtin/builtin.h"
 #include "test-policy.h"
 
@@ -43,7 +43,7 @@ TEST(every_agent_compiles)
 	}
 }
 
-/* Each preset on its own in an agent, and its head. */
+/* Each preset alone in an agent, and its head. */
 TEST(every_preset_compiles)
 {
 	static const char *const section[] = { "egress", "capabilities", "prompt" };

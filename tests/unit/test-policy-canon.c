@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One text for one meaning, and another for another. */
+/* Equal policies have the same canonical text, and different ones do not. */
 #include "test-policy.h"
 
 #include <sodium.h>
@@ -144,7 +144,7 @@ TEST(it_is_json)
 	assert_memory_equal(again, golden, strlen(again));
 }
 
-/* Heap's algorithm over the top keys; every order must give the same digest. */
+/* Heap's algorithm over the top-level keys; every order must give the same digest. */
 static void permute(const char **v, size_t n, size_t k, const char *want, size_t *count)
 {
 	if (k == 1) {
@@ -194,7 +194,7 @@ TEST(the_order_of_keys_means_nothing)
 	assert_int_equal(count, 120);
 }
 
-/* Pairs that say the same in other words, or do not. */
+/* Pairs of texts with the same meaning, or not. */
 TEST(the_digest_is_of_the_meaning)
 {
 	static const struct {
@@ -235,7 +235,7 @@ TEST(the_digest_is_of_the_meaning)
 		  AGENT "egress: {domains: ['a.example.org:443/private']}\n", false },
 		{ AGENT "egress: {domains: [a.example.org, 'a.example.org:443/private']}\n",
 		  AGENT "egress: {domains: ['a.example.org:443/tls/private']}\n", true },
-		/* what is spoken: as the port says anyway, or not */
+		/* protocols: the port's default or another */
 		{ AGENT "egress: {domains: [a.example.org]}\n",
 		  AGENT "egress: {domains: ['a.example.org:443/tls']}\n", true },
 		{ AGENT "egress: {domains: ['a.example.org:22']}\n",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From names and files to a policy: how files are found and joined. */
+/* From names and files to a policy: how files are found and merged. */
 #include <fcntl.h>
 #include <limits.h>
 #include <sys/stat.h>
@@ -8,7 +8,7 @@
 
 #define NAMED(name) "agent: {name: " name ", type: t}\n"
 
-/* A directory of the store's list in the test's own, and one file after another in it. */
+/* A search directory of the store below the test's, with one file after another. */
 struct place {
 	const struct unit_dir *d;
 	const char *dirs[2];
@@ -29,7 +29,7 @@ static void put(const struct place *p, const char *name, const char *text)
 	unit_dir_write(p->d, name, text, strlen(text));
 }
 
-/* What is said by a compilation of `ref`; "@" stands for the directory. */
+/* Compiles `ref` and compares the diagnostics; "@" stands for the directory. */
 static void assert_outcome(struct policy_store *store, const struct place *place, const char *ref,
 			   int want, const char *said, const char *msg)
 {
@@ -99,7 +99,7 @@ TEST(an_empty_list_stays_empty)
 	assert_texts(&p->filesystem.read, "/");
 }
 
-/* a1 is the oldest; every one adds to the lists, and the odd ones set the values. */
+/* a1 is the oldest; each adds to the lists, and the odd ones set the values. */
 static void write_chain(const struct place *place, size_t n)
 {
 	for (size_t i = 1; i <= n; i++) {
@@ -214,7 +214,7 @@ TEST_IN_DIR(cycles)
 		       "@/agents/x.yaml: 1 error");
 }
 
-/* Errors of an ancestor stand where they are made. */
+/* Errors of an ancestor have their positions in its own file. */
 TEST_IN_DIR(broken_ancestors)
 {
 	struct place place = place_make(*state);
@@ -239,7 +239,7 @@ TEST_IN_DIR(broken_ancestors)
 		       "@/agents/c3.yaml: 1 error");
 }
 
-/* An agent that is found by its name bears it; a file that is named by its path need not. */
+/* An agent found by name must have that name; a file given by path need not. */
 TEST_IN_DIR(names_of_files)
 {
 	struct place place = place_make(*state);
@@ -278,7 +278,7 @@ TEST_IN_DIR(a_child_that_isolates_less_is_noted)
 	assert_outcome(&store, &place, "more", 0, "", "");
 }
 
-/* A summary describes one agent; an heir without one has none, and the same policy as ever. */
+/* A summary describes one agent; an heir without a summary has none, and the policy is the same. */
 TEST_IN_DIR(summaries_are_not_inherited)
 {
 	struct place place = place_make(*state);
@@ -398,7 +398,7 @@ TEST(ports_are_of_their_file)
 		assert_int_equal(may_dial(p, cases[i].where), cases[i].allowed);
 }
 
-/* Whatever an agent allows, and in whatever words. */
+/* In any agent and any notation. */
 TEST(the_floor_stands)
 {
 	static const char text[] = AGENT "egress:\n"
@@ -415,7 +415,7 @@ TEST(the_floor_stands)
 	struct err e = ERR_INIT;
 
 	assert_int_equal(policy_compile_text(&store, "t", text, strlen(text), &d, &p, &e), 0);
-	assert_true(d.n > 0); /* it is told so */
+	assert_true(d.n > 0); /* with a diagnostic */
 	assert_true(may_dial(p, "www.example.com:443"));
 	assert_false(may_dial(p, "metadata.example.com:443"));
 	assert_false(may_dial(p, "a.metadata.example.com:80"));
@@ -483,7 +483,7 @@ TEST_IN_DIR(wrong_presets)
 		       "@/agents/u3.yaml: 2 errors");
 }
 
-/* It has no head, so its place must come from elsewhere. */
+/* It has no head, so its position comes from elsewhere. */
 TEST_IN_DIR(presets_that_are_no_mappings)
 {
 	struct place place = place_make(*state);
@@ -609,7 +609,7 @@ TEST(text_may_hold_anything)
 	assert_null(policy_free(NULL));
 }
 
-/* Only a file has something beside it: text that came over a wire must not reach into our
+/* Only a file can refer to files beside it: text received over a wire must not reach our
  * directory. */
 TEST_IN_DIR(text_is_beside_nothing)
 {

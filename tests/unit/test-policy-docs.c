@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The reference holds every key of the schema and every preset of the store. */
+/* The reference contains every key of the schema and every preset of the store. */
 #include "policy/docs.h"
 
 #include "policy/schema.h"
@@ -56,7 +56,7 @@ TEST(text_holds_every_key)
 	assert_null(strstr(b.data, "(null)"));
 }
 
-/* Takes it out of the list, so that what is left over was never in the schema. */
+/* Removes it from the list, so that the rest was never in the schema. */
 static void in_json(const struct key *k, const char *path, void *arg)
 {
 	json_t *o = NULL;
@@ -96,7 +96,7 @@ TEST(json_holds_every_key)
 	assert_true(json_equal(j, again));
 	keys = json_object_get(j, "agent");
 	each_key(agent_keys, "", in_json, keys);
-	assert_int_equal(json_array_size(keys), 0); /* and no more */
+	assert_int_equal(json_array_size(keys), 0); /* and no others */
 	presets = json_object_get(j, "presets");
 	assert_int_equal(json_object_size(presets), PRESET_KIND_MAX);
 	for (size_t i = 0; i < PRESET_KIND_MAX; i++) {
@@ -124,7 +124,7 @@ TEST(lists_of_presets)
 		"]");
 }
 
-/* A wrong preset is told, and nothing half is given. */
+/* A wrong preset is reported, without partial output. */
 TEST(a_wrong_preset_is_an_error)
 {
 	static const struct builtin_file files[] = {

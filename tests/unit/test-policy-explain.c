@@ -41,7 +41,7 @@ static void ask(struct asked *a, const char *where)
 	assert_int_equal(policy_explain(a->p, &a->store, &t, &a->x, &e), 0);
 }
 
-/* "t.yaml:6", with a '*' where the port is the file's. */
+/* "t.yaml:6", with a '*' if the port is the file's default. */
 static void assert_origin(const struct origin *o, const char *want)
 {
 	char text[200] = "";
@@ -75,12 +75,12 @@ TEST(explanations)
 		/* no rule at all */
 		{ "nobody.example.net:443", false, "", "", "", "" },
 		{ "8.8.8.8:443", false, "", "", "", "" },
-		/* the same host elsewhere; the port that is denied is not named */
+		/* the same host on another port; the denied port is not named */
 		{ "a.example.org:8080", false, "", "", "443 ", "" },
 		{ "c.b.example.org:443", false, "", "", "22 8443 ", "" },
 		{ "relay.example.com:80", false, "", "", "443 ", "" },
 		{ "9.9.9.9:53", false, "", "", "80 443 ", "" },
-		/* what would open it */
+		/* presets that would allow it */
 		{ "mail.example.org:465", false, "", "", "", "mail " },
 		{ "mail.example.org:443", false, "", "", "", "" },
 		{ "web.mail.example.org:443", false, "", "", "", "mail " },
@@ -119,7 +119,7 @@ TEST(lists_have_a_limit)
 	assert_int_equal(x.ports[15], 16);
 }
 
-/* A preset that does not compile is not proposed, and stands in nobody's way. */
+/* A preset that does not compile is not suggested, and does not affect the others. */
 TEST(presets_that_are_wrong)
 {
 	static const struct builtin_file files[] = {

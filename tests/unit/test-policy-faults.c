@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every allocation and every system call of the compiler fails once. What comes out is a clean
- * error or the same policy as without the fault, and never a wider one.
+ * Every allocation and every syscall of the compiler fails once. The result is a clean error or the
+ * same policy as without the fault, never a wider one.
  *
- * The arena of this program takes a malloc() for each piece, in place of one for each block: so
- * each piece can fail, and AddressSanitizer knows where it ends.
+ * The arena of this program calls malloc() for each piece instead of each block, so that each piece
+ * can fail and AddressSanitizer knows where it ends.
  */
 #include <limits.h>
 #include <stdalign.h>
@@ -61,7 +61,7 @@ char *arena_strdup(struct arena *a, const char *s)
 	return arena_strndup(a, s, strlen(s));
 }
 
-/* Like FAIL_SWEEP with ENOMEM for calls too: then that is the only error there may be. */
+/* Like FAIL_SWEEP, with ENOMEM for syscalls too: then no other error may occur. */
 #define MEMORY_SWEEP(expr)                                                             \
 	for (unsigned int n_ = 1, more_ = 1; more_; n_++) {                            \
 		size_t fds_ = fail_count_fds();                                        \
@@ -142,7 +142,7 @@ static int scene_setup(void **state)
 		return -1;
 	put(s->d, "child.yaml", child);
 	put(s->d, "parent.yaml", parent);
-	put(s->d, "agents/parent.yaml", parent); /* the same twice is one; text is beside nothing */
+	put(s->d, "agents/parent.yaml", parent); /* for text, which has no directory */
 	put(s->d, "agents/grand.yaml", grand);
 	put(s->d, "presets/egress/local.yaml", local);
 	(void)snprintf(s->child, sizeof(s->child), "%s/child.yaml", s->d->path);
@@ -218,7 +218,7 @@ TEST(compiling)
 	MEMORY_SWEEP(compile_text_once(s, child));
 }
 
-/* Text with errors stays an error, whichever part of the complaint cannot be made. */
+/* Wrong text stays an error, whichever part of the diagnostic cannot be allocated. */
 static int refuse_once(const struct scene *s, const char *text)
 {
 	_cleanup_store_ struct policy_store store = SMALL_STORE(s->dirs);

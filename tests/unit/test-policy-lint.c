@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is legal but unwise, or legal one by one but not together. */
+/* Policies that are legal but unwise, or whose parts are legal only on their own. */
 #include "test-policy.h"
 
-/* Level and text of each diagnostic of a compilation that may have errors, a line each. */
+/* Level and text of each diagnostic of a compilation, which may have errors; one line each. */
 static void assert_lint(const char *text, const char *want)
 {
 	_cleanup_store_ struct policy_store store = SMALL_STORE(NULL);
@@ -65,13 +65,13 @@ TEST(suffixes)
 	}
 }
 
-/* What is shut may be as wide as one likes. */
+/* Deny rules may be as wide as the author likes. */
 TEST(deny_rules_are_not_judged)
 {
 	assert_lint(AGENT "egress: {deny: [.co.uk, .github.io, 169.254.169.254, 0.0.0.0/0]}\n", "");
 }
 
-/* Once for each rule, not once for each port; and in every file that writes it. */
+/* Once for each rule, not for each port; and in every file that contains it. */
 TEST(a_rule_is_judged_once)
 {
 	assert_lint(AGENT "egress: {ports: [80, 443, 8080], domains: [.github.io, .github.io]}\n",
@@ -136,7 +136,7 @@ TEST(addresses)
 	}
 }
 
-/* Whether text in the environment, a script or the role is taken for a credential. */
+/* Whether text in the environment, a script or the role is recognised as a credential. */
 static void assert_credential(const char *text, const char *what)
 {
 	static const char *const where[] = { AGENT "env:\n  A: \"%s\"\n",
@@ -201,7 +201,7 @@ TEST(no_credentials)
 	assert_credential("-----BEGIN CERTIFICATE-----", NULL);
 }
 
-/* Text that ends where a credential would begin: nothing behind it is looked at. */
+/* Text that ends where a credential would begin: nothing after it is read. */
 TEST(nothing_behind_the_text_is_read)
 {
 	static const char *const prefix[] = { "ghp_", "AKIA", "-----BEGIN ", "hf_" };
@@ -276,11 +276,11 @@ TEST(rules_that_are_overruled)
 		    "t:4\n");
 	assert_lint(AGENT "egress:\n  domains: [a.example.org]\n  deny: ['a.example.org:80']\n",
 		    "");
-	/* a preset is not the agent's doing */
+	/* a preset is not the author's mistake */
 	assert_lint(AGENT "egress: {presets: [site], deny: [www.example.org]}\n", "");
 }
 
-/* A part of a rule is left. */
+/* A part of the rule still has an effect. */
 TEST(rules_that_are_overruled_in_part)
 {
 	assert_lint(AGENT "egress:\n  domains: [.a.example.org]\n  deny: [a.example.org]\n", "");
@@ -314,7 +314,7 @@ TEST(names_of_credentials)
 		assert_lint(text, line);
 	}
 	assert_lint(AGENT "env: {TOKEN: '', HOME: /x, KEYS: y}\n", "");
-	/* one complaint about one mistake */
+	/* one diagnostic for one mistake */
 	assert_lint(AGENT "env: {TOKEN: x}\nsecrets: {TOKEN: {hosts: [www.example.org]}}\n"
 			  "egress: {presets: [site]}\n",
 		    "3:11 E also set under env: a name is a secret or a variable, not both\n");

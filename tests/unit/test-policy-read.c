@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is said about wrong keys and values, and where; and that right ones arrive. */
+/* Diagnostics of wrong keys and values, with positions; right ones are read. */
 #include "test-policy.h"
 
 #include "policy/yaml-tree.h"
@@ -460,7 +460,7 @@ TEST(lengths_are_exact)
 	assert_repeated(AGENT, 1, "", "", NULL);
 }
 
-/* A key as long as a text may be is cut where it is shown, and the path comes back behind it. */
+/* A very long key is truncated where it is shown, and the path continues after it. */
 TEST(long_keys)
 {
 	_cleanup_store_ struct policy_store store = SMALL_STORE(NULL);
@@ -570,7 +570,7 @@ TEST(rules_have_a_limit)
 	struct policy *p = NULL;
 	struct err e = ERR_INIT;
 
-	/* 50 ports, 2000 hosts: 100000; the floor's rules are too much then. */
+	/* 50 ports, 2000 hosts: 100000; with the floor's rules that is too many. */
 	(void)buf_puts(&b, AGENT "egress:\n  ports: [");
 	for (int i = 1; i <= 50; i++)
 		(void)buf_printf(&b, "%d,", i);
@@ -584,7 +584,7 @@ TEST(rules_have_a_limit)
 	assert_null(p);
 }
 
-/* Every error of a file is reported, up to a number; the rest is counted. */
+/* All errors of a file are reported, up to a limit; the rest is counted. */
 TEST(all_errors_are_reported)
 {
 	_cleanup_store_ struct policy_store store = SMALL_STORE(NULL);

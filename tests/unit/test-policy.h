@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of the policy compiler share: a small store, and diagnostics as text. */
+/* Shared by the policy compiler's tests: a small store, and diagnostics as text. */
 #pragma once
 
 #include <string.h>
@@ -13,7 +13,7 @@
 		path, "" text "", STRLEN(text) \
 	}
 
-/* The least that every store needs. */
+/* The minimum that every store needs. */
 #define FLOOR_FILE                                                     \
 	BUILTIN("presets/egress/floor.yaml",                           \
 		"preset: {kind: egress, name: floor, summary: Shut}\n" \
@@ -49,7 +49,7 @@ static const struct builtin_file small_files[] = {
 
 #define SMALL_STORE(dirs) POLICY_STORE_INIT(small_files, ARRAY_SIZE(small_files), dirs)
 
-/* What most agents of these tests begin with. */
+/* The first line of most agents in these tests. */
 #define AGENT "agent: {name: a, type: t}\n"
 
 /* All of them, a line each. */
@@ -64,7 +64,7 @@ static inline void assert_diags(const struct diags *d, const char *want)
 	assert_string_equal(buf_text(&b), want);
 }
 
-/* Compiles text that must be right, up to the warnings `want`; the caller frees the policy. */
+/* Compiles valid text with the warnings `want`; the caller frees the policy. */
 static inline struct policy *compile_with(struct policy_store *store, const char *text,
 					  const char *want)
 {
@@ -84,7 +84,7 @@ static inline struct policy *compiled(struct policy_store *store, const char *te
 	return compile_with(store, text, "");
 }
 
-/* Text that must be refused, with all that is said about it. */
+/* Text that must be refused, with all its diagnostics. */
 static inline void assert_refused(struct policy_store *store, const char *text, const char *want)
 {
 	_cleanup_diags_ struct diags d = { 0 };
@@ -124,7 +124,7 @@ static inline void digest_of(const struct policy *p, char out[static POLICY_DIGE
 	assert_int_equal(policy_canonical(p, &text, out), 0);
 }
 
-/* The digest of text that must be right. */
+/* The digest of valid text. */
 static inline void digest_text(struct policy_store *store, const char *text,
 			       char out[static POLICY_DIGEST_HEX + 1])
 {

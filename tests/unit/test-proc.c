@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The program is its own child: with an argument it reports on the process it was started as. */
+/* The program is its own child: with an argument it reports on its process. */
 #include "unit.h"
 
 #include <fcntl.h>
@@ -62,7 +62,7 @@ static int report(const char *what)
 	return r;
 }
 
-/* Spawns with stdout to a pipe, checks that it ends with 0, and gives what it wrote. */
+/* Spawns with stdout to a pipe, checks that it exits 0, and compares its output. */
 static void assert_says(struct proc_spec *spec, const char *want)
 {
 	_cleanup_proc_ struct proc p = PROC_INIT;
@@ -95,7 +95,7 @@ static uint64_t in_ms(uint64_t ms)
 	return clock_mono() + ms * NSEC_PER_MSEC;
 }
 
-/* proc_capture() of a shell script; a minute is for ever here. */
+/* proc_capture() of a shell script; a minute is as good as no timeout here. */
 static int script(const char *text, bool with_stderr, struct buf *out, int *ret_status)
 {
 	const char *const argv[] = { "sh", "-c", text, NULL };
@@ -113,7 +113,7 @@ static void start_sleep(struct proc *p)
 	assert_int_equal(proc_spawn(&spec, p, &e), 0);
 }
 
-/* True once `pid` runs no more; a zombie nobody reaps counts as gone. */
+/* True once `pid` has ended; an unreaped zombie counts as ended. */
 static bool goes_away(pid_t pid)
 {
 	for (int i = 0; i < 500; i++) {
@@ -135,7 +135,7 @@ TEST(the_child_has_three_descriptors)
 	const char *const argv[] = { "test", "fds", NULL };
 	struct proc_spec spec = spec_of(self, argv);
 
-	/* Without CLOEXEC, as a careless library would. */
+	/* Without CLOEXEC, as from a careless library. */
 	assert_int_equal(dup2(STDERR_FILENO, 50), 50);
 	assert_int_equal(dup2(STDERR_FILENO, 777), 777);
 	assert_says(&spec, "0 1 2 ");
@@ -204,8 +204,7 @@ TEST(input_is_passed)
 	(void)fd_close(fds[0]);
 }
 
-/* stdout and stderr of this program are the two pipes for a while, and change places in the child.
- */
+/* stdout and stderr of this program are the two pipes for a while, and are swapped in the child. */
 TEST(descriptors_may_change_places)
 {
 	const char *const argv[] = { "sh", "-c", "echo out; echo err >&2", NULL };
@@ -289,8 +288,8 @@ TEST(a_child_without_pidfd_is_not_left_running)
 	int r, low = fcntl(0, F_DUPFD_CLOEXEC, 0), probe = fcntl(0, F_DUPFD_CLOEXEC, 0);
 
 	/*
-	 * No room for the pidfd; the child itself needs none. `low` stays open, for glibc wants the
-	 * limit to be above the 3 that it closes from.
+	 * No room for the pidfd; the child needs none. `low` stays open, because glibc needs a
+	 * limit above 3, from which it closes.
 	 */
 	(void)fd_close(probe);
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
@@ -316,7 +315,7 @@ TEST(waiting_ends_at_the_deadline)
 	assert_int_equal(proc_wait(&p, in_ms(20), &info), -ETIME);
 	assert_true(clock_mono() >= start + 20 * NSEC_PER_MSEC);
 	assert_int_equal(info.si_pid, 77);
-	assert_int_equal(proc_signal(&p, 0), 0); /* still there */
+	assert_int_equal(proc_signal(&p, 0), 0); /* still alive */
 }
 
 TEST(signals_go_through_the_pidfd)
@@ -484,7 +483,7 @@ TEST(capture_waits_for_the_silent)
 	assert_int_equal(script("echo x; exec >&-; sleep 0.5; exit 5", false, &b, &status), 0);
 	assert_int_equal(status, 5);
 	assert_string_equal(buf_text(&b), "x\n");
-	/* Asleep, not asking the closed pipe again and again. */
+	/* It sleeps, and does not poll the closed pipe. */
 	assert_true(clock() - before < CLOCKS_PER_SEC / 4);
 }
 
@@ -567,7 +566,7 @@ TEST(sweeps)
 	(void)fflush(stdout);
 	FAIL_SWEEP(spawn_and_wait(in));
 	FAIL_SWEEP(capture_once());
-	while (waitpid(-1, NULL, 0) > 0) /* those that the fault kept from being reaped */
+	while (waitpid(-1, NULL, 0) > 0) /* not reaped because of the fault */
 		;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What hutchd says to a keeper about commands, with a keeper of the test's at the other end. */
+/* Messages of hutchd to a keeper about commands; the test plays the keeper. */
 #include "test-api.h"
 
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 enum {
 	PID = 77,
 	NUMBER = 3,
-	DEEP = 400 * 1024, /* input that does not fit into the credit */
+	DEEP = 400 * 1024, /* input that exceeds the credit */
 };
 
 static struct box box;
@@ -115,7 +115,7 @@ static void on_socket(struct loop_fd *src, uint32_t events)
 	keeper_flush();
 }
 
-/* Until nothing is under way any more. */
+/* Runs until nothing is pending. */
 static void settle(void)
 {
 	for (int i = 0; i < 50; i++) {
@@ -292,7 +292,7 @@ TEST_WITH(test_what_is_asked_for, setup, teardown)
 	assert_int_equal(fields_number(&f, TAG_ROWS, 0), 24);
 }
 
-/* One call for all that is said to a command, from its start to its end. */
+/* One call for all requests to a command, from its start to its end. */
 TEST_WITH(test_one_line, setup, teardown)
 {
 	write_record();
@@ -348,7 +348,7 @@ TEST_WITH(test_not_started, setup, teardown)
 	}
 }
 
-/* Who has gone before the answer leaves the command to others. */
+/* A client that disconnects before the answer leaves the command to others. */
 TEST_WITH(test_the_client_goes_first, setup, teardown)
 {
 	write_record();
@@ -362,7 +362,7 @@ TEST_WITH(test_the_client_goes_first, setup, teardown)
 	assert_int_equal(keeper.closed, 0);
 }
 
-/* A command of somebody else's. */
+/* A command that another client started. */
 TEST_WITH(test_attach, setup, teardown)
 {
 	struct fields f;
@@ -389,7 +389,7 @@ TEST_WITH(test_attach, setup, teardown)
 	assert_null(box.commands->lines);
 }
 
-/* More than the command takes: the answer comes when all of it is on its way. */
+/* More than the command reads: the answer comes when all of it is sent. */
 TEST_WITH(test_much_input, setup, teardown)
 {
 	static char body[DEEP / 3 * 4 + 128];
@@ -407,7 +407,7 @@ TEST_WITH(test_much_input, setup, teardown)
 	settle();
 	assert_int_equal(client.status, 200);
 	assert_int_equal(keeper.bytes, DEEP / 3 * 3);
-	/* And one that goes in between leaves the line in order. */
+	/* A client that disconnects in between leaves the line usable. */
 	unary("/SendInput", body);
 	leave_client();
 	assert_null(box.commands->lines->errands);

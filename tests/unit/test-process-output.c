@@ -203,7 +203,7 @@ TEST_WITH(test_woken_by_what_is_written, setup, teardown)
 	turn();
 	expect_data(&at, "stdout", "b", 1);
 	assert_true(client.ended);
-	turn(); /* of the watch that went */
+	turn(); /* for the removed watch */
 }
 
 TEST_WITH(test_offsets, setup, teardown)
@@ -226,7 +226,7 @@ TEST_WITH(test_offsets, setup, teardown)
 		"0\"}}}");
 }
 
-/* False: this took so long that the first half could not wait any more. */
+/* False: this took so long that the first half was already sent. */
 static bool second_half_comes(size_t *at)
 {
 	uint64_t begin;
@@ -259,12 +259,13 @@ TEST_WITH(test_characters_stay_whole, setup, teardown)
 	listen_to(4, 0, false);
 	at = 0;
 	expect_envelope(&at, 0, START);
-	/* Nothing follows: it is sent as it is, soon. */
+	/* Nothing follows: it is soon sent as it is. */
 	PRINTS(&c, 1, "\xe2\x82");
 	while (at == client.out.len)
 		turn();
 	expect_data(&at, "stdout", "\xe2\x82", 2);
-	/* What is no beginning of a character does not wait, nor what another stream follows. */
+	/* Bytes that cannot begin a character are not held back, nor are those that another
+	 * stream follows. */
 	PRINTS(&c, 1, "\xff\x80\x80\x80");
 	while (at == client.out.len)
 		turn();
@@ -315,7 +316,7 @@ TEST_WITH(test_large_output_is_cut_into_pieces, setup, teardown)
 	assert_true(largest <= 32 * 1024);
 }
 
-/* How many files are watched, by all of this process. */
+/* Number of files that this process watches. */
 static size_t watches(void)
 {
 	char path[64], line[256];
@@ -334,7 +335,7 @@ static size_t watches(void)
 	return n;
 }
 
-/* A command that prints on and on wakes nobody who cannot take it. */
+/* A command that prints without end does not wake a client with a full buffer. */
 TEST_WITH(test_a_full_client_is_not_woken, setup, teardown)
 {
 	struct command c;
@@ -362,7 +363,7 @@ TEST_WITH(test_a_full_client_is_not_woken, setup, teardown)
 	assert_int_equal(watches(), 0);
 }
 
-/* A client that does not read is not written to; it goes on where it was. */
+/* A slow client gets no writes until it reads; then it continues where it was. */
 TEST_WITH(test_a_slow_client, setup, teardown)
 {
 	struct command c;
@@ -489,7 +490,7 @@ TEST_WITH(test_find_and_list, setup, teardown)
 	command_ends(&running, RECORD_EXITED, 1, "");
 }
 
-/* One that ended long ago is found only by those who ask for all, and then not looked at again. */
+/* A command that ended long ago is found only by a request for all, and is not watched. */
 TEST_WITH(test_long_ago, setup, teardown)
 {
 	struct selector s = { .pid = PID };

@@ -75,7 +75,7 @@ TEST_WITH(small_both_ways_and_half_close, world_setup, world_teardown)
 	world_expect(w, r.client, "welcome", 7);
 	assert_int_equal(shutdown(r.client, SHUT_WR), 0);
 	world_expect_end(w, r.server, 0);
-	/* The other half goes on. */
+	/* The other direction continues. */
 	put(r.server, "and more", 8);
 	world_expect(w, r.client, "and more", 8);
 	assert_false(r.ended);
@@ -157,7 +157,7 @@ TEST_WITH(resets_are_passed_on, world_setup, world_teardown)
 	rig_done(&r);
 }
 
-/* Fills everything between a sender and a receiver that does not read. */
+/* Fills all buffers between a sender and a receiver that does not read. */
 static void stuff(struct rig *r, int from)
 {
 	static const char zero[65536];
@@ -180,10 +180,10 @@ TEST_WITH(zero_window_stalls_nobody_else, world_setup, world_teardown)
 	stuff(&stuck, stuck.client);
 	assert_false(stuck.ended);
 	bulk(&fine, fine.client, fine.server, 4 * 1024 * 1024);
-	/* The other direction of the stuck one moves, too. */
+	/* The other direction of the blocked pump continues. */
 	put(stuck.server, "ok", 2);
 	world_expect(w, stuck.client, "ok", 2);
-	/* A reset by the side that is not read at that moment is seen. */
+	/* A reset by the side that is not being read is noticed. */
 	world_reset(stuck.client);
 	stuck.client = -EBADF;
 	WORLD_UNTIL(w, stuck.ended);
@@ -192,7 +192,7 @@ TEST_WITH(zero_window_stalls_nobody_else, world_setup, world_teardown)
 	rig_done(&fine);
 }
 
-/* The sender is done and gone while the receiver still has not read. */
+/* The sender has ended before the receiver reads. */
 TEST_WITH(late_reader_gets_everything, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
@@ -227,7 +227,7 @@ TEST_WITH(timers, world_setup, world_teardown)
 
 	rig_start(&r, w, 500, 60000);
 	world_rest(w, 300);
-	put(r.client, "x", 1); /* a byte begins it anew */
+	put(r.client, "x", 1); /* a byte restarts the idle timeout */
 	world_rest(w, 300);
 	assert_false(r.ended);
 	WORLD_UNTIL(w, r.ended);
@@ -235,7 +235,7 @@ TEST_WITH(timers, world_setup, world_teardown)
 	assert_true(clock_mono() - start >= 800 * NSEC_PER_MSEC);
 	rig_done(&r);
 
-	/* A byte now and then does not prolong the life. */
+	/* Bytes do not extend the total timeout. */
 	r = (struct rig){ 0 };
 	rig_start(&r, w, 60000, 200);
 	while (!r.ended) {
@@ -257,7 +257,7 @@ TEST_WITH(budgets_are_exact, world_setup, world_teardown)
 	world_expect(w, r.server, "0123456789", 10);
 	assert_int_equal(r.out, 0);
 	world_rest(w, 30);
-	assert_false(r.ended); /* spent is not yet overspent */
+	assert_false(r.ended); /* used up is not exceeded */
 	put(r.client, "!", 1);
 	world_expect_end(w, r.server, -ECONNRESET);
 	assert_int_equal(r.why, PUMP_SPENT_OUT);
@@ -273,7 +273,7 @@ TEST_WITH(budgets_are_exact, world_setup, world_teardown)
 	rig_done(&r);
 }
 
-/* At the end of a budget an end of file is still one. */
+/* End of file still works when the budget is used up. */
 TEST_WITH(spent_budget_and_end, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What QEMU is told, to the letter; and what it says. */
+/* QEMU's command line and QMP commands, to the letter, and its replies. */
 #include "unit.h"
 
 #include <string.h>
@@ -144,7 +144,7 @@ TEST(words)
 		assert_int_equal(qmp_read_line(lines[i].line, strlen(lines[i].line)), lines[i].is);
 }
 
-/* What is cut off is wrong, and read no further than it goes. */
+/* A truncated reply is an error, and is not read past its end. */
 TEST(cut_words)
 {
 	(void)state;

@@ -73,13 +73,13 @@ TEST(the_message_says_what_to_do)
 	assert_int_equal(receipt_check(&r, &e), -EPERM);
 	assert_string_equal(e.msg, "isolation.require: not enforced on this host: cgroup-cpu, "
 				   "cgroup-memory (hybrid: Permission denied); ask root");
-	/* advice of what has come right is not repeated */
+	/* advice for a fixed layer is not repeated */
 	receipt_yes(&r, LAYER_CGROUP_MEMORY, "limit");
 	assert_int_equal(receipt_check(&r, &e), -EPERM);
 	assert_null(strstr(e.msg, "ask root"));
 }
 
-/* A limit of the command line: the message names the option, and what gives it up. */
+/* A limit of the command line: the message names the option, and the one that waives it. */
 TEST(limits_of_the_command_line)
 {
 	const uint64_t limits = BIT(LAYER_CGROUP_MEMORY) | BIT(LAYER_CGROUP_PIDS);
@@ -96,7 +96,7 @@ TEST(limits_of_the_command_line)
 	assert_int_equal(receipt_check(&r, &e), -EPERM);
 	assert_string_equal(e.msg, "--memory, --pids cannot be enforced on this host (Permission "
 				   "denied); run hutch as root; or use --best-effort");
-	/* What the policy requires cannot be given up by an option. */
+	/* No option can waive a layer that the policy requires. */
 	receipt_explicit(&r, BIT(LAYER_CGROUP_PIDS));
 	assert_int_equal(receipt_check(&r, &e), -EPERM);
 	assert_non_null(strstr(e.msg,

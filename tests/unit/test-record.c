@@ -25,7 +25,7 @@ static uint32_t draw(uint32_t below)
 	return (seed >> 8) % below;
 }
 
-/* The byte at an offset, so that every place knows what it must hold. */
+/* The expected byte at an offset. */
 static char byte_at(uint64_t offset)
 {
 	return (char)(offset * 31 + (offset >> 8) * 7 + (offset >> 16));
@@ -35,7 +35,7 @@ struct both {
 	struct record r;
 	int fd; /* for reading */
 	uint64_t total;
-	uint64_t limit; /* of the budget, in blocks; 0: none */
+	uint64_t limit; /* the budget in blocks; 0: no limit */
 };
 
 static bool grow(struct record *r, void *arg)
@@ -45,7 +45,7 @@ static bool grow(struct record *r, void *arg)
 	return b->limit == 0 || record_size(r) / RECORD_BLOCK <= b->limit;
 }
 
-/* In memory: thousands of files are made. */
+/* In memory, because thousands of files are made. */
 static int both_open(struct both *b, uint64_t blocks)
 {
 	*b = (struct both){ .fd = -EBADF };
@@ -82,8 +82,7 @@ static void put(struct both *b, unsigned int stream, size_t n)
 	b->total += n;
 }
 
-/* Reads what there is from the cursor; checks every byte; gives back the bytes that were not there.
- */
+/* Reads from the cursor to the end and checks every byte; returns the number of missing bytes. */
 static uint64_t read_on(struct record_cursor *c, uint64_t *ret_pieces)
 {
 	struct record_info info;
@@ -149,8 +148,7 @@ TEST(what_is_written_is_read)
 
 /* ---- with a limit ---- */
 
-/* Sizes, pauses, limits and starting points by chance: bytes and counts are exact in all of them.
- */
+/* Random sizes, pauses, limits and starting points: bytes and counts are exact in all of them. */
 TEST(nothing_is_wrong_by_chance)
 {
 	for (unsigned int i = 0; i < 60; i++) {
@@ -196,7 +194,7 @@ TEST(nothing_is_wrong_by_chance)
 	}
 }
 
-/* Each half has its share: nothing of a file that could hold more is given up too early. */
+/* Each half has its share: a file with room left drops nothing early. */
 TEST(both_halves_are_kept)
 {
 	_cleanup_both_ struct both b;
@@ -240,8 +238,7 @@ static _noreturn_ void flood(struct both *b)
 	_exit(0);
 }
 
-/* In the ring, readers are told of what goes for many blocks at once, not for each; and little more
- * goes than has to. */
+/* The ring reports dropped blocks to readers many at a time, and drops little more than it must. */
 TEST(ring_moves_in_steps)
 {
 	enum {
@@ -267,7 +264,7 @@ TEST(ring_moves_in_steps)
 	assert_true(b.r.slot.sequence - before < ROUNDS / 8);
 }
 
-/* Readers are overtaken all the time, and never see a byte in a wrong place. */
+/* Readers are overtaken all the time, and never see a byte at a wrong offset. */
 TEST(readers_that_are_overtaken)
 {
 	_cleanup_both_ struct both b;
@@ -330,7 +327,7 @@ TEST(half_a_header_is_not_seen)
 	assert_int_equal(record_read(b.fd, &info, &e), -EBADMSG);
 }
 
-/* Whatever a byte is changed to: an answer or an error, and no byte that was never written. */
+/* Any changed byte: an answer or an error, and no byte that was never written. */
 TEST(any_byte_may_be_wrong)
 {
 	for (off_t at = 0; at < 3 * RECORD_BLOCK; at += 1 + (at > 200 && at < 3000 ? 97 : 0)) {
@@ -378,7 +375,7 @@ TEST(names)
 
 /* ---- trouble ---- */
 
-/* A disk that is full: what was kept stays, and what was not is counted. */
+/* A full disk: kept bytes stay, and dropped ones are counted. */
 TEST(what_cannot_be_kept_is_counted)
 {
 	_cleanup_both_ struct both b;
@@ -405,7 +402,7 @@ TEST(what_cannot_be_kept_is_counted)
 	assert_int_equal(c.offset, 13100);
 }
 
-/* Writes and reads a whole record; what fails is seen by one of the two. */
+/* Writes and reads a whole record; one of the two sees each failure. */
 static int a_whole_life(void)
 {
 	_cleanup_both_ struct both b;

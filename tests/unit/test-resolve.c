@@ -99,7 +99,7 @@ TEST_WITH(no_address, world_setup, world_teardown)
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
 		(void)start(r, rows[i][0], &res[i]);
-	/* None of them stands in the way of another. */
+	/* None of them blocks another. */
 	(void)start(r, "www.example.com", &good);
 	WORLD_UNTIL(w, good.done);
 	assert_int_equal(good.a.n, 1);
@@ -144,6 +144,6 @@ TEST_WITH(cancelled_calls_nobody, world_setup, world_teardown)
 	world_rest(w, 100);
 	resolve_cancel(start(r, "stall.example.com", &res));
 	assert_false(res.done);
-	(void)resolver_free(r); /* with a query under way */
+	(void)resolver_free(r); /* with a query pending */
 	assert_int_equal(fail_count_fds(), fds);
 }

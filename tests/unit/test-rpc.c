@@ -201,7 +201,7 @@ TEST(test_without_memory_it_is_cut)
 	rpc_send(client.r, json_integer(1));
 	rpc_send(client.r, NULL);
 	rpc_send(client.r, json_integer(2));
-	assert_non_null(client.r); /* whoever sends goes on with it */
+	assert_non_null(client.r); /* the sender still uses it */
 	assert_int_equal(client.out.len, 6);
 	assert_int_equal(loop_once(config.loop, UINT64_MAX), 0);
 	assert_true(client.cut);
@@ -304,7 +304,7 @@ TEST(test_silence_is_broken)
 	assert_int_equal(rpc_clocks(client.r, "{\"k\":1}", NULL), 0);
 	client.full = true;
 	assert_int_equal(loop_once(config.loop, UINT64_MAX), 0);
-	assert_int_equal(client.out.len, 0); /* nobody reads */
+	assert_int_equal(client.out.len, 0); /* the client does not read */
 	client.full = false;
 	assert_int_equal(loop_once(config.loop, UINT64_MAX), 0);
 	assert_true(clock_mono() - begin >= 2 * NSEC_PER_SEC);

@@ -181,7 +181,7 @@ TEST(protocols)
 		assert_string_equal(rule_format(&r, text), rows[i].text);
 		assert_int_equal(rule_proto(&r), rows[i].proto);
 	}
-	/* A target does not choose what is spoken. */
+	/* A target does not select the protocol. */
 	assert_int_equal(target_parse("x.com:443/tls", 13, &t, &e), -EINVAL);
 	assert_int_equal(target_parse("x.com:443/tcp", 13, &t, &e), -EINVAL);
 	assert_int_equal(target_parse("1.2.3.4/32:443", 14, &t, &e), 0);
@@ -203,7 +203,7 @@ TEST(private_rules)
 	assert_false(rule_same_place(&plain, &other));
 	assert_false(rule_same_place(&plain, &below));
 	assert_int_equal(target_parse("x.com:443/private", 17, &t, &e), -EINVAL);
-	/* The longest rule that there is keeps all of its text. */
+	/* The longest possible rule keeps all of its text. */
 	memset(name, 'b', sizeof(name));
 	name[63] = name[127] = name[191] = '.';
 	name[253] = '\0';

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Start, connect, kill, reclaim, with real processes in place of the keeper: a child that holds the
- * lock, or a script that $HUTCH_LIBEXEC_DIR leads to.
+ * lock, or a script in $HUTCH_LIBEXEC_DIR.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -44,7 +44,7 @@ static void open_root(const struct unit_dir *d, struct state_root *ret)
 	assert_int_equal(state_root_open(ret, &e), 0);
 }
 
-/* A directory with a spec, as hutch makes it; locked by `ret->dir`. */
+/* A directory with a spec, as hutch makes it; `ret->dir` holds the lock. */
 static void make_one(const struct state_root *r, const struct spec *spec, struct sandbox *ret)
 {
 	_cleanup_free_ char *text = NULL;
@@ -64,7 +64,7 @@ static void reopen(const struct state_root *r, struct sandbox *s)
 	assert_true(s->dir >= 0);
 }
 
-/* Left by a warden that was killed: a spec, a free lock, no end. */
+/* Left by a killed warden: a spec, a free lock, no end. */
 static void make_dead(const struct state_root *r, const struct spec *spec, struct sandbox *ret)
 {
 	make_one(r, spec, ret);
@@ -73,8 +73,8 @@ static void make_dead(const struct state_root *r, const struct spec *spec, struc
 }
 
 enum manner {
-	POLITE, /* writes end.json when it is asked */
-	HASTY,	/* dies when it is asked */
+	POLITE, /* writes end.json on request */
+	HASTY,	/* dies on request */
 };
 
 /* A child with the lock and a receipt. */
@@ -133,7 +133,7 @@ TEST_IN_DIR(a_dead_one_becomes_an_ended_one)
 	struct end end = { 0 };
 
 	open_root(d, &r);
-	assert_int_equal(sandbox_reclaim(&r, &e), 0); /* nothing there */
+	assert_int_equal(sandbox_reclaim(&r, &e), 0); /* nothing to do */
 	make_dead(&r, &example, &s);
 	assert_int_equal(sandbox_reclaim(&r, &e), 0);
 	assert_int_equal(state_phase(s.dir), STATE_ENDED);
@@ -233,7 +233,7 @@ TEST_IN_DIR(old_ones_go)
 	}
 }
 
-/* One with --rm whose client was to read the end of, and did not. */
+/* A sandbox with --rm whose client should have read the end, and did not. */
 TEST_IN_DIR(what_was_to_be_removed_goes_soon)
 {
 	struct unit_dir *d = *state;
@@ -305,7 +305,7 @@ TEST_IN_DIR(everything_without_a_warden_goes)
 	assert_int_equal(state_phase(made.dir), STATE_STARTING);
 }
 
-/* Children that sweep all at once: everything is taken back, once, by whomever. */
+/* Children sweep concurrently: everything is reclaimed exactly once, by any of them. */
 TEST_IN_DIR(many_sweep_at_once)
 {
 	struct unit_dir *d = *state;
@@ -429,7 +429,7 @@ static size_t count(const struct state_root *r)
 	return n;
 }
 
-/* What the keeper was given is written to files of the directory, and looked at. */
+/* Writes what the keeper received to files of the directory, and checks them. */
 TEST_IN_DIR(what_the_keeper_gets)
 {
 	struct unit_dir *d = *state;
@@ -470,7 +470,7 @@ TEST_IN_DIR(what_the_keeper_gets)
 	buf_reset(&seen);
 	assert_int_equal(fd_read_file(s.dir, "log", &seen, &e), 0);
 	assert_non_null(strstr(buf_text(&seen), "to-the-log\n"));
-	/* `read` has failed (no fifo), the script has ended: nothing of ours holds the directory */
+	/* `read` has failed (no fifo) and the script has ended: no process holds the directory */
 	assert_true(waitid(P_ALL, 0, &info, WEXITED) == 0);
 	assert_int_equal(state_claim(s.dir, &claim), 0);
 }
@@ -503,7 +503,7 @@ TEST_IN_DIR(a_start_that_fails)
 	failing(d, &r, "echo one >&2; echo two >&2; exit 1",
 		"the keeper ended before the sandbox was ready: two");
 	failing(d, &r, "kill -9 $$", "the keeper ended before the sandbox was ready");
-	/* the receipt is there, but something went wrong after it */
+	/* the receipt exists, but a later step failed */
 	failing(d, &r, "echo '{}' > /proc/self/fd/3/receipt.json; printf late >&4", "late");
 }
 
@@ -527,7 +527,7 @@ TEST_IN_DIR(programs_are_found)
 	assert_int_equal(count(&r), 0);
 }
 
-/* A start takes back what a dead one left. */
+/* A start reclaims the leftovers of a dead sandbox. */
 TEST_IN_DIR(a_start_sweeps)
 {
 	struct unit_dir *d = *state;
@@ -560,7 +560,7 @@ static int start_once(const struct state_root *r)
 	return k;
 }
 
-/* Nothing stays after a start that failed, but what the next sweep finds. */
+/* A failed start leaves nothing that the next sweep does not find. */
 TEST_IN_DIR(faults)
 {
 	struct unit_dir *d = *state;

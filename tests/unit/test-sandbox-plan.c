@@ -25,7 +25,7 @@ static void add_image(const struct unit_dir *d, const char *name, const char *di
 	unit_dir_write(d, path, text, strlen(text));
 }
 
-/* A directory for the image store, with its directories in it. */
+/* A directory for the image store. */
 static int setup(void **state)
 {
 	_cleanup_image_store_ struct image_store s = IMAGE_STORE_INIT;
@@ -40,7 +40,7 @@ static int setup(void **state)
 	return image_store_open(&s, true, &e);
 }
 
-/* A user without subordinate ids cannot have images at all. */
+/* A user without subordinate ids cannot have images. */
 static void need_ids(void)
 {
 	struct id_ranges ids;
@@ -100,7 +100,7 @@ TEST_WITH(the_default_agent, setup, unit_dir_teardown)
 	assert_int_equal(ids_find(&ids, &e), 0);
 	assert_int_equal(s.image_uid, ids.uid);
 	assert_int_equal(s.image_gid, ids.gid);
-	/* an ordinary user of a hybrid host has neither of these */
+	/* an ordinary user of a hybrid host lacks both */
 	assert_int_equal(s.require & optional, 0);
 	assert_true(s.require & UINT64_C(1) << LAYER_SECCOMP);
 	assert_true(s.require & UINT64_C(1) << LAYER_READ_ONLY_ROOT);
@@ -162,7 +162,7 @@ TEST_WITH(which_image, setup, unit_dir_teardown)
 
 	need_ids();
 	no_plan(&store, &o, -ENOENT, "no image 'base': build it with 'hutch image build base'");
-	/* An agent with packages of its own wants its own image, not the default one. */
+	/* An agent with its own packages needs its own image, not the default one. */
 	no_plan(&store, &(struct sandbox_options){ .agent = "tools" }, -ENOENT,
 		"agent 'tools' has no image: build it with 'hutch image build tools'");
 	no_plan(&store, &(struct sandbox_options){ .agent = "tools", .image = "base" }, -ENOENT,
@@ -241,7 +241,7 @@ TEST_WITH(resources_of_the_command_line, setup, unit_dir_teardown)
 	assert_int_equal(s.limits.timeout, 9 * 3600 * 1000);
 	assert_int_equal(s.limits.ttl, 10 * 3600 * 1000);
 	assert_int_equal(s.limits.pids, 512);
-	/* what is enforced is what is hashed */
+	/* the hash covers the enforced limits */
 	assert_string_not_equal(s.policy, plain.policy);
 	assert_string_equal(s.agent, "plain");
 	o.resources[0][1] = "1GiB";
@@ -260,7 +260,7 @@ static uint64_t asked_bits(struct policy_store *store, const struct sandbox_opti
 	return s.limits_asked;
 }
 
-/* A limit that is asked for by name is required of the host, unless that is given up by name. */
+/* A limit requested by name is required of the host, unless another option waives it by name. */
 TEST_WITH(limits_are_required, setup, unit_dir_teardown)
 {
 	struct unit_dir *d = *state;
@@ -279,7 +279,7 @@ TEST_WITH(limits_are_required, setup, unit_dir_teardown)
 
 	need_ids();
 	add_image(d, "base", HEX_A, "");
-	/* Of a policy, a client of the API, a model: as the host can. */
+	/* Limits of a policy, an API client or a model: best effort. */
 	assert_int_equal(asked_bits(&store, &o, &require), 0);
 	assert_int_equal(require & all, 0);
 	o.must_limit = true;
@@ -288,13 +288,13 @@ TEST_WITH(limits_are_required, setup, unit_dir_teardown)
 	o.best_effort = true;
 	assert_int_equal(asked_bits(&store, &o, &require), all);
 	assert_int_equal(require & all, 0);
-	/* A virtual machine has its own memory and processes, and whole processors. */
+	/* A VM has its own memory and processes, and whole CPUs. */
 	o.best_effort = false;
 	o.level = "microvm";
 	assert_int_equal(asked_bits(&store, &o, &require), cpu | disk);
 	o.resources[1][1] = "2";
 	assert_int_equal(asked_bits(&store, &o, &require), disk);
-	/* What the policy itself requires stays so, and is no option's. */
+	/* A layer that the policy itself requires stays required; options do not change it. */
 	o = (struct sandbox_options){ .agent = "strict",
 				      .must_limit = true,
 				      .best_effort = true,
@@ -337,11 +337,11 @@ static bool plans_a_machine(const struct sandbox_options *o)
 	_cleanup_spec_ struct spec s = { 0 };
 
 	plan(&store, o, &s);
-	assert_null(s.machine.kernel); /* of what it is made is found when it is started */
+	assert_null(s.machine.kernel); /* its parts are looked up at the start */
 	return s.level == LEVEL_MICROVM;
 }
 
-/* The policy's level, and what may be asked for instead: more, and never less. */
+/* The policy's level; a request may raise it, and never lower it. */
 TEST_WITH(levels_are_raised_and_never_lowered, setup, unit_dir_teardown)
 {
 	static const struct {
@@ -377,7 +377,7 @@ TEST_WITH(levels_are_raised_and_never_lowered, setup, unit_dir_teardown)
 	(void)unsetenv("HUTCH_LEVEL");
 }
 
-/* What is enforced is what is hashed. */
+/* The hash covers the enforced level. */
 TEST_WITH(a_level_is_part_of_the_policy, setup, unit_dir_teardown)
 {
 	struct unit_dir *d = *state;
@@ -391,7 +391,7 @@ TEST_WITH(a_level_is_part_of_the_policy, setup, unit_dir_teardown)
 	assert_string_not_equal(plain.policy, raised.policy);
 }
 
-/* A container is not what somebody gets who asked for more. */
+/* A request for a stronger level never results in a container. */
 TEST_WITH(levels_that_are_not_there, setup, unit_dir_teardown)
 {
 	struct unit_dir *d = *state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One command after the other with the real hutch-guest at the other end. A relay between the two
- * gives the guest the HELLO that a keeper would give it, and counts what passes.
+ * One command after the other, with the real hutch-guest at the other end. A relay between the two
+ * sends the guest a keeper's HELLO, and counts bytes.
  */
 #include "unit.h"
 
@@ -142,7 +142,7 @@ static int run_spec(struct box *b, struct session_spec spec)
 	return session_run(b->fd, &spec, &b->result, &b->e);
 }
 
-/* Runs a script to its end in a box of its own. */
+/* Runs a script to its end in a new box. */
 static void run_shell(struct box *b, const char *script, bool input)
 {
 	const char *argv[] = { "sh", "-c", script, NULL };
@@ -306,7 +306,7 @@ TEST(test_input_from_nowhere)
 {
 	_cleanup_box_ struct box b;
 
-	box_open(&b); /* /dev/null, which epoll does not take */
+	box_open(&b); /* /dev/null, which epoll does not support */
 	run_shell(&b, "cat; echo end", true);
 	expect(&b, SESSION_EXITED, 0);
 	expect_file(b.out, "end\n");
@@ -333,7 +333,7 @@ TEST(test_input_that_nobody_reads)
 	_cleanup_box_ struct box b;
 	int p[2];
 
-	box_open(&b); /* the writer stays: hutch must end all the same */
+	box_open(&b); /* the writer stays: hutch must end nevertheless */
 	assert_int_equal(pipe2(p, O_CLOEXEC | O_NONBLOCK), 0);
 	(void)fd_close(b.in);
 	b.in = p[0];
@@ -356,7 +356,7 @@ TEST(test_input_that_cannot_be_read)
 	assert_non_null(strstr(b.e.msg, "standard input"));
 }
 
-/* ---- much of it ---- */
+/* ---- large amounts ---- */
 
 static char *big_bytes(void)
 {
@@ -399,7 +399,7 @@ static void feeder(struct proc *p, const char *data, int *ret)
 	*ret = fds[0];
 }
 
-/* Reads them at its leisure; its exit status says whether they were the right ones. */
+/* Reads them slowly; its exit status says whether they were right. */
 static void reader_child(struct proc *p, const char *data, int *ret)
 {
 	int fds[2];
@@ -451,7 +451,7 @@ TEST(test_much_through_pipes)
 	expect_child(&to);
 }
 
-/* Nobody reads for half a second: what passes by then is what fits in the pipe, and the credit. */
+/* While the client does not read, only as much passes as the pipe and the credit hold. */
 TEST(test_slow_reader)
 {
 	_cleanup_proc_ struct proc late = PROC_INIT;
@@ -510,7 +510,7 @@ TEST(test_full_disk)
 
 /* ---- signals ---- */
 
-/* Sends signals to this process, a second apart: time for a shell to start on a busy machine. */
+/* Sends signals to this process, a second apart: time for a shell to start on a busy host. */
 static void sender(struct proc *p, const int *sigs, size_t n)
 {
 	if (proc_fork(p) == 1) {
@@ -540,7 +540,7 @@ TEST(test_signal_is_passed_on)
 	}
 }
 
-/* The terminal has gone: the command is left alone. */
+/* A hangup of the terminal does not end the command. */
 TEST(test_hangup)
 {
 	static const int sigs[] = { SIGHUP };
@@ -622,7 +622,7 @@ TEST(test_terminal)
 
 int main(void)
 {
-	/* What runs in the background of a script, or under nohup(1), ignores some of these. */
+	/* A background job of a script, or a program under nohup(1), ignores some of these. */
 	(void)signal(SIGINT, SIG_DFL);
 	(void)signal(SIGQUIT, SIG_DFL);
 	(void)signal(SIGTERM, SIG_DFL);

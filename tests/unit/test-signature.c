@@ -42,7 +42,7 @@ TEST(test_matches)
 	assert_false(matches("path=%2Ftmp%2Fa&username=user", "token", "read"));
 	assert_false(matches("path=%2Ftmp%2Fa&username=user&signature=", "token", "read"));
 	assert_false(matches(SIGNED "A", "token", "read"));
-	/* An end that was not signed is not one. */
+	/* An expiration that was not signed does not count. */
 	assert_false(matches(SIGNED "&signature_expiration=4000000000", "token", "read"));
 	assert_true(matches("path=%2Ftmp%2Furl%20%C3%BC.txt&signature_expiration=1700000000"
 			    "&signature=v1_Iiqzpq%2BQPIpw80CYnVhySZyrpMiBz4TxAiTtchjg5Hk",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Snapshots on disk: what is written is read, and whatever else is there is refused. */
+/* Snapshots on disk: a written snapshot can be read, and anything else is refused. */
 #include "unit.h"
 
 #include <fcntl.h>
@@ -182,10 +182,10 @@ TEST_WITH(test_template, setup, unit_dir_teardown)
 	assert_true(hold_is_sealed(s.memory, MEMORY_SIZE));
 	assert_int_equal(pread(s.memory, bytes, 10, MEMORY_SIZE - 10), 10);
 	assert_int_equal(bytes[9], 1 + 9 * 7);
-	/* At its beginning: QEMU reads on from there. */
+	/* The offset is at the beginning, where QEMU starts to read. */
 	assert_int_equal(read(s.state, &first, 1), 1);
 	assert_int_equal(first, 1);
-	/* Only what is not zero takes memory: 2, 75 and 1 pages. */
+	/* Only pages that are not zero take memory: 2, 75 and 1. */
 	assert_int_equal(fstat(s.memory, &st), 0);
 	assert_true(st.st_blocks * 512 <= 80 * PAGES_SIZE);
 	assert_true(pwrite(s.memory, bytes, 10, 0) < 0 && errno == EPERM);
@@ -207,7 +207,7 @@ TEST_WITH(test_saved, setup, unit_dir_teardown)
 		"base");
 }
 
-/* Where the holes are is the file system's: the digest is the same. */
+/* The file system may place holes anywhere: the digest is the same. */
 TEST_WITH(test_holes, setup, unit_dir_teardown)
 {
 	const struct unit_dir *d = *state;
@@ -312,7 +312,7 @@ static void swap(int a, int b, const char *name)
 	assert_int_equal(renameat2(a, name, b, name, RENAME_EXCHANGE), 0);
 }
 
-/* Each is whole, but not what it says. */
+/* Each file is intact, but belongs to another place. */
 TEST_WITH(test_swapped, setup, unit_dir_teardown)
 {
 	static const char *const names[] = { "memory", "state", "meta.json" };
@@ -365,7 +365,7 @@ TEST_WITH(test_missing_and_more, setup, unit_dir_teardown)
 	assert_int_equal(open_and_close(KEY_B), -ENOENT);
 }
 
-/* Rows of meta.json that agree with themselves, and with nothing else. */
+/* Rows of meta.json that are consistent, but do not match the files. */
 TEST_WITH(test_wrong_meta, setup, unit_dir_teardown)
 {
 	static const struct {
@@ -533,7 +533,7 @@ static void remove_again(void)
 	(void)snapshot_remove(SAVED, &e);
 }
 
-/* Every call fails once; what is half made is never seen. */
+/* Every call fails once; a partial snapshot is never visible. */
 TEST_WITH(test_faults, setup, unit_dir_teardown)
 {
 	struct err e = ERR_INIT;

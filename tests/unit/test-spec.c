@@ -185,7 +185,7 @@ TEST(one_of_a_machine)
 	assert_string_equal(text, again);
 }
 
-/* One that was resumed has another chain of the audit log than its id's. */
+/* A resumed sandbox has a different audit chain than that of its id. */
 TEST(a_chain_of_its_own)
 {
 	char chain[SPEC_CHAIN + 1];
@@ -202,8 +202,7 @@ TEST(a_chain_of_its_own)
 	assert_string_equal(s.id, example.id);
 }
 
-/* Reads the example with `key` set to `value` (taken; NULL: without the key), which must be wrong.
- */
+/* Reads the example with `key` set to `value` (taken; NULL: without the key), which must fail. */
 static void refused_of(const struct spec *of, const char *section, const char *key, json_t *value,
 		       const char *want)
 {

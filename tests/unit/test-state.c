@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Several processes and one directory: locks are tried with real children. */
+/* Several processes share a directory: locks are tested with real children. */
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
@@ -32,7 +32,7 @@ static void touch(int dir, const char *name)
 	assert_int_equal(state_write(dir, name, "x", 1, &e), 0);
 }
 
-/* The same directory as somebody else opens it. */
+/* Opens the same directory again, as another process would. */
 static int reopen(const struct state_root *r, const char *id)
 {
 	int fd = openat(r->dir, id, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -41,7 +41,7 @@ static int reopen(const struct state_root *r, const char *id)
 	return fd;
 }
 
-/* A child that takes the lock, says so, and waits to be killed. */
+/* A child that takes the lock, reports it, and waits to be killed. */
 static void fake_warden(int dir, struct proc *ret)
 {
 	_cleanup_close_ int from = -EBADF;
@@ -103,7 +103,7 @@ TEST_IN_DIR(the_root_is_ours_alone)
 	assert_string_equal(e.msg, "HUTCH_RUN_DIR is not an absolute path: 'relative'");
 }
 
-/* In a child that is nobody in particular: $XDG_RUNTIME_DIR, and /tmp without it. */
+/* In a child with an arbitrary uid: $XDG_RUNTIME_DIR, and /tmp without it. */
 TEST_IN_DIR(the_root_of_a_user)
 {
 	struct unit_dir *d = *state;
@@ -131,7 +131,7 @@ TEST_IN_DIR(the_root_of_a_user)
 		if (unsetenv("XDG_RUNTIME_DIR") < 0 || state_root_open(&root, &e) < 0 ||
 		    !str_eq(root.path, "/tmp/hutch-54321"))
 			_exit(3);
-		/* somebody else's directory of that name would have been refused */
+		/* another user's directory with that name is refused */
 		if (setenv("HUTCH_RUN_DIR", "/tmp", 1) < 0 || state_root_open(&root, &e) != -EPERM)
 			_exit(4);
 		_exit(rmdir("/tmp/hutch-54321/sandboxes") | rmdir("/tmp/hutch-54321/ended") |
@@ -161,7 +161,7 @@ TEST_IN_DIR(new_ones_are_found)
 		assert_int_equal(state_find(&r, id[i], got, &found, &e), 0);
 		assert_string_equal(got, id[i]);
 	}
-	/* what is no sandbox is not listed */
+	/* other directories are not listed */
 	assert_int_equal(mkdirat(r.dir, "lost+found", 0700), 0);
 	assert_int_equal(state_list(&r, &list, &n, &e), 0);
 	assert_int_equal(n, ARRAY_SIZE(id));
@@ -199,7 +199,7 @@ TEST_IN_DIR(finding_by_a_beginning)
 	assert_int_equal(state_find(&r, "1b", id, &dir, &e), -EINVAL);
 	assert_int_equal(state_find(&r, "aB", id, &dir, &e), -EINVAL);
 	assert_int_equal(state_find(&r, "abcd0000000000000", id, &dir, &e), -EINVAL);
-	/* a link is nobody's sandbox */
+	/* a symbolic link is not a sandbox */
 	assert_int_equal(symlinkat("/tmp", r.dir, "zzcd000000000000"), 0);
 	assert_true(state_find(&r, "zz", id, &dir, &e) < 0);
 }
@@ -244,7 +244,7 @@ TEST_IN_DIR(the_lock_goes_with_its_process)
 	assert_int_equal(state_lock(dir, &lock, &e), 0);
 }
 
-/* The keeper is forked by the warden and must not keep its lock. */
+/* The warden forks the keeper, which must not hold its lock. */
 TEST_IN_DIR(the_lock_is_not_inherited)
 {
 	struct unit_dir *d = *state;
@@ -264,7 +264,7 @@ TEST_IN_DIR(the_lock_is_not_inherited)
 
 		if (state_lock(d->fd, &lock, &e) < 0 || proc_fork(&keeper) < 0)
 			_exit(1);
-		if (keeper.pid == 0) { /* lives on, with every descriptor of its parent */
+		if (keeper.pid == 0) { /* stays alive, with every file descriptor of its parent */
 			(void)fd_write_all(fds[1], "k", 1);
 			(void)close(fds[1]);
 			(void)sleep(2);
@@ -308,7 +308,7 @@ TEST_IN_DIR(phases)
 	assert_int_equal(state_phase(dir), STATE_DEAD);
 	assert_int_equal(state_claim(dir, &claim), 0);
 	assert_int_equal(state_claim(dir, &second), -EBUSY);
-	assert_int_equal(state_phase(dir), STATE_STARTING); /* being taken back */
+	assert_int_equal(state_phase(dir), STATE_STARTING); /* being reclaimed */
 	claim = fd_close(claim);
 	touch(dir, "end.json");
 	assert_int_equal(state_phase(dir), STATE_ENDED);
@@ -317,7 +317,7 @@ TEST_IN_DIR(phases)
 	assert_string_equal(state_phase_names[STATE_DEAD], "dead");
 }
 
-/* The maker's lock belongs to what it hands down: no gap if it dies before the warden is ready. */
+/* The maker passes its lock on: no gap if it dies before the warden is ready. */
 TEST_IN_DIR(the_makers_lock_is_handed_down)
 {
 	struct unit_dir *d = *state;
@@ -384,7 +384,7 @@ TEST_IN_DIR(ranges_that_nobody_has_are_removed)
 	assert_int_equal(n, 0);
 }
 
-/* Those who take ranges and those who remove files never let two have the same one. */
+/* Concurrent takers of ranges and removers of files never give a range to two sandboxes. */
 TEST_IN_DIR(cleaning_gives_no_range_twice)
 {
 	struct unit_dir *d = *state;
@@ -483,7 +483,7 @@ TEST_IN_DIR(a_tree_is_kept)
 	one = fd_close(one);
 	two = fd_close(two);
 	assert_int_equal(flock(alone, LOCK_EX | LOCK_NB), 0);
-	assert_int_equal(state_lock_tree(root, &one, &e), -ENOENT); /* on its way out */
+	assert_int_equal(state_lock_tree(root, &one, &e), -ENOENT); /* being removed */
 }
 
 static int make_and_remove(const struct state_root *r)
@@ -537,7 +537,7 @@ TEST_IN_DIR(faults)
 	FAIL_SWEEP(list(&r));
 }
 
-/* What cannot be told counts as alive: a fault never makes a living sandbox dead. */
+/* If the state cannot be read, the sandbox counts as alive: a fault never makes it dead. */
 TEST_IN_DIR(faults_do_not_kill)
 {
 	struct unit_dir *d = *state;

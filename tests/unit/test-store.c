@@ -22,8 +22,8 @@ static const struct builtin_file files[] = {
 #define STORE(dirs) POLICY_STORE_INIT(files, ARRAY_SIZE(files), dirs)
 
 /*
- * Two directories of the list, "x" and "y", below the test's, with what a store has; and one that
- * is not there.
+ * Two search directories, "x" and "y", below the test's, with the contents of a store; and one that
+ * does not exist.
  */
 struct places {
 	char x[UNIT_PATH_MAX + 8], y[UNIT_PATH_MAX + 8], none[UNIT_PATH_MAX + 8];
@@ -70,7 +70,7 @@ TEST(names)
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
 		assert_false(store_name_valid(bad[i], strlen(bad[i])));
 	assert_false(store_name_valid("a\0b", 3));
-	assert_true(store_name_valid("a/b", 1)); /* of so many bytes */
+	assert_true(store_name_valid("a/b", 1)); /* of this many bytes */
 }
 
 static void assert_find(struct policy_store *s, const char *folder, const char *name,
@@ -150,7 +150,7 @@ TEST_IN_DIR(one_name_means_one_thing)
 	unit_dir_write(d, "x/agents/one.yaml", "fake", 4);
 	unit_dir_write(d, "x/agents/mine.yaml", "mine", 4);
 	unit_dir_write(d, "y/agents/mine.yaml", "mein", 4);
-	unit_dir_write(d, "x/agents/two.yaml", "two", 3); /* says the same */
+	unit_dir_write(d, "x/agents/two.yaml", "two", 3); /* same contents */
 	unit_dir_write(d, "y/agents/two.yaml", "two", 3);
 	(void)snprintf(
 		msg, sizeof(msg),
@@ -192,7 +192,7 @@ TEST_IN_DIR(looks_beside_too)
 	assert_no_find(&s, "agents", "parent", NULL, -ENOENT, "is not known");
 }
 
-/* What is there and cannot be read is not passed over. */
+/* An unreadable file is an error and is not skipped. */
 TEST_IN_DIR(a_file_that_cannot_be_read_is_an_error)
 {
 	struct unit_dir *d = *state;

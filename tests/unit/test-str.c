@@ -3,7 +3,7 @@
 
 #include "base/str.h"
 
-/* Reads exactly the bytes of `s`, with nothing readable behind them. */
+/* Parses exactly the bytes of `s`; the memory after them is not readable. */
 static int number(const char *s, uint64_t max, uint64_t *ret)
 {
 	_cleanup_free_ char *raw = unit_copy(s, strlen(s));
@@ -181,7 +181,7 @@ TEST(controls_are_escaped)
 	assert_escaped_n("a\0b", 3, "a\\x00b");
 	assert_escaped("\xc2\x9b", "\\u{9b}"); /* C1: CSI */
 	assert_escaped("\xc2\x80\xc2\x9f", "\\u{80}\\u{9f}");
-	assert_escaped("\\n", "\\\\n"); /* cannot be taken for an escaped newline */
+	assert_escaped("\\n", "\\\\n"); /* distinct from an escaped newline */
 }
 
 TEST(marks_are_escaped)
@@ -213,7 +213,7 @@ TEST(escaping_is_bounded)
 	_cleanup_buf_ struct buf b = BUF_INIT(5);
 
 	assert_int_equal(str_escape(&b, "ab\x1b", 3), -ENOBUFS);
-	assert_string_equal(buf_text(&b), "ab"); /* no half of an escape */
+	assert_string_equal(buf_text(&b), "ab"); /* no partial escape */
 }
 
 TEST(every_escaped_byte_string_is_one_clean_line)
@@ -230,7 +230,7 @@ TEST(every_escaped_byte_string_is_one_clean_line)
 		}
 		assert_int_equal(str_escape(&b, in, sizeof(in)), 0);
 		assert_true(utf8_valid(b.data, b.len));
-		assert_true(b.len <= 4 * sizeof(in)); /* what log.c counts on */
+		assert_true(b.len <= 4 * sizeof(in)); /* log.c relies on this */
 		for (size_t i = 0; i < b.len; i++)
 			assert_true((unsigned char)b.data[i] >= 0x20 && b.data[i] != 0x7f);
 	}
@@ -289,7 +289,7 @@ TEST(closest_has_limits)
 	assert_null(str_closest("abcxyz", list));		      /* 3 of 6 */
 	assert_string_equal(str_closest("mnopxyz", list), "mnopqrs"); /* 3 of 7: three begun */
 	assert_null(str_closest("mnowxyz", list));
-	assert_null(str_closest("r", list)); /* less than half is right */
+	assert_null(str_closest("r", list)); /* less than half matches */
 }
 
 TEST(words)

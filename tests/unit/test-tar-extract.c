@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is packed comes out as it was; what an archive may not say is refused, and writes nothing.
- */
+/* A packed tree is extracted unchanged; an invalid archive is refused and writes nothing. */
 #include "unit.h"
 
 #include <fcntl.h>
@@ -115,7 +114,8 @@ TEST_IN_DIR(trees_come_out_as_they_were)
 	assert_false(exists(d, "copy/p"));
 	assert_int_equal(readlinkat(d->fd, "copy/l", target, sizeof(target)), 14);
 	assert_string_equal(target, "../out of here");
-	/* Packed again, and laid over itself, it is the same, but for the order of directories. */
+	/* Packed again, and extracted over itself, it is the same except for the order of
+	 * directories. */
 	assert_int_equal(unlinkat(d->fd, "src/p", 0), 0);
 	assert_int_equal(pack(d, "copy", "top", &again, &e), 0);
 	assert_int_equal(again.len, b.len);
@@ -140,7 +140,7 @@ TEST_IN_DIR(a_file_can_be_packed_empty)
 	expect_text(d, "copy/f", "text");
 }
 
-/* What an archive of memory says, one line an entry. */
+/* Lists an archive in memory, one line for each entry. */
 static void list(const struct buf *b, struct buf *out)
 {
 	static struct tar_entry en;
@@ -169,7 +169,7 @@ static bool has_line(const struct buf *b, const char *line)
 	return strstr(buf_text(b), line) != NULL;
 }
 
-/* Owners, and what is only there while a sandbox runs. */
+/* Owners, and files that exist only while a sandbox runs. */
 TEST_IN_DIR(roots_are_packed_for_images)
 {
 	struct unit_dir *d = *state;
@@ -203,7 +203,7 @@ TEST_IN_DIR(roots_are_packed_for_images)
 	assert_false(has_line(&lines, "gone"));
 	assert_false(has_line(&lines, "null"));
 	assert_int_equal(p.failed, 0);
-	/* Without that, nobody is told whose it is, and nothing is left out. */
+	/* pack() writes 0:0 as the owner and leaves nothing out. */
 	buf_reset(&b);
 	buf_reset(&lines);
 	assert_int_equal(pack(d, "root", ".", &b, &e), 0);
@@ -312,14 +312,14 @@ TEST_IN_DIR(limits_hold)
 	tar_end(&b);
 	assert_int_equal(unpack(d, NULL, &b, SIZE_MAX, &e), -EFBIG);
 	assert_int_equal(x.entries, 100);
-	/* A size is believed before the bytes come. */
+	/* The size is checked before the bytes arrive. */
 	at = tar_put(&large, '0', "huge", "", 0644, "", 0);
 	(void)snprintf(large.data + at + 124, 12, "%011o", 1024 * 1024);
 	tar_sum(large.data + at);
 	assert_int_equal(unpack(d, NULL, &large, SIZE_MAX, &e), -EINVAL);
 	assert_non_null(strstr(e.msg, "larger than allowed"));
 	assert_false(exists(d, "huge"));
-	/* Headers count, too. */
+	/* Headers count too. */
 	buf_reset(&large);
 	for (int i = 0; i < 2000; i++)
 		(void)tar_put(&large, 'g', "x", "", 0, "13 comment=a\n", 13);
@@ -386,7 +386,7 @@ static int64_t get_pipe(void *arg, void *buf, size_t n, struct err *e)
 	return read(pp->fds[0], buf, MIN(n, (size_t)TAR_BLOCK));
 }
 
-/* The guest's way: the archive in a pipe, and what is large moved between pipe and file. */
+/* As in the guest: the archive is in a pipe, and large files are spliced. */
 TEST_IN_DIR(large_files_go_by_pipe)
 {
 	enum {

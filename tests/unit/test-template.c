@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Templates on disk: builds and their ways, tags, logs, files, and what a crash leaves. */
+/* Templates on disk: builds and their states, tags, logs, files, and recovery from crashes. */
 #include "unit.h"
 
 #include <fcntl.h>
@@ -178,7 +178,7 @@ TEST_WITH(wrong_requests, setup, teardown)
 	assert_int_equal(entries(s.builds), 0);
 }
 
-/* What is on disk is not believed. */
+/* Files on disk are not trusted. */
 TEST_WITH(damaged_records, setup, teardown)
 {
 	const struct unit_dir builds = { .fd = s.builds }, names = { .fd = s.names };
@@ -281,7 +281,7 @@ TEST_WITH(a_template_has_so_many_tags, setup, teardown)
 	assert_int_equal(template_tag(&s, "mine", tags, &b, &e), -EUSERS);
 	tags[TEMPLATE_TAGS_MAX - 1] = NULL;
 	assert_int_equal(template_tag(&s, "mine", tags, &b, &e), 0);
-	/* A build that finds no room for its tag is none. */
+	/* A build without room for its tag fails. */
 	more = begin("mine:other");
 	assert_int_equal(template_building(&s, more.template, more.build, &e), 0);
 	assert_int_equal(template_end(&s, more.template, more.build, NULL, NULL, &e), -EUSERS);
@@ -314,7 +314,7 @@ TEST_WITH(what_was_cut_short_is_finished, setup, teardown)
 	struct err e = ERR_INIT;
 
 	assert_int_equal(template_building(&s, builds.template, builds.build, &e), 0);
-	/* As a crash between the first write and the second leaves it. */
+	/* The state after a crash between the two writes. */
 	set_status(&done, "\"waiting\"", "\"ready\"");
 	expect_means("c", NULL);
 	assert_int_equal(template_recover(&s, "interrupted", &e), 0);
@@ -365,7 +365,7 @@ TEST_WITH(old_builds_go, setup, teardown)
 	assert_int_equal(template_remove(&s, "mine", &e), 0);
 	assert_int_equal(template_clean(&s, later, take, &t, &e), 0);
 	assert_int_equal(t.n, 2);
-	/* Its template is gone: it ends all the same. */
+	/* Its template is gone: it ends nevertheless. */
 	assert_int_equal(template_end(&s, runs.template, runs.build, NULL, NULL, &e), 0);
 }
 
@@ -472,7 +472,7 @@ TEST_WITH(files_are_kept_whole, setup, teardown)
 	assert_int_equal(template_file_open(&s, TID, HASH_A, &fd, &e), -ENOENT);
 	assert_int_equal(send_file(HASH_A, "first", &e), 0);
 	expect_file(HASH_A, "first");
-	/* Until all has come, there is what was there before. */
+	/* The old file stays until the upload is complete. */
 	assert_int_equal(template_upload_begin(&s, TID, HASH_A, 0, &u, &e), 0);
 	assert_int_equal(template_upload_write(&u, "half", 4, &e), 0);
 	expect_file(HASH_A, "first");
@@ -497,7 +497,7 @@ TEST_WITH(files_have_limits, setup, teardown)
 	assert_int_equal(template_upload_begin(&s, TID, HASH_A, TEMPLATE_FILE_BYTES + 1, &u[0], &e),
 			 -EFBIG);
 	assert_int_equal(template_upload_begin(&s, TID, HASH_A, 0, &u[0], &e), 0);
-	u[0].size = TEMPLATE_FILE_BYTES - 1; /* as if so much had come */
+	u[0].size = TEMPLATE_FILE_BYTES - 1; /* as if this much had arrived */
 	assert_int_equal(template_upload_write(&u[0], chunk, 2, &e), -EFBIG);
 	assert_int_equal(template_upload_write(&u[0], chunk, 1, &e), 0);
 	template_upload_drop(&u[0]);
@@ -507,14 +507,14 @@ TEST_WITH(files_have_limits, setup, teardown)
 	assert_int_equal(n, TEMPLATE_UPLOADS_MAX);
 	while (n > 0)
 		template_upload_drop(&u[--n]);
-	/* What nobody receives any more is removed by the next. */
+	/* The next upload removes abandoned ones. */
 	unit_dir_write(&(struct unit_dir){ .fd = s.files }, ".new-left", "x", 1);
 	assert_int_equal(send_file(HASH_A, "x", &e), 0);
 	assert_int_equal(entries(s.files), 1);
 }
 
-/* Whoever has the store's lock holds up the end of an upload, which a child may wait for, with a
- * store of its own; never the beginning. */
+/* A held store lock delays only the end of an upload, which a child with its own store can wait
+ * for; never the beginning. */
 TEST_WITH(an_upload_begins_at_once, setup, teardown)
 {
 	_cleanup_template_upload_ struct template_upload u = TEMPLATE_UPLOAD_INIT;
@@ -536,7 +536,7 @@ TEST_WITH(an_upload_begins_at_once, setup, teardown)
 	template_upload_drop(&u);
 	expect_file(HASH_A, "late");
 	assert_int_equal(entries(s.files), 1);
-	/* It was given up meanwhile: nothing is kept. */
+	/* The upload was dropped meanwhile: nothing is kept. */
 	assert_int_equal(template_upload_begin(&s, TID, HASH_B, 0, &u, &e), 0);
 	template_upload_drop(&u);
 	assert_int_equal(template_upload_end(&own, &u, &e), -ENOENT);
@@ -567,9 +567,9 @@ TEST_WITH(the_oldest_files_go, setup, teardown)
 	assert_int_equal(send_file(HASH_A, "new", &e), 0);
 	expect_file(HASH_A, "new");
 	assert_int_equal(entries(s.files), 8);
-	(void)snprintf(name, sizeof(name), TID "-%064x", 0); /* the first by time */
+	(void)snprintf(name, sizeof(name), TID "-%064x", 0); /* the oldest */
 	assert_int_equal(fstatat(s.files, name, &st, 0), -1);
-	/* One that takes the place of its own old self needs no other's. */
+	/* Replacing a file needs no space of others. */
 	assert_int_equal(send_file(HASH_A, "newer", &e), 0);
 	assert_int_equal(entries(s.files), 8);
 }
@@ -626,14 +626,14 @@ TEST_WITH(names_are_an_owners, setup, teardown)
 	template_image(&a, whole);
 	assert_true(template_is_image(whole));
 	assert_false(template_is_image("mine:default"));
-	/* Not even its owner finds a build but by a tag. */
+	/* Even its owner finds a build only by a tag. */
 	assert_int_equal(template_find_image("key.A", whole, image, &e), -ENOENT);
 	assert_int_equal(template_find_image("key.A", "../x", image, &e), -EINVAL);
 	assert_int_equal(template_find_image("../x", "mine", image, &e), -EINVAL);
 	assert_int_equal(template_find_image(".", "mine", image, &e), -EINVAL);
 }
 
-/* A record as versions before the stores of keys wrote it. */
+/* A record written by a version before per-key stores. */
 TEST_WITH(old_records_are_the_operators, setup, teardown)
 {
 	static const char old[] = "{\"id\":\"" TID "\",\"name\":\"old\",\"owner\":\"somebody\","
@@ -655,7 +655,7 @@ TEST_WITH(stores_are_found_by_ids, setup, teardown)
 	struct err e = ERR_INIT;
 
 	ready_of("a", "mine", &a);
-	/* A name that looks like the id of another's. */
+	/* A name that looks like the id of another owner's template. */
 	ready_of("b", a.template, &b);
 	assert_int_equal(template_store_with(&own, a.template, &e), 0);
 	assert_string_equal(own.owner, "a");
@@ -693,7 +693,7 @@ TEST_WITH(what_is_shared, setup, teardown)
 	assert_int_equal(template_shared("mine:x", owner, id, &e), -EINVAL);
 	assert_int_equal(template_shared_list(&list, &e), 0);
 	assert_string_equal(json_string_value(json_array_get(list, 0)), "mine");
-	/* With the template goes what was shared of it, and the name is free. */
+	/* Deleting a template also removes its shares, and frees the name. */
 	assert_int_equal(template_store_open(&own, "a", false, &e), 0);
 	assert_int_equal(template_remove(&own, "mine", &e), 0);
 	assert_int_equal(template_unshare("mine", &e), -ENOENT);
@@ -724,7 +724,7 @@ TEST_WITH(a_damaged_share_is_an_error, setup, teardown)
 
 /* ---- everything fails once ---- */
 
-/* Few steps each: a sweep runs all of them again for every call that they make. */
+/* Few steps each: a sweep repeats all of them for every call. */
 static int sweep_build(void)
 {
 	struct template_build b;
@@ -826,8 +826,8 @@ TEST_WITH(faults, setup, teardown)
 	FAIL_SWEEP(sweep_tags());
 	FAIL_SWEEP(sweep_log());
 	FAIL_SWEEP(sweep_file());
-	/* Whatever failed on the way, it is all in order now. */
-	assert_int_equal(entries(s.builds), 2); /* what "mine" means, and the log */
+	/* After all failures the state is consistent. */
+	assert_int_equal(entries(s.builds), 2); /* the target of "mine", and the log */
 	assert_int_equal(entries(s.files), 1);
 }
 

@@ -87,7 +87,7 @@ TEST_WITH(errno_stays, begin, end)
 	assert_int_equal(errno, ENOTTY);
 }
 
-/* No newline, no escape sequence, no half of a character. */
+/* No newline, no escape sequence, no partial character. */
 TEST(bytes_of_strangers_are_escaped_and_cut)
 {
 	char much[2 * TRACE_TEXT_MAX];

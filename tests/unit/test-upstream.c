@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an HTTP proxy answers, whole, in pieces and wrong. */
+/* Responses of an HTTP proxy: whole, in pieces, and wrong. */
 #include "unit.h"
 
 #include <string.h>
@@ -37,7 +37,7 @@ TEST(heads)
 		char why[UPSTREAM_WHY_MAX] = "";
 		ssize_t r = 0;
 
-		/* Each beginning, and no byte behind it is looked at. */
+		/* Every prefix; the bytes after it are not read. */
 		for (size_t k = 1; k <= n && r == 0; k++) {
 			char *copy = unit_copy(rows[i].s, k);
 
@@ -66,7 +66,7 @@ static void on_done(struct upstream *u, int fd)
 	end->fd = fd;
 }
 
-/* Sends `answer` in pieces of `piece` bytes; what is left on the socket afterwards is in `rest`. */
+/* Sends `answer` in pieces of `piece` bytes; `rest` gets what is left on the socket. */
 static int talk(const char *answer, size_t piece, char rest[static 64])
 {
 	struct target t = { .port = 443, .name = { 7, "web.xyz" } };
@@ -118,7 +118,7 @@ TEST(only_the_head_is_taken)
 	assert_string_equal(rest, "from the server");
 	for (size_t piece = 1; piece < 32; piece++) {
 		assert_int_equal(talk(answer, piece, rest), 0);
-		/* What was not sent yet cannot have been taken. */
+		/* Bytes that were not sent yet cannot have been consumed. */
 		assert_memory_equal(rest, "from the server", strlen(rest));
 	}
 }

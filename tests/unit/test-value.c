@@ -184,7 +184,7 @@ TEST(formats)
 	}
 }
 
-/* What is shown can be written. */
+/* Formatted values can be parsed again. */
 TEST(formats_are_read_again)
 {
 	for (uint64_t v = 1; v < UINT64_MAX / 7; v = v * 7 + v % 3) {

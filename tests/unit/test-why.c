@@ -34,7 +34,7 @@ TEST(words_and_back)
 	assert_int_equal(why_parse("the sandbox ended"), WHY_ALLOWED);
 }
 
-/* The last of the three without which it would be allowed. */
+/* The last of the three rules without which it would be allowed. */
 TEST(who_took_it_away)
 {
 	const struct ruleset_entry v[] = { rule("web.hutch.test:443", false),

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Credit, and what waits to be written: exact at the edges, bounded everywhere. */
+/* Credit and pending output: exact at the limits, bounded everywhere. */
 #include "test-wire.h"
 
 enum {
-	START = 262144,	   /* PROTOCOL.md: what a sender begins with */
-	IN_HAND = 1048576, /* and the most it may have */
+	START = 262144,	   /* PROTOCOL.md: a sender's initial credit */
+	IN_HAND = 1048576, /* and its maximum */
 	PIECE = 65536,
 };
 
@@ -43,7 +43,7 @@ static void feed_all(struct end *x, uint32_t ch, unsigned int stream)
 		assert_int_equal(feed_data(x, ch, stream, PIECE), 0);
 }
 
-/* ---- what they send ---- */
+/* ---- received ---- */
 
 TEST(all_credit_and_one_byte_more)
 {
@@ -98,7 +98,7 @@ TEST(what_is_consumed_may_come_again)
 	assert_int_equal(feed_data(&x, ch, 0, 1), -EPROTO);
 }
 
-/* Who has said EOF needs no credit. */
+/* A stream after EOF needs no credit. */
 TEST(no_credit_after_their_eof)
 {
 	_cleanup_end_ struct end x = { .l = NULL };
@@ -116,7 +116,7 @@ TEST(no_credit_after_their_eof)
 	assert_int_equal(feed_data(&x, ch, 0, 1), -EPROTO);
 }
 
-/* What comes after our CLOSE counts for nothing, however much it is. */
+/* Bytes after our CLOSE count for nothing, in any amount. */
 TEST(no_limit_after_our_close)
 {
 	_cleanup_end_ struct end x = { .l = NULL };
@@ -132,7 +132,7 @@ TEST(no_limit_after_our_close)
 	end_expect(&x, "|");
 }
 
-/* ---- what we send ---- */
+/* ---- sent ---- */
 
 TEST(sends_what_credit_allows)
 {
@@ -201,7 +201,7 @@ TEST(nothing_to_send_after_eof)
 	end_expect(&x, "|EOF 2.1\n");
 	assert_int_equal(link_credit(x.l, ch, 1), 0);
 	assert_int_equal(link_credit(x.l, ch, 0), START);
-	/* Credit for what was sent before may be on its way: heard, and not passed on. */
+	/* Credit for earlier bytes may still arrive: accepted, and not reported. */
 	assert_int_equal(feed_credit(&x, ch, 1, 1), 0);
 	assert_int_equal(feed_credit(&x, ch, 0, 1), 0);
 	end_expect(&x, "credit 2.0\n|");
@@ -236,7 +236,7 @@ TEST(no_data_over_the_soft_bound)
 	assert_int_equal(link_credit(x.l, ch, 0), START);
 	assert_int_equal(link_data(x.l, ch, 0, bytes, 1), 0);
 	assert_int_equal(link_credit(x.l, ch, 0), START);
-	/* One byte below the bound is ready again. */
+	/* One byte below the limit it is ready again. */
 	(void)link_pending(x.l, &n);
 	link_wrote(x.l, n - LINK_OUT_SOFT);
 	assert_false(link_ready(x.l));
@@ -246,7 +246,7 @@ TEST(no_data_over_the_soft_bound)
 	assert_false(link_ready(x.l));
 }
 
-/* Frames come out whole and in order, however they are taken. */
+/* Frames are written whole and in order, in pieces of any size. */
 TEST(written_in_pieces)
 {
 	for (size_t piece = 1; piece < 60; piece += 7) {
@@ -310,7 +310,7 @@ TEST(output_has_a_bound)
 	assert_int_equal(link_ping(x.l, 0), -ENOBUFS); /* too late */
 }
 
-/* The bound is on what waits, wherever in the buffer it is. */
+/* The limit applies to pending bytes, wherever in the buffer they are. */
 TEST(what_was_written_does_not_count)
 {
 	static const size_t written[] = { 20, 2 * IN_HAND, 4 * IN_HAND - 40, 5 * IN_HAND };
@@ -331,7 +331,7 @@ TEST(what_was_written_does_not_count)
 	}
 }
 
-/* Somebody who asks, and does not read the answers. */
+/* A peer that sends requests and does not read the answers. */
 TEST(questions_without_end)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(START);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One end of a link against a hand that writes frames, right and wrong. */
+/* One end of a link that receives hand-made frames, valid and invalid. */
 #include "test-wire.h"
 
 #include <malloc.h>
@@ -14,7 +14,7 @@ enum {
 /* ---- every state and every type ---- */
 
 enum st {
-	ST_FIRST, /* nobody said HELLO; the frame is on channel 0 */
+	ST_FIRST, /* no HELLO yet; the frame is on channel 0 */
 	ST_FIRST_CHANNEL,
 	ST_HALF, /* they did, we did not */
 	ST_HALF_CHANNEL,
@@ -30,14 +30,14 @@ enum st {
 	ST_OPEN_THEIRS,
 	ST_EOF, /* open, and they said EOF */
 	ST_CLOSING,
-	ST_REFUSED,   /* closing, and they were asking */
-	ST_CANCELLED, /* closing, and we were asking */
+	ST_REFUSED,   /* closing, after their request */
+	ST_CANCELLED, /* closing, after our request */
 	ST_GONE_OWN,
 	ST_GONE_THEIRS,
 	ST_MAX,
 };
 
-/* What a frame does: "heard|SAID", '#' for the channel; nothing at all is an error. */
+/* The effect of a frame: "heard|SAID", '#' for the channel; an empty cell is an error. */
 static const struct cell {
 	const char *effect;
 	enum st next;
@@ -115,7 +115,7 @@ static void enter_channel(struct end *x, enum st st, uint32_t ch)
 		assert_int_equal(end_feed_frame(x, WIRE_CLOSE, ch), 0);
 }
 
-/* Brings an end into a state; returns the channel that the state is about. */
+/* Brings an end into a state; returns that state's channel. */
 static uint32_t enter(struct end *x, enum link_role role, enum st st)
 {
 	uint32_t ch = own(role);
@@ -140,7 +140,7 @@ static uint32_t enter(struct end *x, enum link_role role, enum st st)
 		       : ch;
 }
 
-/* Only a guest is asked, told to sleep and woken. */
+/* Only a guest receives requests, SLEEP and WAKE. */
 static bool reachable(enum link_role role, enum st st)
 {
 	return role == LINK_GUEST || (st != ST_FALLING && st != ST_ASKED && st != ST_OPEN_THEIRS &&
@@ -154,7 +154,7 @@ static const char *effect_of(enum link_role role, enum st st, unsigned int type)
 		       : cells[st][type].effect;
 }
 
-/* After an error nothing moves any more, and everything fails with the same number. */
+/* After an error nothing changes, and everything fails with the same errno. */
 static void assert_dead(struct end *x, uint32_t ch, int err)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(64), broken = { .err = -ENOBUFS };
@@ -184,7 +184,7 @@ static void assert_dead(struct end *x, uint32_t ch, int err)
 	assert_string_equal(buf_text(&x->log), "");
 }
 
-/* Feeds a frame in a state and checks what comes of it. Returns whether it was legal. */
+/* Feeds a frame in a state and checks its effect. Returns whether it was legal. */
 static bool check_cell(struct end *x, enum st st, unsigned int type, uint32_t ch)
 {
 	const char *effect = effect_of(x->role, st, type);
@@ -223,7 +223,7 @@ TEST(states_and_types)
 			}
 }
 
-/* Where a frame led to is seen by what every second frame does there. */
+/* The effect of every second frame shows the state after the first. */
 TEST(states_follow_states)
 {
 	for (enum link_role role = LINK_KEEPER; role <= LINK_GUEST; role++)
@@ -242,7 +242,7 @@ TEST(states_follow_states)
 			}
 }
 
-/* What counts as a channel. */
+/* Which states count as a channel. */
 TEST(channels_are_counted)
 {
 	for (enum st st = 0; st < ST_MAX; st++) {
@@ -256,7 +256,7 @@ TEST(channels_are_counted)
 
 /* ---- headers ---- */
 
-/* The 12 bytes are enough to say no; and those that are right wait for more. */
+/* The 12 bytes are enough to reject a frame; a valid header waits for more. */
 static void expect_header(enum link_role role, uint32_t len, unsigned int type, unsigned int sub,
 			  unsigned int zero, int want)
 {
@@ -352,7 +352,7 @@ TEST(payloads_of_the_wrong_size)
 	}
 }
 
-/* What `sub` may be: a stream, an operation, a kind; else 0. */
+/* Valid values of `sub`: a stream, an operation, a kind; otherwise 0. */
 TEST(subs_are_checked)
 {
 	for (enum link_role role = LINK_KEEPER; role <= LINK_GUEST; role++)
@@ -431,7 +431,7 @@ TEST(accepting_says_what_was_asked)
 
 /* ---- pieces ---- */
 
-/* All that one side may hear in a link's life, and some of it in unusual orders. */
+/* All that one side may receive in a link's life, some of it in unusual orders. */
 static void script(enum link_role role, bool wrong_end, struct buf *b)
 {
 	frame_to(b, role, WIRE_HELLO, 0);
@@ -462,7 +462,7 @@ static void script_begin(struct end *x, enum link_role role)
 		(void)end_open(x);
 }
 
-/* Feeds the script in pieces that end at `cuts`, and gives all that came of it. */
+/* Feeds the script in pieces that end at `cuts`, and returns all events. */
 static int play(enum link_role role, const struct buf *b, size_t first, size_t step,
 		struct buf *ret)
 {
@@ -507,7 +507,7 @@ TEST(pieces_do_not_matter)
 	}
 }
 
-/* A script that ends at any byte has said what its whole frames say, and no error. */
+/* A script cut at any byte has the effect of its whole frames, and no error. */
 TEST(cut_anywhere)
 {
 	for (enum link_role role = LINK_KEEPER; role <= LINK_GUEST; role++) {
@@ -528,7 +528,7 @@ TEST(cut_anywhere)
 	}
 }
 
-/* Of the sanitizer if it is there, else of glibc. */
+/* The sanitizer's count if there is one, otherwise glibc's. */
 size_t __sanitizer_get_current_allocated_bytes(void) __attribute__((weak));
 
 static size_t heap(void)
@@ -539,7 +539,7 @@ static size_t heap(void)
 						       : m.uordblks + m.hblkhd;
 }
 
-/* Memory follows the bytes that came, not the length that was announced. */
+/* Memory grows with the received bytes, not with the announced length. */
 TEST(announcements_cost_nothing)
 {
 	static const char zeros[4096];
@@ -631,7 +631,7 @@ TEST(channels_have_a_limit)
 	assert_int_equal(end_feed_frame(&x, WIRE_OPEN, ch), 0);
 	end_expect(&x, "|CLOSE 2050\n");
 	assert_int_equal(link_channels(x.l), 1025);
-	/* One that goes makes room for one, when the refused one has been acknowledged. */
+	/* One that ends makes room for one, after the refusal has been acknowledged. */
 	assert_int_equal(end_feed_frame(&x, WIRE_CLOSE, ch), 0);
 	assert_int_equal(end_feed_frame(&x, WIRE_CLOSE, 2), 0);
 	end_drain(&x);
@@ -658,7 +658,7 @@ TEST(opening_has_a_limit)
 	assert_int_equal(link_open(x.l, WIRE_OP_EXEC, &b, NULL, &ch), -EAGAIN);
 	assert_int_equal(ch, 77);
 	assert_int_equal(link_close(x.l, 2, WIRE_DONE, NULL), 0);
-	/* Not gone until they say so. */
+	/* Not gone until the peer closes it. */
 	assert_int_equal(link_open(x.l, WIRE_OP_EXEC, &b, NULL, &ch), -EAGAIN);
 	assert_int_equal(end_feed_frame(&x, WIRE_CLOSE, 2), 0);
 	assert_int_equal(end_open(&x), 2050);
@@ -725,7 +725,7 @@ TEST(fields_have_limits)
 	assert_int_equal(link_open(x.l, WIRE_OP_EXEC, &large, NULL, &ret), -EMSGSIZE);
 }
 
-/* The text of a CLOSE, as the other side reads it: valid whatever it was made from. */
+/* The text of a CLOSE as the peer reads it: valid for any input. */
 TEST(closing_texts_are_cut_and_cleaned)
 {
 	static const struct {
@@ -834,7 +834,7 @@ TEST(a_closed_channel_is_not_used)
 	assert_ptr_equal(link_cookie(x.l, 514), &x); /* in the slot of 2 */
 }
 
-/* No callback at all is a way to listen, too. */
+/* All callbacks may be missing. */
 TEST(callbacks_may_be_missing)
 {
 	struct link_ops ops = { 0 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tables below say again what PROTOCOL.md says. From them come a valid example of every message
- * and every way to break one field of it.
+ * The tables below repeat PROTOCOL.md. They generate a valid example of every message, and every
+ * way to break one of its fields.
  */
 #include "unit.h"
 
@@ -27,7 +27,7 @@ enum kind {
 
 static const struct {
 	enum kind kind;
-	uint64_t min, max; /* of a number; else of the length */
+	uint64_t min, max; /* limits of a number, otherwise of the length */
 } kinds[TAG_MAX] = {
 	[TAG_VERSION] = { NUMBER, 0, UINT32_MAX },
 	[TAG_AGENT] = { TEXT, 0, 64 },
@@ -224,7 +224,7 @@ struct payload {
 static const uint8_t one[8] = { 0, 0, 0, 0, 0, 0, 0, 1 };
 static const char raw[32] = "\x07\0\0\0\0\0\0\x04\0\0\0\0\0\0\0\x10"; /* its beginning is a limit */
 
-/* The k-th value of a field: short, and not the same twice. */
+/* The k-th value of a field: short and unique. */
 static struct field example(uint8_t tag, unsigned int k)
 {
 	static const char *const texts[] = { "a\xc3\xa4z", "second" };
@@ -247,7 +247,7 @@ static struct field example(uint8_t tag, unsigned int k)
 	}
 }
 
-/* Everything a message may have, what is repeated twice; of "just one" the `which`-th. */
+/* Every field of a message, repeated ones twice; of "just one" the `which`-th. */
 static struct payload full(const struct row *row, unsigned int which)
 {
 	struct payload p = { .n = 0 };
@@ -291,7 +291,7 @@ static void encode(const struct payload *p, struct buf *b)
 	assert_int_equal(b->err, 0);
 }
 
-/* Parses a copy that has nothing behind it. A message that is refused leaves the result alone. */
+/* Parses a copy without readable memory after it. A refused message leaves the result unchanged. */
 static int parse_bytes(const struct row *row, const void *data, size_t n)
 {
 	_cleanup_free_ char *exact = unit_copy(data, n);
@@ -348,7 +348,7 @@ static struct payload with(const struct payload *p, size_t i, struct field f)
 	return q;
 }
 
-/* What comes out is what went in, value by value. */
+/* The decoded values equal the encoded ones. */
 static void check_values(const struct row *row, const struct payload *p)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(PAYLOAD_MAX);
@@ -381,7 +381,7 @@ static void check_values(const struct row *row, const struct payload *p)
 	}
 }
 
-/* Every range of tags is one piece, and the pieces around it are the rest. */
+/* Every range of tags is one slice; the slices around it are the rest. */
 TEST(slices_are_ranges_of_tags)
 {
 	for (const struct row *row = rows; row < rows + MESSAGE_MAX; row++) {
@@ -461,7 +461,7 @@ TEST(terminals_have_two_sides)
 	expect(row, &both, true, "columns and rows");
 }
 
-/* Each of the 256 tags that a message does not have, in its place in the order. */
+/* Each of the 256 tags that a message lacks, at its place in the order. */
 TEST(other_fields_do_not_belong)
 {
 	for (const struct row *row = rows; row < rows + MESSAGE_MAX; row++)
@@ -610,7 +610,7 @@ TEST(meta_is_a_key_and_a_value)
 {
 	static const struct {
 		const char *before, *after;
-		size_t n; /* of the x between them */
+		size_t n; /* number of x between them */
 		bool good;
 	} values[] = {
 		{ "k=", "", 0, true },	       { "k=", "", 1024, true },
@@ -659,7 +659,7 @@ TEST(a_file_has_so_much_metadata)
 	}
 }
 
-/* The length of one field says something else than there is. */
+/* The length of a field does not match its contents. */
 TEST(lengths_do_not_lie)
 {
 	for_each_field(row, p, i)
@@ -718,7 +718,7 @@ TEST(empty_is_a_message_without_fields)
 	assert_int_equal(fields_parse(MESSAGE_STAT, NULL, 0, &f, &e), -EBADMSG);
 }
 
-/* A position that does not come from fields_next() ends the walk, and no more. */
+/* A position that does not come from fields_next() ends the walk and has no other effect. */
 TEST(positions_stay_inside)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(64);

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What the numbers on the wire stand for, and what is said about a request of our own that is
- * wrong.
- */
+/* Names of the numbers on the wire, and errors for our own invalid requests. */
 #include "unit.h"
 
 #include <string.h>
 
 #include "wire/message.h"
 
-/* A tag is a number on the wire: none may change. */
+/* Tags are numbers on the wire: none may change. */
 TEST(tags_keep_their_numbers)
 {
 	assert_int_equal(TAG_VERSION, 1);
@@ -117,7 +114,7 @@ TEST(numbers_name_messages)
 	}
 }
 
-/* A client of the keeper has operations of its own, and fields that no guest sees. */
+/* A keeper's client has its own operations, and fields that no guest sees. */
 TEST(numbers_name_messages_of_clients)
 {
 	for (unsigned int i = 0; i < 256; i++) {
@@ -152,7 +149,7 @@ TEST(numbers_name_messages_of_clients)
 	assert_int_equal(WIRE_OP_TRACE, 20);
 }
 
-/* A guest asks its keeper for two things, and neither is what a keeper asks of a guest. */
+/* A guest has two requests to its keeper; a keeper sends neither to a guest. */
 TEST(numbers_name_messages_of_guests)
 {
 	assert_int_equal(WIRE_OP_CONNECT, 16);
@@ -169,7 +166,7 @@ TEST(numbers_name_messages_of_guests)
 	}
 }
 
-/* A client says which request it asks for, whatever that is; a guest never hears of it. */
+/* A client may give its request any id; the guest never sees it. */
 TEST(clients_name_their_request)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(256);
@@ -190,7 +187,7 @@ TEST(clients_name_their_request)
 	assert_int_equal(fields_check_open(WIRE_OP_STAT, true, &b, &e), -EINVAL);
 }
 
-/* So is the type of a frame. */
+/* Types of frames must not change either. */
 TEST(types_keep_their_numbers)
 {
 	assert_int_equal(WIRE_HELLO, 1);
@@ -212,7 +209,7 @@ TEST(codes_have_names)
 	assert_string_equal(wire_code_name(UINT64_MAX), "unknown code");
 }
 
-/* What is wrong is said before it is sent, in words. */
+/* An invalid request is reported in words before it is sent. */
 TEST(own_requests_are_checked)
 {
 	static char longest[4097 + 1];

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two links that talk to each other: whatever their owners do that is allowed, in whatever order
- * and however the bytes are cut on the way, no link dies, both ends agree on what happened, and
- * nothing is left.
+ * Two connected links: for any legal operations of their owners, in any order and with any split of
+ * the bytes, no link dies, both ends agree on the events, and nothing leaks.
  */
 #include "test-wire.h"
 
@@ -16,7 +15,7 @@ enum {
 	START = 262144,
 };
 
-/* What one side did and heard on one channel. */
+/* Events of one side on one channel. */
 struct half {
 	uint64_t sent[WIRE_STREAMS], heard[WIRE_STREAMS], consumed[WIRE_STREAMS];
 	bool eof_sent[WIRE_STREAMS], eof_heard[WIRE_STREAMS];
@@ -34,7 +33,7 @@ struct pair {
 	struct half (*halves)[SIDES]; /* by channel */
 	uint32_t n, max;	      /* channels that were opened: 2, 4 ... 2n */
 	uint64_t seed;
-	unsigned int close_in; /* a callback in so many closes; 0: none */
+	unsigned int close_in; /* one callback in this many closes; 0: none */
 };
 
 static uint32_t draw(struct pair *p, uint32_t below)
@@ -49,7 +48,8 @@ static struct half *half_of(struct side *s, uint32_t ch)
 	return &s->pair->halves[ch / 2 - 1][s->who];
 }
 
-/* The byte at a place in a stream: nothing that is mixed up, lost or doubled stays unseen. */
+/* The expected byte at a place in a stream, so that mixed-up, lost or repeated bytes are
+ * detected. */
 static uint8_t byte_at(unsigned int who, uint32_t ch, unsigned int stream, uint64_t at)
 {
 	return (uint8_t)((at * 167 + at / 251) ^ (ch * 29 + stream * 83 + who * 11));
@@ -173,7 +173,7 @@ static const struct link_ops pair_ops = {
 	.pong = pair_pong,
 };
 
-/* Moves up to `max` bytes from one side to the other; how many that were. */
+/* Moves up to `max` bytes from one side to the other; returns how many. */
 static size_t pump(struct pair *p, unsigned int from, size_t max)
 {
 	_cleanup_free_ char *copy = NULL;
@@ -267,7 +267,7 @@ static void pair_free(struct pair **p)
 
 #define _cleanup_pair_ _cleanup_(pair_free)
 
-/* ---- what owners do ---- */
+/* ---- owner operations ---- */
 
 static void do_open(struct pair *p)
 {
@@ -358,7 +358,7 @@ static void do_something(struct pair *p)
 {
 	struct side *s = &p->sides[draw(p, SIDES)];
 	unsigned int stream = draw(p, WIRE_STREAMS), what = draw(p, 100);
-	/* Mostly the last ones, so that a channel sees more than one thing. */
+	/* Mostly the newest ones, so that a channel sees several events. */
 	uint32_t back = p->n == 0 ? 0 : draw(p, MIN(p->n, draw(p, 8) ? 6U : 2000U));
 	uint32_t ch = 2 * (p->n - back);
 
@@ -382,9 +382,9 @@ static void do_something(struct pair *p)
 		close_channel(s, ch);
 }
 
-/* ---- what must be true ---- */
+/* ---- invariants ---- */
 
-/* With nothing on its way: what one may send is what the other has not in hand. */
+/* With nothing in flight: one side's credit is the limit minus the other's unconsumed bytes. */
 static void check_credit(struct pair *p)
 {
 	for (uint32_t ch = 2; ch <= 2 * p->n; ch += 2)
@@ -416,7 +416,7 @@ static void check_half(const struct half *a, const struct half *b)
 	}
 	assert_true(a->msgs_heard <= b->msgs_sent);
 	assert_true(a->msgs_heard == b->msgs_sent || !a->heard_close);
-	/* Closed from here or from there; then the other side was first, or at the same time. */
+	/* A side either closes or receives a CLOSE, which the other side has sent. */
 	assert_true(a->closed != a->heard_close);
 	assert_true(!a->heard_close || b->closed);
 }
@@ -510,7 +510,7 @@ static bool step(struct pair *p, enum step what)
 	}
 }
 
-/* The next order, as an odometer counts, of those that differ in one of the first `n` steps. */
+/* The next order, like an odometer, that differs in one of the first `n` steps. */
 static bool next_order(unsigned char order[static LENGTH], unsigned int n)
 {
 	memset(order + n, 0, LENGTH - n);
@@ -519,7 +519,7 @@ static bool next_order(unsigned char order[static LENGTH], unsigned int n)
 	return n > 0;
 }
 
-/* Where a step can do nothing an order ends; those that begin like it are the same one. */
+/* An order ends at an impossible step; orders with the same beginning are equal. */
 TEST(every_order_of_closing)
 {
 	unsigned char order[LENGTH] = { 0 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Snapshots: who may speak when, what waits meanwhile, and what is left when another keeper comes.
- */
+/* Snapshots: who may send when, which frames are held meanwhile, and what is left for another
+ * keeper. */
 #include "test-wire.h"
 
 enum {
@@ -33,7 +33,7 @@ static void wake(struct end *x)
 	assert_int_equal(link_wake(x->l, &b), 0);
 }
 
-/* An end with channel 2 open, in a state; nothing waits to be written but in GUEST_EARLY. */
+/* An end with channel 2 open, in a state; only GUEST_EARLY has pending output. */
 static void enter(struct end *x, enum st st)
 {
 	(void)end_start_open(x, role_of(st));
@@ -61,13 +61,13 @@ static void enter(struct end *x, enum st st)
 	end_drain(x);
 }
 
-/* What is legal, and what is heard and said then. All that is not here ends the link. */
+/* Legal frames, with the events heard and frames sent then. Any other frame ends the link. */
 static const struct {
 	enum st st;
 	unsigned int type;
 	const char *effect;
 } cells[] = {
-	/* The guest may speak until ASLEEP; answers wait. */
+	/* The guest may send until ASLEEP; answers are held. */
 	{ KEEPER_FALLING, WIRE_PING, "|" },
 	{ KEEPER_FALLING, WIRE_PONG, "pong 0\n|" },
 	{ KEEPER_FALLING, WIRE_ASLEEP, "asleep 0\n|" },
@@ -76,7 +76,7 @@ static const struct {
 	{ KEEPER_FALLING, WIRE_CREDIT, "credit 2.0\n|" },
 	{ KEEPER_FALLING, WIRE_MSG, "msg 2\n|" },
 	{ KEEPER_FALLING, WIRE_CLOSE, "closed 2\n|" },
-	/* From then on, nothing. After WAKE, what there was before. */
+	/* From then on, nothing. After WAKE, the same as before. */
 	{ KEEPER_WOKEN, WIRE_PING, "|PONG 0\n" },
 	{ KEEPER_WOKEN, WIRE_PONG, "pong 0\n|" },
 	{ KEEPER_WOKEN, WIRE_DATA, "data 2.0 1 \n|" },
@@ -84,7 +84,7 @@ static const struct {
 	{ KEEPER_WOKEN, WIRE_CREDIT, "credit 2.0\n|" },
 	{ KEEPER_WOKEN, WIRE_MSG, "msg 2\n|" },
 	{ KEEPER_WOKEN, WIRE_CLOSE, "closed 2\n|CLOSE 2\n" },
-	/* The keeper is silent until ASLEEP has come, and begins with one of two. */
+	/* The keeper is silent until ASLEEP has come, then sends one of two frames. */
 	{ GUEST_ASLEEP, WIRE_WAKE, "wake 0\n|" },
 	{ GUEST_ASLEEP, WIRE_HELLO, "reset 0\nhello 0\n|HELLO 0\n" },
 	{ GUEST_WOKEN, WIRE_PING, "|PONG 0\n" },
@@ -96,7 +96,7 @@ static const struct {
 	{ GUEST_WOKEN, WIRE_CREDIT, "credit 2.0\n|" },
 	{ GUEST_WOKEN, WIRE_MSG, "msg 2\n|" },
 	{ GUEST_WOKEN, WIRE_CLOSE, "closed 2\n|CLOSE 2\n" },
-	/* Channel 2 is no more, and its number is new. */
+	/* Channel 2 is gone, and its number is new. */
 	{ GUEST_AGAIN, WIRE_PING, "|PONG 0\n" },
 	{ GUEST_AGAIN, WIRE_PONG, "pong 0\n|" },
 	{ GUEST_AGAIN, WIRE_SLEEP, "sleep 0\n|" },
@@ -125,12 +125,12 @@ TEST(states_and_types)
 			r = end_feed_frame(&x, type, on_link ? 0 : 2);
 			if (r != (effect ? 0 : -EPROTO))
 				fail_msg("state %d, type %u: %d %s", (int)st, type, r, x.e.msg);
-			if (st != GUEST_EARLY) /* what waits there is no answer */
+			if (st != GUEST_EARLY) /* the frames held there are not answers */
 				end_expect(&x, effect ? effect : "|");
 		}
 }
 
-/* Each of the three on a channel, and with what they do not have. */
+/* Each of the three on a channel, and with an invalid payload. */
 TEST(on_channel_0_alone)
 {
 	static const struct {
@@ -175,7 +175,7 @@ TEST(not_before_both_hellos)
 		}
 }
 
-/* A client of the keeper puts nobody to sleep, and wakes nobody. */
+/* A client cannot put its keeper to sleep or wake it. */
 TEST(not_by_clients)
 {
 	for (unsigned int type = WIRE_SLEEP; type <= WIRE_WAKE; type++) {
@@ -189,7 +189,7 @@ TEST(not_by_clients)
 	}
 }
 
-/* All that an owner may send, on channel 2. */
+/* Sends everything that an owner may send on channel 2. */
 static void say_all(struct end *x)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(256);
@@ -225,7 +225,7 @@ TEST(so_does_the_guests)
 {
 	_cleanup_end_ struct end x = { .l = NULL };
 
-	enter(&x, GUEST_FALLING); /* here it may still speak */
+	enter(&x, GUEST_FALLING); /* it may still send here */
 	assert_int_equal(link_ping(x.l, 1), 0);
 	assert_int_equal(link_asleep(x.l), 0);
 	end_expect(&x, "|PING 0\nASLEEP 0\n");
@@ -235,7 +235,7 @@ TEST(so_does_the_guests)
 	end_expect(&x, "wake 0\n|" ALL);
 }
 
-/* What waited was for channels that are no more. */
+/* The held frames were for channels that are gone. */
 TEST(another_keeper_hears_nothing_of_it)
 {
 	_cleanup_end_ struct end x = { .l = NULL };
@@ -253,7 +253,7 @@ TEST(another_keeper_hears_nothing_of_it)
 	assert_int_equal(end_open(&x), 1);
 }
 
-/* Large DATA is not written past a sleeping link, nor without an end. */
+/* Large DATA does not bypass a sleeping link, and its buffer has a limit. */
 static ssize_t count_writes(void *arg, const struct iovec pieces[static 2])
 {
 	*(size_t *)arg += pieces[0].iov_len + pieces[1].iov_len;
@@ -281,7 +281,7 @@ TEST(large_data_waits_too)
 	assert_int_equal(written, WIRE_HEADER + sizeof(large));
 }
 
-/* What waits is output like any other: first DATA stops, then the link. */
+/* Held frames count as output: at the limit DATA stops first, then the link. */
 TEST(what_waits_has_a_limit)
 {
 	_cleanup_end_ struct end x = { .l = NULL };

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of the link share: frames made by hand, and an end that writes down what it hears.
- */
+/* Shared by the link tests: frames made by hand, and an end that logs what it hears. */
 #pragma once
 
 #include "unit.h"
@@ -9,7 +8,7 @@
 
 #include "wire/link.h"
 
-/* A header, whatever it says. */
+/* A header with arbitrary values. */
 static inline void frame_header(struct buf *b, uint32_t len, uint32_t ch, unsigned int type,
 				unsigned int sub, unsigned int zero)
 {
@@ -28,7 +27,7 @@ static inline void frame(struct buf *b, unsigned int type, uint32_t ch, unsigned
 	assert_int_equal(buf_put(b, payload, n), 0);
 }
 
-/* The least of each message that the tests send. */
+/* The minimal payload of each message that the tests send. */
 static inline void sample(enum wire_message m, struct buf *b)
 {
 	switch (m) {
@@ -74,13 +73,13 @@ static inline void frame_of(struct buf *b, unsigned int type, uint32_t ch, unsig
 	frame(b, type, ch, sub, fields.data, fields.len);
 }
 
-/* The kind of MSG that a role hears. */
+/* The kind of MSG that a role receives. */
 static inline unsigned int msg_kind(enum link_role role)
 {
 	return role == LINK_KEEPER ? WIRE_MSG_EXIT : WIRE_MSG_SIGNAL;
 }
 
-/* A right frame of a type, as the other side of `role` would send it. */
+/* A valid frame of a type, as the peer of `role` would send it. */
 static inline void frame_to(struct buf *b, enum link_role role, unsigned int type, uint32_t ch)
 {
 	bool keeper = role == LINK_KEEPER;
@@ -272,7 +271,7 @@ static inline void end_done(struct end *x)
 
 #define _cleanup_end_ _cleanup_(end_done)
 
-/* Feeds an exact copy, so that the sanitizer sees who reads too far. */
+/* Feeds an exact copy, so that the sanitizer detects overreads. */
 static inline int end_feed(struct end *x, const void *data, size_t n)
 {
 	_cleanup_free_ char *copy = unit_copy(data, n);
@@ -302,7 +301,7 @@ static inline int end_feed_raw(struct end *x, unsigned int type, uint32_t ch, un
 	return end_feed(x, b.data, b.len);
 }
 
-/* Takes what waits to be written and says it in words: "CLOSE 2\n" for each frame. */
+/* Takes the pending output and renders it: "CLOSE 2\n" for each frame. */
 static inline void end_output(struct end *x, struct buf *ret)
 {
 	static const char *const names[WIRE_TYPE_MAX] = { "?",	    "HELLO",  "PING",  "PONG",
@@ -339,7 +338,7 @@ static inline void end_drain(struct end *x)
 	buf_reset(&x->log);
 }
 
-/* What was heard and said since the last time, against "heard\n|SAID\n". */
+/* Compares the events and frames since the last call with "heard\n|SAID\n". */
 static inline void end_expect(struct end *x, const char *want)
 {
 	_cleanup_buf_ struct buf all = BUF_INIT(32 * 1024 * 1024);
@@ -351,7 +350,7 @@ static inline void end_expect(struct end *x, const char *want)
 	assert_string_equal(buf_text(&all), want);
 }
 
-/* An end that has said and heard HELLO. */
+/* An end that has sent and received HELLO. */
 static inline void end_start(struct end *x, enum link_role role)
 {
 	end_init(x, role);

@@ -28,7 +28,7 @@ static void doc_read(struct doc *x, const char *text, size_t n)
 	x->root = yaml_read(&x->arena, &x->src, &x->d);
 }
 
-/* {key@1:1=plain@1:6 ...}@1:1, [...], and quotes around what is quoted. */
+/* {key@1:1=plain@1:6 ...}@1:1, [...], with quotes around quoted text. */
 static void dump(const struct yaml_node *n, struct buf *b)
 {
 	static const char *const open[] = { "", "[", "{" }, *const shut[] = { "", "]", "}" };
@@ -78,7 +78,7 @@ TEST(trees_and_positions)
 		  "a: b\nc: d\n",
 		  "{a@1:1=b@1:4 c@2:1=d@2:4}@1:1" },
 		{ "a: b\r\nc: d\r\n", "{a@1:1=b@1:4 c@2:1=d@2:4}@1:1" },
-		/* joiners are part of some languages */
+		/* some languages need joiners */
 		{ "a\xe2\x80\x8d: b", "{a\xe2\x80\x8d@1:1=b@1:5}@1:1" },
 		/* columns are characters, not bytes */
 		{ "\xc3\xa4: \xe2\x82\xac", "{\xc3\xa4@1:1=\xe2\x82\xac@1:4}@1:1" },
@@ -147,7 +147,7 @@ TEST(refusals)
 		CASE("a: \"\\x7f\"", "1:4: control character 0x7f in the text"),
 		CASE("a: \"\\u202e\"", "1:4: control character U+202E in the text"),
 		CASE("a: \"\\N\"", "1:4: control character U+0085 in the text"),
-		/* and as they are, also in comments */
+		/* unescaped, also in comments */
 		CASE("ab: \x01", "1:5: control character 0x01 in the text"),
 		CASE("a: b\0", "1:5: control character 0x00 in the text"),
 		CASE("a: b\r", "1:5: control character 0x0d in the text"),
@@ -192,7 +192,7 @@ TEST(refusals)
 	}
 }
 
-/* What libyaml refuses before it has a position. */
+/* Input that libyaml rejects before it has a position. */
 TEST(characters_that_are_none)
 {
 	static const char *const texts[] = { "a: b\nc: \xef\xbf\xbf", "a: b\nc: \xef\xbf\xbe" };
@@ -268,7 +268,7 @@ TEST(describes)
 	assert_int_equal(i, ARRAY_SIZE(want));
 }
 
-/* `head`, `n` times `one`, `tail`; and what is said about it. */
+/* `head`, `n` times `one`, `tail`; and the expected error. */
 static void assert_repeated(const char *head, size_t n, const char *one, const char *tail,
 			    const char *want)
 {

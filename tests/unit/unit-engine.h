@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Engines for tests of the keeper, which asks them for their traits only. */
+/* Engines for tests of the keeper, which only uses their traits. */
 #pragma once
 
 #include "engine/engine.h"

@@ -12,7 +12,7 @@
 
 #include "base/util.h"
 
-/* By line; cmocka passes over the empty ones behind them. */
+/* By line number; cmocka skips empty entries. */
 static struct CMUnitTest tests[UNIT_TESTS_MAX];
 static int lines[UNIT_TESTS_MAX];
 static size_t n_tests;

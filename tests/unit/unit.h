@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Included by every unit test: cmocka with the headers it needs, tests that register themselves,
- * and a directory.
+ * and a temporary directory.
  */
 #pragma once
 
@@ -15,8 +15,8 @@
 
 /*
  * TEST(name) { ... } defines a test with the parameter `void **state` and registers it. A program
- * runs its tests in the order of its file; setup and teardown are cmocka's. Without a main() of its
- * own it gets the one in main.c.
+ * runs its tests in source order; setup and teardown are cmocka's. A program without its own main()
+ * gets that of main.c.
  */
 #define TEST_WITH(name, setup, teardown)                                                    \
 	static void name(void **state);                                                     \
@@ -32,7 +32,7 @@
 
 void unit_add(int line, const struct CMUnitTest *test);
 
-/* Runs the registered tests, between both functions of the group; returns the exit status. */
+/* Runs the registered tests with setup and teardown of the group; returns the exit status. */
 int unit_run(CMFixtureFunction setup, CMFixtureFunction teardown);
 
 /* The same as root; otherwise reports that the program is skipped because `why`. */
@@ -43,7 +43,7 @@ enum {
 	UNIT_TESTS_MAX = 64
 };
 
-/* A row of a table: what is given, and what must come of it. */
+/* A row of a table: an input, and the expected result. */
 struct unit_row {
 	const char *given, *wanted;
 };
@@ -57,11 +57,11 @@ struct unit_dir {
 int unit_dir_setup(void **state);    /* *state becomes a struct unit_dir */
 int unit_dir_teardown(void **state); /* removes it with everything in it */
 
-/* How many entries it has. */
+/* Number of its entries. */
 size_t unit_dir_entries(const struct unit_dir *d);
 
 /* Writes a file below the directory; the test fails if it cannot. */
 void unit_dir_write(const struct unit_dir *d, const char *name, const void *data, size_t n);
 
-/* A copy of `n` bytes without a NUL behind them, so that the sanitizer sees who reads too far. */
+/* A copy of `n` bytes without a NUL after them, so that the sanitizer detects overreads. */
 char *unit_copy(const void *data, size_t n);
