@@ -195,6 +195,7 @@ house_rules()
 	sources '*.c' '*.h' '*.py' '*.yaml' '*/meson.build' | grep -v '^tests/\(wrong\|fuzz/corpus\)/' |
 		xargs grep -L 'SPDX-License-Identifier: Apache-2.0' | sed 's/$/: no SPDX line/' | { ! grep .; } || bad=1
 	/usr/bin/python3 tools/rooms.py check || bad=1
+	/usr/bin/python3 tools/prose.py || bad=1
 	# Only the engine table and the VM parts name engines; other code tests traits
 	# (docs/ENGINES.md).
 	sources 'src/*.[ch]' 'src/*/meson.build' | grep -vE '^src/(engine|vm)/' | xargs grep -niE '\b(crun|runc|runsc|qemu|qmp|firecracker)' && bad=1

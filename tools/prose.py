@@ -45,14 +45,14 @@ def blank(match):
     return " " * len(match.group(0))
 
 
-def c_parts(text):
+def c_parts(text, strings=True):
     """Comments and string literals of C, each with its line."""
     for found in re.finditer(r'/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', text, re.S):
         part = found.group(0)
         line = text.count("\n", 0, found.start()) + 1
         if part.startswith("/*"):
             yield line, re.sub(r"^[ \t]*\*(?!/)", lambda m: blank(m), part[2:-2], flags=re.M)
-        elif part.startswith('"') and " " in part:
+        elif strings and part.startswith('"') and " " in part:
             yield line, part[1:-1]
 
 
@@ -63,14 +63,14 @@ def python_parts(text):
     except (tokenize.TokenError, IndentationError, SyntaxError):
         return
     start = True
-    for token in tokens:
+    for token, following in zip(tokens, tokens[1:]):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string.lstrip("#! ")
-        elif token.type == tokenize.STRING and start:
+        elif token.type == tokenize.STRING and start and following.type == tokenize.NEWLINE:
             yield token.start[0], token.string.strip("rbuf\"'")
-        if token.type in (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.NL):
+        if token.type in (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT):
             start = True
-        elif token.type not in (tokenize.COMMENT, tokenize.ENCODING):
+        elif token.type not in (tokenize.COMMENT, tokenize.ENCODING, tokenize.NL):
             start = False
 
 
@@ -116,6 +116,8 @@ KINDS = {".c": c_parts, ".h": c_parts, ".py": python_parts, ".md": markdown_part
 def parts_of(path, text):
     if path.parent.name == "man":
         return man_parts(text)
+    if path.suffix in (".c", ".h") and "tests" in path.relative_to(ROOT).parts:
+        return c_parts(text, strings=False)  # inputs, and messages as they are expected
     if path.suffix in KINDS:
         return KINDS[path.suffix](text)
     if text.startswith("#!") and "python" in text.split("\n", 1)[0]:
