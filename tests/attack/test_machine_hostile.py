@@ -162,6 +162,6 @@ class Hostile(SandboxCase):
         """A snapshot request fails within its deadline, makes no snapshot, and ends the sandbox."""
         with self.sandbox() as sandbox:
             before = set(os.listdir(STATE / "snapshots"))
-            self.assertIn("did not stop its programs in time: no snapshot was made, and the sandbox", self.refused("snapshot", "create", sandbox))
+            self.assertIn("did not stop the VM's programs in time: no snapshot was made, and the sandbox", self.refused("snapshot", "create", sandbox))
             self.gone(sandbox, "protocol")
             self.assertEqual(set(os.listdir(STATE / "snapshots")), before)

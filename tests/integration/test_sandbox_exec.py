@@ -105,7 +105,7 @@ class Detached(SharedCase, ExecCase):
         first.stdin.write(b"x\n")
         first.stdin.flush()
         self.assertEqual(first.stdout.readline(), b"one x\n")
-        self.assertIn("somebody else", self.refused("attach", "-i", handle))
+        self.assertIn("another client", self.refused("attach", "-i", handle))
         first.kill()
         first.wait()
         first.stdin.close()
