@@ -53,7 +53,7 @@ enum audit_kind {
 };
 
 /* "exec-end"; NULL for an unknown number. */
-const char *audit_kind_name(unsigned int kind);
+const char *audit_kind_name(unsigned int i);
 
 /* The end of a chain: its last record. All zero: empty. */
 struct audit_head {

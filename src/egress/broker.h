@@ -114,7 +114,7 @@ void broker_set_rules(struct broker *b, struct ruleset *rules);
 /* Returns the budget: limits left, and the number of streams. */
 struct budget *broker_budget(struct broker *b);
 
-const char *broker_what_name(enum broker_what w);
+const char *broker_what_name(enum broker_what i);
 const char *broker_reason_text(enum broker_reason r);
 
 static inline void cleanup_broker(struct broker **b)

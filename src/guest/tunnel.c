@@ -73,7 +73,8 @@ int tunnel_begin(struct tunnel *t, int *fd)
 	inflow_init(&t->in, &t->job, 0, other);
 	t->in.drained = received_all;
 	t->in.dropped = dropped;
-	outflow_init(&t->out, &t->job, 0, TAKE_FD(*fd), sent_all);
+	outflow_init(&t->out, &t->job, 0, *fd, sent_all);
+	*fd = -EBADF;
 	return 0;
 }
 

@@ -89,4 +89,4 @@ void host_facts_try(struct host_facts *ret);
 /* Sets everything to "not tried" and all programs to missing: the start for a test. */
 void host_facts_clear(struct host_facts *ret);
 
-const char *host_program_name(enum host_program_id p);
+const char *host_program_name(enum host_program_id i);

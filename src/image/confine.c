@@ -74,7 +74,8 @@ static int forbid_files(void *arg)
 	_cleanup_close_ int ruleset = -EBADF;
 	int r, abi = landlock_abi();
 	/* Only files: the worker's namespaces cover the rest. */
-	const struct landlock_rights rights = { .fs = landlock_file_rights(MIN(abi, 3)) };
+	const int files_abi = MIN(abi, 3);
+	const struct landlock_rights rights = { .fs = landlock_file_rights(files_abi) };
 
 	if (abi < 1)
 		return 0;

@@ -133,12 +133,10 @@ static uint64_t most_files(const struct keeper_start *s)
 static int set_limits(void *arg)
 {
 	const struct keeper_start *s = arg;
+	const uint64_t file = MAX(FILE_MAX, RECORD_HEADER + s->spec->limits.output);
 	const struct limit limits[] = {
-		{ RLIMIT_NOFILE, most_files(s) },
-		{ RLIMIT_NPROC, 0 },
-		{ RLIMIT_CORE, 0 },
-		{ RLIMIT_FSIZE, MAX(FILE_MAX, RECORD_HEADER + s->spec->limits.output) },
-		{ RLIMIT_AS, MEMORY_MAX },
+		{ RLIMIT_NOFILE, most_files(s) }, { RLIMIT_NPROC, 0 },	     { RLIMIT_CORE, 0 },
+		{ RLIMIT_FSIZE, file },		  { RLIMIT_AS, MEMORY_MAX },
 	};
 
 	return rlimits_lower(limits, ARRAY_SIZE(limits));

@@ -42,7 +42,7 @@ const char *addr_format(const struct addr *a, char out[static ADDR_TEXT_MAX]);
 
 /* Classifies an address; a network gets the class of the first special range that it overlaps. */
 enum addr_class addr_classify(const struct addr *a);
-const char *addr_class_name(enum addr_class c);
+const char *addr_class_name(enum addr_class i);
 
 /*
  * Returns row `i` of addr_classify()'s table, or false past the end. If several rows contain an

@@ -185,4 +185,4 @@ bool wire_meta_valid(const char *s, size_t n);
 const char *wire_op_name(unsigned int op);
 
 /* Name for messages: "not found". */
-const char *wire_code_name(uint64_t code);
+const char *wire_code_name(uint64_t i);
