@@ -143,7 +143,13 @@ make_image() { if [ "$(id -u)" = 0 ]; then unshare --mount bash "$1" "$2/image.t
 
 # The package behind `hutch image kernel`. Its name contains the version, so a new version is a new
 # recipe.
-kernel_package() { apt-cache show --no-all-versions linux-image-cloud-amd64 | sed -n 's/^Depends: \([^ ]*\).*/\1/p'; }
+kernel_package()
+{
+	local meta
+	for meta in linux-image-6.12-cloud-amd64 linux-image-cloud-amd64; do
+		apt-cache show --no-all-versions $meta 2>/dev/null | sed -n 's/^Depends: \([^ ]*\).*/\1/p' | grep . && return
+	done
+}
 fetch_kernel() { cd "$1" && apt-get -q download "$(kernel_package)"; }
 
 # Writes the paths of all images to $OUT/images, for use_images.

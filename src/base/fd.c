@@ -207,6 +207,17 @@ DIR *fd_list(int fd)
 	return d;
 }
 
+int fd_pipe(int flags, int *ret_from, int *ret_to)
+{
+	int fds[2];
+
+	if (pipe2(fds, O_CLOEXEC | flags) < 0)
+		return -errno;
+	*ret_from = fds[0];
+	*ret_to = fds[1];
+	return 0;
+}
+
 int fd_socket_pair(int type, int *ret_a, int *ret_b)
 {
 	int pair[2];

@@ -46,6 +46,9 @@ int fd_close_others(int first, int *kept, size_t n);
 /* Makes two connected sockets of `type` (SOCK_STREAM, SOCK_SEQPACKET), CLOEXEC. 0 or -errno. */
 int fd_socket_pair(int type, int *ret_a, int *ret_b);
 
+/* pipe2(2) with O_CLOEXEC and `flags`. 0 or -errno. */
+int fd_pipe(int flags, int *ret_from, int *ret_to);
+
 /* Lists the directory `fd` from its beginning, with a file position of its own. The caller calls
  * closedir(). NULL with errno set on failure. */
 DIR *fd_list(int fd);

@@ -6,16 +6,14 @@
 
 static const char *const keys[] = {
 	[LEFT_DEAD] = "dead",	 [LEFT_ENDED] = "ended",	[LEFT_GROUP] = "groups",
-	[LEFT_IMAGE] = "images", [LEFT_SNAPSHOT] = "snapshots", [LEFT_MEMORY] = "memory",
-	[LEFT_IDS] = "ids",
+	[LEFT_IMAGE] = "images", [LEFT_SNAPSHOT] = "snapshots", [LEFT_IDS] = "ids",
 };
 static_assert(ARRAY_SIZE(keys) == LEFT_MAX, "each has a key");
 
 static const char *const words[] = {
-	[LEFT_DEAD] = "dead sandbox",	 [LEFT_ENDED] = "ended sandbox",
-	[LEFT_GROUP] = "control group",	 [LEFT_IMAGE] = "unnamed image",
-	[LEFT_SNAPSHOT] = "snapshot",	 [LEFT_MEMORY] = "template memory",
-	[LEFT_IDS] = "unused id ranges",
+	[LEFT_DEAD] = "dead sandbox",	[LEFT_ENDED] = "ended sandbox",
+	[LEFT_GROUP] = "control group", [LEFT_IMAGE] = "unnamed image",
+	[LEFT_SNAPSHOT] = "snapshot",	[LEFT_IDS] = "unused id ranges",
 };
 static_assert(ARRAY_SIZE(words) == LEFT_MAX, "each has words");
 
@@ -50,8 +48,7 @@ static json_t *make_lists(void)
 {
 	return JSON_OBJECT({ keys[LEFT_DEAD], json_array() }, { keys[LEFT_ENDED], json_array() },
 			   { keys[LEFT_GROUP], json_array() }, { keys[LEFT_IMAGE], json_array() },
-			   { keys[LEFT_SNAPSHOT], json_array() },
-			   { keys[LEFT_MEMORY], json_array() });
+			   { keys[LEFT_SNAPSHOT], json_array() });
 }
 
 static int run_gc(struct invocation *inv)

@@ -289,7 +289,7 @@ int container_start(const struct engine_start *s, struct engine_sandbox *ret, st
 {
 	const struct oci_runtime *runtime = s->engine->own;
 	_cleanup_close_ int userns = -EBADF;
-	struct engine_sandbox b = { .init = PROC_INIT, .said = -EBADF };
+	struct engine_sandbox b = ENGINE_SANDBOX_INIT;
 	int r = scratch_mount(s, &b.disk, e);
 
 	assert(runtime->option && runtime->userns);

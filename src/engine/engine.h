@@ -29,9 +29,7 @@ struct engine_start {
 	/* The sandbox's writable disk, an unnamed file. -EBADF: a container writes to memory. */
 	int disk;
 	int monitor; /* the engine's end of the monitor, if it has one */
-	/* Memory and state: clone. Only memory: build a template in that file. Only state: resume.
-	 * Neither: boot. The engine's process opens the memory again under another user id: every
-	 * memfd permits that. */
+	/* Memory and state of the snapshot that the VM continues from; none: it boots. */
 	int memory, state;
 	bool console; /* keep the guest kernel's messages, for the keeper to ask for */
 	/* The warden's own work, which start() calls once while the runtime makes the sandbox: that
@@ -53,12 +51,20 @@ struct engine_sandbox {
 	struct proc init; /* PID 1 of the sandbox: reaped by the warden */
 	uint64_t disk;	  /* writable bytes, as the mount reports */
 	enum vm_start how;
-	int said; /* stderr of the engine's process, or -EBADF; the warden closes it */
+	/* Where the engine's process has mapped the VM's memory, known from seal() on. */
+	uint64_t ram, ram_size;
+	int ram_report; /* reports the address; -EBADF from seal() on */
+	int said;	/* stderr of the engine's process, or -EBADF; the warden closes it */
 	struct {
 		dev_t dev;
 		ino_t ino; /* 0: none */
 	} file[ENGINE_FILES];
 };
+
+#define ENGINE_SANDBOX_INIT                                              \
+	{                                                                \
+		.init = PROC_INIT, .said = -EBADF, .ram_report = -EBADF, \
+	}
 
 /* How engines differ, for code that must treat them differently. */
 enum engine_trait {
@@ -102,7 +108,7 @@ struct engine {
 	int (*start)(const struct engine_start *s, struct engine_sandbox *ret, struct err *e);
 	/* Removes what only the start needed, before anything of the sandbox runs: called when the
 	 * monitor has answered. NULL without a monitor. */
-	int (*seal)(const struct engine_start *s, const struct engine_sandbox *b, struct err *e);
+	int (*seal)(const struct engine_start *s, struct engine_sandbox *b, struct err *e);
 	/* The last line that the runtime printed, escaped, or "": for the message about a failed
 	 * start or an unexpected end. NULL: start() reports everything. */
 	void (*last_words)(const struct engine_sandbox *b, char *ret, size_t n);

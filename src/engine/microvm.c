@@ -31,7 +31,6 @@ enum {
 	/* Threads for the disks (64 at most), for saving and restoring, and QEMU's own. One per CPU
 	 * comes on top. */
 	THREADS = 96,
-	STATE_MIB = 64, /* saved VM's state beside its memory */
 	VCPUS_MAX = 64,
 	SAID_MAX = 4096,
 	SAID_READS = 64,
@@ -56,7 +55,7 @@ static struct cgroup_limits microvm_limits(const struct spec *spec)
 	const uint64_t overhead = (uses_kvm(spec) ? OVERHEAD_KVM_MIB : OVERHEAD_TCG_MIB) * MIB;
 
 	return (struct cgroup_limits){ .cpus = spec->limits.cpus,
-				       .memory = spec->limits.memory + overhead,
+				       .memory = spec_ram(spec) + overhead,
 				       .pids = THREADS + vcpus(spec) };
 }
 
@@ -83,9 +82,7 @@ static uint64_t tsc_khz(void)
 
 static enum vm_start kind_of_start(const struct engine_start *s)
 {
-	if (s->state >= 0)
-		return s->memory >= 0 ? VM_CLONE : VM_RESTORE;
-	return s->memory >= 0 ? VM_TEMPLATE : VM_BOOT;
+	return s->state >= 0 ? VM_RESTORE : VM_BOOT;
 }
 
 void qemu_describe(const struct spec *spec, enum vm_start start, struct qemu_machine *ret)
@@ -93,7 +90,7 @@ void qemu_describe(const struct spec *spec, enum vm_start start, struct qemu_mac
 	*ret = (struct qemu_machine){
 		.start = start,
 		.kvm = uses_kvm(spec),
-		.memory = spec->limits.memory / MIB * MIB,
+		.memory = spec_ram(spec),
 		.vcpus = vcpus(spec),
 	};
 }
@@ -104,7 +101,7 @@ static struct qemu_machine machine_of(const struct engine_start *s)
 
 	qemu_describe(s->spec, kind_of_start(s), &m);
 	m.console = s->console;
-	if (!m.kvm && (m.start == VM_BOOT || m.start == VM_TEMPLATE))
+	if (!m.kvm && m.start == VM_BOOT)
 		m.tsc_khz = tsc_khz();
 	return m;
 }
@@ -112,7 +109,7 @@ static struct qemu_machine machine_of(const struct engine_start *s)
 /* ---- the start ---- */
 
 /* The files that QEMU is loaded from and, if it boots, those that the VM boots. */
-static void choose_files(const struct engine_start *s, bool boots,
+static void choose_files(const struct engine_start *s, bool boots, const char *library,
 			 struct qemu_jail_file files[static 8])
 {
 	static const char *const system[] = { "/usr", "/lib", "/lib64", "/bin" };
@@ -120,17 +117,12 @@ static void choose_files(const struct engine_start *s, bool boots,
 
 	for (size_t i = 0; i < ARRAY_SIZE(system); i++)
 		files[n++] = (struct qemu_jail_file){ system[i], system[i], true };
+	files[n++] = (struct qemu_jail_file){ library, QEMU_RAM, false };
 	if (boots) {
 		files[n++] = (struct qemu_jail_file){ s->spec->machine.kernel, QEMU_KERNEL, false };
 		files[n++] = (struct qemu_jail_file){ s->spec->machine.initrd, QEMU_INITRD, false };
 	}
 	files[n] = (struct qemu_jail_file){ 0 };
-}
-
-/* QEMU writes no file larger than its disk, or a state that includes all memory. */
-static uint64_t largest_file(const struct spec *spec)
-{
-	return MAX(spec->limits.disk, spec->limits.memory + STATE_MIB * MIB);
 }
 
 static int know_files(const struct engine_start *s, int root, struct engine_sandbox *b,
@@ -155,57 +147,65 @@ static int know_files(const struct engine_start *s, int root, struct engine_sand
 	return 0;
 }
 
-static int start_qemu(const struct engine_start *s, const char *program, int root,
+/* `report`: the pipe for the address of the memory. */
+static int start_qemu(const struct engine_start *s, const char *program, int root, int report,
 		      struct engine_sandbox *b, struct err *e)
 {
-	_cleanup_buf_ struct buf text = BUF_INIT(QEMU_TEXT_MAX);
+	_cleanup_buf_ struct buf text = BUF_INIT(QEMU_TEXT_MAX), vars = BUF_INIT(QEMU_TEXT_MAX);
 	const struct qemu_machine m = machine_of(s);
-	const char *argv[QEMU_ARGS_MAX];
+	const char *argv[QEMU_ARGS_MAX], *env[QEMU_ENVIRONMENT_MAX];
 	struct qemu_jail_file files[8];
+	char library[PATH_MAX];
 	const int fds[QEMU_FDS] = {
 		[QEMU_FD_CHANNEL] = s->channel, [QEMU_FD_QMP] = s->monitor,
 		[QEMU_FD_ROOT] = root,		[QEMU_FD_DISK] = s->disk,
 		[QEMU_FD_MEMORY] = s->memory,	[QEMU_FD_STATE] = s->state,
+		[QEMU_FD_REPORT] = report,
 	};
 	const struct qemu_jail j = {
 		.group = s->group,
 		.ids = s->ids,
 		.rootless = s->rootless,
 		.pids = s->group->has[CGROUP_PIDS] ? 0 : THREADS + m.vcpus,
-		.file = largest_file(s->spec),
+		.file = s->spec->limits.disk,
 		.program = program,
 		.argv = argv,
+		.env = env,
 		.files = files,
 		.fds = fds,
-		.proc = m.start == VM_TEMPLATE || m.start == VM_CLONE,
 		.kvm = m.kvm,
 	};
 
-	if (qemu_arguments(&m, program, &text, argv) < 0)
+	if (qemu_arguments(&m, program, &text, argv) < 0 ||
+	    qemu_ram_environment(&m, QEMU_RAM, &vars, env) < 0)
 		return err_oom(e);
-	choose_files(s, m.start == VM_BOOT || m.start == VM_TEMPLATE, files);
+	if (qemu_ram_library(library, e) < 0)
+		return e->num;
+	choose_files(s, m.start == VM_BOOT, library, files);
 	return qemu_jail_start(&j, &b->init, &b->said, e);
 }
 
 static int microvm_start(const struct engine_start *s, struct engine_sandbox *ret, struct err *e)
 {
-	struct engine_sandbox b = { .init = PROC_INIT,
-				    .disk = s->spec->limits.disk,
-				    .how = kind_of_start(s),
-				    .said = -EBADF };
-	_cleanup_close_ int root = -EBADF;
+	struct engine_sandbox b = ENGINE_SANDBOX_INIT;
+	_cleanup_close_ int root = -EBADF, from = -EBADF, to = -EBADF;
 	char program[PATH_MAX];
 	int r;
 
+	b.disk = s->spec->limits.disk;
+	b.how = kind_of_start(s);
+	b.ram_size = spec_ram(s->spec);
 	if (proc_find(QEMU_PROGRAM, program, sizeof(program)) < 0)
 		return err_set(e, -ENOENT,
 			       QEMU_PROGRAM " is needed: apt-get install qemu-system-x86");
 	root = open(s->spec->machine.root, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	if (root < 0)
 		return err_errno(e, "cannot open the image's disk '%s'", s->spec->machine.root);
+	if (fd_pipe(O_NONBLOCK, &from, &to) < 0)
+		return err_errno(e, "cannot create a pipe");
 	r = know_files(s, root, &b, e);
 	if (r == 0)
-		r = start_qemu(s, program, root, &b, e);
+		r = start_qemu(s, program, root, to, &b, e);
 	if (r < 0)
 		return r;
 	if (s->meanwhile && s->meanwhile(s->arg, e) < 0) {
@@ -213,14 +213,19 @@ static int microvm_start(const struct engine_start *s, struct engine_sandbox *re
 		(void)fd_close(b.said);
 		return e->num;
 	}
+	b.ram_report = TAKE_FD(from);
 	*ret = b;
 	return 0;
 }
 
-static int microvm_seal(const struct engine_start *s, const struct engine_sandbox *b, struct err *e)
+/* The library has reported by now: QEMU maps its memory before it answers its monitor. */
+static int microvm_seal(const struct engine_start *s, struct engine_sandbox *b, struct err *e)
 {
+	int r = qemu_ram_address(b->ram_report, &b->ram, e);
+
 	(void)s;
-	return qemu_jail_seal(&b->init, e);
+	b->ram_report = fd_close(b->ram_report);
+	return r < 0 ? r : qemu_jail_seal(&b->init, e);
 }
 
 /* The guest may control by now what QEMU prints, so escape it. */

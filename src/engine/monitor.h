@@ -13,10 +13,8 @@ struct loop;
 
 /* How the guest begins to run. */
 enum vm_start {
-	VM_BOOT,     /* the kernel boots; or a stopped VM continues */
-	VM_TEMPLATE, /* the same, with memory in a file to keep */
-	VM_CLONE,    /* clones a template: maps its memory file privately */
-	VM_RESTORE,  /* continues a saved VM: all is in the state */
+	VM_BOOT,    /* the kernel boots; or a stopped VM continues */
+	VM_RESTORE, /* continues from a snapshot */
 };
 
 /* Called from the loop. */
@@ -35,7 +33,8 @@ struct monitor_ops {
 	/* run() and save() return false if the monitor is busy. Else they call `done` once, unless
 	 * failed() is called. */
 	bool (*run)(struct monitor *m, enum vm_start how, void (*done)(void *arg));
-	/* Stops the guest and writes all but its disk to `file`, which it takes over. */
+	/* Stops the guest and writes its state to `file`, which it takes over: all but memory and
+	 * disk. */
 	bool (*save)(struct monitor *m, int file, void (*done)(void *arg, bool saved));
 	bool (*idle)(const struct monitor *m);
 	void (*free)(struct monitor *m); /* accepts NULL */

@@ -155,8 +155,8 @@ static _noreturn_ void say_and_end(int fd, const char *at, int num)
 static _noreturn_ void inmate(const struct qemu_jail *j, const struct qemu_trees *all,
 			      struct qemu_pipes *p)
 {
-	static char *const nothing[] = { NULL };
-	const char *at = NULL;
+	static const char *const nothing[] = { NULL };
+	const char *at = NULL, *const *env = j->env ? j->env : nothing;
 	int r = qemu_confine(j, all, p, &at);
 
 	if (r == 0) {
@@ -164,7 +164,7 @@ static _noreturn_ void inmate(const struct qemu_jail *j, const struct qemu_trees
 		proc_reset_signals();
 		(void)setsid();
 		(void)umask(077);
-		(void)execve(j->program, (char *const *)j->argv, nothing);
+		(void)execve(j->program, (char *const *)j->argv, (char *const *)env);
 		r = -errno;
 	}
 	say_and_end(p->report, at, r);

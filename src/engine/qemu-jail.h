@@ -21,10 +21,10 @@ struct qemu_jail {
 	bool rootless;		    /* we are root only in our own user namespace */
 	uint64_t pids; /* limit of processes in its user namespace; 0: the group has it */
 	uint64_t file; /* largest file that it may write */
-	const char *program, *const *argv;  /* a path inside the jail; no environment */
+	const char *program, *const *argv;  /* a path inside the jail */
+	const char *const *env;		    /* NULL: empty */
 	const struct qemu_jail_file *files; /* ends with an entry without `from` */
 	const int *fds;			    /* QEMU_FDS entries, used from 3 on; -EBADF: none */
-	bool proc;			    /* needs /proc/self/fd until it is sealed */
 	bool kvm;			    /* needs /dev/kvm */
 };
 
@@ -38,6 +38,6 @@ enum {
  * output when the pipe is full. Leaves nothing behind on failure. */
 int qemu_jail_start(const struct qemu_jail *j, struct proc *ret, int *ret_said, struct err *e);
 
-/* Removes all that `files`, `proc` and `kvm` provided: the root directory is then empty and
+/* Removes all that `files` and `kvm` provided: the root directory is then empty and
  * read-only. */
 int qemu_jail_seal(const struct proc *qemu, struct err *e);

@@ -26,10 +26,11 @@
 #define COMMAND(name)		 "{\"execute\":\"" name "\"}\n"
 #define COMMAND_WITH(name, args) "{\"execute\":\"" name "\",\"arguments\":{" args "}}\n"
 #define CAPABILITY(name, state)	 "{\"capability\":\"" name "\",\"state\":" state "}"
-#define CAPABILITIES(ignore_shared)                                                    \
+/* x-ignore-shared: memory is saved and mapped without QEMU (ram.h). */
+#define CAPABILITIES                                                                   \
 	COMMAND_WITH("migrate-set-capabilities",                                       \
 		     "\"capabilities\":[" CAPABILITY("events", "true") "," CAPABILITY( \
-			     "x-ignore-shared", ignore_shared) "]")
+			     "x-ignore-shared", "true") "]")
 
 struct step {
 	const char *send;    /* NULL: none */
@@ -73,21 +74,16 @@ static const struct step boot[] = {
 	{ .send = COMMAND("cont"), .until = QMP_RESUME },
 };
 
-#define CONTINUE(ignore_shared)                                                      \
-	{                                                                            \
-		{ .send = CAPABILITIES(ignore_shared) },                             \
-			{ .send = COMMAND_WITH("migrate-incoming",                   \
-					       "\"uri\":\"fd:" TEXT(STATE_FD) "\""), \
-			  .until = QMP_MIGRATED },                                   \
-			{ .send = COMMAND("cont"), .until = QMP_RESUME },            \
-	}
-
-static const struct step clone[] = CONTINUE("true");
-static const struct step restore[] = CONTINUE("false");
+static const struct step restore[] = {
+	{ .send = CAPABILITIES },
+	{ .send = COMMAND_WITH("migrate-incoming", "\"uri\":\"fd:" TEXT(STATE_FD) "\""),
+	  .until = QMP_MIGRATED },
+	{ .send = COMMAND("cont"), .until = QMP_RESUME },
+};
 
 static const struct step save[] = {
 	{ .send = COMMAND("stop"), .until = QMP_STOP },
-	{ .send = CAPABILITIES("false") },
+	{ .send = CAPABILITIES },
 	{ .send = COMMAND_WITH("migrate-set-parameters", "\"max-bandwidth\":1099511627776") },
 	{ .send = COMMAND_WITH("getfd", "\"fdname\":\"state\""), .file = true },
 	{ .send = COMMAND_WITH("migrate", "\"uri\":\"fd:state\""), .until = QMP_MIGRATED },
@@ -287,9 +283,6 @@ static bool monitor_run(struct monitor *m, enum vm_start how, void (*done)(void 
 	switch (how) {
 	case VM_BOOT:
 		begin(m, boot, ARRAY_SIZE(boot), done);
-		return true;
-	case VM_CLONE:
-		begin(m, clone, ARRAY_SIZE(clone), done);
 		return true;
 	case VM_RESTORE:
 		begin(m, restore, ARRAY_SIZE(restore), done);

@@ -65,18 +65,14 @@ static void put_machine(struct args *a, const struct qemu_machine *m)
 	put_pair(a, "-m", text);
 }
 
-/* One id for all kinds of memory, so that a state finds its memory. */
+/* share=on: QEMU leaves the memory out of the state, and hutch-ram.so maps it privately (ram.h). */
 static void put_memory(struct args *a, const struct qemu_machine *m)
 {
-	bool file = m->start == VM_TEMPLATE || m->start == VM_CLONE;
-	char text[192], path[64] = "";
+	char text[96];
 
-	if (file)
-		(void)snprintf(path, sizeof(path), ",mem-path=/proc/self/fd/%d,share=%s",
-			       QEMU_FD_MEMORY, m->start == VM_TEMPLATE ? "on" : "off");
 	(void)snprintf(text, sizeof(text),
-		       "memory-backend-%s,id=mem0,size=%" PRIu64 "M,merge=off,dump=off%s",
-		       file ? "file" : "ram", m->memory >> 20, path);
+		       "memory-backend-ram,id=mem0,size=%" PRIu64 "M,merge=off,dump=off,share=on",
+		       m->memory >> 20);
 	put_pair(a, "-object", text);
 }
 
@@ -168,7 +164,7 @@ int qemu_arguments(const struct qemu_machine *m, const char *program, struct buf
 	put_memory(&a, m);
 	put_devices(&a, m);
 	put_monitor(&a);
-	if (m->start == VM_BOOT || m->start == VM_TEMPLATE)
+	if (m->start == VM_BOOT)
 		put_kernel(&a, m);
 	else
 		put_pair(&a, "-incoming", "defer");

@@ -7,11 +7,15 @@
  * before the guest runs. */
 #pragma once
 
+#include <assert.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "base/err.h"
 #include "engine/monitor.h"
+#include "ram/ram.h"
 
 struct spec;
 
@@ -22,14 +26,20 @@ enum {
 	QEMU_FD_QMP,
 	QEMU_FD_ROOT,	/* EROFS, read only: /dev/vda */
 	QEMU_FD_DISK,	/* /dev/vdb */
-	QEMU_FD_MEMORY, /* a template's memory file, or a sealed memfd; or none */
-	QEMU_FD_STATE,	/* saved state to continue from; or none */
+	QEMU_FD_MEMORY, /* memory of a snapshot, until it is mapped (ram.h); or none */
+	QEMU_FD_STATE,	/* the rest of its state; or none */
+	QEMU_FD_REPORT, /* a pipe for the address of the memory, until it is mapped */
 	QEMU_FDS,
 };
+
+static_assert((int)QEMU_FD_MEMORY == (int)RAM_FD_MEMORY &&
+		      (int)QEMU_FD_REPORT == (int)RAM_FD_REPORT,
+	      "the library uses the same numbers");
 
 /* Present in the jail only while QEMU starts. */
 #define QEMU_KERNEL "/kernel"
 #define QEMU_INITRD "/initrd"
+#define QEMU_RAM    "/" RAM_LIBRARY
 
 struct qemu_machine {
 	enum vm_start start;
@@ -54,6 +64,21 @@ enum {
  * depends on are the same for each `start`. -ENOMEM, -ENOBUFS. */
 int qemu_arguments(const struct qemu_machine *m, const char *program, struct buf *text,
 		   const char *argv[static QEMU_ARGS_MAX]);
+
+/* qemu-ram.c: finds hutch-ram.so, which maps the VM's memory. */
+int qemu_ram_library(char ret[static PATH_MAX], struct err *e);
+
+enum {
+	QEMU_ENVIRONMENT_MAX = 4,
+};
+
+/* QEMU's environment: loads the library from `library` and tells it what to map. The strings are in
+ * `text`. */
+int qemu_ram_environment(const struct qemu_machine *m, const char *library, struct buf *text,
+			 const char *env[static QEMU_ENVIRONMENT_MAX]);
+
+/* Reads the address of the mapped memory from the pipe. */
+int qemu_ram_address(int pipe, uint64_t *ret, struct err *e);
 
 /* microvm.c: fills in the VM of a spec, without measured values. */
 void qemu_describe(const struct spec *spec, enum vm_start start, struct qemu_machine *ret);

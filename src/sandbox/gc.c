@@ -5,8 +5,7 @@
  * is made before its groups and removed after them, and ids are never reused. So if a group exists
  * and its directory is then not found, the sandbox is gone.
  *
- * Snapshots: an unfinished one is locked by its maker. Processes that hold template memory are
- * asked to end.
+ * Snapshots: an unfinished one is locked by its maker.
  *
  * Id ranges and image trees are locked by the processes that use them; if we can lock one, it is
  * free. */
@@ -16,7 +15,6 @@
 #include <string.h>
 
 #include "base/fault.h"
-#include "snapshot/hold.h"
 #include "snapshot/snapshot.h"
 
 struct groups {
@@ -105,19 +103,9 @@ static void took_snapshot(const char *name, void *arg)
 	gc->took(gc->arg, LEFT_SNAPSHOT, name);
 }
 
-static void took_memory(const char *name, void *arg)
-{
-	const struct sandbox_gc *gc = arg;
-
-	gc->took(gc->arg, LEFT_MEMORY, name);
-}
-
-/* Memory first: no process depends on it, and the next clone reads it again. */
-int gc_snapshots(const struct state_root *root, const struct sandbox_gc *gc, struct err *e)
+int gc_snapshots(const struct sandbox_gc *gc, struct err *e)
 {
 	int r = FAULT_ERR("gc-snapshots", e);
 
-	if (r == 0)
-		r = hold_end_all(root, took_memory, (void *)gc, e);
 	return r < 0 ? r : snapshot_clean(took_snapshot, (void *)gc, e);
 }

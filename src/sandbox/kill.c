@@ -341,7 +341,7 @@ int sandbox_reclaim_all(const struct state_root *root, const struct sandbox_gc *
 		first = (*e = more).num;
 	if (gc_images(gc, &more) < 0 && first == 0)
 		first = (*e = more).num;
-	if (gc_snapshots(root, gc, &more) < 0 && first == 0)
+	if (gc_snapshots(gc, &more) < 0 && first == 0)
 		first = (*e = more).num;
 	return first;
 }

@@ -160,7 +160,6 @@ enum sandbox_left {
 	LEFT_GROUP,    /* a control group without a sandbox */
 	LEFT_IMAGE,    /* an unused or unnamed tree of the image store */
 	LEFT_SNAPSHOT, /* an unfinished snapshot or an unusable template */
-	LEFT_MEMORY,   /* a template's memory, held for clones: hold.h */
 	LEFT_IDS,      /* unused id ranges: `name` is their number */
 	LEFT_MAX,
 };

@@ -30,7 +30,7 @@ static int has_room(const struct sandbox *s, struct err *e)
 	r = engine_of(&spec, &engine, e);
 	return r < 0 || !engine_has(engine, ENGINE_SNAPSHOTS)
 		       ? r
-		       : host_snapshot_room(spec.limits.memory + spec.limits.disk, e);
+		       : host_snapshot_room(spec_snapshot_max(&spec), e);
 }
 
 int sandbox_save(const struct sandbox *s, enum wire_save what_for,

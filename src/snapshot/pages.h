@@ -9,6 +9,7 @@
  */
 #pragma once
 
+#include <stddef.h>
 #include <stdint.h>
 
 enum {
@@ -17,7 +18,27 @@ enum {
 	PAGES_HEX = 2 * PAGES_DIGEST + 1,
 };
 
-/* Reads all of `fd`, which has `size` bytes. With `to` >= 0, writes the non-zero pages to the same
- * offsets there; the caller has set that file to `size` bytes of zeros. Resets the offset of `fd`
- * to 0. 0; -EBADMSG: the file is shorter; -errno. */
-int pages_digest(int fd, uint64_t size, int to, char ret_hex[static PAGES_HEX]);
+/* Reads all of `fd`, which has `size` bytes. Resets the offset of `fd` to 0. 0; -EBADMSG: the file
+ * is shorter; -errno. */
+int pages_digest(int fd, uint64_t size, char ret_hex[static PAGES_HEX]);
+
+/* Where pages come from. */
+struct pages_from {
+	/* Finds the next data from `*pos` on, in whole pages; all else is zeros. 1; 0: there is
+	 * none; -errno. */
+	int (*next)(void *arg, uint64_t *pos, uint64_t *ret_end);
+	/* Reads `n` bytes inside the range that was found last. 0 or -errno. */
+	int (*read)(void *arg, uint64_t offset, char *to, size_t n);
+	void *arg;
+};
+
+/* Writes the non-zero pages to the same offsets of `to`, an empty file, and sets its size. Short
+ * runs of zero pages between others are written too, so that the file has few pieces. */
+int pages_copy(const struct pages_from *from, uint64_t size, int to,
+	       char ret_hex[static PAGES_HEX]);
+
+/* Reads `n` bytes at `offset`. -EBADMSG: the file ends before. */
+int pages_read(int fd, uint64_t offset, char *to, size_t n);
+
+/* Finds the next data of a file, as above; `size`: of the file. */
+int pages_next_data(int fd, uint64_t size, uint64_t *pos, uint64_t *ret_end);

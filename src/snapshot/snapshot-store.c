@@ -160,8 +160,9 @@ void snapshot_drop(struct snapshot_new *n)
 	n->name[0] = '\0';
 }
 
-/* Adds the file's row to meta.json. Makes it read-only and syncs it. */
-static int add_file(int dir, const char *name, const char *label, json_t *files, struct err *e)
+/* Adds the file's row to meta.json. Makes it read-only and syncs it. `digest`: NULL if unknown. */
+static int add_file(int dir, const char *name, const char *label, const char *digest, json_t *files,
+		    struct err *e)
 {
 	_cleanup_close_ int fd = path_open_nofollow(dir, name, O_RDONLY | O_NONBLOCK, 0);
 	char hex[PAGES_HEX];
@@ -174,16 +175,16 @@ static int add_file(int dir, const char *name, const char *label, json_t *files,
 		return err_set(e, -EINVAL, "'%.100s' cannot be in a snapshot", label);
 	if (r == 0 && (fchmod(fd, 0400) < 0 || RETRY_EINTR(fsync(fd)) < 0))
 		r = -errno;
-	if (r == 0)
-		r = pages_digest(fd, (uint64_t)st.st_size, -EBADF, hex);
+	if (r == 0 && !digest)
+		r = pages_digest(fd, (uint64_t)st.st_size, hex);
 	if (r == 0)
 		r = json_put(files, label,
 			     JSON_OBJECT({ "size", json_number((uint64_t)st.st_size) },
-					 { "blake2b", json_string(hex) }));
+					 { "blake2b", json_string(digest ? digest : hex) }));
 	return r < 0 ? err_set(e, r, "snapshot, '%.100s': %s", label, strerror(-r)) : 0;
 }
 
-static int add_files(int dir, const char *prefix, json_t *files, struct err *e)
+static int add_files(int dir, const char *prefix, const char *memory, json_t *files, struct err *e)
 {
 	DIR *d = fd_list(dir);
 	struct dirent *entry;
@@ -196,7 +197,8 @@ static int add_files(int dir, const char *prefix, json_t *files, struct err *e)
 		if (entry->d_name[0] == '.' || (!prefix[0] && str_eq(entry->d_name, "box")))
 			continue;
 		(void)snprintf(label, sizeof(label), "%s%s", prefix, entry->d_name);
-		r = add_file(dir, entry->d_name, label, files, e);
+		r = add_file(dir, entry->d_name, label, str_eq(label, "memory") ? memory : NULL,
+			     files, e);
 	}
 	(void)closedir(d);
 	if (r == 0 && json_object_size(files) > SNAPSHOT_FILES_MAX)
@@ -206,14 +208,15 @@ static int add_files(int dir, const char *prefix, json_t *files, struct err *e)
 	return r;
 }
 
-static int add_all_files(const struct snapshot_new *n, json_t *files, struct err *e)
+static int add_all_files(const struct snapshot_new *n, const char *memory, json_t *files,
+			 struct err *e)
 {
 	_cleanup_close_ int box = path_open_nofollow(n->dir, "box", O_RDONLY | O_DIRECTORY, 0);
-	int r = box >= 0 ? add_files(box, "box/", files, e) : 0;
+	int r = box >= 0 ? add_files(box, "box/", NULL, files, e) : 0;
 
 	if (box < 0 && box != -ENOENT)
 		return err_set(e, box, "snapshot, 'box': %s", strerror(-box));
-	return r < 0 ? r : add_files(n->dir, "", files, e);
+	return r < 0 ? r : add_files(n->dir, "", memory, files, e);
 }
 
 static int write_meta(const struct snapshot_new *n, enum snapshot_kind kind, const char *key,
@@ -233,6 +236,18 @@ static int write_meta(const struct snapshot_new *n, enum snapshot_kind kind, con
 	if (strlen(text) > SNAPSHOT_META_MAX)
 		return err_set(e, -E2BIG, "the metadata of the snapshot is too large");
 	return fd_replace_file(n->dir, SNAPSHOT_META, 0400, text, strlen(text), e);
+}
+
+/* The digests were computed just now. */
+static void remember(const struct snapshot_new *n, const char *key)
+{
+	_cleanup_snapshot_seen_ struct snapshot_seen seen = SNAPSHOT_SEEN_INIT;
+	_cleanup_json_ json_t *meta = NULL;
+	struct err none = ERR_INIT;
+
+	if (snapshot_read_meta(n->dir, key, &meta, &none) == 0 &&
+	    snapshot_look(n->dir, meta, &seen) == 0)
+		snapshot_set_verified(n->dir, &seen);
 }
 
 /* The snapshot may be opened as soon as it is visible, so our lock becomes shared before the
@@ -256,16 +271,18 @@ static int put_in_place(struct snapshot_new *n, const char *key, struct err *e)
 }
 
 int snapshot_finish(struct snapshot_new *n, enum snapshot_kind kind, const char *key,
-		    const json_t *info, struct err *e)
+		    const char *memory, const json_t *info, struct err *e)
 {
 	_cleanup_json_ json_t *files = json_object();
-	int r = files ? add_all_files(n, files, e) : err_oom(e);
+	int r = files ? add_all_files(n, memory, files, e) : err_oom(e);
 
 	assert(snapshot_key_valid(key));
 	if (r == 0)
 		r = FAULT_ERR("snapshot-hashed", e);
 	if (r == 0)
 		r = write_meta(n, kind, key, files, info, e);
+	if (r == 0)
+		remember(n, key);
 	if (r == 0)
 		r = FAULT_ERR("snapshot-written", e);
 	return r < 0 ? r : put_in_place(n, key, e);

@@ -11,7 +11,7 @@
 #include "base/fd.h"
 #include "base/path.h"
 #include "base/str.h"
-#include "snapshot/hold.h"
+#include "snapshot/pages.h"
 
 #define FILE_SIZE_MAX (UINT64_C(1) << 48)
 
@@ -196,29 +196,15 @@ static int open_file(int dir, const char *name, uint64_t size, int *ret_fd, stru
 static int check_bytes(int fd, const char *name, uint64_t size, const char *digest, struct err *e)
 {
 	char hex[PAGES_HEX];
-	int r = pages_digest(fd, size, -EBADF, hex);
+	int r = pages_digest(fd, size, hex);
 
 	if (r == -EBADMSG || (r == 0 && !str_eq(hex, digest)))
 		return damaged(e, name, "is damaged");
 	return r < 0 ? err_set(e, r, "cannot read '%.100s': %s", name, strerror(-r)) : 0;
 }
 
-/* Shared memory if possible, which hutch-hold has verified once for all clones. */
-static int take_memory(struct snapshot *s, const struct state_root *run, int fd, uint64_t size,
-		       const char *digest, struct err *e)
-{
-	struct err none = ERR_INIT;
-	int r = run ? hold_get(run, s->dir, size, digest, &s->memory, &none) : -ENOENT;
-
-	if (r < 0 && r != -EBADMSG)
-		r = hold_load(fd, size, digest, &s->memory);
-	if (r == -EBADMSG)
-		return damaged(e, "memory", "is damaged");
-	return r < 0 ? err_set(e, r, "cannot load 'memory': %s", strerror(-r)) : 0;
-}
-
-static int take_file(struct snapshot *s, const struct state_root *run, const char *name,
-		     const json_t *row, struct err *e)
+static int take_file(struct snapshot *s, const char *name, const json_t *row, bool verified,
+		     struct err *e)
 {
 	uint64_t size = (uint64_t)json_integer_value(json_object_get(row, "size"));
 	const char *digest = json_string_value(json_object_get(row, "blake2b"));
@@ -227,17 +213,18 @@ static int take_file(struct snapshot *s, const struct state_root *run, const cha
 
 	if (r < 0)
 		return r;
-	if (str_eq(name, "memory"))
-		return take_memory(s, run, fd, size, digest, e);
-	r = check_bytes(fd, name, size, digest, e);
-	if (r == 0 && str_eq(name, "state"))
+	r = verified ? 0 : check_bytes(fd, name, size, digest, e);
+	if (r == 0 && str_eq(name, "memory"))
+		s->memory = TAKE_FD(fd);
+	else if (r == 0 && str_eq(name, "state"))
 		s->state = TAKE_FD(fd);
 	else if (r == 0 && str_eq(name, "disk"))
 		s->disk = TAKE_FD(fd);
 	return r;
 }
 
-/* Number of entries in a directory, except meta.json and box; or -errno. */
+/* Number of entries in a directory, except meta.json, `verified` (also while another process writes
+ * it) and box; or -errno. */
 static int count_in(int dir)
 {
 	DIR *d = fd_list(dir);
@@ -248,7 +235,8 @@ static int count_in(int dir)
 		return -errno;
 	while ((entry = readdir(d)))
 		n += !str_eq(entry->d_name, ".") && !str_eq(entry->d_name, "..") &&
-		     !str_eq(entry->d_name, SNAPSHOT_META) && !str_eq(entry->d_name, "box");
+		     !str_eq(entry->d_name, SNAPSHOT_META) &&
+		     !str_has_prefix(entry->d_name, SNAPSHOT_SEEN) && !str_eq(entry->d_name, "box");
 	(void)closedir(d);
 	return n;
 }
@@ -267,25 +255,32 @@ static int check_no_more(const struct snapshot *s, struct err *e)
 	return 0;
 }
 
-static int take_files(struct snapshot *s, const struct state_root *run, struct err *e)
+static int take_files(struct snapshot *s, struct err *e)
 {
+	_cleanup_snapshot_seen_ struct snapshot_seen seen = SNAPSHOT_SEEN_INIT;
 	json_t *files = json_object_get(s->meta, "files"), *row;
-	const bool is_template =
-		str_eq(json_string_value(json_object_get(s->meta, "kind")), "template");
 	const char *name;
+	bool looked, verified;
 	int r = check_no_more(s, e);
 
 	if (r < 0)
 		return r;
+	looked = snapshot_look(s->dir, s->meta, &seen) == 0;
+	verified = looked && snapshot_was_verified(s->dir, &seen);
 	json_object_foreach(files, name, row)
 	{
-		r = take_file(s, run, name, row, e);
+		r = take_file(s, name, row, verified, e);
 		if (r < 0)
 			return r;
 	}
-	s->kind = is_template ? SNAPSHOT_TEMPLATE : SNAPSHOT_SAVED;
-	if (s->state < 0 || s->disk < 0 || (s->memory >= 0) != is_template)
+	s->kind = str_eq(json_string_value(json_object_get(s->meta, "kind")), "template")
+			  ? SNAPSHOT_TEMPLATE
+			  : SNAPSHOT_SAVED;
+	if (s->state < 0 || s->disk < 0 || s->memory < 0 ||
+	    (s->kind == SNAPSHOT_SAVED) != !!json_object_get(files, "box/spec.json"))
 		return err_set(e, -EBADMSG, "it lacks files of its kind, or has other files");
+	if (looked && !verified)
+		snapshot_set_verified(s->dir, &seen);
 	return 0;
 }
 
@@ -316,8 +311,7 @@ int snapshot_lock_shared(const char *path, int *ret_fd, struct err *e)
 	return 0;
 }
 
-int snapshot_open(const char *path, const struct state_root *run, struct snapshot *ret,
-		  struct err *e)
+int snapshot_open(const char *path, struct snapshot *ret, struct err *e)
 {
 	_cleanup_snapshot_ struct snapshot s = SNAPSHOT_INIT;
 	const char *slash = strrchr(path, '/'), *key = slash ? slash + 1 : path;
@@ -328,7 +322,7 @@ int snapshot_open(const char *path, const struct state_root *run, struct snapsho
 	if (r == 0)
 		r = snapshot_read_meta(s.dir, key, &s.meta, e);
 	if (r == 0)
-		r = take_files(&s, run, e);
+		r = take_files(&s, e);
 	if (r < 0)
 		return err_wrap(e, "snapshot %.16s%s", key, strlen(key) > 16 ? "..." : "");
 	*ret = s;

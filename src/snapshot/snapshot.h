@@ -3,17 +3,20 @@
  * Snapshots of VMs: directories below `machine/snapshots/`, written under a temporary name and
  * renamed when everything is synced. Two kinds:
  *
- *   template   a VM that has booted up to hutch-guest and has no owner yet. `memory` (the VM's
- *              size, with holes), `state` (of the devices) and `disk` (with holes). Its name is
- *              the key of all inputs: the engine and its arguments, kernel, initrd, image, CPU,
- *              sizes (template-key.c).
- *   saved      a sandbox that ran. `state` (with its memory), `disk` (with holes), and in box/ the
- *              files spec.json, policy.json and api.json of its state directory, and `commands`:
- *              the headers of its command records. The records themselves are not saved.
+ *   template   a VM that has booted up to hutch-guest and has no owner yet. Its name is the key of
+ *              all inputs: the engine and its arguments, kernel, initrd, image, CPU, sizes
+ *              (template-key.c).
+ *   saved      a sandbox that ran. In box/ it has the files spec.json, policy.json and api.json of
+ *              its state directory, and `commands`: the headers of its command records. The
+ *              records themselves are not saved.
+ *
+ * Both have `memory` and `disk`, with holes, and `state`, that of the VM's devices. VMs that are
+ * started from a snapshot map `memory` privately (ram.h): they share the pages in the host's cache
+ * until they write them.
  *
  * meta.json, written last:
  *
- *   format   1
+ *   format   2
  *   id       the directory's name
  *   kind     "template", "saved"
  *   created  time of creation
@@ -22,7 +25,7 @@
  *   sum      BLAKE2b of the canonical text of all of the above
  *
  * Nothing is loaded that does not match: truncated, modified, missing or foreign files are rejected
- * before the caller gets a descriptor.
+ * before the caller gets a descriptor. `verified` remembers that all match (snapshot-seen.c).
  *
  * Locks (flock on the directory): the creator holds it exclusively; a user holds it shared, with
  * the descriptor `dir`; a remover needs it exclusively. Snapshots being created or removed are
@@ -30,6 +33,7 @@
  */
 #pragma once
 
+#include "base/buf.h"
 #include "base/err.h"
 #include "base/json-util.h"
 #include "state/state.h"
@@ -37,10 +41,11 @@
 #define MACHINE_HOME "machine" /* below image_home_open(): kernels, disks and snapshots of VMs */
 
 enum {
-	SNAPSHOT_FORMAT = 1,
+	SNAPSHOT_FORMAT = 2,
 	SNAPSHOT_KEY = 64,	   /* hex digits, or a snapshot id: [a-z][a-z0-9]{15} */
 	SNAPSHOT_FILES_MAX = 8192, /* maximum in a meta.json */
 	SNAPSHOT_META_MAX = 4 * 1024 * 1024,
+	SNAPSHOT_SEEN_MAX = 4 * 1024 * 1024,
 	SNAPSHOT_PATH_MAX = 4096,
 };
 
@@ -58,7 +63,7 @@ struct snapshot {
 	enum snapshot_kind kind;
 	int dir; /* keeps it from being removed */
 	int state;
-	int memory; /* template: a sealed memfd shared by all clones on this host; else -EBADF */
+	int memory;
 	int disk;
 	json_t *meta;
 };
@@ -69,14 +74,9 @@ struct snapshot {
 	}
 #define _cleanup_snapshot_ _cleanup_(snapshot_done)
 
-/*
- * Opens the snapshot at an absolute path and verifies all of it. A template's memory comes from
- * hutch-hold, which is started if needed (hold.h), so call this before entering a sandbox's
- * namespaces and groups. If that fails, or `run` is NULL, the memory is a private copy. -ENOENT;
- * -EBUSY: being removed; -EBADMSG: damaged.
- */
-int snapshot_open(const char *path, const struct state_root *run, struct snapshot *ret,
-		  struct err *e);
+/* Opens the snapshot at an absolute path and verifies all of it, unless that was done since the
+ * host booted. -ENOENT; -EBUSY: being removed; -EBADMSG: damaged. */
+int snapshot_open(const char *path, struct snapshot *ret, struct err *e);
 void snapshot_done(struct snapshot *s);
 
 /* Reads and checks meta.json, without looking at the files. `dir`: the directory. */
@@ -104,10 +104,11 @@ int snapshot_begin(struct snapshot_new *ret, struct err *e);
 int snapshot_home(int *ret_fd, struct err *e);
 int snapshot_begin_at(int home, struct snapshot_new *ret, struct err *e);
 
-/* Hashes the files, writes meta.json, syncs, renames to `key`. -EEXIST: another process has created
- * the same snapshot, which the caller can use. */
+/* Hashes the files, writes meta.json, syncs, renames to `key`. `memory`: the digest of that file,
+ * which ram_save_finish() has computed. -EEXIST: another process has created the same snapshot,
+ * which the caller can use. */
 int snapshot_finish(struct snapshot_new *n, enum snapshot_kind kind, const char *key,
-		    const json_t *info, struct err *e);
+		    const char *memory, const json_t *info, struct err *e);
 
 /* Removes an unfinished snapshot. */
 void snapshot_drop(struct snapshot_new *n);
@@ -135,12 +136,35 @@ int snapshot_clean(void (*took)(const char *name, void *arg), void *arg, struct 
 /* ---- internal ---- */
 
 #define SNAPSHOT_META "meta.json"
+#define SNAPSHOT_SEEN "verified"
 #define SNAPSHOT_TMP  "tmp-"
 
 extern const char *const snapshot_kind_names[SNAPSHOT_KINDS + 1];
 
 /* "memory", "state", "disk", "box/NAME". */
 bool snapshot_file_valid(const char *name);
+
+/* snapshot-seen.c: the state of all files that meta.json lists. */
+struct snapshot_seen {
+	struct buf text;
+	uint64_t changed; /* the last change of any of them: clock_wall() */
+};
+
+#define SNAPSHOT_SEEN_INIT                           \
+	{                                            \
+		.text = BUF_INIT(SNAPSHOT_SEEN_MAX), \
+	}
+#define _cleanup_snapshot_seen_ _cleanup_(snapshot_seen_done)
+
+static inline void snapshot_seen_done(struct snapshot_seen *s)
+{
+	buf_done(&s->text);
+}
+
+/* Looks at the files; call it before they are hashed. */
+int snapshot_look(int dir, const json_t *meta, struct snapshot_seen *ret);
+bool snapshot_was_verified(int dir, const struct snapshot_seen *s);
+void snapshot_set_verified(int dir, const struct snapshot_seen *s);
 
 /* Adds `sum` to meta.json and returns its text; the caller frees it. */
 char *snapshot_seal_meta(json_t *meta);

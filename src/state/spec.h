@@ -108,6 +108,19 @@ struct spec {
 };
 
 /* Seconds that a slow disk may take to write or read a VM's memory; 0 for a container. */
+/* A VM's RAM, in whole MiB: what its programs may use, and what its kernel and hutch-guest use.
+ * Measured with Debian's kernel 6.12: 89 MiB of 256, 172 of 1,024, 346 of 4,096. */
+static inline uint64_t spec_ram(const struct spec *s)
+{
+	return ((s->limits.memory + s->limits.memory / 32) >> 20 << 20) + (UINT64_C(80) << 20);
+}
+
+/* The most that a snapshot of a VM takes on disk. */
+static inline uint64_t spec_snapshot_max(const struct spec *s)
+{
+	return spec_ram(s) + s->limits.disk;
+}
+
 static inline uint64_t spec_transfer_s(const struct spec *s)
 {
 	return s->machine.kernel ? s->limits.memory / SPEC_SLOW_DISK : 0;

@@ -132,8 +132,8 @@ int template_key(const struct spec *spec, char ret[static SNAPSHOT_KEY + 1], jso
 	all = JSON_OBJECT(
 		{ "hutch", json_string(HUTCH_VERSION) }, { "format", json_number(SNAPSHOT_FORMAT) },
 		{ "needs", json_incref(needs) }, { "cpu", json_incref(cpu) },
-		{ "disk", json_number(spec->limits.disk) },
-		{ "boot", arguments(spec, VM_TEMPLATE) }, { "clone", arguments(spec, VM_CLONE) });
+		{ "disk", json_number(spec->limits.disk) }, { "boot", arguments(spec, VM_BOOT) },
+		{ "clone", arguments(spec, VM_RESTORE) });
 	info = describe(spec, needs);
 	if (!all || !info)
 		return err_oom(e);

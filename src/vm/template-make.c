@@ -8,6 +8,7 @@
  * code, and its disk has no files.
  */
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <sched.h>
 #include <string.h>
@@ -20,16 +21,17 @@
 #include "base/fd-pass.h"
 #include "base/fd.h"
 #include "engine/engine.h"
+#include "engine/oci.h"
 #include "engine/qemu.h"
 #include "engine/qmp.h"
 #include "engine/userns.h"
+#include "snapshot/ram-save.h"
 #include "vm/template-vm.h"
 
 enum {
 	BOOT_S = 120, /* emulated, on a busy host */
 	QUIT_S = 10,
-	USER_FIRST = 1,	 /* as for a sandbox: src/warden/start.c */
-	AMPLE_MIB = 128, /* Debian's kernel boots with 80 */
+	USER_FIRST = 1, /* as for a sandbox: src/warden/start.c */
 };
 
 struct maker {
@@ -45,6 +47,8 @@ struct maker {
 	int channel, channel_ours; /* carries no data */
 	int qmp, qmp_ours;
 	struct engine_sandbox box;
+	struct ram_save ram;
+	char digest[PAGES_HEX]; /* digest of the memory */
 	uint64_t deadline;
 	struct buf in;	   /* unread output of QEMU */
 	unsigned int seen; /* bits of enum qmp_line */
@@ -97,10 +101,7 @@ static int next_line(struct maker *m, struct err *e)
 	if (line == QMP_MIGRATION_FAILED)
 		return err_set(e, -EIO, "QEMU cannot save the VM");
 	if (line == QMP_SHUTDOWN)
-		return err_set(e, -EIO, "the VM has stopped by itself%s",
-			       m->spec->limits.memory < AMPLE_MIB * UINT64_C(1048576)
-				       ? ": it may need more memory, try --memory 128MiB"
-				       : "");
+		return err_set(e, -EIO, "the VM has stopped by itself");
 	return 0;
 }
 
@@ -143,29 +144,45 @@ static int boot(struct maker *m, const struct engine_start *s, struct err *e)
 	return r < 0 ? r : FAULT_ERR("template-booted", e);
 }
 
-/* x-ignore-shared: memory in a shared file is not part of the state. */
+/* As of a sandbox: src/warden/saving.c. */
+static int start_saver(struct maker *m, int *ret_pipe, struct err *e)
+{
+	const struct ram_source from = { .pid = m->box.init.pid,
+					 .address = m->box.ram,
+					 .size = m->box.ram_size,
+					 .base = -EBADF,
+					 .id = m->ids + OCI_KEEPER_OFFSET };
+
+	return ram_save_start(&from, m->state, m->memory, &m->ram, ret_pipe, e);
+}
+
+/* x-ignore-shared: memory is not part of the state. */
 static int save(struct maker *m, struct err *e)
 {
 	static const char capabilities[] =
 		"{\"execute\":\"migrate-set-capabilities\",\"arguments\":{\"capabilities\":["
 		"{\"capability\":\"x-ignore-shared\",\"state\":true},"
 		"{\"capability\":\"events\",\"state\":true}]}}\n";
+	_cleanup_close_ int pipe = -EBADF;
 	int r = tell(m, "{\"execute\":\"stop\"}\n", -EBADF, e);
 
 	if (r == 0)
+		r = start_saver(m, &pipe, e);
+	if (r == 0)
 		r = tell(m, capabilities, -EBADF, e);
 	if (r == 0)
-		r = tell(m, "{\"execute\":\"getfd\",\"arguments\":{\"fdname\":\"state\"}}\n",
-			 m->state, e);
+		r = tell(m, "{\"execute\":\"getfd\",\"arguments\":{\"fdname\":\"state\"}}\n", pipe,
+			 e);
 	if (r == 0)
 		r = tell(m, "{\"execute\":\"migrate\",\"arguments\":{\"uri\":\"fd:state\"}}\n",
 			 -EBADF, e);
 	if (r == 0)
 		r = expect(m, QMP_MIGRATED, e);
+	if (r == 0)
+		r = ram_save_finish(&m->ram, m->deadline, m->digest, e);
 	return r < 0 ? r : FAULT_ERR("template-saved", e);
 }
 
-/* The memory is complete when QEMU has exited. */
 static int quit(struct maker *m, struct err *e)
 {
 	siginfo_t info;
@@ -241,7 +258,7 @@ static int boot_and_save(struct maker *m, struct err *e)
 		.rootless = m->rootless,
 		.monitor = m->qmp,
 		.disk = m->disk,
-		.memory = m->memory,
+		.memory = -EBADF,
 		.state = -EBADF,
 	};
 	char said[160] = "";
@@ -267,6 +284,7 @@ static void take_back(struct maker *m)
 {
 	struct err ignored = ERR_INIT;
 
+	ram_save_done(&m->ram);
 	proc_done(&m->box.init);
 	if (m->group.name[0])
 		(void)cgroup_remove(m->group.name, &ignored);
@@ -274,23 +292,31 @@ static void take_back(struct maker *m)
 		(void)state_remove(m->run, m->id);
 }
 
+/* The child's answer, written at once. */
+struct made {
+	struct err e;
+	char digest[PAGES_HEX];
+};
+static_assert(sizeof(struct made) <= PIPE_BUF, "a pipe takes it as a whole");
+
 static _noreturn_ void child(struct maker *m, pid_t parent, int report)
 {
-	struct err e = ERR_INIT;
-	int r = arrange(m, parent, &e);
+	struct made made = { .e = ERR_INIT };
+	int r = arrange(m, parent, &made.e);
 
 	if (r == 0)
-		r = boot_and_save(m, &e);
+		r = boot_and_save(m, &made.e);
 	take_back(m);
-	e.num = r;
-	(void)!write(report, &e, sizeof(e));
+	made.e.num = r;
+	memcpy(made.digest, m->digest, sizeof(made.digest));
+	(void)!write(report, &made, sizeof(made));
 	_exit(r < 0);
 }
 
 /* ---- the caller ---- */
 
 int template_boot(const struct spec *spec, const struct state_root *run, int disk, int memory,
-		  int state, struct err *e)
+		  int state, char ret_hex[static PAGES_HEX], struct err *e)
 {
 	struct maker m = {
 		.spec = spec,
@@ -305,13 +331,14 @@ int template_boot(const struct spec *spec, const struct state_root *run, int dis
 		.channel_ours = -EBADF,
 		.qmp = -EBADF,
 		.qmp_ours = -EBADF,
-		.box = { .init = PROC_INIT, .said = -EBADF },
+		.box = ENGINE_SANDBOX_INIT,
+		.ram = RAM_SAVE_INIT,
 		.in = BUF_INIT(4 * QMP_LINE_MAX),
 	};
 	_cleanup_close_ int from = -EBADF, to = -EBADF;
 	_cleanup_proc_ struct proc p = PROC_INIT;
 	const pid_t self = getpid();
-	struct err said = ERR_INIT;
+	struct made made = { .e = ERR_INIT };
 	int fds[2], r = engine_of(spec, &m.engine, e);
 
 	if (r < 0)
@@ -327,9 +354,10 @@ int template_boot(const struct spec *spec, const struct state_root *run, int dis
 		return err_set(e, r, "cannot fork: %s", strerror(-r));
 	to = fd_close(to);
 	/* The child has its own deadlines for everything. */
-	if (RETRY_EINTR(read(from, &said, sizeof(said))) != (ssize_t)sizeof(said))
+	if (RETRY_EINTR(read(from, &made, sizeof(made))) != (ssize_t)sizeof(made))
 		return err_set(e, -EPIPE, "the process that creates the template was killed");
-	if (said.num < 0)
-		*e = said;
-	return said.num;
+	if (made.e.num < 0)
+		*e = made.e;
+	memcpy(ret_hex, made.digest, PAGES_HEX);
+	return made.e.num;
 }

@@ -5,12 +5,9 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 
 #include "engine/engine.h"
-#include "engine/qemu.h"
 #include "snapshot/disk-copy.h"
-#include "snapshot/pages.h"
 #include "vm/host-config.h"
 #include "vm/machine.h"
 
@@ -34,7 +31,7 @@ static void want_done(struct want *w)
 	json_decref(TAKE_PTR(w->info));
 }
 
-/* 1: a valid one exists, and its memory is held for clones. 0: there is none. */
+/* 1: a valid one exists. 0: there is none. */
 static int find(const struct want *w, struct err *e)
 {
 	int r = -EBUSY;
@@ -43,7 +40,7 @@ static int find(const struct want *w, struct err *e)
 		_cleanup_snapshot_ struct snapshot s = SNAPSHOT_INIT;
 
 		*e = (struct err)ERR_INIT;
-		r = snapshot_open(w->path, &w->run, &s, e);
+		r = snapshot_open(w->path, &s, e);
 	}
 	if (r == 0)
 		return 1;
@@ -77,48 +74,27 @@ static int write_disk(const struct snapshot_new *n, int disk, struct err *e)
 	return r < 0 ? r : disk_copy(disk, fd, e);
 }
 
-/* Zero pages are not written: the file has holes there. */
-static int write_memory(const struct snapshot_new *n, int memfd, uint64_t size, struct err *e)
-{
-	_cleanup_close_ int fd = -EBADF;
-	char digest[PAGES_HEX];
-	int r = new_file(n, "memory", &fd, e);
-
-	if (r < 0)
-		return r;
-	if (ftruncate(fd, (off_t)size) < 0)
-		return err_errno(e, "cannot write the memory of a template");
-	r = pages_digest(memfd, size, fd, digest);
-	return r < 0 ? err_set(e, r, "cannot write the memory of a template: %s", strerror(-r)) : 0;
-}
-
 static int make(const struct want *w, struct err *e)
 {
 	_cleanup_snapshot_new_ struct snapshot_new n = SNAPSHOT_NEW_INIT;
 	_cleanup_close_ int memory = -EBADF, state = -EBADF, disk = -EBADF;
-	struct qemu_machine m;
-	int r;
+	char digest[PAGES_HEX];
+	int r = host_snapshot_room(spec_snapshot_max(w->spec), e);
 
-	qemu_describe(w->spec, VM_TEMPLATE, &m);
-	r = host_snapshot_room(m.memory + w->spec->limits.disk, e);
 	if (r == 0)
 		r = snapshot_begin(&n, e);
 	if (r == 0)
 		r = new_file(&n, "state", &state, e);
 	if (r == 0)
-		r = disk_new_from(n.home, w->spec->machine.blank, &disk, e);
-	if (r < 0)
-		return r;
-	memory = memfd_create("template", MFD_CLOEXEC);
-	if (memory < 0 || ftruncate(memory, (off_t)m.memory) < 0)
-		return err_errno(e, "cannot allocate the memory of a template");
-	r = template_boot(w->spec, &w->run, disk, memory, state, e);
+		r = new_file(&n, "memory", &memory, e);
 	if (r == 0)
-		r = write_memory(&n, memory, m.memory, e);
+		r = disk_new_from(n.home, w->spec->machine.blank, &disk, e);
+	if (r == 0)
+		r = template_boot(w->spec, &w->run, disk, memory, state, digest, e);
 	if (r == 0)
 		r = write_disk(&n, disk, e);
 	if (r == 0)
-		r = snapshot_finish(&n, SNAPSHOT_TEMPLATE, w->key, w->info, e);
+		r = snapshot_finish(&n, SNAPSHOT_TEMPLATE, w->key, digest, w->info, e);
 	return r;
 }
 

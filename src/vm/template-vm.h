@@ -11,6 +11,7 @@
  */
 #pragma once
 
+#include "snapshot/pages.h"
 #include "snapshot/snapshot.h"
 
 /*
@@ -27,7 +28,7 @@ int template_find_or_make(const struct spec *spec, char ret_path[static SNAPSHOT
 int template_key(const struct spec *spec, char ret[static SNAPSHOT_KEY + 1], json_t **ret_info,
 		 struct err *e);
 
-/* Boots the VM with its memory in `memory` (a memfd of its size) and writes its device state to
- * `state`. Forks: a child enters namespaces and groups. */
+/* Boots the VM and writes its memory and device state to these files. Forks: a child enters
+ * namespaces and groups. *ret_hex: the digest of the memory. */
 int template_boot(const struct spec *spec, const struct state_root *run, int disk, int memory,
-		  int state, struct err *e);
+		  int state, char ret_hex[static PAGES_HEX], struct err *e);

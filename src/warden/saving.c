@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The warden's part in a snapshot: it creates the directory, copies the disk and adds the sandbox's
- * files. The hypervisor writes the VM's state into a file that the warden passes on; the warden
- * reads it only to hash it. The guest sleeps meanwhile, so its disk does not change.
+ * files. A child without privileges saves the VM's state, which the hypervisor writes into a pipe,
+ * and its memory (ram-save.h). The guest sleeps meanwhile, so its memory and disk do not change.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -16,6 +16,7 @@
 #include "base/path.h"
 #include "base/str.h"
 #include "engine/engine.h"
+#include "engine/oci.h"
 #include "snapshot/disk-copy.h"
 #include "snapshot/snapshot-room.h"
 #include "warden/warden.h"
@@ -53,7 +54,7 @@ int warden_take_snapshots(struct warden *w, struct err *e)
 	    !snapshot_key_valid(w->saving.suspended))
 		w->saving.suspended[0] = '\0';
 	if (w->spec.machine.snapshot[0] &&
-	    snapshot_open(w->spec.machine.snapshot, &w->root, &w->origin.from, e) < 0)
+	    snapshot_open(w->spec.machine.snapshot, &w->origin.from, e) < 0)
 		return e->num;
 	if (w->origin.from.kind == SNAPSHOT_SAVED &&
 	    (open_saved(w, SAVED_COMMANDS, &w->origin.commands, e) < 0 ||
@@ -73,6 +74,24 @@ static int make_file(int dir, const char *name, int *ret, struct err *e)
 	return 0;
 }
 
+/* *ret: the pipe for the VM's state. */
+static int start_saver(struct warden *w, int *ret, struct err *e)
+{
+	_cleanup_close_ int state = -EBADF, memory = -EBADF;
+	const struct ram_source from = {
+		.pid = w->box.init.pid,
+		.address = w->box.ram,
+		.size = w->box.ram_size,
+		.base = w->origin.memory,
+		.id = w->ids + OCI_KEEPER_OFFSET,
+	};
+
+	if (make_file(w->saving.made.dir, "state", &state, e) < 0 ||
+	    make_file(w->saving.made.dir, "memory", &memory, e) < 0)
+		return e->num;
+	return ram_save_start(&from, state, memory, &w->saving.ram, ret, e);
+}
+
 /* Creates the `n` files that the keeper and the VM fill. */
 static int begin(struct warden *w, int files[static 3], size_t *n, struct err *e)
 {
@@ -80,14 +99,13 @@ static int begin(struct warden *w, int files[static 3], size_t *n, struct err *e
 		return err_set(e, -EBUSY, "the sandbox has been paused");
 	/* Clients check the room too, but the warden does not trust the keeper that passes
 	 * requests on. */
-	if (snapshot_room(w->saving.dir, w->spec.snapshot_space,
-			  w->spec.limits.memory + w->spec.limits.disk, e) < 0 ||
+	if (snapshot_room(w->saving.dir, w->spec.snapshot_space, spec_snapshot_max(&w->spec), e) <
+		    0 ||
 	    snapshot_begin_at(w->saving.dir, &w->saving.made, e) < 0)
 		return e->num;
 	w->saving.active = true;
 	w->saving.until = clock_mono() + (SAVING_S + spec_transfer_s(&w->spec)) * NSEC_PER_SEC;
-	if (FAULT_ERR("save-begun", e) < 0 ||
-	    make_file(w->saving.made.dir, "state", &files[0], e) < 0)
+	if (FAULT_ERR("save-begun", e) < 0 || start_saver(w, &files[0], e) < 0)
 		return e->num;
 	if (mkdirat(w->saving.made.dir, "box", 0700) < 0)
 		return err_errno(e, "cannot make a directory of the snapshot");
@@ -128,8 +146,10 @@ bool warden_suspend(struct warden *w)
 
 void warden_save_drop(struct warden *w)
 {
-	if (w->saving.active)
+	if (w->saving.active) {
+		ram_save_done(&w->saving.ram);
 		snapshot_drop(&w->saving.made);
+	}
 	w->saving.active = false;
 }
 
@@ -182,7 +202,8 @@ static json_t *describe(const struct warden *w)
  * nowhere and the sandbox is dead. In the other order there would be a snapshot without a sandbox,
  * which would come back as a sandbox after a restart.
  */
-static int put_in_place(struct warden *w, const char *name, const json_t *info, struct err *e)
+static int put_in_place(struct warden *w, const char *name, const char *memory, const json_t *info,
+			struct err *e)
 {
 	const bool suspend = w->saving.what_for == WIRE_SAVE_SUSPEND;
 	int r = 0;
@@ -197,7 +218,7 @@ static int put_in_place(struct warden *w, const char *name, const json_t *info, 
 		(void)FAULT("suspend-named");
 	}
 	if (r == 0)
-		r = snapshot_finish(&w->saving.made, SNAPSHOT_SAVED, name, info, e);
+		r = snapshot_finish(&w->saving.made, SNAPSHOT_SAVED, name, memory, info, e);
 	if (r < 0 && suspend)
 		(void)unlinkat(w->dir, STATE_SUSPENDED, 0);
 	return r;
@@ -233,7 +254,7 @@ static int write_rest(const struct warden *w, struct err *e)
 static int finish(struct warden *w, uint64_t *ret, struct err *e)
 {
 	_cleanup_json_ json_t *info = describe(w);
-	char name[SAVE_NAME];
+	char name[SAVE_NAME], memory[PAGES_HEX];
 
 	/* 0 means no snapshot, so the number is made odd. */
 	if (!info || getrandom(ret, sizeof(*ret), 0) != (ssize_t)sizeof(*ret))
@@ -241,7 +262,9 @@ static int finish(struct warden *w, uint64_t *ret, struct err *e)
 	*ret |= 1;
 	save_name(*ret, name);
 	if ((w->saving.what_for == WIRE_SAVE_SUSPEND && write_rest(w, e) < 0) ||
-	    copy_rest(w, e) < 0 || put_in_place(w, name, info, e) < 0)
+	    ram_save_finish(&w->saving.ram, w->saving.until, memory, e) < 0 ||
+	    FAULT_ERR("save-memory", e) < 0 || copy_rest(w, e) < 0 ||
+	    put_in_place(w, name, memory, info, e) < 0)
 		return e->num;
 	(void)FAULT("save-finished");
 	return 0;

@@ -134,8 +134,7 @@ static int make_machine(struct warden *w, struct err *e)
 	w->ends.monitor_keeper = q[0];
 	w->ends.monitor = q[1];
 	/* A saved VM that ran before already has its workspace. */
-	r = w->origin.from.state < 0 || w->origin.from.memory >= 0 ? check_workspace(&w->spec, e)
-								   : 0;
+	r = w->origin.from.kind != SNAPSHOT_SAVED ? check_workspace(&w->spec, e) : 0;
 	if (r < 0)
 		return r;
 	return w->origin.from.disk >= 0
@@ -424,7 +423,8 @@ static int check_receipt(struct warden *w, struct err *e)
 	    FAULT_ERR("warden-note", e) < 0)
 		return e->num;
 	FAULT_KILL("guest-noted", w->box.init.pidfd);
-	/* The VM has its own memory and disk by now: its snapshot may be removed. */
+	/* The VM has a disk of its own and maps the memory: its snapshot may be removed. */
+	w->origin.memory = TAKE_FD(w->origin.from.memory);
 	snapshot_done(&w->origin.from);
 	receipt_init(&w->receipt, w->spec.require);
 	receipt_explicit(&w->receipt, w->spec.limits_asked);

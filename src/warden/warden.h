@@ -7,6 +7,7 @@
 #include "engine/dial-guard.h"
 #include "engine/engine.h"
 #include "keeper/keeper.h"
+#include "snapshot/ram-save.h"
 #include "snapshot/snapshot.h"
 #include "state/end.h"
 #include "state/life.h"
@@ -37,6 +38,7 @@ struct warden_ends {
 /* The snapshot or template that a VM starts from. */
 struct warden_origin {
 	struct snapshot from;
+	int memory;   /* its memory, which the VM maps: the base of the VM's own snapshots */
 	int commands; /* the list of commands that ran when it was saved, or -EBADF */
 	int rules;    /* the egress rules saved with it; -EBADF unless a fork or resume */
 };
@@ -49,6 +51,7 @@ struct saving {
 	uint64_t tried; /* the last deadline for which a suspend was tried */
 	enum wire_save what_for;
 	struct snapshot_new made;
+	struct ram_save ram;
 	char suspended[SAVE_NAME]; /* the snapshot that the sandbox was resumed from, or "" */
 };
 
@@ -100,21 +103,24 @@ struct warden {
 	struct witness witness;
 };
 
-#define WARDEN_INIT                                                                               \
-	{                                                                                         \
-		.dir = -EBADF, .report = -EBADF, .client = -EBADF, .root = STATE_ROOT_INIT,       \
-		.pool = -EBADF, .held = { .lock = -EBADF, .tree = -EBADF, .range = -EBADF },      \
-		.ends = { .listener = -EBADF,                                                     \
-			  .guest = -EBADF,                                                        \
-			  .guest_keeper = -EBADF,                                                 \
-			  .monitor = -EBADF,                                                      \
-			  .monitor_keeper = -EBADF,                                               \
-			  .note_keeper = -EBADF },                                                \
-		.origin = { .from = SNAPSHOT_INIT, .commands = -EBADF, .rules = -EBADF },         \
-		.disk = -EBADF, .box = { .init = PROC_INIT, .said = -EBADF },                     \
-		.group = CGROUP_INIT, .keeper = PROC_INIT, .note = -EBADF,                        \
-		.guard = DIAL_GUARD_INIT, .saving = { .dir = -EBADF, .made = { .dir = -EBADF } }, \
-		.witness = { .log = AUDIT_LOG_INIT, .chain = AUDIT_CHAIN_INIT },                  \
+#define WARDEN_INIT                                                                           \
+	{                                                                                     \
+		.dir = -EBADF, .report = -EBADF, .client = -EBADF, .root = STATE_ROOT_INIT,   \
+		.pool = -EBADF, .held = { .lock = -EBADF, .tree = -EBADF, .range = -EBADF },  \
+		.ends = { .listener = -EBADF,                                                 \
+			  .guest = -EBADF,                                                    \
+			  .guest_keeper = -EBADF,                                             \
+			  .monitor = -EBADF,                                                  \
+			  .monitor_keeper = -EBADF,                                           \
+			  .note_keeper = -EBADF },                                            \
+		.origin = { .from = SNAPSHOT_INIT,                                            \
+			    .memory = -EBADF,                                                 \
+			    .commands = -EBADF,                                               \
+			    .rules = -EBADF },                                                \
+		.disk = -EBADF, .box = ENGINE_SANDBOX_INIT, .group = CGROUP_INIT,             \
+		.keeper = PROC_INIT, .note = -EBADF, .guard = DIAL_GUARD_INIT,                \
+		.saving = { .dir = -EBADF, .made = { .dir = -EBADF }, .ram = RAM_SAVE_INIT }, \
+		.witness = { .log = AUDIT_LOG_INIT, .chain = AUDIT_CHAIN_INIT },              \
 	}
 
 /* start.c. warden_start() builds and verifies the sandbox, warden_go() makes it serve. On

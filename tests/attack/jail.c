@@ -109,8 +109,7 @@ static int start_program(const char *program, struct engine_sandbox *ret, struct
 				     .program = argv[0],
 				     .argv = argv,
 				     .files = files,
-				     .fds = fds,
-				     .proc = true };
+				     .fds = fds };
 
 	for (size_t i = 0; i < QEMU_FDS; i++)
 		fds[i] = -EBADF;
@@ -131,13 +130,20 @@ static void print_receipt(const struct engine_sandbox *b)
 	(void)putchar('\n');
 }
 
-static void act(int c, const struct engine_sandbox *b)
+static const char *seal(struct engine_sandbox *b, struct err *e)
+{
+	int r = b->ram_report >= 0 ? start.engine->seal(&start, b, e) : qemu_jail_seal(&b->init, e);
+
+	return r < 0 ? e->msg : "sealed";
+}
+
+static void act(int c, struct engine_sandbox *b)
 {
 	struct err e = ERR_INIT;
 	char words[256];
 
 	if (c == 's') {
-		(void)printf("%s\n", start.engine->seal(&start, b, &e) < 0 ? e.msg : "sealed");
+		(void)printf("%s\n", seal(b, &e));
 	} else if (c == 'v') {
 		print_receipt(b);
 	} else if (c == 'w') {
@@ -155,7 +161,7 @@ static int complain(const struct err *e)
 
 int main(int argc, char **argv)
 {
-	struct engine_sandbox box = { .init = PROC_INIT, .said = -EBADF };
+	struct engine_sandbox box = ENGINE_SANDBOX_INIT;
 	const char *program = NULL;
 	struct err e = ERR_INIT;
 	int r, c;

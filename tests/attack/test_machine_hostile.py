@@ -33,16 +33,15 @@ def digests(*patterns):
 class Hostile(SandboxCase):
     @contextlib.contextmanager
     def wild(self, mode, templates="off"):
-        """Runs hutch with another agent. The process that holds template memory outlives
-        sandboxes; gc ends it."""
+        """Runs hutch with another agent."""
         was = os.environ["HUTCH_GUEST"]
         with tempfile.TemporaryDirectory(dir=Path(os.environ["WILD"]).parent if os.geteuid() == 0 else None) as lib:
             os.chmod(lib, 0o755)
             guest = Path(lib) / "hutch-guest"
             guest.write_bytes(Path(os.environ["WILD"]).read_bytes() + b"\0" + mode.encode())
             guest.chmod(0o755)
-            for name in ("hutch-keeper", "hutch-hold"):
-                os.symlink(os.environ[name.upper().replace("-", "_")], Path(lib) / name)
+            for name in ("hutch-keeper", "hutch-ram.so"):
+                os.symlink(os.environ[name.upper().replace("-", "_").replace(".", "_")], Path(lib) / name)
             os.environ.update(HUTCH_GUEST=str(guest), HUTCH_LIBEXEC_DIR=lib, HUTCH_TEMPLATES=templates)
             try:
                 yield

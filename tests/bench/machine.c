@@ -126,12 +126,11 @@ static int run_template(char **v)
 
 static int run_open(const char *path)
 {
-	_cleanup_state_root_ struct state_root run = STATE_ROOT_INIT;
 	_cleanup_snapshot_ struct snapshot s = SNAPSHOT_INIT;
 	uint64_t start = clock_mono();
 	struct err e = ERR_INIT;
 
-	if (state_root_open(&run, &e) < 0 || snapshot_open(path, &run, &s, &e) < 0)
+	if (snapshot_open(path, &s, &e) < 0)
 		die(&e);
 	(void)printf("%.2f\n", ms_since(start));
 	return 0;
@@ -227,7 +226,7 @@ static void tell(struct clone *c, const char *text)
 
 /* Resumes the VM as a keeper does. */
 static void resume(struct clone *c, bool jail, const struct engine_start *s,
-		   const struct engine_sandbox *b)
+		   struct engine_sandbox *b)
 {
 	struct err e = ERR_INIT;
 
@@ -252,17 +251,26 @@ static void resume(struct clone *c, bool jail, const struct engine_start *s,
 static void start_bare(const struct clones *all, const struct engine_start *s, int root,
 		       struct proc *ret)
 {
-	const int fds[] = { s->channel, s->monitor, root, s->disk, s->memory, s->state };
-	_cleanup_buf_ struct buf text = BUF_INIT(QEMU_TEXT_MAX);
-	const char *argv[QEMU_ARGS_MAX];
-	char program[512];
+	const int fds[] = { s->channel,
+			    s->monitor,
+			    root,
+			    s->disk,
+			    s->memory,
+			    s->state,
+			    open("/dev/null", O_WRONLY | O_CLOEXEC) };
+	_cleanup_buf_ struct buf text = BUF_INIT(QEMU_TEXT_MAX), vars = BUF_INIT(QEMU_TEXT_MAX);
+	const char *argv[QEMU_ARGS_MAX], *env[QEMU_ENVIRONMENT_MAX];
+	char program[512], library[PATH_MAX];
+	struct err e = ERR_INIT;
 	struct qemu_machine m;
 
-	qemu_describe(&all->spec, s->state >= 0 ? VM_CLONE : VM_BOOT, &m);
+	qemu_describe(&all->spec, s->state >= 0 ? VM_RESTORE : VM_BOOT, &m);
 	m.tsc_khz = all->tsc_khz;
 	if (proc_find(QEMU_PROGRAM, program, sizeof(program)) < 0 ||
 	    qemu_arguments(&m, program, &text, argv) < 0)
 		die_errno("arguments");
+	if (qemu_ram_library(library, &e) < 0 || qemu_ram_environment(&m, library, &vars, env) < 0)
+		die(&e);
 	/* Without a jail these files are not in the root directory. */
 	for (size_t i = 0; argv[i]; i++)
 		if (str_eq(argv[i], QEMU_KERNEL) || str_eq(argv[i], QEMU_INITRD))
@@ -277,7 +285,7 @@ static void start_bare(const struct clones *all, const struct engine_start *s, i
 			if (fds[i] >= 0 && dup2(high[i], QEMU_FD_CHANNEL + (int)i) < 0)
 				_exit(1);
 		(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-		(void)execv(program, (char *const *)argv);
+		(void)execve(program, (char *const *)argv, (char *const *)env);
 		_exit(1);
 	}
 }
@@ -285,7 +293,7 @@ static void start_bare(const struct clones *all, const struct engine_start *s, i
 static void start_one(struct clones *all, struct clone *c)
 {
 	_cleanup_close_ int disk = -EBADF, root = -EBADF, state = -EBADF, blank = -EBADF;
-	struct engine_sandbox box = { .init = PROC_INIT, .said = -EBADF };
+	struct engine_sandbox box = ENGINE_SANDBOX_INIT;
 	struct engine_start s;
 	struct err e = ERR_INIT;
 	uint64_t start = clock_mono();
@@ -404,7 +412,7 @@ static int run_clones(const char *path, char **v)
 	all.jail = !v[6] || str_eq(v[6], "jail");
 	if (str_to_u64(v[5], strlen(v[5]), CLONES_MAX, &n) < 0)
 		return 2;
-	if (state_root_open(&run, &e) < 0 || snapshot_open(path, &run, &all.from, &e) < 0)
+	if (state_root_open(&run, &e) < 0 || snapshot_open(path, &all.from, &e) < 0)
 		die(&e);
 	if (all.jail)
 		become_warden(&all, &run, &range);

@@ -13,7 +13,7 @@ also identify our processes: each runs one of these files.
 HUTCH_TEST_LEVEL=microvm makes every sandbox a VM; the kernel's package is in HUTCH_TEST_KERNEL_DIR.
 HUTCH_TEST_ENGINE names the container engine. HUTCH_TEST_REPEAT=N runs each test N times.
 
-HUTCH, HUTCH_KEEPER, HUTCH_GUEST, HUTCH_HOLD and HUTCHD are the programs, PROBE, RAIDER and BOMB
+HUTCH, HUTCH_KEEPER, HUTCH_GUEST, HUTCH_RAM_SO and HUTCHD are the programs, PROBE, RAIDER and BOMB
 those of the attacks. HUTCH_TEST_IMAGE is the tarball of make-image.sh, made if it is missing.
 """
 
@@ -35,7 +35,7 @@ ROOT = os.geteuid() == 0
 CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 0x40000
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # others cannot reach root's home
 PROGRAMS = {"HUTCH": "src/cli/hutch", "HUTCH_KEEPER": "src/warden/hutch-keeper", "HUTCH_GUEST": "src/guest/hutch-guest",
-            "HUTCHD": "src/daemon/hutchd", "HUTCH_HOLD": "src/snapshot/hutch-hold", "PROBE": "probe", "RAIDER": "raider", "BOMB": "bomb", "CELL": "cell",
+            "HUTCHD": "src/daemon/hutchd", "HUTCH_RAM_SO": "src/ram/hutch-ram.so", "PROBE": "probe", "RAIDER": "raider", "BOMB": "bomb", "CELL": "cell",
             "JAIL": "jail", "WILD": "wild", "TAKEN": "taken"}
 
 
@@ -171,7 +171,6 @@ def run(tests, tarball, user, stack):
         r = subprocess.run([python, public / "tests/integration/run.py", *(public / "tests" / w.name for w in where),
                             *(tests or ["test_sandbox"])], env=env, check=False, stdin=subprocess.DEVNULL, **place).returncode
     finally:
-        # Ends the processes that hold the memory of templates.
         subprocess.run([env["HUTCH"], "gc"], env=env, check=True, stdout=subprocess.DEVNULL, **place)
     left = end(user) if user else []
     if left:

@@ -223,7 +223,7 @@ def make(work):
     for name in ("qboot.rom", "bios-microvm.bin", "linuxboot_dma.bin", "pvh.bin", "kvmvapic.bin"):
         root.file(FIRMWARE / name)
     root.program(program("HUTCH"), "/usr/bin/hutch")
-    for name in ("HUTCH_KEEPER", "HUTCH_GUEST", "HUTCH_HOLD"):
+    for name in ("HUTCH_KEEPER", "HUTCH_GUEST", "HUTCH_RAM_SO"):
         root.program(program(name), f"/opt/hutch/{program(name).name}")
     for name, text in (("etc/passwd", "root:x:0:0::/tmp:/bin/sh\n"), ("etc/group", "root:x:0:\n"), ("etc/hutch/host.yaml", HOST),
                        ("etc/hutch/nested.yaml", AGENT), ("nested", STEPS)):

@@ -20,7 +20,7 @@ class Gc(SandboxCase):
     def test_nothing_there(self):
         self.ended(hutch("gc"), 0)
         self.assertEqual(self.ended(hutch("gc"), 0).stdout, b"")
-        self.assertEqual(gc(), {"dead": [], "ended": [], "groups": [], "ids": 0, "images": [], "memory": [], "snapshots": []})
+        self.assertEqual(gc(), {"dead": [], "ended": [], "groups": [], "ids": 0, "images": [], "snapshots": []})
 
     def test_the_living_stay_and_the_ended_go(self):
         alive, ended = self.create(), self.create()

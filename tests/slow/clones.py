@@ -12,7 +12,7 @@ that their first random numbers are equal.
 --of saved: clones a snapshot of a sandbox instead of a template. A program in it has used all of
 these, and continues to.
 
-HUTCH, HUTCH_KEEPER, HUTCH_GUEST, HUTCH_HOLD and HUTCH_TEST_KERNEL_DIR as for
+HUTCH, HUTCH_KEEPER, HUTCH_GUEST, HUTCH_RAM_SO and HUTCH_TEST_KERNEL_DIR as for
 tests/integration/run_as.py; HUTCH_GUEST_UNSEEDED: the agent of the control (tests/slow/unseeded.c);
 HUTCH_CLONES_IMAGE: path of the image with ssh-keygen, made if missing.
 """
@@ -106,7 +106,7 @@ def clone(sandbox, saved):
 
 def unseeded(sandbox, n):
     """Returns the first random number of each of n clones without a seed."""
-    names = {"hutch-guest": "HUTCH_GUEST_UNSEEDED", "hutch-keeper": "HUTCH_KEEPER", "hutch-hold": "HUTCH_HOLD"}
+    names = {"hutch-guest": "HUTCH_GUEST_UNSEEDED", "hutch-keeper": "HUTCH_KEEPER", "hutch-ram.so": "HUTCH_RAM_SO"}
     guest = os.environ["HUTCH_GUEST"]
     with tempfile.TemporaryDirectory(dir=Path(guest).parent) as lib:
         os.chmod(lib, 0o755)

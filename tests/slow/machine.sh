@@ -11,7 +11,7 @@ shift $(($# < 2 ? $# : 2))
 tests=$(dirname "$(dirname "$(realpath "$0")")")
 export HUTCH_TEST_LEVEL=microvm
 export HUTCH="$build/src/cli/hutch" HUTCHD="$build/src/daemon/hutchd" HUTCH_KEEPER="$build/src/warden/hutch-keeper"
-export HUTCH_GUEST="$build/src/guest/hutch-guest" HUTCH_HOLD="$build/src/snapshot/hutch-hold"
+export HUTCH_GUEST="$build/src/guest/hutch-guest" HUTCH_RAM_SO="$build/src/ram/hutch-ram.so"
 export BOMB="$build/tests/integration/bomb" PROBE="$build/tests/attack/attack-probe" RAIDER="$build/tests/attack/attack-raider"
 export CELL="$build/tests/attack/attack-cell" JAIL="$build/tests/attack/attack-jail" WILD="$build/tests/attack/attack-wild"
 export DIAL="$build/tests/egress/dial" DIAL_MUSL="$build/tests/egress/dial-musl"

@@ -9,7 +9,7 @@ Parts:
   kill    performs one of: boot, clone, template, pause, resume, suspend, wake (resume of a
           suspended VM), snapshot, restore, fork; and kills (kill -9) one of the processes that
           take part: hutch, hutchd, its job, the process that makes a template, warden, keeper,
-          QEMU, hutch-hold. Processes without a warden end by themselves; `hutch ps` reclaims the
+          QEMU. Processes without a warden end by themselves; `hutch ps` reclaims the
           rest; nothing is left. Each snapshot is then complete and starts, paused VMs resume, and
           `hutch gc` removes the leftovers of a dead creator.
   damage  flips a bit of each file of a snapshot, truncates each, removes each: `--snapshot` refuses
@@ -19,7 +19,7 @@ Parts:
   silent  a guest that never says HELLO is killed within its deadline, with the reason. Takes a
           minute.
 
-HUTCH, HUTCHD, HUTCH_KEEPER, HUTCH_GUEST, HUTCH_HOLD, WILD (attack-wild) and HUTCH_TEST_KERNEL_DIR
+HUTCH, HUTCHD, HUTCH_KEEPER, HUTCH_GUEST, HUTCH_RAM_SO, WILD (attack-wild) and HUTCH_TEST_KERNEL_DIR
 as for tests/integration/run_as.py.
 """
 

@@ -67,19 +67,18 @@ class Boot(Operation):
 
 
 class Clone(Operation):
-    """The first clone after the template's memory was released: also starts hutch-hold."""
-
-    parts = (*Operation.parts, "hold")
+    """A clone that verifies the template, as the first one after a boot of the host."""
 
     def prepare(self, env=None):
-        good("gc")
+        for path in (Path(os.environ["HUTCH_STATE_DIR"]) / "machine/snapshots").glob("*/verified"):
+            path.unlink()
         return ()
 
 
 class Template(Operation):
     """The first VM of its kind, which makes the template."""
 
-    parts = ("hutch", "maker", "warden", "keeper", "qemu", "hold", "hutchd", "job")
+    parts = ("hutch", "maker", "warden", "keeper", "qemu", "hutchd", "job")
 
     def prepare(self, env=None):
         for key, one in snapshots().items():
@@ -242,10 +241,6 @@ def same_file(p, name):
     return p.exe == (st.st_dev, st.st_ino)
 
 
-def holders():
-    return [p for p in sandbox.processes() if same_file(p, "HUTCH_HOLD")]
-
-
 def cast(first):
     """Returns {part: [process]} of the running processes. `first` is the process that got the
     request."""
@@ -261,7 +256,6 @@ def cast(first):
             found["keeper" if p.parent in keepers else "warden"].append(p)
         elif p.comm == "qemu-system-x86":
             found["qemu"].append(p)
-    found["hold"] = holders()
     return found
 
 

@@ -373,7 +373,7 @@ TEST_WITH(reasons_of_a_machine, of_machine, of_container)
 	expect_all(&r, "PID 1 does not run qemu-system-x86_64");
 }
 
-/* A VM's control groups must have room for QEMU too. */
+/* A VM's control groups must have room for its kernel and QEMU, too. */
 TEST(limits)
 {
 	struct spec s = { .limits = { .cpus = 1500, .memory = 1 << 30, .pids = 7 } };
@@ -387,10 +387,10 @@ TEST(limits)
 	s.machine.accel = "kvm";
 	l = engine_find("qemu")->limits(&s);
 	assert_int_equal(l.cpus, 1500);
-	assert_int_equal(l.memory, (1 << 30) + (128 << 20));
+	assert_int_equal(l.memory, (UINT64_C(1024 + 32 + 80) + 128) << 20);
 	assert_int_equal(l.pids, 96 + 2);
 	s.machine.accel = "tcg";
-	assert_int_equal(engine_find("qemu")->limits(&s).memory, (1 << 30) + (256 << 20));
+	assert_int_equal(engine_find("qemu")->limits(&s).memory, (1024 + 32 + 80 + 256) << 20);
 }
 
 TEST(not_the_guest)

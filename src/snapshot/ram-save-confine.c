@@ -1,26 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * hutch-hold keeps its user, and nothing else: no capability, no file but (Landlock) to remove one
- * in the directory of sockets, some twenty system calls.
- */
+/* The process that saves a VM uses its open descriptors and nothing else: its own user and group,
+ * no capability, no other file, some fifteen system calls. */
+#include "confine/become.h"
 #include "confine/caps.h"
 #include "confine/filter.h"
 #include "confine/landlock.h"
 #include "confine/rlimits.h"
 #include "confine/self.h"
 #include "confine/stages.h"
-#include "snapshot/hold.h"
+#include "snapshot/ram-save.h"
 
 enum {
 	FILES_MAX = 32,
 };
 
+static int become_own_user(void *arg)
+{
+	const uint32_t *id = arg;
+	int r = caps_bound(0);
+
+	return r < 0 ? r : become(*id);
+}
+
 static int drop_capabilities(void *arg)
 {
-	int r;
+	int r = stage_drop_privileges(NULL);
 
-	(void)caps_bound(0); /* -EPERM: there is none to drop */
-	r = stage_drop_privileges(NULL);
 	return r < 0 ? r : self_not_dumpable();
 }
 
@@ -38,22 +43,14 @@ static int set_limits(void *arg)
 /* A kernel without Landlock has the other stages. */
 static int forbid_files(void *arg)
 {
-	return MIN(landlock_forbid_all(false, HOLD_FD_SOCKETS, LANDLOCK_ACCESS_FS_REMOVE_FILE), 0);
+	return MIN(landlock_forbid_all(false, -EBADF, 0), 0);
 }
 
 /* clang-format off */
 static const struct sock_filter calls[] = {
 	FILTER_HEAD,
 
-	/* The file into the memory. */
-	ALLOW(pread64), ALLOW(pwrite64), ALLOW(lseek), ALLOW(ftruncate), ALLOW(memfd_create), ALLOW(fcntl),
-
-	/* Those who ask. */
-	ALLOW(poll), ALLOW(ppoll), ALLOW(accept4), ALLOW(getsockopt), ALLOW(setsockopt), ALLOW(recvfrom),
-	ALLOW(sendmsg), ALLOW(close), ALLOW(geteuid), ALLOW(clock_gettime),
-
-	/* The socket's end. */
-	ALLOW(flock), ALLOW(unlinkat),
+	ALLOW(pread64), ALLOW(pwrite64), ALLOW(read), ALLOW(write), ALLOW(lseek), ALLOW(ftruncate), ALLOW(poll), ALLOW(ppoll),
 
 	ALLOW_MEMORY,
 	ALLOW(exit_group), ALLOW(restart_syscall), ALLOW(rt_sigreturn), ALLOW(futex),
@@ -67,14 +64,16 @@ static int filter_calls(void *arg)
 }
 
 static const struct confine_stage stages[] = {
+	{ "its own user", become_own_user },
 	{ "capabilities", drop_capabilities, stage_has_no_privileges },
+	{ "dying with its parent", stage_die_with_parent },
 	{ "limits", set_limits },
 	{ "Landlock", forbid_files, stage_has_no_files },
 	{ "the filter of system calls", filter_calls },
 	{ NULL },
 };
 
-int hold_confine(void)
+int ram_save_confine(uint32_t id)
 {
-	return confine_run(stages, NULL, NULL);
+	return confine_run(stages, &id, NULL);
 }
