@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hutch-hold keeps its user, and nothing else: no capability, no file but (Landlock) to remove one
- * in the directory of sockets, some twenty system calls.
+ * Confines hutch-hold. It keeps its user id, has no capability, and may make only the system calls
+ * of the filter below. Landlock denies it all files; it may only remove its socket from the
+ * directory of sockets.
  */
-#include "confine/caps.h"
 #include "confine/filter.h"
 #include "confine/landlock.h"
 #include "confine/rlimits.h"
-#include "confine/self.h"
 #include "confine/stages.h"
 #include "snapshot/hold.h"
 
@@ -17,11 +16,7 @@ enum {
 
 static int drop_capabilities(void *arg)
 {
-	int r;
-
-	(void)caps_bound(0); /* -EPERM: there is none to drop */
-	r = stage_drop_privileges(NULL);
-	return r < 0 ? r : self_not_dumpable();
+	return confine_drop_privileges(0);
 }
 
 static int set_limits(void *arg)
@@ -35,7 +30,7 @@ static int set_limits(void *arg)
 	return rlimits_lower(limits, ARRAY_SIZE(limits));
 }
 
-/* A kernel without Landlock has the other stages. */
+/* On a kernel without Landlock the other stages still apply. */
 static int forbid_files(void *arg)
 {
 	return MIN(landlock_forbid_all(false, HOLD_FD_SOCKETS, LANDLOCK_ACCESS_FS_REMOVE_FILE), 0);
@@ -45,14 +40,14 @@ static int forbid_files(void *arg)
 static const struct sock_filter calls[] = {
 	FILTER_HEAD,
 
-	/* The file into the memory. */
+	/* Copying the snapshot file into memory. */
 	ALLOW(pread64), ALLOW(pwrite64), ALLOW(lseek), ALLOW(ftruncate), ALLOW(memfd_create), ALLOW(fcntl),
 
-	/* Those who ask. */
+	/* Serving clients on the socket. */
 	ALLOW(poll), ALLOW(ppoll), ALLOW(accept4), ALLOW(getsockopt), ALLOW(setsockopt), ALLOW(recvfrom),
 	ALLOW(sendmsg), ALLOW(close), ALLOW(geteuid), ALLOW(clock_gettime),
 
-	/* The socket's end. */
+	/* Locking and removing the socket at the end. */
 	ALLOW(flock), ALLOW(unlinkat),
 
 	ALLOW_MEMORY,
@@ -70,7 +65,7 @@ static const struct confine_stage stages[] = {
 	{ "capabilities", drop_capabilities, stage_has_no_privileges },
 	{ "limits", set_limits },
 	{ "Landlock", forbid_files, stage_has_no_files },
-	{ "the filter of system calls", filter_calls },
+	{ "the syscall filter", filter_calls },
 	{ NULL },
 };
 
