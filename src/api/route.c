@@ -239,7 +239,7 @@ static void pass_on(struct request *r)
 		request_fail(r, 404, "no part of this server serves ports");
 }
 
-static void go_on(struct request *r)
+static void serve_data(struct request *r)
 {
 	if (r->port != API_ENVD_PORT) {
 		pass_on(r);
@@ -268,11 +268,11 @@ static void data_plane(struct request *r, struct box *b)
 		return;
 	}
 	if (b->state == BOX_PAUSED) {
-		box_wake(r, b, go_on);
+		box_wake(r, b, serve_data);
 		return;
 	}
 	request_join(r, b);
-	go_on(r);
+	serve_data(r);
 }
 
 /* Returns true if the request was for a sandbox. */

@@ -459,8 +459,8 @@ static int run_run(struct invocation *inv)
 }
 
 /* The caller did not get the ID and could not end the sandbox. */
-static int take_back(const struct invocation *inv, const struct state_root *root,
-		     const struct sandbox *b)
+static int end_unannounced(const struct invocation *inv, const struct state_root *root,
+			   const struct sandbox *b)
 {
 	struct err owed = ERR_INIT, e = ERR_INIT;
 
@@ -486,7 +486,7 @@ static int run_create(struct invocation *inv)
 	else
 		(void)puts(b.id);
 	if (code != EXIT_OK || fflush(stdout) != 0 || ferror(stdout))
-		return take_back(inv, &root, &b);
+		return end_unannounced(inv, &root, &b);
 	return EXIT_OK;
 }
 

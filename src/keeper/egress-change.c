@@ -33,7 +33,7 @@ enum {
 /* ---- added rules ---- */
 
 /* Removes added rules for the same host and port. */
-static void take_back(struct egress *g, const struct rule *rule)
+static void remove_added(struct egress *g, const struct rule *rule)
 {
 	struct ruleset_entry *live = g->entries + g->n_policy;
 	size_t kept = 0;
@@ -85,7 +85,7 @@ static int read_live(const struct egress *g, const char *text, size_t n, bool de
 
 static void put_live(struct egress *g, struct ruleset_entry entry)
 {
-	take_back(g, &entry.rule);
+	remove_added(g, &entry.rule);
 	entry.id = (uint32_t)(g->n_policy + g->n_live);
 	g->entries[g->n_policy + g->n_live++] = entry;
 }

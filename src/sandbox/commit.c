@@ -33,7 +33,7 @@ enum {
 
 struct report {
 	int result;
-	int nobody;		/* not 0: failed because the worker stopped reading */
+	int no_reader;		/* not 0: failed because the worker stopped reading */
 	char text[ERR_MSG_MAX]; /* reason */
 	char note[ERR_MSG_MAX];
 };
@@ -50,7 +50,7 @@ struct feeder {
 	struct transfer t;
 	int pipe;
 	uint64_t left; /* bytes that it may still pass on */
-	bool nobody;
+	bool no_reader;
 };
 
 static int pass_on(struct feeder *f, struct err *e)
@@ -65,7 +65,7 @@ static int pass_on(struct feeder *f, struct err *e)
 				       "the sandbox sends more than its image and its disk have");
 		f->left -= (uint64_t)n;
 		r = fd_write_all(f->pipe, chunk, (size_t)n);
-		f->nobody = r < 0;
+		f->no_reader = r < 0;
 		if (r < 0)
 			return err_set(e, r, "cannot pass the archive on: %s", strerror(-r));
 	}
@@ -95,7 +95,7 @@ static _noreturn_ void feeder(int conn, int pipe, int sock, uint64_t max)
 	(void)signal(SIGPIPE, SIG_IGN);
 	f.t.stop = sock;
 	last.result = feed(&f, &j, &e);
-	last.nobody = f.nobody;
+	last.no_reader = f.no_reader;
 	memcpy(last.text, e.msg, sizeof(last.text));
 	(void)snprintf(last.note, sizeof(last.note), "%.*s", ERR_MSG_MAX - 1, f.t.text);
 	(void)!send(sock, &last, sizeof(last), MSG_NOSIGNAL);
@@ -143,7 +143,7 @@ static int ended(void *arg, int r, struct err *e)
 		return r < 0 ? 0 : err_set(e, -EPIPE, "the process that reads has ended");
 	report.text[sizeof(report.text) - 1] = report.note[sizeof(report.note) - 1] = '\0';
 	memcpy(f->note, report.note, sizeof(report.note));
-	if (report.result == 0 || (report.nobody && r < 0))
+	if (report.result == 0 || (report.no_reader && r < 0))
 		return 0;
 	return err_set(e, report.result < 0 ? report.result : -EIO, "%s", report.text);
 }

@@ -237,7 +237,8 @@ static int start(const struct want *w, int *ret_sock, struct err *e)
 	return r < 0 ? err_set(e, r, "cannot reach hutch-hold: %s", strerror(-r)) : 0;
 }
 
-static bool nobody(int r)
+/* No process listens on the socket. */
+static bool is_absent(int r)
 {
 	return r == -ENOENT || r == -ECONNREFUSED;
 }
@@ -273,7 +274,7 @@ int hold_get(const struct state_root *run, int dir, uint64_t size, const char *d
 		_cleanup_close_ int sock = -EBADF;
 
 		r = reach(w.sockets, w.name, &sock);
-		if (nobody(r) && (r = start(&w, &sock, e)) < 0)
+		if (is_absent(r) && (r = start(&w, &sock, e)) < 0)
 			return r;
 		if (r == 0)
 			r = ask(&w, sock, ret_memfd);
@@ -319,7 +320,7 @@ static int end_one(int sockets, const char *name)
 		ended = true;
 		if (RETRY_EINTR(recv(sock, &byte, sizeof(byte), 0)) < 0 && errno != ECONNRESET)
 			return -errno;
-	} else if (!nobody(r) && r != -EPIPE && r != -ECONNRESET) {
+	} else if (!is_absent(r) && r != -EPIPE && r != -ECONNRESET) {
 		return r;
 	}
 	r = remove_stale(sockets, name);

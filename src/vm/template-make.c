@@ -263,7 +263,7 @@ static int boot_and_save(struct maker *m, struct err *e)
 }
 
 /* Cleans up as far as possible; a sweep does the rest. */
-static void take_back(struct maker *m)
+static void clean_up(struct maker *m)
 {
 	struct err ignored = ERR_INIT;
 
@@ -281,7 +281,7 @@ static _noreturn_ void child(struct maker *m, pid_t parent, int report)
 
 	if (r == 0)
 		r = boot_and_save(m, &e);
-	take_back(m);
+	clean_up(m);
 	e.num = r;
 	(void)!write(report, &e, sizeof(e));
 	_exit(r < 0);
