@@ -11,8 +11,8 @@
  */
 #include <signal.h>
 #include <string.h>
-#include <sys/prctl.h>
 
+#include "base/proc.h"
 #include "base/str.h"
 #include "mcp/mcp-inner.h"
 
@@ -133,7 +133,7 @@ static int call_work(void *arg, json_t **ret, struct err *e)
 
 	/* Without the server the result would be lost, so die with it. */
 	if (!c->tool->whole)
-		(void)prctl(PR_SET_PDEATHSIG, SIGTERM);
+		(void)proc_die_with(0, SIGTERM);
 	return work_run(&c->session->ref, c->tool, c->arguments, c->session->own, ret, e);
 }
 

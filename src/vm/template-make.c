@@ -212,9 +212,15 @@ static int make_sockets(struct maker *m, struct err *e)
 /* After entering the namespaces, which clears it. */
 static int die_with(pid_t parent, struct err *e)
 {
-	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
-		return err_errno(e, "cannot set a parent-death signal");
-	return getppid() == parent ? 0 : err_set(e, -ESRCH, "hutch has ended");
+	int r = proc_die_with(parent, SIGKILL);
+
+	if (r == -ESRCH)
+		return err_set(e, r, "hutch has ended");
+	if (r < 0)
+		return err_set(e, r, "cannot set a parent-death signal: %s", strerror(-r));
+	if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
+		return err_errno(e, "cannot become a subreaper");
+	return 0;
 }
 
 static int arrange(struct maker *m, pid_t parent, struct err *e)
