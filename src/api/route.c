@@ -264,7 +264,7 @@ static void data_plane(struct request *r, struct box *b)
 	}
 	(void)snprintf(r->args[0], sizeof(r->args[0]), "%s", b->sandbox.id);
 	if (b->state == BOX_PAUSED && !may_wake(r, b)) {
-		request_fail(r, 401, "the sandbox is paused, and is not woken without its token");
+		request_fail(r, 401, "the sandbox is paused, and resuming it needs its token");
 		return;
 	}
 	if (b->state == BOX_PAUSED) {
@@ -343,7 +343,7 @@ static void handle(struct request *r)
 		return;
 	}
 	if (http_field(x, "origin")) {
-		request_fail(r, 403, "requests of web pages are not taken");
+		request_fail(r, 403, "requests from web pages are rejected");
 		return;
 	}
 	r->role = request_role(r);

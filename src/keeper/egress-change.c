@@ -114,8 +114,8 @@ static int change(struct keeper *k, const char *text, size_t n, bool deny, struc
 
 	if (!g)
 		return err_set(e, -EOPNOTSUPP,
-			       "the sandbox was started without any allowed name, and has no way "
-			       "out to open");
+			       "the sandbox has no network, because its policy allowed no target "
+			       "when it started");
 	if (read_live(g, text, n, deny, &entry, e) < 0)
 		return e->num;
 	if (record_change(k, text, n, deny) < 0)

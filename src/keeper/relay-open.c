@@ -298,7 +298,7 @@ static void open_waiting(struct relay *r, int err)
 	if (err == 0)
 		return;
 	if (r->adopted)
-		log_error("command %d, which runs, is not taken over: %s", (int)r->pid,
+		log_error("cannot take over the running command %d: %s", (int)r->pid,
 			  strerror(-err));
 	else
 		client_check(r->client, refuse(r, err));

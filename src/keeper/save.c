@@ -94,7 +94,7 @@ static void on_awake(struct loop_timer *t)
 {
 	struct keeper *k = t->arg;
 
-	log_error("the guest does not fall asleep");
+	log_error("the guest did not stop its programs for the snapshot");
 	abort_save(k,
 		   "hutch-guest did not stop the VM's programs in time: no snapshot was made, and "
 		   "the sandbox was ended; start a new one, or one from an earlier snapshot");
@@ -113,11 +113,11 @@ void save_asleep(struct keeper *k)
 	(void)FAULT("save-asleep");
 	loop_del_timer(&k->save.timer);
 	if (adopt_write(k, k->save.list) < 0) {
-		log_error("cannot write down which commands run");
+		log_error("cannot save the list of running commands");
 		k->save.failed = true;
 	}
 	if (k->save.rules >= 0 && egress_save(k, k->save.rules) < 0) {
-		log_error("cannot write down what may go out");
+		log_error("cannot save the egress rules");
 		k->save.failed = true;
 	}
 	k->save.list = fd_close(k->save.list);
@@ -223,7 +223,7 @@ void save_at_deadline(struct keeper *k)
 	/* The warden does not wait for an answer: it pauses a sandbox that still runs after a
 	 * while. */
 	if (why)
-		log_error("the deadline cannot suspend it: %s", why);
+		log_error("cannot suspend the sandbox at its deadline: %s", why);
 }
 
 void save_drop(const struct client *c, uint32_t ch)

@@ -310,7 +310,7 @@ static int trim(const struct state_root *root, const struct sandbox_gc *gc, stru
 	int r = gc && gc->ended ? 0 : host_config_load(&config, e);
 
 	if (r < 0)
-		return err_wrap(e, "sandboxes that have ended cannot be looked through");
+		return err_wrap(e, "cannot list the ended sandboxes");
 	if (!gc || !gc->ended)
 		limits = (struct kept_limits){ .time = config.keep_ended * NSEC_PER_MSEC,
 					       .space = config.ended_space };

@@ -288,7 +288,7 @@ static int judge(const struct start *s, int r, unsigned int seconds, const struc
 	if (r == -ETIME)
 		return err_set(e, r, "the sandbox was not ready within %u s", seconds);
 	if (r < 0 && r != -EFBIG)
-		return err_set(e, r, "cannot read what the keeper says: %s", strerror(-r));
+		return err_set(e, r, "cannot read the keeper's report: %s", strerror(-r));
 	if (b->len > 0) {
 		r = str_escape(&shown, b->data, b->len);
 		return err_set(e, -EIO, "%s", r < 0 ? "the keeper failed" : buf_text(&shown));

@@ -285,7 +285,8 @@ static int take_files(struct snapshot *s, const struct state_root *run, struct e
 	}
 	s->kind = is_template ? SNAPSHOT_TEMPLATE : SNAPSHOT_SAVED;
 	if (s->state < 0 || s->disk < 0 || (s->memory >= 0) != is_template)
-		return err_set(e, -EBADMSG, "it lacks files of its kind, or has other files");
+		return err_set(e, -EBADMSG,
+			       "files of its kind are missing, or it has unexpected files");
 	return 0;
 }
 
@@ -311,7 +312,7 @@ int snapshot_lock_shared(const char *path, int *ret_fd, struct err *e)
 	if (held.st_dev != named.st_dev || held.st_ino != named.st_ino)
 		return err_set(e, -EBUSY, "it was replaced just now");
 	if (held.st_uid != geteuid() || (held.st_mode & (S_IWGRP | S_IWOTH)))
-		return err_set(e, -EPERM, "others could have written it: refused");
+		return err_set(e, -EPERM, "other users can write to it: refused");
 	*ret_fd = TAKE_FD(fd);
 	return 0;
 }

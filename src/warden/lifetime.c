@@ -231,6 +231,6 @@ bool lifetime_over(struct warden *w)
 		w->life = next;
 		return false;
 	}
-	log_error("the deadline was to pause it, but ends it: %s", e.msg);
+	log_error("cannot pause the sandbox at its deadline, so it ends: %s", e.msg);
 	return true;
 }
