@@ -239,7 +239,7 @@ static void pass_on(struct request *r)
 		request_fail(r, 404, "no part of this server serves ports");
 }
 
-static void go_on(struct request *r)
+static void serve_data(struct request *r)
 {
 	if (r->port != API_ENVD_PORT) {
 		pass_on(r);
@@ -264,15 +264,15 @@ static void data_plane(struct request *r, struct box *b)
 	}
 	(void)snprintf(r->args[0], sizeof(r->args[0]), "%s", b->sandbox.id);
 	if (b->state == BOX_PAUSED && !may_wake(r, b)) {
-		request_fail(r, 401, "the sandbox is paused, and is not woken without its token");
+		request_fail(r, 401, "the sandbox is paused, and resuming it needs its token");
 		return;
 	}
 	if (b->state == BOX_PAUSED) {
-		box_wake(r, b, go_on);
+		box_wake(r, b, serve_data);
 		return;
 	}
 	request_join(r, b);
-	go_on(r);
+	serve_data(r);
 }
 
 /* Returns true if the request was for a sandbox. */
@@ -343,7 +343,7 @@ static void handle(struct request *r)
 		return;
 	}
 	if (http_field(x, "origin")) {
-		request_fail(r, 403, "requests of web pages are not taken");
+		request_fail(r, 403, "requests from web pages are rejected");
 		return;
 	}
 	r->role = request_role(r);

@@ -56,6 +56,13 @@ int proc_fork_into(int group, struct proc *ret);
  * 0; -ECHILD if it is not our child; or -errno. */
 int proc_adopt(pid_t pid, struct proc *ret);
 
+/*
+ * For a child: the kernel sends it `signo` when its parent ends. A change of ids resets this.
+ * -ESRCH if `parent` has ended already, which the kernel does not report; `parent` 0: not checked,
+ * for a child in another pid namespace or one that does not know its parent. 0 or -errno.
+ */
+int proc_die_with(pid_t parent, int signo);
+
 /* Sends a signal through the pidfd. 0 or -errno (-ESRCH: it has ended). */
 int proc_signal(const struct proc *p, int sig);
 

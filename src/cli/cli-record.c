@@ -20,7 +20,7 @@ enum {
 /* ---- one record ---- */
 
 /* If no warden holds the lock, the record is final. */
-static bool nobody_lives(const struct sandbox *b)
+static bool warden_ended(const struct sandbox *b)
 {
 	_cleanup_close_ int pidfd = -EBADF;
 	pid_t pid;
@@ -30,10 +30,10 @@ static bool nobody_lives(const struct sandbox *b)
 
 int handle_refresh(struct handle *h, struct err *e)
 {
-	bool nobody = h->lost || nobody_lives(&h->b);
+	bool over = h->lost || warden_ended(&h->b);
 	int r = record_read(h->fd, &h->info, e);
 
-	h->lost = r == 0 && nobody && h->info.slot.state != RECORD_ENDED;
+	h->lost = r == 0 && over && h->info.slot.state != RECORD_ENDED;
 	return r;
 }
 

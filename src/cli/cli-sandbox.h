@@ -16,9 +16,9 @@ int cli_state_open(struct state_root *ret, struct err *e);
 	{ "workdir", 'w', "DIR", "start commands in this directory" }
 #define OPTS_SANDBOX                                                                    \
 	OPT_INCLUDE,                                                                    \
-	{ "agent", 'a', "AGENT", "the policy to hold it to" },                          \
+	{ "agent", 'a', "AGENT", "agent whose policy applies" },                         \
 	{ "image", 0, "IMAGE", "the root tree to start from" },                         \
-	{ "level", 0, "LEVEL", "isolate it at least so: container, microvm" },           \
+	{ "level", 0, "LEVEL", "minimum isolation level: container or microvm" },       \
 	{ "memory", 'm', "SIZE", "memory, such as 256MiB" },                            \
 	{ "cpus", 0, "N", "processors, such as 0.5" },                                  \
 	{ "disk", 0, "SIZE", "space for written files" },                               \

@@ -363,15 +363,15 @@ static int run_audit_show(struct invocation *inv)
 /* clang-format off */
 const struct command cmd_audit_show = {
 	.name = "show", .args = "",
-	.summary = "print what was recorded, in the order of time",
-	.help = "One line a record: time, sandbox, kind, and what it says. Commands are shown as one would type them, digests\n"
-		"by their first 12 digits. With --json an object on each line, with everything there is.",
+	.summary = "print the audit records in order of time",
+	.help = "Prints a line for each record: time, sandbox, kind and contents. Commands are quoted for a shell, digests\n"
+		"shortened to 12 digits. With --json, each line is an object with the complete record.",
 	.options = OPTIONS(
 		OPT_JSON,
-		{ "sandbox", 's', "ID", "only of this sandbox, by the beginning of its id" },
-		{ "since", 0, "TIME", "only from then on: 30m, 2h, 7d, 2026-11-15T08:00:00Z" },
+		{ "sandbox", 's', "ID", "only records of this sandbox; ID may be a prefix" },
+		{ "since", 0, "TIME", "only newer records: 30m, 2h, 7d, 2026-11-15T08:00:00Z" },
 		{ "follow", 'f', NULL, "continue with new records as they are written" },
-		{ "verbose", 'v', NULL, "digests, arguments and times in full, and signatures" }),
+		{ "verbose", 'v', NULL, "show full digests, arguments and times, and signatures" }),
 	.run = run_audit_show,
 };
 /* clang-format on */

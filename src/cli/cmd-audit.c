@@ -82,8 +82,8 @@ static int report_text(const struct audit_report *r)
 		     (unsigned long long)r->records, (unsigned long long)r->chains,
 		     (unsigned long long)r->checkpoints);
 	if (r->live > 0)
-		(void)printf("%llu chains are not sealed: what came last in them can only be held "
-			     "against a later checkpoint\n",
+		(void)printf("%llu chains are not sealed yet: only a later checkpoint can prove "
+			     "that their last records are complete\n",
 			     (unsigned long long)r->live);
 	if (r->torn > 0)
 		(void)printf(
@@ -115,13 +115,14 @@ static int run_audit_verify(struct invocation *inv)
 	if (r == 0)
 		r = open_what(inv, &l, &set, &e);
 	if (r == 0 && !key && !set.has_key)
-		r = err_set(&e, -ENOENT, "the key of the log is missing; say it with --key");
+		r = err_set(&e, -ENOENT, "the log has no key; give its public key with --key");
 	if (r == 0)
 		r = audit_verify(&set, key ? own : set.key, from ? &mark : NULL, &report, &e);
 	if (r < 0)
 		return cli_fail(inv, &e);
 	if (!key && inv->n_args > 0)
-		(void)fputs("hutch audit verify: the key is the export's own word; give --key\n",
+		(void)fputs("hutch audit verify: warning: the key comes from the export itself; "
+			    "give --key\n",
 			    stderr);
 	return cli_option(inv, "json") ? report_json(&report) : report_text(&report);
 }
@@ -135,7 +136,7 @@ static int run_audit_export(struct invocation *inv)
 	struct err e = ERR_INIT;
 
 	if (isatty(STDOUT_FILENO))
-		return cli_usage(inv, "an export is not text: send it to a file");
+		return cli_usage(inv, "an export is binary: redirect standard output to a file");
 	if (audit_view_open(&l, &set, &e) < 0 || audit_export(&set, STDOUT_FILENO, &e) < 0)
 		return cli_fail(inv, &e);
 	return EXIT_OK;
@@ -180,13 +181,13 @@ static int run_audit_key(struct invocation *inv)
 static const struct command cmd_audit_verify = {
 	.name = "verify", .args = "[EXPORT]", .max_args = 1,
 	.summary = "check every record, chain and signature",
-	.help = "Of this host's log, or of what 'hutch audit export' wrote. Exits 0 if all is good; 1 if not, and says the\n"
-		"first record that is wrong: file, sequence number, byte offset and why. That the end of the log was cut off\n"
-		"can only be seen against a checkpoint that was kept elsewhere: --from.",
+	.help = "Verifies this host's log, or EXPORT, a file that 'hutch audit export' wrote. Exits 0 if the log is intact. On\n"
+		"damage exits 1 and prints the file, number, byte offset and fault of the first bad record. A log whose end\n"
+		"was cut off verifies without error, unless --from gives a checkpoint that was kept on another host.",
 	.options = OPTIONS(
 		OPT_JSON,
-		{ "from", 0, "FILE", "a checkpoint that was kept elsewhere: it must be in the log" },
-		{ "key", 0, "KEY", "the public key, rather than the log's own word" }),
+		{ "from", 0, "FILE", "a checkpoint kept elsewhere, which the log must contain" },
+		{ "key", 0, "KEY", "the expected public key, instead of the one in the log" }),
 	.run = run_audit_verify,
 };
 
@@ -198,7 +199,7 @@ static const struct command cmd_audit_export = {
 
 static const struct command cmd_audit_checkpoint = {
 	.name = "checkpoint", .args = "",
-	.summary = "sign what has been recorded so far, and print the signature",
+	.summary = "sign the records so far and print the signature",
 	.help = "Keep the output on another host: 'hutch audit verify --from' then detects any change to the log up to this\n"
 		"point.",
 	.run = run_audit_checkpoint,
@@ -212,7 +213,7 @@ static const struct command cmd_audit_key = {
 
 const struct command cmd_audit = {
 	.name = "audit", .args = "",
-	.summary = "show and verify what was recorded",
+	.summary = "show and verify the audit log",
 	.sub = COMMANDS(&cmd_audit_show, &cmd_audit_verify, &cmd_audit_export, &cmd_audit_checkpoint, &cmd_audit_key),
 };
 /* clang-format on */

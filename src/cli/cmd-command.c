@@ -481,7 +481,7 @@ int cli_list_commands(struct invocation *inv)
 
 const struct command cmd_shell = {
 	.name = "shell", .args = "ID", .min_args = 1, .max_args = 1,
-	.summary = "enter a shell of a sandbox, which can be left and entered again",
+	.summary = "open a shell in a sandbox, or return to an open one",
 	.help = "Ctrl-P Ctrl-Q or closing the terminal leaves the shell, which keeps running until it exits.",
 	.options = OPTIONS(
 		{ "name", 'n', "NAME", "name of the shell, default 'shell'" },
@@ -493,7 +493,7 @@ const struct command cmd_shell = {
 
 const struct command cmd_attach = {
 	.name = "attach", .args = "HANDLE", .min_args = 1, .max_args = 1,
-	.summary = "follow the output of a command to its end, and exit as it does",
+	.summary = "follow the output of a command, and exit with its status",
 	.help = "HANDLE is ID/NUMBER or ID/NAME. A command with a terminal gets this one; Ctrl-P Ctrl-Q leaves it. A slow\n"
 		"reader never blocks the command.",
 	.options = OPTIONS(
@@ -504,14 +504,14 @@ const struct command cmd_attach = {
 
 const struct command cmd_logs = {
 	.name = "logs", .args = "HANDLE", .min_args = 1, .max_args = 1,
-	.summary = "print what a command has printed",
-	.help = "Until 'hutch rm' also of a sandbox that has ended. Where output was dropped, a line on standard error says\n"
+	.summary = "print the recorded output of a command",
+	.help = "Also works for an ended sandbox, until 'hutch rm'. Where output was dropped, a line on standard error says\n"
 		"how much.",
 	.options = OPTIONS(
 		OPT_JSON,
 		{ "follow", 'f', NULL, "continue until the command ends" },
 		OPT_FROM,
-		{ "since", 0, "TIME", "only what came later; an RFC 3339 time, or a time ago such as 5m" },
+		{ "since", 0, "TIME", "only later output; an RFC 3339 time, or a time ago such as 5m" },
 		{ "stdout", 0, NULL, "only standard output" },
 		{ "stderr", 0, NULL, "only standard error" }),
 	.run = run_logs,
@@ -519,7 +519,7 @@ const struct command cmd_logs = {
 
 const struct command cmd_wait = {
 	.name = "wait", .args = "HANDLE", .min_args = 1, .max_args = 1,
-	.summary = "wait for the end of a command, and exit as it does",
+	.summary = "wait for a command to end, and exit with its status",
 	.options = OPTIONS(OPT_JSON), .run = run_wait,
 };
 

@@ -275,8 +275,8 @@ static int run_config_docs(struct invocation *inv)
 static const struct command cmd_config_validate = {
 	.name = "validate", .args = "FILE...", .min_args = 1, .max_args = ARGS_MAX,
 	.summary = "check agent and preset files, and show every error at once",
-	.help = "Each message has the file, line and column, the key, what was expected and what was probably meant.\n"
-		"Exits 0 if every file is right (there may be warnings), 1 if one is not.",
+	.help = "Each message has the file, line and column, the key, the expected value and a suggestion.\n"
+		"Exits 0 if all files are valid, perhaps with warnings; 1 if one is invalid.",
 	.options = OPTIONS(OPT_JSON, OPT_INCLUDE), .run = run_config_validate,
 };
 
@@ -302,7 +302,7 @@ static const struct command cmd_config_explain = {
 static const struct command cmd_config_docs = {
 	.name = "docs", .args = "",
 	.summary = "print the reference of every key and preset",
-	.help = "As Markdown, made from the tables that the compiler itself uses.",
+	.help = "Prints Markdown, generated from the tables of the compiler.",
 	.options = OPTIONS(OPT_JSON, OPT_INCLUDE), .run = run_config_docs,
 };
 

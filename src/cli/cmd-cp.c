@@ -91,7 +91,7 @@ static int run_cp(struct invocation *inv)
 	int code, r;
 
 	if (out == take_remote(dst, out ? other : id, out ? &ignored : &path))
-		return cli_usage(inv, "one of SRC and DST is ID:PATH, and the other one is here");
+		return cli_usage(inv, "exactly one of SRC and DST must be ID:PATH");
 	code = check_path(inv, path);
 	if (code == EXIT_OK)
 		code = take_limits(inv, &c);
@@ -171,22 +171,22 @@ static int run_watch(struct invocation *inv)
 const struct command cmd_cp = {
 	.name = "cp", .args = "SRC DST", .min_args = 2, .max_args = 2,
 	.summary = "copy files and directories into a sandbox, or out of it",
-	.help = "One of SRC and DST is ID:PATH with an absolute path. Like 'cp -r': into DST if that is a directory, else to\n"
-		"that name. SRC/. means what is in the directory. '-' is a tar archive on standard input or output. Sockets,\n"
-		"FIFOs, devices and set-ID bits are left out. Exits 1 if something was left out or refused.",
+	.help = "One of SRC and DST is ID:PATH with an absolute path. Like 'cp -r', copies into DST if it is a directory, else\n"
+		"to that name. SRC/. means the contents of the directory. '-' is a tar archive on standard input or output.\n"
+		"Sockets, FIFOs, devices and set-ID bits are left out. Exits 1 if something was left out or rejected.",
 	.options = OPTIONS(
 		OPT_JSON,
 		{ "user", 'u', "USER", "read or write in the sandbox as this user" },
-		{ "max-entries", 0, "N", "files and directories to take out of a sandbox at most: 1000000" },
-		{ "max-size", 0, "SIZE", "bytes to take out of a sandbox at most: 64GiB" }),
+		{ "max-entries", 0, "N", "maximum number of files and directories to copy out; default 1000000" },
+		{ "max-size", 0, "SIZE", "maximum number of bytes to copy out; default 64GiB" }),
 	.run = run_cp,
 };
 
 const struct command cmd_watch = {
 	.name = "watch", .args = "ID:PATH", .min_args = 1, .max_args = 1,
-	.summary = "print what happens to files in a directory of a sandbox",
-	.help = "A line for each event: created, written, removed, renamed, attributes, or lost where there were too many.\n"
-		"Ends when the directory is gone.",
+	.summary = "print changes to the files in a directory of a sandbox",
+	.help = "Prints a line for each event: created, written, removed, renamed, attributes; or lost, if there were too\n"
+		"many. Ends when the directory is removed.",
 	.options = OPTIONS(
 		OPT_JSON,
 		{ "recursive", 'r', NULL, "watch the directories below it too" },

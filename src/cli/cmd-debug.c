@@ -159,13 +159,13 @@ static int run_debug(struct invocation *inv)
 /* clang-format off */
 const struct command cmd_debug = {
 	.name = "debug", .args = "ID", .min_args = 1, .max_args = 1,
-	.summary = "follow what a sandbox does, step by step",
+	.summary = "print the trace lines of a sandbox as they are written",
 	.help = "Prints a line for each frame, note, state change, verdict and timing of the keeper, the warden and the\n"
 		"guest, until it is interrupted or the sandbox ends. A line has time, process, sandbox, request, kind and\n"
 		"text. See docs/DEBUGGING.md.",
 	.options = OPTIONS(
 		OPT_JSON,
-		{ "now", 0, NULL, "print what runs now, and end" },
+		{ "now", 0, NULL, "print what runs now and exit" },
 		{ "kind", 'k', "KIND", "only frame, note, state, verdict, syscall, time, log or lost" },
 		{ "request", 'r', "REQUEST", "only of this request" }),
 	.run = run_debug,

@@ -88,13 +88,13 @@ static int run_doctor(struct invocation *inv)
 /* clang-format off */
 const struct command cmd_doctor = {
 	.name = "doctor", .args = "",
-	.summary = "show what this host can enforce, and what to do about the rest",
+	.summary = "show what this host can enforce, and how to enable the rest",
 	.help = "Tests features instead of trusting version numbers. Changes nothing, except that it makes a missing initrd\n"
 		"for microVMs, as after an upgrade, and keeps the result of --probe until the host reboots. Exits 0 if\n"
 		"level 'container' is available, 1 if not.",
 	.options = OPTIONS(
 		OPT_JSON,
-		{ "probe", 0, NULL, "boot a virtual machine, to see whether KVM works" }),
+		{ "probe", 0, NULL, "boot a VM to test whether KVM works" }),
 	.run = run_doctor,
 };
 /* clang-format on */

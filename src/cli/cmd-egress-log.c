@@ -317,13 +317,14 @@ static int run_egress_log(struct invocation *inv)
 /* clang-format off */
 const struct command cmd_egress_log = {
 	.name = "log", .args = "[ID]", .max_args = 1,
-	.summary = "print what sandboxes connected to, and what was denied",
-	.help = "One line a stream: time, sandbox, name, address, port, bytes out and in, verdict, and the rule or the reason.\n"
-		"With -f the beginning and the end of a stream are a line each. Also of sandboxes that have ended.",
+	.summary = "print allowed and denied connections of sandboxes",
+	.help = "Prints a line for each connection, also of ended sandboxes: time, sandbox, name, address, port, bytes out and\n"
+		"in, verdict, and the rule or the reason. With -f, a connection has a line when it begins and one when it\n"
+		"ends.",
 	.options = OPTIONS(
 		OPT_JSON,
 		{ "follow", 'f', NULL, "continue with new connections" },
-		{ "since", 0, "TIME", "only what came later; an RFC 3339 time, or a time ago such as 5m" }),
+		{ "since", 0, "TIME", "only later connections; an RFC 3339 time, or a time ago such as 5m" }),
 	.run = run_egress_log,
 };
 /* clang-format on */

@@ -165,9 +165,9 @@ static void print_why(const struct adviser *a, const struct egress_why *w, const
 		cli_puts(stdout, w->detail);
 		(void)fputs(w->why == WHY_POLICY ? ", by a deny rule of its own" : "", stdout);
 	} else if (a->there && w->why == WHY_ALLOWED) {
-		(void)fputs("; allowed in this sandbox by now", stdout);
+		(void)fputs("; now allowed in this sandbox", stdout);
 	} else if (wd->t.port == 0) {
-		(void)fputs("; it never got to a port, 443 is a guess", stdout);
+		(void)fputs("; the port is unknown, 443 is a guess", stdout);
 	}
 }
 
@@ -256,9 +256,9 @@ static int run_egress_suggest(struct invocation *inv)
 /* clang-format off */
 const struct command cmd_egress_suggest = {
 	.name = "suggest", .args = "[ID]", .max_args = 1,
-	.summary = "print rules that would allow what a sandbox was denied",
-	.help = "As lines for an agent file, with the presets that hold them. Without ID, of the one that was denied something\n"
-		"last. They are what the code inside asked for, be it good or bad: read them.",
+	.summary = "print rules that would allow the denied connections of a sandbox",
+	.help = "Prints lines for an agent file, with the presets that contain them. Without ID, takes the sandbox with the\n"
+		"latest denial. Review the rules before you use them: the code in the sandbox chose these targets.",
 	.run = run_egress_suggest,
 };
 /* clang-format on */

@@ -187,7 +187,7 @@ static int tell_effect(const struct invocation *inv, const struct rule *rule, co
 	if (rule->kind == RULE_ADDR && !has_route(&r, &rule->addr))
 		(void)fprintf(stderr,
 			      "%s: note: routes to addresses are made when a sandbox starts, so "
-			      "programs in this one get to %s by its proxy only\n",
+			      "programs in this one reach %s only through its proxy\n",
 			      inv->path, text);
 	v = ruleset_check(r.set, &t);
 	if (v.allowed ||
@@ -234,7 +234,7 @@ static int run_egress_allow(struct invocation *inv)
 		return cli_usage(inv, "'%s': %s", inv->args[1], e.msg);
 	if (rule.port == 0) {
 		rule.port = PORT_DEFAULT;
-		(void)fprintf(stderr, "%s: no port is named: %d\n", inv->path, PORT_DEFAULT);
+		(void)fprintf(stderr, "%s: no port given, using %d\n", inv->path, PORT_DEFAULT);
 	}
 	(void)rule_format(&rule, text);
 	r = lint(inv, text, &e);
@@ -263,14 +263,14 @@ static int run_egress_deny(struct invocation *inv)
 static const struct command cmd_egress_explain = {
 	.name = "explain", .args = "ID NAME:PORT", .min_args = 2, .max_args = 2,
 	.summary = "say whether a sandbox may connect, and why",
-	.help = "By its policy, added rules, what an API client narrowed, and the addresses that a name had. Exits 0 if\n"
-		"allowed, 1 if denied.",
+	.help = "Considers the policy, rules added later, restrictions by an API client, and the addresses that the name\n"
+		"resolved to. Exits 0 if allowed, 1 if denied.",
 	.options = OPTIONS(OPT_JSON, OPT_INCLUDE), .run = run_egress_explain,
 };
 
 static const struct command cmd_egress_allow = {
 	.name = "allow", .args = "ID RULE", .min_args = 2, .max_args = 2,
-	.summary = "let a sandbox that runs connect to more",
+	.summary = "allow a running sandbox to connect to more targets",
 	.help = "RULE is written as in egress.domains of an agent file; without a port it means 443. It revokes the same\n"
 		"rule of 'hutch egress deny'. The command exits 1 with a message if the policy denies the target: a denial\n"
 		"cannot be overridden. A sandbox whose policy allows nothing has no network that a rule could open.",
@@ -279,7 +279,7 @@ static const struct command cmd_egress_allow = {
 
 static const struct command cmd_egress_deny = {
 	.name = "deny", .args = "ID RULE", .min_args = 2, .max_args = 2,
-	.summary = "let a sandbox that runs connect to less, and end what it has there",
+	.summary = "deny a running sandbox a target, and close its connections to it",
 	.help = "Without a port the rule means all ports. It revokes the same rule of 'hutch egress allow'.",
 	.run = run_egress_deny,
 };

@@ -149,10 +149,10 @@ static void print_log(const struct image_store *s, const char *name)
 		at += n + (at[n] == '\n');
 	}
 	(void)fprintf(stderr, "All of it: %s/logs/%s\n", s->path, file);
-	(void)fputs(
-		"If a package was not found or could not be fetched, see that the network and the "
-		"mirror can be reached, and try again.\n",
-		stderr);
+	(void)fputs("If a package was not found or could not be fetched, check that this host can "
+		    "reach the "
+		    "mirror, and try again.\n",
+		    stderr);
 }
 
 /* ---- the audit log ---- */
@@ -470,8 +470,8 @@ static const struct command cmd_image_build = {
 		"not built again.",
 	.options = OPTIONS(
 		OPT_JSON, OPT_INCLUDE,
-		{ "force", 'f', NULL, "build also when nothing has changed" },
-		{ "mirror", 'm', "URL", "fetch packages from here" }),
+		{ "force", 'f', NULL, "build even if nothing has changed" },
+		{ "mirror", 'm', "URL", "fetch packages from this mirror" }),
 	.run = run_image_build,
 };
 
@@ -481,8 +481,8 @@ static const struct command cmd_image_import = {
 	.help = "FILE is a tar archive, plain or compressed (gzip, zstd, xz): a root tree, or an image that 'docker save' or\n"
 		"'skopeo copy' wrote (docker-archive, oci-archive); or the directory of an OCI image layout.\n"
 		"FILE:TAG or FILE:NAME:TAG chooses one of several images. Device nodes, FIFOs and extended attributes are\n"
-		"left out, set-ID bits cleared. Names that lead out, and /dev, /proc, /sys or /run that are no directories,\n"
-		"are refused.",
+		"left out, set-ID bits cleared. Rejects names that lead out of the tree, and a /dev, /proc, /sys or\n"
+		"/run that is not a directory.",
 	.options = OPTIONS(OPT_JSON), .run = run_image_import,
 };
 
@@ -493,7 +493,7 @@ static const struct command cmd_image_ls = {
 
 static const struct command cmd_image_inspect = {
 	.name = "inspect", .args = "NAME", .min_args = 1, .max_args = 1,
-	.summary = "show what is known of an image", .options = OPTIONS(OPT_JSON), .run = run_image_inspect,
+	.summary = "show the properties of an image", .options = OPTIONS(OPT_JSON), .run = run_image_inspect,
 };
 
 static const struct command cmd_image_rm = {
@@ -503,18 +503,18 @@ static const struct command cmd_image_rm = {
 
 const struct command cmd_commit = {
 	.name = "commit", .args = "ID NAME", .min_args = 2, .max_args = 2,
-	.summary = "make an image of what a sandbox's files are now",
+	.summary = "make an image from the current files of a sandbox",
 	.help = "Owners, modes and links are kept. The image omits the contents of /dev, /proc, /sys and /tmp, files in\n"
 		"/run, and set-ID bits. Variables, user, working directory and commands are those of the sandbox's image,\n"
 		"unless options change them. NAME may have a tag: NAME:TAG. The sandbox keeps running.",
 	.options = OPTIONS(
 		OPT_JSON,
 		{ "env", 'e', "NAME=VALUE", "set a variable of the image (can be repeated)" },
-		{ "user", 'u', "USER", "who commands run as" },
-		{ "workdir", 'w', "DIR", "the working directory that the image names" },
+		{ "user", 'u', "USER", "user that runs commands" },
+		{ "workdir", 'w', "DIR", "working directory of commands" },
 		{ "start", 0, "COMMAND", "command to start in sandboxes of the image, for /bin/sh -c" },
-		{ "ready", 0, "COMMAND", "readiness check: exits 0 when that is ready, for /bin/sh -c" },
-		{ "max-size", 0, "SIZE", "bytes to take out of the sandbox at most" }),
+		{ "ready", 0, "COMMAND", "readiness check: exits 0 when the start command is ready, for /bin/sh -c" },
+		{ "max-size", 0, "SIZE", "maximum number of bytes to copy out of the sandbox" }),
 	.run = run_commit,
 };
 

@@ -324,7 +324,7 @@ static int run_inspect(struct invocation *inv)
 /* clang-format off */
 const struct command cmd_inspect = {
 	.name = "inspect", .args = "ID", .min_args = 1, .max_args = 1,
-	.summary = "show a sandbox: its limits, what it uses, how it ended",
+	.summary = "show the limits of a sandbox, its resource usage and how it ended",
 	.options = OPTIONS(OPT_JSON), .run = run_inspect,
 };
 /* clang-format on */

@@ -97,14 +97,14 @@ static int run_image_kernel(struct invocation *inv)
 /* clang-format off */
 const struct command cmd_image_kernel = {
 	.name = "kernel", .args = "",
-	.summary = "make the kernel of virtual machines from Debian's packages",
+	.summary = "make the kernel for VMs from Debian's packages",
 	.help = "Unpacks Debian's cloud kernel; with --small, builds a smaller kernel from Debian's source, which takes\n"
 		"minutes and needs a compiler. Hutch uses the small kernel if it exists. An unchanged kernel is not made\n"
 		"again. apt-get fetches and verifies packages; packages from --from are not verified.",
 	.options = OPTIONS(
 		OPT_JSON,
-		{ "small", 0, NULL, "build a small one from source, with nothing that a guest does not need" },
-		{ "from", 0, "DIR", "take the package from here, rather than from the network" }),
+		{ "small", 0, NULL, "build a small kernel from source, with only what a guest needs" },
+		{ "from", 0, "DIR", "take the package from this directory instead of the network" }),
 	.run = run_image_kernel,
 };
 /* clang-format on */

@@ -39,7 +39,7 @@ static int read_expiry(const struct invocation *inv, uint64_t *ret)
 					 text);
 		*ret = now + ms * NSEC_PER_MSEC;
 	}
-	return *ret > now ? EXIT_OK : cli_usage(inv, "--expires '%s': that is over", text);
+	return *ret > now ? EXIT_OK : cli_usage(inv, "--expires '%s': this time has passed", text);
 }
 
 /* Values from the options. */
@@ -118,8 +118,8 @@ static int read_grant(const struct invocation *inv, enum key_role role, const st
 
 	if (w->any && role != KEY_USER)
 		return cli_usage(
-			inv, "--agent, --level and limits are for keys of role user: no other is "
-			     "bound by them");
+			inv, "--agent, --level and limits are for keys of role user: they have no "
+			     "effect on other roles");
 	return key_grant_change(g, &w->change, &e) < 0 ? cli_usage(inv, "%s", e.msg) : EXIT_OK;
 }
 
@@ -395,25 +395,25 @@ static int run_key_revoke(struct invocation *inv)
 
 /* clang-format off */
 #define OPTS_LIMITS                                                                     \
-	{ "cpus", 0, "N", "processors of all its sandboxes together" },                 \
-	{ "memory", 0, "SIZE", "memory of all of them together" },                      \
-	{ "disk", 0, "SIZE", "disk of all of them together" },                          \
-	{ "builds", 0, "N", "how many templates it may build at once" }
+	{ "cpus", 0, "N", "total processors of its sandboxes" },                 \
+	{ "memory", 0, "SIZE", "total memory of its sandboxes" },                      \
+	{ "disk", 0, "SIZE", "total disk space of its sandboxes" },                          \
+	{ "builds", 0, "N", "maximum number of template builds at once" }
 
 static const struct command cmd_key_create = {
 	.name = "create", .args = "",
-	.summary = "make an API key, and print it this once",
-	.help = "The key is on standard output, what is known of it on standard error. Only its hash is kept. A key of role\n"
-		"'user' is for the E2B SDKs and sees the sandboxes of its own name, 'metrics' is for GET /metrics, 'admin' is\n"
-		"for everything.",
+	.summary = "make an API key and print it; it cannot be printed again",
+	.help = "Prints the key on standard output and its properties on standard error. Hutch keeps only a hash of the key.\n"
+		"A key of role 'user' is for the E2B SDKs and sees only its own sandboxes, 'metrics' is for GET /metrics,\n"
+		"'admin' may do everything.",
 	.options = OPTIONS(
 		OPT_JSON,
 		{ "name", 'n', "NAME", "name of the key, and owner of its sandboxes" },
-		{ "role", 'r', "ROLE", "admin, user or metrics; without it, user" },
+		{ "role", 'r', "ROLE", "admin, user or metrics; default user" },
 		{ "expires", 0, "TIME", "an RFC 3339 time, or a time from now such as 30d" },
-		{ "agent", 'a', "A,B", "whose policies it may use, the first by default" },
-		{ "level", 0, "LEVEL", "isolate at least so: container or microvm" },
-		{ "sandboxes", 0, "N", "how many sandboxes it may have at once; without it, no limit" },
+		{ "agent", 'a', "A,B", "agents whose policies it may use; the first is the default" },
+		{ "level", 0, "LEVEL", "minimum isolation level: container or microvm" },
+		{ "sandboxes", 0, "N", "maximum number of sandboxes; default no limit" },
 		OPTS_LIMITS),
 	.run = run_key_create,
 };
@@ -425,22 +425,21 @@ static const struct command cmd_key_ls = {
 
 static const struct command cmd_key_set = {
 	.name = "set", .args = "NAME|PREFIX", .min_args = 1, .max_args = 1,
-	.summary = "change what an API key may have",
-	.help = "Options that are not given leave that as it is.\n"
-		"It counts within a second, for sandboxes that are made from then on.",
+	.summary = "change the permissions and limits of an API key",
+	.help = "Settings without an option stay as they are. Changes take effect within a second, for new sandboxes.",
 	.options = OPTIONS(
 		OPT_JSON,
-		{ "agent", 'a', "A,B", "whose policies it may use, the first by default; '' for hutchd's default agent" },
-		{ "level", 0, "LEVEL", "isolate at least so: container or microvm; '' for no minimum" },
-		{ "sandboxes", 0, "N", "how many sandboxes it may have at once; 0 for no limit" },
+		{ "agent", 'a', "A,B", "agents whose policies it may use, the default first; '' for hutchd's default agent" },
+		{ "level", 0, "LEVEL", "minimum isolation level: container or microvm; '' for no minimum" },
+		{ "sandboxes", 0, "N", "maximum number of sandboxes; 0 for no limit" },
 		OPTS_LIMITS),
 	.run = run_key_set,
 };
 
 static const struct command cmd_key_revoke = {
 	.name = "revoke", .args = "NAME|PREFIX", .min_args = 1, .max_args = 1,
-	.summary = "take an API key back",
-	.help = "By its name or its first 8 digits. It stops working within a second.",
+	.summary = "revoke an API key",
+	.help = "Takes the name of the key or its first 8 digits. The key stops working within a second.",
 	.run = run_key_revoke,
 };
 

@@ -134,10 +134,9 @@ static int run_ttl(struct invocation *inv)
 /* clang-format off */
 const struct command cmd_pause = {
 	.name = "pause", .args = "ID...", .min_args = 1, .max_args = ARGS_MAX,
-	.summary = "stop sandboxes where they are",
-	.help = "Every process of it stops and keeps its memory; nothing is written to disk, and nothing inside notices. It\n"
-		"has no deadline while it is paused, and the time limits of its commands stand still. Needs a freezer: see\n"
-		"'hutch receipt'.",
+	.summary = "pause sandboxes",
+	.help = "Freezes every process of the sandbox, which keeps its memory; nothing is written to disk. A paused sandbox\n"
+		"has no deadline, and the time limits of its commands stand still. Needs a freezer: see 'hutch receipt'.",
 	.run = run_pause,
 };
 
@@ -155,15 +154,15 @@ const struct command cmd_resume = {
 	.help = "A sandbox keeps the rest of its deadline, or gets a new one. A sandbox that its deadline has paused has no\n"
 		"deadline afterwards.",
 	.options = OPTIONS(
-		{ "deadline", 0, "TIME", "a new one, such as 10m, from now" }),
+		{ "deadline", 0, "TIME", "new deadline, from now, such as 10m" }),
 	.run = run_resume,
 };
 
 const struct command cmd_ttl = {
 	.name = "ttl", .args = "ID TIME", .min_args = 2, .max_args = 2,
 	.summary = "set the deadline of a sandbox: TIME from now",
-	.help = "Earlier or later than the one it has, but not behind the end of the ttl of its policy, for which pauses do\n"
-		"not count. Prints when it is.",
+	.help = "The new deadline may be earlier or later than the old one, but not later than the ttl of the policy allows;\n"
+		"pauses do not extend the ttl. Prints the new deadline.",
 	.options = OPTIONS(
 		{ "on-timeout", 0, "WHAT", "action at the deadline: end, or pause" }),
 	.run = run_ttl,

@@ -312,13 +312,13 @@ static int run_mcp(struct invocation *inv)
 /* clang-format off */
 const struct command cmd_mcp = {
 	.name = "mcp", .args = "",
-	.summary = "serve a model: tools that run code in sandboxes (MCP, over stdio)",
+	.summary = "serve tools that run code in sandboxes to a model (MCP over stdio)",
 	.help = "Started by a client of the Model Context Protocol. Its tools run commands and code, and read and write files,\n"
-		"in a sandbox that is made when it is first needed. The end of standard input, or SIGTERM, ends the session\n"
-		"and all its sandboxes; should hutch be killed, their deadline does.",
+		"in a sandbox that the first call creates. The end of standard input or SIGTERM ends the session and all its\n"
+		"sandboxes; if hutch is killed, their deadline ends them.",
 	.options = OPTIONS(
 		{ "agent", 'a', "AGENT", "the policy of its sandboxes" },
-		{ "image", 'i', "IMAGE", "their image, unless the client names a template" },
+		{ "image", 'i', "IMAGE", "image of its sandboxes, unless the client names a template" },
 		{ "deadline", 0, "TIME", "lifetime of a sandbox after its last use, default 1h" }),
 	.run = run_mcp,
 };

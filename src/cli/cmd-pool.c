@@ -114,7 +114,7 @@ static int run_pool_drain(struct invocation *inv)
 /* clang-format off */
 static const struct command cmd_pool_fill = {
 	.name = "fill", .args = "",
-	.summary = "keep spares of a kind of sandbox from now on",
+	.summary = "keep spares of a kind of sandbox ready",
 	.help = "A 'hutch run', 'hutch create' or request to hutchd with the same options, policy and image gets a ready\n"
 		"spare, and a new spare replaces it. Deadline, --rm and metadata may differ. Returns when the spares are\n"
 		"ready.",
@@ -127,13 +127,13 @@ static const struct command cmd_pool_fill = {
 
 static const struct command cmd_pool_ls = {
 	.name = "ls", .args = "",
-	.summary = "list the kinds of spares, and how many there are",
+	.summary = "list the kinds of spares and their number",
 	.options = OPTIONS(OPT_JSON), .run = run_pool_ls,
 };
 
 static const struct command cmd_pool_drain = {
 	.name = "drain", .args = "[KEY...]", .max_args = ARGS_MAX,
-	.summary = "end the spares of these kinds, or of all",
+	.summary = "end the spares of these kinds, or all spares",
 	.run = run_pool_drain,
 };
 

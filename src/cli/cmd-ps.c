@@ -241,8 +241,8 @@ const struct command cmd_ps = {
 	.summary = "list the sandboxes, or (-e) their commands",
 	.options = OPTIONS(
 		OPT_JSON,
-		{ "all", 'a', NULL, "show also what has ended" },
-		{ "exec", 'e', NULL, "list commands, of sandbox ID or of all" }),
+		{ "all", 'a', NULL, "also show ended ones" },
+		{ "exec", 'e', NULL, "list commands, of sandbox ID or of all sandboxes" }),
 	.run = run_ps,
 };
 /* clang-format on */

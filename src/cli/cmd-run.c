@@ -459,8 +459,8 @@ static int run_run(struct invocation *inv)
 }
 
 /* The caller did not get the ID and could not end the sandbox. */
-static int take_back(const struct invocation *inv, const struct state_root *root,
-		     const struct sandbox *b)
+static int end_unannounced(const struct invocation *inv, const struct state_root *root,
+			   const struct sandbox *b)
 {
 	struct err owed = ERR_INIT, e = ERR_INIT;
 
@@ -486,7 +486,7 @@ static int run_create(struct invocation *inv)
 	else
 		(void)puts(b.id);
 	if (code != EXIT_OK || fflush(stdout) != 0 || ferror(stdout))
-		return take_back(inv, &root, &b);
+		return end_unannounced(inv, &root, &b);
 	return EXIT_OK;
 }
 
@@ -569,28 +569,28 @@ static int run_exec(struct invocation *inv)
 	{ "env", 'e', "NAME=VALUE", "set a variable (can be repeated)" },               \
 	{ "user", 'u', "USER", "run as this user: a name, UID or UID:GID" },            \
 	{ "workdir", 'w', "DIR", "start in this directory" }
-#define OPT_SNAPSHOT { "snapshot", 0, "NAME", "begin as this snapshot of a microVM" }
+#define OPT_SNAPSHOT { "snapshot", 0, "NAME", "start from this snapshot of a microVM" }
 
 const struct command cmd_run = {
 	.name = "run", .args = "[--] COMMAND [ARG...]", .min_args = 1, .max_args = ARGS_MAX, .passes_on = true,
-	.summary = "run a command in a sandbox of its own",
-	.help = "The sandbox ends with the command. Without --rm, 'hutch ps -a', 'hutch inspect' and 'hutch receipt' know it\n"
-		"for a day, or until 'hutch rm'. Exits with the command's own status; 128+N if signal N ended it, 124 at the\n"
+	.summary = "run a command in a new sandbox",
+	.help = "The sandbox ends with the command. Without --rm, 'hutch ps -a', 'hutch inspect' and 'hutch receipt' show it\n"
+		"for seven days, or until 'hutch rm'. Exits with the command's status; 128+N if signal N ended it, 124 at the\n"
 		"time limit, 125 if hutch failed, 126 if the command cannot be executed, 127 if it is not found.",
 	.options = OPTIONS(
 		OPT_QUIET,
-		{ "rm", 0, NULL, "keep nothing of the sandbox when it has ended" },
+		{ "rm", 0, NULL, "keep nothing of the sandbox after its end" },
 		OPTS_SESSION, OPTS_SANDBOX, OPT_SNAPSHOT),
 	.run = run_run,
 };
 
 const struct command cmd_create = {
 	.name = "create", .args = "",
-	.summary = "make a sandbox that stays, and print its id",
-	.help = "It stays until 'hutch kill', the end of its ttl, or of its idle time.",
+	.summary = "create a sandbox and print its id",
+	.help = "The sandbox runs until 'hutch kill', or until its ttl, deadline or idle time ends.",
 	.options = OPTIONS(
 		OPT_JSON,
-		{ "rm", 0, NULL, "keep nothing of the sandbox when it has ended" },
+		{ "rm", 0, NULL, "keep nothing of the sandbox after its end" },
 		OPTS_COMMANDS, OPTS_SANDBOX, OPT_SNAPSHOT,
 		{ "idle", 0, "TIME", "maximum time without a running command" },
 		{ "deadline", 0, "TIME", "deadline of the sandbox, within its ttl; hutch ttl changes it" },

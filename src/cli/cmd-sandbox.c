@@ -256,7 +256,7 @@ static int run_rm(struct invocation *inv)
 /* clang-format off */
 const struct command cmd_receipt = {
 	.name = "receipt", .args = "ID", .min_args = 1, .max_args = 1,
-	.summary = "show what is enforced around a sandbox, as seen from outside",
+	.summary = "show the isolation that the host measured around a sandbox",
 	.options = OPTIONS(OPT_JSON), .run = run_receipt,
 };
 
@@ -267,9 +267,9 @@ const struct command cmd_kill = {
 
 const struct command cmd_rm = {
 	.name = "rm", .args = "ID...", .min_args = 1, .max_args = ARGS_MAX,
-	.summary = "remove what is kept of sandboxes that have ended",
+	.summary = "remove the records of ended sandboxes",
 	.options = OPTIONS(
-		{ "force", 'f', NULL, "kill what is running" }),
+		{ "force", 'f', NULL, "kill running sandboxes first" }),
 	.run = run_rm,
 };
 /* clang-format on */

@@ -166,7 +166,7 @@ static int run_template_unshare(struct invocation *inv)
 		if (r < 0)
 			code = cli_fail(inv, &e);
 		else
-			(void)printf("%s: its owner alone may use it\n", inv->args[i]);
+			(void)printf("%s: only its owner may use it\n", inv->args[i]);
 	}
 	return code;
 }
@@ -174,14 +174,15 @@ static int run_template_unshare(struct invocation *inv)
 /* clang-format off */
 static const struct command cmd_template_ls = {
 	.name = "ls", .args = "",
-	.summary = "list what clients of hutchd have built: id, OWNER/NAME, age, whether it is shared, tags",
+	.summary = "list templates: id, OWNER/NAME, age, whether it is shared, tags",
 	.options = OPTIONS(OPT_JSON), .run = run_template_ls,
 };
 
 static const struct command cmd_template_share = {
 	.name = "share", .args = "OWNER/NAME...", .min_args = 1, .max_args = ARGS_MAX,
 	.summary = "let all keys use a template, by its name",
-	.help = "It counts for those who have no template and find no image of that name. To change it stays its owner's.",
+	.help = "A key uses the shared template only if it has no template of that name and no image has that name. Only the\n"
+		"owner can change the template.",
 	.run = run_template_share,
 };
 
@@ -195,13 +196,14 @@ static const struct command cmd_template_unshare = {
 static const struct command cmd_template_rm = {
 	.name = "rm", .args = "OWNER/NAME...", .min_args = 1, .max_args = ARGS_MAX,
 	.summary = "remove templates",
-	.help = "The images of its builds are removed a day later, at a start of hutchd. Existing sandboxes keep running.",
+	.help = "hutchd removes the images of the template's builds when it starts, a day later at the earliest. Existing\n"
+		"sandboxes keep running.",
 	.run = run_template_rm,
 };
 
 const struct command cmd_template = {
 	.name = "template", .args = "",
-	.summary = "list and share what API keys have built",
+	.summary = "list, share and remove the templates of API keys",
 	.help = "A template is an image that a client of hutchd has built, under a name that only its API key knows.\n"
 		"Templates that the operator built through the Unix socket have no OWNER/ before their name.",
 	.sub = COMMANDS(&cmd_template_ls, &cmd_template_share, &cmd_template_unshare, &cmd_template_rm),

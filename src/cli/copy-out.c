@@ -217,7 +217,7 @@ static int put_in_place(int stage, int parent, const char *base, struct err *e)
 	int r = 0;
 
 	if (fstatat(stage, "new", &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return err_errno(e, "cannot look at what was unpacked");
+		return err_errno(e, "cannot stat the unpacked files");
 	if (S_ISDIR(st.st_mode) && fchmodat(stage, "new", st.st_mode | S_IRWXU, 0) < 0)
 		r = -errno;
 	if (r == 0 && renameat(stage, "new", parent, base) < 0)

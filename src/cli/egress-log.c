@@ -118,7 +118,7 @@ int egress_read(struct egress_reader *r, struct audit_log *l, struct err *e)
 		r2 = read_files(r, &set, i, until, s, e);
 	}
 	if (!found)
-		return err_set(e, -ENOENT, "the log knows no sandbox '%.40s'", r->sandbox);
+		return err_set(e, -ENOENT, "the log has no sandbox '%.40s'", r->sandbox);
 	return r2;
 }
 

@@ -37,10 +37,11 @@ void help_print(FILE *f, const struct command *const *chain, int depth)
 	print_options(f, cmd);
 	if (depth == 1)
 		(void)fputs(
-			"\n'hutch help COMMAND' says more about one. Exit codes: 0 yes or done, 1 "
-			"the answer is no,\n"
-			"2 wrong usage, 125 hutch itself failed; of 'run' and 'exec' those of the "
-			"command.\nSee hutch(1), hutch-agent(5), hutch-image(5).\n",
+			"\n'hutch help COMMAND' explains a command. Exit codes: 0 success or yes, "
+			"1 "
+			"no, 2 wrong usage,\n"
+			"125 hutch failed; 'run' and 'exec' exit with the status of their command."
+			"\nSee hutch(1), hutch-agent(5), hutch-image(5).\n",
 			f);
 }
 

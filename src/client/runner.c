@@ -115,7 +115,7 @@ static const struct call_ops exec_ops = {
 	.accepted = on_accepted, .data = on_data, .msg = on_msg, .closed = on_closed
 };
 
-static void give_up(struct runner *r)
+static void end_call(struct runner *r)
 {
 	peer_close(r->call);
 	r->call = NULL;
@@ -131,7 +131,7 @@ static void on_contents(struct call *c, unsigned int stream, const char *data, s
 	if (stream == 0 && r->in && buf_put(r->in, data, n) < 0) {
 		(void)err_set(&r->trouble, r->in->err == -ENOMEM ? -ENOMEM : -EFBIG,
 			      "the contents are larger than %zu bytes", r->in->max);
-		give_up(r);
+		end_call(r);
 		return;
 	}
 	peer_consumed(c, stream, n);
@@ -222,7 +222,7 @@ static void on_stop(struct loop_signal *src, int signo)
 	if (!r->call)
 		return;
 	(void)err_set(&r->trouble, -ECANCELED, "cancelled");
-	give_up(r);
+	end_call(r);
 }
 
 int runner_exec(struct runner *r, const struct runner_command *c, int *ret_status, struct err *e)
@@ -298,7 +298,7 @@ static void push(struct runner *r)
 		room = buf_reserve(&r->out, CHUNK);
 		n = room ? r->read(r->arg, room, CHUNK, &r->trouble) : err_oom(&r->trouble);
 		if (n < 0) {
-			give_up(r);
+			end_call(r);
 			return;
 		}
 		buf_commit(&r->out, (size_t)n);

@@ -116,7 +116,7 @@ int calls_filter_make(struct err *e)
 	put_list(calls_absent, SECCOMP_RET_ERRNO | ENOSYS);
 	put_list(calls_ignored, SECCOMP_RET_ERRNO);
 	put_return(SECCOMP_RET_ERRNO | EPERM);
-	return too_long ? err_set(e, -E2BIG, "the filter of system calls is too long") : 0;
+	return too_long ? err_set(e, -E2BIG, "the syscall filter is too long") : 0;
 }
 
 int calls_filter_apply(void)

@@ -2,9 +2,9 @@
 #include "confine/self.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/prctl.h>
 
+#include "base/proc.h"
 #include "base/util.h"
 
 int self_no_new_privileges(void)
@@ -24,7 +24,7 @@ int self_not_dumpable(void)
 
 int self_die_with_parent(void)
 {
-	return prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 ? -errno : 0;
+	return proc_die_with(0, SIGKILL);
 }
 
 int self_null_stdio(int n)

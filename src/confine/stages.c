@@ -32,6 +32,17 @@ int confine_run_err(const struct confine_stage *stages, void *arg, const char *w
 	return r < 0 ? err_set(e, r, "%s, %s: %s", what, at, strerror(-r)) : 0;
 }
 
+int confine_drop_privileges(uint64_t kept)
+{
+	int r;
+
+	(void)caps_bound(0); /* -EPERM: this process has no capability that could change it */
+	r = caps_only(kept);
+	if (r == 0)
+		r = self_no_new_privileges();
+	return r < 0 ? r : self_not_dumpable();
+}
+
 int stage_drop_privileges(void *arg)
 {
 	int r = caps_only(0);

@@ -5,6 +5,8 @@
  */
 #pragma once
 
+#include <stdint.h>
+
 #include "base/err.h"
 
 struct confine_stage {
@@ -21,6 +23,12 @@ int confine_run(const struct confine_stage *stages, void *arg, const char **ret_
 
 /* Same with a message: "WHAT, STAGE: reason". */
 int confine_run_err(const struct confine_stage *stages, void *arg, const char *what, struct err *e);
+
+/*
+ * Drops all capabilities but `kept`, sets no_new_privs, and forbids tracing this process. Empties
+ * the bounding set too if this process may change it.
+ */
+int confine_drop_privileges(uint64_t kept);
 
 /* Stages and checks shared by several processes. They ignore their argument. */
 

@@ -207,9 +207,11 @@ static int remove_stale(int dir, const char *path, const struct sockaddr_un *a, 
 	struct stat st;
 
 	if (fstatat(dir, last_part(path), &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return errno == ENOENT ? 0 : err_errno(e, "cannot look at '%s'", path);
+		return errno == ENOENT ? 0 : err_errno(e, "cannot stat '%s'", path);
 	if (!S_ISSOCK(st.st_mode))
-		return err_set(e, -EEXIST, "'%s' is there and is no socket", path);
+		return err_set(e, -EEXIST,
+			       "'%s' exists and is not a socket; remove it or choose another path",
+			       path);
 	if (answers(a))
 		return err_set(e, -EADDRINUSE, "another process listens on '%s'", path);
 	if (unlinkat(dir, last_part(path), 0) < 0)

@@ -201,7 +201,8 @@ static void answer(struct create *c)
 	struct box *b = box_find(c->api, c->id);
 
 	if (!b) {
-		request_fail(r, 500, "sandbox %s has ended at once: see the audit log", c->id);
+		request_fail(r, 500, "sandbox %s ended right after its start: see the audit log",
+			     c->id);
 		return;
 	}
 	c->api->counts.created++;

@@ -118,7 +118,7 @@ static int check_step(const json_t *step, size_t number, struct err *e)
 	json_array_foreach(args, i, one)
 	{
 		if (!json_is_string(one) || json_string_length(one) > RECIPE_TEXT_MAX)
-			return err_set(e, -EINVAL, "step %zu: an argument is no text", number);
+			return err_set(e, -EINVAL, "step %zu: an argument is not a text", number);
 	}
 	return check_text(step, "filesHash", e);
 }

@@ -342,8 +342,7 @@ static void have_pause(struct request *r)
 		return;
 	box_refresh(b);
 	if (json_is_false(json_object_get(r->body, "memory")))
-		request_fail(r, 400,
-			     "memory: a pause without its memory is none that this version has");
+		request_fail(r, 400, "memory: pausing without the memory is not supported");
 	else if (b->state == BOX_PAUSED)
 		request_fail(r, 409, "sandbox %s is already paused", b->sandbox.id);
 	else if (engine_can(&b->spec, ENGINE_SNAPSHOTS))

@@ -14,10 +14,10 @@
  */
 #include <signal.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/proc.h"
 #include "e2b/e2b.h"
 #include "e2b/recipe.h"
 #include "sandbox/quota-enter.h"
@@ -83,9 +83,7 @@ static void answer(struct build *b)
 /* In a child: dies with hutchd, because the next hutchd marks the build as failed. */
 static int die_with_hutchd(const struct build *b, struct err *e)
 {
-	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != b->hutchd)
-		return err_set(e, -ESRCH, "hutchd has ended");
-	return 0;
+	return proc_die_with(b->hutchd, SIGKILL) < 0 ? err_set(e, -ESRCH, "hutchd has ended") : 0;
 }
 
 /* ---- end ---- */

@@ -167,7 +167,7 @@ void e2b_template_put_file(struct request *r)
 	int rc;
 
 	if (!has_ticket(r, &owner)) {
-		request_fail(r, 401, "this address does not hold any more: ask for another");
+		request_fail(r, 401, "this upload address has expired: request a new one");
 		return;
 	}
 	u = calloc(1, sizeof(*u));

@@ -45,7 +45,7 @@ void e2b_metrics_all(struct request *r)
 	int rc = http_query(r->x, "sandbox_ids", &ids);
 
 	if (rc < 0) {
-		request_fail(r, 400, "sandbox_ids: expected ids apart by commas");
+		request_fail(r, 400, "sandbox_ids: expected ids separated by commas");
 		return;
 	}
 	for (const char *s = ids; all && rc == 0 && *s;) {

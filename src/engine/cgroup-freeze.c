@@ -94,10 +94,10 @@ int cgroup_find_freezer(struct cgroup *g, const char *path, struct err *e)
 	int r = look(g);
 
 	if (cgroup_full(r))
-		return err_set(e, r, "cannot look for a freezer: %s: %s", path, strerror(-r));
+		return err_set(e, r, "cannot find a freezer: %s: %s", path, strerror(-r));
 	g->has[CGROUP_FREEZER] = r == 0;
 	if (r != 0)
 		cgroup_because(g, CGROUP_FREEZER, "%s: %s", path,
-			       r < 0 ? strerror(-r) : "a new group that is frozen");
+			       r < 0 ? strerror(-r) : "a new group is frozen");
 	return 0;
 }

@@ -214,10 +214,11 @@ static bool next_top(const struct cgroup_layout *l, char path[static 2 * CGROUP_
 static void explain_v2(struct cgroup *g, enum cgroup_part p, int r, const char *path)
 {
 	if (r == -EBUSY)
-		cgroup_because(g, p, "%s: has processes of its own and so no limits below it",
+		cgroup_because(g, p,
+			       "%s: contains processes, so groups below it can have no limits",
 			       path);
 	else if (r == -ENODATA)
-		cgroup_because(g, p, "%s: gives no %s controller to its groups", path,
+		cgroup_because(g, p, "%s: does not enable the %s controller for its groups", path,
 			       part_name(p));
 	else if (r == -EACCES || r == -EPERM)
 		cgroup_because(g, p, "%s: this group was not delegated to us", path);
@@ -267,9 +268,9 @@ static void explain_absent(struct place *m, enum cgroup_part p)
 static int refused(int r, const char *why, struct err *e)
 {
 	if (r == -EEXIST)
-		return err_set(e, r, "a control group of that name is there already: %s", why);
+		return err_set(e, r, "the control group exists already: %s", why);
 	if (cgroup_full(r))
-		return err_set(e, r, "cannot make a control group: %s", why);
+		return err_set(e, r, "cannot create a control group: %s", why);
 	return 0;
 }
 

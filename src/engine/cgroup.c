@@ -169,7 +169,7 @@ int cgroup_remove_at(int root_fd, const char *id, struct err *e)
 		return err_set(e, -EINVAL, "'%s' is not the name of a control group", id);
 	first = cgroup_open_at(root_fd, id, &g, &where);
 	if (first < 0)
-		first = err_set(e, first, "cannot look for the control groups of '%s': %s", id,
+		first = err_set(e, first, "cannot find the control groups of '%s': %s", id,
 				strerror(-first));
 	(void)cgroup_kill(&g, deadline); /* a survivor makes the removal below fail */
 	if (first == 0)

@@ -227,7 +227,7 @@ static int judge(const char *name, int r, const siginfo_t *info, struct said *sa
 		return 0;
 	if (line[0])
 		return err_set(e, -EIO, "%s: %s", name, line);
-	return err_set(e, -EIO, "%s ended with %s %d and said nothing", name,
+	return err_set(e, -EIO, "%s ended with %s %d and printed nothing", name,
 		       info->si_code == CLD_EXITED ? "status" : "signal", info->si_status);
 }
 

@@ -115,7 +115,8 @@ int dial_guard_make(const char *name, const struct dial_rules *rules, struct dia
 		remove_group(name, &g);
 	if (r < 0 && (e->num || cgroup_full(r) || r == -EEXIST))
 		return e->num ? e->num
-			      : err_set(e, r, "cannot guard what the keeper dials: %s", g.why);
+			      : err_set(e, r, "cannot restrict the keeper's connections: %s",
+					g.why);
 	g.group = r < 0 ? -EBADF : g.group;
 	*ret = g;
 	return 0;
@@ -134,7 +135,7 @@ static int check_attached(const struct dial_guard *g, size_t i, struct err *e)
 	int n = bpf_attached(g->group, dial_programs[i].at, ids);
 
 	if (n < 0)
-		return err_set(e, n, "cannot look at the programs of its group: %s", strerror(-n));
+		return err_set(e, n, "cannot list the BPF programs of its group: %s", strerror(-n));
 	for (int k = 0; k < n; k++)
 		if (ids[k] == g->ids[i])
 			return 0;
@@ -151,7 +152,7 @@ static int check_alone(const struct dial_guard *g, pid_t keeper, struct err *e)
 		return e->num;
 	return strcmp(buf_text(&b), wanted) == 0
 		       ? 0
-		       : err_set(e, -EPERM, "the keeper is not alone in its group");
+		       : err_set(e, -EPERM, "the keeper's group contains other processes");
 }
 
 void dial_guard_verify(const struct dial_guard *g, pid_t keeper, struct receipt *r)
@@ -200,7 +201,7 @@ int dial_guard_allow(const char *name, const struct rule *rule, struct err *e)
 		return 0;
 	map = group < 0 ? group : open_map(group);
 	r = map < 0 ? map : dial_rules_add(map, rule);
-	return r < 0 ? err_set(e, r, "cannot let the rule through the keeper's guard: %s",
+	return r < 0 ? err_set(e, r, "cannot add the rule to the keeper's dial guard: %s",
 			       strerror(-r))
 		     : 1;
 }

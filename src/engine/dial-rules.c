@@ -155,7 +155,7 @@ static int put_proxy(int map, const char *text, struct err *e)
 	struct target proxy;
 
 	if (target_parse(text, strlen(text), &proxy, e) < 0)
-		return err_wrap(e, "the proxy of the spec");
+		return err_wrap(e, "the proxy in spec.json");
 	return proxy.is_addr ? put_host(map, IPPROTO_TCP, &proxy)
 			     : widen(map, port_key(proxy.port), BY_PROXY_NAME);
 }
@@ -174,6 +174,6 @@ int dial_rules_put(int map, const struct dial_rules *rules, struct err *e)
 	if (r == 0 && any)
 		r = put_servers(map, rules);
 	return r < 0 && e->num == 0
-		       ? err_set(e, r, "cannot put a rule into the kernel's map: %s", strerror(-r))
+		       ? err_set(e, r, "cannot add a rule to the BPF map: %s", strerror(-r))
 		       : r;
 }

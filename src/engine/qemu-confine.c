@@ -144,7 +144,9 @@ static int drop_all(void *arg)
 
 	if (r == 0)
 		r = become(QEMU_JAIL_ID);
-	return r < 0 ? r : stage_drop_privileges(NULL);
+	if (r == 0)
+		r = stage_drop_privileges(NULL);
+	return r < 0 ? r : FAULT("jail-dropped");
 }
 
 /* The warden has no pid in this pid namespace, so ask its pidfd. */
@@ -156,12 +158,6 @@ static int has_warden(void *arg)
 	if (poll(&p, 1, 0) < 0)
 		return -errno;
 	return p.revents ? -ESRCH : 0;
-}
-
-/* The last stage after which a fault's message can still be read. */
-static int pass_fault(void *arg)
-{
-	return FAULT("jail-dropped");
 }
 
 /* Descriptors 0 to 2, those of qemu.h, then the pipe for failure reports, closed by execve(2). */
@@ -259,7 +255,6 @@ static const struct confine_stage stages[] = {
 	{ "dropping capabilities", drop_all, stage_has_no_privileges },
 	/* Again: a change of ids clears the setting. */
 	{ "asking to die with the warden", stage_die_with_parent, has_warden },
-	{ "asking to die with the warden", pass_fault },
 	{ "arranging descriptors", arrange_fds },
 	{ "filtering system calls", filter_calls },
 	{ NULL },

@@ -84,9 +84,8 @@ static int take_file(struct qemu_trees *all, const struct qemu_jail_file *f, str
 	assert(all->n < QEMU_TREES_MAX);
 	*t = (struct qemu_tree){ .to = f->to, .fd = -EBADF };
 	if (lstat(f->from, &st) < 0)
-		return errno == ENOENT && f->optional
-			       ? 0
-			       : err_errno(e, "cannot look at '%s'", f->from);
+		return errno == ENOENT && f->optional ? 0
+						      : err_errno(e, "cannot stat '%s'", f->from);
 	t->directory = S_ISDIR(st.st_mode);
 	if (!S_ISLNK(st.st_mode)) {
 		if (clone_tree(f->from, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, t,
@@ -97,7 +96,8 @@ static int take_file(struct qemu_trees *all, const struct qemu_jail_file *f, str
 	}
 	n = readlink(f->from, t->link, sizeof(t->link));
 	if (n < 0 || n == (ssize_t)sizeof(t->link))
-		return err_set(e, -ENAMETOOLONG, "'%s' points too far away", f->from);
+		return err_set(e, -ENAMETOOLONG, "the target of the link '%s' is too long",
+			       f->from);
 	t->link[n] = '\0';
 	all->n++;
 	return 0;
@@ -115,11 +115,11 @@ static int make_kvm(const struct qemu_jail *j, struct qemu_trees *all, struct er
 	    fsconfig(fs, FSCONFIG_SET_STRING, "nr_inodes", "4", 0) < 0 ||
 	    fsconfig(fs, FSCONFIG_SET_STRING, "mode", "755", 0) < 0 ||
 	    fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
-		return err_errno(e, "cannot make a file system for /dev/kvm");
+		return err_errno(e, "cannot create a file system for /dev/kvm");
 	dir = fsmount(fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
 	if (dir < 0 || mknodat(dir, "kvm", S_IFCHR | 0600, makedev(KVM_MAJOR, KVM_MINOR)) < 0 ||
 	    fchownat(dir, "kvm", id, id, AT_SYMLINK_NOFOLLOW) < 0)
-		return err_errno(e, "cannot make a /dev/kvm of the sandbox's own");
+		return err_errno(e, "cannot create /dev/kvm for the sandbox");
 	all->t[all->n++] =
 		(struct qemu_tree){ .to = "/dev", .fd = TAKE_FD(dir), .directory = true };
 	return 0;
@@ -217,7 +217,8 @@ static int next_report(int fd, uint64_t deadline, struct report *ret, struct err
 			       (int)(START_TIMEOUT / NSEC_PER_SEC));
 	n = RETRY_EINTR(read(fd, ret, sizeof(*ret)));
 	if (n != 0 && n != (ssize_t)sizeof(*ret))
-		return err_set(e, -EPIPE, "the jail cannot be heard");
+		return err_set(e, -EPIPE, "cannot read the report of QEMU's jail: %s",
+			       n < 0 ? strerror(errno) : "it is incomplete");
 	return n > 0;
 }
 
@@ -241,7 +242,9 @@ static int hear_reports(int fd, struct proc *inmate_proc, struct err *e)
 	if (failed.num < 0)
 		return err_set(e, failed.num, "cannot start QEMU in its jail: %.*s: %s",
 			       (int)sizeof(failed.at), failed.at, strerror(-failed.num));
-	return inmate_proc->pid > 0 ? 0 : err_set(e, -EPIPE, "the jail has ended early");
+	return inmate_proc->pid > 0
+		       ? 0
+		       : err_set(e, -EPIPE, "QEMU's jail ended before it started QEMU");
 }
 
 struct ends {
@@ -375,5 +378,6 @@ int qemu_jail_seal(const struct proc *qemu, struct err *e)
 	if (r == 0 && read(from, &report, sizeof(report)) == (ssize_t)sizeof(report))
 		return err_set(e, report.num, "cannot seal QEMU's jail: %.*s: %s",
 			       (int)sizeof(report.at), report.at, strerror(-report.num));
-	return err_set(e, r < 0 ? r : -EPIPE, "cannot seal QEMU's jail: what does it was stopped");
+	return err_set(e, r < 0 ? r : -EPIPE,
+		       "cannot seal QEMU's jail: the helper process was killed");
 }

@@ -136,10 +136,10 @@ static void next_step(struct monitor *m)
 	m->answered = !m->step->send;
 	m->seen = m->step->until == QMP_RETURN;
 	if (m->step->send && send_step(m, m->step) < 0)
-		fail(m, "it cannot be written to");
+		fail(m, "cannot send a command");
 	else if (loop_set_timer(m->loop, &m->timer,
 				clock_mono() + (STEP_S + m->patience) * NSEC_PER_SEC) < 0)
-		fail(m, "no timer can be set");
+		fail(m, "cannot set a timer");
 }
 
 static void begin(struct monitor *m, const struct step *steps, size_t n, void (*done)(void *arg))
@@ -213,7 +213,7 @@ static void take_lines(struct monitor *m)
 		m->n -= used;
 	}
 	if (!m->broken && m->n == sizeof(m->in))
-		fail(m, "a line without an end");
+		fail(m, "a line is too long");
 }
 
 static void on_qmp(struct loop_fd *src, uint32_t events)

@@ -88,7 +88,7 @@ static int check_file(int file, struct err *e)
 	struct statfs fs;
 
 	if (fstatfs(file, &fs) < 0)
-		return err_errno(e, "cannot look at the sandbox's disk");
+		return err_errno(e, "cannot stat the sandbox's disk");
 	if (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC)
 		return err_set(e, -EOPNOTSUPP,
 			       "the sandbox's disk would be in memory: hutch keeps its files on a "

@@ -280,8 +280,8 @@ int scratch_own_devices(struct err *e)
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(devices); i++) {
 		r = own_device(devices[i].name, devices[i].major, devices[i].minor);
 		if (r < 0)
-			err_set(e, r, "cannot make a /dev/%s of the sandbox's own: %s",
-				devices[i].name, strerror(-r));
+			err_set(e, r, "cannot create /dev/%s for the sandbox: %s", devices[i].name,
+				strerror(-r));
 	}
 	return r;
 }

@@ -100,7 +100,7 @@ int engine_of(const struct spec *spec, const struct engine **ret, struct err *e)
 	if (!row && named)
 		return unknown(spec->engine, e);
 	if (!row || row->level != spec->level)
-		return err_set(e, -EINVAL, "the sandbox's engine does not have its level, '%s'",
+		return err_set(e, -EINVAL, "the sandbox's engine does not support its level, '%s'",
 			       level_names[spec->level]);
 	*ret = row;
 	return 0;
@@ -111,7 +111,7 @@ int engine_to_start(const struct spec *spec, const struct engine **ret, struct e
 	int r = engine_of(spec, ret, e);
 
 	if (r == 0 && engine_has(*ret, ENGINE_OWN_KERNEL) != (spec->machine.kernel != NULL))
-		r = err_set(e, -EINVAL, "'level' and 'machine' of spec.json do not fit");
+		r = err_set(e, -EINVAL, "'level' and 'machine' in spec.json contradict each other");
 	return r;
 }
 

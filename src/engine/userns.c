@@ -189,7 +189,8 @@ static int run_helper(const char *name, pid_t pid, uint64_t own, uint64_t sub, s
 	if (status == 0)
 		return 0;
 	if (out.len == 0)
-		return err_set(e, -EPERM, "%s failed without a word", name);
+		return err_set(e, -EPERM, "%s failed with status %d and printed nothing", name,
+			       status);
 	/* The helper's message starts with its name. */
 	return err_set(e, -EPERM, "%.*s", (int)strcspn(buf_text(&out), "\n"), buf_text(&out));
 }

@@ -53,7 +53,7 @@ static int read_file(int fds, int info, const char *name, struct open_file *ret,
 	ssize_t n = readlinkat(fds, name, ret->target, sizeof(ret->target) - 1);
 
 	if (n < 0 || fstatat(fds, name, &ret->st, 0) < 0)
-		return err_errno(e, "cannot look at descriptor %s of QEMU", name);
+		return err_errno(e, "cannot stat descriptor %s of QEMU", name);
 	ret->target[n] = '\0';
 	return read_mode(info, name, &ret->mode, e);
 }
@@ -220,7 +220,7 @@ static int check_mounts(const struct verify *v, struct err *e)
 		return err_set(e, -EPERM, "QEMU has %zu mounts, not one", v->mounts.n);
 	if (!span_is(m->type, "tmpfs") || !span_lists(m->options, "ro") ||
 	    !span_lists(m->super, "ro"))
-		return err_set(e, -EPERM, "the root of QEMU is not a tmpfs that is read only");
+		return err_set(e, -EPERM, "the root of QEMU is not a read-only tmpfs");
 	return 0;
 }
 

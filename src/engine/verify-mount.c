@@ -74,7 +74,7 @@ static int check_kind(const struct verify *v, const char **ret, struct err *e)
 	struct stat st;
 
 	if (statfs(SCRATCH_SPACE, &fs) < 0 || stat(SCRATCH_SPACE, &st) < 0)
-		return err_errno(e, "cannot look at the scratch");
+		return err_errno(e, "cannot stat the scratch");
 	if (fs.f_type == EXT4_SUPER_MAGIC && major(st.st_dev) == LOOP_MAJOR) {
 		*ret = "on a disk: an ext4 of its own";
 		return 0;
@@ -129,8 +129,8 @@ static int stat_inside(int root, const char *path, struct stat *ret, struct err 
 	if (fd == -ENOENT)
 		return fd;
 	if (fd < 0)
-		return err_set(e, fd, "cannot look at %s of PID 1: %s", path, strerror(-fd));
-	return fstat(fd, ret) < 0 ? err_errno(e, "cannot look at %s of PID 1", path) : 0;
+		return err_set(e, fd, "cannot stat %s of PID 1: %s", path, strerror(-fd));
+	return fstat(fd, ret) < 0 ? err_errno(e, "cannot stat %s of PID 1", path) : 0;
 }
 
 /* Covered by /dev/null or by an empty, read-only directory. */
@@ -238,7 +238,7 @@ static int check_name(int dir, const char *name, struct err *e)
 	struct stat st;
 
 	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return err_errno(e, "cannot look at a name of /dev of PID 1");
+		return err_errno(e, "cannot stat a name of /dev of PID 1");
 	if (S_ISLNK(st.st_mode) || S_ISREG(st.st_mode))
 		return 0;
 	if (S_ISDIR(st.st_mode) && in_list(span_of(name), directories))

@@ -39,9 +39,9 @@ static int check_namespace(const struct verify *v, const char *name, ino_t *ret,
 	(void)snprintf(path, sizeof(path), "ns/%s", name);
 	(void)snprintf(own, sizeof(own), "/proc/self/%s", path);
 	if (fstatat(v->proc, path, &theirs, 0) < 0)
-		return err_errno(e, "cannot look at %s of PID 1", path);
+		return err_errno(e, "cannot stat %s of PID 1", path);
 	if (stat(own, &ours) < 0)
-		return err_errno(e, "cannot look at %s", own);
+		return err_errno(e, "cannot stat %s", own);
 	if (theirs.st_dev == ours.st_dev && theirs.st_ino == ours.st_ino)
 		return err_set(e, -EPERM, "PID 1 is in the host's %s namespace", name);
 	*ret = theirs.st_ino;
@@ -228,7 +228,7 @@ int verify_capabilities(const struct verify *v, uint64_t may, uint64_t *ret, str
 			return err_set(e, -EBADMSG, "no %s in the status of PID 1", sets[i].key);
 		if (bits & ~most)
 			return err_set(e, -EPERM,
-				       "%s %016" PRIx64 ", of which %" PRIx64 " is too much",
+				       "%s %016" PRIx64 ", of which %" PRIx64 " is not allowed",
 				       sets[i].key, bits, bits & ~most);
 	}
 	*ret = bits;
@@ -403,7 +403,7 @@ static int read_process(struct verify *v, struct err *e)
 	    fd_read_file(v->proc, "mountinfo", &v->mountinfo, e) < 0)
 		return e->num;
 	if (text_mounts(buf_text(&v->mountinfo), &v->mounts) < 0)
-		return err_set(e, -EBADMSG, "mountinfo of PID 1 cannot be understood");
+		return err_set(e, -EBADMSG, "cannot parse mountinfo of PID 1");
 	return 0;
 }
 

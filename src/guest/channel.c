@@ -30,7 +30,7 @@ static void end(struct guest *g, int result)
 	g->ended = true;
 }
 
-static void give_up(struct guest *g, const struct err *e)
+static void end_with(struct guest *g, const struct err *e)
 {
 	log_error("%s", e->msg);
 	end(g, EXIT_FAILURE);
@@ -43,7 +43,7 @@ static void on_hello(struct link *l, const struct fields *f, void *arg)
 	struct err e = ERR_INIT;
 
 	if (vm_settle(f, &e) < 0 || egress_open(g, f, &e) < 0 || confine_start(f, &e) < 0) {
-		give_up(g, &e);
+		end_with(g, &e);
 		return;
 	}
 	g->asleep = false;
@@ -159,7 +159,7 @@ static void on_wake(struct link *l, const struct fields *f, void *arg)
 	struct err e = ERR_INIT;
 
 	if (vm_wake(f, &e) < 0)
-		give_up(g, &e);
+		end_with(g, &e);
 	g->asleep = false;
 }
 
@@ -289,7 +289,7 @@ static void fall_asleep(struct guest *g)
 	g->asleep = true;
 	standby_drop(g); /* the VM may wake up as another sandbox, with other rules */
 	if (vm_users_freeze(&e) < 0)
-		give_up(g, &e);
+		end_with(g, &e);
 	else
 		guest_check(g, link_asleep(g->link));
 }

@@ -213,7 +213,7 @@ static const struct confine_stage stages[] = {
 	{ "memory", hide_memory },
 	{ "capabilities", drop_capabilities, has_no_others },
 	{ "Landlock", restrict_files },
-	{ "the filter of system calls", filter_calls },
+	{ "the syscall filter", filter_calls },
 	{ NULL },
 };
 

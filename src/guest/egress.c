@@ -273,7 +273,7 @@ int egress_open(struct guest *g, const struct fields *hello, struct err *e)
 	if (r == 0)
 		r = net_capture(networks, n, &s, e);
 	if (r < 0)
-		return err_wrap(e, "opening the way out");
+		return err_wrap(e, "setting up egress");
 	r = capture_new(g->loop, &s, NAMES_MAX, key, &ops, g, &g->capture);
-	return r < 0 ? err_set(e, r, "opening the way out: %s", strerror(-r)) : 0;
+	return r < 0 ? err_set(e, r, "setting up egress: %s", strerror(-r)) : 0;
 }

@@ -64,7 +64,7 @@ static void finish(struct job *j)
 }
 
 /* The worker sent an invalid packet or has ended. May free. */
-static void give_up(struct file_job *f)
+static void fail_job(struct file_job *f)
 {
 	f->done = true;
 	(void)fail_with(&f->result, WIRE_IO, "the file operation was cut short");
@@ -134,7 +134,7 @@ static void on_control(struct loop_fd *src, uint32_t events)
 	if (k < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
 	if (k <= 0 || !take_packet(f, packet, (size_t)k)) {
-		give_up(f);
+		fail_job(f);
 	} else if (f->done) {
 		loop_del_fd(src);
 		finish(&f->job);

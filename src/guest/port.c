@@ -57,14 +57,14 @@ static const struct job_ops ops = {
 static void refuse(struct connection *c, int err)
 {
 	char text[WIRE_TEXT_MAX];
-	bool nobody = err == ECONNREFUSED;
+	bool not_listening = err == ECONNREFUSED;
 
-	if (nobody)
+	if (not_listening)
 		(void)snprintf(text, sizeof(text), "nothing listens on port %u", c->port);
 	else
 		(void)snprintf(text, sizeof(text), "cannot connect to port %u: %s", c->port,
 			       strerror(err));
-	job_close(&c->tunnel.job, nobody ? WIRE_NOT_FOUND : code_of_errno(err), text);
+	job_close(&c->tunnel.job, not_listening ? WIRE_NOT_FOUND : code_of_errno(err), text);
 }
 
 /* 0, or -errno if the address cannot be tried. */

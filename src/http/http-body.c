@@ -106,13 +106,13 @@ bool http_body_step(struct conn *c)
 /* Sends 100 Continue if the client waits for it. */
 static void ask(struct conn *c, enum body_use use)
 {
-	static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
+	static const char interim[] = "HTTP/1.1 100 Continue\r\n\r\n";
 
 	assert(c->held && c->phase == CONN_EXCHANGE && c->use == BODY_HELD);
 	c->use = use;
 	c->asked_at = c->read_at = clock_mono();
 	if (c->head.expect && c->in.len == 0 && c->answer == ANSWER_NONE && c->fault.status == 0)
-		http_io_send_text(c, go_on, sizeof(go_on) - 1);
+		http_io_send_text(c, interim, sizeof(interim) - 1);
 	c->head.expect = false;
 	http_conn_kick(c);
 }

@@ -25,37 +25,35 @@ enum {
 #define LENGTH_MAX (UINT64_C(1) << 53) /* the largest exact integer in JavaScript */
 
 /* Fields whose grammar is a list: repeated ones are joined. Any other field may come once. */
-static const struct {
-	const char *name, *joint;
-} lists[] = {
-	{ "accept", ", " },
-	{ "accept-charset", ", " },
-	{ "accept-encoding", ", " },
-	{ "accept-language", ", " },
-	{ "access-control-request-headers", ", " },
-	{ "baggage", ", " },
-	{ "cache-control", ", " },
-	{ "connection", ", " },
-	{ "content-encoding", ", " },
-	{ "content-language", ", " },
-	{ "cookie", "; " },
-	{ "forwarded", ", " },
-	{ "if-match", ", " },
-	{ "if-none-match", ", " },
-	{ "keep-alive", ", " },
-	{ "link", ", " },
-	{ "pragma", ", " },
-	{ "prefer", ", " },
-	{ "sec-websocket-extensions", ", " },
-	{ "sec-websocket-protocol", ", " },
-	{ "te", ", " },
-	{ "tracestate", ", " },
-	{ "upgrade", ", " },
-	{ "via", ", " },
-	{ "warning", ", " },
-	{ "x-forwarded-for", ", " },
-	{ "x-forwarded-host", ", " },
-	{ "x-forwarded-proto", ", " },
+static const char *const lists[] = {
+	"accept",
+	"accept-charset",
+	"accept-encoding",
+	"accept-language",
+	"access-control-request-headers",
+	"baggage",
+	"cache-control",
+	"connection",
+	"content-encoding",
+	"content-language",
+	"cookie",
+	"forwarded",
+	"if-match",
+	"if-none-match",
+	"keep-alive",
+	"link",
+	"pragma",
+	"prefer",
+	"sec-websocket-extensions",
+	"sec-websocket-protocol",
+	"te",
+	"tracestate",
+	"upgrade",
+	"via",
+	"warning",
+	"x-forwarded-for",
+	"x-forwarded-host",
+	"x-forwarded-proto",
 };
 
 static int refuse(struct http_refusal *r, int status, const char *why)
@@ -209,8 +207,8 @@ struct line {
 static const char *list_joint(struct http_text name)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
-		if (http_text_is(name, lists[i].name))
-			return lists[i].joint;
+		if (http_text_is(name, lists[i]))
+			return str_eq(lists[i], "cookie") ? "; " : ", ";
 	return NULL;
 }
 

@@ -167,7 +167,7 @@ static int add_member(struct archive *a, const struct tar_entry *en, struct err 
 	if (en->type != TAR_FILE && en->type != TAR_SYMLINK)
 		return err_set(e, -EINVAL, "'%.100s' is neither a file nor a link", en->name);
 	if (find(a, en->name, &i))
-		return err_set(e, -EINVAL, "'%.100s' is there twice: refused", en->name);
+		return err_set(e, -EINVAL, "'%.100s' is in the archive twice", en->name);
 	if (a->n == ARCHIVE_MEMBERS_MAX)
 		return err_set(e, -EINVAL, "more than %d files", ARCHIVE_MEMBERS_MAX);
 	m->name = strdup(en->name);

@@ -251,7 +251,8 @@ int confine_start(const struct confine_job *job, struct proc *ret, int *ret_sock
 	if (p.pid < 0)
 		return err_errno(e, "cannot make a user namespace; see 'hutch doctor'");
 	p.pidfd = (int)syscall(SYS_pidfd_open, p.pid, 0);
-	r = p.pidfd < 0 ? err_errno(e, "cannot hold the worker") : ids_map(p.pid, job->ids, e);
+	r = p.pidfd < 0 ? err_errno(e, "cannot open a pidfd of the worker")
+			: ids_map(p.pid, job->ids, e);
 	if (r == 0)
 		r = channel_send(ours, &go, -EBADF, true);
 	if (r < 0)

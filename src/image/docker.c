@@ -90,8 +90,7 @@ static int check_digest(int fd, const char *hex, struct err *e)
 	(void)crypto_hash_sha256_final(&state, sum);
 	(void)sodium_bin2hex(is, sizeof(is), sum, sizeof(sum));
 	if (memcmp(is, hex, IMAGE_DIGEST_HEX) != 0)
-		return err_set(e, -EINVAL,
-			       "the configuration does not have the digest of its name: refused");
+		return err_set(e, -EINVAL, "the configuration's digest does not match its name");
 	return 0;
 }
 

@@ -79,16 +79,12 @@ static int verify(struct worker *w, int fd, const struct blob *b, struct err *e)
 	if (k < 0 || lseek(fd, 0, SEEK_SET) < 0)
 		return err_errno(e, "cannot read blob %.12s", b->hex);
 	if (counts.bytes != b->size)
-		return err_set(e, -EINVAL,
-			       "blob %.12s does not have the size that the image says: "
-			       "refused",
+		return err_set(e, -EINVAL, "blob %.12s does not have the size in its descriptor",
 			       b->hex);
 	(void)crypto_hash_sha256_final(&state, sum);
 	(void)sodium_bin2hex(hex, sizeof(hex), sum, sizeof(sum));
 	if (!str_eq(hex, b->hex))
-		return err_set(e, -EINVAL,
-			       "blob %.12s does not have the digest that the image says: "
-			       "refused",
+		return err_set(e, -EINVAL, "blob %.12s does not have the digest in its descriptor",
 			       b->hex);
 	return 0;
 }
@@ -344,7 +340,7 @@ static int pass(struct unpack *u, enum unpack_pass what, int blob, const char *d
 	(void)sodium_bin2hex(hex, sizeof(hex), sum, sizeof(sum));
 	if (diff_id &&
 	    (!str_has_prefix(diff_id, digest_prefix) || !str_eq(diff_id + STRLEN("sha256:"), hex)))
-		return err_set(e, -EINVAL, "does not unpack to what the image says: refused");
+		return err_set(e, -EINVAL, "the unpacked contents do not match their digest");
 	return 0;
 }
 

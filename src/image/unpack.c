@@ -260,7 +260,7 @@ static int take_whiteout(struct unpack *u, const struct tar_entry *en, const cha
 	int r;
 
 	if (str_eq(mark, ".") || str_eq(mark, "..") || mark[0] == '\0')
-		return refuse(en, "a whiteout of nothing", e);
+		return refuse(en, "a whiteout without a name", e);
 	if (str_has_prefix(mark, ".wh.") && !str_eq(mark, ".wh..opq"))
 		return refuse(en, "an unknown kind of whiteout", e);
 	dirfd = unpack_open_parent(u->root, en->name, false, &base);

@@ -279,7 +279,7 @@ static const struct confine_stage stages[] = {
 	{ "the tie to the warden", die_with_warden, has_warden },
 	{ "limits", set_limits },
 	{ "Landlock", forbid_files, stage_has_no_files },
-	{ "the filter of system calls", filter_calls },
+	{ "the syscall filter", filter_calls },
 	{ NULL },
 };
 

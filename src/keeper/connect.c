@@ -62,7 +62,8 @@ static void close_socket(struct connection *c)
 }
 
 /* Unlinks the connection; connections_sweep() frees it after the round. May be called twice:
- * give_up() resets the broker's stream, and the broker's report puts the connection aside too. */
+ * reset_stream() resets the broker's stream, and the broker's report puts the connection aside too.
+ */
 static void put_aside(struct connection *c)
 {
 	struct egress *g = c->keeper->egress;
@@ -96,7 +97,7 @@ static void cut(struct connection *c, enum wire_code code, const char *text)
 }
 
 /* As cut(), but the broker may still use it: the stream counts as reset by the sandbox. */
-static void give_up(struct connection *c, enum wire_code code, const char *text)
+static void reset_stream(struct connection *c, enum wire_code code, const char *text)
 {
 	uint32_t ch = c->ch;
 
@@ -152,7 +153,7 @@ static void watch(struct connection *c)
 	else if (events != c->src.events)
 		r = loop_mod_fd(&c->src, events);
 	if (r < 0)
-		give_up(c, WIRE_TOO_MANY, "no memory");
+		reset_stream(c, WIRE_TOO_MANY, "no memory");
 }
 
 /* How many bytes may be read for the guest now; marks the connection as starved if none. */
@@ -268,7 +269,7 @@ void connection_data(struct keeper *k, uint32_t ch, unsigned int stream, const v
 		return;
 	if (k->egress->held + n > HELD_MAX ||
 	    buf_put(&c->held, (const char *)data + took, n - took) < 0) {
-		give_up(c, WIRE_TOO_MANY, "too much waits to be sent");
+		reset_stream(c, WIRE_TOO_MANY, "too much waits to be sent");
 		return;
 	}
 	k->egress->held += n - took;
@@ -305,7 +306,7 @@ void connection_closed(struct keeper *k, uint32_t ch, const struct fields *f)
 	c->left = c->theirs_ended && c->ours_ended &&
 		  fields_number(f, TAG_CODE, WIRE_IO) == WIRE_DONE;
 	if (!c->left || !c->open)
-		give_up(c, WIRE_DONE, NULL);
+		reset_stream(c, WIRE_DONE, NULL);
 }
 
 /* ---- callbacks of the broker ---- */
@@ -487,6 +488,6 @@ void connections_sweep(struct keeper *k)
 void connections_done(struct keeper *k)
 {
 	while (k->egress && k->egress->connections)
-		give_up(k->egress->connections, WIRE_GONE, "the sandbox has ended");
+		reset_stream(k->egress->connections, WIRE_GONE, "the sandbox has ended");
 	connections_sweep(k);
 }

@@ -33,7 +33,7 @@ enum {
 /* ---- added rules ---- */
 
 /* Removes added rules for the same host and port. */
-static void take_back(struct egress *g, const struct rule *rule)
+static void remove_added(struct egress *g, const struct rule *rule)
 {
 	struct ruleset_entry *live = g->entries + g->n_policy;
 	size_t kept = 0;
@@ -85,7 +85,7 @@ static int read_live(const struct egress *g, const char *text, size_t n, bool de
 
 static void put_live(struct egress *g, struct ruleset_entry entry)
 {
-	take_back(g, &entry.rule);
+	remove_added(g, &entry.rule);
 	entry.id = (uint32_t)(g->n_policy + g->n_live);
 	g->entries[g->n_policy + g->n_live++] = entry;
 }
@@ -114,8 +114,8 @@ static int change(struct keeper *k, const char *text, size_t n, bool deny, struc
 
 	if (!g)
 		return err_set(e, -EOPNOTSUPP,
-			       "the sandbox was started without any allowed name, and has no way "
-			       "out to open");
+			       "the sandbox has no network, because its policy allowed no target "
+			       "when it started");
 	if (read_live(g, text, n, deny, &entry, e) < 0)
 		return e->num;
 	if (record_change(k, text, n, deny) < 0)

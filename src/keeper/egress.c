@@ -159,7 +159,7 @@ static int new_broker(struct keeper *k, struct egress *g, struct err *e)
 	const char *proxy = k->spec->egress.proxy;
 
 	if (proxy && proxy[0] && target_parse(proxy, strlen(proxy), &conf.upstream, e) < 0)
-		return err_wrap(e, "the proxy of the spec");
+		return err_wrap(e, "the proxy in spec.json");
 	if (egress_make_rules(g, &rules) < 0)
 		return err_oom(e);
 	return broker_new(&conf, rules, &g->broker, e);

@@ -75,7 +75,7 @@ void greet_put(const struct keeper *k, struct buf *b)
 
 static void on_no_hello(struct loop_timer *t)
 {
-	log_error("the guest does not say HELLO, or does not listen after it");
+	log_error("the guest sent no HELLO, or stopped reading after it");
 	keeper_stop(t->arg, KEEPER_GUEST_BROKE);
 }
 

@@ -12,9 +12,9 @@
 #include "keeper/serve.h"
 
 enum {
-	CLOCK_AGE_S = 5,     /* maximum age of the time sent, when serving begins */
-	CLOCK_LATE_MS = 20,  /* a later PONG means another try */
-	CLOCK_TELLINGS = 16, /* tries; enough if every third one is late */
+	CLOCK_AGE_S = 5,    /* maximum age of the time sent, when serving begins */
+	CLOCK_LATE_MS = 20, /* a later PONG means another try */
+	CLOCK_TRIES = 16,   /* enough if every third one is late */
 };
 
 void guest_clock_put(struct buf *b)
@@ -35,15 +35,15 @@ static void tell_time(struct keeper *k)
 	_cleanup_buf_ struct buf b = BUF_INIT(128);
 
 	guest_clock_put(&b);
-	k->clock.told_at = k->clock.told_last = clock_mono();
-	k->clock.tellings++;
+	k->clock.ping_sent = k->clock.last_sent = clock_mono();
+	k->clock.times_sent++;
 	keeper_check(k, b.err ? b.err : link_wake(k->guest.link, &b));
-	keeper_check(k, link_ping(k->guest.link, k->clock.told_at));
+	keeper_check(k, link_ping(k->guest.link, k->clock.ping_sent));
 }
 
 void keeper_wake(struct keeper *k)
 {
-	k->clock.tellings = 0;
+	k->clock.times_sent = 0;
 	tell_time(k);
 }
 
@@ -51,19 +51,19 @@ void keeper_wake(struct keeper *k)
 void keeper_wake_if_old(struct keeper *k)
 {
 	if (engine_has(k->engine, ENGINE_OWN_KERNEL) &&
-	    clock_mono() - k->clock.told_last > CLOCK_AGE_S * NSEC_PER_SEC)
+	    clock_mono() - k->clock.last_sent > CLOCK_AGE_S * NSEC_PER_SEC)
 		keeper_wake(k);
 }
 
 bool guest_clock_heard(struct keeper *k, uint64_t token)
 {
-	if (k->clock.told_at == 0 || token != k->clock.told_at || k->save.begun)
+	if (k->clock.ping_sent == 0 || token != k->clock.ping_sent || k->save.begun)
 		return false;
-	if (clock_mono() - k->clock.told_at > CLOCK_LATE_MS * NSEC_PER_MSEC &&
-	    k->clock.tellings < CLOCK_TELLINGS) {
+	if (clock_mono() - k->clock.ping_sent > CLOCK_LATE_MS * NSEC_PER_MSEC &&
+	    k->clock.times_sent < CLOCK_TRIES) {
 		tell_time(k);
 		return false;
 	}
-	k->clock.told_at = 0;
+	k->clock.ping_sent = 0;
 	return true;
 }

@@ -7,9 +7,9 @@
 struct keeper;
 
 struct guest_clock {
-	uint64_t told_at; /* when the time was last sent, as the PING's token; 0: its PONG came */
-	uint64_t told_last;
-	unsigned int tellings;
+	uint64_t ping_sent; /* when the last PING was sent, which is its token; 0: its PONG came */
+	uint64_t last_sent; /* when the time was last sent */
+	unsigned int times_sent;
 };
 
 /* Puts a new random seed and the time, which no two VMs and no two wake-ups may share. */

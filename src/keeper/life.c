@@ -90,15 +90,17 @@ void life_opened(struct client *c, uint32_t ch, const struct fields *f)
 	struct link *l = c->port.link;
 
 	if (k->life.n == LIFE_QUEUE) {
-		client_check(c, link_close(l, ch, WIRE_TOO_MANY, "others ask for the same"));
+		client_check(c, link_close(l, ch, WIRE_TOO_MANY,
+					   "too many pending requests to pause, resume or set a "
+					   "deadline; try again"));
 		return;
 	}
 	if (!is_question(&o)) {
 		q.number = ++k->life.orders;
 		if (record_order(k, &o, q.number) < 0) {
 			client_check(c, link_close(l, ch, WIRE_IO,
-						   "the audit log cannot be written, so nothing "
-						   "is done"));
+						   "cannot write the audit log, so nothing was "
+						   "done"));
 			return;
 		}
 		(void)FAULT("life-recorded");
@@ -137,7 +139,7 @@ static enum wire_code explain(const struct keeper *k, const struct asked *q,
 		return WIRE_EXISTS;
 	case LIFE_NO_FREEZER:
 		(void)snprintf(text, WIRE_TEXT_MAX + 1,
-			       "this sandbox cannot be paused, there is no freezer: %.150s",
+			       "cannot pause this sandbox: there is no freezer: %.150s",
 			       k->life.no_freezer);
 		return WIRE_UNSUPPORTED;
 	case LIFE_TOO_LATE:
@@ -147,9 +149,8 @@ static enum wire_code explain(const struct keeper *k, const struct asked *q,
 			       (unsigned long long)q->order.timeout / 1000);
 		return WIRE_INVALID;
 	default:
-		(void)snprintf(
-			text, WIRE_TEXT_MAX + 1,
-			"it did not work, and nothing is changed: the sandbox's log says why");
+		(void)snprintf(text, WIRE_TEXT_MAX + 1,
+			       "the request failed and changed nothing: see the sandbox's log");
 		return WIRE_IO;
 	}
 }

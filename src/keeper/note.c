@@ -115,6 +115,29 @@ bool note_may_come(const struct keeper_note *note, size_t n, enum note_sender by
 	       n <= rule->files_max && note->value <= rule->value_max;
 }
 
+static int reject(const int *files, size_t n)
+{
+	while (n > 0)
+		(void)fd_close(files[--n]);
+	return -EBADMSG;
+}
+
+int note_take(int fd, enum note_sender by, enum note_phase phase, struct keeper_note *ret,
+	      int files[static NOTE_FILES_MAX], size_t *ret_n)
+{
+	struct keeper_note note;
+	size_t n = 0;
+	int r = note_receive(fd, &note, files, &n);
+
+	if (r < 0)
+		return r;
+	if (!note_may_come(&note, n, by, phase))
+		return reject(files, n);
+	*ret = note;
+	*ret_n = n;
+	return 0;
+}
+
 int note_dispatch(int fd, enum note_sender by, enum note_phase phase,
 		  note_handler *const handlers[static NOTE_KINDS], void *arg)
 {
@@ -122,15 +145,12 @@ int note_dispatch(int fd, enum note_sender by, enum note_phase phase,
 	struct keeper_note note;
 	size_t n = 0;
 
-	r = note_receive(fd, &note, files, &n);
+	r = note_take(fd, by, phase, &note, files, &n);
 	if (r < 0)
 		return r;
-	if (note_may_come(&note, n, by, phase) && handlers[note.kind] &&
-	    handlers[note.kind](arg, note.value, files, n))
+	if (handlers[note.kind] && handlers[note.kind](arg, note.value, files, n))
 		return 0;
-	while (n > 0)
-		(void)fd_close(files[--n]);
-	return -EBADMSG;
+	return reject(files, n);
 }
 
 void save_name(uint64_t number, char ret[static SAVE_NAME])

@@ -10,7 +10,7 @@
 /*
  * A note is one packet: a kind and a value, with files for some kinds. The table in note.c says for
  * each kind who sends it, in which phases, with how many files and the largest value.
- * note_dispatch() rejects any other note, and that ends the sandbox.
+ * note_take() rejects any other note, and that ends the sandbox.
  */
 enum note_kind {
 	/* by the keeper */
@@ -133,10 +133,15 @@ int note_receive(int fd, struct keeper_note *ret, int files[static NOTE_FILES_MA
 bool note_may_come(const struct keeper_note *note, size_t n, enum note_sender by,
 		   enum note_phase phase);
 
+/* Receives a note and checks it against the table. Errors as note_receive(); -EBADMSG also for a
+ * note that the table rejects. Its files are then closed. */
+int note_take(int fd, enum note_sender by, enum note_phase phase, struct keeper_note *ret,
+	      int files[static NOTE_FILES_MAX], size_t *ret_n);
+
 /* Takes the files if it returns true. False: the note is wrong in a way the table cannot check. */
 typedef bool note_handler(void *arg, uint64_t value, const int *files, size_t n);
 
-/* Receives a note and calls its handler. Errors as note_receive(); -EBADMSG also for a note that
- * the table rejects, has no handler, or whose handler returns false. Its files are then closed. */
+/* Takes a note and calls its handler. Errors as note_take(); -EBADMSG also for a note without a
+ * handler, or whose handler returns false. Its files are then closed. */
 int note_dispatch(int fd, enum note_sender by, enum note_phase phase,
 		  note_handler *const handlers[static NOTE_KINDS], void *arg);

@@ -78,7 +78,7 @@ void adopt_all(struct keeper *k)
 			(void)err_set(&e, r, "too many of them");
 	}
 	if (r < 0)
-		log_error("not all commands that run are taken over: %s", e.msg);
+		log_error("cannot take over all running commands: %s", e.msg);
 	k->vm.adopt = fd_close(k->vm.adopt);
 	relays_recordable(k, 0);
 }

@@ -75,7 +75,7 @@ void flow_forget(struct relay *r, struct flow *f)
 {
 	r->keeper->relays.held[relay_kind(r->op)] -= f->held.len - f->done;
 	buf_done(&f->held);
-	f->done = f->nobodys = 0;
+	f->done = f->orphaned = 0;
 }
 
 void flows_forget(struct relay *r, enum way way)
@@ -96,9 +96,9 @@ bool flows_empty(const struct relay *r, enum way way)
 void flow_credit(struct relay *r, enum way way, unsigned int stream, size_t n)
 {
 	struct flow *f = &r->flows[way][stream];
-	size_t not_theirs = MIN(n, f->nobodys), all = f->owed + n - not_theirs;
+	size_t not_theirs = MIN(n, f->orphaned), all = f->owed + n - not_theirs;
 
-	f->nobodys -= not_theirs;
+	f->orphaned -= not_theirs;
 	f->owed = all >= CREDIT_STEP ? 0 : all;
 	if (all < CREDIT_STEP)
 		return;
@@ -117,7 +117,7 @@ void flow_set_input(struct relay *r, struct client *c, uint32_t ch)
 	r->input = c;
 	r->input_ch = ch;
 	f->owed = 0;
-	f->nobodys = f->held.len - f->done;
+	f->orphaned = f->held.len - f->done;
 }
 
 /* Sends to one end and returns credit to the other. Returns how many bytes were taken; all of

@@ -286,7 +286,7 @@ int relay_adopt(struct keeper *k, const struct record_info *was)
 }
 
 /* Sends or refuses the request of a relay that waited for a record file. */
-static void go_on(struct relay *r, int err)
+static void open_waiting(struct relay *r, int err)
 {
 	struct buf b = r->open;
 
@@ -298,7 +298,7 @@ static void go_on(struct relay *r, int err)
 	if (err == 0)
 		return;
 	if (r->adopted)
-		log_error("command %d, which runs, is not taken over: %s", (int)r->pid,
+		log_error("cannot take over the running command %d: %s", (int)r->pid,
 			  strerror(-err));
 	else
 		client_check(r->client, refuse(r, err));
@@ -322,5 +322,5 @@ void relays_recordable(struct keeper *k, uint64_t error)
 	struct relay *r;
 
 	while ((r = waiting(k)) && (error > 0 || records_take(k, r->command)))
-		go_on(r, error > 0 ? -ENOSPC : 0);
+		open_waiting(r, error > 0 ? -ENOSPC : 0);
 }

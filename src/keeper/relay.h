@@ -20,9 +20,9 @@ enum {
 struct flow {
 	struct buf held; /* bytes from `done` on wait; never more than the sender's credit */
 	size_t done;
-	size_t owed;	/* passed on, but credit not yet returned */
-	size_t nobodys; /* held bytes whose sender has disconnected: they earn no credit */
-	bool eof;	/* EOF follows the held bytes */
+	size_t owed;	 /* passed on, but credit not yet returned */
+	size_t orphaned; /* held bytes whose sender has disconnected: they earn no credit */
+	bool eof;	 /* EOF follows the held bytes */
 };
 
 enum way {

@@ -59,7 +59,7 @@ static void tell(struct keeper *k, const char *failure)
 	client_check(s.client, link_close(l, s.ch, failure ? WIRE_IO : WIRE_DONE, failure));
 }
 
-static void on_going_on(void *arg)
+static void on_resumed(void *arg)
 {
 	struct keeper *k = arg;
 
@@ -67,9 +67,9 @@ static void on_going_on(void *arg)
 	tell(k, k->save.failed ? "no snapshot was made: the sandbox's log says why" : NULL);
 }
 
-static void go_on(struct keeper *k)
+static void resume_vm(struct keeper *k)
 {
-	if (!k->engine->monitor->run(k->vm.monitor, VM_BOOT, on_going_on))
+	if (!k->engine->monitor->run(k->vm.monitor, VM_BOOT, on_resumed))
 		keeper_stop(k, KEEPER_FAILED);
 }
 
@@ -84,7 +84,7 @@ static void on_saved(void *arg, bool saved)
 		keeper_stop(k, KEEPER_FAILED);
 }
 
-static void give_up(struct keeper *k, const char *why)
+static void abort_save(struct keeper *k, const char *why)
 {
 	save_done(k);
 	tell(k, why);
@@ -94,8 +94,9 @@ static void on_awake(struct loop_timer *t)
 {
 	struct keeper *k = t->arg;
 
-	log_error("the guest does not fall asleep");
-	give_up(k, "hutch-guest did not stop the VM's programs in time: no snapshot was made, and "
+	log_error("the guest did not stop its programs for the snapshot");
+	abort_save(k,
+		   "hutch-guest did not stop the VM's programs in time: no snapshot was made, and "
 		   "the sandbox was ended; start a new one, or one from an earlier snapshot");
 	keeper_stop(k, KEEPER_GUEST_BROKE);
 }
@@ -103,8 +104,8 @@ static void on_awake(struct loop_timer *t)
 void save_guest_gone(struct keeper *k)
 {
 	if (k->save.active)
-		give_up(k, "the sandbox has ended, and no snapshot was made; 'hutch ps -a' says "
-			   "how it ended");
+		abort_save(k, "the sandbox has ended, and no snapshot was made; 'hutch ps -a' says "
+			      "how it ended");
 }
 
 void save_asleep(struct keeper *k)
@@ -112,11 +113,11 @@ void save_asleep(struct keeper *k)
 	(void)FAULT("save-asleep");
 	loop_del_timer(&k->save.timer);
 	if (adopt_write(k, k->save.list) < 0) {
-		log_error("cannot write down which commands run");
+		log_error("cannot save the list of running commands");
 		k->save.failed = true;
 	}
 	if (k->save.rules >= 0 && egress_save(k, k->save.rules) < 0) {
-		log_error("cannot write down what may go out");
+		log_error("cannot save the egress rules");
 		k->save.failed = true;
 	}
 	k->save.list = fd_close(k->save.list);
@@ -153,7 +154,7 @@ void save_finished(struct keeper *k, uint64_t number)
 		tell(k, NULL); /* the warden ends the sandbox */
 		adopt_leave(k);
 	} else {
-		go_on(k);
+		resume_vm(k);
 	}
 }
 
@@ -222,7 +223,7 @@ void save_at_deadline(struct keeper *k)
 	/* The warden does not wait for an answer: it pauses a sandbox that still runs after a
 	 * while. */
 	if (why)
-		log_error("the deadline cannot suspend it: %s", why);
+		log_error("cannot suspend the sandbox at its deadline: %s", why);
 }
 
 void save_drop(const struct client *c, uint32_t ch)

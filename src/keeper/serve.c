@@ -193,7 +193,7 @@ static void flush_clients(struct keeper *k, bool input)
 
 static void on_deaf(struct loop_timer *t)
 {
-	log_error("the guest does not listen any more");
+	log_error("the guest has stopped reading from its channel");
 	keeper_stop(t->arg, KEEPER_GUEST_BROKE);
 }
 

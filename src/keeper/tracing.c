@@ -292,11 +292,13 @@ void tracing_opened(struct client *c, uint32_t ch)
 	struct link *l = c->port.link;
 
 #ifndef HUTCH_TRACE
-	client_check(c, link_close(l, ch, WIRE_UNSUPPORTED, "hutch-keeper was built without it"));
+	client_check(c,
+		     link_close(l, ch, WIRE_UNSUPPORTED, "hutch-keeper was built without tracing"));
 	return;
 #endif
 	if (t->n == TRACE_READERS_MAX) {
-		client_check(c, link_close(l, ch, WIRE_TOO_MANY, "too many read trace lines"));
+		client_check(c,
+			     link_close(l, ch, WIRE_TOO_MANY, "too many clients read trace lines"));
 		return;
 	}
 	client_check(c, link_accept(l, ch, NULL));

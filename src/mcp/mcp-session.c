@@ -11,8 +11,8 @@
  */
 #include <signal.h>
 #include <string.h>
-#include <sys/prctl.h>
 
+#include "base/proc.h"
 #include "base/str.h"
 #include "mcp/mcp-inner.h"
 
@@ -133,7 +133,7 @@ static int call_work(void *arg, json_t **ret, struct err *e)
 
 	/* Without the server the result would be lost, so die with it. */
 	if (!c->tool->whole)
-		(void)prctl(PR_SET_PDEATHSIG, SIGTERM);
+		(void)proc_die_with(0, SIGTERM);
 	return work_run(&c->session->ref, c->tool, c->arguments, c->session->own, ret, e);
 }
 
@@ -371,7 +371,7 @@ static void end_now(struct mcp_session *s)
 }
 
 /* Sends an error reply to a client that still waits for the call. */
-static void give_up(struct mcp_call *c)
+static void answer_ended(struct mcp_call *c)
 {
 	void (*done)(void *arg, const json_t *reply) = c->done;
 	_cleanup_json_ json_t *reply = NULL;
@@ -390,7 +390,7 @@ void mcp_session_end(struct mcp_session *s, void (*ended)(void *arg, const struc
 	s->ended = ended;
 	s->ended_arg = arg;
 	for (struct mcp_call *c = s->first; c; c = c->next)
-		give_up(c);
+		answer_ended(c);
 	/* Only the first call runs. If it must not be interrupted, its end calls end_now(). */
 	while (s->first && s->first->next)
 		call_free(s->first->next);

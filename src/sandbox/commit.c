@@ -33,7 +33,7 @@ enum {
 
 struct report {
 	int result;
-	int nobody;		/* not 0: failed because the worker stopped reading */
+	int no_reader;		/* not 0: failed because the worker stopped reading */
 	char text[ERR_MSG_MAX]; /* reason */
 	char note[ERR_MSG_MAX];
 };
@@ -50,7 +50,7 @@ struct feeder {
 	struct transfer t;
 	int pipe;
 	uint64_t left; /* bytes that it may still pass on */
-	bool nobody;
+	bool no_reader;
 };
 
 static int pass_on(struct feeder *f, struct err *e)
@@ -61,13 +61,14 @@ static int pass_on(struct feeder *f, struct err *e)
 
 	while ((n = transfer_read(&f->t, chunk, sizeof(chunk), e)) > 0) {
 		if ((uint64_t)n > f->left)
-			return err_set(e, -EFBIG,
-				       "the sandbox sends more than its image and its disk have");
+			return err_set(
+				e, -EFBIG,
+				"the sandbox sent more data than its image and disk can hold");
 		f->left -= (uint64_t)n;
 		r = fd_write_all(f->pipe, chunk, (size_t)n);
-		f->nobody = r < 0;
+		f->no_reader = r < 0;
 		if (r < 0)
-			return err_set(e, r, "cannot pass the archive on: %s", strerror(-r));
+			return err_set(e, r, "cannot forward the archive: %s", strerror(-r));
 	}
 	return (int)n;
 }
@@ -95,7 +96,7 @@ static _noreturn_ void feeder(int conn, int pipe, int sock, uint64_t max)
 	(void)signal(SIGPIPE, SIG_IGN);
 	f.t.stop = sock;
 	last.result = feed(&f, &j, &e);
-	last.nobody = f.nobody;
+	last.no_reader = f.no_reader;
 	memcpy(last.text, e.msg, sizeof(last.text));
 	(void)snprintf(last.note, sizeof(last.note), "%.*s", ERR_MSG_MAX - 1, f.t.text);
 	(void)!send(sock, &last, sizeof(last), MSG_NOSIGNAL);
@@ -138,12 +139,15 @@ static int ended(void *arg, int r, struct err *e)
 
 	/* Do not wait long for a feeder that waits for a silent sandbox. */
 	if (RETRY_EINTR(poll(&p, 1, (r < 0 ? REFUSED_S : LAST_S) * 1000)) <= 0)
-		return r < 0 ? 0 : err_set(e, -ETIME, "the sandbox does not say that all is sent");
+		return r < 0 ? 0
+			     : err_set(e, -ETIME,
+				       "the sandbox did not confirm the end of the archive");
 	if (RETRY_EINTR(recv(f->sock, &report, sizeof(report), 0)) != (ssize_t)sizeof(report))
-		return r < 0 ? 0 : err_set(e, -EPIPE, "the process that reads has ended");
+		return r < 0 ? 0
+			     : err_set(e, -EPIPE, "the process that reads the archive has ended");
 	report.text[sizeof(report.text) - 1] = report.note[sizeof(report.note) - 1] = '\0';
 	memcpy(f->note, report.note, sizeof(report.note));
-	if (report.result == 0 || (report.nobody && r < 0))
+	if (report.result == 0 || (report.no_reader && r < 0))
 		return 0;
 	return err_set(e, report.result < 0 ? report.result : -EIO, "%s", report.text);
 }
@@ -170,7 +174,7 @@ static int get_image(const struct image_store *store, const struct spec *spec, j
 {
 	int r = image_store_get(store, spec->image, ret, e);
 
-	return r < 0 ? err_wrap(e, "how the image that the sandbox came from is run") : 0;
+	return r < 0 ? err_wrap(e, "the configuration of the sandbox's image") : 0;
 }
 
 int sandbox_commit(const struct sandbox *s, const struct sandbox_commit *c,

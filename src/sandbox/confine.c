@@ -36,13 +36,7 @@ static uint64_t kept_caps(const struct jail *j)
 
 static int drop_capabilities(void *arg)
 {
-	int r;
-
-	(void)caps_bound(0); /* -EPERM: nothing to drop */
-	r = caps_only(kept_caps(arg));
-	if (r == 0)
-		r = self_no_new_privileges();
-	return r < 0 ? r : self_not_dumpable();
+	return confine_drop_privileges(kept_caps(arg));
 }
 
 static int has_no_others(void *arg)
@@ -117,7 +111,7 @@ static const struct confine_stage stages[] = {
 	{ "capabilities", drop_capabilities, has_no_others },
 	{ "limits", set_limits },
 	{ "Landlock", allow_writing },
-	{ "the filter of system calls", filter_calls },
+	{ "the syscall filter", filter_calls },
 	{ NULL },
 };
 

@@ -169,8 +169,8 @@ static int conclude(const struct state_root *root, const char *id, int dir, bool
 }
 
 /* Reclaims a dead sandbox that the caller has claimed. */
-static int take_back(const struct state_root *root, const char *id, int dir, bool now,
-		     struct err *owed, struct err *e)
+static int reclaim_claimed(const struct state_root *root, const char *id, int dir, bool now,
+			   struct err *owed, struct err *e)
 {
 	struct end end = { .reason = END_WARDEN, .time = clock_wall() };
 	char group[STATE_GROUP_MAX];
@@ -260,7 +260,7 @@ static int sweep_one(const struct state_root *root, const char *id, bool now, en
 			return is_left(dir) ? give_back(root, id, dir, e) : 0;
 		phase = STATE_DEAD;
 	}
-	r = take_back(root, id, dir, now, &owed, e);
+	r = reclaim_claimed(root, id, dir, now, &owed, e);
 	if (r == 0 && owed.num)
 		return err_set(e, owed.num, "sandbox %s has ended, which is not recorded yet: %s",
 			       id, owed.msg);
@@ -310,7 +310,7 @@ static int trim(const struct state_root *root, const struct sandbox_gc *gc, stru
 	int r = gc && gc->ended ? 0 : host_config_load(&config, e);
 
 	if (r < 0)
-		return err_wrap(e, "sandboxes that have ended cannot be looked through");
+		return err_wrap(e, "cannot list the ended sandboxes");
 	if (!gc || !gc->ended)
 		limits = (struct kept_limits){ .time = config.keep_ended * NSEC_PER_MSEC,
 					       .space = config.ended_space };
@@ -407,7 +407,7 @@ static int try_kill(const struct state_root *root, const struct sandbox *s, stru
 		return -EAGAIN;
 	if (r < 0)
 		return err_set(e, r, "cannot lock sandbox %s: %s", s->id, strerror(-r));
-	return take_back(root, s->id, s->dir, false, owed, e);
+	return reclaim_claimed(root, s->id, s->dir, false, owed, e);
 }
 
 /* Records who kills the sandbox, before the warden gets the signal: it copies that to end.json. Not

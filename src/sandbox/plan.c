@@ -72,7 +72,8 @@ static int resources_text(const struct sandbox_options *o, struct buf *b, struct
 		if (!is_plain(key))
 			return err_set(e, -EINVAL, "'%.40s' is not a resource", key);
 		if (!is_plain(value))
-			return err_set(e, -EINVAL, "--%.40s: '%.80s' is not a value", key, value);
+			return err_set(e, -EINVAL, "--%.40s: '%.80s' is not a valid value", key,
+				       value);
 		(void)buf_printf(b, "  %s: %s\n", key, value);
 	}
 	return b->err < 0 ? err_oom(e) : 0;
@@ -156,10 +157,11 @@ static int check_scratch(const struct sandbox_options *o, const struct policy *p
 	if (!o->must_limit || o->best_effort || (!user && !memory))
 		return 0;
 	if (!memory && asked_value(o, "scratch"))
-		return err_set(e, -EPERM,
-			       "--scratch disk cannot be had on this host: only root can mount a "
-			       "disk; run hutch as root, use --level microvm, --scratch memory, or "
-			       "--best-effort");
+		return err_set(
+			e, -EPERM,
+			"--scratch disk is not available on this host: only root can mount a "
+			"disk; run hutch as root, use --level microvm, --scratch memory, or "
+			"--best-effort");
 	if (!asked_value(o, "disk") || most >= p->resources.disk)
 		return 0;
 	return err_set(e, -EPERM,
@@ -433,8 +435,7 @@ static int take_image(const json_t *image, char root[static ROOT_MAX], struct sp
 	/* image_store_get() has checked the digest and set the root. */
 	assert(path && s->image_digest);
 	r = path_canonical(path, root, ROOT_MAX);
-	return r < 0 ? err_set(e, r, "the path of the image's tree is not in order: '%.120s'", path)
-		     : 0;
+	return r < 0 ? err_set(e, r, "the path of the image's tree is invalid: '%.120s'", path) : 0;
 }
 
 static int take_user(const struct sandbox_options *o, const json_t *image, struct arena *a,

@@ -22,7 +22,7 @@ int programs_find(struct programs *ret, struct err *e)
 	}
 	r = proc_own_directory(own);
 	if (r < 0)
-		return err_set(e, r, "cannot find out where hutch is: %s", strerror(-r));
+		return err_set(e, r, "cannot find the directory of hutch: %s", strerror(-r));
 	if (proc_find_in(own, "../libexec/hutch", "hutch-keeper", ret->keeper) &&
 	    proc_find_in(own, "../libexec/hutch", "hutch-guest", ret->guest))
 		return 0;

@@ -21,7 +21,7 @@
 
 #define WANT "want"
 
-static const char nobody[] = "aaaaaaaaaaaaaaaa"; /* placeholder id of a plan */
+static const char placeholder_id[] = "aaaaaaaaaaaaaaaa";
 
 /* ---- the plan ---- */
 
@@ -31,7 +31,7 @@ static struct spec common(const struct spec *plan)
 {
 	struct spec s = *plan;
 
-	s.id = nobody;
+	s.id = placeholder_id;
 	s.created = 0;
 	s.api = "";
 	s.chain = "";

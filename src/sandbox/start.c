@@ -37,8 +37,8 @@
 
 enum {
 	REPORT_MAX = 4096,
-	READY_S = 120,	/* for the keeper's report; an emulated VM may boot */
-	GIVE_UP_S = 10, /* for a failed keeper to clean up */
+	READY_S = 120,	 /* for the keeper's report; an emulated VM may boot */
+	CLEAN_UP_S = 10, /* for a failed keeper to clean up */
 	LOG_MAX = 64 * 1024,
 	ENV_TEXT = 1024,
 };
@@ -288,7 +288,7 @@ static int judge(const struct start *s, int r, unsigned int seconds, const struc
 	if (r == -ETIME)
 		return err_set(e, r, "the sandbox was not ready within %u s", seconds);
 	if (r < 0 && r != -EFBIG)
-		return err_set(e, r, "cannot read what the keeper says: %s", strerror(-r));
+		return err_set(e, r, "cannot read the keeper's report: %s", strerror(-r));
 	if (b->len > 0) {
 		r = str_escape(&shown, b->data, b->len);
 		return err_set(e, -EIO, "%s", r < 0 ? "the keeper failed" : buf_text(&shown));
@@ -334,12 +334,12 @@ static void end_other(const struct start *s, bool hangs)
 	if (p.fd < 0)
 		return;
 	(void)syscall(SYS_pidfd_send_signal, p.fd, hangs ? SIGKILL : SIGTERM, NULL, 0);
-	(void)RETRY_EINTR(poll(&p, 1, GIVE_UP_S * 1000));
+	(void)RETRY_EINTR(poll(&p, 1, CLEAN_UP_S * 1000));
 }
 
 /* Cleans up after a failure. A keeper that has reported its failure is cleaning up and must not be
  * disturbed; one that reported nothing is killed. */
-static void give_up(struct start *s, bool hangs)
+static void clean_up_failed(struct start *s, bool hangs)
 {
 	char group[STATE_GROUP_MAX];
 	struct err ignored = ERR_INIT;
@@ -351,7 +351,7 @@ static void give_up(struct start *s, bool hangs)
 	/* If the failure is ours, the keeper does not know: ask it to end. While it cleans up, it
 	 * ignores the signal. */
 	if (!hangs && proc_signal(&s->keeper, SIGTERM) == 0)
-		(void)proc_wait(&s->keeper, clock_mono() + GIVE_UP_S * NSEC_PER_SEC, &info);
+		(void)proc_wait(&s->keeper, clock_mono() + CLEAN_UP_S * NSEC_PER_SEC, &info);
 	proc_done(&s->keeper);
 	/* Keep the directory while there is a group or an unfinished chain. */
 	if (cgroup_remove(state_group(s->root, s->id, group), &ignored) == 0 &&
@@ -508,7 +508,7 @@ int sandbox_start_spare(const struct state_root *root, const struct spec *plan, 
 	s.spare = key;
 	r = start_new(&s, plan, false, e);
 	if (r < 0 && s.dir >= 0)
-		give_up(&s, r == -ETIME);
+		clean_up_failed(&s, r == -ETIME);
 	else if (r == 0)
 		let_go(&s);
 	return r;
@@ -539,7 +539,7 @@ int sandbox_start(const struct state_root *root, const struct spec *spec, struct
 		r = reopen(&s, &dir, e);
 	if (r < 0) {
 		if (s.dir >= 0)
-			give_up(&s, r == -ETIME);
+			clean_up_failed(&s, r == -ETIME);
 		return r;
 	}
 	let_go(&s);
@@ -615,7 +615,7 @@ int sandbox_resume(const struct state_root *root, const struct sandbox *b, uint6
 		return r;
 	r = run(&s, &spec, NULL, e);
 	if (r < 0) {
-		give_up(&s, r == -ETIME);
+		clean_up_failed(&s, r == -ETIME);
 		if (!state_is_suspended(s.dir))
 			return err_wrap(e, "sandbox %s", b->id);
 		return err_wrap(e, "sandbox %s stays suspended", b->id);

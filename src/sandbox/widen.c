@@ -55,7 +55,7 @@ int sandbox_widen(const struct state_root *root, const struct sandbox *s, const 
 		return r;
 	r = write_down(s, rule, e);
 	/* The rule is already in the kernel. */
-	return r < 0 ? err_wrap(e, "the rule holds until the sandbox is suspended; it could not be "
-				   "written down")
+	return r < 0 ? err_wrap(e, "the rule could not be saved: it is lost when the sandbox is "
+				   "suspended")
 		     : 0;
 }

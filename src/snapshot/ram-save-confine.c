@@ -6,7 +6,6 @@
 #include "confine/filter.h"
 #include "confine/landlock.h"
 #include "confine/rlimits.h"
-#include "confine/self.h"
 #include "confine/stages.h"
 #include "snapshot/ram-save.h"
 
@@ -24,9 +23,7 @@ static int become_own_user(void *arg)
 
 static int drop_capabilities(void *arg)
 {
-	int r = stage_drop_privileges(NULL);
-
-	return r < 0 ? r : self_not_dumpable();
+	return confine_drop_privileges(0);
 }
 
 static int set_limits(void *arg)
@@ -40,7 +37,7 @@ static int set_limits(void *arg)
 	return rlimits_lower(limits, ARRAY_SIZE(limits));
 }
 
-/* A kernel without Landlock has the other stages. */
+/* On a kernel without Landlock the other stages still apply. */
 static int forbid_files(void *arg)
 {
 	return MIN(landlock_forbid_all(false, -EBADF, 0), 0);
@@ -69,7 +66,7 @@ static const struct confine_stage stages[] = {
 	{ "dying with its parent", stage_die_with_parent },
 	{ "limits", set_limits },
 	{ "Landlock", forbid_files, stage_has_no_files },
-	{ "the filter of system calls", filter_calls },
+	{ "the syscall filter", filter_calls },
 	{ NULL },
 };
 

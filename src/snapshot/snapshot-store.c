@@ -68,7 +68,7 @@ int snapshot_open_box(const char *key, int *ret, struct err *e)
 	if (r < 0)
 		return err_wrap(e, "snapshot '%s'", key);
 	*ret = path_open_nofollow(dir, "box", O_RDONLY | O_DIRECTORY, 0);
-	return *ret < 0 ? err_set(e, -EINVAL, "snapshot '%s' was not made of a sandbox", key) : 0;
+	return *ret < 0 ? err_set(e, -EINVAL, "snapshot '%s' was not made from a sandbox", key) : 0;
 }
 
 int snapshot_spec(const char *key, struct spec *ret, struct err *e)

@@ -278,7 +278,8 @@ static int take_files(struct snapshot *s, struct err *e)
 			  : SNAPSHOT_SAVED;
 	if (s->state < 0 || s->disk < 0 || s->memory < 0 ||
 	    (s->kind == SNAPSHOT_SAVED) != !!json_object_get(files, "box/spec.json"))
-		return err_set(e, -EBADMSG, "it lacks files of its kind, or has other files");
+		return err_set(e, -EBADMSG,
+			       "files of its kind are missing, or it has unexpected files");
 	if (looked && !verified)
 		snapshot_set_verified(s->dir, &seen);
 	return 0;
@@ -306,7 +307,7 @@ int snapshot_lock_shared(const char *path, int *ret_fd, struct err *e)
 	if (held.st_dev != named.st_dev || held.st_ino != named.st_ino)
 		return err_set(e, -EBUSY, "it was replaced just now");
 	if (held.st_uid != geteuid() || (held.st_mode & (S_IWGRP | S_IWOTH)))
-		return err_set(e, -EPERM, "others could have written it: refused");
+		return err_set(e, -EPERM, "other users can write to it: refused");
 	*ret_fd = TAKE_FD(fd);
 	return 0;
 }

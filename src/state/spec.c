@@ -188,7 +188,7 @@ static int read_list(const json_t *j, const struct field *f, struct spec *s, str
 
 		if (!json_is_string(one) || json_string_length(one) > f->max)
 			return err_set(e, -EINVAL,
-				       "'%s' has an entry that is no text of at most "
+				       "'%s' has an entry that is not a text of at most "
 				       "%llu bytes",
 				       f->key, (unsigned long long)f->max);
 		list->v[list->n++] = json_string_value(one);
@@ -225,7 +225,7 @@ static int read_layers(const json_t *j, const char *key, uint64_t *ret, struct e
 
 	for (size_t i = 0; r == 0 && i < json_array_size(a); i++)
 		if (layer_bit(json_array_get(a, i), ret) < 0)
-			r = err_set(e, -EINVAL, "'%s' has an entry that is no layer", key);
+			r = err_set(e, -EINVAL, "'%s' has an entry that is not a layer", key);
 	return r;
 }
 
@@ -302,7 +302,7 @@ static int read_scratch(const json_t *j, struct spec *s, struct err *e)
 		r = json_get_string(j, "blank", PATH_TEXT_MAX, &s->blank, e);
 	return r < 0 || !s->blank[0] || is_path(s->blank)
 		       ? r
-		       : err_set(e, -EINVAL, "'blank' is no absolute path");
+		       : err_set(e, -EINVAL, "'blank' is not an absolute path");
 }
 
 /* Optional: specs of earlier versions do not have these keys. */
@@ -334,7 +334,7 @@ static int check_paths(const struct spec_list *list, const char *key, struct err
 {
 	for (size_t i = 0; i < list->n; i++)
 		if (!is_path(list->v[i]))
-			return err_set(e, -EINVAL, "'%s' has an entry that is no absolute path",
+			return err_set(e, -EINVAL, "'%s' has an entry that is not an absolute path",
 				       key);
 	return 0;
 }
@@ -355,7 +355,7 @@ static int check_machine(const struct spec *s, struct err *e)
 	    !is_path(s->machine.root) || !is_path(s->machine.blank) ||
 	    !is_path(s->machine.snapshots) ||
 	    (s->machine.snapshot[0] && !is_path(s->machine.snapshot)))
-		return err_set(e, -EINVAL, "'machine' has an entry that is no absolute path");
+		return err_set(e, -EINVAL, "'machine' has an entry that is not an absolute path");
 	if (!str_eq(s->machine.accel, "kvm") && !str_eq(s->machine.accel, "tcg"))
 		return err_set(e, -EINVAL, "'machine.accel' is neither kvm nor tcg");
 	return 0;
@@ -368,9 +368,9 @@ static int check(const struct spec *s, struct err *e)
 	if (s->id[0] && !spec_id_valid(s->id))
 		return err_set(e, -EINVAL, "'id' is no id");
 	if (!is_digest(s->policy) || !is_digest(s->image_digest))
-		return err_set(e, -EINVAL, "'policy' or 'image_digest' is no digest");
+		return err_set(e, -EINVAL, "'policy' or 'image_digest' is not a digest");
 	if (!is_path(s->root) || !is_path(s->workspace))
-		return err_set(e, -EINVAL, "'root' or 'workspace' is no absolute path");
+		return err_set(e, -EINVAL, "'root' or 'workspace' is not an absolute path");
 	if (s->limits.ttl > 0 && s->deadline > s->limits.ttl)
 		return err_set(e, -EINVAL, "'deadline' is later than the end of the ttl");
 	r = check_machine(s, e);

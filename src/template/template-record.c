@@ -18,13 +18,14 @@ static int check_tags(const json_t *tags, struct err *e)
 	json_t *one;
 
 	if (!json_is_object(tags) || json_object_size(tags) > TEMPLATE_TAGS_MAX)
-		return err_set(e, -EBADMSG, "'tags' are no tags");
+		return err_set(e, -EBADMSG, "'tags' is not an object with at most %d tags",
+			       TEMPLATE_TAGS_MAX);
 	json_object_foreach((json_t *)tags, tag, one)
 	{
 		const char *build = json_string_value(json_object_get(one, "build"));
 
 		if (!build || !template_build_valid(build))
-			return err_set(e, -EBADMSG, "the tag '%.63s' means no build", tag);
+			return err_set(e, -EBADMSG, "the tag '%.63s' has no valid build id", tag);
 	}
 	return 0;
 }
@@ -39,7 +40,8 @@ static int check_record(const json_t *j, const char *name, struct err *e)
 	if (json_only_keys(j, keys, e) < 0)
 		return e->num;
 	if (!id || !own || !template_id_valid(id) || !str_eq(own, name))
-		return err_set(e, -EBADMSG, "it is not the one of its name");
+		return err_set(e, -EBADMSG,
+			       "the record has an invalid id, or another name than its file");
 	return check_tags(json_object_get(j, "tags"), e);
 }
 

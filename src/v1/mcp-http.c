@@ -282,9 +282,9 @@ static void post(struct request *r)
 	const char *version = http_field(r->x, "mcp-protocol-version");
 
 	if (!type || strncasecmp(type, "application/json", 16) != 0)
-		request_fail(r, 415, "a message is application/json");
+		request_fail(r, 415, "expected Content-Type: application/json");
 	else if (version && !mcp_version_known(version))
-		request_fail(r, 400, "MCP-Protocol-Version: it is not one of ours");
+		request_fail(r, 400, "MCP-Protocol-Version: unsupported version");
 	else
 		http_collect(r->x, HTTP_SERVER_JSON_MAX, collected);
 }

@@ -65,7 +65,7 @@ static int find_hutch(char out[static PATH_MAX], struct err *e)
 	int r = proc_own_directory(dir);
 
 	if (r < 0)
-		return err_set(e, r, "cannot find out where hutchd is: %s", strerror(-r));
+		return err_set(e, r, "cannot find the directory of hutchd: %s", strerror(-r));
 	return proc_find_in(dir, ".", "hutch", out) || proc_find_in(dir, "../cli", "hutch", out)
 		       ? 0
 		       : err_set(e, -ENOENT, "there is no hutch beside hutchd");
@@ -319,7 +319,7 @@ void tool_follow(struct request *r, const char *const *argv)
 			tool_free(t);
 		free(f);
 		request_fail(r, many ? 429 : 503,
-			     many ? "too many listen to events" : "out of memory");
+			     many ? "too many clients listen to events" : "out of memory");
 		return;
 	}
 	*f = (struct follow){ .request = r, .proc = PROC_INIT };

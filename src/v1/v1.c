@@ -273,16 +273,14 @@ static void metrics(struct request *r)
 	(void)box_each(r->api, add_up, &t);
 	for (size_t i = 0; i < POOLS; i++)
 		jobs += jobs_running(a->pools[i]);
-	put_metric(&b, "hutch_sandboxes_running", "gauge", "Sandboxes that run.",
-		   (double)t.running);
-	put_metric(&b, "hutch_sandboxes_paused", "gauge", "Sandboxes that are paused.",
-		   (double)t.paused);
-	put_metric(&b, "hutch_sandboxes_memory_bytes", "gauge", "Memory of all sandboxes.",
+	put_metric(&b, "hutch_sandboxes_running", "gauge", "Running sandboxes.", (double)t.running);
+	put_metric(&b, "hutch_sandboxes_paused", "gauge", "Paused sandboxes.", (double)t.paused);
+	put_metric(&b, "hutch_sandboxes_memory_bytes", "gauge", "Memory used by all sandboxes.",
 		   (double)t.memory);
 	put_metric(&b, "hutch_sandboxes_cpu_seconds", "gauge",
-		   "CPU time of the sandboxes that live.", (double)t.cpu_us / 1e6);
+		   "CPU time used by the existing sandboxes.", (double)t.cpu_us / 1e6);
 	put_metric(&b, "hutch_sandboxes_oom_kills", "gauge",
-		   "Processes killed by a memory limit, of the sandboxes that live.",
+		   "Processes of the existing sandboxes killed by a memory limit.",
 		   (double)t.oom_kills);
 	put_metric(&b, "hutchd_jobs", "gauge", "Running and waiting starts, ends and builds.",
 		   (double)jobs);

@@ -83,7 +83,7 @@ static int ask_apt(const char *name, const char *key, char *out, size_t n, struc
 
 	if (r < 0 || !field(buf_text(&b), key, out, n))
 		return err_set(e, -ENOENT,
-			       "apt knows no package %s: apt-get update, or --from DIR with it",
+			       "apt has no package %s: run apt-get update, or give --from DIR",
 			       name);
 	return 0;
 }

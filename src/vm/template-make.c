@@ -229,9 +229,15 @@ static int make_sockets(struct maker *m, struct err *e)
 /* After entering the namespaces, which clears it. */
 static int die_with(pid_t parent, struct err *e)
 {
-	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
-		return err_errno(e, "cannot set a parent-death signal");
-	return getppid() == parent ? 0 : err_set(e, -ESRCH, "hutch has ended");
+	int r = proc_die_with(parent, SIGKILL);
+
+	if (r == -ESRCH)
+		return err_set(e, r, "hutch has ended");
+	if (r < 0)
+		return err_set(e, r, "cannot set a parent-death signal: %s", strerror(-r));
+	if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
+		return err_errno(e, "cannot become a subreaper");
+	return 0;
 }
 
 static int arrange(struct maker *m, pid_t parent, struct err *e)
@@ -280,7 +286,7 @@ static int boot_and_save(struct maker *m, struct err *e)
 }
 
 /* Cleans up as far as possible; a sweep does the rest. */
-static void take_back(struct maker *m)
+static void clean_up(struct maker *m)
 {
 	struct err ignored = ERR_INIT;
 
@@ -306,7 +312,7 @@ static _noreturn_ void child(struct maker *m, pid_t parent, int report)
 
 	if (r == 0)
 		r = boot_and_save(m, &made.e);
-	take_back(m);
+	clean_up(m);
 	made.e.num = r;
 	memcpy(made.digest, m->digest, sizeof(made.digest));
 	(void)!write(report, &made, sizeof(made));

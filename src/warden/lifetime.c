@@ -121,7 +121,7 @@ static int stop(const struct warden *w, struct lifetime *next, struct err *e)
 }
 
 /* Resumes. A deadline that caused the pause is cleared. */
-static int go_on(const struct warden *w, struct lifetime *next, struct err *e)
+static int unpause(const struct warden *w, struct lifetime *next, struct err *e)
 {
 	const uint64_t pause = clock_mono() - next->paused_at;
 	struct err ignored = ERR_INIT;
@@ -174,7 +174,7 @@ static int carry_out(struct warden *w, const struct life_order *o, struct lifeti
 	if (o->want == WANT_PAUSED)
 		return stop(w, next, e);
 	if (o->want == WANT_RUNNING)
-		return go_on(w, next, e);
+		return unpause(w, next, e);
 	return o->timeout > 0 || o->on_timeout != THEN_AS_BEFORE ? write_down(w, next, e) : 0;
 }
 
@@ -231,6 +231,6 @@ bool lifetime_over(struct warden *w)
 		w->life = next;
 		return false;
 	}
-	log_error("the deadline was to pause it, but ends it: %s", e.msg);
+	log_error("cannot pause the sandbox at its deadline, so it ends: %s", e.msg);
 	return true;
 }

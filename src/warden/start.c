@@ -323,7 +323,7 @@ static int receive(struct expected *x, enum note_phase phase, uint64_t until, st
 		return keeper_ended(w, e);
 	r = note_dispatch(w->note, NOTE_BY_KEEPER, phase, starting, x);
 	if (r == -EBADMSG)
-		return err_set(e, -EPROTO, "the keeper says something else than expected");
+		return err_set(e, -EPROTO, "unexpected note from the keeper");
 	return r < 0 ? keeper_ended(w, e) : 0;
 }
 

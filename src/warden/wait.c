@@ -106,41 +106,8 @@ static enum end_reason reason_of(const siginfo_t *info)
 
 /* ---- notes; note.c says which are allowed ---- */
 
-static bool on_want_records(void *arg, uint64_t wanted, const int *files, size_t n)
+static bool on_life(struct waiting *s, uint64_t value)
 {
-	struct waiting *s = arg;
-
-	warden_give_records(s->w, wanted);
-	return true;
-}
-
-static bool on_drop_record(void *arg, uint64_t number, const int *files, size_t n)
-{
-	struct waiting *s = arg;
-
-	warden_drop_record(s->w, number);
-	return true;
-}
-
-static bool on_want_audit(void *arg, uint64_t number, const int *files, size_t n)
-{
-	struct waiting *s = arg;
-
-	witness_next_file(s->w, number);
-	return true;
-}
-
-static bool on_dirty(void *arg, uint64_t value, const int *files, size_t n)
-{
-	struct waiting *s = arg;
-
-	(void)loop_set_timer(s->loop, &s->sync, clock_mono() + AUDIT_SYNC_MS * NSEC_PER_MSEC);
-	return true;
-}
-
-static bool on_life(void *arg, uint64_t value, const int *files, size_t n)
-{
-	struct waiting *s = arg;
 	struct life_answer answer;
 	struct life_order order;
 
@@ -151,60 +118,57 @@ static bool on_life(void *arg, uint64_t value, const int *files, size_t n)
 	       arm(s) == 0;
 }
 
-static bool on_met(void *arg, uint64_t value, const int *files, size_t n)
+/* False if the note is invalid. */
+static bool handle(struct waiting *s, enum note_kind kind, uint64_t value)
 {
-	struct waiting *s = arg;
+	struct warden *w = s->w;
 
-	lifetime_met(s->w, value);
-	return true;
+	switch (kind) {
+	case NOTE_WANT_RECORDS:
+		warden_give_records(w, value);
+		return true;
+	case NOTE_DROP_RECORD:
+		warden_drop_record(w, value);
+		return true;
+	case NOTE_WANT_AUDIT:
+		witness_next_file(w, value);
+		return true;
+	case NOTE_DIRTY:
+		(void)loop_set_timer(s->loop, &s->sync,
+				     clock_mono() + AUDIT_SYNC_MS * NSEC_PER_MSEC);
+		return true;
+	case NOTE_WANT_SAVE:
+		warden_save_begin(w, (enum wire_save)value);
+		return true;
+	case NOTE_SAVED:
+		if (warden_saved(w, value))
+			loop_stop(s->loop, END_SUSPENDED);
+		return true;
+	case NOTE_LIFE:
+		return on_life(s, value);
+	case NOTE_MET:
+		lifetime_met(w, value);
+		return true;
+	case NOTE_WANT_TRACE:
+		warden_trace(w, value);
+		return true;
+	default:
+		return false;
+	}
 }
-
-static bool on_want_trace(void *arg, uint64_t on, const int *files, size_t n)
-{
-	struct waiting *s = arg;
-
-	warden_trace(s->w, on);
-	return true;
-}
-
-static bool on_want_save(void *arg, uint64_t what_for, const int *files, size_t n)
-{
-	struct waiting *s = arg;
-
-	warden_save_begin(s->w, (enum wire_save)what_for);
-	return true;
-}
-
-static bool on_saved(void *arg, uint64_t failed, const int *files, size_t n)
-{
-	struct waiting *s = arg;
-
-	if (warden_saved(s->w, failed))
-		loop_stop(s->loop, END_SUSPENDED);
-	return true;
-}
-
-static note_handler *const serving[NOTE_KINDS] = {
-	[NOTE_WANT_RECORDS] = on_want_records,
-	[NOTE_DROP_RECORD] = on_drop_record,
-	[NOTE_WANT_AUDIT] = on_want_audit,
-	[NOTE_DIRTY] = on_dirty,
-	[NOTE_WANT_SAVE] = on_want_save,
-	[NOTE_SAVED] = on_saved,
-	[NOTE_LIFE] = on_life,
-	[NOTE_MET] = on_met,
-	[NOTE_WANT_TRACE] = on_want_trace,
-};
 
 /* An invalid note ends the sandbox. on_keeper() handles a keeper that has ended. */
 static void on_note(struct loop_fd *src, uint32_t events)
 {
 	struct waiting *s = src->arg;
 	enum note_phase phase = s->w->saving.active ? PHASE_SAVING : PHASE_SERVING;
-	int r = note_dispatch(src->fd, NOTE_BY_KEEPER, phase, serving, s);
+	int files[NOTE_FILES_MAX]; /* stays empty: the table allows the keeper no files */
+	struct keeper_note note;
+	size_t n = 0;
+	int r = note_take(src->fd, NOTE_BY_KEEPER, phase, &note, files, &n);
 
 	(void)events;
-	if (r == -EBADMSG)
+	if (r == -EBADMSG || (r == 0 && !handle(s, (enum note_kind)note.kind, note.value)))
 		loop_stop(s->loop, END_KEEPER);
 	else if (r < 0 && r != -EAGAIN)
 		loop_del_fd(src); /* the keeper has ended, perhaps with a note unread */

@@ -134,9 +134,9 @@ int warden_open_egress(struct warden *w, struct err *e)
 	if (find_networks(rules, networks, &n, e) < 0 ||
 	    netns_capture(w->box.init.pidfd, networks, n, &s, e) < 0 ||
 	    FAULT_ERR("egress-captured", e) < 0)
-		return err_wrap(e, "opening the way out");
+		return err_wrap(e, "setting up egress");
 	r = hand_over(w, &s);
 	if (r < 0)
-		return err_set(e, r, "the keeper of the sandbox has gone: %s", strerror(-r));
+		return err_set(e, r, "the keeper of the sandbox has ended: %s", strerror(-r));
 	return FAULT_ERR("egress-given", e);
 }

@@ -171,7 +171,7 @@ class Cell(unittest.TestCase):
     def test_what_is_not_there(self):
         with Jail("program=/nonexistent/program") as jail:
             self.assertIsNone(jail.pid)
-            self.assertIn("cannot look at '/nonexistent/program'", jail.process.stderr.read())
+            self.assertIn("cannot stat '/nonexistent/program'", jail.process.stderr.read())
 
 
 @unittest.skipUnless(shutil.which("qemu-system-x86_64"), "QEMU is not installed")

@@ -121,7 +121,7 @@ class Denied(SharedEgress):
         r = run(box, "curl", "-sS", "https://web.hutch.test/")
         self.assertEqual(r.code, 6, r)
         self.assertIn(b"no network", self.ended(hutch("egress", "explain", box, "web.hutch.test:443"), 1).stdout)
-        self.assertIn(b"no way out", self.ended(hutch("egress", "allow", box, "web.hutch.test"), 1).stderr)
+        self.assertIn(b"has no network", self.ended(hutch("egress", "allow", box, "web.hutch.test"), 1).stderr)
         self.assertEqual(log(box), [])
 
 

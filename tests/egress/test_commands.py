@@ -37,7 +37,7 @@ class Commands(EgressCase):
 
     def test_allow_says_what_it_means(self):
         box = self.box(["web.hutch.test"], ["api.hutch.test"])
-        self.assertIn("no port is named: 443", self.egress("allow", box, "other.hutch.test")[1])
+        self.assertIn("no port given, using 443", self.egress("allow", box, "other.hutch.test")[1])
         self.assertEqual(run(box, "curl", "-sS", "https://other.hutch.test/").code, 0)
         self.assertRegex(self.egress("allow", box, "api.hutch.test:443", code=1)[1], r"'api\.hutch\.test:443' stays denied: the rule 'api\.hutch\.test'")
         _, said = self.egress("allow", box, "10.0.0.1:80")

@@ -65,7 +65,7 @@ class Private(EgressCase):
         self.assertNotEqual(self.get(box).code, 0, "the control")
         widened = RUN / "sandboxes" / box / "widened"
         widened.mkdir()
-        holds = "the rule holds until the sandbox is suspended; it could not be written down: "
+        holds = "the rule could not be saved: it is lost when the sandbox is suspended: "
         said = self.ended(hutch("egress", "allow", box, f"{CORP}:443/private"), 125).stderr.decode()
         self.assertIn(holds + "cannot open 'widened': Is a directory", said)
         self.assertEqual(self.get(box).out, "200")

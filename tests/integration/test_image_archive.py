@@ -175,23 +175,23 @@ class Archives(ImageCase):
             self.refused(archive(*docker(LAYER), entry("x.tar", kind, linkname="manifest.json")), "neither a file nor a link|there twice")
 
     def test_two_of_one_name(self):
-        self.refused(archive(*docker(LAYER), entry("manifest.json", data=b"[]")), "'manifest.json' is there twice")
-        self.refused(archive(*docker(LAYER), entry(f"./blobs/sha256/{sha(LAYER)}", data=ABOVE)), "is there twice")
+        self.refused(archive(*docker(LAYER), entry("manifest.json", data=b"[]")), "'manifest.json' is in the archive twice")
+        self.refused(archive(*docker(LAYER), entry(f"./blobs/sha256/{sha(LAYER)}", data=ABOVE)), "is in the archive twice")
 
     def test_wrong_digests(self):
-        self.refused(archive(*docker(LAYER, config={"rootfs": {"diff_ids": ["sha256:" + "0" * 64]}})), "layer 1: does not unpack to what the image says")
+        self.refused(archive(*docker(LAYER, config={"rootfs": {"diff_ids": ["sha256:" + "0" * 64]}})), "layer 1: the unpacked contents do not match their digest")
         for config in ({"rootfs": {"diff_ids": []}}, {"rootfs": {}}):
             self.refused(archive(*docker(LAYER, config=config)), "a different number of layers")
         members = [(i, d + b" " if b"diff_ids" in d else d) for i, d in docker(LAYER)]
         for info, data in members:
             info.size = len(data)
-        self.refused(archive(*members), "does not have the digest of its name")
+        self.refused(archive(*members), "digest does not match its name")
         path = self.layout(LAYER)
         blob = next(p for p in (self.dir / "oci/blobs/sha256").iterdir() if p.read_bytes()[:2] == b"\x1f\x8b")
         data = bytearray(blob.read_bytes())
         data[-1] ^= 1
         blob.write_bytes(data)
-        self.refused(self.oci_archive(path).read_bytes(), "does not have the digest that the image says")
+        self.refused(self.oci_archive(path).read_bytes(), "does not have the digest in its descriptor")
 
     def test_too_much(self):
         huge = json.dumps([{"Config": "x" * (5 << 20)}]).encode()

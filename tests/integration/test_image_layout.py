@@ -66,9 +66,9 @@ class Layouts(ImageCase):
 
     def test_whiteouts_that_lead_out(self):
         below = archive(entry("l", tarfile.SYMTYPE, linkname=str(self.dir)), entry("d/x", data=b"x"))
-        for name, pattern in (("l/.wh.canary", "symbolic link"), ("d/.wh...", "whiteout of nothing"),
-                              ("l/.wh..wh..opq", "symbolic link"), ("d/.wh..", "whiteout of nothing"),
-                              ("d/.wh.", "whiteout of nothing"), ("d/.wh..wh.plnk", "unknown kind")):
+        for name, pattern in (("l/.wh.canary", "symbolic link"), ("d/.wh...", "whiteout without a name"),
+                              ("l/.wh..wh..opq", "symbolic link"), ("d/.wh..", "whiteout without a name"),
+                              ("d/.wh.", "whiteout without a name"), ("d/.wh..wh.plnk", "unknown kind")):
             self.refused_layout(self.layout(below, archive(entry(name))), pattern)
 
     def test_a_layer_cannot_make_a_mount_point_a_link(self):
@@ -84,7 +84,7 @@ class Layouts(ImageCase):
         data = bytearray(packed)
         data[-1] ^= 1
         blob.write_bytes(data)
-        self.refused_layout(path, "layer 1: blob .* does not have the digest that the image says")
+        self.refused_layout(path, "layer 1: blob .* does not have the digest in its descriptor")
         blob.write_bytes(packed + b"x")
         self.refused_layout(path, "does not have the size")
         blob.unlink()
@@ -110,7 +110,7 @@ class Layouts(ImageCase):
         def long(config):
             config["config"]["Env"] = ["A=" + "b" * 5000]
 
-        self.refused_layout(self.layout(layer, change=other), "does not unpack to what the image says")
+        self.refused_layout(self.layout(layer, change=other), "the unpacked contents do not match their digest")
         self.refused_layout(self.layout(layer, change=more), "a different number of layers")
         self.refused_layout(self.layout(layer, change=environ), "more than 256 environment")
         self.refused_layout(self.layout(layer, change=long), "more than 4096 bytes")

@@ -151,7 +151,7 @@ class Debug(SharedCase):
             for p in readers:
                 self.assertTrue(p.stdout.readline())
             r = self.ended(hutch("debug", self.sandbox), 125)
-            self.assertIn(b"too many read trace lines", r.stderr)
+            self.assertIn(b"too many clients read trace lines", r.stderr)
         finally:
             for p in readers:
                 p.kill()

@@ -257,7 +257,7 @@ class InMemory(DiskCase):
     @as_user
     def test_no_disk_for_an_ordinary_user(self):
         said = self.refused("run", "--scratch", "disk", "--", "true")
-        self.assertIn("--scratch disk cannot be had on this host: only root can mount a disk", said)
+        self.assertIn("--scratch disk is not available on this host: only root can mount a disk", said)
 
     def test_more_than_memory_can_hold_is_refused(self):
         kind = ("--scratch", "memory") if ROOT else ()

@@ -345,7 +345,7 @@ class NoFreezer(PauseCase):
         for args in (["pause", sandbox], ["ttl", "--on-timeout", "pause", sandbox, "5m"]):
             with self.subTest(args=args):
                 said = self.refused(*args)
-                self.assertIn("cannot be paused, there is no freezer: ", said)
+                self.assertIn("cannot pause this sandbox: there is no freezer: ", said)
                 self.assertIn("only root can make groups", said)
         self.assertEqual(self.ps()[sandbox]["state"], "running")
         self.assertEqual(self.sh(sandbox, "echo alive"), "alive\n")

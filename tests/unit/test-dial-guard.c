@@ -258,7 +258,7 @@ TEST(test_rules_that_are_none)
 	assert_int_equal(fill(map, &proxy, &e), -EINVAL);
 	e = (struct err)ERR_INIT;
 	assert_int_equal(fill(-1, &(struct given){ .v = { NULL } }, &e), -EBADF);
-	assert_non_null(strstr(e.msg, "cannot put a rule"));
+	assert_non_null(strstr(e.msg, "cannot add a rule"));
 }
 
 /* ---- programs over packets ---- */
@@ -503,7 +503,8 @@ TEST(test_what_is_seen)
 	assert_true(r.row[LAYER_DIAL_GUARD].enforced);
 	dial_guard_verify(&g, getpid(), &r);
 	assert_false(r.row[LAYER_DIAL_GUARD].enforced);
-	assert_string_equal(r.row[LAYER_DIAL_GUARD].seen, "the keeper is not alone in its group");
+	assert_string_equal(r.row[LAYER_DIAL_GUARD].seen,
+			    "the keeper's group contains other processes");
 	g.ids[3]++;
 	dial_guard_verify(&g, p.pid, &r);
 	assert_string_equal(r.row[LAYER_DIAL_GUARD].seen, "program hutch_connect4 is not attached");

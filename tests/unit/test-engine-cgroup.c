@@ -196,8 +196,8 @@ static int make_delegated(const struct unit_dir *d)
 	/* Two controllers were delegated, the third was not. */
 	if (g.dir[CGROUP_MEMORY] < 0 || g.dir[CGROUP_PIDS] < 0 || g.dir[CGROUP_CPU] >= 0)
 		return 3;
-	if (!str_eq(g.why[CGROUP_CPU],
-		    "/sys/fs/cgroup/user.slice/u1: gives no cpu controller to its groups"))
+	if (!str_eq(g.why[CGROUP_CPU], "/sys/fs/cgroup/user.slice/u1: does not enable the cpu "
+				       "controller for its groups"))
 		return 4;
 	return cgroup_remove_at(d->fd, "a1", &e) == 0 &&
 			       !there(d, "sys/fs/cgroup/user.slice/u1/hutch/a1")
@@ -271,7 +271,7 @@ static int make_in_own_group(const struct unit_dir *d)
 
 	if (cgroup_make_at(d->fd, "a1", &limits, &g, &e) < 0 || g.dir[CGROUP_PIDS] >= 0)
 		return 2;
-	return strstr(g.why[CGROUP_PIDS], "has processes of its own") ? 0 : 3;
+	return strstr(g.why[CGROUP_PIDS], "contains processes") ? 0 : 3;
 }
 
 /* A group with processes delegates no controllers, and only our own is emptied. */

@@ -70,7 +70,7 @@ TEST(of_a_spec)
 	assert_ptr_equal(ret, engine_first(LEVEL_MICROVM));
 	s.engine = engine_first(LEVEL_CONTAINER)->name;
 	assert_int_equal(engine_of(&s, &ret, &e), -EINVAL);
-	assert_string_equal(e.msg, "the sandbox's engine does not have its level, 'microvm'");
+	assert_string_equal(e.msg, "the sandbox's engine does not support its level, 'microvm'");
 	s.engine = "bhyve";
 	assert_int_equal(engine_of(&s, &ret, &e), -EINVAL);
 	assert_non_null(strstr(e.msg, "'bhyve' is not an engine"));
@@ -88,7 +88,7 @@ TEST(level_and_machine_fit)
 	assert_int_equal(engine_to_start(&s, &ret, &e), 0);
 	s.machine.kernel = NULL;
 	assert_int_equal(engine_to_start(&s, &ret, &e), -EINVAL);
-	assert_string_equal(e.msg, "'level' and 'machine' of spec.json do not fit");
+	assert_string_equal(e.msg, "'level' and 'machine' in spec.json contradict each other");
 	s.level = LEVEL_CONTAINER;
 	assert_int_equal(engine_to_start(&s, &ret, &e), 0);
 	s.machine.kernel = "/kernel";

@@ -131,7 +131,7 @@ static void ask(struct live *l)
 		http_body(l->x, &body);
 }
 
-static void give_up(struct live *l)
+static void hang_up(struct live *l)
 {
 	struct exchange *x = l->x;
 
@@ -162,7 +162,7 @@ static void act_before(struct live *l)
 		break;
 	case 6:
 		if (roll(10) == 0)
-			give_up(l);
+			hang_up(l);
 		break;
 	default:
 		break;
@@ -189,7 +189,7 @@ static void act_during(struct live *l)
 		break;
 	case 3:
 		if (roll(10) == 0)
-			give_up(l);
+			hang_up(l);
 		break;
 	default:
 		l->paused = l->is == TUNNEL && roll(2) == 0;

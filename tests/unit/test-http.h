@@ -237,7 +237,7 @@ static bool hear_some(int fd, struct buf *r)
 /* Reads until `text`, or until the end (NULL). */
 static void hear(struct box *b, int fd, struct buf *r, const char *text)
 {
-	uint64_t give_up = clock_mono() + 2 * (uint64_t)PATIENCE_MS * NSEC_PER_MSEC;
+	uint64_t deadline = clock_mono() + 2 * (uint64_t)PATIENCE_MS * NSEC_PER_MSEC;
 	const size_t n = text ? strlen(text) : 0;
 	size_t looked = 0; /* bytes already searched, so that much data is not searched again */
 	bool open = true, found = false;
@@ -247,7 +247,7 @@ static void hear(struct box *b, int fd, struct buf *r, const char *text)
 		if (found)
 			break;
 		looked = r->len > n ? r->len - n : 0;
-		assert_true(clock_mono() < give_up);
+		assert_true(clock_mono() < deadline);
 		turn(b);
 		open = hear_some(fd, r);
 	}

@@ -164,11 +164,11 @@ TEST_IN_DIR(refusals_say_why)
 	} cases[] = {
 		{ LIFE_ALREADY, WIRE_EXISTS, "the sandbox is running already" },
 		{ LIFE_NO_FREEZER, WIRE_UNSUPPORTED,
-		  "this sandbox cannot be paused, there is no freezer: see 'hutch receipt'" },
+		  "cannot pause this sandbox: there is no freezer: see 'hutch receipt'" },
 		{ LIFE_TOO_LATE, WIRE_INVALID,
 		  "the policy's ttl has 60 s left: the deadline cannot be in 90 s" },
 		{ LIFE_FAILED, WIRE_IO,
-		  "it did not work, and nothing is changed: the sandbox's log says why" },
+		  "the request failed and changed nothing: see the sandbox's log" },
 	};
 	_cleanup_bench_ struct bench b;
 

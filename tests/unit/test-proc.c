@@ -358,6 +358,38 @@ TEST(a_child_that_others_reaped)
 	assert_int_equal(proc_wait(&p, UINT64_MAX, &info), -ECHILD);
 }
 
+/* The parent exits as soon as the child is ready; the pipe ends when the child is killed. */
+TEST(a_child_dies_with_its_parent)
+{
+	_cleanup_proc_ struct proc parent = PROC_INIT;
+	_cleanup_close_ int from = -EBADF;
+	siginfo_t info;
+	int fds[2], r;
+	char byte;
+
+	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+	from = fds[0];
+	r = proc_fork(&parent);
+	if (r > 0) {
+		const pid_t pid = getpid();
+
+		if (fork() == 0) {
+			byte = proc_die_with(pid + 1, SIGKILL) == -ESRCH &&
+			       proc_die_with(pid, SIGKILL) == 0;
+			(void)!write(fds[1], &byte, 1);
+			for (;;)
+				(void)pause();
+		}
+		(void)!read(from, &byte, 1);
+		_exit(byte == 1 ? 0 : 1);
+	}
+	assert_int_equal(r, 0);
+	(void)fd_close(fds[1]);
+	assert_int_equal(proc_wait(&parent, UINT64_MAX, &info), 0);
+	assert_int_equal(info.si_status, 0);
+	assert_int_equal(read(from, &byte, 1), 0);
+}
+
 TEST(done_kills_and_reaps)
 {
 	struct proc p = PROC_INIT;

@@ -318,11 +318,11 @@ TEST_WITH(wrong_resources, setup, unit_dir_teardown)
 	assert_string_equal(diags.list[0].pos.src->label, "command line");
 	assert_string_equal(diags.list[0].key, "resources.memory");
 	o.resources[0][1] = "1GiB\nsecrets: {}";
-	no_plan(&store, &o, -EINVAL, "--memory: '1GiB\nsecrets: {}' is not a value");
+	no_plan(&store, &o, -EINVAL, "--memory: '1GiB\nsecrets: {}' is not a valid value");
 	o.resources[0][1] = "";
-	no_plan(&store, &o, -EINVAL, "--memory: '' is not a value");
+	no_plan(&store, &o, -EINVAL, "--memory: '' is not a valid value");
 	o.resources[0][1] = "{x}";
-	no_plan(&store, &o, -EINVAL, "--memory: '{x}' is not a value");
+	no_plan(&store, &o, -EINVAL, "--memory: '{x}' is not a valid value");
 	o.resources[0][0] = "a: b";
 	no_plan(&store, &o, -EINVAL, "'a: b' is not a resource");
 	o.resources[0][0] = "moon";

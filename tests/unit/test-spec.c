@@ -141,7 +141,7 @@ TEST(where_files_are)
 	assert_int_equal(spec_parse(b, strlen(b), &t, &e), 0);
 	assert_true(t.in_memory && str_eq(t.blank, ""));
 	assert_int_equal(spec_parse(c, strlen(c), &u, &e), -EINVAL);
-	assert_string_equal(e.msg, "'blank' is no absolute path");
+	assert_string_equal(e.msg, "'blank' is not an absolute path");
 }
 
 static struct spec machine(void)
@@ -231,7 +231,7 @@ TEST(wrong_machines)
 {
 	static const char *const paths[] = { "kernel", "initrd",   "root",
 					     "blank",  "snapshot", "snapshots" };
-	static const char no_path[] = "'machine' has an entry that is no absolute path";
+	static const char no_path[] = "'machine' has an entry that is not an absolute path";
 	const struct spec m = machine();
 	char want[64];
 
@@ -291,10 +291,13 @@ TEST(what_is_wrong_is_refused)
 	refused(NULL, "id", json_string("ABCDEFGH01234567"), "'id' is no id");
 	refused(NULL, "id", json_string("0bcdefgh01234567"), "'id' is no id");
 	refused(NULL, "id", json_string("abc"), "'id' is no id");
-	refused(NULL, "policy", json_string("12"), "'policy' or 'image_digest' is no digest");
-	refused(NULL, "root", json_string("var/x"), "'root' or 'workspace' is no absolute path");
-	refused(NULL, "root", json_string("/a/../b"), "'root' or 'workspace' is no absolute path");
-	refused(NULL, "workspace", json_string(""), "'root' or 'workspace' is no absolute path");
+	refused(NULL, "policy", json_string("12"), "'policy' or 'image_digest' is not a digest");
+	refused(NULL, "root", json_string("var/x"),
+		"'root' or 'workspace' is not an absolute path");
+	refused(NULL, "root", json_string("/a/../b"),
+		"'root' or 'workspace' is not an absolute path");
+	refused(NULL, "workspace", json_string(""),
+		"'root' or 'workspace' is not an absolute path");
 	refused(NULL, "image_uid", json_integer(UINT32_MAX), "'image_uid' is more than 4294901759");
 	refused(NULL, "image_gid", json_integer(-1), "'image_gid' is not a whole number from 0 on");
 	refused(NULL, "once", json_integer(1), "'once' is neither true nor false");
@@ -309,14 +312,14 @@ TEST(what_is_wrong_is_refused)
 	refused(NULL, "env", json_pack("[s]", "Ab"), "'env' has an entry that is not NAME=value");
 	refused(NULL, "env", json_pack("[s]", "=b"), "'env' has an entry that is not NAME=value");
 	refused(NULL, "read", json_pack("[s]", "x"),
-		"'read' has an entry that is no absolute path");
+		"'read' has an entry that is not an absolute path");
 	refused(NULL, "write", json_pack("[s]", "/x/"),
-		"'write' has an entry that is no absolute path");
+		"'write' has an entry that is not an absolute path");
 	refused(NULL, "execute", json_pack("[i]", 1),
-		"'execute' has an entry that is no text of at most 4095 bytes");
+		"'execute' has an entry that is not a text of at most 4095 bytes");
 	refused(NULL, "require", json_pack("[s]", "moat"),
-		"'require' has an entry that is no layer");
-	refused(NULL, "require", json_pack("[i]", 3), "'require' has an entry that is no layer");
+		"'require' has an entry that is not a layer");
+	refused(NULL, "require", json_pack("[i]", 3), "'require' has an entry that is not a layer");
 }
 
 TEST_IN_DIR(limits_of_lists_and_files)
