@@ -202,9 +202,9 @@ house_rules()
 		xargs grep -L 'SPDX-License-Identifier: Apache-2.0' | sed 's/$/: no SPDX line/' | { ! grep .; } || bad=1
 	/usr/bin/python3 tools/rooms.py check || bad=1
 	/usr/bin/python3 tools/prose.py || bad=1
-	# Only the engine table and the VM parts name engines; other code tests traits
+	# Only the engine table and the VM parts (vm, ram) name engines; other code tests traits
 	# (docs/ENGINES.md).
-	sources 'src/*.[ch]' 'src/*/meson.build' | grep -vE '^src/(engine|vm)/' | xargs grep -niE '\b(crun|runc|runsc|qemu|qmp|firecracker)' && bad=1
+	sources 'src/*.[ch]' 'src/*/meson.build' | grep -vE '^src/(engine|ram|vm)/' | xargs grep -niE '\b(crun|runc|runsc|qemu|qmp|firecracker)' && bad=1
 	sources 'src/*.[ch]' | grep -vE '^src/(engine|vm)/|^src/receipt/level\.' |
 		xargs grep -nE '\bLEVEL_(CONTAINER|GVISOR|MICROVM)\b|"(container|gvisor|microvm)"' && bad=1
 	# A private key made by a test was once committed.

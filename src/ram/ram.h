@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hutch-ram.so, which QEMU loads by LD_PRELOAD, replaces mmap(3). QEMU is told that its memory is
+ * hutch-ram.so, which QEMU loads by LD_PRELOAD, replaces mmap(3). QEMU's arguments call its memory
  * shared, so it leaves memory out of the state that it saves and loads. When it maps that memory,
  * the library maps it privately instead:
  *

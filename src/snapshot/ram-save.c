@@ -34,9 +34,8 @@ struct saver {
 	int go, result;
 
 	uint64_t entry[ENTRIES], first, n; /* looked up: pages first to first + n */
-	uint64_t data,
-		data_end; /* bytes: the data of the base at or after the last page asked for */
-	enum kind kind;	  /* of the range that next_range() found */
+	uint64_t data, data_end; /* the base's data at or after the last offset asked for */
+	enum kind kind;		 /* what next_range() found */
 };
 
 /* Sent at once through the pipe `result`. */
@@ -77,7 +76,7 @@ static int copy_block(const struct saver *s, uint64_t *sum)
 	return write_all(s->state, block, (size_t)k) < 0 ? -errno : 1;
 }
 
-/* Whoever keeps the other end of the pipe open, whatever is written after "go" is lost. */
+/* A hypervisor that keeps its end of the pipe open and writes after "go" writes to nobody. */
 static int drain(const struct saver *s, uint64_t *sum)
 {
 	uint64_t before;

@@ -27,7 +27,7 @@ struct ram_source {
 
 struct ram_save {
 	struct proc saver;
-	int go;	    /* the child copies the memory after a byte, and gives up at the end of file */
+	int go;	    /* the child copies the memory after a byte, and exits at the end of file */
 	int result; /* the child's answer */
 };
 

@@ -3,8 +3,8 @@
  * Remembers that the files of a snapshot match meta.json, so that they are hashed once after each
  * boot of the host and not for each clone. The file `verified` in the snapshot's directory has the
  * boot's id, the checksum of meta.json and, for each file, its inode, size and times: every change
- * of a file also changes its time of status change (ctime). Whoever can write `verified` can write
- * meta.json, too.
+ * of a file also changes its time of status change (ctime). A process that can write `verified` can
+ * write meta.json, too.
  */
 #include <fcntl.h>
 #include <inttypes.h>

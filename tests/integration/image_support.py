@@ -99,6 +99,7 @@ class ImageCase(Case):
         self.run_ok(*args, env=self.env)
         took = time.monotonic() - began
         for part in at:
+            eventually(lambda: not self.processes(), "the end of those who worked for it", also=self.processes)
             before()
             with subprocess.Popen([hutch_path(), *args], env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as p:
                 until_clock(time.monotonic() + part * took)
@@ -107,13 +108,13 @@ class ImageCase(Case):
         eventually(lambda: not self.processes(), "the end of those who worked for it", also=self.processes)
 
     def processes(self):
-        """Processes of this store: workers, and those of mmdebstrap started for it."""
+        """Processes of this store: workers, and programs started for it."""
         found = []
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
-                env = Path(f"/proc/{pid}/environ").read_bytes()
-                if f"HUTCH_STATE_DIR={self.state}".encode() in env:
-                    found.append(Path(f"/proc/{pid}/cmdline").read_bytes())
+                env, line = (Path(f"/proc/{pid}/{name}").read_bytes() for name in ("environ", "cmdline"))
+                if f"HUTCH_STATE_DIR={self.state}".encode() in env or str(self.state).encode() in line:
+                    found.append(line)
             except OSError:
                 pass
         return found

@@ -10,6 +10,7 @@ One outer VM runs the script STEPS, which prints a line for each step; each test
 
 import contextlib
 import io
+import lzma
 import os
 import re
 import shutil
@@ -110,24 +111,28 @@ class Kernel:
     def plain(path):
         return path.name.split(".ko")[0].replace("-", "_")
 
+    @staticmethod
+    def module(path):
+        return lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
+
     def needs(self, name):
         """`name` and the modules that it depends on, in load order, from .modinfo."""
         path = self.files.get(name.replace("-", "_"))
         if not path:  # built in
             return []
-        found = re.search(rb"\0depends=([^\0]*)\0", b"\0" + path.read_bytes())
+        found = re.search(rb"\0depends=([^\0]*)\0", b"\0" + self.module(path))
         before = [m for d in found[1].decode().split(",") if d for m in self.needs(d)]
         return [*before, path]
 
     def initrd(self, init, modules):
         order = list(dict.fromkeys(p for m in modules for p in self.needs(m)))
-        listed = "".join(f"/lib/{p.name}\n" for p in order).encode()
+        listed = "".join(f"/lib/{self.plain(p)}.ko\n" for p in order).encode()
         return cpio(
             [
                 *((d, 0o040755, b"") for d in ("dev", "lib", "proc", "root", "sys")),
                 ("init", 0o100755, init.read_bytes()),
                 ("modules", 0o100644, listed),
-                *((f"lib/{p.name}", 0o100644, p.read_bytes()) for p in order),
+                *((f"lib/{self.plain(p)}.ko", 0o100644, self.module(p)) for p in order),
             ]
         )
 

@@ -236,11 +236,6 @@ class ByHutchd:
 
 
 # ---- processes that take part ----
-def same_file(p, name):
-    st = os.stat(os.environ[name])
-    return p.exe == (st.st_dev, st.st_ino)
-
-
 def cast(first):
     """Returns {part: [process]} of the running processes. `first` is the process that got the
     request."""

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import sandbox
-from machine_ops import OPERATIONS, OPTIONS, PATIENCE, ByHutch, ByHutchd, Failure, cast, good, holders, home, kill, snapshots, windows, yield_back
+from machine_ops import OPERATIONS, OPTIONS, PATIENCE, ByHutch, ByHutchd, Failure, cast, good, home, kill, snapshots, windows, yield_back
 from waiting import eventually
 
 LATE = 1.1  # latest moment of a kill, as a factor of the part's usual end
@@ -149,7 +149,6 @@ def settled(what, before, known, may_stay=False):
     yield_back()
     good("gc")
     wait_gone(lambda: sandbox.ledger() - before, what)
-    wait_gone(lambda: [str(p) for p in holders()], f"{what} and gc")
     if left := [p.name for p in home().iterdir() if p.name.startswith("tmp-")]:
         raise Failure(f"left in snapshots after {what} and gc: {left}")
     return ", ".join(f"{n} {state}" for state, n in sorted(collections.Counter(states).items())) or "no sandbox"
