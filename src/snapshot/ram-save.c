@@ -26,16 +26,16 @@ enum kind {
 	KIND_PRIVATE, /* the VM has written it */
 };
 
-/* What the child uses. */
+/* The child's descriptors and its position. */
 struct saver {
 	const struct ram_source *from;
-	int mem, pagemap; /* of the hypervisor's process */
+	int mem, pagemap; /* files of the hypervisor's process in /proc */
 	int pipe, state, memory;
 	int go, result;
 
 	uint64_t entry[ENTRIES], first, n; /* looked up: pages first to first + n */
 	uint64_t data, data_end; /* the base's data at or after the last offset asked for */
-	enum kind kind;		 /* what next_range() found */
+	enum kind kind;		 /* source of the last range */
 };
 
 /* Sent at once through the pipe `result`. */
@@ -76,7 +76,7 @@ static int copy_block(const struct saver *s, uint64_t *sum)
 	return write_all(s->state, block, (size_t)k) < 0 ? -errno : 1;
 }
 
-/* A hypervisor that keeps its end of the pipe open and writes after "go" writes to nobody. */
+/* A hypervisor may keep its end of the pipe open: bytes that it writes after "go" are lost. */
 static int drain(const struct saver *s, uint64_t *sum)
 {
 	uint64_t before;

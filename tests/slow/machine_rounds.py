@@ -181,7 +181,7 @@ def plan(rounds):
 
 
 # Every operation and every part once, for a short run.
-SHORT = (("boot", "qemu"), ("clone", "hold"), ("pause", "warden"), ("resume", "hutchd"), ("suspend", "warden"), ("wake", "keeper"),
+SHORT = (("boot", "qemu"), ("clone", "qemu"), ("pause", "warden"), ("resume", "hutchd"), ("suspend", "warden"), ("wake", "keeper"),
          ("snapshot", "hutch"), ("fork", "job"), ("restore", "keeper"), ("template", "maker"))
 
 
