@@ -196,7 +196,7 @@ void box_refresh(struct box *b)
 /* A warden that has just started has not removed the file yet. */
 static bool is_suspended(const struct box *b)
 {
-	return state_phase(b->sandbox.dir) == STATE_PAUSED && state_is_suspended(b->sandbox.dir);
+	return state_phase(b->sandbox.dir) == STATE_ON_DISK;
 }
 
 static int watch_warden(struct box *b, struct err *e)
@@ -224,7 +224,7 @@ static int load(struct box *b, struct err *e)
 	if (b->sandbox.dir < 0)
 		return err_set(e, -ENOENT, "there is no sandbox %s", b->sandbox.id);
 	phase = state_phase(b->sandbox.dir);
-	if (phase != STATE_RUNNING && phase != STATE_PAUSED)
+	if (!state_phase_lives(phase))
 		return err_set(e, -ENOENT, "sandbox %s does not run", b->sandbox.id);
 	r = spec_read(b->sandbox.dir, &b->spec, e);
 	if (r == 0)

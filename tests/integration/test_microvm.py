@@ -144,13 +144,13 @@ class Suspended(MachineCase):
         eventually(lambda: self.sh(sandbox, "cat /tmp/n 2>/dev/null || true").strip(), "the counter")
         for lose in (False, True):
             self.assertEqual(self.say("suspend", sandbox), [sandbox])
-            self.assertEqual(self.ps()[sandbox]["state"], "paused")
+            self.assertEqual(self.ps()[sandbox]["state"], "suspended")
             self.assertIn(f"is suspended: hutch resume {sandbox}", self.refused("exec", sandbox, "--", "true"))
             eventually(lambda: all(line.startswith("file") for line in ledger() - self.before), "that it takes nothing but space")
             if lose:
                 policy = (RUN / "sandboxes" / sandbox / "policy.json").read_bytes()
                 shutil.rmtree(RUN / "sandboxes" / sandbox)
-                self.assertEqual(self.ps()[sandbox]["state"], "paused")
+                self.assertEqual(self.ps()[sandbox]["state"], "suspended")
                 self.assertEqual((RUN / "sandboxes" / sandbox / "policy.json").read_bytes(), policy)
             self.assertEqual(self.say("resume", sandbox), [sandbox])
             at = int(self.sh(sandbox, "cat /tmp/n"))
@@ -165,7 +165,7 @@ class Suspended(MachineCase):
         self.exec_(sandbox, "sh", "-c", "echo $$ >/tmp/pid; exec sleep 4321", opts=["-d"])
         eventually(lambda: self.sh(sandbox, "cat /tmp/pid 2>/dev/null || true"), "its start")
         self.say("ttl", sandbox, "1s")
-        eventually(lambda: self.ps()[sandbox]["state"] == "paused", "its pause")
+        eventually(lambda: self.ps()[sandbox]["state"] == "suspended", "its pause")
         eventually(lambda: {line.split()[0] for line in ledger() - self.before} == {"file"}, "that it takes nothing but space")
         self.assertEqual(len(self.saved()), 1)
         self.say("resume", sandbox)
@@ -178,7 +178,7 @@ class Suspended(MachineCase):
         self.assertLess(self.json("inspect", "--json", sandbox)["deadline"], time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 1801)))
         self.say("suspend", sandbox)
         self.say("resume", "--deadline", "3s", sandbox)
-        eventually(lambda: self.ps()[sandbox]["state"] == "paused", "its second pause")
+        eventually(lambda: self.ps()[sandbox]["state"] == "suspended", "its second pause")
         said = [json.loads(line)["payload"] for line in hutch("audit", "show", "--json", "-s", sandbox).stdout.splitlines()]
         self.assertEqual([p.get("reason") for p in said if p.get("op") == "suspend" and "snapshot" not in p], ["deadline", None, None, "deadline"])
 
@@ -208,7 +208,7 @@ class Suspended(MachineCase):
         [name] = self.saved()
         os.truncate(SNAPSHOTS / name / "disk", 4096)
         self.assertIn("stays suspended", self.refused("resume", sandbox))
-        self.assertEqual(self.ps()[sandbox]["state"], "paused")
+        self.assertEqual(self.ps()[sandbox]["state"], "suspended")
 
 
 class Held(MachineCase):
