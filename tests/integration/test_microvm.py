@@ -301,6 +301,9 @@ class Commands(MachineCase):
         [old] = self.commands(sandbox, "ended")
         self.assertEqual(old["number"], was["number"])
         self.assertIn("was suspended", json.dumps(old["end"]))
+        [job] = eventually(lambda: self.commands(sandbox, "running"), "the command in ps -e")
+        self.assertEqual(job["number"], was["number"] + 1)
+        self.assertEqual(self.ended(hutch("ps", "-e", sandbox), 0).stderr, b"", "no command was dropped")
         self.finish(sandbox, was)
 
 
