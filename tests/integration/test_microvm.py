@@ -70,6 +70,19 @@ class Boots(MachineCase):
         if os.geteuid() == 0:
             self.assertEqual(os.listdir(f"/proc/{qemu}/root/"), [])
 
+    def test_usage_is_within_its_limit(self):
+        """The host sees QEMU, which needs more than the policy gives to the VM."""
+        sandbox = self.create(*LOOSE, "--memory", "256MiB")
+        seen = self.inspect(sandbox)
+        usage = seen["usage"]
+        self.assertGreaterEqual(usage["memory_limit"], seen["limits"]["memory"] + (128 << 20))
+        self.assertLessEqual(max(usage["memory"], usage["memory_peak"]), usage["memory_limit"])
+        self.assertLessEqual(usage["pids"], usage["pids_limit"])
+        said = self.ended(hutch("inspect", sandbox), 0).stdout.decode()
+        self.assertRegex(said, r"(?m)^memory +256MiB$")
+        self.assertRegex(said, rf"(?m)^vm-memory +{usage['memory_limit'] >> 20}MiB\b")
+        self.assertRegex(said, rf"(?m)^vm-threads +{usage['pids_limit']} +[0-9]+$")
+
     def test_a_container_has_no_snapshots(self):
         sandbox = self.create(env={"HUTCH_LEVEL": ""})
         self.assertIn("level microvm", self.refused("snapshot", "create", sandbox))
