@@ -4,6 +4,7 @@ VM sandboxes from outside, where they differ from containers: snapshots, forks, 
 snapshots are not loaded. run_as.py runs these tests with HUTCH_TEST_LEVEL=microvm.
 """
 
+import datetime
 import json
 import os
 import shutil
@@ -194,6 +195,26 @@ class Suspended(MachineCase):
         eventually(lambda: self.ps()[sandbox]["state"] == "suspended", "its second pause")
         said = [json.loads(line)["payload"] for line in hutch("audit", "show", "--json", "-s", sandbox).stdout.splitlines()]
         self.assertEqual([p.get("reason") for p in said if p.get("op") == "suspend" and "snapshot" not in p], ["deadline", None, None, "deadline"])
+
+    def test_a_deadline_set_meanwhile_is_saved_or_refused(self):
+        sandbox = self.create("--ttl", "1000h")
+        self.sh(sandbox, "head -c 30000000 /dev/urandom > /tmp/x; sync")  # so that it takes a while
+        self.say("ttl", sandbox, "10h")
+        suspend = start("suspend", sandbox)
+        self.addCleanup(suspend.kill)
+        hours, refused = 10, []
+        while suspend.poll() is None:
+            r = hutch("ttl", sandbox, f"{hours + 1}h")
+            if r.returncode == 0:
+                hours += 1
+            else:
+                refused.append(r.stderr.decode())
+        self.assertEqual(suspend.wait(), 0)
+        for said in refused:
+            self.assertRegex(said, f"is (being )?suspended.*: hutch resume {sandbox}")
+        self.say("resume", sandbox)
+        left = datetime.datetime.fromisoformat(self.inspect(sandbox)["deadline"][:19]) - datetime.datetime.utcnow()
+        self.assertAlmostEqual(left.total_seconds() / 3600, hours, delta=0.5)
 
     def test_end(self):
         sandbox = self.create()
