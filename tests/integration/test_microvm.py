@@ -4,10 +4,13 @@ VM sandboxes from outside, where they differ from containers: snapshots, forks, 
 snapshots are not loaded. run_as.py runs these tests with HUTCH_TEST_LEVEL=microvm.
 """
 
+import concurrent.futures
+import contextlib
 import datetime
 import json
 import os
 import shutil
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -406,6 +409,46 @@ class Templates(MachineCase):
 class Api(SandboxCase):
     """hutchd: pause suspends a VM to disk."""
 
+    @contextlib.contextmanager
+    def resuming(self, server, sandbox, resume):
+        """Suspends the sandbox, calls `resume`, which resumes it, and stops the new warden."""
+        self.assertEqual(server.api("POST", f"/sandboxes/{sandbox}/pause", {})[0], 204)
+        eventually(lambda: not named("hutch-keeper", "qemu-system-x86"), "the end of its processes")
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            done = pool.submit(resume)
+            warden = eventually(lambda: warden_of(sandbox), "the new warden")
+            os.kill(warden, signal.SIGSTOP)
+            try:
+                self.assertEqual(self.ps()[sandbox]["state"], "starting")
+                yield pool
+            finally:
+                os.kill(warden, signal.SIGCONT)
+            done.result()
+
+    def resumed_meanwhile(self, server, sandbox, token):
+        """Requests that arrive during a resume wait for it, whoever resumes."""
+        def connect():
+            return server.api("POST", f"/sandboxes/{sandbox}/connect", {"timeout": 500})[0]
+
+        def prolong():
+            return server.api("POST", f"/sandboxes/{sandbox}/timeout", {"timeout": 600})[0]
+
+        def read():
+            with contextlib.closing(server.connection()) as c:
+                c.request("GET", "/files?path=/tmp/file", None, {"E2b-Sandbox-Id": sandbox, "E2b-Sandbox-Port": "49983", "X-Access-Token": token})
+                answer = c.getresponse()
+                return answer.status, answer.read()
+
+        # Its own resume is one job; for another process's, one job resumes and one waits.
+        for resume, jobs in ((connect, 1), (lambda: self.ended(hutch("resume", sandbox), 0), 2)):
+            with self.resuming(server, sandbox, resume) as pool:
+                asked = [pool.submit(fn) for fn in (connect, prolong, read)]
+                eventually(lambda jobs=jobs: len(children_of(server.process.pid, "hutchd")) == jobs, "hutchd's jobs")
+                self.assertEqual(server.api("GET", f"/sandboxes/{sandbox}")[0], 200)
+                self.assertFalse(any(a.done() for a in asked))
+            self.assertIn(asked[0].result(), (200, 201))
+            self.assertEqual([a.result() for a in asked[1:]], [204, (200, b"kept\n")])
+
     def test_pause_and_connect(self):
         server = hutchd.Server("--default-agent", agent("narrowed", "extends: e2b-microvm\negress:\n  domains: [one.example.com]\n"))
         self.addCleanup(server.stop)
@@ -428,6 +471,7 @@ class Api(SandboxCase):
         self.assertEqual((status, again.get("envdAccessToken")), (201, made["envdAccessToken"]), again)
         self.assertEqual(self.sh(sandbox, "cat /tmp/file"), "kept\n")
         self.exec_(sandbox, "getent", "hosts", "one.example.com", code=2)
+        self.resumed_meanwhile(server, sandbox, made["envdAccessToken"])
         # A token of the original does not work for a fork that another user makes.
         fork = self.ended(hutch("fork", sandbox), 0).stdout.decode().strip()
         self.assertEqual(json.loads((RUN / "sandboxes" / fork / "spec.json").read_text())["api"], "")
