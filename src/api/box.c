@@ -193,10 +193,13 @@ void box_refresh(struct box *b)
 
 /* ---- loading ---- */
 
-/* A warden that has just started has not removed the file yet. */
+/* Also while another process resumes it: requests then wait (suspend.c). */
 static bool is_suspended(const struct box *b)
 {
-	return state_phase(b->sandbox.dir) == STATE_PAUSED && state_is_suspended(b->sandbox.dir);
+	enum state_phase phase = state_phase(b->sandbox.dir);
+
+	return phase == STATE_ON_DISK ||
+	       (phase == STATE_STARTING && state_is_suspended(b->sandbox.dir));
 }
 
 static int watch_warden(struct box *b, struct err *e)
@@ -204,11 +207,11 @@ static int watch_warden(struct box *b, struct err *e)
 	int pidfd = -EBADF;
 	pid_t pid;
 
-	if (state_warden(b->sandbox.dir, &pidfd, &pid) < 0) {
-		b->suspended = is_suspended(b);
-		return b->suspended ? 0
-				    : err_set(e, -ENOENT, "sandbox %s has ended", b->sandbox.id);
-	}
+	b->suspended = is_suspended(b);
+	if (b->suspended)
+		return 0;
+	if (state_warden(b->sandbox.dir, &pidfd, &pid) < 0)
+		return err_set(e, -ENOENT, "sandbox %s has ended", b->sandbox.id);
 	b->warden.fd = pidfd;
 	return loop_add_fd(b->api->config->loop, &b->warden, pidfd, EPOLLIN) < 0 ? err_oom(e) : 0;
 }
@@ -216,15 +219,13 @@ static int watch_warden(struct box *b, struct err *e)
 /* All steps that can fail; box_free() is only for a box in the table. */
 static int load(struct box *b, struct err *e)
 {
-	enum state_phase phase;
 	int r;
 
 	b->sandbox.dir = openat(b->api->root.dir, b->sandbox.id,
 				O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (b->sandbox.dir < 0)
 		return err_set(e, -ENOENT, "there is no sandbox %s", b->sandbox.id);
-	phase = state_phase(b->sandbox.dir);
-	if (phase != STATE_RUNNING && phase != STATE_PAUSED)
+	if (!state_phase_lives(state_phase(b->sandbox.dir)) && !is_suspended(b))
 		return err_set(e, -ENOENT, "sandbox %s does not run", b->sandbox.id);
 	r = spec_read(b->sandbox.dir, &b->spec, e);
 	if (r == 0)

@@ -3,6 +3,7 @@
 #include "api/box.h"
 #include "base/clock.h"
 #include "engine/cgroup.h"
+#include "engine/engine.h"
 
 uint64_t box_cpus(const struct box *b)
 {
@@ -22,6 +23,16 @@ static double cpu_percent(struct box *b, uint64_t cpu_us)
 	return percent;
 }
 
+/* Limit of the measured control group: it has room for the hypervisor too. */
+static uint64_t memory_limit(const struct spec *spec)
+{
+	const struct engine *engine = NULL;
+	struct err ignored = ERR_INIT;
+
+	return engine_of(spec, &engine, &ignored) < 0 ? spec->limits.memory
+						      : engine->limits(spec).memory;
+}
+
 json_t *box_metric(struct box *b)
 {
 	_cleanup_cgroup_ struct cgroup g = CGROUP_INIT;
@@ -39,7 +50,7 @@ json_t *box_metric(struct box *b)
 			   { "timestampUnix", json_number(now / NSEC_PER_SEC) },
 			   { "cpuCount", json_number(box_cpus(b)) },
 			   { "cpuUsedPct", json_real(cpu) }, { "memUsed", json_number(u.memory) },
-			   { "memTotal", json_number(b->spec.limits.memory) },
+			   { "memTotal", json_number(memory_limit(&b->spec)) },
 			   { "memCache", json_number(u.memory_cache) },
 			   { "diskUsed", json_number(disk.used) },
 			   { "diskTotal", json_number(disk.total) });

@@ -17,6 +17,7 @@
 #include "api/api.h"
 #include "api/box.h"
 #include "api/signature.h"
+#include "api/suspend.h"
 #include "api/wake.h"
 #include "base/clock.h"
 
@@ -254,10 +255,18 @@ static bool may_wake(const struct request *r, const struct box *b)
 	return r->port == API_ENVD_PORT ? role_in(r, b) != ROLE_NOBODY : request_may_pass(r, b);
 }
 
+static void resumed(struct request *r);
+
 static void data_plane(struct request *r, struct box *b)
 {
 	if (b)
 		box_refresh(b);
+	/* Another request has resumed it, which this one may not: wait for that. */
+	if (b && !b->auto_resume && box_is_resuming(b) && may_wake(r, b)) {
+		(void)snprintf(r->args[0], sizeof(r->args[0]), "%s", b->sandbox.id);
+		(void)box_await(r, b, resumed);
+		return;
+	}
 	if (!b || (b->state == BOX_PAUSED && !b->auto_resume)) {
 		request_gone(r);
 		return;
@@ -273,6 +282,11 @@ static void data_plane(struct request *r, struct box *b)
 	}
 	request_join(r, b);
 	serve_data(r);
+}
+
+static void resumed(struct request *r)
+{
+	data_plane(r, box_find(r->api, r->args[0]));
 }
 
 /* Returns true if the request was for a sandbox. */

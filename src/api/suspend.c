@@ -3,11 +3,22 @@
  * Suspends VMs to disk and resumes them on demand. Both take seconds, so jobs do them; clients that
  * want the same VM resumed share a job. A suspended sandbox has no warden, and its box is read from
  * its directory alone (box.c).
+ *
+ * Another process may resume the same sandbox: `hutch resume`, or a second hutchd. A job then waits
+ * until the sandbox runs.
  */
 #include "api/suspend.h"
 
+#include <time.h>
+
 #include "api/box.h"
 #include "api/turn.h"
+#include "base/clock.h"
+
+enum {
+	CLAIMED_S = 5,	/* until the warden of another process's resume starts */
+	RESUME_S = 600, /* until that warden is ready */
+};
 
 /* A request that waits for a turn. */
 struct waiter {
@@ -121,6 +132,28 @@ void box_suspend(struct request *r, const struct box *b)
 
 /* ---- resume ---- */
 
+/* Waits while the sandbox is in `phase`, and returns the next one. */
+static enum state_phase wait_phase(const struct sandbox *b, enum state_phase phase, uint64_t until)
+{
+	const struct timespec pause = { .tv_nsec = (long)(20 * NSEC_PER_MSEC) };
+	enum state_phase now;
+
+	while ((now = state_phase(b->dir)) == phase && clock_mono() < until)
+		(void)nanosleep(&pause, NULL);
+	return now;
+}
+
+/* Waits for another process that resumes it. True: it runs. */
+static bool await_other(const struct sandbox *b)
+{
+	const uint64_t now = clock_mono();
+	enum state_phase phase = wait_phase(b, STATE_ON_DISK, now + CLAIMED_S * NSEC_PER_SEC);
+
+	if (phase == STATE_STARTING)
+		phase = wait_phase(b, STATE_STARTING, now + RESUME_S * NSEC_PER_SEC);
+	return phase == STATE_RUNNING || phase == STATE_PAUSED;
+}
+
 static int resume_work(void *arg, json_t **ret, struct err *e)
 {
 	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
@@ -128,7 +161,9 @@ static int resume_work(void *arg, json_t **ret, struct err *e)
 	int r = find(arg, &root, &b, e);
 
 	(void)ret;
-	return r < 0 ? r : sandbox_resume(&root, &b, ((struct turn *)arg)->deadline, e);
+	if (r == 0)
+		r = sandbox_resume(&root, &b, ((struct turn *)arg)->deadline, e);
+	return r == -EBUSY && await_other(&b) ? 0 : r;
 }
 
 /* `hutch resume` may have resumed it meanwhile; that counts as success. */
@@ -142,10 +177,51 @@ static void resume_done(void *arg, const json_t *result, const struct err *e)
 	finish(t, result || (b && !b->suspended) ? NULL : e);
 }
 
+static const struct job_ops resume_ops = { .work = resume_work, .done = resume_done };
+
 void box_unsuspend(struct request *r, const struct box *b, uint64_t deadline,
 		   void (*then)(struct request *r, struct box *b))
 {
-	static const struct job_ops ops = { .work = resume_work, .done = resume_done };
+	start(r, b, true, deadline, &resume_ops, then);
+}
 
-	start(r, b, true, deadline, &ops, then);
+/* ---- waiting for a resume ---- */
+
+static int await_work(void *arg, json_t **ret, struct err *e)
+{
+	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
+	_cleanup_sandbox_ struct sandbox b = SANDBOX_INIT;
+	int r = find(arg, &root, &b, e);
+
+	(void)ret;
+	if (r == 0)
+		(void)wait_phase(&b, STATE_STARTING, clock_mono() + RESUME_S * NSEC_PER_SEC);
+	return r;
+}
+
+static void awaited(struct request *r, struct box *b)
+{
+	void (*again)(struct request * r) = r->then;
+
+	(void)b;
+	r->then = NULL;
+	again(r);
+}
+
+bool box_is_resuming(const struct box *b)
+{
+	return b->suspended && (turn_find(b->api, b->sandbox.id, &resume_ops) ||
+				state_phase(b->sandbox.dir) == STATE_STARTING);
+}
+
+bool box_await(struct request *r, const struct box *b, void (*again)(struct request *r))
+{
+	static const struct job_ops ops = { .work = await_work, .done = resume_done };
+	const bool ours = turn_find(b->api, b->sandbox.id, &resume_ops);
+
+	if (!box_is_resuming(b))
+		return false;
+	r->then = again;
+	start(r, b, true, 0, ours ? &resume_ops : &ops, awaited);
+	return true;
 }

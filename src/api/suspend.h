@@ -7,3 +7,10 @@
 void box_suspend(struct request *r, const struct box *b);
 void box_unsuspend(struct request *r, const struct box *b, uint64_t deadline,
 		   void (*then)(struct request *r, struct box *b));
+
+/* True while a box is being resumed, by us or by another process. */
+bool box_is_resuming(const struct box *b);
+
+/* If the box is being resumed, waits for that, then calls `again`, and returns true. The caller
+ * must not touch the request then. */
+bool box_await(struct request *r, const struct box *b, void (*again)(struct request *r));

@@ -22,13 +22,16 @@ _printf_(2, 0) static void format(char buf[ERR_MSG_MAX], const char *fmt, va_lis
 
 int err_set_(struct err *e, int num, const char *fmt, ...)
 {
+	char text[ERR_MSG_MAX];
 	va_list ap;
 
 	assert(e && num < 0);
-	e->num = num;
+	/* The arguments may contain e->msg, which vsnprintf() must not overwrite while it reads. */
 	va_start(ap, fmt);
-	format(e->msg, fmt, ap);
+	format(text, fmt, ap);
 	va_end(ap);
+	e->num = num;
+	memcpy(e->msg, text, strlen(text) + 1);
 	return num;
 }
 

@@ -32,7 +32,8 @@ static inline int err_negative(int num)
 	return num;
 }
 
-/* Sets `e` to `num` (negative errno) and a message; a truncated message ends in "...". */
+/* Sets `e` to `num` (negative errno) and a message; a truncated message ends in "...". The old
+ * message of `e` may be an argument. */
 int err_set_(struct err *e, int num, const char *fmt, ...) _printf_(3, 4);
 
 /* Same with the current errno, whose text is added: "cannot open x: No such file or directory". */

@@ -408,13 +408,6 @@ static int list_one(const struct sandbox *b, json_t *list, struct err *e)
 	return r;
 }
 
-static bool is_alive(int dir)
-{
-	enum state_phase phase = state_phase(dir);
-
-	return phase == STATE_RUNNING || phase == STATE_PAUSED;
-}
-
 static int list_kept(const struct state_root *root, json_t *list, struct err *e)
 {
 	_cleanup_free_ char(*ids)[SPEC_ID + 1] = NULL;
@@ -447,7 +440,7 @@ static int list_all(const struct invocation *inv, const struct state_root *root,
 		struct err ignored = ERR_INIT;
 
 		if (sandbox_find(root, ids[i], &b, &ignored) < 0 || b.ended ||
-		    (!cli_option(inv, "all") && !is_alive(b.dir)))
+		    (!cli_option(inv, "all") && !state_phase_lives(state_phase(b.dir))))
 			continue;
 		r = list_one(&b, list, e);
 	}

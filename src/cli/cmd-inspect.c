@@ -8,6 +8,7 @@
 #include "base/str.h"
 #include "cli/cli-record.h"
 #include "cli/view.h"
+#include "engine/engine.h"
 #include "state/life.h"
 
 /* Everything known about one sandbox. */
@@ -18,6 +19,9 @@ struct facts {
 	struct life life; /* while it is alive */
 	bool ended;	  /* `end` is final; while running, it has the limits reached so far */
 	struct end end;
+	bool vm;
+	struct cgroup_limits
+		host; /* limits of `use`; of a VM: for all of its processes on the host */
 	struct cgroup_usage use;
 	bool disk_known;
 	struct sandbox_disk disk;
@@ -48,6 +52,20 @@ static void measure(const struct state_root *root, struct facts *f)
 	f->end.inodes_full |= f->disk.inodes_full;
 }
 
+/* A VM's control groups allow more than its policy: the hypervisor needs memory and threads too. */
+static void find_limits(struct facts *f)
+{
+	const struct engine *engine = NULL;
+	struct err ignored = ERR_INIT;
+
+	f->host = (struct cgroup_limits){ .memory = f->spec.limits.memory,
+					  .pids = f->spec.limits.pids };
+	if (engine_of(&f->spec, &engine, &ignored) < 0)
+		return;
+	f->host = engine->limits(&f->spec);
+	f->vm = engine_has(engine, ENGINE_OWN_KERNEL);
+}
+
 static int count_commands(struct facts *f, struct err *e)
 {
 	struct handle *list = NULL;
@@ -73,6 +91,7 @@ static int gather(const char *prefix, struct facts *f, struct err *e)
 		r = spec_read(f->b.dir, &f->spec, e);
 	if (r < 0)
 		return r;
+	find_limits(f);
 	f->phase = state_phase(f->b.dir);
 	f->life.on_timeout = f->spec.on_timeout;
 	(void)life_read(f->b.dir, &f->life, &ignored); /* missing in older sandboxes */
@@ -106,7 +125,9 @@ static json_t *usage_json(const struct facts *f)
 		{ "memory", json_number(f->use.memory) },
 		{ "memory_cache", json_number(f->use.memory_cache) },
 		{ "memory_peak", json_number(f->use.memory_peak) },
-		{ "pids", json_number(f->use.pids) }, { "cpu_us", json_number(f->use.cpu_us) },
+		{ "memory_limit", json_number(f->host.memory) },
+		{ "pids", json_number(f->use.pids) }, { "pids_limit", json_number(f->host.pids) },
+		{ "cpu_us", json_number(f->use.cpu_us) },
 		{ "disk", f->disk_known ? json_number(f->disk.used) : json_null() },
 		{ "disk_total", f->disk_known ? json_number(f->disk.total) : json_null() });
 }
@@ -216,15 +237,24 @@ static const char *told(const struct facts *f)
 	return f->end.told ? VIEW_TOLD : "";
 }
 
-static void print_memory(const struct facts *f)
+static void memory_used(const struct facts *f, char *out, size_t n)
 {
-	char limit[VALUE_HINT_MAX], now[32], peak[32], used[80] = "", met[96] = "";
+	char now[32], peak[32];
 
 	view_size(f->use.memory, now, sizeof(now));
 	view_size(f->use.memory_peak, peak, sizeof(peak));
+	out[0] = '\0';
 	if (f->use.memory_peak > 0)
-		(void)snprintf(used, sizeof(used), "%s%speak %s", f->ended ? "" : now,
-			       f->ended ? "" : ", ", peak);
+		(void)snprintf(out, n, "%s%speak %s", f->ended ? "" : now, f->ended ? "" : ", ",
+			       peak);
+}
+
+static void print_memory(const struct facts *f)
+{
+	char limit[VALUE_HINT_MAX], used[80] = "", met[96] = "";
+
+	if (!f->vm)
+		memory_used(f, used, sizeof(used));
 	if (f->end.oom_kills > 0)
 		(void)snprintf(met, sizeof(met), "%llu %s killed%s",
 			       (unsigned long long)f->end.oom_kills,
@@ -249,7 +279,7 @@ static void print_pids(const struct facts *f)
 	char limit[32], used[32] = "", met[96] = "";
 
 	(void)snprintf(limit, sizeof(limit), "%llu", (unsigned long long)f->spec.limits.pids);
-	if (!f->ended)
+	if (!f->ended && !f->vm)
 		(void)snprintf(used, sizeof(used), "%llu", (unsigned long long)f->use.pids);
 	if (f->end.pids_refused > 0)
 		(void)snprintf(met, sizeof(met), "%llu %s refused%s",
@@ -267,6 +297,22 @@ static void print_disk(const struct facts *f)
 		view_size(f->disk.used, used, sizeof(used));
 	(void)snprintf(met, sizeof(met), "%s%s", what, what[0] ? told(f) : "");
 	print_limit("disk", value_format_size(f->spec.limits.disk, limit), used, met);
+}
+
+/* A VM's processes on the host. The host does not see how the VM's own kernel uses its memory. */
+static void print_vm(const struct facts *f)
+{
+	char limit[VALUE_HINT_MAX], used[80] = "";
+
+	if (!f->vm)
+		return;
+	memory_used(f, used, sizeof(used));
+	print_limit("vm-memory", value_format_size(f->host.memory, limit), used, "");
+	if (f->ended)
+		return;
+	(void)snprintf(limit, sizeof(limit), "%llu", (unsigned long long)f->host.pids);
+	(void)snprintf(used, sizeof(used), "%llu", (unsigned long long)f->use.pids);
+	print_limit("vm-threads", limit, used, "");
 }
 
 static void print_time(const char *name, uint64_t ms)
@@ -304,6 +350,7 @@ static int print(const struct invocation *inv, const struct facts *f)
 	print_cpus(f);
 	print_pids(f);
 	print_disk(f);
+	print_vm(f);
 	print_time("timeout", f->spec.limits.timeout);
 	print_time("ttl", f->spec.limits.ttl);
 	print_time("idle", f->spec.limits.idle);

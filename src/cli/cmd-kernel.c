@@ -99,8 +99,9 @@ const struct command cmd_image_kernel = {
 	.name = "kernel", .args = "",
 	.summary = "make the kernel for VMs from Debian's packages",
 	.help = "Unpacks Debian's cloud kernel; with --small, builds a smaller kernel from Debian's source, which takes\n"
-		"minutes and needs a compiler. Hutch uses the small kernel if it exists. An unchanged kernel is not made\n"
-		"again. apt-get fetches and verifies packages; packages from --from are not verified.",
+		"minutes and needs: apt-get install gcc make flex bison libelf-dev bc xz-utils. Hutch uses the small kernel\n"
+		"if it exists. An unchanged kernel is not made again. apt-get fetches and verifies packages; packages from\n"
+		"--from are not verified.",
 	.options = OPTIONS(
 		OPT_JSON,
 		{ "small", 0, NULL, "build a small kernel from source, with only what a guest needs" },

@@ -82,7 +82,7 @@ static bool read_living(const struct state_root *root, const char *id, bool all,
 	read_spec(ret, &spec);
 	if (phase == STATE_ENDED && end_read(b.dir, &end, &ignored) == 0)
 		read_end(ret, &b, &spec, &end);
-	return all || phase == STATE_RUNNING || phase == STATE_PAUSED || phase == STATE_STARTING;
+	return all || state_phase_lives(phase) || phase == STATE_STARTING;
 }
 
 /* Reads an entry of ended/. Unreadable ones are shown too, so that they can be removed. */
@@ -182,7 +182,7 @@ static void print_row(const struct row *row, int agent, int image, bool all)
 		(void)snprintf(exit, sizeof(exit), "%d", row->exit);
 	if (row->created > 0)
 		(void)view_age(row->created, age);
-	(void)printf("%s  %-*s  %-*s  %-8s  ", row->id, agent, row->agent, image, row->image,
+	(void)printf("%s  %-*s  %-*s  %-9s  ", row->id, agent, row->agent, image, row->image,
 		     row->state);
 	if (all)
 		(void)printf("%-4s  %-4s  ", exit, age);
@@ -198,7 +198,7 @@ static void print_rows(const struct invocation *inv, const struct row *rows, siz
 		agent = MAX(agent, (int)strlen(rows[i].agent));
 		image = MAX(image, (int)strlen(rows[i].image));
 	}
-	(void)printf("%s%-16s  %-*s  %-*s  %-8s  %s%s\n", cli_style(inv, "\033[1m"), "ID", agent,
+	(void)printf("%s%-16s  %-*s  %-*s  %-9s  %s%s\n", cli_style(inv, "\033[1m"), "ID", agent,
 		     "AGENT", image, "IMAGE", "STATE", all ? "EXIT  AGE   REASON" : "AGE",
 		     cli_style(inv, "\033[0m"));
 	for (size_t i = 0; i < n; i++)

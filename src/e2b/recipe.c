@@ -6,6 +6,7 @@
 
 #include "api/box.h"
 #include "api/gunzip.h"
+#include "audit/audit-log.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "builtin/default-store.h"
@@ -53,6 +54,7 @@ struct recipe {
 	const char *workdir;
 	char *env[RECIPE_ENV_MAX + 1];
 	size_t n_env;
+	char digest[IMAGE_DIGEST_HEX + 1]; /* of the image; "": none yet */
 };
 
 /* ---- the log ---- */
@@ -453,6 +455,8 @@ static int keep(struct recipe *r, const json_t *recipe, struct err *e)
 	template_image(r->build, name);
 	say(r, TEMPLATE_INFO, "making the image");
 	rc = sandbox_commit(&r->sandbox, &c, note, &done, e);
+	if (rc == 0)
+		(void)snprintf(r->digest, sizeof(r->digest), "%s", done.digest);
 	if (rc == 0 && note[0])
 		say(r, TEMPLATE_WARN, "%s", note);
 	return rc < 0 && rc != -EFBIG ? job_conceal(r->terms->all, e, "the image cannot be made")
@@ -475,6 +479,68 @@ static int build(struct recipe *r, const json_t *recipe, struct err *e)
 	if (rc == 0)
 		rc = try_commands(r, recipe, e);
 	return rc < 0 ? rc : keep(r, recipe, e);
+}
+
+/* ---- the audit log, as for 'hutch image build' ---- */
+
+static void begin_record(const struct recipe *r, struct audit_payload *p)
+{
+	char image[IMAGE_NAME_MAX + 1];
+
+	template_image(r->build, image);
+	audit_put_text(p, "op", "build");
+	audit_put_text(p, "image", image);
+	audit_put_text(p, "template", r->build->template);
+	audit_put_text(p, "build", r->build->build);
+	if (r->terms->key[0])
+		audit_put_text(p, "key", r->terms->key);
+	audit_put_number(p, "uid", getuid());
+}
+
+static int record(const struct audit_payload *p, struct err *e)
+{
+	_cleanup_audit_log_ struct audit_log log = AUDIT_LOG_INIT;
+	int rc = audit_open(&log, e);
+
+	return rc < 0 ? rc : audit_host(&log, AUDIT_IMAGE, p, e);
+}
+
+/* On an error nothing must be built. */
+static int record_intent(const struct recipe *r, struct err *e)
+{
+	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
+	int rc;
+
+	begin_record(r, &p);
+	rc = record(&p, e);
+	return rc < 0 ? job_conceal(r->terms->all, e, "the audit log cannot be written") : 0;
+}
+
+/* `why`: the error, or NULL. */
+static void record_outcome(const struct recipe *r, const struct err *why)
+{
+	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
+	struct err e = ERR_INIT;
+
+	begin_record(r, &p);
+	audit_put_text(&p, "result", why ? "failed" : "done");
+	if (why)
+		audit_put_text(&p, "text", why->msg);
+	else
+		audit_put_text(&p, "sha256", r->digest);
+	if (record(&p, &e) < 0)
+		log_error("build %s: not recorded: %s", r->build->build, e.msg);
+}
+
+static int build_recorded(struct recipe *r, const json_t *recipe, struct err *e)
+{
+	int rc = record_intent(r, e);
+
+	if (rc < 0)
+		return rc;
+	rc = build(r, recipe, e);
+	record_outcome(r, rc < 0 ? e : NULL);
+	return rc;
 }
 
 static void end_sandbox(struct recipe *r)
@@ -507,7 +573,7 @@ int recipe_run(const struct template_store *store, const struct template_build *
 		.store = store, .build = b, .terms = terms, .sandbox = SANDBOX_INIT, .user = "root"
 	};
 	struct err why = ERR_INIT;
-	int rc = build(&r, recipe, &why);
+	int rc = build_recorded(&r, recipe, &why);
 
 	say(&r, rc < 0 ? TEMPLATE_FAILURE : TEMPLATE_INFO, "%s", rc < 0 ? why.msg : "done");
 	clean_up(&r);

@@ -268,7 +268,7 @@ static void have_timeout(struct request *r)
 	uint64_t seconds = 0;
 	struct box *b = request_box(r);
 
-	if (!b)
+	if (!b || box_await(r, b, have_timeout))
 		return;
 	if (e2b_timeout(r->body, "timeout", UINT64_MAX, &seconds, &e) < 0)
 		request_fail_err(r, &e);
@@ -300,7 +300,7 @@ static void have_refresh(struct request *r)
 	uint64_t seconds = 0, ms;
 	struct box *b = request_box(r);
 
-	if (!b)
+	if (!b || box_await(r, b, have_refresh))
 		return;
 	if (e2b_timeout(r->body, "duration", E2B_TIMEOUT_DEFAULT_V1, &seconds, &e) < 0) {
 		request_fail_err(r, &e);
@@ -338,7 +338,7 @@ static void have_pause(struct request *r)
 {
 	struct box *b = request_box(r);
 
-	if (!b)
+	if (!b || box_await(r, b, have_pause))
 		return;
 	box_refresh(b);
 	if (json_is_false(json_object_get(r->body, "memory")))

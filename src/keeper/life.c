@@ -6,6 +6,10 @@
  *
  * A paused guest cannot answer, so nothing is asked of it. Channels stay open; the time limits of
  * commands and the idle timer stand still.
+ *
+ * The warden saves the rest of the deadline when the VM's state is complete, and may then end the
+ * sandbox without reading another request. Requests are refused from then on, so that a client
+ * knows that its change is not saved.
  */
 #include <string.h>
 
@@ -82,6 +86,17 @@ static void set_paused(struct keeper *k, bool paused)
 
 /* ---- clients ---- */
 
+static void refuse_leaving(struct client *c, uint32_t ch)
+{
+	char text[WIRE_TEXT_MAX + 1];
+
+	(void)snprintf(text, sizeof(text),
+		       "the sandbox is being suspended, and nothing is changed: hutch resume %s, "
+		       "then repeat",
+		       c->keeper->spec->id);
+	client_check(c, link_close(c->port.link, ch, WIRE_TOO_MANY, text));
+}
+
 void life_opened(struct client *c, uint32_t ch, const struct fields *f)
 {
 	struct keeper *k = c->keeper;
@@ -89,6 +104,10 @@ void life_opened(struct client *c, uint32_t ch, const struct fields *f)
 	struct asked q = { .client = c, .ch = ch, .order = o };
 	struct link *l = c->port.link;
 
+	if (k->save.leaving) {
+		refuse_leaving(c, ch);
+		return;
+	}
 	if (k->life.n == LIFE_QUEUE) {
 		client_check(c, link_close(l, ch, WIRE_TOO_MANY,
 					   "too many pending requests to pause, resume or set a "

@@ -80,6 +80,7 @@ static void on_saved(void *arg, bool saved)
 	struct keeper *k = arg;
 
 	k->save.failed |= !saved;
+	k->save.leaving = !k->save.failed && k->save.what_for == WIRE_SAVE_SUSPEND;
 	if (note_send(k->warden.fd, NOTE_SAVED, k->save.failed, NULL, 0) < 0)
 		keeper_stop(k, KEEPER_FAILED);
 }
@@ -148,10 +149,12 @@ bool save_begin(struct keeper *k, const int *files, size_t n)
 void save_finished(struct keeper *k, uint64_t number)
 {
 	k->save.failed = number == 0;
+	k->save.leaving &= number != 0;
 	if (number != 0)
 		save_name(number, k->save.name);
 	if (k->save.what_for == WIRE_SAVE_SUSPEND && !k->save.failed) {
 		tell(k, NULL); /* the warden ends the sandbox */
+		k->save.leaving = true;
 		adopt_leave(k);
 	} else {
 		resume_vm(k);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pools of spares. A process that fills a pool locks the pool's file `filling`, so only one does at
- * a time. A process that takes a spare locks the pool's directory from its choice to the warden's
- * answer (start.c), so a spare gets one owner. Both locks end with their process. */
+ * a time; it starts several spares at once (starters.h). A process that takes a spare locks the
+ * pool's directory from its choice to the warden's answer (start.c), so a spare gets one owner.
+ * Both locks end with their process. */
 #include "sandbox/spares.h"
 
 #include <dirent.h>
@@ -18,6 +19,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "sandbox/prepare.h"
+#include "sandbox/starters.h"
 
 #define WANT "want"
 
@@ -171,6 +173,47 @@ static int lock_filling(int pool, bool wait, int *ret_fd, struct err *e)
 	return 0;
 }
 
+/* A pool that is being filled. */
+struct filling {
+	const struct state_root *root;
+	int pool;
+	const char *key;
+	struct spec plan;
+	spares_start_fn *start;
+	void (*say)(unsigned int there, unsigned int want);
+};
+
+static void filling_done(struct filling *f)
+{
+	spec_done(&f->plan);
+}
+
+/* A spare may be ready while the process that starts it has not ended, so it counts twice for a
+ * moment, never not at all. */
+static unsigned int missing(void *arg)
+{
+	const struct filling *f = arg;
+	unsigned int there = count(f->root, f->pool), want = wanted(f->pool);
+
+	return want > there ? want - there : 0;
+}
+
+static void say_start(unsigned int being_started, void *arg)
+{
+	const struct filling *f = arg;
+	unsigned int want = wanted(f->pool);
+
+	if (f->say && want > 0)
+		f->say(MIN(count(f->root, f->pool) + being_started, want - 1), want);
+}
+
+static int start_spare(void *arg, struct err *e)
+{
+	const struct filling *f = arg;
+
+	return f->start(f->root, &f->plan, f->key, e);
+}
+
 /* Starts spares until there are as many as wanted; another process may change that number
  * meanwhile. */
 static int fill(const struct state_root *root, int pool, const char *key, bool wait,
@@ -178,19 +221,18 @@ static int fill(const struct state_root *root, int pool, const char *key, bool w
 		struct err *e)
 {
 	_cleanup_close_ int lock = -EBADF;
-	_cleanup_spec_ struct spec plan = { 0 };
-	unsigned int there, want;
+	_cleanup_(filling_done) struct filling f = {
+		.root = root, .pool = pool, .key = key, .start = start, .say = say
+	};
+	const struct starters_work work = {
+		.missing = missing, .say = say_start, .start = start_spare, .arg = &f
+	};
 	int r = lock_filling(pool, wait, &lock, e);
 
 	if (r == 0)
-		r = sandbox_read_plan(pool, &plan, e);
-	plan.machine.kernel = NULL; /* find the current parts again */
-	while (r == 0 && (there = count(root, pool)) < (want = wanted(pool))) {
-		if (say)
-			say(there, want);
-		r = start(root, &plan, key, e);
-	}
-	return r;
+		r = sandbox_read_plan(pool, &f.plan, e);
+	f.plan.machine.kernel = NULL; /* find the current parts again */
+	return r < 0 ? r : starters_run(&work, starters_fit(), e);
 }
 
 int spares_fill(const struct state_root *root, const struct spec *plan, unsigned int want,
@@ -228,8 +270,13 @@ static _noreturn_ void refill(const char *key, spares_start_fn *start)
 		(void)open("/dev/null", O_RDWR);
 	log_forked();
 	(void)setsid();
-	if (state_root_open(&root, &e) == 0 && spare_pool_open(&root, key, false, &pool) == 0)
-		(void)fill(&root, pool, key, false, start, NULL, &e);
+	if (state_root_open(&root, &e) < 0 || spare_pool_open(&root, key, false, &pool) < 0)
+		_exit(EXIT_FAILURE);
+	/* Look again without the lock: a spare may have been taken after the last look, by a
+	 * process that found the pool locked. */
+	while (fill(&root, pool, key, false, start, NULL, &e) == 0 &&
+	       count(&root, pool) < wanted(pool))
+		;
 	_exit(EXIT_SUCCESS);
 }
 

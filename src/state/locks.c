@@ -18,8 +18,9 @@
 static const char lock_file[] = "lock";
 
 const char *const state_phase_names[] = {
-	[STATE_STARTING] = "starting", [STATE_HELD] = "spare",	[STATE_RUNNING] = "running",
-	[STATE_PAUSED] = "paused",     [STATE_ENDED] = "ended", [STATE_DEAD] = "dead",
+	[STATE_STARTING] = "starting", [STATE_HELD] = "spare",	      [STATE_RUNNING] = "running",
+	[STATE_PAUSED] = "paused",     [STATE_ON_DISK] = "suspended", [STATE_ENDED] = "ended",
+	[STATE_DEAD] = "dead",
 };
 
 int state_lock(int dir, int *ret_fd, struct err *e)
@@ -126,6 +127,11 @@ static enum state_phase living_phase(int dir)
 	return life_read(dir, &life, &ignored) == 0 && life.paused ? STATE_PAUSED : STATE_RUNNING;
 }
 
+bool state_phase_lives(enum state_phase phase)
+{
+	return phase == STATE_RUNNING || phase == STATE_PAUSED || phase == STATE_ON_DISK;
+}
+
 bool state_is_suspended(int dir)
 {
 	return has_file(dir, STATE_SUSPENDED);
@@ -140,7 +146,7 @@ enum state_phase state_phase(int dir)
 	if (has_file(dir, "end.json"))
 		return STATE_ENDED;
 	if (state_is_suspended(dir))
-		return STATE_PAUSED;
+		return STATE_ON_DISK;
 	if (state_claim(dir, &claim) == 0)
 		return has_file(dir, "end.json") ? STATE_ENDED : STATE_DEAD;
 	/* A warden may have started since the first check. */

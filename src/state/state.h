@@ -11,7 +11,7 @@
  *   sandboxes/ID/life.json     whether it is paused, and its deadline: life.h
  *   sandboxes/ID/cmd-N         the record of a command: record.h
  *   sandboxes/ID/end.json      exists after the end: when, why, which limits it reached
- *   sandboxes/ID/suspended     name of its snapshot: it is paused, without a warden
+ *   sandboxes/ID/suspended     name of its snapshot: it is on disk, without a warden
  *   sandboxes/ID/widened       rules added for its keeper's dial guard, for its next run
  *   sandboxes/ID/spare         it is a spare without an owner: spare-pool.h
  *   sandboxes/ID/remove        remove it (--rm), after its client has read the end
@@ -136,11 +136,14 @@ enum state_phase {
 	STATE_STARTING, /* being created, or being reclaimed at this moment */
 	STATE_HELD,	/* a spare that waits for an owner */
 	STATE_RUNNING,	/* the warden lives and receipt.json exists */
-	STATE_PAUSED,	/* the same, and life.json says paused; or suspended */
+	STATE_PAUSED,	/* the same, and life.json says paused */
+	STATE_ON_DISK,	/* suspended: no warden; the file `suspended` names its snapshot */
 	STATE_ENDED,	/* no warden; end.json exists */
 	STATE_DEAD,	/* no warden and no end.json: the warden was killed; to be reclaimed */
 };
 enum state_phase state_phase(int dir);
+/* Running, paused or suspended: it can be used, perhaps after a resume. */
+bool state_phase_lives(enum state_phase phase);
 /* Does the file `suspended` exist? It also does while the sandbox resumes or ends: see the phase.
  */
 bool state_is_suspended(int dir);

@@ -37,8 +37,14 @@ struct accel_key {
 	char kernel[128]; /* digest of the guest's kernel and initrd */
 };
 
+enum {
+	/* How long starts use TCG after a test boot that was only late, before they test again. */
+	ACCEL_RETRY_MS = 10 * 60 * 1000,
+};
+
 struct accel_verdict {
 	bool works;
+	uint64_t retry_at; /* clock_mono(), ms, when KVM is tested again; 0: at the next reboot */
 	char why[ACCEL_WHY_MAX];
 };
 
@@ -48,8 +54,13 @@ void accel_see(int root_fd, uid_t uid, struct accel_seen *ret);
 /* True if KVM cannot work, whatever a guest does. */
 bool accel_hopeless(const struct accel_seen *s);
 
-void accel_judge(const struct accel_seen *s, const struct accel_tried *t,
+/* A late boot may have been the fault of a busy host, so its verdict ends ACCEL_RETRY_MS after
+ * `now_ms`. */
+void accel_judge(const struct accel_seen *s, const struct accel_tried *t, uint64_t now_ms,
 		 struct accel_verdict *ret);
+
+/* True if KVM need not be tested again. `insist`: only a final verdict suffices. */
+bool accel_verdict_holds(const struct accel_verdict *v, bool insist, uint64_t now_ms);
 
 /* The verdict for `key` in accel.json of the directory `dir`; -ENOENT if there is no valid one. */
 int accel_load(int dir, const struct accel_key *key, struct accel_verdict *ret);

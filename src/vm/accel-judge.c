@@ -13,7 +13,7 @@
 
 enum {
 	ACCEL_FILE_MAX = 16 * 1024,
-	ACCEL_VERSION = 1,
+	ACCEL_VERSION = 2,
 };
 
 static const char file_name[] = "accel.json";
@@ -100,11 +100,19 @@ static void explain_boot(const struct accel_seen *s, const struct accel_tried *t
 	}
 }
 
-void accel_judge(const struct accel_seen *s, const struct accel_tried *t, struct accel_verdict *ret)
+bool accel_verdict_holds(const struct accel_verdict *v, bool insist, uint64_t now_ms)
+{
+	return v->retry_at == 0 || (!insist && now_ms < v->retry_at);
+}
+
+void accel_judge(const struct accel_seen *s, const struct accel_tried *t, uint64_t now_ms,
+		 struct accel_verdict *ret)
 {
 	size_t used;
 
-	*ret = (struct accel_verdict){ .works = !accel_hopeless(s) && t->boot == ACCEL_BOOTED };
+	*ret = (struct accel_verdict){ .works = !accel_hopeless(s) && t->boot == ACCEL_BOOTED,
+				       .retry_at = t->boot == ACCEL_LATE ? now_ms + ACCEL_RETRY_MS
+									 : 0 };
 	if (ret->works)
 		return;
 	explain_device(s, ret->why, sizeof(ret->why));
@@ -124,8 +132,8 @@ static int get(const json_t *j, const char *key, char *out, size_t n, struct err
 
 static int parse(const char *text, size_t n, struct accel_key *key, struct accel_verdict *v)
 {
-	static const char *const keys[] = { "version", "boot", "qemu", "kernel",
-					    "works",   "why",  NULL };
+	static const char *const keys[] = { "version", "boot",	   "qemu", "kernel",
+					    "works",   "retry_at", "why",  NULL };
 	_cleanup_json_ json_t *j = NULL;
 	struct err e = ERR_INIT;
 	uint64_t version = 0;
@@ -136,6 +144,7 @@ static int parse(const char *text, size_t n, struct accel_key *key, struct accel
 	    get(j, "qemu", key->qemu, sizeof(key->qemu), &e) < 0 ||
 	    get(j, "kernel", key->kernel, sizeof(key->kernel), &e) < 0 ||
 	    json_get_bool(j, "works", &v->works, &e) < 0 ||
+	    json_get_u64(j, "retry_at", INT64_MAX, &v->retry_at, &e) < 0 ||
 	    get(j, "why", v->why, sizeof(v->why), &e) < 0)
 		return -ENOENT;
 	return version == ACCEL_VERSION ? 0 : -ENOENT;
@@ -161,7 +170,8 @@ int accel_store(int dir, const struct accel_key *key, const struct accel_verdict
 	_cleanup_json_ json_t *j = JSON_OBJECT(
 		{ "version", json_integer(ACCEL_VERSION) }, { "boot", json_string(key->boot) },
 		{ "qemu", json_string(key->qemu) }, { "kernel", json_string(key->kernel) },
-		{ "works", json_boolean(v->works) }, { "why", json_string(v->why) });
+		{ "works", json_boolean(v->works) }, { "retry_at", json_number(v->retry_at) },
+		{ "why", json_string(v->why) });
 	_cleanup_free_ char *text = j ? json_write_canonical(j) : NULL;
 
 	if (!text)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Chooses between KVM and TCG. Facts about the host are checked each time; the result of a test
- * boot stays in accel.json until the host reboots, or QEMU or the kernel changes. A process that
- * finds no verdict makes one under a lock, so that concurrent starts wait for a single test boot.
+ * boot stays in accel.json until the host reboots, or QEMU or the kernel changes; a boot that was
+ * only late counts for ten minutes. A process that finds no verdict makes one under a lock, so that
+ * concurrent starts wait for a single test boot.
  */
 #include "vm/accel.h"
 
@@ -13,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/path.h"
 #include "base/proc.h"
@@ -33,7 +35,13 @@ struct subject {
 	char qemu[512];
 	struct accel_key key;
 	struct accel_seen seen;
+	bool insist; /* KVM is configured: test again after a late boot */
 };
+
+static uint64_t now_ms(void)
+{
+	return clock_mono() / NSEC_PER_MSEC;
+}
 
 static void subject_done(struct subject *s)
 {
@@ -109,7 +117,7 @@ static int make_verdict(const struct subject *s, struct accel_verdict *ret, stru
 
 	if (r < 0)
 		return r;
-	accel_judge(&s->seen, &tried, ret);
+	accel_judge(&s->seen, &tried, now_ms(), ret);
 	return accel_store(s->dir, &s->key, ret, e);
 }
 
@@ -118,16 +126,26 @@ static int find_verdict(const struct subject *s, bool probe, struct accel_verdic
 			struct err *e)
 {
 	_cleanup_close_ int held = -EBADF;
-	int r = accel_load(s->dir, &s->key, ret);
+	struct accel_verdict v = { 0 };
+	uint64_t late = 0;
+	int r = accel_load(s->dir, &s->key, &v);
 
-	if (r == 0)
+	if (r == 0 && accel_verdict_holds(&v, s->insist && probe, now_ms())) {
+		*ret = v;
 		return 0;
+	}
 	if (!probe)
 		return err_set(e, -ENOENT, "run 'hutch doctor --probe'");
+	late = v.retry_at;
 	r = lock(s, &held, e);
 	if (r < 0)
 		return r;
-	return accel_load(s->dir, &s->key, ret) == 0 ? 0 : make_verdict(s, ret, e);
+	/* The process that held the lock may have tested KVM: its result is as good as ours. */
+	if (accel_load(s->dir, &s->key, &v) < 0 ||
+	    !accel_verdict_holds(&v, s->insist && v.retry_at == late, now_ms()))
+		return make_verdict(s, ret, e);
+	*ret = v;
+	return 0;
 }
 
 static void see(struct accel_seen *ret)
@@ -138,17 +156,19 @@ static void see(struct accel_seen *ret)
 }
 
 /* Whether KVM works, or why not; *ret_known is false if that was not tested yet. */
-static int judge(const struct machine_kernel *kernel, bool probe, struct accel_verdict *ret,
-		 bool *ret_known, struct err *e)
+static int judge(const struct machine_kernel *kernel, bool insist, bool probe,
+		 struct accel_verdict *ret, bool *ret_known, struct err *e)
 {
-	_cleanup_(subject_done) struct subject s = { .dir = -EBADF, .kernel = kernel };
+	_cleanup_(subject_done) struct subject s = { .dir = -EBADF,
+						     .kernel = kernel,
+						     .insist = insist };
 	const struct accel_tried nothing = { 0 };
 	bool hopeless;
 	int r;
 
 	see(&s.seen);
 	hopeless = accel_hopeless(&s.seen);
-	accel_judge(&s.seen, &nothing, ret);
+	accel_judge(&s.seen, &nothing, now_ms(), ret);
 	probe = probe && !hopeless;
 	r = subject_open(&s, probe, e);
 	if (r == 0)
@@ -178,7 +198,7 @@ int accel_choose(const struct machine_kernel *kernel, bool probe, enum accel *re
 		*ret = ACCEL_TCG;
 		return 0;
 	}
-	r = judge(kernel, probe, &v, &known, e);
+	r = judge(kernel, wish == ACCEL_WANT_KVM, probe, &v, &known, e);
 	if (r < 0)
 		return r;
 	if (!v.works && known && wish == ACCEL_WANT_KVM)

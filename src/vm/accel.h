@@ -3,6 +3,7 @@
  * Decides whether KVM works on this host: not whether /dev/kvm exists, but whether a guest boots
  * with it. On some hosts a VM can be created and run, but no kernel ever boots. The verdict is
  * stored until the host reboots (`machine/accel.json`: boot id, QEMU, kernel, verdict and reason).
+ * A guest that did not boot in time proves nothing: that verdict ends after ten minutes.
  */
 #pragma once
 

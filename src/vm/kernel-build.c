@@ -43,27 +43,46 @@ struct build {
 /* ---- required programs ---- */
 
 static const struct {
-	const char *program, *package;
+	const char *name, *package; /* `name`: a program, or the absolute path of a file */
 } needed[] = {
-	{ "make", "make" },   { "gcc", "gcc" },	    { "ld", "binutils" },
-	{ "flex", "flex" },   { "bison", "bison" }, { "bc", "bc" },
-	{ "xz", "xz-utils" }, { "tar", "tar" },	    { "setpriv", "util-linux" },
+	{ "make", "make" },
+	{ "gcc", "gcc" },
+	{ "/usr/include/stdio.h", "libc6-dev" },
+	{ "ld", "binutils" },
+	{ "flex", "flex" },
+	{ "bison", "bison" },
+	{ "/usr/include/libelf.h", "libelf-dev" },
+	{ "bc", "bc" },
+	{ "awk", "mawk" },
+	{ "xz", "xz-utils" },
+	{ "tar", "tar" },
+	{ "setpriv", "util-linux" },
 };
 
-static int check_programs(struct err *e)
+static bool is_there(const char *name)
 {
-	_cleanup_buf_ struct buf b = BUF_INIT(256);
 	char path[PATH_MAX];
 
-	for (size_t i = 0; i < ARRAY_SIZE(needed); i++)
-		if (proc_find(needed[i].program, path, sizeof(path)) < 0)
-			(void)buf_printf(&b, " %s", needed[i].package);
-	if (access("/usr/include/libelf.h", F_OK) < 0)
-		(void)buf_puts(&b, " libelf-dev");
-	return b.len > 0 ? err_set(e, -ENOENT,
-				   "packages missing to build a kernel: apt-get install%s",
-				   buf_text(&b))
-			 : 0;
+	return name[0] == '/' ? access(name, F_OK) == 0 : proc_find(name, path, sizeof(path)) >= 0;
+}
+
+int kernel_build_check(struct err *e)
+{
+	_cleanup_buf_ struct buf names = BUF_INIT(256), packages = BUF_INIT(256);
+
+	for (size_t i = 0; i < ARRAY_SIZE(needed); i++) {
+		const char *slash = strrchr(needed[i].name, '/');
+
+		if (is_there(needed[i].name))
+			continue;
+		(void)buf_printf(&names, "%s%s", names.len > 0 ? ", " : "",
+				 slash ? slash + 1 : needed[i].name);
+		(void)buf_printf(&packages, " %s", needed[i].package);
+	}
+	return names.len > 0
+		       ? err_set(e, -ENOENT, "cannot build a kernel without %s: apt-get install%s",
+				 buf_text(&names), buf_text(&packages))
+		       : 0;
 }
 
 int kernel_build_inputs(struct buf *b, struct err *e)
@@ -71,9 +90,9 @@ int kernel_build_inputs(struct buf *b, struct err *e)
 	static const char *const argv[] = { "gcc", "--version", NULL };
 	_cleanup_buf_ struct buf out = BUF_INIT(4096);
 	char path[PATH_MAX];
-	int status, r = check_programs(e);
+	int status, r = 0;
 
-	if (r == 0 && proc_find("gcc", path, sizeof(path)) < 0)
+	if (proc_find("gcc", path, sizeof(path)) < 0)
 		r = err_set(e, -ENOENT, "gcc is not installed");
 	if (r == 0)
 		r = proc_capture(path, argv, false, clock_mono() + COMPILER_S * NSEC_PER_SEC, &out,

@@ -37,6 +37,10 @@ int kernel_build_small(struct kernel_work *w, struct err *e);
 /* Inputs of a build besides the package: configuration and compiler. */
 int kernel_build_inputs(struct buf *b, struct err *e);
 
+/* Checks that the programs and headers for a build exist; the error names missing ones and their
+ * packages. */
+int kernel_build_check(struct err *e);
+
 static inline void kernel_say(const struct kernel_work *w, const char *phase, unsigned int count)
 {
 	if (w->job->say)

@@ -244,6 +244,9 @@ int machine_kernel_make(const struct machine_kernel_job *job, struct machine_ker
 	struct stat st;
 	int r = check_host(e);
 
+	/* Before the download. */
+	if (r == 0 && job->kind == MACHINE_KERNEL_SMALL)
+		r = kernel_build_check(e);
 	if (r == 0)
 		r = machine_home_lock(machine_kernel_names[job->kind], &w.lock, e);
 	if (r == 0)

@@ -96,6 +96,7 @@ void warden_take_records(struct warden *w)
 {
 	_cleanup_free_ struct old *v = calloc(FILES_MAX, sizeof(*v));
 	size_t n = v ? list_records(w, v) : 0;
+	bool unused = true;
 	uint64_t bytes = 0;
 
 	if (n == 0)
@@ -108,6 +109,11 @@ void warden_take_records(struct warden *w)
 		/* Empty files were never used. */
 		if (v[i].size == 0 || i >= RECORDS_MAX / 2 || bytes > w->spec.limits.output)
 			warden_drop_record(w, v[i].number);
+		/* Reuse the numbers of the newest spare files: a gap means that commands were
+		 * dropped. */
+		unused = unused && v[i].size == 0;
+		if (unused)
+			w->records.last = v[i].number - 1;
 	}
 }
 

@@ -39,6 +39,15 @@ class TestNames(ApiCase):
                                  in ("error", "ready") and s, "the end of a build")
         return made
 
+    def test_builds_are_in_the_audit_log(self):
+        lines = hutch("audit", "show", "--json").stdout.splitlines()
+        for key, made in (("user", self.mine), ("other", self.theirs)):
+            seen = [r["payload"] for r in map(json.loads, lines) if r["kind"] == "image" and r["payload"].get("build") == made["buildID"]]
+            self.assertEqual([(p["op"], p["template"], p.get("result")) for p in seen],
+                             [("build", made["templateID"], None), ("build", made["templateID"], "done")])
+            self.assertTrue(seen[0]["key"].startswith(key), seen)
+            self.assertRegex(seen[1]["sha256"], "^[0-9a-f]{64}$")
+
     def who(self, key, template):
         """Creates a sandbox and returns (status, contents of /who, or the answer)."""
         status, text = self.daemon.ask("POST", "/sandboxes", {"templateID": template, "timeout": 60}, key)

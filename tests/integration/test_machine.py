@@ -151,6 +151,14 @@ class NoKernel(Parts):
     def test_advice(self):
         self.assertIn("hutch image kernel", self.parts_fail("kernel", self.canary))
 
+    def test_a_small_one_needs_tools(self):
+        """Hutch names missing ones before it looks for the package."""
+        hidden = 'mount -t tmpfs none /usr/include && exec "$@"'
+        r = subprocess.run(["unshare", "-rm", "sh", "-c", hidden, "sh", hutch_path(), "image", "kernel", "--small", "--from", str(self.dir)],
+                           env=self.env, check=False, capture_output=True, text=True)
+        self.assertEqual(r.returncode, 1)
+        self.assertRegex(r.stderr, "cannot build a kernel without .*stdio.h.*libelf.h.*: apt-get install .*libc6-dev .*libelf-dev")
+
     def test_what_is_in_the_directory(self):
         place = self.dir / "packages"
         place.mkdir()

@@ -4,9 +4,13 @@ VM sandboxes from outside, where they differ from containers: snapshots, forks, 
 snapshots are not loaded. run_as.py runs these tests with HUTCH_TEST_LEVEL=microvm.
 """
 
+import concurrent.futures
+import contextlib
+import datetime
 import json
 import os
 import shutil
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -69,6 +73,19 @@ class Boots(MachineCase):
         [qemu] = children_of(warden_of(sandbox), "qemu-system-x86")
         if os.geteuid() == 0:
             self.assertEqual(os.listdir(f"/proc/{qemu}/root/"), [])
+
+    def test_usage_is_within_its_limit(self):
+        """The host sees QEMU, which needs more than the policy gives to the VM."""
+        sandbox = self.create(*LOOSE, "--memory", "256MiB")
+        seen = self.inspect(sandbox)
+        usage = seen["usage"]
+        self.assertGreaterEqual(usage["memory_limit"], seen["limits"]["memory"] + (128 << 20))
+        self.assertLessEqual(max(usage["memory"], usage["memory_peak"]), usage["memory_limit"])
+        self.assertLessEqual(usage["pids"], usage["pids_limit"])
+        said = self.ended(hutch("inspect", sandbox), 0).stdout.decode()
+        self.assertRegex(said, r"(?m)^memory +256MiB$")
+        self.assertRegex(said, rf"(?m)^vm-memory +{usage['memory_limit'] >> 20}MiB\b")
+        self.assertRegex(said, rf"(?m)^vm-threads +{usage['pids_limit']} +[0-9]+$")
 
     def test_a_container_has_no_snapshots(self):
         sandbox = self.create(env={"HUTCH_LEVEL": ""})
@@ -144,13 +161,13 @@ class Suspended(MachineCase):
         eventually(lambda: self.sh(sandbox, "cat /tmp/n 2>/dev/null || true").strip(), "the counter")
         for lose in (False, True):
             self.assertEqual(self.say("suspend", sandbox), [sandbox])
-            self.assertEqual(self.ps()[sandbox]["state"], "paused")
+            self.assertEqual(self.ps()[sandbox]["state"], "suspended")
             self.assertIn(f"is suspended: hutch resume {sandbox}", self.refused("exec", sandbox, "--", "true"))
             eventually(lambda: all(line.startswith("file") for line in ledger() - self.before), "that it takes nothing but space")
             if lose:
                 policy = (RUN / "sandboxes" / sandbox / "policy.json").read_bytes()
                 shutil.rmtree(RUN / "sandboxes" / sandbox)
-                self.assertEqual(self.ps()[sandbox]["state"], "paused")
+                self.assertEqual(self.ps()[sandbox]["state"], "suspended")
                 self.assertEqual((RUN / "sandboxes" / sandbox / "policy.json").read_bytes(), policy)
             self.assertEqual(self.say("resume", sandbox), [sandbox])
             at = int(self.sh(sandbox, "cat /tmp/n"))
@@ -165,7 +182,7 @@ class Suspended(MachineCase):
         self.exec_(sandbox, "sh", "-c", "echo $$ >/tmp/pid; exec sleep 4321", opts=["-d"])
         eventually(lambda: self.sh(sandbox, "cat /tmp/pid 2>/dev/null || true"), "its start")
         self.say("ttl", sandbox, "1s")
-        eventually(lambda: self.ps()[sandbox]["state"] == "paused", "its pause")
+        eventually(lambda: self.ps()[sandbox]["state"] == "suspended", "its pause")
         eventually(lambda: {line.split()[0] for line in ledger() - self.before} == {"file"}, "that it takes nothing but space")
         self.assertEqual(len(self.saved()), 1)
         self.say("resume", sandbox)
@@ -178,9 +195,29 @@ class Suspended(MachineCase):
         self.assertLess(self.json("inspect", "--json", sandbox)["deadline"], time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 1801)))
         self.say("suspend", sandbox)
         self.say("resume", "--deadline", "3s", sandbox)
-        eventually(lambda: self.ps()[sandbox]["state"] == "paused", "its second pause")
+        eventually(lambda: self.ps()[sandbox]["state"] == "suspended", "its second pause")
         said = [json.loads(line)["payload"] for line in hutch("audit", "show", "--json", "-s", sandbox).stdout.splitlines()]
         self.assertEqual([p.get("reason") for p in said if p.get("op") == "suspend" and "snapshot" not in p], ["deadline", None, None, "deadline"])
+
+    def test_a_deadline_set_meanwhile_is_saved_or_refused(self):
+        sandbox = self.create("--ttl", "1000h")
+        self.sh(sandbox, "head -c 30000000 /dev/urandom > /tmp/x; sync")  # so that it takes a while
+        self.say("ttl", sandbox, "10h")
+        suspend = start("suspend", sandbox)
+        self.addCleanup(suspend.kill)
+        hours, refused = 10, []
+        while suspend.poll() is None:
+            r = hutch("ttl", sandbox, f"{hours + 1}h")
+            if r.returncode == 0:
+                hours += 1
+            else:
+                refused.append(r.stderr.decode())
+        self.assertEqual(suspend.wait(), 0)
+        for said in refused:
+            self.assertRegex(said, f"is (being )?suspended.*: hutch resume {sandbox}")
+        self.say("resume", sandbox)
+        left = datetime.datetime.fromisoformat(self.inspect(sandbox)["deadline"][:19]) - datetime.datetime.utcnow()
+        self.assertAlmostEqual(left.total_seconds() / 3600, hours, delta=0.5)
 
     def test_end(self):
         sandbox = self.create()
@@ -208,7 +245,7 @@ class Suspended(MachineCase):
         [name] = self.saved()
         os.truncate(SNAPSHOTS / name / "disk", 4096)
         self.assertIn("stays suspended", self.refused("resume", sandbox))
-        self.assertEqual(self.ps()[sandbox]["state"], "paused")
+        self.assertEqual(self.ps()[sandbox]["state"], "suspended")
 
 
 class Held(MachineCase):
@@ -301,6 +338,9 @@ class Commands(MachineCase):
         [old] = self.commands(sandbox, "ended")
         self.assertEqual(old["number"], was["number"])
         self.assertIn("was suspended", json.dumps(old["end"]))
+        [job] = eventually(lambda: self.commands(sandbox, "running"), "the command in ps -e")
+        self.assertEqual(job["number"], was["number"] + 1)
+        self.assertEqual(self.ended(hutch("ps", "-e", sandbox), 0).stderr, b"", "no command was dropped")
         self.finish(sandbox, was)
 
 
@@ -369,6 +409,46 @@ class Templates(MachineCase):
 class Api(SandboxCase):
     """hutchd: pause suspends a VM to disk."""
 
+    @contextlib.contextmanager
+    def resuming(self, server, sandbox, resume):
+        """Suspends the sandbox, calls `resume`, which resumes it, and stops the new warden."""
+        self.assertEqual(server.api("POST", f"/sandboxes/{sandbox}/pause", {})[0], 204)
+        eventually(lambda: not named("hutch-keeper", "qemu-system-x86"), "the end of its processes")
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            done = pool.submit(resume)
+            warden = eventually(lambda: warden_of(sandbox), "the new warden")
+            os.kill(warden, signal.SIGSTOP)
+            try:
+                self.assertEqual(self.ps()[sandbox]["state"], "starting")
+                yield pool
+            finally:
+                os.kill(warden, signal.SIGCONT)
+            done.result()
+
+    def resumed_meanwhile(self, server, sandbox, token):
+        """Requests that arrive during a resume wait for it, whoever resumes."""
+        def connect():
+            return server.api("POST", f"/sandboxes/{sandbox}/connect", {"timeout": 500})[0]
+
+        def prolong():
+            return server.api("POST", f"/sandboxes/{sandbox}/timeout", {"timeout": 600})[0]
+
+        def read():
+            with contextlib.closing(server.connection()) as c:
+                c.request("GET", "/files?path=/tmp/file", None, {"E2b-Sandbox-Id": sandbox, "E2b-Sandbox-Port": "49983", "X-Access-Token": token})
+                answer = c.getresponse()
+                return answer.status, answer.read()
+
+        # Its own resume is one job; for another process's, one job resumes and one waits.
+        for resume, jobs in ((connect, 1), (lambda: self.ended(hutch("resume", sandbox), 0), 2)):
+            with self.resuming(server, sandbox, resume) as pool:
+                asked = [pool.submit(fn) for fn in (connect, prolong, read)]
+                eventually(lambda jobs=jobs: len(children_of(server.process.pid, "hutchd")) == jobs, "hutchd's jobs")
+                self.assertEqual(server.api("GET", f"/sandboxes/{sandbox}")[0], 200)
+                self.assertFalse(any(a.done() for a in asked))
+            self.assertIn(asked[0].result(), (200, 201))
+            self.assertEqual([a.result() for a in asked[1:]], [204, (200, b"kept\n")])
+
     def test_pause_and_connect(self):
         server = hutchd.Server("--default-agent", agent("narrowed", "extends: e2b-microvm\negress:\n  domains: [one.example.com]\n"))
         self.addCleanup(server.stop)
@@ -391,6 +471,7 @@ class Api(SandboxCase):
         self.assertEqual((status, again.get("envdAccessToken")), (201, made["envdAccessToken"]), again)
         self.assertEqual(self.sh(sandbox, "cat /tmp/file"), "kept\n")
         self.exec_(sandbox, "getent", "hosts", "one.example.com", code=2)
+        self.resumed_meanwhile(server, sandbox, made["envdAccessToken"])
         # A token of the original does not work for a fork that another user makes.
         fork = self.ended(hutch("fork", sandbox), 0).stdout.decode().strip()
         self.assertEqual(json.loads((RUN / "sandboxes" / fork / "spec.json").read_text())["api"], "")

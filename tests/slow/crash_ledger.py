@@ -248,14 +248,14 @@ def tidy(ledger, what, log=AUDIT):
     def settled():
         if any(map(has_warden, names(RUN / "sandboxes"))):  # the others must end by themselves
             look()
-        return any(row["state"] in ("running", "paused", "starting") for row in alive.values()) or \
+        return any(row["state"] in ("running", "paused", "suspended", "starting") for row in alive.values()) or \
             not ledger.more("process", "namespace", "mount", "socket")
 
     look()
     until(settled, f"an end of all after {what}, before gc", also=lambda: (alive, sorted(ledger.more())))
     took = json.loads(good("gc", "--ended", "--json", env=env))
     # A sandbox may have ended by itself since; gc then reports it as ended, not as dead.
-    wrong = [i for i, row in alive.items() if row["state"] in ("running", "paused") and i in took["dead"]]
+    wrong = [i for i, row in alive.items() if row["state"] in ("running", "paused", "suspended") and i in took["dead"]]
     if wrong:
         raise Failure(f"{what}: gc took {wrong}, which lived")
     # Sandboxes that are still listed get their end later.

@@ -3,31 +3,17 @@
 
 import contextlib
 import os
-import random
 import re
 import shutil
 from pathlib import Path
 
 import machine_rounds as rounds
 import sandbox
+from damage_file import ALL, applicable, flip
 from machine_ops import OPERATIONS, OPTIONS, PATIENCE, Failure, Restore, good, home, snapshots, yield_back
 
 
 # ---- damage ----
-def flip(path):
-    data = bytearray(path.read_bytes())
-    data[random.randrange(len(data))] ^= 1 << random.randrange(8)
-    path.write_bytes(data)
-
-
-def cut(path):
-    os.truncate(path, random.randrange(path.stat().st_size))
-
-
-def drop(path):
-    path.unlink()
-
-
 @contextlib.contextmanager
 def damaged(path, how):
     """Damages a file and restores it afterwards if its directory still exists."""
@@ -79,16 +65,16 @@ def made_anew(key, path, how):
 def part_damage(short):
     results = []
     [saved] = Restore().prepare()
-    hows = (flip,) if short else (flip, cut, drop)
+    hows = (flip,) if short else ALL
     good("run", "--rm", *OPTIONS, "--snapshot", saved, "--", "true")
     for path in files_of(saved):
-        for how in hows if path.name != "meta.json" else (flip, cut, drop):
+        for how in applicable(path, hows if path.name != "meta.json" else ALL):
             results.append(check(f"saved: {how.__name__} {path.relative_to(home() / saved)}", lambda p=path, h=how: refused(saved, p, h)))
     results.append(check("saved: it works as it was", lambda: good("run", "--rm", *OPTIONS, "--snapshot", saved, "--", "true")))
     good("snapshot", "rm", saved)
     [key] = [k for k, one in snapshots().items() if one["kind"] == "template"]
     for name in ("state",) if short else [p.name for p in files_of(key)]:
-        for how in hows:
+        for how in applicable(home() / key / name, hows):
             results.append(check(f"template: {how.__name__} {name}", lambda n=name, h=how: made_anew(key, home() / key / n, h)))
     return results
 

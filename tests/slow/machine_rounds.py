@@ -114,7 +114,7 @@ def suspended():
 
 def resume_all():
     for box, state in boxes().items():
-        if state != "paused" or all(sandbox.hutch(*cmd, timeout=PATIENCE).returncode == 0 for cmd in (("resume", box), ("exec", box, "--", "true"))):
+        if state not in ("paused", "suspended") or all(sandbox.hutch(*cmd, timeout=PATIENCE).returncode == 0 for cmd in (("resume", box), ("exec", box, "--", "true"))):
             continue
         # Frozen processes die once thawed, and the end of a sandbox takes a moment.
         wait_gone(lambda box=box: {box: boxes()[box]} if boxes()[box] != "ended" else None, "what was to go on")

@@ -92,9 +92,33 @@ TEST(judgement)
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct accel_verdict v;
 
-		accel_judge(&rows[i].seen, &rows[i].tried, &v);
+		accel_judge(&rows[i].seen, &rows[i].tried, 7, &v);
 		assert_int_equal(v.works, !rows[i].why);
+		assert_int_equal(v.retry_at,
+				 rows[i].tried.boot == ACCEL_LATE ? 7 + ACCEL_RETRY_MS : 0);
 		assert_string_equal(v.why, rows[i].why ? rows[i].why : "");
+	}
+}
+
+/* A slow host is no proof against KVM: a late boot counts for a while, and not for a host whose
+ * operator wants KVM. */
+TEST(a_late_boot_is_no_final_verdict)
+{
+	const struct accel_seen seen = { 0, "kvm_intel" };
+	struct accel_tried tried = { ACCEL_LATE, 15000, "" };
+	struct accel_verdict v;
+
+	accel_judge(&seen, &tried, 1000, &v);
+	assert_true(accel_verdict_holds(&v, false, 1000));
+	assert_true(accel_verdict_holds(&v, false, 1000 + ACCEL_RETRY_MS - 1));
+	assert_false(accel_verdict_holds(&v, false, 1000 + ACCEL_RETRY_MS));
+	assert_false(accel_verdict_holds(&v, true, 1000));
+	for (enum accel_boot b = ACCEL_BOOTED; b <= ACCEL_ENDED; b++) {
+		if (b == ACCEL_LATE)
+			continue;
+		tried.boot = b;
+		accel_judge(&seen, &tried, 1000, &v);
+		assert_true(accel_verdict_holds(&v, true, UINT64_MAX));
 	}
 }
 
@@ -103,7 +127,8 @@ static const struct accel_key key = { "boot-1", "qemu-1", "kernel-1" };
 TEST_IN_DIR(kept)
 {
 	const struct unit_dir *d = *state;
-	struct accel_verdict v = { .works = false, .why = "a \"reason\"" }, got = { 0 };
+	struct accel_verdict v = { .works = false, .retry_at = 77, .why = "a \"reason\"" };
+	struct accel_verdict got = { 0 };
 	struct accel_key other[] = { key, key, key };
 	struct err e = ERR_INIT;
 
@@ -112,6 +137,7 @@ TEST_IN_DIR(kept)
 	assert_int_equal(accel_load(d->fd, &key, &got), 0);
 	assert_false(got.works);
 	assert_string_equal(got.why, v.why);
+	assert_int_equal(got.retry_at, 77);
 	v = (struct accel_verdict){ .works = true };
 	assert_int_equal(accel_store(d->fd, &key, &v, &e), 0);
 	assert_int_equal(accel_load(d->fd, &key, &got), 0);
@@ -126,20 +152,21 @@ TEST_IN_DIR(kept)
 /* A damaged file is ignored. */
 TEST_IN_DIR(damaged)
 {
-	static const char good[] = "{\"version\": 1, \"boot\": \"boot-1\", \"qemu\": \"qemu-1\", "
-				   "\"kernel\": \"kernel-1\", \"works\": true, \"why\": \"\"}";
+	static const char good[] =
+		"{\"version\": 2, \"boot\": \"boot-1\", \"qemu\": \"qemu-1\", "
+		"\"kernel\": \"kernel-1\", \"works\": true, \"retry_at\": 0, \"why\": \"\"}";
 	static const char *const bad[] = {
 		"",
 		"{}",
 		"[]",
-		"{\"version\": 1, \"boot\": \"boot-1\", \"qemu\": \"qemu-1\", \"kernel\": "
-		"\"kernel-1\", \"works\": 1, \"why\": \"\"}",
+		"{\"version\": 2, \"boot\": \"boot-1\", \"qemu\": \"qemu-1\", \"kernel\": "
+		"\"kernel-1\", \"works\": 1, \"retry_at\": 0, \"why\": \"\"}",
 		"{\"version\": 0, \"boot\": \"boot-1\", \"qemu\": \"qemu-1\", \"kernel\": "
-		"\"kernel-1\", \"works\": true, \"why\": \"\"}",
-		"{\"version\": 1, \"boot\": \"boot-1\", \"qemu\": \"qemu-1\", \"kernel\": "
-		"\"kernel-1\", \"works\": true, \"why\": \"\", \"more\": 1}",
-		"{\"version\": 1, \"boot\": \"boot-1\", \"qemu\": \"qemu-1\", \"kernel\": "
-		"\"kernel-1\", \"works\": true}",
+		"\"kernel-1\", \"works\": true, \"retry_at\": 0, \"why\": \"\"}",
+		"{\"version\": 2, \"boot\": \"boot-1\", \"qemu\": \"qemu-1\", \"kernel\": "
+		"\"kernel-1\", \"works\": true, \"retry_at\": 0, \"why\": \"\", \"more\": 1}",
+		"{\"version\": 2, \"boot\": \"boot-1\", \"qemu\": \"qemu-1\", \"kernel\": "
+		"\"kernel-1\", \"works\": true, \"retry_at\": 0}",
 	};
 	const struct unit_dir *d = *state;
 	struct accel_verdict got;

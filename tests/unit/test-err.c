@@ -17,6 +17,24 @@ TEST(sets_number_and_message)
 	assert_string_equal(e.msg, "bad thing 7");
 }
 
+TEST(the_old_message_may_be_an_argument)
+{
+	struct err e = ERR_INIT;
+
+	(void)err_set(&e, -EIO, "QEMU exited");
+	assert_int_equal(err_set(&e, e.num, "%.*s: %s", 100, e.msg, "no memory"), -EIO);
+	assert_string_equal(e.msg, "QEMU exited: no memory");
+	(void)err_set(&e, e.num, "start: %s", e.msg);
+	assert_string_equal(e.msg, "start: QEMU exited: no memory");
+	errno = ENOENT;
+	(void)err_errno(&e, "again: %s", e.msg);
+	assert_string_equal(e.msg,
+			    "again: start: QEMU exited: no memory: No such file or directory");
+	(void)err_wrap(&e, "'%.5s'", e.msg);
+	assert_string_equal(
+		e.msg, "'again': again: start: QEMU exited: no memory: No such file or directory");
+}
+
 TEST(a_message_that_just_fits_is_whole)
 {
 	struct err e = ERR_INIT;

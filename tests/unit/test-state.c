@@ -310,6 +310,13 @@ TEST_IN_DIR(phases)
 	assert_int_equal(state_claim(dir, &second), -EBUSY);
 	assert_int_equal(state_phase(dir), STATE_STARTING); /* being reclaimed */
 	claim = fd_close(claim);
+	/* Suspended, without a warden. The file stays while the next warden starts. */
+	touch(dir, STATE_SUSPENDED);
+	assert_int_equal(state_phase(dir), STATE_ON_DISK);
+	assert_string_equal(state_phase_names[STATE_ON_DISK], "suspended");
+	fake_warden(dir, &p);
+	assert_int_equal(state_phase(dir), STATE_PAUSED);
+	end_of(&p);
 	touch(dir, "end.json");
 	assert_int_equal(state_phase(dir), STATE_ENDED);
 	assert_int_equal(state_remove(&r, id), 0);
