@@ -180,6 +180,7 @@ void box_refresh(struct box *b)
 
 	if (b->suspended) {
 		b->state = BOX_PAUSED;
+		b->stopped = false;
 		b->deadline = 0;
 		b->pause_at_deadline = b->spec.on_timeout == ON_TIMEOUT_PAUSE;
 		return;
@@ -187,6 +188,7 @@ void box_refresh(struct box *b)
 	if (life_read(b->sandbox.dir, &life, &ignored) < 0)
 		return;
 	b->state = life.paused ? BOX_PAUSED : BOX_RUNNING;
+	b->stopped = life.stopped != LIFE_RUNS;
 	b->deadline = life.deadline;
 	b->pause_at_deadline = life.on_timeout == ON_TIMEOUT_PAUSE;
 }
@@ -224,7 +226,7 @@ static int load(struct box *b, struct err *e)
 	if (b->sandbox.dir < 0)
 		return err_set(e, -ENOENT, "there is no sandbox %s", b->sandbox.id);
 	phase = state_phase(b->sandbox.dir);
-	if (phase != STATE_RUNNING && phase != STATE_PAUSED)
+	if (!state_phase_serves(phase))
 		return err_set(e, -ENOENT, "sandbox %s does not run", b->sandbox.id);
 	r = spec_read(b->sandbox.dir, &b->spec, e);
 	if (r == 0)

@@ -412,7 +412,7 @@ static bool is_alive(int dir)
 {
 	enum state_phase phase = state_phase(dir);
 
-	return phase == STATE_RUNNING || phase == STATE_PAUSED;
+	return state_phase_serves(phase);
 }
 
 static int list_kept(const struct state_root *root, json_t *list, struct err *e)

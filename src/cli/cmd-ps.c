@@ -82,7 +82,7 @@ static bool read_living(const struct state_root *root, const char *id, bool all,
 	read_spec(ret, &spec);
 	if (phase == STATE_ENDED && end_read(b.dir, &end, &ignored) == 0)
 		read_end(ret, &b, &spec, &end);
-	return all || phase == STATE_RUNNING || phase == STATE_PAUSED || phase == STATE_STARTING;
+	return all || state_phase_serves(phase) || phase == STATE_STARTING;
 }
 
 /* Reads an entry of ended/. Unreadable ones are shown too, so that they can be removed. */

@@ -145,7 +145,7 @@ static bool lives(int dir)
 {
 	enum state_phase phase = state_phase(dir);
 
-	return phase == STATE_RUNNING || phase == STATE_PAUSED || phase == STATE_STARTING;
+	return state_phase_serves(phase) || phase == STATE_STARTING;
 }
 
 int session_open(const struct session_ref *s, const struct state_root *root, const char *id,

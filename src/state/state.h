@@ -137,10 +137,13 @@ enum state_phase {
 	STATE_HELD,	/* a spare that waits for an owner */
 	STATE_RUNNING,	/* the warden lives and receipt.json exists */
 	STATE_PAUSED,	/* the same, and life.json says paused; or suspended */
+	STATE_STOPPED,	/* the same, and life.json says stopped: the host's disk is full */
 	STATE_ENDED,	/* no warden; end.json exists */
 	STATE_DEAD,	/* no warden and no end.json: the warden was killed; to be reclaimed */
 };
 enum state_phase state_phase(int dir);
+/* Does it serve clients: running, paused or stopped? */
+bool state_phase_serves(enum state_phase phase);
 /* Does the file `suspended` exist? It also does while the sandbox resumes or ends: see the phase.
  */
 bool state_is_suspended(int dir);

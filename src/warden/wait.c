@@ -159,6 +159,14 @@ static bool on_met(void *arg, uint64_t value, const int *files, size_t n)
 	return true;
 }
 
+static bool on_stopped(void *arg, uint64_t why, const int *files, size_t n)
+{
+	struct waiting *s = arg;
+
+	lifetime_stopped(s->w, (enum life_stop)why);
+	return true;
+}
+
 static bool on_want_trace(void *arg, uint64_t on, const int *files, size_t n)
 {
 	struct waiting *s = arg;
@@ -193,6 +201,7 @@ static note_handler *const serving[NOTE_KINDS] = {
 	[NOTE_SAVED] = on_saved,
 	[NOTE_LIFE] = on_life,
 	[NOTE_MET] = on_met,
+	[NOTE_STOPPED] = on_stopped,
 	[NOTE_WANT_TRACE] = on_want_trace,
 };
 
