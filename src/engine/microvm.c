@@ -95,6 +95,7 @@ void qemu_describe(const struct spec *spec, enum vm_start start, struct qemu_mac
 		.kvm = uses_kvm(spec),
 		.memory = spec->limits.memory / MIB * MIB,
 		.vcpus = vcpus(spec),
+		.reserved = start != VM_TEMPLATE && !spec->overcommit,
 	};
 }
 
