@@ -69,6 +69,7 @@ struct box {
 	json_t *metadata;	     /* object of texts; never NULL */
 	json_t *network;	     /* as requested; may be NULL */
 	enum box_state state;
+	bool stopped;	   /* running, but its VM has stopped: the host's disk is full */
 	bool suspended;	   /* saved on disk, without a warden */
 	uint64_t deadline; /* wall clock ms; 0: none */
 	bool pause_at_deadline, auto_resume;

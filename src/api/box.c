@@ -180,6 +180,7 @@ void box_refresh(struct box *b)
 
 	if (b->suspended) {
 		b->state = BOX_PAUSED;
+		b->stopped = false;
 		b->deadline = 0;
 		b->pause_at_deadline = b->spec.on_timeout == ON_TIMEOUT_PAUSE;
 		return;
@@ -187,6 +188,7 @@ void box_refresh(struct box *b)
 	if (life_read(b->sandbox.dir, &life, &ignored) < 0)
 		return;
 	b->state = life.paused ? BOX_PAUSED : BOX_RUNNING;
+	b->stopped = life.stopped != LIFE_RUNS;
 	b->deadline = life.deadline;
 	b->pause_at_deadline = life.on_timeout == ON_TIMEOUT_PAUSE;
 }

@@ -76,6 +76,7 @@ static int run_doctor(struct invocation *inv)
 	/* The row of the accelerator reports errors of host.yaml. */
 	if (host_config_load(&config, &ignored) == 0)
 		options.engine = host_config_engine(&config);
+	options.overcommit = config.disk_overcommit;
 	find_places(&places, &options);
 	if (host_probe(&options, report, &e) < 0)
 		return cli_fail(inv, &e);

@@ -163,7 +163,7 @@ static json_t *end_json(const struct facts *f)
 
 static bool has_deadline(const struct facts *f)
 {
-	return f->phase == STATE_RUNNING && f->life.deadline > 0;
+	return (f->phase == STATE_RUNNING || f->phase == STATE_STOPPED) && f->life.deadline > 0;
 }
 
 static json_t *deadline_json(const struct facts *f)
@@ -172,6 +172,12 @@ static json_t *deadline_json(const struct facts *f)
 
 	return has_deadline(f) ? json_string(clock_format(f->life.deadline * NSEC_PER_MSEC, time))
 			       : json_null();
+}
+
+static json_t *stopped_json(const struct facts *f)
+{
+	return f->phase == STATE_STOPPED ? json_string(life_stop_names[f->life.stopped])
+					 : json_null();
 }
 
 /* Prints the spec with the current state. */
@@ -184,6 +190,7 @@ static int print_json(const struct facts *f)
 	(void)json_object_del(j, "api"); /* it holds the token of the data plane */
 	r |= json_put(j, "created", json_string(clock_format(f->spec.created, time)));
 	r |= json_put(j, "state", json_string(state_phase_names[f->phase]));
+	r |= json_put(j, "stopped", stopped_json(f));
 	r |= json_put(j, "deadline", deadline_json(f));
 	r |= json_put(j, "on_timeout", json_string(on_timeout_names[f->life.on_timeout]));
 	r |= json_put(j, "usage", usage_json(f));
@@ -218,6 +225,8 @@ static void print_state(const struct facts *f)
 	} else {
 		(void)printf(", made %s ago\n", view_age(f->spec.created, age));
 	}
+	if (f->phase == STATE_STOPPED)
+		print_text("stopped", life_stop_texts[f->life.stopped], NULL);
 }
 
 /* Prints one limit, its usage, and events at the limit. */

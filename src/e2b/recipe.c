@@ -54,7 +54,7 @@ struct recipe {
 	const char *workdir;
 	char *env[RECIPE_ENV_MAX + 1];
 	size_t n_env;
-	char digest[IMAGE_DIGEST_HEX + 1]; /* of the image; "": none yet */
+	char digest[IMAGE_DIGEST_HEX + 1]; /* digest of the image; "": none yet */
 };
 
 /* ---- the log ---- */

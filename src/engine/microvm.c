@@ -92,6 +92,7 @@ void qemu_describe(const struct spec *spec, enum vm_start start, struct qemu_mac
 		.kvm = uses_kvm(spec),
 		.memory = spec_ram(spec),
 		.vcpus = vcpus(spec),
+		.reserved = !spec->overcommit,
 	};
 }
 

@@ -17,11 +17,18 @@ enum vm_start {
 	VM_RESTORE, /* continues from a snapshot */
 };
 
+/* Why a VM stopped without an order. */
+enum vm_stop {
+	VM_STOP_UNKNOWN,
+	VM_STOP_DISK_FULL, /* its disk's file cannot grow */
+};
+
 /* Called from the loop. */
 struct monitor_user {
-	void (*up)(void *arg);			     /* the VM exists, its guest is stopped */
-	void (*failed)(void *arg, const char *why);  /* the VM can no longer be trusted */
-	void (*gone)(void *arg, bool in_the_middle); /* the VM ended, in the middle of an order */
+	void (*up)(void *arg);			      /* the VM exists, its guest is stopped */
+	void (*failed)(void *arg, const char *why);   /* the VM can no longer be trusted */
+	void (*gone)(void *arg, bool in_the_middle);  /* the VM ended, in the middle of an order */
+	void (*stopped)(void *arg, enum vm_stop why); /* the VM stopped without an order */
 };
 
 struct monitor;
@@ -33,6 +40,8 @@ struct monitor_ops {
 	/* run() and save() return false if the monitor is busy. Else they call `done` once, unless
 	 * failed() is called. */
 	bool (*run)(struct monitor *m, enum vm_start how, void (*done)(void *arg));
+	/* Continues a VM that stopped without an order. It may stop again at once. */
+	bool (*again)(struct monitor *m, void (*done)(void *arg));
 	/* Stops the guest and writes its state to `file`, which it takes over: all but memory and
 	 * disk. */
 	bool (*save)(struct monitor *m, int file, void (*done)(void *arg, bool saved));

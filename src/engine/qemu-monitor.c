@@ -35,6 +35,7 @@
 struct step {
 	const char *send;    /* NULL: none */
 	bool file;	     /* passes monitor.file along */
+	bool patient;	     /* no deadline: a pause may have frozen QEMU */
 	enum qmp_line until; /* event to wait for as well; QMP_RETURN: none */
 };
 
@@ -49,6 +50,7 @@ struct monitor {
 	size_t left;		 /* unfinished steps */
 	bool answered, seen;	 /* the current step's answer and event */
 	bool failed;		 /* the last snapshot */
+	bool full;		 /* QEMU reported a full disk since the last STOP */
 	bool broken;		 /* failed() was called: no further calls */
 	void (*done)(void *arg);
 	void (*saved)(void *arg, bool saved);
@@ -72,6 +74,11 @@ static const struct step hello[] = {
 
 static const struct step boot[] = {
 	{ .send = COMMAND("cont"), .until = QMP_RESUME },
+};
+
+/* No RESUME follows if the VM runs already: a snapshot may have continued it. */
+static const struct step again[] = {
+	{ .send = COMMAND("cont"), .patient = true },
 };
 
 static const struct step restore[] = {
@@ -137,6 +144,8 @@ static void next_step(struct monitor *m)
 	m->seen = m->step->until == QMP_RETURN;
 	if (m->step->send && send_step(m, m->step) < 0)
 		fail(m, "cannot send a command");
+	else if (m->step->patient)
+		loop_del_timer(&m->timer);
 	else if (loop_set_timer(m->loop, &m->timer,
 				clock_mono() + (STEP_S + m->patience) * NSEC_PER_SEC) < 0)
 		fail(m, "cannot set a timer");
@@ -177,13 +186,30 @@ static void drop_snapshot(struct monitor *m)
 	next_step(m);
 }
 
+/* QEMU stops the guest when a write to its disk fails because the host's disk is full. A STOP that
+ * comes while the order "stop" waits for it counts as the answer to that order. */
+static void on_stop(struct monitor *m)
+{
+	const enum vm_stop why = m->full ? VM_STOP_DISK_FULL : VM_STOP_UNKNOWN;
+
+	m->full = false;
+	if (m->left > 0 && m->step->until == QMP_STOP)
+		m->seen = true;
+	else
+		m->user->stopped(m->arg, why);
+}
+
 static void on_line(struct monitor *m, enum qmp_line line)
 {
 	if (line == QMP_OTHER)
 		return;
 	if (line == QMP_SHUTDOWN) /* the channel ends next */
 		return;
-	if (line == QMP_RETURN && m->left > 0 && !m->answered)
+	if (line == QMP_NO_SPACE)
+		m->full = true;
+	else if (line == QMP_STOP)
+		on_stop(m);
+	else if (line == QMP_RETURN && m->left > 0 && !m->answered)
 		m->answered = true;
 	else if ((line == QMP_ERROR || line == QMP_MIGRATION_FAILED) && is_saving(m))
 		drop_snapshot(m);
@@ -292,6 +318,14 @@ static bool monitor_run(struct monitor *m, enum vm_start how, void (*done)(void 
 	}
 }
 
+static bool monitor_again(struct monitor *m, void (*done)(void *arg))
+{
+	if (!monitor_idle(m))
+		return false;
+	begin(m, again, ARRAY_SIZE(again), done);
+	return true;
+}
+
 static bool monitor_save(struct monitor *m, int file, void (*done)(void *arg, bool saved))
 {
 	if (!monitor_idle(m)) {
@@ -309,6 +343,7 @@ static bool monitor_save(struct monitor *m, int file, void (*done)(void *arg, bo
 const struct monitor_ops qemu_monitor = {
 	.start = monitor_start,
 	.run = monitor_run,
+	.again = monitor_again,
 	.save = monitor_save,
 	.idle = monitor_idle,
 	.free = monitor_free,

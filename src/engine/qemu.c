@@ -76,7 +76,8 @@ static void put_memory(struct args *a, const struct qemu_machine *m)
 	put_pair(a, "-object", text);
 }
 
-static void put_disk(struct args *a, int fd, bool read_only)
+/* `unmap`: discarded blocks become holes. */
+static void put_disk(struct args *a, int fd, bool read_only, bool unmap)
 {
 	char text[192];
 
@@ -86,8 +87,7 @@ static void put_disk(struct args *a, int fd, bool read_only)
 		       "driver=raw,node-name=disk%d,read-only=%s,file.driver=file,"
 		       "file.filename=/dev/fdset/%d,file.locking=off%s",
 		       fd, read_only ? "on" : "off", fd,
-		       /* Discarded blocks become holes. */
-		       read_only ? "" : ",discard=unmap,file.discard=unmap");
+		       unmap ? ",discard=unmap,file.discard=unmap" : "");
 	put_pair(a, "-blockdev", text);
 	(void)snprintf(text, sizeof(text), "virtio-blk-device,drive=disk%d", fd);
 	put_pair(a, "-device", text);
@@ -103,8 +103,8 @@ static void put_devices(struct args *a, const struct qemu_machine *m)
 	put_pair(a, "-chardev", text);
 	put_pair(a, "-device", "virtio-serial-device,max_ports=2");
 	put_pair(a, "-device", "virtserialport,id=hutch,chardev=channel,name=hutch,nr=1");
-	put_disk(a, QEMU_FD_ROOT, true);
-	put_disk(a, QEMU_FD_DISK, false);
+	put_disk(a, QEMU_FD_ROOT, true, false);
+	put_disk(a, QEMU_FD_DISK, false, !m->reserved);
 	if (!m->console) {
 		put_pair(a, "-serial", "none");
 		return;

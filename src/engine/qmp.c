@@ -55,6 +55,14 @@ static enum qmp_line read_port(struct rest r)
 	return take(&r, ", \"data\": {\"open\": true") ? QMP_PORT_OPEN : QMP_OTHER;
 }
 
+/* The order of the members is not fixed. */
+static enum qmp_line read_block_error(const struct rest *r)
+{
+	static const char full[] = "\"nospace\": true";
+
+	return memmem(r->s, r->n, full, sizeof(full) - 1) ? QMP_NO_SPACE : QMP_OTHER;
+}
+
 static enum qmp_line read_event(struct rest r)
 {
 	static const struct {
@@ -69,6 +77,8 @@ static enum qmp_line read_event(struct rest r)
 		return QMP_WRONG;
 	if (take(&r, "MIGRATION\""))
 		return read_migration(&r);
+	if (take(&r, "BLOCK_IO_ERROR\""))
+		return read_block_error(&r);
 	if (take(&r, "VSERPORT_CHANGE\""))
 		return read_port(r);
 	for (size_t i = 0; i < ARRAY_SIZE(plain); i++)

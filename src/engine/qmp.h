@@ -14,6 +14,7 @@ enum qmp_line {
 	QMP_STOP,
 	QMP_MIGRATED, /* MIGRATION: completed */
 	QMP_MIGRATION_FAILED,
+	QMP_NO_SPACE,  /* BLOCK_IO_ERROR: the host's disk is full; STOP follows */
 	QMP_PORT_OPEN, /* hutch-guest has opened the channel */
 	QMP_SHUTDOWN,
 	QMP_OTHER, /* another event, ignored */

@@ -7,7 +7,8 @@
  * kill -9 of any process leaks no mount, device or file.
  *
  * The file system ends with its sandbox, so it is not prepared for a crash: no journal (vm/disk.c),
- * no barriers. Blocks freed inside are punched out of the file at once. */
+ * no barriers. Blocks freed inside stay allocated, so that the sandbox keeps its reserved room;
+ * without a reservation they are punched out of the file at once. */
 #include <fcntl.h>
 #include <linux/loop.h>
 #include <linux/magic.h>
@@ -96,8 +97,9 @@ static int check_file(int file, struct err *e)
 	return 0;
 }
 
-int scratch_disk_mount(int file, struct err *e)
+int scratch_disk_mount(int file, bool reserved, struct err *e)
 {
+	char options[128];
 	_cleanup_close_ int device = -EBADF;
 	char path[32] = "";
 	int r = check_file(file, e);
@@ -108,8 +110,10 @@ int scratch_disk_mount(int file, struct err *e)
 		r = FAULT_ERR("scratch-loop", e);
 	if (r < 0)
 		return r;
-	if (mount(path, SCRATCH_SPACE, "ext4", MS_NOSUID | MS_NODEV | MS_NOATIME,
-		  "minixdf,discard,nobarrier,noinit_itable,noauto_da_alloc,errors=remount-ro") < 0)
+	(void)snprintf(options, sizeof(options),
+		       "minixdf,%s,nobarrier,noinit_itable,noauto_da_alloc,errors=remount-ro",
+		       reserved ? "nodiscard" : "discard");
+	if (mount(path, SCRATCH_SPACE, "ext4", MS_NOSUID | MS_NODEV | MS_NOATIME, options) < 0)
 		return err_errno(e,
 				 "cannot mount the sandbox's disk %s as ext4 (as root: modprobe "
 				 "ext4; " IN_MEMORY ")",

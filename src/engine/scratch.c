@@ -116,7 +116,8 @@ static int mount_memory(const struct engine_start *s, struct err *e)
 static int mount_space(const struct engine_start *s, uint64_t *ret_disk, struct err *e)
 {
 	struct statfs fs;
-	int r = s->disk >= 0 ? scratch_disk_mount(s->disk, e) : mount_memory(s, e);
+	int r = s->disk >= 0 ? scratch_disk_mount(s->disk, !s->spec->overcommit, e)
+			     : mount_memory(s, e);
 
 	if (r < 0)
 		return r;

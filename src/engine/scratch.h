@@ -32,8 +32,8 @@ uint64_t scratch_in_memory(uint64_t disk, uint64_t memory);
 bool scratch_is_full(uint64_t left);
 
 /* scratch-disk.c: mounts the ext4 in `file` at SCRATCH_SPACE. The caller may close the file
- * afterwards. */
-int scratch_disk_mount(int file, struct err *e);
+ * afterwards. `reserved`: the file keeps the room that it has. */
+int scratch_disk_mount(int file, bool reserved, struct err *e);
 
 /* Discards dirty pages of the sandbox's disk, so that the kernel does not write them first. Call
  * after the last process of the sandbox has ended. */

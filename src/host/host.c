@@ -93,9 +93,11 @@ int host_probe(const struct host_options *o, struct host_report *ret, struct err
 	_cleanup_free_ struct host_facts *tried = NULL;
 	_cleanup_free_ struct host_report *r = calloc(1, sizeof(*r));
 	_cleanup_close_ int root = -EBADF;
-	struct probe_ctx x = {
-		.root_fd = o->root_fd, .uid = o->uid, .user = o->user, .engine = o->engine
-	};
+	struct probe_ctx x = { .root_fd = o->root_fd,
+			       .uid = o->uid,
+			       .user = o->user,
+			       .engine = o->engine,
+			       .overcommit = o->overcommit };
 
 	if (!r)
 		return err_oom(e);

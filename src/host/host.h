@@ -101,6 +101,7 @@ struct host_options {
 	const struct host_facts *facts;	    /* NULL: try for real */
 	const struct host_machine *machine; /* NULL: no kernel, nothing tried */
 	const char *engine; /* the operator's choice (engine_choose()); NULL or "": none */
+	bool overcommit;    /* disk_overcommit of host.yaml */
 };
 
 /*

@@ -16,6 +16,7 @@ struct probe_ctx {
 	const struct host_facts *facts;
 	const struct host_machine *machine;
 	const char *engine; /* may be NULL */
+	bool overcommit;    /* disks reserve no space */
 };
 
 /* Fills in state, value, detail and advice; returns false if the check does not apply to this host.

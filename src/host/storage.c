@@ -175,7 +175,9 @@ static bool probe_disk(const struct probe_ctx *x, struct host_check *c)
 		check_detail(c, "%s; only --scratch memory starts one", need);
 		check_advice(c, "%s", get);
 	} else {
-		check_value(c, HOST_OK, "ext4 on loop devices; space is allocated on write");
+		check_value(c, HOST_OK, "ext4 on loop devices; space is %s",
+			    x->overcommit ? "allocated on write (disk_overcommit)"
+					  : "reserved at the start");
 	}
 	return true;
 }

@@ -39,6 +39,7 @@ enum keeper_end {
 	KEEPER_GUEST_GONE,  /* the channel ended: the guest is dead */
 	KEEPER_GUEST_BROKE, /* the guest broke the protocol */
 	KEEPER_FAILED,	    /* internal failure: memory, confinement */
+	KEEPER_DISK_FULL,   /* the VM stopped during its start: the host's disk is full */
 	KEEPER_END_MAX,
 };
 

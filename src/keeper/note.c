@@ -47,6 +47,7 @@ static const struct note_rule rules[NOTE_KINDS] = {
 	[NOTE_SAVED] = { "saved", NOTE_BY_KEEPER, SAVING, 0, 0, 1 },
 	[NOTE_LIFE] = { "life", NOTE_BY_KEEPER, SERVED, 0, 0, ANY },
 	[NOTE_MET] = { "limits met", NOTE_BY_KEEPER, SERVED | ENDING, 0, 0, ANY },
+	[NOTE_STOPPED] = { "VM stopped", NOTE_BY_KEEPER, SERVED, 0, 0, LIFE_STOPS - 1 },
 	[NOTE_WANT_TRACE] = { "want trace lines", NOTE_BY_KEEPER, SERVED, 0, 0, 1 },
 
 	[NOTE_RUN] = { "run", NOTE_BY_WARDEN, HELLO, 0, 0, VM_RESTORE },

@@ -26,6 +26,7 @@ enum note_kind {
 	NOTE_LIFE,	   /* value: struct life_order; answered in order by NOTE_LIFE_NOW */
 	NOTE_MET,	   /* value: struct met, as hutch-guest reports it */
 	NOTE_WANT_TRACE,   /* value 1: trace lines wanted, answered by NOTE_TRACE; 0: stop them */
+	NOTE_STOPPED,	   /* value: enum life_stop; 0: the VM continues */
 	/* by the warden */
 	NOTE_RUN, /* value: enum vm_start; the jail is empty, the guest may run */
 	NOTE_GO,  /* the receipt is good: serve; value 1: the sandbox ends with its first client. A

@@ -38,6 +38,8 @@ void relay_client_opened(struct link *l, uint32_t ch, enum wire_op op, const str
 		open_own[op](c, ch, f);
 	else if (c->keeper->life.paused && op != WIRE_OP_ATTACH)
 		life_refuse(c, ch);
+	else if (halted(c->keeper) && op != WIRE_OP_ATTACH)
+		halt_refuse(c, ch);
 	else
 		relay_open(c, ch, op, f);
 }

@@ -13,13 +13,15 @@ static void on_time(struct loop_timer *t)
 		const char *name;
 	} units[] = { { 3600000, "h" }, { 60000, "m" }, { 1000, "s" }, { 1, "ms" } };
 	struct relay *r = t->arg;
-	char text[64];
+	char text[128];
 	size_t i = 0;
 
 	while (r->clock.limit % units[i].ms != 0)
 		i++;
-	(void)snprintf(text, sizeof(text), "time limit of %llu%s reached",
-		       (unsigned long long)(r->clock.limit / units[i].ms), units[i].name);
+	(void)snprintf(text, sizeof(text), "time limit of %llu%s reached%s%s",
+		       (unsigned long long)(r->clock.limit / units[i].ms), units[i].name,
+		       halted(r->keeper) ? "; the VM has stopped: " : "",
+		       life_stop_texts[halted(r->keeper) ? r->keeper->halt.why : LIFE_RUNS]);
 	journal_limit(r, text);
 	relay_finish(r, WIRE_TIMEOUT, text, strlen(text));
 }

@@ -95,6 +95,11 @@ static void on_awake(struct loop_timer *t)
 {
 	struct keeper *k = t->arg;
 
+	if (halted(k)) { /* it cannot */
+		keeper_check(k,
+			     loop_set_timer(k->loop, t, clock_mono() + ASLEEP_MS * NSEC_PER_MSEC));
+		return;
+	}
 	log_error("the guest did not stop its programs for the snapshot");
 	abort_save(k,
 		   "hutch-guest did not stop the VM's programs in time: no snapshot was made, and "
@@ -123,6 +128,10 @@ void save_asleep(struct keeper *k)
 	}
 	k->save.list = fd_close(k->save.list);
 	k->save.rules = fd_close(k->save.rules);
+	if (halted(k)) {
+		on_saved(k, false);
+		return;
+	}
 	if (!k->engine->monitor->save(k->vm.monitor, TAKE_FD(k->save.file), on_saved))
 		keeper_stop(k, KEEPER_FAILED);
 }
@@ -178,6 +187,8 @@ static const char *obstacle(const struct keeper *k)
 {
 	if (k->vm.no_snapshots[0])
 		return k->vm.no_snapshots;
+	if (halted(k))
+		return "the sandbox has stopped; 'hutch inspect' says why";
 	return k->save.active ? "a snapshot is being made" : NULL;
 }
 

@@ -13,7 +13,7 @@ struct save {
 	bool active; /* a snapshot was asked for */
 	bool begun;  /* SLEEP was sent to the guest */
 	bool failed;
-	bool leaving; /* suspend: the warden was told that the VM's state is complete */
+	bool leaving; /* suspend: the warden knows that the VM's state is complete */
 	enum wire_save what_for;
 	struct client *client; /* NULL: the deadline asked, or the client disconnected */
 	uint32_t ch;

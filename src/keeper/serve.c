@@ -73,11 +73,16 @@ static void on_vm_gone(void *arg, bool in_the_middle)
 		keeper_stop(k, KEEPER_GUEST_GONE);
 }
 
+static void on_vm_stopped(void *arg, enum vm_stop why)
+{
+	halt_stopped(arg, why);
+}
+
 static int start_monitor(struct keeper *k)
 {
-	static const struct monitor_user user = { .up = on_vm_up,
-						  .failed = on_vm_failed,
-						  .gone = on_vm_gone };
+	static const struct monitor_user user = {
+		.up = on_vm_up, .failed = on_vm_failed, .gone = on_vm_gone, .stopped = on_vm_stopped
+	};
 
 	k->vm.monitor = k->engine->monitor->start(k->loop, TAKE_FD(k->vm.fd),
 						  spec_transfer_s(k->spec), &user, k);
@@ -168,6 +173,7 @@ void keeper_done(struct keeper *k)
 		loop_del_timer(&k->deadline);
 		loop_del_timer(&k->idle);
 		loop_del_timer(&k->met.again);
+		halt_done(k);
 		loop_del_fd(&k->clients.listener);
 		loop_del_fd(&k->warden);
 	}

@@ -11,6 +11,7 @@
 #include "engine/engine.h"
 #include "keeper/clients.h"
 #include "keeper/guest-clock.h"
+#include "keeper/halt.h"
 #include "keeper/journal.h"
 #include "keeper/keeper-egress.h"
 #include "keeper/life-queue.h"
@@ -47,6 +48,7 @@ struct keeper {
 	struct loop_timer deadline; /* for the guest's HELLO; once `deaf`, for its end */
 	struct guest_clock clock;
 	struct keeper_vm vm;
+	struct halt halt;
 	struct met_told met;
 
 	struct clients clients;

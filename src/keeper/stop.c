@@ -17,6 +17,8 @@ static const char *end_name(enum keeper_end end)
 		return "the guest has gone";
 	case KEEPER_GUEST_BROKE:
 		return "the guest broke the protocol";
+	case KEEPER_DISK_FULL:
+		return "the host's disk is full";
 	default:
 		return "it failed";
 	}

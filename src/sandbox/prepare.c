@@ -99,12 +99,8 @@ int prepare_parts(const char *guest, struct prepared *p, struct spec *s, struct 
 /* `parts`: the parts are new, not those of a snapshot that the sandbox starts from. */
 static int use_template(struct prepared *p, bool parts, struct spec *s, struct err *e)
 {
-	struct host_config config = HOST_CONFIG_INIT;
-	int r = host_config_load(&config, e);
+	int r;
 
-	if (r < 0)
-		return r;
-	s->snapshot_space = config.snapshot_space;
 	if (!parts || !wants_template())
 		return 0;
 	r = template_find_or_make(s, p->snapshot, say, NULL, e);
@@ -116,8 +112,14 @@ static int use_template(struct prepared *p, bool parts, struct spec *s, struct e
 int prepare_machine(const char *guest, struct prepared *p, struct spec *s, struct err *e)
 {
 	const bool parts = !s->machine.kernel;
-	int r = prepare_parts(guest, p, s, e);
+	struct host_config config = HOST_CONFIG_INIT;
+	int r = host_config_load(&config, e);
 
+	if (r < 0)
+		return r;
+	s->snapshot_space = config.snapshot_space;
+	s->overcommit = config.disk_overcommit;
+	r = prepare_parts(guest, p, s, e);
 	if (r < 0 || !s->machine.kernel)
 		return r;
 	r = use_template(p, parts, s, e);

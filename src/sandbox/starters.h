@@ -26,5 +26,5 @@ struct starters_work {
 };
 
 /* Starts as many as are missing, at most `max` at a time, until none is missing. After a failure it
- * starts no more, waits for the others and returns the first error. */
+ * stops starting, waits for the others and returns the first error. */
 int starters_run(const struct starters_work *w, unsigned int max, struct err *e);

@@ -4,13 +4,18 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/falloc.h>
 #include <linux/fs.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #include "base/path.h"
 #include "base/util.h"
+
+#define MIB UINT64_C(1048576)
 
 static int copy_range(int from, int to, off_t at, off_t end)
 {
@@ -58,6 +63,51 @@ int disk_copy(int from, int to, struct err *e)
 	if (r == 0)
 		r = copy_data(from, to, st.st_size);
 	return r < 0 ? err_set(e, r, "cannot copy a disk: %s", strerror(-r)) : 0;
+}
+
+/* A reflinked copy shares its blocks with the original (xfs): writing one would need room. */
+static int allocate(int disk, off_t size)
+{
+	int r = RETRY_EINTR(
+		fallocate(disk, FALLOC_FL_KEEP_SIZE | FALLOC_FL_UNSHARE_RANGE, 0, size));
+
+	if (r < 0 && errno == EOPNOTSUPP)
+		r = RETRY_EINTR(fallocate(disk, FALLOC_FL_KEEP_SIZE, 0, size));
+	return r < 0 ? -errno : 0;
+}
+
+int disk_no_room(const char *where, uint64_t size, struct err *e)
+{
+	struct statvfs fs = { 0 };
+
+	(void)statvfs(where, &fs);
+	return err_set(
+		e, -ENOSPC,
+		"no room for a disk of %llu MiB in %.80s, where %llu MiB are free: free some, "
+		"use a smaller --disk, or set disk_overcommit: true in host.yaml",
+		(unsigned long long)(size / MIB), where,
+		(unsigned long long)(fs.f_bavail * fs.f_frsize / MIB));
+}
+
+int disk_reserve(int disk, const char *where, struct err *e)
+{
+	struct statvfs fs;
+	struct stat st;
+	uint64_t need;
+	int r;
+
+	if (fstat(disk, &st) < 0 || fstatvfs(disk, &fs) < 0)
+		return err_errno(e, "cannot look at the sandbox's disk");
+	need = (uint64_t)st.st_size - MIN((uint64_t)st.st_size, (uint64_t)st.st_blocks * 512);
+	r = need > (uint64_t)fs.f_bavail * fs.f_frsize ? -ENOSPC : allocate(disk, st.st_size);
+	if (r == -ENOSPC)
+		return disk_no_room(where, (uint64_t)st.st_size, e);
+	return r < 0 ? err_set(e, r,
+			       "cannot reserve room for a disk in %.80s: %s; use another file "
+			       "system, "
+			       "or set disk_overcommit: true in host.yaml",
+			       where, strerror(-r))
+		     : 0;
 }
 
 int disk_new(int dir, int from, int *ret_fd, struct err *e)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
+#include <stdint.h>
+
 #include "base/err.h"
 
 /* Copies `from` to an unnamed file in the file system of `dir`: *ret_fd, for reading and writing.
@@ -12,6 +14,17 @@ int disk_new_from(int dir, const char *path, int *ret_fd, struct err *e);
 
 /* The same, in the directory of that file. */
 int disk_new_beside(const char *path, int *ret_fd, struct err *e);
+
+/*
+ * Reserves room for all of a disk's size, so that no write to it can fail for lack of room; `where`
+ * is for messages. The contents do not change, and reserved blocks without data still look like
+ * holes. -ENOSPC: there is no room, also if only root could use what is left. A file system that
+ * cannot reserve is an error too.
+ */
+int disk_reserve(int disk, const char *where, struct err *e);
+
+/* Says that a disk of this size does not fit; returns -ENOSPC. */
+int disk_no_room(const char *where, uint64_t size, struct err *e);
 
 /* Copies the data of a file into an empty one. */
 int disk_copy(int from, int to, struct err *e);

@@ -37,6 +37,9 @@ int life_write(int dir, const struct life *l, struct err *e)
 			    { "on_timeout", json_string(on_timeout_names[l->on_timeout]) });
 	_cleanup_free_ char *text = NULL;
 
+	if (j && l->stopped != LIFE_RUNS &&
+	    json_put(j, "stopped", json_string(life_stop_names[l->stopped])) < 0)
+		return err_oom(e);
 	if (j && met_anything(&l->met) && json_put(j, "met", met_json(&l->met)) < 0)
 		return err_oom(e);
 	text = j ? json_write_canonical(j) : NULL;
@@ -52,6 +55,21 @@ static int read_state(const json_t *j, bool *ret, struct err *e)
 		return r;
 	*ret = str_eq(word, paused);
 	return *ret || str_eq(word, running) ? 0 : err_set(e, -EINVAL, "'state' is not known");
+}
+
+/* Optional: missing if the sandbox is not stopped. */
+static int read_stopped(const json_t *j, enum life_stop *ret, struct err *e)
+{
+	const char *word = NULL;
+	int r = json_object_get(j, "stopped") ? json_get_string(j, "stopped", WORD_MAX, &word, e)
+					      : 0;
+
+	if (!word || r < 0)
+		return r;
+	for (*ret = LIFE_DISK_FULL; *ret < LIFE_STOPS; (*ret)++)
+		if (str_eq(word, life_stop_names[*ret]))
+			return 0;
+	return err_set(e, -EINVAL, "'stopped' is not known");
 }
 
 static int read_on_timeout(const json_t *j, enum on_timeout *ret, struct err *e)
@@ -85,8 +103,8 @@ static int read_met(const json_t *j, struct met *ret, struct err *e)
 static int read_all(const json_t *j, void *ret, struct err *e)
 {
 	struct life *l = ret;
-	static const char *const keys[] = { "schema",	  "state", "deadline_ms",
-					    "on_timeout", "met",   NULL };
+	static const char *const keys[] = { "schema",  "state", "deadline_ms", "on_timeout",
+					    "stopped", "met",	NULL };
 	const char *what = NULL;
 	int r = json_only_keys(j, keys, e);
 
@@ -96,6 +114,8 @@ static int read_all(const json_t *j, void *ret, struct err *e)
 		r = err_set(e, -EINVAL, "'schema' is not %s", schema);
 	if (r == 0)
 		r = read_state(j, &l->paused, e);
+	if (r == 0)
+		r = read_stopped(j, &l->stopped, e);
 	if (r == 0)
 		r = json_get_u64(j, "deadline_ms", INT64_MAX, &l->deadline, e);
 	if (r == 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * life.json: whether a living sandbox is paused, its deadline, and the limits that its guest
- * reported. The warden writes it before the sandbox is ready, and at every change. It is
+ * life.json: whether a living sandbox is paused or stopped, its deadline, and the limits that its
+ * guest reported. The warden writes it before the sandbox is ready, and at every change. It is
  * meaningless after the end.
  */
 #pragma once
@@ -20,8 +20,19 @@ bool met_anything(const struct met *m);
 /* Added to values that a VM's guest reported: they come from inside the sandbox. */
 #define AGENT_WORD "by the word of the agent inside"
 
+/* Why a VM has stopped without an order; Hutch tries to continue it every second. */
+enum life_stop {
+	LIFE_RUNS,
+	LIFE_DISK_FULL, /* the host's disk */
+	LIFE_STOPPED,	/* for an unknown reason */
+	LIFE_STOPS,
+};
+extern const char *const life_stop_names[]; /* "", "disk-full", "unknown" */
+extern const char *const life_stop_texts[]; /* for people: "the host's disk is full" */
+
 struct life {
 	bool paused;
+	enum life_stop stopped;
 	uint64_t deadline; /* wall clock, ms; 0: none; always 0 while paused */
 	enum on_timeout on_timeout;
 	struct met met;

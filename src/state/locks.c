@@ -18,9 +18,9 @@
 static const char lock_file[] = "lock";
 
 const char *const state_phase_names[] = {
-	[STATE_STARTING] = "starting", [STATE_HELD] = "spare",	      [STATE_RUNNING] = "running",
-	[STATE_PAUSED] = "paused",     [STATE_ON_DISK] = "suspended", [STATE_ENDED] = "ended",
-	[STATE_DEAD] = "dead",
+	[STATE_STARTING] = "starting", [STATE_HELD] = "spare",	    [STATE_RUNNING] = "running",
+	[STATE_PAUSED] = "paused",     [STATE_STOPPED] = "stopped", [STATE_ON_DISK] = "suspended",
+	[STATE_ENDED] = "ended",       [STATE_DEAD] = "dead",
 };
 
 int state_lock(int dir, int *ret_fd, struct err *e)
@@ -124,12 +124,17 @@ static enum state_phase living_phase(int dir)
 
 	if (!has_file(dir, "receipt.json"))
 		return has_file(dir, STATE_SPARE) ? STATE_HELD : STATE_STARTING;
-	return life_read(dir, &life, &ignored) == 0 && life.paused ? STATE_PAUSED : STATE_RUNNING;
+	if (life_read(dir, &life, &ignored) < 0)
+		return STATE_RUNNING;
+	if (life.paused)
+		return STATE_PAUSED;
+	return life.stopped != LIFE_RUNS ? STATE_STOPPED : STATE_RUNNING;
 }
 
 bool state_phase_lives(enum state_phase phase)
 {
-	return phase == STATE_RUNNING || phase == STATE_PAUSED || phase == STATE_ON_DISK;
+	return phase == STATE_RUNNING || phase == STATE_PAUSED || phase == STATE_STOPPED ||
+	       phase == STATE_ON_DISK;
 }
 
 bool state_is_suspended(int dir)

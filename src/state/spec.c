@@ -298,6 +298,8 @@ static int read_scratch(const json_t *j, struct spec *s, struct err *e)
 	s->blank = "";
 	if (json_object_get(j, "in_memory"))
 		r = json_get_bool(j, "in_memory", &s->in_memory, e);
+	if (r == 0 && json_object_get(j, "disk_overcommit"))
+		r = json_get_bool(j, "disk_overcommit", &s->overcommit, e);
 	if (r == 0 && json_object_get(j, "blank"))
 		r = json_get_string(j, "blank", PATH_TEXT_MAX, &s->blank, e);
 	return r < 0 || !s->blank[0] || is_path(s->blank)
@@ -391,7 +393,8 @@ static int read_all(const json_t *j, struct spec *s, struct err *e)
 		"created", "require", "limits", "user", "workspace", "api", "env", "read", "write", "execute",
 		"once", "remove", "budgets", "egress_allow", "egress_deny", "egress_narrow", "deadline",
 		"on_timeout", "machine", "snapshot_space", "level", "engine", "chain", "ttl_left",
-		"limits_asked", "egress_proxy", "request", "trace", "in_memory", "blank", NULL
+		"limits_asked", "egress_proxy", "request", "trace", "in_memory", "blank",
+		"disk_overcommit", NULL
 	};
 	/* clang-format on */
 
@@ -549,6 +552,8 @@ char *spec_write(const struct spec *s)
 	if (s->trace && json_put(j, "trace", json_true()) < 0)
 		return NULL;
 	if (s->in_memory && json_put(j, "in_memory", json_true()) < 0)
+		return NULL;
+	if (s->overcommit && json_put(j, "disk_overcommit", json_true()) < 0)
 		return NULL;
 	if (s->blank && s->blank[0] && json_put(j, "blank", json_string(s->blank)) < 0)
 		return NULL;

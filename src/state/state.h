@@ -137,12 +137,13 @@ enum state_phase {
 	STATE_HELD,	/* a spare that waits for an owner */
 	STATE_RUNNING,	/* the warden lives and receipt.json exists */
 	STATE_PAUSED,	/* the same, and life.json says paused */
+	STATE_STOPPED,	/* the same, and life.json says stopped: the host's disk is full */
 	STATE_ON_DISK,	/* suspended: no warden; the file `suspended` names its snapshot */
 	STATE_ENDED,	/* no warden; end.json exists */
 	STATE_DEAD,	/* no warden and no end.json: the warden was killed; to be reclaimed */
 };
 enum state_phase state_phase(int dir);
-/* Running, paused or suspended: it can be used, perhaps after a resume. */
+/* Running, paused, stopped or suspended: it can be used, perhaps after a resume. */
 bool state_phase_lives(enum state_phase phase);
 /* Does the file `suspended` exist? It also does while the sandbox resumes or ends: see the phase.
  */

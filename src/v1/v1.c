@@ -234,7 +234,7 @@ static void events(struct request *r)
 /* ---- metrics ---- */
 
 struct totals {
-	size_t running, paused;
+	size_t running, paused, stopped;
 	uint64_t memory, cpu_us, oom_kills;
 };
 
@@ -247,7 +247,8 @@ static int add_up(struct box *b, void *arg)
 
 	box_refresh(b);
 	t->paused += b->state == BOX_PAUSED;
-	t->running += b->state == BOX_RUNNING;
+	t->stopped += b->state == BOX_RUNNING && b->stopped;
+	t->running += b->state == BOX_RUNNING && !b->stopped;
 	cgroup_open(state_group(&b->api->root, b->sandbox.id, group), &g);
 	cgroup_usage(&g, &u);
 	t->memory += u.memory;
@@ -275,6 +276,8 @@ static void metrics(struct request *r)
 		jobs += jobs_running(a->pools[i]);
 	put_metric(&b, "hutch_sandboxes_running", "gauge", "Running sandboxes.", (double)t.running);
 	put_metric(&b, "hutch_sandboxes_paused", "gauge", "Paused sandboxes.", (double)t.paused);
+	put_metric(&b, "hutch_sandboxes_stopped", "gauge",
+		   "VMs that have stopped because the host's disk is full.", (double)t.stopped);
 	put_metric(&b, "hutch_sandboxes_memory_bytes", "gauge", "Memory used by all sandboxes.",
 		   (double)t.memory);
 	put_metric(&b, "hutch_sandboxes_cpu_seconds", "gauge",

@@ -11,6 +11,8 @@
 #include "policy/reading.h"
 #include "snapshot/snapshot-room.h"
 
+static const char *const yes_names[] = { "false", "true", NULL };
+
 static const char *const wish_names[] = {
 	[ACCEL_AUTO] = "auto",
 	[ACCEL_WANT_KVM] = "kvm",
@@ -29,6 +31,8 @@ static const struct key host_keys[] = {
 	  .field = offsetof(struct host_config, keep_ended) },
 	{ "ended_space", KEY_SIZE, .min = UINT64_C(1) << 20, .max = UINT64_C(1) << 50,
 	  .field = offsetof(struct host_config, ended_space) },
+	{ "disk_overcommit", KEY_WORD, .words = yes_names,
+	  .field = offsetof(struct host_config, disk_overcommit) },
 	{ "engine", KEY_LINE, .max = SPEC_ENGINE_MAX, .field = offsetof(struct host_config, engine) },
 	{ "egress_proxy", KEY_LINE, .max = RULE_TEXT_MAX + STRLEN("http://"),
 	  .field = offsetof(struct host_config, egress_proxy) },

@@ -16,6 +16,7 @@ struct host_config {
 	uint64_t snapshot_space;	  /* bytes on disk for all snapshots of a user */
 	uint64_t keep_ended;		  /* milliseconds that an ended sandbox's files are kept */
 	uint64_t ended_space;		  /* bytes on disk for all kept sandboxes */
+	unsigned int disk_overcommit;	  /* 1: disks of sandboxes reserve no space */
 	char engine[SPEC_ENGINE_MAX + 1]; /* preferred engine among those of a level; "": none */
 	char egress_proxy[RULE_TEXT_MAX]; /* HOST:PORT for target_parse(); "": none */
 };

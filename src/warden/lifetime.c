@@ -47,6 +47,7 @@ static uint64_t shown_deadline(const struct lifetime *l)
 static int write_down(const struct warden *w, const struct lifetime *l, struct err *e)
 {
 	const struct life life = { .paused = l->paused,
+				   .stopped = w->stopped,
 				   .deadline = shown_deadline(l),
 				   .on_timeout = l->on_timeout,
 				   .met = w->met };
@@ -74,6 +75,15 @@ int lifetime_begin(struct warden *w, struct err *e)
 	if (w->life.on_timeout == ON_TIMEOUT_PAUSE && !w->receipt.pause)
 		return no_freezer(w, e);
 	return write_down(w, &w->life, e);
+}
+
+void lifetime_stopped(struct warden *w, enum life_stop why)
+{
+	struct err e = ERR_INIT;
+
+	w->stopped = why;
+	if (write_down(w, &w->life, &e) < 0)
+		log_error("%s", e.msg);
 }
 
 void lifetime_met(struct warden *w, uint64_t value)

@@ -6,12 +6,13 @@
  *   ids, namespaces             from here on mounts end with the warden
  *   groups                      before the sandbox's first process
  *   engine                      starts the sandbox up to hutch-guest, which waits for HELLO
- *   guard, keeper               meanwhile: the keeper, guarded, confines itself and waits
- *   receipt                     verified from the running PID 1, the keeper and Landlock;
- *                               the start fails if a required layer is missing
- *   go                          only now the keeper serves clients
+ *   disk, guard, keeper         meanwhile: room for the disk is reserved; the keeper, guarded,
+ * confines itself and waits receipt                     verified from the running PID 1, the keeper
+ * and Landlock; the start fails if a required layer is missing go                          only now
+ * the keeper serves clients
  */
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <sched.h>
 #include <string.h>
@@ -108,17 +109,35 @@ static int check_workspace(const struct spec *spec, struct err *e)
 		       strerror(-plain));
 }
 
+/* The directory of its disk. */
+static const char *disk_place(const struct warden *w, char ret[static PATH_MAX])
+{
+	if (engine_has(w->engine, ENGINE_OWN_KERNEL))
+		return w->spec.machine.snapshots;
+	return path_parent(w->spec.blank, ret, PATH_MAX) < 0 ? w->spec.blank : ret;
+}
+
+static int without_room(const struct warden *w, struct err *e)
+{
+	char where[PATH_MAX];
+
+	return disk_no_room(disk_place(w, where), w->spec.limits.disk, e);
+}
+
 /* Creates a container's disk, an unnamed file. Memory is used instead if the spec says so, or
  * for an ordinary user, who can mount nothing else. */
 static int make_disk(struct warden *w, struct err *e)
 {
+	int r;
+
 	if (!engine_has(w->engine, ENGINE_SCRATCH) || w->spec.in_memory || w->rootless)
 		return 0;
 	if (!w->spec.blank[0])
 		return err_set(e, -EINVAL,
 			       "spec.json names no empty disk: it is of another "
 			       "version of hutch; start the sandbox again with this version");
-	return disk_new_beside(w->spec.blank, &w->disk, e);
+	r = disk_new_beside(w->spec.blank, &w->disk, e);
+	return r == -ENOSPC ? without_room(w, e) : r;
 }
 
 /* Creates a VM's monitor socket pair and its disk, an unnamed file that ends with its last
@@ -137,9 +156,10 @@ static int make_machine(struct warden *w, struct err *e)
 	r = w->origin.from.kind != SNAPSHOT_SAVED ? check_workspace(&w->spec, e) : 0;
 	if (r < 0)
 		return r;
-	return w->origin.from.disk >= 0
-		       ? disk_new(w->saving.dir, w->origin.from.disk, &w->disk, e)
-		       : disk_new_from(w->saving.dir, w->spec.machine.blank, &w->disk, e);
+	r = w->origin.from.disk >= 0
+		    ? disk_new(w->saving.dir, w->origin.from.disk, &w->disk, e)
+		    : disk_new_from(w->saving.dir, w->spec.machine.blank, &w->disk, e);
+	return r == -ENOSPC ? without_room(w, e) : r;
 }
 
 static int make_channels(struct warden *w, struct err *e)
@@ -201,6 +221,16 @@ static int start_keeper(struct warden *w, struct err *e)
 	return 0;
 }
 
+/* Costs a millisecond for 2 GiB on ext4. */
+static int reserve_disk(struct warden *w, struct err *e)
+{
+	char where[PATH_MAX];
+
+	if (w->disk < 0 || w->spec.overcommit)
+		return 0;
+	return disk_reserve(w->disk, disk_place(w, where), e);
+}
+
 /* The keeper can start while the guest does: the guard holds from its first instruction, and it
  * reads nothing from the guest before it is confined. */
 static int guard_and_start_keeper(void *arg, struct err *e)
@@ -208,7 +238,8 @@ static int guard_and_start_keeper(void *arg, struct err *e)
 	struct warden *w = arg;
 	char group[STATE_GROUP_MAX];
 
-	if (warden_guard_keeper(w, state_group(&w->root, w->spec.id, group), e) < 0 ||
+	if (reserve_disk(w, e) < 0 ||
+	    warden_guard_keeper(w, state_group(&w->root, w->spec.id, group), e) < 0 ||
 	    FAULT_ERR("warden-guard", e) < 0 || start_keeper(w, e) < 0)
 		return e->num;
 	return FAULT_ERR("warden-keeper", e);
@@ -267,6 +298,10 @@ static int keeper_ended(struct warden *w, struct err *e)
 
 	if (r == 0 && info.si_code == CLD_EXITED && info.si_status == KEEPER_GUEST_BROKE)
 		return err_set(e, -EPROTO, "the first process of the sandbox broke the protocol");
+	if (r == 0 && info.si_code == CLD_EXITED && info.si_status == KEEPER_DISK_FULL)
+		return err_set(e, -ENOSPC,
+			       "the host's disk is full, and the VM stopped: free some space in "
+			       "hutch's state directory");
 	if (r == 0 && info.si_code == CLD_EXITED && info.si_status == KEEPER_GUEST_GONE)
 		(void)err_set(e, -EPIPE, "the sandbox ended before it answered");
 	else

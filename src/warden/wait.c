@@ -149,6 +149,9 @@ static bool handle(struct waiting *s, enum note_kind kind, uint64_t value)
 	case NOTE_MET:
 		lifetime_met(w, value);
 		return true;
+	case NOTE_STOPPED:
+		lifetime_stopped(w, (enum life_stop)value);
+		return true;
 	case NOTE_WANT_TRACE:
 		warden_trace(w, value);
 		return true;

@@ -97,7 +97,8 @@ struct warden {
 	struct dial_guard guard; /* limits the keeper's connections */
 
 	struct lifetime life;
-	struct met met; /* limits that a VM's users reached, as hutch-guest reports them */
+	enum life_stop stopped; /* its VM, without an order; as the keeper reports */
+	struct met met;		/* limits that a VM's users reached, as hutch-guest reports them */
 	struct saving saving;
 	struct record_files records;
 	struct witness witness;
@@ -159,6 +160,7 @@ bool witness_end(struct warden *w, const struct end *end, bool started);
 /* lifetime.c. lifetime_begin() writes life.json, after the receipt and before "go". */
 int lifetime_begin(struct warden *w, struct err *e);
 struct life_answer lifetime_order(struct warden *w, const struct life_order *o);
+void lifetime_stopped(struct warden *w, enum life_stop why);
 void lifetime_met(struct warden *w, uint64_t value);		/* the value of NOTE_MET */
 uint64_t lifetime_due(const struct lifetime *l);		/* when to call lifetime_over() */
 void lifetime_rest(const struct lifetime *l, struct spec *ret); /* the rest, for the next run */

@@ -91,6 +91,22 @@ def start(*args, **more):
     return subprocess.Popen([os.environ["HUTCH"], *args], **more)
 
 
+@contextlib.contextmanager
+def host_yaml(text):
+    """Sets the host's configuration for a moment."""
+    file = CONFIG / "host.yaml"
+    was = file.read_text() if file.exists() else None
+    CONFIG.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    try:
+        yield
+    finally:
+        if was is None:
+            file.unlink()
+        else:
+            file.write_text(was)
+
+
 NOW = "import sys, time\nfor line in sys.stdin: print(time.time(), flush=True)"
 
 

@@ -692,7 +692,7 @@ class Doctor(Case):
         file.write_text("accel: tcg\nacel: kvm\n")
         check, level = self.accel()
         self.assertEqual((check["state"], level), ("fail", "unavailable"))
-        self.assertEqual(check["detail"], f"{file}:2:1: error: acel: unknown key; expected one of: accel, accel_timeout, snapshot_space, keep_ended, ended_space, engine, egress_proxy; did you mean 'accel'?")
+        self.assertEqual(check["detail"], f"{file}:2:1: error: acel: unknown key; expected one of: accel, accel_timeout, snapshot_space, keep_ended, ended_space, disk_overcommit, engine, egress_proxy; did you mean 'accel'?")
         check, _ = self.accel(HUTCH_ACCEL="tcg")
         self.assertEqual(check["detail"], "TCG is configured")
         check, level = self.accel(HUTCH_ACCEL="fast")

@@ -7,18 +7,22 @@ snapshots are not loaded. run_as.py runs these tests with HUTCH_TEST_LEVEL=micro
 import concurrent.futures
 import contextlib
 import datetime
+import hashlib
 import json
 import os
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
 import hutchd
-from sandbox import CONFIG, LONG, LOOSE, ROOT, RUN, SandboxCase, agent, children_of, clock_of, eventually, hutch, ledger, named, start, warden_of
+from sandbox import CONFIG, LONG, LOOSE, ROOT, RUN, STATE, SandboxCase, agent, as_root, children_of, clock_of, eventually, host_yaml, hutch, ledger, named, start, warden_of
 
+HOME = STATE / "machine"
 SNAPSHOTS = Path(os.environ.get("HUTCH_STATE_DIR", "/nonexistent")) / "machine/snapshots"
+MIB = 1 << 20
 CLOCK = 0.05  # seconds, the allowed error of a clock
 IDENTITY = """
 import hashlib, os, uuid
@@ -34,6 +38,10 @@ for _ in range(60):
         break
 print(took)
 """
+
+
+def payload(line):
+    return json.loads(line)["payload"]
 
 
 class MachineCase(SandboxCase):
@@ -344,6 +352,69 @@ class Commands(MachineCase):
         self.finish(sandbox, was)
 
 
+@as_root
+class FullHost(MachineCase):
+    """The disks of VMs are on a small file system of the test, which it fills."""
+
+    def setUp(self):
+        super().setUp()
+        hutch("gc")  # ends the processes that hold templates
+        with tempfile.NamedTemporaryFile(dir=STATE) as image, tempfile.TemporaryDirectory(dir=STATE) as old:
+            image.truncate(900 * MIB)
+            subprocess.run(["mkfs.ext4", "-q", "-F", "-m", "0", image.name], check=True)
+            subprocess.run(["cp", "-a", f"{HOME}/.", old], check=True)
+            shutil.rmtree(f"{old}/snapshots", ignore_errors=True)
+            subprocess.run(["mount", "-o", "loop", image.name, HOME], check=True)
+            self.addCleanup(eventually, lambda: subprocess.run(["umount", HOME], check=False).returncode == 0, "the file system's end")
+            self.addCleanup(hutch, "gc")
+            subprocess.run(["cp", "-a", f"{old}/.", HOME], check=True)
+
+    def fill(self):
+        """Leaves no room on the file system; the room comes back when the file is removed."""
+        path = HOME / "filler"
+        st = os.statvfs(HOME)
+        with open(path, "wb", buffering=0) as f, contextlib.suppress(OSError):
+            os.posix_fallocate(f.fileno(), 0, max(st.f_bavail - 64, 1) * st.f_frsize)
+            f.seek(0, os.SEEK_END)
+            while True:
+                f.write(bytes(4096))
+        self.addCleanup(path.unlink, missing_ok=True)
+        return path
+
+    def state(self, sandbox):
+        found = self.inspect(sandbox)
+        return found["state"], found["stopped"]
+
+    def test_stops_and_continues(self):
+        with host_yaml("disk_overcommit: true\n"):
+            sandbox = self.create("--disk", "4GiB")
+        filler = self.fill()
+        job = self.exec_(sandbox, "sh", "-c", "head -c 100000000 /dev/zero | tr '\\0' x >/tmp/x; sync; sha256sum /tmp/x", opts=["-d"]).stdout.decode().strip()
+        eventually(lambda: self.state(sandbox) == ("stopped", "disk-full"), "the stop", also=lambda: self.state(sandbox))
+        self.assertIn("the host's disk is full", self.ended(hutch("inspect", sandbox), 0).stdout.decode())
+        self.assertIn("stopped", self.ended(hutch("ps"), 0).stdout.decode())
+        self.assertIn("the sandbox has stopped: the host's disk is full", self.refused("exec", sandbox, "--", "true"))
+        self.assertIn("has stopped", self.refused("snapshot", "create", sandbox))
+        filler.unlink()
+        eventually(lambda: self.state(sandbox) == ("running", None), "room", also=lambda: self.state(sandbox))
+        self.ended(hutch("wait", job), 0)
+        out = self.ended(hutch("logs", job), 0).stdout.decode()
+        self.assertEqual(out.split()[0], hashlib.sha256(b"x" * 100000000).hexdigest())
+        self.assertLess(clock_of(sandbox), CLOCK)
+        said = [r for r in map(payload, hutch("audit", "show", "--json", "-s", sandbox).stdout.splitlines()) if r.get("op") in ("stop", "continue")]
+        self.assertEqual([(r["op"], r["state"], r["reason"]) for r in said], [("stop", "stopped", "disk-full"), ("continue", "running", "disk-full")])
+
+    def test_reserved_disks_notice_nothing(self):
+        """A disk that is not overcommitted has its space before the sandbox starts."""
+        sandbox = self.create("--disk", "200MiB")
+        self.fill()
+        self.sh(sandbox, "head -c 100000000 /dev/zero >/tmp/x; sync; rm /tmp/x; sync; head -c 100000000 /dev/zero >/tmp/y; sync")
+        self.assertEqual(self.state(sandbox), ("running", None))
+        said = self.refused("create", "--disk", "200MiB")
+        for part in ("200 MiB", "free", "disk_overcommit: true", str(SNAPSHOTS)):
+            self.assertIn(part, said)
+
+
 class Space(MachineCase):
     """snapshot_space of host.yaml, and references that keep an image."""
 
@@ -358,7 +429,7 @@ class Space(MachineCase):
         before = sorted(os.listdir(SNAPSHOTS))
         for args in (("snapshot", "create"), ("fork",), ("suspend",)):
             said = self.refused(*args, sandbox)
-            self.assertIn("this one may need 3072 MiB more, and 1024 MiB are allowed", said)
+            self.assertIn("this one may need 3184 MiB more, and 1024 MiB are allowed", said)
             self.assertIn("raise snapshot_space in host.yaml", said)
         self.assertIn("snapshot_space", self.refused("run", "--rm", "--memory", "2GiB", "--", "true"), "a template")
         self.assertEqual(sorted(os.listdir(SNAPSHOTS)), before)
@@ -426,7 +497,7 @@ class Api(SandboxCase):
             done.result()
 
     def resumed_meanwhile(self, server, sandbox, token):
-        """Requests that arrive during a resume wait for it, whoever resumes."""
+        """Requests that arrive during a resume wait for it, also if another process resumes."""
         def connect():
             return server.api("POST", f"/sandboxes/{sandbox}/connect", {"timeout": 500})[0]
 
@@ -500,6 +571,6 @@ class Api(SandboxCase):
         def found(text):
             r = subprocess.run(["grep", "-rlaF", "--", text, SNAPSHOTS / name], capture_output=True, text=True, check=False)
             return {str(Path(line).relative_to(SNAPSHOTS / name)) for line in r.stdout.splitlines()}
-        self.assertEqual(found(word.upper()), {"state"})
+        self.assertEqual(found(word.upper()), {"memory"})
         self.assertEqual((found(server.key), found(made["envdAccessToken"])), (set(), {"box/spec.json"}))
         self.assertEqual((SNAPSHOTS / name / "box/spec.json").stat().st_mode & 0o077, 0)

@@ -4,6 +4,7 @@ A container's disk: for root an ext4 file system on a loop device, with its size
 memory for ordinary users, and for sandboxes that request it.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -12,7 +13,7 @@ import subprocess
 import tempfile
 
 from hutchd import BoxCase
-from sandbox import FILL, LONG, LOOSE, ROOT, STATE, SandboxCase, as_root, as_user, children_of, eventually, hutch, loops, start, warden_of
+from sandbox import FILL, LONG, LOOSE, ROOT, STATE, SandboxCase, as_root, as_user, children_of, eventually, host_yaml, hutch, loops, start, warden_of
 
 MIB = 1 << 20
 FILES = """
@@ -100,7 +101,7 @@ class Cap(DiskCase):
 
     def test_the_smallest_and_a_huge_one(self):
         for size, least in (("1MiB", 512 << 10), ("3TiB", 2 << 40)):
-            with self.subTest(size=size):
+            with self.subTest(size=size), host_yaml("disk_overcommit: true\n"):
                 sandbox = self.create("--disk", size)
                 self.assertGreater(self.df(sandbox)[2], least)
                 self.assertEqual(self.sh(sandbox, "echo x >/tmp/x; cat /tmp/x"), "x\n")
@@ -180,7 +181,8 @@ class SmallHost(DiskCase):
     @as_root
     def test_freed_bytes_go_back_to_the_host(self):
         home = self.small(400 * MIB)
-        sandbox = self.create("--disk", "1GiB")
+        with host_yaml("disk_overcommit: true\n"):
+            sandbox = self.create("--disk", "1GiB")
         before = self.used(home)
         self.assertEqual(self.write(sandbox, "/tmp/x", 200 * MIB)[0], "no")
         self.assertGreater(self.used(home) - before, 190 * MIB)
@@ -194,12 +196,35 @@ class SmallHost(DiskCase):
     def test_a_full_host(self):
         home = self.small(64 * MIB)
         other = self.create("--disk", "16MiB")
-        sandbox = self.create("--disk", "1GiB")
+        with host_yaml("disk_overcommit: true\n"):
+            sandbox = self.create("--disk", "1GiB")
         self.assertIn(self.write(sandbox, "/tmp/x", 200 * MIB)[0], ("EIO", "ENOSPC", "EROFS"))
         self.assertEqual(self.sh(other, "echo alive"), "alive\n")
+        self.assertEqual(self.write(other, "/tmp/y", 4 * MIB)[0], "no", "its space is reserved")
+        self.assertEqual(self.write(other, "/tmp/y", 4 * MIB)[0], "no", "and stays so")
         self.ended(hutch("kill", sandbox), 0)
-        eventually(lambda: self.used(home) < 8 * MIB, "room", also=lambda: self.used(home))
+        eventually(lambda: self.used(home) < 24 * MIB, "room", also=lambda: self.used(home))
         self.assertEqual(self.write(other, "/tmp/x", 8 * MIB)[0], "no")
+
+    @as_root
+    def test_reserved_space(self):
+        home = self.small(96 * MIB)
+        self.run_("true", opts=["--disk", "64MiB"])  # makes the empty disk
+        eventually(lambda: not loops(), "the end of the device", also=loops)
+        before = self.used(home)
+        sandbox = self.create("--disk", "64MiB")
+        self.assertGreater(self.used(home) - before, 63 * MIB)
+        said = self.refused("create", "--disk", "64MiB")
+        self.assertRegex(said, "no room for a disk of 64 MiB in .*/machine/disks, where [0-9]+ MiB are free: free some, use a smaller --disk, or set disk_overcommit")
+        with open(home / "filler", "wb", buffering=0) as f, contextlib.suppress(OSError):
+            while True:
+                f.write(bytes(65536))
+        used = self.used(home)
+        for _ in range(3):
+            self.assertEqual(self.write(sandbox, "/tmp/x", 40 * MIB)[0], "no")
+            self.sh(sandbox, "rm /tmp/x; fallocate -l 20M /tmp/y; printf x | dd of=/tmp/y bs=1 seek=100000 conv=notrunc,fsync status=none; rm /tmp/y")
+        self.assertEqual(self.used(home), used, "nothing is freed, and nothing more is used")
+        (home / "filler").unlink()
 
     @as_root
     def test_a_host_without_a_disk(self):

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 from hutchd import JSON, Server
-from sandbox import BOX, CONFIG, LONG, PATIENCE, RUN, SandboxCase, eventually, hutch, named, start, warden_of
+from sandbox import BOX, LONG, PATIENCE, RUN, SandboxCase, eventually, host_yaml, hutch, named, start, warden_of
 
 DAY = 24 * 3600 * 10**9
 ENDED = RUN / "ended"
@@ -237,22 +237,6 @@ class Damaged(KeptCase):
         self.assertEqual(set(json.loads(self.ended(hutch("gc", "--ended", "--json"), 0).stdout)["ended"]), set(boxes))
         self.assertEqual(set(os.listdir(ENDED)), {"since", "trimmed"})
         self.assertTrue(os.path.exists("/etc/passwd"))
-
-
-@contextlib.contextmanager
-def host_yaml(text):
-    """Sets the host's configuration for a moment."""
-    file = CONFIG / "host.yaml"
-    was = file.read_text() if file.exists() else None
-    CONFIG.mkdir(parents=True, exist_ok=True)
-    file.write_text(text)
-    try:
-        yield
-    finally:
-        if was is None:
-            file.unlink()
-        else:
-            file.write_text(was)
 
 
 def say(sandbox, age=0, size=4096, owner=None):

@@ -268,13 +268,13 @@ static void in_no_disk(const struct unit_dir *d)
 	_cleanup_close_ int memory = memfd_create("disk", MFD_CLOEXEC);
 	_cleanup_close_ int empty = openat(d->fd, "empty", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 
-	CHECK(memory >= 0 && scratch_disk_mount(memory, &last) == -EOPNOTSUPP);
+	CHECK(memory >= 0 && scratch_disk_mount(memory, false, &last) == -EOPNOTSUPP);
 	CHECK(strstr(last.msg, "--scratch memory"));
 	/* Mounts of the host are not ours and stay. */
 	scratch_disk_drop();
 	CHECK(mount("none", "/run", "tmpfs", 0, "size=64k") == 0 && mkdir("/run/s", 0700) == 0);
 	CHECK(ftruncate(empty, MIB) == 0);
-	CHECK(scratch_disk_mount(empty, &last) < 0);
+	CHECK(scratch_disk_mount(empty, true, &last) < 0);
 }
 
 TEST_IN_DIR(what_is_no_disk_is_refused)

@@ -48,6 +48,24 @@ TEST(how_much_space)
 	space("snapshot_space: 500GiB\n", UINT64_C(500) << 30);
 }
 
+static void overcommit(const char *text, unsigned int expected)
+{
+	const struct source src = { .label = "host.yaml", .text = text, .len = strlen(text) };
+	struct host_config config = HOST_CONFIG_INIT;
+	_cleanup_diags_ struct diags d = { 0 };
+
+	host_config_read(&src, &config, &d);
+	assert_int_equal(diags_result(&d), 0);
+	assert_int_equal(config.disk_overcommit, expected);
+}
+
+TEST(whether_disks_are_reserved)
+{
+	overcommit("accel: auto\n", 0);
+	overcommit("disk_overcommit: true\n", 1);
+	overcommit("disk_overcommit: false\n", 0);
+}
+
 /* Expects these diagnostics of a file, a line each. */
 static void wrong(const char *text, const char *expected)
 {
@@ -76,16 +94,19 @@ TEST(what_is_wrong)
 	wrong("accel: [kvm]\n",
 	      "host.yaml:1:8: error: accel: expected one of: auto, kvm, tcg, found a list\n");
 	wrong("acel: kvm\n", "host.yaml:1:1: error: acel: unknown key; expected one of: accel, "
-			     "accel_timeout, snapshot_space, keep_ended, ended_space, engine, "
-			     "egress_proxy; did you mean 'accel'?\n");
+			     "accel_timeout, snapshot_space, keep_ended, ended_space, "
+			     "disk_overcommit, engine, egress_proxy; did you mean 'accel'?\n");
 	wrong("engine: lxc\n",
 	      "host.yaml:1:9: error: engine: 'lxc' is not an engine: expected one of "
 	      "crun, runc, qemu\n");
 	wrong("accel: kvm\nmotor:\n  x: 1\n",
 	      "host.yaml:2:1: error: motor: unknown key; expected one of: accel, accel_timeout, "
-	      "snapshot_space, keep_ended, ended_space, engine, egress_proxy\n");
+	      "snapshot_space, keep_ended, ended_space, disk_overcommit, engine, "
+	      "egress_proxy\n");
 	wrong("accel: kvm\naccel: tcg\n",
 	      "host.yaml:2:1: error: accel: written twice; the first stands at line 1\n");
+	wrong("disk_overcommit: maybe\n",
+	      "host.yaml:1:18: error: disk_overcommit: 'maybe' is not one of: false, true\n");
 	wrong("accel_timeout: 15\n",
 	      "host.yaml:1:16: error: accel_timeout: expected a duration such as 90s (ms, s, m, h, "
 	      "d), found '15'; did you mean '15s'?\n");
@@ -107,7 +128,8 @@ TEST(what_is_wrong)
 	      "host.yaml:2:16: error: accel_timeout: expected a duration such as 90s (ms, s, m, h, "
 	      "d), found 'soon'\n"
 	      "host.yaml:3:1: error: more: unknown key; expected one of: accel, accel_timeout, "
-	      "snapshot_space, keep_ended, ended_space, engine, egress_proxy\n");
+	      "snapshot_space, keep_ended, ended_space, disk_overcommit, engine, "
+	      "egress_proxy\n");
 }
 
 TEST(what_has_ended)
@@ -163,7 +185,8 @@ TEST(proxies)
 	wrong("egress_ca: /etc/ssl/corp.pem\n",
 	      "host.yaml:1:1: error: egress_ca: unknown key; "
 	      "expected one of: accel, accel_timeout, "
-	      "snapshot_space, keep_ended, ended_space, engine, egress_proxy\n");
+	      "snapshot_space, keep_ended, ended_space, disk_overcommit, engine, "
+	      "egress_proxy\n");
 }
 
 static void set(const char *name, const char *value)

@@ -392,7 +392,7 @@ TEST_WITH(disks, good_host, unit_dir_teardown)
 	if (fstatfs(d->fd, &fs) == 0 && fs.f_type == TMPFS_MAGIC)
 		expect_advice(expect("storage.disk", HOST_WARN, "no disk"), "HUTCH_STATE_DIR");
 	else
-		(void)expect("storage.disk", HOST_OK, "ext4 on loop devices");
+		(void)expect("storage.disk", HOST_OK, "ext4 on loop devices; space is reserved");
 	facts.program[HOST_MKFS_EXT4].found = -ENOENT;
 	probe_as(d, 0, "root");
 	expect_advice(expect("storage.disk", HOST_FAIL, "no disk for containers"),

@@ -31,6 +31,7 @@ static const struct {
 	{ NOTE_LIFE, NOTE_BY_KEEPER, "SAs", 0, 0, ANY },
 	{ NOTE_MET, NOTE_BY_KEEPER, "SAsE", 0, 0, ANY },
 	{ NOTE_WANT_TRACE, NOTE_BY_KEEPER, "SAs", 0, 0, 1 },
+	{ NOTE_STOPPED, NOTE_BY_KEEPER, "SAs", 0, 0, 2 },
 	{ NOTE_RUN, NOTE_BY_WARDEN, "H", 0, 0, 1 },
 	{ NOTE_GO, NOTE_BY_WARDEN, "W", 0, 1, 1 },
 	{ NOTE_RECORDS, NOTE_BY_WARDEN, "SAs", 1, 8, UINT32_MAX },

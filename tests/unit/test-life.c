@@ -13,6 +13,8 @@ TEST_IN_DIR(what_is_written_is_read)
 		{ .deadline = INT64_MAX, .on_timeout = ON_TIMEOUT_END },
 		{ .met = { .oom_kills = 1, .pids_refused = 2, .disk_full = true } },
 		{ .met = { .inodes_full = true } },
+		{ .stopped = LIFE_DISK_FULL, .deadline = 1 },
+		{ .stopped = LIFE_STOPPED, .paused = true },
 	};
 	struct unit_dir *d = *state;
 	struct err e = ERR_INIT;
@@ -24,6 +26,7 @@ TEST_IN_DIR(what_is_written_is_read)
 		assert_int_equal(life_write(d->fd, &lives[i], &e), 0);
 		assert_int_equal(life_read(d->fd, &got, &e), 0);
 		assert_int_equal(got.paused, lives[i].paused);
+		assert_int_equal(got.stopped, lives[i].stopped);
 		assert_int_equal(got.deadline, lives[i].deadline);
 		assert_int_equal(got.on_timeout, lives[i].on_timeout);
 		assert_int_equal(got.met.oom_kills, lives[i].met.oom_kills);
@@ -65,6 +68,10 @@ TEST_IN_DIR(what_is_wrong_is_refused)
 		"life.json: 'on_timeout' is not known");
 	refused(d, HEAD "\"state\":\"paused\",\"deadline_ms\":0,\"on_timeout\":\"end\",\"met\":{}}",
 		"life.json: 'oom_kills' is missing");
+	refused(d, HEAD "\"state\":\"running\",\"stopped\":\"\"}",
+		"life.json: 'stopped' is not known");
+	refused(d, HEAD "\"state\":\"running\",\"stopped\":\"x\"}",
+		"life.json: 'stopped' is not known");
 }
 
 static int write_and_read(const struct unit_dir *d)

@@ -17,7 +17,7 @@
 #define MACHINE ",x-option-roms=off,mem-merge=off,dump-guest-core=off,memory-backend=mem0 "
 #define TCG	"-accel tcg,tb-size=64 -cpu qemu64,+rdrand,+arat "
 #define KVM	"-accel kvm -cpu host "
-#define DEVICES                                                                   \
+#define DEVICES_(discard)                                                         \
 	"-global virtio-mmio.force-legacy=false -chardev socket,id=channel,fd=3 " \
 	"-device virtio-serial-device,max_ports=2 "                               \
 	"-device virtserialport,id=hutch,chardev=channel,name=hutch,nr=1 "        \
@@ -25,11 +25,13 @@
 	"file.driver=file,file.filename=/dev/fdset/5,file.locking=off "           \
 	"-device virtio-blk-device,drive=disk5 "                                  \
 	"-add-fd fd=6,set=6 -blockdev driver=raw,node-name=disk6,read-only=off,"  \
-	"file.driver=file,file.filename=/dev/fdset/6,file.locking=off,"           \
-	"discard=unmap,file.discard=unmap -device virtio-blk-device,drive=disk6 "
-#define QMP    "-chardev socket,id=qmp,fd=4 -mon chardev=qmp,mode=control "
-#define KERNEL "-kernel /kernel -initrd /initrd -append reboot=t panic=-1 cryptomgr.notests=1"
-#define QUIET  " quiet loglevel=0 8250.nr_uarts=0"
+	"file.driver=file,file.filename=/dev/fdset/6,file.locking=off" discard    \
+	" -device virtio-blk-device,drive=disk6 "
+#define DEVICES	 DEVICES_(",discard=unmap,file.discard=unmap")
+#define RESERVED DEVICES_("")
+#define QMP	 "-chardev socket,id=qmp,fd=4 -mon chardev=qmp,mode=control "
+#define KERNEL	 "-kernel /kernel -initrd /initrd -append reboot=t panic=-1 cryptomgr.notests=1"
+#define QUIET	 " quiet loglevel=0 8250.nr_uarts=0"
 
 static const struct {
 	struct qemu_machine m;
@@ -43,6 +45,10 @@ static const struct {
 	{ { .start = VM_BOOT, .kvm = true, .memory = UINT64_C(8) << 30, .vcpus = 4 },
 	  HEAD "off" CLOCKS "off" MACHINE KVM "-smp 4 -m 8192M "
 	       "-object memory-backend-ram,id=mem0,size=8192M,merge=off,dump=off,share=on " DEVICES
+	       "-serial none " QMP KERNEL QUIET " " },
+	{ { .start = VM_BOOT, .kvm = true, .memory = 64 << 20, .vcpus = 1, .reserved = true },
+	  HEAD "off" CLOCKS "off" MACHINE KVM "-smp 1 -m 64M "
+	       "-object memory-backend-ram,id=mem0,size=64M,merge=off,dump=off,share=on " RESERVED
 	       "-serial none " QMP KERNEL QUIET " " },
 	{ { .start = VM_BOOT, .memory = 64 << 20, .vcpus = 1, .console = true },
 	  HEAD "on" CLOCKS "on" MACHINE TCG "-smp 1 -m 64M "
@@ -115,6 +121,12 @@ static const struct {
 	{ EVENT("VSERPORT_CHANGE") ", \"data\": {\"open\": true, \"id\": \"hutch\"}}\r",
 	  QMP_PORT_OPEN },
 	{ EVENT("VSERPORT_CHANGE") ", \"data\": {\"open\": false, \"id\": \"hutch\"}}\r",
+	  QMP_OTHER },
+	{ EVENT("BLOCK_IO_ERROR") ", \"data\": {\"device\": \"\", \"nospace\": true, "
+				  "\"action\": \"stop\"}}\r",
+	  QMP_NO_SPACE },
+	{ EVENT("BLOCK_IO_ERROR") ", \"data\": {\"device\": \"\", \"nospace\": false, "
+				  "\"action\": \"report\"}}\r",
 	  QMP_OTHER },
 	{ EVENT("NIC_RX_FILTER_CHANGED") "}", QMP_OTHER },
 	{ EVENT("RESUME"), QMP_WRONG },

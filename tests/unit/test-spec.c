@@ -255,6 +255,8 @@ TEST(wrong_machines)
 	refused_of(&m, NULL, "chain", json_string("zyxwvuts01234567zyxwvuts01234567"),
 		   "'chain' does not belong to this sandbox");
 	refused_of(&m, NULL, "chain", json_integer(1), "'chain' is not a string");
+	refused_of(&m, NULL, "disk_overcommit", json_string("yes"),
+		   "'disk_overcommit' is neither true nor false");
 	refused_of(&m, NULL, "snapshot_space", json_string("1"),
 		   "'snapshot_space' is not a whole number from 0 on");
 }
