@@ -160,21 +160,38 @@ void snapshot_drop(struct snapshot_new *n)
 	n->name[0] = '\0';
 }
 
-/* Adds the file's row to meta.json. Makes it read-only and syncs it. `digest`: NULL if unknown. */
-static int add_file(int dir, const char *name, const char *label, const char *digest, json_t *files,
-		    struct err *e)
+static int sync_unless(bool passing, int fd)
 {
-	_cleanup_close_ int fd = path_open_nofollow(dir, name, O_RDONLY | O_NONBLOCK, 0);
-	char hex[PAGES_HEX];
+	return !passing && RETRY_EINTR(fsync(fd)) < 0 ? -errno : 0;
+}
+
+/* A directory whose files go into meta.json. */
+struct part {
+	int dir;
+	const char *prefix; /* "" or "box/" */
+	const char *memory; /* the digest of the file `memory` */
+	bool passing;
+};
+
+/* Adds the file's row to meta.json. Makes it read-only and syncs it. */
+static int add_file(const struct part *p, const char *name, json_t *files, struct err *e)
+{
+	_cleanup_close_ int fd = path_open_nofollow(p->dir, name, O_RDONLY | O_NONBLOCK, 0);
+	char label[300], hex[PAGES_HEX];
+	const char *digest;
 	struct stat st;
 	int r = fd < 0 ? fd : 0;
 
+	(void)snprintf(label, sizeof(label), "%s%s", p->prefix, name);
+	digest = str_eq(label, "memory") ? p->memory : NULL;
 	if (r == 0 && fstat(fd, &st) < 0)
 		r = -errno;
 	if (r == 0 && (!S_ISREG(st.st_mode) || !snapshot_file_valid(label)))
 		return err_set(e, -EINVAL, "'%.100s' cannot be in a snapshot", label);
-	if (r == 0 && (fchmod(fd, 0400) < 0 || RETRY_EINTR(fsync(fd)) < 0))
+	if (r == 0 && fchmod(fd, 0400) < 0)
 		r = -errno;
+	if (r == 0)
+		r = sync_unless(p->passing, fd);
 	if (r == 0 && !digest)
 		r = pages_digest(fd, (uint64_t)st.st_size, hex);
 	if (r == 0)
@@ -184,39 +201,41 @@ static int add_file(int dir, const char *name, const char *label, const char *di
 	return r < 0 ? err_set(e, r, "snapshot, '%.100s': %s", label, strerror(-r)) : 0;
 }
 
-static int add_files(int dir, const char *prefix, const char *memory, json_t *files, struct err *e)
+static int add_files(const struct part *p, json_t *files, struct err *e)
 {
-	DIR *d = fd_list(dir);
+	DIR *d = fd_list(p->dir);
 	struct dirent *entry;
-	char label[300];
 	int r = 0;
 
 	if (!d)
 		return err_errno(e, "cannot list a snapshot");
 	while (r == 0 && (entry = readdir(d))) {
-		if (entry->d_name[0] == '.' || (!prefix[0] && str_eq(entry->d_name, "box")))
+		if (entry->d_name[0] == '.' || (!p->prefix[0] && str_eq(entry->d_name, "box")))
 			continue;
-		(void)snprintf(label, sizeof(label), "%s%s", prefix, entry->d_name);
-		r = add_file(dir, entry->d_name, label, str_eq(label, "memory") ? memory : NULL,
-			     files, e);
+		r = add_file(p, entry->d_name, files, e);
 	}
 	(void)closedir(d);
 	if (r == 0 && json_object_size(files) > SNAPSHOT_FILES_MAX)
 		r = err_set(e, -E2BIG, "more than %d files in a snapshot", SNAPSHOT_FILES_MAX);
-	if (r == 0 && RETRY_EINTR(fsync(dir)) < 0)
-		r = err_errno(e, "cannot sync a snapshot");
-	return r;
+	if (r < 0)
+		return r;
+	r = sync_unless(p->passing, p->dir);
+	return r < 0 ? err_set(e, r, "cannot sync a snapshot: %s", strerror(-r)) : 0;
 }
 
 static int add_all_files(const struct snapshot_new *n, const char *memory, json_t *files,
 			 struct err *e)
 {
 	_cleanup_close_ int box = path_open_nofollow(n->dir, "box", O_RDONLY | O_DIRECTORY, 0);
-	int r = box >= 0 ? add_files(box, "box/", NULL, files, e) : 0;
+	const struct part inner = { .dir = box, .prefix = "box/", .passing = n->passing };
+	const struct part outer = {
+		.dir = n->dir, .prefix = "", .memory = memory, .passing = n->passing
+	};
+	int r = box >= 0 ? add_files(&inner, files, e) : 0;
 
 	if (box < 0 && box != -ENOENT)
 		return err_set(e, box, "snapshot, 'box': %s", strerror(-box));
-	return r < 0 ? r : add_files(n->dir, "", memory, files, e);
+	return r < 0 ? r : add_files(&outer, files, e);
 }
 
 static int write_meta(const struct snapshot_new *n, enum snapshot_kind kind, const char *key,
@@ -261,8 +280,9 @@ static int put_in_place(struct snapshot_new *n, const char *key, struct err *e)
 	if (renameat2(n->home, n->name, n->home, key, RENAME_NOREPLACE) < 0)
 		return errno == EEXIST ? err_set(e, -EEXIST, "the snapshot exists already")
 				       : err_errno(e, "cannot rename a snapshot into place");
-	if (RETRY_EINTR(fsync(n->home)) < 0)
-		r = err_errno(e, "cannot sync the directory of snapshots");
+	r = sync_unless(n->passing, n->home);
+	if (r < 0)
+		r = err_set(e, r, "cannot sync the directory of snapshots: %s", strerror(-r));
 	else
 		r = FAULT_ERR("snapshot-placed", e);
 	if (r == 0 || renameat(n->home, key, n->home, n->name) < 0)
@@ -274,8 +294,10 @@ int snapshot_finish(struct snapshot_new *n, enum snapshot_kind kind, const char 
 		    const char *memory, const json_t *info, struct err *e)
 {
 	_cleanup_json_ json_t *files = json_object();
-	int r = files ? add_all_files(n, memory, files, e) : err_oom(e);
+	int r;
 
+	n->passing = json_is_true(json_object_get(info, "fork"));
+	r = files ? add_all_files(n, memory, files, e) : err_oom(e);
 	assert(snapshot_key_valid(key));
 	if (r == 0)
 		r = FAULT_ERR("snapshot-hashed", e);

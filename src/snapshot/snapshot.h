@@ -86,8 +86,9 @@ int snapshot_read_meta(int dir, const char *key, json_t **ret, struct err *e);
 
 /* A snapshot being created. */
 struct snapshot_new {
-	int dir;  /* for files and a directory box/; locked */
-	int home; /* `machine/snapshots` */
+	int dir;      /* for files and a directory box/; locked */
+	int home;     /* `machine/snapshots` */
+	bool passing; /* it is not synced */
 	char name[64];
 };
 
@@ -104,9 +105,10 @@ int snapshot_begin(struct snapshot_new *ret, struct err *e);
 int snapshot_home(int *ret_fd, struct err *e);
 int snapshot_begin_at(int home, struct snapshot_new *ret, struct err *e);
 
-/* Hashes the files, writes meta.json, syncs, renames to `key`. `memory`: the digest of that file,
- * which ram_save_finish() has computed. -EEXIST: another process has created the same snapshot,
- * which the caller can use. */
+/* Hashes the files, writes meta.json, renames to `key`. `memory`: the digest of that file, which
+ * ram_save_finish() has computed. Syncs everything, unless info.fork is true: that snapshot is used
+ * at once and then removed. -EEXIST: another process has created the same snapshot, which the
+ * caller can use. */
 int snapshot_finish(struct snapshot_new *n, enum snapshot_kind kind, const char *key,
 		    const char *memory, const json_t *info, struct err *e);
 

@@ -7,9 +7,10 @@
  *   groups                      before the sandbox's first process
  *   engine                      starts the sandbox up to hutch-guest, which waits for HELLO
  *   disk, guard, keeper         meanwhile: room for the disk is reserved; the keeper, guarded,
- * confines itself and waits receipt                     verified from the running PID 1, the keeper
- * and Landlock; the start fails if a required layer is missing go                          only now
- * the keeper serves clients
+ *                               confines itself and waits
+ *   receipt                     verified from the running PID 1, the keeper and Landlock;
+ *                               the start fails if a required layer is missing
+ *   go                          only now the keeper serves clients
  */
 #include <fcntl.h>
 #include <limits.h>
