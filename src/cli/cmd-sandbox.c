@@ -70,24 +70,38 @@ static void print_pause(const json_t *receipt)
 {
 	const json_t *pause = json_object_get(receipt, "pause");
 
-	(void)printf("%-8s  ", "pause");
+	(void)printf("%-10s  ", "pause");
 	cli_puts(stdout, text_of(pause, "by"));
 	(void)fputs(": ", stdout);
 	cli_puts(stdout, text_of(pause, "seen"));
 	(void)fputc('\n', stdout);
 }
 
-static void print_head(const json_t *receipt)
+static void print_facts(json_t *receipt)
+{
+	const char *name;
+	json_t *value;
+
+	json_object_foreach(json_object_get(receipt, "facts"), name, value)
+	{
+		(void)printf("%-10s  ", name);
+		cli_puts(stdout, json_string_value(value) ?: "");
+		(void)fputc('\n', stdout);
+	}
+}
+
+static void print_head(json_t *receipt)
 {
 	static const char *const keys[] = {
 		"sandbox", "level", "engine", "image", "policy", "time"
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
-		(void)printf("%-8s  ", keys[i]);
+		(void)printf("%-10s  ", keys[i]);
 		cli_puts(stdout, text_of(receipt, keys[i]));
 		(void)fputc('\n', stdout);
 	}
+	print_facts(receipt);
 	if (json_object_get(receipt, "pause"))
 		print_pause(receipt);
 	(void)fputc('\n', stdout);

@@ -215,6 +215,17 @@ static json_t *rows_json(const struct receipt *r)
 	return TAKE_PTR(rows);
 }
 
+static json_t *facts_json(const struct receipt_head *head)
+{
+	_cleanup_json_ json_t *facts = json_object();
+
+	for (size_t i = 0; facts && i < head->n_facts; i++)
+		if (head->facts[i].value[0] &&
+		    json_put(facts, head->facts[i].name, json_string(head->facts[i].value)) < 0)
+			return NULL;
+	return TAKE_PTR(facts);
+}
+
 json_t *receipt_json(const struct receipt *r, const struct receipt_head *head)
 {
 	char time[CLOCK_RFC3339_MAX];
@@ -225,6 +236,7 @@ json_t *receipt_json(const struct receipt *r, const struct receipt_head *head)
 		{ "engine", json_string(head->engine) }, { "policy", json_string(head->policy) },
 		{ "image", json_string(head->image) },
 		{ "time", json_string(clock_format(clock_wall(), time)) },
+		{ "facts", facts_json(head) },
 		{ "pause", JSON_OBJECT({ "by", json_string(r->pause ? r->pause : "none") },
 				       { "seen", json_string(r->pause_seen) }) },
 		{ "layers", rows_json(r) });

@@ -59,10 +59,18 @@ void receipt_pause(struct receipt *r, const char *by, const char *fmt, ...) _pri
  */
 int receipt_check(const struct receipt *r, struct err *e);
 
+/* Describes a sandbox without promising anything: versions, origin. */
+struct receipt_fact {
+	const char *name, *value;
+};
+
 /* {"schema":"hutch.receipt/1", "sandbox", "level", "engine", "policy", "image", "time",
- * "pause":{"by","seen"}, "layers":[{"name","asked", "required","enforced","seen"[,"advice"]
+ * "facts":{NAME: TEXT...}, "pause":{"by","seen"}, "layers":[{"name","asked",
+ * "required","enforced","seen"[,"advice"]
  * [,"best_effort"]}...]}. NULL without memory. */
 struct receipt_head {
 	const char *sandbox, *level, *engine, *policy, *image;
+	const struct receipt_fact *facts; /* those with an empty value are left out */
+	size_t n_facts;
 };
 json_t *receipt_json(const struct receipt *r, const struct receipt_head *head);

@@ -80,6 +80,7 @@ static int prepare_vm(const char *guest, struct prepared *p, struct spec *s, str
 	s->machine.accel = accel == ACCEL_KVM ? "kvm" : "tcg";
 	s->machine.snapshots = p->snapshots;
 	s->machine.snapshot = "";
+	s->machine.kernel_version = p->kernel.version;
 	return 0;
 }
 
@@ -109,6 +110,18 @@ static int use_template(struct prepared *p, bool parts, struct spec *s, struct e
 	return r;
 }
 
+/* For the receipt. A start does not fail without it. */
+static void find_hypervisor(struct prepared *p, struct spec *s)
+{
+	struct err e = ERR_INIT;
+
+	s->machine.hypervisor = "";
+	if (hypervisor_version(p->hypervisor, &e) < 0)
+		log_warning("the hypervisor's version is not known: %s", e.msg);
+	else
+		s->machine.hypervisor = p->hypervisor;
+}
+
 int prepare_machine(const char *guest, struct prepared *p, struct spec *s, struct err *e)
 {
 	const bool parts = !s->machine.kernel;
@@ -122,6 +135,7 @@ int prepare_machine(const char *guest, struct prepared *p, struct spec *s, struc
 	r = prepare_parts(guest, p, s, e);
 	if (r < 0 || !s->machine.kernel)
 		return r;
+	find_hypervisor(p, s);
 	r = use_template(p, parts, s, e);
 	return r < 0 ? err_wrap(e, "level %s", level_names[s->level]) : 0;
 }

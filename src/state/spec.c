@@ -59,6 +59,12 @@ static const struct field machine[] = {
 	FIELD("accel", machine.accel, TEXT_MAX),
 };
 
+/* Optional: specs of earlier versions do not have these keys. */
+static const struct field versions[] = {
+	FIELD("hypervisor", machine.hypervisor, TEXT_MAX),
+	FIELD("kernel_version", machine.kernel_version, TEXT_MAX),
+};
+
 static const struct field numbers[] = {
 	FIELD("image_uid", image_uid, IDS_LAST),
 	FIELD("image_gid", image_gid, IDS_LAST),
@@ -290,6 +296,14 @@ static int read_level(const json_t *j, struct spec *s, struct err *e)
 	return r;
 }
 
+static int read_versions(const json_t *j, struct spec *s, struct err *e)
+{
+	s->machine.hypervisor = s->machine.kernel_version = "";
+	if (!json_object_get(j, "versions"))
+		return 0;
+	return read_group(j, "versions", versions, ARRAY_SIZE(versions), read_texts, s, e);
+}
+
 /* Where the scratch is. Optional: specs of earlier versions do not have these keys. */
 static int read_scratch(const json_t *j, struct spec *s, struct err *e)
 {
@@ -394,7 +408,7 @@ static int read_all(const json_t *j, struct spec *s, struct err *e)
 		"once", "remove", "budgets", "egress_allow", "egress_deny", "egress_narrow", "deadline",
 		"on_timeout", "machine", "snapshot_space", "level", "engine", "chain", "ttl_left",
 		"limits_asked", "egress_proxy", "request", "trace", "in_memory", "blank",
-		"disk_overcommit", NULL
+		"disk_overcommit", "versions", NULL
 	};
 	/* clang-format on */
 
@@ -422,6 +436,8 @@ static int read_all(const json_t *j, struct spec *s, struct err *e)
 	/* Containers do not have it. */
 	if (r == 0 && json_object_get(j, "machine"))
 		r = read_group(j, "machine", machine, ARRAY_SIZE(machine), read_texts, s, e);
+	if (r == 0)
+		r = read_versions(j, s, e);
 	if (r == 0)
 		r = read_scratch(j, s, e);
 	if (r == 0)
@@ -503,13 +519,13 @@ static json_t *list_json(const struct spec *s, const struct field *f)
 	return json_texts(list->v, list->n);
 }
 
-static json_t *machine_json(const struct spec *s)
+static json_t *texts_json(const struct spec *s, const struct field *f, size_t n)
 {
 	_cleanup_json_ json_t *j = json_object();
 
-	for (size_t i = 0; j && i < ARRAY_SIZE(machine); i++)
-		if (json_put(j, machine[i].key,
-			     json_string(*(const char *const *)member(s, &machine[i]))) < 0)
+	for (size_t i = 0; j && i < n; i++)
+		if (json_put(j, f[i].key,
+			     json_string(*(const char *const *)member(s, &f[i]) ?: "")) < 0)
 			return NULL;
 	return TAKE_PTR(j);
 }
@@ -565,7 +581,8 @@ char *spec_write(const struct spec *s)
 	if (s->engine && s->engine[0] && json_put(j, "engine", json_string(s->engine)) < 0)
 		return NULL;
 	if (s->machine.kernel &&
-	    (json_put(j, "machine", machine_json(s)) < 0 ||
+	    (json_put(j, "machine", texts_json(s, machine, ARRAY_SIZE(machine))) < 0 ||
+	     json_put(j, "versions", texts_json(s, versions, ARRAY_SIZE(versions))) < 0 ||
 	     json_put(j, "snapshot_space", json_number(s->snapshot_space)) < 0))
 		return NULL;
 	return json_write_canonical(j);

@@ -97,6 +97,9 @@ struct spec {
 		const char *snapshot;  /* directory of the snapshot it starts from; "": boots */
 		const char *snapshots; /* directory for snapshots of it */
 		const char *accel;     /* "kvm", "tcg" */
+		/* For the receipt, "" if not known: versions of the hypervisor at this start, and
+		 * of the kernel that the VM booted, perhaps before a snapshot. */
+		const char *hypervisor, *kernel_version;
 	} machine;
 	uint64_t snapshot_space;   /* disk space for all snapshots together */
 	uint64_t ttl_left;	   /* rest of limits.ttl, ms, after a suspend; 0: all of it */

@@ -221,6 +221,7 @@ int machine_kernel_find(const char *guest, struct machine_kernel *ret, struct er
 		return r;
 	(void)snprintf(k.name, sizeof(k.name), "%s", machine_kernel_names[kind]);
 	(void)snprintf(k.kernel, sizeof(k.kernel), "%s/%s/kernel", path, m.inputs);
+	(void)snprintf(k.version, sizeof(k.version), "%.90s %.90s", m.package, m.version);
 	*ret = k;
 	return 0;
 }

@@ -19,7 +19,8 @@
 struct machine_kernel {
 	char name[64];
 	char kernel[4096], initrd[4096]; /* absolute paths */
-	char digest[65]; /* digest of both files, in hex: part of a snapshot's key */
+	char digest[65];   /* digest of both files, in hex: part of a snapshot's key */
+	char version[200]; /* "PACKAGE VERSION" */
 };
 
 /*

@@ -427,13 +427,39 @@ static void verify_keeper(struct warden *w)
 	receipt_yes(&w->receipt, EXTRA_KEEPER, "Seccomp: 2, NoNewPrivs: 1, no capability");
 }
 
+/* Where the VM's memory comes from, while its snapshot is open. */
+static void describe_origin(struct warden *w)
+{
+	const char *name = strrchr(w->spec.machine.snapshot ?: "", '/');
+	struct warden_origin *o = &w->origin;
+
+	if (!w->spec.machine.kernel)
+		return;
+	if (!name) {
+		(void)snprintf(o->text, sizeof(o->text), "boot");
+		o->sharing = "private";
+		return;
+	}
+	(void)snprintf(o->text, sizeof(o->text), "%s %.80s",
+		       o->from.kind == SNAPSHOT_TEMPLATE ? "template" : "snapshot", name + 1);
+	o->sharing = "shared with other VMs from there until written";
+}
+
 static int write_receipt(struct warden *w, struct err *e)
 {
+	const struct receipt_fact facts[] = {
+		{ "hypervisor", w->spec.machine.hypervisor ?: "" },
+		{ "kernel", w->spec.machine.kernel_version ?: "" },
+		{ "start", w->origin.text },
+		{ "memory", w->origin.sharing ?: "" },
+	};
 	const struct receipt_head head = { .sandbox = w->spec.id,
 					   .level = level_names[w->engine->level],
 					   .engine = w->engine->name,
 					   .policy = w->spec.policy,
-					   .image = w->spec.image_digest };
+					   .image = w->spec.image_digest,
+					   .facts = facts,
+					   .n_facts = ARRAY_SIZE(facts) };
 	_cleanup_json_ json_t *j = receipt_json(&w->receipt, &head);
 	_cleanup_free_ char *text = j ? json_write_canonical(j) : NULL;
 
@@ -459,6 +485,7 @@ static int check_receipt(struct warden *w, struct err *e)
 	    FAULT_ERR("warden-note", e) < 0)
 		return e->num;
 	FAULT_KILL("guest-noted", w->box.init.pidfd);
+	describe_origin(w);
 	/* The VM has a disk of its own and maps the memory: its snapshot may be removed. */
 	w->origin.memory = TAKE_FD(w->origin.from.memory);
 	snapshot_done(&w->origin.from);

@@ -38,9 +38,11 @@ struct warden_ends {
 /* The snapshot or template that a VM starts from. */
 struct warden_origin {
 	struct snapshot from;
-	int memory;   /* its memory, which the VM maps: the base of the VM's own snapshots */
-	int commands; /* the list of commands that ran when it was saved, or -EBADF */
-	int rules;    /* the egress rules saved with it; -EBADF unless a fork or resume */
+	int memory;	     /* its memory, which the VM maps: the base of the VM's own snapshots */
+	int commands;	     /* the list of commands that ran when it was saved, or -EBADF */
+	int rules;	     /* the egress rules saved with it; -EBADF unless a fork or resume */
+	char text[128];	     /* for the receipt: "template KEY"; "": not a VM */
+	const char *sharing; /* for the receipt: whether the VM shares memory with it */
 };
 
 /* Making snapshots of the VM: saving.c. */

@@ -10,6 +10,7 @@ import datetime
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -76,6 +77,18 @@ class Boots(MachineCase):
         sandbox = self.create()
         receipt = self.json("receipt", "--json", sandbox)
         self.assertEqual((receipt["level"], receipt["engine"]), ("microvm", "qemu"))
+        facts = receipt["facts"]
+        self.assertRegex(facts["hypervisor"], r"^QEMU [0-9]+\.[0-9]+")
+        self.assertRegex(facts["kernel"], r"^linux-\S+ [0-9]")
+        self.assertRegex(facts["start"], "^template [0-9a-f]{64}$")
+        self.assertEqual(facts["memory"], "shared with other VMs from there until written")
+        self.assertRegex(self.ended(hutch("receipt", sandbox), 0).stdout.decode(), f"(?m)^kernel +{re.escape(facts['kernel'])}$")
+        booted = self.create(env={"HUTCH_TEMPLATES": "off"})
+        self.assertEqual({**facts, "start": "boot", "memory": "private"}, self.json("receipt", "--json", booted)["facts"])
+        self.say("suspend", booted)
+        [name] = self.saved()
+        self.say("resume", booted)
+        self.assertEqual(self.json("receipt", "--json", booted)["facts"]["start"], f"snapshot {name}")
         missing = {row["name"] for row in receipt["layers"] if not row["enforced"]}
         self.assertLessEqual(missing, {"kvm", "apparmor", "cgroup-cpu", "cgroup-memory", "cgroup-pids"})
         [qemu] = children_of(warden_of(sandbox), "qemu-system-x86")

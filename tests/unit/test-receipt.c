@@ -174,7 +174,8 @@ TEST(as_json)
 	assert_string_equal(json_string_value(json_object_get(j, "sandbox")), "abc");
 	assert_string_equal(json_string_value(json_object_get(j, "level")), "container");
 	assert_string_equal(json_string_value(json_object_get(j, "engine")), "crun");
-	assert_int_equal(json_object_size(j), 9);
+	assert_int_equal(json_object_size(j), 10);
+	assert_int_equal(json_object_size(json_object_get(j, "facts")), 0);
 	row = json_object_get(j, "pause");
 	assert_string_equal(json_string_value(json_object_get(row, "by")), "none");
 	assert_string_equal(json_string_value(json_object_get(row, "seen")), "not checked");
@@ -191,6 +192,23 @@ TEST(as_json)
 	assert_string_equal(json_string_value(json_object_get(row, "advice")), "a newer kernel");
 	row = json_array_get(rows, EXTRA_KEEPER);
 	assert_string_equal(json_string_value(json_object_get(row, "name")), "keeper-locked");
+}
+
+TEST(facts)
+{
+	static const struct receipt_fact some[] = { { "kernel", "linux 6.1" }, { "start", "" } };
+	struct receipt_head with = head;
+	_cleanup_json_ json_t *j = NULL;
+	const json_t *facts;
+	struct receipt r;
+
+	receipt_init(&r, 0);
+	with.facts = some;
+	with.n_facts = ARRAY_SIZE(some);
+	j = receipt_json(&r, &with);
+	facts = json_object_get(j, "facts");
+	assert_string_equal(json_string_value(json_object_get(facts, "kernel")), "linux 6.1");
+	assert_int_equal(json_object_size(facts), 1); /* an unknown one is left out */
 }
 
 static int make_json(const struct receipt *r)

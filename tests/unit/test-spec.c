@@ -157,6 +157,8 @@ static struct spec machine(void)
 	s.machine.snapshot = "";
 	s.machine.snapshots = "/k/snapshots";
 	s.machine.accel = "tcg";
+	s.machine.hypervisor = "QEMU 7.2";
+	s.machine.kernel_version = "linux 6.1";
 	s.snapshot_space = UINT64_C(64) << 30;
 	return s;
 }
@@ -179,6 +181,8 @@ TEST(one_of_a_machine)
 	assert_string_equal(s.machine.snapshot, "");
 	assert_string_equal(s.machine.snapshots, m.machine.snapshots);
 	assert_string_equal(s.machine.accel, "tcg");
+	assert_string_equal(s.machine.hypervisor, "QEMU 7.2");
+	assert_string_equal(s.machine.kernel_version, "linux 6.1");
 	assert_int_equal(s.snapshot_space, m.snapshot_space);
 	assert_string_equal(spec_chain(&s), s.id);
 	again = spec_write(&s);
