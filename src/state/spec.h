@@ -111,7 +111,6 @@ struct spec {
 	bool remove;		   /* nothing is kept after its end: --rm */
 };
 
-/* Seconds that a slow disk may take to write or read a VM's memory; 0 for a container. */
 /* A VM's RAM, in whole MiB: what its programs may use, and what its kernel and hutch-guest use.
  * Measured with Debian's kernel 6.12: 89 MiB of 256, 172 of 1,024, 346 of 4,096. */
 static inline uint64_t spec_ram(const struct spec *s)
@@ -125,6 +124,7 @@ static inline uint64_t spec_snapshot_max(const struct spec *s)
 	return spec_ram(s) + s->limits.disk;
 }
 
+/* Seconds that a slow disk may take to write or read a VM's memory; 0 for a container. */
 static inline uint64_t spec_transfer_s(const struct spec *s)
 {
 	return s->machine.kernel ? s->limits.memory / SPEC_SLOW_DISK : 0;

@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 
 import hutchd
+import memory
 from sandbox import CONFIG, LONG, LOOSE, ROOT, RUN, STATE, SandboxCase, agent, as_root, children_of, clock_of, eventually, host_yaml, hutch, ledger, named, start, warden_of
 
 HOME = STATE / "machine"
@@ -152,7 +153,7 @@ class Snapshots(MachineCase):
         sandbox = self.create()
         name = self.snapshot(sandbox)
         place = SNAPSHOTS / name
-        for file in ("state", "disk", "meta.json", "box/spec.json"):
+        for file in ("state", "memory", "disk", "meta.json", "box/spec.json"):
             path = place / file
             good = path.read_bytes() if path.stat().st_size < 1 << 20 else None
             size, middle = path.stat().st_size, path.stat().st_size // 2
@@ -488,6 +489,46 @@ class Templates(MachineCase):
         self.assertEqual(sorted(os.listdir(SNAPSHOTS)), before)
         kinds = [json.loads((SNAPSHOTS / name / "meta.json").read_text())["kind"] for name in before if not name.startswith(".")]
         self.assertIn("template", kinds)
+
+
+class Memory(MachineCase):
+    """A VM can use all of its memory, and pays for the pages that it writes. tests/slow/machine_memory.py
+    has more VMs and sizes."""
+    OPTIONS = (*LOOSE, "--memory", "256MiB", "--disk", "64MiB")
+    FULL = 230  # MiB of 256
+
+    def qemu(self, sandbox):
+        [pid] = children_of(warden_of(sandbox), "qemu-system-x86")
+        return pid
+
+    @as_root
+    def test_its_writes_are_its_own(self):
+        """Another clone has the same template and cannot observe any of it."""
+        first, second = self.create(*self.OPTIONS), self.create(*self.OPTIONS)
+        [path] = {line.split(None, 5)[5] for box in (first, second) for line in Path(f"/proc/{self.qemu(box)}/maps").read_text().splitlines()
+                  if line.endswith("/memory")}
+        memory.warm(path)
+        blocks, before = os.stat(path).st_blocks, memory.cached_pages(path)
+        self.assertEqual(self.python(second, memory.FILL + memory.CHECK + "print('whole')", str(self.FULL), "50"), "whole\n")
+        self.assertEqual(memory.cached_pages(path) - before, set(), "new in the host's cache")
+        self.assertEqual(os.stat(path).st_blocks, blocks)
+        of = memory.of_file(self.qemu(second), "/memory")
+        self.assertLessEqual(of["Shared_Dirty"] + of["Private_Dirty"], of["Anonymous"], "written pages are anonymous")
+        # Both still share the pages that neither has written.
+        for box in (first, second):
+            self.assertLess(memory.file_share(self.qemu(box), "/memory"), 0.7)
+
+    def test_all_of_it_is_saved(self):
+        sandbox = self.create(*self.OPTIONS)
+        self.exec_(sandbox, "python3", "-c", memory.HOLD, str(self.FULL), "0", opts=["-d"])
+        pid, _ = eventually(lambda: self.sh(sandbox, f"cat {memory.HELD} 2>/dev/null || true").split(), "the program has filled its memory")
+        [fork] = self.fork(sandbox, 1)
+        self.say("suspend", sandbox)
+        self.say("resume", sandbox)
+        for box in (sandbox, fork):
+            self.sh(box, f"kill -USR1 {pid}")
+            said = eventually(lambda box=box: [n for _, n in [self.sh(box, f"cat {memory.HELD}").split()] if n != "0"], "the check")
+            self.assertEqual(said, ["1"])
 
 
 class Api(SandboxCase):
