@@ -3,7 +3,7 @@
 #include "state/life.h"
 
 const char *const life_stop_names[] = { "", "disk-full", "unknown", NULL };
-const char *const life_stop_texts[] = { "", "the host's disk is full", "QEMU gave no reason",
+const char *const life_stop_texts[] = { "", "the host's disk is full", "for an unknown reason",
 					NULL };
 
 static_assert(ARRAY_SIZE(life_stop_names) == LIFE_STOPS + 1, "a name for each");
