@@ -95,6 +95,8 @@ void qemu_describe(const struct spec *spec, enum vm_start start, struct qemu_mac
 		.kvm = uses_kvm(spec),
 		.memory = spec->limits.memory / MIB * MIB,
 		.vcpus = vcpus(spec),
+		.disk_bandwidth = start == VM_TEMPLATE ? 0 : spec->limits.disk_bandwidth,
+		.disk_ops = start == VM_TEMPLATE ? 0 : spec->limits.disk_ops,
 		.reserved = start != VM_TEMPLATE && !spec->overcommit,
 	};
 }
