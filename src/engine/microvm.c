@@ -92,6 +92,8 @@ void qemu_describe(const struct spec *spec, enum vm_start start, struct qemu_mac
 		.kvm = uses_kvm(spec),
 		.memory = spec_ram(spec),
 		.vcpus = vcpus(spec),
+		.disk_bandwidth = spec->limits.disk_bandwidth,
+		.disk_ops = spec->limits.disk_ops,
 		.reserved = !spec->overcommit,
 	};
 }

@@ -76,8 +76,20 @@ static void put_memory(struct args *a, const struct qemu_machine *m)
 	put_pair(a, "-object", text);
 }
 
-/* `unmap`: discarded blocks become holes. */
-static void put_disk(struct args *a, int fd, bool read_only, bool unmap)
+/* QEMU's own throttling: it also holds where no control group limits I/O. 0 means no limit here,
+ * too. */
+static void put_limit(struct args *a, const struct qemu_machine *m)
+{
+	char text[128];
+
+	(void)snprintf(text, sizeof(text),
+		       "throttle-group,id=limit,x-bps-total=%" PRIu64 ",x-iops-total=%" PRIu64,
+		       m->disk_bandwidth, m->disk_ops);
+	put_pair(a, "-object", text);
+}
+
+/* `unmap`: discarded blocks become holes. `limited`: by put_limit(). */
+static void put_disk(struct args *a, int fd, bool read_only, bool unmap, bool limited)
 {
 	char text[192];
 
@@ -89,13 +101,22 @@ static void put_disk(struct args *a, int fd, bool read_only, bool unmap)
 		       fd, read_only ? "on" : "off", fd,
 		       unmap ? ",discard=unmap,file.discard=unmap" : "");
 	put_pair(a, "-blockdev", text);
-	(void)snprintf(text, sizeof(text), "virtio-blk-device,drive=disk%d", fd);
+	if (limited) {
+		(void)snprintf(
+			text, sizeof(text),
+			"driver=throttle,node-name=limited%d,throttle-group=limit,file=disk%d", fd,
+			fd);
+		put_pair(a, "-blockdev", text);
+	}
+	(void)snprintf(text, sizeof(text), "virtio-blk-device,drive=%s%d",
+		       limited ? "limited" : "disk", fd);
 	put_pair(a, "-device", text);
 }
 
 /* The guest numbers devices in this order: the first disk is /dev/vda. */
 static void put_devices(struct args *a, const struct qemu_machine *m)
 {
+	const bool limited = m->disk_bandwidth > 0 || m->disk_ops > 0;
 	char text[96];
 
 	put_pair(a, "-global", "virtio-mmio.force-legacy=false");
@@ -103,8 +124,10 @@ static void put_devices(struct args *a, const struct qemu_machine *m)
 	put_pair(a, "-chardev", text);
 	put_pair(a, "-device", "virtio-serial-device,max_ports=2");
 	put_pair(a, "-device", "virtserialport,id=hutch,chardev=channel,name=hutch,nr=1");
-	put_disk(a, QEMU_FD_ROOT, true, false);
-	put_disk(a, QEMU_FD_DISK, false, !m->reserved);
+	put_disk(a, QEMU_FD_ROOT, true, false, false);
+	if (limited)
+		put_limit(a, m);
+	put_disk(a, QEMU_FD_DISK, false, !m->reserved, limited);
 	if (!m->console) {
 		put_pair(a, "-serial", "none");
 		return;

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The hypervisor stops a VM whose disk cannot be written because the host's disk is full. The
- * keeper records this, reports it to the warden, which writes it down for other processes, and
- * refuses operations that need the guest. Every TRY_MS it orders the hypervisor to continue, which
- * then repeats the failed write and stops again at once if there is still no room, so a VM that
- * runs for TRY_MS has continued.
+ * A VM stops when its disk cannot be written because the host's disk is full. The keeper records
+ * this, reports it to the warden, which writes it down for other processes, and refuses operations
+ * that need the guest. Every TRY_MS it orders the VM to continue. The VM then repeats the failed
+ * write and stops again at once if there is still no room, so a VM that runs for TRY_MS has
+ * continued.
  *
- * Time limits of commands continue: a client must not wait without end for a host without room.
+ * Time limits of commands are not stopped: a client must not wait without end for a host without
+ * room.
  *
- * A compromised hypervisor can report any number of stops. They cost it one order for each TRY_MS,
- * and one pair of records for each two.
+ * A guest that has broken into its VM monitor can report any number of stops. They cost one order
+ * for each TRY_MS, and one pair of records for each two.
  */
 #include "base/clock.h"
 #include "base/log.h"

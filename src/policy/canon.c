@@ -188,17 +188,26 @@ static json_t *prompt(const struct policy *p)
 	return b.err ? NULL : json_stringn(buf_text(&b), b.len);
 }
 
+/* Optional keys are written only if they are set: other policies keep their digest. */
 static json_t *resources(const struct policy *p)
 {
-	return JSON_OBJECT({ "cpus_thousandths", json_number(p->resources.cpus) },
-			   { "memory_bytes", json_number(p->resources.memory) },
-			   { "pids", json_number(p->resources.pids) },
-			   { "disk_bytes", json_number(p->resources.disk) },
-			   { "scratch", json_string(scratch_names[p->resources.scratch]) },
-			   { "output_bytes", json_number(p->resources.output) },
-			   { "timeout_ms", json_number(p->resources.timeout) },
-			   { "ttl_ms", json_number(p->resources.ttl) },
-			   { "idle_ms", json_number(p->resources.idle) });
+	_cleanup_json_ json_t *j =
+		JSON_OBJECT({ "cpus_thousandths", json_number(p->resources.cpus) },
+			    { "memory_bytes", json_number(p->resources.memory) },
+			    { "pids", json_number(p->resources.pids) },
+			    { "disk_bytes", json_number(p->resources.disk) },
+			    { "scratch", json_string(scratch_names[p->resources.scratch]) },
+			    { "output_bytes", json_number(p->resources.output) },
+			    { "timeout_ms", json_number(p->resources.timeout) },
+			    { "ttl_ms", json_number(p->resources.ttl) },
+			    { "idle_ms", json_number(p->resources.idle) });
+	int r = j ? 0 : -ENOMEM;
+
+	if (p->resources.disk_bandwidth > 0)
+		r |= json_put(j, "disk_bandwidth", json_number(p->resources.disk_bandwidth));
+	if (p->resources.disk_ops > 0)
+		r |= json_put(j, "disk_ops", json_number(p->resources.disk_ops));
+	return r == 0 ? TAKE_PTR(j) : NULL;
 }
 
 static json_t *budgets(const struct policy *p)

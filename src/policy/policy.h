@@ -127,6 +127,7 @@ struct policy {
 		uint64_t pids;
 		uint64_t timeout, ttl, idle; /* milliseconds */
 		enum scratch_kind scratch;
+		uint64_t disk_bandwidth, disk_ops; /* per second; 0: no limit */
 	} resources;
 	struct {
 		struct rule_list list;

@@ -149,6 +149,11 @@ static int check_scratch(const struct sandbox_options *o, const struct policy *p
 	const uint64_t most = scratch_in_memory(p->resources.disk, p->resources.memory);
 	char limit[VALUE_HINT_MAX];
 
+	if (engine_has(engine, ENGINE_SCRATCH) &&
+	    (p->resources.disk_bandwidth > 0 || p->resources.disk_ops > 0))
+		return err_set(e, -EPERM,
+			       "resources.disk_bandwidth and disk_ops cannot be enforced for a "
+			       "container; use --level microvm, or remove them from the policy");
 	if (!engine_has(engine, ENGINE_SCRATCH))
 		return memory ? err_set(e, -EINVAL,
 					"resources.scratch: memory is for containers; a microVM's "
@@ -408,6 +413,8 @@ static void take_policy(const struct policy *p, const struct engine *engine, str
 	s->limits.memory = p->resources.memory;
 	s->limits.disk = p->resources.disk;
 	s->limits.output = p->resources.output;
+	s->limits.disk_bandwidth = p->resources.disk_bandwidth;
+	s->limits.disk_ops = p->resources.disk_ops;
 	s->limits.pids = p->resources.pids;
 	s->limits.timeout = p->resources.timeout;
 	s->limits.ttl = p->resources.ttl;

@@ -329,6 +329,10 @@ static int read_deadline(const json_t *j, struct spec *s, struct err *e)
 
 	if (json_object_get(j, "deadline"))
 		r = json_get_u64(j, "deadline", INT64_MAX / 1000000, &s->deadline, e);
+	if (r == 0 && json_object_get(j, "disk_bandwidth"))
+		r = json_get_u64(j, "disk_bandwidth", INT64_MAX, &s->limits.disk_bandwidth, e);
+	if (r == 0 && json_object_get(j, "disk_ops"))
+		r = json_get_u64(j, "disk_ops", INT64_MAX, &s->limits.disk_ops, e);
 	if (r == 0 && json_object_get(j, "snapshot_space"))
 		r = json_get_u64(j, "snapshot_space", INT64_MAX, &s->snapshot_space, e);
 	if (r < 0 || !json_object_get(j, "on_timeout"))
@@ -408,7 +412,7 @@ static int read_all(const json_t *j, struct spec *s, struct err *e)
 		"once", "remove", "budgets", "egress_allow", "egress_deny", "egress_narrow", "deadline",
 		"on_timeout", "machine", "snapshot_space", "level", "engine", "chain", "ttl_left",
 		"limits_asked", "egress_proxy", "request", "trace", "in_memory", "blank",
-		"disk_overcommit", "versions", NULL
+		"disk_overcommit", "disk_bandwidth", "disk_ops", "versions", NULL
 	};
 	/* clang-format on */
 
@@ -568,6 +572,11 @@ char *spec_write(const struct spec *s)
 	if (s->trace && json_put(j, "trace", json_true()) < 0)
 		return NULL;
 	if (s->in_memory && json_put(j, "in_memory", json_true()) < 0)
+		return NULL;
+	if (s->limits.disk_bandwidth > 0 &&
+	    json_put(j, "disk_bandwidth", json_number(s->limits.disk_bandwidth)) < 0)
+		return NULL;
+	if (s->limits.disk_ops > 0 && json_put(j, "disk_ops", json_number(s->limits.disk_ops)) < 0)
 		return NULL;
 	if (s->overcommit && json_put(j, "disk_overcommit", json_true()) < 0)
 		return NULL;

@@ -83,6 +83,9 @@ static json_t *arguments(const struct spec *spec, enum vm_start start)
 	size_t n = 0;
 
 	qemu_describe(spec, start, &m);
+	/* Limits of a clone, not of its template. */
+	m.disk_bandwidth = m.disk_ops = 0;
+	m.reserved = false;
 	if (qemu_arguments(&m, QEMU_PROGRAM, &text, argv) < 0)
 		return NULL;
 	while (argv[n])

@@ -12,7 +12,7 @@ import urllib.parse
 from pathlib import Path
 
 from api import DOMAIN, ApiCase, Daemon, new_key, read_all, request, send_all
-from sandbox import CONFIG, agent, eventually, hutch, start
+from sandbox import CONFIG, agent, eventually, host_yaml, hutch, start
 
 WRONG = "e2b_" + "0" * 40
 
@@ -188,9 +188,7 @@ class TestWhatErrorsSay(ApiCase):
         self.assertIn(os.environ["HUTCH_STATE_DIR"], text, "control: an administrator reads where they are")
 
     def test_a_configuration_of_the_host_that_is_wrong(self):
-        place = CONFIG / "host.yaml"
-        place.write_text(f"egress_proxy: https://svc:{self.SECRET}@proxy.corp.example:3128\n")
-        self.addCleanup(place.unlink)
+        self.enterContext(host_yaml(f"egress_proxy: https://svc:{self.SECRET}@proxy.corp.example:3128\n"))
         for what, ask in {
             "create": lambda key: self.daemon.ask("POST", "/sandboxes", {"templateID": "base", "timeout": 60}, key)[1].decode(),
             "a tool": self.tool,

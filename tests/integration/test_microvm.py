@@ -366,12 +366,26 @@ class Commands(MachineCase):
         self.finish(sandbox, was)
 
 
+class Speed(MachineCase):
+    WRITE = "import os, time; f = os.open('/tmp/x', os.O_CREAT | os.O_WRONLY); b = time.monotonic(); os.write(f, bytes(16 << 20)); os.fsync(f); print(time.monotonic() - b)"
+
+    def test_of_the_disk_is_limited(self):
+        slow = self.create("--agent", agent("slow-disk", "extends: default\nresources: {disk_bandwidth: 4MiB}\n"))
+        self.assertGreater(float(self.python(slow, self.WRITE)), 3, "16 MiB at 4 MiB/s, with a second's burst")
+        self.assertLess(float(self.python(self.create(), self.WRITE)), 3, "the control")
+
+    def test_a_container_with_a_limit_is_refused(self):
+        said = self.refused("run", "--agent", agent("slow-box", "extends: default\nresources: {disk_ops: 100}\n"), "--", "true", env={"HUTCH_LEVEL": ""})
+        self.assertIn("disk_bandwidth and disk_ops cannot be enforced for a container", said)
+
+
 @as_root
 class FullHost(MachineCase):
     """The disks of VMs are on a small file system of the test, which it fills."""
 
     def setUp(self):
         super().setUp()
+        self.enterContext(host_yaml("disk_overcommit: false\n"))
         hutch("gc")  # ends the processes that hold templates
         with tempfile.NamedTemporaryFile(dir=STATE) as image, tempfile.TemporaryDirectory(dir=STATE) as old:
             image.truncate(900 * MIB)
@@ -433,9 +447,7 @@ class Space(MachineCase):
     """snapshot_space of host.yaml, and references that keep an image."""
 
     def allow(self, size):
-        CONFIG.mkdir(parents=True, exist_ok=True)
-        (CONFIG / "host.yaml").write_text(f"snapshot_space: {size}\n")
-        self.addCleanup((CONFIG / "host.yaml").unlink, missing_ok=True)
+        self.enterContext(host_yaml(f"snapshot_space: {size}\n"))
 
     def test_is_kept_free(self):
         sandbox = self.create()

@@ -40,6 +40,7 @@ resources: {{memory: 96MiB, disk: {DISK >> 20}MiB}}
 HOST = """
 accel: kvm
 accel_timeout: 5m
+disk_overcommit: true
 """
 
 # The inner VM without any Hutch code: does KVM in the outer VM boot a kernel?

@@ -101,7 +101,7 @@ class Cap(DiskCase):
 
     def test_the_smallest_and_a_huge_one(self):
         for size, least in (("1MiB", 512 << 10), ("3TiB", 2 << 40)):
-            with self.subTest(size=size), host_yaml("disk_overcommit: true\n"):
+            with self.subTest(size=size):
                 sandbox = self.create("--disk", size)
                 self.assertGreater(self.df(sandbox)[2], least)
                 self.assertEqual(self.sh(sandbox, "echo x >/tmp/x; cat /tmp/x"), "x\n")
@@ -157,6 +157,10 @@ class Device(DiskCase):
 
 class SmallHost(DiskCase):
     """Disks are stored on a file system that the test mounts."""
+
+    def setUp(self):
+        super().setUp()
+        self.enterContext(host_yaml("disk_overcommit: false\n"))
 
     def keep_on(self, *mount):
         home = STATE / "machine"

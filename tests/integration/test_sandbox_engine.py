@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 
-from sandbox import CONFIG, SandboxCase, as_root, hutch
+from sandbox import SandboxCase, as_root, host_yaml, hutch
 from waiting import LONG
 
 
@@ -18,10 +18,7 @@ class Engines(SandboxCase):
                 self.assertEqual(self.engine(name), name)
 
     def test_host_yaml_chooses_and_the_environment_counts_more(self):
-        path = CONFIG / "host.yaml"
-        CONFIG.mkdir(exist_ok=True)
-        path.write_text("engine: runc\n")
-        self.addCleanup(path.unlink)
+        self.enterContext(host_yaml("engine: runc\n"))
         self.assertEqual(self.engine(""), "runc")
         self.assertEqual(self.engine("crun"), "crun")
 

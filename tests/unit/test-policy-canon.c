@@ -132,6 +132,22 @@ TEST(golden_text)
 	assert_string_equal(digest, sodium_bin2hex(want, sizeof(want), hash, sizeof(hash)));
 }
 
+TEST(optional_limits_are_written_if_set)
+{
+	_cleanup_store_ struct policy_store store = SMALL_STORE(NULL);
+	_cleanup_policy_ struct policy *p =
+		compile_with(&store,
+			     "agent: {name: a, type: t}\n"
+			     "resources: {disk_bandwidth: 1MiB, disk_ops: 100}\n",
+			     "");
+	char digest[POLICY_DIGEST_HEX + 1];
+	_cleanup_free_ char *text = NULL;
+
+	assert_int_equal(policy_canonical(p, &text, digest), 0);
+	assert_non_null(strstr(text, "    \"disk_bandwidth\": 1048576,\n"));
+	assert_non_null(strstr(text, "    \"disk_ops\": 100,\n"));
+}
+
 TEST(it_is_json)
 {
 	_cleanup_json_ json_t *j = NULL;

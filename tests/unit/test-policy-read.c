@@ -65,7 +65,8 @@ TEST(heads_and_sections)
 		  "domains, deny, ports, budgets; did you mean 'domains'?\n" },
 		{ AGENT "resources: {budgets: {}}",
 		  "t.yaml:2:13: error: resources.budgets: unknown key; expected one of: cpus, "
-		  "memory, pids, disk, scratch, output, timeout, ttl, idle\n" },
+		  "memory, pids, disk, scratch, disk_bandwidth, disk_ops, output, timeout, ttl, "
+		  "idle\n" },
 		{ AGENT "egress: [x]",
 		  "t.yaml:2:9: error: egress: expected a mapping, found a list\n" },
 		{ AGENT "egress:",
@@ -609,7 +610,7 @@ TEST(values_arrive)
 		"agent: {name: full, type: test, summary: All of it}\n"
 		"isolation: {level: gvisor, require: [seccomp, kvm, seccomp]}\n"
 		"resources: {cpus: '1.5', memory: 2GiB, pids: 64, disk: 1GiB, output: 1MiB, "
-		"timeout: 90s, ttl: 1h, idle: 5m}\n"
+		"timeout: 90s, ttl: 1h, idle: 5m, disk_bandwidth: 5MiB, disk_ops: 50}\n"
 		"egress:\n"
 		"  domains: [a.example.org, A.example.org, 'b.example.org:22']\n"
 		"  ports: [443, 80]\n"
@@ -634,6 +635,8 @@ TEST(values_arrive)
 	assert_int_equal(p->resources.pids, 64);
 	assert_int_equal(p->resources.disk, 1 << 30);
 	assert_int_equal(p->resources.output, 1 << 20);
+	assert_int_equal(p->resources.disk_bandwidth, 5 << 20);
+	assert_int_equal(p->resources.disk_ops, 50);
 	assert_int_equal(p->resources.timeout, 90000);
 	assert_int_equal(p->resources.ttl, 3600000);
 	assert_int_equal(p->resources.idle, 300000);

@@ -17,18 +17,22 @@
 #define MACHINE ",x-option-roms=off,mem-merge=off,dump-guest-core=off,memory-backend=mem0 "
 #define TCG	"-accel tcg,tb-size=64 -cpu qemu64,+rdrand,+arat "
 #define KVM	"-accel kvm -cpu host "
-#define DEVICES_(discard)                                                         \
+#define DEVICES_(limit, discard, more)                                            \
 	"-global virtio-mmio.force-legacy=false -chardev socket,id=channel,fd=3 " \
 	"-device virtio-serial-device,max_ports=2 "                               \
 	"-device virtserialport,id=hutch,chardev=channel,name=hutch,nr=1 "        \
 	"-add-fd fd=5,set=5 -blockdev driver=raw,node-name=disk5,read-only=on,"   \
 	"file.driver=file,file.filename=/dev/fdset/5,file.locking=off "           \
-	"-device virtio-blk-device,drive=disk5 "                                  \
+	"-device virtio-blk-device,drive=disk5 " limit                            \
 	"-add-fd fd=6,set=6 -blockdev driver=raw,node-name=disk6,read-only=off,"  \
-	"file.driver=file,file.filename=/dev/fdset/6,file.locking=off" discard    \
-	" -device virtio-blk-device,drive=disk6 "
-#define DEVICES	 DEVICES_(",discard=unmap,file.discard=unmap")
-#define RESERVED DEVICES_("")
+	"file.driver=file,file.filename=/dev/fdset/6,file.locking=off" discard more "6 "
+#define DEVICES DEVICES_("", ",discard=unmap,file.discard=unmap", DRIVE "disk")
+#define DRIVE	" -device virtio-blk-device,drive="
+#define LIMITED                                                                             \
+	DEVICES_("-object throttle-group,id=limit,x-bps-total=1048576,x-iops-total=0 ", "", \
+		 " -blockdev driver=throttle,node-name=limited6,throttle-group=limit,"      \
+		 "file=disk6" DRIVE "limited")
+#define RESERVED DEVICES_("", "", DRIVE "disk")
 #define QMP	 "-chardev socket,id=qmp,fd=4 -mon chardev=qmp,mode=control "
 #define KERNEL	 "-kernel /kernel -initrd /initrd -append reboot=t panic=-1 cryptomgr.notests=1"
 #define QUIET	 " quiet loglevel=0 8250.nr_uarts=0"
@@ -45,6 +49,15 @@ static const struct {
 	{ { .start = VM_BOOT, .kvm = true, .memory = UINT64_C(8) << 30, .vcpus = 4 },
 	  HEAD "off" CLOCKS "off" MACHINE KVM "-smp 4 -m 8192M "
 	       "-object memory-backend-ram,id=mem0,size=8192M,merge=off,dump=off,share=on " DEVICES
+	       "-serial none " QMP KERNEL QUIET " " },
+	{ { .start = VM_BOOT,
+	    .kvm = true,
+	    .memory = 64 << 20,
+	    .vcpus = 1,
+	    .reserved = true,
+	    .disk_bandwidth = 1 << 20 },
+	  HEAD "off" CLOCKS "off" MACHINE KVM "-smp 1 -m 64M "
+	       "-object memory-backend-ram,id=mem0,size=64M,merge=off,dump=off,share=on " LIMITED
 	       "-serial none " QMP KERNEL QUIET " " },
 	{ { .start = VM_BOOT, .kvm = true, .memory = 64 << 20, .vcpus = 1, .reserved = true },
 	  HEAD "off" CLOCKS "off" MACHINE KVM "-smp 1 -m 64M "

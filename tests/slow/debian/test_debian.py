@@ -73,6 +73,7 @@ def install():
         must("install", "-d", "-m700", "-oworker", "-gworker", path)
     agents = Path("/etc/hutch/agents")
     agents.mkdir(parents=True)
+    (agents.parent / "host.yaml").write_text("disk_overcommit: true\n")  # the guest's disk is small
     (agents / "all.yaml").write_text(AGENT % ("all", ", ".join(REQUIRED)))
     (agents / "some.yaml").write_text(AGENT % ("some", "seccomp, cgroup-cpu, cgroup-memory, cgroup-pids"))
 
