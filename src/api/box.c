@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "api/request.h"
-#include "api/turn.h"
 #include "base/fd.h"
 #include "state/kept.h"
 #include "state/life.h"
@@ -274,8 +273,9 @@ struct box *box_find(struct api *a, const char *id)
 	struct err e = ERR_INIT;
 	struct box *b = spec_id_valid(id) ? known(a, id) : NULL;
 
-	/* A resuming box stays suspended until it runs: later requests for it wait too. */
-	if (b && b->suspended && !turn_is_on(a, id) && !is_suspended(b)) {
+	/* A resuming box stays suspended until it runs: later requests for it wait too. Then it is
+	 * replaced at once, because the requests that use it would end with it. */
+	if (b && b->suspended && !is_suspended(b)) {
 		box_free(b); /* it runs again, or has ended */
 		b = NULL;
 	}

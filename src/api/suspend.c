@@ -172,7 +172,7 @@ static void resume_done(void *arg, const json_t *result, const struct err *e)
 	struct turn *t = arg;
 	const struct box *b;
 
-	t->ops = NULL; /* reads the box again */
+	t->ops = NULL;
 	b = result ? NULL : box_find(t->api, t->id);
 	finish(t, result || (b && !b->suspended) ? NULL : e);
 }

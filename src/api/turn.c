@@ -19,15 +19,6 @@ void turns_free(struct api *a)
 		turn_free(a->turns);
 }
 
-bool turn_is_on(const struct api *a, const char *id)
-{
-	const struct turn *t = a->turns;
-
-	while (t && !(t->ops && str_eq(t->id, id)))
-		t = t->next;
-	return t != NULL;
-}
-
 struct turn *turn_find(const struct api *a, const char *id, const struct job_ops *ops)
 {
 	struct turn *t = a->turns;

@@ -25,6 +25,5 @@ struct turn *turn_new(struct api *a, const char *id, const char *owner, uint64_t
 void turn_free(struct turn *t);
 void turns_free(struct api *a);
 
-/* Returns the box's turn with these ops, or NULL; and whether the box has an unfinished turn. */
+/* Returns the box's unfinished turn with these ops, or NULL. */
 struct turn *turn_find(const struct api *a, const char *id, const struct job_ops *ops);
-bool turn_is_on(const struct api *a, const char *id);

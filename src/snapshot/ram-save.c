@@ -274,26 +274,35 @@ static int wait_for(int fd, uint64_t deadline)
 	return n < 0 ? -errno : n == 0 ? -ETIME : 0;
 }
 
-int ram_save_finish(struct ram_save *s, uint64_t deadline, char ret_hex[static PAGES_HEX],
-		    struct err *e)
+void ram_save_go(struct ram_save *s)
+{
+	FAULT_KILL("ram-saver", s->saver.pidfd);
+	(void)!write(s->go, "m", 1); /* if the child has failed, its result says why */
+}
+
+int ram_save_result(struct ram_save *s, char ret_hex[static PAGES_HEX], struct err *e)
 {
 	struct result result = { 0 };
-	int r;
 
-	FAULT_KILL("ram-saver", s->saver.pidfd);
-	(void)!write(s->go, "m", 1); /* if it has failed, its result says why */
-	r = wait_for(s->result, deadline);
-	if (r == 0 &&
-	    RETRY_EINTR(read(s->result, &result, sizeof(result))) != (ssize_t)sizeof(result))
+	if (RETRY_EINTR(read(s->result, &result, sizeof(result))) != (ssize_t)sizeof(result))
 		return err_set(e, -EPIPE, "the process that saves the VM was killed");
-	if (r < 0)
-		return err_set(e, r, "cannot save the VM: %s", strerror(-r));
 	if (result.num < 0)
 		return err_set(e, result.num, "cannot save %.*s: %s", (int)sizeof(result.at) - 1,
 			       result.at, strerror(-result.num));
 	memcpy(ret_hex, result.hex, PAGES_HEX);
 	ret_hex[PAGES_HEX - 1] = '\0';
 	return 0;
+}
+
+int ram_save_finish(struct ram_save *s, uint64_t deadline, char ret_hex[static PAGES_HEX],
+		    struct err *e)
+{
+	int r;
+
+	ram_save_go(s);
+	r = wait_for(s->result, deadline);
+	return r < 0 ? err_set(e, r, "cannot save the VM: %s", strerror(-r))
+		     : ram_save_result(s, ret_hex, e);
 }
 
 void ram_save_done(struct ram_save *s)

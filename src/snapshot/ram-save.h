@@ -42,8 +42,13 @@ struct ram_save {
 int ram_save_start(const struct ram_source *from, int state, int memory, struct ram_save *ret,
 		   int *ret_pipe, struct err *e);
 
-/* Call it when the guest has stopped and its state is written: waits until its memory is saved, or
- * until `deadline` (clock_mono()). *ret_hex: the digest of the memory. */
+/* Call it when the guest has stopped and its state is written: the child copies the memory. When
+ * `result` can be read, ram_save_result() returns how that ended. */
+void ram_save_go(struct ram_save *s);
+/* *ret_hex: the digest of the memory. */
+int ram_save_result(struct ram_save *s, char ret_hex[static PAGES_HEX], struct err *e);
+
+/* Both, and waits between them, at most until `deadline` (clock_mono()). */
 int ram_save_finish(struct ram_save *s, uint64_t deadline, char ret_hex[static PAGES_HEX],
 		    struct err *e);
 

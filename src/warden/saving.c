@@ -262,9 +262,8 @@ static int finish(struct warden *w, uint64_t *ret, struct err *e)
 	*ret |= 1;
 	save_name(*ret, name);
 	if ((w->saving.what_for == WIRE_SAVE_SUSPEND && write_rest(w, e) < 0) ||
-	    ram_save_finish(&w->saving.ram, w->saving.until, memory, e) < 0 ||
-	    FAULT_ERR("save-memory", e) < 0 || copy_rest(w, e) < 0 ||
-	    put_in_place(w, name, memory, info, e) < 0)
+	    ram_save_result(&w->saving.ram, memory, e) < 0 || FAULT_ERR("save-memory", e) < 0 ||
+	    copy_rest(w, e) < 0 || put_in_place(w, name, memory, info, e) < 0)
 		return e->num;
 	(void)FAULT("save-finished");
 	return 0;

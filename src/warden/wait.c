@@ -18,8 +18,9 @@ struct waiting {
 	struct warden *w;
 	struct loop *loop;
 	struct loop_fd init, keeper, note;
+	struct loop_fd copied; /* a child copies the VM's memory for a snapshot */
 	struct loop_signal term, interrupt, child;
-	struct loop_timer due, sync;
+	struct loop_timer due, sync, late;
 };
 
 static void on_signal(struct loop_signal *src, int signo)
@@ -118,6 +119,42 @@ static bool on_life(struct waiting *s, uint64_t value)
 	       arm(s) == 0;
 }
 
+static void end_save(struct waiting *s, bool failed)
+{
+	loop_del_fd(&s->copied);
+	loop_del_timer(&s->late);
+	if (warden_saved(s->w, failed))
+		loop_stop(s->loop, END_SUSPENDED);
+}
+
+static void on_copied(struct loop_fd *src, uint32_t events)
+{
+	(void)events;
+	end_save(src->arg, false);
+}
+
+static void on_late(struct loop_timer *src)
+{
+	log_error("the memory of the VM was not copied in time");
+	end_save(src->arg, true);
+}
+
+/* The VM has stopped and written its state. Its process may be in wrong hands and make the copy
+ * slow, so the loop continues meanwhile. */
+static bool on_state_saved(struct waiting *s, bool failed)
+{
+	struct saving *save = &s->w->saving;
+
+	if (s->copied.loop)
+		return false; /* a second time */
+	if (failed || loop_add_fd(s->loop, &s->copied, save->ram.result, EPOLLIN) < 0 ||
+	    loop_set_timer(s->loop, &s->late, save->until) < 0)
+		end_save(s, true);
+	else
+		ram_save_go(&save->ram);
+	return true;
+}
+
 /* False if the note is invalid. */
 static bool handle(struct waiting *s, enum note_kind kind, uint64_t value)
 {
@@ -141,9 +178,7 @@ static bool handle(struct waiting *s, enum note_kind kind, uint64_t value)
 		warden_save_begin(w, (enum wire_save)value);
 		return true;
 	case NOTE_SAVED:
-		if (warden_saved(w, value))
-			loop_stop(s->loop, END_SUSPENDED);
-		return true;
+		return on_state_saved(s, value);
 	case NOTE_LIFE:
 		return on_life(s, value);
 	case NOTE_MET:
@@ -231,7 +266,9 @@ enum end_reason warden_wait(struct warden *w)
 		.term = { .cb = on_signal, .arg = &s },
 		.interrupt = { .cb = on_signal, .arg = &s },
 		.child = { .cb = on_child, .arg = &s },
+		.copied = { .cb = on_copied, .arg = &s },
 		.due = { .cb = on_due, .arg = &s },
+		.late = { .cb = on_late, .arg = &s },
 		.sync = { .cb = on_sync, .arg = &s },
 	};
 	int r = loop_new(&loop);

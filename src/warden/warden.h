@@ -174,7 +174,8 @@ bool lifetime_over(struct warden *w); /* true: end the sandbox; false: it is pau
 /* Call it before entering namespaces, where the host's files look different. */
 int warden_take_snapshots(struct warden *w, struct err *e);
 void warden_save_begin(struct warden *w, enum wire_save what_for);
-bool warden_saved(struct warden *w, bool failed); /* true: suspended, end it now */
+/* Once the child of `saving.ram` has copied the memory. True: suspended, end it now. */
+bool warden_saved(struct warden *w, bool failed);
 bool warden_suspend(struct warden *w); /* at its deadline; false: it cannot be suspended */
 void warden_save_drop(struct warden *w);
 void warden_forget_suspended(struct warden *w); /* deletes the snapshot that it was resumed from */
