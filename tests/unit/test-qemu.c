@@ -27,9 +27,11 @@
 	"-add-fd fd=6,set=6 -blockdev driver=raw,node-name=disk6,read-only=off,"  \
 	"file.driver=file,file.filename=/dev/fdset/6,file.locking=off,"           \
 	"discard=unmap,file.discard=unmap -device virtio-blk-device,drive=disk6 "
-#define QMP    "-chardev socket,id=qmp,fd=4 -mon chardev=qmp,mode=control "
-#define KERNEL "-kernel /kernel -initrd /initrd -append reboot=t panic=-1 cryptomgr.notests=1"
-#define QUIET  " quiet loglevel=0 8250.nr_uarts=0"
+#define QMP "-chardev socket,id=qmp,fd=4 -mon chardev=qmp,mode=control "
+#define KERNEL                                                                           \
+	"-kernel /kernel -initrd /initrd -append reboot=t panic=-1 cryptomgr.notests=1 " \
+	"transparent_hugepage=madvise"
+#define QUIET " quiet loglevel=0 8250.nr_uarts=0"
 
 static const struct {
 	struct qemu_machine m;
