@@ -148,6 +148,13 @@ static void put_monitor(struct args *a)
 	put_pair(a, "-mon", "chardev=qmp,mode=control");
 }
 
+/*
+ * Huge pages only where a program asks for them. Otherwise the guest's khugepaged moves the memory
+ * of idle programs into new huge pages, 16 MiB every 10 s: each fork would get a copy of its own of
+ * memory that it shares with others.
+ */
+#define KERNEL_ALWAYS "reboot=t panic=-1 cryptomgr.notests=1 transparent_hugepage=madvise"
+
 static void put_kernel(struct args *a, const struct qemu_machine *m)
 {
 	/* The emulated TSC runs at the host's rate, which the guest cannot measure. */
@@ -155,7 +162,7 @@ static void put_kernel(struct args *a, const struct qemu_machine *m)
 
 	if (!m->kvm && m->tsc_khz)
 		(void)snprintf(tsc, sizeof(tsc), " tsc_early_khz=%" PRIu64, m->tsc_khz);
-	(void)snprintf(text, sizeof(text), "reboot=t panic=-1 cryptomgr.notests=1%s%s%s",
+	(void)snprintf(text, sizeof(text), KERNEL_ALWAYS "%s%s%s",
 		       m->console ? " console=ttyS0" : " quiet loglevel=0 8250.nr_uarts=0",
 		       m->kvm ? "" : " no_timer_check tsc=reliable", tsc);
 	put_pair(a, "-kernel", QEMU_KERNEL);

@@ -155,7 +155,7 @@ def part_gc(_):
 def part_edge(short):
     import machine_edge as edge
 
-    for size in ("32MiB", "100000001", "257MiB", "300001KiB"):
+    for size in ("32MiB", "100000001B", "257MiB", "300001KiB"):
         yield f"a VM with {size} of memory boots, is cloned, forked and resumed", lambda size=size: edge.size(size)
     yield "forks of forks of a VM with full memory", edge.forks_of_forks
     yield "two suspends of a VM with full memory", edge.two_suspends

@@ -34,8 +34,10 @@
 		 "file=disk6" DRIVE "limited")
 #define RESERVED DEVICES_("", "", DRIVE "disk")
 #define QMP	 "-chardev socket,id=qmp,fd=4 -mon chardev=qmp,mode=control "
-#define KERNEL	 "-kernel /kernel -initrd /initrd -append reboot=t panic=-1 cryptomgr.notests=1"
-#define QUIET	 " quiet loglevel=0 8250.nr_uarts=0"
+#define KERNEL                                                                           \
+	"-kernel /kernel -initrd /initrd -append reboot=t panic=-1 cryptomgr.notests=1 " \
+	"transparent_hugepage=madvise"
+#define QUIET " quiet loglevel=0 8250.nr_uarts=0"
 
 static const struct {
 	struct qemu_machine m;
