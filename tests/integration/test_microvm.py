@@ -530,11 +530,6 @@ class Memory(MachineCase):
         for box in (first, second):
             self.assertLess(memory.file_share(self.qemu(box), "/memory"), 0.7)
 
-    def test_idle_programs_keep_their_pages(self):
-        """Otherwise the guest's khugepaged copies the memory of idle programs, and forks stop
-        sharing it."""
-        self.assertIn("[madvise]", self.out("cat", "/sys/kernel/mm/transparent_hugepage/enabled", opts=self.OPTIONS))
-
     def test_all_of_it_is_saved(self):
         sandbox = self.create(*self.OPTIONS)
         self.exec_(sandbox, "python3", "-c", memory.HOLD, str(self.FULL), "0", opts=["-d"])

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """
-machine_memory.py [--short] [--part fill|crowd|trace|cost|time|gc|edge|save]...: the memory of VMs,
-as root. Takes about an hour; --short takes some minutes and uses 256 MiB and few VMs.
+machine_memory.py [--short] [--size MIB]... [--part fill|crowd|trace|cost|time|gc|edge|save]...: the
+memory of VMs, as root. Takes about an hour; --short takes some minutes and uses 256 MiB and few VMs.
 
 Parts:
   fill   a program fills 90 % of its memory and of its disk and checks both, in a clone, a fork, a
@@ -45,10 +45,10 @@ COST, TIME = 1.3, 2.0  # the bars of the parts of these names
 
 
 # ---- parts ----
-def part_fill(short):
+def part_fill(args):
     import machine_fill as fill
 
-    for size in SIZES[:1] if short else SIZES:
+    for size in args.size or (SIZES[:1] if args.short else SIZES):
         for way, begin in fill.WAYS.items():
             def one(size=size, begin=begin):
                 with fill.boxes() as made:
@@ -57,10 +57,10 @@ def part_fill(short):
             yield f"{way} of {size} MiB fills its memory and disk", one
 
 
-def part_crowd(short):
+def part_crowd(args):
     import machine_fill as fill
 
-    n = 4 if short else 40
+    n = 4 if args.short else 40
 
     def crowd():
         with fill.boxes() as made, concurrent.futures.ThreadPoolExecutor(n) as pool:
@@ -78,11 +78,11 @@ def part_trace(_):
     yield "control: a private mapping of a memfd does", trace.memfd_grows
 
 
-def part_cost(short):
+def part_cost(args):
     import machine_fill as fill
     import memory
 
-    hold, size = (100, 256) if short else (500, 1024)
+    hold, size = (100, 256) if args.short else (500, 1024)
     options = ("--memory", f"{size}MiB", "--disk", "64MiB", "--cpus", "1")
 
     def mean(made, n):
@@ -106,11 +106,11 @@ def part_cost(short):
             fill.require(forks <= COST * clones, said)
             return said
         return one
-    for n in (1, 4) if short else (1, 10, 40):
+    for n in (1, 4) if args.short else (1, 10, 40):
         yield f"private memory of {n} forks of a VM of {size} MiB that holds {hold} MiB", cost(n)
 
 
-def part_time(short):
+def part_time(args):
     import machine_fill as fill
 
     def took(box):
@@ -125,7 +125,7 @@ def part_time(short):
             for box in both:
                 fill.hold(box, 100)
                 took(box)
-            times = [[took(box) for box in both] for _ in range(3 if short else 9)]
+            times = [[took(box) for box in both] for _ in range(3 if args.short else 9)]
         small, large = (statistics.median(column) for column in zip(*times))
         said = f"{large:.2f} s with 1 GiB, {small:.2f} s with 256 MiB, ratio {large / small:.2f}"
         fill.require(large <= TIME * small, said)
@@ -152,7 +152,7 @@ def part_gc(_):
     yield "two clones share their template after hutch gc", shares
 
 
-def part_edge(short):
+def part_edge(_):
     import machine_edge as edge
 
     for size in ("32MiB", "100000001B", "257MiB", "300001KiB"):
@@ -191,7 +191,7 @@ def run(args):
 
     before, results = sandbox.ledger(), []
     for part in args.part or PARTS:
-        for name, fn in PARTS[part](args.short):
+        for name, fn in PARTS[part](args):
             results.append(check(len(results) + 1, f"{part}: {name}", fn))
     results.append(check(len(results) + 1, "nothing is left", lambda: fill.require(not (left := sandbox.settle(before)), f"{left}")))
     return results.count(False), len(results)
@@ -201,6 +201,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--short", action="store_true")
     p.add_argument("--part", action="append", choices=tuple(PARTS))
+    p.add_argument("--size", action="append", type=int, help="MiB of the VMs of part fill")
     args = p.parse_args()
     if os.geteuid() != 0:
         print("1..0 # SKIP needs root")
