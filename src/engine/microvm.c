@@ -91,6 +91,7 @@ void qemu_describe(const struct spec *spec, enum vm_start start, struct qemu_mac
 		.start = start,
 		.kvm = uses_kvm(spec),
 		.memory = spec_ram(spec),
+		.placeholder = QEMU_MEMORY,
 		.vcpus = vcpus(spec),
 		.disk_bandwidth = spec->limits.disk_bandwidth,
 		.disk_ops = spec->limits.disk_ops,
@@ -134,7 +135,7 @@ static int know_files(const struct engine_start *s, int root, struct engine_sand
 	const int fds[ENGINE_FILES] = {
 		[ENGINE_FILE_ROOT] = root,
 		[ENGINE_FILE_DISK] = s->disk,
-		[ENGINE_FILE_MEMORY] = s->memory,
+		[ENGINE_FILE_MEMORY] = -EBADF, /* known from seal() on */
 		[ENGINE_FILE_STATE] = s->state,
 	};
 	struct stat st;
@@ -171,6 +172,7 @@ static int start_qemu(const struct engine_start *s, const char *program, int roo
 		.rootless = s->rootless,
 		.pids = s->group->has[CGROUP_PIDS] ? 0 : THREADS + m.vcpus,
 		.file = s->spec->limits.disk,
+		.memory = m.memory,
 		.program = program,
 		.argv = argv,
 		.env = env,
@@ -224,11 +226,17 @@ static int microvm_start(const struct engine_start *s, struct engine_sandbox *re
 /* The library has reported by now: QEMU maps its memory before it answers its monitor. */
 static int microvm_seal(const struct engine_start *s, struct engine_sandbox *b, struct err *e)
 {
-	int r = qemu_ram_address(b->ram_report, &b->ram, e);
+	struct ram_report at;
+	int r = qemu_ram_report(b->ram_report, &at, e);
 
 	(void)s;
 	b->ram_report = fd_close(b->ram_report);
-	return r < 0 ? r : qemu_jail_seal(&b->init, e);
+	if (r < 0)
+		return r;
+	b->ram = at.address;
+	b->file[ENGINE_FILE_MEMORY].dev = at.dev;
+	b->file[ENGINE_FILE_MEMORY].ino = at.ino;
+	return qemu_jail_seal(&b->init, e);
 }
 
 /* The guest may control by now what QEMU prints, so escape it. */

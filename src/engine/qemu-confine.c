@@ -88,6 +88,21 @@ static int put_trees(void *arg)
 	return 0;
 }
 
+/* QEMU opens this file for writing. It has room for a few pages: the file system is small. */
+static int put_memory(void *arg)
+{
+	const struct inmate *in = arg;
+	_cleanup_close_ int fd = -EBADF;
+
+	if (in->jail->memory == 0)
+		return 0;
+	fd = open(PLACE QEMU_MEMORY, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd < 0 || ftruncate(fd, (off_t)in->jail->memory) < 0 ||
+	    fchown(fd, QEMU_JAIL_ID, QEMU_JAIL_ID) < 0)
+		return -errno;
+	return 0;
+}
+
 static int enter_root(void *arg)
 {
 	int r = qemu_enter_root(PLACE);
@@ -249,6 +264,7 @@ static const struct confine_stage stages[] = {
 	{ "forbidding user namespaces", forbid_namespaces },
 	{ "making an empty root", make_root },
 	{ "filling its root", put_trees },
+	{ "making its memory file", put_memory },
 	{ "entering its root", enter_root },
 	{ "limits", set_limits },
 	{ "forbidding huge pages", forbid_huge_pages },

@@ -19,8 +19,9 @@ struct qemu_jail {
 	const struct cgroup *group; /* entered before QEMU starts */
 	uint32_t ids;		    /* id 0 of its user namespace, as we see it */
 	bool rootless;		    /* we are root only in our own user namespace */
-	uint64_t pids; /* limit of processes in its user namespace; 0: the group has it */
-	uint64_t file; /* largest file that it may write */
+	uint64_t pids;	 /* limit of processes in its user namespace; 0: the group has it */
+	uint64_t file;	 /* largest file that it may write */
+	uint64_t memory; /* the size of QEMU_MEMORY, an empty file; 0: none */
 	const char *program, *const *argv;  /* a path inside the jail */
 	const char *const *env;		    /* NULL: empty */
 	const struct qemu_jail_file *files; /* ends with an entry without `from` */
@@ -38,6 +39,6 @@ enum {
  * output when the pipe is full. Leaves nothing behind on failure. */
 int qemu_jail_start(const struct qemu_jail *j, struct proc *ret, int *ret_said, struct err *e);
 
-/* Removes all that `files` and `kvm` provided: the root directory is then empty and
+/* Removes all that `files`, `memory` and `kvm` provided: the root directory is then empty and
  * read-only. */
 int qemu_jail_seal(const struct proc *qemu, struct err *e);

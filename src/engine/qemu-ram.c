@@ -45,7 +45,7 @@ int qemu_ram_environment(const struct qemu_machine *m, const char *library, stru
 	return 0;
 }
 
-int qemu_ram_address(int pipe, uint64_t *ret, struct err *e)
+int qemu_ram_report(int pipe, struct ram_report *ret, struct err *e)
 {
 	struct ram_report at = { 0 };
 
@@ -53,6 +53,6 @@ int qemu_ram_address(int pipe, uint64_t *ret, struct err *e)
 		return err_set(e, -EPROTO,
 			       "QEMU did not load " RAM_LIBRARY ", which maps the VM's memory; a "
 			       "QEMU that is linked statically cannot");
-	*ret = at.address;
+	*ret = at;
 	return 0;
 }

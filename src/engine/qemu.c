@@ -65,14 +65,17 @@ static void put_machine(struct args *a, const struct qemu_machine *m)
 	put_pair(a, "-m", text);
 }
 
-/* share=on: QEMU leaves the memory out of the state, and hutch-ram.so maps it privately (ram.h). */
+/* QEMU leaves a shared file out of the state (from 8.1 on, only a file with a name), and
+ * hutch-ram.so maps it privately (ram.h). */
 static void put_memory(struct args *a, const struct qemu_machine *m)
 {
-	char text[96];
+	char text[192];
 
 	(void)snprintf(text, sizeof(text),
-		       "memory-backend-ram,id=mem0,size=%" PRIu64 "M,merge=off,dump=off,share=on",
-		       m->memory >> 20);
+		       "memory-backend-%s,id=mem0,size=%" PRIu64 "M,merge=off,dump=off%s%s",
+		       m->placeholder ? "file" : "ram", m->memory >> 20,
+		       m->placeholder ? ",share=on,mem-path=" : "",
+		       m->placeholder ? m->placeholder : "");
 	put_pair(a, "-object", text);
 }
 

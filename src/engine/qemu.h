@@ -40,11 +40,15 @@ static_assert((int)QEMU_FD_MEMORY == (int)RAM_FD_MEMORY &&
 #define QEMU_KERNEL "/kernel"
 #define QEMU_INITRD "/initrd"
 #define QEMU_RAM    "/" RAM_LIBRARY
+#define QEMU_MEMORY "/memory" /* the placeholder of ram.h */
 
 struct qemu_machine {
 	enum vm_start start;
 	bool kvm;
 	uint64_t memory; /* bytes, whole MiB */
+	/* The path of the placeholder that hutch-ram.so replaces. NULL: plain memory, which cannot
+	 * be saved. */
+	const char *placeholder;
 	unsigned int vcpus;
 	/* QEMU keeps the last QEMU_CONSOLE bytes of the guest kernel's messages; QMP's ringbuf-read
 	 * of "console" returns them. They need no reader, and a flood uses no more memory. */
@@ -79,8 +83,8 @@ enum {
 int qemu_ram_environment(const struct qemu_machine *m, const char *library, struct buf *text,
 			 const char *env[static QEMU_ENVIRONMENT_MAX]);
 
-/* Reads the address of the mapped memory from the pipe. */
-int qemu_ram_address(int pipe, uint64_t *ret, struct err *e);
+/* Reads from the pipe what the library has mapped. */
+int qemu_ram_report(int pipe, struct ram_report *ret, struct err *e);
 
 /* microvm.c: fills in the VM of a spec, without measured values. */
 void qemu_describe(const struct spec *spec, enum vm_start start, struct qemu_machine *ret);

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -87,14 +88,19 @@ static int map_pieces(char *address, off_t size, int prot)
 	return r;
 }
 
-static int report(const void *address)
+static int report(const void *address, int fd)
 {
-	const struct ram_report at = { .address = (uintptr_t)address };
+	struct ram_report at = { .address = (uintptr_t)address };
+	struct stat st;
 
+	if (fstat(fd, &st) < 0)
+		return -1;
+	at.dev = st.st_dev;
+	at.ino = st.st_ino;
 	return write(RAM_FD_REPORT, &at, sizeof(at)) == (ssize_t)sizeof(at) ? 0 : -1;
 }
 
-static void *map_ram(void *address, size_t size, int prot)
+static void *map_ram(void *address, size_t size, int prot, int fd)
 {
 	char *at = plain(address, size, prot,
 			 MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -106,7 +112,7 @@ static void *map_ram(void *address, size_t size, int prot)
 		errno = EBADMSG;
 		return MAP_FAILED;
 	}
-	if ((snapshot && map_pieces(at, (off_t)size, prot) < 0) || report(at) < 0)
+	if ((snapshot && map_pieces(at, (off_t)size, prot) < 0) || report(at, fd) < 0)
 		return MAP_FAILED;
 	if (snapshot)
 		(void)close(RAM_FD_MEMORY);
@@ -115,13 +121,14 @@ static void *map_ram(void *address, size_t size, int prot)
 	return at;
 }
 
-/* QEMU reserves addresses first and then maps its memory at them, shared. */
+/* QEMU reserves addresses first and then maps its memory file at them, shared. */
 static void *map(void *address, size_t n, int prot, int flags, int fd, off_t offset)
 {
 	const int kind = MAP_SHARED | MAP_FIXED;
 
-	if (!mapped && (flags & kind) == kind && (prot & PROT_WRITE) && n == wanted_size())
-		return map_ram(address, n, prot);
+	if (!mapped && fd >= 0 && (flags & kind) == kind && (prot & PROT_WRITE) &&
+	    n == wanted_size())
+		return map_ram(address, n, prot, fd);
 	return plain(address, n, prot, flags, fd, offset);
 }
 

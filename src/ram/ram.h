@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * hutch-ram.so, which QEMU loads by LD_PRELOAD, replaces mmap(3). QEMU's arguments call its memory
- * shared, so it leaves memory out of the state that it saves and loads. When it maps that memory,
- * the library maps it privately instead:
+ * a shared file, so it leaves memory out of the state that it saves and loads. The file is an empty
+ * placeholder in QEMU's root directory. When QEMU maps it, the library maps memory privately
+ * instead:
  *
  *   data of the snapshot's file   a private mapping of the file: clones share its pages until they
  *                                 write them
@@ -30,4 +31,5 @@ enum {
 
 struct ram_report {
 	unsigned long long address;
+	unsigned long long dev, ino; /* the placeholder, which QEMU keeps open */
 };

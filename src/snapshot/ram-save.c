@@ -15,7 +15,7 @@
 #define FROM_FILE (UINT64_C(1) << 61)
 
 enum {
-	STATE_MAX = 64 * 1024 * 1024, /* the state without memory: 150 KiB were measured */
+	STATE_MAX = 8 * 1024 * 1024, /* the state without memory: 150 KiB were measured */
 	BLOCK = 64 * 1024,
 	ENTRIES = 8192, /* pages looked up at once */
 };

@@ -151,7 +151,8 @@ struct clones {
 	struct cgroup group;
 	bool jail;
 	uint32_t ids;
-	uint64_t tsc_khz; /* for VMs that boot */
+	uint64_t tsc_khz;	 /* for VMs that boot */
+	const char *placeholder; /* bare VMs make it in this directory: ram.h */
 };
 
 /* Writes a keeper's first message, with all permissions. */
@@ -266,6 +267,7 @@ static void start_bare(const struct clones *all, const struct engine_start *s, i
 
 	qemu_describe(&all->spec, s->state >= 0 ? VM_RESTORE : VM_BOOT, &m);
 	m.tsc_khz = all->tsc_khz;
+	m.placeholder = all->placeholder;
 	if (proc_find(QEMU_PROGRAM, program, sizeof(program)) < 0 ||
 	    qemu_arguments(&m, program, &text, argv) < 0)
 		die_errno("arguments");
@@ -403,7 +405,7 @@ static void run_kept(struct clones *all, uint64_t n)
 static int run_clones(const char *path, char **v)
 {
 	_cleanup_state_root_ struct state_root run = STATE_ROOT_INIT;
-	struct clones all = { .group = CGROUP_INIT, .from = SNAPSHOT_INIT };
+	struct clones all = { .group = CGROUP_INIT, .from = SNAPSHOT_INIT, .placeholder = "/tmp" };
 	struct err e = ERR_INIT;
 	uint64_t n = 0;
 	int range = -EBADF;
@@ -442,7 +444,10 @@ static uint64_t tsc_khz(void)
 
 static int run_boots(char **v)
 {
-	struct clones all = { .group = CGROUP_INIT, .from = SNAPSHOT_INIT, .tsc_khz = tsc_khz() };
+	struct clones all = { .group = CGROUP_INIT,
+			      .from = SNAPSHOT_INIT,
+			      .tsc_khz = tsc_khz(),
+			      .placeholder = "/tmp" };
 	_cleanup_close_ int dir = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	uint64_t n = 0;
 

@@ -11,15 +11,16 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 static char *map_as_qemu(void)
 {
 	char *at = mmap(NULL, SIZE + PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int placeholder = memfd_create("placeholder", MFD_CLOEXEC);
 
-	if (at == MAP_FAILED)
-		return at;
-	return mmap(at, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1,
-		    0);
+	if (at == MAP_FAILED || placeholder < 0 || ftruncate(placeholder, SIZE) < 0)
+		return MAP_FAILED;
+	return mmap(at, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, placeholder, 0);
 }
 
 static int use_memory(bool plain, bool snapshot)

@@ -43,37 +43,65 @@ static const struct {
 	struct qemu_machine m;
 	const char *argv;
 } machines[] = {
-	{ { .start = VM_BOOT, .memory = 256 << 20, .vcpus = 1, .tsc_khz = 2000000 },
-	  HEAD "on" CLOCKS "off" MACHINE TCG "-smp 1 -m 256M -object "
-	       "memory-backend-ram,id=mem0,size=256M,merge=off,dump=off,share=on " DEVICES
-	       "-serial none " QMP KERNEL QUIET
-	       " no_timer_check tsc=reliable tsc_early_khz=2000000 " },
-	{ { .start = VM_BOOT, .kvm = true, .memory = UINT64_C(8) << 30, .vcpus = 4 },
-	  HEAD "off" CLOCKS "off" MACHINE KVM "-smp 4 -m 8192M "
-	       "-object memory-backend-ram,id=mem0,size=8192M,merge=off,dump=off,share=on " DEVICES
-	       "-serial none " QMP KERNEL QUIET " " },
 	{ { .start = VM_BOOT,
+	    .placeholder = QEMU_MEMORY,
+	    .memory = 256 << 20,
+	    .vcpus = 1,
+	    .tsc_khz = 2000000 },
+	  HEAD "on" CLOCKS "off" MACHINE TCG "-smp 1 -m 256M -object "
+	       "memory-backend-file,id=mem0,size=256M,merge=off,dump=off,share=on,mem-path=/"
+	       "memory " DEVICES "-serial none " QMP KERNEL QUIET
+	       " no_timer_check tsc=reliable tsc_early_khz=2000000 " },
+	{ { .start = VM_BOOT,
+	    .placeholder = QEMU_MEMORY,
+	    .kvm = true,
+	    .memory = UINT64_C(8) << 30,
+	    .vcpus = 4 },
+	  HEAD "off" CLOCKS "off" MACHINE KVM "-smp 4 -m 8192M "
+	       "-object "
+	       "memory-backend-file,id=mem0,size=8192M,merge=off,dump=off,share=on,mem-path=/"
+	       "memory " DEVICES "-serial none " QMP KERNEL QUIET " " },
+	{ { .start = VM_BOOT,
+	    .placeholder = QEMU_MEMORY,
 	    .kvm = true,
 	    .memory = 64 << 20,
 	    .vcpus = 1,
 	    .reserved = true,
 	    .disk_bandwidth = 1 << 20 },
 	  HEAD "off" CLOCKS "off" MACHINE KVM "-smp 1 -m 64M "
-	       "-object memory-backend-ram,id=mem0,size=64M,merge=off,dump=off,share=on " LIMITED
-	       "-serial none " QMP KERNEL QUIET " " },
-	{ { .start = VM_BOOT, .kvm = true, .memory = 64 << 20, .vcpus = 1, .reserved = true },
+	       "-object "
+	       "memory-backend-file,id=mem0,size=64M,merge=off,dump=off,share=on,mem-path=/"
+	       "memory " LIMITED "-serial none " QMP KERNEL QUIET " " },
+	{ { .start = VM_BOOT,
+	    .placeholder = QEMU_MEMORY,
+	    .kvm = true,
+	    .memory = 64 << 20,
+	    .vcpus = 1,
+	    .reserved = true },
 	  HEAD "off" CLOCKS "off" MACHINE KVM "-smp 1 -m 64M "
-	       "-object memory-backend-ram,id=mem0,size=64M,merge=off,dump=off,share=on " RESERVED
-	       "-serial none " QMP KERNEL QUIET " " },
-	{ { .start = VM_BOOT, .memory = 64 << 20, .vcpus = 1, .console = true },
+	       "-object "
+	       "memory-backend-file,id=mem0,size=64M,merge=off,dump=off,share=on,mem-path=/"
+	       "memory " RESERVED "-serial none " QMP KERNEL QUIET " " },
+	{ { .start = VM_BOOT,
+	    .placeholder = QEMU_MEMORY,
+	    .memory = 64 << 20,
+	    .vcpus = 1,
+	    .console = true },
 	  HEAD "on" CLOCKS "on" MACHINE TCG "-smp 1 -m 64M "
-	       "-object memory-backend-ram,id=mem0,size=64M,merge=off,dump=off,share=on " DEVICES
+	       "-object "
+	       "memory-backend-file,id=mem0,size=64M,merge=off,dump=off,share=on,mem-path=/"
+	       "memory " DEVICES
 	       "-chardev ringbuf,id=console,size=65536 -serial chardev:console " QMP KERNEL
 	       " console=ttyS0 no_timer_check tsc=reliable " },
-	{ { .start = VM_RESTORE, .kvm = true, .memory = 256 << 20, .vcpus = 2 },
+	{ { .start = VM_RESTORE,
+	    .placeholder = QEMU_MEMORY,
+	    .kvm = true,
+	    .memory = 256 << 20,
+	    .vcpus = 2 },
 	  HEAD "off" CLOCKS "off" MACHINE KVM "-smp 2 -m 256M "
-	       "-object memory-backend-ram,id=mem0,size=256M,merge=off,dump=off,share=on " DEVICES
-	       "-serial none " QMP "-incoming defer " },
+	       "-object "
+	       "memory-backend-file,id=mem0,size=256M,merge=off,dump=off,share=on,mem-path=/"
+	       "memory " DEVICES "-serial none " QMP "-incoming defer " },
 };
 
 TEST(arguments)
