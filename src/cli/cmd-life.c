@@ -47,9 +47,15 @@ static int ask(const struct state_root *root, const char *prefix, const struct t
 	if (sandbox_connect(&b, &fd, e) < 0)
 		return e->num;
 	t.fd = fd;
-	if (transfer_life(&t, &now, ret_deadline, e) < 0)
-		return err_wrap(e, "sandbox %s", b.id);
-	return 0;
+	if (transfer_life(&t, &now, ret_deadline, e) == 0)
+		return 0;
+	/* Its keeper answers as long as it can change anything. */
+	if (e->num == -EPIPE && state_is_suspended(b.dir))
+		return err_set(e, -ESRCH,
+			       "sandbox %s is being suspended, and nothing is changed: hutch "
+			       "resume %s",
+			       b.id, b.id);
+	return err_wrap(e, "sandbox %s", b.id);
 }
 
 /* Handles each argument, even after a failure. */

@@ -306,6 +306,7 @@ static bool monitor_run(struct monitor *m, enum vm_start how, void (*done)(void 
 {
 	if (!monitor_idle(m))
 		return false;
+	m->full = false;
 	switch (how) {
 	case VM_BOOT:
 		begin(m, boot, ARRAY_SIZE(boot), done);
@@ -335,6 +336,7 @@ static bool monitor_save(struct monitor *m, int file, void (*done)(void *arg, bo
 	(void)fd_close(m->file);
 	m->file = file;
 	m->failed = false;
+	m->full = false;
 	m->saved = done;
 	begin(m, save, ARRAY_SIZE(save), NULL);
 	return true;

@@ -51,7 +51,8 @@ static void on_again(void *arg)
 /* A paused VM is frozen and cannot answer. A snapshot continues the VM at its end. */
 static void try_again(struct keeper *k)
 {
-	if (k->life.paused || !k->engine->monitor->again(k->vm.monitor, on_again))
+	if (k->life.paused || k->save.stopped ||
+	    !k->engine->monitor->again(k->vm.monitor, on_again))
 		arm(k);
 	else
 		k->halt.state = HALT_TRYING;

@@ -20,6 +20,7 @@
 
 enum {
 	ASLEEP_MS = 20 * 1000,
+	WAITS_MAX = 29, /* ten minutes */
 };
 
 /* ---- reporting the result ---- */
@@ -95,7 +96,7 @@ static void on_awake(struct loop_timer *t)
 {
 	struct keeper *k = t->arg;
 
-	if (halted(k)) { /* it cannot */
+	if (halted(k) && k->save.waits++ < WAITS_MAX) { /* it cannot */
 		keeper_check(k,
 			     loop_set_timer(k->loop, t, clock_mono() + ASLEEP_MS * NSEC_PER_MSEC));
 		return;
@@ -129,9 +130,11 @@ void save_asleep(struct keeper *k)
 	k->save.list = fd_close(k->save.list);
 	k->save.rules = fd_close(k->save.rules);
 	if (halted(k)) {
+		k->save.file = fd_close(k->save.file);
 		on_saved(k, false);
 		return;
 	}
+	k->save.stopped = true;
 	if (!k->engine->monitor->save(k->vm.monitor, TAKE_FD(k->save.file), on_saved))
 		keeper_stop(k, KEEPER_FAILED);
 }
@@ -165,8 +168,10 @@ void save_finished(struct keeper *k, uint64_t number)
 		tell(k, NULL); /* the warden ends the sandbox */
 		k->save.leaving = true;
 		adopt_leave(k);
-	} else {
+	} else if (k->save.stopped) {
 		resume_vm(k);
+	} else {
+		on_resumed(k);
 	}
 }
 

@@ -10,8 +10,9 @@ struct client;
 struct keeper;
 
 struct save {
-	bool active; /* a snapshot was asked for */
-	bool begun;  /* SLEEP was sent to the guest */
+	bool active;  /* a snapshot was asked for */
+	bool begun;   /* SLEEP was sent to the guest */
+	bool stopped; /* the VM was stopped to write its state */
 	bool failed;
 	bool leaving; /* suspend: the warden knows that the VM's state is complete */
 	enum wire_save what_for;
@@ -23,6 +24,7 @@ struct save {
 	int rules; /* receives the egress rules; -EBADF for a kept snapshot, which has none */
 	char name[SAVE_NAME];
 	struct loop_timer timer;
+	unsigned int waits; /* for a guest that cannot fall asleep because its VM has stopped */
 };
 
 void save_opened(struct client *c, uint32_t ch, const struct fields *f);

@@ -170,7 +170,7 @@ struct part {
 	int dir;
 	const char *prefix; /* "" or "box/" */
 	const char *memory; /* the digest of the file `memory` */
-	bool passing;
+	struct snapshot_new *of;
 };
 
 /* Adds the file's row to meta.json. Makes it read-only and syncs it. */
@@ -191,7 +191,11 @@ static int add_file(const struct part *p, const char *name, json_t *files, struc
 	if (r == 0 && fchmod(fd, 0400) < 0)
 		r = -errno;
 	if (r == 0)
-		r = sync_unless(p->passing, fd);
+		r = sync_unless(p->of->passing, fd);
+	if (r == 0 && fstat(fd, &st) < 0)
+		r = -errno;
+	if (r == 0)
+		p->of->changed = MAX(p->of->changed, snapshot_time(st.st_ctim));
 	if (r == 0 && !digest)
 		r = pages_digest(fd, (uint64_t)st.st_size, hex);
 	if (r == 0)
@@ -219,18 +223,15 @@ static int add_files(const struct part *p, json_t *files, struct err *e)
 		r = err_set(e, -E2BIG, "more than %d files in a snapshot", SNAPSHOT_FILES_MAX);
 	if (r < 0)
 		return r;
-	r = sync_unless(p->passing, p->dir);
+	r = sync_unless(p->of->passing, p->dir);
 	return r < 0 ? err_set(e, r, "cannot sync a snapshot: %s", strerror(-r)) : 0;
 }
 
-static int add_all_files(const struct snapshot_new *n, const char *memory, json_t *files,
-			 struct err *e)
+static int add_all_files(struct snapshot_new *n, const char *memory, json_t *files, struct err *e)
 {
 	_cleanup_close_ int box = path_open_nofollow(n->dir, "box", O_RDONLY | O_DIRECTORY, 0);
-	const struct part inner = { .dir = box, .prefix = "box/", .passing = n->passing };
-	const struct part outer = {
-		.dir = n->dir, .prefix = "", .memory = memory, .passing = n->passing
-	};
+	const struct part inner = { .dir = box, .prefix = "box/", .of = n };
+	const struct part outer = { .dir = n->dir, .prefix = "", .memory = memory, .of = n };
 	int r = box >= 0 ? add_files(&inner, files, e) : 0;
 
 	if (box < 0 && box != -ENOENT)
@@ -257,7 +258,8 @@ static int write_meta(const struct snapshot_new *n, enum snapshot_kind kind, con
 	return fd_replace_file(n->dir, SNAPSHOT_META, 0400, text, strlen(text), e);
 }
 
-/* The digests were computed just now. */
+/* The digests were computed just now, unless a process that still has a file open has written to it
+ * since. */
 static void remember(const struct snapshot_new *n, const char *key)
 {
 	_cleanup_snapshot_seen_ struct snapshot_seen seen = SNAPSHOT_SEEN_INIT;
@@ -265,7 +267,7 @@ static void remember(const struct snapshot_new *n, const char *key)
 	struct err none = ERR_INIT;
 
 	if (snapshot_read_meta(n->dir, key, &meta, &none) == 0 &&
-	    snapshot_look(n->dir, meta, &seen) == 0)
+	    snapshot_look(n->dir, meta, &seen) == 0 && seen.changed == n->changed)
 		snapshot_set_verified(n->dir, &seen);
 }
 

@@ -86,9 +86,10 @@ int snapshot_read_meta(int dir, const char *key, json_t **ret, struct err *e);
 
 /* A snapshot being created. */
 struct snapshot_new {
-	int dir;      /* for files and a directory box/; locked */
-	int home;     /* `machine/snapshots` */
-	bool passing; /* it is not synced */
+	int dir;	  /* for files and a directory box/; locked */
+	int home;	  /* `machine/snapshots` */
+	bool passing;	  /* it is not synced */
+	uint64_t changed; /* the last change of any file before it was hashed */
 	char name[64];
 };
 
@@ -162,6 +163,8 @@ static inline void snapshot_seen_done(struct snapshot_seen *s)
 {
 	buf_done(&s->text);
 }
+
+uint64_t snapshot_time(struct timespec t);
 
 /* Looks at the files; call it before they are hashed. */
 int snapshot_look(int dir, const json_t *meta, struct snapshot_seen *ret);

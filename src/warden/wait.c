@@ -135,7 +135,7 @@ static void on_copied(struct loop_fd *src, uint32_t events)
 
 static void on_late(struct loop_timer *src)
 {
-	log_error("the memory of the VM was not copied in time");
+	log_error("the VM was not saved in time");
 	end_save(src->arg, true);
 }
 
@@ -147,8 +147,7 @@ static bool on_state_saved(struct waiting *s, bool failed)
 
 	if (s->copied.loop)
 		return false; /* a second time */
-	if (failed || loop_add_fd(s->loop, &s->copied, save->ram.result, EPOLLIN) < 0 ||
-	    loop_set_timer(s->loop, &s->late, save->until) < 0)
+	if (failed || loop_add_fd(s->loop, &s->copied, save->ram.result, EPOLLIN) < 0)
 		end_save(s, true);
 	else
 		ram_save_go(&save->ram);
@@ -176,7 +175,7 @@ static bool handle(struct waiting *s, enum note_kind kind, uint64_t value)
 		return true;
 	case NOTE_WANT_SAVE:
 		warden_save_begin(w, (enum wire_save)value);
-		return true;
+		return !w->saving.active || loop_set_timer(s->loop, &s->late, w->saving.until) == 0;
 	case NOTE_SAVED:
 		return on_state_saved(s, value);
 	case NOTE_LIFE:
