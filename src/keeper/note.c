@@ -126,7 +126,7 @@ static int reject(const int *files, size_t n)
 int note_take(int fd, enum note_sender by, enum note_phase phase, struct keeper_note *ret,
 	      int files[static NOTE_FILES_MAX], size_t *ret_n)
 {
-	struct keeper_note note;
+	struct keeper_note note = { 0 };
 	size_t n = 0;
 	int r = note_receive(fd, &note, files, &n);
 
@@ -143,7 +143,7 @@ int note_dispatch(int fd, enum note_sender by, enum note_phase phase,
 		  note_handler *const handlers[static NOTE_KINDS], void *arg)
 {
 	int files[NOTE_FILES_MAX], r;
-	struct keeper_note note;
+	struct keeper_note note = { 0 };
 	size_t n = 0;
 
 	r = note_take(fd, by, phase, &note, files, &n);

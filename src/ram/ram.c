@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -28,7 +29,11 @@ static bool mapped;
 
 static void *plain(void *address, size_t n, int prot, int flags, int fd, off_t offset)
 {
-	return (void *)syscall(SYS_mmap, address, n, prot, flags, fd, offset);
+	long at = syscall(SYS_mmap, address, n, prot, flags, fd, offset);
+	void *ret;
+
+	memcpy(&ret, &at, sizeof(ret));
+	return ret;
 }
 
 static size_t wanted_size(void)
@@ -133,15 +138,16 @@ static void *map(void *address, size_t n, int prot, int flags, int fd, off_t off
 }
 
 /* With 64-bit file offsets the C library's mmap() is the symbol mmap64. QEMU may use either. */
-void *mmap(void *address, size_t n, int prot, int flags, int fd, off_t offset)
+void *ram_mmap(void *address, size_t n, int prot, int flags, int fd, off_t offset) __asm__("mmap");
+void *ram_mmap64(void *address, size_t n, int prot, int flags, int fd,
+		 off_t offset) __asm__("mmap64");
+
+void *ram_mmap(void *address, size_t n, int prot, int flags, int fd, off_t offset)
 {
 	return map(address, n, prot, flags, fd, offset);
 }
 
-void *mmap_symbol(void *address, size_t n, int prot, int flags, int fd,
-		  off_t offset) __asm__("mmap");
-
-void *mmap_symbol(void *address, size_t n, int prot, int flags, int fd, off_t offset)
+void *ram_mmap64(void *address, size_t n, int prot, int flags, int fd, off_t offset)
 {
 	return map(address, n, prot, flags, fd, offset);
 }
