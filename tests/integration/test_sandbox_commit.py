@@ -162,7 +162,7 @@ class Commit(CommitCase):
         for opts, said in ((("-e", "x"), "NAME=value"), (("-w", "x"), "not absolute"), (("-e", "A=" + "x" * 4096), "4096 bytes"),
                            (("--start", "x" * 5000), "4096 bytes")):
             self.assertIn(said, self.refused("commit", *opts, sandbox, "never", code=1))
-        self.assertIn("more than", self.refused("commit", "--max-size", "1MiB", sandbox, "never"))
+        self.assertIn("more data than", self.refused("commit", "--max-size", "1MiB", sandbox, "never"))
         self.assertEqual(hutch("image", "inspect", "never").returncode, 1)
         self.refused("commit", "nosuchsandbox", "never", code=1)
 
