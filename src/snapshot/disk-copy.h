@@ -18,8 +18,8 @@ int disk_new_beside(const char *path, int *ret_fd, struct err *e);
 /*
  * Reserves room for all of a disk's size, so that no write to it can fail for lack of room; `where`
  * is for messages. The contents do not change, and reserved blocks without data still look like
- * holes. -ENOSPC: there is no room, also if only root could use what is left. A file system that
- * cannot reserve is an error too.
+ * holes. -ENOSPC: there is no room; blocks that the file system keeps for root do not count. A
+ * file system that cannot reserve is an error too.
  */
 int disk_reserve(int disk, const char *where, struct err *e);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The process that saves a VM uses its open descriptors and nothing else: its own user and group,
- * no capability, no other file, some fifteen system calls. */
+/* The process that saves a VM uses its open descriptors and nothing else: it has the keeper's user
+ * and group, no capability, no other file, some fifteen system calls. */
 #include "confine/become.h"
 #include "confine/caps.h"
 #include "confine/filter.h"
@@ -13,7 +13,7 @@ enum {
 	FILES_MAX = 32,
 };
 
-static int become_own_user(void *arg)
+static int become_user(void *arg)
 {
 	const uint32_t *id = arg;
 	int r = caps_bound(0);
@@ -61,7 +61,7 @@ static int filter_calls(void *arg)
 }
 
 static const struct confine_stage stages[] = {
-	{ "its own user", become_own_user },
+	{ "user and group", become_user },
 	{ "capabilities", drop_capabilities, stage_has_no_privileges },
 	{ "dying with its parent", stage_die_with_parent },
 	{ "limits", set_limits },

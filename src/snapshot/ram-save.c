@@ -47,24 +47,12 @@ struct result {
 
 /* ---- the child: state ---- */
 
-static int write_all(int fd, const char *data, size_t n)
-{
-	while (n > 0) {
-		ssize_t k = RETRY_EINTR(write(fd, data, n));
-
-		if (k < 0)
-			return -errno;
-		data += k;
-		n -= (size_t)k;
-	}
-	return 0;
-}
-
 /* Copies what is in the pipe. 1: more may come; 0: the end; -errno. */
 static int copy_block(const struct saver *s, uint64_t *sum)
 {
 	char block[BLOCK];
 	ssize_t k = RETRY_EINTR(read(s->pipe, block, sizeof(block)));
+	int r;
 
 	if (k < 0)
 		return errno == EAGAIN ? 1 : -errno;
@@ -73,7 +61,8 @@ static int copy_block(const struct saver *s, uint64_t *sum)
 	*sum += (uint64_t)k;
 	if (*sum > STATE_MAX)
 		return -EFBIG;
-	return write_all(s->state, block, (size_t)k) < 0 ? -errno : 1;
+	r = fd_write_all(s->state, block, (size_t)k);
+	return r < 0 ? r : 1;
 }
 
 /* A hypervisor may keep its end of the pipe open: bytes that it writes after "go" are lost. */

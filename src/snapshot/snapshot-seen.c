@@ -80,7 +80,8 @@ void snapshot_set_verified(int dir, const struct snapshot_seen *s)
 		return;
 	fd = RETRY_EINTR(openat(dir, SNAPSHOT_SEEN ".new",
 				O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
-	/* Not synced: what is left of it after a crash matches nothing. */
+	/* Not synced: after a crash, a part of the file does not match, and the next start
+	 * verifies. */
 	if (fd >= 0 && RETRY_EINTR(write(fd, s->text.data, s->text.len)) == (ssize_t)s->text.len)
 		(void)renameat(dir, SNAPSHOT_SEEN ".new", dir, SNAPSHOT_SEEN);
 }
