@@ -64,6 +64,7 @@ class Gc(SandboxCase):
         """Another run directory uses the same ids and has no living owner: gc reclaims there and
         changes nothing here."""
         sandbox = self.create()
+        eventually(lambda: not named("crun", "runc"), "the end of the runtime that made the sandbox")
         before = ledger()
         with tempfile.TemporaryDirectory() as other:
             copy = Path(other) / "run"
