@@ -3,9 +3,13 @@
 
 #include <stdbool.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/str.h"
+
+uint64_t clock_of(struct timespec t)
+{
+	return (uint64_t)t.tv_sec * NSEC_PER_SEC + (uint64_t)t.tv_nsec;
+}
 
 static uint64_t now(clockid_t id)
 {
@@ -13,7 +17,7 @@ static uint64_t now(clockid_t id)
 
 	if (clock_gettime(id, &ts) < 0)
 		abort(); /* both clocks always exist */
-	return (uint64_t)ts.tv_sec * NSEC_PER_SEC + (uint64_t)ts.tv_nsec;
+	return clock_of(ts);
 }
 
 uint64_t clock_mono(void)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <stdint.h>
+#include <time.h>
 
 #include "base/util.h"
 
@@ -15,6 +16,8 @@ enum {
 
 uint64_t clock_mono(void); /* CLOCK_MONOTONIC */
 uint64_t clock_wall(void); /* CLOCK_REALTIME, since 1970 */
+
+uint64_t clock_of(struct timespec t);
 
 /* Formats as "2026-11-15T08:00:00.123456789Z"; clock_parse() returns the same time. */
 const char *clock_format(uint64_t wall, char out[static CLOCK_RFC3339_MAX]);

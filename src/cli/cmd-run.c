@@ -421,8 +421,10 @@ static int start(const struct invocation *inv, bool once, struct state_root *roo
 {
 	_cleanup_(cli_plan_done) struct cli_plan p = { 0 };
 	struct err e = ERR_INIT;
-	int code = cli_plan(inv, once, &p);
+	int code;
 
+	cgroup_expect();
+	code = cli_plan(inv, once, &p);
 	if (code != EXIT_OK)
 		return code;
 	*ret_spec = p.policy;

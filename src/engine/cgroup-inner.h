@@ -38,6 +38,9 @@ int cgroup_place_open(int root_fd, const char *id, struct cgroup *g, struct cgro
  * one, no v2 tree is mounted; -ENOENT: there is none to open; or -errno. */
 int cgroup_place_keeper(int root_fd, const char *id, bool make);
 
+/* Opens the group of all sandboxes. The descriptor, or -errno. */
+int cgroup_place_top(int root_fd);
+
 int cgroup_place_each(int root_fd, int (*fn)(const char *name, void *arg), void *arg);
 
 /* cgroup-leaf.c: makes sure that the v2 group `top` has no processes. Moves them to a group below

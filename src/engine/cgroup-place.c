@@ -59,6 +59,17 @@ static int open_hutch(int top, const char *name)
 	return open_dir(top, name);
 }
 
+int cgroup_place_top(int root_fd)
+{
+	char path[CGROUP_PATH_MAX + sizeof(group_name) + 1];
+	struct cgroup_layout l;
+
+	(void)cgroup_layout_read(root_fd, &l);
+	(void)snprintf(path, sizeof(path), "%s/%s", l.v1[CG_PIDS][0] ? l.v1[CG_PIDS] : l.v2,
+		       group_name);
+	return open_dir(root_fd, path + 1);
+}
+
 static int make_group(int hutch, const char *id)
 {
 	int fd;

@@ -48,15 +48,20 @@ struct cgroup {
 int cgroup_make(const char *id, const struct cgroup_limits *limits, struct cgroup *ret,
 		struct err *e);
 
-/* The first process to enter a v1 hierarchy after a while waits 6 to 13 ms for the kernel (an RCU
- * grace period); the next ones do not, for some milliseconds. This starts the wait early, in a
- * child that enters the groups and exits, while the caller does other work: 8 ms of other work save
- * 4 ms, 12 ms save 7 ms. The child sends no SIGCHLD, and only a wait(2) with __WALL sees it;
- * cgroup_close() reaps it. */
+/* The first process to enter a group after a while waits 6 to 13 ms for the kernel (an RCU grace
+ * period); the next ones do not, for about 15 ms. This starts the wait early, in a child that
+ * enters the groups and exits, while the caller does other work. The child sends no SIGCHLD, and
+ * only a wait(2) with __WALL sees it; cgroup_close() reaps it. */
 void cgroup_warm(struct cgroup *g);
 
 /* Waits for the child of cgroup_warm(), which counts as a process of the group until then. */
 void cgroup_warmed(struct cgroup *g);
+
+/* The same before there are groups, for root: a child enters the group of all sandboxes. Called at
+ * the first sign that a sandbox will start. Does nothing while a child is under way, and reaps the
+ * last one; cgroup_expected() reaps it if it has ended. */
+void cgroup_expect(void);
+void cgroup_expected(void);
 
 /* Enters the groups, in a child between fork and exec. Async-signal-safe: openat(2), write(2),
  * close(2). 0 or -errno. */

@@ -3,10 +3,10 @@
  * stopped; the keeper waits for QEMU's greeting and, once the jail is sealed, lets the guest
  * run. Later it saves snapshots.
  *
- * An order is a list of steps. A step sends a command and ends when QEMU has answered and, for
- * some, when an event confirms the effect. A guest may have broken into its QEMU process, so
- * nothing is trusted: an answer out of turn, a malformed line or an unexpected error ends the
- * VM. */
+ * An order is a list of steps. A step sends one or more commands and ends when QEMU has answered
+ * all and, for some, when an event confirms the effect. A guest may have broken into its QEMU
+ * process, so nothing is trusted: an answer out of turn, a malformed line or an unexpected error
+ * ends the VM. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +34,7 @@
 
 struct step {
 	const char *send;    /* NULL: none */
+	unsigned int more;   /* further commands in `send`, after the first */
 	bool file;	     /* passes monitor.file along */
 	bool patient;	     /* no deadline: a pause may have frozen QEMU */
 	enum qmp_line until; /* event to wait for as well; QMP_RETURN: none */
@@ -48,7 +49,8 @@ struct monitor {
 	uint64_t patience;
 	const struct step *step; /* the first unfinished one */
 	size_t left;		 /* unfinished steps */
-	bool answered, seen;	 /* the current step's answer and event */
+	unsigned int awaited;	 /* answers that the current step still waits for */
+	bool seen;		 /* the current step's event */
 	bool failed;		 /* the last snapshot */
 	bool full;		 /* QEMU reported a full disk since the last STOP */
 	bool broken;		 /* failed() was called: no further calls */
@@ -81,9 +83,11 @@ static const struct step again[] = {
 	{ .send = COMMAND("cont"), .patient = true },
 };
 
+/* "cont" has to wait: the state says that the VM was stopped, so QEMU forgets an earlier one. */
 static const struct step restore[] = {
-	{ .send = CAPABILITIES },
-	{ .send = COMMAND_WITH("migrate-incoming", "\"uri\":\"fd:" TEXT(STATE_FD) "\""),
+	{ .send = CAPABILITIES COMMAND_WITH("migrate-incoming",
+					    "\"uri\":\"fd:" TEXT(STATE_FD) "\""),
+	  .more = 1,
 	  .until = QMP_MIGRATED },
 	{ .send = COMMAND("cont"), .until = QMP_RESUME },
 };
@@ -140,7 +144,7 @@ static void next_step(struct monitor *m)
 		finish(m);
 		return;
 	}
-	m->answered = !m->step->send;
+	m->awaited = m->step->send ? 1 + m->step->more : 0;
 	m->seen = m->step->until == QMP_RETURN;
 	if (m->step->send && send_step(m, m->step) < 0)
 		fail(m, "cannot send a command");
@@ -162,7 +166,7 @@ static void begin(struct monitor *m, const struct step *steps, size_t n, void (*
 
 static void advance(struct monitor *m)
 {
-	if (!m->answered || !m->seen)
+	if (m->awaited > 0 || !m->seen)
 		return;
 	m->step++;
 	m->left--;
@@ -209,8 +213,8 @@ static void on_line(struct monitor *m, enum qmp_line line)
 		m->full = true;
 	else if (line == QMP_STOP)
 		on_stop(m);
-	else if (line == QMP_RETURN && m->left > 0 && !m->answered)
-		m->answered = true;
+	else if (line == QMP_RETURN && m->left > 0 && m->awaited > 0)
+		m->awaited--;
 	else if ((line == QMP_ERROR || line == QMP_MIGRATION_FAILED) && is_saving(m))
 		drop_snapshot(m);
 	else if (line == QMP_ERROR || line == QMP_MIGRATION_FAILED)

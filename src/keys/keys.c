@@ -70,11 +70,6 @@ void keys_close(struct keys *k)
 	forget(k);
 }
 
-static uint64_t nanoseconds(struct timespec t)
-{
-	return (uint64_t)t.tv_sec * NSEC_PER_SEC + (uint64_t)t.tv_nsec;
-}
-
 static int check_file(const struct stat *st, struct err *e)
 {
 	if (!S_ISREG(st->st_mode))
@@ -105,8 +100,8 @@ static int refresh(struct keys *k, int fd, struct err *e)
 	now.dev = st.st_dev;
 	now.ino = st.st_ino;
 	now.size = (uint64_t)st.st_size;
-	now.mtime = nanoseconds(st.st_mtim);
-	now.ctime = nanoseconds(st.st_ctim);
+	now.mtime = clock_of(st.st_mtim);
+	now.ctime = clock_of(st.st_ctim);
 	if (memcmp(&now, &k->stamp, sizeof(now)) == 0)
 		return 0;
 	r = fd_read_all(fd, &b);

@@ -69,6 +69,7 @@ struct start {
 
 static void start_done(struct start *s)
 {
+	cgroup_expected();
 	proc_done(&s->keeper);
 	start_log_done(&s->lines);
 	s->dir = fd_close(s->dir);
@@ -525,6 +526,7 @@ int sandbox_start(const struct state_root *root, const struct spec *spec, struct
 	if (r < 0)
 		return r;
 	s.quota = &quota;
+	cgroup_expect();
 	TRACE(TRACE_STATE, "start: agent '%s', image '%s', %s", spec->agent, spec->image,
 	      level_names[spec->level]);
 	/* Start even if other sandboxes cannot be reclaimed. */
@@ -593,6 +595,7 @@ int sandbox_resume(const struct state_root *root, const struct sandbox *b, uint6
 	struct err ignored = ERR_INIT;
 	int r = programs_find(&s.programs, e);
 
+	cgroup_expect();
 	/* The last warden may have been killed before it had cleaned up. */
 	(void)sandbox_reclaim(root, &ignored);
 	s.resumed = true;

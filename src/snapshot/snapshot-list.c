@@ -118,8 +118,7 @@ static bool is_the_same(const json_t *need)
 		return path && errno != ENOENT && errno != ENOTDIR;
 	return (uint64_t)json_integer_value(json_object_get(need, "size")) ==
 		       (uint64_t)st.st_size &&
-	       (uint64_t)json_integer_value(json_object_get(need, "mtime")) ==
-		       (uint64_t)st.st_mtim.tv_sec * NSEC_PER_SEC + (uint64_t)st.st_mtim.tv_nsec;
+	       (uint64_t)json_integer_value(json_object_get(need, "mtime")) == clock_of(st.st_mtim);
 }
 
 /* Made for a fork, whose process holds it while the copies start. Waits FORK_S after its creation,

@@ -23,11 +23,6 @@ enum {
 	STEP_MS = 20, /* twice the longest tick of a kernel */
 };
 
-uint64_t snapshot_time(struct timespec t)
-{
-	return (uint64_t)t.tv_sec * NSEC_PER_SEC + (uint64_t)t.tv_nsec;
-}
-
 static int describe_file(int dir, const char *name, struct snapshot_seen *s)
 {
 	_cleanup_close_ int fd = path_open_nofollow(dir, name, O_PATH, 0);
@@ -37,11 +32,11 @@ static int describe_file(int dir, const char *name, struct snapshot_seen *s)
 		return fd;
 	if (fstat(fd, &st) < 0)
 		return -errno;
-	s->changed = MAX(s->changed, snapshot_time(st.st_ctim));
+	s->changed = MAX(s->changed, clock_of(st.st_ctim));
 	return buf_printf(&s->text,
 			  "%s %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", name,
 			  (uint64_t)st.st_dev, (uint64_t)st.st_ino, (uint64_t)st.st_size,
-			  snapshot_time(st.st_mtim), snapshot_time(st.st_ctim));
+			  clock_of(st.st_mtim), clock_of(st.st_ctim));
 }
 
 int snapshot_look(int dir, const json_t *meta, struct snapshot_seen *ret)

@@ -195,7 +195,7 @@ static int add_file(const struct part *p, const char *name, json_t *files, struc
 	if (r == 0 && fstat(fd, &st) < 0)
 		r = -errno;
 	if (r == 0)
-		p->of->changed = MAX(p->of->changed, snapshot_time(st.st_ctim));
+		p->of->changed = MAX(p->of->changed, clock_of(st.st_ctim));
 	if (r == 0 && !digest)
 		r = pages_digest(fd, (uint64_t)st.st_size, hex);
 	if (r == 0)

@@ -164,8 +164,6 @@ static inline void snapshot_seen_done(struct snapshot_seen *s)
 	buf_done(&s->text);
 }
 
-uint64_t snapshot_time(struct timespec t);
-
 /* Looks at the files; call it before they are hashed. */
 int snapshot_look(int dir, const json_t *meta, struct snapshot_seen *ret);
 bool snapshot_was_verified(int dir, const struct snapshot_seen *s);

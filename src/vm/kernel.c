@@ -16,6 +16,7 @@
 #include "vm/cpio.h"
 #include "vm/home.h"
 #include "vm/kernel-inner.h"
+#include "vm/known.h"
 
 enum {
 	META_MAX = 65536,
@@ -110,15 +111,15 @@ int kernel_meta_write(enum machine_kernel_kind kind, const struct kernel_meta *m
 
 /* ---- the initrd ---- */
 
-/* BLAKE2b of a text and bytes, in hex. */
-static void digest_two(const char *text, const void *data, size_t n, char ret[static 65])
+/* BLAKE2b of two texts, in hex. */
+static void digest_two(const char *a, const char *b, char ret[static 65])
 {
 	crypto_generichash_state state;
 	unsigned char sum[32];
 
 	(void)crypto_generichash_init(&state, NULL, 0, sizeof(sum));
-	(void)crypto_generichash_update(&state, (const unsigned char *)text, strlen(text));
-	(void)crypto_generichash_update(&state, data, n);
+	(void)crypto_generichash_update(&state, (const unsigned char *)a, strlen(a));
+	(void)crypto_generichash_update(&state, (const unsigned char *)b, strlen(b));
 	(void)crypto_generichash_final(&state, sum, sizeof(sum));
 	(void)sodium_bin2hex(ret, 65, sum, sizeof(sum));
 }
@@ -140,21 +141,57 @@ static void prune(int initrds)
 		(void)closedir(d);
 }
 
-static int write_initrd(int initrds, const char *key, const struct kernel_meta *m,
-			const struct buf *guest, struct err *e)
+static void digest_of(const struct buf *b, char ret[static 65])
 {
-	_cleanup_buf_ struct buf b = BUF_INIT(INITRD_MAX);
+	unsigned char sum[32];
+
+	(void)crypto_generichash(sum, sizeof(sum), (const unsigned char *)b->data, b->len, NULL, 0);
+	(void)sodium_bin2hex(ret, 65, sum, sizeof(sum));
+}
+
+/* Its digest takes milliseconds, a good part of a clone's time. A file that changed a moment ago
+ * may change once more within the same time stamp: then the digest is not kept. */
+static int guest_digest(const char *guest, char ret[static KNOWN_MAX], struct err *e)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(INITRD_MAX / 2);
+	_cleanup_close_ int home = -EBADF;
+	char path[IMAGE_HOME_MAX], key[KNOWN_KEY_MAX];
+	bool settled = false;
+	int r = image_home_open(MACHINE_HOME, true, path, &home, e);
+
+	if (r == 0)
+		r = known_key(guest, key, &settled, e);
+	if (r < 0 || known_load(home, "guest.json", key, ret))
+		return r;
+	r = fd_read_file(AT_FDCWD, guest, &b, e);
+	if (r < 0)
+		return r;
+	digest_of(&b, ret);
+	if (settled)
+		known_store(home, "guest.json", key, ret);
+	return 0;
+}
+
+/* Returns the key of what it has written: `guest` may have changed since its digest was taken. */
+static int write_initrd(int initrds, const struct kernel_meta *m, const char *guest,
+			char key[static 65], struct err *e)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(INITRD_MAX), init = BUF_INIT(INITRD_MAX / 2);
 	_cleanup_close_ int kernels = -EBADF;
-	char path[IMAGE_HOME_MAX], name[80];
+	char path[IMAGE_HOME_MAX], name[80], digest[65];
 	struct cpio c = { .out = &b };
 	int r = machine_home_open("kernels", false, path, &kernels, e);
 
 	(void)snprintf(name, sizeof(name), "%s/base.cpio", m->inputs);
 	if (r == 0)
 		r = fd_read_file(kernels, name, &b, e);
+	if (r == 0)
+		r = fd_read_file(AT_FDCWD, guest, &init, e);
 	if (r < 0)
 		return r;
-	cpio_file(&c, "init", 0755, guest->data, guest->len);
+	digest_of(&init, digest);
+	digest_two(m->base, digest, key);
+	cpio_file(&c, "init", 0755, init.data, init.len);
 	if (cpio_end(&c) < 0)
 		return err_oom(e);
 	prune(initrds);
@@ -166,23 +203,22 @@ static int find_initrd(const struct kernel_meta *m, const char *guest, struct ma
 		       struct err *e)
 {
 	const struct timespec used[] = { { .tv_nsec = UTIME_NOW }, { .tv_nsec = UTIME_OMIT } };
-	_cleanup_buf_ struct buf b = BUF_INIT(INITRD_MAX / 2);
 	_cleanup_close_ int dir = -EBADF;
-	char path[IMAGE_HOME_MAX], key[65];
-	int r = fd_read_file(AT_FDCWD, guest, &b, e);
+	char path[IMAGE_HOME_MAX], digest[KNOWN_MAX], key[65];
+	int r = guest_digest(guest, digest, e);
 
 	if (r == 0)
 		r = machine_home_open("initrds", true, path, &dir, e);
 	if (r < 0)
 		return r;
-	digest_two(m->base, b.data, b.len, key);
+	digest_two(m->base, digest, key);
 	/* Updates only the access time: a template's key depends on the modification time. */
 	if (utimensat(dir, key, used, AT_SYMLINK_NOFOLLOW) < 0)
-		r = write_initrd(dir, key, m, &b, e);
+		r = write_initrd(dir, m, guest, key, e);
 	if (r < 0)
 		return r;
 	(void)snprintf(ret->initrd, sizeof(ret->initrd), "%s/%s", path, key);
-	digest_two(m->kernel, key, strlen(key), ret->digest);
+	digest_two(m->kernel, key, ret->digest);
 	return 0;
 }
 

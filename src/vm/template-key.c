@@ -26,8 +26,7 @@ static json_t *identity(const char *path)
 		return NULL;
 	return JSON_OBJECT({ "path", json_string(path) },
 			   { "size", json_number((uint64_t)st.st_size) },
-			   { "mtime", json_number((uint64_t)st.st_mtim.tv_sec * NSEC_PER_SEC +
-						  (uint64_t)st.st_mtim.tv_nsec) });
+			   { "mtime", json_number(clock_of(st.st_mtim)) });
 }
 
 static int list_needs(const struct spec *spec, const char *qemu, json_t **ret, struct err *e)

@@ -474,21 +474,8 @@ static void trace_receipt(const struct receipt *r)
 		      r->row[i].required ? ", required" : "", r->row[i].seen);
 }
 
-static int check_receipt(struct warden *w, struct err *e)
+static void look_at_sandbox(struct warden *w)
 {
-	const int seconds = w->engine->seal ? machine_s(w) : HELLO_TIMEOUT_S;
-	uint64_t landlock = 0;
-	int r;
-
-	/* By now hutch-guest has dropped its privileges, so the receipt shows the final state. */
-	if (run_machine(w, e) < 0 || wait_for_note(w, PHASE_HELLO, seconds, &landlock, e) < 0 ||
-	    FAULT_ERR("warden-note", e) < 0)
-		return e->num;
-	FAULT_KILL("guest-noted", w->box.init.pidfd);
-	describe_origin(w);
-	/* The VM has a disk of its own and maps the memory: its snapshot may be removed. */
-	w->origin.memory = TAKE_FD(w->origin.from.memory);
-	snapshot_done(&w->origin.from);
 	receipt_init(&w->receipt, w->spec.require);
 	receipt_explicit(&w->receipt, w->spec.limits_asked);
 	w->engine->verify(&w->start, &w->box, &w->receipt);
@@ -496,6 +483,40 @@ static int check_receipt(struct warden *w, struct err *e)
 	dial_guard_verify(&w->guard, w->keeper.pid, &w->receipt);
 	dial_guard_close(&w->guard);
 	witness_receipt(w);
+}
+
+/* Fills in the receipt. A VM's process and the keeper have dropped their privileges when the guest
+ * begins to run, so a VM is looked at while it starts. In a container the privileges are those of
+ * hutch-guest, which has dropped them when it answers. */
+static int look(struct warden *w, uint64_t *ret_landlock, struct err *e)
+{
+	const bool early = w->engine->seal != NULL;
+	const int seconds = early ? machine_s(w) : HELLO_TIMEOUT_S;
+
+	if (run_machine(w, e) < 0)
+		return e->num;
+	if (early)
+		look_at_sandbox(w);
+	if (wait_for_note(w, PHASE_HELLO, seconds, ret_landlock, e) < 0 ||
+	    FAULT_ERR("warden-note", e) < 0)
+		return e->num;
+	FAULT_KILL("guest-noted", w->box.init.pidfd);
+	if (!early)
+		look_at_sandbox(w);
+	return 0;
+}
+
+static int check_receipt(struct warden *w, struct err *e)
+{
+	uint64_t landlock = 0;
+	int r = look(w, &landlock, e);
+
+	if (r < 0)
+		return r;
+	describe_origin(w);
+	/* The VM has a disk of its own and maps the memory: its snapshot may be removed. */
+	w->origin.memory = TAKE_FD(w->origin.from.memory);
+	snapshot_done(&w->origin.from);
 	if (landlock > 0)
 		receipt_yes(&w->receipt, LAYER_LANDLOCK, "version %u, " AGENT_WORD,
 			    (unsigned int)landlock);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The hypervisor's version: the program runs once, until its file changes. */
+/* The hypervisor's version: the program runs once, until its file changes. And known.h, which keeps
+ * the version and other facts about files. */
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/str.h"
 #include "unit.h"
 #include "vm/hypervisor.h"
+#include "vm/known.h"
 
 /* A program that prints this and counts its runs in the file `runs`. */
 static void install(const struct unit_dir *d, const char *output)
@@ -79,4 +81,25 @@ TEST_IN_DIR(is_shown_as_text)
 	install(d, "QEMU emulator version 1\033[31m");
 	assert_int_equal(ask(d, version, &e), 0);
 	assert_null(strchr(version, '\033'));
+}
+
+/* Another change within the same time stamp would not show. */
+TEST_IN_DIR(does_not_trust_a_new_file)
+{
+	const struct unit_dir *d = *state;
+	char path[UNIT_PATH_MAX + 8], key[KNOWN_KEY_MAX], value[KNOWN_MAX];
+	struct err e = ERR_INIT;
+	bool settled = true;
+
+	(void)snprintf(path, sizeof(path), "%s/f", d->path);
+	unit_dir_write(d, "f", "1", 1);
+	assert_int_equal(known_key(path, key, &settled, &e), 0);
+	assert_false(settled);
+	assert_int_equal(known_key("/proc/self/exe", key, &settled, &e), 0);
+	assert_true(settled);
+	known_store(d->fd, "k.json", key, "value");
+	assert_true(known_load(d->fd, "k.json", key, value));
+	assert_string_equal(value, "value");
+	assert_false(known_load(d->fd, "k.json", "another key", value));
+	assert_false(known_load(d->fd, "none.json", key, value));
 }
