@@ -7,8 +7,8 @@
  *       finds or makes the template; prints its path and how long that took
  *   `bench-machine clones PATH KERNEL INITRD ROOT BLANK MIB N bare|jail`
  *       starts N clones, one after another, and keeps all: prints the ms from the start of each
- *       to its first answer, and the PSS of each when all run. "bare" is plain QEMU, "jail" the
- *       jail of a sandbox. Each must echo a byte.
+ *       to its first answer, the PSS of each when all run, and the ms until its guest began to run.
+ *       "bare" is plain QEMU, "jail" the jail of a sandbox. Each must echo a byte.
  *   `bench-machine turns PATH KERNEL INITRD ROOT BLANK MIB N`
  *       prints the same times in pairs, a bare clone and one in a jail in turn, each ended before
  *       the next
@@ -142,7 +142,7 @@ struct clone {
 	struct proc qemu;
 	int channel, qmp;
 	int seen[QMP_WRONG + 1]; /* number of QEMU's lines of each kind */
-	double ms;
+	double ms, resumed_ms;
 };
 
 struct clones {
@@ -331,6 +331,7 @@ static void start_one(struct clones *all, struct clone *c)
 	(void)close(b[1]);
 	c->qemu = box.init;
 	resume(c, all->jail, &s, &box);
+	c->resumed_ms = ms_since(start);
 	ping(c);
 	c->ms = ms_since(start);
 }
@@ -397,7 +398,8 @@ static void run_kept(struct clones *all, uint64_t n)
 	for (uint64_t i = 0; i < n; i++)
 		start_one(all, &clones[i]);
 	for (uint64_t i = 0; i < n; i++)
-		(void)printf("%.1f %lu\n", clones[i].ms, pss_kib(&clones[i]));
+		(void)printf("%.1f %lu %.1f\n", clones[i].ms, pss_kib(&clones[i]),
+			     clones[i].resumed_ms);
 	for (uint64_t i = 0; i < n; i++)
 		end_one(&clones[i]);
 }
