@@ -242,9 +242,8 @@ static int run_runtime(const struct engine_start *s, int userns, struct err *e)
 	char program[PATH_MAX];
 	int r;
 
-	if (proc_find(name, program, sizeof(program)) < 0)
-		return err_set(e, -ENOENT, "%s is needed: apt-get install %s", name,
-			       s->engine->package);
+	if (engine_program(s->engine, program, e) < 0)
+		return e->num;
 	r = make_pipe(&in, &in_end);
 	if (r == 0)
 		r = make_pipe(&from, &to);

@@ -9,6 +9,8 @@
  */
 #pragma once
 
+#include <limits.h>
+
 #include "base/proc.h"
 #include "engine/cgroup.h"
 #include "engine/monitor.h"
@@ -95,7 +97,7 @@ struct engine {
 	/* For doctor: what to look for and print. */
 	const char *title;   /* "QEMU" */
 	const char *check;   /* the id of doctor's check: "engine.NAME" */
-	const char *program; /* found by proc_find() */
+	const char *program; /* found by engine_program() */
 	const char *package; /* of Debian and Ubuntu */
 	const struct engine_cve *cves;
 
@@ -152,6 +154,15 @@ int engine_to_start(const struct spec *spec, const struct engine **ret, struct e
 
 /* Whether the engine of this spec has all of these traits; false if there is no such row. */
 bool engine_can(const struct spec *spec, unsigned int traits);
+
+/* Finds a file of Hutch's own: in $HUTCH_LIBEXEC_DIR if set, beside this program (hutch-keeper), in
+ * libexec as seen from hutch and hutchd, or in `built`, a directory of the build tree; NULL:
+ * none. */
+bool engine_own_file(const char *name, const char *built, char ret[static PATH_MAX]);
+
+/* Finds the row's program among Hutch's own files, where tools/small-qemu.sh puts one, else on the
+ * system's path; its path without links. -ENOENT: the message names the package. */
+int engine_program(const struct engine *row, char ret[static PATH_MAX], struct err *e);
 
 static inline bool engine_has(const struct engine *e, unsigned int traits)
 {

@@ -113,14 +113,15 @@ static struct qemu_machine machine_of(const struct engine_start *s)
 /* ---- the start ---- */
 
 /* The files that QEMU is loaded from and, if it boots, those that the VM boots. */
-static void choose_files(const struct engine_start *s, bool boots, const char *library,
-			 struct qemu_jail_file files[static 8])
+static void choose_files(const struct engine_start *s, bool boots, const char *program,
+			 const char *library, struct qemu_jail_file files[static 9])
 {
 	static const char *const system[] = { "/usr", "/lib", "/lib64", "/bin" };
 	size_t n = 0;
 
 	for (size_t i = 0; i < ARRAY_SIZE(system); i++)
 		files[n++] = (struct qemu_jail_file){ system[i], system[i], true };
+	files[n++] = (struct qemu_jail_file){ program, QEMU_IN_JAIL, false };
 	files[n++] = (struct qemu_jail_file){ library, QEMU_RAM, false };
 	if (boots) {
 		files[n++] = (struct qemu_jail_file){ s->spec->machine.kernel, QEMU_KERNEL, false };
@@ -158,7 +159,7 @@ static int start_qemu(const struct engine_start *s, const char *program, int roo
 	_cleanup_buf_ struct buf text = BUF_INIT(QEMU_TEXT_MAX), vars = BUF_INIT(QEMU_TEXT_MAX);
 	const struct qemu_machine m = machine_of(s);
 	const char *argv[QEMU_ARGS_MAX], *env[QEMU_ENVIRONMENT_MAX];
-	struct qemu_jail_file files[8];
+	struct qemu_jail_file files[9];
 	char library[PATH_MAX];
 	const int fds[QEMU_FDS] = {
 		[QEMU_FD_CHANNEL] = s->channel, [QEMU_FD_QMP] = s->monitor,
@@ -173,7 +174,7 @@ static int start_qemu(const struct engine_start *s, const char *program, int roo
 		.pids = s->group->has[CGROUP_PIDS] ? 0 : THREADS + m.vcpus,
 		.file = s->spec->limits.disk,
 		.memory = m.memory,
-		.program = program,
+		.program = QEMU_IN_JAIL,
 		.argv = argv,
 		.env = env,
 		.files = files,
@@ -186,7 +187,7 @@ static int start_qemu(const struct engine_start *s, const char *program, int roo
 		return err_oom(e);
 	if (qemu_ram_library(library, e) < 0)
 		return e->num;
-	choose_files(s, m.start == VM_BOOT, library, files);
+	choose_files(s, m.start == VM_BOOT, program, library, files);
 	return qemu_jail_start(&j, &b->init, &b->said, e);
 }
 
@@ -200,9 +201,8 @@ static int microvm_start(const struct engine_start *s, struct engine_sandbox *re
 	b.disk = s->spec->limits.disk;
 	b.how = kind_of_start(s);
 	b.ram_size = spec_ram(s->spec);
-	if (proc_find(QEMU_PROGRAM, program, sizeof(program)) < 0)
-		return err_set(e, -ENOENT,
-			       QEMU_PROGRAM " is needed: apt-get install qemu-system-x86");
+	if (engine_program(s->engine, program, e) < 0)
+		return e->num;
 	root = open(s->spec->machine.root, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	if (root < 0)
 		return err_errno(e, "cannot open the image's disk '%s'", s->spec->machine.root);

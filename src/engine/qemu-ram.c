@@ -3,24 +3,15 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/proc.h"
 #include "base/util.h"
+#include "engine/engine.h"
 #include "engine/qemu.h"
 
-/* Looks in $HUTCH_LIBEXEC_DIR if set; else beside this program (hutch-keeper), in libexec as seen
- * from hutch, or in the build tree. */
 int qemu_ram_library(char ret[static PATH_MAX], struct err *e)
 {
-	static const char *const places[] = { ".", "../libexec/hutch", "../ram", "../../src/ram" };
-	const char *set = getenv("HUTCH_LIBEXEC_DIR");
-	char own[PATH_MAX];
-
-	if (set && set[0] == '/' && proc_find_in(set, ".", RAM_LIBRARY, ret))
+	if (engine_own_file(RAM_LIBRARY, "../ram", ret) ||
+	    engine_own_file(RAM_LIBRARY, "../../src/ram", ret))
 		return 0;
-	if (proc_own_directory(own) == 0)
-		for (size_t i = 0; i < ARRAY_SIZE(places); i++)
-			if (proc_find_in(own, places[i], RAM_LIBRARY, ret))
-				return 0;
 	return err_set(e, -ENOENT,
 		       "there is no " RAM_LIBRARY
 		       ", which VMs need: is hutch installed as a whole?");

@@ -17,9 +17,12 @@
 #include "engine/monitor.h"
 #include "ram/ram.h"
 
+struct engine;
 struct spec;
 
 #define QEMU_PROGRAM "qemu-system-x86_64"
+
+extern const struct engine engine_qemu; /* the row of the engine table */
 
 enum {
 	QEMU_FD_CHANNEL = 3, /* guest channel: virtio-serial port "hutch" */
@@ -37,10 +40,11 @@ static_assert((int)QEMU_FD_MEMORY == (int)RAM_FD_MEMORY &&
 	      "the library uses the same numbers");
 
 /* Present in the jail only while QEMU starts. */
-#define QEMU_KERNEL "/kernel"
-#define QEMU_INITRD "/initrd"
-#define QEMU_RAM    "/" RAM_LIBRARY
-#define QEMU_MEMORY "/memory" /* the placeholder of ram.h */
+#define QEMU_IN_JAIL "/" QEMU_PROGRAM
+#define QEMU_KERNEL  "/kernel"
+#define QEMU_INITRD  "/initrd"
+#define QEMU_RAM     "/" RAM_LIBRARY
+#define QEMU_MEMORY  "/memory" /* the placeholder of ram.h */
 
 struct qemu_machine {
 	enum vm_start start;

@@ -56,11 +56,11 @@ static int unknown(const char *name, struct err *e)
 
 static const struct engine *first_installed(enum level level)
 {
-	char path[4096];
+	struct err ignored = ERR_INIT;
+	char path[PATH_MAX];
 
 	for (size_t i = 0; engines[i]; i++)
-		if (engines[i]->level == level &&
-		    proc_find(engines[i]->program, path, sizeof(path)) == 0)
+		if (engines[i]->level == level && engine_program(engines[i], path, &ignored) == 0)
 			return engines[i];
 	return engine_first(level);
 }

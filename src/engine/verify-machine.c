@@ -310,10 +310,11 @@ static_assert(ARRAY_SIZE(rows) == VERIFY_ROWS, "a row without a check");
 
 static bool is_qemu(const struct verify *v)
 {
+	struct err ignored = ERR_INIT;
 	struct stat runs, qemu;
 	char path[PATH_MAX];
 
-	return proc_find(QEMU_PROGRAM, path, sizeof(path)) == 0 && stat(path, &qemu) == 0 &&
+	return engine_program(&engine_qemu, path, &ignored) == 0 && stat(path, &qemu) == 0 &&
 	       fstatat(v->proc, "exe", &runs, 0) == 0 && runs.st_dev == qemu.st_dev &&
 	       runs.st_ino == qemu.st_ino;
 }

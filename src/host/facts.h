@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -52,7 +53,7 @@ enum {
 
 struct host_program {
 	int found;		    /* 0, or -ENOENT */
-	char path[HOST_PATH_MAX];   /* where */
+	char path[PATH_MAX];	    /* where */
 	int ran;		    /* `--version`, for engines */
 	char banner[HOST_PATH_MAX]; /* first line of its output: any bytes */
 	uint64_t patched; /* rows of its CVE table that the distribution's changelog names */

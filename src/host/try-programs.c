@@ -73,9 +73,9 @@ static void read_changelog(const struct engine *engine, struct host_program *p)
 		p->patched = cve_patched(engine->cves, buf_text(&out));
 }
 
-static void find(const char *name, struct host_program *p)
+static void found(struct host_program *p, int r)
 {
-	p->found = proc_find(name, p->path, sizeof(p->path));
+	p->found = r;
 	if (p->found == 0)
 		p->privileged = is_privileged(p->path);
 }
@@ -83,11 +83,13 @@ static void find(const char *name, struct host_program *p)
 void try_programs(struct host_facts *f)
 {
 	for (enum host_program_id i = 0; i < HOST_PROGRAM_MAX; i++)
-		find(host_program_name(i), &f->program[i]);
+		found(&f->program[i], proc_find(host_program_name(i), f->program[i].path,
+						sizeof(f->program[i].path)));
 	for (size_t i = 0; i < HOST_ENGINES_MAX && engines[i]; i++) {
 		struct host_program *p = &f->engine[i];
+		struct err ignored = ERR_INIT;
 
-		find(engines[i]->program, p);
+		found(p, engine_program(engines[i], p->path, &ignored));
 		if (p->found < 0)
 			continue;
 		ask_version(p);

@@ -18,6 +18,7 @@
 #include "base/fd.h"
 #include "base/path.h"
 #include "base/proc.h"
+#include "engine/engine.h"
 #include "engine/qemu.h"
 #include "snapshot/disk-copy.h"
 #include "vm/accel-inner.h"
@@ -32,7 +33,7 @@ enum {
 struct subject {
 	int dir;
 	const struct machine_kernel *kernel;
-	char qemu[512];
+	char qemu[PATH_MAX];
 	struct accel_key key;
 	struct accel_seen seen;
 	bool insist; /* KVM is configured: test again after a late boot */
@@ -52,9 +53,10 @@ static int identify_qemu(struct subject *s, struct err *e)
 {
 	struct stat st;
 
-	if (proc_find(QEMU_PROGRAM, s->qemu, sizeof(s->qemu)) < 0 || stat(s->qemu, &st) < 0)
-		return err_set(e, -ENOENT,
-			       QEMU_PROGRAM " is not installed: apt-get install qemu-system-x86");
+	if (engine_program(&engine_qemu, s->qemu, e) < 0)
+		return e->num;
+	if (stat(s->qemu, &st) < 0)
+		return err_errno(e, "cannot stat '%s'", s->qemu);
 	(void)snprintf(s->key.qemu, sizeof(s->key.qemu), "%llu:%llu:%llu:%lld.%09ld",
 		       (unsigned long long)st.st_dev, (unsigned long long)st.st_ino,
 		       (unsigned long long)st.st_size, (long long)st.st_mtim.tv_sec,

@@ -8,6 +8,7 @@
 #include "base/fd.h"
 #include "base/proc.h"
 #include "base/str.h"
+#include "engine/engine.h"
 #include "engine/qemu.h"
 #include "vm/home.h"
 #include "vm/known.h"
@@ -63,8 +64,7 @@ int hypervisor_version(char ret[static HYPERVISOR_MAX], struct err *e)
 	char home[IMAGE_HOME_MAX], path[PATH_MAX];
 	int r = image_home_open(MACHINE_HOME, true, home, &dir, e);
 
-	if (r == 0 && proc_find(QEMU_PROGRAM, path, sizeof(path)) < 0)
-		r = err_set(e, -ENOENT,
-			    QEMU_PROGRAM " is not installed: apt-get install qemu-system-x86");
+	if (r == 0)
+		r = engine_program(&engine_qemu, path, e);
 	return r < 0 ? r : hypervisor_version_at(dir, path, ret, e);
 }

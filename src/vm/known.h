@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was found out about a file at some cost, kept in a small JSON file until the file changes. */
+/* Facts about a file that cost time to find out, kept in a JSON file until the file changes. */
 #pragma once
 
 #include <stdbool.h>

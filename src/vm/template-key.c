@@ -121,12 +121,10 @@ int template_key(const struct spec *spec, char ret[static SNAPSHOT_KEY + 1], jso
 {
 	_cleanup_json_ json_t *needs = NULL, *cpu = NULL, *all = NULL, *info = NULL;
 	char qemu[PATH_MAX];
-	int r = proc_find(QEMU_PROGRAM, qemu, sizeof(qemu));
+	int r = engine_program(&engine_qemu, qemu, e);
 
-	if (r < 0)
-		return err_set(e, -ENOENT,
-			       QEMU_PROGRAM " is needed: apt-get install qemu-system-x86");
-	r = list_needs(spec, qemu, &needs, e);
+	if (r == 0)
+		r = list_needs(spec, qemu, &needs, e);
 	if (r == 0)
 		r = read_cpu(&cpu, e);
 	if (r < 0)

@@ -261,15 +261,16 @@ static void start_bare(const struct clones *all, const struct engine_start *s, i
 			    open("/dev/null", O_WRONLY | O_CLOEXEC) };
 	_cleanup_buf_ struct buf text = BUF_INIT(QEMU_TEXT_MAX), vars = BUF_INIT(QEMU_TEXT_MAX);
 	const char *argv[QEMU_ARGS_MAX], *env[QEMU_ENVIRONMENT_MAX];
-	char program[512], library[PATH_MAX];
+	char program[PATH_MAX], library[PATH_MAX];
 	struct err e = ERR_INIT;
 	struct qemu_machine m;
 
 	qemu_describe(&all->spec, s->state >= 0 ? VM_RESTORE : VM_BOOT, &m);
 	m.tsc_khz = all->tsc_khz;
 	m.placeholder = all->placeholder;
-	if (proc_find(QEMU_PROGRAM, program, sizeof(program)) < 0 ||
-	    qemu_arguments(&m, program, &text, argv) < 0)
+	if (engine_program(&engine_qemu, program, &e) < 0)
+		die(&e);
+	if (qemu_arguments(&m, program, &text, argv) < 0)
 		die_errno("arguments");
 	if (qemu_ram_library(library, &e) < 0 || qemu_ram_environment(&m, library, &vars, env) < 0)
 		die(&e);

@@ -502,6 +502,18 @@ class Templates(MachineCase):
         kinds = [json.loads((SNAPSHOTS / name / "meta.json").read_text())["kind"] for name in before if not name.startswith(".")]
         self.assertIn("template", kinds)
 
+    @as_root
+    def test_a_hypervisor_among_the_own_programs_comes_first(self):
+        """tools/small-qemu.sh makes one. Here it is a copy, in a directory that the jail does not have."""
+        with tempfile.TemporaryDirectory() as lib:
+            for path in (*map(os.environ.get, ("HUTCH_KEEPER", "HUTCH_GUEST", "HUTCH_RAM_SO")), shutil.which("qemu-system-x86_64")):
+                shutil.copy(path, lib)
+            sandbox = self.create(env={"HUTCH_LIBEXEC_DIR": lib})
+            [pid] = children_of(warden_of(sandbox), "qemu-system-x86")
+            self.assertTrue(os.path.samefile(f"/proc/{pid}/exe", f"{lib}/qemu-system-x86_64"))
+            self.assertEqual(self.sh(sandbox, "echo runs"), "runs\n")
+            self.say("rm", "-f", sandbox)
+
 
 class Memory(MachineCase):
     """A VM can use all of its memory, and pays for the pages that it writes. tests/slow/machine_memory.py
