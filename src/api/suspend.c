@@ -9,8 +9,6 @@
  */
 #include "api/suspend.h"
 
-#include <time.h>
-
 #include "api/box.h"
 #include "api/turn.h"
 #include "base/clock.h"
@@ -132,38 +130,38 @@ void box_suspend(struct request *r, const struct box *b)
 
 /* ---- resume ---- */
 
-/* Waits while the sandbox is in `phase`, and returns the next one. */
-static enum state_phase wait_phase(const struct sandbox *b, enum state_phase phase, uint64_t until)
-{
-	const struct timespec pause = { .tv_nsec = (long)(20 * NSEC_PER_MSEC) };
-	enum state_phase now;
-
-	while ((now = state_phase(b->dir)) == phase && clock_mono() < until)
-		(void)nanosleep(&pause, NULL);
-	return now;
-}
-
-/* Waits for another process that resumes it. True: it runs. */
-static bool await_other(const struct sandbox *b)
+/* Waits for another process that resumes it; `claimed`: seconds until its warden starts. True: it
+ * runs. */
+static bool await_other(const struct sandbox *b, uint64_t claimed)
 {
 	const uint64_t now = clock_mono();
-	enum state_phase phase = wait_phase(b, STATE_ON_DISK, now + CLAIMED_S * NSEC_PER_SEC);
+	enum state_phase phase = state_wait(b->dir, STATE_ON_DISK, now + claimed * NSEC_PER_SEC);
 
 	if (phase == STATE_STARTING)
-		phase = wait_phase(b, STATE_STARTING, now + RESUME_S * NSEC_PER_SEC);
+		phase = state_wait(b->dir, STATE_STARTING, now + RESUME_S * NSEC_PER_SEC);
 	return phase == STATE_RUNNING || phase == STATE_PAUSED;
+}
+
+/* `resume` false: only waits, and the repeated request sees the outcome. */
+static int work(const struct turn *t, bool resume, struct err *e)
+{
+	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
+	_cleanup_sandbox_ struct sandbox b = SANDBOX_INIT;
+	int r = find(t, &root, &b, e);
+
+	if (r < 0)
+		return r;
+	if (resume)
+		r = sandbox_resume(&root, &b, t->deadline, e);
+	else
+		(void)await_other(&b, 0);
+	return r == -EBUSY && await_other(&b, CLAIMED_S) ? 0 : r;
 }
 
 static int resume_work(void *arg, json_t **ret, struct err *e)
 {
-	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
-	_cleanup_sandbox_ struct sandbox b = SANDBOX_INIT;
-	int r = find(arg, &root, &b, e);
-
 	(void)ret;
-	if (r == 0)
-		r = sandbox_resume(&root, &b, ((struct turn *)arg)->deadline, e);
-	return r == -EBUSY && await_other(&b) ? 0 : r;
+	return work(arg, true, e);
 }
 
 /* `hutch resume` may have resumed it meanwhile; that counts as success. */
@@ -189,14 +187,8 @@ void box_unsuspend(struct request *r, const struct box *b, uint64_t deadline,
 
 static int await_work(void *arg, json_t **ret, struct err *e)
 {
-	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
-	_cleanup_sandbox_ struct sandbox b = SANDBOX_INIT;
-	int r = find(arg, &root, &b, e);
-
 	(void)ret;
-	if (r == 0)
-		(void)wait_phase(&b, STATE_STARTING, clock_mono() + RESUME_S * NSEC_PER_SEC);
-	return r;
+	return work(arg, false, e);
 }
 
 static void awaited(struct request *r, struct box *b)

@@ -126,7 +126,8 @@ static const struct command cmd_snapshot_ls = {
 static const struct command cmd_snapshot_rm = {
 	.name = "rm", .args = "ID...", .min_args = 1, .max_args = ARGS_MAX,
 	.summary = "remove templates and snapshots",
-	.help = "ID is an id or a prefix of one. A snapshot in use by a sandbox stays until that sandbox ends.",
+	.help = "ID is an id or a prefix of one. Sandboxes that were started from one continue without it. The snapshot of a\n"
+		"suspended sandbox stays.",
 	.run = run_snapshot_rm,
 };
 

@@ -13,7 +13,7 @@ struct loop;
 
 /* How the guest begins to run. */
 enum vm_start {
-	VM_BOOT,    /* the kernel boots; or a stopped VM continues */
+	VM_BOOT,    /* the kernel boots */
 	VM_RESTORE, /* continues from a snapshot */
 };
 
@@ -40,7 +40,8 @@ struct monitor_ops {
 	/* run() and save() return false if the monitor is busy. Else they call `done` once, unless
 	 * failed() is called. */
 	bool (*run)(struct monitor *m, enum vm_start how, void (*done)(void *arg));
-	/* Continues a VM that stopped without an order. It may stop again at once. */
+	/* Continues a stopped VM. Has no deadline: the VM may be frozen. It may stop again at
+	 * once. */
 	bool (*again)(struct monitor *m, void (*done)(void *arg));
 	/* Stops the guest and writes its state to `file`, which it takes over: all but memory and
 	 * disk. */

@@ -237,7 +237,7 @@ static int take_tree(const struct image_store *s, const char *digest, image_need
 	if (ret->fd < 0)
 		return errno == ENOENT ? 0 : err_errno(e, "cannot open the tree");
 	if (flock(ret->fd, LOCK_EX | LOCK_NB) < 0) {
-		r = err_set(e, -EBUSY, "a sandbox is using the tree");
+		r = err_set(e, -EBUSY, "a sandbox is starting with the image");
 		ret->fd = fd_close(ret->fd);
 		return r;
 	}

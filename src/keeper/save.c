@@ -68,9 +68,11 @@ static void on_resumed(void *arg)
 	tell(k, k->save.failed ? "no snapshot was made: the sandbox's log says why" : NULL);
 }
 
+/* Without a deadline: a suspend that fails at a deadline makes the warden freeze the VM, which then
+ * answers after its resume. */
 static void resume_vm(struct keeper *k)
 {
-	if (!k->engine->monitor->run(k->vm.monitor, VM_BOOT, on_resumed))
+	if (!k->engine->monitor->again(k->vm.monitor, on_resumed))
 		keeper_stop(k, KEEPER_FAILED);
 }
 

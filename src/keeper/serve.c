@@ -23,7 +23,8 @@
 #include "keeper/take-note.h"
 
 enum {
-	LAST_WORDS_MS = 1000, /* to read a deaf guest's last output, and for clients to read it */
+	LAST_WORDS_MS = 1000, /* to read the last output of a deaf guest or of a VM without a
+				 monitor, and for clients to read it */
 };
 
 /* ---- the guest ---- */
@@ -63,14 +64,25 @@ static void on_vm_failed(void *arg, const char *why)
 	keeper_stop(arg, KEEPER_FAILED);
 }
 
-/* The guest's channel ends too. After HELLO the keeper reads the guest's last output there
- * first. */
+static void on_vm_stays(struct loop_timer *t)
+{
+	log_error("the VM runs, but its monitor is closed: it can be neither saved nor continued");
+	keeper_stop(t->arg, KEEPER_GUEST_BROKE);
+}
+
+/* The guest's channel ends too. After HELLO the keeper reads the guest's last output there first. A
+ * VM that closes only its monitor would never end, so a timer ends it. */
 static void on_vm_gone(void *arg, bool in_the_middle)
 {
 	struct keeper *k = arg;
 
-	if (k->phase == PHASE_HELLO || in_the_middle)
+	if (k->phase == PHASE_HELLO || in_the_middle) {
 		keeper_stop(k, KEEPER_GUEST_GONE);
+		return;
+	}
+	k->vm.closed = (struct loop_timer){ .cb = on_vm_stays, .arg = k };
+	keeper_check(k, loop_set_timer(k->loop, &k->vm.closed,
+				       clock_mono() + LAST_WORDS_MS * NSEC_PER_MSEC));
 }
 
 static void on_vm_stopped(void *arg, enum vm_stop why)
@@ -171,6 +183,7 @@ void keeper_done(struct keeper *k)
 		clients_done(k);
 		relays_done(k);
 		loop_del_timer(&k->deadline);
+		loop_del_timer(&k->vm.closed);
 		loop_del_timer(&k->idle);
 		loop_del_timer(&k->met.again);
 		halt_done(k);

@@ -28,6 +28,7 @@ struct keeper_vm {
 	struct monitor *monitor;  /* NULL: the engine has none */
 	const char *no_snapshots; /* why no snapshot can be made, or "" */
 	int adopt;		  /* the list of commands to adopt, until "go" */
+	struct loop_timer closed; /* for the VM's end after that of its monitor */
 };
 
 struct keeper {

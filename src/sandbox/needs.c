@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds what saved VMs need on disk without a process holding it. A saved VM needs its image:
- * its root is the image as a disk, a file in the image's tree. A suspended sandbox needs its
- * snapshot. */
+/* Finds the users of images and snapshots, to name them. A running sandbox also holds a lock on its
+ * image's tree. No process holds what saved VMs need: a saved VM needs its image, because its root
+ * is the image as a disk, a file in the image's tree. A suspended sandbox needs its snapshot. */
 #include <fcntl.h>
 #include <string.h>
 
@@ -39,13 +39,45 @@ static int refuse(const json_t *one, size_t others, struct err *e)
 		       more);
 }
 
+/* The spec names its image before the warden locks the tree. */
+static int running_of_image(const struct state_root *root, const char *id, const char *digest,
+			    struct err *e)
+{
+	_cleanup_close_ int dir =
+		RETRY_EINTR(openat(root->dir, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+	_cleanup_spec_ struct spec spec = { 0 };
+	struct err ignored = ERR_INIT;
+	enum state_phase phase = dir < 0 ? STATE_DEAD : state_phase(dir);
+
+	if (phase == STATE_ENDED || phase == STATE_DEAD || phase == STATE_ON_DISK ||
+	    spec_read(dir, &spec, &ignored) < 0 || !str_eq(spec.image_digest, digest))
+		return 0;
+	return err_set(e, -EBUSY, "sandbox %s uses the image: hutch rm -f %s", id, id);
+}
+
+static int running_need_image(const char *digest, struct err *e)
+{
+	_cleanup_state_root_ struct state_root root = STATE_ROOT_INIT;
+	_cleanup_free_ char(*ids)[SPEC_ID + 1] = NULL;
+	size_t n = 0;
+	int r = state_root_open(&root, e);
+
+	if (r == 0)
+		r = state_list(&root, &ids, &n, e);
+	for (size_t i = 0; i < n && r == 0; i++)
+		r = running_of_image(&root, ids[i], digest, e);
+	return r;
+}
+
 int sandbox_needs_image(const char *digest, struct err *e)
 {
 	_cleanup_json_ json_t *all = NULL;
 	const json_t *one, *first = NULL;
 	size_t i, n = 0;
-	int r = snapshot_list(&all, e);
+	int r = running_need_image(digest, e);
 
+	if (r == 0)
+		r = snapshot_list(&all, e);
 	if (r < 0)
 		return r;
 	json_array_foreach(all, i, one)

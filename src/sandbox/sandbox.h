@@ -116,7 +116,8 @@ int sandbox_resume(const struct state_root *root, const struct sandbox *b, uint6
 /* Restores the directories of suspended sandboxes after a restart of the host has removed them. */
 int sandbox_restore(const struct state_root *root, struct err *e);
 
-/* -EBUSY if a saved VM needs the image of that digest; the message names it and what to do. */
+/* -EBUSY if a sandbox or a saved VM needs the image of that digest; the message names it and what
+ * to do. */
 int sandbox_needs_image(const char *digest, struct err *e);
 
 /* -EBUSY if a sandbox is suspended in that snapshot. */

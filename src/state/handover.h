@@ -6,6 +6,8 @@
  * connection as standard input. One packet passes the file descriptors that a child would have
  * inherited; the answer is a pidfd. The lock on the state directory belongs to the open file
  * description, so it is passed along.
+ *
+ * hutch-preparer, which makes the parts of a VM, is started in the same way ($HUTCH_PREPARER).
  */
 #pragma once
 

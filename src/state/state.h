@@ -143,6 +143,9 @@ enum state_phase {
 	STATE_DEAD,	/* no warden and no end.json: the warden was killed; to be reclaimed */
 };
 enum state_phase state_phase(int dir);
+/* Waits while the sandbox is in `phase`, at most until this time of clock_mono(). Returns the next
+ * phase. */
+enum state_phase state_wait(int dir, enum state_phase phase, uint64_t until);
 /* Running, paused, stopped or suspended: it can be used, perhaps after a resume. */
 bool state_phase_lives(enum state_phase phase);
 /* Does the file `suspended` exist? It also does while the sandbox resumes or ends: see the phase.

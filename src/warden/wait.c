@@ -10,7 +10,7 @@
 #include "warden/warden.h"
 
 enum {
-	KEEPER_S = 3, /* for the keeper to end after PID 1 */
+	KEEPER_S = 3, /* for the keeper to end after PID 1, or after a note that it did not take */
 	ASK_S = 5,    /* for the keeper to ask for a snapshot */
 };
 
@@ -43,6 +43,33 @@ static int arm(struct waiting *s)
 	return due == UINT64_MAX ? 0 : loop_set_timer(s->loop, &s->due, due);
 }
 
+static enum end_reason reason_of(const siginfo_t *info)
+{
+	if (info->si_code != CLD_EXITED)
+		return END_KEEPER;
+	switch (info->si_status) {
+	case KEEPER_ONCE:
+		return END_CLIENT;
+	case KEEPER_IDLE:
+		return END_IDLE;
+	case KEEPER_GUEST_GONE:
+		return END_GUEST;
+	case KEEPER_GUEST_BROKE:
+		return END_PROTOCOL;
+	default:
+		return END_KEEPER;
+	}
+}
+
+/* Waits for the keeper's end, whose exit status has the reason; `otherwise`: it does not end. */
+static enum end_reason reason_of_keeper(struct warden *w, enum end_reason otherwise)
+{
+	siginfo_t info = { 0 };
+	int r = proc_wait(&w->keeper, clock_mono() + KEEPER_S * NSEC_PER_SEC, &info);
+
+	return r == 0 ? reason_of(&info) : otherwise;
+}
+
 static void on_due(struct loop_timer *src)
 {
 	struct waiting *s = src->arg;
@@ -60,8 +87,8 @@ static void on_due(struct loop_timer *src)
 	}
 	if (lifetime_over(s->w))
 		loop_stop(s->loop, END_TTL);
-	else if (note_send(s->w->note, NOTE_PAUSED, 0, NULL, 0) < 0)
-		loop_stop(s->loop, END_KEEPER);
+	else if (note_send(s->w->note, NOTE_PAUSED, 0, NULL, 0) < 0) /* idle at the same moment */
+		loop_stop(s->loop, (int)reason_of_keeper(s->w, END_KEEPER));
 }
 
 /*
@@ -85,24 +112,6 @@ static void on_child(struct loop_signal *src, int signo)
 {
 	(void)signo;
 	reap_others(((struct waiting *)src->arg)->w);
-}
-
-static enum end_reason reason_of(const siginfo_t *info)
-{
-	if (info->si_code != CLD_EXITED)
-		return END_KEEPER;
-	switch (info->si_status) {
-	case KEEPER_ONCE:
-		return END_CLIENT;
-	case KEEPER_IDLE:
-		return END_IDLE;
-	case KEEPER_GUEST_GONE:
-		return END_GUEST;
-	case KEEPER_GUEST_BROKE:
-		return END_PROTOCOL;
-	default:
-		return END_KEEPER;
-	}
 }
 
 /* ---- notes; note.c says which are allowed ---- */
@@ -233,11 +242,9 @@ static void on_keeper(struct loop_fd *src, uint32_t events)
 static void on_init(struct loop_fd *src, uint32_t events)
 {
 	struct waiting *s = src->arg;
-	siginfo_t info = { 0 };
-	int r = proc_wait(&s->w->keeper, clock_mono() + KEEPER_S * NSEC_PER_SEC, &info);
 
 	(void)events;
-	loop_stop(s->loop, (int)(r == 0 ? reason_of(&info) : END_GUEST));
+	loop_stop(s->loop, (int)reason_of_keeper(s->w, END_GUEST));
 }
 
 static int arrange(struct waiting *s)

@@ -177,6 +177,27 @@ class Clocks(SandboxCase):
     def test_nothing_to_do(self):
         self.gone(self.create("--idle", "1s"), "idle")
 
+    def test_idle_or_deadline(self):
+        """The first to pass counts, whatever the deadline would do."""
+        for then in ("end", "pause"):
+            with self.subTest(on_timeout=then):
+                self.gone(self.create("--idle", "1s", "--deadline", "1h", "--on-timeout", then), "idle")
+        self.gone(self.create("--idle", "1h", "--deadline", "1s", "--on-timeout", "end"), "ttl")
+        # Created without an idle clock that could pass first on a busy host; it runs again after the resume.
+        sandbox = self.create("--idle", f"{20 * PATIENCE}s", "--deadline", "1s", "--on-timeout", "pause")
+        eventually(lambda: self.ps()[sandbox]["state"] in ("paused", "suspended"), "its pause")
+        self.ended(hutch("resume", sandbox), 0)
+        self.gone(sandbox, "idle")
+
+    def test_idle_and_deadline_at_once(self):
+        """Either may win; the sandbox ends, or pauses, once, and says why."""
+        for then in ("end", "pause"):
+            sandbox = self.create("--idle", "1s", "--deadline", "1s", "--on-timeout", then)
+            state = eventually(lambda box=sandbox: (s := self.ps("-a")[box]["state"]) != "running" and s, "its end or pause")
+            self.assertIn(state, ("ended",) if then == "end" else ("ended", "paused", "suspended"))
+            if state == "ended":
+                self.assertIn(self.inspect(sandbox)["end"]["reason"], ("idle", "ttl") if then == "end" else ("idle",))
+
     def test_a_command_is_something_to_do(self):
         def attempt(seconds):
             sandbox = self.create("--idle", f"{seconds}s")
@@ -282,6 +303,58 @@ class Force(SandboxCase):
         os.kill(self.parts()[0], signal.SIGSTOP)
         self.ended(hutch("rm", "-f", self.sandbox), 0)
         self.assertEqual(self.ps("-a"), {})
+
+
+class Blocked(SandboxCase):
+    """A warden that does not run, as one that waits for a disk. SIGSTOP stands for that."""
+
+    def setUp(self):
+        super().setUp()
+        self.sandbox = self.create()
+        self.warden = warden_of(self.sandbox)
+        os.kill(self.warden, signal.SIGSTOP)
+        self.addCleanup(self.go_on)
+        self.waiting = [self.ask("ttl", self.sandbox, "1h"), self.ask("pause", self.sandbox)]
+
+    def go_on(self):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.warden, signal.SIGCONT)
+
+    def ask(self, *args):
+        p = start(*args, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.addCleanup(p.kill)
+        return p
+
+    def answer(self, p):
+        out, said = p.communicate(timeout=LONG)
+        return p.returncode, out.decode(), said.decode()
+
+    def test_requests_wait_for_it(self):
+        """Commands run without it, up to the record files that it has made ahead."""
+        commands = [self.ask("exec", self.sandbox, "--", "echo", str(i)) for i in range(12)]
+        eventually(lambda: any(p.poll() is not None for p in commands), "the end of a command")
+        self.assertEqual(self.ps()[self.sandbox]["state"], "running")
+        self.assertEqual(self.inspect(self.sandbox)["state"], "running")
+        self.assertEqual([p.poll() for p in self.waiting], [None, None])
+        self.assertIn(None, [p.poll() for p in commands], "more than it has made ahead")
+        self.go_on()
+        self.assertEqual([self.answer(p)[0] for p in self.waiting], [0, 0])
+        self.ended(hutch("resume", self.sandbox), 0)
+        done = [self.answer(p) for p in commands]
+        # A pause refuses a command that has not begun.
+        for i, (code, out, said) in enumerate(done):
+            self.assertIn((code, out), ((0, f"{i}\n"), (125, "")), said)
+            self.assertRegex(said, f"^$|the sandbox is paused: hutch resume {self.sandbox}")
+        self.assertEqual(self.sh(self.sandbox, "echo alive"), "alive\n")
+
+    def test_requests_end_with_the_sandbox(self):
+        self.ended(hutch("kill", self.sandbox), 0)
+        for p, name in zip(self.waiting, ("ttl", "pause")):
+            code, out, said = self.answer(p)
+            self.assertEqual((code, out), (125, ""), said)
+            self.assertRegex(said, rf"^hutch {name}: .*(ended|gone|closed)")
+        self.assertEqual(self.ps("-a")[self.sandbox]["state"], "ended")
+        eventually(lambda: not named("hutch-keeper", BOX), "the end of all processes")
 
 
 class ForceOnce(SandboxCase):

@@ -83,10 +83,10 @@ def part_damage(short):
 # The child that becomes QEMU passes these and cannot report it; so does a warden that survives and
 # removes its log: there QEMU is struck.
 SILENT = {"jail-root": "clone", "jail-dropped": "clone", "jail-groups": "clone", "jail-cloned": "clone", "machine-run": "clone"}
-MACHINE = re.compile(r"^(jail|machine|save|snapshot|template|suspend|resume)-|^warden-snapshot$")
+MACHINE = re.compile(r"^(jail|machine|ram|save|snapshot|template|suspend|resume)-|^warden-snapshot$")
 # Points that another operation passes first and that leave something different here.
-MORE = (("snapshot-written", "suspend"), ("snapshot-placed", "suspend"), ("save-finished", "suspend"), ("snapshot-placed", "fork"))
-FEW = ("jail-cloned", "machine-sealed", "save-disk", "snapshot-hashed", "template-booted")
+MORE = (("ram-saver", "snapshot"), ("ram-saver", "suspend"), ("snapshot-written", "suspend"), ("snapshot-placed", "suspend"), ("save-finished", "suspend"), ("snapshot-placed", "fork"))
+FEW = ("jail-cloned", "machine-sealed", "ram-saver", "save-disk", "snapshot-hashed", "template-booted")
 
 
 def perform(op, env):
