@@ -35,6 +35,12 @@ bool scratch_is_full(uint64_t left);
  * afterwards. `reserved`: the file keeps the room that it has. */
 int scratch_disk_mount(int file, bool reserved, struct err *e);
 
+/* Opens the directory in which the kernel counts the errors of the sandbox's disk, or -errno. */
+int scratch_disk_stats(void);
+
+/* Errors so far: writes that failed in the background and damage to the file system. */
+uint64_t scratch_disk_errors(int stats);
+
 /* Discards dirty pages of the sandbox's disk, so that the kernel does not write them first. Call
  * after the last process of the sandbox has ended. */
 void scratch_disk_drop(void);

@@ -203,12 +203,21 @@ class SmallHost(DiskCase):
         with host_yaml("disk_overcommit: true\n"):
             sandbox = self.create("--disk", "1GiB")
         self.assertIn(self.write(sandbox, "/tmp/x", 200 * MIB)[0], ("EIO", "ENOSPC", "EROFS"))
+        eventually(lambda: self.inspect(sandbox)["met"]["disk"]["lost"], "the lost writes")
+        lost = "writes to its disk were lost: the host's disk was full, or failed"
+        self.assertIn(lost, self.ended(hutch("inspect", sandbox), 0).stdout.decode())
+        reasons = {row["id"]: row["reason"] for row in self.json("ps", "--json")}
+        self.assertEqual((reasons[sandbox], reasons[other]), (lost, None))
         self.assertEqual(self.sh(other, "echo alive"), "alive\n")
         self.assertEqual(self.write(other, "/tmp/y", 4 * MIB)[0], "no", "its space is reserved")
         self.assertEqual(self.write(other, "/tmp/y", 4 * MIB)[0], "no", "and stays so")
         self.ended(hutch("kill", sandbox), 0)
+        self.assertTrue(self.inspect(sandbox)["end"]["disk_lost"])
+        said = [json.loads(line)["payload"] for line in hutch("audit", "show", "--json", "-s", sandbox).stdout.splitlines()]
+        self.assertEqual([x["limit"] for x in said if "lost" in x.get("limit", "")], ["disk-lost"])
         eventually(lambda: self.used(home) < 24 * MIB, "room", also=lambda: self.used(home))
         self.assertEqual(self.write(other, "/tmp/x", 8 * MIB)[0], "no")
+        self.assertFalse(self.inspect(other)["met"]["disk"]["lost"])
 
     @as_root
     def test_reserved_space(self):
