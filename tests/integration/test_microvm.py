@@ -388,7 +388,7 @@ class FullHost(MachineCase):
         self.enterContext(host_yaml("disk_overcommit: false\n"))
         hutch("gc")  # ends the processes that hold templates
         with tempfile.NamedTemporaryFile(dir=STATE) as image, tempfile.TemporaryDirectory(dir=STATE) as old:
-            image.truncate(900 * MIB)
+            image.truncate(1900 * MIB)  # reservations leave 1 GiB
             subprocess.run(["mkfs.ext4", "-q", "-F", "-m", "0", image.name], check=True)
             subprocess.run(["cp", "-a", f"{HOME}/.", old], check=True)
             shutil.rmtree(f"{old}/snapshots", ignore_errors=True)
