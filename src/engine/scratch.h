@@ -22,7 +22,8 @@
 #define SCRATCH_STATE  "/run/c"
 #define SCRATCH_DEV    "/run/d"
 
-int scratch_mount(const struct engine_start *s, uint64_t *ret_disk, struct err *e);
+/* Sets `disk` and `disk_dev` of *ret. */
+int scratch_mount(const struct engine_start *s, struct engine_sandbox *ret, struct err *e);
 
 /* Size in bytes of a scratch in memory. It counts as the sandbox's memory, so it leaves a part of
  * that for the processes. */

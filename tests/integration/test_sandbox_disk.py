@@ -10,9 +10,10 @@ import re
 import signal
 import subprocess
 import tempfile
+import unittest
 
 from hutchd import BoxCase
-from sandbox import FILL, LONG, LOOSE, ROOT, STATE, SandboxCase, as_root, as_user, children_of, eventually, host_yaml, hutch, loops, start, warden_of
+from sandbox import FILL, LONG, LOOSE, ROOT, STATE, SandboxCase, agent, as_root, as_user, children_of, eventually, host_yaml, hutch, loops, start, warden_of
 
 MIB = 1 << 20
 KEPT = 1 << 30  # the room that reservations leave on a small file system
@@ -317,6 +318,57 @@ class Closed(DiskCase):
         said = self.ended(self.without("/usr/sbin/mkfs.ext4", "run", *opts), 125).stderr.decode()
         self.assertIn("mkfs.ext4", said)
         self.ended(hutch("run", *opts), 0)
+
+
+class Speed(DiskCase):
+    """Limits of disk I/O, by control groups."""
+
+    SYNC = ("import os, time; f = os.open('/tmp/x', os.O_CREAT | os.O_WRONLY); b = time.monotonic()\n"
+            "for _ in range(8): os.write(f, bytes(1 << 20)); os.fsync(f)\n"
+            "print(time.monotonic() - b)")
+    SMALL = ("import os, time; f = os.open('/tmp/y', os.O_CREAT | os.O_WRONLY); b = time.monotonic()\n"
+             "for i in range(60): os.pwrite(f, b'x' * 4096, i * 8192); os.fsync(f)\n"
+             "print(time.monotonic() - b)")
+
+    def limited(self, key, value):
+        return ("--agent", agent(f"slow-{key.replace('_', '-')}", f"extends: default\nresources: {{{key}: {value}}}\n"))
+
+    def compare(self, key, value, script, least):
+        slow, control = self.create(*self.limited(key, value)), self.create()
+        self.assertGreater(float(self.python(slow, script)), least)
+        self.assertLess(float(self.python(control, script)), least, "the control")
+        self.assertNotIn("/s", self.row(control)["seen"])
+        return self.row(slow)
+
+    @as_root
+    def test_bytes(self):
+        row = self.compare("disk_bandwidth", "2MiB", self.SYNC, 3)  # 8 MiB at 2 MiB/s
+        self.assertTrue(row["enforced"], row)
+        self.assertRegex(row["seen"], "an ext4 of its own; 2097152 bytes/s by (io.max|blkio, write-back excepted .cgroup v1.)$")
+
+    @as_root
+    def test_operations(self):
+        row = self.compare("disk_ops", "20", self.SMALL, 2)  # 60 writes and more at 20/s
+        self.assertTrue(row["enforced"], row)
+        self.assertIn("; 20 operations/s by ", row["seen"])
+
+    @unittest.skipUnless(os.path.ismount("/sys/fs/cgroup/blkio"), "no cgroup v1 to take the controller from")
+    @as_root
+    def test_without_a_controller(self):
+        def run(*opts):
+            script = "umount /sys/fs/cgroup/blkio && exec \"$@\""
+            args = ("run", "--rm", *opts, *self.limited("disk_ops", "20"), "--", "true")
+            return subprocess.run(["unshare", "--mount", "sh", "-c", script, "sh", os.environ["HUTCH"], *args], capture_output=True, timeout=LONG, check=False)
+
+        said = self.ended(run(), 125).stderr.decode()
+        self.assertIn("resources.disk_bandwidth and disk_ops cannot be enforced on this host (", said)
+        self.assertIn("io controller", said)
+        self.assertIn("use --level microvm, or --best-effort", said)
+        self.ended(run("--best-effort"), 0)
+
+    def test_in_memory_there_is_nothing_to_limit(self):
+        sandbox = self.create(*LOOSE, "--scratch", "memory", *self.limited("disk_bandwidth", "2MiB"))
+        self.assertIn("in memory", self.row(sandbox)["seen"])
 
 
 class InMemory(DiskCase):
