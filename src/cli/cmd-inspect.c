@@ -48,6 +48,7 @@ static void measure(const struct state_root *root, struct facts *f)
 	f->end.throttled = f->use.throttled;
 	end_add_met(&f->end, &f->life.met);
 	f->disk_known = sandbox_disk(f->b.dir, &f->spec, &f->disk);
+	f->end.disk_lost = f->life.disk_lost;
 	f->end.disk_full |= f->disk.full;
 	f->end.inodes_full |= f->disk.inodes_full;
 }
@@ -134,13 +135,13 @@ static json_t *usage_json(const struct facts *f)
 
 static json_t *met_json(const struct end *met)
 {
-	return JSON_OBJECT(
-		{ "memory", JSON_OBJECT({ "killed", json_number(met->oom_kills) }) },
-		{ "pids", JSON_OBJECT({ "refused", json_number(met->pids_refused) }) },
-		{ "cpu", JSON_OBJECT({ "throttled", json_number(met->throttled) }) },
-		{ "disk", JSON_OBJECT({ "full", json_boolean(met->disk_full) },
-				      { "inodes_full", json_boolean(met->inodes_full) }) },
-		{ "told_by_agent", json_boolean(met->told) });
+	return JSON_OBJECT({ "memory", JSON_OBJECT({ "killed", json_number(met->oom_kills) }) },
+			   { "pids", JSON_OBJECT({ "refused", json_number(met->pids_refused) }) },
+			   { "cpu", JSON_OBJECT({ "throttled", json_number(met->throttled) }) },
+			   { "disk", JSON_OBJECT({ "full", json_boolean(met->disk_full) },
+						 { "inodes_full", json_boolean(met->inodes_full) },
+						 { "lost", json_boolean(met->disk_lost) }) },
+			   { "told_by_agent", json_boolean(met->told) });
 }
 
 /* The contents of end.json, and the reason in words. */
@@ -158,7 +159,8 @@ static json_t *end_json(const struct facts *f)
 			   { "pids_refused", json_number(f->end.pids_refused) },
 			   { "throttled", json_number(f->end.throttled) },
 			   { "disk_full", json_boolean(f->end.disk_full) },
-			   { "inodes_full", json_boolean(f->end.inodes_full) });
+			   { "inodes_full", json_boolean(f->end.inodes_full) },
+			   { "disk_lost", json_boolean(f->end.disk_lost) });
 }
 
 static bool has_deadline(const struct facts *f)
@@ -306,6 +308,8 @@ static void print_disk(const struct facts *f)
 		view_size(f->disk.used, used, sizeof(used));
 	(void)snprintf(met, sizeof(met), "%s%s", what, what[0] ? told(f) : "");
 	print_limit("disk", value_format_size(f->spec.limits.disk, limit), used, met);
+	if (f->end.disk_lost)
+		print_text("", LIFE_LOST_TEXT, NULL);
 }
 
 /* A VM's processes on the host. The host does not see how the VM's own kernel uses its memory. */

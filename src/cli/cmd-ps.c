@@ -15,7 +15,7 @@ struct row {
 	const char *state;
 	uint64_t created, ended_at;
 	enum end_reason ended; /* END_REASONS: not ended */
-	char why[192];	       /* the same in words */
+	char why[192];	       /* the same in words; of a running one: what is wrong, or "" */
 	int exit;	       /* status of its last command; -1: none */
 };
 
@@ -64,6 +64,18 @@ static struct row row_of(const char *id)
 	return row;
 }
 
+/* Says what is wrong with a running sandbox. */
+static void read_trouble(struct row *row, int dir)
+{
+	struct err ignored = ERR_INIT;
+	struct life life = { 0 };
+
+	(void)life_read(dir, &life, &ignored);
+	if (life.stopped != LIFE_RUNS || life.disk_lost)
+		(void)snprintf(row->why, sizeof(row->why), "%s",
+			       life.disk_lost ? LIFE_LOST_TEXT : life_stop_texts[life.stopped]);
+}
+
 /* Reads an entry of sandboxes/. False if it is not shown, or has gone since. */
 static bool read_living(const struct state_root *root, const char *id, bool all, struct row *ret)
 {
@@ -82,6 +94,8 @@ static bool read_living(const struct state_root *root, const char *id, bool all,
 	read_spec(ret, &spec);
 	if (phase == STATE_ENDED && end_read(b.dir, &end, &ignored) == 0)
 		read_end(ret, &b, &spec, &end);
+	if (phase == STATE_RUNNING || phase == STATE_STOPPED)
+		read_trouble(ret, b.dir);
 	return all || state_phase_lives(phase) || phase == STATE_STARTING;
 }
 

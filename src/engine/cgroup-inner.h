@@ -29,9 +29,10 @@ void cgroup_because(struct cgroup *g, enum cgroup_part p, const char *fmt, ...) 
 /* True for errors that are temporary, not missing support: no memory, no space, too many files. */
 bool cgroup_full(int r);
 
-/* cgroup-place.c: makes the directories; sets `why` of each missing part. 0 or -errno. */
-int cgroup_place_make(int root_fd, const char *id, struct cgroup *g, struct cgroup_where *w,
-		      struct err *e);
+/* cgroup-place.c: makes the directories, for CGROUP_IO only with `io`; sets `why` of each missing
+ * part. 0 or -errno. */
+int cgroup_place_make(int root_fd, const char *id, bool io, struct cgroup *g,
+		      struct cgroup_where *w, struct err *e);
 int cgroup_place_open(int root_fd, const char *id, struct cgroup *g, struct cgroup_where *w);
 
 /* Makes or opens the v2 group of a sandbox's keeper. Returns the descriptor; -ENODATA: cannot make

@@ -78,6 +78,7 @@ static size_t rows_of(enum cgroup_part p, bool v2, const struct cgroup_limits *l
 	case CGROUP_PIDS:
 		return add(rows, 0, "pids.max", ROW_LIMIT, l->pids);
 	case CGROUP_FREEZER:
+	case CGROUP_IO:
 	case CGROUP_PARTS:
 		break;
 	}

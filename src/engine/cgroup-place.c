@@ -24,7 +24,8 @@ static const char group_name[] = "hutch";
 static const char keepers_name[] = "hutch-keepers";
 
 static_assert((int)CGROUP_CPU == CG_CPU && (int)CGROUP_MEMORY == CG_MEMORY &&
-		      (int)CGROUP_PIDS == CG_PIDS && (int)CGROUP_FREEZER == CG_FREEZER,
+		      (int)CGROUP_PIDS == CG_PIDS && (int)CGROUP_FREEZER == CG_FREEZER &&
+		      (int)CGROUP_IO == CG_IO,
 	      "a part is the number of its controller");
 
 struct place {
@@ -285,8 +286,8 @@ static int refused(int r, const char *why, struct err *e)
 	return 0;
 }
 
-int cgroup_place_make(int root_fd, const char *id, struct cgroup *g, struct cgroup_where *w,
-		      struct err *e)
+int cgroup_place_make(int root_fd, const char *id, bool io, struct cgroup *g,
+		      struct cgroup_where *w, struct err *e)
 {
 	struct place m = { .root_fd = root_fd, .id = id, .g = g, .w = w };
 	bool want[CGROUP_PARTS] = { false }, any = false;
@@ -295,6 +296,8 @@ int cgroup_place_make(int root_fd, const char *id, struct cgroup *g, struct cgro
 	if (r < 0)
 		return err_set(e, r, "cannot find the control groups: %s", strerror(-r));
 	for (enum cgroup_part p = 0; p < CGROUP_PARTS && r == 0; p++) {
+		if (p == CGROUP_IO && !io)
+			continue;
 		if (m.l.v1[p][0]) {
 			set_where(&m, p, m.l.v1[p]);
 			r = refused(make_v1(&m, p), g->why[p], e);

@@ -51,9 +51,10 @@ int cgroup_make_at(int root_fd, const char *id, const struct cgroup_limits *limi
 
 	if (!id_valid(id))
 		return err_set(e, -EINVAL, "'%s' is not the name of a control group", id);
-	r = cgroup_place_make(root_fd, id, &g, &where, e);
+	r = cgroup_place_make(root_fd, id, limits->disk_bandwidth > 0 || limits->disk_ops > 0, &g,
+			      &where, e);
 	for (enum cgroup_part p = 0; p < CGROUP_PARTS && r == 0; p++)
-		if (g.dir[p] >= 0)
+		if (g.dir[p] >= 0 && p != CGROUP_IO)
 			r = cgroup_limit(&g, p, limits, where.path[p], e);
 	if (r == 0)
 		r = FAULT_ERR("cgroup-limited", e);

@@ -16,6 +16,7 @@ enum cgroup_part {
 	CGROUP_MEMORY,
 	CGROUP_PIDS,
 	CGROUP_FREEZER, /* pauses the sandbox; not a limit */
+	CGROUP_IO,	/* only if the limits ask for it; see cgroup_limit_disk() */
 	CGROUP_PARTS,
 };
 
@@ -26,6 +27,7 @@ enum {
 struct cgroup_limits {
 	uint64_t cpus; /* thousandths */
 	uint64_t memory, pids;
+	uint64_t disk_bandwidth, disk_ops; /* per second, for reads and writes each; 0: none */
 };
 
 struct cgroup {
@@ -37,9 +39,9 @@ struct cgroup {
 	pid_t warm; /* the child of cgroup_warm(), until cgroup_warmed() */
 };
 
-#define CGROUP_INIT                                        \
-	{                                                  \
-		.dir = { -EBADF, -EBADF, -EBADF, -EBADF }, \
+#define CGROUP_INIT                                                \
+	{                                                          \
+		.dir = { -EBADF, -EBADF, -EBADF, -EBADF, -EBADF }, \
 	}
 #define _cleanup_cgroup_ _cleanup_(cgroup_close)
 
@@ -47,6 +49,25 @@ struct cgroup {
  * no groups left) or if a group of that name exists, and then leaves nothing behind. */
 int cgroup_make(const char *id, const struct cgroup_limits *limits, struct cgroup *ret,
 		struct err *e);
+
+/* Limits what the group does with the block device `dev`, which may not exist before the group.
+ * Sets has[CGROUP_IO] or why[CGROUP_IO]. cgroup v1 does not limit write-back: a kernel thread does
+ * it, in no group. 0, or an error as cgroup_make(). */
+int cgroup_limit_disk(struct cgroup *g, dev_t dev, const struct cgroup_limits *limits,
+		      struct err *e);
+
+/* The files with these limits and their only line, as written and as the kernel prints it. Returns
+ * how many there are. For the verifier, too. */
+enum {
+	CGROUP_IO_FILES = 4,
+	CGROUP_IO_LINE = 128,
+};
+struct cgroup_io_line {
+	const char *file;
+	char line[CGROUP_IO_LINE];
+};
+size_t cgroup_io_lines(bool v2, dev_t dev, const struct cgroup_limits *limits,
+		       struct cgroup_io_line ret[static CGROUP_IO_FILES]);
 
 /* The first process to enter a group after a while waits 6 to 13 ms for the kernel (an RCU grace
  * period); the next ones do not, for about 15 ms. This starts the wait early, in a child that

@@ -289,7 +289,7 @@ int container_start(const struct engine_start *s, struct engine_sandbox *ret, st
 	const struct oci_runtime *runtime = s->engine->own;
 	_cleanup_close_ int userns = -EBADF;
 	struct engine_sandbox b = ENGINE_SANDBOX_INIT;
-	int r = scratch_mount(s, &b.disk, e);
+	int r = scratch_mount(s, &b, e);
 
 	assert(runtime->option && runtime->userns);
 	if (r == 0 && runtime->prepare)
@@ -323,5 +323,7 @@ struct cgroup_limits container_limits(const struct spec *spec)
 {
 	return (struct cgroup_limits){ .cpus = spec->limits.cpus,
 				       .memory = spec->limits.memory,
-				       .pids = spec->limits.pids };
+				       .pids = spec->limits.pids,
+				       .disk_bandwidth = spec->limits.disk_bandwidth,
+				       .disk_ops = spec->limits.disk_ops };
 }

@@ -52,6 +52,7 @@ enum engine_file {
 struct engine_sandbox {
 	struct proc init; /* PID 1 of the sandbox: reaped by the warden */
 	uint64_t disk;	  /* writable bytes, as the mount reports */
+	dev_t disk_dev;	  /* the block device of a container's disk; 0: none */
 	enum vm_start how;
 	/* Where the engine's process has mapped the VM's memory, known from seal() on. */
 	uint64_t ram, ram_size;

@@ -85,9 +85,7 @@ static void put_limit(struct args *a, const struct qemu_machine *m)
 {
 	char text[128];
 
-	(void)snprintf(text, sizeof(text),
-		       "throttle-group,id=limit,x-bps-total=%" PRIu64 ",x-iops-total=%" PRIu64,
-		       m->disk_bandwidth, m->disk_ops);
+	(void)snprintf(text, sizeof(text), QEMU_THROTTLE, m->disk_bandwidth, m->disk_ops);
 	put_pair(a, "-object", text);
 }
 

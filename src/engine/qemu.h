@@ -8,6 +8,7 @@
 #pragma once
 
 #include <assert.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -45,6 +46,9 @@ static_assert((int)QEMU_FD_MEMORY == (int)RAM_FD_MEMORY &&
 #define QEMU_INITRD  "/initrd"
 #define QEMU_RAM     "/" RAM_LIBRARY
 #define QEMU_MEMORY  "/memory" /* the placeholder of ram.h */
+
+/* The limits of the writable disk: bytes and operations per second, 0 for none. */
+#define QEMU_THROTTLE "throttle-group,id=limit,x-bps-total=%" PRIu64 ",x-iops-total=%" PRIu64
 
 struct qemu_machine {
 	enum vm_start start;

@@ -10,6 +10,7 @@
  * no barriers. Blocks freed inside stay allocated, so that the sandbox keeps its reserved room;
  * without a reservation they are punched out of the file at once. */
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/loop.h>
 #include <linux/magic.h>
 #include <linux/major.h>
@@ -22,6 +23,7 @@
 
 #include "base/fault.h"
 #include "base/fd.h"
+#include "base/str.h"
 #include "engine/engine.h"
 #include "engine/scratch.h"
 
@@ -119,6 +121,43 @@ int scratch_disk_mount(int file, bool reserved, struct err *e)
 				 "ext4; " IN_MEMORY ")",
 				 path);
 	return 0;
+}
+
+int scratch_disk_stats(void)
+{
+	char path[64], target[PATH_MAX], *name;
+	struct stat st;
+	ssize_t n;
+	int fd;
+
+	if (stat(SCRATCH_SPACE, &st) < 0)
+		return -errno;
+	if (major(st.st_dev) != LOOP_MAJOR)
+		return -ENODEV;
+	(void)snprintf(path, sizeof(path), "/sys/dev/block/%u:%u", major(st.st_dev),
+		       minor(st.st_dev));
+	n = readlink(path, target, sizeof(target) - 1);
+	if (n < 0)
+		return -errno;
+	target[n] = '\0';
+	name = strrchr(target, '/');
+	(void)snprintf(path, sizeof(path), "/sys/fs/ext4/%.32s", name ? name + 1 : target);
+	fd = RETRY_EINTR(open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+	return fd < 0 ? -errno : fd;
+}
+
+/* ext4 warns of each write of file contents that failed; all else that fails is an error. */
+uint64_t scratch_disk_errors(int stats)
+{
+	static const char *const files[] = { "errors_count", "warning_count" };
+	uint64_t sum = 0, n;
+	char line[32];
+
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++)
+		if (fd_read_line(stats, files[i], line, sizeof(line)) == 0 &&
+		    str_to_u64(line, strlen(line), UINT32_MAX, &n) == 0)
+			sum += n;
+	return sum;
 }
 
 void scratch_disk_drop(void)

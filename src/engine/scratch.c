@@ -113,9 +113,10 @@ static int mount_memory(const struct engine_start *s, struct err *e)
 	return 0;
 }
 
-static int mount_space(const struct engine_start *s, uint64_t *ret_disk, struct err *e)
+static int mount_space(const struct engine_start *s, struct engine_sandbox *ret, struct err *e)
 {
 	struct statfs fs;
+	struct stat st;
 	int r = s->disk >= 0 ? scratch_disk_mount(s->disk, !s->spec->overcommit, e)
 			     : mount_memory(s, e);
 
@@ -124,9 +125,11 @@ static int mount_space(const struct engine_start *s, uint64_t *ret_disk, struct 
 	/* The sandbox sees the upper directory as "/". */
 	if (mkdir(SCRATCH_UPPER, 0755) < 0 || mkdir(SCRATCH_WORK, 0700) < 0 ||
 	    chmod(SCRATCH_UPPER, 0755) < 0 || chown(SCRATCH_UPPER, s->ids, s->ids) < 0 ||
-	    chown(SCRATCH_WORK, s->ids, s->ids) < 0 || statfs(SCRATCH_SPACE, &fs) < 0)
+	    chown(SCRATCH_WORK, s->ids, s->ids) < 0 || statfs(SCRATCH_SPACE, &fs) < 0 ||
+	    stat(SCRATCH_SPACE, &st) < 0)
 		return err_errno(e, "cannot make the scratch's directories");
-	*ret_disk = (uint64_t)fs.f_blocks * (uint64_t)fs.f_bsize;
+	ret->disk = (uint64_t)fs.f_blocks * (uint64_t)fs.f_bsize;
+	ret->disk_dev = s->disk >= 0 ? st.st_dev : 0;
 	return 0;
 }
 
@@ -207,7 +210,7 @@ static int write_resolver(const struct engine_start *s, struct err *e)
 		     : 0;
 }
 
-int scratch_mount(const struct engine_start *s, uint64_t *ret_disk, struct err *e)
+int scratch_mount(const struct engine_start *s, struct engine_sandbox *ret, struct err *e)
 {
 	_cleanup_close_ int image = -EBADF, guest = -EBADF;
 	int r = clone_mount(s->spec->root, &image, e);
@@ -229,7 +232,7 @@ int scratch_mount(const struct engine_start *s, uint64_t *ret_disk, struct err *
 	if (r == 0)
 		r = FAULT_ERR("scratch-attached", e);
 	if (r == 0)
-		r = mount_space(s, ret_disk, e);
+		r = mount_space(s, ret, e);
 	if (r == 0)
 		r = FAULT_ERR("scratch-space", e);
 	if (r == 0)

@@ -22,7 +22,8 @@
 #define SCRATCH_STATE  "/run/c"
 #define SCRATCH_DEV    "/run/d"
 
-int scratch_mount(const struct engine_start *s, uint64_t *ret_disk, struct err *e);
+/* Sets `disk` and `disk_dev` of *ret. */
+int scratch_mount(const struct engine_start *s, struct engine_sandbox *ret, struct err *e);
 
 /* Size in bytes of a scratch in memory. It counts as the sandbox's memory, so it leaves a part of
  * that for the processes. */
@@ -34,6 +35,12 @@ bool scratch_is_full(uint64_t left);
 /* scratch-disk.c: mounts the ext4 in `file` at SCRATCH_SPACE. The caller may close the file
  * afterwards. `reserved`: the file keeps the room that it has. */
 int scratch_disk_mount(int file, bool reserved, struct err *e);
+
+/* Opens the directory in which the kernel counts the errors of the sandbox's disk, or -errno. */
+int scratch_disk_stats(void);
+
+/* Errors so far: writes that failed in the background and damage to the file system. */
+uint64_t scratch_disk_errors(int stats);
 
 /* Discards dirty pages of the sandbox's disk, so that the kernel does not write them first. Call
  * after the last process of the sandbox has ended. */

@@ -7,13 +7,12 @@
 #include <sys/vfs.h>
 
 #include "base/fd.h"
+#include "base/str.h"
 #include "engine/verify.h"
 
 static const char *const controllers[CGROUP_PARTS] = {
-	[CGROUP_CPU] = "cpu",
-	[CGROUP_MEMORY] = "memory",
-	[CGROUP_PIDS] = "pids",
-	[CGROUP_FREEZER] = "freezer",
+	[CGROUP_CPU] = "cpu",	      [CGROUP_MEMORY] = "memory", [CGROUP_PIDS] = "pids",
+	[CGROUP_FREEZER] = "freezer", [CGROUP_IO] = "blkio",
 };
 
 /* /proc/PID/cgroup names hutch/NAME, and the group lists PID. */
@@ -160,6 +159,47 @@ int verify_cgroup(const struct verify *v, unsigned int row, struct sight *ret, s
 	if (check_member(v, part, e) < 0)
 		return e->num;
 	return check[part](v, ret, e);
+}
+
+/* "; 4194304 bytes/s by io.max" */
+static void describe_io(const struct cgroup_limits *l, bool v2, char *ret, size_t n)
+{
+	char rate[64] = "", ops[64] = "";
+
+	if (l->disk_bandwidth > 0)
+		(void)snprintf(rate, sizeof(rate), " %" PRIu64 " bytes/s", l->disk_bandwidth);
+	if (l->disk_ops > 0)
+		(void)snprintf(ops, sizeof(ops), " %" PRIu64 " operations/s", l->disk_ops);
+	(void)snprintf(ret, n, ";%s%s by %s", rate, ops,
+		       v2 ? "io.max" : "blkio, write-back excepted (cgroup v1)");
+}
+
+int verify_io(const struct verify *v, char *ret, size_t n, struct err *e)
+{
+	const struct cgroup *g = v->s->group;
+	struct cgroup_io_line lines[CGROUP_IO_FILES];
+	char text[CGROUP_IO_LINE];
+	size_t k;
+	int r;
+
+	ret[0] = '\0';
+	if ((v->limits.disk_bandwidth == 0 && v->limits.disk_ops == 0) || v->b->disk_dev == 0)
+		return 0;
+	if (!g->has[CGROUP_IO])
+		return err_set(e, -EOPNOTSUPP, "disk_bandwidth, disk_ops: %s", g->why[CGROUP_IO]);
+	if (check_member(v, CGROUP_IO, e) < 0)
+		return e->num;
+	k = cgroup_io_lines(g->v2[CGROUP_IO], v->b->disk_dev, &v->limits, lines);
+	for (size_t i = 0; i < k; i++) {
+		r = fd_read_line(g->dir[CGROUP_IO], lines[i].file, text, sizeof(text));
+		if (r < 0)
+			return err_set(e, r, "cannot read %s: %s", lines[i].file, strerror(-r));
+		if (!str_eq(text, lines[i].line))
+			return err_set(e, -EPERM, "%s: '%.60s', not '%s'", lines[i].file, text,
+				       lines[i].line);
+	}
+	describe_io(&v->limits, g->v2[CGROUP_IO], ret, n);
+	return 0;
 }
 
 int verify_pause(const struct verify *v, unsigned int row, struct sight *ret, struct err *e)

@@ -144,9 +144,30 @@ static int find_disk(const struct verify *v, const struct open_file *f, void *ar
 	return 0;
 }
 
+/* The disk is behind a throttle group with the requested limits. */
+static int look_throttle(const struct verify *v, char *ret, size_t n, struct err *e)
+{
+	const uint64_t rate = v->s->spec->limits.disk_bandwidth, ops = v->s->spec->limits.disk_ops;
+	_cleanup_buf_ struct buf args = BUF_INIT(VERIFY_FILE_MAX);
+	char want[128];
+
+	ret[0] = '\0';
+	if (rate == 0 && ops == 0)
+		return 0;
+	(void)snprintf(want, sizeof(want), QEMU_THROTTLE, rate, ops);
+	if (fd_read_file(v->proc, "cmdline", &args, e) < 0)
+		return e->num;
+	if (!memmem(args.data, args.len, want, strlen(want) + 1))
+		return err_set(e, -EPERM, "QEMU does not limit the disk: no %s", want);
+	(void)snprintf(ret, n, "; QEMU allows %" PRIu64 " bytes/s, %" PRIu64 " operations/s%s",
+		       rate, ops, rate == 0 || ops == 0 ? " (0: any number)" : "");
+	return 0;
+}
+
 static int look_disk(const struct verify *v, unsigned int row, struct sight *ret, struct err *e)
 {
 	uint64_t size = 0;
+	char throttle[96];
 
 	if (each_file(v, find_disk, &size, e) < 0)
 		return e->num;
@@ -157,7 +178,9 @@ static int look_disk(const struct verify *v, unsigned int row, struct sight *ret
 			       "/dev/vdb has %" PRIu64 " bytes, more than the %" PRIu64
 			       " that were asked for",
 			       size, v->s->spec->limits.disk);
-	return sight_set(ret, "/dev/vdb has %" PRIu64 " bytes", size);
+	if (look_throttle(v, throttle, sizeof(throttle), e) < 0)
+		return e->num;
+	return sight_set(ret, "/dev/vdb has %" PRIu64 " bytes%s", size, throttle);
 }
 
 static int check_device(const struct verify *v, const struct open_file *f, void *arg, struct err *e)

@@ -92,6 +92,7 @@ int verify_disk(const struct verify *v, unsigned int row, struct sight *ret, str
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), asked, size;
 	const char *kind = NULL;
 	struct statfs fs;
+	char io[96];
 
 	if (root < 0 || check_kind(v, &kind, e) < 0)
 		return e->num;
@@ -111,8 +112,10 @@ int verify_disk(const struct verify *v, unsigned int row, struct sight *ret, str
 	if (m)
 		return err_set(e, -EPERM, "a tmpfs of PID 1 has no size: %.*s",
 			       (int)MIN(m->point.n, 64U), m->point.s);
-	return sight_set(ret, "%" PRIu64 " bytes, %" PRIu64 " inodes, %s", size,
-			 (uint64_t)fs.f_files, kind);
+	if (verify_io(v, io, sizeof(io), e) < 0)
+		return e->num;
+	return sight_set(ret, "%" PRIu64 " bytes, %" PRIu64 " inodes, %s%s", size,
+			 (uint64_t)fs.f_files, kind, io);
 }
 
 static bool is_device(const struct stat *st, size_t i)

@@ -77,4 +77,6 @@ verify_look verify_root, verify_disk, verify_masked_proc, verify_mounts, verify_
 
 /* verify-cgroup.c */
 verify_look verify_cgroup;
+/* Appends the limits of disk I/O to `ret`, or fails if they are asked for and missing. */
+int verify_io(const struct verify *v, char *ret, size_t n, struct err *e);
 verify_look verify_pause; /* not a layer, so without a row: how to pause, or why not */

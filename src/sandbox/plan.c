@@ -128,6 +128,9 @@ static uint64_t asked_layers(const struct sandbox_options *o, const struct polic
 				set |= UINT64_C(1) << resources[i].layer;
 	if (engine_has(engine, ENGINE_OWN_KERNEL))
 		set &= ~by_machine;
+	/* Nothing else says whether a policy wants them enforced. */
+	if (p->resources.disk_bandwidth > 0 || p->resources.disk_ops > 0)
+		set |= UINT64_C(1) << LAYER_DISK_QUOTA;
 	return set & ~p->require; /* those are required by the policy anyway */
 }
 
@@ -149,11 +152,6 @@ static int check_scratch(const struct sandbox_options *o, const struct policy *p
 	const uint64_t most = scratch_in_memory(p->resources.disk, p->resources.memory);
 	char limit[VALUE_HINT_MAX];
 
-	if (engine_has(engine, ENGINE_SCRATCH) &&
-	    (p->resources.disk_bandwidth > 0 || p->resources.disk_ops > 0))
-		return err_set(e, -EPERM,
-			       "resources.disk_bandwidth and disk_ops cannot be enforced for a "
-			       "container; use --level microvm, or remove them from the policy");
 	if (!engine_has(engine, ENGINE_SCRATCH))
 		return memory ? err_set(e, -EINVAL,
 					"resources.scratch: memory is for containers; a microVM's "

@@ -17,6 +17,10 @@
 
 #define MIB UINT64_C(1048576)
 
+enum {
+	METADATA_SHARE = 64, /* more than the extents of a fragmented file take on ext4 */
+};
+
 static int copy_range(int from, int to, off_t at, off_t end)
 {
 	while (at < end) {
@@ -76,17 +80,48 @@ static int allocate(int disk, off_t size)
 	return r < 0 ? -errno : 0;
 }
 
+static uint64_t free_room(const struct statvfs *fs)
+{
+	return (uint64_t)fs->f_bavail * fs->f_frsize;
+}
+
+static uint64_t headroom(const struct statvfs *fs)
+{
+	return MAX(DISK_HEADROOM, (uint64_t)fs->f_blocks * fs->f_frsize / DISK_HEADROOM_SHARE);
+}
+
+static int no_room(const char *where, uint64_t size, const struct statvfs *fs, uint64_t need,
+		   struct err *e)
+{
+	const uint64_t free = free_room(fs), keep = headroom(fs);
+	const uint64_t lack = need + keep - MIN(free, need + keep);
+
+	return err_set(e, -ENOSPC,
+		       "no room for a disk of %llu MiB in %.64s: %llu MiB are free, and %llu MiB "
+		       "must stay free; free %llu MiB more, use a smaller --disk, or set "
+		       "disk_overcommit: true in host.yaml",
+		       (unsigned long long)(size / MIB), where, (unsigned long long)(free / MIB),
+		       (unsigned long long)(keep / MIB),
+		       (unsigned long long)((lack + MIB - 1) / MIB));
+}
+
 int disk_no_room(const char *where, uint64_t size, struct err *e)
 {
 	struct statvfs fs = { 0 };
 
 	(void)statvfs(where, &fs);
-	return err_set(
-		e, -ENOSPC,
-		"no room for a disk of %llu MiB in %.80s, where %llu MiB are free: free some, "
-		"use a smaller --disk, or set disk_overcommit: true in host.yaml",
-		(unsigned long long)(size / MIB), where,
-		(unsigned long long)(fs.f_bavail * fs.f_frsize / MIB));
+	return no_room(where, size, &fs, size, e);
+}
+
+/* Looks again after the allocation: another process may have taken room since the first look. The
+ * allocation itself takes some more than `need`: the file system describes the blocks. */
+static int check_headroom(int disk, const struct statvfs *before, uint64_t need)
+{
+	struct statvfs fs;
+
+	if (fstatvfs(disk, &fs) < 0)
+		return -errno;
+	return free_room(&fs) + need / METADATA_SHARE < headroom(before) ? -ENOSPC : 0;
 }
 
 int disk_reserve(int disk, const char *where, struct err *e)
@@ -99,9 +134,11 @@ int disk_reserve(int disk, const char *where, struct err *e)
 	if (fstat(disk, &st) < 0 || fstatvfs(disk, &fs) < 0)
 		return err_errno(e, "cannot look at the sandbox's disk");
 	need = (uint64_t)st.st_size - MIN((uint64_t)st.st_size, (uint64_t)st.st_blocks * 512);
-	r = need > (uint64_t)fs.f_bavail * fs.f_frsize ? -ENOSPC : allocate(disk, st.st_size);
+	r = need + headroom(&fs) > free_room(&fs) ? -ENOSPC : allocate(disk, st.st_size);
+	if (r == 0)
+		r = check_headroom(disk, &fs, need);
 	if (r == -ENOSPC)
-		return disk_no_room(where, (uint64_t)st.st_size, e);
+		return no_room(where, (uint64_t)st.st_size, &fs, need, e);
 	return r < 0 ? err_set(e, r,
 			       "cannot reserve room for a disk in %.80s: %s; use another file "
 			       "system, "

@@ -15,11 +15,18 @@ int disk_new_from(int dir, const char *path, int *ret_fd, struct err *e);
 /* The same, in the directory of that file. */
 int disk_new_beside(const char *path, int *ret_fd, struct err *e);
 
+/* Room that reservations leave on the file system, for the audit log and everything else that is
+ * kept there: this many bytes, or this share if it is more. */
+#define DISK_HEADROOM	    (UINT64_C(1) << 30)
+#define DISK_HEADROOM_SHARE UINT64_C(50)
+
 /*
  * Reserves room for all of a disk's size, so that no write to it can fail for lack of room; `where`
  * is for messages. The contents do not change, and reserved blocks without data still look like
- * holes. -ENOSPC: there is no room; blocks that the file system keeps for root do not count. A
- * file system that cannot reserve is an error too.
+ * holes. -ENOSPC: there is no room besides the headroom; blocks that the file system keeps for root
+ * do not count. A file system that cannot reserve is an error too. After an error, close the disk:
+ * it may hold room. Of processes that reserve the last room at the same time, all may fail, but no
+ * two succeed.
  */
 int disk_reserve(int disk, const char *where, struct err *e);
 

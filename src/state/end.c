@@ -61,6 +61,8 @@ static json_t *end_json(const struct end *end)
 
 	if (j && end->told && json_put(j, "told", json_true()) < 0)
 		return NULL;
+	if (j && end->disk_lost && json_put(j, "disk_lost", json_true()) < 0)
+		return NULL;
 	if (j && end->by[0] && json_put(j, "by", json_string(end->by)) < 0)
 		return NULL;
 
@@ -101,11 +103,11 @@ static int read_reason(const json_t *j, enum end_reason *ret, struct err *e)
 static int read_all(const json_t *j, void *ret, struct err *e)
 {
 	struct end *end = ret;
-	static const char *const keys[] = { "schema",	   "reason",	   "time",
-					    "oom_kills",   "pids_refused", "throttled",
-					    "memory_peak", "cpu_us",	   "disk_full",
-					    "inodes_full", "told",	   "by",
-					    NULL };
+	static const char *const keys[] = {
+		"schema",    "reason",	    "time",   "oom_kills", "pids_refused",
+		"throttled", "memory_peak", "cpu_us", "disk_full", "inodes_full",
+		"disk_lost", "told",	    "by",     NULL
+	};
 	const char *what = NULL, *by = "";
 	int r = json_only_keys(j, keys, e);
 
@@ -125,6 +127,8 @@ static int read_all(const json_t *j, void *ret, struct err *e)
 	/* Optional. */
 	if (r == 0 && json_object_get(j, "told"))
 		r = json_get_bool(j, "told", &end->told, e);
+	if (r == 0 && json_object_get(j, "disk_lost"))
+		r = json_get_bool(j, "disk_lost", &end->disk_lost, e);
 	if (r == 0 && json_object_get(j, "by"))
 		r = json_get_string(j, "by", END_BY_MAX, &by, e);
 	(void)snprintf(end->by, sizeof(end->by), "%s", by);

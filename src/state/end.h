@@ -39,6 +39,7 @@ struct end {
 	uint64_t throttled;    /* periods in which the CPU limit was reached */
 	uint64_t memory_peak, cpu_us;
 	bool disk_full, inodes_full; /* at the end */
+	bool disk_lost;		     /* writes to it were lost: see struct life */
 	bool told;		     /* some of this was reported by the guest: see struct met */
 	char by[END_BY_MAX + 1];     /* END_KILLED: who requested it; "": unknown */
 };

@@ -42,6 +42,8 @@ int life_write(int dir, const struct life *l, struct err *e)
 		return err_oom(e);
 	if (j && met_anything(&l->met) && json_put(j, "met", met_json(&l->met)) < 0)
 		return err_oom(e);
+	if (j && l->disk_lost && json_put(j, "disk_lost", json_true()) < 0)
+		return err_oom(e);
 	text = j ? json_write_canonical(j) : NULL;
 	return text ? state_write(dir, file, text, strlen(text), e) : err_oom(e);
 }
@@ -104,7 +106,7 @@ static int read_all(const json_t *j, void *ret, struct err *e)
 {
 	struct life *l = ret;
 	static const char *const keys[] = { "schema",  "state", "deadline_ms", "on_timeout",
-					    "stopped", "met",	NULL };
+					    "stopped", "met",	"disk_lost",   NULL };
 	const char *what = NULL;
 	int r = json_only_keys(j, keys, e);
 
@@ -120,6 +122,8 @@ static int read_all(const json_t *j, void *ret, struct err *e)
 		r = json_get_u64(j, "deadline_ms", INT64_MAX, &l->deadline, e);
 	if (r == 0)
 		r = read_on_timeout(j, &l->on_timeout, e);
+	if (r == 0 && json_object_get(j, "disk_lost"))
+		r = json_get_bool(j, "disk_lost", &l->disk_lost, e);
 	return r < 0 ? r : read_met(j, &l->met, e);
 }
 

@@ -30,12 +30,17 @@ enum life_stop {
 extern const char *const life_stop_names[]; /* "", "disk-full", "unknown" */
 extern const char *const life_stop_texts[]; /* for people: "the host's disk is full" */
 
+/* A container whose disk is overcommitted loses writes when the host's disk is full. Its programs
+ * notice only if they sync. */
+#define LIFE_LOST_TEXT "writes to its disk were lost: the host's disk was full, or failed"
+
 struct life {
 	bool paused;
 	enum life_stop stopped;
 	uint64_t deadline; /* wall clock, ms; 0: none; always 0 while paused */
 	enum on_timeout on_timeout;
 	struct met met;
+	bool disk_lost; /* writes to a container's disk have failed: LIFE_LOST_TEXT */
 };
 
 int life_write(int dir, const struct life *l, struct err *e); /* atomically */

@@ -60,7 +60,7 @@ struct spec {
 		uint64_t memory, disk, output; /* bytes */
 		uint64_t pids;
 		uint64_t timeout, ttl, idle;	   /* milliseconds; 0: none */
-		uint64_t disk_bandwidth, disk_ops; /* per second, of a VM's disk; 0: none */
+		uint64_t disk_bandwidth, disk_ops; /* per second, of its disk; 0: none */
 	} limits;
 	struct {
 		const char *proxy; /* HOST:PORT of the host's HTTP proxy; "" or NULL: none */

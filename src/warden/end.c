@@ -74,7 +74,7 @@ static bool has_scratch(const struct warden *w)
 	return w->box.disk > 0 && engine_has(w->engine, ENGINE_SCRATCH);
 }
 
-static void measure(const struct warden *w, struct end *end)
+static void measure(struct warden *w, struct end *end)
 {
 	struct cgroup_usage u = { 0 };
 	struct statfs fs;
@@ -91,6 +91,8 @@ static void measure(const struct warden *w, struct end *end)
 		end->disk_full = scratch_is_full((uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize);
 		end->inodes_full = fs.f_ffree == 0;
 	}
+	(void)disk_watch_look(w);
+	end->disk_lost = w->disk_watch.lost;
 }
 
 /*

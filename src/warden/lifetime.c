@@ -50,7 +50,8 @@ static int write_down(const struct warden *w, const struct lifetime *l, struct e
 				   .stopped = w->stopped,
 				   .deadline = shown_deadline(l),
 				   .on_timeout = l->on_timeout,
-				   .met = w->met };
+				   .met = w->met,
+				   .disk_lost = w->disk_watch.lost };
 	int r = life_write(w->dir, &life, e);
 
 	return r < 0 ? r : FAULT_ERR("life-written", e);
@@ -84,6 +85,11 @@ void lifetime_stopped(struct warden *w, enum life_stop why)
 	w->stopped = why;
 	if (write_down(w, &w->life, &e) < 0)
 		log_error("%s", e.msg);
+}
+
+int lifetime_lost(struct warden *w, struct err *e)
+{
+	return write_down(w, &w->life, e);
 }
 
 void lifetime_met(struct warden *w, uint64_t value)

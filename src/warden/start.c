@@ -246,6 +246,25 @@ static int guard_and_start_keeper(void *arg, struct err *e)
 	return FAULT_ERR("warden-keeper", e);
 }
 
+/* The disk's device exists now, and no program of the user runs yet. */
+static int limit_disk(struct warden *w, struct err *e)
+{
+	const struct cgroup_limits limits = w->engine->limits(&w->spec);
+	int r;
+
+	if ((limits.disk_bandwidth == 0 && limits.disk_ops == 0) || w->box.disk_dev == 0)
+		return 0;
+	r = cgroup_limit_disk(&w->group, w->box.disk_dev, &limits, e);
+	if (r < 0 || w->group.has[CGROUP_IO] ||
+	    !(w->spec.require & UINT64_C(1) << LAYER_DISK_QUOTA))
+		return r;
+	return err_set(
+		e, -EPERM,
+		"resources.disk_bandwidth and disk_ops cannot be enforced on this host (%s); "
+		"use --level microvm, or --best-effort",
+		w->group.why[CGROUP_IO]);
+}
+
 static int start_engine(struct warden *w, struct err *e)
 {
 	int r;
@@ -269,6 +288,8 @@ static int start_engine(struct warden *w, struct err *e)
 	if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
 		return err_errno(e, "cannot become the parent of the sandbox");
 	r = w->engine->start(&w->start, &w->box, e);
+	if (r == 0)
+		r = limit_disk(w, e);
 	if (r == 0)
 		r = FAULT_ERR("warden-engine", e);
 	FAULT_KILL("guest-started", w->box.init.pidfd);

@@ -12,6 +12,7 @@
 enum {
 	KEEPER_S = 3, /* for the keeper to end after PID 1, or after a note that it did not take */
 	ASK_S = 5,    /* for the keeper to ask for a snapshot */
+	DISK_S = 5,   /* between looks at the disk */
 };
 
 struct waiting {
@@ -20,7 +21,7 @@ struct waiting {
 	struct loop_fd init, keeper, note;
 	struct loop_fd copied; /* a child copies the VM's memory for a snapshot */
 	struct loop_signal term, interrupt, child;
-	struct loop_timer due, sync, late;
+	struct loop_timer due, sync, late, disk;
 };
 
 static void on_signal(struct loop_signal *src, int signo)
@@ -33,6 +34,15 @@ static void on_signal(struct loop_signal *src, int signo)
 static void on_sync(struct loop_timer *src)
 {
 	witness_sync(((struct waiting *)src->arg)->w);
+}
+
+/* Once noted, it stays so. */
+static void on_disk(struct loop_timer *src)
+{
+	struct waiting *s = src->arg;
+
+	if (!disk_watch_look(s->w))
+		(void)loop_set_timer(s->loop, src, clock_mono() + DISK_S * NSEC_PER_SEC);
 }
 
 static int arm(struct waiting *s)
@@ -258,6 +268,9 @@ static int arrange(struct waiting *s)
 	    (r = loop_add_fd(s->loop, &s->keeper, s->w->keeper.pidfd, EPOLLIN)) < 0 ||
 	    (r = loop_add_fd(s->loop, &s->note, s->w->note, EPOLLIN)) < 0)
 		return r;
+	if (disk_watch_begin(s->w) &&
+	    (r = loop_set_timer(s->loop, &s->disk, clock_mono() + DISK_S * NSEC_PER_SEC)) < 0)
+		return r;
 	return arm(s);
 }
 
@@ -276,6 +289,7 @@ enum end_reason warden_wait(struct warden *w)
 		.due = { .cb = on_due, .arg = &s },
 		.late = { .cb = on_late, .arg = &s },
 		.sync = { .cb = on_sync, .arg = &s },
+		.disk = { .cb = on_disk, .arg = &s },
 	};
 	int r = loop_new(&loop);
 

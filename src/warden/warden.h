@@ -70,6 +70,13 @@ struct witness {
 	uint32_t file;		  /* the number of the chain's last file */
 };
 
+/* A container's disk: disk-watch.c. */
+struct disk_watch {
+	int stats;  /* the kernel's counters, or -EBADF */
+	bool lost;  /* a write has failed */
+	bool noted; /* and that is written down */
+};
+
 struct warden {
 	/* Given by the parent, or by the process that takes a spare. */
 	const char *guest; /* path of hutch-guest */
@@ -101,6 +108,7 @@ struct warden {
 	struct lifetime life;
 	enum life_stop stopped; /* its VM, without an order; as the keeper reports */
 	struct met met;		/* limits that a VM's users reached, as hutch-guest reports them */
+	struct disk_watch disk_watch;
 	struct saving saving;
 	struct record_files records;
 	struct witness witness;
@@ -122,6 +130,7 @@ struct warden {
 			    .rules = -EBADF },                                                \
 		.disk = -EBADF, .box = ENGINE_SANDBOX_INIT, .group = CGROUP_INIT,             \
 		.keeper = PROC_INIT, .note = -EBADF, .guard = DIAL_GUARD_INIT,                \
+		.disk_watch = { .stats = -EBADF },                                            \
 		.saving = { .dir = -EBADF, .made = { .dir = -EBADF }, .ram = RAM_SAVE_INIT }, \
 		.witness = { .log = AUDIT_LOG_INIT, .chain = AUDIT_CHAIN_INIT },              \
 	}
@@ -156,6 +165,7 @@ void witness_receipt(struct warden *w);
 void witness_refused(struct warden *w, const struct err *why);
 void witness_next_file(struct warden *w, uint64_t number);
 void witness_sync(struct warden *w);
+int witness_lost(struct warden *w, struct err *e); /* of writes to the disk */
 /* False if a record or the seal could not be written; the file STATE_UNSEALED then says so. */
 bool witness_end(struct warden *w, const struct end *end, bool started);
 
@@ -163,11 +173,17 @@ bool witness_end(struct warden *w, const struct end *end, bool started);
 int lifetime_begin(struct warden *w, struct err *e);
 struct life_answer lifetime_order(struct warden *w, const struct life_order *o);
 void lifetime_stopped(struct warden *w, enum life_stop why);
-void lifetime_met(struct warden *w, uint64_t value);		/* the value of NOTE_MET */
-uint64_t lifetime_due(const struct lifetime *l);		/* when to call lifetime_over() */
+int lifetime_lost(struct warden *w, struct err *e);  /* writes life.json: disk_watch.lost */
+void lifetime_met(struct warden *w, uint64_t value); /* the value of NOTE_MET */
+uint64_t lifetime_due(const struct lifetime *l);     /* when to call lifetime_over() */
 void lifetime_rest(const struct lifetime *l, struct spec *ret); /* the rest, for the next run */
 bool lifetime_pauses(const struct lifetime *l);			/* the deadline pauses, not ends */
 bool lifetime_over(struct warden *w); /* true: end the sandbox; false: it is paused now */
+
+/* disk-watch.c: notices lost writes. disk_watch_begin() returns whether to look from time to time;
+ * disk_watch_look() returns true once lost writes are written down. */
+bool disk_watch_begin(struct warden *w);
+bool disk_watch_look(struct warden *w);
 
 /* saving.c: snapshots of a VM. */
 #define SAVED_WIDENED "box/" STATE_WIDENED

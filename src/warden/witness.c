@@ -158,20 +158,29 @@ void witness_sync(struct warden *w)
 }
 
 /* Records a reached limit of the whole sandbox; limits of commands are in its own chain. */
-static void tell_limit(struct warden *w, const char *limit, uint64_t times, bool told)
+static int put_limit(struct warden *w, const char *limit, uint64_t times, bool told, struct err *e)
 {
 	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
-	struct err e = ERR_INIT;
 
-	if (times == 0)
-		return;
 	audit_put_text(&p, "sandbox", w->spec.id);
 	audit_put_text(&p, "limit", limit);
 	audit_put_number(&p, "times", times);
 	if (told)
 		audit_put_text(&p, "source", AGENT_WORD);
-	if (audit_host(&w->witness.log, AUDIT_LIMIT, &p, &e) < 0)
+	return audit_host(&w->witness.log, AUDIT_LIMIT, &p, e);
+}
+
+static void tell_limit(struct warden *w, const char *limit, uint64_t times, bool told)
+{
+	struct err e = ERR_INIT;
+
+	if (times > 0 && put_limit(w, limit, times, told, &e) < 0)
 		log_error("%s", e.msg);
+}
+
+int witness_lost(struct warden *w, struct err *e)
+{
+	return w->witness.log.off ? 0 : put_limit(w, "disk-lost", 1, false, e);
 }
 
 /* Marks the end as unrecorded; the next hutch process records it: sandbox/kill.c. */

@@ -4,18 +4,19 @@ A container's disk: for root an ext4 file system on a loop device, with its size
 memory for ordinary users, and for sandboxes that request it.
 """
 
-import contextlib
 import json
 import os
 import re
 import signal
 import subprocess
 import tempfile
+import unittest
 
 from hutchd import BoxCase
-from sandbox import FILL, LONG, LOOSE, ROOT, STATE, SandboxCase, as_root, as_user, children_of, eventually, host_yaml, hutch, loops, start, warden_of
+from sandbox import FILL, LONG, LOOSE, ROOT, STATE, SandboxCase, agent, as_root, as_user, children_of, eventually, host_yaml, hutch, loops, start, warden_of
 
 MIB = 1 << 20
+KEPT = 1 << 30  # the room that reservations leave on a small file system
 FILES = """
 import errno, os
 n = 0
@@ -182,6 +183,21 @@ class SmallHost(DiskCase):
         st = os.statvfs(home)
         return (st.f_blocks - st.f_bfree) * st.f_frsize
 
+    @staticmethod
+    def free(home):
+        st = os.statvfs(home)
+        return st.f_bavail * st.f_frsize
+
+    def leave(self, home, n):
+        """Takes all room but n bytes, until the file "filler" is removed."""
+        with open(home / "filler", "ab", buffering=0) as f:
+            while self.free(home) != n:
+                size, more = os.fstat(f.fileno()).st_size, self.free(home) - n
+                try:
+                    os.posix_fallocate(f.fileno(), size, more) if more > 0 else os.truncate(f.fileno(), size + more)
+                except OSError:
+                    f.write(bytes(4096))
+
     @as_root
     def test_freed_bytes_go_back_to_the_host(self):
         home = self.small(400 * MIB)
@@ -198,37 +214,79 @@ class SmallHost(DiskCase):
 
     @as_root
     def test_a_full_host(self):
-        home = self.small(64 * MIB)
+        home = self.small(3 * KEPT)
         other = self.create("--disk", "16MiB")
         with host_yaml("disk_overcommit: true\n"):
             sandbox = self.create("--disk", "1GiB")
+        self.leave(home, 24 * MIB)
         self.assertIn(self.write(sandbox, "/tmp/x", 200 * MIB)[0], ("EIO", "ENOSPC", "EROFS"))
+        eventually(lambda: self.inspect(sandbox)["met"]["disk"]["lost"], "the lost writes")
+        lost = "writes to its disk were lost: the host's disk was full, or failed"
+        self.assertIn(lost, self.ended(hutch("inspect", sandbox), 0).stdout.decode())
+        reasons = {row["id"]: row["reason"] for row in self.json("ps", "--json")}
+        self.assertEqual((reasons[sandbox], reasons[other]), (lost, None))
         self.assertEqual(self.sh(other, "echo alive"), "alive\n")
         self.assertEqual(self.write(other, "/tmp/y", 4 * MIB)[0], "no", "its space is reserved")
         self.assertEqual(self.write(other, "/tmp/y", 4 * MIB)[0], "no", "and stays so")
         self.ended(hutch("kill", sandbox), 0)
+        self.assertTrue(self.inspect(sandbox)["end"]["disk_lost"])
+        said = [json.loads(line)["payload"] for line in hutch("audit", "show", "--json", "-s", sandbox).stdout.splitlines()]
+        self.assertEqual([x["limit"] for x in said if "lost" in x.get("limit", "")], ["disk-lost"])
+        (home / "filler").unlink()
         eventually(lambda: self.used(home) < 24 * MIB, "room", also=lambda: self.used(home))
         self.assertEqual(self.write(other, "/tmp/x", 8 * MIB)[0], "no")
+        self.assertFalse(self.inspect(other)["met"]["disk"]["lost"])
 
     @as_root
     def test_reserved_space(self):
-        home = self.small(96 * MIB)
+        home = self.small(3 * KEPT)
         self.run_("true", opts=["--disk", "64MiB"])  # makes the empty disk
         eventually(lambda: not loops(), "the end of the device", also=loops)
+        self.leave(home, KEPT + 96 * MIB)
         before = self.used(home)
         sandbox = self.create("--disk", "64MiB")
         self.assertGreater(self.used(home) - before, 63 * MIB)
         said = self.refused("create", "--disk", "64MiB")
-        self.assertRegex(said, "no room for a disk of 64 MiB in .*/machine/disks, where [0-9]+ MiB are free: free some, use a smaller --disk, or set disk_overcommit")
-        with open(home / "filler", "wb", buffering=0) as f, contextlib.suppress(OSError):
-            while True:
-                f.write(bytes(65536))
+        self.assertRegex(said, "no room for a disk of 64 MiB in .*/machine/disks: 10[0-9]{2} MiB are free, and 1024 MiB must stay free; "
+                               "free [0-9]+ MiB more, use a smaller --disk, or set disk_overcommit")
+        self.leave(home, 0)
         used = self.used(home)
         for _ in range(3):
             self.assertEqual(self.write(sandbox, "/tmp/x", 40 * MIB)[0], "no")
             self.sh(sandbox, "rm /tmp/x; fallocate -l 20M /tmp/y; printf x | dd of=/tmp/y bs=1 seek=100000 conv=notrunc,fsync status=none; rm /tmp/y")
         self.assertEqual(self.used(home), used, "nothing is freed, and nothing more is used")
         (home / "filler").unlink()
+
+    def edge(self):
+        """A file system, and the free bytes with which a disk of 64 MiB just fits."""
+        home = self.small(3 * KEPT)
+        self.run_("true", opts=["--disk", "64MiB"])  # makes the empty disk
+        eventually(lambda: not loops(), "the end of the device", also=loops)
+        return home, KEPT + 64 * MIB
+
+    @as_root
+    def test_the_last_room_that_is_given(self):
+        home, enough = self.edge()
+        self.leave(home, enough)
+        self.ended(hutch("kill", self.create("--disk", "64MiB")), 0)
+        eventually(lambda: self.free(home) == enough, "room", also=lambda: self.free(home))
+        self.leave(home, enough - MIB)
+        self.assertIn("MiB are free, and 1024 MiB must stay free; free 1 MiB more", self.refused("create", "--disk", "64MiB"))
+        eventually(lambda: self.free(home) == enough - MIB, "room", also=lambda: self.free(home))
+
+    @as_root
+    def test_starts_at_once_share_the_last_room(self):
+        home, enough = self.edge()
+        self.leave(home, enough + 32 * MIB)
+        starts = [start("create", "--disk", "64MiB", stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(4)]
+        ends = [(p.communicate(timeout=LONG), p.returncode) for p in starts]
+        self.assertLessEqual([code for _, code in ends].count(0), 1, ends)
+        for (_, said), code in ends:
+            self.assertTrue(code == 0 or b"no room for a disk of 64 MiB" in said, said)
+        self.assertGreaterEqual(self.free(home), KEPT)
+        self.ended(hutch("rm", "-f", *self.ps()), 0) if self.ps() else None
+        eventually(lambda: self.free(home) == enough + 32 * MIB, "room", also=lambda: self.free(home))
+        self.create("--disk", "64MiB")
 
     @as_root
     def test_a_host_without_a_disk(self):
@@ -260,6 +318,57 @@ class Closed(DiskCase):
         said = self.ended(self.without("/usr/sbin/mkfs.ext4", "run", *opts), 125).stderr.decode()
         self.assertIn("mkfs.ext4", said)
         self.ended(hutch("run", *opts), 0)
+
+
+class Speed(DiskCase):
+    """Limits of disk I/O, by control groups."""
+
+    SYNC = ("import os, time; f = os.open('/tmp/x', os.O_CREAT | os.O_WRONLY); b = time.monotonic()\n"
+            "for _ in range(8): os.write(f, bytes(1 << 20)); os.fsync(f)\n"
+            "print(time.monotonic() - b)")
+    SMALL = ("import os, time; f = os.open('/tmp/y', os.O_CREAT | os.O_WRONLY); b = time.monotonic()\n"
+             "for i in range(60): os.pwrite(f, b'x' * 4096, i * 8192); os.fsync(f)\n"
+             "print(time.monotonic() - b)")
+
+    def limited(self, key, value):
+        return ("--agent", agent(f"slow-{key.replace('_', '-')}", f"extends: default\nresources: {{{key}: {value}}}\n"))
+
+    def compare(self, key, value, script, least):
+        slow, control = self.create(*self.limited(key, value)), self.create()
+        self.assertGreater(float(self.python(slow, script)), least)
+        self.assertLess(float(self.python(control, script)), least, "the control")
+        self.assertNotIn("/s", self.row(control)["seen"])
+        return self.row(slow)
+
+    @as_root
+    def test_bytes(self):
+        row = self.compare("disk_bandwidth", "2MiB", self.SYNC, 3)  # 8 MiB at 2 MiB/s
+        self.assertTrue(row["enforced"], row)
+        self.assertRegex(row["seen"], "an ext4 of its own; 2097152 bytes/s by (io.max|blkio, write-back excepted .cgroup v1.)$")
+
+    @as_root
+    def test_operations(self):
+        row = self.compare("disk_ops", "20", self.SMALL, 2)  # 60 writes and more at 20/s
+        self.assertTrue(row["enforced"], row)
+        self.assertIn("; 20 operations/s by ", row["seen"])
+
+    @unittest.skipUnless(os.path.ismount("/sys/fs/cgroup/blkio"), "no cgroup v1 to take the controller from")
+    @as_root
+    def test_without_a_controller(self):
+        def run(*opts):
+            script = "umount /sys/fs/cgroup/blkio && exec \"$@\""
+            args = ("run", "--rm", *opts, *self.limited("disk_ops", "20"), "--", "true")
+            return subprocess.run(["unshare", "--mount", "sh", "-c", script, "sh", os.environ["HUTCH"], *args], capture_output=True, timeout=LONG, check=False)
+
+        said = self.ended(run(), 125).stderr.decode()
+        self.assertIn("resources.disk_bandwidth and disk_ops cannot be enforced on this host (", said)
+        self.assertIn("io controller", said)
+        self.assertIn("use --level microvm, or --best-effort", said)
+        self.ended(run("--best-effort"), 0)
+
+    def test_in_memory_there_is_nothing_to_limit(self):
+        sandbox = self.create(*LOOSE, "--scratch", "memory", *self.limited("disk_bandwidth", "2MiB"))
+        self.assertIn("in memory", self.row(sandbox)["seen"])
 
 
 class InMemory(DiskCase):

@@ -27,6 +27,7 @@ TEST_IN_DIR(what_is_written_is_read)
 
 		end.reason = (enum end_reason)i;
 		end.inodes_full = end.told = i % 2;
+		end.disk_lost = i % 3 == 0;
 		assert_int_equal(end_write(d->fd, &end, &e), 0);
 		assert_int_equal(end_read(d->fd, &got, &e), 0);
 		assert_int_equal(got.reason, i);
@@ -39,6 +40,7 @@ TEST_IN_DIR(what_is_written_is_read)
 		assert_true(got.disk_full);
 		assert_int_equal(got.inodes_full, i % 2);
 		assert_int_equal(got.told, i % 2);
+		assert_int_equal(got.disk_lost, i % 3 == 0);
 	}
 	assert_int_equal(unit_dir_entries(d), 1);
 	assert_null(end_reason_names[END_REASONS]);

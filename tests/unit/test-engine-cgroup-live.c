@@ -41,7 +41,7 @@ static void new_id(char id[static 32])
 /* Names the controllers that this host lacks. */
 static bool usable(const struct cgroup *g)
 {
-	for (enum cgroup_part p = 0; p < CGROUP_PARTS; p++)
+	for (enum cgroup_part p = 0; p < CGROUP_IO; p++)
 		if (!g->has[p]) {
 			print_message("# skipped: %s\n", g->why[p]);
 			return false;
@@ -387,7 +387,7 @@ static int make_as_nobody(void)
 		return 99;
 	if (cgroup_make("nobodysgroup", &limits, &g, &e) < 0)
 		return 1;
-	for (enum cgroup_part p = 0; p < CGROUP_PARTS; p++)
+	for (enum cgroup_part p = 0; p < CGROUP_IO; p++)
 		if (g.has[p] || g.dir[p] >= 0 || !g.why[p][0])
 			return 2;
 	return cgroup_remove("nobodysgroup", &e) < 0 || any_left("nobodysgroup") ? 3 : 0;
@@ -450,7 +450,8 @@ TEST_WITH(v2_group, setup, teardown)
 	cgroup_close(&live.g);
 	fd = openat(top, live.id, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	assert_return_code(fd, 0);
-	live.g = (struct cgroup){ .dir = { fd, fd, fd, fd }, .v2 = { true, true, true, true } };
+	live.g = (struct cgroup){ .dir = { fd, fd, fd, fd, fd },
+				  .v2 = { true, true, true, true, true } };
 	enter_and(&p, wait_for_signal);
 	while (fd_read_line(fd, "cgroup.procs", line, sizeof(line)) == 0 && !line[0])
 		(void)usleep(1000);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -212,7 +213,7 @@ static int make_denied(const struct unit_dir *d)
 
 	if (cgroup_make_at(d->fd, "a1", &limits, &g, &e) < 0)
 		return 1;
-	for (enum cgroup_part p = 0; p < CGROUP_PARTS; p++)
+	for (enum cgroup_part p = 0; p < CGROUP_IO; p++)
 		if (g.has[p] || g.dir[p] >= 0 || !strstr(g.why[p], "not delegated to us"))
 			return 2;
 	return 0;
@@ -317,7 +318,7 @@ TEST_IN_DIR(nothing_there)
 	char longest[80];
 
 	assert_return_code(cgroup_make_at(d->fd, "a1", &limits, &g, &e), 0);
-	for (enum cgroup_part p = 0; p < CGROUP_PARTS; p++)
+	for (enum cgroup_part p = 0; p < CGROUP_IO; p++)
 		assert_string_equal(g.why[p], "no control groups are mounted");
 	assert_return_code(cgroup_remove_at(d->fd, "a1", &e), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
@@ -342,7 +343,7 @@ static void check_limits(const struct unit_dir *d, bool v2, bool good)
 	struct cgroup g = CGROUP_INIT;
 	struct err e = ERR_INIT;
 
-	for (enum cgroup_part p = 0; p < CGROUP_PARTS; p++) {
+	for (enum cgroup_part p = 0; p < CGROUP_IO; p++) {
 		g.dir[p] = d->fd;
 		g.v2[p] = v2;
 		assert_return_code(cgroup_limit(&g, p, &limits, "/g", &e), 0);
@@ -393,6 +394,69 @@ TEST_IN_DIR(limits_v1)
 	check_file(d, "cpu.cfs_period_us", "100000");
 	check_file(d, "cpu.cfs_quota_us", "50000");
 	check_file(d, "pids.max", "20");
+}
+
+static bool limit_disk(struct cgroup *g, uint64_t bandwidth, uint64_t ops)
+{
+	const struct cgroup_limits l = { .disk_bandwidth = bandwidth, .disk_ops = ops };
+	struct err e = ERR_INIT;
+
+	assert_return_code(cgroup_limit_disk(g, makedev(7, 3), &l, &e), 0);
+	return g->has[CGROUP_IO];
+}
+
+TEST_IN_DIR(limits_of_a_disk)
+{
+	const struct unit_dir *d = *state;
+	struct cgroup g = CGROUP_INIT;
+
+	assert_false(limit_disk(&g, 1000, 10)); /* no group */
+	g.dir[CGROUP_IO] = d->fd;
+	assert_false(limit_disk(&g, 1000, 10));
+	assert_string_equal(g.why[CGROUP_IO],
+			    "blkio.throttle.read_bps_device: No such file or directory");
+	put(d, "blkio.throttle.read_bps_device", "");
+	put(d, "blkio.throttle.write_bps_device", "");
+	assert_true(limit_disk(&g, 1000, 0)); /* only the files that it needs */
+	check_file(d, "blkio.throttle.write_bps_device", "7:3 1000");
+	put(d, "blkio.throttle.read_iops_device", "");
+	put(d, "blkio.throttle.write_iops_device", "");
+	assert_true(limit_disk(&g, 1000, 10));
+	check_file(d, "blkio.throttle.read_iops_device", "7:3 10");
+	put(d, "blkio.throttle.write_iops_device", "7:3 10 and more");
+	assert_false(limit_disk(&g, 0, 10));
+	assert_string_equal(g.why[CGROUP_IO],
+			    "blkio.throttle.write_iops_device reads '7:3 10 and more'");
+	g.v2[CGROUP_IO] = true;
+	put(d, "io.max", "");
+	assert_true(limit_disk(&g, 1000, 0));
+	check_file(d, "io.max", "7:3 rbps=1000 wbps=1000 riops=max wiops=max");
+	put(d, "io.max", "");
+	assert_true(limit_disk(&g, 1000, 10));
+	check_file(d, "io.max", "7:3 rbps=1000 wbps=1000 riops=10 wiops=10");
+}
+
+/* The group of the io controller is made only for a sandbox whose disk is limited. */
+TEST_IN_DIR(a_group_for_a_disk)
+{
+	const struct unit_dir *d = *state;
+	const struct cgroup_limits l = { .cpus = 500, .memory = MIB, .pids = 9, .disk_ops = 10 };
+	struct cgroup g = CGROUP_INIT;
+	struct err e = ERR_INIT;
+
+	fake_proc(d, "32 31 0:29 / /cg/blkio rw - cgroup cgroup rw,blkio\n", "", "");
+	put(d, "cg/blkio/tasks", "");
+	assert_return_code(cgroup_make_at(d->fd, "a1", &limits, &g, &e), 0);
+	assert_int_equal(g.dir[CGROUP_IO], -EBADF);
+	assert_false(there(d, "cg/blkio/hutch"));
+	assert_return_code(cgroup_make_at(d->fd, "a1", &l, &g, &e), 0);
+	assert_true(g.dir[CGROUP_IO] >= 0);
+	cgroup_close(&g);
+	assert_return_code(cgroup_remove_at(d->fd, "a1", &e), 0);
+	assert_false(there(d, "cg/blkio/hutch/a1"));
+	fake_proc(d, "", "", "");
+	assert_return_code(cgroup_make_at(d->fd, "a1", &l, &g, &e), 0);
+	assert_string_equal(g.why[CGROUP_IO], "no control groups are mounted");
 }
 
 /* A file that does not keep the written value: the limit does not count. */
@@ -523,7 +587,7 @@ TEST_IN_DIR(freezer_places)
 TEST_IN_DIR(usage_files)
 {
 	const struct unit_dir *d = *state;
-	struct cgroup g = { .dir = { d->fd, d->fd, d->fd, d->fd },
+	struct cgroup g = { .dir = { d->fd, d->fd, d->fd, d->fd, d->fd },
 			    .v2 = { true, true, true, true } };
 	struct cgroup_usage u;
 

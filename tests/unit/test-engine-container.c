@@ -12,6 +12,7 @@
 #include <grp.h>
 #include <linux/capability.h>
 #include <linux/magic.h>
+#include <linux/major.h>
 #include <linux/nsfs.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -25,6 +26,7 @@
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 
 #include "base/clock.h"
@@ -175,12 +177,12 @@ static void in_scratch(const struct unit_dir *d)
 	struct engine_start s = plan(d, &spec);
 	struct statvfs fs;
 	struct stat st;
-	uint64_t disk;
+	struct engine_sandbox b = ENGINE_SANDBOX_INIT;
 	ssize_t k, n = 0;
 
 	s.guest = "/bin/sh";
-	CHECK(scratch_mount(&s, &disk, &last) == 0);
-	CHECK(disk == 8 * MIB);
+	CHECK(scratch_mount(&s, &b, &last) == 0);
+	CHECK(b.disk == 8 * MIB);
 	CHECK(statvfs("/run/s", &fs) == 0 && fs.f_files == 4096);
 	CHECK(owned("/run/r", IDS, IDS) && owned("/run/r/tmp", IDS, IDS));
 	CHECK(owned("/run/r/file", IDS + 1000, IDS + 1000));
@@ -232,15 +234,16 @@ static void in_scratch_on_disk(const struct unit_dir *d)
 	struct spec spec;
 	struct engine_start s = plan(d, &spec);
 	struct statvfs fs;
-	uint64_t disk;
+	struct engine_sandbox b = ENGINE_SANDBOX_INIT;
 	ssize_t k, n = 0;
 	int fd;
 
 	s.guest = "/bin/sh";
 	s.disk = make_disk(d);
-	CHECK(scratch_mount(&s, &disk, &last) == 0);
+	CHECK(scratch_mount(&s, &b, &last) == 0);
 	s.disk = fd_close(s.disk); /* the device has it */
-	CHECK(disk == 8 * MIB);
+	CHECK(major(b.disk_dev) == LOOP_MAJOR);
+	CHECK(b.disk == 8 * MIB);
 	CHECK(owned("/run/r", IDS, IDS) && owned("/run/r/tmp", IDS, IDS));
 	fd = open("/run/r/file", O_WRONLY | O_APPEND | O_CLOEXEC);
 	while ((k = write(fd, mebibyte, sizeof(mebibyte))) > 0)
@@ -288,7 +291,7 @@ static void in_scratch_below_run(const struct unit_dir *d)
 	struct unit_dir run = { .path = "/run" };
 	struct spec spec;
 	struct engine_start s;
-	uint64_t disk;
+	struct engine_sandbox b = ENGINE_SANDBOX_INIT;
 
 	CHECK(mount("test", "/run", "tmpfs", 0, NULL) == 0);
 	run.fd = open("/run", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -297,8 +300,8 @@ static void in_scratch_below_run(const struct unit_dir *d)
 	(void)fd_close(run.fd);
 	s.guest = "/run/guest";
 	spec.limits.memory = 4 * MIB;
-	CHECK(scratch_mount(&s, &disk, &last) == 0);
-	CHECK(disk == 3 * MIB);
+	CHECK(scratch_mount(&s, &b, &last) == 0);
+	CHECK(b.disk == 3 * MIB);
 	CHECK(access("/run/r/file", F_OK) == 0 && access("/run/guest", F_OK) < 0);
 	CHECK(access("/run/g", R_OK) == 0 && access("/run/g", W_OK) < 0 && errno == EROFS);
 }
@@ -325,7 +328,7 @@ static void in_resolver(const struct unit_dir *d)
 	char canary[128], path[192], line[64];
 	struct spec spec;
 	struct engine_start s = plan(d, &spec);
-	uint64_t disk;
+	struct engine_sandbox b = ENGINE_SANDBOX_INIT;
 
 	s.guest = "/bin/sh";
 	s.egress = true;
@@ -335,7 +338,7 @@ static void in_resolver(const struct unit_dir *d)
 	CHECK(mkdir(path, 0755) == 0 && chown(path, IMAGE, IMAGE + 7) == 0);
 	(void)snprintf(path, sizeof(path), "%s/etc/resolv.conf", spec.root);
 	CHECK(symlink(canary, path) == 0 && lchown(path, IMAGE, IMAGE + 7) == 0);
-	CHECK(scratch_mount(&s, &disk, &last) == 0);
+	CHECK(scratch_mount(&s, &b, &last) == 0);
 	CHECK(owned("/run/r/etc/resolv.conf", IDS, IDS));
 	CHECK(fd_read_line(AT_FDCWD, "/run/r/etc/resolv.conf", line, sizeof(line)) == 0);
 	CHECK(str_eq(line, "nameserver 127.0.0.1"));
@@ -353,13 +356,13 @@ static void in_resolver_elsewhere(const struct unit_dir *d)
 	char path[192];
 	struct spec spec;
 	struct engine_start s = plan(d, &spec);
-	uint64_t disk;
+	struct engine_sandbox b = ENGINE_SANDBOX_INIT;
 
 	s.guest = "/bin/sh";
 	s.egress = true;
 	(void)snprintf(path, sizeof(path), "%s/etc", spec.root);
 	CHECK(symlink("/tmp", path) == 0 && lchown(path, IMAGE, IMAGE + 7) == 0);
-	CHECK(scratch_mount(&s, &disk, &last) < 0);
+	CHECK(scratch_mount(&s, &b, &last) < 0);
 	CHECK(strstr(last.msg, "/etc/resolv.conf"));
 	CHECK(access("/tmp/resolv.conf", F_OK) < 0 && access("/run/r/tmp/resolv.conf", F_OK) < 0);
 }

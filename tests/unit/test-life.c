@@ -15,6 +15,7 @@ TEST_IN_DIR(what_is_written_is_read)
 		{ .met = { .inodes_full = true } },
 		{ .stopped = LIFE_DISK_FULL, .deadline = 1 },
 		{ .stopped = LIFE_STOPPED, .paused = true },
+		{ .disk_lost = true },
 	};
 	struct unit_dir *d = *state;
 	struct err e = ERR_INIT;
@@ -27,6 +28,7 @@ TEST_IN_DIR(what_is_written_is_read)
 		assert_int_equal(life_read(d->fd, &got, &e), 0);
 		assert_int_equal(got.paused, lives[i].paused);
 		assert_int_equal(got.stopped, lives[i].stopped);
+		assert_int_equal(got.disk_lost, lives[i].disk_lost);
 		assert_int_equal(got.deadline, lives[i].deadline);
 		assert_int_equal(got.on_timeout, lives[i].on_timeout);
 		assert_int_equal(got.met.oom_kills, lives[i].met.oom_kills);

@@ -125,6 +125,8 @@ static const struct builtin_file files[] = {
 	BUILTIN("agents/plain.yaml", "agent: {name: plain, type: test}\n"
 				     "resources: {ttl: 10h}\n"
 				     "env: {A: policy, B: policy}\n"),
+	BUILTIN("agents/slow.yaml", "agent: {name: slow, type: test}\n"
+				    "resources: {disk_ops: 100}\n"),
 	BUILTIN("agents/strict.yaml", "agent: {name: strict, type: test}\n"
 				      "isolation: {require: [cgroup-memory]}\n"),
 	BUILTIN("agents/tight.yaml", "agent: {name: tight, type: test}\n"
@@ -294,6 +296,13 @@ TEST_WITH(limits_are_required, setup, unit_dir_teardown)
 	assert_int_equal(asked_bits(&store, &o, &require), cpu | disk);
 	o.resources[1][1] = "2";
 	assert_int_equal(asked_bits(&store, &o, &require), disk);
+	/* Limits of disk I/O are never best effort, unless an option says so. */
+	o = (struct sandbox_options){ .agent = "slow" };
+	assert_int_equal(asked_bits(&store, &o, &require), disk);
+	assert_int_equal(require & all, disk);
+	o.best_effort = true;
+	assert_int_equal(asked_bits(&store, &o, &require), disk);
+	assert_int_equal(require & all, 0);
 	/* A layer that the policy itself requires stays required; options do not change it. */
 	o = (struct sandbox_options){ .agent = "strict",
 				      .must_limit = true,
