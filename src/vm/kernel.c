@@ -141,7 +141,7 @@ static void prune(int initrds)
 }
 
 static int write_initrd(int initrds, const char *key, const struct kernel_meta *m,
-			const struct buf *guest, struct err *e)
+			const struct buf *guest, bool nested, struct err *e)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(INITRD_MAX);
 	_cleanup_close_ int kernels = -EBADF;
@@ -152,6 +152,14 @@ static int write_initrd(int initrds, const char *key, const struct kernel_meta *
 	(void)snprintf(name, sizeof(name), "%s/base.cpio", m->inputs);
 	if (r == 0)
 		r = fd_read_file(kernels, name, &b, e);
+	(void)snprintf(name, sizeof(name), "%s/" KERNEL_NESTED, m->inputs);
+	if (r == 0 && nested)
+		r = fd_read_file(kernels, name, &b, e);
+	if (r == -ENOENT && nested)
+		return err_set(
+			e, r,
+			"the kernel for VMs is from an earlier hutch, without the modules of "
+			"isolation.nested: run 'hutch image kernel'");
 	if (r < 0)
 		return r;
 	cpio_file(&c, "init", 0755, guest->data, guest->len);
@@ -162,23 +170,25 @@ static int write_initrd(int initrds, const char *key, const struct kernel_meta *
 	return fd_replace_file(initrds, key, 0444, b.data, b.len, e);
 }
 
-static int find_initrd(const struct kernel_meta *m, const char *guest, struct machine_kernel *ret,
-		       struct err *e)
+static int find_initrd(const struct kernel_meta *m, const char *guest, bool nested,
+		       struct machine_kernel *ret, struct err *e)
 {
 	const struct timespec used[] = { { .tv_nsec = UTIME_NOW }, { .tv_nsec = UTIME_OMIT } };
 	_cleanup_buf_ struct buf b = BUF_INIT(INITRD_MAX / 2);
 	_cleanup_close_ int dir = -EBADF;
-	char path[IMAGE_HOME_MAX], key[65];
+	char path[IMAGE_HOME_MAX], key[65], base[80];
 	int r = fd_read_file(AT_FDCWD, guest, &b, e);
 
 	if (r == 0)
 		r = machine_home_open("initrds", true, path, &dir, e);
 	if (r < 0)
 		return r;
-	digest_two(m->base, b.data, b.len, key);
+	/* The further modules belong to the same package as the base. */
+	(void)snprintf(base, sizeof(base), "%s%s", m->base, nested ? " nested" : "");
+	digest_two(base, b.data, b.len, key);
 	/* Updates only the access time: a template's key depends on the modification time. */
 	if (utimensat(dir, key, used, AT_SYMLINK_NOFOLLOW) < 0)
-		r = write_initrd(dir, key, m, &b, e);
+		r = write_initrd(dir, key, m, &b, nested, e);
 	if (r < 0)
 		return r;
 	(void)snprintf(ret->initrd, sizeof(ret->initrd), "%s/%s", path, key);
@@ -204,7 +214,7 @@ static int find_kernel(struct kernel_meta *m, enum machine_kernel_kind *ret, str
 	return r;
 }
 
-int machine_kernel_find(const char *guest, struct machine_kernel *ret, struct err *e)
+int machine_kernel_find(const char *guest, bool nested, struct machine_kernel *ret, struct err *e)
 {
 	struct machine_kernel k = { .name = "" };
 	enum machine_kernel_kind kind;
@@ -216,7 +226,7 @@ int machine_kernel_find(const char *guest, struct machine_kernel *ret, struct er
 	if (r == 0)
 		r = machine_home_open("kernels", false, path, &dir, e);
 	if (r == 0)
-		r = find_initrd(&m, guest, &k, e);
+		r = find_initrd(&m, guest, nested, &k, e);
 	if (r < 0)
 		return r;
 	(void)snprintf(k.name, sizeof(k.name), "%s", machine_kernel_names[kind]);

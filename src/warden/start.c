@@ -496,7 +496,10 @@ static int check_receipt(struct warden *w, struct err *e)
 	dial_guard_verify(&w->guard, w->keeper.pid, &w->receipt);
 	dial_guard_close(&w->guard);
 	witness_receipt(w);
-	if (landlock > 0)
+	if (w->spec.nested) {
+		receipt_no(&w->receipt, LAYER_LANDLOCK, RECEIPT_NESTED);
+		w->receipt.row[LAYER_LANDLOCK].asked = false;
+	} else if (landlock > 0)
 		receipt_yes(&w->receipt, LAYER_LANDLOCK, "version %u, " AGENT_WORD,
 			    (unsigned int)landlock);
 	else
