@@ -115,9 +115,26 @@ static int add_devices(int root, struct err *e)
 	return 0;
 }
 
+/* An image has no set-user-id programs. Rootless Podman and sudo need theirs. */
+static void restore_set_id(int root)
+{
+	static const char *const programs[] = { "usr/bin/newuidmap", "usr/bin/newgidmap",
+						"usr/bin/sudo", "usr/bin/su",
+						"usr/bin/fusermount3" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(programs); i++) {
+		_cleanup_close_ int fd = path_open_nofollow(root, programs[i], O_RDONLY, 0);
+		struct stat st;
+
+		if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == 0)
+			(void)fchmod(fd, (st.st_mode & 07777) | S_ISUID);
+	}
+}
+
 int vm_nested_root(int root, const char *space, struct err *e)
 {
 	int r = add_devices(root, e);
 
+	restore_set_id(root);
 	return r < 0 ? r : mount_stores(root, space, e);
 }

@@ -303,12 +303,12 @@ static int make_workspace(int root, const struct fields *hello, struct err *e)
 int vm_root_settle(const struct fields *hello, struct err *e)
 {
 	_cleanup_close_ int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	const char *text = vm_is_nested() ? CAPTURE_RESOLVER_SHARED : CAPTURE_RESOLVER;
 	mode_t mask = umask(0);
 	int r = root < 0 ? err_errno(e, "cannot open the root") : make_workspace(root, hello, e);
 
 	if (r == 0 && fields_has(hello, TAG_EGRESS)) {
-		r = path_replace(root, "etc", "resolv.conf", 0644, CAPTURE_RESOLVER,
-				 STRLEN(CAPTURE_RESOLVER));
+		r = path_replace(root, "etc", "resolv.conf", 0644, text, strlen(text));
 		if (r < 0)
 			err_set(e, r, "cannot write /etc/resolv.conf: %s", strerror(-r));
 	}
