@@ -76,12 +76,11 @@ static int agree(const struct spec *plan, const struct spec *was, struct err *e)
 				       "agent '%s' gives",
 				       sizes[i].what, plan->agent);
 	if (plan->nested != was->nested)
-		return err_set(
-			e, -EINVAL,
-			"the snapshot was made %s isolation.nested, the policy of agent '%s' "
-			"is %s",
-			was->nested ? "with" : "without", plan->agent,
-			plan->nested ? "with it" : "without it");
+		return err_set(e, -EINVAL,
+			       "the snapshot was made %s isolation.nested, which the policy of "
+			       "agent '%s' %s",
+			       was->nested ? "with" : "without", plan->agent,
+			       plan->nested ? "sets" : "does not set");
 	return 0;
 }
 
