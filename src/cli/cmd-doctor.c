@@ -17,7 +17,8 @@ static bool find_kernel(struct machine_kernel *ret)
 	struct err e = ERR_INIT;
 	char guest[4096];
 
-	return sandbox_find_guest(guest, &e) == 0 && machine_kernel_find(guest, ret, &e) == 0;
+	return sandbox_find_guest(guest, &e) == 0 &&
+	       machine_kernel_find(guest, false, ret, &e) == 0;
 }
 
 /* Collects facts about VMs; with `probe`, boots one first. */

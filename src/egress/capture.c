@@ -35,11 +35,32 @@ static int address_of(int fd, struct target *ret)
 	return 0;
 }
 
+/* The resolver of containers in a sandbox, by TCP. */
+static bool is_resolver(const struct target *t)
+{
+	uint32_t addr;
+
+	memcpy(&addr, t->addr.bytes, sizeof(addr));
+	return t->addr.family == 4 && ntohl(addr) == CAPTURE_ADDR && t->port == CAPTURE_DNS_PORT;
+}
+
+static void take_query(struct capture *c, int fd)
+{
+	if (c->n_dns < DNS_CLIENTS_MAX)
+		dns_accepted(c, fd);
+	else
+		capture_refuse(fd, CAPTURE_DIRECT, FRONT_BUSY, NULL);
+}
+
 static void stream_accepted(struct capture *c, int fd)
 {
 	struct target t = { 0 };
 
-	if (address_of(fd, &t) < 0 || capture_target(c, &t) < 0)
+	if (address_of(fd, &t) < 0)
+		capture_refuse(fd, CAPTURE_DIRECT, FRONT_DENIED, NULL);
+	else if (is_resolver(&t))
+		take_query(c, fd);
+	else if (capture_target(c, &t) < 0)
 		capture_refuse(fd, CAPTURE_DIRECT, FRONT_DENIED, NULL);
 	else
 		c->ops->connect(fd, &t, CAPTURE_DIRECT, c->arg);

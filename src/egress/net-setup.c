@@ -18,7 +18,7 @@
 #define TABLE "hutch"
 #define CHAIN "capture"
 
-#define STREAM_ADDR (POOL_NET + 1)
+#define STREAM_ADDR CAPTURE_ADDR
 
 enum {
 	LOOPBACK_INDEX = 1, /* in every network namespace */
@@ -125,6 +125,11 @@ struct steer {
 static const uint8_t stream_addr[] = { 198, 18, 0, 1 };
 static_assert(STREAM_ADDR == (198U << 24 | 18U << 16 | 1U), "two forms of one address");
 
+enum {
+	SOURCE4 = 12,	  /* position of the source in an IPv4 header */
+	UNTRACKED = -300, /* raw: before connection tracking, and so before NAT */
+};
+
 static const struct steer steer4 = { NFPROTO_IPV4, 16, 1, loopback4.bytes, stream_addr, 4 };
 static const struct steer steer6 = { NFPROTO_IPV6, 24, 16, loopback6.bytes, loopback6.bytes, 16 };
 
@@ -193,16 +198,42 @@ static void put_tcp_only(struct netlink *nl)
 	put_compare(nl, NFT_CMP_EQ, &tcp, sizeof(tcp));
 }
 
-static void put_not_loopback(struct netlink *nl, const struct steer *s)
+static void put_header(struct netlink *nl, uint32_t offset, uint32_t len)
 {
 	struct expr x = put_expr(nl, "payload");
 
 	netlink_put_be32(nl, NFTA_PAYLOAD_DREG, NFT_REG_1);
 	netlink_put_be32(nl, NFTA_PAYLOAD_BASE, NFT_PAYLOAD_NETWORK_HEADER);
-	netlink_put_be32(nl, NFTA_PAYLOAD_OFFSET, s->offset);
-	netlink_put_be32(nl, NFTA_PAYLOAD_LEN, s->len);
+	netlink_put_be32(nl, NFTA_PAYLOAD_OFFSET, offset);
+	netlink_put_be32(nl, NFTA_PAYLOAD_LEN, len);
 	end_expr(nl, x);
+}
+
+static void put_not_loopback(struct netlink *nl, const struct steer *s)
+{
+	put_header(nl, s->offset, s->len);
 	put_compare(nl, NFT_CMP_NEQ, s->own, s->len);
+}
+
+/* The address at `offset` of the header is in the network `a`. */
+static void put_within(struct netlink *nl, uint32_t offset, const struct addr *a)
+{
+	static const uint8_t zero[16];
+	const uint32_t len = a->family == 4 ? 4 : 16;
+	uint8_t mask[16] = { 0 };
+	struct expr x;
+
+	for (unsigned int i = 0; i < a->prefix; i++)
+		mask[i / 8] |= (uint8_t)(0x80U >> i % 8);
+	put_header(nl, offset, len);
+	x = put_expr(nl, "bitwise");
+	netlink_put_be32(nl, NFTA_BITWISE_SREG, NFT_REG_1);
+	netlink_put_be32(nl, NFTA_BITWISE_DREG, NFT_REG_1);
+	netlink_put_be32(nl, NFTA_BITWISE_LEN, len);
+	put_data(nl, NFTA_BITWISE_MASK, mask, len);
+	put_data(nl, NFTA_BITWISE_XOR, zero, len);
+	end_expr(nl, x);
+	put_compare(nl, NFT_CMP_EQ, a->bytes, len);
 }
 
 static void put_load(struct netlink *nl, uint32_t reg, const void *data, size_t n)
@@ -228,54 +259,115 @@ static void put_tproxy(struct netlink *nl, const struct steer *s)
 	end_expr(nl, x);
 }
 
-static void put_chain(struct netlink *nl, const struct steer *s)
+/* Creates the table, too, unless it exists. */
+static void put_chain(struct netlink *nl, uint8_t family, const char *name, uint32_t where,
+		      int priority)
 {
 	size_t hook;
 
-	begin(nl, s->family, NFT_MSG_NEWTABLE, NLM_F_CREATE);
+	begin(nl, family, NFT_MSG_NEWTABLE, NLM_F_CREATE);
 	netlink_put_text(nl, NFTA_TABLE_NAME, TABLE);
 
-	begin(nl, s->family, NFT_MSG_NEWCHAIN, NLM_F_CREATE);
+	begin(nl, family, NFT_MSG_NEWCHAIN, NLM_F_CREATE);
 	netlink_put_text(nl, NFTA_CHAIN_TABLE, TABLE);
-	netlink_put_text(nl, NFTA_CHAIN_NAME, CHAIN);
+	netlink_put_text(nl, NFTA_CHAIN_NAME, name);
 	hook = netlink_nest(nl, NFTA_CHAIN_HOOK);
-	netlink_put_be32(nl, NFTA_HOOK_HOOKNUM, NF_INET_PRE_ROUTING);
-	netlink_put_be32(nl, NFTA_HOOK_PRIORITY, (uint32_t)PRIORITY);
+	netlink_put_be32(nl, NFTA_HOOK_HOOKNUM, where);
+	netlink_put_be32(nl, NFTA_HOOK_PRIORITY, (uint32_t)priority);
 	netlink_nest_end(nl, hook);
 	netlink_put_text(nl, NFTA_CHAIN_TYPE, "filter");
 }
 
-/* Redirects TCP to anything but loopback; the routes decide which addresses exist. */
-static void put_rule(struct netlink *nl, const struct steer *s)
+/* One rule: begin_rule(), its expressions, netlink_nest_end(). */
+static size_t begin_rule(struct netlink *nl, uint8_t family, const char *chain)
 {
-	size_t exprs;
-
-	begin(nl, s->family, NFT_MSG_NEWRULE, NLM_F_CREATE | NLM_F_APPEND | NLM_F_ACK);
+	begin(nl, family, NFT_MSG_NEWRULE, NLM_F_CREATE | NLM_F_APPEND | NLM_F_ACK);
 	netlink_put_text(nl, NFTA_RULE_TABLE, TABLE);
-	netlink_put_text(nl, NFTA_RULE_CHAIN, CHAIN);
-	exprs = netlink_nest(nl, NFTA_RULE_EXPRESSIONS);
+	netlink_put_text(nl, NFTA_RULE_CHAIN, chain);
+	return netlink_nest(nl, NFTA_RULE_EXPRESSIONS);
+}
+
+/*
+ * Redirects TCP to the network `to`. NULL: to anything but loopback; the routes decide which
+ * addresses exist.
+ */
+static void put_rule(struct netlink *nl, const struct steer *s, const struct addr *to)
+{
+	size_t exprs = begin_rule(nl, s->family, CHAIN);
+
 	put_tcp_only(nl);
-	put_not_loopback(nl, s);
+	if (to)
+		put_within(nl, s->offset, to);
+	else
+		put_not_loopback(nl, s);
 	put_tproxy(nl, s);
 	netlink_nest_end(nl, exprs);
 }
 
-static int steer_streams(bool v6, struct err *e)
+/*
+ * Containers publish ports by NAT of every local address, and so of those that stand for names: a
+ * published port 443 would take over all connections to port 443. NAT ignores untracked packets.
+ */
+static void put_untracked(struct netlink *nl, const char *chain, uint32_t where)
+{
+	const uint32_t offsets[] = { SOURCE4, steer4.offset };
+
+	put_chain(nl, NFPROTO_IPV4, chain, where, UNTRACKED);
+	for (size_t i = 0; i < ARRAY_SIZE(offsets); i++) {
+		size_t exprs = begin_rule(nl, NFPROTO_IPV4, chain), item;
+
+		put_within(nl, offsets[i], &names_network);
+		item = netlink_nest(nl, NFTA_LIST_ELEM);
+		netlink_put_text(nl, NFTA_EXPR_NAME, "notrack");
+		netlink_nest_end(nl, item);
+		netlink_nest_end(nl, exprs);
+	}
+}
+
+static int send_batch(struct netlink *nl)
+{
+	put_bracket(nl, NFNL_MSG_BATCH_END);
+	return netlink_send(nl);
+}
+
+/* The rest of a plan with networks of the sandbox itself: only given networks are captured. */
+static int steer_some(struct netlink *nl, const struct net_plan *plan, bool v6)
+{
+	int r;
+
+	put_bracket(nl, NFNL_MSG_BATCH_BEGIN);
+	put_untracked(nl, "in", NF_INET_PRE_ROUTING);
+	put_untracked(nl, "out", NF_INET_LOCAL_OUT);
+	r = send_batch(nl);
+	for (size_t i = 0; i < plan->n && r == 0; i++) {
+		const struct addr *a = &plan->networks[i];
+
+		if (is_loopback(a) || (a->family == 6 && !v6))
+			continue;
+		put_bracket(nl, NFNL_MSG_BATCH_BEGIN);
+		put_rule(nl, a->family == 4 ? &steer4 : &steer6, a);
+		r = send_batch(nl);
+	}
+	return r;
+}
+
+static int steer_streams(const struct net_plan *plan, bool v6, struct err *e)
 {
 	_cleanup_netlink_ struct netlink nl = NETLINK_INIT;
 	int r = netlink_open(&nl, NETLINK_NETFILTER);
 
 	if (r == 0) {
 		put_bracket(&nl, NFNL_MSG_BATCH_BEGIN);
-		put_chain(&nl, &steer4);
-		put_rule(&nl, &steer4);
-		if (v6) {
-			put_chain(&nl, &steer6);
-			put_rule(&nl, &steer6);
-		}
-		put_bracket(&nl, NFNL_MSG_BATCH_END);
-		r = netlink_send(&nl);
+		put_chain(&nl, NFPROTO_IPV4, CHAIN, NF_INET_PRE_ROUTING, PRIORITY);
+		put_rule(&nl, &steer4, plan->shared ? &names_network : NULL);
+		if (v6)
+			put_chain(&nl, NFPROTO_IPV6, CHAIN, NF_INET_PRE_ROUTING, PRIORITY);
+		if (v6 && !plan->shared)
+			put_rule(&nl, &steer6, NULL);
+		r = send_batch(&nl);
 	}
+	if (r == 0 && plan->shared)
+		r = steer_some(&nl, plan, v6);
 	if (r == -ENOENT || r == -EOPNOTSUPP || r == -EPROTONOSUPPORT)
 		return err_set(e, -EOPNOTSUPP,
 			       "this kernel has no nf_tables with tproxy, which egress needs: "
@@ -291,12 +383,16 @@ struct place {
 	bool transparent, v6;
 	uint32_t addr;
 	uint16_t port;
+	bool confined; /* not if the sandbox has networks of its own */
+	bool shared;   /* only then */
 };
 
 static const struct place places[] = {
 	{ CAPTURE_TCP, SOCK_STREAM, true, false, STREAM_ADDR, STREAM_PORT },
-	{ CAPTURE_DNS_UDP, SOCK_DGRAM, false, false, INADDR_LOOPBACK, CAPTURE_DNS_PORT },
-	{ CAPTURE_DNS_TCP, SOCK_STREAM, false, false, INADDR_LOOPBACK, CAPTURE_DNS_PORT },
+	{ CAPTURE_DNS_UDP, SOCK_DGRAM, false, false, INADDR_LOOPBACK, CAPTURE_DNS_PORT, true },
+	{ CAPTURE_DNS_TCP, SOCK_STREAM, false, false, INADDR_LOOPBACK, CAPTURE_DNS_PORT, true },
+	/* TCP to this address is captured like any other: see capture.c. */
+	{ CAPTURE_DNS_UDP, SOCK_DGRAM, false, false, STREAM_ADDR, CAPTURE_DNS_PORT, false, true },
 	{ CAPTURE_PROXY, SOCK_STREAM, false, false, INADDR_LOOPBACK, CAPTURE_PROXY_PORT },
 	{ CAPTURE_TCP6, SOCK_STREAM, true, true, 0, STREAM_PORT },
 };
@@ -330,24 +426,29 @@ static int make_socket(const struct place *p, int *ret, struct err *e)
 
 /* ---- all of it ---- */
 
-int net_capture(const struct addr *networks, size_t n, struct capture_sockets *ret, struct err *e)
+static bool is_wanted(const struct place *p, const struct net_plan *plan, bool v6)
+{
+	return (!p->v6 || v6) && !(plan->shared ? p->confined : p->shared);
+}
+
+int net_capture(const struct net_plan *plan, struct capture_sockets *ret, struct err *e)
 {
 	_cleanup_capture_sockets_ struct capture_sockets s = CAPTURE_SOCKETS_INIT;
 	bool v6 = false;
 	int r;
 
-	if (n > NET_NETWORKS_MAX)
-		return err_set(e, -E2BIG, "the rules name %zu networks; at most %d are allowed", n,
-			       NET_NETWORKS_MAX);
-	r = add_routes(networks, n, &v6, e);
+	if (plan->n > NET_NETWORKS_MAX)
+		return err_set(e, -E2BIG, "the rules name %zu networks; at most %d are allowed",
+			       plan->n, NET_NETWORKS_MAX);
+	r = add_routes(plan->networks, plan->n, &v6, e);
 	if (r == 0)
 		r = FAULT_ERR("netns-routed", e);
 	if (r == 0)
-		r = steer_streams(v6, e);
+		r = steer_streams(plan, v6, e);
 	if (r == 0)
 		r = FAULT_ERR("netns-steered", e);
 	for (size_t i = 0; i < ARRAY_SIZE(places) && r == 0; i++)
-		if (!places[i].v6 || v6)
+		if (is_wanted(&places[i], plan, v6))
 			r = make_socket(&places[i], &s.fds[places[i].which], e);
 	if (r < 0)
 		return r;

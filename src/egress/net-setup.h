@@ -21,10 +21,20 @@ enum {
 	NET_NETWORKS_MAX = 4096
 };
 
+struct net_plan {
+	/* From the policy's address rules; loopback among them is the sandbox's own and is skipped,
+	 * as is IPv6 if the kernel has none. */
+	const struct addr *networks;
+	size_t n;
+	/* The sandbox may have networks of its own, for containers in it: connections between them
+	 * are not captured, and names are resolved at CAPTURE_ADDR instead of loopback, which is
+	 * another one in each container. */
+	bool shared;
+};
+
 /*
  * Sets up the caller's network namespace, including loopback, and creates the sockets, which the
  * caller owns. Needs CAP_NET_ADMIN and CAP_NET_BIND_SERVICE; call once, before any user code runs.
- * `networks` come from the policy's address rules; loopback among them is the sandbox's own and is
- * skipped, as is IPv6 if the kernel has none. 0 or -errno.
+ * 0 or -errno.
  */
-int net_capture(const struct addr *networks, size_t n, struct capture_sockets *ret, struct err *e);
+int net_capture(const struct net_plan *plan, struct capture_sockets *ret, struct err *e);

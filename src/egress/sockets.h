@@ -23,8 +23,11 @@ enum {
 	CAPTURE_PROXY_PORT = 3128,
 };
 
-/* /etc/resolv.conf of a sandbox with egress. */
-#define CAPTURE_RESOLVER "nameserver 127.0.0.1\noptions timeout:1 attempts:2\n"
+#define CAPTURE_ADDR UINT32_C(0xc6120001) /* 198.18.0.1: the listener of all captured streams */
+
+/* /etc/resolv.conf of a sandbox with egress, and of one with containers in it. */
+#define CAPTURE_RESOLVER_SHARED "nameserver 198.18.0.1\noptions timeout:1 attempts:2\n"
+#define CAPTURE_RESOLVER	"nameserver 127.0.0.1\noptions timeout:1 attempts:2\n"
 
 /* Listening, non-blocking, CLOEXEC; -EBADF for a missing one. */
 struct capture_sockets {

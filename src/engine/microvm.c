@@ -95,6 +95,7 @@ void qemu_describe(const struct spec *spec, enum vm_start start, struct qemu_mac
 		.vcpus = vcpus(spec),
 		.disk_bandwidth = spec->limits.disk_bandwidth,
 		.disk_ops = spec->limits.disk_ops,
+		.nested = spec->nested,
 		.reserved = !spec->overcommit,
 	};
 }

@@ -23,7 +23,7 @@ static int prepare(int pidfd, const struct addr *networks, size_t n, struct capt
 	if (setns(pidfd, CLONE_NEWNET) < 0)
 		return err_errno(e, "cannot enter the sandbox's network namespace");
 	r = FAULT_ERR("netns-entered", e);
-	return r < 0 ? r : net_capture(networks, n, s, e);
+	return r < 0 ? r : net_capture(&(struct net_plan){ .networks = networks, .n = n }, s, e);
 }
 
 struct report {

@@ -5,6 +5,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/nested.h"
+
 /* Offsets of the arguments in `text`, which may move while it grows. */
 struct args {
 	struct buf *text;
@@ -163,9 +165,10 @@ static void put_kernel(struct args *a, const struct qemu_machine *m)
 
 	if (!m->kvm && m->tsc_khz)
 		(void)snprintf(tsc, sizeof(tsc), " tsc_early_khz=%" PRIu64, m->tsc_khz);
-	(void)snprintf(text, sizeof(text), KERNEL_ALWAYS "%s%s%s",
+	(void)snprintf(text, sizeof(text), KERNEL_ALWAYS "%s%s%s%s",
 		       m->console ? " console=ttyS0" : " quiet loglevel=0 8250.nr_uarts=0",
-		       m->kvm ? "" : " no_timer_check tsc=reliable", tsc);
+		       m->kvm ? "" : " no_timer_check tsc=reliable", tsc,
+		       m->nested ? " " NESTED_WORD : "");
 	put_pair(a, "-kernel", QEMU_KERNEL);
 	put_pair(a, "-initrd", QEMU_INITRD);
 	put_pair(a, "-append", text);

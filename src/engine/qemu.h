@@ -62,6 +62,7 @@ struct qemu_machine {
 	 * of "console" returns them. They need no reader, and a flood uses no more memory. */
 	bool console;
 	uint64_t disk_bandwidth, disk_ops; /* writable disk, per second; 0: no limit */
+	bool nested;			   /* root in the guest is not confined: isolation.nested */
 	bool reserved;	  /* the disk has all its room: discarded blocks stay allocated */
 	uint64_t tsc_khz; /* the host's TSC rate, for booting with TCG; 0: unknown */
 };

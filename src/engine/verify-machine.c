@@ -348,7 +348,31 @@ const struct verify_table verify_of_machine = {
 	.program = QEMU_PROGRAM,
 };
 
+/*
+ * With isolation.nested, these rows are true of QEMU and not of the programs that the policy is
+ * about, so they count as not enforced. QEMU is the boundary: it must still have all of them.
+ */
+void verify_nested(struct receipt *r)
+{
+	static const enum layer inside[] = { LAYER_SECCOMP, LAYER_NO_CAPABILITIES,
+					     LAYER_NO_NEW_PRIVILEGES };
+	char seen[RECEIPT_SEEN_MAX];
+
+	for (size_t i = 0; i < ARRAY_SIZE(inside); i++) {
+		struct receipt_row *row = &r->row[inside[i]];
+
+		row->required |= !row->enforced;
+		if (!row->enforced)
+			continue;
+		row->asked = false;
+		(void)snprintf(seen, sizeof(seen), "%s", row->seen);
+		receipt_no(r, inside[i], RECEIPT_NESTED "; QEMU: %.80s", seen);
+	}
+}
+
 void verify_machine(const struct engine_start *s, const struct engine_sandbox *b, struct receipt *r)
 {
 	verify_process(&verify_of_machine, s, b, clock_mono() + START_SECONDS * NSEC_PER_SEC, r);
+	if (s->spec->nested)
+		verify_nested(r);
 }

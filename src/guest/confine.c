@@ -22,6 +22,7 @@
 #include "confine/landlock.h"
 #include "confine/self.h"
 #include "confine/stages.h"
+#include "guest/vm.h"
 
 #define RIGHTS_READ    (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
 #define RIGHTS_EXECUTE (LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE)
@@ -111,7 +112,7 @@ static int make_ruleset(const struct fields *hello, struct err *e)
 {
 	int r, abi = landlock_abi();
 
-	if (abi < 1)
+	if (abi < 1 || vm_is_nested())
 		return 0; /* the guest reports this to the keeper, which decides */
 	if (state.first < 0)
 		state.first = TAKE_FD(state.ruleset);
@@ -145,8 +146,10 @@ int confine_start(const struct fields *hello, struct err *e)
 		(void)!sethostname(name, n);
 	if (make_ruleset(hello, e) < 0)
 		return e->num;
-	/* CAP_DAC_READ_SEARCH is for a child: see confine_child(). */
-	r = caps_limit(IN_USE | CAPS_BIT(CAP_DAC_READ_SEARCH) | state.spare, IN_USE);
+	/* CAP_DAC_READ_SEARCH is for a child: see confine_child(). A nested VM's root gets all. */
+	r = caps_limit(vm_is_nested() ? UINT64_MAX
+				      : IN_USE | CAPS_BIT(CAP_DAC_READ_SEARCH) | state.spare,
+		       IN_USE);
 	return r < 0 ? err_set(e, r, "cannot drop capabilities: %s", strerror(-r)) : 0;
 }
 
@@ -163,8 +166,11 @@ void confine_raise(bool raise)
 
 void confine_self(void)
 {
-	(void)caps_bound(0);
-	(void)self_no_new_privileges();
+	/* Children inherit both; in a nested VM, they may gain privileges. */
+	if (!vm_is_nested()) {
+		(void)caps_bound(0);
+		(void)self_no_new_privileges();
+	}
 	/*
 	 * prlimit(2) on another process requires that all its ids match the caller's. A saved group
 	 * that no process has protects the guest's limits from a root user without capabilities.
@@ -209,6 +215,13 @@ static int filter_calls(void *arg)
 	return calls_filter_apply();
 }
 
+/* A nested VM: root has everything, and other users have what their programs' modes give them. */
+static const struct confine_stage nested_stages[] = {
+	{ "memory", hide_memory },
+	{ "capabilities", drop_capabilities, has_no_others },
+	{ NULL },
+};
+
 static const struct confine_stage stages[] = {
 	{ "memory", hide_memory },
 	{ "capabilities", drop_capabilities, has_no_others },
@@ -221,5 +234,7 @@ int confine_child(bool read_all)
 {
 	uint64_t keep = read_all ? CAPS_BIT(CAP_DAC_READ_SEARCH) : 0;
 
-	return confine_run(stages, &keep, NULL);
+	if (vm_is_nested() && geteuid() == 0)
+		keep = UINT64_MAX;
+	return confine_run(vm_is_nested() ? nested_stages : stages, &keep, NULL);
 }

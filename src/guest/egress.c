@@ -17,6 +17,7 @@
 #include "egress/capture.h"
 #include "egress/net-setup.h"
 #include "guest/tunnel.h"
+#include "guest/vm.h"
 
 enum {
 	/* Below WIRE_CHANNELS_MAX: questions need channels too. The policy's limit is lower. */
@@ -271,7 +272,10 @@ int egress_open(struct guest *g, const struct fields *hello, struct err *e)
 		return err_set(e, -EIO, "no random numbers");
 	r = read_networks(hello, networks, &n, e);
 	if (r == 0)
-		r = net_capture(networks, n, &s, e);
+		r = net_capture(&(struct net_plan){ .networks = networks,
+						    .n = n,
+						    .shared = vm_is_nested() },
+				&s, e);
 	if (r < 0)
 		return err_wrap(e, "setting up egress");
 	r = capture_new(g->loop, &s, NAMES_MAX, key, &ops, g, &g->capture);

@@ -49,8 +49,9 @@ int ends_pipe(int ours, int *ret_ours, int *ret_theirs)
 static int close_others(const struct guest *g, int order)
 {
 	const struct ends *x = &standby.ends;
-	int kept[] = { STDERR_FILENO, g->null,	    order,	   x->child_report, x->child_in,
-		       x->child_out,  x->child_err, vm_users_fd(), confine_fd(0),   confine_fd(1) };
+	int kept[] = { STDERR_FILENO,  g->null,	      order,	    x->child_report,
+		       x->child_in,    x->child_out,  x->child_err, vm_users_fd(0),
+		       vm_users_fd(1), confine_fd(0), confine_fd(1) };
 
 	return fd_close_others(STDERR_FILENO, kept, ARRAY_SIZE(kept));
 }

@@ -10,9 +10,13 @@
  * In a VM, the sandbox's root is uid 0 of the kernel, without capabilities. These settings disable
  * whatever the kernel protects only by uid 0; afterwards /proc/sys is read-only for all users. Each
  * setting is permanent, or reverting it needs a capability that no process has any more.
+ *
+ * In a nested VM, root has all capabilities and a writable /proc/sys. It can revert some settings;
+ * modules_disabled and kexec_load_disabled stay. User namespaces are left on there.
  */
 static const struct {
 	const char *path, *value;
+	bool confines; /* not in a nested VM */
 } settings[] = {
 	/* The kernel starts no helper program; if it does, the helper has no capabilities. */
 	{ "kernel/modprobe", "\n" },
@@ -30,7 +34,7 @@ static const struct {
 	{ "kernel/unprivileged_bpf_disabled", "1" },
 	{ "kernel/perf_event_paranoid", "3" },
 	{ "vm/unprivileged_userfaultfd", "0" },
-	{ "user/max_user_namespaces", "0" },
+	{ "user/max_user_namespaces", "0", .confines = true },
 	/* As distributions set them. */
 	{ "fs/protected_hardlinks", "1" },
 	{ "fs/protected_symlinks", "1" },
@@ -45,6 +49,8 @@ int vm_lock(struct err *e)
 		char path[64];
 		int r;
 
+		if (settings[i].confines && vm_is_nested())
+			continue;
 		(void)snprintf(path, sizeof(path), "/proc/sys/%s", settings[i].path);
 		fd = open(path, O_WRONLY | O_CLOEXEC);
 		if (fd < 0 && errno == ENOENT) /* this kernel lacks the feature */

@@ -31,20 +31,26 @@
 
 /* ---- mounts ---- */
 
+/* Flags of the root and its disk. In a nested VM sudo works, and containers have devices. */
+static unsigned long harmless(void)
+{
+	return vm_is_nested() ? 0 : MS_NOSUID | MS_NODEV;
+}
+
 static int mount_overlay(const char *lower, const char *disk, struct err *e)
 {
 	char options[128];
 
 	(void)mkdir(NEW, 0755);
 	(void)mkdir(SPACE, 0755);
-	if (mount(disk, SPACE, "ext4", MS_NOSUID | MS_NODEV, NULL) < 0)
+	if (mount(disk, SPACE, "ext4", harmless(), NULL) < 0)
 		return err_errno(e, "cannot mount %s", disk);
 	if ((mkdir(UPPER, 0755) < 0 && errno != EEXIST) ||
 	    (mkdir(WORK, 0700) < 0 && errno != EEXIST))
 		return err_errno(e, "cannot make directories on %s", disk);
 	(void)snprintf(options, sizeof(options), "lowerdir=%s,upperdir=" UPPER ",workdir=" WORK,
 		       lower);
-	if (mount("hutch", NEW, "overlay", MS_NOSUID | MS_NODEV, options) < 0)
+	if (mount("hutch", NEW, "overlay", harmless(), options) < 0)
 		return err_errno(e, "cannot mount the overlay");
 	return 0;
 }
@@ -73,6 +79,11 @@ static int mount_all(int root, struct err *e)
 		unsigned long flags;
 		const char *options;
 		bool optional;
+		enum {
+			EVERY,
+			CONFINED,
+			NESTED,
+		} where;
 	} list[] = {
 		{ "proc", "proc", QUIET, NULL, false },
 		{ "dev", "tmpfs", MS_NOSUID | MS_NOEXEC | MS_STRICTATIME,
@@ -81,11 +92,18 @@ static int mount_all(int root, struct err *e)
 		  "newinstance,ptmxmode=0666,mode=0620,max=128", false },
 		{ "dev/shm", "tmpfs", QUIET, "mode=1777,size=25%", false },
 		{ "dev/mqueue", "mqueue", QUIET, NULL, true },
-		{ "sys", "tmpfs", QUIET | MS_RDONLY, "mode=555,size=4k,nr_inodes=2", false },
+		{ "sys", "tmpfs", QUIET | MS_RDONLY, "mode=555,size=4k,nr_inodes=2", false,
+		  CONFINED },
+		{ "sys", "sysfs", QUIET, NULL, false, NESTED },
+		{ "sys/fs/cgroup", "cgroup2", QUIET, NULL, false, NESTED },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(list); i++) {
-		int r = mount_in(root, list[i].dir, list[i].type, list[i].flags, list[i].options);
+		int r;
+
+		if (list[i].where == (vm_is_nested() ? CONFINED : NESTED))
+			continue;
+		r = mount_in(root, list[i].dir, list[i].type, list[i].flags, list[i].options);
 
 		if (r == -ENODEV && list[i].optional)
 			continue;
@@ -175,9 +193,6 @@ static int cover_all(struct err *e)
 			return err_set(e, r, "cannot make %s read-only: %s", proc_readonly[i],
 				       strerror(-r));
 	}
-	r = vm_boot_id_open(BOOT, e);
-	if (r < 0)
-		return r;
 	r = show(BOOT, NEW "/proc/sys/kernel/random/boot_id");
 	return r < 0 ? err_set(e, r, "cannot cover the boot id: %s", strerror(-r)) : 0;
 }
@@ -245,9 +260,17 @@ int vm_root(const char *lower, const char *disk, struct err *e)
 	if (r == 0)
 		r = make_devices(e);
 	if (r == 0)
-		r = cover_all(e);
+		r = vm_boot_id_open(BOOT, e);
+	/* A user namespace mounts no /proc while a part of this one is covered. */
+	if (r == 0)
+		r = vm_is_nested() ? vm_nested_root(root, SPACE, e) : cover_all(e);
 	(void)umask(mask);
-	return r < 0 ? r : move_in(e);
+	if (r == 0)
+		r = move_in(e);
+	/* As systemd does: containers see mounts that are made later. */
+	if (r == 0 && vm_is_nested() && mount(NULL, "/", NULL, MS_SHARED | MS_REC, NULL) < 0)
+		r = err_errno(e, "cannot share the mounts");
+	return r;
 }
 
 /* ---- HELLO ---- */
@@ -280,12 +303,12 @@ static int make_workspace(int root, const struct fields *hello, struct err *e)
 int vm_root_settle(const struct fields *hello, struct err *e)
 {
 	_cleanup_close_ int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	const char *text = vm_is_nested() ? CAPTURE_RESOLVER_SHARED : CAPTURE_RESOLVER;
 	mode_t mask = umask(0);
 	int r = root < 0 ? err_errno(e, "cannot open the root") : make_workspace(root, hello, e);
 
 	if (r == 0 && fields_has(hello, TAG_EGRESS)) {
-		r = path_replace(root, "etc", "resolv.conf", 0644, CAPTURE_RESOLVER,
-				 STRLEN(CAPTURE_RESOLVER));
+		r = path_replace(root, "etc", "resolv.conf", 0644, text, strlen(text));
 		if (r < 0)
 			err_set(e, r, "cannot write /etc/resolv.conf: %s", strerror(-r));
 	}

@@ -20,29 +20,32 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/nested.h"
 #include "base/str.h"
 #include "confine/calls-filter.h"
 #include "guest/guest-confine.h"
 
-#define MODULES	   "/lib/modules-list"
-#define PORTS	   "/sys/class/virtio-ports"
-#define PORT_NAME  "hutch"
-#define IMAGE	   "/lower"
-#define IMAGE_DISK "/dev/vda"
-#define OWN_DISK   "/dev/vdb"
+#define MODULES	    "/lib/modules-list"
+#define CMDLINE_MAX 4096
+#define PORTS	    "/sys/class/virtio-ports"
+#define PORT_NAME   "hutch"
+#define IMAGE	    "/lower"
+#define IMAGE_DISK  "/dev/vda"
+#define OWN_DISK    "/dev/vdb"
 
 enum {
 	DEVICE_SEC = 20, /* how long to wait for a device */
 	DEVICE_STEP_US = 2000,
 	MODULES_MAX = 16 * 1024, /* size of the list */
 	NOFILE = 16384,		 /* as in containers */
+	NOFILE_NESTED = 1 << 20, /* the kernel's default limit for any process */
 };
 
 /* To set the identity, at HELLO and after a sleep, and to power off the VM. */
 #define VM_CAPABILITIES \
 	(UINT64_C(1) << CAP_SYS_ADMIN | UINT64_C(1) << CAP_SYS_TIME | UINT64_C(1) << CAP_SYS_BOOT)
 
-static bool running;
+static bool running, nested;
 static int port = -EBADF; /* O_PATH; opened for use when all else is done */
 
 /* ---- boot ---- */
@@ -86,14 +89,14 @@ static void load_module(const char *path)
 }
 
 /* Loads modules in the order of the list; Hutch's own kernel needs none. */
-static int load_modules(struct err *e)
+static int load_modules(const char *list, struct err *e)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(MODULES_MAX);
 	char *line, *rest;
 
-	if (access(MODULES, F_OK) < 0)
+	if (access(list, F_OK) < 0)
 		return 0;
-	if (fd_read_file(AT_FDCWD, MODULES, &b, e) < 0)
+	if (fd_read_file(AT_FDCWD, list, &b, e) < 0)
 		return e->num;
 	for (rest = b.data; rest && *rest;) {
 		line = rest;
@@ -102,6 +105,23 @@ static int load_modules(struct err *e)
 			*rest++ = '\0';
 		if (line[0] == '/')
 			load_module(line);
+	}
+	return 0;
+}
+
+/* The host's word, from the time before any program of a user: part of the template. */
+static int read_words(struct err *e)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(CMDLINE_MAX);
+	const char *at;
+
+	if (fd_read_file(AT_FDCWD, "/proc/cmdline", &b, e) < 0)
+		return e->num;
+	for (at = buf_text(&b); *at; at += strspn(at, " \n")) {
+		size_t n = strcspn(at, " \n");
+
+		nested |= n == STRLEN(NESTED_WORD) && memcmp(at, NESTED_WORD, n) == 0;
+		at += n;
 	}
 	return 0;
 }
@@ -188,13 +208,12 @@ static int loopback_up(struct err *e)
 
 int vm_begin(struct err *e)
 {
-	const struct rlimit files = { NOFILE, NOFILE }, core = { 0, 0 };
+	const struct rlimit core = { 0, 0 };
 
 	/* Kernel threads share PID 1's root directory so far, and start programs in it (modprobe,
 	 * request-key). They must stay in the initramfs, which has no such programs. */
 	if (unshare(CLONE_FS) < 0)
 		return err_errno(e, "cannot have a root directory of my own");
-	(void)setrlimit(RLIMIT_NOFILE, &files);
 	(void)setrlimit(RLIMIT_CORE, &core);
 	(void)prctl(PR_SET_NAME, "hutch-guest"); /* as in a container, not "init" */
 	/* PID 1 answers for the VM and must not queue behind hundreds of user processes, which run
@@ -203,12 +222,22 @@ int vm_begin(struct err *e)
 	return mount_basics(e) < 0 ? e->num : fill_stdio(e);
 }
 
+static void limit_files(void)
+{
+	const struct rlimit files = { NOFILE, nested ? NOFILE_NESTED : NOFILE };
+
+	(void)setrlimit(RLIMIT_NOFILE, &files);
+}
+
 int vm_boot(struct err *e)
 {
-	if (load_modules(e) < 0 || mount_image(e) < 0 || find_channel(e) < 0 ||
-	    vm_random_open(e) < 0 || vm_users_make(e) < 0 || loopback_up(e) < 0 ||
-	    calls_filter_make(e) < 0 || vm_lock(e) < 0 || vm_root(IMAGE, OWN_DISK, e) < 0)
+	if (read_words(e) < 0 || load_modules(MODULES, e) < 0 ||
+	    (nested && load_modules("/" NESTED_MODULES, e) < 0) || mount_image(e) < 0 ||
+	    find_channel(e) < 0 || vm_random_open(e) < 0 || vm_users_make(e) < 0 ||
+	    loopback_up(e) < 0 || calls_filter_make(e) < 0 || vm_lock(e) < 0 ||
+	    vm_root(IMAGE, OWN_DISK, e) < 0)
 		return e->num;
+	limit_files();
 	confine_keep(VM_CAPABILITIES);
 	running = true;
 	return 0;
@@ -269,6 +298,11 @@ int vm_wake(const struct fields *f, struct err *e)
 	r = vm_refresh(f, e);
 	confine_raise(false);
 	return r < 0 ? r : vm_users_thaw(e);
+}
+
+bool vm_is_nested(void)
+{
+	return nested;
 }
 
 bool vm_is_running(void)

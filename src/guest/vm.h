@@ -9,7 +9,7 @@
  * - vm_settle(), at HELLO, sets the seed, the time, the name and the limits.
  *
  * Users see the same as in a container: a /dev with harmless devices, /proc with the same paths
- * hidden, no sysfs, and no block device, port or cgroup.
+ * hidden, no sysfs, and no block device, port or cgroup. vm_is_nested() is the exception.
  */
 #pragma once
 
@@ -34,6 +34,13 @@ int vm_wake(const struct fields *f, struct err *e);
 /* Whether the guest runs in a VM. */
 bool vm_is_running(void);
 
+/*
+ * Whether isolation.nested is set: users see the VM's kernel as it is, with sysfs, cgroups and a
+ * /proc/sys to write; root has all capabilities; no filter, no Landlock, set-user-id programs work.
+ * Nothing in the VM then protects this program. The host trusts it no more than any other VM.
+ */
+bool vm_is_nested(void);
+
 /* Powers off the VM; returns only outside a VM. */
 void vm_end(void);
 
@@ -44,6 +51,14 @@ int vm_root(const char *lower, const char *disk, struct err *e);
 
 /* At the first HELLO: creates the workspace and configures name resolution. */
 int vm_root_settle(const struct fields *hello, struct err *e);
+
+/* ---- vm-nested.c ---- */
+
+/*
+ * In a nested VM: completes the root directory `root`. Adds the devices of containers, and mounts
+ * directories of the disk at `space` where Docker and Podman keep images.
+ */
+int vm_nested_root(int root, const char *space, struct err *e);
 
 /* ---- vm-lock.c ---- */
 
@@ -66,12 +81,13 @@ int vm_name(const struct fields *hello, struct err *e);
 
 /* ---- vm-users.c: the cgroup of users' processes ---- */
 
+/* In a nested VM, this process enters a cgroup namespace, whose root is the users' cgroup. */
 int vm_users_make(struct err *e);
 int vm_users_limit(uint64_t pids, struct err *e); /* 0: no limit */
 
 /* In a child: joins the cgroup. 0 or -errno; -EAGAIN if it has too many processes. */
 int vm_users_join(void);
-int vm_users_fd(void); /* needed by vm_users_join(), or -EBADF */
+int vm_users_fd(unsigned int i); /* 0 and 1, needed by vm_users_join(), or -EBADF */
 
 /* ---- met.c: limits that users hit. `users` is the directory of their cgroup. ---- */
 

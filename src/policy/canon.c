@@ -234,18 +234,26 @@ static json_t *filesystem(const struct policy *p)
 			   { "execute", set(&p->filesystem.execute) });
 }
 
+static json_t *isolation(const struct policy *p)
+{
+	_cleanup_json_ json_t *j = JSON_OBJECT({ "level", json_string(level_names[p->level]) },
+					       { "require", require(p) });
+
+	if (j && p->nested == NESTED_YES && json_put(j, "nested", json_true()) < 0)
+		return NULL;
+	return TAKE_PTR(j);
+}
+
 static json_t *document(const struct policy *p)
 {
 	json_t *agent =
 		JSON_OBJECT({ "name", json_string(p->name) }, { "type", json_string(p->type) });
-	json_t *isolation = JSON_OBJECT({ "level", json_string(level_names[p->level]) },
-					{ "require", require(p) });
 	json_t *capabilities =
 		JSON_OBJECT({ "packages", set(&p->capabilities.packages) },
 			    { "install_scripts", sequence(&p->capabilities.scripts) });
 
 	return JSON_OBJECT({ "schema", json_string("hutch.policy/1") }, { "agent", agent },
-			   { "isolation", isolation }, { "resources", resources(p) },
+			   { "isolation", isolation(p) }, { "resources", resources(p) },
 			   { "egress", egress(p) }, { "capabilities", capabilities },
 			   { "filesystem", filesystem(p) }, { "secrets", secrets(p) },
 			   { "env", env(p) }, { "prompt", prompt(p) });

@@ -255,6 +255,8 @@ static void read_agent(struct compilation *c, struct policy_file *f, const struc
 		c->p->limits_pos =
 			pos_of(root, "resources",
 			       has_key(root, "resources", "timeout") ? "timeout" : "ttl");
+	if (has_key(root, "isolation", "nested"))
+		c->p->nested_pos = pos_of(root, "isolation", "nested");
 	if (c->p->level < inherited)
 		diag_add(c->d, DIAG_WARNING, pos_of(root, "isolation", "level"), "isolation.level",
 			 NULL, "'%s' is weaker than '%s', the level of the agent it extends",

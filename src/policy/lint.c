@@ -263,8 +263,37 @@ static void lint_env(const struct policy *p, struct diags *d)
 	}
 }
 
+/* Layers on programs in the sandbox, which isolation.nested leaves out. */
+#define INSIDE                                                                 \
+	(UINT64_C(1) << LAYER_SECCOMP | UINT64_C(1) << LAYER_NO_CAPABILITIES | \
+	 UINT64_C(1) << LAYER_NO_NEW_PRIVILEGES | UINT64_C(1) << LAYER_LANDLOCK)
+
+static void lint_nested(const struct policy *p, struct diags *d)
+{
+	const struct pos at = p->nested_pos.src ? p->nested_pos : p->pos;
+	char names[128] = "";
+
+	if (p->nested != NESTED_YES)
+		return;
+	if (p->level < LEVEL_OWN_KERNEL)
+		diag_add(d, DIAG_ERROR, at, "isolation.nested", NULL,
+			 "needs 'level: %s' in the agent file: at level %s root would get "
+			 "capabilities in the host's kernel",
+			 level_names[LEVEL_OWN_KERNEL], level_names[p->level]);
+	for (unsigned int i = 0; i < LAYER_MAX; i++)
+		if (p->require & INSIDE & UINT64_C(1) << i)
+			(void)snprintf(names + strlen(names), sizeof(names) - strlen(names), "%s%s",
+				       names[0] ? ", " : "", layer_names[i]);
+	if (names[0])
+		diag_add(d, DIAG_ERROR, at, "isolation.nested", NULL,
+			 "isolation.require lists %s, which programs in a nested VM do not have; "
+			 "remove them, or do not extend an agent that requires them",
+			 names);
+}
+
 void policy_lint(const struct policy *p, struct diags *d)
 {
+	lint_nested(p, d);
 	lint_overruled(p, d);
 	lint_secrets(p, d);
 	lint_env(p, d);

@@ -19,6 +19,16 @@ enum scratch_kind {
 	SCRATCH_MAX,
 };
 
+/* isolation.nested */
+enum nested {
+	NESTED_UNSET,
+	NESTED_NO,
+	NESTED_YES,
+	NESTED_MAX,
+};
+
+extern const char *const nested_names[NESTED_MAX + 1]; /* [NESTED_UNSET] is "" */
+
 extern const char *const scratch_names[SCRATCH_MAX + 1]; /* [SCRATCH_UNSET] is "" */
 
 enum preset_kind {
@@ -121,6 +131,8 @@ struct policy {
 	const char *name, *type, *summary;
 	enum level level;
 	uint64_t require; /* bits of enum layer */
+	enum nested nested;
+	struct pos nested_pos; /* last `nested` written */
 	struct {
 		uint64_t cpus;		       /* thousandths */
 		uint64_t memory, disk, output; /* bytes */

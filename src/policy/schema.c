@@ -16,6 +16,12 @@ const char *const scratch_names[SCRATCH_MAX + 1] = {
 	[SCRATCH_MEMORY] = "memory",
 };
 
+const char *const nested_names[NESTED_MAX + 1] = {
+	[NESTED_UNSET] = "",
+	[NESTED_NO] = "false",
+	[NESTED_YES] = "true",
+};
+
 static_assert(LAYER_MAX <= 64, "policy.require has a bit for every layer");
 
 const char *const preset_kind_names[PRESET_KIND_MAX + 1] = {
@@ -43,6 +49,8 @@ static const struct key isolation_section[] = {
 	  .doc = "Strength of the boundary: a hardened container, gVisor's user-space kernel, or a VM of its own." },
 	{ "require", KEY_WORD_SET, FIELD(require), .words = layer_names,
 	  .doc = "Layers without which the sandbox must not start. Other layers are used where the host supports them; the receipt lists them." },
+	{ "nested", KEY_WORD, FIELD(nested), .words = nested_names, .fallback = "false",
+	  .doc = "true: root in the sandbox has the whole kernel of its VM, for Docker and Podman inside. Needs level microvm. Nothing confines programs inside the VM; the VM is the boundary." },
 	{ 0 }
 };
 

@@ -12,7 +12,8 @@ enum level {
 	LEVEL_MICROVM,	 /* a VM with a kernel of its own */
 	LEVEL_MAX,
 	LEVEL_FIRST = LEVEL_CONTAINER,
-	LEVEL_DEFAULT = LEVEL_CONTAINER, /* every usable host provides this level */
+	LEVEL_DEFAULT = LEVEL_CONTAINER,  /* every usable host provides this level */
+	LEVEL_OWN_KERNEL = LEVEL_MICROVM, /* from here on, sandboxes have their own kernel */
 };
 
 #define LEVEL_DEFAULT_NAME "container"

@@ -15,6 +15,9 @@ enum {
 	RECEIPT_FILE_MAX = 64 * 1024,
 };
 
+/* Of a layer on the programs of a sandbox with isolation.nested. */
+#define RECEIPT_NESTED "not inside: isolation.nested, the VM is the boundary"
+
 struct receipt_row {
 	bool asked;    /* wanted, where engine and host support it */
 	bool required; /* the sandbox must not start without it */

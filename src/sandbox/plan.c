@@ -406,6 +406,7 @@ static void take_policy(const struct policy *p, const struct engine *engine, str
 	s->require = p->require;
 	s->level = engine->level;
 	s->engine = engine->name;
+	s->nested = p->nested == NESTED_YES;
 	s->in_memory = p->resources.scratch == SCRATCH_MEMORY;
 	s->limits.cpus = p->resources.cpus;
 	s->limits.memory = p->resources.memory;

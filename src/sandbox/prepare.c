@@ -61,7 +61,7 @@ static int prepare_vm(const char *guest, struct prepared *p, struct spec *s, str
 {
 	enum accel accel = ACCEL_TCG;
 	char why[ACCEL_WHY_MAX];
-	int r = machine_kernel_find(guest, &p->kernel, e);
+	int r = machine_kernel_find(guest, s->nested, &p->kernel, e);
 
 	if (r == 0)
 		r = machine_root(s->root, p->root, e);

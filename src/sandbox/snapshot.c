@@ -75,6 +75,12 @@ static int agree(const struct spec *plan, const struct spec *was, struct err *e)
 				       "the snapshot was made with another '%s' than the policy of "
 				       "agent '%s' gives",
 				       sizes[i].what, plan->agent);
+	if (plan->nested != was->nested)
+		return err_set(e, -EINVAL,
+			       "the snapshot was made %s isolation.nested, which the policy of "
+			       "agent '%s' %s",
+			       was->nested ? "with" : "without", plan->agent,
+			       plan->nested ? "sets" : "does not set");
 	return 0;
 }
 

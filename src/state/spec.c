@@ -312,6 +312,8 @@ static int read_scratch(const json_t *j, struct spec *s, struct err *e)
 	s->blank = "";
 	if (json_object_get(j, "in_memory"))
 		r = json_get_bool(j, "in_memory", &s->in_memory, e);
+	if (r == 0 && json_object_get(j, "nested"))
+		r = json_get_bool(j, "nested", &s->nested, e);
 	if (r == 0 && json_object_get(j, "disk_overcommit"))
 		r = json_get_bool(j, "disk_overcommit", &s->overcommit, e);
 	if (r == 0 && json_object_get(j, "blank"))
@@ -393,6 +395,8 @@ static int check(const struct spec *s, struct err *e)
 		return err_set(e, -EINVAL, "'root' or 'workspace' is not an absolute path");
 	if (s->limits.ttl > 0 && s->deadline > s->limits.ttl)
 		return err_set(e, -EINVAL, "'deadline' is later than the end of the ttl");
+	if (s->nested && s->level < LEVEL_OWN_KERNEL)
+		return err_set(e, -EINVAL, "'nested' is for VMs");
 	r = check_machine(s, e);
 	if (r == 0)
 		r = check_env(&s->env, e);
@@ -412,7 +416,7 @@ static int read_all(const json_t *j, struct spec *s, struct err *e)
 		"once", "remove", "budgets", "egress_allow", "egress_deny", "egress_narrow", "deadline",
 		"on_timeout", "machine", "snapshot_space", "level", "engine", "chain", "ttl_left",
 		"limits_asked", "egress_proxy", "request", "trace", "in_memory", "blank",
-		"disk_overcommit", "disk_bandwidth", "disk_ops", "versions", NULL
+		"disk_overcommit", "disk_bandwidth", "disk_ops", "versions", "nested", NULL
 	};
 	/* clang-format on */
 
@@ -577,6 +581,8 @@ char *spec_write(const struct spec *s)
 	    json_put(j, "disk_bandwidth", json_number(s->limits.disk_bandwidth)) < 0)
 		return NULL;
 	if (s->limits.disk_ops > 0 && json_put(j, "disk_ops", json_number(s->limits.disk_ops)) < 0)
+		return NULL;
+	if (s->nested && json_put(j, "nested", json_true()) < 0)
 		return NULL;
 	if (s->overcommit && json_put(j, "disk_overcommit", json_true()) < 0)
 		return NULL;

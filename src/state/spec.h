@@ -83,6 +83,7 @@ struct spec {
 	const char *engine; /* row of the engine table; "" or NULL: the first one of `level` */
 	/* Containers: the scratch is in memory, as the policy says. */
 	bool in_memory;
+	bool nested;	 /* isolation.nested: root in the VM is not confined */
 	bool overcommit; /* its disk reserves no room: disk_overcommit of host.yaml */
 	/* Containers with their scratch on disk: path of the empty ext4 of limits.disk that is
 	 * copied for it. Set at the start; "" or NULL: none. */

@@ -27,8 +27,11 @@ int kernel_meta_write(enum machine_kernel_kind kind, const struct kernel_meta *m
 /* kernel-output.c: opens a new file of `out`, to be written and read. */
 int kernel_create(const struct kernel_work *w, const char *name, int *ret_fd, struct err *e);
 
+/* The archive with the modules of isolation.nested, empty for a kernel without modules. */
+#define KERNEL_NESTED "nested.cpio"
+
 /* Writes base.cpio: directories, /dev/console and, unless `modules` is -EBADF, the modules in it.
- */
+ * Writes KERNEL_NESTED, too. */
 int kernel_write_base(const struct kernel_work *w, int modules, struct err *e);
 
 /* The package is unpacked in w->dir/files: makes out/kernel and out/base.cpio. */

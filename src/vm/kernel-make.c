@@ -73,7 +73,7 @@ static int digest_inputs(const struct kernel_work *w, char ret[static 65], struc
 	unsigned char sum[32];
 	int r = 0;
 
-	(void)buf_printf(&b, "1 %s\n%s %s\n", machine_kernel_names[w->job->kind], w->package.name,
+	(void)buf_printf(&b, "2 %s\n%s %s\n", machine_kernel_names[w->job->kind], w->package.name,
 			 w->package.version);
 	if (w->job->kind == MACHINE_KERNEL_SMALL)
 		r = kernel_build_inputs(&b, e);

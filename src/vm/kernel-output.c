@@ -23,26 +23,34 @@ int kernel_create(const struct kernel_work *w, const char *name, int *ret_fd, st
 	return 0;
 }
 
+static int write_archive(const struct kernel_work *w, const char *name, struct cpio *c,
+			 struct err *e)
+{
+	_cleanup_close_ int fd = -EBADF;
+	int r;
+
+	if (cpio_end(c) < 0)
+		return err_oom(e);
+	r = kernel_create(w, name, &fd, e);
+	if (r < 0)
+		return r;
+	r = fd_write_all(fd, c->out->data, c->out->len);
+	return r < 0 ? err_set(e, r, "cannot write %s: %s", name, strerror(-r)) : 0;
+}
+
 int kernel_write_base(const struct kernel_work *w, int modules, struct err *e)
 {
 	static const char *const dirs[] = { "dev", "proc", "root", "sys" };
-	_cleanup_buf_ struct buf b = BUF_INIT(BASE_MAX);
-	_cleanup_close_ int fd = -EBADF;
-	struct cpio c = { .out = &b };
+	_cleanup_buf_ struct buf b = BUF_INIT(BASE_MAX), more = BUF_INIT(BASE_MAX);
+	struct cpio c = { .out = &b }, nested = { .out = &more };
 	int r = 0;
 
 	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++)
 		cpio_dir(&c, dirs[i]);
 	cpio_device(&c, "dev/console", S_IFCHR | 0600, 5, 1);
 	if (modules >= 0)
-		r = modules_add(modules, &c, e);
-	if (r < 0)
-		return r;
-	if (cpio_end(&c) < 0)
-		return err_oom(e);
-	r = kernel_create(w, "base.cpio", &fd, e);
-	if (r < 0)
-		return r;
-	r = fd_write_all(fd, b.data, b.len);
-	return r < 0 ? err_set(e, r, "cannot write base.cpio: %s", strerror(-r)) : 0;
+		r = modules_add(modules, &c, &nested, e);
+	if (r == 0)
+		r = write_archive(w, "base.cpio", &c, e);
+	return r < 0 ? r : write_archive(w, KERNEL_NESTED, &nested, e);
 }

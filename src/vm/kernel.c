@@ -172,8 +172,18 @@ static int guest_digest(const char *guest, char ret[static KNOWN_MAX], struct er
 	return 0;
 }
 
+/* Modules for nested containers belong to the same package as the base. */
+static void initrd_key(const struct kernel_meta *m, const char *guest, bool nested,
+		       char ret[static 65])
+{
+	char base[80];
+
+	(void)snprintf(base, sizeof(base), "%s%s", m->base, nested ? " nested" : "");
+	digest_two(base, guest, ret);
+}
+
 /* Returns the key of what it has written: `guest` may have changed since its digest was taken. */
-static int write_initrd(int initrds, const struct kernel_meta *m, const char *guest,
+static int write_initrd(int initrds, const struct kernel_meta *m, const char *guest, bool nested,
 			char key[static 65], struct err *e)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(INITRD_MAX), init = BUF_INIT(INITRD_MAX / 2);
@@ -185,12 +195,20 @@ static int write_initrd(int initrds, const struct kernel_meta *m, const char *gu
 	(void)snprintf(name, sizeof(name), "%s/base.cpio", m->inputs);
 	if (r == 0)
 		r = fd_read_file(kernels, name, &b, e);
+	(void)snprintf(name, sizeof(name), "%s/" KERNEL_NESTED, m->inputs);
+	if (r == 0 && nested)
+		r = fd_read_file(kernels, name, &b, e);
+	if (r == -ENOENT && nested)
+		return err_set(
+			e, r,
+			"the kernel for VMs is from an earlier hutch, without the modules of "
+			"isolation.nested: run 'hutch image kernel'");
 	if (r == 0)
 		r = fd_read_file(AT_FDCWD, guest, &init, e);
 	if (r < 0)
 		return r;
 	digest_of(&init, digest);
-	digest_two(m->base, digest, key);
+	initrd_key(m, digest, nested, key);
 	cpio_file(&c, "init", 0755, init.data, init.len);
 	if (cpio_end(&c) < 0)
 		return err_oom(e);
@@ -199,8 +217,8 @@ static int write_initrd(int initrds, const struct kernel_meta *m, const char *gu
 	return fd_replace_file(initrds, key, 0444, b.data, b.len, e);
 }
 
-static int find_initrd(const struct kernel_meta *m, const char *guest, struct machine_kernel *ret,
-		       struct err *e)
+static int find_initrd(const struct kernel_meta *m, const char *guest, bool nested,
+		       struct machine_kernel *ret, struct err *e)
 {
 	const struct timespec used[] = { { .tv_nsec = UTIME_NOW }, { .tv_nsec = UTIME_OMIT } };
 	_cleanup_close_ int dir = -EBADF;
@@ -211,10 +229,10 @@ static int find_initrd(const struct kernel_meta *m, const char *guest, struct ma
 		r = machine_home_open("initrds", true, path, &dir, e);
 	if (r < 0)
 		return r;
-	digest_two(m->base, digest, key);
+	initrd_key(m, digest, nested, key);
 	/* Updates only the access time: a template's key depends on the modification time. */
 	if (utimensat(dir, key, used, AT_SYMLINK_NOFOLLOW) < 0)
-		r = write_initrd(dir, m, guest, key, e);
+		r = write_initrd(dir, m, guest, nested, key, e);
 	if (r < 0)
 		return r;
 	(void)snprintf(ret->initrd, sizeof(ret->initrd), "%s/%s", path, key);
@@ -240,7 +258,7 @@ static int find_kernel(struct kernel_meta *m, enum machine_kernel_kind *ret, str
 	return r;
 }
 
-int machine_kernel_find(const char *guest, struct machine_kernel *ret, struct err *e)
+int machine_kernel_find(const char *guest, bool nested, struct machine_kernel *ret, struct err *e)
 {
 	struct machine_kernel k = { .name = "" };
 	enum machine_kernel_kind kind;
@@ -252,7 +270,7 @@ int machine_kernel_find(const char *guest, struct machine_kernel *ret, struct er
 	if (r == 0)
 		r = machine_home_open("kernels", false, path, &dir, e);
 	if (r == 0)
-		r = find_initrd(&m, guest, &k, e);
+		r = find_initrd(&m, guest, nested, &k, e);
 	if (r < 0)
 		return r;
 	(void)snprintf(k.name, sizeof(k.name), "%s", machine_kernel_names[kind]);

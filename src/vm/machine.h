@@ -25,9 +25,10 @@ struct machine_kernel {
 
 /*
  * Finds the kernel to use, "small" if it exists, else "cloud"; and its initrd with hutch-guest from
- * the path `guest`, created if hutch-guest has changed. -ENOENT with advice.
+ * the path `guest`, created if hutch-guest has changed; with `nested`, also with the modules of
+ * isolation.nested. -ENOENT with advice.
  */
-int machine_kernel_find(const char *guest, struct machine_kernel *ret, struct err *e);
+int machine_kernel_find(const char *guest, bool nested, struct machine_kernel *ret, struct err *e);
 
 enum machine_kernel_kind {
 	MACHINE_KERNEL_CLOUD, /* Debian's cloud kernel: unpacked, not built */

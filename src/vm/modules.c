@@ -11,11 +11,12 @@
 #include <sys/stat.h>
 
 #include "base/fd.h"
+#include "base/nested.h"
 #include "base/str.h"
 #include "vm/unpack-kernel.h"
 
 enum {
-	MODULES_MAX = 64, /* modules taken at most */
+	MODULES_MAX = 160, /* modules taken at most */
 	MODULE_NAME = 56,
 	DEPTH_MAX = 16,	       /* of directories, and of dependencies */
 	BUILTIN_MAX = 1 << 20, /* bytes of modules.builtin */
@@ -26,9 +27,83 @@ enum {
 static const char *const wanted[] = { "virtio_mmio", "virtio_console", "virtio_blk",
 				      "erofs",	     "overlay",	       "nft_tproxy" };
 
+/*
+ * For Docker and Podman in a VM with isolation.nested. Kernels differ in these: a missing one is
+ * left out. br_netfilter is not among them: it shows frames of a bridge to the rule that captures
+ * connections, and the kernel then drops the socket that the rule has found.
+ */
+static const char *const nested[] = {
+	"bridge",
+	"veth",
+
+	"macvlan",
+	"ipvlan",
+	"vxlan",
+	"tun",
+	"fuse",
+	"loop",
+	"nf_tables",
+	"nf_conntrack",
+	"nf_conntrack_netlink",
+	"nf_nat",
+	"nft_chain_nat",
+	"nft_compat",
+	"nft_ct",
+	"nft_nat",
+	"nft_masq",
+	"nft_redir",
+	"nft_reject",
+	"nft_reject_inet",
+	"nft_reject_ipv4",
+	"nft_reject_ipv6",
+	"nft_limit",
+	"nft_log",
+	"nft_fib",
+	"nft_fib_inet",
+	"nft_fib_ipv4",
+	"nft_fib_ipv6",
+	"nft_numgen",
+	"nft_hash",
+	"nft_quota",
+	"ip_tables",
+	"iptable_filter",
+	"iptable_nat",
+	"iptable_mangle",
+	"iptable_raw",
+	"ip6_tables",
+	"ip6table_filter",
+	"ip6table_nat",
+	"ip6table_mangle",
+	"ip6table_raw",
+	"x_tables",
+	"xt_addrtype",
+	"xt_comment",
+	"xt_conntrack",
+	"xt_limit",
+	"xt_LOG",
+	"xt_mark",
+	"xt_MASQUERADE",
+	"xt_multiport",
+	"xt_nat",
+	"xt_NFLOG",
+	"xt_physdev",
+	"xt_REDIRECT",
+	"xt_recent",
+	"xt_state",
+	"xt_statistic",
+	"xt_set",
+	"xt_tcpudp",
+	"xt_TCPMSS",
+	"ipt_REJECT",
+	"ip6t_REJECT",
+	"ip_set",
+	"ip_set_hash_ip",
+	"ip_set_hash_net",
+};
+
 struct modules {
 	int dir;
-	struct cpio *cpio;
+	struct cpio *cpio;  /* the archive that gets modules now */
 	struct buf builtin; /* modules.builtin, with '_' instead of '-' */
 	struct buf list;    /* contents of modules-list */
 	char names[MODULES_MAX][MODULE_NAME];
@@ -185,24 +260,47 @@ static int add(struct modules *m, const char *name, int depth, struct err *e)
 	return add_file(m, name, fd, depth, e);
 }
 
-int modules_add(int dir, struct cpio *c, struct err *e)
+static int finish(struct modules *m, const char *list, struct err *e)
+{
+	cpio_file(m->cpio, list, 0644, buf_text(&m->list), m->list.len);
+	if (m->cpio->out->err < 0 || m->list.err < 0)
+		return err_oom(e);
+	buf_reset(&m->list);
+	return 0;
+}
+
+static int add_nested(struct modules *m, struct err *e)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(nested) && r == 0; i++) {
+		_cleanup_close_ int fd = find(m->dir, nested[i], DEPTH_MAX);
+
+		if (fd >= 0)
+			r = add(m, nested[i], DEPTH_MAX, e);
+	}
+	return r < 0 ? r : finish(m, NESTED_MODULES, e);
+}
+
+int modules_add(int dir, struct cpio *base, struct cpio *more, struct err *e)
 {
 	struct modules m = { .dir = dir,
-			     .cpio = c,
+			     .cpio = base,
 			     .builtin = BUF_INIT(BUILTIN_MAX),
 			     .list = BUF_INIT(MODULES_MAX * (MODULE_NAME + 32)) };
 	int r = fd_read_file(dir, "modules.builtin", &m.builtin, e);
 
 	if (r == 0 && m.builtin.data)
 		underscores(m.builtin.data);
-	cpio_dir(c, "lib");
-	cpio_dir(c, "lib/modules");
+	cpio_dir(base, "lib");
+	cpio_dir(base, "lib/modules");
 	for (size_t i = 0; i < ARRAY_SIZE(wanted) && r == 0; i++)
 		r = add(&m, wanted[i], DEPTH_MAX, e);
 	if (r == 0)
-		cpio_file(c, "lib/modules-list", 0644, buf_text(&m.list), m.list.len);
-	if (r == 0 && (c->out->err < 0 || m.list.err < 0))
-		r = err_oom(e);
+		r = finish(&m, "lib/modules-list", e);
+	m.cpio = more;
+	if (r == 0)
+		r = add_nested(&m, e);
 	buf_done(&m.builtin);
 	buf_done(&m.list);
 	return r;

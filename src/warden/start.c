@@ -538,7 +538,10 @@ static int check_receipt(struct warden *w, struct err *e)
 	/* The VM has a disk of its own and maps the memory: its snapshot may be removed. */
 	w->origin.memory = TAKE_FD(w->origin.from.memory);
 	snapshot_done(&w->origin.from);
-	if (landlock > 0)
+	if (w->spec.nested) {
+		receipt_no(&w->receipt, LAYER_LANDLOCK, RECEIPT_NESTED);
+		w->receipt.row[LAYER_LANDLOCK].asked = false;
+	} else if (landlock > 0)
 		receipt_yes(&w->receipt, LAYER_LANDLOCK, "version %u, " AGENT_WORD,
 			    (unsigned int)landlock);
 	else

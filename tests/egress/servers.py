@@ -107,6 +107,20 @@ def postgres(ns, where, address, cert, key):
         yield
 
 
+@contextlib.contextmanager
+def registry(ns, where, address, cert, key):
+    """Runs Debian's docker-registry with TLS and no images."""
+    (where / "registry").mkdir()
+    (where / "registry.yml").write_text(f"""version: 0.1
+log: {{level: warn}}
+storage: {{filesystem: {{rootdirectory: {where}/registry}}}}
+http: {{addr: "{address}:5000", tls: {{certificate: {cert}, key: {key}}}}}
+""")
+    with child(ns, "docker-registry", "serve", str(where / "registry.yml"), stdout=open(where / "registry.log", "wb"), stderr=subprocess.STDOUT) as p:
+        wait_for(ns, address, 5000, p)
+        yield
+
+
 class Tcp:
     """A listener with a thread for each connection, which it records."""
 

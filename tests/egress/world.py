@@ -7,7 +7,8 @@ outside.py is the other end of it.
 
 HUTCH_EGRESS_IMAGE is the tarball of make-image.sh, made if missing; DIAL and DIAL_MUSL are programs
 that tests put into sandboxes. All files that a command needs are copied below a public directory,
-because it may run as another user.
+because it may run as another user. HUTCH_WORLD_REGISTRY adds an empty registry of container images,
+registry.hutch.test:5000.
 """
 
 import contextlib
@@ -39,14 +40,15 @@ WEB = {"web.hutch.test": "93.184.216.10", "api.hutch.test": "93.184.216.11", "pi
        "npm.hutch.test": "93.184.216.13", "apt.hutch.test": "93.184.216.14", "git.hutch.test": "93.184.216.15",
        "upload.hutch.test": "93.184.216.16", "other.hutch.test": "93.184.216.17", "a.wild.hutch.test": "93.184.216.18",
        "wild.hutch.test": "93.184.216.18", "rebind.hutch.test": "93.184.216.19", "git.corp.test": "10.20.30.40"}
-DB, TCP, PROXY = "93.184.216.20", "93.184.216.21", "93.184.216.22"
+DB, TCP, PROXY, REGISTRY = "93.184.216.20", "93.184.216.21", "93.184.216.22", "93.184.216.23"
 SIX = "2606:2800:220:1::10"
 PORTS = {7: servers.echo, 25: servers.banner, 7000: servers.count, 7777: servers.banner, 9000: servers.source}
 CANARIES = {"www.canary.test": "93.184.217.66", "evil.canary.test": "93.184.217.67"}
 
 
 def names():
-    found = {n: {"a": [a]} for n, a in {**WEB, "db.hutch.test": DB, "tcp.hutch.test": TCP, "proxy.hutch.test": PROXY, **CANARIES}.items()}
+    found = {n: {"a": [a]} for n, a in {**WEB, "db.hutch.test": DB, "tcp.hutch.test": TCP, "proxy.hutch.test": PROXY,
+                                     "registry.hutch.test": REGISTRY, **CANARIES}.items()}
     found["six.hutch.test"] = {"aaaa": [SIX]}
     found["both.hutch.test"] = {"a": [WEB["web.hutch.test"]], "aaaa": [SIX]}
     found[".deep.hutch.test"] = {"a": [WEB["wild.hutch.test"]]}
@@ -56,7 +58,7 @@ def names():
 def services():
     yield from ((a, p) for a in WEB.values() for p in (80, 443))
     yield from ((SIX, p) for p in (80, 443))
-    yield from [(WEB["git.hutch.test"], 22), (DB, 5432), (PROXY, 3128), *((TCP, p) for p in PORTS)]
+    yield from [(WEB["git.hutch.test"], 22), (DB, 5432), (PROXY, 3128), (REGISTRY, 5000), *((TCP, p) for p in PORTS)]
 
 
 class World:
@@ -75,7 +77,7 @@ class World:
         site = self.where / "site"
         site.mkdir()
         repository = web.make(site, "https://npm.hutch.test")
-        cert, key = web.certificate(self.where, self.image, [*WEB, "six.hutch.test", "both.hutch.test", "db.hutch.test",
+        cert, key = web.certificate(self.where, self.image, [*WEB, "six.hutch.test", "both.hutch.test", "db.hutch.test", "registry.hutch.test",
                                                             "*.deep.hutch.test", *CANARIES])
         self.web = [web.Web(self.internet, 80, site), web.Web(self.internet, 443, site, web.tls_with(cert, key))]
         self.tcp = {port: servers.Tcp(self.internet, TCP, port, do) for port, do in PORTS.items()}
@@ -86,6 +88,8 @@ class World:
         self.proxy = servers.NaiveProxy(self.internet, 3128, self.plain_resolver.entries, PROXY)
         self.ssh = self.stack.enter_context(servers.sshd(self.internet, self.where, WEB["git.hutch.test"], repository))
         self.stack.enter_context(servers.postgres(self.internet, self.where, DB, cert, key))
+        if "HUTCH_WORLD_REGISTRY" in os.environ:
+            self.stack.enter_context(servers.registry(self.internet, self.where, REGISTRY, cert, key))
 
     # ---- requests of tests; arguments and answers are JSON ----
     def do_about(self):

@@ -21,7 +21,7 @@
 static int print_kernel(const char *guest, struct err *e)
 {
 	struct machine_kernel k;
-	int r = machine_kernel_find(guest, &k, e);
+	int r = machine_kernel_find(guest, false, &k, e);
 
 	if (r == 0)
 		(void)printf("%s\n%s\n%s\n%s\n", k.name, k.kernel, k.initrd, k.digest);

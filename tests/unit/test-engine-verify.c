@@ -480,3 +480,31 @@ TEST_WITH(faults_of_a_machine, of_machine, of_container)
 {
 	faults(state);
 }
+
+/* Rows that only QEMU has are not enforced; a QEMU without them does not start. */
+TEST(rows_of_a_nested_machine)
+{
+	struct receipt r;
+	struct err e = ERR_INIT;
+
+	(void)state;
+	receipt_init(&r, 0);
+	for (unsigned int i = 0; i < RECEIPT_ROWS; i++)
+		receipt_yes(&r, i, "seen %u", i);
+	verify_nested(&r);
+	assert_int_equal(receipt_check(&r, &e), 0);
+	for (unsigned int i = 0; i < RECEIPT_ROWS; i++) {
+		bool inside = i == LAYER_SECCOMP || i == LAYER_NO_CAPABILITIES ||
+			      i == LAYER_NO_NEW_PRIVILEGES;
+
+		assert_int_equal(r.row[i].enforced, !inside);
+		assert_int_equal(strstr(r.row[i].seen, "isolation.nested") != NULL, inside);
+	}
+	receipt_init(&r, 0);
+	for (unsigned int i = 0; i < RECEIPT_ROWS; i++)
+		receipt_yes(&r, i, "seen %u", i);
+	receipt_no(&r, LAYER_SECCOMP, "Seccomp: 0");
+	verify_nested(&r);
+	assert_int_equal(receipt_check(&r, &e), -EPERM);
+	assert_non_null(strstr(e.msg, "seccomp (Seccomp: 0)"));
+}

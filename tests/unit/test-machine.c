@@ -315,9 +315,11 @@ TEST_IN_DIR(test_modules_come_in_order)
 				   "/lib/modules/virtio_console.ko\n/lib/modules/virtio_blk.ko\n"
 				   "/lib/modules/erofs.ko\n/lib/modules/overlay.ko\n"
 				   "/lib/modules/nf_a.ko\n/lib/modules/nft_tproxy.ko\n";
+	static const char extra[] = "/lib/modules/stp.ko\n/lib/modules/bridge.ko\n";
 	const struct unit_dir *d = *state;
 	_cleanup_buf_ struct buf b = BUF_INIT(65536);
-	struct cpio c = { .out = &b };
+	_cleanup_buf_ struct buf more = BUF_INIT(65536);
+	struct cpio c = { .out = &b }, nested = { .out = &more };
 	struct err e = ERR_INIT;
 
 	make_dirs(d);
@@ -328,26 +330,32 @@ TEST_IN_DIR(test_modules_come_in_order)
 	write_module(d, "kernel/fs/erofs.ko", "built_in");
 	write_module(d, "kernel/fs/overlay.ko", "");
 	write_module(d, "kernel/nf-a.ko", "");
-	assert_int_equal(modules_add(d->fd, &c, &e), -EINVAL); /* one is missing */
+	assert_int_equal(modules_add(d->fd, &c, &nested, &e), -EINVAL); /* one is missing */
 	assert_string_equal(e.msg, "the kernel has no module 'nft_tproxy'");
 	write_module(d, "kernel/nft_tproxy.ko", "nf-a");
+	write_module(d, "kernel/bridge.ko", "stp");
+	write_module(d, "kernel/stp.ko", "");
 	buf_reset(&b);
 	c.n = 0;
-	assert_int_equal(modules_add(d->fd, &c, &e), 0);
+	assert_int_equal(modules_add(d->fd, &c, &nested, &e), 0);
 	assert_non_null(memmem(b.data, b.len, want, sizeof(want) - 1));
+	/* The modules of isolation.nested are apart, as far as the kernel has them. */
+	assert_null(memmem(b.data, b.len, "bridge", 6));
+	assert_non_null(memmem(more.data, more.len, extra, sizeof(extra) - 1));
+	assert_null(memmem(more.data, more.len, "veth", 4));
 }
 
 TEST_IN_DIR(test_modules_in_a_circle)
 {
 	const struct unit_dir *d = *state;
 	_cleanup_buf_ struct buf b = BUF_INIT(65536);
-	struct cpio c = { .out = &b };
+	struct cpio c = { .out = &b }, nested = { .out = &b };
 	struct err e = ERR_INIT;
 
 	make_dirs(d);
 	write_module(d, "kernel/virtio.ko", "virtio_mmio");
 	write_module(d, "kernel/virtio_mmio.ko", "virtio");
-	assert_int_equal(modules_add(d->fd, &c, &e), -EINVAL);
+	assert_int_equal(modules_add(d->fd, &c, &nested, &e), -EINVAL);
 	assert_non_null(strstr(e.msg, "circular"));
 }
 

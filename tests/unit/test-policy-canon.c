@@ -148,6 +148,29 @@ TEST(optional_limits_are_written_if_set)
 	assert_non_null(strstr(text, "    \"disk_ops\": 100,\n"));
 }
 
+TEST(nested_is_written_if_set)
+{
+	_cleanup_store_ struct policy_store store = SMALL_STORE(NULL);
+	static const char *const values[] = { "true", "false" };
+	char digests[2][POLICY_DIGEST_HEX + 1];
+
+	for (size_t i = 0; i < ARRAY_SIZE(values); i++) {
+		_cleanup_policy_ struct policy *p = NULL;
+		_cleanup_free_ char *text = NULL;
+		char agent[128];
+
+		(void)snprintf(agent, sizeof(agent),
+			       "agent: {name: a, type: t}\n"
+			       "isolation: {level: microvm, nested: %s}\n",
+			       values[i]);
+		p = compile_with(&store, agent, "");
+		assert_int_equal(policy_canonical(p, &text, digests[i]), 0);
+		assert_int_equal(strstr(text, "    \"nested\": true,\n") != NULL, i == 0);
+		assert_int_equal(strstr(text, "nested") != NULL, i == 0);
+	}
+	assert_string_not_equal(digests[0], digests[1]);
+}
+
 TEST(it_is_json)
 {
 	_cleanup_json_ json_t *j = NULL;

@@ -84,6 +84,17 @@ static const struct {
 	       "memory " RESERVED "-serial none " QMP KERNEL QUIET " " },
 	{ { .start = VM_BOOT,
 	    .placeholder = QEMU_MEMORY,
+	    .kvm = true,
+	    .memory = 64 << 20,
+	    .vcpus = 1,
+	    .reserved = true,
+	    .nested = true },
+	  HEAD "off" CLOCKS "off" MACHINE KVM "-smp 1 -m 64M "
+	       "-object "
+	       "memory-backend-file,id=mem0,size=64M,merge=off,dump=off,share=on,mem-path=/"
+	       "memory " RESERVED "-serial none " QMP KERNEL QUIET " hutch.nested " },
+	{ { .start = VM_BOOT,
+	    .placeholder = QEMU_MEMORY,
 	    .memory = 64 << 20,
 	    .vcpus = 1,
 	    .console = true },

@@ -165,6 +165,7 @@ static struct spec machine(void)
 	s.limits.disk_bandwidth = 1 << 20;
 	s.limits.disk_ops = 100;
 	s.overcommit = true;
+	s.nested = true;
 	return s;
 }
 
@@ -192,9 +193,23 @@ TEST(one_of_a_machine)
 	assert_int_equal(s.limits.disk_bandwidth, 1 << 20);
 	assert_int_equal(s.limits.disk_ops, 100);
 	assert_true(s.overcommit);
+	assert_true(s.nested);
 	assert_string_equal(spec_chain(&s), s.id);
 	again = spec_write(&s);
 	assert_string_equal(text, again);
+}
+
+TEST(nested_is_for_machines)
+{
+	struct spec m = machine();
+	_cleanup_free_ char *text = NULL;
+	_cleanup_spec_ struct spec s = { 0 };
+	struct err e = ERR_INIT;
+
+	m.level = LEVEL_CONTAINER;
+	text = spec_write(&m);
+	assert_int_equal(spec_parse(text, strlen(text), &s, &e), -EINVAL);
+	assert_non_null(strstr(e.msg, "'nested' is for VMs"));
 }
 
 /* A resumed sandbox has a different audit chain than that of its id. */
