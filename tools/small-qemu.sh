@@ -3,8 +3,8 @@
 # small-qemu.sh [DIR]: builds a small QEMU from Debian's source package, in DIR (a temporary
 # directory), and prints the command that installs it for Hutch. Hutch uses it instead of Debian's.
 #
-# It has one machine (microvm), two devices (virtio-blk, virtio-serial), KVM and TCG, and loads 9
-# shared libraries instead of 50: it starts several times faster, and there is less code to attack.
+# It has one kind of VM (microvm), two devices (virtio-blk, virtio-serial), KVM and TCG, and loads 11
+# shared libraries instead of 51: it starts several times faster, and there is less code to attack.
 # Debian's security updates do not reach it: build it again after each update of Debian's QEMU.
 # `hutch doctor` warns of versions with known vulnerabilities.
 #
