@@ -40,7 +40,10 @@ static int put_tree(const struct qemu_tree *t)
 	(void)snprintf(path, sizeof(path), PLACE "%s", t->to);
 	if (t->link[0])
 		return symlink(t->link, path) < 0 ? -errno : 0;
-	if (str_has_prefix(t->to, "/dev/") && mkdir(PLACE "/dev", 0755) < 0)
+	/* The mode is for QEMU's user, whatever the warden's umask. Trees are mounted over all
+	 * other directories. */
+	if (str_has_prefix(t->to, "/dev/") &&
+	    (mkdir(PLACE "/dev", 0755) < 0 || chmod(PLACE "/dev", 0755) < 0))
 		return -errno;
 	if (t->directory) {
 		if (mkdir(path, 0755) < 0)

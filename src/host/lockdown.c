@@ -188,6 +188,15 @@ static bool probe_yama(const struct probe_ctx *x, struct host_check *c)
 		check_value(c, HOST_INFO, "between processes of one user (no Yama)");
 		return true;
 	}
+	if (n == 3) {
+		check_value(c, HOST_WARN, "%s", words[n]);
+		check_detail(c,
+			     "the memory of a VM cannot be saved: every VM boots, and snapshots, "
+			     "forks and suspend are refused");
+		check_advice(c, "set kernel.yama.ptrace_scope to 2 or less in /etc/sysctl.d and "
+				"reboot: 3 cannot be changed before");
+		return true;
+	}
 	check_value(c, n == 0 ? HOST_INFO : HOST_OK, "%s", words[n]);
 	return true;
 }

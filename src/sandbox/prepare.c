@@ -105,6 +105,11 @@ static int use_template(struct prepared *p, bool parts, struct spec *s, struct e
 	if (!parts || !wants_template())
 		return 0;
 	r = template_find_or_make(s, p->snapshot, say, NULL, e);
+	if (r == -EOPNOTSUPP) {
+		log_info("the VM boots without a template: %s", e->msg);
+		*e = (struct err)ERR_INIT;
+		return 0;
+	}
 	if (r == 0)
 		s->machine.snapshot = p->snapshot;
 	return r;

@@ -26,6 +26,9 @@ int programs_find(struct programs *ret, struct err *e)
 	if (proc_find_in(own, "../libexec/hutch", "hutch-keeper", ret->keeper) &&
 	    proc_find_in(own, "../libexec/hutch", "hutch-guest", ret->guest))
 		return 0;
+	if (proc_find_in(own, ".", "hutch-keeper", ret->keeper) &&
+	    proc_find_in(own, ".", "hutch-guest", ret->guest)) /* hutch-preparer */
+		return 0;
 	if (proc_find_in(own, "../warden", "hutch-keeper", ret->keeper) &&
 	    proc_find_in(own, "../guest", "hutch-guest", ret->guest))
 		return 0;

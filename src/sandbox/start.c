@@ -7,7 +7,8 @@
  * mistake the directory for a dead one. For the same reason no process but the warden keeps that
  * description after the start; the caller gets the directory opened anew.
  *
- * With $HUTCH_STARTER the keeper is not our child: state/handover.h.
+ * With $HUTCH_STARTER the keeper is not our child: state/handover.h. With $HUTCH_PREPARER another
+ * process makes the parts of a VM: src/preparer.
  *
  * We do not lock the image's tree: the warden does that first (state_lock_tree), and either gets it
  * or reports that the image was removed. */
@@ -38,6 +39,7 @@
 enum {
 	REPORT_MAX = 4096,
 	READY_S = 120,	 /* for the keeper's report; an emulated VM may boot */
+	PARTS_S = 600,	 /* for another process to make the parts of a VM */
 	CLEAN_UP_S = 10, /* for a failed keeper to clean up */
 	LOG_MAX = 64 * 1024,
 	ENV_TEXT = 1024,
@@ -86,12 +88,21 @@ static void counts(const struct start *s)
 		*s->quota = fd_close(*s->quota);
 }
 
+/* The process that makes parts of VMs for us: a socket's path, or NULL. */
+static const char *preparer(const struct spec *spec)
+{
+	return spec->level == LEVEL_MICROVM && !spec->machine.kernel ? getenv("HUTCH_PREPARER")
+								     : NULL;
+}
+
 static int write_spec(const struct start *s, const struct spec *spec, struct err *e)
 {
 	struct spec own = *spec; /* strings and lists stay the caller's */
 	_cleanup_free_ struct prepared *p = calloc(1, sizeof(*p));
-	int r = p ? prepare_machine(s->programs.guest, p, &own, e) : err_oom(e);
+	int r = p ? 0 : err_oom(e);
 
+	if (r == 0 && !preparer(spec))
+		r = prepare_machine(s->programs.guest, p, &own, e);
 	if (r < 0)
 		return r;
 	own.id = s->id;
@@ -310,6 +321,46 @@ static int wait_ready(struct start *s, const struct spec *spec, struct err *e)
 	return judge(s, gather(s, clock_mono() + seconds * NSEC_PER_SEC, &b), seconds, &b, e);
 }
 
+/* ---- parts of a VM that another process makes ---- */
+
+/* A killed preparer reports nothing, either. Its result is the completed spec. */
+static int judge_parts(const struct start *s, int r, const struct buf *b, struct err *e)
+{
+	_cleanup_buf_ struct buf shown = BUF_INIT((size_t)8 * REPORT_MAX);
+	_cleanup_spec_ struct spec now = { 0 };
+
+	if (r == -ETIME)
+		return err_set(e, r, "the parts of the VM were not made within %d s", PARTS_S);
+	if (r < 0 && r != -EFBIG)
+		return err_set(e, r, "cannot read the preparer's report: %s", strerror(-r));
+	if (b->len > 0) {
+		r = str_escape(&shown, b->data, b->len);
+		return err_set(e, -EIO, "%s", r < 0 ? "the preparer failed" : buf_text(&shown));
+	}
+	r = spec_read(s->dir, &now, e);
+	return r < 0 || now.machine.kernel ? r : err_set(e, -EIO, "hutch-preparer was killed");
+}
+
+/* Passes the directory with the unfinished spec to hutch-preparer, which completes the spec. */
+static int have_parts_made(struct start *s, const char *path, struct err *e)
+{
+	_cleanup_(start_done) struct start other = START_INIT(s->root);
+	_cleanup_buf_ struct buf b = BUF_INIT(REPORT_MAX);
+	_cleanup_close_ int to = -EBADF;
+	struct handover h = { .dir = s->dir, .log = s->log, .client = -EBADF };
+	int r = fd_pipe(O_NONBLOCK, &other.report, &to);
+
+	if (r < 0)
+		return err_set(e, r, "cannot make a pipe: %s", strerror(-r));
+	h.report = to;
+	r = handover_send(path, &h, &other.keeper.pidfd, e);
+	to = fd_close(to);
+	if (r < 0)
+		return r;
+	r = gather(&other, clock_mono() + PARTS_S * NSEC_PER_SEC, &b);
+	return judge_parts(s, r, &b, e);
+}
+
 /* The warden may have been killed after it began an audit chain: ends that chain. */
 static int seal(const struct start *s, struct err *e)
 {
@@ -362,8 +413,13 @@ static void clean_up_failed(struct start *s, bool hangs)
 
 static int run(struct start *s, const struct spec *spec, bool client, struct err *e)
 {
+	const char *other = preparer(spec);
 	int r = write_spec(s, spec, e);
 
+	if (r == 0)
+		r = open_log(s, e);
+	if (r == 0 && other)
+		r = have_parts_made(s, other, e);
 	if (r == 0)
 		counts(s);
 	if (r == 0)
@@ -372,8 +428,6 @@ static int run(struct start *s, const struct spec *spec, bool client, struct err
 		r = write_spare(s, e);
 	if (r == 0)
 		r = FAULT_ERR("start-spec", e);
-	if (r == 0)
-		r = open_log(s, e);
 	if (r == 0 && client)
 		r = make_client(s, e);
 	if (r == 0)
@@ -481,6 +535,10 @@ static int start_from_pool(struct start *s, const struct spec *spec, bool client
 	if (spec->machine.kernel || spare_pool_open(s->root, NULL, false, &pools) < 0)
 		return 0;
 	r = spares_key(spec, s->programs.guest, key, e);
+	if (r < 0 && preparer(spec)) { /* parts are missing, so there are no spares */
+		*e = (struct err)ERR_INIT;
+		return 0;
+	}
 	if (r == 0)
 		r = take_spare(s, spec, client, key, e);
 	if (r <= 0)

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/fd.h"
+#include "base/str.h"
 
 /* Bits of an entry of /proc/PID/pagemap (admin-guide/mm/pagemap.rst). */
 #define PRESENT	  (UINT64_C(1) << 63)
@@ -208,6 +209,19 @@ static int open_process(pid_t pid, const char *name, int *ret, struct err *e)
 	(void)snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
 	*ret = RETRY_EINTR(open(path, O_RDONLY | O_CLOEXEC));
 	return *ret < 0 ? err_errno(e, "cannot open '%s'", path) : 0;
+}
+
+int ram_save_allowed(struct err *e)
+{
+	char scope[8];
+
+	if (fd_read_line(AT_FDCWD, "/proc/sys/kernel/yama/ptrace_scope", scope, sizeof(scope)) <
+		    0 ||
+	    !str_eq(scope, "3"))
+		return 0;
+	return err_set(e, -EOPNOTSUPP,
+		       "kernel.yama.ptrace_scope is 3, so the memory of a VM cannot be saved: see "
+		       "'hutch doctor'");
 }
 
 int ram_save_start(const struct ram_source *from, int state, int memory, struct ram_save *ret,

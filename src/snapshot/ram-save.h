@@ -37,6 +37,10 @@ struct ram_save {
 	}
 #define _cleanup_ram_save_ _cleanup_(ram_save_done)
 
+/* -EOPNOTSUPP if the kernel lets no process read the memory of another: Yama's ptrace_scope is 3.
+ */
+int ram_save_allowed(struct err *e);
+
 /* Starts the child, which copies from the pipe *ret_pipe to the file `state` at once, and later the
  * memory to `memory`, an empty file. */
 int ram_save_start(const struct ram_source *from, int state, int memory, struct ram_save *ret,

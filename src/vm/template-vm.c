@@ -8,6 +8,7 @@
 
 #include "engine/engine.h"
 #include "snapshot/disk-copy.h"
+#include "snapshot/ram-save.h"
 #include "vm/host-config.h"
 #include "vm/machine.h"
 
@@ -147,7 +148,7 @@ int template_find_or_make(const struct spec *spec, char ret_path[static SNAPSHOT
 		r = snapshot_path(w.key, w.path, e);
 	if (r == 0)
 		r = find(&w, e);
-	if (r == 0)
+	if (r == 0 && (r = ram_save_allowed(e)) == 0)
 		r = make_once(&w, say, arg, e);
 	if (r < 0)
 		return r;

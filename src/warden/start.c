@@ -34,6 +34,7 @@
 #include "engine/oci.h"
 #include "engine/userns.h"
 #include "snapshot/disk-copy.h"
+#include "snapshot/ram-save.h"
 #include "warden/warden.h"
 
 enum {
@@ -175,10 +176,11 @@ static int make_channels(struct warden *w, struct err *e)
 		       : 0;
 }
 
-/* Writes why the engine cannot make snapshots, or "". */
+/* Writes why no snapshot can be made, or "". */
 static void why_no_snapshots(const struct engine *engine, char *ret, size_t n)
 {
 	const struct engine *other = engine_with(ENGINE_SNAPSHOTS);
+	struct err why = ERR_INIT;
 
 	ret[0] = '\0';
 	if (!engine_has(engine, ENGINE_SNAPSHOTS))
@@ -186,6 +188,8 @@ static void why_no_snapshots(const struct engine *engine, char *ret, size_t n)
 			       "only a sandbox of level %s can be saved; 'hutch commit' keeps the "
 			       "files of this one",
 			       other ? level_names[other->level] : "(none)");
+	else if (ram_save_allowed(&why) < 0)
+		(void)snprintf(ret, n, "%s", why.msg);
 }
 
 static int start_keeper(struct warden *w, struct err *e)

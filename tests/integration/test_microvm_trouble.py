@@ -13,6 +13,7 @@ import re
 import signal
 import socket
 import subprocess
+import tempfile
 from pathlib import Path
 
 import hutchd
@@ -165,7 +166,7 @@ class InUse(MachineCase):
         self.assertEqual(self.sh(sandbox, "echo alive"), "alive\n")
 
     def test_a_sandbox_that_is_saved(self):
-        """rm -f during a snapshot: the client is told, and the half snapshot is gone."""
+        """rm -f during a snapshot: the client gets an error, and the half snapshot is gone."""
         sandbox = self.create()
         self.sh(sandbox, "head -c 30000000 /dev/urandom >/tmp/x; sync")
         before = sorted(os.listdir(SNAPSHOTS))
@@ -181,6 +182,36 @@ class InUse(MachineCase):
         self.nothing_is_left()
         self.ended(hutch("gc"), 0)
         self.assertEqual(sorted(os.listdir(SNAPSHOTS)), before)
+
+
+@as_root
+class Unreadable(MachineCase):
+    """Yama forbids every process to read the memory of another (kernel.yama.ptrace_scope is 3). The test
+    mounts another /proc/sys/kernel, in the mount namespace of this suite."""
+
+    def setUp(self):
+        super().setUp()
+        self.run_("true")  # there is a template
+        with tempfile.TemporaryDirectory() as copy:
+            subprocess.run(["cp", "-r", "--no-preserve=all", "/proc/sys/kernel/.", copy], check=False, stderr=subprocess.DEVNULL)
+            subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/proc/sys/kernel"], check=True)
+            self.addCleanup(subprocess.run, ["umount", "/proc/sys/kernel"], check=True)
+            subprocess.run(["cp", "-r", f"{copy}/.", "/proc/sys/kernel"], check=True)
+        Path("/proc/sys/kernel/yama").mkdir(exist_ok=True)
+        Path("/proc/sys/kernel/yama/ptrace_scope").write_text("3\n")
+
+    def test_boots_and_is_not_saved(self):
+        self.assertRegex(self.json("receipt", "--json", self.create())["facts"]["start"], "^template ", "an existing template")
+        r = self.ended(hutch("create", "--memory", "320MiB", "--disk", "64MiB", env={"HUTCH_LOG": "info"}), 0)
+        sandbox = r.stdout.decode().strip()
+        self.addCleanup(hutch, "rm", "-f", sandbox)
+        self.assertIn("the VM boots without a template: kernel.yama.ptrace_scope is 3", r.stderr.decode())
+        self.assertEqual(self.json("receipt", "--json", sandbox)["facts"]["start"], "boot")
+        for args in (("snapshot", "create"), ("fork",), ("suspend",)):
+            self.assertIn("kernel.yama.ptrace_scope is 3, so the memory of a VM cannot be saved", self.refused(*args, sandbox))
+        self.assertEqual(self.sh(sandbox, "echo alive"), "alive\n")
+        [row] = [c for c in json.loads(hutch("doctor", "--json").stdout)["checks"] if c["id"] == "sec.ptrace"]
+        self.assertEqual(row["state"], "warn")
 
 
 class Wake(SandboxCase):

@@ -23,11 +23,20 @@ AS_HUTCH = ["setpriv", "--reuid", "hutch", "--regid", "hutch", "--clear-groups",
 INSTALL = """set -e
 mkdir -p /usr/libexec/hutch /etc/hutch
 cp /mnt/hutch /mnt/hutchd /usr/bin/
-cp /mnt/hutch-keeper /mnt/hutch-guest /usr/libexec/hutch/
+cp /mnt/hutch-keeper /mnt/hutch-guest /mnt/hutch-preparer /mnt/hutch-ram.so /usr/libexec/hutch/
 systemd-sysusers /mnt/sysusers.d/hutch.conf
 usermod --add-subuids 1000000-1065535 --add-subgids 1000000-1065535 hutch
 systemd-tmpfiles --create /mnt/tmpfiles.d/hutch.conf
 echo 'HUTCHD_OPTIONS=--listen 127.0.0.1:8080' >/etc/hutch/hutchd.env
+mkdir -p /etc/hutch/agents
+cat >/etc/hutch/agents/small-vm.yaml <<'EOF'
+agent: {name: small-vm, type: test}
+extends: e2b-microvm
+resources: {memory: 256MiB, disk: 64MiB}
+EOF
+sed 's/small-vm/other-vm/; s/256MiB/288MiB/' /etc/hutch/agents/small-vm.yaml >/etc/hutch/agents/other-vm.yaml
+echo 'disk_overcommit: true' >/etc/hutch/host.yaml
+chmod -R a+rX /etc/hutch
 ip link set lo up
 systemctl daemon-reload
 """
@@ -42,8 +51,11 @@ class Systemd(unittest.TestCase):
         cls.addClassCleanup(shutil.rmtree, cls.dir, ignore_errors=True)
         give = cls.dir / "give"
         give.mkdir()
-        for name in ("HUTCH", "HUTCHD", "HUTCH_KEEPER", "HUTCH_GUEST"):
+        for name in ("HUTCH", "HUTCHD", "HUTCH_KEEPER", "HUTCH_GUEST", "HUTCH_PREPARER", "HUTCH_RAM_SO"):
             shutil.copy(os.environ[name], give)
+        (give / "kernel").mkdir()
+        for package in Path(os.environ["HUTCH_TEST_KERNEL_DIR"]).glob("*.deb"):
+            shutil.copy(package, give / "kernel")
         for name in ("systemd", "sysusers.d", "tmpfiles.d"):
             shutil.copytree(ROOT / "dist" / name, give / name)
         with open(cls.dir / "log", "wb") as log:
@@ -53,9 +65,11 @@ class Systemd(unittest.TestCase):
         cls.addClassCleanup(cls.end)
         eventually(cls.up, "a systemd that runs", also=lambda: (cls.dir / "log").read_text()[-2000:])
         cls.must("bash", "-c", INSTALL)
-        cls.must(*AS_HUTCH, "image", "import", "base", "/image.tar")
-        cls.must("systemctl", "start", "hutchd.socket", "hutch-starter.socket", "hutchd.service")
-        cls.key = cls.must(*AS_HUTCH, "key", "create").strip()
+        for name in ("base", "small-vm", "other-vm"):  # the image of an agent has its name
+            cls.must(*AS_HUTCH, "image", "import", name, "/image.tar")
+        cls.must(*AS_HUTCH, "image", "kernel", "--from", "/mnt/kernel")
+        cls.must("systemctl", "start", "hutchd.socket", "hutch-starter.socket", "hutch-preparer.socket", "hutchd.service")
+        cls.key = cls.must(*AS_HUTCH, "key", "create", "--agent", "e2b,small-vm,other-vm").strip()
 
     @classmethod
     def up(cls):
@@ -103,16 +117,30 @@ class Systemd(unittest.TestCase):
 
     def ask(self, method, path, body=None):
         data = ["-H", "Content-Type: application/json", "-d", json.dumps(body)] if body is not None else []
-        return self.must("curl", "-sS", "-f", "-m", "250", "-X", method, "-H", f"X-API-KEY: {self.key}", *data, "http://127.0.0.1:8080" + path)
+        return self.must("curl", "-sS", "--fail-with-body", "-m", "250", "-X", method, "-H", f"X-API-KEY: {self.key}", *data, "http://127.0.0.1:8080" + path)
 
-    def create(self):
-        box = json.loads(self.ask("POST", "/sandboxes", {"templateID": "base", "timeout": 3600}))["sandboxID"]
+    def create(self, template="base"):
+        box = json.loads(self.ask("POST", "/sandboxes", {"templateID": template, "timeout": 3600}))["sandboxID"]
         self.addCleanup(self.inside, *AS_HUTCH, "kill", box)
         return box
 
     def units(self):
         return [line.split()[0] for line in
                 self.must("systemctl", "list-units", "--plain", "--no-legend", "--no-pager", "hutch-starter@*").splitlines()]
+
+    def pids(self, unit):
+        group = self.must("systemctl", "show", "--value", "-p", "ControlGroup", unit).strip()
+        return self.must("bash", "-c", f"find '/sys/fs/cgroup{group}' -name cgroup.procs -exec cat {{}} +").split()
+
+    @contextlib.contextmanager
+    def drop_in(self, line):
+        """Runs hutchd with another line in its unit."""
+        place = "/run/systemd/system/hutchd.service.d"
+        self.must("bash", "-c", f"mkdir -p {place}; printf '[Service]\\n{line}\\n' >{place}/x.conf; systemctl daemon-reload; systemctl restart hutchd.service")
+        try:
+            yield
+        finally:
+            self.must("bash", "-c", f"rm -r {place}; systemctl daemon-reload; systemctl restart hutchd.service")
 
     def show(self, name):
         return self.must("systemctl", "show", "--value", "-p", name, "hutchd.service").strip()
@@ -140,6 +168,33 @@ class Systemd(unittest.TestCase):
         self.must(*AS_HUTCH, "kill", box)
         eventually(lambda: len(self.units()) <= before, "the end of its unit", also=self.units)
 
+    def test_a_vm(self):
+        """The first one needs a kernel's parts, a disk made of the image and a template, the second
+        one is a clone; pause and resume."""
+        before = set(self.units())
+        boxes = [self.create("small-vm") for _ in range(2)]
+        units = set(self.units()) - before
+        self.assertEqual(len(units), 2)
+        self.assertEqual(self.must("systemctl", "list-units", "--plain", "--no-legend", "--no-pager", "hutch-preparer@*"), "")
+        for box in boxes:
+            receipt = json.loads(self.must(*AS_HUTCH, "receipt", "--json", box))
+            self.assertEqual(receipt["level"], "microvm")
+            self.assertRegex(receipt["facts"]["start"], "^template ")
+            self.assertNotEqual(self.must(*AS_HUTCH, "exec", box, "--", "uname", "-r").strip(), os.uname().release)
+        names = {self.must("cat", f"/proc/{pid}/comm").strip() for unit in units for pid in self.pids(unit)}
+        self.assertLessEqual({"hutch-keeper", "qemu-system-x86"}, names)
+        self.must(*AS_HUTCH, "exec", boxes[0], "--", "sh", "-c", "echo kept >/tmp/file")
+        self.ask("POST", f"/sandboxes/{boxes[0]}/pause", {})
+        eventually(lambda: len(set(self.units()) - before) == 1, "the end of its unit", also=self.units)
+        self.ask("POST", f"/sandboxes/{boxes[0]}/connect", {"timeout": 500})
+        self.assertEqual(self.must(*AS_HUTCH, "exec", boxes[0], "--", "cat", "/tmp/file"), "kept\n")
+
+    def test_hutchd_itself_could_not_prepare_a_vm(self):
+        """The positive control: without the preparer, the first VM of a size fails."""
+        with self.drop_in("UnsetEnvironment=HUTCH_PREPARER"), self.assertRaisesRegex(AssertionError, "error: 500"):
+            self.create("other-vm")
+        self.create("other-vm")
+
     def test_what_a_killed_warden_leaves_ends_with_its_unit(self):
         before = set(self.units())
         box = self.create()
@@ -152,14 +207,8 @@ class Systemd(unittest.TestCase):
     def test_hutchd_itself_could_not_start_one(self):
         """The positive control: the unit's restrictions hold. Without the starter, a sandbox
         does not start."""
-        drop_in = "/run/systemd/system/hutchd.service.d"
-        self.must("bash", "-c", f"mkdir -p {drop_in}; printf '[Service]\\nUnsetEnvironment=HUTCH_STARTER\\n' >{drop_in}/x.conf; "
-                                "systemctl daemon-reload; systemctl restart hutchd.service")
-        try:
-            with self.assertRaises(AssertionError):
-                self.ask("POST", "/sandboxes", {"templateID": "base", "timeout": 3600})
-        finally:
-            self.must("bash", "-c", f"rm -r {drop_in}; systemctl daemon-reload; systemctl restart hutchd.service")
+        with self.drop_in("UnsetEnvironment=HUTCH_STARTER"), self.assertRaises(AssertionError):
+            self.create()
         self.create()
 
 

@@ -183,6 +183,17 @@ TEST_WITH(all_good, good_host, unit_dir_teardown)
 	expect_level(LEVEL_MICROVM, HOST_READY, "qemu-system-x86_64 11.1.1");
 }
 
+TEST_WITH(memory_that_cannot_be_saved, good_host, unit_dir_teardown)
+{
+	const struct unit_dir *d = *state;
+
+	probe_as(d, 1000, "alice");
+	expect("sec.ptrace", HOST_OK, "of own children only");
+	put(d, "proc/sys/kernel/yama/ptrace_scope", "3\n");
+	probe_as(d, 1000, "alice");
+	assert_non_null(strstr(expect("sec.ptrace", HOST_WARN, "off")->advice, "ptrace_scope"));
+}
+
 TEST_WITH(ubuntu_apparmor, good_host, unit_dir_teardown)
 {
 	const struct host_check *c;

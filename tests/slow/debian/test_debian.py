@@ -58,7 +58,8 @@ def service(script, user="worker"):
 
 
 def install():
-    for name, to in (("hutch", "/usr/bin"), ("hutchd", "/usr/bin"), ("hutch-keeper", "/usr/libexec/hutch"), ("hutch-guest", "/usr/libexec/hutch")):
+    for name, to in (("hutch", "/usr/bin"), ("hutchd", "/usr/bin"), ("hutch-keeper", "/usr/libexec/hutch"), ("hutch-guest", "/usr/libexec/hutch"),
+                     ("hutch-preparer", "/usr/libexec/hutch"), ("hutch-ram.so", "/usr/libexec/hutch")):
         must("install", "-D", PAYLOAD / "programs" / name, f"{to}/{name}")
     for path in (PAYLOAD / "dist/systemd").iterdir():
         must("install", "-m644", path, "/etc/systemd/system/")
@@ -75,6 +76,7 @@ def install():
     agents.mkdir(parents=True)
     (agents.parent / "host.yaml").write_text("disk_overcommit: true\n")  # the guest's disk is small
     (agents / "all.yaml").write_text(AGENT % ("all", ", ".join(REQUIRED)))
+    (agents / "vm.yaml").write_text("agent: {name: vm, type: example}\nextends: e2b-microvm\nresources: {memory: 96MiB, disk: 16MiB, cpus: 1}\n")
     (agents / "some.yaml").write_text(AGENT % ("some", "seccomp, cgroup-cpu, cgroup-memory, cgroup-pids"))
 
 
@@ -96,7 +98,7 @@ def left_behind():
             uid = int(re.search(r"(?m)^Uid:\t(\d+)", (entry / "status").read_text())[1])
         except OSError:
             continue
-        if comm in ("hutch", "hutch-keeper", "hutch-guest", "crun") or any(n <= uid < n + 65536 for n in IDS.values()):
+        if comm in ("hutch", "hutch-keeper", "hutch-guest", "hutch-preparer", "crun", "qemu-system-x86") or any(n <= uid < n + 65536 for n in IDS.values()):
             found.append(f"process {entry.name} {comm}")
     found += [f"group {p.parent}" for p in Path("/sys/fs/cgroup").rglob("hutch/*/cgroup.procs")]
     found += ["mount " + line for line in Path("/proc/self/mountinfo").read_text().splitlines()
@@ -243,15 +245,18 @@ class Connection(http.client.HTTPConnection):
         self.sock.connect("/run/hutch/hutchd.sock")
 
 
+def as_hutch(*command):
+    return must("setpriv", "--reuid=hutch", "--regid=hutch", "--clear-groups", "hutch", *command, env={**os.environ, **environment("hutch")})
+
+
 class Test5Units(Guest):
     """The shipped units."""
 
     @classmethod
     def setUpClass(cls):
         must("systemctl", "daemon-reload")
-        must("setpriv", "--reuid=hutch", "--regid=hutch", "--clear-groups", "hutch", "image", "import", "base", PAYLOAD / "image.tar",
-             env={**os.environ, **environment("hutch")})
-        must("systemctl", "start", "hutchd.socket", "hutch-starter.socket")
+        as_hutch("image", "import", "base", PAYLOAD / "image.tar")
+        must("systemctl", "start", "hutchd.socket", "hutch-starter.socket", "hutch-preparer.socket")
 
     def ask(self, method, path, body=None):
         c = Connection("localhost")
@@ -272,10 +277,30 @@ class Test5Units(Guest):
         self.ask("DELETE", f"/sandboxes/{box}")
         self.assertEqual(missing, ["kvm", "dial-guard"], json.dumps(receipt, indent=1))
         equals(self.units, [], "units")
-        must("setpriv", "--reuid=hutch", "--regid=hutch", "--clear-groups", "hutch", "gc", env={**os.environ, **environment("hutch")})
+        as_hutch("gc")
+
+    def test_vms(self):
+        """The units make a template, and start clones of it with KVM. The device's mode is that
+        of a host that gives it to all users."""
+        must("modprobe", "kvm_amd")
+        os.chmod("/dev/kvm", 0o666)
+        must("cp", "-rT", PAYLOAD / "machine", "/var/lib/hutch/machine")
+        must("chown", "-R", "hutch:hutch", "/var/lib/hutch/machine")
+        as_hutch("image", "import", "vm", PAYLOAD / "image.tar")
+        for _ in range(2):
+            box = self.ask("POST", "/sandboxes", {"templateID": "vm", "timeout": 600})["sandboxID"]
+            receipt = self.ask("GET", f"/hutch/v1/sandboxes/{box}/receipt")
+            rows = {row["name"]: row for row in receipt["layers"]}
+            self.assertEqual((receipt["level"], rows["kvm"]["enforced"]), ("microvm", True), json.dumps(receipt, indent=1))
+            self.assertRegex(receipt["facts"]["start"], "^template ")
+            self.assertEqual(as_hutch("exec", box, "--", "echo", "inside"), "inside\n")
+            self.assertEqual(len(self.units()), 1)
+            self.ask("DELETE", f"/sandboxes/{box}")
+            equals(self.units, [], "units")
+        as_hutch("gc")
 
     def test_exposure(self):
-        for unit, most in (("hutchd.service", 1.4), ("hutch-starter@.service", 6.5)):
+        for unit, most in (("hutchd.service", 1.4), ("hutch-starter@.service", 6.6), ("hutch-preparer@.service", 6.2)):
             score = re.search(r"exposure level for \S+: (\d+\.\d)", run("systemd-analyze", "security", "--no-pager", unit).stdout)
             self.assertTrue(score and float(score[1]) <= most, score)
 
@@ -285,7 +310,7 @@ class Test6Controls(Guest):
 
     def act(self):
         said, _, rows = self.box(ACT)
-        self.assertRegex(said, r"^ *CPU0 +CPU1 *\n$")
+        self.assertRegex(said, r"^ *CPU0 *\n$")
         self.assertEqual([n for n in REQUIRED if not rows[n]["enforced"]], ["apparmor"])
         return rows["apparmor"]["seen"]
 
