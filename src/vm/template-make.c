@@ -52,6 +52,7 @@ struct maker {
 	uint64_t deadline;
 	struct buf in;	   /* unread output of QEMU */
 	unsigned int seen; /* bits of enum qmp_line */
+	bool stopping;	   /* STOP is expected */
 };
 
 /* ---- talking to QEMU ---- */
@@ -100,7 +101,11 @@ static int next_line(struct maker *m, struct err *e)
 		return err_set(e, -EPROTO, "QEMU rejected a command");
 	if (line == QMP_MIGRATION_FAILED)
 		return err_set(e, -EIO, "QEMU cannot save the VM");
-	if (line == QMP_SHUTDOWN)
+	if (line == QMP_NO_SPACE)
+		return err_set(e, -ENOSPC,
+			       "the host's disk is full, and the VM stopped: free some space in "
+			       "hutch's state directory");
+	if (line == QMP_SHUTDOWN || (line == QMP_STOP && !m->stopping))
 		return err_set(e, -EIO, "the VM has stopped by itself");
 	return 0;
 }
@@ -164,8 +169,10 @@ static int save(struct maker *m, struct err *e)
 		"{\"capability\":\"x-ignore-shared\",\"state\":true},"
 		"{\"capability\":\"events\",\"state\":true}]}}\n";
 	_cleanup_close_ int pipe = -EBADF;
-	int r = tell(m, "{\"execute\":\"stop\"}\n", -EBADF, e);
+	int r;
 
+	m->stopping = true;
+	r = tell(m, "{\"execute\":\"stop\"}\n", -EBADF, e);
 	if (r == 0)
 		r = start_saver(m, &pipe, e);
 	if (r == 0)

@@ -431,6 +431,15 @@ class FullHost(MachineCase):
         said = [r for r in map(payload, hutch("audit", "show", "--json", "-s", sandbox).stdout.splitlines()) if r.get("op") in ("stop", "continue")]
         self.assertEqual([(r["op"], r["state"], r["reason"]) for r in said], [("stop", "stopped", "disk-full"), ("continue", "running", "disk-full")])
 
+    def test_a_template_without_room(self):
+        with host_yaml("disk_overcommit: true\n"):
+            self.ended(hutch("kill", self.create("--disk", "200MiB")), 0)  # makes the empty disk
+            filler = self.fill()
+            os.truncate(filler, filler.stat().st_size - 800_000)  # room for its disk, and not for its memory
+            said = self.refused("create", "--disk", "200MiB", "--memory", "192MiB")
+        self.assertIn("cannot create a template of image ", said)
+        self.assertRegex(said, "No space left on device|the host's disk is full")
+
     def test_reserved_disks_notice_nothing(self):
         """A disk that is not overcommitted has its space before the sandbox starts."""
         sandbox = self.create("--disk", "200MiB")
