@@ -140,6 +140,11 @@ class Docker(EgressCase):
         super().setUp()
         self.addCleanup(self.account_once)
 
+    def account_packet(self, packet, dialled):
+        if packet[0] == "lo" and self.server.port in (packet[4], packet[6]):
+            return  # this test's own requests to hutchd
+        super().account_packet(packet, dialled)
+
     def sh(self, script, sandbox=None, user="root", code=0):
         r = run(sandbox or self.sandbox, "sh", data=script, opts=("-u", user), timeout=SLOW)
         self.assertEqual(r.code, code, r)
