@@ -51,7 +51,7 @@ struct verify_table {
 
 extern const struct verify_table verify_of_container, verify_of_machine;
 
-/* verify-machine.c: changes the rows that do not hold inside a VM with isolation.nested. */
+/* `verify-machine.c`: changes the rows that do not hold inside a VM with isolation.nested. */
 void verify_nested(struct receipt *r);
 
 /* Fills in the receipt after PID 1 has executed its program, at most until `deadline`

@@ -18,7 +18,7 @@
 #define OWN "nested" /* on the disk */
 
 enum {
-	USER = 1000 /* "user" of every image that hutch builds */
+	USER = 1000 /* hutch gives each image a user of this number, called "user" */
 };
 
 static const struct {

@@ -15,7 +15,7 @@ enum {
 	RECEIPT_FILE_MAX = 64 * 1024,
 };
 
-/* Of a layer on the programs of a sandbox with isolation.nested. */
+/* Why a layer on the programs inside is not enforced. */
 #define RECEIPT_NESTED "not inside: isolation.nested, the VM is the boundary"
 
 struct receipt_row {

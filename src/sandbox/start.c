@@ -91,8 +91,9 @@ static void counts(const struct start *s)
 /* The process that makes parts of VMs for us: a socket's path, or NULL. */
 static const char *preparer(const struct spec *spec)
 {
-	return spec->level == LEVEL_MICROVM && !spec->machine.kernel ? getenv("HUTCH_PREPARER")
-								     : NULL;
+	return engine_can(spec, ENGINE_OWN_KERNEL) && !spec->machine.kernel
+		       ? getenv("HUTCH_PREPARER")
+		       : NULL;
 }
 
 static int write_spec(const struct start *s, const struct spec *spec, struct err *e)

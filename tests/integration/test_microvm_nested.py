@@ -73,7 +73,7 @@ class Nested(SandboxCase):
         return json.loads(self.exec_(sandbox, "python3", "-c", PROBE, opts=["-u", user]).stdout)
 
     def test_root_has_the_kernel(self):
-        """And an ordinary user has nothing of it but user namespaces; without the key nobody has."""
+        """And an ordinary user has nothing of it but user namespaces; without the key, no user has."""
         sandbox = self.machine()
         mine = self.probe(sandbox, "user")
         self.assertEqual({k for k in mine if mine[k]}, {"namespace", "device"})
