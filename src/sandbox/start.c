@@ -27,6 +27,7 @@
 #include "base/fd.h"
 #include "base/path.h"
 #include "base/str.h"
+#include "engine/engine.h"
 #include "sandbox/prepare.h"
 #include "sandbox/programs.h"
 #include "sandbox/quota-enter.h"
