@@ -27,6 +27,7 @@
 #include "base/fd.h"
 #include "base/path.h"
 #include "base/str.h"
+#include "engine/engine.h"
 #include "sandbox/prepare.h"
 #include "sandbox/programs.h"
 #include "sandbox/quota-enter.h"
@@ -90,8 +91,14 @@ static void counts(const struct start *s)
 /* The process that makes parts of VMs for us: a socket's path, or NULL. */
 static const char *preparer(const struct spec *spec)
 {
-	return spec->level == LEVEL_MICROVM && !spec->machine.kernel ? getenv("HUTCH_PREPARER")
-								     : NULL;
+	const char *path = getenv("HUTCH_PREPARER");
+	const struct engine *engine = NULL;
+	struct err ignored = ERR_INIT;
+
+	return path && !spec->machine.kernel && engine_of(spec, &engine, &ignored) == 0 &&
+			       engine_has(engine, ENGINE_OWN_KERNEL)
+		       ? path
+		       : NULL;
 }
 
 static int write_spec(const struct start *s, const struct spec *spec, struct err *e)
@@ -221,12 +228,10 @@ static int spawn(struct start *s, int report, struct err *e)
 static int start_keeper(struct start *s, const char *starter, struct err *e)
 {
 	_cleanup_close_ int to = -EBADF;
-	int fds[2], r;
+	int r;
 
-	if (pipe2(fds, O_CLOEXEC) < 0)
+	if (fd_pipe(0, &s->report, &to) < 0)
 		return err_errno(e, "cannot make a pipe");
-	s->report = fds[0];
-	to = fds[1];
 	if (fcntl(s->report, F_SETFL, O_NONBLOCK) < 0)
 		return err_errno(e, "cannot make a pipe");
 	r = starter ? hand_over(s, starter, to, e) : spawn(s, to, e);
