@@ -259,7 +259,7 @@ static int output_pipe(int *ret_read, int *ret_write)
 {
 	int fds[2];
 
-	if (pipe2(fds, O_CLOEXEC) < 0)
+	if (fd_pipe(0, &fds[0], &fds[1]) < 0)
 		return -errno;
 	/* Only our end: the child expects its output to block. */
 	if (fcntl(fds[0], F_SETFL, O_NONBLOCK) < 0) {

@@ -20,6 +20,7 @@
 #include <sys/socket.h>
 
 #include "base/clock.h"
+#include "base/fd.h"
 
 /* ---- pipes ---- */
 
@@ -44,7 +45,7 @@ static bool borrow_pipe(struct pump_pool *pool, struct pump_dir *d)
 		d->pipe[1] = pool->pipes[pool->n][1];
 	} else {
 		/* Out of descriptors: go through memory. */
-		if (pipe2(d->pipe, O_CLOEXEC | O_NONBLOCK) < 0) {
+		if (fd_pipe(O_NONBLOCK, &d->pipe[0], &d->pipe[1]) < 0) {
 			d->pipe[0] = d->pipe[1] = -EBADF;
 			return false;
 		}

@@ -153,17 +153,6 @@ static _noreturn_ void become_runtime(const struct engine_start *s, const char *
 
 /* ---- the parent ---- */
 
-static int make_pipe(int *ret_read, int *ret_write)
-{
-	int fds[2];
-
-	if (pipe2(fds, O_CLOEXEC) < 0)
-		return -errno;
-	*ret_read = fds[0];
-	*ret_write = fds[1];
-	return 0;
-}
-
 struct said {
 	char text[SAID_MAX + 1];
 	size_t n;
@@ -244,9 +233,9 @@ static int run_runtime(const struct engine_start *s, int userns, struct err *e)
 
 	if (engine_program(s->engine, program, e) < 0)
 		return e->num;
-	r = make_pipe(&in, &in_end);
+	r = fd_pipe(0, &in, &in_end);
 	if (r == 0)
-		r = make_pipe(&from, &to);
+		r = fd_pipe(0, &from, &to);
 	if (r == 0 && fcntl(from, F_SETFL, O_NONBLOCK) < 0)
 		r = -errno;
 	if (r == 0)

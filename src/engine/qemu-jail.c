@@ -263,20 +263,15 @@ static void ends_done(struct ends *s)
 
 static int make_ends(struct ends *s)
 {
-	int in[2], out[2], report[2];
+	_cleanup_close_ int nobody = -EBADF;
+	int r = fd_pipe(0, &s->theirs.in, &nobody);
 
-	if (pipe2(in, O_CLOEXEC) < 0)
-		return -errno;
-	s->theirs.in = in[0];
-	(void)fd_close(in[1]);
-	if (pipe2(out, O_CLOEXEC | O_NONBLOCK) < 0)
-		return -errno;
-	s->said = out[0];
-	s->theirs.out = out[1];
-	if (pipe2(report, O_CLOEXEC) < 0)
-		return -errno;
-	s->report = report[0];
-	s->theirs.report = report[1];
+	if (r == 0)
+		r = fd_pipe(O_NONBLOCK, &s->said, &s->theirs.out);
+	if (r == 0)
+		r = fd_pipe(0, &s->report, &s->theirs.report);
+	if (r < 0)
+		return r;
 	s->theirs.warden = (int)syscall(SYS_pidfd_open, getpid(), 0);
 	return s->theirs.warden < 0 ? -errno : 0;
 }
@@ -359,12 +354,10 @@ int qemu_jail_seal(const struct proc *qemu, struct err *e)
 	_cleanup_close_ int from = -EBADF, to = -EBADF;
 	struct report report = { 0 };
 	siginfo_t info = { 0 };
-	int fds[2], r;
+	int r;
 
-	if (pipe2(fds, O_CLOEXEC) < 0)
+	if (fd_pipe(0, &from, &to) < 0)
 		return err_errno(e, "cannot seal QEMU's jail");
-	from = fds[0];
-	to = fds[1];
 	r = proc_fork(&p);
 	if (r > 0)
 		sealer(qemu->pidfd, to);

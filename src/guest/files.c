@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "guest/flow.h"
 #include "guest/worker.h"
 
@@ -223,7 +224,7 @@ static int make_pipe(enum wire_op op, int ret[2])
 
 	if (!gives_contents(op) && !takes_contents(op))
 		return 0;
-	if (pipe2(p, O_CLOEXEC) < 0)
+	if (fd_pipe(0, &p[0], &p[1]) < 0)
 		return -errno;
 	ret[0] = p[ours];
 	ret[1] = p[1 - ours];

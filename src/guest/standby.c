@@ -33,7 +33,7 @@ int ends_pipe(int ours, int *ret_ours, int *ret_theirs)
 {
 	int p[2];
 
-	if (pipe2(p, O_CLOEXEC) < 0)
+	if (fd_pipe(0, &p[0], &p[1]) < 0)
 		return -errno;
 	*ret_ours = p[ours];
 	*ret_theirs = p[1 - ours];

@@ -64,13 +64,11 @@ static int read_result(int fd, uint64_t deadline)
 int try_in_child(int (*fn)(long arg), long arg)
 {
 	_cleanup_close_ int in = -EBADF, out = -EBADF;
-	int fds[2], r;
+	int r = fd_pipe(0, &in, &out);
 	pid_t pid;
 
-	if (pipe2(fds, O_CLOEXEC) < 0)
-		return -errno;
-	in = fds[0];
-	out = fds[1];
+	if (r < 0)
+		return r;
 	pid = fork();
 	if (pid < 0)
 		return -errno;

@@ -143,13 +143,7 @@ static void make_env(struct words *w, const struct image_spec *s)
 
 static int make_pipe(int *ret_from, int *ret_to, struct err *e)
 {
-	int fds[2];
-
-	if (pipe2(fds, O_CLOEXEC) < 0)
-		return err_errno(e, "cannot create a pipe");
-	*ret_from = fds[0];
-	*ret_to = fds[1];
-	return 0;
+	return fd_pipe(0, ret_from, ret_to) < 0 ? err_errno(e, "cannot create a pipe") : 0;
 }
 
 static int find_programs(char *setpriv, char *mmdebstrap, size_t n, struct err *e)

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/fd.h"
+
 static const struct format {
 	const char *program;
 	const char *magic;
@@ -35,15 +37,13 @@ static int start_unpacker(struct stream *s, const struct format *f, struct err *
 	const char *const argv[] = { f->program, "-dc", NULL };
 	_cleanup_close_ int from = -EBADF, to = -EBADF;
 	char path[PATH_MAX];
-	int fds[2], r;
+	int r;
 
 	if (proc_find(f->program, path, sizeof(path)) < 0)
 		return err_set(e, -ENOENT, "%s is not installed; it is needed to read this file",
 			       f->program);
-	if (pipe2(fds, O_CLOEXEC) < 0)
+	if (fd_pipe(0, &from, &to) < 0)
 		return err_errno(e, "cannot create a pipe");
-	from = fds[0];
-	to = fds[1];
 	r = proc_spawn(
 		&(struct proc_spec){
 			.path = path, .argv = argv, .in = s->fd, .out = to, .err = STDERR_FILENO },

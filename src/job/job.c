@@ -294,12 +294,10 @@ static void on_pipe(struct loop_fd *src, uint32_t events)
 static int start(struct job *j)
 {
 	_cleanup_close_ int in = -EBADF, out = -EBADF;
-	int fds[2], r;
+	int r = fd_pipe(0, &in, &out);
 
-	if (pipe2(fds, O_CLOEXEC) < 0)
-		return -errno;
-	in = fds[0];
-	out = fds[1];
+	if (r < 0)
+		return r;
 	r = loop_add_fd(j->jobs->loop, &j->pipe, in, EPOLLIN);
 	if (r < 0)
 		return r;

@@ -107,16 +107,14 @@ static _noreturn_ void feeder(int conn, int pipe, int sock, uint64_t max)
 static int start(int conn, uint64_t max, struct feed *f, int *ret_pipe, struct err *e)
 {
 	_cleanup_close_ int ours = -EBADF, theirs = -EBADF, from = -EBADF, to = -EBADF;
-	int socks[2], fds[2], r;
+	int socks[2], r;
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, socks) < 0)
 		return err_errno(e, "cannot make a socket");
 	ours = socks[0];
 	theirs = socks[1];
-	if (pipe2(fds, O_CLOEXEC) < 0)
+	if (fd_pipe(0, &from, &to) < 0)
 		return err_errno(e, "cannot make a pipe");
-	from = fds[0];
-	to = fds[1];
 	(void)fflush(NULL);
 	r = proc_fork(&f->feeder);
 	if (r < 0)

@@ -224,12 +224,10 @@ static int spawn(struct start *s, int report, struct err *e)
 static int start_keeper(struct start *s, const char *starter, struct err *e)
 {
 	_cleanup_close_ int to = -EBADF;
-	int fds[2], r;
+	int r;
 
-	if (pipe2(fds, O_CLOEXEC) < 0)
+	if (fd_pipe(0, &s->report, &to) < 0)
 		return err_errno(e, "cannot make a pipe");
-	s->report = fds[0];
-	to = fds[1];
 	if (fcntl(s->report, F_SETFL, O_NONBLOCK) < 0)
 		return err_errno(e, "cannot make a pipe");
 	r = starter ? hand_over(s, starter, to, e) : spawn(s, to, e);

@@ -46,7 +46,7 @@ static int add(struct starters *s, const struct starters_work *w, struct err *e)
 	pid_t pid;
 
 	assert(s->n < STARTERS_MAX);
-	if (pipe2(fds, O_CLOEXEC) < 0)
+	if (fd_pipe(0, &fds[0], &fds[1]) < 0)
 		return err_errno(e, "cannot make a pipe");
 	if (w->say)
 		w->say(s->n, w->arg);

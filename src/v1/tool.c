@@ -92,21 +92,15 @@ static int gather(char *const *argv, struct buf *out, struct buf *said, int *ret
 		  struct err *e)
 {
 	_cleanup_proc_ struct proc p = PROC_INIT;
-	_cleanup_close_ int from = -EBADF, err_from = -EBADF;
+	_cleanup_close_ int from = -EBADF, to = -EBADF, err_from = -EBADF, err_to = -EBADF;
 	siginfo_t info = { 0 };
-	int fds[2], errs[2], r;
+	int r;
 
-	if (pipe2(fds, O_CLOEXEC) < 0)
+	if (fd_pipe(0, &from, &to) < 0 || fd_pipe(0, &err_from, &err_to) < 0)
 		return err_errno(e, "cannot make a pipe");
-	from = fds[0];
-	if (pipe2(errs, O_CLOEXEC) < 0) {
-		(void)close(fds[1]);
-		return err_errno(e, "cannot make a pipe");
-	}
-	err_from = errs[0];
-	r = spawn(argv, fds[1], errs[1], &p, e);
-	(void)close(fds[1]);
-	(void)close(errs[1]);
+	r = spawn(argv, to, err_to, &p, e);
+	to = fd_close(to);
+	err_to = fd_close(err_to);
 	if (r < 0)
 		return r;
 	r = fd_read_all(from, out);
@@ -291,15 +285,15 @@ static void on_beat(struct loop_timer *src)
 static int follow_start(struct follow *f, char *const *argv, struct err *e)
 {
 	struct loop *loop = f->request->api->config->loop;
-	int fds[2], r;
+	_cleanup_close_ int to = -EBADF;
+	int r;
 
-	if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) < 0)
+	if (fd_pipe(O_NONBLOCK, &f->pipe.fd, &to) < 0)
 		return err_errno(e, "cannot make a pipe");
-	f->pipe.fd = fds[0];
-	(void)fcntl(fds[1], F_SETFL, 0);
-	r = spawn(argv, fds[1], -EBADF, &f->proc, e);
-	(void)close(fds[1]);
-	if (r == 0 && (loop_add_fd(loop, &f->pipe, fds[0], EPOLLIN) < 0 ||
+	(void)fcntl(to, F_SETFL, 0);
+	r = spawn(argv, to, -EBADF, &f->proc, e);
+	to = fd_close(to);
+	if (r == 0 && (loop_add_fd(loop, &f->pipe, f->pipe.fd, EPOLLIN) < 0 ||
 		       loop_set_timer(loop, &f->beat, clock_mono() + beat_ns) < 0))
 		r = err_oom(e);
 	return r;

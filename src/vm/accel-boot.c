@@ -85,12 +85,10 @@ static int make_pair(int *ours, int *theirs)
 
 static int make_ends(struct boot *b, int disk, struct ends *n)
 {
-	int fds[2], r;
+	int r = fd_pipe(O_NONBLOCK, &b->said, &n->err);
 
-	if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) < 0)
-		return -errno;
-	b->said = fds[0];
-	n->err = fds[1];
+	if (r < 0)
+		return r;
 	r = make_pair(&b->channel, &n->more[QEMU_FD_CHANNEL - 3]);
 	if (r == 0)
 		r = make_pair(&b->qmp, &n->more[QEMU_FD_QMP - 3]);

@@ -77,13 +77,13 @@ static int run_mkfs(const struct maker *m, int from, int to, struct err *e)
 
 static int work(const struct confine_job *job, int sock, struct channel_msg *m, struct err *e)
 {
-	int fds[2];
+	int from, to;
 
 	(void)sock;
 	(void)m;
-	if (pipe2(fds, O_CLOEXEC) < 0)
+	if (fd_pipe(0, &from, &to) < 0)
 		return err_errno(e, "cannot create a pipe");
-	return run_mkfs(job->arg, fds[0], fds[1], e);
+	return run_mkfs(job->arg, from, to, e);
 }
 
 /* ---- the master ---- */

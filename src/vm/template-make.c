@@ -352,14 +352,12 @@ int template_boot(const struct spec *spec, const struct state_root *run, int dis
 	_cleanup_proc_ struct proc p = PROC_INIT;
 	const pid_t self = getpid();
 	struct made made = { .e = ERR_INIT };
-	int fds[2], r = engine_of(spec, &m.engine, e);
+	int r = engine_of(spec, &m.engine, e);
 
 	if (r < 0)
 		return r;
-	if (pipe2(fds, O_CLOEXEC) < 0)
+	if (fd_pipe(0, &from, &to) < 0)
 		return err_errno(e, "cannot create a pipe");
-	from = fds[0];
-	to = fds[1];
 	r = proc_fork(&p);
 	if (r == 1)
 		child(&m, self, to);

@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <string.h>
 
+#include "base/fd.h"
 #include "base/proc.h"
 #include "base/str.h"
 
@@ -82,12 +83,10 @@ int tool_run(const struct tool *t, struct err *e)
 	_cleanup_proc_ struct proc p = PROC_INIT;
 	struct talk talk = { .tool = t };
 	siginfo_t info = { 0 };
-	int fds[2], r;
+	int r;
 
-	if (pipe2(fds, O_CLOEXEC) < 0)
+	if (fd_pipe(0, &from, &to) < 0)
 		return err_errno(e, "cannot create a pipe");
-	from = fds[0];
-	to = fds[1];
 	r = start(t, to, &p, e);
 	to = fd_close(to); /* or we never see the end of its output */
 	if (r < 0)

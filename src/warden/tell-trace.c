@@ -6,6 +6,7 @@
  */
 #include <fcntl.h>
 
+#include "base/fd.h"
 #include "base/log.h"
 #include "base/trace.h"
 #include "warden/warden.h"
@@ -46,14 +47,14 @@ static void end(void)
 
 void warden_trace(const struct warden *w, bool on)
 {
-	int fds[2], r;
+	_cleanup_close_ int from = -EBADF;
+	int to, r;
 
 	end();
-	if (!on || pipe2(fds, O_CLOEXEC | O_NONBLOCK) < 0)
+	if (!on || fd_pipe(O_NONBLOCK, &from, &to) < 0)
 		return;
-	r = note_send(w->note, NOTE_TRACE, 0, &fds[0], 1);
-	(void)fd_close(fds[0]);
-	out.fd = fds[1];
+	r = note_send(w->note, NOTE_TRACE, 0, &from, 1);
+	out.fd = to;
 	if (r < 0)
 		end();
 	else

@@ -132,6 +132,8 @@ boot()
 	# others with. One CPU, as in test_nested_kvm.py: with two, VMs on KVM in the guest do not boot.
 	# Hashing is twice as fast without emulated vectors.
 	local append='console=ttyS0 loglevel=4 rw panic=-1 apparmor=1 security=apparmor systemd.unified_cgroup_hierarchy=1'
+	# A calibration on a busy host would be wrong, and the timers of VMs in the guest depend on it.
+	append+=" tsc_early_khz=$(awk '/^cpu MHz/ { print int($4 * 1000); exit }' /proc/cpuinfo)"
 	append+=' norandmaps mitigations=off no_timer_check tsc=reliable cryptomgr.notests=1 systemd.show_status=error'
 	timeout "$seconds" qemu-system-x86_64 -M q35 -accel tcg,tb-size=256 -smp 1 -m 1500M -cpu max,-ssse3,-sse4.1,-sse4.2,-avx,-avx2 \
 		-nodefaults -no-user-config -display none -no-reboot -kernel "$1/vmlinuz" -initrd "$1/initrd" -append "$append" \
