@@ -417,7 +417,11 @@ static int make_socket(const struct place *p, int *ret, struct err *e)
 	int level = p->v6 ? SOL_IPV6 : SOL_IP, on = 1;
 	int option = p->v6 ? IPV6_TRANSPARENT : IP_TRANSPARENT;
 
-	if (fd < 0 || (p->transparent && setsockopt(fd, level, option, &on, sizeof(on)) < 0) ||
+	/* An accepted socket has the port that the program connected to. With SO_REUSEADDR, which
+	 * it inherits, programs can listen on that port meanwhile. */
+	if (fd < 0 ||
+	    (p->transparent && (setsockopt(fd, level, option, &on, sizeof(on)) < 0 ||
+				setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0)) ||
 	    bind_to(fd, p) < 0 || (p->type == SOCK_STREAM && listen(fd, BACKLOG) < 0))
 		return err_errno(e, "cannot listen on port %u of the sandbox", p->port);
 	*ret = TAKE_FD(fd);
