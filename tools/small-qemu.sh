@@ -39,4 +39,5 @@ END
 	--enable-kvm --enable-tcg --enable-seccomp --enable-pie --prefix=/usr/local --firmwarepath=/usr/share/qemu:/usr/share/seabios \
 	--with-pkgversion="small, $(dpkg-parsechangelog -SVersion)" >"$dir/configure.log"
 ninja -C build qemu-system-x86_64
-echo "install it: install -D -m 755 $PWD/build/qemu-system-x86_64 /usr/local/libexec/hutch/qemu-system-x86_64"
+echo "install it beside hutch-keeper, in /usr/local/libexec/hutch or /usr/libexec/hutch:"
+echo "install -m 755 $PWD/build/qemu-system-x86_64 /usr/local/libexec/hutch/"

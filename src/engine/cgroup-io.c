@@ -72,6 +72,12 @@ int cgroup_limit_disk(struct cgroup *g, dev_t dev, const struct cgroup_limits *l
 	g->has[CGROUP_IO] = false;
 	if (dir < 0)
 		return 0;
+	/* The kernel charges write-back to the group only if memory is accounted there, too. */
+	if (g->v2[CGROUP_IO] && g->dir[CGROUP_MEMORY] != dir) {
+		cgroup_because(g, CGROUP_IO,
+			       "io.max does not limit write-back without the memory controller");
+		return 0;
+	}
 	n = cgroup_io_lines(g->v2[CGROUP_IO], dev, limits, lines);
 	for (size_t i = 0; i < n; i++) {
 		char text[CGROUP_IO_LINE] = "";

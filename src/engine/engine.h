@@ -156,8 +156,8 @@ int engine_to_start(const struct spec *spec, const struct engine **ret, struct e
 /* Whether the engine of this spec has all of these traits; false if there is no such row. */
 bool engine_can(const struct spec *spec, unsigned int traits);
 
-/* Finds a file of Hutch's own: in $HUTCH_LIBEXEC_DIR if set, beside this program (hutch-keeper), in
- * libexec as seen from hutch and hutchd, or in `built`, a directory of the build tree; NULL:
+/* Finds a file of Hutch's own: in $HUTCH_LIBEXEC_DIR if set, in libexec as seen from hutch and
+ * hutchd, beside this program (hutch-keeper), or in `built`, a directory of the build tree; NULL:
  * none. */
 bool engine_own_file(const char *name, const char *built, char ret[static PATH_MAX]);
 

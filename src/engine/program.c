@@ -6,7 +6,9 @@
 
 bool engine_own_file(const char *name, const char *built, char ret[static PATH_MAX])
 {
-	const char *const places[] = { ".", "../libexec/hutch", built };
+	/* In this order hutch and hutch-keeper find the same file, also if hutch is in /usr/bin,
+	 * beside other programs. */
+	const char *const places[] = { "../libexec/hutch", ".", built };
 	const char *set = getenv("HUTCH_LIBEXEC_DIR");
 	char own[PATH_MAX];
 

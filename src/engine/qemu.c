@@ -54,7 +54,8 @@ static void put_machine(struct args *a, const struct qemu_machine *m)
 	put_pair(a, "-M", text);
 	if (m->kvm) {
 		put_pair(a, "-accel", "kvm");
-		put_pair(a, "-cpu", "host");
+		/* No virtualization inside: it would add KVM's emulation of it to the boundary. */
+		put_pair(a, "-cpu", "host,vmx=off,svm=off");
 	} else {
 		(void)snprintf(text, sizeof(text), "tcg,tb-size=%d", QEMU_TB_MIB);
 		put_pair(a, "-accel", text);

@@ -68,11 +68,16 @@ static void on_resumed(void *arg)
 	tell(k, k->save.failed ? "no snapshot was made: the sandbox's log says why" : NULL);
 }
 
-/* Without a deadline: a suspend that fails at a deadline makes the warden freeze the VM, which then
- * answers after its resume. */
+/* A suspend that fails at the sandbox's deadline has no client, and the warden freezes the VM,
+ * which then answers after its resume: no time limit. A client must not wait for a VM that does not
+ * answer. */
 static void resume_vm(struct keeper *k)
 {
-	if (!k->engine->monitor->again(k->vm.monitor, on_resumed))
+	const struct monitor_ops *m = k->engine->monitor;
+	const bool begun = k->save.client ? m->run(k->vm.monitor, VM_BOOT, on_resumed)
+					  : m->again(k->vm.monitor, on_resumed);
+
+	if (!begun)
 		keeper_stop(k, KEEPER_FAILED);
 }
 

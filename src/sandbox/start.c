@@ -341,26 +341,6 @@ static int judge_parts(const struct start *s, int r, const struct buf *b, struct
 	return r < 0 || now.machine.kernel ? r : err_set(e, -EIO, "hutch-preparer was killed");
 }
 
-/* Passes the directory with the unfinished spec to hutch-preparer, which completes the spec. */
-static int have_parts_made(struct start *s, const char *path, struct err *e)
-{
-	_cleanup_(start_done) struct start other = START_INIT(s->root);
-	_cleanup_buf_ struct buf b = BUF_INIT(REPORT_MAX);
-	_cleanup_close_ int to = -EBADF;
-	struct handover h = { .dir = s->dir, .log = s->log, .client = -EBADF };
-	int r = fd_pipe(O_NONBLOCK, &other.report, &to);
-
-	if (r < 0)
-		return err_set(e, r, "cannot make a pipe: %s", strerror(-r));
-	h.report = to;
-	r = handover_send(path, &h, &other.keeper.pidfd, e);
-	to = fd_close(to);
-	if (r < 0)
-		return r;
-	r = gather(&other, clock_mono() + PARTS_S * NSEC_PER_SEC, &b);
-	return judge_parts(s, r, &b, e);
-}
-
 /* The warden may have been killed after it began an audit chain: ends that chain. */
 static int seal(const struct start *s, struct err *e)
 {
@@ -378,7 +358,7 @@ static int seal(const struct start *s, struct err *e)
 	return r < 0 ? r : audit_sandbox_seal(&log, chain, e);
 }
 
-/* Ends a keeper that is not our child: signals it and waits by its pidfd. */
+/* Ends a process that is not our child: signals it and waits by its pidfd. */
 static void end_other(const struct start *s, bool hangs)
 {
 	struct pollfd p = { .fd = s->keeper.pidfd, .events = POLLIN };
@@ -387,6 +367,28 @@ static void end_other(const struct start *s, bool hangs)
 		return;
 	(void)syscall(SYS_pidfd_send_signal, p.fd, hangs ? SIGKILL : SIGTERM, NULL, 0);
 	(void)RETRY_EINTR(poll(&p, 1, CLEAN_UP_S * 1000));
+}
+
+/* Passes the directory with the unfinished spec to hutch-preparer, which completes the spec. */
+static int have_parts_made(struct start *s, const char *path, struct err *e)
+{
+	_cleanup_(start_done) struct start other = START_INIT(s->root);
+	_cleanup_buf_ struct buf b = BUF_INIT(REPORT_MAX);
+	_cleanup_close_ int to = -EBADF;
+	struct handover h = { .dir = s->dir, .log = s->log, .client = -EBADF };
+	int r = fd_pipe(O_NONBLOCK, &other.report, &to);
+
+	if (r < 0)
+		return err_set(e, r, "cannot make a pipe: %s", strerror(-r));
+	h.report = to;
+	r = handover_send(path, &h, &other.keeper.pidfd, e);
+	to = fd_close(to);
+	if (r < 0)
+		return r;
+	r = gather(&other, clock_mono() + PARTS_S * NSEC_PER_SEC, &b);
+	if (r < 0)
+		end_other(&other, true);
+	return judge_parts(s, r, &b, e);
 }
 
 /* Cleans up after a failure. A keeper that has reported its failure is cleaning up and must not be
@@ -417,11 +419,11 @@ static int run(struct start *s, const struct spec *spec, bool client, struct err
 	int r = write_spec(s, spec, e);
 
 	if (r == 0)
+		counts(s);
+	if (r == 0)
 		r = open_log(s, e);
 	if (r == 0 && other)
 		r = have_parts_made(s, other, e);
-	if (r == 0)
-		counts(s);
 	if (r == 0)
 		r = write_policy(s, spec, e);
 	if (r == 0)

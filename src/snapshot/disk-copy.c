@@ -19,6 +19,7 @@
 
 enum {
 	METADATA_SHARE = 64, /* more than the extents of a fragmented file take on ext4 */
+	METADATA_MIB = 64,   /* at most */
 };
 
 static int copy_range(int from, int to, off_t at, off_t end)
@@ -121,7 +122,9 @@ static int check_headroom(int disk, const struct statvfs *before, uint64_t need)
 
 	if (fstatvfs(disk, &fs) < 0)
 		return -errno;
-	return free_room(&fs) + need / METADATA_SHARE < headroom(before) ? -ENOSPC : 0;
+	return free_room(&fs) + MIN(need / METADATA_SHARE, METADATA_MIB * MIB) < headroom(before)
+		       ? -ENOSPC
+		       : 0;
 }
 
 int disk_reserve(int disk, const char *where, struct err *e)

@@ -25,8 +25,8 @@ int disk_new_beside(const char *path, int *ret_fd, struct err *e);
  * is for messages. The contents do not change, and reserved blocks without data still look like
  * holes. -ENOSPC: there is no room besides the headroom; blocks that the file system keeps for root
  * do not count. A file system that cannot reserve is an error too. After an error, close the disk:
- * it may hold room. Of processes that reserve the last room at the same time, all may fail, but no
- * two succeed.
+ * it may hold room. Of processes that reserve the last room at the same time, all may fail, but
+ * together they take at most 64 MiB of the headroom each.
  */
 int disk_reserve(int disk, const char *where, struct err *e);
 

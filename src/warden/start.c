@@ -409,18 +409,22 @@ static int machine_s(const struct warden *w)
 	return MACHINE_TIMEOUT_S + (int)spec_transfer_s(&w->spec);
 }
 
-/* Lets a VM's guest run. No guest code has run yet; first the engine removes everything that
- * only the start of its process needed. */
-static int run_machine(struct warden *w, struct err *e)
+/* Waits for the process of a VM. No guest code has run yet; the engine removes everything that only
+ * the start of its process needed. */
+static int seal_machine(struct warden *w, struct err *e)
 {
 	uint64_t ignored;
 
-	if (!w->engine->seal)
-		return 0;
 	if (wait_for_note(w, PHASE_BOOT, machine_s(w), &ignored, e) < 0 ||
 	    FAULT_ERR("machine-up", e) < 0 || w->engine->seal(&w->start, &w->box, e) < 0 ||
 	    FAULT_ERR("machine-sealed", e) < 0)
 		return e->num;
+	return 0;
+}
+
+/* Lets a VM's guest run. */
+static int run_machine(struct warden *w, struct err *e)
+{
 	if (w->origin.rules >= 0 && note_send(w->note, NOTE_RULES, 0, &w->origin.rules, 1) < 0)
 		return keeper_ended(w, e);
 	w->origin.rules = fd_close(w->origin.rules);
@@ -510,18 +514,33 @@ static void look_at_sandbox(struct warden *w)
 	witness_receipt(w);
 }
 
-/* Fills in the receipt. A VM's process and the keeper have dropped their privileges when the guest
- * begins to run, so a VM is looked at while it starts. In a container the privileges are those of
- * hutch-guest, which has dropped them when it answers. */
+/* Starts a VM's guest and fills in the receipt. Its process and the keeper have dropped their
+ * privileges. A guest that boots, or whose template has run no program of a user, is looked at
+ * while it starts; one that has, before it continues. */
+static int start_and_look(struct warden *w, struct err *e)
+{
+	const bool saved = w->origin.from.kind == SNAPSHOT_SAVED;
+
+	if (seal_machine(w, e) < 0)
+		return e->num;
+	if (saved)
+		look_at_sandbox(w);
+	if (run_machine(w, e) < 0)
+		return e->num;
+	if (!saved)
+		look_at_sandbox(w);
+	return 0;
+}
+
+/* In a container the privileges are those of hutch-guest, which has dropped them when it
+ * answers. */
 static int look(struct warden *w, uint64_t *ret_landlock, struct err *e)
 {
 	const bool early = w->engine->seal != NULL;
 	const int seconds = early ? machine_s(w) : HELLO_TIMEOUT_S;
 
-	if (run_machine(w, e) < 0)
+	if (early && start_and_look(w, e) < 0)
 		return e->num;
-	if (early)
-		look_at_sandbox(w);
 	if (wait_for_note(w, PHASE_HELLO, seconds, ret_landlock, e) < 0 ||
 	    FAULT_ERR("warden-note", e) < 0)
 		return e->num;

@@ -16,7 +16,7 @@
 #define CLOCKS	",pic=off,rtc=on,isa-serial="
 #define MACHINE ",x-option-roms=off,mem-merge=off,dump-guest-core=off,memory-backend=mem0 "
 #define TCG	"-accel tcg,tb-size=64 -cpu qemu64,+rdrand,+arat "
-#define KVM	"-accel kvm -cpu host "
+#define KVM	"-accel kvm -cpu host,vmx=off,svm=off "
 #define DEVICES_(limit, discard, more)                                            \
 	"-global virtio-mmio.force-legacy=false -chardev socket,id=channel,fd=3 " \
 	"-device virtio-serial-device,max_ports=2 "                               \
