@@ -25,6 +25,9 @@ egress:
 filesystem: {write: [/]}
 """
 TINY, REDIS = "registry.hutch.test:5000/tiny", "registry.hutch.test:5000/redis"
+# On a busy host dockerd may not wait long enough for its containerd, and ends.
+DAEMON = "while :; do dockerd; done"
+READY = "until docker version >/dev/null 2>&1; do sleep 2; done\n"
 # Images without a distribution: busybox, and Redis with its libraries.
 IMAGES = f"""set -e
 mkdir -p /srv/tiny/bin /srv/redis && cp /bin/busybox /srv/tiny/bin
@@ -126,9 +129,9 @@ class Docker(EgressCase):
         cls.sandbox, cls.token = made["sandboxID"], made["envdAccessToken"]
         cls.sandboxes = (cls.sandbox,)
         cls.addClassCleanup(hutch, "rm", "-f", cls.sandbox)
-        r = hutch("exec", "-d", "-u", "root", cls.sandbox, "--", "dockerd")
+        r = hutch("exec", "-d", "-u", "root", cls.sandbox, "--", "sh", "-c", DAEMON)
         cls.must(r.returncode == 0, r.stderr)
-        r = run(cls.sandbox, "sh", data="until docker version >/dev/null 2>&1; do :; done\n" + IMAGES, opts=("-u", "root"), timeout=SLOW)
+        r = run(cls.sandbox, "sh", data=READY + IMAGES, opts=("-u", "root"), timeout=SLOW)
         cls.must(r.code == 0, r)
 
     @staticmethod
