@@ -429,6 +429,10 @@ TEST_IN_DIR(limits_of_a_disk)
 			    "blkio.throttle.write_iops_device reads '7:3 10 and more'");
 	g.v2[CGROUP_IO] = true;
 	put(d, "io.max", "");
+	assert_false(limit_disk(&g, 1000, 0));
+	assert_string_equal(g.why[CGROUP_IO],
+			    "io.max does not limit write-back without the memory controller");
+	g.dir[CGROUP_MEMORY] = d->fd;
 	assert_true(limit_disk(&g, 1000, 0));
 	check_file(d, "io.max", "7:3 rbps=1000 wbps=1000 riops=max wiops=max");
 	put(d, "io.max", "");
