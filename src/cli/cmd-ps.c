@@ -94,7 +94,7 @@ static bool read_living(const struct state_root *root, const char *id, bool all,
 	read_spec(ret, &spec);
 	if (phase == STATE_ENDED && end_read(b.dir, &end, &ignored) == 0)
 		read_end(ret, &b, &spec, &end);
-	if (phase == STATE_RUNNING || phase == STATE_STOPPED)
+	if (phase == STATE_RUNNING || phase == STATE_STOPPED || phase == STATE_PAUSED)
 		read_trouble(ret, b.dir);
 	return all || state_phase_lives(phase) || phase == STATE_STARTING;
 }

@@ -60,15 +60,30 @@ static int open_hutch(int top, const char *name)
 	return open_dir(top, name);
 }
 
+static bool lists(int dir, const char *file, enum cgroup_part p)
+{
+	char line[512];
+
+	return fd_read_line(dir, file, line, sizeof(line)) == 0 && str_has_word(line, part_name(p));
+}
+
+/* On v2, a process in a group without controllers could keep another start from handing them
+ * down. */
 int cgroup_place_top(int root_fd)
 {
 	char path[CGROUP_PATH_MAX + sizeof(group_name) + 1];
 	struct cgroup_layout l;
 
+	int top;
+
 	(void)cgroup_layout_read(root_fd, &l);
 	(void)snprintf(path, sizeof(path), "%s/%s", l.v1[CG_PIDS][0] ? l.v1[CG_PIDS] : l.v2,
 		       group_name);
-	return open_dir(root_fd, path + 1);
+	top = open_dir(root_fd, path + 1);
+	if (top < 0 || l.v1[CG_PIDS][0] || lists(top, "cgroup.subtree_control", CGROUP_PIDS))
+		return top;
+	(void)fd_close(top);
+	return -ENOENT;
 }
 
 static int make_group(int hutch, const char *id)
@@ -119,13 +134,6 @@ static int make_v1(struct place *m, enum cgroup_part p)
 	else
 		cgroup_because(m->g, p, "%s/%s: %s", m->l.v1[p], group_name, strerror(-r));
 	return r;
-}
-
-static bool lists(int dir, const char *file, enum cgroup_part p)
-{
-	char line[512];
-
-	return fd_read_line(dir, file, line, sizeof(line)) == 0 && str_has_word(line, part_name(p));
 }
 
 static int hand_down(int dir, enum cgroup_part p)

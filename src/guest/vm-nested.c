@@ -70,9 +70,9 @@ static int mount_store(int root, int disk, size_t i)
 	if (mkdirat(disk, stores[i].name, 0711) < 0 && errno != EEXIST)
 		return -errno;
 	from = openat(disk, stores[i].name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	to = path_open_nofollow(root, stores[i].at, O_PATH | O_DIRECTORY, 0);
 	if (from < 0 || fchown(from, stores[i].owner, stores[i].owner) < 0)
 		return -errno;
+	to = path_open_nofollow(root, stores[i].at, O_PATH | O_DIRECTORY, 0);
 	if (to < 0)
 		return to;
 	(void)snprintf(source, sizeof(source), "/proc/self/fd/%d", from);

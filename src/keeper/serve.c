@@ -23,8 +23,9 @@
 #include "keeper/take-note.h"
 
 enum {
-	LAST_WORDS_MS = 1000, /* to read the last output of a deaf guest or of a VM without a
-				 monitor, and for clients to read it */
+	LAST_WORDS_MS =
+		1000, /* to read the last output of a deaf guest, and for clients to read it */
+	NO_MONITOR_MS = 10000, /* for a VM whose monitor has ended to end, too */
 };
 
 /* ---- the guest ---- */
@@ -82,7 +83,7 @@ static void on_vm_gone(void *arg, bool in_the_middle)
 	}
 	k->vm.closed = (struct loop_timer){ .cb = on_vm_stays, .arg = k };
 	keeper_check(k, loop_set_timer(k->loop, &k->vm.closed,
-				       clock_mono() + LAST_WORDS_MS * NSEC_PER_MSEC));
+				       clock_mono() + NO_MONITOR_MS * NSEC_PER_MSEC));
 }
 
 static void on_vm_stopped(void *arg, enum vm_stop why)

@@ -372,7 +372,6 @@ class Speed(MachineCase):
     def test_of_the_disk_is_limited(self):
         slow = self.create("--agent", agent("slow-disk", "extends: default\nresources: {disk_bandwidth: 4MiB}\n"))
         self.assertGreater(float(self.python(slow, self.WRITE)), 3, "16 MiB at 4 MiB/s, with a second's burst")
-        self.assertLess(float(self.python(self.create(), self.WRITE)), 3, "the control")
         row = next(x for x in self.json("receipt", "--json", slow)["layers"] if x["name"] == "disk-quota")
         self.assertTrue(row["enforced"], row)
         self.assertIn("; QEMU allows 4194304 bytes/s, 0 operations/s (0: any number)", row["seen"])

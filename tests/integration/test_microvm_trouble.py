@@ -79,6 +79,7 @@ class Monitor(MachineCase):
         try:
             save = start("snapshot", "create", sandbox, stderr=subprocess.PIPE)
             self.addCleanup(save.kill)
+            asked(sandbox, "snapshot")
             self.shut(sandbox, "qmp")
             [keeper] = children_of(warden, "hutch-keeper")
             eventually(lambda: not [p for p in named("hutch-keeper") if p.pid == keeper], "the keeper's end")
@@ -89,6 +90,13 @@ class Monitor(MachineCase):
         self.assertRegex(said, "^hutch snapshot create: .*no snapshot was made")
         self.over(sandbox, command, "protocol")
         self.assertEqual(self.saved(), set())
+
+
+def asked(sandbox, op):
+    """Waits until a request for a snapshot or suspend has reached the keeper, which records it first."""
+    def payloads():
+        return [json.loads(line)["payload"] for line in hutch("audit", "show", "--json", "-s", sandbox).stdout.splitlines()]
+    eventually(lambda: [p for p in payloads() if p.get("op") == op], f"the record of the {op}", also=payloads)
 
 
 class Blocked(MachineCase):
@@ -105,8 +113,7 @@ class Blocked(MachineCase):
         self.addCleanup(go_on)
         p = start(*args, sandbox, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.addCleanup(p.kill)
-        # The request has reached the keeper: that records it, and refuses a second one.
-        eventually(lambda: b"a snapshot is being made" in hutch("snapshot", "create", sandbox).stderr, "the request")
+        asked(sandbox, args[0])
         self.assertIsNone(p.poll())
         return p, go_on
 

@@ -175,7 +175,7 @@ class Systemd(unittest.TestCase):
         boxes = [self.create("small-vm") for _ in range(2)]
         units = set(self.units()) - before
         self.assertEqual(len(units), 2)
-        self.assertEqual(self.must("systemctl", "list-units", "--plain", "--no-legend", "--no-pager", "hutch-preparer@*"), "")
+        eventually(lambda: self.must("systemctl", "list-units", "--plain", "--no-legend", "--no-pager", "hutch-preparer@*") == "", "the end of the preparers")
         for box in boxes:
             receipt = json.loads(self.must(*AS_HUTCH, "receipt", "--json", box))
             self.assertEqual(receipt["level"], "microvm")
