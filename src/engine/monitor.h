@@ -13,7 +13,7 @@ struct loop;
 
 /* How the guest begins to run. */
 enum vm_start {
-	VM_BOOT,    /* the kernel boots */
+	VM_BOOT,    /* the kernel boots, or a stopped VM continues */
 	VM_RESTORE, /* continues from a snapshot */
 };
 

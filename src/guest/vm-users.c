@@ -46,7 +46,7 @@ static int put(int dir, const char *name, const char *value)
 static int enable_all(const char *dir)
 {
 	_cleanup_close_ int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	char line[256], one[64];
+	char line[256] = "", one[64];
 	int r = fd < 0 ? -errno : fd_read_line(fd, "cgroup.controllers", line, sizeof(line));
 
 	for (const char *at = line; r == 0 && *at; at += strspn(at, " ")) {
