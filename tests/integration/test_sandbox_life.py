@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 
-from sandbox import (BOX, ID, LONG, MACHINE, PATIENCE, LOOSE, RUN, SandboxCase, children_of, eventually, hutch, ledger, named, settle, start, warden_of)
+from sandbox import (BOX, ID, LONG, MACHINE, PATIENCE, LOOSE, RUN, SandboxCase, as_root, children_of, eventually, hutch, ledger, named, settle, start, warden_of)
 from waiting import until_clock
 
 FOREVER = ("sleep", "4321")
@@ -177,6 +177,7 @@ class Clocks(SandboxCase):
     def test_nothing_to_do(self):
         self.gone(self.create("--idle", "1s"), "idle")
 
+    @as_root  # a pause needs a freezer
     def test_idle_or_deadline(self):
         """The first to pass counts, whatever the deadline would do."""
         for then in ("end", "pause"):
@@ -189,6 +190,7 @@ class Clocks(SandboxCase):
         self.ended(hutch("resume", sandbox), 0)
         self.gone(sandbox, "idle")
 
+    @as_root
     def test_idle_and_deadline_at_once(self):
         """Either may win; the sandbox ends, or pauses, once, and says why."""
         for then in ("end", "pause"):
@@ -329,6 +331,7 @@ class Blocked(SandboxCase):
         out, said = p.communicate(timeout=LONG)
         return p.returncode, out.decode(), said.decode()
 
+    @as_root
     def test_requests_wait_for_it(self):
         """Commands run without it, up to the record files that it has made ahead."""
         commands = [self.ask("exec", self.sandbox, "--", "echo", str(i)) for i in range(12)]
