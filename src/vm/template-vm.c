@@ -6,6 +6,8 @@
 #include <string.h>
 #include <sys/file.h>
 
+#include "base/log.h"
+#include "base/str.h"
 #include "engine/engine.h"
 #include "snapshot/disk-copy.h"
 #include "snapshot/ram-save.h"
@@ -130,6 +132,12 @@ static int make_once(const struct want *w, void (*say)(const char *text, void *a
 	if (say)
 		say(text, arg);
 	r = make(w, e);
+	/* On a busy host, one emulated kernel of some hundred hangs while it boots. */
+	if (r == -ETIME && str_eq(w->spec->machine.accel, "tcg")) {
+		log_warning("%s; trying once more", e->msg);
+		*e = (struct err)ERR_INIT;
+		r = make(w, e);
+	}
 	if (r < 0)
 		return err_wrap(e, "cannot create a template of image '%.60s'", w->spec->image);
 	r = find(w, e);
