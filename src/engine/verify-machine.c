@@ -337,7 +337,7 @@ static bool is_qemu(const struct verify *v)
 	struct stat runs, qemu;
 	char path[PATH_MAX];
 
-	return engine_program(&engine_qemu, path, &ignored) == 0 && stat(path, &qemu) == 0 &&
+	return engine_program(v->s->engine, path, &ignored) == 0 && stat(path, &qemu) == 0 &&
 	       fstatat(v->proc, "exe", &runs, 0) == 0 && runs.st_dev == qemu.st_dev &&
 	       runs.st_ino == qemu.st_ino;
 }

@@ -25,13 +25,12 @@
 #include "confine/calls-filter.h"
 #include "guest/guest-confine.h"
 
-#define MODULES	    "/lib/modules-list"
-#define CMDLINE_MAX 4096
-#define PORTS	    "/sys/class/virtio-ports"
-#define PORT_NAME   "hutch"
-#define IMAGE	    "/lower"
-#define IMAGE_DISK  "/dev/vda"
-#define OWN_DISK    "/dev/vdb"
+#define MODULES	   "/lib/modules-list"
+#define PORTS	   "/sys/class/virtio-ports"
+#define PORT_NAME  "hutch"
+#define IMAGE	   "/lower"
+#define IMAGE_DISK "/dev/vda"
+#define OWN_DISK   "/dev/vdb"
 
 enum {
 	DEVICE_SEC = 20, /* how long to wait for a device */
@@ -45,7 +44,7 @@ enum {
 #define VM_CAPABILITIES \
 	(UINT64_C(1) << CAP_SYS_ADMIN | UINT64_C(1) << CAP_SYS_TIME | UINT64_C(1) << CAP_SYS_BOOT)
 
-static bool running, nested;
+static bool running;
 static int port = -EBADF; /* O_PATH; opened for use when all else is done */
 
 /* ---- boot ---- */
@@ -105,23 +104,6 @@ static int load_modules(const char *list, struct err *e)
 			*rest++ = '\0';
 		if (line[0] == '/')
 			load_module(line);
-	}
-	return 0;
-}
-
-/* The host's word, from the time before any program of a user: part of the template. */
-static int read_words(struct err *e)
-{
-	_cleanup_buf_ struct buf b = BUF_INIT(CMDLINE_MAX);
-	const char *at;
-
-	if (fd_read_file(AT_FDCWD, "/proc/cmdline", &b, e) < 0)
-		return e->num;
-	for (at = buf_text(&b); *at; at += strspn(at, " \n")) {
-		size_t n = strcspn(at, " \n");
-
-		nested |= n == STRLEN(NESTED_WORD) && memcmp(at, NESTED_WORD, n) == 0;
-		at += n;
 	}
 	return 0;
 }
@@ -224,15 +206,15 @@ int vm_begin(struct err *e)
 
 static void limit_files(void)
 {
-	const struct rlimit files = { NOFILE, nested ? NOFILE_NESTED : NOFILE };
+	const struct rlimit files = { NOFILE, vm_is_nested() ? NOFILE_NESTED : NOFILE };
 
 	(void)setrlimit(RLIMIT_NOFILE, &files);
 }
 
 int vm_boot(struct err *e)
 {
-	if (read_words(e) < 0 || load_modules(MODULES, e) < 0 ||
-	    (nested && load_modules("/" NESTED_MODULES, e) < 0) || mount_image(e) < 0 ||
+	if (vm_read_mode(e) < 0 || load_modules(MODULES, e) < 0 ||
+	    (vm_is_nested() && load_modules("/" NESTED_MODULES, e) < 0) || mount_image(e) < 0 ||
 	    find_channel(e) < 0 || vm_random_open(e) < 0 || vm_users_make(e) < 0 ||
 	    loopback_up(e) < 0 || calls_filter_make(e) < 0 || vm_lock(e) < 0 ||
 	    vm_root(IMAGE, OWN_DISK, e) < 0)
@@ -298,11 +280,6 @@ int vm_wake(const struct fields *f, struct err *e)
 	r = vm_refresh(f, e);
 	confine_raise(false);
 	return r < 0 ? r : vm_users_thaw(e);
-}
-
-bool vm_is_nested(void)
-{
-	return nested;
 }
 
 bool vm_is_running(void)

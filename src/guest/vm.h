@@ -34,15 +34,21 @@ int vm_wake(const struct fields *f, struct err *e);
 /* Whether the guest runs in a VM. */
 bool vm_is_running(void);
 
+/* Powers off the VM; returns only outside a VM. */
+void vm_end(void);
+
+/* ---- vm-mode.c ---- */
+
+/* Reads the kernel's command line, the host's word from the time before any program of a user: it
+ * is part of the template. */
+int vm_read_mode(struct err *e);
+
 /*
  * Whether isolation.nested is set: users see the VM's kernel as it is, with sysfs, cgroups and a
  * /proc/sys to write; root has all capabilities; no filter, no Landlock, set-user-id programs work.
  * Nothing in the VM then protects this program. The host trusts it no more than any other VM.
  */
 bool vm_is_nested(void);
-
-/* Powers off the VM; returns only outside a VM. */
-void vm_end(void);
 
 /* ---- vm-root.c ---- */
 

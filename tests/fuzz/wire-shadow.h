@@ -139,10 +139,10 @@ static void on_opened(struct link *l, uint32_t ch, enum wire_op op, const struct
 		return;
 	}
 	assert(ch % 2 == 0 && message_of_open((uint8_t)op, false, &message) == 0);
-	assert(fields_has(f, op == WIRE_OP_EXEC	   ? TAG_ARGV
-			     : op == WIRE_OP_PORT  ? TAG_PORT
-			     : op == WIRE_OP_ADOPT ? TAG_PID
-						   : TAG_PATH));
+	assert(op == WIRE_OP_TRACE || fields_has(f, op == WIRE_OP_EXEC	  ? TAG_ARGV
+						    : op == WIRE_OP_PORT  ? TAG_PORT
+						    : op == WIRE_OP_ADOPT ? TAG_PID
+									  : TAG_PATH));
 	assert(op != WIRE_OP_PORT || fields_number(f, TAG_PORT, 0) - 1 < UINT16_MAX);
 	heard_open(w, ch);
 }
