@@ -73,7 +73,6 @@ int cgroup_place_top(int root_fd)
 {
 	char path[CGROUP_PATH_MAX + sizeof(group_name) + 1];
 	struct cgroup_layout l;
-
 	int top;
 
 	(void)cgroup_layout_read(root_fd, &l);

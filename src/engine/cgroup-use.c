@@ -55,22 +55,29 @@ int cgroup_enter(const struct cgroup *g)
 	return r;
 }
 
+/* As fork(2), but without an exit signal: the caller's SIGCHLD handler and waits do not see the
+ * child. */
+static pid_t fork_silently(void)
+{
+	struct clone_args args = { .exit_signal = 0 };
+
+	return (pid_t)syscall(SYS_clone3, &args, sizeof(args));
+}
+
 void cgroup_warm(struct cgroup *g)
 {
-	/* Without an exit signal, the caller's SIGCHLD handler and waits do not see this child. */
-	struct clone_args args = { .exit_signal = 0 };
-	long pid;
+	pid_t pid;
 
 	if (g->warm > 0)
 		return;
-	pid = syscall(SYS_clone3, &args, sizeof(args));
+	pid = fork_silently();
 	if (pid == 0) {
 		(void)cgroup_enter(g);
 		(void)FAULT("cgroup-warm");
 		_exit(0);
 	}
 	if (pid > 0)
-		g->warm = (pid_t)pid;
+		g->warm = pid;
 }
 
 static pid_t expecting; /* the child of cgroup_expect() */
@@ -90,17 +97,16 @@ static _noreturn_ void enter_top(void)
 
 void cgroup_expect(void)
 {
-	struct clone_args args = { .exit_signal = 0 };
-	long pid;
+	pid_t pid;
 
 	cgroup_expected();
 	if (expecting > 0 || geteuid() != 0)
 		return;
-	pid = syscall(SYS_clone3, &args, sizeof(args));
+	pid = fork_silently();
 	if (pid == 0)
 		enter_top();
 	if (pid > 0)
-		expecting = (pid_t)pid;
+		expecting = pid;
 }
 
 void cgroup_expected(void)

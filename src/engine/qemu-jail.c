@@ -263,8 +263,8 @@ static void ends_done(struct ends *s)
 
 static int make_ends(struct ends *s)
 {
-	_cleanup_close_ int nobody = -EBADF;
-	int r = fd_pipe(0, &s->theirs.in, &nobody);
+	_cleanup_close_ int closed = -EBADF; /* QEMU's input is at its end */
+	int r = fd_pipe(0, &s->theirs.in, &closed);
 
 	if (r == 0)
 		r = fd_pipe(O_NONBLOCK, &s->said, &s->theirs.out);

@@ -289,22 +289,32 @@ static void last_words(const struct start *s, char *out, size_t n)
 		(void)snprintf(out, n, ": %s", buf_text(&shown));
 }
 
+/* `r` and `b` are from gather(). 0 if the report is empty; else the reported failure of `who`. */
+static int read_report(const char *who, int r, const struct buf *b, struct err *e)
+{
+	_cleanup_buf_ struct buf shown = BUF_INIT((size_t)8 * REPORT_MAX);
+
+	if (r < 0 && r != -EFBIG)
+		return err_set(e, r, "cannot read the %s's report: %s", who, strerror(-r));
+	if (b->len == 0)
+		return 0;
+	if (str_escape(&shown, b->data, b->len) < 0)
+		return err_set(e, -EIO, "the %s failed", who);
+	return err_set(e, -EIO, "%s", buf_text(&shown));
+}
+
 /* An empty report means ready, but a killed keeper reports nothing, either. The receipt, written
  * before, makes the difference. */
 static int judge(const struct start *s, int r, unsigned int seconds, const struct buf *b,
 		 struct err *e)
 {
-	_cleanup_buf_ struct buf shown = BUF_INIT((size_t)8 * REPORT_MAX);
 	char words[160];
 
 	if (r == -ETIME)
 		return err_set(e, r, "the sandbox was not ready within %u s", seconds);
-	if (r < 0 && r != -EFBIG)
-		return err_set(e, r, "cannot read the keeper's report: %s", strerror(-r));
-	if (b->len > 0) {
-		r = str_escape(&shown, b->data, b->len);
-		return err_set(e, -EIO, "%s", r < 0 ? "the keeper failed" : buf_text(&shown));
-	}
+	r = read_report("keeper", r, b, e);
+	if (r < 0)
+		return r;
 	if (faccessat(s->dir, "receipt.json", F_OK, AT_SYMLINK_NOFOLLOW) == 0 ||
 	    (s->spare && state_phase(s->dir) == STATE_HELD))
 		return 0;
@@ -326,18 +336,13 @@ static int wait_ready(struct start *s, const struct spec *spec, struct err *e)
 /* A killed preparer reports nothing, either. Its result is the completed spec. */
 static int judge_parts(const struct start *s, int r, const struct buf *b, struct err *e)
 {
-	_cleanup_buf_ struct buf shown = BUF_INIT((size_t)8 * REPORT_MAX);
 	_cleanup_spec_ struct spec now = { 0 };
 
 	if (r == -ETIME)
 		return err_set(e, r, "the parts of the VM were not made within %d s", PARTS_S);
-	if (r < 0 && r != -EFBIG)
-		return err_set(e, r, "cannot read the preparer's report: %s", strerror(-r));
-	if (b->len > 0) {
-		r = str_escape(&shown, b->data, b->len);
-		return err_set(e, -EIO, "%s", r < 0 ? "the preparer failed" : buf_text(&shown));
-	}
-	r = spec_read(s->dir, &now, e);
+	r = read_report("preparer", r, b, e);
+	if (r == 0)
+		r = spec_read(s->dir, &now, e);
 	return r < 0 || now.machine.kernel ? r : err_set(e, -EIO, "hutch-preparer was killed");
 }
 
