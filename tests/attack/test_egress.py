@@ -607,7 +607,8 @@ for _ in range(2000):
     if len(made) > 900:
         made.pop(0).close()
 say(n)""")
-        self.assertEqual(run(box, "curl", "-sS", f"https://{WEB}/").out, f"hello from {WEB}\n")
+        # The closed ones count until the keeper has read of their end.
+        eventually(lambda: run(box, "curl", "-sS", f"https://{WEB}/").out == f"hello from {WEB}\n", "a new connection")
         self.assertLess(len(log(box)), 3000)
 
     UPLOAD = "head -c 4000000 /dev/zero | curl -sS -m 250 --data-binary @- https://upload.hutch.test/sink"
