@@ -44,6 +44,13 @@ def page_digest():
     return scope["tree_digest"]
 
 
+def inode(path):
+    try:
+        return os.lstat(path).st_ino
+    except OSError:  # it has just gone
+        return None
+
+
 class ImageCase(Case):
     """A test with its own store, and a canary file beside it that must not change."""
 
@@ -99,13 +106,25 @@ class ImageCase(Case):
         self.run_ok(*args, env=self.env)
         took = time.monotonic() - began
         for part in at:
-            eventually(lambda: not self.processes(), "the end of those who worked for it", also=self.processes)
+            self.alone()
             before()
             with subprocess.Popen([hutch_path(), *args], env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as p:
                 until_clock(time.monotonic() + part * took)
                 p.kill()
             yield part
-        eventually(lambda: not self.processes(), "the end of those who worked for it", also=self.processes)
+        self.alone()
+
+    def alone(self):
+        """Waits until nothing works on this store. An ending process first loses its memory, and
+        with it what processes() knows it by, and then its locks."""
+        eventually(lambda: not self.processes() and not self.locks(), "the end of those who worked for it",
+                   also=lambda: (self.processes(), self.locks()))
+
+    def locks(self):
+        """Locked files of this store, by /proc/locks: to try a lock could disturb its owner."""
+        held = {line.split()[-3].rpartition(":")[2] for line in Path("/proc/locks").read_text().splitlines()}
+        return [path for pattern in ("*", "*/*", "*/*/*") for path in self.state.glob(pattern)
+                if (st := inode(path)) and str(st) in held]
 
     def processes(self):
         """Processes of this store: workers, and programs started for it."""
