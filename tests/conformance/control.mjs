@@ -21,7 +21,7 @@ async function timeLeft(sandbox) {
 
 async function assertTimeLeft(sandbox, milliseconds) {
   const left = await timeLeft(sandbox)
-  assert.ok(Math.abs(left - milliseconds) < 10_000, `${left} ms are left, not about ${milliseconds}`)
+  assert.ok(Math.abs(left - milliseconds) < 40_000, `${left} ms are left, not about ${milliseconds}`)
 }
 
 export async function control() {
@@ -51,7 +51,7 @@ export async function control() {
     assert.match(info.envdVersion, /^\d+\.\d+\.\d+/)
     assert.ok(info.startedAt instanceof Date && !isNaN(info.startedAt))
     const life = info.endAt - info.startedAt
-    assert.ok(life > 90_000 && life < 115_000, `it lives for ${life} ms`)
+    assert.ok(life > 90_000 && life < 200_000, `it lives for ${life} ms`)
   })
 
   await test('create: envs are those of its commands', async () => {

@@ -46,7 +46,8 @@ export async function optional(name) {
 }
 
 // ---- tests ----
-const DEADLINE = 45_000
+// Of one test: for hosts that do much else.
+const DEADLINE = 300_000
 const MESSAGE_LINES = 6
 const counts = { passed: 0, failed: 0, skipped: 0 }
 let currentSection = ''
@@ -136,7 +137,7 @@ process.on('unhandledRejection', (error) => tellFailure('a promise that nobody w
 const living = new Set()
 
 export async function create(options = {}, template = settings.template, SandboxClass = Sandbox) {
-  const sandbox = await SandboxClass.create(template, { timeoutMs: 120_000, ...options })
+  const sandbox = await SandboxClass.create(template, { timeoutMs: 600_000, ...options })
   return keep(sandbox)
 }
 
@@ -180,7 +181,7 @@ export function sleep(milliseconds) {
 /**
  * Waits until `condition` returns a value, and returns it. Patient, because test hosts are busy.
  */
-export async function until(condition, milliseconds = 20_000, step = 50) {
+export async function until(condition, milliseconds = 120_000, step = 50) {
   const end = Date.now() + milliseconds
   for (;;) {
     const value = await condition()
@@ -192,6 +193,15 @@ export async function until(condition, milliseconds = 20_000, step = 50) {
     }
     await sleep(step)
   }
+}
+
+/**
+ * For a command that must not continue before the test has done something: `wait` is a shell command
+ * that ends after open().
+ */
+export function gateOf(sandbox) {
+  const path = '/tmp/gate-' + unique()
+  return { wait: `until [ -e ${path} ]; do sleep 0.05; done`, open: () => sandbox.files.write(path, '') }
 }
 
 /**

@@ -25,25 +25,25 @@ export async function lifecycle() {
       assert.ok(processes.some((process) => process.pid === handle.pid), 'the process is lost')
       assert.equal((await resumed.getInfo()).state, 'running')
     })
-  }, 120_000)
+  })
 
   await test('a paused sandbox does nothing', async () => {
     await withSandbox({}, async (sandbox) => {
-      const count = async () => Number((await sandbox.commands.run('wc -c </tmp/ticks')).stdout)
+      const ticks = async () => (await sandbox.commands.run('cat /tmp/ticks')).stdout.trim().split('\n').map(Number)
       const options = { background: true, timeoutMs: 0 }
-      const handle = await sandbox.commands.run('while :; do printf x >>/tmp/ticks; sleep 0.05; done', options)
+      const handle = await sandbox.commands.run('while :; do date +%s%3N >>/tmp/ticks; sleep 0.05; done', options)
       handle.wait().catch(() => {})
-      await until(async () => (await sandbox.files.exists('/tmp/ticks')) && (await count()) > 0)
-      const before = await count()
+      await until(async () => (await sandbox.files.exists('/tmp/ticks')) && (await ticks())[0] > 0)
       await sandbox.pause()
-      const start = Date.now()
       await sleep(3000)
       await Sandbox.connect(sandbox.sandboxId)
-      const ticks = (await count()) - before
-      const possible = (Date.now() - start) / 50
-      assert.ok(ticks < possible / 2, `${ticks} ticks while paused for 3 s`)
+      const before = (await ticks()).length
+      await until(async () => (await ticks()).length > before)
+      const times = await ticks()
+      const longest = Math.max(...times.slice(1).map((time, index) => time - times[index]))
+      assert.ok(longest > 2500, `paused for 3 s, and never ${longest} ms without a tick`)
     })
-  }, 120_000)
+  })
 
   await test('kill works on a paused sandbox', async () => {
     const sandbox = await create()
@@ -55,7 +55,7 @@ export async function lifecycle() {
 
   await test('the timeout kills the sandbox', async () => {
     const sandbox = await create({ timeoutMs: 2000 })
-    await until(async () => !(await sandbox.isRunning()), 15_000, 300)
+    await until(async () => !(await sandbox.isRunning()), undefined, 300)
     forget(sandbox)
     await throws(() => sandbox.commands.run('true'), ['TimeoutError', 'SandboxNotFoundError'])
   })
@@ -74,7 +74,7 @@ export async function lifecycle() {
       if (!(await sandbox.getInfo()).lifecycle) {
         skipTest('no lifecycle in what the SDK tells')
       }
-      await until(async () => (await sandbox.getInfo()).state === 'paused', 20_000, 400)
+      await until(async () => (await sandbox.getInfo()).state === 'paused', undefined, 400)
       await Sandbox.connect(sandbox.sandboxId)
       assert.equal(await sandbox.isRunning(), true)
     })
@@ -96,12 +96,21 @@ export async function lifecycle() {
   })
 
   await test('a pause stops the clock of the deadline', async () => {
-    await withSandbox({ timeoutMs: 4000 }, async (sandbox) => {
-      await sandbox.pause()
-      await sleep(6000)
-      assert.equal((await sandbox.getInfo()).state, 'paused')
-      await Sandbox.connect(sandbox.sandboxId, { timeoutMs: 60_000 })
-      assert.equal(await sandbox.isRunning(), true)
-    })
+    // On a busy host the first may end before it is paused.
+    for (const seconds of [4, 20, 60]) {
+      const sandbox = await create({ timeoutMs: seconds * 1000 })
+      const paused = await sandbox.pause().catch(() => false)
+      if (paused) {
+        await sleep((seconds + 2) * 1000)
+        assert.equal((await sandbox.getInfo()).state, 'paused')
+        await Sandbox.connect(sandbox.sandboxId, { timeoutMs: 60_000 })
+        assert.equal(await sandbox.isRunning(), true)
+      }
+      await kill(sandbox)
+      if (paused) {
+        return
+      }
+    }
+    assert.fail('no pause came before the deadline')
   })
 }

@@ -23,7 +23,7 @@ export async function load() {
     try {
       const options = { background: true, timeoutMs: 0 }
       const handles = await each(SANDBOXES * STREAMS, (index) => {
-        return sandboxes[index % SANDBOXES].commands.run('sleep 30', options)
+        return sandboxes[index % SANDBOXES].commands.run('sleep 600', options)
       })
       await each(SANDBOXES, (owner) => {
         return each(COMMANDS, (index) => checkEcho(sandboxes[owner], `${owner}-${index}`))
@@ -34,7 +34,7 @@ export async function load() {
     } finally {
       await Promise.all(sandboxes.map(kill))
     }
-  }, 120_000)
+  }, 600_000)
 
   await test('sandboxes do not see each other', async () => {
     const [first, second] = await Promise.all([create(), create()])

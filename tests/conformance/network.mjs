@@ -48,7 +48,7 @@ export async function network() {
         const response = await fetch(settings.dataUrl + '/index.html', at(3000))
         const text = await response.text()
         return response.status === 200 && text
-      }, 20_000)
+      })
       assert.equal(page, 'hello from inside')
       const closed = await fetch(settings.dataUrl + '/', at(3001))
       assert.equal(closed.status, 502)
