@@ -217,6 +217,7 @@ class CopyAttack(FakeCase):
         finally:
             swap.terminate()
             swap.wait(LONG)
+        eventually(lambda: self.commands_in(self.sandbox) == [], "the end of the loop", also=lambda: self.commands_in(self.sandbox))
         self.assertEqual(self.sh(self.sandbox, "ls -A /tmp/s/out"), "")
         self.assertTrue(results <= {0, 1, 125}, results)
         self.sh(self.sandbox, "cd /tmp/s; ln -s out followed; echo x >followed/f")
@@ -256,7 +257,7 @@ class CopyAttack(FakeCase):
         finally:
             p.terminate()
             p.wait(LONG)
-        self.assertEqual(os.listdir(self.dir / "in"), [])
+        eventually(lambda: os.listdir(self.dir / "in") == [], "the end of the copy", also=lambda: os.listdir(self.dir / "in"))
         self.sh(self.sandbox, "rm /tmp/sparse")
 
 

@@ -10,13 +10,12 @@ import tempfile
 from pathlib import Path
 
 from hutchd import BoxCase
-from sandbox import LONG, PATIENCE, SandboxCase, SharedCase, hutch, start
+from sandbox import LONG, SandboxCase, SharedCase, hutch, start
 from waiting import eventually
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/DEBUGGING.md"
 LINE = re.compile(r"(\d+\.\d{6}) +(\S+) +(\S+) +(\S+) +(frame|note|state|verdict|syscall|time|log|lost) +(.*)")
 DEBUG = {"HUTCH_LOG": "debug"}
-SOON = 30 * PATIENCE
 
 
 def normal(line):
@@ -125,11 +124,11 @@ class Debug(SharedCase):
                 return [json.loads(line) for line in out.read().splitlines(keepends=True) if line.endswith("\n")]
 
             try:
-                eventually(lambda: [x for x in seen() if x["text"].startswith("jobs: ")], "the list of commands", SOON)
+                eventually(lambda: [x for x in seen() if x["text"].startswith("jobs: ")], "the list of commands")
                 self.ended(hutch("exec", self.sandbox, "--", "sh", "-c", "exit 7"), 7)
-                eventually(lambda: [x for x in seen() if x["kind"] == "state" and x["text"].endswith("ended: exit 7")], "the end of the command", SOON)
+                eventually(lambda: [x for x in seen() if x["kind"] == "state" and x["text"].endswith("ended: exit 7")], "the end of the command")
                 self.ended(hutch("ttl", self.sandbox, "10m"), 0)
-                eventually(lambda: [x for x in seen() if x["process"] == "warden" and x["kind"] == "note"], "a line of the warden", SOON)
+                eventually(lambda: [x for x in seen() if x["process"] == "warden" and x["kind"] == "note"], "a line of the warden")
                 for x in seen():
                     self.assertEqual(x.keys(), {"time_us", "process", "sandbox", "request", "kind", "text"})
                     self.assertEqual(x["sandbox"], self.sandbox)
@@ -156,7 +155,7 @@ class Debug(SharedCase):
             for p in readers:
                 p.kill()
                 p.communicate()
-        eventually(lambda: hutch("debug", "--now", self.sandbox).returncode == 0, "a place for another reader", SOON)
+        eventually(lambda: hutch("debug", "--now", self.sandbox).returncode == 0, "a place for another reader")
 
     def test_a_reader_that_sleeps_stops_nobody(self):
         p = start("debug", self.sandbox, stdout=subprocess.PIPE)
@@ -177,7 +176,7 @@ class Ends(SandboxCase):
         # its lines from here on.
         self.assertTrue(any(b"received: trace lines" in line for line in p.stdout))
         self.ended(hutch("kill", sandbox), 0)
-        out, err = p.communicate(timeout=60 * PATIENCE)
+        out, err = p.communicate(timeout=LONG)
         self.assertEqual(p.returncode, 0, err)
         self.assertIn(b"the sandbox has ended", err)
         self.assertIn(b"the sandbox ends: killed", out)

@@ -64,10 +64,12 @@ class Pool(SandboxCase):
         with concurrent.futures.ThreadPoolExecutor(6) as pool:
             made = list(pool.map(lambda _: self.create(), range(6)))
         self.assertEqual(len(set(made)), 6)
-        self.assertLessEqual(spares, set(made))
+        self.assertTrue(spares & set(made))
         for sandbox in made:
             self.assertEqual(self.sh(sandbox, "hostname"), sandbox + "\n")
         self.full(3)
+        # On a busy host one that took a first one's place may have been quicker.
+        self.assertLessEqual(spares - set(made), self.spares())
 
     def test_nobody_uses_one_that_is_nobodys(self):
         [spare] = self.fill(1)
