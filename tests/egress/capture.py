@@ -4,6 +4,7 @@ Captures every packet on every device of a namespace and counts packets and payl
 source and destination. TCP bytes count once, also when the kernel retransmits them.
 """
 
+import select
 import socket
 import struct
 import threading
@@ -11,6 +12,7 @@ import threading
 ETH_P_ALL = 3
 SOL_PACKET, PACKET_STATISTICS = 263, 6
 OUTGOING = 4
+AT_ONCE = 1 << 16  # packets; more may come as fast as they are read
 PROTOCOLS = {1: "icmp", 6: "tcp", 17: "udp", 58: "icmp6"}
 
 
@@ -53,19 +55,32 @@ class Capture:
 
     def watch(self):
         while True:
-            data, (device, kind, direction, _, _) = self.s.recvfrom(1 << 17)
-            if direction == OUTGOING and device == "lo":
-                continue  # seen again when it comes in
-            try:
-                proto, src, sport, dst, dport, payload = parse(data, kind)
-            except (IndexError, struct.error):
-                proto, src, sport, dst, dport, payload = "unreadable", "", 0, "", 0, data
-            key = (device, "out" if direction == OUTGOING else "in", proto, src, sport, dst, dport)
+            select.select([self.s], [], [])
             with self.lock:
-                count, size = self.packets.get(key, (0, 0))
-                self.packets[key] = (count + 1, size + self.fresh(key, data, kind, payload))
-                for mark in self.marks:
-                    self.marks[mark] += mark in payload
+                self.catch_up(64)
+
+    def catch_up(self, most=AT_ONCE):
+        """Counts the packets that wait in the socket, under the lock: on a busy host, watch() may
+        be late."""
+        for _ in range(most):
+            try:
+                data, (device, kind, direction, _, _) = self.s.recvfrom(1 << 17, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return
+            self.count(data, device, kind, direction)
+
+    def count(self, data, device, kind, direction):
+        if direction == OUTGOING and device == "lo":
+            return  # seen again when it comes in
+        try:
+            proto, src, sport, dst, dport, payload = parse(data, kind)
+        except (IndexError, struct.error):
+            proto, src, sport, dst, dport, payload = "unreadable", "", 0, "", 0, data
+        key = (device, "out" if direction == OUTGOING else "in", proto, src, sport, dst, dport)
+        count, size = self.packets.get(key, (0, 0))
+        self.packets[key] = (count + 1, size + self.fresh(key, data, kind, payload))
+        for mark in self.marks:
+            self.marks[mark] += mark in payload
 
     def fresh(self, key, data, kind, payload):
         """Returns the number of bytes of a packet that are not a retransmission."""
@@ -83,6 +98,13 @@ class Capture:
         bytes], ...] since the last call."""
         _, lost = struct.unpack("II", self.s.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8))
         with self.lock:
+            self.catch_up()
             self.lost += lost
             packets, self.packets = self.packets, {}
         return [[*key, *value] for key, value in packets.items()]
+
+    def seen(self, mark):
+        """Returns the number of packets with this payload."""
+        with self.lock:
+            self.catch_up()
+            return self.marks[mark]

@@ -136,7 +136,7 @@ class World:
                 c.marks[text.encode()] = 0
 
     def do_marks(self):
-        return {m.decode(): sum(c.marks[m] for c in self.captures.values()) for m in self.captures["host"].marks}
+        return {m.decode(): sum(c.seen(m) for c in self.captures.values()) for m in list(self.captures["host"].marks)}
 
     def do_canaries(self):
         """Returns everything that reached a canary since the last call."""
