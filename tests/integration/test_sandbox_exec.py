@@ -311,7 +311,7 @@ class Ends(ExecCase):
                 self.ended(hutch("wait", handle), 125)
                 got = self.logs(handle)
                 self.assertTrue(got == lines(len(got) // 16 + 1)[:len(got)] and got.startswith(seen))
-                self.assertEqual(self.commands(sandbox)[1]["state"], "lost")
+                eventually(lambda s=sandbox: self.commands(s)[1]["state"] == "lost", "the end of the sandbox")
                 self.ended(hutch("rm", "-f", sandbox), 0)
 
 
