@@ -27,7 +27,7 @@
 
 enum {
 	WORLD_DNS_PORT = 5353,
-	WORLD_PATIENCE_S = 30,
+	WORLD_PATIENCE_S = 120,
 };
 
 struct world {

@@ -18,7 +18,7 @@
 enum {
 	TALKS_MAX = 64,
 	PORT = 7000,
-	PATIENCE_S = 30,
+	PATIENCE_S = 120,
 	TELLINGS_MAX = 16, /* messages with the time */
 };
 

@@ -20,7 +20,7 @@
 #include "unit-engine.h"
 
 enum {
-	PATIENCE_S = 30,
+	PATIENCE_S = 120,
 	QUIET_MS = 300, /* long enough for an unwanted event to happen */
 };
 

@@ -9,7 +9,7 @@
 #include "unit.h"
 
 enum {
-	A_WHILE_S = 30,
+	A_WHILE_S = 120,
 	FLOOD = 100,
 };
 

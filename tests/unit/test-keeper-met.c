@@ -9,7 +9,7 @@
 
 enum {
 	FLOOD = 1000,
-	A_WHILE_S = 30,
+	A_WHILE_S = 120,
 };
 
 static struct spec spec;

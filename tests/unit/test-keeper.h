@@ -25,7 +25,7 @@
 
 enum {
 	TALKS_MAX = 800,
-	PATIENCE_S = 30,
+	PATIENCE_S = 120,
 	KEEPER_ID = 0x70000001,
 };
 

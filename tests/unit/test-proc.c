@@ -116,7 +116,7 @@ static void start_sleep(struct proc *p)
 /* True once `pid` has ended; an unreaped zombie counts as ended. */
 static bool goes_away(pid_t pid)
 {
-	for (int i = 0; i < 500; i++) {
+	for (int i = 0; i < 6000; i++) {
 		char path[64], line[2048];
 		int r;
 

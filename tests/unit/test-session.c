@@ -232,6 +232,19 @@ TEST(test_too_long)
 	assert_int_equal(run_spec(&b, (struct session_spec){ .argv = argv }), -E2BIG);
 }
 
+/* In a child process: waits until the session has written output, so that a script has begun. */
+static void wait_for_output(const struct box *b)
+{
+	struct stat st;
+
+	for (int i = 0; i < 12000; i++) {
+		if (fstat(b->out, &st) == 0 && st.st_size > 0)
+			return;
+		(void)usleep(10 * 1000);
+	}
+	_exit(4);
+}
+
 TEST(test_lost)
 {
 	_cleanup_proc_ struct proc killer = PROC_INIT;
@@ -239,7 +252,7 @@ TEST(test_lost)
 
 	box_open(&b);
 	if (proc_fork(&killer) == 1) {
-		(void)usleep(1000 * 1000);
+		wait_for_output(&b);
 		_exit(proc_signal(&b.guest, SIGKILL) < 0);
 	}
 	run_shell(&b, "echo before; sleep 100", false);
@@ -428,7 +441,7 @@ static void expect_child(struct proc *p)
 {
 	siginfo_t info = { 0 };
 
-	assert_int_equal(proc_wait(p, clock_mono() + 20 * NSEC_PER_SEC, &info), 0);
+	assert_int_equal(proc_wait(p, clock_mono() + 120 * NSEC_PER_SEC, &info), 0);
 	assert_int_equal(info.si_code, CLD_EXITED);
 	assert_int_equal(info.si_status, 0);
 }
@@ -466,8 +479,11 @@ TEST(test_slow_reader)
 		uint64_t n = 0;
 
 		(void)fd_close(p[1]);
-		(void)usleep(500 * 1000);
-		if (*passed < 64 * 1024 || *passed > 512 * 1024)
+		for (int i = 0; i < 12000 && *(volatile uint64_t *)passed < 64 * 1024; i++)
+			(void)usleep(10 * 1000);
+		(void)usleep(300 * 1000); /* more would come meanwhile */
+		if (*(volatile uint64_t *)passed < 64 * 1024 ||
+		    *(volatile uint64_t *)passed > 512 * 1024)
 			_exit(3);
 		while (pass_on(p[0], b.err, &n))
 			;
@@ -510,13 +526,14 @@ TEST(test_full_disk)
 
 /* ---- signals ---- */
 
-/* Sends signals to this process, a second apart: time for a shell to start on a busy host. */
-static void sender(struct proc *p, const int *sigs, size_t n)
+/* Sends signals to this process, a second apart, once the script has written something. */
+static void sender(struct proc *p, const struct box *b, const int *sigs, size_t n)
 {
 	if (proc_fork(p) == 1) {
+		wait_for_output(b);
 		for (size_t i = 0; i < n; i++) {
-			(void)usleep(1000 * 1000);
 			(void)kill(getppid(), sigs[i]);
+			(void)usleep(1000 * 1000);
 		}
 		_exit(0);
 	}
@@ -533,8 +550,9 @@ TEST(test_signal_is_passed_on)
 
 		box_open(&b);
 		(void)snprintf(script, sizeof(script),
-			       "trap 'exit 42' %d; while :; do sleep 0.05; done", sigs[i]);
-		sender(&p, &sigs[i], 1);
+			       "trap 'exit 42' %d; echo ready; while :; do sleep 0.05; done",
+			       sigs[i]);
+		sender(&p, &b, &sigs[i], 1);
 		run_shell(&b, script, false);
 		expect(&b, SESSION_EXITED, 42);
 	}
@@ -548,8 +566,8 @@ TEST(test_hangup)
 	_cleanup_box_ struct box b;
 
 	box_open(&b);
-	sender(&p, sigs, ARRAY_SIZE(sigs));
-	run_shell(&b, "trap 'exit 42' HUP; while :; do sleep 0.05; done", false);
+	sender(&p, &b, sigs, ARRAY_SIZE(sigs));
+	run_shell(&b, "trap 'exit 42' HUP; echo ready; while :; do sleep 0.05; done", false);
 	expect(&b, SESSION_HANGUP, SIGHUP);
 }
 
@@ -560,8 +578,8 @@ TEST(test_term_that_is_not_obeyed)
 	_cleanup_box_ struct box b;
 
 	box_open(&b);
-	sender(&p, sigs, ARRAY_SIZE(sigs));
-	run_shell(&b, "trap '' TERM; sleep 100", false);
+	sender(&p, &b, sigs, ARRAY_SIZE(sigs));
+	run_shell(&b, "trap '' TERM; echo ready; sleep 100", false);
 	expect(&b, SESSION_STOPPED, SIGTERM);
 }
 
@@ -573,8 +591,8 @@ TEST(test_ignored_signal_stays_ignored)
 
 	box_open(&b);
 	(void)signal(SIGHUP, SIG_IGN);
-	sender(&p, sigs, ARRAY_SIZE(sigs));
-	run_shell(&b, "sleep 1.5; exit 9", false);
+	sender(&p, &b, sigs, ARRAY_SIZE(sigs));
+	run_shell(&b, "echo ready; sleep 1.5; exit 9", false);
 	(void)signal(SIGHUP, SIG_DFL);
 	expect(&b, SESSION_EXITED, 9);
 }
@@ -585,8 +603,7 @@ TEST(test_terminal)
 {
 	struct winsize size = { .ws_row = 31, .ws_col = 97 };
 	const char *argv[] = { "sh", "-c", "stty size; read x; echo \"<$x>\"; stty size", NULL };
-	static const int sigs[] = { SIGWINCH };
-	_cleanup_proc_ struct proc p = PROC_INIT, keys = PROC_INIT;
+	_cleanup_proc_ struct proc keys = PROC_INIT;
 	struct termios before = { 0 }, after = { 0 };
 	_cleanup_box_ struct box b;
 	int main, side;
@@ -596,13 +613,13 @@ TEST(test_terminal)
 	assert_int_equal(tcgetattr(side, &before), 0);
 	(void)fd_close(b.in);
 	b.in = side;
-	sender(&p, sigs, ARRAY_SIZE(sigs));
 	if (proc_fork(&keys) == 1) {
 		struct termios during;
 		struct winsize other = { .ws_row = 10, .ws_col = 50 };
 
-		(void)usleep(700 * 1000);
+		wait_for_output(&b);
 		(void)ioctl(main, TIOCSWINSZ, &other);
+		(void)kill(getppid(), SIGWINCH);
 		(void)usleep(1300 * 1000);
 		(void)tcgetattr(side, &during);
 		(void)!write(main, "keys\r", 5);
