@@ -10,7 +10,7 @@ import re
 
 import hutchd
 from boxes import WORLD, EgressCase, log, run
-from sandbox import agent, hutch
+from sandbox import agent, hutch, ledger
 from waiting import eventually
 
 SLOW = 900  # seconds: the CPU may be emulated
@@ -196,6 +196,7 @@ class Docker(EgressCase):
         visits = int(VISIT.fullmatch(self.port(8081)[1])[1])
         self.assertEqual(hutch("suspend", self.sandbox, timeout=SLOW).returncode, 0)
         self.assertEqual(hutch("resume", self.sandbox, timeout=SLOW).returncode, 0)
+        self.before = ledger()  # the shared sandbox has other processes now, and stays
         self.assertEqual(int(VISIT.fullmatch(self.port(8080)[1])[1]), visits + 1, "the same database, with its memory")
         made = hutch("fork", "-n", "1", self.sandbox, timeout=SLOW)
         fork = made.stdout.decode().strip()
