@@ -16,7 +16,7 @@
 #include "api/box.h"
 #include "api/route.h"
 #include "envd/port-answer.h"
-#include "http/http-chunk.h"
+#include "http-lex/http-chunk.h"
 
 enum {
 	HEAD_MAX = 64 * 1024,

@@ -13,7 +13,7 @@
 #include <sys/uio.h>
 
 #include "base/buf.h"
-#include "http/http-chunk.h"
+#include "http-lex/http-chunk.h"
 #include "http/http-head.h"
 #include "http/http-server.h"
 

@@ -20,7 +20,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/json-util.h"
-#include "http/http-chunk.h"
+#include "http-lex/http-chunk.h"
 
 enum {
 	COUNT_MAX = 1000000,

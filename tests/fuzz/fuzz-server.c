@@ -7,7 +7,7 @@
 
 #include "base/str.h"
 #include "fuzz.h"
-#include "http/http-chunk.h"
+#include "http-lex/http-chunk.h"
 #include "http/http-head.h"
 #include "http/http-server.h"
 

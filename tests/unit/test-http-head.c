@@ -6,7 +6,7 @@
 
 #include "base/str.h"
 #include "fail.h"
-#include "http/http-chunk.h"
+#include "http-lex/http-chunk.h"
 #include "http/http-head.h"
 #include "http/http-query.h"
 #include "http/http-server.h"

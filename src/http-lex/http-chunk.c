@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "http/http-chunk.h"
+#include "http-lex/http-chunk.h"
 
 #include "base/str.h"
 
@@ -23,6 +23,20 @@ static void expect(struct http_chunk *c, bool met, enum http_chunk_state next)
 	c->state = met ? next : HTTP_CHUNK_BAD;
 }
 
+/* The trailers end in an empty line. */
+static void trailer_byte(struct http_chunk *c, char b)
+{
+	enum http_scanned r = http_scan_byte(&c->scan, b);
+
+	if (r == HTTP_SCAN_HEAD)
+		c->state = HTTP_CHUNK_DONE;
+	else if (r == HTTP_SCAN_BAD_END || r == HTTP_SCAN_CONTROL ||
+		 c->scan.pos == HTTP_CHUNK_TRAILERS_MAX)
+		c->state = HTTP_CHUNK_BAD;
+	else
+		c->state = HTTP_CHUNK_TRAILERS;
+}
+
 /* Handles a framing byte. */
 static void frame_byte(struct http_chunk *c, char b)
 {
@@ -41,10 +55,17 @@ static void frame_byte(struct http_chunk *c, char b)
 		expect(c, b == '\n', HTTP_CHUNK_SIZE);
 		break;
 	case HTTP_CHUNK_LAST_CR:
+		if (c->trailers) {
+			trailer_byte(c, b);
+			break;
+		}
 		expect(c, b == '\r', HTTP_CHUNK_LAST_LF);
 		break;
 	case HTTP_CHUNK_LAST_LF:
 		expect(c, b == '\n', HTTP_CHUNK_DONE);
+		break;
+	case HTTP_CHUNK_TRAILERS:
+		trailer_byte(c, b);
 		break;
 	case HTTP_CHUNK_DATA:
 	case HTTP_CHUNK_DONE:

@@ -2,16 +2,18 @@
 /*
  * Decodes the chunked coding of a body. Strict: a size is 1 to 13 hexadecimal digits and CR LF,
  * without extensions, and no trailers follow the last chunk. No known client sends either, and
- * servers have interpreted them differently. Pure functions.
+ * servers have interpreted them differently. Some servers send trailers: a caller may skip them.
+ * Pure functions.
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
+
+#include "http-lex/http-lex.h"
 
 enum {
 	HTTP_CHUNK_DIGITS_MAX = 13, /* below 2^52 bytes */
+	HTTP_CHUNK_TRAILERS_MAX = 16 * 1024,
 };
 
 enum http_chunk_state {
@@ -22,15 +24,18 @@ enum http_chunk_state {
 	HTTP_CHUNK_DATA_LF,
 	HTTP_CHUNK_LAST_CR,
 	HTTP_CHUNK_LAST_LF,
+	HTTP_CHUNK_TRAILERS,
 	HTTP_CHUNK_DONE,
 	HTTP_CHUNK_BAD,
 };
 
-/* Starts zeroed. */
+/* Starts zeroed but for `trailers`. */
 struct http_chunk {
+	bool trailers; /* accepts trailers, and skips them */
 	enum http_chunk_state state;
 	unsigned int digits;
-	uint64_t left; /* bytes of this chunk */
+	uint64_t left;	       /* bytes of this chunk */
+	struct http_scan scan; /* trailers so far */
 };
 
 /*
