@@ -48,9 +48,16 @@ static size_t take(struct msghdr *h, int fds[static FD_PASS_MAX])
 	return k;
 }
 
-int fd_receive(int sock, int flags, void *data, size_t n, int *fds, size_t n_fds)
+static void close_all(const int *fds, size_t n)
 {
-	struct iovec iov = { .iov_base = data, .iov_len = n };
+	for (size_t i = 0; i < n; i++)
+		(void)fd_close(fds[i]);
+}
+
+int fd_receive_up_to(int sock, int flags, void *data, size_t max, size_t *ret_n, int *fds,
+		     size_t n_fds)
+{
+	struct iovec iov = { .iov_base = data, .iov_len = max };
 	union control control = { 0 };
 	struct msghdr h = { .msg_iov = &iov,
 			    .msg_iovlen = 1,
@@ -62,12 +69,32 @@ int fd_receive(int sock, int flags, void *data, size_t n, int *fds, size_t n_fds
 
 	if (len < 0)
 		return errno == ECONNRESET ? -EPIPE : -errno;
-	if (len != (ssize_t)n || k > n_fds || (h.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {
-		while (k > 0)
-			(void)fd_close(got[--k]);
+	if (len == 0 || k > n_fds || (h.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {
+		close_all(got, k);
 		return len == 0 ? -EPIPE : -EBADMSG;
 	}
 	for (size_t i = 0; i < n_fds; i++)
 		fds[i] = i < k ? got[i] : -EBADF;
+	*ret_n = (size_t)len;
+	return 0;
+}
+
+int fd_receive(int sock, int flags, void *data, size_t n, int *fds, size_t n_fds)
+{
+	int got[FD_PASS_MAX], r;
+	size_t len = 0;
+
+	assert(n_fds <= FD_PASS_MAX);
+	for (size_t i = 0; i < FD_PASS_MAX; i++)
+		got[i] = -EBADF;
+	r = fd_receive_up_to(sock, flags, data, n, &len, got, n_fds);
+	if (r < 0)
+		return r;
+	if (len != n) {
+		close_all(got, n_fds);
+		return -EBADMSG;
+	}
+	for (size_t i = 0; i < n_fds; i++)
+		fds[i] = got[i];
 	return 0;
 }

@@ -18,3 +18,7 @@ int fd_pass(int sock, int flags, const void *data, size_t n, const int *fds, siz
  * for any other packet, whose descriptors are closed; -errno. `flags` as for recv(2).
  */
 int fd_receive(int sock, int flags, void *data, size_t n, int *fds, size_t n_fds);
+
+/* The same for a packet of 1 to `max` bytes; its length is *ret_n. */
+int fd_receive_up_to(int sock, int flags, void *data, size_t max, size_t *ret_n, int *fds,
+		     size_t n_fds);

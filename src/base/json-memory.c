@@ -8,10 +8,12 @@
 #include "base/json-memory.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <setjmp.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/util.h"
 
@@ -23,6 +25,7 @@ static_assert(sizeof(struct block) % _Alignof(max_align_t) == 0, "the memory aft
 
 static struct block blocks = { &blocks, &blocks };
 static jmp_buf *way_out; /* exit from the current parse, or NULL */
+static bool wipes;
 
 static void *take(size_t n)
 {
@@ -47,7 +50,14 @@ static void give_back(void *p)
 	b--;
 	b->next->prev = b->prev;
 	b->prev->next = b->next;
+	if (wipes)
+		explicit_bzero(b, malloc_usable_size(b));
 	free(b);
+}
+
+void json_memory_wipe(void)
+{
+	wipes = true;
 }
 
 __attribute__((constructor)) static void use(void)

@@ -47,6 +47,12 @@ int path_open_in_root(int dirfd, const char *path, int flags, mode_t mode)
 	return open_how(dirfd, path, flags, mode, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
 }
 
+int path_open_in_mount(int dirfd, const char *path, int flags, mode_t mode)
+{
+	return open_how(dirfd, path, flags, mode,
+			RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV);
+}
+
 int path_open_nofollow(int dirfd, const char *path, int flags, mode_t mode)
 {
 	return open_how(dirfd, path, flags, mode, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);

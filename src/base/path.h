@@ -17,6 +17,9 @@ int path_open_beneath(int dirfd, const char *path, int flags, mode_t mode);
 /* Same with `dirfd` as "/": absolute links and ".." resolve inside it. */
 int path_open_in_root(int dirfd, const char *path, int flags, mode_t mode);
 
+/* Same, and never onto another mount: -EXDEV, for example for a link into /proc. */
+int path_open_in_mount(int dirfd, const char *path, int flags, mode_t mode);
+
 /* Strictly beneath, with no symbolic link in the path: -ELOOP. */
 int path_open_nofollow(int dirfd, const char *path, int flags, mode_t mode);
 

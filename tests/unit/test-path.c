@@ -65,6 +65,21 @@ TEST_IN_DIR(outside_is_inside_of_a_root)
 	assert_int_equal(try(path_open_in_root, d, "loop"), -ELOOP);
 }
 
+TEST_IN_DIR(other_mounts_are_refused)
+{
+	_cleanup_close_ int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	const struct unit_dir top = { .fd = root };
+	struct unit_dir *d = *state;
+
+	furnish(d);
+	assert_int_equal(symlinkat("/in/f", d->fd, "absolute"), 0);
+	assert_int_equal(try(path_open_in_mount, d, "absolute"), 0);
+	assert_int_equal(try(path_open_in_mount, d, "up/in/f"), 0);
+	assert_int_equal(try(path_open_in_mount, d, "out"), -ENOENT);
+	assert_int_equal(try(path_open_in_mount, &top, "proc/self/status"), -EXDEV);
+	assert_int_equal(try(path_open_in_root, &top, "proc/version"), 0);
+}
+
 TEST_IN_DIR(outside_is_refused)
 {
 	struct unit_dir *d = *state;

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Confines hutch-tap before it reads its configuration or a byte of a stream. In this order:
+ *
+ * 1. The capability bounding set.
+ * 2. Namespaces of its own: mounts, network, IPC, host name, control groups. The network has no
+ *    device; the sockets that the keeper passes belong to the host's and still work.
+ * 3. An empty, read-only root directory.
+ * 4. User and groups: an id that owns nothing. Then all other capability sets; no new privileges.
+ * 5. Death with the warden, as for the keeper. Not dumpable: only root can inspect the process, and
+ *    there is no core file with secrets.
+ * 6. Limits: descriptors, processes, memory, file size.
+ * 7. Landlock, handling every right and allowing none.
+ * 8. seccomp: only the system calls of serving; any other kills hutch-tap. It can neither make nor
+ *    connect a socket, also not by sending (MSG_FASTOPEN).
+ *
+ * An ordinary user has stages 2 and 3 only if the warden has a user namespace; 7 and 8 hold always.
+ */
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "confine/become.h"
+#include "confine/caps.h"
+#include "confine/filter.h"
+#include "confine/landlock.h"
+#include "confine/rlimits.h"
+#include "confine/self.h"
+#include "confine/stages.h"
+#include "tap-link/tap-link.h"
+#include "tap/tap-confine.h"
+
+/* Where the root is mounted. The path means nothing after it becomes "/". */
+#define PLACE "/run"
+
+#define NAMESPACES (CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP)
+#define MEMORY_MAX (UINT64_C(1) << 30)
+#define FILE_MAX   (UINT64_C(16) << 20) /* stderr may be a file; nothing else is written */
+
+enum {
+	FILES_MAX = 2 * TAP_STREAMS_MAX + 64,
+	KEPT = 5,
+};
+
+struct jail {
+	const struct tap_jail *given;
+	bool has_namespaces;
+	ino_t network; /* the warden's */
+};
+
+int tap_confine_fds(struct err *e)
+{
+	int kept[KEPT] = { 0, 1, STDERR_FILENO, TAP_FD_WARDEN, TAP_FD_KEEPER };
+	int r = self_null_stdio(2);
+
+	if (r == 0)
+		r = fd_close_others(0, kept, KEPT);
+	return r < 0 ? err_set(e, r, "cannot close descriptors: %s", strerror(-r)) : 0;
+}
+
+/* ---- 1 to 3: capabilities, namespaces, root ---- */
+
+static int drop_bounding_set(void *arg)
+{
+	const struct jail *j = arg;
+	int r = caps_bound(0);
+
+	return r == -EPERM && !j->given->has_uid ? 0 : r;
+}
+
+static ino_t network(void)
+{
+	struct stat st;
+
+	return stat("/proc/self/ns/net", &st) < 0 ? 0 : st.st_ino;
+}
+
+static int make_namespaces(void *arg)
+{
+	struct jail *j = arg;
+
+	j->network = network();
+	j->has_namespaces = unshare(NAMESPACES) == 0;
+	return !j->has_namespaces && j->given->has_uid ? -errno : 0;
+}
+
+static int has_other_network(void *arg)
+{
+	const struct jail *j = arg;
+
+	return j->has_namespaces && network() == j->network ? -EPERM : 0;
+}
+
+/* As described in pivot_root(2), "pivot_root(".", ".")". */
+static int empty_root(void *arg)
+{
+	const struct jail *j = arg;
+
+	if (!j->has_namespaces)
+		return 0;
+	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+	    mount("hutch", PLACE, "tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC,
+		  "mode=555,size=4k,nr_inodes=1") < 0 ||
+	    chdir(PLACE) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 ||
+	    umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
+		return -errno;
+	return 0;
+}
+
+static int has_empty_root(void *arg)
+{
+	const struct jail *j = arg;
+	struct stat st;
+
+	if (!j->has_namespaces)
+		return 0;
+	/* The only inode of the file system is its root. */
+	if (stat("/", &st) < 0)
+		return -errno;
+	return st.st_nlink != 2 || access("/proc", F_OK) == 0 || access(PLACE, F_OK) == 0 ? -EPERM
+											  : 0;
+}
+
+/* ---- 4 and 5: identity ---- */
+
+static int become_user(void *arg)
+{
+	const struct jail *j = arg;
+
+	return j->given->has_uid ? become(j->given->uid) : 0;
+}
+
+static int die_with_warden(void *arg)
+{
+	int r = self_die_with_parent();
+
+	return r < 0 ? r : self_not_dumpable();
+}
+
+static int has_warden(void *arg)
+{
+	const struct jail *j = arg;
+
+	return getppid() != j->given->parent ? -ESRCH : 0;
+}
+
+/* ---- 6 and 7: limits, Landlock ---- */
+
+static int set_limits(void *arg)
+{
+	static const struct limit limits[] = {
+		{ RLIMIT_NOFILE, FILES_MAX }, { RLIMIT_NPROC, 0 },   { RLIMIT_CORE, 0 },
+		{ RLIMIT_FSIZE, FILE_MAX },   { RLIMIT_MEMLOCK, 0 }, { RLIMIT_MSGQUEUE, 0 },
+		{ RLIMIT_DATA, MEMORY_MAX },
+	};
+
+	/* The last one is too low for a sanitizer's shadow memory. */
+	return rlimits_lower(limits, ARRAY_SIZE(limits) - SANITIZED);
+}
+
+static int forbid_files(void *arg)
+{
+	int r = landlock_forbid_all(false, -EBADF, 0);
+
+	if (r == 0)
+		log_warning("this kernel has no Landlock for hutch-tap");
+	return MIN(r, 0);
+}
+
+/* ---- 8: seccomp ---- */
+
+/* clang-format off */
+/* Sends on connected sockets only. With MSG_FASTOPEN, a socket that the keeper has disconnected would
+ * be connected again, to any address; Landlock does not see that. */
+#define SEND(name, flags)								\
+	UNLESS(__NR_##name, 4),								\
+	LOAD_ARG(flags), BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, MSG_FASTOPEN, 1, 0),	\
+	RETURN(SECCOMP_RET_ALLOW),							\
+	RETURN(OTHERWISE)
+
+static const struct sock_filter serving[] = {
+	FILTER_HEAD,
+
+	/* Streams and messages, the most frequent calls first. */
+	ALLOW(recvfrom), SEND(sendto, 3),
+#ifdef __NR_epoll_wait
+	ALLOW(epoll_wait),
+#endif
+	ALLOW(epoll_pwait), ALLOW(epoll_ctl), ALLOW(recvmsg), SEND(sendmsg, 2), ALLOW(close),
+	ALLOW(shutdown), ALLOW(timerfd_settime), ALLOW(read),
+
+	ALLOW_MEMORY,
+
+	/* The configuration is read from a memfd; log lines go to stderr. */
+	ALLOW(pread64), ALLOW(write),
+
+	/* Times of certificates and deadlines, where the vDSO cannot tell. */
+	ALLOW(clock_gettime), ALLOW(gettimeofday),
+#ifdef __NR_time
+	ALLOW(time),
+#endif
+
+	/* OpenSSL: seeds, and the check for a fork. */
+	ALLOW(getrandom), ALLOW(getpid),
+
+	/* The C library's locks; they never wait, because there is one thread. */
+	ALLOW(futex), ALLOW(exit_group), ALLOW(restart_syscall), ALLOW(rt_sigreturn),
+
+	/* TCP_NODELAY, and SO_LINGER to close with a reset. */
+	UNLESS(__NR_setsockopt, 10),
+	LOAD_ARG(1), UNLESS(IPPROTO_TCP, 3),
+	LOAD_ARG(2), UNLESS(TCP_NODELAY, 4),
+	RETURN(SECCOMP_RET_ALLOW),
+	UNLESS(SOL_SOCKET, 2),
+	LOAD_ARG(2), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SO_LINGER, 1, 0),
+	RETURN(OTHERWISE),
+	RETURN(SECCOMP_RET_ALLOW),
+
+	RETURN(OTHERWISE),
+};
+/* clang-format on */
+
+static int filter_calls(void *arg)
+{
+	return filter_apply(serving, ARRAY_SIZE(serving));
+}
+
+static const struct confine_stage stages[] = {
+	{ "the bounding set", drop_bounding_set },
+	{ "namespaces", make_namespaces, has_other_network },
+	{ "an empty root", empty_root, has_empty_root },
+	{ "user and groups", become_user },
+	{ "capabilities", stage_drop_privileges, stage_has_no_privileges },
+	{ "the tie to the warden", die_with_warden, has_warden },
+	{ "limits", set_limits },
+	{ "Landlock", forbid_files, stage_has_no_files },
+	{ "the syscall filter", filter_calls },
+	{ NULL },
+};
+
+int tap_confine(const struct tap_jail *j, struct err *e)
+{
+	struct jail jail = { .given = j };
+
+	return confine_run_err(stages, &jail, "isolating hutch-tap", e);
+}

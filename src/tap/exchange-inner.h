@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An exchange, internal to exchange*.c.
+ *
+ *  exchange.c           its life, bytes and ends of both connections
+ *  exchange-request.c   bytes of the client: rules, secrets, bodies
+ *  exchange-response.c  bytes of the server
+ *  exchange-end.c       the end of a request: records, and responses by hutch-tap itself
+ */
+#pragma once
+
+#include "tap/aws-chunk.h"
+#include "tap/body.h"
+#include "tap/inject.h"
+#include "tap/mask.h"
+#include "tap/response.h"
+
+enum client_phase {
+	CLIENT_HEAD,
+	CLIENT_COLLECT, /* the body is needed before the request can be sent */
+	CLIENT_BODY,
+	CLIENT_WAIT, /* the request is complete, its response is not */
+	CLIENT_RAW,  /* a WebSocket */
+};
+
+enum server_phase {
+	SERVER_IDLE, /* may not send */
+	SERVER_HEAD,
+	SERVER_BODY,
+	SERVER_RAW,
+};
+
+enum {
+	COLLECT_MAX = 1024 * 1024,
+	INTERIM_MAX = 64, /* 1xx responses before the final one */
+};
+
+struct exchange {
+	struct exchange_conf conf;
+	struct buf to_server, to_client;
+	enum client_phase client;
+	enum server_phase server;
+	bool over, server_done, client_eof;
+	size_t served; /* complete responses */
+
+	struct mask *mask; /* the secrets sent on this connection; NULL: none yet */
+
+	/* The request in progress. */
+	bool active;	/* it must be reported */
+	bool responded; /* the head of its final response is written */
+	bool close;	/* the connections end after it */
+	bool old;	/* the client does not know chunks and 1xx */
+	bool websocket;
+	bool opaque; /* the response is compressed, although it must be searched */
+	unsigned int interims;
+	uint64_t started, max_body;
+	struct tap_request record;
+
+	struct head_input client_head, server_head;
+	struct body client_body, server_body;
+	enum body_kind to_server_kind, to_client_kind;
+	struct buf collected;
+	struct aws_chunks *chunks; /* signs the body's chunks; NULL: it has none */
+};
+
+/* Answers the request in progress, if its response has not begun, reports it and closes. */
+void exchange_refuse(struct exchange *x, const struct refusal *why);
+
+/* Reports the request in progress. */
+void exchange_report(struct exchange *x, enum tap_result result, const char *text);
+
+/* The response is complete. */
+void exchange_complete(struct exchange *x);
+
+/* Each takes one step and returns the number of bytes it used, or -ENOMEM. */
+ssize_t exchange_client_step(struct exchange *x, const char *data, size_t n);
+ssize_t exchange_server_step(struct exchange *x, const char *data, size_t n);
+
+/* Passes on the bytes of a stream that the mask holds back. 0 or -ENOMEM. */
+int exchange_flush_mask(struct exchange *x);

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tap/exchange-inner.h"
+
+enum {
+	STATUS_SWITCHING = 101,
+	STATUS_FINAL = 200,
+};
+
+static int bad(struct refusal *why, const char *what)
+{
+	return refuse(why, TAP_BAD_RESPONSE, 502, "the response of the server has %s", what);
+}
+
+static int switch_protocols(struct exchange *x, struct response *r, struct refusal *why)
+{
+	if (!x->websocket || !r->websocket || x->client != CLIENT_WAIT)
+		return bad(why, "an upgrade that was not requested");
+	x->to_client_kind = BODY_NONE;
+	response_write(&x->to_client, r, BODY_NONE, false, x->mask);
+	x->responded = x->record.upgraded = true;
+	x->record.status = STATUS_SWITCHING;
+	x->server = SERVER_RAW;
+	x->client = CLIENT_RAW;
+	return 0;
+}
+
+/* 100 (Continue), 103 (Early Hints), ... */
+static int interim(struct exchange *x, struct response *r, struct refusal *why)
+{
+	if (r->status == STATUS_SWITCHING)
+		return switch_protocols(x, r, why);
+	if (++x->interims > INTERIM_MAX)
+		return bad(why, "too many interim responses before it");
+	if (!x->old)
+		response_write(&x->to_client, r, BODY_NONE, false, x->mask);
+	return 0;
+}
+
+static void final(struct exchange *x, struct response *r)
+{
+	enum body_kind kind = r->kind;
+
+	/* A client of HTTP/1.0 does not know chunks. */
+	if (kind == BODY_CHUNKED && x->old)
+		kind = BODY_UNTIL_CLOSE;
+	x->close |= r->close || kind == BODY_UNTIL_CLOSE || x->client != CLIENT_WAIT;
+	x->to_client_kind = kind;
+	x->opaque = x->mask && response_is_compressed(r);
+	response_write(&x->to_client, r, kind, x->close, x->mask);
+	x->responded = true;
+	x->record.status = (uint16_t)r->status;
+	body_start(&x->server_body, r->kind, r->length, true);
+	x->server = SERVER_BODY;
+	if (x->server_body.done)
+		exchange_complete(x);
+}
+
+static int read_head(struct exchange *x, struct refusal *why)
+{
+	const char *reason = NULL;
+	struct response r;
+	int ret = response_parse(&x->server_head, x->record.method, &r, &reason);
+
+	if (ret < 0)
+		ret = bad(why, reason);
+	else if (r.status < STATUS_FINAL)
+		ret = interim(x, &r, why);
+	else
+		final(x, &r);
+	head_input_reset(&x->server_head);
+	return ret;
+}
+
+static ssize_t step_head(struct exchange *x, const char *data, size_t n, struct refusal *why)
+{
+	const char *reason = NULL;
+	size_t used;
+	int r = head_feed(&x->server_head, data, n, &used, &reason);
+
+	if (r == -EBADMSG)
+		return bad(why, reason);
+	if (r == -E2BIG)
+		return bad(why, "a head that is too long");
+	if (r > 0)
+		r = read_head(x, why);
+	return r < 0 ? r : (ssize_t)used;
+}
+
+/* Passes on bytes of a body or stream, masked. */
+static int pass(struct exchange *x, const char *data, size_t n)
+{
+	const char *masked;
+	size_t masked_n;
+
+	x->record.bytes_in += n;
+	if (mask_feed(x->mask, data, n, &masked, &masked_n) < 0)
+		return -ENOMEM;
+	body_write(&x->to_client, x->to_client_kind, masked, masked_n);
+	return 0;
+}
+
+static ssize_t step_body(struct exchange *x, const char *data, size_t n, struct refusal *why)
+{
+	const char *piece;
+	size_t piece_n;
+	ssize_t used = body_feed(&x->server_body, data, n, &piece, &piece_n);
+
+	if (used < 0)
+		return bad(why, "broken chunks");
+	if (pass(x, piece, piece_n) < 0)
+		return -ENOMEM;
+	if (!x->server_body.done)
+		return used;
+	if (exchange_flush_mask(x) < 0)
+		return -ENOMEM;
+	body_end(&x->to_client, x->to_client_kind);
+	exchange_complete(x);
+	return used;
+}
+
+ssize_t exchange_server_step(struct exchange *x, const char *data, size_t n)
+{
+	struct refusal why = { 0 };
+	ssize_t r = 0;
+
+	switch (x->server) {
+	case SERVER_IDLE:
+		/* Never taken for the response to a later request. */
+		r = bad(&why, "bytes that no request asked for");
+		break;
+	case SERVER_HEAD:
+		r = step_head(x, data, n, &why);
+		break;
+	case SERVER_BODY:
+		r = step_body(x, data, n, &why);
+		break;
+	case SERVER_RAW:
+		r = pass(x, data, n) < 0 ? -ENOMEM : (ssize_t)n;
+		break;
+	}
+	if (r != -EBADMSG)
+		return r < 0 ? -ENOMEM : r;
+	exchange_refuse(x, &why);
+	return (ssize_t)n;
+}

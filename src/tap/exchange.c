@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tap/exchange-inner.h"
+
+#include <sodium.h>
+
+enum {
+	OUT_MAX = 8 * 1024 * 1024, /* far above what one call appends */
+};
+
+int exchange_new(const struct exchange_conf *c, struct exchange **ret)
+{
+	struct exchange *x = calloc(1, sizeof(*x));
+
+	if (!x)
+		return -ENOMEM;
+	x->conf = *c;
+	x->to_server = x->to_client = (struct buf)BUF_INIT(OUT_MAX);
+	x->client_head = x->server_head = (struct head_input)HEAD_INPUT_INIT;
+	x->collected = (struct buf)BUF_INIT(COLLECT_MAX);
+	*ret = x;
+	return 0;
+}
+
+struct exchange *exchange_free(struct exchange *x)
+{
+	if (!x)
+		return NULL;
+	if (x->to_server.data)
+		sodium_memzero(x->to_server.data, x->to_server.cap);
+	buf_done(&x->to_server);
+	buf_done(&x->to_client);
+	buf_done(&x->collected);
+	head_input_reset(&x->client_head);
+	head_input_reset(&x->server_head);
+	x->mask = mask_free(x->mask);
+	x->chunks = aws_chunks_free(x->chunks);
+	free(x);
+	return NULL;
+}
+
+/* ---- ends ---- */
+
+void exchange_abort(struct exchange *x, enum tap_result result, const char *text)
+{
+	struct refusal why;
+
+	if (x->over)
+		return;
+	switch (result) {
+	case TAP_SERVER_TRUST:
+	case TAP_SERVER_TLS:
+	case TAP_SERVER_CLOSED:
+	case TAP_BAD_RESPONSE:
+	case TAP_TIME:
+		(void)refuse(&why, result, result == TAP_TIME ? 504 : 502, "%s", text);
+		exchange_refuse(x, &why);
+		break;
+	default:
+		exchange_report(x, result, text);
+		x->over = true;
+	}
+}
+
+/* ---- bytes ---- */
+
+static int failed(struct exchange *x)
+{
+	exchange_abort(x, TAP_FAULT, "out of memory");
+	return -ENOMEM;
+}
+
+static int run(struct exchange *x, struct buf *out, const char *data, size_t n, size_t *ret_used,
+	       ssize_t (*step)(struct exchange *x, const char *data, size_t n))
+{
+	ssize_t used = 1;
+	size_t at = 0;
+
+	*ret_used = 0;
+	if (!x->over && out->len >= EXCHANGE_BUFFER)
+		return 0;
+	n = x->over ? n : MIN(n, (size_t)EXCHANGE_BUFFER);
+	while (at < n && used > 0 && !x->over) {
+		used = step(x, data + at, n - at);
+		if (used < 0 || x->to_server.err || x->to_client.err)
+			return failed(x);
+		at += (size_t)used;
+	}
+	*ret_used = x->over ? n : at;
+	return 0;
+}
+
+int exchange_from_client(struct exchange *x, const char *data, size_t n, size_t *ret_used)
+{
+	return run(x, &x->to_server, data, n, ret_used, exchange_client_step);
+}
+
+int exchange_from_server(struct exchange *x, const char *data, size_t n, size_t *ret_used)
+{
+	return run(x, &x->to_client, data, n, ret_used, exchange_server_step);
+}
+
+/* ---- ends of connections ---- */
+
+void exchange_client_eof(struct exchange *x)
+{
+	if (x->over)
+		return;
+	switch (x->client) {
+	case CLIENT_HEAD:
+	case CLIENT_COLLECT:
+	case CLIENT_BODY:
+		exchange_abort(x, TAP_CLIENT_CLOSED, "the client closed before its request's end");
+		break;
+	case CLIENT_WAIT:
+		x->client_eof = true;
+		break;
+	case CLIENT_RAW:
+		x->client_eof = x->server_done = true;
+		break;
+	}
+}
+
+/*
+ * Without any byte of a response on a connection that was used before, the server has just closed
+ * an idle connection. A client repeats its request then, but not after a 502.
+ */
+static bool is_stale(const struct exchange *x)
+{
+	return x->served > 0 && x->server_head.text.len == 0 && x->interims == 0;
+}
+
+void exchange_server_eof(struct exchange *x)
+{
+	if (x->over)
+		return;
+	switch (x->server) {
+	case SERVER_IDLE:
+	case SERVER_HEAD:
+		if (is_stale(x)) {
+			exchange_report(x, TAP_SERVER_CLOSED,
+					"the server closed before its response");
+			x->over = true;
+		}
+		exchange_abort(x, TAP_SERVER_CLOSED, "the server closed before its response");
+		break;
+	case SERVER_BODY:
+		if (x->server_body.kind == BODY_UNTIL_CLOSE && exchange_flush_mask(x) == 0) {
+			body_end(&x->to_client, x->to_client_kind);
+			exchange_complete(x);
+		}
+		exchange_abort(x, TAP_SERVER_CLOSED, "the server closed in its response");
+		break;
+	case SERVER_RAW:
+		(void)exchange_flush_mask(x);
+		exchange_report(x, TAP_DONE, "");
+		x->over = true;
+		break;
+	}
+}
+
+struct buf *exchange_to_server(struct exchange *x)
+{
+	return &x->to_server;
+}
+
+struct buf *exchange_to_client(struct exchange *x)
+{
+	return &x->to_client;
+}
+
+bool exchange_over(const struct exchange *x)
+{
+	return x->over;
+}
+
+bool exchange_server_done(const struct exchange *x)
+{
+	return x->server_done;
+}
+
+bool exchange_idle(const struct exchange *x)
+{
+	return !x->over && !x->active && x->client_head.text.len == 0;
+}
+
+bool exchange_in_request(const struct exchange *x)
+{
+	return x->active;
+}
