@@ -48,7 +48,9 @@ enum audit_kind {
 	AUDIT_GC = 32,
 	AUDIT_LIFE = 33,
 	AUDIT_LIFE_END = 34,
-	AUDIT_API_KEY = 40, /* host chain; 35 to 39 are reserved for events of sandboxes */
+	AUDIT_HTTP = 35,
+	AUDIT_API_KEY = 40, /* host chain; 36 to 39 are reserved for events of sandboxes */
+	AUDIT_SECRET = 41,  /* host chain */
 	AUDIT_KINDS
 };
 

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A child process speaks with the endpoint. It has the request, but not the store, and for root it
+ * is an ordinary user: a fault in the parsing of TLS has no more than that. It sends one struct
+ * head, and the body or nothing.
+ */
+#include "token/apart.h"
+
+#include <grp.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/proc.h"
+#include "token/https.h"
+
+enum {
+	NOBODY = 65534,
+};
+
+struct head {
+	unsigned int status;
+	struct err e;
+};
+
+/* In a user namespace without this id (EINVAL), root is only the user who made the namespace. */
+static int drop_user(void)
+{
+	if (geteuid() != 0)
+		return 0;
+	if (setgroups(0, NULL) < 0 || setresgid(NOBODY, NOBODY, NOBODY) < 0 ||
+	    setresuid(NOBODY, NOBODY, NOBODY) < 0)
+		return errno == EINVAL ? 0 : -errno;
+	return 0;
+}
+
+static int confine(int to, pid_t parent, struct err *e)
+{
+	const struct rlimit none = { 0, 0 };
+	int kept[] = { to };
+	int r = fd_close_others(STDERR_FILENO + 1, kept, ARRAY_SIZE(kept));
+
+	if (r == 0)
+		r = drop_user();
+	if (r == 0 && (setrlimit(RLIMIT_FSIZE, &none) < 0 || setrlimit(RLIMIT_NPROC, &none) < 0))
+		r = -errno;
+	if (r == 0)
+		r = proc_die_with(parent, SIGKILL);
+	return r < 0 ? err_set(e, r, "cannot confine a process: %s", strerror(-r)) : 0;
+}
+
+static void child(const struct token_url *url, X509_STORE *trusted, const struct buf *request,
+		  int to, pid_t parent)
+{
+	_cleanup_secret_ struct buf response = BUF_INIT(TOKEN_RESPONSE_MAX);
+	struct head head = { .e = ERR_INIT };
+	char *body = NULL;
+	size_t n = 0;
+
+	if (confine(to, parent, &head.e) < 0 ||
+	    https_exchange(url, trusted, request, &response, &head.status, &body, &n, &head.e) < 0)
+		n = 0;
+	if (fd_write_all(to, &head, sizeof(head)) == 0 && n > 0)
+		(void)fd_write_all(to, body, n);
+}
+
+static int take(const struct buf *text, unsigned int *ret_status, struct buf *ret, struct err *e)
+{
+	struct head head;
+
+	if (text->len < sizeof(head))
+		return err_set(e, -EIO, "the process that speaks with the endpoint was killed");
+	memcpy(&head, text->data, sizeof(head));
+	head.e.msg[sizeof(head.e.msg) - 1] = '\0';
+	if (head.e.num != 0)
+		return err_set(e, -EIO, "%s", head.e.msg);
+	*ret_status = head.status;
+	return buf_put(ret, text->data + sizeof(head), text->len - sizeof(head)) < 0 ? err_oom(e)
+										     : 0;
+}
+
+int apart_exchange(const struct token_url *url, X509_STORE *trusted, const struct buf *request,
+		   unsigned int *ret_status, struct buf *ret, struct err *e)
+{
+	_cleanup_secret_ struct buf text = BUF_INIT(TOKEN_RESPONSE_MAX + sizeof(struct head));
+	_cleanup_close_ int from = -EBADF, to = -EBADF;
+	_cleanup_proc_ struct proc p = PROC_INIT;
+	const pid_t parent = getpid();
+	int r = fd_pipe(0, &from, &to);
+
+	if (r == 0)
+		r = proc_fork(&p);
+	if (r < 0)
+		return err_set(e, r, "cannot start a process: %s", strerror(-r));
+	if (r == 1) {
+		child(url, trusted, request, to, parent);
+		_exit(EXIT_SUCCESS);
+	}
+	to = fd_close(to);
+	r = fd_read_all(from, &text);
+	return r < 0 ? err_set(e, r, "cannot read the response: %s", strerror(-r))
+		     : take(&text, ret_status, ret, e);
+}
