@@ -294,6 +294,7 @@ static const char *colour_of(unsigned int kind, const json_t *o)
 
 	switch (kind) {
 	case AUDIT_EGRESS:
+	case AUDIT_HTTP:
 		return verdict && str_eq(verdict, "deny") ? "\033[31m" : "";
 	case AUDIT_REFUSED:
 	case AUDIT_LIMIT:
@@ -308,6 +309,7 @@ static const char *colour_of(unsigned int kind, const json_t *o)
 	case AUDIT_FILE_WRITE:
 	case AUDIT_IMAGE:
 	case AUDIT_API_KEY:
+	case AUDIT_SECRET:
 		return "\033[32m";
 	case AUDIT_BEGIN:
 	case AUDIT_SEAL:

@@ -6,6 +6,13 @@
 #include "cli/cli.h"
 #include "cli/view.h"
 #include "policy/docs.h"
+#include "policy/explain-http.h"
+#include "policy/value.h"
+
+enum {
+	HTTP_RULE_SHOWN = 512, /* bytes of a rule, and of a request, in a message */
+	REQUEST_SHOWN = L7_METHOD_MAX + RULE_TEXT_MAX + L7_PATH_MAX + 16,
+};
 
 static json_t *diag_json(const struct diag *g)
 {
@@ -178,13 +185,18 @@ static void print_why_not(const struct explanation *x)
 		(void)fputs("  to allow add it to egress.domains of the agent's file\n", stdout);
 }
 
+static void print_title(const struct invocation *inv, bool allowed, const char *what)
+{
+	(void)printf("%s%s%s  ", cli_style(inv, allowed ? "\033[1;32m" : "\033[1;31m"),
+		     allowed ? "allowed" : "denied ", cli_style(inv, "\033[0m"));
+	cli_puts(stdout, what);
+	(void)fputc('\n', stdout);
+}
+
 static void print_explanation(const struct invocation *inv, const struct policy *p,
 			      const char *what, const struct explanation *x)
 {
-	(void)printf("%s%s%s  ", cli_style(inv, x->verdict.allowed ? "\033[1;32m" : "\033[1;31m"),
-		     x->verdict.allowed ? "allowed" : "denied ", cli_style(inv, "\033[0m"));
-	cli_puts(stdout, what);
-	(void)fputc('\n', stdout);
+	print_title(inv, x->verdict.allowed, what);
 	if (x->deny)
 		print_rule(p, x->verdict.deny, x->deny, "deny");
 	if (x->deny && x->allow)
@@ -225,6 +237,146 @@ static json_t *explanation_json(const struct target *t, const char *what,
 			 "presets", presets);
 }
 
+/* ---- explain a request ---- */
+
+static void print_at(struct pos pos)
+{
+	(void)fputs("  at       ", stdout);
+	cli_puts(stdout, pos.src->label);
+	(void)printf(":%u\n", pos.line);
+}
+
+static void print_http_rule(const struct http_rule *r, const char *title)
+{
+	char text[HTTP_RULE_SHOWN], size[VALUE_HINT_MAX];
+
+	(void)printf("  %-8s %s", title, http_rule_format(r, text, sizeof(text)));
+	if (r->max_body > 0)
+		(void)printf(", bodies up to %s", value_format_size(r->max_body, size));
+	if (r->rate > 0)
+		(void)printf(", %llu requests per minute", (unsigned long long)r->rate);
+	(void)fputc('\n', stdout);
+	print_at(r->pos);
+}
+
+static void print_near(const struct http_rule *r)
+{
+	char text[HTTP_RULE_SHOWN];
+
+	(void)fputs("  no rule  ", stdout);
+	cli_puts(stdout, r->pos.src->label);
+	(void)printf(":%u allows %s\n", r->pos.line, http_rule_format(r, text, sizeof(text)));
+}
+
+/* How the secret is sent: "header X-Api-Key". */
+static const char *form_text(const struct secret *s, char *out, size_t size)
+{
+	static const char *const texts[] = {
+		[AUTH_BEARER] = "Authorization: Bearer",
+		[AUTH_HEADER] = "header %s",
+		[AUTH_BASIC] = "Authorization: Basic, user %s",
+		[AUTH_QUERY] = "query parameter %s",
+		[AUTH_AWS] = "AWS signature",
+	};
+	const char *const named[] = { [AUTH_HEADER] = s->header.text,
+				      [AUTH_BASIC] = s->user.text,
+				      [AUTH_QUERY] = s->parameter.text,
+				      [AUTH_AWS] = NULL };
+	const char *text = texts[s->form], *at = strstr(text, "%s");
+
+	if (at)
+		(void)snprintf(out, size, "%.*s%s", (int)(at - text), text, named[s->form]);
+	else
+		(void)snprintf(out, size, "%s", text);
+	return out;
+}
+
+static void print_secrets(const struct request_explanation *x)
+{
+	char text[256];
+
+	for (size_t i = 0; i < x->n_secrets; i++) {
+		(void)printf("  secret   %s, as %s%s\n", x->secrets[i]->name,
+			     form_text(x->secrets[i], text, sizeof(text)),
+			     x->n_secrets > 1 ? ", if the request has its placeholder" : "");
+		print_at(x->secrets[i]->pos);
+	}
+}
+
+static void print_request(const struct invocation *inv, const struct policy *p, const char *what,
+			  const struct request_explanation *x)
+{
+	if (!x->connect.verdict.allowed || (!x->rule && !x->near)) {
+		print_explanation(inv, p, what, &x->connect);
+	} else {
+		print_title(inv, x->allowed, what);
+		if (x->rule)
+			print_http_rule(x->rule, x->allowed ? "allow" : "deny");
+		else
+			print_near(x->near);
+	}
+	print_secrets(x);
+}
+
+static json_t *http_rule_json(const struct http_rule *r)
+{
+	char host[RULE_TEXT_MAX];
+
+	if (!r)
+		return json_null();
+	return json_pack("{s:s, s:o, s:o, s:I, s:I, s:b, s:s, s:i}", "host",
+			 rule_format_host(&r->host, host), "methods",
+			 json_texts(r->methods.v, r->methods.n), "paths",
+			 json_texts(r->paths.v, r->paths.n), "max_body", (json_int_t)r->max_body,
+			 "rate", (json_int_t)r->rate, "deny", (int)r->deny, "file",
+			 r->pos.src->label, "line", (int)r->pos.line);
+}
+
+static json_t *request_json(const struct request *r, const char *what, const char *target,
+			    const struct request_explanation *x)
+{
+	json_t *secrets = json_array();
+
+	for (size_t i = 0; i < x->n_secrets; i++) {
+		const struct secret *s = x->secrets[i];
+
+		(void)json_push(secrets, json_pack("{s:s, s:s, s:s, s:i}", "name", s->name, "form",
+						   auth_form_names[s->form], "file",
+						   s->pos.src->label, "line", (int)s->pos.line));
+	}
+	return json_pack(
+		"{s:s, s:b, s:o, s:o, s:o, s:o}", "request", what, "allowed", (int)x->allowed,
+		"connect", explanation_json(&r->target, target, &x->connect), "rule",
+		http_rule_json(x->rule), "nearest", http_rule_json(x->near), "secrets", secrets);
+}
+
+static int explain_request(struct invocation *inv)
+{
+	_cleanup_default_store_ struct default_store s = { 0 };
+	_cleanup_policy_ struct policy *p = NULL;
+	struct request_explanation x;
+	struct err e = ERR_INIT;
+	struct request r;
+	char what[REQUEST_SHOWN], target[RULE_TEXT_MAX + 8];
+	int code;
+
+	if (request_parse(inv->args[1], &r, &e) < 0)
+		return cli_usage(inv, "'%s': %s", inv->args[1], e.msg);
+	code = compile(inv, &s, &p);
+	if (code != EXIT_OK)
+		return code;
+	if (policy_explain_request(p, &s.store, &r, &x, &e) < 0)
+		return cli_fail(inv, &e);
+	(void)snprintf(target, sizeof(target), "%s:%u", r.target.name.text, r.target.port);
+	(void)snprintf(what, sizeof(what), "%s %s%s", r.method,
+		       r.target.port == 443 ? r.target.name.text : target, r.path);
+	code = x.allowed ? EXIT_OK : EXIT_NO;
+	if (cli_option(inv, "json"))
+		return cli_print_json(request_json(&r, what, target, &x), code);
+	print_request(inv, p, what, &x);
+	return code;
+}
+
 static int run_config_explain(struct invocation *inv)
 {
 	_cleanup_default_store_ struct default_store s = { 0 };
@@ -235,6 +387,8 @@ static int run_config_explain(struct invocation *inv)
 	char host[ADDR_TEXT_MAX], what[RULE_TEXT_MAX + 8];
 	int code;
 
+	if (strchr(inv->args[1], ' '))
+		return explain_request(inv);
 	if (target_parse(inv->args[1], strlen(inv->args[1]), &t, &e) < 0)
 		return cli_usage(inv, "'%s': %s", inv->args[1], e.msg);
 	code = compile(inv, &s, &p);
@@ -292,10 +446,12 @@ static const struct command cmd_config_compile = {
 };
 
 static const struct command cmd_config_explain = {
-	.name = "explain", .args = "AGENT NAME:PORT", .min_args = 2, .max_args = 2,
-	.summary = "say whether an agent may connect, and why",
+	.name = "explain", .args = "AGENT NAME:PORT|REQUEST", .min_args = 2, .max_args = 2,
+	.summary = "say whether an agent may connect or send a request, and why",
 	.help = "Shows the rule that decides, its file and line, and the preset it came from. If denied, shows which preset\n"
-		"would allow it. Exits 0 if allowed, 1 if denied.",
+		"would allow it. Exits 0 if allowed, 1 if denied.\n\n"
+		"REQUEST is one argument, \"METHOD HOST/PATH\" or \"METHOD https://HOST/PATH\". For it, also shows the rule of\n"
+		"egress.http, or the nearest one if none allows it, and the secret that would be sent.",
 	.options = OPTIONS(OPT_JSON, OPT_INCLUDE), .run = run_config_explain,
 };
 

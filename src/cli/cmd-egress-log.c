@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hutch egress log: one line per stream. The records of its beginning and its end are merged into
- * one line; with -f each is printed as it comes.
+ * hutch egress log: one line per stream, and one for each request that hutch-tap carried. The
+ * records of a stream's beginning and end are merged into one line; with -f each is printed as it
+ * comes.
  */
 #include <poll.h>
 #include <string.h>
@@ -60,6 +61,26 @@ static void print_padded(const char *s, int width)
 	(void)printf("%-*s  ", width, b.len > 0 ? buf_text(&b) : "-");
 }
 
+static bool is_request(const json_t *o)
+{
+	return json_object_get(o, "method") != NULL;
+}
+
+static void print_request(const json_t *o)
+{
+	cli_puts(stdout, egress_text(o, "method"));
+	(void)putchar(' ');
+	cli_puts(stdout, egress_text(o, "path"));
+	if (egress_number(o, "status") > 0)
+		(void)printf(" %llu", (unsigned long long)egress_number(o, "status"));
+	if (egress_text(o, "secret")[0])
+		(void)printf("; secret %s", egress_text(o, "secret"));
+	if (egress_text(o, "masked")[0])
+		(void)printf("; masked: %s", egress_text(o, "masked"));
+	if (egress_text(o, "reason")[0])
+		(void)fputs("; ", stdout);
+}
+
 static void print_why(const json_t *o)
 {
 	const char *parts[] = { egress_text(o, "rule"), egress_text(o, "reason"),
@@ -91,6 +112,8 @@ static void print_text(const struct line *l)
 	print_padded(egress_text(l->o, "address"), 15);
 	(void)printf("%5s  %9s  %9s  %-7s  ", port, bytes_of(l->o, "bytes_out", out),
 		     bytes_of(l->o, "bytes_in", in), verdict_of(l->o));
+	if (is_request(l->o))
+		print_request(l->o);
 	print_why(l->o);
 	(void)putchar('\n');
 }
@@ -152,7 +175,7 @@ static struct line *open_line(struct lines *w, const struct egress_event *ev)
 {
 	for (size_t i = w->n; i-- > 0;)
 		if (str_eq(w->v[i].id, ev->id) &&
-		    str_eq(egress_text(w->v[i].o, "verdict"), "allow") &&
+		    str_eq(egress_text(w->v[i].o, "verdict"), "allow") && !is_request(w->v[i].o) &&
 		    egress_number(w->v[i].o, "stream") == egress_number(ev->o, "stream"))
 			return &w->v[i];
 	return NULL;
@@ -188,17 +211,25 @@ static int add_event(struct lines *w, const struct egress_event *ev)
 	return r < 0 ? -ENOMEM : 0;
 }
 
-/* "name:port" of a sum; port 0 is a DNS query. */
+/* "name:port" of a sum; port 0 is a DNS query. Requests have their verdict in front. */
 static json_t *summed(const char *text, uint64_t count)
 {
+	const bool allowed = str_has_prefix(text, "allow ");
 	const char *colon = strrchr(text, ':');
 	size_t n = colon ? (size_t)(colon - text) : strlen(text);
 	uint64_t port = 0, events = MIN(count, (uint64_t)INT64_MAX);
 
+	if (strchr(text, ' ')) {
+		const char *name = strchr(text, ' ') + 1;
+
+		n -= MIN(n, (size_t)(name - text));
+		text = name;
+	}
 	if (colon)
 		(void)str_to_u64(colon + 1, strlen(colon + 1), UINT16_MAX, &port);
-	return JSON_OBJECT({ "verdict", json_string("deny") }, { "name", json_stringn(text, n) },
-			   { "port", json_number(port) }, { "count", json_number(events) },
+	return JSON_OBJECT({ "verdict", json_string(allowed ? "allow" : "deny") },
+			   { "name", json_stringn(text, n) }, { "port", json_number(port) },
+			   { "count", json_number(events) },
 			   { "reason", json_string("too many to be recorded one by one") });
 }
 
@@ -222,6 +253,8 @@ static int on_event(const struct egress_event *ev, void *arg)
 {
 	if (ev->kind == AUDIT_EGRESS)
 		return add_event(arg, ev);
+	if (ev->kind == AUDIT_HTTP)
+		return add(arg, ev, members_of(ev->o));
 	return ev->kind == AUDIT_EGRESS_SUM ? add_sum(arg, ev) : 0;
 }
 
@@ -320,7 +353,8 @@ const struct command cmd_egress_log = {
 	.summary = "print allowed and denied connections of sandboxes",
 	.help = "Prints a line for each connection, also of ended sandboxes: time, sandbox, name, address, port, bytes out and\n"
 		"in, verdict, and the rule or the reason. With -f, a connection has a line when it begins and one when it\n"
-		"ends.",
+		"ends. Where the policy binds a secret or has rules on HTTP requests, each request has a line, too: method,\n"
+		"path, status, the secret that was sent, and why a request was denied.",
 	.options = OPTIONS(
 		OPT_JSON,
 		{ "follow", 'f', NULL, "continue with new connections" },

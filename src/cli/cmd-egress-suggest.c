@@ -83,7 +83,7 @@ static int want_sum(struct denials *d, const struct egress_event *ev)
 		_cleanup_free_ char *host = colon ? strndup(text, (size_t)(colon - text)) : NULL;
 		uint64_t port = 0;
 
-		if (r == 0 && host &&
+		if (r == 0 && host && !egress_is_request(key) &&
 		    str_to_u64(colon + 1, strlen(colon + 1), UINT16_MAX, &port) == 0)
 			r = want(d, ev, host, port, egress_number(key, "count"));
 	}

@@ -67,6 +67,18 @@ static int take_env(const struct invocation *inv, const struct spec_list *before
 	return EXIT_OK;
 }
 
+/* Secrets' variables hold placeholders, which -e must not replace. */
+static int check_env(const struct invocation *inv, const struct spec *spec)
+{
+	struct err e = ERR_INIT;
+
+	for (int i = 0; i < inv->n_given; i++)
+		if (str_eq(inv->given[i].name, "env") &&
+		    sandbox_check_env(spec, &inv->given[i].value, 1, &e) < 0)
+			return cli_usage(inv, "--env: %s", e.msg);
+	return EXIT_OK;
+}
+
 static int check_options(const struct invocation *inv)
 {
 	const char *dir = cli_option(inv, "workdir");
@@ -400,7 +412,9 @@ int cli_plan(const struct invocation *inv, bool once, struct cli_plan *ret)
 	if (code != EXIT_OK)
 		return code;
 	ret->with = ret->policy; /* the borrowed texts still belong to `policy` */
-	code = take_env(inv, &ret->policy.env, &ret->env, &ret->with.env.n);
+	code = check_env(inv, &ret->policy);
+	if (code == EXIT_OK)
+		code = take_env(inv, &ret->policy.env, &ret->env, &ret->with.env.n);
 	if (code != EXIT_OK)
 		return code;
 	ret->with.env.v = (const char **)ret->env;

@@ -11,6 +11,6 @@ const struct command root_command = {
 			&cmd_inspect, &cmd_debug, &cmd_receipt, &cmd_pause, &cmd_suspend,
 			&cmd_resume, &cmd_ttl, &cmd_kill, &cmd_rm, &cmd_gc, &cmd_config,
 			&cmd_agents, &cmd_presets, &cmd_image, &cmd_snapshot, &cmd_template,
-			&cmd_fork, &cmd_pool, &cmd_egress, &cmd_key, &cmd_audit, &cmd_mcp,
-			&cmd_doctor, &cmd_completion, &cmd_help, &cmd_version),
+			&cmd_fork, &cmd_pool, &cmd_egress, &cmd_secret, &cmd_key, &cmd_audit,
+			&cmd_mcp, &cmd_doctor, &cmd_completion, &cmd_help, &cmd_version),
 };

@@ -13,6 +13,11 @@ const char *egress_text(const json_t *o, const char *key)
 	return s ? s : "";
 }
 
+bool egress_is_request(const json_t *key)
+{
+	return str_eq(egress_text(key, "kind"), "http");
+}
+
 uint64_t egress_number(const json_t *o, const char *key)
 {
 	json_int_t n = json_integer_value(json_object_get(o, key));
@@ -43,7 +48,8 @@ static int tell(struct egress_reader *r, const char *id, const struct audit_reco
 	struct egress_event ev = { .kind = rec->kind, .time = rec->wall, .seq = rec->seq };
 
 	(void)snprintf(ev.id, sizeof(ev.id), "%.*s", SPEC_ID, id);
-	if (rec->kind != AUDIT_EGRESS && rec->kind != AUDIT_EGRESS_SUM && rec->kind != AUDIT_POLICY)
+	if (rec->kind != AUDIT_EGRESS && rec->kind != AUDIT_EGRESS_SUM && rec->kind != AUDIT_HTTP &&
+	    rec->kind != AUDIT_POLICY)
 		return 0;
 	if (json_read(rec->payload, rec->n_payload, &o, &ignored) < 0)
 		return ignored.num == -ENOMEM ? -ENOMEM : 0;
@@ -222,6 +228,8 @@ static int count_sum(struct count *c, const json_t *o)
 	{
 		const char *text = egress_text(key, "text"), *colon = strrchr(text, ':');
 
+		if (egress_is_request(key))
+			continue;
 		if (r == 0 && colon && str_eq(colon, ":0"))
 			r = count_name(c, text, (size_t)(colon - text));
 		else

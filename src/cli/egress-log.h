@@ -43,6 +43,8 @@ void egress_reader_done(struct egress_reader *r);
 const char *egress_text(const json_t *o, const char *key);
 
 /* Returns a number; 0 if missing. */
+/* Does this key of a sum count HTTP requests, not streams? */
+bool egress_is_request(const json_t *key);
 uint64_t egress_number(const json_t *o, const char *key);
 
 /*

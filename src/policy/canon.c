@@ -161,12 +161,36 @@ static json_t *hosts(const struct secret *s)
 	return a;
 }
 
+/* The array of hosts alone if every other key has its default: such policies keep their digest. */
+static json_t *secret(const struct secret *s)
+{
+	const struct {
+		const char *key;
+		const char *text;
+	} texts[] = { { "header", s->header.text },
+		      { "format", s->format.text },
+		      { "user", s->user.text },
+		      { "parameter", s->parameter.text } };
+	_cleanup_json_ json_t *o = NULL;
+	int r = 0;
+
+	if (s->form == AUTH_BEARER && s->paths.n == 0 && !s->optional)
+		return hosts(s);
+	o = JSON_OBJECT({ "hosts", hosts(s) }, { "paths", set(&s->paths) },
+			{ "form", json_string(auth_form_names[s->form]) },
+			{ "optional", json_boolean(s->optional) });
+	for (size_t i = 0; o && i < ARRAY_SIZE(texts); i++)
+		if (texts[i].text)
+			r |= json_put(o, texts[i].key, json_string(texts[i].text));
+	return r == 0 ? TAKE_PTR(o) : NULL;
+}
+
 static json_t *secrets(const struct policy *p)
 {
 	json_t *o = json_object();
 
 	for (size_t i = 0; o && i < p->secrets.n; i++)
-		if (json_put(o, p->secrets.v[i].name, hosts(&p->secrets.v[i])) < 0) {
+		if (json_put(o, p->secrets.v[i].name, secret(&p->secrets.v[i])) < 0) {
 			json_decref(o);
 			return NULL;
 		}
@@ -220,10 +244,36 @@ static json_t *budgets(const struct policy *p)
 		{ "names", json_number(p->egress.budgets.names) });
 }
 
+/* In the order written: the first rule that allows a request counts it against its rate. */
+static json_t *http(const struct http_list *list)
+{
+	_cleanup_json_ json_t *a = json_array();
+
+	for (size_t i = 0; a && i < list->n; i++) {
+		const struct http_rule *r = &list->v[i];
+		char host[RULE_TEXT_MAX];
+
+		if (json_push(a,
+			      JSON_OBJECT({ "host", json_string(rule_format_host(&r->host, host)) },
+					  { "methods", set(&r->methods) },
+					  { "paths", set(&r->paths) },
+					  { "max_body", json_number(r->max_body) },
+					  { "rate", json_number(r->rate) },
+					  { "deny", json_boolean(r->deny) })) < 0)
+			return NULL;
+	}
+	return TAKE_PTR(a);
+}
+
 static json_t *egress(const struct policy *p)
 {
-	return JSON_OBJECT({ "allow", rules(p->egress.rules, false) },
-			   { "deny", rules(p->egress.rules, true) }, { "budgets", budgets(p) });
+	_cleanup_json_ json_t *j =
+		JSON_OBJECT({ "allow", rules(p->egress.rules, false) },
+			    { "deny", rules(p->egress.rules, true) }, { "budgets", budgets(p) });
+
+	if (j && p->egress.http.n > 0 && json_put(j, "http", http(&p->egress.http)) < 0)
+		return NULL;
+	return TAKE_PTR(j);
 }
 
 static json_t *filesystem(const struct policy *p)

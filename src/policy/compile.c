@@ -340,6 +340,7 @@ static void compile_agent(struct compilation *c, const struct source *src, bool 
 		return;
 	add_presets(c);
 	policy_read_fallbacks(c->p, agent_keys, c->d);
+	policy_finish_secrets(c->p);
 	make_rules(c);
 	if (c->p->egress.rules)
 		policy_lint(c->p, c->d);

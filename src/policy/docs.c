@@ -13,6 +13,17 @@ enum {
 
 typedef int key_fn(const struct key *k, const char *path, void *arg);
 
+static int walk(const struct key *keys, const char *prefix, key_fn *each, void *arg);
+
+/* The keys below a key: of a section, of each secret, or of each item of a list. */
+static int walk_members(const struct key *k, const char *path, key_fn *each, void *arg)
+{
+	char prefix[DOC_PATH_MAX];
+
+	(void)snprintf(prefix, sizeof(prefix), "%s%s", path, k->type == KEY_SECRETS ? ".NAME" : "");
+	return walk(k->keys, prefix, each, arg);
+}
+
 /* Calls `each` for every key with its full path: single keys first, then sections, recursively. */
 static int walk(const struct key *keys, const char *prefix, key_fn *each, void *arg)
 {
@@ -26,8 +37,8 @@ static int walk(const struct key *keys, const char *prefix, key_fn *each, void *
 			(void)snprintf(path, sizeof(path), "%s%s%s", prefix, prefix[0] ? "." : "",
 				       k->name);
 			r = each(k, path, arg);
-			if (r == 0 && sections)
-				r = walk(k->keys, path, each, arg);
+			if (r == 0 && k->keys)
+				r = walk_members(k, path, each, arg);
 			if (r < 0)
 				return r;
 		}

@@ -160,35 +160,6 @@ void policy_lint_rules(const struct policy *p, size_t from, size_t to, struct di
 	}
 }
 
-/* Reports secrets that are also variables, and hosts that the egress rules do not allow. */
-static void lint_secret(const struct policy *p, const struct secret *s, struct diags *d)
-{
-	char key[160];
-
-	(void)snprintf(key, sizeof(key), "secrets.%s", s->name);
-	for (size_t i = 0; i < p->env.n; i++)
-		if (str_eq(p->env.v[i].key, s->name))
-			diag_add(d, DIAG_ERROR, s->pos, key, NULL,
-				 "also set under env: a name is a secret or a variable, not both");
-	for (size_t i = 0; i < s->hosts.n; i++) {
-		const struct secret_host *host = &s->hosts.v[i];
-		struct target t = { .port = 443, .name = host->name };
-
-		if (ruleset_check(p->egress.rules, &t).allowed)
-			continue;
-		(void)snprintf(key, sizeof(key), "secrets.%s.hosts[%u]", s->name, host->index);
-		diag_add(d, DIAG_WARNING, host->pos, key, NULL,
-			 "bound to %s, which the egress rules do not allow on port 443",
-			 host->name.text);
-	}
-}
-
-static void lint_secrets(const struct policy *p, struct diags *d)
-{
-	for (size_t i = 0; i < p->secrets.n; i++)
-		lint_secret(p, &p->secrets.v[i], d);
-}
-
 /* Returns the deny rule that covers all of `rule`, or NULL. ruleset_check() finds the widest. */
 static const struct ruleset_entry *overruled_by(const struct policy *p, const struct rule *rule)
 {
@@ -295,7 +266,8 @@ void policy_lint(const struct policy *p, struct diags *d)
 {
 	lint_nested(p, d);
 	lint_overruled(p, d);
-	lint_secrets(p, d);
+	policy_lint_secrets(p, d);
+	policy_lint_http(p, d);
 	lint_env(p, d);
 	if (p->resources.timeout > p->resources.ttl)
 		diag_add(d, DIAG_WARNING, p->limits_pos.src ? p->limits_pos : p->pos,

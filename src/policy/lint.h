@@ -9,3 +9,7 @@ void policy_lint(const struct policy *p, struct diags *d);
 
 /* Checks the rules of one file, entries [from, to) of the list. */
 void policy_lint_rules(const struct policy *p, size_t from, size_t to, struct diags *d);
+
+/* Parts of policy_lint(): secrets, and rules on requests. */
+void policy_lint_secrets(const struct policy *p, struct diags *d);
+void policy_lint_http(const struct policy *p, struct diags *d);

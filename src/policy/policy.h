@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "l7/l7.h"
 #include "names/match.h"
 #include "policy/diag.h"
 #include "policy/store.h"
@@ -39,6 +40,24 @@ enum preset_kind {
 };
 
 extern const char *const preset_kind_names[PRESET_KIND_MAX + 1];
+
+/* How a secret is sent; hutch-tap has the same list. */
+enum auth_form {
+	AUTH_UNSET,
+	AUTH_BEARER, /* Authorization: Bearer VALUE */
+	AUTH_HEADER, /* HEADER: FORMAT with {} replaced by VALUE */
+	AUTH_BASIC,  /* Authorization: Basic, with USER and VALUE */
+	AUTH_QUERY,  /* the query parameter PARAMETER */
+	AUTH_AWS,    /* SigV4: VALUE has a key id and a secret key */
+	AUTH_MAX,
+};
+
+extern const char *const auth_form_names[AUTH_MAX + 1]; /* [AUTH_UNSET] is "" */
+
+enum {
+	POLICY_SECRETS_MAX = 64,     /* hutch-tap's limit */
+	POLICY_SECRET_NAME_MAX = 64, /* the limit of the store of secrets */
+};
 
 /* A list in the policy's arena. `set`: some file contains the key, even with an empty list. */
 struct text_list {
@@ -81,14 +100,42 @@ struct host_list {
 	size_t n, cap;
 };
 
+/* A text and its position; text NULL: not written. */
+struct located {
+	const char *text;
+	struct pos pos;
+};
+
+/* Complete after policy_finish_secrets(): a form, and a format if the form is AUTH_HEADER. */
 struct secret {
 	const char *name;
 	struct pos pos;
 	struct host_list hosts;
+	struct text_list paths; /* patterns; none: every path */
+	unsigned int form;	/* enum auth_form */
+	struct pos form_pos;
+	struct located header, format, user, parameter;
+	unsigned int optional; /* 1: the sandbox starts without it if it has no value */
 };
 
 struct secret_list {
 	struct secret *v;
+	size_t n, cap;
+};
+
+/* A rule of egress.http. */
+struct http_rule {
+	struct rule host; /* RULE_NAME or RULE_SUBTREE, no port */
+	struct text_list methods, paths;
+	uint64_t max_body, rate; /* 0: no limit */
+	unsigned int deny;
+	struct pos pos;
+	const struct policy_file *file;
+	uint32_t index; /* in the list of `file` */
+};
+
+struct http_list {
+	struct http_rule *v;
 	size_t n, cap;
 };
 
@@ -148,6 +195,7 @@ struct policy {
 			uint64_t bytes_out, bytes_in, streams, streams_per_minute, names;
 		} budgets;
 		struct preset_list presets;
+		struct http_list http;
 	} egress;
 	struct {
 		struct text_list packages, scripts;

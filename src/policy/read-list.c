@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Readers for lists and for mappings with arbitrary keys. */
+/* Readers for lists and for mappings of variables. */
 #include <string.h>
 
 #include "base/str.h"
@@ -9,13 +9,12 @@ enum {
 	LIST_MAX = 4096,
 	PORTS_MAX = 64,
 	PRESETS_MAX = 256,
-	HOSTS_MAX = 64,
 	ENV_NAME_MAX = 128,
 	ENV_VALUE_MAX = 32 * 1024,
 	PACKAGE_MAX = 64,
 };
 
-static bool list_has(const struct text_list *list, const char *s)
+bool reading_has_text(const struct text_list *list, const char *s)
 {
 	for (size_t i = 0; i < list->n; i++)
 		if (str_eq(list->v[i], s))
@@ -23,7 +22,7 @@ static bool list_has(const struct text_list *list, const char *s)
 	return false;
 }
 
-static void list_add(struct reading *rd, struct text_list *list, const char *s)
+void reading_add_text(struct reading *rd, struct text_list *list, const char *s)
 {
 	const char **slot = list_slot(rd, list), *copy = slot ? reading_keep(rd, s) : NULL;
 
@@ -35,9 +34,8 @@ static void list_add(struct reading *rd, struct text_list *list, const char *s)
 
 /* ---- lists ---- */
 
-/* Calls `item` for every item of a list, with rd->path and rd->index set. */
-static void each_item(struct reading *rd, const struct key *k, const struct yaml_node *n,
-		      void *field, reader_fn *item)
+void reading_each_item(struct reading *rd, const struct key *k, const struct yaml_node *n,
+		       void *field, reader_fn *item)
 {
 	uint32_t index = 0;
 
@@ -66,15 +64,15 @@ static void path_item(struct reading *rd, const struct key *k, const struct yaml
 	struct text_list *list = field;
 	char path[READING_PATH_TEXT_MAX];
 
-	if (reading_path(rd, n, path, sizeof(path)) && !list_has(list, path) &&
+	if (reading_path(rd, n, path, sizeof(path)) && !reading_has_text(list, path) &&
 	    !list_full(rd, n, list))
-		list_add(rd, list, path);
+		reading_add_text(rd, list, path);
 }
 
 void read_path_list(struct reading *rd, const struct key *k, const struct yaml_node *n, void *field)
 {
 	((struct text_list *)field)->set = true;
-	each_item(rd, k, n, field, path_item);
+	reading_each_item(rd, k, n, field, path_item);
 }
 
 static bool package_valid(const char *s, size_t n)
@@ -95,14 +93,14 @@ static void package_item(struct reading *rd, const struct key *k, const struct y
 		return;
 	if (!package_valid(s, n->len))
 		return reading_wrong_kind(rd, n, "the name of a Debian package");
-	if (!list_has(list, s) && !list_full(rd, n, list))
-		list_add(rd, list, s);
+	if (!reading_has_text(list, s) && !list_full(rd, n, list))
+		reading_add_text(rd, list, s);
 }
 
 void read_package_list(struct reading *rd, const struct key *k, const struct yaml_node *n,
 		       void *field)
 {
-	each_item(rd, k, n, field, package_item);
+	reading_each_item(rd, k, n, field, package_item);
 }
 
 static void text_item(struct reading *rd, const struct key *k, const struct yaml_node *n,
@@ -116,12 +114,12 @@ static void text_item(struct reading *rd, const struct key *k, const struct yaml
 		return reading_wrong(rd, n->pos, NULL, "text of %zu bytes, at most %llu", n->len,
 				     (unsigned long long)k->max);
 	reading_check_credential(rd, n);
-	list_add(rd, field, s);
+	reading_add_text(rd, field, s);
 }
 
 void read_text_list(struct reading *rd, const struct key *k, const struct yaml_node *n, void *field)
 {
-	each_item(rd, k, n, field, text_item);
+	reading_each_item(rd, k, n, field, text_item);
 }
 
 static void port_item(struct reading *rd, const struct key *k, const struct yaml_node *n,
@@ -153,7 +151,7 @@ void read_port_list(struct reading *rd, const struct key *k, const struct yaml_n
 	if (n->kind == YAML_LIST && !n->child)
 		return reading_wrong(rd, n->pos, NULL,
 				     "expected a list of ports, found an empty one");
-	each_item(rd, k, n, field, port_item);
+	reading_each_item(rd, k, n, field, port_item);
 }
 
 static void preset_item(struct reading *rd, const struct key *k, const struct yaml_node *n,
@@ -189,7 +187,7 @@ static void preset_item(struct reading *rd, const struct key *k, const struct ya
 void read_preset_list(struct reading *rd, const struct key *k, const struct yaml_node *n,
 		      void *field)
 {
-	each_item(rd, k, n, field, preset_item);
+	reading_each_item(rd, k, n, field, preset_item);
 }
 
 /* ---- rules ---- */
@@ -257,7 +255,7 @@ static void rule_item(struct reading *rd, const struct key *k, const struct yaml
 
 void read_rules(struct reading *rd, const struct key *k, const struct yaml_node *n, void *field)
 {
-	each_item(rd, k, n, field, rule_item);
+	reading_each_item(rd, k, n, field, rule_item);
 }
 
 /* ---- mappings with arbitrary keys ---- */
@@ -270,7 +268,7 @@ static bool env_name_valid(const char *s)
 	       strspn(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_") == n;
 }
 
-static bool check_env_name(struct reading *rd, const struct yaml_node *n)
+bool reading_check_name(struct reading *rd, const struct yaml_node *n)
 {
 	if (env_name_valid(n->key))
 		return true;
@@ -313,7 +311,7 @@ void read_env(struct reading *rd, const struct key *k, const struct yaml_node *n
 	yaml_foreach (value, n) {
 		size_t was = reading_enter(rd, value->key, 0);
 
-		if (!check_env_name(rd, value))
+		if (!reading_check_name(rd, value))
 			;
 		else if (value->kind != YAML_SCALAR || (value->len == 0 && !value->quoted))
 			reading_wrong_kind(rd, value, "text (\"\" for none)");
@@ -322,119 +320,6 @@ void read_env(struct reading *rd, const struct key *k, const struct yaml_node *n
 				      value->len, ENV_VALUE_MAX);
 		else
 			env_value(rd, field, value);
-		reading_leave(rd, was);
-	}
-}
-
-static struct secret *secret_get(struct reading *rd, struct secret_list *list,
-				 const struct yaml_node *n)
-{
-	struct secret *slot;
-
-	for (size_t i = 0; i < list->n; i++)
-		if (str_eq(list->v[i].name, n->key))
-			return &list->v[i];
-	slot = list_slot(rd, list);
-	if (!slot)
-		return NULL;
-	*slot = (struct secret){ .name = reading_keep(rd, n->key), .pos = n->key_pos };
-	if (!slot->name)
-		return NULL;
-	list->n++;
-	return slot;
-}
-
-/* Accepts exact names only: a secret must not be bound to an address or a whole zone. */
-static bool parse_host(struct reading *rd, const struct yaml_node *n, struct name *ret)
-{
-	struct rule rule;
-	struct err e;
-
-	if (n->text[0] == '*' || (rule_parse(n->text, n->len, &rule, &e) == 0 &&
-				  (rule.kind != RULE_NAME || rule.port != 0)))
-		reading_wrong(rd, n->pos, NULL,
-			      "'%.*s' is not one host: a secret is bound to names, such as "
-			      "api.github.com",
-			      READING_FOUND_MAX, n->text);
-	else if (name_parse(n->text, n->len, ret, &e) < 0)
-		reading_wrong(rd, n->pos, NULL, "'%.*s' is not the name of a host: %s",
-			      READING_FOUND_MAX, n->text, e.msg);
-	else
-		return true;
-	return false;
-}
-
-static void host_item(struct reading *rd, const struct key *k, const struct yaml_node *n,
-		      void *field)
-{
-	struct host_list *list = field;
-	struct secret_host *slot;
-	struct name name;
-
-	if (!reading_scalar(rd, n, "the name of a host") || !parse_host(rd, n, &name))
-		return;
-	for (size_t i = 0; i < list->n; i++)
-		if (str_eq(list->v[i].name.text, name.text))
-			return;
-	if (list->n == HOSTS_MAX)
-		return reading_wrong(rd, n->pos, NULL, "more than %d hosts", HOSTS_MAX);
-	slot = list_slot(rd, list);
-	if (!slot)
-		return;
-	*slot = (struct secret_host){ name, n->pos, rd->index };
-	list->n++;
-}
-
-void read_host_list(struct reading *rd, const struct key *k, const struct yaml_node *n, void *field)
-{
-	each_item(rd, k, n, field, host_item);
-}
-
-static const struct key hosts_key = { .name = "hosts", .type = KEY_HOST_LIST };
-
-static void read_secret(struct reading *rd, const struct yaml_node *n, struct secret_list *list)
-{
-	const struct yaml_node *hosts = NULL;
-	struct secret *secret;
-	size_t was;
-
-	if (!reading_is_kind(rd, n, YAML_MAP, "a mapping with the key 'hosts'"))
-		return;
-	yaml_foreach (v, n) {
-		was = reading_enter(rd, v->key, 0);
-		if (str_eq(v->key, "hosts"))
-			hosts = v;
-		else if (str_eq(v->key, "value"))
-			reading_wrong(rd, v->key_pos, NULL,
-				      "a policy never contains values: remove it, and consider it "
-				      "leaked");
-		else
-			reading_wrong(rd, v->key_pos, NULL, "unknown key; there is only 'hosts'");
-		reading_leave(rd, was);
-	}
-	if (hosts && hosts->kind == YAML_LIST && !hosts->child)
-		return reading_wrong(rd, hosts->pos, NULL,
-				     "a secret needs hosts: the names it may be sent to");
-	if (!hosts)
-		return reading_wrong(rd, n->pos, NULL,
-				     "a secret needs 'hosts': the names it may be sent to");
-	secret = secret_get(rd, list, n);
-	if (!secret)
-		return;
-	was = reading_enter(rd, "hosts", 0);
-	read_host_list(rd, &hosts_key, hosts, &secret->hosts);
-	reading_leave(rd, was);
-}
-
-void read_secrets(struct reading *rd, const struct key *k, const struct yaml_node *n, void *field)
-{
-	if (!reading_is_kind(rd, n, YAML_MAP, key_type_expects(k->type)))
-		return;
-	yaml_foreach (value, n) {
-		size_t was = reading_enter(rd, value->key, 0);
-
-		if (check_env_name(rd, value))
-			read_secret(rd, value, field);
 		reading_leave(rd, was);
 	}
 }

@@ -36,6 +36,10 @@ static reader_fn *const readers[] = {
 	[KEY_ENV] = read_env,
 	[KEY_SECRETS] = read_secrets,
 	[KEY_FILES] = read_files,
+	[KEY_HTTP_LIST] = read_http_list,
+	[KEY_HTTP_HOST] = read_http_host,
+	[KEY_METHOD_LIST] = read_method_list,
+	[KEY_PATTERN_LIST] = read_pattern_list,
 };
 
 static_assert(ARRAY_SIZE(readers) == KEY_TYPE_MAX, "a reader for every type");
@@ -47,28 +51,6 @@ static void read_value(struct reading *rd, const struct key *k, const struct yam
 	readers[k->type](rd, k, n, base + k->field);
 }
 
-static const struct key *find_key(const struct key *keys, const char *name)
-{
-	for (; keys->name; keys++)
-		if (str_eq(keys->name, name))
-			return keys;
-	return NULL;
-}
-
-void reading_unknown_key(struct reading *rd, const struct key *keys, const struct yaml_node *n)
-{
-	const char *names[32];
-	char all[READING_EXPECTS_MAX], mean[128];
-	size_t count = 0;
-
-	for (; keys->name && count < ARRAY_SIZE(names) - 1; keys++)
-		names[count++] = keys->name;
-	names[count] = NULL;
-	reading_join(names, all, sizeof(all));
-	reading_wrong(rd, n->key_pos, reading_hint(str_closest(n->key, names), mean, sizeof(mean)),
-		      "unknown key; expected one of: %s", all);
-}
-
 /*
  * Gives a file without valid `ports` the port 443. This includes files whose `ports` are wrong, so
  * that their rules are still checked.
@@ -77,7 +59,7 @@ static void default_ports(struct reading *rd, const struct key *keys)
 {
 	uint16_t *slot;
 
-	if (!find_key(keys, "ports") || rd->f->ports.n > 0)
+	if (!reading_key(keys, "ports") || rd->f->ports.n > 0)
 		return;
 	slot = list_slot(rd, &rd->f->ports);
 	if (!slot)
@@ -90,8 +72,7 @@ static void read_keys(struct reading *rd, const struct key *keys, const struct y
 {
 	/* Read `ports` first: it applies to all rules of its mapping, whatever their order. */
 	const struct yaml_node *ports = yaml_get(map, "ports");
-	const struct key *k = ports ? find_key(keys, "ports") : NULL;
-	char all[READING_EXPECTS_MAX];
+	const struct key *k = ports ? reading_key(keys, "ports") : NULL;
 	size_t was;
 
 	if (k) {
@@ -104,20 +85,13 @@ static void read_keys(struct reading *rd, const struct key *keys, const struct y
 		if (n == ports && k)
 			continue;
 		was = reading_enter(rd, n->key, 0);
-		if (find_key(keys, n->key))
-			read_value(rd, find_key(keys, n->key), n);
+		if (reading_key(keys, n->key))
+			read_value(rd, reading_key(keys, n->key), n);
 		else
 			reading_unknown_key(rd, keys, n);
 		reading_leave(rd, was);
 	}
-	for (k = keys; k->name; k++) {
-		if (!k->required || yaml_get(map, k->name))
-			continue;
-		was = reading_enter(rd, k->name, 0);
-		reading_wrong(rd, map->pos, NULL, "missing; expected %s",
-			      reading_expects(k, all, sizeof(all)));
-		reading_leave(rd, was);
-	}
+	reading_check_required(rd, keys, map);
 }
 
 static void read_section(struct reading *rd, const struct key *k, const struct yaml_node *n,
@@ -130,7 +104,7 @@ static void read_section(struct reading *rd, const struct key *k, const struct y
 void policy_read(struct policy *p, struct policy_file *f, const struct key *keys,
 		 const struct yaml_node *root, struct diags *d)
 {
-	struct reading rd = { .p = p, .f = f, .d = d };
+	struct reading rd = { .p = p, .f = f, .d = d, .readers = readers };
 	const struct yaml_node *head;
 
 	if (!reading_is_kind(&rd, root, YAML_MAP, "a mapping"))
@@ -185,7 +159,7 @@ void policy_read_fallbacks(struct policy *p, const struct key *keys, struct diag
 {
 	static const struct source schema = { .label = "(defaults)", .text = "" };
 	struct policy_file f = { .src = &schema };
-	struct reading rd = { .p = p, .f = &f, .d = d };
+	struct reading rd = { .p = p, .f = &f, .d = d, .readers = readers };
 
 	for (; keys->name; keys++) {
 		void *field = (char *)p + keys->field;

@@ -20,5 +20,8 @@ void policy_read(struct policy *p, struct policy_file *f, const struct key *keys
  */
 void policy_add_capabilities(struct policy_store *store, struct policy *p, struct diags *d);
 
+/* Fills in the form and format of each secret that no file has set. */
+void policy_finish_secrets(struct policy *p);
+
 /* Gives fields that no file has set the schema's fallbacks. */
 void policy_read_fallbacks(struct policy *p, const struct key *keys, struct diags *d);

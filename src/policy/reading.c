@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "base/str.h"
 #include "policy/credential.h"
 
 size_t reading_enter(struct reading *rd, const char *name, size_t index)
@@ -127,4 +128,57 @@ void reading_check_credential(struct reading *rd, const struct yaml_node *n)
 		reading_wrong(rd, n->pos,
 			      "bind it to its hosts under 'secrets'; consider this one leaked",
 			      "looks like %s: no credential goes into a sandbox", what);
+}
+
+/* ---- members of a mapping ---- */
+
+const struct key *reading_key(const struct key *keys, const char *name)
+{
+	for (; keys->name; keys++)
+		if (str_eq(keys->name, name))
+			return keys;
+	return NULL;
+}
+
+void reading_unknown_key(struct reading *rd, const struct key *keys, const struct yaml_node *n)
+{
+	const char *names[32];
+	char all[READING_EXPECTS_MAX], mean[128];
+	size_t count = 0;
+
+	for (; keys->name && count < ARRAY_SIZE(names) - 1; keys++)
+		names[count++] = keys->name;
+	names[count] = NULL;
+	reading_join(names, all, sizeof(all));
+	reading_wrong(rd, n->key_pos, reading_hint(str_closest(n->key, names), mean, sizeof(mean)),
+		      "unknown key; expected one of: %s", all);
+}
+
+void reading_member(struct reading *rd, const struct key *keys, const struct yaml_node *n,
+		    void *base)
+{
+	const struct key *k = reading_key(keys, n->key);
+	size_t was = reading_enter(rd, n->key, 0);
+
+	if (k)
+		rd->readers[k->type](rd, k, n, (char *)base + k->field);
+	else
+		reading_unknown_key(rd, keys, n);
+	reading_leave(rd, was);
+}
+
+void reading_check_required(struct reading *rd, const struct key *keys, const struct yaml_node *map)
+{
+	char all[READING_EXPECTS_MAX];
+
+	for (const struct key *k = keys; k->name; k++) {
+		size_t was;
+
+		if (!k->required || yaml_get(map, k->name))
+			continue;
+		was = reading_enter(rd, k->name, 0);
+		reading_wrong(rd, map->pos, NULL, "missing; expected %s",
+			      reading_expects(k, all, sizeof(all)));
+		reading_leave(rd, was);
+	}
 }

@@ -16,10 +16,15 @@ enum {
 	READING_FOUND_MAX = 40,	   /* bytes of a wrong value shown in a message */
 };
 
+struct reading;
+typedef void reader_fn(struct reading *rd, const struct key *k, const struct yaml_node *n,
+		       void *field);
+
 struct reading {
 	struct policy *p;
 	struct policy_file *f;
 	struct diags *d;
+	reader_fn *const *readers;   /* for each type of key */
 	char path[READING_PATH_MAX]; /* path of the current node: egress.domains[2] */
 	uint32_t index;		     /* index of the current list item */
 };
@@ -38,8 +43,20 @@ void reading_wrong(struct reading *rd, struct pos pos, const char *hint, const c
 /* Reports "expected X, found Y" for a node. */
 void reading_wrong_kind(struct reading *rd, const struct yaml_node *n, const char *expected);
 
+/* The key of that name, or NULL. */
+const struct key *reading_key(const struct key *keys, const char *name);
+
 /* Reports that `keys` does not contain the key of `n`, with the closest one as a hint. */
 void reading_unknown_key(struct reading *rd, const struct key *keys, const struct yaml_node *n);
+
+/* Reads one value of a mapping into the field of its key, relative to `base`; an unknown key is an
+ * error. */
+void reading_member(struct reading *rd, const struct key *keys, const struct yaml_node *n,
+		    void *base);
+
+/* Reports required keys that the mapping lacks. */
+void reading_check_required(struct reading *rd, const struct key *keys,
+			    const struct yaml_node *map);
 
 /* Describes valid values of `k`, with its words if any: "one of: container, gvisor, microvm". */
 const char *reading_expects(const struct key *k, char *out, size_t n);
@@ -80,13 +97,22 @@ void *reading_grow(struct reading *rd, void *v, size_t n, size_t *cap, size_t si
 	})
 
 /* Readers for the key types of schema.h; some serve several types. */
-typedef void reader_fn(struct reading *rd, const struct key *k, const struct yaml_node *n,
-		       void *field);
-
 reader_fn read_name, read_text, read_word, read_word_set, read_number, read_path;
 reader_fn read_path_list, read_package_list, read_text_list, read_port_list, read_preset_list,
 	read_rules;
 reader_fn read_host_list, read_env, read_secrets, read_files;
+reader_fn read_http_list, read_http_host, read_method_list, read_pattern_list;
+
+/* Calls `item` for every item of a list, with rd->path and rd->index set. */
+void reading_each_item(struct reading *rd, const struct key *k, const struct yaml_node *n,
+		       void *field, reader_fn *item);
+
+/* Appends a copy of the text. */
+void reading_add_text(struct reading *rd, struct text_list *list, const char *s);
+bool reading_has_text(const struct text_list *list, const char *s);
+
+/* Reports an error unless the key of `n` is the name of a variable. */
+bool reading_check_name(struct reading *rd, const struct yaml_node *n);
 
 /* Writes an absolute path to `out` in canonical form; reports an error and returns NULL otherwise.
  */

@@ -22,6 +22,13 @@ const char *const nested_names[NESTED_MAX + 1] = {
 	[NESTED_YES] = "true",
 };
 
+const char *const auth_form_names[AUTH_MAX + 1] = {
+	[AUTH_UNSET] = "",	[AUTH_BEARER] = "bearer", [AUTH_HEADER] = "header",
+	[AUTH_BASIC] = "basic", [AUTH_QUERY] = "query",	  [AUTH_AWS] = "aws",
+};
+
+static const char *const yes_names[] = { "false", "true", NULL };
+
 static_assert(LAYER_MAX <= 64, "policy.require has a bit for every layer");
 
 const char *const preset_kind_names[PRESET_KIND_MAX + 1] = {
@@ -30,8 +37,10 @@ const char *const preset_kind_names[PRESET_KIND_MAX + 1] = {
 	[PRESET_PROMPTS] = "prompts",
 };
 
-#define FIELD(f)      .field = offsetof(struct policy, f)
-#define FILE_FIELD(f) .in_file = true, .field = offsetof(struct policy_file, f)
+#define FIELD(f)	.field = offsetof(struct policy, f)
+#define SECRET_FIELD(f) .field = offsetof(struct secret, f)
+#define HTTP_FIELD(f)	.field = offsetof(struct http_rule, f)
+#define FILE_FIELD(f)	.in_file = true, .field = offsetof(struct policy_file, f)
 
 /* clang-format off */
 static const struct key agent_section[] = {
@@ -102,12 +111,33 @@ static const char deny_doc[] =
 	"Rules that win over every allow rule of every file. Without a port: on every port.";
 static const char ports_doc[] = "Ports of this file's rules that name none.";
 
+static const char http_doc[] =
+	"Rules on HTTP requests, for hosts that domains allow. Deny wins. A host with an allow rule here allows only "
+	"requests that one matches. Hutch opens the TLS of these hosts, with a certificate authority of the sandbox's own.";
+
+const struct key http_keys[] = {
+	{ "host", KEY_HTTP_HOST, HTTP_FIELD(host), .required = true,
+	  .doc = "Host of the request; .github.com is that name and all below it." },
+	{ "methods", KEY_METHOD_LIST, HTTP_FIELD(methods),
+	  .doc = "Methods in upper case; every method if missing." },
+	{ "paths", KEY_PATTERN_LIST, HTTP_FIELD(paths),
+	  .doc = "Paths without the query: * is a part of one segment, ** any number of segments. Every path if missing." },
+	{ "max_body", KEY_SIZE, HTTP_FIELD(max_body), .min = 1, .max = TIB,
+	  .doc = "Longest body of a request; no limit if missing." },
+	{ "rate", KEY_COUNT, HTTP_FIELD(rate), .min = 1, .max = L7_RATE_MAX,
+	  .doc = "Requests in any minute that this rule allows; no limit if missing." },
+	{ "deny", KEY_WORD, HTTP_FIELD(deny), .words = yes_names,
+	  .doc = "true: the rule denies what it matches." },
+	{ 0 }
+};
+
 static const struct key egress_section[] = {
 	{ "presets", KEY_PRESET_LIST, FIELD(egress.presets), .kind = PRESET_EGRESS,
 	  .doc = "Egress presets whose rules are added." },
 	{ "domains", KEY_ALLOW_LIST, FIELD(egress.list), .doc = domains_doc },
 	{ "deny", KEY_DENY_LIST, FIELD(egress.list), .doc = deny_doc },
 	{ "ports", KEY_PORT_LIST, FILE_FIELD(ports), .fallback = "443", .doc = ports_doc },
+	{ "http", KEY_HTTP_LIST, FIELD(egress.http), .keys = http_keys, .doc = http_doc },
 	{ "budgets", KEY_SECTION, .keys = budgets_section, .doc = "Limits on all connections together." },
 	{ 0 }
 };
@@ -142,6 +172,26 @@ static const struct key prompt_section[] = {
 	{ 0 }
 };
 
+const struct key secret_keys[] = {
+	{ "hosts", KEY_HOST_LIST, SECRET_FIELD(hosts), .required = true,
+	  .doc = "Names to which the credential may be sent, over TLS only." },
+	{ "paths", KEY_PATTERN_LIST, SECRET_FIELD(paths),
+	  .doc = "Paths of requests that get the credential, as in egress.http; every path if missing." },
+	{ "form", KEY_WORD, SECRET_FIELD(form), .words = auth_form_names,
+	  .doc = "How the credential is sent: Authorization: Bearer, a header of its own, Authorization: Basic, a query parameter, or an AWS signature. Default: bearer; with header: header." },
+	{ "header", KEY_LINE, SECRET_FIELD(header), .max = 64,
+	  .doc = "Form header: name of the header, such as X-Api-Key." },
+	{ "format", KEY_LINE, SECRET_FIELD(format), .max = 256,
+	  .doc = "Form header: the header's text, with {} for the credential; {} alone if missing." },
+	{ "user", KEY_LINE, SECRET_FIELD(user), .max = 128,
+	  .doc = "Form basic: name of the user, such as x-access-token." },
+	{ "parameter", KEY_LINE, SECRET_FIELD(parameter), .max = 64,
+	  .doc = "Form query: name of the parameter. Servers often log queries: use it only if a server accepts nothing else." },
+	{ "optional", KEY_WORD, SECRET_FIELD(optional), .words = yes_names,
+	  .doc = "true: if the credential has no value, the sandbox starts without it. Otherwise it does not start." },
+	{ 0 }
+};
+
 static const char env_doc[] = "Environment of every command. Put credentials under secrets, never here.";
 
 const struct key agent_keys[] = {
@@ -154,8 +204,8 @@ const struct key agent_keys[] = {
 	  .doc = "Allowed outgoing connections. Everything that no rule allows is denied." },
 	{ "capabilities", KEY_SECTION, .keys = capabilities_section, .doc = "Software in the image." },
 	{ "filesystem", KEY_SECTION, .keys = filesystem_section, .doc = "Paths that commands may read, write and execute." },
-	{ "secrets", KEY_SECRETS, FIELD(secrets),
-	  .doc = "Names of credentials and the hosts each is bound to. Never write values into this file. Planned: values stay outside the sandbox and are sent only to these hosts; this version sends none." },
+	{ "secrets", KEY_SECRETS, FIELD(secrets), .keys = secret_keys,
+	  .doc = "Names of credentials and where each is sent. Never write values into this file: 'hutch secret set NAME' stores one. Values stay outside the sandbox, where the variable NAME has a placeholder." },
 	{ "env", KEY_ENV, FIELD(env), .doc = env_doc },
 	{ "prompt", KEY_SECTION, .keys = prompt_section, .doc = "The agent's prompt." },
 	{ 0 }
@@ -179,6 +229,7 @@ static const struct key egress_preset_keys[] = {
 	{ "domains", KEY_ALLOW_LIST, FIELD(egress.list), .doc = domains_doc },
 	{ "deny", KEY_DENY_LIST, FIELD(egress.list), .doc = deny_doc },
 	{ "ports", KEY_PORT_LIST, FILE_FIELD(ports), .fallback = "443", .doc = ports_doc },
+	{ "http", KEY_HTTP_LIST, FIELD(egress.http), .keys = http_keys, .doc = http_doc },
 	{ 0 }
 };
 
@@ -233,6 +284,11 @@ const char *key_type_expects(enum key_type type)
 		[KEY_ENV] = "a mapping of NAME: text",
 		[KEY_HOST_LIST] = "a list of host names",
 		[KEY_SECRETS] = "a mapping of NAME: {hosts: [...]}",
+		[KEY_HTTP_LIST] =
+			"a list of mappings such as {host: api.github.com, methods: [GET]}",
+		[KEY_HTTP_HOST] = "a host such as api.github.com or .github.com",
+		[KEY_METHOD_LIST] = "a list of methods such as GET",
+		[KEY_PATTERN_LIST] = "a list of paths such as /repos/acme/**",
 		[KEY_FILES] = "a mapping of /path: text",
 	};
 

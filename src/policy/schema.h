@@ -31,8 +31,12 @@ enum key_type {
 	KEY_TEXT_LIST,
 	KEY_ENV,       /* NAME: text */
 	KEY_HOST_LIST, /* names of hosts */
-	KEY_SECRETS,   /* NAME: {hosts: [...]} */
-	KEY_FILES,     /* absolute path: text */
+	KEY_SECRETS,   /* NAME: a mapping with `keys` */
+	KEY_HTTP_LIST, /* list of mappings with `keys` */
+	KEY_HTTP_HOST, /* a name, or a name and all below it */
+	KEY_METHOD_LIST,
+	KEY_PATTERN_LIST, /* paths of requests */
+	KEY_FILES,	  /* absolute path: text */
 	KEY_TYPE_MAX,
 };
 
@@ -45,7 +49,7 @@ struct key {
 	uint64_t min, max;	  /* range of a number; for text, max is its longest length */
 	const char *const *words; /* KEY_WORD: NULL-terminated, by value; "" is not accepted */
 	int kind;		  /* KEY_PRESET_LIST: enum preset_kind */
-	const struct key *keys;	  /* KEY_SECTION: its keys; .name NULL ends the array */
+	const struct key *keys;	  /* keys of a mapping; .name NULL ends the array */
 	const char *fallback; /* default, as a file would contain it; lists: separated by spaces */
 	const char *doc;
 };
@@ -53,6 +57,9 @@ struct key {
 /* Top-level keys. */
 extern const struct key agent_keys[];
 extern const struct key *const preset_keys[]; /* by enum preset_kind */
+
+/* Keys of one secret and of one rule of egress.http: fields of struct secret, struct http_rule. */
+extern const struct key secret_keys[], http_keys[];
 
 /* Describes valid values of a type for messages and documentation: "a size such as 512MiB". */
 const char *key_type_expects(enum key_type type);

@@ -11,6 +11,7 @@
 #include "engine/engine.h"
 #include "engine/scratch.h"
 #include "policy/value.h"
+#include "sandbox/plan-tap.h"
 #include "sandbox/sandbox.h"
 #include "snapshot/snapshot.h"
 #include "vm/host-config.h"
@@ -322,36 +323,61 @@ static size_t count_env(const struct sandbox_options *o)
 	return n;
 }
 
-/* The image's variables, then the policy's, then the requested ones: later ones win. */
+/* The image's variables, those for hutch-tap's CA, then the policy's, then the requested ones:
+ * later ones win. The variables of secrets are set last. */
 static int make_env(const struct sandbox_options *o, const json_t *image, const struct policy *p,
-		    struct arena *a, struct spec_list *ret)
+		    struct arena *a, struct spec *s, struct err *e)
 {
 	json_t *env = json_object_get(image, "env"), *value;
 	size_t n = count_env(o);
 	struct spec_list list = {
-		arena_calloc(a, json_object_size(env) + p->env.n + n + 1, sizeof(list.v[0])), 0
+		arena_calloc(a, json_object_size(env) + p->env.n + n + plan_tap_env_max(s) + 1,
+			     sizeof(list.v[0])),
+		0
 	};
 	const char *name, *text;
+	int r;
 
 	if (!list.v)
-		return -ENOMEM;
+		return err_oom(e);
 	json_object_foreach(env, name, value)
 	{
 		if (!json_is_string(value))
 			continue;
 		if (!(text = variable(a, name, json_string_value(value))))
-			return -ENOMEM;
+			return err_oom(e);
 		set_env(&list, text);
 	}
+	plan_tap_env_first(s, set_env, &list);
 	for (size_t i = 0; i < p->env.n; i++) {
 		if (!(text = variable(a, p->env.v[i].key, p->env.v[i].value)))
-			return -ENOMEM;
+			return err_oom(e);
 		set_env(&list, text);
 	}
 	for (size_t i = 0; i < n; i++)
 		set_env(&list, o->env[i]);
-	*ret = list;
-	return 0;
+	r = sandbox_check_env(s, o->env, n, e);
+	if (r == 0)
+		r = plan_tap_env_last(s, a, set_env, &list, e);
+	if (r == 0)
+		s->env = list;
+	return r;
+}
+
+/* The environment, and what hutch-tap needs. A saved VM keeps its placeholders. */
+static int take_tap(const struct sandbox_options *o, const json_t *image, const struct policy *p,
+		    const struct spec *was, struct arena *a, struct spec *s, struct err *e)
+{
+	int r;
+
+	s->agent = p->name;
+	r = plan_tap(p, a, s, e);
+	if (r == 0)
+		r = make_env(o, image, p, a, s, e);
+	if (r < 0)
+		return r;
+	r = plan_tap_fill(was, a, s);
+	return r < 0 ? err_set(e, r, "cannot make placeholders of secrets: %s", strerror(-r)) : 0;
 }
 
 /* The allow or the deny rules, as texts. */
@@ -505,6 +531,8 @@ static void take_options(const struct sandbox_options *o, const struct policy *p
 {
 	s->egress.narrow = narrow_of(o);
 	s->egress.proxy = config->egress_proxy;
+	if (s->tap)
+		s->tap_roots = config->tap_roots;
 	s->deadline = o->deadline;
 	s->on_timeout = o->on_timeout;
 	s->once = o->once;
@@ -546,10 +574,11 @@ int sandbox_plan(struct policy_store *store, const struct sandbox_options *asked
 		own.image = was.image;
 	}
 	r = get_image(o, p, &s.image, &image, e);
+	if (r == 0)
+		r = take_tap(o, image, p, &was, &a, &s, e);
 	if (r < 0)
 		return r;
-	if (policy_canonical(p, &canonical, digest) < 0 || make_env(o, image, p, &a, &s.env) < 0 ||
-	    make_egress(p, &a, &s) < 0)
+	if (policy_canonical(p, &canonical, digest) < 0 || make_egress(p, &a, &s) < 0)
 		return err_oom(e);
 	s.policy = digest;
 	take_options(o, p, &config, engine, &s);

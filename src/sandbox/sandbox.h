@@ -34,6 +34,9 @@ struct sandbox_options {
 int sandbox_plan(struct policy_store *store, const struct sandbox_options *asked, struct diags *d,
 		 struct spec *ret, struct err *e);
 
+/* -EINVAL if one of `n` NAME=value sets the variable of a secret, which holds a placeholder. */
+int sandbox_check_env(const struct spec *s, const char *const *env, size_t n, struct err *e);
+
 /* Reads the current spec of the sandbox with that directory, as a plan for other sandboxes. */
 int sandbox_read_plan(int dir, struct spec *ret, struct err *e);
 

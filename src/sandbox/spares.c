@@ -18,6 +18,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "sandbox/plan-tap.h"
 #include "sandbox/prepare.h"
 #include "sandbox/starters.h"
 
@@ -49,9 +50,13 @@ static struct spec common(const struct spec *plan)
 static char *describe(const struct spec *plan, const char *guest, struct err *e)
 {
 	_cleanup_free_ struct prepared *p = calloc(1, sizeof(*p));
+	_cleanup_arena_ struct arena a = ARENA_INIT;
 	struct spec s = common(plan);
 	char *text;
 	int r = p ? prepare_parts(guest, p, &s, e) : err_oom(e);
+
+	if (r == 0 && plan_tap_blank(&a, &s) < 0)
+		r = err_oom(e);
 
 	if (r < 0)
 		return NULL;

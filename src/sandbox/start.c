@@ -28,6 +28,7 @@
 #include "base/path.h"
 #include "base/str.h"
 #include "engine/engine.h"
+#include "sandbox/plan-tap.h"
 #include "sandbox/prepare.h"
 #include "sandbox/programs.h"
 #include "sandbox/quota-enter.h"
@@ -567,12 +568,18 @@ int sandbox_start_spare(const struct state_root *root, const struct spec *plan, 
 			struct err *e)
 {
 	_cleanup_(start_done) struct start s = START_INIT(root);
+	_cleanup_arena_ struct arena a = ARENA_INIT;
+	struct spec own = *plan;
 	int r = programs_find(&s.programs, e);
 
+	/* A pool's plan has no placeholders: each spare gets its own. */
 	if (r < 0)
 		return r;
+	r = plan_tap_fill(NULL, &a, &own);
+	if (r < 0)
+		return err_set(e, r, "cannot make placeholders of secrets: %s", strerror(-r));
 	s.spare = key;
-	r = start_new(&s, plan, false, e);
+	r = start_new(&s, &own, false, e);
 	if (r < 0 && s.dir >= 0)
 		clean_up_failed(&s, r == -ETIME);
 	else if (r == 0)

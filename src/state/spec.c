@@ -101,6 +101,17 @@ static const struct field lists[] = {
 
 static const struct field narrow = FIELD("egress_narrow", egress.narrow, RULE_BYTES_MAX);
 
+/* Only if hutch-tap runs. */
+static const struct field tap[] = {
+	FIELD("tap", tap, SPEC_TAP_MAX),
+	FIELD("tap_roots", tap_roots, PATH_TEXT_MAX),
+};
+
+static const struct field tap_lists[] = {
+	FIELD("tap_hosts", tap_hosts, RULE_BYTES_MAX),
+	FIELD("tap_secrets", tap_secrets, TEXT_MAX),
+};
+
 static const struct field flags[] = {
 	FIELD("once", once, 0),
 	FIELD("remove", remove, 0),
@@ -211,6 +222,23 @@ static int read_lists(const json_t *j, struct spec *s, struct err *e)
 	/* Specs of earlier versions do not have it. */
 	if (r == 0 && json_object_get(j, narrow.key))
 		r = read_list(j, &narrow, s, e);
+	return r;
+}
+
+/* All keys or none. */
+static int read_tap(const json_t *j, struct spec *s, struct err *e)
+{
+	bool any = false;
+	int r;
+
+	s->tap = s->tap_roots = "";
+	for (size_t i = 0; i < ARRAY_SIZE(tap); i++)
+		any |= json_object_get(j, tap[i].key) || json_object_get(j, tap_lists[i].key);
+	if (!any)
+		return 0;
+	r = read_texts(j, tap, ARRAY_SIZE(tap), s, e);
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(tap_lists); i++)
+		r = read_list(j, &tap_lists[i], s, e);
 	return r;
 }
 
@@ -383,6 +411,49 @@ static int check_machine(const struct spec *s, struct err *e)
 	return 0;
 }
 
+/* Each secret of `tap` has its name in the list, in the same order. */
+static int check_tap_names(const struct spec *s, const json_t *j, struct err *e)
+{
+	const json_t *all = json_object_get(j, "secrets");
+
+	if (!json_is_array(all) || !json_is_array(json_object_get(j, "http")))
+		return err_set(e, -EINVAL, "'tap' has no lists 'secrets' and 'http'");
+	if (json_array_size(all) != s->tap_secrets.n)
+		return err_set(e, -EINVAL,
+			       "'tap_secrets' has another number of secrets than 'tap'");
+	for (size_t i = 0; i < s->tap_secrets.n; i++) {
+		const char *name =
+			json_string_value(json_object_get(json_array_get(all, i), "name"));
+
+		if (!name || !str_eq(name, s->tap_secrets.v[i]))
+			return err_set(e, -EINVAL, "'tap_secrets' and 'tap' differ");
+	}
+	return 0;
+}
+
+/* hutch-tap checks the rest, when it reads it. */
+static int check_tap(const struct spec *s, struct err *e)
+{
+	static const char *const keys[] = { "secrets", "http", NULL };
+	_cleanup_json_ json_t *j = NULL;
+	int r;
+
+	if (!s->tap[0])
+		return s->tap_roots[0] || s->tap_hosts.n > 0 || s->tap_secrets.n > 0
+			       ? err_set(e, -EINVAL, "'tap' is empty")
+			       : 0;
+	r = json_read(s->tap, strlen(s->tap), &j, e);
+	if (r == 0)
+		r = json_only_keys(j, keys, e);
+	if (r < 0)
+		return err_wrap(e, "tap");
+	if (s->tap_roots[0] && !is_path(s->tap_roots))
+		return err_set(e, -EINVAL, "'tap_roots' is not an absolute path");
+	if (s->tap_hosts.n == 0)
+		return err_set(e, -EINVAL, "'tap_hosts' is empty");
+	return check_tap_names(s, j, e);
+}
+
 static int check(const struct spec *s, struct err *e)
 {
 	int r;
@@ -398,6 +469,8 @@ static int check(const struct spec *s, struct err *e)
 	if (s->nested && s->level < LEVEL_OWN_KERNEL)
 		return err_set(e, -EINVAL, "'nested' is for VMs");
 	r = check_machine(s, e);
+	if (r == 0)
+		r = check_tap(s, e);
 	if (r == 0)
 		r = check_env(&s->env, e);
 	if (r == 0)
@@ -416,7 +489,8 @@ static int read_all(const json_t *j, struct spec *s, struct err *e)
 		"once", "remove", "budgets", "egress_allow", "egress_deny", "egress_narrow", "deadline",
 		"on_timeout", "machine", "snapshot_space", "level", "engine", "chain", "ttl_left",
 		"limits_asked", "egress_proxy", "request", "trace", "in_memory", "blank",
-		"disk_overcommit", "disk_bandwidth", "disk_ops", "versions", "nested", NULL
+		"disk_overcommit", "disk_bandwidth", "disk_ops", "versions", "nested", "tap",
+		"tap_roots", "tap_hosts", "tap_secrets", NULL
 	};
 	/* clang-format on */
 
@@ -456,6 +530,8 @@ static int read_all(const json_t *j, struct spec *s, struct err *e)
 		r = read_flags(j, s, e);
 	if (r == 0)
 		r = read_lists(j, s, e);
+	if (r == 0)
+		r = read_tap(j, s, e);
 	s->egress.proxy = "";
 	if (r == 0 && json_object_get(j, "egress_proxy"))
 		r = json_get_string(j, "egress_proxy", RULE_BYTES_MAX, &s->egress.proxy, e);
@@ -538,6 +614,20 @@ static json_t *texts_json(const struct spec *s, const struct field *f, size_t n)
 	return TAKE_PTR(j);
 }
 
+static int put_tap(json_t *j, const struct spec *s)
+{
+	int r = 0;
+
+	if (!s->tap || !s->tap[0])
+		return 0;
+	for (size_t i = 0; i < ARRAY_SIZE(tap); i++)
+		r |= json_put(j, tap[i].key,
+			      json_string(*(const char *const *)member(s, &tap[i]) ?: ""));
+	for (size_t i = 0; i < ARRAY_SIZE(tap_lists); i++)
+		r |= json_put(j, tap_lists[i].key, list_json(s, &tap_lists[i]));
+	return r;
+}
+
 static int put_tables(json_t *j, const struct spec *s)
 {
 	int r = 0;
@@ -549,7 +639,8 @@ static int put_tables(json_t *j, const struct spec *s)
 		r |= json_put(j, flags[i].key, json_boolean(*(const bool *)member(s, &flags[i])));
 	for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
 		r |= json_put(j, lists[i].key, list_json(s, &lists[i]));
-	return r | json_put(j, narrow.key, list_json(s, &narrow));
+	r |= json_put(j, narrow.key, list_json(s, &narrow));
+	return r | put_tap(j, s);
 }
 
 char *spec_write(const struct spec *s)
@@ -647,6 +738,8 @@ void spec_done(struct spec *s)
 	/* A spec that was not parsed does not own its lists. */
 	for (size_t i = 0; s->json && i < ARRAY_SIZE(lists); i++)
 		free(((struct spec_list *)member(s, &lists[i]))->v);
+	for (size_t i = 0; s->json && i < ARRAY_SIZE(tap_lists); i++)
+		free(((struct spec_list *)member(s, &tap_lists[i]))->v);
 	if (s->json)
 		free(s->egress.narrow.v);
 	json_decref(s->json);

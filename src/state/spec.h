@@ -24,6 +24,7 @@ enum {
 	SPEC_LIST_MAX = 100000, /* same limit as a policy's rules */
 	SPEC_OWNER_MAX = 63,	/* length of an API key's name */
 	SPEC_ENGINE_MAX = 31,
+	SPEC_TAP_MAX = 2 * 1024 * 1024, /* bytes of spec.tap */
 };
 
 /* Is this a well-formed, complete id? */
@@ -72,6 +73,14 @@ struct spec {
 	const char *workspace; /* default cwd of commands */
 	struct spec_list env;  /* default environment of commands, NAME=value */
 	struct spec_list read, write, execute;
+	/*
+	 * Work of hutch-tap for this sandbox; "" and empty lists: none, and it does not run.
+	 * JSON {"secrets": [...], "http": [...]} as in tap/config.h; a host rule ("name" or
+	 * ".suffix") per host with a secret or a rule; the names of the secrets, in the order of
+	 * the JSON; a PEM file of more trusted CAs, or "".
+	 */
+	const char *tap, *tap_roots;
+	struct spec_list tap_hosts, tap_secrets;
 	const char *api; /* data of hutchd, a JSON object; "" if hutchd did not create it */
 	/*
 	 * First deadline, ms from the start; 0: only the ttl, which no deadline exceeds and which

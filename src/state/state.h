@@ -169,6 +169,11 @@ enum {
 	STATE_IDS_MAX = 4095, /* ranges, below 2^31: some programs take higher ids for negative */
 	STATE_IDS_SIZE = 65536,
 };
+/* The user id of the sandbox's hutch-tap: below all ranges, one for each. */
+static inline uint32_t state_tap_id(uint32_t ids)
+{
+	return STATE_IDS_FIRST - STATE_IDS_SIZE + (ids - STATE_IDS_FIRST) / STATE_IDS_SIZE;
+}
 int state_take_ids(const struct state_root *r, uint32_t *ret, int *ret_fd, struct err *e);
 
 /* Removes the files of unused ranges; *ret_n is their number. */

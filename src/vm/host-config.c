@@ -36,6 +36,7 @@ static const struct key host_keys[] = {
 	{ "engine", KEY_LINE, .max = SPEC_ENGINE_MAX, .field = offsetof(struct host_config, engine) },
 	{ "egress_proxy", KEY_LINE, .max = RULE_TEXT_MAX + STRLEN("http://"),
 	  .field = offsetof(struct host_config, egress_proxy) },
+	{ "tap_roots", KEY_PATH, .field = offsetof(struct host_config, tap_roots) },
 	{ 0 }
 };
 /* clang-format on */
@@ -80,6 +81,16 @@ static void read_engine(struct reading *rd, const struct yaml_node *n,
 	(void)snprintf(ret, SPEC_ENGINE_MAX + 1, "%s", s);
 }
 
+static void read_file_path(struct reading *rd, const struct yaml_node *n,
+			   char ret[static HOST_CONFIG_PATH])
+{
+	char path[READING_PATH_TEXT_MAX];
+
+	static_assert((int)READING_PATH_TEXT_MAX <= (int)HOST_CONFIG_PATH, "every path fits");
+	if (reading_path(rd, n, path, sizeof(path)))
+		memcpy(ret, path, strlen(path) + 1);
+}
+
 static void read_key(struct reading *rd, const struct yaml_node *n, struct host_config *ret)
 {
 	size_t was = reading_enter(rd, n->key, 0);
@@ -91,6 +102,8 @@ static void read_key(struct reading *rd, const struct yaml_node *n, struct host_
 		reading_unknown_key(rd, host_keys, n);
 	else if (str_eq(k->name, "engine"))
 		read_engine(rd, n, ret->engine);
+	else if (k->type == KEY_PATH)
+		read_file_path(rd, n, ret->tap_roots);
 	else if (k->type == KEY_LINE)
 		read_proxy(rd, n, ret->egress_proxy);
 	else if (k->type == KEY_WORD)

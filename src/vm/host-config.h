@@ -10,6 +10,10 @@
 #include "state/spec.h"
 #include "vm/accel.h"
 
+enum {
+	HOST_CONFIG_PATH = 1024,
+};
+
 struct host_config {
 	unsigned int accel;		  /* enum accel_wish */
 	uint64_t accel_timeout;		  /* milliseconds that a guest may take to boot with KVM */
@@ -19,6 +23,7 @@ struct host_config {
 	unsigned int disk_overcommit;	  /* 1: disks of sandboxes reserve no space */
 	char engine[SPEC_ENGINE_MAX + 1]; /* preferred engine among those of a level; "": none */
 	char egress_proxy[RULE_TEXT_MAX]; /* HOST:PORT for target_parse(); "": none */
+	char tap_roots[HOST_CONFIG_PATH]; /* PEM file of CAs for hutch-tap; "": none */
 };
 
 #define HOST_CONFIG_INIT                                                                           \

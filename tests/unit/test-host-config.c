@@ -93,16 +93,17 @@ TEST(what_is_wrong)
 	      "host.yaml:1:7: error: accel: expected one of: auto, kvm, tcg, found nothing\n");
 	wrong("accel: [kvm]\n",
 	      "host.yaml:1:8: error: accel: expected one of: auto, kvm, tcg, found a list\n");
-	wrong("acel: kvm\n", "host.yaml:1:1: error: acel: unknown key; expected one of: accel, "
-			     "accel_timeout, snapshot_space, keep_ended, ended_space, "
-			     "disk_overcommit, engine, egress_proxy; did you mean 'accel'?\n");
+	wrong("acel: kvm\n",
+	      "host.yaml:1:1: error: acel: unknown key; expected one of: accel, "
+	      "accel_timeout, snapshot_space, keep_ended, ended_space, "
+	      "disk_overcommit, engine, egress_proxy, tap_roots; did you mean 'accel'?\n");
 	wrong("engine: lxc\n",
 	      "host.yaml:1:9: error: engine: 'lxc' is not an engine: expected one of "
 	      "crun, runc, qemu\n");
 	wrong("accel: kvm\nmotor:\n  x: 1\n",
 	      "host.yaml:2:1: error: motor: unknown key; expected one of: accel, accel_timeout, "
 	      "snapshot_space, keep_ended, ended_space, disk_overcommit, engine, "
-	      "egress_proxy\n");
+	      "egress_proxy, tap_roots\n");
 	wrong("accel: kvm\naccel: tcg\n",
 	      "host.yaml:2:1: error: accel: written twice; the first stands at line 1\n");
 	wrong("disk_overcommit: maybe\n",
@@ -129,7 +130,7 @@ TEST(what_is_wrong)
 	      "d), found 'soon'\n"
 	      "host.yaml:3:1: error: more: unknown key; expected one of: accel, accel_timeout, "
 	      "snapshot_space, keep_ended, ended_space, disk_overcommit, engine, "
-	      "egress_proxy\n");
+	      "egress_proxy, tap_roots\n");
 }
 
 TEST(what_has_ended)
@@ -158,7 +159,8 @@ TEST(what_has_ended)
 
 TEST(proxies)
 {
-	static const char text[] = "egress_proxy: http://proxy.corp.example:3128\n";
+	static const char text[] = "egress_proxy: http://proxy.corp.example:3128\n"
+				   "tap_roots: /etc/ssl/corp.pem\n";
 	const struct source src = { .label = "host.yaml", .text = text, .len = strlen(text) };
 	struct host_config config = HOST_CONFIG_INIT;
 	_cleanup_diags_ struct diags d = { 0 };
@@ -167,6 +169,7 @@ TEST(proxies)
 	host_config_read(&src, &config, &d);
 	assert_int_equal(diags_result(&d), 0);
 	assert_string_equal(config.egress_proxy, "proxy.corp.example:3128");
+	assert_string_equal(config.tap_roots, "/etc/ssl/corp.pem");
 	wrong("egress_proxy: proxy.corp.example:3128\n",
 	      "host.yaml:1:15: error: egress_proxy: expected http://HOST:PORT\n");
 	wrong("egress_proxy: https://proxy.corp.example:3128\n",
@@ -182,11 +185,14 @@ TEST(proxies)
 	      "host.yaml:1:15: error: egress_proxy: expected http://HOST:PORT: after ':PORT/' "
 	      "stands "
 	      "tls, tls+ech, http, tcp or private\n");
+	wrong("tap_roots: corp.pem\n",
+	      "host.yaml:1:12: error: tap_roots: expected an absolute path of at most 1023 bytes, "
+	      "without '.' or '..', found 'corp.pem'\n");
 	wrong("egress_ca: /etc/ssl/corp.pem\n",
 	      "host.yaml:1:1: error: egress_ca: unknown key; "
 	      "expected one of: accel, accel_timeout, "
 	      "snapshot_space, keep_ended, ended_space, disk_overcommit, engine, "
-	      "egress_proxy\n");
+	      "egress_proxy, tap_roots\n");
 }
 
 static void set(const char *name, const char *value)

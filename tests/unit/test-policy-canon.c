@@ -114,14 +114,10 @@ static const char source[] =
 	"env: {A: \"\\u20ac\"}\n"
 	"prompt: {role: Be exact., presets: [kind, brief]}\n";
 
-static const char warning[] =
-	"t.yaml:7:25: warning: secrets.KEY.hosts[0]: bound to b.a.example.org, which the egress "
-	"rules do not allow on port 443\n";
-
 TEST(golden_text)
 {
 	_cleanup_store_ struct policy_store store = SMALL_STORE(NULL);
-	_cleanup_policy_ struct policy *p = compile_with(&store, source, warning);
+	_cleanup_policy_ struct policy *p = compile_with(&store, source, "");
 	unsigned char hash[crypto_hash_sha256_BYTES];
 	char digest[POLICY_DIGEST_HEX + 1], want[POLICY_DIGEST_HEX + 1];
 	_cleanup_free_ char *text = NULL;
@@ -169,6 +165,91 @@ TEST(nested_is_written_if_set)
 		assert_int_equal(strstr(text, "nested") != NULL, i == 0);
 	}
 	assert_string_not_equal(digests[0], digests[1]);
+}
+
+#define BASE AGENT "egress: {domains: [a.example.org]}\n"
+
+/* Keys that are not used, or have their default, change nothing. */
+TEST(secrets_and_rules_are_written_if_set)
+{
+	static const char *const plain[] = {
+		BASE "secrets: {K: {hosts: [a.example.org]}}\n",
+		BASE "secrets: {K: {hosts: [a.example.org], form: bearer, optional: 'false'}}\n",
+	};
+	static const char *const other[] = {
+		BASE "secrets: {K: {hosts: [a.example.org], optional: true}}\n",
+		BASE "secrets: {K: {hosts: [a.example.org], paths: [/a]}}\n",
+		BASE "secrets: {K: {hosts: [a.example.org], header: A}}\n",
+		BASE "secrets: {K: {hosts: [a.example.org], header: A, format: 'x {}'}}\n",
+		BASE "secrets: {K: {hosts: [a.example.org], form: basic, user: u}}\n",
+		BASE "secrets: {K: {hosts: [a.example.org], form: query, parameter: u}}\n",
+		BASE "secrets: {K: {hosts: [a.example.org], form: aws}}\n",
+		AGENT "egress: {domains: [a.example.org], http: [{host: a.example.org}]}\n"
+		      "secrets: {K: {hosts: [a.example.org]}}\n",
+		AGENT "egress: {domains: [a.example.org], http: [{host: a.example.org, rate: 1}]}\n"
+		      "secrets: {K: {hosts: [a.example.org]}}\n",
+	};
+	_cleanup_store_ struct policy_store store = SMALL_STORE(NULL);
+	char want[POLICY_DIGEST_HEX + 1], got[ARRAY_SIZE(other)][POLICY_DIGEST_HEX + 1];
+
+	digest_text(&store, plain[0], want);
+	digest_text(&store, plain[1], got[0]);
+	assert_string_equal(got[0], want);
+	for (size_t i = 0; i < ARRAY_SIZE(other); i++) {
+		digest_text(&store, other[i], got[i]);
+		assert_string_not_equal(got[i], want);
+		for (size_t k = 0; k < i; k++)
+			assert_string_not_equal(got[i], got[k]);
+	}
+}
+
+static const char golden_rules[] = "    \"http\": [\n"
+				   "      {\n"
+				   "        \"deny\": false,\n"
+				   "        \"host\": \".a.example.org\",\n"
+				   "        \"max_body\": 1024,\n"
+				   "        \"methods\": [\n"
+				   "          \"GET\",\n"
+				   "          \"PUT\"\n"
+				   "        ],\n"
+				   "        \"paths\": [\n"
+				   "          \"/a\",\n"
+				   "          \"/b\"\n"
+				   "        ],\n"
+				   "        \"rate\": 5\n"
+				   "      }\n"
+				   "    ]\n";
+
+static const char golden_secret[] = "    \"K\": {\n"
+				    "      \"form\": \"header\",\n"
+				    "      \"format\": \"{}\",\n"
+				    "      \"header\": \"X-Key\",\n"
+				    "      \"hosts\": [\n"
+				    "        \"a.example.org\"\n"
+				    "      ],\n"
+				    "      \"optional\": false,\n"
+				    "      \"paths\": [\n"
+				    "        \"/x\",\n"
+				    "        \"/y\"\n"
+				    "      ]\n"
+				    "    }\n";
+
+TEST(secrets_and_rules)
+{
+	_cleanup_store_ struct policy_store store = SMALL_STORE(NULL);
+	_cleanup_policy_ struct policy *p = compiled(
+		&store,
+		AGENT "egress:\n"
+		      "  domains: [.a.example.org]\n"
+		      "  http: [{host: .A.example.org, methods: [PUT, GET], paths: [/b, /a], "
+		      "max_body: 1KiB, rate: 5}]\n"
+		      "secrets: {K: {hosts: [a.example.org], header: X-Key, paths: [/y, /x]}}\n");
+	char digest[POLICY_DIGEST_HEX + 1];
+	_cleanup_free_ char *text = NULL;
+
+	assert_int_equal(policy_canonical(p, &text, digest), 0);
+	assert_non_null(strstr(text, golden_rules));
+	assert_non_null(strstr(text, golden_secret));
 }
 
 TEST(it_is_json)

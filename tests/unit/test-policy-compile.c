@@ -175,6 +175,72 @@ TEST_IN_DIR(chains_are_joined_from_the_oldest_down)
 	}
 }
 
+/* A secret's hosts and paths are joined by its name; rules on requests are appended. */
+TEST_IN_DIR(secrets_and_rules_of_a_chain)
+{
+	struct place place = place_make(*state);
+	_cleanup_store_ struct policy_store store = SMALL_STORE(place.dirs);
+	_cleanup_diags_ struct diags d = { 0 };
+	_cleanup_policy_ struct policy *p = NULL;
+	const struct secret *a, *b;
+	struct err e = ERR_INIT;
+
+	put(&place, "presets/egress/reader.yaml",
+	    "preset: {kind: egress, name: reader, summary: R}\n"
+	    "domains: [h.example.org]\n"
+	    "http: [{host: h.example.org, methods: [GET]}]\n");
+	put(&place, "agents/old.yaml",
+	    "agent: {name: old, type: t}\n"
+	    "egress:\n"
+	    "  presets: [reader]\n"
+	    "  domains: [x.example.org, y.example.org]\n"
+	    "  http: [{host: x.example.org, paths: [/a]}]\n"
+	    "secrets:\n"
+	    "  A: {hosts: [x.example.org], paths: [/a]}\n"
+	    "  B: {hosts: [y.example.org], form: basic, user: u, optional: true}\n");
+	put(&place, "agents/new.yaml",
+	    "agent: {name: new}\n"
+	    "extends: old\n"
+	    "egress: {http: [{host: y.example.org, deny: true}]}\n"
+	    "secrets:\n"
+	    "  A: {hosts: [y.example.org], paths: [/b, /a]}\n"
+	    "  B: {user: v, optional: 'false'}\n");
+	assert_int_equal(policy_compile(&store, "new", &d, &p, &e), 0);
+	assert_int_equal(p->secrets.n, 2);
+	a = &p->secrets.v[0];
+	b = &p->secrets.v[1];
+	assert_int_equal(a->hosts.n, 2);
+	assert_texts(&a->paths, "/a /b");
+	assert_int_equal(a->form, AUTH_BEARER);
+	assert_int_equal(b->form, AUTH_BASIC);
+	assert_string_equal(b->user.text, "v");
+	assert_true(str_has_suffix(b->user.pos.src->label, "new.yaml"));
+	assert_int_equal(b->optional, 0);
+	assert_int_equal(p->egress.http.n, 3);
+	assert_string_equal(p->egress.http.v[0].host.name.text, "x.example.org");
+	assert_string_equal(p->egress.http.v[1].host.name.text, "y.example.org");
+	assert_true(p->egress.http.v[1].deny && !p->egress.http.v[0].deny);
+	assert_string_equal(p->egress.http.v[2].host.name.text, "h.example.org");
+	assert_true(p->egress.http.v[2].file->is_preset);
+}
+
+TEST(at_most_64_secrets)
+{
+	_cleanup_store_ struct policy_store store = SMALL_STORE(NULL);
+	_cleanup_buf_ struct buf b = BUF_INIT(8192);
+
+	(void)buf_puts(&b, AGENT "egress: {domains: [.example.org]}\nsecrets:\n");
+	for (size_t i = 0; i <= POLICY_SECRETS_MAX; i++)
+		(void)buf_printf(&b, "  S%zu: {hosts: [h%zu.example.org]}\n", i, i);
+	(void)buf_puts(&b, "  N2345678901234567890123456789012345678901234567890123456789012345: "
+			   "{hosts: [h.example.org]}\n");
+	assert_refused(&store, buf_text(&b),
+		       "t.yaml:68:3: error: secrets.S64: more than 64 secrets\n"
+		       "t.yaml:69:3: error: "
+		       "secrets.N2345678901234567890123456789012345678901234567890123456789012345: "
+		       "the name of a secret has at most 64 bytes\n");
+}
+
 TEST_IN_DIR(chains_have_an_end)
 {
 	struct place place = place_make(*state);

@@ -15,7 +15,9 @@ static void each_key(const struct key *keys, const char *prefix,
 		(void)snprintf(path, sizeof(path), "%s%s%s", prefix, prefix[0] ? "." : "",
 			       keys->name);
 		each(keys, path, arg);
-		if (keys->type == KEY_SECTION)
+		if (keys->type == KEY_SECRETS)
+			(void)strcat(path, ".NAME");
+		if (keys->keys)
 			each_key(keys->keys, path, each, arg);
 	}
 }

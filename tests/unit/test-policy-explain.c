@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "policy/explain-http.h"
 #include "test-policy.h"
 
 struct asked {
@@ -142,4 +143,90 @@ TEST(presets_that_are_wrong)
 	assert_int_equal(policy_explain(p, &store, &t, &x, &e), 0);
 	assert_int_equal(x.n_presets, 1);
 	assert_string_equal(x.presets[0], "good");
+}
+
+static const char http_agent[] =
+	AGENT "egress:\n"
+	      "  domains: [api.example.org, 'api.example.org:80', .files.example.org]\n"
+	      "  http:\n"
+	      "    - {host: api.example.org, methods: [GET, HEAD], paths: [/repos/**]}\n"
+	      "    - {host: api.example.org, paths: [/repos/x/**], deny: true}\n"
+	      "secrets:\n"
+	      "  A: {hosts: [api.example.org], paths: [/repos/a/**]}\n"
+	      "  B: {hosts: [api.example.org, a.files.example.org], paths: [/repos/a/b, /f]}\n";
+
+/* "+5 A B": allowed by the rule of line 5, with both secrets; "-~5": denied, and that rule is the
+ * nearest. */
+static void assert_request(struct policy *p, struct policy_store *store, const char *text,
+			   const char *want)
+{
+	struct request_explanation x;
+	struct err e = ERR_INIT;
+	char got[128] = "";
+	struct request r;
+	size_t n;
+
+	assert_int_equal(request_parse(text, &r, &e), 0);
+	assert_int_equal(policy_explain_request(p, store, &r, &x, &e), 0);
+	n = (size_t)snprintf(got, sizeof(got), "%s", x.allowed ? "+" : "-");
+	if (x.rule)
+		n += (size_t)snprintf(got + n, sizeof(got) - n, "%u", x.rule->pos.line);
+	if (x.near)
+		n += (size_t)snprintf(got + n, sizeof(got) - n, "~%u", x.near->pos.line);
+	for (size_t i = 0; i < x.n_secrets; i++)
+		n += (size_t)snprintf(got + n, sizeof(got) - n, " %s", x.secrets[i]->name);
+	if (!str_eq(got, want))
+		fail_msg("%s: '%s', not '%s'", text, got, want);
+}
+
+TEST(requests)
+{
+	static const struct unit_row rows[] = {
+		{ "GET api.example.org/repos/a", "+5 A" },
+		{ "GET https://api.example.org/repos/a/c?x=1#y", "+5 A" },
+		{ "HEAD API.example.org:443/repos/a/b", "+5 A B" },
+		{ "GET http://api.example.org/repos/a/b", "+5" },
+		{ "GET api.example.org/repos/z", "+5" },
+		{ "POST api.example.org/repos/z", "-~5" },
+		{ "GET api.example.org", "-~5" },
+		{ "GET api.example.org/repos/x/y", "-6" },
+		{ "PUT a.files.example.org/f", "+ B" },
+		{ "PUT a.files.example.org/g?", "+" },
+		{ "GET nowhere.example.org/f", "-" },
+		{ "GET api.example.org:8443/repos/a", "-5" },
+	};
+	_cleanup_store_ struct policy_store store = SMALL_STORE(NULL);
+	_cleanup_diags_ struct diags d = { 0 };
+	_cleanup_policy_ struct policy *p = NULL;
+	struct err e = ERR_INIT;
+
+	assert_int_equal(
+		policy_compile_text(&store, "t.yaml", http_agent, strlen(http_agent), &d, &p, &e),
+		0);
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		assert_request(p, &store, rows[i].given, rows[i].wanted);
+}
+
+TEST(no_requests)
+{
+	static const struct unit_row rows[] = {
+		{ "GET", "expected METHOD HOST/PATH" },
+		{ " api.example.org/", "a method is empty" },
+		{ "get api.example.org/", "a method is in upper case, such as GET" },
+		{ "GET  api.example.org/",
+		  "byte 0x20 at 1: a name has letters, digits, hyphens and dots" },
+		{ "GET api.example.org/a/../b",
+		  "Hutch refuses a request of this path: a path has a segment '.' or '..'" },
+		{ "GET api.example.org:0/", "the port is a number from 1 to 65535" },
+		{ "GET 192.0.2.7/", "" },
+		{ "GET /", "" },
+	};
+	struct err e = ERR_INIT;
+	struct request r;
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		assert_int_equal(request_parse(rows[i].given, &r, &e), -EINVAL);
+		if (rows[i].wanted[0])
+			assert_string_equal(e.msg, rows[i].wanted);
+	}
 }

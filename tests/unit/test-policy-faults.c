@@ -74,30 +74,32 @@ char *arena_strdup(struct arena *a, const char *s)
 			fail_msg("%s: call %u failed, which gives %d", #expr, n_, r_); \
 	}
 
-static const char child[] = "agent: {name: child, summary: A child}\n"
-			    "extends: parent\n"
-			    "isolation: {level: gvisor, require: [seccomp]}\n"
-			    "resources: {cpus: 2, memory: 2GiB, timeout: 5m}\n"
-			    "egress:\n"
-			    "  presets: [mail, local]\n"
-			    "  ports: [443, 8443]\n"
-			    "  domains: [a.example.org, .github.io, 10.0.0.1]\n"
-			    "  deny: [no.example.org]\n"
-			    "  budgets: {names: 7}\n"
-			    "capabilities:\n"
-			    "  presets: [tools, more]\n"
-			    "  packages: [vim, git]\n"
-			    "  install_scripts: [echo own]\n"
-			    "filesystem: {workspace: /w, write: [/w, /tmp]}\n"
-			    "secrets: {KEY: {hosts: [a.example.org, off.example.org]}}\n"
-			    "env: {A: '1', B: two, A_TOKEN: new}\n"
-			    "prompt: {role: Be., presets: [brief, kind]}\n";
+static const char child[] =
+	"agent: {name: child, summary: A child}\n"
+	"extends: parent\n"
+	"isolation: {level: gvisor, require: [seccomp]}\n"
+	"resources: {cpus: 2, memory: 2GiB, timeout: 5m}\n"
+	"egress:\n"
+	"  presets: [mail, local]\n"
+	"  ports: [443, 8443]\n"
+	"  domains: [a.example.org, .github.io, 10.0.0.1]\n"
+	"  deny: [no.example.org]\n"
+	"  budgets: {names: 7}\n"
+	"  http: [{host: a.example.org, methods: [GET], paths: [/a/**], rate: 5}]\n"
+	"capabilities:\n"
+	"  presets: [tools, more]\n"
+	"  packages: [vim, git]\n"
+	"  install_scripts: [echo own]\n"
+	"filesystem: {workspace: /w, write: [/w, /tmp]}\n"
+	"secrets: {KEY: {hosts: [a.example.org, off.example.org], paths: [/a]}}\n"
+	"env: {A: '1', B: two, A_TOKEN: new}\n"
+	"prompt: {role: Be., presets: [brief, kind]}\n";
 
 static const char parent[] =
 	"agent: {name: parent, type: test}\n"
 	"extends: grand\n"
 	"egress: {presets: [site], domains: [p.example.org]}\n"
-	"secrets: {KEY: {hosts: [p.example.org]}, PKEY: {hosts: [p.example.org]}}\n"
+	"secrets: {KEY: {hosts: [p.example.org]}, PKEY: {hosts: [p.example.org], header: X-Key}}\n"
 	"env: {A: '0', P: p, A_TOKEN: old}\n";
 
 static const char grand[] = "agent: {name: grand, type: test}\n"
@@ -151,7 +153,8 @@ static int scene_setup(void **state)
 	assert_int_equal(policy_compile(&s->store, s->child, &d, &s->p, &e), 0);
 	digest_of(s->p, s->digest);
 	s->diags = d.n;
-	assert_int_equal(d.n, 4); /* shared, private, a secret's host, a variable's name */
+	/* Shared, private, a secret's host, a host of two secrets, a variable's name. */
+	assert_int_equal(d.n, 5);
 	diags_done(&d);
 	*state = s;
 	return 0;

@@ -233,13 +233,12 @@ TEST(secrets)
 		       "%ssecrets:\n  K: {hosts: [b.example.org]}\n  L: {hosts: [d.example.org]}\n"
 		       "  M: {hosts: [metadata.example.com]}\n",
 		       head);
-	assert_lint(text,
-		    "4:15 W bound to b.example.org, which the egress rules do not allow on port "
-		    "443\n"
-		    "5:15 W bound to d.example.org, which the egress rules do not allow on port "
-		    "443\n"
-		    "6:15 W bound to metadata.example.com, which the egress rules do not allow "
-		    "on port 443\n");
+	assert_lint(
+		text,
+		"4:15 W bound to b.example.org, which the egress rules allow on port 80 without "
+		"TLS: a secret is sent over TLS only\n"
+		"5:15 W bound to d.example.org, which the egress rules do not allow\n"
+		"6:15 W bound to metadata.example.com, which the egress rules do not allow\n");
 	(void)snprintf(text, sizeof(text),
 		       "%ssecrets: {K: {hosts: [a.example.org]}}\nenv: {K: x, L: y}\n", head);
 	assert_lint(text,
@@ -251,6 +250,83 @@ TEST(secrets)
 		       head);
 	assert_lint(text,
 		    "3:11 E also set under env: a name is a secret or a variable, not both\n");
+}
+
+TEST(ports_of_secrets)
+{
+	assert_lint(AGENT "egress: {domains: ['a.example.org:8443/tls']}\n"
+			  "secrets: {K: {hosts: [a.example.org]}}\n",
+		    "");
+	assert_lint(AGENT "egress: {domains: ['a.example.org:5000']}\n"
+			  "secrets: {K: {hosts: [a.example.org]}}\n",
+		    "");
+	assert_lint(AGENT "egress: {domains: ['a.example.org:8443/http', b.example.org]}\n"
+			  "secrets: {K: {hosts: [a.example.org, b.example.org]}}\n",
+		    "3:23 W bound to a.example.org, which the egress rules allow on port 8443 "
+		    "without TLS: a secret is sent over TLS only\n");
+}
+
+#define SECRETS(text) AGENT "egress: {domains: [a.example.org, b.example.org]}\nsecrets:\n" text
+
+TEST(secrets_of_one_host)
+{
+	assert_lint(SECRETS("  A: {hosts: [a.example.org], paths: [/a/**]}\n"
+			    "  B: {hosts: [a.example.org, b.example.org], paths: [/b]}\n"
+			    "  C: {hosts: [b.example.org], paths: [/c]}\n"),
+		    "");
+	assert_lint(SECRETS("  A: {hosts: [a.example.org], paths: [/a/**]}\n"
+			    "  B: {hosts: [b.example.org, a.example.org], paths: [/a/x]}\n"),
+		    "5:30 W a.example.org is also bound to A, at t:4: a request without a "
+		    "placeholder gets neither\n");
+	assert_lint(SECRETS("  A: {hosts: [a.example.org]}\n"
+			    "  B: {hosts: [a.example.org], paths: [/a/x]}\n"),
+		    "5:15 W a.example.org is also bound to A, at t:4: a request without a "
+		    "placeholder gets neither\n");
+}
+
+TEST(variables_of_aws)
+{
+	assert_lint(SECRETS("  A: {hosts: [a.example.org], form: aws}\n"
+			    "env: {AWS_SECRET_ACCESS_KEY: ''}\n"),
+		    "4:3 E form aws sets AWS_SECRET_ACCESS_KEY, which is also set under env\n");
+	assert_lint(SECRETS("  A: {hosts: [a.example.org], form: aws}\n"
+			    "  AWS_ACCESS_KEY_ID: {hosts: [b.example.org]}\n"),
+		    "5:3 E sets the same variable as secret A: AWS programs have one key\n");
+	assert_lint(SECRETS("  AWS_ACCESS_KEY_ID: {hosts: [a.example.org], form: aws}\n"), "");
+}
+
+#define HTTP(text)                                                                                 \
+	AGENT "egress:\n  domains: [a.example.org, .b.example.org]\n  deny: [no.b.example.org]\n " \
+	      " http:\n" text
+
+TEST(rules_on_requests)
+{
+	assert_lint(HTTP("    - {host: a.example.org, paths: [/a]}\n"
+			 "    - {host: .b.example.org}\n"
+			 "    - {host: .x.b.example.org, deny: true}\n"
+			 "    - {host: .example.org, methods: [PUT], deny: true}\n"
+			 "    - {host: b.example.org, methods: [GET], deny: true}\n"),
+		    "");
+	assert_lint(HTTP("    - {host: c.example.org}\n"
+			 "    - {host: .c.example.org}\n"
+			 "    - {host: no.b.example.org}\n"),
+		    "6:7 W never applies: the egress rules do not allow c.example.org\n"
+		    "7:7 W never applies: the egress rules do not allow .c.example.org\n"
+		    "8:7 W never applies: the egress rules do not allow no.b.example.org\n");
+	/* The later one of two allow rules; the allow rule, wherever the deny rule is. */
+	assert_lint(HTTP("    - {host: .b.example.org, methods: [GET, PUT], paths: [/a, /b]}\n"
+			 "    - {host: x.b.example.org, methods: [PUT], paths: [/b], rate: 1}\n"
+			 "    - {host: a.example.org, paths: [/x]}\n"
+			 "    - {host: a.example.org, paths: [/**], deny: true}\n"),
+		    "7:7 W never decides: t:6 already allows all of it\n"
+		    "8:7 W never decides: t:9 denies all of it\n");
+	/* Fewer paths, methods or names. */
+	assert_lint(HTTP("    - {host: x.b.example.org, methods: [GET], paths: [/a]}\n"
+			 "    - {host: .b.example.org, methods: [GET], paths: [/a]}\n"
+			 "    - {host: x.b.example.org, methods: [GET], paths: [/a, /b]}\n"
+			 "    - {host: x.b.example.org, methods: [GET]}\n"
+			 "    - {host: x.b.example.org, paths: [/a]}\n"),
+		    "");
 }
 
 TEST(times)

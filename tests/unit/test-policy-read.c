@@ -62,7 +62,7 @@ TEST(heads_and_sections)
 				       "capabilities, filesystem, secrets, env, prompt\n" },
 		{ AGENT "egress: {domain: []}",
 		  "t.yaml:2:10: error: egress.domain: unknown key; expected one of: presets, "
-		  "domains, deny, ports, budgets; did you mean 'domains'?\n" },
+		  "domains, deny, ports, http, budgets; did you mean 'domains'?\n" },
 		{ AGENT "resources: {budgets: {}}",
 		  "t.yaml:2:13: error: resources.budgets: unknown key; expected one of: cpus, "
 		  "memory, pids, disk, scratch, disk_bandwidth, disk_ops, output, timeout, ttl, "
@@ -398,10 +398,11 @@ TEST(env_and_secrets)
 		  "t.yaml:3:7: error: secrets.A.value: a policy never contains values: remove it, "
 		  "and consider it leaked\n"
 		  "t.yaml:3:30: warning: secrets.A.hosts[0]: bound to www.example.org, which the "
-		  "egress rules do not allow on port 443\n"
+		  "egress rules do not allow\n"
 		  "t.yaml:4:6: error: secrets.B: a secret needs 'hosts': the names it may be sent "
 		  "to\n"
-		  "t.yaml:4:7: error: secrets.B.host: unknown key; there is only 'hosts'\n" },
+		  "t.yaml:4:7: error: secrets.B.host: unknown key; expected one of: hosts, paths, "
+		  "form, header, format, user, parameter, optional; did you mean 'hosts'?\n" },
 		{ AGENT "secrets: {A: {hosts: [localhost, .example.org, 'a.example.org:443', "
 			"1.2.3.4, [x]]}}",
 		  "t.yaml:2:23: error: secrets.A.hosts[0]: 'localhost' is not the name of a host: "

@@ -125,6 +125,84 @@ TEST(an_older_one)
 	assert_true(s.deadline == 0 && s.on_timeout == ON_TIMEOUT_END);
 }
 
+static const char tap_text[] =
+	"{\"http\": [], \"secrets\": [{\"name\": \"A\"}, {\"name\": \"B\"}]}";
+
+/* A spec with the tap of `text` and the secret names `names`; an error must contain `wrong`. */
+static void assert_tap(const char *text, const char *roots, size_t hosts, size_t names,
+		       const char *wrong)
+{
+	static const char *host[] = { "a.example", ".b.example", NULL };
+	static const char *name[] = { "A", "B", "C", NULL };
+	_cleanup_free_ char *written = NULL, *again = NULL;
+	_cleanup_spec_ struct spec s = { 0 };
+	struct err e = ERR_INIT;
+	struct spec t = example;
+	int r;
+
+	t.tap = text;
+	t.tap_roots = roots;
+	t.tap_hosts = (struct spec_list){ host, hosts };
+	t.tap_secrets = (struct spec_list){ name, names };
+	written = spec_write(&t);
+	r = spec_parse(written, strlen(written), &s, &e);
+	if (wrong) {
+		assert_int_equal(r, -EINVAL);
+		assert_string_equal(e.msg, wrong);
+		return;
+	}
+	assert_int_equal(r, 0);
+	assert_string_equal(s.tap, text);
+	assert_string_equal(s.tap_roots, roots ? roots : "");
+	assert_int_equal(s.tap_hosts.n, hosts);
+	assert_int_equal(s.tap_secrets.n, names);
+	again = spec_write(&s);
+	assert_string_equal(written, again);
+}
+
+TEST(tap)
+{
+	_cleanup_free_ char *text = spec_write(&example);
+
+	assert_null(strstr(text, "tap"));
+	assert_tap(tap_text, NULL, 2, 2, NULL);
+	assert_tap(tap_text, "/etc/corp.pem", 1, 2, NULL);
+	assert_tap("{\"http\": [{}], \"secrets\": []}", "", 1, 0, NULL);
+	assert_tap(tap_text, "corp.pem", 1, 2, "'tap_roots' is not an absolute path");
+	assert_tap(tap_text, "", 0, 2, "'tap_hosts' is empty");
+	assert_tap(tap_text, "", 1, 1, "'tap_secrets' has another number of secrets than 'tap'");
+	assert_tap("{\"http\": [], \"secrets\": [{\"name\": \"B\"}, {}]}", "", 1, 2,
+		   "'tap_secrets' and 'tap' differ");
+	assert_tap("{\"secrets\": []}", "", 1, 0, "'tap' has no lists 'secrets' and 'http'");
+	assert_tap("{\"http\": [], \"secrets\": [], \"ca\": 1}", "", 1, 0, "tap: unknown key 'ca'");
+	assert_tap("x", "", 1, 0, "tap: line 1 column 1: invalid token near 'x'");
+}
+
+/* All four keys or none. */
+TEST(a_part_of_tap)
+{
+	static const char *const keys[] = { "tap", "tap_roots", "tap_hosts", "tap_secrets" };
+	static const char *host[] = { "a.example", NULL }, *name[] = { "A", "B", NULL };
+	struct spec t = example;
+
+	t.tap = tap_text;
+	t.tap_hosts = (struct spec_list){ host, 1 };
+	t.tap_secrets = (struct spec_list){ name, 2 };
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+		_cleanup_free_ char *text = spec_write(&t), *less = NULL;
+		_cleanup_json_ json_t *j = json_loads(text, 0, NULL);
+		struct err e = ERR_INIT;
+		struct spec s = { 0 };
+		char want[64];
+
+		assert_int_equal(json_object_del(j, keys[i]), 0);
+		less = json_write_line(j);
+		assert_int_equal(spec_parse(less, strlen(less), &s, &e), -EINVAL);
+		(void)snprintf(want, sizeof(want), "'%s' is missing", keys[i]);
+		assert_string_equal(e.msg, want);
+	}
+}
+
 TEST(where_files_are)
 {
 	struct spec disk = example, memory = example, wrong = example;
