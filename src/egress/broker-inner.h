@@ -16,7 +16,25 @@ struct broker {
 	struct budget budget;
 	struct pump_pool pool;
 	struct stream *streams;
-	uint64_t number; /* last stream number */
+	uint64_t number;	/* last stream number */
+	struct loop_timer look; /* at tapped streams: tapped.c */
+	size_t n_tapped;
+};
+
+/* A stream whose bytes hutch-tap moves: tapped.c. The descriptors are duplicates of hutch-tap's
+ * once `given`. */
+struct stream;
+typedef void tapped_end_fn(struct stream *s, enum broker_reason reason, const char *detail);
+
+struct tapped {
+	tapped_end_fn *end;
+	int client, server;
+	bool given;
+	bool over; /* hutch-tap has closed its ends */
+	struct buf early;
+	uint64_t out, in;	    /* bytes to and from the server so far */
+	uint64_t base_out, base_in; /* bytes of the connection before it was handed over */
+	uint64_t since, moved;	    /* since the connection; of the last byte */
 };
 
 /* A request with the rule that decided it. */
@@ -44,6 +62,7 @@ struct stream {
 	struct addr addr; /* first the address dialled first, later the connected address */
 	char detail[PEEK_DETAIL_MAX];
 	struct http_reading http; /* the first bytes, if they are a request */
+	struct tapped *tap;	  /* NULL: the pump moves the bytes */
 };
 
 /* broker-report.c */
@@ -53,6 +72,13 @@ void broker_report(const struct request *r, enum broker_what what, enum broker_r
 /* Starts a stream for a request that the budgets have counted; takes `fd` in any case. */
 void stream_start(const struct request *r, int fd, const void *early, size_t n_early);
 void stream_end(struct stream *s, enum broker_reason reason, const char *detail);
+
+/* tapped.c: tapped_new() takes `fd` if it succeeds; tapped_connected() takes the server's. Both
+ * sockets stay open until `end` stops the stream. */
+int tapped_new(struct stream *s, int fd, const void *early, size_t n_early, tapped_end_fn *end);
+void tapped_connected(struct stream *s, int fd);
+/* Closes both ends; unless `gently`, both peers see a reset. */
+void tapped_stop(struct stream *s, bool gently);
 
 /* Refuses a socket: a proxy client gets an answer, any other client a reset. */
 void stream_refuse(const struct request *r, int fd, enum broker_reason reason);

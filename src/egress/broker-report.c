@@ -16,7 +16,8 @@ static DEFINE_NAMES(
 	[BROKER_RESET_INSIDE] = "reset by the sandbox",
 	[BROKER_RESET_OUTSIDE] = "reset by the other side",
 	[BROKER_FAULT] = "out of memory or descriptors",
-	[BROKER_UNRECORDED] = "it cannot be recorded", [BROKER_STOPPED] = "the sandbox ended");
+	[BROKER_UNRECORDED] = "it cannot be recorded", [BROKER_TAP] = "ended by hutch-tap",
+	[BROKER_STOPPED] = "the sandbox ended");
 
 const char *broker_reason_text(enum broker_reason r)
 {
@@ -38,11 +39,16 @@ void broker_report(const struct request *r, enum broker_what what, enum broker_r
 		.rule = r->rule,
 		.rule_id = r->rule_id,
 		.detail = detail ? detail : "",
-		.bytes_out = s ? s->pump.dir[PUMP_CLIENT].bytes : 0,
-		.bytes_in = s ? s->pump.dir[PUMP_SERVER].bytes : 0,
 		.ns = clock_mono() - r->since,
 		.cookie = r->cookie,
 	};
 
+	if (s && s->tap) {
+		ev.bytes_out = s->tap->out;
+		ev.bytes_in = s->tap->in;
+	} else if (s) {
+		ev.bytes_out = s->pump.dir[PUMP_CLIENT].bytes;
+		ev.bytes_in = s->pump.dir[PUMP_SERVER].bytes;
+	}
 	c->ops->report(c->arg, &ev);
 }

@@ -39,6 +39,7 @@ struct broker *broker_free(struct broker *b)
 		return NULL;
 	while (b->streams)
 		stream_end(b->streams, BROKER_STOPPED, NULL);
+	loop_del_timer(&b->look);
 	(void)resolver_free(b->resolver);
 	pump_pool_done(&b->pool);
 	budget_done(&b->budget);

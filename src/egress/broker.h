@@ -15,6 +15,9 @@ enum {
 	BROKER_LIFE_MS = 24 * 3600 * 1000, /* lifetime of a stream */
 	BROKER_PEEK_MS = 30 * 1000,	   /* for the first bytes of TLS or HTTP */
 	BROKER_EARLY_MAX = 4096,	   /* bytes received along with a proxy request */
+	BROKER_TAP_MS = 30 * 1000,	   /* for hutch-tap to take a connected stream */
+	BROKER_LOOK_MS = 250,		   /* between looks at the bytes of tapped streams */
+	BROKER_FEW_TAPPED = 256,	   /* with more, four times as long */
 };
 
 enum broker_what {
@@ -38,6 +41,7 @@ enum broker_reason {
 	BROKER_RESET_OUTSIDE,
 	BROKER_FAULT,	   /* out of memory or descriptors */
 	BROKER_UNRECORDED, /* may_begin() returned false */
+	BROKER_TAP,	   /* hutch-tap ended it: the detail says why */
 	BROKER_STOPPED,
 	BROKER_REASON_MAX,
 };
@@ -56,6 +60,15 @@ struct broker_event {
 	void *cookie;
 };
 
+/* A connected stream whose bytes hutch-tap moves. */
+struct broker_handover {
+	uint64_t stream;
+	const struct target *target;
+	int client, server; /* the broker's */
+	const void *early;  /* first bytes of the client, already read */
+	size_t n_early;
+};
+
 struct broker_ops {
 	/* Called for every verdict and every end. Must not call the broker. */
 	void (*report)(void *arg, const struct broker_event *ev);
@@ -66,6 +79,13 @@ struct broker_ops {
 	 * write an answer to `fd`, which the broker still owns.
 	 */
 	void (*reply)(void *arg, void *cookie, int fd, bool ok, enum broker_reason reason);
+	/* Is hutch-tap to carry the stream? NULL: none. Asked once, for an allowed stream. */
+	bool (*is_tapped)(void *arg, const struct target *t, enum rule_proto proto);
+	/*
+	 * Passes both ends of a connected stream to hutch-tap, as duplicates. -EAGAIN: not now,
+	 * call broker_offer() later; any other error ends the stream.
+	 */
+	int (*hand_over)(void *arg, const struct broker_handover *h);
 };
 
 struct broker_conf {
@@ -107,6 +127,21 @@ void broker_open(struct broker *b, const struct broker_request *req);
 /* The sandbox's side has reset the stream with that cookie: ends and reports the stream, if it
  * exists. Must not be called from a callback. */
 void broker_reset(struct broker *b, const void *cookie);
+
+/* ---- streams that hutch-tap carries; not to be called from a callback ---- */
+
+/* Calls hand_over() for the streams that wait for it. */
+void broker_offer(struct broker *b);
+
+/* hutch-tap has closed its ends of a stream. BROKER_OK or BROKER_TAP with a detail. */
+void broker_tap_ended(struct broker *b, uint64_t stream, enum broker_reason reason,
+		      const char *detail);
+
+/* hutch-tap has ended, or did not start: ends all streams that it has or should get. */
+void broker_tap_lost(struct broker *b, const char *detail);
+
+/* The target of a tapped stream; NULL: there is no such stream. */
+const struct target *broker_tapped(const struct broker *b, uint64_t stream);
 
 /* Replaces the rules at once and takes ownership; streams that they do not allow are cut. */
 void broker_set_rules(struct broker *b, struct ruleset *rules);

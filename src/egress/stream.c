@@ -45,10 +45,16 @@ static void forget(struct stream *s)
 	if (s->next)
 		s->next->prev = s->prev;
 	budget_close(&b->budget);
+	free(s->tap);
 	free(s);
 }
 
-/* As stream_end(), for a stream whose pump has ended. */
+static int client_of(const struct stream *s)
+{
+	return s->tap ? s->tap->client : s->pump.side[PUMP_CLIENT].fd;
+}
+
+/* As stream_end(), for a stream whose sockets are closed. */
 static void ended(struct stream *s, enum broker_reason reason, const char *detail)
 {
 	broker_report(&s->req, BROKER_END, reason, detail, s);
@@ -61,8 +67,11 @@ void stream_end(struct stream *s, enum broker_reason reason, const char *detail)
 	bool answer = s->req.proxy && !s->connected;
 
 	if (answer)
-		c->ops->reply(c->arg, s->req.cookie, s->pump.side[PUMP_CLIENT].fd, false, reason);
-	pump_stop(&s->pump, answer);
+		c->ops->reply(c->arg, s->req.cookie, client_of(s), false, reason);
+	if (s->tap)
+		tapped_stop(s, answer || s->tap->over);
+	else
+		pump_stop(&s->pump, answer);
 	ended(s, reason, detail);
 }
 
@@ -138,7 +147,9 @@ static void carry(struct stream *s, int fd)
 
 	s->connected = true;
 	if (s->req.proxy)
-		c->ops->reply(c->arg, s->req.cookie, s->pump.side[PUMP_CLIENT].fd, true, BROKER_OK);
+		c->ops->reply(c->arg, s->req.cookie, client_of(s), true, BROKER_OK);
+	if (s->tap)
+		return tapped_connected(s, fd);
 	/* With an unknown protocol, the client may wait for the server to speak first. */
 	if (!pump_passed(&s->pump) && s->req.proto != RULE_PROTO_ANY)
 		await_first(s);
@@ -306,6 +317,15 @@ static int start_pump(struct stream *s, int fd)
 			  b->conf.life_ms * NSEC_PER_MSEC);
 }
 
+static int begin(struct stream *s, int fd, const void *early, size_t n_early)
+{
+	const struct broker_conf *c = &s->req.broker->conf;
+
+	if (c->ops->is_tapped && c->ops->is_tapped(c->arg, &s->req.target, s->req.proto))
+		return tapped_new(s, fd, early, n_early, stream_end);
+	return start_pump(s, fd);
+}
+
 void stream_start(const struct request *r, int fd, const void *early, size_t n_early)
 {
 	struct stream *s = calloc(1, sizeof(*s));
@@ -316,14 +336,14 @@ void stream_start(const struct request *r, int fd, const void *early, size_t n_e
 		s->first.cb = on_first;
 		s->first.arg = s;
 	}
-	if (!s || start_pump(s, fd) < 0) {
+	if (!s || begin(s, fd, early, n_early) < 0) {
 		broker_report(r, BROKER_END, BROKER_FAULT, NULL, NULL);
 		budget_close(&r->broker->budget);
 		free(s);
 		return stream_refuse(r, fd, BROKER_FAULT);
 	}
 	link_stream(r->broker, s);
-	reason = take_early(s, early, n_early);
+	reason = s->tap ? BROKER_OK : take_early(s, early, n_early);
 	if (reason != BROKER_OK)
 		return stream_end(s, reason, reason == BROKER_BUDGET ? "bytes_out" : s->detail);
 	reach(s);

@@ -15,6 +15,7 @@
 #include "guest/guest-confine.h"
 #include "guest/guest.h"
 #include "guest/standby.h"
+#include "guest/trust.h"
 #include "guest/vm.h"
 
 enum {
@@ -42,7 +43,8 @@ static void on_hello(struct link *l, const struct fields *f, void *arg)
 	struct guest *g = arg;
 	struct err e = ERR_INIT;
 
-	if (vm_settle(f, &e) < 0 || egress_open(g, f, &e) < 0 || confine_start(f, &e) < 0) {
+	if (vm_settle(f, &e) < 0 || egress_open(g, f, &e) < 0 || trust_hello(f, &e) < 0 ||
+	    confine_start(f, &e) < 0) {
 		end_with(g, &e);
 		return;
 	}

@@ -16,12 +16,14 @@
 #include <sys/stat.h>
 
 #include "base/fd.h"
+#include "base/path.h"
 #include "base/str.h"
 #include "confine/calls-filter.h"
 #include "confine/caps.h"
 #include "confine/landlock.h"
 #include "confine/self.h"
 #include "confine/stages.h"
+#include "guest/trust.h"
 #include "guest/vm.h"
 
 #define RIGHTS_READ    (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
@@ -76,9 +78,10 @@ unsigned int confine_abi(void)
 	return state.abi;
 }
 
-static int add_path(const char *path, uint64_t rights)
+/* Takes an O_PATH descriptor; a negative one is a missing path. */
+static int add_fd(int taken, uint64_t rights)
 {
-	_cleanup_close_ int fd = open(path, O_PATH | O_CLOEXEC);
+	_cleanup_close_ int fd = taken;
 	struct stat st;
 
 	if (fd < 0 || fstat(fd, &st) < 0)
@@ -87,6 +90,25 @@ static int add_path(const char *path, uint64_t rights)
 	if (!S_ISDIR(st.st_mode))
 		rights &= RIGHTS_OF_FILE;
 	return landlock_allow(state.ruleset, fd, rights);
+}
+
+static int add_path(const char *path, uint64_t rights)
+{
+	return add_fd(open(path, O_PATH | O_CLOEXEC), rights);
+}
+
+/*
+ * Every policy lets programs read the CA certificates that they shall use. Not through links: those
+ * of an image could lead anywhere.
+ */
+static int add_trust(struct err *e)
+{
+	_cleanup_close_ int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int r = root < 0 ? -errno : 0;
+
+	for (size_t i = 0; r == 0 && trust_readable[i]; i++)
+		r = add_fd(path_open_nofollow(root, trust_readable[i], O_PATH, 0), RIGHTS_READ);
+	return r < 0 ? err_set(e, r, "cannot allow the CA certificates: %s", strerror(-r)) : 0;
 }
 
 static int add_list(const struct fields *f, enum wire_tag tag, uint64_t rights, struct err *e)
@@ -127,6 +149,8 @@ static int make_ruleset(const struct fields *hello, struct err *e)
 		if (r < 0)
 			return err_set(e, r, "cannot allow '%s': %s", always[i].path, strerror(-r));
 	}
+	if (fields_has(hello, TAG_CA) && add_trust(e) < 0)
+		return e->num;
 	if (add_list(hello, TAG_READ, RIGHTS_READ, e) < 0 ||
 	    add_list(hello, TAG_WRITE, RIGHTS_WRITE, e) < 0 ||
 	    add_list(hello, TAG_EXECUTE, RIGHTS_EXECUTE, e) < 0)

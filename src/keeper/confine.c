@@ -180,9 +180,13 @@ static const struct sock_filter serving[] = {
 	/* The C library's locks; they never wait, because there is one thread. */
 	ALLOW(futex),
 
-	/* Socket options: only the peer's credentials and pending errors. */
-	UNLESS(__NR_getsockopt, 8),
-	LOAD_ARG(1), UNLESS(SOL_SOCKET, 5),
+	/* Socket options: only the peer's credentials, pending errors, and the byte counts of
+	 * streams that hutch-tap carries. */
+	UNLESS(__NR_getsockopt, 12),
+	LOAD_ARG(1), UNLESS(IPPROTO_TCP, 3),
+	LOAD_ARG(2), UNLESS(TCP_INFO, 7),
+	RETURN(SECCOMP_RET_ALLOW),
+	UNLESS(SOL_SOCKET, 5),
 	LOAD_ARG(2), UNLESS(SO_PEERCRED, 1),
 	RETURN(SECCOMP_RET_ALLOW),
 	UNLESS(SO_ERROR, 1),
@@ -228,6 +232,11 @@ static const struct sock_filter dialling[] = {
 	RETURN(OTHERWISE),
 };
 
+/* Only with hutch-tap: streams are passed to it. */
+static const struct sock_filter passing[] = {
+	ALLOW(sendmsg),
+};
+
 /* A VM's streams come over its channel, but the broker needs sockets. A pair of this type is
  * connected for good: neither end can be connected to anything else. */
 static const struct sock_filter pairing[] = {
@@ -244,8 +253,8 @@ static const struct sock_filter monitoring[] = {
 /* clang-format on */
 
 struct program {
-	struct sock_filter filter[ARRAY_SIZE(serving) + ARRAY_SIZE(dialling) + ARRAY_SIZE(pairing) +
-				  ARRAY_SIZE(monitoring) + 1];
+	struct sock_filter filter[ARRAY_SIZE(serving) + ARRAY_SIZE(dialling) + ARRAY_SIZE(passing) +
+				  ARRAY_SIZE(pairing) + ARRAY_SIZE(monitoring) + 1];
 	size_t n;
 };
 
@@ -264,6 +273,8 @@ static int filter_calls(void *arg)
 	add_filter(&p, serving, ARRAY_SIZE(serving));
 	if (has_egress(s->spec))
 		add_filter(&p, dialling, ARRAY_SIZE(dialling));
+	if (s->spec->tap_hosts.n > 0)
+		add_filter(&p, passing, ARRAY_SIZE(passing));
 	if (has_egress(s->spec) && is_vm(s))
 		add_filter(&p, pairing, ARRAY_SIZE(pairing));
 	if (is_vm(s))

@@ -97,6 +97,7 @@ static enum front_result result_of(enum broker_reason reason)
 	case BROKER_ADDRESS:
 		return FRONT_UNREACHABLE;
 	case BROKER_DIAL:
+	case BROKER_TAP:
 		return FRONT_REFUSED;
 	case BROKER_TIME:
 		return FRONT_TIMEOUT;
@@ -140,10 +141,14 @@ static int new_broker(struct keeper *k, struct egress *g, struct err *e)
 {
 	static const struct broker_ops ops = { .report = egress_on_report,
 					       .may_begin = is_recorded,
-					       .reply = on_reply };
+					       .reply = on_reply,
+					       .is_tapped = tap_carries,
+					       .hand_over = tap_hand_over };
 	static const struct broker_ops asked = { .report = on_asked_report,
 						 .may_begin = is_recorded,
-						 .reply = connection_reply };
+						 .reply = connection_reply,
+						 .is_tapped = tap_carries,
+						 .hand_over = tap_hand_over };
 	struct broker_conf conf = {
 		.loop = k->loop,
 		.ops = egress_is_asked_for(k->engine, k->spec) ? &asked : &ops,
@@ -178,7 +183,7 @@ int egress_init(struct keeper *k, struct err *e)
 	g->tally_timer = (struct loop_timer){ .cb = egress_on_tally, .arg = k };
 	if (getrandom(g->key, sizeof(g->key), 0) != (ssize_t)sizeof(g->key))
 		return err_set(e, -EIO, "no random numbers");
-	if (load_rules(g, k->spec, e) < 0 || new_broker(k, g, e) < 0)
+	if (load_rules(g, k->spec, e) < 0 || tap_init(k, e) < 0 || new_broker(k, g, e) < 0)
 		return e->num;
 	return FAULT_ERR("egress-broker", e);
 }
@@ -213,6 +218,7 @@ void egress_done(struct keeper *k)
 	g->capture = capture_free(g->capture);
 	g->broker = broker_free(g->broker);
 	connections_done(k);
+	tap_done(k);
 	journal_tally(k, &g->tally, &p);
 	loop_del_timer(&g->tally_timer);
 	g->rules = ruleset_free(g->rules);

@@ -51,6 +51,19 @@ static void put_networks(const struct spec_list *rules, struct buf *b)
 	}
 }
 
+/* The fields that only a VM gets, from TAG_CWD on. */
+static void put_machine(const struct keeper *k, struct buf *b)
+{
+	const struct spec *s = k->spec;
+
+	fields_put_text(b, TAG_CWD, s->workspace);
+	put_identity(s, b);
+	put_networks(&s->egress.allow, b);
+	fields_put_number(b, TAG_PIDS, MIN(s->limits.pids, (uint64_t)INT32_MAX));
+	if (egress_is_asked_for(k->engine, s))
+		fields_put_flag(b, TAG_EGRESS);
+}
+
 /* Fields must be in the order of their tags. */
 void greet_put(const struct keeper *k, struct buf *b)
 {
@@ -63,14 +76,10 @@ void greet_put(const struct keeper *k, struct buf *b)
 	put_paths(b, TAG_READ, &s->read);
 	put_paths(b, TAG_WRITE, &s->write);
 	put_paths(b, TAG_EXECUTE, &s->execute);
-	if (!machine)
-		return;
-	fields_put_text(b, TAG_CWD, s->workspace);
-	put_identity(s, b);
-	put_networks(&s->egress.allow, b);
-	fields_put_number(b, TAG_PIDS, MIN(s->limits.pids, (uint64_t)INT32_MAX));
-	if (egress_is_asked_for(k->engine, s))
-		fields_put_flag(b, TAG_EGRESS);
+	if (machine)
+		put_machine(k, b);
+	if (k->ca && k->ca[0])
+		fields_put_text(b, TAG_CA, k->ca);
 }
 
 static void on_no_hello(struct loop_timer *t)

@@ -6,6 +6,7 @@
 #include "egress/broker.h"
 #include "egress/capture.h"
 #include "engine/engine.h"
+#include "keeper/tap.h"
 #include "names/narrow.h"
 #include "wire/message.h"
 
@@ -28,6 +29,7 @@ struct egress {
 	uint8_t key[SIPHASH_KEY];
 	struct audit_tally tally;
 	struct loop_timer tally_timer;
+	struct tap tap;
 	/* For guests that capture their own traffic: connect.c. */
 	struct connection *connections, *over;
 	size_t n_sockets; /* open sockets, without the broker's */

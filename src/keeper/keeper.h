@@ -25,6 +25,7 @@ struct keeper_start {
 	int listener;		   /* the listening socket for clients */
 	struct audit_chain *chain; /* the sandbox's audit chain; NULL: nothing is recorded */
 	int warden;		   /* SOCK_SEQPACKET: struct keeper_note, both ways */
+	const char *ca;		   /* PEM certificate that the sandbox trusts; NULL or "": none */
 	const char *no_freezer;	   /* why the sandbox cannot be paused, or "" */
 	const char *no_snapshots;  /* why no snapshot can be made, or "" */
 	uint32_t id;		   /* the user and group id to become */

@@ -8,6 +8,7 @@
 #include "egress/sockets.h"
 #include "engine/monitor.h"
 #include "keeper/note.h"
+#include "tap-link/tap-link.h"
 #include "wire/wire.h"
 
 static_assert((int)NOTE_FILES_MAX <= (int)FD_PASS_MAX, "all files of a note go in one packet");
@@ -48,6 +49,8 @@ static const struct note_rule rules[NOTE_KINDS] = {
 	[NOTE_LIFE] = { "life", NOTE_BY_KEEPER, SERVED, 0, 0, ANY },
 	[NOTE_MET] = { "limits met", NOTE_BY_KEEPER, SERVED | ENDING, 0, 0, ANY },
 	[NOTE_STOPPED] = { "VM stopped", NOTE_BY_KEEPER, SERVED, 0, 0, LIFE_STOPS - 1 },
+	[NOTE_WANT_TAP] = { "want hutch-tap", NOTE_BY_KEEPER, SERVED, 0, 0, 0 },
+	[NOTE_SECRET_USED] = { "secret used", NOTE_BY_KEEPER, SERVED, 0, 0, TAP_SECRETS_MAX - 1 },
 	[NOTE_WANT_TRACE] = { "want trace lines", NOTE_BY_KEEPER, SERVED, 0, 0, 1 },
 
 	[NOTE_RUN] = { "run", NOTE_BY_WARDEN, HELLO, 0, 0, VM_RESTORE },
@@ -65,6 +68,7 @@ static const struct note_rule rules[NOTE_KINDS] = {
 	[NOTE_RULES] = { "rules", NOTE_BY_WARDEN, HELLO, 1, 1, 0 },
 	[NOTE_ADOPT] = { "adopt", NOTE_BY_WARDEN, WAITING, 1, 1, 0 },
 	[NOTE_TRACE] = { "trace lines", NOTE_BY_WARDEN, SERVED, 1, 1, 0 },
+	[NOTE_TAP] = { "hutch-tap", NOTE_BY_WARDEN, SERVED, 0, 1, ERRNO_MAX },
 };
 /* clang-format on */
 

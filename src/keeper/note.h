@@ -27,6 +27,8 @@ enum note_kind {
 	NOTE_MET,	   /* value: struct met, as hutch-guest reports it */
 	NOTE_WANT_TRACE,   /* value 1: trace lines wanted, answered by NOTE_TRACE; 0: stop them */
 	NOTE_STOPPED,	   /* value: enum life_stop; 0: the VM continues */
+	NOTE_WANT_TAP,	   /* hutch-tap is needed; answered by NOTE_TAP */
+	NOTE_SECRET_USED,  /* value: the number of the secret; at most once a minute for each */
 	/* by the warden */
 	NOTE_RUN, /* value: enum vm_start; the jail is empty, the guest may run */
 	NOTE_GO,  /* the receipt is good: serve; value 1: the sandbox ends with its first client. A
@@ -44,6 +46,7 @@ enum note_kind {
 	NOTE_RULES,   /* before "run"; the saved egress rules and budgets (egress-change.c) */
 	NOTE_ADOPT,   /* before "go"; the list of commands that ran when the VM was saved */
 	NOTE_TRACE,   /* a file: the read end of a pipe with the warden's trace lines */
+	NOTE_TAP,     /* a file: the socket to hutch-tap; without: value is the errno */
 	NOTE_KINDS,
 };
 

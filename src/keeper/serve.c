@@ -148,6 +148,7 @@ int keeper_init(struct keeper *k, const struct keeper_start *s, struct err *e)
 
 	*k = (struct keeper){ .spec = s->spec,
 			      .engine = s->engine,
+			      .ca = s->ca,
 			      .phase = PHASE_HELLO,
 			      .guest.src.fd = s->guest,
 			      .warden = { .cb = keeper_take_note, .arg = k, .fd = s->warden },

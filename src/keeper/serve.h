@@ -34,6 +34,7 @@ struct keeper_vm {
 struct keeper {
 	const struct spec *spec;
 	const struct engine *engine;
+	const char *ca;	  /* PEM certificate that the sandbox trusts; NULL or "": none */
 	const char **env; /* the spec's environment, sorted by name */
 	struct loop *loop;
 	struct loop_fd warden;

@@ -110,6 +110,11 @@ static bool on_trace(void *arg, uint64_t value, const int *files, size_t n)
 	return tracing_warden(arg, files[0]);
 }
 
+static bool on_tap(void *arg, uint64_t error, const int *files, size_t n)
+{
+	return tap_came(arg, error, files, n);
+}
+
 note_handler *const keeper_notes[NOTE_KINDS] = {
 	[NOTE_RUN] = on_run,	       [NOTE_GO] = on_go,
 	[NOTE_RECORDS] = on_records,   [NOTE_NO_RECORDS] = on_no_records,
@@ -118,6 +123,7 @@ note_handler *const keeper_notes[NOTE_KINDS] = {
 	[NOTE_SAVE_END] = on_save_end, [NOTE_PAUSED] = on_paused,
 	[NOTE_SUSPEND] = on_suspend,   [NOTE_RULES] = on_rules,
 	[NOTE_ADOPT] = on_adopt,       [NOTE_TRACE] = on_trace,
+	[NOTE_TAP] = on_tap,
 };
 
 static enum note_phase phase_of(const struct keeper *k)

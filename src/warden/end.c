@@ -133,6 +133,8 @@ void warden_end(struct warden *w, enum end_reason reason, bool started)
 	kill_init(w);
 	(void)FAULT("end-init");
 	end_keeper(w);
+	tokens_end(w);
+	tapping_end(w);
 	(void)FAULT("end-keeper");
 	end.time = clock_wall();
 	end_read_killer(w->dir, &end);

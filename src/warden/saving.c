@@ -174,7 +174,7 @@ static int copy_box(const struct warden *w, struct err *e)
 		if (r < 0 && r != -ENOENT)
 			return r;
 	}
-	return 0;
+	return tapping_save(w, box, e);
 }
 
 static int copy_rest(struct warden *w, struct err *e)

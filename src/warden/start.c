@@ -54,9 +54,10 @@ static int take_state(struct warden *w, struct err *e)
 	warden_name_lines(&w->spec);
 	if (FAULT_ERR("warden-spec", e) < 0 || state_root_open(&w->root, e) < 0 ||
 	    spare_find_pool(w, e) < 0 || state_lock_tree(w->spec.root, &w->held.tree, e) < 0 ||
-	    FAULT_ERR("warden-tree", e) < 0)
+	    FAULT_ERR("warden-tree", e) < 0 || warden_take_snapshots(w, e) < 0)
 		return e->num;
-	return warden_take_snapshots(w, e);
+	tokens_begin(w);
+	return tapping_begin(w, e);
 }
 
 /* Binds through the directory's descriptor: the path of a state directory may be too long for a
@@ -205,6 +206,7 @@ static int start_keeper(struct warden *w, struct err *e)
 		.chain = &w->witness.chain,
 		.no_freezer = w->group.why[CGROUP_FREEZER],
 		.warden = w->ends.note_keeper,
+		.ca = w->tap.ca.len > 0 ? w->tap.ca.data : NULL,
 		.id = w->ids + OCI_KEEPER_OFFSET,
 		.parent = getpid(),
 		.guarded = w->guard.group >= 0,

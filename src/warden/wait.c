@@ -21,7 +21,9 @@ struct waiting {
 	struct loop_fd init, keeper, note;
 	struct loop_fd copied; /* a child copies the VM's memory for a snapshot */
 	struct loop_signal term, interrupt, child;
-	struct loop_timer due, sync, late, disk;
+	struct loop_fd changes; /* the store of secrets has changed */
+	struct loop_fd token;	/* hutch-token says something or ends */
+	struct loop_timer due, sync, late, disk, refresh;
 };
 
 static void on_signal(struct loop_signal *src, int signo)
@@ -173,6 +175,54 @@ static bool on_state_saved(struct waiting *s, bool failed)
 	return true;
 }
 
+/* ---- hutch-tap and its tokens ---- */
+
+/* Answers NOTE_WANT_TAP, perhaps later. */
+static void start_tap(struct waiting *s)
+{
+	s->w->tokens.wanted = tokens_must_wait(s->w);
+	if (!s->w->tokens.wanted)
+		tapping_start(s->w);
+}
+
+/* Refreshes the next token, or waits for its time. */
+static void next_token(struct waiting *s)
+{
+	uint64_t next;
+
+	while (s->w->tokens.from < 0) {
+		if (s->w->tokens.wanted)
+			start_tap(s);
+		next = tokens_next(s->w);
+		loop_del_timer(&s->refresh);
+		if (next > clock_mono()) {
+			if (next < UINT64_MAX)
+				(void)loop_set_timer(s->loop, &s->refresh, next);
+			return;
+		}
+		if (tokens_start(s->w) &&
+		    loop_add_fd(s->loop, &s->token, s->w->tokens.from, EPOLLIN) < 0)
+			return;
+	}
+}
+
+static void on_token(struct loop_fd *src, uint32_t events)
+{
+	struct waiting *s = src->arg;
+
+	(void)events;
+	if (!tokens_read(s->w))
+		return;
+	loop_del_fd(src);
+	tokens_close(s->w);
+	next_token(s);
+}
+
+static void on_refresh(struct loop_timer *src)
+{
+	next_token(src->arg);
+}
+
 /* False if the note is invalid. */
 static bool handle(struct waiting *s, enum note_kind kind, uint64_t value)
 {
@@ -205,12 +255,28 @@ static bool handle(struct waiting *s, enum note_kind kind, uint64_t value)
 	case NOTE_STOPPED:
 		lifetime_stopped(w, (enum life_stop)value);
 		return true;
+	case NOTE_WANT_TAP:
+		start_tap(s);
+		next_token(s);
+		return true;
+	case NOTE_SECRET_USED:
+		tapping_used(w, value);
+		return true;
 	case NOTE_WANT_TRACE:
 		warden_trace(w, value);
 		return true;
 	default:
 		return false;
 	}
+}
+
+static void on_changes(struct loop_fd *src, uint32_t events)
+{
+	struct waiting *s = src->arg;
+
+	(void)events;
+	tapping_changed(s->w);
+	next_token(s);
 }
 
 /* An invalid note ends the sandbox. on_keeper() handles a keeper that has ended. */
@@ -268,6 +334,9 @@ static int arrange(struct waiting *s)
 	    (r = loop_add_fd(s->loop, &s->keeper, s->w->keeper.pidfd, EPOLLIN)) < 0 ||
 	    (r = loop_add_fd(s->loop, &s->note, s->w->note, EPOLLIN)) < 0)
 		return r;
+	if (s->w->tap.changes >= 0 &&
+	    (r = loop_add_fd(s->loop, &s->changes, s->w->tap.changes, EPOLLIN)) < 0)
+		return r;
 	if (disk_watch_begin(s->w) &&
 	    (r = loop_set_timer(s->loop, &s->disk, clock_mono() + DISK_S * NSEC_PER_SEC)) < 0)
 		return r;
@@ -286,6 +355,9 @@ enum end_reason warden_wait(struct warden *w)
 		.interrupt = { .cb = on_signal, .arg = &s },
 		.child = { .cb = on_child, .arg = &s },
 		.copied = { .cb = on_copied, .arg = &s },
+		.changes = { .cb = on_changes, .arg = &s },
+		.token = { .cb = on_token, .arg = &s },
+		.refresh = { .cb = on_refresh, .arg = &s },
 		.due = { .cb = on_due, .arg = &s },
 		.late = { .cb = on_late, .arg = &s },
 		.sync = { .cb = on_sync, .arg = &s },

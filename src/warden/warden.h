@@ -7,11 +7,13 @@
 #include "engine/dial-guard.h"
 #include "engine/engine.h"
 #include "keeper/keeper.h"
+#include "secret/secret.h"
 #include "snapshot/ram-save.h"
 #include "snapshot/snapshot.h"
 #include "state/end.h"
 #include "state/life.h"
 #include "state/state.h"
+#include "tap-link/tap-link.h"
 #include "wire/wire.h"
 
 /* Times are clock_mono(); UINT64_MAX: never. See lifetime.c. */
@@ -70,6 +72,29 @@ struct witness {
 	uint32_t file;		  /* the number of the chain's last file */
 };
 
+/* Starting hutch-tap: tapping.c. Nothing of it is set if the policy needs no hutch-tap. */
+struct tapping {
+	char program[PATH_MAX];
+	struct secret_store store;
+	int changes;	    /* inotify: the store has changed */
+	struct buf roots;   /* CAs trusted beside the host's own, PEM */
+	struct buf ca, key; /* the sandbox's own CA, PEM */
+	struct proc proc;   /* hutch-tap, or not running */
+	int sock;	    /* to it */
+	uint64_t started;   /* clock_mono() of the last start; 0: none */
+};
+
+/* Secrets that are refreshed: tokens.c. */
+struct tokens {
+	char program[PATH_MAX];		 /* "": missing */
+	struct proc proc;		 /* hutch-token, or not running */
+	int from;			 /* a pipe from it */
+	struct buf text;		 /* its output so far */
+	size_t which;			 /* the secret that is refreshed, or is due next */
+	bool wanted;			 /* NOTE_WANT_TAP waits for a token */
+	uint64_t retry[TAP_SECRETS_MAX]; /* clock_mono(), after a failure */
+};
+
 /* A container's disk: disk-watch.c. */
 struct disk_watch {
 	int stats;  /* the kernel's counters, or -EBADF */
@@ -112,6 +137,8 @@ struct warden {
 	struct saving saving;
 	struct record_files records;
 	struct witness witness;
+	struct tapping tap;
+	struct tokens tokens;
 };
 
 #define WARDEN_INIT                                                                           \
@@ -133,6 +160,11 @@ struct warden {
 		.disk_watch = { .stats = -EBADF },                                            \
 		.saving = { .dir = -EBADF, .made = { .dir = -EBADF }, .ram = RAM_SAVE_INIT }, \
 		.witness = { .log = AUDIT_LOG_INIT, .chain = AUDIT_CHAIN_INIT },              \
+		.tap = { .store = SECRET_STORE_INIT,                                          \
+			 .changes = -EBADF,                                                   \
+			 .proc = PROC_INIT,                                                   \
+			 .sock = -EBADF },                                                    \
+		.tokens = { .proc = PROC_INIT, .from = -EBADF },                              \
 	}
 
 /* start.c. warden_start() builds and verifies the sandbox, warden_go() makes it serve. On
@@ -166,6 +198,7 @@ void witness_refused(struct warden *w, const struct err *why);
 void witness_next_file(struct warden *w, uint64_t number);
 void witness_sync(struct warden *w);
 int witness_lost(struct warden *w, struct err *e); /* of writes to the disk */
+void witness_token(struct warden *w, const char *secret, const char *why); /* NULL: refreshed */
 /* False if a record or the seal could not be written; the file STATE_UNSEALED then says so. */
 bool witness_end(struct warden *w, const struct end *end, bool started);
 
@@ -184,6 +217,32 @@ bool lifetime_over(struct warden *w); /* true: end the sandbox; false: it is pau
  * disk_watch_look() returns true once lost writes are written down. */
 bool disk_watch_begin(struct warden *w);
 bool disk_watch_look(struct warden *w);
+
+/*
+ * tapping.c: hutch-tap, for a policy with secrets or rules on HTTP requests. tapping_begin() makes
+ * the sandbox's CA; call it after
+ * warden_take_snapshots() and before entering namespaces. tapping_start() answers NOTE_WANT_TAP.
+ */
+int tapping_begin(struct warden *w, struct err *e);
+int tapping_save(const struct warden *w, int box, struct err *e); /* the CA, for a snapshot */
+void tapping_start(struct warden *w);
+void tapping_changed(struct warden *w); /* `changes` is readable: passes on the new values */
+void tapping_refill(struct warden *w);	/* passes the values on again */
+void tapping_used(struct warden *w, uint64_t secret);
+void tapping_end(struct warden *w);
+
+/*
+ * tokens.c: refreshes tokens. tokens_next() returns when (clock_mono()) tokens_start() is due;
+ * tokens.from is then a pipe. tokens_read() reads it and returns true at the end of hutch-token.
+ * While tokens_must_wait(), a start of hutch-tap would have no token.
+ */
+void tokens_begin(struct warden *w);
+bool tokens_must_wait(const struct warden *w);
+uint64_t tokens_next(struct warden *w);
+bool tokens_start(struct warden *w);
+bool tokens_read(struct warden *w);
+void tokens_close(struct warden *w); /* of tokens.from, after the end */
+void tokens_end(struct warden *w);
 
 /* saving.c: snapshots of a VM. */
 #define SAVED_WIDENED "box/" STATE_WIDENED

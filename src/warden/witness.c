@@ -131,6 +131,23 @@ void witness_refused(struct warden *w, const struct err *why)
 		log_error("%s", e.msg);
 }
 
+void witness_token(struct warden *w, const char *secret, const char *why)
+{
+	_cleanup_audit_payload_ struct audit_payload p = AUDIT_PAYLOAD_INIT(NULL);
+	struct err e = ERR_INIT;
+
+	if (w->witness.log.off)
+		return;
+	audit_put_text(&p, "op", "refresh");
+	audit_put_text(&p, "name", secret);
+	audit_put_text(&p, "sandbox", w->spec.id);
+	audit_put_text(&p, "result", why ? "failed" : "done");
+	if (why)
+		audit_put_text(&p, "text", why);
+	if (audit_host(&w->witness.log, AUDIT_SECRET, &p, &e) < 0)
+		log_error("%s", e.msg);
+}
+
 void witness_next_file(struct warden *w, uint64_t number)
 {
 	_cleanup_close_ int fd = -EBADF;

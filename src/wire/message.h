@@ -75,6 +75,7 @@ enum wire_tag {
 	TAG_EGRESS,   /* the sandbox may connect out */
 	TAG_LIMIT,    /* enum wire_limit */
 	TAG_REQUEST,  /* request id; only on the keeper's socket */
+	TAG_CA,	      /* PEM certificate that the sandbox shall trust */
 	TAG_MAX,      /* unused numbers in between belong to no message */
 };
 

@@ -16,6 +16,7 @@ enum {
 	WIRE_TEXT_MAX = 256,	       /* text in a CLOSE */
 	WIRE_SEED = 32,
 	WIRE_REQUEST_MAX = 32, /* request id */
+	WIRE_CA_MAX = 4096,    /* PEM certificate in a HELLO */
 	WIRE_META_MAX = 32,    /* entries per file */
 	WIRE_META_KEY_MAX = 64,
 	WIRE_META_VALUE_MAX = 1024,

@@ -35,7 +35,7 @@ ROOT = os.geteuid() == 0
 CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 0x40000
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # others cannot reach root's home
 PROGRAMS = {"HUTCH": "src/cli/hutch", "HUTCH_KEEPER": "src/warden/hutch-keeper", "HUTCH_GUEST": "src/guest/hutch-guest",
-            "HUTCHD": "src/daemon/hutchd", "HUTCH_RAM_SO": "src/ram/hutch-ram.so", "PROBE": "probe", "RAIDER": "raider", "BOMB": "bomb", "CELL": "cell",
+            "HUTCHD": "src/daemon/hutchd", "HUTCH_TAP": "src/tap/hutch-tap", "HUTCH_TOKEN": "src/token/hutch-token", "HUTCH_RAM_SO": "src/ram/hutch-ram.so", "PROBE": "probe", "RAIDER": "raider", "BOMB": "bomb", "CELL": "cell",
             "JAIL": "jail", "WILD": "wild", "TAKEN": "taken"}
 
 
@@ -85,7 +85,8 @@ def copy(public, where):
     for tests in {HERE, *where}:
         shutil.copytree(tests, public / "tests" / tests.name, ignore=shutil.ignore_patterns("__pycache__"))
     (public / "docs").mkdir()
-    shutil.copy(HERE.parents[1] / "docs/DEBUGGING.md", public / "docs")  # a test runs its sessions
+    for page in ("DEBUGGING.md", "SECRETS.md"):  # tests run their sessions
+        shutil.copy(HERE.parents[1] / "docs" / page, public / "docs")
     for path in [public, *public.rglob("*")]:
         path.chmod(0o755 if path.is_dir() or os.access(path, os.X_OK) else 0o644)
     return env
@@ -134,7 +135,7 @@ def prepare(where, tarball, user, stack):
     if ROOT:
         own_mounts()
     public = stack.enter_context(directory("/tmp", None, 0o755))
-    env = {k: v for k, v in os.environ.items() if k in ("HUTCH_BAR", "HUTCH_TEST_KERNEL", "HUTCH_TEST_CREATES", "HUTCH_TEST_ENGINE", "HUTCH_TEST_LEVEL", "HUTCH_TEST_REPEAT") or not k.startswith(("HUTCH", "XDG_", "SUDO_"))}
+    env = {k: v for k, v in os.environ.items() if k in ("HUTCH_BAR", "HUTCH_TEST_KERNEL", "HUTCH_TEST_CREATES", "HUTCH_TEST_ENGINE", "HUTCH_TEST_LEVEL", "HUTCH_TEST_REPEAT", "HUTCH_WORLD_SERVICES") or not k.startswith(("HUTCH", "XDG_", "SUDO_"))}
     env.update(copy(public, where), PYTHONDONTWRITEBYTECODE="1", PATH=PATH, HUTCH_ENGINE=env.get("HUTCH_TEST_ENGINE", ""))
     # Beside the system's own run directory, so that a mount over /run does not hide it.
     run_dir = stack.enter_context(directory("/run" if ROOT else "/tmp", user, 0o700))

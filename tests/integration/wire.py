@@ -46,6 +46,7 @@ TAGS = {
     "owners": (52, "flag"), "port": (44, "number"), "owner": (45, "text"), "group": (46, "text"), "meta": (47, "bytes"), "follow": (51, "flag"),
     "seed": (54, "raw"), "time": (55, "number"), "machine": (56, "text"), "network": (57, "text"), "pids": (58, "number"),
     "host": (59, "text"), "egress": (60, "flag"), "limit": (61, "number"), "request": (62, "text"),
+    "ca": (63, "text"),
 }
 NAMES = {tag: (name, kind) for name, (tag, kind) in TAGS.items()}
 

@@ -11,6 +11,7 @@
 
 #include "fail.h"
 #include "keeper/connect.h"
+#include "keeper/greet.h"
 #include "keeper/serve.h"
 #include "test-chain.h"
 #include "unit-engine.h"
@@ -288,6 +289,34 @@ TEST_WITH(containers_have_the_time, world_setup, world_teardown)
 	assert_int_equal(b->k.phase, PHASE_SERVING);
 	assert_false(told(b));
 	box_free(b);
+}
+
+/* The sandbox's CA goes to containers and to VMs; without one, the field is missing. */
+TEST(hello_has_the_ca)
+{
+	static const char *const cas[] = { NULL, "", "a certificate" };
+	const struct spec spec = { .id = "abcdefghijklmnop", .workspace = "/", .limits.pids = 64 };
+
+	for (size_t i = 0; i < 2 * ARRAY_SIZE(cas); i++) {
+		const struct keeper k = { .spec = &spec,
+					  .engine = i % 2 ? &unit_vm : &unit_container,
+					  .ca = cas[i / 2] };
+		_cleanup_buf_ struct buf b = BUF_INIT(4096);
+		_cleanup_free_ char *ca = NULL;
+		struct err e = ERR_INIT;
+		struct fields f;
+		bool oom = false;
+
+		greet_put(&k, &b);
+		assert_int_equal(b.err, 0);
+		assert_int_equal(fields_parse(MESSAGE_HELLO_KEEPER, b.data, b.len, &f, &e), 0);
+		assert_int_equal(fields_has(&f, TAG_CWD), i % 2);
+		ca = fields_copy(&f, TAG_CA, &oom);
+		if (i / 2 < 2)
+			assert_null(ca);
+		else
+			assert_string_equal(ca, cas[2]);
+	}
 }
 
 /* A VM gets the time after its own HELLO, not with the keeper's. The keeper serves once the VM

@@ -32,6 +32,8 @@ static const struct {
 	{ NOTE_MET, NOTE_BY_KEEPER, "SAsE", 0, 0, ANY },
 	{ NOTE_WANT_TRACE, NOTE_BY_KEEPER, "SAs", 0, 0, 1 },
 	{ NOTE_STOPPED, NOTE_BY_KEEPER, "SAs", 0, 0, 2 },
+	{ NOTE_WANT_TAP, NOTE_BY_KEEPER, "SAs", 0, 0, 0 },
+	{ NOTE_SECRET_USED, NOTE_BY_KEEPER, "SAs", 0, 0, 63 },
 	{ NOTE_RUN, NOTE_BY_WARDEN, "H", 0, 0, 1 },
 	{ NOTE_GO, NOTE_BY_WARDEN, "W", 0, 1, 1 },
 	{ NOTE_RECORDS, NOTE_BY_WARDEN, "SAs", 1, 8, UINT32_MAX },
@@ -46,6 +48,7 @@ static const struct {
 	{ NOTE_RULES, NOTE_BY_WARDEN, "H", 1, 1, 0 },
 	{ NOTE_ADOPT, NOTE_BY_WARDEN, "W", 1, 1, 0 },
 	{ NOTE_TRACE, NOTE_BY_WARDEN, "SAs", 1, 1, 0 },
+	{ NOTE_TAP, NOTE_BY_WARDEN, "SAs", 0, 1, 4095 },
 };
 
 static_assert(ARRAY_SIZE(allowed) == NOTE_KINDS - 1, "all of them");

@@ -90,6 +90,7 @@ static const struct {
 	[TAG_HOST] = { TEXT, 0, 255 },
 	[TAG_EGRESS] = { FLAG, 0, 0 },
 	[TAG_LIMIT] = { NUMBER, 1, 4 },
+	[TAG_CA] = { TEXT, 0, 4096 },
 };
 
 /* '!' needed, '?' optional, '*' any number, '+' one or more, '2' both or none, '1' just one. */
@@ -113,7 +114,8 @@ static const struct row {
 	    { TAG_MACHINE, '?' },
 	    { TAG_NETWORK, '*' },
 	    { TAG_PIDS, '?' },
-	    { TAG_EGRESS, '?' } } },
+	    { TAG_EGRESS, '?' },
+	    { TAG_CA, '?' } } },
 	{ MESSAGE_HELLO_GUEST,
 	  { { TAG_VERSION, '!' }, { TAG_AGENT, '!' }, { TAG_LANDLOCK, '?' } } },
 	{ MESSAGE_EXEC,

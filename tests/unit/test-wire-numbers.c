@@ -40,7 +40,8 @@ TEST(tags_keep_their_numbers)
 	assert_int_equal(TAG_EGRESS, 60);
 	assert_int_equal(TAG_LIMIT, 61);
 	assert_int_equal(TAG_REQUEST, 62);
-	assert_int_equal(TAG_MAX, 63);
+	assert_int_equal(TAG_CA, 63);
+	assert_int_equal(TAG_MAX, 64);
 }
 
 TEST(numbers_name_messages)

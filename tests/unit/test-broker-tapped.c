@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Streams that hutch-tap carries. The test is hutch-tap: it gets duplicates of both sockets and
+ * moves the bytes itself. */
+#include "test-broker.h"
+
+enum {
+	PAIRS_MAX = 8,
+};
+
+/* Streams that the broker has handed over. */
+struct hands {
+	struct desk desk; /* first: the broker's argument */
+	int refuse;	  /* -errno for the next calls; 0: take */
+	size_t n, asked;
+	struct {
+		uint64_t stream;
+		int client, server;
+		char early[64];
+	} v[PAIRS_MAX];
+};
+
+static bool is_tapped(void *arg, const struct target *t, enum rule_proto proto)
+{
+	return !t->is_addr && t->name.text[0] == 'a' && proto != RULE_PROTO_TCP;
+}
+
+static int hand_over(void *arg, const struct broker_handover *h)
+{
+	struct hands *x = arg;
+
+	x->asked++;
+	if (x->refuse < 0)
+		return x->refuse;
+	assert_in_range(x->n, 0, PAIRS_MAX - 1);
+	x->v[x->n].stream = h->stream;
+	x->v[x->n].client = fcntl(h->client, F_DUPFD_CLOEXEC, 3);
+	x->v[x->n].server = fcntl(h->server, F_DUPFD_CLOEXEC, 3);
+	(void)snprintf(x->v[x->n].early, sizeof(x->v[x->n].early), "%.*s", (int)h->n_early,
+		       (const char *)h->early);
+	x->n++;
+	return 0;
+}
+
+static const struct broker_ops ops = {
+	.report = desk_report, .reply = desk_reply, .is_tapped = is_tapped, .hand_over = hand_over
+};
+
+static struct broker_conf conf_of(struct hands *x, struct world *w)
+{
+	struct broker_conf c = desk_conf(&x->desk, w);
+
+	c.ops = &ops;
+	c.arg = x;
+	return c;
+}
+
+/* As hutch-tap closes a stream. */
+static void let_go(struct hands *x, size_t i)
+{
+	(void)shutdown(x->v[i].client, SHUT_RDWR);
+	(void)shutdown(x->v[i].server, SHUT_RDWR);
+	(void)fd_close(x->v[i].client);
+	(void)fd_close(x->v[i].server);
+}
+
+TEST_WITH(hands_over_and_counts, world_setup, world_teardown)
+{
+	struct world *w = WORLD(state);
+	struct hands x = { 0 };
+	struct broker_conf c = conf_of(&x, w);
+	_listening_ l = world_listen("93.184.0.1", 443);
+	int fd, srv;
+
+	desk_start(&x.desk, &c, RULES("+.example.com:443"));
+	fd = desk_open(&x.desk, "a.example.com:443");
+	srv = world_accept(w, l);
+	WORLD_UNTIL(w, x.n == 1);
+	assert_ptr_equal(broker_tapped(x.desk.b, 99), NULL);
+	assert_string_equal(broker_tapped(x.desk.b, x.v[0].stream)->name.text, "a.example.com");
+	/* No check of the first bytes: that is the tap's work. */
+	desk_put(fd, "anything", 8);
+	world_expect(w, x.v[0].client, "anything", 8);
+	desk_put(x.v[0].server, "out", 3);
+	world_expect(w, srv, "out", 3);
+	desk_put(srv, "in", 2);
+	world_expect(w, x.v[0].server, "in", 2);
+	desk_put(x.v[0].client, "answer", 6);
+	let_go(&x, 0);
+	broker_tap_ended(x.desk.b, x.v[0].stream, BROKER_OK, NULL);
+	assert_int_equal(desk_last(&x.desk)->what, BROKER_END);
+	assert_int_equal(desk_last(&x.desk)->reason, BROKER_OK);
+	assert_int_equal(desk_last(&x.desk)->out, 3);
+	assert_int_equal(desk_last(&x.desk)->in, 2);
+	world_expect(w, fd, "answer", 6);
+	world_expect_end(w, fd, 0);
+	world_expect_end(w, srv, 0);
+	(void)fd_close(fd);
+	(void)fd_close(srv);
+	(void)broker_free(x.desk.b);
+}
+
+TEST_WITH(other_streams_are_moved_here, world_setup, world_teardown)
+{
+	struct world *w = WORLD(state);
+	struct hands x = { 0 };
+	struct broker_conf c = conf_of(&x, w);
+	_listening_ l = world_listen("93.184.0.1", 22);
+	int fd[2], srv[2];
+
+	desk_start(&x.desk, &c, RULES("+.example.com:22/tcp"));
+	fd[0] = desk_open(&x.desk, "a.example.com:22"); /* tcp: no checks asked for */
+	srv[0] = world_accept(w, l);
+	fd[1] = desk_open(&x.desk, "b.example.com:22");
+	srv[1] = world_accept(w, l);
+	for (int i = 0; i < 2; i++) {
+		desk_put(fd[i], "x", 1);
+		world_expect(w, srv[i], "x", 1);
+		(void)fd_close(fd[i]);
+		(void)fd_close(srv[i]);
+	}
+	assert_int_equal(x.asked, 0);
+	(void)broker_free(x.desk.b);
+}
+
+TEST_WITH(waits_for_the_tap, world_setup, world_teardown)
+{
+	struct world *w = WORLD(state);
+	struct hands x = { .refuse = -EAGAIN };
+	struct broker_conf c = conf_of(&x, w);
+	_listening_ l = world_listen("93.184.0.1", 443);
+	int fd[2], srv[2];
+
+	desk_start(&x.desk, &c, RULES("+.example.com:443"));
+	for (int i = 0; i < 2; i++) {
+		fd[i] = desk_open(&x.desk, "a.example.com:443");
+		srv[i] = world_accept(w, l);
+	}
+	WORLD_UNTIL(w, x.asked == 2);
+	x.refuse = 0;
+	broker_offer(x.desk.b);
+	assert_int_equal(x.n, 2);
+	broker_offer(x.desk.b);
+	assert_int_equal(x.n, 2);
+	broker_tap_lost(x.desk.b, "hutch-tap ended");
+	assert_int_equal(x.desk.ended, 2);
+	assert_int_equal(desk_last(&x.desk)->reason, BROKER_TAP);
+	assert_string_equal(desk_last(&x.desk)->detail, "hutch-tap ended");
+	for (int i = 0; i < 2; i++) {
+		let_go(&x, (size_t)i);
+		world_expect_end(w, fd[i], -ECONNRESET);
+		world_expect_end(w, srv[i], -ECONNRESET);
+		(void)fd_close(fd[i]);
+		(void)fd_close(srv[i]);
+	}
+	assert_int_equal(broker_budget(x.desk.b)->streams, 0);
+	(void)broker_free(x.desk.b);
+}
+
+/* The tap still holds both sockets, and cannot use them. */
+TEST_WITH(new_rules_cut_tapped, world_setup, world_teardown)
+{
+	struct world *w = WORLD(state);
+	struct hands x = { 0 };
+	struct broker_conf c = conf_of(&x, w);
+	_listening_ l = world_listen("93.184.0.1", 443);
+	int fd, srv;
+
+	desk_start(&x.desk, &c, RULES("+.example.com:443"));
+	fd = desk_open(&x.desk, "a.example.com:443");
+	srv = world_accept(w, l);
+	WORLD_UNTIL(w, x.n == 1);
+	broker_set_rules(x.desk.b, RULES("+.example.com:443", "-a.example.com"));
+	assert_int_equal(x.desk.ended, 1);
+	assert_int_equal(desk_last(&x.desk)->reason, BROKER_POLICY);
+	world_expect_end(w, srv, -ECONNRESET);
+	world_expect_end(w, fd, -ECONNRESET);
+	assert_true(send(x.v[0].server, "x", 1, MSG_NOSIGNAL) < 0);
+	let_go(&x, 0);
+	broker_tap_ended(x.desk.b, x.v[0].stream, BROKER_OK, NULL); /* too late: ignored */
+	assert_int_equal(x.desk.ended, 1);
+	(void)fd_close(fd);
+	(void)fd_close(srv);
+	(void)broker_free(x.desk.b);
+}
+
+/* A tap that lies: it reports the end and keeps its sockets. */
+static void lie(struct world *w, bool half)
+{
+	struct hands x = { 0 };
+	struct broker_conf c = conf_of(&x, w);
+	_listening_ l = world_listen("93.184.0.1", 443);
+	int fd, srv;
+	char byte;
+
+	desk_start(&x.desk, &c, RULES("+.example.com:443"));
+	fd = desk_open(&x.desk, "a.example.com:443");
+	srv = world_accept(w, l);
+	WORLD_UNTIL(w, x.n == 1);
+	if (half)
+		assert_int_equal(shutdown(x.v[0].server, SHUT_WR), 0);
+	broker_tap_ended(x.desk.b, x.v[0].stream, BROKER_OK, NULL);
+	assert_int_equal(x.desk.ended, 1);
+	assert_true(send(x.v[0].server, "x", 1, MSG_NOSIGNAL) < 0);
+	if (half) {
+		(void)send(srv, "x", 1, MSG_NOSIGNAL);
+		assert_true(recv(x.v[0].server, &byte, 1, 0) <= 0);
+	} else {
+		world_expect_end(w, srv, -ECONNRESET);
+	}
+	let_go(&x, 0);
+	(void)fd_close(fd);
+	(void)fd_close(srv);
+	(void)broker_free(x.desk.b);
+}
+
+TEST_WITH(an_ended_stream_is_closed, world_setup, world_teardown)
+{
+	lie(WORLD(state), false);
+}
+
+TEST_WITH(an_ended_stream_receives_nothing, world_setup, world_teardown)
+{
+	lie(WORLD(state), true);
+}
+
+/* The kernel counts, whatever the tap says. */
+TEST_WITH(bytes_of_tapped_streams, world_setup, world_teardown)
+{
+	struct world *w = WORLD(state);
+	struct hands x = { 0 };
+	struct broker_conf c = conf_of(&x, w);
+	_listening_ l = world_listen("93.184.0.1", 443);
+	static const char zero[60000];
+	int fd, srv;
+
+	c.limits.bytes_out = 50000;
+	desk_start(&x.desk, &c, RULES("+.example.com:443"));
+	fd = desk_open(&x.desk, "a.example.com:443");
+	srv = world_accept(w, l);
+	WORLD_UNTIL(w, x.n == 1);
+	desk_put(x.v[0].server, zero, sizeof(zero));
+	WORLD_UNTIL(w, x.desk.ended == 1);
+	assert_int_equal(desk_last(&x.desk)->reason, BROKER_BUDGET);
+	assert_string_equal(desk_last(&x.desk)->detail, "bytes_out");
+	assert_int_equal(broker_budget(x.desk.b)->out, 0);
+	let_go(&x, 0);
+	(void)fd_close(fd);
+	(void)fd_close(srv);
+	(void)broker_free(x.desk.b);
+}
+
+TEST_WITH(early_bytes_and_answer, world_setup, world_teardown)
+{
+	struct world *w = WORLD(state);
+	struct hands x = { 0 };
+	struct broker_conf c = conf_of(&x, w);
+	_listening_ l = world_listen("93.184.0.1", 443);
+	struct broker_request req = { .proxy = true, .early = "hello", .n_early = 5 };
+	struct err e = ERR_INIT;
+	int fds[2], srv;
+
+	desk_start(&x.desk, &c, RULES("+.example.com:443"));
+	assert_int_equal(target_parse("a.example.com:443", 17, &req.target, &e), 0);
+	world_pair(fds);
+	req.fd = fds[1];
+	broker_open(x.desk.b, &req);
+	srv = world_accept(w, l);
+	WORLD_UNTIL(w, x.n == 1);
+	assert_string_equal(x.v[0].early, "hello");
+	world_expect(w, fds[0], "200\n", 4);
+	let_go(&x, 0);
+	broker_tap_ended(x.desk.b, x.v[0].stream, BROKER_TAP, "denied");
+	assert_int_equal(x.desk.replies, 1);
+	(void)fd_close(fds[0]);
+	(void)fd_close(srv);
+	(void)broker_free(x.desk.b);
+}
