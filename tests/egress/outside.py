@@ -13,7 +13,7 @@ class World:
         self.s.connect(os.environ["WORLD"])
         self.f = self.s.makefile("rwb")
         about = self("about")
-        self.names, self.ssh, self.host, self.git = about["names"], about["ssh"], about["host"], about["git"]
+        self.names, self.ssh, self.host, self.git, self.authority = (about[k] for k in ("names", "ssh", "host", "git", "authority"))
 
     def __call__(self, do, **args):
         self.f.write(json.dumps({"do": do, **args}).encode() + b"\n")

@@ -124,11 +124,11 @@ http: {{addr: "{address}:5000", tls: {{certificate: {cert}, key: {key}}}}}
 class Tcp:
     """A listener with a thread for each connection, which it records."""
 
-    def __init__(self, ns, address, port, serve):
+    def __init__(self, ns, address, port, serve, reuse_port=False):
         self.log, self.serve = [], serve
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         with ns:
-            self.listener = socket.create_server((address, port), family=family, backlog=512, dualstack_ipv6=address == "::")
+            self.listener = socket.create_server((address, port), family=family, backlog=512, dualstack_ipv6=address == "::", reuse_port=reuse_port)
         threading.Thread(target=self.accept, daemon=True).start()
 
     def accept(self):

@@ -112,6 +112,7 @@ class Web(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 512
     address_family = socket.AF_INET6
+    allow_reuse_port = True  # the servers of origin.py have addresses of their own on these ports
 
     def __init__(self, ns, port, where, tls=None):
         self.where, self.tls, self.port = where, tls, port

@@ -8,7 +8,7 @@ outside.py is the other end of it.
 HUTCH_EGRESS_IMAGE is the tarball of make-image.sh, made if missing; DIAL and DIAL_MUSL are programs
 that tests put into sandboxes. All files that a command needs are copied below a public directory,
 because it may run as another user. HUTCH_WORLD_REGISTRY adds an empty registry of container images,
-registry.hutch.test:5000.
+registry.hutch.test:5000. HUTCH_WORLD_SERVICES adds the servers of services.py.
 """
 
 import contextlib
@@ -25,8 +25,10 @@ from pathlib import Path
 
 import capture
 import nets
+import origin
 import resolver
 import servers
+import services
 import web
 
 HERE = Path(__file__).resolve().parent
@@ -48,15 +50,16 @@ CANARIES = {"www.canary.test": "93.184.217.66", "evil.canary.test": "93.184.217.
 
 def names():
     found = {n: {"a": [a]} for n, a in {**WEB, "db.hutch.test": DB, "tcp.hutch.test": TCP, "proxy.hutch.test": PROXY,
-                                     "registry.hutch.test": REGISTRY, **CANARIES}.items()}
+                                     "registry.hutch.test": REGISTRY, **origin.HOSTS, **origin.BAD, **services.HOSTS, **CANARIES}.items()}
     found["six.hutch.test"] = {"aaaa": [SIX]}
     found["both.hutch.test"] = {"a": [WEB["web.hutch.test"]], "aaaa": [SIX]}
     found[".deep.hutch.test"] = {"a": [WEB["wild.hutch.test"]]}
     return found
 
 
-def services():
+def listeners():
     yield from ((a, p) for a in WEB.values() for p in (80, 443))
+    yield from ((a, p) for a in (*origin.HOSTS.values(), *origin.BAD.values(), *services.HOSTS.values()) for p in (80, 443))
     yield from ((SIX, p) for p in (80, 443))
     yield from [(WEB["git.hutch.test"], 22), (DB, 5432), (PROXY, 3128), (REGISTRY, 5000), *((TCP, p) for p in PORTS)]
 
@@ -65,7 +68,7 @@ class World:
     def __init__(self, where, image, stack):
         self.where, self.image, self.stack = where, image, stack
         self.host, self.internet, self.plain = nets.make()
-        nets.canary_rules(self.internet, list(services()), CANARY_PORT)
+        nets.canary_rules(self.internet, list(listeners()), CANARY_PORT)
         self.resolver = resolver.Resolver(names())
         self.resolver.listen(self.host)
         self.plain_resolver = resolver.Resolver(names())
@@ -74,12 +77,16 @@ class World:
         self.tree, self.tree_lock = None, threading.Lock()
 
     def serve(self):
+        self.authority = self.where / "authority.pem"
+        shutil.copy(f"{self.image}.ca.pem", self.authority)
+        self.authority.chmod(0o644)
         site = self.where / "site"
         site.mkdir()
         repository = web.make(site, "https://npm.hutch.test")
         cert, key = web.certificate(self.where, self.image, [*WEB, "six.hutch.test", "both.hutch.test", "db.hutch.test", "registry.hutch.test",
-                                                            "*.deep.hutch.test", *CANARIES])
+                                                            "*.deep.hutch.test", *origin.HOSTS, *services.HOSTS, *CANARIES])
         self.web = [web.Web(self.internet, 80, site), web.Web(self.internet, 443, site, web.tls_with(cert, key))]
+        self.origin = origin.Origin(self.internet, (cert, key), origin.self_signed(self.where, "selfsigned.hutch.test"))
         self.tcp = {port: servers.Tcp(self.internet, TCP, port, do) for port, do in PORTS.items()}
         self.canaries = [servers.Tcp(self.internet, "::", CANARY_PORT, servers.canary)]
         self.canaries += [servers.Tcp(self.host, "::", port, servers.canary) for port in (80, 443, 8080)]
@@ -91,11 +98,14 @@ class World:
         if "HUTCH_WORLD_REGISTRY" in os.environ:
             self.stack.enter_context(servers.registry(self.internet, self.where, REGISTRY, cert, key))
 
+        if "HUTCH_WORLD_SERVICES" in os.environ:
+            self.services = services.Services(self.internet, os.environ["HUTCH_WORLD_SERVICES"], self.where, (cert, key), self.stack)
+
     # ---- requests of tests; arguments and answers are JSON ----
     def do_about(self):
         user, key, host_key = self.ssh
         return {"names": names(), "ssh": {"user": user, "key": key, "host": host_key}, "host": nets.ADDRESSES["host"],
-                "git": str(self.where / "site/git/demo.git")}
+                "git": str(self.where / "site/git/demo.git"), "authority": str(self.authority)}
 
     def do_dns(self, name, entry):
         """Sets a name's entry; None removes it. Also for the control's resolver, which starts
@@ -148,6 +158,29 @@ class World:
     def do_proxy(self):
         """Returns the requests to the internet's proxy since the last call."""
         return take(self.proxy.asked)
+
+    def do_origin(self):
+        """Returns the connections to the servers of origin.py since the last call."""
+        return take(self.origin.connections)
+
+    def do_origin_now(self):
+        """The same, without forgetting them."""
+        return list(self.origin.connections)
+
+    def do_services(self):
+        """Returns the credential that each server of services.py demands."""
+        return self.services.keys
+
+    def do_expect(self, host, value):
+        """Makes a server refuse requests without this credential; None makes it accept all."""
+        self.origin.expected[host] = value
+
+    def do_hold(self, gate):
+        """Makes models wait for this gate before the end of their task."""
+        self.origin.hold = gate
+
+    def do_release(self, gate):
+        self.origin.gate(gate).set()
 
     def do_tcp(self, port):
         """Returns all connections so far, including open ones."""

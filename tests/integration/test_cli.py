@@ -41,6 +41,12 @@ COMMANDS = {
     "egress allow": ["x", "github.com"],
     "egress deny": ["x", "github.com"],
     "egress suggest": [],
+    "secret": None,
+    "secret set": ["X"],
+    "secret rotate": ["X"],
+    "secret refresh": ["X"],
+    "secret ls": [],
+    "secret rm": ["X"],
     "key": None,
     "key create": [],
     "key ls": [],
@@ -90,7 +96,7 @@ COMMANDS = {
 # test_sandbox_run.py and others run them.
 SANDBOX = ("run", "create", "exec", "shell", "attach", "logs", "wait", "signal", "cp", "commit", "watch", "ps", "inspect", "debug", "receipt", "pause", "suspend", "resume", "ttl",
            "kill", "rm", "gc", "fork", "mcp")
-LEAVES = [c for c, args in COMMANDS.items() if args is not None and not c.startswith(("image ", "snapshot ", "template ", "pool ", "egress ", "audit ", "key ")) and c not in SANDBOX]
+LEAVES = [c for c, args in COMMANDS.items() if args is not None and not c.startswith(("image ", "snapshot ", "template ", "pool ", "egress ", "audit ", "key ", "secret ")) and c not in SANDBOX]
 WITH_JSON = [c for c in LEAVES if c not in ("completion", "help")]
 ORDINARY_USER = 65534
 
@@ -122,7 +128,7 @@ class Help(Case):
     def test_every_command_is_known_here(self):
         """A new command of the program must be added to these tests."""
         found = set()
-        for path in ("", "config", "image", "snapshot", "template", "pool", "egress", "key", "audit"):
+        for path in ("", "config", "image", "snapshot", "template", "pool", "egress", "key", "secret", "audit"):
             text = self.run_ok(*path.split(), "--help")
             listed = text.split("\nCommands:\n")[1].split("\n\n")[0]
             for line in listed.splitlines():
@@ -692,7 +698,7 @@ class Doctor(Case):
         file.write_text("accel: tcg\nacel: kvm\n")
         check, level = self.accel()
         self.assertEqual((check["state"], level), ("fail", "unavailable"))
-        self.assertEqual(check["detail"], f"{file}:2:1: error: acel: unknown key; expected one of: accel, accel_timeout, snapshot_space, keep_ended, ended_space, disk_overcommit, engine, egress_proxy; did you mean 'accel'?")
+        self.assertEqual(check["detail"], f"{file}:2:1: error: acel: unknown key; expected one of: accel, accel_timeout, snapshot_space, keep_ended, ended_space, disk_overcommit, engine, egress_proxy, tap_roots; did you mean 'accel'?")
         check, _ = self.accel(HUTCH_ACCEL="tcg")
         self.assertEqual(check["detail"], "TCG is configured")
         check, level = self.accel(HUTCH_ACCEL="fast")

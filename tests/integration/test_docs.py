@@ -22,6 +22,7 @@ PAGES = {"hutch 1": SOURCE / "man/hutch.1", "hutch-agent 5": SOURCE / "man/hutch
          "hutchd 8": SOURCE / "man/hutchd.8"}
 GUIDE = SOURCE / "docs/POLICY.md"
 README = SOURCE / "README.md"
+SECRETS = SOURCE / "docs/SECRETS.md"
 INVESTIGATE = SOURCE / "docs/INVESTIGATE.md"
 CATALOGUE = SOURCE / "tests/attack/CATALOGUE.md"
 ATTACKS = 181  # in the project's list; additional attacks have no number
@@ -266,6 +267,22 @@ class Docs(unittest.TestCase):
 
     def test_examples_of_the_readme(self):
         self.assertGreater(self.run_examples(guide_examples(README)), 3)
+
+    def test_policies_of_the_page_on_secrets(self):
+        """Its agent files, and the entry of each service. tests/egress runs its session."""
+        texts = [e[2] for e in guide_examples(SECRETS) if e[0] == "file"]
+        self.assertEqual(len(texts), 2)
+        entries = re.findall(r"^\|[^|]+\| `(\{hosts: \[([^]]+)\].*\})` \|$", SECRETS.read_text(), re.M)
+        self.assertGreater(len(entries), 5)
+        texts += [f"agent: {{name: a, type: test}}\negress: {{domains: [{host}]}}\nsecrets: {{A_KEY: {entry}}}\n" for entry, host in entries]
+        with tempfile.TemporaryDirectory() as work:
+            for text in texts:
+                with self.subTest(text=text):
+                    name = re.search(r"name: ([\w-]+)", text)[1]
+                    pathlib.Path(work, f"{name}.yaml").write_text(text)
+                    r = subprocess.run([HUTCH, "config", "validate", f"{work}/{name}.yaml"], env={**os.environ, "HUTCH_CONFIG_PATH": ""},
+                                       capture_output=True, text=True, check=False)
+                    self.assertEqual((r.returncode, r.stderr), (0, ""), r.stdout)
 
     def test_commands_of_the_investigation(self):
         """test_sandbox_audit plays its night. This test checks that every command and option

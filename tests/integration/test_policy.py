@@ -222,13 +222,13 @@ class Explain(Case):
         + "  ports: [443, 8443]\n"
     )
 
-    def explain(self, target, code, file=None):
+    def explain(self, target, code, file=None, title=None):
         file = file or self.write("mine.yaml", self.TEXT)
         r = hutch("config", "explain", file, target)
         out = r.stdout.decode()
         self.assertEqual(r.returncode, code, out + r.stderr.decode())
         self.assertTrue(out.startswith("denied " if code else "allowed "), out)
-        self.assertIn(target.lower(), out.splitlines()[0])
+        self.assertIn((title or target).lower(), out.splitlines()[0].lower())
         return out
 
     def test_allowed(self):
@@ -248,6 +248,36 @@ class Explain(Case):
             self.assertIn(".example.org", self.explain(name + ":443", 0))
         self.explain("notexample.org:443", 1)
         self.explain("example.org.evil.example:443", 1)
+
+    def test_requests(self):
+        text = (
+            AGENT
+            + "egress:\n"
+            + "  domains: [example.com, example.org]\n"
+            + "  http:\n"
+            + "    - {host: example.com, methods: [GET, HEAD], paths: [/repos/**]}\n"
+            + "    - {host: example.com, paths: [/repos/x/**], deny: true}\n"
+            + "secrets:\n"
+            + "  TOKEN: {hosts: [example.com], header: X-Key}\n"
+        )
+        file = self.write("mine.yaml", text)
+        out = self.explain("GET https://example.com/repos/a?b", 0, file, "GET example.com/repos/a")
+        place = file.rsplit("/", 1)[-1]
+        self.assertIn("allow    GET, HEAD /repos/**\n", out)
+        self.assertIn(f"{place}:7\n", out)
+        self.assertIn("secret   TOKEN, as header X-Key\n", out)
+        self.assertIn(f"{place}:10\n", out)
+        out = self.explain("POST example.com/repos/a", 1, file)
+        self.assertRegex(out, r"\n  no rule  \S*mine.yaml:7 allows GET, HEAD /repos/\*\*\n$")
+        out = self.explain("GET example.com/repos/x/%79", 1, file, "GET example.com/repos/x/y")
+        self.assertIn("deny     any method /repos/x/**\n", out)
+        self.assertIn("names none", self.explain("PUT example.org/", 0, file))
+        self.assertIn("no rule of this agent", self.explain("GET nowhere.example/", 1, file))
+        r = hutch("config", "explain", "--json", file, "GET example.com/repos/a")
+        told = json.loads(r.stdout)
+        self.assertEqual(told["rule"]["line"], 7)
+        self.assertEqual(told["secrets"][0]["name"], "TOKEN")
+        self.assertTrue(told["connect"]["allowed"])
 
     def test_allowed_by_preset(self):
         out = self.explain("pypi.org:443", 0)

@@ -116,12 +116,13 @@ class Debug(SharedCase):
         self.assertEqual(r.stderr, b"")
 
     def test_follow(self):
-        with tempfile.TemporaryFile("w+") as out:
+        with tempfile.NamedTemporaryFile() as out:
             p = start("debug", "--json", self.sandbox, stdout=out)
 
             def seen():
-                out.seek(0)
-                return [json.loads(line) for line in out.read().splitlines(keepends=True) if line.endswith("\n")]
+                # Opened anew: the program writes at the offset of `out`.
+                text = Path(out.name).read_text()
+                return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
             try:
                 eventually(lambda: [x for x in seen() if x["text"].startswith("jobs: ")], "the list of commands")

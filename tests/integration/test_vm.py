@@ -235,6 +235,30 @@ class TestMachine(unittest.TestCase):
         self.assertNotIn(self.drawn(draws), results)
         self.drop(m)
 
+    # ---- CA ----
+    def test_ca(self):
+        """Copies of a sleeping VM get other CAs; one has locked its /etc."""
+        cas = [f"-----BEGIN CERTIFICATE-----\n{x}\n-----END CERTIFICATE-----\n" for x in ("Q0E=", "T3RoZXI=")]
+        bundle = "/etc/ssl/certs/ca-certificates.crt"
+        m = self.clone("trusts")
+        m.hello(read=["/bin", "/usr", "/lib", "/lib64", "/work"], ca=cas[0])
+        block = "# Hutch sandbox CA begin\n{}# Hutch sandbox CA end\n"
+        read = f"cat /etc/hutch/ca.pem {bundle} /etc/hutch/bundle.pem"
+        self.assertEqual(self.ok(read, of=m), cas[0] + 2 * block.format(cas[0]))
+        self.assertNotEqual(self.ok("ls -ln /etc/hutch/ca.pem", of=m).find("-rw-r--r-- 1 0 0"), -1)
+        m.link.sleep(vm.BOOT)
+        m.save(f"{self.parts.top}/trusts.state")
+        copy = self.machine("trusts-too", of="trusts", state=f"{self.parts.top}/trusts.state").run()
+        copy.hello(ca=cas[1])
+        self.assertEqual(self.ok(read, of=copy), cas[1] + 2 * block.format(cas[1]))
+        # Its users have damaged the directory: it continues with the old CA.
+        self.ok("chmod 0 /etc/hutch", of=copy, user="root")
+        copy.link.sleep(vm.BOOT)
+        copy.link.hello_again(vm.BOOT, seed=secrets.token_bytes(wire.SEED), read=["/"], write=["/"], execute=["/"], ca=cas[0])
+        self.assertEqual(self.ok(f"cat {bundle}", of=copy), block.format(cas[0]))
+        for x in (m, copy):
+            self.drop(x)
+
     def drawn(self, ch):
         ch.send(b"go\n")
         ch.wait_closed(vm.BOOT)

@@ -104,7 +104,7 @@ make_payload()
 {
 	local to=$work/payload name
 	mkdir -p "$to/programs" "$to/tests" "$work/image"/{bin,etc,dev,proc,sys,run,tmp,home/user,workspace}
-	for name in src/cli/hutch src/daemon/hutchd src/warden/hutch-keeper src/guest/hutch-guest src/preparer/hutch-preparer src/ram/hutch-ram.so; do
+	for name in src/cli/hutch src/daemon/hutchd src/warden/hutch-keeper src/tap/hutch-tap src/guest/hutch-guest src/preparer/hutch-preparer src/ram/hutch-ram.so; do
 		cp "$build/$name" "$to/programs/"
 	done
 	strip "$to"/programs/*
