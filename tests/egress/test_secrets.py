@@ -63,7 +63,7 @@ class Forms(TapCase):
     def test_basic(self):
         key = self.key("GIT_TOKEN")
         box = self.tapped({"GIT_TOKEN": {"hosts": [GIT], "form": "basic", "user": "x-access-token"}})
-        self.curl(box, f'-u "whoever:$GIT_TOKEN" https://{GIT}/acme/x')
+        self.curl(box, f'-u "someuser:$GIT_TOKEN" https://{GIT}/acme/x')
         value = base64.b64encode(f"x-access-token:{key}".encode()).decode()
         self.assertEqual(credentials(self.one(GIT, "/acme")), {"authorization": f"Basic {value}"})
 

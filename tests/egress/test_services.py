@@ -35,7 +35,7 @@ PYTHONPATH=/tmp/got python3 -c 'import demo_secret; print(demo_secret.ANSWER)'
 """
 OCI_SCRIPT = f"""
 export XDG_RUNTIME_DIR=/tmp
-skopeo login -u whoever --password-stdin {OCI} <<X
+skopeo login -u someuser --password-stdin {OCI} <<X
 $OCI_TOKEN
 X
 head -c 2000000 /dev/urandom >/tmp/layer && mkdir -p /tmp/in && cd /tmp/in
