@@ -35,6 +35,9 @@ static const struct {
 	{ "kernel/perf_event_paranoid", "3" },
 	{ "vm/unprivileged_userfaultfd", "0" },
 	{ "user/max_user_namespaces", "0", .confines = true },
+	/* An idle VM sleeps: no tidying of memory ahead of need, and rarer statistics. */
+	{ "vm/compaction_proactiveness", "0" },
+	{ "vm/stat_interval", "60" },
 	/* As distributions set them. */
 	{ "fs/protected_hardlinks", "1" },
 	{ "fs/protected_symlinks", "1" },

@@ -172,6 +172,7 @@ static int find_channel(struct err *e)
 
 	if (r < 0)
 		return err_set(e, r, "there is no port called " PORT_NAME);
+	vm_pit_stop();
 	if (umount2("/sys", 0) < 0)
 		return err_errno(e, "cannot unmount /sys");
 	port = open(path, O_PATH | O_CLOEXEC);

@@ -71,6 +71,15 @@ int vm_nested_root(int root, const char *space, struct err *e);
 /* Disables kernel interfaces for all processes. Needs /proc. */
 int vm_lock(struct err *e);
 
+/* ---- vm-pit.c ---- */
+
+/*
+ * Stops the PIT, unless the kernel takes its interrupts from it. It runs from reset on, and the
+ * monitor wakes up for each of its periods, also while the guest sleeps. Needs /sys. Without
+ * success the VM only costs more.
+ */
+void vm_pit_stop(void);
+
 /* ---- vm-identity.c ---- */
 
 /* Needs the kernel's own /dev. */
