@@ -91,7 +91,7 @@ static const struct {
 	[TAG_CA] = { FIELD_TEXT, WIRE_CA_MAX },
 };
 
-#define BIT(tag) (UINT64_C(1) << (tag))
+#define BIT(tag) ((tag_set)1 << (tag))
 #define ENTRY_NEEDS                                                                                  \
 	(BIT(TAG_PATH) | BIT(TAG_MODE) | BIT(TAG_KIND) | BIT(TAG_SIZE) | BIT(TAG_UID) | BIT(TAG_GID) | \
 	 BIT(TAG_MTIME))
@@ -102,7 +102,7 @@ static const struct {
 
 /* The fields that each message must have, may have once, and may have many times. */
 static const struct {
-	uint64_t needs, may, many;
+	tag_set needs, may, many;
 } messages[MESSAGE_MAX] = {
 	[MESSAGE_NONE] = { 0, 0, 0 },
 	[MESSAGE_HELLO_KEEPER] = { BIT(TAG_VERSION), BIT(TAG_HOSTNAME) | BIT(TAG_CWD) | BIT(TAG_SEED) | BIT(TAG_TIME) | BIT(TAG_MACHINE) | BIT(TAG_PIDS) | BIT(TAG_EGRESS) | BIT(TAG_CA),
@@ -145,7 +145,7 @@ static const struct {
 };
 /* clang-format on */
 
-static_assert(TAG_MAX <= 64, "struct fields has a bit for each tag");
+static_assert(TAG_MAX <= 8 * sizeof(tag_set), "tag_set has a bit for each tag");
 
 /* Reads one field: its tag and value. */
 static int read_field(struct reader *r, uint8_t *ret_tag, const uint8_t **ret, size_t *ret_n)
@@ -235,10 +235,19 @@ static int check_whole(enum wire_message m, const struct fields *f, struct err *
 	return 0;
 }
 
-static int parse_with(enum wire_message m, uint64_t more, const void *data, size_t n,
+static unsigned int first_of(tag_set set)
+{
+	unsigned int tag = 0;
+
+	while (!(set & BIT(tag)))
+		tag++;
+	return tag;
+}
+
+static int parse_with(enum wire_message m, tag_set more, const void *data, size_t n,
 		      struct fields *ret, struct err *e)
 {
-	uint64_t allowed = messages[m].needs | messages[m].may | messages[m].many | more;
+	const tag_set allowed = messages[m].needs | messages[m].may | messages[m].many | more;
 	struct fields f = { .data = data, .len = n };
 	struct reader r = reader_of(data, n);
 	uint8_t last = 0;
@@ -265,8 +274,8 @@ static int parse_with(enum wire_message m, uint64_t more, const void *data, size
 		last = tag;
 	}
 	if ((messages[m].needs & ~f.present) != 0)
-		return err_set(e, -EBADMSG, "message %d: field %d is missing", (int)m,
-			       __builtin_ctzll(messages[m].needs & ~f.present));
+		return err_set(e, -EBADMSG, "message %d: field %u is missing", (int)m,
+			       first_of(messages[m].needs & ~f.present));
 	if (check_whole(m, &f, e) < 0)
 		return e->num;
 	*ret = f;

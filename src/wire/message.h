@@ -121,11 +121,14 @@ enum wire_message {
 	MESSAGE_MAX,
 };
 
+/* A bit for each tag. */
+typedef unsigned __int128 tag_set;
+
 /* A checked payload; points into the caller's bytes. */
 struct fields {
 	const uint8_t *data;
 	size_t len;
-	uint64_t present; /* a bit for each tag */
+	tag_set present;
 };
 
 /* Checks `n` bytes against the table. 0, or -EBADMSG with the fault in `e`. */

@@ -720,6 +720,35 @@ TEST(empty_is_a_message_without_fields)
 	assert_int_equal(fields_parse(MESSAGE_STAT, NULL, 0, &f, &e), -EBADMSG);
 }
 
+/* A set of tags with too few bits would take tag + 64 for an allowed tag, and pass a field without
+ * the check of its value. */
+TEST(numbers_beyond_the_tags_belong_to_no_message)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		for (unsigned int tag = TAG_MAX; tag <= UINT8_MAX; tag++) {
+			const struct payload usual = full(&rows[i], 0);
+			_cleanup_buf_ struct buf b = BUF_INIT(PAYLOAD_MAX);
+
+			encode(&usual, &b);
+			assert_int_equal(parse_bytes(&rows[i], b.data, b.len), 0);
+			fields_put_flag(&b, (enum wire_tag)tag);
+			assert_int_equal(parse_bytes(&rows[i], b.data, b.len), -EBADMSG);
+		}
+}
+
+/* Each bit of the set stands for one tag: fields_has() finds the last tag, and no other with it. */
+TEST(the_set_has_a_bit_for_each_tag)
+{
+	static_assert(8 * sizeof(((struct fields *)NULL)->present) >= 2 * 64, "room for new tags");
+	struct fields f = { .present = 0 };
+
+	for (unsigned int set = 1; set < 8 * sizeof(f.present); set++) {
+		f.present = (tag_set)1 << set;
+		for (unsigned int tag = 1; tag < 8 * sizeof(f.present); tag++)
+			assert_int_equal(fields_has(&f, (enum wire_tag)tag), tag == set);
+	}
+}
+
 /* A position that does not come from fields_next() ends the walk and has no other effect. */
 TEST(positions_stay_inside)
 {
