@@ -18,6 +18,7 @@
 #include "confine/caps.h"
 #include "confine/filter.h"
 #include "confine/rlimits.h"
+#include "confine/root.h"
 #include "confine/stages.h"
 
 /* Where the root is built. The path means nothing after it becomes "/". */
@@ -55,15 +56,6 @@ static int put_tree(const struct qemu_tree *t)
 		(void)fd_close(fd);
 	}
 	return move_mount(t->fd, "", AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH) < 0 ? -errno : 0;
-}
-
-/* As described in pivot_root(2), "pivot_root(".", ".")". */
-int qemu_enter_root(const char *path)
-{
-	if (chdir(path) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 ||
-	    umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
-		return -errno;
-	return 0;
 }
 
 static int make_root(void *arg)
@@ -108,7 +100,7 @@ static int put_memory(void *arg)
 
 static int enter_root(void *arg)
 {
-	int r = qemu_enter_root(PLACE);
+	int r = root_enter(PLACE);
 
 	return r < 0 ? r : FAULT("jail-root");
 }

@@ -37,7 +37,3 @@ struct qemu_pipes {
  * failed stage in *ret_at; report it on p->report. */
 int qemu_confine(const struct qemu_jail *j, const struct qemu_trees *trees, struct qemu_pipes *p,
 		 const char **ret_at);
-
-/* Makes the mounted directory `path` the root and unmounts the old root with everything below. 0 or
- * -errno. */
-int qemu_enter_root(const char *path);

@@ -31,6 +31,7 @@
 #include "base/fault.h"
 #include "base/fd.h"
 #include "confine/become.h"
+#include "confine/root.h"
 #include "engine/engine.h"
 #include "engine/qemu-confine.h"
 #include "engine/userns.h"
@@ -329,11 +330,7 @@ int qemu_jail_start(const struct qemu_jail *j, struct proc *ret, int *ret_said, 
  * umount2(2) waits once for the other CPUs; unmounting each mount would wait once for each. */
 static int replace_root(void)
 {
-	if (mkdir(EMPTY, 0755) < 0 ||
-	    mount("hutch", EMPTY, "tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC,
-		  "mode=555,size=4k,nr_inodes=1") < 0)
-		return -errno;
-	return qemu_enter_root(EMPTY);
+	return mkdir(EMPTY, 0755) < 0 ? -errno : root_enter_empty(EMPTY);
 }
 
 static _noreturn_ void sealer(int pidfd, int report)

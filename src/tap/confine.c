@@ -32,6 +32,7 @@
 #include "confine/filter.h"
 #include "confine/landlock.h"
 #include "confine/rlimits.h"
+#include "confine/root.h"
 #include "confine/self.h"
 #include "confine/stages.h"
 #include "tap-link/tap-link.h"
@@ -98,34 +99,22 @@ static int has_other_network(void *arg)
 	return j->has_namespaces && network() == j->network ? -EPERM : 0;
 }
 
-/* As described in pivot_root(2), "pivot_root(".", ".")". */
 static int empty_root(void *arg)
 {
 	const struct jail *j = arg;
 
 	if (!j->has_namespaces)
 		return 0;
-	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
-	    mount("hutch", PLACE, "tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC,
-		  "mode=555,size=4k,nr_inodes=1") < 0 ||
-	    chdir(PLACE) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 ||
-	    umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
+	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
 		return -errno;
-	return 0;
+	return root_enter_empty(PLACE);
 }
 
 static int has_empty_root(void *arg)
 {
 	const struct jail *j = arg;
-	struct stat st;
 
-	if (!j->has_namespaces)
-		return 0;
-	/* The only inode of the file system is its root. */
-	if (stat("/", &st) < 0)
-		return -errno;
-	return st.st_nlink != 2 || access("/proc", F_OK) == 0 || access(PLACE, F_OK) == 0 ? -EPERM
-											  : 0;
+	return j->has_namespaces ? root_check_empty() : 0;
 }
 
 /* ---- 4 and 5: identity ---- */

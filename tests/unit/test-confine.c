@@ -4,7 +4,9 @@
 
 #include <fcntl.h>
 #include <grp.h>
+#include <sched.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -14,6 +16,7 @@
 #include "confine/filter.h"
 #include "confine/landlock.h"
 #include "confine/rlimits.h"
+#include "confine/root.h"
 #include "confine/self.h"
 #include "confine/stages.h"
 
@@ -277,6 +280,48 @@ static void files_and_calls(void **state)
 	in_child(few_calls);
 }
 
+/* ---- root ---- */
+
+static int empty_root(void)
+{
+	const int flags = geteuid() == 0 ? CLONE_NEWNS : CLONE_NEWUSER | CLONE_NEWNS;
+	struct stat st;
+
+	EXPECT(unshare(flags) == 0);
+	EXPECT(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0);
+	EXPECT(root_check_empty() == -EPERM);
+	EXPECT(root_enter_empty("/no such directory") == -ENOENT);
+	EXPECT(root_enter("/proc/self") == -EINVAL); /* no mount */
+	EXPECT(root_enter_empty("/run") == 0);
+	EXPECT(root_check_empty() == 0);
+	EXPECT(stat("/run", &st) < 0 && errno == ENOENT);
+	EXPECT(stat("/..", &st) == 0 && st.st_nlink == 2);
+	EXPECT(mkdir("/x", 0755) < 0 && errno == EROFS);
+	return 0;
+}
+
+/* Read-only, but with a directory. */
+static int root_with_a_directory(void)
+{
+	const int flags = geteuid() == 0 ? CLONE_NEWNS : CLONE_NEWUSER | CLONE_NEWNS;
+
+	EXPECT(unshare(flags) == 0);
+	EXPECT(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0);
+	EXPECT(mount("x", "/run", "tmpfs", 0, "nr_inodes=2") == 0);
+	EXPECT(root_enter("/run") == 0);
+	EXPECT(root_check_empty() == -EPERM);
+	EXPECT(mkdir("/x", 0755) == 0);
+	EXPECT(mount(NULL, "/", NULL, MS_REMOUNT | MS_RDONLY, NULL) == 0);
+	EXPECT(root_check_empty() == -EPERM);
+	return 0;
+}
+
+static void roots(void **state)
+{
+	in_child(empty_root);
+	in_child(root_with_a_directory);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -286,6 +331,7 @@ int main(void)
 		cmocka_unit_test(attributes_of_a_process),
 		cmocka_unit_test(rights_of_versions),
 		cmocka_unit_test(files_and_calls),
+		cmocka_unit_test(roots),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
