@@ -81,6 +81,8 @@ struct broker_ops {
 	void (*reply)(void *arg, void *cookie, int fd, bool ok, enum broker_reason reason);
 	/* Is hutch-tap to carry the stream? NULL: none. Asked once, for an allowed stream. */
 	bool (*is_tapped)(void *arg, const struct target *t, enum rule_proto proto);
+	/* Must streams that ask for this name be tapped? Asked if conf.has_tap. */
+	bool (*is_name_tapped)(void *arg, const struct name *name);
 	/*
 	 * Passes both ends of a connected stream to hutch-tap, as duplicates. -EAGAIN: not now,
 	 * call broker_offer() later; any other error ends the stream.
@@ -92,6 +94,7 @@ struct broker_conf {
 	struct loop *loop;
 	const struct broker_ops *ops;
 	void *arg;
+	bool has_tap; /* some streams are tapped, so /tcp must not lead around that */
 	struct budget_limits limits;
 	const char *resolver; /* "ADDRESS:PORT" instead of /etc/resolv.conf; usually NULL */
 	uint64_t idle_ms, life_ms, peek_ms; /* 0: the defaults above */

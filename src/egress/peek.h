@@ -24,3 +24,14 @@ enum peek_result {
  */
 enum peek_result peek(enum rule_proto proto, const struct target *t, struct http_reading *rd,
 		      const void *data, size_t n, bool eof, char detail[static PEEK_DETAIL_MAX]);
+
+/* Does the host have a secret or a rule on requests? */
+typedef bool peek_tapped_fn(void *arg, const struct name *name);
+
+/*
+ * The same for a stream without a check (/tcp) in a sandbox that has a hutch-tap: any protocol
+ * passes, but not TLS or HTTP that asks for a tapped host, and so would lead around hutch-tap.
+ */
+enum peek_result peek_around(peek_tapped_fn *is_tapped, void *arg, const struct target *t,
+			     struct http_reading *rd, const void *data, size_t n, bool eof,
+			     char detail[static PEEK_DETAIL_MAX]);

@@ -120,11 +120,21 @@ static void await_first(struct stream *s)
 	(void)loop_set_timer(c->loop, &s->first, clock_mono() + c->peek_ms * NSEC_PER_MSEC);
 }
 
+static enum peek_result look_at_first(struct stream *s, const struct buf *b, bool eof)
+{
+	const struct broker_conf *c = &s->req.broker->conf;
+
+	if (s->req.proto == RULE_PROTO_TCP)
+		return peek_around(c->ops->is_name_tapped, c->arg, &s->req.target, &s->http,
+				   b->data, b->len, eof, s->detail);
+	return peek(s->req.proto, &s->req.target, &s->http, b->data, b->len, eof, s->detail);
+}
+
 static int on_filter(struct pump *p, const struct buf *b, bool eof)
 {
 	struct stream *s = p->arg;
 
-	switch (peek(s->req.proto, &s->req.target, &s->http, b->data, b->len, eof, s->detail)) {
+	switch (look_at_first(s, b, eof)) {
 	case PEEK_PASS:
 		loop_del_timer(&s->first);
 		return 1;
@@ -151,7 +161,8 @@ static void carry(struct stream *s, int fd)
 	if (s->tap)
 		return tapped_connected(s, fd);
 	/* With an unknown protocol, the client may wait for the server to speak first. */
-	if (!pump_passed(&s->pump) && s->req.proto != RULE_PROTO_ANY)
+	if (!pump_passed(&s->pump) && s->req.proto != RULE_PROTO_ANY &&
+	    s->req.proto != RULE_PROTO_TCP)
 		await_first(s);
 	r = pump_connect(&s->pump, fd);
 	if (r < 0) {
@@ -301,12 +312,17 @@ static void link_stream(struct broker *b, struct stream *s)
 	b->streams = s;
 }
 
+static bool is_checked(const struct stream *s)
+{
+	return s->req.proto != RULE_PROTO_TCP || s->req.broker->conf.has_tap;
+}
+
 static int start_pump(struct stream *s, int fd)
 {
 	struct broker *b = s->req.broker;
 	int one = 1;
 
-	s->pump.filter = s->req.proto == RULE_PROTO_TCP ? NULL : on_filter;
+	s->pump.filter = is_checked(s) ? on_filter : NULL;
 	s->pump.filter_max = PEEK_MAX;
 	s->pump.end = on_pump_end;
 	s->pump.arg = s;

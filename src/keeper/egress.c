@@ -143,16 +143,19 @@ static int new_broker(struct keeper *k, struct egress *g, struct err *e)
 					       .may_begin = is_recorded,
 					       .reply = on_reply,
 					       .is_tapped = tap_carries,
+					       .is_name_tapped = tap_knows,
 					       .hand_over = tap_hand_over };
 	static const struct broker_ops asked = { .report = on_asked_report,
 						 .may_begin = is_recorded,
 						 .reply = connection_reply,
 						 .is_tapped = tap_carries,
+						 .is_name_tapped = tap_knows,
 						 .hand_over = tap_hand_over };
 	struct broker_conf conf = {
 		.loop = k->loop,
 		.ops = egress_is_asked_for(k->engine, k->spec) ? &asked : &ops,
 		.arg = k,
+		.has_tap = g->tap.hosts,
 		.limits = { .bytes_out = k->spec->egress.bytes_out,
 			    .bytes_in = k->spec->egress.bytes_in,
 			    .streams = k->spec->egress.streams,

@@ -46,13 +46,24 @@ void tap_done(struct keeper *k)
 	t->hosts = ruleset_free(t->hosts);
 }
 
-/* A rule with the protocol "tcp" asks for no checks, so its streams stay end to end. */
-bool tap_carries(void *arg, const struct target *t, enum rule_proto proto)
+bool tap_knows(void *arg, const struct name *name)
 {
 	const struct keeper *k = arg;
 
-	return k->egress->tap.hosts && !t->is_addr && proto != RULE_PROTO_TCP &&
-	       ruleset_knows(k->egress->tap.hosts, &t->name);
+	return k->egress->tap.hosts && ruleset_knows(k->egress->tap.hosts, name);
+}
+
+/*
+ * Streams with the protocol "tcp" stay end to end, such as SSH, unless the port is one for TLS or
+ * HTTP: a rule added later, or a parent's in a fork, must not lead around hutch-tap. On other
+ * ports, the broker refuses TLS and HTTP that ask for such a host (tap_knows).
+ */
+bool tap_carries(void *arg, const struct target *t, enum rule_proto proto)
+{
+	const struct rule port = { .port = t->port };
+
+	return !t->is_addr && tap_knows(arg, &t->name) &&
+	       (proto != RULE_PROTO_TCP || rule_proto(&port) != RULE_PROTO_ANY);
 }
 
 /* ---- records ---- */

@@ -29,6 +29,7 @@ int tap_init(struct keeper *k, struct err *e);
 void tap_done(struct keeper *k);
 
 /* Callbacks of the broker. */
+bool tap_knows(void *arg, const struct name *name);
 bool tap_carries(void *arg, const struct target *t, enum rule_proto proto);
 int tap_hand_over(void *arg, const struct broker_handover *h);
 

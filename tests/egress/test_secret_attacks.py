@@ -15,7 +15,8 @@ import subprocess
 from urllib.parse import quote
 
 from boxes import WORLD, log, run
-from sandbox import MACHINE, as_root, start
+from origin import HOSTS
+from sandbox import MACHINE, as_root, hutch, start
 from tapped import API, CLAUDE, EVIL, GIT, RULES, TapCase, credentials, headers, hits, in_memory, probe, processes_of
 from waiting import eventually
 
@@ -140,6 +141,66 @@ class Elsewhere(TapCase):
         for seen in self.requests(API, "/upgrade"):
             self.assertEqual(headers(seen, "upgrade") + headers(seen, "http2-settings"), [])
         self.assertEqual([r for r in self.requests() if r["method"] == "PRI"], [])
+
+
+class Around(TapCase):
+    """Other ways to the server of a host with rules: hutch-tap reads the requests, or no byte
+    arrives. The control is the same way to a host without secret or rule."""
+
+    ALIAS = "alias.hutch.test"
+    HTTP = [{"host": RULES, "paths": ["/good/**"]}]
+
+    def setUp(self):
+        super().setUp()
+        WORLD("dns", name=self.ALIAS, entry={"a": [HOSTS[RULES]]})
+        self.addCleanup(WORLD, "dns", name=self.ALIAS, entry=None)
+
+    def guarded(self, box, *opts):
+        """Requests to the host itself are read, whatever rule allows them."""
+        self.n += 1
+        self.assertEqual(self.status(box, *opts, f"https://{RULES}/good/{self.n}"), "200")
+        self.assertEqual(self.status(box, *opts, f"https://{RULES}/bad/{self.n}"), "403")
+        self.one(RULES, f"/good/{self.n}")
+
+    def allow(self, box, rule):
+        self.ended(hutch("egress", "allow", box, rule), 0)
+
+    def test_rules_added_at_run_time(self):
+        box = self.tapped(http=self.HTTP, domains=[EVIL])
+        self.guarded(box)
+        for rule in (f"{RULES}:443/tcp", ".hutch.test:443/tcp", f"{RULES}:443/tls+ech", f"{RULES}:443"):
+            self.allow(box, rule)
+            self.guarded(box)
+        self.allow(box, f"{RULES}:80/tcp")
+        self.assertEqual([self.status(box, f"http://{RULES}/{path}") for path in ("good/http", "bad/http")], ["200", "403"])
+        self.assertEqual(self.requests(path="/bad"), [])
+
+    def test_wildcards_and_proxies(self):
+        box = self.tapped(http=self.HTTP, domains=[".hutch.test", ".hutch.test:443/tcp"])
+        for opts in ((), ("-x http://127.0.0.1:3128",), ("-x socks5h://127.0.0.1:3128",)):
+            self.guarded(box, *opts)
+        self.assertEqual(self.requests(path="/bad"), [])
+
+    def test_a_rule_for_a_subtree(self):
+        """A wildcard in egress.http, and a policy that allows names below it one by one."""
+        box = self.tapped(http=[{"host": ".hutch.test", "paths": ["/good/**"]}], domains=[f"{RULES}:443"])
+        self.guarded(box)
+        self.allow(box, f"{RULES}:443/tcp")
+        self.guarded(box)
+
+    def test_by_other_names_and_addresses(self):
+        """TLS and HTTP that ask for the host are refused on a stream to its server, even if a rule
+        has /tcp. A server that does not care for the name is beyond rules for names."""
+        box = self.tapped(http=self.HTTP, domains=[f"{self.ALIAS}:443/tcp", f"{self.ALIAS}:80/tcp", f"{EVIL}:443/tcp", f"{EVIL}:80/tcp", EVIL])
+        self.allow(box, f"{HOSTS[RULES]}:443/tcp")
+        for n, (host, port, sni) in enumerate((h, p, s) for h in (self.ALIAS, EVIL) for p, s in ((443, RULES), (443, EVIL), (80, ""))):
+            asked = RULES if sni != EVIL else EVIL
+            [answer] = self.raw(box, probe(host, get(asked, f"/around-{n}"), port=port, sni=sni, verify=False))
+            self.assertEqual("200" in answer.partition("\r\n")[0], asked == EVIL, answer)
+        proxy = f"-k -x http://127.0.0.1:3128 --connect-to {RULES}:443:{HOSTS[RULES]}:443"
+        self.assertIn(self.status(box, f"{proxy} https://{RULES}/around-address"), ("000",))
+        self.assertEqual({r["host"] for r in self.requests(path="/around")}, {EVIL})
+        self.guarded(box)
 
 
 class Smuggling(TapCase):

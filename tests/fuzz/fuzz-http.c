@@ -6,6 +6,11 @@
 #include "egress/peek.h"
 #include "fuzz.h"
 
+static bool is_tapped(void *arg, const struct name *name)
+{
+	return true;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static const struct target t = { .port = 80, .name = { 5, "a.com" } };
@@ -37,5 +42,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (peek(RULE_PROTO_HTTP, &t, &rd, data, size, false, detail) == PEEK_PASS)
 		assert(r == 1 && h.host_len >= 5 && strncasecmp(h.host, "a.com", 5) == 0);
 	(void)peek(RULE_PROTO_ANY, &t, &other, data, size, true, detail);
+	rd = (struct http_reading){ 0 };
+	assert(peek_around(is_tapped, NULL, &t, &rd, data, size, true, detail) == PEEK_REFUSE ||
+	       looks <= 0);
 	return 0;
 }

@@ -24,6 +24,11 @@ static bool is_tapped(void *arg, const struct target *t, enum rule_proto proto)
 	return !t->is_addr && t->name.text[0] == 'a' && proto != RULE_PROTO_TCP;
 }
 
+static bool is_name_tapped(void *arg, const struct name *name)
+{
+	return name->text[0] == 'a';
+}
+
 static int hand_over(void *arg, const struct broker_handover *h)
 {
 	struct hands *x = arg;
@@ -42,7 +47,11 @@ static int hand_over(void *arg, const struct broker_handover *h)
 }
 
 static const struct broker_ops ops = {
-	.report = desk_report, .reply = desk_reply, .is_tapped = is_tapped, .hand_over = hand_over
+	.report = desk_report,
+	.reply = desk_reply,
+	.is_tapped = is_tapped,
+	.is_name_tapped = is_name_tapped,
+	.hand_over = hand_over,
 };
 
 static struct broker_conf conf_of(struct hands *x, struct world *w)
@@ -119,6 +128,73 @@ TEST_WITH(other_streams_are_moved_here, world_setup, world_teardown)
 		(void)fd_close(srv[i]);
 	}
 	assert_int_equal(x.asked, 0);
+	(void)broker_free(x.desk.b);
+}
+
+/* Sends the first bytes of a stream. `detail` NULL: they arrive; else why they do not. */
+static void around(struct hands *x, int listener, const char *target, const void *data, size_t n,
+		   const char *detail)
+{
+	const size_t ended = x->desk.ended;
+	int fd = desk_open(&x->desk, target), srv = world_accept(x->desk.w, listener);
+
+	desk_put(srv, "220", 3); /* a server may speak first */
+	world_expect(x->desk.w, fd, "220", 3);
+	desk_put(fd, data, n);
+	if (detail) {
+		WORLD_UNTIL(x->desk.w, x->desk.ended == ended + 1);
+		assert_int_equal(desk_last(&x->desk)->reason, BROKER_CONTENT);
+		assert_non_null(strstr(desk_last(&x->desk)->detail, detail));
+		assert_int_equal(desk_last(&x->desk)->out, 0);
+	} else {
+		world_expect(x->desk.w, srv, data, n);
+	}
+	(void)fd_close(fd);
+	(void)fd_close(srv);
+	WORLD_UNTIL(x->desk.w, x->desk.ended == ended + 1);
+}
+
+#define TEXT(s) (s), sizeof(s) - 1
+
+/* A rule with /tcp for another name of a server, for its address, or for another port. */
+TEST_WITH(tcp_does_not_lead_around_the_tap, world_setup, world_teardown)
+{
+	static const char *const targets[] = { "b.example.com:22", "93.184.0.1:22" };
+	static const char asked[] = "so that hutch-tap reads them";
+	struct world *w = WORLD(state);
+	struct hands x = { 0 };
+	struct broker_conf c = conf_of(&x, w);
+	_listening_ l = world_listen("93.184.0.1", 22);
+	uint8_t hello[2048];
+	size_t n;
+
+	c.has_tap = true;
+	desk_start(&x.desk, &c, RULES("+.example.com:22/tcp", "+93.184.0.1:22/tcp"));
+	for (size_t i = 0; i < ARRAY_SIZE(targets); i++) {
+		n = desk_hello("a.example.com", false, 1, hello);
+		around(&x, l, targets[i], hello, n, asked);
+		n = desk_hello("b.example.com", true, 1000, hello);
+		around(&x, l, targets[i], hello, n, "encrypted");
+		around(&x, l, targets[i], TEXT("\x16\x03\x01\x00\x00"), "");
+		around(&x, l, targets[i], TEXT("GET / HTTP/1.1\r\nHost: A.example.com:22\r\n\r\n"),
+		       asked);
+		around(&x, l, targets[i], TEXT("GET / HTTP/1.1\nHost: a.example.com\n\n"), "");
+		around(&x, l, targets[i], TEXT("GET / HTTP/1.1\r\nHost: a_\r\n\r\n"), "host");
+		n = desk_hello("b.example.com", false, 1000, hello);
+		around(&x, l, targets[i], hello, n, NULL);
+		n = desk_hello(NULL, false, 1000, hello);
+		around(&x, l, targets[i], hello, n, NULL);
+		around(&x, l, targets[i], TEXT("GET / HTTP/1.1\r\nHost: c.test\r\n\r\n"), NULL);
+		around(&x, l, targets[i], TEXT("SSH-2.0-OpenSSH_9.2\r\n"), NULL);
+	}
+	/* A tapped host's own port for another protocol. */
+	around(&x, l, "a.example.com:22", TEXT("SSH-2.0-OpenSSH_9.2\r\n"), NULL);
+	n = desk_hello(NULL, false, 1000, hello);
+	around(&x, l, "a.example.com:22", hello, n, asked);
+	n = desk_hello("b.example.com", false, 1000, hello);
+	around(&x, l, "a.example.com:22", hello, n, asked);
+	around(&x, l, "a.example.com:22", TEXT("GET / HTTP/1.1\r\nHost: 93.184.0.1\r\n\r\n"),
+	       asked);
 	(void)broker_free(x.desk.b);
 }
 
