@@ -1,19 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An exchange, internal to exchange*.c.
+ * An exchange, internal to exchange*.c: the connections and the framing of HTTP/1.1. call.h has
+ * what belongs to one request.
  *
  *  exchange.c           its life, bytes and ends of both connections
- *  exchange-request.c   bytes of the client: rules, secrets, bodies
+ *  exchange-request.c   bytes of the client
  *  exchange-response.c  bytes of the server
- *  exchange-end.c       the end of a request: records, and responses by hutch-tap itself
+ *  exchange-end.c       the end of a request, and responses by hutch-tap itself
  */
 #pragma once
 
-#include "tap/aws-chunk.h"
-#include "tap/body.h"
-#include "tap/inject.h"
-#include "tap/mask.h"
-#include "tap/response.h"
+#include "tap/call.h"
 
 enum client_phase {
 	CLIENT_HEAD,
@@ -30,11 +27,6 @@ enum server_phase {
 	SERVER_RAW,
 };
 
-enum {
-	COLLECT_MAX = 1024 * 1024,
-	INTERIM_MAX = 64, /* 1xx responses before the final one */
-};
-
 struct exchange {
 	struct exchange_conf conf;
 	struct buf to_server, to_client;
@@ -43,31 +35,19 @@ struct exchange {
 	bool over, server_done, client_eof;
 	size_t served; /* complete responses */
 
-	struct mask *mask; /* the secrets sent on this connection; NULL: none yet */
-
 	/* The request in progress. */
-	bool active;	/* it must be reported */
-	bool responded; /* the head of its final response is written */
+	struct call call;
 	bool close;	/* the connections end after it */
 	bool old;	/* the client does not know chunks and 1xx */
-	bool websocket;
-	bool opaque; /* the response is compressed, although it must be searched */
-	unsigned int interims;
-	uint64_t started, max_body;
-	struct tap_request record;
+	bool websocket; /* was requested */
 
 	struct head_input client_head, server_head;
 	struct body client_body, server_body;
 	enum body_kind to_server_kind, to_client_kind;
-	struct buf collected;
-	struct aws_chunks *chunks; /* signs the body's chunks; NULL: it has none */
 };
 
 /* Answers the request in progress, if its response has not begun, reports it and closes. */
 void exchange_refuse(struct exchange *x, const struct refusal *why);
-
-/* Reports the request in progress. */
-void exchange_report(struct exchange *x, enum tap_result result, const char *text);
 
 /* The response is complete. */
 void exchange_complete(struct exchange *x);

@@ -1,24 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tap/exchange-inner.h"
 
-enum {
-	STATUS_SWITCHING = 101,
-	STATUS_FINAL = 200,
-};
-
-static int bad(struct refusal *why, const char *what)
-{
-	return refuse(why, TAP_BAD_RESPONSE, 502, "the response of the server has %s", what);
-}
-
 static int switch_protocols(struct exchange *x, struct response *r, struct refusal *why)
 {
 	if (!x->websocket || !r->websocket || x->client != CLIENT_WAIT)
-		return bad(why, "an upgrade that was not requested");
+		return call_bad_response(why, "an upgrade that was not requested");
 	x->to_client_kind = BODY_NONE;
-	response_write(&x->to_client, r, BODY_NONE, false, x->mask);
-	x->responded = x->record.upgraded = true;
-	x->record.status = STATUS_SWITCHING;
+	response_write(&x->to_client, r, BODY_NONE, false, x->call.mask);
+	call_response(&x->call, r);
+	x->call.record.upgraded = true;
 	x->server = SERVER_RAW;
 	x->client = CLIENT_RAW;
 	return 0;
@@ -29,10 +19,10 @@ static int interim(struct exchange *x, struct response *r, struct refusal *why)
 {
 	if (r->status == STATUS_SWITCHING)
 		return switch_protocols(x, r, why);
-	if (++x->interims > INTERIM_MAX)
-		return bad(why, "too many interim responses before it");
+	if (call_interim(&x->call, why) < 0)
+		return -EBADMSG;
 	if (!x->old)
-		response_write(&x->to_client, r, BODY_NONE, false, x->mask);
+		response_write(&x->to_client, r, BODY_NONE, false, x->call.mask);
 	return 0;
 }
 
@@ -45,10 +35,8 @@ static void final(struct exchange *x, struct response *r)
 		kind = BODY_UNTIL_CLOSE;
 	x->close |= r->close || kind == BODY_UNTIL_CLOSE || x->client != CLIENT_WAIT;
 	x->to_client_kind = kind;
-	x->opaque = x->mask && response_is_compressed(r);
-	response_write(&x->to_client, r, kind, x->close, x->mask);
-	x->responded = true;
-	x->record.status = (uint16_t)r->status;
+	call_response(&x->call, r);
+	response_write(&x->to_client, r, kind, x->close, x->call.mask);
 	body_start(&x->server_body, r->kind, r->length, true);
 	x->server = SERVER_BODY;
 	if (x->server_body.done)
@@ -59,10 +47,10 @@ static int read_head(struct exchange *x, struct refusal *why)
 {
 	const char *reason = NULL;
 	struct response r;
-	int ret = response_parse(&x->server_head, x->record.method, &r, &reason);
+	int ret = response_parse(&x->server_head, x->call.record.method, &r, &reason);
 
 	if (ret < 0)
-		ret = bad(why, reason);
+		ret = call_bad_response(why, reason);
 	else if (r.status < STATUS_FINAL)
 		ret = interim(x, &r, why);
 	else
@@ -78,9 +66,9 @@ static ssize_t step_head(struct exchange *x, const char *data, size_t n, struct 
 	int r = head_feed(&x->server_head, data, n, &used, &reason);
 
 	if (r == -EBADMSG)
-		return bad(why, reason);
+		return call_bad_response(why, reason);
 	if (r == -E2BIG)
-		return bad(why, "a head that is too long");
+		return call_bad_response(why, "a head that is too long");
 	if (r > 0)
 		r = read_head(x, why);
 	return r < 0 ? r : (ssize_t)used;
@@ -92,8 +80,7 @@ static int pass(struct exchange *x, const char *data, size_t n)
 	const char *masked;
 	size_t masked_n;
 
-	x->record.bytes_in += n;
-	if (mask_feed(x->mask, data, n, &masked, &masked_n) < 0)
+	if (call_pass(&x->call, data, n, &masked, &masked_n) < 0)
 		return -ENOMEM;
 	body_write(&x->to_client, x->to_client_kind, masked, masked_n);
 	return 0;
@@ -106,7 +93,7 @@ static ssize_t step_body(struct exchange *x, const char *data, size_t n, struct 
 	ssize_t used = body_feed(&x->server_body, data, n, &piece, &piece_n);
 
 	if (used < 0)
-		return bad(why, "broken chunks");
+		return call_bad_response(why, "broken chunks");
 	if (pass(x, piece, piece_n) < 0)
 		return -ENOMEM;
 	if (!x->server_body.done)
@@ -126,7 +113,7 @@ ssize_t exchange_server_step(struct exchange *x, const char *data, size_t n)
 	switch (x->server) {
 	case SERVER_IDLE:
 		/* Never taken for the response to a later request. */
-		r = bad(&why, "bytes that no request asked for");
+		r = call_bad_response(&why, "bytes that no request asked for");
 		break;
 	case SERVER_HEAD:
 		r = step_head(x, data, n, &why);

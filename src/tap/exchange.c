@@ -16,7 +16,7 @@ int exchange_new(const struct exchange_conf *c, struct exchange **ret)
 	x->conf = *c;
 	x->to_server = x->to_client = (struct buf)BUF_INIT(OUT_MAX);
 	x->client_head = x->server_head = (struct head_input)HEAD_INPUT_INIT;
-	x->collected = (struct buf)BUF_INIT(COLLECT_MAX);
+	call_init(&x->call, &x->conf);
 	*ret = x;
 	return 0;
 }
@@ -29,11 +29,9 @@ struct exchange *exchange_free(struct exchange *x)
 		sodium_memzero(x->to_server.data, x->to_server.cap);
 	buf_done(&x->to_server);
 	buf_done(&x->to_client);
-	buf_done(&x->collected);
 	head_input_reset(&x->client_head);
 	head_input_reset(&x->server_head);
-	x->mask = mask_free(x->mask);
-	x->chunks = aws_chunks_free(x->chunks);
+	call_done(&x->call);
 	free(x);
 	return NULL;
 }
@@ -46,19 +44,10 @@ void exchange_abort(struct exchange *x, enum tap_result result, const char *text
 
 	if (x->over)
 		return;
-	switch (result) {
-	case TAP_SERVER_TRUST:
-	case TAP_SERVER_TLS:
-	case TAP_SERVER_CLOSED:
-	case TAP_BAD_RESPONSE:
-	case TAP_TIME:
-		(void)refuse(&why, result, result == TAP_TIME ? 504 : 502, "%s", text);
+	if (call_refusal(result, text, &why))
 		exchange_refuse(x, &why);
-		break;
-	default:
-		exchange_report(x, result, text);
-		x->over = true;
-	}
+	call_report(&x->call, result, text);
+	x->over = true;
 }
 
 /* ---- bytes ---- */
@@ -126,7 +115,7 @@ void exchange_client_eof(struct exchange *x)
  */
 static bool is_stale(const struct exchange *x)
 {
-	return x->served > 0 && x->server_head.text.len == 0 && x->interims == 0;
+	return x->served > 0 && x->server_head.text.len == 0 && x->call.interims == 0;
 }
 
 void exchange_server_eof(struct exchange *x)
@@ -137,8 +126,8 @@ void exchange_server_eof(struct exchange *x)
 	case SERVER_IDLE:
 	case SERVER_HEAD:
 		if (is_stale(x)) {
-			exchange_report(x, TAP_SERVER_CLOSED,
-					"the server closed before its response");
+			call_report(&x->call, TAP_SERVER_CLOSED,
+				    "the server closed before its response");
 			x->over = true;
 		}
 		exchange_abort(x, TAP_SERVER_CLOSED, "the server closed before its response");
@@ -152,7 +141,7 @@ void exchange_server_eof(struct exchange *x)
 		break;
 	case SERVER_RAW:
 		(void)exchange_flush_mask(x);
-		exchange_report(x, TAP_DONE, "");
+		call_report(&x->call, TAP_DONE, "");
 		x->over = true;
 		break;
 	}
@@ -180,10 +169,10 @@ bool exchange_server_done(const struct exchange *x)
 
 bool exchange_idle(const struct exchange *x)
 {
-	return !x->over && !x->active && x->client_head.text.len == 0;
+	return !x->over && !x->call.active && x->client_head.text.len == 0;
 }
 
 bool exchange_in_request(const struct exchange *x)
 {
-	return x->active;
+	return x->call.active;
 }
