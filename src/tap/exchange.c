@@ -176,3 +176,8 @@ bool exchange_in_request(const struct exchange *x)
 {
 	return x->call.active;
 }
+
+bool exchange_cuts_request(const struct exchange *x)
+{
+	return x->to_server.len > 0 || (x->client == CLIENT_BODY && x->server != SERVER_IDLE);
+}

@@ -73,3 +73,6 @@ int exchange_release(struct exchange *x);
 bool exchange_idle(const struct exchange *x);
 /* True from the end of a request's head until its report. */
 bool exchange_in_request(const struct exchange *x);
+/* The server has, or may have, a part of a request that will not become whole if the stream ends
+ * now: it must not see an orderly end. */
+bool exchange_cuts_request(const struct exchange *x);

@@ -97,6 +97,18 @@ static void finish(struct stream *s, enum tap_result result, const char *text)
 	set_result(s, result, text);
 }
 
+/* A server that has a part of a request must not read it as the whole one. */
+static void close_server(struct stream *s, bool gently)
+{
+	struct conn *c = &s->server.conn;
+
+	if (s->exchange && (c->pending.len > 0 || exchange_cuts_request(s->exchange)))
+		conn_reset_on_close(c);
+	else if (gently)
+		conn_shut(c);
+	conn_done(c);
+}
+
 /* After this the program must not read a partial response as a whole one. */
 static void finish_hard(struct stream *s, enum tap_result result, const char *text)
 {
@@ -148,6 +160,7 @@ static void stream_free(struct stream *s)
 
 	loop_del_timer(&s->clock);
 	due_remove(s);
+	close_server(s, false);
 	side_done(&s->client);
 	side_done(&s->server);
 	(void)exchange_free(s->exchange);
@@ -368,7 +381,8 @@ static int serve_server(struct stream *s)
 		return answer_for_server(s);
 	if (!v->conn.is_shaken)
 		return 0;
-	wrote = give(v, exchange_to_server(x), true);
+	/* After a refusal in the middle of a request, its bytes stay here. */
+	wrote = exchange_over(x) ? 0 : give(v, exchange_to_server(x), true);
 	if (wrote < 0) /* it may have answered before it closed */
 		buf_reset(exchange_to_server(x));
 	if (exchange_server_done(x) && exchange_to_server(x)->len == 0)
@@ -394,8 +408,7 @@ static int serve_server(struct stream *s)
  * response. */
 static void begin_linger(struct stream *s)
 {
-	conn_shut(&s->server.conn);
-	conn_done(&s->server.conn);
+	close_server(s, true);
 	conn_shut(&s->client.conn);
 	buf_done(&s->client.kept);
 	s->stage = STAGE_LINGER;

@@ -42,7 +42,7 @@ enum {
 struct end {
 	int fd;
 	SSL *ssl; /* NULL: plain */
-	bool is_shaken, has_failed, is_eof, is_clean, answers;
+	bool is_shaken, has_failed, is_eof, is_clean, is_reset, answers;
 	unsigned long error;
 	struct buf in;
 	char out[8192];
@@ -271,6 +271,7 @@ static inline void note_error(struct end *p, int r)
 		return;
 	p->is_eof = true;
 	p->is_clean = error == SSL_ERROR_ZERO_RETURN;
+	p->is_reset = error == SSL_ERROR_SYSCALL && errno == ECONNRESET;
 	p->error = ERR_peek_last_error();
 	p->has_failed = !p->is_clean;
 }
@@ -290,6 +291,7 @@ static inline ssize_t end_read(struct end *p, char *data, size_t n)
 	if (k == 0 || (k < 0 && errno != EAGAIN)) {
 		p->is_eof = true;
 		p->is_clean = k == 0;
+		p->is_reset = k < 0 && errno == ECONNRESET;
 	}
 	return k;
 }

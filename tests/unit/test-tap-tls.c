@@ -258,6 +258,86 @@ TEST_TAP(a_program_that_leaves_ends_its_stream)
 	wait_for(p.server->is_eof);
 }
 
+#define RULE(max_body)                                                                            \
+	"{\"secrets\": [], \"values\": {}, \"http\": [{\"host\": \"" HOST                         \
+	"\", \"methods\": [], \"paths\": [], \"max_body\": " max_body ", \"rate\": 0, \"deny\": " \
+	"false, \"at\": \"\"}]}"
+#define POST "POST / HTTP/1.1\r\nHost: " HOST "\r\nContent-Length: "
+
+static struct pair open_as(bool tls)
+{
+	return tls ? open_tls() : open_with(NULL, NULL, "");
+}
+
+/* Without TLS, only the reset tells the server that something is missing. */
+static void a_cut_request_is_reset(bool tls)
+{
+	struct pair whole = open_as(tls), cut = open_as(tls);
+
+	say(whole.client, POST "5\r\n\r\nwhole");
+	say(cut.client, POST "50\r\n\r\npart");
+	wait_for(has(whole.server, "whole") && has(cut.server, "part"));
+	say(whole.server, OK);
+	wait_for(has(whole.client, "hello"));
+	end_close(whole.client);
+	end_close(cut.client);
+	wait_for(whole.server->is_eof && cut.server->is_eof);
+	assert_true(whole.server->is_clean && !whole.server->is_reset);
+	assert_true(cut.server->is_reset && !cut.server->is_clean);
+	wait_for(end_of(&cut));
+	assert_int_equal(world.requests[world.n_requests - 1].result, TAP_CLIENT_CLOSED);
+}
+
+TEST_TAP(a_server_does_not_take_a_cut_request_as_whole)
+{
+	begin();
+	a_cut_request_is_reset(true);
+	a_cut_request_is_reset(false);
+}
+
+/* The request is refused in its middle: nothing of it follows, and the program has its reason. */
+static void a_refused_body_is_reset(bool tls)
+{
+	struct pair p = open_as(tls);
+
+	say(p.client, "POST / HTTP/1.1\r\nHost: " HOST "\r\nTransfer-Encoding: chunked\r\n\r\n"
+		      "4\r\npart\r\n");
+	wait_for(has(p.server, "part"));
+	say(p.client, "6\r\nbeyond\r\n0\r\n\r\n");
+	wait_for(p.client->is_eof);
+	assert_true(p.client->is_clean && has(p.client, "HTTP/1.1 413 "));
+	end_close(p.client);
+	wait_for(p.server->is_eof);
+	assert_true(p.server->is_reset);
+	assert_false(has(p.server, "beyond"));
+	assert_false(has(p.server, "\r\n0\r\n"));
+}
+
+TEST_TAP(a_body_over_the_limit_ends_in_a_reset)
+{
+	send_config(RULE("8"), world.root_cert);
+	a_refused_body_is_reset(true);
+	a_refused_body_is_reset(false);
+}
+
+/* A denied request has no part at the server, whose connection ends in order. */
+TEST_TAP(a_refused_head_is_no_cut_request)
+{
+	struct pair p;
+
+	send_config(RULE("8"), world.root_cert);
+	p = open_tls();
+	ask_and_answer(&p);
+	buf_reset(&p.server->in);
+	say(p.client, POST "9\r\n\r\n");
+	wait_for(p.client->is_eof);
+	assert_true(p.client->is_clean && has(p.client, "HTTP/1.1 413 "));
+	end_close(p.client);
+	wait_for(p.server->is_eof);
+	assert_true(p.server->is_clean);
+	assert_int_equal(p.server->in.len, 0);
+}
+
 TEST_TAP(large_bodies_pass_with_little_room)
 {
 	static char body[4 << 20];
