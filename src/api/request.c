@@ -80,6 +80,12 @@ const char *request_agent(const struct request *r)
 							      : r->api->config->agent;
 }
 
+bool request_may_use(const struct request *r, const char *agent)
+{
+	return r->role == ROLE_ADMIN || str_eq(agent, request_agent(r)) ||
+	       key_grant_has(&r->grant, agent);
+}
+
 /* ---- answers ---- */
 
 void request_text(struct request *r, int status, const char *type, const char *text, size_t n)

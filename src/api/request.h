@@ -73,6 +73,9 @@ struct request {
 /* Returns the default agent of the client: the first one granted to the key, else hutchd's. */
 const char *request_agent(const struct request *r);
 
+/* May the client create sandboxes of this agent? Then the agent's policy is not secret to it. */
+bool request_may_use(const struct request *r, const char *agent);
+
 /* ---- answers that end the request ---- */
 void request_answer(struct request *r, int status, json_t *body); /* taken; NULL: out of memory */
 void request_empty(struct request *r, int status);

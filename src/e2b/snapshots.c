@@ -350,6 +350,12 @@ static void have_fork(struct request *r)
 
 	if (!s)
 		return;
+	/* The copy would have the policy of its original, and so the secrets. */
+	if (!request_may_use(r, b->spec.agent)) {
+		request_fail(r, 403, "the key may not use the agent of sandbox %s any more",
+			     b->sandbox.id);
+		return;
+	}
 	(void)snprintf(s->id, sizeof(s->id), "%s", b->sandbox.id);
 	s->count = 1;
 	rc = e2b_timeout(r->body, "timeout", E2B_TIMEOUT_DEFAULT, &seconds, &e);

@@ -86,20 +86,13 @@ static void image(struct request *r)
 							    r->args[0], NULL });
 }
 
-/* Whether the client may create sandboxes of this agent; then its policy is not secret. */
-static bool is_granted(const struct request *r, const char *agent)
-{
-	return r->role == ROLE_ADMIN || str_eq(agent, request_agent(r)) ||
-	       key_grant_has(&r->grant, agent);
-}
-
 static void granted_only(const struct request *r, json_t *list)
 {
 	for (size_t i = json_array_size(list); i > 0; i--) {
 		const json_t *one = json_array_get(list, i - 1);
 		const char *name = json_string_value(json_object_get(one, "name"));
 
-		if (!name || !is_granted(r, name))
+		if (!name || !request_may_use(r, name))
 			(void)json_array_remove(list, i - 1);
 	}
 	without_places(r, list);
@@ -125,7 +118,7 @@ static void policy(struct request *r)
 {
 	char text[REQUEST_TEXT_MAX / 2];
 	struct err e = ERR_INIT;
-	int rc = is_granted(r, r->args[0]) ? find_policy(r->args[0], &e) : -ENOENT;
+	int rc = request_may_use(r, r->args[0]) ? find_policy(r->args[0], &e) : -ENOENT;
 
 	(void)snprintf(text, sizeof(text), "the policy of agent '%s' does not compile on this host",
 		       r->args[0]);
