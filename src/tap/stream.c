@@ -10,9 +10,15 @@
  * serve() moves bytes in rounds, as long as any move, at most ROUNDS for one event; a stream with
  * more to do is served again after the others (due). Bytes that the exchange does not consume are
  * kept, at most KEPT_MAX for each direction; then that side is not read.
+ *
+ * A program that has left must not keep its stream. A broken connection, or one whose TLS was not
+ * ended, cannot receive a response: the stream ends as soon as the server has what was sent. A
+ * program that has ended its direction in order may wait for the response; it gets LEFT_TIME
+ * without a byte.
  */
 #include "tap/stream.h"
 
+#include <openssl/ssl.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -22,6 +28,7 @@
 #define SHAKE_TIME  (30 * NSEC_PER_SEC)
 #define HEAD_TIME   (60 * NSEC_PER_SEC)
 #define LINGER_TIME (5 * NSEC_PER_SEC)
+#define LEFT_TIME   (60 * NSEC_PER_SEC)
 #define HELD_TIME   (50 * NSEC_PER_MSEC)
 
 enum {
@@ -47,6 +54,7 @@ enum timer {
 	TIMER_HEAD,
 	TIMER_LINGER,
 	TIMER_HELD,
+	TIMER_LEFT,
 };
 
 struct side {
@@ -189,6 +197,9 @@ static void on_timer(struct loop_timer *src)
 		break;
 	case TIMER_LINGER:
 		s->stage = STAGE_END;
+		break;
+	case TIMER_LEFT:
+		finish(s, TAP_TIME, "the program ended its direction, and no bytes came since");
 		break;
 	case TIMER_HELD:
 		s->timer = TIMER_NONE;
@@ -430,6 +441,23 @@ static void linger(struct stream *s)
 		due_add(s);
 }
 
+static bool has_left(const struct stream *s)
+{
+	const struct conn *c = &s->client.conn;
+
+	return c->is_lost || (c->is_eof && c->is_cut);
+}
+
+/* Nothing moves any more, and the program cannot receive a response. */
+static void end_if_left(struct stream *s)
+{
+	const struct conn *v = &s->server.conn;
+
+	if (has_left(s) && (s->server_failed || (v->is_shaken && v->pending.len == 0 &&
+						 exchange_to_server(s->exchange)->len == 0)))
+		finish(s, TAP_CLIENT_CLOSED, "the program broke the connection");
+}
+
 static bool is_sent(struct stream *s)
 {
 	return exchange_over(s->exchange) && exchange_to_client(s->exchange)->len == 0;
@@ -451,9 +479,25 @@ static void close_if_over(struct stream *s)
 
 /* ---- one event ---- */
 
+static void choose_timer(struct stream *s, bool moved)
+{
+	if (s->timer == TIMER_SHAKE)
+		return;
+	if (moved && s->timer == TIMER_LEFT)
+		set_timer(s, TIMER_NONE, 0);
+	if (!exchange_idle(s->exchange) && !exchange_in_request(s->exchange))
+		set_timer(s, TIMER_HEAD, HEAD_TIME);
+	else if (exchange_is_held(s->exchange))
+		set_timer(s, TIMER_HELD, HELD_TIME);
+	else if (s->client.conn.is_eof || s->client.conn.is_lost)
+		set_timer(s, TIMER_LEFT, LEFT_TIME);
+	else
+		set_timer(s, TIMER_NONE, 0);
+}
+
 static void serve(struct stream *s)
 {
-	int moved = 1;
+	int moved = 1, moves = 0;
 
 	for (int i = 0; i < ROUNDS && moved; i++) {
 		if (s->tap->n_queued >= TAP_QUEUE_LONG)
@@ -468,19 +512,16 @@ static void serve(struct stream *s)
 			moved |= serve_server(s);
 		if (s->stage == STAGE_END)
 			return;
+		moves += moved;
 	}
 	if (moved)
 		due_add(s);
 	else
 		close_if_over(s);
-	if (s->stage != STAGE_SERVE || s->timer == TIMER_SHAKE)
-		return;
-	if (!exchange_idle(s->exchange) && !exchange_in_request(s->exchange))
-		set_timer(s, TIMER_HEAD, HEAD_TIME);
-	else if (exchange_is_held(s->exchange))
-		set_timer(s, TIMER_HELD, HELD_TIME);
-	else
-		set_timer(s, TIMER_NONE, 0);
+	if (s->stage == STAGE_SERVE && !moved)
+		end_if_left(s);
+	if (s->stage == STAGE_SERVE)
+		choose_timer(s, moves > 0);
 }
 
 static bool wants_out(const struct conn *c, const struct buf *b)
@@ -538,6 +579,22 @@ static bool may_pass(void *arg, size_t i)
 	return tap_may_pass(s->tap, i);
 }
 
+/* The program sees why, at the cost of no memory: an alert, or a response. */
+static void refuse_program(int fd, uint8_t byte)
+{
+	static const uint8_t alert[] = { 0x15, 3, 3, 0, 2, 2, SSL_AD_INTERNAL_ERROR };
+	static const char response[] = "HTTP/1.1 503 Service Unavailable\r\n"
+				       "Content-Type: text/plain\r\nX-Hutch-Denied: resources\r\n"
+				       "Retry-After: 10\r\nConnection: close\r\n\r\n"
+				       "hutch: hutch-tap has too many streams or no memory\n";
+	const bool tls = byte == TLS_HANDSHAKE;
+
+	(void)send(fd, tls ? (const void *)alert : response,
+		   tls ? sizeof(alert) : sizeof(response) - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+	/* With unread bytes, closing would reset the connection. */
+	(void)recv(fd, scratch, sizeof(scratch), MSG_DONTWAIT);
+}
+
 static void begin(struct stream *s)
 {
 	uint8_t byte = 0;
@@ -561,6 +618,7 @@ static void begin(struct stream *s)
 	if (exchange_new(&conf, &s->exchange) < 0 ||
 	    (s->tls && (tls_connect(&s->server.conn, &s->server.peer) < 0 ||
 			tls_accept(&s->client.conn, &s->client.peer) < 0))) {
+		refuse_program(s->client.conn.fd, byte);
 		finish(s, TAP_FAULT, "out of memory");
 		return;
 	}
@@ -635,14 +693,34 @@ static int set_name(struct stream *s, const struct tap_open *o)
 	return 0;
 }
 
+static void refuse_stream(struct tap *t, const struct tap_open *o, const int files[static 2],
+			  const char *why)
+{
+	struct conn c = { .fd = files[0] };
+	uint8_t byte = 0;
+
+	if (o->n_early > 0)
+		byte = o->early[0];
+	else if (first_byte(&c, &byte) < 0)
+		byte = TLS_HANDSHAKE; /* still to come */
+	refuse_program(files[0], byte);
+	for (int i = 0; i < 2; i++)
+		(void)shutdown(files[i], SHUT_RDWR);
+	for (int i = 0; i < 2; i++)
+		(void)fd_close(files[i]);
+	tell_end(t, o->stream, TAP_FAULT, why);
+}
+
 void stream_open(struct tap *t, const struct tap_open *o, const int files[static 2])
 {
-	struct stream *s = t->n_streams < t->max_streams ? calloc(1, sizeof(*s)) : NULL;
+	const bool may_open = t->n_streams < t->max_streams;
+	struct stream *s = may_open ? calloc(1, sizeof(*s)) : NULL;
 
 	if (!s || set_name(s, o) < 0) {
-		(void)fd_close(files[0]);
-		(void)fd_close(files[1]);
-		tell_end(t, o->stream, TAP_FAULT, s ? "invalid host" : "too many streams");
+		refuse_stream(t, o, files,
+			      s		 ? "invalid host"
+			      : may_open ? "out of memory"
+					 : "too many streams");
 		free(s);
 		return;
 	}

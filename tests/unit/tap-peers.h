@@ -63,6 +63,7 @@ static struct {
 	size_t n_requests, n_finished;
 	bool is_gone;	/* the tap has closed the keeper's socket */
 	int host_roots; /* a file with the host's CAs, or 0: its real ones */
+	rlim_t files;	/* the tap's limit on descriptors, or 0 */
 	uint64_t last_stream;
 } world;
 
@@ -152,8 +153,12 @@ static inline void start_tap(void)
 	assert_int_equal(fd_socket_pair(SOCK_SEQPACKET, &world.keeper, &keeper), 0);
 	world.pid = fork();
 	if (world.pid == 0) {
+		const struct rlimit l = { world.files, world.files };
+
 		warden = fcntl(warden, F_DUPFD, 10);
 		keeper = fcntl(keeper, F_DUPFD, 10);
+		if (world.files > 0 && setrlimit(RLIMIT_NOFILE, &l) < 0)
+			_exit(99);
 		if (!program || dup2(warden, TAP_FD_WARDEN) < 0 || dup2(keeper, TAP_FD_KEEPER) < 0)
 			_exit(99);
 		if (geteuid() == 0)
@@ -245,6 +250,7 @@ static inline int world_teardown(void **state)
 	free(world.finished);
 	(void)fd_close(world.host_roots > 0 ? world.host_roots : -EBADF);
 	world.host_roots = 0;
+	world.files = 0;
 	return 0;
 }
 
@@ -456,12 +462,12 @@ static inline struct pair open_with(SSL *client, SSL *server, const char *early)
 	tcp_pair(&files[1], &ours[1]);
 	m.open.n_early = (uint32_t)strlen(early);
 	memcpy(m.open.early, early, m.open.n_early);
+	p.client = end_new(ours[0], client);
+	p.server = end_new(ours[1], server);
+	end_step(p.client); /* a ClientHello comes before the stream, as from the keeper */
 	assert_int_equal(tap_send(world.keeper, &m, files, 2), 0);
 	(void)fd_close(files[0]);
 	(void)fd_close(files[1]);
-	p.client = end_new(ours[0], client);
-	p.server = end_new(ours[1], server);
-	end_step(p.client);
 	return p;
 }
 

@@ -560,6 +560,116 @@ TEST_TAP(its_end_cuts_every_stream)
 	assert_false(p.client->is_clean);
 }
 
+/* ---- programs that leave ---- */
+
+static struct pair in_request(void)
+{
+	struct pair p = open_tls();
+
+	wait_for(p.client->is_shaken);
+	say(p.client, GET);
+	wait_for(has(p.server, "\r\n\r\n"));
+	return p;
+}
+
+static void is_over(struct pair *p)
+{
+	wait_for(end_of(p) && p->server->is_eof);
+	assert_int_equal(world.requests[world.n_requests - 1].result, TAP_CLIENT_CLOSED);
+}
+
+TEST_TAP(a_killed_program_ends_its_stream_although_the_server_is_silent)
+{
+	struct pair p, other;
+
+	begin();
+	other = open_tls();
+	ask_and_answer(&other);
+	p = in_request();
+	end_close(p.client); /* without close_notify, as for a process that was killed */
+	is_over(&p);
+	ask_and_answer(&other);
+}
+
+/* After the end of its direction nothing is read from the program. */
+TEST_TAP(a_program_may_leave_after_the_end_of_its_direction)
+{
+	struct pair p;
+
+	begin();
+	p = in_request();
+	(void)SSL_shutdown(p.client->ssl);
+	(void)shutdown(p.client->fd, SHUT_WR);
+	say(p.server, "HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\npart");
+	wait_for(has(p.client, "part"));
+	end_close(p.client);
+	is_over(&p);
+}
+
+/* While the next requests wait, the program is not read, so a reset does not show in a read. */
+TEST_TAP(a_program_with_waiting_requests_may_leave)
+{
+	struct pair p;
+
+	begin();
+	p = in_request();
+	say(p.server, "HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\npart");
+	wait_for(has(p.client, "part"));
+	for (int i = 0; i < 8; i++) {
+		p.client->n_out = sizeof(p.client->out);
+		memset(p.client->out, 'x', p.client->n_out);
+		wait_for(p.client->n_out == 0);
+	}
+	end_close(p.client);
+	is_over(&p);
+}
+
+TEST_TAP(a_request_of_a_program_that_left_still_arrives)
+{
+	struct pair p;
+
+	begin();
+	p = open_with(NULL, NULL, "");
+	say(p.client, POST "5\r\n\r\nwhole");
+	end_close(p.client);
+	wait_for(p.server->is_eof);
+	assert_true(has(p.server, "whole") && !p.server->is_reset);
+	is_over(&p);
+}
+
+/* ---- no room ---- */
+
+static int setup_with_few_files(void **state)
+{
+	world.files = 32 + 2 * 4; /* four streams */
+	return world_setup(state);
+}
+
+TEST_WITH(a_program_sees_that_there_is_no_room, setup_with_few_files, world_teardown)
+{
+	struct pair p[4], more;
+
+	begin();
+	for (size_t i = 0; i < ARRAY_SIZE(p); i++) {
+		p[i] = open_tls();
+		ask_and_answer(&p[i]);
+	}
+	more = open_tls();
+	wait_for(more.client->is_eof);
+	assert_int_equal(ERR_GET_REASON(more.client->error), SSL_R_TLSV1_ALERT_INTERNAL_ERROR);
+	ends_as(&more, TAP_FAULT, "too many streams");
+	more = open_with(NULL, NULL, "GET / HTTP/1.1\r\n");
+	wait_for(more.client->is_eof);
+	assert_true(more.client->is_clean && has(more.client, "HTTP/1.1 503 "));
+	ends_as(&more, TAP_FAULT, "too many streams");
+	for (size_t i = 0; i < ARRAY_SIZE(p); i++)
+		ask_and_answer(&p[i]);
+	end_close(p[0].client);
+	ends_as(&p[0], TAP_DONE, "");
+	more = open_tls();
+	ask_and_answer(&more);
+}
+
 /* ---- many ---- */
 
 TEST_TAP(a_thousand_streams_at_once)
