@@ -11,6 +11,7 @@
 #include "base/proc.h"
 #include "base/str.h"
 #include "policy/yaml-tree.h"
+#include "sandbox/sandbox.h"
 #include "token/credential.h"
 #include "vm/host-config.h"
 
@@ -84,20 +85,6 @@ int secret_credential_text(const char *path, enum secret_source type, const stru
 
 /* ---- hutch-token ---- */
 
-static int find_program(char ret[static PATH_MAX], struct err *e)
-{
-	const char *set = getenv("HUTCH_LIBEXEC_DIR");
-	char own[PATH_MAX];
-
-	if (set && set[0] == '/' && proc_find_in(set, ".", "hutch-token", ret))
-		return 0;
-	if (proc_own_directory(own) == 0 &&
-	    (proc_find_in(own, "../libexec/hutch", "hutch-token", ret) ||
-	     proc_find_in(own, "../token", "hutch-token", ret)))
-		return 0;
-	return err_set(e, -ENOENT, "no hutch-token beside hutch: is hutch installed as a whole?");
-}
-
 /* The CAs of tap_roots in host.yaml, as a file to read from. */
 static int open_roots(int *ret_fd, struct err *e)
 {
@@ -126,7 +113,7 @@ static int run(const struct secret_store *s, const char *const *argv, struct buf
 	char program[PATH_MAX];
 	int r;
 
-	if (find_program(program, e) < 0 || open_roots(&roots, e) < 0)
+	if (sandbox_find_program("hutch-token", program, e) < 0 || open_roots(&roots, e) < 0)
 		return e->num;
 	if (fd_pipe(0, &from, &to) < 0)
 		return err_errno(e, "cannot make a pipe");

@@ -14,11 +14,11 @@ static const struct {
 	enum host_area area;
 	const struct probe *probes;
 } tables[] = {
-	{ HOST_AREA_KERNEL, probe_kernel },	{ HOST_AREA_KERNEL, probe_lockdown },
-	{ HOST_AREA_CGROUPS, probe_cgroups },	{ HOST_AREA_ENGINES, NULL }, /* engines[] */
-	{ HOST_AREA_ENGINES, probe_kvm },	{ HOST_AREA_ENGINES, probe_machine },
-	{ HOST_AREA_USERS, probe_users },	{ HOST_AREA_STORAGE, probe_storage },
-	{ HOST_AREA_HARDWARE, probe_hardware },
+	{ HOST_AREA_KERNEL, probe_kernel },   { HOST_AREA_KERNEL, probe_lockdown },
+	{ HOST_AREA_CGROUPS, probe_cgroups }, { HOST_AREA_ENGINES, NULL }, /* engines[] */
+	{ HOST_AREA_ENGINES, probe_kvm },     { HOST_AREA_ENGINES, probe_machine },
+	{ HOST_AREA_USERS, probe_users },     { HOST_AREA_STORAGE, probe_storage },
+	{ HOST_AREA_SECRETS, probe_secrets }, { HOST_AREA_HARDWARE, probe_hardware },
 };
 
 void host_options_default(struct host_options *ret)
@@ -108,6 +108,7 @@ int host_probe(const struct host_options *o, struct host_report *ret, struct err
 	}
 	x.facts = o->facts;
 	x.machine = o->machine ? o->machine : &unknown;
+	x.secrets = o->secrets;
 	if (!x.facts) {
 		x.facts = tried = calloc(1, sizeof(*tried));
 		if (!tried)

@@ -28,6 +28,7 @@ enum host_area {
 	HOST_AREA_ENGINES,
 	HOST_AREA_USERS,
 	HOST_AREA_STORAGE,
+	HOST_AREA_SECRETS,
 	HOST_AREA_HARDWARE,
 	HOST_AREA_MAX
 };
@@ -90,6 +91,16 @@ struct host_machine {
 	char why[HOST_WHY_MAX];	     /* why it is not KVM */
 };
 
+/* Facts about secrets, from libraries above this one. */
+struct host_secrets {
+	int store;  /* 0 or -errno */
+	long count; /* secrets, all of which can be unsealed */
+	int tap;    /* 0 or -errno; hutch-tap has run */
+	int token;  /* 0 or -errno; hutch-token was found */
+	long roots; /* CA certificates of the host, if hutch-tap has run */
+	char store_why[HOST_WHY_MAX], tap_why[HOST_WHY_MAX], token_why[HOST_WHY_MAX];
+};
+
 struct host_options {
 	int root_fd; /* stands for "/", for text files; -EBADF means "/" */
 	uid_t uid;   /* the user to report for; only 0 or not 0 and the subordinate ids matter */
@@ -100,6 +111,7 @@ struct host_options {
 	const char *run_why;		    /* why run_dir is NULL */
 	const struct host_facts *facts;	    /* NULL: try for real */
 	const struct host_machine *machine; /* NULL: no kernel, nothing tried */
+	const struct host_secrets *secrets; /* NULL: not checked */
 	const char *engine; /* the operator's choice (engine_choose()); NULL or "": none */
 	bool overcommit;    /* disk_overcommit of host.yaml */
 };

@@ -15,8 +15,9 @@ struct probe_ctx {
 	const char *run_dir, *run_why;
 	const struct host_facts *facts;
 	const struct host_machine *machine;
-	const char *engine; /* may be NULL */
-	bool overcommit;    /* disks reserve no space */
+	const struct host_secrets *secrets; /* may be NULL */
+	const char *engine;		    /* may be NULL */
+	bool overcommit;		    /* disks reserve no space */
 };
 
 /* Fills in state, value, detail and advice; returns false if the check does not apply to this host.
@@ -35,6 +36,7 @@ extern const struct probe probe_kvm[];
 extern const struct probe probe_machine[];
 extern const struct probe probe_users[];
 extern const struct probe probe_storage[];
+extern const struct probe probe_secrets[];
 extern const struct probe probe_hardware[];
 
 /* Set one field. Text that does not fit ends in "..."; bytes from outside are escaped. */

@@ -42,9 +42,10 @@ static const char *const verdict_colors[] = {
 static_assert(ARRAY_SIZE(verdict_colors) == HOST_VERDICT_MAX, "a verdict without a color");
 
 static const char *const area_titles[] = {
-	[HOST_AREA_KERNEL] = "Kernel",	 [HOST_AREA_CGROUPS] = "Control groups",
-	[HOST_AREA_ENGINES] = "Engines", [HOST_AREA_USERS] = "Users",
-	[HOST_AREA_STORAGE] = "Storage", [HOST_AREA_HARDWARE] = "Hardware",
+	[HOST_AREA_KERNEL] = "Kernel",	   [HOST_AREA_CGROUPS] = "Control groups",
+	[HOST_AREA_ENGINES] = "Engines",   [HOST_AREA_USERS] = "Users",
+	[HOST_AREA_STORAGE] = "Storage",   [HOST_AREA_SECRETS] = "Secrets",
+	[HOST_AREA_HARDWARE] = "Hardware",
 };
 static_assert(ARRAY_SIZE(area_titles) == HOST_AREA_MAX, "an area without a title");
 

@@ -4,9 +4,10 @@
 #include "host/host.h"
 
 static const char *const area_names[] = {
-	[HOST_AREA_KERNEL] = "kernel",	 [HOST_AREA_CGROUPS] = "cgroups",
-	[HOST_AREA_ENGINES] = "engines", [HOST_AREA_USERS] = "users",
-	[HOST_AREA_STORAGE] = "storage", [HOST_AREA_HARDWARE] = "hardware",
+	[HOST_AREA_KERNEL] = "kernel",	   [HOST_AREA_CGROUPS] = "cgroups",
+	[HOST_AREA_ENGINES] = "engines",   [HOST_AREA_USERS] = "users",
+	[HOST_AREA_STORAGE] = "storage",   [HOST_AREA_SECRETS] = "secrets",
+	[HOST_AREA_HARDWARE] = "hardware",
 };
 static_assert(ARRAY_SIZE(area_names) == HOST_AREA_MAX, "an area without a name");
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/proc.h"
+#include "base/str.h"
 #include "sandbox/sandbox.h"
 
 int programs_find(struct programs *ret, struct err *e)
@@ -46,4 +47,21 @@ int sandbox_find_guest(char ret[static PATH_MAX], struct err *e)
 	if (r == 0)
 		(void)snprintf(ret, PATH_MAX, "%s", p.guest);
 	return r;
+}
+
+int sandbox_find_program(const char *name, char ret[static PATH_MAX], struct err *e)
+{
+	const char *set = getenv("HUTCH_LIBEXEC_DIR");
+	char own[PATH_MAX], build[32];
+
+	if (set && set[0]) {
+		if (set[0] == '/' && proc_find_in(set, ".", name, ret))
+			return 0;
+		return err_set(e, -ENOENT, "no %s in HUTCH_LIBEXEC_DIR, '%.100s'", name, set);
+	}
+	(void)snprintf(build, sizeof(build), "../%s", name + STRLEN("hutch-"));
+	if (proc_own_directory(own) == 0 && (proc_find_in(own, "../libexec/hutch", name, ret) ||
+					     proc_find_in(own, build, name, ret)))
+		return 0;
+	return err_set(e, -ENOENT, "no %s beside hutch: is hutch installed as a whole?", name);
 }

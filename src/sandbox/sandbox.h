@@ -43,6 +43,9 @@ int sandbox_read_plan(int dir, struct spec *ret, struct err *e);
 /* The absolute path of the hutch-guest that sandboxes start with (PATH_MAX bytes). -ENOENT. */
 int sandbox_find_guest(char ret[static 4096], struct err *e);
 
+/* The same for hutch-tap or hutch-token. */
+int sandbox_find_program(const char *name, char ret[static 4096], struct err *e);
+
 /* The disk of a running container, as df shows it inside. */
 struct sandbox_disk {
 	uint64_t total, used; /* bytes */

@@ -107,6 +107,27 @@ void secret_infos_free(struct secret_info *list, size_t n)
 	free(list);
 }
 
+int secret_store_check(const struct secret_store *s, size_t *ret_n, struct err *e)
+{
+	_cleanup_free_ secret_name *names = NULL;
+	size_t n = 0;
+	int r = secret_names(s, &names, &n, e);
+
+	for (size_t i = 0; r == 0 && i < n; i++) {
+		_cleanup_secret_ struct buf value = BUF_INIT(SECRET_VALUE_MAX + 1);
+		_cleanup_secret_info_ struct secret_info info = { 0 };
+
+		r = secret_credential(s, names[i], &info, &value, e);
+		if (r == -ENOENT) { /* removed in the meantime */
+			*e = (struct err)ERR_INIT;
+			r = 0;
+		}
+	}
+	if (r == 0)
+		*ret_n = n;
+	return r;
+}
+
 int secret_store_list(const struct secret_store *s, struct secret_info **ret, size_t *ret_n,
 		      struct err *e)
 {

@@ -44,6 +44,9 @@ struct secret_info {
 void secret_info_done(struct secret_info *i);
 #define _cleanup_secret_info_ _cleanup_(secret_info_done)
 
+/* Unseals the values of all secrets. 0 with their number, or the first error. */
+int secret_store_check(const struct secret_store *s, size_t *ret_n, struct err *e);
+
 /* Lists all secrets by name. secret_infos_free() frees the list. */
 int secret_store_list(const struct secret_store *s, struct secret_info **ret, size_t *ret_n,
 		      struct err *e);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * hutch-tap: started by a sandbox's warden, with a socket to the warden as descriptor 3 and one to
- * the keeper as 4. `hutch-tap --ca` writes a new CA as JSON and exits.
+ * the keeper as 4. `hutch-tap --ca` writes a new CA as JSON and exits, `hutch-tap --roots` the
+ * number of the host's CA certificates.
  */
 #include <malloc.h>
 #include <openssl/err.h>
@@ -32,7 +33,7 @@ enum {
 
 static int usage(void)
 {
-	(void)fputs("usage: hutch-tap [--uid N] | --ca\n"
+	(void)fputs("usage: hutch-tap [--uid N] | --ca | --roots\n"
 		    "Serves one sandbox; started by hutch, not by hand.\n",
 		    stderr);
 	return EXIT_USAGE;
@@ -58,14 +59,35 @@ static int write_ca(struct err *e)
 	return r < 0 ? err_set(e, r, "cannot write the CA: %s", strerror(-r)) : 0;
 }
 
+/* ---- --roots ---- */
+
+static int write_roots(struct err *e)
+{
+	X509_STORE *store = NULL;
+	size_t n = 0;
+	int r = trust_load(&store, &n, e);
+
+	if (r < 0)
+		return r;
+	X509_STORE_free(store);
+	return printf("%zu\n", n) < 0 || fflush(stdout) < 0 ? err_errno(e, "cannot write") : 0;
+}
+
 /* ---- serving ---- */
 
-static int parse(int argc, char **argv, struct tap_jail *j, bool *ret_ca)
+typedef int answer_fn(struct err *e);
+
+/* *ret: what the program writes instead of serving, or NULL. */
+static int parse(int argc, char **argv, struct tap_jail *j, answer_fn **ret)
 {
 	uint64_t uid;
 
-	*ret_ca = argc == 2 && str_eq(argv[1], "--ca");
-	if (argc == 1 || *ret_ca)
+	*ret = NULL;
+	if (argc == 2 && str_eq(argv[1], "--ca"))
+		*ret = write_ca;
+	else if (argc == 2 && str_eq(argv[1], "--roots"))
+		*ret = write_roots;
+	if (argc == 1 || *ret)
 		return 0;
 	if (argc != 3 || !str_eq(argv[1], "--uid") ||
 	    str_to_u64(argv[2], strlen(argv[2]), UID_LARGEST, &uid) < 0 || uid == 0)
@@ -154,8 +176,8 @@ int main(int argc, char **argv)
 {
 	struct tap_jail jail = { .parent = getppid() };
 	struct err e = ERR_INIT;
-	bool ca = false;
-	int r = parse(argc, argv, &jail, &ca);
+	answer_fn *answer;
+	int r = parse(argc, argv, &jail, &answer);
 
 	if (r < 0)
 		return usage();
@@ -165,8 +187,8 @@ int main(int argc, char **argv)
 	(void)signal(SIGPIPE, SIG_IGN);
 	(void)signal(SIGXFSZ, SIG_IGN);
 	set_heap();
-	r = ca ? write_ca(&e) : check_sockets(&e);
-	if (r == 0 && !ca) {
+	r = answer ? answer(&e) : check_sockets(&e);
+	if (r == 0 && !answer) {
 		r = tap_confine_fds(&e);
 		if (r == 0)
 			r = serve(&jail, &e);

@@ -685,6 +685,33 @@ class Doctor(Case):
         self.assertEqual(checks["storage.run"]["state"], "fail")
         self.assertIn("HUTCH_RUN_DIR is not an absolute path", checks["storage.run"]["detail"])
 
+    def test_secrets(self):
+        """A store that cannot be unsealed, other people's access, and a half installation."""
+        state = self.dir / "my-state"
+        env = {"HUTCH_STATE_DIR": str(state)}
+        checks = self.places(**env)
+        self.assertEqual({k: checks[k]["state"] for k in ("secret.store", "secret.tap", "secret.token")},
+                         {"secret.store": "ok", "secret.tap": "ok", "secret.token": "ok"})
+        self.assertFalse(state.exists(), "it makes no store")
+        for name in ("ONE", "TWO"):
+            self.assertEqual(hutch("secret", "set", "--file", self.write("value", "a-long-value"), name, env=environment(**env)).returncode, 0)
+        self.assertEqual(self.places(**env)["secret.store"]["value"], "2 secrets")
+        key = state / "secrets/key"
+        good = key.read_bytes()
+        key.write_bytes(bytes(len(good)))
+        check = self.places(**env)["secret.store"]
+        self.assertEqual(check["state"], "fail")
+        self.assertIn("secret set --replace", check["advice"])
+        key.write_bytes(good)
+        key.parent.chmod(0o755)
+        check = self.places(**env)["secret.store"]
+        self.assertEqual(check["state"], "fail")
+        self.assertIn("0700", check["detail"] + check["advice"])
+        key.parent.chmod(0o700)
+        self.assertEqual(self.places(**env)["secret.store"]["state"], "ok")
+        checks = self.places(HUTCH_LIBEXEC_DIR=str(self.dir), **env)
+        self.assertEqual((checks["secret.tap"]["value"], checks["secret.token"]["value"], "secret.roots" in checks), ("missing", "missing", False))
+
     def accel(self, **env):
         told = self.check(hutch("doctor", "--json", env=environment(HUTCH_CONFIG_PATH=str(self.dir), **env)))
         levels = {x["level"]: x["state"] for x in told["levels"]}

@@ -17,6 +17,7 @@
 static struct host_report report;
 static struct host_facts facts;
 static struct host_machine machine;
+static struct host_secrets secrets;
 static const char *chosen; /* engine */
 
 static void put(const struct unit_dir *d, const char *path, const char *text)
@@ -62,6 +63,7 @@ static void good_facts(void)
 	install_engine("crun", "crun version 1.30.1");
 	install_engine("qemu", "QEMU emulator version 11.1.1 (Debian 1:11.1.1+ds-1)");
 	machine = (struct host_machine){ .kernel = "small 6.1.190", .accel = 1 };
+	secrets = (struct host_secrets){ .count = 2, .roots = 140 };
 }
 
 static int good_host(void **state)
@@ -113,6 +115,7 @@ static void probe_as(const struct unit_dir *d, uid_t uid, const char *user)
 	o.state_why = "set HOME";
 	o.run_dir = "/run/hutch";
 	o.machine = &machine;
+	o.secrets = &secrets;
 	assert_int_equal(host_probe(&o, &report, &e), 0);
 }
 
@@ -351,6 +354,31 @@ TEST_WITH(kvm_states, good_host, unit_dir_teardown)
 	expect_detail(expect("engine.kvm", HOST_WARN, "not trusted: TCG will be used"), "kvm_pvm");
 	assert_null(host_report_find(&report, "engine.kvm-nested"));
 	expect_level(LEVEL_MICROVM, HOST_LIMITED, "no usable KVM");
+}
+
+TEST_WITH(secrets_of_the_user, good_host, unit_dir_teardown)
+{
+	const struct host_check *c;
+
+	probe_as(*state, 0, "root");
+	(void)expect("secret.store", HOST_OK, "2 secrets");
+	(void)expect("secret.roots", HOST_OK, "140");
+	secrets = (struct host_secrets){ .store = -EPERM, .tap = -ENOENT, .token = -EIO };
+	(void)snprintf(secrets.store_why, sizeof(secrets.store_why), "others have access\033[31m");
+	(void)snprintf(secrets.tap_why, sizeof(secrets.tap_why), "no hutch-tap beside hutch");
+	probe_as(*state, 0, "root");
+	c = expect("secret.store", HOST_FAIL, "cannot be used");
+	expect_detail(c, "others have access\\x1b[31m");
+	expect_advice(c, "0700");
+	expect_advice(expect("secret.tap", HOST_FAIL, "missing"), "install hutch again");
+	(void)expect("secret.token", HOST_FAIL, "does not run");
+	assert_null(host_report_find(&report, "secret.roots"));
+	expect_level(LEVEL_CONTAINER, HOST_READY, "");
+	secrets = (struct host_secrets){ .store = -EBADMSG };
+	probe_as(*state, 0, "root");
+	expect_advice(expect("secret.store", HOST_FAIL, ""), "hutch secret set --replace");
+	c = expect("secret.roots", HOST_WARN, "none");
+	expect_advice(c, "ca-certificates");
 }
 
 TEST_WITH(machines, good_host, unit_dir_teardown)
