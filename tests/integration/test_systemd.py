@@ -24,7 +24,7 @@ AS_HUTCH = ["setpriv", "--reuid", "hutch", "--regid", "hutch", "--clear-groups",
 INSTALL = """set -e
 mkdir -p /usr/libexec/hutch /etc/hutch
 cp /mnt/hutch /mnt/hutchd /usr/bin/
-cp /mnt/hutch-keeper /mnt/hutch-guest /mnt/hutch-preparer /mnt/hutch-ram.so /usr/libexec/hutch/
+cp /mnt/hutch-keeper /mnt/hutch-guest /mnt/hutch-preparer /mnt/hutch-ram.so /mnt/hutch-tap /mnt/hutch-token /usr/libexec/hutch/
 systemd-sysusers /mnt/sysusers.d/hutch.conf
 usermod --add-subuids 1000000-1065535 --add-subgids 1000000-1065535 hutch
 systemd-tmpfiles --create /mnt/tmpfiles.d/hutch.conf
@@ -36,7 +36,14 @@ extends: e2b-microvm
 resources: {memory: 256MiB, disk: 64MiB}
 EOF
 sed 's/small-vm/other-vm/; s/256MiB/288MiB/' /etc/hutch/agents/small-vm.yaml >/etc/hutch/agents/other-vm.yaml
-echo 'disk_overcommit: true' >/etc/hutch/host.yaml
+cat >/etc/hutch/agents/teller.yaml <<'EOF'
+agent: {name: teller, type: test}
+extends: e2b
+egress: {domains: [api.secret.test, login.secret.test]}
+secrets: {TELLER_TOKEN: {hosts: [api.secret.test]}, ISSUED_TOKEN: {hosts: [login.secret.test], optional: true}}
+EOF
+cp /mnt/world.pem /etc/hutch/world.pem
+printf 'disk_overcommit: true\negress_proxy: http://127.0.0.1:3129\ntap_roots: /etc/hutch/world.pem\n' >/etc/hutch/host.yaml
 chmod -R a+rX /etc/hutch
 ip link set lo up
 systemctl daemon-reload
@@ -52,11 +59,15 @@ class Systemd(unittest.TestCase):
         cls.addClassCleanup(shutil.rmtree, cls.dir, ignore_errors=True)
         give = cls.dir / "give"
         give.mkdir()
-        for name in ("HUTCH", "HUTCHD", "HUTCH_KEEPER", "HUTCH_GUEST", "HUTCH_PREPARER", "HUTCH_RAM_SO"):
+        for name in ("HUTCH", "HUTCHD", "HUTCH_KEEPER", "HUTCH_GUEST", "HUTCH_PREPARER", "HUTCH_RAM_SO", "HUTCH_TAP", "HUTCH_TOKEN"):
             shutil.copy(os.environ[name], give)
         (give / "kernel").mkdir()
         for package in Path(os.environ["HUTCH_TEST_KERNEL_DIR"]).glob("*.deb"):
             shutil.copy(package, give / "kernel")
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=secret world", "-addext",
+                        "subjectAltName=DNS:api.secret.test,DNS:login.secret.test,IP:127.0.0.1", "-keyout", give / "world.key", "-out", give / "world.pem"],
+                       check=True, capture_output=True)
+        shutil.copy(HERE / "secret_world.py", give)
         for name in ("systemd", "sysusers.d", "tmpfiles.d"):
             shutil.copytree(ROOT / "dist" / name, give / name)
         with open(cls.dir / "log", "wb") as log:
@@ -116,13 +127,13 @@ class Systemd(unittest.TestCase):
             raise AssertionError(f"{command}: {r.stdout}{r.stderr}{(cls.dir / 'log').read_text()[-2000:]}")
         return r.stdout
 
-    def ask(self, method, path, body=None):
+    def ask(self, method, path, body=None, key=None):
         data = ["-H", "Content-Type: application/json", "-d", json.dumps(body)] if body is not None else []
-        return self.must("curl", "-sS", "--fail-with-body", "-m", str(SLOW), "-X", method, "-H", f"X-API-KEY: {self.key}", *data, "http://127.0.0.1:8080" + path,
+        return self.must("curl", "-sS", "--fail-with-body", "-m", str(SLOW), "-X", method, "-H", f"X-API-KEY: {key or self.key}", *data, "http://127.0.0.1:8080" + path,
                          seconds=SLOW + LONG)
 
-    def create(self, template="base"):
-        box = json.loads(self.ask("POST", "/sandboxes", {"templateID": template, "timeout": 3600}))["sandboxID"]
+    def create(self, template="base", key=None):
+        box = json.loads(self.ask("POST", "/sandboxes", {"templateID": template, "timeout": 3600}, key))["sandboxID"]
         self.addCleanup(self.inside, *AS_HUTCH, "kill", box)
         return box
 
@@ -169,6 +180,55 @@ class Systemd(unittest.TestCase):
         self.assertIn(box, self.ask("GET", "/v2/sandboxes"))
         self.must(*AS_HUTCH, "kill", box)
         eventually(lambda: unit not in self.units(), "the end of its unit", also=self.units)
+
+    def secret(self, *args, text=""):
+        return self.must("bash", "-c", 'printf %s "$0" | "$@"', text, *AS_HUTCH, "secret", *args)
+
+    def sent(self, box, host):
+        """The status of a request of the sandbox, and the credentials that arrived."""
+        before = len(self.arrived())
+        program = f"import urllib.request as u\ntry:\n  print(u.urlopen('https://{host}/', timeout={LONG}).status)\nexcept OSError as e:\n  print(e)\n"
+        said = self.must(*AS_HUTCH, "exec", box, "--", "python3", "-c", program).strip()
+        return said, [line.removeprefix("Authorization: ") for r in self.arrived()[before:] for line in r["head"] if line.startswith("Authorization: ")]
+
+    def arrived(self):
+        return [json.loads(line) for line in self.inside("cat", "/tmp/arrived").stdout.splitlines()]
+
+    def test_secrets(self):
+        """The store, hutch-tap and hutch-token in a sandbox's unit; a rotation reaches it."""
+        world = subprocess.Popen(["nsenter", "-t", self.first()[0], "-m", "-p", "-C", "-i", "-u", "-n", "-r", "-w", "python3", "/mnt/secret_world.py",
+                                  "/mnt/world.pem", "/mnt/world.key", "/tmp/arrived"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        self.addCleanup(lambda: (world.kill(), world.wait(), world.stdout.close()))
+        self.assertEqual(world.stdout.readline(), b"ready\n")
+        key = self.must(*AS_HUTCH, "key", "create", "--agent", "teller").strip()
+        with self.assertRaisesRegex(AssertionError, "error: 500"):
+            self.create(key=key)
+        self.secret("set", "TELLER_TOKEN", text="the-first-value-0")
+        self.must("bash", "-c", "printf 'token_url: https://127.0.0.1:3130/token\\nclient_id: me\\nclient_secret: not-for-sandboxes\\n' >/tmp/client.yaml; chmod a+r /tmp/client.yaml")
+        self.assertIn("refreshed", self.secret("set", "ISSUED_TOKEN", "--oauth", "/tmp/client.yaml"))
+        before = set(self.units())
+        box = self.create(key=key)
+        (unit,) = set(self.units()) - before
+        self.assertEqual(self.sent(box, "api.secret.test"), ("200", ["Bearer the-first-value-0"]))
+        self.assertEqual(self.sent(box, "login.secret.test"), ("200", ["Bearer issued-token-1"]))
+        (tap,) = [pid for pid in self.pids(unit) if self.inside("cat", f"/proc/{pid}/comm").stdout.strip() == "hutch-tap"]
+        status = self.must("cat", f"/proc/{tap}/status")
+        for line in (r"NoNewPrivs:\s1\n", r"Seccomp:\s2\n", r"CapBnd:\s0+\n", r"CapEff:\s0+\n"):
+            self.assertRegex(status, line)
+        self.secret("rotate", "TELLER_TOKEN", text="the-second-value-1")
+        eventually(lambda: self.sent(box, "api.secret.test") == ("200", ["Bearer the-second-value-1"]), "the new value")
+        self.secret("refresh", "--force", "ISSUED_TOKEN")
+        eventually(lambda: self.sent(box, "login.secret.test") == ("200", ["Bearer issued-token-2"]), "the new token")
+        self.must("systemctl", "restart", "hutchd.service")
+        self.assertEqual(self.sent(box, "api.secret.test"), ("200", ["Bearer the-second-value-1"]))
+        self.secret("rm", "TELLER_TOKEN")
+        said, credentials = eventually(lambda: (s := self.sent(box, "api.secret.test"))[0] != "200" and s, "the end of the value")
+        self.assertEqual(credentials, [], said)
+        self.must(*AS_HUTCH, "kill", box)
+        eventually(lambda: unit not in self.units(), "the end of its unit", also=self.units)
+        self.assertFalse(Path(f"/proc/{self.first()[0]}/root/proc/{tap}").exists())
+        for value in ("the-first-value", "the-second-value", "issued-token", "not-for-sandboxes"):
+            self.assertEqual(self.inside("grep", "-rl", value, "/var/lib/hutch", "/run/hutch").stdout, "")
 
     def test_a_vm(self):
         """The first one needs a kernel's parts, a disk made of the image and a template, the second
