@@ -18,12 +18,12 @@
 #include "base/fd.h"
 #include "base/path.h"
 #include "base/str.h"
+#include "ca-store/ca-store.h"
 #include "confine/calls-filter.h"
 #include "confine/caps.h"
 #include "confine/landlock.h"
 #include "confine/self.h"
 #include "confine/stages.h"
-#include "guest/trust.h"
 #include "guest/vm.h"
 
 #define RIGHTS_READ    (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
@@ -106,8 +106,8 @@ static int add_trust(struct err *e)
 	_cleanup_close_ int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	int r = root < 0 ? -errno : 0;
 
-	for (size_t i = 0; r == 0 && trust_readable[i]; i++)
-		r = add_fd(path_open_nofollow(root, trust_readable[i], O_PATH, 0), RIGHTS_READ);
+	for (size_t i = 0; r == 0 && ca_store_readable[i]; i++)
+		r = add_fd(path_open_nofollow(root, ca_store_readable[i], O_PATH, 0), RIGHTS_READ);
 	return r < 0 ? err_set(e, r, "cannot allow the CA certificates: %s", strerror(-r)) : 0;
 }
 

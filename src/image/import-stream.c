@@ -117,7 +117,7 @@ static int take_tree(const struct image_stream *s, struct image_making *m, int i
 	struct err ended = ERR_INIT;
 	int r;
 
-	m->job.spec.kind = WORK_TAR;
+	m->job.spec = (struct work_spec){ .kind = WORK_TAR, .from_sandbox = true };
 	m->job.input = input;
 	m->job.phase = PHASE_UNPACK;
 	m->job.reporter = s->reporter;

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "base/str.h"
+#include "ca-store/ca-store.h"
 #include "image/archive.h"
 #include "image/layout.h"
 #include "image/stream.h"
@@ -94,6 +95,8 @@ static int make_tree(const struct confine_job *job, struct worker *w, int root,
 
 	if (r == 0)
 		r = unpack_mount_points(root, e);
+	if (r == 0 && spec->from_sandbox)
+		r = ca_store_remove(root, e);
 	if (r == 0 && spec->finish)
 		r = finish_tree(root, spec->finish, e);
 	if (r == 0)

@@ -15,6 +15,7 @@ struct work_spec {
 	enum work_kind kind;
 	const char *tag;		   /* which image; NULL: the only one */
 	const struct image_finish *finish; /* files to write over the tree; may be NULL */
+	bool from_sandbox;		   /* the tree must not trust the sandbox's CA */
 };
 
 /* Creates or removes work/root; `job->arg` is a struct work_spec. For confine_job.run. */

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
 The CA of the sandbox: the guest, in a root directory of its own with an /etc like Debian's, gets
-it in HELLO, and programs trust it. test-trust.c tests the files for other distributions.
+it in HELLO, and programs trust it. test-ca-store.c tests the files for other distributions.
 """
 
 import os
