@@ -338,9 +338,11 @@ static json_t *secret_json(const struct secret *s)
 
 static json_t *rule_json(const struct http_rule *r)
 {
+	const char *file = r->pos.src->label, *slash = strrchr(file, '/');
 	char host[RULE_TEXT_MAX], at[512];
 
-	(void)snprintf(at, sizeof(at), "%s:%u", r->pos.src->label, r->pos.line);
+	/* The sandbox sees this text in responses: no directories of the host. */
+	(void)snprintf(at, sizeof(at), "%s:%u", slash ? slash + 1 : file, r->pos.line);
 	str_make_utf8(at);
 	return JSON_OBJECT({ "host", json_string(rule_format_host(&r->host, host)) },
 			   { "methods", json_texts(r->methods.v, r->methods.n) },

@@ -157,7 +157,7 @@ TEST_WITH(rules_without_secrets, setup, unit_dir_teardown)
 	assert_string_equal(s.tap, "{\n"
 				   "  \"http\": [\n"
 				   "    {\n"
-				   "      \"at\": \"agents/rules.yaml:4\",\n"
+				   "      \"at\": \"rules.yaml:4\",\n"
 				   "      \"deny\": false,\n"
 				   "      \"host\": \"api.example.org\",\n"
 				   "      \"max_body\": 1024,\n"
@@ -249,7 +249,7 @@ TEST_WITH(hutch_tap_reads_it, setup, unit_dir_teardown)
 	assert_string_equal(c.secrets[1].placeholder, variable(&s, "PLAIN"));
 	assert_int_equal(c.secrets[2].form, SECRET_AWS);
 	assert_int_equal(c.http[0].rate, 60);
-	assert_string_equal(c.http[0].at, "agents/keys.yaml:5");
+	assert_string_equal(c.http[0].at, "keys.yaml:5");
 	assert_true(c.http[1].deny);
 	tap_config_done(&c);
 }
