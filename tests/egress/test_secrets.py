@@ -6,16 +6,19 @@ test_secret_attacks.py tries to get at the values.
 """
 
 import base64
+import itertools
 import json
 import os
 import re
+import secrets
+import signal
 import subprocess
 import tempfile
 from pathlib import Path
 
 import websocket_client
 from boxes import WORLD, log, run
-from sandbox import hutch, start
+from sandbox import children_of, hutch, start, warden_of
 from tapped import AUTHORITY, API, CLAUDE, EVIL, GIT, OPENAI, RULES, TAP, TapCase, credentials, headers, hits, probe, taps_of
 from test_docs import guide_examples, matches
 from waiting import ended, eventually
@@ -295,6 +298,45 @@ class Life(TapCase):
         WORLD("release", gate="never")
         ended(pid, TAP)
 
+    def test_killed_at_bad_moments(self):
+        """kill -9 of warden, keeper and hutch-tap: before hutch-tap is started, in mid-stream, and while
+        it does not run. None outlives the others, and the ledger is as before."""
+        key = self.key("GITHUB_TOKEN")
+        for moment, which in itertools.product(("asked", "in mid-stream", "stopped"), ("warden", "keeper", "keeper and tap", "all")):
+            with self.subTest(moment=moment, which=which):
+                self.kill_at(moment, which)
+        self.accounted = True  # a killed keeper does not record the ends of streams
+        self.arrives(self.tapped({"GITHUB_TOKEN": GITHUB}), API, key)
+
+    def kill_at(self, moment, which):
+        box, gate = self.tapped({"GITHUB_TOKEN": GITHUB}), secrets.token_hex(4)
+        parts = {"warden": warden_of(box)}
+        [parts["keeper"]] = children_of(parts["warden"], "hutch-keeper")
+        before = len(self.connections())
+        if moment == "asked":
+            os.kill(parts["warden"], signal.SIGSTOP)  # it does not start hutch-tap
+        with start("exec", box, "--", "curl", "-sSN", f"https://{API}/half?{gate}", stdout=subprocess.PIPE) as p:
+            if moment == "asked":
+                eventually(lambda: len(self.connections()) > before, "the keeper's connection")
+            else:
+                self.assertEqual(p.stdout.read(10), b"first half")
+                parts["tap"] = self.tap(box).pid
+            if moment == "stopped":
+                os.kill(parts["tap"], signal.SIGSTOP)
+            for name in {"all": parts, "keeper and tap": ("keeper", "tap")}.get(which, (which,)):
+                if name in parts:
+                    os.kill(parts[name], signal.SIGKILL)
+            if moment == "asked" and which.startswith("keeper"):
+                os.kill(parts["warden"], signal.SIGCONT)
+            for name, pid in parts.items():
+                ended(pid, f"{name} of {box}")
+            self.assertEqual(p.stdout.read(), b"")
+        WORLD("release", gate=gate)
+        self.ended(hutch("rm", "-f", box), 0)
+        self.own.remove(box)
+        self.nothing_is_left()
+        self.ended(hutch("audit", "verify"), 0)
+
     def test_a_restarted_command_keeps_the_placeholder(self):
         """It is the sandbox's: each command has the same one."""
         self.key("GITHUB_TOKEN")
@@ -367,7 +409,7 @@ class Rules(TapCase):
             if not good:
                 self.assertEqual(status, "403")
                 WORLD("origin")
-        self.http_log(box, method="POST", path="/repos/acme/x/hooks", verdict="denied")
+        self.assertIn(" is denied: rule tapped-", self.http_log(box, method="POST", path="/repos/acme/x/hooks", verdict="denied")["detail"])
         self.http_log(box, method="POST", path="/repos/acme/x/issues", verdict="allowed", status=200)
 
     def test_deny_wins(self):
@@ -375,6 +417,8 @@ class Rules(TapCase):
         self.assertEqual(self.status(box, f"https://{RULES}/public"), "200")
         self.assertEqual(self.status(box, f"https://{RULES}/admin/x"), "403")
         self.assertEqual(self.requests(RULES, "/admin"), [])
+        # The rule by file and line, without the host's directories.
+        self.assertRegex(self.curl(box, f"https://{RULES}/admin/x").out, r"^hutch: GET /admin/x is denied by rule tapped-\d+\.yaml:\d+\n$")
 
     def test_a_host_with_only_deny_rules(self):
         box = self.tapped(http=[{"host": RULES, "methods": ["DELETE"], "deny": True}])
