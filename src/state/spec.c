@@ -11,6 +11,7 @@
 #include "base/path.h"
 #include "base/str.h"
 #include "receipt/layer.h"
+#include "state/spec-inner.h"
 #include "state/state.h"
 
 enum {
@@ -139,7 +140,7 @@ static void *member(const struct spec *s, const struct field *f)
 
 /* ---- reading ---- */
 
-static bool is_path(const char *s)
+bool spec_is_path(const char *s)
 {
 	char out[PATH_TEXT_MAX + 1];
 
@@ -346,7 +347,7 @@ static int read_scratch(const json_t *j, struct spec *s, struct err *e)
 		r = json_get_bool(j, "disk_overcommit", &s->overcommit, e);
 	if (r == 0 && json_object_get(j, "blank"))
 		r = json_get_string(j, "blank", PATH_TEXT_MAX, &s->blank, e);
-	return r < 0 || !s->blank[0] || is_path(s->blank)
+	return r < 0 || !s->blank[0] || spec_is_path(s->blank)
 		       ? r
 		       : err_set(e, -EINVAL, "'blank' is not an absolute path");
 }
@@ -383,7 +384,7 @@ static bool is_digest(const char *s)
 static int check_paths(const struct spec_list *list, const char *key, struct err *e)
 {
 	for (size_t i = 0; i < list->n; i++)
-		if (!is_path(list->v[i]))
+		if (!spec_is_path(list->v[i]))
 			return err_set(e, -EINVAL, "'%s' has an entry that is not an absolute path",
 				       key);
 	return 0;
@@ -401,57 +402,14 @@ static int check_machine(const struct spec *s, struct err *e)
 {
 	if (!s->machine.kernel)
 		return 0;
-	if (!is_path(s->machine.kernel) || !is_path(s->machine.initrd) ||
-	    !is_path(s->machine.root) || !is_path(s->machine.blank) ||
-	    !is_path(s->machine.snapshots) ||
-	    (s->machine.snapshot[0] && !is_path(s->machine.snapshot)))
+	if (!spec_is_path(s->machine.kernel) || !spec_is_path(s->machine.initrd) ||
+	    !spec_is_path(s->machine.root) || !spec_is_path(s->machine.blank) ||
+	    !spec_is_path(s->machine.snapshots) ||
+	    (s->machine.snapshot[0] && !spec_is_path(s->machine.snapshot)))
 		return err_set(e, -EINVAL, "'machine' has an entry that is not an absolute path");
 	if (!str_eq(s->machine.accel, "kvm") && !str_eq(s->machine.accel, "tcg"))
 		return err_set(e, -EINVAL, "'machine.accel' is neither kvm nor tcg");
 	return 0;
-}
-
-/* Each secret of `tap` has its name in the list, in the same order. */
-static int check_tap_names(const struct spec *s, const json_t *j, struct err *e)
-{
-	const json_t *all = json_object_get(j, "secrets");
-
-	if (!json_is_array(all) || !json_is_array(json_object_get(j, "http")))
-		return err_set(e, -EINVAL, "'tap' has no lists 'secrets' and 'http'");
-	if (json_array_size(all) != s->tap_secrets.n)
-		return err_set(e, -EINVAL,
-			       "'tap_secrets' has another number of secrets than 'tap'");
-	for (size_t i = 0; i < s->tap_secrets.n; i++) {
-		const char *name =
-			json_string_value(json_object_get(json_array_get(all, i), "name"));
-
-		if (!name || !str_eq(name, s->tap_secrets.v[i]))
-			return err_set(e, -EINVAL, "'tap_secrets' and 'tap' differ");
-	}
-	return 0;
-}
-
-/* hutch-tap checks the rest, when it reads it. */
-static int check_tap(const struct spec *s, struct err *e)
-{
-	static const char *const keys[] = { "secrets", "http", NULL };
-	_cleanup_json_ json_t *j = NULL;
-	int r;
-
-	if (!s->tap[0])
-		return s->tap_roots[0] || s->tap_hosts.n > 0 || s->tap_secrets.n > 0
-			       ? err_set(e, -EINVAL, "'tap' is empty")
-			       : 0;
-	r = json_read(s->tap, strlen(s->tap), &j, e);
-	if (r == 0)
-		r = json_only_keys(j, keys, e);
-	if (r < 0)
-		return err_wrap(e, "tap");
-	if (s->tap_roots[0] && !is_path(s->tap_roots))
-		return err_set(e, -EINVAL, "'tap_roots' is not an absolute path");
-	if (s->tap_hosts.n == 0)
-		return err_set(e, -EINVAL, "'tap_hosts' is empty");
-	return check_tap_names(s, j, e);
 }
 
 static int check(const struct spec *s, struct err *e)
@@ -462,7 +420,7 @@ static int check(const struct spec *s, struct err *e)
 		return err_set(e, -EINVAL, "'id' is no id");
 	if (!is_digest(s->policy) || !is_digest(s->image_digest))
 		return err_set(e, -EINVAL, "'policy' or 'image_digest' is not a digest");
-	if (!is_path(s->root) || !is_path(s->workspace))
+	if (!spec_is_path(s->root) || !spec_is_path(s->workspace))
 		return err_set(e, -EINVAL, "'root' or 'workspace' is not an absolute path");
 	if (s->limits.ttl > 0 && s->deadline > s->limits.ttl)
 		return err_set(e, -EINVAL, "'deadline' is later than the end of the ttl");
@@ -470,7 +428,7 @@ static int check(const struct spec *s, struct err *e)
 		return err_set(e, -EINVAL, "'nested' is for VMs");
 	r = check_machine(s, e);
 	if (r == 0)
-		r = check_tap(s, e);
+		r = spec_check_tap(s, e);
 	if (r == 0)
 		r = check_env(&s->env, e);
 	if (r == 0)
