@@ -9,7 +9,8 @@
  *   because the user may install the distribution's certificates later;
  * - /etc/ssl/certs/HASH.0, for OpenSSL's lookup in a directory;
  * - the directory of local CAs, from which update-ca-certificates and update-ca-trust make the
- *   bundle anew.
+ *   bundle anew;
+ * - every Java keystore (java.h).
  *
  * The image is untrusted, and users have changed the files before a VM resumes (ca-file.h).
  * ca_store_remove() undoes all of it, so a change here needs its counterpart there.
@@ -25,6 +26,7 @@
 #include "ca-store/bundle.h"
 #include "ca-store/ca-file.h"
 #include "ca-store/ca-store.h"
+#include "ca-store/java.h"
 #include "ca-store/places.h"
 
 struct ca {
@@ -185,6 +187,17 @@ static int put_anchors(const struct ca *c, struct err *e)
 	return 0;
 }
 
+static int put_java(const struct ca *c, struct err *e)
+{
+	_cleanup_free_ char *der = NULL;
+	size_t n;
+	int r = bundle_decode(c->pem, c->n, &der, &n);
+
+	if (r == -EINVAL)
+		return err_set(e, r, "the CA of the sandbox is not one PEM certificate");
+	return r < 0 ? err_oom(e) : java_rewrite(c->root, der, n, e);
+}
+
 /* ---- files that did not exist ---- */
 
 static bool is_there(int root, const char *path)
@@ -238,7 +251,7 @@ static int install(const struct ca *c, struct err *e)
 			       strerror(-made.err));
 	if (put_ours(c, bundle, &made, e) < 0 || put_hash_link(c, e) < 0)
 		return e->num;
-	return put_anchors(c, e);
+	return put_anchors(c, e) < 0 ? e->num : put_java(c, e);
 }
 
 int ca_store_install(int root, const char *ca, size_t n, struct err *e)

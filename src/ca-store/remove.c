@@ -13,6 +13,7 @@
 #include "ca-store/bundle.h"
 #include "ca-store/ca-file.h"
 #include "ca-store/ca-store.h"
+#include "ca-store/java.h"
 #include "ca-store/places.h"
 
 enum {
@@ -197,7 +198,8 @@ int ca_store_remove(int root, struct err *e)
 {
 	_cleanup_buf_ struct buf made = BUF_INIT(CA_MADE_MAX);
 
-	if (strip_bundles(root, e) < 0 || drop_certs(root, e) < 0 || drop_anchors(root, e) < 0)
+	if (strip_bundles(root, e) < 0 || drop_certs(root, e) < 0 || drop_anchors(root, e) < 0 ||
+	    java_rewrite(root, NULL, 0, e) < 0)
 		return e->num;
 	return drop_directory(root, &made, e) < 0 ? e->num : drop_made(root, &made, e);
 }

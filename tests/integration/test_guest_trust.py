@@ -205,7 +205,9 @@ class TestTrust(GuestCase):
 
     def test_longest(self):
         lines = ["-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----\n"]
-        longest = lines[0] + "\n" + "A" * (4096 - sum(map(len, lines)) - 2) + "\n" + lines[1]
+        left = 4096 - sum(map(len, lines)) - 3
+        self.assertEqual(left % 4, 0, "it is base64")
+        longest = f"{lines[0]}\n{'A' * 64}\n{'A' * (left - 64)}\n{lines[1]}"
         self.assertEqual(len(longest), 4096)
         self.start(ca=longest)
         self.assertEqual(self.ok("cat /etc/hutch/ca.pem"), longest)

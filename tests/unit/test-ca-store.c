@@ -369,7 +369,10 @@ static void listing(int dir, const char *path, struct buf *out)
 
 			assert_int_equal(fd_read_all(fd, &b), 0);
 		}
-		(void)buf_printf(out, "%s %o %s\n%s\n", at, st.st_mode, target, buf_text(&b));
+		(void)buf_printf(out, "%s %o %s\n", at, st.st_mode, target);
+		for (size_t k = 0; k < b.len; k++)
+			(void)buf_printf(out, b.data[k] >= ' ' ? "%c" : "\\%d", b.data[k]);
+		(void)buf_putc(out, '\n');
 		if (S_ISDIR(st.st_mode))
 			listing(dir, at, out);
 		free(names[i]);
@@ -433,6 +436,38 @@ TEST_IN_DIR(removed_from_a_bundle_without_a_last_newline)
 	put_link(d, "etc/ssl/cert.pem", "../pki/tls/certs/ca-bundle.crt");
 	assert_int_equal(path_mkdirs(d->fd, "etc/pki/ca-trust/source/anchors", 0755), 0);
 	undone(d);
+}
+
+/* A store common to several JDKs, which link to it, and one of a JDK of its own. */
+TEST_IN_DIR(java)
+{
+	static const char *const stores[] = { "etc/ssl/certs/java/cacerts",
+					      "opt/java/openjdk/lib/security/cacerts" };
+	_cleanup_buf_ struct buf plain = BUF_INIT(CA_STORE_FILE_MAX);
+	struct unit_dir *d = *state;
+	struct err e = ERR_INIT;
+
+	assert_int_equal(fd_read_file(AT_FDCWD, HUTCH_CORPUS "/keystore/pkcs12", &plain, &e), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(stores); i++) {
+		char parent[256];
+
+		assert_int_equal(path_parent(stores[i], parent, sizeof(parent)), 0);
+		assert_int_equal(path_mkdirs(d->fd, parent, 0755), 0);
+		unit_dir_write(d, stores[i], plain.data, plain.len);
+	}
+	put_link(d, "usr/lib/jvm/java-17/lib/security/cacerts", "/etc/ssl/certs/java/cacerts");
+	put_link(d, "usr/lib/jvm/default", "java-17");
+	put(d, "usr/lib/jvm/java-8/jre/lib/security/cacerts", "no keystore");
+	put(d, BUNDLE, ROOTS);
+	undone(d);
+	assert_int_equal(install(d, CA, &e), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(stores); i++) {
+		_cleanup_buf_ struct buf b = BUF_INIT(CA_STORE_FILE_MAX);
+
+		assert_int_equal(fd_read_file(d->fd, stores[i], &b, &e), 0);
+		assert_true(bundle_is_ours(b.data, b.len));
+	}
+	expect(d, "usr/lib/jvm/java-8/jre/lib/security/cacerts", "no keystore");
 }
 
 /* update-ca-certificates and update-ca-trust make copies of a local CA. */
