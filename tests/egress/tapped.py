@@ -4,6 +4,7 @@ Sandboxes with secrets in the test's internet: their policies, the requests that
 origin.py received, and the search for a key in everything that a sandbox has.
 """
 
+import array
 import base64
 import contextlib
 import functools
@@ -21,7 +22,7 @@ from sandbox import CONFIG, RUN, STATE, found, hutch, list_dir, warden_of
 from memory import extents
 from waiting import eventually
 
-TAP = "hutch-tap"
+TAP, PAGE = "hutch-tap", os.sysconf("SC_PAGE_SIZE")
 API, GIT, CLAUDE, OPENAI, EVIL, RULES = ("api.github.com", "github.com", "api.anthropic.com", "api.openai.com", "evil.hutch.test",
                                          "rules.hutch.test")
 AUTHORITY = "/usr/local/share/ca-certificates/egress-tests.crt"  # signs the servers' certificates; every image of make-image.sh has it
@@ -124,7 +125,33 @@ def memory_of(pid):
             if not rights.startswith("r") or line.endswith(("[vvar]", "[vsyscall]", "[vvar_vclock]")):
                 continue
             start, end = (int(x, 16) for x in where.split("-"))
-            yield from pieces(mem, start, end)
+            if line.split()[4] != "0":
+                yield from pieces(mem, start, end)
+                continue
+            # Runtimes reserve up to 60 GiB and use little of it; an anonymous page that is neither in
+            # memory nor swapped out was never written.
+            for first, last in written(pid, start // PAGE, end // PAGE):
+                yield from pieces(mem, first * PAGE, last * PAGE)
+
+
+def written(pid, start, end, at_once=1 << 20):
+    """Yields ranges of the pages that are in memory or swapped out."""
+    first = last = None
+    with open(f"/proc/{pid}/pagemap", "rb", buffering=0) as f:
+        while start < end:
+            f.seek(8 * start)
+            entries = array.array("Q", f.read(8 * min(at_once, end - start)))
+            if not entries:
+                break
+            for page in (start + i for i, e in enumerate(entries) if e >> 62) if max(entries) >> 62 else ():
+                if first is None or page != last:
+                    if first is not None:
+                        yield first, last
+                    first = page
+                last = page + 1
+            start += len(entries)
+    if first is not None:
+        yield first, last
 
 
 def pieces(f, start, end, size=16 << 20, overlap=4096):
