@@ -18,6 +18,7 @@
  */
 #include "tap/stream.h"
 
+#include <malloc.h>
 #include <openssl/ssl.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -36,6 +37,7 @@ enum {
 	KEPT_MAX = 32 * 1024,
 	ROUNDS = 4,
 	LINGER_ROUNDS = 8,
+	GIVE_BACK_MIN = 16,   /* streams */
 	TLS_HANDSHAKE = 0x16, /* the first byte of a ClientHello */
 };
 
@@ -162,6 +164,15 @@ static void side_done(struct side *side)
 	buf_done(&side->kept);
 }
 
+/* After a burst, its memory is free, but lies between blocks that are in use. */
+static void give_back(struct tap *t)
+{
+	if (t->most_streams < GIVE_BACK_MIN || t->n_streams > t->most_streams / 2)
+		return;
+	t->most_streams = t->n_streams;
+	(void)malloc_trim(0);
+}
+
 static void stream_free(struct stream *s)
 {
 	struct tap *t = s->tap;
@@ -175,6 +186,7 @@ static void stream_free(struct stream *s)
 	t->n_streams--;
 	tell_end(t, s->id, s->result, s->text);
 	free(s);
+	give_back(t);
 }
 
 /* ---- timers ---- */
@@ -733,6 +745,7 @@ void stream_open(struct tap *t, const struct tap_open *o, const int files[static
 	s->client.conn.src.cb = on_client;
 	s->server.conn.src.cb = on_server;
 	t->n_streams++;
+	t->most_streams = MAX(t->most_streams, t->n_streams);
 	if (buf_put(&s->client.conn.early, o->early, o->n_early) < 0)
 		finish(s, TAP_FAULT, "out of memory");
 	step(s);

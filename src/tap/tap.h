@@ -33,6 +33,7 @@ struct tap {
 	X509_STORE *store; /* until the first configuration */
 	struct tls *tls;
 	size_t n_streams, max_streams;
+	size_t most_streams;		     /* since memory was last given back */
 	struct stream *due_first, *due_last; /* more to do for them, without an event */
 	struct tap_queued *first, *last;
 	size_t n_queued;

@@ -3,14 +3,19 @@
  * The load generator of tests/bench/tap, all over loopback, with HTTP/1.1 in TLS:
  *
  *	bench-tap server PORT CERT KEY			an origin; several connections at a time
+ *	bench-tap crowd PORT CERT KEY			an origin for any number of connections
  *	bench-tap tap PORT SERVER-PORT PROGRAM CONFIG	hutch-tap, with this process as its keeper
  *	bench-tap get|put PORT CA BYTES			prints MiB/s
  *	bench-tap open|next PORT CA COUNT		prints the median of microseconds
  *	bench-tap sse PORT CA COUNT			likewise
+ *	bench-tap hold PORT CA COUNT			holds so many connections
  *
  * `open` is the time from connect(2) to the first byte of the response, `next` the same for a
  * request on an open connection, `sse` the time from the server's write of an event to its arrival.
- * `tap` prints the pid of hutch-tap.
+ * `tap` prints the pid of hutch-tap. `hold` makes a request on each connection and prints the
+ * seconds that this took; for each line of its input it makes another one on each, all at the same
+ * time, and prints the seconds; at the end of its input it ends and leaves the connections to the
+ * kernel.
  */
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -21,8 +26,10 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -35,6 +42,7 @@ enum {
 	HEAD_MAX = 16 * 1024,
 	WORKERS = 4,
 	COUNT_MAX = 10000,
+	CROWD_BATCH = 64,
 	EVENT_NS = 2 * 1000 * 1000, /* between two events */
 };
 
@@ -213,14 +221,21 @@ static bool answer(struct conn *c)
 	return put(c, reply, (size_t)len) && put_bytes(c, n);
 }
 
-_noreturn_ static void run_server(char **args)
+static SSL_CTX *server_context(const char *cert, const char *key)
 {
 	SSL_CTX *ctx = SSL_CTX_new(TLS_server_method());
+
+	if (SSL_CTX_use_certificate_chain_file(ctx, cert) != 1 ||
+	    SSL_CTX_use_PrivateKey_file(ctx, key, SSL_FILETYPE_PEM) != 1)
+		die("cannot use the certificate");
+	return ctx;
+}
+
+_noreturn_ static void run_server(char **args)
+{
+	SSL_CTX *ctx = server_context(args[1], args[2]);
 	int l = listen_on(args[0]);
 
-	if (SSL_CTX_use_certificate_chain_file(ctx, args[1]) != 1 ||
-	    SSL_CTX_use_PrivateKey_file(ctx, args[2], SSL_FILETYPE_PEM) != 1)
-		die("cannot use the certificate");
 	for (int i = 1; i < WORKERS; i++)
 		if (fork() == 0)
 			break;
@@ -236,6 +251,93 @@ _noreturn_ static void run_server(char **args)
 			while (answer(&c))
 				;
 		conn_close(&c);
+	}
+}
+
+/* ---- the origin for any number of connections ---- */
+
+struct guest {
+	SSL *ssl;
+	int fd;
+	unsigned int matched; /* bytes of the empty line that ends a head */
+};
+
+static void guest_free(struct guest *g)
+{
+	SSL_free(g->ssl);
+	(void)close(g->fd);
+	free(g);
+}
+
+/* Answers each head; requests have no body. */
+static bool answer_heads(struct guest *g, const char *data, size_t n)
+{
+	static const char end[] = "\r\n\r\n",
+			  reply[] = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+	size_t done;
+
+	for (size_t i = 0; i < n; i++) {
+		g->matched = data[i] == end[g->matched] ? g->matched + 1 : data[i] == '\r';
+		if (g->matched < sizeof(end) - 1)
+			continue;
+		g->matched = 0;
+		if (SSL_write_ex(g->ssl, reply, sizeof(reply) - 1, &done) != 1)
+			return false;
+	}
+	return true;
+}
+
+/* False: the connection is over. */
+static bool serve_guest(struct guest *g)
+{
+	size_t n;
+	int r;
+
+	ERR_clear_error();
+	r = SSL_do_handshake(g->ssl);
+	while (r == 1 && (r = SSL_read_ex(g->ssl, chunk, sizeof(chunk), &n)) == 1)
+		if (!answer_heads(g, chunk, n))
+			return false;
+	return SSL_get_error(g->ssl, r) == SSL_ERROR_WANT_READ;
+}
+
+static void take_guests(int ep, int l, SSL_CTX *ctx)
+{
+	int fd;
+
+	while ((fd = accept4(l, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
+		struct guest *g = calloc(1, sizeof(*g));
+		struct epoll_event ev = { .events = EPOLLIN, .data.ptr = g };
+
+		if (!g || !(g->ssl = SSL_new(ctx)) || epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev) < 0)
+			die("cannot take a connection");
+		g->fd = fd;
+		no_delay(fd);
+		(void)SSL_set_fd(g->ssl, fd);
+		SSL_set_accept_state(g->ssl);
+	}
+}
+
+_noreturn_ static void run_crowd(char **args)
+{
+	SSL_CTX *ctx = server_context(args[1], args[2]);
+	int l = listen_on(args[0]), ep = epoll_create1(EPOLL_CLOEXEC);
+	struct epoll_event ev = { .events = EPOLLIN }, got[CROWD_BATCH];
+
+	(void)SSL_CTX_set_mode(ctx, SSL_MODE_RELEASE_BUFFERS);
+	if (fcntl(l, F_SETFL, O_NONBLOCK) < 0 || epoll_ctl(ep, EPOLL_CTL_ADD, l, &ev) < 0)
+		die("cannot wait for connections");
+	for (;;) {
+		int n = epoll_wait(ep, got, CROWD_BATCH, -1);
+
+		for (int i = 0; i < n; i++) {
+			struct guest *g = got[i].data.ptr;
+
+			if (!g)
+				take_guests(ep, l, ctx);
+			else if (!serve_guest(g))
+				guest_free(g);
+		}
 	}
 }
 
@@ -436,6 +538,38 @@ static void measure_events(SSL_CTX *ctx, const char *port, double *us, size_t n)
 	conn_close(&c);
 }
 
+static void take_response(struct conn *c)
+{
+	if (!skip_bytes(c, response(c)))
+		die("the response was cut");
+}
+
+static void hold(SSL_CTX *ctx, const char *port, size_t n)
+{
+	struct conn *v = calloc(n, sizeof(*v));
+	uint64_t start = clock_mono();
+
+	if (!v)
+		die("no memory");
+	(void)SSL_CTX_set_mode(ctx, SSL_MODE_RELEASE_BUFFERS);
+	for (size_t i = 0; i < n; i++) {
+		conn_open(&v[i], ctx, port);
+		ask(&v[i], "GET", "small", 0, 0);
+		take_response(&v[i]);
+	}
+	do {
+		(void)printf("%.3f\n", (double)(clock_mono() - start) / 1e9);
+		(void)fflush(stdout);
+		if (getchar() != '\n')
+			_exit(0); /* as if killed */
+		start = clock_mono();
+		for (size_t i = 0; i < n; i++)
+			ask(&v[i], "GET", "small", 0, 0);
+		for (size_t i = 0; i < n; i++)
+			take_response(&v[i]);
+	} while (true);
+}
+
 static void run_client(const char *what, char **args)
 {
 	static double us[COUNT_MAX];
@@ -448,7 +582,9 @@ static void run_client(const char *what, char **args)
 	} else {
 		if (n == 0 || n > COUNT_MAX)
 			die("bad count");
-		if (strcmp(what, "sse") == 0)
+		if (strcmp(what, "hold") == 0)
+			hold(ctx, args[0], n);
+		else if (strcmp(what, "sse") == 0)
 			measure_events(ctx, args[0], us, n);
 		else
 			measure_opens(ctx, args[0], us, n, strcmp(what, "next") == 0);
@@ -457,14 +593,27 @@ static void run_client(const char *what, char **args)
 	SSL_CTX_free(ctx);
 }
 
+static void allow_files(void)
+{
+	struct rlimit l;
+
+	if (getrlimit(RLIMIT_NOFILE, &l) < 0)
+		die("no limit of descriptors");
+	l.rlim_cur = l.rlim_max;
+	(void)setrlimit(RLIMIT_NOFILE, &l);
+}
+
 int main(int argc, char **argv)
 {
+	allow_files();
 	(void)signal(SIGPIPE, SIG_IGN);
 	(void)signal(SIGCHLD, SIG_IGN);
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
 	memset(chunk, 'x', sizeof(chunk));
 	if (argc == 5 && strcmp(argv[1], "server") == 0)
 		run_server(argv + 2);
+	if (argc == 5 && strcmp(argv[1], "crowd") == 0)
+		run_crowd(argv + 2);
 	if (argc == 6 && strcmp(argv[1], "tap") == 0)
 		run_tap(argv + 2);
 	if (argc != 5) {
