@@ -18,6 +18,7 @@ struct broker {
 	struct stream *streams;
 	uint64_t number;	/* last stream number */
 	struct loop_timer look; /* at tapped streams: tapped.c */
+	struct stream **tapped; /* by number, BROKER_TAPPED_SETS lists; NULL before the first */
 	size_t n_tapped;
 };
 
@@ -28,6 +29,7 @@ typedef void tapped_end_fn(struct stream *s, enum broker_reason reason, const ch
 
 struct tapped {
 	tapped_end_fn *end;
+	struct stream *next; /* in its list */
 	int client, server;
 	bool given;
 	bool over; /* hutch-tap has closed its ends */

@@ -44,6 +44,7 @@ struct broker *broker_free(struct broker *b)
 	pump_pool_done(&b->pool);
 	budget_done(&b->budget);
 	(void)ruleset_free(b->rules);
+	free(b->tapped);
 	free(b);
 	return NULL;
 }

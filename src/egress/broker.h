@@ -18,6 +18,7 @@ enum {
 	BROKER_TAP_MS = 30 * 1000,	   /* for hutch-tap to take a connected stream */
 	BROKER_LOOK_MS = 250,		   /* between looks at the bytes of tapped streams */
 	BROKER_FEW_TAPPED = 256,	   /* with more, four times as long */
+	BROKER_TAPPED_SETS = 1024,	   /* lists of tapped streams */
 };
 
 enum broker_what {

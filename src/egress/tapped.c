@@ -112,10 +112,51 @@ static void on_look(struct loop_timer *src)
 		look_later(b);
 }
 
+/* ---- the table: each record of hutch-tap names its stream by number ---- */
+
+static struct stream **list_of(const struct broker *b, uint64_t number)
+{
+	return &b->tapped[number % BROKER_TAPPED_SETS];
+}
+
+static struct stream *find(const struct broker *b, uint64_t number)
+{
+	struct stream *s = b->tapped ? *list_of(b, number) : NULL;
+
+	while (s && s->req.number != number)
+		s = s->tap->next;
+	return s;
+}
+
+static void enter(struct stream *s)
+{
+	struct stream **list = list_of(s->req.broker, s->req.number);
+
+	s->tap->next = *list;
+	*list = s;
+	s->req.broker->n_tapped++;
+}
+
+static void leave(struct stream *s)
+{
+	struct stream **at = list_of(s->req.broker, s->req.number);
+
+	while (*at != s)
+		at = &(*at)->tap->next;
+	*at = s->tap->next;
+	s->req.broker->n_tapped--;
+}
+
+/* ---- the life of a stream ---- */
+
 int tapped_new(struct stream *s, int fd, const void *early, size_t n_early, tapped_end_fn *end)
 {
-	struct tapped *t = calloc(1, sizeof(*t));
+	struct broker *b = s->req.broker;
+	struct tapped *t;
 
+	if (!b->tapped)
+		b->tapped = calloc(BROKER_TAPPED_SETS, sizeof(*b->tapped));
+	t = b->tapped ? calloc(1, sizeof(*t)) : NULL;
 	if (!t)
 		return -ENOMEM;
 	t->early = (struct buf)BUF_INIT(BROKER_EARLY_MAX);
@@ -127,7 +168,7 @@ int tapped_new(struct stream *s, int fd, const void *early, size_t n_early, tapp
 	t->client = fd;
 	t->server = -EBADF;
 	s->tap = t;
-	s->req.broker->n_tapped++;
+	enter(s);
 	return 0;
 }
 
@@ -219,16 +260,7 @@ void tapped_stop(struct stream *s, bool gently)
 		end_closed(&t->server);
 	end_of(&t->server, gently);
 	buf_done(&t->early);
-	s->req.broker->n_tapped--;
-}
-
-static struct stream *find(const struct broker *b, uint64_t number)
-{
-	struct stream *s = b->streams;
-
-	while (s && (s->req.number != number || !s->tap))
-		s = s->next;
-	return s;
+	leave(s);
 }
 
 void broker_offer(struct broker *b)

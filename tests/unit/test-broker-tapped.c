@@ -108,6 +108,38 @@ TEST_WITH(hands_over_and_counts, world_setup, world_teardown)
 	(void)broker_free(x.desk.b);
 }
 
+/* Two streams whose numbers share a list in the broker's table, and one that was denied. */
+TEST_WITH(finds_a_stream_among_many, world_setup, world_teardown)
+{
+	struct world *w = WORLD(state);
+	struct hands x = { 0 };
+	struct broker_conf c = conf_of(&x, w);
+	_listening_ l = world_listen("93.184.0.1", 443);
+	int fd[2], srv[2];
+
+	desk_start(&x.desk, &c, RULES("+.example.com:443"));
+	fd[0] = desk_open(&x.desk, "a.example.com:443");
+	srv[0] = world_accept(w, l);
+	for (int i = 1; i < BROKER_TAPPED_SETS; i++)
+		(void)fd_close(desk_open(&x.desk, "a.example.org:443"));
+	fd[1] = desk_open(&x.desk, "aa.example.com:443");
+	srv[1] = world_accept(w, l);
+	WORLD_UNTIL(w, x.n == 2);
+	assert_int_equal(x.v[1].stream - x.v[0].stream, BROKER_TAPPED_SETS);
+	assert_string_equal(broker_tapped(x.desk.b, x.v[0].stream)->name.text, "a.example.com");
+	assert_string_equal(broker_tapped(x.desk.b, x.v[1].stream)->name.text, "aa.example.com");
+	assert_null(broker_tapped(x.desk.b, x.v[0].stream + 1));
+	for (int i = 0; i < 2; i++) {
+		let_go(&x, (size_t)i);
+		broker_tap_ended(x.desk.b, x.v[i].stream, BROKER_OK, NULL);
+		assert_null(broker_tapped(x.desk.b, x.v[i].stream));
+		assert_int_equal(broker_tapped(x.desk.b, x.v[1].stream) != NULL, i == 0);
+		(void)fd_close(fd[i]);
+		(void)fd_close(srv[i]);
+	}
+	(void)broker_free(x.desk.b);
+}
+
 TEST_WITH(other_streams_are_moved_here, world_setup, world_teardown)
 {
 	struct world *w = WORLD(state);
