@@ -100,10 +100,10 @@ static void lint_form_key(const struct secret *s, const struct form_key *k, stru
 	char key[KEY_TEXT_MAX];
 
 	(void)snprintf(key, sizeof(key), "secrets.%s.%s", s->name, k->key);
-	if (s->form == k->form && k->required && !text->text)
+	if (s->form == k->form && k->required && !text->text && !text->pos.src)
 		return diag_add(d, DIAG_ERROR, s->form_pos.src ? s->form_pos : s->pos, key, NULL,
 				"missing; form %s needs %s", form, k->example);
-	/* A default has no position. */
+	/* A default has no position, a wrong text has nothing else. */
 	if (!text->text || !text->pos.src)
 		return;
 	if (s->form != k->form)

@@ -15,6 +15,8 @@ static_assert((int)POLICY_SECRET_NAME_MAX == (int)SECRET_NAME_MAX, "the store ta
 enum {
 	PLACEHOLDER_MAX = 128,
 	VARIABLES_MAX = 2, /* per secret */
+	/* Leaves room for the placeholders. */
+	TEXT_MAX = SPEC_TAP_MAX - 2 * PLACEHOLDER_MAX * POLICY_SECRETS_MAX,
 };
 
 #define LOWER "abcdefghijklmnopqrstuvwxyz"
@@ -441,12 +443,11 @@ int plan_tap(const struct policy *p, struct arena *a, struct spec *s, struct err
 	if (s->tap_hosts.n == 0)
 		return 0;
 	text = json_write_canonical(j);
-	/* Room for the placeholders. */
-	if (text && strlen(text) > SPEC_TAP_MAX - 2 * PLACEHOLDER_MAX * POLICY_SECRETS_MAX)
+	if (text && strlen(text) > TEXT_MAX)
 		return err_set(e, -E2BIG,
 			       "the secrets and egress.http rules of agent '%s' are too large: "
-			       "%zu bytes",
-			       p->name, strlen(text));
+			       "%zu bytes, at most %d; use fewer or shorter paths",
+			       p->name, strlen(text), TEXT_MAX);
 	s->tap = text ? arena_strdup(a, text) : NULL;
 	return s->tap ? 0 : err_oom(e);
 }

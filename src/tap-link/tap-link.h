@@ -28,7 +28,7 @@ enum {
 	TAP_TEXT_MAX = 200,
 	TAP_SECRETS_MAX = 64, /* per sandbox */
 	TAP_STREAMS_MAX = 16384,
-	TAP_CONFIG_MAX = 4 * 1024 * 1024,
+	TAP_CONFIG_MAX = 6 * 1024 * 1024,
 	TAP_CA_MAX = 4096, /* CA certificate, PEM */
 };
 

@@ -36,7 +36,11 @@ enum {
 	CA_OUTPUT_MAX = 16384, /* JSON with certificate and key */
 	ROOTS_MAX = 1024 * 1024,
 	AGAIN_S = 1, /* between two starts */
+	VALUES_MAX = 2 * TAP_SECRETS_MAX * (SECRET_VALUE_MAX + SECRET_NAME_MAX), /* in JSON */
 };
+
+static_assert(SPEC_TAP_MAX + VALUES_MAX + 2 * ROOTS_MAX + 4 * TAP_CA_MAX <= TAP_CONFIG_MAX,
+	      "a sandbox that starts can start its hutch-tap");
 
 static bool is_needed(const struct warden *w)
 {

@@ -223,24 +223,32 @@ TEST_WITH(a_plan_with_secrets, setup, unit_dir_teardown)
 	assert_string_equal(s.policy, other.policy);
 }
 
-/* hutch-tap reads the plan's part as the warden completes it. */
-TEST_WITH(hutch_tap_reads_it, setup, unit_dir_teardown)
+/* hutch-tap reads the plan's part as the warden completes it; takes `values`. */
+static void read_as_tap(const struct spec *s, json_t *values, const char *roots,
+			struct tap_config *ret)
 {
 	_cleanup_json_ json_t *j = NULL;
 	_cleanup_free_ char *text = NULL;
+	struct err e = ERR_INIT;
+
+	assert_int_equal(json_read(s->tap, strlen(s->tap), &j, &e), 0);
+	assert_int_equal(json_put(j, "values", values), 0);
+	assert_int_equal(json_put(j, "roots", json_string(roots)), 0);
+	assert_int_equal(json_put(j, "ca", json_pack("{s:s, s:s}", "cert", "c", "key", "k")), 0);
+	text = json_write_line(j);
+	assert_in_range(strlen(text), 1, TAP_CONFIG_MAX);
+	if (tap_config_parse(text, strlen(text), ret, &e) < 0)
+		fail_msg("%s", e.msg);
+}
+
+TEST_WITH(hutch_tap_reads_it, setup, unit_dir_teardown)
+{
 	_cleanup_spec_ struct spec s = { 0 };
 	struct tap_config c = { 0 };
-	struct err e = ERR_INIT;
 
 	set_all();
 	plan_keys(&s);
-	assert_int_equal(json_read(s.tap, strlen(s.tap), &j, &e), 0);
-	assert_int_equal(json_put(j, "values", json_pack("{s:s}", "PLAIN", "value")), 0);
-	assert_int_equal(json_put(j, "roots", json_string("")), 0);
-	assert_int_equal(json_put(j, "ca", json_pack("{s:s, s:s}", "cert", "c", "key", "k")), 0);
-	text = json_write_line(j);
-	if (tap_config_parse(text, strlen(text), &c, &e) < 0)
-		fail_msg("%s", e.msg);
+	read_as_tap(&s, json_pack("{s:s}", "PLAIN", "value"), "", &c);
 	assert_int_equal(c.n_secrets, 3);
 	assert_int_equal(c.n_http, 2);
 	assert_int_equal(c.secrets[0].form, SECRET_BEARER);
@@ -333,6 +341,104 @@ TEST_WITH(a_saved_one_keeps_its_placeholders, setup, unit_dir_teardown)
 	assert_int_equal(plan_tap_fill(NULL, &a, &blank), 0);
 	assert_shape(variable(&blank, "GITHUB_TOKEN"), "ghp_", 36, LETTER);
 	assert_string_equal(variable(&blank, "GITHUB_TOKEN"), placeholder(&blank, 0));
+}
+
+/* ---- the largest plan ---- */
+
+enum {
+	RULES = 1024,
+	ROOTS = 1024 * 1024, /* of host.yaml */
+};
+
+static void put_times(struct buf *b, char c, size_t n)
+{
+	while (n-- > 0)
+		(void)buf_putc(b, c);
+}
+
+/* A name of 64 bytes. */
+static void name_of(size_t i, char out[static SECRET_NAME_MAX + 1])
+{
+	memset(out, 'N', SECRET_NAME_MAX);
+	(void)snprintf(out + SECRET_NAME_MAX - 3, 4, "_%02zu", i);
+}
+
+/* An agent with every secret and rule that there may be, each rule with two paths of `n` bytes. */
+static void write_big(struct buf *b, size_t n)
+{
+	char name[SECRET_NAME_MAX + 1];
+
+	(void)buf_puts(b, "agent: {name: big, type: test}\negress:\n  domains: [.example.org]\n"
+			  "  http:\n");
+	for (size_t i = 0; i < RULES; i++) {
+		(void)buf_printf(b, "    - {host: h%zu.example.org, rate: 1, paths: [/a", i);
+		put_times(b, 'p', n - 2);
+		(void)buf_puts(b, ", /b");
+		put_times(b, 'p', n - 2);
+		(void)buf_puts(b, "]}\n");
+	}
+	(void)buf_puts(b, "secrets:\n");
+	for (size_t i = 0; i < POLICY_SECRETS_MAX; i++) {
+		name_of(i, name);
+		(void)buf_printf(b, "  %s: {hosts: [s%zu.example.org]}\n", name, i);
+	}
+	assert_int_equal(b->err, 0);
+}
+
+static int plan_big(size_t n, struct spec *ret, struct err *e)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(4 * 1024 * 1024);
+	struct builtin_file v[2] = { { "agents/big.yaml", NULL, 0 }, FLOOR_FILE };
+	_cleanup_store_ struct policy_store store = POLICY_STORE_INIT(v, 2, NULL);
+	_cleanup_diags_ struct diags d = { 0 };
+	int r;
+
+	write_big(&b, n);
+	v[0].text = b.data;
+	v[0].len = b.len;
+	r = sandbox_plan(&store, &(struct sandbox_options){ .agent = "big" }, &d, ret, e);
+	assert_int_equal(d.errors, 0);
+	return r;
+}
+
+TEST_WITH(the_largest_plan_reaches_hutch_tap, setup, unit_dir_teardown)
+{
+	_cleanup_buf_ struct buf value = BUF_INIT(SECRET_VALUE_MAX), roots = BUF_INIT(ROOTS);
+	_cleanup_spec_ struct spec s = { 0 }, again = { 0 }, none = { 0 };
+	_cleanup_free_ char *text = NULL;
+	struct tap_config c = { 0 };
+	char name[SECRET_NAME_MAX + 1];
+	json_t *values = json_object();
+	struct err e = ERR_INIT;
+
+	put_times(&value, '"', SECRET_VALUE_MAX); /* the longest in JSON */
+	while (roots.len + 65 <= ROOTS) {
+		put_times(&roots, 'r', 64); /* lines as in PEM */
+		(void)buf_putc(&roots, '\n');
+	}
+	for (size_t i = 0; i < POLICY_SECRETS_MAX; i++) {
+		name_of(i, name);
+		set_secret(name);
+		assert_int_equal(json_put(values, name, json_string(buf_text(&value))), 0);
+	}
+	if (plan_big(840, &s, &e) < 0)
+		fail_msg("%s", e.msg);
+	assert_in_range(strlen(s.tap), SPEC_TAP_MAX / 10 * 9, SPEC_TAP_MAX);
+	text = spec_write(&s);
+	assert_non_null(text);
+	if (spec_parse(text, strlen(text), &again, &e) < 0)
+		fail_msg("%s", e.msg);
+	read_as_tap(&again, values, buf_text(&roots), &c);
+	assert_int_equal(c.n_secrets, POLICY_SECRETS_MAX);
+	assert_int_equal(c.n_http, RULES);
+	assert_int_equal(c.http[RULES - 1].rate, 1);
+	assert_int_equal(strlen(c.secrets[63].value), SECRET_VALUE_MAX);
+	assert_string_equal(c.secrets[63].placeholder, variable(&s, name));
+	tap_config_done(&c);
+	/* Longer paths. */
+	assert_int_equal(plan_big(940, &none, &e), -E2BIG);
+	assert_non_null(strstr(e.msg, "of agent 'big' are too large: "));
+	assert_non_null(strstr(e.msg, " bytes, at most "));
 }
 
 static int make_plan(void)
