@@ -399,11 +399,12 @@ static inline int world_teardown(void **state)
 }
 
 /* The test is skipped where namespaces cannot be created. */
-#define WORLD(state)                      \
-	({                                \
-		if (!*(state))            \
-			skip();           \
-		(struct world *)*(state); \
+#define WORLD(state)                                           \
+	({                                                     \
+		if (!*(state))                                 \
+			skip();                                \
+		assert(*(state)); /* skip() does not return */ \
+		(struct world *)*(state);                      \
 	})
 
 #define WORLD_RESOLVER "127.0.0.1:5353"
