@@ -371,6 +371,17 @@ s = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).wrap_socket(socket.create_connection
         line = self.logged(box, over=True, name=API)[0]
         self.assertRegex(json.dumps(line), r"docs/SECRETS.md|SSL_CERT_FILE|NODE_EXTRA_CA_CERTS")
 
+    def test_a_wrong_clock(self):
+        """A program whose clock is weeks off, as that of a VM just after its resume may be, accepts
+        the certificate. The control is a clock that is years off."""
+        self.key("GITHUB_TOKEN")
+        box = self.tapped({"GITHUB_TOKEN": GITHUB})
+        verify = f"openssl s_client -connect {API}:443 -servername {API} -verify_return_error -attime $(($(date +%s) + {{}})) </dev/null 2>&1"
+        day = 24 * 3600
+        said = {off: run(box, "sh", "-c", verify.format(off)).out for off in (-400 * day, -21 * day, -3600, 0, 3600, 200 * day, 400 * day)}
+        self.assertEqual({off: "Verify return code: 0 (ok)" in out for off, out in said.items()},
+                         {off: abs(off) <= 200 * day for off in said}, said)
+
     def test_servers_that_are_not_who_they_claim(self):
         """A value goes only to a server with a valid certificate. The sandbox's client cannot see
         that certificate, so hutch-tap must check it."""
