@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A child process speaks with the endpoint. It has the request, but not the store, and for root it
- * is an ordinary user: a fault in the parsing of TLS has no more than that. It sends one struct
- * head, and the body or nothing.
+ * is an ordinary user. Once it is connected, Landlock denies it all files, also those of the store,
+ * which belong to its user, and other connections: a fault in the parsing of TLS has no more than
+ * the request. It sends one struct head, and the body or nothing.
  */
 #include "token/apart.h"
 
-#include <grp.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/fd.h"
 #include "base/proc.h"
+#include "confine/become.h"
+#include "confine/landlock.h"
 #include "token/https.h"
 
 enum {
@@ -27,12 +29,9 @@ struct head {
 /* In a user namespace without this id (EINVAL), root is only the user who made the namespace. */
 static int drop_user(void)
 {
-	if (geteuid() != 0)
-		return 0;
-	if (setgroups(0, NULL) < 0 || setresgid(NOBODY, NOBODY, NOBODY) < 0 ||
-	    setresuid(NOBODY, NOBODY, NOBODY) < 0)
-		return errno == EINVAL ? 0 : -errno;
-	return 0;
+	int r = geteuid() == 0 ? become(NOBODY) : 0;
+
+	return r == -EINVAL ? 0 : r;
 }
 
 static int confine(int to, pid_t parent, struct err *e)
@@ -50,16 +49,28 @@ static int confine(int to, pid_t parent, struct err *e)
 	return r < 0 ? err_set(e, r, "cannot confine a process: %s", strerror(-r)) : 0;
 }
 
+static int forbid_files(struct err *e)
+{
+	int r = landlock_forbid_all(false, -EBADF, 0);
+
+	if (r >= 0)
+		r = landlock_check();
+	return r < 0 ? err_set(e, r, "cannot confine a process: Landlock: %s", strerror(-r)) : 0;
+}
+
 static void child(const struct token_url *url, X509_STORE *trusted, const struct buf *request,
 		  int to, pid_t parent)
 {
 	_cleanup_secret_ struct buf response = BUF_INIT(TOKEN_RESPONSE_MAX);
 	struct head head = { .e = ERR_INIT };
+	_cleanup_close_ int fd = -EBADF;
 	char *body = NULL;
 	size_t n = 0;
 
-	if (confine(to, parent, &head.e) < 0 ||
-	    https_exchange(url, trusted, request, &response, &head.status, &body, &n, &head.e) < 0)
+	if (confine(to, parent, &head.e) < 0 || https_dial(url, &fd, &head.e) < 0 ||
+	    forbid_files(&head.e) < 0 ||
+	    https_exchange(url, fd, trusted, request, &response, &head.status, &body, &n, &head.e) <
+		    0)
 		n = 0;
 	if (fd_write_all(to, &head, sizeof(head)) == 0 && n > 0)
 		(void)fd_write_all(to, body, n);

@@ -17,13 +17,17 @@ enum {
 DEFINE_CLEANUP(SSL_CTX *, cleanup_ctx, SSL_CTX_free);
 DEFINE_CLEANUP(SSL *, cleanup_ssl, SSL_free);
 
-/* The first address that accepts. */
-static int dial(const struct token_url *url, int *ret_fd, struct err *e)
+int https_dial(const struct token_url *url, int *ret_fd, struct err *e)
 {
+	/* Reads the configuration of OpenSSL, before the caller gives up its right to files. */
+	const int ready = OPENSSL_init_ssl(0, NULL);
 	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV };
 	struct addrinfo *list = NULL;
-	int fd = -EBADF, r = getaddrinfo(url->host, url->port, &hints, &list), why = ENOENT;
+	int fd = -EBADF, why = ENOENT, r;
 
+	if (ready != 1)
+		return err_oom(e);
+	r = getaddrinfo(url->host, url->port, &hints, &list);
 	if (r != 0)
 		return err_set(e, -EHOSTUNREACH, "cannot resolve '%s': %s", url->host,
 			       gai_strerror(r));
@@ -97,13 +101,12 @@ static int receive(SSL *s, struct buf *response, unsigned int *ret_status, char 
 	}
 }
 
-int https_exchange(const struct token_url *url, X509_STORE *trusted, const struct buf *request,
-		   struct buf *response, unsigned int *ret_status, char **ret_body, size_t *ret_n,
-		   struct err *e)
+int https_exchange(const struct token_url *url, int fd, X509_STORE *trusted,
+		   const struct buf *request, struct buf *response, unsigned int *ret_status,
+		   char **ret_body, size_t *ret_n, struct err *e)
 {
 	_cleanup_(cleanup_ctx) SSL_CTX *ctx = SSL_CTX_new(TLS_client_method());
 	_cleanup_(cleanup_ssl) SSL *s = NULL;
-	_cleanup_close_ int fd = -EBADF;
 
 	if (!ctx || SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION) != 1)
 		return err_oom(e);
@@ -112,8 +115,6 @@ int https_exchange(const struct token_url *url, X509_STORE *trusted, const struc
 	s = SSL_new(ctx);
 	if (!s || set_peer(s, url) != 1)
 		return err_oom(e);
-	if (dial(url, &fd, e) < 0)
-		return e->num;
 	if (SSL_set_fd(s, fd) != 1)
 		return err_oom(e);
 	if (shake(s, url, e) < 0)

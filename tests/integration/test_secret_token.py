@@ -13,7 +13,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from urllib.parse import unquote
 
-from support import hutch_path
+from support import hutch, hutch_path
 from test_secret import Secrets, unseal
 from token_server import TokenServer, basic, form, make_authority
 from waiting import LONG, eventually
@@ -189,6 +189,23 @@ class OAuth(Tokens):
                 self.assertIn("\nUid:\t65534\t65534\t65534\t65534\n", status)
                 self.assertIn("\nCapEff:\t0000000000000000\n", status)
         self.assertEqual(len(speaks) > 0, os.geteuid() == 0, found)  # others cannot look into it
+
+    def test_it_gives_up_files_once_connected(self):
+        """The process that speaks with the endpoint opens no file and makes no socket from then on."""
+        self.set_client()
+        trace = self.dir / "trace"
+        subprocess.run(["strace", "-ff", "-qq", "-o", trace, "-e", "trace=connect,landlock_restrict_self,openat,openat2,socket,sendto,write", hutch_path(),
+                        "secret", "refresh", "--force", "API"], env=self.env, check=True, capture_output=True, timeout=LONG)
+        calls = [f.read_text() for f in self.dir.glob("trace.*")]
+        checks = json.loads(hutch("doctor", "--json", env=self.env).stdout)["checks"]
+        if next(c["state"] for c in checks if c["id"] == "sec.landlock") != "ok":
+            self.skipTest("no Landlock")
+        [speaks] = [text for text in calls if "landlock_restrict_self" in text]
+        before, _, after = speaks.partition("landlock_restrict_self")
+        self.assertRegex(before, r"connect\(\d+, .*sin_port.* = 0\n")
+        self.assertIn('openat(AT_FDCWD, "/", O_RDONLY|O_CLOEXEC|O_DIRECTORY) = -1 EACCES', after, "the check of Landlock itself")
+        self.assertNotRegex(after, r"(open|openat2?|socket|connect)\(.* = \d+\n")
+        self.assertRegex(after, r"write\(\d+, .* = \d+\n")
 
     def test_a_new_credential_has_no_old_token(self):
         self.set_client()
