@@ -19,7 +19,7 @@ DEFINE_CLEANUP(SSL *, cleanup_ssl, SSL_free);
 
 int https_dial(const struct token_url *url, int *ret_fd, struct err *e)
 {
-	/* Reads the configuration of OpenSSL, before the caller gives up its right to files. */
+	/* Reads the configuration of OpenSSL, before the caller drops its right to files. */
 	const int ready = OPENSSL_init_ssl(0, NULL);
 	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV };
 	struct addrinfo *list = NULL;
