@@ -113,7 +113,7 @@ static const char *end_of_copy(const char *at, const char *end, int *ret)
 	return r == 0 && bundle_is_ours(der, n) ? last : NULL;
 }
 
-static char *without_label(char *data, char *out)
+static char *without_label(const char *data, char *out)
 {
 	const size_t n = STRLEN(LABEL);
 

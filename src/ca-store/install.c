@@ -83,8 +83,8 @@ static int make_bundle(const struct ca *c, const char **ret, struct err *e)
 		r = bundle_append(&b, c->pem, c->n);
 	if (r == 0)
 		r = ca_file_replace(dir, CA_BUNDLE, &as, b.data, b.len);
-	*ret = r < 0 ? NULL : CA_CERTS "/" CA_BUNDLE;
-	return r < 0 && !ca_file_missing(r) ? fail(CA_CERTS "/" CA_BUNDLE, r, e) : 0;
+	*ret = r < 0 ? NULL : CA_CERTS_BUNDLE;
+	return r < 0 && !ca_file_missing(r) ? fail(CA_CERTS_BUNDLE, r, e) : 0;
 }
 
 /* Adds the CA to all bundles; *ret is the first. */

@@ -6,13 +6,13 @@
 #include "ca-store/ca-store.h"
 
 const char *const ca_bundles[] = {
-	CA_CERTS "/" CA_BUNDLE,	 CA_CERTS "/ca-bundle.crt", "etc/pki/tls/certs/ca-bundle.crt",
+	CA_CERTS_BUNDLE,	 CA_CERTS "/ca-bundle.crt", "etc/pki/tls/certs/ca-bundle.crt",
 	"etc/ssl/ca-bundle.pem", "etc/ssl/cert.pem",	    NULL,
 };
 
 /* Debian and Alpine, Fedora, openSUSE, Arch. */
 const char *const ca_anchors[] = {
-	CA_LOCAL "/" CA_LOCAL_DIR,
+	CA_LOCAL_CAS,
 	"etc/pki/ca-trust/source/anchors",
 	"etc/pki/trust/anchors",
 	"etc/ca-certificates/trust-source/anchors",
@@ -20,7 +20,7 @@ const char *const ca_anchors[] = {
 };
 
 const char *const ca_makes[] = {
-	CA_CERTS "/" CA_BUNDLE, CA_CERTS, "etc/ssl", CA_LOCAL "/" CA_LOCAL_DIR, NULL,
+	CA_CERTS_BUNDLE, CA_CERTS, "etc/ssl", CA_LOCAL_CAS, NULL,
 };
 
 /* With the directories that links of the bundles lead to on Fedora, openSUSE and Arch. */

@@ -2,12 +2,14 @@
 /* The places of a root directory where programs look for CA certificates. */
 #pragma once
 
-#define CA_OURS	     "etc/hutch"
-#define CA_CERTS     "etc/ssl/certs"
-#define CA_BUNDLE    "ca-certificates.crt"
-#define CA_LOCAL     "usr/local/share"
-#define CA_LOCAL_DIR "ca-certificates"
-#define CA_ANCHOR    "hutch-sandbox-ca.crt"
+#define CA_OURS		"etc/hutch"
+#define CA_CERTS	"etc/ssl/certs"
+#define CA_BUNDLE	"ca-certificates.crt"
+#define CA_CERTS_BUNDLE "etc/ssl/certs/ca-certificates.crt"
+#define CA_LOCAL	"usr/local/share"
+#define CA_LOCAL_DIR	"ca-certificates"
+#define CA_LOCAL_CAS	"usr/local/share/ca-certificates"
+#define CA_ANCHOR	"hutch-sandbox-ca.crt"
 
 /* Bundles; the first that exists is the image's. NULL at the end, as of all lists here. */
 extern const char *const ca_bundles[];

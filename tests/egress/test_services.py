@@ -2,6 +2,7 @@
 """
 Real clients in sandboxes use real servers that demand credentials (services.py); the sandboxes have
 placeholders. Each server refuses the client of a sandbox without the secret, which is the control.
+Java, which has its own stores of CA certificates, is here because its image is large.
 tests/slow/clients-inside.sh runs this.
 """
 
@@ -9,7 +10,8 @@ import os
 import unittest
 
 from boxes import WORLD, run
-from tapped import TapCase, hits
+from sandbox import hutch
+from tapped import API, TapCase, headers, hits
 
 GIT, NPM, PYPI, OCI, S3 = (f"{n}.dev.test" for n in ("git", "npm", "pypi", "oci", "s3"))
 DB = "db.hutch.test"
@@ -113,3 +115,64 @@ class Clients(TapCase):
         box = self.tapped({"GIT_TOKEN": {"hosts": [GIT], "form": "basic", "user": "tester"}}, domains=[f"{DB}:5432"])
         r = run(box, "sh", "-c", PSQL_SCRIPT)
         self.assertEqual((r.code, r.out), (0, "42\n"), r)
+
+
+ANT = """
+cd /tmp && echo '<project><get src="https://{host}{path}" dest="/tmp/got" ignoreerrors="false" retries="0"/></project>' >build.xml
+ant -q -f build.xml 2>&1
+"""
+LIST = "keytool -list -storepass changeit -cacerts 2>&1 | grep -E '^hutch-sandbox-ca|^Your keystore'"
+PKCS12 = """
+mkdir -p /opt/jdk/lib/security
+keytool -importkeystore -srckeystore /etc/ssl/certs/java/cacerts -srcstorepass changeit -destkeystore /opt/jdk/lib/security/cacerts \\
+  -deststoretype pkcs12 -deststorepass changeit -noprompt -J-Dkeystore.pkcs12.certProtectionAlgorithm=NONE -J-Dkeystore.pkcs12.macAlgorithm=NONE 2>&1
+"""
+OPEN = "filesystem:\n  workspace: /workspace\n  read: [/]\n  write: [/]\n  execute: [/]\n"
+
+
+@unittest.skipUnless(os.environ.get("HUTCH_WORLD_SERVICES"), "HUTCH_WORLD_SERVICES is not set")
+class Java(TapCase):
+    """A real JVM trusts the sandbox's CA without a setting, because its keystore has it."""
+
+    def get(self, box, path, opts=()):
+        return run(box, "sh", "-ec", ANT.format(host=API, path=path), opts=opts)
+
+    def root(self, box, script):
+        r = run(box, "sh", "-ec", script, opts=("-u", "0"))
+        self.assertEqual(r.code, 0, r)
+        return r.out
+
+    def java(self, *opts):
+        return self.tapped({"GITHUB_TOKEN": {"hosts": [API]}}, more=OPEN, opts=opts)
+
+    def arrived(self, path, value):
+        self.assertEqual(headers(self.one(API, path), "authorization"), [f"Bearer {value}"])
+
+    def test_jks(self):
+        value, box = self.key("GITHUB_TOKEN"), self.java()
+        self.assertIn("hutch-sandbox-ca", self.root(box, LIST))
+        r = self.get(box, "/java")
+        self.assertEqual(r.code, 0, r)
+        self.arrived("/java", value)
+        # The control: without the entry Java does not trust the server.
+        self.root(box, "keytool -delete -alias hutch-sandbox-ca -storepass changeit -keystore /etc/ssl/certs/java/cacerts")
+        r = self.get(box, "/control")
+        self.assertNotEqual(r.code, 0, r)
+        self.assertIn("unable to find valid certification path", r.out)
+        self.assertEqual(self.requests(API, "/control"), [])
+
+    def test_pkcs12(self):
+        """The format of newer JDKs: made here, committed without the CA, and used with another."""
+        value, box = self.key("GITHUB_TOKEN"), self.java()
+        self.assertIn("imported", self.root(box, PKCS12))
+        self.addCleanup(hutch, "image", "rm", "with-pkcs12")
+        self.ended(hutch("commit", box, "with-pkcs12"), 0)
+        plain = self.create("--agent", self.agent_of(domains=[API], more=OPEN), "--image", "with-pkcs12")
+        self.own.append(plain)
+        store = LIST.replace("-cacerts", "-keystore /opt/jdk/lib/security/cacerts")
+        self.assertNotIn("hutch", self.root(plain, LIST) + self.root(plain, store))
+        again = self.java("--image", "with-pkcs12")
+        self.assertIn("hutch-sandbox-ca", self.root(again, store))
+        r = self.get(again, "/pkcs12", ("-e", "ANT_OPTS=-Djavax.net.ssl.trustStore=/opt/jdk/lib/security/cacerts"))
+        self.assertEqual(r.code, 0, r)
+        self.arrived("/pkcs12", value)

@@ -6,10 +6,11 @@
 # docker-registry, node 20 and Go. HUTCH_TEST_LEVEL=microvm uses VMs.
 set -eu
 build=$(realpath "$1")
-mkdir -p "$2"
-keep=$(realpath "$2")
 tests=$(dirname "$(dirname "$(realpath "$0")")")
-bash "$tests/egress/make-image.sh" "$keep/base.tar" skopeo python3-setuptools python3-wheel
+# Another recipe is another directory.
+keep=$(realpath -m "$2")/$(cat "$0" "$tests/egress/make-image.sh" | sha256sum | cut -c1-12)
+mkdir -p "$keep"
+bash "$tests/egress/make-image.sh" "$keep/base.tar" skopeo python3-setuptools python3-wheel openjdk-17-jre-headless ant
 if [ ! -s "$keep/image.tar" ]; then
 	rm -rf "$keep/root"
 	mkdir -p "$keep/root/opt"
