@@ -6,8 +6,12 @@
 #include "ca-store/ca-store.h"
 
 const char *const ca_bundles[] = {
-	CA_CERTS_BUNDLE,	 CA_CERTS "/ca-bundle.crt", "etc/pki/tls/certs/ca-bundle.crt",
-	"etc/ssl/ca-bundle.pem", "etc/ssl/cert.pem",	    NULL,
+	CA_CERTS_BUNDLE,
+	"etc/ssl/certs/ca-bundle.crt",
+	"etc/pki/tls/certs/ca-bundle.crt",
+	"etc/ssl/ca-bundle.pem",
+	"etc/ssl/cert.pem",
+	NULL,
 };
 
 /* Debian and Alpine, Fedora, openSUSE, Arch. */
