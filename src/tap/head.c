@@ -210,7 +210,7 @@ int head_framing(struct head *h, enum framing *ret, uint64_t *ret_length, const 
 		*ret_why = "a Transfer-Encoding other than chunked";
 	else if (lengths == 1 &&
 		 str_to_u64(length->value.s, length->value.n, INT64_MAX, ret_length) < 0)
-		*ret_why = "a Content-Length that is not a number";
+		*ret_why = "a Content-Length that is not a number below 2^63";
 	*ret = codings ? FRAMING_CHUNKED : lengths ? FRAMING_LENGTH : FRAMING_NONE;
 	/* Also "Content_Length", which some servers take for the field. */
 	if (!*ret_why &&

@@ -616,6 +616,36 @@ TEST_WORLD(test_max_body)
 	assert_non_null(strstr(last(w)->text, "rule p.yaml:1"));
 }
 
+static void refuses_body(struct world *w, const char *head, const char *status)
+{
+	check(w, head, NULL, NULL, NULL);
+	assert_true(begins(&w->to_client, "HTTP/1.1 "));
+	assert_memory_equal(w->to_client.data + STRLEN("HTTP/1.1 "), status, 3);
+}
+
+/* The largest lengths that are read, with a limit and without one, and the next ones. */
+TEST_WORLD(test_largest_bodies)
+{
+	static const char last_length[] = POST "Content-Length: 9223372036854775807\r\n" END "abcd";
+	struct world *w = *state;
+	struct l7_rule *rule = world_rule(w, "p.yaml:1");
+
+	rule->max_body = INT64_MAX;
+	check(w, last_length, NULL, last_length, "");
+	rule->max_body--;
+	refuses_body(w, last_length, "413");
+	rule->max_body = UINT64_C(1) << 40; /* the policy's largest */
+	check(w, POST "Content-Length: 1099511627776\r\n" END "abcd", NULL,
+	      POST "Content-Length: 1099511627776\r\n" END "abcd", "");
+	refuses_body(w, POST "Content-Length: 1099511627777\r\n" END, "413");
+	rule->max_body = 0;
+	check(w, last_length, NULL, last_length, "");
+	refuses_body(w, POST "Content-Length: 9223372036854775808\r\n" END, "400");
+	refuses_body(w, POST "Content-Length: 18446744073709551615\r\n" END, "400");
+	check(w, POST "Transfer-Encoding: chunked\r\n" END "fffffffffffff\r\nabcd", NULL, NULL, "");
+	refuses_body(w, POST "Transfer-Encoding: chunked\r\n" END "10000000000000\r\n", "400");
+}
+
 TEST_WORLD(test_rate)
 {
 	struct world *w = *state;

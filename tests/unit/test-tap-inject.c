@@ -13,6 +13,10 @@
 #define END	    "\r\n"
 #define OK	    "HTTP/1.1 200 OK\r\n"
 
+enum {
+	LONGEST = 8 * 1024, /* value of a secret */
+};
+
 static int setup(void **state)
 {
 	struct world *w = malloc(sizeof(*w));
@@ -325,6 +329,57 @@ TEST_WORLD(test_too_many_values)
 	}
 	assert_true(i > 20 && i < 200);
 	assert_int_equal(last(w)->result, TAP_NO_SECRET);
+}
+
+/* The server returns all that it got: none of it reaches the client in the form after `mark`. */
+static void longest_value(struct world *w, const char *mark)
+{
+	_cleanup_buf_ struct buf echo = BUF_INIT(256 * 1024);
+	char piece[64];
+	const char *at;
+
+	w->seed = 0;
+	world_begin(w);
+	world_talk(w, GET END, NULL);
+	assert_int_equal(w->n_records, 0);
+	at = strstr(buf_text(&w->to_server), mark);
+	assert_non_null(at);
+	at += strlen(mark);
+	assert_in_range(strcspn(at, " \r"), LONGEST, 3 * LONGEST);
+	assert_int_equal(buf_printf(&echo, OK "Content-Length: %zu\r\n\r\n%s", w->to_server.len,
+				    buf_text(&w->to_server)),
+			 0);
+	world_talk(w, "", SERVER(buf_text(&echo)));
+	assert_true(last(w)->reflected);
+	(void)snprintf(piece, sizeof(piece), "%s", at);
+	assert_null(strstr(buf_text(&w->to_client), piece));
+	(void)snprintf(piece, sizeof(piece), "%s", at + LONGEST / 2);
+	assert_null(strstr(buf_text(&w->to_client), piece));
+}
+
+TEST_WORLD(test_longest_value)
+{
+	static const char some[] = "k+/\"9% v";
+	struct world *w = *state;
+	struct tap_secret *s = world_secret(w, "KEY", SECRET_BEARER, NULL);
+	static char value[LONGEST + 1];
+
+	for (size_t i = 0; i < LONGEST; i++)
+		value[i] = some[i % (sizeof(some) - 1)];
+	value[LONGEST - 1] = 'v';
+	s->value = value;
+	s->parameter = "key";
+	s->form = SECRET_QUERY;
+	longest_value(w, "?key=");
+	s->form = SECRET_BASIC;
+	longest_value(w, "Authorization: Basic ");
+	for (size_t i = 0; i < LONGEST; i++)
+		value[i] = value[i] == ' ' ? '_' : value[i];
+	s->form = SECRET_BEARER;
+	longest_value(w, "Authorization: Bearer ");
+	s->form = SECRET_HEADER;
+	s->header = "X-Key";
+	longest_value(w, "X-Key: ");
 }
 
 TEST_WORLD(test_compressed)
