@@ -118,7 +118,7 @@ TEST(numbers)
 #define LONGEST                       \
 	LABEL "." LABEL "." LABEL "." \
 	      "nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn" /* 253 bytes */
-#define SHOWN  "nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn"
+#define SHOWN "nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn"
 
 TEST(names_of_hosts)
 {
