@@ -128,7 +128,7 @@ int call_credit(struct call *c, struct request *q, const struct injection *inj,
 	} else {
 		request_finish(q, q->framing, q->length);
 	}
-	if (inj->secret >= 0 || c->mask)
+	if (inj->secret >= 0 || !mask_is_empty(c->mask))
 		request_forbid_compression(q);
 	if (c->conf->tls && c->conf->host)
 		r = inject_apply(config, c->conf->host, inj, body, q, why);

@@ -47,7 +47,7 @@ int call_bad_response(struct refusal *why, const char *what)
 
 void call_response(struct call *c, struct response *r)
 {
-	c->opaque = c->mask && response_is_compressed(r);
+	c->opaque = !mask_is_empty(c->mask) && response_is_compressed(r);
 	c->responded = true;
 	c->record.status = (uint16_t)r->status;
 }

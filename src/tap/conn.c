@@ -227,7 +227,8 @@ static int why(struct conn *c, int r)
 {
 	int error = SSL_get_error(c->ssl, r);
 
-	if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE)
+	if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE ||
+	    error == SSL_ERROR_WANT_CLIENT_HELLO_CB)
 		return -EAGAIN;
 	if (error == SSL_ERROR_ZERO_RETURN)
 		return 0;

@@ -45,6 +45,8 @@ void exchange_refuse(struct exchange *x, const struct refusal *why)
 
 bool exchange_is_held(const struct exchange *x)
 {
+	if (x->h2)
+		return h2_is_held(x->h2);
 	return !x->over && mask_holds(x->call.mask);
 }
 
@@ -52,8 +54,11 @@ int exchange_release(struct exchange *x)
 {
 	const char *data;
 	size_t n;
-	int r = mask_release(x->call.mask, &data, &n);
+	int r;
 
+	if (x->h2)
+		return h2_release(x->h2);
+	r = mask_release(x->call.mask, &data, &n);
 	if (r == 0)
 		body_write(&x->to_client, x->to_client_kind, data, n);
 	return r;

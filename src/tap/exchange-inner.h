@@ -11,6 +11,7 @@
 #pragma once
 
 #include "tap/call.h"
+#include "tap/h2.h"
 
 enum client_phase {
 	CLIENT_HEAD,
@@ -29,6 +30,7 @@ enum server_phase {
 
 struct exchange {
 	struct exchange_conf conf;
+	struct h2 *h2; /* NULL: HTTP/1.1, for which all the rest is */
 	struct buf to_server, to_client;
 	enum client_phase client;
 	enum server_phase server;

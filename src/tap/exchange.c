@@ -32,8 +32,15 @@ struct exchange *exchange_free(struct exchange *x)
 	head_input_reset(&x->client_head);
 	head_input_reset(&x->server_head);
 	call_done(&x->call);
+	x->h2 = h2_free(x->h2);
 	free(x);
 	return NULL;
+}
+
+int exchange_use_http2(struct exchange *x)
+{
+	assert(!x->h2 && exchange_idle(x));
+	return h2_new(&x->conf, &x->h2);
 }
 
 /* ---- ends ---- */
@@ -42,6 +49,10 @@ void exchange_abort(struct exchange *x, enum tap_result result, const char *text
 {
 	struct refusal why;
 
+	if (x->h2) {
+		h2_abort(x->h2, result, text);
+		return;
+	}
 	if (x->over)
 		return;
 	if (call_refusal(result, text, &why))
@@ -80,11 +91,15 @@ static int run(struct exchange *x, struct buf *out, const char *data, size_t n, 
 
 int exchange_from_client(struct exchange *x, const char *data, size_t n, size_t *ret_used)
 {
+	if (x->h2)
+		return h2_from_client(x->h2, data, n, ret_used);
 	return run(x, &x->to_server, data, n, ret_used, exchange_client_step);
 }
 
 int exchange_from_server(struct exchange *x, const char *data, size_t n, size_t *ret_used)
 {
+	if (x->h2)
+		return h2_from_server(x->h2, data, n, ret_used);
 	return run(x, &x->to_client, data, n, ret_used, exchange_server_step);
 }
 
@@ -92,6 +107,10 @@ int exchange_from_server(struct exchange *x, const char *data, size_t n, size_t 
 
 void exchange_client_eof(struct exchange *x)
 {
+	if (x->h2) {
+		h2_client_eof(x->h2);
+		return;
+	}
 	if (x->over)
 		return;
 	switch (x->client) {
@@ -120,6 +139,10 @@ static bool is_stale(const struct exchange *x)
 
 void exchange_server_eof(struct exchange *x)
 {
+	if (x->h2) {
+		h2_server_eof(x->h2);
+		return;
+	}
 	if (x->over)
 		return;
 	switch (x->server) {
@@ -149,16 +172,22 @@ void exchange_server_eof(struct exchange *x)
 
 struct buf *exchange_to_server(struct exchange *x)
 {
+	if (x->h2)
+		return h2_to_server(x->h2);
 	return &x->to_server;
 }
 
 struct buf *exchange_to_client(struct exchange *x)
 {
+	if (x->h2)
+		return h2_to_client(x->h2);
 	return &x->to_client;
 }
 
 bool exchange_over(const struct exchange *x)
 {
+	if (x->h2)
+		return h2_over(x->h2);
 	return x->over;
 }
 
@@ -169,11 +198,15 @@ bool exchange_server_done(const struct exchange *x)
 
 bool exchange_idle(const struct exchange *x)
 {
+	if (x->h2)
+		return h2_idle(x->h2);
 	return !x->over && !x->call.active && x->client_head.text.len == 0;
 }
 
 bool exchange_in_request(const struct exchange *x)
 {
+	if (x->h2)
+		return h2_in_request(x->h2);
 	return x->call.active;
 }
 

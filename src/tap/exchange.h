@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * HTTP/1.1 on one stream, between the sandbox (client) and the server. No input or output: the
+ * HTTP on one stream, between the sandbox (client) and the server. No input or output: the
  * caller (stream.c) moves bytes between the buffers here and two connections.
  *
  *	client bytes -> exchange_from_client() -> to_server
  *	server bytes -> exchange_from_server() -> to_client
  *
  * Each head is parsed strictly and written anew, so that the server reads exactly the request that
- * the rules were checked on. Requests of a connection are served one after the other: bytes of the
- * next one are not consumed before the response is complete.
+ * the rules were checked on. By HTTP/1.1, requests of a connection are served one after the other:
+ * bytes of the next one are not consumed before the response is complete. h2.h has HTTP/2.
  */
 #pragma once
 
@@ -33,12 +33,17 @@ struct exchange_conf {
 	bool (*may_pass)(void *arg, size_t i);
 	void *arg;
 	unsigned int *probes; /* shared by the streams of the sandbox: mask.h */
+	/* Counts the requests by HTTP/2 of the sandbox. NULL: there is no limit. */
+	size_t *n_requests, max_requests;
 };
 
 struct exchange;
 
 int exchange_new(const struct exchange_conf *c, struct exchange **ret); /* 0 or -ENOMEM */
 struct exchange *exchange_free(struct exchange *x);
+
+/* Both sides have agreed on HTTP/2, before any byte. 0 or -ENOMEM. */
+int exchange_use_http2(struct exchange *x);
 
 /*
  * Consume up to `n` bytes, *ret_used of them, and append to the output buffers. Less than `n` are
@@ -57,7 +62,7 @@ void exchange_server_eof(struct exchange *x);
 /* Reports the request in progress, if any, as ended by `result`, and closes the exchange. */
 void exchange_abort(struct exchange *x, enum tap_result result, const char *text);
 
-/* Output; the caller removes what it has sent. */
+/* Output; the caller removes what it has sent. By HTTP/2, each call may append. */
 struct buf *exchange_to_server(struct exchange *x);
 struct buf *exchange_to_client(struct exchange *x);
 

@@ -21,33 +21,70 @@ struct pattern {
 	bool is_value; /* not another form of one */
 };
 
-struct mask {
+struct patterns {
 	struct pattern *pattern;
 	size_t n;
 	size_t longest, window;
 	uint8_t shift[SLOTS]; /* by a hash of the last bytes: how far the window may move */
 	bool first[256];      /* the first bytes of patterns */
-	struct buf held;      /* after the first `passed`: a true prefix of a pattern */
-	size_t passed;	      /* bytes of `held` that the last call has returned */
-	size_t released;      /* bytes at the beginning of the prefix that are passed on already */
-	size_t covered;	      /* bytes at the beginning of the prefix that a match covers */
+	size_t users;	      /* masks */
+};
+
+struct mask {
+	struct patterns *known;
+	struct buf held; /* after the first `passed`: a true prefix of a pattern */
+	size_t passed;	 /* bytes of `held` that the last call has returned */
+	size_t released; /* bytes at the beginning of the prefix that are passed on already */
+	size_t covered;	 /* bytes at the beginning of the prefix that a match covers */
 	struct buf work;
 	bool hit;
 	unsigned int *probes, own_probes;
 };
 
-struct mask *mask_new(unsigned int *probes)
+static struct mask *use(struct patterns *known, unsigned int *probes)
 {
-	struct mask *m = calloc(1, sizeof(*m));
+	struct mask *m = known ? calloc(1, sizeof(*m)) : NULL;
 
 	if (!m)
 		return NULL;
-	m->probes = &m->own_probes;
-	if (probes)
-		m->probes = probes;
+	m->known = known;
+	known->users++;
+	m->probes = probes ? probes : &m->own_probes;
 	m->held = (struct buf)BUF_INIT(STREAM_MAX);
 	m->work = (struct buf)BUF_INIT(STREAM_MAX);
 	return m;
+}
+
+struct mask *mask_new(unsigned int *probes)
+{
+	struct patterns *known = calloc(1, sizeof(*known));
+	struct mask *m = use(known, probes);
+
+	if (!m)
+		free(known);
+	return m;
+}
+
+struct mask *mask_branch(struct mask *m)
+{
+	return use(m->known, m->probes == &m->own_probes ? NULL : m->probes);
+}
+
+bool mask_is_empty(const struct mask *m)
+{
+	return !m || m->known->n == 0;
+}
+
+static void leave(struct patterns *known)
+{
+	if (--known->users > 0)
+		return;
+	for (size_t i = 0; i < known->n; i++) {
+		sodium_memzero(known->pattern[i].s, known->pattern[i].n);
+		free(known->pattern[i].s);
+	}
+	free(known->pattern);
+	free(known);
 }
 
 static void note_probe(struct mask *m, const char *s, size_t n, size_t held);
@@ -59,11 +96,7 @@ struct mask *mask_free(struct mask *m)
 	/* The reader of the pause may have closed the connection. */
 	note_probe(m, buf_text(&m->held) + m->passed, m->held.len - m->passed,
 		   m->held.len - m->passed);
-	for (size_t i = 0; i < m->n; i++) {
-		sodium_memzero(m->pattern[i].s, m->pattern[i].n);
-		free(m->pattern[i].s);
-	}
-	free(m->pattern);
+	leave(m->known);
 	if (m->held.data)
 		sodium_memzero(m->held.data, m->held.cap);
 	if (m->work.data)
@@ -93,7 +126,7 @@ static size_t slot(const char *s)
 	return (two | (uint32_t)(unsigned char)s[2] << 16) * UINT32_C(0x9E3779B1) >> 20;
 }
 
-static void build(struct mask *m)
+static void build(struct patterns *m)
 {
 	m->longest = 0;
 	m->window = WINDOW_MAX;
@@ -112,7 +145,7 @@ static void build(struct mask *m)
 		}
 }
 
-static struct pattern *find(const struct mask *m, const char *s, size_t n)
+static struct pattern *find(const struct patterns *m, const char *s, size_t n)
 {
 	for (size_t i = 0; i < m->n; i++)
 		if (m->pattern[i].n == n && memcmp(m->pattern[i].s, s, n) == 0)
@@ -120,7 +153,7 @@ static struct pattern *find(const struct mask *m, const char *s, size_t n)
 	return NULL;
 }
 
-static int add(struct mask *m, const char *s, size_t n)
+static int add(struct patterns *m, const char *s, size_t n)
 {
 	struct pattern *all;
 	char *copy;
@@ -143,7 +176,7 @@ static int add(struct mask *m, const char *s, size_t n)
 	return 0;
 }
 
-static int add_buf(struct mask *m, struct buf *b)
+static int add_buf(struct patterns *m, struct buf *b)
 {
 	int r = b->err ? b->err : add(m, buf_text(b), b->len);
 
@@ -154,7 +187,7 @@ static int add_buf(struct mask *m, struct buf *b)
 }
 
 /* Adds a part of base64 text in the standard and in the URL-safe alphabet. */
-static int add_base64(struct mask *m, char *s, size_t n)
+static int add_base64(struct patterns *m, char *s, size_t n)
 {
 	int r = add(m, s, n);
 
@@ -167,7 +200,7 @@ static int add_base64(struct mask *m, char *s, size_t n)
  * Base64 of `before` bytes (0 to 2) and the value: the characters that contain bits of the value
  * alone. `before` bytes fill 8 * before / 6 characters, the last one in part.
  */
-static int add_aligned(struct mask *m, const char *value, size_t n, size_t before)
+static int add_aligned(struct patterns *m, const char *value, size_t n, size_t before)
 {
 	_cleanup_buf_ struct buf raw = BUF_INIT(PATTERN_MAX), text = BUF_INIT(PATTERN_MAX);
 	size_t skip = (before * 8 + 5) / 6, whole = (before + n) * 8 / 6;
@@ -208,7 +241,7 @@ static void put_json_codes(struct buf *out, const char *value, size_t n)
 }
 
 /* With a slash as it is too: Python's quote() and others keep it. */
-static int add_percent(struct mask *m, const char *value, size_t n)
+static int add_percent(struct patterns *m, const char *value, size_t n)
 {
 	int r = 0;
 
@@ -223,7 +256,7 @@ static int add_percent(struct mask *m, const char *value, size_t n)
 	return r;
 }
 
-static int add_forms(struct mask *m, const char *value, size_t n, const char *user)
+static int add_forms(struct patterns *m, const char *value, size_t n, const char *user)
 {
 	struct buf b = BUF_INIT(PATTERN_MAX);
 	_cleanup_buf_ struct buf pair = BUF_INIT(PATTERN_MAX);
@@ -249,14 +282,14 @@ static int add_forms(struct mask *m, const char *value, size_t n, const char *us
 
 int mask_add(struct mask *m, const char *value, size_t n, const char *user)
 {
-	struct pattern *known = find(m, value, n);
+	struct pattern *known = find(m->known, value, n);
 	int r;
 
 	if (n < MASK_VALUE_MIN || (known && known->is_value))
 		return 0;
-	r = add_forms(m, value, n, user);
-	build(m);
-	known = find(m, value, n);
+	r = add_forms(m->known, value, n, user);
+	build(m->known);
+	known = find(m->known, value, n);
 	if (r == 0 && known)
 		known->is_value = true;
 	return r;
@@ -265,7 +298,7 @@ int mask_add(struct mask *m, const char *value, size_t n, const char *user)
 /* ---- search ---- */
 
 /* The longest pattern at `s`, or 0. */
-static size_t match_at(const struct mask *m, const char *s, size_t n)
+static size_t match_at(const struct patterns *m, const char *s, size_t n)
 {
 	size_t found = 0;
 
@@ -282,7 +315,7 @@ static size_t match_at(const struct mask *m, const char *s, size_t n)
  * Moves the window while it can move as far as possible. Four steps at a time, so that the
  * processor need not wait for one before it begins the next.
  */
-static size_t skip(const struct mask *m, const char *s, size_t n, size_t end)
+static size_t skip(const struct patterns *m, const char *s, size_t n, size_t end)
 {
 	const size_t far = m->window - BLOCK + 1;
 
@@ -298,7 +331,7 @@ static size_t skip(const struct mask *m, const char *s, size_t n, size_t end)
 }
 
 /* Returns where the next match at or after `at` begins, or `n`; *ret is its length. */
-static size_t search(const struct mask *m, const char *s, size_t n, size_t at, size_t *ret)
+static size_t search(const struct patterns *m, const char *s, size_t n, size_t at, size_t *ret)
 {
 	size_t end = at + m->window;
 
@@ -317,7 +350,7 @@ static size_t search(const struct mask *m, const char *s, size_t n, size_t at, s
 }
 
 /* The length of the longest end of the text that is a true prefix of a pattern. */
-static size_t prefix(const struct mask *m, const char *s, size_t n)
+static size_t prefix(const struct patterns *m, const char *s, size_t n)
 {
 	for (size_t at = n < m->longest ? 0 : n - m->longest + 1; at < n; at++) {
 		if (!m->first[(unsigned char)s[at]])
@@ -337,7 +370,7 @@ static size_t prefix(const struct mask *m, const char *s, size_t n)
  */
 static int cover(struct mask *m, const char *s, size_t n, size_t *covered, const char **ret)
 {
-	size_t len = 0, at = search(m, s, n, 0, &len);
+	size_t len = 0, at = search(m->known, s, n, 0, &len);
 
 	*ret = s;
 	if (at == n && *covered == 0)
@@ -346,7 +379,7 @@ static int cover(struct mask *m, const char *s, size_t n, size_t *covered, const
 	if (buf_put(&m->work, s, n) < 0)
 		return -ENOMEM;
 	memset(m->work.data, '*', MIN(*covered, n));
-	for (; at < n; at = search(m, s, n, at + 1, &len)) {
+	for (; at < n; at = search(m->known, s, n, at + 1, &len)) {
 		size_t from = MAX(at, *covered), end = at + len;
 
 		if (from < end)
@@ -363,7 +396,7 @@ void mask_text(struct mask *m, char *text, size_t n)
 	size_t covered = 0;
 	const char *masked;
 
-	if (!m || m->n == 0)
+	if (!m || m->known->n == 0)
 		return;
 	if (cover(m, text, n, &covered, &masked) < 0)
 		memset(text, '*', n);
@@ -376,16 +409,18 @@ void mask_text(struct mask *m, char *text, size_t n)
 static void note_probe(struct mask *m, const char *s, size_t n, size_t held)
 {
 	if (*m->probes < MASK_PROBES_MAX && held > 0 &&
-	    held >= MIN((size_t)MASK_PROBE_MIN, m->window / 2) && match_at(m, s, n) == 0)
+	    held >= MIN((size_t)MASK_PROBE_MIN, m->known->window / 2) &&
+	    match_at(m->known, s, n) == 0)
 		++*m->probes;
 }
 
 /* How many bytes at the end to hold back. Those before `covered` are masked already. */
 static size_t hold(const struct mask *m, const char *s, size_t n, size_t covered)
 {
-	size_t keep = prefix(m, s, n);
+	size_t keep = prefix(m->known, s, n);
 
-	return *m->probes < MASK_PROBES_MAX ? keep : MAX(keep, MIN(n - covered, m->longest - 1));
+	return *m->probes < MASK_PROBES_MAX ? keep
+					    : MAX(keep, MIN(n - covered, m->known->longest - 1));
 }
 
 int mask_feed(struct mask *m, const char *data, size_t n, const char **ret, size_t *ret_n)
@@ -394,7 +429,7 @@ int mask_feed(struct mask *m, const char *data, size_t n, const char **ret, size
 
 	*ret = data;
 	*ret_n = n;
-	if (!m || m->n == 0)
+	if (!m || m->known->n == 0)
 		return 0;
 	buf_consume(&m->held, m->passed);
 	m->passed = 0;
@@ -455,7 +490,7 @@ int mask_end(struct mask *m, const char **ret, size_t *ret_n)
 {
 	*ret = "";
 	*ret_n = 0;
-	if (!m || m->n == 0)
+	if (!m || m->known->n == 0)
 		return 0;
 	buf_consume(&m->held, m->passed);
 	m->passed = 0;

@@ -32,11 +32,17 @@ struct mask;
  * memory.
  */
 struct mask *mask_new(unsigned int *probes);
-struct mask *mask_free(struct mask *m); /* wipes the patterns */
+struct mask *mask_free(struct mask *m); /* wipes the patterns, if no other mask has them */
+
+/* A mask for another stream, with the same patterns: those added to either one are in both. NULL
+ * without memory. */
+struct mask *mask_branch(struct mask *m);
+bool mask_is_empty(const struct mask *m); /* has no pattern */
 
 /*
  * Adds a value; one that is known or too short changes nothing. `user` (or NULL): also in the
- * base64 form of USER:VALUE. Not within a stream. 0, -ENOMEM, or -ENOSPC: too many patterns.
+ * base64 form of USER:VALUE. A stream masks it from its next byte on. 0, -ENOMEM, or -ENOSPC: too
+ * many patterns.
  */
 int mask_add(struct mask *m, const char *value, size_t n, const char *user);
 

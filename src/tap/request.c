@@ -275,11 +275,13 @@ void request_finish(struct request *q, enum framing framing, uint64_t length)
 		(void)snprintf(q->length_text, sizeof(q->length_text), "%llu",
 			       (unsigned long long)length);
 		head_add(&q->head, "Content-Length", head_text(q->length_text));
-	} else if (framing == FRAMING_CHUNKED) {
+	} else if (framing == FRAMING_CHUNKED && !q->http2) {
 		head_add(&q->head, "Transfer-Encoding", head_text("chunked"));
 	}
 	if (q->expect)
 		head_add(&q->head, "Expect", head_text("100-continue"));
+	if (q->http2)
+		return;
 	if (q->websocket) {
 		head_add(&q->head, "Connection", head_text("Upgrade"));
 		head_add(&q->head, "Upgrade", head_text("websocket"));
@@ -290,8 +292,15 @@ void request_finish(struct request *q, enum framing framing, uint64_t length)
 
 void request_forbid_compression(struct request *q)
 {
-	(void)head_drop(&q->head, "accept-encoding");
-	(void)head_drop(&q->head, "sec-websocket-extensions");
+	static const char *const names[] = {
+		"accept-encoding",
+		"sec-websocket-extensions",
+		"grpc-accept-encoding",
+		"connect-accept-encoding",
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		(void)head_drop(&q->head, names[i]);
 	head_add(&q->head, "Accept-Encoding", head_text("identity"));
 }
 

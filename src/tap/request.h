@@ -32,6 +32,7 @@ struct request {
 	bool close;		    /* the client's connection ends after the response */
 	bool websocket;		    /* asks for an upgrade */
 	bool expect;		    /* waits for 100 (Continue) */
+	bool http2;		    /* is sent by HTTP/2, which has frames: set by the caller */
 	enum framing framing;
 	uint64_t length; /* body bytes: FRAMING_LENGTH */
 

@@ -79,9 +79,19 @@ int response_parse(const struct head_input *in, const char *method, struct respo
 
 bool response_is_compressed(struct response *r)
 {
-	const struct head_field *f = head_find(&r->head, "content-encoding", NULL);
+	static const char *const names[] = {
+		"content-encoding",
+		"grpc-encoding",
+		"connect-content-encoding",
+	};
 
-	return f && r->kind != BODY_NONE && !http_text_is(f->value, "identity");
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		const struct head_field *f = head_find(&r->head, names[i], NULL);
+
+		if (f && r->kind != BODY_NONE && !http_text_is(f->value, "identity"))
+			return true;
+	}
+	return false;
 }
 
 void response_write(struct buf *out, struct response *r, enum body_kind kind, bool close,

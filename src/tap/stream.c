@@ -2,7 +2,8 @@
 /*
  * A stream waits for the program's first byte, which decides: TLS on both sides, or plain HTTP on
  * both. With TLS both handshakes run at the same time, and the program's request is read while the
- * server's handshake still runs.
+ * server's handshake still runs. Only a program that offers HTTP/2 waits for the server's
+ * handshake: it gets HTTP/2 if the server speaks it.
  *
  * If the server's handshake fails, the program's is completed: its request is answered with the
  * reason, because a program shows an HTTP answer but hides why a connection was closed.
@@ -75,7 +76,7 @@ struct stream {
 	enum stage stage;
 	enum timer timer;
 	struct loop_timer clock;
-	bool tls, is_addr;
+	bool tls, is_addr, http2;
 	bool has_answer;    /* bytes of a response came since the last request */
 	bool server_failed; /* its handshake; then its connection is closed */
 	enum tap_result server_result;
@@ -199,7 +200,7 @@ static void on_timer(struct loop_timer *src)
 	case TIMER_SHAKE:
 		if (s->server_failed)
 			finish(s, s->server_result, s->server.peer.text);
-		else if (s->client.conn.is_shaken)
+		else if (s->client.conn.is_shaken || s->client.peer.is_heard)
 			finish(s, TAP_TIME, "the server did not complete its TLS handshake");
 		else
 			finish(s, TAP_TIME, "the program did not complete its TLS handshake");
@@ -247,23 +248,57 @@ static void fail_server(struct stream *s, int r)
 	conn_done(&server->conn);
 }
 
-/* False if the stream has ended. */
-static bool shake(struct stream *s)
+/* Once the program has said what it speaks. */
+static int shake_server(struct stream *s)
+{
+	struct tls_peer *p = &s->client.peer;
+	struct side *v = &s->server;
+	int r;
+
+	if (!p->is_heard || s->server_failed)
+		return 0;
+	if (!v->conn.ssl && tls_connect(&v->conn, &v->peer, p->offers_http2) < 0)
+		return -ENOMEM;
+	r = conn_shake(&v->conn);
+	if (r < 0)
+		fail_server(s, r);
+	if (p->protocol == TLS_UNDECIDED && (r != 0 || !p->offers_http2))
+		tls_decide(p, r > 0 ? &v->conn : NULL);
+	return 0;
+}
+
+static int shake_client(struct stream *s)
 {
 	struct side *c = &s->client;
 	int r = conn_shake(&c->conn);
 
-	if (r < 0) {
-		enum tap_result result = tls_client_failure(&c->conn, &c->peer, r);
-
-		finish(s, result, c->peer.text);
-		return false;
+	if (r > 0 && c->peer.protocol == TLS_HTTP2 && !s->http2) {
+		s->http2 = true;
+		r = exchange_use_http2(s->exchange);
 	}
-	r = s->server_failed ? 0 : conn_shake(&s->server.conn);
+	return r;
+}
+
+/* False if the stream has ended. */
+static bool shake(struct stream *s)
+{
+	struct side *c = &s->client;
+	int r;
+
+	if (!s->tls || s->timer != TIMER_SHAKE)
+		return true;
+	r = shake_client(s);
+	if (r >= 0 && shake_server(s) < 0)
+		r = -ENOMEM;
+	if (r == 0)
+		r = shake_client(s);
+	if (r == -ENOMEM)
+		finish(s, TAP_FAULT, "out of memory");
+	else if (r < 0)
+		finish(s, tls_client_failure(&c->conn, &c->peer, r), c->peer.text);
 	if (r < 0)
-		fail_server(s, r);
-	if (s->timer == TIMER_SHAKE && c->conn.is_shaken && s->server.conn.is_shaken &&
-	    !s->server_failed)
+		return false;
+	if (c->conn.is_shaken && s->server.conn.is_shaken && !s->server_failed)
 		set_timer(s, TIMER_NONE, 0);
 	return true;
 }
@@ -413,7 +448,7 @@ static int serve_server(struct stream *s)
 	if (exchange_over(x))
 		return MAX(wrote, 0);
 	moved = take(s, v, exchange_from_server);
-	if (moved > 0 && !exchange_idle(x))
+	if (moved > 0 && !exchange_idle(x) && !s->http2) /* HTTP/2 marks the end of a response */
 		s->has_answer = true;
 	if (moved == -ENOMEM)
 		finish_hard(s, TAP_FAULT, "out of memory");
@@ -507,6 +542,19 @@ static void choose_timer(struct stream *s, bool moved)
 		set_timer(s, TIMER_NONE, 0);
 }
 
+/* By HTTP/2, bytes for one side may become due when the other one has taken some. */
+static bool can_give(const struct conn *c, const struct buf *from)
+{
+	return from->len > 0 && c->is_shaken && c->writable && c->pending.len == 0 && !c->is_dead;
+}
+
+static bool has_due(struct stream *s)
+{
+	return s->http2 &&
+	       (can_give(&s->client.conn, exchange_to_client(s->exchange)) ||
+		(!s->server_failed && can_give(&s->server.conn, exchange_to_server(s->exchange))));
+}
+
 static void serve(struct stream *s)
 {
 	int moved = 1, moves = 0;
@@ -525,6 +573,7 @@ static void serve(struct stream *s)
 		if (s->stage == STAGE_END)
 			return;
 		moves += moved;
+		moved |= has_due(s);
 	}
 	if (moved)
 		due_add(s);
@@ -553,7 +602,7 @@ static void watch(struct stream *s)
 	int r = conn_watch(&s->client.conn, s->tap->loop, wants_in(&s->client),
 			   wants_out(&s->client.conn, serves ? exchange_to_client(x) : NULL));
 
-	if (r == 0 && serves && !s->server_failed)
+	if (r == 0 && serves && !s->server_failed && (!s->tls || s->server.conn.ssl))
 		r = conn_watch(&s->server.conn, s->tap->loop, wants_in(&s->server),
 			       wants_out(&s->server.conn, exchange_to_server(x)));
 	if (r < 0)
@@ -618,7 +667,9 @@ static void begin(struct stream *s)
 				      .report = report,
 				      .may_pass = may_pass,
 				      .arg = s,
-				      .probes = &s->tap->probes };
+				      .probes = &s->tap->probes,
+				      .n_requests = &s->tap->n_requests,
+				      .max_requests = s->tap->max_streams };
 
 	if (r == -EAGAIN)
 		return;
@@ -628,13 +679,13 @@ static void begin(struct stream *s)
 	}
 	s->tls = conf.tls;
 	if (exchange_new(&conf, &s->exchange) < 0 ||
-	    (s->tls && (tls_connect(&s->server.conn, &s->server.peer) < 0 ||
-			tls_accept(&s->client.conn, &s->client.peer) < 0))) {
+	    (s->tls && tls_accept(&s->client.conn, &s->client.peer) < 0)) {
 		refuse_program(s->client.conn.fd, byte);
 		finish(s, TAP_FAULT, "out of memory");
 		return;
 	}
 	s->stage = STAGE_SERVE;
+	s->server.conn.is_shaken = !s->tls;
 	if (s->tls)
 		set_timer(s, TIMER_SHAKE, SHAKE_TIME);
 }

@@ -34,6 +34,7 @@ struct tap {
 	struct tls *tls;
 	size_t n_streams, max_streams;
 	size_t most_streams;		     /* since memory was last given back */
+	size_t n_requests;		     /* by HTTP/2, at the same time; at most max_streams */
 	struct stream *due_first, *due_last; /* more to do for them, without an event */
 	struct tap_queued *first, *last;
 	size_t n_queued;

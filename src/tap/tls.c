@@ -35,7 +35,12 @@ struct tls {
 	struct cache certs, sessions;
 };
 
-static const unsigned char protocols[] = "\x08http/1.1";
+#define HTTP1 "\x08http/1.1"
+#define HTTP2 "\x02h2"
+
+/* HTTP/2 is the first choice, where it is offered. */
+static const unsigned char both[] = HTTP2 HTTP1;
+static const unsigned char only_http1[] = HTTP1;
 static const char suites[] = "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:"
 			     "TLS_CHACHA20_POLY1305_SHA256";
 
@@ -95,16 +100,68 @@ static int check_name(SSL *s, int *alert, void *arg)
 	return refuse(p, "SNI names another host");
 }
 
+static void read_offers(struct tls_peer *p, const unsigned char *data, size_t n)
+{
+	struct reader r = reader_of(data, n);
+	struct reader list = reader_of(NULL, 0);
+	size_t len = (size_t)reader_be(&r, 2);
+	const unsigned char *s = reader_bytes(&r, len);
+
+	if (s)
+		list = reader_of(s, len);
+	while (reader_left(&list) > 0) {
+		len = (size_t)reader_be(&list, 1);
+		s = reader_bytes(&list, len);
+		if (!s)
+			break;
+		p->offers_http1 |= len == STRLEN("http/1.1") && memcmp(s, "http/1.1", len) == 0;
+		p->offers_http2 |= len == STRLEN("h2") && memcmp(s, "h2", len) == 0;
+	}
+}
+
+/* Whether the program may have HTTP/2 depends on the server. */
+static int hear_client(SSL *s, int *alert, void *arg)
+{
+	struct tls_peer *p = peer_of(s);
+	const unsigned char *data;
+	size_t n;
+
+	if (!p->is_heard &&
+	    SSL_client_hello_get0_ext(s, TLSEXT_TYPE_application_layer_protocol_negotiation, &data,
+				      &n))
+		read_offers(p, data, n);
+	p->is_heard = true;
+	return p->protocol == TLS_UNDECIDED ? SSL_CLIENT_HELLO_RETRY : SSL_CLIENT_HELLO_SUCCESS;
+}
+
+void tls_decide(struct tls_peer *program, const struct conn *server)
+{
+	const unsigned char *chosen = NULL;
+	unsigned int n = 0;
+	bool http2 = program->offers_http2 && !program->offers_http1;
+
+	if (server) {
+		SSL_get0_alpn_selected(server->ssl, &chosen, &n);
+		http2 = program->offers_http2 && n == STRLEN("h2") && memcmp(chosen, "h2", n) == 0;
+	}
+	program->protocol = http2 ? TLS_HTTP2 : TLS_HTTP1;
+}
+
 static int choose_protocol(SSL *s, const unsigned char **ret, unsigned char *ret_n,
 			   const unsigned char *offered, unsigned int n, void *arg)
 {
-	unsigned char *chosen;
+	struct tls_peer *p = peer_of(s);
 
-	if (SSL_select_next_proto(&chosen, ret_n, protocols, sizeof(protocols) - 1, offered, n) !=
-	    OPENSSL_NPN_NEGOTIATED)
-		return refuse(peer_of(s), "the program offers no http/1.1 by ALPN, and other "
-					  "protocols cannot be intercepted");
-	*ret = chosen;
+	if (p->protocol == TLS_HTTP1 && !p->offers_http1)
+		return refuse(p,
+			      p->offers_http2
+				      ? "the program offers HTTP/2 alone by ALPN, which the "
+					"server does not speak"
+				      : "the program offers neither http/1.1 nor h2 by ALPN, and "
+					"other protocols cannot be intercepted");
+	*ret = p->protocol == TLS_HTTP2 ? (const unsigned char *)"h2"
+					: (const unsigned char *)"http/1.1";
+	*ret_n = p->protocol == TLS_HTTP2 ? STRLEN("h2") : STRLEN("http/1.1");
 	return SSL_TLSEXT_ERR_OK;
 }
 
@@ -135,6 +192,7 @@ static bool configure_in(SSL_CTX *ctx)
 	(void)SSL_CTX_set_options(ctx, SSL_OP_CIPHER_SERVER_PREFERENCE);
 	(void)SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
 	(void)SSL_CTX_set_tlsext_servername_callback(ctx, check_name);
+	SSL_CTX_set_client_hello_cb(ctx, hear_client, NULL);
 	SSL_CTX_set_alpn_select_cb(ctx, choose_protocol, NULL);
 	SSL_CTX_set_info_callback(ctx, see_state);
 	return configure_both(ctx) && SSL_CTX_set_num_tickets(ctx, 1) &&
@@ -184,8 +242,13 @@ static bool configure_out(SSL_CTX *ctx, X509_STORE *store)
 	(void)SSL_CTX_set_session_cache_mode(ctx,
 					     SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL);
 	SSL_CTX_sess_set_new_cb(ctx, keep_session);
-	return configure_both(ctx) &&
-	       SSL_CTX_set_alpn_protos(ctx, protocols, sizeof(protocols) - 1) == 0;
+	return configure_both(ctx);
+}
+
+static bool offer(SSL *s, bool http2)
+{
+	return SSL_set_alpn_protos(s, http2 ? both : only_http1,
+				   http2 ? sizeof(both) - 1 : sizeof(only_http1) - 1) == 0;
 }
 
 static bool set_host(SSL *s, const struct tls_peer *p)
@@ -198,14 +261,15 @@ static bool set_host(SSL *s, const struct tls_peer *p)
 	return SSL_set1_host(s, p->host) == 1 && SSL_set_tlsext_host_name(s, p->host) == 1;
 }
 
-int tls_connect(struct conn *c, struct tls_peer *peer)
+int tls_connect(struct conn *c, struct tls_peer *peer, bool http2)
 {
 	SSL *s = SSL_new(peer->tls->out);
 	SSL_SESSION *session;
 	char key[CACHE_KEY_MAX];
 
 	c->owner = peer;
-	if (!s || !set_host(s, peer) || conn_start_tls(c, s, peer->tls->method) < 0) {
+	if (!s || !set_host(s, peer) || !offer(s, http2) ||
+	    conn_start_tls(c, s, peer->tls->method) < 0) {
 		SSL_free(s);
 		ERR_clear_error();
 		return -ENOMEM;

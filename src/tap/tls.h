@@ -12,6 +12,12 @@ struct tls;
 int tls_new(struct ca *ca, X509_STORE *store, struct tls **ret, struct err *e);
 struct tls *tls_free(struct tls *t);
 
+enum tls_protocol {
+	TLS_UNDECIDED,
+	TLS_HTTP1,
+	TLS_HTTP2,
+};
+
 /* The peer of a connection. Lives as long as the connection. */
 struct tls_peer {
 	struct tls *tls;
@@ -20,11 +26,20 @@ struct tls_peer {
 	bool is_addr;
 	char text[TAP_TEXT_MAX + 1]; /* why a handshake was refused; "": see OpenSSL's error */
 	bool refuses_name;	     /* because of the name in the ClientHello */
+	/* Protocols in the ClientHello of the program. */
+	bool is_heard, offers_http1, offers_http2;
+	enum tls_protocol protocol; /* for the program; set by tls_decide() */
 };
 
-/* Starts TLS towards the program, as `peer`'s host, or towards the server. -ENOMEM. */
+/*
+ * Starts TLS towards the program, as `peer`'s host, or towards the server, to which HTTP/2 is
+ * offered if `http2`. -ENOMEM. The program's handshake stops at its ClientHello (is_heard) until
+ * tls_decide() has set the protocol: of HTTP/2 and HTTP/1.1 the one that the server speaks, which
+ * is NULL if it has failed.
+ */
 int tls_accept(struct conn *c, struct tls_peer *peer);
-int tls_connect(struct conn *c, struct tls_peer *peer);
+int tls_connect(struct conn *c, struct tls_peer *peer, bool http2);
+void tls_decide(struct tls_peer *program, const struct conn *server);
 
 /* The results of failed handshakes; `r` is that of conn_shake(). The texts go to peer->text. */
 enum tap_result tls_client_failure(const struct conn *c, struct tls_peer *peer, int r);

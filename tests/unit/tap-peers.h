@@ -337,14 +337,17 @@ static inline void end_step(struct end *p)
 		assert_int_equal(buf_put(&p->in, data, (size_t)k), 0);
 }
 
-static inline void say(struct end *p, const char *text)
+static inline void say_bytes(struct end *p, const char *data, size_t n)
 {
-	const size_t n = strlen(text);
-
 	assert_true(p->n_out + n <= sizeof(p->out));
-	memcpy(p->out + p->n_out, text, n);
+	memcpy(p->out + p->n_out, data, n);
 	p->n_out += n;
 	end_step(p);
+}
+
+static inline void say(struct end *p, const char *text)
+{
+	say_bytes(p, text, strlen(text));
 }
 
 static inline bool has(const struct end *p, const char *text)

@@ -98,27 +98,111 @@ TEST_TAP(another_name_is_refused)
 	assert_int_equal(world.n_requests, 0);
 }
 
-TEST_TAP(only_http_1_is_spoken)
+/* ---- protocols ---- */
+
+static const unsigned char h2_alone[] = "\x02h2", h2_or_1[] = "\x02h2\x08http/1.1";
+
+static int choose(SSL *s, const unsigned char **ret, unsigned char *ret_n,
+		  const unsigned char *offered, unsigned int n, void *arg)
 {
-	static const unsigned char h2[] = "\x02h2", both[] = "\x02h2\x08http/1.1";
-	const unsigned char *chosen;
-	unsigned int n;
-	struct pair p;
+	const unsigned char *const wanted = arg;
+
+	/* hutch-tap offers HTTP/2 only if the program does. */
+	if (!memmem(offered, n, wanted, (size_t)wanted[0] + 1))
+		return SSL_TLSEXT_ERR_ALERT_FATAL;
+	*ret = wanted + 1;
+	*ret_n = wanted[0];
+	return SSL_TLSEXT_ERR_OK;
+}
+
+static struct pair open_offering(const unsigned char *offer, size_t n, const char *server)
+{
 	SSL *s = client_ssl(HOST);
 
+	SSL_CTX_set_alpn_select_cb(world.server, server ? choose : NULL, (void *)(uintptr_t)server);
+	assert_int_equal(SSL_set_alpn_protos(s, offer, (unsigned int)n), 0);
+	return open_with(s, server_ssl(), "");
+}
+
+static void has_protocol(const struct end *p, const char *name)
+{
+	const unsigned char *chosen;
+	unsigned int n;
+
+	SSL_get0_alpn_selected(p->ssl, &chosen, &n);
+	assert_int_equal(n, strlen(name));
+	assert_memory_equal(chosen, name, n);
+}
+
+TEST_TAP(http_2_is_spoken_if_both_sides_do)
+{
+	struct pair p;
+
 	begin();
-	assert_int_equal(SSL_set_alpn_protos(s, h2, sizeof(h2) - 1), 0);
-	p = open_with(s, server_ssl(), "");
-	ends_as(&p, TAP_CLIENT_TLS, "offers no http/1.1");
+	p = open_offering(h2_or_1, sizeof(h2_or_1) - 1, "\x02h2");
+	wait_for(p.client->is_shaken && has(p.server, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"));
+	has_protocol(p.client, "h2");
+	has_protocol(p.server, "h2");
+	p = open_offering(h2_alone, sizeof(h2_alone) - 1, "\x02h2");
+	wait_for(p.client->is_shaken);
+	has_protocol(p.client, "h2");
+	/* The server decides, ... */
+	p = open_offering(h2_or_1, sizeof(h2_or_1) - 1, "\x08http/1.1");
+	ask_and_answer(&p);
+	has_protocol(p.client, "http/1.1");
+	p = open_offering(h2_or_1, sizeof(h2_or_1) - 1, NULL);
+	ask_and_answer(&p);
+	has_protocol(p.client, "http/1.1");
+	/* ... among the offers of the program. */
+	p = open_offering(h2_or_1 + 3, sizeof(h2_or_1) - 4, "\x08http/1.1");
+	ask_and_answer(&p);
+	has_protocol(p.client, "http/1.1");
+	p = open_offering(h2_or_1 + 3, sizeof(h2_or_1) - 4, "\x02h2");
+	say(p.client, GET);
+	wait_for(has(p.client, "HTTP/1.1 502 "));
+}
+
+TEST_TAP(other_protocols_are_refused)
+{
+	static const unsigned char other[] = "\x03"
+					     "foo";
+	struct pair p;
+
+	begin();
+	p = open_offering(h2_alone, sizeof(h2_alone) - 1, "\x08http/1.1");
+	ends_as(&p, TAP_CLIENT_TLS, "offers HTTP/2 alone");
 	wait_for(p.client->is_eof);
 	assert_int_equal(ERR_GET_REASON(p.client->error),
 			 SSL_R_TLSV1_ALERT_NO_APPLICATION_PROTOCOL);
-	s = client_ssl(HOST);
-	assert_int_equal(SSL_set_alpn_protos(s, both, sizeof(both) - 1), 0);
-	p = open_with(s, server_ssl(), "");
-	ask_and_answer(&p);
-	SSL_get0_alpn_selected(s, &chosen, &n);
-	assert_memory_equal(chosen, "http/1.1", n);
+	p = open_offering(other, sizeof(other) - 1, "\x08http/1.1");
+	ends_as(&p, TAP_CLIENT_TLS, "offers neither http/1.1 nor h2");
+}
+
+/* A program that speaks HTTP/2 alone gets the reason by HTTP/2. */
+TEST_TAP(a_refused_server_is_reported_by_http_2)
+{
+	/* The preface, empty SETTINGS, and GET https://HOST/ without Huffman codes. */
+	static const char head[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+				   "\0\0\0\x04\0\0\0\0\0"
+				   "\0\0\0\x01\x05\0\0\0\x01\x82\x84\x87\x01";
+	char text[sizeof(head) + sizeof(HOST) + 1];
+	size_t n = sizeof(head) - 1;
+	struct pair p;
+
+	send_config(PLAIN_CONFIG, "");
+	memcpy(text, head, n);
+	text[n++] = sizeof(HOST) - 1;
+	memcpy(text + n, HOST, sizeof(HOST) - 1);
+	n += sizeof(HOST) - 1;
+	text[sizeof(head) - 1 - 13 + 2] = (char)(4 + 1 + sizeof(HOST) - 1);
+	p = open_offering(h2_alone, sizeof(h2_alone) - 1, "\x02h2");
+	wait_for(p.client->is_shaken);
+	has_protocol(p.client, "h2");
+	say_bytes(p.client, text, n);
+	wait_for(memmem(p.client->in.data, p.client->in.len, "hutch: the server's certificate",
+			STRLEN("hutch: the server's certificate")));
+	wait_for(end_of(&p));
+	assert_int_equal(end_of(&p)->result, TAP_SERVER_TRUST);
 }
 
 TEST_TAP(tls_1_2_works_on_both_sides_and_1_1_on_none)
