@@ -140,13 +140,6 @@ static void *member(const struct spec *s, const struct field *f)
 
 /* ---- reading ---- */
 
-bool spec_is_path(const char *s)
-{
-	char out[PATH_TEXT_MAX + 1];
-
-	return path_canonical(s, out, sizeof(out)) == 0 && str_eq(s, out);
-}
-
 static int read_texts(const json_t *j, const struct field *f, size_t n, struct spec *s,
 		      struct err *e)
 {
