@@ -64,16 +64,15 @@ static void child(const struct token_url *url, X509_STORE *trusted, const struct
 	_cleanup_secret_ struct buf response = BUF_INIT(TOKEN_RESPONSE_MAX);
 	struct head head = { .e = ERR_INIT };
 	_cleanup_close_ int fd = -EBADF;
-	char *body = NULL;
-	size_t n = 0;
+	struct https_body body = { 0 };
 
 	if (confine(to, parent, &head.e) < 0 || https_dial(url, &fd, &head.e) < 0 ||
 	    forbid_files(&head.e) < 0 ||
-	    https_exchange(url, fd, trusted, request, &response, &head.status, &body, &n, &head.e) <
-		    0)
-		n = 0;
-	if (fd_write_all(to, &head, sizeof(head)) == 0 && n > 0)
-		(void)fd_write_all(to, body, n);
+	    https_exchange(url, fd, trusted, request, &response, &body, &head.e) < 0)
+		body.n = 0;
+	head.status = body.status;
+	if (fd_write_all(to, &head, sizeof(head)) == 0 && body.n > 0)
+		(void)fd_write_all(to, body.text, body.n);
 }
 
 static int take(const struct buf *text, unsigned int *ret_status, struct buf *ret, struct err *e)

@@ -74,8 +74,7 @@ static int shake(SSL *s, const struct token_url *url, struct err *e)
 	return err_set(e, -EPROTO, "TLS with '%s' failed: %s", url->host, reason());
 }
 
-static int receive(SSL *s, struct buf *response, unsigned int *ret_status, char **ret_body,
-		   size_t *ret_n, struct err *e)
+static int receive(SSL *s, struct buf *response, struct https_body *ret, struct err *e)
 {
 	for (;;) {
 		char *to =
@@ -94,16 +93,16 @@ static int receive(SSL *s, struct buf *response, unsigned int *ret_status, char 
 			return err_set(e, -EPROTO, "the token endpoint's response was cut: %s",
 				       reason());
 		buf_commit(response, k);
-		r = response_body(response->data, response->len, end, ret_status, ret_body, ret_n,
-				  e);
+		r = response_body(response->data, response->len, end, &ret->status, &ret->text,
+				  &ret->n, e);
 		if (r != 0)
 			return r < 0 ? r : 0;
 	}
 }
 
 int https_exchange(const struct token_url *url, int fd, X509_STORE *trusted,
-		   const struct buf *request, struct buf *response, unsigned int *ret_status,
-		   char **ret_body, size_t *ret_n, struct err *e)
+		   const struct buf *request, struct buf *response, struct https_body *ret,
+		   struct err *e)
 {
 	_cleanup_(cleanup_ctx) SSL_CTX *ctx = SSL_CTX_new(TLS_client_method());
 	_cleanup_(cleanup_ssl) SSL *s = NULL;
@@ -121,5 +120,5 @@ int https_exchange(const struct token_url *url, int fd, X509_STORE *trusted,
 		return e->num;
 	if (SSL_write(s, request->data, (int)request->len) != (int)request->len)
 		return err_set(e, -EPROTO, "cannot send the request: %s", reason());
-	return receive(s, response, ret_status, ret_body, ret_n, e);
+	return receive(s, response, ret, e);
 }
