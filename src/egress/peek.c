@@ -202,5 +202,10 @@ enum peek_result peek_around(peek_tapped_fn *is_tapped, void *arg, const struct 
 		return PEEK_PASS;
 	if (n >= PEEK_MAX)
 		return refuse(detail, "too many bytes before it is clear what they are", "", 0);
-	return eof ? PEEK_PASS : PEEK_MORE;
+	if (!eof)
+		return PEEK_MORE;
+	/* A server may serve a head without its end. */
+	if (looks_like_tls(data, n) || http_looks_like(data, n) > 0)
+		return refuse(detail, "ended before it named a host", "", 0);
+	return PEEK_PASS;
 }

@@ -186,6 +186,28 @@ static void around(struct hands *x, int listener, const char *target, const void
 	WORLD_UNTIL(x->desk.w, x->desk.ended == ended + 1);
 }
 
+/* The same to another name of the server, and then the end of file. */
+static void around_eof(struct hands *x, int listener, const void *data, size_t n,
+		       const char *detail)
+{
+	const size_t ended = x->desk.ended;
+	int fd = desk_open(&x->desk, "b.example.com:22");
+	int srv = world_accept(x->desk.w, listener);
+
+	desk_put(fd, data, n);
+	assert_int_equal(shutdown(fd, SHUT_WR), 0);
+	if (detail) {
+		WORLD_UNTIL(x->desk.w, x->desk.ended == ended + 1);
+		assert_non_null(strstr(desk_last(&x->desk)->detail, detail));
+		assert_int_equal(desk_last(&x->desk)->out, 0);
+	} else {
+		world_expect(x->desk.w, srv, data, n);
+	}
+	(void)fd_close(fd);
+	(void)fd_close(srv);
+	WORLD_UNTIL(x->desk.w, x->desk.ended == ended + 1);
+}
+
 #define TEXT(s) (s), sizeof(s) - 1
 
 /* A rule with /tcp for another name of a server, for its address, or for another port. */
@@ -219,6 +241,11 @@ TEST_WITH(tcp_does_not_lead_around_the_tap, world_setup, world_teardown)
 		around(&x, l, targets[i], TEXT("GET / HTTP/1.1\r\nHost: c.test\r\n\r\n"), NULL);
 		around(&x, l, targets[i], TEXT("SSH-2.0-OpenSSH_9.2\r\n"), NULL);
 	}
+	/* A request without its end, and bytes that are none. */
+	around_eof(&x, l, TEXT("GET / HTTP/1.1\r\nHost: a.example.com\r\n"), "ended before");
+	n = desk_hello("a.example.com", false, 1000, hello);
+	around_eof(&x, l, hello, n - 1, "ended before");
+	around_eof(&x, l, TEXT("GET"), NULL);
 	/* A tapped host's own port for another protocol. */
 	around(&x, l, "a.example.com:22", TEXT("SSH-2.0-OpenSSH_9.2\r\n"), NULL);
 	n = desk_hello(NULL, false, 1000, hello);
