@@ -288,6 +288,19 @@ class Life(TapCase):
         self.assertNotEqual(self.tap(box).pid, pid)
         self.assertEqual({tuple(headers(r, "authorization")) for r in self.requests(API, "/after")}, {(f"Bearer {key}",)})
 
+    def test_it_begins_with_the_first_stream_that_needs_it(self):
+        """A sandbox without secrets and rules has none, and pays nothing."""
+        self.key("GITHUB_TOKEN")
+        plain, box = self.tapped(domains=[API]), self.tapped({"GITHUB_TOKEN": GITHUB})
+        self.assertEqual(taps_of(box), [])
+        for one in (plain, box):
+            self.assertEqual(self.status(one, f"-k https://{API}/first"), "200")
+        self.assertEqual(taps_of(plain), [])
+        pid = self.tap(box).pid
+        if os.geteuid() == 0:
+            share = re.search(r"^Pss: +(\d+) kB$", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.M)
+            self.assertLess(int(share[1]), 6 * 1024)
+
     def test_it_ends_with_the_sandbox(self):
         self.key("GITHUB_TOKEN")
         box = self.tapped({"GITHUB_TOKEN": GITHUB})
