@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 
 import models
 from boxes import WORLD, run
-from sandbox import as_root, start
+from sandbox import MACHINE, as_root, hutch, start
 from tapped import AUTHORITY, CLAUDE, OPENAI, TapCase, hits
 from waiting import eventually
 
 GEMINI = "generativelanguage.googleapis.com"
 PATHS = "export PATH=/opt/agents/node_modules/.bin:$PATH HOME=/home/user; cd /workspace; "
+MEMORY = ("--memory", "2GiB") if MACHINE else ()
 TASK = "'Do the scripted task'"
 CODEX = """check_for_update_on_startup = false
 [analytics]
@@ -88,8 +89,11 @@ class Programs(TapCase):
         agent, value = AGENTS[name], self.key(AGENTS[name].variable)
         WORLD("expect", host=agent.host, value=value)
         self.addCleanup(WORLD, "expect", host=agent.host, value=None)
-        box = self.tapped({agent.variable: agent.secret}, domains=[agent.host])
+        box = self.tapped({agent.variable: agent.secret}, domains=[agent.host], opts=MEMORY)
         p = self.work(box, agent, f"gate of {name} {box}")
+        self.no_core_dump(box)
+        if MACHINE:
+            self.snapshot(box)
         if os.geteuid() == 0:
             self.assertEqual(self.everything(box, value), {})
             self.assertTrue(self.everything(box, self.placeholder(box, agent.variable)), "the search works")
@@ -99,13 +103,23 @@ class Programs(TapCase):
             if not r["target"].startswith(agent.model):
                 self.assertEqual(hits(json.dumps(r).encode(), value), [], "the key is for the model only")
 
+    def no_core_dump(self, box):
+        """A crashing program leaves no file with its memory."""
+        r = run(box, "sh", "-c", "ulimit -c unlimited; cd /workspace; sleep 999 & kill -ABRT $!; wait $!; echo $?; ls -A | grep -i core")
+        self.assertEqual(r.out, "134\n", r)
+
+    def snapshot(self, box):
+        """Saves the running VM: everything() searches the files of the snapshot."""
+        name = self.ended(hutch("snapshot", "create", box, env=self.config), 0).stdout.decode().strip()
+        self.addCleanup(hutch, "snapshot", "rm", name)
+
     @as_root
     def test_control(self):
         """With `-e` the key is found."""
         for name, agent in AGENTS.items():
             with self.subTest(agent=name):
                 value = self.key(agent.variable)
-                box = self.tapped(domains=[agent.host], opts=("-e", f"{agent.variable}={value}", "-e", f"NODE_EXTRA_CA_CERTS={AUTHORITY}"))
+                box = self.tapped(domains=[agent.host], opts=(*MEMORY, "-e", f"{agent.variable}={value}", "-e", f"NODE_EXTRA_CA_CERTS={AUTHORITY}"))
                 p = self.work(box, agent, f"gate of the control {name}")
                 found = self.everything(box, value)
                 self.assertTrue([place for place in found if place.endswith("memory")], found)
