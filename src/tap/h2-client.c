@@ -40,7 +40,7 @@ static int read_head(struct h2_stream *s, bool has_body, struct refusal *why)
 {
 	const struct place place = call_place(&s->call);
 	struct injection inj;
-	_cleanup_request_ struct request q;
+	_cleanup_request_ struct request q = { 0 };
 	int r = h2_head_request(&s->request, &place, has_body, &s->head, why);
 
 	if (r < 0)

@@ -35,6 +35,7 @@ struct h2_stream {
 	bool client_closed, server_closed; /* the stream in the session */
 	bool has_head;			   /* the request's is complete */
 	bool collects;			   /* the body is needed before the request can be sent */
+	bool is_cut;			   /* the server's stream is reset */
 	bool refused;			   /* what else comes is dropped */
 	bool is_repeatable;		   /* the server has not seen the request */
 	const char *why;		   /* what a side did wrong, or NULL */

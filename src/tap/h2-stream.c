@@ -171,9 +171,12 @@ void h2_stream_end_request(struct h2_stream *s)
 void h2_stream_cut(struct h2_stream *s)
 {
 	pipe_drop(&s->to_server);
-	if (s->server_id != 0 && !s->server_closed)
+	/* Only once: if the request is still queued, libnghttp2 cancels it the first time, and would
+	 * send the second RST_STREAM, for a stream that the server does not know. */
+	if (s->server_id != 0 && !s->server_closed && !s->is_cut)
 		(void)nghttp2_submit_rst_stream(s->h2->out, NGHTTP2_FLAG_NONE, s->server_id,
 						NGHTTP2_CANCEL);
+	s->is_cut = true;
 	h2_stream_return_window(s);
 }
 
@@ -181,7 +184,7 @@ void h2_stream_cut(struct h2_stream *s)
 
 static int send_trailers(struct h2_stream *s)
 {
-	_cleanup_h2_fields_ struct h2_fields f;
+	_cleanup_h2_fields_ struct h2_fields f = { 0 };
 	int r = h2_write_trailers(&s->trailers, s->call.mask, &f);
 
 	head_input_reset(&s->trailers);
@@ -235,7 +238,7 @@ void h2_stream_end_response(struct h2_stream *s)
 
 static int answer(struct h2_stream *s, const struct answer *a)
 {
-	_cleanup_h2_fields_ struct h2_fields f;
+	_cleanup_h2_fields_ struct h2_fields f = { 0 };
 	int r = h2_write_answer(a->status, a->word, a->length, a->retry_after, &f);
 
 	r = r < 0 ? r : h2_stream_respond(s, &f, a->has_body);

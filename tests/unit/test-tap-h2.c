@@ -346,6 +346,12 @@ TEST_H2(a_body_over_its_limit_is_cut)
 	assert_false(seen_of(&w->server, 1)->ended);
 	assert_true(seen_of(&w->server, 1)->closed);
 	assert_int_equal(seen_of(&w->server, 1)->code, NGHTTP2_CANCEL);
+	/* Also before anything is sent to the server; the connection stays. */
+	id = h2_ask(w, FIELDS(POST("/")), "12345", 5, false);
+	h2_talk(w);
+	is_status(w, id, "413");
+	assert_int_equal(w->server.n, 1);
+	assert_false(w->server.failed);
 	w->base.over_rate = true;
 	r->rate = 1;
 	is_status(w, get(w, "/"), "429");
