@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the client sends: requests. */
+/* Frames of the client: requests. */
 #include "tap/h2-inner.h"
 
 #include <string.h>
@@ -243,7 +243,7 @@ static int on_frame_send(nghttp2_session *session, const nghttp2_frame *frame, v
 	/* libnghttp2 resets the stream of a request that breaks HTTP/2. */
 	if (frame->hd.type == NGHTTP2_RST_STREAM && s && s->call.active && !s->why)
 		s->why = nghttp2_http2_strerror(frame->rst_stream.error_code);
-	/* The response is sent. A client that still sends its request is told to stop. */
+	/* The response is sent. A client that still sends its request must stop. */
 	if ((frame->hd.type == NGHTTP2_HEADERS || frame->hd.type == NGHTTP2_DATA) &&
 	    (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) &&
 	    nghttp2_session_get_stream_remote_close(session, id) == 0)

@@ -23,7 +23,7 @@ enum h2_pseudo {
 struct h2_head {
 	struct buf pseudo[H2_PSEUDOS], host, fields;
 	size_t n, size;
-	const char *bad; /* what is wrong with it, or NULL */
+	const char *bad; /* its fault, for a message, or NULL */
 	bool is_long;
 	bool te;	 /* the client reads trailers */
 	bool has_length; /* Content-Length */

@@ -4,8 +4,8 @@
  *
  *  h2.c           both connections: their bytes and ends
  *  h2-session.c   limits of the sessions
- *  h2-client.c    what the client sends
- *  h2-server.c    what the server sends
+ *  h2-client.c    frames of the client: requests
+ *  h2-server.c    frames of the server: responses
  *  h2-stream.c    one request: its two streams and the bytes between them
  *  h2-head.c      heads
  *
@@ -36,9 +36,9 @@ struct h2_stream {
 	bool has_head;			   /* the request's is complete */
 	bool collects;			   /* the body is needed before the request can be sent */
 	bool is_cut;			   /* the server's stream is reset */
-	bool refused;			   /* what else comes is dropped */
+	bool refused;			   /* the rest of both messages is dropped */
 	bool is_repeatable;		   /* the server has not seen the request */
-	const char *why;		   /* what a side did wrong, or NULL */
+	const char *why;		   /* the fault of a side, for a message, or NULL */
 	struct h2_head request, response;  /* arriving */
 	struct head_input head, trailers;  /* complete; kept while they are needed */
 	struct h2_pipe to_server, to_client;
@@ -55,7 +55,7 @@ struct h2 {
 	bool is_closing;	      /* takes no more requests */
 	bool is_lost;		      /* the server's connection has ended */
 	bool over;
-	uint64_t cuts; /* when all requests given up so far fit their rate */
+	uint64_t cuts; /* when all abandoned requests so far fit their rate */
 };
 
 /* h2-session.c */
@@ -63,7 +63,7 @@ nghttp2_option *h2_options(void); /* NULL without memory */
 nghttp2_mem *h2_memory(void);
 int h2_greet(nghttp2_session *s, const nghttp2_settings_entry *settings, size_t n);
 void h2_close(struct h2 *h);	      /* tells the client to open another connection */
-bool h2_note_cut(struct h2 *h);	      /* a request was given up; false: too many */
+bool h2_note_cut(struct h2 *h);	      /* a request was abandoned; false: too many */
 bool h2_has_room(const struct h2 *h); /* for another request */
 
 /* h2-client.c, h2-server.c: 0 or -ENOMEM. */
@@ -89,7 +89,7 @@ void h2_stream_reset(struct h2_stream *s, uint32_t code, enum tap_result result,
 /* Ends the request at the server. */
 void h2_stream_cut(struct h2_stream *s);
 
-/* What a callback of libnghttp2 returns. */
+/* The result of a callback, for libnghttp2. */
 static inline int h2_callback(int r)
 {
 	return r < 0 ? NGHTTP2_ERR_CALLBACK_FAILURE : 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the server sends: responses. */
+/* Frames of the server: responses. */
 #include "tap/h2-inner.h"
 
 static struct h2_stream *stream_of(nghttp2_session *session, int32_t id)

@@ -171,8 +171,8 @@ void h2_stream_end_request(struct h2_stream *s)
 void h2_stream_cut(struct h2_stream *s)
 {
 	pipe_drop(&s->to_server);
-	/* Only once: if the request is still queued, libnghttp2 cancels it the first time, and would
-	 * send the second RST_STREAM, for a stream that the server does not know. */
+	/* Only once: if the request is still queued, libnghttp2 cancels it the first time, and
+	 * would send the second RST_STREAM, for a stream that the server does not know. */
 	if (s->server_id != 0 && !s->server_closed && !s->is_cut)
 		(void)nghttp2_submit_rst_stream(s->h2->out, NGHTTP2_FLAG_NONE, s->server_id,
 						NGHTTP2_CANCEL);

@@ -61,7 +61,7 @@ static void end_all(struct h2 *h, enum tap_result result, const char *text)
 	}
 }
 
-/* The server's connection is of no more use. Complete responses are still sent. */
+/* The server's connection has ended. Complete responses are still sent. */
 static void lose_server(struct h2 *h, enum tap_result result, const char *text)
 {
 	struct h2_stream *next;
@@ -124,7 +124,7 @@ static bool pump(struct h2 *h, nghttp2_session *s, struct buf *out, size_t max)
 	return moved;
 }
 
-/* What one session sends opens the window of the other. */
+/* Sending in one session opens windows in the other. */
 static void pump_both(struct h2 *h)
 {
 	bool moved = !h->over, was_lost;

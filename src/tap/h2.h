@@ -14,7 +14,7 @@ enum {
 	H2_ACKS_MAX = 256,		    /* waiting answers to PING and SETTINGS */
 	H2_SETTINGS_MAX = 32,
 	H2_CONTINUATIONS_MAX = 8,
-	H2_CUTS_MAX = 500, /* requests that a client may give up at once ... */
+	H2_CUTS_MAX = 500, /* requests that a client may abandon at once ... */
 	H2_CUTS_RATE = 50, /* ... and in each second */
 };
 

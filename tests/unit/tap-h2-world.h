@@ -22,7 +22,7 @@ struct h2_seen {
 	struct buf body;
 	size_t n_heads;
 	bool ended, closed;
-	uint32_t code;	 /* of the close */
+	uint32_t code;	 /* with which it was closed */
 	struct buf sent; /* the body to send */
 	size_t at;
 	bool more;	      /* the body is not complete */
@@ -259,7 +259,8 @@ static inline size_t fields_of(const char *const *text, nghttp2_nv *nv, size_t m
 	return n;
 }
 
-/* Fields are pairs of texts that outlive the session, ended by NULL. `body` NULL: none. Returns the stream. */
+/* Fields are pairs of texts that outlive the session, ended by NULL. `body` NULL: none. Returns the
+ * stream. */
 static inline int32_t h2_ask(struct h2_world *w, const char *const *fields, const char *body,
 			     size_t n_body, bool more)
 {

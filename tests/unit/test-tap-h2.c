@@ -213,7 +213,8 @@ TEST_H2(a_body_waits_for_its_reader)
 
 	(void)get(w, "/");
 	h2_reply(w, 1, OK("a", "b"), big, n, false);
-	/* The client's window is 65535 bytes. It does not get anything, so it gives no more. */
+	/* The client's window is 65535 bytes. It gets nothing here, so it opens no further window.
+	 */
 	for (int i = 0; i < 100; i++) {
 		(void)peer_to_tap(w, &w->server, &out);
 		(void)tap_to_peer(w, &w->server);
@@ -318,7 +319,7 @@ TEST_H2(a_denied_request_leaves_the_connection)
 	assert_non_null(strstr(body(&w->client, id), "hutch: POST / is denied"));
 	assert_int_equal(last(w)->result, TAP_DENIED);
 	assert_int_equal(w->server.n, 0);
-	/* The client is told to stop its body. */
+	/* The client must stop its body. */
 	assert_true(seen_of(&w->client, id)->closed);
 	assert_int_equal(seen_of(&w->client, id)->code, NGHTTP2_NO_ERROR);
 	good = get(w, "/");
@@ -426,7 +427,7 @@ TEST_H2(wrong_requests_do_not_reach_the_server)
 		assert_int_equal(seen_of(&w->client, id)->n_heads, rows[i].status ? 1 : 0);
 		assert_int_equal(last(w)->result, TAP_BAD_REQUEST);
 		assert_int_equal(w->base.n_records, 1);
-		/* The connection goes on: the control. */
+		/* The control: the connection still works. */
 		good = get(w, "/");
 		assert_int_equal(w->server.n, 1);
 		h2_reply(w, 1, OK("a", "b"), NULL, 0, false);
@@ -647,7 +648,7 @@ TEST_H2(floods_of_control_frames_end_the_connection)
 	static const char more[] = "\0\0\0\x09\0\0\0\0\x01";
 	struct h2_world *w = *state;
 
-	/* Nobody reads the answers. */
+	/* The client does not read the answers. */
 	h2_talk(w);
 	feed_frames(w, ping, sizeof(ping) - 1, 20000);
 	assert_true(exchange_over(w->base.x));
