@@ -103,6 +103,44 @@ TEST_H2(a_request_passes_and_its_response)
 	}
 }
 
+/* Moves frames until none is left, but none of the server. */
+static void talk_to_silent_server(struct h2_world *w)
+{
+	_cleanup_buf_ struct buf from_client = BUF_INIT(64 * 1024 * 1024);
+	bool moved = true;
+
+	while (moved) {
+		moved = peer_to_tap(w, &w->client, &from_client);
+		moved |= tap_to_peer(w, &w->server);
+		moved |= tap_to_peer(w, &w->client);
+	}
+}
+
+/* Some servers send nothing before the client's preface, or before the first request. */
+TEST_H2(a_request_passes_before_the_servers_first_byte)
+{
+	static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+	struct h2_world *w = *state;
+	int32_t id;
+
+	/* hutch-tap waits for neither side. */
+	assert_in_range(exchange_to_server(w->base.x)->len, sizeof(preface) + 8, 1024);
+	assert_memory_equal(exchange_to_server(w->base.x)->data, preface, sizeof(preface) - 1);
+	assert_int_equal(exchange_to_server(w->base.x)->data[sizeof(preface) - 1 + 3],
+			 NGHTTP2_SETTINGS);
+	assert_in_range(exchange_to_client(w->base.x)->len, 9, 1024);
+	assert_int_equal(exchange_to_client(w->base.x)->data[3], NGHTTP2_SETTINGS);
+	id = h2_ask(w, FIELDS(POST("/early")), "question", 8, false);
+	talk_to_silent_server(w);
+	assert_non_null(strstr(got(&w->server, 1), ":path: /early\n"));
+	assert_string_equal(body(&w->server, 1), "question");
+	assert_true(seen_of(&w->server, 1)->ended);
+	h2_reply(w, 1, OK("a", "b"), "answer", 6, false);
+	h2_talk(w);
+	assert_string_equal(body(&w->client, id), "answer");
+	assert_true(seen_of(&w->client, id)->ended);
+}
+
 TEST_H2(many_requests_run_at_the_same_time)
 {
 	struct h2_world *w = *state;

@@ -178,31 +178,74 @@ TEST_TAP(other_protocols_are_refused)
 	ends_as(&p, TAP_CLIENT_TLS, "offers neither http/1.1 nor h2");
 }
 
-/* A program that speaks HTTP/2 alone gets the reason by HTTP/2. */
-TEST_TAP(a_refused_server_is_reported_by_http_2)
+/* The preface, empty SETTINGS, and GET https://HOST/ without Huffman codes. */
+static void say_request_by_http_2(struct end *p)
 {
-	/* The preface, empty SETTINGS, and GET https://HOST/ without Huffman codes. */
 	static const char head[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 				   "\0\0\0\x04\0\0\0\0\0"
 				   "\0\0\0\x01\x05\0\0\0\x01\x82\x84\x87\x01";
 	char text[sizeof(head) + sizeof(HOST) + 1];
 	size_t n = sizeof(head) - 1;
-	struct pair p;
 
-	send_config(PLAIN_CONFIG, "");
 	memcpy(text, head, n);
 	text[n++] = sizeof(HOST) - 1;
 	memcpy(text + n, HOST, sizeof(HOST) - 1);
 	n += sizeof(HOST) - 1;
 	text[sizeof(head) - 1 - 13 + 2] = (char)(4 + 1 + sizeof(HOST) - 1);
+	say_bytes(p, text, n);
+}
+
+static bool has_text(const struct end *p, const char *text)
+{
+	return p->in.len > 0 && memmem(p->in.data, p->in.len, text, strlen(text));
+}
+
+/* A program that speaks HTTP/2 alone gets the reason by HTTP/2. */
+TEST_TAP(a_refused_server_is_reported_by_http_2)
+{
+	struct pair p;
+
+	send_config(PLAIN_CONFIG, "");
 	p = open_offering(h2_alone, sizeof(h2_alone) - 1, "\x02h2");
 	wait_for(p.client->is_shaken);
 	has_protocol(p.client, "h2");
-	say_bytes(p.client, text, n);
-	wait_for(memmem(p.client->in.data, p.client->in.len, "hutch: the server's certificate",
-			STRLEN("hutch: the server's certificate")));
+	say_request_by_http_2(p.client);
+	wait_for(has_text(p.client, "hutch: the server's certificate"));
 	wait_for(end_of(&p));
 	assert_int_equal(end_of(&p)->result, TAP_SERVER_TRUST);
+}
+
+/* Does a complete frame of this type follow the preface? */
+static bool has_frame(const struct end *p, uint8_t type)
+{
+	const uint8_t *data = (const uint8_t *)p->in.data;
+
+	for (size_t at = STRLEN("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"); at + 9 <= p->in.len;) {
+		const size_t n = (size_t)data[at] << 16 | (size_t)data[at + 1] << 8 | data[at + 2];
+
+		if (data[at + 3] == type)
+			return at + 9 + n <= p->in.len;
+		at += 9 + n;
+	}
+	return false;
+}
+
+/* The server never sends a byte after the handshake. */
+TEST_TAP(a_request_by_http_2_does_not_wait_for_the_server)
+{
+	enum {
+		HEADERS = 1,
+		SETTINGS = 4
+	};
+	struct pair p;
+
+	begin();
+	p = open_offering(h2_or_1, sizeof(h2_or_1) - 1, "\x02h2");
+	wait_for(has_frame(p.server, SETTINGS) && p.client->in.len >= 9);
+	assert_int_equal(p.client->in.data[3], SETTINGS);
+	assert_false(has_frame(p.server, HEADERS));
+	say_request_by_http_2(p.client);
+	wait_for(has_frame(p.server, HEADERS));
 }
 
 TEST_TAP(tls_1_2_works_on_both_sides_and_1_1_on_none)
