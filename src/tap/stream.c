@@ -5,8 +5,9 @@
  * server's handshake still runs. Only a program that offers HTTP/2 waits for the server's
  * handshake: it gets HTTP/2 if the server speaks it.
  *
- * If the server's handshake fails, the program's is completed: its request is answered with the
- * reason, because a program shows an HTTP answer but hides why a connection was closed.
+ * If the server's handshake fails or takes too long, the program's is completed: its request is
+ * answered with the reason, because a program shows an HTTP answer but hides why a connection was
+ * closed.
  *
  * serve() moves bytes in rounds, as long as any move, at most ROUNDS for one event; a stream with
  * more to do is served again after the others (due). Bytes that the exchange does not consume are
@@ -192,19 +193,58 @@ static void stream_free(struct stream *s)
 
 /* ---- timers ---- */
 
+static void set_timer(struct stream *s, enum timer timer, uint64_t time)
+{
+	if (s->timer == timer)
+		return;
+	s->timer = timer;
+	if (timer == TIMER_NONE)
+		loop_del_timer(&s->clock);
+	else if (loop_set_timer(s->tap->loop, &s->clock, clock_mono() + time) < 0)
+		finish(s, TAP_FAULT, "too many timers");
+}
+
+/* The program gets the reason, server.peer.text, as the response to its request. */
+static void drop_server(struct stream *s, enum tap_result result)
+{
+	s->server_failed = true;
+	s->server_result = result;
+	conn_done(&s->server.conn);
+}
+
+/* The time for the handshakes is over. True if the stream continues, to tell the program. */
+static bool end_handshake(struct stream *s)
+{
+	struct tls_peer *p = &s->client.peer;
+
+	if (s->server_failed) {
+		finish(s, s->server_result, s->server.peer.text);
+		return false;
+	}
+	if (!p->is_heard || s->server.conn.is_shaken) {
+		finish(s, TAP_TIME, "the program did not complete its TLS handshake");
+		return false;
+	}
+	(void)snprintf(s->server.peer.text, sizeof(s->server.peer.text), "%s",
+		       "the server did not complete its TLS handshake");
+	drop_server(s, TAP_TIME);
+	if (p->protocol == TLS_UNDECIDED)
+		tls_decide(p, NULL);
+	s->timer = TIMER_NONE;
+	set_timer(s, TIMER_SHAKE, SHAKE_TIME);
+	return s->stage != STAGE_END;
+}
+
 static void on_timer(struct loop_timer *src)
 {
 	struct stream *s = src->arg;
 
 	switch (s->timer) {
 	case TIMER_SHAKE:
-		if (s->server_failed)
-			finish(s, s->server_result, s->server.peer.text);
-		else if (s->client.conn.is_shaken || s->client.peer.is_heard)
-			finish(s, TAP_TIME, "the server did not complete its TLS handshake");
-		else
-			finish(s, TAP_TIME, "the program did not complete its TLS handshake");
-		break;
+		if (!end_handshake(s))
+			break;
+		step(s);
+		return;
 	case TIMER_HEAD:
 		finish(s, TAP_TIME, "the head of a request did not arrive in time");
 		break;
@@ -226,26 +266,13 @@ static void on_timer(struct loop_timer *src)
 	stream_free(s);
 }
 
-static void set_timer(struct stream *s, enum timer timer, uint64_t time)
-{
-	if (s->timer == timer)
-		return;
-	s->timer = timer;
-	if (timer == TIMER_NONE)
-		loop_del_timer(&s->clock);
-	else if (loop_set_timer(s->tap->loop, &s->clock, clock_mono() + time) < 0)
-		finish(s, TAP_FAULT, "too many timers");
-}
-
 /* ---- handshakes ---- */
 
 static void fail_server(struct stream *s, int r)
 {
 	struct side *server = &s->server;
 
-	s->server_failed = true;
-	s->server_result = tls_server_failure(&server->conn, &server->peer, r);
-	conn_done(&server->conn);
+	drop_server(s, tls_server_failure(&server->conn, &server->peer, r));
 }
 
 /* Once the program has said what it speaks. */

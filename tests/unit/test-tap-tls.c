@@ -565,6 +565,49 @@ TEST_TAP(a_server_without_tls_is_reported)
 	ends_as(&p, TAP_SERVER_TLS, "");
 }
 
+/* All at once, because this waits for the real time of a handshake. */
+TEST_TAP(a_handshake_without_an_end_is_reported)
+{
+	const char why[] = "the server did not complete its TLS handshake";
+	struct pair one, two, either, late, silent;
+	SSL *s = client_ssl(HOST);
+
+	begin();
+	one = open_with(client_ssl(HOST), NULL, "");
+	late = open_with(client_ssl(HOST), NULL, "");
+	silent = open_with(NULL, server_ssl(), "");
+	say_bytes(silent.client, "\x16", 1);
+	assert_int_equal(SSL_set_alpn_protos(s, h2_alone, sizeof(h2_alone) - 1), 0);
+	two = open_with(s, NULL, "");
+	s = client_ssl(HOST);
+	assert_int_equal(SSL_set_alpn_protos(s, h2_or_1, sizeof(h2_or_1) - 1), 0);
+	either = open_with(s, NULL, "");
+	wait_for(one.client->is_shaken && late.client->is_shaken);
+	say(one.client, GET);
+	wait_for(two.client->is_shaken && either.client->is_shaken);
+	has_protocol(two.client, "h2");
+	has_protocol(either.client, "http/1.1");
+	say_request_by_http_2(two.client);
+	say(either.client, GET);
+	wait_for(has(one.client, "HTTP/1.1 504 ") && has(one.client, why));
+	assert_true(has(one.client, "X-Hutch-Denied: time\r\n"));
+	wait_for(has(either.client, "HTTP/1.1 504 ") && has(either.client, why));
+	wait_for(has_text(two.client, why));
+	ends_as(&silent, TAP_TIME, "the program did not complete its TLS handshake");
+	/* A program may send its request after that time, too. */
+	assert_null(end_of(&late));
+	say(late.client, GET);
+	wait_for(has(late.client, "HTTP/1.1 504 ") && has(late.client, why));
+	ends_as(&one, TAP_TIME, why);
+	ends_as(&two, TAP_TIME, why);
+	ends_as(&either, TAP_TIME, why);
+	ends_as(&late, TAP_TIME, why);
+	for (size_t i = 0; i < world.n_requests; i++)
+		assert_true(world.requests[i].result == TAP_TIME &&
+			    world.requests[i].status == 504);
+	assert_int_equal(world.n_requests, 4);
+}
+
 /* ---- programs that do not trust the CA ---- */
 
 TEST_TAP(an_alert_about_the_ca_names_the_remedy)
