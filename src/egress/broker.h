@@ -65,8 +65,9 @@ struct broker_event {
 struct broker_handover {
 	uint64_t stream;
 	const struct target *target;
-	int client, server; /* the broker's */
-	const void *early;  /* first bytes of the client, already read */
+	enum rule_proto proto; /* that the policy requires */
+	int client, server;    /* the broker's */
+	const void *early;     /* first bytes of the client, already read */
 	size_t n_early;
 };
 

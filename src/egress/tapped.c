@@ -180,6 +180,7 @@ static bool offer(struct stream *s)
 	const struct broker_handover h = {
 		.stream = s->req.number,
 		.target = &s->req.target,
+		.proto = s->req.proto,
 		.client = t->client,
 		.server = t->server,
 		.early = t->early.data,

@@ -233,10 +233,25 @@ static void on_tap(struct loop_fd *src, uint32_t events)
 
 /* ---- handing over ---- */
 
+/* A stream with the protocol "tcp" is not checked, but hutch-tap reads only these two. */
+static enum tap_protocol protocol_of(enum rule_proto proto)
+{
+	switch (proto) {
+	case RULE_PROTO_ANY:
+	case RULE_PROTO_TCP:
+		return TAP_TLS_OR_HTTP;
+	case RULE_PROTO_HTTP:
+		return TAP_ONLY_HTTP;
+	default:
+		return TAP_ONLY_TLS;
+	}
+}
+
 int tap_hand_over(void *arg, const struct broker_handover *h)
 {
 	struct tap_message m = { .kind = TAP_OPEN,
 				 .open = { .stream = h->stream,
+					   .protocol = protocol_of(h->proto),
 					   .port = h->target->port,
 					   .n_early = (uint32_t)h->n_early } };
 	const int files[] = { h->client, h->server };

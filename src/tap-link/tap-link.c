@@ -81,7 +81,8 @@ static bool is_bool(const bool *b)
 
 static bool open_is_valid(const struct tap_open *o)
 {
-	return o->n_early <= TAP_EARLY_MAX && o->port > 0 && is_bool(&o->is_addr) &&
+	return o->n_early <= TAP_EARLY_MAX && o->port > 0 && o->protocol > 0 &&
+	       o->protocol < TAP_PROTOCOLS && is_bool(&o->is_addr) &&
 	       is_text(o->host, sizeof(o->host)) && o->host[0];
 }
 

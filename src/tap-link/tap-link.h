@@ -60,8 +60,17 @@ enum tap_result {
 };
 const char *tap_result_text(enum tap_result i);
 
+/* The protocols that the policy allows on a stream. 0 is invalid: a sender must choose. */
+enum tap_protocol {
+	TAP_TLS_OR_HTTP = 1,
+	TAP_ONLY_TLS,
+	TAP_ONLY_HTTP, /* without TLS */
+	TAP_PROTOCOLS,
+};
+
 struct tap_open {
 	uint64_t stream;
+	uint32_t protocol; /* enum tap_protocol */
 	uint16_t port;
 	bool is_addr; /* then `host` is an address: no secret and no rule applies */
 	char host[NAME_TEXT_MAX + 1];

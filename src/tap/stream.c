@@ -77,6 +77,7 @@ struct stream {
 	enum stage stage;
 	enum timer timer;
 	struct loop_timer clock;
+	enum tap_protocol protocol; /* that the policy allows */
 	bool tls, is_addr, http2;
 	bool has_answer;    /* bytes of a response came since the last request */
 	bool server_failed; /* its handshake; then its connection is closed */
@@ -667,20 +668,59 @@ static bool may_pass(void *arg, size_t i)
 	return tap_may_pass(s->tap, i);
 }
 
+enum denial {
+	NO_ROOM,
+	NEEDS_TLS,
+	NEEDS_HTTP,
+};
+
+#define DENIAL(status, word, text)                                                 \
+	"HTTP/1.1 " status "\r\nContent-Type: text/plain\r\nX-Hutch-Denied: " word \
+	"\r\nConnection: close\r\n\r\nhutch: " text "\n"
+
 /* The program sees why, at the cost of no memory: an alert, or a response. */
-static void refuse_program(int fd, uint8_t byte)
+static void refuse_program(int fd, uint8_t byte, enum denial why)
 {
-	static const uint8_t alert[] = { 0x15, 3, 3, 0, 2, 2, SSL_AD_INTERNAL_ERROR };
-	static const char response[] = "HTTP/1.1 503 Service Unavailable\r\n"
-				       "Content-Type: text/plain\r\nX-Hutch-Denied: resources\r\n"
-				       "Retry-After: 10\r\nConnection: close\r\n\r\n"
-				       "hutch: hutch-tap has too many streams or no memory\n";
+	static const struct {
+		uint8_t alert;
+		const char *response;
+	} rows[] = {
+		[NO_ROOM] = { SSL_AD_INTERNAL_ERROR,
+			      DENIAL("503 Service Unavailable\r\nRetry-After: 10", "resources",
+				     "hutch-tap has too many streams or no memory") },
+		[NEEDS_TLS] = { SSL_AD_ACCESS_DENIED,
+				DENIAL("400 Bad Request", "request",
+				       "the policy requires TLS on this port: use https") },
+		[NEEDS_HTTP] = { SSL_AD_ACCESS_DENIED, "" },
+	};
+	const uint8_t alert[] = { 0x15, 3, 3, 0, 2, 2, rows[why].alert };
+	const char *response = rows[why].response;
 	const bool tls = byte == TLS_HANDSHAKE;
 
-	(void)send(fd, tls ? (const void *)alert : response,
-		   tls ? sizeof(alert) : sizeof(response) - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+	(void)send(fd, tls ? (const void *)alert : response, tls ? sizeof(alert) : strlen(response),
+		   MSG_DONTWAIT | MSG_NOSIGNAL);
 	/* With unread bytes, closing would reset the connection. */
 	(void)recv(fd, scratch, sizeof(scratch), MSG_DONTWAIT);
+}
+
+/* False: the policy does not allow the program's protocol, and the stream has ended. */
+static bool check_protocol(struct stream *s, uint8_t byte)
+{
+	const bool tls = byte == TLS_HANDSHAKE;
+
+	if (s->protocol == TAP_ONLY_TLS && !tls) {
+		refuse_program(s->client.conn.fd, byte, NEEDS_TLS);
+		finish(s, TAP_BAD_REQUEST,
+		       "the policy requires TLS on this port, and the program sent no TLS");
+		return false;
+	}
+	if (s->protocol == TAP_ONLY_HTTP && tls) {
+		refuse_program(s->client.conn.fd, byte, NEEDS_HTTP);
+		finish(s, TAP_BAD_REQUEST,
+		       "the policy requires HTTP on this port, and the program sent TLS");
+		return false;
+	}
+	return true;
 }
 
 static void begin(struct stream *s)
@@ -704,10 +744,12 @@ static void begin(struct stream *s)
 		finish(s, TAP_DONE, "");
 		return;
 	}
+	if (!check_protocol(s, byte))
+		return;
 	s->tls = conf.tls;
 	if (exchange_new(&conf, &s->exchange) < 0 ||
 	    (s->tls && tls_accept(&s->client.conn, &s->client.peer) < 0)) {
-		refuse_program(s->client.conn.fd, byte);
+		refuse_program(s->client.conn.fd, byte, NO_ROOM);
 		finish(s, TAP_FAULT, "out of memory");
 		return;
 	}
@@ -793,7 +835,7 @@ static void refuse_stream(struct tap *t, const struct tap_open *o, const int fil
 		byte = o->early[0];
 	else if (first_byte(&c, &byte) < 0)
 		byte = TLS_HANDSHAKE; /* still to come */
-	refuse_program(files[0], byte);
+	refuse_program(files[0], byte, NO_ROOM);
 	for (int i = 0; i < 2; i++)
 		(void)shutdown(files[i], SHUT_RDWR);
 	for (int i = 0; i < 2; i++)
@@ -816,6 +858,7 @@ void stream_open(struct tap *t, const struct tap_open *o, const int files[static
 	}
 	s->tap = t;
 	s->id = o->stream;
+	s->protocol = (enum tap_protocol)o->protocol;
 	s->clock.cb = on_timer;
 	s->clock.arg = s;
 	side_init(&s->client, s, files[0], o);

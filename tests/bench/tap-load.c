@@ -379,7 +379,10 @@ static void send_config(int fd, const char *path)
 static void hand_over(int keeper, int client, const char *server)
 {
 	static uint64_t stream;
-	struct tap_message m = { .kind = TAP_OPEN, .open = { .stream = ++stream, .port = 443 } };
+	struct tap_message m = {
+		.kind = TAP_OPEN,
+		.open = { .stream = ++stream, .protocol = TAP_ONLY_TLS, .port = 443 }
+	};
 	_cleanup_close_ int near = client;
 	_cleanup_close_ int far = connect_to(server);
 

@@ -452,12 +452,14 @@ static inline SSL *server_ssl(void)
 }
 
 /* Opens a stream with these ends; `early` bytes were read from the program already. */
-static inline struct pair open_with(SSL *client, SSL *server, const char *early)
+static inline struct pair open_for(enum tap_protocol protocol, SSL *client, SSL *server,
+				   const char *early)
 {
-	struct tap_message m = {
-		.kind = TAP_OPEN,
-		.open = { .stream = ++world.last_stream, .port = client ? 443 : 80, .host = HOST }
-	};
+	struct tap_message m = { .kind = TAP_OPEN,
+				 .open = { .stream = ++world.last_stream,
+					   .protocol = protocol,
+					   .port = client ? 443 : 80,
+					   .host = HOST } };
 	struct pair p = { .stream = world.last_stream };
 	int files[2], ours[2];
 
@@ -472,6 +474,11 @@ static inline struct pair open_with(SSL *client, SSL *server, const char *early)
 	(void)fd_close(files[0]);
 	(void)fd_close(files[1]);
 	return p;
+}
+
+static inline struct pair open_with(SSL *client, SSL *server, const char *early)
+{
+	return open_for(TAP_TLS_OR_HTTP, client, server, early);
 }
 
 static inline struct pair open_tls(void)

@@ -14,6 +14,7 @@ struct hands {
 	size_t n, asked;
 	struct {
 		uint64_t stream;
+		enum rule_proto proto;
 		int client, server;
 		char early[64];
 	} v[PAIRS_MAX];
@@ -38,6 +39,7 @@ static int hand_over(void *arg, const struct broker_handover *h)
 		return x->refuse;
 	assert_in_range(x->n, 0, PAIRS_MAX - 1);
 	x->v[x->n].stream = h->stream;
+	x->v[x->n].proto = h->proto;
 	x->v[x->n].client = fcntl(h->client, F_DUPFD_CLOEXEC, 3);
 	x->v[x->n].server = fcntl(h->server, F_DUPFD_CLOEXEC, 3);
 	(void)snprintf(x->v[x->n].early, sizeof(x->v[x->n].early), "%.*s", (int)h->n_early,
@@ -86,6 +88,7 @@ TEST_WITH(hands_over_and_counts, world_setup, world_teardown)
 	WORLD_UNTIL(w, x.n == 1);
 	assert_ptr_equal(broker_tapped(x.desk.b, 99), NULL);
 	assert_string_equal(broker_tapped(x.desk.b, x.v[0].stream)->name.text, "a.example.com");
+	assert_int_equal(x.v[0].proto, RULE_PROTO_TLS);
 	/* No check of the first bytes: that is the tap's work. */
 	desk_put(fd, "anything", 8);
 	world_expect(w, x.v[0].client, "anything", 8);

@@ -36,7 +36,10 @@ static int teardown(void **state)
 static struct tap_message an_open(void)
 {
 	struct tap_message m = { .kind = TAP_OPEN,
-				 .open = { .stream = 7, .port = 443, .host = "api.example.com" } };
+				 .open = { .stream = 7,
+					   .protocol = TAP_ONLY_TLS,
+					   .port = 443,
+					   .host = "api.example.com" } };
 
 	m.open.n_early = 3;
 	memcpy(m.open.early, "abc", 3);
@@ -75,6 +78,7 @@ TEST_WITH(a_stream_arrives_with_its_files_and_early_bytes, setup, teardown)
 	assert_int_equal(tap_receive(p->b, &got, fds), 0);
 	assert_int_equal(got.kind, TAP_OPEN);
 	assert_true(got.open.stream == 7 && got.open.port == 443 && !got.open.is_addr);
+	assert_int_equal(got.open.protocol, TAP_ONLY_TLS);
 	assert_string_equal(got.open.host, "api.example.com");
 	assert_int_equal(got.open.n_early, 3);
 	assert_memory_equal(got.open.early, "abc", 3);
@@ -174,6 +178,11 @@ TEST_WITH(values_are_checked, setup, teardown)
 	const uint8_t two = 2;
 
 	m.open.port = 0;
+	rejects(p, &m, open_n, 2);
+	m = an_open();
+	m.open.protocol = 0;
+	rejects(p, &m, open_n, 2);
+	m.open.protocol = TAP_PROTOCOLS;
 	rejects(p, &m, open_n, 2);
 	m = an_open();
 	memset(m.open.host, 'a', sizeof(m.open.host));

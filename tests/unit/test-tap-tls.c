@@ -290,6 +290,39 @@ TEST_TAP(plain_http_stays_plain)
 	ends_as(&p, TAP_DONE, "");
 }
 
+static void is_refused_as_plain(struct pair *p)
+{
+	wait_for(p->client->is_eof);
+	assert_true(p->client->is_clean && has(p->client, "HTTP/1.1 400 "));
+	assert_true(has(p->client, "X-Hutch-Denied: request\r\n") && has(p->client, "use https"));
+	ends_as(p, TAP_BAD_REQUEST, "the policy requires TLS on this port");
+	wait_for(p->server->is_eof);
+	assert_int_equal(p->server->in.len, 0);
+}
+
+TEST_TAP(the_policy_chooses_the_protocol)
+{
+	struct pair p;
+
+	begin();
+	p = open_for(TAP_ONLY_TLS, NULL, NULL, GET);
+	is_refused_as_plain(&p);
+	p = open_for(TAP_ONLY_TLS, NULL, NULL, "");
+	say(p.client, GET);
+	is_refused_as_plain(&p);
+	p = open_for(TAP_ONLY_HTTP, client_ssl(HOST), server_ssl(), "");
+	ends_as(&p, TAP_BAD_REQUEST, "the policy requires HTTP on this port");
+	wait_for(p.client->is_eof && p.server->is_eof);
+	assert_int_equal(ERR_GET_REASON(p.client->error), SSL_R_TLSV1_ALERT_ACCESS_DENIED);
+	assert_int_equal(p.server->in.len, 0);
+	assert_int_equal(world.n_requests, 0);
+	/* The same bytes, where they are allowed. */
+	p = open_for(TAP_ONLY_HTTP, NULL, NULL, "");
+	ask_and_answer(&p);
+	p = open_for(TAP_ONLY_TLS, client_ssl(HOST), server_ssl(), "");
+	ask_and_answer(&p);
+}
+
 TEST_TAP(bytes_that_the_keeper_has_read_come_first)
 {
 	struct pair p;
