@@ -408,42 +408,55 @@ static int list_one(const struct sandbox *b, json_t *list, struct err *e)
 	return r;
 }
 
-static int list_kept(const struct state_root *root, json_t *list, struct err *e)
+typedef char sandbox_id[SPEC_ID + 1];
+
+static bool has_id(const sandbox_id *ids, size_t n, const char *id)
 {
-	_cleanup_free_ char(*ids)[SPEC_ID + 1] = NULL;
-	size_t n = 0;
-	int r = kept_list(root, &ids, &n, e);
+	for (size_t i = 0; i < n; i++)
+		if (str_eq(ids[i], id))
+			return true;
+	return false;
+}
 
-	for (size_t i = 0; r == 0 && i < n; i++) {
-		_cleanup_sandbox_ struct sandbox b = SANDBOX_INIT;
+static int list_kept(const struct state_root *root, const char *id, json_t *list, struct err *e)
+{
+	_cleanup_sandbox_ struct sandbox b = SANDBOX_INIT;
 
-		b.dir = kept_open(root, ids[i]);
-		memcpy(b.id, ids[i], sizeof(b.id));
-		b.ended = true;
-		if (b.dir >= 0)
-			r = list_one(&b, list, e);
-	}
-	return r;
+	b.dir = kept_open(root, id);
+	(void)snprintf(b.id, sizeof(b.id), "%s", id);
+	b.ended = true;
+	return b.dir >= 0 ? list_one(&b, list, e) : 0;
+}
+
+/* With `all`, also one that has ended since its id was read. */
+static int list_living(const struct state_root *root, const char *id, bool all, json_t *list,
+		       struct err *e)
+{
+	_cleanup_sandbox_ struct sandbox b = SANDBOX_INIT;
+	struct err ignored = ERR_INIT;
+
+	if (sandbox_find(root, id, &b, &ignored) < 0 ||
+	    (!all && (b.ended || !state_phase_lives(state_phase(b.dir)))))
+		return 0;
+	return list_one(&b, list, e);
 }
 
 static int list_all(const struct invocation *inv, const struct state_root *root, json_t *list,
 		    struct err *e)
 {
-	_cleanup_free_ char(*ids)[SPEC_ID + 1] = NULL;
-	size_t n = 0;
-	int r = cli_option(inv, "all") ? list_kept(root, list, e) : 0;
+	_cleanup_free_ sandbox_id *ids = NULL, *ended = NULL;
+	const bool all = cli_option(inv, "all");
+	size_t n = 0, n_ended = 0;
+	/* In this order, a sandbox that ends now is in both lists, never in neither. */
+	int r = state_list(root, &ids, &n, e);
 
-	if (r == 0)
-		r = state_list(root, &ids, &n, e);
-	for (size_t i = 0; r == 0 && i < n; i++) {
-		_cleanup_sandbox_ struct sandbox b = SANDBOX_INIT;
-		struct err ignored = ERR_INIT;
-
-		if (sandbox_find(root, ids[i], &b, &ignored) < 0 || b.ended ||
-		    (!cli_option(inv, "all") && !state_phase_lives(state_phase(b.dir))))
-			continue;
-		r = list_one(&b, list, e);
-	}
+	if (r == 0 && all)
+		r = kept_list(root, &ended, &n_ended, e);
+	for (size_t i = 0; r == 0 && i < n_ended; i++)
+		if (!has_id(ids, n, ended[i]))
+			r = list_kept(root, ended[i], list, e);
+	for (size_t i = 0; r == 0 && i < n; i++)
+		r = list_living(root, ids[i], all, list, e);
 	return r;
 }
 

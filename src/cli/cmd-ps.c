@@ -150,7 +150,9 @@ static int read_rows(const struct state_root *root, bool all, struct row **ret, 
 		return err_oom(e);
 	*ret_n = 0;
 	for (size_t i = 0; i < n; i++)
-		*ret_n += read_living(root, ids[i], all, &rows[*ret_n]);
+		*ret_n += read_living(root, ids[i], all, &rows[*ret_n]) ||
+			  /* It has moved since then. */
+			  (all && read_kept(root, ids[i], &rows[*ret_n]));
 	living = *ret_n;
 	for (size_t i = 0; i < n_ended; i++)
 		if (!has_row(rows, living, ended[i]))

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from hutchd import JSON, Server
 from sandbox import BOX, LONG, PATIENCE, RUN, SandboxCase, eventually, host_yaml, hutch, named, start, warden_of
+from support import hutch_path
 
 DAY = 24 * 3600 * 10**9
 ENDED = RUN / "ended"
@@ -120,6 +121,27 @@ class Ways(KeptCase):
         eventually(lambda: self.row(sandbox)["state"] == "ended", "its end")
         self.assertEqual((self.row(sandbox)["reason"], self.row(sandbox)["exit"]), ("its keeper was killed", 125))
         self.assertEqual(hutch("logs", f"{sandbox}/1").stdout, b"ready\n")
+
+    def test_while_it_is_listed(self):
+        """ps -a and ps -a -e show a sandbox that ends between any two of their looks at directories."""
+        directory = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        for args in (("ps", "-a", "--json"), ("ps", "-a", "-e", "--json")):
+            for when in range(1, 100):
+                sandbox, _ = self.worked()
+                trace = directory / f"{len(args)}-{when}"
+                p = subprocess.Popen(["strace", "-f", "-qq", "-o", trace, "-e", "trace=getdents64", "-e", f"inject=getdents64:signal=STOP:when={when}",
+                                      hutch_path(), *args], stdout=subprocess.PIPE)
+                eventually(lambda p=p, trace=trace: p.poll() is not None or (trace.exists() and "stopped by SIGSTOP" in trace.read_text()), "its stop")
+                if p.poll() is not None:
+                    break
+                self.ended(hutch("kill", sandbox), 0)
+                eventually((ENDED / sandbox).exists, f"the end of {sandbox}")
+                os.kill(int(trace.read_text().split()[0]), signal.SIGCONT)
+                said = json.loads(p.communicate(timeout=LONG)[0])
+                self.assertIn(sandbox, {row.get("id") or row["handle"].split("/")[0] for row in said}, f"{args}, stopped at look {when}")
+                self.ended(hutch("rm", sandbox), 0)
+            self.assertGreater(when, 4, "the control: it looks at both directories")
+            p.communicate(timeout=LONG)
 
     def test_lost(self):
         """kill -9 of the warden: the next command records the end."""
