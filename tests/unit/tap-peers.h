@@ -493,3 +493,37 @@ static inline const struct tap_end *end_of(const struct pair *p)
 			return &world.finished[i];
 	return NULL;
 }
+
+/* ---- steps of many tests ---- */
+
+#define GET "GET / HTTP/1.1\r\nHost: " HOST "\r\n\r\n"
+#define OK  "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+
+#define TEST_TAP(name) TEST_WITH(name, world_setup, world_teardown)
+
+static inline void begin(void)
+{
+	send_config(PLAIN_CONFIG, world.root_cert);
+}
+
+static inline void ask_and_answer(struct pair *p)
+{
+	buf_reset(&p->client->in);
+	buf_reset(&p->server->in);
+	say(p->client, GET);
+	wait_for(has(p->server, "\r\n\r\n"));
+	say(p->server, OK);
+	wait_for(has(p->client, "hello"));
+}
+
+static inline void ends_as(struct pair *p, enum tap_result result, const char *text)
+{
+	const struct tap_end *end;
+
+	wait_for(end_of(p));
+	end = end_of(p);
+	if (!strstr(end->text, text))
+		print_message("# '%s'\n", end->text);
+	assert_int_equal(end->result, result);
+	assert_non_null(strstr(end->text, text));
+}
