@@ -295,16 +295,14 @@ static int shake_server(struct stream *s)
 	return 0;
 }
 
-static int shake_client(struct stream *s)
+/* As soon as it is decided: the server's first bytes may come before the program's handshake ends.
+ */
+static int use_protocol(struct stream *s)
 {
-	struct side *c = &s->client;
-	int r = conn_shake(&c->conn);
-
-	if (r > 0 && c->peer.protocol == TLS_HTTP2 && !s->http2) {
-		s->http2 = true;
-		r = exchange_use_http2(s->exchange);
-	}
-	return r;
+	if (s->client.peer.protocol != TLS_HTTP2 || s->http2)
+		return 0;
+	s->http2 = true;
+	return exchange_use_http2(s->exchange);
 }
 
 /* False if the stream has ended. */
@@ -315,11 +313,11 @@ static bool shake(struct stream *s)
 
 	if (!s->tls || s->timer != TIMER_SHAKE)
 		return true;
-	r = shake_client(s);
-	if (r >= 0 && shake_server(s) < 0)
+	r = conn_shake(&c->conn);
+	if (r >= 0 && (shake_server(s) < 0 || use_protocol(s) < 0))
 		r = -ENOMEM;
 	if (r == 0)
-		r = shake_client(s);
+		r = conn_shake(&c->conn);
 	if (r == -ENOMEM)
 		finish(s, TAP_FAULT, "out of memory");
 	else if (r < 0)

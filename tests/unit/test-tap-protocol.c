@@ -117,28 +117,35 @@ TEST_TAP(a_refused_server_is_reported_by_http_2)
 	assert_int_equal(end_of(&p)->result, TAP_SERVER_TRUST);
 }
 
-/* Does a complete frame of this type follow the preface? */
-static bool has_frame(const struct end *p, uint8_t type)
+enum {
+	HEADERS = 1,
+	SETTINGS = 4,
+	ACK = 1
+};
+
+/* Does a complete frame of this type and with these flags follow the preface? */
+static bool has_frame_with(const struct end *p, uint8_t type, uint8_t flags)
 {
 	const uint8_t *data = (const uint8_t *)p->in.data;
 
 	for (size_t at = STRLEN("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"); at + 9 <= p->in.len;) {
 		const size_t n = (size_t)data[at] << 16 | (size_t)data[at + 1] << 8 | data[at + 2];
 
-		if (data[at + 3] == type)
+		if (data[at + 3] == type && (data[at + 4] & flags) == flags)
 			return at + 9 + n <= p->in.len;
 		at += 9 + n;
 	}
 	return false;
 }
 
+static bool has_frame(const struct end *p, uint8_t type)
+{
+	return has_frame_with(p, type, 0);
+}
+
 /* The server never sends a byte after the handshake. */
 TEST_TAP(a_request_by_http_2_does_not_wait_for_the_server)
 {
-	enum {
-		HEADERS = 1,
-		SETTINGS = 4
-	};
 	struct pair p;
 
 	begin();
@@ -146,6 +153,28 @@ TEST_TAP(a_request_by_http_2_does_not_wait_for_the_server)
 	wait_for(has_frame(p.server, SETTINGS) && p.client->in.len >= 9);
 	assert_int_equal(p.client->in.data[3], SETTINGS);
 	assert_false(has_frame(p.server, HEADERS));
+	say_request_by_http_2(p.client);
+	wait_for(has_frame(p.server, HEADERS));
+}
+
+/* Most servers send SETTINGS with the end of their handshake; a program may be slower. */
+TEST_TAP(a_server_may_begin_http_2_before_the_program)
+{
+	static const char settings[] = "\0\0\0\x04\0\0\0\0\0";
+	struct pair p;
+	int fd;
+
+	begin();
+	p = open_offering(h2_or_1, sizeof(h2_or_1) - 1, "\x02h2");
+	fd = p.client->fd;
+	p.client->fd = -EBADF; /* it does not read */
+	wait_for(p.server->is_shaken);
+	say_bytes(p.server, settings, sizeof(settings) - 1);
+	wait_for(has_frame_with(p.server, SETTINGS, ACK));
+	assert_null(end_of(&p));
+	p.client->fd = fd;
+	end_step(p.client);
+	wait_for(p.client->is_shaken);
 	say_request_by_http_2(p.client);
 	wait_for(has_frame(p.server, HEADERS));
 }
