@@ -568,17 +568,20 @@ static void choose_timer(struct stream *s, bool moved)
 		set_timer(s, TIMER_NONE, 0);
 }
 
-/* By HTTP/2, bytes for one side may become due when the other one has taken some. */
 static bool can_give(const struct conn *c, const struct buf *from)
 {
 	return from->len > 0 && c->is_shaken && c->writable && c->pending.len == 0 && !c->is_dead;
 }
 
+/* By HTTP/2, bytes for one side may become due when the other one has taken some. A server gets
+ * nothing after the end of the exchange. */
 static bool has_due(struct stream *s)
 {
-	return s->http2 &&
-	       (can_give(&s->client.conn, exchange_to_client(s->exchange)) ||
-		(!s->server_failed && can_give(&s->server.conn, exchange_to_server(s->exchange))));
+	struct exchange *x = s->exchange;
+
+	return s->http2 && (can_give(&s->client.conn, exchange_to_client(x)) ||
+			    (!s->server_failed && !exchange_over(x) &&
+			     can_give(&s->server.conn, exchange_to_server(x))));
 }
 
 static void serve(struct stream *s)

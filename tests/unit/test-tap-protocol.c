@@ -179,6 +179,32 @@ TEST_TAP(a_server_may_begin_http_2_before_the_program)
 	wait_for(has_frame(p.server, HEADERS));
 }
 
+/* The end of the exchange leaves an acknowledgement that no server needs. */
+TEST_TAP(a_connection_by_http_2_ends_with_the_programs_goaway)
+{
+	static const char settings[] = "\0\0\0\x04\0\0\0\0\0";
+	static const char response[] = "\0\0\x01\x01\x05\0\0\0\x01\x88";
+	static const char goaway[] = "\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\0";
+	struct pair p;
+
+	begin();
+	p = open_offering(h2_or_1, sizeof(h2_or_1) - 1, "\x02h2");
+	wait_for(p.client->is_shaken);
+	say_request_by_http_2(p.client);
+	wait_for(has_frame(p.server, HEADERS));
+	say_bytes(p.client, goaway, sizeof(goaway) - 1);
+	/* In one record, so that hutch-tap has an ACK to send when the exchange ends. */
+	memcpy(p.server->out, settings, sizeof(settings) - 1);
+	memcpy(p.server->out + sizeof(settings) - 1, response, sizeof(response) - 1);
+	p.server->n_out = sizeof(settings) + sizeof(response) - 2;
+	end_step(p.server);
+	wait_for(p.client->is_eof && p.client->is_clean && p.server->is_eof);
+	end_close(p.client);
+	ends_as(&p, TAP_DONE, "");
+	assert_int_equal(world.n_requests, 1);
+	assert_int_equal(world.requests[0].result, TAP_DONE);
+}
+
 static void is_refused_as_plain(struct pair *p)
 {
 	wait_for(p->client->is_eof);
