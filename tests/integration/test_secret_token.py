@@ -194,8 +194,9 @@ class OAuth(Tokens):
         """The process that speaks with the endpoint opens no file and makes no socket from then on."""
         self.set_client()
         trace = self.dir / "trace"
+        # With sanitizers it fails at its end: their search for leaks needs ptrace, too.
         subprocess.run(["strace", "-ff", "-qq", "-o", trace, "-e", "trace=connect,landlock_restrict_self,openat,openat2,socket,sendto,write", hutch_path(),
-                        "secret", "refresh", "--force", "API"], env=self.env, check=True, capture_output=True, timeout=LONG)
+                        "secret", "refresh", "--force", "API"], env=self.env, check=False, capture_output=True, timeout=LONG)
         calls = [f.read_text() for f in self.dir.glob("trace.*")]
         checks = json.loads(hutch("doctor", "--json", env=self.env).stdout)["checks"]
         if next(c["state"] for c in checks if c["id"] == "sec.landlock") != "ok":
