@@ -34,8 +34,10 @@ rm -rf "$1"/var/cache/* "$1"/var/lib/apt/lists/* "$1"/usr/share/locale/* "$1"/us
 packages=(apt ca-certificates curl git nodejs npm openssh-client postgresql-client procps python3 python3-pip python3-requests wget)
 set -f # they are dpkg's to match
 skip=(/usr/share/{man,locale,doc}/* /usr/include/*)
+# Java's package fails to install without a directory for links to its manual pages.
 mmdebstrap --variant=essential --include="$(IFS=,; echo "${packages[*]}${*:+,}$*" | tr ' ' ',')" \
 	--skip=output/dev --format=tar "${skip[@]/#/--dpkgopt=path-exclude=}" --dpkgopt=force-unsafe-io \
+	--essential-hook="mkdir -p \"\$1/usr/share/man/man1\"" \
 	--customize-hook="sh -c '${hook//\'/\'\\\'\'}' '$file.ca.pem' \"\$1\"" bookworm - >"$file.part"
 chmod 644 "$file.part"
 mv "$file.part" "$file"
