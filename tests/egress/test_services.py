@@ -118,7 +118,7 @@ class Clients(TapCase):
 
 
 ANT = """
-cd /tmp && echo '<project><get src="https://{host}{path}" dest="/tmp/got" ignoreerrors="false" retries="0"/></project>' >build.xml
+cd /tmp && echo '<project><get src="https://{host}{path}" dest="/tmp/got" ignoreerrors="false" retries="1"/></project>' >build.xml
 ant -q -f build.xml 2>&1
 """
 LIST = "keytool -list -storepass changeit -cacerts 2>&1 | grep -E '^hutch-sandbox-ca|^Your keystore'"
