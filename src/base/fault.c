@@ -19,6 +19,7 @@ enum {
 	POINT_MAX = 48,
 	DEADLY = 1, /* kill the process; other values are -errno */
 	STATUS_KILLED = 128 + SIGKILL,
+	ENV_MAX = 1024,
 };
 
 struct fault {
@@ -141,4 +142,23 @@ void fault_kill(const char *point, int pidfd)
 {
 	if (strike(point) == DEADLY && pidfd >= 0)
 		(void)syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0);
+}
+
+const char *const *fault_env(void)
+{
+	static const char *const names[] = { "HUTCH_FAULT", "HUTCH_FAULT_LIST" };
+	static char text[ARRAY_SIZE(names)][ENV_MAX];
+	static const char *env[ARRAY_SIZE(names) + 1];
+	size_t n = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		const char *value = getenv(names[i]);
+
+		if (value && snprintf(text[n], ENV_MAX, "%s=%s", names[i], value) < ENV_MAX) {
+			env[n] = text[n];
+			n++;
+		}
+	}
+	env[n] = NULL;
+	return env;
 }

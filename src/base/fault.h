@@ -11,6 +11,8 @@
  *                                            pass; a fault that strikes is always printed
  *
  * A point follows the step that it is named after, so the results of that step exist.
+ *
+ * A child with an environment of its own has these variables only if its parent passes FAULT_ENV.
  */
 #pragma once
 
@@ -26,12 +28,17 @@ int fault_err(const char *point, struct err *e);
 /* Kills the process behind `pidfd` instead of this one; errors are not supported. */
 void fault_kill(const char *point, int pidfd);
 
+/* Both variables, as far as they are set, for an environment that has no others. */
+const char *const *fault_env(void);
+
 #ifdef HUTCH_FAULT_POINTS
 #define FAULT(point)		 fault_pass(point)
 #define FAULT_ERR(point, e)	 fault_err(point, e)
 #define FAULT_KILL(point, pidfd) fault_kill(point, pidfd)
+#define FAULT_ENV		 fault_env()
 #else
 #define FAULT(point)		 (__builtin_expect(trace_on, false) ? trace_step(point) : 0)
 #define FAULT_ERR(point, e)	 FAULT(point)
 #define FAULT_KILL(point, pidfd) ((void)0)
+#define FAULT_ENV		 NULL
 #endif

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "keeper/serve.h"
 
@@ -264,12 +265,14 @@ int tap_hand_over(void *arg, const struct broker_handover *h)
 			return -EAGAIN;
 		r = note_send(k->warden.fd, NOTE_WANT_TAP, 0, NULL, 0);
 		t->asked = r == 0;
+		(void)FAULT("keeper-tap-asked");
 		return r == 0 ? -EAGAIN : r;
 	}
 	(void)snprintf(m.open.host, sizeof(m.open.host), "%s", h->target->name.text);
 	if (h->n_early > 0)
 		memcpy(m.open.early, h->early, h->n_early);
 	r = tap_send(t->src.fd, &m, files, ARRAY_SIZE(files));
+	(void)FAULT("keeper-tap-stream");
 	if (r == -EAGAIN && loop_mod_fd(&t->src, EPOLLIN | EPOLLOUT) < 0)
 		return -EIO;
 	return r;
@@ -283,6 +286,7 @@ bool tap_came(struct keeper *k, uint64_t error, const int *files, size_t n)
 		return false;
 	t = &k->egress->tap;
 	t->asked = false;
+	(void)FAULT("keeper-tap");
 	if (n == 0) {
 		broker_tap_lost(k->egress->broker, "hutch-tap could not be started: see the log of "
 						   "the sandbox");

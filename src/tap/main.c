@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "base/fault.h"
 #include "base/fd.h"
 #include "base/json-memory.h"
 #include "base/json-util.h"
@@ -167,7 +168,7 @@ static int serve(const struct tap_jail *j, struct err *e)
 		r = loop_new(&t.narrow);
 	if (r < 0)
 		return err_set(e, r, "cannot make an event loop: %s", strerror(-r));
-	if (tap_confine(j, e) < 0)
+	if (tap_confine(j, e) < 0 || FAULT_ERR("tap-confined", e) < 0)
 		return e->num;
 	return tap_run(&t, e);
 }

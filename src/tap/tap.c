@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "tap/stream.h"
@@ -82,7 +83,7 @@ static int take_config(struct tap *t, int fd, struct err *e)
 	}
 	tap_config_done(&t->config);
 	t->config = c;
-	return 0;
+	return FAULT_ERR("tap-config", e);
 }
 
 /* ---- the sockets ---- */
@@ -134,6 +135,7 @@ static bool take_stream(struct tap *t, int fd)
 
 	if (r == 0 && m.kind == TAP_OPEN) {
 		stream_open(t, &m.open, files);
+		(void)FAULT("tap-stream");
 		return true;
 	}
 	if (r != -EAGAIN)

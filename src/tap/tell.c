@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by streams: messages to the keeper, rates of rules, its end. */
 #include "base/clock.h"
+#include "base/fault.h"
 #include "tap/tap.h"
 
 #define MINUTE (60 * NSEC_PER_SEC)
@@ -53,6 +54,7 @@ void tap_tell(struct tap *t, const struct tap_message *m)
 	struct tap_queued *q;
 	int r = t->first ? -EAGAIN : tap_send(TAP_FD_KEEPER, m, NULL, 0);
 
+	(void)FAULT("tap-told");
 	if (r == 0)
 		return;
 	if (r != -EAGAIN) {

@@ -321,6 +321,7 @@ static int spawn(struct warden *w, int ours, int keepers, struct err *e)
 	const struct proc_spec spec = {
 		.path = w->tap.program,
 		.argv = argv,
+		.env = FAULT_ENV,
 		.in = -EBADF,
 		.out = -EBADF,
 		.err = STDERR_FILENO,
@@ -346,6 +347,7 @@ static int start(struct warden *w, int *ret_fd, struct err *e)
 		return err_errno(e, "cannot make the channels of hutch-tap");
 	if (spawn(w, theirs, tap, e) < 0)
 		return e->num;
+	FAULT_KILL("tap-spawned", w->tap.proc.pidfd);
 	w->tap.sock = TAKE_FD(ours);
 	r = send_config(w);
 	if (r < 0)
@@ -419,6 +421,7 @@ void tapping_refill(struct warden *w)
 	/* If hutch-tap does not take the new values, it must not continue with the old ones. */
 	if (w->tap.sock >= 0 && send_config(w) < 0)
 		stop(w);
+	(void)FAULT("tap-refilled");
 }
 
 void tapping_used(struct warden *w, uint64_t secret)

@@ -30,8 +30,8 @@ that began. The suite runs in its own PID, mount and network namespaces, so that
 is ours. The first process there reaps; a second one stays root and hands out pids; the third is the
 suite, as root or as a user made for it.
 
-crash_ledger.py has the ledger, crash_scenes.py the operations, crash_trace.py and crash_log.py some
-of the parts, crash_pids.py the first two processes.
+crash_ledger.py has the ledger, crash_scenes.py the operations, crash_net.py the server that they
+reach, crash_trace.py and crash_log.py some of the parts, crash_pids.py the first two processes.
 """
 
 import argparse
@@ -50,8 +50,9 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "integration"))
+sys.path[:0] = [str(HERE.parent / name) for name in ("integration", "egress")]
 
+import crash_net  # noqa: E402
 from crash_ledger import (ERRORS, FOREVER, LOGS, RUN, Failure, Ledger, audited, good, hutch, new_log, ps, tidy,  # noqa: E402
                           until, warden_of)
 from crash_log import Logged  # noqa: E402
@@ -353,6 +354,7 @@ def untouched(pid):
 def inside(args):
     """PID 1 of the suite's namespaces."""
     ids = (int(os.environ["CRASH_UID"]), int(os.environ["CRASH_GID"])) if args.who == "user" else None
+    crash_net.start()
     ours, theirs = socket.socketpair()
     if os.fork() == 0:
         ours.close()
@@ -393,7 +395,7 @@ def outside(args):
     with contextlib.ExitStack() as stack:
         tarball = run_as.image()
         user = stack.enter_context(run_as.account()) if args.who == "user" else None
-        env, place, public = run_as.prepare([HERE], tarball, user, stack)
+        env, place, public = run_as.prepare([HERE, HERE.parent / "egress"], tarball, user, stack)
         if user:
             env.update(CRASH_UID=str(user.pw_uid), CRASH_GID=str(user.pw_gid))
         words = [a for a in sys.argv[1:] if a != "--inside"] + ["--inside", "--seed", str(args.seed)]

@@ -16,6 +16,7 @@ import tempfile
 import threading
 from pathlib import Path
 
+import crash_net
 from crash_ledger import (AUDIT, FOREVER, ID, LOGS, RUN, STATE, Failure, audited, good, host_files, hutch, names, orphans_end, ps,
                           records, tidy, until, warden_of)
 from waiting import ended
@@ -224,6 +225,37 @@ def egress_agent():
     return agent("crashed", "egress:\n  domains: [crash.example, '192.0.2.0/24:443']\n")
 
 
+# Two requests over one connection; hutch-tap starts for the first one.
+ASK = f"""
+import http.client, os
+c = http.client.HTTPSConnection('{crash_net.HOST}', timeout=60)
+for _ in range(2):
+    c.request('GET', '/', headers={{'Authorization': 'Bearer ' + os.environ['{crash_net.SECRET}']}})
+    r = c.getresponse()
+    r.read()
+    if r.status != 200:
+        raise SystemExit(f'status {{r.status}}')
+"""
+
+
+def tap(s):
+    """A sandbox with a secret makes requests through hutch-tap, before and after the secret gets
+    another value. A request without the value fails."""
+    from sandbox import CONFIG, agent
+    policy = agent("tapped", f"egress:\n  domains: [{crash_net.HOST}]\nsecrets:\n  {crash_net.SECRET}: {{hosts: [{crash_net.HOST}]}}\n")
+    value = {"CRASH_VALUE": crash_net.VALUES[0]}
+    s.env.update(HUTCH_RESOLVER=crash_net.RESOLVER, HUTCH_CONFIG_PATH=f"{crash_net.PLACE}:{CONFIG}")
+    good("secret", "set", "--replace", "--env", "CRASH_VALUE", crash_net.SECRET, env=value)
+    sandbox = s.step("create", "-a", policy)
+    if ID.fullmatch(sandbox):
+        s.step("exec", sandbox, "--", "python3", "-c", ASK)
+        s.step("secret", "rotate", "--env", "CRASH_VALUE", crash_net.SECRET, CRASH_VALUE=crash_net.VALUES[1])
+        s.step("exec", sandbox, "--", "python3", "-c", ASK)
+        s.stderr += hutch("egress", "log", sandbox, env=s.env).stdout
+        s.step("rm", "-f", sandbox)
+    good("secret", "rm", crash_net.SECRET)
+
+
 # ---- scenes of the audit log ----
 class Template:
     """A log with ended sandboxes whose host file has space for one record: made once, copied for
@@ -301,7 +333,7 @@ def torn(s):
 
 
 SCENES = {"life": life, "once": once, "lost": lost, "image": image, "egress": egress, "log": log, "more": more, "torn": torn, "pool": pool,
-          "paused": paused, "lost-paused": lost_paused}
+          "paused": paused, "lost-paused": lost_paused, "tap": tap}
 FREEZING = ("paused", "lost-paused")  # a user has no freezer
 
 
@@ -316,7 +348,7 @@ def act(ledger, scene, fault=None, env=None):
 SILENT = {"guest-begin": "life", "guest-ready": "life", "guest-exec": "life", "guest-forked": "life", "guest-reaped": "life",
           "runtime-exec": "life"}
 # A fault at these points kills another process; they cannot return an error.
-OTHERS = re.compile(r"^(runtime-forked|warden-spawned|guest-(started|noted|receipt)|keeper-receipt|netns-child)$")
+OTHERS = re.compile(r"^(runtime-forked|warden-spawned|guest-(started|noted|receipt)|keeper-receipt|netns-child|tap-spawned)$")
 
 
 def discover(ledger):

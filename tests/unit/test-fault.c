@@ -100,3 +100,37 @@ TEST(what_is_not_understood_is_no_passed_test)
 	assert_int_equal(in_child("a=EIO,b=EIO,c=EIO,d=EIO,e=EIO,f=EIO,g=EIO,h=EIO,i=EIO", walk),
 			 2);
 }
+
+/* The environment of a child that has no other variables, without one that is too long. */
+static int passed_on(void)
+{
+	const char *const *env = fault_env();
+	int code;
+
+	if (!env[0] || strcmp(env[0], "HUTCH_FAULT=one=EIO") != 0 || env[1])
+		return 1;
+	(void)setenv("HUTCH_FAULT_LIST", "1", 1);
+	env = fault_env();
+	if (!env[1] || strcmp(env[1], "HUTCH_FAULT_LIST=1") != 0 || env[2])
+		return 2;
+	(void)unsetenv("HUTCH_FAULT");
+	env = fault_env();
+	code = env[0] && strcmp(env[0], "HUTCH_FAULT_LIST=1") == 0 && !env[1] ? 0 : 3;
+	(void)unsetenv("HUTCH_FAULT_LIST");
+	return fault_env()[0] ? 4 : code;
+}
+
+static int too_long(void)
+{
+	return fault_env()[0] ? 1 : 0;
+}
+
+TEST(a_child_gets_the_variables)
+{
+	char text[2000];
+
+	assert_int_equal(in_child("one=EIO", passed_on), 0);
+	memset(text, 'x', sizeof(text));
+	text[sizeof(text) - 1] = '\0';
+	assert_int_equal(in_child(text, too_long), 0);
+}
