@@ -265,6 +265,43 @@ static json_t *http(const struct http_list *list)
 	return TAKE_PTR(a);
 }
 
+static json_t *host_set(const struct host_list *list)
+{
+	const struct secret s = { .hosts = *list };
+
+	return hosts(&s);
+}
+
+static json_t *price(const struct llm_rule *r)
+{
+	if (!r->price.set)
+		return json_null();
+	return JSON_OBJECT({ "input", json_number(r->price.input) },
+			   { "output", json_number(r->price.output) },
+			   { "cached", json_number(r->price.cached) });
+}
+
+/* In the order written: records and the ledger number the rules. */
+static json_t *llm(const struct llm_list *list)
+{
+	_cleanup_json_ json_t *a = json_array();
+
+	for (size_t i = 0; a && i < list->n; i++) {
+		const struct llm_rule *r = &list->v[i];
+
+		if (json_push(a, JSON_OBJECT({ "provider", json_string(llm_words[r->provider]) },
+					     { "hosts", host_set(&r->hosts) },
+					     { "models", set(&r->models) },
+					     { "requests", json_number(r->budget.requests) },
+					     { "tokens", json_number(r->budget.tokens) },
+					     { "usd_thousandths", json_number(r->budget.usd) },
+					     { "price_thousandths", price(r) },
+					     { "secret", json_string(r->secret ?: "") })) < 0)
+			return NULL;
+	}
+	return TAKE_PTR(a);
+}
+
 static json_t *egress(const struct policy *p)
 {
 	_cleanup_json_ json_t *j =
@@ -296,17 +333,22 @@ static json_t *isolation(const struct policy *p)
 
 static json_t *document(const struct policy *p)
 {
+	_cleanup_json_ json_t *j = NULL;
 	json_t *agent =
 		JSON_OBJECT({ "name", json_string(p->name) }, { "type", json_string(p->type) });
 	json_t *capabilities =
 		JSON_OBJECT({ "packages", set(&p->capabilities.packages) },
 			    { "install_scripts", sequence(&p->capabilities.scripts) });
 
-	return JSON_OBJECT({ "schema", json_string("hutch.policy/1") }, { "agent", agent },
-			   { "isolation", isolation(p) }, { "resources", resources(p) },
-			   { "egress", egress(p) }, { "capabilities", capabilities },
-			   { "filesystem", filesystem(p) }, { "secrets", secrets(p) },
-			   { "env", env(p) }, { "prompt", prompt(p) });
+	j = JSON_OBJECT({ "schema", json_string("hutch.policy/1") }, { "agent", agent },
+			{ "isolation", isolation(p) }, { "resources", resources(p) },
+			{ "egress", egress(p) }, { "capabilities", capabilities },
+			{ "filesystem", filesystem(p) }, { "secrets", secrets(p) },
+			{ "env", env(p) }, { "prompt", prompt(p) });
+	/* Policies without it keep their digest. */
+	if (j && p->llm.n > 0 && json_put(j, "llm", llm(&p->llm)) < 0)
+		return NULL;
+	return TAKE_PTR(j);
 }
 
 int policy_canonical(const struct policy *p, char **ret_text,

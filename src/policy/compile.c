@@ -334,13 +334,36 @@ struct policy *policy_free(struct policy *p)
 	return NULL;
 }
 
+static void read_prices(struct compilation *c)
+{
+	const struct source *src = NULL;
+	const struct yaml_node *root;
+	struct policy_file *f;
+	struct err e = ERR_INIT;
+	int r = store_find(c->store, "prices", "llm", NULL, &src, &e);
+
+	/* Without prices, a budget in dollars refuses every call: that is not an error here. */
+	if (r == -ENOENT)
+		return;
+	if (r < 0)
+		return diag_add(c->d, DIAG_ERROR, c->p->pos, "llm", NULL, "prices '%s' %s", "llm",
+				e.msg);
+	f = file_new(c, src, true);
+	root = f ? tree_of(c, src) : NULL;
+	if (root)
+		policy_read(c->p, f, price_file_keys, root, c->d);
+}
+
 static void compile_agent(struct compilation *c, const struct source *src, bool by_name)
 {
 	if (read_chain(c, src, by_name) < 0)
 		return;
 	add_presets(c);
 	policy_read_fallbacks(c->p, agent_keys, c->d);
+	policy_finish_llm(c->p, c->d);
 	policy_finish_secrets(c->p);
+	if (c->p->llm.n > 0)
+		read_prices(c);
 	make_rules(c);
 	if (c->p->egress.rules)
 		policy_lint(c->p, c->d);

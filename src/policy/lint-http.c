@@ -79,9 +79,7 @@ static bool is_web(uint16_t port)
 	return port == 80 || port == 443 || port == 8080;
 }
 
-/* Finds an allow rule that passes streams to the host, or to a name of it, without inspection, and
- * so around egress.http. */
-static const struct rule *way_around(const struct policy *p, const struct rule *host)
+const struct rule *policy_way_around(const struct policy *p, const struct rule *host)
 {
 	const struct ruleset_entry *v;
 	size_t n;
@@ -122,7 +120,7 @@ static const struct http_rule *pointless_by(const struct http_list *list, size_t
 static void lint_rule(const struct policy *p, size_t i, struct diags *d)
 {
 	const struct http_rule *r = &p->egress.http.v[i], *other;
-	const struct rule *around = way_around(p, &r->host);
+	const struct rule *around = policy_way_around(p, &r->host);
 	char key[64], host[RULE_TEXT_MAX];
 
 	(void)key_of(r, key);

@@ -268,6 +268,7 @@ void policy_lint(const struct policy *p, struct diags *d)
 	lint_overruled(p, d);
 	policy_lint_secrets(p, d);
 	policy_lint_http(p, d);
+	policy_lint_llm(p, d);
 	lint_env(p, d);
 	if (p->resources.timeout > p->resources.ttl)
 		diag_add(d, DIAG_WARNING, p->limits_pos.src ? p->limits_pos : p->pos,

@@ -40,6 +40,10 @@ static reader_fn *const readers[] = {
 	[KEY_HTTP_HOST] = read_http_host,
 	[KEY_METHOD_LIST] = read_method_list,
 	[KEY_PATTERN_LIST] = read_pattern_list,
+	[KEY_LLM_LIST] = read_llm_list,
+	[KEY_MODEL_LIST] = read_model_list,
+	[KEY_PRICE_LIST] = read_price_list,
+	[KEY_MEMBERS] = read_members,
 };
 
 static_assert(ARRAY_SIZE(readers) == KEY_TYPE_MAX, "a reader for every type");

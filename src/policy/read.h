@@ -23,5 +23,10 @@ void policy_add_capabilities(struct policy_store *store, struct policy *p, struc
 /* Fills in the form and format of each secret that no file has set. */
 void policy_finish_secrets(struct policy *p);
 
+/* Binds the secrets that rules of `llm` name and `secrets` does not. Before
+ * policy_finish_secrets().
+ */
+void policy_finish_llm(struct policy *p, struct diags *d);
+
 /* Gives fields that no file has set the schema's fallbacks. */
 void policy_read_fallbacks(struct policy *p, const struct key *keys, struct diags *d);

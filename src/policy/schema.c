@@ -40,6 +40,8 @@ const char *const preset_kind_names[PRESET_KIND_MAX + 1] = {
 #define FIELD(f)	.field = offsetof(struct policy, f)
 #define SECRET_FIELD(f) .field = offsetof(struct secret, f)
 #define HTTP_FIELD(f)	.field = offsetof(struct http_rule, f)
+#define LLM_FIELD(f)	.field = offsetof(struct llm_rule, f)
+#define PRICE_FIELD(f)	.field = offsetof(struct price, f)
 #define FILE_FIELD(f)	.in_file = true, .field = offsetof(struct policy_file, f)
 
 /* clang-format off */
@@ -131,6 +133,56 @@ const struct key http_keys[] = {
 	{ 0 }
 };
 
+static const struct key llm_budget_keys[] = {
+	{ "requests", KEY_COUNT, LLM_FIELD(budget.requests), .min = 1, .max = 1000000000,
+	  .doc = "Calls of models in the sandbox's life; no limit if missing." },
+	{ "tokens", KEY_COUNT, LLM_FIELD(budget.tokens), .min = 1, .max = 1000000000000,
+	  .doc = "Tokens in the sandbox's life, those sent and those received; no limit if missing." },
+	{ "usd", KEY_THOUSANDTHS, LLM_FIELD(budget.usd), .min = 1, .max = 1000000000,
+	  .doc = "Dollars in the sandbox's life, by prices/llm.yaml or `price`; no limit if missing. A model without a price is then refused." },
+	{ 0 }
+};
+
+static const struct key llm_price_keys[] = {
+	{ "input", KEY_THOUSANDTHS, LLM_FIELD(price.input), .max = 1000000000, .required = true,
+	  .doc = "Dollars for a million tokens sent." },
+	{ "output", KEY_THOUSANDTHS, LLM_FIELD(price.output), .max = 1000000000, .required = true,
+	  .doc = "Dollars for a million tokens received." },
+	{ "cached", KEY_THOUSANDTHS, LLM_FIELD(price.cached), .max = 1000000000,
+	  .doc = "Dollars for a million tokens that the provider read from its cache." },
+	{ 0 }
+};
+
+const struct key llm_keys[] = {
+	{ "provider", KEY_WORD, LLM_FIELD(provider), .words = llm_words, .required = true,
+	  .doc = "The API: it decides which requests call a model, how usage is read and how a request is refused. vLLM, Ollama and llama-server are openai-compatible." },
+	{ "hosts", KEY_HOST_LIST, LLM_FIELD(hosts),
+	  .doc = "Names of the servers; the provider's own if missing. Required for openai-compatible." },
+	{ "models", KEY_MODEL_LIST, LLM_FIELD(models),
+	  .doc = "Models that may be called; * is any text. Every model if missing." },
+	{ "budget", KEY_MEMBERS, .keys = llm_budget_keys,
+	  .doc = "Limits of use. Forks of a sandbox share its budget." },
+	{ "price", KEY_MEMBERS, .keys = llm_price_keys,
+	  .doc = "The price of these models, instead of prices/llm.yaml." },
+	{ "secret", KEY_LINE, LLM_FIELD(secret), .max = POLICY_SECRET_NAME_MAX,
+	  .doc = "Name of the provider's key: sent with requests to models, as the provider wants it. Needs no entry under secrets." },
+	{ 0 }
+};
+
+static const struct key price_keys[] = {
+	{ "model", KEY_LINE, PRICE_FIELD(model), .max = POLICY_MODEL_MAX, .required = true, .doc = "Model; * is any text." },
+	{ "input", KEY_COUNT, PRICE_FIELD(input), .max = 1000000000000, .required = true, .doc = "Tokens sent." },
+	{ "cached", KEY_COUNT, PRICE_FIELD(cached), .max = 1000000000000, .doc = "Tokens read from a cache." },
+	{ "cache_write", KEY_COUNT, PRICE_FIELD(cache_write), .max = 1000000000000, .doc = "Tokens written to a cache." },
+	{ "output", KEY_COUNT, PRICE_FIELD(output), .max = 1000000000000, .required = true, .doc = "Tokens received." },
+	{ 0 }
+};
+
+const struct key price_file_keys[] = {
+	{ "prices", KEY_PRICE_LIST, FIELD(prices), .keys = price_keys, .doc = "Prices, the first match counts." },
+	{ 0 }
+};
+
 static const struct key egress_section[] = {
 	{ "presets", KEY_PRESET_LIST, FIELD(egress.presets), .kind = PRESET_EGRESS,
 	  .doc = "Egress presets whose rules are added." },
@@ -206,6 +258,8 @@ const struct key agent_keys[] = {
 	{ "filesystem", KEY_SECTION, .keys = filesystem_section, .doc = "Paths that commands may read, write and execute." },
 	{ "secrets", KEY_SECRETS, FIELD(secrets), .keys = secret_keys,
 	  .doc = "Names of credentials and where each is sent. Never write values into this file: 'hutch secret set NAME' stores one. Values stay outside the sandbox, where the variable NAME has a placeholder." },
+	{ "llm", KEY_LLM_LIST, FIELD(llm), .keys = llm_keys,
+	  .doc = "Providers of language models that egress allows: which models, budgets, the key. Hutch opens the TLS of these hosts, reads the model and the usage of each call, and records both." },
 	{ "env", KEY_ENV, FIELD(env), .doc = env_doc },
 	{ "prompt", KEY_SECTION, .keys = prompt_section, .doc = "The agent's prompt." },
 	{ 0 }
@@ -289,6 +343,10 @@ const char *key_type_expects(enum key_type type)
 		[KEY_HTTP_HOST] = "a host such as api.github.com or .github.com",
 		[KEY_METHOD_LIST] = "a list of methods such as GET",
 		[KEY_PATTERN_LIST] = "a list of paths such as /repos/acme/**",
+		[KEY_LLM_LIST] = "a list of mappings such as {provider: anthropic}",
+		[KEY_MODEL_LIST] = "a list of models such as claude-*",
+		[KEY_PRICE_LIST] = "a list of prices",
+		[KEY_MEMBERS] = "a mapping",
 		[KEY_FILES] = "a mapping of /path: text",
 	};
 

@@ -36,6 +36,10 @@ enum key_type {
 	KEY_HTTP_HOST, /* a name, or a name and all below it */
 	KEY_METHOD_LIST,
 	KEY_PATTERN_LIST, /* paths of requests */
+	KEY_LLM_LIST,	  /* list of mappings with `keys` */
+	KEY_MODEL_LIST,	  /* patterns for names of models */
+	KEY_PRICE_LIST,	  /* list of mappings with `keys` */
+	KEY_MEMBERS,	  /* a mapping inside an item of a list */
 	KEY_FILES,	  /* absolute path: text */
 	KEY_TYPE_MAX,
 };
@@ -58,8 +62,12 @@ struct key {
 extern const struct key agent_keys[];
 extern const struct key *const preset_keys[]; /* by enum preset_kind */
 
-/* Keys of one secret and of one rule of egress.http: fields of struct secret, struct http_rule. */
-extern const struct key secret_keys[], http_keys[];
+/* The file of prices. */
+extern const struct key price_file_keys[];
+
+/* Keys of one secret, and of one rule of egress.http and llm: fields of struct secret, struct
+ * http_rule and struct llm_rule. */
+extern const struct key secret_keys[], http_keys[], llm_keys[];
 
 /* Describes valid values of a type for messages and documentation: "a size such as 512MiB". */
 const char *key_type_expects(enum key_type type);

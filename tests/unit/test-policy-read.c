@@ -53,13 +53,13 @@ TEST(heads_and_sections)
 		  "'aaaaaaaaaabbbbbbbbbbccccccccccdddddddddd'...\n" },
 		{ AGENT "nonsense: 1", "t.yaml:2:1: error: nonsense: unknown key; expected one of: "
 				       "agent, extends, isolation, resources, egress, "
-				       "capabilities, filesystem, secrets, env, prompt\n" },
+				       "capabilities, filesystem, secrets, llm, env, prompt\n" },
 		{ AGENT "egres: {}", "t.yaml:2:1: error: egres: unknown key; expected one of: "
 				     "agent, extends, isolation, resources, egress, capabilities, "
-				     "filesystem, secrets, env, prompt; did you mean 'egress'?\n" },
+				     "filesystem, secrets, llm, env, prompt; did you mean 'egress'?\n" },
 		{ AGENT "ports: [80]", "t.yaml:2:1: error: ports: unknown key; expected one of: "
 				       "agent, extends, isolation, resources, egress, "
-				       "capabilities, filesystem, secrets, env, prompt\n" },
+				       "capabilities, filesystem, secrets, llm, env, prompt\n" },
 		{ AGENT "egress: {domain: []}",
 		  "t.yaml:2:10: error: egress.domain: unknown key; expected one of: presets, "
 		  "domains, deny, ports, http, budgets; did you mean 'domains'?\n" },
