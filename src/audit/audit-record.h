@@ -49,7 +49,8 @@ enum audit_kind {
 	AUDIT_LIFE = 33,
 	AUDIT_LIFE_END = 34,
 	AUDIT_HTTP = 35,
-	AUDIT_API_KEY = 40, /* host chain; 36 to 39 are reserved for events of sandboxes */
+	AUDIT_LLM = 36,
+	AUDIT_API_KEY = 40, /* host chain; 37 to 39 are reserved for events of sandboxes */
 	AUDIT_SECRET = 41,  /* host chain */
 	AUDIT_KINDS
 };

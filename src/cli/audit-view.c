@@ -295,6 +295,7 @@ static const char *colour_of(unsigned int kind, const json_t *o)
 	switch (kind) {
 	case AUDIT_EGRESS:
 	case AUDIT_HTTP:
+	case AUDIT_LLM:
 		return verdict && str_eq(verdict, "deny") ? "\033[31m" : "";
 	case AUDIT_REFUSED:
 	case AUDIT_LIMIT:

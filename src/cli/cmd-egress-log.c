@@ -253,7 +253,7 @@ static int on_event(const struct egress_event *ev, void *arg)
 {
 	if (ev->kind == AUDIT_EGRESS)
 		return add_event(arg, ev);
-	if (ev->kind == AUDIT_HTTP)
+	if (ev->kind == AUDIT_HTTP || ev->kind == AUDIT_LLM)
 		return add(arg, ev, members_of(ev->o));
 	return ev->kind == AUDIT_EGRESS_SUM ? add_sum(arg, ev) : 0;
 }

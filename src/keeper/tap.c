@@ -91,6 +91,9 @@ static bool is_single(struct keeper *k, const struct target *t, const struct tap
 		g->tap.second = now / NSEC_PER_SEC;
 		g->tap.recorded = 0;
 	}
+	/* Usage is never summed up: the bill is made of these records. */
+	if (r->llm.is_call && (r->llm.input > 0 || r->llm.output > 0))
+		return true;
 	if (!journal_is_on(k) || g->tap.recorded < TAP_RECORDS_MAX) {
 		g->tap.recorded++;
 		return true;
@@ -131,6 +134,20 @@ static void put_request(const struct keeper *k, struct audit_payload *p, const s
 	audit_put_number(p, "ms", r->ns / NSEC_PER_MSEC);
 }
 
+static void put_call(struct audit_payload *p, const struct tap_call *c)
+{
+	audit_put_text(p, "model", c->model);
+	audit_put_number(p, "llm_rule", c->rule);
+	audit_put_number(p, "tokens_in", c->input);
+	audit_put_number(p, "tokens_cached", c->cached);
+	audit_put_number(p, "tokens_cache_write", c->cache_write);
+	audit_put_number(p, "tokens_out", c->output);
+	if (c->has_cost)
+		audit_put_number(p, "microdollars", c->cost);
+	if (c->is_guess)
+		audit_put_text(p, "usage", "estimated: the response does not report it");
+}
+
 /* For `hutch secret ls`; the warden writes it down. */
 static void note_use(struct keeper *k, const struct tap_request *r)
 {
@@ -159,7 +176,9 @@ static void record(struct keeper *k, const struct tap_request *r)
 	if (!is_single(k, t, r))
 		return;
 	put_request(k, &p, t, r);
-	journal_outcome(k, AUDIT_HTTP, &p);
+	if (r->llm.is_call)
+		put_call(&p, &r->llm);
+	journal_outcome(k, r->llm.is_call ? AUDIT_LLM : AUDIT_HTTP, &p);
 }
 
 /* ---- messages ---- */

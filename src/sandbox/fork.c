@@ -66,6 +66,8 @@ int sandbox_fork_begin(const struct sandbox *s, struct sandbox_fork *ret, struct
 		r = sandbox_use_snapshot(ret->snapshot, &ret->plan, e);
 	if (r < 0)
 		sandbox_fork_end(ret);
+	if (!ret->plan.ledger || !ret->plan.ledger[0])
+		ret->plan.ledger = ret->plan.id;
 	ret->plan.once = false; /* the original's client is not a client of its copies */
 	return r;
 }

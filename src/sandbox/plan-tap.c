@@ -10,11 +10,13 @@
 #include "tap-link/tap-link.h"
 
 static_assert((int)POLICY_SECRETS_MAX == (int)TAP_SECRETS_MAX, "hutch-tap takes every secret");
+static_assert((int)POLICY_LLM_MAX == (int)TAP_LLM_MAX, "hutch-tap takes every rule");
 static_assert((int)POLICY_SECRET_NAME_MAX == (int)SECRET_NAME_MAX, "the store takes every name");
 
 enum {
 	PLACEHOLDER_MAX = 128,
 	VARIABLES_MAX = 2, /* per secret */
+	MICRO = 1000,	   /* millionths of a dollar in a thousandth */
 	/* Leaves room for the placeholders. */
 	TEXT_MAX = SPEC_TAP_MAX - 2 * PLACEHOLDER_MAX * POLICY_SECRETS_MAX,
 };
@@ -338,14 +340,21 @@ static json_t *secret_json(const struct secret *s)
 			   { "placeholder", json_string("") });
 }
 
+/* The sandbox sees this text in responses: no directories of the host. */
+static const char *place_of(struct pos pos, char *out, size_t size)
+{
+	const char *file = pos.src->label, *slash = strrchr(file, '/');
+
+	(void)snprintf(out, size, "%s:%u", slash ? slash + 1 : file, pos.line);
+	str_make_utf8(out);
+	return out;
+}
+
 static json_t *rule_json(const struct http_rule *r)
 {
-	const char *file = r->pos.src->label, *slash = strrchr(file, '/');
 	char host[RULE_TEXT_MAX], at[512];
 
-	/* The sandbox sees this text in responses: no directories of the host. */
-	(void)snprintf(at, sizeof(at), "%s:%u", slash ? slash + 1 : file, r->pos.line);
-	str_make_utf8(at);
+	(void)place_of(r->pos, at, sizeof(at));
 	return JSON_OBJECT({ "host", json_string(rule_format_host(&r->host, host)) },
 			   { "methods", json_texts(r->methods.v, r->methods.n) },
 			   { "paths", json_texts(r->paths.v, r->paths.n) },
@@ -384,6 +393,8 @@ static size_t count_hosts(const struct policy *p)
 
 	for (size_t i = 0; i < p->secrets.n; i++)
 		n += p->secrets.v[i].hosts.n;
+	for (size_t i = 0; i < p->llm.n; i++)
+		n += p->llm.v[i].hosts.n;
 	return n;
 }
 
@@ -424,6 +435,81 @@ static int take_rules(const struct policy *p, json_t *array, struct arena *a, st
 	return 0;
 }
 
+/* ---- models ---- */
+
+static json_t *price_json(const char *model, uint64_t input, uint64_t cached, uint64_t cache_write,
+			  uint64_t output)
+{
+	return JSON_OBJECT({ "model", json_string(model) }, { "input", json_number(input) },
+			   { "cached", json_number(cached) },
+			   { "cache_write", json_number(cache_write) },
+			   { "output", json_number(output) });
+}
+
+/* Without prices for the parts of the input, they cost as much as the rest. */
+static json_t *own_price_json(const struct llm_rule *r)
+{
+	const uint64_t input = r->price.input * MICRO;
+
+	return price_json("*", input, r->price.cached > 0 ? r->price.cached * MICRO : input, input,
+			  r->price.output * MICRO);
+}
+
+static json_t *llm_rule_json(const struct llm_rule *r)
+{
+	const struct secret hosts = { .hosts = r->hosts };
+	char at[512];
+	_cleanup_json_ json_t *j = JSON_OBJECT(
+		{ "provider", json_string(llm_words[r->provider]) },
+		{ "hosts", hosts_json(&hosts) }, { "models", json_texts(r->models.v, r->models.n) },
+		{ "requests", json_number(r->budget.requests) },
+		{ "tokens", json_number(r->budget.tokens) },
+		{ "usd", json_number(r->budget.usd * MICRO) },
+		{ "at", json_string(place_of(r->pos, at, sizeof(at))) });
+
+	if (j && r->price.set && json_put(j, "price", own_price_json(r)) < 0)
+		return NULL;
+	return TAKE_PTR(j);
+}
+
+static json_t *prices_json(const struct policy *p)
+{
+	json_t *a = json_array();
+
+	for (size_t i = 0; a && i < p->prices.n; i++) {
+		const struct price *one = &p->prices.v[i];
+
+		if (json_push(a, price_json(one->model, one->input,
+					    one->cached > 0 ? one->cached : one->input,
+					    one->cache_write > 0 ? one->cache_write : one->input,
+					    one->output)) < 0) {
+			json_decref(a);
+			return NULL;
+		}
+	}
+	return a;
+}
+
+static int take_llm(const struct policy *p, json_t *j, struct arena *a, struct spec *s)
+{
+	json_t *rules = json_array();
+	int r;
+
+	if (p->llm.n == 0) {
+		json_decref(rules);
+		return 0;
+	}
+	r = json_put(j, "llm", JSON_OBJECT({ "rules", rules }, { "prices", prices_json(p) }));
+	for (size_t i = 0; r == 0 && i < p->llm.n; i++) {
+		const struct llm_rule *one = &p->llm.v[i];
+
+		r = json_push(rules, llm_rule_json(one));
+		for (size_t k = 0; r == 0 && k < one->hosts.n; k++)
+			r = add_text(&s->tap_hosts, one->hosts.v[k].name.text, a);
+	}
+	return r;
+}
+
 int plan_tap(const struct policy *p, struct arena *a, struct spec *s, struct err *e)
 {
 	json_t *secrets = json_array(), *http = json_array();
@@ -438,7 +524,7 @@ int plan_tap(const struct policy *p, struct arena *a, struct spec *s, struct err
 	r = take_secrets(p, secrets, a, s, e);
 	if (r < 0)
 		return r;
-	if (take_rules(p, http, a, s) < 0)
+	if (take_rules(p, http, a, s) < 0 || take_llm(p, j, a, s) < 0)
 		return err_oom(e);
 	if (s->tap_hosts.n == 0)
 		return 0;

@@ -29,7 +29,7 @@ static int check_tap_names(const struct spec *s, const json_t *j, struct err *e)
 /* hutch-tap checks the rest, when it reads it. */
 int spec_check_tap(const struct spec *s, struct err *e)
 {
-	static const char *const keys[] = { "secrets", "http", NULL };
+	static const char *const keys[] = { "secrets", "http", "llm", NULL };
 	_cleanup_json_ json_t *j = NULL;
 	int r;
 
@@ -44,6 +44,8 @@ int spec_check_tap(const struct spec *s, struct err *e)
 		return err_wrap(e, "tap");
 	if (s->tap_roots[0] && !spec_is_path(s->tap_roots))
 		return err_set(e, -EINVAL, "'tap_roots' is not an absolute path");
+	if (s->ledger[0] && !spec_id_valid(s->ledger))
+		return err_set(e, -EINVAL, "'ledger' is not the id of a sandbox");
 	if (s->tap_hosts.n == 0)
 		return err_set(e, -EINVAL, "'tap_hosts' is empty");
 	return check_tap_names(s, j, e);

@@ -225,7 +225,7 @@ static int read_tap(const json_t *j, struct spec *s, struct err *e)
 	bool any = false;
 	int r;
 
-	s->tap = s->tap_roots = "";
+	s->tap = s->tap_roots = s->ledger = "";
 	for (size_t i = 0; i < ARRAY_SIZE(tap); i++)
 		any |= json_object_get(j, tap[i].key) || json_object_get(j, tap_lists[i].key);
 	if (!any)
@@ -233,6 +233,9 @@ static int read_tap(const json_t *j, struct spec *s, struct err *e)
 	r = read_texts(j, tap, ARRAY_SIZE(tap), s, e);
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(tap_lists); i++)
 		r = read_list(j, &tap_lists[i], s, e);
+	/* Only forks have it. */
+	if (r == 0 && json_object_get(j, "ledger"))
+		r = json_get_string(j, "ledger", SPEC_ID, &s->ledger, e);
 	return r;
 }
 
@@ -441,7 +444,7 @@ static int read_all(const json_t *j, struct spec *s, struct err *e)
 		"on_timeout", "machine", "snapshot_space", "level", "engine", "chain", "ttl_left",
 		"limits_asked", "egress_proxy", "request", "trace", "in_memory", "blank",
 		"disk_overcommit", "disk_bandwidth", "disk_ops", "versions", "nested", "tap",
-		"tap_roots", "tap_hosts", "tap_secrets", NULL
+		"tap_roots", "tap_hosts", "tap_secrets", "ledger", NULL
 	};
 	/* clang-format on */
 
@@ -576,6 +579,8 @@ static int put_tap(json_t *j, const struct spec *s)
 			      json_string(*(const char *const *)member(s, &tap[i]) ?: ""));
 	for (size_t i = 0; i < ARRAY_SIZE(tap_lists); i++)
 		r |= json_put(j, tap_lists[i].key, list_json(s, &tap_lists[i]));
+	if (s->ledger && s->ledger[0])
+		r |= json_put(j, "ledger", json_string(s->ledger));
 	return r;
 }
 

@@ -80,6 +80,8 @@ struct spec {
 	 * the JSON; a PEM file of more trusted CAs, or "".
 	 */
 	const char *tap, *tap_roots;
+	/* The sandbox whose budgets for language models it shares; "" or NULL: its own. */
+	const char *ledger;
 	struct spec_list tap_hosts, tap_secrets;
 	const char *api; /* data of hutchd, a JSON object; "" if hutchd did not create it */
 	/*

@@ -30,7 +30,8 @@ DEFINE_NAMES(
 	[TAP_SERVER_TRUST] = "server certificate not trusted",
 	[TAP_SERVER_TLS] = "TLS with the server failed", [TAP_BAD_RESPONSE] = "invalid response",
 	[TAP_CLIENT_CLOSED] = "closed by the program", [TAP_SERVER_CLOSED] = "closed by the server",
-	[TAP_TIME] = "timeout", [TAP_FAULT] = "out of resources");
+	[TAP_TIME] = "timeout", [TAP_FAULT] = "out of resources",
+	[TAP_LLM] = "denied by a rule on models", [TAP_BUDGET] = "budget spent");
 
 /* Bytes of the packet, or 0 for a kind that does not exist. */
 static size_t size_of(const struct tap_message *m)
@@ -44,6 +45,12 @@ static size_t size_of(const struct tap_message *m)
 		return HEAD + sizeof(m->end);
 	case TAP_CONFIG:
 		return HEAD;
+	case TAP_RESERVE:
+		return HEAD + sizeof(m->reserve);
+	case TAP_SETTLE:
+		return HEAD + sizeof(m->settle);
+	case TAP_GRANT:
+		return HEAD + sizeof(m->grant);
 	default:
 		return 0;
 	}
@@ -86,12 +93,18 @@ static bool open_is_valid(const struct tap_open *o)
 	       is_text(o->host, sizeof(o->host)) && o->host[0];
 }
 
+static bool call_is_valid(const struct tap_call *c)
+{
+	return is_bool(&c->is_call) && is_bool(&c->is_guess) && is_bool(&c->has_cost) &&
+	       c->rule < TAP_LLM_MAX && is_text(c->model, sizeof(c->model));
+}
+
 static bool request_is_valid(const struct tap_request *r)
 {
 	return r->result < TAP_RESULTS && r->rule >= -1 && r->secret >= -1 &&
 	       r->secret < TAP_SECRETS_MAX &&
 	       (r->status == 0 || (r->status >= STATUS_MIN && r->status <= STATUS_MAX)) &&
-	       is_bool(&r->reflected) && is_bool(&r->upgraded) &&
+	       is_bool(&r->reflected) && is_bool(&r->upgraded) && call_is_valid(&r->llm) &&
 	       is_text(r->method, sizeof(r->method)) && is_text(r->path, sizeof(r->path)) &&
 	       is_text(r->text, sizeof(r->text));
 }
@@ -107,9 +120,20 @@ static bool is_valid(const struct tap_message *m, size_t n)
 	if (n < HEAD || (m->kind == TAP_OPEN && (n < OPEN_HEAD || !open_is_valid(&m->open))) ||
 	    n != size_of(m))
 		return false;
-	return m->kind == TAP_REQUEST ? request_is_valid(&m->request)
-	       : m->kind == TAP_END   ? end_is_valid(&m->end)
-				      : true;
+	switch (m->kind) {
+	case TAP_REQUEST:
+		return request_is_valid(&m->request);
+	case TAP_END:
+		return end_is_valid(&m->end);
+	case TAP_RESERVE:
+		return m->reserve.call > 0 && m->reserve.rule < TAP_LLM_MAX;
+	case TAP_SETTLE:
+		return m->settle.call > 0;
+	case TAP_GRANT:
+		return is_bool(&m->grant.granted) && is_text(m->grant.text, sizeof(m->grant.text));
+	default:
+		return true;
+	}
 }
 
 static size_t count_files(const int files[static FILES_MAX])

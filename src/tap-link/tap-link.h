@@ -10,7 +10,7 @@
  *
  * The warden has a socket of its own to the tap. It sends TAP_CONFIG with a file: a memfd with JSON
  * (tap/config.h). The first packet on that socket is a TAP_CONFIG; later ones replace the
- * values of secrets.
+ * values of secrets. hutch-tap sends TAP_RESERVE and TAP_SETTLE on it, the warden TAP_GRANT.
  */
 #pragma once
 
@@ -30,6 +30,8 @@ enum {
 	TAP_STREAMS_MAX = 16384,
 	TAP_CONFIG_MAX = 6 * 1024 * 1024,
 	TAP_CA_MAX = 4096, /* CA certificate, PEM */
+	TAP_LLM_MAX = 16,  /* rules of `llm` */
+	TAP_MODEL_MAX = 128,
 };
 
 enum tap_kind {
@@ -37,6 +39,9 @@ enum tap_kind {
 	TAP_REQUEST,
 	TAP_END,
 	TAP_CONFIG,
+	TAP_RESERVE,
+	TAP_SETTLE,
+	TAP_GRANT,
 };
 
 /* How a request, or a stream, ended. */
@@ -54,8 +59,10 @@ enum tap_result {
 	TAP_BAD_RESPONSE,  /* not strict HTTP/1.1 */
 	TAP_CLIENT_CLOSED, /* in the middle of a request or response */
 	TAP_SERVER_CLOSED,
-	TAP_TIME,  /* no progress within a deadline */
-	TAP_FAULT, /* out of memory or descriptors */
+	TAP_TIME,   /* no progress within a deadline */
+	TAP_FAULT,  /* out of memory or descriptors */
+	TAP_LLM,    /* a rule of `llm`: the model, or a request that is no known call */
+	TAP_BUDGET, /* the budget of a rule of `llm` */
 	TAP_RESULTS,
 };
 const char *tap_result_text(enum tap_result i);
@@ -78,6 +85,17 @@ struct tap_open {
 	uint8_t early[TAP_EARLY_MAX]; /* only n_early of them are sent */
 };
 
+/* A call of a language model. */
+struct tap_call {
+	bool is_call;  /* otherwise all is zero */
+	bool is_guess; /* the response did not report its usage */
+	bool has_cost;
+	uint32_t rule;				     /* index of the rule of `llm` */
+	uint64_t input, cached, cache_write, output; /* tokens */
+	uint64_t cost;				     /* millionths of a dollar */
+	char model[TAP_MODEL_MAX + 1];		     /* chosen by the sandbox */
+};
+
 struct tap_request {
 	uint64_t stream;
 	uint32_t result;	      /* enum tap_result */
@@ -88,6 +106,7 @@ struct tap_request {
 	bool upgraded;		      /* became a WebSocket */
 	uint64_t bytes_out, bytes_in; /* bodies of the request and the response */
 	uint64_t ns;		      /* from the request's head to the end */
+	struct tap_call llm;
 	char method[TAP_METHOD_MAX + 1];
 	char path[TAP_PATH_MAX + 1]; /* canonical, without query: a query may hold secrets */
 	char text[TAP_TEXT_MAX + 1]; /* more about the result; may contain bytes of the sandbox */
@@ -99,12 +118,38 @@ struct tap_end {
 	char text[TAP_TEXT_MAX + 1];
 };
 
+/*
+ * Budgets, between hutch-tap and the warden. hutch-tap asks before it sends a call, with the most
+ * that the call may use and the least (its request alone), and settles with the usage. `call` is a
+ * number that it never uses twice. A reservation that is not settled stays used.
+ */
+struct tap_reserve {
+	uint64_t call;
+	uint32_t rule;
+	uint64_t tokens, usd, least_tokens, least_usd;
+};
+
+struct tap_settle {
+	uint64_t call;
+	uint64_t tokens, usd;
+};
+
+struct tap_grant {
+	uint64_t call;
+	bool granted;
+	uint64_t tokens, usd;	     /* what the call may use; UINT64_MAX: no limit */
+	char text[TAP_TEXT_MAX + 1]; /* why it is refused */
+};
+
 struct tap_message {
 	uint32_t kind;
 	union {
 		struct tap_open open;
 		struct tap_request request;
 		struct tap_end end;
+		struct tap_reserve reserve;
+		struct tap_settle settle;
+		struct tap_grant grant;
 	};
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tap/call.h"
+#include "tap/gateway.h"
 
 #include <string.h>
 
@@ -39,8 +39,11 @@ static int too_large(const struct call *c, struct refusal *why)
 		      i >= 0 && (size_t)i < config->n_http ? config->http[i].at : "");
 }
 
-static int too_long_to_sign(struct refusal *why)
+static int too_long_to_collect(const struct call *c, struct refusal *why)
 {
+	if (c->gateway)
+		return refuse(why, TAP_TOO_LARGE, 400, "the body of a call has more than %d bytes",
+			      GATEWAY_BODY_MAX);
 	return refuse(why, TAP_TOO_LARGE, 413,
 		      "the body of a request to sign has more than %d bytes", COLLECT_MAX);
 }
@@ -54,8 +57,8 @@ static int check_rules(struct call *c, const struct request *q, struct refusal *
 
 	if (!c->conf->host)
 		return 0;
-	if ((l7_names(config->http, config->n_http, r.host) ||
-	     inject_names_paths(config, r.host)) &&
+	if ((l7_names(config->http, config->n_http, r.host) || inject_names_paths(config, r.host) ||
+	     gateway_rule_of(config, r.host) >= 0) &&
 	    request_check_overrides(q, why) < 0)
 		return -EBADMSG;
 	v = l7_check(config->http, config->n_http, &r);
@@ -105,8 +108,9 @@ int call_admit(struct call *c, struct request *q, struct injection *ret, struct 
 	int r = check_rules(c, q, why);
 
 	r = r < 0 ? r : call_choose(c, q, ret, why);
-	if (r == 0 && ret->need_body && q->length > COLLECT_MAX)
-		return too_long_to_sign(why);
+	r = r < 0 ? r : gateway_admit(c, q, ret, why);
+	if (r == 0 && ret->need_body && q->length > c->collected.max)
+		return too_long_to_collect(c, why);
 	return r;
 }
 
@@ -128,7 +132,7 @@ int call_credit(struct call *c, struct request *q, const struct injection *inj,
 	} else {
 		request_finish(q, q->framing, q->length);
 	}
-	if (inj->secret >= 0 || !mask_is_empty(c->mask))
+	if (inj->secret >= 0 || !mask_is_empty(c->mask) || c->gateway)
 		request_forbid_compression(q);
 	if (c->conf->tls && c->conf->host)
 		r = inject_apply(config, c->conf->host, inj, body, q, why);
@@ -145,13 +149,18 @@ int call_credit(struct call *c, struct request *q, const struct injection *inj,
 
 /* ---- the body ---- */
 
+int call_review(struct call *c, struct refusal *why)
+{
+	return gateway_review(c, why);
+}
+
 int call_collect(struct call *c, const char *data, size_t n, struct refusal *why)
 {
 	int r = buf_put(&c->collected, data, n);
 
 	if (c->max_body > 0 && c->collected.len > c->max_body)
 		return too_large(c, why);
-	return r == -ENOBUFS ? too_long_to_sign(why) : r;
+	return r == -ENOBUFS ? too_long_to_collect(c, why) : r;
 }
 
 static int sign_again(struct call *c, const char *data, size_t n, bool is_last, struct refusal *why)

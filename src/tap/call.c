@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tap/call.h"
+#include "tap/gateway.h"
 
 #include <string.h>
 
@@ -19,6 +19,7 @@ void call_done(struct call *c)
 	buf_done(&c->again);
 	c->mask = mask_free(c->mask);
 	c->chunks = aws_chunks_free(c->chunks);
+	c->gateway = gateway_free(c->gateway);
 }
 
 void call_begin(struct call *c)
@@ -30,6 +31,8 @@ void call_begin(struct call *c)
 	c->max_body = 0;
 	c->started = clock_mono();
 	buf_done(&c->again);
+	c->gateway = gateway_free(c->gateway);
+	c->collected.max = COLLECT_MAX;
 	(void)mask_take_hit(c->mask);
 }
 
@@ -45,11 +48,12 @@ int call_bad_response(struct refusal *why, const char *what)
 	return refuse(why, TAP_BAD_RESPONSE, 502, "the response of the server has %s", what);
 }
 
-void call_response(struct call *c, struct response *r)
+int call_response(struct call *c, struct response *r)
 {
 	c->opaque = !mask_is_empty(c->mask) && response_is_compressed(r);
 	c->responded = true;
 	c->record.status = (uint16_t)r->status;
+	return c->gateway ? gateway_response(c->gateway, r) : 0;
 }
 
 int call_interim(struct call *c, struct refusal *why)
@@ -62,6 +66,8 @@ int call_interim(struct call *c, struct refusal *why)
 int call_pass(struct call *c, const char *data, size_t n, const char **ret, size_t *ret_n)
 {
 	c->record.bytes_in += n;
+	if (c->gateway && gateway_read(c->gateway, &data, &n) < 0)
+		return -ENOMEM;
 	return mask_feed(c->mask, data, n, ret, ret_n);
 }
 
@@ -76,7 +82,19 @@ void call_report(struct call *c, enum tap_result result, const char *text)
 	c->record.reflected = mask_take_hit(c->mask);
 	c->record.ns = clock_mono() - c->started;
 	(void)snprintf(c->record.text, sizeof(c->record.text), "%s", text);
+	if (c->gateway)
+		gateway_report(c->gateway, &c->record);
 	c->conf->report(c->conf->arg, &c->record);
+}
+
+bool call_is_cut(const struct call *c)
+{
+	return c->gateway && c->gateway->is_cut;
+}
+
+void call_report_cut(struct call *c)
+{
+	call_report(c, TAP_BUDGET, "the answer was ended where the budget ends");
 }
 
 void call_complete(struct call *c)
@@ -99,6 +117,10 @@ static const char *word_of(enum tap_result r)
 		return "rate";
 	case TAP_NO_SECRET:
 		return "secret";
+	case TAP_LLM:
+		return "model";
+	case TAP_BUDGET:
+		return "budget";
 	case TAP_SERVER_TRUST:
 		return "certificate";
 	case TAP_TIME:
@@ -124,10 +146,13 @@ static void fill_answer(const struct call *c, const struct refusal *why, struct 
 		.word = word_of(why->result),
 		.status = why->status,
 		.retry_after = why->result == TAP_RATE ? retry_after(c) : 0,
+		.type = "text/plain",
 		.has_body = !str_eq(c->record.method, "HEAD"),
 	};
 	(void)snprintf(ret->body, sizeof(ret->body), "hutch: %s\n", why->text);
 	ret->length = strlen(ret->body);
+	if (c->gateway)
+		gateway_refuse(c->gateway, why, ret);
 }
 
 bool call_refuse(struct call *c, const struct refusal *why, struct answer *ret)

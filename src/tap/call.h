@@ -7,6 +7,7 @@
  *	call_begin()			the first byte of a request
  *	call_admit()			its head: the rules, the choice of a secret
  *	call_collect()			its body, if the credential depends on it
+ *	call_review()			its body is complete: may it be sent?
  *	call_credit()			its head as it will be sent
  *	call_body()			its body
  *	call_response()			the head of the response
@@ -15,6 +16,7 @@
  *
  *  call.c           begin, response, end
  *  call-request.c   rules, secrets, the body of the request
+ *  gateway.c        calls of language models
  */
 #pragma once
 
@@ -24,8 +26,9 @@
 #include "tap/response.h"
 
 enum {
-	COLLECT_MAX = 1024 * 1024,
-	INTERIM_MAX = 64, /* 1xx responses before the final one */
+	COLLECT_MAX = 1024 * 1024, /* of a body to sign */
+	INTERIM_MAX = 64,	   /* 1xx responses before the final one */
+	ANSWER_MAX = 1024,
 	STATUS_SWITCHING = 101,
 	STATUS_FINAL = 200,
 };
@@ -41,6 +44,7 @@ struct call {
 	struct tap_request record;
 	struct buf collected;
 	struct buf again;	   /* the piece of the body with new signatures */
+	struct gateway *gateway;   /* NULL: no rule of `llm` names the host */
 	struct aws_chunks *chunks; /* signs the body's chunks; NULL: it has none */
 };
 
@@ -62,6 +66,9 @@ int call_admit(struct call *c, struct request *q, struct injection *ret, struct 
 int call_collect(struct call *c, const char *data, size_t n, struct refusal *why);
 int call_choose(struct call *c, struct request *q, struct injection *ret, struct refusal *why);
 
+/* 0: send the request; 1: ask again after gateway_answer(). */
+int call_review(struct call *c, struct refusal *why);
+
 /*
  * Completes the head: length, credentials. `body` is the complete body if need_body, else NULL.
  * `is_done`: no body follows.
@@ -78,11 +85,15 @@ int call_body(struct call *c, const char *data, size_t n, bool is_last, const ch
 int call_bad_response(struct refusal *why, const char *what);
 
 /* Notes the head of a final response, or counts an interim one. */
-void call_response(struct call *c, struct response *r);
+int call_response(struct call *c, struct response *r); /* 0 or -ENOMEM */
 int call_interim(struct call *c, struct refusal *why);
 
 /* Masks a piece of the response's body; *ret is what to pass on. 0 or -ENOMEM. */
 int call_pass(struct call *c, const char *data, size_t n, const char **ret, size_t *ret_n);
+
+/* The gateway has ended the response in call_pass(): pass no more of it, and report. */
+bool call_is_cut(const struct call *c);
+void call_report_cut(struct call *c);
 
 /* Reports the request, if it is not reported yet. */
 void call_report(struct call *c, enum tap_result result, const char *text);
@@ -95,7 +106,9 @@ struct answer {
 	unsigned int retry_after; /* seconds; 0: no such field */
 	bool has_body;		  /* not for HEAD; `length` counts it anyway */
 	size_t length;
-	char body[TAP_TEXT_MAX + 16];
+	bool stop_retries; /* with X-Should-Retry: false */
+	const char *type;
+	char body[ANSWER_MAX];
 };
 
 /* Reports the request as refused. True if *ret must be sent: the response has not begun. */

@@ -5,6 +5,7 @@
 
 #include "base/json-util.h"
 #include "base/str.h"
+#include "tap/config-llm.h"
 
 enum {
 	TEXT_MAX = 1024,
@@ -21,7 +22,7 @@ static const char *const form_names[] = {
 static_assert(ARRAY_SIZE(form_names) == SECRET_FORMS, "a name for every form");
 
 /* The strings stay owned by the JSON value. */
-static int get_list(const json_t *o, const char *key, size_t max, struct l7_list *ret,
+int tap_config_list(const json_t *o, const char *key, size_t max, struct l7_list *ret,
 		    struct err *e)
 {
 	const json_t *a = json_object_get(o, key);
@@ -90,8 +91,9 @@ static int read_secret(const json_t *o, struct tap_secret *s, struct err *e)
 	    json_get_string(o, "user", TEXT_MAX, &s->user, e) < 0 ||
 	    json_get_string(o, "parameter", TEXT_MAX, &s->parameter, e) < 0 ||
 	    json_get_string(o, "placeholder", TEXT_MAX, &s->placeholder, e) < 0 ||
-	    get_form(o, &s->form, e) < 0 || get_list(o, "hosts", HOSTS_MAX, &s->hosts, e) < 0 ||
-	    get_list(o, "paths", L7_PATTERNS_MAX, &s->paths, e) < 0 ||
+	    get_form(o, &s->form, e) < 0 ||
+	    tap_config_list(o, "hosts", HOSTS_MAX, &s->hosts, e) < 0 ||
+	    tap_config_list(o, "paths", L7_PATTERNS_MAX, &s->paths, e) < 0 ||
 	    check_list(&s->hosts, check_host, e) < 0)
 		return e->num;
 	return check_list(&s->paths, l7_pattern_check, e);
@@ -161,8 +163,8 @@ static int read_rule(const json_t *o, struct l7_rule *r, struct err *e)
 	    json_get_u64(o, "max_body", INT64_MAX, &r->max_body, e) < 0 ||
 	    json_get_u64(o, "rate", L7_RATE_MAX, &rate, e) < 0 ||
 	    json_get_bool(o, "deny", &r->deny, e) < 0 ||
-	    get_list(o, "methods", L7_METHODS_MAX, &r->methods, e) < 0 ||
-	    get_list(o, "paths", L7_PATTERNS_MAX, &r->paths, e) < 0 ||
+	    tap_config_list(o, "methods", L7_METHODS_MAX, &r->methods, e) < 0 ||
+	    tap_config_list(o, "paths", L7_PATTERNS_MAX, &r->paths, e) < 0 ||
 	    rule_parse(host, strlen(host), &r->host, e) < 0)
 		return e->num;
 	r->rate = (uint32_t)rate;
@@ -194,13 +196,16 @@ static int read_rules(const json_t *a, struct tap_config *c, struct err *e)
 
 static int read_all(json_t *o, struct tap_config *c, struct err *e)
 {
-	static const char *const keys[] = { "secrets", "http", "values", "roots", "ca", NULL };
+	static const char *const keys[] = {
+		"secrets", "http", "llm", "values", "roots", "ca", NULL
+	};
 	static const char *const ca_keys[] = { "cert", "key", NULL };
 	const json_t *ca = json_object_get(o, "ca");
 
 	if (json_only_keys(o, keys, e) < 0 ||
 	    read_secrets(json_object_get(o, "secrets"), c, e) < 0 ||
 	    read_rules(json_object_get(o, "http"), c, e) < 0 ||
+	    tap_config_llm(json_object_get(o, "llm"), c, e) < 0 ||
 	    read_values(json_object_get(o, "values"), c, e) < 0 ||
 	    json_get_string(o, "roots", ROOTS_MAX, &c->roots, e) < 0 ||
 	    json_only_keys(ca, ca_keys, e) < 0 ||
@@ -261,6 +266,7 @@ void tap_config_done(struct tap_config *c)
 		free((void *)c->http[i].methods.v);
 		free((void *)c->http[i].paths.v);
 	}
+	tap_config_llm_done(c);
 	free(c->secrets);
 	free(c->http);
 	json_decref(j);

@@ -10,10 +10,14 @@ static const char *reason_of(unsigned int status)
 		return "Forbidden";
 	case 413:
 		return "Content Too Large";
+	case 426:
+		return "Upgrade Required";
 	case 429:
 		return "Too Many Requests";
 	case 431:
 		return "Request Header Fields Too Large";
+	case 503:
+		return "Service Unavailable";
 	case 504:
 		return "Gateway Timeout";
 	default:
@@ -24,9 +28,11 @@ static const char *reason_of(unsigned int status)
 static void write_answer(struct buf *out, const struct answer *a)
 {
 	(void)buf_printf(out,
-			 "HTTP/1.1 %u %s\r\nContent-Type: text/plain\r\nX-Hutch-Denied: %s\r\n"
+			 "HTTP/1.1 %u %s\r\nContent-Type: %s\r\nX-Hutch-Denied: %s\r\n"
 			 "Content-Length: %zu\r\nConnection: close\r\n",
-			 a->status, reason_of(a->status), a->word, a->length);
+			 a->status, reason_of(a->status), a->type, a->word, a->length);
+	if (a->stop_retries)
+		(void)buf_puts(out, "X-Should-Retry: false\r\n");
 	if (a->retry_after > 0)
 		(void)buf_printf(out, "Retry-After: %u\r\n", a->retry_after);
 	(void)buf_puts(out, "\r\n");

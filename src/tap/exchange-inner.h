@@ -16,6 +16,7 @@
 enum client_phase {
 	CLIENT_HEAD,
 	CLIENT_COLLECT, /* the body is needed before the request can be sent */
+	CLIENT_ASK,	/* and the warden has to grant a part of the budget */
 	CLIENT_BODY,
 	CLIENT_WAIT, /* the request is complete, its response is not */
 	CLIENT_RAW,  /* a WebSocket */
@@ -56,6 +57,9 @@ void exchange_complete(struct exchange *x);
 
 /* Each takes one step and returns the number of bytes it used, or -ENOMEM. */
 ssize_t exchange_client_step(struct exchange *x, const char *data, size_t n);
+
+/* After the warden's answer. 0 or -ENOMEM. */
+int exchange_resume_request(struct exchange *x);
 ssize_t exchange_server_step(struct exchange *x, const char *data, size_t n);
 
 /* Passes on the bytes of a stream that the mask holds back. 0 or -ENOMEM. */

@@ -89,6 +89,28 @@ static int send_collected(struct exchange *x, struct refusal *why)
 	return 0;
 }
 
+/* Sends the request, if the gateway does not have to ask first. */
+static int review(struct exchange *x, struct refusal *why)
+{
+	int r = call_review(&x->call, why);
+
+	if (r > 0) {
+		x->client = CLIENT_ASK;
+		return 0;
+	}
+	return r < 0 ? r : send_collected(x, why);
+}
+
+int exchange_resume_request(struct exchange *x)
+{
+	struct refusal why = { 0 };
+	int r = review(x, &why);
+
+	if (r == -EBADMSG)
+		exchange_refuse(x, &why);
+	return r == -EBADMSG ? 0 : r;
+}
+
 /* ---- bytes ---- */
 
 static ssize_t step_head(struct exchange *x, const char *data, size_t n, struct refusal *why)
@@ -142,7 +164,7 @@ static ssize_t step_collect(struct exchange *x, const char *data, size_t n, stru
 		return refuse(why, TAP_BAD_REQUEST, 400, "the request has broken chunks");
 	r = call_collect(&x->call, piece, piece_n, why);
 	if (r == 0 && x->client_body.done)
-		r = send_collected(x, why);
+		r = review(x, why);
 	return r < 0 ? r : used;
 }
 
@@ -161,6 +183,7 @@ ssize_t exchange_client_step(struct exchange *x, const char *data, size_t n)
 	case CLIENT_BODY:
 		r = step_body(x, data, n, &why);
 		break;
+	case CLIENT_ASK:
 	case CLIENT_WAIT:
 		break;
 	case CLIENT_RAW:

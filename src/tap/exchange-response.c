@@ -7,7 +7,8 @@ static int switch_protocols(struct exchange *x, struct response *r, struct refus
 		return call_bad_response(why, "an upgrade that was not requested");
 	x->to_client_kind = BODY_NONE;
 	response_write(&x->to_client, r, BODY_NONE, false, x->call.mask);
-	call_response(&x->call, r);
+	if (call_response(&x->call, r) < 0)
+		return -ENOMEM;
 	x->call.record.upgraded = true;
 	x->server = SERVER_RAW;
 	x->client = CLIENT_RAW;
@@ -26,7 +27,7 @@ static int interim(struct exchange *x, struct response *r, struct refusal *why)
 	return 0;
 }
 
-static void final(struct exchange *x, struct response *r)
+static int final(struct exchange *x, struct response *r)
 {
 	enum body_kind kind = r->kind;
 
@@ -35,12 +36,14 @@ static void final(struct exchange *x, struct response *r)
 		kind = BODY_UNTIL_CLOSE;
 	x->close |= r->close || kind == BODY_UNTIL_CLOSE || x->client != CLIENT_WAIT;
 	x->to_client_kind = kind;
-	call_response(&x->call, r);
+	if (call_response(&x->call, r) < 0)
+		return -ENOMEM;
 	response_write(&x->to_client, r, kind, x->close, x->call.mask);
 	body_start(&x->server_body, r->kind, r->length, true);
 	x->server = SERVER_BODY;
 	if (x->server_body.done)
 		exchange_complete(x);
+	return 0;
 }
 
 static int read_head(struct exchange *x, struct refusal *why)
@@ -54,7 +57,7 @@ static int read_head(struct exchange *x, struct refusal *why)
 	else if (r.status < STATUS_FINAL)
 		ret = interim(x, &r, why);
 	else
-		final(x, &r);
+		ret = final(x, &r);
 	head_input_reset(&x->server_head);
 	return ret;
 }
@@ -86,6 +89,18 @@ static int pass(struct exchange *x, const char *data, size_t n)
 	return 0;
 }
 
+/* The gateway has ended the response, and the server would continue it. */
+static int end_cut(struct exchange *x)
+{
+	int r = exchange_flush_mask(x);
+
+	if (x->to_client_kind != BODY_LENGTH)
+		body_end(&x->to_client, x->to_client_kind);
+	call_report_cut(&x->call);
+	x->over = true;
+	return r;
+}
+
 static ssize_t step_body(struct exchange *x, const char *data, size_t n, struct refusal *why)
 {
 	const char *piece;
@@ -96,6 +111,8 @@ static ssize_t step_body(struct exchange *x, const char *data, size_t n, struct 
 		return call_bad_response(why, "broken chunks");
 	if (pass(x, piece, piece_n) < 0)
 		return -ENOMEM;
+	if (call_is_cut(&x->call))
+		return end_cut(x) < 0 ? -ENOMEM : (ssize_t)n;
 	if (!x->server_body.done)
 		return used;
 	if (exchange_flush_mask(x) < 0)

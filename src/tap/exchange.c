@@ -4,7 +4,7 @@
 #include <sodium.h>
 
 enum {
-	OUT_MAX = 8 * 1024 * 1024, /* far above what one call appends */
+	OUT_MAX = 40 * 1024 * 1024, /* above a body that was collected */
 };
 
 int exchange_new(const struct exchange_conf *c, struct exchange **ret)
@@ -96,6 +96,16 @@ int exchange_from_client(struct exchange *x, const char *data, size_t n, size_t 
 	return run(x, &x->to_server, data, n, ret_used, exchange_client_step);
 }
 
+int exchange_resume(struct exchange *x)
+{
+	if (x->h2)
+		return h2_resume(x->h2);
+	if (x->over || x->client != CLIENT_ASK)
+		return 0;
+	return exchange_resume_request(x) < 0 || x->to_server.err || x->to_client.err ? failed(x)
+										      : 0;
+}
+
 int exchange_from_server(struct exchange *x, const char *data, size_t n, size_t *ret_used)
 {
 	if (x->h2)
@@ -119,6 +129,7 @@ void exchange_client_eof(struct exchange *x)
 	case CLIENT_BODY:
 		exchange_abort(x, TAP_CLIENT_CLOSED, "the client closed before its request's end");
 		break;
+	case CLIENT_ASK:
 	case CLIENT_WAIT:
 		x->client_eof = true;
 		break;

@@ -21,6 +21,8 @@ enum {
 	EXCHANGE_BUFFER = 128 * 1024, /* do not feed more while the output buffer holds as much */
 };
 
+struct gateway;
+
 struct exchange_conf {
 	const struct tap_config *config; /* may be replaced between calls: `config` is read anew */
 	const struct name *host;	 /* NULL: the target is an address */
@@ -31,6 +33,12 @@ struct exchange_conf {
 	void (*report)(void *arg, const struct tap_request *r);
 	/* Counts one request against rule `i` now; false: over its rate. */
 	bool (*may_pass)(void *arg, size_t i);
+	/*
+	 * Asks the warden for a reservation, and settles it: gateway.h. The answer comes by
+	 * gateway_answer(), and exchange_resume() continues the request. NULL: no budgets.
+	 */
+	int (*reserve)(void *arg, struct gateway *g, struct tap_reserve *r);
+	void (*settle)(void *arg, struct gateway *g, uint64_t tokens, uint64_t usd);
 	void *arg;
 	unsigned int *probes; /* shared by the streams of the sandbox: mask.h */
 	/* Counts the requests by HTTP/2 of the sandbox. NULL: there is no limit. */
@@ -54,6 +62,9 @@ int exchange_use_http2(struct exchange *x);
  */
 int exchange_from_client(struct exchange *x, const char *data, size_t n, size_t *ret_used);
 int exchange_from_server(struct exchange *x, const char *data, size_t n, size_t *ret_used);
+
+/* Continues requests for which gateway_answer() was called. 0 or -ENOMEM. */
+int exchange_resume(struct exchange *x);
 
 /* One side has closed its direction, in order. For the client: all of its bytes are consumed. */
 void exchange_client_eof(struct exchange *x);

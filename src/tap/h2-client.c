@@ -131,6 +131,27 @@ static int take_data(struct h2_stream *s, const char *data, size_t n)
 	return r;
 }
 
+/* Sends the collected request, if the gateway does not have to ask first. */
+static int review(struct h2_stream *s)
+{
+	struct refusal why = { 0 };
+	int r = call_review(&s->call, &why);
+
+	s->asks = r > 0;
+	if (s->asks)
+		return 0;
+	r = r < 0 ? r : send_collected(s, &why);
+	head_input_reset(&s->head);
+	if (r == 0)
+		h2_stream_end_request(s);
+	return settle(s, r, &why);
+}
+
+int h2_client_resume(struct h2_stream *s)
+{
+	return s->server_closed ? 0 : review(s);
+}
+
 static int take_end(struct h2_stream *s)
 {
 	struct refusal why = { 0 };
@@ -142,8 +163,7 @@ static int take_end(struct h2_stream *s)
 		return 0;
 	if (s->collects) {
 		s->collects = false;
-		r = send_collected(s, &why);
-		head_input_reset(&s->head);
+		return review(s);
 	} else if (s->server_id != 0) {
 		r = call_body(&s->call, "", 0, true, &data, &n, &why);
 		r = r < 0 ? r : h2_stream_to_server(s, data, n);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tap/h2-head.h"
+#include "tap/call.h"
 
 #include <sodium.h>
 #include <string.h>
@@ -305,21 +306,22 @@ int h2_write_trailers(const struct head_input *in, struct mask *mask, struct h2_
 	return 0;
 }
 
-int h2_write_answer(unsigned int status, const char *word, size_t length, unsigned int retry_after,
-		    struct h2_fields *ret)
+int h2_write_answer(const struct answer *a, struct h2_fields *ret)
 {
 	char text[32];
 
 	if (begin(ret, NULL, SHORT_TEXT) < 0)
 		return -ENOMEM;
-	(void)snprintf(text, sizeof(text), "%u", status);
+	(void)snprintf(text, sizeof(text), "%u", a->status);
 	put_pseudo(ret, H2_STATUS, head_text(text), false);
-	put(ret, head_text("content-type"), head_text("text/plain"), NULL, false);
-	put(ret, head_text("x-hutch-denied"), head_text(word), NULL, false);
-	(void)snprintf(text, sizeof(text), "%zu", length);
+	put(ret, head_text("content-type"), head_text(a->type), NULL, false);
+	put(ret, head_text("x-hutch-denied"), head_text(a->word), NULL, false);
+	if (a->stop_retries)
+		put(ret, head_text("x-should-retry"), head_text("false"), NULL, false);
+	(void)snprintf(text, sizeof(text), "%zu", a->length);
 	put(ret, head_text("content-length"), head_text(text), NULL, false);
-	(void)snprintf(text, sizeof(text), "%u", retry_after);
-	if (retry_after > 0)
+	(void)snprintf(text, sizeof(text), "%u", a->retry_after);
+	if (a->retry_after > 0)
 		put(ret, head_text("retry-after"), head_text(text), NULL, false);
 	return 0;
 }

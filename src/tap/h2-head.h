@@ -45,6 +45,8 @@ int h2_head_request(const struct h2_head *h, const struct place *p, bool has_bod
 int h2_head_response(const struct h2_head *h, struct head_input *ret, const char **ret_why);
 
 /* Fields to send. */
+struct answer;
+
 struct h2_fields {
 	struct buf text;
 	size_t n;
@@ -62,6 +64,5 @@ int h2_write_request(const struct request *q, const struct place *p, size_t rece
 		     struct h2_fields *ret);
 int h2_write_response(struct response *r, struct mask *mask, struct h2_fields *ret);
 int h2_write_trailers(const struct head_input *in, struct mask *mask, struct h2_fields *ret);
-int h2_write_answer(unsigned int status, const char *word, size_t length, unsigned int retry_after,
-		    struct h2_fields *ret);
+int h2_write_answer(const struct answer *a, struct h2_fields *ret);
 int h2_write_continue(struct h2_fields *ret);

@@ -35,6 +35,7 @@ struct h2_stream {
 	bool client_closed, server_closed; /* the stream in the session */
 	bool has_head;			   /* the request's is complete */
 	bool collects;			   /* the body is needed before the request can be sent */
+	bool asks;			   /* it is collected, and the warden has to grant it */
 	bool is_cut;			   /* the server's stream is reset */
 	bool refused;			   /* the rest of both messages is dropped */
 	bool is_repeatable;		   /* the server has not seen the request */
@@ -67,6 +68,7 @@ bool h2_note_cut(struct h2 *h);	      /* a request was abandoned; false: too man
 bool h2_has_room(const struct h2 *h); /* for another request */
 
 /* h2-client.c, h2-server.c: 0 or -ENOMEM. */
+int h2_client_resume(struct h2_stream *s);
 int h2_client_session(struct h2 *h);
 int h2_server_session(struct h2 *h);
 

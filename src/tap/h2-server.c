@@ -29,7 +29,8 @@ static int final(struct h2_stream *s, struct response *r, bool has_body)
 {
 	_cleanup_h2_fields_ struct h2_fields f = { 0 };
 
-	call_response(&s->call, r);
+	if (call_response(&s->call, r) < 0)
+		return -ENOMEM;
 	if (h2_write_response(r, s->call.mask, &f) < 0)
 		return -ENOMEM;
 	return h2_stream_respond(s, &f, has_body);
@@ -77,6 +78,21 @@ static int take_head(struct h2_stream *s, bool has_body)
 	return settle(s, r, &why);
 }
 
+/* The gateway has ended the response, and the server would continue it. */
+static int end_cut(struct h2_stream *s)
+{
+	const char *data;
+	size_t n;
+
+	s->refused = true;
+	h2_stream_cut(s);
+	if (mask_end(s->call.mask, &data, &n) < 0 || h2_stream_to_client(s, data, n) < 0)
+		return -ENOMEM;
+	call_report_cut(&s->call);
+	h2_stream_end_response(s);
+	return 0;
+}
+
 static int pass(struct h2_stream *s, const char *data, size_t n)
 {
 	s->to_client.owed += n;
@@ -85,7 +101,7 @@ static int pass(struct h2_stream *s, const char *data, size_t n)
 		    h2_stream_to_client(s, data, n) < 0)
 			return -ENOMEM;
 	h2_stream_return_window(s);
-	return 0;
+	return call_is_cut(&s->call) && !s->refused ? end_cut(s) : 0;
 }
 
 static int take_end(struct h2_stream *s)

@@ -4,7 +4,7 @@
 #include <string.h>
 
 enum {
-	PIPE_MAX = 8 * 1024 * 1024, /* far above a window and a body that was collected */
+	PIPE_MAX = 40 * 1024 * 1024, /* far above a window and a body that was collected */
 	PIPE_MOVE = 64 * 1024,
 };
 
@@ -239,7 +239,7 @@ void h2_stream_end_response(struct h2_stream *s)
 static int answer(struct h2_stream *s, const struct answer *a)
 {
 	_cleanup_h2_fields_ struct h2_fields f = { 0 };
-	int r = h2_write_answer(a->status, a->word, a->length, a->retry_after, &f);
+	int r = h2_write_answer(a, &f);
 
 	r = r < 0 ? r : h2_stream_respond(s, &f, a->has_body);
 	if (r < 0 || !a->has_body)

@@ -99,6 +99,19 @@ static void check_ends(struct h2 *h)
 	}
 }
 
+int h2_resume(struct h2 *h)
+{
+	struct h2_stream *next;
+	int r = 0;
+
+	for (struct h2_stream *s = h->streams; s && r == 0; s = next) {
+		next = s->next;
+		if (s->asks && !s->refused)
+			r = h2_client_resume(s);
+	}
+	return r;
+}
+
 /* ---- bytes ---- */
 
 static void fail(struct h2 *h)

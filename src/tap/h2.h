@@ -24,6 +24,7 @@ int h2_new(const struct exchange_conf *c, struct h2 **ret); /* `c` must outlive 
 struct h2 *h2_free(struct h2 *h);
 
 int h2_from_client(struct h2 *h, const char *data, size_t n, size_t *ret_used);
+int h2_resume(struct h2 *h);
 int h2_from_server(struct h2 *h, const char *data, size_t n, size_t *ret_used);
 void h2_client_eof(struct h2 *h);
 void h2_server_eof(struct h2 *h);

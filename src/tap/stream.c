@@ -79,6 +79,7 @@ struct stream {
 	struct loop_timer clock;
 	enum tap_protocol protocol; /* that the policy allows */
 	bool tls, is_addr, http2;
+	bool is_woken;	    /* a call may continue */
 	bool has_answer;    /* bytes of a response came since the last request */
 	bool server_failed; /* its handshake; then its connection is closed */
 	enum tap_result server_result;
@@ -588,6 +589,13 @@ static void serve(struct stream *s)
 {
 	int moved = 1, moves = 0;
 
+	if (s->is_woken) {
+		s->is_woken = false;
+		if (exchange_resume(s->exchange) < 0)
+			finish_hard(s, TAP_FAULT, "out of memory");
+		if (s->stage == STAGE_END)
+			return;
+	}
 	for (int i = 0; i < ROUNDS && moved; i++) {
 		if (s->tap->n_queued >= TAP_QUEUE_LONG)
 			break;
@@ -669,6 +677,26 @@ static bool may_pass(void *arg, size_t i)
 	return tap_may_pass(s->tap, i);
 }
 
+static int reserve(void *arg, struct gateway *g, struct tap_reserve *r)
+{
+	const struct stream *s = arg;
+
+	return tap_reserve(s->tap, g, r);
+}
+
+static void settle(void *arg, struct gateway *g, uint64_t tokens, uint64_t usd)
+{
+	const struct stream *s = arg;
+
+	tap_settle(s->tap, g, tokens, usd);
+}
+
+void stream_wake(struct stream *s)
+{
+	s->is_woken = true;
+	due_add(s);
+}
+
 enum denial {
 	NO_ROOM,
 	NEEDS_TLS,
@@ -734,6 +762,8 @@ static void begin(struct stream *s)
 				      .tls = byte == TLS_HANDSHAKE,
 				      .report = report,
 				      .may_pass = may_pass,
+				      .reserve = reserve,
+				      .settle = settle,
 				      .arg = s,
 				      .probes = &s->tap->probes,
 				      .n_requests = &s->tap->n_requests,

@@ -39,7 +39,8 @@ static int read_text(int fd, char **ret, size_t *ret_n, struct err *e)
 static int check_same(const struct tap_config *a, const struct tap_config *b, struct err *e)
 {
 	bool same = a->n_secrets == b->n_secrets && a->n_http == b->n_http &&
-		    str_eq(a->ca_cert, b->ca_cert) && str_eq(a->roots, b->roots);
+		    a->n_llm == b->n_llm && str_eq(a->ca_cert, b->ca_cert) &&
+		    str_eq(a->roots, b->roots);
 
 	for (size_t i = 0; same && i < a->n_secrets; i++)
 		same = str_eq(a->secrets[i].name, b->secrets[i].name);
@@ -113,6 +114,10 @@ static void on_warden(struct loop_fd *src, uint32_t events)
 		return;
 	if (r < 0) {
 		tap_stop(t, r == -EPIPE ? 0 : r);
+		return;
+	}
+	if (m.kind == TAP_GRANT) {
+		tap_granted(t, &m.grant);
 		return;
 	}
 	if (m.kind != TAP_CONFIG)

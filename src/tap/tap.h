@@ -39,7 +39,9 @@ struct tap {
 	struct tap_queued *first, *last;
 	size_t n_queued;
 	uint64_t passes[L7_RULES_MAX]; /* for each rule with a rate: when all requests so far fit */
-	unsigned int probes;	       /* for secrets, by guessing: mask.h */
+	struct gateway *calls;	       /* with a reservation that is not settled */
+	uint64_t last_call;
+	unsigned int probes; /* for secrets, by guessing: mask.h */
 	bool is_over;
 	int result;
 };
@@ -53,6 +55,11 @@ void tap_send_queued(struct tap *t);
 
 /* Counts one request against rule `i`; false: over its rate. */
 bool tap_may_pass(struct tap *t, size_t i);
+
+/* Budgets: asks the warden, settles, and takes its answer. */
+int tap_reserve(struct tap *t, struct gateway *g, struct tap_reserve *r); /* 0 or -errno */
+void tap_settle(struct tap *t, struct gateway *g, uint64_t tokens, uint64_t usd);
+void tap_granted(struct tap *t, const struct tap_grant *grant);
 
 /* Ends the process's work: tap_run() returns `result`. */
 void tap_stop(struct tap *t, int result);

@@ -2,6 +2,8 @@
 /* Shared by streams: messages to the keeper, rates of rules, its end. */
 #include "base/clock.h"
 #include "base/fault.h"
+#include "tap/gateway.h"
+#include "tap/stream.h"
 #include "tap/tap.h"
 
 #define MINUTE (60 * NSEC_PER_SEC)
@@ -91,4 +93,50 @@ bool tap_may_pass(struct tap *t, size_t i)
 		return false;
 	*pass = MAX(*pass, now) + MINUTE / rate;
 	return true;
+}
+
+/* ---- budgets ---- */
+
+int tap_reserve(struct tap *t, struct gateway *g, struct tap_reserve *r)
+{
+	struct tap_message m = { .kind = TAP_RESERVE };
+	int sent;
+
+	r->call = t->last_call + 1;
+	m.reserve = *r;
+	sent = tap_send(TAP_FD_WARDEN, &m, NULL, 0);
+	if (sent < 0)
+		return sent;
+	g->id = ++t->last_call;
+	g->next = t->calls;
+	if (g->next)
+		g->next->prev = g;
+	t->calls = g;
+	return 0;
+}
+
+void tap_settle(struct tap *t, struct gateway *g, uint64_t tokens, uint64_t usd)
+{
+	const struct tap_message m = { .kind = TAP_SETTLE,
+				       .settle = { .call = g->id, .tokens = tokens, .usd = usd } };
+	int r = tap_send(TAP_FD_WARDEN, &m, NULL, 0);
+
+	*(g->prev ? &g->prev->next : &t->calls) = g->next;
+	if (g->next)
+		g->next->prev = g->prev;
+	g->id = 0;
+	g->prev = g->next = NULL;
+	/* The warden would wait for this settlement for ever. */
+	if (r < 0)
+		tap_stop(t, r == -EPIPE ? 0 : r);
+}
+
+void tap_granted(struct tap *t, const struct tap_grant *grant)
+{
+	for (struct gateway *g = t->calls; g; g = g->next)
+		if (g->id == grant->call) {
+			gateway_answer(g, grant);
+			stream_wake(g->conf->arg);
+			return;
+		}
 }

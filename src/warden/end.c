@@ -135,6 +135,7 @@ void warden_end(struct warden *w, enum end_reason reason, bool started)
 	end_keeper(w);
 	tokens_end(w);
 	tapping_end(w);
+	budgets_end(w);
 	(void)FAULT("end-keeper");
 	end.time = clock_wall();
 	end_read_killer(w->dir, &end);

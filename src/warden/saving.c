@@ -125,6 +125,7 @@ void warden_save_begin(struct warden *w, enum wire_save what_for)
 	size_t n = 0;
 
 	w->saving.what_for = what_for;
+	w->budgets.is_shared = true;
 	if (begin(w, files, &n, &e) < 0) {
 		log_error("no snapshot: %s", e.msg);
 		warden_save_drop(w);

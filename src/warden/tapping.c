@@ -303,6 +303,8 @@ int tapping_save(const struct warden *w, int box, struct err *e)
 
 static void stop(struct warden *w)
 {
+	loop_del_fd(&w->tap.src);
+	budgets_drop(w);
 	w->tap.sock = fd_close(w->tap.sock);
 	proc_done(&w->tap.proc);
 }
@@ -334,6 +336,19 @@ static int spawn(struct warden *w, int ours, int keepers, struct err *e)
 	return proc_spawn(&spec, &w->tap.proc, e);
 }
 
+static void on_tap(struct loop_fd *src, uint32_t events)
+{
+	(void)events;
+	if (!budgets_take(src->arg))
+		stop(src->arg);
+}
+
+static int watch(struct warden *w)
+{
+	w->tap.src = (struct loop_fd){ .cb = on_tap, .arg = w };
+	return loop_add_fd(w->tap.loop, &w->tap.src, w->tap.sock, EPOLLIN);
+}
+
 /* *ret_fd: the keeper's end. */
 static int start(struct warden *w, int *ret_fd, struct err *e)
 {
@@ -352,6 +367,8 @@ static int start(struct warden *w, int *ret_fd, struct err *e)
 	r = send_config(w);
 	if (r < 0)
 		return err_set(e, r, "cannot configure hutch-tap: %s", strerror(-r));
+	if (w->budgets.n > 0 && (!w->tap.loop || watch(w) < 0))
+		return err_set(e, -EIO, "cannot watch hutch-tap");
 	*ret_fd = TAKE_FD(keeper);
 	return FAULT_ERR("tap-started", e);
 }

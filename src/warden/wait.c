@@ -365,7 +365,7 @@ enum end_reason warden_wait(struct warden *w)
 	};
 	int r = loop_new(&loop);
 
-	s.loop = loop;
+	s.loop = w->tap.loop = loop;
 	if (r == 0)
 		r = arrange(&s);
 	if (r == 0) {
@@ -373,6 +373,8 @@ enum end_reason warden_wait(struct warden *w)
 		memory_settle();
 		r = loop_run(loop);
 	}
+	loop_del_fd(&w->tap.src);
+	w->tap.loop = NULL;
 	if (r < 0) {
 		log_error("cannot wait for the sandbox: %s", strerror(-r));
 		return END_KEEPER;

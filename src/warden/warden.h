@@ -7,6 +7,7 @@
 #include "engine/dial-guard.h"
 #include "engine/engine.h"
 #include "keeper/keeper.h"
+#include "ledger/ledger.h"
 #include "secret/secret.h"
 #include "snapshot/ram-save.h"
 #include "snapshot/snapshot.h"
@@ -81,7 +82,24 @@ struct tapping {
 	struct buf ca, key; /* the sandbox's own CA, PEM */
 	struct proc proc;   /* hutch-tap, or not running */
 	int sock;	    /* to it */
+	struct loop *loop;  /* NULL: `src` is not watched */
+	struct loop_fd src; /* `sock`, if there are budgets */
 	uint64_t started;   /* clock_mono() of the last start; 0: none */
+};
+
+/* A rule of `llm`, and the use of its budget: budgets.c. */
+struct budget {
+	struct ledger_counter limit; /* 0: none */
+	char at[96];
+};
+
+struct budgets {
+	struct budget rules[TAP_LLM_MAX];
+	size_t n; /* 0: no rule has a budget */
+	struct ledger ledger;
+	struct budget_call *calls; /* reserved or waiting, the oldest first */
+	size_t n_calls;
+	bool is_shared; /* a fork or a snapshot of the sandbox has the ledger, too */
 };
 
 /* Secrets that are refreshed: tokens.c. */
@@ -139,6 +157,7 @@ struct warden {
 	struct witness witness;
 	struct tapping tap;
 	struct tokens tokens;
+	struct budgets budgets;
 };
 
 #define WARDEN_INIT                                                                           \
@@ -165,6 +184,7 @@ struct warden {
 			 .proc = PROC_INIT,                                                   \
 			 .sock = -EBADF },                                                    \
 		.tokens = { .proc = PROC_INIT, .from = -EBADF },                              \
+		.budgets = { .ledger = LEDGER_INIT },                                         \
 	}
 
 /* start.c. warden_start() builds and verifies the sandbox, warden_go() makes it serve. On
@@ -230,6 +250,16 @@ void tapping_changed(struct warden *w); /* `changes` is readable: passes on the 
 void tapping_refill(struct warden *w);	/* passes the values on again */
 void tapping_used(struct warden *w, uint64_t secret);
 void tapping_end(struct warden *w);
+
+/*
+ * budgets.c: budgets for language models. budgets_take() reads messages of hutch-tap and returns
+ * false at its end, or after an invalid one. After budgets_drop(), calls in progress count as
+ * reserved.
+ */
+int budgets_begin(struct warden *w, struct err *e); /* before entering namespaces */
+bool budgets_take(struct warden *w);
+void budgets_drop(struct warden *w);
+void budgets_end(struct warden *w);
 
 /*
  * tokens.c: refreshes tokens. tokens_next() returns when (clock_mono()) tokens_start() is due;
