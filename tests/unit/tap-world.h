@@ -175,3 +175,26 @@ static inline void world_talk(struct world *w, const char *client, const char *c
 	} while (!exchange_over(w->x) || *server);
 	(void)world_feed(w, true, client + at, n - at);
 }
+
+/* Takes chunked framing out of a message, whose chunks depend on the pieces. */
+static inline void world_unchunk(struct buf *b)
+{
+	char *p = b->data ? strstr(b->data, "Transfer-Encoding: chunked") : NULL, *from, *to;
+
+	p = p ? strstr(p, "\r\n\r\n") : NULL;
+	if (!p)
+		return;
+	from = to = p + 4;
+	for (;;) {
+		size_t n = strtoul(from, &from, 16);
+
+		if (n == 0)
+			break;
+		from += 2;
+		memmove(to, from, n);
+		to += n;
+		from += n + 2;
+	}
+	*to = '\0';
+	b->len = (size_t)(to - b->data);
+}

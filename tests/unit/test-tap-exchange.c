@@ -29,29 +29,6 @@ static int teardown(void **state)
 
 #define TEST_WORLD(name) TEST_WITH(name, setup, teardown)
 
-/* Takes chunked framing out of a message, whose chunks depend on the pieces. */
-static void unchunk(struct buf *b)
-{
-	char *p = b->data ? strstr(b->data, "Transfer-Encoding: chunked") : NULL, *from, *to;
-
-	p = p ? strstr(p, "\r\n\r\n") : NULL;
-	if (!p)
-		return;
-	from = to = p + 4;
-	for (;;) {
-		size_t n = strtoul(from, &from, 16);
-
-		if (n == 0)
-			break;
-		from += 2;
-		memmove(to, from, n);
-		to += n;
-		from += n + 2;
-	}
-	*to = '\0';
-	b->len = (size_t)(to - b->data);
-}
-
 /* The same output for every split into pieces. */
 static void check(struct world *w, const char *client, const char *const *server,
 		  const char *to_server, const char *to_client)
@@ -60,8 +37,8 @@ static void check(struct world *w, const char *client, const char *const *server
 		w->seed = seed;
 		world_begin(w);
 		world_talk(w, client, server);
-		unchunk(&w->to_server);
-		unchunk(&w->to_client);
+		world_unchunk(&w->to_server);
+		world_unchunk(&w->to_client);
 		if (to_server)
 			assert_string_equal(buf_text(&w->to_server), to_server);
 		if (to_client)
