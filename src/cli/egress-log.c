@@ -49,8 +49,7 @@ static int tell(struct egress_reader *r, const char *id, const struct audit_reco
 
 	(void)snprintf(ev.id, sizeof(ev.id), "%.*s", SPEC_ID, id);
 	if (rec->kind != AUDIT_EGRESS && rec->kind != AUDIT_EGRESS_SUM && rec->kind != AUDIT_HTTP &&
-	    rec->kind != AUDIT_LLM &&
-	    rec->kind != AUDIT_POLICY)
+	    rec->kind != AUDIT_LLM && rec->kind != AUDIT_POLICY)
 		return 0;
 	if (json_read(rec->payload, rec->n_payload, &o, &ignored) < 0)
 		return ignored.num == -ENOMEM ? -ENOMEM : 0;

@@ -134,8 +134,14 @@ static void put_request(const struct keeper *k, struct audit_payload *p, const s
 	audit_put_number(p, "ms", r->ns / NSEC_PER_MSEC);
 }
 
-static void put_call(struct audit_payload *p, const struct tap_call *c)
+static void put_call(const struct keeper *k, struct audit_payload *p, const struct tap_call *c)
 {
+	char key[SPEC_OWNER_MAX + 1] = "";
+	struct err ignored = ERR_INIT;
+
+	audit_put_text(p, "agent", k->spec->agent);
+	if (spec_owner(k->spec, key, &ignored) == 0 && key[0])
+		audit_put_text(p, "key", key);
 	audit_put_text(p, "model", c->model);
 	audit_put_number(p, "llm_rule", c->rule);
 	audit_put_number(p, "tokens_in", c->input);
@@ -177,7 +183,7 @@ static void record(struct keeper *k, const struct tap_request *r)
 		return;
 	put_request(k, &p, t, r);
 	if (r->llm.is_call)
-		put_call(&p, &r->llm);
+		put_call(k, &p, &r->llm);
 	journal_outcome(k, r->llm.is_call ? AUDIT_LLM : AUDIT_HTTP, &p);
 }
 
