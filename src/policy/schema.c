@@ -138,17 +138,17 @@ static const struct key llm_budget_keys[] = {
 	  .doc = "Calls of models in the sandbox's life; no limit if missing." },
 	{ "tokens", KEY_COUNT, LLM_FIELD(budget.tokens), .min = 1, .max = 1000000000000,
 	  .doc = "Tokens in the sandbox's life, those sent and those received; no limit if missing." },
-	{ "usd", KEY_THOUSANDTHS, LLM_FIELD(budget.usd), .min = 1, .max = 1000000000,
+	{ "usd", KEY_THOUSANDTHS, LLM_FIELD(budget.usd), .min = 1, .max = 100000000,
 	  .doc = "Dollars in the sandbox's life, by prices/llm.yaml or `price`; no limit if missing. A model without a price is then refused." },
 	{ 0 }
 };
 
 static const struct key llm_price_keys[] = {
-	{ "input", KEY_THOUSANDTHS, LLM_FIELD(price.input), .max = 1000000000, .required = true,
+	{ "input", KEY_THOUSANDTHS, LLM_FIELD(price.input), .max = 100000000, .required = true,
 	  .doc = "Dollars for a million tokens sent." },
-	{ "output", KEY_THOUSANDTHS, LLM_FIELD(price.output), .max = 1000000000, .required = true,
+	{ "output", KEY_THOUSANDTHS, LLM_FIELD(price.output), .max = 100000000, .required = true,
 	  .doc = "Dollars for a million tokens received." },
-	{ "cached", KEY_THOUSANDTHS, LLM_FIELD(price.cached), .max = 1000000000,
+	{ "cached", KEY_THOUSANDTHS, LLM_FIELD(price.cached), .max = 100000000,
 	  .doc = "Dollars for a million tokens that the provider read from its cache." },
 	{ 0 }
 };
