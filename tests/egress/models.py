@@ -10,6 +10,9 @@ of two steps, carried out with the tools that the agent program offers:
 
 Requests without such tools (titles, routing) get a short text, or an instance of the JSON schema
 that they ask for. reply() returns None for a request that is for no model.
+
+"usage: IN CACHED OUT" in a request chooses the usage of its answer, "pieces: N" the number of events
+with 40 bytes of text each.
 """
 
 import json
@@ -102,6 +105,17 @@ def plan(tools, step, text, schema=None):
     return "call", shell, shell.arguments(command=f"printf '%s' '{CONTENT}' > {FILE}")
 
 
+def usage(body):
+    """Tokens: input that no cache had, input of a cache, output."""
+    found = re.search(r"usage: (\d+) (\d+) (\d+)", json.dumps(body))
+    return tuple(map(int, found.groups())) if found else (1000, 0, 20)
+
+
+def pieces(body, text):
+    found = re.search(r"pieces: (\d+)", json.dumps(body))
+    return ["0123456789" * 4] * int(found[1]) if found else [text]
+
+
 def ident(prefix):
     return prefix + os.urandom(12).hex()
 
@@ -122,12 +136,15 @@ def anthropic(body):
     else:
         block, why = {"type": "tool_use", "id": ident("toolu_"), "name": move[1].name, "input": move[2]}, "tool_use"
         empty, delta = {**block, "input": {}}, {"type": "input_json_delta", "partial_json": json.dumps(move[2])}
+    used = usage(body)
     whole = {"id": ident("msg_"), "type": "message", "role": "assistant", "model": body.get("model"), "stop_reason": why, "stop_sequence": None,
-             "content": [block], "usage": {"input_tokens": 1000, "output_tokens": 20}}
-    events = [{"type": "message_start", "message": {**whole, "content": [], "stop_reason": None}},
+             "content": [block], "usage": {"input_tokens": used[0], "cache_read_input_tokens": used[1], "output_tokens": used[2]}}
+    deltas = [{"type": "text_delta", "text": p} for p in pieces(body, move[1])] if move[0] == "say" else [delta]
+    events = [{"type": "message_start", "message": {**whole, "content": [], "stop_reason": None, "usage": {**whole["usage"], "output_tokens": 1}}},
               {"type": "content_block_start", "index": 0, "content_block": empty}, {"type": "ping"},
-              {"type": "content_block_delta", "index": 0, "delta": delta}, {"type": "content_block_stop", "index": 0},
-              {"type": "message_delta", "delta": {"stop_reason": why, "stop_sequence": None}, "usage": {"output_tokens": 20}}, {"type": "message_stop"}]
+              *({"type": "content_block_delta", "index": 0, "delta": d} for d in deltas), {"type": "content_block_stop", "index": 0},
+              {"type": "message_delta", "delta": {"stop_reason": why, "stop_sequence": None}, "usage": {"output_tokens": used[2]}},
+              {"type": "message_stop"}]
     return events, whole, move == ("say", DONE)
 
 
@@ -159,11 +176,13 @@ class Responses:
         if item:
             events.append({"type": "response.output_item.added", "output_index": 0, "item": {**item, "status": "in_progress"}})
             if move[0] == "say":
-                events.append({"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "item_id": item["id"], "delta": move[1]})
+                events += [{"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "item_id": item["id"], "delta": p}
+                           for p in pieces(body, move[1])]
             events.append({"type": "response.output_item.done", "output_index": 0, "item": item})
-        usage = {"input_tokens": 1000, "input_tokens_details": {"cached_tokens": 0}, "output_tokens": 20,
-                 "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 1020}
-        whole = {**base, "status": "completed", "output": [item] if item else [], "usage": usage}
+        fresh, cached, out = usage(body)
+        used = {"input_tokens": fresh + cached, "input_tokens_details": {"cached_tokens": cached}, "output_tokens": out,
+                "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": fresh + cached + out}
+        whole = {**base, "status": "completed", "output": [item] if item else [], "usage": used}
         events.append({"type": "response.completed", "response": whole})
         return [{**e, "sequence_number": n} for n, e in enumerate(events)], whole, move == ("say", DONE)
 
@@ -180,6 +199,20 @@ class Responses:
 responses = Responses()
 
 
+def chat(body):
+    fresh, cached, out = usage(body)
+    used = {"prompt_tokens": fresh + cached, "completion_tokens": out, "total_tokens": fresh + cached + out,
+            "prompt_tokens_details": {"cached_tokens": cached}}
+    base = {"id": ident("chatcmpl-"), "object": "chat.completion", "created": 1, "model": body.get("model")}
+    whole = {**base, "choices": [{"index": 0, "message": {"role": "assistant", "content": "scripted"}, "finish_reason": "stop"}], "usage": used}
+    base["object"] = "chat.completion.chunk"
+    events = [{**base, "choices": [{"index": 0, "delta": {"content": p}, "finish_reason": None}]} for p in pieces(body, "scripted")]
+    events.append({**base, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+    if (body.get("stream_options") or {}).get("include_usage"):
+        events.append({**base, "choices": [], "usage": used})
+    return [*events, "[DONE]"], whole, False
+
+
 # ---- Gemini ----
 def gemini(body):
     step = 0
@@ -191,8 +224,10 @@ def gemini(body):
     schema = conf.get("responseJsonSchema") or conf.get("responseSchema")
     move = plan(tools_of(body.get("tools")), step, json.dumps(body).replace("\\n", "\n"), schema)
     part = {"text": move[1]} if move[0] == "say" else {"functionCall": {"name": move[1].name, "args": move[2]}}
+    fresh, cached, out = usage(body)
     whole = {"candidates": [{"content": {"role": "model", "parts": [part]}, "finishReason": "STOP", "index": 0}],
-             "usageMetadata": {"promptTokenCount": 1000, "candidatesTokenCount": 20, "totalTokenCount": 1020}, "responseId": ident("g")}
+             "usageMetadata": {"promptTokenCount": fresh + cached, "cachedContentTokenCount": cached, "candidatesTokenCount": out - out // 3,
+                               "thoughtsTokenCount": out // 3, "totalTokenCount": fresh + cached + out}, "responseId": ident("g")}
     return [whole], whole, move == ("say", DONE)
 
 
@@ -206,6 +241,8 @@ def reply(path, text):
         return *anthropic(body), True
     if path.startswith("/v1/responses") and "input" in body:
         return *responses(body), True
+    if path.startswith("/v1/chat/completions") and "messages" in body:
+        return *chat(body), False
     if "enerateContent" in path and "contents" in body:
         return *gemini(body), False
     return None

@@ -253,7 +253,7 @@ class Answer:
             return True
         self.s.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
         for event in events:
-            text = (f"event: {event['type']}\n" if named else "") + f"data: {json.dumps(event)}\n\n"
+            text = (f"event: {event['type']}\n" if named else "") + f"data: {event if isinstance(event, str) else json.dumps(event)}\n\n"
             self.s.sendall(b"%x\r\n%s\r\n" % (len(text.encode()), text.encode()))
         self.s.sendall(b"0\r\n\r\n")
         return True
