@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/json-util.h"
 #include "base/log.h"
 #include "keeper/serve.h"
 
@@ -134,14 +135,24 @@ static void put_request(const struct keeper *k, struct audit_payload *p, const s
 	audit_put_number(p, "ms", r->ns / NSEC_PER_MSEC);
 }
 
+/* The name of the API key that created the sandbox. The spec is the host's own. */
+static void put_key(const struct keeper *k, struct audit_payload *p)
+{
+	_cleanup_json_ json_t *api = NULL;
+	struct err ignored = ERR_INIT;
+	const char *key;
+
+	if (!k->spec->api[0] || json_read(k->spec->api, strlen(k->spec->api), &api, &ignored) < 0)
+		return;
+	key = json_string_value(json_object_get(api, "owner"));
+	if (key && key[0])
+		audit_put_text(p, "key", key);
+}
+
 static void put_call(const struct keeper *k, struct audit_payload *p, const struct tap_call *c)
 {
-	char key[SPEC_OWNER_MAX + 1] = "";
-	struct err ignored = ERR_INIT;
-
 	audit_put_text(p, "agent", k->spec->agent);
-	if (spec_owner(k->spec, key, &ignored) == 0 && key[0])
-		audit_put_text(p, "key", key);
+	put_key(k, p);
 	audit_put_text(p, "model", c->model);
 	audit_put_number(p, "llm_rule", c->rule);
 	audit_put_number(p, "tokens_in", c->input);

@@ -10,7 +10,6 @@ enum {
 	OUT_MAX = 4 * 1024 * 1024, /* a piece of a response, and the end of its stream */
 	STATUS_ERROR = 400,
 	STATUS_UPGRADE_REQUIRED = 426,
-	MILLION = 1000000,
 };
 
 static const struct tap_llm *rule_of(const struct gateway *g)
@@ -37,7 +36,6 @@ static int begin(struct call *c, const struct request *q, int rule)
 		return -ENOMEM;
 	g->conf = c->conf;
 	g->rule = (size_t)rule;
-	g->most = UINT64_MAX;
 	g->out = (struct buf)BUF_INIT(OUT_MAX);
 	llm_classify(rule_of(g)->provider, q->method, request_rule_path(q), &g->endpoint);
 	c->gateway = g;
@@ -176,21 +174,6 @@ static int ask(struct gateway *g, const struct llm_request *q, struct refusal *w
 	return 1;
 }
 
-/* Tokens of the answer that the grant allows. */
-static uint64_t most_output(const struct gateway *g)
-{
-	const uint64_t price = g->price.output, used = cost(g, g->input, 0);
-	uint64_t most = UINT64_MAX;
-
-	if (g->grant.tokens != UINT64_MAX)
-		most = g->grant.tokens - MIN(g->grant.tokens, g->input);
-	if (g->grant.usd != UINT64_MAX && price > 0)
-		most = MIN(most,
-			   (uint64_t)((unsigned __int128)(g->grant.usd - MIN(g->grant.usd, used)) *
-				      MILLION / price));
-	return most;
-}
-
 int gateway_review(struct call *c, struct refusal *why)
 {
 	struct gateway *g = c->gateway;
@@ -227,7 +210,6 @@ void gateway_answer(struct gateway *g, const struct tap_grant *grant)
 {
 	g->grant = *grant;
 	g->state = grant->granted ? GATEWAY_GRANTED : GATEWAY_REFUSED;
-	g->most = grant->granted ? most_output(g) : 0;
 }
 
 /* ---- the response ---- */
@@ -253,6 +235,17 @@ int gateway_response(struct gateway *g, struct response *r)
 	return 0;
 }
 
+/* Has the answer so far used more than was granted? */
+static bool is_over(const struct gateway *g)
+{
+	const struct llm_usage u = llm_reader_usage(g->reader, g->input);
+
+	if (!tap_llm_has_budget(rule_of(g)))
+		return false;
+	return llm_usage_tokens(&u) > g->grant.tokens ||
+	       (g->has_price && llm_cost(&g->price, &u) > g->grant.usd);
+}
+
 /* The stream ends here, as the API would end it. */
 static int cut(struct gateway *g, const char **data, size_t *n, size_t at)
 {
@@ -274,7 +267,7 @@ int gateway_read(struct gateway *g, const char **data, size_t *n)
 		*n = 0;
 	while (g->reader && at < *n) {
 		at += llm_reader_feed(g->reader, *data + at, *n - at, &ends);
-		if (ends && llm_reader_output(g->reader) > g->most && !g->reader->is_ended)
+		if (ends && !g->reader->is_ended && is_over(g))
 			return cut(g, data, n, at);
 	}
 	return 0;

@@ -29,7 +29,7 @@ struct gateway {
 	struct llm_endpoint endpoint;
 	bool is_named; /* `model` is read */
 	char model[LLM_MODEL_MAX + 1];
-	uint64_t input, most; /* tokens: the guess for the request, the limit of the answer */
+	uint64_t input; /* tokens: the guess for the request */
 	bool has_price;
 	struct llm_price price; /* without its pattern */
 

@@ -203,18 +203,18 @@ class Budgets(LlmCase):
 
     def test_ends_in_a_stream(self):
         """The stream ends as at the limit of output, and the next call is refused."""
-        box = self.rules({"provider": "anthropic", "budget": {"tokens": 1500}}, {"provider": "openai", "budget": {"tokens": 1500}})
-        # 1,000 events of 10 tokens each, of which about 1,400 tokens pass
-        for call, end in ((messages("pieces: 1000", stream=True, max_tokens=50000), '"stop_reason":"max_tokens"'),
-                          (chat("pieces: 1000", stream=True, max_tokens=50000), '"finish_reason":"length"'),
-                          (responses("pieces: 1000", stream=True), "response.incomplete")):
+        # 1,000 events of 10 tokens each. Anthropic reports 1,000 tokens of input at the beginning; for the others the input
+        # is a guess by the length of the body until the end.
+        for call, end, most in ((messages("pieces: 1000", stream=True, max_tokens=50000), '"stop_reason":"max_tokens"', 51),
+                          (chat("pieces: 1000", stream=True, max_tokens=50000), '"finish_reason":"length"', 146),
+                          (responses("pieces: 1000", stream=True), "response.incomplete", 146)):
             box = self.rules({"provider": "anthropic" if CLAUDE in call[0] else "openai", "budget": {"tokens": 1500}})
             status, text, _ = self.call(box, call)
             self.assertEqual(status, 200)
             passed = text.count("0123456789" * 4)
             self.assertIn(end, text)
-            self.assertGreater(passed, 100)
-            self.assertLess(passed, 160)
+            self.assertLessEqual(passed, most)
+            self.assertGreater(passed, most - 10)
             self.refused(self.call(box, call), "the budget of rule")
             row = self.total(box, 2)
             self.assertEqual((row["calls"], row["denied"]), (1, 1))
@@ -222,7 +222,7 @@ class Budgets(LlmCase):
     def test_fifty_at_once(self):
         """No more is used than the budget and one answer; with less in flight, more calls fit."""
         box = self.rules({"provider": "anthropic", "budget": {"tokens": 20000}})
-        answers = self.calls(box, *(messages(f"usage: 900 0 {80 + i}") for i in range(50)))
+        answers = self.calls(box, *(messages(f"usage: 900 0 {i + 30} " + "word " * 540) for i in range(50)))
         served = [a for a in answers if a[0] == 200]
         for a in answers:
             if a[0] != 200:
@@ -245,7 +245,7 @@ class Budgets(LlmCase):
     def kill_tap(self, box):
         tap = self.tap(box)
         os.kill(tap.pid, signal.SIGKILL)
-        ended(tap)
+        ended(tap.pid)
         self.assertNotIn(tap.pid, [t.pid for t in taps_of(box)])
 
     @in_machine
