@@ -28,16 +28,17 @@ static_assert(AT_HASH + AUDIT_HASH == AUDIT_HEADER, "the header has no holes");
 static_assert(AUDIT_HASH == crypto_hash_sha256_BYTES, "the hash is SHA-256");
 
 DEFINE_NAMES(
-	audit_kind_name, unsigned int, AUDIT_KINDS, NULL, [AUDIT_BEGIN] = "begin",
-	[AUDIT_SEAL] = "seal", [AUDIT_CHECKPOINT] = "checkpoint", [AUDIT_TORN] = "torn",
-	[AUDIT_ROTATE] = "rotate", [AUDIT_DROPPED] = "dropped", [AUDIT_CREATE] = "create",
-	[AUDIT_POLICY] = "policy", [AUDIT_START] = "start", [AUDIT_END] = "end",
-	[AUDIT_EXEC] = "exec", [AUDIT_EXEC_END] = "exec-end", [AUDIT_SIGNAL] = "signal",
-	[AUDIT_LIMIT] = "limit", [AUDIT_FILE_READ] = "file-read", [AUDIT_FILE_WRITE] = "file-write",
-	[AUDIT_FILE_END] = "file-end", [AUDIT_EGRESS] = "egress", [AUDIT_EGRESS_SUM] = "egress-sum",
-	[AUDIT_IMAGE] = "image", [AUDIT_REFUSED] = "refused", [AUDIT_KILL] = "kill",
-	[AUDIT_GC] = "gc", [AUDIT_API_KEY] = "api-key", [AUDIT_LIFE] = "life",
-	[AUDIT_LIFE_END] = "life-end", [AUDIT_HTTP] = "http", [AUDIT_LLM] = "llm", [AUDIT_SECRET] = "secret");
+	audit_kind_name, unsigned int, AUDIT_KINDS,
+	NULL, [AUDIT_BEGIN] = "begin", [AUDIT_SEAL] = "seal", [AUDIT_CHECKPOINT] = "checkpoint",
+	[AUDIT_TORN] = "torn", [AUDIT_ROTATE] = "rotate", [AUDIT_DROPPED] = "dropped",
+	[AUDIT_CREATE] = "create", [AUDIT_POLICY] = "policy", [AUDIT_START] = "start",
+	[AUDIT_END] = "end", [AUDIT_EXEC] = "exec", [AUDIT_EXEC_END] = "exec-end",
+	[AUDIT_SIGNAL] = "signal", [AUDIT_LIMIT] = "limit", [AUDIT_FILE_READ] = "file-read",
+	[AUDIT_FILE_WRITE] = "file-write", [AUDIT_FILE_END] = "file-end", [AUDIT_EGRESS] = "egress",
+	[AUDIT_EGRESS_SUM] = "egress-sum", [AUDIT_IMAGE] = "image", [AUDIT_REFUSED] = "refused",
+	[AUDIT_KILL] = "kill", [AUDIT_GC] = "gc", [AUDIT_API_KEY] = "api-key",
+	[AUDIT_LIFE] = "life", [AUDIT_LIFE_END] = "life-end", [AUDIT_HTTP] = "http",
+	[AUDIT_LLM] = "llm", [AUDIT_SECRET] = "secret");
 
 static void put(uint8_t *p, uint64_t value, unsigned int bytes)
 {

@@ -23,7 +23,7 @@ enum {
 struct slot {
 	uint64_t magic, change;
 	struct ledger_counter counters[LEDGER_COUNTERS];
-	uint8_t hash[HASH]; /* of all before it */
+	uint8_t hash[HASH]; /* covers all fields before it */
 };
 
 static_assert(sizeof(struct slot) == 16 + LEDGER_COUNTERS * 24 + HASH, "a slot has no holes");

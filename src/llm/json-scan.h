@@ -59,5 +59,5 @@ bool json_scan_feed(struct json_scan *s, const char *data, size_t n);
 /* Is one complete value read, with nothing but spaces after it? Ends a number. */
 bool json_scan_end(struct json_scan *s);
 
-/* The value as a whole number; false: it is none, or beyond 10^15. */
+/* The value as a whole number; false: another value, or beyond 10^15. */
 bool scan_number(const struct scan_value *v, uint64_t *ret);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What hutch-tap knows about the APIs of language models: which requests call a model, which model,
+ * The APIs of language models: which requests call a model, which model,
  * how many tokens it used, and how to refuse a request so that agent programs stop at once and show
  * the message. Pure functions without input or output.
  */
@@ -13,7 +13,7 @@ enum {
 	LLM_MODEL_MAX = 128, /* bytes of a model's name */
 	LLM_ID_MAX = 128,
 	LLM_TOKEN_BYTES = 4, /* of text in a token, about: for output that is not counted yet */
-	LLM_INPUT_BYTES = 3, /* of a request's body in a token, at least */
+	LLM_INPUT_BYTES = 3, /* bytes of a request's body in a token, about */
 };
 
 enum llm_provider {
@@ -85,8 +85,8 @@ void llm_request_init(struct llm_request *r);
 void llm_request_feed(struct llm_request *r, const char *data, size_t n);
 
 /*
- * At the end of the body: 0, or -EBADMSG with the reason why nobody can say which model the server
- * would read. A model named by the endpoint has precedence.
+ * At the end of the body: 0, or -EBADMSG with the reason why servers could read different models in
+ * it. A model named by the endpoint has precedence.
  */
 int llm_request_end(struct llm_request *r, const struct llm_endpoint *p, const char **ret_why);
 
@@ -112,7 +112,7 @@ struct llm_reader {
 	struct json_scan scan;
 	struct llm_usage usage;
 	bool has_usage;
-	uint64_t text_bytes; /* of the answer so far */
+	uint64_t text_bytes; /* length of the answer's text so far */
 
 	/* Server-sent events. */
 	enum {
@@ -120,7 +120,7 @@ struct llm_reader {
 		LINE_DATA,
 		LINE_SKIP
 	} line;
-	char name[8]; /* of the line's field so far */
+	char name[8]; /* beginning of the field's name */
 	size_t name_n;
 	bool after_cr, is_empty_line, has_data;
 	bool is_ended;	    /* the API's own end of the stream was read */

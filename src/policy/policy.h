@@ -8,6 +8,7 @@
 #include "l7/l7.h"
 #include "names/match.h"
 #include "policy/diag.h"
+#include "policy/policy-llm.h"
 #include "policy/store.h"
 #include "receipt/layer.h"
 #include "receipt/level.h"
@@ -59,53 +60,6 @@ enum {
 	POLICY_SECRET_NAME_MAX = 64, /* the limit of the store of secrets */
 };
 
-/* A list in the policy's arena. `set`: some file contains the key, even with an empty list. */
-struct text_list {
-	const char **v;
-	size_t n, cap;
-	bool set;
-};
-
-/* Environment variables, or files of an image, in the order written. */
-struct pair {
-	const char *key;
-	const char *value;
-	struct pos pos;
-};
-
-struct pair_list {
-	struct pair *v;
-	size_t n, cap;
-};
-
-struct preset_ref {
-	const char *name;
-	struct pos pos;
-	uint32_t index; /* in the list of the file at `pos` */
-};
-
-struct preset_list {
-	struct preset_ref *v;
-	size_t n, cap;
-};
-
-struct secret_host {
-	struct name name;
-	struct pos pos;
-	uint32_t index; /* in the list of the file at `pos` */
-};
-
-struct host_list {
-	struct secret_host *v;
-	size_t n, cap;
-};
-
-/* A text and its position; text NULL: not written. */
-struct located {
-	const char *text;
-	struct pos pos;
-};
-
 /* Complete after policy_finish_secrets(): a form, and a format if the form is AUTH_HEADER. */
 struct secret {
 	const char *name;
@@ -136,48 +90,6 @@ struct http_rule {
 
 struct http_list {
 	struct http_rule *v;
-	size_t n, cap;
-};
-
-enum {
-	POLICY_LLM_MAX = 16, /* rules of one policy; the ledger has as many counters */
-	POLICY_MODELS_MAX = 64,
-	POLICY_MODEL_MAX = 128, /* bytes of a pattern */
-};
-
-/* A rule of `llm`: one provider, its models and the budget for their use. */
-struct llm_rule {
-	unsigned int provider; /* index in llm_words, never 0 once read */
-	struct host_list hosts;
-	struct text_list models; /* patterns; none: every model */
-	struct {
-		uint64_t requests, tokens, usd; /* usd: thousandths; 0: no limit */
-	} budget;
-	struct {
-		uint64_t input, output, cached; /* thousandths of a dollar, a million tokens */
-		bool set;
-	} price;
-	const char *secret; /* NULL: none */
-	struct pos pos, secret_pos;
-	const struct policy_file *file;
-	uint32_t index; /* in the list of `file` */
-};
-
-/* A price, in millionths of a dollar for a million tokens: prices/llm.yaml. */
-struct price {
-	const char *model; /* pattern */
-	uint64_t input, cached, cache_write, output;
-};
-
-struct price_list {
-	struct price *v;
-	size_t n, cap;
-};
-
-extern const char *const llm_words[]; /* providers, after "" */
-
-struct llm_list {
-	struct llm_rule *v;
 	size_t n, cap;
 };
 

@@ -137,7 +137,7 @@ struct tap_settle {
 struct tap_grant {
 	uint64_t call;
 	bool granted;
-	uint64_t tokens, usd;	     /* what the call may use; UINT64_MAX: no limit */
+	uint64_t tokens, usd;	     /* limits of the call; UINT64_MAX: none */
 	char text[TAP_TEXT_MAX + 1]; /* why it is refused */
 };
 

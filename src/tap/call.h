@@ -26,7 +26,7 @@
 #include "tap/response.h"
 
 enum {
-	COLLECT_MAX = 1024 * 1024, /* of a body to sign */
+	COLLECT_MAX = 1024 * 1024, /* bytes of a body to sign */
 	INTERIM_MAX = 64,	   /* 1xx responses before the final one */
 	ANSWER_MAX = 1024,
 	STATUS_SWITCHING = 101,

@@ -13,7 +13,7 @@
 #include "tap/call.h"
 
 enum {
-	GATEWAY_BODY_MAX = 32 * 1024 * 1024, /* providers accept no more */
+	GATEWAY_BODY_MAX = 32 * 1024 * 1024, /* the limit of providers */
 	GATEWAY_OUTPUT_MAX = 131072, /* tokens reserved for a request without a limit of its own */
 };
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
 The LLM gateway: programs in a sandbox call scripted models (models.py) at the providers' own names.
-What the provider received and sent is compared with what `hutch llm usage` says, and with what a
-budget allowed.
+The tests compare the requests and answers of the provider with the report of `hutch llm usage`, and
+with the budget.
 """
 
 import json
@@ -206,8 +206,8 @@ class Budgets(LlmCase):
         # 1,000 events of 10 tokens each. Anthropic reports 1,000 tokens of input at the beginning; for the others the input
         # is a guess by the length of the body until the end.
         for call, end, most in ((messages("pieces: 1000", stream=True, max_tokens=50000), '"stop_reason":"max_tokens"', 51),
-                          (chat("pieces: 1000", stream=True, max_tokens=50000), '"finish_reason":"length"', 146),
-                          (responses("pieces: 1000", stream=True), "response.incomplete", 146)):
+                          (chat("pieces: 1000", stream=True, max_tokens=50000), '"finish_reason":"length"', 148),
+                          (responses("pieces: 1000", stream=True), "response.incomplete", 148)):
             box = self.rules({"provider": "anthropic" if CLAUDE in call[0] else "openai", "budget": {"tokens": 1500}})
             status, text, _ = self.call(box, call)
             self.assertEqual(status, 200)

@@ -43,16 +43,18 @@ static const struct row rows[] = {
 				 "\"cache_creation_input_tokens\":40,\"cache_read_input_tokens\":"
 				 "200,\"output_tokens\":1}}}") EVENT("ping", "{\"type\":\"ping\"}")
 		  EVENT("content_block_start", "{\"type\":\"content_block_start\",\"index\":0,"
-					       "\"content_block\":{\"type\":\"text\"}}") EVENT(
-			  "content_block_delta",
-			  "{\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":"
-			  "\"text_delta\",\"text\":\"a message with \\\"usage\\\" in it\"}}")
-			  EVENT("content_block_stop",
-				"{\"type\":\"content_block_stop\",\"index\":0}")
-				  EVENT("message_delta",
-					"{\"type\":\"message_delta\",\"delta\":{\"stop_reason\":"
-					"\"end_turn\"},\"usage\":{\"output_tokens\":77}}")
-					  EVENT("message_stop", "{\"type\":\"message_stop\"}"),
+					       "\"content_block\":{\"type\":\"text\"}}")
+			  EVENT("content_block_delta",
+				"{\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":"
+				"\"text_delta\",\"text\":\"a message with \\\"usage\\\" in it\"}}")
+				  EVENT("content_block_stop", "{\"type\":\"content_block_stop\","
+							      "\"index\":0}")
+					  EVENT("message_delta",
+						"{\"type\":\"message_delta\",\"delta\":{\"stop_"
+						"reason\":"
+						"\"end_turn\"},\"usage\":{\"output_tokens\":77}}")
+						  EVENT("message_stop",
+							"{\"type\":\"message_stop\"}"),
 	  { 1000, 200, 40, 77 } },
 	{ LLM_MESSAGES,
 	  false,
@@ -76,10 +78,11 @@ static const struct row rows[] = {
 	  { 30, 20, 0, 8 } },
 	{ LLM_RESPONSES,
 	  true,
-	  EVENT("response.created", "{\"type\":\"response.created\",\"response\":{\"id\":\"r\","
-				    "\"usage\":null}}") EVENT(
-		  "response.output_text.delta", "{\"type\":\"response.output_text.delta\","
-						"\"sequence_number\":4,\"delta\":\"hello\"}")
+	  EVENT("response.created",
+		"{\"type\":\"response.created\",\"response\":{\"id\":\"r\","
+		"\"usage\":null}}") EVENT("response.output_text.delta",
+					  "{\"type\":\"response.output_text.delta\","
+					  "\"sequence_number\":4,\"delta\":\"hello\"}")
 		  EVENT("response.completed",
 			"{\"type\":\"response.completed\",\"response\":{\"output\":[{\"usage\":{"
 			"\"input_tokens\":999999}}],\"usage\":{\"input_tokens\":1000,"

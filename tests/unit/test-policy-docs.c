@@ -79,7 +79,8 @@ static void in_json(const struct key *k, const char *path, void *arg)
 		assert_string_equal(json_string_value(json_object_get(o, "default")), k->fallback);
 	else
 		assert_null(json_object_get(o, "default"));
-	assert_true((k->type >= KEY_SIZE && k->type <= KEY_THOUSANDTHS) == (json_object_get(o, "range") != NULL));
+	assert_true((k->type >= KEY_SIZE && k->type <= KEY_THOUSANDTHS) ==
+		    (json_object_get(o, "range") != NULL));
 	assert_true((k->words != NULL) == json_is_array(json_object_get(o, "words")));
 	assert_int_equal(json_array_remove(arg, i), 0);
 }

@@ -54,9 +54,10 @@ TEST(heads_and_sections)
 		{ AGENT "nonsense: 1", "t.yaml:2:1: error: nonsense: unknown key; expected one of: "
 				       "agent, extends, isolation, resources, egress, "
 				       "capabilities, filesystem, secrets, llm, env, prompt\n" },
-		{ AGENT "egres: {}", "t.yaml:2:1: error: egres: unknown key; expected one of: "
-				     "agent, extends, isolation, resources, egress, capabilities, "
-				     "filesystem, secrets, llm, env, prompt; did you mean 'egress'?\n" },
+		{ AGENT "egres: {}",
+		  "t.yaml:2:1: error: egres: unknown key; expected one of: "
+		  "agent, extends, isolation, resources, egress, capabilities, "
+		  "filesystem, secrets, llm, env, prompt; did you mean 'egress'?\n" },
 		{ AGENT "ports: [80]", "t.yaml:2:1: error: ports: unknown key; expected one of: "
 				       "agent, extends, isolation, resources, egress, "
 				       "capabilities, filesystem, secrets, llm, env, prompt\n" },
