@@ -303,10 +303,23 @@ static void print_secrets(const struct request_explanation *x)
 	}
 }
 
+static void print_llm(const struct request_explanation *x)
+{
+	char text[HTTP_RULE_SHOWN];
+
+	if (!x->llm)
+		return;
+	(void)printf("  model    %s%s\n", x->no_call ? "no call of a model that Hutch knows: " : "",
+		     llm_rule_format(x->llm, text, sizeof(text)));
+	print_at(x->llm->pos);
+}
+
 static void print_request(const struct invocation *inv, const struct policy *p, const char *what,
 			  const struct request_explanation *x)
 {
-	if (!x->connect.verdict.allowed || (!x->rule && !x->near)) {
+	if (x->no_call) {
+		print_title(inv, false, what);
+	} else if (!x->connect.verdict.allowed || (!x->rule && !x->near)) {
 		print_explanation(inv, p, what, &x->connect);
 	} else {
 		print_title(inv, x->allowed, what);
@@ -315,6 +328,7 @@ static void print_request(const struct invocation *inv, const struct policy *p, 
 		else
 			print_near(x->near);
 	}
+	print_llm(x);
 	print_secrets(x);
 }
 
@@ -332,6 +346,17 @@ static json_t *http_rule_json(const struct http_rule *r)
 			 r->pos.src->label, "line", (int)r->pos.line);
 }
 
+static json_t *llm_rule_json(const struct llm_rule *r)
+{
+	if (!r)
+		return json_null();
+	return json_pack("{s:s, s:o, s:I, s:I, s:I, s:s, s:i}", "provider", llm_words[r->provider],
+			 "models", json_texts(r->models.v, r->models.n), "requests",
+			 (json_int_t)r->budget.requests, "tokens", (json_int_t)r->budget.tokens,
+			 "usd_thousandths", (json_int_t)r->budget.usd, "file", r->pos.src->label,
+			 "line", (int)r->pos.line);
+}
+
 static json_t *request_json(const struct request *r, const char *what, const char *target,
 			    const struct request_explanation *x)
 {
@@ -344,10 +369,11 @@ static json_t *request_json(const struct request *r, const char *what, const cha
 						   auth_form_names[s->form], "file",
 						   s->pos.src->label, "line", (int)s->pos.line));
 	}
-	return json_pack(
-		"{s:s, s:b, s:o, s:o, s:o, s:o}", "request", what, "allowed", (int)x->allowed,
-		"connect", explanation_json(&r->target, target, &x->connect), "rule",
-		http_rule_json(x->rule), "nearest", http_rule_json(x->near), "secrets", secrets);
+	return json_pack("{s:s, s:b, s:o, s:o, s:o, s:o, s:o}", "request", what, "allowed",
+			 (int)x->allowed, "connect",
+			 explanation_json(&r->target, target, &x->connect), "rule",
+			 http_rule_json(x->rule), "nearest", http_rule_json(x->near), "secrets",
+			 secrets, "llm", llm_rule_json(x->llm));
 }
 
 static int explain_request(struct invocation *inv)

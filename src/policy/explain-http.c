@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "llm/llm.h"
 #include "policy/explain-http.h"
 
 static const char *skip_scheme(const char *s, bool *ret_tls)
@@ -97,6 +98,54 @@ static int check_rules(const struct policy *p, const struct request *r,
 	return 0;
 }
 
+static bool only_reads(const char *method)
+{
+	return str_eq(method, "GET") || str_eq(method, "HEAD") || str_eq(method, "OPTIONS");
+}
+
+static void check_llm(const struct policy *p, const struct request *r,
+		      struct request_explanation *x)
+{
+	struct llm_endpoint endpoint;
+
+	for (size_t i = 0; i < p->llm.n && !x->llm; i++)
+		for (size_t k = 0; k < p->llm.v[i].hosts.n; k++)
+			if (str_eq(p->llm.v[i].hosts.v[k].name.text, r->target.name.text))
+				x->llm = &p->llm.v[i];
+	if (!x->llm)
+		return;
+	llm_classify((enum llm_provider)(x->llm->provider - 1), r->method, r->path, &endpoint);
+	x->no_call = x->allowed && endpoint.kind == LLM_OTHER && !only_reads(r->method);
+	if (x->no_call)
+		x->allowed = false;
+}
+
+const char *llm_rule_format(const struct llm_rule *r, char *out, size_t size)
+{
+	const char *between = ", at most ";
+	_cleanup_buf_ struct buf b = BUF_INIT(64 * 1024);
+
+	(void)buf_puts(&b, llm_words[r->provider]);
+	for (size_t i = 0; i < r->models.n; i++)
+		(void)buf_printf(&b, ", %s", r->models.v[i]);
+	if (r->models.n == 0)
+		(void)buf_puts(&b, ", every model");
+	if (r->budget.requests > 0) {
+		(void)buf_printf(&b, "%s%llu requests", between,
+				 (unsigned long long)r->budget.requests);
+		between = ", ";
+	}
+	if (r->budget.tokens > 0) {
+		(void)buf_printf(&b, "%s%llu tokens", between,
+				 (unsigned long long)r->budget.tokens);
+		between = ", ";
+	}
+	if (r->budget.usd > 0)
+		(void)buf_printf(&b, "%s$%.2f", between, (double)r->budget.usd / 1000);
+	(void)snprintf(out, size, "%s", buf_text(&b));
+	return out;
+}
+
 int policy_explain_request(const struct policy *p, struct policy_store *store,
 			   const struct request *r, struct request_explanation *ret, struct err *e)
 {
@@ -107,6 +156,7 @@ int policy_explain_request(const struct policy *p, struct policy_store *store,
 		return rc;
 	if (check_rules(p, r, &x) < 0)
 		return err_oom(e);
+	check_llm(p, r, &x);
 	for (size_t i = 0; x.allowed && r->tls && i < p->secrets.n; i++)
 		if (is_bound(&p->secrets.v[i], r))
 			x.secrets[x.n_secrets++] = &p->secrets.v[i];

@@ -21,6 +21,8 @@ struct request_explanation {
 	struct explanation connect;   /* whether the host may be connected to at all */
 	const struct http_rule *rule; /* the deciding rule of egress.http, or NULL */
 	const struct http_rule *near; /* if no rule allows it: the one that comes closest */
+	const struct llm_rule *llm;   /* the rule of `llm` for the host, or NULL */
+	bool no_call;		      /* and it denies this request: no known call of a model */
 	/* Bound to the host and path; with several, the request's placeholder decides. */
 	const struct secret *secrets[POLICY_SECRETS_MAX];
 	size_t n_secrets;
@@ -28,6 +30,9 @@ struct request_explanation {
 
 int policy_explain_request(const struct policy *p, struct policy_store *store,
 			   const struct request *r, struct request_explanation *ret, struct err *e);
+
+/* "anthropic, claude-*, at most 100 requests, 5000 tokens, $0.50". Cut at `size`. */
+const char *llm_rule_format(const struct llm_rule *r, char *out, size_t size);
 
 /* The rule without its host: l7_rule_format(). */
 const char *http_rule_format(const struct http_rule *r, char *out, size_t size);

@@ -7,11 +7,16 @@ with the budget.
 
 import json
 import os
+import re
 import signal
+import subprocess
+import tempfile
+from pathlib import Path
 
 from boxes import run
 from sandbox import hutch, in_machine
 from tapped import CLAUDE, OPENAI, TapCase, credentials, taps_of
+from test_docs import guide_examples, matches
 from waiting import ended, eventually
 
 GEMINI = "generativelanguage.googleapis.com"
@@ -262,3 +267,34 @@ class Budgets(LlmCase):
         self.assertEqual(self.call(box, messages("x"))[0], 200)
         for one in (box, fork):
             self.refused(self.call(one, messages("x")), "4 of 4 requests used")
+
+
+class Documented(LlmCase):
+    """The first section of docs/LLM.md, as written there."""
+
+    def test_five_commands(self):
+        [name, text], session = next(e[1:] for e in examples() if e[0] == "file"), next(e[1] for e in examples() if e[0] == "session")
+        commands = [step.partition("\n") for step in re.split(r"^\$ ", session, flags=re.M)[1:]]
+        self.assertEqual(len(commands), 5)
+        with tempfile.TemporaryDirectory() as tmp:
+            work = Path(tmp)
+            (work / "hutch").symlink_to(os.environ["HUTCH"])
+            (work / name).write_text(text)
+            (work / "key").write_text("hk-of-the-documented-session-0123456789\n")
+            self.addCleanup(hutch, "secret", "rm", "ANTHROPIC_API_KEY")
+            env = {**os.environ, **self.config, "PATH": f"{work}:{os.environ['PATH']}"}
+            for command, _, shown in commands:
+                if command.startswith("hutch llm"):
+                    self.total(self.own[0], 1)
+                r = subprocess.run(["bash", "-c", command], cwd=work, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+                self.assertEqual(r.returncode, 0, r)
+                if command.startswith("hutch create"):
+                    self.own.append((work / "id").read_text().strip())
+                    self.addCleanup(hutch, "rm", "-f", self.own[0])
+                    self.addCleanup(self.account_once)
+                self.assertTrue(not shown.strip() or matches(shown, r.stdout), (shown, r.stdout))
+        self.assertEqual(credentials(self.one(CLAUDE, "/v1/messages")), {"x-api-key": "hk-of-the-documented-session-0123456789"})
+
+
+def examples():
+    return list(guide_examples(Path(__file__).resolve().parents[2] / "docs/LLM.md"))
