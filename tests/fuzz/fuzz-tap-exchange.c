@@ -12,6 +12,7 @@
 
 #include "../unit/tap-world.h"
 #include "fuzz.h"
+#include "tap/gateway.h"
 
 #define VALUE "secret-value-0123456789"
 
@@ -22,11 +23,62 @@ enum {
 	MODE_PATHS = 8, /* the secret is bound to some paths */
 	MODE_RULES = 16,
 	MODE_AWS = 32,
+	MODE_LLM = 128, /* the host has models; bit 6 is for pieces */
+	MODES = 63 | MODE_LLM,
 };
 
 static const char *const paths[] = { "/v1/**" };
 static const char *const methods[] = { "GET", "POST" };
 static const char *const denied[] = { "/v1/*/x" };
+
+/* The warden: grants most calls, and little for their answers. */
+static struct gateway *asked;
+static uint64_t least;
+
+static int reserve(void *arg, struct gateway *g, struct tap_reserve *r)
+{
+	assert(!asked && r->least_tokens <= r->tokens);
+	g->id = r->call = 1;
+	asked = g;
+	least = r->least_tokens;
+	return 0;
+}
+
+static void settle(void *arg, struct gateway *g, uint64_t tokens, uint64_t usd)
+{
+	assert(g->id == 1);
+	g->id = 0;
+	asked = asked == g ? NULL : asked;
+}
+
+static void answer(struct world *w)
+{
+	struct gateway *g = asked;
+
+	if (!g)
+		return;
+	asked = NULL;
+	gateway_answer(g, &(struct tap_grant){ .granted = least % 7 > 0,
+					       .tokens = least + 20,
+					       .usd = UINT64_MAX });
+	assert(exchange_resume(w->x) == 0);
+	world_drain(w);
+}
+
+static void allow_models(struct world *w)
+{
+	static const char *const hosts[] = { WORLD_HOST }, *const models[] = { "m*" };
+	static struct tap_llm rule = { .provider = LLM_COMPATIBLE,
+				       .hosts = { hosts, 1 },
+				       .models = { models, 1 },
+				       .tokens = 1000,
+				       .at = "f:3" };
+
+	w->config.llm = &rule;
+	w->config.n_llm = 1;
+	w->conf.reserve = reserve;
+	w->conf.settle = settle;
+}
 
 static void configure(struct world *w, unsigned int mode)
 {
@@ -47,6 +99,8 @@ static void configure(struct world *w, unsigned int mode)
 	}
 	if (mode & MODE_PATHS)
 		s->paths = (struct l7_list){ paths, 1 };
+	if (mode & MODE_LLM)
+		allow_models(w);
 	if (!(mode & MODE_RULES))
 		return;
 	r = world_rule(w, "f:1");
@@ -166,6 +220,7 @@ static void run(struct world *w, const uint8_t *data, size_t size)
 		}
 		if (client.len > 0)
 			buf_consume(&client, world_feed(w, true, client.data, client.len));
+		answer(w);
 		world_drain(w);
 		assert(!exchange_over(w->x) || !exchange_idle(w->x));
 	}
@@ -197,7 +252,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (size < 2 || size > 64 * 1024)
 		return 0;
-	mode = data[0] & 63;
+	mode = data[0] & MODES;
 	configure(&whole, mode);
 	configure(&pieces, mode);
 	pieces.seed = data[0] & 64 ? 1 : 2u + data[0];

@@ -85,7 +85,7 @@ def copy(public, where):
     for tests in {HERE, *where}:
         shutil.copytree(tests, public / "tests" / tests.name, ignore=shutil.ignore_patterns("__pycache__"))
     (public / "docs").mkdir()
-    for page in ("DEBUGGING.md", "SECRETS.md"):  # tests run their sessions
+    for page in ("DEBUGGING.md", "LLM.md", "SECRETS.md"):  # tests run their sessions
         shutil.copy(HERE.parents[1] / "docs" / page, public / "docs")
     for path in [public, *public.rglob("*")]:
         path.chmod(0o755 if path.is_dir() or os.access(path, os.X_OK) else 0o644)
