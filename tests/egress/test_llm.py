@@ -292,7 +292,7 @@ class Documented(LlmCase):
                     self.own.append((work / "id").read_text().strip())
                     self.addCleanup(hutch, "rm", "-f", self.own[0])
                     self.addCleanup(self.account_once)
-                self.assertTrue(not shown.strip() or matches(shown, r.stdout), (shown, r.stdout))
+                self.assertTrue(not shown.strip() or matches(shown, r.stdout.rstrip("\n") + "\n"), (shown, r.stdout))
         self.assertEqual(credentials(self.one(CLAUDE, "/v1/messages")), {"x-api-key": "hk-of-the-documented-session-0123456789"})
 
 
