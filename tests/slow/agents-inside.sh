@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# agents-inside.sh BUILD IMAGE [TEST]: runs tests/egress/test_agents.py, the real agent programs from
-# npm with secrets, as root in the tests' own internet. IMAGE is a tarball, made if missing, which
-# takes minutes, 3 GiB and the network. HUTCH_TEST_LEVEL=microvm uses VMs.
+# agents-inside.sh BUILD IMAGE [TEST]: runs tests/egress/test_agents.py and test_llm_agents.py, the
+# real agent programs from npm with secrets and through the LLM gateway, as root in the tests' own
+# internet. IMAGE is a tarball, made if missing, which takes minutes, 3 GiB and the network.
+# HUTCH_TEST_LEVEL=microvm uses VMs.
 set -eu
 build=$(realpath "$1")
 image=$(realpath "$2")
@@ -27,4 +28,4 @@ export HUTCH="$build/src/cli/hutch" HUTCHD="$build/src/daemon/hutchd" HUTCH_KEEP
 export HUTCH_GUEST="$build/src/guest/hutch-guest" HUTCH_TAP="$build/src/tap/hutch-tap" HUTCH_RAM_SO="$build/src/ram/hutch-ram.so"
 export HUTCH_EGRESS_IMAGE="$image" PYTHONDONTWRITEBYTECODE=1
 cd "$build/tests/egress"
-/usr/bin/python3 "$tests/egress/world.py" /usr/bin/python3 "$tests/integration/run_as.py" root "$tests/egress" "test_agents${3:+.$3}"
+/usr/bin/python3 "$tests/egress/world.py" /usr/bin/python3 "$tests/integration/run_as.py" root "$tests/egress" "test_agents${3:+.$3}" "test_llm_agents${3:+.$3}"
