@@ -153,6 +153,7 @@ static void put_call(const struct keeper *k, struct audit_payload *p, const stru
 {
 	audit_put_text(p, "agent", k->spec->agent);
 	put_key(k, p);
+	audit_put_text(p, "provider", c->provider);
 	audit_put_text(p, "model", c->model);
 	audit_put_number(p, "llm_rule", c->rule);
 	audit_put_number(p, "tokens_in", c->input);

@@ -13,8 +13,6 @@ enum {
 
 static_assert((int)POLICY_MODEL_MAX == (int)LLM_MODEL_MAX, "hutch-tap takes every pattern");
 
-const char *const llm_words[] = { "", "anthropic", "openai", "gemini", "openai-compatible", NULL };
-
 /* How each provider takes its key, and the paths that need it. */
 static const struct provider {
 	const char *host, *header;
@@ -34,7 +32,6 @@ static const struct provider {
 };
 
 static_assert(ARRAY_SIZE(providers) == LLM_PROVIDERS + 1, "each provider has a row");
-static_assert(ARRAY_SIZE(llm_words) == LLM_PROVIDERS + 2, "each provider has a word");
 
 static void model_item(struct reading *rd, const struct key *k, const struct yaml_node *n,
 		       void *field)

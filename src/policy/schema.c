@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "policy/schema.h"
 
+#include "llm/llm.h"
 #include "policy/policy.h"
 
 #define KIB UINT64_C(1024)
@@ -26,6 +27,10 @@ const char *const auth_form_names[AUTH_MAX + 1] = {
 	[AUTH_UNSET] = "",	[AUTH_BEARER] = "bearer", [AUTH_HEADER] = "header",
 	[AUTH_BASIC] = "basic", [AUTH_QUERY] = "query",	  [AUTH_AWS] = "aws",
 };
+
+const char *const llm_words[] = { "", "anthropic", "openai", "gemini", "openai-compatible", NULL };
+
+static_assert(ARRAY_SIZE(llm_words) == LLM_PROVIDERS + 2, "each provider has a word");
 
 static const char *const yes_names[] = { "false", "true", NULL };
 

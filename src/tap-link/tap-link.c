@@ -96,7 +96,8 @@ static bool open_is_valid(const struct tap_open *o)
 static bool call_is_valid(const struct tap_call *c)
 {
 	return is_bool(&c->is_call) && is_bool(&c->is_guess) && is_bool(&c->has_cost) &&
-	       c->rule < TAP_LLM_MAX && is_text(c->model, sizeof(c->model));
+	       c->rule < TAP_LLM_MAX && is_text(c->model, sizeof(c->model)) &&
+	       is_text(c->provider, sizeof(c->provider));
 }
 
 static bool request_is_valid(const struct tap_request *r)

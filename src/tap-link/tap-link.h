@@ -32,6 +32,7 @@ enum {
 	TAP_CA_MAX = 4096, /* CA certificate, PEM */
 	TAP_LLM_MAX = 16,  /* rules of `llm` */
 	TAP_MODEL_MAX = 128,
+	TAP_PROVIDER_MAX = 23,
 };
 
 enum tap_kind {
@@ -93,7 +94,8 @@ struct tap_call {
 	uint32_t rule;				     /* index of the rule of `llm` */
 	uint64_t input, cached, cache_write, output; /* tokens */
 	uint64_t cost;				     /* millionths of a dollar */
-	char model[TAP_MODEL_MAX + 1];		     /* chosen by the sandbox */
+	char provider[TAP_PROVIDER_MAX + 1];
+	char model[TAP_MODEL_MAX + 1]; /* chosen by the sandbox */
 };
 
 struct tap_request {

@@ -5,6 +5,7 @@
 
 #include "base/json-util.h"
 #include "base/str.h"
+#include "tap/config-list.h"
 
 enum {
 	HOSTS_MAX = 64,

@@ -9,7 +9,3 @@
  * a failure. */
 int tap_config_llm(const json_t *o, struct tap_config *c, struct err *e);
 void tap_config_llm_done(struct tap_config *c);
-
-/* Shared with config.c: a list of texts; they stay owned by the JSON value. */
-int tap_config_list(const json_t *o, const char *key, size_t max, struct l7_list *ret,
-		    struct err *e);

@@ -39,6 +39,7 @@ struct exchange_conf {
 	 */
 	int (*reserve)(void *arg, struct gateway *g, struct tap_reserve *r);
 	void (*settle)(void *arg, struct gateway *g, uint64_t tokens, uint64_t usd);
+	void (*wake)(void *arg); /* after gateway_answer(): call exchange_resume() soon */
 	void *arg;
 	unsigned int *probes; /* shared by the streams of the sandbox: mask.h */
 	/* Counts the requests by HTTP/2 of the sandbox. NULL: there is no limit. */

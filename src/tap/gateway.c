@@ -307,6 +307,8 @@ void gateway_report(struct gateway *g, struct tap_request *record)
 				.output = u.output,
 				.cost = g->has_price ? llm_cost(&g->price, &u) : 0 };
 	memcpy(c->model, g->model, sizeof(c->model));
+	(void)snprintf(c->provider, sizeof(c->provider), "%s",
+		       llm_provider_names[rule_of(g)->provider]);
 	settle(g);
 }
 

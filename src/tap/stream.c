@@ -691,8 +691,10 @@ static void settle(void *arg, struct gateway *g, uint64_t tokens, uint64_t usd)
 	tap_settle(s->tap, g, tokens, usd);
 }
 
-void stream_wake(struct stream *s)
+static void wake(void *arg)
 {
+	struct stream *s = arg;
+
 	s->is_woken = true;
 	due_add(s);
 }
@@ -764,6 +766,7 @@ static void begin(struct stream *s)
 				      .may_pass = may_pass,
 				      .reserve = reserve,
 				      .settle = settle,
+				      .wake = wake,
 				      .arg = s,
 				      .probes = &s->tap->probes,
 				      .n_requests = &s->tap->n_requests,

@@ -7,8 +7,5 @@
 /* Takes both files, also on failure: then it has told the keeper. */
 void stream_open(struct tap *t, const struct tap_open *o, const int files[static 2]);
 
-/* Serves the stream soon: the warden has answered one of its calls. */
-void stream_wake(struct stream *s);
-
 /* Serves once each stream that has more to do. */
 void stream_run_due(struct tap *t);

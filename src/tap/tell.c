@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "tap/gateway.h"
-#include "tap/stream.h"
 #include "tap/tap.h"
 
 #define MINUTE (60 * NSEC_PER_SEC)
@@ -136,7 +135,7 @@ void tap_granted(struct tap *t, const struct tap_grant *grant)
 	for (struct gateway *g = t->calls; g; g = g->next)
 		if (g->id == grant->call) {
 			gateway_answer(g, grant);
-			stream_wake(g->conf->arg);
+			g->conf->wake(g->conf->arg);
 			return;
 		}
 }
