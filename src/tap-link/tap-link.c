@@ -129,7 +129,7 @@ static bool is_valid(const struct tap_message *m, size_t n)
 	case TAP_RESERVE:
 		return m->reserve.call > 0 && m->reserve.rule < TAP_LLM_MAX;
 	case TAP_SETTLE:
-		return m->settle.call > 0;
+		return m->settle.call > 0 && is_bool(&m->settle.as_reserved);
 	case TAP_GRANT:
 		return is_bool(&m->grant.granted) && is_text(m->grant.text, sizeof(m->grant.text));
 	default:

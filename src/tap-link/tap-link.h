@@ -133,6 +133,7 @@ struct tap_reserve {
 
 struct tap_settle {
 	uint64_t call;
+	bool as_reserved; /* the usage is unknown */
 	uint64_t tokens, usd;
 };
 

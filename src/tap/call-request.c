@@ -144,6 +144,8 @@ int call_credit(struct call *c, struct request *q, const struct injection *inj,
 		c->chunks = aws_chunks_new(&q->chain, inj->trailers);
 		r = c->chunks ? 0 : -ENOMEM;
 	}
+	if (r == 0 && c->gateway)
+		c->gateway->is_sent = true;
 	return r;
 }
 

@@ -38,7 +38,7 @@ struct exchange_conf {
 	 * gateway_answer(), and exchange_resume() continues the request. NULL: no budgets.
 	 */
 	int (*reserve)(void *arg, struct gateway *g, struct tap_reserve *r);
-	void (*settle)(void *arg, struct gateway *g, uint64_t tokens, uint64_t usd);
+	void (*settle)(void *arg, struct gateway *g, struct tap_settle *s);
 	void (*wake)(void *arg); /* after gateway_answer(): call exchange_resume() soon */
 	void *arg;
 	unsigned int *probes; /* shared by the streams of the sandbox: mask.h */

@@ -225,8 +225,9 @@ static bool is_events(const struct head *h)
 
 int gateway_response(struct gateway *g, struct response *r)
 {
-	if (g->state != GATEWAY_GRANTED || !llm_uses_tokens(g->endpoint.kind) ||
-	    r->status >= STATUS_ERROR || response_is_compressed(r))
+	g->is_refused = r->status >= STATUS_ERROR;
+	if (g->state != GATEWAY_GRANTED || !llm_uses_tokens(g->endpoint.kind) || g->is_refused ||
+	    response_is_compressed(r))
 		return 0;
 	g->reader = malloc(sizeof(*g->reader));
 	if (!g->reader)
@@ -275,30 +276,52 @@ int gateway_read(struct gateway *g, const char **data, size_t *n)
 
 /* ---- the end ---- */
 
+/* Did the server not serve the request? The sandbox has no influence on that. */
+static bool is_failure(enum tap_result r)
+{
+	return r == TAP_SERVER_TRUST || r == TAP_SERVER_TLS || r == TAP_SERVER_CLOSED ||
+	       r == TAP_BAD_RESPONSE;
+}
+
+/* An answer that is no stream has its usage at its end. */
+static bool is_known(const struct gateway *g, enum tap_result r)
+{
+	if (!g->is_sent || g->is_refused || !llm_uses_tokens(g->endpoint.kind))
+		return true;
+	if (!g->reader)
+		return is_failure(r);
+	return g->reader->is_stream || g->reader->has_usage || r == TAP_DONE || is_failure(r);
+}
+
 static struct llm_usage usage_of(const struct gateway *g)
 {
-	return g->reader ? llm_reader_usage(g->reader, g->input) : (struct llm_usage){ 0 };
+	if (g->reader)
+		return llm_reader_usage(g->reader, g->input);
+	return (struct llm_usage){ .input = g->is_sent && !g->is_known ? g->input : 0 };
 }
 
 static void settle(struct gateway *g)
 {
 	const struct llm_usage u = usage_of(g);
+	struct tap_settle s = { .as_reserved = g->is_sent && !g->is_known,
+				.tokens = llm_usage_tokens(&u),
+				.usd = g->has_price ? llm_cost(&g->price, &u) : 0 };
 
-	if (g->id == 0)
-		return;
-	g->conf->settle(g->conf->arg, g, llm_usage_tokens(&u),
-			g->has_price ? llm_cost(&g->price, &u) : 0);
+	if (g->id != 0)
+		g->conf->settle(g->conf->arg, g, &s);
 }
 
 void gateway_report(struct gateway *g, struct tap_request *record)
 {
-	const struct llm_usage u = usage_of(g);
 	struct tap_call *c = &record->llm;
+	struct llm_usage u;
 
 	if (!g->is_named)
 		return;
+	g->is_known = is_known(g, (enum tap_result)record->result);
+	u = usage_of(g);
 	*c = (struct tap_call){ .is_call = true,
-				.is_guess = g->reader && !g->reader->has_usage,
+				.is_guess = !g->is_known || (g->reader && !g->reader->has_usage),
 				.has_cost = g->has_price,
 				.rule = (uint32_t)g->rule,
 				.input = u.input,

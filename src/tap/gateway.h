@@ -5,7 +5,8 @@
  * A call's body is collected, because it names the model. Then the warden is asked for a
  * reservation in the budget, and the request waits for the answer. The response passes unchanged
  * while its usage is read; it is cut when it has used what was reserved. At the end of the call the
- * reservation is settled with the usage. A call without a settlement counts as what it reserved.
+ * reservation is settled with the usage. A call without a settlement counts as what it reserved,
+ * also one whose answer the program did not wait for: the server may complete it.
  */
 #pragma once
 
@@ -38,6 +39,9 @@ struct gateway {
 	struct gateway *prev, *next;
 	struct tap_grant grant;
 
+	bool is_sent;		   /* the server may have the request */
+	bool is_refused;	   /* by the server: nothing was used */
+	bool is_known;		   /* how much was used, or a good guess: else as reserved */
 	struct llm_reader *reader; /* NULL: no response with usage */
 	bool is_cut;
 	struct buf out;

@@ -684,11 +684,11 @@ static int reserve(void *arg, struct gateway *g, struct tap_reserve *r)
 	return tap_reserve(s->tap, g, r);
 }
 
-static void settle(void *arg, struct gateway *g, uint64_t tokens, uint64_t usd)
+static void settle(void *arg, struct gateway *g, struct tap_settle *how)
 {
 	const struct stream *s = arg;
 
-	tap_settle(s->tap, g, tokens, usd);
+	tap_settle(s->tap, g, how);
 }
 
 static void wake(void *arg)

@@ -58,7 +58,7 @@ bool tap_may_pass(struct tap *t, size_t i);
 
 /* Budgets: asks the warden, settles, and takes its answer. */
 int tap_reserve(struct tap *t, struct gateway *g, struct tap_reserve *r); /* 0 or -errno */
-void tap_settle(struct tap *t, struct gateway *g, uint64_t tokens, uint64_t usd);
+void tap_settle(struct tap *t, struct gateway *g, struct tap_settle *s);
 void tap_granted(struct tap *t, const struct tap_grant *grant);
 
 /* Ends the process's work: tap_run() returns `result`. */

@@ -114,12 +114,14 @@ int tap_reserve(struct tap *t, struct gateway *g, struct tap_reserve *r)
 	return 0;
 }
 
-void tap_settle(struct tap *t, struct gateway *g, uint64_t tokens, uint64_t usd)
+void tap_settle(struct tap *t, struct gateway *g, struct tap_settle *s)
 {
-	const struct tap_message m = { .kind = TAP_SETTLE,
-				       .settle = { .call = g->id, .tokens = tokens, .usd = usd } };
-	int r = tap_send(TAP_FD_WARDEN, &m, NULL, 0);
+	struct tap_message m = { .kind = TAP_SETTLE };
+	int r;
 
+	s->call = g->id;
+	m.settle = *s;
+	r = tap_send(TAP_FD_WARDEN, &m, NULL, 0);
 	*(g->prev ? &g->prev->next : &t->calls) = g->next;
 	if (g->next)
 		g->next->prev = g->prev;

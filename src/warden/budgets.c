@@ -241,8 +241,9 @@ static void on_settle(struct warden *w, const struct tap_settle *by)
 		return;
 	*at = call->next;
 	w->budgets.n_calls--;
-	if (!call->waits && ledger_change(&w->budgets.ledger, call->ask.rule, settle,
-					  &(struct settlement){ call, by }, &e) < 0)
+	if (!call->waits && !by->as_reserved &&
+	    ledger_change(&w->budgets.ledger, call->ask.rule, settle,
+			  &(struct settlement){ call, by }, &e) < 0)
 		log_error("%s", e.msg);
 	free(call);
 	for (call = w->budgets.calls; call; call = call->next)

@@ -44,7 +44,7 @@ static int reserve(void *arg, struct gateway *g, struct tap_reserve *r)
 	return 0;
 }
 
-static void settle(void *arg, struct gateway *g, uint64_t tokens, uint64_t usd)
+static void settle(void *arg, struct gateway *g, struct tap_settle *s)
 {
 	assert(g->id == 1);
 	g->id = 0;

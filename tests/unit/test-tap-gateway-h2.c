@@ -41,13 +41,13 @@ static int reserve(void *arg, struct gateway *g, struct tap_reserve *r)
 	return 0;
 }
 
-static void settle(void *arg, struct gateway *g, uint64_t tokens, uint64_t usd)
+static void settle(void *arg, struct gateway *g, struct tap_settle *s)
 {
 	assert_ptr_equal(g, asked[g->id - 1]);
 	asked[g->id - 1] = NULL;
 	g->id = 0;
 	n_settled++;
-	settled = tokens;
+	settled = s->tokens;
 }
 
 static int setup(void **state)

@@ -12,6 +12,7 @@ static struct gateway *asked;
 static struct tap_reserve ask;
 static size_t n_asked, n_settled;
 static uint64_t settled_tokens, settled_usd;
+static bool as_reserved;
 static struct tap_llm rule;
 
 static int reserve(void *arg, struct gateway *g, struct tap_reserve *r)
@@ -23,14 +24,15 @@ static int reserve(void *arg, struct gateway *g, struct tap_reserve *r)
 	return 0;
 }
 
-static void settle(void *arg, struct gateway *g, uint64_t tokens, uint64_t usd)
+static void settle(void *arg, struct gateway *g, struct tap_settle *s)
 {
 	assert_ptr_equal(g, asked);
 	g->id = 0;
 	asked = NULL;
 	n_settled++;
-	settled_tokens = tokens;
-	settled_usd = usd;
+	settled_tokens = s->tokens;
+	settled_usd = s->usd;
+	as_reserved = s->as_reserved;
 }
 
 static int setup(void **state)
@@ -270,7 +272,44 @@ TEST_WORLD(a_client_that_leaves_is_settled)
 	respond(w, "HTTP/1.1 200 OK\r\n" EVENTS);
 	exchange_abort(w->x, TAP_CLIENT_CLOSED, "gone");
 	assert_int_equal(n_settled, 2);
+	assert_false(as_reserved);
 	assert_int_equal(settled_tokens, ask.least_tokens); /* the server has the request */
+}
+
+/* A program must not use models for nothing by leaving before the answer with its usage. */
+TEST_WORLD(an_answer_that_nothing_waits_for_counts_as_reserved)
+{
+	static const struct {
+		const char *answer;
+		enum tap_result result;
+		bool as_reserved;
+	} rows[] = {
+		{ "", TAP_CLIENT_CLOSED, true },
+		{ "", TAP_TIME, true },
+		{ "HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n{\"id\":", TAP_CLIENT_CLOSED,
+		  true },
+		{ "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}",
+		  TAP_DONE, true },
+		{ "", TAP_SERVER_CLOSED, false },
+		{ "HTTP/1.1 529 Overloaded\r\nContent-Length: 9\r\n\r\n{}", TAP_CLIENT_CLOSED,
+		  false },
+	};
+	struct world *w = *state;
+
+	rule.tokens = 5000;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		post(w, "/v1/messages", "", BODY);
+		grant(w, &(struct tap_grant){
+				 .granted = true, .tokens = ask.tokens, .usd = UINT64_MAX });
+		respond(w, rows[i].answer);
+		if (rows[i].result != TAP_DONE)
+			exchange_abort(w->x, rows[i].result, "gone");
+		assert_int_equal(last(w)->result, rows[i].result);
+		assert_int_equal(n_settled, i + 1);
+		assert_int_equal(as_reserved, rows[i].as_reserved);
+		assert_int_equal(last(w)->llm.is_guess, rows[i].as_reserved);
+		assert_int_equal(last(w)->llm.input, rows[i].as_reserved ? ask.least_tokens : 0);
+	}
 }
 
 /* ---- refusals ---- */
