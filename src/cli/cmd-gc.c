@@ -6,14 +6,16 @@
 
 static const char *const keys[] = {
 	[LEFT_DEAD] = "dead",	 [LEFT_ENDED] = "ended",	[LEFT_GROUP] = "groups",
-	[LEFT_IMAGE] = "images", [LEFT_SNAPSHOT] = "snapshots", [LEFT_IDS] = "ids",
+	[LEFT_IMAGE] = "images", [LEFT_SNAPSHOT] = "snapshots", [LEFT_LEDGER] = "ledgers",
+	[LEFT_IDS] = "ids",
 };
 static_assert(ARRAY_SIZE(keys) == LEFT_MAX, "each has a key");
 
 static const char *const words[] = {
-	[LEFT_DEAD] = "dead sandbox",	[LEFT_ENDED] = "ended sandbox",
-	[LEFT_GROUP] = "control group", [LEFT_IMAGE] = "unnamed image",
-	[LEFT_SNAPSHOT] = "snapshot",	[LEFT_IDS] = "unused id ranges",
+	[LEFT_DEAD] = "dead sandbox",	 [LEFT_ENDED] = "ended sandbox",
+	[LEFT_GROUP] = "control group",	 [LEFT_IMAGE] = "unnamed image",
+	[LEFT_SNAPSHOT] = "snapshot",	 [LEFT_LEDGER] = "used budget",
+	[LEFT_IDS] = "unused id ranges",
 };
 static_assert(ARRAY_SIZE(words) == LEFT_MAX, "each has words");
 
@@ -48,7 +50,8 @@ static json_t *make_lists(void)
 {
 	return JSON_OBJECT({ keys[LEFT_DEAD], json_array() }, { keys[LEFT_ENDED], json_array() },
 			   { keys[LEFT_GROUP], json_array() }, { keys[LEFT_IMAGE], json_array() },
-			   { keys[LEFT_SNAPSHOT], json_array() });
+			   { keys[LEFT_SNAPSHOT], json_array() },
+			   { keys[LEFT_LEDGER], json_array() });
 }
 
 static int run_gc(struct invocation *inv)
@@ -84,7 +87,7 @@ const struct command cmd_gc = {
 	.summary = "reclaim everything that no running sandbox uses, and list it",
 	.help = "Removes the remains of sandboxes whose warden was killed; records of ended sandboxes beyond the age or\n"
 		"number that host.yaml allows, or all with --ended; unused control groups, id ranges and incomplete images\n"
-		"and snapshots; microVM templates whose image or kernel is gone, and cached memory of templates. Running\n"
+		"and snapshots; budgets of models that no sandbox or snapshot continues; microVM templates whose image or kernel is gone, and cached memory of templates. Running\n"
 		"sandboxes and builds in progress are not touched.",
 	.options = OPTIONS(
 		OPT_JSON,

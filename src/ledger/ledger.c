@@ -5,6 +5,8 @@
 #include <limits.h>
 #include <sodium.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -29,25 +31,48 @@ struct slot {
 static_assert(sizeof(struct slot) == 16 + LEDGER_COUNTERS * 24 + HASH, "a slot has no holes");
 static_assert(HASH == crypto_hash_sha256_BYTES, "the hash is SHA-256");
 
-int ledger_open(const char *name, struct ledger *ret, struct err *e)
+static int open_dir(bool make, int *ret_fd, struct err *e)
 {
 	_cleanup_close_ int top = -EBADF;
 	char base[PATH_MAX], below[64];
-	struct ledger l = LEDGER_INIT;
 	const char *prefix = NULL;
-	int r = state_dir_open(true, base, sizeof(base), &prefix, &top, e);
+	int r = state_dir_open(make, base, sizeof(base), &prefix, &top, e);
 
 	if (r < 0)
 		return r;
 	(void)snprintf(below, sizeof(below), "%s" LEDGER_DIR, prefix);
-	(void)snprintf(l.name, sizeof(l.name), "%s", name);
-	r = path_mkdirs(top, below, 0700);
+	if (make)
+		r = path_mkdirs(top, below, 0700);
 	if (r == 0)
-		r = l.dir = path_open_nofollow(top, below, O_RDONLY | O_DIRECTORY, 0);
+		r = path_open_nofollow(top, below, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
 	if (r < 0)
 		return err_set(e, r, "cannot open '%s/%s': %s", base, below, strerror(-r));
+	*ret_fd = r;
+	return 0;
+}
+
+int ledger_open(const char *name, struct ledger *ret, struct err *e)
+{
+	struct ledger l = LEDGER_INIT;
+	int r = open_dir(true, &l.dir, e);
+
+	if (r < 0)
+		return r;
+	(void)snprintf(l.name, sizeof(l.name), "%s", name);
 	*ret = l;
 	return 0;
+}
+
+int ledger_open_all(int *ret_fd, struct err *e)
+{
+	return open_dir(false, ret_fd, e);
+}
+
+bool ledger_remove_unused(int all, const char *name)
+{
+	_cleanup_close_ int fd = path_open_nofollow(all, name, O_RDWR | O_CLOEXEC, 0);
+
+	return fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && unlinkat(all, name, 0) == 0;
 }
 
 void ledger_close(struct ledger *l)
@@ -64,14 +89,30 @@ void ledger_remove(struct ledger *l)
 
 /* ---- one change ---- */
 
+/* Locks the file against ledger_remove_unused(), which may just remove it. */
+static int try_open(struct ledger *l)
+{
+	_cleanup_close_ int fd = -EBADF;
+	struct stat st;
+
+	fd = path_open_nofollow(l->dir, l->name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return fd;
+	if (RETRY_EINTR(flock(fd, LOCK_SH)) < 0 || fstat(fd, &st) < 0)
+		return -errno;
+	if (st.st_nlink == 0)
+		return -EAGAIN;
+	l->file = TAKE_FD(fd);
+	return 0;
+}
+
 static int open_file(struct ledger *l, struct err *e)
 {
-	if (l->file >= 0)
-		return 0;
-	l->file = path_open_nofollow(l->dir, l->name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	return l->file < 0 ? err_set(e, l->file, "cannot open the ledger '%s': %s", l->name,
-				     strerror(-l->file))
-			   : 0;
+	int r = l->file >= 0 ? 0 : -EAGAIN;
+
+	while (r == -EAGAIN)
+		r = try_open(l);
+	return r < 0 ? err_set(e, r, "cannot open the ledger '%s': %s", l->name, strerror(-r)) : 0;
 }
 
 /* Locks of open file descriptions: other ones of this process exclude each other, too. */

@@ -47,3 +47,9 @@ int ledger_change(struct ledger *l, size_t i, int (*change)(struct ledger_counte
 
 /* Removes the file, if it exists: no other sandbox uses it. */
 void ledger_remove(struct ledger *l);
+
+/* The directory of all ledgers; a file's name is that of the ledger. -ENOENT: there are none. */
+int ledger_open_all(int *ret_fd, struct err *e);
+
+/* Removes one, unless a sandbox has it open. True: removed. */
+bool ledger_remove_unused(int all, const char *name);

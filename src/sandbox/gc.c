@@ -8,13 +8,17 @@
  * Snapshots: an unfinished one is locked by its maker.
  *
  * Id ranges and image trees are locked by the processes that use them; if we can lock one, it is
- * free. */
+ * free.
+ *
+ * Ledgers: those that no sandbox and no snapshot names, and no process has locked. */
 #include "sandbox/gc.h"
 
 #include <fcntl.h>
 #include <string.h>
 
 #include "base/fault.h"
+#include "base/str.h"
+#include "ledger/ledger.h"
 #include "snapshot/snapshot.h"
 
 struct groups {
@@ -108,4 +112,97 @@ int gc_snapshots(const struct sandbox_gc *gc, struct err *e)
 	int r = FAULT_ERR("gc-snapshots", e);
 
 	return r < 0 ? r : snapshot_clean(took_snapshot, (void *)gc, e);
+}
+
+/* ---- ledgers ---- */
+
+struct ledgers {
+	char (*names)[SPEC_ID + 1];
+	size_t n;
+	bool *is_needed;
+};
+
+static void need(const struct ledgers *l, const char *name)
+{
+	for (size_t i = 0; i < l->n; i++)
+		l->is_needed[i] |= str_eq(l->names[i], name);
+}
+
+static int need_of_sandboxes(const struct ledgers *l, const struct state_root *root, struct err *e)
+{
+	_cleanup_free_ char(*ids)[SPEC_ID + 1] = NULL;
+	size_t n = 0;
+	int r = state_list(root, &ids, &n, e);
+
+	for (size_t i = 0; r == 0 && i < n; i++) {
+		_cleanup_spec_ struct spec spec = { 0 };
+		_cleanup_close_ int dir = RETRY_EINTR(
+			openat(root->dir, ids[i], O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+		struct err ignored = ERR_INIT;
+
+		need(l, ids[i]);
+		if (dir >= 0 && spec_read(dir, &spec, &ignored) == 0)
+			need(l, spec.ledger);
+	}
+	return r;
+}
+
+static int need_of_snapshots(const struct ledgers *l, struct err *e)
+{
+	_cleanup_json_ json_t *all = NULL;
+	const json_t *one;
+	size_t i;
+	int r = snapshot_list(&all, e);
+
+	if (r < 0)
+		return r;
+	json_array_foreach(all, i, one)
+	{
+		const char *id = json_string_value(json_object_get(one, "id"));
+		_cleanup_spec_ struct spec was = { 0 };
+		struct err ignored = ERR_INIT;
+
+		if (!id || snapshot_spec(id, &was, &ignored) < 0)
+			continue;
+		need(l, was.id);
+		need(l, was.ledger);
+	}
+	return 0;
+}
+
+/*
+ * The names are read first: a ledger that is made meanwhile stays. Its user may become a snapshot
+ * and that a sandbox while this looks, so it looks at sandboxes twice.
+ */
+int gc_ledgers(const struct state_root *root, const struct sandbox_gc *gc, struct err *e)
+{
+	_cleanup_free_ char(*names)[SPEC_ID + 1] = NULL;
+	_cleanup_free_ bool *is_needed = NULL;
+	_cleanup_close_ int dir = -EBADF;
+	struct ledgers l = { 0 };
+	struct err none = ERR_INIT;
+	int r = ledger_open_all(&dir, &none);
+
+	if (r == -ENOENT)
+		return 0;
+	if (r < 0)
+		return (*e = none).num;
+	r = FAULT_ERR("gc-ledgers", e);
+	if (r == 0)
+		r = state_list_in(dir, "ledger", &names, &l.n, e);
+	if (r < 0 || l.n == 0)
+		return r;
+	l.names = names;
+	l.is_needed = is_needed = calloc(l.n, sizeof(*is_needed));
+	if (!is_needed)
+		return err_oom(e);
+	r = need_of_sandboxes(&l, root, e);
+	if (r == 0)
+		r = need_of_snapshots(&l, e);
+	if (r == 0)
+		r = need_of_sandboxes(&l, root, e);
+	for (size_t i = 0; r == 0 && i < l.n; i++)
+		if (!is_needed[i] && ledger_remove_unused(dir, names[i]))
+			gc->took(gc->arg, LEFT_LEDGER, names[i]);
+	return r;
 }

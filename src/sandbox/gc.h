@@ -8,3 +8,4 @@ int gc_groups(const struct state_root *root, const struct sandbox_gc *gc, struct
 int gc_ids(const struct state_root *root, const struct sandbox_gc *gc, struct err *e);
 int gc_images(const struct sandbox_gc *gc, struct err *e);
 int gc_snapshots(const struct sandbox_gc *gc, struct err *e);
+int gc_ledgers(const struct state_root *root, const struct sandbox_gc *gc, struct err *e);

@@ -343,6 +343,8 @@ int sandbox_reclaim_all(const struct state_root *root, const struct sandbox_gc *
 		first = (*e = more).num;
 	if (gc_snapshots(gc, &more) < 0 && first == 0)
 		first = (*e = more).num;
+	if (gc_ledgers(root, gc, &more) < 0 && first == 0)
+		first = (*e = more).num;
 	return first;
 }
 

@@ -167,6 +167,7 @@ enum sandbox_left {
 	LEFT_GROUP,    /* a control group without a sandbox */
 	LEFT_IMAGE,    /* an unused or unnamed tree of the image store */
 	LEFT_SNAPSHOT, /* an unfinished snapshot or an unusable template */
+	LEFT_LEDGER,   /* the use of a budget that no sandbox and no snapshot continues */
 	LEFT_IDS,      /* unused id ranges: `name` is their number */
 	LEFT_MAX,
 };

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """hutch gc removes and reports sandboxes without a living warden, and leaves living ones alone."""
 
+import fcntl
 import json
 import os
 import shutil
@@ -9,7 +10,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from sandbox import BOX, LONG, RUN, SandboxCase, as_root, eventually, hutch, ledger, named, start, warden_of
+from sandbox import BOX, LONG, RUN, STATE, SandboxCase, as_root, eventually, hutch, ledger, named, start, warden_of
 
 
 def gc(**more):
@@ -20,7 +21,22 @@ class Gc(SandboxCase):
     def test_nothing_there(self):
         self.ended(hutch("gc"), 0)
         self.assertEqual(self.ended(hutch("gc"), 0).stdout, b"")
-        self.assertEqual(gc(), {"dead": [], "ended": [], "groups": [], "ids": 0, "images": [], "snapshots": []})
+        self.assertEqual(gc(), {"dead": [], "ended": [], "groups": [], "ids": 0, "images": [], "ledgers": [], "snapshots": []})
+
+    def test_used_budgets(self):
+        """One that no sandbox or snapshot names goes, except while a process has it locked."""
+        alive = self.create()
+        directory = STATE / "ledger"
+        directory.mkdir(mode=0o700, exist_ok=True)
+        for name in (alive, "a" * 16, "b" * 16):
+            (directory / name).write_bytes(b"")
+        with (directory / ("b" * 16)).open("rb") as locked:
+            fcntl.flock(locked, fcntl.LOCK_SH)
+            self.assertEqual(gc()["ledgers"], ["a" * 16])
+        self.assertEqual(gc()["ledgers"], ["b" * 16])
+        self.assertEqual(os.listdir(directory), [alive])
+        self.ended(hutch("rm", "-f", alive), 0)
+        self.assertEqual(gc()["ledgers"], [alive])
 
     def test_the_living_stay_and_the_ended_go(self):
         alive, ended = self.create(), self.create()

@@ -153,7 +153,7 @@ class Templates(unittest.TestCase):
             p.communicate()
             eventually(lambda: not any("qemu" in text for _, text in left_processes(self.dir)), "the end of QEMU")
             self.gc()
-            self.assertEqual(self.gc(), {"dead": [], "ended": [], "groups": [], "ids": 0, "images": [], "snapshots": []})
+            self.assertEqual(self.gc(), {"dead": [], "ended": [], "groups": [], "ids": 0, "images": [], "ledgers": [], "snapshots": []})
             self.assertEqual(left_processes(self.dir), [])
             if Path(self.path).exists():
                 self.assertEqual(self.run_one("open", self.path)[0], 0)
