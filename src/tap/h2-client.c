@@ -112,12 +112,28 @@ static int take_trailers(struct h2_stream *s)
 	return h2_stream_refuse(s, &why);
 }
 
+/*
+ * The rest of a request that is answered, perhaps refused, is dropped. A client must stop a long
+ * one, but is not reset at once: curl 7.88 then fails and does not show the response.
+ */
+static void drop_late(struct h2_stream *s, size_t n)
+{
+	const bool was_long = s->late > H2_LATE_MAX;
+
+	s->late += n;
+	if (!was_long && s->late > H2_LATE_MAX)
+		(void)nghttp2_submit_rst_stream(s->h2->in, NGHTTP2_FLAG_NONE, s->client_id,
+						NGHTTP2_NO_ERROR);
+}
+
 static int take_data(struct h2_stream *s, const char *data, size_t n)
 {
 	struct refusal why = { 0 };
 	int r;
 
 	s->to_server.owed += n;
+	if (s->is_answered)
+		drop_late(s, n);
 	if (s->refused || s->server_closed) {
 		r = 0;
 	} else if (s->collects) {
@@ -263,11 +279,9 @@ static int on_frame_send(nghttp2_session *session, const nghttp2_frame *frame, v
 	/* libnghttp2 resets the stream of a request that breaks HTTP/2. */
 	if (frame->hd.type == NGHTTP2_RST_STREAM && s && s->call.active && !s->why)
 		s->why = nghttp2_http2_strerror(frame->rst_stream.error_code);
-	/* The response is sent. A client that still sends its request must stop. */
-	if ((frame->hd.type == NGHTTP2_HEADERS || frame->hd.type == NGHTTP2_DATA) &&
-	    (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) &&
-	    nghttp2_session_get_stream_remote_close(session, id) == 0)
-		(void)nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, id, NGHTTP2_NO_ERROR);
+	if (s && (frame->hd.type == NGHTTP2_HEADERS || frame->hd.type == NGHTTP2_DATA) &&
+	    (frame->hd.flags & NGHTTP2_FLAG_END_STREAM))
+		s->is_answered = true;
 	return 0;
 }
 

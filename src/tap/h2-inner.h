@@ -39,6 +39,8 @@ struct h2_stream {
 	bool is_cut;			   /* the server's stream is reset */
 	bool refused;			   /* the rest of both messages is dropped */
 	bool is_repeatable;		   /* the server has not seen the request */
+	bool is_answered;		   /* the client has the whole response */
+	size_t late;			   /* bytes of the request after that */
 	const char *why;		   /* the fault of a side, for a message, or NULL */
 	struct h2_head request, response;  /* arriving */
 	struct head_input head, trailers;  /* complete; kept while they are needed */

@@ -14,8 +14,9 @@ enum {
 	H2_ACKS_MAX = 256,		    /* waiting answers to PING and SETTINGS */
 	H2_SETTINGS_MAX = 32,
 	H2_CONTINUATIONS_MAX = 8,
-	H2_CUTS_MAX = 500, /* requests that a client may abandon at once ... */
-	H2_CUTS_RATE = 50, /* ... and in each second */
+	H2_LATE_MAX = 64 * 1024, /* bytes of a request after its response */
+	H2_CUTS_MAX = 500,	 /* requests that a client may abandon at once ... */
+	H2_CUTS_RATE = 50,	 /* ... and in each second */
 };
 
 struct h2;
