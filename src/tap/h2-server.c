@@ -113,6 +113,9 @@ static int take_end(struct h2_stream *s)
 		return 0;
 	if (mask_end(s->call.mask, &data, &n) < 0 || h2_stream_to_client(s, data, n) < 0)
 		return -ENOMEM;
+	/* For the report. They are masked again when they are sent, perhaps for more secrets. */
+	if (s->trailers.text.len > 0)
+		mask_text(s->call.mask, s->trailers.text.data, s->trailers.text.len);
 	call_complete(&s->call);
 	h2_stream_end_response(s);
 	return 0;

@@ -297,6 +297,25 @@ TEST_H2(a_secret_is_sent_and_masked)
 	}
 }
 
+TEST_H2(a_secret_in_a_trailer_alone_is_reported)
+{
+	struct h2_world *w = *state;
+	int32_t id;
+
+	(void)world_secret(&w->base, "KEY", SECRET_BEARER, VALUE);
+	id = get(w, "/");
+	seen_of(&w->server, 1)->trailers = "end " VALUE;
+	h2_reply(w, 1, OK("a", "b"), "body", 4, false);
+	h2_talk(w);
+	assert_non_null(strstr(got(&w->client, id), "\nx-sum: end " STARS "\n"));
+	assert_true(last(w)->reflected);
+	id = get(w, "/");
+	h2_reply(w, 3, OK("a", "b"), "body", 4, false);
+	h2_talk(w);
+	assert_string_equal(body(&w->client, id), "body");
+	assert_false(last(w)->reflected);
+}
+
 /* The server knows the secret from one stream and may send it on another. */
 TEST_H2(a_secret_is_masked_on_every_stream)
 {
