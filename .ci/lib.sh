@@ -16,7 +16,7 @@ PYTHON=/usr/bin/python3
 PACKAGES=(meson ninja-build gcc ccache clang clang-tidy clang-format libclang-rt-14-dev pkg-config python3 git
 	libjansson-dev libyaml-dev libsodium-dev libpsl-dev libc-ares-dev libssl-dev libnghttp2-dev libcmocka-dev zlib1g-dev
 	gcovr cppcheck mandoc shellcheck gzip mount mmdebstrap uidmap umoci skopeo zstd xz-utils tar passwd crun runc iproute2 tmux strace util-linux systemd
-	curl openssh-server openssl postgresql musl-tools nftables qemu-system-x86 erofs-utils e2fsprogs lz4)
+	curl openssh-server openssl postgresql python3-h2 python3-grpcio musl-tools nftables qemu-system-x86 erofs-utils e2fsprogs lz4)
 
 say() { printf '\n== %s\n' "$*"; }
 

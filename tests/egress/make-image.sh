@@ -31,7 +31,7 @@ cd "$1/usr/share/nodejs"
 rm -rf @babel @types @webassemblyjs caniuse-lite core-js core-js-pure es-abstract eslint handlebars istanbul lodash lodash-es \
 	regenerate-unicode-properties terser web-streams-polyfill webassemblyjs webpack
 rm -rf "$1"/var/cache/* "$1"/var/lib/apt/lists/* "$1"/usr/share/locale/* "$1"/usr/share/zoneinfo/*'
-packages=(apt ca-certificates curl git nodejs npm openssh-client postgresql-client procps python3 python3-pip python3-requests wget)
+packages=(apt ca-certificates curl git nodejs npm openssh-client postgresql-client procps python3 python3-grpcio python3-pip python3-requests wget)
 set -f # they are dpkg's to match
 skip=(/usr/share/{man,locale,doc}/* /usr/include/*)
 # Java's package fails to install without a directory for links to its manual pages.

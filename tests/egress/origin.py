@@ -10,7 +10,10 @@ TLS. They record every byte of each connection and answer by the first segment o
   /big?N         N bytes                       /sink       reads the body
   /sse?GATE      two server-sent events        /half?GATE  half of an announced body, then the rest
   /ws            a WebSocket that echoes       /chunked?N  N bytes in chunks, with a trailer
+  /h2c           continues by HTTP/2, if the request asks for that
   anything else  "ok"
+
+The servers in PROTOCOLS speak HTTP/2, too, as http2.py describes.
 
 Requests to a model's API are answered by models.py. A server for which World.do_expect() names a
 value answers 401 to requests without it.
@@ -36,13 +39,16 @@ import threading
 import time
 from urllib.parse import quote, unquote
 
+import http2
 import models
 import servers
 
 HOSTS = {"api.github.com": "93.184.216.40", "github.com": "93.184.216.41", "api.anthropic.com": "93.184.216.42", "api.openai.com": "93.184.216.43",
          "registry.npmjs.org": "93.184.216.44", "generativelanguage.googleapis.com": "93.184.216.45", "upload.pypi.org": "93.184.216.46",
          "s3.eu-west-1.amazonaws.com": "93.184.216.47", "rules.hutch.test": "93.184.216.48", "evil.hutch.test": "93.184.216.49",
-         "chatgpt.com": "93.184.216.52"}
+         "chatgpt.com": "93.184.216.52", "api.cloudflare.com": "93.184.216.53", "api.push.apple.com": "93.184.216.54", "h2.hutch.test": "93.184.216.55"}
+# The protocols of ALPN; all others speak HTTP/1.1 only. A server may speak HTTP/2 alone.
+PROTOCOLS = {"api.cloudflare.com": ["h2", "http/1.1"], "api.push.apple.com": ["h2"], "h2.hutch.test": ["h2", "http/1.1"]}
 # Their certificates are not valid for these names.
 BAD = {"selfsigned.hutch.test": "93.184.216.50", "othername.hutch.test": "93.184.216.51"}
 CREDENTIALS = ("authorization", "x-api-key", "api-key", "x-goog-api-key", "private-token", "x-auth-token")
@@ -86,13 +92,19 @@ class Origin:
         return conn
 
     def serve_plain(self, s, _):
-        self.serve(s, self.record(s, False))
+        conn = self.record(s, False)
+        s.settimeout(IDLE)
+        if conn["to"] in PROTOCOLS and s.recv(3, socket.MSG_PEEK | socket.MSG_WAITALL) == b"PRI":
+            http2.Http2(self, s, conn).serve()
+        else:
+            self.serve(s, conn)
 
     def serve_tls(self, s, _):
         conn = self.record(s, True)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(*self.certificates[conn["to"]])
-        context.set_alpn_protocols(["http/1.1"])
+        protocols = PROTOCOLS.get(conn["to"], ["http/1.1"])
+        context.set_alpn_protocols(protocols)
         context.sni_callback = lambda _, name, __: conn.__setitem__("sni", name)
         try:
             s = context.wrap_socket(s, server_side=True)
@@ -100,7 +112,16 @@ class Origin:
             conn["error"] = f"{type(e).__name__}: {e}"
             return
         conn["alpn"] = s.selected_alpn_protocol()
-        self.serve(s, conn)
+        if conn["alpn"] == "h2":
+            s.settimeout(IDLE)
+            with s:
+                http2.Http2(self, s, conn).serve()
+        elif "http/1.1" in protocols:
+            self.serve(s, conn)
+        else:
+            s.settimeout(IDLE)
+            with s:
+                conn["raw"] = s.recv(65536).decode("latin-1")
 
     def serve(self, s, conn):
         s.settimeout(IDLE)
@@ -227,6 +248,9 @@ class Answer:
         if field(note, "expect"):
             self.s.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
         upgrade = field(note, "upgrade").lower().startswith("websocket")
+        if kind == "h2c" and field(note, "upgrade").lower() == "h2c":
+            self.do_h2c()
+            return False
         if note["method"] != "CONNECT" and not upgrade:
             self.stream.body(note)
         if not self.expected():
@@ -331,6 +355,11 @@ class Answer:
         self.s.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\nfirst half")
         self.wait()
         self.s.sendall(b"and second")
+
+    def do_h2c(self):
+        self.s.sendall(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n")
+        server = http2.Http2(self.origin, self.s, self.stream.conn, field(self.note, "http2-settings").encode())
+        server.serve(self.stream.data)
 
     def do_ws(self):
         key = field(self.note, "sec-websocket-key").encode()

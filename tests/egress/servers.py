@@ -121,6 +121,18 @@ http: {{addr: "{address}:5000", tls: {{certificate: {cert}, key: {key}}}}}
         yield
 
 
+@contextlib.contextmanager
+def grpc(ns, where, address, cert, key):
+    """Runs grpc_server.py, whose threads must not be in a process that forks. Yields its log."""
+    log = where / "grpc.calls"
+    log.touch()
+    program = Path(__file__).resolve().parent / "grpc_server.py"
+    with child(ns, sys.executable, str(program), address, str(cert), str(key), str(log), stdout=open(where / "grpc.log", "wb"),
+               stderr=subprocess.STDOUT) as p:
+        wait_for(ns, address, 443, p)
+        yield log
+
+
 class Tcp:
     """A listener with a thread for each connection, which it records."""
 

@@ -25,11 +25,14 @@ from waiting import eventually
 TAP, PAGE = "hutch-tap", os.sysconf("SC_PAGE_SIZE")
 API, GIT, CLAUDE, OPENAI, EVIL, RULES = ("api.github.com", "github.com", "api.anthropic.com", "api.openai.com", "evil.hutch.test",
                                          "rules.hutch.test")
+# By HTTP/2: also HTTP/1.1; HTTP/2 alone; without secrets and rules, as a control; gRPC.
+H2, H2_ALONE, H2_PLAIN, GRPC = "api.cloudflare.com", "api.push.apple.com", "h2.hutch.test", "pubsub.googleapis.com"
 AUTHORITY = "/usr/local/share/ca-certificates/egress-tests.crt"  # signs the servers' certificates; every image of make-image.sh has it
 FIELDS = ("authorization", "proxy-authorization", "x-api-key", "api-key", "x-goog-api-key", "x-auth-token", "private-token", "job-token")
 DISK = ("workspace", "tmp", "home", "root", "etc", "run", "var", "dev/shm", "usr/local")
-# Sends bytes as they are, several connections at once: a list of {host, port, sni, data, alpn}. The
-# answer of each is what came back until the end, or for some seconds.
+# Sends bytes as they are, several connections at once: a list of {host, port, sni, data, alpn}; a part
+# of `data` may be a pair of a text and how often it is sent. The answer of each is what came back until
+# the end, or for some seconds.
 RAW = r"""
 import concurrent.futures, json, socket, ssl, sys
 def one(p):
@@ -48,7 +51,7 @@ def one(p):
                 out = repr(s.selected_alpn_protocol()).encode()
         s.settimeout(p['seconds'])
         for part in p['data']:
-            s.sendall(part.encode('latin-1'))
+            s.sendall((part if isinstance(part, str) else part[0] * part[1]).encode('latin-1'))
         while d := s.recv(65536):
             out += d
     except OSError as e:

@@ -42,7 +42,7 @@ WEB = {"web.hutch.test": "93.184.216.10", "api.hutch.test": "93.184.216.11", "pi
        "npm.hutch.test": "93.184.216.13", "apt.hutch.test": "93.184.216.14", "git.hutch.test": "93.184.216.15",
        "upload.hutch.test": "93.184.216.16", "other.hutch.test": "93.184.216.17", "a.wild.hutch.test": "93.184.216.18",
        "wild.hutch.test": "93.184.216.18", "rebind.hutch.test": "93.184.216.19", "git.corp.test": "10.20.30.40"}
-DB, TCP, PROXY, REGISTRY = "93.184.216.20", "93.184.216.21", "93.184.216.22", "93.184.216.23"
+DB, TCP, PROXY, REGISTRY, GRPC = "93.184.216.20", "93.184.216.21", "93.184.216.22", "93.184.216.23", "93.184.216.24"
 SIX = "2606:2800:220:1::10"
 PORTS = {7: servers.echo, 25: servers.banner, 7000: servers.count, 7777: servers.banner, 9000: servers.source}
 CANARIES = {"www.canary.test": "93.184.217.66", "evil.canary.test": "93.184.217.67"}
@@ -50,7 +50,7 @@ CANARIES = {"www.canary.test": "93.184.217.66", "evil.canary.test": "93.184.217.
 
 def names():
     found = {n: {"a": [a]} for n, a in {**WEB, "db.hutch.test": DB, "tcp.hutch.test": TCP, "proxy.hutch.test": PROXY,
-                                     "registry.hutch.test": REGISTRY, **origin.HOSTS, **origin.BAD, **services.HOSTS, **CANARIES}.items()}
+                                     "registry.hutch.test": REGISTRY, "pubsub.googleapis.com": GRPC, **origin.HOSTS, **origin.BAD, **services.HOSTS, **CANARIES}.items()}
     found["six.hutch.test"] = {"aaaa": [SIX]}
     found["both.hutch.test"] = {"a": [WEB["web.hutch.test"]], "aaaa": [SIX]}
     found[".deep.hutch.test"] = {"a": [WEB["wild.hutch.test"]]}
@@ -61,7 +61,7 @@ def listeners():
     yield from ((a, p) for a in WEB.values() for p in (80, 443))
     yield from ((a, p) for a in (*origin.HOSTS.values(), *origin.BAD.values(), *services.HOSTS.values()) for p in (80, 443))
     yield from ((SIX, p) for p in (80, 443))
-    yield from [(WEB["git.hutch.test"], 22), (DB, 5432), (PROXY, 3128), (REGISTRY, 5000), *((TCP, p) for p in PORTS)]
+    yield from [(WEB["git.hutch.test"], 22), (DB, 5432), (PROXY, 3128), (REGISTRY, 5000), (GRPC, 443), *((TCP, p) for p in PORTS)]
 
 
 class World:
@@ -84,7 +84,7 @@ class World:
         site.mkdir()
         repository = web.make(site, "https://npm.hutch.test")
         cert, key = web.certificate(self.where, self.image, [*WEB, "six.hutch.test", "both.hutch.test", "db.hutch.test", "registry.hutch.test",
-                                                            "*.deep.hutch.test", *origin.HOSTS, *services.HOSTS, *CANARIES])
+                                                            "pubsub.googleapis.com", "*.deep.hutch.test", *origin.HOSTS, *services.HOSTS, *CANARIES])
         self.web = [web.Web(self.internet, 80, site), web.Web(self.internet, 443, site, web.tls_with(cert, key))]
         self.origin = origin.Origin(self.internet, (cert, key), origin.self_signed(self.where, "selfsigned.hutch.test"))
         self.tcp = {port: servers.Tcp(self.internet, TCP, port, do) for port, do in PORTS.items()}
@@ -94,6 +94,7 @@ class World:
         servers.NaiveProxy(self.plain, 3128, self.plain_resolver.entries)
         self.proxy = servers.NaiveProxy(self.internet, 3128, self.plain_resolver.entries, PROXY)
         self.ssh = self.stack.enter_context(servers.sshd(self.internet, self.where, WEB["git.hutch.test"], repository))
+        self.grpc = self.stack.enter_context(servers.grpc(self.internet, self.where, GRPC, cert, key))
         self.stack.enter_context(servers.postgres(self.internet, self.where, DB, cert, key))
         if "HUTCH_WORLD_REGISTRY" in os.environ:
             self.stack.enter_context(servers.registry(self.internet, self.where, REGISTRY, cert, key))
@@ -166,6 +167,10 @@ class World:
     def do_origin_now(self):
         """The same, without forgetting them."""
         return list(self.origin.connections)
+
+    def do_grpc(self):
+        """Returns the calls to the gRPC server so far."""
+        return [json.loads(line) for line in self.grpc.read_text().splitlines()]
 
     def do_services(self):
         """Returns the credential that each server of services.py demands."""
