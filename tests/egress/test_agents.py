@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 
 import models
 from boxes import WORLD, run
-from sandbox import MACHINE, as_root, hutch, start
+from sandbox import MACHINE, PATIENCE, as_root, hutch, start
 from tapped import AUTHORITY, CLAUDE, OPENAI, TapCase, hits
-from waiting import eventually
+from waiting import LONG, eventually
 
 GEMINI = "generativelanguage.googleapis.com"
 PATHS = "export PATH=/opt/agents/node_modules/.bin:$PATH HOME=/home/user; cd /workspace; "
 MEMORY = ("--memory", "2GiB") if MACHINE else ()
+SECONDS = LONG * PATIENCE  # an emulated VM needs minutes to start a program of 200 MB
 TASK = "'Do the scripted task'"
 CODEX = """check_for_update_on_startup = false
 [analytics]
@@ -73,7 +74,7 @@ class Programs(TapCase):
         self.addCleanup(WORLD, "hold", gate=None)
         p = start("exec", box, "--", "sh", "-c", PATHS + agent.command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self.addCleanup(lambda: (WORLD("release", gate=gate), p.kill(), p.stdout.close(), p.wait()))
-        eventually(lambda: p.poll() is not None or run(box, "test", "-s", "/workspace/COUNTED").code == 0, "the command of the task")
+        eventually(lambda: p.poll() is not None or run(box, "test", "-s", "/workspace/COUNTED").code == 0, "the command of the task", SECONDS)
         self.assertIsNone(p.poll(), p.stdout.read() if p.poll() is not None else "")
         return p
 
@@ -110,7 +111,7 @@ class Programs(TapCase):
 
     def snapshot(self, box):
         """Saves the running VM: everything() searches the files of the snapshot."""
-        name = self.ended(hutch("snapshot", "create", box, env=self.config), 0).stdout.decode().strip()
+        name = self.ended(hutch("snapshot", "create", box, env=self.config, timeout=SECONDS), 0).stdout.decode().strip()
         self.addCleanup(hutch, "snapshot", "rm", name)
 
     @as_root
