@@ -50,11 +50,12 @@ def put(data):
 tar = io.BytesIO()
 with tarfile.open(fileobj=tar, mode="w") as t:
     t.add("/tmp/layer", "layer")
-layer = put(tar.getvalue())
-config = put(json.dumps({{"architecture": "amd64", "os": "linux", "rootfs": {{"type": "layers", "diff_ids": [layer["digest"]]}}}}).encode())
+layer = put(gzip.compress(tar.getvalue()))  # skopeo would compress it, and the manifest would be another one
+whole = "sha256:" + hashlib.sha256(tar.getvalue()).hexdigest()
+config = put(json.dumps({{"architecture": "amd64", "os": "linux", "rootfs": {{"type": "layers", "diff_ids": [whole]}}}}).encode())
 kind = "application/vnd.oci.image."
 json.dump({{"schemaVersion": 2, "mediaType": kind + "manifest.v1+json", "config": {{"mediaType": kind + "config.v1+json", **config}},
-           "layers": [{{"mediaType": kind + "layer.v1.tar", **layer}}]}}, open("manifest.json", "w"))
+           "layers": [{{"mediaType": kind + "layer.v1.tar+gzip", **layer}}]}}, open("manifest.json", "w"))
 open("version", "w").write("Directory Transport Version: 1.1\\n")
 X
 skopeo --insecure-policy copy -q dir:/tmp/in docker://{OCI}/demo:1 && skopeo --insecure-policy copy -q docker://{OCI}/demo:1 dir:/tmp/out
