@@ -115,6 +115,19 @@ class Forms(TapCase):
             self.assertEqual(credentials(self.one(host, "/")), {"authorization": f"Bearer {key}"})
         self.nothing_of(key, EVIL)
 
+    def test_the_protocol_of_a_port(self):
+        """Without TLS nothing leaves on port 443, and with TLS nothing on port 80."""
+        self.key("GITHUB_TOKEN")
+        box = self.tapped({"GITHUB_TOKEN": GITHUB}, domains=[f"{API}:80"])
+        r = self.curl(box, f"-i http://{API}:443/plain")
+        self.assertTrue(r.out.startswith("HTTP/1.1 400 ") and r.out.endswith("\nhutch: the policy requires TLS on this port: use https\n"), r)
+        self.assertIn("the policy requires TLS on this port", json.dumps(self.logged(box, over=True, name=API, port=443)))
+        self.curl(box, f"-k https://{API}:80/tls", code=35)
+        self.assertIn("the policy requires HTTP on this port", json.dumps(self.logged(box, over=True, name=API, port=80)))
+        self.assertEqual({c["raw"] for c in self.connections(to=API)} - {""}, set())
+        for url in (f"https://{API}/control", f"http://{API}/control"):
+            self.assertEqual(self.status(box, url), "200")
+
     def test_plain_http(self):
         """Without TLS the receiver is unknown, so the value is not sent."""
         key, box = self.key("GITHUB_TOKEN"), self.tapped({"GITHUB_TOKEN": GITHUB}, domains=[f"{API}:80"])
