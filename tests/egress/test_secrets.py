@@ -6,6 +6,7 @@ test_secret_attacks.py tries to get at the values.
 """
 
 import base64
+import contextlib
 import itertools
 import json
 import os
@@ -352,7 +353,8 @@ class Life(TapCase):
                 os.kill(parts["tap"], signal.SIGSTOP)
             for name in {"all": parts, "keeper and tap": ("keeper", "tap")}.get(which, (which,)):
                 if name in parts:
-                    os.kill(parts[name], signal.SIGKILL)
+                    with contextlib.suppress(ProcessLookupError):  # it has ended with the last one
+                        os.kill(parts[name], signal.SIGKILL)
             if moment == "asked" and which.startswith("keeper"):
                 os.kill(parts["warden"], signal.SIGCONT)
             for name, pid in parts.items():
