@@ -20,6 +20,7 @@ GEMINI = "generativelanguage.googleapis.com"
 PATHS = "export PATH=/opt/agents/node_modules/.bin:$PATH HOME=/home/user; cd /workspace; "
 MEMORY = ("--memory", "2GiB") if MACHINE else ()
 SECONDS = LONG * PATIENCE  # an emulated VM needs minutes to start a program of 200 MB
+LIMITS = f"resources:\n  timeout: {2 * SECONDS}s\n"
 TASK = "'Do the scripted task'"
 CODEX = """check_for_update_on_startup = false
 [analytics]
@@ -90,7 +91,7 @@ class Programs(TapCase):
         agent, value = AGENTS[name], self.key(AGENTS[name].variable)
         WORLD("expect", host=agent.host, value=value)
         self.addCleanup(WORLD, "expect", host=agent.host, value=None)
-        box = self.tapped({agent.variable: agent.secret}, domains=[agent.host], opts=MEMORY)
+        box = self.tapped({agent.variable: agent.secret}, domains=[agent.host], opts=MEMORY, more=LIMITS)
         p = self.work(box, agent, f"gate of {name} {box}")
         self.no_core_dump(box)
         if MACHINE:
@@ -120,7 +121,8 @@ class Programs(TapCase):
         for name, agent in AGENTS.items():
             with self.subTest(agent=name):
                 value = self.key(agent.variable)
-                box = self.tapped(domains=[agent.host], opts=(*MEMORY, "-e", f"{agent.variable}={value}", "-e", f"NODE_EXTRA_CA_CERTS={AUTHORITY}"))
+                box = self.tapped(domains=[agent.host], opts=(*MEMORY, "-e", f"{agent.variable}={value}", "-e", f"NODE_EXTRA_CA_CERTS={AUTHORITY}"),
+                                  more=LIMITS)
                 p = self.work(box, agent, f"gate of the control {name}")
                 found = self.everything(box, value)
                 self.assertTrue([place for place in found if place.endswith("memory")], found)
