@@ -132,5 +132,5 @@ extern const struct command cmd_run, cmd_create, cmd_exec, cmd_shell, cmd_attach
 	cmd_receipt, cmd_pause, cmd_suspend, cmd_resume, cmd_ttl, cmd_kill, cmd_rm, cmd_gc,
 	cmd_config, cmd_agents, cmd_presets, cmd_image, cmd_image_kernel, cmd_snapshot,
 	cmd_snapshot_create, cmd_template, cmd_fork, cmd_pool, cmd_egress, cmd_egress_log,
-	cmd_egress_suggest, cmd_llm, cmd_secret, cmd_key, cmd_audit, cmd_audit_show, cmd_mcp,
-	cmd_doctor, cmd_completion, cmd_help, cmd_version;
+	cmd_egress_suggest, cmd_llm, cmd_llm_spans, cmd_secret, cmd_key, cmd_audit, cmd_audit_show,
+	cmd_mcp, cmd_doctor, cmd_completion, cmd_help, cmd_version;

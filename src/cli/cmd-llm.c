@@ -215,6 +215,6 @@ static const struct command cmd_llm_usage = {
 const struct command cmd_llm = {
 	.name = "llm", .args = "",
 	.summary = "report the use of language models",
-	.sub = COMMANDS(&cmd_llm_usage),
+	.sub = COMMANDS(&cmd_llm_usage, &cmd_llm_spans),
 };
 /* clang-format on */

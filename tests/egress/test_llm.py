@@ -137,6 +137,29 @@ class Usage(LlmCase):
         row = self.total(box, 1)
         self.assertEqual((row["tokens_out"], row["calls_estimated"]), (100, 1))
 
+    def test_spans(self):
+        """OTLP's JSON: one trace, equal ids each time, the usage of each call, and the error of a refused one."""
+        box = self.rules({"provider": "anthropic", "models": ["claude-sonnet-*"]})
+        self.calls(box, messages("usage: 70 20 9"), messages("usage: 800 0 11", stream=True), messages("x", model="claude-opus-9"))
+        self.total(box, 3)
+        lines = [self.ended(hutch("llm", "spans", box), 0).stdout for _ in range(2)]
+        self.assertEqual(lines[0], lines[1])
+        [resource] = json.loads(lines[0])["resourceSpans"]
+        self.assertIn({"key": "service.name", "value": {"stringValue": "hutch"}}, resource["resource"]["attributes"])
+        spans = resource["scopeSpans"][0]["spans"]
+        self.assertEqual((len(spans), len({s["spanId"] for s in spans}), len({s["traceId"] for s in spans})), (3, 3, 1))
+        for span in spans:
+            self.assertRegex(span["traceId"] + span["spanId"], "^[0-9a-f]{48}$")
+            self.assertGreaterEqual(int(span["endTimeUnixNano"]), int(span["startTimeUnixNano"]))
+            self.assertEqual(span["kind"], 3)
+            span["values"] = {a["key"]: next(iter(a["value"].values())) for a in span["attributes"]}
+        used = sorted((int(s["values"]["gen_ai.usage.input_tokens"]), int(s["values"]["gen_ai.usage.output_tokens"])) for s in spans)
+        self.assertEqual(used, [(0, 0), (90, 9), (800, 11)])
+        [refused] = [s for s in spans if "status" in s]
+        self.assertEqual((refused["name"], refused["status"]["code"]), ("chat claude-opus-9", 2))
+        self.assertEqual(refused["values"]["gen_ai.provider.name"], "anthropic")
+        self.assertEqual(refused["values"]["error.type"], "denied by a rule on models")
+
     def test_table(self):
         box = self.rules({"provider": "anthropic"})
         self.call(box, messages("usage: 1000 0 100"))
